@@ -1,0 +1,157 @@
+/**
+ * The one interface between tensors and devices, after candle's `BackendDevice` and `BackendStorage`
+ * (candle-core/src/backend.rs). A backend sees storages and {@link Layout}s, never tensors: reference counting, shape
+ * checks and broadcasting happen above it, so a backend may assume that shapes agree and dtypes are what it declares.
+ *
+ * Conventions for every op:
+ * - the storage it is called on is the op's first operand, described by `layout`; strides may be zero (broadcast) or
+ *   permuted, and the offset non-zero, unless the method says "contiguous";
+ * - it returns a new, contiguous storage at offset 0 and leaves its operands alone; the methods that write in place
+ *   return nothing;
+ * - a dtype it has no kernel for raises an `UnsupportedError` naming op, dtype and device;
+ * - work is enqueued, not awaited: only `toHost`, `toHostSync` and `synchronize` wait.
+ */
+import type { DType } from './dtype';
+import type { Layout } from './layout';
+
+export type UnaryOp =
+  | 'exp' | 'log' | 'sin' | 'cos' | 'tanh' | 'abs' | 'neg' | 'recip' | 'sqr' | 'sqrt' | 'gelu' | 'geluErf' | 'erf'
+  | 'relu' | 'silu' | 'sigmoid' | 'floor' | 'ceil' | 'round' | 'sign';
+export type BinaryOp = 'add' | 'sub' | 'mul' | 'div' | 'maximum' | 'minimum';
+export type CmpOp = 'eq' | 'ne' | 'lt' | 'le' | 'gt' | 'ge';
+export type ReduceOp = 'sum' | 'min' | 'max' | 'argmin' | 'argmax';
+/** `interleaved` pairs neighbours (candle `rope_i`), `half` pairs element i with i + d/2 (candle `rope`). */
+export type RopeKind = 'interleaved' | 'half';
+
+/** Where a device is: `js`, `cpu`, `rocm:0`, `cuda:1`. */
+export interface DeviceLocation {
+  readonly kind: 'js' | 'cpu' | 'rocm' | 'cuda';
+  readonly ordinal: number;
+}
+
+/** Bytes and counts of one device; `cached` and `driver` are 0 on devices without a caching allocator. */
+export interface DeviceMemory {
+  /** Storages not yet disposed. */
+  liveStorages: number;
+  /** Bytes those storages hold. */
+  liveBytes: number;
+  /** Bytes that the allocator keeps for reuse. */
+  cachedBytes: number;
+  /** Bytes obtained from the driver (live + cached + rounding). */
+  driverBytes: number;
+  peakBytes: number;
+}
+
+/** Sizes of a batched product: out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n]. */
+export interface MatmulSize {
+  b: number;
+  m: number;
+  n: number;
+  k: number;
+}
+
+/** Element strides and offsets of a 2-D copy (candle `copy2d`): `d1` rows of `d2` elements. */
+export interface Copy2d {
+  d1: number;
+  d2: number;
+  srcStride: number;
+  dstStride: number;
+  srcOffset: number;
+  dstOffset: number;
+}
+
+export interface BackendStorage {
+  readonly dtype: DType;
+  readonly device: BackendDevice;
+  /** Elements that the buffer holds (for a quantized weight: bytes, its dtype being u8). */
+  readonly elemCount: number;
+  /** Gives the memory back. Called once, by the reference count. */
+  dispose(): void;
+  /** Copies out elements [offset, offset + count), default all, as raw little-endian bytes. */
+  toHost(offset?: number, count?: number): Promise<ArrayBuffer>;
+  toHostSync(offset?: number, count?: number): ArrayBuffer;
+
+  /** x * mul + add, the scalars rounded to the dtype. All ten dtypes. */
+  affine(layout: Layout, mul: number, add: number): BackendStorage;
+  powf(layout: Layout, exponent: number): BackendStorage;
+  elu(layout: Layout, alpha: number): BackendStorage;
+  unary(op: UnaryOp, layout: Layout): BackendStorage;
+  binary(op: BinaryOp, rhs: BackendStorage, lhsLayout: Layout, rhsLayout: Layout): BackendStorage;
+  /** Elementwise comparison; the result is u8, 0 or 1. */
+  cmp(op: CmpOp, rhs: BackendStorage, lhsLayout: Layout, rhsLayout: Layout): BackendStorage;
+  toDtype(layout: Layout, dtype: DType): BackendStorage;
+  /** Reduces `dims` (sum: any; others: exactly one). The result has them removed; argmin/argmax give u32. */
+  reduce(op: ReduceOp, layout: Layout, dims: readonly number[]): BackendStorage;
+  /** This storage is the condition (an integer dtype): cond != 0 ? onTrue : onFalse. All layouts have one shape. */
+  whereCond(layout: Layout, onTrue: BackendStorage, trueLayout: Layout, onFalse: BackendStorage, falseLayout: Layout): BackendStorage;
+  matmul(rhs: BackendStorage, size: MatmulSize, lhsLayout: Layout, rhsLayout: Layout): BackendStorage;
+
+  /** out[..., i, ...] = self[..., ids[i], ...] along `dim`; ids rank 1. The max value of an unsigned or i64 id gives 0. */
+  indexSelect(layout: Layout, ids: BackendStorage, idsLayout: Layout, dim: number): BackendStorage;
+  gather(layout: Layout, ids: BackendStorage, idsLayout: Layout, dim: number): BackendStorage;
+  /** A copy of self with src's slices added at ids along `dim`. */
+  indexAdd(layout: Layout, ids: BackendStorage, idsLayout: Layout, src: BackendStorage, srcLayout: Layout, dim: number): BackendStorage;
+  /** In place, self contiguous: self[.., ids[.., i, ..], ..] = src[.., i, ..]. */
+  scatterSet(layout: Layout, ids: BackendStorage, idsLayout: Layout, src: BackendStorage, srcLayout: Layout, dim: number): void;
+  scatterAddSet(layout: Layout, ids: BackendStorage, idsLayout: Layout, src: BackendStorage, srcLayout: Layout, dim: number): void;
+
+  /** In place into `dst` (same device and dtype): dst[dstOffset + i] = i-th element of self in row-major order. */
+  copyStridedInto(dst: BackendStorage, dstOffset: number, layout: Layout): void;
+  copy2d(dst: BackendStorage, copy: Copy2d): void;
+  /** In place: every element that `layout` addresses becomes `value`. */
+  constSet(value: number | bigint, layout: Layout): void;
+
+  /** Softmax over the last dim; f16/bf16 accumulate in f32. Contiguous. Source: candle-nn SoftmaxLastDim. */
+  softmaxLastDim(layout: Layout): BackendStorage;
+  /** x / sqrt(mean(x²) + eps) * alpha over the last dim; alpha [d]. Contiguous. Source: candle-nn RmsNorm. */
+  rmsNorm(layout: Layout, alpha: BackendStorage, alphaLayout: Layout, eps: number): BackendStorage;
+  layerNorm(layout: Layout, alpha: BackendStorage, alphaLayout: Layout, beta: BackendStorage, betaLayout: Layout, eps: number): BackendStorage;
+  /** self [b, h, t, d], cos and sin [t, d/2] or [b, t, d/2]. Contiguous. Source: candle-nn RotaryEmb. */
+  rope(kind: RopeKind, layout: Layout, cos: BackendStorage, cosLayout: Layout, sin: BackendStorage, sinLayout: Layout): BackendStorage;
+}
+
+/**
+ * Block-quantized weights on a device. A weight is a u8 storage of ggml blocks, row after row, `n` rows of `k` values.
+ * `type` is the ggml name in candle's spelling (`q4_0`, `q8_0`, `q4_K`, `q6_K`, ...).
+ */
+export interface QuantizedOps {
+  supports(type: string): boolean;
+  /** All `elemCount` values as f32 or f16. */
+  dequantize(weight: BackendStorage, type: string, elemCount: number, dtype: 'f32' | 'f16'): BackendStorage;
+  /** x [m, k] f32, contiguous at xLayout's offset, times weightᵀ: [m, n] f32. */
+  matmul(weight: BackendStorage, type: string, size: { m: number; n: number; k: number }, x: BackendStorage, xLayout: Layout): BackendStorage;
+  /** Rows of the weight [.., k] at ids (u32, contiguous): [ids, k] f32. */
+  embedding(weight: BackendStorage, type: string, k: number, ids: BackendStorage, idsLayout: Layout): BackendStorage;
+}
+
+export interface BackendDevice {
+  readonly location: DeviceLocation;
+  /** A sentence for people: "AMD Radeon RX 7900 XTX (gfx1100)". */
+  readonly description: string;
+  /** Present when the device has kernels for quantized weights; without it `@x/quantized` computes on the host. */
+  readonly quantized?: QuantizedOps;
+  allocUninit(elemCount: number, dtype: DType): BackendStorage;
+  zeros(elemCount: number, dtype: DType): BackendStorage;
+  /** Raw little-endian bytes; their length is a multiple of the dtype's size. The view may be reused afterwards. */
+  fromHost(bytes: ArrayBufferView, dtype: DType): BackendStorage;
+  /** Overwrites bytes [byteOffset, byteOffset + view length) of a storage: how large weights are streamed in. */
+  write(dst: BackendStorage, byteOffset: number, bytes: ArrayBufferView): void;
+  randUniform(elemCount: number, dtype: DType, lo: number, up: number): BackendStorage;
+  randNormal(elemCount: number, dtype: DType, mean: number, std: number): BackendStorage;
+  setSeed(seed: number): void;
+  synchronize(): Promise<void>;
+  synchronizeSync(): void;
+  memory(): DeviceMemory;
+  /** Gives cached memory back to the driver. */
+  emptyCache(): void;
+  /** Afterwards every use of the device or its storages raises a `DisposedError`. */
+  dispose(): void;
+}
+
+/** How a backend package announces itself to core: see `registerBackend` in device.ts. */
+export interface BackendProvider {
+  readonly kind: DeviceLocation['kind'];
+  /** Devices that can be opened now, or why there are none. Never throws. */
+  list(): { devices: { ordinal: number; description: string }[]; reason?: string };
+  open(ordinal: number): BackendDevice;
+}

@@ -1,0 +1,15 @@
+import type { Options } from 'tsup';
+
+/** What every package of the workspace is built with: ESM and CommonJS with types for both. */
+export function library(entry: string[] = ['src/index.ts'], extra: Options = {}): Options {
+  return {
+    entry,
+    format: ['esm', 'cjs'],
+    dts: true,
+    sourcemap: true,
+    clean: true,
+    target: 'node20',
+    shims: true,
+    ...extra,
+  };
+}
