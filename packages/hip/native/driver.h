@@ -56,6 +56,9 @@ class Driver {
   virtual std::string version() const = 0;
   virtual const char* errorName(Status) const = 0;    // "hipErrorNoDevice"
   virtual const char* errorString(Status) const = 0;  // the driver's sentence for it
+  // What is known beyond the status about the calling thread's last failed call (a JIT log, dlopen's sentence), or
+  // empty. Reading it clears it.
+  virtual std::string failureDetail() { return {}; }
 
   virtual Status init() = 0;
   virtual Status deviceCount(int* count) = 0;

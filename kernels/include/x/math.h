@@ -1,0 +1,108 @@
+// Mathematics on float and double: m::exp(x), m::pow(a, b) … amdgcn uses ROCm's ocml, nvptx libdevice, the host the
+// compiler's builtins, which clang turns into vector calls (-fveclib=libmvec) inside loops.
+#pragma once
+
+// X_MATH_F32(name, libdevice's name, ocml's name) names the function of one target.
+#if X_AMDGCN
+#define X_MATH_F32(fn, nv, ocml) __ocml_##ocml##_f32
+#define X_MATH_F64(fn, nv, ocml) __ocml_##ocml##_f64
+#define X_MATH_DECLARE_1(nv, ocml)                                            \
+  extern "C" __attribute__((device, const)) float __ocml_##ocml##_f32(float); \
+  extern "C" __attribute__((device, const)) double __ocml_##ocml##_f64(double);
+#define X_MATH_DECLARE_2(nv, ocml)                                                   \
+  extern "C" __attribute__((device, const)) float __ocml_##ocml##_f32(float, float); \
+  extern "C" __attribute__((device, const)) double __ocml_##ocml##_f64(double, double);
+#elif X_NVRTC
+#define X_MATH_F32(fn, nv, ocml) ::nv##f
+#define X_MATH_F64(fn, nv, ocml) ::nv
+#elif X_NVPTX
+#define X_MATH_F32(fn, nv, ocml) __nv_##nv##f
+#define X_MATH_F64(fn, nv, ocml) __nv_##nv
+#define X_MATH_DECLARE_1(nv, ocml)                                     \
+  extern "C" __attribute__((device, const)) float __nv_##nv##f(float); \
+  extern "C" __attribute__((device, const)) double __nv_##nv(double);
+#define X_MATH_DECLARE_2(nv, ocml)                                            \
+  extern "C" __attribute__((device, const)) float __nv_##nv##f(float, float); \
+  extern "C" __attribute__((device, const)) double __nv_##nv(double, double);
+#else
+#define X_MATH_F32(fn, nv, ocml) __builtin_##fn##f
+#define X_MATH_F64(fn, nv, ocml) __builtin_##fn
+#endif
+
+#ifdef X_MATH_DECLARE_1
+X_MATH_DECLARE_1(exp, exp)
+X_MATH_DECLARE_1(log, log)
+X_MATH_DECLARE_1(sin, sin)
+X_MATH_DECLARE_1(cos, cos)
+X_MATH_DECLARE_1(tanh, tanh)
+X_MATH_DECLARE_1(erf, erf)
+X_MATH_DECLARE_1(normcdf, ncdf)
+X_MATH_DECLARE_1(round, round)
+X_MATH_DECLARE_1(sqrt, sqrt)
+X_MATH_DECLARE_1(rint, rint)
+X_MATH_DECLARE_2(pow, pow)
+#endif
+
+namespace m {
+
+#define X_MATH_1(fn, nv, ocml)                                       \
+  X_DEVICE float fn(float x) { return X_MATH_F32(fn, nv, ocml)(x); } \
+  X_DEVICE double fn(double x) { return X_MATH_F64(fn, nv, ocml)(x); }
+#define X_MATH_2(fn, nv, ocml)                                                   \
+  X_DEVICE float fn(float a, float b) { return X_MATH_F32(fn, nv, ocml)(a, b); } \
+  X_DEVICE double fn(double a, double b) { return X_MATH_F64(fn, nv, ocml)(a, b); }
+
+X_MATH_1(exp, exp, exp)
+X_MATH_1(log, log, log)
+X_MATH_1(sin, sin, sin)
+X_MATH_1(cos, cos, cos)
+X_MATH_1(tanh, tanh, tanh)
+X_MATH_1(erf, erf, erf)
+X_MATH_2(pow, pow, pow)
+/** Nearest integer, halves away from zero. */
+X_MATH_1(round, round, round)
+
+/** Standard normal distribution function. */
+#if X_HOST
+X_DEVICE float normcdf(float x) { return 0.5f * __builtin_erfcf(x * -0.70710678118654752f); }
+X_DEVICE double normcdf(double x) { return 0.5 * __builtin_erfc(x * -0.70710678118654752); }
+#else
+X_MATH_1(normcdf, normcdf, ncdf)
+#endif
+
+// Instructions on every target, so the compiler's own names serve.
+#if X_NVRTC
+#define X_MATH_BUILTIN_1(fn)                        \
+  X_DEVICE float fn(float x) { return ::fn##f(x); } \
+  X_DEVICE double fn(double x) { return ::fn(x); }
+#define X_MATH_BUILTIN_2(fn)                                    \
+  X_DEVICE float fn(float a, float b) { return ::fn##f(a, b); } \
+  X_DEVICE double fn(double a, double b) { return ::fn(a, b); }
+#else
+#define X_MATH_BUILTIN_1(fn)                                  \
+  X_DEVICE float fn(float x) { return __builtin_##fn##f(x); } \
+  X_DEVICE double fn(double x) { return __builtin_##fn(x); }
+#define X_MATH_BUILTIN_2(fn)                                              \
+  X_DEVICE float fn(float a, float b) { return __builtin_##fn##f(a, b); } \
+  X_DEVICE double fn(double a, double b) { return __builtin_##fn(a, b); }
+#endif
+X_MATH_BUILTIN_1(floor)
+X_MATH_BUILTIN_1(ceil)
+X_MATH_BUILTIN_1(fabs)
+/** The smaller or larger; a NaN loses to a number. */
+X_MATH_BUILTIN_2(fmin)
+X_MATH_BUILTIN_2(fmax)
+#if X_NVPTX
+X_MATH_1(sqrt, sqrt, sqrt)
+/** Nearest integer, halves to even. */
+X_MATH_1(rint, rint, rint)
+#else
+X_MATH_BUILTIN_1(sqrt)
+/** Nearest integer, halves to even. */
+X_MATH_BUILTIN_1(rint)
+#endif
+
+X_DEVICE float abs(float x) { return fabs(x); }
+X_DEVICE double abs(double x) { return fabs(x); }
+
+}  // namespace m

@@ -1,0 +1,84 @@
+// Which compiler and target this is, the integer types, function attributes and the warp width.
+// Exactly one of X_AMDGCN, X_NVPTX and X_HOST is 1; X_NVRTC is 1 beside X_NVPTX when NVIDIA's front end compiles.
+#pragma once
+
+#if defined(__AMDGCN__)
+#define X_AMDGCN 1
+#define X_NVPTX 0
+#define X_HOST 0
+#elif defined(__NVPTX__) || defined(__CUDACC_RTC__) || defined(__CUDA_ARCH__)
+#define X_AMDGCN 0
+#define X_NVPTX 1
+#define X_HOST 0
+#else
+#define X_AMDGCN 0
+#define X_NVPTX 0
+#define X_HOST 1
+#endif
+
+#if X_NVPTX && !defined(__clang__)
+#define X_NVRTC 1
+#else
+#define X_NVRTC 0
+#endif
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef signed char i8;
+typedef short i16;
+typedef int i32;
+typedef long long i64;
+typedef u64 usize;
+
+#if X_NVRTC
+#define X_DEVICE __device__ __forceinline__
+#define X_GLOBAL(threads) __global__ __launch_bounds__(threads)
+#define X_SHARED_MEMORY __shared__
+#define X_DEVICE_DATA __device__
+#elif X_HOST
+#define X_DEVICE inline __attribute__((always_inline))
+#define X_SHARED_MEMORY
+#define X_DEVICE_DATA __attribute__((visibility("default")))
+#else
+#define X_DEVICE inline __attribute__((device, always_inline))
+#define X_GLOBAL(threads) __attribute__((global, launch_bounds(threads)))
+#define X_SHARED_MEMORY __attribute__((shared))
+#define X_DEVICE_DATA __attribute__((device, visibility("default")))
+#endif
+
+#if X_HOST
+constexpr u32 WARP = 1;
+#elif X_NVPTX
+constexpr u32 WARP = 32;
+#elif defined(__AMDGCN_WAVEFRONT_SIZE__)
+constexpr u32 WARP = __AMDGCN_WAVEFRONT_SIZE__;
+#elif defined(__AMDGCN_WAVEFRONT_SIZE)
+constexpr u32 WARP = __AMDGCN_WAVEFRONT_SIZE;
+#elif defined(__GFX9__) || defined(__GFX8__) || defined(__GFX7__)
+constexpr u32 WARP = 64;  // compilers that no longer define the macro: GCN and CDNA run wave64, RDNA wave32
+#else
+constexpr u32 WARP = 32;
+#endif
+
+/** Same bits, another type of the same size. */
+template <class To, class From>
+X_DEVICE To bitCast(From v) {
+  static_assert(sizeof(To) == sizeof(From), "bitCast needs equal sizes");
+#if X_NVRTC
+  union {
+    From from;
+    To to;
+  } u;
+  u.from = v;
+  return u.to;
+#else
+  return __builtin_bit_cast(To, v);
+#endif
+}
+
+template <class A, class B>
+constexpr bool sameType = false;
+template <class A>
+constexpr bool sameType<A, A> = true;

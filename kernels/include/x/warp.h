@@ -1,0 +1,178 @@
+// Lane exchange and reductions over a warp and over a block, for any warp width (1 on the host, 32, 64) and any block
+// of 1..1024 threads, a last warp that is not full included. Every thread of the block must reach a call.
+// Reduction operators are types: Op::identity<T>() and Op::apply(a, b), commutative and associative.
+#pragma once
+
+namespace lanes {
+
+#if X_AMDGCN
+X_DEVICE u32 read32(u32 v, u32 lane) { return (u32)__builtin_amdgcn_ds_bpermute((int)(lane << 2), (int)v); }
+#elif X_NVRTC
+X_DEVICE u32 read32(u32 v, u32 lane) { return __shfl_sync(0xffffffffu, v, lane); }
+#elif X_NVPTX
+X_DEVICE u32 read32(u32 v, u32 lane) { return (u32)__nvvm_shfl_sync_idx_i32(0xffffffffu, (int)v, (int)lane, 0x1f); }
+#else
+X_DEVICE u32 read32(u32 v, u32) { return v; }
+#endif
+
+// How many lanes of this thread's warp exist: fewer than WARP only in the last warp of a block.
+X_DEVICE u32 active() {
+  const u32 left = blockThreads() - warpId() * WARP;
+  return left < WARP ? left : WARP;
+}
+
+}  // namespace lanes
+
+/** The value v of lane `lane` of this warp; T has 4 or 8 bytes. */
+template <class T>
+X_DEVICE T shuffle(T v, u32 lane) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "shuffles move 4 or 8 bytes");
+  if constexpr (WARP == 1) {
+    return v;
+  } else if constexpr (sizeof(T) == 4) {
+    return bitCast<T>(lanes::read32(bitCast<u32>(v), lane));
+  } else {
+    const u64 bits = bitCast<u64>(v);
+    const u64 low = lanes::read32((u32)bits, lane);
+    const u64 high = lanes::read32((u32)(bits >> 32), lane);
+    return bitCast<T>(low | (high << 32));
+  }
+}
+
+/** The value of lane `laneId() ^ mask`. */
+template <class T>
+X_DEVICE T shuffleXor(T v, u32 mask) {
+  return shuffle(v, laneId() ^ mask);
+}
+
+/** The value of lane `laneId() + delta`; a lane without such a partner keeps its own. */
+template <class T>
+X_DEVICE T shuffleDown(T v, u32 delta) {
+  const u32 source = laneId() + delta;
+  return shuffle(v, source < WARP ? source : laneId());
+}
+
+struct Sum {
+  template <class T>
+  static X_DEVICE T identity() {
+    return (T)0;
+  }
+  template <class T>
+  static X_DEVICE T apply(T a, T b) {
+    return a + b;
+  }
+};
+
+struct Product {
+  template <class T>
+  static X_DEVICE T identity() {
+    return (T)1;
+  }
+  template <class T>
+  static X_DEVICE T apply(T a, T b) {
+    return a * b;
+  }
+};
+
+namespace lanes {
+
+template <class T>
+X_DEVICE T lowest() {
+  if constexpr (sameType<T, float>) return -__builtin_huge_valf();
+  else if constexpr (sameType<T, double>) return -__builtin_huge_val();
+  else return convert::Limits<T>::low;
+}
+template <class T>
+X_DEVICE T highest() {
+  if constexpr (sameType<T, float>) return __builtin_huge_valf();
+  else if constexpr (sameType<T, double>) return __builtin_huge_val();
+  else return convert::Limits<T>::high;
+}
+
+}  // namespace lanes
+
+/** The larger; of a NaN and a number, the number. */
+struct Max {
+  template <class T>
+  static X_DEVICE T identity() {
+    return lanes::lowest<T>();
+  }
+  template <class T>
+  static X_DEVICE T apply(T a, T b) {
+    if constexpr (isFloatType<T>) return m::fmax(a, b);
+    else return a > b ? a : b;
+  }
+};
+
+/** The smaller; of a NaN and a number, the number. */
+struct Min {
+  template <class T>
+  static X_DEVICE T identity() {
+    return lanes::highest<T>();
+  }
+  template <class T>
+  static X_DEVICE T apply(T a, T b) {
+    if constexpr (isFloatType<T>) return m::fmin(a, b);
+    else return a < b ? a : b;
+  }
+};
+
+/** The larger; NaN when either is. */
+struct MaxNan {
+  template <class T>
+  static X_DEVICE T identity() {
+    return lanes::lowest<T>();
+  }
+  template <class T>
+  static X_DEVICE T apply(T a, T b) {
+    return (a > b || a != a) ? a : b;
+  }
+};
+
+/** The smaller; NaN when either is. */
+struct MinNan {
+  template <class T>
+  static X_DEVICE T identity() {
+    return lanes::highest<T>();
+  }
+  template <class T>
+  static X_DEVICE T apply(T a, T b) {
+    return (a < b || a != a) ? a : b;
+  }
+};
+
+/** Op over the lanes of this warp; every lane gets the result. */
+template <class Op, class T>
+X_DEVICE T warpReduce(T v) {
+  if constexpr (WARP > 1) {
+    const u32 count = lanes::active();
+    const u32 lane = laneId();
+#pragma unroll
+    for (u32 mask = WARP / 2; mask > 0; mask /= 2) {
+      const T other = shuffle(v, lane ^ mask);
+      v = Op::apply(v, (lane ^ mask) < count ? other : Op::template identity<T>());
+    }
+    // In a warp that is not full, the lanes' partial results differ; lane 0 has seen them all.
+    if (count < WARP) v = shuffle(v, 0);
+  }
+  return v;
+}
+
+/** Op over the threads of this block; every thread gets the result. */
+template <class Op, class T>
+X_DEVICE T blockReduce(T v) {
+  if constexpr (WARP > 1) {
+    X_SHARED(T, partial, 1024 / WARP);
+    const u32 warps = warpsInBlock();
+    v = warpReduce<Op>(v);
+    if (warps > 1) {
+      if (laneId() == 0) partial[warpId()] = v;
+      barrier();
+      v = Op::template identity<T>();
+      for (u32 j = laneId(), step = lanes::active(); j < warps; j += step) v = Op::apply(v, partial[j]);
+      v = warpReduce<Op>(v);
+      barrier();
+    }
+  }
+  return v;
+}

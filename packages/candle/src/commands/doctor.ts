@@ -1,0 +1,77 @@
+/** `candle doctor`: libraries, permissions, compilers and code objects, and what to install for what is missing. */
+import { compilers, openDevice, type PlatformReport, platforms } from '@x/hip';
+import { listTargets, resolveTarget } from '@x/kernels';
+import { Command } from 'commander';
+import { guarded, paint, printJson } from '../output';
+
+interface DeviceCheck {
+  device: string;
+  name: string;
+  arch: string;
+  memoryBytes: number;
+  /** The built target that serves it, or null. */
+  codeObjects: string | null;
+  advice?: string;
+}
+
+export function doctorCommand(): Command {
+  return new Command('doctor')
+    .description('check what this machine can run, and say what to install')
+    .option('--json', 'print one JSON object')
+    .action((options: { json?: boolean }) =>
+      guarded(options.json, () => {
+        const targets = listTargets();
+        const reports = platforms();
+        const devices = reports.flatMap((report) => checkDevices(report, targets));
+        const result = {
+          node: process.versions.node,
+          system: `${process.platform}-${process.arch}`,
+          platforms: reports,
+          devices,
+          compilers: compilers(),
+          kernelTargets: targets,
+        };
+        if (options.json) printJson(result);
+        else process.stdout.write(`${describe(result)}\n`);
+      }),
+    );
+}
+
+function checkDevices(report: PlatformReport, targets: readonly string[]): DeviceCheck[] {
+  return Array.from({ length: report.deviceCount }, (_, ordinal) => {
+    using device = openDevice(report.platform, ordinal);
+    const { name, arch, totalMemory } = device.properties;
+    const codeObjects = resolveTarget(arch).find((target) => targets.includes(target)) ?? null;
+    const advice = codeObjects ? undefined : `no kernels for ${arch}: they are compiled on first use when a compiler is there; build them with: pnpm kernels --targets ${resolveTarget(arch)[0] ?? arch}`;
+    const label = report.platform === 'host' ? 'cpu' : `${report.platform}:${ordinal}`;
+    return { device: label, name, arch, memoryBytes: totalMemory, codeObjects, advice };
+  });
+}
+
+function describe(result: {
+  node: string;
+  system: string;
+  platforms: PlatformReport[];
+  devices: DeviceCheck[];
+  compilers: ReturnType<typeof compilers>;
+  kernelTargets: string[];
+}): string {
+  const mark = (good: boolean) => (good ? paint('green', 'ok') : paint('yellow', '--'));
+  const lines = [`Node ${result.node} on ${result.system}`, '', 'Platforms'];
+  for (const { platform, available, library, version, reason, searched } of result.platforms) {
+    lines.push(`  ${mark(available)} ${platform}${library ? `: ${library}` : ''}${version ? ` (${version})` : ''}`);
+    if (reason) lines.push(`       ${reason.name ? `${reason.name}: ` : ''}${reason.message}`, `       ${reason.remedy}`);
+    if (!library && searched.length > 0) lines.push(paint('dim', `       looked for: ${searched.join(', ')}`));
+  }
+  lines.push('', 'Devices');
+  for (const { device, name, arch, memoryBytes, codeObjects, advice } of result.devices) {
+    lines.push(`  ${mark(codeObjects !== null)} ${device}: ${name} (${arch}), ${(memoryBytes / 2 ** 30).toFixed(1)} GiB, kernels: ${codeObjects ?? 'none'}`);
+    if (advice) lines.push(`       ${advice}`);
+  }
+  lines.push('', 'Run-time compilers');
+  for (const { platform, available, version, reason } of result.compilers) {
+    lines.push(`  ${mark(available)} ${platform}: ${available ? version : reason}`);
+  }
+  lines.push('', `Kernel targets built: ${result.kernelTargets.join(', ') || 'none (pnpm kernels --targets native)'}`);
+  return lines.join('\n');
+}

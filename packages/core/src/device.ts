@@ -1,0 +1,260 @@
+/**
+ * Devices by name, and the registry through which backend packages offer them. Mirrors candle's `Device` enum
+ * (candle-core/src/device.rs); instead of cargo features, a backend package registers a provider when it is imported.
+ *
+ * Opening is lazy: `Device.rocm(0)` checks that the device exists, its `backend` is opened on first use. There is one
+ * `Device` a location, so devices compare with `===` as well as `equals`.
+ */
+import type { BackendDevice, BackendProvider, DeviceLocation, DeviceMemory } from './backend';
+import { CandleError, DeviceError, DisposedError } from './errors';
+import { JsDevice } from './js/device';
+
+export type DeviceKind = DeviceLocation['kind'];
+
+const KINDS: readonly DeviceKind[] = ['js', 'cpu', 'rocm', 'cuda'];
+const GPU_PACKAGE = '@x/rocm-backend';
+const providers = new Map<DeviceKind, BackendProvider>();
+const opened = new Map<string, Device>();
+let autoSkipped: SkippedDevice[] = [];
+
+/** A line of {@link Device.list}. */
+export interface DeviceInfo {
+  /** `rocm:0`; what {@link Device.parse} takes. */
+  name: string;
+  location: DeviceLocation;
+  available: boolean;
+  /** A sentence for people; empty when not available. */
+  description: string;
+  /** Why it is not available. */
+  reason?: string;
+}
+
+/** A kind of device that cannot be used here, and why. */
+export interface SkippedDevice {
+  kind: DeviceKind;
+  reason: string;
+}
+
+/** Offers the devices of one kind; a later registration of the same kind replaces an earlier one for devices not yet open. */
+export function registerBackend(provider: BackendProvider): void {
+  if (!KINDS.includes(provider.kind)) {
+    throw new DeviceError('DEVICE_UNKNOWN', `registerBackend: kind "${provider.kind}" is unknown; valid kinds: ${KINDS.join(', ')}.`);
+  }
+  providers.set(provider.kind, provider);
+}
+
+/** The kinds that a backend package has registered; `js`, and `cpu` without a package, are built in. */
+export function registeredBackends(): DeviceKind[] {
+  return [...providers.keys()];
+}
+
+function builtIn(kind: 'js' | 'cpu'): BackendProvider {
+  const location = { kind, ordinal: 0 };
+  const description = 'plain TypeScript on the CPU';
+  return {
+    kind,
+    list: () => ({ devices: [{ ordinal: 0, description }] }),
+    open: () => new JsDevice(location),
+  };
+}
+
+function providerOf(kind: DeviceKind): BackendProvider | undefined {
+  const provider = providers.get(kind);
+  if (provider || kind === 'rocm' || kind === 'cuda') return provider;
+  return builtIn(kind);
+}
+
+function missing(kind: DeviceKind): string {
+  return `no backend for ${kind} devices is loaded; install ${GPU_PACKAGE} and import it (import '${GPU_PACKAGE}') before asking for one`;
+}
+
+export class Device {
+  readonly location: DeviceLocation;
+  #backend: BackendDevice | undefined;
+  #disposed = false;
+
+  private constructor(location: DeviceLocation) {
+    this.location = location;
+  }
+
+  /** The plain TypeScript reference backend. */
+  static js(): Device {
+    return Device.at('js', 0);
+  }
+
+  /** Host code objects when @x/rocm-backend is imported, otherwise the same as {@link Device.js}. */
+  static cpu(): Device {
+    return Device.at('cpu', 0);
+  }
+
+  /**
+   * An AMD GPU.
+   * @throws DeviceError `DEVICE_UNAVAILABLE`, naming the package to import or why there is no such GPU
+   */
+  static rocm(ordinal = 0): Device {
+    return Device.at('rocm', ordinal);
+  }
+
+  /** An NVIDIA GPU; errors as {@link Device.rocm}. */
+  static cuda(ordinal = 0): Device {
+    return Device.at('cuda', ordinal);
+  }
+
+  /** The device at a location, the same object each time until it is disposed. */
+  static at(kind: DeviceKind, ordinal = 0): Device {
+    const name = nameOf({ kind, ordinal });
+    const existing = opened.get(name);
+    if (existing) return existing;
+    const provider = providerOf(kind);
+    if (!provider) throw new DeviceError('DEVICE_UNAVAILABLE', `${name}: ${missing(kind)}.`);
+    const { devices, reason } = provider.list();
+    if (!devices.some((device) => device.ordinal === ordinal)) {
+      const why = reason ?? `there are ${devices.length} ${kind} devices`;
+      const known = devices.length > 0 ? devices.map((d) => nameOf({ kind, ordinal: d.ordinal })).join(', ') : 'Device.cpu()';
+      throw new DeviceError('DEVICE_UNAVAILABLE', `${name} is not available: ${why}; use ${known}.`);
+    }
+    const device = new Device({ kind, ordinal });
+    opened.set(name, device);
+    return device;
+  }
+
+  /**
+   * `js`, `cpu`, `rocm`, `rocm:1`, `cuda:0`: the names that {@link Device.toString} gives.
+   * @throws DeviceError `DEVICE_UNKNOWN`
+   */
+  static parse(name: string): Device {
+    const match = /^(js|cpu|rocm|cuda)(?::(\d{1,4}))?$/.exec(name);
+    const kind = match?.[1] as DeviceKind | undefined;
+    const isHost = kind === 'js' || kind === 'cpu';
+    if (!kind || (isHost && match?.[2] !== undefined)) {
+      throw new DeviceError('DEVICE_UNKNOWN', `"${name}" is no device; valid names: js, cpu, rocm:N, cuda:N with N from 0.`);
+    }
+    return Device.at(kind, Number(match?.[2] ?? 0));
+  }
+
+  /** The best device that opens: rocm, then cuda, then cpu. {@link Device.skipped} tells what was passed over. */
+  static async auto(): Promise<Device> {
+    const skipped: SkippedDevice[] = [];
+    for (const kind of ['rocm', 'cuda', 'cpu'] as const) {
+      try {
+        const device = Device.at(kind, 0);
+        await device.backend.synchronize();
+        autoSkipped = skipped;
+        return device;
+      } catch (error) {
+        if (!(error instanceof CandleError)) throw error;
+        skipped.push({ kind, reason: error.message });
+      }
+    }
+    autoSkipped = skipped;
+    const reasons = skipped.map(({ kind, reason }) => `${kind}: ${reason}`).join(' ');
+    throw new DeviceError('DEVICE_UNAVAILABLE', `no device opens. ${reasons} Use Device.js(), which always works.`);
+  }
+
+  /** What the last {@link Device.auto} passed over, and why. */
+  static skipped(): readonly SkippedDevice[] {
+    return autoSkipped;
+  }
+
+  /** Every device that is there, and one entry with the reason for each kind of which there is none. */
+  static list(): DeviceInfo[] {
+    return KINDS.flatMap((kind): DeviceInfo[] => {
+      const found = providerOf(kind)?.list() ?? { devices: [], reason: `${missing(kind)}.` };
+      if (found.devices.length === 0) {
+        const location = { kind, ordinal: 0 };
+        const reason = found.reason ?? `no ${kind} device was found`;
+        return [{ name: nameOf(location), location, available: false, description: '', reason }];
+      }
+      return found.devices.map(({ ordinal, description }) => {
+        const location = { kind, ordinal };
+        return { name: nameOf(location), location, available: true, description };
+      });
+    });
+  }
+
+  get kind(): DeviceKind {
+    return this.location.kind;
+  }
+
+  get ordinal(): number {
+    return this.location.ordinal;
+  }
+
+  get isDisposed(): boolean {
+    return this.#disposed;
+  }
+
+  /** The device itself, opened on first use. */
+  get backend(): BackendDevice {
+    if (this.#backend) return this.#backend;
+    if (this.#disposed) throw new DisposedError('DISPOSED', `${this} was disposed; get it again with Device.parse('${this}').`);
+    const provider = providerOf(this.kind);
+    if (!provider) throw new DeviceError('DEVICE_UNAVAILABLE', `${this}: ${missing(this.kind)}.`);
+    this.#backend = provider.open(this.ordinal);
+    return this.#backend;
+  }
+
+  /** A sentence for people, e.g. the GPU's name. Opens the device. */
+  get description(): string {
+    return this.backend.description;
+  }
+
+  equals(other: Device): boolean {
+    return this.kind === other.kind && this.ordinal === other.ordinal;
+  }
+
+  /** Waits until all enqueued work is done. */
+  synchronize(): Promise<void> {
+    return this.backend.synchronize();
+  }
+
+  /** As {@link synchronize}, blocking the event loop. */
+  synchronizeSync(): void {
+    this.backend.synchronizeSync();
+  }
+
+  /** Restarts the random stream: a whole number in 0..2^53. The same seed gives the same numbers on every device. */
+  setSeed(seed: number): void {
+    if (!Number.isSafeInteger(seed) || seed < 0) {
+      throw new CandleError('INVALID_ARGUMENT', `setSeed: ${seed} is no seed; use a whole number from 0 to 2^53 - 1.`);
+    }
+    this.backend.setSeed(seed);
+  }
+
+  /** Bytes in use and cached on this device. */
+  memory(): DeviceMemory {
+    return this.backend.memory();
+  }
+
+  /** Gives cached memory back to the driver. */
+  emptyCache(): void {
+    this.backend.emptyCache();
+  }
+
+  /** Closes the device; its tensors are unusable afterwards. Harmless when repeated. */
+  dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    if (opened.get(this.toString()) === this) opened.delete(this.toString());
+    const backend = this.#backend;
+    this.#backend = undefined;
+    backend?.dispose();
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+
+  /** `js`, `cpu`, `rocm:0`, `cuda:1`. */
+  toString(): string {
+    return nameOf(this.location);
+  }
+
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return `Device(${this})`;
+  }
+}
+
+function nameOf({ kind, ordinal }: DeviceLocation): string {
+  return kind === 'js' || kind === 'cpu' ? kind : `${kind}:${ordinal}`;
+}

@@ -1,0 +1,113 @@
+/**
+ * Errors: one class a subject, each with a stable `code` for programs and a message for people.
+ *
+ * candle has one enum, `Error`, with a variant per cause; here a cause is a `code` and a variant's fields are in the
+ * message. A message says what was wrong, with the numbers, and ends with what to do about it.
+ */
+
+/** The base of every error that the packages of this family raise on purpose. */
+export class CandleError extends Error {
+  override name = 'CandleError';
+  /** Stable and upper case, e.g. `SHAPE_MISMATCH`. */
+  readonly code: string;
+
+  constructor(code: string, message: string, options?: { cause?: unknown }) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+export type ShapeErrorCode = 'SHAPE_MISMATCH' | 'INVALID_SHAPE' | 'DIM_OUT_OF_RANGE' | 'INDEX_OUT_OF_RANGE';
+
+/** Shapes that do not fit each other, a shape that is none, a dimension or an index that does not exist. */
+export class ShapeError extends CandleError {
+  override name = 'ShapeError';
+  declare readonly code: ShapeErrorCode;
+
+  // biome-ignore lint/complexity/noUselessConstructor: narrows the codes that this class may carry
+  constructor(code: ShapeErrorCode, message: string, options?: { cause?: unknown }) {
+    super(code, message, options);
+  }
+}
+
+/** Operands of different dtypes, or a dtype that the operation has no meaning for (`DTYPE_MISMATCH`). */
+export class DTypeError extends CandleError {
+  override name = 'DTypeError';
+  declare readonly code: 'DTYPE_MISMATCH';
+
+  // biome-ignore lint/complexity/noUselessConstructor: narrows the codes that this class may carry
+  constructor(code: 'DTYPE_MISMATCH', message: string, options?: { cause?: unknown }) {
+    super(code, message, options);
+  }
+}
+
+/** A tensor, storage, device or file was used after it was disposed (`DISPOSED`). */
+export class DisposedError extends CandleError {
+  override name = 'DisposedError';
+  declare readonly code: 'DISPOSED';
+
+  // biome-ignore lint/complexity/noUselessConstructor: narrows the codes that this class may carry
+  constructor(code: 'DISPOSED', message: string, options?: { cause?: unknown }) {
+    super(code, message, options);
+  }
+}
+
+export type DeviceErrorCode = 'DEVICE_UNKNOWN' | 'DEVICE_UNAVAILABLE' | 'DEVICE_MISMATCH';
+
+/** A device name nobody knows, a device that cannot be opened here, operands on different devices. */
+export class DeviceError extends CandleError {
+  override name = 'DeviceError';
+  declare readonly code: DeviceErrorCode;
+
+  // biome-ignore lint/complexity/noUselessConstructor: narrows the codes that this class may carry
+  constructor(code: DeviceErrorCode, message: string, options?: { cause?: unknown }) {
+    super(code, message, options);
+  }
+}
+
+/** An allocation did not fit (`OUT_OF_MEMORY`). */
+export class OutOfMemoryError extends CandleError {
+  override name = 'OutOfMemoryError';
+  declare readonly code: 'OUT_OF_MEMORY';
+  /** Bytes that were asked for, when known. */
+  readonly requestedBytes: number | undefined;
+
+  constructor(code: 'OUT_OF_MEMORY', message: string, options?: { cause?: unknown; requestedBytes?: number }) {
+    super(code, message, options);
+    this.requestedBytes = options?.requestedBytes;
+  }
+}
+
+/** A combination of operation, dtype and device without an implementation (`UNSUPPORTED`). */
+export class UnsupportedError extends CandleError {
+  override name = 'UnsupportedError';
+  declare readonly code: 'UNSUPPORTED';
+
+  // biome-ignore lint/complexity/noUselessConstructor: narrows the codes that this class may carry
+  constructor(code: 'UNSUPPORTED', message: string, options?: { cause?: unknown }) {
+    super(code, message, options);
+  }
+}
+
+export type FileErrorCode =
+  | 'FILE_NOT_FOUND'
+  | 'FILE_TRUNCATED'
+  | 'FILE_INVALID'
+  | 'FILE_UNREADABLE'
+  | `GGUF_${string}`;
+
+/** A file that is missing, cut short, or not what its format allows. */
+export class FileFormatError extends CandleError {
+  override name = 'FileFormatError';
+  declare readonly code: FileErrorCode;
+  /** The file, empty when it is not known. */
+  readonly path: string;
+  /** Byte offset in the file where the trouble is, when there is such a place. */
+  readonly offset: number | undefined;
+
+  constructor(code: FileErrorCode, message: string, options: { path?: string; offset?: number; cause?: unknown } = {}) {
+    super(code, message, options);
+    this.path = options.path ?? '';
+    this.offset = options.offset;
+  }
+}

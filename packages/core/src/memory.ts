@@ -1,0 +1,46 @@
+/** What is alive: the numbers that leak tests and people look at. Per-device allocator numbers are `Device.memory()`. */
+
+export interface DeviceUsage {
+  liveStorages: number;
+  liveBytes: number;
+}
+
+export interface MemoryStats {
+  /** Tensors neither disposed nor collected; views count. */
+  liveTensors: number;
+  /** Buffers behind them; views share one. */
+  liveStorages: number;
+  /** Bytes of those buffers. */
+  liveBytes: number;
+  /** The same by device name (`js`, `cpu`, `rocm:0`); devices that hold nothing are left out. */
+  byDevice: Record<string, DeviceUsage>;
+}
+
+let liveTensors = 0;
+const devices = new Map<string, DeviceUsage>();
+
+export function countTensors(change: number): void {
+  liveTensors += change;
+}
+
+export function countStorage(device: string, change: number, bytes: number): void {
+  let usage = devices.get(device);
+  if (!usage) {
+    usage = { liveStorages: 0, liveBytes: 0 };
+    devices.set(device, usage);
+  }
+  usage.liveStorages += change;
+  usage.liveBytes += bytes;
+}
+
+/** Tensors and buffers alive in this thread, over all devices. */
+export function memoryStats(): MemoryStats {
+  const stats: MemoryStats = { liveTensors, liveStorages: 0, liveBytes: 0, byDevice: {} };
+  for (const [device, usage] of devices) {
+    if (usage.liveStorages === 0) continue;
+    stats.byDevice[device] = { ...usage };
+    stats.liveStorages += usage.liveStorages;
+    stats.liveBytes += usage.liveBytes;
+  }
+  return stats;
+}

@@ -1,0 +1,142 @@
+/**
+ * Scopes: what a function makes and does not return is disposed when it ends. candle has no need of them, Rust drops
+ * tensors by itself; here they are the everyday way to give GPU memory back at a known moment.
+ *
+ * The current scope lives in an AsyncLocalStorage, so scopes of concurrent async functions do not see each other's
+ * tensors. A scope knows handles, not tensors: a forgotten tensor can still be collected while its scope is open.
+ */
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { TensorHandle } from './storage-ref';
+
+/**
+ * An object may implement this method to say which values it carries out of a scope; without it the fields of class
+ * instances are not searched.
+ */
+export const TENSORS: unique symbol = Symbol.for('x.core.tensors') as never;
+
+export class Scope {
+  readonly parent: Scope | undefined;
+  readonly #handles = new Set<TensorHandle>();
+  #open = true;
+
+  constructor(parent: Scope | undefined) {
+    this.parent = parent;
+  }
+
+  adopt(handle: TensorHandle): void {
+    this.#handles.add(handle);
+    handle.scope = this;
+  }
+
+  forget(handle: TensorHandle): void {
+    this.#handles.delete(handle);
+    handle.scope = undefined;
+  }
+
+  /** Disposes what is left; handles in `survivors` move to the nearest open scope around this one. */
+  close(survivors: ReadonlySet<TensorHandle>): void {
+    this.#open = false;
+    const outer = openScope(this.parent);
+    for (const handle of [...this.#handles]) {
+      if (!survivors.has(handle)) {
+        handle.release();
+        continue;
+      }
+      this.forget(handle);
+      outer?.adopt(handle);
+    }
+  }
+
+  static nearestOpen(scope: Scope | undefined): Scope | undefined {
+    let found = scope;
+    while (found && !found.#open) found = found.parent;
+    return found;
+  }
+}
+
+const openScope = Scope.nearestOpen;
+const storage = new AsyncLocalStorage<Scope>();
+
+/** The scope that a tensor made now belongs to. */
+export function currentScope(): Scope | undefined {
+  return openScope(storage.getStore());
+}
+
+/**
+ * Runs `fn`; tensors made meanwhile are disposed when it ends, also by an error, unless they are in what it returns
+ * (a tensor, or arrays, plain objects, Maps and Sets of such, or objects with {@link TENSORS}) or were given to
+ * {@link keep}. With an async `fn` the scope ends when its promise settles.
+ * @returns what `fn` returns; its tensors belong to the surrounding scope, if there is one
+ */
+export function scope<T>(fn: () => T): T {
+  const inner = new Scope(storage.getStore());
+  let result: T;
+  try {
+    result = storage.run(inner, fn);
+  } catch (error) {
+    inner.close(new Set());
+    throw error;
+  }
+  if (isThenable(result)) {
+    const settled = Promise.resolve(result).then(
+      (value) => {
+        inner.close(handlesIn(value));
+        return value;
+      },
+      (error) => {
+        inner.close(new Set());
+        throw error;
+      },
+    );
+    return settled as T;
+  }
+  inner.close(handlesIn(result));
+  return result;
+}
+
+/** What {@link keep} needs to know of a tensor. */
+export interface Scoped {
+  readonly handle: TensorHandle;
+}
+
+/** Takes a tensor out of every scope: it lives until it is disposed or collected. Returns it. */
+export function keep<T extends Scoped>(tensor: T): T {
+  tensor.handle.scope?.forget(tensor.handle);
+  return tensor;
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === 'object' && value !== null && typeof (value as { then?: unknown }).then === 'function';
+}
+
+function isScoped(value: object): value is Scoped {
+  const handle = (value as { handle?: { release?: unknown } }).handle;
+  return typeof handle === 'object' && handle !== null && typeof handle.release === 'function';
+}
+
+/** The handles of all tensors that can be reached from a value. */
+export function handlesIn(root: unknown): Set<TensorHandle> {
+  const found = new Set<TensorHandle>();
+  const seen = new Set<object>();
+  const pending: unknown[] = [root];
+  while (pending.length > 0) {
+    const value = pending.pop();
+    if (typeof value !== 'object' || value === null || seen.has(value)) continue;
+    seen.add(value);
+    if (isScoped(value)) {
+      found.add(value.handle);
+      continue;
+    }
+    pending.push(...childrenOf(value));
+  }
+  return found;
+}
+
+function childrenOf(value: object): Iterable<unknown> {
+  if (Array.isArray(value) || value instanceof Set) return value;
+  if (value instanceof Map) return [...value.keys(), ...value.values()];
+  const own = (value as { [TENSORS]?: unknown })[TENSORS];
+  if (typeof own === 'function') return own.call(value) as Iterable<unknown>;
+  const prototype = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null ? Object.values(value) : [];
+}

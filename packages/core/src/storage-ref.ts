@@ -1,0 +1,71 @@
+/**
+ * Who owns a storage: a {@link StorageRef} counts the tensors (views included) that share it and gives it back with the
+ * last one; a {@link TensorHandle} is one tensor's share. This is candle's `Arc<RwLock<Storage>>`, with the drop made
+ * explicit because JavaScript has none; a FinalizationRegistry releases the share of a tensor that was forgotten.
+ */
+import type { BackendStorage } from './backend';
+import type { Device } from './device';
+import { sizeInBytes } from './dtype';
+import { countStorage, countTensors } from './memory';
+import { currentScope, type Scope } from './scope';
+
+export class StorageRef {
+  readonly storage: BackendStorage;
+  readonly device: Device;
+  readonly bytes: number;
+  #shares = 0;
+
+  constructor(storage: BackendStorage, device: Device) {
+    this.storage = storage;
+    this.device = device;
+    this.bytes = storage.elemCount * sizeInBytes(storage.dtype);
+    countStorage(device.toString(), 1, this.bytes);
+  }
+
+  share(): void {
+    this.#shares++;
+  }
+
+  unshare(): void {
+    if (--this.#shares > 0) return;
+    countStorage(this.device.toString(), -1, -this.bytes);
+    // A disposed device has given all its memory back already.
+    if (!this.device.isDisposed) this.storage.dispose();
+  }
+}
+
+export class TensorHandle {
+  /** Null once released. */
+  ref: StorageRef | null;
+  /** The scope that will release this, if any. */
+  scope: Scope | undefined;
+
+  constructor(ref: StorageRef) {
+    this.ref = ref;
+    ref.share();
+    countTensors(1);
+    currentScope()?.adopt(this);
+  }
+
+  /** Gives the share back; harmless when repeated. */
+  release(): void {
+    const ref = this.ref;
+    if (!ref) return;
+    this.ref = null;
+    this.scope?.forget(this);
+    countTensors(-1);
+    ref.unshare();
+  }
+}
+
+let registry: FinalizationRegistry<TensorHandle> | undefined;
+
+/** Lets the collector release `handle` when `owner` is gone. */
+export function releaseWhenCollected(owner: object, handle: TensorHandle): void {
+  registry ??= new FinalizationRegistry((forgotten) => forgotten.release());
+  registry.register(owner, handle, handle);
+}
+
+export function stopWatching(handle: TensorHandle): void {
+  registry?.unregister(handle);
+}

@@ -1,0 +1,35 @@
+// What the machine and the container give this process: CPU level, cores, memory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "../driver.h"
+
+namespace xhip::host {
+
+struct CpuInfo {
+  std::string arch;     // the widest level the CPU and the operating system support; empty when below x86-64-v2
+  std::string name;     // brand string
+  uint32_t cores = 1;   // that this process may use (affinity and container quota)
+  uint32_t threads = 1; // workers to start
+  int clockRateKHz = 0;
+  int l2CacheBytes = 0;
+};
+
+struct MemoryInfo {
+  uint64_t totalBytes = 0;
+  uint64_t availableBytes = 0;
+};
+
+// Reads the CPU, then the switches X_HOST_ARCH (a lower level to use) and X_HOST_THREADS. kInvalidValue when a switch
+// is malformed or asks for a level that the CPU lacks.
+Status readCpu(CpuInfo* out);
+
+// From /proc/meminfo, lowered by the container's limit.
+MemoryInfo readMemory();
+
+// The container's CPU quota in whole cores, rounded up; 0 for none.
+uint32_t cpuQuota();
+
+}  // namespace xhip::host

@@ -1,0 +1,128 @@
+// The worker threads of the host platform. A worker does one of three things: run a ready queue (a stream that has
+// work), help with a launch that some other worker publishes, or sleep. No worker ever waits for a queue, so any number
+// of streams share the pool without deadlock; a worker that publishes a launch computes too, and waits only
+// for helpers that have already begun. Idle workers spin for tens of microseconds at most (wait.h), then sleep.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "wait.h"
+
+namespace xhip::host {
+
+// What a launch may ask for in dynamic shared memory; every worker owns that much.
+constexpr uint32_t kMaxSharedBytes = 1u << 20;
+
+struct Worker {
+  uint32_t index = 0;
+  unsigned char* scratch = nullptr;  // kMaxSharedBytes, 64-byte aligned; pages appear when a kernel touches them
+};
+
+// A queue that a worker can drain.
+class Runnable {
+ public:
+  // Runs on one worker at a time. Returns when nothing is left, or earlier after rescheduling itself.
+  virtual void run(Worker& worker) = 0;
+
+ protected:
+  ~Runnable() = default;
+
+ private:
+  friend class ThreadPool;
+  Runnable* nextReady_ = nullptr;
+};
+
+// Runs the blocks [begin, end) of a task; scratch is the calling worker's.
+using RangeFunction = void (*)(const void* task, unsigned char* scratch, uint64_t begin, uint64_t end);
+
+class ThreadPool {
+ public:
+  // Null when threads or their scratch memory cannot be had. `cores`: how many the process may use.
+  static std::unique_ptr<ThreadPool> create(uint32_t threads, uint32_t cores);
+  ~ThreadPool();  // joins; nothing may be scheduled any more
+
+  uint32_t threads() const { return static_cast<uint32_t>(workers_.size()); }
+  SpinPolicy& spinPolicy() { return policy_; }
+
+  // Hands a queue to some worker. The caller guarantees that it is not already scheduled or running.
+  void schedule(Runnable* queue);
+
+  // True when another queue waits for a worker: a long-running one should reschedule itself.
+  bool queuesWaiting() const { return ready_.load(std::memory_order_relaxed) > 0; }
+
+  // Runs task blocks [0, total) on the calling worker and whoever helps, `chunk` blocks at a time. With
+  // `wakeSleepers` sleeping workers are woken, otherwise only spinning ones notice. Returns the blocks that
+  // the calling worker ran itself.
+  uint64_t parallel(Worker& worker, RangeFunction function, const void* task, uint64_t total, uint64_t chunk,
+                    bool wakeSleepers);
+
+  // Called by a worker whose queue ran dry: waits a moment for `more` to become true. False: give the queue up.
+  template <class More>
+  bool linger(More more) {
+    constexpr uint64_t kLingerNs = 20000;
+    spinners_.fetch_add(1);
+    bool found = false;
+    spinUntil(policy_, nowNs() + kLingerNs, [&] {
+      found = more();
+      return found || ready_.load(std::memory_order_relaxed) > 0 || openJobs_.load(std::memory_order_relaxed) > 0;
+    });
+    stopSpinning(found);
+    return found;
+  }
+
+ private:
+  struct alignas(64) Job {
+    std::atomic<uint32_t> open{0};     // 1 while there are blocks to claim
+    std::atomic<uint32_t> helpers{0};  // workers that look at the fields below
+    std::atomic<uint32_t> ownerWaits{0};
+    RangeFunction function = nullptr;
+    const void* task = nullptr;
+    uint64_t total = 0;
+    uint64_t chunk = 0;
+    alignas(64) std::atomic<uint64_t> next{0};
+  };
+  struct alignas(64) Thread {
+    Worker worker;
+    ThreadPool* pool = nullptr;
+    pthread_t id{};
+    std::atomic<uint32_t> signalled{0};
+    Job job;
+  };
+
+  ThreadPool(uint32_t threads, uint32_t cores);
+  static void* threadMain(void* thread);
+  void loop(Thread& thread);
+  Runnable* takeReady();
+  bool help(Worker& worker);
+  uint64_t drain(Job& job, unsigned char* scratch);
+  void awaitHelpers(Job& job);
+  void stopSpinning(bool foundWork);
+  void sleep(Thread& thread);
+  void wake(uint32_t count);
+
+  SpinPolicy policy_;
+  std::vector<std::unique_ptr<Thread>> workers_;  // fixed before the first thread starts
+  uint32_t started_ = 0;
+
+  alignas(64) std::atomic<uint32_t> ready_{0};
+  std::atomic<uint32_t> openJobs_{0};
+  std::atomic<uint32_t> lastJob_{0};  // where helpers look first
+  std::atomic<bool> stopping_{false};
+  alignas(64) std::atomic<uint32_t> spinners_{0};
+  std::atomic<uint32_t> sleeperCount_{0};
+
+  std::mutex readyMutex_;
+  Runnable* readyHead_ = nullptr;
+  Runnable* readyTail_ = nullptr;
+
+  std::mutex sleepMutex_;
+  std::vector<Thread*> sleepers_;  // the most recently fallen asleep is woken first
+};
+
+}  // namespace xhip::host

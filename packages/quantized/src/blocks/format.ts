@@ -1,0 +1,65 @@
+/**
+ * What a block format is: a fixed number of neighbouring values of a row packed into a fixed number of bytes, after
+ * candle's `GgmlType` trait (candle-core/src/quantized/k_quants.rs).
+ *
+ * Arithmetic follows ggml's scalar reference in f32. A product of a half-precision scale, a small sub-scale and a
+ * small integer is exact in a double, so the one rounding that happens is the store into the `Float32Array`, the same
+ * rounding that f32 code makes; where f32 code rounds in between, the TypeScript does it with `Math.fround`.
+ */
+
+/** Types that can be read as numbers, in candle's spelling (`q4_K`, not `q4_k`). */
+export const QUANT_TYPES = [
+  'f32',
+  'f16',
+  'bf16',
+  'q4_0',
+  'q4_1',
+  'q5_0',
+  'q5_1',
+  'q8_0',
+  'q8_1',
+  'q2_K',
+  'q3_K',
+  'q4_K',
+  'q5_K',
+  'q6_K',
+  'q8_K',
+  'iq4_nl',
+  'iq4_xs',
+  'tq1_0',
+  'tq2_0',
+  'mxfp4',
+  'nvfp4',
+  'f64',
+  'i8',
+  'i16',
+  'i32',
+  'i64',
+] as const;
+
+export type QuantType = (typeof QUANT_TYPES)[number];
+
+/** Reads `blocks` blocks at `src[srcOffset]` into `out[outOffset ...]`. */
+export type Dequantize = (
+  src: Uint8Array,
+  srcOffset: number,
+  out: Float32Array,
+  outOffset: number,
+  blocks: number,
+) => void;
+
+/** Packs `blocks` blocks of values at `x[xOffset]` into `out[outOffset ...]`. The bytes written are all overwritten. */
+export type Quantize = (x: Float32Array, xOffset: number, out: Uint8Array, outOffset: number, blocks: number) => void;
+
+export interface BlockFormat {
+  readonly type: QuantType;
+  /** The number that stands for the type in a GGUF file. */
+  readonly ggmlType: number;
+  /** Values in a block. */
+  readonly blockSize: number;
+  /** Bytes of a block. */
+  readonly blockBytes: number;
+  readonly dequantize: Dequantize;
+  /** Absent where we can read a format but not write it. */
+  readonly quantize?: Quantize;
+}

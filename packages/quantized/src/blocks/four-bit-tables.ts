@@ -1,0 +1,97 @@
+/**
+ * Four-bit formats whose levels come from a table of 16 values: IQ4_NL and IQ4_XS (uneven steps fitted to weights), and
+ * MXFP4 and NVFP4 (levels of a 4-bit float). candle has none of these and refuses a whole file that holds one.
+ *
+ * IQ4_NL (18 bytes, 32 values): d f16, q[16].
+ * IQ4_XS (136 bytes, 256 values): d f16, eight six-bit scales as high pairs (u16) and low nibbles (4 bytes), q[128].
+ * MXFP4 (17 bytes, 32 values): an 8-bit exponent, q[16].
+ * NVFP4 (36 bytes, 64 values): four 8-bit float scales, one for each 16 values, q[32].
+ * Within a run of 2n values, byte j holds value j low and value j + n high.
+ */
+import type { BlockFormat } from './format';
+import { halfTable } from './half';
+
+const UNEVEN = Int8Array.of(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
+/** Twice the values of a float of one sign, two exponent and one fraction bit; the scales below are halved for it. */
+const FLOAT4 = Int8Array.of(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
+
+function run(
+  src: Uint8Array,
+  q: number,
+  out: Float32Array,
+  o: number,
+  half: number,
+  scale: number,
+  table: Int8Array,
+): void {
+  for (let j = 0; j < half; j++) {
+    out[o + j] = scale * table[src[q + j] & 15];
+    out[o + half + j] = scale * table[src[q + j] >> 4];
+  }
+}
+
+export const IQ4_NL: BlockFormat = {
+  type: 'iq4_nl',
+  ggmlType: 20,
+  blockSize: 32,
+  blockBytes: 18,
+  dequantize(src, srcOffset, out, outOffset, blocks) {
+    const halves = halfTable();
+    for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 18, o += 32) {
+      run(src, p + 2, out, o, 16, halves[src[p] | (src[p + 1] << 8)], UNEVEN);
+    }
+  },
+};
+
+export const IQ4_XS: BlockFormat = {
+  type: 'iq4_xs',
+  ggmlType: 23,
+  blockSize: 256,
+  blockBytes: 136,
+  dequantize(src, srcOffset, out, outOffset, blocks) {
+    const halves = halfTable();
+    for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 136, o += 256) {
+      const d = halves[src[p] | (src[p + 1] << 8)];
+      const pairs = src[p + 2] | (src[p + 3] << 8);
+      for (let group = 0; group < 8; group++) {
+        const low = (src[p + 4 + (group >> 1)] >> (4 * (group & 1))) & 15;
+        const scale = low | (((pairs >> (2 * group)) & 3) << 4);
+        run(src, p + 8 + group * 16, out, o + group * 32, 16, d * (scale - 32), UNEVEN);
+      }
+    }
+  },
+};
+
+export const MXFP4: BlockFormat = {
+  type: 'mxfp4',
+  ggmlType: 39,
+  blockSize: 32,
+  blockBytes: 17,
+  dequantize(src, srcOffset, out, outOffset, blocks) {
+    for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 17, o += 32) {
+      run(src, p + 1, out, o, 16, 2 ** (src[p] - 128), FLOAT4);
+    }
+  },
+};
+
+export const NVFP4: BlockFormat = {
+  type: 'nvfp4',
+  ggmlType: 40,
+  blockSize: 64,
+  blockBytes: 36,
+  dequantize(src, srcOffset, out, outOffset, blocks) {
+    for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 36, o += 64) {
+      for (let group = 0; group < 4; group++) {
+        run(src, p + 4 + group * 8, out, o + group * 16, 8, float8(src[p + group]) / 2, FLOAT4);
+      }
+    }
+  },
+};
+
+/** A float of four exponent and three fraction bits, its top bit ignored; 0x7f, and as in ggml it alone, reads as 0. */
+function float8(byte: number): number {
+  if (byte === 0x7f) return 0;
+  const exponent = (byte >> 3) & 15;
+  const fraction = byte & 7;
+  return exponent === 0 ? fraction * 2 ** -9 : (8 + fraction) * 2 ** (exponent - 10);
+}

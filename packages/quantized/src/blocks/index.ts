@@ -1,0 +1,2 @@
+export * from './format';
+export { blockFormat, byteLengthOf, type GgmlTypeInfo, ggmlTypeInfo, isQuantType } from './registry';

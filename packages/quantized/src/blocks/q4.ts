@@ -1,0 +1,113 @@
+/**
+ * Q4_0 and Q4_1: 32 values of 4 bits (candle `BlockQ4_0`, `BlockQ4_1`).
+ *
+ * Q4_0 (18 bytes): d f16, 16 bytes; value = d * (q - 8).  Q4_1 (20 bytes): d, m f16, 16 bytes; value = d * q + m.
+ * Byte j holds value j in its low nibble and value j + 16 in its high one.
+ */
+import type { BlockFormat } from './format';
+import { halfTable, inverse, writeHalf } from './half';
+
+const SIZE = 32;
+
+export const Q4_0: BlockFormat = {
+  type: 'q4_0',
+  ggmlType: 2,
+  blockSize: SIZE,
+  blockBytes: 18,
+  dequantize(src, srcOffset, out, outOffset, blocks) {
+    const halves = halfTable();
+    for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 18, o += SIZE) {
+      const d = halves[src[p] | (src[p + 1] << 8)];
+      for (let j = 0; j < 16; j++) {
+        const q = src[p + 2 + j];
+        out[o + j] = d * ((q & 15) - 8);
+        out[o + 16 + j] = d * ((q >> 4) - 8);
+      }
+    }
+  },
+  quantize(x, xOffset, out, outOffset, blocks) {
+    for (let b = 0, p = outOffset, i = xOffset; b < blocks; b++, p += 18, i += SIZE) {
+      const d = Math.fround(extreme(x, i) / -8);
+      const scale = inverse(d);
+      writeHalf(out, p, d);
+      for (let j = 0; j < 16; j++) {
+        out[p + 2 + j] = shifted(x[i + j], scale, 8, 15) | (shifted(x[i + 16 + j], scale, 8, 15) << 4);
+      }
+    }
+  },
+};
+
+export const Q4_1: BlockFormat = {
+  type: 'q4_1',
+  ggmlType: 3,
+  blockSize: SIZE,
+  blockBytes: 20,
+  dequantize(src, srcOffset, out, outOffset, blocks) {
+    const halves = halfTable();
+    for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 20, o += SIZE) {
+      const d = halves[src[p] | (src[p + 1] << 8)];
+      const m = halves[src[p + 2] | (src[p + 3] << 8)];
+      for (let j = 0; j < 16; j++) {
+        const q = src[p + 4 + j];
+        out[o + j] = d * (q & 15) + m;
+        out[o + 16 + j] = d * (q >> 4) + m;
+      }
+    }
+  },
+  quantize(x, xOffset, out, outOffset, blocks) {
+    for (let b = 0, p = outOffset, i = xOffset; b < blocks; b++, p += 20, i += SIZE) {
+      const { min, d } = range(x, i, 15);
+      const scale = inverse(d);
+      writeHalf(out, p, d);
+      writeHalf(out, p + 2, min);
+      for (let j = 0; j < 16; j++) {
+        out[p + 4 + j] = offset(x[i + j], min, scale, 15) | (offset(x[i + 16 + j], min, scale, 15) << 4);
+      }
+    }
+  },
+};
+
+/** The value of 32 with the largest magnitude (the first of equals), sign kept. */
+export function extreme(x: Float32Array, at: number): number {
+  let largest = 0;
+  let value = 0;
+  for (let j = 0; j < SIZE; j++) {
+    const magnitude = Math.abs(x[at + j]);
+    if (magnitude > largest) {
+      largest = magnitude;
+      value = x[at + j];
+    }
+  }
+  return value;
+}
+
+/** Smallest of 32 values, and the f32 step that spreads `steps` levels up to the largest. */
+export function range(x: Float32Array, at: number, steps: number): { min: number; d: number } {
+  let min = x[at];
+  let max = x[at];
+  for (let j = 1; j < SIZE; j++) {
+    const value = x[at + j];
+    if (value < min) min = value;
+    if (value > max) max = value;
+  }
+  return { min, d: Math.fround(Math.fround(max - min) / steps) };
+}
+
+/**
+ * Level of a value in a format centred on `zero`. The product is rounded once together with the sum, as a fused
+ * multiply-add does it: ggml's result here depends on whether its compiler fused the two, and the files in the wild
+ * come from builds that do.
+ */
+export function shifted(value: number, scale: number, zero: number, top: number): number {
+  return clampLevel(Math.trunc(Math.fround(value * scale + (zero + 0.5))), top);
+}
+
+/** Level of a value in a format that starts at `min`; every step rounded to f32. */
+export function offset(value: number, min: number, scale: number, top: number): number {
+  return clampLevel(Math.trunc(Math.fround(Math.fround(Math.fround(value - min) * scale) + 0.5)), top);
+}
+
+/** NaN, which no level can express, becomes 0. */
+function clampLevel(level: number, top: number): number {
+  return level > 0 ? Math.min(level, top) : 0;
+}

@@ -1,0 +1,172 @@
+/**
+ * Reads a file's header by position through one small buffer. Every read is checked against the file's size before
+ * anything is allocated, and what a header makes us allocate is charged against a budget, so a header that lies about
+ * counts or lengths costs no more memory than the file itself could justify.
+ */
+import { readSync } from 'node:fs';
+import { ggufError } from './error';
+
+const BUFFER_BYTES = 64 * 1024;
+
+/** Fills `into` from `position`; a short read is an error, since the caller checked the size. */
+export function readFully(fd: number, path: string, into: Uint8Array, position: number): void {
+  let done = 0;
+  while (done < into.byteLength) {
+    let got: number;
+    try {
+      got = readSync(fd, into, done, Math.min(into.byteLength - done, 1 << 30), position + done);
+    } catch (cause) {
+      const reason = cause instanceof Error ? cause.message : String(cause);
+      throw ggufError(
+        'FILE_UNREADABLE',
+        path,
+        `reading ${into.byteLength} bytes at byte ${position} failed: ${reason}. Check the disk or the mount.`,
+      );
+    }
+    if (got === 0) {
+      throw ggufError(
+        'GGUF_TRUNCATED',
+        path,
+        `the file ended at byte ${position + done} while ${into.byteLength} bytes were read at byte ${position}: it ` +
+          'became shorter after it was opened. Open it again once nothing writes to it.',
+      );
+    }
+    done += got;
+  }
+}
+
+export class ByteReader {
+  /** What is being read, for messages. */
+  what = 'the header';
+  #position = 0;
+  #start = 0;
+  #filled = 0;
+  #budget: number;
+  readonly #buffer: Uint8Array;
+  readonly #view: DataView;
+  // A byte order mark is kept: vocabularies have tokens that begin with one.
+  readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+
+  constructor(
+    readonly fd: number,
+    readonly path: string,
+    readonly size: number,
+    budget: number,
+  ) {
+    this.#buffer = new Uint8Array(Math.min(BUFFER_BYTES, Math.max(size, 8)));
+    this.#view = new DataView(this.#buffer.buffer);
+    this.#budget = budget;
+  }
+
+  get position(): number {
+    return this.#position;
+  }
+
+  get remaining(): number {
+    return this.size - this.#position;
+  }
+
+  /** Takes `bytes` from the memory budget of the header. */
+  charge(bytes: number): void {
+    this.#budget -= bytes;
+    if (this.#budget < 0) {
+      throw ggufError(
+        'GGUF_LIMIT',
+        this.path,
+        `the header needs more memory than allowed, at ${this.what} (byte ${this.#position}). If the file is to be ` +
+          'trusted, open it with a larger limits.headerMemory.',
+      );
+    }
+  }
+
+  /** Fails unless `bytes` more bytes are in the file. */
+  require(bytes: number): void {
+    if (bytes > this.remaining) {
+      throw ggufError(
+        'GGUF_TRUNCATED',
+        this.path,
+        `${this.what} needs ${bytes} bytes at byte ${this.#position}, and the file has only ${this.remaining} more ` +
+          `(${this.size} in all). The file is cut short or damaged: download it again.`,
+      );
+    }
+  }
+
+  uint8(): number {
+    return this.#view.getUint8(this.#take(1));
+  }
+  int8(): number {
+    return this.#view.getInt8(this.#take(1));
+  }
+  uint16(): number {
+    return this.#view.getUint16(this.#take(2), true);
+  }
+  int16(): number {
+    return this.#view.getInt16(this.#take(2), true);
+  }
+  uint32(): number {
+    return this.#view.getUint32(this.#take(4), true);
+  }
+  int32(): number {
+    return this.#view.getInt32(this.#take(4), true);
+  }
+  float32(): number {
+    return this.#view.getFloat32(this.#take(4), true);
+  }
+  float64(): number {
+    return this.#view.getFloat64(this.#take(8), true);
+  }
+  uint64(): bigint {
+    return this.#view.getBigUint64(this.#take(8), true);
+  }
+  int64(): bigint {
+    return this.#view.getBigInt64(this.#take(8), true);
+  }
+
+  /** A u64 as a number; a value past 2^53 - 1, which no file can hold that many of, becomes infinity. */
+  size64(): number {
+    const value = this.uint64();
+    return value > BigInt(Number.MAX_SAFE_INTEGER) ? Number.POSITIVE_INFINITY : Number(value);
+  }
+
+  /** `length` bytes in a buffer of their own. */
+  bytes(length: number): ArrayBuffer {
+    this.require(length);
+    const out = new Uint8Array(length);
+    const buffered = Math.min(length, this.#start + this.#filled - this.#position);
+    const at = this.#position - this.#start;
+    if (buffered > 0) out.set(this.#buffer.subarray(at, at + buffered));
+    const rest = Math.max(buffered, 0);
+    if (rest < length) readFully(this.fd, this.path, out.subarray(rest), this.#position + rest);
+    this.#position += length;
+    return out.buffer;
+  }
+
+  /** UTF-8, wrong bytes replaced as candle does, trailing NULs of old writers removed. */
+  text(length: number): string {
+    this.require(length);
+    let text: string;
+    if (length <= this.#buffer.byteLength) {
+      const at = this.#take(length);
+      text = this.#decoder.decode(this.#buffer.subarray(at, at + length));
+    } else {
+      text = this.#decoder.decode(this.bytes(length));
+    }
+    let end = text.length;
+    while (end > 0 && text.charCodeAt(end - 1) === 0) end--;
+    return end === text.length ? text : text.slice(0, end);
+  }
+
+  /** Moves on by `bytes`, at most the buffer's size; returns where they start in the buffer. */
+  #take(bytes: number): number {
+    let at = this.#position - this.#start;
+    if (at + bytes > this.#filled) {
+      this.require(bytes);
+      this.#start = this.#position;
+      this.#filled = Math.min(this.#buffer.byteLength, this.remaining);
+      readFully(this.fd, this.path, this.#buffer.subarray(0, this.#filled), this.#start);
+      at = 0;
+    }
+    this.#position += bytes;
+    return at;
+  }
+}

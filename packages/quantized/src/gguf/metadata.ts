@@ -1,0 +1,110 @@
+/**
+ * The metadata of a file: a `Map` of typed values with getters that say what is wrong. candle's getters ask for the
+ * exact stored type; writers disagree about widths and signs for the same key, so the getters here ask for the kind of
+ * value (a whole number, a string) and check that it fits.
+ */
+import { ggufError } from './error';
+import { didYouMean } from './near';
+import type { GgufItems, GgufValue } from './value';
+
+export class GgufMetadata extends Map<string, GgufValue> {
+  /** Shown in errors. */
+  readonly path: string;
+
+  constructor(path: string, entries: Iterable<readonly [string, GgufValue]> = []) {
+    super();
+    // Not passed to `super`: Map's constructor would call `set` before this object's fields exist.
+    this.path = path;
+    for (const [key, value] of entries) this.set(key, value);
+  }
+
+  /** The value as stored. `GGUF_MISSING_KEY` when there is none. */
+  require(key: string): GgufValue {
+    const value = this.get(key);
+    if (value === undefined) {
+      throw ggufError(
+        'GGUF_MISSING_KEY',
+        this.path,
+        `metadata has no key '${key}'.${didYouMean(key, this.keys())} Check that the file holds the model it should, or ` +
+          'convert it again with a current converter.',
+      );
+    }
+    return value;
+  }
+
+  /** A whole number, zero or more, up to 2^53 - 1. `fallback` serves when the key is missing. */
+  uint(key: string, fallback?: number): number {
+    if (fallback !== undefined && !this.has(key)) return fallback;
+    const value = this.int(key);
+    if (value < 0) throw this.#wrong(key, 'a number of zero or more');
+    return value;
+  }
+
+  /** A whole number of any width, within ±(2^53 - 1). */
+  int(key: string, fallback?: number): number {
+    if (fallback !== undefined && !this.has(key)) return fallback;
+    const { type, value } = this.require(key);
+    if (typeof value === 'bigint' || (typeof value === 'number' && type !== 'float32' && type !== 'float64')) {
+      const number = Number(value);
+      if (Number.isSafeInteger(number)) return number;
+    }
+    throw this.#wrong(key, 'a whole number');
+  }
+
+  /** A number, whole or not. */
+  float(key: string, fallback?: number): number {
+    if (fallback !== undefined && !this.has(key)) return fallback;
+    const { value } = this.require(key);
+    if (typeof value === 'number') return value;
+    if (typeof value === 'bigint') return Number(value);
+    throw this.#wrong(key, 'a number');
+  }
+
+  bool(key: string, fallback?: boolean): boolean {
+    if (fallback !== undefined && !this.has(key)) return fallback;
+    const { value } = this.require(key);
+    if (typeof value === 'boolean') return value;
+    throw this.#wrong(key, 'a bool');
+  }
+
+  string(key: string, fallback?: string): string {
+    if (fallback !== undefined && !this.has(key)) return fallback;
+    const { value } = this.require(key);
+    if (typeof value === 'string') return value;
+    throw this.#wrong(key, 'a string');
+  }
+
+  strings(key: string): readonly string[] {
+    const value = this.require(key);
+    if (value.type === 'array' && value.elementType === 'string') return value.value as readonly string[];
+    throw this.#wrong(key, 'an array of strings');
+  }
+
+  /** An array of numbers of any type, as plain numbers; 64-bit items lose precision past 2^53. */
+  numbers(key: string): number[] {
+    const value = this.require(key);
+    if (value.type === 'array' && ArrayBuffer.isView(value.value)) return toNumbers(value.value);
+    throw this.#wrong(key, 'an array of numbers');
+  }
+
+  #wrong(key: string, wanted: string) {
+    const value = this.require(key);
+    const kind = value.type === 'array' ? `array of ${value.elementType}` : `${value.type} ${shorten(value.value)}`;
+    return ggufError(
+      'GGUF_WRONG_TYPE',
+      this.path,
+      `metadata '${key}' should be ${wanted} but is stored as ${kind}. Convert the file again with a current converter.`,
+    );
+  }
+}
+
+function toNumbers(items: GgufItems): number[] {
+  const out: number[] = [];
+  for (const item of items) out.push(Number(item));
+  return out;
+}
+
+function shorten(value: unknown): string {
+  const text = typeof value === 'string' ? JSON.stringify(value) : String(value);
+  return text.length > 60 ? `${text.slice(0, 57)}...` : text;
+}

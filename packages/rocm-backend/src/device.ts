@@ -1,0 +1,211 @@
+/**
+ * RocmDevice: one device of one platform behind core's `BackendDevice`, after candle's `CudaDevice`
+ * (candle-core/src/cuda_backend/device.rs). It serves `rocm:N`, `cuda:N` and, on the host platform, `cpu`: the kernels
+ * and everything here are the same, only the driver table differs.
+ *
+ * It owns one stream, the caching allocator, the module store and the cache of `info` uploads. One stream per device is
+ * what makes the allocator's immediate reuse safe.
+ */
+import {
+  type BackendDevice,
+  type BackendStorage,
+  type DeviceLocation,
+  type DeviceMemory,
+  DisposedError,
+  type DType,
+  OutOfMemoryError,
+  PhiloxGenerator,
+  type QuantizedOps,
+  sizeInBytes,
+} from '@x/core';
+import { HipDevice, HipError, type HipFunction, openDevice } from '@x/hip';
+import type { KernelModule } from '@x/kernels';
+import { CachingAllocator } from './allocator';
+import { debug, debugLevel } from './debug';
+import { InfoCache, type StridedInfo } from './info';
+import { type LaunchShape, LaunchShapes } from './launch-shape';
+import { ModuleStore } from './module-store';
+import type { RuntimeSource } from './runtime-compile';
+import { RocmStorage } from './storage';
+import { DeviceQuantizedOps } from './storage/quantized';
+
+/** The platform behind each device kind. */
+const PLATFORMS = { rocm: 'rocm', cuda: 'cuda', cpu: 'host' } as const;
+
+export class RocmDevice implements BackendDevice {
+  readonly location: DeviceLocation;
+  readonly description: string;
+  readonly quantized: QuantizedOps;
+  readonly hip: HipDevice;
+  readonly shapes: LaunchShapes;
+  readonly modules: ModuleStore;
+  readonly #allocator: CachingAllocator;
+  readonly #info: InfoCache;
+  readonly #random = new PhiloxGenerator();
+  #disposed = false;
+
+  /** Opens a device. Errors: `HipError` with the platform's reason when it cannot be opened. */
+  static open(kind: keyof typeof PLATFORMS, ordinal: number): RocmDevice {
+    return new RocmDevice({ kind, ordinal }, openDevice(PLATFORMS[kind], ordinal));
+  }
+
+  private constructor(location: DeviceLocation, hip: HipDevice) {
+    this.location = location;
+    this.hip = hip;
+    this.description = `${hip.properties.name} (${hip.properties.arch})`;
+    this.shapes = new LaunchShapes(hip.properties);
+    this.modules = new ModuleStore(hip);
+    this.#allocator = new CachingAllocator({
+      alloc: (bytes) => {
+        debug(3, () => `${location.kind}:${location.ordinal} driver allocation of ${bytes} bytes`);
+        return hip.alloc(bytes);
+      },
+      free: (ptr) => hip.free(ptr),
+    });
+    this.#info = new InfoCache({
+      alloc: (bytes) => this.malloc(bytes),
+      free: (ptr) => this.free(ptr),
+      upload: (ptr, words) => hip.memcpyHtoD(ptr, words),
+    });
+    this.quantized = new DeviceQuantizedOps(this);
+    debug(1, () => `opened ${location.kind}:${location.ordinal}, ${this.description}`);
+  }
+
+  /** candle's `get_or_load_func`: a kernel of a shipped module, loaded once. */
+  getOrLoadFunc(name: string, module: KernelModule): HipFunction {
+    this.#check('getOrLoadFunc');
+    return this.modules.getOrLoadFunc(name, module);
+  }
+
+  /** A kernel from HIP source compiled at run time, cached in memory and on disk. */
+  getOrLoadFuncRaw(name: string, source: string, options?: RuntimeSource['options']): HipFunction {
+    this.#check('getOrLoadFuncRaw');
+    return this.modules.getOrLoadFuncRaw(name, source, options);
+  }
+
+  /** Launches a shipped kernel on this device's stream. */
+  launch(module: KernelModule, kernel: string, shape: LaunchShape, args: readonly (number | bigint)[]): void {
+    const loaded = this.getOrLoadFunc(kernel, module);
+    if (debugLevel() >= 4) this.#launchTimed(loaded, kernel, shape, args);
+    else loaded.launch(shape.grid, shape.block, shape.sharedBytes ?? 0, args);
+  }
+
+  /** `info` of one or more layouts of the same shape; address 0 when all are contiguous and `nullable`. */
+  info(layouts: Parameters<InfoCache['get']>[0], nullable = true): StridedInfo {
+    return this.#info.get(layouts, nullable);
+  }
+
+  /** `info` for exactly these dims and strides. */
+  infoFor(dims: readonly number[], ...strides: readonly (readonly number[])[]): StridedInfo {
+    return this.#info.upload(dims, strides);
+  }
+
+  malloc(bytes: number): number {
+    this.#check('alloc');
+    try {
+      return this.#allocator.alloc(bytes);
+    } catch (error) {
+      if (!(error instanceof HipError) || error.code !== 'OUT_OF_MEMORY') throw error;
+      const { free, total } = this.hip.memoryInfo();
+      throw new OutOfMemoryError(
+        'OUT_OF_MEMORY',
+        `${this.location.kind}:${this.location.ordinal} has no memory for ${bytes} bytes: ${free} of ${total} bytes are free and ` +
+          `${this.#allocator.memory().liveBytes} are held by live tensors. Dispose tensors, use a smaller model or batch, or another device`,
+      );
+    }
+  }
+
+  free(ptr: number): void {
+    if (!this.#disposed) this.#allocator.free(ptr);
+  }
+
+  allocUninit(elemCount: number, dtype: DType): RocmStorage {
+    return new RocmStorage(this, dtype, elemCount, this.malloc(elemCount * sizeInBytes(dtype)));
+  }
+
+  zeros(elemCount: number, dtype: DType): RocmStorage {
+    const storage = this.allocUninit(elemCount, dtype);
+    if (elemCount > 0) this.hip.memset(storage.ptr, 0, elemCount * sizeInBytes(dtype));
+    return storage;
+  }
+
+  fromHost(bytes: ArrayBufferView, dtype: DType): RocmStorage {
+    const storage = this.allocUninit(bytes.byteLength / sizeInBytes(dtype), dtype);
+    if (bytes.byteLength > 0) this.hip.memcpyHtoD(storage.ptr, bytes);
+    return storage;
+  }
+
+  write(dst: BackendStorage, byteOffset: number, bytes: ArrayBufferView): void {
+    this.#check('write');
+    const storage = RocmStorage.on(this, dst);
+    if (byteOffset < 0 || byteOffset + bytes.byteLength > storage.byteLength) {
+      throw new RangeError(
+        `internal: write of ${bytes.byteLength} bytes at ${byteOffset} passes the end of a storage of ${storage.byteLength} bytes`,
+      );
+    }
+    if (bytes.byteLength > 0) this.hip.memcpyHtoD(storage.ptr + byteOffset, bytes);
+  }
+
+  randUniform(elemCount: number, dtype: DType, lo: number, up: number): RocmStorage {
+    return this.fromHost(this.#random.uniform(elemCount, dtype, lo, up), dtype);
+  }
+
+  randNormal(elemCount: number, dtype: DType, mean: number, std: number): RocmStorage {
+    return this.fromHost(this.#random.normal(elemCount, dtype, mean, std), dtype);
+  }
+
+  setSeed(seed: number): void {
+    this.#random.setSeed(seed);
+  }
+
+  async synchronize(): Promise<void> {
+    this.#check('synchronize');
+    await this.hip.synchronize();
+  }
+
+  synchronizeSync(): void {
+    this.#check('synchronizeSync');
+    this.hip.synchronizeSync();
+  }
+
+  memory(): DeviceMemory {
+    return this.#allocator.memory();
+  }
+
+  emptyCache(): void {
+    this.#check('emptyCache');
+    this.hip.synchronizeSync();
+    this.#allocator.emptyCache();
+  }
+
+  dispose(): void {
+    if (this.#disposed) return;
+    this.hip.synchronizeSync();
+    this.#info.clear();
+    this.modules.dispose();
+    this.#disposed = true;
+    this.hip.dispose();
+  }
+
+  #launchTimed(loaded: HipFunction, kernel: string, shape: LaunchShape, args: readonly (number | bigint)[]): void {
+    const start = this.hip.createEvent();
+    const end = this.hip.createEvent();
+    start.record(this.hip.defaultStream);
+    loaded.launch(shape.grid, shape.block, shape.sharedBytes ?? 0, args);
+    end.record(this.hip.defaultStream);
+    end.synchronize();
+    debug(4, () => `${kernel} grid ${shape.grid} block ${shape.block} ${(end.elapsedMs(start) * 1000).toFixed(1)} us`);
+    start.dispose();
+    end.dispose();
+  }
+
+  #check(operation: string): void {
+    if (this.#disposed) {
+      throw new DisposedError(
+        'DISPOSED',
+        `${operation} on ${this.location.kind}:${this.location.ordinal}, which was disposed. Open the device again`,
+      );
+    }
+  }
+}
+

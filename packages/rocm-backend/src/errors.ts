@@ -1,0 +1,45 @@
+/** Errors of looking kernels up. Launch and driver errors are `HipError` of `@x/hip`. */
+import { type BackendDevice, CandleError, type DType, UnsupportedError } from '@x/core';
+
+export class KernelLookupError extends CandleError {
+  /** Neither a code object for the device's target nor a compiler for the module's source. */
+  static noCodeObject(module: string, arch: string, targets: readonly string[], cause: unknown): KernelLookupError {
+    return new KernelLookupError(
+      'KERNEL_TARGET_MISSING',
+      `module ${module} has no code object for ${arch} (looked for ${targets.join(', ') || 'nothing: unknown architecture'}) ` +
+        `and could not be compiled at run time: ${messageOf(cause)}. ` +
+        `Build it with: pnpm kernels --targets ${targets[0] ?? arch}`,
+    );
+  }
+
+  static noKernel(kernel: string, module: string, target: string, known: readonly string[]): KernelLookupError {
+    const root = kernel.replace(/_.*/, '');
+    const near = known.filter((name) => name.startsWith(root)).slice(0, 8);
+    return new KernelLookupError(
+      'KERNEL_NOT_FOUND',
+      `kernel ${kernel} is not in module ${module} for ${target}, which has ${known.length} kernels` +
+        `${near.length > 0 ? ` (near: ${near.join(', ')})` : ''}. Check the name, or rebuild the kernels with: pnpm kernels`,
+    );
+  }
+
+  static warpSize(module: string, target: string, built: number, device: number): KernelLookupError {
+    return new KernelLookupError(
+      'KERNEL_WARP_SIZE',
+      `module ${module} for ${target} is built for waves of ${built} lanes, the device runs ${device}: results would be wrong. ` +
+        'Rebuild the kernels for this device with: pnpm kernels --targets native',
+    );
+  }
+}
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** The error for an op without a kernel for a dtype. */
+export function unsupported(op: string, dtype: DType, device: BackendDevice): UnsupportedError {
+  const { kind, ordinal } = device.location;
+  return new UnsupportedError(
+    'UNSUPPORTED',
+    `${op} has no kernel for ${dtype} on ${kind}:${ordinal}. Convert the tensor first, for example with toDtype('f32')`,
+  );
+}

@@ -1,0 +1,162 @@
+/**
+ * One launch function per kernel family: the only place that knows the parameter order of the kernels
+ * (candle-kernels' calling convention). Operands are device addresses with the layout's offset already applied.
+ */
+import type { DType, Layout } from '@x/core';
+import { BINARY, CAST, FILL, GEMM, INDEXING, type KernelModule, REDUCE, TERNARY, UNARY, AFFINE } from '@x/kernels';
+import type { RocmDevice } from './device';
+import { clamp } from './launch-shape';
+
+/** Address of an operand's first element and how it is laid out. */
+export interface Operand {
+  ptr: number;
+  layout: Layout;
+}
+
+/** `{kernel}(numel, num_dims, info, [param,] inp, out)`: unary ops, strided copy, elu and powf. */
+export function launchUnary(device: RocmDevice, kernel: string, src: Operand, out: number, param?: number): void {
+  const { numDims, ptr } = device.info([src.layout]);
+  const numel = src.layout.elemCount;
+  const args = param === undefined ? [numel, numDims, ptr, src.ptr, out] : [numel, numDims, ptr, param, src.ptr, out];
+  device.launch(UNARY, kernel, device.shapes.elementwise(numel), args);
+}
+
+/** `affine_{t}(numel, num_dims, info, inp, out, mul, add)`. */
+export function launchAffine(device: RocmDevice, dtype: DType, src: Operand, out: number, mul: number | bigint, add: number | bigint): void {
+  const { numDims, ptr } = device.info([src.layout]);
+  const numel = src.layout.elemCount;
+  device.launch(AFFINE, `affine_${dtype}`, device.shapes.elementwise(numel), [numel, numDims, ptr, src.ptr, out, mul, add]);
+}
+
+/** `cast_{src}_{dst}(numel, num_dims, info, inp, out)`. */
+export function launchCast(device: RocmDevice, from: DType, to: DType, src: Operand, out: number): void {
+  const { numDims, ptr } = device.info([src.layout]);
+  const numel = src.layout.elemCount;
+  device.launch(CAST, `cast_${from}_${to}`, device.shapes.elementwise(numel), [numel, numDims, ptr, src.ptr, out]);
+}
+
+/** `{kernel}(numel, num_dims, dims_and_strides, lhs, rhs, out)`: arithmetic and comparisons. */
+export function launchBinary(device: RocmDevice, kernel: string, lhs: Operand, rhs: Operand, out: number): void {
+  const { numDims, ptr } = device.info([lhs.layout, rhs.layout]);
+  const numel = lhs.layout.elemCount;
+  device.launch(BINARY, kernel, device.shapes.elementwise(numel), [numel, numDims, ptr, lhs.ptr, rhs.ptr, out]);
+}
+
+/** `where_{ids}_{t}(numel, num_dims, info, ids, t, f, out)`; info is never null. */
+export function launchTernary(device: RocmDevice, kernel: string, cond: Operand, onTrue: Operand, onFalse: Operand, out: number): void {
+  const { numDims, ptr } = device.info([cond.layout, onTrue.layout, onFalse.layout], false);
+  const numel = cond.layout.elemCount;
+  const args = [numel, numDims, ptr, cond.ptr, onTrue.ptr, onFalse.ptr, out];
+  device.launch(TERNARY, kernel, device.shapes.elementwise(numel), args);
+}
+
+/** `const_set_{t}(numel, num_dims, info, value, out)`. */
+export function launchConstSet(device: RocmDevice, dtype: DType, value: number | bigint, out: Operand): void {
+  const { numDims, ptr } = device.info([out.layout]);
+  const numel = out.layout.elemCount;
+  device.launch(FILL, `const_set_${dtype}`, device.shapes.elementwise(numel), [numel, numDims, ptr, value, out.ptr]);
+}
+
+/** `copy2d_{t}(src, dst, d1, d2, src_s, dst_s)`. */
+export function launchCopy2d(device: RocmDevice, dtype: DType, src: number, dst: number, d1: number, d2: number, srcStride: number, dstStride: number): void {
+  device.launch(FILL, `copy2d_${dtype}`, device.shapes.elementwise(d1 * d2), [src, dst, d1, d2, srcStride, dstStride]);
+}
+
+/**
+ * `fast_{op}_{t}(src_numel, el_per_block, num_dims, info, src, dst)`: one block per output element, `src` with the
+ * reduced dims last.
+ */
+export function launchReduce(device: RocmDevice, kernel: string, dims: readonly number[], strides: readonly number[], reduced: number, src: number, dst: number): void {
+  const numel = dims.reduce((a, b) => a * b, 1);
+  const { numDims, ptr } = device.infoFor(dims, strides);
+  device.launch(REDUCE, kernel, device.shapes.rows(numel / reduced, reduced), [numel, reduced, numDims, ptr, src, dst]);
+}
+
+/** `softmax_{t}(src, dst, n_cols)`: one block per row. */
+export function launchSoftmax(device: RocmDevice, dtype: DType, rows: number, cols: number, src: number, dst: number): void {
+  device.launch(REDUCE, `softmax_${dtype}`, device.shapes.rows(rows, cols), [src, dst, cols]);
+}
+
+/** `rmsnorm_{t}(src, dst, alpha, n_cols, block_size, eps)` and `layernorm_{t}(src, dst, alpha, beta, ...)`. */
+export function launchNorm(device: RocmDevice, kernel: string, rows: number, cols: number, operands: readonly number[], eps: number): void {
+  const shape = device.shapes.rows(rows, cols);
+  device.launch(REDUCE, kernel, shape, [...operands, cols, shape.block as number, eps]);
+}
+
+/** `rope_{t}(src, cos, sin, dst, bh, td, d, stride_b)` and `rope_i_{t}` without `d`: one thread per pair. */
+export function launchRope(device: RocmDevice, kernel: string, operands: readonly number[], sizes: readonly number[]): void {
+  device.launch(REDUCE, kernel, device.shapes.elementwise((sizes[0] * sizes[1]) / 2), [...operands, ...sizes]);
+}
+
+/** `is_{ids}_{t}(numel, num_dims, info, ids, inp, out, left, src_dim, ids_dim, right)`; info describes the ids. */
+export function launchIndexSelect(device: RocmDevice, kernel: string, ids: Operand, src: number, out: number, split: DimSplit, idsDim: number): void {
+  const { numDims, ptr } = device.info([ids.layout]);
+  const numel = split.left * idsDim * split.right;
+  const args = [numel, numDims, ptr, ids.ptr, src, out, split.left, split.dim, idsDim, split.right];
+  device.launch(INDEXING, kernel, device.shapes.elementwise(numel), args);
+}
+
+/** `gather_{ids}_{t}(numel, ids, inp, out, left, src_dim, ids_dim, right)`. */
+export function launchGather(device: RocmDevice, kernel: string, ids: number, src: number, out: number, split: DimSplit, idsDim: number): void {
+  const numel = split.left * idsDim * split.right;
+  device.launch(INDEXING, kernel, device.shapes.elementwise(numel), [numel, ids, src, out, split.left, split.dim, idsDim, split.right]);
+}
+
+/** `ia_{ids}_{t}(ids, ids_dim, inp, out, left, src_dim, dst_dim, right)`: a thread per column, looping over the ids. */
+export function launchIndexAdd(device: RocmDevice, kernel: string, ids: number, src: number, out: number, split: DimSplit, dstDim: number): void {
+  const args = [ids, split.dim, src, out, split.left, split.dim, dstDim, split.right];
+  device.launch(INDEXING, kernel, device.shapes.perItem(split.left * split.right), args);
+}
+
+/** `s_{ids}_{t}` and `sa_{ids}_{t}(ids, inp, out, left, src_dim, dst_dim, right)`. */
+export function launchScatter(device: RocmDevice, kernel: string, ids: number, src: number, out: number, split: DimSplit, dstDim: number): void {
+  const args = [ids, src, out, split.left, split.dim, dstDim, split.right];
+  device.launch(INDEXING, kernel, device.shapes.perItem(split.left * split.right), args);
+}
+
+/** A matrix operand of a batched product, strides in elements. */
+export interface MatrixOperand {
+  ptr: number;
+  batchStride: number;
+  rowStride: number;
+  colStride: number;
+}
+
+const GEMM_TILE = 64;
+/** Rows up to which a warp per output column beats a tile of the output. */
+const GEMV_MAX_ROWS = 8;
+
+/** `gemm_{t}` / `gemv_{t}(b, m, n, k, lhs, strides, rhs, strides, out)`. */
+export function launchGemm(device: RocmDevice, dtype: DType, size: { b: number; m: number; n: number; k: number }, lhs: MatrixOperand, rhs: MatrixOperand, out: number): void {
+  const { b, m, n, k } = size;
+  const args = [
+    b, m, n, k,
+    lhs.ptr, lhs.batchStride, lhs.rowStride, lhs.colStride,
+    rhs.ptr, rhs.batchStride, rhs.rowStride, rhs.colStride,
+    out,
+  ];
+  const batches = clamp(b, 1, 65535);
+  if (m <= GEMV_MAX_ROWS) {
+    const warps = 4;
+    const perBlock = device.shapes.isHost ? 64 : warps;
+    const block = device.shapes.isHost ? 1 : device.hip.properties.warpSize * warps;
+    device.launch(GEMM, `gemv_${dtype}`, { grid: [Math.ceil(n / perBlock), 1, batches], block }, args);
+  } else {
+    const grid = [Math.ceil(n / GEMM_TILE), clamp(Math.ceil(m / GEMM_TILE), 1, 65535), batches] as const;
+    device.launch(GEMM, `gemm_${dtype}`, { grid, block: 256 }, args);
+  }
+}
+
+/** A shape cut at one dim: elements left of it, its size, elements right of it. */
+export interface DimSplit {
+  left: number;
+  dim: number;
+  right: number;
+}
+
+export function splitAt(shape: readonly number[], dim: number): DimSplit {
+  const product = (dims: readonly number[]) => dims.reduce((a, b) => a * b, 1);
+  return { left: product(shape.slice(0, dim)), dim: shape[dim], right: product(shape.slice(dim + 1)) };
+}
+
+export type { KernelModule };

@@ -1,0 +1,116 @@
+/**
+ * ModuleStore: loads each kernel module once per device and caches its functions by name (candle's `ModuleStore` and
+ * `get_or_load_func`, candle-core/src/cuda_backend/device.rs). Differences: function handles are cached too, errors name
+ * kernel, module and target, and a code object whose warp size is not the device's is refused.
+ *
+ * Where a module comes from, in order: the code object of the device's exact target, of its generic family, or, when
+ * neither was built, the module's source compiled at run time.
+ */
+import type { HipDevice, HipFunction, HipModule } from '@x/hip';
+import { type KernelInfo, type KernelModule, parseCodeObject, resolveTarget } from '@x/kernels';
+import { debug } from './debug';
+import { KernelLookupError } from './errors';
+import { compileCached, type RuntimeSource } from './runtime-compile';
+
+interface LoadedModule {
+  label: string;
+  target: string;
+  module: HipModule;
+  kernels: Record<string, KernelInfo>;
+  functions: Map<string, HipFunction>;
+}
+
+export interface ModuleStoreStats {
+  /** Modules handed to the driver since the device was opened. */
+  modulesLoaded: number;
+  functionsLoaded: number;
+}
+
+export class ModuleStore {
+  readonly #device: HipDevice;
+  readonly #modules = new Map<string, LoadedModule>();
+  readonly #raw = new Map<string, LoadedModule>();
+  #functionsLoaded = 0;
+
+  constructor(device: HipDevice) {
+    this.#device = device;
+  }
+
+  /** The kernel `name` of a shipped module; the module is loaded on first use. */
+  getOrLoadFunc(name: string, module: KernelModule): HipFunction {
+    let loaded = this.#modules.get(module.name);
+    if (!loaded) {
+      loaded = this.#loadShipped(module);
+      this.#modules.set(module.name, loaded);
+    }
+    return this.#function(loaded, name);
+  }
+
+  /**
+   * A kernel from source that is compiled at run time (hiprtc, NVRTC, clang) and cached in memory and on disk.
+   * The same source, headers and options compile once. Parameter types come from the `KERNEL` macro's signature, or
+   * from `options.params` for a plain `extern "C" __global__` kernel.
+   */
+  getOrLoadFuncRaw(name: string, source: string, options: RuntimeSource['options'] = {}): HipFunction {
+    const compiled = compileCached({ source, options, platform: this.#device.platform, arch: this.#device.properties.arch });
+    let loaded = this.#raw.get(compiled.key);
+    if (!loaded) {
+      loaded = this.#load(`run-time source ${compiled.key.slice(0, 12)}`, this.#device.properties.arch, compiled.bytes);
+      this.#raw.set(compiled.key, loaded);
+    }
+    return this.#function(loaded, name, options.params?.[name]);
+  }
+
+  stats(): ModuleStoreStats {
+    return { modulesLoaded: this.#modules.size + this.#raw.size, functionsLoaded: this.#functionsLoaded };
+  }
+
+  dispose(): void {
+    for (const loaded of [...this.#modules.values(), ...this.#raw.values()]) loaded.module.dispose();
+    this.#modules.clear();
+    this.#raw.clear();
+  }
+
+  #loadShipped(module: KernelModule): LoadedModule {
+    const { arch } = this.#device.properties;
+    const targets = resolveTarget(arch);
+    for (const target of targets) {
+      const object = module.codeObject(target);
+      if (!object) continue;
+      debug(2, () => `module ${module.name}: code object ${target} for ${arch}`);
+      return this.#register(module.name, target, object.bytes, object.kernels);
+    }
+    debug(2, () => `module ${module.name}: no code object for ${arch} (looked for ${targets.join(', ')}), compiling its source`);
+    const compiled = compileCached(
+      { source: module.source, options: {}, platform: this.#device.platform, arch },
+      (cause) => KernelLookupError.noCodeObject(module.name, arch, targets, cause),
+    );
+    return this.#load(module.name, arch, compiled.bytes);
+  }
+
+  #load(label: string, target: string, bytes: Uint8Array): LoadedModule {
+    const { kernels } = parseCodeObject(bytes);
+    return this.#register(label, target, bytes, Object.fromEntries(kernels.map((kernel) => [kernel.name, kernel])));
+  }
+
+  #register(label: string, target: string, bytes: Uint8Array, kernels: Record<string, KernelInfo>): LoadedModule {
+    const warp = this.#device.properties.warpSize;
+    for (const kernel of Object.values(kernels)) {
+      if (kernel.warpSize !== null && kernel.warpSize !== warp) {
+        throw KernelLookupError.warpSize(label, target, kernel.warpSize, warp);
+      }
+    }
+    return { label, target, kernels, module: this.#device.loadModule(bytes), functions: new Map() };
+  }
+
+  #function(loaded: LoadedModule, name: string, params?: KernelInfo['params']): HipFunction {
+    const known = loaded.functions.get(name);
+    if (known) return known;
+    const info = loaded.kernels[name];
+    if (!info) throw KernelLookupError.noKernel(name, loaded.label, loaded.target, Object.keys(loaded.kernels));
+    const loadedFunction = loaded.module.getFunction(name, params ?? info.params);
+    loaded.functions.set(name, loadedFunction);
+    this.#functionsLoaded++;
+    return loadedFunction;
+  }
+}

@@ -1,0 +1,291 @@
+/**
+ * Op classes over dispatchers, after candle's `Map1`, `Map1Any`, `Map2`, `Map2Any`, `Map2InPlace` and `Map3`
+ * (candle-core/src/cuda_backend/utils.rs). A dispatcher checks dtypes, allocates the result and applies offsets; an op
+ * names its kernel and launches it. candle's traits are generic over the element type; here the dtype is part of the
+ * kernel's name.
+ */
+import { type BinaryOp, type CmpOp, type DType, isInt, type Layout, type ReduceOp, type UnaryOp } from '@x/core';
+import type { RocmDevice } from './device';
+import { unsupported } from './errors';
+import { type DimSplit, launchAffine, launchBinary, launchCast, launchGather, launchIndexAdd, launchIndexSelect, launchReduce, launchScatter, launchTernary, launchUnary, type Operand, splitAt } from './kernels';
+import { RocmStorage } from './storage';
+
+const FLOATS: readonly DType[] = ['bf16', 'f16', 'f32', 'f64', 'f8e4m3'];
+const INDEX_DTYPES: readonly DType[] = ['u8', 'u32', 'i16', 'i32', 'i64'];
+
+/** One operand, result of the same dtype. */
+export abstract class Map1 {
+  abstract readonly name: string;
+  /** Dtypes with a kernel; all ten unless the op narrows it. */
+  readonly dtypes?: readonly DType[];
+  /** Elements of the result for this layout. */
+  outputCount(layout: Layout): number {
+    return layout.elemCount;
+  }
+  abstract launch(device: RocmDevice, dtype: DType, src: Operand, out: number): void;
+
+  map(storage: RocmStorage, layout: Layout): RocmStorage {
+    if (this.dtypes && !this.dtypes.includes(storage.dtype)) throw unsupported(this.name, storage.dtype, storage.device);
+    return run(storage.device, storage.dtype, this.outputCount(layout), (out) =>
+      this.launch(storage.device, storage.dtype, storage.operand(layout), out),
+    );
+  }
+}
+
+/** One operand, result of a dtype that the op chooses. */
+export abstract class Map1Any {
+  abstract readonly name: string;
+  abstract outputDtype(dtype: DType): DType;
+  abstract outputCount(layout: Layout): number;
+  abstract launch(device: RocmDevice, dtype: DType, src: Operand, out: number): void;
+
+  map(storage: RocmStorage, layout: Layout): RocmStorage {
+    return run(storage.device, this.outputDtype(storage.dtype), this.outputCount(layout), (out) =>
+      this.launch(storage.device, storage.dtype, storage.operand(layout), out),
+    );
+  }
+}
+
+/** Two operands of one dtype, result of a dtype that the op chooses (candle's `Map2Any`). */
+export abstract class Map2Any {
+  abstract outputDtype(dtype: DType): DType;
+  abstract launch(device: RocmDevice, dtype: DType, lhs: Operand, rhs: Operand, out: number): void;
+
+  map(lhs: RocmStorage, lhsLayout: Layout, rhs: RocmStorage, rhsLayout: Layout): RocmStorage {
+    return run(lhs.device, this.outputDtype(lhs.dtype), lhsLayout.elemCount, (out) =>
+      this.launch(lhs.device, lhs.dtype, lhs.operand(lhsLayout), rhs.operand(rhsLayout), out),
+    );
+  }
+}
+
+/** Two operands of one dtype, result of that dtype. */
+export abstract class Map2 extends Map2Any {
+  override outputDtype(dtype: DType): DType {
+    return dtype;
+  }
+}
+
+/** Writes into `dst` from `src` at places that an index storage names. All contiguous. */
+export abstract class Map2InPlace {
+  abstract launch(device: RocmDevice, kernelSuffix: string, ids: number, src: number, dst: number): void;
+
+  map(dst: RocmStorage, dstLayout: Layout, ids: RocmStorage, idsLayout: Layout, src: RocmStorage, srcLayout: Layout): void {
+    if (srcLayout.elemCount === 0) return;
+    this.launch(
+      dst.device,
+      `${indexDtype(ids)}_${dst.dtype}`,
+      ids.operand(idsLayout).ptr,
+      src.operand(srcLayout).ptr,
+      dst.operand(dstLayout).ptr,
+    );
+  }
+}
+
+/** Three operands; the result has the dtype of the last two. */
+export abstract class Map3 {
+  abstract launch(device: RocmDevice, kernelSuffix: string, a: Operand, b: Operand, c: Operand, out: number): void;
+
+  map(a: RocmStorage, aLayout: Layout, b: RocmStorage, bLayout: Layout, c: RocmStorage, cLayout: Layout): RocmStorage {
+    return run(a.device, b.dtype, aLayout.elemCount, (out) =>
+      this.launch(a.device, `${indexDtype(a)}_${b.dtype}`, a.operand(aLayout), b.operand(bLayout), c.operand(cLayout), out),
+    );
+  }
+}
+
+/** Kernel names of the unary ops: `u{name}_{dtype}`. */
+const UNARY_KERNELS: Record<UnaryOp, string> = {
+  exp: 'uexp', log: 'ulog', sin: 'usin', cos: 'ucos', tanh: 'utanh', abs: 'uabs', neg: 'uneg', recip: 'urecip', sqr: 'usqr',
+  sqrt: 'usqrt', gelu: 'ugelu', geluErf: 'ugelu_erf', erf: 'uerf', relu: 'urelu', silu: 'usilu', sigmoid: 'usigmoid',
+  floor: 'ufloor', ceil: 'uceil', round: 'uround', sign: 'usign',
+};
+
+export class Unary extends Map1 {
+  override readonly name: string;
+  override readonly dtypes = FLOATS;
+  readonly #kernel: string;
+  constructor(op: UnaryOp) {
+    super();
+    this.name = op;
+    this.#kernel = UNARY_KERNELS[op];
+  }
+  override launch(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
+    launchUnary(device, `${this.#kernel}_${dtype}`, src, out);
+  }
+}
+
+/** A contiguous copy of a strided view. */
+export class Copy extends Map1 {
+  override readonly name = 'copy';
+  override launch(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
+    launchUnary(device, `ucopy_${dtype}`, src, out);
+  }
+}
+
+export class Elu extends Map1 {
+  override readonly name: string = 'elu';
+  override readonly dtypes = FLOATS;
+  constructor(private readonly alpha: number) {
+    super();
+  }
+  override launch(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
+    launchUnary(device, `u${this.name}_${dtype}`, src, out, this.alpha);
+  }
+}
+
+export class Powf extends Elu {
+  override readonly name = 'powf';
+}
+
+export class Affine extends Map1 {
+  override readonly name = 'affine';
+  constructor(
+    private readonly mul: number,
+    private readonly add: number,
+  ) {
+    super();
+  }
+  override launch(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
+    launchAffine(device, dtype, src, out, scalar(this.mul, dtype), scalar(this.add, dtype));
+  }
+}
+
+export class Cast extends Map1Any {
+  override readonly name = 'toDtype';
+  constructor(private readonly to: DType) {
+    super();
+  }
+  override outputDtype(): DType {
+    return this.to;
+  }
+  override outputCount(layout: Layout): number {
+    return layout.elemCount;
+  }
+  override launch(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
+    launchCast(device, dtype, this.to, src, out);
+  }
+}
+
+/** candle's `FastReduce`: sum over any dims, the others over one. */
+export class Reduce extends Map1Any {
+  override readonly name: string;
+  constructor(
+    private readonly op: ReduceOp,
+    private readonly dims: readonly number[],
+  ) {
+    super();
+    this.name = op;
+  }
+  override outputDtype(dtype: DType): DType {
+    return this.op === 'argmin' || this.op === 'argmax' ? 'u32' : dtype;
+  }
+  override outputCount(layout: Layout): number {
+    return layout.shape.reduce((count, size, dim) => (this.dims.includes(dim) ? count : count * size), 1);
+  }
+  override launch(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
+    const { shape, strides } = src.layout;
+    const kept = shape.map((_, dim) => dim).filter((dim) => !this.dims.includes(dim));
+    const order = [...kept, ...this.dims];
+    const reduced = this.dims.reduce((count, dim) => count * shape[dim], 1);
+    launchReduce(device, `fast_${this.op}_${dtype}`, order.map((d) => shape[d]), order.map((d) => strides[d]), reduced, src.ptr, out);
+  }
+}
+
+const BINARY_KERNELS: Record<BinaryOp, string> = {
+  add: 'badd', sub: 'bsub', mul: 'bmul', div: 'bdiv', maximum: 'bmaximum', minimum: 'bminimum',
+};
+
+export class Binary extends Map2 {
+  constructor(private readonly op: BinaryOp) {
+    super();
+  }
+  override launch(device: RocmDevice, dtype: DType, lhs: Operand, rhs: Operand, out: number): void {
+    launchBinary(device, `${BINARY_KERNELS[this.op]}_${dtype}`, lhs, rhs, out);
+  }
+}
+
+export class Cmp extends Map2Any {
+  constructor(private readonly op: CmpOp) {
+    super();
+  }
+  override outputDtype(): DType {
+    return 'u8';
+  }
+  override launch(device: RocmDevice, dtype: DType, lhs: Operand, rhs: Operand, out: number): void {
+    launchBinary(device, `${this.op}_${dtype}`, lhs, rhs, out);
+  }
+}
+
+export class WhereCond extends Map3 {
+  override launch(device: RocmDevice, suffix: string, cond: Operand, onTrue: Operand, onFalse: Operand, out: number): void {
+    launchTernary(device, `where_${suffix}`, cond, onTrue, onFalse, out);
+  }
+}
+
+/** `indexSelect` and `gather`: operands contiguous, except the ids of `indexSelect`. */
+export class Select {
+  constructor(
+    private readonly kernel: 'is' | 'gather',
+    private readonly dim: number,
+  ) {}
+
+  map(src: RocmStorage, layout: Layout, ids: RocmStorage, idsLayout: Layout): RocmStorage {
+    const { device } = src;
+    const split = splitAt(layout.shape, this.dim);
+    const idsDim = this.kernel === 'is' ? idsLayout.elemCount : idsLayout.shape[this.dim];
+    const suffix = `${indexDtype(ids)}_${src.dtype}`;
+    return run(device, src.dtype, split.left * idsDim * split.right, (out) => {
+      const from = src.operand(layout).ptr;
+      if (this.kernel === 'is') launchIndexSelect(device, `is_${suffix}`, ids.operand(idsLayout), from, out, split, idsDim);
+      else launchGather(device, `gather_${suffix}`, ids.operand(idsLayout).ptr, from, out, split, idsDim);
+    });
+  }
+}
+
+export class IndexAdd extends Map2InPlace {
+  constructor(
+    private readonly split: DimSplit,
+    private readonly dstDim: number,
+  ) {
+    super();
+  }
+  override launch(device: RocmDevice, suffix: string, ids: number, src: number, dst: number): void {
+    launchIndexAdd(device, `ia_${suffix}`, ids, src, dst, this.split, this.dstDim);
+  }
+}
+
+export class Scatter extends Map2InPlace {
+  constructor(
+    private readonly kernel: 's' | 'sa',
+    private readonly split: DimSplit,
+    private readonly dstDim: number,
+  ) {
+    super();
+  }
+  override launch(device: RocmDevice, suffix: string, ids: number, src: number, dst: number): void {
+    launchScatter(device, `${this.kernel}_${suffix}`, ids, src, dst, this.split, this.dstDim);
+  }
+}
+
+/** A scalar as the kernel argument of its dtype: i64 takes a bigint, integers drop the fraction as Rust's `as` does. */
+export function scalar(value: number | bigint, dtype: DType): number | bigint {
+  if (dtype === 'i64') return typeof value === 'bigint' ? value : BigInt(Number.isFinite(value) ? Math.trunc(value) : 0);
+  return isInt(dtype) ? Math.trunc(Number(value)) : Number(value);
+}
+
+/** Allocates a result, fills it, and gives it back when the launch fails. Nothing is launched for an empty result. */
+export function run(device: RocmDevice, dtype: DType, elemCount: number, fill: (out: number) => void): RocmStorage {
+  const out = device.allocUninit(elemCount, dtype);
+  if (elemCount === 0) return out;
+  try {
+    fill(out.ptr);
+  } catch (error) {
+    out.dispose();
+    throw error;
+  }
+  return out;
+}
+
+function indexDtype(ids: RocmStorage): DType {
+  if (!INDEX_DTYPES.includes(ids.dtype)) throw unsupported('indexing', ids.dtype, ids.device);
+  return ids.dtype;
+}

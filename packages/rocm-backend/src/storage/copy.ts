@@ -1,0 +1,41 @@
+/** Copies between buffers of one device, fills, and contiguous operands for kernels that need them. */
+import { type Copy2d, type Layout, Layout as LayoutClass, sizeInBytes } from '@x/core';
+import { launchConstSet, launchCopy2d, launchUnary } from '../kernels';
+import { Copy, scalar } from '../ops';
+import type { RocmStorage } from './index';
+
+/** A contiguous view is one driver copy; anything else is the strided copy kernel. */
+export function copyStridedInto(src: RocmStorage, dst: RocmStorage, dstOffset: number, layout: Layout): void {
+  if (layout.elemCount === 0) return;
+  const size = sizeInBytes(src.dtype);
+  const from = src.operand(layout);
+  const to = dst.ptr + dstOffset * size;
+  if (layout.isContiguous()) src.device.hip.memcpyDtoD(to, from.ptr, layout.elemCount * size);
+  else launchUnary(src.device, `ucopy_${src.dtype}`, from, to);
+}
+
+export function copy2d(src: RocmStorage, dst: RocmStorage, copy: Copy2d): void {
+  const { d1, d2, srcStride, dstStride, srcOffset, dstOffset } = copy;
+  if (d1 === 0 || d2 === 0) return;
+  const size = sizeInBytes(src.dtype);
+  const from = src.ptr + srcOffset * size;
+  const to = dst.ptr + dstOffset * size;
+  if (d1 === 1 || (srcStride === d2 && dstStride === d2)) src.device.hip.memcpyDtoD(to, from, d1 * d2 * size);
+  else launchCopy2d(src.device, src.dtype, from, to, d1, d2, srcStride, dstStride);
+}
+
+export function constSet(storage: RocmStorage, value: number | bigint, layout: Layout): void {
+  if (layout.elemCount > 0) launchConstSet(storage.device, storage.dtype, scalar(value, storage.dtype), storage.operand(layout));
+}
+
+/** Runs `use` with a contiguous form of a view, copying only when the view is not contiguous. */
+export function withContiguous<T>(storage: RocmStorage, layout: Layout, use: (storage: RocmStorage, layout: Layout) => T): T {
+  if (layout.isContiguous()) return use(storage, layout);
+  const copy = new Copy().map(storage, layout);
+  try {
+    return use(copy, LayoutClass.contiguous(layout.shape));
+  } finally {
+    // The allocator may hand the block out at once: later work on it is ordered behind what `use` enqueued.
+    copy.dispose();
+  }
+}

@@ -1,0 +1,152 @@
+/**
+ * RocmStorage: a buffer on a device and core's `BackendStorage` over it (candle's `CudaStorage`). Each family of ops has
+ * a file here; this class only binds them to the interface.
+ */
+import {
+  type BackendDevice,
+  type BackendStorage,
+  type BinaryOp,
+  type CmpOp,
+  type Copy2d,
+  DisposedError,
+  type DType,
+  type Layout,
+  type MatmulSize,
+  type ReduceOp,
+  type RopeKind,
+  sizeInBytes,
+  type UnaryOp,
+} from '@x/core';
+import type { RocmDevice } from '../device';
+import type { Operand } from '../kernels';
+import { toDtype } from './conversions';
+import { constSet, copy2d, copyStridedInto } from './copy';
+import { layerNorm, rmsNorm, rope, softmaxLastDim } from './fused';
+import { gather, indexAdd, indexSelect, scatter } from './indexing';
+import { matmul } from './matmul';
+import { affine, binary, cmp, elu, powf, reduce, unary, whereCond } from './operations';
+
+export class RocmStorage implements BackendStorage {
+  readonly dtype: DType;
+  readonly device: RocmDevice;
+  readonly elemCount: number;
+  readonly #ptr: number;
+  #disposed = false;
+
+  constructor(device: RocmDevice, dtype: DType, elemCount: number, ptr: number) {
+    this.device = device;
+    this.dtype = dtype;
+    this.elemCount = elemCount;
+    this.#ptr = ptr;
+  }
+
+  /** The storage as one of `device`; core has checked that operands share a device. */
+  static on(device: BackendDevice, storage: BackendStorage): RocmStorage {
+    if (storage instanceof RocmStorage && storage.device === device) return storage;
+    throw new Error('internal: an operand lives on another device');
+  }
+
+  /** Device address of the first element. */
+  get ptr(): number {
+    if (this.#disposed) throw new DisposedError('DISPOSED', 'use of a storage after its disposal. Keep the tensor alive until its last use');
+    return this.#ptr;
+  }
+
+  get byteLength(): number {
+    return this.elemCount * sizeInBytes(this.dtype);
+  }
+
+  /** Address and layout of a view, as the launch functions take it. */
+  operand(layout: Layout): Operand {
+    return { ptr: this.ptr + layout.startOffset * sizeInBytes(this.dtype), layout };
+  }
+
+  dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    this.device.free(this.#ptr);
+  }
+
+  async toHost(offset = 0, count = this.elemCount - offset): Promise<ArrayBuffer> {
+    const bytes = new Uint8Array(count * sizeInBytes(this.dtype));
+    if (count > 0) await this.device.hip.memcpyDtoH(bytes, this.ptr + offset * sizeInBytes(this.dtype));
+    return bytes.buffer;
+  }
+
+  toHostSync(offset = 0, count = this.elemCount - offset): ArrayBuffer {
+    const bytes = new Uint8Array(count * sizeInBytes(this.dtype));
+    if (count > 0) this.device.hip.memcpyDtoHSync(bytes, this.ptr + offset * sizeInBytes(this.dtype));
+    return bytes.buffer;
+  }
+
+  affine(layout: Layout, mul: number, add: number): RocmStorage {
+    return affine(this, layout, mul, add);
+  }
+  powf(layout: Layout, exponent: number): RocmStorage {
+    return powf(this, layout, exponent);
+  }
+  elu(layout: Layout, alpha: number): RocmStorage {
+    return elu(this, layout, alpha);
+  }
+  unary(op: UnaryOp, layout: Layout): RocmStorage {
+    return unary(this, op, layout);
+  }
+  binary(op: BinaryOp, rhs: BackendStorage, lhsLayout: Layout, rhsLayout: Layout): RocmStorage {
+    return binary(this, op, this.#same(rhs), lhsLayout, rhsLayout);
+  }
+  cmp(op: CmpOp, rhs: BackendStorage, lhsLayout: Layout, rhsLayout: Layout): RocmStorage {
+    return cmp(this, op, this.#same(rhs), lhsLayout, rhsLayout);
+  }
+  toDtype(layout: Layout, dtype: DType): RocmStorage {
+    return toDtype(this, layout, dtype);
+  }
+  reduce(op: ReduceOp, layout: Layout, dims: readonly number[]): RocmStorage {
+    return reduce(this, op, layout, dims);
+  }
+  whereCond(layout: Layout, onTrue: BackendStorage, trueLayout: Layout, onFalse: BackendStorage, falseLayout: Layout): RocmStorage {
+    return whereCond(this, layout, this.#same(onTrue), trueLayout, this.#same(onFalse), falseLayout);
+  }
+  matmul(rhs: BackendStorage, size: MatmulSize, lhsLayout: Layout, rhsLayout: Layout): RocmStorage {
+    return matmul(this, this.#same(rhs), size, lhsLayout, rhsLayout);
+  }
+  indexSelect(layout: Layout, ids: BackendStorage, idsLayout: Layout, dim: number): RocmStorage {
+    return indexSelect(this, layout, this.#same(ids), idsLayout, dim);
+  }
+  gather(layout: Layout, ids: BackendStorage, idsLayout: Layout, dim: number): RocmStorage {
+    return gather(this, layout, this.#same(ids), idsLayout, dim);
+  }
+  indexAdd(layout: Layout, ids: BackendStorage, idsLayout: Layout, src: BackendStorage, srcLayout: Layout, dim: number): RocmStorage {
+    return indexAdd(this, layout, this.#same(ids), idsLayout, this.#same(src), srcLayout, dim);
+  }
+  scatterSet(layout: Layout, ids: BackendStorage, idsLayout: Layout, src: BackendStorage, srcLayout: Layout, dim: number): void {
+    scatter('s', this, layout, this.#same(ids), idsLayout, this.#same(src), srcLayout, dim);
+  }
+  scatterAddSet(layout: Layout, ids: BackendStorage, idsLayout: Layout, src: BackendStorage, srcLayout: Layout, dim: number): void {
+    scatter('sa', this, layout, this.#same(ids), idsLayout, this.#same(src), srcLayout, dim);
+  }
+  copyStridedInto(dst: BackendStorage, dstOffset: number, layout: Layout): void {
+    copyStridedInto(this, this.#same(dst), dstOffset, layout);
+  }
+  copy2d(dst: BackendStorage, copy: Copy2d): void {
+    copy2d(this, this.#same(dst), copy);
+  }
+  constSet(value: number | bigint, layout: Layout): void {
+    constSet(this, value, layout);
+  }
+  softmaxLastDim(layout: Layout): RocmStorage {
+    return softmaxLastDim(this, layout);
+  }
+  rmsNorm(layout: Layout, alpha: BackendStorage, alphaLayout: Layout, eps: number): RocmStorage {
+    return rmsNorm(this, layout, this.#same(alpha), alphaLayout, eps);
+  }
+  layerNorm(layout: Layout, alpha: BackendStorage, alphaLayout: Layout, beta: BackendStorage, betaLayout: Layout, eps: number): RocmStorage {
+    return layerNorm(this, layout, this.#same(alpha), alphaLayout, this.#same(beta), betaLayout, eps);
+  }
+  rope(kind: RopeKind, layout: Layout, cos: BackendStorage, cosLayout: Layout, sin: BackendStorage, sinLayout: Layout): RocmStorage {
+    return rope(this, kind, layout, this.#same(cos), cosLayout, this.#same(sin), sinLayout);
+  }
+
+  #same(storage: BackendStorage): RocmStorage {
+    return RocmStorage.on(this.device, storage);
+  }
+}

@@ -1,0 +1,50 @@
+/**
+ * Batched matrix product. candle refuses operands that are neither row-major nor transposed; the kernels here take any
+ * row, column and batch stride, so a copy is made only when the batch dims cannot be walked with one stride.
+ */
+import { type DType, Layout, type MatmulSize } from '@x/core';
+import { unsupported } from '../errors';
+import { launchGemm, type MatrixOperand } from '../kernels';
+import { Copy, run } from '../ops';
+import type { RocmStorage } from './index';
+
+const GEMM_DTYPES: readonly DType[] = ['bf16', 'f16', 'f32', 'f64'];
+
+export function matmul(lhs: RocmStorage, rhs: RocmStorage, size: MatmulSize, lhsLayout: Layout, rhsLayout: Layout): RocmStorage {
+  const { device, dtype } = lhs;
+  if (!GEMM_DTYPES.includes(dtype)) throw unsupported('matmul', dtype, device);
+  const a = matrixOperand(lhs, lhsLayout);
+  const b = matrixOperand(rhs, rhsLayout);
+  try {
+    return run(device, dtype, size.b * size.m * size.n, (out) => launchGemm(device, dtype, size, a.matrix, b.matrix, out));
+  } finally {
+    a.copy?.dispose();
+    b.copy?.dispose();
+  }
+}
+
+function matrixOperand(storage: RocmStorage, layout: Layout): { matrix: MatrixOperand; copy?: RocmStorage } {
+  const batchStride = singleBatchStride(layout);
+  if (batchStride !== undefined) return { matrix: describe(storage, layout, batchStride) };
+  const copy = new Copy().map(storage, layout);
+  const contiguous = Layout.contiguous(layout.shape);
+  return { matrix: describe(copy, contiguous, singleBatchStride(contiguous)!), copy };
+}
+
+function describe(storage: RocmStorage, layout: Layout, batchStride: number): MatrixOperand {
+  const [rowStride, colStride] = layout.strides.slice(-2);
+  return { ptr: storage.operand(layout).ptr, batchStride, rowStride, colStride };
+}
+
+/** The stride that walks all leading dims in row-major order, or undefined when no single one does. */
+export function singleBatchStride(layout: Layout): number | undefined {
+  let stride: number | undefined;
+  let expected = 0;
+  for (let dim = layout.shape.length - 3; dim >= 0; dim--) {
+    if (layout.shape[dim] === 1) continue;
+    if (stride === undefined) stride = layout.strides[dim];
+    else if (layout.strides[dim] !== expected) return undefined;
+    expected = layout.strides[dim] * layout.shape[dim];
+  }
+  return stride ?? 0;
+}

@@ -1,0 +1,110 @@
+/**
+ * Quantized weights on a device, after candle's `QCudaStorage` (candle-core/src/quantized/cuda.rs): the activation is
+ * quantized to q8_1 blocks once per product, then rows are multiplied in int8. Up to eight activation rows take the
+ * matrix-vector kernels, more the tiled one.
+ */
+import type { BackendStorage, Layout, QuantizedOps } from '@x/core';
+import { QUANTIZED } from '@x/kernels';
+import type { RocmDevice } from '../device';
+import type { LaunchShape } from '../launch-shape';
+import { clamp } from '../launch-shape';
+import { run } from '../ops';
+import { RocmStorage } from './index';
+
+/** Values and bytes of a weight block. */
+const FORMATS: Record<string, { values: number; bytes: number }> = {
+  q4_0: { values: 32, bytes: 18 },
+  q8_0: { values: 32, bytes: 34 },
+  q4_K: { values: 256, bytes: 144 },
+  q6_K: { values: 256, bytes: 210 },
+};
+
+/** Activations are padded to this many values, as candle's MATRIX_ROW_PADDING. */
+const ROW_PADDING = 512;
+const Q8_1_VALUES = 32;
+const Q8_1_BYTES = 36;
+const MAX_VECTOR_ROWS = 8;
+
+export class DeviceQuantizedOps implements QuantizedOps {
+  readonly #device: RocmDevice;
+
+  constructor(device: RocmDevice) {
+    this.#device = device;
+  }
+
+  supports(type: string): boolean {
+    return type in FORMATS;
+  }
+
+  /** `dequantize_block_{type}_{dtype}(vx, y[, k])`. */
+  dequantize(weight: BackendStorage, type: string, elemCount: number, dtype: 'f32' | 'f16'): RocmStorage {
+    const src = RocmStorage.on(this.#device, weight);
+    return run(this.#device, dtype, elemCount, (out) => {
+      const args = FORMATS[type].values === 32 ? [src.ptr, out, elemCount] : [src.ptr, out];
+      this.#device.launch(QUANTIZED, `dequantize_block_${type}_${dtype}`, this.#dequantizeShape(elemCount), args);
+    });
+  }
+
+  matmul(weight: BackendStorage, type: string, size: { m: number; n: number; k: number }, x: BackendStorage, xLayout: Layout): RocmStorage {
+    const { m, n, k } = size;
+    const w = RocmStorage.on(this.#device, weight);
+    const padded = Math.ceil(k / ROW_PADDING) * ROW_PADDING;
+    return run(this.#device, 'f32', m * n, (out) => {
+      const q8 = this.#device.allocUninit(m * (padded / Q8_1_VALUES) * Q8_1_BYTES, 'u8');
+      try {
+        this.#quantizeActivations(RocmStorage.on(this.#device, x).operand(xLayout).ptr, q8.ptr, m, k, padded);
+        if (m <= MAX_VECTOR_ROWS) {
+          const args = [w.ptr, q8.ptr, out, k, n, padded, n];
+          this.#device.launch(QUANTIZED, `mul_mat_vec_${type}_q8_1_cuda${m}`, this.#vectorShape(n), args);
+        } else {
+          const args = [w.ptr, q8.ptr, out, k, n, m, padded, n];
+          this.#device.launch(QUANTIZED, `mul_mat_${type}`, this.#matrixShape(n, m), args);
+        }
+      } finally {
+        q8.dispose();
+      }
+    });
+  }
+
+  /** `get_rows_{type}(src0, ids, dst, ne00, nb01)`. */
+  embedding(weight: BackendStorage, type: string, k: number, ids: BackendStorage, idsLayout: Layout): RocmStorage {
+    const w = RocmStorage.on(this.#device, weight);
+    const rows = idsLayout.elemCount;
+    return run(this.#device, 'f32', rows * k, (out) => {
+      const format = FORMATS[type];
+      const rowBytes = (k / format.values) * format.bytes;
+      const args = [w.ptr, RocmStorage.on(this.#device, ids).operand(idsLayout).ptr, out, k, rowBytes];
+      this.#device.launch(QUANTIZED, `get_rows_${type}`, this.#rowsShape(rows, k), args);
+    });
+  }
+
+  /** `quantize_q8_1(x, vy, kx, kx_padded)`. */
+  #quantizeActivations(x: number, y: number, rows: number, k: number, padded: number): void {
+    // The grid's y limit; more rows than that go in slices, as in candle.
+    const slice = 65535;
+    for (let row = 0; row < rows; row += slice) {
+      const count = Math.min(slice, rows - row);
+      const shape: LaunchShape = { grid: [Math.ceil(padded / 256), count, 1], block: 256 };
+      const yRow = y + row * (padded / Q8_1_VALUES) * Q8_1_BYTES;
+      this.#device.launch(QUANTIZED, 'quantize_q8_1', shape, [x + row * k * 4, yRow, k, padded]);
+    }
+  }
+
+  #dequantizeShape(elemCount: number): LaunchShape {
+    return { grid: Math.ceil(elemCount / 256), block: 64 };
+  }
+
+  #vectorShape(rows: number): LaunchShape {
+    const { isHost } = this.#device.shapes;
+    if (isHost) return { grid: rows, block: 1 };
+    return { grid: rows, block: [this.#device.hip.properties.warpSize, 4, 1] };
+  }
+
+  #matrixShape(rows: number, cols: number): LaunchShape {
+    return { grid: [Math.ceil(rows / 64), clamp(Math.ceil(cols / 64), 1, 65535), 1], block: [32, 4, 1] };
+  }
+
+  #rowsShape(rows: number, k: number): LaunchShape {
+    return { grid: [rows, Math.ceil(k / 256), 1], block: 64 };
+  }
+}

@@ -1,0 +1,29 @@
+/**
+ * Errors of language models: one class, told apart by `code`. Missing and damaged files raise core's `FileFormatError`,
+ * use after `dispose` its `DisposedError`.
+ */
+import { CandleError } from '../../core/src/errors';
+
+export type TransformersErrorCode =
+  | 'BAD_CONFIG'
+  | 'BAD_GGUF_METADATA'
+  | 'BAD_LOGITS'
+  | 'BAD_TOKEN'
+  | 'BAD_TOKENIZER'
+  | 'BUSY'
+  | 'CONTEXT_EXCEEDED'
+  | 'EMPTY_INPUT'
+  | 'INTERRUPTED'
+  | 'INVALID_OPTION'
+  | 'UNSUPPORTED_MODEL'
+  | 'UNSUPPORTED_TOKENIZER';
+
+export class TransformersError extends CandleError {
+  override name = 'TransformersError';
+  declare readonly code: TransformersErrorCode;
+
+  // biome-ignore lint/complexity/noUselessConstructor: narrows the codes that this class may carry
+  constructor(code: TransformersErrorCode, message: string, options?: { cause?: unknown }) {
+    super(code, message, options);
+  }
+}

@@ -1,0 +1,200 @@
+/**
+ * Writes the `tokenizer.json` object that a GGUF file's `tokenizer.ggml.*` metadata stands for, so that one tokenizer
+ * implementation serves both kinds of model: candle's `TokenizerFromGguf` (candle-core/src/quantized/tokenizer.rs).
+ *
+ * Differences from candle: every common pre-tokenizer name (see pre-tokenizers.ts) and an error for the others;
+ * SentencePiece vocabularies (`tokenizer.ggml.model` = "llama"), whose merges are rebuilt from the pieces; only control
+ * and unknown tokens are special, so user-defined tokens stay visible when text is decoded.
+ */
+import { TransformersError } from '../errors';
+import {
+  type GgufMetadata,
+  optionalBoolean,
+  optionalNumber,
+  optionalNumbers,
+  optionalString,
+  requireNumber,
+  requireString,
+  requireStrings,
+} from '../gguf-metadata';
+import { PRE_TOKENIZERS } from './pre-tokenizers';
+import type { AddedTokenJson, TokenizerJson } from './tokenizer';
+
+/** llama.cpp's token types. */
+const TYPE = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
+
+/** End-of-turn tokens that files often fail to declare; a control token with such a name ends a generation. */
+export const END_OF_GENERATION_NAMES: ReadonlySet<string> = new Set([
+  '<|endoftext|>', '<|end_of_text|>', '<|eot_id|>', '<|eom_id|>', '<|im_end|>', '<|end|>', '<|eot|>', '<end_of_turn>', '</s>',
+  '<EOT>', '_<EOT>', '<｜end▁of▁sentence｜>',
+]); // biome-ignore format: a word list reads better in rows
+
+export interface GgufTokenizer {
+  json: TokenizerJson;
+  bosId?: number;
+  eosIds: number[];
+}
+
+/** @throws TransformersError BAD_GGUF_METADATA, UNSUPPORTED_TOKENIZER */
+export function tokenizerJsonFromGguf(metadata: GgufMetadata): GgufTokenizer {
+  const model = requireString(metadata, 'tokenizer.ggml.model');
+  const tokens = requireStrings(metadata, 'tokenizer.ggml.tokens');
+  const types = optionalNumbers(metadata, 'tokenizer.ggml.token_type', tokens.length) ?? tokens.map(() => TYPE.normal);
+  if (model !== 'gpt2' && model !== 'llama') {
+    throw new TransformersError(
+      'UNSUPPORTED_TOKENIZER',
+      `The GGUF file has a "${model}" tokenizer; "gpt2" (byte-level BPE) and "llama" (SentencePiece) are supported. ` +
+        "Load the model's tokenizer.json with Tokenizer.fromFile instead.",
+    );
+  }
+  const bosId = tokenId(metadata, 'tokenizer.ggml.bos_token_id', tokens);
+  const eosId = tokenId(metadata, 'tokenizer.ggml.eos_token_id', tokens);
+  const added = addedTokens(tokens, types, [bosId, eosId]);
+  const eosIds = new Set<number>();
+  for (const key of ['eos', 'eot', 'eom']) {
+    const id = tokenId(metadata, `tokenizer.ggml.${key}_token_id`, tokens);
+    if (id !== undefined) eosIds.add(id);
+  }
+  for (const token of added) if (token.special && END_OF_GENERATION_NAMES.has(token.content)) eosIds.add(token.id);
+
+  const base = model === 'gpt2' ? byteLevelBpe(metadata, tokens) : sentencePiece(metadata, tokens, types);
+  const addBos = optionalBoolean(metadata, 'tokenizer.ggml.add_bos_token') ?? base.addBos;
+  const addEos = optionalBoolean(metadata, 'tokenizer.ggml.add_eos_token') ?? false;
+  const json: TokenizerJson = {
+    ...base.json,
+    added_tokens: added,
+    post_processor: template(
+      addBos && bosId !== undefined ? tokens[bosId] : undefined,
+      addEos && eosId !== undefined ? tokens[eosId] : undefined,
+    ),
+  };
+  return { json, bosId, eosIds: [...eosIds] };
+}
+
+function tokenId(metadata: GgufMetadata, key: string, tokens: readonly string[]): number | undefined {
+  const id = optionalNumber(metadata, key);
+  // llama.cpp writes -1 (as u32: 4294967295) for "none".
+  if (id === undefined || id === 0xffffffff || id === -1) return undefined;
+  if (!Number.isInteger(id) || id < 0 || id >= tokens.length) {
+    throw new TransformersError(
+      'BAD_GGUF_METADATA',
+      `GGUF metadata "${key}" is ${id}, outside the vocabulary of ${tokens.length}; convert the file again.`,
+    );
+  }
+  return id;
+}
+
+function addedTokens(tokens: readonly string[], types: readonly number[], declared: (number | undefined)[]): AddedTokenJson[] {
+  const added: AddedTokenJson[] = [];
+  for (let id = 0; id < tokens.length; id++) {
+    const special = types[id] === TYPE.control || types[id] === TYPE.unknown || declared.includes(id);
+    if (!special && types[id] !== TYPE.userDefined) continue;
+    added.push({ id, content: tokens[id], single_word: false, lstrip: false, rstrip: false, normalized: false, special });
+  }
+  return added;
+}
+
+/** What wraps every text that is encoded with special tokens. */
+function template(bos: string | undefined, eos: string | undefined): unknown {
+  if (bos === undefined && eos === undefined) return null;
+  const special = (id: string) => ({ SpecialToken: { id, type_id: 0 } });
+  const single: unknown[] = [{ Sequence: { id: 'A', type_id: 0 } }];
+  if (bos !== undefined) single.unshift(special(bos));
+  if (eos !== undefined) single.push(special(eos));
+  return { type: 'TemplateProcessing', single, pair: single, special_tokens: {} };
+}
+
+interface Base {
+  json: Omit<TokenizerJson, 'added_tokens' | 'post_processor'>;
+  addBos: boolean;
+}
+
+function byteLevelBpe(metadata: GgufMetadata, tokens: readonly string[]): Base {
+  const name = optionalString(metadata, 'tokenizer.ggml.pre') ?? 'default';
+  const pre = PRE_TOKENIZERS.get(name);
+  if (!pre) {
+    throw new TransformersError(
+      'UNSUPPORTED_TOKENIZER',
+      `The GGUF file names the pre-tokenizer "${name}", which is not known here (known: ${[...PRE_TOKENIZERS.keys()].join(', ')}). ` +
+        "Load the model's tokenizer.json with Tokenizer.fromFile instead.",
+    );
+  }
+  const merges = requireStrings(metadata, 'tokenizer.ggml.merges').map((merge, i): [string, string] => {
+    const at = merge.indexOf(' ', 1);
+    if (at < 0) {
+      throw new TransformersError('BAD_GGUF_METADATA', `tokenizer.ggml.merges[${i}] is "${merge}", not two pieces with a space between; convert the file again.`);
+    }
+    return [merge.slice(0, at), merge.slice(at + 1)];
+  });
+  const split = pre.split.map((Regex) => ({ type: 'Split', pattern: { Regex }, behavior: 'Isolated', invert: false }));
+  const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: false };
+  return {
+    addBos: pre.addBos ?? false,
+    json: {
+      normalizer: pre.nfc ? { type: 'NFC' } : null,
+      pre_tokenizer: { type: 'Sequence', pretokenizers: [...split, byteLevel] },
+      decoder: byteLevel,
+      model: {
+        type: 'BPE',
+        unk_token: null,
+        byte_fallback: false,
+        ignore_merges: pre.ignoreMerges ?? false,
+        vocab: vocabulary(tokens),
+        merges,
+      },
+    },
+  };
+}
+
+/**
+ * SentencePiece BPE joins the neighbours whose union has the best score. As merge rules: every way to cut a piece into
+ * two pieces, ordered by the piece's score. That is how transformers converts such vocabularies, too.
+ */
+function sentencePiece(metadata: GgufMetadata, tokens: readonly string[], types: readonly number[]): Base {
+  const scores = optionalNumbers(metadata, 'tokenizer.ggml.scores', tokens.length);
+  if (!scores) requireNumber(metadata, 'tokenizer.ggml.scores'); // raises the error that names the key
+  const ids = new Map(tokens.map((token, id) => [token, id]));
+  const merges: { score: number; left: number; right: number }[] = [];
+  for (let id = 0; id < tokens.length; id++) {
+    if (types[id] !== TYPE.normal && types[id] !== TYPE.userDefined) continue;
+    const characters = Array.from(tokens[id]);
+    const local: { score: number; left: number; right: number }[] = [];
+    let prefix = '';
+    for (let cut = 1; cut < characters.length; cut++) {
+      prefix += characters[cut - 1];
+      const left = ids.get(prefix);
+      const right = ids.get(tokens[id].slice(prefix.length));
+      if (left !== undefined && right !== undefined) local.push({ score: scores![id], left, right });
+    }
+    local.sort((a, b) => a.left - b.left || a.right - b.right);
+    for (const merge of local) merges.push(merge);
+  }
+  merges.sort((a, b) => b.score - a.score); // stable: equal scores keep the vocabulary's order
+  const prefix = optionalBoolean(metadata, 'tokenizer.ggml.add_space_prefix') ?? true;
+  const toBlock = { type: 'Replace', pattern: { String: ' ' }, content: '▁' };
+  const decoders: unknown[] = [{ type: 'Replace', pattern: { String: '▁' }, content: ' ' }, { type: 'ByteFallback' }, { type: 'Fuse' }];
+  if (prefix) decoders.push({ type: 'Strip', content: ' ', start: 1, stop: 0 });
+  const unknown = types.indexOf(TYPE.unknown);
+  return {
+    addBos: true,
+    json: {
+      normalizer: { type: 'Sequence', normalizers: prefix ? [{ type: 'Prepend', prepend: '▁' }, toBlock] : [toBlock] },
+      pre_tokenizer: null,
+      decoder: { type: 'Sequence', decoders },
+      model: {
+        type: 'BPE',
+        unk_token: unknown >= 0 ? tokens[unknown] : null,
+        fuse_unk: true,
+        byte_fallback: true,
+        ignore_merges: false,
+        vocab: vocabulary(tokens),
+        merges: merges.map(({ left, right }): [string, string] => [tokens[left], tokens[right]]),
+      },
+    },
+  };
+}
+
+/** Own properties only, whatever the tokens are called ("__proto__" is a legal token). */
+function vocabulary(tokens: readonly string[]): Record<string, number> {
+  return Object.fromEntries(tokens.map((token, id) => [token, id]));
+}

@@ -1,0 +1,11 @@
+export { PRE_TOKENIZERS, type PreTokenizer } from './pre-tokenizers';
+export { DecodeStream } from './stream';
+export {
+  type AddedTokenJson,
+  type DecodeOptions,
+  type DecodeStreamOptions,
+  type EncodeOptions,
+  Tokenizer,
+  type TokenizerJson,
+  type TokenizerOptions,
+} from './tokenizer';

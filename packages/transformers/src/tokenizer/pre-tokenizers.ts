@@ -1,0 +1,88 @@
+/**
+ * How byte-level BPE models split text before merging, by the name that GGUF files give under `tokenizer.ggml.pre`.
+ *
+ * A GGUF file holds only that name; the patterns are the ones in the original models' `tokenizer.json`. candle
+ * (candle-core/src/quantized/tokenizer.rs) knows three of them and takes GPT-2's for every other name, which gives wrong
+ * tokens silently; here an unknown name is an error.
+ */
+export interface PreTokenizer {
+  /** Patterns applied one after another, each splitting the pieces of the one before; what matches and what lies between both stay. */
+  readonly split: readonly string[];
+  /** A whole piece that is in the vocabulary is one token even if the merges would not build it. */
+  readonly ignoreMerges?: boolean;
+  /** Whether a file without `add_bos_token` starts texts with the BOS token. */
+  readonly addBos?: boolean;
+  /** Unicode normalisation C before splitting. */
+  readonly nfc?: boolean;
+}
+
+const CONTRACTIONS = `(?i:'s|'t|'re|'ve|'m|'ll|'d)`;
+const SPACES = String.raw`\s*[\r\n]+|\s+(?!\S)|\s+`;
+/** GPT-4's shape: words with one leading non-letter, `digits`, punctuation with following line ends, white space. */
+const modern = (letters: string, digits: string, others = letters) =>
+  String.raw`${CONTRACTIONS}|[^\r\n\p{L}\p{N}]?${letters}+|${digits}| ?[^\s${others}\p{N}]+[\r\n]*|${SPACES}`;
+const LLAMA3 = modern(String.raw`\p{L}`, String.raw`\p{N}{1,3}`);
+const QWEN2 = modern(String.raw`\p{L}`, String.raw`\p{N}`);
+const QWEN35 = modern(String.raw`[\p{L}\p{M}]`, String.raw`\p{N}`, String.raw`\p{L}\p{M}`);
+const GPT2 = String.raw`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`;
+const UPPER = String.raw`[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`;
+const LOWER = String.raw`[\p{Ll}\p{Lm}\p{Lo}\p{M}]`;
+/** Words split where case changes: Tekken, and GPT-4o with contractions as suffixes. */
+const cased = (suffix: string, digits: string) =>
+  String.raw`[^\r\n\p{L}\p{N}]?${UPPER}*${LOWER}+${suffix}|[^\r\n\p{L}\p{N}]?${UPPER}+${LOWER}*${suffix}|${digits}| ?[^\s\p{L}\p{N}]+[\r\n/]*|${SPACES}`;
+const DEEPSEEK_WORDS = String.raw`[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_${'`'}{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|${SPACES}`;
+
+const llama3: PreTokenizer = { split: [LLAMA3], ignoreMerges: true, addBos: true };
+const gpt2: PreTokenizer = { split: [GPT2] };
+const digitsThenGpt2: PreTokenizer = { split: [String.raw`\p{N}`, GPT2] };
+const qwen2: PreTokenizer = { split: [QWEN2], nfc: true };
+const plainLlama3: PreTokenizer = { split: [LLAMA3] };
+const gpt4o: PreTokenizer = { split: [cased(`${CONTRACTIONS}?`, String.raw`\p{N}{1,3}`)] };
+
+/** Every pre-tokenizer name that {@link Tokenizer.fromGguf} understands. */
+export const PRE_TOKENIZERS: ReadonlyMap<string, PreTokenizer> = new Map([
+  ['llama-bpe', llama3],
+  ['llama3', llama3],
+  ['llama-v3', llama3],
+  ['falcon3', llama3],
+  ['falcon-h1', llama3],
+  ['pixtral', llama3],
+  ['midm-2.0', llama3],
+  ['lfm2', llama3],
+  ['smaug-bpe', plainLlama3],
+  ['dbrx', plainLlama3],
+  ['glm4', plainLlama3],
+  ['chatglm-bpe', plainLlama3],
+  ['qwen2', qwen2],
+  ['deepseek-r1-qwen', qwen2],
+  ['megrez', qwen2],
+  ['stablelm2', { split: [QWEN2] }],
+  ['hunyuan', { split: [QWEN2] }],
+  ['solar-open', { split: [QWEN2] }],
+  ['grok-2', { split: [QWEN2] }],
+  ['qwen35', { split: [QWEN35], nfc: true }],
+  ['gpt-2', gpt2],
+  ['gpt2', gpt2],
+  ['phi-2', gpt2],
+  ['mpt', gpt2],
+  ['olmo', gpt2],
+  ['jais', gpt2],
+  ['trillion', gpt2],
+  ['gigachat', gpt2],
+  ['a.x-4.0', gpt2],
+  ['mellum', gpt2],
+  ['exaone4', gpt2],
+  ['smollm', digitsThenGpt2],
+  ['starcoder', digitsThenGpt2],
+  ['refact', digitsThenGpt2],
+  ['command-r', digitsThenGpt2],
+  ['codeshell', digitsThenGpt2],
+  ['exaone', digitsThenGpt2],
+  ['minerva-7b', digitsThenGpt2],
+  ['tekken', { split: [cased('', String.raw`\p{N}`)], ignoreMerges: true, addBos: true }],
+  ['gpt-4o', gpt4o],
+  ['llama4', gpt4o],
+  ['deepseek-v3', { split: [String.raw`\p{N}{1,3}`, '[一-龥぀-ゟ゠-ヿ]+', DEEPSEEK_WORDS] }],
+  // Files from before the key existed; llama.cpp splits them so.
+  ['default', { split: [String.raw`[\p{P}$+<=>^~|]+`, GPT2, String.raw`\p{N}+`, '[0-9][0-9][0-9]'] }],
+]);

@@ -1,0 +1,192 @@
+/**
+ * Text to token ids and back, over `@huggingface/tokenizers` (plain JavaScript, no native code). candle uses the Rust
+ * crate of the same family; a `tokenizer.json` means the same to both.
+ *
+ * Beyond that library: loading from GGUF metadata, streaming decoding, end-of-generation ids, and range checks (the
+ * library decodes an unknown id as the text "undefined" or fails inside).
+ */
+import { readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { Tokenizer as HfTokenizer } from '@huggingface/tokenizers';
+import { FileFormatError } from '../../../core/src/errors';
+import { TransformersError } from '../errors';
+import type { GgufMetadata } from '../gguf-metadata';
+import { END_OF_GENERATION_NAMES, tokenizerJsonFromGguf } from './from-gguf';
+import { DecodeStream } from './stream';
+
+/** One entry of `added_tokens` in tokenizer.json. */
+export interface AddedTokenJson {
+  id: number;
+  content: string;
+  single_word: boolean;
+  lstrip: boolean;
+  rstrip: boolean;
+  normalized: boolean;
+  special: boolean;
+}
+
+/** The parts of tokenizer.json that matter here; see the Hugging Face tokenizers documentation for the rest. */
+export interface TokenizerJson {
+  added_tokens: AddedTokenJson[];
+  normalizer: unknown;
+  pre_tokenizer: unknown;
+  post_processor: unknown;
+  decoder: unknown;
+  model: unknown;
+}
+
+export interface TokenizerOptions {
+  /** The token that starts texts; default: the one that the post-processor puts first. */
+  bosId?: number;
+  /** Tokens that end a generation; default: special tokens with a well-known name such as `<|im_end|>` or `</s>`. */
+  eosIds?: readonly number[];
+}
+
+export interface EncodeOptions {
+  /** Add what the model expects around a text, usually the BOS token. Default true. */
+  addSpecialTokens?: boolean;
+}
+
+export interface DecodeOptions {
+  /** Leave special tokens out of the text. Default true. */
+  skipSpecialTokens?: boolean;
+}
+
+export interface DecodeStreamOptions extends DecodeOptions {
+  /** Tokens before the first one, such as the prompt: some tokenizers drop a text's leading space otherwise. */
+  context?: readonly number[];
+}
+
+export class Tokenizer {
+  /** The token that starts texts, if the model has one. */
+  readonly bosId: number | undefined;
+  /** Tokens that end a generation. */
+  readonly eosIds: readonly number[];
+  /** Ids are below this. */
+  readonly vocabSize: number;
+  private readonly specialIds: ReadonlySet<number>;
+
+  private constructor(
+    private readonly inner: HfTokenizer,
+    options: TokenizerOptions,
+  ) {
+    const added = inner.get_added_tokens_decoder();
+    this.specialIds = new Set([...added.values()].filter((token) => token.special).map((token) => token.id));
+    let size = 0;
+    for (const id of inner.get_vocab(true).values()) size = Math.max(size, id + 1);
+    this.vocabSize = size;
+    this.bosId = options.bosId ?? inner.encode('').ids.find((id) => this.specialIds.has(id));
+    const named = [...this.specialIds].filter((id) => END_OF_GENERATION_NAMES.has(inner.id_to_token(id) ?? ''));
+    this.eosIds = options.eosIds ?? named;
+  }
+
+  /**
+   * Reads a tokenizer.json. End-of-generation tokens come from generation_config.json or config.json beside it, where
+   * there is one, else from the tokens' names.
+   * @throws FileFormatError, TransformersError BAD_TOKENIZER
+   */
+  static async fromFile(path: string, options: TokenizerOptions = {}): Promise<Tokenizer> {
+    let text: string;
+    try {
+      text = await readFile(path, 'utf8');
+    } catch (cause) {
+      throw new FileFormatError('FILE_NOT_FOUND', `Cannot read the tokenizer ${path}: ${(cause as Error).message}. Give the path of a tokenizer.json.`, { path, cause });
+    }
+    let json: unknown;
+    try {
+      json = JSON.parse(text);
+    } catch (cause) {
+      throw badTokenizer(`${path} is not JSON (${(cause as Error).message})`, cause);
+    }
+    return Tokenizer.fromJson(json, { ...(await siblingOptions(dirname(path))), ...options });
+  }
+
+  /** A tokenizer.json object in memory. @throws TransformersError BAD_TOKENIZER */
+  static fromJson(json: unknown, options: TokenizerOptions = {}): Tokenizer {
+    try {
+      // No clean-up: it would turn " ," into "," and make decode(encode(text)) differ from text.
+      return new Tokenizer(new HfTokenizer(json as object, { clean_up_tokenization_spaces: false }), options);
+    } catch (cause) {
+      throw badTokenizer(`the tokenizer definition was refused (${(cause as Error).message})`, cause);
+    }
+  }
+
+  /** The tokenizer inside a GGUF file. @throws TransformersError BAD_GGUF_METADATA, UNSUPPORTED_TOKENIZER */
+  static fromGguf(metadata: GgufMetadata): Tokenizer {
+    const { json, bosId, eosIds } = tokenizerJsonFromGguf(metadata);
+    return Tokenizer.fromJson(json, { bosId, eosIds });
+  }
+
+  encode(text: string, options: EncodeOptions = {}): number[] {
+    // Only the ids of tokens in the vocabulary: a model without an unknown token has nothing for the others.
+    const { ids } = this.inner.encode(text, { add_special_tokens: options.addSpecialTokens ?? true });
+    return ids.filter((id) => id !== undefined);
+  }
+
+  /** Malformed UTF-8 becomes U+FFFD. @throws TransformersError BAD_TOKEN for an id outside the vocabulary */
+  decode(ids: readonly number[] | Uint32Array, options: DecodeOptions = {}): string {
+    const skip = options.skipSpecialTokens ?? true;
+    const kept: number[] = [];
+    for (const id of ids) {
+      this.check(id);
+      if (!(skip && this.specialIds.has(id))) kept.push(id);
+    }
+    return this.join(kept);
+  }
+
+  /** A decoder for tokens that arrive one by one; it never gives out half a character. */
+  decodeStream(options: DecodeStreamOptions = {}): DecodeStream {
+    const skip = options.skipSpecialTokens ?? true;
+    return new DecodeStream(
+      (ids) => this.join(ids),
+      // A model's output layer may be wider than its vocabulary; such an id has no text.
+      (id) => this.idToToken(id) === undefined || (skip && this.specialIds.has(id)),
+      options.context,
+    );
+  }
+
+  /** The token as the vocabulary spells it (in byte-level models a space is "Ġ"), or undefined. */
+  idToToken(id: number): string | undefined {
+    return this.inner.id_to_token(id);
+  }
+
+  tokenToId(token: string): number | undefined {
+    return this.inner.token_to_id(token);
+  }
+
+  isSpecial(id: number): boolean {
+    return this.specialIds.has(id);
+  }
+
+  private join(ids: number[]): string {
+    return ids.length === 0 ? '' : this.inner.decode(ids, { skip_special_tokens: false });
+  }
+
+  private check(id: number): void {
+    if (this.inner.id_to_token(id) === undefined) {
+      throw new TransformersError(
+        'BAD_TOKEN',
+        `Token ${id} is not in the vocabulary of ${this.vocabSize}; decode only ids that this model's tokenizer or output gave.`,
+      );
+    }
+  }
+}
+
+function badTokenizer(what: string, cause: unknown): TransformersError {
+  return new TransformersError('BAD_TOKENIZER', `Cannot load the tokenizer: ${what}. Download the model's tokenizer.json again.`, { cause });
+}
+
+/** eos_token_id of generation_config.json, else of config.json: a number or a list. */
+async function siblingOptions(directory: string): Promise<TokenizerOptions> {
+  for (const name of ['generation_config.json', 'config.json']) {
+    let config: { eos_token_id?: unknown };
+    try {
+      config = JSON.parse(await readFile(join(directory, name), 'utf8'));
+    } catch {
+      continue; // optional files
+    }
+    const ids = [config.eos_token_id].flat().filter((id): id is number => Number.isInteger(id));
+    if (ids.length > 0) return { eosIds: ids };
+  }
+  return {};
+}

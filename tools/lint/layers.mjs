@@ -1,0 +1,78 @@
+#!/usr/bin/env node
+// The two rules that no formatter knows: a package imports only from layers below it, and nothing awaits at the top
+// level of a module (a CommonJS `require` of such a module fails). Exits non-zero with one line a violation.
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import ts from 'typescript';
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
+
+// What each package may import of ours. An arrow only ever points down (docs/architecture.md).
+const BELOW = {
+  core: [],
+  hip: [],
+  kernels: [],
+  'rocm-backend': ['core', 'hip', 'kernels'],
+  quantized: ['core'],
+  nn: ['core', 'quantized'],
+  transformers: ['core', 'nn', 'quantized'],
+  candle: ['core', 'hip', 'kernels', 'rocm-backend', 'quantized', 'nn', 'transformers'],
+};
+// Tests may use every package: a behaviour test of core's ops runs on the devices of rocm-backend.
+const isTest = (file) => /\.test\.ts$|\/test\//.test(file);
+
+const problems = [];
+for (const name of readdirSync(join(root, 'packages'))) {
+  if (!(name in BELOW)) problems.push(`packages/${name}: not in the table of layers in tools/lint/layers.mjs`);
+  const manifest = JSON.parse(readFileSync(join(root, 'packages', name, 'package.json'), 'utf8'));
+  for (const dependency of Object.keys({ ...manifest.dependencies, ...manifest.peerDependencies })) {
+    checkImport(`packages/${name}/package.json`, name, dependency);
+    if (name === 'core' && !dependency.startsWith('@x/')) problems.push(`packages/core: depends on ${dependency}; core has no dependencies`);
+  }
+  for (const part of ['src', 'test']) for (const file of sources(join(root, 'packages', name, part))) checkFile(file, name, manifest);
+}
+for (const problem of problems) console.error(problem);
+console.log(`layers: ${problems.length === 0 ? 'clean' : `${problems.length} problems`}`);
+process.exit(problems.length === 0 ? 0 : 1);
+
+function checkFile(file, name, manifest) {
+  const path = relative(root, file);
+  const source = ts.createSourceFile(path, readFileSync(file, 'utf8'), ts.ScriptTarget.ES2022, true);
+  const visit = (node, insideFunction) => {
+    const specifier = (ts.isImportDeclaration(node) || ts.isExportDeclaration(node)) && node.moduleSpecifier?.text;
+    if (specifier && !isTest(path)) {
+      checkImport(path, name, specifier);
+      checkDeclared(path, manifest, specifier);
+    }
+    const awaits = ts.isAwaitExpression(node) || (ts.isForOfStatement(node) && node.awaitModifier);
+    if (awaits && !insideFunction && !isTest(path)) {
+      const { line } = source.getLineAndCharacterOfPosition(node.getStart());
+      problems.push(`${path}:${line + 1}: top-level await`);
+    }
+    node.forEachChild((child) => visit(child, insideFunction || ts.isFunctionLike(node) || ts.isClassStaticBlockDeclaration(node)));
+  };
+  visit(source, false);
+}
+
+function checkImport(path, name, specifier) {
+  const [, target] = /^@x\/([^/]+)/.exec(specifier) ?? [];
+  if (target && target !== name && !BELOW[name]?.includes(target)) problems.push(`${path}: @x/${name} may not import @x/${target}`);
+}
+
+function checkDeclared(path, manifest, specifier) {
+  if (specifier.startsWith('.') || specifier.startsWith('node:')) return;
+  const dependency = specifier.split('/').slice(0, specifier.startsWith('@') ? 2 : 1).join('/');
+  if (!(dependency in (manifest.dependencies ?? {})) && !(dependency in (manifest.peerDependencies ?? {}))) {
+    problems.push(`${path}: imports ${dependency}, which ${manifest.name} does not declare`);
+  }
+}
+
+function* sources(directory) {
+  if (!existsSync(directory)) return;
+  for (const entry of readdirSync(directory, { withFileTypes: true })) {
+    const path = join(directory, entry.name);
+    if (entry.isDirectory()) yield* sources(path);
+    else if (entry.name.endsWith('.ts')) yield path;
+  }
+}

@@ -1,0 +1,63 @@
+#!/usr/bin/env node
+// Everything a fresh clone needs before the demo or the tests: system packages, pnpm, dependencies, kernels, the native
+// addon, the packages. Plain JavaScript on Node's own modules, because nothing is installed yet when it runs.
+// Each step is skipped when its inputs have not changed, so a second run costs well under a second.
+//
+//   node tools/setup.mjs [--for demo|test] [--kernels TARGETS]
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { root, run, say, step } from './setup/steps.mjs';
+import { ensureSystemPackages } from './setup/system.mjs';
+
+// What the tests compile for: the host, and one target for each wave width (rocm:0 tests need no more).
+const KERNEL_TARGETS = { demo: 'native', test: 'host,gfx1100,gfx90a' };
+
+const { values } = parseArgs({ options: { for: { type: 'string', default: 'demo' }, kernels: { type: 'string' } } });
+const targets = values.kernels ?? KERNEL_TARGETS[values.for];
+if (!targets) {
+  say(`unknown purpose "${values.for}": use --for demo or --for test`);
+  process.exit(2);
+}
+
+const [major, minor] = process.versions.node.split('.').map(Number);
+if (major < 20 || (major === 20 && minor < 19)) {
+  say(`Node ${process.versions.node} is too old: @x/candle needs Node 20.19 or newer`);
+  process.exit(1);
+}
+
+ensureSystemPackages({ purpose: values.for, targets });
+
+const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+const pnpmVersion = manifest.packageManager.split('@')[1];
+const pnpm = join(root, '.cache/tools/node_modules/pnpm/bin/pnpm.cjs');
+
+step('pnpm', { text: pnpmVersion, outputs: [pnpm] }, `pnpm ${pnpmVersion}`, () => {
+  run('npm', ['install', '--prefix', '.cache/tools', '--no-save', '--no-audit', '--no-fund', `pnpm@${pnpmVersion}`]);
+});
+
+const packageFiles = ['package.json', 'pnpm-lock.yaml', 'pnpm-workspace.yaml', 'packages/*/package.json', 'examples/*/package.json'];
+step('dependencies', { files: packageFiles, outputs: ['node_modules/.pnpm'] }, 'dependencies from the npm registry', () => {
+  run(process.execPath, [pnpm, 'install', '--frozen-lockfile', '--reporter=append-only']);
+});
+
+step('kernels', { files: ['kernels/**', 'tools/kernels/**', 'packages/kernels/src/**'], text: targets, outputs: ['packages/kernels/objects'] }, `kernels for ${targets}`, () => {
+  run(process.execPath, [join(root, 'node_modules/tsx/dist/cli.mjs'), 'tools/kernels/build.ts', '--targets', targets]);
+});
+
+step('addon', { files: ['packages/hip/native/**', 'packages/hip/binding.gyp', 'packages/hip/scripts/**'], text: process.version, outputs: ['packages/hip/prebuilds'] }, 'the native addon', () => {
+  run(process.execPath, ['packages/hip/scripts/build.mjs']);
+});
+
+const built = manifestNames().map((name) => `packages/${name}/dist/index.js`);
+step('packages', { files: ['packages/*/src/**', 'packages/*/package.json', 'packages/*/tsup.config.ts', 'tsup.config.base.ts', 'tsconfig.base.json'], outputs: built }, 'the packages (ESM, CommonJS, types)', () => {
+  run(process.execPath, [pnpm, 'exec', 'turbo', 'run', 'build', '--output-logs=errors-only'], {
+    TURBO_TELEMETRY_DISABLED: '1',
+    DO_NOT_TRACK: '1',
+  });
+});
+
+function manifestNames() {
+  const order = ['core', 'hip', 'kernels', 'rocm-backend', 'quantized', 'nn', 'transformers', 'candle'];
+  return order.filter((name) => existsSync(join(root, 'packages', name, 'package.json')));
+}

@@ -1,0 +1,86 @@
+// System packages: a clang with the AMD and host targets, its linker, AMD's device libraries, a C++ compiler for the addon.
+// Installed with apt when root on Debian or Ubuntu; otherwise the exact command is printed.
+import { spawnSync } from 'node:child_process';
+import { existsSync, readdirSync } from 'node:fs';
+import { run, say } from './steps.mjs';
+
+const CLANG_VERSIONS = [22, 21, 20, 19];
+const DEVICE_LIBRARIES = ['/usr/lib/x86_64-linux-gnu/amdgcn/bitcode', '/opt/rocm/amdgcn/bitcode', '/usr/lib/clang', '/usr/lib/rocm'];
+
+export function ensureSystemPackages({ purpose, targets }) {
+  const required = missingPackages(targets);
+  // Debian's HIP runtime finds no device on most machines, but the tests check how that is reported.
+  const wanted = purpose === 'test' && isDebian() && !hasLibrary('libamdhip64') ? ['libamdhip64-5'] : [];
+  if (required.length === 0 && (wanted.length === 0 || !isRoot())) return;
+  if (!isDebian()) {
+    fail(required, 'Install a clang of version 19 or newer with lld (and ROCm device libraries for AMD targets), g++, make and python3.');
+  }
+  if (!isRoot()) fail(required, `Run: sudo apt-get install -y ${resolve(required).join(' ')}`);
+  say('system packages from the distribution ...');
+  run('apt-get', ['update', '-qq']);
+  const available = wanted.filter(isAvailable);
+  run('apt-get', ['install', '-y', '-qq', '--no-install-recommends', ...resolve(required), ...available], { DEBIAN_FRONTEND: 'noninteractive' });
+}
+
+// Names of what is missing; `clang` and `lld` stand for the newest version that the distribution has.
+function missingPackages(targets) {
+  const missing = [];
+  if (!findClang()) missing.push('clang', 'lld');
+  else if (!hasLinker()) missing.push('lld');
+  if (!has('g++')) missing.push('g++');
+  if (!has('make')) missing.push('make');
+  if (!has('python3')) missing.push('python3');
+  const amd = /gfx|all|release/.test(targets) || (targets.includes('native') && existsSync('/sys/class/kfd/kfd/topology/nodes'));
+  if (amd && !process.env.ROCM_PATH && !DEVICE_LIBRARIES.some((path) => holdsOcml(path))) missing.push('rocm-device-libs');
+  return missing;
+}
+
+function resolve(packages) {
+  const version = CLANG_VERSIONS.find((candidate) => isAvailable(`clang-${candidate}`)) ?? CLANG_VERSIONS[0];
+  return packages.map((name) => (name === 'clang' || name === 'lld' ? `${name}-${version}` : name));
+}
+
+function findClang() {
+  if (process.env.X_CLANG) return process.env.X_CLANG;
+  const names = ['/opt/rocm/llvm/bin/clang++', ...CLANG_VERSIONS.map((version) => `clang++-${version}`), 'clang++'];
+  return names.find((name) => {
+    const result = spawnSync(name, ['--version'], { encoding: 'utf8' });
+    const version = /clang version (\d+)/.exec(result.stdout ?? '');
+    return version && Number(version[1]) >= 19;
+  });
+}
+
+function hasLinker() {
+  return Boolean(process.env.X_CLANG) || existsSync('/opt/rocm/llvm/bin/ld.lld') || has('ld.lld') || CLANG_VERSIONS.some((version) => has(`ld.lld-${version}`));
+}
+
+function has(command) {
+  return spawnSync('sh', ['-c', `command -v ${command}`]).status === 0;
+}
+
+function hasLibrary(name) {
+  return spawnSync('sh', ['-c', `ldconfig -p 2>/dev/null | grep -q ${name}`]).status === 0;
+}
+
+function holdsOcml(path) {
+  if (existsSync(`${path}/ocml.bc`)) return true;
+  if (!existsSync(path)) return false;
+  return readdirSync(path).some((entry) => existsSync(`${path}/${entry}/amdgcn/bitcode/ocml.bc`) || existsSync(`${path}/${entry}/lib/amdgcn/bitcode/ocml.bc`));
+}
+
+function isAvailable(name) {
+  return /Candidate: (?!\(none\))/.test(spawnSync('apt-cache', ['policy', name], { encoding: 'utf8' }).stdout ?? '');
+}
+
+function isDebian() {
+  return existsSync('/etc/debian_version') && has('apt-get');
+}
+
+function isRoot() {
+  return process.getuid?.() === 0;
+}
+
+function fail(required, advice) {
+  say(`missing: ${required.join(', ')}. ${advice}`);
+  process.exit(1);
+}

@@ -1,0 +1,80 @@
+#!/usr/bin/env node
+// Every check that CI makes, in order; the last line is `N passed, N failed`. A check that is one command counts as one
+// test; test runners are counted by their own reports. Name checks to run only those: node tools/test.mjs lint unit
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { root } from './setup/steps.mjs';
+
+const bin = (name) => join(root, 'node_modules/.bin', name);
+const scratch = join(root, '.cache/test');
+
+const CHECKS = {
+  lint: () => command(bin('biome'), ['check', '--error-on-warnings', '.']),
+  layers: () => command(process.execPath, ['tools/lint/layers.mjs']),
+  types: () => command(bin('tsc'), ['-p', 'tsconfig.json']),
+  driver: hostDriver,
+  unit: vitest,
+  packages: () => command(process.execPath, ['tools/test/packages.mjs']),
+  programs: () => command(process.execPath, ['tools/test/programs.mjs']),
+};
+
+const chosen = process.argv.slice(2);
+const unknown = chosen.filter((name) => !(name in CHECKS));
+if (unknown.length > 0) {
+  console.error(`unknown check ${unknown.join(', ')}: choose from ${Object.keys(CHECKS).join(', ')}`);
+  process.exit(2);
+}
+mkdirSync(scratch, { recursive: true });
+const total = { passed: 0, failed: 0 };
+for (const [name, check] of Object.entries(CHECKS)) {
+  if (chosen.length > 0 && !chosen.includes(name)) continue;
+  console.log(`\n== ${name}`);
+  const started = Date.now();
+  const { passed, failed } = check();
+  total.passed += passed;
+  total.failed += failed;
+  console.log(`== ${name}: ${passed} passed, ${failed} failed in ${((Date.now() - started) / 1000).toFixed(1)} s`);
+}
+process.exitCode = total.failed === 0 ? 0 : 1;
+console.log(`\n${total.passed} passed, ${total.failed} failed`);
+
+// One command: one test.
+function command(program, args, options = {}) {
+  const result = spawnSync(program, args, { cwd: root, stdio: 'inherit', ...options });
+  if (result.error) console.error(result.error.message);
+  return result.status === 0 ? { passed: 1, failed: 0 } : { passed: 0, failed: 1 };
+}
+
+// The host platform's own C++ tests print their count.
+function hostDriver() {
+  const program = join(scratch, 'host_test');
+  const sources = ['-Ipackages/hip/native', ...globNative(), '-o', program];
+  const compiled = command('g++', ['-std=c++17', '-O2', '-pthread', ...sources, '-ldl']);
+  if (compiled.failed > 0) return compiled;
+  const result = spawnSync(program, [], { cwd: root, encoding: 'utf8', timeout: 300_000 });
+  process.stdout.write(result.stdout ?? '');
+  process.stderr.write(result.stderr ?? '');
+  const count = /(\d+) passed, (\d+) failed/.exec(result.stdout ?? '');
+  if (!count || (result.status !== 0 && Number(count[2]) === 0)) return { passed: 0, failed: 1 };
+  return { passed: Number(count[1]), failed: Number(count[2]) };
+}
+
+function globNative() {
+  const result = spawnSync('sh', ['-c', 'ls packages/hip/native/host/*.cc'], { cwd: root, encoding: 'utf8' });
+  return result.stdout.trim().split('\n');
+}
+
+function vitest() {
+  const report = join(scratch, 'vitest.json');
+  rmSync(report, { force: true });
+  const result = spawnSync(bin('vitest'), ['run', '--reporter=default', '--reporter=json', `--outputFile.json=${report}`], { cwd: root, stdio: 'inherit' });
+  try {
+    const { numPassedTests, numFailedTests, numFailedTestSuites } = JSON.parse(readFileSync(report, 'utf8'));
+    // A file that fails to load has no failed test of its own.
+    const failed = Math.max(numFailedTests, numFailedTestSuites > 0 || result.status !== 0 ? 1 : 0);
+    return { passed: numPassedTests, failed };
+  } catch {
+    return { passed: 0, failed: 1 };
+  }
+}

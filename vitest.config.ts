@@ -1,0 +1,15 @@
+import { fileURLToPath } from 'node:url';
+import { defineConfig } from 'vitest/config';
+
+const source = (name: string) => fileURLToPath(new URL(`./packages/${name}/src/index.ts`, import.meta.url));
+const packages = ['core', 'hip', 'kernels', 'rocm-backend', 'quantized', 'nn', 'transformers', 'candle'];
+
+export default defineConfig({
+  resolve: { alias: Object.fromEntries(packages.map((name) => [`@x/${name}`, source(name)])) },
+  test: {
+    include: ['packages/*/{src,test}/**/*.test.ts', 'tools/**/*.test.ts'],
+    pool: 'forks',
+    maxWorkers: 2,
+    testTimeout: 60_000,
+  },
+});
