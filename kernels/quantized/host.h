@@ -89,7 +89,7 @@ struct Scales {
       const float a = s[2 * g], c = s[2 * g + 1];
       return Floats{a, a, a, a, c, c, c, c};
     } else {
-      return Floats{} + s[g];
+      return Floats{s[g], s[g], s[g], s[g], s[g], s[g], s[g], s[g]};
     }
   }
 };
@@ -139,7 +139,7 @@ X_DEVICE void hostTile(const u8* const* rows, const u8* y, u64 columnBytes, u64 
 #pragma unroll
       for (u32 c = 0; c < COLS; ++c) {
         const Signed u = loadAs<Signed>(yb + c * columnBytes + 4);
-        const Floats d8 = Floats{} + Q8_1::scale(yb + c * columnBytes);
+        const float d8 = Q8_1::scale(yb + c * columnBytes);
         Ints sum = {};
         if constexpr (SUMS) sum = dot32<false>(Bytes{} + 1, u);
 #pragma unroll

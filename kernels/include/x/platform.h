@@ -31,6 +31,14 @@ typedef short i16;
 typedef int i32;
 typedef long long i64;
 typedef u64 usize;
+typedef float f32;
+typedef double f64;
+
+#define X_RESTRICT __restrict__
+// Lists of the dtypes, for instantiating a kernel over them: X_ALL_TYPES(M) is M(u8) M(u32) …
+#define X_INT_TYPES(M) M(u8) M(u32) M(i16) M(i32) M(i64)
+#define X_FLOAT_TYPES(M) M(bf16) M(f16) M(f32) M(f64) M(f8e4m3)
+#define X_ALL_TYPES(M) X_INT_TYPES(M) X_FLOAT_TYPES(M)
 
 #if X_NVRTC
 #define X_DEVICE __device__ __forceinline__
@@ -43,7 +51,11 @@ typedef u64 usize;
 #define X_DEVICE_DATA __attribute__((visibility("default")))
 #else
 #define X_DEVICE inline __attribute__((device, always_inline))
+#if X_AMDGCN  // clang reads launch_bounds for nvptx only
+#define X_GLOBAL(threads) __attribute__((global, amdgpu_flat_work_group_size(1, threads)))
+#else
 #define X_GLOBAL(threads) __attribute__((global, launch_bounds(threads)))
+#endif
 #define X_SHARED_MEMORY __attribute__((shared))
 #define X_DEVICE_DATA __attribute__((device, visibility("default")))
 #endif

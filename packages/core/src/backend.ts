@@ -15,8 +15,26 @@ import type { DType } from './dtype';
 import type { Layout } from './layout';
 
 export type UnaryOp =
-  | 'exp' | 'log' | 'sin' | 'cos' | 'tanh' | 'abs' | 'neg' | 'recip' | 'sqr' | 'sqrt' | 'gelu' | 'geluErf' | 'erf'
-  | 'relu' | 'silu' | 'sigmoid' | 'floor' | 'ceil' | 'round' | 'sign';
+  | 'exp'
+  | 'log'
+  | 'sin'
+  | 'cos'
+  | 'tanh'
+  | 'abs'
+  | 'neg'
+  | 'recip'
+  | 'sqr'
+  | 'sqrt'
+  | 'gelu'
+  | 'geluErf'
+  | 'erf'
+  | 'relu'
+  | 'silu'
+  | 'sigmoid'
+  | 'floor'
+  | 'ceil'
+  | 'round'
+  | 'sign';
 export type BinaryOp = 'add' | 'sub' | 'mul' | 'div' | 'maximum' | 'minimum';
 export type CmpOp = 'eq' | 'ne' | 'lt' | 'le' | 'gt' | 'ge';
 export type ReduceOp = 'sum' | 'min' | 'max' | 'argmin' | 'argmax';
@@ -83,17 +101,44 @@ export interface BackendStorage {
   /** Reduces `dims` (sum: any; others: exactly one). The result has them removed; argmin/argmax give u32. */
   reduce(op: ReduceOp, layout: Layout, dims: readonly number[]): BackendStorage;
   /** This storage is the condition (an integer dtype): cond != 0 ? onTrue : onFalse. All layouts have one shape. */
-  whereCond(layout: Layout, onTrue: BackendStorage, trueLayout: Layout, onFalse: BackendStorage, falseLayout: Layout): BackendStorage;
+  whereCond(
+    layout: Layout,
+    onTrue: BackendStorage,
+    trueLayout: Layout,
+    onFalse: BackendStorage,
+    falseLayout: Layout,
+  ): BackendStorage;
   matmul(rhs: BackendStorage, size: MatmulSize, lhsLayout: Layout, rhsLayout: Layout): BackendStorage;
 
   /** out[..., i, ...] = self[..., ids[i], ...] along `dim`; ids rank 1. The max value of an unsigned or i64 id gives 0. */
   indexSelect(layout: Layout, ids: BackendStorage, idsLayout: Layout, dim: number): BackendStorage;
   gather(layout: Layout, ids: BackendStorage, idsLayout: Layout, dim: number): BackendStorage;
   /** A copy of self with src's slices added at ids along `dim`. */
-  indexAdd(layout: Layout, ids: BackendStorage, idsLayout: Layout, src: BackendStorage, srcLayout: Layout, dim: number): BackendStorage;
+  indexAdd(
+    layout: Layout,
+    ids: BackendStorage,
+    idsLayout: Layout,
+    src: BackendStorage,
+    srcLayout: Layout,
+    dim: number,
+  ): BackendStorage;
   /** In place, self contiguous: self[.., ids[.., i, ..], ..] = src[.., i, ..]. */
-  scatterSet(layout: Layout, ids: BackendStorage, idsLayout: Layout, src: BackendStorage, srcLayout: Layout, dim: number): void;
-  scatterAddSet(layout: Layout, ids: BackendStorage, idsLayout: Layout, src: BackendStorage, srcLayout: Layout, dim: number): void;
+  scatterSet(
+    layout: Layout,
+    ids: BackendStorage,
+    idsLayout: Layout,
+    src: BackendStorage,
+    srcLayout: Layout,
+    dim: number,
+  ): void;
+  scatterAddSet(
+    layout: Layout,
+    ids: BackendStorage,
+    idsLayout: Layout,
+    src: BackendStorage,
+    srcLayout: Layout,
+    dim: number,
+  ): void;
 
   /** In place into `dst` (same device and dtype): dst[dstOffset + i] = i-th element of self in row-major order. */
   copyStridedInto(dst: BackendStorage, dstOffset: number, layout: Layout): void;
@@ -105,9 +150,23 @@ export interface BackendStorage {
   softmaxLastDim(layout: Layout): BackendStorage;
   /** x / sqrt(mean(x²) + eps) * alpha over the last dim; alpha [d]. Contiguous. Source: candle-nn RmsNorm. */
   rmsNorm(layout: Layout, alpha: BackendStorage, alphaLayout: Layout, eps: number): BackendStorage;
-  layerNorm(layout: Layout, alpha: BackendStorage, alphaLayout: Layout, beta: BackendStorage, betaLayout: Layout, eps: number): BackendStorage;
+  layerNorm(
+    layout: Layout,
+    alpha: BackendStorage,
+    alphaLayout: Layout,
+    beta: BackendStorage,
+    betaLayout: Layout,
+    eps: number,
+  ): BackendStorage;
   /** self [b, h, t, d], cos and sin [t, d/2] or [b, t, d/2]. Contiguous. Source: candle-nn RotaryEmb. */
-  rope(kind: RopeKind, layout: Layout, cos: BackendStorage, cosLayout: Layout, sin: BackendStorage, sinLayout: Layout): BackendStorage;
+  rope(
+    kind: RopeKind,
+    layout: Layout,
+    cos: BackendStorage,
+    cosLayout: Layout,
+    sin: BackendStorage,
+    sinLayout: Layout,
+  ): BackendStorage;
 }
 
 /**
@@ -119,7 +178,13 @@ export interface QuantizedOps {
   /** All `elemCount` values as f32 or f16. */
   dequantize(weight: BackendStorage, type: string, elemCount: number, dtype: 'f32' | 'f16'): BackendStorage;
   /** x [m, k] f32, contiguous at xLayout's offset, times weightᵀ: [m, n] f32. */
-  matmul(weight: BackendStorage, type: string, size: { m: number; n: number; k: number }, x: BackendStorage, xLayout: Layout): BackendStorage;
+  matmul(
+    weight: BackendStorage,
+    type: string,
+    size: { m: number; n: number; k: number },
+    x: BackendStorage,
+    xLayout: Layout,
+  ): BackendStorage;
   /** Rows of the weight [.., k] at ids (u32, contiguous): [ids, k] f32. */
   embedding(weight: BackendStorage, type: string, k: number, ids: BackendStorage, idsLayout: Layout): BackendStorage;
 }

@@ -38,7 +38,10 @@ export interface SkippedDevice {
 /** Offers the devices of one kind; a later registration of the same kind replaces an earlier one for devices not yet open. */
 export function registerBackend(provider: BackendProvider): void {
   if (!KINDS.includes(provider.kind)) {
-    throw new DeviceError('DEVICE_UNKNOWN', `registerBackend: kind "${provider.kind}" is unknown; valid kinds: ${KINDS.join(', ')}.`);
+    throw new DeviceError(
+      'DEVICE_UNKNOWN',
+      `registerBackend: kind "${provider.kind}" is unknown; valid kinds: ${KINDS.join(', ')}.`,
+    );
   }
   providers.set(provider.kind, provider);
 }
@@ -110,7 +113,8 @@ export class Device {
     const { devices, reason } = provider.list();
     if (!devices.some((device) => device.ordinal === ordinal)) {
       const why = reason ?? `there are ${devices.length} ${kind} devices`;
-      const known = devices.length > 0 ? devices.map((d) => nameOf({ kind, ordinal: d.ordinal })).join(', ') : 'Device.cpu()';
+      const known =
+        devices.length > 0 ? devices.map((d) => nameOf({ kind, ordinal: d.ordinal })).join(', ') : 'Device.cpu()';
       throw new DeviceError('DEVICE_UNAVAILABLE', `${name} is not available: ${why}; use ${known}.`);
     }
     const device = new Device({ kind, ordinal });
@@ -127,7 +131,10 @@ export class Device {
     const kind = match?.[1] as DeviceKind | undefined;
     const isHost = kind === 'js' || kind === 'cpu';
     if (!kind || (isHost && match?.[2] !== undefined)) {
-      throw new DeviceError('DEVICE_UNKNOWN', `"${name}" is no device; valid names: js, cpu, rocm:N, cuda:N with N from 0.`);
+      throw new DeviceError(
+        'DEVICE_UNKNOWN',
+        `"${name}" is no device; valid names: js, cpu, rocm:N, cuda:N with N from 0.`,
+      );
     }
     return Device.at(kind, Number(match?.[2] ?? 0));
   }
@@ -142,8 +149,7 @@ export class Device {
         autoSkipped = skipped;
         return device;
       } catch (error) {
-        if (!(error instanceof CandleError)) throw error;
-        skipped.push({ kind, reason: error.message });
+        skipped.push({ kind, reason: error instanceof Error ? error.message : String(error) });
       }
     }
     autoSkipped = skipped;
@@ -187,10 +193,17 @@ export class Device {
   /** The device itself, opened on first use. */
   get backend(): BackendDevice {
     if (this.#backend) return this.#backend;
-    if (this.#disposed) throw new DisposedError('DISPOSED', `${this} was disposed; get it again with Device.parse('${this}').`);
+    if (this.#disposed)
+      throw new DisposedError('DISPOSED', `${this} was disposed; get it again with Device.parse('${this}').`);
     const provider = providerOf(this.kind);
     if (!provider) throw new DeviceError('DEVICE_UNAVAILABLE', `${this}: ${missing(this.kind)}.`);
-    this.#backend = provider.open(this.ordinal);
+    try {
+      this.#backend = provider.open(this.ordinal);
+    } catch (cause) {
+      if (cause instanceof CandleError) throw cause;
+      const why = cause instanceof Error ? cause.message : String(cause);
+      throw new DeviceError('DEVICE_UNAVAILABLE', `${this} does not open: ${why}; use another device, e.g. Device.cpu().`, { cause });
+    }
     return this.#backend;
   }
 

@@ -8,7 +8,18 @@ export const DTYPES = ['u8', 'u32', 'i16', 'i32', 'i64', 'bf16', 'f16', 'f32', '
 
 export type DType = (typeof DTYPES)[number];
 
-const SIZES: Record<DType, number> = { u8: 1, u32: 4, i16: 2, i32: 4, i64: 8, bf16: 2, f16: 2, f32: 4, f64: 8, f8e4m3: 1 };
+const SIZES: Record<DType, number> = {
+  u8: 1,
+  u32: 4,
+  i16: 2,
+  i32: 4,
+  i64: 8,
+  bf16: 2,
+  f16: 2,
+  f32: 4,
+  f64: 8,
+  f8e4m3: 1,
+};
 
 /** Bytes of one element. */
 export function sizeInBytes(dtype: DType): number {

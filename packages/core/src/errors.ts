@@ -24,7 +24,7 @@ export class ShapeError extends CandleError {
   override name = 'ShapeError';
   declare readonly code: ShapeErrorCode;
 
-  // biome-ignore lint/complexity/noUselessConstructor: narrows the codes that this class may carry
+  // Narrows the codes that this class may carry.
   constructor(code: ShapeErrorCode, message: string, options?: { cause?: unknown }) {
     super(code, message, options);
   }
@@ -35,7 +35,7 @@ export class DTypeError extends CandleError {
   override name = 'DTypeError';
   declare readonly code: 'DTYPE_MISMATCH';
 
-  // biome-ignore lint/complexity/noUselessConstructor: narrows the codes that this class may carry
+  // Narrows the codes that this class may carry.
   constructor(code: 'DTYPE_MISMATCH', message: string, options?: { cause?: unknown }) {
     super(code, message, options);
   }
@@ -46,7 +46,7 @@ export class DisposedError extends CandleError {
   override name = 'DisposedError';
   declare readonly code: 'DISPOSED';
 
-  // biome-ignore lint/complexity/noUselessConstructor: narrows the codes that this class may carry
+  // Narrows the codes that this class may carry.
   constructor(code: 'DISPOSED', message: string, options?: { cause?: unknown }) {
     super(code, message, options);
   }
@@ -59,7 +59,7 @@ export class DeviceError extends CandleError {
   override name = 'DeviceError';
   declare readonly code: DeviceErrorCode;
 
-  // biome-ignore lint/complexity/noUselessConstructor: narrows the codes that this class may carry
+  // Narrows the codes that this class may carry.
   constructor(code: DeviceErrorCode, message: string, options?: { cause?: unknown }) {
     super(code, message, options);
   }
@@ -83,18 +83,21 @@ export class UnsupportedError extends CandleError {
   override name = 'UnsupportedError';
   declare readonly code: 'UNSUPPORTED';
 
-  // biome-ignore lint/complexity/noUselessConstructor: narrows the codes that this class may carry
+  // Narrows the codes that this class may carry.
   constructor(code: 'UNSUPPORTED', message: string, options?: { cause?: unknown }) {
     super(code, message, options);
   }
 }
 
+/** Formats add their own codes (`GGUF_...`). */
 export type FileErrorCode =
   | 'FILE_NOT_FOUND'
+  | 'FILE_UNREADABLE'
+  | 'FILE_UNWRITABLE'
   | 'FILE_TRUNCATED'
   | 'FILE_INVALID'
-  | 'FILE_UNREADABLE'
-  | `GGUF_${string}`;
+  | 'FILE_NO_SUCH_TENSOR'
+  | (string & {});
 
 /** A file that is missing, cut short, or not what its format allows. */
 export class FileFormatError extends CandleError {

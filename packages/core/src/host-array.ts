@@ -4,7 +4,7 @@
  */
 import type { DType } from './dtype';
 import { sizeInBytes } from './dtype';
-import { DTypeError } from './errors';
+import { DTypeError, OutOfMemoryError } from './errors';
 import { decodeBf16, decodeF8e4m3, decodeF16, encodeBf16, encodeF8e4m3, encodeF16, f64ToF32Sticky } from './half';
 
 /** What a storage holds: raw bits for bf16, f16 (`Uint16Array`) and f8e4m3 (`Uint8Array`). */
@@ -49,16 +49,28 @@ const RAW: Record<DType, ArrayConstructor<RawArray>> = {
   f8e4m3: Uint8Array,
 };
 
-/** Zeros in a dtype's storage form. */
+/**
+ * Zeros in a dtype's storage form.
+ * @throws OutOfMemoryError
+ */
 export function allocRaw(dtype: DType, length: number): RawArray {
-  return new RAW[dtype](length);
+  try {
+    return new RAW[dtype](length);
+  } catch (cause) {
+    const requestedBytes = length * sizeInBytes(dtype);
+    const message = `${length} elements of ${dtype} (${requestedBytes} bytes) do not fit in host memory; dispose tensors or use smaller ones.`;
+    throw new OutOfMemoryError('OUT_OF_MEMORY', message, { cause, requestedBytes });
+  }
 }
 
 /** Raw little-endian bytes as elements; copies only when the bytes are not aligned. */
 export function rawFromBytes(dtype: DType, bytes: ArrayBufferView): RawArray {
   const size = sizeInBytes(dtype);
   if (bytes.byteLength % size !== 0) {
-    throw new DTypeError('DTYPE_MISMATCH', `${bytes.byteLength} bytes are no whole number of ${dtype} elements of ${size} bytes; check the dtype.`);
+    throw new DTypeError(
+      'DTYPE_MISMATCH',
+      `${bytes.byteLength} bytes are no whole number of ${dtype} elements of ${size} bytes; check the dtype.`,
+    );
   }
   const count = bytes.byteLength / size;
   if (bytes.byteOffset % size === 0) return new RAW[dtype](bytes.buffer, bytes.byteOffset, count);
@@ -90,7 +102,7 @@ export function encodeRaw(dtype: DType, values: TensorArray): RawArray {
 
 /** Zeros in a dtype's compute form: f32 for the narrow floats. */
 export function allocValues(dtype: DType, length: number): TensorArray {
-  return isNarrowFloat(dtype) ? new Float32Array(length) : (allocRaw(dtype, length) as TensorArray);
+  return allocRaw(isNarrowFloat(dtype) ? 'f32' : dtype, length) as TensorArray;
 }
 
 export function isNarrowFloat(dtype: DType): boolean {
@@ -144,8 +156,8 @@ export function castValues(from: DType, values: TensorArray, to: DType): RawArra
     } else {
       const [low, high] = range;
       for (let i = 0; i < count; i++) {
-        const v = values[i];
-        out[i] = v >= high ? high : v <= low ? low : v;
+        // NaN passes both and is stored as 0.
+        out[i] = Math.min(high, Math.max(low, values[i]));
       }
     }
     return out;
@@ -223,5 +235,8 @@ export function encodeInput(op: string, dtype: DType, values: ArrayLike<number |
 }
 
 function notHeld(op: string, value: number | bigint | boolean, dtype: DType): DTypeError {
-  return new DTypeError('DTYPE_MISMATCH', `${op}: ${value} is not a value of ${dtype}; use another dtype, or round and clamp the data first.`);
+  return new DTypeError(
+    'DTYPE_MISMATCH',
+    `${op}: ${value} is not a value of ${dtype}; use another dtype, or round and clamp the data first.`,
+  );
 }

@@ -17,6 +17,8 @@
  * The words agree bit for bit between devices; values within rounding of `log`, `sqrt`, `cos`, `sin` and one fused add.
  */
 
+import { allocRaw } from './host-array';
+
 /** candle's default seed on CUDA. */
 export const DEFAULT_SEED = 299792458;
 
@@ -78,7 +80,7 @@ export function splitWords(value: number): [low: number, high: number] {
  * @param count how many
  */
 export function philoxUniform(seed: number, call: number, count: number, wide: boolean): Float64Array {
-  const out = new Float64Array(count);
+  const out = allocRaw('f64', count) as Float64Array;
   const words = new Uint32Array(4);
   const key = splitWords(seed);
   const [call0, call1] = splitWords(call);

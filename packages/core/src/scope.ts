@@ -94,15 +94,18 @@ export function scope<T>(fn: () => T): T {
   return result;
 }
 
-/** What {@link keep} needs to know of a tensor. */
+/** A value with a share in a storage: a tensor, or something built on one. */
 export interface Scoped {
   readonly handle: TensorHandle;
 }
 
-/** Takes a tensor out of every scope: it lives until it is disposed or collected. Returns it. */
-export function keep<T extends Scoped>(tensor: T): T {
-  tensor.handle.scope?.forget(tensor.handle);
-  return tensor;
+/**
+ * Takes tensors out of every scope: they live until they are disposed or collected. `value` is a tensor or anything that
+ * {@link scope} would search for tensors. Returns it.
+ */
+export function keep<T>(value: T): T {
+  for (const handle of handlesIn(value)) handle.scope?.forget(handle);
+  return value;
 }
 
 function isThenable(value: unknown): value is PromiseLike<unknown> {

@@ -18,12 +18,18 @@ export function formatShape(shape: Shape): string {
  */
 export function validateShape(op: string, shape: Shape): number[] {
   if (!Array.isArray(shape)) {
-    throw new ShapeError('INVALID_SHAPE', `${op}: a shape is an array of sizes, got ${typeof shape}; pass e.g. [2, 3].`);
+    throw new ShapeError(
+      'INVALID_SHAPE',
+      `${op}: a shape is an array of sizes, got ${typeof shape}; pass e.g. [2, 3].`,
+    );
   }
   for (const size of shape) {
     if (!Number.isSafeInteger(size) || size < 0) {
       const given = formatShape(shape);
-      throw new ShapeError('INVALID_SHAPE', `${op}: size ${size} in shape ${given} is no whole number >= 0; correct the shape.`);
+      throw new ShapeError(
+        'INVALID_SHAPE',
+        `${op}: size ${size} in shape ${given} is no whole number >= 0; correct the shape.`,
+      );
     }
   }
   if (!Number.isSafeInteger(elemCount(shape))) {
@@ -66,7 +72,10 @@ export function resolveDim(op: string, dim: number, shape: Shape, rank: number =
   const resolved = dim < 0 ? dim + rank : dim;
   if (!Number.isInteger(dim) || resolved < 0 || resolved >= rank) {
     const allowed = rank === 0 ? 'a scalar has no dimensions' : `use ${-rank}..${rank - 1}`;
-    throw new ShapeError('DIM_OUT_OF_RANGE', `${op}: dimension ${dim} does not exist in shape ${formatShape(shape)}; ${allowed}.`);
+    throw new ShapeError(
+      'DIM_OUT_OF_RANGE',
+      `${op}: dimension ${dim} does not exist in shape ${formatShape(shape)}; ${allowed}.`,
+    );
   }
   return resolved;
 }
@@ -126,9 +135,17 @@ export function resolveReshape(op: string, from: Shape, to: readonly number[]): 
     return shape;
   }
   if (to.lastIndexOf(-1) !== hole) {
-    throw new ShapeError('INVALID_SHAPE', `${op}: ${formatShape(to)} has more than one -1; leave one size open at most.`);
+    throw new ShapeError(
+      'INVALID_SHAPE',
+      `${op}: ${formatShape(to)} has more than one -1; leave one size open at most.`,
+    );
   }
-  const rest = elemCount(validateShape(op, to.filter((_, i) => i !== hole)));
+  const rest = elemCount(
+    validateShape(
+      op,
+      to.filter((_, i) => i !== hole),
+    ),
+  );
   if (rest === 0 || count % rest !== 0) {
     throw new ShapeError(
       'SHAPE_MISMATCH',

@@ -49,7 +49,6 @@ inline void* launchParamEnd() { return reinterpret_cast<void*>(3); }
 struct Api {
   hipError (*hipInit)(unsigned flags);
   hipError (*hipRuntimeGetVersion)(int*);
-  hipError (*hipDriverGetVersion)(int*);
   const char* (*hipGetErrorName)(hipError);
   const char* (*hipGetErrorString)(hipError);
   hipError (*hipGetLastError)();

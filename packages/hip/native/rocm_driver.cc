@@ -5,9 +5,11 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "driver.h"
 #include "dynlib.h"
+#include "library_paths.h"
 #include "rocm_api.h"
 #include "rocm_image.h"
 #include "rocm_staging.h"
@@ -241,7 +243,7 @@ Status RocmDriver::deviceProperties(int ordinal, DeviceProperties* out) {
 
 std::vector<Symbol> symbolsOf(Api& api) {
   return {
-      X_SYMBOL(hipInit, false), X_SYMBOL(hipRuntimeGetVersion, false), X_SYMBOL(hipDriverGetVersion, false),
+      X_SYMBOL(hipInit, false), X_SYMBOL(hipRuntimeGetVersion, false),
       X_SYMBOL(hipGetErrorName, false), X_SYMBOL(hipGetErrorString, false), X_SYMBOL(hipGetLastError, false),
       X_SYMBOL(hipGetDeviceCount, false), X_SYMBOL(hipSetDevice, false), X_SYMBOL(hipDeviceGetName, false),
       X_SYMBOL(hipDeviceGetAttribute, false), X_SYMBOL(hipDeviceTotalMem, false),
@@ -296,7 +298,11 @@ LoadResult loadRocmDriver() {
     result.failure.code = "LIBRARY_NOT_FOUND";
     result.failure.message = override.empty() ? "libamdhip64, the HIP runtime, was not found"
                                               : "X_HIP_LIBRARY names " + override + ", which cannot be loaded";
-    if (!library.lastError.empty()) result.failure.message += " (" + library.lastError + ")";
+    if (!library.lastError.empty()) {
+      result.failure.message += " (" + library.lastError + ")";
+    } else if (!override.empty()) {
+      result.failure.message += " (no such file)";
+    }
     result.failure.remedy = override.empty()
                                 ? "Install ROCm (or, on Debian, libamdhip64-5), or set ROCM_PATH or X_HIP_LIBRARY"
                                 : "Point X_HIP_LIBRARY at a libamdhip64.so, or unset it";

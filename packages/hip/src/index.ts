@@ -1,1 +1,16 @@
-export {};
+/**
+ * `@x/hip`: one runtime binding for AMD GPUs (HIP), NVIDIA GPUs (CUDA) and this CPU, found at run time. Nothing is loaded
+ * before the first call.
+ */
+export type { Counters, HostView } from './addon';
+export { type CompileOptions, type CompilerReport, compileProgram, compilers } from './compile';
+export { type DeviceProperties, HipDevice, openDevice } from './device';
+export { HipError, type HipErrorCode, type HipErrorDetails } from './errors';
+export { HipEvent } from './event';
+export { type Dim, HipFunction } from './function';
+export { HipGraph } from './graph';
+export { HipGraphExec } from './graph-exec';
+export { HipModule } from './module';
+export type { ParamType } from './params';
+export { PLATFORMS, type Platform, type PlatformFailure, type PlatformReport, platforms } from './platforms';
+export { HipStream } from './stream';

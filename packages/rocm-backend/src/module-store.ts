@@ -6,7 +6,7 @@
  * Where a module comes from, in order: the code object of the device's exact target, of its generic family, or, when
  * neither was built, the module's source compiled at run time.
  */
-import type { HipDevice, HipFunction, HipModule } from '@x/hip';
+import type { HipDevice, HipFunction, HipModule, ParamType } from '@x/hip';
 import { type KernelInfo, type KernelModule, parseCodeObject, resolveTarget } from '@x/kernels';
 import { debug } from './debug';
 import { KernelLookupError } from './errors';
@@ -89,26 +89,26 @@ export class ModuleStore {
   }
 
   #load(label: string, target: string, bytes: Uint8Array): LoadedModule {
-    const { kernels } = parseCodeObject(bytes);
-    return this.#register(label, target, bytes, Object.fromEntries(kernels.map((kernel) => [kernel.name, kernel])));
+    return this.#register(label, target, bytes, parseCodeObject(bytes).kernels);
   }
 
   #register(label: string, target: string, bytes: Uint8Array, kernels: Record<string, KernelInfo>): LoadedModule {
     const warp = this.#device.properties.warpSize;
     for (const kernel of Object.values(kernels)) {
-      if (kernel.warpSize !== null && kernel.warpSize !== warp) {
+      if (kernel.warpSize !== warp) {
         throw KernelLookupError.warpSize(label, target, kernel.warpSize, warp);
       }
     }
     return { label, target, kernels, module: this.#device.loadModule(bytes), functions: new Map() };
   }
 
-  #function(loaded: LoadedModule, name: string, params?: KernelInfo['params']): HipFunction {
+  #function(loaded: LoadedModule, name: string, params?: readonly ParamType[]): HipFunction {
     const known = loaded.functions.get(name);
     if (known) return known;
     const info = loaded.kernels[name];
     if (!info) throw KernelLookupError.noKernel(name, loaded.label, loaded.target, Object.keys(loaded.kernels));
-    const loadedFunction = loaded.module.getFunction(name, params ?? info.params);
+    // A kernel without a signature has parameters of known width only, which `getFunction` refuses by name.
+    const loadedFunction = loaded.module.getFunction(name, params ?? (info.params as readonly ParamType[]));
     loaded.functions.set(name, loadedFunction);
     this.#functionsLoaded++;
     return loadedFunction;

@@ -4,7 +4,7 @@
  * names its kernel and launches it. candle's traits are generic over the element type; here the dtype is part of the
  * kernel's name.
  */
-import { type BinaryOp, type CmpOp, type DType, isInt, type Layout, type ReduceOp, type UnaryOp } from '@x/core';
+import { type BinaryOp, type CmpOp, type DType, type Layout, roundScalar, type ReduceOp, type UnaryOp } from '@x/core';
 import type { RocmDevice } from './device';
 import { unsupported } from './errors';
 import { type DimSplit, launchAffine, launchBinary, launchCast, launchGather, launchIndexAdd, launchIndexSelect, launchReduce, launchScatter, launchTernary, launchUnary, type Operand, splitAt } from './kernels';
@@ -145,7 +145,7 @@ export class Affine extends Map1 {
     super();
   }
   override launch(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
-    launchAffine(device, dtype, src, out, scalar(this.mul, dtype), scalar(this.add, dtype));
+    launchAffine(device, dtype, src, out, roundScalar(dtype, this.mul), roundScalar(dtype, this.add));
   }
 }
 
@@ -264,12 +264,6 @@ export class Scatter extends Map2InPlace {
   override launch(device: RocmDevice, suffix: string, ids: number, src: number, dst: number): void {
     launchScatter(device, `${this.kernel}_${suffix}`, ids, src, dst, this.split, this.dstDim);
   }
-}
-
-/** A scalar as the kernel argument of its dtype: i64 takes a bigint, integers drop the fraction as Rust's `as` does. */
-export function scalar(value: number | bigint, dtype: DType): number | bigint {
-  if (dtype === 'i64') return typeof value === 'bigint' ? value : BigInt(Number.isFinite(value) ? Math.trunc(value) : 0);
-  return isInt(dtype) ? Math.trunc(Number(value)) : Number(value);
 }
 
 /** Allocates a result, fills it, and gives it back when the launch fails. Nothing is launched for an empty result. */

@@ -1,9 +1,9 @@
 /** Announces `rocm`, `cuda` and `cpu` to core's registry. Importing this package is what makes them available. */
-import { type BackendProvider, registerBackend } from '@x/core';
-import { type PlatformName, platforms } from '@x/hip';
+import { type BackendProvider, DeviceError, registerBackend } from '@x/core';
+import { HipError, type Platform, platforms } from '@x/hip';
 import { RocmDevice } from './device';
 
-function provider(kind: 'rocm' | 'cuda' | 'cpu', platform: PlatformName): BackendProvider {
+function provider(kind: 'rocm' | 'cuda' | 'cpu', platform: Platform): BackendProvider {
   return {
     kind,
     list() {
@@ -12,7 +12,14 @@ function provider(kind: 'rocm' | 'cuda' | 'cpu', platform: PlatformName): Backen
       const devices = Array.from({ length: report.deviceCount }, (_, ordinal) => ({ ordinal, description: `${platform} device ${ordinal}` }));
       return { devices };
     },
-    open: (ordinal) => RocmDevice.open(kind, ordinal),
+    open(ordinal) {
+      try {
+        return RocmDevice.open(kind, ordinal);
+      } catch (error) {
+        if (error instanceof HipError) throw new DeviceError('DEVICE_UNAVAILABLE', `cannot open ${kind}:${ordinal}: ${error.message}`);
+        throw error;
+      }
+    },
   };
 }
 

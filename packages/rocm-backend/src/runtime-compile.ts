@@ -8,8 +8,8 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { compileProgram, compilers, type PlatformName } from '@x/hip';
-import { headerSource, type KernelInfo } from '@x/kernels';
+import { compileProgram, compilers, type ParamType, type Platform } from '@x/hip';
+import { headerSource } from '@x/kernels';
 import { debug } from './debug';
 
 export interface RuntimeSource {
@@ -19,9 +19,9 @@ export interface RuntimeSource {
     /** Extra compiler options, such as `-DTILE=64`. */
     defines?: readonly string[];
     /** Parameter types by kernel name, for kernels that do not use the `KERNEL` macro. */
-    params?: Record<string, KernelInfo['params']>;
+    params?: Record<string, readonly ParamType[]>;
   };
-  platform: PlatformName;
+  platform: Platform;
   arch: string;
 }
 
@@ -78,8 +78,15 @@ function compile(
   return { key, bytes };
 }
 
-function compilerId(platform: PlatformName): string {
-  return compilers().find((compiler) => compiler.platform === platform)?.version ?? 'none';
+const compilerIds = new Map<Platform, string>();
+
+function compilerId(platform: Platform): string {
+  let id = compilerIds.get(platform);
+  if (id === undefined) {
+    id = compilers().find((compiler) => compiler.platform === platform)?.version ?? 'none';
+    compilerIds.set(platform, id);
+  }
+  return id;
 }
 
 function sha256(data: string | Uint8Array): string {
@@ -115,4 +122,9 @@ function store(key: string, bytes: Uint8Array): void {
     debug(1, () => `cannot write the kernel cache in ${directory}: ${(error as Error).message}. Set X_CACHE_DIR to a writable directory`);
     rmSync(temporary, { force: true });
   }
+}
+
+/** Forgets what this process has compiled; the disk cache stays. */
+export function clearCompiledSources(): void {
+  compiledByKey.clear();
 }

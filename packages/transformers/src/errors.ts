@@ -2,7 +2,7 @@
  * Errors of language models: one class, told apart by `code`. Missing and damaged files raise core's `FileFormatError`,
  * use after `dispose` its `DisposedError`.
  */
-import { CandleError } from '../../core/src/errors';
+import { CandleError } from '@x/core';
 
 export type TransformersErrorCode =
   | 'BAD_CONFIG'
@@ -22,7 +22,6 @@ export class TransformersError extends CandleError {
   override name = 'TransformersError';
   declare readonly code: TransformersErrorCode;
 
-  // biome-ignore lint/complexity/noUselessConstructor: narrows the codes that this class may carry
   constructor(code: TransformersErrorCode, message: string, options?: { cause?: unknown }) {
     super(code, message, options);
   }

@@ -1,1 +1,17 @@
-export {};
+/** Language models, tokenizers, sampling and generation: candle-transformers for TypeScript. */
+export { TransformersError, type TransformersErrorCode } from './errors';
+export { type FinishReason, type GenerateOptions, Generation, type GenerationStats, type Piece } from './generation';
+export { LanguageModel } from './language-model';
+export { type LoadModelOptions, loadModel } from './load';
+export { Llama } from './models/llama';
+export {
+  type LlamaConfig,
+  llamaConfigFromGguf,
+  llamaConfigFromJson,
+  type RopeScaling,
+  SUPPORTED_ARCHITECTURES,
+} from './models/llama-config';
+export type { CausalModel, ProgressListener, WeightSource } from './models/weights';
+export { Random } from './random';
+export { applyRepetitionPenalty, argmax, LogitsProcessor, logProbability, type SamplingOptions } from './sampling';
+export * from './tokenizer';

@@ -64,7 +64,7 @@ export function argmax(logits: Float32Array): number {
     if (x > max) {
       max = x;
       best = i;
-    } else if (x !== x) {
+    } else if (Number.isNaN(x)) {
       max = Number.NaN;
       break;
     }
@@ -143,11 +143,21 @@ export class LogitsProcessor {
     checkRange('topP', this.topP, this.topP > 0 && this.topP <= 1, 'a number above 0 and at most 1 (off)');
     checkRange('minP', this.minP, this.minP >= 0 && this.minP <= 1, 'a number from 0 (off) to 1');
     const finite = (x: number) => Number.isFinite(x);
-    checkRange('temperature', this.temperature, finite(this.temperature) && this.temperature >= 0, 'a finite number of 0 (greedy) or more');
+    checkRange(
+      'temperature',
+      this.temperature,
+      finite(this.temperature) && this.temperature >= 0,
+      'a finite number of 0 (greedy) or more',
+    );
     checkRange('seed', this.seed, Number.isSafeInteger(this.seed) && this.seed >= 0, 'an integer from 0 to 2^53 - 1');
     const { repetitionPenalty: penalty, repetitionWindow: window } = this;
     checkRange('repetitionPenalty', penalty, finite(penalty) && penalty > 0, 'a finite number above 0 (1 is off)');
-    checkRange('repetitionWindow', window, window >= 0 && (Number.isInteger(window) || window === Number.POSITIVE_INFINITY), 'an integer of 0 or more, or Infinity');
+    checkRange(
+      'repetitionWindow',
+      window,
+      window >= 0 && (Number.isInteger(window) || window === Number.POSITIVE_INFINITY),
+      'an integer of 0 or more, or Infinity',
+    );
     this.random = Random.fromSeed(this.seed);
   }
 
@@ -189,7 +199,7 @@ export class LogitsProcessor {
     if (this.minP > 0) {
       // The most likely token weighs 1, so minP is the limit itself.
       const kept: number[] = [];
-      if (ids) for (const id of ids) (weights[id] >= this.minP) && kept.push(id);
+      if (ids) for (const id of ids) weights[id] >= this.minP && kept.push(id);
       else for (let id = 0; id < n; id++) if (weights[id] >= this.minP) kept.push(id);
       ids = kept;
       total = sum(ids, weights);

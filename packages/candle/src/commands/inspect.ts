@@ -60,7 +60,7 @@ function inspectGguf(file: string): Inspection {
     format: `GGUF v${gguf.version}`,
     bytes: statSync(file).size,
     metadata: Object.fromEntries(gguf.metadata),
-    tensors: [...gguf.tensors.values()].map(({ name, type, shape, byteLength }) => ({ name, type, shape, bytes: byteLength })),
+    tensors: [...gguf.tensors.values()].map(({ name, type, shape, byteLength }) => ({ name, type, shape, bytes: byteLength ?? 0 })),
   };
 }
 

@@ -81,7 +81,7 @@ async function run(path: string, options: RunOptions): Promise<void> {
       tokens: stats.tokens,
       text,
       tokenIds,
-      stopReason: signal.aborted ? 'aborted' : stats.stopReason,
+      finishReason: signal.aborted ? 'aborted' : stats.finishReason,
       loadMs: round(stats.loadMs),
       firstTokenMs: round(stats.firstTokenMs),
       decodeTokensPerSecond: round(stats.decodeTokensPerSecond),

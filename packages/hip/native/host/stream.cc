@@ -36,6 +36,11 @@ bool EventPoint::passOrPark(Stream* stream) {
   return reached_;
 }
 
+void Waiter::expect() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ++left_;
+}
+
 void Waiter::arrive(Status status) {
   // Notified under the lock: the waiting thread may destroy this object as soon as it holds the lock.
   std::lock_guard<std::mutex> lock(mutex_);
@@ -63,11 +68,13 @@ void Stream::open(ThreadPool* pool, StreamOwner* owner) {
   pool_ = pool;
   owner_ = owner;
   ended_ = false;
+  closing = false;
   capture = nullptr;
   error_.store(0);
 }
 
 void* Stream::reserve(size_t bytes) {
+  if (bytes > kMaxRecordBytes) throw std::bad_alloc();
   if (writeOffset_ + bytes + sizeof(JumpRecord) > sizeof(Segment)) {
     Segment* next = spare_.exchange(nullptr);
     if (!next) next = new Segment;
@@ -135,6 +142,7 @@ void Stream::run(Worker& worker) {
 
 Stream::Outcome Stream::execute(Record* record, Worker& worker) {
   Status status = kSuccess;
+  const uint32_t bytes = record->bytes;
   switch (record->kind) {
     case RecordKind::kKernel:
     case RecordKind::kCopy:
@@ -161,10 +169,10 @@ Stream::Outcome Stream::execute(Record* record, Worker& worker) {
       const std::shared_ptr<EventPoint> point = std::move(event->point);
       event->~EventRecord();
       resuming_ = true;
-      readOffset_ += record->bytes;
+      readOffset_ += bytes;  // once parked it may be too late to write this
       if (!point->passOrPark(this)) return Outcome::kParked;
       resuming_ = false;
-      readOffset_ -= record->bytes;
+      readOffset_ -= bytes;
       break;
     }
     case RecordKind::kRelease: {
@@ -172,9 +180,11 @@ Stream::Outcome Stream::execute(Record* record, Worker& worker) {
       release->~ReleaseRecord();
       break;
     }
-    case RecordKind::kNotify:
-      static_cast<NotifyRecord*>(record)->waiter->arrive(takeError());
+    case RecordKind::kNotify: {
+      auto* notify = static_cast<NotifyRecord*>(record);
+      notify->waiter->arrive(notify->reportErrors ? takeError() : kSuccess);
       break;
+    }
     case RecordKind::kEnd:
       owner_->endOfStream(this);
       ended_ = true;

@@ -37,7 +37,7 @@ class EventPoint {
 // A thread that sleeps until every stream it asked has got to its place in the queue.
 class Waiter {
  public:
-  void expect() { ++left_; }  // before the record is queued
+  void expect();  // before the record is published
   void arrive(Status status);
   Status wait();
 
@@ -59,6 +59,7 @@ struct ReleaseRecord : Record {
 };
 struct NotifyRecord : Record {
   Waiter* waiter;
+  bool reportErrors;  // hands the stream's error over, and clears it
 };
 
 // What the owner of the streams does when one has run its last record.
@@ -80,6 +81,7 @@ class Stream : public Runnable {
   std::mutex mutex;                  // orders producers; guards what follows and the appending members
   std::shared_ptr<Capture> capture;  // the capture this stream takes part in
   uint32_t captureIndex = 0;         // its number there
+  bool closing = false;              // its last record is queued
 
   // Reserve a record, fill it in, publish it: all under `mutex`.
   template <class R>

@@ -17,7 +17,7 @@ constexpr size_t kStackBytes = size_t{8} << 20;
 
 }  // namespace
 
-ThreadPool::ThreadPool(uint32_t threads, uint32_t cores) : policy_(threads <= cores && cores > 1) {
+ThreadPool::ThreadPool(uint32_t threads, uint32_t cores) : policy_(threads <= cores && cores > 1), maxSpinners_(cores - 1) {
   workers_.reserve(threads);
   sleepers_.reserve(threads);
 }
@@ -82,9 +82,8 @@ void ThreadPool::loop(Thread& thread) {
     if (stopping_.load()) return;
     Runnable* queue = nullptr;
     bool job = false;
-    spinners_.fetch_add(1);
     // A worker that keeps losing the race for work does not get a new budget each time.
-    spinUntil(policy_, idleSince + kIdleSpinNs, [&] {
+    spinUntil(policy_, startSpinning() ? idleSince + kIdleSpinNs : 0, [&] {
       if (ready_.load(std::memory_order_relaxed) > 0) queue = takeReady();
       job = openJobs_.load(std::memory_order_relaxed) > 0;
       return queue || job || stopping_.load(std::memory_order_relaxed);

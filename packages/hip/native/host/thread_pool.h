@@ -66,9 +66,8 @@ class ThreadPool {
   template <class More>
   bool linger(More more) {
     constexpr uint64_t kLingerNs = 20000;
-    spinners_.fetch_add(1);
     bool found = false;
-    spinUntil(policy_, nowNs() + kLingerNs, [&] {
+    spinUntil(policy_, startSpinning() ? nowNs() + kLingerNs : 0, [&] {
       found = more();
       return found || ready_.load(std::memory_order_relaxed) > 0 || openJobs_.load(std::memory_order_relaxed) > 0;
     });
@@ -102,6 +101,8 @@ class ThreadPool {
   bool help(Worker& worker);
   uint64_t drain(Job& job, unsigned char* scratch);
   void awaitHelpers(Job& job);
+  // False when enough workers spin already: one core is left to whoever feeds the queues.
+  bool startSpinning() { return spinners_.fetch_add(1) < maxSpinners_; }
   void stopSpinning(bool foundWork);
   void sleep(Thread& thread);
   void wake(uint32_t count);
@@ -109,6 +110,7 @@ class ThreadPool {
   SpinPolicy policy_;
   std::vector<std::unique_ptr<Thread>> workers_;  // fixed before the first thread starts
   uint32_t started_ = 0;
+  const uint32_t maxSpinners_;
 
   alignas(64) std::atomic<uint32_t> ready_{0};
   std::atomic<uint32_t> openJobs_{0};

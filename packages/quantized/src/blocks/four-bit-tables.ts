@@ -9,7 +9,7 @@
  * Within a run of 2n values, byte j holds value j low and value j + n high.
  */
 import type { BlockFormat } from './format';
-import { halfTable } from './half';
+import { readHalf } from './half';
 
 const UNEVEN = Int8Array.of(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
 /** Twice the values of a float of one sign, two exponent and one fraction bit; the scales below are halved for it. */
@@ -36,9 +36,8 @@ export const IQ4_NL: BlockFormat = {
   blockSize: 32,
   blockBytes: 18,
   dequantize(src, srcOffset, out, outOffset, blocks) {
-    const halves = halfTable();
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 18, o += 32) {
-      run(src, p + 2, out, o, 16, halves[src[p] | (src[p + 1] << 8)], UNEVEN);
+      run(src, p + 2, out, o, 16, readHalf(src, p), UNEVEN);
     }
   },
 };
@@ -49,9 +48,8 @@ export const IQ4_XS: BlockFormat = {
   blockSize: 256,
   blockBytes: 136,
   dequantize(src, srcOffset, out, outOffset, blocks) {
-    const halves = halfTable();
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 136, o += 256) {
-      const d = halves[src[p] | (src[p + 1] << 8)];
+      const d = readHalf(src, p);
       const pairs = src[p + 2] | (src[p + 3] << 8);
       for (let group = 0; group < 8; group++) {
         const low = (src[p + 4 + (group >> 1)] >> (4 * (group & 1))) & 15;

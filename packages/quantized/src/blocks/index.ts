@@ -1,2 +1,2 @@
 export * from './format';
-export { blockFormat, byteLengthOf, type GgmlTypeInfo, ggmlTypeInfo, isQuantType } from './registry';
+export { blockFormat, byteLengthOf, formatById, isQuantType } from './registry';

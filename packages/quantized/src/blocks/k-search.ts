@@ -28,7 +28,7 @@ export function fitSymmetric(x: Float32Array, at: number, n: number, half: numbe
   let best = Number.NEGATIVE_INFINITY;
   let scale = 0;
   // The extreme value sits on the far negative level, or a little inside or outside it.
-  for (let step = -9; step <= 9; step++) {
+  for (let step = -8; step <= 8; step += 2) {
     const inverse = -(half + 0.1 * step) / extreme;
     let xq = 0;
     let qq = 0;
@@ -62,8 +62,8 @@ export function fitOffset(x: Float32Array, at: number, n: number, top: number): 
   if (!(high > low)) return { scale: 0, min: -low };
   const typical = Math.sqrt(squares / n);
   let best = { scale: (high - low) / top, min: -low };
-  let bestError = offsetError(x, at, n, top, best, typical);
-  for (let step = -10; step <= 10; step++) {
+  let mostRemoved = Number.NEGATIVE_INFINITY;
+  for (let step = -10; step <= 10; step += 2) {
     const inverse = (top + 0.1 * step) / (high - low);
     let w = 0;
     let wq = 0;
@@ -80,6 +80,7 @@ export function fitOffset(x: Float32Array, at: number, n: number, top: number): 
       wx += weight * value;
       wxq += weight * value * q;
     }
+    // The line that fits these levels best: value = scale * q + base.
     const determinant = w * wqq - wq * wq;
     if (!(determinant > 0)) continue;
     let scale = (w * wxq - wx * wq) / determinant;
@@ -89,26 +90,14 @@ export function fitOffset(x: Float32Array, at: number, n: number, top: number): 
       base = 0;
       scale = wxq / wqq;
     }
-    const fit = { scale: Math.max(scale, 0), min: -base };
-    const error = offsetError(x, at, n, top, fit, typical);
-    if (error < bestError) {
-      bestError = error;
-      best = fit;
+    // What a least-squares line takes off the error.
+    const removed = scale * wxq + base * wx;
+    if (removed > mostRemoved) {
+      mostRemoved = removed;
+      best = { scale: Math.max(scale, 0), min: -base };
     }
   }
   return best;
-}
-
-function offsetError(x: Float32Array, at: number, n: number, top: number, fit: OffsetFit, typical: number): number {
-  const inverse = fit.scale > 0 ? 1 / fit.scale : 0;
-  let error = 0;
-  for (let i = 0; i < n; i++) {
-    const value = x[at + i];
-    const q = clamp(roundHalfEven((value + fit.min) * inverse), 0, top);
-    const rest = fit.scale * q - fit.min - value;
-    error += (typical + Math.abs(value)) * rest * rest;
-  }
-  return error;
 }
 
 /** Levels of `n` values for a given step and offset, written to `levels[to ...]`. */

@@ -2,8 +2,8 @@
  * Types without blocks: f32, f16 and bf16 weights (candle's `F32`, `F16`, `BF16`), and the plain numbers that GGUF can
  * also carry (f64 and the signed integers), read as f32. A block is one value.
  */
+import { decodeBf16, decodeF16, encodeBf16, encodeF16 } from '@x/core';
 import type { BlockFormat, Dequantize, QuantType } from './format';
-import { bfloatBits, halfBits, halfTable } from './half';
 
 function view(bytes: Uint8Array, at: number): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset + at, bytes.byteLength - at);
@@ -43,15 +43,10 @@ export const F16: BlockFormat = {
   blockSize: 1,
   blockBytes: 2,
   dequantize(src, srcOffset, out, outOffset, blocks) {
-    const halves = halfTable();
-    for (let i = 0, p = srcOffset; i < blocks; i++, p += 2) out[outOffset + i] = halves[src[p] | (src[p + 1] << 8)];
+    decodeF16(words(src, srcOffset, blocks), part(out, outOffset, blocks));
   },
   quantize(x, xOffset, out, outOffset, blocks) {
-    for (let i = 0, p = outOffset; i < blocks; i++, p += 2) {
-      const bits = halfBits(x[xOffset + i]);
-      out[p] = bits & 255;
-      out[p + 1] = bits >>> 8;
-    }
+    out.set(bytesOf(encodeF16(x.subarray(xOffset, xOffset + blocks))), outOffset);
   },
 };
 
@@ -61,17 +56,27 @@ export const BF16: BlockFormat = {
   blockSize: 1,
   blockBytes: 2,
   dequantize(src, srcOffset, out, outOffset, blocks) {
-    const bits = new Uint32Array(out.buffer, out.byteOffset + outOffset * 4, blocks);
-    for (let i = 0, p = srcOffset; i < blocks; i++, p += 2) bits[i] = (src[p] << 16) | (src[p + 1] << 24);
+    decodeBf16(words(src, srcOffset, blocks), part(out, outOffset, blocks));
   },
   quantize(x, xOffset, out, outOffset, blocks) {
-    for (let i = 0, p = outOffset; i < blocks; i++, p += 2) {
-      const bits = bfloatBits(x[xOffset + i]);
-      out[p] = bits & 255;
-      out[p + 1] = bits >>> 8;
-    }
+    out.set(bytesOf(encodeBf16(x.subarray(xOffset, xOffset + blocks))), outOffset);
   },
 };
+
+function part(out: Float32Array, at: number, count: number): Float32Array<ArrayBuffer> {
+  return new Float32Array(out.buffer as ArrayBuffer, out.byteOffset + at * 4, count);
+}
+
+/** 16-bit words at any byte; copied when they are not aligned. */
+function words(bytes: Uint8Array, at: number, count: number): Uint16Array {
+  const start = bytes.byteOffset + at;
+  if (start % 2 === 0) return new Uint16Array(bytes.buffer, start, count);
+  return new Uint16Array(bytes.slice(at, at + 2 * count).buffer);
+}
+
+function bytesOf(words: Uint16Array): Uint8Array {
+  return new Uint8Array(words.buffer, words.byteOffset, words.byteLength);
+}
 
 export const F64 = scalar('f64', 28, 8, (v, at) => v.getFloat64(at, true));
 export const I8 = scalar('i8', 24, 1, (v, at) => v.getInt8(at));

@@ -8,7 +8,7 @@
  * In both, q[32 * h + l] holds the values 128 * h + 32 * s + l for the four shifts 2 * s.
  */
 import type { BlockFormat } from './format';
-import { halfTable, readHalf, roundHalfEven, writeHalf } from './half';
+import { readHalf, roundHalfEven, writeHalf } from './half';
 import { clamp, fitOffset, fitSymmetric, type OffsetFit, setLevels } from './k-search';
 
 const SUPER = 256;
@@ -19,10 +19,9 @@ export const Q2_K: BlockFormat = {
   blockSize: SUPER,
   blockBytes: 84,
   dequantize(src, srcOffset, out, outOffset, blocks) {
-    const halves = halfTable();
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 84, o += SUPER) {
-      const d = halves[src[p + 80] | (src[p + 81] << 8)];
-      const dmin = halves[src[p + 82] | (src[p + 83] << 8)];
+      const d = readHalf(src, p + 80);
+      const dmin = readHalf(src, p + 82);
       for (let group = 0; group < 16; group++) {
         const scale = d * (src[p + group] & 15);
         const min = dmin * (src[p + group] >> 4);
@@ -60,9 +59,8 @@ export const Q3_K: BlockFormat = {
   blockSize: SUPER,
   blockBytes: 110,
   dequantize(src, srcOffset, out, outOffset, blocks) {
-    const halves = halfTable();
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 110, o += SUPER) {
-      const d = halves[src[p + 108] | (src[p + 109] << 8)];
+      const d = readHalf(src, p + 108);
       for (let group = 0; group < 16; group++) {
         const scale = d * (sixBits(src, p + 96, group) - 32);
         const shift = (group >> 1) & 3;
@@ -120,8 +118,7 @@ function packPairs(out: Uint8Array, at: number, levels: Uint8Array): void {
   for (let half = 0; half < 2; half++) {
     for (let l = 0; l < 32; l++) {
       const v = half * 128 + l;
-      out[at + half * 32 + l] =
-        levels[v] | (levels[v + 32] << 2) | (levels[v + 64] << 4) | (levels[v + 96] << 6);
+      out[at + half * 32 + l] = levels[v] | (levels[v + 32] << 2) | (levels[v + 64] << 4) | (levels[v + 96] << 6);
     }
   }
 }

@@ -5,7 +5,7 @@
  * Byte j holds value j in its low nibble and value j + 16 in its high one.
  */
 import type { BlockFormat } from './format';
-import { halfTable, inverse, writeHalf } from './half';
+import { inverse, readHalf, writeHalf } from './half';
 
 const SIZE = 32;
 
@@ -15,9 +15,8 @@ export const Q4_0: BlockFormat = {
   blockSize: SIZE,
   blockBytes: 18,
   dequantize(src, srcOffset, out, outOffset, blocks) {
-    const halves = halfTable();
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 18, o += SIZE) {
-      const d = halves[src[p] | (src[p + 1] << 8)];
+      const d = readHalf(src, p);
       for (let j = 0; j < 16; j++) {
         const q = src[p + 2 + j];
         out[o + j] = d * ((q & 15) - 8);
@@ -43,10 +42,9 @@ export const Q4_1: BlockFormat = {
   blockSize: SIZE,
   blockBytes: 20,
   dequantize(src, srcOffset, out, outOffset, blocks) {
-    const halves = halfTable();
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 20, o += SIZE) {
-      const d = halves[src[p] | (src[p + 1] << 8)];
-      const m = halves[src[p + 2] | (src[p + 3] << 8)];
+      const d = readHalf(src, p);
+      const m = readHalf(src, p + 2);
       for (let j = 0; j < 16; j++) {
         const q = src[p + 4 + j];
         out[o + j] = d * (q & 15) + m;

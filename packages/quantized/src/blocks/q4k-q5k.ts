@@ -7,7 +7,7 @@
  * fifth bit of group g's value l.
  */
 import type { BlockFormat } from './format';
-import { halfTable, readHalf, roundHalfEven, writeHalf } from './half';
+import { readHalf, roundHalfEven, writeHalf } from './half';
 import { clamp, fitOffset, type OffsetFit, setLevels } from './k-search';
 
 const SUPER = 256;
@@ -18,10 +18,9 @@ export const Q4_K: BlockFormat = {
   blockSize: SUPER,
   blockBytes: 144,
   dequantize(src, srcOffset, out, outOffset, blocks) {
-    const halves = halfTable();
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 144, o += SUPER) {
-      const d = halves[src[p] | (src[p + 1] << 8)];
-      const dmin = halves[src[p + 2] | (src[p + 3] << 8)];
+      const d = readHalf(src, p);
+      const dmin = readHalf(src, p + 2);
       for (let pair = 0; pair < 4; pair++) {
         const scale0 = d * scaleOf(src, p + 4, 2 * pair);
         const min0 = dmin * minOf(src, p + 4, 2 * pair);
@@ -51,10 +50,9 @@ export const Q5_K: BlockFormat = {
   blockSize: SUPER,
   blockBytes: 176,
   dequantize(src, srcOffset, out, outOffset, blocks) {
-    const halves = halfTable();
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 176, o += SUPER) {
-      const d = halves[src[p] | (src[p + 1] << 8)];
-      const dmin = halves[src[p + 2] | (src[p + 3] << 8)];
+      const d = readHalf(src, p);
+      const dmin = readHalf(src, p + 2);
       for (let group = 0; group < 8; group++) {
         const scale = d * scaleOf(src, p + 4, group);
         const min = dmin * minOf(src, p + 4, group);

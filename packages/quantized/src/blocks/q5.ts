@@ -5,7 +5,7 @@
  * Q5_1 (24 bytes): d, m f16, then the same; value = d * q + m.
  */
 import type { BlockFormat } from './format';
-import { halfTable, inverse, writeHalf } from './half';
+import { inverse, readHalf, writeHalf } from './half';
 import { extreme, offset, range, shifted } from './q4';
 
 const SIZE = 32;
@@ -16,9 +16,8 @@ export const Q5_0: BlockFormat = {
   blockSize: SIZE,
   blockBytes: 22,
   dequantize(src, srcOffset, out, outOffset, blocks) {
-    const halves = halfTable();
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 22, o += SIZE) {
-      const d = halves[src[p] | (src[p + 1] << 8)];
+      const d = readHalf(src, p);
       const high = src[p + 2] | (src[p + 3] << 8) | (src[p + 4] << 16) | (src[p + 5] << 24);
       for (let j = 0; j < 16; j++) {
         const q = src[p + 6 + j];
@@ -43,10 +42,9 @@ export const Q5_1: BlockFormat = {
   blockSize: SIZE,
   blockBytes: 24,
   dequantize(src, srcOffset, out, outOffset, blocks) {
-    const halves = halfTable();
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 24, o += SIZE) {
-      const d = halves[src[p] | (src[p + 1] << 8)];
-      const m = halves[src[p + 2] | (src[p + 3] << 8)];
+      const d = readHalf(src, p);
+      const m = readHalf(src, p + 2);
       const high = src[p + 4] | (src[p + 5] << 8) | (src[p + 6] << 16) | (src[p + 7] << 24);
       for (let j = 0; j < 16; j++) {
         const q = src[p + 8 + j];

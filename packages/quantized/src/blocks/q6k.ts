@@ -6,7 +6,7 @@
  * and of ql[32..63], then their high nibbles; run r takes bits 2r and 2r + 1 of qh.
  */
 import type { BlockFormat } from './format';
-import { halfTable, readHalf, roundHalfEven, writeHalf } from './half';
+import { readHalf, roundHalfEven, writeHalf } from './half';
 import { clamp, fitSymmetric } from './k-search';
 
 const SUPER = 256;
@@ -17,9 +17,8 @@ export const Q6_K: BlockFormat = {
   blockSize: SUPER,
   blockBytes: 210,
   dequantize(src, srcOffset, out, outOffset, blocks) {
-    const halves = halfTable();
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 210, o += SUPER) {
-      const d = halves[src[p + 208] | (src[p + 209] << 8)];
+      const d = readHalf(src, p + 208);
       for (let group = 0; group < 16; group++) {
         const scale = d * ((src[p + 192 + group] << 24) >> 24);
         const run = (group >> 1) & 3;

@@ -6,7 +6,7 @@
  * the sums let a dot product with an offset format skip a pass; reading the values back needs none of them.
  */
 import type { BlockFormat } from './format';
-import { halfTable, inverse, roundHalfAway, roundHalfEven, writeHalf } from './half';
+import { inverse, readHalf, roundHalfAway, roundHalfEven, writeHalf } from './half';
 
 const SIZE = 32;
 const SUPER = 256;
@@ -23,9 +23,8 @@ export const Q8_0: BlockFormat = {
   blockSize: SIZE,
   blockBytes: 34,
   dequantize(src, srcOffset, out, outOffset, blocks) {
-    const halves = halfTable();
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 34, o += SIZE) {
-      const d = halves[src[p] | (src[p + 1] << 8)];
+      const d = readHalf(src, p);
       for (let j = 0; j < SIZE; j++) out[o + j] = d * ((src[p + 2 + j] << 24) >> 24);
     }
   },
@@ -45,9 +44,8 @@ export const Q8_1: BlockFormat = {
   blockSize: SIZE,
   blockBytes: 36,
   dequantize(src, srcOffset, out, outOffset, blocks) {
-    const halves = halfTable();
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 36, o += SIZE) {
-      const d = halves[src[p] | (src[p + 1] << 8)];
+      const d = readHalf(src, p);
       for (let j = 0; j < SIZE; j++) out[o + j] = d * ((src[p + 4 + j] << 24) >> 24);
     }
   },

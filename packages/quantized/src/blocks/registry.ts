@@ -1,7 +1,5 @@
-/**
- * Finding a block format by name or by its number in a file. Types that ggml knows and we cannot read as numbers are
- * listed too, so that a file holding one is checked, copied and described like any other.
- */
+/** Finding a block format by name or by its number in a file. */
+import { IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS } from './codebook';
 import { type BlockFormat, QUANT_TYPES, type QuantType } from './format';
 import { IQ4_NL, IQ4_XS, MXFP4, NVFP4 } from './four-bit-tables';
 import { BF16, F16, F32, F64, I8, I16, I32, I64 } from './plain';
@@ -29,6 +27,13 @@ const FORMATS: Record<QuantType, BlockFormat> = {
   q5_K: Q5_K,
   q6_K: Q6_K,
   q8_K: Q8_K,
+  iq1_s: IQ1_S,
+  iq1_m: IQ1_M,
+  iq2_xxs: IQ2_XXS,
+  iq2_xs: IQ2_XS,
+  iq2_s: IQ2_S,
+  iq3_xxs: IQ3_XXS,
+  iq3_s: IQ3_S,
   iq4_nl: IQ4_NL,
   iq4_xs: IQ4_XS,
   tq1_0: TQ1_0,
@@ -42,35 +47,7 @@ const FORMATS: Record<QuantType, BlockFormat> = {
   i64: I64,
 };
 
-/** Name and block size of a type; `format` is absent when its values cannot be read. */
-export interface GgmlTypeInfo {
-  readonly name: string;
-  readonly blockSize: number;
-  readonly blockBytes: number;
-  readonly format?: BlockFormat;
-}
-
-/** Codebook formats: ggml id, values and bytes of a block. */
-const SIZED_ONLY: readonly (readonly [number, string, number, number])[] = [
-  [16, 'iq2_xxs', 256, 66],
-  [17, 'iq2_xs', 256, 74],
-  [18, 'iq3_xxs', 256, 98],
-  [19, 'iq1_s', 256, 50],
-  [21, 'iq3_s', 256, 110],
-  [22, 'iq2_s', 256, 82],
-  [29, 'iq1_m', 256, 56],
-];
-
-const BY_ID = new Map<number, GgmlTypeInfo>([
-  ...Object.values(FORMATS).map((format): [number, GgmlTypeInfo] => [
-    format.ggmlType,
-    { name: format.type, blockSize: format.blockSize, blockBytes: format.blockBytes, format },
-  ]),
-  ...SIZED_ONLY.map(([id, name, blockSize, blockBytes]): [number, GgmlTypeInfo] => [
-    id,
-    { name, blockSize, blockBytes },
-  ]),
-]);
+const BY_ID = new Map<number, BlockFormat>(Object.values(FORMATS).map((format) => [format.ggmlType, format]));
 
 export function isQuantType(name: string): name is QuantType {
   return (QUANT_TYPES as readonly string[]).includes(name);
@@ -81,8 +58,8 @@ export function blockFormat(type: QuantType): BlockFormat {
   return FORMATS[type];
 }
 
-/** What is known of a type number; undefined for a number that ggml had not given out, or took back. */
-export function ggmlTypeInfo(ggmlType: number): GgmlTypeInfo | undefined {
+/** The format with a number; undefined for numbers that ggml has not given out, has taken back, or gave out later. */
+export function formatById(ggmlType: number): BlockFormat | undefined {
   return BY_ID.get(ggmlType);
 }
 

@@ -5,7 +5,7 @@
  * 256, so multiplying by 3 pushes the next digit over the top. TQ2_0 (66 bytes): two bits a value in q[64], d f16.
  */
 import type { BlockFormat } from './format';
-import { halfTable } from './half';
+import { readHalf } from './half';
 
 const SUPER = 256;
 
@@ -24,9 +24,8 @@ export const TQ1_0: BlockFormat = {
   blockSize: SUPER,
   blockBytes: 54,
   dequantize(src, srcOffset, out, outOffset, blocks) {
-    const halves = halfTable();
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 54, o += SUPER) {
-      const d = halves[src[p + 52] | (src[p + 53] << 8)];
+      const d = readHalf(src, p + 52);
       digits(src, p, 32, 5, out, o, d);
       digits(src, p + 32, 16, 5, out, o + 160, d);
       digits(src, p + 48, 4, 4, out, o + 240, d);
@@ -40,9 +39,8 @@ export const TQ2_0: BlockFormat = {
   blockSize: SUPER,
   blockBytes: 66,
   dequantize(src, srcOffset, out, outOffset, blocks) {
-    const halves = halfTable();
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 66, o += SUPER) {
-      const d = halves[src[p + 64] | (src[p + 65] << 8)];
+      const d = readHalf(src, p + 64);
       for (let half = 0; half < 2; half++) {
         for (let shift = 0; shift < 4; shift++) {
           for (let m = 0; m < 32; m++) {

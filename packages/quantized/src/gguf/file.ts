@@ -173,7 +173,10 @@ export class GgufFile implements Disposable {
 
   #open(): number {
     if (this.#fd === undefined) {
-      throw new DisposedError(`${this.path}: the file was closed. Read its tensors before close(), or open it again.`);
+      throw new DisposedError(
+        'DISPOSED',
+        `${this.path}: the file was closed. Read its tensors before close(), or open it again.`,
+      );
     }
     return this.#fd;
   }

@@ -6,7 +6,7 @@
  * Different from candle: duplicate keys and names, misaligned, overlapping and out-of-file tensors are refused here and
  * not at first use, and a type that we do not know is no reason to refuse the file.
  */
-import { type BlockFormat, ggmlTypeInfo } from '../blocks';
+import { type BlockFormat, byteLengthOf, formatById } from '../blocks';
 import type { ByteReader } from './byte-reader';
 import { type GgufErrorCode, ggufError } from './error';
 import { GGUF_TYPES, type GgufArray, type GgufType, type GgufValue, NUMERIC_ITEMS } from './value';
@@ -44,7 +44,7 @@ export interface GgufTensorInfo {
   readonly offset: number;
   /** Bytes of the data; undefined when the type is unknown. */
   readonly byteLength: number | undefined;
-  /** How to read the values; undefined when we cannot. */
+  /** How to read the values; undefined when the type is unknown. */
   readonly format: BlockFormat | undefined;
 }
 
@@ -273,7 +273,10 @@ class Parser {
     reader.what = `the description of tensor '${name}'`;
     const rank = reader.uint32();
     if (rank > 4) {
-      throw this.error('GGUF_BAD_SHAPE', `tensor '${name}' has ${rank} dimensions; GGUF allows 4. The file is damaged.`);
+      throw this.error(
+        'GGUF_BAD_SHAPE',
+        `tensor '${name}' has ${rank} dimensions; GGUF allows 4. The file is damaged.`,
+      );
     }
     const dims: number[] = [];
     for (let i = 0; i < rank; i++) dims.push(this.length());
@@ -288,12 +291,12 @@ class Parser {
           'download it again.',
       );
     }
-    const known = ggmlTypeInfo(ggmlType);
-    if (known !== undefined && (dims[0] ?? 1) % known.blockSize !== 0) {
+    const format = formatById(ggmlType);
+    if (format !== undefined && (dims[0] ?? 1) % format.blockSize !== 0) {
       throw this.error(
         'GGUF_BAD_SHAPE',
-        `tensor '${name}' has rows of ${dims[0] ?? 1} values, not a multiple of ${known.blockSize}, the block size of ` +
-          `${known.name}. The file is damaged or was written wrongly.`,
+        `tensor '${name}' has rows of ${dims[0] ?? 1} values, not a multiple of ${format.blockSize}, the block size of ` +
+          `${format.type}. The file is damaged or was written wrongly.`,
       );
     }
     if (offset % alignment !== 0) {
@@ -305,13 +308,13 @@ class Parser {
     }
     return {
       name,
-      type: known?.name ?? `unknown(${ggmlType})`,
+      type: format?.type ?? `unknown(${ggmlType})`,
       ggmlType,
       shape: dims.reverse(),
       elemCount,
       offset,
-      byteLength: known && (elemCount / known.blockSize) * known.blockBytes,
-      format: known?.format,
+      byteLength: format && byteLengthOf(format, elemCount),
+      format,
     };
   }
 

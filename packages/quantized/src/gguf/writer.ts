@@ -5,7 +5,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
-import { type QuantType, blockFormat, byteLengthOf, isQuantType } from '../blocks';
+import { blockFormat, byteLengthOf, isQuantType, type QuantType } from '../blocks';
 import { ggufError } from './error';
 import { GGUF_TYPES, type GgufArray, type GgufType, type GgufValue, NUMERIC_ITEMS } from './value';
 
@@ -55,7 +55,13 @@ export async function writeGguf(path: string, content: GgufContent): Promise<voi
   }
 }
 
-async function writeTensor(path: string, handle: FileHandle, tensor: GgufTensorSource, length: number, alignment: number) {
+async function writeTensor(
+  path: string,
+  handle: FileHandle,
+  tensor: GgufTensorSource,
+  length: number,
+  alignment: number,
+) {
   let data = tensor.data;
   while (typeof data === 'function') data = data();
   let written = 0;
@@ -81,7 +87,12 @@ async function writeAll(path: string, handle: FileHandle, bytes: Uint8Array): Pr
       const { bytesWritten } = await handle.write(bytes, done, Math.min(bytes.byteLength - done, 1 << 30));
       done += bytesWritten;
     } catch (cause) {
-      throw ggufError('FILE_UNREADABLE', path, `writing failed (${String(cause)}). Check the space on the disk.`, cause);
+      throw ggufError(
+        'FILE_UNREADABLE',
+        path,
+        `writing failed (${String(cause)}). Check the space on the disk.`,
+        cause,
+      );
     }
   }
 }
@@ -162,7 +173,13 @@ function writeArray(out: ByteWriter, array: GgufArray, path: string, key: string
   }
 }
 
-function writeScalar(out: ByteWriter, type: Exclude<GgufType, 'array'> | GgufType, value: unknown, path: string, key: string) {
+function writeScalar(
+  out: ByteWriter,
+  type: Exclude<GgufType, 'array'> | GgufType,
+  value: unknown,
+  path: string,
+  key: string,
+) {
   const bad = () => invalid(path, `metadata '${key}' holds ${String(value)}, which is not a ${type}`);
   if (type === 'string') {
     if (typeof value !== 'string') throw bad();

@@ -1,7 +1,7 @@
 /** Copies between buffers of one device, fills, and contiguous operands for kernels that need them. */
-import { type Copy2d, type Layout, Layout as LayoutClass, sizeInBytes } from '@x/core';
+import { type Copy2d, Layout, roundScalar, sizeInBytes } from '@x/core';
 import { launchConstSet, launchCopy2d, launchUnary } from '../kernels';
-import { Copy, scalar } from '../ops';
+import { Copy } from '../ops';
 import type { RocmStorage } from './index';
 
 /** A contiguous view is one driver copy; anything else is the strided copy kernel. */
@@ -25,7 +25,7 @@ export function copy2d(src: RocmStorage, dst: RocmStorage, copy: Copy2d): void {
 }
 
 export function constSet(storage: RocmStorage, value: number | bigint, layout: Layout): void {
-  if (layout.elemCount > 0) launchConstSet(storage.device, storage.dtype, scalar(value, storage.dtype), storage.operand(layout));
+  if (layout.elemCount > 0) launchConstSet(storage.device, storage.dtype, roundScalar(storage.dtype, value), storage.operand(layout));
 }
 
 /** Runs `use` with a contiguous form of a view, copying only when the view is not contiguous. */
@@ -33,7 +33,7 @@ export function withContiguous<T>(storage: RocmStorage, layout: Layout, use: (st
   if (layout.isContiguous()) return use(storage, layout);
   const copy = new Copy().map(storage, layout);
   try {
-    return use(copy, LayoutClass.contiguous(layout.shape));
+    return use(copy, Layout.contiguous(layout.shape));
   } finally {
     // The allocator may hand the block out at once: later work on it is ordered behind what `use` enqueued.
     copy.dispose();

@@ -1,15 +1,15 @@
 /** Selecting, gathering, scattering and adding by index. The kernels want contiguous operands. */
-import { Layout, type Layout as LayoutType } from '@x/core';
+import { Layout } from '@x/core';
 import { splitAt } from '../kernels';
 import { Copy, IndexAdd, Scatter, Select } from '../ops';
 import { withContiguous } from './copy';
 import type { RocmStorage } from './index';
 
-export function indexSelect(src: RocmStorage, layout: LayoutType, ids: RocmStorage, idsLayout: LayoutType, dim: number): RocmStorage {
+export function indexSelect(src: RocmStorage, layout: Layout, ids: RocmStorage, idsLayout: Layout, dim: number): RocmStorage {
   return withContiguous(src, layout, (from, fromLayout) => new Select('is', dim).map(from, fromLayout, ids, idsLayout));
 }
 
-export function gather(src: RocmStorage, layout: LayoutType, ids: RocmStorage, idsLayout: LayoutType, dim: number): RocmStorage {
+export function gather(src: RocmStorage, layout: Layout, ids: RocmStorage, idsLayout: Layout, dim: number): RocmStorage {
   return withContiguous(src, layout, (from, fromLayout) =>
     withContiguous(ids, idsLayout, (indices, indicesLayout) => new Select('gather', dim).map(from, fromLayout, indices, indicesLayout)),
   );
@@ -17,11 +17,11 @@ export function gather(src: RocmStorage, layout: LayoutType, ids: RocmStorage, i
 
 export function indexAdd(
   self: RocmStorage,
-  layout: LayoutType,
+  layout: Layout,
   ids: RocmStorage,
-  idsLayout: LayoutType,
+  idsLayout: Layout,
   src: RocmStorage,
-  srcLayout: LayoutType,
+  srcLayout: Layout,
   dim: number,
 ): RocmStorage {
   // The accumulator is a fresh contiguous copy: it has its own layout, never self's.
@@ -37,11 +37,11 @@ export function indexAdd(
 export function scatter(
   kind: 's' | 'sa',
   dst: RocmStorage,
-  layout: LayoutType,
+  layout: Layout,
   ids: RocmStorage,
-  idsLayout: LayoutType,
+  idsLayout: Layout,
   src: RocmStorage,
-  srcLayout: LayoutType,
+  srcLayout: Layout,
   dim: number,
 ): void {
   const op = new Scatter(kind, splitAt(srcLayout.shape, dim), layout.shape[dim]);

@@ -11,11 +11,17 @@ import { clamp } from '../launch-shape';
 import { run } from '../ops';
 import { RocmStorage } from './index';
 
-/** Values and bytes of a weight block. */
+/** Values and bytes of a weight block, by candle's spelling of the type. */
 const FORMATS: Record<string, { values: number; bytes: number }> = {
   q4_0: { values: 32, bytes: 18 },
+  q4_1: { values: 32, bytes: 20 },
+  q5_0: { values: 32, bytes: 22 },
+  q5_1: { values: 32, bytes: 24 },
   q8_0: { values: 32, bytes: 34 },
+  q2_K: { values: 256, bytes: 84 },
+  q3_K: { values: 256, bytes: 110 },
   q4_K: { values: 256, bytes: 144 },
+  q5_K: { values: 256, bytes: 176 },
   q6_K: { values: 256, bytes: 210 },
 };
 
@@ -24,6 +30,8 @@ const ROW_PADDING = 512;
 const Q8_1_VALUES = 32;
 const Q8_1_BYTES = 36;
 const MAX_VECTOR_ROWS = 8;
+/** Rows and columns of the tile that `mul_mat_*` computes with 128 threads. */
+const TILE = 64;
 
 export class DeviceQuantizedOps implements QuantizedOps {
   readonly #device: RocmDevice;
@@ -36,12 +44,20 @@ export class DeviceQuantizedOps implements QuantizedOps {
     return type in FORMATS;
   }
 
-  /** `dequantize_block_{type}_{dtype}(vx, y[, k])`. */
+  /**
+   * `dequantize_block_{type}_{dtype}(vx, y[, k])`. The K formats take one block a superblock and no count; the others
+   * count in blocks, except q5_0 and q5_1, which count in values (candle's convention).
+   */
   dequantize(weight: BackendStorage, type: string, elemCount: number, dtype: 'f32' | 'f16'): RocmStorage {
     const src = RocmStorage.on(this.#device, weight);
     return run(this.#device, dtype, elemCount, (out) => {
-      const args = FORMATS[type].values === 32 ? [src.ptr, out, elemCount] : [src.ptr, out];
-      this.#device.launch(QUANTIZED, `dequantize_block_${type}_${dtype}`, this.#dequantizeShape(elemCount), args);
+      const kernel = `dequantize_block_${type}_${dtype}`;
+      if (FORMATS[type].values === 256) {
+        this.#device.launch(QUANTIZED, kernel, { grid: elemCount / 256, block: 64 }, [src.ptr, out]);
+      } else {
+        const count = type.startsWith('q5') ? elemCount : elemCount / 32;
+        this.#device.launch(QUANTIZED, kernel, this.#device.shapes.elementwise(elemCount), [src.ptr, out, count]);
+      }
     });
   }
 
@@ -74,7 +90,7 @@ export class DeviceQuantizedOps implements QuantizedOps {
       const format = FORMATS[type];
       const rowBytes = (k / format.values) * format.bytes;
       const args = [w.ptr, RocmStorage.on(this.#device, ids).operand(idsLayout).ptr, out, k, rowBytes];
-      this.#device.launch(QUANTIZED, `get_rows_${type}`, this.#rowsShape(rows, k), args);
+      this.#device.launch(QUANTIZED, `get_rows_${type}`, { grid: [rows, Math.ceil(k / 256), 1], block: 64 }, args);
     });
   }
 
@@ -90,21 +106,15 @@ export class DeviceQuantizedOps implements QuantizedOps {
     }
   }
 
-  #dequantizeShape(elemCount: number): LaunchShape {
-    return { grid: Math.ceil(elemCount / 256), block: 64 };
-  }
-
+  /** A warp takes pairs of rows; on the host each chunk of rows is one call. */
   #vectorShape(rows: number): LaunchShape {
-    const { isHost } = this.#device.shapes;
-    if (isHost) return { grid: rows, block: 1 };
-    return { grid: rows, block: [this.#device.hip.properties.warpSize, 4, 1] };
+    const { multiprocessorCount, warpSize } = this.#device.hip.properties;
+    if (this.#device.shapes.isHost) return { grid: clamp(Math.ceil(rows / 16), 1, multiprocessorCount * 4), block: 1 };
+    const warps = 4;
+    return { grid: Math.ceil(rows / (2 * warps)), block: warpSize * warps };
   }
 
   #matrixShape(rows: number, cols: number): LaunchShape {
-    return { grid: [Math.ceil(rows / 64), clamp(Math.ceil(cols / 64), 1, 65535), 1], block: [32, 4, 1] };
-  }
-
-  #rowsShape(rows: number, k: number): LaunchShape {
-    return { grid: [rows, Math.ceil(k / 256), 1], block: 64 };
+    return { grid: [Math.ceil(rows / TILE), clamp(Math.ceil(cols / TILE), 1, 65535), 1], block: 128 };
   }
 }

@@ -3,8 +3,8 @@
  * (candle-transformers/src/models/llama.rs) and `quantized_llama::ModelWeights::from_gguf`. Everything is checked here, so
  * that a wrong file is an error with numbers and not a shape mismatch somewhere in the forward pass.
  */
+import type { GgufMetadata } from '@x/quantized';
 import { TransformersError } from '../errors';
-import { type GgufMetadata, optionalNumber, optionalString, requireNumber, requireString } from '../gguf-metadata';
 
 /** Architectures that load, by the name in GGUF (`general.architecture`) and in config.json (`model_type`). */
 export const SUPPORTED_ARCHITECTURES: readonly string[] = ['llama'];
@@ -31,42 +31,44 @@ export interface LlamaConfig {
   ropeScaling?: RopeScaling;
 }
 
-/** @throws TransformersError UNSUPPORTED_MODEL, BAD_GGUF_METADATA, BAD_CONFIG */
+/** @throws FileFormatError for a missing or mistyped key, TransformersError UNSUPPORTED_MODEL, BAD_CONFIG */
 export function llamaConfigFromGguf(metadata: GgufMetadata): LlamaConfig {
-  const arch = requireString(metadata, 'general.architecture');
+  const arch = metadata.string('general.architecture');
   if (!SUPPORTED_ARCHITECTURES.includes(arch)) throw unsupportedArchitecture(arch);
-  const experts = optionalNumber(metadata, `${arch}.expert_count`) ?? 0;
+  const experts = metadata.uint(`${arch}.expert_count`, 0);
   if (experts > 0) throw unsupported(`is a mixture of ${experts} experts`);
-  const numHeads = requireNumber(metadata, `${arch}.attention.head_count`);
-  const hiddenSize = requireNumber(metadata, `${arch}.embedding_length`);
-  const headDim = optionalNumber(metadata, `${arch}.attention.key_length`) ?? hiddenSize / numHeads;
-  const tokens = metadata.get('tokenizer.ggml.tokens')?.value as ArrayLike<unknown> | undefined;
+  const numHeads = metadata.uint(`${arch}.attention.head_count`);
+  const hiddenSize = metadata.uint(`${arch}.embedding_length`);
+  const headDim = metadata.uint(`${arch}.attention.key_length`, hiddenSize / numHeads);
+  const hasVocabSize = metadata.has(`${arch}.vocab_size`);
   const config: LlamaConfig = {
-    vocabSize: optionalNumber(metadata, `${arch}.vocab_size`) ?? tokens?.length ?? 0,
+    vocabSize: hasVocabSize ? metadata.uint(`${arch}.vocab_size`) : metadata.strings('tokenizer.ggml.tokens').length,
     hiddenSize,
-    intermediateSize: requireNumber(metadata, `${arch}.feed_forward_length`),
-    numLayers: requireNumber(metadata, `${arch}.block_count`),
+    intermediateSize: metadata.uint(`${arch}.feed_forward_length`),
+    numLayers: metadata.uint(`${arch}.block_count`),
     numHeads,
-    numKvHeads: optionalNumber(metadata, `${arch}.attention.head_count_kv`) ?? numHeads,
+    numKvHeads: metadata.uint(`${arch}.attention.head_count_kv`, numHeads),
     headDim,
-    contextLength: requireNumber(metadata, `${arch}.context_length`),
-    rmsNormEps: requireNumber(metadata, `${arch}.attention.layer_norm_rms_epsilon`),
-    ropeTheta: optionalNumber(metadata, `${arch}.rope.freq_base`) ?? 10000,
+    contextLength: metadata.uint(`${arch}.context_length`),
+    rmsNormEps: metadata.float(`${arch}.attention.layer_norm_rms_epsilon`),
+    ropeTheta: metadata.float(`${arch}.rope.freq_base`, 10000),
     ropeScaling: ggufRopeScaling(metadata, arch),
   };
-  const valueDim = optionalNumber(metadata, `${arch}.attention.value_length`) ?? headDim;
-  const ropeDim = optionalNumber(metadata, `${arch}.rope.dimension_count`) ?? headDim;
+  const valueDim = metadata.uint(`${arch}.attention.value_length`, headDim);
+  const ropeDim = metadata.uint(`${arch}.rope.dimension_count`, headDim);
   if (valueDim !== headDim || ropeDim !== headDim) {
-    throw unsupported(`has key heads of ${headDim}, value heads of ${valueDim} and rotates ${ropeDim} of each; they must be equal`);
+    throw unsupported(
+      `has key heads of ${headDim}, value heads of ${valueDim} and rotates ${ropeDim} of each; they must be equal`,
+    );
   }
   return check(config);
 }
 
 /** The llama3 kind is not here: such files hold its factors as the tensor `rope_freqs.weight`. */
 function ggufRopeScaling(metadata: GgufMetadata, arch: string): RopeScaling | undefined {
-  const type = optionalString(metadata, `${arch}.rope.scaling.type`) ?? 'none';
+  const type = metadata.string(`${arch}.rope.scaling.type`, 'none');
   if (type === 'none') return undefined;
-  if (type === 'linear') return { type, factor: requireNumber(metadata, `${arch}.rope.scaling.factor`) };
+  if (type === 'linear') return { type, factor: metadata.float(`${arch}.rope.scaling.factor`) };
   throw unsupported(`scales positions by "${type}"; "none", "linear" and llama3's factors work`);
 }
 
@@ -85,7 +87,10 @@ export function llamaConfigFromJson(json: unknown): LlamaConfig {
   const number = (key: string, fallback?: number): number => {
     const value = source[key] ?? fallback;
     if (typeof value !== 'number') {
-      throw new TransformersError('BAD_CONFIG', `config.json gives ${key} = ${JSON.stringify(value)}, but a number is needed; download it again.`);
+      throw new TransformersError(
+        'BAD_CONFIG',
+        `config.json gives ${key} = ${JSON.stringify(value)}, but a number is needed; download it again.`,
+      );
     }
     return value;
   };
@@ -113,7 +118,10 @@ function jsonRopeScaling(rope: Record<string, unknown>): RopeScaling | undefined
   const number = (key: string): number => {
     const value = rope[key];
     if (typeof value !== 'number' || !(value > 0)) {
-      throw new TransformersError('BAD_CONFIG', `config.json scales positions by "${String(type)}" with ${key} = ${JSON.stringify(value)}; a number above 0 is needed.`);
+      throw new TransformersError(
+        'BAD_CONFIG',
+        `config.json scales positions by "${String(type)}" with ${key} = ${JSON.stringify(value)}; a number above 0 is needed.`,
+      );
     }
     return value;
   };
@@ -150,12 +158,27 @@ export function ropeFrequencies(config: LlamaConfig, factors?: ArrayLike<number>
 }
 
 function check(config: LlamaConfig): LlamaConfig {
-  const fail = (what: string) => new TransformersError('BAD_CONFIG', `The model's configuration gives ${what}; the file is damaged or no Llama model: download it again.`);
-  const sizes = ['vocabSize', 'hiddenSize', 'intermediateSize', 'numLayers', 'numHeads', 'numKvHeads', 'headDim', 'contextLength'] as const;
+  const fail = (what: string) =>
+    new TransformersError(
+      'BAD_CONFIG',
+      `The model's configuration gives ${what}; the file is damaged or no Llama model: download it again.`,
+    );
+  const sizes = [
+    'vocabSize',
+    'hiddenSize',
+    'intermediateSize',
+    'numLayers',
+    'numHeads',
+    'numKvHeads',
+    'headDim',
+    'contextLength',
+  ] as const;
   for (const key of sizes) {
-    if (!Number.isSafeInteger(config[key]) || config[key] < 1) throw fail(`${key} = ${config[key]}, not a whole number above 0`);
+    if (!Number.isSafeInteger(config[key]) || config[key] < 1)
+      throw fail(`${key} = ${config[key]}, not a whole number above 0`);
   }
-  if (config.numHeads % config.numKvHeads !== 0) throw fail(`${config.numHeads} heads for ${config.numKvHeads} key heads, which does not divide`);
+  if (config.numHeads % config.numKvHeads !== 0)
+    throw fail(`${config.numHeads} heads for ${config.numKvHeads} key heads, which does not divide`);
   if (config.headDim % 2 !== 0) throw fail(`heads of ${config.headDim} values, an odd number`);
   for (const key of ['rmsNormEps', 'ropeTheta'] as const) {
     if (!(config[key] > 0 && Number.isFinite(config[key]))) throw fail(`${key} = ${config[key]}, not a number above 0`);
@@ -164,9 +187,15 @@ function check(config: LlamaConfig): LlamaConfig {
 }
 
 function unsupported(what: string): TransformersError {
-  return new TransformersError('UNSUPPORTED_MODEL', `This model ${what}; that is not supported. Use another model or conversion.`);
+  return new TransformersError(
+    'UNSUPPORTED_MODEL',
+    `This model ${what}; that is not supported. Use another model or conversion.`,
+  );
 }
 
 function unsupportedArchitecture(arch: string): TransformersError {
-  return new TransformersError('UNSUPPORTED_MODEL', `The architecture "${arch}" is not supported; supported: ${SUPPORTED_ARCHITECTURES.join(', ')}. Use a model of one of these.`);
+  return new TransformersError(
+    'UNSUPPORTED_MODEL',
+    `The architecture "${arch}" is not supported; supported: ${SUPPORTED_ARCHITECTURES.join(', ')}. Use a model of one of these.`,
+  );
 }

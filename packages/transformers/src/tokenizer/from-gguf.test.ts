@@ -1,15 +1,34 @@
 import { Tokenizer as HfTokenizer } from '@huggingface/tokenizers';
+import { GgufMetadata, type GgufValue, gguf } from '@x/quantized';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { tokenizerJsonFromGguf } from './from-gguf';
 import { PRE_TOKENIZERS } from './pre-tokenizers';
 import { Tokenizer } from './tokenizer';
 
-function metadata(entries: Record<string, unknown>): Map<string, { value: unknown }> {
-  return new Map(Object.entries(entries).map(([key, value]) => [`tokenizer.ggml.${key}`, { value }]));
+function metadata(entries: Record<string, unknown>): GgufMetadata {
+  return new GgufMetadata(
+    'test.gguf',
+    Object.entries(entries).map(([key, value]) => [`tokenizer.ggml.${key}`, typed(value)]),
+  );
 }
 
-const bpe = { model: 'gpt2', pre: 'gpt-2', tokens: ['a', 'b', 'ab', 'Ġ', '<|im_end|>', '<s>'], merges: ['a b'], token_type: Int32Array.of(1, 1, 1, 1, 3, 3) };
+function typed(value: unknown): GgufValue {
+  if (typeof value === 'string') return gguf.string(value);
+  if (typeof value === 'boolean') return gguf.bool(value);
+  if (typeof value === 'number') return gguf.uint32(value);
+  if (value instanceof Int32Array) return gguf.array('int32', value);
+  if (value instanceof Float32Array) return gguf.array('float32', value);
+  return gguf.strings(value as string[]);
+}
+
+const bpe = {
+  model: 'gpt2',
+  pre: 'gpt-2',
+  tokens: ['a', 'b', 'ab', 'Ġ', '<|im_end|>', '<s>'],
+  merges: ['a b'],
+  token_type: Int32Array.of(1, 1, 1, 1, 3, 3),
+};
 
 /** The pieces that a pre-tokenizer cuts a text into, spaces shown as Ġ. */
 function pieces(pre: string, text: string): string[] {
@@ -29,7 +48,10 @@ describe('pre-tokenizers', () => {
   });
 
   it('lose nothing', () => {
-    const sample = fc.oneof(fc.string({ unit: 'grapheme' }), fc.string({ unit: fc.constantFrom(...'aZ éß9٣\n\r\t .,;\'`"$|ſ漢か한🙂\u0301') }));
+    const sample = fc.oneof(
+      fc.string({ unit: 'grapheme' }),
+      fc.string({ unit: fc.constantFrom(...'aZ éß9٣\n\r\t .,;\'`"$|ſ漢か한🙂\u0301') }),
+    );
     for (const pre of PRE_TOKENIZERS.keys()) {
       const { json } = tokenizerJsonFromGguf(metadata({ ...bpe, pre }));
       const split = new HfTokenizer(json, {}).pre_tokenizer!;
@@ -58,7 +80,12 @@ describe('byte-level BPE', () => {
     expect(withBos.decode([5, 2, 3, 0, 4])).toBe('ab a');
     expect(withBos.decode([5, 2, 4], { skipSpecialTokens: false })).toBe('<s>ab<|im_end|>');
     expect(withBos.decode([])).toBe('');
-    expect([withBos.idToToken(2), withBos.tokenToId('ab'), withBos.isSpecial(4), withBos.isSpecial(2)]).toEqual(['ab', 2, true, false]);
+    expect([withBos.idToToken(2), withBos.tokenToId('ab'), withBos.isSpecial(4), withBos.isSpecial(2)]).toEqual([
+      'ab',
+      2,
+      true,
+      false,
+    ]);
   });
 
   it('knows end-of-generation tokens that the file does not declare', () => {
@@ -67,7 +94,12 @@ describe('byte-level BPE', () => {
   });
 
   it('takes any token name', () => {
-    const odd = { ...bpe, tokens: ['_', '__', '__proto__', 'Ġ', '1', '0'], merges: ['_ _'], token_type: new Int32Array(6).fill(1) };
+    const odd = {
+      ...bpe,
+      tokens: ['_', '__', '__proto__', 'Ġ', '1', '0'],
+      merges: ['_ _'],
+      token_type: new Int32Array(6).fill(1),
+    };
     expect(Tokenizer.fromGguf(metadata(odd)).encode('__ 10')).toEqual([1, 3, 4, 5]);
     expect(Tokenizer.fromGguf(metadata(odd)).tokenToId('__proto__')).toBe(2);
   });
@@ -81,14 +113,23 @@ describe('byte-level BPE', () => {
       }
       return ['none', ''] as const;
     };
-    expect(code({})).toEqual(['BAD_GGUF_METADATA', expect.stringContaining('tokenizer.ggml.model" is missing')]);
-    expect(code({ ...bpe, pre: 'klingon' })).toEqual(['UNSUPPORTED_TOKENIZER', expect.stringMatching(/"klingon".*llama-bpe/)]);
+    expect(code({})).toEqual(['GGUF_MISSING_KEY', expect.stringContaining('tokenizer.ggml.model')]);
+    expect(code({ ...bpe, pre: 'klingon' })).toEqual([
+      'UNSUPPORTED_TOKENIZER',
+      expect.stringMatching(/"klingon".*llama-bpe/),
+    ]);
     expect(code({ ...bpe, model: 't5' })).toEqual(['UNSUPPORTED_TOKENIZER', expect.stringContaining('"t5"')]);
     expect(code({ ...bpe, merges: ['ab'] })).toEqual(['BAD_GGUF_METADATA', expect.stringContaining('merges[0]')]);
-    expect(code({ ...bpe, bos_token_id: 6 })).toEqual(['BAD_GGUF_METADATA', expect.stringContaining('vocabulary of 6')]);
-    expect(code({ ...bpe, tokens: 'abc' })).toEqual(['BAD_GGUF_METADATA', expect.stringContaining('holds "abc"')]);
-    expect(code({ ...bpe, token_type: Int32Array.of(1) })).toEqual(['BAD_GGUF_METADATA', expect.stringContaining('an array of 1')]);
-    expect(code({ ...bpe, add_bos_token: 1 })).toEqual(['BAD_GGUF_METADATA', expect.stringContaining('true or false')]);
+    expect(code({ ...bpe, bos_token_id: 6 })).toEqual([
+      'BAD_GGUF_METADATA',
+      expect.stringContaining('vocabulary of 6'),
+    ]);
+    expect(code({ ...bpe, tokens: 'abc' })).toEqual(['GGUF_WRONG_TYPE', expect.stringContaining('array of strings')]);
+    expect(code({ ...bpe, token_type: Int32Array.of(1) })).toEqual([
+      'BAD_GGUF_METADATA',
+      expect.stringContaining('1 numbers for 6 tokens'),
+    ]);
+    expect(code({ ...bpe, add_bos_token: 1 })).toEqual(['GGUF_WRONG_TYPE', expect.stringContaining('a bool')]);
   });
 });
 
@@ -114,7 +155,12 @@ describe('SentencePiece', () => {
       if (best < 0) break;
       pieces.splice(best, 2, pieces[best] + pieces[best + 1]);
     }
-    return [1, ...pieces.flatMap((piece) => (words.includes(piece) ? [tokens.indexOf(piece)] : [...Buffer.from(piece)].map((byte) => 3 + byte)))];
+    return [
+      1,
+      ...pieces.flatMap((piece) =>
+        words.includes(piece) ? [tokens.indexOf(piece)] : [...Buffer.from(piece)].map((byte) => 3 + byte),
+      ),
+    ];
   }
 
   it('encodes as SentencePiece does and decodes back', () => {

@@ -6,17 +6,8 @@
  * SentencePiece vocabularies (`tokenizer.ggml.model` = "llama"), whose merges are rebuilt from the pieces; only control
  * and unknown tokens are special, so user-defined tokens stay visible when text is decoded.
  */
+import type { GgufMetadata } from '@x/quantized';
 import { TransformersError } from '../errors';
-import {
-  type GgufMetadata,
-  optionalBoolean,
-  optionalNumber,
-  optionalNumbers,
-  optionalString,
-  requireNumber,
-  requireString,
-  requireStrings,
-} from '../gguf-metadata';
 import { PRE_TOKENIZERS } from './pre-tokenizers';
 import type { AddedTokenJson, TokenizerJson } from './tokenizer';
 
@@ -35,11 +26,11 @@ export interface GgufTokenizer {
   eosIds: number[];
 }
 
-/** @throws TransformersError BAD_GGUF_METADATA, UNSUPPORTED_TOKENIZER */
+/** @throws FileFormatError for a missing or mistyped key, TransformersError BAD_GGUF_METADATA, UNSUPPORTED_TOKENIZER */
 export function tokenizerJsonFromGguf(metadata: GgufMetadata): GgufTokenizer {
-  const model = requireString(metadata, 'tokenizer.ggml.model');
-  const tokens = requireStrings(metadata, 'tokenizer.ggml.tokens');
-  const types = optionalNumbers(metadata, 'tokenizer.ggml.token_type', tokens.length) ?? tokens.map(() => TYPE.normal);
+  const model = metadata.string('tokenizer.ggml.model');
+  const tokens = metadata.strings('tokenizer.ggml.tokens');
+  const types = perToken(metadata, 'tokenizer.ggml.token_type', tokens) ?? tokens.map(() => TYPE.normal);
   if (model !== 'gpt2' && model !== 'llama') {
     throw new TransformersError(
       'UNSUPPORTED_TOKENIZER',
@@ -58,8 +49,8 @@ export function tokenizerJsonFromGguf(metadata: GgufMetadata): GgufTokenizer {
   for (const token of added) if (token.special && END_OF_GENERATION_NAMES.has(token.content)) eosIds.add(token.id);
 
   const base = model === 'gpt2' ? byteLevelBpe(metadata, tokens) : sentencePiece(metadata, tokens, types);
-  const addBos = optionalBoolean(metadata, 'tokenizer.ggml.add_bos_token') ?? base.addBos;
-  const addEos = optionalBoolean(metadata, 'tokenizer.ggml.add_eos_token') ?? false;
+  const addBos = metadata.bool('tokenizer.ggml.add_bos_token', base.addBos);
+  const addEos = metadata.bool('tokenizer.ggml.add_eos_token', false);
   const json: TokenizerJson = {
     ...base.json,
     added_tokens: added,
@@ -72,10 +63,10 @@ export function tokenizerJsonFromGguf(metadata: GgufMetadata): GgufTokenizer {
 }
 
 function tokenId(metadata: GgufMetadata, key: string, tokens: readonly string[]): number | undefined {
-  const id = optionalNumber(metadata, key);
+  const id = metadata.int(key, -1);
   // llama.cpp writes -1 (as u32: 4294967295) for "none".
-  if (id === undefined || id === 0xffffffff || id === -1) return undefined;
-  if (!Number.isInteger(id) || id < 0 || id >= tokens.length) {
+  if (id === 0xffffffff || id === -1) return undefined;
+  if (id < 0 || id >= tokens.length) {
     throw new TransformersError(
       'BAD_GGUF_METADATA',
       `GGUF metadata "${key}" is ${id}, outside the vocabulary of ${tokens.length}; convert the file again.`,
@@ -84,12 +75,35 @@ function tokenId(metadata: GgufMetadata, key: string, tokens: readonly string[])
   return id;
 }
 
-function addedTokens(tokens: readonly string[], types: readonly number[], declared: (number | undefined)[]): AddedTokenJson[] {
+/** An array with a number for each token, or undefined when the key is missing. */
+function perToken(metadata: GgufMetadata, key: string, tokens: readonly string[]): number[] | undefined {
+  if (!metadata.has(key)) return undefined;
+  const numbers = metadata.numbers(key);
+  if (numbers.length === tokens.length) return numbers;
+  throw new TransformersError(
+    'BAD_GGUF_METADATA',
+    `GGUF metadata "${key}" holds ${numbers.length} numbers for ${tokens.length} tokens; convert the file again.`,
+  );
+}
+
+function addedTokens(
+  tokens: readonly string[],
+  types: readonly number[],
+  declared: (number | undefined)[],
+): AddedTokenJson[] {
   const added: AddedTokenJson[] = [];
   for (let id = 0; id < tokens.length; id++) {
     const special = types[id] === TYPE.control || types[id] === TYPE.unknown || declared.includes(id);
     if (!special && types[id] !== TYPE.userDefined) continue;
-    added.push({ id, content: tokens[id], single_word: false, lstrip: false, rstrip: false, normalized: false, special });
+    added.push({
+      id,
+      content: tokens[id],
+      single_word: false,
+      lstrip: false,
+      rstrip: false,
+      normalized: false,
+      special,
+    });
   }
   return added;
 }
@@ -110,7 +124,7 @@ interface Base {
 }
 
 function byteLevelBpe(metadata: GgufMetadata, tokens: readonly string[]): Base {
-  const name = optionalString(metadata, 'tokenizer.ggml.pre') ?? 'default';
+  const name = metadata.string('tokenizer.ggml.pre', 'default');
   const pre = PRE_TOKENIZERS.get(name);
   if (!pre) {
     throw new TransformersError(
@@ -119,10 +133,13 @@ function byteLevelBpe(metadata: GgufMetadata, tokens: readonly string[]): Base {
         "Load the model's tokenizer.json with Tokenizer.fromFile instead.",
     );
   }
-  const merges = requireStrings(metadata, 'tokenizer.ggml.merges').map((merge, i): [string, string] => {
+  const merges = metadata.strings('tokenizer.ggml.merges').map((merge, i): [string, string] => {
     const at = merge.indexOf(' ', 1);
     if (at < 0) {
-      throw new TransformersError('BAD_GGUF_METADATA', `tokenizer.ggml.merges[${i}] is "${merge}", not two pieces with a space between; convert the file again.`);
+      throw new TransformersError(
+        'BAD_GGUF_METADATA',
+        `tokenizer.ggml.merges[${i}] is "${merge}", not two pieces with a space between; convert the file again.`,
+      );
     }
     return [merge.slice(0, at), merge.slice(at + 1)];
   });
@@ -151,8 +168,8 @@ function byteLevelBpe(metadata: GgufMetadata, tokens: readonly string[]): Base {
  * two pieces, ordered by the piece's score. That is how transformers converts such vocabularies, too.
  */
 function sentencePiece(metadata: GgufMetadata, tokens: readonly string[], types: readonly number[]): Base {
-  const scores = optionalNumbers(metadata, 'tokenizer.ggml.scores', tokens.length);
-  if (!scores) requireNumber(metadata, 'tokenizer.ggml.scores'); // raises the error that names the key
+  metadata.require('tokenizer.ggml.scores');
+  const scores = perToken(metadata, 'tokenizer.ggml.scores', tokens)!;
   const ids = new Map(tokens.map((token, id) => [token, id]));
   const merges: { score: number; left: number; right: number }[] = [];
   for (let id = 0; id < tokens.length; id++) {
@@ -164,15 +181,19 @@ function sentencePiece(metadata: GgufMetadata, tokens: readonly string[], types:
       prefix += characters[cut - 1];
       const left = ids.get(prefix);
       const right = ids.get(tokens[id].slice(prefix.length));
-      if (left !== undefined && right !== undefined) local.push({ score: scores![id], left, right });
+      if (left !== undefined && right !== undefined) local.push({ score: scores[id], left, right });
     }
     local.sort((a, b) => a.left - b.left || a.right - b.right);
     for (const merge of local) merges.push(merge);
   }
   merges.sort((a, b) => b.score - a.score); // stable: equal scores keep the vocabulary's order
-  const prefix = optionalBoolean(metadata, 'tokenizer.ggml.add_space_prefix') ?? true;
+  const prefix = metadata.bool('tokenizer.ggml.add_space_prefix', true);
   const toBlock = { type: 'Replace', pattern: { String: ' ' }, content: '▁' };
-  const decoders: unknown[] = [{ type: 'Replace', pattern: { String: '▁' }, content: ' ' }, { type: 'ByteFallback' }, { type: 'Fuse' }];
+  const decoders: unknown[] = [
+    { type: 'Replace', pattern: { String: '▁' }, content: ' ' },
+    { type: 'ByteFallback' },
+    { type: 'Fuse' },
+  ];
   if (prefix) decoders.push({ type: 'Strip', content: ' ', start: 1, stop: 0 });
   const unknown = types.indexOf(TYPE.unknown);
   return {

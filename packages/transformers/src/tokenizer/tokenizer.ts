@@ -8,9 +8,9 @@
 import { readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { Tokenizer as HfTokenizer } from '@huggingface/tokenizers';
-import { FileFormatError } from '../../../core/src/errors';
+import { FileFormatError } from '@x/core';
+import type { GgufMetadata } from '@x/quantized';
 import { TransformersError } from '../errors';
-import type { GgufMetadata } from '../gguf-metadata';
 import { END_OF_GENERATION_NAMES, tokenizerJsonFromGguf } from './from-gguf';
 import { DecodeStream } from './stream';
 
@@ -90,7 +90,11 @@ export class Tokenizer {
     try {
       text = await readFile(path, 'utf8');
     } catch (cause) {
-      throw new FileFormatError('FILE_NOT_FOUND', `Cannot read the tokenizer ${path}: ${(cause as Error).message}. Give the path of a tokenizer.json.`, { path, cause });
+      throw new FileFormatError(
+        'FILE_NOT_FOUND',
+        `Cannot read the tokenizer ${path}: ${(cause as Error).message}. Give the path of a tokenizer.json.`,
+        { path, cause },
+      );
     }
     let json: unknown;
     try {
@@ -111,7 +115,7 @@ export class Tokenizer {
     }
   }
 
-  /** The tokenizer inside a GGUF file. @throws TransformersError BAD_GGUF_METADATA, UNSUPPORTED_TOKENIZER */
+  /** The tokenizer inside a GGUF file. @throws FileFormatError, TransformersError BAD_GGUF_METADATA, UNSUPPORTED_TOKENIZER */
   static fromGguf(metadata: GgufMetadata): Tokenizer {
     const { json, bosId, eosIds } = tokenizerJsonFromGguf(metadata);
     return Tokenizer.fromJson(json, { bosId, eosIds });
@@ -173,7 +177,11 @@ export class Tokenizer {
 }
 
 function badTokenizer(what: string, cause: unknown): TransformersError {
-  return new TransformersError('BAD_TOKENIZER', `Cannot load the tokenizer: ${what}. Download the model's tokenizer.json again.`, { cause });
+  return new TransformersError(
+    'BAD_TOKENIZER',
+    `Cannot load the tokenizer: ${what}. Download the model's tokenizer.json again.`,
+    { cause },
+  );
 }
 
 /** eos_token_id of generation_config.json, else of config.json: a number or a list. */

@@ -1,0 +1,26 @@
+// GEMM: batched matrix products for devices without a BLAS library, and for shapes where one is slow. Ours: candle has
+// only cuBLAS here, so a program of candle's launches none of these. Strides are in elements and arbitrary, out is
+// row-major [b, m, n], f16 and bf16 accumulate in f32, k = 0 writes zeros.
+//   gemm_{t}  tiles; grid (ceil(n/64), ceil(m/64), b) and 256 threads on GPUs
+//   gemv_{t}  the same product for small m, by reading the right matrix once for every 8 rows (4 on the host)
+#include "x.h"
+#include "shared/split.h"
+#include "gemm/tile.h"
+#include "gemm/host.h"
+#include "gemm/vector.h"
+
+#define PRODUCT(T, t)                                                                                                  \
+  KERNEL_BOUNDS(gemm_##t, 512, (u64 b, u64 m, u64 n, u64 k, const T* lhs, u64 lhs_batch_stride, u64 lhs_row_stride,                \
+                    u64 lhs_col_stride, const T* rhs, u64 rhs_batch_stride, u64 rhs_row_stride, u64 rhs_col_stride, T* out)) { \
+    gemm::multiply(b, m, n, k, gemm::Operand<T>{lhs, lhs_batch_stride, lhs_row_stride, lhs_col_stride},                \
+                   gemm::Operand<T>{rhs, rhs_batch_stride, rhs_row_stride, rhs_col_stride}, out);                      \
+  }                                                                                                                    \
+  KERNEL_BOUNDS(gemv_##t, 512, (u64 b, u64 m, u64 n, u64 k, const T* lhs, u64 lhs_batch_stride, u64 lhs_row_stride,                \
+                    u64 lhs_col_stride, const T* rhs, u64 rhs_batch_stride, u64 rhs_row_stride, u64 rhs_col_stride, T* out)) { \
+    gemm::multiplyFew(b, m, n, k, gemm::Operand<T>{lhs, lhs_batch_stride, lhs_row_stride, lhs_col_stride},             \
+                      gemm::Operand<T>{rhs, rhs_batch_stride, rhs_row_stride, rhs_col_stride}, out);                   \
+  }
+PRODUCT(bf16, bf16)
+PRODUCT(f16, f16)
+PRODUCT(float, f32)
+PRODUCT(double, f64)

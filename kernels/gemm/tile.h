@@ -1,0 +1,81 @@
+// Matrix products on GPUs: tiles of 64 x 64 results, 16 deep, through shared memory, 4 x 4 results a thread. Strides are
+// arbitrary; whichever of an operand's two strides is 1 decides the order in which threads load it, so loads coalesce.
+#pragma once
+
+namespace gemm {
+
+/** A batch of matrices, strides in elements. */
+template <class T>
+struct Operand {
+  const T* data;
+  u64 batch, row, column;
+
+  X_DEVICE Operand of(u64 b) const { return Operand{data + b * batch, batch, row, column}; }
+  X_DEVICE const T* at(u64 r, u64 c) const { return data + r * row + c * column; }
+};
+
+#if !X_HOST
+
+constexpr u32 TILE = 64, DEPTH = 16, STRIDE = TILE + 4, MICRO = 4, PER_SIDE = TILE / MICRO;
+
+// tile[k * STRIDE + i] = element (line i0 + i, k0 + k) of x, zero outside lines x depth.
+template <class T, class A>
+X_DEVICE void loadTile(A* tile, const T* x, u64 lineStride, u64 depthStride, u64 i0, u64 lines, u64 k0, u64 depth) {
+  const bool alongDepth = depthStride == 1 && lineStride != 1;
+  X_FOR_BLOCK(e, TILE * DEPTH) {
+    const u32 i = alongDepth ? (u32)e / DEPTH : (u32)e % TILE;
+    const u32 k = alongDepth ? (u32)e % DEPTH : (u32)e / TILE;
+    A v = (A)0;
+    if (i0 + i < lines && k0 + k < depth) v = to_acc(x[(i0 + i) * lineStride + (k0 + k) * depthStride]);
+    tile[k * STRIDE + i] = v;
+  }
+}
+
+template <class T>
+X_DEVICE void multiply(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& lhs, const Operand<T>& rhs, T* out) {
+  typedef acc_t<T> A;
+  X_SHARED(A, left, DEPTH * STRIDE);
+  X_SHARED(A, right, DEPTH * STRIDE);
+  const u64 across = (n + TILE - 1) / TILE, down = (m + TILE - 1) / TILE;
+  X_FOR_SPLIT(at, across * down * batches) {
+    const u64 n0 = at % across * TILE, m0 = at / across % down * TILE, b = at / across / down;
+    const Operand<T> l = lhs.of(b), r = rhs.of(b);
+    for (u32 base = 0; base < PER_SIDE * PER_SIDE; base += blockThreads()) {
+      const u32 member = base + threadIndex();
+      const u32 row = member / PER_SIDE * MICRO, column = member % PER_SIDE * MICRO;
+      A acc[MICRO][MICRO] = {};
+      for (u64 k0 = 0; k0 < k; k0 += DEPTH) {
+        loadTile(left, l.data, l.row, l.column, m0, m, k0, k);
+        loadTile(right, r.data, r.column, r.row, n0, n, k0, k);
+        barrier();
+        if (member < PER_SIDE * PER_SIDE) {
+#pragma unroll 4
+          for (u32 d = 0; d < DEPTH; ++d) {
+            A x[MICRO], y[MICRO];
+#pragma unroll
+            for (u32 i = 0; i < MICRO; ++i) {
+              x[i] = left[d * STRIDE + row + i];
+              y[i] = right[d * STRIDE + column + i];
+            }
+#pragma unroll
+            for (u32 i = 0; i < MICRO; ++i)
+#pragma unroll
+              for (u32 j = 0; j < MICRO; ++j) acc[i][j] += x[i] * y[j];
+          }
+        }
+        barrier();
+      }
+      if (member >= PER_SIDE * PER_SIDE) continue;
+#pragma unroll
+      for (u32 i = 0; i < MICRO; ++i)
+#pragma unroll
+        for (u32 j = 0; j < MICRO; ++j)
+          if (m0 + row + i < m && n0 + column + j < n)
+            out[(b * m + m0 + row + i) * n + n0 + column + j] = from_acc<T>(acc[i][j]);
+    }
+  }
+}
+
+#endif
+
+}  // namespace gemm

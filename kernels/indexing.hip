@@ -1,0 +1,48 @@
+// INDEXING: index_select (is), gather, index_add (ia), scatter (s) and scatter_add (sa). Mirrors
+// candle-kernels/src/indexing.cu, names and parameter lists. What differs: every index type (u8 u32 i16 i32 i64) with
+// every one of the ten dtypes; an id out of range gives zeros or is skipped, never an access outside the tensor (candle
+// asserts, or nothing for f8); strided ids are honoured in index_select, where candle strides the source instead.
+#include "x.h"
+#include "indexing/select.h"
+#include "indexing/scatter.h"
+
+#define INDEXED(I, i, T, t)                                                                                            \
+  KERNEL_EACH(is_##i##_##t, (u64 numel, u64 num_dims, const u64* info, const I* ids, const T* inp, T* out, u64 left_size, \
+                             u64 src_dim_size, u64 ids_dim_size, u64 right_size)) {                                    \
+    (void)left_size;                                                                                                   \
+    indexing::select<sizeof(T)>(numel, num_dims, info, ids, inp, out, src_dim_size, ids_dim_size, right_size);         \
+  }                                                                                                                    \
+  KERNEL_EACH(gather_##i##_##t, (u64 numel, const I* ids, const T* inp, T* out, u64 left_size, u64 src_dim_size,       \
+                                 u64 ids_dim_size, u64 right_size)) {                                                  \
+    (void)left_size;                                                                                                   \
+    indexing::gather<sizeof(T)>(numel, ids, inp, out, src_dim_size, ids_dim_size, right_size);                         \
+  }                                                                                                                    \
+  KERNEL_EACH(ia_##i##_##t, (const I* ids, u64 ids_dim_size, const T* inp, T* out, u64 left_size, u64 src_dim_size,    \
+                             u64 dst_dim_size, u64 right_size)) {                                                      \
+    (void)src_dim_size;                                                                                                \
+    indexing::scatter<indexing::Add, true>(ids, inp, out, left_size, ids_dim_size, dst_dim_size, right_size);          \
+  }                                                                                                                    \
+  KERNEL_EACH(s_##i##_##t, (const I* ids, const T* inp, T* out, u64 left_size, u64 src_dim_size, u64 dst_dim_size,     \
+                            u64 right_size)) {                                                                         \
+    indexing::scatter<indexing::Set, false>(ids, inp, out, left_size, src_dim_size, dst_dim_size, right_size);         \
+  }                                                                                                                    \
+  KERNEL_EACH(sa_##i##_##t, (const I* ids, const T* inp, T* out, u64 left_size, u64 src_dim_size, u64 dst_dim_size,    \
+                             u64 right_size)) {                                                                        \
+    indexing::scatter<indexing::Add, false>(ids, inp, out, left_size, src_dim_size, dst_dim_size, right_size);         \
+  }
+#define INDEXED_BY_ALL(T, t)  \
+  INDEXED(u8, u8, T, t)       \
+  INDEXED(u32, u32, T, t)     \
+  INDEXED(i16, i16, T, t)     \
+  INDEXED(i32, i32, T, t)     \
+  INDEXED(i64, i64, T, t)
+INDEXED_BY_ALL(u8, u8)
+INDEXED_BY_ALL(u32, u32)
+INDEXED_BY_ALL(i16, i16)
+INDEXED_BY_ALL(i32, i32)
+INDEXED_BY_ALL(i64, i64)
+INDEXED_BY_ALL(bf16, bf16)
+INDEXED_BY_ALL(f16, f16)
+INDEXED_BY_ALL(float, f32)
+INDEXED_BY_ALL(double, f64)
+INDEXED_BY_ALL(f8e4m3, f8e4m3)

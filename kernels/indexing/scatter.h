@@ -1,0 +1,62 @@
+// index_add, scatter and scatter_add: writes through ids. One thread owns a (left, right) position and walks the indexed
+// dim in order, so there are no atomics, the result is the same on every run, and of equal ids scatter's last one wins.
+// An id outside the destination, or the largest value of its type, is skipped. f16, bf16 and f8e4m3 add in f32 and round
+// after each addition, as candle does.
+#pragma once
+
+namespace indexing {
+
+struct Set {
+  template <class T>
+  static X_DEVICE T apply(T, T v) {
+    return v;
+  }
+};
+
+struct Add {
+  template <class T>
+  static X_DEVICE T apply(T old, T v) {
+    if constexpr (sameType<T, i64>) return (i64)((u64)old + (u64)v);
+    else if constexpr (sameType<T, i32>) return (i32)((u32)old + (u32)v);
+    else return from_acc<T>((acc_t<T>)(to_acc(old) + to_acc(v)));
+  }
+};
+
+/** out[pre, ids[..], post] = Op(itself, inp[pre, j, post]) for j in order. ids has inp's shape, or (flat) only j. */
+template <class Op, bool flat, class T, class I>
+X_DEVICE void scatter(const I* ids, const T* inp, T* out, u64 left, u64 src_dim, u64 dst_dim, u64 right) {
+#if X_HOST
+  // Positions of one row go side by side: each step of j is a run of neighbouring elements.
+  for (u64 i = launch::eachBegin(left * right), end = launch::eachEnd(left * right); i < end;) {
+    const Place at = placeOf(i, right);
+    const u64 count = right - at.column < end - i ? right - at.column : end - i;
+    for (u64 j = 0; j < src_dim; ++j) {
+      const u64 from = (at.row * src_dim + j) * right + at.column;
+      T* row = out + at.row * dst_dim * right + at.column;
+      if (flat) {
+        const u64 id = checked(ids[j], dst_dim);
+        if (id == NOWHERE) continue;
+        for (u64 c = 0; c < count; ++c) row[id * right + c] = Op::apply(row[id * right + c], inp[from + c]);
+      } else {
+        for (u64 c = 0; c < count; ++c) {
+          const u64 id = checked(ids[from + c], dst_dim);
+          if (id != NOWHERE) row[id * right + c] = Op::apply(row[id * right + c], inp[from + c]);
+        }
+      }
+    }
+    i += count;
+  }
+#else
+  X_FOR_EACH(i, left * right) {
+    const Place at = placeOf(i, right);
+    T* row = out + at.row * dst_dim * right + at.column;
+    u64 from = at.row * src_dim * right + at.column;
+    for (u64 j = 0; j < src_dim; ++j, from += right) {
+      const u64 id = checked(ids[flat ? j : from], dst_dim);
+      if (id != NOWHERE) row[id * right] = Op::apply(row[id * right], inp[from]);
+    }
+  }
+#endif
+}
+
+}  // namespace indexing

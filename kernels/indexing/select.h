@@ -1,0 +1,87 @@
+// index_select and gather: reads through ids. An id that is negative, not below the dim's size, or the largest value of
+// its type (candle's "no element") gives zeros, so no id can read outside the source.
+#pragma once
+
+namespace indexing {
+
+constexpr u64 NOWHERE = ~0ull;
+
+/** The id as an index below `size`, else NOWHERE. */
+template <class I>
+X_DEVICE u64 checked(I id, u64 size) {
+  const bool inside = id >= (I)0 && (u64)id < size && id != convert::Limits<I>::high;
+  return inside ? (u64)id : NOWHERE;
+}
+
+// Values are only moved here, so they travel as words of their size.
+template <u32 bytes>
+using Bits = typename vec::Word<bytes>::type;
+
+struct Place {
+  u64 row, column;
+};
+
+// i = row * width + column, with a 32-bit division where that is enough.
+X_DEVICE Place placeOf(u64 i, u64 width) {
+  const u64 row = ((i | width) >> 32) == 0 ? (u64)((u32)i / (u32)width) : i / width;
+  return Place{row, i - row * width};
+}
+
+/** out[row, column] = a row of inp chosen by rowOf(row), or zeros; rows of `width` elements, elements shared by the grid. */
+template <class W, class RowOf>
+X_DEVICE void copyRows(u64 numel, u64 width, const W* inp, W* out, RowOf rowOf) {
+#if X_HOST
+  for (u64 i = launch::eachBegin(numel), end = launch::eachEnd(numel); i < end;) {
+    const Place at = placeOf(i, width);
+    const u64 count = width - at.column < end - i ? width - at.column : end - i;
+    const u64 from = rowOf(at.row);
+    if (from == NOWHERE) __builtin_memset(out + i, 0, count * sizeof(W));
+    else if (count == 1) out[i] = inp[from * width + at.column];
+    else __builtin_memcpy(out + i, inp + from * width + at.column, count * sizeof(W));
+    i += count;
+  }
+#else
+  X_FOR_EACH(i, numel) {
+    const Place at = placeOf(i, width);
+    const u64 from = rowOf(at.row);
+    W value = {};
+    if (from != NOWHERE) value = inp[from * width + at.column];
+    out[i] = value;
+  }
+#endif
+}
+
+/** inp [left, src_dim, right] to out [left, ids_dim, right]; ids may be strided (info = its dims and strides). */
+template <u32 bytes, class I>
+X_DEVICE void select(u64 numel, u64 num_dims, const u64* info, const I* ids, const void* inp, void* out, u64 src_dim, u64 ids_dim,
+                     u64 right) {
+  const bool flat = info == nullptr || isContiguous(num_dims, info, info + num_dims);
+  const auto rowOf = [=](u64 row) {
+    const Place at = placeOf(row, ids_dim);
+    const u64 id = checked(ids[flat ? at.column : stridedOffset(at.column, num_dims, info, info + num_dims)], src_dim);
+    return id == NOWHERE ? NOWHERE : at.row * src_dim + id;
+  };
+#if !X_HOST
+  if (bytes < 16 && right * bytes % 16 == 0 && aligned16(inp) && aligned16(out)) {
+    constexpr u32 perWord = 16 / bytes;
+    copyRows(numel / perWord, right / perWord, (const Bits<16>*)inp, (Bits<16>*)out, rowOf);
+    return;
+  }
+#endif
+  copyRows(numel, right, (const Bits<bytes>*)inp, (Bits<bytes>*)out, rowOf);
+}
+
+/** out[pre, i, post] = inp[pre, ids[pre, i, post], post]; ids has out's shape. */
+template <u32 bytes, class I>
+X_DEVICE void gather(u64 numel, const I* ids, const void* inp, void* out, u64 src_dim, u64 ids_dim, u64 right) {
+  const Bits<bytes>* from = (const Bits<bytes>*)inp;
+  Bits<bytes>* to = (Bits<bytes>*)out;
+  X_FOR_EACH(i, numel) {
+    const Place at = placeOf(i, right);
+    const u64 pre = placeOf(at.row, ids_dim).row;
+    const u64 id = checked(ids[i], src_dim);
+    to[i] = id == NOWHERE ? (Bits<bytes>)0 : from[(pre * src_dim + id) * right + at.column];
+  }
+}
+
+}  // namespace indexing

@@ -1,0 +1,105 @@
+// QUANTIZED: ggml block formats. Mirrors candle-kernels/src/quantized.cu: every name and parameter list, launched as
+// candle launches them or with any other grid and block. What differs: formats are traits (quantized/formats.h) and each
+// kernel family is written once; mul_mat_vec writes no row past the last; experts of the q8_0 MoE kernel are strided by
+// their own block size; K-format dequantize and q5_k's matrix-vector kernel carry no count, so there grid.x must be exact.
+#include "x.h"
+#include "shared/split.h"
+#include "quantized/formats.h"
+#include "quantized/host.h"
+#include "quantized/dequantize.h"
+#include "quantized/matvec.h"
+#include "quantized/matmul.h"
+
+using namespace quant;
+
+// The 32-element formats; PER is the number of elements that one unit of k stands for.
+#define DEQUANTIZE(Q, name, PER)                                                                                       \
+  KERNEL(dequantize_block_##name##_f32, (const u8* x, float* y, i32 k)) { dequantizeAll<Q>(x, y, (u64)k / (32 / PER)); } \
+  KERNEL(dequantize_block_##name##_f16, (const u8* x, f16* y, i32 k)) { dequantizeAll<Q>(x, y, (u64)k / (32 / PER)); }
+DEQUANTIZE(Q4_0, q4_0, 32)
+DEQUANTIZE(Q4_1, q4_1, 32)
+DEQUANTIZE(Q5_0, q5_0, 1)
+DEQUANTIZE(Q5_1, q5_1, 1)
+DEQUANTIZE(Q8_0, q8_0, 32)
+
+#define DEQUANTIZE_K(Q, name)                                                                    \
+  KERNEL(dequantize_block_##name##_f32, (const u8* x, float* y)) { dequantizeOwn<Q>(x, y); } \
+  KERNEL(dequantize_block_##name##_f16, (const u8* x, f16* y)) { dequantizeOwn<Q>(x, y); }
+DEQUANTIZE_K(Q2_K, q2_K)
+DEQUANTIZE_K(Q3_K, q3_K)
+DEQUANTIZE_K(Q4_K, q4_K)
+DEQUANTIZE_K(Q5_K, q5_K)
+DEQUANTIZE_K(Q6_K, q6_K)
+DEQUANTIZE_K(Q8_K, q8_K)
+
+#define VEC(Q, name, n)                                                                                                \
+  KERNEL_BOUNDS(mul_mat_vec_##name##_q8_1_cuda##n, 256,                                                                \
+                (const u8* x, const u8* y, float* dst, i32 ncols_x, i32 nrows_x, i32 nrows_y, i32 nrows_dst)) {        \
+    mulMatVecKernel<Q, n>(x, y, dst, ncols_x, nrows_x, nrows_y, nrows_dst);                                            \
+  }
+#define MATRIX(Q, name)                                                                                                \
+  KERNEL(get_rows_##name, (const u8* src0, const u32* ids, float* dst, i64 ne00, u64 nb01)) {                          \
+    getRows<Q>(src0, ids, dst, (u64)ne00, nb01);                                                                       \
+  }                                                                                                                    \
+  VEC(Q, name, 1)                                                                                                      \
+  VEC(Q, name, 2)                                                                                                      \
+  VEC(Q, name, 3)                                                                                                      \
+  VEC(Q, name, 4)                                                                                                      \
+  VEC(Q, name, 5)                                                                                                      \
+  VEC(Q, name, 6)                                                                                                      \
+  VEC(Q, name, 7)                                                                                                      \
+  VEC(Q, name, 8)                                                                                                      \
+  KERNEL_BOUNDS(mul_mat_##name, 256,                                                                                   \
+                (const u8* x, const u8* y, float* dst, i32 ncols_x, i32 nrows_x, i32 ncols_y, i32 nrows_y, i32 nrows_dst)) { \
+    mulMat<Q>(x, y, dst, ncols_x, nrows_x, ncols_y, nrows_y, nrows_dst);                                               \
+  }
+MATRIX(Q4_0, q4_0)
+MATRIX(Q4_1, q4_1)
+MATRIX(Q5_0, q5_0)
+MATRIX(Q5_1, q5_1)
+MATRIX(Q8_0, q8_0)
+MATRIX(Q2_K, q2_K)
+MATRIX(Q3_K, q3_K)
+MATRIX(Q4_K, q4_K)
+MATRIX(Q5_K, q5_K)
+MATRIX(Q6_K, q6_K)
+
+#define VEC_F32(Q, name)                                                                                \
+  KERNEL(dequantize_mul_mat_vec_##name, (const u8* x, const float* y, float* dst, i32 ncols, i32 nrows)) { \
+    dequantizeMulMatVec<Q>(x, y, dst, (u32)ncols, (u32)nrows);                                          \
+  }
+VEC_F32(Q4_0, q4_0_cuda)
+VEC_F32(Q4_1, q4_1_cuda)
+VEC_F32(Q5_0, q5_0_cuda)
+VEC_F32(Q5_1, q5_1_cuda)
+VEC_F32(Q8_0, q8_0_cuda)
+VEC_F32(Q2_K, q2_k)
+VEC_F32(Q3_K, q3_k)
+VEC_F32(Q4_K, q4_k)
+VEC_F32(Q6_K, q6_k)
+KERNEL(dequantize_mul_mat_vec_q5_k, (const u8* x, const float* y, float* dst, i32 ncols)) {
+  dequantizeMulMatVec<Q5_K>(x, y, dst, (u32)ncols, (u32)split::blocks());
+}
+
+#define MOE(Q, name)                                                                                                   \
+  KERNEL_BOUNDS(indexed_moe_forward_##name##_q8_1, 256,                                                                \
+                (const u8* weights, const u8* inputs, const u32* indices, float* out, i32 n, i32 k, i32 batch, i32 topk, \
+                 i32 k_padded, i32 input_dim1)) {                                                                      \
+    indexedMoe<Q>(weights, inputs, indices, out, n, k, batch, topk, k_padded, input_dim1);                             \
+  }
+MOE(Q2_K, q2k)
+MOE(Q3_K, q3k)
+MOE(Q4_K, q4k)
+MOE(Q5_K, q5k)
+MOE(Q6_K, q6k)
+MOE(Q8_0, q8_0)
+
+#define PLAIN_ROWS(T, name)                                                                        \
+  KERNEL(get_rows_##name, (const u8* src0, const u32* ids, float* dst, i64 ne00, u64 nb01)) {      \
+    getRowsPlain<T>(src0, ids, dst, (u64)ne00, nb01);                                              \
+  }
+PLAIN_ROWS(float, f32)
+PLAIN_ROWS(f16, f16)
+PLAIN_ROWS(bf16, bf16)
+
+KERNEL(quantize_q8_1, (const float* x, u8* y, i32 kx, i32 kx_padded)) { quantizeRows(x, y, (u32)kx, (u32)kx_padded); }

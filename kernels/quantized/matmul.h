@@ -1,0 +1,160 @@
+// Many columns times many quantised rows: mul_mat_*, int8 products over tiles of 64 rows x 64 columns. candle's kernels
+// (ggml's first MMQ) fix the tile and 4 warps of 32 a format; here the tile is one for all formats, blocks take tiles
+// grid-stride, and a thread takes 8 x 4 results, so that 128 threads, candle's launch, are exactly one tile.
+#pragma once
+
+namespace quant {
+
+constexpr u32 TILE = 64;
+
+#if X_HOST
+
+template <class Q, u32 ROWS>
+X_DEVICE void hostRows(const u8* x, u64 rowBytes, const u8* y, u64 columnBytes, u64 blocks, u64 columns, float* dst, u64 dstStride) {
+  const u8* at[ROWS];
+  for (u32 r = 0; r < ROWS; ++r) at[r] = x + r * rowBytes;
+  u64 c = 0;
+  for (; c + 4 <= columns; c += 4) {
+    float out[4][ROWS];
+    hostTile<Q, ROWS, 4>(at, y + c * columnBytes, columnBytes, blocks, out);
+    for (u32 j = 0; j < 4; ++j)
+      for (u32 r = 0; r < ROWS; ++r) dst[(c + j) * dstStride + r] = out[j][r];
+  }
+  for (; c < columns; ++c) {
+    float out[1][ROWS];
+    hostTile<Q, ROWS, 1>(at, y + c * columnBytes, columnBytes, blocks, out);
+    for (u32 r = 0; r < ROWS; ++r) dst[c * dstStride + r] = out[0][r];
+  }
+}
+
+#else
+
+// 64 elements of 64 rows and 64 columns, quants four to a word, words of neighbouring rows side by side.
+struct Tiles {
+  static constexpr u32 WORDS = 16, STRIDE = TILE + 4;
+  alignas(16) i32 x[WORDS * STRIDE];
+  alignas(16) i32 y[WORDS * STRIDE];
+  alignas(16) float xd[4 * TILE], xm[4 * TILE];
+  alignas(16) float yd[2 * TILE], ys[4 * TILE];
+};
+
+template <class Q>
+X_DEVICE void loadTiles(Tiles& tile, const u8* x, u64 rowBytes, u32 row0, u32 rows, const u8* y, u64 columnBytes, u32 column0,
+                        u32 columns, u32 word0, u32 words) {
+  constexpr u32 QUADS = Q::SIZE / 4;
+  X_FOR_BLOCK(i, TILE * Tiles::WORDS) {
+    const u32 k = (u32)i % Tiles::WORDS, r = (u32)i / Tiles::WORDS, word = word0 + k;
+    u32 quad = 0;
+    if (row0 + r < rows && word < words) {
+      quad = Q::quad(x + (row0 + r) * rowBytes + (u64)(word / QUADS) * Q::BYTES, word % QUADS);
+      // Take the offset off every byte: quants stay below 0x80 and OFFSET is at most 32, so no byte borrows.
+      if (Q::OFFSET != 0) quad = ((quad | 0x80808080u) - (u32)Q::OFFSET * 0x01010101u) ^ 0x80808080u;
+    }
+    tile.x[k * Tiles::STRIDE + r] = (i32)quad;
+    u32 u = 0;
+    if (column0 + r < columns && word < words) u = Q8_1::quad(y + (column0 + r) * columnBytes + (u64)(word / 8) * Q8_1::BYTES, word % 8);
+    tile.y[k * Tiles::STRIDE + r] = (i32)u;
+  }
+  X_FOR_BLOCK(i, TILE * 4) {
+    const u32 h = (u32)i / TILE, r = (u32)i % TILE, word = word0 + 4 * h;
+    const bool inX = row0 + r < rows && word < words, inY = column0 + r < columns && word < words;
+    const u8* b = x + (row0 + r) * rowBytes + (u64)(word / QUADS) * Q::BYTES;
+    tile.xd[i] = inX ? Q::scale(b, word % QUADS / 4) : 0.0f;
+    if (Q::MINS) tile.xm[i] = inX ? Q::minimum(b, word % QUADS / 4) : 0.0f;
+    const u8* yb = y + (column0 + r) * columnBytes + (u64)(word / 8) * Q8_1::BYTES;
+    const float d8 = inY ? Q8_1::scale(yb) : 0.0f;
+    if (h % 2 == 0) tile.yd[h / 2 * TILE + r] = d8;
+    if (Q::MINS) {
+      i32 sum = 0;
+      if (inY) {
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j) sum = dp4a(0x01010101, (i32)Q8_1::quad(yb, word % 8 + j), sum);
+      }
+      tile.ys[i] = d8 * (float)sum;
+    }
+  }
+}
+
+// Eight rows from r0 and four columns from c0 of the tile in shared memory.
+template <class Q>
+X_DEVICE void multiplyTiles(const Tiles& tile, u32 r0, u32 c0, float (&acc)[4][8]) {
+  constexpr u32 SPAN = Q::HALVES ? 1 : 2;  // halves of 16 elements that share a scale
+#pragma unroll 1
+  for (u32 h = 0; h < 4; h += SPAN) {
+    i32 t[4][8] = {};
+#pragma unroll
+    for (u32 j = 0; j < 4 * SPAN; ++j) {
+      i32 xv[8], yv[4];
+#pragma unroll
+      for (u32 r = 0; r < 8; ++r) xv[r] = tile.x[(4 * h + j) * Tiles::STRIDE + r0 + r];
+#pragma unroll
+      for (u32 c = 0; c < 4; ++c) yv[c] = tile.y[(4 * h + j) * Tiles::STRIDE + c0 + c];
+#pragma unroll
+      for (u32 c = 0; c < 4; ++c)
+#pragma unroll
+        for (u32 r = 0; r < 8; ++r) t[c][r] = dp4a(xv[r], yv[c], t[c][r]);
+    }
+#pragma unroll
+    for (u32 c = 0; c < 4; ++c) {
+      const float d8 = tile.yd[h / 2 * TILE + c0 + c];
+#pragma unroll
+      for (u32 r = 0; r < 8; ++r) acc[c][r] += tile.xd[h * TILE + r0 + r] * d8 * (float)t[c][r];
+      if (Q::MINS) {
+        float sum = tile.ys[h * TILE + c0 + c];
+        if (SPAN == 2) sum += tile.ys[(h + 1) * TILE + c0 + c];
+#pragma unroll
+        for (u32 r = 0; r < 8; ++r) acc[c][r] -= tile.xm[h * TILE + r0 + r] * sum;
+      }
+    }
+  }
+}
+
+#endif
+
+/** dst[column * dstRows + row] = row . column; y holds q8_1 columns of paddedColumns elements. */
+template <class Q>
+X_DEVICE void mulMat(const u8* x, const u8* y, float* dst, i32 innerSize, i32 rowCount, i32 columnCount, i32 paddedInner, i32 dstRows) {
+  const u32 rows = (u32)rowCount, columns = (u32)columnCount;
+  const u64 rowBytes = (u64)(innerSize / (i32)Q::SIZE) * Q::BYTES, columnBytes = (u64)paddedInner / 32 * Q8_1::BYTES;
+  const u32 rowTiles = (rows + TILE - 1) / TILE, columnTiles = (columns + TILE - 1) / TILE;
+#if X_HOST
+  X_FOR_SPLIT(at, (u64)rowTiles * columnTiles) {
+    const u64 row0 = at / columnTiles * TILE, column0 = at % columnTiles * TILE;
+    const u64 rowEnd = row0 + TILE < rows ? row0 + TILE : rows;
+    const u64 width = column0 + TILE < columns ? TILE : columns - column0;
+    const u64 blocks = (u64)innerSize / Q::SIZE;
+    const u8* yt = y + column0 * columnBytes;
+    u64 row = row0;
+    for (; row + 2 <= rowEnd; row += 2)
+      hostRows<Q, 2>(x + row * rowBytes, rowBytes, yt, columnBytes, blocks, width, dst + column0 * dstRows + row, (u64)dstRows);
+    if (row < rowEnd)
+      hostRows<Q, 1>(x + row * rowBytes, rowBytes, yt, columnBytes, blocks, width, dst + column0 * dstRows + row, (u64)dstRows);
+  }
+#else
+  X_SHARED(Tiles, shared, 1);
+  const u32 words = (u32)innerSize / 4;
+  X_FOR_SPLIT(at, (u64)rowTiles * columnTiles) {
+    const u32 row0 = (u32)(at % rowTiles) * TILE, column0 = (u32)(at / rowTiles) * TILE;
+    for (u32 base = 0; base < 128; base += blockThreads()) {
+      const u32 member = base + threadIndex();
+      const u32 r0 = member % 8 * 8, c0 = member / 8 * 4;
+      float acc[4][8] = {};
+      for (u32 word0 = 0; word0 < words; word0 += Tiles::WORDS) {
+        loadTiles<Q>(shared[0], x, rowBytes, row0, rows, y, columnBytes, column0, columns, word0, words);
+        barrier();
+        if (member < 128) multiplyTiles<Q>(shared[0], r0, c0, acc);
+        barrier();
+      }
+      if (member >= 128) continue;
+#pragma unroll
+      for (u32 c = 0; c < 4; ++c)
+#pragma unroll
+        for (u32 r = 0; r < 8; ++r)
+          if (row0 + r0 + r < rows && column0 + c0 + c < columns)
+            dst[(u64)(column0 + c0 + c) * (u32)dstRows + row0 + r0 + r] = acc[c][r];
+    }
+  }
+#endif
+}
+
+}  // namespace quant

@@ -1,0 +1,155 @@
+// Few columns times many quantised rows: mul_mat_vec_* (1..8 q8_1 columns), indexed_moe_forward_* and
+// dequantize_mul_mat_vec_* (one f32 column). candle ties the row to the block and the block to 4 warps of 32. Here a team
+// takes PAIR rows at a time: the team is a warp when the grid has no more warps than rows (best: no barrier), else the
+// block, which is candle's launch. So any grid and block cover every row once, and no row past the last is touched.
+#pragma once
+
+namespace quant {
+
+constexpr u32 PAIR = 2;
+
+struct Team {
+  u32 thread, threads;
+  u64 index, count;
+  bool isWarp;
+};
+
+X_DEVICE Team teamFor(u64 rows, u64 block, u64 blocks) {
+  const u32 warps = warpsInBlock();
+  if (blockThreads() % WARP == 0 && blocks * warps <= rows)
+    return Team{laneId(), WARP, block * warps + warpId(), blocks * warps, true};
+  return Team{threadIndex(), blockThreads(), block, blocks, false};
+}
+
+#if !X_HOST
+/** Adds to acc the products of COLS columns with PAIR rows over this thread's share of the row. */
+template <class Q, u32 COLS>
+X_DEVICE void dotRows(const u8* const (&rows)[PAIR], const u8* y, u64 columnBytes, u32 parts, const Team& team,
+                      float (&acc)[COLS][PAIR]) {
+  constexpr u32 PARTS = Q::SIZE / 32;
+  for (u32 s = team.thread; s < parts; s += team.threads) {
+    const u32 block = s / PARTS, part = s % PARTS;
+    const u8* yb = y + (u64)s / PARTS * PARTS * Q8_1::BYTES;
+    // With many columns one run at a time: all of them in flight would not fit the registers.
+#pragma unroll COLS > 4 ? 1 : 8 / Q::RUN
+    for (u32 run = 0; run < 8 / Q::RUN; ++run) {
+      const u32 e4 = Q::first(part, run);
+      const u8* yg = yb + (e4 / 8) * Q8_1::BYTES;
+#pragma unroll
+      for (u32 c = 0; c < COLS; ++c) {
+        i32 u[Q::RUN], sum = 0;
+#pragma unroll
+        for (u32 i = 0; i < Q::RUN; ++i) {
+          u[i] = (i32)Q8_1::quad(yg + c * columnBytes, (e4 & 7) + i);
+          if (Q::MINS || Q::OFFSET != 0) sum = dp4a(0x01010101, u[i], sum);
+        }
+        const float d8 = Q8_1::scale(yg + c * columnBytes);
+#pragma unroll
+        for (u32 r = 0; r < PAIR; ++r) {
+          const u8* b = rows[r] + (u64)block * Q::BYTES;
+          i32 t = 0;
+#pragma unroll
+          for (u32 i = 0; i < Q::RUN; ++i) t = dp4a((i32)Q::quad(b, e4 + i), u[i], t);
+          float v = Q::scale(b, e4 >> 2) * (float)(t - Q::OFFSET * sum);
+          if (Q::MINS) v -= Q::minimum(b, e4 >> 2) * (float)sum;
+          acc[c][r] += d8 * v;
+        }
+      }
+    }
+  }
+}
+#endif
+
+/** dst[c * dstStride + row] for all rows, shared by `blocks` thread blocks of which this is number `block`. */
+template <class Q, u32 COLS>
+X_DEVICE void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32 rows, u64 columnBytes, u64 dstStride, u64 block,
+                        u64 blocks) {
+  const u64 rowBytes = (u64)(columns / Q::SIZE) * Q::BYTES;
+#if X_HOST
+  constexpr u32 ROWS = COLS <= 2 ? 4 : 2;
+  const u64 begin = rows * block / blocks, end = rows * (block + 1) / blocks;
+  u64 row = begin;
+  for (; row + ROWS <= end; row += ROWS) {
+    const u8* at[ROWS];
+    for (u32 r = 0; r < ROWS; ++r) at[r] = x + (row + r) * rowBytes;
+    float out[COLS][ROWS];
+    hostTile<Q, ROWS, COLS>(at, y, columnBytes, columns / Q::SIZE, out);
+    for (u32 c = 0; c < COLS; ++c)
+      for (u32 r = 0; r < ROWS; ++r) dst[c * dstStride + row + r] = out[c][r];
+  }
+  for (; row < end; ++row) {
+    const u8* at[1] = {x + row * rowBytes};
+    float out[COLS][1];
+    hostTile<Q, 1, COLS>(at, y, columnBytes, columns / Q::SIZE, out);
+    for (u32 c = 0; c < COLS; ++c) dst[c * dstStride + row] = out[c][0];
+  }
+#else
+  const Team team = teamFor(rows, block, blocks);
+  for (u64 row = team.index * PAIR; row < rows; row += team.count * PAIR) {
+    const u8* at[PAIR];
+#pragma unroll
+    for (u32 r = 0; r < PAIR; ++r) at[r] = x + (row + r < rows ? row + r : rows - 1) * rowBytes;
+    float acc[COLS][PAIR] = {};
+    dotRows<Q, COLS>(at, y, columnBytes, columns / 32, team, acc);
+#pragma unroll
+    for (u32 c = 0; c < COLS; ++c) {
+#pragma unroll
+      for (u32 r = 0; r < PAIR; ++r) {
+        const float sum = team.isWarp ? warpReduce<Sum>(acc[c][r]) : blockReduce<Sum>(acc[c][r]);
+        if (team.thread == 0 && row + r < rows) dst[c * dstStride + row + r] = sum;
+      }
+    }
+  }
+#endif
+}
+
+template <class Q, u32 COLS>
+X_DEVICE void mulMatVecKernel(const u8* x, const u8* y, float* dst, i32 columns, i32 rows, i32 paddedColumns, i32 dstRows) {
+  mulMatVec<Q, COLS>(x, y, dst, (u32)columns, (u32)rows, (u64)paddedColumns / 32 * Q8_1::BYTES, (u64)dstRows, split::block(),
+                     split::blocks());
+}
+
+/** One token's experts: task (batch, topk) multiplies expert ids[task] with its input row. The x axis shares the rows, y and z the tasks. */
+template <class Q>
+X_DEVICE void indexedMoe(const u8* weights, const u8* inputs, const u32* ids, float* out, i32 n, i32 k, i32 batch, i32 topk,
+                         i32 paddedColumns, i32 inputDim1) {
+  const u64 expertBytes = (u64)n * (u64)(k / (i32)Q::SIZE) * Q::BYTES;
+  const u64 inputBytes = (u64)paddedColumns / 32 * Q8_1::BYTES;
+  const u64 tasks = (u64)batch * (u64)topk, stride = (u64)gridY() * gridZ();
+  for (u64 task = blockY() + (u64)gridY() * blockZ(); task < tasks; task += stride) {
+    const u8* input = inputs + (inputDim1 == 1 ? task / (u32)topk : task) * inputBytes;
+    mulMatVec<Q, 1>(weights + ids[task] * expertBytes, input, out + task * (u64)n, (u32)k, (u32)n, 0, 0, blockX(), gridX());
+  }
+}
+
+/** dst = x . y with the dequantised weights and an f32 column, one row a block and grid-stride. */
+template <class Q>
+X_DEVICE void dequantizeMulMatVec(const u8* x, const float* y, float* dst, u32 columns, u32 rows) {
+  const u64 rowBytes = (u64)(columns / Q::SIZE) * Q::BYTES;
+  X_FOR_SPLIT(row, rows) {
+    const u8* b = x + row * rowBytes;
+#if X_HOST
+    float lanes[32] = {};
+    for (u64 g = 0; g < columns / 32; ++g) {
+      float values[32];
+      dequantizeGroup<Q>(b + g * 32 / Q::SIZE * Q::BYTES, (u32)(g % (Q::SIZE / 32)), values);
+      for (u32 i = 0; i < 32; ++i) lanes[i] += values[i] * y[g * 32 + i];
+    }
+    for (u32 w = 16; w > 0; w /= 2)
+      for (u32 i = 0; i < w; ++i) lanes[i] += lanes[i + w];
+    dst[row] = lanes[0];
+#else
+    float acc = 0.0f;
+    X_FOR_BLOCK(quad, columns / 4) {
+      float values[4];
+      dequantizeQuad<Q>(b + quad / (Q::SIZE / 4) * Q::BYTES, (u32)(quad % (Q::SIZE / 4)), values);
+#pragma unroll
+      for (u32 i = 0; i < 4; ++i) acc += values[i] * y[quad * 4 + i];
+    }
+    acc = blockReduce<Sum>(acc);
+    if (threadIndex() == 0) dst[row] = acc;
+#endif
+  }
+}
+
+}  // namespace quant

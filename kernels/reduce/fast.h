@@ -1,0 +1,191 @@
+// fast_{sum,min,max,argmin,argmax}: candle's reductions over the trailing dims of a strided source, one block an output.
+// candle walks the whole index chain for every element; here a group whose dims step evenly (one reduced dim, or
+// contiguous ones) is read with a single stride. Beside them our own forms: `cols_*` for reducing a middle dim with
+// neighbouring outputs side by side, and `part_*`/`done_*` that split few long rows over many blocks.
+#pragma once
+
+namespace reduce {
+
+// Where the elements of one output lie: at `base + j * step`, or (step 0) by the index chain.
+struct Groups {
+  u64 size, dims;
+  const u64 *info, *strides;
+  u64 step;
+
+  X_DEVICE static Groups of(u64 size, u64 num_dims, const u64* info) {
+    Groups g = {size, num_dims, info, info + num_dims, 1};
+    if (info == nullptr) return g;
+    u64 covered = 1, next = 0;
+    g.step = 0;
+    u64 first = 0;
+    for (u64 d = num_dims; covered < size && d-- > 0;) {
+      if (info[d] == 1) continue;
+      if (first != 0 && g.strides[d] != next) return g;
+      if (first == 0) first = g.strides[d] + 1;
+      next = g.strides[d] * info[d];
+      covered *= info[d];
+    }
+    // Stride 0 (a broadcast dim) goes through the chain too.
+    if (covered == size) g.step = first == 0 ? 1 : first - 1;
+    return g;
+  }
+  X_DEVICE u64 base(u64 output) const {
+    return info == nullptr ? output * size : stridedOffset(output * size, dims, info, strides);
+  }
+  X_DEVICE u64 chain(u64 output, u64 j) const { return stridedOffset(output * size + j, dims, info, strides); }
+};
+
+X_DEVICE u64 outputsOf(u64 numel, u64 size) { return size == 0 ? split::blocks() : (numel + size - 1) / size; }
+X_DEVICE u64 lengthOf(u64 output, u64 numel, u64 size) { return numel - output * size < size ? numel - output * size : size; }
+
+template <class Op, class T>
+X_DEVICE void fast(u64 numel, u64 size, u64 num_dims, const u64* info, const T* src, T* dst) {
+  typedef acc_t<T> A;
+  const Groups groups = Groups::of(size, num_dims, info);
+  X_FOR_SPLIT(output, outputsOf(numel, size)) {
+    A result;
+    const u64 n = size == 0 ? 0 : lengthOf(output, numel, size);
+    if (n == 0) {
+      result = Op::template identity<A>();
+    } else if (groups.step == 1) {
+      result = overBlockAt<Op>(src + groups.base(output), n);
+    } else if (groups.step != 0) {
+      const T* p = src + groups.base(output);
+      const u64 step = groups.step;
+      result = overBlock<Op, A>(n, [p, step](u64 j) { return to_acc(p[j * step]); });
+    } else {
+      result = overBlock<Op, A>(n, [&](u64 j) { return to_acc(src[groups.chain(output, j)]); });
+    }
+    if (threadIndex() == 0) dst[output] = from_acc<T>(result);
+  }
+}
+
+template <class Op, class T>
+X_DEVICE void fastIndex(u64 numel, u64 size, u64 num_dims, const u64* info, const T* src, u32* dst) {
+  typedef acc_t<T> A;
+  const Groups groups = Groups::of(size, num_dims, info);
+  X_FOR_SPLIT(output, outputsOf(numel, size)) {
+    u32 index = 0;
+    const u64 n = size == 0 ? 0 : lengthOf(output, numel, size);
+    if (groups.step != 0) {
+      const T* p = src + (n == 0 ? 0 : groups.base(output));
+      const u64 step = groups.step;
+      index = indexOverBlock<Op, A>(n, [p, step](u64 j) { return to_acc(p[j * step]); });
+    } else {
+      index = indexOverBlock<Op, A>(n, [&](u64 j) { return to_acc(src[groups.chain(output, j)]); });
+    }
+    if (threadIndex() == 0) dst[output] = index;
+  }
+}
+
+/** Contiguous [left, size, right] to [left, right]: neighbouring threads take neighbouring outputs. */
+template <class Op, class T>
+X_DEVICE void columns(u64 left, u64 size, u64 right, const T* src, T* dst) {
+  typedef acc_t<T> A;
+#if X_HOST
+  constexpr u64 WIDTH = 256;
+  for (u64 i = launch::eachBegin(left * right), end = launch::eachEnd(left * right); i < end;) {
+    const u64 pre = i / right, post = i % right;
+    u64 width = right - post < WIDTH ? right - post : WIDTH;
+    if (width > end - i) width = end - i;
+    A acc[WIDTH];
+    for (u64 c = 0; c < width; ++c) acc[c] = Op::template identity<A>();
+    const T* p = src + pre * size * right + post;
+    for (u64 j = 0; j < size; ++j, p += right)
+      for (u64 c = 0; c < width; ++c) acc[c] = Op::template apply<A>(acc[c], to_acc(p[c]));
+    for (u64 c = 0; c < width; ++c) dst[i + c] = from_acc<T>(acc[c]);
+    i += width;
+  }
+#else
+  X_FOR_EACH(i, left * right) {
+    const u64 pre = i / right, post = i - pre * right;
+    const T* p = src + pre * size * right + post;
+    A acc = Op::template identity<A>(), other = acc;
+    u64 j = 0;
+    for (; j + 2 <= size; j += 2) {
+      acc = Op::template apply<A>(acc, to_acc(p[j * right]));
+      other = Op::template apply<A>(other, to_acc(p[(j + 1) * right]));
+    }
+    if (j < size) acc = Op::template apply<A>(acc, to_acc(p[j * right]));
+    dst[i] = from_acc<T>(Op::template apply<A>(acc, other));
+  }
+#endif
+}
+
+template <class Op, class T>
+X_DEVICE void columnsIndex(u64 left, u64 size, u64 right, const T* src, u32* dst) {
+  X_FOR_EACH(i, left * right) {
+    const u64 pre = i / right, post = i - pre * right;
+    const T* p = src + pre * size * right + post;
+    auto best = to_acc(p[0]);
+    u32 index = 0;
+    for (u64 j = 1; j < size; ++j) {
+      const auto v = to_acc(p[j * right]);
+      const bool better = best == best && !sameValue(Op::template apply<acc_t<T>>(best, v), best);
+      best = better ? v : best;
+      index = better ? (u32)j : index;
+    }
+    dst[i] = index;
+  }
+}
+
+/** partial[row * parts + part] = Op over the part's share of a contiguous row; item = row * parts + part. */
+template <class Op, class T>
+X_DEVICE void part(u64 rows, u64 size, u64 parts, const T* src, acc_t<T>* partial) {
+  X_FOR_SPLIT(item, rows * parts) {
+    const u64 row = item / parts, p = item % parts;
+    const u64 each = ((size + parts - 1) / parts + 15) / 16 * 16;
+    const u64 begin = p * each < size ? p * each : size, end = begin + each < size ? begin + each : size;
+    const acc_t<T> result = overBlockAt<Op>(src + row * size + begin, end - begin);
+    if (threadIndex() == 0) partial[item] = result;
+  }
+}
+
+template <class Op, class T>
+X_DEVICE void done(u64 rows, u64 parts, const acc_t<T>* partial, T* dst) {
+  X_FOR_SPLIT(row, rows) {
+    const acc_t<T> result = overBlockAt<Op>(partial + row * parts, parts);
+    if (threadIndex() == 0) dst[row] = from_acc<T>(result);
+  }
+}
+
+/** As `part`, giving the extremum's index in its row; an empty share gives NO_INDEX. */
+template <class Op, class T>
+X_DEVICE void partIndex(u64 rows, u64 size, u64 parts, const T* src, u32* partial) {
+  X_FOR_SPLIT(item, rows * parts) {
+    const u64 row = item / parts, p = item % parts;
+    const u64 each = (size + parts - 1) / parts;
+    const u64 begin = p * each < size ? p * each : size, end = begin + each < size ? begin + each : size;
+    const T* at = src + row * size + begin;
+    const u32 index = indexOverBlock<Op, acc_t<T>>(end - begin, [at](u64 j) { return to_acc(at[j]); });
+    if (threadIndex() == 0) partial[item] = index == NO_INDEX ? NO_INDEX : index + (u32)begin;
+  }
+}
+
+/** The winner of the parts, whose values are read again through their indices. Parts are in order: the first of equals wins. */
+template <class Op, class T>
+X_DEVICE void doneIndex(u64 rows, u64 size, u64 parts, const T* src, const u32* partial, u32* dst) {
+  X_FOR_SPLIT(row, rows) {
+    const T* values = src + row * size;
+    const u32* indices = partial + row * parts;
+    const u32 winner = indexOverBlock<Op, acc_t<T>>(parts, [values, indices](u64 j) {
+      return to_acc(values[indices[j] == NO_INDEX ? indices[0] : indices[j]]);
+    });
+    if (threadIndex() == 0) dst[row] = indices[winner];
+  }
+}
+
+/** candle's atomic sum: info = dims, strides, then the summed dims' sizes and their strides in the contiguous source. */
+template <class T>
+X_DEVICE void atomicSum(u64 numel, u64 num_dims, u64 num_sum_dims, const u64* info, const T* src, T* dst) {
+  const u64* sizes = info + 2 * num_dims;
+  const u64* steps = sizes + num_sum_dims;
+  const bool contiguous = isContiguous(num_dims, info, info + num_dims);
+  X_FOR_EACH(i, numel) {
+    u64 to = i;
+    for (u64 d = 0; d < num_sum_dims; ++d) to = to / steps[d] / sizes[d] * steps[d] + to % steps[d];
+    atomicAdd(dst + to, src[contiguous ? i : stridedOffset(i, num_dims, info, info + num_dims)]);
+  }
+}
+
+}  // namespace reduce

@@ -1,0 +1,106 @@
+/** Softmax, norms and rotary embedding of the plain backend: the arithmetic of candle-nn's ops, sums in f64. */
+import type { RopeKind } from '../backend';
+import { isFloat } from '../dtype';
+import { allocValues, type NumberArray } from '../host-array';
+import type { Layout } from '../layout';
+import { denseValues } from './copy';
+import { fromValues, unsupported } from './elementwise';
+import type { JsStorage } from './storage';
+
+/** Runs `row(x, out, start, width)` for each row of the last dimension. */
+function byRow(
+  op: string,
+  storage: JsStorage,
+  layout: Layout,
+  row: (x: NumberArray, out: NumberArray, start: number, width: number) => void,
+): JsStorage {
+  if (!isFloat(storage.dtype)) throw unsupported(op, storage);
+  const x = denseValues(storage, layout) as NumberArray;
+  const out = allocValues(storage.dtype, x.length) as NumberArray;
+  const width = layout.dim(-1);
+  for (let start = 0; start < x.length; start += width) row(x, out, start, width);
+  return fromValues(storage, storage.dtype, out);
+}
+
+export function softmaxLastDim(storage: JsStorage, layout: Layout): JsStorage {
+  return byRow('softmaxLastDim', storage, layout, (x, out, start, width) => {
+    let top = -Infinity;
+    for (let i = start; i < start + width; i++) top = Math.max(top, x[i]);
+    let sum = 0;
+    for (let i = start; i < start + width; i++) sum += Math.exp(x[i] - top);
+    for (let i = start; i < start + width; i++) out[i] = Math.exp(x[i] - top) / sum;
+  });
+}
+
+export function rmsNorm(
+  storage: JsStorage,
+  layout: Layout,
+  alpha: JsStorage,
+  alphaLayout: Layout,
+  eps: number,
+): JsStorage {
+  const weight = denseValues(alpha, alphaLayout) as NumberArray;
+  return byRow('rmsNorm', storage, layout, (x, out, start, width) => {
+    let squares = 0;
+    for (let i = start; i < start + width; i++) squares += x[i] * x[i];
+    const scale = 1 / Math.sqrt(squares / width + eps);
+    for (let i = 0; i < width; i++) out[start + i] = x[start + i] * scale * weight[i];
+  });
+}
+
+export function layerNorm(
+  storage: JsStorage,
+  layout: Layout,
+  alpha: JsStorage,
+  alphaLayout: Layout,
+  beta: JsStorage,
+  betaLayout: Layout,
+  eps: number,
+): JsStorage {
+  const weight = denseValues(alpha, alphaLayout) as NumberArray;
+  const bias = denseValues(beta, betaLayout) as NumberArray;
+  return byRow('layerNorm', storage, layout, (x, out, start, width) => {
+    let sum = 0;
+    for (let i = start; i < start + width; i++) sum += x[i];
+    const mean = sum / width;
+    let squares = 0;
+    for (let i = start; i < start + width; i++) squares += (x[i] - mean) ** 2;
+    const scale = 1 / Math.sqrt(squares / width + eps);
+    for (let i = 0; i < width; i++) out[start + i] = (x[start + i] - mean) * scale * weight[i] + bias[i];
+  });
+}
+
+export function rope(
+  kind: RopeKind,
+  storage: JsStorage,
+  layout: Layout,
+  cos: JsStorage,
+  cosLayout: Layout,
+  sin: JsStorage,
+  sinLayout: Layout,
+): JsStorage {
+  if (!isFloat(storage.dtype)) throw unsupported('rope', storage);
+  const x = denseValues(storage, layout) as NumberArray;
+  const cosines = denseValues(cos, cosLayout) as NumberArray;
+  const sines = denseValues(sin, sinLayout) as NumberArray;
+  const out = allocValues(storage.dtype, x.length) as NumberArray;
+  const [b, h, t, d] = layout.shape;
+  const half = d / 2;
+  const perBatch = cosLayout.rank === 3 ? t * half : 0;
+  const [near, far] = kind === 'half' ? [1, half] : [2, 1];
+  for (let i = 0; i < b * h; i++) {
+    const angles = Math.floor(i / h) * perBatch;
+    for (let j = 0; j < t; j++) {
+      const start = (i * t + j) * d;
+      for (let p = 0; p < half; p++) {
+        const c = cosines[angles + j * half + p];
+        const s = sines[angles + j * half + p];
+        const first = start + p * near;
+        const second = first + far;
+        out[first] = x[first] * c - x[second] * s;
+        out[second] = x[first] * s + x[second] * c;
+      }
+    }
+  }
+  return fromValues(storage, storage.dtype, out);
+}

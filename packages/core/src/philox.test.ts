@@ -1,0 +1,40 @@
+import { expect, test } from 'vitest';
+import { philox4x32, philoxNormal, philoxUniform } from './philox';
+import { PhiloxGenerator } from './random';
+
+const words = (counter: number[], key: number[]) => Array.from(philox4x32(counter, key, new Uint32Array(4)));
+
+test('the known answers of the Random123 distribution', () => {
+  const all = 0xffffffff;
+  expect(words([0, 0, 0, 0], [0, 0])).toEqual([0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]);
+  expect(words([all, all, all, all], [all, all])).toEqual([0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd]);
+  const pi = [0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344];
+  expect(words(pi, [0xa4093822, 0x299f31d0])).toEqual([0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1]);
+});
+
+test('element i depends on seed, call and i only', () => {
+  const long = philoxUniform(7, 3, 100, false);
+  expect(philoxUniform(7, 3, 10, false)).toEqual(long.slice(0, 10));
+  expect(philoxNormal(7, 3, 9, true)).toEqual(philoxNormal(7, 3, 10, true).slice(0, 9));
+  expect(philoxUniform(7, 4, 100, false)).not.toEqual(long);
+  expect(philoxUniform(8, 3, 100, false)).not.toEqual(long);
+  expect(philoxUniform(7 + 2 ** 40, 3, 100, false)).not.toEqual(long);
+});
+
+test('uniform elements are the words’ upper bits', () => {
+  const [w0, w1] = words([0, 0, 5, 0], [9, 0]);
+  expect(philoxUniform(9, 5, 1, false)[0]).toBe((w0 >>> 8) / 2 ** 24);
+  expect(philoxUniform(9, 5, 1, true)[0]).toBe(((w0 >>> 5) * 2 ** 26 + (w1 >>> 6)) / 2 ** 53);
+});
+
+test('a generator counts calls, and a seed starts anew', () => {
+  const generator = new PhiloxGenerator();
+  generator.setSeed(1);
+  const first = generator.uniform(4, 'f32', -1, 1);
+  const second = generator.uniform(4, 'f32', -1, 1);
+  expect(second).not.toEqual(first);
+  expect(generator.calls).toBe(2);
+  generator.setSeed(1);
+  expect(generator.uniform(4, 'f32', -1, 1)).toEqual(first);
+  expect(() => generator.normal(4, 'i32', 0, 1)).toThrow(/no random numbers of i32/);
+});

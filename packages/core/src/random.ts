@@ -1,0 +1,55 @@
+/**
+ * Random arrays in a dtype's storage form, from the stream that philox.ts defines: what the plain backend fills storages
+ * with, and what a device without a random kernel uploads, so that a seed means the same everywhere.
+ */
+import { type DType, isFloat } from './dtype';
+import { UnsupportedError } from './errors';
+import { castValues, type RawArray } from './host-array';
+import { DEFAULT_SEED, philoxNormal, philoxUniform } from './philox';
+
+/** A seed and the number of calls made since it was set. */
+export class PhiloxGenerator {
+  #seed = DEFAULT_SEED;
+  #calls = 0;
+
+  get seed(): number {
+    return this.#seed;
+  }
+
+  /** Calls so far: the `call` of the next one. */
+  get calls(): number {
+    return this.#calls;
+  }
+
+  /** A whole number from 0 to 2^53 - 1; starts the stream anew. */
+  setSeed(seed: number): void {
+    this.#seed = seed;
+    this.#calls = 0;
+  }
+
+  /** `count` numbers in [lo, up) of a float dtype; rounding may reach `up`. */
+  uniform(count: number, dtype: DType, lo: number, up: number): RawArray {
+    return this.#next('randUniform', philoxUniform, count, dtype, up - lo, lo);
+  }
+
+  /** `count` normal numbers of a float dtype. */
+  normal(count: number, dtype: DType, mean: number, std: number): RawArray {
+    return this.#next('randNormal', philoxNormal, count, dtype, std, mean);
+  }
+
+  #next(op: string, make: typeof philoxUniform, count: number, dtype: DType, mul: number, add: number): RawArray {
+    if (!isFloat(dtype)) {
+      throw new UnsupportedError(
+        'UNSUPPORTED',
+        `${op}: there are no random numbers of ${dtype}; make f32 ones and convert them.`,
+      );
+    }
+    const values = make(this.#seed, this.#calls++, count, dtype === 'f64');
+    if (dtype === 'f64') return values.map((value) => value * mul + add);
+    return castValues(
+      'f32',
+      Float32Array.from(values, (value) => value * mul + add),
+      dtype,
+    );
+  }
+}

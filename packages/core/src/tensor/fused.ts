@@ -1,0 +1,109 @@
+/**
+ * Operations that backends do in one kernel: softmax, the two norms and rotary embedding. `@x/nn` builds its modules on
+ * them. Inputs are made contiguous first where they are not.
+ */
+import type { RopeKind } from '../backend';
+import { isFloat } from '../dtype';
+import { DTypeError, ShapeError } from '../errors';
+import { formatShape, sameShape } from '../shape';
+import type { Tensor } from '../tensor';
+import { compute, sameDType, shapesDiffer, storageOf, withTemporaries } from './base';
+import { TensorProducts } from './products';
+
+export abstract class TensorFused extends TensorProducts {
+  /** exp(x) over the sum of exp(x) along the last dimension; narrow floats are summed in f32. */
+  softmaxLastDim(this: Tensor): Tensor {
+    requireFloatRows('softmaxLastDim', this);
+    return dense([this], ([x]) =>
+      compute('softmaxLastDim', [x], x.shape, x.dtype, () => storageOf('softmaxLastDim', x).softmaxLastDim(x.layout)),
+    );
+  }
+
+  /** x / sqrt(mean(x²) + eps) * alpha along the last dimension; alpha [d]. */
+  rmsNorm(this: Tensor, alpha: Tensor, eps: number): Tensor {
+    requireFloatRows('rmsNorm', this);
+    requireRow('rmsNorm', this, alpha);
+    return dense([this, alpha], ([x, a]) =>
+      compute('rmsNorm', [x, a], x.shape, x.dtype, () =>
+        storageOf('rmsNorm', x).rmsNorm(x.layout, storageOf('rmsNorm', a), a.layout, eps),
+      ),
+    );
+  }
+
+  /** (x - mean) / sqrt(variance + eps) * alpha + beta along the last dimension; alpha and beta [d]. */
+  layerNorm(this: Tensor, alpha: Tensor, beta: Tensor, eps: number): Tensor {
+    requireFloatRows('layerNorm', this);
+    requireRow('layerNorm', this, alpha);
+    requireRow('layerNorm', this, beta);
+    return dense([this, alpha, beta], ([x, a, b]) =>
+      compute('layerNorm', [x, a, b], x.shape, x.dtype, () =>
+        storageOf('layerNorm', x).layerNorm(
+          x.layout,
+          storageOf('layerNorm', a),
+          a.layout,
+          storageOf('layerNorm', b),
+          b.layout,
+          eps,
+        ),
+      ),
+    );
+  }
+
+  /**
+   * Rotary embedding of [b, h, t, d] by angles whose cosines and sines are [t, d / 2] or [b, t, d / 2] (rows beyond t
+   * are not allowed: narrow them). `half` pairs element i with i + d/2 (GPT-NeoX, candle `rope`), `interleaved` pairs
+   * neighbours (candle `rope_i`).
+   */
+  rope(this: Tensor, cos: Tensor, sin: Tensor, kind: RopeKind = 'half'): Tensor {
+    requireFloatRows('rope', this);
+    if (this.rank !== 4 || this.shape[3] % 2 !== 0) {
+      throw new ShapeError(
+        'INVALID_SHAPE',
+        `rope: shape ${formatShape(this.shape)} is not [b, h, t, d] with even d; reshape it.`,
+      );
+    }
+    const [b, , t, d] = this.shape;
+    for (const angles of [cos, sin]) {
+      sameDType('rope', this, angles);
+      if (!sameShape(angles.shape, [t, d / 2]) && !sameShape(angles.shape, [b, t, d / 2])) {
+        throw shapesDiffer(
+          'rope',
+          this.shape,
+          angles.shape,
+          `cos and sin must be ${formatShape([t, d / 2])} or ${formatShape([b, t, d / 2])}`,
+        );
+      }
+    }
+    if (cos.rank !== sin.rank) throw shapesDiffer('rope', cos.shape, sin.shape, 'cos and sin must have one shape');
+    return dense([this, cos, sin], ([x, c, s]) =>
+      compute('rope', [x, c, s], x.shape, x.dtype, () =>
+        storageOf('rope', x).rope(kind, x.layout, storageOf('rope', c), c.layout, storageOf('rope', s), s.layout),
+      ),
+    );
+  }
+}
+
+function dense(inputs: readonly Tensor[], body: (inputs: Tensor[]) => Tensor): Tensor {
+  return withTemporaries((temporary) =>
+    body(inputs.map((input) => (input.isContiguous() ? input : temporary(input.contiguous())))),
+  );
+}
+
+function requireFloatRows(op: string, tensor: Tensor): void {
+  if (!isFloat(tensor.dtype)) {
+    throw new DTypeError(
+      'DTYPE_MISMATCH',
+      `${op}: needs a float dtype, the tensor is ${tensor.dtype}; convert it with toDtype('f32').`,
+    );
+  }
+  if (tensor.rank === 0) {
+    throw new ShapeError('INVALID_SHAPE', `${op}: a scalar has no last dimension; unsqueeze it first.`);
+  }
+}
+
+function requireRow(op: string, tensor: Tensor, row: Tensor): void {
+  sameDType(op, tensor, row);
+  if (row.rank !== 1 || row.shape[0] !== tensor.dim(-1)) {
+    throw shapesDiffer(op, tensor.shape, row.shape, `the weight must be [${tensor.dim(-1)}], the last size`);
+  }
+}

@@ -1,0 +1,77 @@
+/** Matrix products. Operands may have any strides: views need no `contiguous()` first (candle refuses most of them). */
+import { ShapeError } from '../errors';
+import type { Layout } from '../layout';
+import { broadcastShapes, elemCount, formatShape } from '../shape';
+import type { Tensor } from '../tensor';
+import { compute, sameDType, shapesDiffer, storageOf, withTemporaries } from './base';
+import { TensorIndexing } from './indexing';
+
+export abstract class TensorProducts extends TensorIndexing {
+  /** [..., m, k] times [..., k, n] gives [..., m, n]; leading dimensions must be equal. */
+  matmul(this: Tensor, rhs: Tensor): Tensor {
+    const { rank } = this;
+    const fits =
+      rank >= 2 && rhs.rank === rank && this.shape.every((size, i) => i >= rank - 2 || size === rhs.shape[i]);
+    if (!fits || this.shape[rank - 1] !== rhs.shape[rank - 2]) {
+      throw shapesDiffer(
+        'matmul',
+        this.shape,
+        rhs.shape,
+        'the inner sizes [.., m, k] and [.., k, n] and all leading ones must be equal (broadcastMatmul stretches leading ones)',
+      );
+    }
+    return product('matmul', this, rhs, this.shape.slice(0, -2));
+  }
+
+  /** As {@link matmul} with the leading dimensions broadcast. */
+  broadcastMatmul(this: Tensor, rhs: Tensor): Tensor {
+    if (this.rank < 2 || rhs.rank < 2 || this.dim(-1) !== rhs.dim(-2)) {
+      throw shapesDiffer(
+        'broadcastMatmul',
+        this.shape,
+        rhs.shape,
+        'the inner sizes [.., m, k] and [.., k, n] must be equal',
+      );
+    }
+    const batch = broadcastShapes('broadcastMatmul', this.shape.slice(0, -2), rhs.shape.slice(0, -2));
+    return product('broadcastMatmul', this, rhs, batch);
+  }
+
+  /** This [m, k] matrix times a vector [k]. */
+  mv(this: Tensor, vector: Tensor): Tensor {
+    if (this.rank !== 2 || vector.rank !== 1) {
+      throw shapesDiffer('mv', this.shape, vector.shape, 'they must be [m, k] and [k]');
+    }
+    return withTemporaries((temporary) => temporary(this.matmul(temporary(vector.unsqueeze(1)))).squeeze(1));
+  }
+
+  /** The scalar product of two vectors, rank 0. */
+  dot(this: Tensor, rhs: Tensor): Tensor {
+    if (this.rank !== 1 || rhs.rank !== 1) {
+      throw shapesDiffer('dot', this.shape, rhs.shape, 'both must have one dimension');
+    }
+    return withTemporaries((temporary) => temporary(this.mul(rhs)).sumAll());
+  }
+}
+
+function product(op: string, lhs: Tensor, rhs: Tensor, batch: number[]): Tensor {
+  sameDType(op, lhs, rhs);
+  const [m, k, n] = [lhs.dim(-2), lhs.dim(-1), rhs.dim(-1)];
+  const size = { b: elemCount(batch), m, n, k };
+  if (!Number.isSafeInteger(size.b * m * n)) {
+    throw new ShapeError(
+      'INVALID_SHAPE',
+      `${op}: the result ${formatShape([...batch, m, n])} is too large; split the product.`,
+    );
+  }
+  return compute(op, [lhs, rhs], [...batch, m, n], lhs.dtype, () => {
+    if (k === 0) return lhs.device.backend.zeros(size.b * m * n, lhs.dtype);
+    const left = batched(lhs.layout, batch, m, k);
+    const right = batched(rhs.layout, batch, k, n);
+    return storageOf(op, lhs).matmul(storageOf(op, rhs), size, left, right);
+  });
+}
+
+function batched(layout: Layout, batch: readonly number[], rows: number, columns: number): Layout {
+  return layout.broadcastAs([...batch, rows, columns]);
+}

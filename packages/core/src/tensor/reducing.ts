@@ -1,0 +1,190 @@
+/**
+ * Reductions over one, several or all dimensions. A `...Keepdim` form leaves the reduced dimensions with size 1.
+ *
+ * Differs from candle: narrow floats are averaged through f32, so a mean of large f16 values does not overflow on the way;
+ * `mean` and `var` of integers are refused instead of giving 0; `cumsum` works by doubling steps and so has no n² matrix.
+ */
+import type { ReduceOp } from '../backend';
+import { isFloat } from '../dtype';
+import { DTypeError, ShapeError } from '../errors';
+import { isNarrowFloat } from '../host-array';
+import { formatShape, resolveDim, resolveDims } from '../shape';
+import type { Tensor } from '../tensor';
+import { compute, storageOf, viewOf, withTemporaries } from './base';
+import { TensorComparing } from './comparing';
+import { cat } from './joining';
+
+type Dims = number | readonly number[];
+
+export abstract class TensorReducing extends TensorComparing {
+  /** Integers wrap in their dtype. An empty sum is 0. */
+  sum(this: Tensor, dims: Dims): Tensor {
+    return reduce('sum', this, dims, false);
+  }
+  sumKeepdim(this: Tensor, dims: Dims): Tensor {
+    return reduce('sum', this, dims, true);
+  }
+  /** NaN if any element is. */
+  max(this: Tensor, dims: Dims): Tensor {
+    return reduce('max', this, dims, false);
+  }
+  maxKeepdim(this: Tensor, dims: Dims): Tensor {
+    return reduce('max', this, dims, true);
+  }
+  min(this: Tensor, dims: Dims): Tensor {
+    return reduce('min', this, dims, false);
+  }
+  minKeepdim(this: Tensor, dims: Dims): Tensor {
+    return reduce('min', this, dims, true);
+  }
+  /** u32 position of the first largest element; the first NaN if there is one. */
+  argmax(this: Tensor, dim: number): Tensor {
+    return reduce('argmax', this, dim, false);
+  }
+  argmaxKeepdim(this: Tensor, dim: number): Tensor {
+    return reduce('argmax', this, dim, true);
+  }
+  argmin(this: Tensor, dim: number): Tensor {
+    return reduce('argmin', this, dim, false);
+  }
+  argminKeepdim(this: Tensor, dim: number): Tensor {
+    return reduce('argmin', this, dim, true);
+  }
+  /** Float dtypes only. */
+  mean(this: Tensor, dims: Dims): Tensor {
+    return mean(this, dims, false);
+  }
+  meanKeepdim(this: Tensor, dims: Dims): Tensor {
+    return mean(this, dims, true);
+  }
+  /** Unbiased variance: the squared distances from the mean over n - 1. */
+  var(this: Tensor, dim: number): Tensor {
+    return variance(this, dim, false);
+  }
+  varKeepdim(this: Tensor, dim: number): Tensor {
+    return variance(this, dim, true);
+  }
+
+  /** Rank 0. */
+  sumAll(this: Tensor): Tensor {
+    return this.sum(allDims(this));
+  }
+  meanAll(this: Tensor): Tensor {
+    return this.mean(allDims(this));
+  }
+  maxAll(this: Tensor): Tensor {
+    return withTemporaries((temporary) => temporary(this.flattenAll()).max(0));
+  }
+  minAll(this: Tensor): Tensor {
+    return withTemporaries((temporary) => temporary(this.flattenAll()).min(0));
+  }
+  /** Square root of the sum of squares of all elements. */
+  norm(this: Tensor): Tensor {
+    return withTemporaries((temporary) => temporary(temporary(this.sqr()).sumAll()).sqrt());
+  }
+
+  /** log(sum(exp(x))) without overflow; also right for rows of only -Infinity. */
+  logSumExp(this: Tensor, dims: Dims): Tensor {
+    return withTemporaries((temporary) => {
+      const top = temporary(this.maxKeepdim(dims));
+      const infinite = temporary(temporary(top.abs()).eq(Number.POSITIVE_INFINITY));
+      const shift = temporary(infinite.whereCond(temporary(top.zerosLike()), top));
+      const sum = temporary(temporary(temporary(this.broadcastSub(shift)).exp()).sumKeepdim(dims));
+      const kept = temporary(temporary(sum.log()).add(shift));
+      return kept.reshape(withoutDims(kept, dims));
+    });
+  }
+
+  /** Sums of all elements up to and including each one along a dimension. */
+  cumsum(this: Tensor, dim: number): Tensor {
+    const d = resolveDim('cumsum', dim, this.shape);
+    const size = this.shape[d];
+    if (isNarrowFloat(this.dtype)) {
+      return withTemporaries((temporary) => temporary(temporary(this.toDtype('f32')).cumsum(d)).toDtype(this.dtype));
+    }
+    if (size <= 1) return this.contiguous();
+    return withTemporaries((temporary) => {
+      let current: Tensor = this;
+      for (let step = 1; step < size; step *= 2) {
+        const head = temporary(current.narrow(d, 0, step));
+        const late = temporary(current.narrow(d, step, size - step));
+        const early = temporary(current.narrow(d, 0, size - step));
+        current = temporary(cat([head, temporary(late.add(early))], d));
+      }
+      return viewOf('cumsum', current, current.layout);
+    });
+  }
+}
+
+function allDims(tensor: Tensor): number[] {
+  return tensor.shape.map((_, i) => i);
+}
+
+function withoutDims(tensor: Tensor, dims: Dims): number[] {
+  const reduced = resolveDims('reduce', dims, tensor.shape);
+  return tensor.shape.filter((_, i) => !reduced.includes(i));
+}
+
+function reduce(op: ReduceOp, tensor: Tensor, dims: Dims, keep: boolean): Tensor {
+  const reduced = resolveDims(op, dims, tensor.shape);
+  if (op !== 'sum' && reduced.length !== 1) return reduceEach(op, tensor, reduced, keep);
+  if (op !== 'sum' && tensor.shape[reduced[0]] === 0) {
+    throw new ShapeError(
+      'INVALID_SHAPE',
+      `${op}: dimension ${reduced[0]} of ${formatShape(tensor.shape)} is empty and has no ${op}; check for that before.`,
+    );
+  }
+  const shape = tensor.shape.filter((_, i) => !reduced.includes(i));
+  const kept = tensor.shape.map((size, i) => (reduced.includes(i) ? 1 : size));
+  const dtype = op === 'argmax' || op === 'argmin' ? 'u32' : tensor.dtype;
+  return compute(op, [tensor], keep ? kept : shape, dtype, () => {
+    const { backend } = tensor.device;
+    if (tensor.elemCount === 0)
+      return backend.zeros(
+        shape.reduce((a, b) => a * b, 1),
+        dtype,
+      );
+    return storageOf(op, tensor).reduce(op, tensor.layout, reduced);
+  });
+}
+
+/** max and min over several dimensions, one after the other; the backend takes one at a time. */
+function reduceEach(op: ReduceOp, tensor: Tensor, reduced: readonly number[], keep: boolean): Tensor {
+  return withTemporaries((temporary) => {
+    let current = viewOf(op, tensor, tensor.layout);
+    for (const dim of reduced) current = reduce(op, temporary(current), dim, true);
+    if (keep) return current;
+    return temporary(current).reshape(tensor.shape.filter((_, i) => !reduced.includes(i)));
+  });
+}
+
+function requireFloat(op: string, tensor: Tensor): void {
+  if (isFloat(tensor.dtype)) return;
+  throw new DTypeError(
+    'DTYPE_MISMATCH',
+    `${op}: needs a float dtype, the tensor is ${tensor.dtype}; convert it with toDtype('f32').`,
+  );
+}
+
+function mean(tensor: Tensor, dims: Dims, keep: boolean): Tensor {
+  requireFloat('mean', tensor);
+  const count = resolveDims('mean', dims, tensor.shape).reduce((product, d) => product * tensor.shape[d], 1);
+  return withTemporaries((temporary) => {
+    const wide = isNarrowFloat(tensor.dtype) ? temporary(tensor.toDtype('f32')) : tensor;
+    const sum = temporary(reduce('sum', wide, dims, keep));
+    const scaled = sum.affine(1 / count, 0);
+    return wide === tensor ? scaled : temporary(scaled).toDtype(tensor.dtype);
+  });
+}
+
+function variance(tensor: Tensor, dim: number, keep: boolean): Tensor {
+  requireFloat('var', tensor);
+  const d = resolveDim('var', dim, tensor.shape);
+  return withTemporaries((temporary) => {
+    const wide = isNarrowFloat(tensor.dtype) ? temporary(tensor.toDtype('f32')) : tensor;
+    const centred = temporary(wide.broadcastSub(temporary(wide.meanKeepdim(d))));
+    const sum = temporary(reduce('sum', temporary(centred.sqr()), d, keep));
+    const scaled = sum.affine(1 / (tensor.shape[d] - 1), 0);
+    return wide === tensor ? scaled : temporary(scaled).toDtype(tensor.dtype);
+  });
+}

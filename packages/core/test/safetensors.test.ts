@@ -1,0 +1,208 @@
+/** Reading a file that the reference library wrote, writing, and refusing what is no safetensors file. */
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type CandleError, Device, memoryStats, SafetensorsFile, saveSafetensors, Tensor } from '../src';
+
+const fixture = fileURLToPath(new URL('./fixtures/all.safetensors', import.meta.url));
+const expected: Record<string, { shape: number[]; values: number[] }> = JSON.parse(
+  readFileSync(new URL('./fixtures/expected.json', import.meta.url), 'utf8'),
+);
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'core-safetensors-'));
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+describe('the reference library’s file', () => {
+  test('names, metadata, info', () => {
+    using file = SafetensorsFile.open(fixture);
+    expect(file.names.sort()).toEqual(Object.keys(expected).sort());
+    expect(file.metadata).toEqual({ format: 'pt', note: 'täst' });
+    expect(file.info('bf16')).toEqual({ name: 'bf16', dtype: 'BF16', shape: [2, 3], offset: 1252, byteLength: 12 });
+    expect(file.has('f32') && !file.has('f33')).toBe(true);
+  });
+
+  test.each(Object.keys(expected))('%s', async (name) => {
+    using file = SafetensorsFile.open(fixture);
+    const t = await file.load(name);
+    expect(t.shape).toEqual(expected[name].shape);
+    expect(Array.from(t.toArraySync(), Number)).toEqual(expected[name].values);
+    const sync = file.loadSync(name, Device.js(), { dtype: 'f64' });
+    expect([sync.dtype, String(sync.device)]).toEqual(['f64', 'js']);
+    expect(Array.from(sync.toArraySync<Float64Array>())).toEqual(expected[name].values);
+  });
+
+  test('types without a tensor dtype are widened', async () => {
+    using file = SafetensorsFile.open(fixture);
+    const all = await file.loadAll();
+    const dtypes = ['u16', 'i8', 'bool', 'u64', 'f8e5m2'].map((name) => all.get(name)?.dtype);
+    expect(dtypes).toEqual(['u32', 'i16', 'u8', 'i64', 'f16']);
+  });
+
+  test('closing', async () => {
+    const file = SafetensorsFile.open(fixture);
+    file.close();
+    file.close();
+    const before = memoryStats().liveTensors;
+    await expect(file.load('f32')).rejects.toMatchObject({ code: 'DISPOSED' });
+    expect(() => SafetensorsFile.open(fixture).info('weight')).toThrow(/no tensor "weight" among 17/);
+    // Less is right too: the collector may take what other tests left.
+    expect(memoryStats().liveTensors).toBeLessThanOrEqual(before);
+  });
+});
+
+describe('writing', () => {
+  test('every dtype comes back, views included', async () => {
+    const path = join(folder, 'round.safetensors');
+    const base = Tensor.arange(0, 6).reshape([2, 3]);
+    const dtypes = ['u8', 'u32', 'i16', 'i32', 'i64', 'bf16', 'f16', 'f32', 'f64', 'f8e4m3'] as const;
+    const tensors = Object.fromEntries(dtypes.map((dtype) => [`t.${dtype}`, base.t().toDtype(dtype)]));
+    await saveSafetensors(
+      path,
+      { ...tensors, view: base.narrow(1, 1, 2), none: Tensor.zeros([0, 2]), one: Tensor.from(7) },
+      { a: 'ä' },
+    );
+    using file = SafetensorsFile.open(path);
+    expect(file.metadata).toEqual({ a: 'ä' });
+    for (const dtype of dtypes) {
+      const t = await file.load(`t.${dtype}`);
+      expect(t.dtype).toBe(dtype);
+      expect((t.toVecSync() as number[][]).map((row) => row.map(Number))).toEqual([
+        [0, 3],
+        [1, 4],
+        [2, 5],
+      ]);
+    }
+    expect((await file.load('view')).toVecSync()).toEqual([
+      [1, 2],
+      [4, 5],
+    ]);
+    expect((await file.load('none')).shape).toEqual([0, 2]);
+    expect((await file.load('one')).toScalarSync()).toBe(7);
+    expect(file.info('t.f64').offset % 8).toBe(0);
+    expect(readdirSync(folder), 'no temporary file stays').toEqual(['round.safetensors']);
+  });
+
+  test('tensors larger than a piece', async () => {
+    const path = join(folder, 'large.safetensors');
+    const t = Tensor.arange(0, 2_500_000, 'i32');
+    await saveSafetensors(
+      path,
+      new Map([
+        ['t', t],
+        ['h', t.toDtype('f16')],
+      ]),
+    );
+    using file = SafetensorsFile.open(path);
+    expect((await file.load('t')).eq(t).toDtype('u32').sumAll().toScalarSync()).toBe(2_500_000);
+    expect(file.loadSync('t').eq(t).toDtype('u32').sumAll().toScalarSync()).toBe(2_500_000);
+    rmSync(path);
+  });
+
+  test('a failure leaves the old file and no new one', async () => {
+    const path = join(folder, 'keep.safetensors');
+    writeFileSync(path, 'old');
+    const gone = Tensor.ones([2]);
+    gone.dispose();
+    await expect(saveSafetensors(path, { gone })).rejects.toMatchObject({ code: 'DISPOSED' });
+    expect(readFileSync(path, 'utf8')).toBe('old');
+    expect(readdirSync(folder).some((name) => name.endsWith('.tmp'))).toBe(false);
+    await expect(saveSafetensors(join(folder, 'no', 'x'), {})).rejects.toMatchObject({ code: 'FILE_UNWRITABLE' });
+  });
+});
+
+describe('what is no safetensors file', () => {
+  const file = (header: string | object, data = 0, length?: bigint): string => {
+    const json = Buffer.from(typeof header === 'string' ? header : JSON.stringify(header));
+    const first = Buffer.alloc(8);
+    first.writeBigUInt64LE(length ?? BigInt(json.length));
+    const path = join(folder, 'bad.safetensors');
+    writeFileSync(path, Buffer.concat([first, json, Buffer.alloc(data)]));
+    return path;
+  };
+  const f32 = (shape: unknown, begin: unknown, end: unknown) => ({ dtype: 'F32', shape, data_offsets: [begin, end] });
+  const cases: [string, () => string, string, RegExp][] = [
+    ['missing', () => join(folder, 'nothing'), 'FILE_NOT_FOUND', /does not exist/],
+    ['a folder', () => folder, 'FILE_UNREADABLE', /no regular file/],
+    ['header longer than the file', () => file('{}', 0, 1000n), 'FILE_TRUNCATED', /1000 bytes.*10 bytes/],
+    ['header of 2^63', () => file('{}', 0, 2n ** 63n), 'FILE_INVALID', /over the limit/],
+    ['no JSON object', () => file('[]'), 'FILE_INVALID', /"{"/],
+    ['broken JSON', () => file('{"a":'), 'FILE_INVALID', /JSON/],
+    ['no UTF-8', () => file('{"\ufffd'.replace('\ufffd', '\xff\xfe')), 'FILE_INVALID', /JSON/],
+    ['deep nesting', () => file(`{"a":${'['.repeat(100000)}`), 'FILE_INVALID', /deeper/],
+    ['no entry', () => file({ a: null }), 'FILE_INVALID', /unknown dtype/],
+    ['unknown dtype', () => file({ a: { ...f32([1], 0, 4), dtype: 'F33' } }, 4), 'FILE_INVALID', /"F33"/],
+    [
+      'dtype from the prototype',
+      () => file({ a: { ...f32([1], 0, 4), dtype: 'constructor' } }, 4),
+      'FILE_INVALID',
+      /unknown dtype/,
+    ],
+    ['negative size', () => file({ a: f32([-1], 0, 4) }, 4), 'FILE_INVALID', /no list of sizes/],
+    ['shape of text', () => file({ a: f32('1', 0, 4) }, 4), 'FILE_INVALID', /no list of sizes/],
+    ['overflowing shape', () => file({ a: f32([2 ** 40, 2 ** 40], 0, 4) }, 4), 'FILE_INVALID', /no list of sizes/],
+    ['wrong byte count', () => file({ a: f32([2], 0, 4) }, 4), 'FILE_INVALID', /needs 8 bytes.*span 4/],
+    ['offsets reversed', () => file({ a: f32([1], 4, 0) }, 4), 'FILE_INVALID', /no range/],
+    ['offsets of text', () => file({ a: f32([1], '0', '4') }, 4), 'FILE_INVALID', /no range/],
+    ['past the end', () => file({ a: f32([2], 0, 8) }, 4), 'FILE_TRUNCATED', /ends at byte/],
+    ['overlap', () => file({ a: f32([2], 0, 8), b: f32([2], 4, 12) }, 12), 'FILE_INVALID', /"b" overlaps/],
+    ['gap', () => file({ a: f32([1], 4, 8) }, 8), 'FILE_INVALID', /gap of 4/],
+    ['trailing bytes', () => file({ a: f32([1], 0, 4) }, 5), 'FILE_INVALID', /1 bytes after/],
+    ['metadata of numbers', () => file({ __metadata__: { a: 1 } }), 'FILE_INVALID', /__metadata__/],
+  ];
+
+  test.each(cases)('%s', (_, make, code, message) => {
+    const path = make();
+    let error: CandleError | undefined;
+    try {
+      SafetensorsFile.open(path);
+    } catch (caught) {
+      error = caught as CandleError;
+    }
+    expect(error?.code).toBe(code);
+    expect(error?.message).toMatch(message);
+    expect(error).toMatchObject({ name: 'FileFormatError', path });
+  });
+
+  test('an empty and an over-short file', () => {
+    const path = join(folder, 'short');
+    writeFileSync(path, '1234');
+    expect(() => SafetensorsFile.open(path)).toThrow(/too short/);
+  });
+
+  test('a name like __proto__ is an ordinary tensor', async () => {
+    const path = file(`{"__proto__":${JSON.stringify(f32([1], 0, 4))}}`, 4);
+    using opened = SafetensorsFile.open(path);
+    expect(opened.names).toEqual(['__proto__']);
+    expect((await opened.load('__proto__')).toVecSync()).toEqual([0]);
+  });
+
+  test('dtypes that cannot be loaded can be listed', async () => {
+    using opened = SafetensorsFile.open(file({ a: { dtype: 'F4', shape: [4], data_offsets: [0, 2] } }, 2));
+    expect(opened.info('a').byteLength).toBe(2);
+    await expect(opened.load('a')).rejects.toMatchObject({ code: 'UNSUPPORTED' });
+  });
+
+  test('a U64 value over the largest i64 is an error and leaves no tensor', async () => {
+    const path = file({ a: { dtype: 'U64', shape: [1], data_offsets: [0, 8] } }, 8);
+    const bytes = readFileSync(path);
+    bytes.fill(0xff, bytes.length - 8);
+    writeFileSync(path, bytes);
+    const before = memoryStats().liveTensors;
+    using opened = SafetensorsFile.open(path);
+    await expect(opened.load('a')).rejects.toThrow(/18446744073709551615/);
+    // Less is right too: the collector may take what other tests left.
+    expect(memoryStats().liveTensors).toBeLessThanOrEqual(before);
+  });
+
+  test('a file cut after opening', async () => {
+    const path = file({ a: f32([2], 0, 8) }, 8);
+    using opened = SafetensorsFile.open(path);
+    writeFileSync(path, readFileSync(path).subarray(0, -4));
+    await expect(opened.load('a')).rejects.toMatchObject({ code: 'FILE_TRUNCATED' });
+    expect(() => opened.loadSync('a')).toThrow(/ended at byte/);
+  });
+});

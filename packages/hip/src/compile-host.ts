@@ -1,0 +1,75 @@
+/**
+ * The host platform's compiler: clang++ as a child process, C++ in, a shared object out. The source keeps its own name in
+ * the log through a #line directive.
+ */
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { HipError } from './errors';
+
+const NAMES = ['clang++', 'clang++-22', 'clang++-21', 'clang++-20', 'clang++-19'];
+
+export interface ClangSearch {
+  readonly path?: string;
+  readonly version?: string;
+  readonly searched: readonly string[];
+}
+
+/** The first clang++ that runs: X_CLANG alone when set, else the names above on PATH. */
+export function findClang(): ClangSearch {
+  const candidates = process.env.X_CLANG ? [process.env.X_CLANG] : NAMES;
+  const searched: string[] = [];
+  for (const candidate of candidates) {
+    searched.push(candidate);
+    const result = spawnSync(candidate, ['--version'], { encoding: 'utf8', timeout: 30_000 });
+    if (result.status === 0) return { path: candidate, version: result.stdout.split('\n')[0], searched };
+  }
+  return { searched };
+}
+
+export function compileHost(source: string, name: string, arch: string, options: readonly string[]): Uint8Array {
+  const clang = findClang();
+  if (!clang.path) {
+    throw new HipError(
+      'LIBRARY_NOT_FOUND',
+      `no clang++ to compile '${name}' with (tried ${clang.searched.join(', ')}). Install clang 19 or later, or set X_CLANG`,
+      { platform: 'host' },
+    );
+  }
+  const directory = mkdtempSync(join(tmpdir(), 'x-hip-'));
+  try {
+    const input = join(directory, 'source.cpp');
+    const output = join(directory, 'code.so');
+    writeFileSync(input, `#line 1 ${JSON.stringify(name)}\n${source}`);
+    const args = [
+      '-x',
+      'c++',
+      '-std=c++17',
+      '-O3',
+      '-fPIC',
+      '-shared',
+      `-march=${arch}`,
+      ...options,
+      input,
+      '-o',
+      output,
+    ];
+    const result = spawnSync(clang.path, args, { encoding: 'utf8', timeout: 300_000, maxBuffer: 64 * 1024 * 1024 });
+    if (result.status !== 0) {
+      const how = result.error
+        ? result.error.message
+        : result.signal
+          ? `signal ${result.signal}`
+          : `exit ${result.status}`;
+      throw new HipError(
+        'COMPILE_FAILED',
+        `${clang.path} of '${name}' for ${arch} failed (${how}):\n${result.stderr?.trim() || 'no output'}`,
+        { platform: 'host', call: clang.path, status: result.status ?? undefined },
+      );
+    }
+    return new Uint8Array(readFileSync(output));
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,185 @@
+/**
+ * One open device: memory, streams, modules, events. Mirrors what candle gets from cudarc's `CudaDevice`/`CudaStream`
+ * (candle-core/src/cuda_backend/device.rs), on three platforms behind one table. Everything is enqueued on a stream and
+ * returns at once; the `...Sync` methods and awaiting a promise are the only waits.
+ */
+import { addon, type Counters, type HostView, type NativeAddon } from './addon';
+import { DeviceContext } from './context';
+import { invalidArgument } from './errors';
+import { HipEvent } from './event';
+import { HipModule } from './module';
+import { type Platform, platformNumber } from './platforms';
+import { HipStream } from './stream';
+
+export interface DeviceProperties {
+  readonly name: string;
+  /** What code objects are looked up by: `gfx90a`, `sm_90`, `x86-64-v4`. */
+  readonly arch: string;
+  /** The arch as the driver spells it: `gfx90a:sramecc+:xnack-`. */
+  readonly archFull: string;
+  /** `0000:c3:00.0`, or empty. */
+  readonly pciBusId: string;
+  /** Threads that run in lockstep: 32, 64, or 1 on the host. */
+  readonly warpSize: number;
+  /** Compute units, SMs, or CPU threads. */
+  readonly multiprocessorCount: number;
+  readonly maxThreadsPerBlock: number;
+  readonly maxThreadsPerMultiprocessor: number;
+  /** Bytes of shared memory (LDS) that a block may have; on CUDA the opt-in limit, which launches request by themselves. */
+  readonly sharedMemoryPerBlock: number;
+  readonly clockRateKHz: number;
+  readonly memoryClockRateKHz: number;
+  readonly memoryBusWidthBits: number;
+  readonly l2CacheBytes: number;
+  /** Shares memory with the CPU. */
+  readonly integrated: boolean;
+  /** Bytes. */
+  readonly totalMemory: number;
+}
+
+/** Opens a device. Throws HipError with the code of the platform's report when there is none. */
+export function openDevice(platform: Platform, ordinal = 0): HipDevice {
+  const number = platformNumber(platform);
+  if (!Number.isInteger(ordinal) || ordinal < 0 || ordinal > 0xffff) {
+    throw invalidArgument(
+      `device ordinal must be a small non-negative integer, not ${ordinal}. Use 0 for the first`,
+      platform,
+    );
+  }
+  const native = addon();
+  const opened = native.open(number, ordinal);
+  return new HipDevice(new DeviceContext(native, platform, ordinal, opened), opened.properties);
+}
+
+export class HipDevice {
+  readonly platform: Platform;
+  readonly ordinal: number;
+  readonly properties: DeviceProperties;
+  /** The stream used where none is given. It lives as long as the device. */
+  readonly defaultStream: HipStream;
+  readonly #context: DeviceContext;
+  readonly #native: NativeAddon;
+  readonly #id: number;
+
+  /** @internal Use {@link openDevice}. */
+  constructor(context: DeviceContext, properties: DeviceProperties) {
+    this.#context = context;
+    this.#native = context.native;
+    this.#id = context.id;
+    this.platform = context.platform;
+    this.ordinal = context.ordinal;
+    this.properties = Object.freeze(properties);
+    this.defaultStream = new HipStream(context, 0, true);
+  }
+
+  get isDisposed(): boolean {
+    return this.#context.disposed;
+  }
+
+  createStream(): HipStream {
+    this.#context.check();
+    return new HipStream(this.#context, this.#native.streamCreate(this.#id));
+  }
+
+  createEvent(): HipEvent {
+    this.#context.check();
+    return new HipEvent(this.#context, this.#native.eventCreate(this.#id));
+  }
+
+  /** Bytes free and in all, as the driver sees them now. */
+  memoryInfo(): { free: number; total: number } {
+    this.#context.check();
+    const [free, total] = this.#native.memoryInfo(this.#id);
+    return { free, total };
+  }
+
+  /** Allocates device memory and returns its address. Throws OUT_OF_MEMORY with requested, free and total bytes. */
+  alloc(bytes: number): number {
+    this.#context.check();
+    if (!Number.isSafeInteger(bytes) || bytes <= 0) {
+      throw invalidArgument(
+        `alloc of ${bytes} bytes: the size must be a positive integer. Skip empty buffers`,
+        this.platform,
+      );
+    }
+    return this.#native.alloc(this.#id, bytes);
+  }
+
+  /** Frees an address that {@link alloc} returned. May wait until work that is under way has finished. */
+  free(address: number): void {
+    this.#context.check();
+    this.#native.free(this.#id, address);
+  }
+
+  /** Copies the view's bytes to `dst`. The view may be reused at once. */
+  memcpyHtoD(dst: number, view: HostView, stream: HipStream = this.defaultStream): void {
+    this.#context.check();
+    this.#native.htod(this.#id, dst, view, this.#stream(stream));
+  }
+
+  memcpyDtoD(dst: number, src: number, bytes: number, stream: HipStream = this.defaultStream): void {
+    this.#context.check();
+    this.#native.dtod(this.#id, dst, src, bytes, this.#stream(stream));
+  }
+
+  /** Sets `bytes` bytes at `dst` to `byte` (0 to 255). */
+  memset(dst: number, byte: number, bytes: number, stream: HipStream = this.defaultStream): void {
+    this.#context.check();
+    if (!Number.isInteger(byte) || byte < 0 || byte > 255) {
+      throw invalidArgument(`memset value must be a byte from 0 to 255, not ${byte}`, this.platform);
+    }
+    this.#native.memset(this.#id, dst, byte, bytes, this.#stream(stream));
+  }
+
+  /** Fills the view from `src` and waits for it. */
+  memcpyDtoHSync(view: HostView, src: number, stream: HipStream = this.defaultStream): void {
+    this.#context.check();
+    this.#native.dtohSync(this.#id, view, src, this.#stream(stream));
+  }
+
+  /**
+   * Fills the view from `src`. The copy is enqueued now, so later work on the stream may overwrite the source; the promise
+   * resolves when the view holds the bytes. It rejects when the view's buffer was detached meanwhile.
+   */
+  async memcpyDtoH(view: HostView, src: number, stream: HipStream = this.defaultStream): Promise<void> {
+    this.#context.check();
+    return this.#native.dtoh(this.#id, view, src, this.#stream(stream));
+  }
+
+  /** Loads a code object: HSACO on rocm, PTX or cubin on cuda, a shared object on host. The bytes are copied. */
+  loadModule(code: Uint8Array): HipModule {
+    this.#context.check();
+    return new HipModule(this.#context, this.#native.moduleLoad(this.#id, code));
+  }
+
+  /** Resolves when all work enqueued so far on this device has finished. */
+  async synchronize(): Promise<void> {
+    this.#context.check();
+    return this.#native.deviceSynchronize(this.#id);
+  }
+
+  synchronizeSync(): void {
+    this.#context.check();
+    this.#native.deviceSynchronizeSync(this.#id);
+  }
+
+  /** Calls of the driver since the device was opened. */
+  counters(): Counters {
+    return this.#native.counters(this.#id);
+  }
+
+  /** Waits for the device and gives back everything that was created on it, memory included. */
+  dispose(): void {
+    if (this.#context.disposed) return;
+    this.#context.disposed = true;
+    this.#native.close(this.#id);
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+
+  #stream(stream: HipStream): number {
+    return stream.handleOn(this.#context);
+  }
+}

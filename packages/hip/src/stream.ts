@@ -1,0 +1,72 @@
+/** An in-order queue of work on a device, and the start and end of graph capture. */
+import type { DeviceContext } from './context';
+import { invalidArgument } from './errors';
+import type { HipEvent } from './event';
+import { HipGraph } from './graph';
+
+export class HipStream {
+  readonly #context: DeviceContext;
+  readonly #handle: number;
+  readonly #permanent: boolean;
+  #disposed = false;
+
+  /** @internal Use `device.createStream()`. */
+  constructor(context: DeviceContext, handle: number, permanent = false) {
+    this.#context = context;
+    this.#handle = handle;
+    this.#permanent = permanent;
+  }
+
+  get isDisposed(): boolean {
+    return this.#disposed || this.#context.disposed;
+  }
+
+  /** @internal The stream's number, after checking that it lives and belongs to the device. */
+  handleOn(context: DeviceContext): number {
+    if (this.#context !== context) context.same(this.#context, 'stream');
+    if (this.#disposed || context.disposed) context.check(this.#disposed, 'stream');
+    return this.#handle;
+  }
+
+  /** Resolves when all work enqueued on the stream so far has finished. */
+  async synchronize(): Promise<void> {
+    return this.#context.native.streamSynchronize(this.#context.id, this.handleOn(this.#context));
+  }
+
+  synchronizeSync(): void {
+    this.#context.native.streamSynchronizeSync(this.#context.id, this.handleOn(this.#context));
+  }
+
+  /** Later work on this stream waits until `event`, as last recorded, has passed. */
+  waitEvent(event: HipEvent): void {
+    const stream = this.handleOn(this.#context);
+    this.#context.native.streamWaitEvent(this.#context.id, stream, event.handleOn(this.#context));
+  }
+
+  /** From here on, work enqueued on the stream is recorded instead of run. Host copies and waits are refused meanwhile. */
+  beginCapture(): void {
+    this.#context.native.beginCapture(this.#context.id, this.handleOn(this.#context));
+  }
+
+  endCapture(): HipGraph {
+    const graph = this.#context.native.endCapture(this.#context.id, this.handleOn(this.#context));
+    return new HipGraph(this.#context, graph);
+  }
+
+  /** Waits for the stream and destroys it. */
+  dispose(): void {
+    if (this.isDisposed) return;
+    if (this.#permanent) {
+      throw invalidArgument(
+        'the default stream lives as long as its device. Dispose the device',
+        this.#context.platform,
+      );
+    }
+    this.#disposed = true;
+    this.#context.native.streamDestroy(this.#context.id, this.#handle);
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+}

@@ -1,0 +1,175 @@
+// A stand-in for libamdhip64, for machines without an AMD GPU: memory is the host's, work runs when it is enqueued, and a
+// kernel launch writes the packed arguments it received to the address in its first argument. It checks what the binding
+// passes (the launch-parameter protocol, stream flags, page-locked staging) and answers as FAKE_HIP says:
+//   (unset)       one gfx90a device          none         the device count is hipErrorNoDevice
+//   faulty        synchronising fails with hipErrorLaunchFailure after a launch of "bad_kernel"
+// Built with FAKE_R0600 it has ROCm 6's property struct, without it ROCm 5's.
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+
+namespace {
+
+enum { kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kInvalidDevice = 101, kNotFound = 500, kLaunchFailure = 719 };
+std::map<char*, size_t> gMemory;  // device allocations
+std::map<char*, size_t> gPinned;
+size_t gUsed = 0;
+constexpr size_t kTotal = size_t(1) << 30;
+bool gFaulted = false;
+
+struct Function {
+  std::string name;
+};
+struct Graph {
+  int launches = 0;
+};
+
+std::string mode() {
+  const char* value = std::getenv("FAKE_HIP");
+  return value ? value : "";
+}
+
+bool inside(const std::map<char*, size_t>& ranges, const void* pointer, size_t bytes) {
+  char* p = static_cast<char*>(const_cast<void*>(pointer));
+  auto after = ranges.upper_bound(p);
+  if (after == ranges.begin()) return false;
+  --after;
+  return p + bytes <= after->first + after->second;
+}
+
+int settle() { return gFaulted ? kLaunchFailure : kSuccess; }
+
+}  // namespace
+
+#define API extern "C" __attribute__((visibility("default")))
+
+API int hipInit(unsigned) { return mode() == "none" ? kInvalidDevice : kSuccess; }
+API int hipRuntimeGetVersion(int* v) { return *v = 60443484, kSuccess; }
+API const char* hipGetErrorName(int e) {
+  switch (e) {
+    case kSuccess: return "hipSuccess";
+    case kInvalidValue: return "hipErrorInvalidValue";
+    case kOutOfMemory: return "hipErrorOutOfMemory";
+    case kNoDevice: return "hipErrorNoDevice";
+    case kInvalidDevice: return "hipErrorInvalidDevice";
+    case 200: return "hipErrorInvalidImage";
+    case kNotFound: return "hipErrorNotFound";
+    case kLaunchFailure: return "hipErrorLaunchFailure";
+    default: return "hipErrorUnknown";
+  }
+}
+API const char* hipGetErrorString(int e) { return hipGetErrorName(e); }
+API int hipGetLastError() { return kSuccess; }
+API int hipGetDeviceCount(int* n) {
+  *n = mode() == "none" ? 0 : 1;
+  return *n ? kSuccess : kNoDevice;
+}
+API int hipSetDevice(int d) { return d == 0 ? kSuccess : kInvalidDevice; }
+API int hipDeviceGetName(char* text, int bytes, int) { return std::strncpy(text, "Fake Instinct", size_t(bytes)), kSuccess; }
+API int hipDeviceGetAttribute(int* value, int which, int) {
+  static const std::map<int, int> values = {{5, 1700000}, {16, 0}, {19, 8388608}, {56, 1024}, {57, 2048}, {59, 4096},
+                                            {60, 1600000}, {63, 104}, {74, 65536}, {87, 64}};
+  auto found = values.find(which);
+  if (found == values.end()) return kInvalidValue;
+  return *value = found->second, kSuccess;
+}
+API int hipDeviceTotalMem(size_t* bytes, int) { return *bytes = kTotal, kSuccess; }
+API int hipDeviceGetPCIBusId(char* text, int bytes, int) { return std::strncpy(text, "0000:c3:00.0", size_t(bytes)), kSuccess; }
+
+// The other struct's place holds something else, so reading from the wrong one shows.
+static int properties(char* out, size_t bytes, size_t at, size_t wrong) {
+  std::memset(out, 0, bytes);
+  std::strcpy(out + wrong, "WRONG");
+  std::strcpy(out + at, "gfx90a:sramecc+:xnack-");
+  return kSuccess;
+}
+#ifdef FAKE_R0600
+API int hipGetDevicePropertiesR0600(char* out, int) { return properties(out, 1472, 1160, 396); }
+API int hipGetDeviceProperties(char* out, int) { return std::memset(out, 'x', 792), kSuccess; }
+#else
+API int hipGetDeviceProperties(char* out, int) { return properties(out, 792, 396, 700); }
+#endif
+
+API int hipDeviceSynchronize() { return settle(); }
+API int hipMemGetInfo(size_t* f, size_t* t) { return *f = kTotal - gUsed, *t = kTotal, kSuccess; }
+API int hipMalloc(void** out, size_t bytes) {
+  if (gUsed + bytes > kTotal) return kOutOfMemory;
+  char* memory = static_cast<char*>(std::malloc(bytes));
+  gMemory[memory] = bytes;
+  gUsed += bytes;
+  return *out = memory, kSuccess;
+}
+API int hipFree(void* p) {
+  auto found = gMemory.find(static_cast<char*>(p));
+  if (found == gMemory.end()) return kInvalidValue;
+  gUsed -= found->second;
+  gMemory.erase(found);
+  return std::free(p), kSuccess;
+}
+API int hipHostMalloc(void** out, size_t bytes, unsigned) {
+  char* memory = static_cast<char*>(std::malloc(bytes));
+  gPinned[memory] = bytes;
+  return *out = memory, kSuccess;
+}
+API int hipHostFree(void* p) {
+  if (!gPinned.erase(static_cast<char*>(p))) return kInvalidValue;
+  return std::free(p), kSuccess;
+}
+static int copy(void* dst, const void* src, size_t n) { return std::memmove(dst, src, n), kSuccess; }
+// Small uploads must come from page-locked memory; only large ones may be pageable.
+API int hipMemcpyHtoDAsync(void* d, void* s, size_t n, void*) {
+  if (!inside(gMemory, d, n) || (n <= 256 * 1024 && !inside(gPinned, s, n))) return kInvalidValue;
+  return copy(d, s, n);
+}
+API int hipMemcpyDtoHAsync(void* d, void* s, size_t n, void*) {
+  if (!inside(gMemory, s, n) || !inside(gPinned, d, n)) return kInvalidValue;
+  return copy(d, s, n);
+}
+API int hipMemcpyDtoDAsync(void* d, void* s, size_t n, void*) { return copy(d, s, n); }
+API int hipMemsetD8Async(void* d, unsigned char v, size_t n, void*) { return std::memset(d, v, n), kSuccess; }
+
+API int hipStreamCreateWithFlags(void** s, unsigned flags) {
+  if (flags != 1) return kInvalidValue;
+  return *s = new int(0), kSuccess;
+}
+API int hipStreamDestroy(void* s) { return delete static_cast<int*>(s), kSuccess; }
+API int hipStreamSynchronize(void*) { return settle(); }
+API int hipStreamWaitEvent(void*, void*, unsigned) { return kSuccess; }
+API int hipStreamBeginCapture(void*, int mode) { return mode == 2 ? kSuccess : kInvalidValue; }
+API int hipStreamEndCapture(void*, void** g) { return *g = new Graph, kSuccess; }
+API int hipEventCreate(void** e) { return *e = new int(0), kSuccess; }
+API int hipEventDestroy(void* e) { return delete static_cast<int*>(e), kSuccess; }
+API int hipEventRecord(void* e, void*) { return *static_cast<int*>(e) = 3, kSuccess; }
+API int hipEventSynchronize(void* e) { return *static_cast<int*>(e) = 0, settle(); }
+// Not ready a few times, so that waiting is exercised.
+API int hipEventQuery(void* e) { return gFaulted ? kLaunchFailure : (*static_cast<int*>(e))-- > 0 ? 600 : (*static_cast<int*>(e) = 0); }
+API int hipEventElapsedTime(float* ms, void*, void*) { return *ms = 1.5f, kSuccess; }
+
+API int hipModuleLoadData(void** m, const void* image) { return *m = const_cast<void*>(image), kSuccess; }
+API int hipModuleUnload(void*) { return kSuccess; }
+API int hipModuleGetFunction(void** f, void*, const char* name) {
+  if (!std::strcmp(name, "missing")) return kNotFound;
+  return *f = new Function{name}, kSuccess;
+}
+API int hipModuleLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                              unsigned shared, void* stream, void** params, void** extra) {
+  bool protocol = stream && !params && extra && extra[0] == reinterpret_cast<void*>(1) &&
+                  extra[2] == reinterpret_cast<void*>(2) && extra[4] == reinterpret_cast<void*>(3);
+  if (!protocol || bx * by * bz > 1024) return kInvalidValue;
+  if (static_cast<Function*>(f)->name == "bad_kernel") return gFaulted = mode() == "faulty", kSuccess;
+  size_t bytes = *static_cast<size_t*>(extra[3]);
+  unsigned geometry[] = {gx, gy, gz, bx, by, bz, shared, unsigned(bytes)};
+  char* out;
+  std::memcpy(&out, extra[1], sizeof out);
+  std::memcpy(out, geometry, sizeof geometry);
+  std::memcpy(out + sizeof geometry, extra[1], bytes);
+  return kSuccess;
+}
+API int hipGraphInstantiate(void** x, void*, void**, char*, size_t) { return *x = new Graph, kSuccess; }
+API int hipGraphExecUpdate(void*, void*, void**, int* result) { return *result = 2, 910; }
+API int hipGraphLaunch(void*, void*) { return kSuccess; }
+API int hipGraphDestroy(void* g) { return delete static_cast<Graph*>(g), kSuccess; }
+API int hipGraphExecDestroy(void* g) { return delete static_cast<Graph*>(g), kSuccess; }

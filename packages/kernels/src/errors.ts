@@ -1,0 +1,20 @@
+/** What can go wrong with kernels: each code says what to do in its message. */
+export type KernelErrorCode =
+  | 'KERNEL_TARGET_MISSING'
+  | 'KERNEL_SOURCE_MISSING'
+  | 'KERNEL_MANIFEST_INVALID'
+  | 'KERNEL_OBJECT_CORRUPT'
+  | 'KERNEL_OBJECT_INVALID';
+
+/** An error about a kernel module, its source or one of its code objects. */
+export class KernelError extends Error {
+  override readonly name = 'KernelError';
+
+  constructor(
+    readonly code: KernelErrorCode,
+    message: string,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+  }
+}

@@ -1,0 +1,29 @@
+/** Which code objects run on which processor. */
+
+/** Generic families: one code object for several processors (AMD code object version 6). */
+const FAMILIES: [family: string, members: RegExp][] = [
+  ['gfx9-4-generic', /^gfx9(40|41|42|50)$/],
+  ['gfx9-generic', /^gfx9(00|02|04|06|09|0c)$/],
+  ['gfx10-3-generic', /^gfx103[0-9a-f]$/],
+  ['gfx11-generic', /^gfx11[0-9a-f]{2}$/],
+  ['gfx12-generic', /^gfx12[0-9a-f]{2}$/],
+];
+
+const HOST_LEVELS = ['x86-64-v4', 'x86-64-v3', 'x86-64-v2'];
+
+/**
+ * The targets whose code objects a device can run, best first: its own, then its generic family.
+ *
+ * @param arch gfx1100, gfx90a:sramecc+:xnack-, sm_90, x86-64-v3; features after a colon are ignored.
+ */
+export function resolveTarget(arch: string): string[] {
+  const name = arch.split(':')[0]!;
+  if (name.startsWith('gfx')) {
+    const family = FAMILIES.find(([, members]) => members.test(name));
+    return family === undefined ? [name] : [name, family[0]];
+  }
+  const compute = /^sm_(\d+)[a-z]?$/.exec(name);
+  if (compute !== null) return Number(compute[1]) >= 80 ? ['nvptx64'] : [];
+  const level = HOST_LEVELS.indexOf(name);
+  return level < 0 ? [name] : HOST_LEVELS.slice(level);
+}

@@ -1,0 +1,139 @@
+/**
+ * Keys and values of the tokens so far: candle-nn's `Cache` and `KvCache` (kv_cache.rs). A buffer with room for
+ * `maxSeqLen` positions is allocated once and written in place; when it is full it grows by that much again.
+ *
+ * Different from candle: `reserve` allocates before the first token, so that a model that does not fit fails when it is
+ * loaded; `reset` keeps the buffer; `truncate` takes positions back.
+ */
+import { type Device, type DType, keep, ShapeError, scope, Tensor } from '@x/core';
+
+/** One growing tensor. */
+export class Cache {
+  private data: Tensor | undefined;
+  private filled = 0;
+
+  /**
+   * @param dim the dimension of positions
+   * @param maxSeqLen positions allocated at once, and added when they are used up
+   */
+  constructor(
+    readonly dim: number,
+    readonly maxSeqLen: number,
+  ) {
+    if (!Number.isInteger(maxSeqLen) || maxSeqLen < 1) {
+      throw new ShapeError('INVALID_SHAPE', `Cache: room for ${maxSeqLen} positions; give a whole number from 1.`);
+    }
+  }
+
+  /** Positions held. */
+  get length(): number {
+    return this.filled;
+  }
+
+  /** Positions that fit without growing; 0 before the buffer exists. */
+  get capacity(): number {
+    return this.data?.dim(this.dim) ?? 0;
+  }
+
+  /** A view of what is held, or undefined before anything was appended. The caller's to dispose. */
+  current(): Tensor | undefined {
+    return this.filled > 0 ? this.data?.narrow(this.dim, 0, this.filled) : undefined;
+  }
+
+  /** Allocates the buffer now. @param shape of what will be appended; its size along `dim` does not matter */
+  reserve(shape: readonly number[], dtype: DType, device: Device): void {
+    if (this.data) return;
+    const full = [...shape];
+    full[this.dim] = this.maxSeqLen;
+    this.data = keep(Tensor.zeros(full, { dtype, device }));
+  }
+
+  /** Copies `src` behind what is held. Its shape differs from earlier ones only along `dim`. */
+  append(src: Tensor): void {
+    const count = src.dim(this.dim);
+    this.reserve(src.shape, src.dtype, src.device);
+    const old = this.data!;
+    const missing = this.filled + count - this.capacity;
+    if (missing > 0) {
+      const extra = [...old.shape];
+      extra[this.dim] = Math.ceil(missing / this.maxSeqLen) * this.maxSeqLen;
+      this.data = scope(() =>
+        keep(Tensor.cat([old, Tensor.zeros(extra, { dtype: old.dtype, device: old.device })], this.dim)),
+      );
+      old.dispose();
+    }
+    this.data!.sliceSet(src, this.dim, this.filled);
+    this.filled += count;
+  }
+
+  /** Forgets all positions; the memory stays allocated. */
+  reset(): void {
+    this.filled = 0;
+  }
+
+  /** Keeps the first `length` positions. @throws ShapeError when fewer are held */
+  truncate(length: number): void {
+    if (!Number.isInteger(length) || length < 0 || length > this.filled) {
+      throw new ShapeError(
+        'INDEX_OUT_OF_RANGE',
+        `Cache: truncate to ${length} of ${this.filled} positions; give 0 to ${this.filled}.`,
+      );
+    }
+    this.filled = length;
+  }
+
+  /** Gives the memory back; a later append allocates again. */
+  dispose(): void {
+    this.data?.dispose();
+    this.data = undefined;
+    this.filled = 0;
+  }
+}
+
+/** The keys and the values of one attention layer. */
+export class KvCache {
+  readonly k: Cache;
+  readonly v: Cache;
+
+  /** Parameters as {@link Cache}. */
+  constructor(dim: number, maxSeqLen: number) {
+    this.k = new Cache(dim, maxSeqLen);
+    this.v = new Cache(dim, maxSeqLen);
+  }
+
+  get length(): number {
+    return this.k.length;
+  }
+
+  /** Allocates both buffers now; see {@link Cache.reserve}. */
+  reserve(shape: readonly number[], dtype: DType, device: Device): void {
+    this.k.reserve(shape, dtype, device);
+    this.v.reserve(shape, dtype, device);
+  }
+
+  /** Appends and returns views of everything held, the new positions included: the caller's to dispose. */
+  append(k: Tensor, v: Tensor): { k: Tensor; v: Tensor } {
+    this.k.append(k);
+    this.v.append(v);
+    return { k: this.k.current() ?? k.narrow(this.k.dim, 0, 0), v: this.v.current() ?? v.narrow(this.v.dim, 0, 0) };
+  }
+
+  reset(): void {
+    this.k.reset();
+    this.v.reset();
+  }
+
+  truncate(length: number): void {
+    this.k.truncate(length);
+    this.v.truncate(length);
+  }
+
+  dispose(): void {
+    this.k.dispose();
+    this.v.dispose();
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+}

@@ -1,0 +1,113 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { memoryStats, saveSafetensors, scope } from '@x/core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { VarBuilder } from '../src';
+import { deviceNames, expectClose, openDevice, tensor, values } from './helpers';
+
+describe.each(deviceNames)('VarBuilder on %s', (name) => {
+  const device = openDevice(name);
+  const directory = mkdtempSync(join(tmpdir(), 'nn-test-'));
+  const file = (part: string) => join(directory, part);
+  const weights = { 'a.0.weight': [2, 3], 'a.0.bias': [2], 'a.1.weight': [4] } as const;
+  const data = (key: keyof typeof weights) =>
+    values(
+      weights[key].reduce((x, y) => x * y, 1),
+      key.length,
+    );
+
+  beforeAll(async () => {
+    await scope(async () => {
+      const make = (key: keyof typeof weights) => tensor(data(key), weights[key], device);
+      await saveSafetensors(file('one.safetensors'), {
+        'a.0.weight': make('a.0.weight'),
+        'a.0.bias': make('a.0.bias').toDtype('bf16'),
+      });
+      await saveSafetensors(file('two.safetensors'), { 'a.1.weight': make('a.1.weight') });
+    });
+    const weight_map = {
+      'a.0.weight': 'one.safetensors',
+      'a.0.bias': 'one.safetensors',
+      'a.1.weight': 'two.safetensors',
+    };
+    writeFileSync(file('model.safetensors.index.json'), JSON.stringify({ weight_map }));
+  });
+  afterAll(() => rmSync(directory, { recursive: true }));
+
+  it('reads one file, several, and an index', async () => {
+    const before = memoryStats();
+    await scope(async () => {
+      const sources = [[file('one.safetensors'), file('two.safetensors')], file('model.safetensors.index.json')];
+      for (const source of sources) {
+        using root = VarBuilder.fromSafetensors(source, { device });
+        const layer = root.pp('a').pp(0);
+        expect([layer.prefix, layer.containsTensor('weight'), layer.containsTensor('gain')]).toEqual([
+          'a.0',
+          true,
+          false,
+        ]);
+        expect(root.names().sort()).toEqual(Object.keys(weights).sort());
+        expect(layer.names().sort()).toEqual(['a.0.bias', 'a.0.weight']);
+        expect([layer.byteLength('weight'), layer.byteLength('bias')]).toEqual([24, 4]);
+        expectClose(await layer.get([2, 3], 'weight'), [2, 3], data('a.0.weight'), 0);
+        const bias = await layer.get([2], 'bias');
+        expect(bias.dtype).toBe('bf16');
+        expectClose(layer.getSync([2], 'bias', { dtype: 'f32' }), [2], data('a.0.bias'), 1e-2);
+        expectClose(root.getSync([4], 'a.1.weight'), [4], data('a.1.weight'), 0);
+      }
+      using halved = VarBuilder.fromSafetensors(file('one.safetensors'), { device, dtype: 'f16' });
+      expect((await halved.get([2, 3], 'a.0.weight')).dtype).toBe('f16');
+      expect((await halved.get([2, 3], 'a.0.weight', { dtype: 'f32' })).dtype).toBe('f32');
+    });
+    expect(memoryStats()).toEqual(before);
+  });
+
+  it('gives tensors in memory, which stay the giver’s', async () => {
+    const given = tensor(values(6), [2, 3], device);
+    const builder = VarBuilder.fromTensors({ 'x.weight': given }, { device }).pp('x');
+    const view = await builder.get([2, 3], 'weight');
+    const converted = builder.getSync([2, 3], 'weight', { dtype: 'f64' });
+    expect([view.dtype, converted.dtype, builder.byteLength('weight')]).toEqual(['f32', 'f64', 24]);
+    view.dispose();
+    converted.dispose();
+    builder.dispose();
+    expectClose(given, [2, 3], values(6), 0);
+    given.dispose();
+    expect(() => VarBuilder.fromTensors(new Map(), { device }).getSync([1], 'w')).toThrow(/no tensor "w" among 0/);
+  });
+
+  it('says which name or shape is wrong', async () => {
+    using root = VarBuilder.fromSafetensors(file('model.safetensors.index.json'), { device });
+    await expect(root.pp('a.0').get([2], 'gain')).rejects.toMatchObject({
+      code: 'FILE_NO_SUCH_TENSOR',
+      message: expect.stringMatching(/"a\.0\.gain" among 3\. Names like it: a\.0\./),
+    });
+    expect(() => root.getSync([2], 'b.weight')).toThrow(/"b\.weight".*a\.0\.weight/);
+    expect(() => root.byteLength('b')).toThrow(expect.objectContaining({ code: 'FILE_NO_SUCH_TENSOR' }));
+    await expect(root.get([3, 2], 'a.0.weight')).rejects.toMatchObject({
+      code: 'SHAPE_MISMATCH',
+      message: expect.stringMatching(/\[2, 3\].*\[3, 2\]/),
+    });
+    root.dispose();
+    await expect(root.get([4], 'a.1.weight')).rejects.toMatchObject({ code: 'DISPOSED' });
+  });
+
+  it('refuses bad files', () => {
+    const open = (source: string | string[]) => () => VarBuilder.fromSafetensors(source, { device });
+    expect(open(file('none.safetensors'))).toThrow(expect.objectContaining({ code: 'FILE_NOT_FOUND' }));
+    expect(open([file('one.safetensors'), file('one.safetensors')])).toThrow(/"a\.0\.\w+" is in .* and in /);
+    expect(open(file('none.index.json'))).toThrow(expect.objectContaining({ code: 'FILE_NOT_FOUND' }));
+    const index = file('bad.index.json');
+    for (const text of [
+      '{',
+      'null',
+      '{"weight_map": []}',
+      '{"weight_map": {"w": "../x.safetensors"}}',
+      '{"weight_map": {"w": 1}}',
+    ]) {
+      writeFileSync(index, text);
+      expect(open(index)).toThrow(expect.objectContaining({ code: 'FILE_INVALID' }));
+    }
+  });
+});

@@ -1,0 +1,137 @@
+/**
+ * Bringing blocks onto a device: either as they are, or, where the device has no use for them, as dense numbers. Both go
+ * through one bounded buffer, so that a weight larger than memory's spare room can still be loaded.
+ *
+ * Each loader is a generator that pauses after every piece. Run to its end at once it blocks, as reading files does in
+ * candle; run with a turn of the event loop in between, it does not.
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import {
+  type BackendDevice,
+  type BackendStorage,
+  type Device,
+  encodeBf16,
+  encodeF16,
+  Layout,
+  UnsupportedError,
+} from '@x/core';
+import { type BlockFormat, byteLengthOf } from './blocks';
+
+/** Bytes of a tensor in order; every piece is whole blocks, except where the type is loaded as it is. */
+export type Pieces = Iterable<{ offset: number; bytes: Uint8Array }>;
+export type Loader = Generator<void, BackendStorage, void>;
+export type DenseDType = 'f32' | 'f16' | 'bf16';
+
+/** What becomes of a weight on a device. */
+export function placement(device: BackendDevice, format: BlockFormat): 'blocks' | 'same' | 'dense' {
+  if (format.type === 'f32' || format.type === 'f16' || format.type === 'bf16') return 'same';
+  // Plain numbers that no product takes.
+  if (format.blockSize === 1) return 'dense';
+  // Without kernels of any kind the blocks are computed with on the host, which knows them all.
+  return device.quantized === undefined || device.quantized.supports(format.type) ? 'blocks' : 'dense';
+}
+
+/**
+ * The bytes as they are, into a storage of `count` elements of `dtype`, the last `zeros` of which no piece holds and
+ * which become zero.
+ */
+export function* loadSame(device: Device, dtype: 'u8' | DenseDType, count: number, pieces: Pieces, zeros = 0): Loader {
+  const { backend } = device;
+  const storage = backend.allocUninit(count, dtype);
+  let loaded = false;
+  try {
+    if (zeros > 0) storage.constSet(0, Layout.contiguous([zeros], count - zeros));
+    for (const { offset, bytes } of pieces) {
+      backend.write(storage, offset, bytes);
+      yield;
+    }
+    loaded = true;
+    return storage;
+  } finally {
+    // Also when the generator is abandoned half-way.
+    if (!loaded) storage.dispose();
+  }
+}
+
+/** The blocks as numbers. */
+export function* loadDense(
+  device: Device,
+  format: BlockFormat,
+  dtype: DenseDType,
+  count: number,
+  pieces: Pieces,
+): Loader {
+  const { backend } = device;
+  const storage = backend.allocUninit(count, dtype);
+  let values = new Float32Array(0);
+  let loaded = false;
+  try {
+    let at = 0;
+    for (const { bytes } of pieces) {
+      const blocks = bytes.byteLength / format.blockBytes;
+      const length = blocks * format.blockSize;
+      if (values.length < length) values = new Float32Array(length);
+      format.dequantize(bytes, 0, values, 0, blocks);
+      const packed = pack(values.subarray(0, length), dtype);
+      backend.write(storage, at, packed);
+      at += packed.byteLength;
+      yield;
+    }
+    loaded = true;
+    return storage;
+  } finally {
+    if (!loaded) storage.dispose();
+  }
+}
+
+/** Values in the bits of a dtype; f32 is not copied. */
+export function pack(values: Float32Array, dtype: DenseDType): Float32Array | Uint16Array {
+  if (dtype === 'f32') return values;
+  return dtype === 'f16' ? encodeF16(values) : encodeBf16(values);
+}
+
+/** Blocks of `count` values, in pieces of whole blocks, quantised as they are asked for. */
+export function* quantizedPieces(
+  format: BlockFormat,
+  x: Float32Array,
+  pieceValues = 2 ** 20,
+): Generator<{ offset: number; bytes: Uint8Array }> {
+  if (format.quantize === undefined) {
+    throw new UnsupportedError(
+      'UNSUPPORTED',
+      `quantize: ${format.type} can be read but not written. Choose one of q4_0, q4_1, q5_0, q5_1, q8_0, q2_K to q6_K, ` +
+        'f16 or bf16.',
+    );
+  }
+  const step = Math.max(format.blockSize, pieceValues - (pieceValues % format.blockSize));
+  for (let first = 0; first < x.length; first += step) {
+    const length = Math.min(step, x.length - first);
+    const bytes = new Uint8Array(byteLengthOf(format, length));
+    format.quantize(x, first, bytes, 0, length / format.blockSize);
+    yield { offset: byteLengthOf(format, first), bytes };
+  }
+}
+
+/** Runs a loader to its end. */
+export function finish(loader: Loader): BackendStorage {
+  for (;;) {
+    const step = loader.next();
+    if (step.done) return step.value;
+  }
+}
+
+/** Runs a loader to its end with a turn of the event loop after every piece; an aborted signal stops it. */
+export async function finishAsync(loader: Loader, signal?: AbortSignal): Promise<BackendStorage> {
+  try {
+    for (;;) {
+      signal?.throwIfAborted();
+      const step = loader.next();
+      if (step.done) return step.value;
+      await nextTurn();
+    }
+  } catch (error) {
+    // Closing a finished or failed generator does nothing.
+    loader.return(undefined as never);
+    throw error;
+  }
+}

@@ -1,0 +1,121 @@
+/**
+ * A linear map by a weight that may be quantized (candle's `QMatMul`): x [..., k] times the transpose of a weight [n, k]
+ * is [..., n], in x's dtype.
+ *
+ * - `quantized`: the device's kernel, or the host in TypeScript where the device has none; activations are f32, and f16
+ *   and bf16 ones are converted there and back.
+ * - `dense`: an ordinary product with the weight as numbers, for f32, f16 and bf16 weights and for types that a device
+ *   with quantized kernels lacks. As in candle the numbers are f32 unless the `dense` option asks for less.
+ */
+import { DeviceError, formatShape, Layout, ShapeError, TENSORS, Tensor } from '@x/core';
+import { matmulRows } from './host-ops';
+import type { DenseDType } from './load';
+import { QTensor } from './qtensor';
+import { checkActivation, rowsOf, shareOf, withTemporaries } from './tensors';
+
+export interface QMatMulOptions {
+  /** Dtype of a dense weight, and so of its products; default `f32`. */
+  dense?: DenseDType;
+}
+
+export class QMatMul implements Disposable {
+  readonly kind: 'quantized' | 'dense';
+  /** [n, k]: values given out and taken in. */
+  readonly shape: readonly number[];
+  /** Blocks, when `kind` is quantized. */
+  readonly #blocks: QTensor | undefined;
+  /** [n, k] numbers, when it is dense. */
+  readonly #dense: Tensor | undefined;
+
+  private constructor(shape: readonly number[], weight: QTensor | Tensor) {
+    if (shape.length !== 2) {
+      weight.dispose();
+      throw new ShapeError(
+        'SHAPE_MISMATCH',
+        `QMatMul: the weight is ${formatShape(shape)}; it must be [out, in]. Reshape it first.`,
+      );
+    }
+    this.shape = shape;
+    this.kind = weight instanceof QTensor ? 'quantized' : 'dense';
+    if (weight instanceof QTensor) this.#blocks = weight;
+    else this.#dense = weight;
+  }
+
+  /** Shares the weight: it may be disposed afterwards, and must be by whoever made it. */
+  static fromQTensor(weight: QTensor, options: QMatMulOptions = {}): QMatMul {
+    if (weight.kind === 'blocks') return new QMatMul(weight.shape, weight.share());
+    return new QMatMul(weight.shape, weight.dequantize(options.dense ?? 'f32'));
+  }
+
+  /** The same for a weight that was never quantized, [n, k]; shares it likewise. */
+  static fromTensor(weight: Tensor): QMatMul {
+    checkActivation('QMatMul.fromTensor', weight);
+    return new QMatMul(weight.shape, shareOf(weight));
+  }
+
+  /** x [..., k] on the weight's device, f32, f16 or bf16, to [..., n] in the same dtype. */
+  forward(x: Tensor): Tensor {
+    const weight = this.#blocks ?? this.#dense!;
+    const [n, k] = this.shape;
+    checkActivation('QMatMul.forward', x);
+    const m = rowsOf('QMatMul.forward', x, k);
+    if (!x.device.equals(weight.device)) {
+      throw new DeviceError(
+        'DEVICE_MISMATCH',
+        `QMatMul.forward: the input is on ${x.device} and the weight on ${weight.device}. Move the input with toDevice.`,
+      );
+    }
+    const shape = [...x.shape.slice(0, -1), n];
+    // The everyday case makes one tensor: a decoding step on a GPU is short enough for each further one to show.
+    if (this.#blocks !== undefined && x.dtype === 'f32' && x.isContiguous()) {
+      return quantized(this.#blocks, x, { m, n, k }, shape);
+    }
+    return withTemporaries((temporary) => {
+      const numbers = temporary(x.toDtype(this.#dense?.dtype ?? 'f32'));
+      const rows = temporary(temporary(numbers.reshape([m, k])).contiguous());
+      if (this.#blocks !== undefined) {
+        return temporary(quantized(this.#blocks, rows, { m, n, k }, shape)).toDtype(x.dtype);
+      }
+      const transposed = temporary(this.#dense!.t());
+      return temporary(temporary(rows.matmul(transposed)).toDtype(x.dtype)).reshape(shape);
+    });
+  }
+
+  /** For `scope` of core: the weight goes where this object goes. */
+  [TENSORS](): unknown[] {
+    return [this.#blocks ?? this.#dense];
+  }
+
+  /** Gives back the share of the weight. Harmless when repeated. */
+  dispose(): void {
+    this.#blocks?.dispose();
+    this.#dense?.dispose();
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+}
+
+/** The product of contiguous f32 `x`, whatever its rank, as a tensor of `shape`. */
+function quantized(
+  weight: QTensor,
+  x: Tensor,
+  size: { m: number; n: number; k: number },
+  shape: readonly number[],
+): Tensor {
+  const { device, type } = weight;
+  const { backend } = device;
+  const blocks = weight.data.storageAndLayout().storage;
+  const { storage, layout } = x.storageAndLayout();
+  if (size.m * size.n * size.k === 0) {
+    return Tensor.fromStorage(backend.zeros(size.m * size.n, 'f32'), shape, device);
+  }
+  if (backend.quantized !== undefined) {
+    const rows = Layout.contiguous([size.m, size.k], layout.startOffset);
+    return Tensor.fromStorage(backend.quantized.matmul(blocks, type, size, storage, rows), shape, device);
+  }
+  const values = new Float32Array(storage.toHostSync(layout.startOffset, layout.elemCount));
+  const product = matmulRows(blocks, weight.format, size, values);
+  return Tensor.fromStorage(backend.fromHost(product, 'f32'), shape, device);
+}

@@ -1,0 +1,335 @@
+/**
+ * A weight in a block format on a device (candle's `QTensor`). Its blocks lie in a u8 tensor, so they are counted, scoped
+ * and disposed like any tensor's memory.
+ *
+ * Where it differs: candle has a storage type for each device; here one rule decides, at loading, what a device gets.
+ * - f32, f16 and bf16 weights are dense tensors of that dtype (`kind` is `dense`).
+ * - A device with kernels for the type keeps the blocks (`kind` is `blocks`), and so does a device without any quantized
+ *   kernels, for which this package computes on the host.
+ * - A device that has quantized kernels, but none for this type, gets numbers: the blocks are dequantised on the host
+ *   while loading, into f32 or the dtype that `dense` names. That takes more memory (f32: 7 times that of q4_K) and is
+ *   exact in f32; `kind` says so, and `QMatMul.kind` too.
+ */
+import {
+  type Device,
+  DeviceError,
+  DisposedError,
+  elemCount,
+  formatShape,
+  Layout,
+  ShapeError,
+  sizeInBytes,
+  Tensor,
+  UnsupportedError,
+} from '@x/core';
+import { type BlockFormat, blockFormat, byteLengthOf, isQuantType, type QuantType } from './blocks';
+import type { GgufFile } from './gguf';
+import { eachRow, gatherRows } from './host-ops';
+import {
+  type DenseDType,
+  finish,
+  finishAsync,
+  type Loader,
+  loadDense,
+  loadSame,
+  type Pieces,
+  pack,
+  placement,
+  quantizedPieces,
+} from './load';
+import { shareOf } from './tensors';
+
+/**
+ * Values' worth of zero blocks behind the last row on a device with kernels, as candle's MATRIX_ROW_PADDING: a kernel
+ * that works in tiles of a row may read past its end, and what it finds must neither fault nor be NaN.
+ */
+const KERNEL_PADDING = 512;
+
+export interface QTensorOptions {
+  /** Dtype of the numbers when a device has no kernels for the type; default `f32`. Ignored elsewhere. */
+  dense?: DenseDType;
+}
+
+export interface QTensorLoadOptions extends QTensorOptions {
+  /** Stops loading between two pieces; the promise rejects with the signal's reason. */
+  signal?: AbortSignal;
+}
+
+export class QTensor implements Disposable {
+  /** The type in the file or that was asked for, whatever the device made of it. */
+  readonly type: QuantType;
+  /** Outermost dimension first; a weight of a linear layer is [out, in]. */
+  readonly shape: readonly number[];
+  readonly #data: Tensor;
+
+  private constructor(type: QuantType, shape: readonly number[], data: Tensor) {
+    this.type = type;
+    this.shape = shape;
+    this.#data = data;
+  }
+
+  /**
+   * A tensor of a GGUF file, streamed to the device in pieces. Blocks the event loop while it reads; {@link load} does not.
+   * Raises `FileFormatError` when there is no such tensor or its type cannot be read.
+   */
+  static fromGguf(file: GgufFile, name: string, device: Device, options: QTensorOptions = {}): QTensor {
+    const format = file.format(name);
+    const { shape } = file.tensor(name);
+    const { loader, make } = prepare(format, shape, device, file.tensorChunks(name), options);
+    return make(finish(loader));
+  }
+
+  /** As {@link fromGguf}, giving way to other work after every piece of some MiB. */
+  static async load(file: GgufFile, name: string, device: Device, options: QTensorLoadOptions = {}): Promise<QTensor> {
+    const format = file.format(name);
+    const { shape } = file.tensor(name);
+    const { loader, make } = prepare(format, shape, device, file.tensorChunks(name), options);
+    return make(await finishAsync(loader, options.signal));
+  }
+
+  /** Blocks that are in memory: `bytes` holds exactly `shape` in `type`. */
+  static fromBytes(
+    type: QuantType,
+    shape: readonly number[],
+    bytes: Uint8Array,
+    device: Device,
+    options: QTensorOptions = {},
+  ): QTensor {
+    const format = checkedFormat('QTensor.fromBytes', type, shape);
+    const length = byteLengthOf(format, elemCount(shape));
+    if (bytes.byteLength !== length) {
+      throw new ShapeError(
+        'SHAPE_MISMATCH',
+        `QTensor.fromBytes: ${type} ${formatShape(shape)} takes ${length} bytes, not ${bytes.byteLength}. Check shape and type.`,
+      );
+    }
+    const { loader, make } = prepare(format, shape, device, [{ offset: 0, bytes }], options);
+    return make(finish(loader));
+  }
+
+  /**
+   * Quantises a tensor of any dtype; rows must be whole blocks. The work is done on the host, as in candle, and the
+   * result is on the tensor's device.
+   */
+  static async quantize(tensor: Tensor, type: QuantType, options: QTensorLoadOptions = {}): Promise<QTensor> {
+    const format = checkedFormat('QTensor.quantize', type, tensor.shape);
+    const { device, shape } = tensor;
+    const x = Float32Array.from((await tensor.toArray()) as ArrayLike<number>, Number);
+    const { loader, make } = prepare(format, shape, device, quantizedPieces(format, x), options);
+    return make(await finishAsync(loader, options.signal));
+  }
+
+  /** As {@link quantize}, blocking the event loop. */
+  static quantizeSync(tensor: Tensor, type: QuantType, options: QTensorOptions = {}): QTensor {
+    const format = checkedFormat('QTensor.quantizeSync', type, tensor.shape);
+    const x = Float32Array.from(tensor.toArraySync() as ArrayLike<number>, Number);
+    const { loader, make } = prepare(format, tensor.shape, tensor.device, quantizedPieces(format, x), options);
+    return make(finish(loader));
+  }
+
+  /** @internal Takes over `data`: u8 blocks, or numbers. */
+  static wrap(type: QuantType, shape: readonly number[], data: Tensor): QTensor {
+    return new QTensor(type, [...shape], data);
+  }
+
+  get device(): Device {
+    return this.#data.device;
+  }
+
+  get rank(): number {
+    return this.shape.length;
+  }
+
+  get elemCount(): number {
+    return elemCount(this.shape);
+  }
+
+  /** Whether the device holds blocks or numbers; see the head of this file. */
+  get kind(): 'blocks' | 'dense' {
+    return this.#data.dtype === 'u8' ? 'blocks' : 'dense';
+  }
+
+  /** Bytes on the device, padding included. */
+  get storageSizeInBytes(): number {
+    const { storage } = this.data.storageAndLayout();
+    return storage.elemCount * sizeInBytes(storage.dtype);
+  }
+
+  get format(): BlockFormat {
+    return blockFormat(this.type);
+  }
+
+  /** The share in the device memory, as a tensor's; for `scope` and `keep` of core. */
+  get handle(): Tensor['handle'] {
+    return this.#data.handle;
+  }
+
+  /** What lies on the device: u8 blocks in one dimension, or numbers in `shape`. It stays this object's: do not dispose it. */
+  get data(): Tensor {
+    if (this.#data.isDisposed) {
+      throw new DisposedError(
+        'DISPOSED',
+        `QTensor: a ${this.type} weight ${formatShape(this.shape)} was disposed. Dispose it later, or return it from its scope.`,
+      );
+    }
+    return this.#data;
+  }
+
+  /** Another owner of the same memory, which goes when both are disposed. */
+  share(): QTensor {
+    return new QTensor(this.type, this.shape, shareOf(this.data));
+  }
+
+  /** All values as numbers, [shape] in `dtype`; a tensor of its own, also where the weight is dense already. */
+  dequantize(dtype: DenseDType = 'f32'): Tensor {
+    const { data } = this;
+    if (this.kind === 'dense') return data.toDtype(dtype);
+    const { backend } = this.device;
+    const { storage } = data.storageAndLayout();
+    if (backend.quantized !== undefined) {
+      const made = backend.quantized.dequantize(storage, this.type, this.elemCount, dtype === 'f16' ? 'f16' : 'f32');
+      const tensor = Tensor.fromStorage(made, this.shape, this.device);
+      if (dtype !== 'bf16') return tensor;
+      try {
+        return tensor.toDtype('bf16');
+      } finally {
+        tensor.dispose();
+      }
+    }
+    const [rows, k] = this.#rows();
+    const values = new Float32Array(this.elemCount);
+    eachRow(storage, this.format, rows, k, (row, numbers) => values.set(numbers, row * k));
+    return Tensor.fromStorage(backend.fromHost(pack(values, dtype), dtype), this.shape, this.device);
+  }
+
+  /** candle's name for `dequantize('f16')`. */
+  dequantizeF16(): Tensor {
+    return this.dequantize('f16');
+  }
+
+  /**
+   * Rows of a [rows, k] weight at integer `ids` of any shape: [...ids, k] in f32. An id out of range raises a
+   * `ShapeError` where the host computes; a device's kernels need not check.
+   */
+  embedding(ids: Tensor): Tensor {
+    const { data, device } = this;
+    if (this.rank !== 2) {
+      throw new ShapeError(
+        'SHAPE_MISMATCH',
+        `QTensor.embedding: the table is ${formatShape(this.shape)}; it must be [rows, values]. Reshape the weight.`,
+      );
+    }
+    if (!ids.device.equals(device)) {
+      throw new DeviceError(
+        'DEVICE_MISMATCH',
+        `QTensor.embedding: the ids are on ${ids.device} and the table on ${device}. Move the ids with toDevice.`,
+      );
+    }
+    const [rows, k] = this.#rows();
+    const shape = [...ids.shape, k];
+    if (this.kind === 'dense') {
+      using picked = data.embedding(ids);
+      return picked.toDtype('f32');
+    }
+    if (ids.dtype !== 'u32' || !ids.isContiguous()) {
+      using wide = ids.toDtype('u32');
+      using list = wide.contiguous();
+      return this.embedding(list);
+    }
+    const { backend } = device;
+    const { storage, layout } = ids.storageAndLayout();
+    const weight = data.storageAndLayout().storage;
+    if (ids.elemCount * k === 0) return Tensor.fromStorage(backend.zeros(0, 'f32'), shape, device);
+    if (backend.quantized !== undefined) {
+      const list = Layout.contiguous([ids.elemCount], layout.startOffset);
+      return Tensor.fromStorage(backend.quantized.embedding(weight, this.type, k, storage, list), shape, device);
+    }
+    const numbers = new Uint32Array(storage.toHostSync(layout.startOffset, layout.elemCount));
+    const values = gatherRows(weight, this.format, rows, k, numbers);
+    return Tensor.fromStorage(backend.fromHost(values, 'f32'), shape, device);
+  }
+
+  /** The blocks as the file held them. Raises `UnsupportedError` where the device holds numbers instead. */
+  async toBytes(): Promise<Uint8Array> {
+    this.#checkBlocks();
+    return this.data.toBytes();
+  }
+
+  /** As {@link toBytes}, blocking the event loop. */
+  toBytesSync(): Uint8Array {
+    this.#checkBlocks();
+    return this.data.toBytesSync();
+  }
+
+  get isDisposed(): boolean {
+    return this.#data.isDisposed;
+  }
+
+  /** Gives this owner's share of the memory back. Harmless when repeated. */
+  dispose(): void {
+    this.#data.dispose();
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+
+  toString(): string {
+    return `QTensor[${formatShape(this.shape)}, ${this.type}, ${this.kind}, ${this.device}]`;
+  }
+
+  #rows(): [number, number] {
+    const k = this.shape.at(-1) ?? 1;
+    return [k === 0 ? 0 : this.elemCount / k, k];
+  }
+
+  #checkBlocks(): void {
+    if (this.kind === 'blocks' || this.#data.dtype === this.type) return;
+    throw new UnsupportedError(
+      'UNSUPPORTED',
+      `QTensor.toBytes: ${this.device} has no kernels for ${this.type}, so it holds ${this.#data.dtype} numbers. Read the ` +
+        'blocks from the file, or load the tensor on Device.js().',
+    );
+  }
+}
+
+function checkedFormat(op: string, type: QuantType, shape: readonly number[]): BlockFormat {
+  if (!isQuantType(type)) {
+    throw new UnsupportedError(
+      'UNSUPPORTED',
+      `${op}: there is no type '${String(type)}'. Types are listed in QUANT_TYPES.`,
+    );
+  }
+  const format = blockFormat(type);
+  const k = shape.at(-1) ?? 1;
+  if (k % format.blockSize === 0) return format;
+  throw new ShapeError(
+    'SHAPE_MISMATCH',
+    `${op}: rows of ${k} values (shape ${formatShape(shape)}) are no whole number of ${type} blocks of ` +
+      `${format.blockSize}. Choose a type with smaller blocks, such as q8_0 (32) or f16 (1).`,
+  );
+}
+
+/** How the bytes get to the device, and what is made of the storage that comes of it. */
+function prepare(
+  format: BlockFormat,
+  shape: readonly number[],
+  device: Device,
+  pieces: Pieces,
+  options: QTensorOptions,
+): { loader: Loader; make: (storage: ReturnType<typeof finish>) => QTensor } {
+  const { type } = format;
+  const count = elemCount(shape);
+  const wrap = (storage: ReturnType<typeof finish>, dims: readonly number[]) =>
+    QTensor.wrap(type, shape, Tensor.fromStorage(storage, dims, device));
+  if (type === 'f32' || type === 'f16' || type === 'bf16') {
+    return { loader: loadSame(device, type, count, pieces), make: (storage) => wrap(storage, shape) };
+  }
+  if (placement(device.backend, format) === 'dense') {
+    const loader = loadDense(device, format, options.dense ?? 'f32', count, pieces);
+    return { loader, make: (storage) => wrap(storage, shape) };
+  }
+  const bytes = byteLengthOf(format, count);
+  const zeros = device.backend.quantized === undefined ? 0 : (KERNEL_PADDING / format.blockSize) * format.blockBytes;
+  return { loader: loadSame(device, 'u8', bytes + zeros, pieces, zeros), make: (storage) => wrap(storage, [bytes]) };
+}

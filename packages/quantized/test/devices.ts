@@ -1,0 +1,80 @@
+/** A device with kernels for a few quantized types, made of the plain backend: what a GPU looks like from here. */
+import {
+  type BackendDevice,
+  type BackendStorage,
+  Device,
+  JsDevice,
+  Layout,
+  type QuantizedOps,
+  registerBackend,
+} from '@x/core';
+import { blockFormat, type QuantType } from '../src/blocks';
+
+/** Calls that reached the kernels, in order. */
+export const calls: string[] = [];
+/** Bytes of every write to a storage. */
+export const writes: number[] = [];
+
+function withKernels(device: BackendDevice, supported: readonly string[]): BackendDevice {
+  function numbers(weight: BackendStorage, type: string): Float32Array {
+    const format = blockFormat(type as QuantType);
+    const bytes = new Uint8Array(weight.toHostSync());
+    const blocks = bytes.length / format.blockBytes;
+    const out = new Float32Array(blocks * format.blockSize);
+    format.dequantize(bytes, 0, out, 0, blocks);
+    return out;
+  }
+  const quantized: QuantizedOps = {
+    supports: (type) => supported.includes(type),
+    dequantize(weight, type, elemCount, dtype) {
+      calls.push(`dequantize ${type} ${elemCount} ${dtype}`);
+      const values = Float32Array.from(numbers(weight, type));
+      const f32 = device.fromHost(values, 'f32');
+      return dtype === 'f32' ? f32 : f32.toDtype(Layout.contiguous([elemCount]), dtype);
+    },
+    matmul(weight, type, { m, n, k }, x, xLayout) {
+      calls.push(`matmul ${type} ${m}x${n}x${k}`);
+      const w = numbers(weight, type);
+      const a = new Float32Array(x.toHostSync(xLayout.startOffset, m * k));
+      const out = new Float32Array(m * n);
+      for (let i = 0; i < m; i++) {
+        for (let j = 0; j < n; j++) {
+          let sum = 0;
+          for (let l = 0; l < k; l++) sum += a[i * k + l] * w[j * k + l];
+          out[i * n + j] = sum;
+        }
+      }
+      return device.fromHost(out, 'f32');
+    },
+    embedding(weight, type, k, ids, idsLayout) {
+      calls.push(`embedding ${type} ${k}`);
+      const w = numbers(weight, type);
+      const list = new Uint32Array(ids.toHostSync(idsLayout.startOffset, idsLayout.elemCount));
+      const out = new Float32Array(list.length * k);
+      for (const [i, id] of list.entries()) out.set(w.subarray(id * k, (id + 1) * k), i * k);
+      return device.fromHost(out, 'f32');
+    },
+  };
+  const write: BackendDevice['write'] = (dst, byteOffset, bytes) => {
+    writes.push(bytes.byteLength);
+    device.write(dst, byteOffset, bytes);
+  };
+  return new Proxy(device, {
+    get(target, key) {
+      if (key === 'quantized') return quantized;
+      if (key === 'write') return write;
+      const value = Reflect.get(target, key, target) as unknown;
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  });
+}
+
+/** Registers the device as `rocm:0`, with kernels for these types. */
+export function kernelDevice(supported: readonly string[]): Device {
+  registerBackend({
+    kind: 'rocm',
+    list: () => ({ devices: [{ ordinal: 0, description: 'test' }] }),
+    open: (ordinal) => withKernels(new JsDevice({ kind: 'rocm', ordinal }), supported),
+  });
+  return Device.rocm(0);
+}

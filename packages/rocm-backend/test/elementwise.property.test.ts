@@ -1,0 +1,162 @@
+/** Elementwise ops of every device against the TypeScript reference, on random shapes, strides, broadcasts and values. */
+import { type BinaryOp, type CmpOp, Device, type DType, DTYPES, isFloat, type UnaryOp } from '@x/core';
+import fc from 'fast-check';
+import { describe, it } from 'vitest';
+import { expectClose, type Tolerance } from './compare';
+import { kernelDevices } from './devices';
+import { FLOAT_DTYPES, operandSpec, Pair, shapes } from './operands';
+
+const UNARY: readonly UnaryOp[] = [
+  'exp', 'log', 'sin', 'cos', 'tanh', 'abs', 'neg', 'recip', 'sqr', 'sqrt', 'gelu', 'geluErf', 'erf', 'relu', 'silu', 'sigmoid',
+  'floor', 'ceil', 'round', 'sign',
+];
+const BINARY: readonly BinaryOp[] = ['add', 'sub', 'mul', 'div', 'maximum', 'minimum'];
+const CMP: readonly CmpOp[] = ['eq', 'ne', 'lt', 'le', 'gt', 'ge'];
+const INDEX_DTYPES: readonly DType[] = ['u8', 'u32', 'i16', 'i32', 'i64'];
+
+/** Vector mathematics on the host is good to a few units in the last place; f64 through libmvec to 4. */
+const TRANSCENDENTAL: Record<string, Partial<Tolerance>> = {
+  f32: { relative: 1e-5, absolute: 2e-6 },
+  f64: { relative: 1e-13, absolute: 1e-14 },
+};
+
+const dtype = fc.constantFrom<DType>(...DTYPES);
+const floatDtype = fc.constantFrom<DType>(...FLOAT_DTYPES);
+const RUNS = { numRuns: 150 };
+
+describe.each(kernelDevices())('elementwise on %s', (device) => {
+  const withPair = (body: (pair: Pair) => void) => {
+    const pair = new Pair(Device.js().backend, device.backend);
+    try {
+      body(pair);
+    } finally {
+      pair.dispose();
+    }
+  };
+
+  it('unary', () => {
+    fc.assert(
+      fc.property(fc.constantFrom(...UNARY), floatDtype, shapes, operandSpec, (op, type, shape, spec) =>
+        withPair((pair) => {
+          // Large arguments of sin and cos are a matter of range reduction, which f32 implementations define differently.
+          const x = pair.operand(shape, type, spec, op === 'sin' || op === 'cos');
+          expectClose(pair.run((side) => x[side].unary(op, x.layout)), `${op} ${x.layout}`, TRANSCENDENTAL[type]);
+        }),
+      ),
+      { numRuns: 400 },
+    );
+  });
+
+  it('binary', () => {
+    fc.assert(
+      fc.property(fc.constantFrom(...BINARY), dtype, shapes, operandSpec, operandSpec, (op, type, shape, a, b) =>
+        withPair((pair) => {
+          const [lhs, rhs] = [pair.operand(shape, type, a), pair.operand(shape, type, b)];
+          expectClose(pair.run((side) => lhs[side].binary(op, rhs[side], lhs.layout, rhs.layout)), `${op} ${lhs.layout} ${rhs.layout}`);
+        }),
+      ),
+      { numRuns: 400 },
+    );
+  });
+
+  it('compare', () => {
+    fc.assert(
+      fc.property(fc.constantFrom(...CMP), dtype, shapes, operandSpec, operandSpec, (op, type, shape, a, b) =>
+        withPair((pair) => {
+          const [lhs, rhs] = [pair.operand(shape, type, a), pair.operand(shape, type, b)];
+          expectClose(pair.run((side) => lhs[side].cmp(op, rhs[side], lhs.layout, rhs.layout)), `${op} ${lhs.layout} ${rhs.layout}`);
+        }),
+      ),
+      RUNS,
+    );
+  });
+
+  it('affine, powf, elu', () => {
+    fc.assert(
+      fc.property(dtype, shapes, operandSpec, fc.integer({ min: -3, max: 3 }), fc.integer({ min: -3, max: 3 }), (type, shape, spec, mul, add) =>
+        withPair((pair) => {
+          const x = pair.operand(shape, type, spec, true);
+          // A fused multiply-add rounds once where the reference rounds twice.
+          const scale = { relative: type === 'f64' ? 1e-13 : 1e-5, absolute: isFloat(type) && type !== 'f64' ? 1e-5 : 1e-13 };
+          expectClose(pair.run((side) => x[side].affine(x.layout, mul, add)), `affine ${mul} ${add}`, isFloat(type) ? scale : {});
+          if (!isFloat(type)) return;
+          expectClose(pair.run((side) => x[side].powf(x.layout, 2.5)), 'powf', TRANSCENDENTAL[type]);
+          expectClose(pair.run((side) => x[side].elu(x.layout, 1.25)), 'elu', TRANSCENDENTAL[type]);
+        }),
+      ),
+      RUNS,
+    );
+  });
+
+  it('casts between all ten dtypes', () => {
+    for (const from of DTYPES) {
+      for (const to of DTYPES) {
+        fc.assert(
+          fc.property(shapes, operandSpec, (shape, spec) =>
+            withPair((pair) => {
+              const x = pair.operand(shape, from, spec);
+              expectClose(pair.run((side) => x[side].toDtype(x.layout, to)), `cast ${from} to ${to} ${x.layout}`);
+            }),
+          ),
+          { numRuns: 8 },
+        );
+      }
+    }
+  });
+
+  it('whereCond', () => {
+    fc.assert(
+      fc.property(fc.constantFrom(...INDEX_DTYPES), dtype, shapes, fc.tuple(operandSpec, operandSpec, operandSpec), (condType, type, shape, specs) =>
+        withPair((pair) => {
+          const cond = pair.operand(shape, condType, specs[0], true);
+          const [a, b] = [pair.operand(shape, type, specs[1]), pair.operand(shape, type, specs[2])];
+          expectClose(pair.run((side) => cond[side].whereCond(cond.layout, a[side], a.layout, b[side], b.layout)), `where ${condType} ${type}`);
+        }),
+      ),
+      RUNS,
+    );
+  });
+
+  it('strided copy, 2-D copy and fill', () => {
+    fc.assert(
+      fc.property(dtype, shapes, operandSpec, fc.nat({ max: 5 }), (type, shape, spec, offset) =>
+        withPair((pair) => {
+          const x = pair.operand(shape, type, spec);
+          const count = x.layout.elemCount;
+          const copied = pair.run((side) => {
+            const dst = x[side].device.zeros(count + 8, type);
+            x[side].copyStridedInto(dst, offset, x.layout);
+            return dst;
+          });
+          expectClose(copied, `copy ${x.layout}`);
+          const filled = pair.run((side) => {
+            const dst = x[side].device.zeros(x[side].elemCount, type);
+            // A broadcast layout addresses an element several times with the same value.
+            dst.constSet(3, x.layout);
+            return dst;
+          });
+          expectClose(filled, `constSet ${x.layout}`);
+        }),
+      ),
+      RUNS,
+    );
+  });
+
+  it('2-D copy between row strides', () => {
+    fc.assert(
+      fc.property(dtype, fc.integer({ min: 0, max: 9 }), fc.integer({ min: 0, max: 70 }), fc.nat({ max: 4 }), fc.nat({ max: 4 }), (type, d1, d2, a, b) =>
+        withPair((pair) => {
+          const copy = { d1, d2, srcStride: d2 + a, dstStride: d2 + b, srcOffset: a, dstOffset: b };
+          const x = pair.operand([Math.max(1, d1 * (d2 + a) + a)], type, { kind: 'contiguous', seed: d1 * 100 + d2 + 1 });
+          const copied = pair.run((side) => {
+            const dst = x[side].device.zeros(d1 * (d2 + b) + b + 1, type);
+            x[side].copy2d(dst, copy);
+            return dst;
+          });
+          expectClose(copied, `copy2d ${JSON.stringify(copy)}`);
+        }),
+      ),
+      RUNS,
+    );
+  });
+});

@@ -1,0 +1,128 @@
+/** Indexing ops of every device against the TypeScript reference, with ids of every integer dtype. */
+import { Device, type DType, DTYPES, isFloat, Layout } from '@x/core';
+import fc from 'fast-check';
+import { describe, it } from 'vitest';
+import { expectClose } from './compare';
+import { kernelDevices } from './devices';
+import { generator, operandSpec, Pair } from './operands';
+
+const ID_ARRAYS = {
+  u8: Uint8Array,
+  u32: Uint32Array,
+  i16: Int16Array,
+  i32: Int32Array,
+  i64: BigInt64Array,
+} as const;
+type IdDType = keyof typeof ID_ARRAYS;
+
+/** Ids in [0, limit); with `distinct` none repeats, so that a set has one right result. */
+function idBytes(dtype: IdDType, count: number, limit: number, seed: number, distinct = false): ArrayBufferView {
+  const next = generator(seed);
+  const pool = Array.from({ length: limit }, (_, i) => i);
+  const values = Array.from({ length: count }, () => {
+    const at = Math.floor(next() * pool.length);
+    return distinct ? pool.splice(at, 1)[0] : pool[at];
+  });
+  return dtype === 'i64' ? BigInt64Array.from(values, BigInt) : ID_ARRAYS[dtype].from(values as never);
+}
+
+const idDtype = fc.constantFrom<IdDType>('u8', 'u32', 'i16', 'i32', 'i64');
+const dtype = fc.constantFrom<DType>(...DTYPES);
+const shape = fc.array(fc.integer({ min: 1, max: 7 }), { minLength: 1, maxLength: 3 });
+
+describe.each(kernelDevices())('indexing on %s', (device) => {
+  const withPair = (body: (pair: Pair) => void) => {
+    const pair = new Pair(Device.js().backend, device.backend);
+    try {
+      body(pair);
+    } finally {
+      pair.dispose();
+    }
+  };
+
+  it('indexSelect', () => {
+    fc.assert(
+      fc.property(idDtype, dtype, shape, operandSpec, fc.nat({ max: 9 }), fc.nat(), (ids, type, dims, spec, count, pick) =>
+        withPair((pair) => {
+          const dim = pick % dims.length;
+          const x = pair.operand(dims, type, spec);
+          const index = pair.from(idBytes(ids, count, dims[dim], pick + 1), ids, Layout.contiguous([count]));
+          expectClose(pair.run((side) => x[side].indexSelect(x.layout, index[side], index.layout, dim)), `indexSelect ${x.layout} dim ${dim}`);
+        }),
+      ),
+      { numRuns: 200 },
+    );
+  });
+
+  it('gather', () => {
+    fc.assert(
+      fc.property(idDtype, dtype, shape, operandSpec, fc.integer({ min: 1, max: 9 }), fc.nat(), (ids, type, dims, spec, count, pick) =>
+        withPair((pair) => {
+          const dim = pick % dims.length;
+          const idShape = dims.map((size, d) => (d === dim ? count : size));
+          const layout = Layout.contiguous(idShape);
+          const x = pair.operand(dims, type, spec);
+          const index = pair.from(idBytes(ids, layout.elemCount, dims[dim], pick + 1), ids, layout);
+          expectClose(pair.run((side) => x[side].gather(x.layout, index[side], index.layout, dim)), `gather ${x.layout} dim ${dim}`);
+        }),
+      ),
+      { numRuns: 200 },
+    );
+  });
+
+  it('indexAdd', () => {
+    fc.assert(
+      fc.property(idDtype, dtype, shape, operandSpec, operandSpec, fc.integer({ min: 1, max: 9 }), fc.nat(), (ids, type, dims, a, b, count, pick) =>
+        withPair((pair) => {
+          const dim = pick % dims.length;
+          const x = pair.operand(dims, type, a, true);
+          const src = pair.operand(dims.map((size, d) => (d === dim ? count : size)), type, b, true);
+          const index = pair.from(idBytes(ids, count, dims[dim], pick + 1), ids, Layout.contiguous([count]));
+          const scale = isFloat(type) ? { relative: 1e-5, absolute: { f16: 0.05, bf16: 0.4, f8e4m3: 12 }[type as string] ?? 1e-5 } : {};
+          expectClose(pair.run((side) => x[side].indexAdd(x.layout, index[side], index.layout, src[side], src.layout, dim)), 'indexAdd', scale);
+        }),
+      ),
+      { numRuns: 200 },
+    );
+  });
+
+  it('scatterSet and scatterAddSet', () => {
+    fc.assert(
+      fc.property(idDtype, dtype, shape, operandSpec, fc.nat(), (ids, type, dims, spec, pick) =>
+        withPair((pair) => {
+          const dim = pick % dims.length;
+          const others = dims.reduce((product, size, d) => (d === dim ? product : product * size), 1);
+          const src = pair.operand(dims, type, spec, true);
+          const scale = isFloat(type) ? { relative: 1e-5, absolute: { f16: 0.05, bf16: 0.4, f8e4m3: 12 }[type as string] ?? 1e-5 } : {};
+          // One permutation along `dim`, repeated over the other dims: set has one right result.
+          const one = idBytes('u32', dims[dim], dims[dim], pick + 1, true) as Uint32Array;
+          const right = dims.slice(dim + 1).reduce((product, size) => product * size, 1);
+          const all = Array.from({ length: others * dims[dim] }, (_, i) => one[Math.floor(i / right) % dims[dim]]);
+          const bytes = ids === 'i64' ? BigInt64Array.from(all, BigInt) : ID_ARRAYS[ids].from(all as never);
+          const index = pair.from(bytes, ids, Layout.contiguous(dims));
+          for (const op of ['scatterSet', 'scatterAddSet'] as const) {
+            const result = pair.run((side) => {
+              const dst = src[side].device.zeros(index.layout.elemCount, type);
+              dst.constSet(1, Layout.contiguous(dims));
+              dst[op](Layout.contiguous(dims), index[side], index.layout, src[side], src.layout, dim);
+              return dst;
+            });
+            expectClose(result, `${op} ${dims} dim ${dim}`, scale);
+          }
+        }),
+      ),
+      { numRuns: 150 },
+    );
+  });
+
+  it('an id of the largest value gives zeros, in indexSelect and gather', () =>
+    withPair((pair) => {
+      const x = pair.operand([5, 3], 'f32', { kind: 'contiguous', seed: 1 }, true);
+      const ids = pair.from(Uint32Array.of(1, 0xffffffff, 4), 'u32', Layout.contiguous([3]));
+      const selected = pair.run((side) => x[side].indexSelect(x.layout, ids[side], ids.layout, 0));
+      expectClose(selected, 'indexSelect');
+      if (new Float32Array(selected.actual).slice(3, 6).some((value) => value !== 0)) throw new Error('expected zeros');
+      const gathered = pair.run((side) => x[side].gather(x.layout, ids[side], Layout.contiguous([1, 3]), 0));
+      expectClose(gathered, 'gather');
+    }));
+});

@@ -1,0 +1,225 @@
+/**
+ * Text generation, token by token: what candle's examples write out in their main loops, and its
+ * `pipelines::text_generation`. A generation is an async iterator; leaving the loop early ends it cleanly.
+ */
+import { performance } from 'node:perf_hooks';
+import { TransformersError } from './errors';
+import { type CausalModel, nextTurn } from './models/weights';
+import { LogitsProcessor, logProbability, type SamplingOptions } from './sampling';
+import { StopStrings } from './stop';
+import type { Tokenizer } from './tokenizer';
+
+export interface GenerateOptions extends SamplingOptions {
+  /** Most tokens to generate, at least 1. Default: until the model ends its text or the context is full. */
+  maxTokens?: number;
+  /** Ends the text before the first of these strings; it is not shown. Default: none. */
+  stop?: string | readonly string[];
+  /** Looked at before every token: once aborted, the iteration throws the signal's reason (an `AbortError` by default), as fetch does. */
+  signal?: AbortSignal;
+  /** Fill in {@link Piece.logprob}; costs one pass over the vocabulary a token. Default false. */
+  logprobs?: boolean;
+  /** Put what the model expects around a text, usually BOS, around a string prompt. Ids are taken as they are. Default true. */
+  addSpecialTokens?: boolean;
+  /** Called while the prompt is read: tokens done and in all. */
+  onProgress?: (promptTokensDone: number, promptTokens: number) => void;
+}
+
+/** One generated token. */
+export interface Piece {
+  /** Text that this token completes: empty inside a character, or while it might belong to a stop string. All pieces joined are the text. */
+  text: string;
+  id: number;
+  /** 0 for the first generated token. */
+  index: number;
+  /** Natural log of the model's probability for this token, before temperature and filters; with `logprobs` only. */
+  logprob?: number;
+}
+
+/** Why a generation ended: the model's own end, `maxTokens`, a stop string, a full context, the signal, or leaving the loop. */
+export type FinishReason = 'eos' | 'length' | 'stop' | 'context' | 'aborted' | 'left';
+
+export interface GenerationStats {
+  promptTokens: number;
+  /** Tokens generated so far, an end-of-text token included. */
+  tokens: number;
+  /** Milliseconds that loading the model took. */
+  loadMs: number;
+  /** Milliseconds from the first `next()` to the first token: reading the prompt. */
+  firstTokenMs: number;
+  /** Tokens after the first, per second of generating; time that the consumer takes between them is left out. 0 before the second. */
+  decodeTokensPerSecond: number;
+  /** The sampling seed: give it again to repeat the text. */
+  seed: number;
+  /** Undefined until the end. */
+  finishReason: FinishReason | undefined;
+}
+
+/** What a generation needs of a model; {@link LanguageModel} provides it. */
+export interface GenerationHost {
+  readonly model: CausalModel;
+  readonly tokenizer: Tokenizer;
+  readonly loadMs: number;
+  /** Starts a sequence; throws when another generation is running. Returns a check that throws once the sequence was taken away. */
+  claim(owner: Generation): () => void;
+  release(owner: Generation): void;
+}
+
+/** Prompts are read in pieces of this many tokens, so that aborting and progress work within long ones. */
+const PREFILL_CHUNK = 256;
+
+export class Generation implements AsyncIterable<Piece> {
+  readonly promptIds: readonly number[];
+  private readonly processor: LogitsProcessor;
+  private readonly stops: StopStrings;
+  private readonly maxTokens: number;
+  private started = false;
+  private generated = 0;
+  private firstTokenMs = 0;
+  private decodeMs = 0;
+  private finishReason: FinishReason | undefined;
+
+  /** @throws TransformersError INVALID_OPTION, EMPTY_INPUT, CONTEXT_EXCEEDED */
+  constructor(
+    private readonly host: GenerationHost,
+    prompt: string | ArrayLike<number>,
+    private readonly options: GenerateOptions,
+  ) {
+    this.processor = new LogitsProcessor(options);
+    this.stops = new StopStrings(options.stop);
+    this.maxTokens = options.maxTokens ?? Number.POSITIVE_INFINITY;
+    if (!(this.maxTokens >= 1) || (Number.isFinite(this.maxTokens) && !Number.isInteger(this.maxTokens))) {
+      throw new TransformersError(
+        'INVALID_OPTION',
+        `maxTokens is ${options.maxTokens}; give a whole number of 1 or more.`,
+      );
+    }
+    const { tokenizer, model } = host;
+    this.promptIds = typeof prompt === 'string' ? tokenizer.encode(prompt, options) : Array.from(prompt);
+    if (this.promptIds.length === 0) {
+      throw new TransformersError(
+        'EMPTY_INPUT',
+        'generate: the prompt has no tokens; give some text, or ids such as the BOS token.',
+      );
+    }
+    if (this.promptIds.length > model.maxContext) {
+      throw new TransformersError(
+        'CONTEXT_EXCEEDED',
+        `generate: the prompt has ${this.promptIds.length} tokens and the cache ${model.maxContext} positions; shorten it, or load the model with a larger maxContext.`,
+      );
+    }
+  }
+
+  /** Figures so far; final once the iteration has ended. */
+  get stats(): GenerationStats {
+    const { generated, firstTokenMs, decodeMs, finishReason } = this;
+    return {
+      promptTokens: this.promptIds.length,
+      tokens: generated,
+      loadMs: this.host.loadMs,
+      firstTokenMs,
+      decodeTokensPerSecond: decodeMs > 0 ? ((generated - 1) * 1000) / decodeMs : 0,
+      seed: this.processor.seed,
+      finishReason,
+    };
+  }
+
+  /** Runs to the end and returns the whole text. */
+  async text(): Promise<string> {
+    let text = '';
+    for await (const piece of this) text += piece.text;
+    return text;
+  }
+
+  /** @throws TransformersError INVALID_OPTION when iterated twice: make another generation for that */
+  [Symbol.asyncIterator](): AsyncGenerator<Piece, void, void> {
+    if (this.started) {
+      throw new TransformersError(
+        'INVALID_OPTION',
+        'This generation was iterated before; call generate again for another one.',
+      );
+    }
+    this.started = true;
+    return this.run();
+  }
+
+  private async *run(): AsyncGenerator<Piece, void, void> {
+    const { host, options, processor, stops, promptIds } = this;
+    const { tokenizer } = host;
+    options.signal?.throwIfAborted();
+    const check = host.claim(this);
+    let working = performance.now();
+    try {
+      const decoder = tokenizer.decodeStream({ context: promptIds });
+      const eos = new Set(tokenizer.eosIds);
+      const history = [...promptIds];
+      let logits = await this.prefill(check);
+      for (;;) {
+        const id = processor.sample(logits, history);
+        const logprob = options.logprobs ? logProbability(logits, id) : undefined;
+        const index = this.generated++;
+        history.push(id);
+        const ended = this.endAfter(eos.has(id), promptIds.length + index);
+        let text = eos.has(id) ? '' : decoder.push(id);
+        if (ended) text += decoder.flush();
+        const shown = stops.push(text);
+        if (ended && !shown.stopped) shown.text += stops.flush();
+        this.finishReason = shown.stopped ? 'stop' : ended;
+
+        const ms = performance.now() - working;
+        if (index === 0) this.firstTokenMs = ms;
+        else this.decodeMs += ms;
+        const piece: Piece = { text: shown.text, id, index };
+        if (logprob !== undefined) piece.logprob = logprob;
+        yield piece;
+        if (this.finishReason) return;
+        working = performance.now();
+        await this.pause(check);
+        logits = await this.read([id], promptIds.length + index);
+      }
+    } catch (error) {
+      if (options.signal?.aborted) this.finishReason = 'aborted';
+      throw error;
+    } finally {
+      this.finishReason ??= 'left';
+      host.release(this);
+    }
+  }
+
+  /** Reads the prompt; logits of its last position. */
+  private async prefill(check: () => void): Promise<Float32Array> {
+    const { promptIds, options, host } = this;
+    for (let at = 0; ; ) {
+      await this.pause(check);
+      const chunk = promptIds.slice(at, at + PREFILL_CHUNK);
+      const last = at + chunk.length === promptIds.length;
+      const logits = last ? await this.read(chunk, at) : undefined;
+      if (!last) host.model.forward(chunk, at).dispose();
+      at += chunk.length;
+      options.onProgress?.(at, promptIds.length);
+      if (logits) return logits;
+    }
+  }
+
+  private async read(ids: readonly number[], position: number): Promise<Float32Array> {
+    const logits = this.host.model.forward(ids, position);
+    try {
+      return await logits.toArray<Float32Array>();
+    } finally {
+      logits.dispose();
+    }
+  }
+
+  /** Lets the event loop run, so that timers and abort signals work even on a device that computes synchronously. */
+  private async pause(check: () => void): Promise<void> {
+    await nextTurn();
+    this.options.signal?.throwIfAborted();
+    check();
+  }
+
+  /** @param position where the token would go in the cache */
+  private endAfter(isEos: boolean, position: number): FinishReason | undefined {
+    if (isEos) return 'eos';
+    if (this.generated >= this.maxTokens) return 'length';
+    return position >= this.host.model.maxContext ? 'context' : undefined;
+  }
+}

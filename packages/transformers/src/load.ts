@@ -1,0 +1,172 @@
+/**
+ * Loading a model by path: a GGUF file with its tokenizer inside, or a Hugging Face directory. candle leaves this to each
+ * example; the rules here are those of its `quantized` and `llama` examples.
+ */
+import { type Stats, statSync } from 'node:fs';
+import { readdir, readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { performance } from 'node:perf_hooks';
+import { Device, FileFormatError } from '@x/core';
+import { type DenseDType, GgufFile } from '@x/quantized';
+import { TransformersError } from './errors';
+import { LanguageModel } from './language-model';
+import { CheckpointWeights } from './models/checkpoint-weights';
+import { GgufWeights } from './models/gguf-weights';
+import { Llama } from './models/llama';
+import { type LlamaConfig, llamaConfigFromGguf, llamaConfigFromJson } from './models/llama-config';
+import type { ProgressListener, SourceOptions, WeightSource } from './models/weights';
+import { Tokenizer } from './tokenizer';
+
+export interface LoadModelOptions {
+  /** Default: `Device.auto()`, the best one that opens. */
+  device?: Device;
+  /**
+   * How matrices that are not quantized lie in memory: `f16` and `bf16` take half of `f32`. Activations are f32 always.
+   * In a GGUF file it concerns weights whose type the device has no kernels for. Default `f32`.
+   */
+  dtype?: DenseDType;
+  /** Stops loading; the promise rejects with the signal's reason and what was loaded is given back. */
+  signal?: AbortSignal;
+  /** Called after each tensor with the bytes read so far and in all. */
+  onProgress?: ProgressListener;
+  /**
+   * Positions of the key-value cache, prompt and generated text together; the cache takes 8 · layers · kvHeads · headDim
+   * bytes for each. Default: what the model was made for, at most 4096. More than it was made for is refused.
+   */
+  maxContext?: number;
+}
+
+const DEFAULT_CONTEXT = 4096;
+
+/**
+ * @param path a .gguf file, a directory with config.json, tokenizer.json and safetensors files, or a .safetensors file in one
+ * @throws FileFormatError for missing and damaged files (with the file's path) and types of weights that cannot be read;
+ *   TransformersError UNSUPPORTED_MODEL, UNSUPPORTED_TOKENIZER, BAD_CONFIG, BAD_TOKENIZER, INVALID_OPTION
+ */
+export async function loadModel(path: string, options: LoadModelOptions = {}): Promise<LanguageModel> {
+  const start = performance.now();
+  options.signal?.throwIfAborted();
+  const files = await find(path);
+  const source = { device: options.device ?? (await Device.auto()), ...pick(options) };
+  return files.kind === 'gguf'
+    ? loadGguf(files.path, source, options, start)
+    : loadCheckpoint(files, source, options, start);
+}
+
+type ModelFiles = { kind: 'gguf'; path: string } | { kind: 'checkpoint'; directory: string; weights: string[] };
+
+async function find(path: string): Promise<ModelFiles> {
+  let stats: Stats;
+  try {
+    stats = statSync(path);
+  } catch (cause) {
+    const missing = (cause as NodeJS.ErrnoException).code === 'ENOENT';
+    throw new FileFormatError(
+      missing ? 'FILE_NOT_FOUND' : 'FILE_UNREADABLE',
+      `${path}: ${missing ? 'there is no such file or directory' : (cause as Error).message}. Give a .gguf file, or a directory with config.json, tokenizer.json and *.safetensors.`,
+      { path, cause },
+    );
+  }
+  if (stats.isDirectory()) return { kind: 'checkpoint', directory: path, weights: await weightFiles(path) };
+  if (path.endsWith('.safetensors') || path.endsWith('.safetensors.index.json')) {
+    return { kind: 'checkpoint', directory: dirname(path), weights: [path] };
+  }
+  // Whatever it is called: GgufFile says what is wrong when it is none.
+  return { kind: 'gguf', path };
+}
+
+async function weightFiles(directory: string): Promise<string[]> {
+  const names = await readdir(directory);
+  for (const name of ['model.safetensors.index.json', 'model.safetensors'])
+    if (names.includes(name)) return [join(directory, name)];
+  const found = names.filter((name) => name.endsWith('.safetensors')).sort();
+  if (found.length > 0) return found.map((name) => join(directory, name));
+  const gguf = names.filter((name) => name.endsWith('.gguf'));
+  const hint =
+    gguf.length > 0 ? ` It holds GGUF files: give the path of one, such as ${join(directory, gguf[0])}.` : '';
+  throw new FileFormatError(
+    'FILE_NOT_FOUND',
+    `${directory}: there are no *.safetensors files.${hint} Download the model's weights into it.`,
+    { path: directory },
+  );
+}
+
+async function loadGguf(
+  path: string,
+  source: SourceOptions,
+  options: LoadModelOptions,
+  start: number,
+): Promise<LanguageModel> {
+  const file = GgufFile.open(path);
+  try {
+    const config = llamaConfigFromGguf(file.metadata);
+    const maxContext = contextOf(config, options);
+    const tokenizer = Tokenizer.fromGguf(file.metadata);
+    return await assemble(new GgufWeights(file, source), config, maxContext, tokenizer, start);
+  } finally {
+    file.close();
+  }
+}
+
+async function loadCheckpoint(
+  { directory, weights }: { directory: string; weights: string[] },
+  source: SourceOptions,
+  options: LoadModelOptions,
+  start: number,
+): Promise<LanguageModel> {
+  const config = llamaConfigFromJson(await readJson(join(directory, 'config.json')));
+  const maxContext = contextOf(config, options);
+  const tokenizer = await Tokenizer.fromFile(join(directory, 'tokenizer.json'));
+  const opened = CheckpointWeights.open(weights, source);
+  try {
+    return await assemble(opened, config, maxContext, tokenizer, start);
+  } finally {
+    opened.close();
+  }
+}
+
+async function assemble(
+  weights: WeightSource,
+  config: LlamaConfig,
+  maxContext: number,
+  tokenizer: Tokenizer,
+  start: number,
+): Promise<LanguageModel> {
+  const model = await Llama.load(weights, config, maxContext);
+  await weights.device.synchronize();
+  return new LanguageModel({ model, tokenizer, config, device: weights.device, loadMs: performance.now() - start });
+}
+
+function contextOf(config: LlamaConfig, { maxContext }: LoadModelOptions): number {
+  if (maxContext === undefined) return Math.min(config.contextLength, DEFAULT_CONTEXT);
+  if (Number.isInteger(maxContext) && maxContext >= 1 && maxContext <= config.contextLength) return maxContext;
+  throw new TransformersError(
+    'INVALID_OPTION',
+    `maxContext is ${maxContext}; give a whole number from 1 to ${config.contextLength}, the positions that the model was made for.`,
+  );
+}
+
+async function readJson(path: string): Promise<unknown> {
+  let text: string;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (cause) {
+    throw new FileFormatError(
+      'FILE_NOT_FOUND',
+      `${path} cannot be read (${(cause as Error).message}). Download the model's config.json beside its weights.`,
+      { path, cause },
+    );
+  }
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new FileFormatError('FILE_INVALID', `${path} is not JSON (${(cause as Error).message}). Download it again.`, {
+      path,
+      cause,
+    });
+  }
+}
+
+function pick({ dtype, signal, onProgress }: LoadModelOptions) {
+  return { dtype, signal, onProgress };
+}

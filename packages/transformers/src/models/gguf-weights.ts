@@ -1,0 +1,180 @@
+/** Weights of a Llama-like GGUF file, named as llama.cpp names them: candle's `quantized_llama::ModelWeights::from_gguf`. */
+import { type Device, keep, type RopeKind, ShapeError, type Tensor } from '@x/core';
+import { type Module, OwningModule, RmsNorm } from '@x/nn';
+import { type GgufFile, type GgufTensorInfo, QMatMul, QTensor } from '@x/quantized';
+import { type LinearGroup, StackedGroup, separateGroup } from './linear-group';
+import { QLinear } from './q-linear';
+import { type LinearPart, LoadSteps, type SourceOptions, type WeightSource } from './weights';
+
+const NAMES: Record<string, string> = {
+  'model.embed_tokens': 'token_embd',
+  'model.norm': 'output_norm',
+  lm_head: 'output',
+  rope_freqs: 'rope_freqs',
+};
+
+const LAYER_NAMES: Record<string, string> = {
+  input_layernorm: 'attn_norm',
+  'self_attn.q_proj': 'attn_q',
+  'self_attn.k_proj': 'attn_k',
+  'self_attn.v_proj': 'attn_v',
+  'self_attn.o_proj': 'attn_output',
+  post_attention_layernorm: 'ffn_norm',
+  'mlp.gate_proj': 'ffn_gate',
+  'mlp.up_proj': 'ffn_up',
+  'mlp.down_proj': 'ffn_down',
+};
+
+/** `model.layers.3.mlp.up_proj` to `blk.3.ffn_up`. */
+export function ggufName(name: string): string {
+  const layer = /^model\.layers\.(\d+)\.(.+)$/.exec(name);
+  return layer ? `blk.${layer[1]}.${LAYER_NAMES[layer[2]]}` : NAMES[name];
+}
+
+/** Rows of a table in blocks. */
+class QEmbedding extends OwningModule {
+  constructor(readonly table: QTensor) {
+    super();
+    keep(table);
+  }
+
+  forward(ids: Tensor): Tensor {
+    return this.table.embedding(ids);
+  }
+
+  override dispose(): void {
+    this.table.dispose();
+  }
+}
+
+export class GgufWeights implements WeightSource {
+  readonly device: Device;
+  readonly ropeKind: RopeKind = 'interleaved';
+  private readonly steps: LoadSteps;
+
+  /** Takes the file over: {@link close} closes it. */
+  constructor(
+    private readonly file: GgufFile,
+    private readonly options: SourceOptions,
+  ) {
+    this.device = options.device;
+    let total = 0;
+    for (const info of file.tensors.values()) total += info.byteLength ?? 0;
+    this.steps = new LoadSteps(total, options);
+  }
+
+  has(name: string): boolean {
+    return this.file.tensors.has(`${ggufName(name)}.weight`);
+  }
+
+  async linear(name: string, out: number, width: number): Promise<Module> {
+    const weight = await this.load(`${ggufName(name)}.weight`, [out, width]);
+    try {
+      const biasName = `${ggufName(name)}.bias`;
+      const bias = this.file.tensors.has(biasName) ? await this.dense(biasName, [out]) : undefined;
+      return this.product(weight, bias);
+    } finally {
+      weight.dispose();
+    }
+  }
+
+  /** Neighbours of one type are stacked: in a q4_K_M file query and key often share a type that value does not. */
+  group(parts: readonly LinearPart[], width: number): Promise<LinearGroup> {
+    const runs: LinearPart[][] = [];
+    let last: string | undefined;
+    for (const part of parts) {
+      const name = ggufName(part.name);
+      const { type } = this.file.tensor(`${name}.weight`);
+      const alone = this.file.tensors.has(`${name}.bias`);
+      if (type === last && !alone) runs[runs.length - 1].push(part);
+      else runs.push([part]);
+      last = alone ? undefined : type;
+    }
+    return separateGroups(runs.map((run) => () => this.run(run, width)));
+  }
+
+  private async run(parts: readonly LinearPart[], width: number): Promise<LinearGroup> {
+    const outs = parts.map(({ out }) => out);
+    if (parts.length === 1) return new StackedGroup(await this.linear(parts[0].name, outs[0], width), outs);
+    const infos = parts.map(({ name, out }) => this.checkShape(`${ggufName(name)}.weight`, [out, width]));
+    const { type } = this.file.format(infos[0].name);
+
+    // Rows are whole blocks, so stacking matrices is stacking bytes.
+    const bytes = new Uint8Array(infos.reduce((sum, info) => sum + (info.byteLength ?? 0), 0));
+    let at = 0;
+    for (const info of infos) {
+      this.file.readTensorBytes(info.name, bytes.subarray(at));
+      at += info.byteLength ?? 0;
+      await this.steps.after(info.byteLength ?? 0);
+    }
+    const rows = outs.reduce((sum, out) => sum + out, 0);
+    const weight = QTensor.fromBytes(type, [rows, width], bytes, this.device, { dense: this.options.dtype });
+    try {
+      return new StackedGroup(this.product(weight), outs);
+    } finally {
+      weight.dispose();
+    }
+  }
+
+  async embedding(name: string, rows: number, width: number) {
+    const table = await this.load(`${ggufName(name)}.weight`, [rows, width]);
+    return { lookup: new QEmbedding(table), asLinear: () => this.product(table) };
+  }
+
+  async norm(name: string, size: number, eps: number): Promise<RmsNorm> {
+    return new RmsNorm(await this.dense(`${ggufName(name)}.weight`, [size]), eps);
+  }
+
+  async vector(name: string, size: number): Promise<Float32Array | undefined> {
+    if (!this.has(name)) return undefined;
+    const values = await this.dense(`${ggufName(name)}.weight`, [size]);
+    try {
+      return await values.toArray<Float32Array>();
+    } finally {
+      values.dispose();
+    }
+  }
+
+  close(): void {
+    this.file.close();
+  }
+
+  /** A layer that shares `weight` and owns `bias`. */
+  private product(weight: QTensor, bias?: Tensor): Module {
+    return new QLinear(QMatMul.fromQTensor(weight, { dense: this.options.dtype }), bias);
+  }
+
+  private async dense(name: string, shape: readonly number[]): Promise<Tensor> {
+    const blocks = await this.load(name, shape);
+    try {
+      return blocks.dequantize('f32');
+    } finally {
+      blocks.dispose();
+    }
+  }
+
+  private async load(name: string, shape: readonly number[]): Promise<QTensor> {
+    const info = this.checkShape(name, shape);
+    const { dtype: dense, signal } = this.options;
+    const tensor = await QTensor.load(this.file, name, this.device, { dense, signal });
+    try {
+      await this.steps.after(info.byteLength ?? 0);
+    } catch (error) {
+      tensor.dispose();
+      throw error;
+    }
+    return tensor;
+  }
+
+  private checkShape(name: string, shape: readonly number[]): GgufTensorInfo {
+    const info = this.file.tensor(name);
+    if (info.shape.length !== shape.length || info.shape.some((size, i) => size !== shape[i])) {
+      throw new ShapeError(
+        'SHAPE_MISMATCH',
+        `${this.file.path}: tensor '${name}' has shape [${info.shape.join(', ')}], but the file's metadata asks for [${shape.join(', ')}]; ` +
+          'the file is damaged or its architecture is named wrongly: convert it again.',
+      );
+    }
+    return info;
+  }
+}

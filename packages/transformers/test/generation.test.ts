@@ -1,0 +1,189 @@
+import { type Device, memoryStats } from '@x/core';
+import { GgufFile } from '@x/quantized';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import {
+  type GenerateOptions,
+  LanguageModel,
+  Llama,
+  llamaConfigFromGguf,
+  loadModel,
+  type Piece,
+  Tokenizer,
+} from '../src';
+import { GgufWeights } from '../src/models/gguf-weights';
+import { deviceNames, GGUF, goldenQ8, openDevice, TOKENIZER } from './helpers';
+
+describe.each(deviceNames)('generate on %s', (name) => {
+  let device: Device;
+  let model: LanguageModel;
+
+  beforeAll(async () => {
+    device = openDevice(name);
+    model = await loadModel(GGUF, { device, maxContext: 160 });
+  });
+
+  afterAll(() => model.dispose());
+
+  async function run(prompt: string | number[], options: GenerateOptions) {
+    const generation = model.generate(prompt, options);
+    const pieces: Piece[] = [];
+    for await (const piece of generation) pieces.push(piece);
+    return {
+      pieces,
+      text: pieces.map((piece) => piece.text).join(''),
+      ids: pieces.map((piece) => piece.id),
+      stats: generation.stats,
+    };
+  }
+
+  it('continues as PyTorch does, and a hundred tokens leave nothing behind', async () => {
+    const before = memoryStats();
+    const { text, ids, greedy_ids, greedy_text } = goldenQ8().prompts[0];
+    const progress: [number, number][] = [];
+    const result = await run(text, { maxTokens: 100, onProgress: (done, total) => progress.push([done, total]) });
+    expect(memoryStats()).toEqual(before);
+    expect(result.ids.slice(0, 64)).toEqual(greedy_ids);
+    expect(result.text.startsWith(greedy_text)).toBe(true);
+    expect(result.text).toBe(model.tokenizer.decode(result.ids));
+    expect(result.pieces.map((piece) => piece.index)).toEqual(Array.from({ length: 100 }, (_, i) => i));
+    expect(progress).toEqual([[ids.length, ids.length]]);
+    const { stats } = result;
+    expect(stats).toMatchObject({ promptTokens: ids.length, tokens: 100, finishReason: 'length' });
+    expect(stats.loadMs).toBeGreaterThan(0);
+    expect(stats.firstTokenMs).toBeGreaterThan(0);
+    expect(stats.decodeTokensPerSecond).toBeGreaterThan(0);
+  }, 180_000);
+
+  it('takes ids, and tells log probabilities', async () => {
+    const { ids, logits, greedy_ids } = goldenQ8().prompts[1];
+    const { pieces } = await run(ids, { maxTokens: 3, logprobs: true });
+    expect(pieces.map((piece) => piece.id)).toEqual(greedy_ids.slice(0, 3));
+    const max = Math.max(...logits);
+    const logsum = max + Math.log(logits.reduce((sum, x) => sum + Math.exp(x - max), 0));
+    expect(pieces[0].logprob).toBeCloseTo(logits[greedy_ids[0]] - logsum, 3);
+    expect((await run(ids, { maxTokens: 1 })).pieces[0]).not.toHaveProperty('logprob');
+  });
+
+  it('samples the same text for the same seed', async () => {
+    const options = { maxTokens: 8, temperature: 1.2, topK: 50, topP: 0.95, repetitionPenalty: 1.1 };
+    const first = await run('The king', { ...options, seed: 3 });
+    expect((await run('The king', { ...options, seed: 3 })).ids).toEqual(first.ids);
+    expect((await run('The king', { ...options, seed: 4 })).ids).not.toEqual(first.ids);
+    expect(first.stats.seed).toBe(3);
+  });
+
+  it('ends before a stop string', async () => {
+    const { text, greedy_text } = goldenQ8().prompts[0];
+    expect(greedy_text.slice(0, 30)).toBe(' there lived a king who had a ');
+    const result = await run(text, { maxTokens: 20, stop: ['zebra', 'ing who h'] });
+    expect(result.text).toBe(' there lived a k');
+    expect(result.stats.finishReason).toBe('stop');
+    // What is held back as a possible start comes out in the end.
+    const held = await run(text, { maxTokens: 4, stop: ' king whose' });
+    expect(held.text).toBe(' there lived a king');
+    expect(held.pieces[3]).toMatchObject({ text: ' king', index: 3 });
+  });
+
+  it('ends at an end-of-text token, whose piece has no text', async () => {
+    const { ids, greedy_ids } = goldenQ8().prompts[0];
+    const tokenizer = await Tokenizer.fromFile(TOKENIZER, { eosIds: [1, greedy_ids[2]] });
+    const file = GgufFile.open(GGUF);
+    const config = llamaConfigFromGguf(file.metadata);
+    const llama = await Llama.load(new GgufWeights(file, { device }), config, 32);
+    file.close();
+    using early = new LanguageModel({ model: llama, tokenizer, config, device, loadMs: 0 });
+    const generation = early.generate(ids, { maxTokens: 10 });
+    const pieces: Piece[] = [];
+    for await (const piece of generation) pieces.push(piece);
+    expect(pieces.map((piece) => piece.id)).toEqual(greedy_ids.slice(0, 3));
+    expect(pieces[2].text).toBe('');
+    expect(generation.stats).toMatchObject({ tokens: 3, finishReason: 'eos' });
+  });
+
+  it('ends when the context is full', async () => {
+    const prompt = goldenQ8()
+      .prompts.flatMap(({ ids, greedy_ids }) => [...ids, ...greedy_ids])
+      .slice(0, 157);
+    const result = await run(prompt, {});
+    // 157 positions of the prompt and three more; the fourth token is predicted but has no place.
+    expect(result.ids.length).toBe(4);
+    expect(result.stats.finishReason).toBe('context');
+    expect(() => model.generate(new Array<number>(161).fill(5))).toThrow(
+      expect.objectContaining({ code: 'CONTEXT_EXCEEDED' }),
+    );
+  });
+
+  it('stops for a signal with its reason, between tokens and before the first', async () => {
+    const before = memoryStats();
+    const aborted = new AbortController();
+    aborted.abort();
+    await expect(run('The king', { signal: aborted.signal })).rejects.toMatchObject({ name: 'AbortError' });
+
+    const controller = new AbortController();
+    const reason = new Error('enough');
+    const generation = model.generate('The king', { signal: controller.signal });
+    const seen: number[] = [];
+    const loop = (async () => {
+      for await (const { index } of generation) {
+        seen.push(index);
+        if (index === 2) controller.abort(reason);
+      }
+    })();
+    await expect(loop).rejects.toBe(reason);
+    expect(seen).toEqual([0, 1, 2]);
+    expect(generation.stats).toMatchObject({ tokens: 3, finishReason: 'aborted' });
+
+    // A timer gets its turn while tokens are made, also on a device that computes synchronously.
+    await expect(run('The king', { signal: AbortSignal.timeout(150) })).rejects.toMatchObject({ name: 'TimeoutError' });
+    expect(memoryStats()).toEqual(before);
+    expect((await run('The king', { maxTokens: 1 })).ids.length).toBe(1);
+  });
+
+  it('can be left early without a trace', async () => {
+    const before = memoryStats();
+    const generation = model.generate('Once upon a time');
+    for await (const { index } of generation) if (index === 1) break;
+    expect(memoryStats()).toEqual(before);
+    expect(generation.stats).toMatchObject({ tokens: 2, finishReason: 'left' });
+    await expect((async () => void (await generation.text()))()).rejects.toMatchObject({ code: 'INVALID_OPTION' });
+  });
+
+  it('runs one at a time, and reset interrupts', async () => {
+    const first = model.generate('Once')[Symbol.asyncIterator]();
+    await first.next();
+    await expect(model.generate('The').text()).rejects.toMatchObject({ code: 'BUSY' });
+    expect(() => model.forward([0], 0)).toThrow(expect.objectContaining({ code: 'BUSY' }));
+    model.reset();
+    await expect(first.next()).rejects.toMatchObject({ code: 'INTERRUPTED' });
+    expect(await model.generate('The', { maxTokens: 2 }).text()).not.toBe('');
+  });
+
+  it('refuses bad options at once', () => {
+    const code = (prompt: string | number[], options: GenerateOptions) => {
+      try {
+        model.generate(prompt, options);
+      } catch (error) {
+        return (error as { code: string }).code;
+      }
+      return 'none';
+    };
+    expect(code('', { addSpecialTokens: false })).toBe('EMPTY_INPUT');
+    expect(code([], {})).toBe('EMPTY_INPUT');
+    for (const options of [
+      { maxTokens: 0 },
+      { maxTokens: 1.5 },
+      { maxTokens: Number.NaN },
+      { stop: '' },
+      { topP: 2 },
+    ]) {
+      expect(code('a', options)).toBe('INVALID_OPTION');
+    }
+  });
+
+  it('reports ids that are not in the vocabulary from the iteration', async () => {
+    const before = memoryStats();
+    await expect(run([0, 99999], {})).rejects.toMatchObject({ code: 'BAD_TOKEN' });
+    expect(memoryStats()).toEqual(before);
+    expect((await run([0], { maxTokens: 1 })).ids.length).toBe(1);
+  });
+});

@@ -1,0 +1,189 @@
+/** What the behaviour tests share: devices, files, golden values, and a Hugging Face checkpoint made from the GGUF file. */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Device } from '@x/core';
+import { GgufFile, type GgufValue, QTensor, writeGguf } from '@x/quantized';
+
+/** Names of the devices to test on: `X_TEST_DEVICES=js,cpu,rocm:0`; the plain TypeScript device otherwise. */
+export const deviceNames = (process.env.X_TEST_DEVICES ?? 'js').split(',');
+export const openDevice = (name: string) => Device.parse(name);
+
+const models = fileURLToPath(new URL('../../../models/tiny-tales/', import.meta.url));
+export const GGUF = join(models, 'tiny-tales-q8_0.gguf');
+export const TOKENIZER = join(models, 'tokenizer.json');
+
+export interface Golden {
+  prompts: { text: string; ids: number[]; logits: number[]; greedy_ids: number[]; greedy_text: string }[];
+}
+
+/** Logits and greedy continuations on the exactly dequantised weights, from PyTorch in f32. */
+export const goldenQ8 = (): Golden => JSON.parse(readFileSync(join(models, 'golden-q8_0.json'), 'utf8'));
+
+export function maxDifference(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
+  if (actual.length !== expected.length) throw new Error(`lengths ${actual.length} and ${expected.length} differ`);
+  let max = 0;
+  for (let i = 0; i < actual.length; i++) {
+    const difference = Math.abs(actual[i] - expected[i]);
+    if (!(difference <= max)) max = difference;
+  }
+  return max;
+}
+
+/** An empty directory and the function that removes it. */
+export function temporaryDirectory(): { path: string; remove: () => void } {
+  const path = mkdtempSync(join(tmpdir(), 'transformers-test-'));
+  return { path, remove: () => rmSync(path, { recursive: true, force: true }) };
+}
+
+export interface GgufChanges {
+  metadata?: Record<string, GgufValue>;
+  /** Names of tensors to leave out. */
+  drop?: string[];
+  /** Tensors to store as f32 numbers. */
+  widen?: string[];
+  /** f32 tensors to add. */
+  add?: { name: string; shape: number[]; values: Float32Array }[];
+}
+
+/** The GGUF model with some things changed, written to `path`. */
+export async function rewriteGguf(
+  path: string,
+  { metadata = {}, drop = [], widen = [], add = [] }: GgufChanges,
+): Promise<string> {
+  const file = GgufFile.open(GGUF);
+  const raw = (values: Float32Array) => new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+  const kept = [...file.tensors.values()].filter((info) => !drop.includes(info.name));
+  const tensors = kept.map(({ name, shape, format }) =>
+    widen.includes(name)
+      ? { name, shape, type: 'f32' as const, data: raw(denseValues(file, name)) }
+      : { name, shape, type: format!.type, data: file.readTensorBytes(name) },
+  );
+  const added = add.map(({ name, shape, values }) => ({ name, shape, type: 'f32' as const, data: raw(values) }));
+  await writeGguf(path, {
+    metadata: new Map([...file.metadata, ...Object.entries(metadata)]),
+    tensors: [...tensors, ...added],
+  });
+  file.close();
+  return path;
+}
+
+function denseValues(file: GgufFile, name: string): Float32Array {
+  using weight = QTensor.fromGguf(file, name, Device.js());
+  using dense = weight.dequantize('f32');
+  return dense.toArraySync<Float32Array>();
+}
+
+interface Entry {
+  name: string;
+  shape: number[];
+  values: Float32Array;
+}
+
+/**
+ * The GGUF model as a Hugging Face checkpoint in `directory`: its dequantised values, with the rows of query and key
+ * weights put back from neighbouring pairs to halves.
+ * @param shards number of safetensors files; more than one come with an index
+ */
+export async function writeCheckpoint(directory: string, shards = 1, source = GGUF): Promise<void> {
+  const file = GgufFile.open(source);
+  const { metadata } = file;
+  const heads = metadata.uint('llama.attention.head_count');
+  const kvHeads = metadata.uint('llama.attention.head_count_kv');
+  const headDim = metadata.uint('llama.attention.key_length');
+  const entries: Entry[] = [];
+  for (const [name, info] of file.tensors) {
+    let values = denseValues(file, name);
+    if (name.includes('attn_q.')) values = halves(values, heads, headDim);
+    if (name.includes('attn_k.')) values = halves(values, kvHeads, headDim);
+    entries.push({ name: checkpointName(name), shape: [...info.shape], values });
+  }
+  file.close();
+  const config = {
+    architectures: ['LlamaForCausalLM'],
+    model_type: 'llama',
+    hidden_act: 'silu',
+    vocab_size: metadata.uint('llama.vocab_size'),
+    hidden_size: metadata.uint('llama.embedding_length'),
+    intermediate_size: metadata.uint('llama.feed_forward_length'),
+    num_hidden_layers: metadata.uint('llama.block_count'),
+    num_attention_heads: heads,
+    num_key_value_heads: kvHeads,
+    head_dim: headDim,
+    max_position_embeddings: metadata.uint('llama.context_length'),
+    rms_norm_eps: 1e-5,
+    rope_theta: metadata.float('llama.rope.freq_base'),
+    tie_word_embeddings: true,
+    eos_token_id: 1,
+  };
+  writeFileSync(join(directory, 'config.json'), JSON.stringify(config));
+  await copyFile(TOKENIZER, join(directory, 'tokenizer.json'));
+  if (shards === 1) {
+    writeSafetensors(join(directory, 'model.safetensors'), entries);
+    return;
+  }
+  const weight_map: Record<string, string> = {};
+  for (let shard = 0; shard < shards; shard++) {
+    const part = entries.filter((_, i) => i % shards === shard);
+    const name = `model-${shard + 1}-of-${shards}.safetensors`;
+    writeSafetensors(join(directory, name), part);
+    for (const entry of part) weight_map[entry.name] = name;
+  }
+  writeFileSync(join(directory, 'model.safetensors.index.json'), JSON.stringify({ metadata: {}, weight_map }));
+}
+
+/** Rows 2i and 2i + 1 of each head to rows i and i + headDim / 2. */
+function halves(values: Float32Array, heads: number, headDim: number): Float32Array {
+  const out = new Float32Array(values.length);
+  const width = values.length / (heads * headDim);
+  for (let head = 0; head < heads; head++) {
+    for (let row = 0; row < headDim; row++) {
+      const from = (head * headDim + row) * width;
+      const to = (head * headDim + Math.floor(row / 2) + (row % 2) * (headDim / 2)) * width;
+      out.set(values.subarray(from, from + width), to);
+    }
+  }
+  return out;
+}
+
+const LAYER: Record<string, string> = {
+  attn_norm: 'input_layernorm',
+  attn_q: 'self_attn.q_proj',
+  attn_k: 'self_attn.k_proj',
+  attn_v: 'self_attn.v_proj',
+  attn_output: 'self_attn.o_proj',
+  ffn_norm: 'post_attention_layernorm',
+  ffn_gate: 'mlp.gate_proj',
+  ffn_up: 'mlp.up_proj',
+  ffn_down: 'mlp.down_proj',
+};
+
+function checkpointName(name: string): string {
+  const [, layer, part, kind] = /^blk\.(\d+)\.(\w+)\.(weight|bias)$/.exec(name) ?? [];
+  if (layer) return `model.layers.${layer}.${LAYER[part]}.${kind}`;
+  return (
+    {
+      'token_embd.weight': 'model.embed_tokens.weight',
+      'output_norm.weight': 'model.norm.weight',
+      'output.weight': 'lm_head.weight',
+    }[name] ?? name
+  );
+}
+
+/** The safetensors format: header length, JSON header, data. */
+function writeSafetensors(path: string, entries: readonly Entry[]): void {
+  const header: Record<string, unknown> = { __metadata__: { format: 'pt' } };
+  let offset = 0;
+  for (const { name, shape, values } of entries) {
+    header[name] = { dtype: 'F32', shape, data_offsets: [offset, offset + values.byteLength] };
+    offset += values.byteLength;
+  }
+  let json = JSON.stringify(header);
+  json += ' '.repeat((8 - (json.length % 8)) % 8);
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(json.length));
+  const data = entries.map(({ values }) => Buffer.from(values.buffer, values.byteOffset, values.byteLength));
+  writeFileSync(path, Buffer.concat([length, Buffer.from(json), ...data]));
+}

@@ -1,0 +1,77 @@
+/**
+ * Bundles the device tests and the `candle` command for a machine with a GPU on which nothing is installed:
+ *
+ *   tsx tools/gpu/bundle.ts [--node]        writes .gpu/; --node adds this machine's Node binary, compressed
+ *   tools/gpu/run.sh test|sanitize|decode   there, in a copy of the checkout that has .gpu/, packages/hip/prebuilds/ and
+ *                                           packages/kernels/{objects,sources}/
+ *
+ * Everything JavaScript is bundled, since the links of pnpm's node_modules rarely survive copying. Each source keeps the
+ * file URL that it has in the repository, so that fixtures, models, the addon and kernels are found where they are.
+ */
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { build, type Plugin } from 'esbuild';
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
+const out = join(root, '.gpu');
+
+/** Directories whose tests run over every device present. */
+const SUITES: Record<string, string[]> = {
+  hip: ['packages/hip/test'],
+  ops: ['packages/rocm-backend/test'],
+  model: ['packages/transformers/test', 'packages/quantized/test'],
+};
+
+const sourceUrls: Plugin = {
+  name: 'source-urls',
+  setup({ onLoad }) {
+    onLoad({ filter: /\.ts$/ }, ({ path }) => {
+      if (path.includes('node_modules')) return undefined;
+      const url = `globalThis.__fileUrl(${JSON.stringify(relative(root, path))})`;
+      return { contents: readFileSync(path, 'utf8').replaceAll('import.meta.url', url), loader: 'ts' };
+    });
+  },
+};
+
+async function main(): Promise<void> {
+  rmSync(out, { recursive: true, force: true });
+  mkdirSync(out, { recursive: true });
+  for (const [name, directories] of Object.entries(SUITES)) {
+    const contents = directories.flatMap(testFiles).map((file) => `import ${JSON.stringify(`./${file}`)};`);
+    await bundle({ stdin: { contents: contents.join('\n'), resolveDir: root, sourcefile: `${name}.ts` } }, `${name}.test.mjs`);
+  }
+  await bundle({ entryPoints: [join(root, 'packages/candle/src/cli.ts')] }, 'candle.mjs');
+  if (process.argv.includes('--node')) execFileSync('sh', ['-c', `xz -T0 -6 -c ${process.execPath} > ${join(out, 'node.xz')}`]);
+  console.log(`.gpu holds ${execFileSync('du', ['-sh', out], { encoding: 'utf8' }).split('\t')[0]}`);
+}
+
+function testFiles(directory: string): string[] {
+  return execFileSync('find', [directory, '-name', '*.test.ts'], { cwd: root, encoding: 'utf8' }).trim().split('\n').sort();
+}
+
+async function bundle(input: { stdin?: object; entryPoints?: string[] }, name: string): Promise<void> {
+  await build({
+    ...(input as object),
+    outfile: join(out, name),
+    bundle: true,
+    platform: 'node',
+    format: 'esm',
+    target: 'node20',
+    tsconfig: join(root, 'tsconfig.base.json'),
+    alias: { vitest: join(root, 'tools/gpu/vitest-shim.ts') },
+    plugins: [sourceUrls],
+    banner: {
+      js: [
+        "import { createRequire as __createRequire } from 'node:module';",
+        "import { pathToFileURL as __pathToFileURL } from 'node:url';",
+        'const require = __createRequire(import.meta.url);',
+        'globalThis.__fileUrl = (path) => __pathToFileURL(path).href;',
+      ].join('\n'),
+    },
+    logLevel: 'warning',
+  });
+}
+
+void main();

@@ -1,0 +1,60 @@
+/**
+ * What the device tests use of vitest, over `node:test` and vitest's own matchers, so that a bundle of them runs on a
+ * machine that has only a Node binary.
+ */
+import { after, afterEach, before, beforeEach, describe as nodeDescribe, it as nodeIt } from 'node:test';
+import { format } from 'node:util';
+import {
+  ASYMMETRIC_MATCHERS_OBJECT,
+  addCustomEqualityTesters,
+  GLOBAL_EXPECT,
+  getState,
+  JestAsymmetricMatchers,
+  JestChaiExpect,
+  JestExtend,
+  setState,
+} from '@vitest/expect';
+import * as chai from 'chai';
+
+chai.use(JestExtend);
+chai.use(JestChaiExpect);
+chai.use(JestAsymmetricMatchers);
+
+type Expect = Parameters<typeof getState>[0];
+const expectValue = ((value: unknown, message?: string) => chai.expect(value, message)) as unknown as Expect;
+const globals = globalThis as unknown as Record<PropertyKey, object>;
+Object.assign(expectValue, chai.expect, globals[ASYMMETRIC_MATCHERS_OBJECT as unknown as PropertyKey]);
+setState({ assertionCalls: 0, isExpectingAssertions: false, isExpectingAssertionsError: null, expectedAssertionsNumber: null, expectedAssertionsNumberErrorGen: null }, expectValue);
+Object.defineProperty(globalThis, GLOBAL_EXPECT, { value: expectValue, writable: true, configurable: true });
+
+type Body = () => void | Promise<void>;
+type Options = number | { timeout?: number };
+
+function timeoutOf(options?: Options): { timeout?: number } {
+  return typeof options === 'number' ? { timeout: options } : (options ?? {});
+}
+
+/** `each(list)(name, body)`: one suite or test an entry, array entries spread as arguments. */
+function withEach<T extends (name: string, body: never, options?: Options) => void>(run: T) {
+  return Object.assign(run, {
+    each: (list: readonly unknown[]) => (name: string, body: (...args: never[]) => void | Promise<void>, options?: Options) => {
+      for (const entry of list) {
+        const args = Array.isArray(entry) ? entry : [entry];
+        const title = name.replaceAll('$name', String((entry as { name?: unknown }).name));
+        run(format(title, ...(title.includes('%') ? args.map(String) : [])), (() => body(...(args as never[]))) as never, options);
+      }
+    },
+  });
+}
+
+export const describe = withEach((name: string, body: Body) => void nodeDescribe(name, body));
+const runIt = withEach((name: string, body: Body, options?: Options) => void nodeIt(name, timeoutOf(options), async () => body()));
+const skip = (name: string) => void nodeIt(name, { skip: true });
+export const it = Object.assign(runIt, {
+  skipIf: (condition: unknown) => (condition ? skip : runIt),
+  runIf: (condition: unknown) => (condition ? runIt : skip),
+});
+export const test = it;
+export const beforeAll = (body: Body) => before(body);
+export const afterAll = (body: Body) => after(body);
+export { addCustomEqualityTesters, afterEach, beforeEach, expectValue as expect };

@@ -1,0 +1,207 @@
+/**
+ * Compiles kernels/*.hip into packages/kernels: objects/<target>/<module>.{hsaco,ptx,so} with a manifest, and
+ * sources/<module>.hip with the headers inlined. An object is rebuilt when its source, flags, target or compiler changed.
+ */
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { type Manifest, type ManifestModule, parseCodeObject } from '../../packages/kernels/src/index';
+import { amalgamate, listModules } from './amalgamate';
+import { codeObjectVersionOf, compile, compilerFlags, EXTENSION } from './compile';
+import { report } from './report';
+import { ALL_TARGETS, nativeTargets, parseTargets, type Target } from './targets';
+import { type Compiler, deviceLibraries, findCompiler } from './toolchain';
+
+const USAGE = `usage: pnpm kernels [options]
+  --targets LIST   comma-separated targets or groups: host, native, release, all (default: native)
+  --modules LIST   comma-separated modules (default: every kernels/*.hip)
+  --list           print modules and targets, build nothing
+  --report         print size, registers, spills, scratch and shared memory of each module and target
+  --jobs N         compilations at once (default: number of cores)
+  --force          rebuild what is up to date
+  --out DIR        directory for objects/ and sources/ (default: packages/kernels)
+  --code-object-version N   AMD code object version (default: 4 for exact targets, 6 for generic families)`;
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const KERNELS = join(ROOT, 'kernels');
+
+interface Job {
+  target: Target;
+  module: string;
+  compiler: Compiler;
+  codeObjectVersion: number | null;
+  sourcePath: string;
+  directory: string;
+  file: string;
+  flags: string[];
+  key: string;
+}
+
+function sha256(...parts: (string | Uint8Array)[]): string {
+  const hash = createHash('sha256');
+  for (const part of parts) hash.update(part).update('\0');
+  return hash.digest('hex');
+}
+
+function writeWhole(path: string, text: string): void {
+  if (existsSync(path) && readFileSync(path, 'utf8') === text) return;
+  writeFileSync(`${path}.${process.pid}.tmp`, text);
+  renameSync(`${path}.${process.pid}.tmp`, path);
+}
+
+function readManifest(path: string): Manifest | undefined {
+  return existsSync(path) ? (JSON.parse(readFileSync(path, 'utf8')) as Manifest) : undefined;
+}
+
+function describe(output: string, job: Job): ManifestModule {
+  const bytes = new Uint8Array(readFileSync(output));
+  const kernels = Object.values(parseCodeObject(bytes).kernels);
+  const digest = createHash('sha256').update(bytes).digest('hex');
+  return { file: job.file, size: bytes.length, sha256: digest, key: job.key, kernels };
+}
+
+function isUpToDate(manifest: Manifest | undefined, job: Job): boolean {
+  const entry = manifest?.modules[job.module];
+  const path = join(job.directory, job.file);
+  return entry?.key === job.key && existsSync(path) && statSync(path).size === entry.size;
+}
+
+// Read again for every change: another build may have written other modules meanwhile.
+function updateManifest(job: Job, entry: ManifestModule | undefined): void {
+  const path = join(job.directory, 'manifest.json');
+  const existing = new Set(listModules(KERNELS));
+  const modules = new Map(Object.entries(readManifest(path)?.modules ?? {}).filter(([module]) => existing.has(module)));
+  if (entry === undefined) modules.delete(job.module);
+  else modules.set(job.module, entry);
+  const manifest: Manifest = {
+    version: 1,
+    target: job.target.name,
+    compiler: job.compiler.version,
+    codeObjectVersion: job.codeObjectVersion,
+    modules: Object.fromEntries([...modules].sort(([a], [b]) => (a < b ? -1 : 1))),
+  };
+  writeWhole(path, `${JSON.stringify(manifest, null, 1)}\n`);
+}
+
+async function buildTargets(targets: Target[], modules: string[], out: string, options: BuildOptions): Promise<number> {
+  const sources = join(out, 'sources');
+  mkdirSync(sources, { recursive: true });
+  const texts = new Map(modules.map((module) => [module, amalgamate(KERNELS, `${module}.hip`)]));
+  for (const [module, text] of texts) writeWhole(join(sources, `${module}.hip`), text);
+  writeWhole(join(sources, 'x.h'), amalgamate(KERNELS, 'include/x.h'));
+
+  const jobs: Job[] = [];
+  let skipped = 0;
+  for (const target of targets) {
+    const compiler = findCompiler(target.kind);
+    const version = codeObjectVersionOf(target, options.codeObjectVersion);
+    const flags = compilerFlags(target, version);
+    const libraries = deviceLibraries(target, version ?? 0).map((path) => `${path} ${statSync(path).size}`);
+    const directory = join(out, 'objects', target.name);
+    mkdirSync(directory, { recursive: true });
+    const old = readManifest(join(directory, 'manifest.json'));
+    for (const module of modules) {
+      const job: Job = {
+        target,
+        module,
+        compiler,
+        codeObjectVersion: version,
+        sourcePath: join(sources, `${module}.hip`),
+        directory,
+        file: `${module}.${EXTENSION[target.kind]}`,
+        flags,
+        key: sha256(texts.get(module)!, target.name, compiler.version, ...flags, ...libraries),
+      };
+      if (!options.force && isUpToDate(old, job)) skipped++;
+      else jobs.push(job);
+    }
+  }
+
+  let next = 0;
+  let done = 0;
+  let failed = 0;
+  const worker = async (): Promise<void> => {
+    while (next < jobs.length) {
+      const job = jobs[next++]!;
+      const output = join(job.directory, job.file);
+      const result = await compile(job.compiler, job.flags, job.sourcePath, output);
+      const verdict = result.ok ? `${result.seconds.toFixed(1)} s` : 'FAILED';
+      console.log(`[${++done}/${jobs.length}] ${job.target.name} ${job.module}: ${verdict}`);
+      if (result.messages.trim() !== '') console.error(result.messages.trimEnd());
+      if (!result.ok) failed++;
+      updateManifest(job, result.ok ? describe(output, job) : undefined);
+    }
+  };
+  await Promise.all(Array.from({ length: Math.max(1, options.jobs) }, worker));
+  console.log(`${done - failed} built, ${skipped} up to date, ${failed} failed`);
+  return failed;
+}
+
+interface BuildOptions {
+  jobs: number;
+  force: boolean;
+  codeObjectVersion: number | undefined;
+}
+
+function positiveInteger(text: string, option: string): number {
+  const value = Number(text);
+  if (!Number.isInteger(value) || value < 1) throw new Error(`${option} ${text}: give a whole number of 1 or more.`);
+  return value;
+}
+
+async function main(): Promise<number> {
+  const { values } = parseArgs({
+    options: {
+      targets: { type: 'string', default: 'native' },
+      modules: { type: 'string' },
+      list: { type: 'boolean', default: false },
+      report: { type: 'boolean', default: false },
+      jobs: { type: 'string' },
+      force: { type: 'boolean', default: false },
+      out: { type: 'string', default: join(ROOT, 'packages/kernels') },
+      'code-object-version': { type: 'string' },
+      help: { type: 'boolean', short: 'h', default: false },
+    },
+  });
+  if (values.help) {
+    console.log(USAGE);
+    return 0;
+  }
+  const known = listModules(KERNELS);
+  if (values.list) {
+    console.log(
+      `modules: ${known.join(' ')}\ntargets: ${ALL_TARGETS.join(' ')}\nnative:  ${nativeTargets().join(' ')}`,
+    );
+    return 0;
+  }
+  const out = values.out!;
+  const modules = values.modules?.split(',') ?? known;
+  const stranger = modules.find((module) => !known.includes(module));
+  if (stranger !== undefined) throw new Error(`unknown module "${stranger}"; known: ${known.join(' ')}.`);
+  const targets = parseTargets(values.targets!);
+  if (targets.length === 0) throw new Error('--targets names no target.');
+  const version = values['code-object-version'];
+  const failed = await buildTargets(targets, modules, out, {
+    jobs: values.jobs === undefined ? availableParallelism() : positiveInteger(values.jobs, '--jobs'),
+    force: values.force!,
+    codeObjectVersion: version === undefined ? undefined : positiveInteger(version, '--code-object-version'),
+  });
+  if (values.report) {
+    const names = targets.map((target) => target.name);
+    console.log(report(join(out, 'objects'), names, modules).join('\n'));
+  }
+  return failed === 0 ? 0 : 1;
+}
+
+main().then(
+  (code) => {
+    process.exitCode = code;
+  },
+  (error: unknown) => {
+    console.error(`kernels: ${error instanceof Error ? error.message : String(error)}`);
+    process.exitCode = 1;
+  },
+);

@@ -1,0 +1,86 @@
+/** The compiler's command line for a target, and one compilation: to a temporary name, then renamed. */
+import { spawn } from 'node:child_process';
+import { rename, rm } from 'node:fs/promises';
+import type { Target } from './targets';
+import { type Compiler, deviceLibraries } from './toolchain';
+
+export const EXTENSION: Record<Target['kind'], string> = { amdgcn: 'hsaco', nvptx: 'ptx', host: 'so' };
+
+const COMMON = ['-std=c++17', '-O3', '-ffp-contract=on', '-Wall', '-Wextra', '-Wno-pass-failed', '-Werror=return-type'];
+
+const HOST_FLAGS = [
+  ...['-x', 'c++', '-shared', '-fPIC', '-fvisibility=hidden', '-fno-exceptions', '-fno-rtti', '-fno-math-errno'],
+  // No start-up files and no C++ runtime: the object needs libc and libm only.
+  ...['-nostartfiles', '-nostdlib++', '-fuse-ld=lld', '-Wl,--gc-sections', '-Wl,--as-needed', '-Wl,-z,noexecstack'],
+];
+
+/** Code object version of a target: its own, the one asked for, or null where the format has none. */
+export function codeObjectVersionOf(target: Target, override: number | undefined): number | null {
+  return target.kind === 'amdgcn' ? (override ?? target.codeObjectVersion) : null;
+}
+
+/** Arguments that select language, target and libraries; input and output are not among them. */
+export function compilerFlags(target: Target, codeObjectVersion: number | null): string[] {
+  const bitcode = deviceLibraries(target, codeObjectVersion ?? 0).flatMap((path) =>
+    ['-mlink-builtin-bitcode', path].flatMap((word) => ['-Xclang', word]),
+  );
+  switch (target.kind) {
+    case 'amdgcn':
+      return [
+        ...['-x', 'hip', '--cuda-device-only', '--no-gpu-bundle-output', `--offload-arch=${target.name}`],
+        ...['-nogpuinc', '-nogpulib', '-fuse-cuid=none', `-mcode-object-version=${codeObjectVersion}`],
+        ...COMMON,
+        ...bitcode,
+      ];
+    case 'nvptx':
+      return [
+        ...['-x', 'cuda', '--cuda-device-only', '--cuda-gpu-arch=sm_80', '--cuda-feature=+ptx80', '-nocudainc'],
+        ...['-nocudalib', '-S', '-fuse-cuid=none', '-Wno-unknown-cuda-version'],
+        ...COMMON,
+        ...bitcode,
+      ];
+    case 'host':
+      // Without AVX clang would call libmvec's 8-lane functions, which need AVX2: x86-64-v2 calls libm instead.
+      return target.name === 'x86-64-v2'
+        ? [...HOST_FLAGS, `-march=${target.name}`, ...COMMON]
+        : [...HOST_FLAGS, `-march=${target.name}`, '-fveclib=libmvec', ...COMMON];
+  }
+}
+
+export interface CompileResult {
+  ok: boolean;
+  /** What the compiler printed: warnings, or why it failed. */
+  messages: string;
+  seconds: number;
+}
+
+export async function compile(
+  compiler: Compiler,
+  flags: string[],
+  source: string,
+  output: string,
+): Promise<CompileResult> {
+  const temporary = `${output}.${process.pid}.tmp`;
+  // Libraries come after the input: the linker takes from them what was asked for before.
+  const libraries = flags.includes('-shared') ? ['-lm', ...(flags.includes('-fveclib=libmvec') ? ['-lmvec'] : [])] : [];
+  const started = performance.now();
+  const { code, messages } = await run(compiler.path, [...flags, source, '-o', temporary, ...libraries]);
+  if (code === 0) await rename(temporary, output);
+  else await rm(temporary, { force: true });
+  return { ok: code === 0, messages, seconds: (performance.now() - started) / 1000 };
+}
+
+function run(path: string, args: string[]): Promise<{ code: number; messages: string }> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(path, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+    let messages = '';
+    child.stdout.on('data', (text) => {
+      messages += text;
+    });
+    child.stderr.on('data', (text) => {
+      messages += text;
+    });
+    child.on('error', reject);
+    child.on('close', (code) => resolve({ code: code ?? 1, messages }));
+  });
+}

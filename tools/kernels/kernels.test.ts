@@ -1,0 +1,68 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { amalgamate } from './amalgamate';
+import { ALL_TARGETS, gfxName, hostLevel, makeTarget, parseTargets } from './targets';
+
+describe('targets', () => {
+  it('expands groups, keeps order and drops repeats', () => {
+    expect(parseTargets('gfx1100,host,x86-64-v3').map(({ name }) => name)).toEqual([
+      ...['gfx1100', 'x86-64-v2', 'x86-64-v3', 'x86-64-v4'],
+    ]);
+    expect(parseTargets('all').map(({ name }) => name)).toEqual(ALL_TARGETS);
+    expect(parseTargets('release').every(({ name }) => ALL_TARGETS.includes(name))).toBe(true);
+  });
+
+  it('knows warp width and code object version', () => {
+    expect(makeTarget('gfx90a')).toMatchObject({ wave: 64, codeObjectVersion: 4, isa: '90a' });
+    expect(makeTarget('gfx12-generic')).toMatchObject({ wave: 32, codeObjectVersion: 6, isa: '1200' });
+    expect(makeTarget('gfx1036')).toMatchObject({ wave: 32, codeObjectVersion: 4, isa: '1036' });
+    expect(() => makeTarget('gfx')).toThrow('unknown target "gfx"');
+  });
+
+  it('reads the numbers of the kernel driver', () => {
+    expect([90010, 90402, 100300, 110001, 110501, 120001].map(gfxName)).toEqual([
+      ...['gfx90a', 'gfx942', 'gfx1030', 'gfx1101', 'gfx1151', 'gfx1201'],
+    ]);
+  });
+
+  it('picks the host level by features', () => {
+    const v3 = ['avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'movbe', 'abm'];
+    expect(hostLevel(new Set(['sse4_2']))).toBe('x86-64-v2');
+    expect(hostLevel(new Set(v3))).toBe('x86-64-v3');
+    expect(hostLevel(new Set([...v3, 'avx512f', 'avx512bw', 'avx512cd', 'avx512dq', 'avx512vl']))).toBe('x86-64-v4');
+  });
+});
+
+describe('amalgamate', () => {
+  it('inlines each header once and keeps line numbers', () => {
+    const root = mkdtempSync(join(tmpdir(), 'x-amalgamate-'));
+    try {
+      const kernels = join(root, 'kernels');
+      mkdirSync(join(kernels, 'include'), { recursive: true });
+      mkdirSync(join(kernels, 'demo'));
+      writeFileSync(join(kernels, 'include/x.h'), '#pragma once\nint x;\n');
+      writeFileSync(join(kernels, 'demo/part.h'), '#pragma once\n#include "x.h"\nint part;\n');
+      writeFileSync(join(kernels, 'demo.hip'), '#include "x.h"\n#include "demo/part.h"\nint demo;\n');
+      expect(amalgamate(kernels, 'demo.hip').split('\n')).toEqual([
+        '#line 1 "kernels/demo.hip"',
+        '#line 1 "kernels/include/x.h"',
+        '',
+        'int x;',
+        '#line 2 "kernels/demo.hip"',
+        '#line 1 "kernels/demo/part.h"',
+        '',
+        '#line 3 "kernels/demo/part.h"',
+        'int part;',
+        '#line 3 "kernels/demo.hip"',
+        'int demo;',
+        '',
+      ]);
+      writeFileSync(join(kernels, 'demo.hip'), '#include "absent.h"\n');
+      expect(() => amalgamate(kernels, 'demo.hip')).toThrow('kernels/demo.hip includes "absent.h"');
+    } finally {
+      rmSync(root, { recursive: true, force: true });
+    }
+  });
+});

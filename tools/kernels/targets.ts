@@ -1,0 +1,102 @@
+/** The targets that kernels are compiled for, and the words that name groups of them. */
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+
+export type Target =
+  | { kind: 'amdgcn'; name: string; codeObjectVersion: 4 | 6; wave: 32 | 64; isa: string }
+  | { kind: 'nvptx'; name: 'nvptx64' }
+  | { kind: 'host'; name: string };
+
+/**
+ * AMD targets with the ISA number that ocml is specialised for. Exact targets are code object version 4, which every
+ * ROCm since 4.5 loads; a generic family needs version 6 (ROCm 6.3).
+ */
+const AMD: [name: string, isa: string][] = [
+  ['gfx906', '906'],
+  ['gfx908', '908'],
+  ['gfx90a', '90a'],
+  ['gfx942', '942'],
+  ['gfx950', '950'],
+  ['gfx1030', '1030'],
+  ['gfx1100', '1100'],
+  ['gfx1101', '1101'],
+  ['gfx1102', '1102'],
+  ['gfx1150', '1150'],
+  ['gfx1151', '1151'],
+  ['gfx1200', '1200'],
+  ['gfx1201', '1201'],
+  ['gfx9-generic', '900'],
+  ['gfx9-4-generic', '940'],
+  ['gfx10-3-generic', '1030'],
+  ['gfx11-generic', '1100'],
+  ['gfx12-generic', '1200'],
+];
+
+const HOST = ['x86-64-v2', 'x86-64-v3', 'x86-64-v4'];
+
+/** Families, the two CDNA chips that no family covers, and chips common on a ROCm too old for families. */
+const RELEASE = [
+  ...AMD.map(([name]) => name).filter((name) => name.endsWith('generic')),
+  ...['gfx906', 'gfx908', 'gfx90a', 'gfx942', 'gfx1030', 'gfx1100', 'gfx1201', 'nvptx64'],
+  ...HOST,
+];
+
+export const ALL_TARGETS = [...AMD.map(([name]) => name), 'nvptx64', ...HOST];
+
+export function makeTarget(name: string): Target {
+  if (name === 'nvptx64') return { kind: 'nvptx', name };
+  if (HOST.includes(name)) return { kind: 'host', name };
+  const known = AMD.find(([amd]) => amd === name);
+  if (known === undefined && !/^gfx[0-9a-f]{3,4}$/.test(name)) {
+    throw new Error(
+      `unknown target "${name}"; known: ${ALL_TARGETS.join(' ')} and the groups host all release native.`,
+    );
+  }
+  const isa = known?.[1] ?? name.slice(3);
+  return {
+    kind: 'amdgcn',
+    name,
+    codeObjectVersion: name.endsWith('generic') ? 6 : 4,
+    wave: name.startsWith('gfx9') ? 64 : 32,
+    isa,
+  };
+}
+
+/** Targets of `host,gfx1100`, `all`, `release`, `native`, in the order named, each once. */
+export function parseTargets(list: string): Target[] {
+  const names = list.split(',').flatMap((word): string[] => {
+    if (word === 'host') return HOST;
+    if (word === 'all') return ALL_TARGETS;
+    if (word === 'release') return RELEASE;
+    if (word === 'native') return nativeTargets();
+    return word === '' ? [] : [word];
+  });
+  return [...new Set(names)].map(makeTarget);
+}
+
+/** The host level of this processor, the gfx targets of its AMD GPUs and nvptx64 beside an NVIDIA driver. */
+export function nativeTargets(): string[] {
+  const flags = /^flags\s*:(.*)$/m.exec(readFileSync('/proc/cpuinfo', 'utf8'))?.[1] ?? '';
+  const names = [hostLevel(new Set(flags.trim().split(' ')))];
+  const nodes = '/sys/class/kfd/kfd/topology/nodes';
+  for (const node of existsSync(nodes) ? readdirSync(nodes) : []) {
+    const version = Number(
+      /^gfx_target_version (\d+)$/m.exec(readFileSync(`${nodes}/${node}/properties`, 'utf8'))?.[1] ?? 0,
+    );
+    if (version > 0) names.push(gfxName(version));
+  }
+  if (existsSync('/proc/driver/nvidia')) names.push('nvptx64');
+  return [...new Set(names)];
+}
+
+/** The highest level whose features are all there. */
+export function hostLevel(flags: Set<string>): string {
+  const has = (...names: string[]) => names.every((name) => flags.has(name));
+  if (!has('avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'movbe', 'abm')) return 'x86-64-v2';
+  return has('avx512f', 'avx512bw', 'avx512cd', 'avx512dq', 'avx512vl') ? 'x86-64-v4' : 'x86-64-v3';
+}
+
+/** The kernel driver's number as a name: 110000 is gfx1100, 90010 gfx90a. */
+export function gfxName(version: number): string {
+  const [major, minor, step] = [Math.floor(version / 10000), Math.floor(version / 100) % 100, version % 100];
+  return `gfx${major}${minor.toString(16)}${step.toString(16)}`;
+}
