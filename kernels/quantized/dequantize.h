@@ -73,15 +73,20 @@ X_DEVICE void getRowsPlain(const u8* src, const u32* ids, float* dst, u64 column
 X_DEVICE void quantizeGroup(const float* x, u64 available, u8* out) {
   float values[32];
   float largest[8] = {}, sums[8] = {};
+#pragma unroll
   for (u32 i = 0; i < 32; ++i) values[i] = i < available ? x[i] : 0.0f;
+#pragma unroll
   for (u32 j = 0; j < 4; ++j) {
+#pragma unroll
     for (u32 i = 0; i < 8; ++i) {
       const float magnitude = m::fabs(values[8 * j + i]);
       largest[i] = largest[i] > magnitude ? largest[i] : magnitude;
       sums[i] += values[8 * j + i];
     }
   }
+#pragma unroll
   for (u32 w = 4; w > 0; w /= 2) {
+#pragma unroll
     for (u32 i = 0; i < w; ++i) {
       largest[i] = largest[i] > largest[i + w] ? largest[i] : largest[i + w];
       sums[i] += sums[i + w];
@@ -90,6 +95,7 @@ X_DEVICE void quantizeGroup(const float* x, u64 available, u8* out) {
   const float d = largest[0] / 127.0f;
   const float divisor = d > 0.0f ? d : 1.0f;
   i8 quants[32];
+#pragma unroll
   for (u32 i = 0; i < 32; ++i) {
     const float scaled = values[i] / divisor;
     quants[i] = (i8)(i32)(scaled < 0.0f ? scaled - 0.5f : scaled + 0.5f);
@@ -99,6 +105,7 @@ X_DEVICE void quantizeGroup(const float* x, u64 available, u8* out) {
 #if X_HOST
   __builtin_memcpy(out + 4, quants, 32);
 #else
+#pragma unroll
   for (u32 i = 0; i < 8; ++i) {
     ((u32*)(out + 4))[i] = (u32)(u8)quants[4 * i] | (u32)(u8)quants[4 * i + 1] << 8 | (u32)(u8)quants[4 * i + 2] << 16 |
                            (u32)(u8)quants[4 * i + 3] << 24;

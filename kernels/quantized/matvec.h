@@ -6,6 +6,8 @@
 
 namespace quant {
 
+#if !X_HOST
+
 constexpr u32 PAIR = 2;
 
 struct Team {
@@ -21,7 +23,6 @@ X_DEVICE Team teamFor(u64 rows, u64 block, u64 blocks) {
   return Team{threadIndex(), blockThreads(), block, blocks, false};
 }
 
-#if !X_HOST
 /** Adds to acc the products of COLS columns with PAIR rows over this thread's share of the row. */
 template <class Q, u32 COLS>
 X_DEVICE void dotRows(const u8* const (&rows)[PAIR], const u8* y, u64 columnBytes, u32 parts, const Team& team,

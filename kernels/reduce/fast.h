@@ -54,7 +54,8 @@ X_DEVICE void fast(u64 numel, u64 size, u64 num_dims, const u64* info, const T* 
       const u64 step = groups.step;
       result = overBlock<Op, A>(n, [p, step](u64 j) { return to_acc(p[j * step]); });
     } else {
-      result = overBlock<Op, A>(n, [&](u64 j) { return to_acc(src[groups.chain(output, j)]); });
+      // One at a time: the index chain's registers leave no room for more.
+      result = overBlock<Op, A, 1>(n, [&](u64 j) { return to_acc(src[groups.chain(output, j)]); });
     }
     if (threadIndex() == 0) dst[output] = from_acc<T>(result);
   }

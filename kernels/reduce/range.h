@@ -47,10 +47,9 @@ template <class A>
 constexpr u32 LANES = 4;
 #endif
 
-/** Op over get(0) .. get(n-1), by the whole block; every thread gets the result. */
-template <class Op, class A, class Get>
+/** Op over get(0) .. get(n-1), by the whole block; every thread gets the result. N is the number of partial results. */
+template <class Op, class A, u32 N = LANES<A>, class Get>
 X_DEVICE A overBlock(u64 n, Get get) {
-  constexpr u32 N = LANES<A>;
   A lane[N];
 #pragma unroll
   for (u32 l = 0; l < N; ++l) lane[l] = Op::template identity<A>();
@@ -93,7 +92,7 @@ X_DEVICE acc_t<T> overBlockAt(const T* p, u64 n) {
     A lane[4];
 #pragma unroll
     for (u32 l = 0; l < 4; ++l) lane[l] = Op::template identity<A>();
-#pragma unroll 4
+#pragma unroll 2
     for (u64 j = threadIndex(); j < vectors; j += blockThreads()) {
       const Vec<T, V> v = loadVec<V>(p + j * V);
 #pragma unroll
@@ -134,7 +133,7 @@ X_DEVICE u32 indexOverBlock(u64 n, Get get) {
 #else
   A best = Op::template identity<A>();
   u32 index = NO_INDEX;
-#pragma unroll 4
+#pragma unroll 2
   for (u64 j = threadIndex(); j < n; j += blockThreads()) {
     const A v = get(j);
     const bool better = index == NO_INDEX || (best == best && !sameValue(Op::template apply<A>(best, v), best));

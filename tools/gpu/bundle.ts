@@ -71,6 +71,8 @@ async function bundle(input: { stdin?: object; entryPoints?: string[] }, name: s
       ].join('\n'),
     },
     logLevel: 'warning',
+    // Tests are imported for their effects, which the packages' manifests rule out.
+    ignoreAnnotations: true,
   });
 }
 

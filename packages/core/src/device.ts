@@ -202,7 +202,11 @@ export class Device {
     } catch (cause) {
       if (cause instanceof CandleError) throw cause;
       const why = cause instanceof Error ? cause.message : String(cause);
-      throw new DeviceError('DEVICE_UNAVAILABLE', `${this} does not open: ${why}; use another device, e.g. Device.cpu().`, { cause });
+      throw new DeviceError(
+        'DEVICE_UNAVAILABLE',
+        `${this} does not open: ${why}; use another device, e.g. Device.cpu().`,
+        { cause },
+      );
     }
     return this.#backend;
   }

@@ -196,7 +196,15 @@ describe('errors name numbers and a remedy', () => {
     ['cat', () => Tensor.cat([z(2, 2), z(2, 3)], 0), 'SHAPE_MISMATCH', /\[2, 2\] and \[2, 3\]/],
     ['cat of nothing', () => Tensor.cat([], 0), 'INVALID_SHAPE', /at least one/],
     ['sliceSet', () => z(2, 2).sliceSet(z(2, 2), 0, 1), 'INDEX_OUT_OF_RANGE', /\[1, 3\)/],
-    ['sliceSet of itself', () => { const t = z(4); t.sliceSet(t.narrow(0, 0, 2), 0, 1); }, 'INVALID_SHAPE', /share their memory/],
+    [
+      'sliceSet of itself',
+      () => {
+        const t = z(4);
+        t.sliceSet(t.narrow(0, 0, 2), 0, 1);
+      },
+      'INVALID_SHAPE',
+      /share their memory/,
+    ],
     ['sliceSet view', () => z(2, 3).t().sliceSet(z(1, 2), 0, 0), 'INVALID_SHAPE', /contiguous/],
     ['rmsNorm', () => z(2, 3).rmsNorm(z(4), 1e-5), 'SHAPE_MISMATCH', /must be \[3\]/],
     ['rope', () => z(1, 1, 2, 4).rope(z(3, 2), z(3, 2)), 'SHAPE_MISMATCH', /\[2, 2\]/],

@@ -10,9 +10,8 @@ namespace cuda {
 
 using CUresult = int;
 constexpr CUresult kSuccess = 0;
-constexpr CUresult kInvalidValue = 1;
+constexpr CUresult kInvalidImage = 200;
 constexpr CUresult kNotReady = 600;
-constexpr CUresult kNotSupported = 801;
 constexpr CUresult kGraphExecUpdateFailure = 910;
 
 enum Attribute : int {

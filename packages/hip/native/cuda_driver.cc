@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "code_image.h"
 #include "cuda_api.h"
 #include "driver.h"
 #include "dynlib.h"
@@ -188,11 +189,12 @@ Status CudaDriver::deviceProperties(int ordinal, DeviceProperties* out) {
   return status;
 }
 
-// cuModuleLoadDataEx takes no length: PTX is text and must end in NUL, and a cubin (ELF) carries its own sizes.
+// PTX is text and must end in NUL; the driver copies what it needs.
 Status CudaDriver::moduleLoad(Module* out, const void* image, size_t bytes) {
-  if (bytes == 0) {
-    tDetail = "the module is empty";
-    return cuda::kInvalidValue;
+  ImageCheck check = checkNvidiaImage(image, bytes);
+  if (!check.valid) {
+    tDetail = check.detail;
+    return cuda::kInvalidImage;
   }
   std::vector<char> terminated(bytes + 1, 0);
   std::memcpy(terminated.data(), image, bytes);

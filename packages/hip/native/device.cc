@@ -115,7 +115,7 @@ FailureInfo Device::describe(Call call, Status status, const std::string& contex
   if (!context.empty()) info.message += "; " + context;
   std::string detail = counting_.failureDetail();
   if (!detail.empty()) info.message += "; " + detail;
-  std::string remedy = remedyFor(platform_, call, status);
+  std::string remedy = remedyFor(platform_, call, status, counting_.blocking());
   if (!remedy.empty()) info.message += ". " + remedy;
   return info;
 }

@@ -90,7 +90,7 @@ LoadFailure explainNoDevice(Platform platform, const Driver& driver, Call call, 
   return failure;
 }
 
-std::string remedyFor(Platform platform, Call call, Status status) {
+std::string remedyFor(Platform platform, Call call, Status status, bool blocking) {
   if (status == kStatusOutOfMemory) return "Free buffers, use a smaller batch or dtype, or close other programs on the device";
   if (status == kStatusInvalidDevice) return "Use an ordinal below the device count of platforms()";
   if (call == Call::ModuleLoad) {
@@ -103,22 +103,14 @@ std::string remedyFor(Platform platform, Call call, Status status) {
     if (platform == Platform::Cuda) return "Check that the PTX version and target are ones this driver knows";
     return "Give loadModule the bytes of a shared object built for this CPU";
   }
-  if (call == Call::Launch) {
-    switch (status) {
-      case 1:
-      case 9:
-      case 701:
-        return "Check grid, block and shared bytes against device.properties";
-      case 700:
-      case 719:
-        return "A kernel read or wrote outside its buffers; set X_LAUNCH_BLOCKING=1 to find which";
-      default:
-        break;
-    }
+  bool geometry = status == 1 || status == 9 || status == 701;
+  if (call == Call::FuncSetShared || (call == Call::Launch && geometry)) {
+    return "Check grid, block and shared bytes against device.properties";
   }
-  // A fault of an earlier launch surfaces at whatever call comes next.
+  // An illegal address, a failed launch or a device assertion; it may surface at whatever call comes next.
   if (status == 700 || status == 719 || status == 710) {
-    return "An earlier kernel faulted, and the device is unusable until the process ends; set X_LAUNCH_BLOCKING=1 to find it";
+    return std::string("A kernel read or wrote outside its buffers, and the device is unusable until the process ends") +
+           (blocking ? "" : "; set X_LAUNCH_BLOCKING=1 to find which");
   }
   if (status >= 900 && status <= 908) return "End the capture first, and keep allocations, host copies and waits out of it";
   return "";

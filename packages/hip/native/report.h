@@ -10,7 +10,7 @@ namespace xhip {
 // count of 0 means that the driver simply lists none).
 LoadFailure explainNoDevice(Platform platform, const Driver& driver, Call call, Status status);
 
-// A hint for a failed call, or empty.
-std::string remedyFor(Platform platform, Call call, Status status);
+// A hint for a failed call, or empty. `blocking`: X_LAUNCH_BLOCKING is on, so the call that failed is the one to blame.
+std::string remedyFor(Platform platform, Call call, Status status, bool blocking);
 
 }  // namespace xhip

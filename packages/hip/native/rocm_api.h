@@ -10,11 +10,8 @@ namespace rocm {
 
 using hipError = int;
 constexpr hipError kSuccess = 0;
-constexpr hipError kInvalidValue = 1;
 constexpr hipError kInvalidImage = 200;
-constexpr hipError kNoBinaryForGpu = 209;
 constexpr hipError kNotReady = 600;
-constexpr hipError kNotSupported = 801;
 constexpr hipError kGraphExecUpdateFailure = 910;
 
 // hipDeviceAttribute_t. The enum was renumbered at HIP 5.0 and has only been appended to since: these values were printed

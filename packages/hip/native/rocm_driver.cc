@@ -7,11 +7,11 @@
 #include <mutex>
 #include <utility>
 
+#include "code_image.h"
 #include "driver.h"
 #include "dynlib.h"
 #include "library_paths.h"
 #include "rocm_api.h"
-#include "rocm_image.h"
 #include "rocm_staging.h"
 
 namespace xhip {
@@ -132,7 +132,7 @@ class RocmDriver final : public Driver {
   }
 
   Status moduleLoad(Module* out, const void* image, size_t bytes) override {
-    rocm::ImageCheck check = rocm::checkImage(image, bytes);
+    ImageCheck check = checkAmdImage(image, bytes);
     if (!check.valid) {
       tDetail = check.detail;
       return rocm::kInvalidImage;

@@ -1,8 +1,8 @@
 import { Device, Tensor } from '@x/core';
 import { expect } from 'vitest';
+import { testDevices } from '../../rocm-backend/test/devices';
 
-/** Names of the devices to test on: `X_TEST_DEVICES=js,cpu,rocm:0`; the plain TypeScript device otherwise. */
-export const deviceNames = (process.env.X_TEST_DEVICES ?? 'js').split(',');
+export const deviceNames = testDevices().map(String);
 export const openDevice = (name: string) => Device.parse(name);
 
 export function expectClose(

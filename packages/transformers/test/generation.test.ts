@@ -60,7 +60,8 @@ describe.each(deviceNames)('generate on %s', (name) => {
     expect(pieces.map((piece) => piece.id)).toEqual(greedy_ids.slice(0, 3));
     const max = Math.max(...logits);
     const logsum = max + Math.log(logits.reduce((sum, x) => sum + Math.exp(x - max), 0));
-    expect(pieces[0].logprob).toBeCloseTo(logits[greedy_ids[0]] - logsum, 3);
+    // Kernels quantize activations to 8 bits.
+    expect(pieces[0].logprob).toBeCloseTo(logits[greedy_ids[0]] - logsum, device.backend.quantized ? 1 : 3);
     expect((await run(ids, { maxTokens: 1 })).pieces[0]).not.toHaveProperty('logprob');
   });
 

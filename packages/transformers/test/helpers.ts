@@ -6,9 +6,9 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Device } from '@x/core';
 import { GgufFile, type GgufValue, QTensor, writeGguf } from '@x/quantized';
+import { testDevices } from '../../rocm-backend/test/devices';
 
-/** Names of the devices to test on: `X_TEST_DEVICES=js,cpu,rocm:0`; the plain TypeScript device otherwise. */
-export const deviceNames = (process.env.X_TEST_DEVICES ?? 'js').split(',');
+export const deviceNames = testDevices().map(String);
 export const openDevice = (name: string) => Device.parse(name);
 
 const models = fileURLToPath(new URL('../../../models/tiny-tales/', import.meta.url));

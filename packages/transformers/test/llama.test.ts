@@ -29,9 +29,12 @@ async function logitsOf(model: LanguageModel, ids: ArrayLike<number>, position: 
 describe.each(deviceNames)('Llama on %s', (name) => {
   let device: Device;
   let model: LanguageModel;
+  /** TOLERANCE where activations stay f32; kernels quantize them to 8 bits for products with quantized weights. */
+  let quantized: number;
 
   beforeAll(async () => {
     device = openDevice(name);
+    quantized = device.backend.quantized ? 0.25 : TOLERANCE;
     model = await loadModel(GGUF, { device });
   });
 
@@ -40,7 +43,7 @@ describe.each(deviceNames)('Llama on %s', (name) => {
   it('gives the logits that PyTorch gives', async () => {
     for (const { ids, logits } of goldenQ8().prompts) {
       model.reset();
-      expect(maxDifference(await logitsOf(model, ids, 0), logits)).toBeLessThan(TOLERANCE);
+      expect(maxDifference(await logitsOf(model, ids, 0), logits)).toBeLessThan(quantized);
     }
   });
 
@@ -62,7 +65,7 @@ describe.each(deviceNames)('Llama on %s', (name) => {
         at = cut;
         expect(model.length).toBe(cut);
       }
-      expect(maxDifference(last!, whole)).toBeLessThan(TOLERANCE);
+      expect(maxDifference(last!, whole)).toBeLessThan(quantized);
     }
   });
 
@@ -71,7 +74,7 @@ describe.each(deviceNames)('Llama on %s', (name) => {
     model.reset();
     const expected = await logitsOf(model, ids, 0);
     await logitsOf(model, [9, 8, 7], 2);
-    expect(maxDifference(await logitsOf(model, ids.slice(2), 2), expected)).toBeLessThan(TOLERANCE);
+    expect(maxDifference(await logitsOf(model, ids.slice(2), 2), expected)).toBeLessThan(quantized);
   });
 
   it('refuses bad input with numbers, and works on', async () => {
@@ -92,7 +95,7 @@ describe.each(deviceNames)('Llama on %s', (name) => {
       );
     }
     expect(model.length).toBe(0);
-    expect(maxDifference(await logitsOf(model, ids, 0), logits)).toBeLessThan(TOLERANCE);
+    expect(maxDifference(await logitsOf(model, ids, 0), logits)).toBeLessThan(quantized);
   });
 
   it('loads a checkpoint with halved rotation to the same logits', async () => {
@@ -110,7 +113,7 @@ describe.each(deviceNames)('Llama on %s', (name) => {
         const next = await logitsOf(checkpoint, greedy_ids.slice(0, 4), ids.length);
         model.reset();
         await logitsOf(model, ids, 0);
-        expect(maxDifference(next, await logitsOf(model, greedy_ids.slice(0, 4), ids.length))).toBeLessThan(TOLERANCE);
+        expect(maxDifference(next, await logitsOf(model, greedy_ids.slice(0, 4), ids.length))).toBeLessThan(quantized);
         expect(checkpoint.tokenizer.eosIds).toEqual([1]);
       }
       // Half the memory, at the precision of bf16.
@@ -134,7 +137,7 @@ describe.each(deviceNames)('Llama on %s', (name) => {
         widen: ['blk.0.attn_v.weight', 'blk.3.ffn_up.weight', 'token_embd.weight'],
       });
       using first = await loadModel(mixed, { device, maxContext: 64 });
-      expect(maxDifference(await logitsOf(first, ids, 0), logits)).toBeLessThan(TOLERANCE);
+      expect(maxDifference(await logitsOf(first, ids, 0), logits)).toBeLessThan(quantized);
 
       const ramp = (length: number, step: number) => Float32Array.from({ length }, (_, i) => Math.sin(i * step));
       const add = [
@@ -150,7 +153,8 @@ describe.each(deviceNames)('Llama on %s', (name) => {
       using checkpoint = await loadModel(path, { device, maxContext: 64 });
       const expected = await logitsOf(gguf, ids, 0);
       expect(maxDifference(expected, logits)).toBeGreaterThan(1);
-      expect(maxDifference(await logitsOf(checkpoint, ids, 0), expected)).toBeLessThan(TOLERANCE);
+      // This output layer's weights are some ten times the model's own, and so are its logits.
+      expect(maxDifference(await logitsOf(checkpoint, ids, 0), expected)).toBeLessThan(quantized * 4);
     } finally {
       remove();
     }
@@ -163,7 +167,7 @@ describe.each(deviceNames)('Llama on %s', (name) => {
     await scope(async () => {
       inner = await loadModel(GGUF, { device, maxContext: 16 });
     });
-    expect(maxDifference(await logitsOf(inner!, ids, 0), logits)).toBeLessThan(TOLERANCE);
+    expect(maxDifference(await logitsOf(inner!, ids, 0), logits)).toBeLessThan(quantized);
     inner!.dispose();
     inner!.dispose();
     expect(memoryStats()).toEqual(before);

@@ -273,7 +273,11 @@ export function viewsSuite(name: string, device: () => Device): void {
         ],
       ]);
       const rows = Tensor.zeros([3, 2], 'f32', device());
-      expect(rows.sliceScatter(arange([3, 1]), 1, 1).toVecSync()).toEqual([[0, 0], [0, 1], [0, 2]]);
+      expect(rows.sliceScatter(arange([3, 1]), 1, 1).toVecSync()).toEqual([
+        [0, 0],
+        [0, 1],
+        [0, 2],
+      ]);
       expect(rows.sumAll().toScalarSync(), 'sliceScatter leaves its input alone').toBe(0);
       rows.sliceSet(arange([1, 2]).affine(1, 1), 0, 2);
       expect(rows.toVecSync()).toEqual([

@@ -76,7 +76,9 @@ class ElfImage {
     }
     if (header_.e_machine != kMachine) return "it was built for another processor";
     if (header_.e_type != ET_DYN) return "it is not a shared object";
-    if (header_.e_phentsize != sizeof(Elf64_Phdr) || header_.e_phnum == 0 || header_.e_phnum > 256) return "its program headers are damaged";
+    if (header_.e_phentsize != sizeof(Elf64_Phdr) || header_.e_phnum == 0 || header_.e_phnum > 256) {
+      return "its program headers are damaged";
+    }
     if (!inFile(header_.e_phoff, uint64_t{header_.e_phnum} * sizeof(Elf64_Phdr))) return "its program headers lie outside the file";
     return nullptr;
   }

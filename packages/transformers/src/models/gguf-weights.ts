@@ -2,7 +2,7 @@
 import { type Device, keep, type RopeKind, ShapeError, type Tensor } from '@x/core';
 import { type Module, OwningModule, RmsNorm } from '@x/nn';
 import { type GgufFile, type GgufTensorInfo, QMatMul, QTensor } from '@x/quantized';
-import { type LinearGroup, StackedGroup, separateGroup } from './linear-group';
+import { type LinearGroup, StackedGroup, separateGroups } from './linear-group';
 import { QLinear } from './q-linear';
 import { type LinearPart, LoadSteps, type SourceOptions, type WeightSource } from './weights';
 
@@ -79,7 +79,7 @@ export class GgufWeights implements WeightSource {
   }
 
   /** Neighbours of one type are stacked: in a q4_K_M file query and key often share a type that value does not. */
-  group(parts: readonly LinearPart[], width: number): Promise<LinearGroup> {
+  async group(parts: readonly LinearPart[], width: number): Promise<LinearGroup> {
     const runs: LinearPart[][] = [];
     let last: string | undefined;
     for (const part of parts) {

@@ -1,5 +1,5 @@
-// ELF and offload-bundle structure checks behind rocm_image.h.
-#include "rocm_image.h"
+// ELF, offload-bundle and fat-binary structure checks behind code_image.h.
+#include "code_image.h"
 
 #include <elf.h>
 
@@ -7,16 +7,17 @@
 #include <cstring>
 
 namespace xhip {
-namespace rocm {
 namespace {
 
 constexpr uint16_t kMachineAmdgpu = 224;  // EM_AMDGPU
+constexpr uint16_t kMachineCuda = 190;    // EM_CUDA
+constexpr uint32_t kFatbinMagic = 0xba55ed50;
 constexpr char kBundleMagic[] = "__CLANG_OFFLOAD_BUNDLE__";
 constexpr size_t kBundleMagicBytes = sizeof kBundleMagic - 1;
 
 bool inside(uint64_t offset, uint64_t length, uint64_t total) { return offset <= total && length <= total - offset; }
 
-ImageCheck checkElf(const unsigned char* image, size_t bytes) {
+ImageCheck checkElf(const unsigned char* image, size_t bytes, uint16_t machine) {
   ImageCheck check;
   Elf64_Ehdr header;
   if (bytes < sizeof header) {
@@ -24,8 +25,9 @@ ImageCheck checkElf(const unsigned char* image, size_t bytes) {
     return check;
   }
   std::memcpy(&header, image, sizeof header);
-  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != kMachineAmdgpu) {
-    check.detail = "the ELF file is not for an AMD GPU (machine " + std::to_string(header.e_machine) + ")";
+  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != machine) {
+    check.detail = std::string("the ELF file is not for an ") + (machine == kMachineCuda ? "NVIDIA" : "AMD") +
+                   " GPU (machine " + std::to_string(header.e_machine) + ")";
     return check;
   }
   uint64_t sectionBytes = uint64_t(header.e_shnum) * sizeof(Elf64_Shdr);
@@ -49,7 +51,7 @@ ImageCheck checkElf(const unsigned char* image, size_t bytes) {
   }
   check.valid = true;
   // ELFABIVERSION_AMDGPU_HSA_V2 is 0 and every later version adds one.
-  check.detail = "code object version " + std::to_string(header.e_ident[EI_ABIVERSION] + 2);
+  check.detail = machine == kMachineCuda ? "a cubin" : "code object version " + std::to_string(header.e_ident[EI_ABIVERSION] + 2);
   return check;
 }
 
@@ -73,11 +75,13 @@ ImageCheck checkBundle(const unsigned char* image, size_t bytes) {
   return check;
 }
 
+bool isElf(const unsigned char* data, size_t bytes) { return bytes >= SELFMAG && std::memcmp(data, ELFMAG, SELFMAG) == 0; }
+
 }  // namespace
 
-ImageCheck checkImage(const void* image, size_t bytes) {
+ImageCheck checkAmdImage(const void* image, size_t bytes) {
   const unsigned char* data = static_cast<const unsigned char*>(image);
-  if (bytes >= SELFMAG && std::memcmp(data, ELFMAG, SELFMAG) == 0) return checkElf(data, bytes);
+  if (isElf(data, bytes)) return checkElf(data, bytes, kMachineAmdgpu);
   if (bytes >= kBundleMagicBytes && std::memcmp(data, kBundleMagic, kBundleMagicBytes) == 0) {
     return checkBundle(data, bytes);
   }
@@ -86,5 +90,28 @@ ImageCheck checkImage(const void* image, size_t bytes) {
   return check;
 }
 
-}  // namespace rocm
+ImageCheck checkNvidiaImage(const void* image, size_t bytes) {
+  const unsigned char* data = static_cast<const unsigned char*>(image);
+  if (isElf(data, bytes)) return checkElf(data, bytes, kMachineCuda);
+  ImageCheck check;
+  check.detail = "the module is empty";
+  if (bytes == 0) return check;
+  // A fat binary begins with its magic, a version, its header's size (16 bits each) and the size of the rest (64 bits).
+  uint32_t magic = 0;
+  if (bytes >= sizeof magic) std::memcpy(&magic, data, sizeof magic);
+  if (magic == kFatbinMagic) {
+    check.detail = "the fat binary is truncated or damaged";
+    uint16_t headerBytes = 0;
+    uint64_t bodyBytes = 0;
+    if (bytes < 16) return check;
+    std::memcpy(&headerBytes, data + 6, sizeof headerBytes);
+    std::memcpy(&bodyBytes, data + 8, sizeof bodyBytes);
+    check.valid = inside(headerBytes, bodyBytes, bytes);
+    return check;
+  }
+  check.valid = true;  // text: the caller terminates it, and the JIT compiler judges it
+  check.detail = "PTX";
+  return check;
+}
+
 }  // namespace xhip
