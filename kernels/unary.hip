@@ -30,7 +30,7 @@ UNARY_OPERATOR(Sqr, 16, x * x)
 UNARY_OPERATOR(Sqrt, 8, m::sqrt(x))
 // sqrt(2 / pi) = 0.7978845608028654
 UNARY_OPERATOR(Gelu, 4, (A)0.5 * x * ((A)1 + m::tanh((A)0.7978845608028654 * x * ((A)1 + (A)0.044715 * x * x))))
-UNARY_OPERATOR(GeluErf, 4, x * m::normcdf(x))
+UNARY_OPERATOR(GeluErf, 2, x * m::normcdf(x))
 UNARY_OPERATOR(Relu, 16, x < (A)0 ? (A)0 : x)
 UNARY_OPERATOR(Silu, 4, x / ((A)1 + m::exp(-x)))
 UNARY_OPERATOR(Sign, 16, (A)((int)(x > (A)0) - (int)(x < (A)0)))

@@ -36,26 +36,74 @@ step('pnpm', { text: pnpmVersion, outputs: [pnpm] }, `pnpm ${pnpmVersion}`, () =
   run('npm', ['install', '--prefix', '.cache/tools', '--no-save', '--no-audit', '--no-fund', `pnpm@${pnpmVersion}`]);
 });
 
-const packageFiles = ['package.json', 'pnpm-lock.yaml', 'pnpm-workspace.yaml', 'packages/*/package.json', 'examples/*/package.json'];
-step('dependencies', { files: packageFiles, outputs: ['node_modules/.pnpm'] }, 'dependencies from the npm registry', () => {
-  run(process.execPath, [pnpm, 'install', '--frozen-lockfile', '--reporter=append-only']);
-});
+const packageFiles = [
+  'package.json',
+  'pnpm-lock.yaml',
+  'pnpm-workspace.yaml',
+  'packages/*/package.json',
+  'examples/*/package.json',
+];
+step(
+  'dependencies',
+  { files: packageFiles, outputs: ['node_modules/.pnpm'] },
+  'dependencies from the npm registry',
+  () => {
+    run(process.execPath, [pnpm, 'install', '--frozen-lockfile', '--reporter=append-only']);
+  },
+);
 
-step('kernels', { files: ['kernels/**', 'tools/kernels/**', 'packages/kernels/src/**'], text: targets, outputs: ['packages/kernels/objects'] }, `kernels for ${targets}`, () => {
-  run(process.execPath, [join(root, 'node_modules/tsx/dist/cli.mjs'), 'tools/kernels/build.ts', '--targets', targets]);
-});
+step(
+  'kernels',
+  {
+    files: ['kernels/**', 'tools/kernels/**', 'packages/kernels/src/**'],
+    text: targets,
+    outputs: ['packages/kernels/objects'],
+  },
+  `kernels for ${targets}`,
+  () => {
+    run(process.execPath, [
+      join(root, 'node_modules/tsx/dist/cli.mjs'),
+      'tools/kernels/build.ts',
+      '--targets',
+      targets,
+    ]);
+  },
+);
 
-step('addon', { files: ['packages/hip/native/**', 'packages/hip/binding.gyp', 'packages/hip/scripts/**'], text: process.version, outputs: ['packages/hip/prebuilds'] }, 'the native addon', () => {
-  run(process.execPath, ['packages/hip/scripts/build.mjs']);
-});
+step(
+  'addon',
+  {
+    files: ['packages/hip/native/**', 'packages/hip/binding.gyp', 'packages/hip/scripts/**'],
+    text: process.version,
+    outputs: ['packages/hip/prebuilds'],
+  },
+  'the native addon',
+  () => {
+    run(process.execPath, ['packages/hip/scripts/build.mjs']);
+  },
+);
 
 const built = manifestNames().map((name) => `packages/${name}/dist/index.js`);
-step('packages', { files: ['packages/*/src/**', 'packages/*/package.json', 'packages/*/tsup.config.ts', 'tsup.config.base.ts', 'tsconfig.base.json'], outputs: built }, 'the packages (ESM, CommonJS, types)', () => {
-  run(process.execPath, [pnpm, 'exec', 'turbo', 'run', 'build', '--output-logs=errors-only'], {
-    TURBO_TELEMETRY_DISABLED: '1',
-    DO_NOT_TRACK: '1',
-  });
-});
+step(
+  'packages',
+  {
+    files: [
+      'packages/*/src/**',
+      'packages/*/package.json',
+      'packages/*/tsup.config.ts',
+      'tsup.config.base.ts',
+      'tsconfig.base.json',
+    ],
+    outputs: built,
+  },
+  'the packages (ESM, CommonJS, types)',
+  () => {
+    run(process.execPath, [pnpm, 'exec', 'turbo', 'run', 'build', '--output-logs=errors-only'], {
+      TURBO_TELEMETRY_DISABLED: '1',
+      DO_NOT_TRACK: '1',
+    });
+  },
+);
 
 function manifestNames() {
   const order = ['core', 'hip', 'kernels', 'rocm-backend', 'quantized', 'nn', 'transformers', 'candle'];

@@ -2,14 +2,13 @@
  * Bundles the device tests and the `candle` command for a machine with a GPU on which nothing is installed:
  *
  *   tsx tools/gpu/bundle.ts [--node]        writes .gpu/; --node adds this machine's Node binary, compressed
- *   tools/gpu/run.sh test|sanitize|decode   there, in a copy of the checkout that has .gpu/, packages/hip/prebuilds/ and
- *                                           packages/kernels/{objects,sources}/
+ *   tools/gpu/run.sh test|sanitize|decode   there, in a copy of the checkout that has .gpu/
  *
  * Everything JavaScript is bundled, since the links of pnpm's node_modules rarely survive copying. Each source keeps the
  * file URL that it has in the repository, so that fixtures, models, the addon and kernels are found where they are.
  */
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, type Plugin } from 'esbuild';
@@ -19,10 +18,12 @@ const out = join(root, '.gpu');
 
 /** Directories whose tests run over every device present. */
 const SUITES: Record<string, string[]> = {
-  hip: ['packages/hip/test'],
   ops: ['packages/rocm-backend/test'],
   model: ['packages/transformers/test', 'packages/quantized/test'],
 };
+
+/** Code objects that the tests need there: the GPU's, the host's, and one of another warp size. */
+const TARGETS = ['nvptx64', 'x86-64-v2', 'x86-64-v3', 'x86-64-v4', 'gfx1100'];
 
 const sourceUrls: Plugin = {
   name: 'source-urls',
@@ -40,15 +41,27 @@ async function main(): Promise<void> {
   mkdirSync(out, { recursive: true });
   for (const [name, directories] of Object.entries(SUITES)) {
     const contents = directories.flatMap(testFiles).map((file) => `import ${JSON.stringify(`./${file}`)};`);
-    await bundle({ stdin: { contents: contents.join('\n'), resolveDir: root, sourcefile: `${name}.ts` } }, `${name}.test.mjs`);
+    await bundle(
+      { stdin: { contents: contents.join('\n'), resolveDir: root, sourcefile: `${name}.ts` } },
+      `${name}.test.mjs`,
+    );
   }
   await bundle({ entryPoints: [join(root, 'packages/candle/src/cli.ts')] }, 'candle.mjs');
-  if (process.argv.includes('--node')) execFileSync('sh', ['-c', `xz -T0 -6 -c ${process.execPath} > ${join(out, 'node.xz')}`]);
+  const built = TARGETS.map((target) => `packages/kernels/objects/${target}`).filter((path) =>
+    existsSync(join(root, path)),
+  );
+  const parts = ['packages/hip/prebuilds', 'packages/kernels/sources', ...built];
+  execFileSync('tar', ['-cJf', join(out, 'built.tar.xz'), ...parts], { cwd: root });
+  if (process.argv.includes('--node'))
+    execFileSync('sh', ['-c', `xz -T0 -6 -c ${process.execPath} > ${join(out, 'node.xz')}`]);
   console.log(`.gpu holds ${execFileSync('du', ['-sh', out], { encoding: 'utf8' }).split('\t')[0]}`);
 }
 
 function testFiles(directory: string): string[] {
-  return execFileSync('find', [directory, '-name', '*.test.ts'], { cwd: root, encoding: 'utf8' }).trim().split('\n').sort();
+  return execFileSync('find', [directory, '-name', '*.test.ts'], { cwd: root, encoding: 'utf8' })
+    .trim()
+    .split('\n')
+    .sort();
 }
 
 async function bundle(input: { stdin?: object; entryPoints?: string[] }, name: string): Promise<void> {

@@ -8,7 +8,7 @@ import {
   ASYMMETRIC_MATCHERS_OBJECT,
   addCustomEqualityTesters,
   GLOBAL_EXPECT,
-  getState,
+  type getState,
   JestAsymmetricMatchers,
   JestChaiExpect,
   JestExtend,
@@ -24,7 +24,16 @@ type Expect = Parameters<typeof getState>[0];
 const expectValue = ((value: unknown, message?: string) => chai.expect(value, message)) as unknown as Expect;
 const globals = globalThis as unknown as Record<PropertyKey, object>;
 Object.assign(expectValue, chai.expect, globals[ASYMMETRIC_MATCHERS_OBJECT as unknown as PropertyKey]);
-setState({ assertionCalls: 0, isExpectingAssertions: false, isExpectingAssertionsError: null, expectedAssertionsNumber: null, expectedAssertionsNumberErrorGen: null }, expectValue);
+setState(
+  {
+    assertionCalls: 0,
+    isExpectingAssertions: false,
+    isExpectingAssertionsError: null,
+    expectedAssertionsNumber: null,
+    expectedAssertionsNumberErrorGen: null,
+  },
+  expectValue,
+);
 Object.defineProperty(globalThis, GLOBAL_EXPECT, { value: expectValue, writable: true, configurable: true });
 
 type Body = () => void | Promise<void>;
@@ -37,19 +46,31 @@ function timeoutOf(options?: Options): { timeout?: number } {
 /** `each(list)(name, body)`: one suite or test an entry, array entries spread as arguments. */
 function withEach<T extends (name: string, body: never, options?: Options) => void>(run: T) {
   return Object.assign(run, {
-    each: (list: readonly unknown[]) => (name: string, body: (...args: never[]) => void | Promise<void>, options?: Options) => {
-      for (const entry of list) {
-        const args = Array.isArray(entry) ? entry : [entry];
-        const title = name.replaceAll('$name', String((entry as { name?: unknown }).name));
-        run(format(title, ...(title.includes('%') ? args.map(String) : [])), (() => body(...(args as never[]))) as never, options);
-      }
-    },
+    each:
+      (list: readonly unknown[]) =>
+      (name: string, body: (...args: never[]) => void | Promise<void>, options?: Options) => {
+        for (const entry of list) {
+          const args = Array.isArray(entry) ? entry : [entry];
+          const title = name.replaceAll('$name', String((entry as { name?: unknown }).name));
+          run(
+            format(title, ...(title.includes('%') ? args.map(String) : [])),
+            (() => body(...(args as never[]))) as never,
+            options,
+          );
+        }
+      },
   });
 }
 
-export const describe = withEach((name: string, body: Body) => void nodeDescribe(name, body));
-const runIt = withEach((name: string, body: Body, options?: Options) => void nodeIt(name, timeoutOf(options), async () => body()));
 const skip = (name: string) => void nodeIt(name, { skip: true });
+const runSuite = withEach((name: string, body: Body) => void nodeDescribe(name, body));
+export const describe = Object.assign(runSuite, {
+  skipIf: (condition: unknown) => (condition ? skip : runSuite),
+  runIf: (condition: unknown) => (condition ? runSuite : skip),
+});
+const runIt = withEach(
+  (name: string, body: Body, options?: Options) => void nodeIt(name, timeoutOf(options), async () => body()),
+);
 export const it = Object.assign(runIt, {
   skipIf: (condition: unknown) => (condition ? skip : runIt),
   runIf: (condition: unknown) => (condition ? runIt : skip),

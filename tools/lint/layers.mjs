@@ -28,9 +28,11 @@ for (const name of readdirSync(join(root, 'packages'))) {
   const manifest = JSON.parse(readFileSync(join(root, 'packages', name, 'package.json'), 'utf8'));
   for (const dependency of Object.keys({ ...manifest.dependencies, ...manifest.peerDependencies })) {
     checkImport(`packages/${name}/package.json`, name, dependency);
-    if (name === 'core' && !dependency.startsWith('@x/')) problems.push(`packages/core: depends on ${dependency}; core has no dependencies`);
+    if (name === 'core' && !dependency.startsWith('@x/'))
+      problems.push(`packages/core: depends on ${dependency}; core has no dependencies`);
   }
-  for (const part of ['src', 'test']) for (const file of sources(join(root, 'packages', name, part))) checkFile(file, name, manifest);
+  for (const part of ['src', 'test'])
+    for (const file of sources(join(root, 'packages', name, part))) checkFile(file, name, manifest);
 }
 for (const problem of problems) console.error(problem);
 console.log(`layers: ${problems.length === 0 ? 'clean' : `${problems.length} problems`}`);
@@ -50,19 +52,25 @@ function checkFile(file, name, manifest) {
       const { line } = source.getLineAndCharacterOfPosition(node.getStart());
       problems.push(`${path}:${line + 1}: top-level await`);
     }
-    node.forEachChild((child) => visit(child, insideFunction || ts.isFunctionLike(node) || ts.isClassStaticBlockDeclaration(node)));
+    node.forEachChild((child) =>
+      visit(child, insideFunction || ts.isFunctionLike(node) || ts.isClassStaticBlockDeclaration(node)),
+    );
   };
   visit(source, false);
 }
 
 function checkImport(path, name, specifier) {
   const [, target] = /^@x\/([^/]+)/.exec(specifier) ?? [];
-  if (target && target !== name && !BELOW[name]?.includes(target)) problems.push(`${path}: @x/${name} may not import @x/${target}`);
+  if (target && target !== name && !BELOW[name]?.includes(target))
+    problems.push(`${path}: @x/${name} may not import @x/${target}`);
 }
 
 function checkDeclared(path, manifest, specifier) {
   if (specifier.startsWith('.') || specifier.startsWith('node:')) return;
-  const dependency = specifier.split('/').slice(0, specifier.startsWith('@') ? 2 : 1).join('/');
+  const dependency = specifier
+    .split('/')
+    .slice(0, specifier.startsWith('@') ? 2 : 1)
+    .join('/');
   if (!(dependency in (manifest.dependencies ?? {})) && !(dependency in (manifest.peerDependencies ?? {}))) {
     problems.push(`${path}: imports ${dependency}, which ${manifest.name} does not declare`);
   }

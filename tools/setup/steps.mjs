@@ -31,10 +31,18 @@ export function step(name, { files = [], text = '', outputs = [] }, label, actio
 
 // Runs a program in the repository's root with its output on stderr; ends the set-up when it fails.
 export function run(command, args, env = {}) {
-  const result = spawnSync(command, args, { cwd: root, stdio: ['ignore', process.stderr, process.stderr], env: { ...process.env, ...env } });
+  const result = spawnSync(command, args, {
+    cwd: root,
+    stdio: ['ignore', process.stderr, process.stderr],
+    env: { ...process.env, ...env },
+  });
   if (result.status === 0) return;
   const shown = [command, ...args].map((part) => relativeTo(part)).join(' ');
-  const why = result.error ? result.error.message : result.signal ? `ended by ${result.signal}` : `exit status ${result.status}`;
+  const why = result.error
+    ? result.error.message
+    : result.signal
+      ? `ended by ${result.signal}`
+      : `exit status ${result.status}`;
   say(`failed: ${shown} (${why})`);
   process.exit(1);
 }

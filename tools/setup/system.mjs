@@ -5,7 +5,12 @@ import { existsSync, readdirSync } from 'node:fs';
 import { run, say } from './steps.mjs';
 
 const CLANG_VERSIONS = [22, 21, 20, 19];
-const DEVICE_LIBRARIES = ['/usr/lib/x86_64-linux-gnu/amdgcn/bitcode', '/opt/rocm/amdgcn/bitcode', '/usr/lib/clang', '/usr/lib/rocm'];
+const DEVICE_LIBRARIES = [
+  '/usr/lib/x86_64-linux-gnu/amdgcn/bitcode',
+  '/opt/rocm/amdgcn/bitcode',
+  '/usr/lib/clang',
+  '/usr/lib/rocm',
+];
 
 export function ensureSystemPackages({ purpose, targets }) {
   const required = missingPackages(targets);
@@ -13,13 +18,18 @@ export function ensureSystemPackages({ purpose, targets }) {
   const wanted = purpose === 'test' && isDebian() && !hasLibrary('libamdhip64') ? ['libamdhip64-5'] : [];
   if (required.length === 0 && (wanted.length === 0 || !isRoot())) return;
   if (!isDebian()) {
-    fail(required, 'Install a clang of version 19 or newer with lld (and ROCm device libraries for AMD targets), g++, make and python3.');
+    fail(
+      required,
+      'Install a clang of version 19 or newer with lld (and ROCm device libraries for AMD targets), g++, make and python3.',
+    );
   }
   if (!isRoot()) fail(required, `Run: sudo apt-get install -y ${resolve(required).join(' ')}`);
   say('system packages from the distribution ...');
   run('apt-get', ['update', '-qq']);
   const available = wanted.filter(isAvailable);
-  run('apt-get', ['install', '-y', '-qq', '--no-install-recommends', ...resolve(required), ...available], { DEBIAN_FRONTEND: 'noninteractive' });
+  run('apt-get', ['install', '-y', '-qq', '--no-install-recommends', ...resolve(required), ...available], {
+    DEBIAN_FRONTEND: 'noninteractive',
+  });
 }
 
 // Names of what is missing; `clang` and `lld` stand for the newest version that the distribution has.
@@ -30,8 +40,10 @@ function missingPackages(targets) {
   if (!has('g++')) missing.push('g++');
   if (!has('make')) missing.push('make');
   if (!has('python3')) missing.push('python3');
-  const amd = /gfx|all|release/.test(targets) || (targets.includes('native') && existsSync('/sys/class/kfd/kfd/topology/nodes'));
-  if (amd && !process.env.ROCM_PATH && !DEVICE_LIBRARIES.some((path) => holdsOcml(path))) missing.push('rocm-device-libs');
+  const amd =
+    /gfx|all|release/.test(targets) || (targets.includes('native') && existsSync('/sys/class/kfd/kfd/topology/nodes'));
+  if (amd && !process.env.ROCM_PATH && !DEVICE_LIBRARIES.some((path) => holdsOcml(path)))
+    missing.push('rocm-device-libs');
   return missing;
 }
 
@@ -51,7 +63,12 @@ function findClang() {
 }
 
 function hasLinker() {
-  return Boolean(process.env.X_CLANG) || existsSync('/opt/rocm/llvm/bin/ld.lld') || has('ld.lld') || CLANG_VERSIONS.some((version) => has(`ld.lld-${version}`));
+  return (
+    Boolean(process.env.X_CLANG) ||
+    existsSync('/opt/rocm/llvm/bin/ld.lld') ||
+    has('ld.lld') ||
+    CLANG_VERSIONS.some((version) => has(`ld.lld-${version}`))
+  );
 }
 
 function has(command) {
@@ -65,7 +82,11 @@ function hasLibrary(name) {
 function holdsOcml(path) {
   if (existsSync(`${path}/ocml.bc`)) return true;
   if (!existsSync(path)) return false;
-  return readdirSync(path).some((entry) => existsSync(`${path}/${entry}/amdgcn/bitcode/ocml.bc`) || existsSync(`${path}/${entry}/lib/amdgcn/bitcode/ocml.bc`));
+  return readdirSync(path).some(
+    (entry) =>
+      existsSync(`${path}/${entry}/amdgcn/bitcode/ocml.bc`) ||
+      existsSync(`${path}/${entry}/lib/amdgcn/bitcode/ocml.bc`),
+  );
 }
 
 function isAvailable(name) {

@@ -35,12 +35,24 @@ function check(name, tarballs) {
   const project = join(work, 'projects', name.replace('/', '-'));
   mkdirSync(project, { recursive: true });
   // Our own packages resolve to their tarballs, everything else to the registry.
-  const manifest = { name: 'consumer', private: true, dependencies: { [name]: `file:${tarballs[name]}` }, overrides: {} };
-  for (const [other, tarball] of Object.entries(tarballs)) if (other !== name) manifest.overrides[other] = `file:${tarball}`;
+  const manifest = {
+    name: 'consumer',
+    private: true,
+    dependencies: { [name]: `file:${tarballs[name]}` },
+    overrides: {},
+  };
+  for (const [other, tarball] of Object.entries(tarballs))
+    if (other !== name) manifest.overrides[other] = `file:${tarball}`;
   writeFileSync(join(project, 'package.json'), JSON.stringify(manifest));
   must('npm', ['install', '--no-audit', '--no-fund', '--silent', '--ignore-scripts'], project);
-  writeFileSync(join(project, 'load.mjs'), `import * as it from ${JSON.stringify(name)};\nif (Object.keys(it).length === 0) throw new Error('no exports');\n`);
-  writeFileSync(join(project, 'load.cjs'), `if (Object.keys(require(${JSON.stringify(name)})).length === 0) throw new Error('no exports');\n`);
+  writeFileSync(
+    join(project, 'load.mjs'),
+    `import * as it from ${JSON.stringify(name)};\nif (Object.keys(it).length === 0) throw new Error('no exports');\n`,
+  );
+  writeFileSync(
+    join(project, 'load.cjs'),
+    `if (Object.keys(require(${JSON.stringify(name)})).length === 0) throw new Error('no exports');\n`,
+  );
   for (const file of ['load.mjs', 'load.cjs']) {
     const result = spawnSync(process.execPath, [file], { cwd: project, encoding: 'utf8' });
     const good = result.status === 0;

@@ -17,12 +17,25 @@ for (const name of readdirSync(join(root, 'examples'))) {
 }
 json(['run', model, '--json', '--temperature', '0', '--max-tokens', '24', '--device', 'cpu'], (result) => {
   const golden = JSON.parse(readFileSync(join(root, 'models/tiny-tales/golden-q8_0.json'), 'utf8'));
-  return result.tokens === 24 && result.promptTokens === golden.prompts[0].ids.length && result.device === 'cpu' && typeof result.text === 'string'
-    && ['loadMs', 'firstTokenMs', 'decodeTokensPerSecond'].every((key) => result[key] > 0) && result.model.endsWith('.gguf');
+  return (
+    result.tokens === 24 &&
+    result.promptTokens === golden.prompts[0].ids.length &&
+    result.device === 'cpu' &&
+    typeof result.text === 'string' &&
+    ['loadMs', 'firstTokenMs', 'decodeTokensPerSecond'].every((key) => result[key] > 0) &&
+    result.model.endsWith('.gguf')
+  );
 });
 json(['devices', '--json'], (result) => result.devices.some(({ name, available }) => name === 'cpu' && available));
-json(['doctor', '--json'], (result) => result.platforms.length === 3 && result.platforms.every((entry) => entry.available || entry.reason.message));
-json(['inspect', model, '--json'], (result) => result.tensors.length > 0 && result.metadata['general.architecture'] === 'llama');
+json(
+  ['doctor', '--json'],
+  (result) =>
+    result.platforms.length === 3 && result.platforms.every((entry) => entry.available || entry.reason.message),
+);
+json(
+  ['inspect', model, '--json'],
+  (result) => result.tensors.length > 0 && result.metadata['general.architecture'] === 'llama',
+);
 json(['inspect', 'no-such-file.gguf', '--json'], (result) => result.error.code === 'FILE_NOT_FOUND', 1);
 json(['run', model, '--json', '--device', 'rocm:9'], (result) => /^DEVICE_/.test(result.error.code), 1);
 process.exit(failures === 0 ? 0 : 1);
@@ -32,14 +45,22 @@ function readme() {
   const block = /```ts\n([\s\S]*?)```/.exec(readFileSync(join(root, 'README.md'), 'utf8'));
   const directory = join(root, 'packages/candle/.readme');
   mkdirSync(directory, { recursive: true });
-  writeFileSync(join(directory, 'readme.mts'), block[1].replaceAll("'@x/candle'", JSON.stringify(join(root, 'packages/candle/dist/index.js'))));
+  writeFileSync(
+    join(directory, 'readme.mts'),
+    block[1].replaceAll("'@x/candle'", JSON.stringify(join(root, 'packages/candle/dist/index.js'))),
+  );
   report('README program', spawn([tsx, join(directory, 'readme.mts')]), (out) => out.length > 40);
   rmSync(directory, { recursive: true, force: true });
 }
 
 function json(args, check, status = 0) {
   const result = spawn([cli, ...args]);
-  report(`candle ${args.join(' ')}`, result, (out) => out.trim().split('\n').length === 1 && check(JSON.parse(out)), status);
+  report(
+    `candle ${args.join(' ')}`,
+    result,
+    (out) => out.trim().split('\n').length === 1 && check(JSON.parse(out)),
+    status,
+  );
 }
 
 function spawn(args) {
@@ -54,5 +75,7 @@ function report(label, result, check, status = 0) {
     console.error(error);
   }
   if (!good) failures++;
-  console.log(`${good ? 'ok  ' : 'FAIL'} ${label}${good ? '' : `\nstatus ${result.status}\n${result.stdout}\n${result.stderr}`}`);
+  console.log(
+    `${good ? 'ok  ' : 'FAIL'} ${label}${good ? '' : `\nstatus ${result.status}\n${result.stdout}\n${result.stderr}`}`,
+  );
 }

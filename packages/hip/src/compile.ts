@@ -47,7 +47,12 @@ export function compileProgram(platform: Platform, source: string, options: Comp
 
 function targetOptions(platform: Platform, arch: string): string[] {
   if (platform === 'rocm') return [`--gpu-architecture=${arch}`, '-std=c++17', '-O3'];
-  return [`--gpu-architecture=${arch.replace(/^sm_/, 'compute_')}`, '--std=c++17'];
+  // NVRTC takes a function without an attribute for a host function, and constexpr helpers have none.
+  return [
+    `--gpu-architecture=${arch.replace(/^sm_/, 'compute_')}`,
+    '--std=c++17',
+    '--device-as-default-execution-space',
+  ];
 }
 
 /** Which run-time compilers this machine has. Never throws. */

@@ -129,6 +129,20 @@ describe('streams and events', () => {
     expect(code(() => end.elapsedMs(start))).toBe('INVALID_ARGUMENT');
   });
 
+  test('waiting right behind the end of a stream ends', () => {
+    const out = device.alloc(64);
+    for (let i = 0; i < 20_000; i++) {
+      const stream = device.createStream();
+      device.memset(out, i & 255, 64, stream);
+      stream.dispose();
+      device.synchronizeSync();
+    }
+    const back = new Uint8Array(64);
+    device.memcpyDtoHSync(back, out);
+    expect(back[63]).toBe(19_999 & 255);
+    device.free(out);
+  });
+
   test('an event may be disposed while it is waited for', async () => {
     const out = device.alloc(16);
     const event = device.createEvent();

@@ -72,7 +72,13 @@ describe('CachingAllocator', () => {
     allocator.free(b);
     allocator.emptyCache();
     expect(driver.live.size).toBe(0);
-    expect(allocator.memory()).toMatchObject({ liveStorages: 0, liveBytes: 0, cachedBytes: 0, driverBytes: 0, peakBytes: 2048 });
+    expect(allocator.memory()).toMatchObject({
+      liveStorages: 0,
+      liveBytes: 0,
+      cachedBytes: 0,
+      driverBytes: 0,
+      peakBytes: 2048,
+    });
   });
 
   it('refuses a double free and gives no memory for an empty request', () => {

@@ -112,7 +112,10 @@ export class CachingAllocator {
 
   #freeList(blockBytes: number): number[] {
     let list = this.#free.get(blockBytes);
-    if (!list) this.#free.set(blockBytes, (list = []));
+    if (!list) {
+      list = [];
+      this.#free.set(blockBytes, list);
+    }
     return list;
   }
 

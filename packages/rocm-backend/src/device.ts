@@ -18,7 +18,7 @@ import {
   type QuantizedOps,
   sizeInBytes,
 } from '@x/core';
-import { HipDevice, HipError, type HipFunction, openDevice } from '@x/hip';
+import { type HipDevice, HipError, type HipFunction, openDevice } from '@x/hip';
 import type { KernelModule } from '@x/kernels';
 import { CachingAllocator } from './allocator';
 import { debug, debugLevel } from './debug';
@@ -208,4 +208,3 @@ export class RocmDevice implements BackendDevice {
     }
   }
 }
-

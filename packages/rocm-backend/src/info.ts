@@ -32,8 +32,12 @@ export class InfoCache {
 
   /** Info for layouts of one shape; null (0) when `nullWhenContiguous` and every layout is contiguous. */
   get(layouts: readonly Layout[], nullWhenContiguous: boolean): StridedInfo {
-    if (nullWhenContiguous && layouts.every((layout) => layout.isContiguous())) return { numDims: layouts[0].shape.length, ptr: 0 };
-    const { dims, strides } = collapse(layouts[0].shape, layouts.map((layout) => layout.strides));
+    if (nullWhenContiguous && layouts.every((layout) => layout.isContiguous()))
+      return { numDims: layouts[0].shape.length, ptr: 0 };
+    const { dims, strides } = collapse(
+      layouts[0].shape,
+      layouts.map((layout) => layout.strides),
+    );
     return this.upload(dims, strides);
   }
 

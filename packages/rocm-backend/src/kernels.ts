@@ -3,9 +3,9 @@
  * (candle-kernels' calling convention). Operands are device addresses with the layout's offset already applied.
  */
 import type { DType, Layout } from '@x/core';
-import { BINARY, CAST, FILL, GEMM, INDEXING, type KernelModule, REDUCE, TERNARY, UNARY, AFFINE } from '@x/kernels';
+import { AFFINE, BINARY, CAST, FILL, GEMM, INDEXING, REDUCE, TERNARY, UNARY } from '@x/kernels';
 import type { RocmDevice } from './device';
-import { clamp } from './launch-shape';
+import { clamp, type LaunchShape } from './launch-shape';
 
 /** Address of an operand's first element and how it is laid out. */
 export interface Operand {
@@ -22,10 +22,25 @@ export function launchUnary(device: RocmDevice, kernel: string, src: Operand, ou
 }
 
 /** `affine_{t}(numel, num_dims, info, inp, out, mul, add)`. */
-export function launchAffine(device: RocmDevice, dtype: DType, src: Operand, out: number, mul: number | bigint, add: number | bigint): void {
+export function launchAffine(
+  device: RocmDevice,
+  dtype: DType,
+  src: Operand,
+  out: number,
+  mul: number | bigint,
+  add: number | bigint,
+): void {
   const { numDims, ptr } = device.info([src.layout]);
   const numel = src.layout.elemCount;
-  device.launch(AFFINE, `affine_${dtype}`, device.shapes.elementwise(numel), [numel, numDims, ptr, src.ptr, out, mul, add]);
+  device.launch(AFFINE, `affine_${dtype}`, device.shapes.elementwise(numel), [
+    numel,
+    numDims,
+    ptr,
+    src.ptr,
+    out,
+    mul,
+    add,
+  ]);
 }
 
 /** `cast_{src}_{dst}(numel, num_dims, info, inp, out)`. */
@@ -43,7 +58,14 @@ export function launchBinary(device: RocmDevice, kernel: string, lhs: Operand, r
 }
 
 /** `where_{ids}_{t}(numel, num_dims, info, ids, t, f, out)`; info is never null. */
-export function launchTernary(device: RocmDevice, kernel: string, cond: Operand, onTrue: Operand, onFalse: Operand, out: number): void {
+export function launchTernary(
+  device: RocmDevice,
+  kernel: string,
+  cond: Operand,
+  onTrue: Operand,
+  onFalse: Operand,
+  out: number,
+): void {
   const { numDims, ptr } = device.info([cond.layout, onTrue.layout, onFalse.layout], false);
   const numel = cond.layout.elemCount;
   const args = [numel, numDims, ptr, cond.ptr, onTrue.ptr, onFalse.ptr, out];
@@ -58,7 +80,16 @@ export function launchConstSet(device: RocmDevice, dtype: DType, value: number |
 }
 
 /** `copy2d_{t}(src, dst, d1, d2, src_s, dst_s)`. */
-export function launchCopy2d(device: RocmDevice, dtype: DType, src: number, dst: number, d1: number, d2: number, srcStride: number, dstStride: number): void {
+export function launchCopy2d(
+  device: RocmDevice,
+  dtype: DType,
+  src: number,
+  dst: number,
+  d1: number,
+  d2: number,
+  srcStride: number,
+  dstStride: number,
+): void {
   device.launch(FILL, `copy2d_${dtype}`, device.shapes.elementwise(d1 * d2), [src, dst, d1, d2, srcStride, dstStride]);
 }
 
@@ -66,30 +97,65 @@ export function launchCopy2d(device: RocmDevice, dtype: DType, src: number, dst:
  * `fast_{op}_{t}(src_numel, el_per_block, num_dims, info, src, dst)`: one block per output element, `src` with the
  * reduced dims last.
  */
-export function launchReduce(device: RocmDevice, kernel: string, dims: readonly number[], strides: readonly number[], reduced: number, src: number, dst: number): void {
+export function launchReduce(
+  device: RocmDevice,
+  kernel: string,
+  dims: readonly number[],
+  strides: readonly number[],
+  reduced: number,
+  src: number,
+  dst: number,
+): void {
   const numel = dims.reduce((a, b) => a * b, 1);
   const { numDims, ptr } = device.infoFor(dims, strides);
   device.launch(REDUCE, kernel, device.shapes.rows(numel / reduced, reduced), [numel, reduced, numDims, ptr, src, dst]);
 }
 
 /** `softmax_{t}(src, dst, n_cols)`: one block per row. */
-export function launchSoftmax(device: RocmDevice, dtype: DType, rows: number, cols: number, src: number, dst: number): void {
+export function launchSoftmax(
+  device: RocmDevice,
+  dtype: DType,
+  rows: number,
+  cols: number,
+  src: number,
+  dst: number,
+): void {
   device.launch(REDUCE, `softmax_${dtype}`, device.shapes.rows(rows, cols), [src, dst, cols]);
 }
 
 /** `rmsnorm_{t}(src, dst, alpha, n_cols, block_size, eps)` and `layernorm_{t}(src, dst, alpha, beta, ...)`. */
-export function launchNorm(device: RocmDevice, kernel: string, rows: number, cols: number, operands: readonly number[], eps: number): void {
+export function launchNorm(
+  device: RocmDevice,
+  kernel: string,
+  rows: number,
+  cols: number,
+  operands: readonly number[],
+  eps: number,
+): void {
   const shape = device.shapes.rows(rows, cols);
   device.launch(REDUCE, kernel, shape, [...operands, cols, shape.block as number, eps]);
 }
 
 /** `rope_{t}(src, cos, sin, dst, bh, td, d, stride_b)` and `rope_i_{t}` without `d`: one thread per pair. */
-export function launchRope(device: RocmDevice, kernel: string, operands: readonly number[], sizes: readonly number[]): void {
+export function launchRope(
+  device: RocmDevice,
+  kernel: string,
+  operands: readonly number[],
+  sizes: readonly number[],
+): void {
   device.launch(REDUCE, kernel, device.shapes.elementwise((sizes[0] * sizes[1]) / 2), [...operands, ...sizes]);
 }
 
 /** `is_{ids}_{t}(numel, num_dims, info, ids, inp, out, left, src_dim, ids_dim, right)`; info describes the ids. */
-export function launchIndexSelect(device: RocmDevice, kernel: string, ids: Operand, src: number, out: number, split: DimSplit, idsDim: number): void {
+export function launchIndexSelect(
+  device: RocmDevice,
+  kernel: string,
+  ids: Operand,
+  src: number,
+  out: number,
+  split: DimSplit,
+  idsDim: number,
+): void {
   const { numDims, ptr } = device.info([ids.layout]);
   const numel = split.left * idsDim * split.right;
   const args = [numel, numDims, ptr, ids.ptr, src, out, split.left, split.dim, idsDim, split.right];
@@ -97,19 +163,52 @@ export function launchIndexSelect(device: RocmDevice, kernel: string, ids: Opera
 }
 
 /** `gather_{ids}_{t}(numel, ids, inp, out, left, src_dim, ids_dim, right)`. */
-export function launchGather(device: RocmDevice, kernel: string, ids: number, src: number, out: number, split: DimSplit, idsDim: number): void {
+export function launchGather(
+  device: RocmDevice,
+  kernel: string,
+  ids: number,
+  src: number,
+  out: number,
+  split: DimSplit,
+  idsDim: number,
+): void {
   const numel = split.left * idsDim * split.right;
-  device.launch(INDEXING, kernel, device.shapes.elementwise(numel), [numel, ids, src, out, split.left, split.dim, idsDim, split.right]);
+  device.launch(INDEXING, kernel, device.shapes.elementwise(numel), [
+    numel,
+    ids,
+    src,
+    out,
+    split.left,
+    split.dim,
+    idsDim,
+    split.right,
+  ]);
 }
 
 /** `ia_{ids}_{t}(ids, ids_dim, inp, out, left, src_dim, dst_dim, right)`: a thread per column, looping over the ids. */
-export function launchIndexAdd(device: RocmDevice, kernel: string, ids: number, src: number, out: number, split: DimSplit, dstDim: number): void {
+export function launchIndexAdd(
+  device: RocmDevice,
+  kernel: string,
+  ids: number,
+  src: number,
+  out: number,
+  split: DimSplit,
+  dstDim: number,
+): void {
   const args = [ids, split.dim, src, out, split.left, split.dim, dstDim, split.right];
   device.launch(INDEXING, kernel, device.shapes.perItem(split.left * split.right), args);
 }
 
 /** `s_{ids}_{t}` and `sa_{ids}_{t}(ids, inp, out, left, src_dim, dst_dim, right)`. */
-export function launchScatter(device: RocmDevice, kernel: string, ids: number, src: number, out: number, split: DimSplit, dstDim: number): void {
+export function launchScatter(
+  device: RocmDevice,
+  kernel: string,
+  ids: number,
+  src: number,
+  out: number,
+  split: DimSplit,
+  dstDim: number,
+): void {
   const args = [ids, src, out, split.left, split.dim, dstDim, split.right];
   device.launch(INDEXING, kernel, device.shapes.perItem(split.left * split.right), args);
 }
@@ -127,24 +226,46 @@ const GEMM_TILE = 64;
 const GEMV_MAX_ROWS = 8;
 
 /** `gemm_{t}` / `gemv_{t}(b, m, n, k, lhs, strides, rhs, strides, out)`. */
-export function launchGemm(device: RocmDevice, dtype: DType, size: { b: number; m: number; n: number; k: number }, lhs: MatrixOperand, rhs: MatrixOperand, out: number): void {
+export function launchGemm(
+  device: RocmDevice,
+  dtype: DType,
+  size: { b: number; m: number; n: number; k: number },
+  lhs: MatrixOperand,
+  rhs: MatrixOperand,
+  out: number,
+): void {
   const { b, m, n, k } = size;
   const args = [
-    b, m, n, k,
-    lhs.ptr, lhs.batchStride, lhs.rowStride, lhs.colStride,
-    rhs.ptr, rhs.batchStride, rhs.rowStride, rhs.colStride,
+    b,
+    m,
+    n,
+    k,
+    lhs.ptr,
+    lhs.batchStride,
+    lhs.rowStride,
+    lhs.colStride,
+    rhs.ptr,
+    rhs.batchStride,
+    rhs.rowStride,
+    rhs.colStride,
     out,
   ];
   const batches = clamp(b, 1, 65535);
   if (m <= GEMV_MAX_ROWS) {
-    const warps = 4;
-    const perBlock = device.shapes.isHost ? 64 : warps;
-    const block = device.shapes.isHost ? 1 : device.hip.properties.warpSize * warps;
-    device.launch(GEMM, `gemv_${dtype}`, { grid: [Math.ceil(n / perBlock), 1, batches], block }, args);
+    device.launch(GEMM, `gemv_${dtype}`, gemvShape(device, n, batches, rhs.rowStride === 1), args);
   } else {
     const grid = [Math.ceil(n / GEMM_TILE), clamp(Math.ceil(m / GEMM_TILE), 1, 65535), batches] as const;
     device.launch(GEMM, `gemm_${dtype}`, { grid, block: 256 }, args);
   }
+}
+
+/** A warp per output column of a transposed weight; a lane per column otherwise, so that loads stay coalesced. */
+function gemvShape(device: RocmDevice, n: number, batches: number, transposed: boolean): LaunchShape {
+  const { warpSize, multiprocessorCount } = device.hip.properties;
+  if (device.shapes.isHost)
+    return { grid: [clamp(Math.ceil(n / 64), 1, multiprocessorCount * 4), 1, batches], block: 1 };
+  if (transposed) return { grid: [Math.ceil(n / 4), 1, batches], block: warpSize * 4 };
+  return { grid: [Math.ceil(n / warpSize), 1, batches], block: 512 };
 }
 
 /** A shape cut at one dim: elements left of it, its size, elements right of it. */
@@ -158,5 +279,3 @@ export function splitAt(shape: readonly number[], dim: number): DimSplit {
   const product = (dims: readonly number[]) => dims.reduce((a, b) => a * b, 1);
   return { left: product(shape.slice(0, dim)), dim: shape[dim], right: product(shape.slice(dim + 1)) };
 }
-
-export type { KernelModule };

@@ -11,6 +11,7 @@ export interface LaunchShape {
 }
 
 const ELEMENTWISE_BLOCK = 256;
+const ROW_BLOCK = 256;
 /** Elements a thread handles before the grid stops growing with the tensor: one 16-byte vector of f32. */
 const ELEMENTS_PER_THREAD = 4;
 const BLOCKS_PER_CU = 32;
@@ -36,13 +37,17 @@ export class LaunchShapes {
 
   /** One thread per unit of work that is heavier than an element (a column of a scatter). */
   perItem(items: number): LaunchShape {
-    if (this.isHost) return { grid: clamp(Math.ceil(items / 256), 1, this.#properties.multiprocessorCount * 4), block: 1 };
+    if (this.isHost)
+      return { grid: clamp(Math.ceil(items / 256), 1, this.#properties.multiprocessorCount * 4), block: 1 };
     return { grid: Math.max(1, Math.ceil(items / ELEMENTWISE_BLOCK)), block: ELEMENTWISE_BLOCK };
   }
 
-  /** One block a row of `width` elements. */
+  /** One block a row of `width` elements; wider blocks than this only add to the cost of the block's reduction. */
   rows(rows: number, width: number): LaunchShape {
-    return { grid: Math.max(1, rows), block: this.isHost ? 1 : clamp(powerOfTwo(width), this.#properties.warpSize, 1024) };
+    return {
+      grid: Math.max(1, rows),
+      block: this.isHost ? 1 : clamp(powerOfTwo(width), this.#properties.warpSize, ROW_BLOCK),
+    };
   }
 }
 

@@ -52,7 +52,12 @@ export class ModuleStore {
    * from `options.params` for a plain `extern "C" __global__` kernel.
    */
   getOrLoadFuncRaw(name: string, source: string, options: RuntimeSource['options'] = {}): HipFunction {
-    const compiled = compileCached({ source, options, platform: this.#device.platform, arch: this.#device.properties.arch });
+    const compiled = compileCached({
+      source,
+      options,
+      platform: this.#device.platform,
+      arch: this.#device.properties.arch,
+    });
     let loaded = this.#raw.get(compiled.key);
     if (!loaded) {
       loaded = this.#load(`run-time source ${compiled.key.slice(0, 12)}`, this.#device.properties.arch, compiled.bytes);
@@ -80,7 +85,11 @@ export class ModuleStore {
       debug(2, () => `module ${module.name}: code object ${target} for ${arch}`);
       return this.#register(module.name, target, object.bytes, object.kernels);
     }
-    debug(2, () => `module ${module.name}: no code object for ${arch} (looked for ${targets.join(', ')}), compiling its source`);
+    debug(
+      2,
+      () =>
+        `module ${module.name}: no code object for ${arch} (looked for ${targets.join(', ')}), compiling its source`,
+    );
     const compiled = compileCached(
       { source: module.source, options: {}, platform: this.#device.platform, arch },
       (cause) => KernelLookupError.noCodeObject(module.name, arch, targets, cause),

@@ -4,11 +4,24 @@
  * names its kernel and launches it. candle's traits are generic over the element type; here the dtype is part of the
  * kernel's name.
  */
-import { type BinaryOp, type CmpOp, type DType, type Layout, roundScalar, type ReduceOp, type UnaryOp } from '@x/core';
+import { type BinaryOp, type CmpOp, type DType, type Layout, roundScalar, type UnaryOp } from '@x/core';
 import type { RocmDevice } from './device';
 import { unsupported } from './errors';
-import { type DimSplit, launchAffine, launchBinary, launchCast, launchGather, launchIndexAdd, launchIndexSelect, launchReduce, launchScatter, launchTernary, launchUnary, type Operand, splitAt } from './kernels';
-import { RocmStorage } from './storage';
+import {
+  type DimSplit,
+  launchAffine,
+  launchBinary,
+  launchCast,
+  launchGather,
+  launchIndexAdd,
+  launchIndexSelect,
+  launchScatter,
+  launchTernary,
+  launchUnary,
+  type Operand,
+  splitAt,
+} from './kernels';
+import type { RocmStorage } from './storage';
 
 const FLOATS: readonly DType[] = ['bf16', 'f16', 'f32', 'f64', 'f8e4m3'];
 const INDEX_DTYPES: readonly DType[] = ['u8', 'u32', 'i16', 'i32', 'i64'];
@@ -25,7 +38,8 @@ export abstract class Map1 {
   abstract launch(device: RocmDevice, dtype: DType, src: Operand, out: number): void;
 
   map(storage: RocmStorage, layout: Layout): RocmStorage {
-    if (this.dtypes && !this.dtypes.includes(storage.dtype)) throw unsupported(this.name, storage.dtype, storage.device);
+    if (this.dtypes && !this.dtypes.includes(storage.dtype))
+      throw unsupported(this.name, storage.dtype, storage.device);
     return run(storage.device, storage.dtype, this.outputCount(layout), (out) =>
       this.launch(storage.device, storage.dtype, storage.operand(layout), out),
     );
@@ -69,7 +83,14 @@ export abstract class Map2 extends Map2Any {
 export abstract class Map2InPlace {
   abstract launch(device: RocmDevice, kernelSuffix: string, ids: number, src: number, dst: number): void;
 
-  map(dst: RocmStorage, dstLayout: Layout, ids: RocmStorage, idsLayout: Layout, src: RocmStorage, srcLayout: Layout): void {
+  map(
+    dst: RocmStorage,
+    dstLayout: Layout,
+    ids: RocmStorage,
+    idsLayout: Layout,
+    src: RocmStorage,
+    srcLayout: Layout,
+  ): void {
     if (srcLayout.elemCount === 0) return;
     this.launch(
       dst.device,
@@ -87,16 +108,40 @@ export abstract class Map3 {
 
   map(a: RocmStorage, aLayout: Layout, b: RocmStorage, bLayout: Layout, c: RocmStorage, cLayout: Layout): RocmStorage {
     return run(a.device, b.dtype, aLayout.elemCount, (out) =>
-      this.launch(a.device, `${indexDtype(a)}_${b.dtype}`, a.operand(aLayout), b.operand(bLayout), c.operand(cLayout), out),
+      this.launch(
+        a.device,
+        `${indexDtype(a)}_${b.dtype}`,
+        a.operand(aLayout),
+        b.operand(bLayout),
+        c.operand(cLayout),
+        out,
+      ),
     );
   }
 }
 
 /** Kernel names of the unary ops: `u{name}_{dtype}`. */
 const UNARY_KERNELS: Record<UnaryOp, string> = {
-  exp: 'uexp', log: 'ulog', sin: 'usin', cos: 'ucos', tanh: 'utanh', abs: 'uabs', neg: 'uneg', recip: 'urecip', sqr: 'usqr',
-  sqrt: 'usqrt', gelu: 'ugelu', geluErf: 'ugelu_erf', erf: 'uerf', relu: 'urelu', silu: 'usilu', sigmoid: 'usigmoid',
-  floor: 'ufloor', ceil: 'uceil', round: 'uround', sign: 'usign',
+  exp: 'uexp',
+  log: 'ulog',
+  sin: 'usin',
+  cos: 'ucos',
+  tanh: 'utanh',
+  abs: 'uabs',
+  neg: 'uneg',
+  recip: 'urecip',
+  sqr: 'usqr',
+  sqrt: 'usqrt',
+  gelu: 'ugelu',
+  geluErf: 'ugelu_erf',
+  erf: 'uerf',
+  relu: 'urelu',
+  silu: 'usilu',
+  sigmoid: 'usigmoid',
+  floor: 'ufloor',
+  ceil: 'uceil',
+  round: 'uround',
+  sign: 'usign',
 };
 
 export class Unary extends Map1 {
@@ -165,33 +210,13 @@ export class Cast extends Map1Any {
   }
 }
 
-/** candle's `FastReduce`: sum over any dims, the others over one. */
-export class Reduce extends Map1Any {
-  override readonly name: string;
-  constructor(
-    private readonly op: ReduceOp,
-    private readonly dims: readonly number[],
-  ) {
-    super();
-    this.name = op;
-  }
-  override outputDtype(dtype: DType): DType {
-    return this.op === 'argmin' || this.op === 'argmax' ? 'u32' : dtype;
-  }
-  override outputCount(layout: Layout): number {
-    return layout.shape.reduce((count, size, dim) => (this.dims.includes(dim) ? count : count * size), 1);
-  }
-  override launch(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
-    const { shape, strides } = src.layout;
-    const kept = shape.map((_, dim) => dim).filter((dim) => !this.dims.includes(dim));
-    const order = [...kept, ...this.dims];
-    const reduced = this.dims.reduce((count, dim) => count * shape[dim], 1);
-    launchReduce(device, `fast_${this.op}_${dtype}`, order.map((d) => shape[d]), order.map((d) => strides[d]), reduced, src.ptr, out);
-  }
-}
-
 const BINARY_KERNELS: Record<BinaryOp, string> = {
-  add: 'badd', sub: 'bsub', mul: 'bmul', div: 'bdiv', maximum: 'bmaximum', minimum: 'bminimum',
+  add: 'badd',
+  sub: 'bsub',
+  mul: 'bmul',
+  div: 'bdiv',
+  maximum: 'bmaximum',
+  minimum: 'bminimum',
 };
 
 export class Binary extends Map2 {
@@ -216,7 +241,14 @@ export class Cmp extends Map2Any {
 }
 
 export class WhereCond extends Map3 {
-  override launch(device: RocmDevice, suffix: string, cond: Operand, onTrue: Operand, onFalse: Operand, out: number): void {
+  override launch(
+    device: RocmDevice,
+    suffix: string,
+    cond: Operand,
+    onTrue: Operand,
+    onFalse: Operand,
+    out: number,
+  ): void {
     launchTernary(device, `where_${suffix}`, cond, onTrue, onFalse, out);
   }
 }
@@ -235,7 +267,8 @@ export class Select {
     const suffix = `${indexDtype(ids)}_${src.dtype}`;
     return run(device, src.dtype, split.left * idsDim * split.right, (out) => {
       const from = src.operand(layout).ptr;
-      if (this.kernel === 'is') launchIndexSelect(device, `is_${suffix}`, ids.operand(idsLayout), from, out, split, idsDim);
+      if (this.kernel === 'is')
+        launchIndexSelect(device, `is_${suffix}`, ids.operand(idsLayout), from, out, split, idsDim);
       else launchGather(device, `gather_${suffix}`, ids.operand(idsLayout).ptr, from, out, split, idsDim);
     });
   }

@@ -8,15 +8,23 @@ function provider(kind: 'rocm' | 'cuda' | 'cpu', platform: Platform): BackendPro
     kind,
     list() {
       const report = platforms().find((entry) => entry.platform === platform)!;
-      if (!report.available) return { devices: [], reason: `${report.reason?.message ?? 'not available'} ${report.reason?.remedy ?? ''}`.trim() };
-      const devices = Array.from({ length: report.deviceCount }, (_, ordinal) => ({ ordinal, description: `${platform} device ${ordinal}` }));
+      if (!report.available)
+        return {
+          devices: [],
+          reason: `${report.reason?.message ?? 'not available'} ${report.reason?.remedy ?? ''}`.trim(),
+        };
+      const devices = Array.from({ length: report.deviceCount }, (_, ordinal) => ({
+        ordinal,
+        description: `${platform} device ${ordinal}`,
+      }));
       return { devices };
     },
     open(ordinal) {
       try {
         return RocmDevice.open(kind, ordinal);
       } catch (error) {
-        if (error instanceof HipError) throw new DeviceError('DEVICE_UNAVAILABLE', `cannot open ${kind}:${ordinal}: ${error.message}`);
+        if (error instanceof HipError)
+          throw new DeviceError('DEVICE_UNAVAILABLE', `cannot open ${kind}:${ordinal}: ${error.message}`);
         throw error;
       }
     },

@@ -44,7 +44,10 @@ export function compileCacheStats(): Readonly<typeof counters> {
 }
 
 /** Compiles `request` or takes it from the cache; `wrap` turns a compiler failure into the caller's error. */
-export function compileCached(request: RuntimeSource, wrap: (cause: unknown) => unknown = (cause) => cause): CompiledSource {
+export function compileCached(
+  request: RuntimeSource,
+  wrap: (cause: unknown) => unknown = (cause) => cause,
+): CompiledSource {
   const source = request.source.replace(/^[ \t]*#[ \t]*include[ \t]*"x\.h"[^\n]*$/m, () => headerSource());
   const options = request.options.defines ?? [];
   const key = sha256([request.platform, request.arch, compilerId(request.platform), ...options, source].join('\0'));
@@ -68,7 +71,11 @@ function compile(
   let bytes: Uint8Array;
   const started = performance.now();
   try {
-    bytes = compileProgram(request.platform, source, { arch: request.arch, options: [...options], name: `${key.slice(0, 12)}.hip` });
+    bytes = compileProgram(request.platform, source, {
+      arch: request.arch,
+      options: [...options],
+      name: `${key.slice(0, 12)}.hip`,
+    });
   } catch (cause) {
     throw wrap(cause);
   }
@@ -119,7 +126,11 @@ function store(key: string, bytes: Uint8Array): void {
     writeFileSync(temporary, Buffer.concat([Buffer.from(sha256(bytes), 'latin1'), bytes]));
     renameSync(temporary, join(directory, `${key}.bin`));
   } catch (error) {
-    debug(1, () => `cannot write the kernel cache in ${directory}: ${(error as Error).message}. Set X_CACHE_DIR to a writable directory`);
+    debug(
+      1,
+      () =>
+        `cannot write the kernel cache in ${directory}: ${(error as Error).message}. Set X_CACHE_DIR to a writable directory`,
+    );
     rmSync(temporary, { force: true });
   }
 }

@@ -18,21 +18,35 @@ export const ROUNDING: Record<'f64' | 'f32' | 'f16' | 'bf16' | 'f8e4m3', Toleran
 /** Values of raw bytes as numbers (i64 as bigint). */
 export function valuesOf(bytes: ArrayBuffer, dtype: DType): ArrayLike<number | bigint> {
   switch (dtype) {
-    case 'f32': return new Float32Array(bytes);
-    case 'f64': return new Float64Array(bytes);
-    case 'f16': return Float32Array.from(new Uint16Array(bytes), f16ToF32);
-    case 'bf16': return Float32Array.from(new Uint16Array(bytes), bf16ToF32);
-    case 'f8e4m3': return Float32Array.from(new Uint8Array(bytes), f8e4m3ToF32);
-    case 'u8': return new Uint8Array(bytes);
-    case 'u32': return new Uint32Array(bytes);
-    case 'i16': return new Int16Array(bytes);
-    case 'i32': return new Int32Array(bytes);
-    case 'i64': return new BigInt64Array(bytes);
+    case 'f32':
+      return new Float32Array(bytes);
+    case 'f64':
+      return new Float64Array(bytes);
+    case 'f16':
+      return Float32Array.from(new Uint16Array(bytes), f16ToF32);
+    case 'bf16':
+      return Float32Array.from(new Uint16Array(bytes), bf16ToF32);
+    case 'f8e4m3':
+      return Float32Array.from(new Uint8Array(bytes), f8e4m3ToF32);
+    case 'u8':
+      return new Uint8Array(bytes);
+    case 'u32':
+      return new Uint32Array(bytes);
+    case 'i16':
+      return new Int16Array(bytes);
+    case 'i32':
+      return new Int32Array(bytes);
+    case 'i64':
+      return new BigInt64Array(bytes);
   }
 }
 
 /** Throws naming the first element that differs. `scale` widens the tolerance (a sum of many terms). */
-export function expectClose(result: { expected: ArrayBuffer; actual: ArrayBuffer; dtype: DType }, label: string, scale: Partial<Tolerance> = {}): void {
+export function expectClose(
+  result: { expected: ArrayBuffer; actual: ArrayBuffer; dtype: DType },
+  label: string,
+  scale: Partial<Tolerance> = {},
+): void {
   const expected = valuesOf(result.expected, result.dtype);
   const actual = valuesOf(result.actual, result.dtype);
   const base = ROUNDING[result.dtype as keyof typeof ROUNDING] ?? { relative: 0, absolute: 0 };
@@ -46,6 +60,8 @@ export function expectClose(result: { expected: ArrayBuffer; actual: ArrayBuffer
       if (Number.isNaN(want) && Number.isNaN(got)) continue;
       if (Number.isFinite(want) && Math.abs(want - got) <= absolute + relative * Math.abs(want)) continue;
     }
-    throw new Error(`${label}: element ${i} of ${expected.length} (${result.dtype}) is ${got}, the reference has ${want}`);
+    throw new Error(
+      `${label}: element ${i} of ${expected.length} (${result.dtype}) is ${got}, the reference has ${want}`,
+    );
   }
 }

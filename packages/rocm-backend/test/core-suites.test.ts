@@ -7,5 +7,6 @@ import { viewsSuite } from '../../core/test/suites/views';
 import { kernelDevices } from './devices';
 
 for (const device of kernelDevices()) {
-  for (const suite of [elementwiseSuite, reduceSuite, indexingSuite, productsSuite, viewsSuite]) suite(String(device), () => device);
+  for (const suite of [elementwiseSuite, reduceSuite, indexingSuite, productsSuite, viewsSuite])
+    suite(String(device), () => device);
 }

@@ -4,7 +4,9 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { RocmDevice } from '../src/index';
 import { testDevices } from './devices';
 
-const kinds = testDevices().filter((device) => device.location.kind !== 'js').map((device) => device.location.kind as 'cpu' | 'cuda' | 'rocm');
+const kinds = testDevices()
+  .filter((device) => device.location.kind !== 'js')
+  .map((device) => device.location.kind as 'cpu' | 'cuda' | 'rocm');
 
 describe.each(kinds)('device %s', (kind) => {
   let device: RocmDevice;
@@ -46,7 +48,7 @@ describe.each(kinds)('device %s', (kind) => {
       x.dispose();
     }
     const values = (await Promise.all(reads)).map((buffer) => new Float32Array(buffer));
-    values.forEach((array, i) => expect(array.every((value) => value === i)).toBe(true));
+    for (const [i, array] of values.entries()) expect(array.every((value) => value === i)).toBe(true);
   });
 
   it('counts memory and gives it back', () => {
@@ -62,7 +64,9 @@ describe.each(kinds)('device %s', (kind) => {
 
   it('reports exhaustion with the sizes and stays usable', () => {
     expect(() => device.allocUninit(2 ** 50, 'f32')).toThrow(OutOfMemoryError);
-    expect(() => device.allocUninit(2 ** 50, 'f32')).toThrow(/no memory for 4503599627370496 bytes: \d+ of \d+ bytes are free/);
+    expect(() => device.allocUninit(2 ** 50, 'f32')).toThrow(
+      /no memory for 4503599627370496 bytes: \d+ of \d+ bytes are free/,
+    );
     const x = device.zeros(4, 'f32');
     expect([...new Float32Array(x.toHostSync())]).toEqual([0, 0, 0, 0]);
     x.dispose();

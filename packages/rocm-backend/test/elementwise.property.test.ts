@@ -1,14 +1,32 @@
 /** Elementwise ops of every device against the TypeScript reference, on random shapes, strides, broadcasts and values. */
-import { type BinaryOp, type CmpOp, Device, type DType, DTYPES, isFloat, type UnaryOp } from '@x/core';
+import { type BinaryOp, type CmpOp, Device, DTYPES, type DType, isFloat, type UnaryOp } from '@x/core';
 import fc from 'fast-check';
 import { describe, it } from 'vitest';
 import { expectClose, type Tolerance } from './compare';
 import { kernelDevices } from './devices';
-import { FLOAT_DTYPES, operandSpec, Pair, shapes } from './operands';
+import { FLOAT_DTYPES, operandSpec, Pair, runs, shapes } from './operands';
 
 const UNARY: readonly UnaryOp[] = [
-  'exp', 'log', 'sin', 'cos', 'tanh', 'abs', 'neg', 'recip', 'sqr', 'sqrt', 'gelu', 'geluErf', 'erf', 'relu', 'silu', 'sigmoid',
-  'floor', 'ceil', 'round', 'sign',
+  'exp',
+  'log',
+  'sin',
+  'cos',
+  'tanh',
+  'abs',
+  'neg',
+  'recip',
+  'sqr',
+  'sqrt',
+  'gelu',
+  'geluErf',
+  'erf',
+  'relu',
+  'silu',
+  'sigmoid',
+  'floor',
+  'ceil',
+  'round',
+  'sign',
 ];
 const BINARY: readonly BinaryOp[] = ['add', 'sub', 'mul', 'div', 'maximum', 'minimum'];
 const CMP: readonly CmpOp[] = ['eq', 'ne', 'lt', 'le', 'gt', 'ge'];
@@ -22,7 +40,7 @@ const TRANSCENDENTAL: Record<string, Partial<Tolerance>> = {
 
 const dtype = fc.constantFrom<DType>(...DTYPES);
 const floatDtype = fc.constantFrom<DType>(...FLOAT_DTYPES);
-const RUNS = { numRuns: 150 };
+const RUNS = runs(150);
 
 describe.each(kernelDevices())('elementwise on %s', (device) => {
   const withPair = (body: (pair: Pair) => void) => {
@@ -40,10 +58,14 @@ describe.each(kernelDevices())('elementwise on %s', (device) => {
         withPair((pair) => {
           // Large arguments of sin and cos are a matter of range reduction, which f32 implementations define differently.
           const x = pair.operand(shape, type, spec, op === 'sin' || op === 'cos');
-          expectClose(pair.run((side) => x[side].unary(op, x.layout)), `${op} ${x.layout}`, TRANSCENDENTAL[type]);
+          expectClose(
+            pair.run((side) => x[side].unary(op, x.layout)),
+            `${op} ${x.layout}`,
+            TRANSCENDENTAL[type],
+          );
         }),
       ),
-      { numRuns: 400 },
+      runs(400),
     );
   });
 
@@ -52,10 +74,13 @@ describe.each(kernelDevices())('elementwise on %s', (device) => {
       fc.property(fc.constantFrom(...BINARY), dtype, shapes, operandSpec, operandSpec, (op, type, shape, a, b) =>
         withPair((pair) => {
           const [lhs, rhs] = [pair.operand(shape, type, a), pair.operand(shape, type, b)];
-          expectClose(pair.run((side) => lhs[side].binary(op, rhs[side], lhs.layout, rhs.layout)), `${op} ${lhs.layout} ${rhs.layout}`);
+          expectClose(
+            pair.run((side) => lhs[side].binary(op, rhs[side], lhs.layout, rhs.layout)),
+            `${op} ${lhs.layout} ${rhs.layout}`,
+          );
         }),
       ),
-      { numRuns: 400 },
+      runs(400),
     );
   });
 
@@ -64,7 +89,10 @@ describe.each(kernelDevices())('elementwise on %s', (device) => {
       fc.property(fc.constantFrom(...CMP), dtype, shapes, operandSpec, operandSpec, (op, type, shape, a, b) =>
         withPair((pair) => {
           const [lhs, rhs] = [pair.operand(shape, type, a), pair.operand(shape, type, b)];
-          expectClose(pair.run((side) => lhs[side].cmp(op, rhs[side], lhs.layout, rhs.layout)), `${op} ${lhs.layout} ${rhs.layout}`);
+          expectClose(
+            pair.run((side) => lhs[side].cmp(op, rhs[side], lhs.layout, rhs.layout)),
+            `${op} ${lhs.layout} ${rhs.layout}`,
+          );
         }),
       ),
       RUNS,
@@ -73,16 +101,37 @@ describe.each(kernelDevices())('elementwise on %s', (device) => {
 
   it('affine, powf, elu', () => {
     fc.assert(
-      fc.property(dtype, shapes, operandSpec, fc.integer({ min: -3, max: 3 }), fc.integer({ min: -3, max: 3 }), (type, shape, spec, mul, add) =>
-        withPair((pair) => {
-          const x = pair.operand(shape, type, spec, true);
-          // A fused multiply-add rounds once where the reference rounds twice.
-          const scale = { relative: type === 'f64' ? 1e-13 : 1e-5, absolute: isFloat(type) && type !== 'f64' ? 1e-5 : 1e-13 };
-          expectClose(pair.run((side) => x[side].affine(x.layout, mul, add)), `affine ${mul} ${add}`, isFloat(type) ? scale : {});
-          if (!isFloat(type)) return;
-          expectClose(pair.run((side) => x[side].powf(x.layout, 2.5)), 'powf', TRANSCENDENTAL[type]);
-          expectClose(pair.run((side) => x[side].elu(x.layout, 1.25)), 'elu', TRANSCENDENTAL[type]);
-        }),
+      fc.property(
+        dtype,
+        shapes,
+        operandSpec,
+        fc.integer({ min: -3, max: 3 }),
+        fc.integer({ min: -3, max: 3 }),
+        (type, shape, spec, mul, add) =>
+          withPair((pair) => {
+            const x = pair.operand(shape, type, spec, true);
+            // A fused multiply-add rounds once where the reference rounds twice.
+            const scale = {
+              relative: type === 'f64' ? 1e-13 : 1e-5,
+              absolute: isFloat(type) && type !== 'f64' ? 1e-5 : 1e-13,
+            };
+            expectClose(
+              pair.run((side) => x[side].affine(x.layout, mul, add)),
+              `affine ${mul} ${add}`,
+              isFloat(type) ? scale : {},
+            );
+            if (!isFloat(type)) return;
+            expectClose(
+              pair.run((side) => x[side].powf(x.layout, 2.5)),
+              'powf',
+              TRANSCENDENTAL[type],
+            );
+            expectClose(
+              pair.run((side) => x[side].elu(x.layout, 1.25)),
+              'elu',
+              TRANSCENDENTAL[type],
+            );
+          }),
       ),
       RUNS,
     );
@@ -95,10 +144,13 @@ describe.each(kernelDevices())('elementwise on %s', (device) => {
           fc.property(shapes, operandSpec, (shape, spec) =>
             withPair((pair) => {
               const x = pair.operand(shape, from, spec);
-              expectClose(pair.run((side) => x[side].toDtype(x.layout, to)), `cast ${from} to ${to} ${x.layout}`);
+              expectClose(
+                pair.run((side) => x[side].toDtype(x.layout, to)),
+                `cast ${from} to ${to} ${x.layout}`,
+              );
             }),
           ),
-          { numRuns: 8 },
+          runs(8),
         );
       }
     }
@@ -106,12 +158,20 @@ describe.each(kernelDevices())('elementwise on %s', (device) => {
 
   it('whereCond', () => {
     fc.assert(
-      fc.property(fc.constantFrom(...INDEX_DTYPES), dtype, shapes, fc.tuple(operandSpec, operandSpec, operandSpec), (condType, type, shape, specs) =>
-        withPair((pair) => {
-          const cond = pair.operand(shape, condType, specs[0], true);
-          const [a, b] = [pair.operand(shape, type, specs[1]), pair.operand(shape, type, specs[2])];
-          expectClose(pair.run((side) => cond[side].whereCond(cond.layout, a[side], a.layout, b[side], b.layout)), `where ${condType} ${type}`);
-        }),
+      fc.property(
+        fc.constantFrom(...INDEX_DTYPES),
+        dtype,
+        shapes,
+        fc.tuple(operandSpec, operandSpec, operandSpec),
+        (condType, type, shape, specs) =>
+          withPair((pair) => {
+            const cond = pair.operand(shape, condType, specs[0], true);
+            const [a, b] = [pair.operand(shape, type, specs[1]), pair.operand(shape, type, specs[2])];
+            expectClose(
+              pair.run((side) => cond[side].whereCond(cond.layout, a[side], a.layout, b[side], b.layout)),
+              `where ${condType} ${type}`,
+            );
+          }),
       ),
       RUNS,
     );
@@ -144,17 +204,26 @@ describe.each(kernelDevices())('elementwise on %s', (device) => {
 
   it('2-D copy between row strides', () => {
     fc.assert(
-      fc.property(dtype, fc.integer({ min: 0, max: 9 }), fc.integer({ min: 0, max: 70 }), fc.nat({ max: 4 }), fc.nat({ max: 4 }), (type, d1, d2, a, b) =>
-        withPair((pair) => {
-          const copy = { d1, d2, srcStride: d2 + a, dstStride: d2 + b, srcOffset: a, dstOffset: b };
-          const x = pair.operand([Math.max(1, d1 * (d2 + a) + a)], type, { kind: 'contiguous', seed: d1 * 100 + d2 + 1 });
-          const copied = pair.run((side) => {
-            const dst = x[side].device.zeros(d1 * (d2 + b) + b + 1, type);
-            x[side].copy2d(dst, copy);
-            return dst;
-          });
-          expectClose(copied, `copy2d ${JSON.stringify(copy)}`);
-        }),
+      fc.property(
+        dtype,
+        fc.integer({ min: 0, max: 9 }),
+        fc.integer({ min: 0, max: 70 }),
+        fc.nat({ max: 4 }),
+        fc.nat({ max: 4 }),
+        (type, d1, d2, a, b) =>
+          withPair((pair) => {
+            const copy = { d1, d2, srcStride: d2 + a, dstStride: d2 + b, srcOffset: a, dstOffset: b };
+            const x = pair.operand([Math.max(1, d1 * (d2 + a) + a)], type, {
+              kind: 'contiguous',
+              seed: d1 * 100 + d2 + 1,
+            });
+            const copied = pair.run((side) => {
+              const dst = x[side].device.zeros(d1 * (d2 + b) + b + 1, type);
+              x[side].copy2d(dst, copy);
+              return dst;
+            });
+            expectClose(copied, `copy2d ${JSON.stringify(copy)}`);
+          }),
       ),
       RUNS,
     );

@@ -1,10 +1,10 @@
 /** Indexing ops of every device against the TypeScript reference, with ids of every integer dtype. */
-import { Device, type DType, DTYPES, isFloat, Layout } from '@x/core';
+import { Device, DTYPES, type DType, isFloat, Layout } from '@x/core';
 import fc from 'fast-check';
 import { describe, it } from 'vitest';
 import { expectClose } from './compare';
 import { kernelDevices } from './devices';
-import { generator, operandSpec, Pair } from './operands';
+import { generator, operandSpec, Pair, runs } from './operands';
 
 const ID_ARRAYS = {
   u8: Uint8Array,
@@ -42,47 +42,86 @@ describe.each(kernelDevices())('indexing on %s', (device) => {
 
   it('indexSelect', () => {
     fc.assert(
-      fc.property(idDtype, dtype, shape, operandSpec, fc.nat({ max: 9 }), fc.nat(), (ids, type, dims, spec, count, pick) =>
-        withPair((pair) => {
-          const dim = pick % dims.length;
-          const x = pair.operand(dims, type, spec);
-          const index = pair.from(idBytes(ids, count, dims[dim], pick + 1), ids, Layout.contiguous([count]));
-          expectClose(pair.run((side) => x[side].indexSelect(x.layout, index[side], index.layout, dim)), `indexSelect ${x.layout} dim ${dim}`);
-        }),
+      fc.property(
+        idDtype,
+        dtype,
+        shape,
+        operandSpec,
+        fc.nat({ max: 9 }),
+        fc.nat(),
+        (ids, type, dims, spec, count, pick) =>
+          withPair((pair) => {
+            const dim = pick % dims.length;
+            const x = pair.operand(dims, type, spec);
+            const index = pair.from(idBytes(ids, count, dims[dim], pick + 1), ids, Layout.contiguous([count]));
+            expectClose(
+              pair.run((side) => x[side].indexSelect(x.layout, index[side], index.layout, dim)),
+              `indexSelect ${x.layout} dim ${dim}`,
+            );
+          }),
       ),
-      { numRuns: 200 },
+      runs(200),
     );
   });
 
   it('gather', () => {
     fc.assert(
-      fc.property(idDtype, dtype, shape, operandSpec, fc.integer({ min: 1, max: 9 }), fc.nat(), (ids, type, dims, spec, count, pick) =>
-        withPair((pair) => {
-          const dim = pick % dims.length;
-          const idShape = dims.map((size, d) => (d === dim ? count : size));
-          const layout = Layout.contiguous(idShape);
-          const x = pair.operand(dims, type, spec);
-          const index = pair.from(idBytes(ids, layout.elemCount, dims[dim], pick + 1), ids, layout);
-          expectClose(pair.run((side) => x[side].gather(x.layout, index[side], index.layout, dim)), `gather ${x.layout} dim ${dim}`);
-        }),
+      fc.property(
+        idDtype,
+        dtype,
+        shape,
+        operandSpec,
+        fc.integer({ min: 1, max: 9 }),
+        fc.nat(),
+        (ids, type, dims, spec, count, pick) =>
+          withPair((pair) => {
+            const dim = pick % dims.length;
+            const idShape = dims.map((size, d) => (d === dim ? count : size));
+            const layout = Layout.contiguous(idShape);
+            const x = pair.operand(dims, type, spec);
+            const index = pair.from(idBytes(ids, layout.elemCount, dims[dim], pick + 1), ids, layout);
+            expectClose(
+              pair.run((side) => x[side].gather(x.layout, index[side], index.layout, dim)),
+              `gather ${x.layout} dim ${dim}`,
+            );
+          }),
       ),
-      { numRuns: 200 },
+      runs(200),
     );
   });
 
   it('indexAdd', () => {
     fc.assert(
-      fc.property(idDtype, dtype, shape, operandSpec, operandSpec, fc.integer({ min: 1, max: 9 }), fc.nat(), (ids, type, dims, a, b, count, pick) =>
-        withPair((pair) => {
-          const dim = pick % dims.length;
-          const x = pair.operand(dims, type, a, true);
-          const src = pair.operand(dims.map((size, d) => (d === dim ? count : size)), type, b, true);
-          const index = pair.from(idBytes(ids, count, dims[dim], pick + 1), ids, Layout.contiguous([count]));
-          const scale = isFloat(type) ? { relative: 1e-5, absolute: { f16: 0.05, bf16: 0.4, f8e4m3: 12 }[type as string] ?? 1e-5 } : {};
-          expectClose(pair.run((side) => x[side].indexAdd(x.layout, index[side], index.layout, src[side], src.layout, dim)), 'indexAdd', scale);
-        }),
+      fc.property(
+        idDtype,
+        dtype,
+        shape,
+        operandSpec,
+        operandSpec,
+        fc.integer({ min: 1, max: 9 }),
+        fc.nat(),
+        (ids, type, dims, a, b, count, pick) =>
+          withPair((pair) => {
+            const dim = pick % dims.length;
+            const x = pair.operand(dims, type, a, true);
+            const src = pair.operand(
+              dims.map((size, d) => (d === dim ? count : size)),
+              type,
+              b,
+              true,
+            );
+            const index = pair.from(idBytes(ids, count, dims[dim], pick + 1), ids, Layout.contiguous([count]));
+            const scale = isFloat(type)
+              ? { relative: 1e-5, absolute: { f16: 0.05, bf16: 0.4, f8e4m3: 12 }[type as string] ?? 1e-5 }
+              : {};
+            expectClose(
+              pair.run((side) => x[side].indexAdd(x.layout, index[side], index.layout, src[side], src.layout, dim)),
+              'indexAdd',
+              scale,
+            );
+          }),
       ),
-      { numRuns: 200 },
+      runs(200),
     );
   });
 
@@ -93,7 +132,9 @@ describe.each(kernelDevices())('indexing on %s', (device) => {
           const dim = pick % dims.length;
           const others = dims.reduce((product, size, d) => (d === dim ? product : product * size), 1);
           const src = pair.operand(dims, type, spec, true);
-          const scale = isFloat(type) ? { relative: 1e-5, absolute: { f16: 0.05, bf16: 0.4, f8e4m3: 12 }[type as string] ?? 1e-5 } : {};
+          const scale = isFloat(type)
+            ? { relative: 1e-5, absolute: { f16: 0.05, bf16: 0.4, f8e4m3: 12 }[type as string] ?? 1e-5 }
+            : {};
           // One permutation along `dim`, repeated over the other dims: set has one right result.
           const one = idBytes('u32', dims[dim], dims[dim], pick + 1, true) as Uint32Array;
           const right = dims.slice(dim + 1).reduce((product, size) => product * size, 1);
@@ -111,7 +152,7 @@ describe.each(kernelDevices())('indexing on %s', (device) => {
           }
         }),
       ),
-      { numRuns: 150 },
+      runs(150),
     );
   });
 

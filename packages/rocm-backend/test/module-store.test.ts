@@ -2,14 +2,16 @@
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { AFFINE, BINARY, type KernelModule, UNARY } from '@x/kernels';
 import { Layout } from '@x/core';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { compilers } from '@x/hip';
+import { AFFINE, BINARY, type KernelModule, UNARY } from '@x/kernels';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { compileCacheStats, KernelLookupError, RocmDevice } from '../src/index';
 import { testDevices } from './devices';
 
-const kinds = testDevices().filter((device) => device.location.kind !== 'js').map((device) => device.location.kind as 'cpu' | 'cuda' | 'rocm');
+const kinds = testDevices()
+  .filter((device) => device.location.kind !== 'js')
+  .map((device) => device.location.kind as 'cpu' | 'cuda' | 'rocm');
 
 describe.each(kinds)('module store on %s', (kind) => {
   let device: RocmDevice;
@@ -20,7 +22,8 @@ describe.each(kinds)('module store on %s', (kind) => {
 
   it('loads a module once for many kernels and many uses', () => {
     const before = device.hip.counters();
-    for (let i = 0; i < 3; i++) for (const name of ['badd_f32', 'bmul_f32', 'eq_f32']) device.getOrLoadFunc(name, BINARY);
+    for (let i = 0; i < 3; i++)
+      for (const name of ['badd_f32', 'bmul_f32', 'eq_f32']) device.getOrLoadFunc(name, BINARY);
     const after = device.hip.counters();
     expect(after.moduleLoad - before.moduleLoad).toBe(1);
     expect(after.getFunction - before.getFunction).toBe(3);
@@ -51,19 +54,24 @@ describe.each(kinds)('module store on %s', (kind) => {
 
   it('names kernel, module and target when a kernel does not exist', () => {
     expect(() => device.getOrLoadFunc('badd_f33', BINARY)).toThrow(KernelLookupError);
-    expect(() => device.getOrLoadFunc('badd_f33', BINARY)).toThrow(/kernel badd_f33 is not in module BINARY for \S+, which has \d+ kernels \(near: badd_/);
+    expect(() => device.getOrLoadFunc('badd_f33', BINARY)).toThrow(
+      /kernel badd_f33 is not in module BINARY for \S+, which has \d+ kernels \(near: badd_/,
+    );
   });
 
   it('refuses a code object of another warp size', () => {
     const foreign = Object.create(AFFINE) as KernelModule;
     const object = AFFINE.codeObject(kind === 'cpu' ? 'gfx1100' : 'x86-64-v2');
-    if (!object) throw new Error('the tests need kernels for gfx1100 and the host: pnpm kernels --targets host,gfx1100');
+    if (!object)
+      throw new Error('the tests need kernels for gfx1100 and the host: pnpm kernels --targets host,gfx1100');
     Object.defineProperties(foreign, { codeObject: { value: () => object }, name: { value: 'foreign' } });
     expect(() => device.getOrLoadFunc('affine_f32', foreign)).toThrow(/waves of \d+ lanes, the device runs \d+/);
   });
 });
 
-const compilerKinds = kinds.filter((kind) => compilers().some(({ platform, available }) => platform === (kind === 'cpu' ? 'host' : kind) && available));
+const compilerKinds = kinds.filter((kind) =>
+  compilers().some(({ platform, available }) => platform === (kind === 'cpu' ? 'host' : kind) && available),
+);
 
 describe.each(compilerKinds)('kernels from source on %s', (kind) => {
   const source = (factor: number) => `
@@ -131,7 +139,9 @@ describe.each(compilerKinds)('kernels from source on %s', (kind) => {
 
   it('gives the compiler’s message for source that does not compile', () => {
     const device = RocmDevice.open(kind, 0);
-    expect(() => device.getOrLoadFuncRaw('broken', 'KERNEL(broken, (')).toThrow(expect.objectContaining({ code: 'COMPILE_FAILED' }));
+    expect(() => device.getOrLoadFuncRaw('broken', 'KERNEL(broken, (')).toThrow(
+      expect.objectContaining({ code: 'COMPILE_FAILED' }),
+    );
     device.dispose();
   });
 });

@@ -2,7 +2,16 @@
  * Random operands for property tests: values of a dtype including the awkward ones, in a buffer that is larger than the
  * view, seen through a contiguous, offset, narrowed, permuted or broadcast layout.
  */
-import { type BackendDevice, type BackendStorage, type DType, f32ToBf16, f32ToF16, f32ToF8e4m3, isFloat, Layout, type Shape } from '@x/core';
+import {
+  type BackendDevice,
+  type BackendStorage,
+  type DType,
+  f32ToBf16,
+  f32ToF8e4m3,
+  f32ToF16,
+  Layout,
+  type Shape,
+} from '@x/core';
 import fc from 'fast-check';
 
 export type ViewKind = 'contiguous' | 'offset' | 'narrowed' | 'permuted' | 'broadcast';
@@ -21,7 +30,10 @@ export const operandSpec = fc.record({
 export const shapes: fc.Arbitrary<number[]> = fc.oneof(
   { weight: 6, arbitrary: fc.array(fc.integer({ min: 1, max: 6 }), { minLength: 0, maxLength: 4 }) },
   { weight: 1, arbitrary: fc.array(fc.integer({ min: 0, max: 4 }), { minLength: 1, maxLength: 4 }) },
-  { weight: 2, arbitrary: fc.tuple(fc.integer({ min: 1, max: 3 }), fc.integer({ min: 200, max: 5000 })).map(([a, b]) => [a, b]) },
+  {
+    weight: 2,
+    arbitrary: fc.tuple(fc.integer({ min: 1, max: 3 }), fc.integer({ min: 200, max: 5000 })).map(([a, b]) => [a, b]),
+  },
   { weight: 1, arbitrary: fc.integer({ min: 8000, max: 40000 }).map((n) => [n]) },
 );
 
@@ -58,7 +70,20 @@ function finish(layout: Layout): { layout: Layout; bufferElems: number } {
   return { layout, bufferElems: Math.max(1, layout.endOffset()) + 2 };
 }
 
-const SPECIAL = [0, -0, 1, -1, Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 1e-40, 6e4, -3e38, 0.5, -2.5];
+const SPECIAL = [
+  0,
+  -0,
+  1,
+  -1,
+  Number.NaN,
+  Number.POSITIVE_INFINITY,
+  Number.NEGATIVE_INFINITY,
+  1e-40,
+  6e4,
+  -3e38,
+  0.5,
+  -2.5,
+];
 
 /** Raw bytes of `count` values; floats are mostly in [-4, 4], `tame` leaves the special ones out. */
 export function randomBytes(dtype: DType, count: number, seed: number, tame = false): Uint8Array {
@@ -72,16 +97,26 @@ export function randomBytes(dtype: DType, count: number, seed: number, tame = fa
   const view = (array: ArrayBufferView) => new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
   const indices = { length: count };
   switch (dtype) {
-    case 'f32': return view(Float32Array.from(indices, value));
-    case 'f64': return view(Float64Array.from(indices, value));
-    case 'f16': return view(Uint16Array.from(indices, () => f32ToF16(value())));
-    case 'bf16': return view(Uint16Array.from(indices, () => f32ToBf16(value())));
-    case 'f8e4m3': return view(Uint8Array.from(indices, () => f32ToF8e4m3(value())));
-    case 'u8': return view(Uint8Array.from(indices, () => integer(512)));
-    case 'u32': return view(Uint32Array.from(indices, () => integer(2 ** 33)));
-    case 'i16': return view(Int16Array.from(indices, () => integer(2 ** 17)));
-    case 'i32': return view(Int32Array.from(indices, () => integer(2 ** 33)));
-    case 'i64': return view(BigInt64Array.from(indices, () => BigInt(integer(2 ** 53))));
+    case 'f32':
+      return view(Float32Array.from(indices, value));
+    case 'f64':
+      return view(Float64Array.from(indices, value));
+    case 'f16':
+      return view(Uint16Array.from(indices, () => f32ToF16(value())));
+    case 'bf16':
+      return view(Uint16Array.from(indices, () => f32ToBf16(value())));
+    case 'f8e4m3':
+      return view(Uint8Array.from(indices, () => f32ToF8e4m3(value())));
+    case 'u8':
+      return view(Uint8Array.from(indices, () => integer(512)));
+    case 'u32':
+      return view(Uint32Array.from(indices, () => integer(2 ** 33)));
+    case 'i16':
+      return view(Int16Array.from(indices, () => integer(2 ** 17)));
+    case 'i32':
+      return view(Int32Array.from(indices, () => integer(2 ** 33)));
+    case 'i64':
+      return view(BigInt64Array.from(indices, () => BigInt(integer(2 ** 53))));
   }
 }
 
@@ -107,15 +142,24 @@ export class Pair {
   }
 
   from(bytes: ArrayBufferView, dtype: DType, layout: Layout): Operand {
-    return { layout, reference: this.#keep(this.reference.fromHost(bytes, dtype)), tested: this.#keep(this.tested.fromHost(bytes, dtype)) };
+    return {
+      layout,
+      reference: this.#keep(this.reference.fromHost(bytes, dtype)),
+      tested: this.#keep(this.tested.fromHost(bytes, dtype)),
+    };
   }
 
   /** Runs an op on both sides and returns both results as bytes. */
-  run(op: (side: 'reference' | 'tested') => BackendStorage): { expected: ArrayBuffer; actual: ArrayBuffer; dtype: DType } {
+  run(op: (side: 'reference' | 'tested') => BackendStorage): {
+    expected: ArrayBuffer;
+    actual: ArrayBuffer;
+    dtype: DType;
+  } {
     const expected = this.#keep(op('reference'));
     const actual = this.#keep(op('tested'));
     if (expected.dtype !== actual.dtype) throw new Error(`result dtypes differ: ${expected.dtype} and ${actual.dtype}`);
-    if (expected.elemCount !== actual.elemCount) throw new Error(`result sizes differ: ${expected.elemCount} and ${actual.elemCount}`);
+    if (expected.elemCount !== actual.elemCount)
+      throw new Error(`result sizes differ: ${expected.elemCount} and ${actual.elemCount}`);
     return { expected: expected.toHostSync(), actual: actual.toHostSync(), dtype: expected.dtype };
   }
 
@@ -140,5 +184,9 @@ export function generator(seed: number): () => number {
   };
 }
 
+/** Runs of a property; X_TEST_SCALE=0.1 makes a tenth of them, for slow checkers of memory accesses. */
+export function runs(count: number): { numRuns: number } {
+  return { numRuns: Math.max(1, Math.round(count * Number(process.env.X_TEST_SCALE ?? 1))) };
+}
+
 export const FLOAT_DTYPES: readonly DType[] = ['f32', 'f16', 'bf16', 'f64', 'f8e4m3'];
-export { isFloat };

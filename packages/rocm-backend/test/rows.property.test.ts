@@ -1,10 +1,10 @@
 /** Reductions, row ops and matrix products of every device against the TypeScript reference. */
-import { Device, type DType, DTYPES, isFloat, Layout, type ReduceOp } from '@x/core';
+import { Device, DTYPES, type DType, isFloat, Layout, type ReduceOp } from '@x/core';
 import fc from 'fast-check';
 import { describe, it } from 'vitest';
 import { expectClose } from './compare';
 import { kernelDevices } from './devices';
-import { operandSpec, Pair, shapes } from './operands';
+import { operandSpec, Pair, runs, shapes } from './operands';
 
 const REDUCE: readonly ReduceOp[] = ['sum', 'min', 'max', 'argmin', 'argmax'];
 const ROW_DTYPES: readonly DType[] = ['f32', 'f16', 'bf16', 'f64'];
@@ -23,18 +23,29 @@ describe.each(kernelDevices())('rows on %s', (device) => {
 
   it('reductions over one dim, sums over any', () => {
     fc.assert(
-      fc.property(fc.constantFrom(...REDUCE), fc.constantFrom<DType>(...DTYPES), nonEmpty, operandSpec, fc.nat(), (op, type, shape, spec, pick) =>
-        withPair((pair) => {
-          const x = pair.operand(shape, type, spec, op === 'sum');
-          const dims = op === 'sum' ? shape.map((_, dim) => dim).filter((dim) => (pick >> dim) & 1) : [pick % shape.length];
-          if (dims.length === 0) return;
-          const terms = dims.reduce((count, dim) => count * shape[dim], 1);
-          // Values are up to 4: the reference's exact sum differs by a rounding of each partial sum.
-          const scale = op === 'sum' && isFloat(type) ? { absolute: terms * (type === 'f64' ? 1e-15 : 2e-6) } : {};
-          expectClose(pair.run((side) => x[side].reduce(op, x.layout, dims)), `${op} ${x.layout} over ${dims}`, scale);
-        }),
+      fc.property(
+        fc.constantFrom(...REDUCE),
+        fc.constantFrom<DType>(...DTYPES),
+        nonEmpty,
+        operandSpec,
+        fc.nat(),
+        (op, type, shape, spec, pick) =>
+          withPair((pair) => {
+            const x = pair.operand(shape, type, spec, op === 'sum');
+            const dims =
+              op === 'sum' ? shape.map((_, dim) => dim).filter((dim) => (pick >> dim) & 1) : [pick % shape.length];
+            if (dims.length === 0) return;
+            const terms = dims.reduce((count, dim) => count * shape[dim], 1);
+            // Values are up to 4: the reference's exact sum differs by a rounding of each partial sum.
+            const scale = op === 'sum' && isFloat(type) ? { absolute: terms * (type === 'f64' ? 1e-15 : 2e-6) } : {};
+            expectClose(
+              pair.run((side) => x[side].reduce(op, x.layout, dims)),
+              `${op} ${x.layout} over ${dims}`,
+              scale,
+            );
+          }),
       ),
-      { numRuns: 400 },
+      runs(400),
     );
   });
 
@@ -43,10 +54,14 @@ describe.each(kernelDevices())('rows on %s', (device) => {
       fc.property(rowDtype, nonEmpty, fc.integer({ min: 1, max: 1e9 }), (type, shape, seed) =>
         withPair((pair) => {
           const x = pair.operand(shape, type, { kind: 'offset', seed }, true);
-          expectClose(pair.run((side) => x[side].softmaxLastDim(x.layout)), `softmax ${shape}`, { relative: type === 'f64' ? 1e-12 : 1e-5, absolute: 1e-7 });
+          expectClose(
+            pair.run((side) => x[side].softmaxLastDim(x.layout)),
+            `softmax ${shape}`,
+            { relative: type === 'f64' ? 1e-12 : 1e-5, absolute: 1e-7 },
+          );
         }),
       ),
-      { numRuns: 100 },
+      runs(100),
     );
   });
 
@@ -59,45 +74,74 @@ describe.each(kernelDevices())('rows on %s', (device) => {
           const alpha = pair.operand(width, type, { kind: 'contiguous', seed: seed + 1 }, true);
           const beta = pair.operand(width, type, { kind: 'offset', seed: seed + 2 }, true);
           const scale = type === 'f64' ? { relative: 1e-6, absolute: 1e-6 } : { relative: 3e-5, absolute: 3e-5 };
-          expectClose(pair.run((side) => x[side].rmsNorm(x.layout, alpha[side], alpha.layout, 1e-5)), `rmsNorm ${shape}`, scale);
-          const normalized = pair.run((side) => x[side].layerNorm(x.layout, alpha[side], alpha.layout, beta[side], beta.layout, 1e-5));
+          expectClose(
+            pair.run((side) => x[side].rmsNorm(x.layout, alpha[side], alpha.layout, 1e-5)),
+            `rmsNorm ${shape}`,
+            scale,
+          );
+          const normalized = pair.run((side) =>
+            x[side].layerNorm(x.layout, alpha[side], alpha.layout, beta[side], beta.layout, 1e-5),
+          );
           // Near-constant rows divide a rounding error by a tiny deviation.
           expectClose(normalized, `layerNorm ${shape}`, width[0] < 3 ? { relative: 0.05, absolute: 0.05 } : scale);
         }),
       ),
-      { numRuns: 100 },
+      runs(100),
     );
   });
 
   it('rope', () => {
-    const sizes = fc.tuple(fc.integer({ min: 1, max: 3 }), fc.integer({ min: 1, max: 4 }), fc.integer({ min: 1, max: 9 }), fc.integer({ min: 1, max: 20 }));
+    const sizes = fc.tuple(
+      fc.integer({ min: 1, max: 3 }),
+      fc.integer({ min: 1, max: 4 }),
+      fc.integer({ min: 1, max: 9 }),
+      fc.integer({ min: 1, max: 20 }),
+    );
     fc.assert(
-      fc.property(fc.constantFrom('half' as const, 'interleaved' as const), rowDtype, sizes, fc.boolean(), (kind, type, [b, h, t, half], perBatch) =>
-        withPair((pair) => {
-          const x = pair.operand([b, h, t, half * 2], type, { kind: 'offset', seed: t * 31 + half }, true);
-          const tableShape = perBatch ? [b, t, half] : [t, half];
-          const cos = pair.operand(tableShape, type, { kind: 'contiguous', seed: 5 }, true);
-          const sin = pair.operand(tableShape, type, { kind: 'offset', seed: 6 }, true);
-          const rotated = pair.run((side) => x[side].rope(kind, x.layout, cos[side], cos.layout, sin[side], sin.layout));
-          expectClose(rotated, `rope ${kind} ${x.layout}`, { absolute: type === 'bf16' ? 0.13 : type === 'f16' ? 0.016 : 1e-5 });
-        }),
+      fc.property(
+        fc.constantFrom('half' as const, 'interleaved' as const),
+        rowDtype,
+        sizes,
+        fc.boolean(),
+        (kind, type, [b, h, t, half], perBatch) =>
+          withPair((pair) => {
+            const x = pair.operand([b, h, t, half * 2], type, { kind: 'offset', seed: t * 31 + half }, true);
+            const tableShape = perBatch ? [b, t, half] : [t, half];
+            const cos = pair.operand(tableShape, type, { kind: 'contiguous', seed: 5 }, true);
+            const sin = pair.operand(tableShape, type, { kind: 'offset', seed: 6 }, true);
+            const rotated = pair.run((side) =>
+              x[side].rope(kind, x.layout, cos[side], cos.layout, sin[side], sin.layout),
+            );
+            expectClose(rotated, `rope ${kind} ${x.layout}`, {
+              absolute: type === 'bf16' ? 0.13 : type === 'f16' ? 0.016 : 1e-5,
+            });
+          }),
       ),
-      { numRuns: 80 },
+      runs(80),
     );
   });
 
   it('matmul of any strides', () => {
-    const sizes = fc.tuple(fc.integer({ min: 1, max: 3 }), fc.integer({ min: 1, max: 70 }), fc.integer({ min: 1, max: 90 }), fc.integer({ min: 0, max: 70 }));
+    const sizes = fc.tuple(
+      fc.integer({ min: 1, max: 3 }),
+      fc.integer({ min: 1, max: 70 }),
+      fc.integer({ min: 1, max: 90 }),
+      fc.integer({ min: 0, max: 70 }),
+    );
     fc.assert(
       fc.property(rowDtype, sizes, operandSpec, operandSpec, (type, [b, m, n, k], a, c) =>
         withPair((pair) => {
           const lhs = pair.operand([b, m, k], type, a, true);
           const rhs = pair.operand([b, k, n], type, c, true);
           const absolute = (k + 1) * { f64: 1e-14, f32: 1e-5, f16: 2e-3, bf16: 1.6e-2 }[type as 'f32'];
-          expectClose(pair.run((side) => lhs[side].matmul(rhs[side], { b, m, n, k }, lhs.layout, rhs.layout)), `matmul ${lhs.layout} ${rhs.layout}`, { absolute });
+          expectClose(
+            pair.run((side) => lhs[side].matmul(rhs[side], { b, m, n, k }, lhs.layout, rhs.layout)),
+            `matmul ${lhs.layout} ${rhs.layout}`,
+            { absolute },
+          );
         }),
       ),
-      { numRuns: 200 },
+      runs(200),
     );
   });
 
@@ -106,11 +150,19 @@ describe.each(kernelDevices())('rows on %s', (device) => {
       const lhs = pair.operand([2, 3, 5, 7], 'f32', { kind: 'permuted', seed: 3 }, true);
       const rhs = pair.operand([2, 3, 7, 4], 'f32', { kind: 'narrowed', seed: 4 }, true);
       const size = { b: 6, m: 5, n: 4, k: 7 };
-      expectClose(pair.run((side) => lhs[side].matmul(rhs[side], size, lhs.layout, rhs.layout)), 'four dims', { absolute: 1e-4 });
+      expectClose(
+        pair.run((side) => lhs[side].matmul(rhs[side], size, lhs.layout, rhs.layout)),
+        'four dims',
+        { absolute: 1e-4 },
+      );
 
       const x = pair.operand([1, 300], 'f32', { kind: 'contiguous', seed: 8 }, true);
       const weight = pair.operand([517, 300], 'f32', { kind: 'contiguous', seed: 9 }, true);
       const transposed = Layout.contiguous([517, 300]).transpose(0, 1);
-      expectClose(pair.run((side) => x[side].matmul(weight[side], { b: 1, m: 1, n: 517, k: 300 }, x.layout, transposed)), 'weight', { absolute: 4e-3 });
+      expectClose(
+        pair.run((side) => x[side].matmul(weight[side], { b: 1, m: 1, n: 517, k: 300 }, x.layout, transposed)),
+        'weight',
+        { absolute: 4e-3 },
+      );
     }));
 });

@@ -42,7 +42,9 @@ function checkDevices(report: PlatformReport, targets: readonly string[]): Devic
     using device = openDevice(report.platform, ordinal);
     const { name, arch, totalMemory } = device.properties;
     const codeObjects = resolveTarget(arch).find((target) => targets.includes(target)) ?? null;
-    const advice = codeObjects ? undefined : `no kernels for ${arch}: they are compiled on first use when a compiler is there; build them with: pnpm kernels --targets ${resolveTarget(arch)[0] ?? arch}`;
+    const advice = codeObjects
+      ? undefined
+      : `no kernels for ${arch}: they are compiled on first use when a compiler is there; build them with: pnpm kernels --targets ${resolveTarget(arch)[0] ?? arch}`;
     const label = report.platform === 'host' ? 'cpu' : `${report.platform}:${ordinal}`;
     return { device: label, name, arch, memoryBytes: totalMemory, codeObjects, advice };
   });
@@ -60,12 +62,15 @@ function describe(result: {
   const lines = [`Node ${result.node} on ${result.system}`, '', 'Platforms'];
   for (const { platform, available, library, version, reason, searched } of result.platforms) {
     lines.push(`  ${mark(available)} ${platform}${library ? `: ${library}` : ''}${version ? ` (${version})` : ''}`);
-    if (reason) lines.push(`       ${reason.name ? `${reason.name}: ` : ''}${reason.message}`, `       ${reason.remedy}`);
+    if (reason)
+      lines.push(`       ${reason.name ? `${reason.name}: ` : ''}${reason.message}`, `       ${reason.remedy}`);
     if (!library && searched.length > 0) lines.push(paint('dim', `       looked for: ${searched.join(', ')}`));
   }
   lines.push('', 'Devices');
   for (const { device, name, arch, memoryBytes, codeObjects, advice } of result.devices) {
-    lines.push(`  ${mark(codeObjects !== null)} ${device}: ${name} (${arch}), ${(memoryBytes / 2 ** 30).toFixed(1)} GiB, kernels: ${codeObjects ?? 'none'}`);
+    lines.push(
+      `  ${mark(codeObjects !== null)} ${device}: ${name} (${arch}), ${(memoryBytes / 2 ** 30).toFixed(1)} GiB, kernels: ${codeObjects ?? 'none'}`,
+    );
     if (advice) lines.push(`       ${advice}`);
   }
   lines.push('', 'Run-time compilers');

@@ -60,7 +60,12 @@ function inspectGguf(file: string): Inspection {
     format: `GGUF v${gguf.version}`,
     bytes: statSync(file).size,
     metadata: Object.fromEntries(gguf.metadata),
-    tensors: [...gguf.tensors.values()].map(({ name, type, shape, byteLength }) => ({ name, type, shape, bytes: byteLength ?? 0 })),
+    tensors: [...gguf.tensors.values()].map(({ name, type, shape, byteLength }) => ({
+      name,
+      type,
+      shape,
+      bytes: byteLength ?? 0,
+    })),
   };
 }
 
@@ -97,13 +102,17 @@ function shorten(value: unknown): unknown {
 function describe(inspection: Inspection): string {
   const { format, bytes, metadata, parameters, types, tensors } = summary(inspection);
   const show = (value: unknown) => JSON.stringify(value, (_, item) => (typeof item === 'bigint' ? Number(item) : item));
-  const typeList = Object.entries(types).map(([type, entry]) => `${entry.tensors} ${type} (${formatBytes(entry.bytes)})`);
+  const typeList = Object.entries(types).map(
+    ([type, entry]) => `${entry.tensors} ${type} (${formatBytes(entry.bytes)})`,
+  );
   return [
     `${inspection.file}: ${format}, ${formatBytes(bytes)}, ${tensors.length} tensors, ${(parameters / 1e6).toFixed(2)} M parameters`,
     `types: ${typeList.join(', ')}`,
     '',
     table(Object.entries(metadata).map(([key, value]) => [key, show(value)])),
     '',
-    table(tensors.map((tensor) => [tensor.name, tensor.type, `[${tensor.shape.join(', ')}]`, formatBytes(tensor.bytes)])),
+    table(
+      tensors.map((tensor) => [tensor.name, tensor.type, `[${tensor.shape.join(', ')}]`, formatBytes(tensor.bytes)]),
+    ),
   ].join('\n');
 }

@@ -51,7 +51,9 @@ async function run(path: string, options: RunOptions): Promise<void> {
     device,
     signal,
     maxContext: options.maxContext,
-    onProgress: showProgress ? (loaded, total) => process.stderr.write(`\rloading ${formatBytes(loaded)} of ${formatBytes(total)}\x1b[K`) : undefined,
+    onProgress: showProgress
+      ? (loaded, total) => process.stderr.write(`\rloading ${formatBytes(loaded)} of ${formatBytes(total)}\x1b[K`)
+      : undefined,
   });
   if (showProgress) process.stderr.write('\r\x1b[K');
 
@@ -104,6 +106,7 @@ function positiveInteger(text: string): number {
 
 function nonNegative(text: string): number {
   const value = Number(text);
-  if (text.trim() === '' || !Number.isFinite(value) || value < 0) throw new InvalidArgumentError('give a number of at least 0');
+  if (text.trim() === '' || !Number.isFinite(value) || value < 0)
+    throw new InvalidArgumentError('give a number of at least 0');
   return value;
 }

@@ -129,7 +129,12 @@ void Stream::run(Worker& worker) {
       }
     }
     if (ended_) {
-      active_.store(false);
+      {
+        // A waiter may have queued behind the end, before it could see that the stream is over: it must be answered.
+        std::lock_guard<std::mutex> lock(mutex);
+        if (submitted_.load() != done) continue;
+        active_.store(false);
+      }
       owner_->streamIdle(this);
       return;
     }

@@ -25,11 +25,16 @@ export function copy2d(src: RocmStorage, dst: RocmStorage, copy: Copy2d): void {
 }
 
 export function constSet(storage: RocmStorage, value: number | bigint, layout: Layout): void {
-  if (layout.elemCount > 0) launchConstSet(storage.device, storage.dtype, roundScalar(storage.dtype, value), storage.operand(layout));
+  if (layout.elemCount > 0)
+    launchConstSet(storage.device, storage.dtype, roundScalar(storage.dtype, value), storage.operand(layout));
 }
 
 /** Runs `use` with a contiguous form of a view, copying only when the view is not contiguous. */
-export function withContiguous<T>(storage: RocmStorage, layout: Layout, use: (storage: RocmStorage, layout: Layout) => T): T {
+export function withContiguous<T>(
+  storage: RocmStorage,
+  layout: Layout,
+  use: (storage: RocmStorage, layout: Layout) => T,
+): T {
   if (layout.isContiguous()) return use(storage, layout);
   const copy = new Copy().map(storage, layout);
   try {

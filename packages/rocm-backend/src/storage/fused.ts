@@ -15,10 +15,23 @@ export function softmaxLastDim(src: RocmStorage, layout: Layout): RocmStorage {
   );
 }
 
-export function rmsNorm(src: RocmStorage, layout: Layout, alpha: RocmStorage, alphaLayout: Layout, eps: number): RocmStorage {
+export function rmsNorm(
+  src: RocmStorage,
+  layout: Layout,
+  alpha: RocmStorage,
+  alphaLayout: Layout,
+  eps: number,
+): RocmStorage {
   const { cols, rows } = rowsOf('rmsNorm', src.device, src.dtype, layout);
   return run(src.device, src.dtype, layout.elemCount, (out) =>
-    launchNorm(src.device, `rmsnorm_${src.dtype}`, rows, cols, [src.operand(layout).ptr, out, alpha.operand(alphaLayout).ptr], eps),
+    launchNorm(
+      src.device,
+      `rmsnorm_${src.dtype}`,
+      rows,
+      cols,
+      [src.operand(layout).ptr, out, alpha.operand(alphaLayout).ptr],
+      eps,
+    ),
   );
 }
 
@@ -38,7 +51,15 @@ export function layerNorm(
   });
 }
 
-export function rope(src: RocmStorage, kind: RopeKind, layout: Layout, cos: RocmStorage, cosLayout: Layout, sin: RocmStorage, sinLayout: Layout): RocmStorage {
+export function rope(
+  src: RocmStorage,
+  kind: RopeKind,
+  layout: Layout,
+  cos: RocmStorage,
+  cosLayout: Layout,
+  sin: RocmStorage,
+  sinLayout: Layout,
+): RocmStorage {
   if (!ROW_DTYPES.includes(src.dtype)) throw unsupported('rope', src.dtype, src.device);
   const [b, h, t, d] = layout.shape;
   // Tables of shape [b, t, d/2] differ per batch entry, [t, d/2] are shared.

@@ -24,7 +24,8 @@ import { constSet, copy2d, copyStridedInto } from './copy';
 import { layerNorm, rmsNorm, rope, softmaxLastDim } from './fused';
 import { gather, indexAdd, indexSelect, scatter } from './indexing';
 import { matmul } from './matmul';
-import { affine, binary, cmp, elu, powf, reduce, unary, whereCond } from './operations';
+import { affine, binary, cmp, elu, powf, unary, whereCond } from './operations';
+import { reduce } from './reduce';
 
 export class RocmStorage implements BackendStorage {
   readonly dtype: DType;
@@ -48,7 +49,11 @@ export class RocmStorage implements BackendStorage {
 
   /** Device address of the first element. */
   get ptr(): number {
-    if (this.#disposed) throw new DisposedError('DISPOSED', 'use of a storage after its disposal. Keep the tensor alive until its last use');
+    if (this.#disposed)
+      throw new DisposedError(
+        'DISPOSED',
+        'use of a storage after its disposal. Keep the tensor alive until its last use',
+      );
     return this.#ptr;
   }
 
@@ -103,7 +108,13 @@ export class RocmStorage implements BackendStorage {
   reduce(op: ReduceOp, layout: Layout, dims: readonly number[]): RocmStorage {
     return reduce(this, op, layout, dims);
   }
-  whereCond(layout: Layout, onTrue: BackendStorage, trueLayout: Layout, onFalse: BackendStorage, falseLayout: Layout): RocmStorage {
+  whereCond(
+    layout: Layout,
+    onTrue: BackendStorage,
+    trueLayout: Layout,
+    onFalse: BackendStorage,
+    falseLayout: Layout,
+  ): RocmStorage {
     return whereCond(this, layout, this.#same(onTrue), trueLayout, this.#same(onFalse), falseLayout);
   }
   matmul(rhs: BackendStorage, size: MatmulSize, lhsLayout: Layout, rhsLayout: Layout): RocmStorage {
@@ -115,13 +126,34 @@ export class RocmStorage implements BackendStorage {
   gather(layout: Layout, ids: BackendStorage, idsLayout: Layout, dim: number): RocmStorage {
     return gather(this, layout, this.#same(ids), idsLayout, dim);
   }
-  indexAdd(layout: Layout, ids: BackendStorage, idsLayout: Layout, src: BackendStorage, srcLayout: Layout, dim: number): RocmStorage {
+  indexAdd(
+    layout: Layout,
+    ids: BackendStorage,
+    idsLayout: Layout,
+    src: BackendStorage,
+    srcLayout: Layout,
+    dim: number,
+  ): RocmStorage {
     return indexAdd(this, layout, this.#same(ids), idsLayout, this.#same(src), srcLayout, dim);
   }
-  scatterSet(layout: Layout, ids: BackendStorage, idsLayout: Layout, src: BackendStorage, srcLayout: Layout, dim: number): void {
+  scatterSet(
+    layout: Layout,
+    ids: BackendStorage,
+    idsLayout: Layout,
+    src: BackendStorage,
+    srcLayout: Layout,
+    dim: number,
+  ): void {
     scatter('s', this, layout, this.#same(ids), idsLayout, this.#same(src), srcLayout, dim);
   }
-  scatterAddSet(layout: Layout, ids: BackendStorage, idsLayout: Layout, src: BackendStorage, srcLayout: Layout, dim: number): void {
+  scatterAddSet(
+    layout: Layout,
+    ids: BackendStorage,
+    idsLayout: Layout,
+    src: BackendStorage,
+    srcLayout: Layout,
+    dim: number,
+  ): void {
     scatter('sa', this, layout, this.#same(ids), idsLayout, this.#same(src), srcLayout, dim);
   }
   copyStridedInto(dst: BackendStorage, dstOffset: number, layout: Layout): void {
@@ -139,10 +171,24 @@ export class RocmStorage implements BackendStorage {
   rmsNorm(layout: Layout, alpha: BackendStorage, alphaLayout: Layout, eps: number): RocmStorage {
     return rmsNorm(this, layout, this.#same(alpha), alphaLayout, eps);
   }
-  layerNorm(layout: Layout, alpha: BackendStorage, alphaLayout: Layout, beta: BackendStorage, betaLayout: Layout, eps: number): RocmStorage {
+  layerNorm(
+    layout: Layout,
+    alpha: BackendStorage,
+    alphaLayout: Layout,
+    beta: BackendStorage,
+    betaLayout: Layout,
+    eps: number,
+  ): RocmStorage {
     return layerNorm(this, layout, this.#same(alpha), alphaLayout, this.#same(beta), betaLayout, eps);
   }
-  rope(kind: RopeKind, layout: Layout, cos: BackendStorage, cosLayout: Layout, sin: BackendStorage, sinLayout: Layout): RocmStorage {
+  rope(
+    kind: RopeKind,
+    layout: Layout,
+    cos: BackendStorage,
+    cosLayout: Layout,
+    sin: BackendStorage,
+    sinLayout: Layout,
+  ): RocmStorage {
     return rope(this, kind, layout, this.#same(cos), cosLayout, this.#same(sin), sinLayout);
   }
 

@@ -5,13 +5,27 @@ import { Copy, IndexAdd, Scatter, Select } from '../ops';
 import { withContiguous } from './copy';
 import type { RocmStorage } from './index';
 
-export function indexSelect(src: RocmStorage, layout: Layout, ids: RocmStorage, idsLayout: Layout, dim: number): RocmStorage {
+export function indexSelect(
+  src: RocmStorage,
+  layout: Layout,
+  ids: RocmStorage,
+  idsLayout: Layout,
+  dim: number,
+): RocmStorage {
   return withContiguous(src, layout, (from, fromLayout) => new Select('is', dim).map(from, fromLayout, ids, idsLayout));
 }
 
-export function gather(src: RocmStorage, layout: Layout, ids: RocmStorage, idsLayout: Layout, dim: number): RocmStorage {
+export function gather(
+  src: RocmStorage,
+  layout: Layout,
+  ids: RocmStorage,
+  idsLayout: Layout,
+  dim: number,
+): RocmStorage {
   return withContiguous(src, layout, (from, fromLayout) =>
-    withContiguous(ids, idsLayout, (indices, indicesLayout) => new Select('gather', dim).map(from, fromLayout, indices, indicesLayout)),
+    withContiguous(ids, idsLayout, (indices, indicesLayout) =>
+      new Select('gather', dim).map(from, fromLayout, indices, indicesLayout),
+    ),
   );
 }
 
@@ -29,7 +43,9 @@ export function indexAdd(
   const outLayout = Layout.contiguous(layout.shape);
   const op = new IndexAdd(splitAt(srcLayout.shape, dim), layout.shape[dim]);
   withContiguous(ids, idsLayout, (indices, indicesLayout) =>
-    withContiguous(src, srcLayout, (from, fromLayout) => op.map(out, outLayout, indices, indicesLayout, from, fromLayout)),
+    withContiguous(src, srcLayout, (from, fromLayout) =>
+      op.map(out, outLayout, indices, indicesLayout, from, fromLayout),
+    ),
   );
   return out;
 }

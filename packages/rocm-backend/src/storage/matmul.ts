@@ -10,13 +10,21 @@ import type { RocmStorage } from './index';
 
 const GEMM_DTYPES: readonly DType[] = ['bf16', 'f16', 'f32', 'f64'];
 
-export function matmul(lhs: RocmStorage, rhs: RocmStorage, size: MatmulSize, lhsLayout: Layout, rhsLayout: Layout): RocmStorage {
+export function matmul(
+  lhs: RocmStorage,
+  rhs: RocmStorage,
+  size: MatmulSize,
+  lhsLayout: Layout,
+  rhsLayout: Layout,
+): RocmStorage {
   const { device, dtype } = lhs;
   if (!GEMM_DTYPES.includes(dtype)) throw unsupported('matmul', dtype, device);
   const a = matrixOperand(lhs, lhsLayout);
   const b = matrixOperand(rhs, rhsLayout);
   try {
-    return run(device, dtype, size.b * size.m * size.n, (out) => launchGemm(device, dtype, size, a.matrix, b.matrix, out));
+    return run(device, dtype, size.b * size.m * size.n, (out) =>
+      launchGemm(device, dtype, size, a.matrix, b.matrix, out),
+    );
   } finally {
     a.copy?.dispose();
     b.copy?.dispose();

@@ -1,6 +1,6 @@
-/** Elementwise ops and reductions. */
-import type { BinaryOp, CmpOp, Layout, ReduceOp, UnaryOp } from '@x/core';
-import { Affine, Binary, Cmp, Elu, Powf, Reduce, Unary, WhereCond } from '../ops';
+/** Elementwise ops. */
+import type { BinaryOp, CmpOp, Layout, UnaryOp } from '@x/core';
+import { Affine, Binary, Cmp, Elu, Powf, Unary, WhereCond } from '../ops';
 import type { RocmStorage } from './index';
 
 export function affine(storage: RocmStorage, layout: Layout, mul: number, add: number): RocmStorage {
@@ -19,19 +19,18 @@ export function unary(storage: RocmStorage, op: UnaryOp, layout: Layout): RocmSt
   return new Unary(op).map(storage, layout);
 }
 
-export function binary(lhs: RocmStorage, op: BinaryOp, rhs: RocmStorage, lhsLayout: Layout, rhsLayout: Layout): RocmStorage {
+export function binary(
+  lhs: RocmStorage,
+  op: BinaryOp,
+  rhs: RocmStorage,
+  lhsLayout: Layout,
+  rhsLayout: Layout,
+): RocmStorage {
   return new Binary(op).map(lhs, lhsLayout, rhs, rhsLayout);
 }
 
 export function cmp(lhs: RocmStorage, op: CmpOp, rhs: RocmStorage, lhsLayout: Layout, rhsLayout: Layout): RocmStorage {
   return new Cmp(op).map(lhs, lhsLayout, rhs, rhsLayout);
-}
-
-/** A sum over nothing is zero; core refuses the other reductions of an empty dim. */
-export function reduce(storage: RocmStorage, op: ReduceOp, layout: Layout, dims: readonly number[]): RocmStorage {
-  const reduction = new Reduce(op, dims);
-  if (layout.elemCount === 0) return storage.device.zeros(reduction.outputCount(layout), reduction.outputDtype(storage.dtype));
-  return reduction.map(storage, layout);
 }
 
 export function whereCond(

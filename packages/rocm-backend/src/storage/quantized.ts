@@ -61,7 +61,13 @@ export class DeviceQuantizedOps implements QuantizedOps {
     });
   }
 
-  matmul(weight: BackendStorage, type: string, size: { m: number; n: number; k: number }, x: BackendStorage, xLayout: Layout): RocmStorage {
+  matmul(
+    weight: BackendStorage,
+    type: string,
+    size: { m: number; n: number; k: number },
+    x: BackendStorage,
+    xLayout: Layout,
+  ): RocmStorage {
     const { m, n, k } = size;
     const w = RocmStorage.on(this.#device, weight);
     const padded = Math.ceil(k / ROW_PADDING) * ROW_PADDING;

@@ -1,0 +1,138 @@
+/**
+ * Reductions. candle has one kernel shape (`fast_*`, a block per result, the reduced dims last); three more of ours serve
+ * the cases where that is slow: `cols_*` for a reduced dim that is not the last, and `part_*` + `done_*`, which split few
+ * long rows over the whole device in two deterministic stages.
+ */
+import type { DType, Layout, ReduceOp } from '@x/core';
+import { REDUCE } from '@x/kernels';
+import type { RocmDevice } from '../device';
+import { launchReduce, type Operand } from '../kernels';
+import { Map1Any } from '../ops';
+import type { RocmStorage } from './index';
+
+/** Rows shorter than this are not worth two launches. */
+const MIN_SPLIT_ROW = 16384;
+const SPLIT_BLOCK = 256;
+
+/** candle's `FastReduce`: a sum over any dims, the others over one. */
+class Reduce extends Map1Any {
+  override readonly name: string;
+  constructor(
+    private readonly op: ReduceOp,
+    private readonly dims: readonly number[],
+  ) {
+    super();
+    this.name = op;
+  }
+
+  override outputDtype(dtype: DType): DType {
+    return isArg(this.op) ? 'u32' : dtype;
+  }
+
+  override outputCount(layout: Layout): number {
+    return layout.shape.reduce((count, size, dim) => (this.dims.includes(dim) ? count : count * size), 1);
+  }
+
+  override launch(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
+    const block = adjacentDims(src.layout, this.dims);
+    if (block && block.right > 1) launchColumns(device, this.op, dtype, block, src.ptr, out);
+    else if (block && splits(device, block)) launchSplit(device, this.op, dtype, block, src.ptr, out);
+    else this.#launchRows(device, dtype, src, out);
+  }
+
+  #launchRows(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
+    const { shape, strides } = src.layout;
+    const order = [...shape.keys()].filter((dim) => !this.dims.includes(dim)).concat(this.dims);
+    const reduced = this.dims.reduce((count, dim) => count * shape[dim], 1);
+    launchReduce(
+      device,
+      `fast_${this.op}_${dtype}`,
+      order.map((d) => shape[d]),
+      order.map((d) => strides[d]),
+      reduced,
+      src.ptr,
+      out,
+    );
+  }
+}
+
+/** A sum over nothing is zero; core refuses the other reductions of an empty dim. */
+export function reduce(storage: RocmStorage, op: ReduceOp, layout: Layout, dims: readonly number[]): RocmStorage {
+  const reduction = new Reduce(op, dims);
+  if (layout.elemCount === 0)
+    return storage.device.zeros(reduction.outputCount(layout), reduction.outputDtype(storage.dtype));
+  return reduction.map(storage, layout);
+}
+
+/** A contiguous [left, size, right] whose middle is reduced. */
+interface Block {
+  left: number;
+  size: number;
+  right: number;
+}
+
+function isArg(op: ReduceOp): boolean {
+  return op === 'argmin' || op === 'argmax';
+}
+
+/** The layout as a {@link Block}, when it is contiguous and the reduced dims are neighbours in ascending order. */
+function adjacentDims(layout: Layout, dims: readonly number[]): Block | undefined {
+  if (!layout.isContiguous() || dims.some((dim, i) => i > 0 && dim !== dims[i - 1] + 1)) return undefined;
+  const product = (sizes: readonly number[]) => sizes.reduce((a, b) => a * b, 1);
+  const last = dims[dims.length - 1];
+  return {
+    left: product(layout.shape.slice(0, dims[0])),
+    size: product(layout.shape.slice(dims[0], last + 1)),
+    right: product(layout.shape.slice(last + 1)),
+  };
+}
+
+function splits(device: RocmDevice, { left, size }: Block): boolean {
+  return !device.shapes.isHost && size >= MIN_SPLIT_ROW && left < device.hip.properties.multiprocessorCount;
+}
+
+/** `cols_{op}_{t}(left, size, right, src, dst)`. */
+function launchColumns(
+  device: RocmDevice,
+  op: ReduceOp,
+  dtype: DType,
+  { left, size, right }: Block,
+  src: number,
+  out: number,
+): void {
+  device.launch(REDUCE, `cols_${op}_${dtype}`, device.shapes.perItem(left * right), [left, size, right, src, out]);
+}
+
+/**
+ * `part_{op}_{t}(rows, size, parts, src, partial)` then `done_{op}_{t}`: partial results are accumulators (f32 for the
+ * small floats), positions for argmin and argmax.
+ */
+function launchSplit(
+  device: RocmDevice,
+  op: ReduceOp,
+  dtype: DType,
+  { left: rows, size }: Block,
+  src: number,
+  out: number,
+): void {
+  const units = device.hip.properties.multiprocessorCount;
+  const parts = Math.max(2, Math.min(Math.ceil(size / 2048), Math.ceil((units * 8) / rows)));
+  const partial = device.allocUninit(rows * parts, isArg(op) ? 'u32' : accumulatorOf(dtype));
+  try {
+    device.launch(REDUCE, `part_${op}_${dtype}`, { grid: [parts, rows, 1], block: SPLIT_BLOCK }, [
+      rows,
+      size,
+      parts,
+      src,
+      partial.ptr,
+    ]);
+    const args = isArg(op) ? [rows, size, parts, src, partial.ptr, out] : [rows, parts, partial.ptr, out];
+    device.launch(REDUCE, `done_${op}_${dtype}`, { grid: rows, block: 64 }, args);
+  } finally {
+    partial.dispose();
+  }
+}
+
+function accumulatorOf(dtype: DType): DType {
+  return dtype === 'f16' || dtype === 'bf16' || dtype === 'f8e4m3' ? 'f32' : dtype;
+}
