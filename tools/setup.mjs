@@ -73,7 +73,7 @@ step(
 step(
   'addon',
   {
-    files: ['packages/hip/native/**', 'packages/hip/binding.gyp', 'packages/hip/scripts/**'],
+    files: ['packages/hip/native/**', 'packages/hip/scripts/**'],
     text: process.version,
     outputs: ['packages/hip/prebuilds'],
   },

@@ -50,7 +50,9 @@ function command(program, args, options = {}) {
 function hostDriver() {
   const cwd = join(root, 'packages/hip/native/host');
   const program = join(scratch, 'host_test');
-  const compiled = command('sh', ['-c', `exec g++ -std=c++17 -O1 -pthread *.cc -ldl -o ${JSON.stringify(program)}`], { cwd });
+  const compiled = command('sh', ['-c', `exec g++ -std=c++17 -O1 -pthread *.cc -ldl -o ${JSON.stringify(program)}`], {
+    cwd,
+  });
   if (compiled.failed > 0) return compiled;
   const result = spawnSync(program, [], { cwd, encoding: 'utf8', timeout: 300_000 });
   process.stdout.write(result.stdout ?? '');

@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { dirname, join, relative } from 'node:path';
+import { delimiter, dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 export const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
@@ -31,10 +31,12 @@ export function step(name, { files = [], text = '', outputs = [] }, label, actio
 
 // Runs a program in the repository's root with its output on stderr; ends the set-up when it fails.
 export function run(command, args, env = {}) {
+  // turbo looks for the workspace's package manager on the path.
+  const path = `${join(root, '.cache/tools/node_modules/.bin')}${delimiter}${process.env.PATH}`;
   const result = spawnSync(command, args, {
     cwd: root,
     stdio: ['ignore', process.stderr, process.stderr],
-    env: { ...process.env, ...env },
+    env: { ...process.env, PATH: path, ...env },
   });
   if (result.status === 0) return;
   const shown = [command, ...args].map((part) => relativeTo(part)).join(' ');

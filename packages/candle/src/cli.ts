@@ -1,4 +1,3 @@
-#!/usr/bin/env node
 /** The `candle` command: run, devices, doctor, inspect. Each takes `--json` and then prints one JSON object on one line. */
 import { Command } from 'commander';
 import { version } from '../package.json';

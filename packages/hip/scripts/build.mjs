@@ -1,6 +1,8 @@
 // Builds the addon with node-gyp into prebuilds/<platform>-<arch>/hip.node, and skips when nothing that it depends on has
 // changed (sources, this script, node's ABI and headers, the compiler). Downloads nothing: node's own headers are used.
 //
+// binding.gyp stands in native/, where no package manager takes it for an install script.
+//
 //   node scripts/build.mjs [--force]
 //
 // Environment: npm_config_nodedir (a prefix with include/node), CXX.
@@ -64,7 +66,7 @@ function stampOf(nodedir) {
   );
   const inputs = [
     ...filesUnder(join(root, 'native')),
-    join(root, 'binding.gyp'),
+    join(root, 'native', 'binding.gyp'),
     fileURLToPath(import.meta.url),
     addonApi,
   ];
@@ -75,12 +77,12 @@ function stampOf(nodedir) {
 
 function build(nodedir) {
   const nodeGyp = require.resolve('node-gyp/bin/node-gyp.js');
-  const args = [nodeGyp, 'rebuild', '--release', `--nodedir=${nodedir}`];
-  const result = spawnSync(process.execPath, args, { cwd: root, stdio: 'inherit', env: process.env });
+  const args = [nodeGyp, 'rebuild', '--release', '--jobs=max', `--nodedir=${nodedir}`];
+  const result = spawnSync(process.execPath, args, { cwd: join(root, 'native'), stdio: 'inherit' });
   if (result.status !== 0) fail(`node-gyp failed (${result.signal ?? `exit ${result.status}`}); its output is above`);
   mkdirSync(dirname(target), { recursive: true });
   // A process that has the old file mapped keeps it: the new one takes its name.
-  copyFileSync(join(root, 'build', 'Release', 'hip.node'), `${target}.new`);
+  copyFileSync(join(root, 'native', 'build', 'Release', 'hip.node'), `${target}.new`);
   renameSync(`${target}.new`, target);
 }
 

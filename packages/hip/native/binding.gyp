@@ -3,7 +3,7 @@
     {
       "target_name": "hip",
       "sources": [
-        "<!@(node -p \"['native','native/host'].flatMap((d) => require('fs').readdirSync(d).filter((f) => f.endsWith('.cc') && !f.includes('test')).sort().map((f) => d + '/' + f)).join(' ')\")"
+        "<!@(node -p \"['.','host'].flatMap((d) => require('fs').readdirSync(d).filter((f) => f.endsWith('.cc') && !f.includes('test')).sort().map((f) => d + '/' + f)).join(' ')\")"
       ],
       "include_dirs": ["<!(node -p \"require('node-addon-api').include_dir\")"],
       "defines": ["NAPI_VERSION=9", "NODE_ADDON_API_CPP_EXCEPTIONS_ALL", "NODE_API_SWALLOW_UNTHROWABLE_EXCEPTIONS"],
