@@ -15,8 +15,8 @@ const CHECKS = {
   types: () => command(bin('tsc'), ['-p', 'tsconfig.json']),
   driver: hostDriver,
   unit: vitest,
-  packages: () => command(process.execPath, ['tools/test/packages.mjs']),
-  programs: () => command(process.execPath, ['tools/test/programs.mjs']),
+  packages: () => script('tools/test/packages.mjs'),
+  programs: () => script('tools/test/programs.mjs'),
 };
 
 const chosen = process.argv.slice(2);
@@ -46,20 +46,33 @@ function command(program, args, options = {}) {
   return result.status === 0 ? { passed: 1, failed: 0 } : { passed: 0, failed: 1 };
 }
 
-// The host platform's own C++ tests print their count. They compile their kernels beside their sources.
+// A program that prints a line a test, beginning with `ok` or `FAIL`.
+function counted(program, args, options = {}) {
+  const result = spawnSync(program, args, {
+    cwd: root,
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'inherit'],
+    ...options,
+  });
+  process.stdout.write(result.stdout ?? '');
+  const lines = (result.stdout ?? '').split('\n');
+  const failed = lines.filter((line) => line.startsWith('FAIL')).length;
+  const passed = lines.filter((line) => line.startsWith('ok ')).length;
+  return { passed, failed: failed === 0 && result.status !== 0 ? 1 : failed };
+}
+
+function script(path) {
+  return counted(process.execPath, [path]);
+}
+
+// The host platform's C++ tests compile their kernels beside their sources.
 function hostDriver() {
   const cwd = join(root, 'packages/hip/native/host');
   const program = join(scratch, 'host_test');
   const compiled = command('sh', ['-c', `exec g++ -std=c++17 -O1 -pthread *.cc -ldl -o ${JSON.stringify(program)}`], {
     cwd,
   });
-  if (compiled.failed > 0) return compiled;
-  const result = spawnSync(program, [], { cwd, encoding: 'utf8', timeout: 300_000 });
-  process.stdout.write(result.stdout ?? '');
-  process.stderr.write(result.stderr ?? '');
-  const count = /(\d+) passed, (\d+) failed/.exec(result.stdout ?? '');
-  if (!count || (result.status !== 0 && Number(count[2]) === 0)) return { passed: 0, failed: 1 };
-  return { passed: Number(count[1]), failed: Number(count[2]) };
+  return compiled.failed > 0 ? compiled : counted(program, [], { cwd, timeout: 300_000 });
 }
 
 function vitest() {

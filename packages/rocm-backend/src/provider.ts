@@ -11,7 +11,7 @@ function provider(kind: 'rocm' | 'cuda' | 'cpu', platform: Platform): BackendPro
       if (!report.available)
         return {
           devices: [],
-          reason: `${report.reason?.message ?? 'not available'} ${report.reason?.remedy ?? ''}`.trim(),
+          reason: [report.reason?.message, report.reason?.remedy].filter(Boolean).join('. '),
         };
       const devices = Array.from({ length: report.deviceCount }, (_, ordinal) => ({
         ordinal,

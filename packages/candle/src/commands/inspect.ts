@@ -59,7 +59,7 @@ function inspectGguf(file: string): Inspection {
     file,
     format: `GGUF v${gguf.version}`,
     bytes: statSync(file).size,
-    metadata: Object.fromEntries(gguf.metadata),
+    metadata: Object.fromEntries([...gguf.metadata].map(([key, { value }]) => [key, value])),
     tensors: [...gguf.tensors.values()].map(({ name, type, shape, byteLength }) => ({
       name,
       type,
