@@ -1,10 +1,10 @@
 /** Elementwise ops of every device against the TypeScript reference, on random shapes, strides, broadcasts and values. */
-import { type BinaryOp, type CmpOp, Device, DTYPES, type DType, isFloat, type UnaryOp } from '@x/core';
+import { type BinaryOp, type CmpOp, DTYPES, type DType, isFloat, type UnaryOp } from '@x/core';
 import fc from 'fast-check';
 import { describe, it } from 'vitest';
 import { expectClose, type Tolerance } from './compare';
 import { kernelDevices } from './devices';
-import { FLOAT_DTYPES, operandSpec, Pair, runs, shapes } from './operands';
+import { FLOAT_DTYPES, operandSpec, pairsOf, runs, shapes } from './operands';
 
 const UNARY: readonly UnaryOp[] = [
   'exp',
@@ -43,14 +43,7 @@ const floatDtype = fc.constantFrom<DType>(...FLOAT_DTYPES);
 const RUNS = runs(150);
 
 describe.each(kernelDevices())('elementwise on %s', (device) => {
-  const withPair = (body: (pair: Pair) => void) => {
-    const pair = new Pair(Device.js().backend, device.backend);
-    try {
-      body(pair);
-    } finally {
-      pair.dispose();
-    }
-  };
+  const withPair = pairsOf(device);
 
   it('unary', () => {
     fc.assert(

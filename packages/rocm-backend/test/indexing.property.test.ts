@@ -1,10 +1,10 @@
 /** Indexing ops of every device against the TypeScript reference, with ids of every integer dtype. */
-import { Device, DTYPES, type DType, isFloat, Layout } from '@x/core';
+import { DTYPES, type DType, isFloat, Layout } from '@x/core';
 import fc from 'fast-check';
 import { describe, it } from 'vitest';
 import { expectClose } from './compare';
 import { kernelDevices } from './devices';
-import { generator, operandSpec, Pair, runs } from './operands';
+import { generator, operandSpec, pairsOf, runs } from './operands';
 
 const ID_ARRAYS = {
   u8: Uint8Array,
@@ -31,14 +31,7 @@ const dtype = fc.constantFrom<DType>(...DTYPES);
 const shape = fc.array(fc.integer({ min: 1, max: 7 }), { minLength: 1, maxLength: 3 });
 
 describe.each(kernelDevices())('indexing on %s', (device) => {
-  const withPair = (body: (pair: Pair) => void) => {
-    const pair = new Pair(Device.js().backend, device.backend);
-    try {
-      body(pair);
-    } finally {
-      pair.dispose();
-    }
-  };
+  const withPair = pairsOf(device);
 
   it('indexSelect', () => {
     fc.assert(

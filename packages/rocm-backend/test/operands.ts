@@ -5,6 +5,7 @@
 import {
   type BackendDevice,
   type BackendStorage,
+  Device,
   type DType,
   f32ToBf16,
   f32ToF8e4m3,
@@ -171,6 +172,18 @@ export class Pair {
     this.#made.push(storage);
     return storage;
   }
+}
+
+/** Runs bodies with a {@link Pair} of the TypeScript reference and `device`, disposed afterwards. */
+export function pairsOf(device: Device): (body: (pair: Pair) => void) => void {
+  return (body) => {
+    const pair = new Pair(Device.js().backend, device.backend);
+    try {
+      body(pair);
+    } finally {
+      pair.dispose();
+    }
+  };
 }
 
 /** mulberry32: small and seedable, for test data only. */

@@ -1,10 +1,10 @@
 /** Reductions, row ops and matrix products of every device against the TypeScript reference. */
-import { Device, DTYPES, type DType, isFloat, Layout, type ReduceOp } from '@x/core';
+import { DTYPES, type DType, isFloat, Layout, type ReduceOp } from '@x/core';
 import fc from 'fast-check';
 import { describe, it } from 'vitest';
 import { expectClose } from './compare';
 import { kernelDevices } from './devices';
-import { operandSpec, Pair, runs, shapes } from './operands';
+import { operandSpec, pairsOf, runs, shapes } from './operands';
 
 const REDUCE: readonly ReduceOp[] = ['sum', 'min', 'max', 'argmin', 'argmax'];
 const ROW_DTYPES: readonly DType[] = ['f32', 'f16', 'bf16', 'f64'];
@@ -12,14 +12,7 @@ const nonEmpty = shapes.filter((shape) => shape.length > 0 && shape.every((size)
 const rowDtype = fc.constantFrom<DType>(...ROW_DTYPES);
 
 describe.each(kernelDevices())('rows on %s', (device) => {
-  const withPair = (body: (pair: Pair) => void) => {
-    const pair = new Pair(Device.js().backend, device.backend);
-    try {
-      body(pair);
-    } finally {
-      pair.dispose();
-    }
-  };
+  const withPair = pairsOf(device);
 
   it('reductions over one dim, sums over any', () => {
     fc.assert(
