@@ -1,5 +1,5 @@
 // A row held by one block for several passes: softmax and the norms read it once. On GPUs a row of up to 64 bytes a
-// thread (32 for f64), a multiple of 16 bytes, stays in registers; a longer or unaligned one is read again from cache,
+// thread (32 for f64 and bf16, whose norms would spill on gfx906), a multiple of 16 bytes, stays in registers; a longer or unaligned one is read again from cache,
 // and on the host the cache is all there is to need.
 #pragma once
 
@@ -8,7 +8,7 @@ namespace reduce {
 template <class T>
 struct Row {
   typedef acc_t<T> A;
-  static constexpr u32 V = vecWidth<T>, TILES = sizeof(T) == 8 ? 2 : 4;
+  static constexpr u32 V = vecWidth<T>, TILES = sizeof(T) == 8 || sameType<T, bf16> ? 2 : 4;
   const T* x;
   u32 n;
 #if !X_HOST
