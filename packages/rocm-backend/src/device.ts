@@ -193,7 +193,7 @@ export class RocmDevice implements BackendDevice {
     start.record(this.hip.defaultStream);
     loaded.launch(shape.grid, shape.block, shape.sharedBytes ?? 0, args);
     end.record(this.hip.defaultStream);
-    end.synchronize();
+    end.synchronizeSync();
     debug(4, () => `${kernel} grid ${shape.grid} block ${shape.block} ${(end.elapsedMs(start) * 1000).toFixed(1)} us`);
     start.dispose();
     end.dispose();

@@ -107,4 +107,20 @@ describe.each(kinds)('device %s', (kind) => {
     expect(a).toEqual(b);
     expect(a.every((value) => value >= -1 && value < 1)).toBe(true);
   });
+
+  it('prints every launch with its time at X_DEBUG=4', () => {
+    const lines: string[] = [];
+    const write = process.stderr.write;
+    process.stderr.write = (text: string | Uint8Array) => lines.push(String(text)) > 0;
+    process.env.X_DEBUG = '4';
+    try {
+      const x = device.zeros(1000, 'f32');
+      x.affine(Layout.contiguous([1000]), 2, 1).dispose();
+      x.dispose();
+    } finally {
+      delete process.env.X_DEBUG;
+      process.stderr.write = write;
+    }
+    expect(lines.some((line) => /affine_f32 grid \d+ block \d+ [\d.]+ us/.test(line))).toBe(true);
+  });
 });
