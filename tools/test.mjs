@@ -15,6 +15,11 @@ const CHECKS = {
   types: () => command(bin('tsc'), ['-p', 'tsconfig.json']),
   driver: hostDriver,
   unit: vitest,
+  // The check of load and store widths joins when every elementwise kernel passes it, the other sections of the parity
+  // table when they are complete.
+  quality: () => program('tools/kernels/quality.ts', ['--quiet', '--checks', 'resources']),
+  parity: () =>
+    program('tools/parity/main.ts', ['--strict', '--quiet', '--section', 'kernels', '--section', 'storage']),
   packages: () => script('tools/test/packages.mjs'),
   programs: () => script('tools/test/programs.mjs'),
 };
@@ -44,6 +49,11 @@ function command(program, args, options = {}) {
   const result = spawnSync(program, args, { cwd: root, stdio: 'inherit', ...options });
   if (result.error) console.error(result.error.message);
   return result.status === 0 ? { passed: 1, failed: 0 } : { passed: 0, failed: 1 };
+}
+
+// A TypeScript program: one test.
+function program(path, args) {
+  return command(bin('tsx'), [path, ...args]);
 }
 
 // A program that prints a line a test, beginning with `ok` or `FAIL`.

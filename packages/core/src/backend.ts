@@ -78,6 +78,72 @@ export interface Copy2d {
   dstOffset: number;
 }
 
+/**
+ * Sizes of a 1-D convolution (candle `ParamsConv1D`): input [b, cIn, lIn], kernel [cOut, cIn, k], result [b, cOut, lOut]
+ * with lOut = floor((lIn + 2 padding - dilation (k - 1) - 1) / stride) + 1. Groups are split above the backend.
+ */
+export interface Conv1dParams {
+  b: number;
+  cIn: number;
+  cOut: number;
+  lIn: number;
+  lOut: number;
+  k: number;
+  /** Zeros on either side of the input. */
+  padding: number;
+  stride: number;
+  dilation: number;
+}
+
+/**
+ * Sizes of a transposed 1-D convolution (candle `ParamsConvTranspose1D`): kernel [cIn, cOut, k], and
+ * lOut = (lIn - 1) stride - 2 padding + dilation (k - 1) + outputPadding + 1.
+ */
+export interface ConvTranspose1dParams extends Conv1dParams {
+  outputPadding: number;
+}
+
+/** Sizes of a 2-D convolution (candle `ParamsConv2D`): input [b, cIn, hIn, wIn], kernel [cOut, cIn, kH, kW]. */
+export interface Conv2dParams {
+  b: number;
+  cIn: number;
+  cOut: number;
+  hIn: number;
+  wIn: number;
+  hOut: number;
+  wOut: number;
+  kH: number;
+  kW: number;
+  padding: number;
+  stride: number;
+  dilation: number;
+}
+
+/** Sizes of a transposed 2-D convolution (candle `ParamsConvTranspose2D`): kernel [cIn, cOut, kH, kW]. */
+export interface ConvTranspose2dParams extends Conv2dParams {
+  outputPadding: number;
+}
+
+/** Windows of a 2-D pooling over [b, c, h, w], without padding; result [b, c, hOut, wOut]. */
+export interface Pool2dParams {
+  kH: number;
+  kW: number;
+  strideH: number;
+  strideW: number;
+  hOut: number;
+  wOut: number;
+}
+
+/** Target of a bilinear resize. A scale, where given, replaces the ratio of sizes as PyTorch's `scale_factor` does. */
+export interface BilinearParams {
+  hOut: number;
+  wOut: number;
+  /** The corner elements of input and output coincide; scales have no effect then. */
+  alignCorners: boolean;
+  scaleH?: number;
+  scaleW?: number;
+}
+
 export interface BackendStorage {
   readonly dtype: DType;
   readonly device: BackendDevice;
@@ -109,6 +175,34 @@ export interface BackendStorage {
     falseLayout: Layout,
   ): BackendStorage;
   matmul(rhs: BackendStorage, size: MatmulSize, lhsLayout: Layout, rhsLayout: Layout): BackendStorage;
+
+  /** Correlation with a kernel, as candle and PyTorch define convolution. Any strides; integers wrap. */
+  conv1d(layout: Layout, kernel: BackendStorage, kernelLayout: Layout, params: Conv1dParams): BackendStorage;
+  convTranspose1d(
+    layout: Layout,
+    kernel: BackendStorage,
+    kernelLayout: Layout,
+    params: ConvTranspose1dParams,
+  ): BackendStorage;
+  conv2d(layout: Layout, kernel: BackendStorage, kernelLayout: Layout, params: Conv2dParams): BackendStorage;
+  convTranspose2d(
+    layout: Layout,
+    kernel: BackendStorage,
+    kernelLayout: Layout,
+    params: ConvTranspose2dParams,
+  ): BackendStorage;
+  /** Mean of each window; an integer mean is truncated. */
+  avgPool2d(layout: Layout, params: Pool2dParams): BackendStorage;
+  /** Largest element of each window, NaN if it has one. */
+  maxPool2d(layout: Layout, params: Pool2dParams): BackendStorage;
+  /** [b, c, l] to [b, c, lOut]: element min(l - 1, floor(i * l / lOut)). */
+  upsampleNearest1d(layout: Layout, lOut: number): BackendStorage;
+  /** [b, c, h, w] to [b, c, hOut, wOut], each axis as in `upsampleNearest1d`. */
+  upsampleNearest2d(layout: Layout, hOut: number, wOut: number): BackendStorage;
+  /** [b, c, h, w] to [b, c, hOut, wOut]; weights in f64, the result cast to the dtype as `toDtype` does. */
+  upsampleBilinear2d(layout: Layout, params: BilinearParams): BackendStorage;
+  /** u32 positions that sort each row of the last dim. Stable in both directions; NaN is greater than every number. */
+  argSortLastDim(layout: Layout, descending: boolean): BackendStorage;
 
   /** out[..., i, ...] = self[..., ids[i], ...] along `dim`; ids rank 1. The max value of an unsigned or i64 id gives 0. */
   indexSelect(layout: Layout, ids: BackendStorage, idsLayout: Layout, dim: number): BackendStorage;

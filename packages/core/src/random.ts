@@ -21,6 +21,11 @@ export class PhiloxGenerator {
     return this.#calls;
   }
 
+  /** Takes the next call, for a device whose kernels make its numbers. */
+  nextCall(): { seed: number; call: number } {
+    return { seed: this.#seed, call: this.#calls++ };
+  }
+
   /** A whole number from 0 to 2^53 - 1; starts the stream anew. */
   setSeed(seed: number): void {
     this.#seed = seed;
@@ -44,7 +49,8 @@ export class PhiloxGenerator {
         `${op}: there are no random numbers of ${dtype}; make f32 ones and convert them.`,
       );
     }
-    const values = make(this.#seed, this.#calls++, count, dtype === 'f64');
+    const { seed, call } = this.nextCall();
+    const values = make(seed, call, count, dtype === 'f64');
     if (dtype === 'f64') return values.map((value) => value * mul + add);
     return castValues(
       'f32',

@@ -14,8 +14,8 @@ import { Layout } from './layout';
 import { elemCount, formatShape, type Shape, validateShape } from './shape';
 import { StorageRef } from './storage-ref';
 import { inspectTensor } from './tensor/format';
-import { TensorFused } from './tensor/fused';
-import { cat, stack } from './tensor/joining';
+import { cat, meshgrid, stack } from './tensor/joining';
+import { TensorSorting } from './tensor/sorting';
 
 export interface TensorOptions {
   /** Default: `f32`, or what the data stands for. */
@@ -35,7 +35,7 @@ type Options = TensorOptions | DType | undefined;
 /** Numbers, bigints or booleans nested in arrays of equal lengths, or a typed array. */
 export type TensorData = number | bigint | boolean | ArrayBufferView | readonly TensorData[];
 
-export class Tensor extends TensorFused {
+export class Tensor extends TensorSorting {
   static zeros(shape: Shape, options?: Options, device?: Device): Tensor {
     const { dtype, on } = resolve('zeros', options, device);
     const checked = validateShape('zeros', shape);
@@ -184,6 +184,15 @@ export class Tensor extends TensorFused {
   /** Tensors of one shape along a new dimension. */
   static stack(tensors: readonly Tensor[], dim: number): Tensor {
     return stack(tensors, dim);
+  }
+
+  /**
+   * Coordinates of a grid from two or more rank-1 tensors: one tensor each, of the shape of all sizes together, that
+   * repeats it along the other dimensions.
+   * @param xyIndexing as candle: the last tensor is the first dimension, which for two tensors is numpy's `xy`
+   */
+  static meshgrid(tensors: readonly Tensor[], xyIndexing: boolean): Tensor[] {
+    return meshgrid(tensors, xyIndexing);
   }
 
   zerosLike(): Tensor {

@@ -9,6 +9,7 @@ export {
   ALL_MODULES,
   BINARY,
   CAST,
+  CONV,
   type CodeObject,
   FILL,
   GEMM,
@@ -18,8 +19,10 @@ export {
   kernelDirectory,
   listTargets,
   QUANTIZED,
+  RANDOM,
   REDUCE,
   readManifest,
+  SORT,
   TERNARY,
   UNARY,
 } from './module';

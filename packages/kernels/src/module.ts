@@ -144,11 +144,14 @@ export class KernelModule {
 export const AFFINE = new KernelModule('affine', 'AFFINE');
 export const BINARY = new KernelModule('binary', 'BINARY');
 export const CAST = new KernelModule('cast', 'CAST');
+export const CONV = new KernelModule('conv', 'CONV');
 export const FILL = new KernelModule('fill', 'FILL');
 export const GEMM = new KernelModule('gemm', 'GEMM');
 export const INDEXING = new KernelModule('indexing', 'INDEXING');
 export const QUANTIZED = new KernelModule('quantized', 'QUANTIZED');
+export const RANDOM = new KernelModule('random', 'RANDOM');
 export const REDUCE = new KernelModule('reduce', 'REDUCE');
+export const SORT = new KernelModule('sort', 'SORT');
 export const TERNARY = new KernelModule('ternary', 'TERNARY');
 export const UNARY = new KernelModule('unary', 'UNARY');
 
@@ -157,11 +160,14 @@ export const ALL_MODULES: readonly KernelModule[] = [
   AFFINE,
   BINARY,
   CAST,
+  CONV,
   FILL,
   GEMM,
   INDEXING,
   QUANTIZED,
+  RANDOM,
   REDUCE,
+  SORT,
   TERNARY,
   UNARY,
 ];

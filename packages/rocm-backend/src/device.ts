@@ -13,6 +13,7 @@ import {
   type DeviceMemory,
   DisposedError,
   type DType,
+  isFloat,
   OutOfMemoryError,
   PhiloxGenerator,
   type QuantizedOps,
@@ -22,9 +23,12 @@ import { type HipDevice, HipError, type HipFunction, openDevice } from '@x/hip';
 import type { KernelModule } from '@x/kernels';
 import { CachingAllocator } from './allocator';
 import { debug, debugLevel } from './debug';
+import { unsupported } from './errors';
 import { InfoCache, type StridedInfo } from './info';
+import { launchRandom } from './kernels';
 import { type LaunchShape, LaunchShapes } from './launch-shape';
 import { ModuleStore } from './module-store';
+import { run } from './ops';
 import type { RuntimeSource } from './runtime-compile';
 import { RocmStorage } from './storage';
 import { DeviceQuantizedOps } from './storage/quantized';
@@ -147,11 +151,11 @@ export class RocmDevice implements BackendDevice {
   }
 
   randUniform(elemCount: number, dtype: DType, lo: number, up: number): RocmStorage {
-    return this.fromHost(this.#random.uniform(elemCount, dtype, lo, up), dtype);
+    return this.#rand('rand_uniform', elemCount, dtype, up - lo, lo);
   }
 
   randNormal(elemCount: number, dtype: DType, mean: number, std: number): RocmStorage {
-    return this.fromHost(this.#random.normal(elemCount, dtype, mean, std), dtype);
+    return this.#rand('rand_normal', elemCount, dtype, std, mean);
   }
 
   setSeed(seed: number): void {
@@ -185,6 +189,13 @@ export class RocmDevice implements BackendDevice {
     this.modules.dispose();
     this.#disposed = true;
     this.hip.dispose();
+  }
+
+  #rand(kernel: string, elemCount: number, dtype: DType, mul: number, add: number): RocmStorage {
+    if (!isFloat(dtype)) throw unsupported(kernel, dtype, this);
+    return run(this, dtype, elemCount, (out) =>
+      launchRandom(this, `${kernel}_${dtype}`, elemCount, this.#random.nextCall(), mul, add, out),
+    );
   }
 
   #launchTimed(loaded: HipFunction, kernel: string, shape: LaunchShape, args: readonly (number | bigint)[]): void {

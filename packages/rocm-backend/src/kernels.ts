@@ -1,9 +1,10 @@
 /**
  * One launch function per kernel family: the only place that knows the parameter order of the kernels
- * (candle-kernels' calling convention). Operands are device addresses with the layout's offset already applied.
+ * (candle-kernels' calling convention). Operands are device addresses with the layout's offset already applied. The CONV
+ * module's are in conv-kernels.ts.
  */
 import type { DType, Layout } from '@x/core';
-import { AFFINE, BINARY, CAST, FILL, GEMM, INDEXING, REDUCE, TERNARY, UNARY } from '@x/kernels';
+import { AFFINE, BINARY, CAST, FILL, GEMM, INDEXING, RANDOM, REDUCE, SORT, TERNARY, UNARY } from '@x/kernels';
 import type { RocmDevice } from './device';
 import { clamp, type LaunchShape } from './launch-shape';
 
@@ -266,6 +267,70 @@ function gemvShape(device: RocmDevice, n: number, batches: number, transposed: b
     return { grid: [clamp(Math.ceil(n / 64), 1, multiprocessorCount * 4), 1, batches], block: 1 };
   if (transposed) return { grid: [Math.ceil(n / 4), 1, batches], block: warpSize * 4 };
   return { grid: [Math.ceil(n / warpSize), 1, batches], block: 512 };
+}
+
+/** `asort_{asc,desc}_{t}(x, dst, ncols, ncols_pad)`: a block a row, the row's positions in dynamic shared memory. */
+export function launchArgSortRows(
+  device: RocmDevice,
+  kernel: string,
+  rows: number,
+  cols: number,
+  src: number,
+  out: number,
+): void {
+  const padded = 2 ** Math.ceil(Math.log2(cols));
+  const shape = { ...device.shapes.rows(rows, padded), sharedBytes: padded * 4 };
+  device.launch(SORT, `asort_${kernel}`, shape, [src, out, cols, padded]);
+}
+
+/** `sort_chunk_{asc,desc}_{t}(rows, cols, x, index)`: positions sorted within chunks of {@link SORT_CHUNK} columns. */
+export function launchSortChunks(
+  device: RocmDevice,
+  kernel: string,
+  rows: number,
+  cols: number,
+  src: number,
+  out: number,
+): void {
+  const shape = device.shapes.rows(rows * Math.ceil(cols / SORT_CHUNK), SORT_CHUNK);
+  device.launch(SORT, `sort_chunk_${kernel}`, shape, [rows, cols, src, out]);
+}
+
+/** `sort_merge_{asc,desc}_{t}(rows, cols, width, x, from, to)`: neighbouring runs of `width` positions merged. */
+export function launchSortMerge(
+  device: RocmDevice,
+  kernel: string,
+  rows: number,
+  cols: number,
+  width: number,
+  src: number,
+  from: number,
+  to: number,
+): void {
+  device.launch(SORT, `sort_merge_${kernel}`, device.shapes.elementwise(rows * cols), [
+    rows,
+    cols,
+    width,
+    src,
+    from,
+    to,
+  ]);
+}
+
+/** Columns that `sort_chunk_*` sorts at once: kernels/sort/wide.h. */
+export const SORT_CHUNK = 4096;
+
+/** `rand_{uniform,normal}_{t}(numel, seed, call, mul, add, out)`: element i of the Philox stream, times mul, plus add. */
+export function launchRandom(
+  device: RocmDevice,
+  kernel: string,
+  numel: number,
+  { seed, call }: { seed: number; call: number },
+  mul: number,
+  add: number,
+  out: number,
+): void {
+  device.launch(RANDOM, kernel, device.shapes.elementwise(numel), [numel, seed, call, mul, add, out]);
 }
 
 /** A shape cut at one dim: elements left of it, its size, elements right of it. */

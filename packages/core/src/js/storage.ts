@@ -6,10 +6,16 @@
 import type {
   BackendDevice,
   BackendStorage,
+  BilinearParams,
   BinaryOp,
   CmpOp,
+  Conv1dParams,
+  Conv2dParams,
+  ConvTranspose1dParams,
+  ConvTranspose2dParams,
   Copy2d,
   MatmulSize,
+  Pool2dParams,
   ReduceOp,
   RopeKind,
   UnaryOp,
@@ -18,13 +24,17 @@ import { type DType, sizeInBytes } from '../dtype';
 import { DisposedError } from '../errors';
 import { bytesOf, castValues, type RawArray } from '../host-array';
 import type { Layout } from '../layout';
+import * as conv from './conv';
 import { constSet, copy2d, copyStridedInto, denseValues } from './copy';
 import type { JsDevice } from './device';
 import * as elementwise from './elementwise';
 import * as fused from './fused';
 import * as indexing from './indexing';
 import { matmul } from './matmul';
+import * as pool from './pool';
 import { reduce } from './reduce';
+import { argSortLastDim } from './sort';
+import * as upsample from './upsample';
 
 export class JsStorage implements BackendStorage {
   readonly dtype: DType;
@@ -107,6 +117,46 @@ export class JsStorage implements BackendStorage {
   }
   matmul(rhs: BackendStorage, size: MatmulSize, lhsLayout: Layout, rhsLayout: Layout): JsStorage {
     return matmul(this, js(rhs), size, lhsLayout, rhsLayout);
+  }
+  conv1d(layout: Layout, kernel: BackendStorage, kernelLayout: Layout, params: Conv1dParams): JsStorage {
+    return conv.conv1d(this, layout, js(kernel), kernelLayout, params);
+  }
+  convTranspose1d(
+    layout: Layout,
+    kernel: BackendStorage,
+    kernelLayout: Layout,
+    params: ConvTranspose1dParams,
+  ): JsStorage {
+    return conv.convTranspose1d(this, layout, js(kernel), kernelLayout, params);
+  }
+  conv2d(layout: Layout, kernel: BackendStorage, kernelLayout: Layout, params: Conv2dParams): JsStorage {
+    return conv.conv2d(this, layout, js(kernel), kernelLayout, params);
+  }
+  convTranspose2d(
+    layout: Layout,
+    kernel: BackendStorage,
+    kernelLayout: Layout,
+    params: ConvTranspose2dParams,
+  ): JsStorage {
+    return conv.convTranspose2d(this, layout, js(kernel), kernelLayout, params);
+  }
+  avgPool2d(layout: Layout, params: Pool2dParams): JsStorage {
+    return pool.avgPool2d(this, layout, params);
+  }
+  maxPool2d(layout: Layout, params: Pool2dParams): JsStorage {
+    return pool.maxPool2d(this, layout, params);
+  }
+  upsampleNearest1d(layout: Layout, lOut: number): JsStorage {
+    return upsample.upsampleNearest1d(this, layout, lOut);
+  }
+  upsampleNearest2d(layout: Layout, hOut: number, wOut: number): JsStorage {
+    return upsample.upsampleNearest2d(this, layout, hOut, wOut);
+  }
+  upsampleBilinear2d(layout: Layout, params: BilinearParams): JsStorage {
+    return upsample.upsampleBilinear2d(this, layout, params);
+  }
+  argSortLastDim(layout: Layout, descending: boolean): JsStorage {
+    return argSortLastDim(this, layout, descending);
   }
 
   indexSelect(layout: Layout, ids: BackendStorage, idsLayout: Layout, dim: number): JsStorage {

@@ -197,3 +197,24 @@ export function stack(tensors: readonly Tensor[], dim: number): Tensor {
     return cat(rows, rows.length > 0 && dim < 0 ? dim + rows[0].rank : dim);
   });
 }
+
+/** Rank-1 tensors spread over a common grid; `xyIndexing` reverses the order of its dimensions. */
+export function meshgrid(tensors: readonly Tensor[], xyIndexing: boolean): Tensor[] {
+  const axes = xyIndexing ? tensors.slice().reverse() : tensors;
+  const ranks = axes.map((axis) => axis.rank);
+  if (axes.length < 2 || ranks.some((rank) => rank !== 1)) {
+    throw new ShapeError(
+      'INVALID_SHAPE',
+      `meshgrid: got ${axes.length} tensors of ranks [${ranks.join(', ')}]; give two or more of rank 1.`,
+    );
+  }
+  checkOperands('meshgrid', axes);
+  const shape = axes.map((axis) => axis.shape[0]);
+  const grids = axes.map((axis, d) =>
+    withTemporaries((temporary) => {
+      const placed = temporary(axis.reshape(shape.map((size, i) => (i === d ? size : 1))));
+      return temporary(placed.broadcastAs(shape)).contiguous();
+    }),
+  );
+  return xyIndexing ? grids.reverse() : grids;
+}

@@ -167,6 +167,26 @@ export abstract class TensorViews extends TensorHost {
     });
   }
 
+  /**
+   * Windows of `size` elements along a dimension, `step` apart, as a new last dimension: a view, in which windows may
+   * share elements. The dimension becomes floor((n - size) / step) + 1.
+   */
+  unfold(this: Tensor, dim: number, size: number, step: number): Tensor {
+    const d = resolveDim('unfold', dim, this.shape);
+    const { shape, strides, startOffset } = this.layout;
+    const whole = Number.isInteger(size) && Number.isInteger(step);
+    if (!whole || size < 1 || step < 1 || size > shape[d]) {
+      throw new ShapeError(
+        'INDEX_OUT_OF_RANGE',
+        `unfold: windows of ${size} elements ${step} apart do not fit dimension ${d} of ${formatShape(shape)}; use a size in 1..${shape[d]} and a step from 1.`,
+      );
+    }
+    const count = Math.floor((shape[d] - size) / step) + 1;
+    const sizes = [...shape.slice(0, d), count, ...shape.slice(d + 1), size];
+    const steps = [...strides.slice(0, d), strides[d] * step, ...strides.slice(d + 1), strides[d]];
+    return viewOf('unfold', this, new Layout(sizes, steps, startOffset));
+  }
+
   /** Row-major without gaps: this one's memory if it is so already, else a copy. Either way a new tensor. */
   contiguous(this: Tensor): Tensor {
     return this.layout.isContiguous()

@@ -5,13 +5,19 @@
 import {
   type BackendDevice,
   type BackendStorage,
+  type BilinearParams,
   type BinaryOp,
   type CmpOp,
+  type Conv1dParams,
+  type Conv2dParams,
+  type ConvTranspose1dParams,
+  type ConvTranspose2dParams,
   type Copy2d,
   DisposedError,
   type DType,
   type Layout,
   type MatmulSize,
+  type Pool2dParams,
   type ReduceOp,
   type RopeKind,
   sizeInBytes,
@@ -19,13 +25,16 @@ import {
 } from '@x/core';
 import type { RocmDevice } from '../device';
 import type { Operand } from '../kernels';
+import { conv1d, conv2d, convTranspose1d, convTranspose2d } from './conv';
 import { toDtype } from './conversions';
 import { constSet, copy2d, copyStridedInto } from './copy';
 import { layerNorm, rmsNorm, rope, softmaxLastDim } from './fused';
 import { gather, indexAdd, indexSelect, scatter } from './indexing';
 import { matmul } from './matmul';
 import { affine, binary, cmp, elu, powf, unary, whereCond } from './operations';
+import { pool2d, upsampleBilinear2d, upsampleNearest1d, upsampleNearest2d } from './pool';
 import { reduce } from './reduce';
+import { argSortLastDim } from './sort';
 
 export class RocmStorage implements BackendStorage {
   readonly dtype: DType;
@@ -119,6 +128,46 @@ export class RocmStorage implements BackendStorage {
   }
   matmul(rhs: BackendStorage, size: MatmulSize, lhsLayout: Layout, rhsLayout: Layout): RocmStorage {
     return matmul(this, this.#same(rhs), size, lhsLayout, rhsLayout);
+  }
+  conv1d(layout: Layout, kernel: BackendStorage, kernelLayout: Layout, params: Conv1dParams): RocmStorage {
+    return conv1d(this, layout, this.#same(kernel), kernelLayout, params);
+  }
+  convTranspose1d(
+    layout: Layout,
+    kernel: BackendStorage,
+    kernelLayout: Layout,
+    params: ConvTranspose1dParams,
+  ): RocmStorage {
+    return convTranspose1d(this, layout, this.#same(kernel), kernelLayout, params);
+  }
+  conv2d(layout: Layout, kernel: BackendStorage, kernelLayout: Layout, params: Conv2dParams): RocmStorage {
+    return conv2d(this, layout, this.#same(kernel), kernelLayout, params);
+  }
+  convTranspose2d(
+    layout: Layout,
+    kernel: BackendStorage,
+    kernelLayout: Layout,
+    params: ConvTranspose2dParams,
+  ): RocmStorage {
+    return convTranspose2d(this, layout, this.#same(kernel), kernelLayout, params);
+  }
+  avgPool2d(layout: Layout, params: Pool2dParams): RocmStorage {
+    return pool2d('avg', this, layout, params);
+  }
+  maxPool2d(layout: Layout, params: Pool2dParams): RocmStorage {
+    return pool2d('max', this, layout, params);
+  }
+  upsampleNearest1d(layout: Layout, lOut: number): RocmStorage {
+    return upsampleNearest1d(this, layout, lOut);
+  }
+  upsampleNearest2d(layout: Layout, hOut: number, wOut: number): RocmStorage {
+    return upsampleNearest2d(this, layout, hOut, wOut);
+  }
+  upsampleBilinear2d(layout: Layout, params: BilinearParams): RocmStorage {
+    return upsampleBilinear2d(this, layout, params);
+  }
+  argSortLastDim(layout: Layout, descending: boolean): RocmStorage {
+    return argSortLastDim(this, layout, descending);
   }
   indexSelect(layout: Layout, ids: BackendStorage, idsLayout: Layout, dim: number): RocmStorage {
     return indexSelect(this, layout, this.#same(ids), idsLayout, dim);

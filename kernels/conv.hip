@@ -1,0 +1,86 @@
+// CONV: convolutions, pooling, upsampling, images to columns. Mirrors candle-kernels/src/conv.cu, names and parameter
+// lists (src_numel is read by nobody). What differs: every kernel is right for any grid and block, sizes and strides are
+// 64-bit throughout, conv1d dilates the tap alone, f16 and bf16 are summed in f32 everywhere (candle's col2im1d sums in
+// T), and upsample_nearest1d, which candle has on its CPU only, is there. Each header says what else.
+#include "x.h"
+#include "shared/exact.h"
+#include "conv/index.h"
+#include "conv/direct.h"
+#include "conv/pool.h"
+#include "conv/columns.h"
+
+#define CONVOLUTIONS(T, t)                                                                                             \
+  KERNEL_EACH(conv1d_##t, (u64 src_numel, u64 l_out, u64 stride, u64 padding, u64 dilation, const u64* info,           \
+                           const T* src, const T* kernel, T* dst)) {                                                   \
+    (void)src_numel;                                                                                                   \
+    conv::convolve1d<false>(l_out, conv::Axis{stride, padding, dilation}, info, src, kernel, dst);                     \
+  }                                                                                                                    \
+  KERNEL_EACH(conv2d_##t, (u64 src_numel, u64 w_out, u64 h_out, u64 stride, u64 padding, u64 dilation, const u64* info, \
+                           const T* src, const T* kernel, T* dst)) {                                                   \
+    (void)src_numel;                                                                                                   \
+    conv::convolve2d<false>(w_out, h_out, conv::Axis{stride, padding, dilation}, info, src, kernel, dst);              \
+  }                                                                                                                    \
+  KERNEL_EACH(conv_transpose1d_##t, (u64 src_numel, u64 l_out, u64 stride, u64 padding, u64 out_padding, u64 dilation, \
+                                     const u64* info, const T* src, const T* kernel, T* dst)) {                        \
+    (void)src_numel, (void)out_padding;                                                                                \
+    conv::convolve1d<true>(l_out, conv::Axis{stride, padding, dilation}, info, src, kernel, dst);                      \
+  }                                                                                                                    \
+  KERNEL_EACH(conv_transpose2d_##t, (u64 src_numel, u64 w_out, u64 h_out, u64 stride, u64 padding, u64 out_padding,    \
+                                     u64 dilation, const u64* info, const T* src, const T* kernel, T* dst)) {          \
+    (void)src_numel, (void)out_padding;                                                                                \
+    conv::convolve2d<true>(w_out, h_out, conv::Axis{stride, padding, dilation}, info, src, kernel, dst);               \
+  }
+
+#define POOLS(T, t)                                                                                                    \
+  KERNEL_EACH(avg_pool2d_##t, (u64 src_numel, u64 w_k, u64 h_k, u64 w_stride, u64 h_stride, const u64* info,           \
+                               const T* src, T* dst)) {                                                                \
+    (void)src_numel;                                                                                                   \
+    conv::pool<conv::Average>(w_k, h_k, w_stride, h_stride, info, src, dst);                                           \
+  }                                                                                                                    \
+  KERNEL_EACH(max_pool2d_##t, (u64 src_numel, u64 w_k, u64 h_k, u64 w_stride, u64 h_stride, const u64* info,           \
+                               const T* src, T* dst)) {                                                                \
+    (void)src_numel;                                                                                                   \
+    conv::pool<conv::Largest>(w_k, h_k, w_stride, h_stride, info, src, dst);                                           \
+  }
+
+#define UPSAMPLINGS(T, t)                                                                                              \
+  KERNEL_EACH(upsample_nearest1d_##t, (u64 w_out, double w_scale, const u64* info, const T* src, T* dst)) {            \
+    conv::upsampleNearest(1, w_out, 1.0, w_scale, conv::Image(3, info, info + 3), src, dst);                           \
+  }                                                                                                                    \
+  KERNEL_EACH(upsample_nearest2d_##t, (u64 w_out, u64 h_out, double w_scale, double h_scale, const u64* info,          \
+                                       const T* src, T* dst)) {                                                        \
+    conv::upsampleNearest(w_out, h_out, w_scale, h_scale, conv::Image(4, info, info + 4), src, dst);                   \
+  }                                                                                                                    \
+  KERNEL_EACH(upsample_bilinear2d_##t, (u64 w_out, u64 h_out, bool align_corners, bool has_scale_h, double scale_h,    \
+                                        bool has_scale_w, double scale_w, const u64* info, const T* src, T* dst)) {    \
+    conv::upsampleBilinear(w_out, h_out, align_corners, has_scale_h, scale_h, has_scale_w, scale_w,                    \
+                           conv::Image(4, info, info + 4), src, dst);                                                  \
+  }
+
+#define COLUMNS(T, t)                                                                                                  \
+  KERNEL_EACH(im2col_##t, (u64 dst_numel, u64 h_out, u64 w_out, u64 h_k, u64 w_k, u64 stride, u64 padding,             \
+                           u64 dilation, const u64* info, const T* src, T* dst)) {                                     \
+    const conv::Axis axis{stride, padding, dilation};                                                                  \
+    conv::imageToColumns(dst_numel, h_out, w_out, h_k, w_k, axis, axis, conv::Image(4, info, info + 4), src, dst);     \
+  }                                                                                                                    \
+  KERNEL_EACH(im2col1d_##t, (u64 numel, u64 l_out, u64 l_k, u64 stride, u64 padding, u64 dilation, const u64* info,    \
+                             const T* src, T* dst)) {                                                                  \
+    /* numel counts rows of l_k elements */                                                                            \
+    conv::imageToColumns(numel * l_k, 1, l_out, 1, l_k, conv::Axis{1, 0, 1}, conv::Axis{stride, padding, dilation},    \
+                         conv::Image(3, info, info + 3), src, dst);                                                    \
+  }                                                                                                                    \
+  KERNEL_EACH(col2im1d_##t, (u64 dst_el, u64 l_out, u64 l_in, u64 c_out, u64 k_size, u64 stride, const T* src, T* dst)) { \
+    conv::columnsToImage(dst_el, l_out, l_in, c_out, k_size, stride, src, dst);                                        \
+  }
+
+#define ALL(T, t)     \
+  CONVOLUTIONS(T, t)  \
+  POOLS(T, t)         \
+  UPSAMPLINGS(T, t)   \
+  COLUMNS(T, t)
+ALL(bf16, bf16)
+ALL(f16, f16)
+ALL(float, f32)
+ALL(double, f64)
+ALL(u8, u8)
+ALL(u32, u32)

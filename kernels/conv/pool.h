@@ -1,0 +1,140 @@
+// Pooling and upsampling. candle's names are kept: in the pools and the nearest upsampling `w` is dimension 2 and `h`
+// dimension 3, in the bilinear one `h` is dimension 2. What differs: averages divide by the window's size in the
+// accumulator's type (candle multiplies by an f32 reciprocal, f64 too, and sums u8 in u8): integers are summed in 64
+// bits and truncated once; the maximum of a window with a NaN is NaN for every float; a source position past the edge,
+// which a wrong scale gives, is the edge.
+#pragma once
+
+namespace conv {
+
+struct Average {
+  template <class T>
+  struct Acc {
+    typedef acc_t<T> type;
+  };
+  template <class A>
+  static X_DEVICE A start() {
+    return (A)0;
+  }
+  template <class A>
+  static X_DEVICE A apply(A a, A b) {
+    return a + b;
+  }
+  template <class A>
+  static X_DEVICE A finish(A a, u64 window) {
+    return a / (A)window;
+  }
+};
+template <>
+struct Average::Acc<u8> {
+  typedef u64 type;
+};
+template <>
+struct Average::Acc<u32> {
+  typedef u64 type;
+};
+
+struct Largest {
+  template <class T>
+  struct Acc {
+    typedef acc_t<T> type;
+  };
+  template <class A>
+  static X_DEVICE A start() {
+    return MaxNan::identity<A>();
+  }
+  template <class A>
+  static X_DEVICE A apply(A a, A b) {
+    return MaxNan::apply(a, b);
+  }
+  template <class A>
+  static X_DEVICE A finish(A a, u64) {
+    return a;
+  }
+};
+
+X_DEVICE u64 windows(u64 in, u64 k, u64 stride) { return stride == 0 || k == 0 || k > in ? 0 : (in - k) / stride + 1; }
+
+/** dst [b, c, outputs of dim 2, outputs of dim 3]; windows lie wholly inside. */
+template <class Op, class T>
+X_DEVICE void pool(u64 w_k, u64 h_k, u64 w_stride, u64 h_stride, const u64* info, const T* src, T* dst) {
+  typedef typename Op::template Acc<T>::type A;
+  const Image image(4, info, info + 4);
+  const u64 size[4] = {image.dims[0], image.dims[1], windows(image.dims[2], w_k, w_stride), windows(image.dims[3], h_k, h_stride)};
+  const u64 next = h_stride * image.strides[3];
+  forEachRun(product(size), size, [&](u64 i, const u64(&at)[4], u32 count) {
+    A acc[RUN];
+    for (u32 j = 0; j < RUN; ++j) acc[j] = Op::template start<A>();
+    const T* corner = src + image.plane(at[0], at[1]) + at[2] * w_stride * image.strides[2] + at[3] * next;
+    for (u64 x = 0; x < w_k; ++x) {
+      for (u64 y = 0; y < h_k; ++y) {
+        const T* p = corner + x * image.strides[2] + y * image.strides[3];
+        for (u32 j = 0; j < count; ++j) acc[j] = Op::apply(acc[j], (A)to_acc(p[j * next]));
+      }
+    }
+    for (u32 j = 0; j < count; ++j) dst[i + j] = cast<T>(Op::finish(acc[j], w_k * h_k));
+  });
+}
+
+X_DEVICE u64 nearest(u64 out, double scale, u64 in) {
+  const u64 position = cast<u64>((double)out * scale);
+  return position < in ? position : in - 1;
+}
+
+/** dst [b, c, w_out, h_out], each element the source's at floor(position * scale). */
+template <class T>
+X_DEVICE void upsampleNearest(u64 w_out, u64 h_out, double w_scale, double h_scale, const Image& image, const T* src, T* dst) {
+  const u64 size[4] = {image.dims[0], image.dims[1], w_out, h_out};
+  const u64 n = image.dims[2] == 0 || image.dims[3] == 0 ? 0 : product(size);
+  forEachRun(n, size, [&](u64 i, const u64(&at)[4], u32 count) {
+    const T* row = src + image.plane(at[0], at[1]) + nearest(at[2], w_scale, image.dims[2]) * image.strides[2];
+    for (u32 j = 0; j < count; ++j) dst[i + j] = row[nearest(at[3] + j, h_scale, image.dims[3]) * image.strides[3]];
+  });
+}
+
+/** Where an output lies between two source elements. */
+struct Between {
+  u64 low, high;
+  double weight;  // of `high`
+};
+
+// PyTorch's area_pixel rules; without align_corners centres of pixels are matched.
+X_DEVICE Between between(u64 out, u64 outs, u64 in, bool align_corners, bool has_scale, double factor) {
+  double position;
+  if (align_corners) {
+    const double scale = outs > 1 ? (double)(in - 1) / (double)(outs - 1) : 0.0;
+    position = scale * (double)out;
+  } else {
+    const double scale = has_scale ? 1.0 / factor : (double)in / (double)outs;
+    position = multiplyThenAdd(scale, (double)out + 0.5, -0.5);
+  }
+  position = position > 0.0 ? position : 0.0;
+  const u64 floor = cast<u64>(position);
+  const u64 low = floor < in ? floor : in - 1;
+  const double weight = position - (double)low;
+  return {low, low + 1 < in ? low + 1 : low, weight < 1.0 ? weight : 1.0};
+}
+
+X_DEVICE double mix(double a, double b, double weight) { return multiplyThenAdd(b, weight, a * (1.0 - weight)); }
+
+/** dst [b, c, h_out, w_out]; arithmetic in f64 and never fused, so that integers are truncated alike everywhere. */
+template <class T>
+X_DEVICE void upsampleBilinear(u64 w_out, u64 h_out, bool align_corners, bool has_scale_h, double scale_h, bool has_scale_w,
+                               double scale_w, const Image& image, const T* src, T* dst) {
+  const u64 size[4] = {image.dims[0], image.dims[1], h_out, w_out};
+  const u64 n = image.dims[2] == 0 || image.dims[3] == 0 ? 0 : product(size);
+  forEachRun(n, size, [&](u64 i, const u64(&at)[4], u32 count) {
+    const Between h = between(at[2], h_out, image.dims[2], align_corners, has_scale_h, scale_h);
+    const T* top = src + image.plane(at[0], at[1]) + h.low * image.strides[2];
+    const T* bottom = top + (h.high - h.low) * image.strides[2];
+    for (u32 j = 0; j < count; ++j) {
+      const Between w = between(at[3] + j, w_out, image.dims[3], align_corners, has_scale_w, scale_w);
+      const u64 left = w.low * image.strides[3], right = w.high * image.strides[3];
+      const double above = mix(cast<double>(top[left]), cast<double>(top[right]), w.weight);
+      const double below = mix(cast<double>(bottom[left]), cast<double>(bottom[right]), w.weight);
+      dst[i + j] = cast<T>(mix(above, below, h.weight));
+    }
+  });
+}
+
+}  // namespace conv

@@ -1,0 +1,148 @@
+// RANDOM: uniform and normal numbers of the Philox4x32-10 stream that packages/core/src/philox.ts defines, in which an
+// element is a function of (seed, call, index): a seed gives the same numbers on every device. candle has cuRAND on GPUs
+// and another generator on each other device. Everything past the words is computed in f64 without fused operations, as
+// the reference does, then rounded to f32 and from there to the narrow floats: uniform numbers are equal bit for bit,
+// normal ones up to the last places of the f64 logarithm, cosine and sine.
+#include "x.h"
+#include "shared/exact.h"
+
+namespace rng {
+
+struct Words {
+  u32 w[4];
+};
+
+X_DEVICE Words philox(u64 block, u64 call, u64 seed) {
+  u32 c0 = (u32)block, c1 = (u32)(block >> 32), c2 = (u32)call, c3 = (u32)(call >> 32);
+  u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
+#pragma unroll
+  for (u32 round = 0; round < 10; ++round) {
+    const u64 p0 = (u64)0xd2511f53u * c0, p1 = (u64)0xcd9e8d57u * c2;
+    c0 = (u32)(p1 >> 32) ^ c1 ^ k0;
+    c1 = (u32)p1;
+    c2 = (u32)(p0 >> 32) ^ c3 ^ k1;
+    c3 = (u32)p0;
+    k0 += 0x9e3779b9u;
+    k1 += 0xbb67ae85u;
+  }
+  return {{c0, c1, c2, c3}};
+}
+
+/** Uniform numbers in [0, 1) of 24 bits from one word, or of 53 from two. */
+X_DEVICE double uniform(u32 word) { return (double)(word >> 8) * 0x1p-24; }
+X_DEVICE double uniform(u32 high, u32 low) { return (double)((u64)(high >> 5) << 26 | low >> 6) * 0x1p-53; }
+
+/** All of a counter block. */
+template <class T>
+struct Uniform {
+  static constexpr u32 COUNT = sameType<T, double> ? 2 : 4;
+  static X_DEVICE void fill(u64 item, u64 seed, u64 call, double (&value)[COUNT]) {
+    const Words words = philox(item, call, seed);
+    if constexpr (sameType<T, double>) {
+      value[0] = uniform(words.w[0], words.w[1]);
+      value[1] = uniform(words.w[2], words.w[3]);
+    } else {
+#pragma unroll
+      for (u32 k = 0; k < COUNT; ++k) value[k] = uniform(words.w[k]);
+    }
+  }
+};
+
+struct Point {
+  double x, y;
+};
+
+/**
+ * (cos, sin) of 2 pi `turns`, which is in [0, 1): the nearest quarter turn is taken off exactly, so that polynomials on
+ * [-pi/4, pi/4] suffice (within a unit in the last place). General sin and cos also reduce arguments of any size, for
+ * which the scalar registers of some AMD targets do not suffice here.
+ */
+X_DEVICE Point onCircle(double turns) {
+  const double quarter = m::rint(turns * 4.0);
+  const double angle = (turns - quarter * 0.25) * 6.283185307179586;
+  const double z = angle * angle;
+  double s = 1.58969099521155010221e-10;
+  s = s * z - 2.50507602534068634195e-08;
+  s = s * z + 2.75573137070700676789e-06;
+  s = s * z - 1.98412698298579493134e-04;
+  s = s * z + 8.33333333332248946124e-03;
+  s = s * z - 1.66666666666666324348e-01;
+  s = angle + angle * (z * s);
+  double c = -1.13596475577881948265e-11;
+  c = c * z + 2.08757232129817482790e-09;
+  c = c * z - 2.75573143513906633035e-07;
+  c = c * z + 2.48015872894767294178e-05;
+  c = c * z - 1.38888888888741095749e-03;
+  c = c * z + 4.16666666666666019037e-02;
+  c = 1.0 - (0.5 * z - z * (z * c));
+  const u32 turn = (u32)quarter & 3u;
+  const bool swap = (turn & 1u) != 0;
+  const double x = swap ? s : c, y = swap ? c : s;
+  return {turn == 1 || turn == 2 ? -x : x, turn >= 2 ? -y : y};
+}
+
+/** One pair by Box-Muller: a block of f64 has one, the others two, each made alone since two do not fit the registers. */
+template <class T>
+struct Normal {
+  static constexpr u32 COUNT = 2;
+  static X_DEVICE void fill(u64 item, u64 seed, u64 call, double (&value)[COUNT]) {
+    double first, second;
+    if constexpr (sameType<T, double>) {
+      const Words words = philox(item, call, seed);
+      first = 1.0 - uniform(words.w[0], words.w[1]);
+      second = uniform(words.w[2], words.w[3]);
+    } else {
+      const Words words = philox(item / 2, call, seed);
+      const bool odd = item % 2 != 0;
+      first = uniform(odd ? words.w[2] : words.w[0]) + 0x1p-24;
+      second = uniform(odd ? words.w[3] : words.w[1]);
+    }
+    const double radius = m::sqrt(-2.0 * m::log(first));
+    const Point point = onCircle(second);
+    value[0] = radius * point.x;
+    value[1] = radius * point.y;
+  }
+};
+
+template <class T>
+X_DEVICE T narrow(double value) {
+  if constexpr (sameType<T, double>) return value;
+  else return cast<T>((float)value);
+}
+
+/** out[i] = element i of the call, times mul, plus add. */
+template <template <class> class Kind, class T>
+X_DEVICE void generate(u64 numel, u64 seed, u64 call, double mul, double add, T* out) {
+  constexpr u32 N = Kind<T>::COUNT;
+  const bool wide = alignedTo(out, sizeof(T) * N);
+  X_FOR_EACH(item, (numel + N - 1) / N) {
+    double value[N];
+    Kind<T>::fill(item, seed, call, value);
+    Vec<T, N> result;
+#pragma unroll
+    for (u32 k = 0; k < N; ++k) result[k] = narrow<T>(multiplyThenAdd(value[k], mul, add));
+    const u64 first = item * N;
+    if (wide && first + N <= numel) {
+      storeVec(out + first, result);
+    } else {
+#pragma unroll
+      for (u32 k = 0; k < N; ++k)
+        if (first + k < numel) out[first + k] = result[k];
+    }
+  }
+}
+
+}  // namespace rng
+
+#define RANDOM(T, t)                                                                                    \
+  KERNEL_EACH(rand_uniform_##t, (u64 numel, u64 seed, u64 call, double mul, double add, T* out)) {      \
+    rng::generate<rng::Uniform>(numel, seed, call, mul, add, out);                                \
+  }                                                                                                     \
+  KERNEL_EACH(rand_normal_##t, (u64 numel, u64 seed, u64 call, double mul, double add, T* out)) {       \
+    rng::generate<rng::Normal>(numel, seed, call, mul, add, out);                                 \
+  }
+RANDOM(bf16, bf16)
+RANDOM(f16, f16)
+RANDOM(float, f32)
+RANDOM(double, f64)
+RANDOM(f8e4m3, f8e4m3)

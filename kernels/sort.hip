@@ -1,0 +1,33 @@
+// SORT: positions that sort the rows of a matrix. asort_* mirror candle-kernels/src/sort.cu, names and parameters. What
+// differs: all ten dtypes, stable in both directions, NaN is the greatest, -0 equals 0, any block size (candle's needs
+// one thread a column). sort_chunk_* and sort_merge_* are ours and take rows of any width, where candle's shared memory
+// of four bytes a column ends at a few thousand.
+#include "x.h"
+#include "shared/split.h"
+#include "sort/key.h"
+#include "sort/row.h"
+#include "sort/wide.h"
+
+#define SORT(order, ascending, T, t)                                                                                   \
+  KERNEL(asort_##order##_##t, (const T* x, u32* dst, i32 ncols, i32 ncols_pad)) {                                      \
+    sort::row<ascending>(x, dst, (u32)ncols, (u32)ncols_pad);                                                          \
+  }                                                                                                                    \
+  KERNEL(sort_chunk_##order##_##t, (u64 rows, u64 cols, const T* x, u32* index)) {                                     \
+    sort::chunks<ascending>(rows, cols, x, index);                                                                     \
+  }                                                                                                                    \
+  KERNEL_EACH(sort_merge_##order##_##t, (u64 rows, u64 cols, u64 width, const T* x, const u32* from, u32* to)) {       \
+    sort::merge<ascending>(rows, cols, width, x, from, to);                                                            \
+  }
+#define SORT_BOTH(T, t)    \
+  SORT(asc, true, T, t)    \
+  SORT(desc, false, T, t)
+SORT_BOTH(u8, u8)
+SORT_BOTH(u32, u32)
+SORT_BOTH(i16, i16)
+SORT_BOTH(i32, i32)
+SORT_BOTH(i64, i64)
+SORT_BOTH(bf16, bf16)
+SORT_BOTH(f16, f16)
+SORT_BOTH(float, f32)
+SORT_BOTH(double, f64)
+SORT_BOTH(f8e4m3, f8e4m3)

@@ -1,0 +1,109 @@
+// Arg-sort of rows of any width: chunks of CHUNK columns are sorted in static shared memory, then merge passes double the
+// sorted width between two buffers of positions. A merge is cut into pieces of equal length that know nothing of each
+// other: each finds by binary search how many of its outputs precede it in either half (the "merge path").
+#pragma once
+
+namespace sort {
+
+constexpr u32 CHUNK = 4096;
+#if !X_HOST
+// Outputs that a GPU thread merges one after the other; divides CHUNK, so that a piece lies in one pair of halves.
+constexpr u32 PIECE = 8;
+#endif
+
+/** index[row, column] = positions within the row, sorted by value within each chunk of CHUNK columns. */
+template <bool ascending, class T>
+X_DEVICE void chunks(u64 rows, u64 cols, const T* x, u32* index) {
+  X_SHARED(Key<T>, keys, CHUNK);
+  X_SHARED(u16, slots, CHUNK);
+  const u64 across = (cols + CHUNK - 1) / CHUNK;
+  X_FOR_SPLIT(at, rows * across) {
+    const u64 start = at % across * CHUNK;
+    const u64 offset = at / across * cols + start;
+    const u32 count = cols - start < CHUNK ? (u32)(cols - start) : CHUNK;
+#if X_HOST
+    u16 other[CHUNK];
+    for (u32 i = 0; i < count; ++i) keys[i] = keyOf<ascending>(x[offset + i]);
+    mergeSort(count, slots, other, [&](u32 i) { return keys[i]; });
+#else
+    const u32 size = roundUpToPower(count);
+    X_FOR_BLOCK(i, size) {
+      keys[i] = i < count ? keyOf<ascending>(x[offset + i]) : ~(Key<T>)0;
+      slots[i] = (u16)i;
+    }
+    bitonic(size, [&](u32 a, u32 b) {
+      const Key<T> left = keys[a], right = keys[b];
+      const u16 i = slots[a], j = slots[b];
+      if (before(right, j, left, i)) {
+        keys[a] = right;
+        keys[b] = left;
+        slots[a] = j;
+        slots[b] = i;
+      }
+    });
+#endif
+    X_FOR_BLOCK(i, count) index[offset + i] = (u32)(start + slots[i]);
+    barrier();
+  }
+}
+
+/** Outputs [begin, end) of the merge of a[0, na) and b[0, nb), positions in x; equals come from a first. */
+template <bool ascending, class T>
+X_DEVICE void mergePiece(const T* x, const u32* a, u64 na, const u32* b, u64 nb, u64 begin, u64 end, u32* out) {
+  u64 low = begin > nb ? begin - nb : 0, high = begin < na ? begin : na;
+  while (low < high) {
+    const u64 middle = (low + high) / 2;
+    if (keyOf<ascending>(x[a[middle]]) <= keyOf<ascending>(x[b[begin - 1 - middle]])) low = middle + 1;
+    else high = middle;
+  }
+  u64 i = low, j = begin - low;
+  u32 left = i < na ? a[i] : 0, right = j < nb ? b[j] : 0;
+  Key<T> leftKey = i < na ? keyOf<ascending>(x[left]) : 0, rightKey = j < nb ? keyOf<ascending>(x[right]) : 0;
+  for (u64 o = begin; o < end; ++o) {
+    if (i < na && (j >= nb || leftKey <= rightKey)) {
+      out[o] = left;
+      if (++i < na) {
+        left = a[i];
+        leftKey = keyOf<ascending>(x[left]);
+      }
+    } else {
+      out[o] = right;
+      if (++j < nb) {
+        right = b[j];
+        rightKey = keyOf<ascending>(x[right]);
+      }
+    }
+  }
+}
+
+/** Merges neighbouring runs of `width` columns (CHUNK times a power of two) of every row, from one buffer to another. */
+template <bool ascending, class T>
+X_DEVICE void merge(u64 rows, u64 cols, u64 width, const T* x, const u32* from, u32* to) {
+  const auto piece = [&](u64 row, u64 begin, u64 end) {
+    const u64 start = begin / (2 * width) * (2 * width);
+    const u64 length = cols - start < 2 * width ? cols - start : 2 * width;
+    const u64 left = length < width ? length : width;
+    const u32* a = from + row * cols + start;
+    mergePiece<ascending>(x + row * cols, a, left, a + left, length - left, begin - start, end - start, to + row * cols + start);
+  };
+  if (width == 0) return;
+#if X_HOST
+  const u64 end = launch::eachEnd(rows * cols);
+  for (u64 i = launch::eachBegin(rows * cols); i < end;) {
+    const u64 column = i % cols;
+    u64 stop = (column / (2 * width) + 1) * (2 * width);
+    if (stop > cols) stop = cols;
+    if (stop - column > end - i) stop = column + (end - i);
+    piece(i / cols, column, stop);
+    i += stop - column;
+  }
+#else
+  const u64 across = (cols + PIECE - 1) / PIECE;
+  X_FOR_EACH(i, rows * across) {
+    const u64 begin = i % across * PIECE;
+    piece(i / across, begin, cols - begin < PIECE ? cols : begin + PIECE);
+  }
+#endif
+}
+
+}  // namespace sort

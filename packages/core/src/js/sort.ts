@@ -1,0 +1,23 @@
+/** Arg-sort of the plain backend: stable in both directions, -0 equals 0, NaN greater than every number whatever its sign. */
+import type { Layout } from '../layout';
+import { denseValues } from './copy';
+import { JsStorage } from './storage';
+
+export function argSortLastDim(src: JsStorage, layout: Layout, descending: boolean): JsStorage {
+  const values = denseValues(src, layout);
+  const width = layout.dim(-1);
+  const out = new Uint32Array(values.length);
+  for (let start = 0; start < values.length; start += width) {
+    const row = values.subarray(start, start + width);
+    const positions = out.subarray(start, start + width);
+    for (let i = 0; i < width; i++) positions[i] = i;
+    positions.sort((i, j) => (descending ? order(row[j], row[i]) : order(row[i], row[j])));
+  }
+  return new JsStorage(src.device, 'u32', out);
+}
+
+function order(a: number | bigint, b: number | bigint): number {
+  if (a < b) return -1;
+  if (a > b) return 1;
+  return Number(Number.isNaN(a)) - Number(Number.isNaN(b));
+}

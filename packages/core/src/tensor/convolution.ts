@@ -1,0 +1,182 @@
+/**
+ * Convolutions, after candle-core/src/conv.rs: correlation with a kernel over [b, c, l] or [b, c, h, w]. Padding, stride
+ * and dilation are one number for both axes. Groups are separate convolutions of parts of the channels, put together with
+ * `cat`, as in candle; `convTranspose2d` has them too, which candle's does not. Input and kernel may have any strides.
+ */
+import type { BackendStorage } from '../backend';
+import { CandleError, ShapeError } from '../errors';
+import { elemCount, formatShape, type Shape } from '../shape';
+import type { Tensor } from '../tensor';
+import { compute, sameDType, shapesDiffer, storageOf, withTemporaries } from './base';
+import { TensorFused } from './fused';
+import { cat } from './joining';
+
+export interface ConvOptions {
+  /** Zeros added on either side of each axis. Default 0. */
+  padding?: number;
+  /** Distance between neighbouring windows. Default 1. */
+  stride?: number;
+  /** Distance between neighbouring taps of the kernel. Default 1. */
+  dilation?: number;
+  /** Parts that the channels are split into; each output channel sees one part. Default 1. */
+  groups?: number;
+}
+
+export interface ConvTransposeOptions extends ConvOptions {
+  /** Zeros taken off either side of each axis of the result. Default 0. */
+  padding?: number;
+  /** Elements added at the end of each axis of the result. Default 0. */
+  outputPadding?: number;
+}
+
+/** Options with their defaults filled in. */
+type Settings = Required<ConvTransposeOptions>;
+
+/** Output sizes of one axis after the other, and what the backend does for one group. */
+type OneGroup = (input: Tensor, kernel: Tensor, out: readonly number[]) => BackendStorage;
+
+export abstract class TensorConvolution extends TensorFused {
+  /** This [b, cIn, l] with a kernel [cOut, cIn / groups, k]: [b, cOut, (l + 2 padding - dilation (k - 1) - 1) / stride + 1]. */
+  conv1d(this: Tensor, kernel: Tensor, options: ConvOptions = {}): Tensor {
+    const settings = checkOptions('conv1d', options);
+    return convolve('conv1d', this, kernel, settings, false, (input, weights, [lOut]) =>
+      storageOf('conv1d', input).conv1d(input.layout, storageOf('conv1d', weights), weights.layout, {
+        ...sizes1d(input, weights, settings),
+        cOut: weights.shape[0],
+        lOut,
+      }),
+    );
+  }
+
+  /** This [b, cIn, h, w] with a kernel [cOut, cIn / groups, kH, kW]: [b, cOut, hOut, wOut], each axis as in {@link conv1d}. */
+  conv2d(this: Tensor, kernel: Tensor, options: ConvOptions = {}): Tensor {
+    const settings = checkOptions('conv2d', options);
+    return convolve('conv2d', this, kernel, settings, false, (input, weights, [hOut, wOut]) =>
+      storageOf('conv2d', input).conv2d(input.layout, storageOf('conv2d', weights), weights.layout, {
+        ...sizes2d(input, weights, settings),
+        cOut: weights.shape[0],
+        hOut,
+        wOut,
+      }),
+    );
+  }
+
+  /**
+   * The gradient of {@link conv1d} as an operation: this [b, cIn, l] with a kernel [cIn, cOut / groups, k] gives
+   * [b, cOut, (l - 1) stride - 2 padding + dilation (k - 1) + outputPadding + 1].
+   */
+  convTranspose1d(this: Tensor, kernel: Tensor, options: ConvTransposeOptions = {}): Tensor {
+    const op = 'convTranspose1d';
+    const settings = checkOptions(op, options);
+    return convolve(op, this, kernel, settings, true, (input, weights, [lOut]) =>
+      storageOf(op, input).convTranspose1d(input.layout, storageOf(op, weights), weights.layout, {
+        ...sizes1d(input, weights, settings),
+        cOut: weights.shape[1],
+        lOut,
+        outputPadding: settings.outputPadding,
+      }),
+    );
+  }
+
+  /** This [b, cIn, h, w] with a kernel [cIn, cOut / groups, kH, kW], each axis as in {@link convTranspose1d}. */
+  convTranspose2d(this: Tensor, kernel: Tensor, options: ConvTransposeOptions = {}): Tensor {
+    const op = 'convTranspose2d';
+    const settings = checkOptions(op, options);
+    return convolve(op, this, kernel, settings, true, (input, weights, [hOut, wOut]) =>
+      storageOf(op, input).convTranspose2d(input.layout, storageOf(op, weights), weights.layout, {
+        ...sizes2d(input, weights, settings),
+        cOut: weights.shape[1],
+        hOut,
+        wOut,
+        outputPadding: settings.outputPadding,
+      }),
+    );
+  }
+}
+
+function checkOptions(op: string, options: ConvTransposeOptions): Settings {
+  const { padding = 0, stride = 1, dilation = 1, groups = 1, outputPadding = 0 } = options;
+  const settings = { padding, stride, dilation, groups, outputPadding };
+  for (const [name, value] of Object.entries(settings)) {
+    const least = name === 'padding' || name === 'outputPadding' ? 0 : 1;
+    if (Number.isSafeInteger(value) && value >= least) continue;
+    throw new CandleError('INVALID_ARGUMENT', `${op}: ${name} is ${value}; use a whole number from ${least}.`);
+  }
+  return settings;
+}
+
+function sizes1d(input: Tensor, kernel: Tensor, { padding, stride, dilation }: Settings) {
+  const [b, cIn, lIn] = input.shape;
+  return { b, cIn, lIn, k: kernel.shape[2], padding, stride, dilation };
+}
+
+function sizes2d(input: Tensor, kernel: Tensor, { padding, stride, dilation }: Settings) {
+  const [b, cIn, hIn, wIn] = input.shape;
+  const [, , kH, kW] = kernel.shape;
+  return { b, cIn, hIn, wIn, kH, kW, padding, stride, dilation };
+}
+
+/** Checks the shapes, splits into groups, and answers operands without elements. */
+function convolve(
+  op: string,
+  input: Tensor,
+  kernel: Tensor,
+  settings: Settings,
+  transposed: boolean,
+  run: OneGroup,
+): Tensor {
+  const { groups } = settings;
+  sameDType(op, input, kernel);
+  checkShapes(op, input.shape, kernel.shape, groups, transposed);
+  const out = input.shape.slice(2).map((size, i) => outputSize(size, kernel.shape[i + 2], settings, transposed));
+  if (out.some((size) => size < 1)) {
+    throw new ShapeError(
+      'SHAPE_MISMATCH',
+      `${op}: input ${formatShape(input.shape)} and kernel ${formatShape(kernel.shape)} with padding ${settings.padding}, stride ${settings.stride} ` +
+        `and dilation ${settings.dilation} leave an output of size ${formatShape(out)}; use a smaller kernel or other padding.`,
+    );
+  }
+  const single = (part: Tensor, weights: Tensor): Tensor => {
+    const shape = [part.shape[0], weights.shape[transposed ? 1 : 0], ...out];
+    return compute(op, [part, weights], shape, input.dtype, () => {
+      const empty = part.elemCount === 0 || weights.elemCount === 0;
+      return empty ? part.device.backend.zeros(elemCount(shape), part.dtype) : run(part, weights, out);
+    });
+  };
+  if (groups === 1) return single(input, kernel);
+  return withTemporaries((temporary) => {
+    const parts = input.chunk(groups, 1).map(temporary);
+    const weights = kernel.chunk(groups, 0).map(temporary);
+    return cat(
+      parts.map((part, i) => temporary(single(part, weights[i]))),
+      1,
+    );
+  });
+}
+
+function outputSize(size: number, k: number, settings: Settings, transposed: boolean): number {
+  const { padding, stride, dilation, outputPadding } = settings;
+  const reach = dilation * (k - 1) + 1;
+  if (transposed) return size === 0 ? 0 : (size - 1) * stride - 2 * padding + reach + outputPadding;
+  return Math.floor((size + 2 * padding - reach) / stride) + 1;
+}
+
+function checkShapes(op: string, input: Shape, kernel: Shape, groups: number, transposed: boolean): void {
+  const axes = op.endsWith('1d') ? ['l'] : ['h', 'w'];
+  const rank = axes.length + 2;
+  const taps = axes.map((axis) => (axes.length === 1 ? 'k' : `k${axis.toUpperCase()}`)).join(', ');
+  const wanted = transposed ? `[cIn, cOut / groups, ${taps}]` : `[cOut, cIn / groups, ${taps}]`;
+  if (input.length !== rank || kernel.length !== rank || kernel.slice(2).includes(0)) {
+    throw shapesDiffer(op, input, kernel, `they must be [b, cIn, ${axes.join(', ')}] and ${wanted} with taps`);
+  }
+  const [, cIn] = input;
+  const fits = transposed ? kernel[0] === cIn : kernel[1] * groups === cIn;
+  if (!fits || cIn % groups !== 0 || kernel[0] % groups !== 0) {
+    throw shapesDiffer(
+      op,
+      input,
+      kernel,
+      `the kernel must be ${wanted} with ${cIn} input channels in ${groups} group${groups === 1 ? '' : 's'} of equal size`,
+    );
+  }
+}

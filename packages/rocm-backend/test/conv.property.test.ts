@@ -1,0 +1,223 @@
+/** Convolutions, pooling, resizing and sorting of every device against the TypeScript reference, on views of all kinds. */
+import { type BackendStorage, type Conv2dParams, DTYPES, type DType, isFloat, Layout, UnsupportedError } from '@x/core';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { expectClose } from './compare';
+import { kernelDevices } from './devices';
+import { operandSpec, pairsOf, randomBytes, runs } from './operands';
+
+const CONV_DTYPES: readonly DType[] = ['f32', 'f64', 'f16', 'bf16', 'u8', 'u32'];
+const dtype = fc.constantFrom(...CONV_DTYPES);
+const small = (min: number, max: number) => fc.integer({ min, max });
+
+/** Error of a sum of `terms` products of values up to 4, each rounded to the dtype once or twice. */
+function sumScale(type: DType, terms: number) {
+  if (!isFloat(type)) return {};
+  return { absolute: (terms + 1) * { f64: 1e-14, f32: 1e-5, f16: 8e-3, bf16: 6.4e-2 }[type as 'f32'] };
+}
+
+const geometry = fc
+  .record({
+    b: small(1, 3),
+    cIn: small(1, 5),
+    cOut: small(1, 12),
+    hIn: small(1, 12),
+    wIn: small(1, 80),
+    kH: small(1, 3),
+    kW: small(1, 5),
+    padding: small(0, 3),
+    stride: small(1, 3),
+    dilation: small(1, 3),
+    outputPadding: small(0, 2),
+    transposed: fc.boolean(),
+  })
+  .map((g) => {
+    const size = (n: number, k: number) => {
+      const reach = g.dilation * (k - 1) + 1;
+      if (g.transposed) return (n - 1) * g.stride - 2 * g.padding + reach + g.outputPadding;
+      return Math.floor((n + 2 * g.padding - reach) / g.stride) + 1;
+    };
+    return { ...g, hOut: size(g.hIn, g.kH), wOut: size(g.wIn, g.kW) };
+  })
+  .filter((g) => g.hOut > 0 && g.wOut > 0);
+
+describe.each(kernelDevices())('convolution, pooling and sorting on %s', (device) => {
+  const withPair = pairsOf(device);
+
+  it('2-D convolutions in both directions', () => {
+    fc.assert(
+      fc.property(dtype, geometry, operandSpec, operandSpec, (type, p, a, c) =>
+        withPair((pair) => {
+          const x = pair.operand([p.b, p.cIn, p.hIn, p.wIn], type, a, true);
+          const channels = p.transposed ? [p.cIn, p.cOut] : [p.cOut, p.cIn];
+          const kernel = pair.operand([...channels, p.kH, p.kW], type, c, true);
+          const op = p.transposed ? 'convTranspose2d' : 'conv2d';
+          expectClose(
+            pair.run((side) => x[side][op](x.layout, kernel[side], kernel.layout, p)),
+            `${op} ${JSON.stringify(p)} ${x.layout} ${kernel.layout}`,
+            sumScale(type, p.cIn * p.kH * p.kW),
+          );
+        }),
+      ),
+      runs(250),
+    );
+  });
+
+  it('1-D convolutions in both directions', () => {
+    fc.assert(
+      fc.property(dtype, geometry, fc.boolean(), operandSpec, operandSpec, (type, g, plain, a, c) =>
+        withPair((pair) => {
+          // Half of the transposed ones as col2im takes them: neither padded nor dilated.
+          const free = g.transposed && plain ? { padding: 0, dilation: 1, outputPadding: 0 } : {};
+          const p = { ...g, ...free, lIn: g.wIn, k: g.kW, lOut: g.wOut };
+          if (g.transposed && plain) p.lOut = (p.lIn - 1) * p.stride + p.k;
+          const x = pair.operand([p.b, p.cIn, p.lIn], type, a, true);
+          const channels = p.transposed ? [p.cIn, p.cOut] : [p.cOut, p.cIn];
+          const kernel = pair.operand([...channels, p.k], type, c, true);
+          const op = p.transposed ? 'convTranspose1d' : 'conv1d';
+          expectClose(
+            pair.run((side) => x[side][op](x.layout, kernel[side], kernel.layout, p)),
+            `${op} ${JSON.stringify(p)} ${x.layout} ${kernel.layout}`,
+            sumScale(type, p.cIn * p.k),
+          );
+        }),
+      ),
+      runs(250),
+    );
+  });
+
+  it('a kernel whose strides allow no matrix view is multiplied from its copy', () =>
+    withPair((pair) => {
+      const x = pair.operand([2, 6, 9, 10], 'f32', { kind: 'contiguous', seed: 1 }, true);
+      const base = pair.operand([3, 6, 5, 4], 'f32', { kind: 'contiguous', seed: 2 }, true);
+      const layout = base.layout.transpose(0, 3).narrow(0, 1, 3).narrow(2, 2, 2);
+      const p: Conv2dParams = {
+        ...{ b: 2, cIn: 6, cOut: 3, hIn: 9, wIn: 10, hOut: 8, wOut: 8, kH: 2, kW: 3 },
+        ...{ padding: 0, stride: 1, dilation: 1 },
+      };
+      const result = pair.run((side) => x[side].conv2d(x.layout, base[side], layout, p));
+      expectClose(result, 'conv2d', { absolute: 4e-4 });
+    }));
+
+  it('pooling', () => {
+    const windows = fc.record({ kH: small(1, 4), kW: small(1, 4), strideH: small(1, 3), strideW: small(1, 4) });
+    fc.assert(
+      fc.property(
+        fc.constantFrom('avgPool2d' as const, 'maxPool2d' as const),
+        dtype,
+        windows,
+        fc.tuple(small(1, 3), small(1, 4), small(4, 9), small(4, 90)),
+        operandSpec,
+        (op, type, window, shape, spec) =>
+          withPair((pair) => {
+            const x = pair.operand(shape, type, spec, op === 'avgPool2d');
+            const hOut = Math.floor((shape[2] - window.kH) / window.strideH) + 1;
+            const wOut = Math.floor((shape[3] - window.kW) / window.strideW) + 1;
+            expectClose(
+              pair.run((side) => x[side][op](x.layout, { ...window, hOut, wOut })),
+              `${op} ${JSON.stringify(window)} ${x.layout}`,
+              isFloat(type) && op === 'avgPool2d' ? { absolute: type === 'f64' ? 1e-14 : 1e-5 } : {},
+            );
+          }),
+      ),
+      runs(200),
+    );
+  });
+
+  it('resizing', () => {
+    const target = fc.tuple(small(1, 20), small(1, 100));
+    const factor = fc.option(fc.double({ min: 0.4, max: 3, noNaN: true }), { nil: undefined });
+    fc.assert(
+      fc.property(
+        dtype,
+        fc.tuple(small(1, 3), small(1, 3), small(1, 9), small(1, 40)),
+        target,
+        fc.boolean(),
+        factor,
+        operandSpec,
+        (type, shape, [hOut, wOut], alignCorners, scale, spec) =>
+          withPair((pair) => {
+            const x = pair.operand(shape, type, spec, true);
+            const label = `${x.layout} to ${hOut}, ${wOut}, scale ${scale}`;
+            const resized = pair.run((side) => x[side].upsampleNearest2d(x.layout, hOut, wOut));
+            expectClose(resized, `nearest ${label}`);
+            const line = new Layout(
+              [shape[0], shape[1], shape[3]],
+              [x.layout.strides[0], x.layout.strides[1], x.layout.strides[3]],
+              x.layout.startOffset,
+            );
+            expectClose(
+              pair.run((side) => x[side].upsampleNearest1d(line, wOut)),
+              `nearest of a line, ${label}`,
+            );
+            const params = { hOut, wOut, alignCorners, scaleH: scale, scaleW: scale };
+            // A mean of whole numbers may be whole itself: on either side of it by a rounding.
+            const near = { absolute: { f64: 1e-14, f32: 1e-6 }[type as 'f32'] ?? (isFloat(type) ? 1e-6 : 1) };
+            expectClose(
+              pair.run((side) => x[side].upsampleBilinear2d(x.layout, params)),
+              `bilinear ${label}`,
+              near,
+            );
+          }),
+      ),
+      runs(200),
+    );
+  });
+
+  it('arg-sort of rows, narrow and wide, of every dtype', () => {
+    const shape = fc.oneof(
+      { weight: 4, arbitrary: fc.tuple(small(1, 6), small(1, 70)) },
+      { weight: 2, arbitrary: fc.tuple(small(1, 3), small(900, 9000)) },
+      { weight: 1, arbitrary: fc.tuple(fc.constant(2), small(12000, 40000)) },
+    );
+    fc.assert(
+      fc.property(fc.constantFrom(...DTYPES), shape, fc.boolean(), operandSpec, (type, rows, descending, spec) =>
+        withPair((pair) => {
+          const x = pair.operand(rows, type, spec);
+          expectClose(
+            pair.run((side) => x[side].argSortLastDim(x.layout, descending)),
+            `argSort ${x.layout}`,
+          );
+        }),
+      ),
+      runs(80),
+    );
+  });
+
+  it.each(['i16', 'i32', 'i64', 'f8e4m3'] as const)('names the op for %s, which has no such kernels', (type) => {
+    const layout = Layout.contiguous([1, 1, 4, 4]);
+    const x = device.backend.fromHost(randomBytes(type, 16, 1), type);
+    const p = { b: 1, cIn: 1, cOut: 1, hIn: 4, wIn: 4, hOut: 1, wOut: 1, kH: 4, kW: 4 };
+    const steps = { padding: 0, stride: 1, dilation: 1, outputPadding: 0 };
+    const ops: Record<string, () => BackendStorage> = {
+      conv2d: () => x.conv2d(layout, x, layout, { ...p, ...steps }),
+      convTranspose2d: () => x.convTranspose2d(layout, x, layout, { ...p, ...steps, hOut: 7, wOut: 7 }),
+      avgPool2d: () => x.avgPool2d(layout, { kH: 2, kW: 2, strideH: 2, strideW: 2, hOut: 2, wOut: 2 }),
+      upsampleNearest2d: () => x.upsampleNearest2d(layout, 8, 8),
+      upsampleBilinear2d: () => x.upsampleBilinear2d(layout, { hOut: 8, wOut: 8, alignCorners: false }),
+    };
+    for (const [op, run] of Object.entries(ops)) {
+      expect(run).toThrow(UnsupportedError);
+      expect(run).toThrow(new RegExp(`${op} has no kernel for ${type}`));
+    }
+    x.dispose();
+  });
+
+  it('gives back what a convolution needed on the way', () => {
+    const { backend } = device;
+    const make = (count: number) => backend.fromHost(randomBytes('f32', count, count, true), 'f32');
+    const [x, kernel] = [make(2 * 3 * 8 * 8), make(4 * 3 * 3 * 3)];
+    const before = backend.memory().liveBytes;
+    const p = { b: 2, cIn: 3, cOut: 4, hIn: 8, wIn: 8, hOut: 6, wOut: 6, kH: 3, kW: 3 };
+    const steps = { padding: 0, stride: 1, dilation: 1 };
+    const kernelLayout = Layout.contiguous([3, 4, 3, 3]).transpose(0, 1);
+    const run = () => x.conv2d(Layout.contiguous([2, 3, 8, 8]), kernel, kernelLayout, { ...p, ...steps });
+    run().dispose();
+    const held = backend.memory().liveBytes;
+    run().dispose();
+    expect(backend.memory().liveBytes).toBe(held);
+    // Descriptions of the layouts stay cached: some hundred bytes.
+    expect(held - before).toBeLessThan(8192);
+    for (const storage of [x, kernel]) storage.dispose();
+  });
+});

@@ -1,0 +1,132 @@
+/**
+ * `pnpm kernels:quality`: what the AMD code objects on disk cost, kernel by kernel, read from the objects' own metadata.
+ * Two checks: `resources` fails on scratch memory and VGPR spills; `accesses` disassembles the elementwise modules and
+ * fails where the contiguous path has narrower loads or stores than accesses.ts expects. SGPR spills go to VGPR lanes,
+ * not to memory: they are shown and do not fail.
+ */
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { isAbsolute, join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { ALL_MODULES, kernelDirectory, listTargets, readManifest } from '@x/kernels';
+import { ELEMENTWISE, narrowAccesses, parseDisassembly } from './accesses';
+import { type Entry, resourceFailures, table } from './resources';
+import { findCompiler } from './toolchain';
+
+const USAGE = `usage: pnpm kernels:quality [options]
+  --targets LIST   AMD targets (default: every one that has code objects)
+  --checks LIST    resources, accesses (default: both)
+  --kernels TEXT   print only kernels whose name contains TEXT; the checks see all
+  --quiet          print no table, only what fails`;
+
+/** Targets whose disassembly is checked: one of each instruction family. */
+const DISASSEMBLED = ['gfx1100', 'gfx942', 'gfx90a'];
+const CHECKS = ['resources', 'accesses'];
+
+function entriesOf(target: string): Entry[] {
+  return ALL_MODULES.flatMap((module) =>
+    Object.values(module.codeObject(target)?.kernels ?? {}).map((kernel) => ({ ...kernel, target, module: module.id })),
+  );
+}
+
+// llvm-objdump of the clang that compiles the kernels: an older one does not know the newest targets.
+function findDisassembler(): string | undefined {
+  let clang: string;
+  try {
+    clang = findCompiler('amdgcn').path;
+  } catch {
+    return undefined;
+  }
+  const found = spawnSync(clang, ['-print-prog-name=llvm-objdump'], { encoding: 'utf8' }).stdout.trim();
+  return isAbsolute(found) && existsSync(found) ? found : undefined;
+}
+
+function accessFailures(objdump: string, target: string): { checked: number; failures: string[] } {
+  const failures: string[] = [];
+  let checked = 0;
+  for (const module of ELEMENTWISE) {
+    const entry = readManifest(target)?.modules[module];
+    if (entry === undefined) {
+      failures.push(`${target} ${module}: no code object; build it with \`pnpm kernels --targets ${target}\``);
+      continue;
+    }
+    const path = join(kernelDirectory(), 'objects', target, entry.file);
+    const { status, stdout, stderr } = spawnSync(objdump, ['-d', '--no-show-raw-insn', path], {
+      encoding: 'utf8',
+      maxBuffer: 2 ** 30,
+    });
+    if (status !== 0) throw new Error(`${objdump} ${path}: exit status ${status}. ${stderr}`);
+    const functions = parseDisassembly(stdout);
+    for (const { name } of entry.kernels) {
+      const found = functions.get(name);
+      const problems = found === undefined ? ['not in the disassembly'] : narrowAccesses(name, found);
+      if (problems.length > 0) failures.push(`${target} ${module} ${name}: ${problems.join('; ')}`);
+      checked++;
+    }
+  }
+  return { checked, failures };
+}
+
+function chosen(text: string | undefined, known: readonly string[], what: string): string[] {
+  const names = text?.split(',') ?? [...known];
+  const stranger = names.find((name) => !known.includes(name));
+  if (stranger !== undefined)
+    throw new Error(`${what} "${stranger}" is none of: ${known.join(', ') || '(none built)'}.`);
+  return names;
+}
+
+function main(): number {
+  const { values } = parseArgs({
+    options: {
+      targets: { type: 'string' },
+      checks: { type: 'string' },
+      kernels: { type: 'string', default: '' },
+      quiet: { type: 'boolean', default: false },
+      help: { type: 'boolean', short: 'h', default: false },
+    },
+  });
+  if (values.help) {
+    console.log(USAGE);
+    return 0;
+  }
+  const built = listTargets().filter((target) => target.startsWith('gfx'));
+  const targets = chosen(values.targets, built, 'target');
+  const checks = chosen(values.checks, CHECKS, 'check');
+  if (targets.length === 0) throw new Error('no AMD code objects: run `pnpm kernels --targets gfx1100,gfx90a`.');
+
+  const entries = targets.flatMap(entriesOf);
+  if (!values.quiet) console.log(table(entries.filter(({ name }) => name.includes(values.kernels!))));
+  let failed = 0;
+  const verdict = (check: string, subject: string, failures: string[]) => {
+    for (const line of failures) console.log(`FAIL ${check}: ${line}`);
+    console.log(`${check}: ${subject}, ${failures.length} fail`);
+    failed += failures.length;
+  };
+  if (checks.includes('resources')) {
+    verdict('resources', `${entries.length} kernels of ${targets.join(' ')}`, resourceFailures(entries));
+  }
+  if (checks.includes('accesses')) {
+    const objdump = findDisassembler();
+    const some = targets.filter((target) => DISASSEMBLED.includes(target));
+    if (objdump === undefined || some.length === 0) {
+      const why =
+        objdump === undefined ? 'no llvm-objdump beside clang (apt install llvm-22)' : 'no target to disassemble';
+      console.log(`accesses: NOT CHECKED, ${why}; nothing can be said about load and store widths`);
+      // Asked for by name, a check that cannot be made is a failure.
+      if (values.checks !== undefined) failed++;
+    } else {
+      for (const target of some) {
+        const { checked, failures } = accessFailures(objdump, target);
+        verdict('accesses', `${checked} elementwise kernels of ${target}`, failures);
+      }
+    }
+  }
+  return failed === 0 ? 0 : 1;
+}
+
+try {
+  process.exitCode = main();
+} catch (error) {
+  console.error(`kernels:quality: ${error instanceof Error ? error.message : String(error)}`);
+  process.exitCode = 2;
+}
