@@ -19,7 +19,10 @@ const CHECKS = {
   // table when they are complete.
   quality: () => program('tools/kernels/quality.ts', ['--quiet', '--checks', 'resources']),
   parity: () =>
-    program('tools/parity/main.ts', ['--strict', '--quiet', '--section', 'kernels', '--section', 'storage']),
+    program(
+      'tools/parity/main.ts',
+      ['--strict', '--quiet'].concat(['kernels', 'storage', 'device'].flatMap((name) => ['--section', name])),
+    ),
   packages: () => script('tools/test/packages.mjs'),
   programs: () => script('tools/test/programs.mjs'),
 };

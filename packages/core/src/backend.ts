@@ -298,6 +298,8 @@ export interface BackendDevice {
   randUniform(elemCount: number, dtype: DType, lo: number, up: number): BackendStorage;
   randNormal(elemCount: number, dtype: DType, mean: number, std: number): BackendStorage;
   setSeed(seed: number): void;
+  /** The seed set last, or the default one. */
+  getCurrentSeed(): number;
   synchronize(): Promise<void>;
   synchronizeSync(): void;
   memory(): DeviceMemory;

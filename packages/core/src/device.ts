@@ -238,6 +238,11 @@ export class Device {
     this.backend.setSeed(seed);
   }
 
+  /** The seed set last, or the default one (candle's `get_current_seed`). */
+  getCurrentSeed(): number {
+    return this.backend.getCurrentSeed();
+  }
+
   /** Bytes in use and cached on this device. */
   memory(): DeviceMemory {
     return this.backend.memory();

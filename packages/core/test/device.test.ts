@@ -71,6 +71,8 @@ describe('devices without a backend package', () => {
     device.synchronizeSync();
     device.emptyCache();
     expect(thrown(() => device.setSeed(-1)).message).toMatch(/whole number/);
+    device.setSeed(9);
+    expect(device.getCurrentSeed()).toBe(9);
   });
 });
 

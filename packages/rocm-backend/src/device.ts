@@ -162,6 +162,10 @@ export class RocmDevice implements BackendDevice {
     this.#random.setSeed(seed);
   }
 
+  getCurrentSeed(): number {
+    return this.#random.seed;
+  }
+
   async synchronize(): Promise<void> {
     this.#check('synchronize');
     await this.hip.synchronize();

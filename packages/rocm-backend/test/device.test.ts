@@ -101,6 +101,7 @@ describe.each(kinds)('device %s', (kind) => {
 
   it('gives the same random numbers for a seed', () => {
     device.setSeed(7);
+    expect(device.getCurrentSeed()).toBe(7);
     const a = new Float32Array(device.randUniform(100, 'f32', -1, 1).toHostSync());
     device.setSeed(7);
     const b = new Float32Array(device.randUniform(100, 'f32', -1, 1).toHostSync());

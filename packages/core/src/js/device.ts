@@ -65,6 +65,10 @@ export class JsDevice implements BackendDevice {
     this.#random.setSeed(seed);
   }
 
+  getCurrentSeed(): number {
+    return this.#random.seed;
+  }
+
   async synchronize(): Promise<void> {
     this.checkOpen();
   }
