@@ -46,6 +46,8 @@ export class RocmDevice implements BackendDevice {
   readonly #allocator: CachingAllocator;
   readonly #info: InfoCache;
   readonly #random = new PhiloxGenerator();
+  /** Read once: looking at the environment costs as much as a launch. */
+  readonly #timesLaunches = debugLevel() >= 4;
   #disposed = false;
 
   /** Opens a device. Errors: `HipError` with the platform's reason when it cannot be opened. */
@@ -90,7 +92,7 @@ export class RocmDevice implements BackendDevice {
   /** Launches a shipped kernel on this device's stream. */
   launch(module: KernelModule, kernel: string, shape: LaunchShape, args: readonly (number | bigint)[]): void {
     const loaded = this.getOrLoadFunc(kernel, module);
-    if (debugLevel() >= 4) this.#launchTimed(loaded, kernel, shape, args);
+    if (this.#timesLaunches) this.#launchTimed(loaded, kernel, shape, args);
     else loaded.launch(shape.grid, shape.block, shape.sharedBytes ?? 0, args);
   }
 

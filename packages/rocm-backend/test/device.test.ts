@@ -115,9 +115,11 @@ describe.each(kinds)('device %s', (kind) => {
     process.stderr.write = (text: string | Uint8Array) => lines.push(String(text)) > 0;
     process.env.X_DEBUG = '4';
     try {
-      const x = device.zeros(1000, 'f32');
+      const traced = RocmDevice.open(kind, 0);
+      const x = traced.zeros(1000, 'f32');
       x.affine(Layout.contiguous([1000]), 2, 1).dispose();
       x.dispose();
+      traced.dispose();
     } finally {
       delete process.env.X_DEBUG;
       process.stderr.write = write;

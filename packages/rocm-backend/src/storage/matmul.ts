@@ -45,7 +45,7 @@ function describe(storage: RocmStorage, layout: Layout, batchStride: number): Ma
 }
 
 /** The stride that walks all leading dims in row-major order, or undefined when no single one does. */
-export function singleBatchStride(layout: Layout): number | undefined {
+function singleBatchStride(layout: Layout): number | undefined {
   let stride: number | undefined;
   let expected = 0;
   for (let dim = layout.shape.length - 3; dim >= 0; dim--) {
