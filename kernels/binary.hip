@@ -4,7 +4,7 @@
 // device, i16 and i32 are there.
 #include "x.h"
 
-// The number is how many elements a GPU thread holds at once: as many as 16 bytes have, fewer where the code is long.
+// The number is how many elements a GPU thread computes at once: as many as 16 bytes have, fewer where the code is long.
 #define BINARY_OPERATOR(Name, elements, expression) \
   struct Name {                            \
     static constexpr u32 limit = elements; \
@@ -17,14 +17,14 @@ BINARY_OPERATOR(Add, 16, addWrap(a, b))
 BINARY_OPERATOR(Subtract, 16, subWrap(a, b))
 BINARY_OPERATOR(Multiply, 16, mulWrap(a, b))
 BINARY_OPERATOR(Divide, 4, divSafe(a, b))
-BINARY_OPERATOR(Maximum, 16, MaxNan::apply(a, b))
-BINARY_OPERATOR(Minimum, 16, MinNan::apply(a, b))
-BINARY_OPERATOR(Equal, 8, (u8)(a == b))
-BINARY_OPERATOR(NotEqual, 8, (u8)(a != b))
-BINARY_OPERATOR(Less, 8, (u8)(a < b))
-BINARY_OPERATOR(LessOrEqual, 8, (u8)(a <= b))
-BINARY_OPERATOR(Greater, 8, (u8)(a > b))
-BINARY_OPERATOR(GreaterOrEqual, 8, (u8)(a >= b))
+BINARY_OPERATOR(Maximum, FEW_REGISTERS ? 8 : 16, MaxNan::apply(a, b))
+BINARY_OPERATOR(Minimum, FEW_REGISTERS ? 8 : 16, MinNan::apply(a, b))
+BINARY_OPERATOR(Equal, 16, (u8)(a == b))
+BINARY_OPERATOR(NotEqual, 16, (u8)(a != b))
+BINARY_OPERATOR(Less, 16, (u8)(a < b))
+BINARY_OPERATOR(LessOrEqual, 16, (u8)(a <= b))
+BINARY_OPERATOR(Greater, 16, (u8)(a > b))
+BINARY_OPERATOR(GreaterOrEqual, 16, (u8)(a >= b))
 
 template <class Op, class T>
 struct Arithmetic {
@@ -35,7 +35,8 @@ struct Arithmetic {
 
 template <class Op, class T>
 struct Comparison {
-  static constexpr u32 limit = Op::limit;
+  // f8e4m3 is long to convert, and both sides are.
+  static constexpr u32 limit = sameType<T, f8e4m3> ? 2 : Op::limit;
   typedef u8 Out;
   X_DEVICE u8 operator()(T a, T b) const { return Op::of(to_acc(a), to_acc(b)); }
 };

@@ -1,7 +1,8 @@
 // CONV: convolutions, pooling, upsampling, images to columns. Mirrors candle-kernels/src/conv.cu, names and parameter
 // lists (src_numel is read by nobody). What differs: every kernel is right for any grid and block, sizes and strides are
-// 64-bit throughout, conv1d dilates the tap alone, f16 and bf16 are summed in f32 everywhere (candle's col2im1d sums in
-// T), and upsample_nearest1d, which candle has on its CPU only, is there. Each header says what else.
+// 64-bit throughout, conv1d dilates the tap alone, the small floats are summed in f32 everywhere (candle's col2im1d sums
+// in T), i16 i32 i64 and f8e4m3 are there, and so is upsample_nearest1d, which candle has on its CPU only. Each header
+// says what else.
 #include "x.h"
 #include "shared/exact.h"
 #include "conv/index.h"
@@ -82,5 +83,9 @@ ALL(bf16, bf16)
 ALL(f16, f16)
 ALL(float, f32)
 ALL(double, f64)
+ALL(f8e4m3, f8e4m3)
 ALL(u8, u8)
 ALL(u32, u32)
+ALL(i16, i16)
+ALL(i32, i32)
+ALL(i64, i64)

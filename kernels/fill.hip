@@ -1,7 +1,9 @@
 // fill_{t}(buf, value, numel), const_set_{t} (a constant into a strided destination) and copy2d_{t} (d1 rows of d2
-// elements between two row strides). candle: candle-kernels/src/fill.cu. What differs: any grid and block size is right
+// elements between two row strides); transpose_b{bits} is ours. candle: candle-kernels/src/fill.cu. What differs: any grid and block size is right
 // (candle's copy2d is one thread an element), i16 and i32 are there, rows that allow it move 16 bytes an access.
 #include "x.h"
+#include "shared/split.h"
+#include "fill/transpose.h"
 
 template <class T>
 struct Constant {
@@ -60,3 +62,14 @@ X_DEVICE void copy2d(const T* src, T* dst, u32 d1, u32 d2, u32 src_s, u32 dst_s)
 X_ALL_TYPES(FILL)
 X_ALL_TYPES(CONST_SET)
 X_ALL_TYPES(COPY2D)
+
+#define TRANSPOSE(T, bits)                                                                                        \
+  KERNEL_BOUNDS(transpose_b##bits, 256,                                                                           \
+                (u64 batches, u64 rows, u64 cols, u64 num_dims, const u64* info, u64 row_step, u64 col_step,      \
+                 const T* src, T* dst)) {                                                                         \
+    transpose::Copy<T>{rows, cols, num_dims, info, row_step, col_step, src, dst}.run(batches);                    \
+  }
+TRANSPOSE(u8, 8)
+TRANSPOSE(u16, 16)
+TRANSPOSE(u32, 32)
+TRANSPOSE(u64, 64)

@@ -1,6 +1,6 @@
 // GEMM: batched matrix products for devices without a BLAS library, and for shapes where one is slow. Ours: candle has
 // only cuBLAS here, so a program of candle's launches none of these. Strides are in elements and arbitrary, out is
-// row-major [b, m, n], f16 and bf16 accumulate in f32, k = 0 writes zeros.
+// row-major [b, m, n], f16, bf16 and f8e4m3 accumulate in f32, integers wrap, k = 0 writes zeros.
 //   gemm_{t}  tiles; grid (ceil(n/64), ceil(m/64), b) and 256 threads on GPUs
 //   gemv_{t}  the same product for small m, by reading the right matrix once for every 8 rows (4 on the host)
 #include "x.h"
@@ -24,3 +24,10 @@ PRODUCT(bf16, bf16)
 PRODUCT(f16, f16)
 PRODUCT(float, f32)
 PRODUCT(double, f64)
+PRODUCT(f8e4m3, f8e4m3)
+// Signed products have the bits of unsigned ones, whose overflow C++ defines.
+PRODUCT(u8, u8)
+PRODUCT(u32, u32)
+PRODUCT(u16, i16)
+PRODUCT(u32, i32)
+PRODUCT(u64, i64)

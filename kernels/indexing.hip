@@ -3,6 +3,7 @@
 // every one of the ten dtypes; an id out of range gives zeros or is skipped, never an access outside the tensor (candle
 // asserts, or nothing for f8); strided ids are honoured in index_select, where candle strides the source instead.
 #include "x.h"
+#include "shared/split.h"
 #include "indexing/select.h"
 #include "indexing/scatter.h"
 

@@ -14,8 +14,8 @@ using namespace quant;
 
 // The 32-element formats; PER is the number of elements that one unit of k stands for.
 #define DEQUANTIZE(Q, name, PER)                                                                                       \
-  KERNEL(dequantize_block_##name##_f32, (const u8* x, float* y, i32 k)) { dequantizeAll<Q>(x, y, (u64)k / (32 / PER)); } \
-  KERNEL(dequantize_block_##name##_f16, (const u8* x, f16* y, i32 k)) { dequantizeAll<Q>(x, y, (u64)k / (32 / PER)); }
+  KERNEL(dequantize_block_##name##_f32, (const u8* x, float* y, i32 k)) { dequantizeAll<Q>(x, y, (u32)k / (32 / PER)); } \
+  KERNEL(dequantize_block_##name##_f16, (const u8* x, f16* y, i32 k)) { dequantizeAll<Q>(x, y, (u32)k / (32 / PER)); }
 DEQUANTIZE(Q4_0, q4_0, 32)
 DEQUANTIZE(Q4_1, q4_1, 32)
 DEQUANTIZE(Q5_0, q5_0, 1)

@@ -2,11 +2,13 @@
 // every name and parameter list. What differs: any grid and block size is right on every warp width; i16 i32 f8e4m3 are
 // covered; f16, bf16 and f8e4m3 accumulate in f32 and f64 norms in f64; min and max propagate NaN, argmin and argmax
 // give the first NaN, else the first index of the extremum; softmax and the norms take one block a row whatever the
-// block's shape (their block_size argument is read by nobody). cols_*, part_* and done_* are ours (reduce/fast.h).
+// block's shape (their block_size argument is read by nobody). cols_* (reduce/columns.h), rows_*, part_* and
+// done_* (reduce/fast.h) are ours.
 #include "x.h"
 #include "shared/split.h"
 #include "reduce/range.h"
 #include "reduce/fast.h"
+#include "reduce/columns.h"
 #include "reduce/row.h"
 #include "reduce/rope.h"
 
@@ -14,9 +16,14 @@
   KERNEL(fast_##op##_##t, (u64 src_numel, u64 el_per_block, u64 num_dims, const u64* info, const T* src, T* dst)) { \
     reduce::fast<Op>(src_numel, el_per_block, num_dims, info, src, dst);                                      \
   }                                                                                                           \
-  KERNEL(cols_##op##_##t, (u64 left, u64 size, u64 right, const T* src, T* dst)) {                            \
-    reduce::columns<Op>(left, size, right, src, dst);                                                         \
+  KERNEL(cols_##op##_##t,                                                                                     \
+         (u64 left, u64 size, u64 right, u64 parts, const T* src, acc_t<T>* partial, T* dst)) {               \
+    reduce::columns<Op>(left, size, right, parts, src, partial, dst);                                         \
   }                                                                                                           \
+  KERNEL_EACH(cols_done_##op##_##t, (u64 left, u64 parts, u64 right, const acc_t<T>* partial, T* dst)) {      \
+    reduce::columnsDone<Op>(left, parts, right, partial, dst);                                                \
+  }                                                                                                           \
+  KERNEL(rows_##op##_##t, (u64 rows, u64 size, const T* src, T* dst)) { reduce::rows<Op>(rows, size, src, dst); } \
   KERNEL(part_##op##_##t, (u64 rows, u64 size, u64 parts, const T* src, acc_t<T>* partial)) {                 \
     reduce::part<Op>(rows, size, parts, src, partial);                                                        \
   }                                                                                                           \
@@ -27,8 +34,15 @@
   KERNEL(fast_##op##_##t, (u64 src_numel, u64 el_per_block, u64 num_dims, const u64* info, const T* src, u32* dst)) { \
     reduce::fastIndex<Op>(src_numel, el_per_block, num_dims, info, src, dst);                                 \
   }                                                                                                           \
-  KERNEL(cols_##op##_##t, (u64 left, u64 size, u64 right, const T* src, u32* dst)) {                          \
-    reduce::columnsIndex<Op>(left, size, right, src, dst);                                                    \
+  KERNEL(cols_##op##_##t, (u64 left, u64 size, u64 right, u64 parts, const T* src, u32* out)) {               \
+    reduce::columnsIndex<Op>(left, size, right, parts, src, out);                                             \
+  }                                                                                                           \
+  KERNEL_EACH(cols_done_##op##_##t,                                                                           \
+              (u64 left, u64 size, u64 parts, u64 right, const T* src, const u32* partial, u32* dst)) {       \
+    reduce::columnsIndexDone<Op>(left, size, parts, right, src, partial, dst);                                \
+  }                                                                                                           \
+  KERNEL(rows_##op##_##t, (u64 rows, u64 size, const T* src, u32* dst)) {                                     \
+    reduce::rowsIndex<Op>(rows, size, src, dst);                                                              \
   }                                                                                                           \
   KERNEL(part_##op##_##t, (u64 rows, u64 size, u64 parts, const T* src, u32* partial)) {                      \
     reduce::partIndex<Op>(rows, size, parts, src, partial);                                                   \
@@ -88,3 +102,4 @@ ROWS(bf16, bf16)
 ROWS(f16, f16)
 ROWS(float, f32)
 ROWS(double, f64)
+ROWS(f8e4m3, f8e4m3)

@@ -1,22 +1,28 @@
 // SORT: positions that sort the rows of a matrix. asort_* mirror candle-kernels/src/sort.cu, names and parameters. What
 // differs: all ten dtypes, stable in both directions, NaN is the greatest, -0 equals 0, any block size (candle's needs
 // one thread a column). sort_chunk_* and sort_merge_* are ours and take rows of any width, where candle's shared memory
-// of four bytes a column ends at a few thousand.
+// of four bytes a column ends at a few thousand; topk_* is ours and finds the first k without sorting the row.
 #include "x.h"
 #include "shared/split.h"
 #include "sort/key.h"
 #include "sort/row.h"
+#include "sort/chunk.h"
 #include "sort/wide.h"
+#include "sort/topk.h"
 
 #define SORT(order, ascending, T, t)                                                                                   \
   KERNEL(asort_##order##_##t, (const T* x, u32* dst, i32 ncols, i32 ncols_pad)) {                                      \
     sort::row<ascending>(x, dst, (u32)ncols, (u32)ncols_pad);                                                          \
   }                                                                                                                    \
-  KERNEL(sort_chunk_##order##_##t, (u64 rows, u64 cols, const T* x, u32* index)) {                                     \
-    sort::chunks<ascending>(rows, cols, x, index);                                                                     \
+  KERNEL(sort_chunk_##order##_##t, (u64 rows, u64 cols, u64 size, const T* x, u32* index)) {                           \
+    sort::chunks<ascending>(rows, cols, size, x, index);                                                               \
   }                                                                                                                    \
   KERNEL_EACH(sort_merge_##order##_##t, (u64 rows, u64 cols, u64 width, const T* x, const u32* from, u32* to)) {       \
     sort::merge<ascending>(rows, cols, width, x, from, to);                                                            \
+  }                                                                                                                    \
+  KERNEL(topk_##order##_##t,                                                                                           \
+         (u64 rows, u64 cols, u64 width, u64 k, u64 parts, const T* x, const u32* from, u32* to)) {                    \
+    sort::topk<ascending>(rows, cols, width, k, parts, x, from, to);                                                   \
   }
 #define SORT_BOTH(T, t)    \
   SORT(asc, true, T, t)    \

@@ -1,7 +1,26 @@
-// u{op}_{t} for the five float dtypes, ucopy_{t} for all ten, and uelu_{t}, upowf_{t} with a parameter of type T. candle:
-// candle-kernels/src/unary.cu; inp null means in place, info null contiguous. What differs: small floats compute in f32
-// and round once. relu of NaN is NaN, as in PyTorch (candle: 0); as in candle, sign of 0 and of NaN is 0, and round takes halves away from zero.
+// u{op}_{t} for the five float dtypes, ucopy_{t} and {uneg uabs usqr urelu usign}_{t} for all ten, and uelu_{t}, upowf_{t}
+// with a parameter of type T. candle: candle-kernels/src/unary.cu; inp null means in place, info null contiguous. What
+// differs: small floats compute in f32 and round once, integers are there and wrap. relu of NaN is NaN, as in PyTorch
+// (candle: 0); as in candle, sign of 0 and of NaN is 0, and round takes halves away from zero.
 #include "x.h"
+
+template <class A>
+X_DEVICE A negative(A x) {
+  if constexpr (isFloatType<A>) return -x;
+  else return subWrap((A)0, x);
+}
+
+template <class A>
+X_DEVICE bool isNegative(A x) {
+  if constexpr ((A)-1 < (A)0) return x < (A)0;
+  else return false;
+}
+
+template <class A>
+X_DEVICE A magnitude(A x) {
+  if constexpr (isFloatType<A>) return m::abs(x);
+  else return isNegative(x) ? negative(x) : x;
+}
 
 #define UNARY_OPERATOR(Name, elements, expression) \
   struct Name {                                    \
@@ -11,30 +30,30 @@
       return expression;                           \
     }                                              \
   };
-// The number is how many elements a GPU thread holds at once: 16 for a few instructions, 4 for long code, whose copies
-// would cost registers and code size and gain nothing.
-UNARY_OPERATOR(Neg, 16, -x)
+// The number is how many elements a GPU thread computes at once, of the 16 bytes that it moves: all 16 for a few
+// instructions, 8 for the activations' exp, 4 or 2 for long code, whose copies would cost registers and code size and gain nothing.
+UNARY_OPERATOR(Neg, 16, negative(x))
 UNARY_OPERATOR(Recip, 16, (A)1 / x)
-UNARY_OPERATOR(Exp, 4, m::exp(x))
+UNARY_OPERATOR(Exp, 8, m::exp(x))
 UNARY_OPERATOR(Log, 4, m::log(x))
 UNARY_OPERATOR(Sin, 2, m::sin(x))
 UNARY_OPERATOR(Cos, 2, m::cos(x))
-UNARY_OPERATOR(Tanh, 4, m::tanh(x))
-UNARY_OPERATOR(Erf, 4, m::erf(x))
+UNARY_OPERATOR(Tanh, 8, m::tanh(x))
+UNARY_OPERATOR(Erf, 2, m::erf(x))
 UNARY_OPERATOR(Ceil, 16, m::ceil(x))
 UNARY_OPERATOR(Floor, 16, m::floor(x))
 UNARY_OPERATOR(Round, 8, m::round(x))
-UNARY_OPERATOR(Normcdf, 4, m::normcdf(x))
-UNARY_OPERATOR(Abs, 16, m::abs(x))
-UNARY_OPERATOR(Sqr, 16, x * x)
+UNARY_OPERATOR(Normcdf, 2, m::normcdf(x))
+UNARY_OPERATOR(Abs, 16, magnitude(x))
+UNARY_OPERATOR(Sqr, 16, mulWrap(x, x))
 UNARY_OPERATOR(Sqrt, 8, m::sqrt(x))
 // sqrt(2 / pi) = 0.7978845608028654
-UNARY_OPERATOR(Gelu, 4, (A)0.5 * x * ((A)1 + m::tanh((A)0.7978845608028654 * x * ((A)1 + (A)0.044715 * x * x))))
+UNARY_OPERATOR(Gelu, 8, (A)0.5 * x * ((A)1 + m::tanh((A)0.7978845608028654 * x * ((A)1 + (A)0.044715 * x * x))))
 UNARY_OPERATOR(GeluErf, 2, x * m::normcdf(x))
-UNARY_OPERATOR(Relu, 16, x < (A)0 ? (A)0 : x)
-UNARY_OPERATOR(Silu, 4, x / ((A)1 + m::exp(-x)))
-UNARY_OPERATOR(Sign, 16, (A)((int)(x > (A)0) - (int)(x < (A)0)))
-UNARY_OPERATOR(Sigmoid, 4, (A)1 / ((A)1 + m::exp(-x)))
+UNARY_OPERATOR(Relu, 16, isNegative(x) ? (A)0 : x)
+UNARY_OPERATOR(Silu, 8, x / ((A)1 + m::exp(-x)))
+UNARY_OPERATOR(Sign, 16, (A)((int)(x > (A)0) - (int)isNegative(x)))
+UNARY_OPERATOR(Sigmoid, 8, (A)1 / ((A)1 + m::exp(-x)))
 
 template <class Op, class T>
 struct Apply {
@@ -52,7 +71,8 @@ struct Elu {
   acc_t<T> alpha;
   X_DEVICE T operator()(T v) const {
     const acc_t<T> x = to_acc(v);
-    return from_acc<T>(x > 0 ? x : alpha * (m::exp(x) - (acc_t<T>)1));
+    // exp(x) - 1 near 0 would be its own rounding error.
+    return from_acc<T>(x > 0 ? x : alpha * (m::tanh(x / 2) * (m::exp(x) + (acc_t<T>)1)));
   }
 };
 
@@ -105,7 +125,7 @@ X_DEVICE void unary(u64 numel, u64 num_dims, const u64* info, F f, const T* inp,
 #define UELU(T) UNARY_WITH_PARAM(uelu, T, Elu)
 #define UPOWF(T) UNARY_WITH_PARAM(upowf, T, Powf)
 
-X_FLOAT_TYPES(UNEG)
+X_ALL_TYPES(UNEG)
 X_FLOAT_TYPES(URECIP)
 X_FLOAT_TYPES(UEXP)
 X_FLOAT_TYPES(ULOG)
@@ -117,14 +137,14 @@ X_FLOAT_TYPES(UCEIL)
 X_FLOAT_TYPES(UFLOOR)
 X_FLOAT_TYPES(UROUND)
 X_FLOAT_TYPES(UNORMCDF)
-X_FLOAT_TYPES(UABS)
-X_FLOAT_TYPES(USQR)
+X_ALL_TYPES(UABS)
+X_ALL_TYPES(USQR)
 X_FLOAT_TYPES(USQRT)
 X_FLOAT_TYPES(UGELU)
 X_FLOAT_TYPES(UGELU_ERF)
-X_FLOAT_TYPES(URELU)
+X_ALL_TYPES(URELU)
 X_FLOAT_TYPES(USILU)
-X_FLOAT_TYPES(USIGN)
+X_ALL_TYPES(USIGN)
 X_FLOAT_TYPES(USIGMOID)
 X_FLOAT_TYPES(UELU)
 X_FLOAT_TYPES(UPOWF)

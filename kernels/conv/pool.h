@@ -1,11 +1,35 @@
 // Pooling and upsampling. candle's names are kept: in the pools and the nearest upsampling `w` is dimension 2 and `h`
 // dimension 3, in the bilinear one `h` is dimension 2. What differs: averages divide by the window's size in the
-// accumulator's type (candle multiplies by an f32 reciprocal, f64 too, and sums u8 in u8): integers are summed in 64
-// bits and truncated once; the maximum of a window with a NaN is NaN for every float; a source position past the edge,
+// accumulator's type (candle multiplies by an f32 reciprocal, f64 too, and sums u8 in u8): integers are summed exactly
+// and truncated once; the maximum of a window with a NaN is NaN for every float; a source position past the edge,
 // which a wrong scale gives, is the edge.
 #pragma once
 
 namespace conv {
+
+/** The exact sum of fewer than 2^32 integers of 64 bits: their upper and lower halves are added up apart. */
+struct WideSum {
+  i64 high;
+  u64 low;
+
+  WideSum() = default;
+  X_DEVICE explicit WideSum(i64 v) : high(v >> 32), low((u32)v) {}
+  X_DEVICE WideSum operator+(const WideSum& other) const {
+    WideSum sum;
+    sum.high = high + other.high;
+    sum.low = low + other.low;
+    return sum;
+  }
+  /** Truncated; n is below 2^32. */
+  X_DEVICE i64 dividedBy(u64 n) const {
+    const i64 top = high + (i64)(low >> 32);
+    const u32 bottom = (u32)low;
+    const bool negative = top < 0;
+    const u64 upper = negative ? (u64)-top - (bottom != 0 ? 1 : 0) : (u64)top, lower = negative ? (u32)-bottom : bottom;
+    const u64 quotient = (upper / n << 32) + ((upper % n << 32) + lower) / n;
+    return (i64)(negative ? 0 - quotient : quotient);
+  }
+};
 
 struct Average {
   template <class T>
@@ -21,18 +45,21 @@ struct Average {
     return a + b;
   }
   template <class A>
-  static X_DEVICE A finish(A a, u64 window) {
-    return a / (A)window;
+  static X_DEVICE auto finish(A a, u64 window) {
+    if constexpr (sameType<A, WideSum>) return a.dividedBy(window);
+    else return a / (A)window;
   }
 };
-template <>
-struct Average::Acc<u8> {
-  typedef u64 type;
-};
-template <>
-struct Average::Acc<u32> {
-  typedef u64 type;
-};
+#define AVERAGED_AS(T, A)     \
+  template <>                 \
+  struct Average::Acc<T> {    \
+    typedef A type;           \
+  };
+AVERAGED_AS(u8, u64)
+AVERAGED_AS(u32, u64)
+AVERAGED_AS(i16, i64)
+AVERAGED_AS(i32, i64)
+AVERAGED_AS(i64, WideSum)
 
 struct Largest {
   template <class T>

@@ -1,5 +1,5 @@
 // Matrix products on the host: a 6 x 2-register microkernel over packed panels. The right panel (DEPTH x WIDTH, at most
-// 64 KiB, so that a small thread stack holds it) is packed once for HEIGHT rows; packing widens f16 and bf16 to f32.
+// 64 KiB, so that a small thread stack holds it) is packed once for HEIGHT rows; packing widens f16, bf16 and f8e4m3 to f32, and narrow integers to u32.
 // Which orientation the right matrix has only matters to the packing, which transposes in registers.
 #pragma once
 
@@ -15,9 +15,9 @@ struct Vector {
 
 /** N neighbouring elements, widened. */
 template <class T>
-X_DEVICE typename Vector<acc_t<T>>::type loadWide(const T* p) {
-  typedef Vector<acc_t<T>> V;
-  if constexpr (sameType<T, acc_t<T>>) {
+X_DEVICE typename Vector<sum_t<T>>::type loadWide(const T* p) {
+  typedef Vector<sum_t<T>> V;
+  if constexpr (sameType<T, sum_t<T>>) {
     return *(const typename V::loose*)p;
   } else if constexpr (sameType<T, bf16>) {
     typedef u16 Halves __attribute__((vector_size(16)));
@@ -25,17 +25,17 @@ X_DEVICE typename Vector<acc_t<T>>::type loadWide(const T* p) {
     Halves h;
     __builtin_memcpy(&h, p, 16);
     return (typename V::type)(__builtin_convertvector(h, Words) << 16);
-  } else {
-#if X_F16_BITS
-    typename V::type v;
-    for (u32 i = 0; i < V::N; ++i) v[i] = to_acc(p[i]);
-    return v;
-#else
+#if !X_F16_BITS
+  } else if constexpr (sameType<T, f16>) {
     typedef _Float16 Halves __attribute__((vector_size(16)));
     Halves h;
     __builtin_memcpy(&h, p, 16);
     return __builtin_convertvector(h, typename V::type);
 #endif
+  } else {
+    typename V::type v;
+    for (u32 i = 0; i < V::N; ++i) v[i] = widened(p[i]);
+    return v;
   }
 }
 
@@ -86,7 +86,7 @@ X_DEVICE void packRight(A* panel, const Operand<T>& r, u64 k0, u64 depth, u64 n0
         for (; k + 8 <= depth; k += 8) {
           for (u32 half = 0; half < 2; ++half) {
             Eight v[8];
-            for (u32 j = 0; j < 8; ++j) v[j] = loadWide(r.at(k0 + k, n0 + c0 + 8 * half + j));
+            for (u32 j = 0; j < 8; ++j) v[j] = (Eight)loadWide(r.at(k0 + k, n0 + c0 + 8 * half + j));
             transpose8(v);
             for (u32 j = 0; j < 8; ++j) __builtin_memcpy(panel + (k + j) * S::COLUMNS + 8 * half, &v[j], 32);
           }
@@ -94,7 +94,7 @@ X_DEVICE void packRight(A* panel, const Operand<T>& r, u64 k0, u64 depth, u64 n0
       }
     }
     for (; k < depth; ++k)
-      for (u64 c = 0; c < S::COLUMNS; ++c) panel[k * S::COLUMNS + c] = c < count ? to_acc(*r.at(k0 + k, n0 + c0 + c)) : (A)0;
+      for (u64 c = 0; c < S::COLUMNS; ++c) panel[k * S::COLUMNS + c] = c < count ? widened(*r.at(k0 + k, n0 + c0 + c)) : (A)0;
   }
 }
 
@@ -107,7 +107,7 @@ X_DEVICE void packLeft(A* strip, const Operand<T>& l, u64 m0, u64 count, u64 k0,
     if (keep == (A)0) {
       for (u64 k = 0; k < depth; ++k) strip[k * Sizes<A>::ROWS + i] = (A)0;
     } else {
-      for (u64 k = 0; k < depth; ++k) strip[k * Sizes<A>::ROWS + i] = to_acc(p[k * l.column]);
+      for (u64 k = 0; k < depth; ++k) strip[k * Sizes<A>::ROWS + i] = widened(p[k * l.column]);
     }
   }
 }
@@ -141,7 +141,7 @@ X_DEVICE void kernel(const A* strip, const A* panel, u64 depth, A* sums, u64 str
 
 template <class T>
 X_DEVICE void multiply(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& lhs, const Operand<T>& rhs, T* out) {
-  typedef acc_t<T> A;
+  typedef sum_t<T> A;
   typedef Sizes<A> S;
   alignas(64) A panel[S::DEPTH * S::WIDTH], sums[S::HEIGHT * S::WIDTH], strip[S::DEPTH * S::ROWS];
   const u64 across = (n + S::WIDTH - 1) / S::WIDTH, down = (m + S::HEIGHT - 1) / S::HEIGHT;
@@ -175,7 +175,7 @@ X_DEVICE A total(typename Vector<A>::type v) {
 /** ROWS rows of l times COLUMNS columns of r, both contiguous along k. */
 template <u32 ROWS, u32 COLUMNS, class T>
 X_DEVICE void dots(const Operand<T>& l, u64 row, const Operand<T>& r, u64 column, u64 k, T* out, u64 outStride) {
-  typedef acc_t<T> A;
+  typedef sum_t<T> A;
   constexpr u32 N = Vector<A>::N;
   typename Vector<A>::type acc[ROWS][COLUMNS][2] = {};
   u64 i = 0;
@@ -196,7 +196,7 @@ X_DEVICE void dots(const Operand<T>& l, u64 row, const Operand<T>& r, u64 column
   for (u32 a = 0; a < ROWS; ++a) {
     for (u32 c = 0; c < COLUMNS; ++c) {
       A sum = total<A>(acc[a][c][0] + acc[a][c][1]);
-      for (u64 j = i; j < k; ++j) sum += to_acc(*l.at(row + a, j)) * to_acc(*r.at(j, column + c));
+      for (u64 j = i; j < k; ++j) sum += widened(*l.at(row + a, j)) * widened(*r.at(j, column + c));
       out[(row + a) * outStride + column + c] = from_acc<T>(sum);
     }
   }
@@ -208,23 +208,23 @@ X_DEVICE void addRows(A* sums, const Operand<T>& l, u64 row, const Operand<T>& r
   u64 j = 0;
   if (r.column == 1) {
     for (; j + 4 <= k; j += 4) {
-      const A x0 = to_acc(*l.at(row, j)), x1 = to_acc(*l.at(row, j + 1)), x2 = to_acc(*l.at(row, j + 2)), x3 = to_acc(*l.at(row, j + 3));
+      const A x0 = widened(*l.at(row, j)), x1 = widened(*l.at(row, j + 1)), x2 = widened(*l.at(row, j + 2)), x3 = widened(*l.at(row, j + 3));
       const T *w0 = r.at(j, column), *w1 = w0 + r.row, *w2 = w1 + r.row, *w3 = w2 + r.row;
       for (u64 c = 0; c < count; ++c)
-        sums[c] = (sums[c] + x0 * to_acc(w0[c])) + x1 * to_acc(w1[c]) + (x2 * to_acc(w2[c]) + x3 * to_acc(w3[c]));
+        sums[c] = (sums[c] + x0 * widened(w0[c])) + x1 * widened(w1[c]) + (x2 * widened(w2[c]) + x3 * widened(w3[c]));
     }
   }
   for (; j < k; ++j) {
-    const A x = to_acc(*l.at(row, j));
+    const A x = widened(*l.at(row, j));
     const T* w = r.at(j, column);
-    for (u64 c = 0; c < count; ++c) sums[c] += x * to_acc(w[c * r.column]);
+    for (u64 c = 0; c < count; ++c) sums[c] += x * widened(w[c * r.column]);
   }
 }
 
 /** Few rows: the right matrix is read once, in the order in which it lies. */
 template <class T>
 X_DEVICE void multiplyFew(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& lhs, const Operand<T>& rhs, T* out) {
-  typedef acc_t<T> A;
+  typedef sum_t<T> A;
   constexpr u64 WIDTH = 256, ROWS = 4;
   for (u64 i = launch::eachBegin(batches * n), end = launch::eachEnd(batches * n); i < end;) {
     const u64 b = i / n, column = i % n;

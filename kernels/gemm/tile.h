@@ -4,6 +4,28 @@
 
 namespace gemm {
 
+template <class T>
+struct SumOf {
+  typedef acc_t<T> type;
+};
+template <>
+struct SumOf<u8> {
+  typedef u32 type;
+};
+template <>
+struct SumOf<u16> {
+  typedef u32 type;
+};
+
+/** What products of T are summed in: integers, which are unsigned here and wrap, in at least 32 bits. */
+template <class T>
+using sum_t = typename SumOf<T>::type;
+
+template <class T>
+X_DEVICE sum_t<T> widened(T v) {
+  return (sum_t<T>)to_acc(v);
+}
+
 /** A batch of matrices, strides in elements. */
 template <class T>
 struct Operand {
@@ -26,14 +48,14 @@ X_DEVICE void loadTile(A* tile, const T* x, u64 lineStride, u64 depthStride, u64
     const u32 i = alongDepth ? (u32)e / DEPTH : (u32)e % TILE;
     const u32 k = alongDepth ? (u32)e % DEPTH : (u32)e / TILE;
     A v = (A)0;
-    if (i0 + i < lines && k0 + k < depth) v = to_acc(x[(i0 + i) * lineStride + (k0 + k) * depthStride]);
+    if (i0 + i < lines && k0 + k < depth) v = widened(x[(i0 + i) * lineStride + (k0 + k) * depthStride]);
     tile[k * STRIDE + i] = v;
   }
 }
 
 template <class T>
 X_DEVICE void multiply(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& lhs, const Operand<T>& rhs, T* out) {
-  typedef acc_t<T> A;
+  typedef sum_t<T> A;
   X_SHARED(A, left, DEPTH * STRIDE);
   X_SHARED(A, right, DEPTH * STRIDE);
   const u64 across = (n + TILE - 1) / TILE, down = (m + TILE - 1) / TILE;

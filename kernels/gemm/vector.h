@@ -1,6 +1,6 @@
 // Matrix products with few rows on GPUs, where reading the right matrix is the whole cost. A right matrix whose columns
 // are contiguous (a linear layer's transposed weight) takes a warp a column; any other takes a warp's width of columns a
-// block, whose warps share k. Up to 8 rows go through in one reading.
+// block, whose warps share k. Up to 8 rows (4 of 8- and 16-bit integers and f8e4m3) go through in one reading.
 #pragma once
 
 #if !X_HOST
@@ -11,7 +11,7 @@ X_DEVICE u64 clamped(u64 row, u64 m) { return row < m ? row : m - 1; }
 
 template <u32 ROWS, class T>
 X_DEVICE void columnPerWarp(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& lhs, const Operand<T>& rhs, T* out) {
-  typedef acc_t<T> A;
+  typedef sum_t<T> A;
   constexpr u32 V = vecWidth<T>;
   const u32 lanes = lanes::active();
   for (u64 i = split::block() * warpsInBlock() + warpId(); i < batches * n; i += split::blocks() * warpsInBlock()) {
@@ -27,20 +27,21 @@ X_DEVICE void columnPerWarp(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& 
       u64 start = 0;
       if (wide) {
         start = k / V * V;
+#pragma unroll(ROWS == 1 ? 8 : 2)
         for (u64 j = laneId() * V; j < start; j += lanes * V) {
           const Vec<T, V> right = loadVec<V>(w + j);
 #pragma unroll
           for (u32 a = 0; a < ROWS; ++a) {
             const Vec<T, V> x = loadVec<V>(left[a] + j);
 #pragma unroll
-            for (u32 e = 0; e < V; ++e) acc[a] += to_acc(x[e]) * to_acc(right[e]);
+            for (u32 e = 0; e < V; ++e) acc[a] += widened(x[e]) * widened(right[e]);
           }
         }
       }
       for (u64 j = start + laneId(); j < k; j += lanes) {
-        const A right = to_acc(w[j]);
+        const A right = widened(w[j]);
 #pragma unroll
-        for (u32 a = 0; a < ROWS; ++a) acc[a] += to_acc(left[a][j * l.column]) * right;
+        for (u32 a = 0; a < ROWS; ++a) acc[a] += widened(left[a][j * l.column]) * right;
       }
 #pragma unroll
       for (u32 a = 0; a < ROWS; ++a) {
@@ -53,7 +54,7 @@ X_DEVICE void columnPerWarp(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& 
 
 template <u32 ROWS, class T>
 X_DEVICE void columnPerThread(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& lhs, const Operand<T>& rhs, T* out) {
-  typedef acc_t<T> A;
+  typedef sum_t<T> A;
   X_SHARED(A, partial, 1024);
   const u32 width = blockThreads() < WARP ? blockThreads() : WARP, slices = blockThreads() / width;
   const u32 slice = threadIndex() / width, offset = threadIndex() % width;
@@ -69,9 +70,9 @@ X_DEVICE void columnPerThread(u64 batches, u64 m, u64 n, u64 k, const Operand<T>
       if (column < n && slice < slices) {
 #pragma unroll 4
         for (u64 j = slice; j < k; j += slices) {
-          const A right = to_acc(*r.at(j, column));
+          const A right = widened(*r.at(j, column));
 #pragma unroll
-          for (u32 a = 0; a < ROWS; ++a) acc[a] += to_acc(left[a][j * l.column]) * right;
+          for (u32 a = 0; a < ROWS; ++a) acc[a] += widened(left[a][j * l.column]) * right;
         }
       }
 #pragma unroll
@@ -97,9 +98,11 @@ X_DEVICE void multiplyRows(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& l
 
 template <class T>
 X_DEVICE void multiplyFew(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& lhs, const Operand<T>& rhs, T* out) {
+  // What takes many instructions to widen has no registers left for eight rows.
+  constexpr u32 MOST = sizeof(T) == 1 || sameType<T, u16> ? 4 : 8;
   if (m == 1) multiplyRows<1>(batches, m, n, k, lhs, rhs, out);
-  else if (m <= 4) multiplyRows<4>(batches, m, n, k, lhs, rhs, out);
-  else multiplyRows<8>(batches, m, n, k, lhs, rhs, out);
+  else if (m <= 4 || MOST == 4) multiplyRows<4>(batches, m, n, k, lhs, rhs, out);
+  else multiplyRows<MOST>(batches, m, n, k, lhs, rhs, out);
 }
 
 }  // namespace gemm

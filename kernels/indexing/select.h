@@ -41,6 +41,30 @@ X_DEVICE void copyRows(u64 numel, u64 width, const W* inp, W* out, RowOf rowOf) 
     i += count;
   }
 #else
+  constexpr u32 PIECE = 2;
+  const u64 piece = PIECE * (u64)blockThreads();
+  if (width >= piece) {
+    // A block's piece of one row: its id is looked up once.
+    const u64 pieces = (width + piece - 1) / piece;
+    X_FOR_SPLIT(item, numel / width * pieces) {
+      const Place at = placeOf(item, pieces);
+      const u64 from = rowOf(at.row), start = at.column * piece + threadIndex();
+      const W* source = inp + from * width;
+      W* target = out + at.row * width;
+      W value[PIECE] = {};
+#pragma unroll
+      for (u32 k = 0; k < PIECE; ++k) {
+        const u64 c = start + k * blockThreads();
+        if (from != NOWHERE && c < width) value[k] = source[c];
+      }
+#pragma unroll
+      for (u32 k = 0; k < PIECE; ++k) {
+        const u64 c = start + k * blockThreads();
+        if (c < width) target[c] = value[k];
+      }
+    }
+    return;
+  }
   X_FOR_EACH(i, numel) {
     const Place at = placeOf(i, width);
     const u64 from = rowOf(at.row);
@@ -80,7 +104,9 @@ X_DEVICE void gather(u64 numel, const I* ids, const void* inp, void* out, u64 sr
     const Place at = placeOf(i, right);
     const u64 pre = placeOf(at.row, ids_dim).row;
     const u64 id = checked(ids[i], src_dim);
-    to[i] = id == NOWHERE ? (Bits<bytes>)0 : from[(pre * src_dim + id) * right + at.column];
+    Bits<bytes> value = {};
+    if (id != NOWHERE) value = from[(pre * src_dim + id) * right + at.column];
+    to[i] = value;
   }
 }
 

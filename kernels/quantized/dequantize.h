@@ -42,7 +42,8 @@ X_DEVICE void dequantizeAll(const u8* x, T* y, u64 blocks) {
 #if X_HOST
   X_FOR_SPLIT(b, blocks) dequantizeRange<Q>(x + b * Q::BYTES, y + b * Q::SIZE, 0, 1, Q::SIZE);
 #else
-  dequantizeRange<Q>(x, y, launch::eachBegin(), launch::eachStride(), blocks * Q::SIZE);
+  const u64 thread = split::block() * blockThreads() + threadIndex();
+  dequantizeRange<Q>(x, y, thread, split::blocks() * blockThreads(), blocks * Q::SIZE);
 #endif
 }
 

@@ -1,7 +1,7 @@
 // fast_{sum,min,max,argmin,argmax}: candle's reductions over the trailing dims of a strided source, one block an output.
 // candle walks the whole index chain for every element; here a group whose dims step evenly (one reduced dim, or
-// contiguous ones) is read with a single stride. Beside them our own forms: `cols_*` for reducing a middle dim with
-// neighbouring outputs side by side, and `part_*`/`done_*` that split few long rows over many blocks.
+// contiguous ones) is read with a single stride. Beside them our own: `rows_*` for many
+// contiguous rows whose start is a multiple of 16 bytes, and `part_*`/`done_*`, which split few long rows over many blocks.
 #pragma once
 
 namespace reduce {
@@ -68,7 +68,9 @@ X_DEVICE void fastIndex(u64 numel, u64 size, u64 num_dims, const u64* info, cons
   X_FOR_SPLIT(output, outputsOf(numel, size)) {
     u32 index = 0;
     const u64 n = size == 0 ? 0 : lengthOf(output, numel, size);
-    if (groups.step != 0) {
+    if (groups.step == 1) {
+      index = indexOverBlockAt<Op>(src + (n == 0 ? 0 : groups.base(output)), n);
+    } else if (groups.step != 0) {
       const T* p = src + (n == 0 ? 0 : groups.base(output));
       const u64 step = groups.step;
       index = indexOverBlock<Op, A>(n, [p, step](u64 j) { return to_acc(p[j * step]); });
@@ -79,55 +81,33 @@ X_DEVICE void fastIndex(u64 numel, u64 size, u64 num_dims, const u64* info, cons
   }
 }
 
-/** Contiguous [left, size, right] to [left, right]: neighbouring threads take neighbouring outputs. */
+/** Contiguous rows of `size` elements, a warp each (the host: a block each). */
 template <class Op, class T>
-X_DEVICE void columns(u64 left, u64 size, u64 right, const T* src, T* dst) {
-  typedef acc_t<T> A;
+X_DEVICE void rows(u64 rows, u64 size, const T* src, T* dst) {
 #if X_HOST
-  constexpr u64 WIDTH = 256;
-  for (u64 i = launch::eachBegin(left * right), end = launch::eachEnd(left * right); i < end;) {
-    const u64 pre = i / right, post = i % right;
-    u64 width = right - post < WIDTH ? right - post : WIDTH;
-    if (width > end - i) width = end - i;
-    A acc[WIDTH];
-    for (u64 c = 0; c < width; ++c) acc[c] = Op::template identity<A>();
-    const T* p = src + pre * size * right + post;
-    for (u64 j = 0; j < size; ++j, p += right)
-      for (u64 c = 0; c < width; ++c) acc[c] = Op::template apply<A>(acc[c], to_acc(p[c]));
-    for (u64 c = 0; c < width; ++c) dst[i + c] = from_acc<T>(acc[c]);
-    i += width;
-  }
+  X_FOR_SPLIT(row, rows) dst[row] = from_acc<T>(overBlockAt<Op>(src + row * size, size));
 #else
-  X_FOR_EACH(i, left * right) {
-    const u64 pre = i / right, post = i - pre * right;
-    const T* p = src + pre * size * right + post;
-    A acc = Op::template identity<A>(), other = acc;
-    u64 j = 0;
-    for (; j + 2 <= size; j += 2) {
-      acc = Op::template apply<A>(acc, to_acc(p[j * right]));
-      other = Op::template apply<A>(other, to_acc(p[(j + 1) * right]));
-    }
-    if (j < size) acc = Op::template apply<A>(acc, to_acc(p[j * right]));
-    dst[i] = from_acc<T>(Op::template apply<A>(acc, other));
+  for (u64 row = split::block() * warpsInBlock() + warpId(); row < rows; row += split::blocks() * warpsInBlock()) {
+    typedef typename Carried<acc_t<T>>::type C;
+    const C result = warpReduce<Op>((C)shareOf<Op>(src + row * size, size, laneId(), lanes::active()));
+    if (laneId() == 0) dst[row] = from_acc<T>((acc_t<T>)result);
   }
 #endif
 }
 
 template <class Op, class T>
-X_DEVICE void columnsIndex(u64 left, u64 size, u64 right, const T* src, u32* dst) {
-  X_FOR_EACH(i, left * right) {
-    const u64 pre = i / right, post = i - pre * right;
-    const T* p = src + pre * size * right + post;
-    auto best = to_acc(p[0]);
-    u32 index = 0;
-    for (u64 j = 1; j < size; ++j) {
-      const auto v = to_acc(p[j * right]);
-      const bool better = best == best && !sameValue(Op::template apply<acc_t<T>>(best, v), best);
-      best = better ? v : best;
-      index = better ? (u32)j : index;
-    }
-    dst[i] = index;
+X_DEVICE void rowsIndex(u64 rows, u64 size, const T* src, u32* dst) {
+#if X_HOST
+  X_FOR_SPLIT(row, rows) dst[row] = indexOverBlockAt<Op>(src + row * size, size);
+#else
+  for (u64 row = split::block() * warpsInBlock() + warpId(); row < rows; row += split::blocks() * warpsInBlock()) {
+    typedef typename Carried<acc_t<T>>::type C;
+    const Best<acc_t<T>> best = bestOfShare<Op>(src + row * size, size, laneId(), lanes::active());
+    const acc_t<T> winner = (acc_t<T>)warpReduce<Op>((C)best.value);
+    const u32 index = warpReduce<Min>(best.index != NO_INDEX && sameValue(best.value, winner) ? best.index : NO_INDEX);
+    if (laneId() == 0) dst[row] = index;
   }
+#endif
 }
 
 /** partial[row * parts + part] = Op over the part's share of a contiguous row; item = row * parts + part. */
@@ -158,7 +138,7 @@ X_DEVICE void partIndex(u64 rows, u64 size, u64 parts, const T* src, u32* partia
     const u64 each = (size + parts - 1) / parts;
     const u64 begin = p * each < size ? p * each : size, end = begin + each < size ? begin + each : size;
     const T* at = src + row * size + begin;
-    const u32 index = indexOverBlock<Op, acc_t<T>>(end - begin, [at](u64 j) { return to_acc(at[j]); });
+    const u32 index = indexOverBlockAt<Op>(at, end - begin);
     if (threadIndex() == 0) partial[item] = index == NO_INDEX ? NO_INDEX : index + (u32)begin;
   }
 }

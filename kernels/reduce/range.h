@@ -45,6 +45,8 @@ constexpr u32 LANES = 128 / sizeof(A);
 #else
 template <class A>
 constexpr u32 LANES = 4;
+// Vectors that a thread loads before it uses the first.
+constexpr u32 IN_FLIGHT = FEW_REGISTERS ? 1 : 4;
 #endif
 
 /** Op over get(0) .. get(n-1), by the whole block; every thread gets the result. N is the number of partial results. */
@@ -81,29 +83,52 @@ X_DEVICE A overBlock(u64 n, Get get) {
   return blockOf<Op>(lane[0]);
 }
 
+#if !X_HOST
+/** visit(j, vector j of p) for j = first, first + step, ... below `vectors`, IN_FLIGHT loads at a time. */
+template <u32 V, class T, class F>
+X_DEVICE void forVectors(const T* p, u64 vectors, u32 first, u32 step, F visit) {
+  u64 j = first;
+  for (; j + (IN_FLIGHT - 1) * step < vectors; j += IN_FLIGHT * step) {
+    Vec<T, V> v[IN_FLIGHT];
+#pragma unroll
+    for (u32 l = 0; l < IN_FLIGHT; ++l) v[l] = loadVec<V>(p + (j + l * step) * V);
+#pragma unroll
+    for (u32 l = 0; l < IN_FLIGHT; ++l) visit(j + l * step, v[l]);
+  }
+  for (; j < vectors; j += step) visit(j, loadVec<V>(p + j * V));
+}
+
+/** Whether n elements at p are worth vectors. */
+template <class T>
+X_DEVICE bool vectorises(const T* p, u64 n) {
+  return vecWidth<T> > 1 && aligned16(p) && n >= vecWidth<T> * 32;
+}
+
+/** Op over the share of one of `step` threads in n contiguous elements, with 16-byte loads. */
+template <class Op, class T>
+X_DEVICE acc_t<T> shareOf(const T* p, u64 n, u32 first, u32 step) {
+  typedef acc_t<T> A;
+  constexpr u32 V = vecWidth<T>;
+  const u64 vectors = n / V;
+  A lane[4];
+#pragma unroll
+  for (u32 l = 0; l < 4; ++l) lane[l] = Op::template identity<A>();
+  forVectors<V>(p, vectors, first, step, [&](u64, const Vec<T, V>& v) {
+#pragma unroll
+    for (u32 e = 0; e < V; ++e) lane[e % 4] = Op::template apply<A>(lane[e % 4], to_acc(v[e]));
+  });
+  for (u64 j = vectors * V + first; j < n; j += step) lane[0] = Op::template apply<A>(lane[0], to_acc(p[j]));
+  return Op::template apply<A>(Op::template apply<A>(lane[0], lane[1]), Op::template apply<A>(lane[2], lane[3]));
+}
+#endif
+
 /** The same over n contiguous elements at p, with 16-byte loads where p allows them. */
 template <class Op, class T>
 X_DEVICE acc_t<T> overBlockAt(const T* p, u64 n) {
-  typedef acc_t<T> A;
 #if !X_HOST
-  constexpr u32 V = vecWidth<T>;
-  if (V > 1 && aligned16(p) && n >= V * 32) {
-    const u64 vectors = n / V;
-    A lane[4];
-#pragma unroll
-    for (u32 l = 0; l < 4; ++l) lane[l] = Op::template identity<A>();
-#pragma unroll 2
-    for (u64 j = threadIndex(); j < vectors; j += blockThreads()) {
-      const Vec<T, V> v = loadVec<V>(p + j * V);
-#pragma unroll
-      for (u32 e = 0; e < V; ++e) lane[e % 4] = Op::template apply<A>(lane[e % 4], to_acc(v[e]));
-    }
-    for (u64 j = vectors * V + threadIndex(); j < n; j += blockThreads()) lane[0] = Op::template apply<A>(lane[0], to_acc(p[j]));
-    lane[0] = Op::template apply<A>(Op::template apply<A>(lane[0], lane[1]), Op::template apply<A>(lane[2], lane[3]));
-    return blockOf<Op>(lane[0]);
-  }
+  if (vectorises(p, n)) return blockOf<Op>(shareOf<Op>(p, n, threadIndex(), blockThreads()));
 #endif
-  return overBlock<Op, A>(n, [p](u64 j) { return to_acc(p[j]); });
+  return overBlock<Op, acc_t<T>>(n, [p](u64 j) { return to_acc(p[j]); });
 }
 
 constexpr u32 NO_INDEX = 0xffffffffu;
@@ -112,6 +137,15 @@ template <class T>
 X_DEVICE bool sameValue(T a, T b) {
   return a == b || (a != a && b != b);
 }
+
+#if !X_HOST
+/** The block's winner from every thread's best value and its position, NO_INDEX where a thread saw none. */
+template <class Op, class A>
+X_DEVICE u32 winnerOf(A best, u32 index) {
+  const A winner = blockOf<Op>(best);
+  return blockReduce<Min>(index != NO_INDEX && sameValue(best, winner) ? index : NO_INDEX);
+}
+#endif
 
 /** The smallest j whose get(j) is the extremum; a NaN beats every number. n > 0. */
 template <class Op, class A, class Get>
@@ -136,13 +170,78 @@ X_DEVICE u32 indexOverBlock(u64 n, Get get) {
 #pragma unroll 2
   for (u64 j = threadIndex(); j < n; j += blockThreads()) {
     const A v = get(j);
-    const bool better = index == NO_INDEX || (best == best && !sameValue(Op::template apply<A>(best, v), best));
+    const bool better = index == NO_INDEX || Op::beats(v, best);
     best = better ? v : best;
     index = better ? (u32)j : index;
   }
-  const A winner = blockOf<Op>(best);
-  return blockReduce<Min>(index != NO_INDEX && sameValue(best, winner) ? index : NO_INDEX);
+  return winnerOf<Op>(best, index);
 #endif
+}
+
+/** The extremum met so far and where; positions come in ascending order, so the first of equals stays. */
+template <class A>
+struct Best {
+  A value;
+  u32 index;
+  template <class Op>
+  X_DEVICE static Best none() {
+    return {Op::template identity<A>(), NO_INDEX};
+  }
+  template <class Op>
+  X_DEVICE void take(A v, u32 i) {
+    const bool better = index == NO_INDEX || Op::beats(v, value);
+    value = better ? v : value;
+    index = better ? i : index;
+  }
+  /** As take, for positions in any order. */
+  template <class Op>
+  X_DEVICE void merge(A v, u32 i) {
+    const bool better = i != NO_INDEX && (index == NO_INDEX || Op::beats(v, value) || (sameValue(v, value) && i < index));
+    value = better ? v : value;
+    index = better ? i : index;
+  }
+};
+
+#if !X_HOST
+/** The best of the share of one of `step` threads in n contiguous elements, with 16-byte loads. */
+template <class Op, class T>
+X_DEVICE Best<acc_t<T>> bestOfShare(const T* p, u64 n, u32 first, u32 step) {
+  typedef Best<acc_t<T>> B;
+  if constexpr (sameType<T, f8e4m3>) {
+    // Sixteen conversions and winners at once would not fit in registers.
+    B all = B::template none<Op>();
+    for (u64 j = first; j < n; j += step) all.template take<Op>(to_acc(p[j]), (u32)j);
+    return all;
+  }
+  constexpr u32 V = vecWidth<T>;
+  const u64 vectors = n / V;
+  // One for each place in a vector: their updates do not wait for each other.
+  B best[V];
+#pragma unroll
+  for (u32 e = 0; e < V; ++e) best[e] = B::template none<Op>();
+  forVectors<V>(p, vectors, first, step, [&](u64 j, const Vec<T, V>& v) {
+#pragma unroll
+    for (u32 e = 0; e < V; ++e) best[e].template take<Op>(to_acc(v[e]), (u32)j);
+  });
+  B all = B::template none<Op>();
+#pragma unroll
+  for (u32 e = 0; e < V; ++e)
+    all.template merge<Op>(best[e].value, best[e].index == NO_INDEX ? NO_INDEX : best[e].index * V + e);
+  for (u64 j = vectors * V + first; j < n; j += step) all.template take<Op>(to_acc(p[j]), (u32)j);
+  return all;
+}
+#endif
+
+/** The same over n contiguous elements at p, with 16-byte loads where p allows them. */
+template <class Op, class T>
+X_DEVICE u32 indexOverBlockAt(const T* p, u64 n) {
+#if !X_HOST
+  if (vectorises(p, n)) {
+    const Best<acc_t<T>> best = bestOfShare<Op>(p, n, threadIndex(), blockThreads());
+    return winnerOf<Op>(best.value, best.index);
+  }
+#endif
+  return indexOverBlock<Op, acc_t<T>>(n, [p](u64 j) { return to_acc(p[j]); });
 }
 
 }  // namespace reduce

@@ -1,6 +1,8 @@
 // A row held by one block for several passes: softmax and the norms read it once. On GPUs a row of up to 64 bytes a
-// thread (32 for f64 and bf16, whose norms would spill on gfx906), a multiple of 16 bytes, stays in registers; a longer or unaligned one is read again from cache,
-// and on the host the cache is all there is to need.
+// thread (32 for f64, and for bf16 on gfx906, whose norms would spill; 16 for f8e4m3, whose conversion is long, and for f16
+// with an old compiler), a multiple of 16
+// bytes, stays in registers; a longer or unaligned one is read again from cache, and on the host the cache is all there is
+// to need.
 #pragma once
 
 namespace reduce {
@@ -8,12 +10,26 @@ namespace reduce {
 template <class T>
 struct Row {
   typedef acc_t<T> A;
-  static constexpr u32 V = vecWidth<T>, TILES = sizeof(T) == 8 || sameType<T, bf16> ? 2 : 4;
+#if defined(__gfx906__)
+  static constexpr u32 BF16_TILES = 2;
+#else
+  static constexpr u32 BF16_TILES = 4;
+#endif
+  static constexpr u32 V = vecWidth<T>;
+  static constexpr u32 TILES = sizeof(T) == 1 || (FEW_REGISTERS && sameType<T, f16>) ? 1
+                               : sizeof(T) == 8                                      ? 2
+                               : sameType<T, bf16>                                   ? BF16_TILES
+                                                                                     : 4;
   const T* x;
   u32 n;
 #if !X_HOST
   bool held, wide;
-  Vec<T, V> tile[TILES];
+  // Plain words: old compilers keep an array of _Float16 in scratch memory.
+  typedef typename vec::Word<sizeof(T)>::type W;
+  Vec<W, V> tile[TILES];
+
+  static X_DEVICE Vec<W, V> load(const T* p) { return loadVec<V>((const W*)p); }
+  static X_DEVICE A value(W w) { return to_acc(bitCast<T>(w)); }
 #endif
 
   X_DEVICE void open(const T* row, u32 columns) {
@@ -25,7 +41,7 @@ struct Row {
 #pragma unroll
     for (u32 t = 0; t < TILES; ++t) {
       const u32 c = (t * blockThreads() + threadIndex()) * V;
-      if (held && c < n) tile[t] = loadVec<V>(x + c);
+      if (held && c < n) tile[t] = load(x + c);
     }
 #endif
   }
@@ -42,15 +58,15 @@ struct Row {
           const u32 c = (t * blockThreads() + threadIndex()) * V;
           if (c < n) {
 #pragma unroll
-            for (u32 e = 0; e < V; ++e) acc = Op::template apply<A>(acc, f(c + e, to_acc(tile[t][e])));
+            for (u32 e = 0; e < V; ++e) acc = Op::template apply<A>(acc, f(c + e, value(tile[t][e])));
           }
         }
       } else {
 #pragma unroll 2
         for (u32 c = threadIndex() * V; c < n; c += blockThreads() * V) {
-          const Vec<T, V> v = loadVec<V>(x + c);
+          const Vec<W, V> v = load(x + c);
 #pragma unroll
-          for (u32 e = 0; e < V; ++e) acc = Op::template apply<A>(acc, f(c + e, to_acc(v[e])));
+          for (u32 e = 0; e < V; ++e) acc = Op::template apply<A>(acc, f(c + e, value(v[e])));
         }
       }
       return blockOf<Op>(acc);
@@ -60,37 +76,38 @@ struct Row {
     return overBlock<Op, A>(n, [p, f](u64 j) { return f((u32)j, to_acc(p[j])); });
   }
 
-  /** y[column] = f(column, value); y may be the row itself. */
-  template <class F>
-  X_DEVICE void map(T* y, F f) const {
+  /** y[column] = f(value, weights at column...); y may be the row itself. */
+  template <class F, class... Ts>
+  X_DEVICE void map(T* y, F f, const Ts*... weights) const {
 #if !X_HOST
-    if (wide && aligned16(y)) {
+    if (wide && aligned16(y) && (aligned16(weights) && ...)) {
 #pragma unroll
       for (u32 t = 0; t < TILES; ++t) {
         const u32 c = (t * blockThreads() + threadIndex()) * V;
-        if (held && c < n) put(y + c, c, tile[t], f);
+        if (held && c < n) put(y + c, tile[t], f, load(weights + c)...);
       }
       if (!held) {
-        for (u32 c = threadIndex() * V; c < n; c += blockThreads() * V) put(y + c, c, loadVec<V>(x + c), f);
+        for (u32 c = threadIndex() * V; c < n; c += blockThreads() * V)
+          put(y + c, load(x + c), f, load(weights + c)...);
       }
       return;
     }
-    X_FOR_BLOCK(j, n) y[j] = from_acc<T>(f((u32)j, to_acc(x[j])));
+    X_FOR_BLOCK(j, n) y[j] = from_acc<T>(f(to_acc(x[j]), to_acc(weights[j])...));
 #else
     // In place is the only overlap there can be, so iterations do not depend on each other.
     const T* p = x;
 #pragma clang loop vectorize(assume_safety)
-    for (u32 j = 0; j < n; ++j) y[j] = from_acc<T>(f(j, to_acc(p[j])));
+    for (u32 j = 0; j < n; ++j) y[j] = from_acc<T>(f(to_acc(p[j]), to_acc(weights[j])...));
 #endif
   }
 
 #if !X_HOST
-  template <class F>
-  static X_DEVICE void put(T* y, u32 c, const Vec<T, V>& v, F f) {
-    Vec<T, V> out;
+  template <class F, class... Ws>
+  static X_DEVICE void put(T* y, const Vec<W, V>& v, F f, const Ws&... weights) {
+    Vec<W, V> out;
 #pragma unroll
-    for (u32 e = 0; e < V; ++e) out[e] = from_acc<T>(f(c + e, to_acc(v[e])));
-    storeVec(y, out);
+    for (u32 e = 0; e < V; ++e) out[e] = bitCast<W>(from_acc<T>(f(value(v[e]), value(weights[e])...)));
+    storeVec((W*)y, out);
   }
 #endif
 };
@@ -107,16 +124,16 @@ X_DEVICE void softmax(const T* src, T* dst, u32 n) {
   // exp is the cost here: f32 and f64 rows keep it in dst between the passes, narrower ones would lose bits.
   if constexpr (sameType<T, A>) {
     T* out = dst + at;
-    row.map(out, [largest](u32, A v) { return m::exp(v - largest); });
+    row.map(out, [largest](A v) { return m::exp(v - largest); });
     row.open(out, n);
     const A sum = row.template reduce<Sum>([](u32, A v) { return v; });
-    row.map(out, [sum](u32, A v) { return v / sum; });
+    row.map(out, [sum](A v) { return v / sum; });
     return;
   }
 #endif
   const A sum = row.template reduce<Sum>([largest](u32, A v) { return m::exp(v - largest); });
   const A scale = (A)1 / sum;
-  row.map(dst + at, [largest, scale](u32, A v) { return m::exp(v - largest) * scale; });
+  row.map(dst + at, [largest, scale](A v) { return m::exp(v - largest) * scale; });
 }
 
 /** Row blockX(): y = x / sqrt(mean(x^2) + eps) * alpha; alpha may be null. */
@@ -128,8 +145,8 @@ X_DEVICE void rmsNorm(const T* src, T* dst, const T* alpha, u32 n, float eps) {
   row.open(src + at, n);
   const A squares = row.template reduce<Sum>([](u32, A v) { return v * v; });
   const A scale = (A)1 / m::sqrt(squares / (A)n + (A)eps);
-  if (alpha == nullptr) row.map(dst + at, [scale](u32, A v) { return v * scale; });
-  else row.map(dst + at, [scale, alpha](u32 c, A v) { return v * scale * to_acc(alpha[c]); });
+  if (alpha == nullptr) row.map(dst + at, [scale](A v) { return v * scale; });
+  else row.map(dst + at, [scale](A v, A a) { return v * scale * a; }, alpha);
 }
 
 /** Row blockX(): y = (x - mean) / sqrt(var + eps) * alpha + beta; either may be null. The variance is taken around the mean. */
@@ -143,10 +160,10 @@ X_DEVICE void layerNorm(const T* src, T* dst, const T* alpha, const T* beta, u32
   const A squares = row.template reduce<Sum>([mean](u32, A v) { return (v - mean) * (v - mean); });
   const A scale = (A)1 / m::sqrt(squares / (A)n + (A)eps);
   if (alpha != nullptr && beta != nullptr)
-    row.map(dst + at, [=](u32 c, A v) { return (v - mean) * scale * to_acc(alpha[c]) + to_acc(beta[c]); });
-  else if (alpha != nullptr) row.map(dst + at, [=](u32 c, A v) { return (v - mean) * scale * to_acc(alpha[c]); });
-  else if (beta != nullptr) row.map(dst + at, [=](u32 c, A v) { return (v - mean) * scale + to_acc(beta[c]); });
-  else row.map(dst + at, [=](u32, A v) { return (v - mean) * scale; });
+    row.map(dst + at, [=](A v, A a, A b) { return (v - mean) * scale * a + b; }, alpha, beta);
+  else if (alpha != nullptr) row.map(dst + at, [=](A v, A a) { return (v - mean) * scale * a; }, alpha);
+  else if (beta != nullptr) row.map(dst + at, [=](A v, A b) { return (v - mean) * scale + b; }, beta);
+  else row.map(dst + at, [=](A v) { return (v - mean) * scale; });
 }
 
 }  // namespace reduce

@@ -35,6 +35,23 @@ X_DEVICE Key<T> keyOf(T v) {
   return ascending ? key : ~key;
 }
 
+/** keyOf in 16 bits for the types of one and two bytes. */
+template <bool ascending, class T>
+X_DEVICE u16 shortKeyOf(T v) {
+  u16 key;
+  if constexpr (isFloatType<T>) {
+    typedef typename vec::Word<sizeof(T)>::type Bits;
+    constexpr u16 sign = (u16)(1u << (8 * sizeof(T) - 1));
+    constexpr u16 infinity = sameType<T, f16> ? 0x7c00 : sameType<T, bf16> ? 0x7f80 : 0x7e;  // f8e4m3: its largest value
+    const u16 bits = bitCast<Bits>(v), magnitude = bits & (sign - 1);
+    const u16 ordered = bits & sign ? sign - magnitude : sign + magnitude;
+    key = magnitude > infinity ? (u16)0xffff : ordered;
+  } else {
+    key = (T)-1 < (T)0 ? (u16)((u16)v ^ 0x8000) : (u16)v;
+  }
+  return ascending ? key : (u16)~key;
+}
+
 /** Whether (a, i) belongs before (b, j). */
 template <class K, class I>
 X_DEVICE bool before(K a, I i, K b, I j) {

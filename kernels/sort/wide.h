@@ -1,51 +1,14 @@
-// Arg-sort of rows of any width: chunks of CHUNK columns are sorted in static shared memory, then merge passes double the
+// Arg-sort of rows of any width: chunks of CHUNK columns are sorted (chunk.h), then merge passes double the
 // sorted width between two buffers of positions. A merge is cut into pieces of equal length that know nothing of each
 // other: each finds by binary search how many of its outputs precede it in either half (the "merge path").
 #pragma once
 
 namespace sort {
 
-constexpr u32 CHUNK = 4096;
 #if !X_HOST
 // Outputs that a GPU thread merges one after the other; divides CHUNK, so that a piece lies in one pair of halves.
 constexpr u32 PIECE = 8;
 #endif
-
-/** index[row, column] = positions within the row, sorted by value within each chunk of CHUNK columns. */
-template <bool ascending, class T>
-X_DEVICE void chunks(u64 rows, u64 cols, const T* x, u32* index) {
-  X_SHARED(Key<T>, keys, CHUNK);
-  X_SHARED(u16, slots, CHUNK);
-  const u64 across = (cols + CHUNK - 1) / CHUNK;
-  X_FOR_SPLIT(at, rows * across) {
-    const u64 start = at % across * CHUNK;
-    const u64 offset = at / across * cols + start;
-    const u32 count = cols - start < CHUNK ? (u32)(cols - start) : CHUNK;
-#if X_HOST
-    u16 other[CHUNK];
-    for (u32 i = 0; i < count; ++i) keys[i] = keyOf<ascending>(x[offset + i]);
-    mergeSort(count, slots, other, [&](u32 i) { return keys[i]; });
-#else
-    const u32 size = roundUpToPower(count);
-    X_FOR_BLOCK(i, size) {
-      keys[i] = i < count ? keyOf<ascending>(x[offset + i]) : ~(Key<T>)0;
-      slots[i] = (u16)i;
-    }
-    bitonic(size, [&](u32 a, u32 b) {
-      const Key<T> left = keys[a], right = keys[b];
-      const u16 i = slots[a], j = slots[b];
-      if (before(right, j, left, i)) {
-        keys[a] = right;
-        keys[b] = left;
-        slots[a] = j;
-        slots[b] = i;
-      }
-    });
-#endif
-    X_FOR_BLOCK(i, count) index[offset + i] = (u32)(start + slots[i]);
-    barrier();
-  }
-}
 
 /** Outputs [begin, end) of the merge of a[0, na) and b[0, nb), positions in x; equals come from a first. */
 template <bool ascending, class T>

@@ -68,6 +68,8 @@ describe('operandsOf', () => {
     ['cast_u8_f64', { inputs: ['u8'], output: 'f64' }],
     ['where_i16_f32', { inputs: ['i16', 'f32', 'f32'], output: 'f32' }],
     ['ugelu_erf_f16', { inputs: ['f16'], output: 'f16' }],
+    ['const_set_f64', { inputs: [], output: 'f64' }],
+    ['copy2d_u8', { inputs: ['u8'], output: 'u8' }],
     ['ucopy_u32', { inputs: ['u32'], output: 'u32' }],
     ['gemm_f32', undefined],
   ])('%s', (kernel, operands) => expect(operandsOf(kernel)).toEqual(operands));
@@ -77,6 +79,8 @@ describe('narrowAccesses', () => {
   it('wants 16 bytes of the widest operand and the share of the others', () => {
     expect(narrowAccesses('cast_u8_f32', accesses([[4, 1]], [[16, 1]]))).toEqual([]);
     expect(narrowAccesses('le_i64', accesses([[16, 2]], [[2, 1]]))).toEqual([]);
+    expect(narrowAccesses('fill_i16', accesses([], [[16, 1]]))).toEqual([]);
+    expect(narrowAccesses('fill_i16', accesses([[16, 1]], [[8, 1]]))).toHaveLength(1);
     expect(
       narrowAccesses(
         'where_u8_f32',

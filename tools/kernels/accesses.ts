@@ -1,7 +1,8 @@
 /**
  * Widths of the global memory accesses of kernels, counted in a disassembly, against what the contiguous path of an
- * elementwise kernel should have: a thread takes as many elements as fill 16 bytes of its widest operand, so that
- * operand moves 16 bytes an access and the others their share (cast_u8_f32: 4 bytes loaded, 16 stored).
+ * elementwise kernel should have. The rule: a thread takes as many elements as fill 16 bytes of its widest operand, so that
+ * operand moves 16 bytes an access, and every narrower one what that number of elements is in its type (cast_u8_f32: 4
+ * bytes loaded, 16 stored; lt_f32: 16 loaded twice, 4 stored; eq_u8: 16 throughout).
  */
 
 /** Number of accesses by their width in bytes. */
@@ -15,8 +16,8 @@ const SIZES: Record<string, number> = {
 };
 const TYPE = Object.keys(SIZES).join('|');
 
-/** Modules whose every kernel is elementwise. */
-export const ELEMENTWISE = ['affine', 'binary', 'cast', 'ternary', 'unary'];
+/** Modules of elementwise kernels. */
+export const ELEMENTWISE = ['affine', 'binary', 'cast', 'fill', 'ternary', 'unary'];
 
 // Instruction suffixes of gfx11 and later (b128), and of the older targets (dwordx4), without d16 and hi marks.
 const WIDTHS: Record<string, number> = {
@@ -59,13 +60,17 @@ export function operandsOf(kernel: string): { inputs: string[]; output: string }
   if (binary !== null) return { inputs: [binary[1]!, binary[1]!], output: binary[1]! };
   const compare = match(`(?:eq|ne|lt|le|gt|ge)_(${TYPE})`);
   if (compare !== null) return { inputs: [compare[1]!, compare[1]!], output: 'u8' };
-  const unary = match(`(?:affine|u[a-z]+(?:_erf)?)_(${TYPE})`);
+  const constant = match(`(?:fill|const_set)_(${TYPE})`);
+  if (constant !== null) return { inputs: [], output: constant[1]! };
+  const unary = match(`(?:affine|copy2d|u[a-z]+(?:_erf)?)_(${TYPE})`);
   if (unary !== null) return { inputs: [unary[1]!], output: unary[1]! };
   return undefined;
 }
 
 /** What is narrower than it should be: `widest load 8 bytes, 16 expected`; empty when nothing is. */
 export function narrowAccesses(kernel: string, found: Accesses): string[] {
+  // Not elementwise: it moves lines of a tile through shared memory.
+  if (/^transpose_b\d+$/.test(kernel)) return [];
   const operands = operandsOf(kernel);
   if (operands === undefined) return ['no rule for this name in accesses.ts'];
   const inputs = operands.inputs.map((type) => SIZES[type]!);

@@ -8,10 +8,16 @@ namespace convert {
 X_DEVICE float bf16ToFloat(bf16 v) { return bitCast<float>((u32)v.bits << 16); }
 
 X_DEVICE bf16 floatToBf16(float v) {
+#if X_NVPTX
+  bf16 r;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
+  return r;
+#else
   const u32 u = bitCast<u32>(v);
   const u32 rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   const u32 nan = (u >> 16) | 0x40u;
   return bf16{(u16)((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded)};
+#endif
 }
 
 X_DEVICE float f8ToFloat(f8e4m3 v) {

@@ -92,27 +92,207 @@ X_DEVICE void walk(Indices<k...> all, u64 n, u64 num_dims, const u64* info, F f,
 
 #else
 
+// The elements of one wide access as a queue of whole words. A loop takes from the front and adds behind: its body, long
+// code that shall stand there once, then indexes no array, which would have to lie in scratch memory.
+template <class T, u32 V>
+struct Queue {
+  static constexpr u32 words = sizeof(T) * V / 4;
+  static_assert(words * 4 == sizeof(T) * V, "a queue holds whole words");
+  u32 word[words];
+
+  template <u32 N>
+  X_DEVICE Vec<T, N> front() const {
+    constexpr u32 bytes = sizeof(T) * N;
+    if constexpr (bytes < 4) {
+      return bitCast<Vec<T, N>>((typename vec::Word<bytes>::type)word[0]);
+    } else {
+      Vec<u32, bytes / 4> first;
+#pragma unroll
+      for (u32 k = 0; k < bytes / 4; ++k) first.v[k] = word[k];
+      return bitCast<Vec<T, N>>(first);
+    }
+  }
+  /** Moves everything N elements towards the front and puts `last` behind. */
+  template <u32 N>
+  X_DEVICE void push(const Vec<T, N>& last) {
+    constexpr u32 bytes = sizeof(T) * N;
+    if constexpr (bytes < 4) {
+      const u32 added = bitCast<typename vec::Word<bytes>::type>(last);
+#pragma unroll
+      for (u32 k = 0; k < words; ++k)
+        word[k] = word[k] >> (bytes * 8) | (k + 1 < words ? word[k + 1] : added) << (32 - bytes * 8);
+    } else {
+      constexpr u32 step = bytes / 4;
+      const Vec<u32, step> added = bitCast<Vec<u32, step>>(last);
+#pragma unroll
+      for (u32 k = 0; k < words; ++k) word[k] = k + step < words ? word[k + step] : added.v[k + step - words];
+    }
+  }
+};
+
 template <u32 V, class F, class Out, class... In>
-X_DEVICE void computeVec(F f, Out* out, const Vec<In, V>&... in) {
+X_DEVICE Vec<Out, V> computeVec(F f, const Vec<In, V>&... in) {
   Vec<Out, V> result;
 #pragma unroll
   for (u32 j = 0; j < V; ++j) result.v[j] = f(in.v[j]...);
-  storeVec(out, result);
+  return result;
 }
 
-/** out[i] = f(in[i]...). `limit` bounds the elements a thread holds at once: wide for cheap f, few for long code. */
+template <u32 N, class T, u32 V>
+X_DEVICE Vec<T, N> take(Queue<T, V>& queue) {
+  const Vec<T, N> first = queue.template front<N>();
+  queue.push(first);
+  return first;
+}
+
+/** computeVec of all V, N at a time by a loop that is not unrolled. */
+template <u32 N, u32 V, class F, class Out, class... In>
+X_DEVICE Vec<Out, V> computeQueues(F f, Queue<In, V>... in) {
+  Queue<Out, V> result = {};
+#pragma unroll 1
+  for (u32 j = 0; j < V; j += N) result.push(computeVec<N, F, Out, In...>(f, take<N>(in)...));
+  return bitCast<Vec<Out, V>>(result);
+}
+
+/** out[0..V) = f(in...), stored as one access. */
+template <u32 limit, u32 V, class F, class Out, class... In>
+X_DEVICE void computeWide(F f, Out* out, const Vec<In, V>&... in) {
+  if constexpr (limit < V) storeVec(out, computeQueues<limit, V, F, Out, In...>(f, bitCast<Queue<In, V>>(in)...));
+  else storeVec(out, computeVec<V, F, Out, In...>(f, in...));
+}
+
+// at[k] += the offset of element i in stride set k.
+template <u32... k>
+X_DEVICE void offsets(Indices<k...>, u64 i, u64 num_dims, const u64* info, u64* at) {
+  u64 rest = i;
+  for (u64 d = num_dims; d > 1;) {
+    const u64 size = info[--d];
+    const u64 quotient = ((rest | size) >> 32) == 0 ? (u32)rest / (u32)size : rest / size;
+    const u64 index = rest - quotient * size;
+    ((at[k] += index * info[(k + 1) * num_dims + d]), ...);
+    rest = quotient;
+  }
+  if (num_dims > 0) ((at[k] += rest * info[(k + 1) * num_dims]), ...);
+}
+
+// Element i and its V - 1 followers of an input that steps by one, or V times its one element where it does not step.
+template <u32 V, class T>
+X_DEVICE Vec<T, V> loadRun(const T* p, bool steps) {
+  if (steps) return loadVec<V>(p);
+  Vec<T, V> same;
+  const T value = *p;
+#pragma unroll
+  for (u32 j = 0; j < V; ++j) same.v[j] = value;
+  return same;
+}
+
+// Whether registers suffice for several accesses at once: not for the 16 elements of an access of one-byte types.
+template <class Out, class... In>
+constexpr bool roomy = !FEW_REGISTERS && largest<Out, In...>() > 1;
+
+// Four accesses that fly together; next() hands them out in order, by moving the others up, so that a loop can take them
+// whose body, long code perhaps, stands there once.
+template <class T, u32 V>
+struct Flight {
+  typename vec::Word<sizeof(T) * V>::type word[4];
+  X_DEVICE Flight(const T* p, u64 step) {
+#pragma unroll
+    for (u32 k = 0; k < 4; ++k) word[k] = *(const typename vec::Word<sizeof(T) * V>::type*)(p + k * step);
+  }
+  X_DEVICE Flight(const T* p, const u64* at, u64 lane, bool steps) {
+#pragma unroll
+    for (u32 k = 0; k < 4; ++k)
+      word[k] = bitCast<typename vec::Word<sizeof(T) * V>::type>(loadRun<V>(p + at[k] + (steps ? lane : 0), steps));
+  }
+  X_DEVICE Vec<T, V> next() {
+    const Vec<T, V> first = bitCast<Vec<T, V>>(word[0]);
+#pragma unroll
+    for (u32 k = 0; k < 3; ++k) word[k] = word[k + 1];
+    return first;
+  }
+};
+
+template <u32 limit, u32 V, class F, class Out, class... In>
+X_DEVICE void computeFlights(F f, Out* out, u64 step, Flight<In, V>... in) {
+#pragma unroll 1
+  for (u32 k = 0; k < 4; ++k, out += step) computeWide<limit, V, F, Out, In...>(f, out, in.next()...);
+}
+
+/** The accesses that fill whole tiles of four a thread; returns how many these are. */
+template <u32 limit, u32 V, class F, class Out, class... In>
+X_DEVICE u64 fourAtOnce(u64 accesses, F f, Out* out, const In*... in) {
+  const u64 tile = 4 * (u64)blockThreads(), tiles = accesses / tile, step = (u64)blockThreads() * V;
+  for (u64 t = launch::blockIndex(); t < tiles; t += launch::gridBlocks()) {
+    const u64 at = (t * tile + threadIndex()) * V;
+    computeFlights<limit, V, F, Out, In...>(f, out + at, step, Flight<In, V>(in + at, step)...);
+  }
+  return tiles * tile;
+}
+
+/**
+ * out[i] = f(in[i]...). A thread moves as many elements at once as fill 16 bytes of the widest operand; `limit` bounds how
+ * many copies of f there are: as many as elements for a short f, few for a long one, whose copies would cost registers
+ * and code size and gain nothing.
+ */
 template <u32 limit, class F, class Out, class... In>
 X_DEVICE void contiguous(u64 n, F f, Out* out, const In*... in) {
-  constexpr u32 fitting = 16 / largest<Out, In...>();
-  constexpr u32 V = fitting < limit ? fitting : limit;
+  constexpr u32 V = 16 / largest<Out, In...>();
   u64 head = 0;
-  if constexpr (V > 1) {
-    if (alignedTo(out, sizeof(Out) * V) && (alignedTo(in, sizeof(In) * V) && ...)) {
-      head = n / V * V;
-      X_FOR_EACH(i, n / V) computeVec<V, F, Out, In...>(f, out + i * V, loadVec<V>(in + i * V)...);
-    }
+  if (alignedTo(out, sizeof(Out) * V) && (alignedTo(in, sizeof(In) * V) && ...)) {
+    head = n / V * V;
+    u64 done = 0;
+    if constexpr (roomy<Out, In...>)
+      if (launch::tileOf(n / V) > blockThreads()) done = fourAtOnce<limit, V>(n / V, f, out, in...);
+    if (done < n / V)
+      X_FOR_EACH(i, n / V - done) computeWide<limit, V>(f, out + (done + i) * V, loadVec<V>(in + (done + i) * V)...);
   }
-  X_FOR_EACH(i, n - head) out[head + i] = f(in[head + i]...);
+  if (head < n) X_FOR_EACH(i, n - head) out[head + i] = f(in[head + i]...);
+}
+
+// Whether every V neighbouring elements of an input lie in one aligned access, or are one element.
+template <u32 V, class T>
+X_DEVICE bool runsOf(const T* p, u64 num_dims, const u64* strides) {
+  if (strides[num_dims - 1] == 0) return true;
+  u64 steps = 0;
+  for (u64 d = 0; d + 1 < num_dims; ++d) steps |= strides[d];
+  return strides[num_dims - 1] == 1 && steps % V == 0 && alignedTo(p, sizeof(T) * V);
+}
+
+/** fourAtOnce where every run is a multiple of a block's access: a division is then the block's, not each thread's. */
+template <u32 limit, u32 V, class F, class Out, u32... k, class... In>
+X_DEVICE u64 runsOfBlocks(Indices<k...>, u64 accesses, u64 num_dims, const u64* info, F f, Out* out, const In*... in) {
+  const u64 tile = 4 * (u64)blockThreads(), tiles = accesses / tile, step = (u64)blockThreads() * V;
+  const u64 lane = threadIndex() * (u64)V;
+  for (u64 t = launch::blockIndex(); t < tiles; t += launch::gridBlocks()) {
+    u64 at[sizeof...(In)][4];
+#pragma unroll
+    for (u32 a = 0; a < 4; ++a) {
+      u64 one[sizeof...(In)] = {};
+      offsets(Indices<k...>(), (t * 4 + a) * step, num_dims, info, one);
+      ((at[k][a] = one[k]), ...);
+    }
+    computeFlights<limit, V, F, Out, In...>(f, out + t * 4 * step + lane, step,
+                                            Flight<In, V>(in, at[k], lane, info[(k + 2) * num_dims - 1] != 0)...);
+  }
+  return tiles * tile;
+}
+
+/** As contiguous for inputs whose innermost dim is stepped through by one or not at all: false where that is not so. */
+template <u32 limit, class F, class Out, u32... k, class... In>
+X_DEVICE bool inRuns(Indices<k...>, u64 n, u64 num_dims, const u64* info, F f, Out* out, const In*... in) {
+  constexpr u32 V = 16 / largest<Out, In...>();
+  if (num_dims == 0 || info[num_dims - 1] % V != 0 || !alignedTo(out, sizeof(Out) * V)) return false;
+  if (!(runsOf<V>(in, num_dims, info + (k + 1) * num_dims) && ...)) return false;
+  u64 done = 0;
+  if (launch::tileOf(n / V) > blockThreads() && info[num_dims - 1] % (V * (u64)blockThreads()) == 0)
+    done = runsOfBlocks<limit, V>(Indices<k...>(), n / V, num_dims, info, f, out, in...);
+  if (done < n / V) X_FOR_EACH(a, n / V - done) {
+    const u64 i = a + done;
+    u64 at[sizeof...(In)] = {};
+    offsets(Indices<k...>(), i * V, num_dims, info, at);
+    computeWide<limit, V>(f, out + i * V, loadRun<V>(in + at[k], info[(k + 2) * num_dims - 1] != 0)...);
+  }
+  return true;
 }
 
 /** f(i, p + offset of element i in each stride set...) for i in [0, n). */
@@ -120,14 +300,7 @@ template <class F, u32... k, class... P>
 X_DEVICE void walk(Indices<k...>, u64 n, u64 num_dims, const u64* info, F f, P... p) {
   X_FOR_EACH(i, n) {
     u64 at[sizeof...(P)] = {};
-    u64 rest = i;
-    for (u64 d = num_dims; d-- > 0;) {
-      const u64 size = info[d];
-      const u64 quotient = ((rest | size) >> 32) == 0 ? (u32)rest / (u32)size : rest / size;
-      const u64 index = rest - quotient * size;
-      ((at[k] += index * info[(k + 1) * num_dims + d]), ...);
-      rest = quotient;
-    }
+    offsets(Indices<k...>(), i, num_dims, info, at);
     f(i, p + at[k]...);
   }
 }
@@ -152,9 +325,14 @@ X_DEVICE void forEachStrided(u64 n, u64 num_dims, const u64* info, F f, P... p) 
   each::walk(typename each::MakeIndices<sizeof...(P)>::type(), n, num_dims, info, f, p...);
 }
 
-/** out[i] = f(element i of each input) for i in [0, n). `limit` bounds the elements that a GPU thread holds at once. */
+/** out[i] = f(element i of each input) for i in [0, n). `limit` bounds the copies of f in a GPU thread's code. */
 template <u32 limit = 16, class F, class Out, class... In>
 X_DEVICE void mapEach(u64 n, u64 num_dims, const u64* info, F f, Out* out, const In*... in) {
-  if (info == nullptr || each::allContiguous<In...>(num_dims, info)) each::contiguous<limit>(n, f, out, in...);
-  else forEachStrided(n, num_dims, info, each::Store<F, Out>{f, out}, in...);
+  if (info == nullptr || each::allContiguous<In...>(num_dims, info)) return each::contiguous<limit>(n, f, out, in...);
+#if !X_HOST
+  typedef typename each::MakeIndices<sizeof...(In)>::type Sets;
+  if constexpr (each::roomy<Out, In...>)
+    if (each::inRuns<limit>(Sets(), n, num_dims, info, f, out, in...)) return;
+#endif
+  forEachStrided(n, num_dims, info, each::Store<F, Out>{f, out}, in...);
 }

@@ -100,7 +100,7 @@ X_DEVICE constexpr Pack<A...> packOf(void (*)(A...)) {
 
 template <auto body, bool merged, class... Loaded>
 X_DEVICE void runBlocks(const XHostLaunch* launch, Loaded... loaded) {
-  XHostBlock& at = xHostBlock;
+  XHostBlock& at = *xHostBlock();
   for (u32 axis = 0; axis < 3; ++axis) at.grid[axis] = launch->grid[axis];
   at.shared = launch->shared;
   if constexpr (merged) {

@@ -20,14 +20,19 @@ struct XHostBlock {
   void* shared;
 };
 
-static thread_local XHostBlock xHostBlock;
+static thread_local XHostBlock xHostBlockOfThread;
 
-X_DEVICE u32 blockX() { return xHostBlock.block[0]; }
-X_DEVICE u32 blockY() { return xHostBlock.block[1]; }
-X_DEVICE u32 blockZ() { return xHostBlock.block[2]; }
-X_DEVICE u32 gridX() { return xHostBlock.grid[0]; }
-X_DEVICE u32 gridY() { return xHostBlock.grid[1]; }
-X_DEVICE u32 gridZ() { return xHostBlock.grid[2]; }
+// A call of its own, hoisted as one that always gives the same address. Inlined, clang (22) keeps values in xmm16 to xmm31
+// over its call of __tls_get_addr, which may overwrite them when a thread comes for the first time: with AVX-512 the
+// first blocks of a thread then computed with wrong arguments.
+static __attribute__((noinline, const)) XHostBlock* xHostBlock() { return &xHostBlockOfThread; }
+
+X_DEVICE u32 blockX() { return xHostBlock()->block[0]; }
+X_DEVICE u32 blockY() { return xHostBlock()->block[1]; }
+X_DEVICE u32 blockZ() { return xHostBlock()->block[2]; }
+X_DEVICE u32 gridX() { return xHostBlock()->grid[0]; }
+X_DEVICE u32 gridY() { return xHostBlock()->grid[1]; }
+X_DEVICE u32 gridZ() { return xHostBlock()->grid[2]; }
 X_DEVICE u32 threadIndex() { return 0; }
 X_DEVICE u32 blockThreads() { return 1; }
 X_DEVICE u32 laneId() { return 0; }
@@ -42,8 +47,8 @@ X_DEVICE u64 chunkStart(u64 block, u64 n) {
   const u64 start = block * chunk;
   return start < n ? start : n;
 }
-X_DEVICE u64 eachBegin(u64 n) { return chunkStart(xHostBlock.first, n); }
-X_DEVICE u64 eachEnd(u64 n) { return chunkStart(xHostBlock.end, n); }
+X_DEVICE u64 eachBegin(u64 n) { return chunkStart(xHostBlock()->first, n); }
+X_DEVICE u64 eachEnd(u64 n) { return chunkStart(xHostBlock()->end, n); }
 
 }  // namespace launch
 
@@ -55,7 +60,7 @@ X_DEVICE u64 eachEnd(u64 n) { return chunkStart(xHostBlock.end, n); }
 
 template <class T>
 X_DEVICE T* dynamicShared() {
-  return (T*)xHostBlock.shared;
+  return (T*)xHostBlock()->shared;
 }
 
 #else  // GPUs
@@ -123,17 +128,23 @@ X_DEVICE u32 blockThreads() { return blockSizeX() * blockSizeY() * blockSizeZ();
 
 namespace launch {
 
-// Every thread of the grid once, blocks of a 2-D or 3-D grid included.
-X_DEVICE u64 eachBegin() {
-  const u64 block = blockX() + (u64)gridX() * (blockY() + (u64)gridY() * blockZ());
-  return block * blockThreads() + threadIndex();
+// A block takes tiles of up to 4 items a thread, so that blocks that run together work side by side in memory and a
+// kernel's preamble is paid once for 4 items; where the grid has a thread for every item, one each.
+X_DEVICE u64 blockIndex() { return blockX() + (u64)gridX() * (blockY() + (u64)gridY() * blockZ()); }
+X_DEVICE u64 gridBlocks() { return (u64)gridX() * gridY() * gridZ(); }
+X_DEVICE u64 tileOf(u64 n) {
+  const u64 threads = blockThreads();
+  return n <= gridBlocks() * threads ? threads : 4 * threads;
 }
-X_DEVICE u64 eachStride() { return (u64)gridX() * gridY() * gridZ() * blockThreads(); }
+X_DEVICE u64 tileEnd(u64 start, u64 tile, u64 n) { return n - start < tile ? n : start + tile; }
 
 }  // namespace launch
 
-#define X_FOR_EACH(i, n) \
-  for (u64 i = launch::eachBegin(), i##_end = (n), i##_step = launch::eachStride(); i < i##_end; i += i##_step)
+#define X_FOR_EACH(i, n)                                                                                      \
+  for (u64 i##_n = (n), i##_tile = launch::tileOf(i##_n), i##_start = launch::blockIndex() * i##_tile;        \
+       i##_start < i##_n; i##_start += launch::gridBlocks() * i##_tile)                                       \
+    for (u64 i = i##_start + threadIndex(), i##_end = launch::tileEnd(i##_start, i##_tile, i##_n); i < i##_end; \
+         i += blockThreads())
 #define X_FOR_EACH_SIMD(i, n) X_FOR_EACH(i, n)
 #define X_FOR_BLOCK(j, n) \
   for (u64 j = threadIndex(), j##_end = (n), j##_step = blockThreads(); j < j##_end; j += j##_step)

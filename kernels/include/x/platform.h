@@ -74,6 +74,13 @@ constexpr u32 WARP = 64;  // compilers that no longer define the macro: GCN and 
 constexpr u32 WARP = 32;
 #endif
 
+// clang before 19, which is in hiprtc up to ROCm 6.3, spills where later ones do not: it gets the plainer loops.
+#if X_AMDGCN && __clang_major__ < 19
+constexpr bool FEW_REGISTERS = true;
+#else
+constexpr bool FEW_REGISTERS = false;
+#endif
+
 /** Same bits, another type of the same size. */
 template <class To, class From>
 X_DEVICE To bitCast(From v) {

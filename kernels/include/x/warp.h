@@ -127,6 +127,11 @@ struct MaxNan {
   static X_DEVICE T apply(T a, T b) {
     return (a > b || a != a) ? a : b;
   }
+  /** Whether a is strictly larger than b. */
+  template <class T>
+  static X_DEVICE bool beats(T a, T b) {
+    return a > b || (a != a && b == b);
+  }
 };
 
 /** The smaller; NaN when either is. */
@@ -138,6 +143,11 @@ struct MinNan {
   template <class T>
   static X_DEVICE T apply(T a, T b) {
     return (a < b || a != a) ? a : b;
+  }
+  /** Whether a is strictly smaller than b. */
+  template <class T>
+  static X_DEVICE bool beats(T a, T b) {
+    return a < b || (a != a && b == b);
   }
 };
 

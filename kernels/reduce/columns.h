@@ -1,0 +1,210 @@
+// cols_*: contiguous [left, size, right] reduced over the middle, our own form. The middle is cut into `parts` shares so
+// that few columns still fill a device: with one share the result is final, with more every share gives an accumulator
+// (a position, for argmin and argmax) to out [left, parts, right], which cols_done_* combines in order. On GPUs a block
+// takes a tile of columns, 16 bytes a thread, its threads on several rows at once; the host walks rows of columns.
+#pragma once
+
+namespace reduce {
+
+struct Share {
+  u64 begin, end;
+  X_DEVICE static Share of(u64 size, u64 parts, u64 part) {
+    const u64 each = (size + parts - 1) / parts;
+    const u64 begin = part * each < size ? part * each : size;
+    return {begin, size - begin < each ? size : begin + each};
+  }
+};
+
+#if !X_HOST
+
+// 16 bytes, but no more than 8 columns: each has a result of its own in registers.
+template <class T>
+constexpr u32 COLUMNS_AT_ONCE = vecWidth<T> < 8 ? vecWidth<T> : 8;
+
+/** A block's threads as `rows` rows of `across` columns of vectors. */
+struct ColumnTile {
+  u32 across, rows, x, y;
+  X_DEVICE static ColumnTile of(u64 vectors) {
+    u32 across = 1;
+    while (across < WARP && across < vectors && 2 * across <= blockThreads()) across *= 2;
+    return {across, blockThreads() / across, threadIndex() % across, threadIndex() / across};
+  }
+};
+
+// visit(row, values) for the rows of one share that are this thread's, four loads at a time.
+template <u32 V, class T, class F>
+X_DEVICE void visitRows(const T* column, u64 right, Share share, u32 first, u32 step, F visit) {
+  u64 j = share.begin + first;
+  for (; j + 3 * step < share.end; j += 4 * step) {
+    Vec<T, V> v[4];
+#pragma unroll
+    for (u32 l = 0; l < 4; ++l) v[l] = loadVec<V>(column + (j + l * step) * right);
+#pragma unroll
+    for (u32 l = 0; l < 4; ++l) visit(j + l * step, v[l]);
+  }
+  for (; j < share.end; j += step) visit(j, loadVec<V>(column + j * right));
+}
+
+template <class Op, u32 V, class T>
+X_DEVICE void columnTiles(u64 left, u64 size, u64 right, u64 parts, const T* src, acc_t<T>* partial, T* dst) {
+  typedef acc_t<T> A;
+  X_SHARED(A, column, 1024);
+  const u64 vectors = right / V;
+  const ColumnTile tile = ColumnTile::of(vectors);
+  const u64 tiles = (vectors + tile.across - 1) / tile.across;
+  X_FOR_SPLIT(item, left * parts * tiles) {
+    const u64 share = item / tiles, vector = item % tiles * tile.across + tile.x;
+    A acc[V];
+#pragma unroll
+    for (u32 e = 0; e < V; ++e) acc[e] = Op::template identity<A>();
+    if (vector < vectors && tile.y < tile.rows) {
+      visitRows<V>(src + share / parts * size * right + vector * V, right, Share::of(size, parts, share % parts), tile.y,
+                   tile.rows, [&](u64, const Vec<T, V>& v) {
+#pragma unroll
+                     for (u32 e = 0; e < V; ++e) acc[e] = Op::template apply<A>(acc[e], to_acc(v[e]));
+                   });
+    }
+#pragma unroll
+    for (u32 e = 0; e < V; ++e) {
+      column[threadIndex()] = acc[e];
+      barrier();
+      if (tile.y == 0 && vector < vectors) {
+        for (u32 r = 1; r < tile.rows; ++r) acc[e] = Op::template apply<A>(acc[e], column[r * tile.across + tile.x]);
+        const u64 to = share * right + vector * V + e;
+        if (parts == 1) dst[to] = from_acc<T>(acc[e]);
+        else partial[to] = acc[e];
+      }
+      barrier();
+    }
+  }
+}
+
+template <class Op, u32 V, class T>
+X_DEVICE void columnIndexTiles(u64 left, u64 size, u64 right, u64 parts, const T* src, u32* out) {
+  typedef acc_t<T> A;
+  X_SHARED(A, values, 1024);
+  X_SHARED(u32, indices, 1024);
+  const u64 vectors = right / V;
+  const ColumnTile tile = ColumnTile::of(vectors);
+  const u64 tiles = (vectors + tile.across - 1) / tile.across;
+  X_FOR_SPLIT(item, left * parts * tiles) {
+    const u64 share = item / tiles, vector = item % tiles * tile.across + tile.x;
+    Best<A> best[V];
+#pragma unroll
+    for (u32 e = 0; e < V; ++e) best[e] = Best<A>::template none<Op>();
+    if (vector < vectors && tile.y < tile.rows) {
+      visitRows<V>(src + share / parts * size * right + vector * V, right, Share::of(size, parts, share % parts), tile.y,
+                   tile.rows, [&](u64 j, const Vec<T, V>& v) {
+#pragma unroll
+                     for (u32 e = 0; e < V; ++e) best[e].template take<Op>(to_acc(v[e]), (u32)j);
+                   });
+    }
+#pragma unroll
+    for (u32 e = 0; e < V; ++e) {
+      values[threadIndex()] = best[e].value;
+      indices[threadIndex()] = best[e].index;
+      barrier();
+      if (tile.y == 0 && vector < vectors) {
+        for (u32 r = 1; r < tile.rows; ++r)
+          best[e].template merge<Op>(values[r * tile.across + tile.x], indices[r * tile.across + tile.x]);
+        out[share * right + vector * V + e] = best[e].index;
+      }
+      barrier();
+    }
+  }
+}
+
+#else
+
+// body(share, column, width) for runs of up to 256 columns of each share: the host's unit of work.
+template <class F>
+X_DEVICE void forColumnRuns(u64 left, u64 parts, u64 right, F body) {
+  constexpr u64 WIDTH = 256;
+  const u64 tiles = (right + WIDTH - 1) / WIDTH;
+  X_FOR_SPLIT(item, left * parts * tiles) {
+    const u64 column = item % tiles * WIDTH;
+    body(item / tiles, column, right - column < WIDTH ? right - column : WIDTH);
+  }
+}
+
+#endif
+
+template <class Op, class T>
+X_DEVICE void columns(u64 left, u64 size, u64 right, u64 parts, const T* src, acc_t<T>* partial, T* dst) {
+#if X_HOST
+  typedef acc_t<T> A;
+  forColumnRuns(left, parts, right, [=](u64 share, u64 column, u64 width) {
+    // Steps whose sum is made on its own before it joins the total: a float total alone stops growing at 2^24 ones.
+    constexpr u64 STEPS = 256;
+    A total[256], acc[256];
+    for (u64 c = 0; c < width; ++c) total[c] = Op::template identity<A>();
+    const Share rows = Share::of(size, parts, share % parts);
+    const T* p = src + (share / parts * size + rows.begin) * right + column;
+    for (u64 j = rows.begin; j < rows.end;) {
+      for (u64 c = 0; c < width; ++c) acc[c] = Op::template identity<A>();
+      const u64 stop = rows.end - j < STEPS ? rows.end : j + STEPS;
+      for (; j < stop; ++j, p += right)
+        for (u64 c = 0; c < width; ++c) acc[c] = Op::template apply<A>(acc[c], to_acc(p[c]));
+      for (u64 c = 0; c < width; ++c) total[c] = Op::template apply<A>(total[c], acc[c]);
+    }
+    const u64 to = share * right + column;
+    if (parts == 1) {
+      for (u64 c = 0; c < width; ++c) dst[to + c] = from_acc<T>(total[c]);
+    } else {
+      for (u64 c = 0; c < width; ++c) partial[to + c] = total[c];
+    }
+  });
+#else
+  constexpr u32 V = COLUMNS_AT_ONCE<T>;
+  if (right % V == 0 && aligned16(src)) columnTiles<Op, V>(left, size, right, parts, src, partial, dst);
+  else columnTiles<Op, 1>(left, size, right, parts, src, partial, dst);
+#endif
+}
+
+template <class Op, class T>
+X_DEVICE void columnsDone(u64 left, u64 parts, u64 right, const acc_t<T>* partial, T* dst) {
+  X_FOR_EACH(i, left * right) {
+    const u64 pre = i / right;
+    const acc_t<T>* p = partial + (pre * parts * right + (i - pre * right));
+    acc_t<T> acc = p[0];
+    for (u64 part = 1; part < parts; ++part) acc = Op::template apply<acc_t<T>>(acc, p[part * right]);
+    dst[i] = from_acc<T>(acc);
+  }
+}
+
+/** Positions within the middle; with several parts NO_INDEX for an empty share. */
+template <class Op, class T>
+X_DEVICE void columnsIndex(u64 left, u64 size, u64 right, u64 parts, const T* src, u32* out) {
+#if X_HOST
+  typedef acc_t<T> A;
+  forColumnRuns(left, parts, right, [=](u64 share, u64 column, u64 width) {
+    Best<A> best[256];
+    for (u64 c = 0; c < width; ++c) best[c] = Best<A>::template none<Op>();
+    const Share rows = Share::of(size, parts, share % parts);
+    const T* p = src + (share / parts * size + rows.begin) * right + column;
+    for (u64 j = rows.begin; j < rows.end; ++j, p += right)
+      for (u64 c = 0; c < width; ++c) best[c].template take<Op>(to_acc(p[c]), (u32)j);
+    for (u64 c = 0; c < width; ++c) out[share * right + column + c] = best[c].index;
+  });
+#else
+  constexpr u32 V = COLUMNS_AT_ONCE<T>;
+  if (right % V == 0 && aligned16(src)) columnIndexTiles<Op, V>(left, size, right, parts, src, out);
+  else columnIndexTiles<Op, 1>(left, size, right, parts, src, out);
+#endif
+}
+
+/** Reads the shares' values again through their positions. */
+template <class Op, class T>
+X_DEVICE void columnsIndexDone(u64 left, u64 size, u64 parts, u64 right, const T* src, const u32* partial, u32* dst) {
+  X_FOR_EACH(i, left * right) {
+    const u64 pre = i / right, post = i - pre * right;
+    Best<acc_t<T>> best = Best<acc_t<T>>::template none<Op>();
+    for (u64 part = 0; part < parts; ++part) {
+      const u32 index = partial[(pre * parts + part) * right + post];
+      if (index != NO_INDEX) best.template take<Op>(to_acc(src[(pre * size + index) * right + post]), index);
+    }
+    dst[i] = best.index;
+  }
+}
+
+}  // namespace reduce
