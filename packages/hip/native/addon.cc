@@ -167,6 +167,7 @@ static Napi::Object initialise(Napi::Env env, Napi::Object exports) {
   exportStreams(env, exports);
   exportModules(env, exports);
   exportWaits(env, exports);
+  exportLibraries(env, exports);
   return exports;
 }
 

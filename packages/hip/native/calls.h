@@ -44,6 +44,7 @@ inline const char* platformName(Platform platform) {
   X(ModuleGetFunction, "hipModuleGetFunction", "cuModuleGetFunction", "moduleGetFunction") \
   X(FuncSetShared, "hipFuncSetAttribute", "cuFuncSetAttribute", "functionSetMaxSharedBytes") \
   X(Launch, "hipModuleLaunchKernel", "cuLaunchKernel", "launch")                         \
+  X(Library, "library call", "library call", "enqueueTask")                              \
   X(GraphInstantiate, "hipGraphInstantiate", "cuGraphInstantiateWithFlags", "graphInstantiate") \
   X(GraphExecUpdate, "hipGraphExecUpdate", "cuGraphExecUpdate", "graphExecUpdate")       \
   X(GraphLaunch, "hipGraphLaunch", "cuGraphLaunch", "graphLaunch")                       \

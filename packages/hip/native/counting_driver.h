@@ -13,10 +13,12 @@ namespace xhip {
 
 enum class Counter : uint32_t {
   ModuleLoad, ModuleUnload, GetFunction, Launch, Malloc, Free, HtoD, DtoH, DtoD, Memset, GraphLaunch,
+  Library,
 };
-constexpr uint32_t kCounterCount = 11;
+constexpr uint32_t kCounterCount = 12;
 constexpr const char* kCounterNames[kCounterCount] = {
     "moduleLoad", "moduleUnload", "getFunction", "launch", "malloc", "free", "htod", "dtoh", "dtod", "memset", "graphLaunch",
+    "library",
 };
 
 class CountingDriver final : public Driver {
@@ -91,6 +93,12 @@ class CountingDriver final : public Driver {
   Status launch(Function f, const LaunchConfig& config, const void* args, size_t argBytes, Stream s) override {
     return tick(Counter::Launch), settle(inner_.launch(f, config, args, argBytes, s), s);
   }
+
+  Status enqueueTask(HostTask run, const void* payload, size_t bytes, uint64_t blocks, Stream s) override {
+    return libraryCalled(inner_.enqueueTask(run, payload, bytes, blocks, s), s);
+  }
+  // Counts a vendor library's call that enqueued its work on the stream itself, and waits for it when blocking.
+  Status libraryCalled(Status status, Stream s) { return tick(Counter::Library), settle(status, s); }
 
   Status graphInstantiate(GraphExec* out, Graph g) override { return inner_.graphInstantiate(out, g); }
   Status graphExecUpdate(GraphExec x, Graph g, bool* updated) override { return inner_.graphExecUpdate(x, g, updated); }

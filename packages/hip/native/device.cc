@@ -61,6 +61,7 @@ void Device::close() {
     if (counting_.capturing(stream) && counting_.streamEndCapture(stream, &graph) == 0) (void)counting_.graphDestroy(graph);
   });
   (void)counting_.deviceSynchronize();
+  for (auto& library : libraries) library.reset();
   graphExecs.each([this](uint32_t, GraphExec& exec) { (void)counting_.graphExecDestroy(exec); });
   graphs.each([this](uint32_t, Graph& graph) { (void)counting_.graphDestroy(graph); });
   events.each([this](uint32_t, EventEntry& event) { (void)counting_.eventDestroy(event.handle); });

@@ -3,6 +3,7 @@
 // error instead of a crash. Used on the environment's thread only.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 #include "counting_driver.h"
 #include "driver.h"
 #include "failure.h"
+#include "vendor_library.h"
 
 namespace xhip {
 
@@ -149,6 +151,7 @@ class Device {
   Slots<Graph> graphs;
   Slots<GraphExec> graphExecs;
   StagingPool staging;
+  std::array<std::unique_ptr<VendorHandle>, kLibraryCount> libraries;  // opened when first asked for
   uint32_t pending = 0;  // asynchronous waits under way; the device closes after the last
   bool closing = false;
   uint8_t* launchBuffer = nullptr;

@@ -45,6 +45,11 @@ struct LaunchConfig {
   uint32_t sharedBytes;
 };
 
+// A piece of host work in stream order, for blocks [begin, end) of however many it was enqueued with.
+using HostTask = void (*)(const void* payload, uint64_t begin, uint64_t end);
+
+constexpr Status kNotSupported = 801;  // in HIP, CUDA and on the host
+
 // One platform. Every method may be called from any thread; `makeCurrent` is called by the binding before the
 // others on a thread. A method that a platform lacks returns its "not supported" status, never crashes.
 class Driver {
@@ -103,6 +108,13 @@ class Driver {
 
   // `args` is the packed kernel-argument block: every argument at its natural alignment, in order.
   virtual Status launch(Function, const LaunchConfig&, const void* args, size_t argBytes, Stream) = 0;
+
+  // Enqueues a task with a copy of its payload, its blocks shared out over the host's threads. The host platform only:
+  // the libraries of the others enqueue by themselves.
+  virtual Status enqueueTask(HostTask, const void* payload, size_t bytes, uint64_t blocks, Stream) {
+    (void)payload, (void)bytes, (void)blocks;
+    return kNotSupported;
+  }
 
   virtual Status graphInstantiate(GraphExec* out, Graph) = 0;
   virtual Status graphExecUpdate(GraphExec, Graph, bool* updated) = 0;

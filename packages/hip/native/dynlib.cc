@@ -21,13 +21,17 @@ std::string directoryOf(const std::string& path) {
   return slash == std::string::npos ? "" : path.substr(0, slash);
 }
 
+bool fileExists(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0;
+}
+
 Library openFirst(const std::vector<std::string>& candidates) {
   Library library;
   for (const std::string& candidate : candidates) {
     library.searched.push_back(candidate);
-    struct stat info;
     bool isPath = candidate.find('/') != std::string::npos;
-    if (isPath && stat(candidate.c_str(), &info) != 0) continue;
+    if (isPath && !fileExists(candidate)) continue;
     library.handle = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library.handle) {
       library.path = candidate;

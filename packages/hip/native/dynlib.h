@@ -26,6 +26,7 @@ std::vector<std::string> globDirectories(const std::string& pattern);
 std::string pathOfSymbol(void* symbol);
 
 std::string directoryOf(const std::string& path);
+bool fileExists(const std::string& path);
 
 // An environment variable, or empty.
 std::string environment(const char* name);

@@ -28,6 +28,16 @@ export interface NativeCompiler {
   reason: string;
 }
 
+export interface NativeLibrary {
+  available: boolean;
+  library: string;
+  version: string;
+  searched: string[];
+  code: string;
+  message: string;
+  remedy: string;
+}
+
 export interface NativeDevice {
   id: number;
   properties: DeviceProperties;
@@ -49,6 +59,8 @@ export interface Counters {
   dtod: number;
   memset: number;
   graphLaunch: number;
+  /** Products and convolutions given to a vendor library. */
+  library: number;
 }
 
 /** The addon's exports; the first argument of the device functions is the device's number. */
@@ -94,6 +106,29 @@ export interface NativeAddon {
   moduleLoad(device: number, code: HostView): number;
   moduleUnload(device: number, module: number): void;
   getFunction(device: number, module: number, name: string): number;
+  library(library: number): NativeLibrary;
+  libraryOpen(device: number, library: number): void;
+  gemm(device: number, library: number, stream: number, problem: Float64Array): void;
+  gemmTakes(device: number, library: number, type: number, outType: number): boolean;
+  gemmWorkspace(device: number, library: number, address: number, bytes: number): void;
+  convolutionPlan(
+    device: number,
+    library: number,
+    stream: number,
+    shape: Float64Array,
+  ): [plan: number, workspaceBytes: number];
+  convolutionRun(
+    device: number,
+    library: number,
+    stream: number,
+    plan: number,
+    x: number,
+    filter: number,
+    y: number,
+    workspace: number,
+  ): void;
+  convolutionDrop(device: number, library: number, plan: number): void;
+  streamCapturing(device: number, stream: number): boolean;
 }
 
 const require = createRequire(import.meta.url);

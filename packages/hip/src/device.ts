@@ -4,9 +4,12 @@
  * returns at once; the `...Sync` methods and awaiting a promise are the only waits.
  */
 import { addon, type Counters, type HostView, type NativeAddon } from './addon';
+import { BlasHandle } from './blas';
 import { DeviceContext } from './context';
+import { ConvolutionHandle } from './convolution';
 import { invalidArgument } from './errors';
 import { HipEvent } from './event';
+import { type BlasLibrary, type ConvolutionLibrary, type LibraryReport, libraryReports } from './libraries';
 import { HipModule } from './module';
 import { type Platform, platformNumber } from './platforms';
 import { HipStream } from './stream';
@@ -60,6 +63,8 @@ export class HipDevice {
   readonly #context: DeviceContext;
   readonly #native: NativeAddon;
   readonly #id: number;
+  readonly #blas = new Map<BlasLibrary, BlasHandle>();
+  readonly #convolution = new Map<ConvolutionLibrary, ConvolutionHandle>();
 
   /** @internal Use {@link openDevice}. */
   constructor(context: DeviceContext, properties: DeviceProperties) {
@@ -161,6 +166,36 @@ export class HipDevice {
   synchronizeSync(): void {
     this.#context.check();
     this.#native.deviceSynchronizeSync(this.#id);
+  }
+
+  /** The vendor libraries for this device's platform: found where and in which version, or what to install. */
+  libraries(): LibraryReport[] {
+    return libraryReports(this.platform);
+  }
+
+  /**
+   * Opens a BLAS library on this device; a second call gives the same handle. Throws LIBRARY_NOT_FOUND or SYMBOL_MISSING
+   * with the report's reason, and INVALID_ARGUMENT for a library of another platform or while a stream is captured.
+   */
+  openBlas(library: BlasLibrary): BlasHandle {
+    this.#context.check();
+    let handle = this.#blas.get(library);
+    if (!handle) {
+      handle = new BlasHandle(this.#context, library);
+      this.#blas.set(library, handle);
+    }
+    return handle;
+  }
+
+  /** Opens a convolution library on this device. Errors as {@link openBlas}. */
+  openConvolution(library: ConvolutionLibrary): ConvolutionHandle {
+    this.#context.check();
+    let handle = this.#convolution.get(library);
+    if (!handle) {
+      handle = new ConvolutionHandle(this.#context, library);
+      this.#convolution.set(library, handle);
+    }
+    return handle;
   }
 
   /** Calls of the driver since the device was opened. */

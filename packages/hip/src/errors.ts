@@ -14,13 +14,14 @@ export type HipErrorCode =
   | 'INVALID_ARGUMENT'
   | 'DISPOSED'
   | 'COMPILE_FAILED'
+  | 'LIBRARY_ERROR'
   | 'ADDON_MISSING'
   | 'FUNCTION_NOT_FOUND';
 
 /** What a {@link HipError} carries beside its code and message. */
 export interface HipErrorDetails {
   platform?: Platform;
-  /** The driver's call, in the platform's own name: `hipMalloc`, `cuMemAlloc`. */
+  /** The driver's or library's call, in its own name: `hipMalloc`, `cuMemAlloc`, `miopenConvolutionForwardImmediate`. */
   call?: string;
   /** The driver's name of the error: `hipErrorOutOfMemory`. */
   driverName?: string;

@@ -3,13 +3,26 @@
  * before the first call.
  */
 export type { Counters, HostView } from './addon';
+export { BlasHandle, type GemmOperand, type GemmProblem } from './blas';
 export { type CompileOptions, type CompilerReport, compileProgram, compilers } from './compile';
+export { ConvolutionHandle, type ConvolutionPlan, type ConvolutionShape } from './convolution';
 export { type DeviceProperties, HipDevice, openDevice } from './device';
 export { HipError, type HipErrorCode, type HipErrorDetails } from './errors';
 export { HipEvent } from './event';
 export { type Dim, HipFunction } from './function';
 export { HipGraph } from './graph';
 export { HipGraphExec } from './graph-exec';
+export {
+  BLAS_LIBRARIES,
+  type BlasLibrary,
+  CONVOLUTION_LIBRARIES,
+  type ConvolutionLibrary,
+  type LibraryName,
+  type LibraryReport,
+  type LibraryType,
+  libraryReport,
+  libraryReports,
+} from './libraries';
 export { HipModule } from './module';
 export type { ParamType } from './params';
 export { PLATFORMS, type Platform, type PlatformFailure, type PlatformReport, platforms } from './platforms';

@@ -48,6 +48,11 @@ export class HipStream {
     this.#context.native.beginCapture(this.#context.id, this.handleOn(this.#context));
   }
 
+  /** Whether {@link beginCapture} was called and {@link endCapture} was not yet. */
+  get isCapturing(): boolean {
+    return this.#context.native.streamCapturing(this.#context.id, this.handleOn(this.#context));
+  }
+
   endCapture(): HipGraph {
     const graph = this.#context.native.endCapture(this.#context.id, this.handleOn(this.#context));
     return new HipGraph(this.#context, graph);

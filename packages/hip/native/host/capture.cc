@@ -43,6 +43,7 @@ bool sameShape(const Program& before, const Program& next) {
       auto* right = static_cast<const KernelRecord*>(b);
       if (left->kernel != right->kernel || left->bytes != right->bytes) return false;
     }
+    if (a->kind == RecordKind::kTask && static_cast<const TaskRecord*>(a)->run != static_cast<const TaskRecord*>(b)->run) return false;
     if (a->kind == RecordKind::kCopy) {
       // An upload from the host and a copy on the device are different kinds of node.
       if ((static_cast<const CopyRecord*>(a)->source == nullptr) != (static_cast<const CopyRecord*>(b)->source == nullptr)) return false;

@@ -58,6 +58,8 @@ class Device final : private StreamOwner {
   Status functionSetMaxSharedBytes(void* function, int bytes);
   Status launch(void* function, const LaunchConfig& config, const void* args, size_t argBytes, void* stream);
 
+  Status enqueueTask(HostTask run, const void* payload, size_t bytes, uint64_t blocks, void* stream);
+
   Status beginCapture(void* stream);
   Status endCapture(void* stream, void** out);
   Status graphInstantiate(void** out, void* graph);

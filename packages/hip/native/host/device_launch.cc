@@ -1,4 +1,4 @@
-// Modules, functions, launches, capture and graphs.
+// Modules, functions, launches, tasks, capture and graphs.
 #include <algorithm>
 #include <cstring>
 
@@ -114,6 +114,19 @@ Status Device::launch(void* functionHandle, const LaunchConfig& config, const vo
     record->sharedBytes = config.sharedBytes;
     if (argBytes > 0) std::memcpy(record->args(), args, argBytes);
     if (program) keepLoaded(program, kernel);
+  });
+}
+
+Status Device::enqueueTask(HostTask run, const void* payload, size_t bytes, uint64_t blocks, void* handle) {
+  Stream* stream = streamTable_.find(handle);
+  if (!stream) return fail(kInvalidHandle, "enqueueTask: not a live stream");
+  if (!run || blocks == 0) return fail(kInvalidValue, "enqueueTask: no %s", run ? "blocks" : "function");
+  if (bytes > kMaxArgBytes) return fail(kInvalidValue, "%zu bytes of payload; at most %zu", bytes, kMaxArgBytes);
+  if (bytes > 0 && !payload) return fail(kInvalidValue, "enqueueTask: %zu bytes of payload at a null pointer", bytes);
+  return enqueue<TaskRecord>(stream, RecordKind::kTask, bytes, [&](TaskRecord* record, Program*) {
+    record->run = run;
+    record->blocks = blocks;
+    if (bytes > 0) std::memcpy(record->payload(), payload, bytes);
   });
 }
 

@@ -110,6 +110,20 @@ void executeFill(const FillRecord& fill, Worker& worker, ThreadPool& pool) {
   }
 }
 
+void runTask(const void* task, unsigned char*, uint64_t begin, uint64_t end) {
+  const TaskRecord& record = *static_cast<const TaskRecord*>(task);
+  record.run(record.payload(), begin, end);
+}
+
+// Whoever enqueues a task has cut it into as many blocks as are worth a thread each.
+void executeTask(const TaskRecord& task, Worker& worker, ThreadPool& pool) {
+  if (task.blocks == 1 || pool.threads() == 1) {
+    task.run(task.payload(), 0, task.blocks);
+  } else {
+    pool.parallel(worker, runTask, &task, task.blocks, 1, true);
+  }
+}
+
 }  // namespace
 
 Status executeRecord(const Record* record, Worker& worker, ThreadPool& pool) {
@@ -121,6 +135,9 @@ Status executeRecord(const Record* record, Worker& worker, ThreadPool& pool) {
       return kSuccess;
     case RecordKind::kFill:
       executeFill(*static_cast<const FillRecord*>(record), worker, pool);
+      return kSuccess;
+    case RecordKind::kTask:
+      executeTask(*static_cast<const TaskRecord*>(record), worker, pool);
       return kSuccess;
     default:
       return kUnknown;

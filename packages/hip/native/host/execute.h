@@ -1,4 +1,4 @@
-// Carrying out the records that compute: launches, copies and fills, shared out over the pool.
+// Carrying out the records that compute: launches, copies, fills and tasks, shared out over the pool.
 #pragma once
 
 #include "record.h"
@@ -6,7 +6,7 @@
 
 namespace xhip::host {
 
-// Runs a kKernel, kCopy or kFill record to its end. kLaunchFailure when a kernel threw.
+// Runs a kKernel, kCopy, kFill or kTask record to its end. kLaunchFailure when a kernel threw.
 Status executeRecord(const Record* record, Worker& worker, ThreadPool& pool);
 
 }  // namespace xhip::host

@@ -172,6 +172,9 @@ class HostDriver final : public Driver {
   Status launch(xhip::Function function, const LaunchConfig& config, const void* args, size_t argBytes, xhip::Stream stream) override {
     return call([&](Device& d) { return d.launch(function, config, args, argBytes, stream); });
   }
+  Status enqueueTask(HostTask run, const void* payload, size_t bytes, uint64_t blocks, xhip::Stream stream) override {
+    return call([&](Device& d) { return d.enqueueTask(run, payload, bytes, blocks, stream); });
+  }
   Status graphInstantiate(xhip::GraphExec* out, xhip::Graph graph) override {
     return call([&](Device& d) { return d.graphInstantiate(out, graph); });
   }

@@ -1,5 +1,5 @@
 // What a stream's queue and a captured graph are made of: records laid out one after another in memory, each a header,
-// a fixed part and, for launches and small uploads, a payload. The first three kinds are plain bytes and may be captured;
+// a fixed part and, for launches, tasks and small uploads, a payload. The first four kinds are plain bytes and may be captured;
 // the others steer the queue they are in.
 #pragma once
 
@@ -8,12 +8,15 @@
 #include <memory>
 #include <vector>
 
+#include "../driver.h"
 #include "../host_abi.h"
 #include "module.h"
 
 namespace xhip::host {
 
-enum class RecordKind : uint32_t { kKernel, kCopy, kFill, kGraph, kEventRecord, kEventWait, kRelease, kNotify, kEnd, kJump };
+enum class RecordKind : uint32_t {
+  kKernel, kCopy, kFill, kTask, kGraph, kEventRecord, kEventWait, kRelease, kNotify, kEnd, kJump,
+};
 
 struct alignas(16) Record {
   RecordKind kind;
@@ -45,6 +48,15 @@ struct FillRecord : Record {
   uint8_t value;
 };
 
+struct TaskRecord : Record {
+  HostTask run;
+  uint64_t blocks;
+
+  unsigned char* payload() { return reinterpret_cast<unsigned char*>(this + 1); }
+  const unsigned char* payload() const { return reinterpret_cast<const unsigned char*>(this + 1); }
+};
+
+static_assert(sizeof(TaskRecord) % 16 == 0, "payloads are 16-byte aligned");
 static_assert(sizeof(KernelRecord) % 16 == 0 && sizeof(CopyRecord) % 16 == 0, "payloads are 16-byte aligned");
 
 // A captured sequence: the records in order and what must stay loaded while they can run. Immutable once captured.

@@ -152,6 +152,7 @@ Stream::Outcome Stream::execute(Record* record, Worker& worker) {
     case RecordKind::kKernel:
     case RecordKind::kCopy:
     case RecordKind::kFill:
+    case RecordKind::kTask:
       status = executeRecord(record, worker, *pool_);
       break;
     case RecordKind::kGraph: {

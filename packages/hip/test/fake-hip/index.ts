@@ -39,9 +39,14 @@ const run = async () => { ${body} };
 run().then((value) => console.log('\\nRESULT' + JSON.stringify(value ?? null)), (error) => { console.error(error); process.exit(3); });`,
   );
   const tsx = here('../../../../node_modules/tsx/dist/cli.mjs');
+  const config = here('../../../../tsconfig.base.json');
   const env: NodeJS.ProcessEnv = { ...process.env, ...environment };
   for (const key of Object.keys(environment)) if (environment[key] === undefined) delete env[key];
-  const result = spawnSync(process.execPath, [tsx, script], { encoding: 'utf8', env, timeout: 50_000 });
+  const result = spawnSync(process.execPath, [tsx, '--tsconfig', config, script], {
+    encoding: 'utf8',
+    env,
+    timeout: 50_000,
+  });
   const line = result.stdout?.split('\n').find((text) => text.startsWith('RESULT'));
   if (result.status !== 0 || !line) {
     throw new Error(`child ended with ${result.signal ?? result.status}\n${result.stdout}\n${result.stderr}`);

@@ -1,0 +1,171 @@
+// Convolutions through cuDNN. Its heuristics name the algorithms (nothing is timed or run); the first that is deterministic,
+// in the arithmetic asked for and modest in workspace is taken.
+#include <mutex>
+
+#include "convolution.h"
+#include "cudnn_api.h"
+
+namespace xhip {
+namespace {
+
+using cudnn::Api;
+
+struct Loaded {
+  LibraryInfo info;
+  Api api = {};
+};
+
+#define X_SYMBOL(name) \
+  { #name, reinterpret_cast<void**>(&api.name), false }
+
+Loaded& loaded() {
+  static std::mutex mutex;
+  static Loaded entry;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (entry.info.available) return entry;
+  Api& api = entry.api;
+  entry.info = loadVendorLibrary(
+      LibraryId::CuDnn,
+      {X_SYMBOL(cudnnGetVersion), X_SYMBOL(cudnnCreate), X_SYMBOL(cudnnDestroy), X_SYMBOL(cudnnSetStream),
+       X_SYMBOL(cudnnGetErrorString), X_SYMBOL(cudnnCreateTensorDescriptor), X_SYMBOL(cudnnDestroyTensorDescriptor),
+       X_SYMBOL(cudnnSetTensor4dDescriptor), X_SYMBOL(cudnnCreateFilterDescriptor), X_SYMBOL(cudnnDestroyFilterDescriptor),
+       X_SYMBOL(cudnnSetFilter4dDescriptor), X_SYMBOL(cudnnCreateConvolutionDescriptor),
+       X_SYMBOL(cudnnDestroyConvolutionDescriptor), X_SYMBOL(cudnnSetConvolution2dDescriptor),
+       X_SYMBOL(cudnnSetConvolutionMathType), X_SYMBOL(cudnnGetConvolutionForwardAlgorithm_v7),
+       X_SYMBOL(cudnnGetConvolutionForwardWorkspaceSize), X_SYMBOL(cudnnConvolutionForward),
+       X_SYMBOL(cudnnGetConvolutionBackwardDataAlgorithm_v7), X_SYMBOL(cudnnGetConvolutionBackwardDataWorkspaceSize),
+       X_SYMBOL(cudnnConvolutionBackwardData)});
+  if (!entry.info.available) return entry;
+  // 8907 is 8.9.7, 91002 is 9.10.2.
+  const size_t packed = api.cudnnGetVersion();
+  const size_t major = packed >= 90000 ? packed / 10000 : packed / 1000;
+  const size_t rest = packed - major * (packed >= 90000 ? 10000 : 1000);
+  entry.info.version = std::to_string(major) + "." + std::to_string(rest / 100) + "." + std::to_string(rest % 100);
+  return entry;
+}
+#undef X_SYMBOL
+
+void check(const Api& api, const char* call, int status, const std::string& context = "") {
+  if (status != cudnn::kSuccess) throwLibraryFailure(LibraryId::CuDnn, call, status, api.cudnnGetErrorString(status), context);
+}
+
+struct CuDnnPlan final : ConvolutionHandle::Plan {
+  explicit CuDnnPlan(const Api& api) : api(api) {}
+  ~CuDnnPlan() override {
+    for (void* tensor : {x, y}) {
+      if (tensor) (void)api.cudnnDestroyTensorDescriptor(tensor);
+    }
+    if (filter) (void)api.cudnnDestroyFilterDescriptor(filter);
+    if (convolution) (void)api.cudnnDestroyConvolutionDescriptor(convolution);
+  }
+  const Api& api;
+  bool transposed = false;
+  void* x = nullptr;
+  void* filter = nullptr;
+  void* y = nullptr;
+  void* convolution = nullptr;
+  int algorithm = 0;
+};
+
+class CuDnn final : public ConvolutionHandle {
+ public:
+  explicit CuDnn(const Api& api) : api_(api) { check(api_, "cudnnCreate", api_.cudnnCreate(&handle_)); }
+  ~CuDnn() override {
+    plans.clear();
+    (void)api_.cudnnDestroy(handle_);
+  }
+
+  std::unique_ptr<Plan> plan(const ConvolutionShape& s, Stream) override {
+    static const int types[] = {cudnn::kBFloat16, cudnn::kHalf, cudnn::kFloat};
+    const int type = types[uint32_t(s.type)];
+    const std::string what = describe(s);
+    auto plan = std::make_unique<CuDnnPlan>(api_);
+    plan->transposed = s.transposed;
+    for (const auto& [desc, dims] : {std::pair<void**, const int*>{&plan->x, s.x}, {&plan->y, s.y}}) {
+      check(api_, "cudnnCreateTensorDescriptor", api_.cudnnCreateTensorDescriptor(desc));
+      check(api_, "cudnnSetTensor4dDescriptor",
+            api_.cudnnSetTensor4dDescriptor(*desc, cudnn::kLayoutNchw, type, dims[0], dims[1], dims[2], dims[3]), what);
+    }
+    check(api_, "cudnnCreateFilterDescriptor", api_.cudnnCreateFilterDescriptor(&plan->filter));
+    check(api_, "cudnnSetFilter4dDescriptor",
+          api_.cudnnSetFilter4dDescriptor(plan->filter, type, cudnn::kLayoutNchw, s.filter[0], s.filter[1], s.filter[2], s.filter[3]),
+          what);
+    check(api_, "cudnnCreateConvolutionDescriptor", api_.cudnnCreateConvolutionDescriptor(&plan->convolution));
+    check(api_, "cudnnSetConvolution2dDescriptor",
+          api_.cudnnSetConvolution2dDescriptor(plan->convolution, s.padding[0], s.padding[1], s.stride[0], s.stride[1],
+                                               s.dilation[0], s.dilation[1], cudnn::kCrossCorrelation, cudnn::kFloat),
+          what);
+    choose(*plan, s, what);
+    return plan;
+  }
+
+  void run(Plan& planned, DevicePtr x, DevicePtr filter, DevicePtr y, DevicePtr workspace, Stream stream) override {
+    if (stream != stream_) {
+      check(api_, "cudnnSetStream", api_.cudnnSetStream(handle_, stream));
+      stream_ = stream;
+    }
+    auto& p = static_cast<CuDnnPlan&>(planned);
+    auto at = [](DevicePtr pointer) { return reinterpret_cast<void*>(pointer); };
+    const float one = 1;
+    const float zero = 0;
+    if (p.transposed) {
+      check(api_, "cudnnConvolutionBackwardData",
+            api_.cudnnConvolutionBackwardData(handle_, &one, p.filter, at(filter), p.x, at(x), p.convolution, p.algorithm,
+                                              at(workspace), p.workspaceBytes, &zero, p.y, at(y)));
+    } else {
+      check(api_, "cudnnConvolutionForward",
+            api_.cudnnConvolutionForward(handle_, &one, p.x, at(x), p.filter, at(filter), p.convolution, p.algorithm,
+                                         at(workspace), p.workspaceBytes, &zero, p.y, at(y)));
+    }
+  }
+
+ private:
+  void choose(CuDnnPlan& p, const ConvolutionShape& s, const std::string& what) const {
+    const bool plainF32 = s.type == ScalarType::F32 && !s.reduced;
+    const int wanted = plainF32 ? cudnn::kFmaMath : cudnn::kTensorOpMath;
+    check(api_, "cudnnSetConvolutionMathType", api_.cudnnSetConvolutionMathType(p.convolution, wanted), what);
+    cudnn::AlgorithmPerf results[cudnn::kMaxAlgorithms];
+    int count = 0;
+    const char* const call =
+        s.transposed ? "cudnnGetConvolutionBackwardDataAlgorithm_v7" : "cudnnGetConvolutionForwardAlgorithm_v7";
+    const int status = s.transposed
+                           ? api_.cudnnGetConvolutionBackwardDataAlgorithm_v7(handle_, p.filter, p.x, p.convolution, p.y,
+                                                                              cudnn::kMaxAlgorithms, &count, results)
+                           : api_.cudnnGetConvolutionForwardAlgorithm_v7(handle_, p.x, p.filter, p.convolution, p.y,
+                                                                         cudnn::kMaxAlgorithms, &count, results);
+    check(api_, call, status, what);
+    for (int i = 0; i < count; i++) {
+      const cudnn::AlgorithmPerf& found = results[i];
+      if (found.status != cudnn::kSuccess || found.determinism != cudnn::kDeterministic) continue;
+      if (found.memory > kMaxConvolutionWorkspace || (plainF32 && found.math != cudnn::kFmaMath)) continue;
+      if (api_.cudnnSetConvolutionMathType(p.convolution, found.math) != cudnn::kSuccess) continue;
+      size_t bytes = 0;
+      const int sized = s.transposed
+                            ? api_.cudnnGetConvolutionBackwardDataWorkspaceSize(handle_, p.filter, p.x, p.convolution, p.y,
+                                                                                found.algorithm, &bytes)
+                            : api_.cudnnGetConvolutionForwardWorkspaceSize(handle_, p.x, p.filter, p.convolution, p.y,
+                                                                           found.algorithm, &bytes);
+      if (sized != cudnn::kSuccess || bytes > kMaxConvolutionWorkspace) continue;
+      p.algorithm = found.algorithm;
+      p.workspaceBytes = bytes;
+      return;
+    }
+    throwLibraryFailure(LibraryId::CuDnn, call, 0, "no algorithm", what);
+  }
+
+  const Api& api_;
+  void* handle_ = nullptr;
+  Stream stream_ = nullptr;
+};
+
+}  // namespace
+
+LibraryInfo findCuDnn() { return loaded().info; }
+
+std::unique_ptr<ConvolutionHandle> createCuDnn(Device&) {
+  Loaded& library = loaded();
+  requireLibrary(LibraryId::CuDnn, library.info);
+  return std::make_unique<CuDnn>(library.api);
+}
+
+}  // namespace xhip
