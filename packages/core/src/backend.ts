@@ -38,8 +38,11 @@ export type UnaryOp =
 export type BinaryOp = 'add' | 'sub' | 'mul' | 'div' | 'maximum' | 'minimum';
 export type CmpOp = 'eq' | 'ne' | 'lt' | 'le' | 'gt' | 'ge';
 export type ReduceOp = 'sum' | 'min' | 'max' | 'argmin' | 'argmax';
-/** `interleaved` pairs neighbours (candle `rope_i`), `half` pairs element i with i + d/2 (candle `rope`). */
-export type RopeKind = 'interleaved' | 'half';
+/**
+ * `interleaved` pairs neighbours (candle `rope_i`), `half` pairs element i with i + d/2 (candle `rope`); `thd` pairs as
+ * `half` in a tensor [b, t, h, d] (candle `rope_thd`), where the others are [b, h, t, d].
+ */
+export type RopeKind = 'interleaved' | 'half' | 'thd';
 
 /** Where a device is: `js`, `cpu`, `rocm:0`, `cuda:1`. */
 export interface DeviceLocation {
@@ -203,6 +206,8 @@ export interface BackendStorage {
   upsampleBilinear2d(layout: Layout, params: BilinearParams): BackendStorage;
   /** u32 positions that sort each row of the last dim. Stable in both directions; NaN is greater than every number. */
   argSortLastDim(layout: Layout, descending: boolean): BackendStorage;
+  /** The first `k` columns of what `argSortLastDim` gives: [..., k]. 0 < k <= the size of the last dim. */
+  topkLastDim(layout: Layout, k: number, descending: boolean): BackendStorage;
 
   /** out[..., i, ...] = self[..., ids[i], ...] along `dim`; ids rank 1. The max value of an unsigned or i64 id gives 0. */
   indexSelect(layout: Layout, ids: BackendStorage, idsLayout: Layout, dim: number): BackendStorage;
@@ -252,7 +257,7 @@ export interface BackendStorage {
     betaLayout: Layout,
     eps: number,
   ): BackendStorage;
-  /** self [b, h, t, d], cos and sin [t, d/2] or [b, t, d/2]. Contiguous. Source: candle-nn RotaryEmb. */
+  /** self [b, h, t, d] or, for `thd`, [b, t, h, d]; cos and sin [t, d/2] or [b, t, d/2]. Contiguous. Source: candle-nn RotaryEmb. */
   rope(
     kind: RopeKind,
     layout: Layout,
@@ -283,12 +288,57 @@ export interface QuantizedOps {
   embedding(weight: BackendStorage, type: string, k: number, ids: BackendStorage, idsLayout: Layout): BackendStorage;
 }
 
+/** The random stream of a device: the numbers of a call follow from the seed and the number of calls before it. */
+export interface RandomStream {
+  readonly seed: number;
+  readonly calls: number;
+  /** Goes to a place where a stream was, so that the same numbers come again. */
+  restore(seed: number, calls: number): void;
+}
+
+/** What a kernel is called with: numbers, storages (their first element), or storages from an element on. */
+export type KernelArgument = number | bigint | BackendStorage | readonly [storage: BackendStorage, offset: number];
+
+/** How many threads run a kernel. On the CPU a block is one thread whatever `block` says. */
+export interface LaunchSize {
+  /** Blocks, in one or three dimensions. */
+  grid: number | readonly [number, number, number];
+  /** Threads of a block. */
+  block: number | readonly [number, number, number];
+  /** Bytes of dynamic shared memory a block. Default 0. */
+  sharedBytes?: number;
+}
+
+export interface CompiledKernel {
+  readonly name: string;
+  /**
+   * Enqueues the kernel. `size` is the number of elements for a grid-stride kernel, for which the device chooses grid and
+   * block, or both in full. Arguments are those of the kernel's declaration, in its order and number.
+   */
+  launch(size: number | LaunchSize, args: readonly KernelArgument[]): void;
+}
+
+/** Kernels compiled from source at run time. */
+export interface CompiledProgram {
+  /** @throws an error that names the kernels there are when there is no such one */
+  kernel(name: string): CompiledKernel;
+}
+
+export interface CompileOptions {
+  /** Compiler options such as `-DTILE=64`. */
+  defines?: readonly string[];
+}
+
 export interface BackendDevice {
   readonly location: DeviceLocation;
   /** A sentence for people: "AMD Radeon RX 7900 XTX (gfx1100)". */
   readonly description: string;
   /** Present when the device has kernels for quantized weights; without it `@x/quantized` computes on the host. */
   readonly quantized?: QuantizedOps;
+  /** The stream behind `randUniform` and `randNormal`; without it a checkpoint cannot repeat random numbers. */
+  readonly random?: RandomStream;
+  /** Compiles HIP C++ for this device; only devices that run kernels have it. See `Device.compile`. */
+  compile?(source: string, options?: CompileOptions): CompiledProgram;
   allocUninit(elemCount: number, dtype: DType): BackendStorage;
   zeros(elemCount: number, dtype: DType): BackendStorage;
   /** Raw little-endian bytes; their length is a multiple of the dtype's size. The view may be reused afterwards. */

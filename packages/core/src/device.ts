@@ -5,9 +5,18 @@
  * Opening is lazy: `Device.rocm(0)` checks that the device exists, its `backend` is opened on first use. There is one
  * `Device` a location, so devices compare with `===` as well as `equals`.
  */
-import type { BackendDevice, BackendProvider, DeviceLocation, DeviceMemory } from './backend';
-import { CandleError, DeviceError, DisposedError } from './errors';
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type {
+  BackendDevice,
+  BackendProvider,
+  CompiledProgram,
+  CompileOptions,
+  DeviceLocation,
+  DeviceMemory,
+} from './backend';
+import { CandleError, DeviceError, DisposedError, UnsupportedError } from './errors';
 import { JsDevice } from './js/device';
+import { scope } from './scope';
 
 export type DeviceKind = DeviceLocation['kind'];
 
@@ -16,6 +25,7 @@ const GPU_PACKAGE = '@x/rocm-backend';
 const providers = new Map<DeviceKind, BackendProvider>();
 const opened = new Map<string, Device>();
 let autoSkipped: SkippedDevice[] = [];
+const scoped = new AsyncLocalStorage<Device>();
 
 /** A line of {@link Device.list}. */
 export interface DeviceInfo {
@@ -157,6 +167,22 @@ export class Device {
     throw new DeviceError('DEVICE_UNAVAILABLE', `no device opens. ${reasons} Use Device.js(), which always works.`);
   }
 
+  /** Where tensors are made when no device is named: that of the innermost {@link Device.scoped}, else `Device.cpu()`. */
+  static current(): Device {
+    return scoped.getStore() ?? Device.cpu();
+  }
+
+  /**
+   * Runs `fn` in a `scope` whose tensors are made on `device` unless another one is named; they are disposed at the end
+   * but for those in what it returns. With an async `fn` that lasts until its promise settles, and code outside that runs
+   * meanwhile is not affected.
+   * @param device a device or its name, as {@link Device.parse} takes it
+   */
+  static scoped<T>(device: Device | string, fn: (device: Device) => T): T {
+    const on = typeof device === 'string' ? Device.parse(device) : device;
+    return scope(() => scoped.run(on, () => fn(on)));
+  }
+
   /** What the last {@link Device.auto} passed over, and why. */
   static skipped(): readonly SkippedDevice[] {
     return autoSkipped;
@@ -241,6 +267,21 @@ export class Device {
   /** The seed set last, or the default one (candle's `get_current_seed`). */
   getCurrentSeed(): number {
     return this.backend.getCurrentSeed();
+  }
+
+  /**
+   * Kernels from HIP C++ source, compiled for this device at run time and cached on disk: the same source runs on AMD and
+   * NVIDIA GPUs and on the CPU. `#include "x.h"` brings in the kernel headers; a kernel is declared as `KERNEL(name,
+   * (parameters))`. Blocks while it compiles.
+   * @throws UnsupportedError on a device without kernels, else what the compiler says
+   */
+  compile(source: string, options: CompileOptions = {}): CompiledProgram {
+    const { backend } = this;
+    if (backend.compile) return backend.compile(source, options);
+    throw new UnsupportedError(
+      'UNSUPPORTED',
+      `compile: ${this} runs plain TypeScript and no kernels; import ${GPU_PACKAGE} and use Device.cpu(), Device.rocm() or Device.cuda().`,
+    );
   }
 
   /** Bytes in use and cached on this device. */

@@ -28,6 +28,20 @@ export type TensorArray =
   | Float32Array
   | Float64Array;
 
+/** The array that a tensor of each dtype is read out as. */
+export interface ValuesOf {
+  u8: Uint8Array;
+  u32: Uint32Array;
+  i16: Int16Array;
+  i32: Int32Array;
+  i64: BigInt64Array;
+  bf16: Float32Array;
+  f16: Float32Array;
+  f32: Float32Array;
+  f64: Float64Array;
+  f8e4m3: Float32Array;
+}
+
 /** Arrays that computations on plain numbers work on. */
 export type NumberArray = Exclude<TensorArray, BigInt64Array>;
 

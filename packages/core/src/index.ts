@@ -1,4 +1,19 @@
 /** The public API of `@x/core`. */
+export type { BackwardOptions } from './autograd/backward';
+export { checkpoint } from './autograd/checkpoint';
+export type {
+  CustomOp1,
+  CustomOp2,
+  CustomOp3,
+  CustomResult,
+  InplaceOp1,
+  InplaceOp2,
+  InplaceOp3,
+} from './autograd/custom-op';
+export { GradStore } from './autograd/grad-store';
+export { enableGrad, isGradEnabled, noGrad } from './autograd/mode';
+export type { GradRecord } from './autograd/record';
+export { Var } from './autograd/var';
 export * from './backend';
 export {
   Device,
@@ -10,6 +25,8 @@ export {
 } from './device';
 export * from './dtype';
 export * from './errors';
+export type { FileInput } from './file-source';
+export type { FileType, LoadOptions } from './file-types';
 export * from './half';
 export {
   allocRaw,
@@ -21,20 +38,43 @@ export {
   rawFromBytes,
   roundScalar,
   type TensorArray,
+  type ValuesOf,
 } from './host-array';
 export { JsDevice } from './js/device';
 export { JsStorage } from './js/storage';
 export { Layout, type StridedBlocks } from './layout';
 export { type DeviceUsage, type MemoryStats, memoryStats } from './memory';
+export { NpzFile, type NpzInfo, readNpy, readNpySync, writeNpy, writeNpz } from './npy';
+export * as operators from './operators';
 export { DEFAULT_SEED, philox4x32, philoxNormal, philoxUniform } from './philox';
+export { PthFile, type PthInfo, type PthOptions } from './pth';
 export { PhiloxGenerator } from './random';
-export { type LoadOptions, SafetensorsFile, saveSafetensors } from './safetensors';
+export { SafetensorsFile, saveSafetensors, type TensorReader } from './safetensors';
 export type { SafetensorsDType, SafetensorsInfo } from './safetensors-header';
+export { ShardedSafetensors } from './safetensors-shards';
 export { keep, type Scoped, scope, TENSORS } from './scope';
-export { broadcastShapes, contiguousStrides, elemCount, formatShape, resolveDim, type Shape, sameShape } from './shape';
-export { type FromOptions, Tensor, type TensorData, type TensorOptions } from './tensor';
-export type { ConvOptions, ConvTransposeOptions } from './tensor/convolution';
+export {
+  broadcastShapes,
+  contiguousStrides,
+  D,
+  elemCount,
+  formatShape,
+  resolveDim,
+  type Shape,
+  sameShape,
+} from './shape';
+export type { SharedTensor } from './shared-tensor';
+export { type FromOptions, Tensor, type TensorOptions } from './tensor';
+export {
+  CONV_ALGORITHMS,
+  type ConvAlgorithm,
+  type ConvOptions,
+  type ConvTransposeOptions,
+} from './tensor/convolution';
+export { type PrintOptions, printOptions, setPrintOptions } from './tensor/display';
+export type { ByteSink } from './tensor/files';
 export type { Nested } from './tensor/host';
+export { all, type Index, type IndexRange, type IndexSlice, newAxis, range } from './tensor/index-op';
 export { cat, meshgrid, stack } from './tensor/joining';
+export type { TensorData } from './tensor/nested-data';
 export type { Size2d } from './tensor/resampling';
-export type { Index, IndexRange } from './tensor/views';

@@ -2,13 +2,14 @@
  * Random arrays in a dtype's storage form, from the stream that philox.ts defines: what the plain backend fills storages
  * with, and what a device without a random kernel uploads, so that a seed means the same everywhere.
  */
+import type { RandomStream } from './backend';
 import { type DType, isFloat } from './dtype';
 import { UnsupportedError } from './errors';
 import { castValues, type RawArray } from './host-array';
 import { DEFAULT_SEED, philoxNormal, philoxUniform } from './philox';
 
 /** A seed and the number of calls made since it was set. */
-export class PhiloxGenerator {
+export class PhiloxGenerator implements RandomStream {
   #seed = DEFAULT_SEED;
   #calls = 0;
 
@@ -30,6 +31,12 @@ export class PhiloxGenerator {
   setSeed(seed: number): void {
     this.#seed = seed;
     this.#calls = 0;
+  }
+
+  /** Goes to where a stream was after so many calls. */
+  restore(seed: number, calls: number): void {
+    this.#seed = seed;
+    this.#calls = calls;
   }
 
   /** `count` numbers in [lo, up) of a float dtype; rounding may reach `up`. */

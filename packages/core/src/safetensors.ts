@@ -1,19 +1,26 @@
 /**
  * safetensors files: reading tensors one at a time by positioned reads, and writing. Mirrors candle's safetensors module
- * (candle-core/src/safetensors.rs); instead of mapping the file, a tensor is streamed to its device in pieces, so neither
- * the file nor a tensor is ever held whole in host memory.
+ * (candle-core/src/safetensors.rs): {@link SafetensorsFile} is its `MmapedSafetensors` and, given bytes, its
+ * `SliceSafetensors`. Node cannot map a file without native code; instead a tensor is streamed to its device in pieces, so
+ * neither the file nor a tensor is ever held whole in host memory.
  *
- * Types without a tensor dtype are widened when loaded: U16 to u32 (as candle), I8 to i16, BOOL to u8, U64 to i64 (an error
- * for values from 2^63), F8_E5M2 to f16; all exact. F4, F6_*, F8_E8M0 and C64 can be listed but not loaded.
+ * Types without a tensor dtype are widened when loaded, see file-types.ts. F4, F6_*, F8_E8M0 and C64 can be listed but not
+ * loaded. Several files that make up one model: safetensors-shards.ts.
  */
-import { randomUUID } from 'node:crypto';
-import { closeSync, fstatSync, openSync, read, readSync, statSync } from 'node:fs';
-import { type FileHandle, open, rename, unlink } from 'node:fs/promises';
-import { promisify } from 'node:util';
 import { Device } from './device';
 import { type DType, sizeInBytes } from './dtype';
-import { CandleError, DisposedError, DTypeError, FileFormatError, UnsupportedError } from './errors';
-import { bytesOf, rawFromBytes } from './host-array';
+import { CandleError, FileFormatError, UnsupportedError } from './errors';
+import { type ByteSource, type FileInput, openSource, readBlockSync } from './file-source';
+import {
+  converted,
+  type FileType,
+  type LoadOptions,
+  readTensor,
+  readTensorSync,
+  writeAll,
+  writeTensor,
+} from './file-types';
+import { replaceFile } from './file-write';
 import {
   headerLength,
   parseHeader,
@@ -21,35 +28,24 @@ import {
   type SafetensorsHeader,
   type SafetensorsInfo,
 } from './safetensors-header';
-import { elemCount } from './shape';
-import { Tensor } from './tensor';
+import type { Tensor } from './tensor';
 
-const readAt = promisify(read);
-/** Bytes moved at once; a multiple of every element size. */
-const PIECE = 8 * 1024 * 1024;
-
-interface Loader {
-  dtype: DType;
-  /** Turns a piece of file bytes into bytes of `dtype`; absent where they are the same. */
-  widen?: (bytes: Uint8Array) => ArrayBufferView;
-}
-
-const LOADERS: Partial<Record<SafetensorsDType, Loader>> = {
-  U8: { dtype: 'u8' },
-  U32: { dtype: 'u32' },
-  I16: { dtype: 'i16' },
-  I32: { dtype: 'i32' },
-  I64: { dtype: 'i64' },
-  BF16: { dtype: 'bf16' },
-  F16: { dtype: 'f16' },
-  F32: { dtype: 'f32' },
-  F64: { dtype: 'f64' },
-  F8_E4M3: { dtype: 'f8e4m3' },
-  U16: { dtype: 'u32', widen: (bytes) => Uint32Array.from(rawFromBytes('f16', bytes) as Uint16Array) },
-  I8: { dtype: 'i16', widen: (bytes) => Int16Array.from(new Int8Array(bytes.buffer, bytes.byteOffset, bytes.length)) },
-  BOOL: { dtype: 'u8', widen: (bytes) => bytes.map((byte) => (byte === 0 ? 0 : 1)) },
-  U64: { dtype: 'i64', widen: signed },
-  F8_E5M2: { dtype: 'f16', widen: (bytes) => Uint16Array.from(bytes, (byte) => byte << 8) },
+const TYPES: Partial<Record<SafetensorsDType, FileType>> = {
+  BOOL: 'bool',
+  U8: 'u8',
+  I8: 'i8',
+  U16: 'u16',
+  I16: 'i16',
+  U32: 'u32',
+  I32: 'i32',
+  U64: 'u64',
+  I64: 'i64',
+  F16: 'f16',
+  BF16: 'bf16',
+  F32: 'f32',
+  F64: 'f64',
+  F8_E4M3: 'f8e4m3',
+  F8_E5M2: 'f8e5m2',
 };
 
 const NAMES: Record<DType, SafetensorsDType> = {
@@ -65,48 +61,33 @@ const NAMES: Record<DType, SafetensorsDType> = {
   f8e4m3: 'F8_E4M3',
 };
 
-function signed(bytes: Uint8Array): ArrayBufferView {
-  const values = rawFromBytes('i64', bytes) as BigInt64Array;
-  const over = values.findIndex((value) => value < 0n);
-  if (over < 0) return values;
-  const value = BigInt.asUintN(64, values[over]);
-  throw new DTypeError(
-    'DTYPE_MISMATCH',
-    `a U64 value, ${value}, is over the largest i64; rewrite the file with I64 or U32 values.`,
-  );
-}
-
-export interface LoadOptions {
-  /** Converts on the device. Default: the file's dtype, see the widenings above. */
-  dtype?: DType;
-}
-
 export class SafetensorsFile {
+  /** The path, or a description of bytes in memory. */
   readonly path: string;
   /** The strings under `__metadata__`; empty if there are none. */
   readonly metadata: Readonly<Record<string, string>>;
   readonly #tensors: Map<string, SafetensorsInfo>;
-  #fd: number | null;
+  readonly #source: ByteSource;
 
-  private constructor(path: string, fd: number, header: SafetensorsHeader) {
-    this.path = path;
-    this.#fd = fd;
+  private constructor(source: ByteSource, header: SafetensorsHeader) {
+    this.path = source.path;
+    this.#source = source;
     this.metadata = header.metadata;
     this.#tensors = header.tensors;
   }
 
   /**
-   * Opens a file and reads its header, which is checked completely.
+   * Opens a file, or the bytes of one, and reads its header, which is checked completely.
    * @throws FileFormatError `FILE_NOT_FOUND`, `FILE_UNREADABLE`, `FILE_TRUNCATED` or `FILE_INVALID`
    */
-  static open(path: string): SafetensorsFile {
-    const fd = openFile(path);
+  static open(file: FileInput): SafetensorsFile {
+    const source = openSource(file);
     try {
-      const { size } = fstatSync(fd);
-      const length = headerLength(path, readBlock(path, fd, 0, Math.min(8, size)), size);
-      return new SafetensorsFile(path, fd, parseHeader(path, readBlock(path, fd, 8, length), size));
+      const { path, size } = source;
+      const length = headerLength(path, readBlockSync(source, 0, Math.min(8, size)), size);
+      return new SafetensorsFile(source, parseHeader(path, readBlockSync(source, 8, length), size));
     } catch (error) {
-      closeSync(fd);
+      source.close();
       throw error;
     }
   }
@@ -125,142 +106,78 @@ export class SafetensorsFile {
    * @throws FileFormatError `FILE_NO_SUCH_TENSOR`
    */
   info(name: string): SafetensorsInfo {
-    const found = this.#tensors.get(name);
-    if (found) return found;
-    const some = this.names.slice(0, 5).join(', ');
-    throw new FileFormatError(
-      'FILE_NO_SUCH_TENSOR',
-      `${this.path}: there is no tensor "${name}" among ${this.#tensors.size} (${some}${this.#tensors.size > 5 ? ', ...' : ''}); check the name.`,
-      { path: this.path },
-    );
+    return this.#tensors.get(name) ?? noSuchTensor(this.path, name, this.names);
   }
 
-  /** One tensor on a device (default `Device.cpu()`), streamed there in pieces. */
-  async load(name: string, device: Device = Device.cpu(), options: LoadOptions = {}): Promise<Tensor> {
-    const info = this.info(name);
-    const target = this.#allocate(info, device);
-    try {
-      const buffer = new Uint8Array(Math.min(PIECE, info.byteLength));
-      for (let done = 0; done < info.byteLength; ) {
-        const want = Math.min(PIECE, info.byteLength - done);
-        let got = 0;
-        while (got < want) {
-          const { bytesRead } = await readAt(this.#open(), buffer, got, want - got, info.offset + done + got);
-          if (bytesRead === 0) throw truncated(this.path, info.offset + done + got);
-          got += bytesRead;
-        }
-        this.#put(info, target, done, buffer.subarray(0, want));
-        done += want;
-      }
-      return convert(target, options);
-    } catch (error) {
-      target.dispose();
-      throw error;
-    }
+  /** One tensor on a device (default `Device.current()`), streamed there in pieces. */
+  async load(name: string, device: Device = Device.current(), options: LoadOptions = {}): Promise<Tensor> {
+    const { offset, shape } = this.info(name);
+    return converted(await readTensor(this.#source, { type: this.#typeOf(name), offset }, shape, device), options);
   }
 
   /** As {@link load}, blocking the event loop. */
-  loadSync(name: string, device: Device = Device.cpu(), options: LoadOptions = {}): Tensor {
-    const info = this.info(name);
-    const target = this.#allocate(info, device);
-    try {
-      for (let done = 0; done < info.byteLength; done += PIECE) {
-        const want = Math.min(PIECE, info.byteLength - done);
-        this.#put(info, target, done, readBlock(this.path, this.#open(), info.offset + done, want));
-      }
-      return convert(target, options);
-    } catch (error) {
-      target.dispose();
-      throw error;
-    }
+  loadSync(name: string, device: Device = Device.current(), options: LoadOptions = {}): Tensor {
+    const { offset, shape } = this.info(name);
+    return converted(readTensorSync(this.#source, { type: this.#typeOf(name), offset }, shape, device), options);
   }
 
   /** All tensors by name. */
-  async loadAll(device: Device = Device.cpu(), options: LoadOptions = {}): Promise<Map<string, Tensor>> {
-    const loaded = new Map<string, Tensor>();
-    for (const name of this.#tensors.keys()) loaded.set(name, await this.load(name, device, options));
-    return loaded;
+  loadAll(device: Device = Device.current(), options: LoadOptions = {}): Promise<Map<string, Tensor>> {
+    return loadEach(this, device, options);
   }
 
   /** Closes the file; tensors already loaded stay. Harmless when repeated. */
   close(): void {
-    if (this.#fd !== null) closeSync(this.#fd);
-    this.#fd = null;
+    this.#source.close();
   }
 
   [Symbol.dispose](): void {
     this.close();
   }
 
-  #open(): number {
-    if (this.#fd !== null) return this.#fd;
-    throw new DisposedError('DISPOSED', `${this.path} was closed; open it again, or close it after the last load.`);
-  }
-
-  #allocate({ name, dtype, shape }: SafetensorsInfo, device: Device): Tensor {
-    this.#open();
-    const loader = LOADERS[dtype];
-    if (!loader) {
-      throw new UnsupportedError(
-        'UNSUPPORTED',
-        `${this.path}: tensor "${name}" is ${dtype}, for which there is no tensor dtype; convert the file to one of ${Object.keys(LOADERS).join(', ')}.`,
-      );
-    }
-    return Tensor.empty(shape, loader.dtype, device);
-  }
-
-  /** Writes a piece that begins `done` bytes into the tensor. */
-  #put({ name, shape, byteLength }: SafetensorsInfo, target: Tensor, done: number, piece: Uint8Array): void {
+  #typeOf(name: string): FileType {
     const { dtype } = this.info(name);
-    const widen = LOADERS[dtype]?.widen;
-    const start = (done / (byteLength / elemCount(shape))) * sizeInBytes(target.dtype);
-    target.device.backend.write(target.storageAndLayout().storage, start, widen ? widen(piece) : piece);
-  }
-}
-
-function convert(tensor: Tensor, { dtype }: LoadOptions): Tensor {
-  if (!dtype || dtype === tensor.dtype) return tensor;
-  const converted = tensor.toDtype(dtype);
-  tensor.dispose();
-  return converted;
-}
-
-function openFile(path: string): number {
-  try {
-    // Opening a pipe would wait for a writer, so what it is comes first.
-    if (!statSync(path).isFile()) {
-      throw new FileFormatError('FILE_UNREADABLE', `${path} is no regular file; give the path of a safetensors file.`, {
-        path,
-      });
-    }
-    return openSync(path, 'r');
-  } catch (cause) {
-    if (cause instanceof FileFormatError) throw cause;
-    const { code, message } = cause as NodeJS.ErrnoException;
-    const missing = code === 'ENOENT' || code === 'ENOTDIR';
-    throw new FileFormatError(
-      missing ? 'FILE_NOT_FOUND' : 'FILE_UNREADABLE',
-      missing
-        ? `${path} does not exist; check the path.`
-        : `${path} cannot be opened (${message}); check its permissions.`,
-      { path, cause },
+    const type = TYPES[dtype];
+    if (type) return type;
+    throw new UnsupportedError(
+      'UNSUPPORTED',
+      `${this.path}: tensor "${name}" is ${dtype}, for which there is no tensor dtype; convert the file to one of ${Object.keys(TYPES).join(', ')}.`,
     );
   }
 }
 
-function readBlock(path: string, fd: number, offset: number, length: number): Uint8Array {
-  const block = new Uint8Array(length);
-  for (let got = 0; got < length; ) {
-    const bytesRead = readSync(fd, block, got, length - got, offset + got);
-    if (bytesRead === 0) throw truncated(path, offset + got);
-    got += bytesRead;
-  }
-  return block;
+/** What every reader of a file with named tensors has: safetensors, npz, pth. */
+export interface TensorReader {
+  /** For messages. */
+  readonly path: string;
+  readonly names: string[];
+  has(name: string): boolean;
+  info(name: string): { readonly name: string; readonly shape: readonly number[]; readonly byteLength: number };
+  load(name: string, device?: Device, options?: LoadOptions): Promise<Tensor>;
+  loadSync(name: string, device?: Device, options?: LoadOptions): Tensor;
+  close(): void;
 }
 
-function truncated(path: string, offset: number): FileFormatError {
-  const message = `${path}: the file ended at byte ${offset} while it was read; do not change files that are open.`;
-  return new FileFormatError('FILE_TRUNCATED', message, { path, offset });
+/** All tensors of a file by name; after an error none is left. */
+export async function loadEach(file: TensorReader, device: Device, options: LoadOptions): Promise<Map<string, Tensor>> {
+  const loaded = new Map<string, Tensor>();
+  try {
+    for (const name of file.names) loaded.set(name, await file.load(name, device, options));
+    return loaded;
+  } catch (error) {
+    for (const tensor of loaded.values()) tensor.dispose();
+    throw error;
+  }
+}
+
+/** @throws FileFormatError `FILE_NO_SUCH_TENSOR`, naming some that there are */
+export function noSuchTensor(path: string, name: string, names: readonly string[], hint = ''): never {
+  const some = names.slice(0, 5).join(', ') + (names.length > 5 ? ', ...' : '');
+  throw new FileFormatError(
+    'FILE_NO_SUCH_TENSOR',
+    `${path}: there is no tensor "${name}" among ${names.length} (${some}); ${hint || 'check the name'}.`,
+    { path },
+  );
 }
 
 /**
@@ -280,23 +197,10 @@ export async function saveSafetensors(
     throw new CandleError('INVALID_ARGUMENT', message);
   }
   entries.sort(([a, x], [b, y]) => sizeInBytes(y.dtype) - sizeInBytes(x.dtype) || (a < b ? -1 : 1));
-  const temporary = `${path}.${randomUUID()}.tmp`;
-  try {
-    const file = await open(temporary, 'wx');
-    try {
-      await file.write(encodeHeader(entries, metadata));
-      for (const [, tensor] of entries) await writeTensor(file, tensor);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    await rename(temporary, path);
-  } catch (cause) {
-    await unlink(temporary).catch(() => undefined);
-    if (!(cause as NodeJS.ErrnoException).syscall) throw cause;
-    const message = `${path} cannot be written (${(cause as Error).message}); check the folder, its permissions and free space.`;
-    throw new FileFormatError('FILE_UNWRITABLE', message, { path, cause });
-  }
+  await replaceFile(path, async (file) => {
+    await writeAll(file, encodeHeader(entries, metadata));
+    for (const [, tensor] of entries) await writeTensor(tensor, (bytes) => writeAll(file, bytes));
+  });
 }
 
 function encodeHeader(entries: [string, Tensor][], metadata?: Readonly<Record<string, string>>): Uint8Array {
@@ -313,19 +217,4 @@ function encodeHeader(entries: [string, Tensor][], metadata?: Readonly<Record<st
   new DataView(header.buffer).setBigUint64(0, BigInt(padded), true);
   header.set(json, 8);
   return header;
-}
-
-async function writeTensor(file: FileHandle, tensor: Tensor): Promise<void> {
-  const dense = tensor.contiguous();
-  try {
-    const { storage, layout } = dense.storageAndLayout();
-    const step = PIECE / sizeInBytes(dense.dtype);
-    for (let done = 0; done < layout.elemCount; done += step) {
-      const count = Math.min(step, layout.elemCount - done);
-      const bytes = bytesOf(new Uint8Array(await storage.toHost(layout.startOffset + done, count)));
-      for (let put = 0; put < bytes.byteLength; ) put += (await file.write(bytes, put)).bytesWritten;
-    }
-  } finally {
-    dense.dispose();
-  }
 }

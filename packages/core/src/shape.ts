@@ -7,6 +7,17 @@ import { ShapeError } from './errors';
 /** Sizes from the outermost dimension to the innermost; `[]` is a scalar. */
 export type Shape = readonly number[];
 
+/**
+ * candle's names for dimensions counted from the end, for code that reads better with them: `t.sum(D.Minus1)` is
+ * `t.sum(-1)`.
+ */
+export const D = {
+  Minus1: -1,
+  Minus2: -2,
+  /** The `n`th dimension from the end, `n` from 1. */
+  Minus: (n: number): number => -n,
+} as const;
+
 /** `[2, 3]`, as error messages and printing show it. */
 export function formatShape(shape: Shape): string {
   return `[${shape.join(', ')}]`;

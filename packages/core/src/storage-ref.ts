@@ -3,9 +3,11 @@
  * last one; a {@link TensorHandle} is one tensor's share. This is candle's `Arc<RwLock<Storage>>`, with the drop made
  * explicit because JavaScript has none; a FinalizationRegistry releases the share of a tensor that was forgotten.
  */
+import type { GradRecord } from './autograd/record';
 import type { BackendStorage } from './backend';
 import type { Device } from './device';
 import { sizeInBytes } from './dtype';
+import { noLeak, watchForLeak } from './leaks';
 import { countStorage, countTensors } from './memory';
 import { currentScope, type Scope } from './scope';
 
@@ -13,6 +15,8 @@ export class StorageRef {
   readonly storage: BackendStorage;
   readonly device: Device;
   readonly bytes: number;
+  /** Rises with every write in place; a record knows by it whether what it kept is still what it was. */
+  version = 0;
   #shares = 0;
 
   constructor(storage: BackendStorage, device: Device) {
@@ -20,6 +24,11 @@ export class StorageRef {
     this.device = device;
     this.bytes = storage.elemCount * sizeInBytes(storage.dtype);
     countStorage(device.toString(), 1, this.bytes);
+  }
+
+  /** Tensors and records that hold this storage. */
+  get shares(): number {
+    return this.#shares;
   }
 
   share(): void {
@@ -39,12 +48,22 @@ export class TensorHandle {
   ref: StorageRef | null;
   /** The scope that will release this, if any. */
   scope: Scope | undefined;
+  /** How the tensor came about, when it depends on a variable; null otherwise. */
+  record: GradRecord | null = null;
 
   constructor(ref: StorageRef) {
     this.ref = ref;
     ref.share();
     countTensors(1);
     currentScope()?.adopt(this);
+    watchForLeak(this);
+  }
+
+  /** Takes a share in the history of the tensor. */
+  attach(record: GradRecord): void {
+    record.hold();
+    this.record?.drop();
+    this.record = record;
   }
 
   /** Gives the share back; harmless when repeated. */
@@ -54,7 +73,10 @@ export class TensorHandle {
     this.ref = null;
     this.scope?.forget(this);
     countTensors(-1);
+    noLeak(this);
     ref.unshare();
+    this.record?.drop();
+    this.record = null;
   }
 }
 

@@ -4,49 +4,77 @@
  *
  * Every operation returns a new tensor that the caller owns, also where it shares memory with its input; operations never
  * consume their inputs. Give memory back with `dispose()`, `using` or `scope()`.
+ *
+ * Comments of methods say which shapes and dtypes they take and what they throw beyond what all do: a DisposedError for a
+ * disposed tensor, a DeviceError for operands on different devices, an OutOfMemoryError, and an UnsupportedError for a dtype
+ * that a device has no kernel for. Their examples are run as tests.
  */
 import type { BackendStorage } from './backend';
 import { Device } from './device';
 import { type DType, isDType, isFloat, isInt, sizeInBytes } from './dtype';
 import { CandleError, DTypeError, ShapeError } from './errors';
+import type { FileInput } from './file-source';
+import type { LoadOptions } from './file-types';
 import { allocRaw, bytesOf, dtypeOfArray, encodeInput, encodeScalar } from './host-array';
 import { Layout } from './layout';
+import { NpzFile, readNpy, readNpySync, writeNpz } from './npy';
 import { elemCount, formatShape, type Shape, validateShape } from './shape';
+import { type SharedTensor, tensorFromShared } from './shared-tensor';
 import { StorageRef } from './storage-ref';
-import { inspectTensor } from './tensor/format';
+import { displayTensor } from './tensor/display';
+import { TensorFiles } from './tensor/files';
 import { cat, meshgrid, stack } from './tensor/joining';
-import { TensorSorting } from './tensor/sorting';
+import { dtypeOfValue, flatten, shapeOfData, type TensorData } from './tensor/nested-data';
 
 export interface TensorOptions {
   /** Default: `f32`, or what the data stands for. */
   dtype?: DType;
-  /** Default: `Device.cpu()`. */
+  /** Default: `Device.current()`, which is `Device.cpu()` outside of `Device.scoped`. */
   device?: Device;
 }
 
 export interface FromOptions extends TensorOptions {
-  /** Default: the nesting of the data; a typed array is one-dimensional. */
+  /** Default: the nesting of the data; a typed array is one-dimensional. One size may be -1: what the others leave. */
   shape?: Shape;
 }
 
 /** candle's order, `(…, dtype, device)`, or one options object. */
 type Options = TensorOptions | DType | undefined;
 
-/** Numbers, bigints or booleans nested in arrays of equal lengths, or a typed array. */
-export type TensorData = number | bigint | boolean | ArrayBufferView | readonly TensorData[];
+export class Tensor extends TensorFiles {
+  /** @internal */
+  override make(ref: StorageRef, layout: Layout): Tensor {
+    return new Tensor(ref, layout);
+  }
 
-export class Tensor extends TensorSorting {
+  /**
+   * Zeros of any shape and dtype (default f32).
+   * @throws ShapeError `INVALID_SHAPE`, DTypeError
+   * @example
+   * ```ts
+   * Tensor.zeros([2, 2], 'u8').toVecSync(); // => [[0, 0], [0, 0]]
+   * Tensor.zeros([3], { dtype: 'f64', device: Device.js() }).dtype; // => 'f64'
+   * ```
+   */
   static zeros(shape: Shape, options?: Options, device?: Device): Tensor {
     const { dtype, on } = resolve('zeros', options, device);
     const checked = validateShape('zeros', shape);
     return own(on.backend.zeros(elemCount(checked), dtype), checked, on);
   }
 
+  /** Ones of any shape and dtype (default f32). @throws ShapeError `INVALID_SHAPE`, DTypeError */
   static ones(shape: Shape, options?: Options, device?: Device): Tensor {
     return Tensor.full(1, shape, options, device);
   }
 
-  /** Every element `value`; candle's argument order. */
+  /**
+   * Every element `value`; candle's argument order. Any shape and dtype (default f32).
+   * @throws ShapeError `INVALID_SHAPE`; DTypeError, also for a value that an integer dtype cannot hold
+   * @example
+   * ```ts
+   * Tensor.full(7, [2], 'i64').toVecSync(); // => [7n, 7n]
+   * ```
+   */
   static full(value: number | bigint, shape: Shape, options?: Options, device?: Device): Tensor {
     const { dtype, on } = resolve('full', options, device);
     const checked = validateShape('full', shape);
@@ -57,7 +85,10 @@ export class Tensor extends TensorSorting {
     return own(storage, checked, on);
   }
 
-  /** Memory with arbitrary contents, to be written by `sliceSet` and the like. */
+  /**
+   * Memory with arbitrary contents, to be written by `sliceSet` and the like. Any shape and dtype (default f32).
+   * @throws ShapeError `INVALID_SHAPE`, DTypeError
+   */
   static empty(shape: Shape, options?: Options, device?: Device): Tensor {
     const { dtype, on } = resolve('empty', options, device);
     const checked = validateShape('empty', shape);
@@ -81,7 +112,7 @@ export class Tensor extends TensorSorting {
       );
     }
     const { on } = resolve('from', { ...options, dtype });
-    const shape = options.shape ? validateShape('from', options.shape) : flat.shape;
+    const shape = options.shape ? shapeOfData(options.shape, flat.values.length) : flat.shape;
     if (elemCount(shape) !== flat.values.length) {
       throw new ShapeError(
         'SHAPE_MISMATCH',
@@ -93,14 +124,27 @@ export class Tensor extends TensorSorting {
     return own(on.backend.fromHost(raw, dtype), shape, on);
   }
 
-  /** {@link from} with candle's positions: data, shape, dtype, device. */
+  /**
+   * {@link from} with candle's positions: data, shape, dtype, device; the same errors.
+   * @example
+   * ```ts
+   * Tensor.fromArray([1, 2, 3, 4], [2, 2], 'u32').toVecSync(); // => [[1, 2], [3, 4]]
+   * ```
+   */
   static fromArray(data: TensorData, shape?: Shape | null, options?: Options, device?: Device): Tensor {
     const given =
       typeof options === 'string' ? { dtype: options, device } : { ...options, device: options?.device ?? device };
     return Tensor.from(data, { ...given, shape: shape ?? undefined });
   }
 
-  /** From raw little-endian bytes, f16, bf16 and f8e4m3 included. */
+  /**
+   * From raw little-endian bytes in row-major order, of any dtype; f16, bf16 and f8e4m3 as their bits.
+   * @throws ShapeError `SHAPE_MISMATCH` for another number of bytes
+   * @example
+   * ```ts
+   * Tensor.fromBytes(Uint16Array.of(0x3c00), [1], 'f16').toVecSync(); // => [1]
+   * ```
+   */
   static fromBytes(bytes: ArrayBufferView, shape: Shape, options?: Options, device?: Device): Tensor {
     const { dtype, on } = resolve('fromBytes', options, device);
     const checked = validateShape('fromBytes', shape);
@@ -126,11 +170,25 @@ export class Tensor extends TensorSorting {
     return own(storage, checked, device);
   }
 
-  /** start, start + 1, ... below `end`. */
+  /**
+   * start, start + 1, ... below `end`: rank 1, any dtype (default f32). See {@link arangeStep}.
+   * @example
+   * ```ts
+   * Tensor.arange(2, 5, 'u32').toVecSync(); // => [2, 3, 4]
+   * ```
+   */
   static arange(start: number, end: number, options?: Options, device?: Device): Tensor {
     return Tensor.arangeStep(start, end, 1, options, device);
   }
 
+  /**
+   * start, start + step, ... up to but without `end`; the step may be negative. Rank 1, any dtype (default f32).
+   * @throws CandleError `INVALID_ARGUMENT` for a step of 0 or an endless range; DTypeError for what a dtype cannot hold
+   * @example
+   * ```ts
+   * Tensor.arangeStep(5, 0, -2).toVecSync(); // => [5, 3, 1]
+   * ```
+   */
   static arangeStep(start: number, end: number, step: number, options?: Options, device?: Device): Tensor {
     const { dtype, on } = resolve('arange', options, device);
     const count = Math.max(0, Math.ceil((end - start) / step));
@@ -145,22 +203,39 @@ export class Tensor extends TensorSorting {
     return Tensor.from(values, { dtype, device: on });
   }
 
-  /** The identity matrix [n, n]. */
+  /**
+   * The identity matrix [n, n] of any dtype (default f32).
+   * @throws ShapeError `INVALID_SHAPE`
+   * @example
+   * ```ts
+   * Tensor.eye(2).toVecSync(); // => [[1, 0], [0, 1]]
+   * ```
+   */
   static eye(n: number, options?: Options, device?: Device): Tensor {
     return triangle(n, (row, column) => row === column, resolve('eye', options, device));
   }
 
-  /** Ones on and below the diagonal of [n, n], zeros above. */
+  /**
+   * Ones on and below the diagonal of [n, n], zeros above; any dtype (default f32).
+   * @example
+   * ```ts
+   * Tensor.tril2(2).toVecSync(); // => [[1, 0], [1, 1]]
+   * ```
+   */
   static tril2(n: number, options?: Options, device?: Device): Tensor {
     return triangle(n, (row, column) => column <= row, resolve('tril2', options, device));
   }
 
-  /** Ones on and above the diagonal. */
+  /** Ones on and above the diagonal of [n, n], zeros below; any dtype (default f32). */
   static triu2(n: number, options?: Options, device?: Device): Tensor {
     return triangle(n, (row, column) => column >= row, resolve('triu2', options, device));
   }
 
-  /** Uniform in [lo, up), a float dtype; rounding may reach `up`. The stream is the device's: see `Device.setSeed`. */
+  /**
+   * Uniform in [lo, up), a float dtype (default f32); rounding may reach `up`. The stream is the device's: see
+   * `Device.setSeed`.
+   * @throws DTypeError for integers, ShapeError `INVALID_SHAPE`
+   */
   static rand(lo: number, up: number, shape: Shape, options?: Options, device?: Device): Tensor {
     const { dtype, on } = resolve('rand', options, device);
     const checked = randomShape('rand', shape, dtype);
@@ -168,7 +243,7 @@ export class Tensor extends TensorSorting {
     return own(count === 0 ? on.backend.zeros(0, dtype) : on.backend.randUniform(count, dtype, lo, up), checked, on);
   }
 
-  /** Normal with mean and standard deviation, a float dtype. */
+  /** Normal with mean and standard deviation, a float dtype (default f32); stream and errors as {@link rand}. */
   static randn(mean: number, std: number, shape: Shape, options?: Options, device?: Device): Tensor {
     const { dtype, on } = resolve('randn', options, device);
     const checked = randomShape('randn', shape, dtype);
@@ -176,12 +251,26 @@ export class Tensor extends TensorSorting {
     return own(count === 0 ? on.backend.zeros(0, dtype) : on.backend.randNormal(count, dtype, mean, std), checked, on);
   }
 
-  /** Tensors one after the other along an existing dimension. */
+  /**
+   * Tensors one after the other along an existing dimension; all other sizes, dtype and device must agree. Any dtype.
+   * @throws ShapeError `SHAPE_MISMATCH`, `INVALID_SHAPE` for none; DTypeError
+   * @example
+   * ```ts
+   * Tensor.cat([Tensor.from([1, 2]), Tensor.from([3])], 0).toVecSync(); // => [1, 2, 3]
+   * ```
+   */
   static cat(tensors: readonly Tensor[], dim: number): Tensor {
     return cat(tensors, dim);
   }
 
-  /** Tensors of one shape along a new dimension. */
+  /**
+   * Tensors of one shape and dtype along a new dimension.
+   * @throws ShapeError `SHAPE_MISMATCH`, DTypeError
+   * @example
+   * ```ts
+   * Tensor.stack([Tensor.from([1, 2]), Tensor.from([3, 4])], 1).toVecSync(); // => [[1, 3], [2, 4]]
+   * ```
+   */
   static stack(tensors: readonly Tensor[], dim: number): Tensor {
     return stack(tensors, dim);
   }
@@ -195,24 +284,123 @@ export class Tensor extends TensorSorting {
     return meshgrid(tensors, xyIndexing);
   }
 
+  /**
+   * The array of an npy file (or its bytes), as numpy's `save` writes it, row-major; any shape. Types without a counterpart
+   * are widened: bool to u8, i8 to i16, u16 to u32, u64 to i64.
+   * @throws FileFormatError `FILE_NOT_FOUND`, `FILE_TRUNCATED`, `FILE_INVALID`; UnsupportedError for complex numbers, text,
+   * dates and Python objects
+   */
+  static readNpy(file: FileInput, device?: Device, options?: LoadOptions): Promise<Tensor> {
+    return readNpy(file, device, options);
+  }
+
+  /** As {@link readNpy}, blocking the event loop. */
+  static readNpySync(file: FileInput, device?: Device, options?: LoadOptions): Tensor {
+    return readNpySync(file, device, options);
+  }
+
+  /** All arrays of an npz file, in its order; errors as {@link readNpy}. One at a time: `NpzFile`. */
+  static async readNpz(file: FileInput, device?: Device, options?: LoadOptions): Promise<Map<string, Tensor>> {
+    using npz = NpzFile.open(file);
+    return await npz.loadAll(device, options);
+  }
+
+  /** The arrays of these names, in the order of the names. @throws FileFormatError `FILE_NO_SUCH_TENSOR`, as {@link readNpy} */
+  static async readNpzByName(
+    file: FileInput,
+    names: readonly string[],
+    device?: Device,
+    options?: LoadOptions,
+  ): Promise<Tensor[]> {
+    using npz = NpzFile.open(file);
+    const loaded: Tensor[] = [];
+    try {
+      for (const name of names) loaded.push(await npz.load(name, device, options));
+      return loaded;
+    } catch (error) {
+      for (const tensor of loaded) tensor.dispose();
+      throw error;
+    }
+  }
+
+  /**
+   * Writes named tensors to an npz file; the file is complete or absent.
+   * @param options.deflate compresses, as numpy's `savez_compressed`; default false
+   * @throws FileFormatError `FILE_UNWRITABLE`
+   */
+  static writeNpz(
+    tensors: Readonly<Record<string, Tensor>> | ReadonlyMap<string, Tensor>,
+    path: string,
+    options?: { deflate?: boolean },
+  ): Promise<void> {
+    return writeNpz(path, tensors, options);
+  }
+
+  /**
+   * A tensor of its own from what `toShared` gave in another thread.
+   * @throws CandleError `INVALID_ARGUMENT`
+   */
+  static fromShared(shared: SharedTensor, device?: Device): Tensor {
+    return tensorFromShared(shared, device);
+  }
+
+  /**
+   * What `module` makes of this tensor: `x.apply(layer).apply(activation)` reads in the order of the work.
+   * @param module a function, or an object with `forward`
+   * @example
+   * ```ts
+   * Tensor.from([1, 2]).apply((x) => x.mul(2)).toVecSync(); // => [2, 4]
+   * ```
+   */
+  apply(module: ((xs: Tensor) => Tensor) | { forward(xs: Tensor): Tensor }): Tensor {
+    return typeof module === 'function' ? module(this) : module.forward(this);
+  }
+
+  /** {@link apply} for modules that differ in training, such as dropout: candle's `ModuleT`. */
+  applyT(module: { forwardT(xs: Tensor, train: boolean): Tensor }, train: boolean): Tensor {
+    return module.forwardT(this, train);
+  }
+
+  /** Memory with arbitrary contents, of this shape and dtype, on this device. */
+  emptyLike(): Tensor {
+    return Tensor.empty(this.shape, this.dtype, this.device);
+  }
+
+  /**
+   * The values as a table like PyTorch's, and a line with shape, dtype and device; see `setPrintOptions`. Reads the values
+   * that are shown and blocks until they are there; {@link describe} gives the line alone.
+   * @example
+   * ```ts
+   * String(Tensor.from([[1, 2.5], [-3, 4]])).split('\n')[0]; // => '[[ 1.0000,  2.5000],'
+   * ```
+   */
+  override toString(): string {
+    return displayTensor(this);
+  }
+
+  /** What `console.log` shows: the table, inside of deep objects the line alone. */
+  [Symbol.for('nodejs.util.inspect.custom')](depth?: number | null): string {
+    return typeof depth === 'number' && depth < 0 ? this.describe() : displayTensor(this);
+  }
+
+  /** Zeros of this shape and dtype, on this device. */
   zerosLike(): Tensor {
     return Tensor.zeros(this.shape, this.dtype, this.device);
   }
 
+  /** Ones of this shape and dtype, on this device. */
   onesLike(): Tensor {
     return Tensor.ones(this.shape, this.dtype, this.device);
   }
 
+  /** {@link Tensor.rand} of this shape and dtype, on this device. */
   randLike(lo: number, up: number): Tensor {
     return Tensor.rand(lo, up, this.shape, this.dtype, this.device);
   }
 
+  /** {@link Tensor.randn} of this shape and dtype, on this device. */
   randnLike(mean: number, std: number): Tensor {
     return Tensor.randn(mean, std, this.shape, this.dtype, this.device);
-  }
-
-  [Symbol.for('nodejs.util.inspect.custom')](): string {
-    return inspectTensor(this);
   }
 }
 
@@ -224,7 +412,7 @@ function resolve(op: string, options: Options, device?: Device): { dtype: DType;
   const given = typeof options === 'string' ? { dtype: options, device } : options;
   const dtype = given?.dtype ?? 'f32';
   if (!isDType(dtype)) throw new DTypeError('DTYPE_MISMATCH', `${op}: "${dtype}" is no dtype; use one of DTYPES.`);
-  return { dtype, on: given?.device ?? device ?? Device.cpu() };
+  return { dtype, on: given?.device ?? device ?? Device.current() };
 }
 
 function randomShape(op: string, shape: Shape, dtype: DType): number[] {
@@ -247,37 +435,4 @@ function triangle(
   const raw = allocRaw(dtype, n * n);
   for (let i = 0; i < n * n; i++) if (inside(Math.floor(i / n), i % n)) raw[i] = one;
   return own(on.backend.fromHost(bytesOf(raw), dtype), shape, on);
-}
-
-type Scalar = number | bigint | boolean;
-
-function dtypeOfValue(value: Scalar | undefined): DType {
-  if (typeof value === 'bigint') return 'i64';
-  return typeof value === 'boolean' ? 'u8' : 'f32';
-}
-
-/** The values of nested arrays in row-major order, and the shape of the nesting. */
-function flatten(data: TensorData): { values: ArrayLike<Scalar>; shape: number[] } {
-  if (ArrayBuffer.isView(data)) {
-    if (data instanceof DataView) {
-      throw new DTypeError('DTYPE_MISMATCH', 'Tensor.from: a DataView has no element type; use Tensor.fromBytes.');
-    }
-    const values = data as unknown as ArrayLike<Scalar>;
-    return { values, shape: [values.length] };
-  }
-  const shape: number[] = [];
-  for (let level: unknown = data; Array.isArray(level); level = level[0]) shape.push(level.length);
-  const values: Scalar[] = [];
-  const visit = (item: TensorData, depth: number): void => {
-    if (Array.isArray(item) !== depth < shape.length || (Array.isArray(item) && item.length !== shape[depth])) {
-      throw new ShapeError(
-        'INVALID_SHAPE',
-        `Tensor.from: the nesting is ragged: ${formatShape(shape)} does not hold at depth ${depth}; give rows of equal lengths.`,
-      );
-    }
-    if (Array.isArray(item)) for (const inner of item) visit(inner, depth + 1);
-    else values.push(item as Scalar);
-  };
-  visit(data, 0);
-  return { values, shape };
 }

@@ -98,7 +98,8 @@ describe('registered backends', () => {
     const device = Device.cuda(1);
     expect(opens).toBe(0);
     const t = Tensor.ones([2], 'f32', device);
-    expect(String(t)).toBe('Tensor[[2], f32, cuda:1]');
+    expect(String(t)).toBe('[1., 1.]\nTensor[[2], f32, cuda:1]');
+    expect(t.describe()).toBe('Tensor[[2], f32, cuda:1]');
     expect(Device.parse('cuda:1').backend).toBe(device.backend);
     expect(opens).toBe(1);
     expect(await Device.auto()).toBe(Device.cuda(0));

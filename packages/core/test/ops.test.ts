@@ -1,24 +1,8 @@
-/** The op suites on the devices that core alone has. @x/rocm-backend runs the same suites on its own. */
+/**
+ * The op suites on the reference device. Without @x/rocm-backend `cpu` is the same code under another name; the suites on
+ * devices with kernels are in packages/rocm-backend/test/core-suites.test.ts.
+ */
 import { Device } from '../src';
-import { convSuite } from './suites/conv';
-import { elementwiseSuite } from './suites/elementwise';
-import { indexingSuite } from './suites/indexing';
-import { poolSuite } from './suites/pool';
-import { productsSuite } from './suites/products';
-import { reduceSuite } from './suites/reduce';
-import { sortSuite } from './suites/sort';
-import { upsampleSuite } from './suites/upsample';
-import { viewsSuite } from './suites/views';
+import { OP_SUITES } from './suites';
 
-for (const name of ['js', 'cpu']) {
-  const device = () => Device.parse(name);
-  elementwiseSuite(name, device);
-  reduceSuite(name, device);
-  indexingSuite(name, device);
-  productsSuite(name, device);
-  viewsSuite(name, device);
-  convSuite(name, device);
-  poolSuite(name, device);
-  upsampleSuite(name, device);
-  sortSuite(name, device);
-}
+for (const suite of OP_SUITES) suite('js', () => Device.js());

@@ -1,10 +1,19 @@
 /** Reading a file that the reference library wrote, writing, and refusing what is no safetensors file. */
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createWriteStream, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type CandleError, Device, memoryStats, SafetensorsFile, saveSafetensors, Tensor } from '../src';
+import {
+  type CandleError,
+  Device,
+  memoryStats,
+  SafetensorsFile,
+  ShardedSafetensors,
+  saveSafetensors,
+  Tensor,
+} from '../src';
 
 const fixture = fileURLToPath(new URL('./fixtures/all.safetensors', import.meta.url));
 const expected: Record<string, { shape: number[]; values: number[] }> = JSON.parse(
@@ -203,6 +212,105 @@ describe('what is no safetensors file', () => {
     using opened = SafetensorsFile.open(path);
     writeFileSync(path, readFileSync(path).subarray(0, -4));
     await expect(opened.load('a')).rejects.toMatchObject({ code: 'FILE_TRUNCATED' });
-    expect(() => opened.loadSync('a')).toThrow(/ended at byte/);
+    expect(() => opened.loadSync('a')).toThrow(/ends at byte/);
+  });
+});
+
+describe('serialization_tests::safetensors', () => {
+  test('one tensor saved by its method, loaded from the file and from bytes', async () => {
+    const path = join(folder, 'one.safetensors');
+    const t = Tensor.arange(0, 24);
+    await t.saveSafetensors('t', path);
+    for (const file of [path, readFileSync(path)]) {
+      using opened = SafetensorsFile.open(file);
+      const loaded = await opened.load('t');
+      expect(loaded.sub(t).abs().sumAll().toScalarSync()).toBe(0);
+      expect([loaded.dtype, loaded.shape, opened.names]).toEqual(['f32', [24], ['t']]);
+    }
+  });
+
+  test('writeBytes to a stream, a file and anything with write', async () => {
+    const t = Tensor.arange(0, 6).reshape([2, 3]).t().toDtype('f16');
+    const bytes = Buffer.from(await t.toBytes());
+    const path = join(folder, 'raw');
+    const stream = createWriteStream(path, { highWaterMark: 4 });
+    await t.writeBytes(stream);
+    await new Promise<void>((resolve) => stream.end(resolve));
+    expect(readFileSync(path)).toEqual(bytes);
+    const file = await open(path, 'w');
+    await t.writeBytes(file);
+    await file.close();
+    expect(readFileSync(path)).toEqual(bytes);
+    const parts: Uint8Array[] = [];
+    await t.writeBytes({ write: (part) => void parts.push(part) });
+    expect(Buffer.concat(parts)).toEqual(bytes);
+    // A sink that takes 5 bytes at a time, as a FileHandle may.
+    parts.length = 0;
+    const slow = (part: Uint8Array) => ({ bytesWritten: Math.min(5, parts.push(part.subarray(0, 5)) && part.length) });
+    await t.writeBytes({ write: slow });
+    expect(Buffer.concat(parts)).toEqual(bytes);
+  });
+});
+
+describe('shards', () => {
+  const write = async () => {
+    await saveSafetensors(join(folder, 'a.safetensors'), { one: Tensor.from([1, 2]), two: Tensor.from([[3]]) });
+    await saveSafetensors(join(folder, 'b.safetensors'), { three: Tensor.from([4, 5, 6], { dtype: 'i64' }) });
+  };
+  const index = (map: unknown): string => {
+    const path = join(folder, 'model.safetensors.index.json');
+    writeFileSync(path, typeof map === 'string' ? map : JSON.stringify({ metadata: {}, weight_map: map }));
+    return path;
+  };
+  const places = { three: 'b.safetensors', one: 'a.safetensors', two: 'a.safetensors' };
+
+  test('by an index, and by a list of files', async () => {
+    await write();
+    const given = [index(places), ['a', 'b'].map((name) => join(folder, `${name}.safetensors`))];
+    for (const files of given) {
+      using shards = ShardedSafetensors.open(files);
+      expect(shards.names.sort()).toEqual(['one', 'three', 'two']);
+      expect([shards.has('two'), shards.has('four'), shards.info('three').dtype]).toEqual([true, false, 'I64']);
+      expect((await shards.load('one')).toVecSync()).toEqual([1, 2]);
+      expect(shards.loadSync('two', Device.js(), { dtype: 'f64' }).dtype).toBe('f64');
+      expect((await shards.loadAll()).get('three')?.toVecSync()).toEqual([4n, 5n, 6n]);
+      await expect(shards.load('four')).rejects.toMatchObject({ code: 'FILE_NO_SUCH_TENSOR' });
+      shards.close();
+      await expect(shards.load('one')).rejects.toMatchObject({ code: 'DISPOSED' });
+    }
+    using single = ShardedSafetensors.open(join(folder, 'b.safetensors'));
+    expect([single.names, single.paths]).toEqual([['three'], [join(folder, 'b.safetensors')]]);
+  });
+
+  test.each<[string, () => string | string[], string, RegExp]>([
+    ['a missing shard', () => index({ ...places, four: 'c.safetensors' }), 'FILE_NOT_FOUND', /c\.safetensors/],
+    ['a missing index', () => join(folder, 'no.index.json'), 'FILE_NOT_FOUND', /does not exist/],
+    ['no JSON', () => index('{'), 'FILE_INVALID', /cannot be read/],
+    ['no map', () => index('{"weight_map": []}'), 'FILE_INVALID', /no weight_map/],
+    [
+      'a tensor in another shard',
+      () => index({ ...places, one: 'b.safetensors' }),
+      'FILE_INVALID',
+      /"one" into .*b\.safe/,
+    ],
+    ['a path out of the folder', () => index({ one: '../a.safetensors' }), 'FILE_INVALID', /no file name/],
+    ['an absolute path', () => index({ one: '/etc/passwd' }), 'FILE_INVALID', /no file name/],
+    ['a number', () => index({ one: 1 }), 'FILE_INVALID', /no file name/],
+    [
+      'a name twice',
+      () => ['a', 'a'].map((name) => join(folder, `${name}.safetensors`)),
+      'FILE_INVALID',
+      /"\w+" is in .*a\.safetensors too/,
+    ],
+  ])('%s', async (_, files, code, message) => {
+    await write();
+    let error: CandleError | undefined;
+    try {
+      ShardedSafetensors.open(files());
+    } catch (caught) {
+      error = caught as CandleError;
+    }
+    expect(error?.message).toMatch(message);
+    expect(error).toMatchObject({ name: 'FileFormatError', code });
   });
 });

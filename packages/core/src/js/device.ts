@@ -9,7 +9,7 @@ import { JsStorage, js } from './storage';
 export class JsDevice implements BackendDevice {
   readonly location: DeviceLocation;
   readonly description = 'plain TypeScript on the CPU';
-  readonly #random = new PhiloxGenerator();
+  readonly random = new PhiloxGenerator();
   #open = true;
   #memory: DeviceMemory = { liveStorages: 0, liveBytes: 0, cachedBytes: 0, driverBytes: 0, peakBytes: 0 };
 
@@ -52,21 +52,21 @@ export class JsDevice implements BackendDevice {
 
   randUniform(elemCount: number, dtype: DType, lo: number, up: number): JsStorage {
     this.checkOpen();
-    return new JsStorage(this, dtype, this.#random.uniform(elemCount, dtype, lo, up));
+    return new JsStorage(this, dtype, this.random.uniform(elemCount, dtype, lo, up));
   }
 
   randNormal(elemCount: number, dtype: DType, mean: number, std: number): JsStorage {
     this.checkOpen();
-    return new JsStorage(this, dtype, this.#random.normal(elemCount, dtype, mean, std));
+    return new JsStorage(this, dtype, this.random.normal(elemCount, dtype, mean, std));
   }
 
   setSeed(seed: number): void {
     this.checkOpen();
-    this.#random.setSeed(seed);
+    this.random.setSeed(seed);
   }
 
   getCurrentSeed(): number {
-    return this.#random.seed;
+    return this.random.seed;
   }
 
   async synchronize(): Promise<void> {

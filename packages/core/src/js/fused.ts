@@ -84,22 +84,21 @@ export function rope(
   const cosines = denseValues(cos, cosLayout) as NumberArray;
   const sines = denseValues(sin, sinLayout) as NumberArray;
   const out = allocValues(storage.dtype, x.length) as NumberArray;
-  const [b, h, t, d] = layout.shape;
+  const byTime = kind === 'thd';
+  const [b, h, t, d] = byTime ? layout.permute([0, 2, 1, 3]).shape : layout.shape;
   const half = d / 2;
   const perBatch = cosLayout.rank === 3 ? t * half : 0;
-  const [near, far] = kind === 'half' ? [1, half] : [2, 1];
-  for (let i = 0; i < b * h; i++) {
-    const angles = Math.floor(i / h) * perBatch;
-    for (let j = 0; j < t; j++) {
-      const start = (i * t + j) * d;
-      for (let p = 0; p < half; p++) {
-        const c = cosines[angles + j * half + p];
-        const s = sines[angles + j * half + p];
-        const first = start + p * near;
-        const second = first + far;
-        out[first] = x[first] * c - x[second] * s;
-        out[second] = x[first] * s + x[second] * c;
-      }
+  const [near, far] = kind === 'interleaved' ? [2, 1] : [1, half];
+  for (let row = 0; row < b * h * t; row++) {
+    const position = byTime ? Math.floor(row / h) % t : row % t;
+    const angles = Math.floor(row / (h * t)) * perBatch + position * half;
+    for (let p = 0; p < half; p++) {
+      const c = cosines[angles + p];
+      const s = sines[angles + p];
+      const first = row * d + p * near;
+      const second = first + far;
+      out[first] = x[first] * c - x[second] * s;
+      out[second] = x[first] * s + x[second] * c;
     }
   }
   return fromValues(storage, storage.dtype, out);

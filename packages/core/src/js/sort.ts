@@ -1,4 +1,4 @@
-/** Arg-sort of the plain backend: stable in both directions, -0 equals 0, NaN greater than every number whatever its sign. */
+/** Arg-sort and top-k of the plain backend: stable in both directions, -0 equals 0, NaN greater than every number whatever its sign. */
 import type { Layout } from '../layout';
 import { denseValues } from './copy';
 import { JsStorage } from './storage';
@@ -13,6 +13,17 @@ export function argSortLastDim(src: JsStorage, layout: Layout, descending: boole
     for (let i = 0; i < width; i++) positions[i] = i;
     positions.sort((i, j) => (descending ? order(row[j], row[i]) : order(row[i], row[j])));
   }
+  return new JsStorage(src.device, 'u32', out);
+}
+
+/** The reference of top-k sorts everything and keeps the beginning of each row. */
+export function topkLastDim(src: JsStorage, layout: Layout, k: number, descending: boolean): JsStorage {
+  const sorted = argSortLastDim(src, layout, descending);
+  const width = layout.dim(-1);
+  const all = sorted.raw() as Uint32Array;
+  const out = new Uint32Array((all.length / width) * k);
+  for (let row = 0; row * k < out.length; row++) out.set(all.subarray(row * width, row * width + k), row * k);
+  sorted.dispose();
   return new JsStorage(src.device, 'u32', out);
 }
 

@@ -3,16 +3,18 @@
  * where operations make new tensors. Mirrors candle's `Tensor_` struct (candle-core/src/tensor.rs).
  *
  * The `Tensor` class is a chain, one link a family of operations, so that each file has one subject: base, host, views,
- * joining, elementwise, comparing, reducing, indexing, products, fused, convolution, resampling, sorting, and `Tensor`
- * itself with the ways to create one.
+ * joining, elementwise, comparing, reducing, indexing, products, fused, convolution, resampling, sorting, autograd, and
+ * `Tensor` itself with the ways to create one.
  * Methods of a link declare `this: Tensor`, because only the last link is ever instantiated.
  */
+import { type Rule, record } from '../autograd/record';
 import type { BackendStorage } from '../backend';
 import type { Device } from '../device';
 import type { DType } from '../dtype';
 import { DeviceError, DisposedError, DTypeError, ShapeError } from '../errors';
+import { castValues } from '../host-array';
 import { Layout } from '../layout';
-import { formatShape, resolveDim, type Shape } from '../shape';
+import { elemCount, formatShape, resolveDim, type Shape } from '../shape';
 import { releaseWhenCollected, StorageRef, stopWatching, TensorHandle } from '../storage-ref';
 import type { Tensor } from '../tensor';
 
@@ -37,6 +39,9 @@ export abstract class TensorBase {
     releaseWhenCollected(this, this.handle);
   }
 
+  /** @internal A plain tensor over a storage, also where this one is a `Var`. */
+  abstract make(ref: StorageRef, layout: Layout): Tensor;
+
   /** Sizes, outermost first. */
   get shape(): Shape {
     return this.layout.shape;
@@ -47,10 +52,12 @@ export abstract class TensorBase {
     return this.layout.shape;
   }
 
+  /** Number of dimensions; 0 for a scalar. */
   get rank(): number {
     return this.layout.shape.length;
   }
 
+  /** Number of elements: the product of the sizes. */
   get elemCount(): number {
     return this.layout.elemCount;
   }
@@ -60,19 +67,22 @@ export abstract class TensorBase {
     return this.layout.strides;
   }
 
-  /** Size of one dimension, negative from the end. */
+  /** Size of one dimension, negative from the end. @throws ShapeError `DIM_OUT_OF_RANGE` */
   dim(dim: number): number {
     return this.shape[resolveDim('dim', dim, this.shape)];
   }
 
+  /** Whether the elements lie in row-major order without gaps. */
   isContiguous(): boolean {
     return this.layout.isContiguous();
   }
 
+  /** Whether the elements lie in column-major order without gaps. */
   isFortranContiguous(): boolean {
     return this.layout.isFortranContiguous();
   }
 
+  /** Whether {@link dispose} was called, or the scope of this tensor has ended. */
   get isDisposed(): boolean {
     return this.handle.ref === null;
   }
@@ -97,8 +107,8 @@ export abstract class TensorBase {
     return { storage: storageOf('storageAndLayout', this), layout: this.layout };
   }
 
-  /** Shape, dtype and device, without reading the values. */
-  toString(): string {
+  /** Shape, dtype and device in one line, without reading the values. */
+  describe(): string {
     const state = this.isDisposed ? ', disposed' : '';
     return `Tensor[${formatShape(this.shape)}, ${this.dtype}, ${this.device}${state}]`;
   }
@@ -136,34 +146,86 @@ export function checkOperands(op: string, inputs: readonly TensorBase[]): Device
 
 /** A new tensor that owns `storage`, which is contiguous and holds exactly `shape`. */
 export function adopt(like: TensorBase, storage: BackendStorage, shape: Shape, device: Device = like.device): Tensor {
-  const make = like.constructor as new (ref: StorageRef, layout: Layout) => Tensor;
-  return new make(new StorageRef(storage, device), Layout.contiguous(shape));
+  return like.make(new StorageRef(storage, device), Layout.contiguous(shape));
 }
 
 /**
  * Where every operation that computes goes through: checks the operands, answers results without elements by itself (so a
- * backend never sees one), runs `run` otherwise and wraps what it returns. `op` and `inputs` are what a record for
- * differentiation needs.
+ * backend never sees one), runs `run` otherwise and wraps what it returns.
+ *
+ * `rule` says how the operation is differentiated, `args` what the rule needs to know about this call; null stands for a
+ * gradient of zero everywhere. An operation without a rule raises an error in `backward`.
  */
-export function compute(
+export function compute<A = void>(
   op: string,
   inputs: readonly Tensor[],
   shape: Shape,
   dtype: DType,
   run: () => BackendStorage,
+  rule?: Rule<A> | null,
+  args?: A,
 ): Tensor {
   const device = checkOperands(op, inputs);
   const layout = Layout.contiguous(shape);
   const storage = layout.elemCount === 0 ? device.backend.zeros(0, dtype) : run();
-  return adopt(inputs[0], storage, shape, device);
+  return track(op, inputs, adopt(inputs[0], storage, shape, device), rule, args);
 }
 
-/** Where every operation that only changes the layout goes through: a tensor that shares `input`'s storage. */
-export function viewOf(op: string, input: Tensor, layout: Layout): Tensor {
+/**
+ * Where every operation that only changes the layout goes through: a tensor that shares `input`'s storage. `rule` and
+ * `args` as in {@link compute}.
+ */
+export function viewOf<A = void>(op: string, input: Tensor, layout: Layout, rule?: Rule<A> | null, args?: A): Tensor {
   const ref = input.handle.ref;
   if (ref === null) throw disposed(op, input);
-  const make = input.constructor as new (ref: StorageRef, layout: Layout) => Tensor;
-  return new make(ref, layout);
+  const view = input.make(ref, layout);
+  if (input.handle.record !== null) record(op, [input], view, rule, args);
+  return view;
+}
+
+/** Records how `output` was made, if a variable is behind any of `inputs`; otherwise this costs one look at each. */
+export function track<A>(
+  op: string,
+  inputs: readonly Tensor[],
+  output: Tensor,
+  rule: Rule<A> | null | undefined,
+  args: A | undefined,
+): Tensor {
+  for (const input of inputs) {
+    if (input.handle.record === null) continue;
+    record(op, inputs, output, rule, args);
+    break;
+  }
+  return output;
+}
+
+/** Another tensor of the same storage, layout and history, for a second owner. */
+export function aliasOf(tensor: Tensor): Tensor {
+  const ref = tensor.handle.ref;
+  if (ref === null) throw disposed('alias', tensor);
+  const alias = tensor.make(ref, tensor.layout);
+  if (tensor.handle.record !== null) alias.handle.attach(tensor.handle.record);
+  return alias;
+}
+
+/** Zeros next to `like`: for gradients. */
+export function zerosBy(like: TensorBase, shape: Shape, dtype: DType = like.dtype): Tensor {
+  return adopt(like, like.device.backend.zeros(elemCount(shape), dtype), shape);
+}
+
+/** Numbers in the dtype of `like`, next to it. */
+export function fromValuesBy(like: TensorBase, values: Float64Array, shape: Shape): Tensor {
+  return adopt(like, like.device.backend.fromHost(castValues('f64', values, like.dtype), like.dtype), shape);
+}
+
+/** Rank-1 u32 ids on the device of `like`. */
+export function idsOn(like: TensorBase, ids: Uint32Array): Tensor {
+  return adopt(like, like.device.backend.fromHost(ids, 'u32'), [ids.length]);
+}
+
+/** Tells records that kept a tensor's storage that it is no longer what it was. */
+export function markWritten(tensor: TensorBase): void {
+  if (tensor.handle.ref) tensor.handle.ref.version++;
 }
 
 /** @throws DTypeError unless all have one dtype */

@@ -1,52 +1,114 @@
 /** Comparisons, whose results are u8 tensors of 0 and 1, and choosing by them. */
+import * as rules from '../autograd/rules/comparing';
 import type { CmpOp } from '../backend';
 import { isInt } from '../dtype';
-import { DTypeError } from '../errors';
+import { CandleError, DTypeError } from '../errors';
 import { broadcastShapes, sameShape } from '../shape';
 import type { Tensor } from '../tensor';
 import { compute, sameDType, shapesDiffer, storageOf } from './base';
 import { TensorElementwise, withScalar } from './elementwise';
 
+const COMPARISONS: readonly CmpOp[] = ['eq', 'ne', 'lt', 'le', 'gt', 'ge'];
+
 export abstract class TensorComparing extends TensorElementwise {
+  /**
+   * The comparison that `op` names, `eq`, `ne`, `lt`, `le`, `gt` or `ge`; see {@link eq}.
+   * @throws CandleError `INVALID_ARGUMENT` for another name; ShapeError, DTypeError
+   */
+  cmp(this: Tensor, rhs: Tensor | number, op: CmpOp): Tensor {
+    if (!COMPARISONS.includes(op)) {
+      const known = COMPARISONS.join(', ');
+      throw new CandleError('INVALID_ARGUMENT', `cmp: "${op}" is no comparison; use one of ${known}.`);
+    }
+    return compare(op, this, rhs);
+  }
+
+  /**
+   * Whether this equals rhs, a tensor of this shape and dtype or a number. Any dtype; NaN equals nothing. The result is
+   * u8 of 0 and 1, of this shape.
+   * @throws ShapeError `SHAPE_MISMATCH` (see {@link broadcastEq}); DTypeError, also for a number that an integer dtype
+   *   cannot hold
+   * @example
+   * ```ts
+   * Tensor.from([1, 2, 3]).eq(2).toVecSync(); // => [0, 1, 0]
+   * ```
+   */
   eq(this: Tensor, rhs: Tensor | number): Tensor {
     return compare('eq', this, rhs);
   }
+
+  /** Whether this is not rhs, so 1 for NaN; operands and errors as {@link eq}. */
   ne(this: Tensor, rhs: Tensor | number): Tensor {
     return compare('ne', this, rhs);
   }
+
+  /** Whether this is less than rhs; operands and errors as {@link eq}. */
   lt(this: Tensor, rhs: Tensor | number): Tensor {
     return compare('lt', this, rhs);
   }
+
+  /** Whether this is less than rhs or equal; operands and errors as {@link eq}. */
   le(this: Tensor, rhs: Tensor | number): Tensor {
     return compare('le', this, rhs);
   }
+
+  /** Whether this is greater than rhs; operands and errors as {@link eq}. */
   gt(this: Tensor, rhs: Tensor | number): Tensor {
     return compare('gt', this, rhs);
   }
+
+  /** Whether this is greater than rhs or equal; operands and errors as {@link eq}. */
   ge(this: Tensor, rhs: Tensor | number): Tensor {
     return compare('ge', this, rhs);
   }
 
+  /**
+   * {@link eq} with both stretched to their common shape by numpy's rules: u8 of that shape.
+   * @throws ShapeError `SHAPE_MISMATCH`, DTypeError
+   * @example
+   * ```ts
+   * Tensor.from([[1], [2]]).broadcastEq(Tensor.from([1, 2])).toVecSync(); // => [[1, 0], [0, 1]]
+   * ```
+   */
   broadcastEq(this: Tensor, rhs: Tensor): Tensor {
     return broadcastCompare('eq', this, rhs);
   }
+
+  /** {@link ne} with both stretched; see {@link broadcastEq}. */
   broadcastNe(this: Tensor, rhs: Tensor): Tensor {
     return broadcastCompare('ne', this, rhs);
   }
+
+  /** {@link lt} with both stretched; see {@link broadcastEq}. */
   broadcastLt(this: Tensor, rhs: Tensor): Tensor {
     return broadcastCompare('lt', this, rhs);
   }
+
+  /** {@link le} with both stretched; see {@link broadcastEq}. */
   broadcastLe(this: Tensor, rhs: Tensor): Tensor {
     return broadcastCompare('le', this, rhs);
   }
+
+  /** {@link gt} with both stretched; see {@link broadcastEq}. */
   broadcastGt(this: Tensor, rhs: Tensor): Tensor {
     return broadcastCompare('gt', this, rhs);
   }
+
+  /** {@link ge} with both stretched; see {@link broadcastEq}. */
   broadcastGe(this: Tensor, rhs: Tensor): Tensor {
     return broadcastCompare('ge', this, rhs);
   }
 
-  /** This integer tensor chooses: `onTrue` where it is not 0, else `onFalse`. All three have one shape. */
+  /**
+   * This integer tensor chooses: `onTrue` where it is not 0, else `onFalse`. All three have one shape, the values one
+   * dtype, which may be any.
+   * @throws DTypeError for a float condition or values of two dtypes, ShapeError `SHAPE_MISMATCH`
+   * @example
+   * ```ts
+   * const x = Tensor.from([-1, 2]);
+   * x.gt(0).whereCond(x, x.zerosLike()).toVecSync(); // => [0, 2]
+   * ```
+   */
   whereCond(this: Tensor, onTrue: Tensor, onFalse: Tensor): Tensor {
     if (!isInt(this.dtype)) {
       throw new DTypeError(
@@ -60,15 +122,15 @@ export abstract class TensorComparing extends TensorElementwise {
         throw shapesDiffer('whereCond', this.shape, value.shape, 'stretch the smaller one with broadcastAs');
       }
     }
-    return compute('whereCond', [this, onTrue, onFalse], this.shape, onTrue.dtype, () =>
+    const run = () =>
       storageOf('whereCond', this).whereCond(
         this.layout,
         storageOf('whereCond', onTrue),
         onTrue.layout,
         storageOf('whereCond', onFalse),
         onFalse.layout,
-      ),
-    );
+      );
+    return compute('whereCond', [this, onTrue, onFalse], this.shape, onTrue.dtype, run, rules.whereCond);
   }
 }
 

@@ -3,6 +3,7 @@
  * and dilation are one number for both axes. Groups are separate convolutions of parts of the channels, put together with
  * `cat`, as in candle; `convTranspose2d` has them too, which candle's does not. Input and kernel may have any strides.
  */
+import * as rules from '../autograd/rules/convolution';
 import type { BackendStorage } from '../backend';
 import { CandleError, ShapeError } from '../errors';
 import { elemCount, formatShape, type Shape } from '../shape';
@@ -29,6 +30,23 @@ export interface ConvTransposeOptions extends ConvOptions {
   outputPadding?: number;
 }
 
+/**
+ * candle's `CudnnFwdAlgo`: a wish for a library that can compute a convolution in several ways. Devices here have one way
+ * each, so it changes nothing but is checked.
+ */
+export const CONV_ALGORITHMS = [
+  'implicitGemm',
+  'implicitPrecompGemm',
+  'gemm',
+  'direct',
+  'fft',
+  'fftTiling',
+  'winograd',
+  'winogradNonFused',
+] as const;
+
+export type ConvAlgorithm = (typeof CONV_ALGORITHMS)[number];
+
 /** Options with their defaults filled in. */
 type Settings = Required<ConvTransposeOptions>;
 
@@ -36,7 +54,16 @@ type Settings = Required<ConvTransposeOptions>;
 type OneGroup = (input: Tensor, kernel: Tensor, out: readonly number[]) => BackendStorage;
 
 export abstract class TensorConvolution extends TensorFused {
-  /** This [b, cIn, l] with a kernel [cOut, cIn / groups, k]: [b, cOut, (l + 2 padding - dilation (k - 1) - 1) / stride + 1]. */
+  /**
+   * Correlation of this [b, cIn, l] with a kernel [cOut, cIn / groups, k]: [b, cOut, (l + 2 padding - dilation (k - 1)
+   * - 1) / stride + 1]. One dtype, any strides.
+   * @throws ShapeError `SHAPE_MISMATCH` with both shapes, DTypeError, CandleError `INVALID_ARGUMENT` for bad options
+   * @example
+   * ```ts
+   * const x = Tensor.from([[[1, 2, 3, 4]]]);
+   * x.conv1d(Tensor.from([[[1, 1]]]), { stride: 2 }).toVecSync(); // => [[[3, 7]]]
+   * ```
+   */
   conv1d(this: Tensor, kernel: Tensor, options: ConvOptions = {}): Tensor {
     const settings = checkOptions('conv1d', options);
     return convolve('conv1d', this, kernel, settings, false, (input, weights, [lOut]) =>
@@ -48,7 +75,14 @@ export abstract class TensorConvolution extends TensorFused {
     );
   }
 
-  /** This [b, cIn, h, w] with a kernel [cOut, cIn / groups, kH, kW]: [b, cOut, hOut, wOut], each axis as in {@link conv1d}. */
+  /**
+   * Correlation of this [b, cIn, h, w] with a kernel [cOut, cIn / groups, kH, kW]: [b, cOut, hOut, wOut], each axis as
+   * in {@link conv1d}, and the same errors.
+   * @example
+   * ```ts
+   * Tensor.ones([1, 1, 4, 4]).conv2d(Tensor.ones([2, 1, 3, 3]), { padding: 1 }).shape; // => [1, 2, 4, 4]
+   * ```
+   */
   conv2d(this: Tensor, kernel: Tensor, options: ConvOptions = {}): Tensor {
     const settings = checkOptions('conv2d', options);
     return convolve('conv2d', this, kernel, settings, false, (input, weights, [hOut, wOut]) =>
@@ -59,6 +93,18 @@ export abstract class TensorConvolution extends TensorFused {
         wOut,
       }),
     );
+  }
+
+  /** {@link conv1d} with candle's wish for an algorithm, see {@link CONV_ALGORITHMS}; the result is the same. */
+  conv1dWithAlgo(this: Tensor, kernel: Tensor, options: ConvOptions = {}, algorithm?: ConvAlgorithm): Tensor {
+    checkAlgorithm('conv1dWithAlgo', algorithm);
+    return this.conv1d(kernel, options);
+  }
+
+  /** {@link conv2d} with candle's wish for an algorithm, see {@link CONV_ALGORITHMS}; the result is the same. */
+  conv2dWithAlgo(this: Tensor, kernel: Tensor, options: ConvOptions = {}, algorithm?: ConvAlgorithm): Tensor {
+    checkAlgorithm('conv2dWithAlgo', algorithm);
+    return this.conv2d(kernel, options);
   }
 
   /**
@@ -78,7 +124,7 @@ export abstract class TensorConvolution extends TensorFused {
     );
   }
 
-  /** This [b, cIn, h, w] with a kernel [cIn, cOut / groups, kH, kW], each axis as in {@link convTranspose1d}. */
+  /** This [b, cIn, h, w] with a kernel [cIn, cOut / groups, kH, kW], each axis and errors as in {@link convTranspose1d}. */
   convTranspose2d(this: Tensor, kernel: Tensor, options: ConvTransposeOptions = {}): Tensor {
     const op = 'convTranspose2d';
     const settings = checkOptions(op, options);
@@ -92,6 +138,14 @@ export abstract class TensorConvolution extends TensorFused {
       }),
     );
   }
+}
+
+function checkAlgorithm(op: string, algorithm: ConvAlgorithm | undefined): void {
+  if (algorithm === undefined || CONV_ALGORITHMS.includes(algorithm)) return;
+  throw new CandleError(
+    'INVALID_ARGUMENT',
+    `${op}: "${algorithm}" is no algorithm; use one of ${CONV_ALGORITHMS.join(', ')}, or none.`,
+  );
 }
 
 function checkOptions(op: string, options: ConvTransposeOptions): Settings {
@@ -138,10 +192,12 @@ function convolve(
   }
   const single = (part: Tensor, weights: Tensor): Tensor => {
     const shape = [part.shape[0], weights.shape[transposed ? 1 : 0], ...out];
-    return compute(op, [part, weights], shape, input.dtype, () => {
+    const guarded = () => {
       const empty = part.elemCount === 0 || weights.elemCount === 0;
       return empty ? part.device.backend.zeros(elemCount(shape), part.dtype) : run(part, weights, out);
-    });
+    };
+    const rule = transposed ? rules.transposed : rules.convolution;
+    return compute(op, [part, weights], shape, input.dtype, guarded, rule, settings);
   };
   if (groups === 1) return single(input, kernel);
   return withTemporaries((temporary) => {

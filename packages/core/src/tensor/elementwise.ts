@@ -5,6 +5,7 @@
  * Differs from candle where candle's shortcut loses exactness: a number against an integer tensor is a real operand, not
  * an `affine` with the number rounded (candle's `t / 2.0` on integers multiplies by 0, `u8 - 1.0` adds 0).
  */
+import * as rules from '../autograd/rules/elementwise';
 import type { BackendStorage, BinaryOp, UnaryOp } from '../backend';
 import { isInt, sizeInBytes } from '../dtype';
 import { encodeInput } from '../host-array';
@@ -15,159 +16,318 @@ import { compute, sameDType, shapesDiffer, storageOf, withTemporaries } from './
 import { TensorJoining } from './joining';
 
 export abstract class TensorElementwise extends TensorJoining {
+  /**
+   * eˣ. Float dtypes; any shape.
+   * @throws UnsupportedError for integer dtypes
+   * @example
+   * ```ts
+   * Tensor.from([0, 1]).exp().toVecSync(); // => [1, Math.fround(Math.E)]
+   * ```
+   */
   exp(this: Tensor): Tensor {
     return unary('exp', this);
   }
-  /** Natural logarithm. */
+
+  /**
+   * Natural logarithm: NaN below 0, -Infinity at 0. Float dtypes; any shape.
+   * @throws UnsupportedError for integer dtypes
+   */
   log(this: Tensor): Tensor {
     return unary('log', this);
   }
+
+  /** Sine of radians. Float dtypes; any shape. @throws UnsupportedError for integer dtypes */
   sin(this: Tensor): Tensor {
     return unary('sin', this);
   }
+
+  /** Cosine of radians. Float dtypes; any shape. @throws UnsupportedError for integer dtypes */
   cos(this: Tensor): Tensor {
     return unary('cos', this);
   }
+
+  /** Hyperbolic tangent. Float dtypes; any shape. @throws UnsupportedError for integer dtypes */
   tanh(this: Tensor): Tensor {
     return unary('tanh', this);
   }
+
+  /**
+   * |x|. Any dtype and shape; the least integer of a dtype stays as it is.
+   * @example
+   * ```ts
+   * Tensor.from([-2, 3]).abs().toVecSync(); // => [2, 3]
+   * ```
+   */
   abs(this: Tensor): Tensor {
     return unary('abs', this);
   }
+
+  /** -x. Any dtype and shape; integers wrap, also unsigned ones. */
   neg(this: Tensor): Tensor {
     return unary('neg', this);
   }
-  /** 1 / x. */
+
+  /** 1 / x. Float dtypes; any shape. @throws UnsupportedError for integer dtypes */
   recip(this: Tensor): Tensor {
     return unary('recip', this);
   }
-  /** x². */
+
+  /** x². Any dtype and shape; integers wrap. */
   sqr(this: Tensor): Tensor {
     return unary('sqr', this);
   }
+
+  /** Square root, NaN below 0. Float dtypes; any shape. @throws UnsupportedError for integer dtypes */
   sqrt(this: Tensor): Tensor {
     return unary('sqrt', this);
   }
-  /** The tanh form, as candle's `gelu`. */
+
+  /**
+   * The Gaussian error linear unit in its tanh form, as candle's `gelu`. Float dtypes; any shape.
+   * @throws UnsupportedError for integer dtypes
+   */
   gelu(this: Tensor): Tensor {
     return unary('gelu', this);
   }
-  /** The exact form, x * Φ(x). */
+
+  /**
+   * The Gaussian error linear unit in its exact form, x * Φ(x). Float dtypes; any shape.
+   * @throws UnsupportedError for integer dtypes
+   */
   geluErf(this: Tensor): Tensor {
     return unary('geluErf', this);
   }
+
+  /** The error function. Float dtypes; any shape. @throws UnsupportedError for integer dtypes */
   erf(this: Tensor): Tensor {
     return unary('erf', this);
   }
+
+  /**
+   * x where positive, else 0. Any dtype and shape.
+   * @example
+   * ```ts
+   * Tensor.from([-1, 2]).relu().toVecSync(); // => [0, 2]
+   * ```
+   */
   relu(this: Tensor): Tensor {
     return unary('relu', this);
   }
-  /** x * sigmoid(x). */
+
+  /** x * sigmoid(x). Float dtypes; any shape. @throws UnsupportedError for integer dtypes */
   silu(this: Tensor): Tensor {
     return unary('silu', this);
   }
+
+  /**
+   * 1 / (1 + e⁻ˣ). Float dtypes; any shape.
+   * @throws UnsupportedError for integer dtypes
+   * @example
+   * ```ts
+   * Tensor.from([0]).sigmoid().toVecSync(); // => [0.5]
+   * ```
+   */
   sigmoid(this: Tensor): Tensor {
     return unary('sigmoid', this);
   }
+
+  /** The largest whole number that is not larger. Any shape; float dtypes, and integers, which it leaves as they are. */
   floor(this: Tensor): Tensor {
     return unary('floor', this);
   }
+
+  /** The smallest whole number that is not smaller. Any shape; float dtypes, and integers, which it leaves as they are. */
   ceil(this: Tensor): Tensor {
     return unary('ceil', this);
   }
-  /** Halves go away from zero. */
+
+  /**
+   * The nearest whole number; halves go away from zero. Any shape; float dtypes, and integers, which it leaves as they
+   * are.
+   * @example
+   * ```ts
+   * Tensor.from([0.5, -1.5, 2.4]).round().toVecSync(); // => [1, -2, 2]
+   * ```
+   */
   round(this: Tensor): Tensor {
     return unary('round', this);
   }
-  /** -1, 0 or 1. */
+
+  /** -1, 0 or 1. Any dtype and shape. */
   sign(this: Tensor): Tensor {
     return unary('sign', this);
   }
 
-  /** Rounded to a number of decimals, negative ones being powers of ten before the point. */
+  /**
+   * Rounded to a number of decimals, negative ones being powers of ten before the point. Any shape; float dtypes.
+   * @example
+   * ```ts
+   * Tensor.from([1234.567], { dtype: 'f64' }).roundTo(-2).toVecSync(); // => [1200]
+   * ```
+   */
   roundTo(this: Tensor, decimals: number): Tensor {
     const factor = 10 ** decimals;
     return withTemporaries((temporary) => temporary(temporary(this.mul(factor)).round()).div(factor));
   }
 
-  /** x * mul + add, the numbers rounded to the dtype first. */
+  /**
+   * x * mul + add, the numbers rounded to the dtype first. Any dtype and shape; integers wrap.
+   * @example
+   * ```ts
+   * Tensor.from([1, 2]).affine(10, 1).toVecSync(); // => [11, 21]
+   * ```
+   */
   affine(this: Tensor, mul: number, add: number): Tensor {
-    return compute('affine', [this], this.shape, this.dtype, () =>
-      storageOf('affine', this).affine(this.layout, mul, add),
-    );
+    const run = () => storageOf('affine', this).affine(this.layout, mul, add);
+    return compute('affine', [this], this.shape, this.dtype, run, rules.affine, mul);
   }
 
-  /** x raised to a number. */
+  /**
+   * x raised to a number. Float dtypes; any shape.
+   * @throws UnsupportedError for integer dtypes
+   * @example
+   * ```ts
+   * Tensor.from([4, 9]).powf(0.5).toVecSync(); // => [2, 3]
+   * ```
+   */
   powf(this: Tensor, exponent: number): Tensor {
-    return compute('powf', [this], this.shape, this.dtype, () => storageOf('powf', this).powf(this.layout, exponent));
+    const run = () => storageOf('powf', this).powf(this.layout, exponent);
+    return compute('powf', [this], this.shape, this.dtype, run, rules.powf, exponent);
   }
 
-  /** x where positive, else alpha * (exp(x) - 1). */
+  /** x where positive, else alpha * (eˣ - 1). Float dtypes; any shape. @throws UnsupportedError for integer dtypes */
   elu(this: Tensor, alpha = 1): Tensor {
-    return compute('elu', [this], this.shape, this.dtype, () => storageOf('elu', this).elu(this.layout, alpha));
+    const run = () => storageOf('elu', this).elu(this.layout, alpha);
+    return compute('elu', [this], this.shape, this.dtype, run, rules.elu, alpha);
   }
 
-  /** Limited to [min, max]; the bounds are numbers or tensors of this shape. */
+  /**
+   * Limited to [min, max]; the bounds are numbers or tensors of this shape and dtype. Any dtype.
+   * @throws ShapeError, DTypeError
+   * @example
+   * ```ts
+   * Tensor.from([-2, 0.5, 3]).clamp(-1, 1).toVecSync(); // => [-1, 0.5, 1]
+   * ```
+   */
   clamp(this: Tensor, min: Tensor | number, max: Tensor | number): Tensor {
     return withTemporaries((temporary) => temporary(this.maximum(min)).minimum(max));
   }
 
+  /**
+   * This + rhs: a tensor of this shape and dtype, or a number. Any dtype; integers wrap.
+   * @throws ShapeError `SHAPE_MISMATCH` (see {@link broadcastAdd}); DTypeError, also for a number that an integer dtype
+   *   cannot hold
+   * @example
+   * ```ts
+   * Tensor.from([1, 2]).add(Tensor.from([10, 20])).toVecSync(); // => [11, 22]
+   * Tensor.from([1, 2]).add(0.5).toVecSync(); // => [1.5, 2.5]
+   * ```
+   */
   add(this: Tensor, rhs: Tensor | number): Tensor {
     if (typeof rhs !== 'number') return binary('add', this, rhs);
     return isInt(this.dtype) ? binaryScalar('add', this, rhs) : this.affine(1, rhs);
   }
+
+  /** This - rhs; shapes, dtypes and errors as {@link add}. */
   sub(this: Tensor, rhs: Tensor | number): Tensor {
     if (typeof rhs !== 'number') return binary('sub', this, rhs);
     return isInt(this.dtype) ? binaryScalar('sub', this, rhs) : this.affine(1, -rhs);
   }
+
+  /**
+   * This * rhs, element by element; shapes, dtypes and errors as {@link add}.
+   * @example
+   * ```ts
+   * Tensor.from([1, 2]).mul(3).toVecSync(); // => [3, 6]
+   * ```
+   */
   mul(this: Tensor, rhs: Tensor | number): Tensor {
     if (typeof rhs !== 'number') return binary('mul', this, rhs);
     return isInt(this.dtype) ? binaryScalar('mul', this, rhs) : this.affine(rhs, 0);
   }
-  /** By a number: times its reciprocal for float dtypes, as candle. Integers truncate towards zero; by 0 they give 0. */
+
+  /**
+   * This / rhs; shapes, dtypes and errors as {@link add}. By a number: times its reciprocal for float dtypes, as
+   * candle. Integers truncate towards zero; by 0 they give 0.
+   */
   div(this: Tensor, rhs: Tensor | number): Tensor {
     if (typeof rhs !== 'number') return binary('div', this, rhs);
     const exact = isInt(this.dtype) || sizeInBytes(this.dtype) < 4 || rhs === 0;
     return exact ? binaryScalar('div', this, rhs) : this.affine(1 / rhs, 0);
   }
-  /** The larger; NaN if either is. */
+
+  /**
+   * The larger of both; NaN if either is. Shapes, dtypes and errors as {@link add}.
+   * @example
+   * ```ts
+   * Tensor.from([1, 5]).maximum(3).toVecSync(); // => [3, 5]
+   * ```
+   */
   maximum(this: Tensor, rhs: Tensor | number): Tensor {
     return typeof rhs === 'number' ? binaryScalar('maximum', this, rhs) : binary('maximum', this, rhs);
   }
+
+  /** The smaller of both; NaN if either is. Shapes, dtypes and errors as {@link add}. */
   minimum(this: Tensor, rhs: Tensor | number): Tensor {
     return typeof rhs === 'number' ? binaryScalar('minimum', this, rhs) : binary('minimum', this, rhs);
   }
-  /** Elementwise power: `powf` for a number, exp(rhs * log(x)) for a tensor, as candle. */
+
+  /**
+   * Elementwise power of equal shapes: {@link powf} for a number, exp(rhs * log(x)) for a tensor, as candle, so NaN for
+   * x below 0. Float dtypes.
+   * @throws ShapeError, DTypeError, UnsupportedError for integers
+   */
   pow(this: Tensor, rhs: Tensor | number): Tensor {
     if (typeof rhs === 'number') return this.powf(rhs);
     return withTemporaries((temporary) => temporary(temporary(this.log()).mul(rhs)).exp());
   }
 
+  /**
+   * This + rhs with both stretched to their common shape by numpy's rules. Any dtype.
+   * @throws ShapeError `SHAPE_MISMATCH` for shapes that do not stretch, DTypeError for different dtypes
+   * @example
+   * ```ts
+   * Tensor.from([[1], [2]]).broadcastAdd(Tensor.from([10, 20])).toVecSync(); // => [[11, 21], [12, 22]]
+   * ```
+   */
   broadcastAdd(this: Tensor, rhs: Tensor): Tensor {
     return broadcastBinary('add', this, rhs);
   }
+
+  /** This - rhs; see {@link broadcastAdd}. */
   broadcastSub(this: Tensor, rhs: Tensor): Tensor {
     return broadcastBinary('sub', this, rhs);
   }
+
+  /** This * rhs; see {@link broadcastAdd}. */
   broadcastMul(this: Tensor, rhs: Tensor): Tensor {
     return broadcastBinary('mul', this, rhs);
   }
+
+  /** This / rhs; see {@link broadcastAdd}. Integers truncate towards zero; by 0 they give 0. */
   broadcastDiv(this: Tensor, rhs: Tensor): Tensor {
     return broadcastBinary('div', this, rhs);
   }
+
+  /** The larger of both, NaN if either is; see {@link broadcastAdd}. */
   broadcastMaximum(this: Tensor, rhs: Tensor): Tensor {
     return broadcastBinary('maximum', this, rhs);
   }
+
+  /** The smaller of both, NaN if either is; see {@link broadcastAdd}. */
   broadcastMinimum(this: Tensor, rhs: Tensor): Tensor {
     return broadcastBinary('minimum', this, rhs);
   }
+
+  /** This to the power of rhs, for float dtypes and x above 0; see {@link broadcastAdd} and {@link pow}. */
   broadcastPow(this: Tensor, rhs: Tensor): Tensor {
     return withTemporaries((temporary) => temporary(temporary(this.log()).broadcastMul(rhs)).exp());
   }
 }
 
 function unary(op: UnaryOp, tensor: Tensor): Tensor {
-  return compute(op, [tensor], tensor.shape, tensor.dtype, () => storageOf(op, tensor).unary(op, tensor.layout));
+  const run = () => storageOf(op, tensor).unary(op, tensor.layout);
+  return compute(op, [tensor], tensor.shape, tensor.dtype, run, rules.unaryRules[op]);
 }
 
 function binary(op: BinaryOp, lhs: Tensor, rhs: Tensor): Tensor {
@@ -176,24 +336,23 @@ function binary(op: BinaryOp, lhs: Tensor, rhs: Tensor): Tensor {
     throw shapesDiffer(op, lhs.shape, rhs.shape, `make them equal, or use ${broadcast}`);
   }
   sameDType(op, lhs, rhs);
-  return compute(op, [lhs, rhs], lhs.shape, lhs.dtype, () =>
-    storageOf(op, lhs).binary(op, storageOf(op, rhs), lhs.layout, rhs.layout),
-  );
+  const run = () => storageOf(op, lhs).binary(op, storageOf(op, rhs), lhs.layout, rhs.layout);
+  return compute(op, [lhs, rhs], lhs.shape, lhs.dtype, run, rules.binaryRules[op]);
 }
 
 function broadcastBinary(op: BinaryOp, lhs: Tensor, rhs: Tensor): Tensor {
   const name = `broadcast${op[0].toUpperCase()}${op.slice(1)}`;
   const shape = broadcastShapes(name, lhs.shape, rhs.shape);
   sameDType(name, lhs, rhs);
-  return compute(name, [lhs, rhs], shape, lhs.dtype, () =>
-    storageOf(name, lhs).binary(op, storageOf(name, rhs), lhs.layout.broadcastAs(shape), rhs.layout.broadcastAs(shape)),
-  );
+  const run = () =>
+    storageOf(name, lhs).binary(op, storageOf(name, rhs), lhs.layout.broadcastAs(shape), rhs.layout.broadcastAs(shape));
+  return compute(name, [lhs, rhs], shape, lhs.dtype, run, rules.binaryRules[op]);
 }
 
 function binaryScalar(op: BinaryOp, lhs: Tensor, value: number): Tensor {
-  return compute(op, [lhs], lhs.shape, lhs.dtype, () =>
-    withScalar(op, lhs, value, (scalar, layout) => storageOf(op, lhs).binary(op, scalar, lhs.layout, layout)),
-  );
+  const run = () =>
+    withScalar(op, lhs, value, (scalar, layout) => storageOf(op, lhs).binary(op, scalar, lhs.layout, layout));
+  return compute(op, [lhs], lhs.shape, lhs.dtype, run, rules.scalarRules[op], value);
 }
 
 /**

@@ -2,6 +2,7 @@
  * Operations that backends do in one kernel: softmax, the two norms and rotary embedding. `@x/nn` builds its modules on
  * them. Inputs are made contiguous first where they are not.
  */
+import * as rules from '../autograd/rules/fused';
 import type { RopeKind } from '../backend';
 import { isFloat } from '../dtype';
 import { DTypeError, ShapeError } from '../errors';
@@ -11,32 +12,47 @@ import { compute, sameDType, shapesDiffer, storageOf, withTemporaries } from './
 import { TensorProducts } from './products';
 
 export abstract class TensorFused extends TensorProducts {
-  /** exp(x) over the sum of exp(x) along the last dimension; narrow floats are summed in f32. */
+  /**
+   * exp(x) over the sum of exp(x) along the last dimension; narrow floats are summed in f32. Any shape but a scalar;
+   * float dtypes.
+   * @throws DTypeError for integers, ShapeError `INVALID_SHAPE` for a scalar
+   * @example
+   * ```ts
+   * Tensor.from([[1, 1], [0, Infinity]]).narrow(0, 0, 1).softmaxLastDim().toVecSync(); // => [[0.5, 0.5]]
+   * ```
+   */
   softmaxLastDim(this: Tensor): Tensor {
     requireFloatRows('softmaxLastDim', this);
-    return dense([this], ([x]) =>
-      compute('softmaxLastDim', [x], x.shape, x.dtype, () => storageOf('softmaxLastDim', x).softmaxLastDim(x.layout)),
-    );
+    return dense([this], ([x]) => {
+      const run = () => storageOf('softmaxLastDim', x).softmaxLastDim(x.layout);
+      return compute('softmaxLastDim', [x], x.shape, x.dtype, run, rules.softmaxLastDim);
+    });
   }
 
-  /** x / sqrt(mean(x²) + eps) * alpha along the last dimension; alpha [d]. */
+  /**
+   * x / sqrt(mean(x²) + eps) * alpha along the last dimension: this [.., d], alpha [d] of this dtype. Float dtypes.
+   * @throws DTypeError, ShapeError `SHAPE_MISMATCH`
+   */
   rmsNorm(this: Tensor, alpha: Tensor, eps: number): Tensor {
     requireFloatRows('rmsNorm', this);
     requireRow('rmsNorm', this, alpha);
-    return dense([this, alpha], ([x, a]) =>
-      compute('rmsNorm', [x, a], x.shape, x.dtype, () =>
-        storageOf('rmsNorm', x).rmsNorm(x.layout, storageOf('rmsNorm', a), a.layout, eps),
-      ),
-    );
+    return dense([this, alpha], ([x, a]) => {
+      const run = () => storageOf('rmsNorm', x).rmsNorm(x.layout, storageOf('rmsNorm', a), a.layout, eps);
+      return compute('rmsNorm', [x, a], x.shape, x.dtype, run, rules.rmsNorm, eps);
+    });
   }
 
-  /** (x - mean) / sqrt(variance + eps) * alpha + beta along the last dimension; alpha and beta [d]. */
+  /**
+   * (x - mean) / sqrt(variance + eps) * alpha + beta along the last dimension: this [.., d], alpha and beta [d] of this
+   * dtype. Float dtypes.
+   * @throws DTypeError, ShapeError `SHAPE_MISMATCH`
+   */
   layerNorm(this: Tensor, alpha: Tensor, beta: Tensor, eps: number): Tensor {
     requireFloatRows('layerNorm', this);
     requireRow('layerNorm', this, alpha);
     requireRow('layerNorm', this, beta);
-    return dense([this, alpha, beta], ([x, a, b]) =>
-      compute('layerNorm', [x, a, b], x.shape, x.dtype, () =>
+    return dense([this, alpha, beta], ([x, a, b]) => {
+      const run = () =>
         storageOf('layerNorm', x).layerNorm(
           x.layout,
           storageOf('layerNorm', a),
@@ -44,25 +60,26 @@ export abstract class TensorFused extends TensorProducts {
           storageOf('layerNorm', b),
           b.layout,
           eps,
-        ),
-      ),
-    );
+        );
+      return compute('layerNorm', [x, a, b], x.shape, x.dtype, run, rules.layerNorm, eps);
+    });
   }
 
   /**
    * Rotary embedding of [b, h, t, d] by angles whose cosines and sines are [t, d / 2] or [b, t, d / 2] (rows beyond t
    * are not allowed: narrow them). `half` pairs element i with i + d/2 (GPT-NeoX, candle `rope`), `interleaved` pairs
-   * neighbours (candle `rope_i`).
+   * neighbours (candle `rope_i`), `thd` pairs as `half` in a tensor [b, t, h, d] (candle `rope_thd`).
    */
   rope(this: Tensor, cos: Tensor, sin: Tensor, kind: RopeKind = 'half'): Tensor {
     requireFloatRows('rope', this);
     if (this.rank !== 4 || this.shape[3] % 2 !== 0) {
       throw new ShapeError(
         'INVALID_SHAPE',
-        `rope: shape ${formatShape(this.shape)} is not [b, h, t, d] with even d; reshape it.`,
+        `rope: shape ${formatShape(this.shape)} is not ${kind === 'thd' ? '[b, t, h, d]' : '[b, h, t, d]'} with even d; reshape it.`,
       );
     }
-    const [b, , t, d] = this.shape;
+    const [b, , , d] = this.shape;
+    const t = this.shape[kind === 'thd' ? 1 : 2];
     for (const angles of [cos, sin]) {
       sameDType('rope', this, angles);
       if (!sameShape(angles.shape, [t, d / 2]) && !sameShape(angles.shape, [b, t, d / 2])) {
@@ -75,11 +92,11 @@ export abstract class TensorFused extends TensorProducts {
       }
     }
     if (cos.rank !== sin.rank) throw shapesDiffer('rope', cos.shape, sin.shape, 'cos and sin must have one shape');
-    return dense([this, cos, sin], ([x, c, s]) =>
-      compute('rope', [x, c, s], x.shape, x.dtype, () =>
-        storageOf('rope', x).rope(kind, x.layout, storageOf('rope', c), c.layout, storageOf('rope', s), s.layout),
-      ),
-    );
+    return dense([this, cos, sin], ([x, c, s]) => {
+      const run = () =>
+        storageOf('rope', x).rope(kind, x.layout, storageOf('rope', c), c.layout, storageOf('rope', s), s.layout);
+      return compute('rope', [x, c, s], x.shape, x.dtype, run, rules.rope, kind);
+    });
   }
 }
 

@@ -2,19 +2,25 @@
  * Between tensors and the host: reading values out, changing dtype and device. candle's `to_vec*`, `to_scalar`,
  * `to_dtype` and `to_device`; each reading method has an async form and one ending in `Sync` that blocks the event loop.
  */
+import { toDevice, toDtype } from '../autograd/rules/conversions';
+import { identity } from '../autograd/rules/shared';
 import type { Device } from '../device';
 import { type DType, isDType } from '../dtype';
 import { DTypeError, ShapeError } from '../errors';
-import { decodeRaw, rawFromBytes, type TensorArray } from '../host-array';
+import { decodeRaw, rawFromBytes, type TensorArray, type ValuesOf } from '../host-array';
 import { formatShape } from '../shape';
 import type { Tensor } from '../tensor';
-import { adopt, compute, storageOf, TensorBase, viewOf } from './base';
+import { adopt, aliasOf, compute, storageOf, track, viewOf } from './base';
+import { TensorDescribing } from './describing';
 
 /** Values nested by dimension; a scalar tensor gives the bare value. */
 export type Nested<T> = T | Nested<T>[];
 
-export abstract class TensorHost extends TensorBase {
-  /** Raw little-endian bytes in row-major order. */
+export abstract class TensorHost extends TensorDescribing {
+  /**
+   * The elements as raw little-endian bytes in row-major order, f16, bf16 and f8e4m3 as their bits. Any shape and dtype.
+   * @throws DisposedError
+   */
   async toBytes(this: Tensor): Promise<Uint8Array> {
     if (this.elemCount === 0) {
       storageOf('toBytes', this);
@@ -29,6 +35,7 @@ export abstract class TensorHost extends TensorBase {
     }
   }
 
+  /** As {@link toBytes}, blocking the event loop. */
   toBytesSync(this: Tensor): Uint8Array {
     if (this.elemCount === 0) {
       storageOf('toBytesSync', this);
@@ -45,60 +52,107 @@ export abstract class TensorHost extends TensorBase {
 
   /**
    * All values in row-major order: u8 u32 i16 i32 i64 (BigInt64Array) f32 f64 in their own typed array, f16 bf16 f8e4m3
-   * widened into a `Float32Array`.
+   * widened into a `Float32Array`. Any shape.
+   * @param dtype what the tensor is expected to be: names the type of the array, and another one is an error
+   * @throws DTypeError for a tensor of another dtype, DisposedError
+   * @example
+   * ```ts
+   * const squares: Float32Array = await Tensor.from([1, 2, 3]).sqr().toArray('f32');
+   * squares; // => Float32Array.of(1, 4, 9)
+   * ```
    */
-  async toArray<T extends TensorArray = TensorArray>(this: Tensor): Promise<T> {
-    return decodeRaw(this.dtype, rawFromBytes(this.dtype, await this.toBytes())) as T;
+  async toArray<D extends DType>(this: Tensor, dtype: D): Promise<ValuesOf[D]>;
+  async toArray<T extends TensorArray = TensorArray>(this: Tensor): Promise<T>;
+  async toArray(this: Tensor, dtype?: DType): Promise<TensorArray> {
+    checkDType('toArray', this, dtype);
+    return decodeRaw(this.dtype, rawFromBytes(this.dtype, await this.toBytes()));
   }
 
-  toArraySync<T extends TensorArray = TensorArray>(this: Tensor): T {
-    return decodeRaw(this.dtype, rawFromBytes(this.dtype, this.toBytesSync())) as T;
+  /** As {@link toArray}, blocking the event loop. */
+  toArraySync<D extends DType>(this: Tensor, dtype: D): ValuesOf[D];
+  toArraySync<T extends TensorArray = TensorArray>(this: Tensor): T;
+  toArraySync(this: Tensor, dtype?: DType): TensorArray {
+    checkDType('toArraySync', this, dtype);
+    return decodeRaw(this.dtype, rawFromBytes(this.dtype, this.toBytesSync()));
   }
 
-  /** Values as nested arrays, e.g. `[[1, 2], [3, 4]]`; bigints for i64. Name the type: `toVec<number[][]>()`. */
+  /**
+   * Values as nested arrays, one level a dimension; bigints for i64. Name the type: `toVec<number[][]>()`.
+   * @throws DisposedError
+   * @example
+   * ```ts
+   * await Tensor.from([[1, 2], [3, 4]]).t().toVec<number[][]>(); // => [[1, 3], [2, 4]]
+   * ```
+   */
   async toVec<T = Nested<number>>(this: Tensor): Promise<T> {
     return nest(await this.toArray(), this.shape) as T;
   }
 
+  /** As {@link toVec}, blocking the event loop. */
   toVecSync<T = Nested<number>>(this: Tensor): T {
     return nest(this.toArraySync(), this.shape) as T;
   }
 
   /**
-   * The value of a tensor with one element; a bigint for i64: `toScalar<bigint>()`.
-   * @throws ShapeError when there is not exactly one
+   * The value of a tensor with one element, of any rank; a bigint for i64: `toScalar('i64')` or `toScalar<bigint>()`.
+   * @param dtype as for {@link toArray}
+   * @throws ShapeError `SHAPE_MISMATCH` when there is not exactly one element, DTypeError, DisposedError
    */
-  async toScalar<T extends number | bigint = number>(this: Tensor): Promise<T> {
+  async toScalar<D extends DType>(this: Tensor, dtype: D): Promise<D extends 'i64' ? bigint : number>;
+  async toScalar<T extends number | bigint = number>(this: Tensor): Promise<T>;
+  async toScalar(this: Tensor, dtype?: DType): Promise<number | bigint> {
+    checkDType('toScalar', this, dtype);
     checkSingle(this);
-    return (await this.toArray())[0] as T;
+    return (await this.toArray())[0];
   }
 
-  toScalarSync<T extends number | bigint = number>(this: Tensor): T {
+  /** As {@link toScalar}, blocking the event loop. */
+  toScalarSync<D extends DType>(this: Tensor, dtype: D): D extends 'i64' ? bigint : number;
+  toScalarSync<T extends number | bigint = number>(this: Tensor): T;
+  toScalarSync(this: Tensor, dtype?: DType): number | bigint {
+    checkDType('toScalarSync', this, dtype);
     checkSingle(this);
-    return this.toArraySync()[0] as T;
+    return this.toArraySync()[0];
   }
 
   /** Values cast as Rust's `as`: floats to integers truncate and saturate (NaN: 0), integers wrap. Same dtype: a view. */
   toDtype(this: Tensor, dtype: DType): Tensor {
     if (!isDType(dtype)) throw new DTypeError('DTYPE_MISMATCH', `toDtype: "${dtype}" is no dtype; use one of DTYPES.`);
-    if (dtype === this.dtype) return viewOf('toDtype', this, this.layout);
-    return compute('toDtype', [this], this.shape, dtype, () => storageOf('toDtype', this).toDtype(this.layout, dtype));
+    if (dtype === this.dtype) return viewOf('toDtype', this, this.layout, identity);
+    const run = () => storageOf('toDtype', this).toDtype(this.layout, dtype);
+    return compute('toDtype', [this], this.shape, dtype, run, toDtype);
   }
 
   /** The same values on another device, contiguous; the same device: a view. Between devices the copy goes through the host. */
   async toDevice(this: Tensor, device: Device): Promise<Tensor> {
-    if (device.equals(this.device)) return viewOf('toDevice', this, this.layout);
-    return upload(this, device, await this.toBytes());
+    if (device.equals(this.device)) return viewOf('toDevice', this, this.layout, identity);
+    // A second owner: this tensor may be disposed before its bytes have arrived.
+    const source = aliasOf(this);
+    try {
+      return upload(source, device, await source.toBytes());
+    } finally {
+      source.dispose();
+    }
   }
 
   toDeviceSync(this: Tensor, device: Device): Tensor {
-    if (device.equals(this.device)) return viewOf('toDevice', this, this.layout);
+    if (device.equals(this.device)) return viewOf('toDevice', this, this.layout, identity);
     return upload(this, device, this.toBytesSync());
   }
 }
 
 function upload(tensor: Tensor, device: Device, bytes: Uint8Array): Tensor {
-  return adopt(tensor, device.backend.fromHost(bytes, tensor.dtype), tensor.shape, device);
+  const copy = adopt(tensor, device.backend.fromHost(bytes, tensor.dtype), tensor.shape, device);
+  return track('toDevice', [tensor], copy, toDevice, undefined);
+}
+
+/** @throws DTypeError when a dtype was expected and the tensor is of another one */
+function checkDType(op: string, tensor: Tensor, dtype: DType | undefined): void {
+  if (dtype === undefined || dtype === tensor.dtype) return;
+  throw new DTypeError(
+    'DTYPE_MISMATCH',
+    `${op}: ${dtype} values are expected and the tensor of shape ${formatShape(tensor.shape)} is ${tensor.dtype}; convert it with toDtype('${dtype}').`,
+  );
 }
 
 function checkSingle(tensor: Tensor): void {

@@ -4,17 +4,28 @@
  * As in candle, the largest value of u8, u32 and i64 is a blank: picking by it gives 0, placing by it does nothing. Other
  * ids outside the dimension raise an error on the plain backend; a GPU cannot raise one and picks 0 or skips.
  */
+import * as rules from '../autograd/rules/indexing';
 import { isInt } from '../dtype';
 import { DTypeError, ShapeError } from '../errors';
 import { encodeInput } from '../host-array';
+import { Layout } from '../layout';
 import { formatShape, resolveDim } from '../shape';
 import type { Tensor } from '../tensor';
-import { checkOperands, compute, sameDType, shapesDiffer, storageOf, withTemporaries } from './base';
+import { checkOperands, compute, markWritten, sameDType, shapesDiffer, storageOf, withTemporaries } from './base';
 import { requireContiguous, requireSeparate } from './joining';
 import { TensorReducing } from './reducing';
 
 export abstract class TensorIndexing extends TensorReducing {
-  /** out[.., i, ..] = this[.., ids[i], ..] along `dim`; ids rank 1. */
+  /**
+   * out[.., i, ..] = this[.., ids[i], ..] along `dim`: the dimension gets the size of ids, which are integers of rank
+   * 1. Any dtype.
+   * @throws DTypeError for float ids; ShapeError `INVALID_SHAPE` for ids of another rank, `INDEX_OUT_OF_RANGE`
+   * @example
+   * ```ts
+   * const ids = Tensor.from([2, 0], { dtype: 'u32' });
+   * Tensor.from([[1, 2, 3], [4, 5, 6]]).indexSelect(ids, 1).toVecSync(); // => [[3, 1], [6, 4]]
+   * ```
+   */
   indexSelect(this: Tensor, ids: Tensor, dim: number): Tensor {
     const d = resolveDim('indexSelect', dim, this.shape);
     requireIds('indexSelect', ids, 1);
@@ -25,12 +36,20 @@ export abstract class TensorIndexing extends TensorReducing {
         `indexSelect: dimension ${d} of ${formatShape(this.shape)} is empty and ${ids.elemCount} ids are given; give none.`,
       );
     }
-    return compute('indexSelect', [this, ids], shape, this.dtype, () =>
-      storageOf('indexSelect', this).indexSelect(this.layout, storageOf('indexSelect', ids), ids.layout, d),
-    );
+    const run = () =>
+      storageOf('indexSelect', this).indexSelect(this.layout, storageOf('indexSelect', ids), ids.layout, d);
+    return compute('indexSelect', [this, ids], shape, this.dtype, run, rules.indexSelect, d);
   }
 
-  /** Rows of this [n, d] table: ids of any shape give [...ids, d]. */
+  /**
+   * Rows of this [n, d] table: ids of any shape give [...ids, d]. Any dtype; integer ids.
+   * @throws ShapeError `INVALID_SHAPE` for a table of another rank, DTypeError for float ids
+   * @example
+   * ```ts
+   * const table = Tensor.from([[1, 1], [2, 2]]);
+   * table.embedding(Tensor.from([[1], [0]], { dtype: 'u32' })).shape; // => [2, 1, 2]
+   * ```
+   */
   embedding(this: Tensor, ids: Tensor): Tensor {
     if (this.rank !== 2) {
       throw new ShapeError(
@@ -44,51 +63,78 @@ export abstract class TensorIndexing extends TensorReducing {
     });
   }
 
-  /** out[.., j, ..] = this[.., ids[.., j, ..], ..]: ids has this rank and, but for `dim`, sizes no larger. */
+  /**
+   * out[.., j, ..] = this[.., ids[.., j, ..], ..] along `dim`: ids are integers of this rank and, but for `dim`, of
+   * sizes no larger; the result has their shape. Any dtype.
+   * @throws ShapeError, DTypeError
+   * @example
+   * ```ts
+   * const ids = Tensor.from([[1], [0]], { dtype: 'u32' });
+   * Tensor.from([[1, 2], [3, 4]]).gather(ids, 1).toVecSync(); // => [[2], [3]]
+   * ```
+   */
   gather(this: Tensor, ids: Tensor, dim: number): Tensor {
     const d = resolveDim('gather', dim, this.shape);
     requireIds('gather', ids, this.rank);
     const fits = ids.shape.every((size, i) => i === d || size <= this.shape[i]);
     if (!fits) throw shapesDiffer('gather', this.shape, ids.shape, `outside dimension ${d} the ids may not be larger`);
-    return compute('gather', [this, ids], ids.shape, this.dtype, () =>
-      storageOf('gather', this).gather(this.layout, storageOf('gather', ids), ids.layout, d),
-    );
+    const run = () => storageOf('gather', this).gather(this.layout, storageOf('gather', ids), ids.layout, d);
+    return compute('gather', [this, ids], ids.shape, this.dtype, run, rules.gather, d);
   }
 
-  /** A copy of this with `src` added at ids (of src's shape) along `dim`; repeated ids add up. */
+  /**
+   * A copy of this with `src` added at ids (integers of src's shape) along `dim`; repeated ids add up. Any dtype.
+   * @throws ShapeError, DTypeError as {@link scatterSet}
+   * @example
+   * ```ts
+   * const ids = Tensor.from([0, 2, 2], { dtype: 'u32' });
+   * Tensor.zeros([3]).scatterAdd(ids, Tensor.from([1, 2, 3]), 0).toVecSync(); // => [1, 0, 5]
+   * ```
+   */
   scatterAdd(this: Tensor, ids: Tensor, src: Tensor, dim: number): Tensor {
-    return afterCopy(this, (out) => out.scatterAddSet(ids, src, dim));
+    return placed('scatterAdd', this, ids, src, dim);
   }
 
-  /** A copy of this with `src` written at ids along `dim`. */
+  /**
+   * A copy of this with `src` written at ids along `dim`; of repeated ids any one may win. Shapes and errors as {@link
+   * scatterSet}.
+   */
   scatter(this: Tensor, ids: Tensor, src: Tensor, dim: number): Tensor {
-    return afterCopy(this, (out) => out.scatterSet(ids, src, dim));
+    return placed('scatter', this, ids, src, dim);
   }
 
-  /** In place: this[.., ids[.., j, ..], ..] = src[.., j, ..]. This tensor must be contiguous. */
+  /**
+   * In place: this[.., ids[.., j, ..], ..] = src[.., j, ..]. This tensor is contiguous; ids are integers of src's
+   * shape, which has this one's sizes but for `dim`; source and target are of one dtype and share no memory.
+   * @throws ShapeError, DTypeError
+   */
   scatterSet(this: Tensor, ids: Tensor, src: Tensor, dim: number): void {
-    const d = scatterDim('scatterSet', this, ids, src, dim);
+    const op = 'scatterSet';
+    const d = inPlaceDim(op, this, ids, src, dim);
     if (src.elemCount === 0) return;
-    const storage = storageOf('scatterSet', this);
-    storage.scatterSet(
-      this.layout,
-      storageOf('scatterSet', ids),
-      ids.layout,
-      storageOf('scatterSet', src),
-      src.layout,
-      d,
-    );
+    storageOf(op, this).scatterSet(this.layout, storageOf(op, ids), ids.layout, storageOf(op, src), src.layout, d);
+    markWritten(this);
   }
 
-  /** In place, adding. This tensor must be contiguous. */
+  /** In place, adding: {@link scatterAdd} for a contiguous tensor; errors as {@link scatterSet}. */
   scatterAddSet(this: Tensor, ids: Tensor, src: Tensor, dim: number): void {
     const op = 'scatterAddSet';
-    const d = scatterDim(op, this, ids, src, dim);
+    const d = inPlaceDim(op, this, ids, src, dim);
     if (src.elemCount === 0) return;
     storageOf(op, this).scatterAddSet(this.layout, storageOf(op, ids), ids.layout, storageOf(op, src), src.layout, d);
+    markWritten(this);
   }
 
-  /** A copy of this with slice i of `src` added to slice ids[i] along `dim`; ids rank 1. */
+  /**
+   * A copy of this with slice i of `src` added to slice ids[i] along `dim`; ids are integers of rank 1, as many as the
+   * source has slices. Any dtype.
+   * @throws ShapeError, DTypeError
+   * @example
+   * ```ts
+   * const ids = Tensor.from([1, 1], { dtype: 'u32' });
+   * Tensor.zeros([3]).indexAdd(ids, Tensor.from([5, 6]), 0).toVecSync(); // => [0, 11, 0]
+   * ```
+   */
   indexAdd(this: Tensor, ids: Tensor, src: Tensor, dim: number): Tensor {
     const d = resolveDim('indexAdd', dim, this.shape);
     requireIds('indexAdd', ids, 1);
@@ -100,7 +146,7 @@ export abstract class TensorIndexing extends TensorReducing {
       throw shapesDiffer('indexAdd', this.shape, src.shape, remedy);
     }
     if (src.elemCount === 0) return this.copy();
-    return compute('indexAdd', [this, ids, src], this.shape, this.dtype, () =>
+    const run = () =>
       storageOf('indexAdd', this).indexAdd(
         this.layout,
         storageOf('indexAdd', ids),
@@ -108,35 +154,58 @@ export abstract class TensorIndexing extends TensorReducing {
         storageOf('indexAdd', src),
         src.layout,
         d,
-      ),
-    );
+      );
+    return compute('indexAdd', [this, ids, src], this.shape, this.dtype, run, rules.indexAdd, d);
   }
 
-  /** In place: every element becomes `value`. Views that share the memory see it. */
+  /**
+   * In place: every element becomes `value`. Views that share the memory see it. Any shape, strides and dtype.
+   * @throws DTypeError for a value that an integer dtype cannot hold
+   * @example
+   * ```ts
+   * const t = Tensor.zeros([2, 2]);
+   * t.i(0).constSet(7);
+   * t.toVecSync(); // => [[7, 7], [0, 0]]
+   * ```
+   */
   constSet(this: Tensor, value: number | bigint): void {
     const storage = storageOf('constSet', this);
     if (isInt(this.dtype)) encodeInput('constSet', this.dtype, [value]);
     if (this.elemCount > 0) storage.constSet(value, this.layout);
+    markWritten(this);
   }
 
+  /** In place: every element becomes 0; see {@link constSet}. */
   zeroSet(this: Tensor): void {
     this.constSet(0);
   }
 
+  /** In place: every element becomes 1; see {@link constSet}. */
   oneSet(this: Tensor): void {
     this.constSet(1);
   }
 }
 
-function afterCopy(tensor: Tensor, change: (copy: Tensor) => void): Tensor {
-  const out = tensor.copy();
-  try {
-    change(out);
-  } catch (error) {
-    out.dispose();
-    throw error;
-  }
-  return out;
+/** A copy of `tensor` with `src` written or added at the ids. */
+function placed(op: 'scatter' | 'scatterAdd', tensor: Tensor, ids: Tensor, src: Tensor, dim: number): Tensor {
+  const d = scatterDim(op, tensor, ids, src, dim);
+  const run = () => {
+    const out = tensor.device.backend.allocUninit(tensor.elemCount, tensor.dtype);
+    storageOf(op, tensor).copyStridedInto(out, 0, tensor.layout);
+    if (src.elemCount === 0) return out;
+    const method = op === 'scatter' ? 'scatterSet' : 'scatterAddSet';
+    out[method](Layout.contiguous(tensor.shape), storageOf(op, ids), ids.layout, storageOf(op, src), src.layout, d);
+    return out;
+  };
+  return compute(
+    op,
+    [tensor, ids, src],
+    tensor.shape,
+    tensor.dtype,
+    run,
+    op === 'scatter' ? rules.scatter : rules.scatterAdd,
+    d,
+  );
 }
 
 function requireIds(op: string, ids: Tensor, rank: number): void {
@@ -155,13 +224,19 @@ function scatterDim(op: string, self: Tensor, ids: Tensor, src: Tensor, dim: num
   const d = resolveDim(op, dim, self.shape);
   requireIds(op, ids, self.rank);
   sameDType(op, self, src);
-  requireContiguous(op, self);
   if (src.rank !== ids.rank || src.shape.some((size, i) => size !== ids.shape[i])) {
     throw shapesDiffer(op, src.shape, ids.shape, 'source and ids must have one shape');
   }
   if (src.shape.some((size, i) => i !== d && size !== self.shape[i])) {
     throw shapesDiffer(op, self.shape, src.shape, `all sizes but that of dimension ${d} must be equal`);
   }
+  return d;
+}
+
+/** As {@link scatterDim}, and `self` may be written to. */
+function inPlaceDim(op: string, self: Tensor, ids: Tensor, src: Tensor, dim: number): number {
+  const d = scatterDim(op, self, ids, src, dim);
+  requireContiguous(op, self);
   checkOperands(op, [self, ids, src]);
   requireSeparate(op, self, src);
   return d;

@@ -1,12 +1,31 @@
 /** Putting tensors together, and taking them apart again: cat, stack, repeat, padding, flip, roll. */
+import * as rules from '../autograd/rules/joining';
+import { identity } from '../autograd/rules/shared';
 import { DTypeError, ShapeError } from '../errors';
 import { elemCount, formatShape, resolveDim, type Shape, sameShape } from '../shape';
 import type { Tensor } from '../tensor';
-import { checkOperands, compute, sameDType, shapesDiffer, storageOf, viewOf, withTemporaries } from './base';
+import {
+  checkOperands,
+  compute,
+  idsOn,
+  markWritten,
+  sameDType,
+  shapesDiffer,
+  storageOf,
+  viewOf,
+  withTemporaries,
+} from './base';
+import { type IndexSlice, resolveSlices } from './index-op';
 import { TensorViews } from './views';
 
 export abstract class TensorJoining extends TensorViews {
-  /** This tensor repeated `counts[i]` times along dimension i; extra leading counts add dimensions. */
+  /**
+   * This tensor repeated `counts[i]` times along dimension i; extra leading counts add dimensions. Any dtype.
+   * @example
+   * ```ts
+   * Tensor.from([1, 2]).repeat([2, 2]).toVecSync(); // => [[1, 2, 1, 2], [1, 2, 1, 2]]
+   * ```
+   */
   repeat(this: Tensor, counts: Shape): Tensor {
     const extra = counts.length - this.rank;
     const repeats = extra >= 0 ? counts : [...new Array<number>(-extra).fill(1), ...counts];
@@ -18,19 +37,41 @@ export abstract class TensorJoining extends TensorViews {
     });
   }
 
-  /** `left` and `right` zeros added around a dimension. */
+  /**
+   * `left` and `right` zeros added around a dimension. Any dtype.
+   * @throws ShapeError `DIM_OUT_OF_RANGE`
+   * @example
+   * ```ts
+   * Tensor.from([1, 2]).padWithZeros(0, 1, 2).toVecSync(); // => [0, 1, 2, 0, 0]
+   * ```
+   */
   padWithZeros(this: Tensor, dim: number, left: number, right: number): Tensor {
     const d = resolveDim('padWithZeros', dim, this.shape);
     const padded = this.shape.map((size, i) => (i === d ? size + left + right : size));
-    return compute('padWithZeros', [this], padded, this.dtype, () => {
-      const { backend } = this.device;
-      const out = backend.zeros(elemCount(padded), this.dtype);
-      if (this.elemCount > 0) copyInto(this, d, padded[d], left, out);
-      return out;
-    });
+    return compute(
+      'padWithZeros',
+      [this],
+      padded,
+      this.dtype,
+      () => {
+        const { backend } = this.device;
+        const out = backend.zeros(elemCount(padded), this.dtype);
+        if (this.elemCount > 0) copyInto(this, d, padded[d], left, out);
+        return out;
+      },
+      rules.padWithZeros,
+      [d, left],
+    );
   }
 
-  /** The first and last slices of a dimension repeated outwards. */
+  /**
+   * The first and last slices of a dimension repeated outwards. Any dtype.
+   * @throws ShapeError `DIM_OUT_OF_RANGE`, `INVALID_SHAPE` for an empty dimension
+   * @example
+   * ```ts
+   * Tensor.from([1, 2]).padWithSame(0, 1, 2).toVecSync(); // => [1, 1, 2, 2, 2]
+   * ```
+   */
   padWithSame(this: Tensor, dim: number, left: number, right: number): Tensor {
     const d = resolveDim('padWithSame', dim, this.shape);
     if (this.shape[d] === 0 && left + right > 0) {
@@ -51,10 +92,17 @@ export abstract class TensorJoining extends TensorViews {
     });
   }
 
-  /** The order of the elements reversed along dimensions. */
+  /**
+   * The order of the elements reversed along dimensions. Any dtype.
+   * @throws ShapeError `DIM_OUT_OF_RANGE`
+   * @example
+   * ```ts
+   * Tensor.from([[1, 2], [3, 4]]).flip([0]).toVecSync(); // => [[3, 4], [1, 2]]
+   * ```
+   */
   flip(this: Tensor, dims: readonly number[]): Tensor {
     return withTemporaries((temporary) => {
-      let current = viewOf('flip', this, this.layout);
+      let current = viewOf('flip', this, this.layout, identity);
       for (const dim of dims) {
         const d = resolveDim('flip', dim, this.shape);
         const order = Uint32Array.from({ length: this.shape[d] }, (_, i) => this.shape[d] - 1 - i);
@@ -64,12 +112,19 @@ export abstract class TensorJoining extends TensorViews {
     });
   }
 
-  /** Elements moved `shift` places along a dimension, what falls off comes back at the other end. */
+  /**
+   * Elements moved `shift` places along a dimension, what falls off comes back at the other end. Any dtype.
+   * @throws ShapeError `DIM_OUT_OF_RANGE`
+   * @example
+   * ```ts
+   * Tensor.from([1, 2, 3]).roll(1, 0).toVecSync(); // => [3, 1, 2]
+   * ```
+   */
   roll(this: Tensor, shift: number, dim: number): Tensor {
     const d = resolveDim('roll', dim, this.shape);
     const size = this.shape[d];
     const moved = size === 0 ? 0 : ((shift % size) + size) % size;
-    if (moved === 0) return viewOf('roll', this, this.layout);
+    if (moved === 0) return viewOf('roll', this, this.layout, identity);
     return withTemporaries((temporary) => {
       const head = temporary(this.narrow(d, size - moved, moved));
       return cat([head, temporary(this.narrow(d, 0, size - moved))], d);
@@ -81,41 +136,86 @@ export abstract class TensorJoining extends TensorViews {
    * alike in dtype and other sizes. Views that share the memory see the change.
    */
   sliceSet(this: Tensor, src: Tensor, dim: number, offset: number): void {
-    const d = resolveDim('sliceSet', dim, this.shape);
-    sameDType('sliceSet', this, src);
-    const fits = src.rank === this.rank && src.shape.every((size, i) => i === d || size === this.shape[i]);
-    if (!fits)
-      throw shapesDiffer('sliceSet', this.shape, src.shape, `all sizes but that of dimension ${d} must be equal`);
-    if (!Number.isInteger(offset) || offset < 0 || offset + src.shape[d] > this.shape[d]) {
-      throw new ShapeError(
-        'INDEX_OUT_OF_RANGE',
-        `sliceSet: [${offset}, ${offset + src.shape[d]}) is outside dimension ${d} of ${formatShape(this.shape)}; stay within 0..${this.shape[d]}.`,
-      );
-    }
+    const d = checkSlice('sliceSet', this, src, dim, offset);
     requireContiguous('sliceSet', this);
     checkOperands('sliceSet', [this, src]);
     requireSeparate('sliceSet', this, src);
-    if (src.elemCount > 0)
-      copyInto(src, d, this.shape[d], offset, storageOf('sliceSet', this), this.layout.startOffset);
+    if (src.elemCount === 0) return;
+    copyInto(src, d, this.shape[d], offset, storageOf('sliceSet', this), this.layout.startOffset);
+    markWritten(this);
   }
 
-  /** A copy of this with `src` written from `start` along `dim`: {@link sliceSet} that leaves this tensor alone. */
-  sliceScatter(this: Tensor, src: Tensor, dim: number, start: number): Tensor {
-    const out = this.copy();
-    try {
-      out.sliceSet(src, dim, start);
-    } catch (error) {
-      out.dispose();
-      throw error;
+  /** {@link sliceScatter} along the first dimension. */
+  sliceScatter0(this: Tensor, src: Tensor, start: number): Tensor {
+    return this.sliceScatter(src, 0, start);
+  }
+
+  /**
+   * A copy of this with `src` in the place of a part: one range a dimension, as in `i`, whose sizes are those of `src`.
+   * Missing ranges take everything.
+   * @throws ShapeError `SHAPE_MISMATCH`, `INDEX_OUT_OF_RANGE`, `DIM_OUT_OF_RANGE`; DTypeError for another dtype
+   * @example
+   * ```ts
+   * Tensor.zeros([2, 3]).sliceAssign([range(1, 2), range(0, 2)], Tensor.ones([1, 2])).toVecSync();
+   * // => [[0, 0, 0], [1, 1, 0]]
+   * ```
+   */
+  sliceAssign(this: Tensor, ranges: readonly IndexSlice[], src: Tensor): Tensor {
+    const places = resolveSlices('sliceAssign', this.shape, ranges);
+    if (src.rank !== this.rank || src.shape.some((size, d) => size !== places[d].len)) {
+      const target = formatShape(places.map(({ len }) => len));
+      throw shapesDiffer(
+        'sliceAssign',
+        this.shape,
+        src.shape,
+        `the source must have the shape of the ranges, ${target}`,
+      );
     }
-    return out;
+    sameDType('sliceAssign', this, src);
+    return withTemporaries((temporary) => {
+      // Slabs from outside in, then the source put into the innermost, that into the next and so on.
+      const slabs: Tensor[] = [this];
+      for (let d = 0; d + 1 < this.rank; d++) slabs.push(temporary(slabs[d].narrow(d, places[d].start, places[d].len)));
+      let filled = src;
+      for (let d = this.rank - 1; d > 0; d--) filled = temporary(slabs[d].sliceScatter(filled, d, places[d].start));
+      return this.rank === 0 ? src.copy() : this.sliceScatter(filled, 0, places[0].start);
+    });
+  }
+
+  /**
+   * A copy of this with `src` written from `start` along `dim`: {@link sliceSet} that leaves this tensor alone; errors
+   * as there.
+   * @example
+   * ```ts
+   * Tensor.zeros([4]).sliceScatter(Tensor.from([1, 2]), 0, 1).toVecSync(); // => [0, 1, 2, 0]
+   * ```
+   */
+  sliceScatter(this: Tensor, src: Tensor, dim: number, start: number): Tensor {
+    const op = 'sliceScatter';
+    const d = checkSlice(op, this, src, dim, start);
+    const written = () => {
+      const out = this.device.backend.allocUninit(this.elemCount, this.dtype);
+      storageOf(op, this).copyStridedInto(out, 0, this.layout);
+      if (src.elemCount > 0) copyInto(src, d, this.shape[d], start, out);
+      return out;
+    };
+    return compute(op, [this, src], this.shape, this.dtype, written, rules.sliceScatter, [d, start]);
   }
 }
 
-/** Rank-1 u32 ids on the device of `like`. */
-export function idsOn(like: Tensor, ids: Uint32Array): Tensor {
-  const make = like.constructor as typeof import('../tensor').Tensor;
-  return make.from(ids, { device: like.device });
+/** The dimension, when `src` may be written into `target` from `offset` along it. */
+function checkSlice(op: string, target: Tensor, src: Tensor, dim: number, offset: number): number {
+  const d = resolveDim(op, dim, target.shape);
+  sameDType(op, target, src);
+  const fits = src.rank === target.rank && src.shape.every((size, i) => i === d || size === target.shape[i]);
+  if (!fits) throw shapesDiffer(op, target.shape, src.shape, `all sizes but that of dimension ${d} must be equal`);
+  if (!Number.isInteger(offset) || offset < 0 || offset + src.shape[d] > target.shape[d]) {
+    throw new ShapeError(
+      'INDEX_OUT_OF_RANGE',
+      `${op}: [${offset}, ${offset + src.shape[d]}) is outside dimension ${d} of ${formatShape(target.shape)}; stay within 0..${target.shape[d]}.`,
+    );
+  }
+  return d;
 }
 
 export function requireContiguous(op: string, tensor: Tensor): void {
@@ -174,7 +274,7 @@ export function cat(tensors: readonly Tensor[], dim: number): Tensor {
   }
   const total = tensors.reduce((sum, tensor) => sum + tensor.shape[d], 0);
   const shape = first.shape.map((size, i) => (i === d ? total : size));
-  return compute('cat', tensors, shape, first.dtype, () => {
+  const joined = () => {
     const out = first.device.backend.allocUninit(elemCount(shape), first.dtype);
     let start = 0;
     for (const tensor of tensors) {
@@ -182,7 +282,8 @@ export function cat(tensors: readonly Tensor[], dim: number): Tensor {
       start += tensor.shape[d];
     }
     return out;
-  });
+  };
+  return compute('cat', tensors, shape, first.dtype, joined, rules.cat, d);
 }
 
 /** Tensors of one shape along a new dimension. */

@@ -1,13 +1,22 @@
 /** Matrix products. Operands may have any strides: views need no `contiguous()` first (candle refuses most of them). */
+import * as rules from '../autograd/rules/products';
 import { ShapeError } from '../errors';
 import type { Layout } from '../layout';
 import { broadcastShapes, elemCount, formatShape } from '../shape';
 import type { Tensor } from '../tensor';
-import { compute, sameDType, shapesDiffer, storageOf, withTemporaries } from './base';
+import { checkOperands, compute, sameDType, shapesDiffer, storageOf, withTemporaries } from './base';
 import { TensorIndexing } from './indexing';
 
 export abstract class TensorProducts extends TensorIndexing {
-  /** [..., m, k] times [..., k, n] gives [..., m, n]; leading dimensions must be equal. */
+  /**
+   * [..., m, k] times [..., k, n] gives [..., m, n]; leading dimensions must be equal. One dtype, any strides.
+   * @throws ShapeError `SHAPE_MISMATCH` with both shapes, DTypeError
+   * @example
+   * ```ts
+   * const a = Tensor.from([[1, 2], [3, 4]]);
+   * a.matmul(Tensor.from([[1], [10]])).toVecSync(); // => [[21], [43]]
+   * ```
+   */
   matmul(this: Tensor, rhs: Tensor): Tensor {
     const { rank } = this;
     const fits =
@@ -23,7 +32,14 @@ export abstract class TensorProducts extends TensorIndexing {
     return product('matmul', this, rhs, this.shape.slice(0, -2));
   }
 
-  /** As {@link matmul} with the leading dimensions broadcast. */
+  /**
+   * {@link matmul} with the leading dimensions stretched to their common shape.
+   * @throws ShapeError `SHAPE_MISMATCH`, DTypeError
+   * @example
+   * ```ts
+   * Tensor.ones([5, 2, 3]).broadcastMatmul(Tensor.ones([3, 4])).shape; // => [5, 2, 4]
+   * ```
+   */
   broadcastMatmul(this: Tensor, rhs: Tensor): Tensor {
     if (this.rank < 2 || rhs.rank < 2 || this.dim(-1) !== rhs.dim(-2)) {
       throw shapesDiffer(
@@ -37,7 +53,7 @@ export abstract class TensorProducts extends TensorIndexing {
     return product('broadcastMatmul', this, rhs, batch);
   }
 
-  /** This [m, k] matrix times a vector [k]. */
+  /** This [m, k] matrix times a vector [k]: [m]. @throws ShapeError `SHAPE_MISMATCH`, DTypeError */
   mv(this: Tensor, vector: Tensor): Tensor {
     if (this.rank !== 2 || vector.rank !== 1) {
       throw shapesDiffer('mv', this.shape, vector.shape, 'they must be [m, k] and [k]');
@@ -45,7 +61,14 @@ export abstract class TensorProducts extends TensorIndexing {
     return withTemporaries((temporary) => temporary(this.matmul(temporary(vector.unsqueeze(1)))).squeeze(1));
   }
 
-  /** The scalar product of two vectors, rank 0. */
+  /**
+   * The scalar product of two vectors of one size, of rank 0.
+   * @throws ShapeError `SHAPE_MISMATCH`, DTypeError
+   * @example
+   * ```ts
+   * Tensor.from([1, 2]).dot(Tensor.from([3, 4])).toScalarSync(); // => 11
+   * ```
+   */
   dot(this: Tensor, rhs: Tensor): Tensor {
     if (this.rank !== 1 || rhs.rank !== 1) {
       throw shapesDiffer('dot', this.shape, rhs.shape, 'both must have one dimension');
@@ -55,6 +78,7 @@ export abstract class TensorProducts extends TensorIndexing {
 }
 
 function product(op: string, lhs: Tensor, rhs: Tensor, batch: number[]): Tensor {
+  checkOperands(op, [lhs, rhs]);
   sameDType(op, lhs, rhs);
   const [m, k, n] = [lhs.dim(-2), lhs.dim(-1), rhs.dim(-1)];
   const size = { b: elemCount(batch), m, n, k };
@@ -64,12 +88,13 @@ function product(op: string, lhs: Tensor, rhs: Tensor, batch: number[]): Tensor 
       `${op}: the result ${formatShape([...batch, m, n])} is too large; split the product.`,
     );
   }
-  return compute(op, [lhs, rhs], [...batch, m, n], lhs.dtype, () => {
+  const run = () => {
     if (k === 0) return lhs.device.backend.zeros(size.b * m * n, lhs.dtype);
     const left = batched(lhs.layout, batch, m, k);
     const right = batched(rhs.layout, batch, k, n);
     return storageOf(op, lhs).matmul(storageOf(op, rhs), size, left, right);
-  });
+  };
+  return compute(op, [lhs, rhs], [...batch, m, n], lhs.dtype, run, rules.matmul);
 }
 
 function batched(layout: Layout, batch: readonly number[], rows: number, columns: number): Layout {

@@ -4,11 +4,13 @@
  * Differs from candle: narrow floats are averaged through f32, so a mean of large f16 values does not overflow on the way;
  * `mean` and `var` of integers are refused instead of giving 0; `cumsum` works by doubling steps and so has no n² matrix.
  */
+import * as rules from '../autograd/rules/reducing';
+import { identity } from '../autograd/rules/shared';
 import type { ReduceOp } from '../backend';
 import { isFloat } from '../dtype';
 import { DTypeError, ShapeError } from '../errors';
 import { isNarrowFloat } from '../host-array';
-import { formatShape, resolveDim, resolveDims } from '../shape';
+import { elemCount, formatShape, resolveDim, resolveDims } from '../shape';
 import type { Tensor } from '../tensor';
 import { compute, storageOf, viewOf, withTemporaries } from './base';
 import { TensorComparing } from './comparing';
@@ -17,76 +19,169 @@ import { cat } from './joining';
 type Dims = number | readonly number[];
 
 export abstract class TensorReducing extends TensorComparing {
-  /** Integers wrap in their dtype. An empty sum is 0. */
+  /**
+   * Sums; `dims` is one dimension or several, which are dropped. Any dtype, which it keeps: integers wrap, narrow
+   * floats are summed in f32. An empty sum is 0.
+   * @throws ShapeError `DIM_OUT_OF_RANGE`
+   * @example
+   * ```ts
+   * const t = Tensor.from([[1, 2], [3, 4]]);
+   * t.sum(0).toVecSync(); // => [4, 6]
+   * t.sum([0, 1]).toVecSync(); // => 10
+   * ```
+   */
   sum(this: Tensor, dims: Dims): Tensor {
     return reduce('sum', this, dims, false);
   }
+
+  /**
+   * {@link sum} that leaves the dimensions with size 1.
+   * @example
+   * ```ts
+   * Tensor.ones([2, 3]).sumKeepdim(1).shape; // => [2, 1]
+   * ```
+   */
   sumKeepdim(this: Tensor, dims: Dims): Tensor {
     return reduce('sum', this, dims, true);
   }
-  /** NaN if any element is. */
+
+  /**
+   * Largest elements, NaN where there is one; `dims` is one dimension or several, which are dropped. Any dtype.
+   * @throws ShapeError `DIM_OUT_OF_RANGE`, `INVALID_SHAPE` for an empty dimension
+   * @example
+   * ```ts
+   * Tensor.from([[1, 5], [7, 3]]).max(1).toVecSync(); // => [5, 7]
+   * ```
+   */
   max(this: Tensor, dims: Dims): Tensor {
     return reduce('max', this, dims, false);
   }
+
+  /** {@link max} that leaves the dimensions with size 1. */
   maxKeepdim(this: Tensor, dims: Dims): Tensor {
     return reduce('max', this, dims, true);
   }
+
+  /** Smallest elements, NaN where there is one; dimensions, dtypes and errors as {@link max}. */
   min(this: Tensor, dims: Dims): Tensor {
     return reduce('min', this, dims, false);
   }
+
+  /** {@link min} that leaves the dimensions with size 1. */
   minKeepdim(this: Tensor, dims: Dims): Tensor {
     return reduce('min', this, dims, true);
   }
-  /** u32 position of the first largest element; the first NaN if there is one. */
+
+  /**
+   * u32 positions of the first largest elements along a dimension, which is dropped; of the first NaN if there is one.
+   * Any dtype.
+   * @throws ShapeError `DIM_OUT_OF_RANGE`, `INVALID_SHAPE` for an empty dimension
+   * @example
+   * ```ts
+   * Tensor.from([[1, 5], [7, 3]]).argmax(-1).toVecSync(); // => [1, 0]
+   * ```
+   */
   argmax(this: Tensor, dim: number): Tensor {
     return reduce('argmax', this, dim, false);
   }
+
+  /** {@link argmax} that leaves the dimension with size 1. */
   argmaxKeepdim(this: Tensor, dim: number): Tensor {
     return reduce('argmax', this, dim, true);
   }
+
+  /** u32 positions of the first smallest elements; otherwise as {@link argmax}. */
   argmin(this: Tensor, dim: number): Tensor {
     return reduce('argmin', this, dim, false);
   }
+
+  /** {@link argmin} that leaves the dimension with size 1. */
   argminKeepdim(this: Tensor, dim: number): Tensor {
     return reduce('argmin', this, dim, true);
   }
-  /** Float dtypes only. */
+
+  /**
+   * Means; `dims` is one dimension or several, which are dropped. Float dtypes; an empty mean is NaN.
+   * @throws DTypeError for integers, ShapeError `DIM_OUT_OF_RANGE`
+   * @example
+   * ```ts
+   * Tensor.from([[1, 2], [3, 6]]).mean(1).toVecSync(); // => [1.5, 4.5]
+   * ```
+   */
   mean(this: Tensor, dims: Dims): Tensor {
     return mean(this, dims, false);
   }
+
+  /** {@link mean} that leaves the dimensions with size 1. */
   meanKeepdim(this: Tensor, dims: Dims): Tensor {
     return mean(this, dims, true);
   }
-  /** Unbiased variance: the squared distances from the mean over n - 1. */
+
+  /**
+   * Unbiased variance along a dimension, which is dropped: the squared distances from the mean over n - 1. Float
+   * dtypes.
+   * @throws DTypeError for integers, ShapeError `DIM_OUT_OF_RANGE`
+   * @example
+   * ```ts
+   * Tensor.from([1, 2, 3]).var(0).toVecSync(); // => 1
+   * ```
+   */
   var(this: Tensor, dim: number): Tensor {
     return variance(this, dim, false);
   }
+
+  /** {@link var} that leaves the dimension with size 1. */
   varKeepdim(this: Tensor, dim: number): Tensor {
     return variance(this, dim, true);
   }
 
-  /** Rank 0. */
+  /**
+   * The sum of all elements, of rank 0; see {@link sum}.
+   * @example
+   * ```ts
+   * Tensor.from([[1, 2], [3, 4]]).sumAll().toScalarSync(); // => 10
+   * ```
+   */
   sumAll(this: Tensor): Tensor {
     return this.sum(allDims(this));
   }
+
+  /** The mean of all elements, of rank 0; see {@link mean}. */
   meanAll(this: Tensor): Tensor {
     return this.mean(allDims(this));
   }
+
+  /** The largest of all elements, of rank 0; see {@link max}. */
   maxAll(this: Tensor): Tensor {
     return withTemporaries((temporary) => temporary(this.flattenAll()).max(0));
   }
+
+  /** The smallest of all elements, of rank 0; see {@link min}. */
   minAll(this: Tensor): Tensor {
     return withTemporaries((temporary) => temporary(this.flattenAll()).min(0));
   }
-  /** Square root of the sum of squares of all elements. */
+
+  /**
+   * The square root of the sum of squares of all elements, of rank 0. Float dtypes.
+   * @throws UnsupportedError for integers
+   * @example
+   * ```ts
+   * Tensor.from([3, 4]).norm().toScalarSync(); // => 5
+   * ```
+   */
   norm(this: Tensor): Tensor {
     return withTemporaries((temporary) => temporary(temporary(this.sqr()).sumAll()).sqrt());
   }
 
-  /** log(sum(exp(x))) without overflow; also right for rows of only -Infinity. */
+  /**
+   * log(sum(exp(x))) without overflow, also right for rows of only -Infinity; `dims` is one dimension or several, which
+   * are dropped. Float dtypes.
+   * @throws ShapeError `DIM_OUT_OF_RANGE`, UnsupportedError for integers
+   */
   logSumExp(this: Tensor, dims: Dims): Tensor {
     return withTemporaries((temporary) => {
-      const top = temporary(this.maxKeepdim(dims));
+      // Whatever is subtracted and added again has no part in the gradient.
+      const top = temporary(temporary(this.detach()).maxKeepdim(dims));
       const infinite = temporary(temporary(top.abs()).eq(Number.POSITIVE_INFINITY));
       const shift = temporary(infinite.whereCond(temporary(top.zerosLike()), top));
       const sum = temporary(temporary(temporary(this.broadcastSub(shift)).exp()).sumKeepdim(dims));
@@ -95,7 +190,15 @@ export abstract class TensorReducing extends TensorComparing {
     });
   }
 
-  /** Sums of all elements up to and including each one along a dimension. */
+  /**
+   * Sums of all elements up to and including each one along a dimension. This shape and dtype; narrow floats are summed
+   * in f32, integers wrap.
+   * @throws ShapeError `DIM_OUT_OF_RANGE`
+   * @example
+   * ```ts
+   * Tensor.from([1, 2, 3]).cumsum(0).toVecSync(); // => [1, 3, 6]
+   * ```
+   */
   cumsum(this: Tensor, dim: number): Tensor {
     const d = resolveDim('cumsum', dim, this.shape);
     const size = this.shape[d];
@@ -111,7 +214,7 @@ export abstract class TensorReducing extends TensorComparing {
         const early = temporary(current.narrow(d, 0, size - step));
         current = temporary(cat([head, temporary(late.add(early))], d));
       }
-      return viewOf('cumsum', current, current.layout);
+      return viewOf('cumsum', current, current.layout, identity);
     });
   }
 }
@@ -137,21 +240,18 @@ function reduce(op: ReduceOp, tensor: Tensor, dims: Dims, keep: boolean): Tensor
   const shape = tensor.shape.filter((_, i) => !reduced.includes(i));
   const kept = tensor.shape.map((size, i) => (reduced.includes(i) ? 1 : size));
   const dtype = op === 'argmax' || op === 'argmin' ? 'u32' : tensor.dtype;
-  return compute(op, [tensor], keep ? kept : shape, dtype, () => {
+  const run = () => {
     const { backend } = tensor.device;
-    if (tensor.elemCount === 0)
-      return backend.zeros(
-        shape.reduce((a, b) => a * b, 1),
-        dtype,
-      );
+    if (tensor.elemCount === 0) return backend.zeros(elemCount(shape), dtype);
     return storageOf(op, tensor).reduce(op, tensor.layout, reduced);
-  });
+  };
+  return compute(op, [tensor], keep ? kept : shape, dtype, run, op === 'sum' ? rules.sum : rules.extreme, kept);
 }
 
 /** max and min over several dimensions, one after the other; the backend takes one at a time. */
 function reduceEach(op: ReduceOp, tensor: Tensor, reduced: readonly number[], keep: boolean): Tensor {
   return withTemporaries((temporary) => {
-    let current = viewOf(op, tensor, tensor.layout);
+    let current = viewOf(op, tensor, tensor.layout, identity);
     for (const dim of reduced) current = reduce(op, temporary(current), dim, true);
     if (keep) return current;
     return temporary(current).reshape(tensor.shape.filter((_, i) => !reduced.includes(i)));

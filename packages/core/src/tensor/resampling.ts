@@ -2,6 +2,8 @@
  * Pooling and resizing of images [b, c, h, w] (and of [b, c, l]): candle's `avg_pool2d`, `max_pool2d`, `interpolate*` and
  * `upsample_*`. candle's `_with_stride` forms are an optional argument here.
  */
+import * as rules from '../autograd/rules/resampling';
+import { identity } from '../autograd/rules/shared';
 import type { Pool2dParams } from '../backend';
 import { CandleError, ShapeError } from '../errors';
 import { formatShape } from '../shape';
@@ -13,24 +15,55 @@ import { TensorConvolution } from './convolution';
 export type Size2d = number | readonly [height: number, width: number];
 
 export abstract class TensorResampling extends TensorConvolution {
-  /** Mean over windows that lie wholly inside; `stride` defaults to the window. Integer means are truncated. */
+  /**
+   * Mean over windows of [b, c, h, w] that lie wholly inside; `stride` defaults to the window. Any dtype; integer means
+   * are truncated.
+   * @throws ShapeError for another rank or a window that does not fit, CandleError `INVALID_ARGUMENT`
+   * @example
+   * ```ts
+   * Tensor.arange(0, 4).reshape([1, 1, 2, 2]).avgPool2d(2).toVecSync(); // => [[[[1.5]]]]
+   * ```
+   */
   avgPool2d(this: Tensor, kernel: Size2d, stride: Size2d = kernel): Tensor {
     return pool('avgPool2d', this, kernel, stride);
   }
 
-  /** Largest element of windows that lie wholly inside, NaN where one has a NaN; `stride` defaults to the window. */
+  /**
+   * Largest element of windows of [b, c, h, w] that lie wholly inside, NaN where one has a NaN; `stride` defaults to
+   * the window. Any dtype; errors as {@link avgPool2d}.
+   * @example
+   * ```ts
+   * Tensor.arange(0, 4).reshape([1, 1, 2, 2]).maxPool2d([1, 2]).toVecSync(); // => [[[[1], [3]]]]
+   * ```
+   */
   maxPool2d(this: Tensor, kernel: Size2d, stride: Size2d = kernel): Tensor {
     return pool('maxPool2d', this, kernel, stride);
   }
 
-  /** This [b, c, l] to [b, c, size], element i being the one at floor(i * l / size). */
+  /** {@link avgPool2d} under candle's name for the form with a stride. */
+  avgPool2dWithStride(this: Tensor, kernel: Size2d, stride: Size2d): Tensor {
+    return this.avgPool2d(kernel, stride);
+  }
+
+  /** {@link maxPool2d} under candle's name for the form with a stride. */
+  maxPool2dWithStride(this: Tensor, kernel: Size2d, stride: Size2d): Tensor {
+    return this.maxPool2d(kernel, stride);
+  }
+
+  /**
+   * This [b, c, l] to [b, c, size], element i being the one at floor(i * l / size). Any dtype.
+   * @throws ShapeError for another rank, an empty image or a size below 1
+   * @example
+   * ```ts
+   * Tensor.from([[[1, 2]]]).interpolate1d(4).toVecSync(); // => [[[1, 1, 2, 2]]]
+   * ```
+   */
   interpolate1d(this: Tensor, size: number): Tensor {
     const op = 'interpolate1d';
     const [b, c] = requireImage(op, this, 3);
     requireTarget(op, this, [size]);
-    return compute(op, [this], [b, c, size], this.dtype, () =>
-      storageOf(op, this).upsampleNearest1d(this.layout, size),
-    );
+    const run = () => storageOf(op, this).upsampleNearest1d(this.layout, size);
+    return compute(op, [this], [b, c, size], this.dtype, run, rules.nearest);
   }
 
   /** Another name of {@link interpolate1d}. */
@@ -38,14 +71,13 @@ export abstract class TensorResampling extends TensorConvolution {
     return this.interpolate1d(size);
   }
 
-  /** This [b, c, h, w] to [b, c, height, width], each axis as in {@link interpolate1d}. */
+  /** This [b, c, h, w] to [b, c, height, width], each axis and errors as in {@link interpolate1d}. */
   interpolate2d(this: Tensor, height: number, width: number): Tensor {
     const op = 'interpolate2d';
     const [b, c] = requireImage(op, this, 4);
     requireTarget(op, this, [height, width]);
-    return compute(op, [this], [b, c, height, width], this.dtype, () =>
-      storageOf(op, this).upsampleNearest2d(this.layout, height, width),
-    );
+    const run = () => storageOf(op, this).upsampleNearest2d(this.layout, height, width);
+    return compute(op, [this], [b, c, height, width], this.dtype, run, rules.nearest);
   }
 
   /** Another name of {@link interpolate2d}. */
@@ -61,7 +93,11 @@ export abstract class TensorResampling extends TensorConvolution {
     return bilinear('upsampleBilinear2d', this, height, width, alignCorners);
   }
 
-  /** {@link upsampleBilinear2d} by factors: sizes become floor(size * scale), and positions are divided by the scale itself. */
+  /**
+   * {@link upsampleBilinear2d} by factors: sizes become floor(size * scale), and positions are divided by the scale
+   * itself.
+   * @throws CandleError `INVALID_ARGUMENT` for scales that are not finite and above 0, ShapeError
+   */
   upsampleBilinear2dWithScale(this: Tensor, scaleH: number, scaleW: number, alignCorners: boolean): Tensor {
     const op = 'upsampleBilinear2dWithScale';
     const [, , h, w] = requireImage(op, this, 4);
@@ -88,10 +124,10 @@ function bilinear(
   const [b, c, h, w] = requireImage(op, tensor, 4);
   requireTarget(op, tensor, [hOut, wOut]);
   // As in candle, equal sizes give the image itself, whatever the scales.
-  if (h === hOut && w === wOut) return viewOf(op, tensor, tensor.layout);
-  return compute(op, [tensor], [b, c, hOut, wOut], tensor.dtype, () =>
-    storageOf(op, tensor).upsampleBilinear2d(tensor.layout, { hOut, wOut, alignCorners, scaleH, scaleW }),
-  );
+  if (h === hOut && w === wOut) return viewOf(op, tensor, tensor.layout, identity);
+  const params = { hOut, wOut, alignCorners, scaleH, scaleW };
+  const run = () => storageOf(op, tensor).upsampleBilinear2d(tensor.layout, params);
+  return compute(op, [tensor], [b, c, hOut, wOut], tensor.dtype, run, rules.bilinear, params);
 }
 
 function pool(op: 'avgPool2d' | 'maxPool2d', tensor: Tensor, kernel: Size2d, stride: Size2d): Tensor {
@@ -111,8 +147,15 @@ function pool(op: 'avgPool2d' | 'maxPool2d', tensor: Tensor, kernel: Size2d, str
   const hOut = Math.floor((h - kH) / strideH) + 1;
   const wOut = Math.floor((w - kW) / strideW) + 1;
   const params: Pool2dParams = { kH, kW, strideH, strideW, hOut, wOut };
-  return compute(op, [tensor], [b, c, hOut, wOut], tensor.dtype, () =>
-    storageOf(op, tensor)[op](tensor.layout, params),
+  const run = () => storageOf(op, tensor)[op](tensor.layout, params);
+  return compute(
+    op,
+    [tensor],
+    [b, c, hOut, wOut],
+    tensor.dtype,
+    run,
+    op === 'avgPool2d' ? rules.avgPool2d : rules.maxPool2d,
+    params,
   );
 }
 

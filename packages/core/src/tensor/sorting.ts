@@ -5,27 +5,52 @@
 import { ShapeError } from '../errors';
 import { formatShape } from '../shape';
 import type { Tensor } from '../tensor';
-import { compute, storageOf, withTemporaries } from './base';
+import { compute, storageOf } from './base';
 import { TensorResampling } from './resampling';
 
 export abstract class TensorSorting extends TensorResampling {
-  /** u32 positions that bring each row of the last dimension into ascending order, or descending order. */
+  /**
+   * u32 positions that bring each row of the last dimension into ascending order, or descending order. Stable; NaN is
+   * greater than every number. Any dtype.
+   * @throws ShapeError `INVALID_SHAPE` for a scalar
+   * @example
+   * ```ts
+   * Tensor.from([3, 1, 2]).argSortLastDim(true).toVecSync(); // => [1, 2, 0]
+   * ```
+   */
   argSortLastDim(this: Tensor, ascending: boolean): Tensor {
     const op = 'argSortLastDim';
     requireRows(op, this);
     return compute(op, [this], this.shape, 'u32', () => storageOf(op, this).argSortLastDim(this.layout, !ascending));
   }
 
-  /** The rows sorted, and the u32 positions that the elements had. */
+  /**
+   * The rows sorted, and the u32 positions that the elements had; order and errors as {@link argSortLastDim}.
+   * @example
+   * ```ts
+   * const [values, positions] = Tensor.from([3, 1, 2]).sortLastDim(false);
+   * values.toVecSync(); // => [3, 2, 1]
+   * positions.toVecSync(); // => [0, 2, 1]
+   * ```
+   */
   sortLastDim(this: Tensor, ascending: boolean): [values: Tensor, positions: Tensor] {
     requireRows('sortLastDim', this);
     const positions = this.argSortLastDim(ascending);
     return [gathered(this, positions), positions];
   }
 
-  /** The `k` largest elements of each row in descending order, and their u32 positions: both [..., k]. */
-  topk(this: Tensor, k: number): [values: Tensor, positions: Tensor] {
-    requireRows('topk', this);
+  /**
+   * The `k` largest elements of each row in descending order, or the smallest in ascending order, and their u32 positions:
+   * both [..., k]. Of equal elements those at lower positions come first; NaN is the largest. Any dtype.
+   * @throws ShapeError `INDEX_OUT_OF_RANGE` for rows that are shorter, `INVALID_SHAPE` for a scalar
+   * @example
+   * ```ts
+   * Tensor.from([3, 1, 2]).topk(2)[0].toVecSync(); // => [3, 2]
+   * ```
+   */
+  topk(this: Tensor, k: number, largest = true): [values: Tensor, positions: Tensor] {
+    const op = 'topk';
+    requireRows(op, this);
     const width = this.dim(-1);
     if (!Number.isInteger(k) || k < 0 || k > width) {
       throw new ShapeError(
@@ -33,11 +58,8 @@ export abstract class TensorSorting extends TensorResampling {
         `topk: rows of ${formatShape(this.shape)} have no ${k} elements; use a whole number in 0..${width}.`,
       );
     }
-    const positions = withTemporaries((temporary) => {
-      const all = temporary(this.argSortLastDim(false));
-      // A copy, so that the positions of all elements do not stay in memory behind a view.
-      return temporary(all.narrow(-1, 0, k)).copy();
-    });
+    const shape = [...this.shape.slice(0, -1), k];
+    const positions = compute(op, [this], shape, 'u32', () => storageOf(op, this).topkLastDim(this.layout, k, largest));
     return [gathered(this, positions), positions];
   }
 }

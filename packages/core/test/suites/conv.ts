@@ -1,8 +1,12 @@
-/** Convolutions on one device: candle's test values, and sums written out for every combination of options. */
+/**
+ * candle's conv_tests of results (gradients are in grad.ts) on one device, with PyTorch's values; and the definition written
+ * out for every combination of options.
+ */
 import { describe, expect, test } from 'vitest';
 import { type ConvTransposeOptions, type Device, type DType, Tensor } from '../../src';
-import { expectClose } from './close';
+import { expectFlat, expectSame } from './close';
 import * as values from './conv-values';
+import { makers } from './makers';
 
 /** Dtypes with convolution kernels on every device. */
 const DTYPES: readonly DType[] = ['f32', 'f64', 'f16', 'bf16', 'u8', 'u32'];
@@ -45,12 +49,7 @@ function definition(x: Image, kernel: Image, down: Axis, across: Axis, transpose
 }
 
 export function convSuite(name: string, device: () => Device): void {
-  const from = (data: readonly number[], shape: number[], dtype: DType = 'f32') =>
-    Tensor.from(data, { shape, dtype, device: device() });
-  const expectFlat = (result: Tensor, shape: number[], expected: readonly number[]) => {
-    expect(result.shape).toEqual(shape);
-    expectClose(result.flattenAll(), expected);
-  };
+  const { shaped: from, ones, zeros } = makers(device);
   /** Small whole numbers in an order without symmetry, so that every dtype is exact. */
   const counted = (shape: number[], dtype: DType, top = 5) => {
     const count = shape.reduce((a, b) => a * b, 1);
@@ -62,61 +61,101 @@ export function convSuite(name: string, device: () => Device): void {
   };
 
   describe(`convolutions on ${name}`, () => {
-    test('conv1d, with padding and in a batch', () => {
-      const t = from(values.IMAGE1D, [1, 4, 5]);
-      const w = from(values.KERNEL1D, [2, 4, 3]);
-      expectFlat(t.conv1d(w), [1, 2, 3], values.CONV1D);
-      expectFlat(t.conv1d(w, { padding: 1 }), [1, 2, 5], values.CONV1D_PADDED);
+    // Inputs of f16 and bf16 are rounded before the products of up to 36 pairs, each about 1, are summed.
+    const FLOATS = [
+      ['f32', 6e-5],
+      ['f64', 6e-5],
+      ['f16', 2e-2],
+      ['bf16', 1.5e-1],
+    ] as const;
+
+    test.each(FLOATS)('conv_tests::conv1d in %s, with padding, in a batch, and transposed', (dtype, tolerance) => {
+      const t = from(values.IMAGE1D, [1, 4, 5], dtype);
+      const w = from(values.KERNEL1D, [2, 4, 3], dtype);
+      const close = (result: Tensor, shape: number[], expected: readonly number[]) =>
+        expectFlat(result, shape, expected, tolerance);
+      close(t.conv1d(w), [1, 2, 3], values.CONV1D);
+      close(t.conv1d(w, { padding: 1 }), [1, 2, 5], values.CONV1D_PADDED);
       const batch = Tensor.cat([t.zerosLike(), t, t.zerosLike()], 0).conv1d(w, { padding: 1 });
-      expectFlat(batch, [3, 2, 5], [...Array(10).fill(0), ...values.CONV1D_PADDED, ...Array(10).fill(0)]);
-    });
-
-    test('conv1d of one channel', () => {
-      const t = from([0.4056, -0.8689, -0.0773, -1.563], [1, 1, 4]);
-      const w = from([1, 0, 0], [1, 1, 3]);
-      expectFlat(t.conv1d(w), [1, 1, 2], [0.4056, -0.8689]);
-      expectFlat(t.conv1d(w, { padding: 1 }), [1, 1, 4], [0, 0.4056, -0.8689, -0.0773]);
-    });
-
-    test('convTranspose1d, contiguous or not, whole or in groups', () => {
-      const t = from(values.IMAGE1D, [1, 4, 5]);
-      const w = from(values.KERNEL1D, [2, 4, 3]).transpose(0, 1);
-      for (const kernel of [w, w.contiguous()]) {
-        expectFlat(t.convTranspose1d(kernel), [1, 2, 7], values.TRANSPOSE1D);
-        expectFlat(t.convTranspose1d(kernel, { groups: 2 }), [1, 4, 7], values.TRANSPOSE1D_GROUPS);
-        const batch = Tensor.cat([t, t], 0).convTranspose1d(kernel);
-        expectFlat(batch, [2, 2, 7], [...values.TRANSPOSE1D, ...values.TRANSPOSE1D]);
+      close(batch, [3, 2, 5], [...Array(10).fill(0), ...values.CONV1D_PADDED, ...Array(10).fill(0)]);
+      const turned = w.transpose(0, 1);
+      for (const kernel of [turned, turned.contiguous()]) {
+        close(t.convTranspose1d(kernel), [1, 2, 7], values.TRANSPOSE1D);
+        close(t.convTranspose1d(kernel, { groups: 2 }), [1, 4, 7], values.TRANSPOSE1D_GROUPS);
+        const two = Tensor.cat([t, t], 0).convTranspose1d(kernel);
+        close(two, [2, 2, 7], [...values.TRANSPOSE1D, ...values.TRANSPOSE1D]);
       }
     });
 
-    test('conv2d and convTranspose2d, dilated and in a batch', () => {
-      const t = from(values.IMAGE2D, [1, 4, 5, 5]);
-      const w = from(values.KERNEL2D, [2, 4, 3, 3]);
-      expectFlat(t.conv2d(w), [1, 2, 3, 3], values.CONV2D);
-      expectFlat(t.conv2d(w, { dilation: 2 }), [1, 2, 1, 1], values.CONV2D_DILATED);
-      const batch = Tensor.cat([t.zerosLike(), t], 0).conv2d(w);
-      expectFlat(batch, [2, 2, 3, 3], [...Array(18).fill(0), ...values.CONV2D]);
-      expectFlat(t.convTranspose2d(w.transpose(0, 1)), [1, 2, 7, 7], values.TRANSPOSE2D);
+    test.each(FLOATS)('conv_tests::conv1d_small in %s', (dtype) => {
+      const t = from([0.4056, -0.8689, -0.0773, -1.563], [1, 1, 4], dtype);
+      const w = from([1, 0, 0], [1, 1, 3], dtype);
+      // One tap: the elements themselves.
+      expectSame(t.conv1d(w), t.narrow(2, 0, 2));
+      expectSame(t.conv1d(w, { padding: 1 }), t.narrow(2, 0, 3).padWithZeros(2, 1, 0));
+      expectFlat(t.conv1d(w), [1, 1, 2], [0.4056, -0.8689], 4e-3);
+    });
+
+    test.each(FLOATS)('conv_tests::conv2d in %s, dilated, in a batch, and transposed', (dtype, tolerance) => {
+      const t = from(values.IMAGE2D, [1, 4, 5, 5], dtype);
+      const w = from(values.KERNEL2D, [2, 4, 3, 3], dtype);
+      const close = (result: Tensor, shape: number[], expected: readonly number[]) =>
+        expectFlat(result, shape, expected, tolerance);
+      close(t.conv2d(w), [1, 2, 3, 3], values.CONV2D);
+      const batch = Tensor.cat([t.zerosLike(), t, t.zerosLike()], 0).conv2d(w);
+      close(batch, [3, 2, 3, 3], [...Array(18).fill(0), ...values.CONV2D, ...Array(18).fill(0)]);
+      close(t.convTranspose2d(w.transpose(0, 1)), [1, 2, 7, 7], values.TRANSPOSE2D);
+      close(t.conv2d(w, { dilation: 2 }), [1, 2, 1, 1], values.CONV2D_DILATED);
       const dilated = t.convTranspose2d(w.transpose(0, 1), { dilation: 2 });
-      expectFlat(dilated, [1, 2, 9, 9], values.TRANSPOSE2D_DILATED);
+      close(dilated, [1, 2, 9, 9], values.TRANSPOSE2D_DILATED);
+      // The kernel as a view, and as its copy.
+      const kernel = w.transpose(2, 3).contiguous().transpose(2, 3);
+      expect(kernel.isContiguous()).toBe(false);
+      close(t.conv2d(kernel), [1, 2, 3, 3], values.CONV2D);
     });
 
-    test('kernels of one element', () => {
-      const t = from(values.SMALL, [1, 2, 3, 3]);
-      const w = from([-0.9259, 1.3017], [1, 2, 1, 1]);
-      expectFlat(t.conv2d(w), [1, 1, 3, 3], values.SMALL_CONV);
-      expectFlat(t.conv2d(w, { padding: 2 }).narrow(2, 2, 3).narrow(3, 2, 3), [1, 1, 3, 3], values.SMALL_CONV);
-      expectFlat(t.conv2d(w, { padding: 2 }).narrow(2, 0, 2), [1, 1, 2, 7], Array(14).fill(0));
-      expectFlat(t.convTranspose2d(w.transpose(0, 1)), [1, 1, 3, 3], values.SMALL_CONV);
-      expectFlat(t.transpose(0, 1).convTranspose2d(w), [2, 2, 3, 3], values.SMALL_TRANSPOSE);
+    test.each(FLOATS)('conv_tests::conv2d_small in %s: a kernel of one element', (dtype, tolerance) => {
+      const t = from(values.SMALL, [1, 2, 3, 3], dtype);
+      const w = from([-0.9259, 1.3017], [1, 2, 1, 1], dtype);
+      expectFlat(t.conv2d(w), [1, 1, 3, 3], values.SMALL_CONV, tolerance);
+      const padded = Array(49).fill(0);
+      values.SMALL_CONV.forEach((value, i) => {
+        padded[(2 + Math.floor(i / 3)) * 7 + 2 + (i % 3)] = value;
+      });
+      expectFlat(t.conv2d(w, { padding: 2 }), [1, 1, 7, 7], padded, tolerance);
+      expectFlat(t.convTranspose2d(w.transpose(0, 1)), [1, 1, 3, 3], values.SMALL_CONV, tolerance);
+      expectFlat(t.transpose(0, 1).convTranspose2d(w), [2, 2, 3, 3], values.SMALL_TRANSPOSE, tolerance);
     });
 
-    test('a window of the whole image, and an oblong one', () => {
-      const t = from(values.SMALL.slice(0, 9), [1, 1, 3, 3]);
-      expectFlat(t.conv2d(t.onesLike()), [1, 1, 1, 1], [-0.6197]);
-      const w = from([-1.1351, 1.3841], [1, 2, 1, 1]);
-      expectFlat(from(values.OBLONG, [1, 2, 4, 2]).conv2d(w), [1, 1, 4, 2], values.OBLONG_CONV);
+    test.each(FLOATS)('conv_tests::conv2d_smaller in %s: a window of the whole image', (dtype, tolerance) => {
+      const t = from(values.SMALL.slice(0, 9), [1, 1, 3, 3], dtype);
+      expectFlat(t.conv2d(t.onesLike()), [1, 1, 1, 1], [-0.6197], tolerance);
     });
+
+    test.each(FLOATS)('conv_tests::conv2d_non_square in %s', (dtype, tolerance) => {
+      const w = from([-1.1351, 1.3841], [1, 2, 1, 1], dtype);
+      expectFlat(from(values.OBLONG, [1, 2, 4, 2], dtype).conv2d(w), [1, 1, 4, 2], values.OBLONG_CONV, tolerance);
+    });
+
+    test.each(FLOATS)(
+      'conv_tests::conv2d_c_eq_h_eq_w in %s: strides of NCHW that are those of NHWC',
+      (dtype, tolerance) => {
+        const t = from(values.CUBE, [1, 4, 4, 4], dtype);
+        const result = t.conv2d(ones([2, 4, 3, 3], dtype), { padding: 1 });
+        expectSame(result.narrow(1, 0, 1), result.narrow(1, 1, 1));
+        // Each is the sum of its neighbourhood over all channels; the corner's is 1.431.
+        const sums = Array.from({ length: 16 }, (_, i) => {
+          let sum = 0;
+          values.CUBE.forEach((value, j) => {
+            const [y, x] = [Math.floor(j / 4) % 4, j % 4];
+            if (Math.abs(y - Math.floor(i / 4)) <= 1 && Math.abs(x - (i % 4)) <= 1) sum += value;
+          });
+          return sum;
+        });
+        expect(sums[0]).toBeCloseTo(1.431, 4);
+        expectFlat(result, [1, 2, 4, 4], [...sums, ...sums], tolerance);
+      },
+    );
 
     const options: Axis[] = [
       PLAIN,
@@ -153,15 +192,14 @@ export function convSuite(name: string, device: () => Device): void {
         const base = counted([3, 4, 3, 2], dtype, 4);
         const kernel = base.permute([3, 0, 2, 1]).narrow(3, 1, 2);
         expect(kernel.isContiguous()).toBe(false);
-        const same = (result: Tensor, expected: Tensor) => expect(result.toVecSync()).toEqual(expected.toVecSync());
-        same(x.conv2d(kernel), x.contiguous().conv2d(kernel.contiguous()));
-        same(
+        expectSame(x.conv2d(kernel), x.contiguous().conv2d(kernel.contiguous()));
+        expectSame(
           x.convTranspose2d(kernel.transpose(0, 1)),
           x.contiguous().convTranspose2d(kernel.transpose(0, 1).contiguous()),
         );
         const [line, taps] = [x.getOnDim(2, 1), kernel.getOnDim(2, 2)];
-        same(line.conv1d(taps), line.contiguous().conv1d(taps.contiguous()));
-        same(
+        expectSame(line.conv1d(taps), line.contiguous().conv1d(taps.contiguous()));
+        expectSame(
           line.convTranspose1d(taps.transpose(0, 1)),
           line.contiguous().convTranspose1d(taps.transpose(0, 1).contiguous()),
         );
@@ -190,20 +228,13 @@ export function convSuite(name: string, device: () => Device): void {
     });
 
     test('operands without elements', () => {
-      const none = Tensor.zeros([0, 4, 5], 'f32', device());
-      expect(none.conv1d(Tensor.ones([2, 4, 3], 'f32', device())).shape).toEqual([0, 2, 3]);
-      const noChannels = Tensor.zeros([1, 0, 5], 'f32', device());
-      expect(noChannels.conv1d(Tensor.ones([2, 0, 3], 'f32', device())).toVecSync()).toEqual([
-        [
-          [0, 0, 0],
-          [0, 0, 0],
-        ],
-      ]);
+      expect(zeros([0, 4, 5]).conv1d(ones([2, 4, 3])).shape).toEqual([0, 2, 3]);
+      expectFlat(zeros([1, 0, 5]).conv1d(ones([2, 0, 3])), [1, 2, 3], Array(6).fill(0));
     });
 
     test('operands that do not fit are refused, with both shapes', () => {
-      const x = Tensor.ones([1, 4, 5], 'f32', device());
-      const kernel = (shape: number[], dtype: DType = 'f32') => Tensor.ones(shape, dtype, device());
+      const x = ones([1, 4, 5]);
+      const kernel = ones;
       const refused = (run: () => unknown, code: string, message: RegExp) => {
         expect(run).toThrow(expect.objectContaining({ code }));
         expect(run).toThrow(message);

@@ -1,0 +1,112 @@
+/**
+ * Operations defined by the user, after candle's `CustomOp1`..`3` and `InplaceOp1`..`3` (candle-core/src/custom_op.rs).
+ *
+ * candle has `cpu_fwd`, `cuda_fwd` and `metal_fwd`; here there is one method a device kind, `jsFwd`, `cpuFwd`, `rocmFwd`,
+ * `cudaFwd`, and `fwd` for all kinds without their own: one HIP source serves three of them (see `Device.compile`). A
+ * method gets storages with their layouts, whose strides and offsets may be anything.
+ */
+import type { BackendStorage } from '../backend';
+import { ShapeError, UnsupportedError } from '../errors';
+import { JsDevice } from '../js/device';
+import { Layout } from '../layout';
+import { elemCount, formatShape, type Shape, validateShape } from '../shape';
+import { StorageRef } from '../storage-ref';
+import type { Tensor } from '../tensor';
+import { checkOperands, markWritten, storageOf, track } from '../tensor/base';
+import type { Rule } from './record';
+
+/** A new storage of its own, contiguous, and the shape of the result; the tensor will dispose the storage. */
+export type CustomResult = readonly [storage: BackendStorage, shape: Shape];
+
+/** The methods of which an operation has those of the devices that it runs on. */
+interface PerDevice<A extends unknown[], R> {
+  /** For messages. */
+  readonly name: string;
+  /** In plain TypeScript: the storages are `JsStorage`s. Also `cpu` when no package with kernels is imported. */
+  jsFwd?(...operands: A): R;
+  cpuFwd?(...operands: A): R;
+  rocmFwd?(...operands: A): R;
+  cudaFwd?(...operands: A): R;
+  /** On every kind of device that has no method of its own above. */
+  fwd?(...operands: A): R;
+}
+
+type S = BackendStorage;
+type L = Layout;
+
+export interface CustomOp1 extends PerDevice<[s: S, l: L], CustomResult> {
+  /** The gradient of the operand, or null; without this method `backward` raises an error. */
+  bwd?(arg: Tensor, res: Tensor, gradRes: Tensor): Tensor | null;
+}
+
+export interface CustomOp2 extends PerDevice<[s1: S, l1: L, s2: S, l2: L], CustomResult> {
+  bwd?(arg1: Tensor, arg2: Tensor, res: Tensor, gradRes: Tensor): readonly [Tensor | null, Tensor | null];
+}
+
+export interface CustomOp3 extends PerDevice<[s1: S, l1: L, s2: S, l2: L, s3: S, l3: L], CustomResult> {
+  bwd?(
+    arg1: Tensor,
+    arg2: Tensor,
+    arg3: Tensor,
+    res: Tensor,
+    gradRes: Tensor,
+  ): readonly [Tensor | null, Tensor | null, Tensor | null];
+}
+
+/** Changes the first storage where its layout says. */
+export interface InplaceOp1 extends PerDevice<[s: S, l: L], void> {}
+export interface InplaceOp2 extends PerDevice<[s1: S, l1: L, s2: S, l2: L], void> {}
+export interface InplaceOp3 extends PerDevice<[s1: S, l1: L, s2: S, l2: L, s3: S, l3: L], void> {}
+
+/** Any of the above, for code that does not count operands. */
+type AnyOp<R> = PerDevice<unknown[], R>;
+type AnyCustomOp = AnyOp<CustomResult> & { bwd?(...tensors: Tensor[]): Tensor | null | readonly (Tensor | null)[] };
+
+export function apply(op: CustomOp1 | CustomOp2 | CustomOp3, inputs: readonly Tensor[], recorded: boolean): Tensor {
+  const custom = op as unknown as AnyCustomOp;
+  const device = checkOperands(custom.name, inputs);
+  const [storage, given] = run(custom, inputs);
+  const shape = validateShape(custom.name, given);
+  if (storage.elemCount !== elemCount(shape)) {
+    const { elemCount: count } = storage;
+    storage.dispose();
+    throw new ShapeError(
+      'SHAPE_MISMATCH',
+      `${custom.name}: returned a storage of ${count} elements with shape ${formatShape(shape)}, which has ${elemCount(shape)}; return a shape that fits.`,
+    );
+  }
+  const output = inputs[0].make(new StorageRef(storage, device), Layout.contiguous(shape));
+  if (!recorded) return output;
+  return track(custom.name, inputs, output, custom.bwd ? customRule : undefined, custom);
+}
+
+export function applyInPlace(op: InplaceOp1 | InplaceOp2 | InplaceOp3, tensors: readonly Tensor[]): void {
+  const custom = op as unknown as AnyOp<void>;
+  checkOperands(custom.name, tensors);
+  run(custom, tensors);
+  markWritten(tensors[0]);
+}
+
+const customRule: Rule<AnyCustomOp> = {
+  inputs: 'all',
+  output: true,
+  backward(call) {
+    const inputs = Array.from({ length: call.count }, (_, i) => call.input(i));
+    const gradients = call.args.bwd?.(...inputs, call.output, call.grad) ?? null;
+    return Array.isArray(gradients) ? gradients : [gradients as Tensor | null];
+  },
+};
+
+function run<R>(op: AnyOp<R>, tensors: readonly Tensor[]): R {
+  const { device } = tensors[0];
+  const kind = device.backend instanceof JsDevice ? 'js' : device.kind;
+  const own = `${kind}Fwd` as const;
+  const operands = tensors.flatMap((tensor) => [storageOf(op.name, tensor), tensor.layout]);
+  // Called on the operation, whose other methods and fields it may use.
+  if (op[own]) return op[own](...operands);
+  if (op.fwd) return op.fwd(...operands);
+  throw new UnsupportedError(
+    'UNSUPPORTED',
+    `${op.name}: this custom operation has no forward for ${device}; give it ${own}, or fwd for all devices.`,
+  );
+}

@@ -1,0 +1,27 @@
+/**
+ * Whether operations are recorded for differentiation. candle always records what depends on a variable; `noGrad` is
+ * PyTorch's. The mode lives in an AsyncLocalStorage, as scopes do, so concurrent async functions do not disturb each
+ * other. It is asked for only when an operand is tracked: code without variables never pays for it.
+ */
+import { AsyncLocalStorage } from 'node:async_hooks';
+
+const mode = new AsyncLocalStorage<boolean>();
+
+/** Whether an operation on a tracked tensor made now is recorded. */
+export function isGradEnabled(): boolean {
+  return mode.getStore() ?? true;
+}
+
+/**
+ * Runs `fn` without recording: what it makes depends on no variable and keeps nothing alive. `fn` may be async; the mode
+ * holds until its promise settles. Variables made inside are variables all the same.
+ * @returns what `fn` returns
+ */
+export function noGrad<T>(fn: () => T): T {
+  return mode.run(false, fn);
+}
+
+/** Runs `fn` with recording on, also inside of {@link noGrad}. */
+export function enableGrad<T>(fn: () => T): T {
+  return mode.run(true, fn);
+}

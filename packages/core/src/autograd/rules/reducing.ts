@@ -1,0 +1,31 @@
+/**
+ * Gradients of reductions. mean, var, norm, logSumExp and cumsum are made of operations that have theirs.
+ *
+ * Differs from candle: where several elements are the largest or smallest, they share the gradient (candle gives each all
+ * of it, which is more than the result's).
+ */
+import type { Shape } from '../../shape';
+import type { Tensor } from '../../tensor';
+import type { Call, Rule } from '../record';
+import { asNumbers } from './shared';
+
+/** `args` is the operand's shape with the reduced dimensions as 1. */
+export const sum: Rule<Shape> = {
+  backward: (call) => [call.grad.reshape(call.args).broadcastAs(call.shape(0))],
+};
+
+/** max and min over one dimension, `args` as for {@link sum}. */
+export const extreme: Rule<Shape> = {
+  inputs: [0],
+  output: true,
+  backward: (call) => [sharedByWinners(call)],
+};
+
+function sharedByWinners(call: Call<Shape>): Tensor {
+  const kept = call.args;
+  const x = call.input(0);
+  const winners = asNumbers(x.broadcastEq(call.output.reshape(kept)), call.grad);
+  const reduced = kept.findIndex((size, d) => size !== x.shape[d]);
+  const count = reduced < 0 ? winners : winners.sumKeepdim(reduced);
+  return call.grad.reshape(kept).div(count).broadcastMul(winners);
+}

@@ -1,0 +1,172 @@
+/**
+ * Bytes read by position, from a file, from memory, or from a part of either: what the readers of safetensors, npy, npz and
+ * pth files stand on. candle maps files into memory; Node cannot without native code, so a reader here asks for the pieces
+ * it needs when it needs them ("lazy" files), and neither a file nor a tensor has to fit into host memory.
+ */
+import { closeSync, fstatSync, openSync, read, readSync, statSync } from 'node:fs';
+import { promisify } from 'node:util';
+import { DisposedError, FileFormatError } from './errors';
+
+const readAt = promisify(read);
+
+/** A path, or the bytes of a whole file. */
+export type FileInput = string | Uint8Array;
+
+export interface ByteSource {
+  /** For messages: the path, or what stands for it. */
+  readonly path: string;
+  readonly size: number;
+  /**
+   * Fills `target` with the bytes from `offset` on.
+   * @throws FileFormatError `FILE_TRUNCATED` when the source ends before, DisposedError once closed
+   */
+  read(target: Uint8Array, offset: number): Promise<void>;
+  /** As {@link read}, blocking the event loop. */
+  readSync(target: Uint8Array, offset: number): void;
+  /** Harmless when repeated. */
+  close(): void;
+}
+
+/**
+ * A file that stays open until it is closed, or bytes in memory.
+ * @throws FileFormatError `FILE_NOT_FOUND`, `FILE_UNREADABLE`
+ */
+export function openSource(input: FileInput): ByteSource {
+  return typeof input === 'string' ? new OpenFile(input) : new BytesSource(input);
+}
+
+/** Bytes [offset, offset + length) as a new array; the caller has checked that `length` is below the source's size. */
+export function readBlockSync(source: ByteSource, offset: number, length: number): Uint8Array {
+  if (offset + length > source.size) throw truncated(source.path, source.size);
+  const block = new Uint8Array(length);
+  source.readSync(block, offset);
+  return block;
+}
+
+/** As {@link readBlockSync}, without blocking. */
+export async function readBlock(source: ByteSource, offset: number, length: number): Promise<Uint8Array> {
+  if (offset + length > source.size) throw truncated(source.path, source.size);
+  const block = new Uint8Array(length);
+  await source.read(block, offset);
+  return block;
+}
+
+class OpenFile implements ByteSource {
+  readonly path: string;
+  readonly size: number;
+  #fd: number | null;
+
+  constructor(path: string) {
+    this.path = path;
+    this.#fd = openFile(path);
+    this.size = fstatSync(this.#fd).size;
+  }
+
+  async read(target: Uint8Array, offset: number): Promise<void> {
+    for (let got = 0; got < target.length; ) {
+      const { bytesRead } = await readAt(this.#open(), target, got, target.length - got, offset + got);
+      if (bytesRead === 0) throw truncated(this.path, offset + got);
+      got += bytesRead;
+    }
+  }
+
+  readSync(target: Uint8Array, offset: number): void {
+    for (let got = 0; got < target.length; ) {
+      const bytesRead = readSync(this.#open(), target, got, target.length - got, offset + got);
+      if (bytesRead === 0) throw truncated(this.path, offset + got);
+      got += bytesRead;
+    }
+  }
+
+  close(): void {
+    if (this.#fd !== null) closeSync(this.#fd);
+    this.#fd = null;
+  }
+
+  #open(): number {
+    if (this.#fd === null) throw closed(this.path);
+    return this.#fd;
+  }
+}
+
+class BytesSource implements ByteSource {
+  readonly path: string;
+  readonly size: number;
+  #bytes: Uint8Array | null;
+
+  constructor(bytes: Uint8Array, path = `${bytes.byteLength} bytes in memory`) {
+    this.path = path;
+    this.size = bytes.byteLength;
+    this.#bytes = bytes;
+  }
+
+  async read(target: Uint8Array, offset: number): Promise<void> {
+    this.readSync(target, offset);
+  }
+
+  readSync(target: Uint8Array, offset: number): void {
+    if (this.#bytes === null) throw closed(this.path);
+    if (offset + target.length > this.size) throw truncated(this.path, this.size);
+    target.set(this.#bytes.subarray(offset, offset + target.length));
+  }
+
+  close(): void {
+    this.#bytes = null;
+  }
+}
+
+/** Bytes in memory that belong to a file, such as an inflated entry of an archive. */
+export function bytesSource(bytes: Uint8Array, path: string): ByteSource {
+  return new BytesSource(bytes, path);
+}
+
+/** A part of another source, which stays open when the part is closed. */
+export function partOf(source: ByteSource, start: number, size: number, path = source.path): ByteSource {
+  const check = (target: Uint8Array, offset: number) => {
+    if (offset + target.length > size) throw truncated(path, size);
+  };
+  return {
+    path,
+    size,
+    async read(target, offset) {
+      check(target, offset);
+      await source.read(target, start + offset);
+    },
+    readSync(target, offset) {
+      check(target, offset);
+      source.readSync(target, start + offset);
+    },
+    close() {},
+  };
+}
+
+function openFile(path: string): number {
+  try {
+    // Opening a pipe would wait for a writer, so what it is comes first.
+    if (!statSync(path).isFile()) {
+      const message = `${path} is no regular file; give the path of a file with tensors.`;
+      throw new FileFormatError('FILE_UNREADABLE', message, { path });
+    }
+    return openSync(path, 'r');
+  } catch (cause) {
+    if (cause instanceof FileFormatError) throw cause;
+    const { code, message } = cause as NodeJS.ErrnoException;
+    const missing = code === 'ENOENT' || code === 'ENOTDIR';
+    throw new FileFormatError(
+      missing ? 'FILE_NOT_FOUND' : 'FILE_UNREADABLE',
+      missing
+        ? `${path} does not exist; check the path.`
+        : `${path} cannot be opened (${message}); check its permissions.`,
+      { path, cause },
+    );
+  }
+}
+
+function closed(path: string): DisposedError {
+  return new DisposedError('DISPOSED', `${path} was closed; open it again, or close it after the last load.`);
+}
+
+function truncated(path: string, offset: number): FileFormatError {
+  const message = `${path}: the file ends at byte ${offset}, before what it says it holds; get it again, and do not change files that are open.`;
+  return new FileFormatError('FILE_TRUNCATED', message, { path, offset });
+}

@@ -1,0 +1,187 @@
+/**
+ * Element types of files, and moving elements between files and devices in pieces.
+ *
+ * Types without a tensor dtype are widened when they are read, all exactly: bool to u8 (0 and 1), i8 to i16, u16 to u32, u64
+ * to i64 (an error for values from 2^63 on), f8e5m2 to f16. candle does this for u16 alone and refuses the others.
+ */
+import type { FileHandle } from 'node:fs/promises';
+import type { Device } from './device';
+import { type DType, sizeInBytes } from './dtype';
+import { DTypeError } from './errors';
+import type { ByteSource } from './file-source';
+import { bytesOf, rawFromBytes } from './host-array';
+import { elemCount, type Shape } from './shape';
+import { Tensor } from './tensor';
+
+/** Element types that files hold and tensors are read from. */
+export type FileType =
+  | 'bool'
+  | 'u8'
+  | 'i8'
+  | 'u16'
+  | 'i16'
+  | 'u32'
+  | 'i32'
+  | 'u64'
+  | 'i64'
+  | 'f16'
+  | 'bf16'
+  | 'f32'
+  | 'f64'
+  | 'f8e4m3'
+  | 'f8e5m2';
+
+export interface FileElement {
+  /** Bytes of one element in the file. */
+  readonly bytes: number;
+  /** What it is read as. */
+  readonly dtype: DType;
+  /** Turns bytes of the file into bytes of `dtype`; absent where they are the same. */
+  readonly widen?: (bytes: Uint8Array) => ArrayBufferView;
+}
+
+export const FILE_TYPES: Readonly<Record<FileType, FileElement>> = {
+  bool: { bytes: 1, dtype: 'u8', widen: (bytes) => bytes.map((byte) => (byte === 0 ? 0 : 1)) },
+  u8: { bytes: 1, dtype: 'u8' },
+  i8: {
+    bytes: 1,
+    dtype: 'i16',
+    widen: (bytes) => Int16Array.from(new Int8Array(bytes.buffer, bytes.byteOffset, bytes.length)),
+  },
+  u16: { bytes: 2, dtype: 'u32', widen: (bytes) => Uint32Array.from(rawFromBytes('f16', bytes) as Uint16Array) },
+  i16: { bytes: 2, dtype: 'i16' },
+  u32: { bytes: 4, dtype: 'u32' },
+  i32: { bytes: 4, dtype: 'i32' },
+  u64: { bytes: 8, dtype: 'i64', widen: signed },
+  i64: { bytes: 8, dtype: 'i64' },
+  f16: { bytes: 2, dtype: 'f16' },
+  bf16: { bytes: 2, dtype: 'bf16' },
+  f32: { bytes: 4, dtype: 'f32' },
+  f64: { bytes: 8, dtype: 'f64' },
+  f8e4m3: { bytes: 1, dtype: 'f8e4m3' },
+  f8e5m2: { bytes: 1, dtype: 'f16', widen: (bytes) => Uint16Array.from(bytes, (byte) => byte << 8) },
+};
+
+function signed(bytes: Uint8Array): ArrayBufferView {
+  const values = rawFromBytes('i64', bytes) as BigInt64Array;
+  const over = values.findIndex((value) => value < 0n);
+  if (over < 0) return values;
+  const value = BigInt.asUintN(64, values[over]);
+  throw new DTypeError(
+    'DTYPE_MISMATCH',
+    `a u64 value, ${value}, is over the largest i64; rewrite the file with i64 or u32 values.`,
+  );
+}
+
+export interface LoadOptions {
+  /** Converts on the device. Default: what the file's type is read as. */
+  dtype?: DType;
+}
+
+/** Where the elements of a tensor are in a source, row-major and without gaps. */
+export interface StoredElements {
+  type: FileType;
+  offset: number;
+  bigEndian?: boolean;
+  /** Sees the bytes of the file in order, for checksums. */
+  observe?: (bytes: Uint8Array) => void;
+}
+
+/** Bytes moved at once; a multiple of every element size. */
+export const PIECE = 8 * 1024 * 1024;
+
+/** A tensor of `shape` streamed from a source to a device. */
+export async function readTensor(
+  source: ByteSource,
+  stored: StoredElements,
+  shape: Shape,
+  device: Device,
+): Promise<Tensor> {
+  const { target, total, put } = start(stored, shape, device);
+  try {
+    const buffer = new Uint8Array(Math.min(PIECE, total));
+    for (let done = 0; done < total; done += PIECE) {
+      const piece = buffer.subarray(0, Math.min(PIECE, total - done));
+      await source.read(piece, stored.offset + done);
+      put(done, piece);
+    }
+    return target;
+  } catch (error) {
+    target.dispose();
+    throw error;
+  }
+}
+
+/** As {@link readTensor}, blocking the event loop. */
+export function readTensorSync(source: ByteSource, stored: StoredElements, shape: Shape, device: Device): Tensor {
+  const { target, total, put } = start(stored, shape, device);
+  try {
+    const buffer = new Uint8Array(Math.min(PIECE, total));
+    for (let done = 0; done < total; done += PIECE) {
+      const piece = buffer.subarray(0, Math.min(PIECE, total - done));
+      source.readSync(piece, stored.offset + done);
+      put(done, piece);
+    }
+    return target;
+  } catch (error) {
+    target.dispose();
+    throw error;
+  }
+}
+
+function start({ type, bigEndian, observe }: StoredElements, shape: Shape, device: Device) {
+  const { bytes, dtype, widen } = FILE_TYPES[type];
+  const target = Tensor.empty(shape, dtype, device);
+  return {
+    target,
+    total: elemCount(shape) * bytes,
+    /** Takes a piece that begins `done` bytes into the elements. */
+    put: (done: number, piece: Uint8Array): void => {
+      observe?.(piece);
+      if (bigEndian) swapBytes(piece, bytes);
+      const { storage } = target.storageAndLayout();
+      device.backend.write(storage, (done / bytes) * sizeInBytes(dtype), widen ? widen(piece) : piece);
+    },
+  };
+}
+
+/** Reverses the bytes of each element, in place. */
+function swapBytes(bytes: Uint8Array, width: number): void {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  if (width === 2) buffer.swap16();
+  else if (width === 4) buffer.swap32();
+  else if (width === 8) buffer.swap64();
+}
+
+/** The tensor in another dtype, in place of itself. */
+export function converted(tensor: Tensor, { dtype }: LoadOptions): Tensor {
+  if (!dtype || dtype === tensor.dtype) return tensor;
+  try {
+    return tensor.toDtype(dtype);
+  } finally {
+    tensor.dispose();
+  }
+}
+
+/** Calls `write` with the tensor's bytes in row-major order, little-endian, a piece at a time. */
+export async function writeTensor(tensor: Tensor, write: (bytes: Uint8Array) => Promise<void>): Promise<void> {
+  const dense = tensor.contiguous();
+  try {
+    const { storage, layout } = dense.storageAndLayout();
+    const step = PIECE / sizeInBytes(dense.dtype);
+    for (let done = 0; done < layout.elemCount; done += step) {
+      const count = Math.min(step, layout.elemCount - done);
+      await write(bytesOf(new Uint8Array(await storage.toHost(layout.startOffset + done, count))));
+    }
+  } finally {
+    dense.dispose();
+  }
+}
+
+/** All of `bytes` to a file, at `position` or where the last write ended. */
+export async function writeAll(file: FileHandle, bytes: Uint8Array, position?: number): Promise<void> {
+  for (let put = 0; put < bytes.byteLength; ) {
+    const at = position === undefined ? undefined : position + put;
+    put += (await file.write(bytes, put, bytes.byteLength - put, at)).bytesWritten;
+  }
+}

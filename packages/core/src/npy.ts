@@ -1,0 +1,250 @@
+/**
+ * npy and npz files of numpy: candle's npy module (candle-core/src/npy.rs). Versions 1 to 3, both byte orders, Fortran order,
+ * scalars and empty arrays; archives stored or deflated, with zip64. candle reads little-endian row-major arrays of seven
+ * types; here all of numpy's numbers but complex and long double ones are read, see file-types.ts for the widenings.
+ */
+import { Device } from './device';
+import { type DType, sizeInBytes } from './dtype';
+import { CandleError } from './errors';
+import { type ByteSource, bytesSource, type FileInput, openSource } from './file-source';
+import {
+  converted,
+  FILE_TYPES,
+  type FileType,
+  type LoadOptions,
+  readTensor,
+  readTensorSync,
+  writeAll,
+  writeTensor,
+} from './file-types';
+import { replaceFile } from './file-write';
+import { Layout } from './layout';
+import { type NpyHeader, npyHeader, readNpyHeader } from './npy-header';
+import { loadEach, noSuchTensor, type TensorReader } from './safetensors';
+import { elemCount } from './shape';
+import type { Tensor } from './tensor';
+import { viewOf } from './tensor/base';
+import { ZipArchive, type ZipEntry } from './zip';
+import { ZipWriter, type ZipWriterOptions } from './zip-writer';
+
+/** An array of an npz file. */
+export interface NpzInfo {
+  readonly name: string;
+  /** The file's element type. */
+  readonly type: FileType;
+  /** What it is read as. */
+  readonly dtype: DType;
+  readonly shape: readonly number[];
+  readonly byteLength: number;
+  readonly fortranOrder: boolean;
+  readonly bigEndian: boolean;
+}
+
+/**
+ * The array of an npy file on a device (default `Device.current()`), row-major.
+ * @throws FileFormatError `FILE_NOT_FOUND`, `FILE_UNREADABLE`, `FILE_TRUNCATED`, `FILE_INVALID`; UnsupportedError
+ */
+export async function readNpy(
+  file: FileInput,
+  device: Device = Device.current(),
+  options: LoadOptions = {},
+): Promise<Tensor> {
+  const source = openSource(file);
+  try {
+    return converted(await loadArray(source, readNpyHeader(source), device), options);
+  } finally {
+    source.close();
+  }
+}
+
+/** As {@link readNpy}, blocking the event loop. */
+export function readNpySync(file: FileInput, device: Device = Device.current(), options: LoadOptions = {}): Tensor {
+  const source = openSource(file);
+  try {
+    return converted(loadArraySync(source, readNpyHeader(source), device), options);
+  } finally {
+    source.close();
+  }
+}
+
+/**
+ * Writes one array as numpy does, in row-major order; the file is complete or absent. bf16 and f8e4m3 become `V2` and `V1`.
+ * @throws FileFormatError `FILE_UNWRITABLE`
+ */
+export async function writeNpy(path: string, tensor: Tensor): Promise<void> {
+  await replaceFile(path, async (file) => {
+    await writeAll(file, npyHeader(tensor.dtype, tensor.shape));
+    await writeTensor(tensor, (bytes) => writeAll(file, bytes));
+  });
+}
+
+/**
+ * Writes named arrays as numpy's `savez` does, or `savez_compressed` with `deflate`; the file is complete or absent.
+ * @throws FileFormatError `FILE_UNWRITABLE`
+ */
+export async function writeNpz(
+  path: string,
+  tensors: Readonly<Record<string, Tensor>> | ReadonlyMap<string, Tensor>,
+  options: ZipWriterOptions = {},
+): Promise<void> {
+  const entries = tensors instanceof Map ? [...tensors] : Object.entries(tensors as Record<string, Tensor>);
+  if (entries.some(([name]) => name === '' || name.length > 1000)) {
+    throw new CandleError('INVALID_ARGUMENT', 'writeNpz: a name has 1 to 1000 characters; rename the tensor.');
+  }
+  await replaceFile(path, async (file) => {
+    const zip = new ZipWriter(file, options);
+    for (const [name, tensor] of entries) {
+      const header = npyHeader(tensor.dtype, tensor.shape);
+      const size = header.byteLength + tensor.elemCount * sizeInBytes(tensor.dtype);
+      await zip.add(`${name}.npy`, size, async (write) => {
+        await write(header);
+        await writeTensor(tensor, write);
+      });
+    }
+    await zip.finish();
+  });
+}
+
+/** A lazily read npz file: candle's `NpzTensors`. Arrays are checked against the archive's checksums when loaded. */
+export class NpzFile implements TensorReader {
+  readonly path: string;
+  readonly #zip: ZipArchive;
+  readonly #entries = new Map<string, ZipEntry>();
+  readonly #infos = new Map<string, NpzInfo>();
+
+  private constructor(source: ByteSource) {
+    this.path = source.path;
+    this.#zip = new ZipArchive(source);
+    for (const [name, entry] of this.#zip.entries) this.#entries.set(name.replace(/\.npy$/, ''), entry);
+  }
+
+  /**
+   * Opens an archive, which stays open until {@link close}, and reads its directory.
+   * @throws FileFormatError `FILE_NOT_FOUND`, `FILE_UNREADABLE`, `FILE_TRUNCATED`, `FILE_INVALID`
+   */
+  static open(file: FileInput): NpzFile {
+    const source = openSource(file);
+    try {
+      return new NpzFile(source);
+    } catch (error) {
+      source.close();
+      throw error;
+    }
+  }
+
+  /** Without `.npy`, in the order of the archive. */
+  get names(): string[] {
+    return [...this.#entries.keys()];
+  }
+
+  has(name: string): boolean {
+    return this.#entries.has(name);
+  }
+
+  /** Type and shape of an array, from its header alone. @throws FileFormatError `FILE_NO_SUCH_TENSOR`, `FILE_INVALID` */
+  info(name: string): NpzInfo {
+    const known = this.#infos.get(name);
+    if (known) return known;
+    const entry = this.#entry(name);
+    const header = this.#peek(entry);
+    const { type, shape, fortranOrder, bigEndian } = header;
+    const { bytes, dtype } = FILE_TYPES[type];
+    const info = { name, type, dtype, shape, byteLength: elemCount(shape) * bytes, fortranOrder, bigEndian };
+    this.#infos.set(name, info);
+    return info;
+  }
+
+  /** One array on a device (default `Device.current()`), row-major. */
+  async load(name: string, device: Device = Device.current(), options: LoadOptions = {}): Promise<Tensor> {
+    const entry = this.#entry(name);
+    const source = await this.#zip.open(entry);
+    const header = readNpyHeader(source);
+    const check = this.#checksum(entry, source, header);
+    return converted(check.passed(await loadArray(source, header, device, check.update)), options);
+  }
+
+  /** As {@link load}, blocking the event loop. */
+  loadSync(name: string, device: Device = Device.current(), options: LoadOptions = {}): Tensor {
+    const entry = this.#entry(name);
+    const source = this.#zip.openSync(entry);
+    const header = readNpyHeader(source);
+    const check = this.#checksum(entry, source, header);
+    return converted(check.passed(loadArraySync(source, header, device, check.update)), options);
+  }
+
+  /** All arrays by name. */
+  loadAll(device: Device = Device.current(), options: LoadOptions = {}): Promise<Map<string, Tensor>> {
+    return loadEach(this, device, options);
+  }
+
+  /** Closes the file; tensors already loaded stay. Harmless when repeated. */
+  close(): void {
+    this.#zip.source.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  #entry(name: string): ZipEntry {
+    return this.#entries.get(name) ?? noSuchTensor(this.path, name, this.names);
+  }
+
+  /** The header from the first bytes of an entry; they are taken as they come for all but very long headers. */
+  #peek(entry: ZipEntry): NpyHeader {
+    const first = this.#zip.peekSync(entry, 4096);
+    const enough =
+      first.length >= 12 && first.length >= 12 + new DataView(first.buffer, first.byteOffset).getUint16(8, true);
+    const source = enough ? bytesSource(first, `${this.path}: ${entry.name}`) : this.#zip.openSync(entry);
+    return readNpyHeader(source, entry.size);
+  }
+
+  #checksum(entry: ZipEntry, source: ByteSource, { dataOffset }: NpyHeader) {
+    const checksum = this.#zip.checksum(entry);
+    const head = new Uint8Array(dataOffset);
+    source.readSync(head, 0);
+    checksum.update(head);
+    return {
+      update: checksum.update,
+      passed: (tensor: Tensor): Tensor => {
+        try {
+          checksum.finish();
+          return tensor;
+        } catch (error) {
+          tensor.dispose();
+          throw error;
+        }
+      },
+    };
+  }
+}
+
+type Observe = (bytes: Uint8Array) => void;
+
+async function loadArray(source: ByteSource, header: NpyHeader, device: Device, observe?: Observe): Promise<Tensor> {
+  return rowMajor(await readTensor(source, stored(header, observe), [elemCount(header.shape)], device), header);
+}
+
+function loadArraySync(source: ByteSource, header: NpyHeader, device: Device, observe?: Observe): Tensor {
+  return rowMajor(readTensorSync(source, stored(header, observe), [elemCount(header.shape)], device), header);
+}
+
+function stored({ type, bigEndian, dataOffset }: NpyHeader, observe?: Observe) {
+  return { type, bigEndian, offset: dataOffset, observe };
+}
+
+/** The tensor of a flat one, which is given up. */
+function rowMajor(flat: Tensor, { shape, fortranOrder }: NpyHeader): Tensor {
+  try {
+    if (!fortranOrder) return flat.reshape(shape);
+    const reversed = Layout.contiguous(shape.slice().reverse()).permute(shape.map((_, i) => shape.length - 1 - i));
+    const view = viewOf('readNpy', flat, reversed);
+    try {
+      return view.contiguous();
+    } finally {
+      view.dispose();
+    }
+  } finally {
+    flat.dispose();
+  }
+}

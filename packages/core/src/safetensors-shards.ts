@@ -1,0 +1,138 @@
+/**
+ * A model in several safetensors files: candle's `MmapedSafetensors::multi`, and the `*.safetensors.index.json` that
+ * Hugging Face writes beside the shards. Names must be unique over all files. An index is checked against the headers of
+ * the files it names, and it may name files of its own folder only.
+ */
+import { readFileSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { Device } from './device';
+import { FileFormatError } from './errors';
+import type { LoadOptions } from './file-types';
+import { loadEach, noSuchTensor, SafetensorsFile, type TensorReader } from './safetensors';
+import type { SafetensorsInfo } from './safetensors-header';
+import type { Tensor } from './tensor';
+
+/** Longest index that is read; that of a model with 100,000 tensors has some 10 MB. */
+const MAX_INDEX_BYTES = 100_000_000;
+
+export class ShardedSafetensors implements TensorReader {
+  /** The index, or the first file. */
+  readonly path: string;
+  readonly #files: SafetensorsFile[];
+  readonly #owner = new Map<string, SafetensorsFile>();
+
+  private constructor(path: string, files: SafetensorsFile[]) {
+    this.path = path;
+    this.#files = files;
+    for (const file of files) {
+      for (const name of file.names) {
+        const other = this.#owner.get(name);
+        if (other) throw invalid(file.path, `tensor "${name}" is in ${other.path} too; give each tensor once`);
+        this.#owner.set(name, file);
+      }
+    }
+  }
+
+  /**
+   * Opens several files, or all files that an index (`*.index.json`) names; they stay open until {@link close}.
+   * @throws FileFormatError as `SafetensorsFile.open`; `FILE_INVALID` for a name in two files or a wrong index
+   */
+  static open(files: string | readonly string[]): ShardedSafetensors {
+    const index = typeof files === 'string' && files.endsWith('.index.json') ? readIndex(files) : undefined;
+    const paths = index ? [...new Set(index.values())] : typeof files === 'string' ? [files] : files;
+    const opened: SafetensorsFile[] = [];
+    try {
+      for (const path of paths) opened.push(SafetensorsFile.open(path));
+      const label = typeof files === 'string' ? files : (files[0] ?? 'no files');
+      const shards = new ShardedSafetensors(label, opened);
+      for (const [name, path] of index ?? []) {
+        if (shards.#owner.get(name)?.path === path) continue;
+        throw invalid(label, `the index puts tensor "${name}" into ${path}, which does not have it; get both again`);
+      }
+      return shards;
+    } catch (error) {
+      for (const file of opened) file.close();
+      throw error;
+    }
+  }
+
+  /** In the order of the files and their headers. */
+  get names(): string[] {
+    return [...this.#owner.keys()];
+  }
+
+  /** The files, in the order they were given. */
+  get paths(): string[] {
+    return this.#files.map(({ path }) => path);
+  }
+
+  has(name: string): boolean {
+    return this.#owner.has(name);
+  }
+
+  /** As `SafetensorsFile.info`. @throws FileFormatError `FILE_NO_SUCH_TENSOR` */
+  info(name: string): SafetensorsInfo {
+    return this.#fileOf(name).info(name);
+  }
+
+  /** As `SafetensorsFile.load`. */
+  async load(name: string, device: Device = Device.current(), options: LoadOptions = {}): Promise<Tensor> {
+    return this.#fileOf(name).load(name, device, options);
+  }
+
+  /** As {@link load}, blocking the event loop. */
+  loadSync(name: string, device: Device = Device.current(), options: LoadOptions = {}): Tensor {
+    return this.#fileOf(name).loadSync(name, device, options);
+  }
+
+  /** All tensors by name. */
+  loadAll(device: Device = Device.current(), options: LoadOptions = {}): Promise<Map<string, Tensor>> {
+    return loadEach(this, device, options);
+  }
+
+  /** Closes all files. Harmless when repeated. */
+  close(): void {
+    for (const file of this.#files) file.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  #fileOf(name: string): SafetensorsFile {
+    return this.#owner.get(name) ?? noSuchTensor(this.path, name, this.names);
+  }
+}
+
+/** Tensor names to paths of shards. */
+function readIndex(path: string): Map<string, string> {
+  let root: unknown;
+  try {
+    const { size } = statSync(path);
+    if (size > MAX_INDEX_BYTES) throw new Error(`it has ${size} bytes, over the limit of ${MAX_INDEX_BYTES}`);
+    root = JSON.parse(readFileSync(path, 'utf8'));
+  } catch (cause) {
+    const { code, message } = cause as NodeJS.ErrnoException;
+    if (code === 'ENOENT')
+      throw new FileFormatError('FILE_NOT_FOUND', `${path} does not exist; check the path.`, { path, cause });
+    throw invalid(path, `the index cannot be read (${message}); get it again`);
+  }
+  const map = (root as { weight_map?: unknown } | null)?.weight_map;
+  if (typeof map !== 'object' || map === null || Array.isArray(map))
+    throw invalid(path, 'the index has no weight_map; give the *.safetensors.index.json of a model');
+  const folder = dirname(path);
+  return new Map(
+    Object.entries(map).map(([name, file]) => {
+      if (typeof file !== 'string' || !/^[^/\\]+$/.test(file) || file === '..' || file === '.')
+        throw invalid(
+          path,
+          `tensor "${name}" is in ${JSON.stringify(file)}, which is no file name; get the index again`,
+        );
+      return [name, join(folder, file)];
+    }),
+  );
+}
+
+function invalid(path: string, what: string): FileFormatError {
+  return new FileFormatError('FILE_INVALID', `${path}: ${what}.`, { path });
+}

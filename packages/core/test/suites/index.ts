@@ -1,0 +1,48 @@
+/**
+ * The op suites: each a function of a device's name and the device. Files carry the names of candle's test files
+ * (`tensor_tests` in several, by family), titles those of its test functions: `tensor_tests::narrow`.
+ */
+import type { Device } from '../../src';
+import { accessSuite } from './access';
+import { bilinearSuite } from './bilinear';
+import { convSuite } from './conv';
+import { customOpSuite } from './custom-op';
+import { fusedSuite } from './fused';
+import { gradSuite } from './grad';
+import { layoutSuite } from './layout';
+import { matmulSuite } from './matmul';
+import { poolSuite } from './pool';
+import { tensorComparingSuite } from './tensor-comparing';
+import { tensorCreationSuite } from './tensor-creation';
+import { tensorDevicesSuite } from './tensor-devices';
+import { tensorElementwiseSuite } from './tensor-elementwise';
+import { tensorEmptySuite } from './tensor-empty';
+import { tensorIndexingSuite } from './tensor-indexing';
+import { tensorJoiningSuite } from './tensor-joining';
+import { tensorReducingSuite } from './tensor-reducing';
+import { tensorSortingSuite } from './tensor-sorting';
+import { tensorViewsSuite } from './tensor-views';
+
+export type OpSuite = (name: string, device: () => Device) => void;
+
+export const OP_SUITES: readonly OpSuite[] = [
+  tensorCreationSuite,
+  tensorViewsSuite,
+  tensorJoiningSuite,
+  tensorElementwiseSuite,
+  tensorComparingSuite,
+  tensorReducingSuite,
+  tensorIndexingSuite,
+  tensorSortingSuite,
+  tensorEmptySuite,
+  tensorDevicesSuite,
+  accessSuite,
+  layoutSuite,
+  matmulSuite,
+  fusedSuite,
+  convSuite,
+  poolSuite,
+  bilinearSuite,
+  gradSuite,
+  customOpSuite,
+];
