@@ -9,6 +9,8 @@
 import {
   type BackendDevice,
   type BackendStorage,
+  type CompiledProgram,
+  type CompileOptions,
   type DeviceLocation,
   type DeviceMemory,
   DisposedError,
@@ -17,16 +19,19 @@ import {
   OutOfMemoryError,
   PhiloxGenerator,
   type QuantizedOps,
+  type RandomStream,
   sizeInBytes,
 } from '@x/core';
 import { type HipDevice, HipError, type HipFunction, openDevice } from '@x/hip';
 import type { KernelModule } from '@x/kernels';
 import { CachingAllocator } from './allocator';
+import { compileProgram } from './compiled-program';
 import { debug, debugLevel } from './debug';
 import { unsupported } from './errors';
 import { InfoCache, type StridedInfo } from './info';
 import { launchRandom } from './kernels';
 import { type LaunchShape, LaunchShapes } from './launch-shape';
+import { type ConvolutionChoice, DeviceLibraries, type DeviceOptions, type GemmChoice } from './libraries';
 import { ModuleStore } from './module-store';
 import { run } from './ops';
 import type { RuntimeSource } from './runtime-compile';
@@ -43,6 +48,14 @@ export class RocmDevice implements BackendDevice {
   readonly hip: HipDevice;
   readonly shapes: LaunchShapes;
   readonly modules: ModuleStore;
+  /** Which vendor libraries serve the device, and their handles. */
+  readonly libraries: DeviceLibraries;
+  /** Whether f16 products may sum in f16 (candle's `gemm_reduced_precision_f16`). Default false: f32. */
+  gemmReducedPrecisionF16 = false;
+  /** Whether bf16 products may sum in bf16 where the library has that. Default false: f32. */
+  gemmReducedPrecisionBf16 = false;
+  /** Whether f32 products and convolutions may multiply in TF32. Default false: f32. */
+  gemmReducedPrecisionF32 = false;
   readonly #allocator: CachingAllocator;
   readonly #info: InfoCache;
   readonly #random = new PhiloxGenerator();
@@ -50,14 +63,24 @@ export class RocmDevice implements BackendDevice {
   readonly #timesLaunches = debugLevel() >= 4;
   #disposed = false;
 
-  /** Opens a device. Errors: `HipError` with the platform's reason when it cannot be opened. */
-  static open(kind: keyof typeof PLATFORMS, ordinal: number): RocmDevice {
-    return new RocmDevice({ kind, ordinal }, openDevice(PLATFORMS[kind], ordinal));
+  /**
+   * Opens a device. Errors: `HipError` with the platform's reason when it cannot be opened, or when the options or
+   * `X_GEMM`, `X_CONV` ask for a library that is not there.
+   */
+  static open(kind: keyof typeof PLATFORMS, ordinal: number, options: DeviceOptions = {}): RocmDevice {
+    const hip = openDevice(PLATFORMS[kind], ordinal);
+    try {
+      return new RocmDevice({ kind, ordinal }, hip, options);
+    } catch (error) {
+      hip.dispose();
+      throw error;
+    }
   }
 
-  private constructor(location: DeviceLocation, hip: HipDevice) {
+  private constructor(location: DeviceLocation, hip: HipDevice, options: DeviceOptions) {
     this.location = location;
     this.hip = hip;
+    this.libraries = new DeviceLibraries(hip, options);
     this.description = `${hip.properties.name} (${hip.properties.arch})`;
     this.shapes = new LaunchShapes(hip.properties);
     this.modules = new ModuleStore(hip);
@@ -89,11 +112,29 @@ export class RocmDevice implements BackendDevice {
     return this.modules.getOrLoadFuncRaw(name, source, options);
   }
 
+  /** Kernels from HIP source for `Device.compile`. */
+  compile(source: string, options?: CompileOptions): CompiledProgram {
+    this.#check('compile');
+    return compileProgram(this, source, options);
+  }
+
   /** Launches a shipped kernel on this device's stream. */
   launch(module: KernelModule, kernel: string, shape: LaunchShape, args: readonly (number | bigint)[]): void {
     const loaded = this.getOrLoadFunc(kernel, module);
-    if (this.#timesLaunches) this.#launchTimed(loaded, kernel, shape, args);
-    else loaded.launch(shape.grid, shape.block, shape.sharedBytes ?? 0, args);
+    const { grid, block, sharedBytes = 0 } = shape;
+    if (this.#timesLaunches) {
+      const what = () => `${kernel} grid ${grid} block ${block}`;
+      this.#timed(what, () => loaded.launch(grid, block, sharedBytes, args));
+    } else {
+      loaded.launch(grid, block, sharedBytes, args);
+    }
+  }
+
+  /** Runs a call that enqueues a vendor library's work on this device's stream. */
+  callLibrary(what: () => string, call: () => void): void {
+    this.#check('callLibrary');
+    if (this.#timesLaunches) this.#timed(what, call);
+    else call();
   }
 
   /** `info` of one or more layouts of the same shape; address 0 when all are contiguous and `nullable`. */
@@ -104,6 +145,24 @@ export class RocmDevice implements BackendDevice {
   /** `info` for exactly these dims and strides. */
   infoFor(dims: readonly number[], ...strides: readonly (readonly number[])[]): StridedInfo {
     return this.#info.upload(dims, strides);
+  }
+
+  /** What matrix products go through. Setting a library that is not there throws its report's reason. */
+  get gemm(): GemmChoice {
+    return this.libraries.gemm.choice;
+  }
+  set gemm(choice: GemmChoice) {
+    this.#check('gemm');
+    this.libraries.gemm.choice = choice;
+  }
+
+  /** What convolutions go through. Errors as {@link gemm}. */
+  get convolution(): ConvolutionChoice {
+    return this.libraries.convolution.choice;
+  }
+  set convolution(choice: ConvolutionChoice) {
+    this.#check('convolution');
+    this.libraries.convolution.choice = choice;
   }
 
   malloc(bytes: number): number {
@@ -164,6 +223,10 @@ export class RocmDevice implements BackendDevice {
     this.#random.setSeed(seed);
   }
 
+  get random(): RandomStream {
+    return this.#random;
+  }
+
   getCurrentSeed(): number {
     return this.#random.seed;
   }
@@ -204,14 +267,14 @@ export class RocmDevice implements BackendDevice {
     );
   }
 
-  #launchTimed(loaded: HipFunction, kernel: string, shape: LaunchShape, args: readonly (number | bigint)[]): void {
+  #timed(what: () => string, enqueue: () => void): void {
     const start = this.hip.createEvent();
     const end = this.hip.createEvent();
     start.record(this.hip.defaultStream);
-    loaded.launch(shape.grid, shape.block, shape.sharedBytes ?? 0, args);
+    enqueue();
     end.record(this.hip.defaultStream);
     end.synchronizeSync();
-    debug(4, () => `${kernel} grid ${shape.grid} block ${shape.block} ${(end.elapsedMs(start) * 1000).toFixed(1)} us`);
+    debug(4, () => `${what()} ${(end.elapsedMs(start) * 1000).toFixed(1)} us`);
     start.dispose();
     end.dispose();
   }

@@ -1,5 +1,5 @@
 /** Errors of looking kernels up. Launch and driver errors are `HipError` of `@x/hip`. */
-import { type BackendDevice, CandleError, type DType, UnsupportedError } from '@x/core';
+import { type BackendDevice, CandleError, type DType, ShapeError, UnsupportedError } from '@x/core';
 
 export class KernelLookupError extends CandleError {
   /** Neither a code object for the device's target nor a compiler for the module's source. */
@@ -33,6 +33,15 @@ export class KernelLookupError extends CandleError {
 
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+/** Refuses to give positions among more elements than u32, candle's type of positions, can number. */
+export function checkPositions(op: string, count: number): void {
+  if (count < 2 ** 32) return;
+  throw new ShapeError(
+    'INVALID_SHAPE',
+    `${op} over ${count} elements: positions are u32 and end at 4294967295. Split the dim and combine the parts' results`,
+  );
 }
 
 /** The error for an op without a kernel for a dtype. */

@@ -8,9 +8,10 @@ export { CachingAllocator } from './allocator';
 export { RocmDevice } from './device';
 export { KernelLookupError } from './errors';
 export type { LaunchShape } from './launch-shape';
+export type { ConvolutionChoice, DeviceOptions, GemmChoice } from './libraries';
 export { ModuleStore, type ModuleStoreStats } from './module-store';
 export { Map1, Map1Any, Map2, Map2Any, Map2InPlace, Map3 } from './ops';
-export { cacheDirectory, compileCacheStats, type RuntimeSource } from './runtime-compile';
+export { type CompileCacheStats, cacheDirectory, compileCacheStats, type RuntimeSource } from './runtime-compile';
 export { RocmStorage } from './storage';
 
 registerProviders();

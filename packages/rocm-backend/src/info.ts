@@ -97,3 +97,37 @@ export function collapse(
   if (dims.length === 0) return { dims: [1], strides: strideSets.map(() => [1]) };
   return { dims, strides };
 }
+
+/** A view as matrices to transpose: `rows` is its dim of stride 1, `cols` its last, the rest are batches. */
+export interface Transposition {
+  rows: number;
+  cols: number;
+  /** Elements from a row to the next in the result, and from a column to the next in the source. */
+  rowStep: number;
+  colStep: number;
+  batches: { dims: number[]; inStrides: number[]; outStrides: number[] };
+}
+
+/** Smaller matrices gain nothing from tiles. */
+const MIN_TRANSPOSED = 8;
+
+/** The {@link Transposition} that copies a collapsed view into row-major order, where it is one. */
+export function transposition(dims: readonly number[], strides: readonly number[]): Transposition | undefined {
+  const last = dims.length - 1;
+  const unit = strides.indexOf(1);
+  if (unit < 0 || unit === last || strides[last] === 0) return undefined;
+  if (dims[unit] < MIN_TRANSPOSED || dims[last] < MIN_TRANSPOSED) return undefined;
+  const outStrides = dims.map((_, dim) => dims.slice(dim + 1).reduce((a, b) => a * b, 1));
+  const rest = [...dims.keys()].filter((dim) => dim !== unit && dim !== last);
+  return {
+    rows: dims[unit],
+    cols: dims[last],
+    rowStep: outStrides[unit],
+    colStep: strides[last],
+    batches: {
+      dims: rest.map((dim) => dims[dim]),
+      inStrides: rest.map((dim) => strides[dim]),
+      outStrides: rest.map((dim) => outStrides[dim]),
+    },
+  };
+}

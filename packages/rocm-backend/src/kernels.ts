@@ -1,17 +1,20 @@
 /**
  * One launch function per kernel family: the only place that knows the parameter order of the kernels
  * (candle-kernels' calling convention). Operands are device addresses with the layout's offset already applied. The CONV
- * module's are in conv-kernels.ts.
+ * module's are in conv-kernels.ts, the SORT module's in sort-kernels.ts.
  */
-import type { DType, Layout } from '@x/core';
-import { AFFINE, BINARY, CAST, FILL, GEMM, INDEXING, RANDOM, REDUCE, SORT, TERNARY, UNARY } from '@x/kernels';
+import { type DType, type Layout, sizeInBytes } from '@x/core';
+import { AFFINE, BINARY, CAST, FILL, GEMM, INDEXING, RANDOM, REDUCE, TERNARY, UNARY } from '@x/kernels';
 import type { RocmDevice } from './device';
+import { collapse, transposition } from './info';
 import { clamp, type LaunchShape } from './launch-shape';
 
 /** Address of an operand's first element and how it is laid out. */
 export interface Operand {
   ptr: number;
   layout: Layout;
+  /** Size of an element. */
+  itemBytes: number;
 }
 
 /** `{kernel}(numel, num_dims, info, [param,] inp, out)`: unary ops, strided copy, elu and powf. */
@@ -19,7 +22,30 @@ export function launchUnary(device: RocmDevice, kernel: string, src: Operand, ou
   const { numDims, ptr } = device.info([src.layout]);
   const numel = src.layout.elemCount;
   const args = param === undefined ? [numel, numDims, ptr, src.ptr, out] : [numel, numDims, ptr, param, src.ptr, out];
-  device.launch(UNARY, kernel, device.shapes.elementwise(numel), args);
+  device.launch(UNARY, kernel, device.shapes.elementwise(numel, src.itemBytes), args);
+}
+
+/** Elements along a side of a GPU's tile, by their size: kernels/fill/transpose.h. */
+const TRANSPOSE_TILE: Record<number, number> = { 1: 128, 2: 64, 4: 64, 8: 32 };
+
+/**
+ * A contiguous copy of a view: `ucopy_{t}`, or where the view's unit stride is not its last dim
+ * `transpose_b{bits}(batches, rows, cols, num_dims, info, row_step, col_step, src, dst)`, a block a tile.
+ */
+export function launchStridedCopy(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
+  const { dims, strides } = collapse(src.layout.shape, [src.layout.strides]);
+  const cut = transposition(dims, strides[0]);
+  if (!cut) {
+    launchUnary(device, `ucopy_${dtype}`, src, out);
+    return;
+  }
+  const { rows, cols, rowStep, colStep, batches } = cut;
+  const { numDims, ptr } = device.infoFor(batches.dims, batches.inStrides, batches.outStrides);
+  const count = batches.dims.reduce((a, b) => a * b, 1);
+  const bytes = sizeInBytes(dtype);
+  const shape = device.shapes.tiles(count, rows, cols, device.shapes.isHost ? 32 : TRANSPOSE_TILE[bytes]);
+  const args = [count, rows, cols, numDims, ptr, rowStep, colStep, src.ptr, out];
+  device.launch(FILL, `transpose_b${bytes * 8}`, shape, args);
 }
 
 /** `affine_{t}(numel, num_dims, info, inp, out, mul, add)`. */
@@ -33,7 +59,7 @@ export function launchAffine(
 ): void {
   const { numDims, ptr } = device.info([src.layout]);
   const numel = src.layout.elemCount;
-  device.launch(AFFINE, `affine_${dtype}`, device.shapes.elementwise(numel), [
+  device.launch(AFFINE, `affine_${dtype}`, device.shapes.elementwise(numel, src.itemBytes), [
     numel,
     numDims,
     ptr,
@@ -48,14 +74,22 @@ export function launchAffine(
 export function launchCast(device: RocmDevice, from: DType, to: DType, src: Operand, out: number): void {
   const { numDims, ptr } = device.info([src.layout]);
   const numel = src.layout.elemCount;
-  device.launch(CAST, `cast_${from}_${to}`, device.shapes.elementwise(numel), [numel, numDims, ptr, src.ptr, out]);
+  const shape = device.shapes.elementwise(numel, Math.max(src.itemBytes, sizeInBytes(to)));
+  device.launch(CAST, `cast_${from}_${to}`, shape, [numel, numDims, ptr, src.ptr, out]);
 }
 
 /** `{kernel}(numel, num_dims, dims_and_strides, lhs, rhs, out)`: arithmetic and comparisons. */
 export function launchBinary(device: RocmDevice, kernel: string, lhs: Operand, rhs: Operand, out: number): void {
   const { numDims, ptr } = device.info([lhs.layout, rhs.layout]);
   const numel = lhs.layout.elemCount;
-  device.launch(BINARY, kernel, device.shapes.elementwise(numel), [numel, numDims, ptr, lhs.ptr, rhs.ptr, out]);
+  device.launch(BINARY, kernel, device.shapes.elementwise(numel, lhs.itemBytes), [
+    numel,
+    numDims,
+    ptr,
+    lhs.ptr,
+    rhs.ptr,
+    out,
+  ]);
 }
 
 /** `where_{ids}_{t}(numel, num_dims, info, ids, t, f, out)`; info is never null. */
@@ -70,14 +104,20 @@ export function launchTernary(
   const { numDims, ptr } = device.info([cond.layout, onTrue.layout, onFalse.layout], false);
   const numel = cond.layout.elemCount;
   const args = [numel, numDims, ptr, cond.ptr, onTrue.ptr, onFalse.ptr, out];
-  device.launch(TERNARY, kernel, device.shapes.elementwise(numel), args);
+  device.launch(TERNARY, kernel, device.shapes.elementwise(numel, onTrue.itemBytes), args);
 }
 
 /** `const_set_{t}(numel, num_dims, info, value, out)`. */
 export function launchConstSet(device: RocmDevice, dtype: DType, value: number | bigint, out: Operand): void {
   const { numDims, ptr } = device.info([out.layout]);
   const numel = out.layout.elemCount;
-  device.launch(FILL, `const_set_${dtype}`, device.shapes.elementwise(numel), [numel, numDims, ptr, value, out.ptr]);
+  device.launch(FILL, `const_set_${dtype}`, device.shapes.elementwise(numel, out.itemBytes), [
+    numel,
+    numDims,
+    ptr,
+    value,
+    out.ptr,
+  ]);
 }
 
 /** `copy2d_{t}(src, dst, d1, d2, src_s, dst_s)`. */
@@ -109,7 +149,14 @@ export function launchReduce(
 ): void {
   const numel = dims.reduce((a, b) => a * b, 1);
   const { numDims, ptr } = device.infoFor(dims, strides);
-  device.launch(REDUCE, kernel, device.shapes.rows(numel / reduced, reduced), [numel, reduced, numDims, ptr, src, dst]);
+  device.launch(REDUCE, kernel, device.shapes.rows(numel / reduced, reduced, 16), [
+    numel,
+    reduced,
+    numDims,
+    ptr,
+    src,
+    dst,
+  ]);
 }
 
 /** `softmax_{t}(src, dst, n_cols)`: one block per row. */
@@ -121,20 +168,31 @@ export function launchSoftmax(
   src: number,
   dst: number,
 ): void {
-  device.launch(REDUCE, `softmax_${dtype}`, device.shapes.rows(rows, cols), [src, dst, cols]);
+  const itemBytes = sizeInBytes(dtype);
+  const rowBytes = cols * itemBytes;
+  device.shapes.rowSlices(rows, cols, itemBytes, (first, shape) => {
+    const offset = first * rowBytes;
+    device.launch(REDUCE, `softmax_${dtype}`, shape, [src + offset, dst + offset, cols]);
+  });
 }
 
 /** `rmsnorm_{t}(src, dst, alpha, n_cols, block_size, eps)` and `layernorm_{t}(src, dst, alpha, beta, ...)`. */
 export function launchNorm(
   device: RocmDevice,
-  kernel: string,
+  kernel: 'rmsnorm' | 'layernorm',
+  dtype: DType,
   rows: number,
   cols: number,
-  operands: readonly number[],
+  [src, dst, ...weights]: readonly [number, number, ...number[]],
   eps: number,
 ): void {
-  const shape = device.shapes.rows(rows, cols);
-  device.launch(REDUCE, kernel, shape, [...operands, cols, shape.block as number, eps]);
+  const itemBytes = sizeInBytes(dtype);
+  const rowBytes = cols * itemBytes;
+  device.shapes.rowSlices(rows, cols, itemBytes, (first, shape) => {
+    const offset = first * rowBytes;
+    const args = [src + offset, dst + offset, ...weights, cols, shape.block as number, eps];
+    device.launch(REDUCE, `${kernel}_${dtype}`, shape, args);
+  });
 }
 
 /** `rope_{t}(src, cos, sin, dst, bh, td, d, stride_b)` and `rope_i_{t}` without `d`: one thread per pair. */
@@ -147,6 +205,17 @@ export function launchRope(
   device.launch(REDUCE, kernel, device.shapes.elementwise((sizes[0] * sizes[1]) / 2), [...operands, ...sizes]);
 }
 
+/** `rope_thd_{t}(src, cos, sin, dst, b, t, h, d, stride_b)`: one thread per pair. */
+export function launchRopeThd(
+  device: RocmDevice,
+  kernel: string,
+  operands: readonly number[],
+  sizes: readonly [b: number, t: number, h: number, d: number, strideB: number],
+): void {
+  const [b, t, h, d] = sizes;
+  device.launch(REDUCE, kernel, device.shapes.elementwise((b * t * h * d) / 2), [...operands, ...sizes]);
+}
+
 /** `is_{ids}_{t}(numel, num_dims, info, ids, inp, out, left, src_dim, ids_dim, right)`; info describes the ids. */
 export function launchIndexSelect(
   device: RocmDevice,
@@ -156,11 +225,12 @@ export function launchIndexSelect(
   out: number,
   split: DimSplit,
   idsDim: number,
+  itemBytes: number,
 ): void {
   const { numDims, ptr } = device.info([ids.layout]);
   const numel = split.left * idsDim * split.right;
   const args = [numel, numDims, ptr, ids.ptr, src, out, split.left, split.dim, idsDim, split.right];
-  device.launch(INDEXING, kernel, device.shapes.elementwise(numel), args);
+  device.launch(INDEXING, kernel, device.shapes.elementwise(numel, itemBytes), args);
 }
 
 /** `gather_{ids}_{t}(numel, ids, inp, out, left, src_dim, ids_dim, right)`. */
@@ -251,11 +321,13 @@ export function launchGemm(
     rhs.colStride,
     out,
   ];
+  const { shapes } = device;
   const batches = clamp(b, 1, 65535);
   if (m <= GEMV_MAX_ROWS) {
     device.launch(GEMM, `gemv_${dtype}`, gemvShape(device, n, batches, rhs.rowStride === 1), args);
   } else {
-    const grid = [Math.ceil(n / GEMM_TILE), clamp(Math.ceil(m / GEMM_TILE), 1, 65535), batches] as const;
+    const down = clamp(Math.ceil(m / GEMM_TILE), 1, 65535);
+    const grid = [shapes.blocks(Math.ceil(n / GEMM_TILE), 256), down, batches] as const;
     device.launch(GEMM, `gemm_${dtype}`, { grid, block: 256 }, args);
   }
 }
@@ -265,60 +337,9 @@ function gemvShape(device: RocmDevice, n: number, batches: number, transposed: b
   const { warpSize, multiprocessorCount } = device.hip.properties;
   if (device.shapes.isHost)
     return { grid: [clamp(Math.ceil(n / 64), 1, multiprocessorCount * 4), 1, batches], block: 1 };
-  if (transposed) return { grid: [Math.ceil(n / 4), 1, batches], block: warpSize * 4 };
-  return { grid: [Math.ceil(n / warpSize), 1, batches], block: 512 };
+  const block = transposed ? warpSize * 4 : 512;
+  return { grid: [device.shapes.blocks(Math.ceil(n / (transposed ? 4 : warpSize)), block), 1, batches], block };
 }
-
-/** `asort_{asc,desc}_{t}(x, dst, ncols, ncols_pad)`: a block a row, the row's positions in dynamic shared memory. */
-export function launchArgSortRows(
-  device: RocmDevice,
-  kernel: string,
-  rows: number,
-  cols: number,
-  src: number,
-  out: number,
-): void {
-  const padded = 2 ** Math.ceil(Math.log2(cols));
-  const shape = { ...device.shapes.rows(rows, padded), sharedBytes: padded * 4 };
-  device.launch(SORT, `asort_${kernel}`, shape, [src, out, cols, padded]);
-}
-
-/** `sort_chunk_{asc,desc}_{t}(rows, cols, x, index)`: positions sorted within chunks of {@link SORT_CHUNK} columns. */
-export function launchSortChunks(
-  device: RocmDevice,
-  kernel: string,
-  rows: number,
-  cols: number,
-  src: number,
-  out: number,
-): void {
-  const shape = device.shapes.rows(rows * Math.ceil(cols / SORT_CHUNK), SORT_CHUNK);
-  device.launch(SORT, `sort_chunk_${kernel}`, shape, [rows, cols, src, out]);
-}
-
-/** `sort_merge_{asc,desc}_{t}(rows, cols, width, x, from, to)`: neighbouring runs of `width` positions merged. */
-export function launchSortMerge(
-  device: RocmDevice,
-  kernel: string,
-  rows: number,
-  cols: number,
-  width: number,
-  src: number,
-  from: number,
-  to: number,
-): void {
-  device.launch(SORT, `sort_merge_${kernel}`, device.shapes.elementwise(rows * cols), [
-    rows,
-    cols,
-    width,
-    src,
-    from,
-    to,
-  ]);
-}
-
-/** Columns that `sort_chunk_*` sorts at once: kernels/sort/wide.h. */
-export const SORT_CHUNK = 4096;
 
 /** `rand_{uniform,normal}_{t}(numel, seed, call, mul, add, out)`: element i of the Philox stream, times mul, plus add. */
 export function launchRandom(

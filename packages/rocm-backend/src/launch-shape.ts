@@ -12,9 +12,13 @@ export interface LaunchShape {
 
 const ELEMENTWISE_BLOCK = 256;
 const ROW_BLOCK = 256;
-/** Elements a thread handles before the grid stops growing with the tensor: one 16-byte vector of f32. */
-const ELEMENTS_PER_THREAD = 4;
-const BLOCKS_PER_CU = 32;
+/** Blocks that a compute unit works through before threads take four accesses each. */
+const BLOCKS_PER_CU = 16;
+const COLUMN_BLOCKS_PER_CU = 8;
+/** Shares are combined by one thread a column. */
+const MAX_COLUMN_PARTS = 256;
+/** Threads of a grid's dimension: AMD's runtimes count them in 32 bits. Kernels stride over what a grid does not cover. */
+const MAX_THREADS = 2 ** 31;
 /** Fewer elements than this per host chunk cost more to hand out than to compute. */
 const HOST_CHUNK = 8192;
 
@@ -27,27 +31,86 @@ export class LaunchShapes {
     this.isHost = properties.warpSize === 1;
   }
 
-  /** One thread per few elements, grid-stride. */
-  elementwise(elements: number): LaunchShape {
+  /**
+   * Threads for `elements`, of which one takes as many in an access as fill 16 bytes; kernels that take them one by one
+   * leave `itemBytes` out. While the device has room a thread makes one access, then four: see X_FOR_EACH in
+   * kernels/include/x/launch.h.
+   */
+  elementwise(elements: number, itemBytes = 16): LaunchShape {
     const units = this.#properties.multiprocessorCount;
     if (this.isHost) return { grid: clamp(Math.ceil(elements / HOST_CHUNK), 1, units * 4), block: 1 };
-    const blocks = Math.ceil(elements / (ELEMENTWISE_BLOCK * ELEMENTS_PER_THREAD));
-    return { grid: clamp(blocks, 1, units * BLOCKS_PER_CU), block: ELEMENTWISE_BLOCK };
+    const blocks = Math.ceil((elements * itemBytes) / (16 * ELEMENTWISE_BLOCK));
+    const room = units * BLOCKS_PER_CU;
+    const grid = blocks <= room ? blocks : Math.max(room, Math.ceil(blocks / 4));
+    return { grid: this.blocks(grid, ELEMENTWISE_BLOCK), block: ELEMENTWISE_BLOCK };
   }
 
   /** One thread per unit of work that is heavier than an element (a column of a scatter). */
   perItem(items: number): LaunchShape {
     if (this.isHost)
       return { grid: clamp(Math.ceil(items / 256), 1, this.#properties.multiprocessorCount * 4), block: 1 };
-    return { grid: Math.max(1, Math.ceil(items / ELEMENTWISE_BLOCK)), block: ELEMENTWISE_BLOCK };
+    return { grid: this.blocks(Math.ceil(items / ELEMENTWISE_BLOCK), ELEMENTWISE_BLOCK), block: ELEMENTWISE_BLOCK };
   }
 
-  /** One block a row of `width` elements; wider blocks than this only add to the cost of the block's reduction. */
-  rows(rows: number, width: number): LaunchShape {
-    return {
-      grid: Math.max(1, rows),
-      block: this.isHost ? 1 : clamp(powerOfTwo(width), this.#properties.warpSize, ROW_BLOCK),
-    };
+  /** One block a square tile of `tile` elements a side. */
+  tiles(batches: number, rows: number, cols: number, tile: number): LaunchShape {
+    const grid = batches * Math.ceil(rows / tile) * Math.ceil(cols / tile);
+    const block = this.isHost ? 1 : ELEMENTWISE_BLOCK;
+    return { grid: this.blocks(grid, block), block };
+  }
+
+  /**
+   * A reduction over the middle of [left, size, right]: how many tiles of columns a row has (as kernels/reduce/columns.h
+   * cuts them), and into how many shares the middle is cut to fill the device.
+   */
+  columns(left: number, size: number, right: number, elementBytes: number): { tiles: number; parts: number } {
+    const { multiprocessorCount, warpSize } = this.#properties;
+    if (this.isHost) {
+      const tiles = Math.ceil(right / 256);
+      const wanted = Math.ceil((multiprocessorCount * 4) / (left * tiles));
+      return { tiles, parts: clamp(Math.min(wanted, Math.floor((size * right) / HOST_CHUNK)), 1, MAX_COLUMN_PARTS) };
+    }
+    const atOnce = Math.min(8, 16 / elementBytes);
+    const vectors = right % atOnce === 0 ? right / atOnce : right;
+    const across = Math.min(warpSize, powerOfTwo(vectors));
+    const tiles = Math.ceil(vectors / across);
+    const rowsAtOnce = Math.floor(ELEMENTWISE_BLOCK / across) * 4;
+    const wanted = Math.floor((multiprocessorCount * COLUMN_BLOCKS_PER_CU) / (left * tiles));
+    return { tiles, parts: clamp(Math.min(wanted, Math.ceil(size / (rowsAtOnce * 2))), 1, MAX_COLUMN_PARTS) };
+  }
+
+  /**
+   * One block a row of `width` elements, 64 bytes of them a thread, which is what a thread keeps in registers (kernels/reduce/row.h);
+   * wider blocks only add to the cost of the block's reduction.
+   */
+  rows(rows: number, width: number, itemBytes = 4): LaunchShape {
+    const threads = powerOfTwo((width * itemBytes) / 64);
+    const block = this.isHost ? 1 : clamp(threads, this.#properties.warpSize, ROW_BLOCK);
+    return { grid: this.blocks(rows, block), block };
+  }
+
+  /** Warps of their own for many rows, so that no row waits for a block. */
+  warpRows(rows: number): LaunchShape {
+    if (this.isHost) return this.rows(rows, 1);
+    const warps = ELEMENTWISE_BLOCK / this.#properties.warpSize;
+    return { grid: this.blocks(Math.ceil(rows / warps), ELEMENTWISE_BLOCK), block: ELEMENTWISE_BLOCK };
+  }
+
+  /** `wanted` blocks, or as many as one dimension of a grid may have. */
+  blocks(wanted: number, block: number): number {
+    return clamp(wanted, 1, MAX_THREADS / block);
+  }
+
+  /**
+   * For kernels whose grid is the number of rows: calls `launch(first, shape)` for slices of rows that a grid can have,
+   * where shape's grid is the slice's rows.
+   */
+  rowSlices(rows: number, width: number, itemBytes: number, launch: (first: number, shape: LaunchShape) => void): void {
+    for (let first = 0; first < rows; ) {
+      const shape = this.rows(rows - first, width, itemBytes);
+      launch(first, shape);
+      first += shape.grid as number;
+    }
   }
 }
 

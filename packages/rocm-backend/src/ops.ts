@@ -4,7 +4,17 @@
  * names its kernel and launches it. candle's traits are generic over the element type; here the dtype is part of the
  * kernel's name.
  */
-import { type BinaryOp, type CmpOp, type DType, type Layout, roundScalar, type UnaryOp } from '@x/core';
+import {
+  type BinaryOp,
+  type CmpOp,
+  DTYPES,
+  type DType,
+  isFloat,
+  type Layout,
+  roundScalar,
+  sizeInBytes,
+  type UnaryOp,
+} from '@x/core';
 import type { RocmDevice } from './device';
 import { unsupported } from './errors';
 import {
@@ -16,6 +26,7 @@ import {
   launchIndexAdd,
   launchIndexSelect,
   launchScatter,
+  launchStridedCopy,
   launchTernary,
   launchUnary,
   type Operand,
@@ -144,17 +155,22 @@ const UNARY_KERNELS: Record<UnaryOp, string> = {
   sign: 'usign',
 };
 
+/** Ops with kernels for integers too, which wrap. */
+const INTEGER_UNARY: readonly UnaryOp[] = ['abs', 'neg', 'sqr', 'relu', 'sign'];
+/** Ops that leave integers as they are. */
+const ROUNDING: readonly UnaryOp[] = ['floor', 'ceil', 'round'];
+
 export class Unary extends Map1 {
   override readonly name: string;
-  override readonly dtypes = FLOATS;
-  readonly #kernel: string;
-  constructor(op: UnaryOp) {
+  override readonly dtypes: readonly DType[] = FLOATS;
+  constructor(private readonly op: UnaryOp) {
     super();
     this.name = op;
-    this.#kernel = UNARY_KERNELS[op];
+    if (INTEGER_UNARY.includes(op) || ROUNDING.includes(op)) this.dtypes = DTYPES;
   }
   override launch(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
-    launchUnary(device, `${this.#kernel}_${dtype}`, src, out);
+    const kernel = ROUNDING.includes(this.op) && !isFloat(dtype) ? 'ucopy' : UNARY_KERNELS[this.op];
+    launchUnary(device, `${kernel}_${dtype}`, src, out);
   }
 }
 
@@ -162,7 +178,7 @@ export class Unary extends Map1 {
 export class Copy extends Map1 {
   override readonly name = 'copy';
   override launch(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
-    launchUnary(device, `ucopy_${dtype}`, src, out);
+    launchStridedCopy(device, dtype, src, out);
   }
 }
 
@@ -268,7 +284,16 @@ export class Select {
     return run(device, src.dtype, split.left * idsDim * split.right, (out) => {
       const from = src.operand(layout).ptr;
       if (this.kernel === 'is')
-        launchIndexSelect(device, `is_${suffix}`, ids.operand(idsLayout), from, out, split, idsDim);
+        launchIndexSelect(
+          device,
+          `is_${suffix}`,
+          ids.operand(idsLayout),
+          from,
+          out,
+          split,
+          idsDim,
+          sizeInBytes(src.dtype),
+        );
       else launchGather(device, `gather_${suffix}`, ids.operand(idsLayout).ptr, from, out, split, idsDim);
     });
   }

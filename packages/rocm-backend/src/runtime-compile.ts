@@ -1,16 +1,20 @@
 /**
- * Kernels compiled at run time: hiprtc on AMD, NVRTC on NVIDIA, clang for the host, with a disk cache.
+ * Kernels compiled at run time: hiprtc on AMD, NVRTC on NVIDIA, clang for the host, with a disk cache. candle compiles
+ * nothing at run time but what a user's custom op brings, and keeps none of it.
  *
- * The cache key covers source, headers, options, platform and target, so a changed header never meets an old object.
- * Files are written under a temporary name and renamed; a file that does not match its recorded hash is compiled again.
+ * The cache key covers source, headers, options, platform, target and compiler, so a changed header never meets an old
+ * object. A file is written under a name of its own and renamed, so that processes may write the same one at once; a file
+ * that does not match its recorded hash is compiled again and replaced. A cache that cannot be written is a warning.
  */
 import { createHash } from 'node:crypto';
-import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import { threadId } from 'node:worker_threads';
 import { compileProgram, compilers, type ParamType, type Platform } from '@x/hip';
 import { headerSource } from '@x/kernels';
 import { debug } from './debug';
+import { messageOf } from './errors';
 
 export interface RuntimeSource {
   /** HIP C++; `#include "x.h"` brings in the kernel headers. */
@@ -30,16 +34,44 @@ export interface CompiledSource {
   bytes: Uint8Array;
 }
 
-const counters = { memoryHits: 0, diskHits: 0, compiled: 0 };
+/** What became of the sources that were asked for since the process started. */
+export interface CompileCacheStats {
+  /** Compiled or read before by this process. */
+  memoryHits: number;
+  /** Read from the cache directory. */
+  diskHits: number;
+  /** Not in the cache directory. */
+  diskMisses: number;
+  /** In the cache directory, but cut short or changed: compiled again and replaced. */
+  damaged: number;
+  /** Compiled: `diskMisses` and `damaged` less those that did not compile. */
+  compiled: number;
+  /** Compiled, but the cache directory could not be written. */
+  writeFailures: number;
+}
+
+const counters: CompileCacheStats = {
+  memoryHits: 0,
+  diskHits: 0,
+  diskMisses: 0,
+  damaged: 0,
+  compiled: 0,
+  writeFailures: 0,
+};
 const compiledByKey = new Map<string, CompiledSource>();
+/** Directories that were looked through for abandoned files, and those that could not be written. */
+const cleaned = new Set<string>();
+const warned = new Set<string>();
+
+/** Temporary files older than this were left by a process that died while it wrote. */
+const ABANDONED_MS = 60 * 60 * 1000;
 
 /** Where compiled objects are kept: `X_CACHE_DIR`, else the user's cache directory. */
 export function cacheDirectory(): string {
-  return process.env.X_CACHE_DIR ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'x-candle');
+  return process.env.X_CACHE_DIR || join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'x-candle');
 }
 
-/** How often sources were found in memory, found on disk, or compiled, since the process started. */
-export function compileCacheStats(): Readonly<typeof counters> {
+export function compileCacheStats(): CompileCacheStats {
   return { ...counters };
 }
 
@@ -106,10 +138,12 @@ function readCached(key: string): CompiledSource | undefined {
   try {
     file = readFileSync(join(cacheDirectory(), `${key}.bin`));
   } catch {
+    counters.diskMisses++;
     return undefined;
   }
   const bytes = new Uint8Array(file.subarray(64));
   if (file.length <= 64 || sha256(bytes) !== file.toString('latin1', 0, 64)) {
+    counters.damaged++;
     debug(1, () => `cache file ${key}.bin is damaged, compiling again`);
     return undefined;
   }
@@ -119,23 +153,50 @@ function readCached(key: string): CompiledSource | undefined {
 
 /** The cache is a convenience: a directory that cannot be written costs time, not results. */
 function store(key: string, bytes: Uint8Array): void {
-  const directory = cacheDirectory();
-  const temporary = join(directory, `${key}.${process.pid}.tmp`);
+  let directory = 'the cache directory';
+  let temporary: string | undefined;
   try {
+    directory = cacheDirectory();
     mkdirSync(directory, { recursive: true });
+    removeAbandoned(directory);
+    temporary = join(directory, `${key}.${process.pid}-${threadId}.tmp`);
     writeFileSync(temporary, Buffer.concat([Buffer.from(sha256(bytes), 'latin1'), bytes]));
     renameSync(temporary, join(directory, `${key}.bin`));
   } catch (error) {
-    debug(
-      1,
-      () =>
-        `cannot write the kernel cache in ${directory}: ${(error as Error).message}. Set X_CACHE_DIR to a writable directory`,
+    counters.writeFailures++;
+    if (temporary) removeQuietly(temporary);
+    if (warned.has(directory)) return;
+    warned.add(directory);
+    process.emitWarning(
+      `compiled kernels cannot be kept in ${directory}: ${messageOf(error)}. ` +
+        'Every process compiles them again; set X_CACHE_DIR to a directory that can be written',
+      { type: 'CandleWarning', code: 'KERNEL_CACHE_UNWRITABLE' },
     );
-    rmSync(temporary, { force: true });
   }
 }
 
-/** Forgets what this process has compiled; the disk cache stays. */
+/** Removes what writers that died have left, once a process and directory. */
+function removeAbandoned(directory: string): void {
+  if (cleaned.has(directory)) return;
+  cleaned.add(directory);
+  for (const name of readdirSync(directory)) {
+    if (!name.endsWith('.tmp')) continue;
+    const path = join(directory, name);
+    const age = Date.now() - (statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Date.now());
+    if (age > ABANDONED_MS) removeQuietly(path);
+  }
+}
+
+function removeQuietly(path: string): void {
+  try {
+    rmSync(path, { force: true });
+  } catch (error) {
+    debug(1, () => `cannot remove ${path}: ${messageOf(error)}`);
+  }
+}
+
+/** Forgets what this process has compiled and cleaned; the disk cache stays. */
 export function clearCompiledSources(): void {
   compiledByKey.clear();
+  cleaned.clear();
 }

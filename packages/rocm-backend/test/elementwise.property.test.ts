@@ -1,10 +1,19 @@
 /** Elementwise ops of every device against the TypeScript reference, on random shapes, strides, broadcasts and values. */
-import { type BinaryOp, type CmpOp, DTYPES, type DType, isFloat, type UnaryOp } from '@x/core';
+import {
+  type BinaryOp,
+  type CmpOp,
+  DTYPES,
+  type DType,
+  isFloat,
+  Layout,
+  type UnaryOp,
+  UnsupportedError,
+} from '@x/core';
 import fc from 'fast-check';
-import { describe, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { expectClose, type Tolerance } from './compare';
 import { kernelDevices } from './devices';
-import { FLOAT_DTYPES, operandSpec, pairsOf, runs, shapes } from './operands';
+import { FLOAT_DTYPES, operandSpec, pairsOf, randomBytes, runs, shapes } from './operands';
 
 const UNARY: readonly UnaryOp[] = [
   'exp',
@@ -28,6 +37,7 @@ const UNARY: readonly UnaryOp[] = [
   'round',
   'sign',
 ];
+const INTEGER_UNARY: readonly UnaryOp[] = ['abs', 'neg', 'sqr', 'relu', 'sign', 'floor', 'ceil', 'round'];
 const BINARY: readonly BinaryOp[] = ['add', 'sub', 'mul', 'div', 'maximum', 'minimum'];
 const CMP: readonly CmpOp[] = ['eq', 'ne', 'lt', 'le', 'gt', 'ge'];
 const INDEX_DTYPES: readonly DType[] = ['u8', 'u32', 'i16', 'i32', 'i64'];
@@ -59,6 +69,31 @@ describe.each(kernelDevices())('elementwise on %s', (device) => {
         }),
       ),
       runs(400),
+    );
+  });
+
+  it('unary on integers: what the reference takes the device takes, and no more', () => {
+    fc.assert(
+      fc.property(
+        fc.constantFrom(...UNARY),
+        fc.constantFrom(...INDEX_DTYPES),
+        shapes,
+        operandSpec,
+        (op, type, shape, spec) =>
+          withPair((pair) => {
+            const x = pair.operand(shape, type, spec);
+            if (!INTEGER_UNARY.includes(op)) {
+              expect(() => x.reference.unary(op, x.layout)).toThrow(UnsupportedError);
+              expect(() => x.tested.unary(op, x.layout)).toThrow(UnsupportedError);
+              return;
+            }
+            expectClose(
+              pair.run((side) => x[side].unary(op, x.layout)),
+              `${op} ${type} ${x.layout}`,
+            );
+          }),
+      ),
+      runs(300),
     );
   });
 
@@ -192,6 +227,32 @@ describe.each(kernelDevices())('elementwise on %s', (device) => {
         }),
       ),
       RUNS,
+    );
+  });
+
+  it('copies of transposed matrices: whole tiles, edges and batches', () => {
+    const side = fc.integer({ min: 8, max: 200 });
+    fc.assert(
+      fc.property(dtype, fc.integer({ min: 1, max: 3 }), side, side, fc.nat({ max: 9 }), (type, b, m, n, offset) =>
+        withPair((pair) => {
+          const stored = Layout.contiguous([b, m, n], offset);
+          const x = pair.from(randomBytes(type, stored.endOffset(), m * n + 1), type, stored);
+          for (const order of [
+            [0, 2, 1],
+            [1, 2, 0],
+            [2, 0, 1],
+          ]) {
+            const layout = x.layout.permute(order);
+            const copied = pair.run((on) => {
+              const dst = x[on].device.zeros(layout.elemCount + 3, type);
+              x[on].copyStridedInto(dst, offset % 3, layout);
+              return dst;
+            });
+            expectClose(copied, `copy ${layout}`);
+          }
+        }),
+      ),
+      runs(60),
     );
   });
 

@@ -10,6 +10,7 @@ import {
   f32ToBf16,
   f32ToF8e4m3,
   f32ToF16,
+  isFloat,
   Layout,
   type Shape,
 } from '@x/core';
@@ -200,6 +201,12 @@ export function generator(seed: number): () => number {
 /** Runs of a property; X_TEST_SCALE=0.1 makes a tenth of them, for slow checkers of memory accesses. */
 export function runs(count: number): { numRuns: number } {
   return { numRuns: Math.max(1, Math.round(count * Number(process.env.X_TEST_SCALE ?? 1))) };
+}
+
+/** Error of a sum of `terms` products of values up to 4, by the type that it is made in. Integers are exact. */
+export function sumError(type: DType, terms: number): { absolute?: number } {
+  if (!isFloat(type)) return {};
+  return { absolute: (terms + 1) * { f64: 1e-14, f32: 1e-5, f16: 8e-3, bf16: 6.4e-2, f8e4m3: 1e-5 }[type as 'f32'] };
 }
 
 export const FLOAT_DTYPES: readonly DType[] = ['f32', 'f16', 'bf16', 'f64', 'f8e4m3'];

@@ -1,5 +1,6 @@
 /**
- * Convolutions, after candle's cuda_backend. Floats go through images to columns and the matrix product, integers and the
+ * Convolutions, after candle's cuda_backend: through MIOpen or cuDNN where one is chosen (conv-library.ts; a kernel of
+ * size 1 is one product and stays one). Otherwise floats go through images to columns and the matrix product, integers and the
  * transposed 2-D form through the direct kernels. What differs: the product is [cOut, k] times the columns transposed, so
  * its result needs no transposition; a kernel of size 1 reads the image itself as the columns; and a kernel tensor whose
  * strides allow no matrix view is copied, and the copy is what is multiplied (candle's multiplied the original's bytes).
@@ -9,7 +10,7 @@ import {
   type Conv2dParams,
   type ConvTranspose1dParams,
   type ConvTranspose2dParams,
-  type DType,
+  isFloat,
   Layout,
 } from '@x/core';
 import {
@@ -21,14 +22,10 @@ import {
   launchIm2col,
   launchIm2col1d,
 } from '../conv-kernels';
-import { unsupported } from '../errors';
 import { Copy, run } from '../ops';
+import { convThroughLibrary, geometry1d, geometry2d, geometryTranspose1d, geometryTranspose2d } from './conv-library';
 import type { RocmStorage } from './index';
 import { matmul } from './matmul';
-
-/** Dtypes of the CONV module. */
-export const CONV_DTYPES: readonly DType[] = ['bf16', 'f16', 'f32', 'f64', 'u8', 'u32'];
-const PRODUCT_DTYPES: readonly DType[] = ['bf16', 'f16', 'f32', 'f64'];
 
 export function conv1d(
   src: RocmStorage,
@@ -37,14 +34,16 @@ export function conv1d(
   kernelLayout: Layout,
   p: Conv1dParams,
 ): RocmStorage {
-  const { device, dtype } = checked('conv1d', src);
-  if (!PRODUCT_DTYPES.includes(dtype)) {
+  const { device, dtype } = src;
+  if (!isFloat(dtype)) {
     return run(device, dtype, p.b * p.cOut * p.lOut, (out) =>
       launchConv1d(device, dtype, src.operand(layout), kernel.operand(kernelLayout), p, out),
     );
   }
   const size: ProductSize = { b: p.b, cOut: p.cOut, k: p.cIn * p.k, n: p.lOut };
   if (p.k === 1 && p.stride === 1 && p.padding === 0) return pointwise(src, layout, kernel, kernelLayout, size);
+  const result = convThroughLibrary(src, layout, kernel, kernelLayout, geometry1d(p));
+  if (result) return result;
   return throughColumns(src, kernel, kernelLayout, size, (out) =>
     launchIm2col1d(device, dtype, src.operand(layout), p, out),
   );
@@ -57,8 +56,8 @@ export function conv2d(
   kernelLayout: Layout,
   p: Conv2dParams,
 ): RocmStorage {
-  const { device, dtype } = checked('conv2d', src);
-  if (!PRODUCT_DTYPES.includes(dtype)) {
+  const { device, dtype } = src;
+  if (!isFloat(dtype)) {
     return run(device, dtype, p.b * p.cOut * p.hOut * p.wOut, (out) =>
       launchConv2d(device, dtype, src.operand(layout), kernel.operand(kernelLayout), p, out),
     );
@@ -67,12 +66,17 @@ export function conv2d(
   if (p.kH === 1 && p.kW === 1 && p.stride === 1 && p.padding === 0) {
     return pointwise(src, layout, kernel, kernelLayout, size);
   }
+  const result = convThroughLibrary(src, layout, kernel, kernelLayout, geometry2d(p));
+  if (result) return result;
   return throughColumns(src, kernel, kernelLayout, size, (out) =>
     launchIm2col(device, dtype, src.operand(layout), p, out),
   );
 }
 
-/** Columns [b, lIn, cOut, k] by one product, then added up, where nothing is dilated or cut off; else the direct kernel. */
+/**
+ * Columns [b, lIn, cOut, k] by one product, then added up, where nothing is dilated or cut off; else the direct kernel,
+ * and for f8e4m3, which would lose most of what it has by being rounded before the addition.
+ */
 export function convTranspose1d(
   src: RocmStorage,
   layout: Layout,
@@ -80,9 +84,11 @@ export function convTranspose1d(
   kernelLayout: Layout,
   p: ConvTranspose1dParams,
 ): RocmStorage {
-  const { device, dtype } = checked('convTranspose1d', src);
+  const { device, dtype } = src;
+  const result = convThroughLibrary(src, layout, kernel, kernelLayout, geometryTranspose1d(p));
+  if (result) return result;
   const plain = p.dilation === 1 && p.padding === 0 && p.outputPadding === 0;
-  if (!plain || !PRODUCT_DTYPES.includes(dtype)) {
+  if (!plain || !isFloat(dtype) || dtype === 'f8e4m3') {
     return run(device, dtype, p.b * p.cOut * p.lOut, (out) =>
       launchConvTranspose1d(device, dtype, src.operand(layout), kernel.operand(kernelLayout), p, out),
     );
@@ -111,7 +117,9 @@ export function convTranspose2d(
   kernelLayout: Layout,
   p: ConvTranspose2dParams,
 ): RocmStorage {
-  const { device, dtype } = checked('convTranspose2d', src);
+  const { device, dtype } = src;
+  const result = convThroughLibrary(src, layout, kernel, kernelLayout, geometryTranspose2d(p));
+  if (result) return result;
   return run(device, dtype, p.b * p.cOut * p.hOut * p.wOut, (out) =>
     launchConvTranspose2d(device, dtype, src.operand(layout), kernel.operand(kernelLayout), p, out),
   );
@@ -123,11 +131,6 @@ interface ProductSize {
   cOut: number;
   k: number;
   n: number;
-}
-
-function checked(op: string, src: RocmStorage): RocmStorage {
-  if (!CONV_DTYPES.includes(src.dtype)) throw unsupported(op, src.dtype, src.device);
-  return src;
 }
 
 /** A kernel of size 1 without padding: the channels of each pixel are its column. */

@@ -1,6 +1,6 @@
 /** Copies between buffers of one device, fills, and contiguous operands for kernels that need them. */
 import { type Copy2d, Layout, roundScalar, sizeInBytes } from '@x/core';
-import { launchConstSet, launchCopy2d, launchUnary } from '../kernels';
+import { launchConstSet, launchCopy2d, launchStridedCopy } from '../kernels';
 import { Copy } from '../ops';
 import type { RocmStorage } from './index';
 
@@ -11,7 +11,7 @@ export function copyStridedInto(src: RocmStorage, dst: RocmStorage, dstOffset: n
   const from = src.operand(layout);
   const to = dst.ptr + dstOffset * size;
   if (layout.isContiguous()) src.device.hip.memcpyDtoD(to, from.ptr, layout.elemCount * size);
-  else launchUnary(src.device, `ucopy_${src.dtype}`, from, to);
+  else launchStridedCopy(src.device, src.dtype, from, to);
 }
 
 export function copy2d(src: RocmStorage, dst: RocmStorage, copy: Copy2d): void {
@@ -21,8 +21,22 @@ export function copy2d(src: RocmStorage, dst: RocmStorage, copy: Copy2d): void {
   const from = src.ptr + srcOffset * size;
   const to = dst.ptr + dstOffset * size;
   if (d1 === 1 || (srcStride === d2 && dstStride === d2)) src.device.hip.memcpyDtoD(to, from, d1 * d2 * size);
-  else launchCopy2d(src.device, src.dtype, from, to, d1, d2, srcStride, dstStride);
+  else if (Math.max(d2, srcStride, dstStride) <= MAX_U32) {
+    for (let row = 0; row < d1; row += MAX_U32) {
+      const rows = Math.min(MAX_U32, d1 - row);
+      const [at, into] = [from + row * srcStride * size, to + row * dstStride * size];
+      launchCopy2d(src.device, src.dtype, at, into, rows, d2, srcStride, dstStride);
+    }
+  } else {
+    // Few rows, since they lie so far apart.
+    for (let row = 0; row < d1; row++) {
+      src.device.hip.memcpyDtoD(to + row * dstStride * size, from + row * srcStride * size, d2 * size);
+    }
+  }
 }
+
+/** The largest size that candle's copy2d kernel takes. */
+const MAX_U32 = 2 ** 32 - 1;
 
 export function constSet(storage: RocmStorage, value: number | bigint, layout: Layout): void {
   if (layout.elemCount > 0)

@@ -1,12 +1,10 @@
 /** Row ops of candle-nn: softmax, norms, rotary embedding. */
-import type { DType, Layout, RopeKind } from '@x/core';
+import { type DType, isFloat, type Layout, type RopeKind } from '@x/core';
 import type { RocmDevice } from '../device';
 import { unsupported } from '../errors';
-import { launchNorm, launchRope, launchSoftmax } from '../kernels';
+import { launchNorm, launchRope, launchRopeThd, launchSoftmax } from '../kernels';
 import { run } from '../ops';
 import type { RocmStorage } from './index';
-
-const ROW_DTYPES: readonly DType[] = ['bf16', 'f16', 'f32', 'f64'];
 
 export function softmaxLastDim(src: RocmStorage, layout: Layout): RocmStorage {
   const { cols, rows } = rowsOf('softmaxLastDim', src.device, src.dtype, layout);
@@ -26,7 +24,8 @@ export function rmsNorm(
   return run(src.device, src.dtype, layout.elemCount, (out) =>
     launchNorm(
       src.device,
-      `rmsnorm_${src.dtype}`,
+      'rmsnorm',
+      src.dtype,
       rows,
       cols,
       [src.operand(layout).ptr, out, alpha.operand(alphaLayout).ptr],
@@ -46,8 +45,8 @@ export function layerNorm(
 ): RocmStorage {
   const { cols, rows } = rowsOf('layerNorm', src.device, src.dtype, layout);
   return run(src.device, src.dtype, layout.elemCount, (out) => {
-    const operands = [src.operand(layout).ptr, out, alpha.operand(alphaLayout).ptr, beta.operand(betaLayout).ptr];
-    launchNorm(src.device, `layernorm_${src.dtype}`, rows, cols, operands, eps);
+    const weights = [alpha.operand(alphaLayout).ptr, beta.operand(betaLayout).ptr];
+    launchNorm(src.device, 'layernorm', src.dtype, rows, cols, [src.operand(layout).ptr, out, ...weights], eps);
   });
 }
 
@@ -60,19 +59,21 @@ export function rope(
   sin: RocmStorage,
   sinLayout: Layout,
 ): RocmStorage {
-  if (!ROW_DTYPES.includes(src.dtype)) throw unsupported('rope', src.dtype, src.device);
+  if (!isFloat(src.dtype)) throw unsupported('rope', src.dtype, src.device);
+  // The sizes in the order of their kernel: b, h, t, d, or b, t, h, d.
   const [b, h, t, d] = layout.shape;
   // Tables of shape [b, t, d/2] differ per batch entry, [t, d/2] are shared.
   const strideB = cosLayout.shape.length === 3 ? h * t * d : 0;
   return run(src.device, src.dtype, layout.elemCount, (out) => {
     const operands = [src.operand(layout).ptr, cos.operand(cosLayout).ptr, sin.operand(sinLayout).ptr, out];
     if (kind === 'half') launchRope(src.device, `rope_${src.dtype}`, operands, [b * h, t * d, d, strideB]);
+    else if (kind === 'thd') launchRopeThd(src.device, `rope_thd_${src.dtype}`, operands, [b, h, t, d, strideB]);
     else launchRope(src.device, `rope_i_${src.dtype}`, operands, [b * h, t * d, strideB]);
   });
 }
 
 function rowsOf(op: string, device: RocmDevice, dtype: DType, layout: Layout): { cols: number; rows: number } {
-  if (!ROW_DTYPES.includes(dtype)) throw unsupported(op, dtype, device);
+  if (!isFloat(dtype)) throw unsupported(op, dtype, device);
   const cols = layout.shape[layout.shape.length - 1];
   return { cols, rows: layout.elemCount / cols };
 }

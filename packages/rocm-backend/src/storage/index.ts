@@ -34,7 +34,7 @@ import { matmul } from './matmul';
 import { affine, binary, cmp, elu, powf, unary, whereCond } from './operations';
 import { pool2d, upsampleBilinear2d, upsampleNearest1d, upsampleNearest2d } from './pool';
 import { reduce } from './reduce';
-import { argSortLastDim } from './sort';
+import { argSortLastDim, topkLastDim } from './sort';
 
 export class RocmStorage implements BackendStorage {
   readonly dtype: DType;
@@ -72,7 +72,8 @@ export class RocmStorage implements BackendStorage {
 
   /** Address and layout of a view, as the launch functions take it. */
   operand(layout: Layout): Operand {
-    return { ptr: this.ptr + layout.startOffset * sizeInBytes(this.dtype), layout };
+    const itemBytes = sizeInBytes(this.dtype);
+    return { ptr: this.ptr + layout.startOffset * itemBytes, layout, itemBytes };
   }
 
   dispose(): void {
@@ -168,6 +169,9 @@ export class RocmStorage implements BackendStorage {
   }
   argSortLastDim(layout: Layout, descending: boolean): RocmStorage {
     return argSortLastDim(this, layout, descending);
+  }
+  topkLastDim(layout: Layout, k: number, descending: boolean): RocmStorage {
+    return topkLastDim(this, layout, k, descending);
   }
   indexSelect(layout: Layout, ids: BackendStorage, idsLayout: Layout, dim: number): RocmStorage {
     return indexSelect(this, layout, this.#same(ids), idsLayout, dim);

@@ -1,14 +1,13 @@
 /**
- * Batched matrix product. candle refuses operands that are neither row-major nor transposed; the kernels here take any
- * row, column and batch stride, so a copy is made only when the batch dims cannot be walked with one stride.
+ * Batched matrix product, through the device's BLAS library where one is chosen (gemm-library.ts). candle refuses operands
+ * that are neither row-major nor transposed; the kernels here take any row, column and batch stride of any dtype (integers
+ * wrap), so a copy is made only when the batch dims cannot be walked with one stride.
  */
-import { type DType, Layout, type MatmulSize } from '@x/core';
-import { unsupported } from '../errors';
+import { Layout, type MatmulSize } from '@x/core';
 import { launchGemm, type MatrixOperand } from '../kernels';
 import { Copy, run } from '../ops';
+import { gemmThroughLibrary } from './gemm-library';
 import type { RocmStorage } from './index';
-
-const GEMM_DTYPES: readonly DType[] = ['bf16', 'f16', 'f32', 'f64'];
 
 export function matmul(
   lhs: RocmStorage,
@@ -18,13 +17,13 @@ export function matmul(
   rhsLayout: Layout,
 ): RocmStorage {
   const { device, dtype } = lhs;
-  if (!GEMM_DTYPES.includes(dtype)) throw unsupported('matmul', dtype, device);
   const a = matrixOperand(lhs, lhsLayout);
   const b = matrixOperand(rhs, rhsLayout);
   try {
-    return run(device, dtype, size.b * size.m * size.n, (out) =>
-      launchGemm(device, dtype, size, a.matrix, b.matrix, out),
-    );
+    return run(device, dtype, size.b * size.m * size.n, (out) => {
+      if (gemmThroughLibrary(device, dtype, size, a.matrix, b.matrix, out)) return;
+      launchGemm(device, dtype, size, a.matrix, b.matrix, out);
+    });
   } finally {
     a.copy?.dispose();
     b.copy?.dispose();

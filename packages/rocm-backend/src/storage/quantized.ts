@@ -3,7 +3,7 @@
  * quantized to q8_1 blocks once per product, then rows are multiplied in int8. Up to eight activation rows take the
  * matrix-vector kernels, more the tiled one.
  */
-import type { BackendStorage, Layout, QuantizedOps } from '@x/core';
+import { type BackendStorage, type Layout, type QuantizedOps, sizeInBytes } from '@x/core';
 import { QUANTIZED } from '@x/kernels';
 import type { RocmDevice } from '../device';
 import type { LaunchShape } from '../launch-shape';
@@ -30,6 +30,10 @@ const ROW_PADDING = 512;
 const Q8_1_VALUES = 32;
 const Q8_1_BYTES = 36;
 const MAX_VECTOR_ROWS = 8;
+/** Values that one launch dequantises: candle's kernels count in i32. */
+const DEQUANTIZED_AT_ONCE = 2 ** 30;
+/** Rows that one launch looks up: a grid has at most 2^32 threads. */
+const ROWS_AT_ONCE = 2 ** 25;
 /** Rows and columns of the tile that `mul_mat_*` computes with 128 threads. */
 const TILE = 64;
 
@@ -52,11 +56,16 @@ export class DeviceQuantizedOps implements QuantizedOps {
     const src = RocmStorage.on(this.#device, weight);
     return run(this.#device, dtype, elemCount, (out) => {
       const kernel = `dequantize_block_${type}_${dtype}`;
-      if (FORMATS[type].values === 256) {
-        this.#device.launch(QUANTIZED, kernel, { grid: elemCount / 256, block: 64 }, [src.ptr, out]);
-      } else {
-        const count = type.startsWith('q5') ? elemCount : elemCount / 32;
-        this.#device.launch(QUANTIZED, kernel, this.#device.shapes.elementwise(elemCount), [src.ptr, out, count]);
+      const { values, bytes } = FORMATS[type];
+      for (let done = 0; done < elemCount; done += DEQUANTIZED_AT_ONCE) {
+        const slice = Math.min(DEQUANTIZED_AT_ONCE, elemCount - done);
+        const pointers = [src.ptr + (done / values) * bytes, out + done * sizeInBytes(dtype)];
+        if (values === 256) {
+          this.#device.launch(QUANTIZED, kernel, { grid: slice / 256, block: 64 }, pointers);
+        } else {
+          const count = type.startsWith('q5') ? slice : slice / 32;
+          this.#device.launch(QUANTIZED, kernel, this.#device.shapes.elementwise(slice), [...pointers, count]);
+        }
       }
     });
   }
@@ -95,8 +104,12 @@ export class DeviceQuantizedOps implements QuantizedOps {
     return run(this.#device, 'f32', rows * k, (out) => {
       const format = FORMATS[type];
       const rowBytes = (k / format.values) * format.bytes;
-      const args = [w.ptr, RocmStorage.on(this.#device, ids).operand(idsLayout).ptr, out, k, rowBytes];
-      this.#device.launch(QUANTIZED, `get_rows_${type}`, { grid: [rows, Math.ceil(k / 256), 1], block: 64 }, args);
+      const { ptr } = RocmStorage.on(this.#device, ids).operand(idsLayout);
+      for (let row = 0; row < rows; row += ROWS_AT_ONCE) {
+        const grid = [Math.min(ROWS_AT_ONCE, rows - row), Math.ceil(k / 256), 1] as const;
+        const args = [w.ptr, ptr + row * 4, out + row * k * 4, k, rowBytes];
+        this.#device.launch(QUANTIZED, `get_rows_${type}`, { grid, block: 64 }, args);
+      }
     });
   }
 

@@ -1,11 +1,12 @@
 /**
- * Reductions. candle has one kernel shape (`fast_*`, a block per result, the reduced dims last); three more of ours serve
- * the cases where that is slow: `cols_*` for a reduced dim that is not the last, and `part_*` + `done_*`, which split few
+ * Reductions. candle has one kernel shape (`fast_*`, a block per result, the reduced dims last); four more of ours serve
+ * the cases where that is slow: `rows_*` for many rows, `cols_*` for a reduced dim that is not the last, and `part_*` + `done_*`, which split few
  * long rows over the whole device in two deterministic stages.
  */
-import type { DType, Layout, ReduceOp } from '@x/core';
+import { type DType, type Layout, type ReduceOp, sizeInBytes } from '@x/core';
 import { REDUCE } from '@x/kernels';
 import type { RocmDevice } from '../device';
+import { checkPositions } from '../errors';
 import { launchReduce, type Operand } from '../kernels';
 import { Map1Any } from '../ops';
 import type { RocmStorage } from './index';
@@ -13,6 +14,9 @@ import type { RocmStorage } from './index';
 /** Rows shorter than this are not worth two launches. */
 const MIN_SPLIT_ROW = 16384;
 const SPLIT_BLOCK = 256;
+/** Rows longer than this take a block each. */
+const MAX_WARP_ROW = 16384;
+const COLUMN_BLOCK = 256;
 
 /** candle's `FastReduce`: a sum over any dims, the others over one. */
 class Reduce extends Map1Any {
@@ -36,6 +40,13 @@ class Reduce extends Map1Any {
   override launch(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
     const block = adjacentDims(src.layout, this.dims);
     if (block && block.right > 1) launchColumns(device, this.op, dtype, block, src.ptr, out);
+    else if (block && wantsWarps(device, block, src))
+      device.launch(REDUCE, `rows_${this.op}_${dtype}`, device.shapes.warpRows(block.left), [
+        block.left,
+        block.size,
+        src.ptr,
+        out,
+      ]);
     else if (block && splits(device, block)) launchSplit(device, this.op, dtype, block, src.ptr, out);
     else this.#launchRows(device, dtype, src, out);
   }
@@ -58,6 +69,11 @@ class Reduce extends Map1Any {
 
 /** A sum over nothing is zero; core refuses the other reductions of an empty dim. */
 export function reduce(storage: RocmStorage, op: ReduceOp, layout: Layout, dims: readonly number[]): RocmStorage {
+  if (isArg(op))
+    checkPositions(
+      op,
+      dims.reduce((count, dim) => count * layout.shape[dim], 1),
+    );
   const reduction = new Reduce(op, dims);
   if (layout.elemCount === 0)
     return storage.device.zeros(reduction.outputCount(layout), reduction.outputDtype(storage.dtype));
@@ -87,11 +103,20 @@ function adjacentDims(layout: Layout, dims: readonly number[]): Block | undefine
   };
 }
 
+/** Whether rows are enough for a warp each, aligned for its loads, and not so long that a block is better. */
+function wantsWarps(device: RocmDevice, { left, size }: Block, src: Operand): boolean {
+  const aligned = src.ptr % 16 === 0 && (size * src.itemBytes) % 16 === 0;
+  return aligned && size <= MAX_WARP_ROW && left >= device.hip.properties.multiprocessorCount * 8;
+}
+
 function splits(device: RocmDevice, { left, size }: Block): boolean {
   return !device.shapes.isHost && size >= MIN_SPLIT_ROW && left < device.hip.properties.multiprocessorCount;
 }
 
-/** `cols_{op}_{t}(left, size, right, src, dst)`. */
+/**
+ * `cols_{op}_{t}(left, size, right, parts, src, partial, dst)`, for positions `(left, size, right, parts, src, out)`, a
+ * block a tile of columns of one share; then `cols_done_*` when there are several shares.
+ */
 function launchColumns(
   device: RocmDevice,
   op: ReduceOp,
@@ -100,7 +125,23 @@ function launchColumns(
   src: number,
   out: number,
 ): void {
-  device.launch(REDUCE, `cols_${op}_${dtype}`, device.shapes.perItem(left * right), [left, size, right, src, out]);
+  const { tiles, parts } = device.shapes.columns(left, size, right, sizeInBytes(dtype));
+  const block = device.shapes.isHost ? 1 : COLUMN_BLOCK;
+  const shape = { grid: device.shapes.blocks(left * parts * tiles, block), block };
+  if (parts === 1) {
+    const args = isArg(op) ? [src, out] : [src, 0, out];
+    device.launch(REDUCE, `cols_${op}_${dtype}`, shape, [left, size, right, 1, ...args]);
+    return;
+  }
+  const partial = device.allocUninit(left * parts * right, isArg(op) ? 'u32' : accumulatorOf(dtype));
+  try {
+    const args = isArg(op) ? [src, partial.ptr] : [src, partial.ptr, 0];
+    device.launch(REDUCE, `cols_${op}_${dtype}`, shape, [left, size, right, parts, ...args]);
+    const rest = isArg(op) ? [left, size, parts, right, src, partial.ptr, out] : [left, parts, right, partial.ptr, out];
+    device.launch(REDUCE, `cols_done_${op}_${dtype}`, device.shapes.perItem(left * right), rest);
+  } finally {
+    partial.dispose();
+  }
 }
 
 /**

@@ -1,0 +1,61 @@
+/**
+ * Source compiled at run time behind core's `Device.compile`: kernels of the user's own, which take storages as their
+ * arguments (candle's `CudaDevice::compile`, candle-core/src/cuda_backend/device.rs, without its kernel language).
+ */
+import {
+  type BackendStorage,
+  type CompiledKernel,
+  type CompiledProgram,
+  type CompileOptions,
+  DeviceError,
+  type KernelArgument,
+  type LaunchSize,
+  sizeInBytes,
+} from '@x/core';
+import type { RocmDevice } from './device';
+import { compileCached } from './runtime-compile';
+import { RocmStorage } from './storage';
+
+/** Compiles at once, so that an error in the source is reported here; loading waits for the first kernel. */
+export function compileProgram(device: RocmDevice, source: string, options: CompileOptions = {}): CompiledProgram {
+  const { platform, properties } = device.hip;
+  compileCached({ source, options, platform, arch: properties.arch });
+  return { kernel: (name) => compiledKernel(device, name, source, options) };
+}
+
+function compiledKernel(device: RocmDevice, name: string, source: string, options: CompileOptions): CompiledKernel {
+  const loaded = device.getOrLoadFuncRaw(name, source, options);
+  return {
+    name,
+    launch(size, args) {
+      const { grid, block, sharedBytes = 0 } = launchSize(device, size);
+      loaded.launch(
+        grid,
+        block,
+        sharedBytes,
+        args.map((argument, i) => packed(device, name, argument, i)),
+      );
+    },
+  };
+}
+
+function launchSize(device: RocmDevice, size: number | LaunchSize): LaunchSize {
+  return typeof size === 'number' ? device.shapes.elementwise(size) : size;
+}
+
+/** A number as it is, a storage as its device address. */
+function packed(device: RocmDevice, kernel: string, argument: KernelArgument, i: number): number | bigint {
+  if (typeof argument === 'number' || typeof argument === 'bigint') return argument;
+  const [storage, offset] = isPlaced(argument) ? argument : [argument, 0];
+  if (storage instanceof RocmStorage && storage.device === device)
+    return storage.ptr + offset * sizeInBytes(storage.dtype);
+  const { kind, ordinal } = device.location;
+  throw new DeviceError(
+    'DEVICE_MISMATCH',
+    `launch of ${kernel}: argument ${i} is no storage of ${kind}:${ordinal}, which the kernel was compiled for; move its tensor there with toDevice.`,
+  );
+}
+
+function isPlaced(argument: KernelArgument): argument is readonly [storage: BackendStorage, offset: number] {
+  return Array.isArray(argument);
+}

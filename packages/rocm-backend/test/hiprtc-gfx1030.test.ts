@@ -1,0 +1,5 @@
+/** Every module for a wave of 32 lanes. A file a target, so that the compilations run side by side. */
+import { ALL_MODULES } from '@x/kernels';
+import { hiprtcSuite } from './hiprtc';
+
+hiprtcSuite('gfx1030', 32, ALL_MODULES);

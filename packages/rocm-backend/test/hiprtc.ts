@@ -1,0 +1,43 @@
+/**
+ * hiprtc needs no GPU, so what it makes of every shipped module is checked wherever AMD's library is installed: the
+ * kernels, their parameters and their warp size are those of the code object built ahead of time, and none spills.
+ */
+import { compileProgram, compilers } from '@x/hip';
+import { type KernelInfo, type KernelModule, listTargets, parseCodeObject } from '@x/kernels';
+import { describe, expect, it } from 'vitest';
+
+const available = compilers().some((compiler) => compiler.platform === 'rocm' && compiler.available);
+
+/** One test a module; each prints the kernels that keep something in scratch memory. */
+export function hiprtcSuite(arch: string, wave: 32 | 64, modules: readonly KernelModule[]): void {
+  describe.runIf(available)(`hiprtc for ${arch}`, () => {
+    it.each(modules as KernelModule[])(
+      'compiles $name to the kernels of the object built ahead of time',
+      (module) => {
+        const compiled = parseCodeObject(compileProgram('rocm', module.source, { arch, name: `${module.id}.hip` }));
+        // Names and parameters are those of every target.
+        const built = module.codeObject(listTargets()[0])!.kernels;
+        expect(compiled.format).toBe('hsaco');
+        expect(compiled.arch).toBe(arch);
+        expect(Object.keys(compiled.kernels)).toEqual(Object.keys(built));
+        for (const [name, { params, warpSize }] of Object.entries(compiled.kernels)) {
+          expect([name, params, warpSize]).toEqual([name, built[name].params, wave]);
+        }
+        const kernels = Object.values(compiled.kernels);
+        report(arch, module, kernels);
+        expect(kernels.filter(({ vgprSpills }) => vgprSpills !== 0).map(({ name }) => name)).toEqual([]);
+      },
+      300_000,
+    );
+  });
+}
+
+function report(arch: string, module: KernelModule, kernels: readonly KernelInfo[]): void {
+  const registers = Math.max(...kernels.map(({ vgprs }) => vgprs ?? 0));
+  const scratch = kernels.filter(({ scratchBytes }) => scratchBytes).map((k) => `${k.name} ${k.scratchBytes} bytes`);
+  const scalar = kernels.filter(({ sgprSpills }) => sgprSpills).map((k) => `${k.name} ${k.sgprSpills}`);
+  console.log(
+    `${module.name} by hiprtc for ${arch}: ${kernels.length} kernels, up to ${registers} VGPRs, ` +
+      `scratch: ${scratch.join(', ') || 'none'}, SGPR spills: ${scalar.join(', ') || 'none'}`,
+  );
+}
