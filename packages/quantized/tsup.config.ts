@@ -1,4 +1,4 @@
 import { defineConfig } from 'tsup';
 import { library } from '../../tsup.config.base';
 
-export default defineConfig(library());
+export default defineConfig(library(['src/index.ts', 'src/quantize-worker.ts']));

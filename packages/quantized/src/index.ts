@@ -1,7 +1,15 @@
 /** The public API of `@x/quantized`. */
 export * from './blocks';
 export * from './gguf';
-export type { DenseDType } from './load';
+export { type DenseDType, deviceBytes } from './load';
+export { isMixName, isQuantizable, MIXES, type MixFacts, type MixName, type MixTensor, planMix } from './mixes';
 export { QMatMul, type QMatMulOptions } from './qmatmul';
-export { QTensor, type QTensorLoadOptions, type QTensorOptions } from './qtensor';
+export {
+  type AsyncQuantizeTensorOptions,
+  QTensor,
+  type QTensorLoadOptions,
+  type QTensorOptions,
+  type QuantizeTensorOptions,
+} from './qtensor';
+export { type ParallelQuantizeOptions, type QuantizeOptions, quantizeBlocks } from './quantize';
 export { type PreloadOptions, QuantizedVarBuilder, type QuantizedVarBuilderOptions } from './var-builder';

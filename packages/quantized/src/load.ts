@@ -6,16 +6,14 @@
  * candle; run with a turn of the event loop in between, it does not.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import {
-  type BackendDevice,
-  type BackendStorage,
-  type Device,
-  encodeBf16,
-  encodeF16,
-  Layout,
-  UnsupportedError,
-} from '@x/core';
+import { type BackendDevice, type BackendStorage, type Device, encodeBf16, encodeF16, Layout } from '@x/core';
 import { type BlockFormat, byteLengthOf } from './blocks';
+
+/**
+ * Values' worth of zero blocks behind the last row on a device with kernels, as candle's MATRIX_ROW_PADDING: a kernel
+ * that works in tiles of a row may read past its end, and what it finds must neither fault nor be NaN.
+ */
+export const KERNEL_PADDING = 512;
 
 /** Bytes of a tensor in order; every piece is whole blocks, except where the type is loaded as it is. */
 export type Pieces = Iterable<{ offset: number; bytes: Uint8Array }>;
@@ -29,6 +27,22 @@ export function placement(device: BackendDevice, format: BlockFormat): 'blocks' 
   if (format.blockSize === 1) return 'dense';
   // Without kernels of any kind the blocks are computed with on the host, which knows them all.
   return device.quantized === undefined || device.quantized.supports(format.type) ? 'blocks' : 'dense';
+}
+
+/**
+ * Bytes that a weight of a file takes on a device: its blocks, or the numbers that it becomes where there are no kernels
+ * for its type (`dense`, default f32). undefined for a type that cannot be read.
+ */
+export function deviceBytes(
+  { format, elemCount, byteLength }: { format?: BlockFormat; elemCount: number; byteLength?: number },
+  device: Device,
+  dense: DenseDType = 'f32',
+): number | undefined {
+  if (format === undefined || byteLength === undefined) return undefined;
+  const where = placement(device.backend, format);
+  if (where === 'dense') return elemCount * (dense === 'f32' ? 4 : 2);
+  const padded = where === 'blocks' && device.backend.quantized !== undefined;
+  return byteLength + (padded ? byteLengthOf(format, KERNEL_PADDING) : 0);
 }
 
 /**
@@ -88,28 +102,6 @@ export function* loadDense(
 export function pack(values: Float32Array, dtype: DenseDType): Float32Array | Uint16Array {
   if (dtype === 'f32') return values;
   return dtype === 'f16' ? encodeF16(values) : encodeBf16(values);
-}
-
-/** Blocks of `count` values, in pieces of whole blocks, quantised as they are asked for. */
-export function* quantizedPieces(
-  format: BlockFormat,
-  x: Float32Array,
-  pieceValues = 2 ** 20,
-): Generator<{ offset: number; bytes: Uint8Array }> {
-  if (format.quantize === undefined) {
-    throw new UnsupportedError(
-      'UNSUPPORTED',
-      `quantize: ${format.type} can be read but not written. Choose one of q4_0, q4_1, q5_0, q5_1, q8_0, q2_K to q6_K, ` +
-        'f16 or bf16.',
-    );
-  }
-  const step = Math.max(format.blockSize, pieceValues - (pieceValues % format.blockSize));
-  for (let first = 0; first < x.length; first += step) {
-    const length = Math.min(step, x.length - first);
-    const bytes = new Uint8Array(byteLengthOf(format, length));
-    format.quantize(x, first, bytes, 0, length / format.blockSize);
-    yield { offset: byteLengthOf(format, first), bytes };
-  }
 }
 
 /** Runs a loader to its end. */

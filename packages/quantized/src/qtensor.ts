@@ -23,27 +23,29 @@ import {
   UnsupportedError,
 } from '@x/core';
 import { type BlockFormat, blockFormat, byteLengthOf, isQuantType, type QuantType } from './blocks';
-import type { GgufFile } from './gguf';
+import type { TensorFile } from './gguf';
 import { eachRow, gatherRows } from './host-ops';
 import {
   type DenseDType,
   finish,
   finishAsync,
+  KERNEL_PADDING,
   type Loader,
   loadDense,
   loadSame,
   type Pieces,
   pack,
   placement,
-  quantizedPieces,
 } from './load';
+import { checkedIds, expertOf, indexedMoe } from './moe';
+import {
+  checkQuantize,
+  type ParallelQuantizeOptions,
+  type QuantizeOptions,
+  quantizeBlocks,
+  quantizedPieces,
+} from './quantize';
 import { shareOf } from './tensors';
-
-/**
- * Values' worth of zero blocks behind the last row on a device with kernels, as candle's MATRIX_ROW_PADDING: a kernel
- * that works in tiles of a row may read past its end, and what it finds must neither fault nor be NaN.
- */
-const KERNEL_PADDING = 512;
 
 export interface QTensorOptions {
   /** Dtype of the numbers when a device has no kernels for the type; default `f32`. Ignored elsewhere. */
@@ -54,6 +56,13 @@ export interface QTensorLoadOptions extends QTensorOptions {
   /** Stops loading between two pieces; the promise rejects with the signal's reason. */
   signal?: AbortSignal;
 }
+
+export interface QuantizeTensorOptions extends QTensorOptions, QuantizeOptions {
+  /** Where the blocks go; default the tensor's device (candle's `quantize_onto`). */
+  device?: Device;
+}
+
+export interface AsyncQuantizeTensorOptions extends QuantizeTensorOptions, ParallelQuantizeOptions {}
 
 export class QTensor implements Disposable {
   /** The type in the file or that was asked for, whatever the device made of it. */
@@ -69,10 +78,10 @@ export class QTensor implements Disposable {
   }
 
   /**
-   * A tensor of a GGUF file, streamed to the device in pieces. Blocks the event loop while it reads; {@link load} does not.
+   * A tensor of a GGUF (or older GGML) file, streamed to the device in pieces. Blocks the event loop while it reads; {@link load} does not.
    * Raises `FileFormatError` when there is no such tensor or its type cannot be read.
    */
-  static fromGguf(file: GgufFile, name: string, device: Device, options: QTensorOptions = {}): QTensor {
+  static fromGguf(file: TensorFile, name: string, device: Device, options: QTensorOptions = {}): QTensor {
     const format = file.format(name);
     const { shape } = file.tensor(name);
     const { loader, make } = prepare(format, shape, device, file.tensorChunks(name), options);
@@ -80,7 +89,12 @@ export class QTensor implements Disposable {
   }
 
   /** As {@link fromGguf}, giving way to other work after every piece of some MiB. */
-  static async load(file: GgufFile, name: string, device: Device, options: QTensorLoadOptions = {}): Promise<QTensor> {
+  static async load(
+    file: TensorFile,
+    name: string,
+    device: Device,
+    options: QTensorLoadOptions = {},
+  ): Promise<QTensor> {
     const format = file.format(name);
     const { shape } = file.tensor(name);
     const { loader, make } = prepare(format, shape, device, file.tensorChunks(name), options);
@@ -108,23 +122,45 @@ export class QTensor implements Disposable {
   }
 
   /**
-   * Quantises a tensor of any dtype; rows must be whole blocks. The work is done on the host, as in candle, and the
-   * result is on the tensor's device.
+   * Quantises a tensor of any dtype; rows must be whole blocks. The work is done on the host, as in candle, on several
+   * threads for a large tensor, and the blocks are bit for bit those of ggml's reference quantisers.
    */
-  static async quantize(tensor: Tensor, type: QuantType, options: QTensorLoadOptions = {}): Promise<QTensor> {
-    const format = checkedFormat('QTensor.quantize', type, tensor.shape);
-    const { device, shape } = tensor;
+  static async quantize(tensor: Tensor, type: QuantType, options: AsyncQuantizeTensorOptions = {}): Promise<QTensor> {
+    const { format, rows, k } = quantizable('QTensor.quantize', tensor, type, options);
     const x = Float32Array.from((await tensor.toArray()) as ArrayLike<number>, Number);
-    const { loader, make } = prepare(format, shape, device, quantizedPieces(format, x), options);
+    const bytes = rows * k === 0 ? new Uint8Array(0) : await quantizeBlocks(type, x, k, options);
+    const device = options.device ?? tensor.device;
+    const { loader, make } = prepare(format, tensor.shape, device, [{ offset: 0, bytes }], options);
     return make(await finishAsync(loader, options.signal));
   }
 
-  /** As {@link quantize}, blocking the event loop. */
-  static quantizeSync(tensor: Tensor, type: QuantType, options: QTensorOptions = {}): QTensor {
-    const format = checkedFormat('QTensor.quantizeSync', type, tensor.shape);
+  /** As {@link quantize} in this thread, blocking the event loop. */
+  static quantizeSync(tensor: Tensor, type: QuantType, options: QuantizeTensorOptions = {}): QTensor {
+    const { format, k } = quantizable('QTensor.quantizeSync', tensor, type, options);
     const x = Float32Array.from(tensor.toArraySync() as ArrayLike<number>, Number);
-    const { loader, make } = prepare(format, tensor.shape, tensor.device, quantizedPieces(format, x), options);
+    const pieces = quantizedPieces(format, x, k, options.importance);
+    const { loader, make } = prepare(format, tensor.shape, options.device ?? tensor.device, pieces, options);
     return make(finish(loader));
+  }
+
+  /** candle's name for `quantize` with the `device` option. */
+  static quantizeOnto(tensor: Tensor, type: QuantType, device: Device): Promise<QTensor> {
+    return QTensor.quantize(tensor, type, { device });
+  }
+
+  /** candle's name for `quantize` with the `importance` option. */
+  static quantizeImatrix(tensor: Tensor, importance: Float32Array, type: QuantType): Promise<QTensor> {
+    return QTensor.quantize(tensor, type, { importance });
+  }
+
+  /** candle's name for `quantize` with both. */
+  static quantizeImatrixOnto(
+    tensor: Tensor,
+    importance: Float32Array,
+    type: QuantType,
+    device: Device,
+  ): Promise<QTensor> {
+    return QTensor.quantize(tensor, type, { importance, device });
   }
 
   /** @internal Takes over `data`: u8 blocks, or numbers. */
@@ -249,6 +285,40 @@ export class QTensor implements Disposable {
     return Tensor.fromStorage(backend.fromHost(values, 'f32'), shape, device);
   }
 
+  /** The weight [n, k] of one expert of a weight [experts, n, k]: a copy on the device, which the caller owns. */
+  expert(index: number): QTensor {
+    return expertOf(this, index);
+  }
+
+  /**
+   * Products with the weights of chosen experts, for every type and device: x [tokens, topk or 1, k] in f32, f16 or bf16,
+   * ids [tokens, topk] (u32, u8 or i64), this weight [experts, n, k]; the result is [tokens, topk, n] in x's dtype. The
+   * ids are read without blocking. Raises `ShapeError` for other shapes and for an expert that is not there.
+   */
+  async indexedMoeForward(x: Tensor, ids: Tensor): Promise<Tensor> {
+    using list = checkedIds(this, x, ids);
+    return indexedMoe(this, x, (await list.toArray()) as Uint32Array);
+  }
+
+  /** As {@link indexedMoeForward}, blocking the event loop while the ids are read. */
+  indexedMoeForwardSync(x: Tensor, ids: Tensor): Tensor {
+    using list = checkedIds(this, x, ids);
+    return indexedMoe(this, x, list.toArraySync() as Uint32Array);
+  }
+
+  /**
+   * Address of the blocks in the device's memory, for kernels of your own; valid while this tensor lives. Raises
+   * `UnsupportedError` where memory has no addresses (`Device.js()`).
+   */
+  get devicePtr(): number {
+    const { storage } = this.data.storageAndLayout();
+    if ('ptr' in storage && typeof storage.ptr === 'number') return storage.ptr;
+    throw new UnsupportedError(
+      'UNSUPPORTED',
+      `QTensor.devicePtr: memory of ${this.device} has no address. Use a device with kernels, or toBytes.`,
+    );
+  }
+
   /** The blocks as the file held them. Raises `UnsupportedError` where the device holds numbers instead. */
   async toBytes(): Promise<Uint8Array> {
     this.#checkBlocks();
@@ -308,6 +378,15 @@ function checkedFormat(op: string, type: QuantType, shape: readonly number[]): B
     `${op}: rows of ${k} values (shape ${formatShape(shape)}) are no whole number of ${type} blocks of ` +
       `${format.blockSize}. Choose a type with smaller blocks, such as q8_0 (32) or f16 (1).`,
   );
+}
+
+/** The format, and the rows and their length, of a tensor that can be quantised so. */
+function quantizable(op: string, tensor: Tensor, type: QuantType, options: QuantizeOptions) {
+  const format = checkedFormat(op, type, tensor.shape);
+  const k = tensor.shape.at(-1) ?? 1;
+  const rows = k === 0 ? 0 : tensor.elemCount / k;
+  checkQuantize(op, format, k, rows, options.importance);
+  return { format, rows, k };
 }
 
 /** How the bytes get to the device, and what is made of the storage that comes of it. */

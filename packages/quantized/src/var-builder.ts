@@ -6,7 +6,7 @@
  * and a model may use part of a file. Asking twice gives two owners of one memory, which is what tied weights need.
  */
 import { type Device, formatShape, sameShape } from '@x/core';
-import type { GgufFile } from './gguf';
+import { GgufFile, type TensorFile } from './gguf';
 import { ggufError } from './gguf/error';
 import { QTensor, type QTensorLoadOptions, type QTensorOptions } from './qtensor';
 
@@ -21,7 +21,7 @@ export interface PreloadOptions {
 
 /** What a builder and those made from it by `pp` have in common. */
 interface Shared {
-  readonly file: GgufFile;
+  readonly file: TensorFile;
   readonly device: Device;
   readonly options: QTensorOptions;
   /** Tensors given out that someone may still own. */
@@ -40,15 +40,24 @@ export class QuantizedVarBuilder implements Disposable {
   }
 
   /** The file must stay open while tensors are asked for. */
-  static fromGguf(file: GgufFile, device: Device, options: QuantizedVarBuilderOptions = {}): QuantizedVarBuilder {
+  static fromGguf(file: TensorFile, device: Device, options: QuantizedVarBuilderOptions = {}): QuantizedVarBuilder {
     return new QuantizedVarBuilder({ file, device, options, given: new Map(), waiting: new Map() }, '');
+  }
+
+  /** The same for a file in memory, which is kept as long as the builder. */
+  static fromGgufBuffer(
+    bytes: Uint8Array,
+    device: Device,
+    options: QuantizedVarBuilderOptions = {},
+  ): QuantizedVarBuilder {
+    return QuantizedVarBuilder.fromGguf(GgufFile.fromBytes(bytes), device, options);
   }
 
   get device(): Device {
     return this.#shared.device;
   }
 
-  get file(): GgufFile {
+  get file(): TensorFile {
     return this.#shared.file;
   }
 

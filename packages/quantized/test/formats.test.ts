@@ -108,6 +108,25 @@ const RMSE: Partial<Record<QuantType, number>> = {
   q5_K: 0.002,
   q6_K: 0.002,
   q8_K: 0.002,
+  iq4_nl: 0.002,
+  iq4_xs: 0.002,
+  tq1_0: 0.01,
+  tq2_0: 0.01,
+  mxfp4: 0.003,
+  nvfp4: 0.003,
+};
+
+/** Bits of a value, where the second character of the name does not say. Three levels are none for values that spread. */
+const BITS: Partial<Record<QuantType, number>> = {
+  f32: 60,
+  f16: 11,
+  bf16: 8,
+  iq4_nl: 4,
+  iq4_xs: 4,
+  tq1_0: 1,
+  tq2_0: 1,
+  mxfp4: 3,
+  nvfp4: 3,
 };
 
 function roundTrip(type: QuantType, x: Float32Array): Float32Array {
@@ -143,7 +162,7 @@ describe('round trip', () => {
     const normal = Float32Array.from({ length: 4096 }, () => next() + next() + next() + next() - 2);
     const rms = errorOf(normal, roundTrip(type, normal)) * Math.sqrt(4096);
     // A step's error is about 2^-bits of the range of a group; measured values lie well below.
-    const bits = { f32: 60, f16: 11, bf16: 8 }[type as string] ?? Number(type[1]);
+    const bits = BITS[type] ?? Number(type[1]);
     expect(rms).toBeLessThanOrEqual(1.3 * 2 ** -bits);
   });
 

@@ -24,14 +24,61 @@ describe('the start of the file', () => {
     expect(openCode(new Raw().header(0, 0, version).done())).toBe('GGUF_UNSUPPORTED_VERSION');
   });
 
-  test('big-endian is named as such', () => {
-    for (const version of [1, 2, 3]) {
-      expect(openCode(new Raw().header(0, 0, version << 24).done())).toBe('GGUF_BIG_ENDIAN');
-    }
-  });
-
   test.each([1, 2, 3])('an empty file of version %i opens', (version) => {
     expect(openCode(new Raw(version > 1).header(0, 0, version).done())).toBe('opened');
+  });
+});
+
+/** candle's own list (candle-core/tests/gguf_tests.rs); the codes are what its messages say. */
+describe('gguf_tests', () => {
+  const LARGE = 2 ** 31;
+  const key = () => new Raw().header(0, 1).string('k').u32(9);
+
+  test('gguf_tests::empty_header_loads', () => {
+    using file = GgufFile.fromBytes(new Raw().header(0, 0).done());
+    expect([file.metadata.size, file.tensors.size]).toEqual([0, 0]);
+  });
+  test('gguf_tests::empty_v1_header_loads', () => {
+    using file = GgufFile.fromBytes(new Raw(false).header(0, 0).done());
+    expect([file.version, file.metadata.size, file.tensors.size]).toEqual([1, 0, 0]);
+  });
+  test('gguf_tests::rejects_oversized_metadata_kv_count', () => {
+    expect(openCode(new Raw().header(0, LARGE).done())).toBe('GGUF_BAD_COUNT');
+  });
+  test('gguf_tests::rejects_oversized_tensor_count', () => {
+    expect(openCode(new Raw().header(LARGE, 0).done())).toBe('GGUF_BAD_COUNT');
+  });
+  test('gguf_tests::rejects_oversized_string_length', () => {
+    expect(openCode(new Raw().header(1, 0).u64(LARGE).data(64).done())).toBe('GGUF_TRUNCATED');
+  });
+  test('gguf_tests::rejects_oversized_array_length', () => {
+    expect(openCode(key().u32(0).u64(LARGE).data(64).done())).toBe('GGUF_BAD_COUNT');
+  });
+  test('gguf_tests::rejects_oversized_n_dimensions', () => {
+    expect(openCode(new Raw().header(1, 0).string('t').u32(0xffffffff).data(64).done())).toBe('GGUF_BAD_SHAPE');
+  });
+  test('gguf_tests::rejects_deeply_nested_arrays', () => {
+    const raw = key();
+    for (let i = 0; i < 256; i++) raw.u32(9).u64(1);
+    expect(openCode(raw.u32(0).u64(0).done())).toBe('GGUF_LIMIT');
+  });
+  test('gguf_tests::rejects_tensor_size_exceeding_file', () => {
+    const raw = new Raw()
+      .header(1, 0)
+      .tensor('t', [2 ** 30], 0, 0)
+      .pad();
+    expect(openCode(raw.done())).toBe('GGUF_TENSOR_OUT_OF_BOUNDS');
+  });
+  test('gguf_tests::rejects_string_length_above_remaining_file_bytes', () => {
+    expect(
+      openCode(
+        new Raw()
+          .header(1, 0)
+          .u64(2 ** 20)
+          .data(64)
+          .done(),
+      ),
+    ).toBe('GGUF_TRUNCATED');
   });
 });
 

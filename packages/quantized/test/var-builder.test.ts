@@ -1,4 +1,5 @@
 /** Weights by path, and the tiny model's arithmetic on the plain device. */
+import { readFileSync } from 'node:fs';
 import { Device, FileFormatError, memoryStats, Tensor } from '@x/core';
 import { expect, test } from 'vitest';
 import { GgufFile, QMatMul, QuantizedVarBuilder } from '../src';
@@ -27,6 +28,15 @@ test('paths, shapes and mistakes', () => {
   expect(() => block.get([256, 256], 'attn_qq.weight')).toThrow(/'blk\.3\.attn_q\.weight'/);
   expect(() => vb.getNoShape('model.layers.0.attn_q.weight')).toThrow(/attn_q\.weight'/);
   expect(() => vb.getNoShape('zzz')).toThrow(FileFormatError);
+});
+
+test('a file in memory', () => {
+  using file = GgufFile.open(TINY_TALES);
+  const vb = QuantizedVarBuilder.fromGgufBuffer(readFileSync(TINY_TALES), device);
+  using a = vb.pp('blk.2').getNoShape('attn_k.weight');
+  using b = QuantizedVarBuilder.fromGguf(file, device).getNoShape('blk.2.attn_k.weight');
+  expect(Buffer.compare(a.toBytesSync(), b.toBytesSync())).toBe(0);
+  expect(vb.device).toBe(device);
 });
 
 test('a tensor asked for twice is in memory once', () => {

@@ -58,6 +58,20 @@ export type Dequantize = (
 /** Packs `blocks` blocks of values at `x[xOffset]` into `out[outOffset ...]`. The bytes written are all overwritten. */
 export type Quantize = (x: Float32Array, xOffset: number, out: Uint8Array, outOffset: number, blocks: number) => void;
 
+/**
+ * Packs one row of `blocks` blocks as {@link Quantize} does, but such that errors of values with a large `importance`
+ * (the mean square of the activations that they are multiplied with; one for each value of the row) are the smaller ones.
+ */
+export type QuantizeWeighted = (
+  x: Float32Array,
+  xOffset: number,
+  out: Uint8Array,
+  outOffset: number,
+  blocks: number,
+  importance: Float32Array,
+  importanceOffset: number,
+) => void;
+
 export interface BlockFormat {
   readonly type: QuantType;
   /** The number that stands for the type in a GGUF file. */
@@ -69,4 +83,6 @@ export interface BlockFormat {
   readonly dequantize: Dequantize;
   /** Absent where we can read a format but not write it. */
   readonly quantize?: Quantize;
+  /** Absent where ggml's quantiser makes no use of importance. */
+  readonly quantizeWeighted?: QuantizeWeighted;
 }

@@ -7,11 +7,34 @@
  * the two low bits, less 4 when the mask's bit is 0.
  * In both, q[32 * h + l] holds the values 128 * h + 32 * s + l for the four shifts 2 * s.
  */
+import {
+  clamp,
+  fitOffset,
+  fitPositive,
+  fitSigned,
+  fitSignedByMoves,
+  importanceWeights,
+  type OffsetSteps,
+  requantize,
+  sumOf,
+  sumOfSquares,
+} from './fit';
 import type { BlockFormat } from './format';
 import { readHalf, roundHalfEven, writeHalf } from './half';
-import { clamp, fitOffset, fitSymmetric, type OffsetFit, setLevels } from './k-search';
 
+const f = Math.fround;
 const SUPER = 256;
+const STEPS: OffsetSteps = { first: f(-0.5), step: f(0.1), last: 15, absolute: true };
+const WEIGHTED_STEPS: OffsetSteps = { first: f(-0.9), step: f(0.05), last: 36, absolute: false };
+
+// Work space of one block; nothing here runs in two places at once.
+const weights = new Float32Array(16);
+const scales = new Float32Array(16);
+const mins = new Float32Array(16);
+const groupWeights = new Float32Array(16);
+const scaleLevels = new Uint8Array(16);
+const minLevels = new Uint8Array(16);
+const levels = new Uint8Array(SUPER);
 
 export const Q2_K: BlockFormat = {
   type: 'q2_K',
@@ -32,26 +55,58 @@ export const Q2_K: BlockFormat = {
     }
   },
   quantize(x, xOffset, out, outOffset, blocks) {
-    const levels = new Uint8Array(SUPER);
     for (let b = 0, p = outOffset, i = xOffset; b < blocks; b++, p += 84, i += SUPER) {
-      const fits: OffsetFit[] = [];
-      for (let group = 0; group < 16; group++) fits.push(fitOffset(x, i + group * 16, 16, 3));
-      const scales = Math.max(...fits.map((fit) => fit.scale));
-      const mins = Math.max(...fits.map((fit) => fit.min));
-      writeHalf(out, p + 80, scales / 15);
-      writeHalf(out, p + 82, mins / 15);
-      const d = readHalf(out, p + 80);
-      const dmin = readHalf(out, p + 82);
+      let maxScale = 0;
+      let maxMin = 0;
       for (let group = 0; group < 16; group++) {
-        const scale = d > 0 ? clamp(roundHalfEven(fits[group].scale / d), 0, 15) : 0;
-        const min = dmin > 0 ? clamp(roundHalfEven(fits[group].min / dmin), 0, 15) : 0;
-        out[p + group] = scale | (min << 4);
-        setLevels(levels, group * 16, x, i + group * 16, 16, { scale: d * scale, min: dmin * min }, 3);
+        const at = i + group * 16;
+        for (let l = 0; l < 16; l++) weights[l] = Math.abs(x[at + l]);
+        const fit = fitOffset(x, at, 16, 3, weights, levels, group * 16, STEPS);
+        scales[group] = fit.scale;
+        mins[group] = fit.min;
+        maxScale = Math.max(maxScale, fit.scale);
+        maxMin = Math.max(maxMin, fit.min);
       }
-      packPairs(out, p + 16, levels);
+      const perScale = maxScale > 0 ? f(15 / maxScale) : 0;
+      const perMin = maxMin > 0 ? f(15 / maxMin) : 0;
+      for (let group = 0; group < 16; group++) {
+        scaleLevels[group] = roundHalfEven(f(perScale * scales[group]));
+        minLevels[group] = roundHalfEven(f(perMin * mins[group]));
+      }
+      writeHalf(out, p + 80, f(maxScale / 15));
+      writeHalf(out, p + 82, f(maxMin / 15));
+      finishQ2(x, i, out, p);
+    }
+  },
+  quantizeWeighted(x, xOffset, out, outOffset, blocks, importance, importanceOffset) {
+    for (let b = 0, p = outOffset, i = xOffset; b < blocks; b++, p += 84, i += SUPER) {
+      const sigma2 = f(sumOfSquares(x, i, SUPER) / SUPER);
+      for (let group = 0; group < 16; group++) {
+        const at = i + group * 16;
+        importanceWeights(weights, x, at, 16, importance, importanceOffset + at - xOffset, sigma2);
+        groupWeights[group] = sumOf(weights, 16);
+        const fit = fitOffset(x, at, 16, 3, weights, levels, group * 16, WEIGHTED_STEPS);
+        scales[group] = fit.scale;
+        mins[group] = fit.min;
+      }
+      writeHalf(out, p + 80, fitPositive(scales, 16, 15, scaleLevels, groupWeights));
+      writeHalf(out, p + 82, fitPositive(mins, 16, 15, minLevels, groupWeights));
+      finishQ2(x, i, out, p);
     }
   },
 };
+
+/** Scale and offset bytes, and the levels that go with the scales as stored. */
+function finishQ2(x: Float32Array, i: number, out: Uint8Array, p: number): void {
+  const d = readHalf(out, p + 80);
+  const dmin = readHalf(out, p + 82);
+  for (let group = 0; group < 16; group++) {
+    out[p + group] = scaleLevels[group] | (minLevels[group] << 4);
+    const scale = f(d * scaleLevels[group]);
+    requantize(levels, group * 16, x, i + group * 16, 16, scale, f(dmin * minLevels[group]), 0, 3);
+  }
+  packPairs(out, p + 16, levels);
+}
 
 export const Q3_K: BlockFormat = {
   type: 'q3_K',
@@ -75,36 +130,56 @@ export const Q3_K: BlockFormat = {
     }
   },
   quantize(x, xOffset, out, outOffset, blocks) {
-    const levels = new Uint8Array(SUPER);
     for (let b = 0, p = outOffset, i = xOffset; b < blocks; b++, p += 110, i += SUPER) {
-      const fits: number[] = [];
       let extreme = 0;
       for (let group = 0; group < 16; group++) {
-        const { scale } = fitSymmetric(x, i + group * 16, 16, 4);
+        const scale = fitSignedByMoves(x, i + group * 16, 16, 4, levels, group * 16);
         if (Math.abs(scale) > Math.abs(extreme)) extreme = scale;
-        fits.push(scale);
+        scales[group] = scale;
       }
       // The largest scale takes the far negative level, so d has the other sign.
-      writeHalf(out, p + 108, extreme / -32);
-      const d = readHalf(out, p + 108);
-      out.fill(0, p, p + 32);
-      out.fill(0, p + 96, p + 108);
+      const inverse = extreme === 0 ? 0 : f(-32 / extreme);
       for (let group = 0; group < 16; group++) {
-        const scale = d === 0 ? 0 : clamp(roundHalfEven(fits[group] / d), -32, 31);
-        const stored = scale + 32;
-        out[p + 96 + (group & 7)] |= (stored & 15) << (group < 8 ? 0 : 4);
-        out[p + 104 + (group & 3)] |= (stored >> 4) << (2 * (group >> 2));
-        const inverse = d * scale === 0 ? 0 : 1 / (d * scale);
-        for (let l = 0; l < 16; l++) {
-          const q = clamp(roundHalfEven(x[i + group * 16 + l] * inverse), -4, 3) + 4;
-          if (q > 3) out[p + (group & 1) * 16 + l] |= 1 << (group >> 1);
-          levels[group * 16 + l] = q & 3;
-        }
+        scaleLevels[group] = clamp(roundHalfEven(f(inverse * scales[group])), -32, 31) + 32;
       }
-      packPairs(out, p + 32, levels);
+      // ggml leaves the scales of a block of zeros at zero, which reads as -32.
+      if (extreme === 0) scaleLevels.fill(0);
+      writeHalf(out, p + 108, extreme === 0 ? 0 : f(1 / inverse));
+      finishQ3(x, i, out, p);
+    }
+  },
+  quantizeWeighted(x, xOffset, out, outOffset, blocks, importance, importanceOffset) {
+    for (let b = 0, p = outOffset, i = xOffset; b < blocks; b++, p += 110, i += SUPER) {
+      const sigma2 = f(f(2 * sumOfSquares(x, i, SUPER)) / SUPER);
+      for (let group = 0; group < 16; group++) {
+        const at = i + group * 16;
+        importanceWeights(weights, x, at, 16, importance, importanceOffset + at - xOffset, sigma2);
+        groupWeights[group] = sumOf(weights, 16);
+        scales[group] = fitSigned(x, at, 16, 4, levels, group * 16, weights);
+      }
+      writeHalf(out, p + 108, fitSigned(scales, 0, 16, 32, scaleLevels, 0, groupWeights));
+      finishQ3(x, i, out, p);
     }
   },
 };
+
+/** The packed scales, and the levels that go with them as stored. */
+function finishQ3(x: Float32Array, i: number, out: Uint8Array, p: number): void {
+  const d = readHalf(out, p + 108);
+  out.fill(0, p, p + 32);
+  out.fill(0, p + 96, p + 108);
+  for (let group = 0; group < 16; group++) {
+    const stored = scaleLevels[group];
+    out[p + 96 + (group & 7)] |= (stored & 15) << (group < 8 ? 0 : 4);
+    out[p + 104 + (group & 3)] |= (stored >> 4) << (2 * (group >> 2));
+    requantize(levels, group * 16, x, i + group * 16, 16, f(d * (stored - 32)), 0, -4, 3);
+    for (let l = group * 16; l < group * 16 + 16; l++) {
+      if (levels[l] > 3) out[p + (l & 31)] |= 1 << (group >> 1);
+      levels[l] &= 3;
+    }
+  }
+  packPairs(out, p + 32, levels);
+}
 
 /** The `group`-th of 16 six-bit numbers: low four bits in bytes 0-7, high two in bytes 8-11. */
 function sixBits(src: Uint8Array, at: number, group: number): number {

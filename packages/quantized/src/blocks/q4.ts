@@ -4,10 +4,14 @@
  * Q4_0 (18 bytes): d f16, 16 bytes; value = d * (q - 8).  Q4_1 (20 bytes): d, m f16, 16 bytes; value = d * q + m.
  * Byte j holds value j in its low nibble and value j + 16 in its high one.
  */
+import { extremeOf, fitOffset, fitSigned, importanceWeights, type OffsetSteps, sumOfSquares } from './fit';
 import type { BlockFormat } from './format';
 import { inverse, readHalf, writeHalf } from './half';
 
 const SIZE = 32;
+const STEPS: OffsetSteps = { first: Math.fround(-0.9), step: Math.fround(0.05), last: 36, absolute: false };
+
+const weights = new Float32Array(SIZE);
 
 export const Q4_0: BlockFormat = {
   type: 'q4_0',
@@ -26,13 +30,21 @@ export const Q4_0: BlockFormat = {
   },
   quantize(x, xOffset, out, outOffset, blocks) {
     for (let b = 0, p = outOffset, i = xOffset; b < blocks; b++, p += 18, i += SIZE) {
-      const d = Math.fround(extreme(x, i) / -8);
+      const d = Math.fround(extremeOf(x, i, SIZE) / -8);
       const scale = inverse(d);
       writeHalf(out, p, d);
       for (let j = 0; j < 16; j++) {
         out[p + 2 + j] = shifted(x[i + j], scale, 8, 15) | (shifted(x[i + 16 + j], scale, 8, 15) << 4);
       }
     }
+  },
+  quantizeWeighted(x, xOffset, out, outOffset, blocks, importance, importanceOffset) {
+    const size = blocks * SIZE;
+    eachWeighted(x, xOffset, size, importance, importanceOffset, 8, (block, d, levels) => {
+      const p = outOffset + block * 18;
+      writeHalf(out, p, d);
+      for (let j = 0; j < 16; j++) out[p + 2 + j] = levels[j] | (levels[j + 16] << 4);
+    });
   },
 };
 
@@ -63,20 +75,52 @@ export const Q4_1: BlockFormat = {
       }
     }
   },
+  quantizeWeighted(x, xOffset, out, outOffset, blocks, importance, importanceOffset) {
+    const size = blocks * SIZE;
+    eachWeightedOffset(x, xOffset, size, importance, importanceOffset, 15, (block, d, min, levels) => {
+      const p = outOffset + block * 20;
+      writeHalf(out, p, d);
+      writeHalf(out, p + 2, -min);
+      for (let j = 0; j < 16; j++) out[p + 4 + j] = levels[j] | (levels[j + 16] << 4);
+    });
+  },
 };
 
-/** The value of 32 with the largest magnitude (the first of equals), sign kept. */
-export function extreme(x: Float32Array, at: number): number {
-  let largest = 0;
-  let value = 0;
-  for (let j = 0; j < SIZE; j++) {
-    const magnitude = Math.abs(x[at + j]);
-    if (magnitude > largest) {
-      largest = magnitude;
-      value = x[at + j];
-    }
+const levels = new Uint8Array(SIZE);
+
+/** Scale and levels of every block of a row of `size` values, for the formats that are centred on level `half`. */
+export function eachWeighted(
+  x: Float32Array,
+  xOffset: number,
+  size: number,
+  importance: Float32Array,
+  importanceOffset: number,
+  half: number,
+  write: (block: number, d: number, levels: Uint8Array) => void,
+): void {
+  const sigma2 = Math.fround(sumOfSquares(x, xOffset, size) / size);
+  for (let at = 0; at < size; at += SIZE) {
+    importanceWeights(weights, x, xOffset + at, SIZE, importance, importanceOffset + at, sigma2);
+    write(at / SIZE, fitSigned(x, xOffset + at, SIZE, half, levels, 0, weights), levels);
   }
-  return value;
+}
+
+/** The same for formats with an offset; value = d * level - min. */
+export function eachWeightedOffset(
+  x: Float32Array,
+  xOffset: number,
+  size: number,
+  importance: Float32Array,
+  importanceOffset: number,
+  top: number,
+  write: (block: number, d: number, min: number, levels: Uint8Array) => void,
+): void {
+  const sigma2 = Math.fround(sumOfSquares(x, xOffset, size) / size);
+  for (let at = 0; at < size; at += SIZE) {
+    importanceWeights(weights, x, xOffset + at, SIZE, importance, importanceOffset + at, sigma2);
+    const { scale, min } = fitOffset(x, xOffset + at, SIZE, top, weights, levels, 0, STEPS);
+    write(at / SIZE, scale, min, levels);
+  }
 }
 
 /** Smallest of 32 values, and the f32 step that spreads `steps` levels up to the largest. */

@@ -6,11 +6,24 @@
  * the i-th 32 bytes of q holds group 2i in its low nibble and group 2i + 1 in its high one; bit g of high[l] is the
  * fifth bit of group g's value l.
  */
+import { fitOffset, fitPositive, importanceWeights, type OffsetSteps, requantize, sumOf, sumOfSquares } from './fit';
 import type { BlockFormat } from './format';
 import { readHalf, roundHalfEven, writeHalf } from './half';
-import { clamp, fitOffset, type OffsetFit, setLevels } from './k-search';
 
+const f = Math.fround;
 const SUPER = 256;
+const STEPS_4: OffsetSteps = { first: -1, step: f(0.1), last: 20, absolute: false };
+const STEPS_5: OffsetSteps = { first: f(-0.5), step: f(0.1), last: 15, absolute: false };
+const WEIGHTED_STEPS: OffsetSteps = { first: f(-0.9), step: f(0.05), last: 36, absolute: false };
+
+// Work space of one block; nothing here runs in two places at once.
+const weights = new Float32Array(32);
+const scales = new Float32Array(8);
+const mins = new Float32Array(8);
+const groupWeights = new Float32Array(8);
+const scaleLevels = new Uint8Array(8);
+const minLevels = new Uint8Array(8);
+const levels = new Uint8Array(SUPER);
 
 export const Q4_K: BlockFormat = {
   type: 'q4_K',
@@ -36,10 +49,15 @@ export const Q4_K: BlockFormat = {
     }
   },
   quantize(x, xOffset, out, outOffset, blocks) {
-    const levels = new Uint8Array(SUPER);
     for (let b = 0, p = outOffset, i = xOffset; b < blocks; b++, p += 144, i += SUPER) {
-      quantizeGroups(x, i, out, p, levels, 15);
-      packNibbles(out, p + 16, levels);
+      fitGroups(x, i, out, p, 15, STEPS_4);
+      packNibbles(out, p + 16);
+    }
+  },
+  quantizeWeighted(x, xOffset, out, outOffset, blocks, importance, importanceOffset) {
+    for (let b = 0, p = outOffset, i = xOffset; b < blocks; b++, p += 144, i += SUPER) {
+      fitGroupsWeighted(x, i, out, p, 15, importance, importanceOffset + i - xOffset);
+      packNibbles(out, p + 16);
     }
   },
 };
@@ -66,15 +84,17 @@ export const Q5_K: BlockFormat = {
     }
   },
   quantize(x, xOffset, out, outOffset, blocks) {
-    const levels = new Uint8Array(SUPER);
     for (let b = 0, p = outOffset, i = xOffset; b < blocks; b++, p += 176, i += SUPER) {
-      quantizeGroups(x, i, out, p, levels, 31);
-      for (let l = 0; l < 32; l++) {
-        let high = 0;
-        for (let group = 0; group < 8; group++) high |= (levels[group * 32 + l] >> 4) << group;
-        out[p + 16 + l] = high;
-      }
-      packNibbles(out, p + 48, levels);
+      fitGroups(x, i, out, p, 31, STEPS_5);
+      packFifthBits(out, p + 16);
+      packNibbles(out, p + 48);
+    }
+  },
+  quantizeWeighted(x, xOffset, out, outOffset, blocks, importance, importanceOffset) {
+    for (let b = 0, p = outOffset, i = xOffset; b < blocks; b++, p += 176, i += SUPER) {
+      fitGroupsWeighted(x, i, out, p, 31, importance, importanceOffset + i - xOffset);
+      packFifthBits(out, p + 16);
+      packNibbles(out, p + 48);
     }
   },
 };
@@ -92,24 +112,61 @@ function minOf(src: Uint8Array, at: number, group: number): number {
 }
 
 /** Writes d, dmin and the packed scales of one block at `out[p]` and fills `levels`. */
-function quantizeGroups(
+function fitGroups(x: Float32Array, at: number, out: Uint8Array, p: number, top: number, steps: OffsetSteps): void {
+  let maxScale = 0;
+  let maxMin = 0;
+  for (let group = 0; group < 8; group++) {
+    const from = at + group * 32;
+    const typical = f(Math.sqrt(f(sumOfSquares(x, from, 32) / 32)));
+    for (let l = 0; l < 32; l++) weights[l] = typical + Math.abs(x[from + l]);
+    const fit = fitOffset(x, from, 32, top, weights, levels, group * 32, steps);
+    scales[group] = fit.scale;
+    mins[group] = fit.min;
+    maxScale = Math.max(maxScale, fit.scale);
+    maxMin = Math.max(maxMin, fit.min);
+  }
+  const perScale = maxScale > 0 ? f(63 / maxScale) : 0;
+  const perMin = maxMin > 0 ? f(63 / maxMin) : 0;
+  for (let group = 0; group < 8; group++) {
+    scaleLevels[group] = Math.min(63, roundHalfEven(f(perScale * scales[group])));
+    minLevels[group] = Math.min(63, roundHalfEven(f(perMin * mins[group])));
+  }
+  writeHalf(out, p, f(maxScale / 63));
+  writeHalf(out, p + 2, f(maxMin / 63));
+  finishGroups(x, at, out, p, top);
+}
+
+function fitGroupsWeighted(
   x: Float32Array,
   at: number,
   out: Uint8Array,
   p: number,
-  levels: Uint8Array,
   top: number,
+  importance: Float32Array,
+  importanceAt: number,
 ): void {
-  const fits: OffsetFit[] = [];
-  for (let group = 0; group < 8; group++) fits.push(fitOffset(x, at + group * 32, 32, top));
-  writeHalf(out, p, Math.max(...fits.map((fit) => fit.scale)) / 63);
-  writeHalf(out, p + 2, Math.max(...fits.map((fit) => fit.min)) / 63);
+  const sigma2 = f(f(2 * sumOfSquares(x, at, SUPER)) / SUPER);
+  for (let group = 0; group < 8; group++) {
+    const from = at + group * 32;
+    importanceWeights(weights, x, from, 32, importance, importanceAt + group * 32, sigma2);
+    groupWeights[group] = sumOf(weights, 32);
+    const fit = fitOffset(x, from, 32, top, weights, levels, group * 32, WEIGHTED_STEPS);
+    scales[group] = fit.scale;
+    mins[group] = fit.min;
+  }
+  writeHalf(out, p, fitPositive(scales, 8, 63, scaleLevels, groupWeights));
+  writeHalf(out, p + 2, fitPositive(mins, 8, 63, minLevels, groupWeights));
+  finishGroups(x, at, out, p, top);
+}
+
+/** The packed scales and offsets, and the levels that go with them as stored. */
+function finishGroups(x: Float32Array, at: number, out: Uint8Array, p: number, top: number): void {
   const d = readHalf(out, p);
   const dmin = readHalf(out, p + 2);
   out.fill(0, p + 4, p + 16);
   for (let group = 0; group < 8; group++) {
-    const scale = d > 0 ? clamp(roundHalfEven(fits[group].scale / d), 0, 63) : 0;
-    const min = dmin > 0 ? clamp(roundHalfEven(fits[group].min / dmin), 0, 63) : 0;
+    const scale = scaleLevels[group];
+    const min = minLevels[group];
     if (group < 4) {
       out[p + 4 + group] |= scale;
       out[p + 8 + group] |= min;
@@ -118,11 +175,19 @@ function quantizeGroups(
       out[p + group] |= (scale >> 4) << 6;
       out[p + 4 + group] |= (min >> 4) << 6;
     }
-    setLevels(levels, group * 32, x, at + group * 32, 32, { scale: d * scale, min: dmin * min }, top);
+    requantize(levels, group * 32, x, at + group * 32, 32, f(d * scale), f(dmin * min), 0, top);
   }
 }
 
-function packNibbles(out: Uint8Array, at: number, levels: Uint8Array): void {
+function packFifthBits(out: Uint8Array, at: number): void {
+  for (let l = 0; l < 32; l++) {
+    let high = 0;
+    for (let group = 0; group < 8; group++) high |= (levels[group * 32 + l] >> 4) << group;
+    out[at + l] = high;
+  }
+}
+
+function packNibbles(out: Uint8Array, at: number): void {
   for (let pair = 0; pair < 4; pair++) {
     for (let l = 0; l < 32; l++) {
       out[at + pair * 32 + l] = (levels[pair * 64 + l] & 15) | ((levels[pair * 64 + 32 + l] & 15) << 4);

@@ -4,9 +4,10 @@
  * Q5_0 (22 bytes): d f16, the 32 high bits as a u32, 16 bytes of low nibbles as in Q4_0; value = d * (q - 16).
  * Q5_1 (24 bytes): d, m f16, then the same; value = d * q + m.
  */
+import { extremeOf } from './fit';
 import type { BlockFormat } from './format';
 import { inverse, readHalf, writeHalf } from './half';
-import { extreme, offset, range, shifted } from './q4';
+import { eachWeighted, eachWeightedOffset, offset, range, shifted } from './q4';
 
 const SIZE = 32;
 
@@ -28,11 +29,19 @@ export const Q5_0: BlockFormat = {
   },
   quantize(x, xOffset, out, outOffset, blocks) {
     for (let b = 0, p = outOffset, i = xOffset; b < blocks; b++, p += 22, i += SIZE) {
-      const d = Math.fround(extreme(x, i) / -16);
+      const d = Math.fround(extremeOf(x, i, SIZE) / -16);
       const scale = inverse(d);
       writeHalf(out, p, d);
       pack(out, p + 2, (j) => shifted(x[i + j], scale, 16, 31));
     }
+  },
+  quantizeWeighted(x, xOffset, out, outOffset, blocks, importance, importanceOffset) {
+    const size = blocks * SIZE;
+    eachWeighted(x, xOffset, size, importance, importanceOffset, 16, (block, d, levels) => {
+      const p = outOffset + block * 22;
+      writeHalf(out, p, d);
+      pack(out, p + 2, (j) => levels[j]);
+    });
   },
 };
 
@@ -61,6 +70,15 @@ export const Q5_1: BlockFormat = {
       writeHalf(out, p + 2, min);
       pack(out, p + 4, (j) => offset(x[i + j], min, scale, 31));
     }
+  },
+  quantizeWeighted(x, xOffset, out, outOffset, blocks, importance, importanceOffset) {
+    const size = blocks * SIZE;
+    eachWeightedOffset(x, xOffset, size, importance, importanceOffset, 31, (block, d, min, levels) => {
+      const p = outOffset + block * 24;
+      writeHalf(out, p, d);
+      writeHalf(out, p + 2, -min);
+      pack(out, p + 4, (j) => levels[j]);
+    });
   },
 };
 

@@ -5,11 +5,16 @@
  * Each half of 128 values uses 64 bytes of ql and 32 of qh. Its four runs of 32 take, in order: low nibbles of ql[0..31]
  * and of ql[32..63], then their high nibbles; run r takes bits 2r and 2r + 1 of qh.
  */
+import { fitSigned, requantize, TINY } from './fit';
 import type { BlockFormat } from './format';
 import { readHalf, roundHalfEven, writeHalf } from './half';
-import { clamp, fitSymmetric } from './k-search';
 
+const f = Math.fround;
 const SUPER = 256;
+
+// Work space of one block; nothing here runs in two places at once.
+const scales = new Float32Array(16);
+const levels = new Uint8Array(SUPER);
 
 export const Q6_K: BlockFormat = {
   type: 'q6_K',
@@ -35,31 +40,47 @@ export const Q6_K: BlockFormat = {
     }
   },
   quantize(x, xOffset, out, outOffset, blocks) {
-    for (let b = 0, p = outOffset, i = xOffset; b < blocks; b++, p += 210, i += SUPER) {
-      const fits: number[] = [];
-      let extreme = 0;
-      for (let group = 0; group < 16; group++) {
-        const { scale } = fitSymmetric(x, i + group * 16, 16, 32);
-        if (Math.abs(scale) > Math.abs(extreme)) extreme = scale;
-        fits.push(scale);
-      }
-      out.fill(0, p, p + 208);
-      writeHalf(out, p + 208, extreme / -128);
-      const d = readHalf(out, p + 208);
-      for (let group = 0; group < 16; group++) {
-        const scale = d === 0 ? 0 : clamp(roundHalfEven(fits[group] / d), -128, 127);
-        out[p + 192 + group] = scale & 255;
-        const inverse = d * scale === 0 ? 0 : 1 / (d * scale);
-        const run = (group >> 1) & 3;
-        const within = (group & 1) * 16;
-        const low = p + (group >> 3) * 64 + (run & 1) * 32 + within;
-        const high = p + 128 + (group >> 3) * 32 + within;
-        for (let l = 0; l < 16; l++) {
-          const q = clamp(roundHalfEven(x[i + group * 16 + l] * inverse), -32, 31) + 32;
-          out[low + l] |= (q & 15) << ((run >> 1) * 4);
-          out[high + l] |= (q >> 4) << (run * 2);
-        }
-      }
+    for (let b = 0; b < blocks; b++) quantizeBlock(x, xOffset + b * SUPER, out, outOffset + b * 210);
+  },
+  quantizeWeighted(x, xOffset, out, outOffset, blocks, importance, importanceOffset) {
+    for (let b = 0; b < blocks; b++) {
+      quantizeBlock(x, xOffset + b * SUPER, out, outOffset + b * 210, importance, importanceOffset + b * SUPER);
     }
   },
 };
+
+/** One block; ggml takes the importance here as it is, where other formats scale it by the size of values. */
+function quantizeBlock(
+  x: Float32Array,
+  i: number,
+  out: Uint8Array,
+  p: number,
+  importance?: Float32Array,
+  importanceAt = 0,
+): void {
+  let extreme = 0;
+  for (let group = 0; group < 16; group++) {
+    const scale = fitSigned(x, i + group * 16, 16, 32, levels, group * 16, importance, importanceAt + group * 16);
+    if (Math.abs(scale) > Math.abs(extreme)) extreme = scale;
+    scales[group] = scale;
+  }
+  out.fill(0, p, p + 210);
+  if (Math.abs(extreme) < TINY) return;
+  const inverse = f(-128 / extreme);
+  writeHalf(out, p + 208, f(1 / inverse));
+  const d = readHalf(out, p + 208);
+  for (let group = 0; group < 16; group++) {
+    const scale = Math.min(127, roundHalfEven(f(inverse * scales[group])));
+    out[p + 192 + group] = scale & 255;
+    requantize(levels, group * 16, x, i + group * 16, 16, f(d * scale), 0, -32, 31);
+    const run = (group >> 1) & 3;
+    const within = (group & 1) * 16;
+    const low = p + (group >> 3) * 64 + (run & 1) * 32 + within;
+    const high = p + 128 + (group >> 3) * 32 + within;
+    for (let l = 0; l < 16; l++) {
+      const q = levels[group * 16 + l];
+      out[low + l] |= (q & 15) << ((run >> 1) * 4);
+      out[high + l] |= (q >> 4) << (run * 2);
+    }
+  }
+}

@@ -5,6 +5,7 @@
  * Q8_K (292 bytes, 256 values): d f32, q[256], 16 i16 sums of 16 values each. Q8_1 and Q8_K exist to hold activations:
  * the sums let a dot product with an offset format skip a pass; reading the values back needs none of them.
  */
+import { extremeOf } from './fit';
 import type { BlockFormat } from './format';
 import { inverse, readHalf, roundHalfAway, roundHalfEven, writeHalf } from './half';
 
@@ -80,8 +81,7 @@ export const Q8_K: BlockFormat = {
   quantize(x, xOffset, out, outOffset, blocks) {
     const view = new DataView(out.buffer, out.byteOffset, out.byteLength);
     for (let b = 0, p = outOffset, i = xOffset; b < blocks; b++, p += 292, i += SUPER) {
-      let extreme = 0;
-      for (let j = 0; j < SUPER; j++) if (Math.abs(x[i + j]) > Math.abs(extreme)) extreme = x[i + j];
+      const extreme = extremeOf(x, i, SUPER);
       const scale = extreme === 0 ? 0 : Math.fround(-127 / extreme);
       view.setFloat32(p, inverse(scale), true);
       for (let group = 0; group < 16; group++) {

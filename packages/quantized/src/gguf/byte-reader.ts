@@ -3,37 +3,11 @@
  * anything is allocated, and what a header makes us allocate is charged against a budget, so a header that lies about
  * counts or lengths costs no more memory than the file itself could justify.
  */
-import { readSync } from 'node:fs';
+import { swapNumbers } from './endian';
 import { ggufError } from './error';
+import type { ByteSource } from './source';
 
 const BUFFER_BYTES = 64 * 1024;
-
-/** Fills `into` from `position`; a short read is an error, since the caller checked the size. */
-export function readFully(fd: number, path: string, into: Uint8Array, position: number): void {
-  let done = 0;
-  while (done < into.byteLength) {
-    let got: number;
-    try {
-      got = readSync(fd, into, done, Math.min(into.byteLength - done, 1 << 30), position + done);
-    } catch (cause) {
-      const reason = cause instanceof Error ? cause.message : String(cause);
-      throw ggufError(
-        'FILE_UNREADABLE',
-        path,
-        `reading ${into.byteLength} bytes at byte ${position} failed: ${reason}. Check the disk or the mount.`,
-      );
-    }
-    if (got === 0) {
-      throw ggufError(
-        'GGUF_TRUNCATED',
-        path,
-        `the file ended at byte ${position + done} while ${into.byteLength} bytes were read at byte ${position}: it ` +
-          'became shorter after it was opened. Open it again once nothing writes to it.',
-      );
-    }
-    done += got;
-  }
-}
 
 export class ByteReader {
   /** What is being read, for messages. */
@@ -47,13 +21,19 @@ export class ByteReader {
   // A byte order mark is kept: vocabularies have tokens that begin with one.
   readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 
+  readonly path: string;
+  /** Bytes of the file. */
+  readonly size: number;
+  /** Whether numbers have their last byte first, as in nearly all files. */
+  littleEndian = true;
+
   constructor(
-    readonly fd: number,
-    readonly path: string,
-    readonly size: number,
+    readonly source: ByteSource,
     budget: number,
   ) {
-    this.#buffer = new Uint8Array(Math.min(BUFFER_BYTES, Math.max(size, 8)));
+    this.path = source.path;
+    this.size = source.size;
+    this.#buffer = new Uint8Array(Math.min(BUFFER_BYTES, Math.max(source.size, 8)));
     this.#view = new DataView(this.#buffer.buffer);
     this.#budget = budget;
   }
@@ -98,28 +78,28 @@ export class ByteReader {
     return this.#view.getInt8(this.#take(1));
   }
   uint16(): number {
-    return this.#view.getUint16(this.#take(2), true);
+    return this.#view.getUint16(this.#take(2), this.littleEndian);
   }
   int16(): number {
-    return this.#view.getInt16(this.#take(2), true);
+    return this.#view.getInt16(this.#take(2), this.littleEndian);
   }
   uint32(): number {
-    return this.#view.getUint32(this.#take(4), true);
+    return this.#view.getUint32(this.#take(4), this.littleEndian);
   }
   int32(): number {
-    return this.#view.getInt32(this.#take(4), true);
+    return this.#view.getInt32(this.#take(4), this.littleEndian);
   }
   float32(): number {
-    return this.#view.getFloat32(this.#take(4), true);
+    return this.#view.getFloat32(this.#take(4), this.littleEndian);
   }
   float64(): number {
-    return this.#view.getFloat64(this.#take(8), true);
+    return this.#view.getFloat64(this.#take(8), this.littleEndian);
   }
   uint64(): bigint {
-    return this.#view.getBigUint64(this.#take(8), true);
+    return this.#view.getBigUint64(this.#take(8), this.littleEndian);
   }
   int64(): bigint {
-    return this.#view.getBigInt64(this.#take(8), true);
+    return this.#view.getBigInt64(this.#take(8), this.littleEndian);
   }
 
   /** A u64 as a number; a value past 2^53 - 1, which no file can hold that many of, becomes infinity. */
@@ -136,9 +116,29 @@ export class ByteReader {
     const at = this.#position - this.#start;
     if (buffered > 0) out.set(this.#buffer.subarray(at, at + buffered));
     const rest = Math.max(buffered, 0);
-    if (rest < length) readFully(this.fd, this.path, out.subarray(rest), this.#position + rest);
+    if (rest < length) this.source.read(out.subarray(rest), this.#position + rest);
     this.#position += length;
     return out.buffer;
+  }
+
+  /** `count` numbers of `size` bytes each, in this machine's order. */
+  numbers(count: number, size: number): ArrayBuffer {
+    const buffer = this.bytes(count * size);
+    if (!this.littleEndian) swapNumbers(new Uint8Array(buffer), size);
+    return buffer;
+  }
+
+  /** Moves on to a multiple of `alignment`. */
+  align(alignment: number): void {
+    const bytes = (alignment - (this.#position % alignment)) % alignment;
+    this.require(bytes);
+    this.#position += bytes;
+  }
+
+  /** Moves on by `bytes` without reading them. */
+  skip(bytes: number): void {
+    this.require(bytes);
+    this.#position += bytes;
   }
 
   /** UTF-8, wrong bytes replaced as candle does, trailing NULs of old writers removed. */
@@ -163,7 +163,7 @@ export class ByteReader {
       this.require(bytes);
       this.#start = this.#position;
       this.#filled = Math.min(this.#buffer.byteLength, this.remaining);
-      readFully(this.fd, this.path, this.#buffer.subarray(0, this.#filled), this.#start);
+      this.source.read(this.#buffer.subarray(0, this.#filled), this.#start);
       at = 0;
     }
     this.#position += bytes;

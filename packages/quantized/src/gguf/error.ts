@@ -9,7 +9,6 @@ export type GgufErrorCode =
   | 'FILE_NOT_FOUND'
   | 'FILE_UNREADABLE'
   | 'GGUF_BAD_MAGIC'
-  | 'GGUF_BIG_ENDIAN'
   | 'GGUF_UNSUPPORTED_VERSION'
   | 'GGUF_TRUNCATED'
   | 'GGUF_BAD_COUNT'

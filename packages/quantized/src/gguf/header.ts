@@ -1,14 +1,16 @@
 /**
  * Parsing of a GGUF header, versions 1 to 3 (candle `gguf_file::Content::read`). The layout: magic, version, counts,
  * then key-value pairs, then tensor descriptions, then padding to the alignment, then data. Version 1 has 32-bit counts
- * and lengths; 2 and 3 have 64-bit ones, and 3 allows big-endian files, which we refuse.
+ * and lengths; 2 and 3 have 64-bit ones, and 3 allows big-endian files, whose version
+ * number shows them.
  *
  * Different from candle: duplicate keys and names, misaligned, overlapping and out-of-file tensors are refused here and
  * not at first use, and a type that we do not know is no reason to refuse the file.
  */
-import { type BlockFormat, byteLengthOf, formatById } from '../blocks';
+import { byteLengthOf, formatById } from '../blocks';
 import type { ByteReader } from './byte-reader';
 import { type GgufErrorCode, ggufError } from './error';
+import type { GgufTensorInfo } from './tensor-file';
 import { GGUF_TYPES, type GgufArray, type GgufType, type GgufValue, NUMERIC_ITEMS } from './value';
 
 /** Bounds on what a header may ask for. */
@@ -30,26 +32,9 @@ export const DEFAULT_LIMITS: GgufLimits = {
   headerMemory: 2 ** 30,
 };
 
-/** A tensor as its file describes it. */
-export interface GgufTensorInfo {
-  readonly name: string;
-  /** The type in candle's spelling (`q4_K`), or `unknown(57)`. */
-  readonly type: string;
-  /** The type's number in the file. */
-  readonly ggmlType: number;
-  /** Outermost dimension first, the reverse of the file's order. */
-  readonly shape: readonly number[];
-  readonly elemCount: number;
-  /** Bytes from the start of the data section. */
-  readonly offset: number;
-  /** Bytes of the data; undefined when the type is unknown. */
-  readonly byteLength: number | undefined;
-  /** How to read the values; undefined when the type is unknown. */
-  readonly format: BlockFormat | undefined;
-}
-
 export interface GgufHeader {
   version: number;
+  bigEndian: boolean;
   metadata: Map<string, GgufValue>;
   tensors: Map<string, GgufTensorInfo>;
   alignment: number;
@@ -74,14 +59,11 @@ export function parseHeader(reader: ByteReader, limits: GgufLimits): GgufHeader 
     );
   }
   reader.what = 'the version';
-  const version = reader.uint32();
+  let version = reader.uint32();
   if (version > 0xffff && (version & 0xffff) === 0) {
-    throw ggufError(
-      'GGUF_BIG_ENDIAN',
-      path,
-      `version 0x${version.toString(16)} shows a big-endian file, which is not supported. Convert it with llama.cpp's ` +
-        'gguf_convert_endian.py.',
-    );
+    // The magic number is the same bytes in both; a small number with its bytes turned round is a large one.
+    reader.littleEndian = false;
+    version = ((version >>> 24) | ((version >>> 8) & 0xff00)) >>> 0;
   }
   if (version < 1 || version > 3) {
     throw ggufError(
@@ -132,7 +114,7 @@ class Parser {
     }
     const dataOffset = Math.ceil(reader.position / alignment) * alignment;
     this.checkData(tensors, dataOffset);
-    return { version, metadata, tensors, alignment, dataOffset };
+    return { version, bigEndian: !reader.littleEndian, metadata, tensors, alignment, dataOffset };
   }
 
   error(code: GgufErrorCode, message: string) {
@@ -233,7 +215,7 @@ class Parser {
     }
     reader.charge(ENTRY_COST + count * (numeric?.bytes ?? 8));
     if (numeric !== undefined) {
-      return { type: 'array', elementType, value: numeric.make(reader.bytes(count * numeric.bytes)) };
+      return { type: 'array', elementType, value: numeric.make(reader.numbers(count, numeric.bytes)) };
     }
     if (elementType === 'string') {
       const value: string[] = [];

@@ -1,7 +1,10 @@
 export type { GgufErrorCode } from './error';
-export { type GgufChunk, GgufFile, type GgufOpenOptions } from './file';
-export { DEFAULT_LIMITS, type GgufLimits, type GgufTensorInfo } from './header';
+export { GgufFile, type GgufOpenOptions } from './file';
+export { GgmlFile, type GgmlHyperParameters, type GgmlVocabularyEntry } from './ggml-file';
+export { DEFAULT_LIMITS, type GgufLimits } from './header';
+export { type Imatrix, loadImatrix } from './imatrix';
 export { GgufMetadata } from './metadata';
+export { type GgufChunk, type GgufTensorInfo, TensorFile } from './tensor-file';
 export {
   GGUF_TYPES,
   type GgufArray,

@@ -29,9 +29,9 @@ const ALIGNMENT = 32;
 /**
  * Writes a file, replacing one of the same name in a single step at the end. Raises `FileFormatError` with
  * `GGUF_INVALID_CONTENT` when the content cannot be written as GGUF (and then leaves nothing behind), and
- * `FILE_UNREADABLE` when the file cannot be created or written.
+ * `FILE_UNREADABLE` when the file cannot be created or written. Returns the bytes written.
  */
-export async function writeGguf(path: string, content: GgufContent): Promise<void> {
+export async function writeGguf(path: string, content: GgufContent): Promise<number> {
   const metadata = new Map(content.metadata instanceof Map ? content.metadata : Object.entries(content.metadata));
   const tensors = [...content.tensors];
   const alignment = alignmentOf(path, metadata);
@@ -48,6 +48,7 @@ export async function writeGguf(path: string, content: GgufContent): Promise<voi
     for (const [i, tensor] of tensors.entries()) await writeTensor(path, handle, tensor, lengths[i], alignment);
     await handle.close();
     await rename(temporary, path);
+    return lengths.reduce((sum, length) => sum + length + padding(length, alignment), header.byteLength);
   } catch (error) {
     await handle.close().catch(() => undefined);
     await rm(temporary, { force: true });
