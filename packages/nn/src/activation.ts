@@ -1,6 +1,12 @@
-/** Activation functions by the name that model configurations give them: candle-nn's `Activation` (activation.rs). */
-import { CandleError, scope, type Tensor } from '@x/core';
-import { swiglu } from './ops';
+/**
+ * Activation functions: candle-nn's `Activation` and `PReLU` (activation.rs). Where candle has an enum, here an activation
+ * is the name that model configurations give it, or an object for the two that have a number.
+ */
+import { CandleError, ShapeError, scope, type Tensor } from '@x/core';
+import { Init } from './init';
+import { OwningModule } from './module';
+import { hardSigmoid, leakyRelu, mish, swiglu } from './ops';
+import type { VarBuilder } from './var-builder';
 
 const FUNCTIONS = {
   /** With the error function, as PyTorch's default. */
@@ -10,15 +16,24 @@ const FUNCTIONS = {
   gelu_pytorch_tanh: (xs: Tensor) => xs.gelu(),
   relu: (xs: Tensor) => xs.relu(),
   relu2: (xs: Tensor) => xs.relu().sqr(),
+  relu6: (xs: Tensor) => xs.clamp(0, 6),
   silu: (xs: Tensor) => xs.silu(),
   swish: (xs: Tensor) => xs.silu(),
   sigmoid: (xs: Tensor) => xs.sigmoid(),
+  hard_sigmoid: hardSigmoid,
+  hard_swish: (xs: Tensor) => xs.mul(hardSigmoid(xs)),
+  mish,
   tanh: (xs: Tensor) => xs.tanh(),
   elu: (xs: Tensor) => xs.elu(1),
+  /** Negative slope 0.01, PyTorch's default. */
+  leaky_relu: (xs: Tensor) => leakyRelu(xs, 0.01),
   swiglu,
 } satisfies Record<string, (xs: Tensor) => Tensor>;
 
 export type ActivationName = keyof typeof FUNCTIONS;
+
+/** A name, or one of candle's two variants with a number: `{ elu: alpha }`, `{ leaky_relu: negativeSlope }`. */
+export type Activation = ActivationName | { elu: number } | { leaky_relu: number };
 
 export const ACTIVATIONS = Object.keys(FUNCTIONS) as ActivationName[];
 
@@ -30,12 +45,60 @@ export function isActivation(name: string): name is ActivationName {
  * Applies an activation. All but `swiglu` work elementwise.
  * @throws CandleError INVALID_ARGUMENT for an unknown name
  */
-export function activate(xs: Tensor, name: ActivationName): Tensor {
-  if (!isActivation(name)) {
-    throw new CandleError(
-      'INVALID_ARGUMENT',
-      `activate: "${String(name)}" is no activation; use one of ${ACTIVATIONS.join(', ')}.`,
-    );
+export function activate(xs: Tensor, activation: Activation): Tensor {
+  if (typeof activation === 'object') {
+    if ('elu' in activation) return xs.elu(activation.elu);
+    if ('leaky_relu' in activation) return leakyRelu(xs, activation.leaky_relu);
+  } else if (isActivation(activation)) {
+    return scope(() => FUNCTIONS[activation](xs));
   }
-  return scope(() => FUNCTIONS[name](xs));
+  throw new CandleError(
+    'INVALID_ARGUMENT',
+    `activate: ${JSON.stringify(activation)} is no activation; use one of ${ACTIVATIONS.join(', ')}.`,
+  );
+}
+
+/** x where positive, else weight · x, with a weight that is learnt: one for all, or one a channel. */
+export class PReLU extends OwningModule {
+  /** [channels], of one element when `isScalar`. */
+  readonly weight: Tensor;
+
+  /** Owns the weight. */
+  constructor(
+    weight: Tensor,
+    readonly isScalar: boolean,
+  ) {
+    super();
+    if (isScalar && weight.elemCount !== 1) {
+      throw new ShapeError('INVALID_SHAPE', `PReLU: a scalar weight has shape [${weight.shape}]; give one element.`);
+    }
+    this.weight = this.own(weight);
+  }
+
+  /** [channels], or [b, channels, ...], or of the weight's own shape. */
+  forward(xs: Tensor): Tensor {
+    return scope(() => {
+      const negative = xs.neg().relu().broadcastMul(this.weightFor(xs));
+      return xs.relu().sub(negative);
+    });
+  }
+
+  private weightFor(xs: Tensor): Tensor {
+    const count = this.weight.elemCount;
+    if (this.isScalar) return this.weight.reshape([]);
+    if (xs.rank < 2 || xs.shape.join() === this.weight.shape.join()) return this.weight;
+    if (xs.dim(1) !== count) {
+      throw new ShapeError(
+        'SHAPE_MISMATCH',
+        `PReLU: input [${xs.shape}] for ${count} weights; dimension 1 must be ${count}.`,
+      );
+    }
+    return this.weight.reshape(xs.shape.map((_, i) => (i === 1 ? count : 1)));
+  }
+}
+
+/** A {@link PReLU} from `weight`, which starts at 0.25. @param numChannels undefined: one weight for all */
+export function prelu(numChannels: number | undefined, vb: VarBuilder): PReLU {
+  const weight = vb.getWithHintsSync([numChannels ?? 1], 'weight', Init.const(0.25));
+  return new PReLU(weight, numChannels === undefined);
 }

@@ -1,6 +1,8 @@
 /** A table of vectors looked up by id: candle-nn's `Embedding` (embedding.rs). */
 import { ShapeError, type Tensor } from '@x/core';
+import { Init } from './init';
 import { OwningModule } from './module';
+import type { VarBuilder } from './var-builder';
 
 export class Embedding extends OwningModule {
   /** [vocab, hidden] */
@@ -26,4 +28,9 @@ export class Embedding extends OwningModule {
   forward(ids: Tensor): Tensor {
     return this.embeddings.embedding(ids);
   }
+}
+
+/** An {@link Embedding} from `weight` [inSize, outSize], normal at first. */
+export function embedding(inSize: number, outSize: number, vb: VarBuilder): Embedding {
+  return new Embedding(vb.getWithHintsSync([inSize, outSize], 'weight', Init.randn(0, 1)));
 }

@@ -1,10 +1,137 @@
-/** Layers, caches and weight loading: candle-nn for TypeScript. */
-export { ACTIVATIONS, type ActivationName, activate, isActivation } from './activation';
-export { Embedding } from './embedding';
-export { Cache, KvCache } from './kv-cache';
-export { Linear } from './linear';
-export { type Module, OwningModule } from './module';
-export { LayerNorm, RmsNorm } from './norm';
-export { logSoftmax, rmsNorm, silu, softmax, softmaxLastDim, swiglu } from './ops';
-export { RotaryTable, type RotaryTableOptions, rope, ropeI } from './rotary';
-export { VarBuilder } from './var-builder';
+/**
+ * Layers, losses, optimisers, caches and weight loading: candle-nn for TypeScript. As in candle's crate, classes and the
+ * functions that make layers are here by themselves, and modules of functions by their names: `ops.layerNorm(x, w, b, eps)`
+ * normalises, `layerNorm(size, eps, vb)` makes a layer.
+ */
+export { ACTIVATIONS, type Activation, type ActivationName, activate, isActivation, PReLU, prelu } from './activation';
+export * as attention from './attention';
+export {
+  AttnMask,
+  causalDecodeF32Interleaved,
+  type FlashOptions,
+  flashAttn,
+  flashAttnVarlenCpu,
+  flashAttnVarlenUnfused,
+  runCausalAttnCpu,
+  runFlashAttnCpu,
+  type SdpaOptions,
+  sdpa,
+  type VarlenOptions,
+} from './attention';
+export { BatchNorm, type BatchNormConfig, type BatchNormOptions, batchNorm } from './batch-norm';
+export {
+  Conv1d,
+  type Conv1dConfig,
+  Conv2d,
+  type Conv2dConfig,
+  ConvTranspose1d,
+  type ConvTranspose1dConfig,
+  ConvTranspose2d,
+  type ConvTranspose2dConfig,
+  conv1d,
+  conv1dNoBias,
+  conv2d,
+  conv2dNoBias,
+  convTranspose1d,
+  convTranspose1dNoBias,
+  convTranspose2d,
+  convTranspose2dNoBias,
+} from './conv';
+export { Embedding, embedding } from './embedding';
+export { oneHot } from './encoding';
+export { Func, FuncT, func, funcT } from './func';
+export { GroupNorm, groupNorm } from './group-norm';
+export * as init from './init';
+export { DEFAULT_KAIMING_NORMAL, DEFAULT_KAIMING_UNIFORM, Init } from './init';
+export {
+  Cache,
+  ConcatKvCache,
+  type IndicesAndMask,
+  InterleavedKvCache,
+  KvCache,
+  RotatingCache,
+  RotatingKvCache,
+  ScatteredCacheBuilder,
+  ScatteredKvCache,
+} from './kv-cache';
+export { LayerNorm, type LayerNormConfig, layerNorm, layerNormNoBias, RmsNorm, rmsNorm } from './layer-norm';
+export { Linear, linear, linearB, linearNoBias } from './linear';
+export * as loss from './loss';
+export { type Module, type ModuleT, OwningModule } from './module';
+export { moeGemm, moeGemmGguf, type SortedExperts, sortByExpert } from './moe';
+export * as ops from './ops';
+export {
+  Dropout,
+  dropout,
+  hardSigmoid,
+  Identity,
+  leakyRelu,
+  logSoftmax,
+  mish,
+  pixelShuffle,
+  pixelUnshuffle,
+  replicationPad2d,
+  selu,
+  sigmoid,
+  silu,
+  softmax,
+  softmaxLastDim,
+  softplus,
+  swiglu,
+} from './ops';
+export {
+  Adam,
+  AdamW,
+  clipGradNorm,
+  clipGradValue,
+  constantLr,
+  cosineAnnealingLr,
+  cosineAnnealingWarmRestarts,
+  exponentialLr,
+  GradAccumulator,
+  type GradAccumulatorOptions,
+  Lion,
+  type LionParams,
+  linearLr,
+  multiStepLr,
+  Optimizer,
+  type ParamsAdam,
+  type ParamsAdamW,
+  polynomialLr,
+  RMSProp,
+  type RmsPropParams,
+  type Schedule,
+  Scheduler,
+  SGD,
+  type SgdParams,
+  stepLr,
+  warmup,
+} from './optim';
+export {
+  type Direction,
+  GRU,
+  type GRUConfig,
+  type GRUState,
+  gru,
+  LSTM,
+  type LSTMConfig,
+  type LSTMState,
+  lstm,
+  RNN,
+  type RnnConfig,
+  type RnnState,
+} from './rnn';
+export {
+  RotaryTable,
+  type RotaryTableOptions,
+  rope,
+  ropeI,
+  ropeISlow,
+  ropeSlow,
+  ropeThd,
+  ropeThdSlow,
+} from './rotary-emb';
+export { gumbelSoftmax } from './sampling';
+export { Sequential, seq } from './sequential';
+export { type GetOptions, type Shard, VarBuilder, type VarBuilderOptions, type VarSource } from './var-builder';
+export { VarMap } from './var-map';

@@ -5,12 +5,14 @@
  * so one call does one matrix product whatever the rank.
  */
 import { ShapeError, scope, type Tensor } from '@x/core';
+import { DEFAULT_KAIMING_NORMAL, Init } from './init';
 import { OwningModule } from './module';
+import type { VarBuilder } from './var-builder';
 
 export class Linear extends OwningModule {
   /** [out, in] */
   readonly weight: Tensor;
-  /** [out] */
+  /** [out], or a scalar that is added to every output. */
   readonly bias: Tensor | undefined;
 
   /** Owns both tensors. @throws ShapeError when the weight is not [out, in] or the bias not [out] */
@@ -19,7 +21,7 @@ export class Linear extends OwningModule {
     if (weight.rank !== 2) {
       throw new ShapeError('INVALID_SHAPE', `Linear: the weight has shape [${weight.shape}]; give [out, in].`);
     }
-    if (bias && (bias.rank !== 1 || bias.dim(0) !== weight.dim(0))) {
+    if (bias && bias.rank !== 0 && (bias.rank !== 1 || bias.dim(0) !== weight.dim(0))) {
       throw new ShapeError(
         'SHAPE_MISMATCH',
         `Linear: bias [${bias.shape}] for a weight of [${weight.shape}]; give [${weight.dim(0)}].`,
@@ -45,4 +47,20 @@ export class Linear extends OwningModule {
       return xs.rank === 2 ? ys : ys.reshape([...xs.shape.slice(0, -1), out]);
     });
   }
+}
+
+/** A {@link Linear} from `weight` [outDim, inDim], Kaiming normal at first, and `bias`. */
+export function linear(inDim: number, outDim: number, vb: VarBuilder): Linear {
+  const weight = vb.getWithHintsSync([outDim, inDim], 'weight', DEFAULT_KAIMING_NORMAL);
+  const bound = 1 / Math.sqrt(inDim);
+  return new Linear(weight, vb.getWithHintsSync([outDim], 'bias', Init.uniform(-bound, bound)));
+}
+
+export function linearNoBias(inDim: number, outDim: number, vb: VarBuilder): Linear {
+  return new Linear(vb.getWithHintsSync([outDim, inDim], 'weight', DEFAULT_KAIMING_NORMAL));
+}
+
+/** {@link linear} or {@link linearNoBias}. */
+export function linearB(inDim: number, outDim: number, bias: boolean, vb: VarBuilder): Linear {
+  return bias ? linear(inDim, outDim, vb) : linearNoBias(inDim, outDim, vb);
 }

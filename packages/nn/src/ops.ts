@@ -1,14 +1,17 @@
 /**
  * Functions on tensors that layers are made of: candle-nn's `ops` (ops.rs). Results belong to the caller's scope; what is
- * made on the way is disposed.
+ * made on the way is disposed. `sdpa` is in attention/sdpa.ts and is exported from here too, as in candle.
  */
-import { ShapeError, scope, type Tensor } from '@x/core';
+import { CandleError, type DType, ShapeError, scope, Tensor } from '@x/core';
+import { type Module, type ModuleT, same } from './module';
+
+export { type SdpaOptions, sdpa } from './attention/sdpa';
 
 /** exp(x) normalised to sum 1 over `dim` (negative: from the end); the largest value is subtracted first. */
 export function softmax(xs: Tensor, dim: number): Tensor {
   if (dim === -1 || dim === xs.rank - 1) return softmaxLastDim(xs);
   return scope(() => {
-    const weights = xs.broadcastSub(xs.maxKeepdim(dim)).exp();
+    const weights = xs.broadcastSub(xs.maxKeepdim(dim).detach()).exp();
     return weights.broadcastDiv(weights.sumKeepdim(dim));
   });
 }
@@ -21,14 +24,53 @@ export function softmaxLastDim(xs: Tensor): Tensor {
 /** log(softmax(x)) over `dim`, without the loss of taking the log afterwards. */
 export function logSoftmax(xs: Tensor, dim: number): Tensor {
   return scope(() => {
-    const shifted = xs.broadcastSub(xs.maxKeepdim(dim));
+    const shifted = xs.broadcastSub(xs.maxKeepdim(dim).detach());
     return shifted.broadcastSub(shifted.exp().sumKeepdim(dim).log());
   });
+}
+
+/** The dtype that sums of squares are made in: f32 for the narrow floats. */
+export function wideDType(dtype: DType): DType {
+  return dtype === 'f16' || dtype === 'bf16' || dtype === 'f8e4m3' ? 'f32' : dtype;
 }
 
 /** x / sqrt(mean(x²) + eps) · alpha over the last dimension, one kernel. alpha: [size]. */
 export function rmsNorm(xs: Tensor, alpha: Tensor, eps: number): Tensor {
   return xs.rmsNorm(alpha, eps);
+}
+
+/** {@link rmsNorm} in steps that have gradients of their own. */
+export function rmsNormSlow(xs: Tensor, alpha: Tensor, eps: number): Tensor {
+  return scope(() => {
+    const wide = xs.toDtype(wideDType(xs.dtype));
+    const scale = wide.sqr().meanKeepdim(-1).affine(1, eps).sqrt();
+    return wide.broadcastDiv(scale).toDtype(xs.dtype).broadcastMul(alpha);
+  });
+}
+
+/** (x - mean) / sqrt(variance + eps) · alpha + beta over the last dimension, one kernel. alpha and beta: [size]. */
+export function layerNorm(xs: Tensor, alpha: Tensor, beta: Tensor, eps: number): Tensor {
+  return xs.layerNorm(alpha, beta, eps);
+}
+
+/** {@link layerNorm} in steps that have gradients of their own. */
+export function layerNormSlow(xs: Tensor, alpha: Tensor, beta: Tensor, eps: number): Tensor {
+  return scope(() => {
+    const wide = xs.toDtype(wideDType(xs.dtype));
+    const centred = wide.broadcastSub(wide.meanKeepdim(-1));
+    const scale = centred.sqr().meanKeepdim(-1).affine(1, eps).sqrt();
+    return centred.broadcastDiv(scale).toDtype(xs.dtype).broadcastMul(alpha).broadcastAdd(beta);
+  });
+}
+
+/** 1 / (1 + exp(-x)). */
+export function sigmoid(xs: Tensor): Tensor {
+  return xs.sigmoid();
+}
+
+/** (x + 3) / 6, limited to [0, 1]. */
+export function hardSigmoid(xs: Tensor): Tensor {
+  return scope(() => xs.affine(1 / 6, 0.5).clamp(0, 1));
 }
 
 /** x · sigmoid(x). */
@@ -49,4 +91,133 @@ export function swiglu(xs: Tensor): Tensor {
     const gate = xs.narrow(-1, 0, width / 2);
     return gate.silu().mul(xs.narrow(-1, width / 2, width / 2));
   });
+}
+
+/**
+ * log(1 + exp(x)), which neither overflows nor has a wrong gradient anywhere: the larger of x and 0 is taken out first,
+ * as a constant.
+ */
+export function softplus(xs: Tensor): Tensor {
+  return scope(() => {
+    const top = xs.relu().detach();
+    return xs.sub(top).exp().add(top.neg().exp()).log().add(top);
+  });
+}
+
+/** x · tanh(softplus(x)). candle's overflows in f16 from x = 12. */
+export function mish(xs: Tensor): Tensor {
+  return scope(() => softplus(xs).tanh().mul(xs));
+}
+
+/** x where positive, else `negativeSlope` · x. */
+export function leakyRelu(xs: Tensor, negativeSlope: number): Tensor {
+  return scope(() => xs.relu().sub(xs.neg().relu().affine(negativeSlope, 0)));
+}
+
+/** gamma · (x where positive, else alpha · (exp(x) - 1)); the defaults are those of the paper. */
+export function selu(xs: Tensor, alpha = 1.6732632423543772, gamma = 1.0507009873554805): Tensor {
+  return scope(() => xs.elu(alpha).affine(gamma, 0));
+}
+
+/**
+ * Zeroes each element with probability `dropP` and scales the others by 1 / (1 - dropP). Numbers come from the device's
+ * stream: see `Device.setSeed`.
+ */
+export function dropout(xs: Tensor, dropP: number): Tensor {
+  if (!(dropP >= 0 && dropP < 1)) {
+    throw new CandleError(
+      'INVALID_ARGUMENT',
+      `dropout: probability ${dropP}; give one from 0 up to, not including, 1.`,
+    );
+  }
+  if (dropP === 0) return same(xs);
+  return scope(() => {
+    const noise = Tensor.rand(0, 1, xs.shape, wideDType(xs.dtype), xs.device);
+    return xs.mul(
+      noise
+        .ge(dropP)
+        .toDtype(xs.dtype)
+        .affine(1 / (1 - dropP), 0),
+    );
+  });
+}
+
+/** {@link dropout} while training, nothing otherwise. */
+export class Dropout implements ModuleT {
+  constructor(readonly dropP: number) {}
+
+  forward(xs: Tensor, train: boolean): Tensor {
+    return train ? dropout(xs, this.dropP) : same(xs);
+  }
+
+  forwardT(xs: Tensor, train: boolean): Tensor {
+    return this.forward(xs, train);
+  }
+}
+
+/** Gives back what it is given. */
+export class Identity implements Module {
+  forward(xs: Tensor): Tensor {
+    return same(xs);
+  }
+
+  dispose(): void {}
+
+  [Symbol.dispose](): void {}
+}
+
+function sizes4(op: string, xs: Tensor): readonly [b: number, c: number, h: number, w: number] {
+  if (xs.rank !== 4) {
+    throw new ShapeError('INVALID_SHAPE', `${op}: the image has shape [${xs.shape}]; give [b, c, h, w].`);
+  }
+  const [b, c, h, w] = xs.shape;
+  return [b, c, h, w];
+}
+
+function checkFactor(op: string, factor: number): void {
+  if (Number.isInteger(factor) && factor >= 1) return;
+  throw new CandleError('INVALID_ARGUMENT', `${op}: the factor is ${factor}; give a whole number from 1.`);
+}
+
+/** Channels into space: [b, c · f², h, w] to [b, c, h · f, w · f]. */
+export function pixelShuffle(xs: Tensor, upscaleFactor: number): Tensor {
+  const [b, c, h, w] = sizes4('pixelShuffle', xs);
+  checkFactor('pixelShuffle', upscaleFactor);
+  const f = upscaleFactor;
+  if (c % (f * f) !== 0) {
+    throw new ShapeError('INVALID_SHAPE', `pixelShuffle: ${c} channels; give a multiple of ${f * f}.`);
+  }
+  const out = c / f / f;
+  return scope(() =>
+    xs
+      .reshape([b, out, f, f, h, w])
+      .permute([0, 1, 4, 2, 5, 3])
+      .reshape([b, out, h * f, w * f]),
+  );
+}
+
+/** Space into channels: [b, c, h · f, w · f] to [b, c · f², h, w]. */
+export function pixelUnshuffle(xs: Tensor, downscaleFactor: number): Tensor {
+  const [b, c, h, w] = sizes4('pixelUnshuffle', xs);
+  checkFactor('pixelUnshuffle', downscaleFactor);
+  const f = downscaleFactor;
+  if (h % f !== 0 || w % f !== 0) {
+    throw new ShapeError('INVALID_SHAPE', `pixelUnshuffle: an image of ${h}x${w}; give multiples of ${f}.`);
+  }
+  return scope(() =>
+    xs
+      .reshape([b, c, h / f, f, w / f, f])
+      .permute([0, 1, 3, 5, 2, 4])
+      .reshape([b, c * f * f, h / f, w / f]),
+  );
+}
+
+/** Rows and columns at the border of [b, c, h, w] repeated `pad` times outwards; candle knows 0 and 1 only. */
+export function replicationPad2d(xs: Tensor, pad: number): Tensor {
+  sizes4('replicationPad2d', xs);
+  if (!Number.isInteger(pad) || pad < 0) {
+    throw new CandleError('INVALID_ARGUMENT', `replicationPad2d: padding ${pad}; give a whole number from 0.`);
+  }
+  if (pad === 0) return same(xs);
+  return scope(() => xs.padWithSame(3, pad, pad).padWithSame(2, pad, pad));
 }

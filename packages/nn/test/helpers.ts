@@ -2,7 +2,8 @@ import { Device, Tensor } from '@x/core';
 import { expect } from 'vitest';
 import { testDevices } from '../../rocm-backend/test/devices';
 
-export const deviceNames = testDevices().map(String);
+export const devices = testDevices();
+export const deviceNames = devices.map(String);
 export const openDevice = (name: string) => Device.parse(name);
 
 export function expectClose(

@@ -129,6 +129,7 @@ describe.each(deviceNames)('layers on %s', (name) => {
       const x = values(8, 13).map((v) => v * 3);
       const xs = tensor(x, [2, 4], device);
       const sigmoid = (v: number) => 1 / (1 + Math.exp(-v));
+      const hardSigmoid = (v: number) => Math.min(1, Math.max(0, (v + 3) / 6));
       const tanhGelu = (v: number) => 0.5 * v * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (v + 0.044715 * v ** 3)));
       const expected: Record<string, (v: number) => number> = {
         relu: (v) => Math.max(v, 0),
@@ -138,6 +139,11 @@ describe.each(deviceNames)('layers on %s', (name) => {
         sigmoid,
         tanh: Math.tanh,
         elu: (v) => (v > 0 ? v : Math.expm1(v)),
+        relu6: (v) => Math.min(Math.max(v, 0), 6),
+        hard_sigmoid: hardSigmoid,
+        hard_swish: (v) => v * hardSigmoid(v),
+        mish: (v) => v * Math.tanh(Math.log1p(Math.exp(v))),
+        leaky_relu: (v) => (v > 0 ? v : 0.01 * v),
         gelu_new: tanhGelu,
         gelu_pytorch_tanh: tanhGelu,
       };
@@ -150,6 +156,16 @@ describe.each(deviceNames)('layers on %s', (name) => {
       expectClose(swiglu(xs), [2, 2], gated);
       expectClose(silu(xs), [2, 4], Array.from(x, expected.silu));
       expect(ACTIVATIONS.length).toBe(Object.keys(expected).length + 2);
+      expectClose(
+        activate(xs, { elu: 0.5 }),
+        [2, 4],
+        Array.from(x, (v) => (v > 0 ? v : 0.5 * Math.expm1(v))),
+      );
+      expectClose(
+        activate(xs, { leaky_relu: 0.3 }),
+        [2, 4],
+        Array.from(x, (v) => (v > 0 ? v : 0.3 * v)),
+      );
       expect(() => activate(xs, 'maxout' as never)).toThrow(/"maxout".*silu/);
       expect(() => activate(xs, 'constructor' as never)).toThrow(/no activation/);
       expect(() => swiglu(tensor(x.subarray(0, 3), [3], device))).toThrow(/odd/);

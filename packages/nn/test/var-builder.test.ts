@@ -1,10 +1,16 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { memoryStats, saveSafetensors, scope } from '@x/core';
+import { fileURLToPath } from 'node:url';
+import { memoryStats, saveSafetensors, scope, writeNpz } from '@x/core';
+import { GgufFile } from '@x/quantized';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { VarBuilder } from '../src';
+import { ALL_TYPES, EXPECTED } from '../../quantized/test/fixture';
+import { Init, VarBuilder, VarMap } from '../src';
 import { deviceNames, expectClose, openDevice, tensor, values } from './helpers';
+
+/** A PyTorch file of core's tests. */
+const checkpoint = (name: string) => fileURLToPath(new URL(`../../core/test/fixtures/pth/${name}`, import.meta.url));
 
 describe.each(deviceNames)('VarBuilder on %s', (name) => {
   const device = openDevice(name);
@@ -38,7 +44,8 @@ describe.each(deviceNames)('VarBuilder on %s', (name) => {
   it('reads one file, several, and an index', async () => {
     const before = memoryStats();
     await scope(async () => {
-      const sources = [[file('one.safetensors'), file('two.safetensors')], file('model.safetensors.index.json')];
+      const index = file('model.safetensors.index.json');
+      const sources = [[file('one.safetensors'), file('two.safetensors')], index, [index]];
       for (const source of sources) {
         using root = VarBuilder.fromSafetensors(source, { device });
         const layer = root.pp('a').pp(0);
@@ -93,10 +100,81 @@ describe.each(deviceNames)('VarBuilder on %s', (name) => {
     await expect(root.get([4], 'a.1.weight')).rejects.toMatchObject({ code: 'DISPOSED' });
   });
 
+  it('reads bytes, npz, pth and GGUF files', async () => {
+    const before = memoryStats();
+    await scope(async () => {
+      const npz = file('weights.npz');
+      await writeNpz(npz, { 'a.0.weight': tensor(data('a.0.weight'), [2, 3], device) });
+      const bytes = readFileSync(file('two.safetensors'));
+      using fromBytes = VarBuilder.fromBufferedSafetensors(bytes, { device });
+      expectClose(await fromBytes.get([4], 'a.1.weight'), [4], data('a.1.weight'), 0);
+      for (const source of [npz, readFileSync(npz)]) {
+        using vb = VarBuilder.fromNpz(source, { device, dtype: 'f64' });
+        const weight = await vb.pp('a.0').get([2, 3], 'weight');
+        expect([weight.dtype, vb.names(), vb.byteLength('a.0.weight')]).toEqual(['f64', ['a.0.weight'], 24]);
+        expectClose(weight, [2, 3], data('a.0.weight'), 0);
+      }
+      using zip = VarBuilder.fromPth(checkpoint('state_dict.pt'), { device });
+      using nested = VarBuilder.fromPth(checkpoint('nested.pt'), { device, key: 'model' });
+      for (const vb of [zip, nested]) {
+        const [first] = vb.names();
+        const found = vb.getUncheckedSync(first);
+        expect([found.device.equals(device), found.elemCount > 0]).toEqual([true, true]);
+        expect((await vb.getUnchecked(first)).toVecSync()).toEqual(found.toVecSync());
+      }
+      expect(() => VarBuilder.fromPth(checkpoint('evil.pt'), { device })).toThrow(
+        expect.objectContaining({ code: 'PICKLE_REFUSED' }),
+      );
+      using gguf = GgufFile.open(ALL_TYPES);
+      using vb = VarBuilder.fromGguf(gguf, { device });
+      for (const [stored, { shape, values: expected }] of EXPECTED) {
+        const found = await vb.get(shape, stored);
+        const { type } = gguf.tensor(stored);
+        expect(found.dtype).toBe(type === 'f16' || type === 'bf16' ? type : 'f32');
+        expectClose(found, shape, expected, 1e-6);
+      }
+      expect(vb.toDtype('f16').getSync(EXPECTED[0][1].shape, EXPECTED[0][0]).dtype).toBe('f16');
+    });
+    expect(memoryStats()).toEqual(before);
+  });
+
+  it('saves a map and loads it again, all or nothing', async () => {
+    const before = memoryStats();
+    await scope(async () => {
+      const make = (start: number) => {
+        const map = new VarMap();
+        const vb = VarBuilder.fromVarMap(map, { device });
+        vb.getWithHintsSync([2, 2], 'w', Init.const(start));
+        vb.pp('b').getWithHintsSync([3], 'c', Init.const(start + 1), { dtype: 'f64' });
+        return map;
+      };
+      using one = make(5);
+      using other = make(7);
+      await one.save(file('map.safetensors'));
+      await other.load(file('map.safetensors'));
+      const contents = (map: VarMap) => [...map.data].map(([path, x]) => [path, x.dtype, x.toVecSync()]);
+      expect(contents(other)).toEqual(contents(one));
+      other.setOne('w', tensor([1, 2, 3, 4], [2, 2], device));
+      other.loadSync(file('map.safetensors'));
+      expect(contents(other)).toEqual(contents(one));
+      VarBuilder.fromVarMap(one, { device }).getWithHintsSync([1], 'more', Init.const(0));
+      one.setOne('w', tensor([1, 2, 3, 4], [2, 2], device));
+      await expect(one.load(file('map.safetensors'))).rejects.toMatchObject({ code: 'FILE_NO_SUCH_TENSOR' });
+      expect(one.data.get('w')!.toVecSync()).toEqual([
+        [1, 2],
+        [3, 4],
+      ]);
+      using wider = new VarMap();
+      VarBuilder.fromVarMap(wider, { device }).getWithHintsSync([2, 3], 'w', Init.const(0));
+      await expect(wider.load(file('map.safetensors'))).rejects.toMatchObject({ code: 'SHAPE_MISMATCH' });
+    });
+    expect(memoryStats()).toEqual(before);
+  });
+
   it('refuses bad files', () => {
     const open = (source: string | string[]) => () => VarBuilder.fromSafetensors(source, { device });
     expect(open(file('none.safetensors'))).toThrow(expect.objectContaining({ code: 'FILE_NOT_FOUND' }));
-    expect(open([file('one.safetensors'), file('one.safetensors')])).toThrow(/"a\.0\.\w+" is in .* and in /);
+    expect(open([file('one.safetensors'), file('one.safetensors')])).toThrow(/"a\.0\.\w+" is in .* too/);
     expect(open(file('none.index.json'))).toThrow(expect.objectContaining({ code: 'FILE_NOT_FOUND' }));
     const index = file('bad.index.json');
     for (const text of [

@@ -8,7 +8,7 @@
 import { type Device, type DType, keep, ShapeError, scope, Tensor } from '@x/core';
 
 /** One growing tensor. */
-export class Cache {
+export class Cache implements Disposable {
   private data: Tensor | undefined;
   private filled = 0;
 
@@ -30,6 +30,11 @@ export class Cache {
     return this.filled;
   }
 
+  /** candle's name for {@link length}. */
+  get currentSeqLen(): number {
+    return this.filled;
+  }
+
   /** Positions that fit without growing; 0 before the buffer exists. */
   get capacity(): number {
     return this.data?.dim(this.dim) ?? 0;
@@ -38,6 +43,11 @@ export class Cache {
   /** A view of what is held, or undefined before anything was appended. The caller's to dispose. */
   current(): Tensor | undefined {
     return this.filled > 0 ? this.data?.narrow(this.dim, 0, this.filled) : undefined;
+  }
+
+  /** candle's name for {@link current}. */
+  currentData(): Tensor | undefined {
+    return this.current();
   }
 
   /** Allocates the buffer now. @param shape of what will be appended; its size along `dim` does not matter */
@@ -88,10 +98,14 @@ export class Cache {
     this.data = undefined;
     this.filled = 0;
   }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
 }
 
 /** The keys and the values of one attention layer. */
-export class KvCache {
+export class KvCache implements Disposable {
   readonly k: Cache;
   readonly v: Cache;
 
@@ -102,6 +116,11 @@ export class KvCache {
   }
 
   get length(): number {
+    return this.k.length;
+  }
+
+  /** candle's name for {@link length}. */
+  get currentSeqLen(): number {
     return this.k.length;
   }
 

@@ -1,0 +1,94 @@
+/** What a query may look at: candle-nn's `AttnMask` (attention/mod.rs), and the biases that it comes to. */
+import { CandleError, type Device, type DType, isInt, ShapeError, scope, Tensor } from '@x/core';
+
+export type AttnMask =
+  | { kind: 'none' }
+  /** Query i sees keys up to `kvOffset` + i. */
+  | { kind: 'causal'; kvOffset: number }
+  /** Added to the scores, or of an integer dtype: hidden where it is not 0. Fits [b, heads, seq, kv]. */
+  | { kind: 'mask'; mask: Tensor };
+
+export const AttnMask = {
+  none: { kind: 'none' } as AttnMask,
+  /** As many queries as keys. */
+  causal: (): AttnMask => ({ kind: 'causal', kvOffset: 0 }),
+  /** Queries behind `kvOffset` keys that are in a cache. */
+  causalWithOffset: (kvOffset: number): AttnMask => ({ kind: 'causal', kvOffset }),
+  mask: (mask: Tensor): AttnMask => ({ kind: 'mask', mask }),
+} as const;
+
+/** What is added to the scores of keys `start` to `start + count`: fits [b, heads, seq, count]. Undefined: nothing. */
+export type Bias = (start: number, count: number) => Tensor | undefined;
+
+/** A mask as something to add: 0 and -Infinity for the integer ones. */
+export function additive(mask: Tensor, dtype: DType): Tensor {
+  return scope(() => {
+    if (!isInt(mask.dtype)) return mask.toDtype(dtype);
+    const constant = (value: number) => Tensor.full(value, [], dtype, mask.device).broadcastAs(mask.shape);
+    return mask.whereCond(constant(Number.NEGATIVE_INFINITY), constant(0));
+  });
+}
+
+export interface PositionOptions {
+  /** Queries. */
+  seq: number;
+  /** Position of the first query among the keys; may be negative. */
+  offset: number;
+  /** Keys at most so far ahead of a query; 0 is causal, Infinity everything. */
+  ahead: number;
+  /** Keys at most so far behind. */
+  behind: number;
+  /** A slope a head: minus slope times distance is added (ALiBi). */
+  slopes?: ArrayLike<number>;
+  device: Device;
+  dtype: DType;
+}
+
+/** The bias that comes from distances, made on the device from the positions of a block; undefined when there is none. */
+export function positionBias(options: PositionOptions): Bias | undefined {
+  const { seq, offset, ahead, behind, slopes, device, dtype } = options;
+  if (ahead === Number.POSITIVE_INFINITY && behind === Number.POSITIVE_INFINITY && !slopes) return undefined;
+  return (start, count) =>
+    scope(() => {
+      // Blocks that all queries see whole need no mask.
+      const seen = start + count - 1 - offset <= ahead && offset + seq - 1 - start <= behind;
+      if (seen && !slopes) return undefined;
+      const queries = Tensor.arange(offset, offset + seq, 'f32', device).unsqueeze(1);
+      const keys = Tensor.arange(start, start + count, 'f32', device);
+      const distance = keys.broadcastSub(queries);
+      const visible = withinRange(distance, ahead, behind);
+      const hidden = visible
+        .whereCond(distance.zerosLike(), Tensor.full(Number.NEGATIVE_INFINITY, distance.shape, 'f32', device))
+        .toDtype(dtype);
+      if (!slopes) return hidden;
+      const bySlope = Tensor.from(Float32Array.from(slopes), { shape: [slopes.length, 1, 1], device, dtype });
+      return distance.abs().neg().toDtype(dtype).broadcastMul(bySlope).broadcastAdd(hidden);
+    });
+}
+
+function withinRange(distance: Tensor, ahead: number, behind: number): Tensor {
+  if (behind === Number.POSITIVE_INFINITY) return distance.le(ahead);
+  if (ahead === Number.POSITIVE_INFINITY) return distance.ge(-behind);
+  return distance.le(ahead).mul(distance.ge(-behind));
+}
+
+/** The slopes of ALiBi for `maxBias` (usually 8), a head each; undefined when it is 0. */
+export function alibiSlopes(maxBias: number, heads: number): Float32Array | undefined {
+  if (!(maxBias >= 0)) {
+    throw new CandleError('INVALID_ARGUMENT', `attention: maxBias is ${maxBias}; give a number from 0.`);
+  }
+  if (maxBias === 0) return undefined;
+  const power = 2 ** Math.ceil(Math.log2(heads));
+  return Float32Array.from({ length: heads }, (_, h) => 2 ** ((-maxBias * (h + 1)) / power));
+}
+
+/** @throws ShapeError unless `heads` is a multiple of the heads of keys or values */
+export function checkHeads(op: string, heads: number, ...others: number[]): void {
+  for (const other of others) {
+    if (other > 0 && heads % other === 0) continue;
+    throw new ShapeError(
+      'SHAPE_MISMATCH',
+      `${op}: ${heads} query heads share ${other} heads of keys or values; the first must be a multiple of the second.`,
+    );
+  }
+}

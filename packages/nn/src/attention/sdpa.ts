@@ -1,0 +1,61 @@
+/**
+ * Scaled dot-product attention: candle-nn's `sdpa` (ops.rs), which is for Metal only. Here it is two products and a softmax
+ * on every device, with gradients; the scores take [b, heads, seq, kv] of memory, which `flashAttn` does not.
+ */
+import { CandleError, ShapeError, scope, type Tensor } from '@x/core';
+import { additive, checkHeads, positionBias } from './mask';
+import { scoresOf, softcapped, weighted } from './scores';
+
+export interface SdpaOptions {
+  /** Added to the scores, or of an integer dtype: hidden where it is not 0. Fits [b, heads, seq, kv]. */
+  mask?: Tensor;
+  /** The last query sees all keys, the one before it all but one, and so on. Default false. */
+  causal?: boolean;
+  /** Multiplies the scores. Default 1 / sqrt(d). */
+  scale?: number;
+  /** Scores become cap · tanh(scores / cap) before the mask; 1, as in candle, is none. Default 1. */
+  softcapping?: number;
+}
+
+/**
+ * softmax(q · kᵀ · scale) · v. A query that may look at nothing gives NaN, as in PyTorch.
+ * @param q [b, heads, seq, d]
+ * @param k [b, kvHeads, kv, d], heads a multiple of kvHeads
+ * @param v [b, kvHeads, kv, dv]
+ * @returns [b, heads, seq, dv]
+ */
+export function sdpa(q: Tensor, k: Tensor, v: Tensor, options: SdpaOptions = {}): Tensor {
+  checkShapes(q, k, v);
+  const [, heads, seq, d] = q.shape;
+  const kv = k.dim(2);
+  const { mask, causal = false, scale = 1 / Math.sqrt(d), softcapping = 1 } = options;
+  if (!(softcapping > 0)) {
+    throw new CandleError(
+      'INVALID_ARGUMENT',
+      `sdpa: softcapping is ${softcapping}; give a positive number, 1 for none.`,
+    );
+  }
+  checkHeads('sdpa', heads, k.dim(1), v.dim(1));
+  return scope(() => {
+    // The queries are scaled, not the scores: there are fewer, and products of f16 stay in range.
+    let scores = scoresOf(q.affine(scale, 0), k);
+    if (softcapping !== 1) scores = softcapped(scores, softcapping);
+    if (mask) scores = scores.broadcastAdd(additive(mask, q.dtype));
+    if (causal) {
+      const { device, dtype } = q;
+      const bias = positionBias({ seq, offset: kv - seq, ahead: 0, behind: Number.POSITIVE_INFINITY, device, dtype });
+      const hidden = bias?.(0, kv);
+      if (hidden) scores = scores.broadcastAdd(hidden);
+    }
+    return weighted(scores.softmaxLastDim(), v);
+  });
+}
+
+function checkShapes(q: Tensor, k: Tensor, v: Tensor): void {
+  const ranks = q.rank === 4 && k.rank === 4 && v.rank === 4;
+  if (ranks && q.dim(0) === k.dim(0) && q.dim(0) === v.dim(0) && q.dim(3) === k.dim(3) && k.dim(2) === v.dim(2)) return;
+  throw new ShapeError(
+    'SHAPE_MISMATCH',
+    `sdpa: queries [${q.shape}], keys [${k.shape}] and values [${v.shape}]; give [b, heads, seq, d], [b, kvHeads, kv, d] and [b, kvHeads, kv, dv].`,
+  );
+}

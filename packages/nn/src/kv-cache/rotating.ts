@@ -1,0 +1,163 @@
+/**
+ * A cache of the last `maxSeqLen` positions, for attention with a window: candle-nn's `RotatingCache` and
+ * `RotatingKvCache` (kv_cache.rs). New positions overwrite the oldest ones.
+ */
+import { type Device, keep, ShapeError, scope, Tensor } from '@x/core';
+
+export class RotatingCache implements Disposable {
+  private data: Tensor | undefined;
+  private writeAt = 0;
+  private seen = 0;
+
+  /**
+   * @param dim the dimension of positions
+   * @param maxSeqLen positions held; a sequence may be longer
+   */
+  constructor(
+    readonly dim: number,
+    readonly maxSeqLen: number,
+  ) {
+    if (!Number.isInteger(maxSeqLen) || maxSeqLen < 1) {
+      throw new ShapeError(
+        'INVALID_SHAPE',
+        `RotatingCache: room for ${maxSeqLen} positions; give a whole number from 1.`,
+      );
+    }
+  }
+
+  /** Where in the buffer the next position goes. */
+  get offset(): number {
+    return this.writeAt;
+  }
+
+  /** Positions seen, which may be more than are held. */
+  get currentSeqLen(): number {
+    return this.seen;
+  }
+
+  /** A view of what is held, in the buffer's order, or undefined before the first append. The caller's to dispose. */
+  currentData(): Tensor | undefined {
+    return this.data?.narrow(this.dim, 0, Math.min(this.seen, this.maxSeqLen));
+  }
+
+  /**
+   * Copies `src` in and returns what attention may look at: a view of the buffer, or all of `src` when that is as long as
+   * the buffer. The caller's to dispose; a view changes with the next append.
+   */
+  append(src: Tensor): Tensor {
+    const { dim, maxSeqLen } = this;
+    const count = src.dim(dim);
+    if (!this.data) {
+      const shape = src.shape.map((size, i) => (i === dim ? maxSeqLen : size));
+      this.data = keep(Tensor.zeros(shape, src.dtype, src.device));
+    }
+    const data = this.data;
+    if (count >= maxSeqLen) {
+      scope(() => data.sliceSet(src.narrow(dim, count - maxSeqLen, maxSeqLen), dim, 0));
+      this.seen += count;
+      this.writeAt = 0;
+      return src.detach();
+    }
+    const first = Math.min(count, maxSeqLen - this.writeAt);
+    scope(() => {
+      data.sliceSet(src.narrow(dim, 0, first), dim, this.writeAt);
+      if (first < count) data.sliceSet(src.narrow(dim, first, count - first), dim, 0);
+    });
+    this.seen += count;
+    this.writeAt = (this.writeAt + count) % maxSeqLen;
+    return this.currentData()!;
+  }
+
+  /** Positions in the sequence of what an append of `seqLen` more would return, in its order. */
+  positions(seqLen: number): number[] {
+    const { maxSeqLen, seen } = this;
+    if (seqLen >= maxSeqLen) return Array.from({ length: seqLen }, (_, i) => seen + i);
+    const end = (this.writeAt + seqLen) % maxSeqLen;
+    const newest = seen + seqLen - end;
+    return Array.from({ length: Math.min(seen + seqLen, maxSeqLen) }, (_, i) =>
+      i < end ? newest + i : newest + i - maxSeqLen,
+    );
+  }
+
+  /**
+   * What the next `seqLen` positions may not look at in what their append will return: u8 [seqLen, held], 1 where hidden,
+   * which `sdpa` takes as a mask. Undefined for a single position, which may look at everything.
+   */
+  attnMask(seqLen: number, device: Device): Tensor | undefined {
+    if (seqLen === 1) return undefined;
+    const { maxSeqLen, seen } = this;
+    const positions = this.positions(seqLen);
+    const mask = new Uint8Array(seqLen * positions.length);
+    for (let i = 0; i < seqLen; i++) {
+      positions.forEach((position, j) => {
+        const hidden = position > seen + i || position + maxSeqLen < seen + i;
+        mask[i * positions.length + j] = hidden ? 1 : 0;
+      });
+    }
+    return Tensor.from(mask, { shape: [seqLen, positions.length], device });
+  }
+
+  /** Forgets all positions and gives the memory back. */
+  reset(): void {
+    this.data?.dispose();
+    this.data = undefined;
+    this.writeAt = 0;
+    this.seen = 0;
+  }
+
+  dispose(): void {
+    this.reset();
+  }
+
+  [Symbol.dispose](): void {
+    this.reset();
+  }
+}
+
+/** The keys and the values of one attention layer with a window. */
+export class RotatingKvCache implements Disposable {
+  readonly k: RotatingCache;
+  readonly v: RotatingCache;
+
+  /** Parameters as {@link RotatingCache}. */
+  constructor(dim: number, maxSeqLen: number) {
+    this.k = new RotatingCache(dim, maxSeqLen);
+    this.v = new RotatingCache(dim, maxSeqLen);
+  }
+
+  get offset(): number {
+    return this.k.offset;
+  }
+
+  get currentSeqLen(): number {
+    return this.k.currentSeqLen;
+  }
+
+  /** See {@link RotatingCache.append}. */
+  append(k: Tensor, v: Tensor): { k: Tensor; v: Tensor } {
+    return { k: this.k.append(k), v: this.v.append(v) };
+  }
+
+  /** See {@link RotatingCache.attnMask}. */
+  attnMask(seqLen: number, device: Device): Tensor | undefined {
+    return this.k.attnMask(seqLen, device);
+  }
+
+  /** See {@link RotatingCache.positions}. */
+  positions(seqLen: number): number[] {
+    return this.k.positions(seqLen);
+  }
+
+  reset(): void {
+    this.k.reset();
+    this.v.reset();
+  }
+
+  dispose(): void {
+    this.reset();
+  }
+
+  [Symbol.dispose](): void {
+    this.reset();
+  }
+}

@@ -1,0 +1,97 @@
+/** Adam and AdamW: candle-nn's `AdamW` (optim.rs), with PyTorch's formulas and defaults, and Adam by its side. */
+import type { Tensor, Var } from '@x/core';
+import { Optimizer } from './optimizer';
+
+export interface ParamsAdam {
+  /** Step size. Default 0.001. */
+  lr: number;
+  /** Decay of the average of gradients. Default 0.9. */
+  beta1: number;
+  /** Decay of the average of their squares. Default 0.999. */
+  beta2: number;
+  /** Added to the root of the squares. Default 1e-8. */
+  eps: number;
+  /** AdamW: share of the values that a step of size 1 takes away, default 0.01. Adam: times the values, added to the gradient, default 0. */
+  weightDecay: number;
+}
+
+export type ParamsAdamW = ParamsAdam;
+
+const DEFAULTS = { lr: 0.001, beta1: 0.9, beta2: 0.999, eps: 1e-8 };
+
+abstract class AdamBase extends Optimizer {
+  /** Steps so far. */
+  stepT = 0;
+  #params: ParamsAdam;
+
+  constructor(vars: readonly Var[], params: ParamsAdam) {
+    super(vars);
+    this.#params = params;
+  }
+
+  get params(): ParamsAdam {
+    return this.#params;
+  }
+
+  setParams(params: Partial<ParamsAdam>): void {
+    this.#params = { ...this.#params, ...params };
+  }
+
+  get learningRate(): number {
+    return this.#params.lr;
+  }
+
+  set learningRate(value: number) {
+    this.setParams({ lr: value });
+  }
+
+  protected override beforeStep(): void {
+    this.stepT++;
+  }
+
+  /** What the step takes away, before the learning rate. */
+  protected direction(variable: Var, grad: Tensor): Tensor {
+    const { beta1, beta2, eps } = this.#params;
+    const first = this.average(variable, 'first', grad, beta1);
+    const second = this.average(variable, 'second', grad.sqr(), beta2);
+    // Averages that start at 0 are too small by these factors.
+    const mean = first.affine(1 / (1 - beta1 ** this.stepT), 0);
+    const square = second.affine(1 / (1 - beta2 ** this.stepT), 0);
+    return mean.div(square.sqrt().affine(1, eps));
+  }
+
+  override dispose(): void {
+    super.dispose();
+    this.stepT = 0;
+  }
+}
+
+/** Kingma and Ba 2015; weight decay is part of the gradient. */
+export class Adam extends AdamBase {
+  constructor(vars: readonly Var[], params: Partial<ParamsAdam> = {}) {
+    super(vars, { ...DEFAULTS, weightDecay: 0, ...params });
+  }
+
+  protected next(variable: Var, grad: Tensor): Tensor {
+    const { lr, weightDecay } = this.params;
+    const decayed = weightDecay === 0 ? grad : grad.add(variable.affine(weightDecay, 0));
+    return variable.sub(this.direction(variable, decayed).affine(lr, 0));
+  }
+}
+
+/** Loshchilov and Hutter 2019; weight decay is apart from the gradient. */
+export class AdamW extends AdamBase {
+  constructor(vars: readonly Var[], params: Partial<ParamsAdamW> = {}) {
+    super(vars, { ...DEFAULTS, weightDecay: 0.01, ...params });
+  }
+
+  /** With default parameters but the learning rate. */
+  static newLr(vars: readonly Var[], learningRate: number): AdamW {
+    return new AdamW(vars, { lr: learningRate });
+  }
+
+  protected next(variable: Var, grad: Tensor): Tensor {
+    const { lr, weightDecay } = this.params;
+    return variable.affine(1 - lr * weightDecay, 0).sub(this.direction(variable, grad).affine(lr, 0));
+  }
+}

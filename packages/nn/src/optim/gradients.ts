@@ -1,0 +1,107 @@
+/** Gradients between `backward` and a step: clipping and accumulation, as PyTorch's utilities; candle has none. */
+import { CandleError, GradStore, noGrad, scope, Tensor, type Var } from '@x/core';
+import { wideDType } from '../ops';
+import type { Optimizer } from './optimizer';
+
+/** Puts in place of each gradient what `change` makes of it. */
+function replaceEach(grads: GradStore, vars: readonly Var[], change: (grad: Tensor) => Tensor): void {
+  for (const variable of vars) {
+    const grad = grads.get(variable);
+    if (grad) grads.insert(variable, change(grad))?.dispose();
+  }
+}
+
+/**
+ * Scales all gradients by one factor so that their norm together is `maxNorm` at most. Nothing is read back: the factor is
+ * computed where the gradients are, on the device of the first.
+ * @param normType 2, or Infinity for the largest element
+ * @returns the norm before, a scalar f32 (f64 when all gradients are f64): the caller's to dispose
+ */
+export function clipGradNorm(grads: GradStore, vars: readonly Var[], maxNorm: number, normType = 2): Tensor {
+  if (!(maxNorm >= 0) || (normType !== 2 && normType !== Number.POSITIVE_INFINITY)) {
+    throw new CandleError(
+      'INVALID_ARGUMENT',
+      `clipGradNorm: maxNorm ${maxNorm} and normType ${normType}; give a number from 0, and 2 or Infinity.`,
+    );
+  }
+  const all = vars.map((variable) => grads.get(variable)).filter((grad) => grad !== undefined);
+  return noGrad(() => {
+    if (all.length === 0) return Tensor.zeros([]);
+    const dtype = all.every((grad) => grad.dtype === 'f64') ? 'f64' : 'f32';
+    const total = scope(() => {
+      const parts = all.map((grad) => {
+        const wide = grad.toDtype(wideDType(grad.dtype));
+        return (normType === 2 ? wide.sqr().sumAll() : wide.abs().maxAll()).toDtype(dtype);
+      });
+      const together = Tensor.stack(parts, 0);
+      return normType === 2 ? together.sumAll().sqrt() : together.maxAll();
+    });
+    using factor = scope(() => total.affine(1, 1e-6).recip().affine(maxNorm, 0).minimum(1));
+    replaceEach(grads, vars, (grad) => scope(() => grad.broadcastMul(factor.toDtype(grad.dtype))));
+    return total;
+  });
+}
+
+/** Limits every element of every gradient to ±`value`. */
+export function clipGradValue(grads: GradStore, vars: readonly Var[], value: number): void {
+  if (!(value >= 0)) {
+    throw new CandleError('INVALID_ARGUMENT', `clipGradValue: ${value}; give a number from 0.`);
+  }
+  noGrad(() => replaceEach(grads, vars, (grad) => grad.clamp(-value, value)));
+}
+
+export interface GradAccumulatorOptions {
+  /** Clips the norm of the gradients before each step; see {@link clipGradNorm}. Default: no clipping. */
+  maxNorm?: number;
+}
+
+/** One step of an optimiser for several losses: a large batch in pieces that fit into memory. */
+export class GradAccumulator implements Disposable {
+  readonly #grads = new GradStore();
+  #count = 0;
+
+  /** @param steps losses a step */
+  constructor(
+    private readonly optimizer: Optimizer,
+    readonly steps: number,
+    private readonly options: GradAccumulatorOptions = {},
+  ) {
+    if (!Number.isInteger(steps) || steps < 1) {
+      throw new CandleError('INVALID_ARGUMENT', `GradAccumulator: ${steps} losses a step; give a whole number from 1.`);
+    }
+  }
+
+  /** Gradients held, of the losses since the last step. */
+  get grads(): GradStore {
+    return this.#grads;
+  }
+
+  /**
+   * Adds the gradients of loss / steps, so that a step is that of the losses' mean.
+   * @returns whether this was the last loss of a step, and the step was made
+   */
+  backwardStep(loss: Tensor): boolean {
+    const share = scope(() => loss.affine(1 / this.steps, 0));
+    try {
+      this.#grads.extend(share.backward());
+    } finally {
+      share.dispose();
+    }
+    if (++this.#count < this.steps) return false;
+    const { maxNorm } = this.options;
+    if (maxNorm !== undefined) clipGradNorm(this.#grads, this.optimizer.vars, maxNorm).dispose();
+    this.optimizer.step(this.#grads);
+    this.dispose();
+    return true;
+  }
+
+  /** Forgets the gradients since the last step. */
+  dispose(): void {
+    this.#grads.dispose();
+    this.#count = 0;
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+}

@@ -1,0 +1,95 @@
+/**
+ * What optimisers have in common: candle-nn's `Optimizer` trait (optim.rs).
+ *
+ * An optimiser takes variables of float dtypes (others are left out), and its state lives on their devices in their dtypes.
+ * It owns its state, not the variables: `dispose()` gives the state back.
+ */
+import { type GradStore, isFloat, keep, noGrad, scope, type Tensor, type Var } from '@x/core';
+
+/** Tensors that an optimiser keeps for one variable, by name. */
+export type VarState = Map<string, Tensor>;
+
+export abstract class Optimizer implements Disposable {
+  readonly #vars: Var[] = [];
+  readonly #states = new Map<Var, VarState>();
+
+  constructor(vars: readonly Var[]) {
+    for (const variable of vars) this.push(variable);
+  }
+
+  /** The variables that are trained. */
+  get vars(): readonly Var[] {
+    return this.#vars;
+  }
+
+  /** Trains one more variable. */
+  push(variable: Var): void {
+    if (isFloat(variable.dtype)) this.#vars.push(variable);
+  }
+
+  /** Step size. Schedules change it between steps. */
+  abstract get learningRate(): number;
+  abstract set learningRate(value: number);
+  /** candle's name for setting it. */
+  setLearningRate(value: number): void {
+    this.learningRate = value;
+  }
+
+  /** Changes every variable that has a gradient. The gradients stay the store's. */
+  step(grads: GradStore): void {
+    noGrad(() => {
+      this.beforeStep();
+      for (const variable of this.#vars) {
+        const grad = grads.get(variable);
+        if (grad) scope(() => variable.set(this.next(variable, grad)));
+      }
+    });
+  }
+
+  /** Gradients of a loss, and a step by them. */
+  backwardStep(loss: Tensor): void {
+    const grads = loss.backward();
+    try {
+      this.step(grads);
+    } finally {
+      grads.dispose();
+    }
+  }
+
+  /** Called once a step. */
+  protected beforeStep(): void {}
+
+  /** The variable's next values; runs in a scope. */
+  protected abstract next(variable: Var, grad: Tensor): Tensor;
+
+  /** What was remembered of a variable, if anything. */
+  protected state(variable: Var, name: string): Tensor | undefined {
+    return this.#states.get(variable)?.get(name);
+  }
+
+  /** Remembers a tensor, in place of the one of that name. Returns it. */
+  protected remember(variable: Var, name: string, value: Tensor): Tensor {
+    const states = this.#states.get(variable) ?? new Map<string, Tensor>();
+    this.#states.set(variable, states);
+    states.get(name)?.dispose();
+    states.set(name, keep(value));
+    return value;
+  }
+
+  /** decay · remembered + share · value, remembered in its place; before the first, 0 is remembered. */
+  protected average(variable: Var, name: string, value: Tensor, decay: number, share = 1 - decay): Tensor {
+    const news = value.affine(share, 0);
+    const old = this.state(variable, name);
+    return this.remember(variable, name, old ? old.affine(decay, 0).add(news) : news);
+  }
+
+  /** Forgets everything remembered, as at the start. */
+  dispose(): void {
+    for (const states of this.#states.values()) for (const tensor of states.values()) tensor.dispose();
+    this.#states.clear();
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+}

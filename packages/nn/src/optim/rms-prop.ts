@@ -1,0 +1,47 @@
+/** RMSProp with PyTorch's formulas and defaults; candle has none. */
+import type { Tensor, Var } from '@x/core';
+import { Optimizer } from './optimizer';
+
+export interface RmsPropParams {
+  /** Step size. Default 0.01. */
+  lr: number;
+  /** Decay of the average of squared gradients. Default 0.99. */
+  alpha: number;
+  /** Added to the root of the squares. Default 1e-8. */
+  eps: number;
+  /** Times the values, added to the gradient. Default 0. */
+  weightDecay: number;
+  /** Share of the last step in the next. Default 0. */
+  momentum: number;
+  /** Whether the squares are those of the distance from the average gradient. Default false. */
+  centered: boolean;
+}
+
+const DEFAULTS: RmsPropParams = { lr: 0.01, alpha: 0.99, eps: 1e-8, weightDecay: 0, momentum: 0, centered: false };
+
+export class RMSProp extends Optimizer {
+  params: RmsPropParams;
+
+  constructor(vars: readonly Var[], params: Partial<RmsPropParams> = {}) {
+    super(vars);
+    this.params = { ...DEFAULTS, ...params };
+  }
+
+  get learningRate(): number {
+    return this.params.lr;
+  }
+
+  set learningRate(value: number) {
+    this.params = { ...this.params, lr: value };
+  }
+
+  protected next(variable: Var, grad: Tensor): Tensor {
+    const { lr, alpha, eps, weightDecay, momentum, centered } = this.params;
+    const decayed = weightDecay === 0 ? grad : grad.add(variable.affine(weightDecay, 0));
+    let square = this.average(variable, 'square', decayed.sqr(), alpha);
+    if (centered) square = square.sub(this.average(variable, 'mean', decayed, alpha).sqr());
+    const step = decayed.div(square.sqrt().affine(1, eps));
+    const taken = momentum === 0 ? step : this.average(variable, 'momentum', step, momentum, 1);
+    return variable.sub(taken.affine(lr, 0));
+  }
+}

@@ -1,0 +1,182 @@
+/**
+ * Recurrent layers: candle-nn's `RNN`, `LSTM` and `GRU` (rnn.rs), one layer in one direction each.
+ *
+ * Different from candle: a `backward` layer reads a sequence from its end (candle's differs in the names of its weights
+ * only), the GRU has the direction and layer options too, and both stack their states to [b, seq, hidden] (candle's GRU
+ * joins them to [b, seq * hidden]).
+ */
+import { ShapeError, scope, Tensor } from '@x/core';
+import { DEFAULT_KAIMING_UNIFORM, type Init, ZERO } from './init';
+import { OwningModule } from './module';
+import type { VarBuilder } from './var-builder';
+
+/** What all states have: the output of the layer. */
+export interface RnnState {
+  /** [b, hidden] */
+  h: Tensor;
+}
+
+export interface LSTMState extends RnnState {
+  /** The cell, [b, hidden]. */
+  c: Tensor;
+}
+
+export type GRUState = RnnState;
+
+export type Direction = 'forward' | 'backward';
+
+export interface RnnConfig {
+  /** Default: Kaiming uniform. */
+  wIhInit?: Init;
+  wHhInit?: Init;
+  /** null: no such bias. Default: zeros. */
+  bIhInit?: Init | null;
+  bHhInit?: Init | null;
+  /** Number in the names of the weights, `weight_ih_l0`. Default 0. */
+  layerIdx?: number;
+  /** `backward` adds `_reverse` to the names and reads sequences from the end. Default `forward`. */
+  direction?: Direction;
+}
+
+export type LSTMConfig = RnnConfig;
+export type GRUConfig = RnnConfig;
+
+/** A layer that goes over a sequence step by step. */
+export abstract class RNN<State extends RnnState> extends OwningModule {
+  readonly wIh: Tensor;
+  readonly wHh: Tensor;
+  readonly bIh: Tensor | undefined;
+  readonly bHh: Tensor | undefined;
+
+  /** @param gates blocks of `hiddenDim` rows in the weights */
+  constructor(
+    readonly inDim: number,
+    readonly hiddenDim: number,
+    readonly config: RnnConfig,
+    gates: number,
+    vb: VarBuilder,
+  ) {
+    super();
+    const { wIhInit, wHhInit, bIhInit, bHhInit, layerIdx = 0, direction = 'forward' } = config;
+    const rows = gates * hiddenDim;
+    const suffix = `l${layerIdx}${direction === 'backward' ? '_reverse' : ''}`;
+    const get = (shape: number[], name: string, init: Init) =>
+      this.own(vb.getWithHintsSync(shape, `${name}_${suffix}`, init));
+    this.wIh = get([rows, inDim], 'weight_ih', wIhInit ?? DEFAULT_KAIMING_UNIFORM);
+    this.wHh = get([rows, hiddenDim], 'weight_hh', wHhInit ?? DEFAULT_KAIMING_UNIFORM);
+    this.bIh = bIhInit === null ? undefined : get([rows], 'bias_ih', bIhInit ?? ZERO);
+    this.bHh = bHhInit === null ? undefined : get([rows], 'bias_hh', bHhInit ?? ZERO);
+  }
+
+  /** The state before a sequence. */
+  abstract zeroState(batchDim: number): State;
+
+  /** One step: input [b, features]. The state that is given stays the caller's. */
+  abstract step(input: Tensor, state: State): State;
+
+  /** All steps of [b, seq, features], in the order of the sequence whatever the direction. */
+  seq(input: Tensor): State[] {
+    return scope(() => this.seqInit(input, this.zeroState(input.dim(0))));
+  }
+
+  /** As {@link seq}, from a state. */
+  seqInit(input: Tensor, initState: State): State[] {
+    if (input.rank !== 3 || input.dim(2) !== this.inDim) {
+      throw new ShapeError(
+        'SHAPE_MISMATCH',
+        `${this.constructor.name}: input [${input.shape}]; give [b, seq, ${this.inDim}].`,
+      );
+    }
+    const steps = Array.from({ length: input.dim(1) }, (_, i) => i);
+    if (this.config.direction === 'backward') steps.reverse();
+    return scope(() => {
+      const states: State[] = [];
+      let state = initState;
+      for (const position of steps) {
+        const at = input.narrow(1, position, 1).squeeze(1);
+        state = this.step(at, state);
+        states[position] = state;
+      }
+      return states;
+    });
+  }
+
+  /** The outputs of all steps, [b, seq, hidden]. */
+  statesToTensor(states: readonly State[]): Tensor {
+    return Tensor.stack(
+      states.map((state) => state.h),
+      1,
+    );
+  }
+
+  /** [b, seq, features] to [b, seq, hidden]. */
+  forward(xs: Tensor): Tensor {
+    return scope(() => this.statesToTensor(this.seq(xs)));
+  }
+
+  protected zeros(batchDim: number): Tensor {
+    return Tensor.zeros([batchDim, this.hiddenDim], this.wIh.dtype, this.wIh.device);
+  }
+
+  /** The two halves of all gates: from the input and from the state. */
+  protected gates(input: Tensor, h: Tensor): [Tensor, Tensor] {
+    const fromInput = input.matmul(this.wIh.t());
+    const fromState = h.matmul(this.wHh.t());
+    return [
+      this.bIh ? fromInput.broadcastAdd(this.bIh) : fromInput,
+      this.bHh ? fromState.broadcastAdd(this.bHh) : fromState,
+    ];
+  }
+}
+
+/** Long short-term memory; weights as PyTorch's: input, forget, cell and output gate. */
+export class LSTM extends RNN<LSTMState> {
+  constructor(inDim: number, hiddenDim: number, config: LSTMConfig, vb: VarBuilder) {
+    super(inDim, hiddenDim, config, 4, vb);
+  }
+
+  zeroState(batchDim: number): LSTMState {
+    return { h: this.zeros(batchDim), c: this.zeros(batchDim) };
+  }
+
+  step(input: Tensor, state: LSTMState): LSTMState {
+    return scope(() => {
+      const [fromInput, fromState] = this.gates(input, state.h);
+      const [inGate, forgetGate, cellGate, outGate] = fromInput.add(fromState).chunk(4, 1);
+      const c = forgetGate.sigmoid().mul(state.c).add(inGate.sigmoid().mul(cellGate.tanh()));
+      return { h: outGate.sigmoid().mul(c.tanh()), c };
+    });
+  }
+}
+
+/** Gated recurrent unit; weights as PyTorch's: reset, update and new gate. */
+export class GRU extends RNN<GRUState> {
+  constructor(inDim: number, hiddenDim: number, config: GRUConfig, vb: VarBuilder) {
+    super(inDim, hiddenDim, config, 3, vb);
+  }
+
+  zeroState(batchDim: number): GRUState {
+    return { h: this.zeros(batchDim) };
+  }
+
+  step(input: Tensor, state: GRUState): GRUState {
+    return scope(() => {
+      const [fromInput, fromState] = this.gates(input, state.h);
+      const [resetI, updateI, newI] = fromInput.chunk(3, 1);
+      const [resetH, updateH, newH] = fromState.chunk(3, 1);
+      const reset = resetI.add(resetH).sigmoid();
+      const update = updateI.add(updateH).sigmoid();
+      const fresh = newI.add(reset.mul(newH)).tanh();
+      // update · h + (1 - update) · fresh, with one product less.
+      return { h: state.h.sub(fresh).mul(update).add(fresh) };
+    });
+  }
+}
+
+export function lstm(inDim: number, hiddenDim: number, config: LSTMConfig, vb: VarBuilder): LSTM {
+  return new LSTM(inDim, hiddenDim, config, vb);
+}
+
+export function gru(inDim: number, hiddenDim: number, config: GRUConfig, vb: VarBuilder): GRU {
+  return new GRU(inDim, hiddenDim, config, vb);
+}

@@ -1,0 +1,51 @@
+/** Layers one after the other: candle-nn's `Sequential` (sequential.rs). It owns its layers. */
+import { scope, type Tensor } from '@x/core';
+import { func } from './func';
+import { type Module, same } from './module';
+
+export class Sequential implements Module {
+  private readonly layers: Module[] = [];
+
+  /** Number of layers. */
+  get length(): number {
+    return this.layers.length;
+  }
+
+  get isEmpty(): boolean {
+    return this.layers.length === 0;
+  }
+
+  /** Appends a layer, which is disposed with this one. Returns this, so that calls can be chained. */
+  add(layer: Module): this {
+    this.layers.push(layer);
+    return this;
+  }
+
+  addFn(f: (xs: Tensor) => Tensor): this {
+    return this.add(func(f));
+  }
+
+  forward(xs: Tensor): Tensor {
+    return scope(() => this.layers.reduce((current, layer) => layer.forward(current), same(xs)));
+  }
+
+  /** What each layer gives, in their order. */
+  forwardAll(xs: Tensor): Tensor[] {
+    const outputs: Tensor[] = [];
+    for (const layer of this.layers) outputs.push(layer.forward(outputs.at(-1) ?? xs));
+    return outputs;
+  }
+
+  dispose(): void {
+    for (const layer of this.layers) layer.dispose();
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+}
+
+/** An empty {@link Sequential}. */
+export function seq(): Sequential {
+  return new Sequential();
+}
