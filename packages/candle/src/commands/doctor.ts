@@ -1,5 +1,5 @@
-/** `candle doctor`: libraries, permissions, compilers and code objects, and what to install for what is missing. */
-import { compilers, openDevice, type PlatformReport, platforms } from '@x/hip';
+/** `candle doctor`: drivers, permissions, compilers, libraries and code objects, and what to install for what is missing. */
+import { compilers, type LibraryReport, libraryReports, openDevice, type PlatformReport, platforms } from '@x/hip';
 import { listTargets, resolveTarget } from '@x/kernels';
 import { Command } from 'commander';
 import { guarded, paint, printJson } from '../output';
@@ -29,6 +29,7 @@ export function doctorCommand(): Command {
           platforms: reports,
           devices,
           compilers: compilers(),
+          libraries: libraryReports(),
           kernelTargets: targets,
         };
         if (options.json) printJson(result);
@@ -56,6 +57,7 @@ function describe(result: {
   platforms: PlatformReport[];
   devices: DeviceCheck[];
   compilers: ReturnType<typeof compilers>;
+  libraries: LibraryReport[];
   kernelTargets: string[];
 }): string {
   const mark = (good: boolean) => (good ? paint('green', 'ok') : paint('yellow', '--'));
@@ -77,6 +79,22 @@ function describe(result: {
   for (const { platform, available, version, reason } of result.compilers) {
     lines.push(`  ${mark(available)} ${platform}: ${available ? version : reason}`);
   }
+  lines.push('', 'Libraries (our kernels do the work of those that are missing)');
+  for (const { name, platform, purpose, available, library, version, reason, searched } of result.libraries) {
+    const what = `${name} (${platform}, ${purpose === 'gemm' ? 'matrix products' : 'convolutions'})`;
+    lines.push(
+      `  ${mark(available)} ${what}: ${library ? `${library}${version ? ` (${version})` : ''}` : reason?.message}`,
+    );
+    if (reason) lines.push(`       ${reason.remedy}`);
+    if (!available && searched.length > 0) lines.push(paint('dim', `       looked for: ${places(searched)}`));
+  }
   lines.push('', `Kernel targets built: ${result.kernelTargets.join(', ') || 'none (pnpm kernels --targets native)'}`);
   return lines.join('\n');
+}
+
+/** Paths that were tried, each file and each directory named once. */
+function places(searched: readonly string[]): string {
+  const files = new Set(searched.map((path) => path.slice(path.lastIndexOf('/') + 1)));
+  const directories = new Set(searched.map((path) => path.slice(0, path.lastIndexOf('/') + 1) || "the loader's path"));
+  return `${[...files].join(', ')} in ${[...directories].join(', ')}`;
 }

@@ -1,0 +1,291 @@
+/**
+ * `candle quantize IN OUT --type q4_k_m`: a GGUF file with the weights of another GGUF file, a safetensors file or a
+ * Hugging Face directory, quantised as llama.cpp's tool does it. Weights are read, quantised on all processors and
+ * written piece by piece. The output appears under its name when it is complete; an error or an interrupt leaves none.
+ */
+import { resolve } from 'node:path';
+import { CandleError } from '@x/core';
+import {
+  blockFormat,
+  type GgufTensorSource,
+  type GgufValue,
+  gguf,
+  type Imatrix,
+  isMixName,
+  loadImatrix,
+  MIXES,
+  type MixName,
+  planMix,
+  type QuantType,
+  quantizeBlocks,
+  writeGguf,
+} from '@x/quantized';
+import { Command, InvalidArgumentError } from 'commander';
+import { type ModelSource, openModel, rowsOf, type SourceTensor } from '../model-source';
+import { formatBytes, guarded, paint, printJson, table } from '../output';
+
+interface QuantizeOptions {
+  type: MixName;
+  imatrix?: string;
+  threads?: number;
+  allowRequantize?: boolean;
+  json?: boolean;
+}
+
+/** What a run did, as `--json` prints it. */
+export interface QuantizeReport {
+  input: string;
+  output: string;
+  type: MixName;
+  tensors: number;
+  quantized: number;
+  /** Weights that importance data was found for. */
+  weighted: number;
+  types: Record<string, number>;
+  inputBytes: number;
+  outputBytes: number;
+  seconds: number;
+}
+
+export interface QuantizeRun extends Pick<QuantizeOptions, 'imatrix' | 'threads' | 'allowRequantize'> {
+  /** Stops between two pieces and removes what was written. */
+  signal?: AbortSignal;
+  /** Called after every piece with the values done and in all, and the weight's name. */
+  onProgress?: (done: number, total: number, name: string) => void;
+}
+
+export function quantizeCommand(): Command {
+  return new Command('quantize')
+    .description('write a GGUF file with the weights of a model in a smaller type')
+    .argument('<in>', 'a .gguf file, a .safetensors file, or a directory with config.json and *.safetensors')
+    .argument('<out>', 'the .gguf file to write; one of that name is replaced')
+    .requiredOption('-t, --type <mix>', `one of ${Object.keys(MIXES).join(', ')}`, mixName)
+    .option('--imatrix <file>', 'importance data that llama-imatrix collected, in either of its forms')
+    .option('--threads <count>', 'threads to quantise with, default one a processor', positiveInteger)
+    .option('--allow-requantize', 'quantise weights that are quantised already, which loses more than once')
+    .option('--json', 'print one JSON object')
+    .action((input: string, output: string, options: QuantizeOptions) =>
+      guarded(options.json, () => run(input, output, options)),
+    );
+}
+
+async function run(input: string, output: string, options: QuantizeOptions): Promise<void> {
+  const interrupt = new AbortController();
+  const onSignal = () => interrupt.abort(new CandleError('INTERRUPTED', 'interrupted; nothing was written'));
+  process.once('SIGINT', onSignal);
+  process.once('SIGTERM', onSignal);
+  const shown = !options.json && process.stderr.isTTY;
+  try {
+    const report = await quantizeModel(input, output, options.type, {
+      ...options,
+      signal: interrupt.signal,
+      onProgress: shown ? (done, total, name) => process.stderr.write(progressLine(done, total, name)) : undefined,
+    });
+    if (shown) process.stderr.write('\r\x1b[K');
+    if (options.json) printJson(report);
+    else process.stdout.write(`${describe(report)}\n`);
+  } finally {
+    process.removeListener('SIGINT', onSignal);
+    process.removeListener('SIGTERM', onSignal);
+  }
+}
+
+/** Values that are read, quantised and written at a time, at least a row. */
+const PIECE_VALUES = 2 ** 22;
+
+/**
+ * Does the command's work. Raises `FileFormatError` for files that cannot be read or written, and `CandleError`
+ * INVALID_ARGUMENT for weights that are quantised already and importance data of other sizes.
+ */
+export async function quantizeModel(
+  input: string,
+  output: string,
+  mix: MixName,
+  options: QuantizeRun = {},
+): Promise<QuantizeReport> {
+  const started = performance.now();
+  const source = openModel(input);
+  try {
+    const replaced = source.paths.find((path) => resolve(path) === resolve(output));
+    if (replaced !== undefined) throw invalid(`${replaced} is the input. Give the output another name.`);
+    const imatrix = options.imatrix === undefined ? undefined : loadImatrix(options.imatrix);
+    const types = planTypes(source, mix, imatrix, options.allowRequantize === true);
+    const total = source.tensors.reduce((sum, { shape }) => sum + countOf(shape), 0);
+    let done = 0;
+    const report: QuantizeReport = {
+      input,
+      output,
+      type: mix,
+      tensors: source.tensors.length,
+      quantized: 0,
+      weighted: 0,
+      types: {},
+      inputBytes: 0,
+      outputBytes: 0,
+      seconds: 0,
+    };
+    const tensors = source.tensors.map((tensor): GgufTensorSource => {
+      const type = types.get(tensor.name)!;
+      const importance = imatrix && importanceOf(imatrix, tensor, type);
+      report.types[type] = (report.types[type] ?? 0) + 1;
+      report.inputBytes += tensor.byteLength;
+      if (type !== tensor.type) report.quantized++;
+      if (importance !== undefined) report.weighted++;
+      const onPiece = (values: number) => {
+        done += values;
+        options.onProgress?.(done, total, tensor.name);
+      };
+      return {
+        name: tensor.name,
+        type,
+        shape: tensor.shape,
+        data: () => pieces(tensor, type, importance, options, onPiece),
+      };
+    });
+    report.outputBytes = await writeGguf(output, {
+      metadata: metadataOf(source, mix, options.imatrix, imatrix),
+      tensors,
+    });
+    report.seconds = (performance.now() - started) / 1000;
+    return report;
+  } finally {
+    source.close();
+  }
+}
+
+/** What every tensor becomes: the mix's choice for matrices, f32 or what it was for the rest. */
+function planTypes(
+  source: ModelSource,
+  mix: MixName,
+  imatrix: Imatrix | undefined,
+  allowRequantize: boolean,
+): Map<string, QuantType> {
+  const number = (suffix: string, fallback: number) => {
+    const entry = [...source.metadata].find(([key]) => key.endsWith(suffix))?.[1];
+    return typeof entry?.value === 'number' ? entry.value : fallback;
+  };
+  const heads = number('.attention.head_count', 1);
+  const plan = planMix(mix, source.tensors, {
+    groupSize: Math.floor(heads / number('.attention.head_count_kv', heads)),
+    experts: number('.expert_count', 0),
+    importance: imatrix !== undefined,
+  });
+  const types = new Map<string, QuantType>();
+  for (const { name, type, format } of source.tensors) {
+    const wanted = plan.get(name);
+    const plain = format === undefined || format.blockSize === 1;
+    if (wanted === undefined) types.set(name, source.kind === 'gguf' && format !== undefined ? format.type : 'f32');
+    else if (plain || format.type === wanted || allowRequantize) types.set(name, wanted);
+    else {
+      throw invalid(
+        `tensor '${name}' is ${type} already. Quantise from an f32, f16 or bf16 file, or pass --allow-requantize and lose ` +
+          'precision twice.',
+      );
+    }
+  }
+  return types;
+}
+
+/** A weight in its new type, piece by piece. */
+async function* pieces(
+  tensor: SourceTensor,
+  type: QuantType,
+  importance: Float32Array | undefined,
+  { threads, signal }: QuantizeRun,
+  onPiece: (values: number) => void,
+): AsyncGenerator<Uint8Array> {
+  try {
+    if (tensor.format?.type === type && tensor.blocks !== undefined) {
+      for (const bytes of tensor.blocks()) {
+        signal?.throwIfAborted();
+        yield bytes;
+      }
+      onPiece(countOf(tensor.shape));
+      return;
+    }
+    const { rows, k } = rowsOf(tensor.shape);
+    const lists = importance === undefined ? 1 : importance.length / k;
+    const rowsEach = rows / lists;
+    const step = Math.max(1, Math.floor(PIECE_VALUES / Math.max(k, 1)));
+    for (let list = 0; list < lists; list++) {
+      const weights = importance?.subarray(list * k, (list + 1) * k);
+      for (let row = 0; row < rowsEach; row += step) {
+        signal?.throwIfAborted();
+        const values = await tensor.rows(list * rowsEach + row, Math.min(step, rowsEach - row));
+        yield await quantizeBlocks(type, values, k, { importance: weights, threads, signal });
+        onPiece(values.length);
+      }
+    }
+  } finally {
+    tensor.done();
+  }
+}
+
+/** The importance of a weight's values, where there is any and the type makes use of it. */
+function importanceOf(imatrix: Imatrix, { name, shape }: SourceTensor, type: QuantType): Float32Array | undefined {
+  const values = imatrix.entries.get(name);
+  if (values === undefined || blockFormat(type).quantizeWeighted === undefined) return undefined;
+  const { rows, k } = rowsOf(shape);
+  if (values.length === k || (values.length % k === 0 && rows % (values.length / k) === 0)) return values;
+  throw invalid(
+    `the importance data has ${values.length} values for '${name}' [${shape.join(', ')}]. It belongs to another model: make ` +
+      'it again with llama-imatrix.',
+  );
+}
+
+function metadataOf(
+  source: ModelSource,
+  mix: MixName,
+  path: string | undefined,
+  imatrix: Imatrix | undefined,
+): Map<string, GgufValue> {
+  // The parts of a split model become one file.
+  const metadata = new Map([...source.metadata].filter(([key]) => !key.startsWith('split.')));
+  metadata.set('general.quantization_version', gguf.uint32(2));
+  metadata.set('general.file_type', gguf.uint32(MIXES[mix].fileType));
+  if (imatrix !== undefined && path !== undefined) {
+    metadata.set('quantize.imatrix.file', gguf.string(path));
+    if (imatrix.datasets.length > 0) metadata.set('quantize.imatrix.dataset', gguf.string(imatrix.datasets[0]));
+    metadata.set('quantize.imatrix.entries_count', gguf.uint32(imatrix.entries.size));
+    metadata.set('quantize.imatrix.chunks_count', gguf.uint32(imatrix.chunkCount));
+  }
+  return metadata;
+}
+
+function countOf(shape: readonly number[]): number {
+  return shape.reduce((product, dim) => product * dim, 1);
+}
+
+function describe(report: QuantizeReport): string {
+  const size = `${formatBytes(report.inputBytes)} to ${formatBytes(report.outputBytes)}`;
+  const weighted = report.weighted > 0 ? `, ${report.weighted} with importance` : '';
+  const types = Object.entries(report.types).map(([type, count]) => [`  ${type}`, `${count} tensors`]);
+  return [
+    `${report.output}: ${paint('bold', report.type)}, ${size} in ${report.seconds.toFixed(1)} s (${report.quantized} of ${report.tensors} tensors changed${weighted})`,
+    table(types),
+  ].join('\n');
+}
+
+const BAR = 24;
+
+function progressLine(done: number, total: number, name: string): string {
+  const share = total === 0 ? 1 : done / total;
+  const filled = Math.round(share * BAR);
+  return `\r${'█'.repeat(filled)}${'░'.repeat(BAR - filled)} ${(share * 100).toFixed(0).padStart(3)} % ${name}\x1b[K`;
+}
+
+function invalid(message: string): CandleError {
+  return new CandleError('INVALID_ARGUMENT', message);
+}
+
+function mixName(text: string): MixName {
+  const name = text.toLowerCase();
+  if (isMixName(name)) return name;
+  throw new InvalidArgumentError(`choose one of ${Object.keys(MIXES).join(', ')}`);
+}
+
+function positiveInteger(text: string): number {
+  const value = Number(text);
+  if (!Number.isInteger(value) || value < 1) throw new InvalidArgumentError('give a whole number of at least 1');
+  return value;
+}

@@ -1,0 +1,196 @@
+/**
+ * Weights to be quantised, from a GGUF file, a safetensors file or a Hugging Face directory: one list of tensors whose
+ * values are read some rows at a time, so that no more than a part of one weight is in memory as f32.
+ */
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
+import { Device, FileFormatError, ShardedSafetensors, scope, Tensor } from '@x/core';
+import { type BlockFormat, byteLengthOf, GgufFile, type GgufValue, gguf } from '@x/quantized';
+import { ggufExport } from '@x/transformers';
+
+export interface SourceTensor {
+  readonly name: string;
+  /** Outermost dimension first. */
+  readonly shape: readonly number[];
+  /** Type or dtype in the source. */
+  readonly type: string;
+  /** Bytes in the source. */
+  readonly byteLength: number;
+  /** The blocks' format, where the source has them as GGUF does, so that they can be copied. */
+  readonly format?: BlockFormat;
+  /** The source's blocks in pieces; only with `format`. */
+  blocks?(): Iterable<Uint8Array>;
+  /** Values of rows [first, first + count) in f32; a row is the last dimension. */
+  rows(first: number, count: number): Promise<Float32Array>;
+  /** Gives memory back that `rows` held on to. */
+  done(): void;
+}
+
+export interface ModelSource {
+  readonly kind: 'gguf' | 'safetensors';
+  readonly metadata: ReadonlyMap<string, GgufValue>;
+  readonly tensors: readonly SourceTensor[];
+  /** Files that are read; none may be the output. */
+  readonly paths: readonly string[];
+  close(): void;
+}
+
+/** Opens whatever `path` names. @throws FileFormatError, TransformersError as the readers of the formats */
+export function openModel(path: string): ModelSource {
+  if (existsSync(path) && statSync(path).isDirectory()) return openCheckpoint(path, weightFiles(path));
+  if (!path.endsWith('.safetensors') && !path.endsWith('.safetensors.index.json')) return openGguf(path);
+  const directory = dirname(path);
+  // A file of weights by itself keeps its names; one that lies in a model's directory is that model.
+  return existsSync(join(directory, 'config.json')) ? openCheckpoint(directory, path) : openTensors(path);
+}
+
+/** Length of the last dimension, and how many such rows a shape has. */
+export function rowsOf(shape: readonly number[]): { rows: number; k: number } {
+  const k = shape.at(-1) ?? 1;
+  const count = shape.reduce((product, dim) => product * dim, 1);
+  return { rows: k === 0 ? 0 : count / k, k };
+}
+
+function openGguf(path: string): ModelSource {
+  const file = GgufFile.open(path);
+  const tensors = [...file.tensors.values()].map(({ name, shape, type, byteLength, format }): SourceTensor => {
+    const { k } = rowsOf(shape);
+    return {
+      name,
+      shape,
+      type,
+      byteLength: byteLength ?? 0,
+      format,
+      *blocks() {
+        // Raises the error that names type and tensor where the type is unknown.
+        file.format(name);
+        for (const { bytes } of file.tensorChunks(name)) yield bytes;
+      },
+      async rows(first, count) {
+        const known = file.format(name);
+        const bytes = new Uint8Array(byteLengthOf(known, count * k));
+        file.readTensorSlice(name, byteLengthOf(known, first * k), bytes);
+        const values = new Float32Array(count * k);
+        known.dequantize(bytes, 0, values, 0, values.length / known.blockSize);
+        return values;
+      },
+      done() {},
+    };
+  });
+  return { kind: 'gguf', metadata: file.metadata, tensors, paths: file.paths, close: () => file.close() };
+}
+
+/** A Hugging Face directory of a Llama model: names, row order, metadata and tokenizer become GGUF's. */
+function openCheckpoint(directory: string, weights: string | string[]): ModelSource {
+  const tokenizer = join(directory, 'tokenizer.json');
+  const { metadata, rename, ropeFactors } = ggufExport(
+    readJson(join(directory, 'config.json')),
+    existsSync(tokenizer) ? readJson(tokenizer) : undefined,
+    basename(resolve(directory)),
+  );
+  return fromSafetensors(weights, new Map(Object.entries(metadata)), rename, ropeFactors);
+}
+
+function openTensors(path: string): ModelSource {
+  const metadata = new Map<string, GgufValue>([
+    ['general.type', gguf.string('model')],
+    ['general.name', gguf.string(basename(path).replace(/\.safetensors(\.index\.json)?$/, ''))],
+  ]);
+  return fromSafetensors(path, metadata, (name) => ({ name }));
+}
+
+function fromSafetensors(
+  weights: string | string[],
+  metadata: Map<string, GgufValue>,
+  rename: (name: string) => { name: string; heads?: number } | undefined,
+  ropeFactors?: Float32Array,
+): ModelSource {
+  const files = ShardedSafetensors.open(weights);
+  try {
+    const tensors = files.names.flatMap((name) => {
+      const renamed = rename(name);
+      return renamed === undefined ? [] : [safetensor(files, name, renamed)];
+    });
+    if (ropeFactors !== undefined) tensors.push(inMemory('rope_freqs.weight', ropeFactors));
+    return { kind: 'safetensors', metadata, tensors, paths: files.paths, close: () => files.close() };
+  } catch (error) {
+    files.close();
+    throw error;
+  }
+}
+
+function safetensor(
+  files: ShardedSafetensors,
+  name: string,
+  { name: newName, heads }: { name: string; heads?: number },
+): SourceTensor {
+  const { shape, dtype, byteLength } = files.info(name);
+  const { rows, k } = rowsOf(shape);
+  // In the dtype of the file, on the host; rows are converted when they are read.
+  let loaded: Tensor | undefined;
+  return {
+    name: newName,
+    shape,
+    type: dtype.toLowerCase(),
+    byteLength,
+    async rows(first, count) {
+      loaded ??= await files.load(name, Device.js());
+      const whole = loaded;
+      using part = scope(() => {
+        const flat = whole.reshape([rows, k]);
+        if (heads === undefined) return flat.narrow(0, first, count).toDtype('f32').contiguous();
+        const ids = Uint32Array.from({ length: count }, (_, i) => checkpointRow(first + i, rows / heads));
+        return flat.indexSelect(Tensor.from(ids, { device: Device.js() }), 0).toDtype('f32');
+      });
+      return Float32Array.from((await part.toArray()) as Float32Array);
+    },
+    done() {
+      loaded?.dispose();
+      loaded = undefined;
+    },
+  };
+}
+
+/** The checkpoint's row that is row `row` in GGUF, in heads of `size` rows: neighbours come from both halves of the head. */
+function checkpointRow(row: number, size: number): number {
+  const within = row % size;
+  return row - within + (within % 2) * (size / 2) + Math.floor(within / 2);
+}
+
+function inMemory(name: string, values: Float32Array): SourceTensor {
+  return {
+    name,
+    shape: [values.length],
+    type: 'f32',
+    byteLength: values.byteLength,
+    rows: async () => values,
+    done() {},
+  };
+}
+
+function weightFiles(directory: string): string | string[] {
+  const names = readdirSync(directory);
+  for (const name of ['model.safetensors.index.json', 'model.safetensors']) {
+    if (names.includes(name)) return join(directory, name);
+  }
+  const found = names.filter((name) => name.endsWith('.safetensors')).sort();
+  if (found.length > 0) return found.map((name) => join(directory, name));
+  throw new FileFormatError(
+    'FILE_NOT_FOUND',
+    `${directory}: there are no *.safetensors files. Give a directory that holds a model's weights, or a .gguf file.`,
+    { path: directory },
+  );
+}
+
+function readJson(path: string): unknown {
+  try {
+    return JSON.parse(readFileSync(path, 'utf8'));
+  } catch (cause) {
+    const missing = (cause as NodeJS.ErrnoException).code === 'ENOENT';
+    throw new FileFormatError(
+      missing ? 'FILE_NOT_FOUND' : 'FILE_INVALID',
+      `${path}: ${missing ? 'there is no such file' : (cause as Error).message}. A model directory needs it: download it again.`,
+      { path, cause },
+    );
+  }
+}

@@ -1,0 +1,348 @@
+/** `candle quantize` and `candle inspect`: files in, files out, and what is left behind when something goes wrong. */
+import { execFileSync, spawn } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Device, saveSafetensors, Tensor } from '@x/core';
+import {
+  blockFormat,
+  byteLengthOf,
+  GgufFile,
+  gguf,
+  MIXES,
+  type MixName,
+  QTensor,
+  type QuantType,
+  writeGguf,
+} from '@x/quantized';
+import { loadModel } from '@x/transformers';
+import { build } from 'esbuild';
+import { afterAll, describe, expect, test } from 'vitest';
+import { QuantizePool, quantizeJob } from '../../quantized/src/quantize';
+import { quantizeModel } from '../src/commands/quantize';
+
+const root = fileURLToPath(new URL('../../..', import.meta.url));
+const TINY = join(root, 'models/tiny-tales/tiny-tales-q8_0.gguf');
+const TOKENIZER = join(root, 'models/tiny-tales/tokenizer.json');
+const folder = mkdtempSync(join(tmpdir(), 'candle-quantize-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+let count = 0;
+const place = () => join(folder, `${count++}.gguf`);
+const leftovers = () => readdirSync(folder).filter((name) => name.endsWith('.tmp'));
+
+/** A model of one layer's weights in f32, and the values. */
+async function smallModel(): Promise<{ path: string; values: Map<string, Float32Array> }> {
+  let state = 1;
+  const next = () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return state / 2 ** 32 - 0.5;
+  };
+  const values = new Map<string, Float32Array>();
+  const shapes: [string, number[]][] = [
+    ['token_embd.weight', [64, 256]],
+    ['blk.0.attn_v.weight', [256, 256]],
+    ['blk.0.ffn_down.weight', [256, 512]],
+    ['blk.0.ffn_up_exps.weight', [3, 8, 256]],
+    ['blk.0.attn_norm.weight', [256]],
+    ['output.weight', [64, 256]],
+  ];
+  const path = place();
+  const tensors = shapes.map(([name, shape]) => {
+    const x = Float32Array.from({ length: shape.reduce((a, b) => a * b, 1) }, next);
+    values.set(name, x);
+    return { name, type: 'f32' as const, shape, data: new Uint8Array(x.buffer) };
+  });
+  await writeGguf(path, {
+    metadata: { 'general.architecture': gguf.string('llama'), 'split.count': gguf.uint16(1) },
+    tensors,
+  });
+  return { path, values };
+}
+
+function quantized(x: Float32Array, type: QuantType): Uint8Array {
+  const format = blockFormat(type);
+  const out = new Uint8Array(byteLengthOf(format, x.length));
+  format.quantize!(x, 0, out, 0, x.length / format.blockSize);
+  return out;
+}
+
+describe('GGUF in, GGUF out', () => {
+  test.each(Object.keys(MIXES) as MixName[])('%s', async (mix) => {
+    const { path, values } = await smallModel();
+    const out = place();
+    const report = await quantizeModel(path, out, mix);
+    using file = GgufFile.open(out);
+    expect(file.metadata.uint('general.file_type')).toBe(MIXES[mix].fileType);
+    expect(file.metadata.uint('general.quantization_version')).toBe(2);
+    expect(file.metadata.has('split.count')).toBe(false);
+    expect(report.outputBytes).toBe(file.byteLength);
+    expect([report.tensors, report.weighted]).toEqual([6, 0]);
+    for (const { name, shape, format } of file.tensors.values()) {
+      expect(file.readTensorBytes(name)).toEqual(quantized(values.get(name)!, format!.type));
+      if (shape.length === 1) expect(format!.type).toBe('f32');
+    }
+    const main = file.tensor('blk.0.ffn_up_exps.weight').type;
+    expect(main).toBe(MIXES[mix].type);
+  });
+
+  test('importance, in pieces and for each expert by itself', async () => {
+    const { path, values } = await smallModel();
+    const imatrix = place();
+    const weights = Float32Array.from({ length: 3 * 256 }, (_, i) => (i % 7) + 0.25);
+    const sums = { type: 'f32' as const, shape: [3, 256], data: new Uint8Array(weights.buffer) };
+    const counts = { type: 'f32' as const, shape: [3, 1], data: new Uint8Array(Float32Array.of(1, 1, 1).buffer) };
+    await writeGguf(imatrix, {
+      metadata: { 'general.type': gguf.string('imatrix'), 'imatrix.datasets': gguf.strings(['tales']) },
+      tensors: [
+        { name: 'blk.0.ffn_up_exps.weight.in_sum2', ...sums },
+        { name: 'blk.0.ffn_up_exps.weight.counts', ...counts },
+      ],
+    });
+    const out = place();
+    const report = await quantizeModel(path, out, 'q4_k_s', { imatrix });
+    expect(report.weighted).toBe(1);
+    using file = GgufFile.open(out);
+    expect(file.metadata.string('quantize.imatrix.dataset')).toBe('tales');
+    using expected = await QTensor.quantize(
+      Tensor.from(values.get('blk.0.ffn_up_exps.weight')!, { shape: [3, 8, 256], device: Device.js() }),
+      'q4_K',
+      { importance: weights },
+    );
+    expect(file.readTensorBytes('blk.0.ffn_up_exps.weight')).toEqual(await expected.toBytes());
+    const plain = quantized(values.get('blk.0.ffn_up_exps.weight')!, 'q4_K');
+    expect(Buffer.compare(file.readTensorBytes('blk.0.ffn_up_exps.weight'), plain)).not.toBe(0);
+  });
+
+  test('a model that was quantised, only when asked for, and it still tells tales', async () => {
+    const out = place();
+    await expect(quantizeModel(TINY, out, 'q4_k_m')).rejects.toThrow(
+      /'token_embd\.weight' is q8_0 already.*--allow-requantize/,
+    );
+    expect(readdirSync(folder)).not.toContain(out);
+    await quantizeModel(TINY, out, 'q4_k_m', { allowRequantize: true });
+    using model = await loadModel(out, { device: Device.cpu(), maxContext: 64 });
+    let text = '';
+    for await (const piece of model.generate('Once upon a time', { maxTokens: 12, temperature: 0 })) text += piece.text;
+    expect(text.length).toBeGreaterThan(20);
+    // The same type is copied as it is.
+    const copy = place();
+    const { quantized: changed } = await quantizeModel(TINY, copy, 'q8_0');
+    expect(changed).toBe(0);
+    using a = GgufFile.open(TINY);
+    using b = GgufFile.open(copy);
+    for (const name of a.tensors.keys()) {
+      expect(Buffer.compare(a.readTensorBytes(name), b.readTensorBytes(name))).toBe(0);
+    }
+  });
+});
+
+describe('safetensors in, GGUF out', () => {
+  /** The tiny model as a checkpoint: Hugging Face names, halves of heads apart. */
+  async function checkpoint(): Promise<string> {
+    const directory = join(folder, 'tiny-tales');
+    mkdirSync(directory);
+    using file = GgufFile.open(TINY);
+    const names: Record<string, string> = {
+      attn_norm: 'input_layernorm',
+      attn_q: 'self_attn.q_proj',
+      attn_k: 'self_attn.k_proj',
+      attn_v: 'self_attn.v_proj',
+      attn_output: 'self_attn.o_proj',
+      ffn_norm: 'post_attention_layernorm',
+      ffn_gate: 'mlp.gate_proj',
+      ffn_up: 'mlp.up_proj',
+      ffn_down: 'mlp.down_proj',
+    };
+    const tensors: Record<string, Tensor> = {};
+    for (const { name, shape } of file.tensors.values()) {
+      using weight = QTensor.fromGguf(file, name, Device.js());
+      using values = weight.dequantize();
+      const [, layer, part] = /^blk\.(\d+)\.(.+)\.weight$/.exec(name) ?? [];
+      const renamed =
+        layer === undefined
+          ? { 'token_embd.weight': 'model.embed_tokens.weight', 'output_norm.weight': 'model.norm.weight' }[name]!
+          : `model.layers.${layer}.${names[part]}.weight`;
+      const heads = part === 'attn_q' ? 8 : part === 'attn_k' ? 4 : 0;
+      const [rows, k] = shape;
+      // Rows 2i and 2i + 1 of a head are rows i and i + half of the checkpoint's.
+      tensors[renamed] =
+        heads === 0
+          ? values.reshape(shape)
+          : values
+              .reshape([heads, rows / heads / 2, 2, k])
+              .transpose(1, 2)
+              .contiguous()
+              .reshape(shape);
+    }
+    await saveSafetensors(join(directory, 'model.safetensors'), tensors);
+    const config = {
+      model_type: 'llama',
+      vocab_size: 4096,
+      hidden_size: 256,
+      intermediate_size: 768,
+      num_hidden_layers: 8,
+      num_attention_heads: 8,
+      num_key_value_heads: 4,
+      max_position_embeddings: 512,
+      rms_norm_eps: 1e-5,
+      rope_theta: 10000,
+      hidden_act: 'silu',
+      bos_token_id: 0,
+      eos_token_id: 1,
+    };
+    writeFileSync(join(directory, 'config.json'), JSON.stringify(config));
+    writeFileSync(join(directory, 'tokenizer.json'), readFileSync(TOKENIZER));
+    return directory;
+  }
+
+  test('a directory becomes the file that the checkpoint came from', async () => {
+    const out = place();
+    await quantizeModel(await checkpoint(), out, 'q8_0');
+    using made = GgufFile.open(out);
+    using original = GgufFile.open(TINY);
+    expect([...made.tensors.keys()].sort()).toEqual([...original.tensors.keys()].sort());
+    for (const { name, type } of original.tensors.values()) {
+      expect(made.tensor(name).type).toBe(type);
+      expect(Buffer.compare(made.readTensorBytes(name), original.readTensorBytes(name)), name).toBe(0);
+    }
+    for (const [key, value] of original.metadata) {
+      if (key === 'general.size_label') continue;
+      expect(made.metadata.get(key), key).toEqual(value);
+    }
+    // A model's weights by themselves, beside its configuration, are that model.
+    const again = place();
+    await quantizeModel(join(folder, 'tiny-tales/model.safetensors'), again, 'q8_0');
+    expect(readFileSync(again).equals(readFileSync(out))).toBe(true);
+  });
+
+  test('one file of tensors keeps their names', async () => {
+    const path = join(folder, 'tensors.safetensors');
+    const x = Float32Array.from({ length: 4 * 64 }, (_, i) => Math.sin(i));
+    using matrix = Tensor.from(x, { shape: [4, 64] });
+    using half = matrix.toDtype('bf16');
+    using bias = Tensor.from(Float32Array.of(1, 2, 3));
+    await saveSafetensors(path, { 'layer.weight': half, 'layer.bias': bias });
+    const out = place();
+    await quantizeModel(path, out, 'q5_0');
+    using file = GgufFile.open(out);
+    using numbers = half.toDtype('f32');
+    expect(file.metadata.string('general.name')).toBe('tensors');
+    expect(file.tensor('layer.weight')).toMatchObject({ type: 'q5_0', shape: [4, 64] });
+    const expected = quantized((await numbers.toArray()) as Float32Array, 'q5_0');
+    expect(file.readTensorBytes('layer.weight')).toEqual(expected);
+    expect(file.tensor('layer.bias').type).toBe('f32');
+  });
+});
+
+describe('what goes wrong leaves nothing', () => {
+  test('mistakes', async () => {
+    const { path } = await smallModel();
+    const out = place();
+    await expect(quantizeModel(path, path, 'q8_0')).rejects.toThrow(
+      expect.objectContaining({ code: 'INVALID_ARGUMENT' }),
+    );
+    await expect(quantizeModel(join(folder, 'none.gguf'), out, 'q8_0')).rejects.toThrow(
+      expect.objectContaining({ code: 'FILE_NOT_FOUND' }),
+    );
+    await expect(quantizeModel(path, join(folder, 'no/such/folder.gguf'), 'q8_0')).rejects.toThrow(
+      expect.objectContaining({ code: 'FILE_UNREADABLE' }),
+    );
+    await expect(quantizeModel(path, out, 'q8_0', { imatrix: path })).rejects.toThrow(
+      expect.objectContaining({ code: 'GGUF_INVALID_CONTENT' }),
+    );
+    const wrong = place();
+    const one = (name: string) => ({ name, type: 'f32' as const, shape: [1, 3], data: new Uint8Array(12).fill(64) });
+    await writeGguf(wrong, {
+      metadata: { 'general.type': gguf.string('imatrix') },
+      tensors: [
+        one('blk.0.attn_v.weight.in_sum2'),
+        { ...one('blk.0.attn_v.weight.counts'), shape: [1], data: new Uint8Array(4) },
+      ],
+    });
+    await expect(quantizeModel(path, out, 'q4_0', { imatrix: wrong })).rejects.toThrow(
+      /3 values for 'blk\.0\.attn_v\.weight'/,
+    );
+    expect(readdirSync(folder)).not.toContain(out);
+    expect(leftovers()).toEqual([]);
+  });
+
+  test('an abort between two pieces', async () => {
+    const { path } = await smallModel();
+    const out = place();
+    writeFileSync(out, 'before');
+    const stop = new AbortController();
+    const onProgress = () => stop.abort(new Error('enough'));
+    await expect(quantizeModel(path, out, 'q4_k_m', { signal: stop.signal, onProgress })).rejects.toThrow('enough');
+    expect(readFileSync(out, 'utf8')).toBe('before');
+    expect(leftovers()).toEqual([]);
+  });
+
+  test('an interrupt of the command', { timeout: 60_000 }, async () => {
+    const out = join(folder, 'interrupted.gguf');
+    const args = ['--import', 'tsx', 'packages/candle/src/cli.ts', 'quantize', TINY, out, '--type', 'q2_k'];
+    const child = spawn(process.execPath, [...args, '--allow-requantize', '--threads', '1', '--json'], { cwd: root });
+    let output = '';
+    child.stdout.on('data', (data) => {
+      output += String(data);
+    });
+    const ended = new Promise<number | null>((resolve) => child.on('exit', (code) => resolve(code)));
+    // Once there is a part of the file, the work is under way.
+    while (leftovers().length === 0 && child.exitCode === null) await new Promise((resolve) => setTimeout(resolve, 20));
+    child.kill('SIGINT');
+    expect(await ended).toBe(1);
+    expect(JSON.parse(output).error.code).toBe('INTERRUPTED');
+    expect(leftovers()).toEqual([]);
+    expect(readdirSync(folder)).not.toContain('interrupted.gguf');
+  });
+});
+
+test('threads make the same blocks', async () => {
+  const outfile = join(folder, 'quantize-worker.mjs');
+  await build({
+    entryPoints: [join(root, 'packages/quantized/src/quantize-worker.ts')],
+    outfile,
+    bundle: true,
+    platform: 'node',
+    format: 'esm',
+    alias: { '@x/core': join(root, 'packages/core/src/index.ts') },
+  });
+  const pool = new QuantizePool(new URL(`file://${outfile}`));
+  pool.grow(2);
+  const x = Float32Array.from({ length: 64 * 512 }, (_, i) => Math.sin(i * i));
+  const importance = Float32Array.from({ length: 512 }, (_, i) => 1 + (i % 5));
+  const jobs = (['q4_K', 'q8_0', 'iq4_xs', 'q2_K'] as const).map((type) => {
+    return { type, x, k: 512, importance, firstRow: 0, rows: 64 };
+  });
+  const made = await Promise.all(jobs.map((job) => pool.run(job)));
+  for (const [i, job] of jobs.entries()) expect(Buffer.compare(made[i], quantizeJob(job))).toBe(0);
+  expect(x.length).toBe(64 * 512);
+  await pool.close();
+  await expect(pool.run(jobs[0])).rejects.toThrow(expect.objectContaining({ code: 'DISPOSED' }));
+});
+
+describe('inspect', () => {
+  const inspect = (file: string) => {
+    const out = execFileSync(
+      process.execPath,
+      ['--import', 'tsx', 'packages/candle/src/cli.ts', 'inspect', file, '--json'],
+      {
+        cwd: root,
+        encoding: 'utf8',
+      },
+    );
+    return JSON.parse(out);
+  };
+
+  test('tensors, types, sizes, metadata and memory', { timeout: 60_000 }, () => {
+    const found = inspect(TINY);
+    expect([found.format, found.tensors.length]).toEqual(['GGUF v3', 74]);
+    expect(found.metadata['general.architecture']).toBe('llama');
+    expect(found.types.q8_0.tensors).toBe(57);
+    const js = found.memory.find(({ device }: { device: string }) => device === 'js');
+    const bytes = found.tensors.reduce((sum: number, tensor: { bytes: number }) => sum + tensor.bytes, 0);
+    // 8 layers, 4 key and value heads of 32 values each, 512 positions, f32.
+    expect(js).toEqual({ device: 'js', weightBytes: bytes, cacheBytes: 8 * 2 * 4 * 32 * 4 * 512, contextLength: 512 });
+  });
+});

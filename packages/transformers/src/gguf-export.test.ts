@@ -1,0 +1,91 @@
+import { GgufMetadata, gguf } from '@x/quantized';
+import { describe, expect, test } from 'vitest';
+import { ggufExport } from './gguf-export';
+import { llamaConfigFromGguf, llamaConfigFromJson, ropeFrequencies } from './models/llama-config';
+import { tokenizerJsonFromGguf } from './tokenizer/from-gguf';
+
+const CONFIG = {
+  model_type: 'llama',
+  vocab_size: 8,
+  hidden_size: 64,
+  intermediate_size: 96,
+  num_hidden_layers: 2,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  max_position_embeddings: 128,
+  rms_norm_eps: 1e-5,
+  rope_theta: 10000,
+  bos_token_id: 1,
+  eos_token_id: [2, 1],
+};
+
+test('the configuration comes back', () => {
+  const linear = { ...CONFIG, rope_scaling: { type: 'linear', factor: 4 } };
+  for (const json of [CONFIG, linear]) {
+    const { metadata, ropeFactors } = ggufExport(json, undefined, 'small');
+    const back = llamaConfigFromGguf(new GgufMetadata('x', Object.entries(metadata)));
+    const config = llamaConfigFromJson(json);
+    expect(back).toEqual(config);
+    expect(ropeFactors).toBeUndefined();
+  }
+});
+
+test("llama3's scaling becomes factors that give the same frequencies", () => {
+  const rope = { factor: 8, low_freq_factor: 1, high_freq_factor: 4, original_max_position_embeddings: 64 };
+  const json = { ...CONFIG, rope_scaling: { rope_type: 'llama3', ...rope } };
+  const { ropeFactors } = ggufExport(json);
+  const config = llamaConfigFromJson(json);
+  const expected = ropeFrequencies(config);
+  const got = ropeFrequencies({ ...config, ropeScaling: undefined }, ropeFactors);
+  expect(ropeFactors?.length).toBe(8);
+  for (const [i, value] of expected.entries()) expect(Math.abs(got[i] / value - 1)).toBeLessThan(1e-6);
+  expect(Math.max(...ropeFactors!)).toBeGreaterThan(2);
+});
+
+test('names, and the rows that change order', () => {
+  const { rename } = ggufExport(CONFIG);
+  expect(rename('model.embed_tokens.weight')).toEqual({ name: 'token_embd.weight' });
+  expect(rename('lm_head.weight')).toEqual({ name: 'output.weight' });
+  expect(rename('model.layers.1.self_attn.q_proj.weight')).toEqual({ name: 'blk.1.attn_q.weight', heads: 4 });
+  expect(rename('model.layers.1.self_attn.k_proj.bias')).toEqual({ name: 'blk.1.attn_k.bias', heads: 2 });
+  expect(rename('model.layers.0.mlp.down_proj.weight')).toEqual({ name: 'blk.0.ffn_down.weight' });
+  expect(rename('model.layers.0.self_attn.rotary_emb.inv_freq')).toBeUndefined();
+  expect(() => rename('model.layers.0.mlp.experts.3.w1.weight')).toThrow(
+    expect.objectContaining({ code: 'UNSUPPORTED_MODEL' }),
+  );
+});
+
+describe('tokenizers', () => {
+  test('SentencePiece comes back with its merges, kinds of tokens and ends', () => {
+    const tokens = ['<unk>', '<s>', '</s>', '<0x0A>', 'a', 'b', 'ab', 'aba'];
+    const source = new GgufMetadata('x', [
+      ['tokenizer.ggml.model', gguf.string('llama')],
+      ['tokenizer.ggml.tokens', gguf.strings(tokens)],
+      ['tokenizer.ggml.token_type', gguf.array('int32', Int32Array.of(2, 3, 3, 6, 1, 1, 1, 1))],
+      ['tokenizer.ggml.scores', gguf.array('float32', Float32Array.of(0, 0, 0, 0, -3, -4, -1, -2))],
+      ['tokenizer.ggml.bos_token_id', gguf.uint32(1)],
+      ['tokenizer.ggml.eos_token_id', gguf.uint32(2)],
+    ]);
+    const original = tokenizerJsonFromGguf(source);
+    const { metadata } = ggufExport(CONFIG, original.json);
+    const back = tokenizerJsonFromGguf(new GgufMetadata('y', Object.entries(metadata)));
+    expect(back).toEqual(original);
+    expect(metadata['tokenizer.ggml.add_bos_token']).toEqual(gguf.bool(true));
+  });
+
+  test('what GGUF has no name for is refused', () => {
+    const json = (model: object, pattern = 'x+') => ({
+      added_tokens: [],
+      pre_tokenizer: { type: 'Split', pattern: { Regex: pattern } },
+      model,
+    });
+    const bpe = { type: 'BPE', vocab: { a: 0 }, merges: [] };
+    expect(() => ggufExport(CONFIG, json({ type: 'Unigram' }))).toThrow(
+      expect.objectContaining({ code: 'UNSUPPORTED_TOKENIZER' }),
+    );
+    expect(() => ggufExport(CONFIG, json(bpe))).toThrow(expect.objectContaining({ code: 'UNSUPPORTED_TOKENIZER' }));
+    expect(() => ggufExport(CONFIG, json({ ...bpe, vocab: { a: 8 } }))).toThrow(
+      expect.objectContaining({ code: 'BAD_TOKENIZER' }),
+    );
+  });
+});

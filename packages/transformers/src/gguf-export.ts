@@ -1,0 +1,201 @@
+/**
+ * What a Hugging Face Llama checkpoint is called and how it is described in a GGUF file: metadata, tensor names and the
+ * order of rows, as llama.cpp's converter writes them. candle has no counterpart; it reads such files only. The inverse of
+ * `llamaConfigFromGguf`, `tokenizerJsonFromGguf` and GgufWeights' names.
+ */
+import { type GgufArray, type GgufValue, gguf } from '@x/quantized';
+import { TransformersError } from './errors';
+import { type LlamaConfig, llamaConfigFromJson, ropeFrequencies } from './models/llama-config';
+import { PRE_TOKENIZERS } from './tokenizer/pre-tokenizers';
+import type { TokenizerJson } from './tokenizer/tokenizer';
+
+/** A tensor of the checkpoint under its name in GGUF. */
+export interface GgufTensorName {
+  name: string;
+  /** Heads whose rows change order: checkpoints rotate the halves of a head with each other, GGUF files neighbours. */
+  heads?: number;
+}
+
+export interface GgufExport {
+  metadata: Record<string, GgufValue>;
+  /** The GGUF name of a checkpoint's tensor; undefined for one that GGUF files do without. */
+  rename(name: string): GgufTensorName | undefined;
+  /** Divisors of the rotation frequencies, the tensor `rope_freqs.weight`, where the model has them. */
+  ropeFactors?: Float32Array;
+}
+
+const GLOBAL: Record<string, string> = {
+  'model.embed_tokens': 'token_embd',
+  'model.norm': 'output_norm',
+  lm_head: 'output',
+};
+
+const LAYER: Record<string, string> = {
+  input_layernorm: 'attn_norm',
+  'self_attn.q_proj': 'attn_q',
+  'self_attn.k_proj': 'attn_k',
+  'self_attn.v_proj': 'attn_v',
+  'self_attn.o_proj': 'attn_output',
+  post_attention_layernorm: 'ffn_norm',
+  'mlp.gate_proj': 'ffn_gate',
+  'mlp.up_proj': 'ffn_up',
+  'mlp.down_proj': 'ffn_down',
+};
+
+/**
+ * @param configJson the parsed config.json @param tokenizerJson the parsed tokenizer.json; without it the file has no
+ *   tokenizer @throws TransformersError UNSUPPORTED_MODEL, BAD_CONFIG, UNSUPPORTED_TOKENIZER, BAD_TOKENIZER
+ */
+export function ggufExport(configJson: unknown, tokenizerJson?: unknown, name = 'model'): GgufExport {
+  const config = llamaConfigFromJson(configJson);
+  const source = configJson as Record<string, unknown>;
+  const metadata: Record<string, GgufValue> = {
+    'general.architecture': gguf.string('llama'),
+    'general.type': gguf.string('model'),
+    'general.name': gguf.string(name),
+    'llama.block_count': gguf.uint32(config.numLayers),
+    'llama.context_length': gguf.uint32(config.contextLength),
+    'llama.embedding_length': gguf.uint32(config.hiddenSize),
+    'llama.feed_forward_length': gguf.uint32(config.intermediateSize),
+    'llama.attention.head_count': gguf.uint32(config.numHeads),
+    'llama.attention.head_count_kv': gguf.uint32(config.numKvHeads),
+    'llama.attention.key_length': gguf.uint32(config.headDim),
+    'llama.attention.value_length': gguf.uint32(config.headDim),
+    'llama.attention.layer_norm_rms_epsilon': gguf.float32(config.rmsNormEps),
+    'llama.rope.freq_base': gguf.float32(config.ropeTheta),
+    'llama.rope.dimension_count': gguf.uint32(config.headDim),
+    'llama.vocab_size': gguf.uint32(config.vocabSize),
+  };
+  const { ropeScaling } = config;
+  if (ropeScaling?.type === 'linear') {
+    metadata['llama.rope.scaling.type'] = gguf.string('linear');
+    metadata['llama.rope.scaling.factor'] = gguf.float32(ropeScaling.factor);
+  }
+  if (tokenizerJson !== undefined) Object.assign(metadata, tokenizerMetadata(tokenizerJson, config, source));
+  return {
+    metadata,
+    rename: (tensor) => rename(tensor, config),
+    ropeFactors: ropeScaling?.type === 'llama3' ? factorsOf(config) : undefined,
+  };
+}
+
+function rename(tensor: string, { numHeads, numKvHeads }: LlamaConfig): GgufTensorName | undefined {
+  // Old checkpoints keep a buffer of the frequencies, which follow from the configuration.
+  if (tensor.endsWith('rotary_emb.inv_freq')) return undefined;
+  const match = /^(?:model\.layers\.(\d+)\.)?(.+)\.(weight|bias)$/.exec(tensor);
+  const part = match === null ? undefined : match[1] === undefined ? GLOBAL[match[2]] : LAYER[match[2]];
+  if (match === null || part === undefined) {
+    throw new TransformersError(
+      'UNSUPPORTED_MODEL',
+      `The checkpoint has a tensor "${tensor}", which a Llama model has not. Convert it with the tool of its own model family.`,
+    );
+  }
+  const name = match[1] === undefined ? `${part}.${match[3]}` : `blk.${match[1]}.${part}.${match[3]}`;
+  if (part === 'attn_q') return { name, heads: numHeads };
+  return part === 'attn_k' ? { name, heads: numKvHeads } : { name };
+}
+
+function factorsOf(config: LlamaConfig): Float32Array {
+  const scaled = ropeFrequencies(config);
+  return Float32Array.from(ropeFrequencies({ ...config, ropeScaling: undefined }), (value, i) => value / scaled[i]);
+}
+
+/** llama.cpp's token types. */
+const TYPE = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
+
+function tokenizerMetadata(
+  json: unknown,
+  config: LlamaConfig,
+  source: Record<string, unknown>,
+): Record<string, GgufValue> {
+  const { model, added_tokens: added = [], pre_tokenizer, post_processor } = json as TokenizerJson;
+  const bpe = model as {
+    type?: string;
+    vocab?: Record<string, number>;
+    merges?: (string | [string, string])[];
+    byte_fallback?: boolean;
+    unk_token?: string | null;
+  } | null;
+  if (bpe?.type !== 'BPE' || typeof bpe.vocab !== 'object' || !Array.isArray(bpe.merges)) {
+    throw new TransformersError(
+      'UNSUPPORTED_TOKENIZER',
+      `The tokenizer is of the kind "${String(bpe?.type)}"; BPE can be written to GGUF. Convert the model with the tool of its family.`,
+    );
+  }
+  const tokens = Array.from({ length: config.vocabSize }, (_, id) => `[PAD${id}]`);
+  const types = new Int32Array(config.vocabSize).fill(TYPE.unused);
+  const put = (token: string, id: number, type: number) => {
+    if (!Number.isInteger(id) || id < 0 || id >= config.vocabSize) {
+      throw new TransformersError(
+        'BAD_TOKENIZER',
+        `tokenizer.json gives the token "${token}" the id ${id}, outside config.json's vocabulary of ${config.vocabSize}; they do not belong together.`,
+      );
+    }
+    tokens[id] = token;
+    types[id] = type;
+  };
+  for (const [token, id] of Object.entries(bpe.vocab)) {
+    const byte = bpe.byte_fallback === true && /^<0x[0-9A-F]{2}>$/.test(token);
+    put(token, id, byte ? TYPE.byte : token === bpe.unk_token ? TYPE.unknown : TYPE.normal);
+  }
+  for (const { content, id, special } of added) {
+    if (types[id] !== TYPE.unknown) put(content, id, special ? TYPE.control : TYPE.userDefined);
+  }
+  const merges = bpe.merges.map((merge) => (typeof merge === 'string' ? merge : merge.join(' ')));
+  const bos = idOf(source.bos_token_id);
+  const eos = idOf(source.eos_token_id);
+  const template = JSON.stringify(post_processor ?? null);
+  const metadata: Record<string, GgufValue> = {
+    'tokenizer.ggml.tokens': gguf.strings(tokens),
+    'tokenizer.ggml.token_type': gguf.array('int32', types),
+    ...(bpe.byte_fallback === true ? sentencePiece(tokens, merges) : byteLevel(pre_tokenizer, merges)),
+    'tokenizer.ggml.add_bos_token': gguf.bool(bos !== undefined && template.includes(JSON.stringify(tokens[bos]))),
+    'tokenizer.ggml.add_eos_token': gguf.bool(eos !== undefined && template.includes(JSON.stringify(tokens[eos]))),
+  };
+  if (bos !== undefined) metadata['tokenizer.ggml.bos_token_id'] = gguf.uint32(bos);
+  if (eos !== undefined) metadata['tokenizer.ggml.eos_token_id'] = gguf.uint32(eos);
+  return metadata;
+}
+
+/** A token id of config.json, the first where there are several. */
+function idOf(value: unknown): number | undefined {
+  const id: unknown = Array.isArray(value) ? value[0] : value;
+  return typeof id === 'number' && Number.isInteger(id) && id >= 0 ? id : undefined;
+}
+
+function byteLevel(preTokenizer: unknown, merges: string[]): Record<string, GgufValue> {
+  const patterns = JSON.stringify(splitPatterns(preTokenizer));
+  for (const [pre, { split }] of PRE_TOKENIZERS) {
+    if (JSON.stringify(split) !== patterns) continue;
+    return {
+      'tokenizer.ggml.model': gguf.string('gpt2'),
+      'tokenizer.ggml.pre': gguf.string(pre),
+      'tokenizer.ggml.merges': gguf.strings(merges),
+    };
+  }
+  throw new TransformersError(
+    'UNSUPPORTED_TOKENIZER',
+    `The tokenizer splits text by ${patterns}, which has no name in GGUF that is known here. Convert the model with the tool of its family.`,
+  );
+}
+
+/** Regular expressions by which text is split before byte-level BPE; GPT-2's own where the byte level does it. */
+function splitPatterns(preTokenizer: unknown): string[] {
+  const steps = (preTokenizer as { pretokenizers?: unknown[] } | null)?.pretokenizers ?? [preTokenizer];
+  const patterns = steps.flatMap((step) => {
+    const { type, pattern } = (step ?? {}) as { type?: string; pattern?: { Regex?: string } };
+    return type === 'Split' && pattern?.Regex !== undefined ? [pattern.Regex] : [];
+  });
+  return patterns.length > 0 ? patterns : [...(PRE_TOKENIZERS.get('gpt-2')?.split ?? [])];
+}
+
+/** Scores that give the merges their order: a piece's is less the later it is merged. */
+function sentencePiece(tokens: readonly string[], merges: readonly string[]): Record<string, GgufValue | GgufArray> {
+  const ids = new Map(tokens.map((token, id) => [token, id]));
+  const scores = new Float32Array(tokens.length).fill(-merges.length);
+  for (let rank = merges.length - 1; rank >= 0; rank--) {
+    const id = ids.get(merges[rank].replace(' ', ''));
+    if (id !== undefined) scores[id] = -rank;
+  }
+  return { 'tokenizer.ggml.model': gguf.string('llama'), 'tokenizer.ggml.scores': gguf.array('float32', scores) };
+}
