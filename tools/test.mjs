@@ -8,21 +8,21 @@ import { root } from './setup/steps.mjs';
 
 const bin = (name) => join(root, 'node_modules/.bin', name);
 const scratch = join(root, '.cache/test');
-
+const report = join(scratch, 'vitest.json');
 const CHECKS = {
   lint: () => command(bin('biome'), ['check', '--error-on-warnings', '.']),
   layers: () => command(process.execPath, ['tools/lint/layers.mjs']),
   types: () => command(bin('tsc'), ['-p', 'tsconfig.json']),
   driver: hostDriver,
   unit: vitest,
-  // The check of load and store widths joins when every elementwise kernel passes it, the other sections of the parity
-  // table when they are complete.
-  quality: () => program('tools/kernels/quality.ts', ['--quiet', '--checks', 'resources']),
-  parity: () =>
-    program(
-      'tools/parity/main.ts',
-      ['--strict', '--quiet'].concat(['kernels', 'storage', 'device'].flatMap((name) => ['--section', name])),
-    ),
+  fuzz: () =>
+    command(bin('vitest'), ['run', 'packages/quantized/test/fuzz.test.ts'], {
+      env: { ...process.env, X_FUZZ_SECONDS: process.env.X_FUZZ_SECONDS ?? '60' },
+    }),
+  // Named, the checks fail where they cannot be made.
+  quality: () => program('tools/kernels/quality.ts', ['--quiet', '--checks', 'resources,accesses']),
+  // Judges candle's tests by the report of `unit`.
+  parity: () => program('tools/parity/main.ts', ['--strict', '--quiet', '--tests', report]),
   packages: () => script('tools/test/packages.mjs'),
   programs: () => script('tools/test/programs.mjs'),
 };
@@ -89,7 +89,6 @@ function hostDriver() {
 }
 
 function vitest() {
-  const report = join(scratch, 'vitest.json');
   rmSync(report, { force: true });
   const result = spawnSync(
     bin('vitest'),

@@ -2,7 +2,7 @@
  * Bundles the device tests and the `candle` command for a machine with a GPU on which nothing is installed:
  *
  *   tsx tools/gpu/bundle.ts [--node]        writes .gpu/; --node adds this machine's Node binary, compressed
- *   tools/gpu/run.sh test|sanitize|decode   there, in a copy of the checkout that has .gpu/
+ *   tools/gpu/run.sh test|sanitize|decode|bench   there, in a copy of the checkout that has .gpu/
  *
  * Everything JavaScript is bundled, since the links of pnpm's node_modules rarely survive copying. Each source keeps the
  * file URL that it has in the repository, so that fixtures, models, the addon and kernels are found where they are.
@@ -16,10 +16,14 @@ import { build, type Plugin } from 'esbuild';
 const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
 const out = join(root, '.gpu');
 
-/** Directories whose tests run over every device present. */
-const SUITES: Record<string, string[]> = {
-  ops: ['packages/rocm-backend/test'],
-  model: ['packages/transformers/test', 'packages/quantized/test'],
+/** Tests that run over every device present: directories, and which of their files where they are divided. */
+const SUITES: Record<string, { directories: string[]; only?: RegExp; except?: RegExp }> = {
+  ops: { directories: ['packages/rocm-backend/test'], except: /runtime-|hiprtc|nvcc|module-store|libraries/ },
+  // Kernels compiled at run time, which takes minutes.
+  compile: { directories: ['packages/rocm-backend/test'], only: /runtime-|hiprtc|nvcc|module-store/ },
+  // What the vendors' libraries do is not for compute-sanitizer.
+  libraries: { directories: ['packages/rocm-backend/test'], only: /libraries/ },
+  model: { directories: ['packages/transformers/test', 'packages/quantized/test', 'packages/nn/test'] },
 };
 
 /** Code objects that the tests need there: the GPU's, the host's, and one of another warp size. */
@@ -39,14 +43,17 @@ const sourceUrls: Plugin = {
 async function main(): Promise<void> {
   rmSync(out, { recursive: true, force: true });
   mkdirSync(out, { recursive: true });
-  for (const [name, directories] of Object.entries(SUITES)) {
-    const contents = directories.flatMap(testFiles).map((file) => `import ${JSON.stringify(`./${file}`)};`);
+  for (const [name, { directories, only, except }] of Object.entries(SUITES)) {
+    const files = directories.flatMap(testFiles).filter((file) => only?.test(file) !== false && !except?.test(file));
+    const contents = files.map((file) => `import ${JSON.stringify(`./${file}`)};`);
     await bundle(
       { stdin: { contents: contents.join('\n'), resolveDir: root, sourcefile: `${name}.ts` } },
       `${name}.test.mjs`,
     );
   }
   await bundle({ entryPoints: [join(root, 'packages/candle/src/cli.ts')] }, 'candle.mjs');
+  for (const name of ['ops', 'gemm', 'conv'])
+    await bundle({ entryPoints: [join(root, `tools/bench/${name}.ts`)] }, `bench-${name}.mjs`);
   const built = TARGETS.map((target) => `packages/kernels/objects/${target}`).filter((path) =>
     existsSync(join(root, path)),
   );

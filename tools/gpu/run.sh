@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs the bundle of tools/gpu/bundle.ts on a machine with a GPU, from the repository's root.
-#   test      every device test on every device present (X_TEST_DEVICES=cuda:0 narrows it)
+#   test      the suites named (default: ops libraries compile model) on every device present (X_TEST_DEVICES=cuda:0 narrows it)
 #   sanitize  compute-sanitizer memcheck and racecheck over the kernel tests (NVIDIA)
 #   decode    tokens/s of the small model on each device
+#   bench     ops, gemm or conv of tools/bench, with the options that follow (default: ops)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 node=$(command -v node || true)
@@ -16,11 +17,12 @@ model=models/tiny-tales/tiny-tales-q8_0.gguf
 
 test_all() {
   local status=0
-  for suite in ops model; do
+  for suite in "$@"; do
     echo "== $suite"
-    "$node" --test-reporter=dot .gpu/$suite.test.mjs >/tmp/candle-$suite.log 2>&1 || status=1
-    grep -E '^(# |ℹ )?(tests|pass|fail)' /tmp/candle-$suite.log || tail -n 5 /tmp/candle-$suite.log
-    [ $status = 0 ] || tail -n 150 /tmp/candle-$suite.log
+    "$node" --test-reporter=spec .gpu/$suite.test.mjs >/tmp/candle-$suite.log 2>&1 || status=1
+    grep -E '^(# |ℹ )?(tests|pass|fail|duration_ms)' /tmp/candle-$suite.log || tail -n 5 /tmp/candle-$suite.log
+    # What failed, with its reason: spec repeats failures at the end.
+    sed -n '/failing tests:/,$p' /tmp/candle-$suite.log | head -n 200
   done
   return $status
 }
@@ -28,7 +30,7 @@ test_all() {
 sanitize() {
   for tool in memcheck racecheck; do
     echo "== compute-sanitizer $tool"
-    X_TEST_DEVICES=cuda:0 X_TEST_SCALE=${X_TEST_SCALE:-0.1} compute-sanitizer --tool $tool --report-api-errors no --error-exitcode 9 --print-limit 20 "$node" .gpu/ops.test.mjs >/tmp/candle-$tool.log 2>&1 || echo "exit status $?"
+    X_TEST_DEVICES=cuda:0 X_GEMM=kernels X_CONV=kernels X_TEST_SCALE=${X_TEST_SCALE:-0.1} compute-sanitizer --tool $tool --report-api-errors no --error-exitcode 9 --print-limit 20 "$node" .gpu/ops.test.mjs >/tmp/candle-$tool.log 2>&1 || echo "exit status $?"
     grep -E 'ERROR SUMMARY|RACECHECK SUMMARY|^=========' /tmp/candle-$tool.log | tail -n 5
     grep -E '^(# |ℹ )(tests|pass|fail)' /tmp/candle-$tool.log || tail -n 20 /tmp/candle-$tool.log
   done
@@ -41,8 +43,9 @@ decode() {
 }
 
 case "${1:-test}" in
-  test) test_all ;;
+  test) shift; test_all ${@:-ops libraries compile model} ;;
   sanitize) sanitize ;;
   decode) decode ;;
-  *) echo "usage: tools/gpu/run.sh test|sanitize|decode" >&2; exit 2 ;;
+  bench) shift; bench=${1:-ops}; shift || true; "$node" .gpu/bench-$bench.mjs "$@" ;;
+  *) echo "usage: tools/gpu/run.sh test [SUITE...]|sanitize|decode|bench [ops|gemm|conv] [options]" >&2; exit 2 ;;
 esac

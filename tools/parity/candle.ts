@@ -52,8 +52,18 @@ export function candleFunctions(of: 'storage' | 'device'): CandleFunction[] {
     .map(([, name, ours]) => ({ name: name!, ours: ours ?? camelCase(name!) }));
 }
 
-export function candleTensorMethods(): CandleFunction[] {
-  return read('candle-tensor.tsv').map(([, name, ours]) => ({ name: name!, ours: ours ?? camelCase(name!) }));
+/** Tensor methods, with the source file of candle that has them. */
+export function candleTensorMethods(): (CandleFunction & { file: string })[] {
+  return read('candle-tensor.tsv').map(([file, name, ours]) => ({
+    file: file!,
+    name: name!,
+    ours: ours ?? camelCase(name!),
+  }));
+}
+
+/** The text of the list of PyTorch's names. */
+export function torchNamesText(): string {
+  return readFileSync(new URL('torch-names.tsv', import.meta.url), 'utf8');
 }
 
 export function candleTests(): CandleTest[] {

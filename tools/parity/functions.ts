@@ -63,7 +63,9 @@ export function tensorRows(wanted: CandleFunction[], tests: TestCase[]): Row[] {
   const tensor = Tensor.zeros([1]);
   try {
     return wanted.map(({ name, ours }) => {
-      const kind = has(tensor, ours) ? ours : has(Tensor, ours) ? `Tensor.${ours}` : undefined;
+      // Every function has `apply`, so a static method counts only if functions do not have it anyway.
+      const isStatic = has(Tensor, ours) && !(ours in Function.prototype);
+      const kind = has(tensor, ours) ? ours : isStatic ? `Tensor.${ours}` : undefined;
       const tested = kind === undefined ? '-' : where(testsNaming(tests, kind));
       return { item: name, ours: kind ?? '-', status: kind === undefined ? 'missing' : 'ok', tested };
     });

@@ -7,20 +7,21 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { candleFunctions, candleKernels, candleTensorMethods, candleTests } from './candle';
+import { apiDocument, readTorchNames, torchRows } from './api';
+import { candleFunctions, candleKernels, candleTensorMethods, candleTests, torchNamesText } from './candle';
 import { closeBackends, functionRows, openBackends, tensorRows } from './functions';
 import { describeTargets, kernelRows, readTargets } from './kernels';
 import { readTestReport, type TestCase } from './report';
 import { asMarkdown, asText, isIncomplete, type Row, type Section, summary } from './table';
-import { testRows } from './tests';
+import { devicesOf, testRows } from './tests';
 
 const USAGE = `usage: pnpm parity [options]
-  --section NAME   kernels, storage, device, tensor or tests (default: all; may be repeated)
+  --section NAME   kernels, storage, device, tensor, torch or tests (default: all; may be repeated)
   --tests FILE     vitest's JSON report, for the columns and the section that speak of tests
   --strict         exit 1 when an item of a section that is not informational is not ok
   --quiet          print only items that are not ok
   --json           print one JSON array of sections
-  --write          write docs/parity.md in place of printing`;
+  --write          write docs/parity.md and docs/api-parity.md in place of printing`;
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const SECTIONS: Record<string, (tests: TestCase[] | undefined) => Omit<Section, 'name'>> = {
@@ -38,15 +39,21 @@ const SECTIONS: Record<string, (tests: TestCase[] | undefined) => Omit<Section, 
   tensor: (tests) => ({
     title: 'Tensor methods',
     source: 'Methods and fields of a Tensor, and static methods of its class, under the camelCase of candle’s name.',
-    informational: true,
+    informational: false,
     rows: tensorRows(candleTensorMethods(), tests ?? []),
+  }),
+  torch: () => ({
+    title: 'PyTorch’s common names',
+    source: 'Members of Tensor and Device, exports, and expressions that were run; the last column is a note.',
+    informational: true,
+    rows: torchRows(readTorchNames(torchNamesText())),
   }),
   tests: (tests) => ({
     title: "Tests (candle's test functions)",
     source:
       tests === undefined
         ? 'No report given: run vitest with --reporter=json and pass --tests FILE.'
-        : 'A test here carries `file::name` of candle’s test in its title.',
+        : `A test here carries \`file::name\` of candle’s test in its title. Each device: ${devicesOf(candleTests(), tests).join(' ')}.`,
     informational: tests === undefined,
     rows: testRows(candleTests(), tests),
   }),
@@ -110,9 +117,15 @@ function main(): number {
   }
   if (values.write && values.section !== undefined)
     throw new Error('--write takes every section: leave --section out.');
+  if (values.strict && values.section?.includes('tests') && values.tests === undefined)
+    throw new Error('--strict judges the tests by a report: give one with --tests FILE.');
   const tests = values.tests === undefined ? undefined : readTestReport(values.tests, ROOT);
   const sections = names.map((name): Section => ({ name, ...SECTIONS[name]!(tests) }));
-  if (values.write) writeFileSync(join(ROOT, 'docs/parity.md'), document(sections));
+  if (values.write) {
+    writeFileSync(join(ROOT, 'docs/parity.md'), document(sections));
+    const api = apiDocument(candleTensorMethods(), readTorchNames(torchNamesText()));
+    writeFileSync(join(ROOT, 'docs/api-parity.md'), api);
+  }
   if (values.json) console.log(JSON.stringify(sections, null, 1));
   else {
     if (!values.write) console.log(sections.flatMap((section) => asText(section, values.quiet)).join('\n'));

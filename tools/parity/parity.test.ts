@@ -3,9 +3,9 @@ import { describe, expect, it } from 'vitest';
 import { camelCase, candleFunctions, candleKernels, candleTensorMethods, candleTests, parseTsv } from './candle';
 import { functionRows, has } from './functions';
 import { type BuiltTarget, describeTargets, kernelRows, kindOf } from './kernels';
-import { parseTestReport, testsNaming, testsOf, where } from './report';
+import { parseTestReport, readTestReport, type TestCase, testsNaming, testsOf, where } from './report';
 import { asMarkdown, asText, isIncomplete, type Row, type Section, summary } from './table';
-import { testRows } from './tests';
+import { devicesOf, testRows } from './tests';
 
 describe("candle's lists", () => {
   it('have the inventory’s counts, each name once', () => {
@@ -97,9 +97,13 @@ describe('the test report', () => {
         assertionResults: [
           assertion('cpu tensor_tests::narrow keeps strides', 'passed'),
           assertion('js tensor_tests narrow', 'passed'),
-          assertion('tensor_tests::cat', 'failed'),
+          assertion('views on cpu tensor_tests::cat', 'failed'),
+          assertion('views on js tensor_tests::cat', 'passed'),
           assertion('tensor_tests::sum', 'skipped'),
           assertion('indexSelect of rows', 'passed'),
+          assertion('cpu flash attention on js cpu_flash_attn::causal', 'passed'),
+          assertion('views on js tensor_tests::max', 'passed'),
+          assertion('nothing_cpu::x on cuda:12a or rocm', 'passed'),
         ],
       },
     ],
@@ -107,8 +111,10 @@ describe('the test report', () => {
   const tests = parseTestReport(text, 'report.json', '/repo');
 
   it('keeps what ran and refuses other files', () => {
-    expect(tests).toHaveLength(4);
-    expect(tests[0]).toEqual({ title: 'cpu tensor_tests::narrow keeps strides', passed: true, file: 'a.test.ts' });
+    expect(tests).toHaveLength(8);
+    const title = 'cpu tensor_tests::narrow keeps strides';
+    expect(tests[0]).toEqual({ title, passed: true, file: 'a.test.ts', device: 'cpu' });
+    expect(() => readTestReport('/nowhere/x.json', '/')).toThrow(/there is no \/nowhere\/x\.json/);
     expect(() => parseTestReport('{}', 'x.json', '/')).toThrow(/x\.json has no testResults/);
     expect(() => parseTestReport('<', 'x.json', '/')).toThrow(/x\.json is not JSON/);
   });
@@ -120,17 +126,42 @@ describe('the test report', () => {
     expect(testsOf(tests, 'candle-core/tensor_tests', 'narrow')).toHaveLength(2);
     expect(testsOf(tests, 'candle-core/tensor_tests', 'keeps')).toHaveLength(0);
     expect(where(testsOf(tests, 'candle-core/tensor_tests', 'narrow'))).toBe('a.test.ts (2)');
-    expect(where(testsOf(tests, 'candle-core/tensor_tests', 'cat'))).toBe('-');
+    expect(where(testsOf(tests, 'candle-core/tensor_tests', 'cat')), 'what failed is no place').toBe('a.test.ts (1)');
+    expect(where(testsOf(tests, 'candle-core/tensor_tests', 'sum'))).toBe('-');
   });
 
+  it('finds the device in the title', () => {
+    const devices = [...['cpu', 'js', 'cpu', 'js'], undefined, 'js', 'js', undefined];
+    expect(tests.map(({ device }) => device)).toEqual(devices);
+  });
+
+  const wanted = (names: string[], perDevice = true) =>
+    names.map((name) => ({ file: 'candle-core/tensor_tests', perDevice, name }));
+  const shown = (names: string[], perDevice = true, report: TestCase[] | undefined = tests) =>
+    testRows(wanted(names, perDevice), report).map(({ status, ours }) => `${status}: ${ours}`);
+
   it('decides the status of candle’s tests', () => {
-    const wanted = ['narrow', 'cat', 'sum'].map((name) => ({
-      file: 'candle-core/tensor_tests',
-      perDevice: true,
-      name,
-    }));
-    expect(testRows(wanted, tests).map(({ status }) => status)).toEqual(['ok', 'failing', 'missing']);
-    expect(testRows(wanted, undefined).map(({ status }) => status)).toEqual(['unknown', 'unknown', 'unknown']);
+    expect(shown(['narrow', 'cat', 'sum'])).toEqual([
+      'ok: 2 tests on 2 devices: cpu js',
+      'failing: 2 tests on 2 devices: cpu js',
+      'missing: -',
+    ]);
+    expect(testRows(wanted(['narrow']), undefined).map(({ status }) => status)).toEqual(['unknown']);
+  });
+
+  it('demands a test of each backend on every device of the report, others once', () => {
+    expect(shown(['max'])).toEqual(['missing: 1 test on 1 device: js; not on cpu']);
+    expect(shown(['max'], false)).toEqual(['ok: 1 test on 1 device: js']);
+    expect(shown(['none'], false)).toEqual(['missing: -']);
+    const gpu = { title: 'views on cuda:0 tensor_tests::max', passed: true, file: 'a.test.ts', device: 'cuda:0' };
+    expect(devicesOf(wanted(['max', 'narrow']), [...tests, gpu])).toEqual(['js', 'cpu', 'cuda:0']);
+    expect(shown(['max', 'narrow'], true, [...tests, gpu])).toEqual([
+      'missing: 2 tests on 2 devices: js cuda:0; not on cpu',
+      'missing: 2 tests on 2 devices: cpu js; not on cuda:0',
+    ]);
+    const plain = { title: 'tensor_tests::max', passed: true, file: 'a.test.ts' };
+    expect(shown(['max'], false, [plain])).toEqual(['ok: 1 test']);
+    expect(shown(['max'], true, [plain])).toEqual(['missing: 1 test; not on js cpu']);
   });
 });
 

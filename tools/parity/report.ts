@@ -1,8 +1,9 @@
 /**
  * What a vitest JSON report (`--reporter=json`) says about names. A test speaks for an item when its full title has the
  * item's name as a whole word; for one of candle's test functions, when it has `file::name` or the two next to each other.
+ * The device that it ran on is in the title too: `pooling on cuda:0 pool_tests::max_pool2d`.
  */
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { relative } from 'node:path';
 
 export interface TestCase {
@@ -10,10 +11,13 @@ export interface TestCase {
   passed: boolean;
   /** Relative to the repository. */
   file: string;
+  /** js, cpu, rocm:0, cuda:1; undefined when the title names none. */
+  device?: string;
 }
 
 /** Tests that ran; a skipped one says nothing. Throws when the file is no vitest report. */
 export function readTestReport(path: string, root: string): TestCase[] {
+  if (!existsSync(path)) throw new Error(`there is no ${path}. Write it with vitest --reporter=json.`);
   return parseTestReport(readFileSync(path, 'utf8'), path, root);
 }
 
@@ -33,8 +37,17 @@ export function parseTestReport(text: string, path: string, root: string): TestC
         title: fullName,
         passed: status === 'passed',
         file: relative(root, file.name),
+        device: deviceOf(fullName),
       })),
   );
+}
+
+/** The device in a title: after `on`, else the first whole word that is one. */
+function deviceOf(title: string): string | undefined {
+  const device = '(js|cpu|(?:rocm|cuda):\\d+)(?![\\w:])';
+  return [`(?<!\\w)on ${device}`, `(?<![\\w:])${device}`]
+    .map((form) => new RegExp(form).exec(title)?.[1])
+    .find(Boolean);
 }
 
 /** Tests whose title has one of the names as a whole word; `Tensor.from` only in full, for `from` alone is prose. */

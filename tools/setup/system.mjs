@@ -1,7 +1,9 @@
-// System packages: a clang with the AMD and host targets, its linker, AMD's device libraries, a C++ compiler for the addon.
+// System packages: a clang with the AMD and host targets, its linker, AMD's device libraries, a C++ compiler for the addon,
+// and for the tests the disassembler of that clang.
 // Installed with apt when root on Debian or Ubuntu; otherwise the exact command is printed.
 import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
+import { isAbsolute } from 'node:path';
 import { run, say } from './steps.mjs';
 
 const CLANG_VERSIONS = [22, 21, 20, 19];
@@ -13,14 +15,17 @@ const DEVICE_LIBRARIES = [
 ];
 
 export function ensureSystemPackages({ purpose, targets }) {
-  const required = missingPackages(targets);
-  // Debian's HIP runtime finds no device on most machines, but the tests check how that is reported.
-  const wanted = purpose === 'test' && isDebian() && !hasLibrary('libamdhip64') ? ['libamdhip64-5'] : [];
+  const required = missingPackages(targets, purpose);
+  // For tests only. Debian's HIP runtime finds no device on most machines, but how that is reported is checked; with
+  // OpenBLAS the products of the cpu device run through a real library. Without either their tests do less.
+  const optional = { libamdhip64: 'libamdhip64-5', libopenblas: 'libopenblas0-pthread' };
+  const absent = Object.keys(optional).filter((library) => !hasLibrary(library));
+  const wanted = purpose === 'test' && isDebian() ? absent.map((library) => optional[library]) : [];
   if (required.length === 0 && (wanted.length === 0 || !isRoot())) return;
   if (!isDebian()) {
     fail(
       required,
-      'Install a clang of version 19 or newer with lld (and ROCm device libraries for AMD targets), g++, make and python3.',
+      'Install a clang of version 19 or newer with lld (and ROCm device libraries for AMD targets, and llvm-objdump for the tests), g++, make and python3.',
     );
   }
   if (!isRoot()) fail(required, `Run: sudo apt-get install -y ${resolve(required).join(' ')}`);
@@ -32,11 +37,13 @@ export function ensureSystemPackages({ purpose, targets }) {
   });
 }
 
-// Names of what is missing; `clang` and `lld` stand for the newest version that the distribution has.
-function missingPackages(targets) {
+// Names of what is missing; `clang`, `lld` and `llvm` stand for the newest version that the distribution has.
+function missingPackages(targets, purpose) {
   const missing = [];
-  if (!findClang()) missing.push('clang', 'lld');
+  const clang = findClang();
+  if (!clang) missing.push('clang', 'lld');
   else if (!hasLinker()) missing.push('lld');
+  if (purpose === 'test' && !(clang && hasDisassembler(clang))) missing.push(packageOfLlvm(clang));
   if (!has('g++')) missing.push('g++');
   if (!has('make')) missing.push('make');
   if (!has('python3')) missing.push('python3');
@@ -49,7 +56,7 @@ function missingPackages(targets) {
 
 function resolve(packages) {
   const version = CLANG_VERSIONS.find((candidate) => isAvailable(`clang-${candidate}`)) ?? CLANG_VERSIONS[0];
-  return packages.map((name) => (name === 'clang' || name === 'lld' ? `${name}-${version}` : name));
+  return packages.map((name) => (['clang', 'lld', 'llvm'].includes(name) ? `${name}-${version}` : name));
 }
 
 function findClang() {
@@ -69,6 +76,18 @@ function hasLinker() {
     has('ld.lld') ||
     CLANG_VERSIONS.some((version) => has(`ld.lld-${version}`))
   );
+}
+
+// Tools of the same LLVM: an older disassembler does not know the newest targets.
+function hasDisassembler(clang) {
+  const { stdout } = spawnSync(clang, ['-print-prog-name=llvm-objdump'], { encoding: 'utf8' });
+  return isAbsolute(stdout.trim()) && existsSync(stdout.trim());
+}
+
+function packageOfLlvm(clang) {
+  const version =
+    clang && /clang version (\d+)/.exec(spawnSync(clang, ['--version'], { encoding: 'utf8' }).stdout)?.[1];
+  return version ? `llvm-${version}` : 'llvm';
 }
 
 function has(command) {

@@ -30,11 +30,24 @@ json(['devices', '--json'], (result) => result.devices.some(({ name, available }
 json(
   ['doctor', '--json'],
   (result) =>
-    result.platforms.length === 3 && result.platforms.every((entry) => entry.available || entry.reason.message),
+    result.platforms.length === 3 &&
+    result.libraries.length === 6 &&
+    result.platforms.every((entry) => entry.available || entry.reason.message) &&
+    result.libraries.every((entry) => (entry.available ? entry.library : entry.searched.length && entry.reason.remedy)),
 );
 json(
   ['inspect', model, '--json'],
   (result) => result.tensors.length > 0 && result.metadata['general.architecture'] === 'llama',
+);
+mkdirSync(join(root, '.cache/test'), { recursive: true });
+const smaller = '.cache/test/tiny-tales-q4_k_m.gguf';
+json(
+  ['quantize', model, smaller, '--type', 'q4_k_m', '--allow-requantize', '--json'],
+  (result) => result.quantized === 57 && result.types.q6_K === 9 && result.outputBytes < 5e6,
+);
+json(
+  ['run', smaller, '--json', '--temperature', '0', '--max-tokens', '8', '--device', 'cpu'],
+  (result) => result.tokens === 8,
 );
 json(['inspect', 'no-such-file.gguf', '--json'], (result) => result.error.code === 'FILE_NOT_FOUND', 1);
 json(['run', model, '--json', '--device', 'rocm:9'], (result) => /^DEVICE_/.test(result.error.code), 1);

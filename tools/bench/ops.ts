@@ -1,0 +1,132 @@
+/**
+ * Times tensor operations through the public API, one JSON line an op:
+ *
+ *   tsx tools/bench/ops.ts [--device cuda:0] [--only REGEX] [--scale N] [--torch]
+ *
+ * A figure is the median of 30 runs between two device events after warm-up, outputs going back to the allocator. With
+ * `--torch`, PyTorch (of `python3`) runs each op right after ours on the same GPU, and `ratio` is its time over ours.
+ * Copy bandwidth of the run is the line `copy_f32`, which comes first.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { Device } from '../../packages/core/src';
+import { RocmDevice } from '../../packages/rocm-backend/src';
+import { type BenchOp, benchGroups } from './op-list';
+
+const REPEATS = 30;
+const WARM_UP = 5;
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({
+    options: {
+      device: { type: 'string', default: 'auto' },
+      only: { type: 'string', default: '' },
+      scale: { type: 'string', default: '1' },
+      torch: { type: 'boolean', default: false },
+    },
+  });
+  const device = values.device === 'auto' ? await Device.auto() : Device.parse(values.device);
+  const time = timer(device);
+  const wanted = new RegExp(values.only);
+  const torch = values.torch ? new TorchRunner() : undefined;
+  const ratios: number[] = [];
+  try {
+    for (const group of benchGroups(Number(values.scale))) {
+      if (!group.names.some((name) => wanted.test(name))) continue;
+      const { ops, close } = group.open(device);
+      for (const op of ops.filter(({ name }) => wanted.test(name))) {
+        const ms = time(op);
+        const theirs = await torch?.time(op.name);
+        const ratio = theirs === undefined ? undefined : theirs / ms;
+        if (ratio !== undefined) ratios.push(ratio);
+        console.log(JSON.stringify(lineOf(op, ms, theirs, ratio)));
+      }
+      close();
+      device.backend.emptyCache();
+    }
+  } finally {
+    torch?.close();
+  }
+  if (ratios.length > 0) {
+    const mean = Math.exp(ratios.reduce((sum, ratio) => sum + Math.log(ratio), 0) / ratios.length);
+    console.log(
+      JSON.stringify({ ops: ratios.length, geometricMean: round(mean, 3), behind: ratios.filter((r) => r < 1).length }),
+    );
+  }
+}
+
+function lineOf(op: BenchOp, ms: number, torchMs?: number, ratio?: number): object {
+  return {
+    op: op.name,
+    ms: round(ms, 4),
+    ...(op.bytes && { gbs: round(op.bytes / ms / 1e6, 1) }),
+    ...(op.flop && { tflops: round(op.flop / ms / 1e9, 1) }),
+    ...(torchMs !== undefined && { torch_ms: round(torchMs, 4), ratio: round(ratio!, 3) }),
+  };
+}
+
+/** Median milliseconds by device events; by the clock on js, which has none. */
+function timer(device: Device): (op: BenchOp) => number {
+  const backend = device.backend;
+  if (!(backend instanceof RocmDevice)) {
+    return (op) => medianOf(op, () => clocked(op.run));
+  }
+  const start = backend.hip.createEvent();
+  const end = backend.hip.createEvent();
+  return (op) =>
+    medianOf(op, () => {
+      start.record(backend.hip.defaultStream);
+      op.run();
+      end.record(backend.hip.defaultStream);
+      end.synchronizeSync();
+      return end.elapsedMs(start);
+    });
+}
+
+function medianOf(op: BenchOp, once: () => number): number {
+  for (let i = 0; i < WARM_UP; i++) op.run();
+  const times = Array.from({ length: REPEATS }, once).sort((a, b) => a - b);
+  return times[REPEATS / 2];
+}
+
+function clocked(run: () => void): number {
+  const begin = performance.now();
+  run();
+  return performance.now() - begin;
+}
+
+function round(value: number, decimals: number): number {
+  return Number(value.toFixed(decimals));
+}
+
+/** One Python process that times an op when it is named. */
+class TorchRunner {
+  readonly #process: ChildProcess;
+  readonly #answers: AsyncIterator<string>;
+
+  constructor() {
+    const script = join(fileURLToPath(new URL('.', import.meta.url)), 'torch_ops.py');
+    this.#process = spawn('python3', [script], { stdio: ['pipe', 'pipe', 'inherit'] });
+    this.#answers = createInterface({ input: this.#process.stdout! })[Symbol.asyncIterator]();
+  }
+
+  async time(name: string): Promise<number> {
+    this.#process.stdin!.write(`${name}\n`);
+    const { value, done } = await this.#answers.next();
+    if (done) throw new Error('PyTorch ended; is torch installed for python3? Leave out --torch without it.');
+    const answer = JSON.parse(value) as { op: string; ms?: number; error?: string };
+    if (answer.ms === undefined) throw new Error(`PyTorch could not run ${name}: ${answer.error}`);
+    return answer.ms;
+  }
+
+  close(): void {
+    this.#process.stdin!.end();
+    void once(this.#process, 'close');
+  }
+}
+
+void main();
