@@ -125,22 +125,25 @@ struct Between {
   double weight;  // of `high`
 };
 
-// PyTorch's area_pixel rules; without align_corners centres of pixels are matched.
-X_DEVICE Between between(u64 out, u64 outs, u64 in, bool align_corners, bool has_scale, double factor) {
-  double position;
-  if (align_corners) {
-    const double scale = outs > 1 ? (double)(in - 1) / (double)(outs - 1) : 0.0;
-    position = scale * (double)out;
-  } else {
-    const double scale = has_scale ? 1.0 / factor : (double)in / (double)outs;
-    position = multiplyThenAdd(scale, (double)out + 0.5, -0.5);
+/** An axis of the bilinear upsampling by PyTorch's area_pixel rules; without align_corners centres of pixels match. */
+struct Resampling {
+  u64 in;
+  double scale, centre;
+
+  X_DEVICE Resampling(u64 in_, u64 outs, bool align_corners, bool has_scale, double factor) : in(in_) {
+    centre = align_corners ? 0.0 : 0.5;
+    if (align_corners) scale = outs > 1 ? (double)(in - 1) / (double)(outs - 1) : 0.0;
+    else scale = has_scale ? 1.0 / factor : (double)in / (double)outs;
   }
-  position = position > 0.0 ? position : 0.0;
-  const u64 floor = cast<u64>(position);
-  const u64 low = floor < in ? floor : in - 1;
-  const double weight = position - (double)low;
-  return {low, low + 1 < in ? low + 1 : low, weight < 1.0 ? weight : 1.0};
-}
+
+  X_DEVICE Between at(u64 out) const {
+    double position = multiplyThenAdd(scale, (double)out + centre, -centre);
+    position = position > 0.0 ? position : 0.0;
+    const u64 low = position < (double)in ? (u64)position : in - 1;
+    const double weight = position - (double)low;
+    return {low, low + 1 < in ? low + 1 : low, weight < 1.0 ? weight : 1.0};
+  }
+};
 
 X_DEVICE double mix(double a, double b, double weight) { return multiplyThenAdd(b, weight, a * (1.0 - weight)); }
 
@@ -150,13 +153,15 @@ X_DEVICE void upsampleBilinear(u64 w_out, u64 h_out, bool align_corners, bool ha
                                double scale_w, const Image& image, const T* src, T* dst) {
   const u64 size[4] = {image.dims[0], image.dims[1], h_out, w_out};
   const u64 n = image.dims[2] == 0 || image.dims[3] == 0 ? 0 : product(size);
+  const Resampling rows(image.dims[2], h_out, align_corners, has_scale_h, scale_h);
+  const Resampling columns(image.dims[3], w_out, align_corners, has_scale_w, scale_w);
   forEachRun(n, size, [&](u64 i, const u64(&at)[4], u32 count) {
-    const Between h = between(at[2], h_out, image.dims[2], align_corners, has_scale_h, scale_h);
+    const Between h = rows.at(at[2]);
     const T* top = src + image.plane(at[0], at[1]) + h.low * image.strides[2];
-    const T* bottom = top + (h.high - h.low) * image.strides[2];
+    const T* bottom = top + (h.high > h.low ? image.strides[2] : 0);
     for (u32 j = 0; j < count; ++j) {
-      const Between w = between(at[3] + j, w_out, image.dims[3], align_corners, has_scale_w, scale_w);
-      const u64 left = w.low * image.strides[3], right = w.high * image.strides[3];
+      const Between w = columns.at(at[3] + j);
+      const u64 left = w.low * image.strides[3], right = left + (w.high > w.low ? image.strides[3] : 0);
       const double above = mix(cast<double>(top[left]), cast<double>(top[right]), w.weight);
       const double below = mix(cast<double>(bottom[left]), cast<double>(bottom[right]), w.weight);
       dst[i + j] = cast<T>(mix(above, below, h.weight));

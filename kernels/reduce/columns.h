@@ -18,8 +18,9 @@ struct Share {
 #if !X_HOST
 
 // 16 bytes, but no more than 8 columns: each has a result of its own in registers.
+constexpr u32 MOST_COLUMNS = FEW_REGISTERS ? 4 : 8;
 template <class T>
-constexpr u32 COLUMNS_AT_ONCE = vecWidth<T> < 8 ? vecWidth<T> : 8;
+constexpr u32 COLUMNS_AT_ONCE = vecWidth<T> < MOST_COLUMNS ? vecWidth<T> : MOST_COLUMNS;
 
 /** A block's threads as `rows` rows of `across` columns of vectors. */
 struct ColumnTile {
@@ -31,16 +32,16 @@ struct ColumnTile {
   }
 };
 
-// visit(row, values) for the rows of one share that are this thread's, four loads at a time.
+// visit(row, values) for the rows of one share that are this thread's, IN_FLIGHT loads at a time.
 template <u32 V, class T, class F>
 X_DEVICE void visitRows(const T* column, u64 right, Share share, u32 first, u32 step, F visit) {
   u64 j = share.begin + first;
-  for (; j + 3 * step < share.end; j += 4 * step) {
-    Vec<T, V> v[4];
+  for (; j + (IN_FLIGHT - 1) * step < share.end; j += IN_FLIGHT * step) {
+    Vec<T, V> v[IN_FLIGHT];
 #pragma unroll
-    for (u32 l = 0; l < 4; ++l) v[l] = loadVec<V>(column + (j + l * step) * right);
+    for (u32 l = 0; l < IN_FLIGHT; ++l) v[l] = loadVec<V>(column + (j + l * step) * right);
 #pragma unroll
-    for (u32 l = 0; l < 4; ++l) visit(j + l * step, v[l]);
+    for (u32 l = 0; l < IN_FLIGHT; ++l) visit(j + l * step, v[l]);
   }
   for (; j < share.end; j += step) visit(j, loadVec<V>(column + j * right));
 }

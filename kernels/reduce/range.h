@@ -207,8 +207,8 @@ struct Best {
 template <class Op, class T>
 X_DEVICE Best<acc_t<T>> bestOfShare(const T* p, u64 n, u32 first, u32 step) {
   typedef Best<acc_t<T>> B;
-  if constexpr (sameType<T, f8e4m3>) {
-    // Sixteen conversions and winners at once would not fit in registers.
+  if constexpr (sameType<T, f8e4m3> || (FEW_REGISTERS && sizeof(T) == 1)) {
+    // Sixteen values and winners at once would not fit in registers.
     B all = B::template none<Op>();
     for (u64 j = first; j < n; j += step) all.template take<Op>(to_acc(p[j]), (u32)j);
     return all;

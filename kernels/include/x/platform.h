@@ -76,9 +76,9 @@ constexpr u32 WARP = 32;
 
 // clang before 19, which is in hiprtc up to ROCm 6.3, spills where later ones do not: it gets the plainer loops.
 #if X_AMDGCN && __clang_major__ < 19
-constexpr bool FEW_REGISTERS = true;
+[[maybe_unused]] constexpr bool FEW_REGISTERS = true;
 #else
-constexpr bool FEW_REGISTERS = false;
+[[maybe_unused]] constexpr bool FEW_REGISTERS = false;
 #endif
 
 /** Same bits, another type of the same size. */
