@@ -2,12 +2,16 @@
 // only cuBLAS here, so a program of candle's launches none of these. Strides are in elements and arbitrary, out is
 // row-major [b, m, n], f16, bf16 and f8e4m3 accumulate in f32, integers wrap, k = 0 writes zeros.
 //   gemm_{t}  tiles; grid (ceil(n/64), ceil(m/64), b) and 256 threads on GPUs
+//   gemm_mma_{f16,bf16}  on matrix units; 256 threads, and MMA_SHARED_BYTES of dynamic shared memory on NVIDIA; each
+//             operand aligned to 16 bytes in all but one stride, which is 1. gemm_{t} on targets without such units.
 //   gemv_{t}  the same product for small m, by reading the right matrix once for every 8 rows (4 on the host)
 #include "x.h"
 #include "shared/split.h"
+#include "shared/mma.h"
 #include "gemm/tile.h"
 #include "gemm/host.h"
 #include "gemm/vector.h"
+#include "gemm/mma.h"
 
 #define PRODUCT(T, t)                                                                                                  \
   KERNEL_BOUNDS(gemm_##t, 512, (u64 b, u64 m, u64 n, u64 k, const T* lhs, u64 lhs_batch_stride, u64 lhs_row_stride,                \
@@ -31,3 +35,17 @@ PRODUCT(u32, u32)
 PRODUCT(u16, i16)
 PRODUCT(u32, i32)
 PRODUCT(u64, i64)
+
+#if X_MMA
+#define MMA_BODY gemm::multiplyMma
+#else
+#define MMA_BODY gemm::multiply
+#endif
+#define PRODUCT_MMA(T, t)                                                                                              \
+  KERNEL_BOUNDS(gemm_mma_##t, 256, (u64 b, u64 m, u64 n, u64 k, const T* lhs, u64 lhs_batch_stride, u64 lhs_row_stride,  \
+                    u64 lhs_col_stride, const T* rhs, u64 rhs_batch_stride, u64 rhs_row_stride, u64 rhs_col_stride, T* out)) { \
+    MMA_BODY(b, m, n, k, gemm::Operand<T>{lhs, lhs_batch_stride, lhs_row_stride, lhs_col_stride},                      \
+             gemm::Operand<T>{rhs, rhs_batch_stride, rhs_row_stride, rhs_col_stride}, out);                            \
+  }
+PRODUCT_MMA(bf16, bf16)
+PRODUCT_MMA(f16, f16)

@@ -8,30 +8,30 @@ namespace mma {
 
 #if X_NVPTX
 #define X_MMA_NVIDIA 1
-constexpr bool HALF = true, INT8 = true;
+[[maybe_unused]] constexpr bool HALF = true, INT8 = true;
 #elif X_AMDGCN && defined(__GFX12__) && __has_builtin(__builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12)
 #define X_MMA_GFX12 1
-constexpr bool HALF = true, INT8 = true;
+[[maybe_unused]] constexpr bool HALF = true, INT8 = true;
 #elif X_AMDGCN && defined(__GFX11__) && __has_builtin(__builtin_amdgcn_wmma_f32_16x16x16_f16_w32)
 #define X_MMA_GFX11 1
-constexpr bool HALF = true, INT8 = true;
+[[maybe_unused]] constexpr bool HALF = true, INT8 = true;
 #elif X_AMDGCN && (defined(__gfx942__) || defined(__gfx950__) || defined(__gfx9_4_generic__))
 #define X_MMA_CDNA 3
-constexpr bool HALF = true, INT8 = true;
+[[maybe_unused]] constexpr bool HALF = true, INT8 = true;
 #elif X_AMDGCN && defined(__gfx90a__)
 #define X_MMA_CDNA 2
-constexpr bool HALF = true, INT8 = true;
+[[maybe_unused]] constexpr bool HALF = true, INT8 = true;
 #elif X_AMDGCN && defined(__gfx908__)
 #define X_MMA_CDNA 1
-constexpr bool HALF = true, INT8 = true;
+[[maybe_unused]] constexpr bool HALF = true, INT8 = true;
 #else
-constexpr bool HALF = false, INT8 = false;
+[[maybe_unused]] constexpr bool HALF = false, INT8 = false;
 #endif
 
 #if X_MMA_NVIDIA || X_MMA_GFX12 || X_MMA_GFX11 || X_MMA_CDNA
 #define X_MMA 1
 
-constexpr u32 TILE = 16;
+[[maybe_unused]] constexpr u32 TILE = 16;
 
 // Elements along k that one instruction takes, and the 32-bit words of an operand that a lane holds.
 template <class T>
@@ -113,7 +113,12 @@ X_DEVICE u32 columnOf(u32 i) {
 
 #if X_MMA_NVIDIA
 
-X_DEVICE u32 sharedAddress(const void* p) { return (u32)(u64)(const __attribute__((address_space(3))) void*)p; }
+/** What PTX calls the address of a generic pointer into shared memory. */
+X_DEVICE u32 sharedAddress(const void* p) {
+  u64 address;
+  asm("cvta.to.shared.u64 %0, %1;" : "=l"(address) : "l"(p));
+  return (u32)address;
+}
 
 /** Four 8 x 8 matrices of 16-bit elements; lane l names the address of row l % 8 of matrix l / 8. */
 X_DEVICE void loadMatrices(u32 (&word)[4], u32 address) {

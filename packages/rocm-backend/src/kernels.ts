@@ -1,13 +1,12 @@
 /**
  * One launch function per kernel family: the only place that knows the parameter order of the kernels
  * (candle-kernels' calling convention). Operands are device addresses with the layout's offset already applied. The CONV
- * module's are in conv-kernels.ts, the SORT module's in sort-kernels.ts.
+ * module's are in conv-kernels.ts, the GEMM module's in gemm-kernels.ts, the SORT module's in sort-kernels.ts.
  */
 import { type DType, type Layout, sizeInBytes } from '@x/core';
-import { AFFINE, BINARY, CAST, FILL, GEMM, INDEXING, RANDOM, REDUCE, TERNARY, UNARY } from '@x/kernels';
+import { AFFINE, BINARY, CAST, FILL, INDEXING, RANDOM, REDUCE, TERNARY, UNARY } from '@x/kernels';
 import type { RocmDevice } from './device';
 import { collapse, transposition } from './info';
-import { clamp, type LaunchShape } from './launch-shape';
 
 /** Address of an operand's first element and how it is laid out. */
 export interface Operand {
@@ -282,63 +281,6 @@ export function launchScatter(
 ): void {
   const args = [ids, src, out, split.left, split.dim, dstDim, split.right];
   device.launch(INDEXING, kernel, device.shapes.perItem(split.left * split.right), args);
-}
-
-/** A matrix operand of a batched product, strides in elements. */
-export interface MatrixOperand {
-  ptr: number;
-  batchStride: number;
-  rowStride: number;
-  colStride: number;
-}
-
-const GEMM_TILE = 64;
-/** Rows up to which a warp per output column beats a tile of the output. */
-const GEMV_MAX_ROWS = 8;
-
-/** `gemm_{t}` / `gemv_{t}(b, m, n, k, lhs, strides, rhs, strides, out)`. */
-export function launchGemm(
-  device: RocmDevice,
-  dtype: DType,
-  size: { b: number; m: number; n: number; k: number },
-  lhs: MatrixOperand,
-  rhs: MatrixOperand,
-  out: number,
-): void {
-  const { b, m, n, k } = size;
-  const args = [
-    b,
-    m,
-    n,
-    k,
-    lhs.ptr,
-    lhs.batchStride,
-    lhs.rowStride,
-    lhs.colStride,
-    rhs.ptr,
-    rhs.batchStride,
-    rhs.rowStride,
-    rhs.colStride,
-    out,
-  ];
-  const { shapes } = device;
-  const batches = clamp(b, 1, 65535);
-  if (m <= GEMV_MAX_ROWS) {
-    device.launch(GEMM, `gemv_${dtype}`, gemvShape(device, n, batches, rhs.rowStride === 1), args);
-  } else {
-    const down = clamp(Math.ceil(m / GEMM_TILE), 1, 65535);
-    const grid = [shapes.blocks(Math.ceil(n / GEMM_TILE), 256), down, batches] as const;
-    device.launch(GEMM, `gemm_${dtype}`, { grid, block: 256 }, args);
-  }
-}
-
-/** A warp per output column of a transposed weight; a lane per column otherwise, so that loads stay coalesced. */
-function gemvShape(device: RocmDevice, n: number, batches: number, transposed: boolean): LaunchShape {
-  const { warpSize, multiprocessorCount } = device.hip.properties;
-  if (device.shapes.isHost)
-    return { grid: [clamp(Math.ceil(n / 64), 1, multiprocessorCount * 4), 1, batches], block: 1 };
-  const block = transposed ? warpSize * 4 : 512;
-  return { grid: [device.shapes.blocks(Math.ceil(n / (transposed ? 4 : warpSize)), block), 1, batches], block };
 }
 
 /** `rand_{uniform,normal}_{t}(numel, seed, call, mul, add, out)`: element i of the Philox stream, times mul, plus add. */

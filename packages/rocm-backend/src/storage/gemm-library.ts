@@ -9,7 +9,8 @@
 import { type DType, Layout, type MatmulSize, sizeInBytes } from '@x/core';
 import type { BlasHandle, GemmOperand, GemmProblem, LibraryType } from '@x/hip';
 import type { RocmDevice } from '../device';
-import { launchCast, type MatrixOperand } from '../kernels';
+import type { MatrixOperand } from '../gemm-kernels';
+import { launchCast } from '../kernels';
 
 const INT_MAX = 2 ** 31 - 1;
 

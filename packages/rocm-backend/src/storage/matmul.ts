@@ -4,7 +4,7 @@
  * wrap), so a copy is made only when the batch dims cannot be walked with one stride.
  */
 import { Layout, type MatmulSize } from '@x/core';
-import { launchGemm, type MatrixOperand } from '../kernels';
+import { launchGemm, type MatrixOperand } from '../gemm-kernels';
 import { Copy, run } from '../ops';
 import { gemmThroughLibrary } from './gemm-library';
 import type { RocmStorage } from './index';
