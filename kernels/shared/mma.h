@@ -178,21 +178,25 @@ X_DEVICE void multiply(Tile<T>& d, const Operand<T>& a, const Operand<T>& b) {
 
 #else
 
-/** rows: 16 rows of K elements in shared memory, `stride` bytes apart, aligned to a lane's share of a row. */
+/** A lane's share of row laneId() % 16, which begins at `row`. */
 template <class T>
-X_DEVICE Operand<T> load(const void* rows, u32 stride) {
+X_DEVICE Operand<T> loadRow(const void* row) {
   constexpr u32 W = Unit<T>::WORDS;
-  const u32 lane = laneId();
 #if X_MMA_GFX11
-  const u32 part = 0;
+  const u32* from = (const u32*)row;
 #else
-  const u32 part = lane / 16;
+  const u32* from = (const u32*)row + laneId() / 16 * W;
 #endif
-  const u32* from = (const u32*)((const u8*)rows + lane % 16 * stride) + part * W;
   Operand<T> x;
 #pragma unroll
   for (u32 i = 0; i < W; ++i) x.word[i] = from[i];
   return x;
+}
+
+/** rows: 16 rows of K elements in shared memory, `stride` bytes apart, aligned to a lane's share of a row. */
+template <class T>
+X_DEVICE Operand<T> load(const void* rows, u32 stride) {
+  return loadRow<T>((const u8*)rows + laneId() % 16 * stride);
 }
 
 #define X_VECTOR(T, n) T __attribute__((ext_vector_type(n)))

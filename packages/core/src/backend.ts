@@ -288,6 +288,36 @@ export interface QuantizedOps {
   embedding(weight: BackendStorage, type: string, k: number, ids: BackendStorage, idsLayout: Layout): BackendStorage;
 }
 
+/** Attention of `heads` query heads, a multiple of `kvHeads`: softmax(q · kᵀ · scale) · v. */
+export interface AttentionProblem {
+  b: number;
+  heads: number;
+  kvHeads: number;
+  seq: number;
+  kv: number;
+  /** Size of a head, of the values too. */
+  d: number;
+  scale: number;
+  /** The last query sees all keys, the one before it all but one, and so on; a query that sees none gives NaN. */
+  causal: boolean;
+}
+
+/** Attention in one kernel, whose scores never lie in memory. */
+export interface AttentionOps {
+  /** Whether the device has a kernel that is faster here than two products and a softmax. */
+  supports(dtype: DType, problem: AttentionProblem): boolean;
+  /** q [b, heads, seq, d], k and v [b, kvHeads, kv, d], any strides: [b, heads, seq, d]. Sums are made in f32. */
+  forward(
+    problem: AttentionProblem,
+    q: BackendStorage,
+    qLayout: Layout,
+    k: BackendStorage,
+    kLayout: Layout,
+    v: BackendStorage,
+    vLayout: Layout,
+  ): BackendStorage;
+}
+
 /** The random stream of a device: the numbers of a call follow from the seed and the number of calls before it. */
 export interface RandomStream {
   readonly seed: number;
@@ -335,6 +365,8 @@ export interface BackendDevice {
   readonly description: string;
   /** Present when the device has kernels for quantized weights; without it `@x/quantized` computes on the host. */
   readonly quantized?: QuantizedOps;
+  /** Present when the device has attention kernels. */
+  readonly attention?: AttentionOps;
   /** The stream behind `randUniform` and `randNormal`; without it a checkpoint cannot repeat random numbers. */
   readonly random?: RandomStream;
   /** Compiles HIP C++ for this device; only devices that run kernels have it. See `Device.compile`. */

@@ -7,6 +7,7 @@ export { KernelError, type KernelErrorCode } from './errors';
 export {
   AFFINE,
   ALL_MODULES,
+  ATTENTION,
   BINARY,
   CAST,
   CONV,

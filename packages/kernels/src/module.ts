@@ -142,6 +142,7 @@ export class KernelModule {
 }
 
 export const AFFINE = new KernelModule('affine', 'AFFINE');
+export const ATTENTION = new KernelModule('attention', 'ATTENTION');
 export const BINARY = new KernelModule('binary', 'BINARY');
 export const CAST = new KernelModule('cast', 'CAST');
 export const CONV = new KernelModule('conv', 'CONV');
@@ -158,6 +159,7 @@ export const UNARY = new KernelModule('unary', 'UNARY');
 /** Every module, in name order. */
 export const ALL_MODULES: readonly KernelModule[] = [
   AFFINE,
+  ATTENTION,
   BINARY,
   CAST,
   CONV,

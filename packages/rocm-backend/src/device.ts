@@ -7,6 +7,7 @@
  * what makes the allocator's immediate reuse safe.
  */
 import {
+  type AttentionOps,
   type BackendDevice,
   type BackendStorage,
   type CompiledProgram,
@@ -36,6 +37,7 @@ import { ModuleStore } from './module-store';
 import { run } from './ops';
 import type { RuntimeSource } from './runtime-compile';
 import { RocmStorage } from './storage';
+import { DeviceAttentionOps } from './storage/attention';
 import { DeviceQuantizedOps } from './storage/quantized';
 
 /** The platform behind each device kind. */
@@ -45,6 +47,7 @@ export class RocmDevice implements BackendDevice {
   readonly location: DeviceLocation;
   readonly description: string;
   readonly quantized: QuantizedOps;
+  readonly attention: AttentionOps;
   readonly hip: HipDevice;
   readonly shapes: LaunchShapes;
   readonly modules: ModuleStore;
@@ -97,6 +100,7 @@ export class RocmDevice implements BackendDevice {
       upload: (ptr, words) => hip.memcpyHtoD(ptr, words),
     });
     this.quantized = new DeviceQuantizedOps(this);
+    this.attention = new DeviceAttentionOps(this);
     debug(1, () => `opened ${location.kind}:${location.ordinal}, ${this.description}`);
   }
 

@@ -1,8 +1,9 @@
 /**
  * Scaled dot-product attention: candle-nn's `sdpa` (ops.rs), which is for Metal only. Here it is two products and a softmax
- * on every device, with gradients; the scores take [b, heads, seq, kv] of memory, which `flashAttn` does not.
+ * on every device, with gradients; the scores take [b, heads, seq, kv] of memory, which `flashAttn` does not. Where the
+ * device has a kernel for the whole of it, and no gradient is wanted, that kernel runs.
  */
-import { CandleError, ShapeError, scope, type Tensor } from '@x/core';
+import { type AttentionProblem, CandleError, isGradEnabled, ShapeError, scope, type Tensor } from '@x/core';
 import { additive, checkHeads, positionBias } from './mask';
 import { scoresOf, softcapped, weighted } from './scores';
 
@@ -36,6 +37,8 @@ export function sdpa(q: Tensor, k: Tensor, v: Tensor, options: SdpaOptions = {})
     );
   }
   checkHeads('sdpa', heads, k.dim(1), v.dim(1));
+  const fused = mask || softcapping !== 1 ? undefined : inOneKernel(q, k, v, scale, causal);
+  if (fused) return fused;
   return scope(() => {
     // The queries are scaled, not the scores: there are fewer, and products of f16 stay in range.
     let scores = scoresOf(q.affine(scale, 0), k);
@@ -48,6 +51,22 @@ export function sdpa(q: Tensor, k: Tensor, v: Tensor, options: SdpaOptions = {})
       if (hidden) scores = scores.broadcastAdd(hidden);
     }
     return weighted(scores.softmaxLastDim(), v);
+  });
+}
+
+/** The device's own attention, where it has one for this problem and nothing is recorded for gradients. */
+function inOneKernel(q: Tensor, k: Tensor, v: Tensor, scale: number, causal: boolean): Tensor | undefined {
+  const { attention } = q.device.backend;
+  const [b, heads, seq, d] = q.shape;
+  const [, kvHeads, kv] = k.shape;
+  const recorded = isGradEnabled() && [q, k, v].some((part) => part.trackOp);
+  const alike = v.dim(3) === d && v.dim(1) === kvHeads && [k, v].every((part) => part.dtype === q.dtype);
+  if (!attention || recorded || !alike) return undefined;
+  const problem: AttentionProblem = { b, heads, kvHeads, seq, kv, d, scale, causal };
+  if (!attention.supports(q.dtype, problem)) return undefined;
+  return q.applyOp3NoBwd(k, v, {
+    name: 'sdpa',
+    fwd: (...operands) => [attention.forward(problem, ...operands), [b, heads, seq, d]],
   });
 }
 

@@ -1,0 +1,156 @@
+// Attention on matrix units with the online softmax (FlashAttention-2): a block takes 128 queries of a head and walks the
+// keys 64 at a time; scores live in registers only. A warp has ROWS_OF_WARP tiles of 16 queries: 4 warps of 32 lanes on NVIDIA, 8 on
+// RDNA, 4 of 64 lanes on CDNA. What differs between them is how slabs get into shared memory (slabs.h).
+#pragma once
+
+#if X_MMA
+namespace attention {
+
+// Elements of a result tile in a lane, how many rows of the tile they lie in, and how many lanes share such a row.
+constexpr u32 ELEMENTS = 256 / WARP, TILE_ROWS = X_MMA_NVIDIA ? 2 : ELEMENTS, ROW_LANES = X_MMA_NVIDIA ? 4 : 16;
+
+/** Which of a lane's TILE_ROWS rows element i lies in. */
+X_DEVICE constexpr u32 ownRow(u32 i) { return X_MMA_NVIDIA ? i / 2 % 2 : i; }
+
+X_DEVICE float exp2Fast(float x) {
+#if X_NVPTX
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#elif __has_builtin(__builtin_amdgcn_exp2f)
+  return __builtin_amdgcn_exp2f(x);
+#else  // clang before 17
+  return __builtin_exp2f(x);
+#endif
+}
+
+constexpr float LOG2_E = 1.4426950408889634f;
+
+/** A warp's queries. `top` is of products before they are scaled; scales are positive and times log2(e). */
+template <u32 D, class T>
+struct Queries {
+  mma::Tile<T> values[ROWS_OF_WARP][D / 16];
+  float top[ROWS_OF_WARP][TILE_ROWS], sum[ROWS_OF_WARP][TILE_ROWS];
+
+  X_DEVICE void clear() {
+#pragma unroll
+    for (u32 r = 0; r < ROWS_OF_WARP; ++r) {
+#pragma unroll
+      for (u32 i = 0; i < TILE_ROWS; ++i) top[r][i] = lanes::lowest<float>(), sum[r][i] = 0.0f;
+#pragma unroll
+      for (u32 c = 0; c < D / 16; ++c)
+#pragma unroll
+        for (u32 i = 0; i < ELEMENTS; ++i) values[r][c].v[i] = 0.0f;
+    }
+  }
+
+  /** Makes products of queries and keys weights, in place, and takes the change of the rows' tops into account. */
+  X_DEVICE void weigh(u32 r, float scale, mma::Tile<T> (&scores)[KEYS / 16]) {
+#pragma unroll
+    for (u32 own = 0; own < TILE_ROWS; ++own) {
+      float best = top[r][own];
+#pragma unroll
+      for (u32 c = 0; c < KEYS / 16; ++c)
+#pragma unroll
+        for (u32 i = 0; i < ELEMENTS; ++i)
+          if (ownRow(i) == own) best = scores[c].v[i] > best ? scores[c].v[i] : best;
+#pragma unroll
+      for (u32 lane = 1; lane < ROW_LANES; lane *= 2) {
+        const float other = shuffleXor(best, lane);
+        best = other > best ? other : best;
+      }
+      const float base = finite(best) * scale, kept = exp2Fast(top[r][own] * scale - base);
+      top[r][own] = best;
+      float added = 0.0f;
+#pragma unroll
+      for (u32 c = 0; c < KEYS / 16; ++c)
+#pragma unroll
+        for (u32 i = 0; i < ELEMENTS; ++i)
+          if (ownRow(i) == own) {
+            scores[c].v[i] = exp2Fast(scores[c].v[i] * scale - base);
+            added += scores[c].v[i];
+          }
+      // Each lane sums its own columns; the lanes of a row are added up at the end.
+      sum[r][own] = sum[r][own] * kept + added;
+#pragma unroll
+      for (u32 c = 0; c < D / 16; ++c)
+#pragma unroll
+        for (u32 i = 0; i < ELEMENTS; ++i)
+          if (ownRow(i) == own) values[r][c].v[i] *= kept;
+    }
+  }
+
+  X_DEVICE void store(const Problem<T>& p, u64 head, u32 row0) {
+#pragma unroll
+    for (u32 r = 0; r < ROWS_OF_WARP; ++r)
+#pragma unroll
+      for (u32 i = 0; i < ELEMENTS; i += X_MMA_NVIDIA ? 2 : 1) {
+        float total = sum[r][ownRow(i)];
+#pragma unroll
+        for (u32 lane = 1; lane < ROW_LANES; lane *= 2) total += shuffleXor(total, lane);
+        const u32 row = row0 + r * 16 + mma::rowOf(i);
+        const float part = 1.0f / total;
+        T* out = p.out + (head * p.seq + row) * D + mma::columnOf(i);
+        if (row >= p.seq) continue;
+#pragma unroll
+        for (u32 c = 0; c < D / 16; ++c) {
+          // 0 / 0, a query that saw nothing, is NaN.
+          const T first = from_acc<T>(values[r][c].v[i] * part);
+#if X_MMA_NVIDIA
+          *(u32*)(out + c * 16) = bitCast<u16>(first) | (u32)bitCast<u16>(from_acc<T>(values[r][c].v[i + 1] * part)) << 16;
+#else
+          out[c * 16] = first;
+#endif
+        }
+      }
+  }
+};
+
+/** Scores in the tile of queries from row0 and keys from key0; those that may not be seen are minus infinity. */
+template <class T>
+X_DEVICE void mask(const Problem<T>& p, u32 row0, u32 key0, mma::Tile<T> (&scores)[KEYS / 16]) {
+#pragma unroll
+  for (u32 i = 0; i < ELEMENTS; ++i) {
+    const u32 end = p.visible(row0 + mma::rowOf(i));
+#pragma unroll
+    for (u32 c = 0; c < KEYS / 16; ++c)
+      if (key0 + c * 16 + mma::columnOf(i) >= end) scores[c].v[i] = lanes::lowest<float>();
+  }
+}
+
+template <u32 D, class T>
+X_DEVICE void attendTile(const Problem<T>& p, u64 head, u32 row0) {
+  Slabs<D, T> slabs(p, head, row0);
+  Queries<D, T> queries;
+  queries.clear();
+  const u32 last = row0 + QUERIES < p.seq ? row0 + QUERIES : p.seq, end = p.visible(last - 1), first = p.visible(row0);
+  const u32 own0 = row0 + warpId() * ROWS_OF_WARP * 16;
+  const float factor = p.scale * LOG2_E;
+#pragma unroll 1
+  for (u32 key0 = 0; key0 < end; key0 += KEYS) {
+    slabs.next(key0, end);
+    mma::Tile<T> scores[ROWS_OF_WARP][KEYS / 16] = {};
+    slabs.multiplyKeys(scores);
+#pragma unroll
+    for (u32 r = 0; r < ROWS_OF_WARP; ++r) {
+      if (key0 + KEYS > first) mask(p, own0 + r * 16, key0, scores[r]);
+      queries.weigh(r, factor, scores[r]);
+    }
+    slabs.multiplyValues(scores, queries.values);
+  }
+  slabs.finish();
+  queries.store(p, head, own0);
+}
+
+/** Tiles are handed out so that those with many keys begin first and those with few share processors with them. */
+template <u32 D, class T>
+X_DEVICE void attendMma(const Problem<T>& p) {
+  const u64 tiles = (p.seq + QUERIES - 1) / QUERIES, heads = p.b * p.heads, items = tiles * heads;
+  X_FOR_SPLIT(at, items) {
+    const u64 turned = at < items / 2 ? items - 1 - at : at - items / 2;
+    attendTile<D>(p, turned % heads, (u32)(turned / heads) * QUERIES);
+  }
+}
+
+}  // namespace attention
+#endif

@@ -1,0 +1,99 @@
+/** Attention in one kernel of the ATTENTION module: on matrix units, where the device has them for f16 and bf16. */
+import {
+  type AttentionOps,
+  type AttentionProblem,
+  type BackendStorage,
+  type DType,
+  Layout,
+  sizeInBytes,
+} from '@x/core';
+import { ATTENTION } from '@x/kernels';
+import type { RocmDevice } from '../device';
+import { unsupported } from '../errors';
+import { clamp, type LaunchShape } from '../launch-shape';
+import { matrixUnits } from '../matrix-units';
+import { Copy, run } from '../ops';
+import { RocmStorage } from './index';
+
+const DTYPES: readonly DType[] = ['f16', 'bf16'];
+/** Sizes of a head that there are kernels for. */
+const HEAD_SIZES = [64, 128];
+/** Queries of a block's tile, and keys that are in its shared memory at once (kernels/attention/slabs.h). */
+const QUERIES = 128;
+const KEYS = 64;
+/** Queries below which a tile is mostly empty. */
+const FEWEST_QUERIES = 16;
+
+export class DeviceAttentionOps implements AttentionOps {
+  readonly #device: RocmDevice;
+
+  constructor(device: RocmDevice) {
+    this.#device = device;
+  }
+
+  supports(dtype: DType, { seq, kv, d, scale }: AttentionProblem): boolean {
+    const { hip } = this.#device;
+    return (
+      matrixUnits(hip) !== undefined &&
+      DTYPES.includes(dtype) &&
+      HEAD_SIZES.includes(d) &&
+      seq >= FEWEST_QUERIES &&
+      Math.max(seq, kv) < 2 ** 31 &&
+      scale > 0 &&
+      this.#shape(0, d).sharedBytes! <= hip.properties.sharedMemoryPerBlock
+    );
+  }
+
+  /** `attention_{d}_{t}(b, heads, kv_heads, seq, kv, q, strides, k, strides, v, strides, out, scale, causal)`. */
+  forward(
+    problem: AttentionProblem,
+    q: BackendStorage,
+    qLayout: Layout,
+    k: BackendStorage,
+    kLayout: Layout,
+    v: BackendStorage,
+    vLayout: Layout,
+  ): RocmStorage {
+    const { b, heads, kvHeads, seq, kv, d, scale, causal } = problem;
+    if (!DTYPES.includes(q.dtype) || !HEAD_SIZES.includes(d)) throw unsupported('attention', q.dtype, this.#device);
+    const device = this.#device;
+    const operands = [this.#operand(q, qLayout), this.#operand(k, kLayout), this.#operand(v, vLayout)];
+    try {
+      return run(device, q.dtype, b * heads * seq * d, (out) => {
+        const strided = operands.flatMap(({ args }) => args);
+        const args = [b, heads, kvHeads, seq, kv, ...strided, out, scale, Number(causal)];
+        const shape = this.#shape(b * heads * Math.ceil(seq / QUERIES), d);
+        device.launch(ATTENTION, `attention_${d}_${q.dtype}`, shape, args);
+      });
+    } finally {
+      for (const { copy } of operands) copy?.dispose();
+    }
+  }
+
+  #shape(tiles: number, d: number): LaunchShape {
+    const { shapes, hip } = this.#device;
+    const units = matrixUnits(hip);
+    if (units === 'nvidia') {
+      return {
+        grid: shapes.blocks(tiles, 128),
+        block: 128,
+        sharedBytes: (QUERIES + 4 * KEYS) * d * sizeInBytes('f16'),
+      };
+    }
+    const block = shapes.isHost ? 1 : 256;
+    const blocks = units ? tiles : tiles * QUERIES;
+    const most = shapes.isHost ? hip.properties.multiprocessorCount * 4 : 2 ** 31;
+    return { grid: shapes.blocks(clamp(blocks, 1, most), block), block, sharedBytes: 0 };
+  }
+
+  /** Address and strides of the first three dims, of a copy where rows do not begin at multiples of 16 bytes. */
+  #operand(storage: BackendStorage, layout: Layout): { args: number[]; copy?: RocmStorage } {
+    const own = RocmStorage.on(this.#device, storage);
+    const { ptr } = own.operand(layout);
+    const strides = layout.strides.slice(0, 3);
+    const apart = strides.every((stride, dim) => stride % 8 === 0 || layout.shape[dim] === 1);
+    if (apart && ptr % 16 === 0 && layout.strides[3] === 1) return { args: [ptr, ...strides] };
+    const copy = new Copy().map(own, layout);
+    return { args: [copy.ptr, ...Layout.contiguous(layout.shape).strides.slice(0, 3)], copy };
+  }
+}
