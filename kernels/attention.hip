@@ -7,6 +7,7 @@
 #include "x.h"
 #include "shared/split.h"
 #include "shared/mma.h"
+#include "shared/rough.h"
 #include "attention/problem.h"
 #include "attention/slabs.h"
 #include "attention/flash.h"

@@ -12,20 +12,6 @@ constexpr u32 ELEMENTS = 256 / WARP, TILE_ROWS = X_MMA_NVIDIA ? 2 : ELEMENTS, RO
 /** Which of a lane's TILE_ROWS rows element i lies in. */
 X_DEVICE constexpr u32 ownRow(u32 i) { return X_MMA_NVIDIA ? i / 2 % 2 : i; }
 
-X_DEVICE float exp2Fast(float x) {
-#if X_NVPTX
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-#elif __has_builtin(__builtin_amdgcn_exp2f)
-  return __builtin_amdgcn_exp2f(x);
-#else  // clang before 17
-  return __builtin_exp2f(x);
-#endif
-}
-
-constexpr float LOG2_E = 1.4426950408889634f;
-
 /** A warp's queries. `top` is of products before they are scaled; scales are positive and times log2(e). */
 template <u32 D, class T>
 struct Queries {
@@ -59,7 +45,7 @@ struct Queries {
         const float other = shuffleXor(best, lane);
         best = other > best ? other : best;
       }
-      const float base = finite(best) * scale, kept = exp2Fast(top[r][own] * scale - base);
+      const float base = finite(best) * scale, kept = rough::exp2Normal(top[r][own] * scale - base);
       top[r][own] = best;
       float added = 0.0f;
 #pragma unroll
@@ -67,7 +53,7 @@ struct Queries {
 #pragma unroll
         for (u32 i = 0; i < ELEMENTS; ++i)
           if (ownRow(i) == own) {
-            scores[c].v[i] = exp2Fast(scores[c].v[i] * scale - base);
+            scores[c].v[i] = rough::exp2Normal(scores[c].v[i] * scale - base);
             added += scores[c].v[i];
           }
       // Each lane sums its own columns; the lanes of a row are added up at the end.
@@ -125,7 +111,7 @@ X_DEVICE void attendTile(const Problem<T>& p, u64 head, u32 row0) {
   queries.clear();
   const u32 last = row0 + QUERIES < p.seq ? row0 + QUERIES : p.seq, end = p.visible(last - 1), first = p.visible(row0);
   const u32 own0 = row0 + warpId() * ROWS_OF_WARP * 16;
-  const float factor = p.scale * LOG2_E;
+  const float factor = p.scale * rough::LOG2_E;
 #pragma unroll 1
   for (u32 key0 = 0; key0 < end; key0 += KEYS) {
     slabs.next(key0, end);

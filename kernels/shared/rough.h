@@ -1,0 +1,43 @@
+// The GPUs' own approximations, a few units in the last place of an f32 off: enough for what is rounded to 16 bits after.
+#pragma once
+
+#if !X_HOST
+namespace rough {
+
+/** Results below 2^-126 may be 0. */
+X_DEVICE float exp2Normal(float x) {
+#if X_NVPTX
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#elif __has_builtin(__builtin_amdgcn_exp2f)
+  return __builtin_amdgcn_exp2f(x);
+#else  // clang before 17
+  return __builtin_exp2f(x);
+#endif
+}
+
+X_DEVICE float exp2(float x) {
+  // Shifted out of the subnormal numbers and back.
+  const bool small = x < -126.0f;
+  return exp2Normal(small ? x + 64.0f : x) * (small ? 5.42101086e-20f : 1.0f);
+}
+
+X_DEVICE float reciprocal(float x) {
+#if X_NVPTX
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return __builtin_amdgcn_rcpf(x);
+#endif
+}
+
+constexpr float LOG2_E = 1.4426950408889634f;
+
+X_DEVICE float exp(float x) { return exp2(x * LOG2_E); }
+/** 1 / (1 + exp(-x)) */
+X_DEVICE float sigmoid(float x) { return reciprocal(1.0f + exp2Normal(x * -LOG2_E)); }
+
+}  // namespace rough
+#endif
