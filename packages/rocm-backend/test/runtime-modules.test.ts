@@ -10,6 +10,7 @@ import { compilers } from '@x/hip';
 import { ALL_MODULES, type KernelModule, parseCodeObject } from '@x/kernels';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { compileCacheStats, RocmDevice } from '../src/index';
+import { matrixUnits } from '../src/matrix-units';
 import { compileCached } from '../src/runtime-compile';
 import { kernelDevices } from './devices';
 
@@ -26,6 +27,8 @@ interface Launch {
   args: (...addresses: number[]) => number[];
   expected: number[];
   sharedBytes?: number;
+  /** Threads and dynamic shared memory where they depend on the device's matrix units. */
+  shape?: (units: ReturnType<typeof matrixUnits>) => { block: number; sharedBytes: number };
 }
 
 const f32 = (...values: number[]) => Float32Array.from(values);
@@ -34,6 +37,8 @@ const x4 = f32(1, 2, 3, 4);
 const stream = new PhiloxGenerator();
 stream.setSeed(5);
 const { seed, call } = stream.nextCall();
+
+const halfOnes = new Uint16Array(64).fill(0x3c00);
 
 /** A q8_0 block: scale 0.5 as f16, then 32 signed bytes. */
 const q8Block = Uint8Array.from({ length: 34 }, (_, i) => (i < 2 ? [0x00, 0x38][i] : i - 10));
@@ -45,6 +50,15 @@ const LAUNCHES: Record<string, Launch> = {
     out: f32(0, 0, 0, 0),
     args: (x, y) => [4, 1, 0, x, y, 2, 1],
     expected: [3, 5, 7, 9],
+  },
+  ATTENTION: {
+    // One query and one key: the value itself, 64 ones in f16.
+    kernel: 'attention_64_f16',
+    operands: [halfOnes, halfOnes, halfOnes],
+    out: new Uint32Array(32),
+    args: (q, k, v, y) => [1, 1, 1, 1, 1, q, 64, 64, 64, k, 64, 64, 64, v, 64, 64, 64, y, 0.125, 0],
+    expected: Array(32).fill(0x3c003c00),
+    shape: (units) => (units === 'nvidia' ? { block: 128, sharedBytes: 384 * 64 * 2 } : { block: 256, sharedBytes: 0 }),
   },
   BINARY: {
     kernel: 'bmul_f32',
@@ -164,12 +178,13 @@ describe.each(kinds)('every module compiled at run time on %s', (kind) => {
         expect([name, params, warpSize]).toEqual([name, built[name].params, properties.warpSize]);
       }
 
-      const { kernel, operands, out, args, expected, sharedBytes = 0 } = LAUNCHES[module.name];
+      const { kernel, operands, out, args, expected, sharedBytes = 0, shape } = LAUNCHES[module.name];
+      const size = shape?.(matrixUnits(device.hip)) ?? { block: 64, sharedBytes };
       const loaded = device.getOrLoadFuncRaw(kernel, module.source);
       const after = compileCacheStats();
       expect([after.compiled - before.compiled, after.memoryHits - before.memoryHits]).toEqual([1, 1]);
       const storages = [...operands, out].map((data) => device.fromHost(bytesOf(data), 'u8'));
-      loaded.launch(1, 64, sharedBytes, args(...storages.map(({ ptr }) => ptr)));
+      loaded.launch(1, size.block, size.sharedBytes, args(...storages.map(({ ptr }) => ptr)));
       const result = storages[storages.length - 1].toHostSync();
       const values = new (out.constructor as Float32ArrayConstructor)(result);
       expect([...values]).toEqual(expected);
