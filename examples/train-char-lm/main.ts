@@ -1,0 +1,168 @@
+// Trains a small transformer on fairy tales, character by character, until it writes something like them. See README.md.
+// Run from the repository: tsx examples/train-char-lm/main.ts [--device cpu] [--steps N] [--minutes N] [--seed N]
+//   [--out DIR] [--max-perplexity N] [--json]
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import {
+  AdamW,
+  clipGradNorm,
+  cosineAnnealingLr,
+  Device,
+  gumbelSoftmax,
+  loss,
+  noGrad,
+  scope,
+  Tensor,
+  VarBuilder,
+  VarMap,
+  warmup,
+} from '@x/candle';
+import { type Curve, lossChart } from './chart';
+import { CharModel } from './model';
+import { type Batch, batchAt, type Corpus, countingPerplexity, readCorpus, windows } from './text';
+
+const MODEL = { context: 64, width: 128, heads: 4, layers: 3 };
+const BATCH = 24;
+const LEARNING_RATE = 3e-3;
+const WARMUP = 50;
+/** Steps between lines of progress; the chart has a point for each. */
+const REPORT = 50;
+/** Windows of the held-out text that are looked at on the way; the last figure is of all of it. */
+const GLIMPSE = 96;
+
+const { values } = parseArgs({
+  options: {
+    device: { type: 'string' },
+    steps: { type: 'string', default: '900' },
+    minutes: { type: 'string', default: 'Infinity' },
+    seed: { type: 'string', default: '1' },
+    out: { type: 'string', default: fileURLToPath(new URL('out', import.meta.url)) },
+    'max-perplexity': { type: 'string', default: 'Infinity' },
+    json: { type: 'boolean', default: false },
+  },
+});
+const say = values.json ? () => {} : (line: string) => console.log(line);
+
+async function main(): Promise<void> {
+  const device = values.device ? Device.parse(values.device) : await Device.auto();
+  const corpus = readCorpus(new URL('grimm.txt', import.meta.url));
+  const baseline = countingPerplexity(corpus);
+  device.setSeed(Number(values.seed));
+  using vars = new VarMap();
+  const config = { ...MODEL, alphabet: corpus.alphabet.length };
+  const model = new CharModel(config, VarBuilder.fromVarMap(vars, { dtype: 'f32', device }));
+  const parameters = vars.allVars().reduce((sum, { elemCount }) => sum + elemCount, 0);
+  say(`${parameters} parameters on ${device}; ${corpus.train.length} characters, ${corpus.alphabet.length} different`);
+  say(`held-out perplexity of counting characters ${baseline.unigram.toFixed(2)}, pairs ${baseline.bigram.toFixed(2)}`);
+
+  const { curve, steps, seconds } = await train(model, vars, corpus);
+  const perplexity = Math.exp(await meanLoss(model, windows(corpus.heldOut, MODEL.context, BATCH)));
+  const sample = await write(model, corpus.alphabet, 'Once upon a time', 300);
+
+  mkdirSync(values.out, { recursive: true });
+  await vars.save(join(values.out, 'model.safetensors'));
+  writeFileSync(join(values.out, 'loss.svg'), lossChart(curve, Math.log(baseline.bigram)));
+  const good = perplexity <= Number(values['max-perplexity']);
+  if (values.json) {
+    console.log(JSON.stringify({ device: `${device}`, parameters, steps, seconds, perplexity, baseline, sample }));
+  } else {
+    say(`\n${sample}\n\n${steps} steps in ${seconds.toFixed(1)} s; held-out perplexity ${perplexity.toFixed(3)}`);
+    say(`weights and curve are in ${values.out}`);
+  }
+  if (!good) {
+    console.error(`held-out perplexity ${perplexity} is above --max-perplexity ${values['max-perplexity']}`);
+    process.exitCode = 1;
+  }
+}
+
+async function train(model: CharModel, vars: VarMap, { train: text, heldOut }: Corpus) {
+  const [total, limitMs] = [Number(values.steps), Number(values.minutes) * 60_000];
+  using optimizer = new AdamW(vars.allVars(), { weightDecay: 0.1, beta2: 0.99 });
+  const schedule = warmup(WARMUP, cosineAnnealingLr(LEARNING_RATE, Math.max(1, total - WARMUP), LEARNING_RATE / 20));
+  const curve: Curve = { train: [], heldOut: [] };
+  const random = uniform(Number(values.seed));
+  const started = performance.now();
+  let sum = Tensor.zeros([], 'f32', model.device);
+  let step = 0;
+  for (; step < total && performance.now() - started < limitMs; ) {
+    // A limit of time that comes before the last step makes the schedule go faster.
+    const elapsed = performance.now() - started;
+    optimizer.learningRate = schedule(Math.max(step, total * (elapsed / limitMs)));
+    const starts = Array.from({ length: BATCH }, () => Math.floor(random() * (text.length - MODEL.context - 1)));
+    const next = scope(() => {
+      const error = lossOf(model, batchAt(text, starts, MODEL.context));
+      const grads = error.backward();
+      clipGradNorm(grads, optimizer.vars, 1);
+      optimizer.step(grads);
+      return sum.add(error.detach());
+    });
+    sum.dispose();
+    sum = next;
+    if (++step % REPORT !== 0 && step !== total) continue;
+    const since = step - (curve.train.at(-1)?.step ?? 0);
+    curve.train.push({ step, loss: Number(await sum.toScalar()) / since });
+    curve.heldOut.push({ step, loss: await meanLoss(model, windows(heldOut, MODEL.context, BATCH, GLIMPSE)) });
+    sum.dispose();
+    sum = Tensor.zeros([], 'f32', model.device);
+    say(progress(step, total, curve, performance.now() - started));
+  }
+  sum.dispose();
+  return { curve, steps: step, seconds: (performance.now() - started) / 1000 };
+}
+
+/** Mean of -log p of the characters that follow, a scalar. */
+function lossOf(model: CharModel, { inputs, targets, count }: Batch): Tensor {
+  const { device } = model;
+  const ids = Tensor.from(inputs, { shape: [count, inputs.length / count], device });
+  const logits = model.forward(ids);
+  return loss.crossEntropy(logits.reshape([inputs.length, logits.dim(-1)]), Tensor.from(targets, { device }));
+}
+
+async function meanLoss(model: CharModel, batches: Iterable<Batch>): Promise<number> {
+  let [sum, rows] = [0, 0];
+  for (const batch of batches) {
+    using mean = noGrad(() => scope(() => lossOf(model, batch)));
+    sum += Number(await mean.toScalar()) * batch.count;
+    rows += batch.count;
+  }
+  return sum / rows;
+}
+
+/** Continues a text by `count` characters, each drawn from what the model expects. */
+async function write(model: CharModel, alphabet: readonly string[], prompt: string, count: number): Promise<string> {
+  const ids = [...prompt].map((character) => alphabet.indexOf(character));
+  for (let i = 0; i < count; i++) {
+    using drawn = noGrad(() =>
+      scope(() => {
+        const seen = Uint32Array.from(ids.slice(-MODEL.context));
+        const logits = model.forward(Tensor.from(seen, { shape: [1, seen.length], device: model.device }));
+        return gumbelSoftmax(logits.get(0).get(seen.length - 1), 0.8, 0);
+      }),
+    );
+    ids.push(Number(await drawn.toScalar()));
+  }
+  return ids.map((id) => alphabet[id]).join('');
+}
+
+function progress(step: number, total: number, { train, heldOut }: Curve, ms: number): string {
+  const done = Math.round((20 * step) / total);
+  const [last, held] = [train.at(-1)!.loss, heldOut.at(-1)!.loss];
+  const bar = '█'.repeat(done) + '░'.repeat(20 - done);
+  const figures = `loss ${last.toFixed(3)}  held out ${held.toFixed(3)} (perplexity ${Math.exp(held).toFixed(2)})`;
+  return `${bar} ${String(step).padStart(String(total).length)}/${total}  ${figures}  ${(ms / 1000).toFixed(1)} s`;
+}
+
+/** Numbers in [0, 1) that are the same for the same seed: Mulberry32. */
+function uniform(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let x = Math.imul(state ^ (state >>> 15), state | 1);
+    x ^= x + Math.imul(x ^ (x >>> 7), x | 61);
+    return ((x ^ (x >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+void main();
