@@ -8,11 +8,11 @@ const SOURCE = `
 #include "x.h"
 
 KERNEL(swiglu, (u64 n, const float* gate, const float* up, float* out)) {
-  X_FOR_EACH_SIMD(i, n) out[i] = gate[i] / (1.0f + m::exp(-gate[i])) * up[i];
+  X_FOR_EACH(i, n) out[i] = gate[i] / (1.0f + m::exp(-gate[i])) * up[i];
 }
 
 KERNEL(swiglu_grad, (u64 n, const float* gate, const float* up, const float* grad, float* gate_grad, float* up_grad)) {
-  X_FOR_EACH_SIMD(i, n) {
+  X_FOR_EACH(i, n) {
     const float s = 1.0f / (1.0f + m::exp(-gate[i]));
     gate_grad[i] = grad[i] * up[i] * s * (1.0f + gate[i] * (1.0f - s));
     up_grad[i] = grad[i] * gate[i] * s;

@@ -28,6 +28,19 @@ export function findClang(): ClangSearch {
   return { searched };
 }
 
+/**
+ * What is asked of clang beside the user's options, as for the objects that are shipped: loops over exp, sin and so on are
+ * vector code by libmvec. x86-64-v2 calls libm, for clang would call functions of libmvec that need AVX2.
+ */
+export function hostOptions(arch: string): string[] {
+  const options = ['-std=c++17', '-O3', '-ffp-contract=on', '-fno-math-errno', `-march=${arch}`];
+  return usesVectorMath(arch) ? [...options, '-fveclib=libmvec'] : options;
+}
+
+function usesVectorMath(arch: string): boolean {
+  return /^x86-64-v[34]$/.test(arch);
+}
+
 export function compileHost(source: string, name: string, arch: string, options: readonly string[]): Uint8Array {
   const clang = findClang();
   if (!clang.path) {
@@ -45,15 +58,15 @@ export function compileHost(source: string, name: string, arch: string, options:
     const args = [
       '-x',
       'c++',
-      '-std=c++17',
-      '-O3',
       '-fPIC',
       '-shared',
-      `-march=${arch}`,
+      ...hostOptions(arch),
       ...options,
       input,
       '-o',
       output,
+      // The linker takes from libraries what was asked for before them.
+      ...(usesVectorMath(arch) ? ['-lm', '-lmvec'] : ['-lm']),
     ];
     const result = spawnSync(clang.path, args, { encoding: 'utf8', timeout: 300_000, maxBuffer: 64 * 1024 * 1024 });
     if (result.status !== 0) {

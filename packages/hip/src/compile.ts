@@ -3,7 +3,7 @@
  * cuda backend compiles kernels that it does not ship (cudarc's nvrtc).
  */
 import { addon } from './addon';
-import { compileHost, findClang } from './compile-host';
+import { compileHost, findClang, hostOptions } from './compile-host';
 import { HipError, invalidArgument } from './errors';
 import { PLATFORMS, type Platform, platformNumber } from './platforms';
 
@@ -45,7 +45,9 @@ export function compileProgram(platform: Platform, source: string, options: Comp
   return addon().compile(number, source, name, [...targetOptions(platform, options.arch), ...more]);
 }
 
-function targetOptions(platform: Platform, arch: string): string[] {
+/** The options that {@link compileProgram} gives the compiler for a target, before the caller's own. */
+export function targetOptions(platform: Platform, arch: string): string[] {
+  if (platform === 'host') return hostOptions(arch);
   if (platform === 'rocm') return [`--gpu-architecture=${arch}`, '-std=c++17', '-O3'];
   // NVRTC takes a function without an attribute for a host function, and constexpr helpers have none.
   return [

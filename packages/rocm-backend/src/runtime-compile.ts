@@ -11,7 +11,7 @@ import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, wri
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { threadId } from 'node:worker_threads';
-import { compileProgram, compilers, type ParamType, type Platform } from '@x/hip';
+import { compileProgram, compilers, type ParamType, type Platform, targetOptions } from '@x/hip';
 import { headerSource } from '@x/kernels';
 import { debug } from './debug';
 import { messageOf } from './errors';
@@ -82,7 +82,9 @@ export function compileCached(
 ): CompiledSource {
   const source = request.source.replace(/^[ \t]*#[ \t]*include[ \t]*"x\.h"[^\n]*$/m, () => headerSource());
   const options = request.options.defines ?? [];
-  const key = sha256([request.platform, request.arch, compilerId(request.platform), ...options, source].join('\0'));
+  const { platform, arch } = request;
+  const all = [...targetOptions(platform, arch), ...options];
+  const key = sha256([platform, arch, compilerId(platform), ...all, source].join('\0'));
   const known = compiledByKey.get(key);
   if (known) {
     counters.memoryHits++;
