@@ -2,7 +2,7 @@
  * Bundles the device tests and the `candle` command for a machine with a GPU on which nothing is installed:
  *
  *   tsx tools/gpu/bundle.ts [--node]        writes .gpu/; --node adds this machine's Node binary, compressed
- *   tools/gpu/run.sh test|sanitize|decode|bench   there, in a copy of the checkout that has .gpu/
+ *   tools/gpu/run.sh test|sanitize|decode|bench|example   there, in a copy of the checkout that has .gpu/
  *
  * Everything JavaScript is bundled, since the links of pnpm's node_modules rarely survive copying. Each source keeps the
  * file URL that it has in the repository, so that fixtures, models, the addon and kernels are found where they are.
@@ -29,6 +29,9 @@ const SUITES: Record<string, { directories: string[]; only?: RegExp; except?: Re
 /** Code objects that the tests need there: the GPU's, the host's, and one of another warp size. */
 const TARGETS = ['nvptx64', 'x86-64-v2', 'x86-64-v3', 'x86-64-v4', 'gfx1100'];
 
+/** Examples that say something about a GPU and are one program (worker-threads starts another one). */
+const EXAMPLES = ['custom-kernel', 'linear-regression', 'mandelbrot', 'train-char-lm'];
+
 const sourceUrls: Plugin = {
   name: 'source-urls',
   setup({ onLoad }) {
@@ -54,6 +57,8 @@ async function main(): Promise<void> {
   await bundle({ entryPoints: [join(root, 'packages/candle/src/cli.ts')] }, 'candle.mjs');
   for (const name of ['ops', 'gemm', 'conv'])
     await bundle({ entryPoints: [join(root, `tools/bench/${name}.ts`)] }, `bench-${name}.mjs`);
+  for (const name of EXAMPLES)
+    await bundle({ entryPoints: [join(root, `examples/${name}/main.ts`)] }, `example-${name}.mjs`);
   const built = TARGETS.map((target) => `packages/kernels/objects/${target}`).filter((path) =>
     existsSync(join(root, path)),
   );

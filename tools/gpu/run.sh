@@ -4,6 +4,7 @@
 #   sanitize  compute-sanitizer memcheck and racecheck over the kernel tests (NVIDIA)
 #   decode    tokens/s of the small model on each device
 #   bench     ops, gemm or conv of tools/bench, with the options that follow (default: ops)
+#   example   one of examples/ that is in the bundle (bundle.ts has the list), with the options that follow
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 node=$(command -v node || true)
@@ -47,5 +48,6 @@ case "${1:-test}" in
   sanitize) sanitize ;;
   decode) decode ;;
   bench) shift; bench=${1:-ops}; shift || true; "$node" .gpu/bench-$bench.mjs "$@" ;;
-  *) echo "usage: tools/gpu/run.sh test [SUITE...]|sanitize|decode|bench [ops|gemm|conv] [options]" >&2; exit 2 ;;
+  example) shift; example=$1; shift; "$node" .gpu/example-$example.mjs "$@" ;;
+  *) echo "usage: tools/gpu/run.sh test [SUITE...]|sanitize|decode|bench [ops|gemm|conv] [options]|example NAME [options]" >&2; exit 2 ;;
 esac

@@ -11,10 +11,7 @@ const model = 'models/tiny-tales/tiny-tales-q8_0.gguf';
 let failures = 0;
 
 readme();
-for (const name of readdirSync(join(root, 'examples'))) {
-  if (name.startsWith('.')) continue;
-  report(`examples/${name}`, spawn([tsx, `examples/${name}/main.ts`]), (out) => out.trim().length > 0);
-}
+examples();
 json(['run', model, '--json', '--temperature', '0', '--max-tokens', '24', '--device', 'cpu'], (result) => {
   const golden = JSON.parse(readFileSync(join(root, 'models/tiny-tales/golden-q8_0.json'), 'utf8'));
   return (
@@ -64,6 +61,33 @@ function readme() {
   );
   report('README program', spawn([tsx, join(directory, 'readme.mts')]), (out) => out.length > 40);
   rmSync(directory, { recursive: true, force: true });
+}
+
+// Every example ends well; those with --json also give the right figures.
+function examples() {
+  const figures = {
+    'custom-kernel': [['--json'], ({ maxError }) => maxError < 1e-6],
+    'linear-regression': [
+      ['--json'],
+      ({ fitted, truth, apart }) => apart < 1e-5 && Math.abs(fitted.slope - truth.slope) < 0.05,
+    ],
+    mandelbrot: [
+      ['--json'],
+      ({ area, out }) => area > 1.5066 && area < 1.54 && readFileSync(out).toString('latin1', 1, 4) === 'PNG',
+    ],
+    // Trains for about a minute on two cores, on any device to about 4.0. The bound is stated in the example's README.
+    'train-char-lm': [
+      ['--device', 'cpu', '--max-perplexity', '4.4', '--json'],
+      ({ perplexity, baseline }) => perplexity < baseline.bigram / 2,
+    ],
+    'worker-threads': [['--json'], ({ threads, difference }) => threads === 2 && difference < 1e-3],
+  };
+  for (const name of readdirSync(join(root, 'examples'))) {
+    if (name.startsWith('.')) continue;
+    const [args, check] = figures[name] ?? [[], undefined];
+    const result = spawn([tsx, `examples/${name}/main.ts`, ...args]);
+    report(`examples/${name}`, result, (out) => (check ? check(JSON.parse(out)) : out.trim().length > 0));
+  }
 }
 
 function json(args, check, status = 0) {

@@ -94,7 +94,15 @@ function product(op: string, lhs: Tensor, rhs: Tensor, batch: number[]): Tensor 
     const right = batched(rhs.layout, batch, k, n);
     return storageOf(op, lhs).matmul(storageOf(op, rhs), size, left, right);
   };
-  return compute(op, [lhs, rhs], [...batch, m, n], lhs.dtype, run, rules.matmul);
+  return compute(op, [lhs, rhs], [...batch, m, n], lhs.dtype, run, rules.matmul, [
+    isTransposed(lhs.layout),
+    isTransposed(rhs.layout),
+  ]);
+}
+
+/** Whether columns lie together in memory, and not rows. */
+function isTransposed({ strides }: Layout): boolean {
+  return strides[strides.length - 2] === 1 && strides[strides.length - 1] > 1;
 }
 
 function batched(layout: Layout, batch: readonly number[], rows: number, columns: number): Layout {

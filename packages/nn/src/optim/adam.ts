@@ -49,15 +49,18 @@ abstract class AdamBase extends Optimizer {
     this.stepT++;
   }
 
-  /** What the step takes away, before the learning rate. */
-  protected direction(variable: Var, grad: Tensor): Tensor {
-    const { beta1, beta2, eps } = this.#params;
-    const first = this.average(variable, 'first', grad, beta1);
-    const second = this.average(variable, 'second', grad.sqr(), beta2);
-    // Averages that start at 0 are too small by these factors.
-    const mean = first.affine(1 / (1 - beta1 ** this.stepT), 0);
-    const square = second.affine(1 / (1 - beta2 ** this.stepT), 0);
-    return mean.div(square.sqrt().affine(1, eps));
+  /**
+   * What the step takes away: lr · mean / (√square + eps). What is remembered are sums that fade, mean = first · (1 - beta1)
+   * and likewise the squares, so that constants (and the factors by which averages that start at 0 are too small) meet in
+   * one operation.
+   */
+  protected change(variable: Var, grad: Tensor): Tensor {
+    const { lr, beta1, beta2, eps } = this.#params;
+    const first = this.average(variable, 'first', grad, beta1, 1);
+    const second = this.average(variable, 'second', grad.sqr(), beta2, 1);
+    const ofMean = (1 - beta1) / (1 - beta1 ** this.stepT);
+    const ofRoot = Math.sqrt((1 - beta2) / (1 - beta2 ** this.stepT));
+    return first.div(second.sqrt().affine(ofRoot / ofMean, eps / ofMean)).affine(lr, 0);
   }
 
   override dispose(): void {
@@ -73,9 +76,9 @@ export class Adam extends AdamBase {
   }
 
   protected next(variable: Var, grad: Tensor): Tensor {
-    const { lr, weightDecay } = this.params;
+    const { weightDecay } = this.params;
     const decayed = weightDecay === 0 ? grad : grad.add(variable.affine(weightDecay, 0));
-    return variable.sub(this.direction(variable, decayed).affine(lr, 0));
+    return variable.sub(this.change(variable, decayed));
   }
 }
 
@@ -92,6 +95,7 @@ export class AdamW extends AdamBase {
 
   protected next(variable: Var, grad: Tensor): Tensor {
     const { lr, weightDecay } = this.params;
-    return variable.affine(1 - lr * weightDecay, 0).sub(this.direction(variable, grad).affine(lr, 0));
+    const decayed = weightDecay === 0 ? variable : variable.affine(1 - lr * weightDecay, 0);
+    return decayed.sub(this.change(variable, grad));
   }
 }

@@ -78,8 +78,9 @@ export abstract class Optimizer implements Disposable {
 
   /** decay · remembered + share · value, remembered in its place; before the first, 0 is remembered. */
   protected average(variable: Var, name: string, value: Tensor, decay: number, share = 1 - decay): Tensor {
-    const news = value.affine(share, 0);
     const old = this.state(variable, name);
+    // What is remembered must be a tensor of its own, not the value itself.
+    const news = old && share === 1 ? value : value.affine(share, 0);
     return this.remember(variable, name, old ? old.affine(decay, 0).add(news) : news);
   }
 

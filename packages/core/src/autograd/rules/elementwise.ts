@@ -37,12 +37,12 @@ export const unaryRules: Record<UnaryOp, Rule | null> = {
   sqr: byInput((grad, x) => grad.mul(x.affine(2, 0))),
   sqrt: byOutput((grad, y) => grad.div(y).affine(0.5, 0)),
   gelu: byInput((grad, x) => {
-    // y = x (1 + tanh u) / 2 with u = √(2/π) (x + 0.044715 x³).
-    const square = x.sqr();
-    const t = x.mul(square.affine(GELU_CUBIC * SQRT_2_OVER_PI, SQRT_2_OVER_PI)).tanh();
-    const slopeOfU = square.affine(3 * GELU_CUBIC * SQRT_2_OVER_PI, SQRT_2_OVER_PI);
-    const steep = x.mul(slopeOfU).mul(t.sqr().affine(-1, 1));
-    return grad.mul(t.affine(1, 1).add(steep).affine(0.5, 0));
+    // y = x (1 + tanh u) / 2 = x σ(2u) with 2u = x w, w = 2 √(2/π) (1 + 0.044715 x²).
+    const w = x.sqr().affine(2 * GELU_CUBIC * SQRT_2_OVER_PI, 2 * SQRT_2_OVER_PI);
+    const s = x.mul(w).sigmoid();
+    const slopeOfArgument = w.affine(3, -4 * SQRT_2_OVER_PI);
+    const inner = x.mul(slopeOfArgument).mul(s.affine(-1, 1)).affine(1, 1);
+    return grad.mul(s).mul(inner);
   }),
   geluErf: byInput((grad, x) => {
     // y = x Φ(x); its slope is Φ(x) + x φ(x).
