@@ -138,6 +138,12 @@ describe('the host compiler', () => {
     expect(error.message).toContain('a "b".cpp:1');
   });
 
+  test.runIf(process.arch === 'x64')('makes vector code of loops over mathematical functions', () => {
+    const source = 'extern "C" void k(float* x, long n) { for (long i = 0; i < n; ++i) x[i] = __builtin_expf(x[i]); }';
+    const calls = (arch: string) => Buffer.from(compileProgram('host', source, { arch })).includes('_ZGVdN8v_expf');
+    expect(['x86-64-v2', 'x86-64-v3'].map(calls)).toEqual([false, true]);
+  });
+
   test('says what it tried when there is none', () => {
     const [code, message] = runIsolated<string[]>(
       "try { hip.compileProgram('host', 'int x;', { arch: 'x86-64' }); } catch (e) { return [e.code, e.message]; }",

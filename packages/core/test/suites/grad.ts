@@ -91,6 +91,48 @@ export function gradSuite(name: string, device: () => Device): void {
       }
     });
 
+    test('products of transposed views', () => {
+      const cases: [Shape, Shape][] = [
+        [
+          [2, 3],
+          [3, 4],
+        ],
+        [
+          [2, 2, 3],
+          [2, 3, 4],
+        ],
+        [
+          [2, 5, 3],
+          [1, 3, 4],
+        ],
+        [
+          [1, 2, 3],
+          [3, 3, 4],
+        ],
+        [
+          [2, 1, 3],
+          [3, 1],
+        ],
+      ];
+      for (const [left, right] of cases) {
+        const [lhs, rhs] = [left, right].map((shape, i) =>
+          Var.fromTensor(
+            counted(shape, 'f32', i - 3)
+              .t()
+              .contiguous(),
+          ),
+        );
+        const gradients = (views: (t: Tensor) => Tensor) => {
+          const out = views(lhs).broadcastMatmul(views(rhs));
+          // Products of small whole numbers are exact, so the order of a sum does not matter.
+          return out.mul(counted(out.shape, 'f32', -2)).backward();
+        };
+        const viewed = gradients((t) => t.t());
+        const copied = gradients((t) => t.t().contiguous());
+        for (const v of [lhs, rhs]) expectSame(viewed.get(v)!, copied.get(v)!);
+      }
+    });
+
     test('grad_tests::grad_descent', () => {
       const x = variable(0);
       for (let step = 0; step < 100; step++) {
