@@ -101,7 +101,7 @@ function json(args, check, status = 0) {
 }
 
 function spawn(args) {
-  return spawnSync(process.execPath, args, { cwd: root, encoding: 'utf8', timeout: 300_000 });
+  return spawnSync(process.execPath, args, { cwd: root, encoding: 'utf8', timeout: 600_000 });
 }
 
 function report(label, result, check, status = 0) {
