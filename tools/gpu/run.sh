@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Runs the bundle of tools/gpu/bundle.ts on a machine with a GPU, from the repository's root.
+#   compile   every module through the run-time compiler, a process each
 #   test      the suites named (default: ops libraries compile model) on every device present (X_TEST_DEVICES=cuda:0 narrows it)
 #   sanitize  compute-sanitizer memcheck and racecheck over the kernel tests (NVIDIA)
 #   decode    tokens/s of the small model on each device
@@ -37,6 +38,19 @@ sanitize() {
   done
 }
 
+compile() {
+  local status=0 log
+  for source in packages/kernels/sources/*.hip; do
+    module=$(basename "$source" .hip | tr a-z A-Z)
+    "$node" --test-reporter=spec --test-name-pattern="^$module has" .gpu/compile.test.mjs >/tmp/candle-compile-$module.log 2>&1 &
+  done
+  wait
+  for log in /tmp/candle-compile-*.log; do
+    grep -E '✔ [A-Z]+ has' "$log" || { status=1; tail -n 20 "$log"; }
+  done
+  return $status
+}
+
 decode() {
   for device in cuda:0 rocm:0 cpu js; do
     "$node" .gpu/candle.mjs run $model --json --temperature 0 --max-tokens 128 --device $device || true
@@ -45,9 +59,10 @@ decode() {
 
 case "${1:-test}" in
   test) shift; test_all ${@:-ops libraries compile model} ;;
+  compile) compile ;;
   sanitize) sanitize ;;
   decode) decode ;;
   bench) shift; bench=${1:-ops}; shift || true; "$node" .gpu/bench-$bench.mjs "$@" ;;
   example) shift; example=$1; shift; "$node" .gpu/example-$example.mjs "$@" ;;
-  *) echo "usage: tools/gpu/run.sh test [SUITE...]|sanitize|decode|bench [ops|gemm|conv] [options]|example NAME [options]" >&2; exit 2 ;;
+  *) echo "usage: tools/gpu/run.sh test [SUITE...]|compile|sanitize|decode|bench [ops|gemm|conv] [options]|example NAME [options]" >&2; exit 2 ;;
 esac
