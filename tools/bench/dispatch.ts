@@ -104,7 +104,7 @@ async function profiled(body: () => Promise<void>): Promise<[place: string, shar
   const session = new Session();
   session.connect();
   await session.post('Profiler.enable');
-  await session.post('Profiler.setSamplingInterval', { interval: 100 });
+  await session.post('Profiler.setSamplingInterval', { interval: 1000 });
   await session.post('Profiler.start');
   await body();
   const { profile } = await session.post('Profiler.stop');
