@@ -6,7 +6,6 @@
 import { type DType, type Layout, sizeInBytes } from '@x/core';
 import { AFFINE, BINARY, CAST, FILL, INDEXING, RANDOM, REDUCE, TERNARY, UNARY } from '@x/kernels';
 import type { RocmDevice } from './device';
-import { collapse, transposition } from './info';
 import { kernelName } from './kernel-name';
 
 /** Address of an operand's first element and how it is laid out. */
@@ -26,7 +25,12 @@ export function launchUnary(device: RocmDevice, kernel: string, src: Operand, ou
 }
 
 /** Kernels, and elements along a side of a GPU's tile, by the size of an element: kernels/fill/transpose.h. */
-const TRANSPOSES: Record<number, string> = { 1: 'transpose_b8', 2: 'transpose_b16', 4: 'transpose_b32', 8: 'transpose_b64' };
+const TRANSPOSES: Record<number, string> = {
+  1: 'transpose_b8',
+  2: 'transpose_b16',
+  4: 'transpose_b32',
+  8: 'transpose_b64',
+};
 const TRANSPOSE_TILE: Record<number, number> = { 1: 128, 2: 64, 4: 64, 8: 32 };
 
 /**
@@ -34,8 +38,7 @@ const TRANSPOSE_TILE: Record<number, number> = { 1: 128, 2: 64, 4: 64, 8: 32 };
  * `transpose_b{bits}(batches, rows, cols, num_dims, info, row_step, col_step, src, dst)`, a block a tile.
  */
 export function launchStridedCopy(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
-  const { dims, strides } = collapse(src.layout.shape, [src.layout.strides]);
-  const cut = transposition(dims, strides[0]);
+  const cut = device.transpositionOf(src.layout);
   if (!cut) {
     launchUnary(device, kernelName('ucopy', dtype), src, out);
     return;
@@ -132,7 +135,14 @@ export function launchCopy2d(
   srcStride: number,
   dstStride: number,
 ): void {
-  device.launch(FILL, kernelName('copy2d', dtype), device.shapes.elementwise(d1 * d2), [src, dst, d1, d2, srcStride, dstStride]);
+  device.launch(FILL, kernelName('copy2d', dtype), device.shapes.elementwise(d1 * d2), [
+    src,
+    dst,
+    d1,
+    d2,
+    srcStride,
+    dstStride,
+  ]);
 }
 
 /**

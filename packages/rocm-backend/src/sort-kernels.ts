@@ -23,7 +23,12 @@ export function launchArgSortRows(
   const padded = 2 ** Math.ceil(Math.log2(cols));
   device.shapes.rowSlices(rows, padded, 64, (first, shape) => {
     const [from, to] = [src + first * cols * sizeInBytes(dtype), out + first * cols * 4];
-    device.launch(SORT, kernelName(kernelName('asort', order), dtype), { ...shape, sharedBytes: padded * 4 }, [from, to, cols, padded]);
+    device.launch(SORT, kernelName(kernelName('asort', order), dtype), { ...shape, sharedBytes: padded * 4 }, [
+      from,
+      to,
+      cols,
+      padded,
+    ]);
   });
 }
 
@@ -42,7 +47,13 @@ export function launchSortChunks(
   // Eight columns a thread; a word of key and position each, and a gap after 16 of them.
   const shape = device.shapes.rows(rows * Math.ceil(cols / SORT_CHUNK), size, 8);
   const sharedBytes = itemBytes === 8 ? size * 10 : (size + Math.ceil(size / 16)) * (itemBytes === 4 ? 8 : 4);
-  device.launch(SORT, kernelName(kernelName('sort_chunk', order), dtype), { ...shape, sharedBytes }, [rows, cols, size, src, out]);
+  device.launch(SORT, kernelName(kernelName('sort_chunk', order), dtype), { ...shape, sharedBytes }, [
+    rows,
+    cols,
+    size,
+    src,
+    out,
+  ]);
 }
 
 /** `sort_merge_{asc,desc}_{t}(rows, cols, width, x, from, to)`: neighbouring runs of `width` positions merged. */

@@ -68,7 +68,8 @@ export function rope(
   return run(src.device, src.dtype, layout.elemCount, (out) => {
     const operands = [src.operand(layout).ptr, cos.operand(cosLayout).ptr, sin.operand(sinLayout).ptr, out];
     if (kind === 'half') launchRope(src.device, kernelName('rope', src.dtype), operands, [b * h, t * d, d, strideB]);
-    else if (kind === 'thd') launchRopeThd(src.device, kernelName('rope_thd', src.dtype), operands, [b, h, t, d, strideB]);
+    else if (kind === 'thd')
+      launchRopeThd(src.device, kernelName('rope_thd', src.dtype), operands, [b, h, t, d, strideB]);
     else launchRope(src.device, kernelName('rope_i', src.dtype), operands, [b * h, t * d, strideB]);
   });
 }

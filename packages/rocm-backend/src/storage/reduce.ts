@@ -49,16 +49,21 @@ class Reduce extends Map1Any {
         out,
       ]);
     else if (block && splits(device, block)) launchSplit(device, this.op, dtype, block, src.ptr, out);
-    else this.#launchRows(device, dtype, src, out);
+    else this.#launchRows(device, dtype, src, out, block);
   }
 
-  #launchRows(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
+  #launchRows(device: RocmDevice, dtype: DType, src: Operand, out: number, block: Block | undefined): void {
+    const kernel = kernelName(kernelName('fast', this.op), dtype);
+    if (block) {
+      launchReduce(device, kernel, [block.left, block.size], [block.size, 1], block.size, src.ptr, out);
+      return;
+    }
     const { shape, strides } = src.layout;
     const order = [...shape.keys()].filter((dim) => !this.dims.includes(dim)).concat(this.dims);
     const reduced = this.dims.reduce((count, dim) => count * shape[dim], 1);
     launchReduce(
       device,
-      kernelName(kernelName('fast', this.op), dtype),
+      kernel,
       order.map((d) => shape[d]),
       order.map((d) => strides[d]),
       reduced,
