@@ -149,8 +149,7 @@ export function adopt(like: TensorBase, storage: BackendStorage, shape: Shape, d
 
 /** The layout of a result: the first operand's own where it is the same, since layouts never change. */
 function resultLayout({ layout }: TensorBase, shape: Shape): Layout {
-  const same = layout.shape === shape && layout.startOffset === 0 && layout.isContiguous();
-  return same ? layout : Layout.contiguous(shape);
+  return layout.isFresh && layout.shape === shape ? layout : Layout.contiguous(shape);
 }
 
 /**
