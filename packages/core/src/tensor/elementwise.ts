@@ -365,14 +365,19 @@ export function withScalar<T>(
   value: number,
   body: (scalar: BackendStorage, layout: Layout) => T,
 ): T {
-  const scalar = like.device.backend.fromHost(encodeInput(op, like.dtype, [value]), like.dtype);
+  if (isInt(like.dtype)) encodeInput(op, like.dtype, [value]);
+  // Set by a kernel: an upload would wait in the driver, and could not be captured.
+  const scalar = like.device.backend.allocUninit(1, like.dtype);
   try {
+    scalar.constSet(value, SCALAR);
     return body(scalar, scalarLayout(like.shape));
   } finally {
     scalar.dispose();
   }
 }
 
+const SCALAR = Layout.contiguous([]);
+
 function scalarLayout(shape: Shape): Layout {
-  return Layout.contiguous([]).broadcastAs(shape);
+  return SCALAR.broadcastAs(shape);
 }
