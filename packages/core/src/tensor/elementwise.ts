@@ -325,6 +325,15 @@ export abstract class TensorElementwise extends TensorJoining {
   }
 }
 
+const BROADCASTS: Record<BinaryOp, string> = {
+  add: 'broadcastAdd',
+  sub: 'broadcastSub',
+  mul: 'broadcastMul',
+  div: 'broadcastDiv',
+  maximum: 'broadcastMaximum',
+  minimum: 'broadcastMinimum',
+};
+
 function unary(op: UnaryOp, tensor: Tensor): Tensor {
   const run = () => storageOf(op, tensor).unary(op, tensor.layout);
   return compute(op, [tensor], tensor.shape, tensor.dtype, run, rules.unaryRules[op]);
@@ -332,8 +341,7 @@ function unary(op: UnaryOp, tensor: Tensor): Tensor {
 
 function binary(op: BinaryOp, lhs: Tensor, rhs: Tensor): Tensor {
   if (!sameShape(lhs.shape, rhs.shape)) {
-    const broadcast = `broadcast${op[0].toUpperCase()}${op.slice(1)}`;
-    throw shapesDiffer(op, lhs.shape, rhs.shape, `make them equal, or use ${broadcast}`);
+    throw shapesDiffer(op, lhs.shape, rhs.shape, `make them equal, or use ${BROADCASTS[op]}`);
   }
   sameDType(op, lhs, rhs);
   const run = () => storageOf(op, lhs).binary(op, storageOf(op, rhs), lhs.layout, rhs.layout);
@@ -341,7 +349,7 @@ function binary(op: BinaryOp, lhs: Tensor, rhs: Tensor): Tensor {
 }
 
 function broadcastBinary(op: BinaryOp, lhs: Tensor, rhs: Tensor): Tensor {
-  const name = `broadcast${op[0].toUpperCase()}${op.slice(1)}`;
+  const name = BROADCASTS[op];
   const shape = broadcastShapes(name, lhs.shape, rhs.shape);
   sameDType(name, lhs, rhs);
   const run = () =>
