@@ -50,6 +50,7 @@ function most(values: number[]): string {
 const USUAL = () => 256;
 const NONE = 'no LDS';
 const BY_THREAD = '1, a word a thread';
+const BY_WAVE = '1, a word a wave';
 
 export const FAMILIES: readonly Family[] = [
   {
@@ -61,9 +62,9 @@ export const FAMILIES: readonly Family[] = [
   },
   { name: 'rows_*', modules: ['reduce'], pattern: /^rows_/, threads: USUAL, banks: NONE },
   { name: 'cols_*', modules: ['reduce'], pattern: /^cols_(?!done_)/, threads: USUAL, banks: BY_THREAD },
-  { name: 'softmax', modules: ['reduce'], pattern: /^softmax_/, threads: USUAL, banks: '1, a word a wave' },
-  { name: 'rmsnorm', modules: ['reduce'], pattern: /^rmsnorm_/, threads: USUAL, banks: '1, a word a wave' },
-  { name: 'layernorm', modules: ['reduce'], pattern: /^layernorm_/, threads: USUAL, banks: '1, a word a wave' },
+  { name: 'softmax', modules: ['reduce'], pattern: /^softmax_/, threads: USUAL, banks: BY_WAVE },
+  { name: 'rmsnorm', modules: ['reduce'], pattern: /^rmsnorm_/, threads: USUAL, banks: BY_WAVE },
+  { name: 'layernorm', modules: ['reduce'], pattern: /^layernorm_/, threads: USUAL, banks: BY_WAVE },
   {
     name: 'transpose',
     modules: ['fill'],
@@ -88,7 +89,7 @@ export const FAMILIES: readonly Family[] = [
     modules: ['quantized'],
     pattern: /^mul_mat_vec_/,
     threads: (lanes) => lanes * 4,
-    banks: NONE,
+    banks: BY_WAVE,
   },
 ];
 

@@ -72,9 +72,12 @@ function measure(target: string, family: Family, kernel: KernelInfo, accesses: A
   };
 }
 
-/** A line a family; then the kernels below {@link WANTED} waves with what limits them. */
-export function tableOf(target: string, measured: readonly (readonly [Family, readonly Measured[]])[]): string {
-  const lines: string[] = [];
+/** A row a family, and a line for each family and limit that has kernels below {@link WANTED} waves. */
+export function tableOf(
+  target: string,
+  measured: readonly (readonly [Family, readonly Measured[]])[],
+): { rows: string[]; few: string[] } {
+  const rows: string[] = [];
   const few: string[] = [];
   for (const [family, kernels] of measured) {
     const span = (field: 'vgprs' | 'ldsBytes' | 'waves' | 'load' | 'store') => {
@@ -83,7 +86,7 @@ export function tableOf(target: string, measured: readonly (readonly [Family, re
       return least === most ? `${most}` : `${least}–${most}`;
     };
     const cells = [target, family.name, kernels.length, span('load'), span('store'), span('vgprs'), span('ldsBytes')];
-    lines.push(`| ${[...cells, span('waves'), family.banks].join(' | ')} |`);
+    rows.push(`| ${[...cells, span('waves'), family.banks].join(' | ')} |`);
     for (const limit of ['registers', 'LDS'] as const) {
       const low = kernels.filter((kernel) => kernel.waves < WANTED && kernel.limit === limit);
       if (low.length === 0) continue;
@@ -93,7 +96,7 @@ export function tableOf(target: string, measured: readonly (readonly [Family, re
       few.push(`- ${target} ${family.name}, ${limit}: ${shown.join(', ')}`);
     }
   }
-  return [...lines, '', ...few].join('\n');
+  return { rows, few };
 }
 
 function main(): void {
@@ -112,6 +115,7 @@ function main(): void {
     'LDS banks',
   ];
   console.log(`| ${heading.join(' | ')} |\n|${' -- |'.repeat(heading.length)}`);
+  const below: string[] = [];
   for (const target of values.targets.split(',')) {
     if (!(target in LIMITS)) throw new Error(`target ${target} is none of: ${Object.keys(LIMITS).join(', ')}.`);
     const manifest = readManifest(target);
@@ -133,8 +137,11 @@ function main(): void {
       if (kernels.length === 0) throw new Error(`${target} has no kernel of ${family.name}; correct families.ts.`);
       return [family, kernels] as const;
     });
-    console.log(tableOf(target, measured));
+    const { rows, few } = tableOf(target, measured);
+    for (const row of rows) console.log(row);
+    below.push(...few);
   }
+  console.log(`\nFewer than ${WANTED} waves a SIMD:\n\n${below.join('\n') || 'none'}`);
 }
 
 if (process.argv[1]?.endsWith('occupancy.ts')) main();
