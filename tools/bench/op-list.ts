@@ -30,6 +30,7 @@ export function benchGroups(scale: number): BenchGroup[] {
   return [
     ...dtypes.map((dtype) => elementGroup(dtype, 2 ** 28 / scale)),
     castGroup(2 ** 28 / scale),
+    ...dtypes.map(vocabularyGroup),
     ...dtypes.map((dtype) => productGroup(dtype, scale)),
     launchGroup(),
   ];
@@ -101,6 +102,28 @@ function elementGroup(dtype: BenchDType, n: number): BenchGroup {
       ];
       const made = bodies.map(([bytes, run], i) => op(`${list[i]}_${dtype}`, { bytes }, run));
       return { ops: made, close: () => held.close() };
+    },
+  };
+}
+
+/** Rows as wide as a vocabulary, as sampling sorts them. */
+const VOCABULARY = { rows: 16, cols: 152064, k: 50 };
+
+function vocabularyGroup(dtype: BenchDType): BenchGroup {
+  const { rows, cols, k } = VOCABULARY;
+  const list = [`sort_${cols}_${dtype}`, `argsort_${cols}_${dtype}`, `topk${k}_${cols}_${dtype}`];
+  return {
+    names: list,
+    open: (device) => {
+      const held = new Inputs(device);
+      const logits = held.randn([rows, cols], dtype);
+      const read = rows * cols * SIZES[dtype];
+      const bodies: [bytes: number, run: () => Tensor | readonly Tensor[]][] = [
+        [2 * read + rows * cols * 4, () => logits.sortLastDim(true)],
+        [read + rows * cols * 4, () => logits.argSortLastDim(true)],
+        [read + rows * k * (SIZES[dtype] + 4), () => logits.topk(k)],
+      ];
+      return { ops: bodies.map(([bytes, run], i) => op(list[i], { bytes }, run)), close: () => held.close() };
     },
   };
 }

@@ -45,6 +45,15 @@ def element_ops(dtype):
     }
 
 
+def vocabulary_ops(dtype):
+    logits = torch.randn(16, 152064, device=DEVICE, dtype=dtype)
+    return {
+        "sort_152064": lambda: logits.sort(-1),
+        "argsort_152064": lambda: logits.argsort(-1),
+        "topk50_152064": lambda: logits.topk(50, -1),
+    }
+
+
 def cast_ops(_):
     a = torch.randn(N, device=DEVICE)
     return {"cast_f32_f16": lambda: a.half(), "cast_f32_bf16": lambda: a.bfloat16()}
@@ -100,6 +109,8 @@ def group_of(name):
     if name.startswith("cast_"):
         return cast_ops, None, name
     base, dtype = name.rsplit("_", 1)
+    if base.endswith("_152064"):
+        return vocabulary_ops, DTYPES[dtype], base
     heavy = base.startswith(("matmul_", "matvec_", "sdpa_")) or base == "conv2d"
     return (product_ops if heavy else element_ops), DTYPES[dtype], base
 

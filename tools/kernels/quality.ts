@@ -4,14 +4,11 @@
  * fails where the contiguous path has narrower loads or stores than accesses.ts expects. SGPR spills go to VGPR lanes,
  * not to memory: they are shown and do not fail.
  */
-import { spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
-import { isAbsolute, join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { ALL_MODULES, kernelDirectory, listTargets, readManifest } from '@x/kernels';
+import { ALL_MODULES, listTargets, readManifest } from '@x/kernels';
 import { ELEMENTWISE, narrowAccesses, parseDisassembly } from './accesses';
+import { disassemble, findDisassembler } from './disassemble';
 import { type Entry, resourceFailures, table } from './resources';
-import { findCompiler } from './toolchain';
 
 const USAGE = `usage: pnpm kernels:quality [options]
   --targets LIST   AMD targets (default: every one that has code objects)
@@ -29,18 +26,6 @@ function entriesOf(target: string): Entry[] {
   );
 }
 
-// llvm-objdump of the clang that compiles the kernels: an older one does not know the newest targets.
-function findDisassembler(): string | undefined {
-  let clang: string;
-  try {
-    clang = findCompiler('amdgcn').path;
-  } catch {
-    return undefined;
-  }
-  const found = spawnSync(clang, ['-print-prog-name=llvm-objdump'], { encoding: 'utf8' }).stdout.trim();
-  return isAbsolute(found) && existsSync(found) ? found : undefined;
-}
-
 function accessFailures(objdump: string, target: string): { checked: number; failures: string[] } {
   const failures: string[] = [];
   let checked = 0;
@@ -50,13 +35,7 @@ function accessFailures(objdump: string, target: string): { checked: number; fai
       failures.push(`${target} ${module}: no code object; build it with \`pnpm kernels --targets ${target}\``);
       continue;
     }
-    const path = join(kernelDirectory(), 'objects', target, entry.file);
-    const { status, stdout, stderr } = spawnSync(objdump, ['-d', '--no-show-raw-insn', path], {
-      encoding: 'utf8',
-      maxBuffer: 2 ** 30,
-    });
-    if (status !== 0) throw new Error(`${objdump} ${path}: exit status ${status}. ${stderr}`);
-    const functions = parseDisassembly(stdout);
+    const functions = parseDisassembly(disassemble(objdump, target, entry.file));
     for (const { name } of entry.kernels) {
       const found = functions.get(name);
       const problems = found === undefined ? ['not in the disassembly'] : narrowAccesses(name, found);

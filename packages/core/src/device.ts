@@ -16,6 +16,7 @@ import type {
 } from './backend';
 import { CandleError, DeviceError, DisposedError, UnsupportedError } from './errors';
 import { JsDevice } from './js/device';
+import { type DeviceUsage, usageOf } from './memory';
 import { scope } from './scope';
 
 export type DeviceKind = DeviceLocation['kind'];
@@ -83,11 +84,16 @@ function missing(kind: DeviceKind): string {
 
 export class Device {
   readonly location: DeviceLocation;
+  /** @internal What `memoryStats()` counts for this name. */
+  readonly usage: DeviceUsage;
+  readonly #name: string;
   #backend: BackendDevice | undefined;
   #disposed = false;
 
   private constructor(location: DeviceLocation) {
     this.location = location;
+    this.#name = nameOf(location);
+    this.usage = usageOf(this.#name);
   }
 
   /** The plain TypeScript reference backend. */
@@ -310,7 +316,7 @@ export class Device {
 
   /** `js`, `cpu`, `rocm:0`, `cuda:1`. */
   toString(): string {
-    return nameOf(this.location);
+    return this.#name;
   }
 
   [Symbol.for('nodejs.util.inspect.custom')](): string {

@@ -197,6 +197,7 @@ export function encodeScalar(dtype: DType, value: number | bigint): RawArray {
 
 /** One number rounded to a dtype, as a value. */
 export function roundScalar(dtype: DType, value: number | bigint): number | bigint {
+  if (dtype === 'f32' && typeof value === 'number') return Math.fround(value);
   return decodeRaw(dtype, encodeScalar(dtype, value))[0];
 }
 

@@ -24,6 +24,7 @@ export class Layout {
   readonly startOffset: number;
   readonly elemCount: number;
   #contiguous: boolean | undefined;
+  #fresh = false;
 
   constructor(shape: Shape, strides: readonly number[], startOffset = 0) {
     if (shape.length !== strides.length) {
@@ -42,7 +43,13 @@ export class Layout {
   static contiguous(shape: Shape, startOffset = 0): Layout {
     const layout = new Layout(shape, contiguousStrides(shape), startOffset);
     layout.#contiguous = true;
+    layout.#fresh = startOffset === 0;
     return layout;
+  }
+
+  /** Whether this is the layout of a new storage: made by {@link Layout.contiguous}, at offset 0. */
+  get isFresh(): boolean {
+    return this.#fresh;
   }
 
   get rank(): number {

@@ -23,14 +23,14 @@ export function countTensors(change: number): void {
   liveTensors += change;
 }
 
-export function countStorage(device: string, change: number, bytes: number): void {
+/** The counts of the devices of one name, for a device to keep: a name is looked up once a device, not once a storage. */
+export function usageOf(device: string): DeviceUsage {
   let usage = devices.get(device);
   if (!usage) {
     usage = { liveStorages: 0, liveBytes: 0 };
     devices.set(device, usage);
   }
-  usage.liveStorages += change;
-  usage.liveBytes += bytes;
+  return usage;
 }
 
 /** Tensors and buffers alive in this thread, over all devices. */

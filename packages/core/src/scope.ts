@@ -14,6 +14,9 @@ import type { TensorHandle } from './storage-ref';
  */
 export const TENSORS: unique symbol = Symbol.for('x.core.tensors') as never;
 
+/** Open scopes of this thread: without any, nobody need ask the AsyncLocalStorage, which costs as much as a launch. */
+let openScopes = 0;
+
 export class Scope {
   readonly parent: Scope | undefined;
   readonly #handles = new Set<TensorHandle>();
@@ -21,6 +24,7 @@ export class Scope {
 
   constructor(parent: Scope | undefined) {
     this.parent = parent;
+    openScopes++;
   }
 
   adopt(handle: TensorHandle): void {
@@ -36,6 +40,7 @@ export class Scope {
   /** Disposes what is left; handles in `survivors` move to the nearest open scope around this one. */
   close(survivors: ReadonlySet<TensorHandle>): void {
     this.#open = false;
+    openScopes--;
     const outer = openScope(this.parent);
     for (const handle of [...this.#handles]) {
       if (!survivors.has(handle)) {
@@ -59,7 +64,7 @@ const storage = new AsyncLocalStorage<Scope>();
 
 /** The scope that a tensor made now belongs to. */
 export function currentScope(): Scope | undefined {
-  return openScope(storage.getStore());
+  return openScopes === 0 ? undefined : openScope(storage.getStore());
 }
 
 /**

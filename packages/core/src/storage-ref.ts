@@ -8,8 +8,8 @@ import type { BackendStorage } from './backend';
 import type { Device } from './device';
 import { sizeInBytes } from './dtype';
 import { noLeak, watchForLeak } from './leaks';
-import { countStorage, countTensors } from './memory';
-import { currentScope, type Scope } from './scope';
+import { countTensors } from './memory';
+import { currentScope, type Scope, type Scoped } from './scope';
 
 export class StorageRef {
   readonly storage: BackendStorage;
@@ -23,7 +23,8 @@ export class StorageRef {
     this.storage = storage;
     this.device = device;
     this.bytes = storage.elemCount * sizeInBytes(storage.dtype);
-    countStorage(device.toString(), 1, this.bytes);
+    device.usage.liveStorages++;
+    device.usage.liveBytes += this.bytes;
   }
 
   /** Tensors and records that hold this storage. */
@@ -37,7 +38,8 @@ export class StorageRef {
 
   unshare(): void {
     if (--this.#shares > 0) return;
-    countStorage(this.device.toString(), -1, -this.bytes);
+    this.device.usage.liveStorages--;
+    this.device.usage.liveBytes -= this.bytes;
     // A disposed device has given all its memory back already.
     if (!this.device.isDisposed) this.storage.dispose();
   }
@@ -48,6 +50,8 @@ export class TensorHandle {
   ref: StorageRef | null;
   /** The scope that will release this, if any. */
   scope: Scope | undefined;
+  /** Whether the collector watches the tensor. */
+  registered = false;
   /** How the tensor came about, when it depends on a variable; null otherwise. */
   record: GradRecord | null = null;
 
@@ -74,6 +78,7 @@ export class TensorHandle {
     this.scope?.forget(this);
     countTensors(-1);
     noLeak(this);
+    if (this.registered) registry?.unregister(this);
     ref.unshare();
     this.record?.drop();
     this.record = null;
@@ -82,12 +87,28 @@ export class TensorHandle {
 
 let registry: FinalizationRegistry<TensorHandle> | undefined;
 
-/** Lets the collector release `handle` when `owner` is gone. */
-export function releaseWhenCollected(owner: object, handle: TensorHandle): void {
-  registry ??= new FinalizationRegistry((forgotten) => forgotten.release());
-  registry.register(owner, handle, handle);
+/** Tensors of the running piece of synchronous code that are not registered yet. */
+const young: Scoped[] = [];
+const MAX_YOUNG = 4096;
+
+/**
+ * Lets the collector release the share of `owner` when it is forgotten. Registering costs as much as the rest of making a
+ * tensor, and a registry calls back only between pieces of synchronous code; so it gets, at the end of such a piece, those
+ * tensors that are still alive, and most never.
+ */
+export function releaseWhenCollected(owner: Scoped): void {
+  if (young.length === 0) queueMicrotask(registerYoung);
+  else if (young.length === MAX_YOUNG) registerYoung();
+  young.push(owner);
 }
 
-export function stopWatching(handle: TensorHandle): void {
-  registry?.unregister(handle);
+function registerYoung(): void {
+  registry ??= new FinalizationRegistry((forgotten) => forgotten.release());
+  for (const owner of young) {
+    const { handle } = owner;
+    if (handle.ref === null) continue;
+    registry.register(owner, handle, handle);
+    handle.registered = true;
+  }
+  young.length = 0;
 }

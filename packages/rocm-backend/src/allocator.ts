@@ -25,9 +25,17 @@ const MAX_CLASSED = 32 * 1024 * 1024;
 /** A driver allocation that is cut into equal blocks. */
 interface Segment {
   base: number;
-  blockBytes: number;
   freeBlocks: number;
   blocks: number;
+}
+
+/** Memory that is handed out as a whole. */
+interface Block {
+  readonly ptr: number;
+  readonly bytes: number;
+  /** Null for a driver allocation of its own. */
+  readonly segment: Segment | null;
+  live: boolean;
 }
 
 /** Size of the block that serves a request: 512 B steps, then eight classes between powers of two, then 2 MiB steps. */
@@ -41,11 +49,11 @@ export function blockBytesFor(bytes: number): number {
 
 export class CachingAllocator {
   readonly #driver: DriverMemory;
-  readonly #free = new Map<number, number[]>();
-  /** Live and cached blocks: address to block size. */
-  readonly #blocks = new Map<number, number>();
-  readonly #segmentOf = new Map<number, Segment>();
-  readonly #live = new Set<number>();
+  /** Unused blocks by size. */
+  readonly #free = new Map<number, Block[]>();
+  /** Live and cached blocks by address. */
+  readonly #blocks = new Map<number, Block>();
+  #live = 0;
   #liveBytes = 0;
   #driverBytes = 0;
   #peakBytes = 0;
@@ -61,38 +69,38 @@ export class CachingAllocator {
   alloc(bytes: number): number {
     if (bytes === 0) return 0;
     const blockBytes = blockBytesFor(bytes);
-    const ptr = this.#free.get(blockBytes)?.pop() ?? this.#grow(blockBytes);
-    const segment = this.#segmentOf.get(ptr);
-    if (segment) segment.freeBlocks--;
-    this.#live.add(ptr);
+    const block = this.#free.get(blockBytes)?.pop() ?? this.#grow(blockBytes);
+    if (block.segment) block.segment.freeBlocks--;
+    block.live = true;
+    this.#live++;
     this.#liveBytes += blockBytes;
-    this.#peakBytes = Math.max(this.#peakBytes, this.#liveBytes);
-    return ptr;
+    if (this.#liveBytes > this.#peakBytes) this.#peakBytes = this.#liveBytes;
+    return block.ptr;
   }
 
   /** Gives a block back for reuse by later work of the same stream. */
   free(ptr: number): void {
     if (ptr === 0) return;
-    if (!this.#live.delete(ptr)) throw new Error(`internal: free of address ${ptr}, which is not allocated`);
-    const blockBytes = this.#blocks.get(ptr)!;
-    this.#liveBytes -= blockBytes;
-    const segment = this.#segmentOf.get(ptr);
-    if (segment) segment.freeBlocks++;
-    this.#freeList(blockBytes).push(ptr);
+    const block = this.#blocks.get(ptr);
+    if (!block?.live) throw new Error(`internal: free of address ${ptr}, which is not allocated`);
+    block.live = false;
+    this.#live--;
+    this.#liveBytes -= block.bytes;
+    if (block.segment) block.segment.freeBlocks++;
+    this.#freeList(block.bytes).push(block);
   }
 
   /** Returns every unused driver allocation. The caller has made sure that the device is idle. */
   emptyCache(): void {
     for (const [blockBytes, list] of this.#free) {
-      const kept: number[] = [];
-      for (const ptr of list) {
-        const segment = this.#segmentOf.get(ptr);
+      const kept: Block[] = [];
+      for (const block of list) {
+        const { ptr, segment } = block;
         if (segment && segment.freeBlocks < segment.blocks) {
-          kept.push(ptr);
+          kept.push(block);
           continue;
         }
         this.#blocks.delete(ptr);
-        this.#segmentOf.delete(ptr);
         if (!segment) this.#release(ptr, blockBytes);
         else if (ptr === segment.base) this.#release(ptr, SEGMENT);
       }
@@ -102,7 +110,7 @@ export class CachingAllocator {
 
   memory(): DeviceMemory {
     return {
-      liveStorages: this.#live.size,
+      liveStorages: this.#live,
       liveBytes: this.#liveBytes,
       cachedBytes: this.#driverBytes - this.#liveBytes,
       driverBytes: this.#driverBytes,
@@ -110,7 +118,7 @@ export class CachingAllocator {
     };
   }
 
-  #freeList(blockBytes: number): number[] {
+  #freeList(blockBytes: number): Block[] {
     let list = this.#free.get(blockBytes);
     if (!list) {
       list = [];
@@ -119,24 +127,21 @@ export class CachingAllocator {
     return list;
   }
 
-  #grow(blockBytes: number): number {
-    if (blockBytes > MAX_SEGMENT_BLOCK) {
-      const ptr = this.#fromDriver(blockBytes);
-      this.#blocks.set(ptr, blockBytes);
-      return ptr;
-    }
+  #grow(bytes: number): Block {
+    if (bytes > MAX_SEGMENT_BLOCK) return this.#add(this.#fromDriver(bytes), bytes, null);
     const base = this.#fromDriver(SEGMENT);
-    const blocks = Math.floor(SEGMENT / blockBytes);
-    const segment: Segment = { base, blockBytes, freeBlocks: blocks, blocks };
-    const list = this.#freeList(blockBytes);
+    const blocks = Math.floor(SEGMENT / bytes);
+    const segment: Segment = { base, freeBlocks: blocks, blocks };
+    const list = this.#freeList(bytes);
     // Highest address first, so that blocks are handed out in ascending order.
-    for (let i = blocks - 1; i >= 0; i--) {
-      const ptr = base + i * blockBytes;
-      this.#blocks.set(ptr, blockBytes);
-      this.#segmentOf.set(ptr, segment);
-      list.push(ptr);
-    }
-    return list.pop()!;
+    for (let i = blocks - 1; i > 0; i--) list.push(this.#add(base + i * bytes, bytes, segment));
+    return this.#add(base, bytes, segment);
+  }
+
+  #add(ptr: number, bytes: number, segment: Segment | null): Block {
+    const block: Block = { ptr, bytes, segment, live: false };
+    this.#blocks.set(ptr, block);
+    return block;
   }
 
   #fromDriver(bytes: number): number {

@@ -17,6 +17,7 @@ import {
   DisposedError,
   type DType,
   isFloat,
+  type Layout,
   OutOfMemoryError,
   PhiloxGenerator,
   type QuantizedOps,
@@ -29,7 +30,7 @@ import { CachingAllocator } from './allocator';
 import { compileProgram } from './compiled-program';
 import { debug, debugLevel } from './debug';
 import { unsupported } from './errors';
-import { InfoCache, type StridedInfo } from './info';
+import { InfoCache, type StridedInfo, type Transposition, TranspositionCache } from './info';
 import { launchRandom } from './kernels';
 import { type LaunchShape, LaunchShapes } from './launch-shape';
 import { type ConvolutionChoice, DeviceLibraries, type DeviceOptions, type GemmChoice } from './libraries';
@@ -61,6 +62,7 @@ export class RocmDevice implements BackendDevice {
   gemmReducedPrecisionF32 = false;
   readonly #allocator: CachingAllocator;
   readonly #info: InfoCache;
+  readonly #transpositions = new TranspositionCache();
   readonly #random = new PhiloxGenerator();
   /** Read once: looking at the environment costs as much as a launch. */
   readonly #timesLaunches = debugLevel() >= 4;
@@ -149,6 +151,11 @@ export class RocmDevice implements BackendDevice {
   /** `info` for exactly these dims and strides. */
   infoFor(dims: readonly number[], ...strides: readonly (readonly number[])[]): StridedInfo {
     return this.#info.upload(dims, strides);
+  }
+
+  /** How a view is copied as transposed matrices; null where it is not. */
+  transpositionOf(layout: Layout): Transposition | null {
+    return this.#transpositions.get(layout);
   }
 
   /** What matrix products go through. Setting a library that is not there throws its report's reason. */

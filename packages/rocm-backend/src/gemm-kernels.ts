@@ -2,6 +2,7 @@
 import type { DType } from '@x/core';
 import { GEMM } from '@x/kernels';
 import type { RocmDevice } from './device';
+import { kernelName } from './kernel-name';
 import { clamp, type LaunchShape } from './launch-shape';
 import { matrixUnits } from './matrix-units';
 
@@ -50,18 +51,18 @@ export function launchGemm(
   const { shapes } = device;
   const batches = clamp(b, 1, 65535);
   if (m <= GEMV_MAX_ROWS) {
-    device.launch(GEMM, `gemv_${dtype}`, gemvShape(device, n, batches, rhs.rowStride === 1), args);
+    device.launch(GEMM, kernelName('gemv', dtype), gemvShape(device, n, batches, rhs.rowStride === 1), args);
     return;
   }
   const units = matrixUnits(device.hip);
   if (units && (dtype === 'f16' || dtype === 'bf16') && k < 2 ** 31 && fitsUnits(lhs, b) && fitsUnits(rhs, b)) {
     const { rows, columns, sharedBytes } = MMA_TILES[units];
     const grid = shapes.blocks(Math.ceil(m / rows) * Math.ceil(n / columns) * batches, 256);
-    device.launch(GEMM, `gemm_mma_${dtype}`, { grid, block: 256, sharedBytes }, args);
+    device.launch(GEMM, kernelName('gemm_mma', dtype), { grid, block: 256, sharedBytes }, args);
   } else {
     const down = clamp(Math.ceil(m / GEMM_TILE), 1, 65535);
     const grid = [shapes.blocks(Math.ceil(n / GEMM_TILE), 256), down, batches] as const;
-    device.launch(GEMM, `gemm_${dtype}`, { grid, block: 256 }, args);
+    device.launch(GEMM, kernelName('gemm', dtype), { grid, block: 256 }, args);
   }
 }
 

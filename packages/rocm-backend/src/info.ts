@@ -6,15 +6,13 @@
  * of the first dim, a transposed batch of matrices) become 1-D or 2-D.
  */
 import type { Layout } from '@x/core';
+import { LayoutCache } from './layout-cache';
 
 export interface StridedInfo {
   numDims: number;
   /** Device address of dims ++ strides..., or 0. */
   ptr: number;
 }
-
-/** Entries kept; a growing KV cache makes a new layout per token, so old ones must go. */
-const MAX_ENTRIES = 2048;
 
 export interface InfoMemory {
   alloc(bytes: number): number;
@@ -24,7 +22,9 @@ export interface InfoMemory {
 
 export class InfoCache {
   readonly #memory: InfoMemory;
-  readonly #entries = new Map<string, StridedInfo>();
+  /** By layouts as they came; those that collapse to the same have a block each. */
+  readonly #collapsed = new LayoutCache<StridedInfo>(({ ptr }) => this.#memory.free(ptr));
+  readonly #exact = new LayoutCache<StridedInfo>(({ ptr }) => this.#memory.free(ptr));
 
   constructor(memory: InfoMemory) {
     this.#memory = memory;
@@ -32,44 +32,36 @@ export class InfoCache {
 
   /** Info for layouts of one shape; null (0) when `nullWhenContiguous` and every layout is contiguous. */
   get(layouts: readonly Layout[], nullWhenContiguous: boolean): StridedInfo {
-    if (nullWhenContiguous && layouts.every((layout) => layout.isContiguous()))
-      return { numDims: layouts[0].shape.length, ptr: 0 };
-    const { dims, strides } = collapse(
-      layouts[0].shape,
-      layouts.map((layout) => layout.strides),
-    );
-    return this.upload(dims, strides);
+    const { shape } = layouts[0];
+    if (nullWhenContiguous && allContiguous(layouts)) return { numDims: shape.length, ptr: 0 };
+    const strideSets = layouts.map((layout) => layout.strides);
+    const known = this.#collapsed.find(shape, strideSets);
+    if (known) return known;
+    const { dims, strides } = collapse(shape, strideSets);
+    return this.#collapsed.add(shape, strideSets, this.#put(dims, strides));
   }
 
   /** Info for these dims and strides exactly, never null. */
   upload(dims: readonly number[], strides: readonly (readonly number[])[]): StridedInfo {
-    const words = [...dims, ...strides.flat()];
-    const key = `${dims.length}:${words.join()}`;
-    const known = this.#entries.get(key);
-    if (known) {
-      // Keep recently used entries at the end, so that the oldest is evicted.
-      this.#entries.delete(key);
-      this.#entries.set(key, known);
-      return known;
-    }
-    if (this.#entries.size >= MAX_ENTRIES) this.#evictOldest();
-    const ptr = this.#memory.alloc(Math.max(1, words.length) * 8);
-    this.#memory.upload(ptr, BigUint64Array.from(words, BigInt));
-    const info = { numDims: dims.length, ptr };
-    this.#entries.set(key, info);
-    return info;
+    return this.#exact.find(dims, strides) ?? this.#exact.add(dims, strides, this.#put(dims, strides));
   }
 
   clear(): void {
-    for (const { ptr } of this.#entries.values()) this.#memory.free(ptr);
-    this.#entries.clear();
+    this.#collapsed.clear();
+    this.#exact.clear();
   }
 
-  #evictOldest(): void {
-    const [key, info] = this.#entries.entries().next().value!;
-    this.#entries.delete(key);
-    this.#memory.free(info.ptr);
+  #put(dims: readonly number[], strides: readonly (readonly number[])[]): StridedInfo {
+    const words = [...dims, ...strides.flat()];
+    const ptr = this.#memory.alloc(Math.max(1, words.length) * 8);
+    this.#memory.upload(ptr, BigUint64Array.from(words, BigInt));
+    return { numDims: dims.length, ptr };
   }
+}
+
+function allContiguous(layouts: readonly Layout[]): boolean {
+  for (let i = 0; i < layouts.length; i++) if (!layouts[i].isContiguous()) return false;
+  return true;
 }
 
 /** Drops dims of size 1 and merges dim i with i + 1 where every operand steps through them as through one. */
@@ -110,6 +102,20 @@ export interface Transposition {
 
 /** Smaller matrices gain nothing from tiles. */
 const MIN_TRANSPOSED = 8;
+
+/** {@link transposition} of layouts, worked out once each. */
+export class TranspositionCache {
+  /** Null for a layout that is none. */
+  readonly #known = new LayoutCache<Transposition | null>();
+
+  get({ shape, strides }: Layout): Transposition | null {
+    const sets = [strides];
+    const known = this.#known.find(shape, sets);
+    if (known !== undefined) return known;
+    const collapsed = collapse(shape, sets);
+    return this.#known.add(shape, sets, transposition(collapsed.dims, collapsed.strides[0]) ?? null);
+  }
+}
 
 /** The {@link Transposition} that copies a collapsed view into row-major order, where it is one. */
 export function transposition(dims: readonly number[], strides: readonly number[]): Transposition | undefined {

@@ -6,7 +6,7 @@
 import { type DType, type Layout, sizeInBytes } from '@x/core';
 import { AFFINE, BINARY, CAST, FILL, INDEXING, RANDOM, REDUCE, TERNARY, UNARY } from '@x/kernels';
 import type { RocmDevice } from './device';
-import { collapse, transposition } from './info';
+import { kernelName } from './kernel-name';
 
 /** Address of an operand's first element and how it is laid out. */
 export interface Operand {
@@ -24,7 +24,13 @@ export function launchUnary(device: RocmDevice, kernel: string, src: Operand, ou
   device.launch(UNARY, kernel, device.shapes.elementwise(numel, src.itemBytes), args);
 }
 
-/** Elements along a side of a GPU's tile, by their size: kernels/fill/transpose.h. */
+/** Kernels, and elements along a side of a GPU's tile, by the size of an element: kernels/fill/transpose.h. */
+const TRANSPOSES: Record<number, string> = {
+  1: 'transpose_b8',
+  2: 'transpose_b16',
+  4: 'transpose_b32',
+  8: 'transpose_b64',
+};
 const TRANSPOSE_TILE: Record<number, number> = { 1: 128, 2: 64, 4: 64, 8: 32 };
 
 /**
@@ -32,10 +38,9 @@ const TRANSPOSE_TILE: Record<number, number> = { 1: 128, 2: 64, 4: 64, 8: 32 };
  * `transpose_b{bits}(batches, rows, cols, num_dims, info, row_step, col_step, src, dst)`, a block a tile.
  */
 export function launchStridedCopy(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
-  const { dims, strides } = collapse(src.layout.shape, [src.layout.strides]);
-  const cut = transposition(dims, strides[0]);
+  const cut = device.transpositionOf(src.layout);
   if (!cut) {
-    launchUnary(device, `ucopy_${dtype}`, src, out);
+    launchUnary(device, kernelName('ucopy', dtype), src, out);
     return;
   }
   const { rows, cols, rowStep, colStep, batches } = cut;
@@ -44,7 +49,7 @@ export function launchStridedCopy(device: RocmDevice, dtype: DType, src: Operand
   const bytes = sizeInBytes(dtype);
   const shape = device.shapes.tiles(count, rows, cols, device.shapes.isHost ? 32 : TRANSPOSE_TILE[bytes]);
   const args = [count, rows, cols, numDims, ptr, rowStep, colStep, src.ptr, out];
-  device.launch(FILL, `transpose_b${bytes * 8}`, shape, args);
+  device.launch(FILL, TRANSPOSES[bytes], shape, args);
 }
 
 /** `affine_{t}(numel, num_dims, info, inp, out, mul, add)`. */
@@ -58,7 +63,7 @@ export function launchAffine(
 ): void {
   const { numDims, ptr } = device.info([src.layout]);
   const numel = src.layout.elemCount;
-  device.launch(AFFINE, `affine_${dtype}`, device.shapes.elementwise(numel, src.itemBytes), [
+  device.launch(AFFINE, kernelName('affine', dtype), device.shapes.elementwise(numel, src.itemBytes), [
     numel,
     numDims,
     ptr,
@@ -74,7 +79,7 @@ export function launchCast(device: RocmDevice, from: DType, to: DType, src: Oper
   const { numDims, ptr } = device.info([src.layout]);
   const numel = src.layout.elemCount;
   const shape = device.shapes.elementwise(numel, Math.max(src.itemBytes, sizeInBytes(to)));
-  device.launch(CAST, `cast_${from}_${to}`, shape, [numel, numDims, ptr, src.ptr, out]);
+  device.launch(CAST, kernelName(kernelName('cast', from), to), shape, [numel, numDims, ptr, src.ptr, out]);
 }
 
 /** `{kernel}(numel, num_dims, dims_and_strides, lhs, rhs, out)`: arithmetic and comparisons. */
@@ -110,7 +115,7 @@ export function launchTernary(
 export function launchConstSet(device: RocmDevice, dtype: DType, value: number | bigint, out: Operand): void {
   const { numDims, ptr } = device.info([out.layout]);
   const numel = out.layout.elemCount;
-  device.launch(FILL, `const_set_${dtype}`, device.shapes.elementwise(numel, out.itemBytes), [
+  device.launch(FILL, kernelName('const_set', dtype), device.shapes.elementwise(numel, out.itemBytes), [
     numel,
     numDims,
     ptr,
@@ -130,7 +135,14 @@ export function launchCopy2d(
   srcStride: number,
   dstStride: number,
 ): void {
-  device.launch(FILL, `copy2d_${dtype}`, device.shapes.elementwise(d1 * d2), [src, dst, d1, d2, srcStride, dstStride]);
+  device.launch(FILL, kernelName('copy2d', dtype), device.shapes.elementwise(d1 * d2), [
+    src,
+    dst,
+    d1,
+    d2,
+    srcStride,
+    dstStride,
+  ]);
 }
 
 /**
@@ -171,7 +183,7 @@ export function launchSoftmax(
   const rowBytes = cols * itemBytes;
   device.shapes.rowSlices(rows, cols, itemBytes, (first, shape) => {
     const offset = first * rowBytes;
-    device.launch(REDUCE, `softmax_${dtype}`, shape, [src + offset, dst + offset, cols]);
+    device.launch(REDUCE, kernelName('softmax', dtype), shape, [src + offset, dst + offset, cols]);
   });
 }
 
@@ -190,7 +202,7 @@ export function launchNorm(
   device.shapes.rowSlices(rows, cols, itemBytes, (first, shape) => {
     const offset = first * rowBytes;
     const args = [src + offset, dst + offset, ...weights, cols, shape.block as number, eps];
-    device.launch(REDUCE, `${kernel}_${dtype}`, shape, args);
+    device.launch(REDUCE, kernelName(kernel, dtype), shape, args);
   });
 }
 

@@ -17,6 +17,7 @@ import {
 } from '@x/core';
 import type { RocmDevice } from './device';
 import { unsupported } from './errors';
+import { kernelName } from './kernel-name';
 import {
   type DimSplit,
   launchAffine,
@@ -105,7 +106,7 @@ export abstract class Map2InPlace {
     if (srcLayout.elemCount === 0) return;
     this.launch(
       dst.device,
-      `${indexDtype(ids)}_${dst.dtype}`,
+      kernelName(indexDtype(ids), dst.dtype),
       ids.operand(idsLayout).ptr,
       src.operand(srcLayout).ptr,
       dst.operand(dstLayout).ptr,
@@ -121,7 +122,7 @@ export abstract class Map3 {
     return run(a.device, b.dtype, aLayout.elemCount, (out) =>
       this.launch(
         a.device,
-        `${indexDtype(a)}_${b.dtype}`,
+        kernelName(indexDtype(a), b.dtype),
         a.operand(aLayout),
         b.operand(bLayout),
         c.operand(cLayout),
@@ -170,7 +171,7 @@ export class Unary extends Map1 {
   }
   override launch(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
     const kernel = ROUNDING.includes(this.op) && !isFloat(dtype) ? 'ucopy' : UNARY_KERNELS[this.op];
-    launchUnary(device, `${kernel}_${dtype}`, src, out);
+    launchUnary(device, kernelName(kernel, dtype), src, out);
   }
 }
 
@@ -184,17 +185,19 @@ export class Copy extends Map1 {
 
 export class Elu extends Map1 {
   override readonly name: string = 'elu';
+  readonly kernel: string = 'uelu';
   override readonly dtypes = FLOATS;
   constructor(private readonly alpha: number) {
     super();
   }
   override launch(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
-    launchUnary(device, `u${this.name}_${dtype}`, src, out, this.alpha);
+    launchUnary(device, kernelName(this.kernel, dtype), src, out, this.alpha);
   }
 }
 
 export class Powf extends Elu {
   override readonly name = 'powf';
+  override readonly kernel = 'upowf';
 }
 
 export class Affine extends Map1 {
@@ -240,7 +243,7 @@ export class Binary extends Map2 {
     super();
   }
   override launch(device: RocmDevice, dtype: DType, lhs: Operand, rhs: Operand, out: number): void {
-    launchBinary(device, `${BINARY_KERNELS[this.op]}_${dtype}`, lhs, rhs, out);
+    launchBinary(device, kernelName(BINARY_KERNELS[this.op], dtype), lhs, rhs, out);
   }
 }
 
@@ -252,7 +255,7 @@ export class Cmp extends Map2Any {
     return 'u8';
   }
   override launch(device: RocmDevice, dtype: DType, lhs: Operand, rhs: Operand, out: number): void {
-    launchBinary(device, `${this.op}_${dtype}`, lhs, rhs, out);
+    launchBinary(device, kernelName(this.op, dtype), lhs, rhs, out);
   }
 }
 
@@ -265,7 +268,7 @@ export class WhereCond extends Map3 {
     onFalse: Operand,
     out: number,
   ): void {
-    launchTernary(device, `where_${suffix}`, cond, onTrue, onFalse, out);
+    launchTernary(device, kernelName('where', suffix), cond, onTrue, onFalse, out);
   }
 }
 
@@ -280,13 +283,13 @@ export class Select {
     const { device } = src;
     const split = splitAt(layout.shape, this.dim);
     const idsDim = this.kernel === 'is' ? idsLayout.elemCount : idsLayout.shape[this.dim];
-    const suffix = `${indexDtype(ids)}_${src.dtype}`;
+    const suffix = kernelName(indexDtype(ids), src.dtype);
     return run(device, src.dtype, split.left * idsDim * split.right, (out) => {
       const from = src.operand(layout).ptr;
       if (this.kernel === 'is')
         launchIndexSelect(
           device,
-          `is_${suffix}`,
+          kernelName('is', suffix),
           ids.operand(idsLayout),
           from,
           out,
@@ -294,7 +297,7 @@ export class Select {
           idsDim,
           sizeInBytes(src.dtype),
         );
-      else launchGather(device, `gather_${suffix}`, ids.operand(idsLayout).ptr, from, out, split, idsDim);
+      else launchGather(device, kernelName('gather', suffix), ids.operand(idsLayout).ptr, from, out, split, idsDim);
     });
   }
 }
@@ -307,7 +310,7 @@ export class IndexAdd extends Map2InPlace {
     super();
   }
   override launch(device: RocmDevice, suffix: string, ids: number, src: number, dst: number): void {
-    launchIndexAdd(device, `ia_${suffix}`, ids, src, dst, this.split, this.dstDim);
+    launchIndexAdd(device, kernelName('ia', suffix), ids, src, dst, this.split, this.dstDim);
   }
 }
 
@@ -320,7 +323,7 @@ export class Scatter extends Map2InPlace {
     super();
   }
   override launch(device: RocmDevice, suffix: string, ids: number, src: number, dst: number): void {
-    launchScatter(device, `${this.kernel}_${suffix}`, ids, src, dst, this.split, this.dstDim);
+    launchScatter(device, kernelName(this.kernel, suffix), ids, src, dst, this.split, this.dstDim);
   }
 }
 

@@ -2,6 +2,7 @@
 import { type DType, sizeInBytes } from '@x/core';
 import { SORT } from '@x/kernels';
 import type { RocmDevice } from './device';
+import { kernelName } from './kernel-name';
 
 /** Columns that `sort_chunk_*` sorts at once: kernels/sort/wide.h. */
 export const SORT_CHUNK = 4096;
@@ -22,7 +23,12 @@ export function launchArgSortRows(
   const padded = 2 ** Math.ceil(Math.log2(cols));
   device.shapes.rowSlices(rows, padded, 64, (first, shape) => {
     const [from, to] = [src + first * cols * sizeInBytes(dtype), out + first * cols * 4];
-    device.launch(SORT, `asort_${order}_${dtype}`, { ...shape, sharedBytes: padded * 4 }, [from, to, cols, padded]);
+    device.launch(SORT, kernelName(kernelName('asort', order), dtype), { ...shape, sharedBytes: padded * 4 }, [
+      from,
+      to,
+      cols,
+      padded,
+    ]);
   });
 }
 
@@ -41,7 +47,13 @@ export function launchSortChunks(
   // Eight columns a thread; a word of key and position each, and a gap after 16 of them.
   const shape = device.shapes.rows(rows * Math.ceil(cols / SORT_CHUNK), size, 8);
   const sharedBytes = itemBytes === 8 ? size * 10 : (size + Math.ceil(size / 16)) * (itemBytes === 4 ? 8 : 4);
-  device.launch(SORT, `sort_chunk_${order}_${dtype}`, { ...shape, sharedBytes }, [rows, cols, size, src, out]);
+  device.launch(SORT, kernelName(kernelName('sort_chunk', order), dtype), { ...shape, sharedBytes }, [
+    rows,
+    cols,
+    size,
+    src,
+    out,
+  ]);
 }
 
 /** `sort_merge_{asc,desc}_{t}(rows, cols, width, x, from, to)`: neighbouring runs of `width` positions merged. */
@@ -55,7 +67,7 @@ export function launchSortMerge(
   from: number,
   to: number,
 ): void {
-  device.launch(SORT, `sort_merge_${kernel}`, device.shapes.elementwise(rows * cols), [
+  device.launch(SORT, kernelName('sort_merge', kernel), device.shapes.elementwise(rows * cols), [
     rows,
     cols,
     width,
@@ -82,5 +94,5 @@ export function launchTopk(
   const shape = device.shapes.rows(rows * parts, share, 64);
   // A long share is read several times by one block: twice the threads hide more of its latency.
   if (!device.shapes.isHost && share > SORT_CHUNK) shape.block = 1024;
-  device.launch(SORT, `topk_${kernel}`, shape, [rows, cols, width, k, parts, src, from, to]);
+  device.launch(SORT, kernelName('topk', kernel), shape, [rows, cols, width, k, parts, src, from, to]);
 }

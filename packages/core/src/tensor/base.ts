@@ -15,7 +15,7 @@ import { DeviceError, DisposedError, DTypeError, ShapeError } from '../errors';
 import { castValues } from '../host-array';
 import { Layout } from '../layout';
 import { elemCount, formatShape, resolveDim, type Shape } from '../shape';
-import { releaseWhenCollected, StorageRef, stopWatching, TensorHandle } from '../storage-ref';
+import { releaseWhenCollected, StorageRef, TensorHandle } from '../storage-ref';
 import type { Tensor } from '../tensor';
 
 let lastId = 0;
@@ -36,7 +36,7 @@ export abstract class TensorBase {
     this.device = ref.device;
     this.layout = layout;
     this.handle = new TensorHandle(ref);
-    releaseWhenCollected(this, this.handle);
+    releaseWhenCollected(this);
   }
 
   /** @internal A plain tensor over a storage, also where this one is a `Var`. */
@@ -89,8 +89,6 @@ export abstract class TensorBase {
 
   /** Gives this tensor's share of the storage back; the memory goes with the last view. Harmless when repeated. */
   dispose(): void {
-    if (this.handle.ref === null) return;
-    stopWatching(this.handle);
     this.handle.release();
   }
 
@@ -149,6 +147,11 @@ export function adopt(like: TensorBase, storage: BackendStorage, shape: Shape, d
   return like.make(new StorageRef(storage, device), Layout.contiguous(shape));
 }
 
+/** The layout of a result: the first operand's own where it is the same, since layouts never change. */
+function resultLayout({ layout }: TensorBase, shape: Shape): Layout {
+  return layout.isFresh && layout.shape === shape ? layout : Layout.contiguous(shape);
+}
+
 /**
  * Where every operation that computes goes through: checks the operands, answers results without elements by itself (so a
  * backend never sees one), runs `run` otherwise and wraps what it returns.
@@ -166,9 +169,9 @@ export function compute<A = void>(
   args?: A,
 ): Tensor {
   const device = checkOperands(op, inputs);
-  const layout = Layout.contiguous(shape);
+  const layout = resultLayout(inputs[0], shape);
   const storage = layout.elemCount === 0 ? device.backend.zeros(0, dtype) : run();
-  return track(op, inputs, adopt(inputs[0], storage, shape, device), rule, args);
+  return track(op, inputs, inputs[0].make(new StorageRef(storage, device), layout), rule, args);
 }
 
 /**

@@ -325,6 +325,15 @@ export abstract class TensorElementwise extends TensorJoining {
   }
 }
 
+const BROADCASTS: Record<BinaryOp, string> = {
+  add: 'broadcastAdd',
+  sub: 'broadcastSub',
+  mul: 'broadcastMul',
+  div: 'broadcastDiv',
+  maximum: 'broadcastMaximum',
+  minimum: 'broadcastMinimum',
+};
+
 function unary(op: UnaryOp, tensor: Tensor): Tensor {
   const run = () => storageOf(op, tensor).unary(op, tensor.layout);
   return compute(op, [tensor], tensor.shape, tensor.dtype, run, rules.unaryRules[op]);
@@ -332,8 +341,7 @@ function unary(op: UnaryOp, tensor: Tensor): Tensor {
 
 function binary(op: BinaryOp, lhs: Tensor, rhs: Tensor): Tensor {
   if (!sameShape(lhs.shape, rhs.shape)) {
-    const broadcast = `broadcast${op[0].toUpperCase()}${op.slice(1)}`;
-    throw shapesDiffer(op, lhs.shape, rhs.shape, `make them equal, or use ${broadcast}`);
+    throw shapesDiffer(op, lhs.shape, rhs.shape, `make them equal, or use ${BROADCASTS[op]}`);
   }
   sameDType(op, lhs, rhs);
   const run = () => storageOf(op, lhs).binary(op, storageOf(op, rhs), lhs.layout, rhs.layout);
@@ -341,7 +349,7 @@ function binary(op: BinaryOp, lhs: Tensor, rhs: Tensor): Tensor {
 }
 
 function broadcastBinary(op: BinaryOp, lhs: Tensor, rhs: Tensor): Tensor {
-  const name = `broadcast${op[0].toUpperCase()}${op.slice(1)}`;
+  const name = BROADCASTS[op];
   const shape = broadcastShapes(name, lhs.shape, rhs.shape);
   sameDType(name, lhs, rhs);
   const run = () =>
@@ -365,14 +373,19 @@ export function withScalar<T>(
   value: number,
   body: (scalar: BackendStorage, layout: Layout) => T,
 ): T {
-  const scalar = like.device.backend.fromHost(encodeInput(op, like.dtype, [value]), like.dtype);
+  if (isInt(like.dtype)) encodeInput(op, like.dtype, [value]);
+  // Set by a kernel: an upload would wait in the driver, and could not be captured.
+  const scalar = like.device.backend.allocUninit(1, like.dtype);
   try {
+    scalar.constSet(value, SCALAR);
     return body(scalar, scalarLayout(like.shape));
   } finally {
     scalar.dispose();
   }
 }
 
+const SCALAR = Layout.contiguous([]);
+
 function scalarLayout(shape: Shape): Layout {
-  return Layout.contiguous([]).broadcastAs(shape);
+  return SCALAR.broadcastAs(shape);
 }

@@ -1,7 +1,13 @@
 // Many threads and streams at once, and the latencies that `--bench` prints.
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <thread>
 
@@ -9,6 +15,58 @@
 
 using namespace hosttest;
 using namespace xhip::host;
+
+// The kernel's numbers of the workers' threads.
+static std::vector<pid_t> workerThreads() {
+  std::vector<pid_t> found;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    if (name == "x-host-worker") found.push_back(std::stoi(task.path().filename().string()));
+  }
+  return found;
+}
+
+static void holdUp(int) {
+  for (const double end = nowUs() + 60; nowUs() < end;) {
+  }
+}
+
+// Workers are held up at any place by a signal, as a busy machine does, while launches come about when one gives the stream
+// up: between giving up and looking once more another may take the stream, run it dry and give it up as well.
+TEST(stress_stream_changes_workers) {
+  Fixture f;
+  Function hit = f.function("hit");
+  struct sigaction action = {}, before = {};
+  action.sa_handler = holdUp;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGPROF, &action, &before);
+  std::atomic<bool> done{false};
+  const std::vector<pid_t> workers = workerThreads();
+  CHECK(!workers.empty());
+  std::thread interrupter([&] {
+    std::mt19937 random(3);
+    while (!done.load()) {
+      syscall(SYS_tgkill, getpid(), workers[random() % workers.size()], SIGPROF);
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 60));
+    }
+  });
+  DevicePtr hits = f.malloc(4);
+  OK(f.d.memsetD8Async(hits, 0, 4, f.stream));
+  std::mt19937 random(5);
+  uint32_t launched = 0;
+  for (const double end = nowUs() + 3e6; nowUs() < end;) {
+    for (const double next = nowUs() + random() % 40; nowUs() < next;) {
+    }
+    OK(f.launch(hit, Args()(hits)(1u)(1u), 1));
+    launched++;
+  }
+  done = true;
+  interrupter.join();
+  OK(f.d.streamSynchronize(f.stream));
+  CHECK_EQ(f.read(hits), launched);
+  sigaction(SIGPROF, &before, nullptr);
+}
 
 TEST(stress_threads_and_streams) {
   Fixture f;

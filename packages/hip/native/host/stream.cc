@@ -141,7 +141,10 @@ void Stream::run(Worker& worker) {
     auto more = [&] { return submitted_.load(std::memory_order_relaxed) != done; };
     if (pool_->linger(more)) continue;
     active_.store(false);
-    if (submitted_.load() == done || active_.exchange(true)) return;
+    // From here on another worker may run the stream, and be through with it before this one looks: what is done, and where
+    // to read on, is only known again to whoever turns `active_` true.
+    if (submitted_.load() == completed_.load() || active_.exchange(true)) return;
+    done = completed_.load(std::memory_order_relaxed);
   }
 }
 

@@ -2,6 +2,7 @@
 import { type DType, isFloat, type Layout, type RopeKind } from '@x/core';
 import type { RocmDevice } from '../device';
 import { unsupported } from '../errors';
+import { kernelName } from '../kernel-name';
 import { launchNorm, launchRope, launchRopeThd, launchSoftmax } from '../kernels';
 import { run } from '../ops';
 import type { RocmStorage } from './index';
@@ -66,9 +67,10 @@ export function rope(
   const strideB = cosLayout.shape.length === 3 ? h * t * d : 0;
   return run(src.device, src.dtype, layout.elemCount, (out) => {
     const operands = [src.operand(layout).ptr, cos.operand(cosLayout).ptr, sin.operand(sinLayout).ptr, out];
-    if (kind === 'half') launchRope(src.device, `rope_${src.dtype}`, operands, [b * h, t * d, d, strideB]);
-    else if (kind === 'thd') launchRopeThd(src.device, `rope_thd_${src.dtype}`, operands, [b, h, t, d, strideB]);
-    else launchRope(src.device, `rope_i_${src.dtype}`, operands, [b * h, t * d, strideB]);
+    if (kind === 'half') launchRope(src.device, kernelName('rope', src.dtype), operands, [b * h, t * d, d, strideB]);
+    else if (kind === 'thd')
+      launchRopeThd(src.device, kernelName('rope_thd', src.dtype), operands, [b, h, t, d, strideB]);
+    else launchRope(src.device, kernelName('rope_i', src.dtype), operands, [b * h, t * d, strideB]);
   });
 }
 

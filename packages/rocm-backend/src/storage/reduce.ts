@@ -7,6 +7,7 @@ import { type DType, type Layout, type ReduceOp, sizeInBytes } from '@x/core';
 import { REDUCE } from '@x/kernels';
 import type { RocmDevice } from '../device';
 import { checkPositions } from '../errors';
+import { kernelName } from '../kernel-name';
 import { launchReduce, type Operand } from '../kernels';
 import { Map1Any } from '../ops';
 import type { RocmStorage } from './index';
@@ -41,23 +42,28 @@ class Reduce extends Map1Any {
     const block = adjacentDims(src.layout, this.dims);
     if (block && block.right > 1) launchColumns(device, this.op, dtype, block, src.ptr, out);
     else if (block && wantsWarps(device, block, src))
-      device.launch(REDUCE, `rows_${this.op}_${dtype}`, device.shapes.warpRows(block.left), [
+      device.launch(REDUCE, kernelName(kernelName('rows', this.op), dtype), device.shapes.warpRows(block.left), [
         block.left,
         block.size,
         src.ptr,
         out,
       ]);
     else if (block && splits(device, block)) launchSplit(device, this.op, dtype, block, src.ptr, out);
-    else this.#launchRows(device, dtype, src, out);
+    else this.#launchRows(device, dtype, src, out, block);
   }
 
-  #launchRows(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
+  #launchRows(device: RocmDevice, dtype: DType, src: Operand, out: number, block: Block | undefined): void {
+    const kernel = kernelName(kernelName('fast', this.op), dtype);
+    if (block) {
+      launchReduce(device, kernel, [block.left, block.size], [block.size, 1], block.size, src.ptr, out);
+      return;
+    }
     const { shape, strides } = src.layout;
     const order = [...shape.keys()].filter((dim) => !this.dims.includes(dim)).concat(this.dims);
     const reduced = this.dims.reduce((count, dim) => count * shape[dim], 1);
     launchReduce(
       device,
-      `fast_${this.op}_${dtype}`,
+      kernel,
       order.map((d) => shape[d]),
       order.map((d) => strides[d]),
       reduced,
@@ -130,15 +136,15 @@ function launchColumns(
   const shape = { grid: device.shapes.blocks(left * parts * tiles, block), block };
   if (parts === 1) {
     const args = isArg(op) ? [src, out] : [src, 0, out];
-    device.launch(REDUCE, `cols_${op}_${dtype}`, shape, [left, size, right, 1, ...args]);
+    device.launch(REDUCE, kernelName(kernelName('cols', op), dtype), shape, [left, size, right, 1, ...args]);
     return;
   }
   const partial = device.allocUninit(left * parts * right, isArg(op) ? 'u32' : accumulatorOf(dtype));
   try {
     const args = isArg(op) ? [src, partial.ptr] : [src, partial.ptr, 0];
-    device.launch(REDUCE, `cols_${op}_${dtype}`, shape, [left, size, right, parts, ...args]);
+    device.launch(REDUCE, kernelName(kernelName('cols', op), dtype), shape, [left, size, right, parts, ...args]);
     const rest = isArg(op) ? [left, size, parts, right, src, partial.ptr, out] : [left, parts, right, partial.ptr, out];
-    device.launch(REDUCE, `cols_done_${op}_${dtype}`, device.shapes.perItem(left * right), rest);
+    device.launch(REDUCE, kernelName(kernelName('cols_done', op), dtype), device.shapes.perItem(left * right), rest);
   } finally {
     partial.dispose();
   }
@@ -160,7 +166,7 @@ function launchSplit(
   const parts = Math.max(2, Math.min(Math.ceil(size / 2048), Math.ceil((units * 8) / rows)));
   const partial = device.allocUninit(rows * parts, isArg(op) ? 'u32' : accumulatorOf(dtype));
   try {
-    device.launch(REDUCE, `part_${op}_${dtype}`, { grid: [parts, rows, 1], block: SPLIT_BLOCK }, [
+    device.launch(REDUCE, kernelName(kernelName('part', op), dtype), { grid: [parts, rows, 1], block: SPLIT_BLOCK }, [
       rows,
       size,
       parts,
@@ -168,7 +174,7 @@ function launchSplit(
       partial.ptr,
     ]);
     const args = isArg(op) ? [rows, size, parts, src, partial.ptr, out] : [rows, parts, partial.ptr, out];
-    device.launch(REDUCE, `done_${op}_${dtype}`, { grid: rows, block: 64 }, args);
+    device.launch(REDUCE, kernelName(kernelName('done', op), dtype), { grid: rows, block: 64 }, args);
   } finally {
     partial.dispose();
   }

@@ -7,6 +7,7 @@
 import type { DType, Layout } from '@x/core';
 import type { RocmDevice } from '../device';
 import { checkPositions } from '../errors';
+import { kernelName } from '../kernel-name';
 import { launchCopy2d } from '../kernels';
 import { clamp } from '../launch-shape';
 import { run } from '../ops';
@@ -44,7 +45,7 @@ const MIN_PART = 8192;
 
 export function topkLastDim(src: RocmStorage, layout: Layout, k: number, descending: boolean): RocmStorage {
   const { device, dtype } = src;
-  const kernel = `${descending ? 'desc' : 'asc'}_${dtype}`;
+  const kernel = kernelName(descending ? 'desc' : 'asc', dtype);
   const cols = layout.shape[layout.rank - 1];
   const rows = layout.elemCount / cols;
   if (k > TOPK_MAX) return sortedPrefix(src, layout, rows, cols, k, descending);
@@ -112,7 +113,7 @@ function sortWide(
     let [from, to] = passes % 2 === 0 ? [out, other.ptr] : [other.ptr, out];
     launchSortChunks(device, order, dtype, rows, cols, src, from);
     for (let width = SORT_CHUNK; width < cols; width *= 2) {
-      launchSortMerge(device, `${order}_${dtype}`, rows, cols, width, src, from, to);
+      launchSortMerge(device, kernelName(order, dtype), rows, cols, width, src, from, to);
       [from, to] = [to, from];
     }
   } finally {

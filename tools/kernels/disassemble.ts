@@ -1,0 +1,27 @@
+/** Disassembly of the AMD code objects on disk. */
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { isAbsolute, join } from 'node:path';
+import { kernelDirectory } from '@x/kernels';
+import { findCompiler } from './toolchain';
+
+/** llvm-objdump of the clang that compiles the kernels, since an older one does not know the newest targets; or undefined. */
+export function findDisassembler(): string | undefined {
+  let clang: string;
+  try {
+    clang = findCompiler('amdgcn').path;
+  } catch {
+    return undefined;
+  }
+  const found = spawnSync(clang, ['-print-prog-name=llvm-objdump'], { encoding: 'utf8' }).stdout.trim();
+  return isAbsolute(found) && existsSync(found) ? found : undefined;
+}
+
+/** What `objdump` prints of a module's code object, `file` as the target's manifest names it. */
+export function disassemble(objdump: string, target: string, file: string): string {
+  const path = join(kernelDirectory(), 'objects', target, file);
+  const options = { encoding: 'utf8', maxBuffer: 2 ** 30 } as const;
+  const { status, stdout, stderr } = spawnSync(objdump, ['-d', '--no-show-raw-insn', path], options);
+  if (status !== 0) throw new Error(`${objdump} ${path}: exit status ${status}. ${stderr}`);
+  return stdout;
+}
