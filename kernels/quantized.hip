@@ -4,11 +4,13 @@
 // their own block size; K-format dequantize and q5_k's matrix-vector kernel carry no count, so there grid.x must be exact.
 #include "x.h"
 #include "shared/split.h"
+#include "shared/mma.h"
 #include "quantized/formats.h"
 #include "quantized/host.h"
 #include "quantized/dequantize.h"
 #include "quantized/matvec.h"
 #include "quantized/matmul.h"
+#include "quantized/mma.h"
 
 using namespace quant;
 
@@ -37,6 +39,12 @@ DEQUANTIZE_K(Q8_K, q8_K)
                 (const u8* x, const u8* y, float* dst, i32 ncols_x, i32 nrows_x, i32 nrows_y, i32 nrows_dst)) {        \
     mulMatVecKernel<Q, n>(x, y, dst, ncols_x, nrows_x, nrows_y, nrows_dst);                                            \
   }
+#define MATRIX_MMA(Q, name, size, rows, columns)                                                                       \
+  KERNEL_BOUNDS(mul_mat_mma##size##name, 512,                                                                          \
+                (const u8* x, const u8* y, float* dst, i32 ncols_x, i32 nrows_x, i32 ncols_y, i32 nrows_y, i32 nrows_dst)) { \
+    X_SHARED(u8, memory, (MmaMemory<Q, rows, columns>));                                                               \
+    mulMatMma<Q, rows, columns>(x, y, dst, ncols_x, nrows_x, ncols_y, nrows_y, nrows_dst, memory);                     \
+  }
 #define MATRIX(Q, name)                                                                                                \
   KERNEL(get_rows_##name, (const u8* src0, const u32* ids, float* dst, i64 ne00, u64 nb01)) {                          \
     getRows<Q>(src0, ids, dst, (u64)ne00, nb01);                                                                       \
@@ -51,8 +59,11 @@ DEQUANTIZE_K(Q8_K, q8_K)
   VEC(Q, name, 8)                                                                                                      \
   KERNEL_BOUNDS(mul_mat_##name, 256,                                                                                   \
                 (const u8* x, const u8* y, float* dst, i32 ncols_x, i32 nrows_x, i32 ncols_y, i32 nrows_y, i32 nrows_dst)) { \
-    mulMat<Q>(x, y, dst, ncols_x, nrows_x, ncols_y, nrows_y, nrows_dst);                                               \
-  }
+    X_SHARED(Tiles, tile, 1);                                                                                          \
+    mulMat<Q>(x, y, dst, ncols_x, nrows_x, ncols_y, nrows_y, nrows_dst, tile[0]);                                      \
+  }                                                                                                                    \
+  MATRIX_MMA(Q, name, _, 64, 128)                                                                                      \
+  MATRIX_MMA(Q, name, _few_, 32, 64)
 MATRIX(Q4_0, q4_0)
 MATRIX(Q4_1, q4_1)
 MATRIX(Q5_0, q5_0)

@@ -9,6 +9,8 @@ constexpr u32 TILE = 64;
 
 #if X_HOST
 
+struct Tiles {};
+
 template <class Q, u32 ROWS>
 X_DEVICE void hostRows(const u8* x, u64 rowBytes, const u8* y, u64 columnBytes, u64 blocks, u64 columns, float* dst, u64 dstStride) {
   const u8* at[ROWS];
@@ -38,6 +40,13 @@ struct Tiles {
   alignas(16) float yd[2 * TILE], ys[4 * TILE];
 };
 
+/** Quad e4 of block b as signed bytes, the offset taken off: no byte borrows, since quants stay below 0x80 and OFFSET is at most 32. */
+template <class Q>
+X_DEVICE u32 signedQuad(const u8* b, u32 e4) {
+  const u32 quad = Q::quad(b, e4);
+  return Q::OFFSET == 0 ? quad : ((quad | 0x80808080u) - (u32)Q::OFFSET * 0x01010101u) ^ 0x80808080u;
+}
+
 template <class Q>
 X_DEVICE void loadTiles(Tiles& tile, const u8* x, u64 rowBytes, u32 row0, u32 rows, const u8* y, u64 columnBytes, u32 column0,
                         u32 columns, u32 word0, u32 words) {
@@ -45,11 +54,8 @@ X_DEVICE void loadTiles(Tiles& tile, const u8* x, u64 rowBytes, u32 row0, u32 ro
   X_FOR_BLOCK(i, TILE * Tiles::WORDS) {
     const u32 k = (u32)i % Tiles::WORDS, r = (u32)i / Tiles::WORDS, word = word0 + k;
     u32 quad = 0;
-    if (row0 + r < rows && word < words) {
-      quad = Q::quad(x + (row0 + r) * rowBytes + (u64)(word / QUADS) * Q::BYTES, word % QUADS);
-      // Take the offset off every byte: quants stay below 0x80 and OFFSET is at most 32, so no byte borrows.
-      if (Q::OFFSET != 0) quad = ((quad | 0x80808080u) - (u32)Q::OFFSET * 0x01010101u) ^ 0x80808080u;
-    }
+    if (row0 + r < rows && word < words)
+      quad = signedQuad<Q>(x + (row0 + r) * rowBytes + (u64)(word / QUADS) * Q::BYTES, word % QUADS);
     tile.x[k * Tiles::STRIDE + r] = (i32)quad;
     u32 u = 0;
     if (column0 + r < columns && word < words) u = Q8_1::quad(y + (column0 + r) * columnBytes + (u64)(word / 8) * Q8_1::BYTES, word % 8);
@@ -111,13 +117,21 @@ X_DEVICE void multiplyTiles(const Tiles& tile, u32 r0, u32 c0, float (&acc)[4][8
 
 #endif
 
-/** dst[column * dstRows + row] = row . column; y holds q8_1 columns of paddedColumns elements. */
+#if X_HOST  // compiled once for the kernels that share it
+#define X_MUL_MAT static __attribute__((noinline))
+#else
+#define X_MUL_MAT X_DEVICE
+#endif
+
+/** dst[column * dstRows + row] = row . column; y holds q8_1 columns of paddedInner elements. */
 template <class Q>
-X_DEVICE void mulMat(const u8* x, const u8* y, float* dst, i32 innerSize, i32 rowCount, i32 columnCount, i32 paddedInner, i32 dstRows) {
+X_MUL_MAT void mulMat(const u8* x, const u8* y, float* dst, i32 innerSize, i32 rowCount, i32 columnCount, i32 paddedInner, i32 dstRows,
+                     Tiles& tile) {
   const u32 rows = (u32)rowCount, columns = (u32)columnCount;
   const u64 rowBytes = (u64)(innerSize / (i32)Q::SIZE) * Q::BYTES, columnBytes = (u64)paddedInner / 32 * Q8_1::BYTES;
   const u32 rowTiles = (rows + TILE - 1) / TILE, columnTiles = (columns + TILE - 1) / TILE;
 #if X_HOST
+  (void)tile;
   X_FOR_SPLIT(at, (u64)rowTiles * columnTiles) {
     const u64 row0 = at / columnTiles * TILE, column0 = at % columnTiles * TILE;
     const u64 rowEnd = row0 + TILE < rows ? row0 + TILE : rows;
@@ -131,7 +145,6 @@ X_DEVICE void mulMat(const u8* x, const u8* y, float* dst, i32 innerSize, i32 ro
       hostRows<Q, 1>(x + row * rowBytes, rowBytes, yt, columnBytes, blocks, width, dst + column0 * dstRows + row, (u64)dstRows);
   }
 #else
-  X_SHARED(Tiles, shared, 1);
   const u32 words = (u32)innerSize / 4;
   X_FOR_SPLIT(at, (u64)rowTiles * columnTiles) {
     const u32 row0 = (u32)(at % rowTiles) * TILE, column0 = (u32)(at / rowTiles) * TILE;
@@ -140,9 +153,9 @@ X_DEVICE void mulMat(const u8* x, const u8* y, float* dst, i32 innerSize, i32 ro
       const u32 r0 = member % 8 * 8, c0 = member / 8 * 4;
       float acc[4][8] = {};
       for (u32 word0 = 0; word0 < words; word0 += Tiles::WORDS) {
-        loadTiles<Q>(shared[0], x, rowBytes, row0, rows, y, columnBytes, column0, columns, word0, words);
+        loadTiles<Q>(tile, x, rowBytes, row0, rows, y, columnBytes, column0, columns, word0, words);
         barrier();
-        if (member < 128) multiplyTiles<Q>(shared[0], r0, c0, acc);
+        if (member < 128) multiplyTiles<Q>(tile, r0, c0, acc);
         barrier();
       }
       if (member >= 128) continue;

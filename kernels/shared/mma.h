@@ -138,6 +138,8 @@ X_DEVICE void loadMatricesTransposed(u32 (&word)[4], u32 address) {
 X_DEVICE void copyAsync(u32 shared, const void* global, u32 bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(bytes) : "memory");
 }
+/** Brings 32 bytes from global memory to the L2 cache. */
+X_DEVICE void prefetch(const void* global) { asm volatile("prefetch.global.L2 [%0];" ::"l"(global)); }
 X_DEVICE void commitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /** Until no more than N of the groups committed are on their way. */
 template <u32 N>
@@ -170,10 +172,33 @@ X_DEVICE Operand<T> load(const void* rows, u32 stride) {
   return x;
 }
 
+/** The same of rows that are aligned to 4 bytes only. */
+template <class T>
+X_DEVICE Operand<T> loadWords(const void* rows, u32 stride) {
+  Operand<T> x;
+  const u32 lane = laneId();
+#pragma unroll
+  for (u32 i = 0; i < 4; ++i)
+    x.word[i] = ((const u32*)((const u8*)rows + (lane / 4 + i % 2 * 8) * stride))[lane % 4 + i / 2 * 4];
+  return x;
+}
+
 template <class T>
 X_DEVICE void multiply(Tile<T>& d, const Operand<T>& a, const Operand<T>& b) {
   multiplyHalf(d.v, a.word, b.word[0], b.word[2], (T*)nullptr);
   multiplyHalf(d.v + 4, a.word, b.word[1], b.word[3], (T*)nullptr);
+}
+
+X_DEVICE void multiplyQuarter(i32* c, u32 a0, u32 a1, u32 b) {
+  asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a0), "r"(a1), "r"(b));
+}
+
+/** Only elements 16 * part .. 16 * part + 15 of the 32 along k. */
+X_DEVICE void multiplyPart(Tile<i8>& d, const Operand<i8>& a, const Operand<i8>& b, u32 part) {
+  multiplyQuarter(d.v, a.word[2 * part], a.word[2 * part + 1], b.word[2 * part]);
+  multiplyQuarter(d.v + 4, a.word[2 * part], a.word[2 * part + 1], b.word[2 * part + 1]);
 }
 
 #else
@@ -197,6 +222,11 @@ X_DEVICE Operand<T> loadRow(const void* row) {
 template <class T>
 X_DEVICE Operand<T> load(const void* rows, u32 stride) {
   return loadRow<T>((const u8*)rows + laneId() % 16 * stride);
+}
+
+template <class T>
+X_DEVICE Operand<T> loadWords(const void* rows, u32 stride) {
+  return load<T>(rows, stride);
 }
 
 #define X_VECTOR(T, n) T __attribute__((ext_vector_type(n)))
@@ -271,6 +301,16 @@ X_DEVICE void multiply(Tile<T>& d, const Operand<T>& a, const Operand<T>& b) {
   }
 #endif
 }
+
+#if X_MMA_CDNA == 3
+/** Only elements 16 * part .. 16 * part + 15 of the 32 along k, which half of the wave's lanes hold. */
+X_DEVICE void multiplyPart(Tile<i8>& d, const Operand<i8>& a, const Operand<i8>& b, u32 part) {
+  Operand<i8> half;
+#pragma unroll
+  for (u32 i = 0; i < Unit<i8>::WORDS; ++i) half.word[i] = laneId() / 32 == part ? a.word[i] : 0;
+  multiply(d, half, b);
+}
+#endif
 
 #endif
 #endif

@@ -8,6 +8,7 @@
  */
 import { type Conv2dParams, type DType, Layout } from '@x/core';
 import { RocmDevice } from '@x/rocm-backend';
+import { seconds } from './seconds';
 
 const [kind = 'cuda', dtypeList = 'f32,f16,bf16'] = process.argv.slice(2);
 /** batch, channels in, channels out, size of the square image, of the kernel, stride. */
@@ -54,7 +55,7 @@ for (const dtype of dtypeList.split(',') as DType[]) {
       }
       const run = () =>
         x.conv2d(Layout.contiguous([b, cIn, size, size]), w, Layout.contiguous([cOut, cIn, k, k]), p).dispose();
-      const taken = seconds(run);
+      const taken = seconds(device, run);
       return `${name} ${(taken * 1e6).toFixed(0)} us ${(flops / taken / 1e12).toFixed(2)} TFLOP/s`;
     });
     console.log(
@@ -65,18 +66,3 @@ for (const dtype of dtypeList.split(',') as DType[]) {
   }
 }
 device.dispose();
-
-function seconds(run: () => void): number {
-  run();
-  device.synchronizeSync();
-  let best = Number.POSITIVE_INFINITY;
-  let rounds = 1;
-  for (let batch = 0; batch < 5; batch++) {
-    const start = process.hrtime.bigint();
-    for (let i = 0; i < rounds; i++) run();
-    device.synchronizeSync();
-    best = Math.min(best, (Number(process.hrtime.bigint() - start) * 1e-9) / rounds);
-    rounds = Math.max(1, Math.min(500, Math.round(0.05 / best)));
-  }
-  return best;
-}

@@ -9,6 +9,7 @@
  */
 import { type DType, Layout } from '@x/core';
 import { RocmDevice } from '@x/rocm-backend';
+import { seconds } from './seconds';
 
 const [kind = 'cpu', dtypeList, shapeList, choiceList = 'library,kernels'] = process.argv.slice(2);
 const isCpu = kind === 'cpu';
@@ -19,23 +20,6 @@ const shapes = (
 )
   .split(';')
   .map((shape) => shape.split(',').map(Number));
-
-function seconds(device: RocmDevice, run: () => void): number {
-  run();
-  device.synchronizeSync();
-  let best = Number.POSITIVE_INFINITY;
-  let rounds = 1;
-  for (let batch = 0; batch < 6; batch++) {
-    const start = process.hrtime.bigint();
-    for (let i = 0; i < rounds; i++) run();
-    device.synchronizeSync();
-    const taken = Number(process.hrtime.bigint() - start) * 1e-9;
-    best = Math.min(best, taken / rounds);
-    // Batches of some 50 ms hide what waiting costs.
-    rounds = Math.max(1, Math.min(2000, Math.round(0.05 / best)));
-  }
-  return best;
-}
 
 const device = RocmDevice.open(kind as 'cpu' | 'cuda' | 'rocm', 0);
 console.log(device.description);

@@ -4,7 +4,7 @@
 #   test      the suites named (default: ops libraries compile model) on every device present (X_TEST_DEVICES=cuda:0 narrows it)
 #   sanitize  compute-sanitizer memcheck and racecheck over the kernel tests (NVIDIA)
 #   decode    tokens/s of the small model on each device
-#   bench     ops, gemm, conv, dispatch or cpu-bandwidth of tools/bench, with the options that follow (default: ops)
+#   bench     one of tools/bench that is in the bundle, with the options that follow (default: ops)
 #   example   one of examples/ that is in the bundle (bundle.ts has the list), with the options that follow
 set -euo pipefail
 cd "$(dirname "$0")/../.."

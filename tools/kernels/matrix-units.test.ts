@@ -1,6 +1,6 @@
 /**
- * Kernels on AMD's matrix units, computed on the host by the lane layouts of AMD's guides (simt/simt.h): products and
- * attention are right on every chip with WMMA or MFMA, though no such GPU runs the tests.
+ * Kernels on AMD's matrix units, computed on the host by the lane layouts of AMD's guides (simt/simt.h): products, those
+ * with quantized weights and attention are right on every chip with WMMA or MFMA, though no such GPU runs the tests.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -18,19 +18,21 @@ describe('matrix units', () => {
   });
   afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
-  it.each([
+  describe.each([
     ['gfx11', '__GFX11__', 32],
     ['gfx12', '__GFX12__', 32],
     ['gfx942', '__gfx942__', 64],
     ['gfx90a', '__gfx90a__', 64],
     ['gfx908', '__gfx908__', 64],
-  ])('of %s', { timeout: 120_000 }, (name, macro, wave) => {
-    const program = join(directory, name);
-    const source = join(__dirname, 'simt/matrix-units.cc');
-    const chip = [`-D${macro}`, `-DWAVE=${wave}`];
-    execFileSync(findCompiler('host').path, [...FLAGS, ...chip, source, '-o', program], { stdio: 'pipe' });
-    const lines = spawnSync(program, { encoding: 'utf8' }).stdout.trim().split('\n');
-    expect(lines.length).toBeGreaterThan(10);
-    expect(lines.filter((line) => !line.endsWith(', ok'))).toEqual([]);
+  ])('of %s', (name, macro, wave) => {
+    it.each(['matrix-units', 'quantized'])('%s', { timeout: 120_000 }, (cases) => {
+      const program = join(directory, `${cases}-${name}`);
+      const source = join(__dirname, `simt/${cases}.cc`);
+      const chip = [`-D${macro}`, `-DWAVE=${wave}`];
+      execFileSync(findCompiler('host').path, [...FLAGS, ...chip, source, '-o', program], { stdio: 'pipe' });
+      const lines = spawnSync(program, { encoding: 'utf8' }).stdout.trim().split('\n');
+      expect(lines.length).toBeGreaterThan(10);
+      expect(lines.filter((line) => !line.endsWith(', ok'))).toEqual([]);
+    });
   });
 });

@@ -20,7 +20,6 @@ import {
   type Layout,
   OutOfMemoryError,
   PhiloxGenerator,
-  type QuantizedOps,
   type RandomStream,
   sizeInBytes,
 } from '@x/core';
@@ -47,7 +46,7 @@ const PLATFORMS = { rocm: 'rocm', cuda: 'cuda', cpu: 'host' } as const;
 export class RocmDevice implements BackendDevice {
   readonly location: DeviceLocation;
   readonly description: string;
-  readonly quantized: QuantizedOps;
+  readonly quantized: DeviceQuantizedOps;
   readonly attention: AttentionOps;
   readonly hip: HipDevice;
   readonly shapes: LaunchShapes;
@@ -101,7 +100,7 @@ export class RocmDevice implements BackendDevice {
       free: (ptr) => this.free(ptr),
       upload: (ptr, words) => hip.memcpyHtoD(ptr, words),
     });
-    this.quantized = new DeviceQuantizedOps(this);
+    this.quantized = new DeviceQuantizedOps(this, options.quantized);
     this.attention = new DeviceAttentionOps(this);
     debug(1, () => `opened ${location.kind}:${location.ordinal}, ${this.description}`);
   }

@@ -13,5 +13,6 @@ export { ModuleStore, type ModuleStoreStats } from './module-store';
 export { Map1, Map1Any, Map2, Map2Any, Map2InPlace, Map3 } from './ops';
 export { type CompileCacheStats, cacheDirectory, compileCacheStats, type RuntimeSource } from './runtime-compile';
 export { RocmStorage } from './storage';
+export type { QuantizedChoice } from './storage/quantized';
 
 registerProviders();

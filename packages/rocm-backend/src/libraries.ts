@@ -19,6 +19,7 @@ import {
   libraryReport,
 } from '@x/hip';
 import { debug } from './debug';
+import type { QuantizedChoice } from './storage/quantized';
 
 /**
  * `auto`: a library where it is there and pays, else our kernels. `library`: the platform's library for everything that
@@ -27,12 +28,14 @@ import { debug } from './debug';
 export type GemmChoice = 'auto' | 'library' | 'kernels' | BlasLibrary;
 export type ConvolutionChoice = 'auto' | 'library' | 'kernels' | ConvolutionLibrary;
 
-/** What products and convolutions of a device go through when it is opened. */
+/** What products and convolutions of a device go through; each can be changed later. */
 export interface DeviceOptions {
   /** Default: `X_GEMM`, else `auto`. */
   gemm?: GemmChoice;
   /** Default: `X_CONV`, else `auto`. */
   convolution?: ConvolutionChoice;
+  /** Default: `X_QUANTIZED`, else `auto`. */
+  quantized?: QuantizedChoice;
 }
 
 /** cuBLAS asks for 32 MiB on Hopper; rocBLAS and hipBLASLt use as much for split products. */

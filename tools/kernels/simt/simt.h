@@ -1,7 +1,7 @@
 // A workgroup of an AMD GPU on the host, a thread a lane, for kernels on matrix units (kernels/shared/mma.h), which few
 // machines have. WMMA and MFMA are computed from what the lanes hold, by the layouts of AMD's ISA guides ("Matrix core
 // instructions", RDNA3 7.9, RDNA4 7.12, CDNA3 7.1); everything else is what those kernels use of kernels/include/x.
-// Give -DWAVE=32|64 and the chip's macro: -D__GFX11__, -D__GFX12__, -D__gfx942__, -D__gfx90a__ or -D__gfx908__.
+// Define BLOCK_THREADS before for other blocks than of 256. Give -DWAVE=32|64 and the chip's macro: -D__GFX11__, -D__GFX12__, -D__gfx942__, -D__gfx90a__ or -D__gfx908__.
 #pragma once
 #include <barrier>
 #include <cmath>
@@ -29,7 +29,10 @@ typedef int8_t i8;
 typedef int32_t i32;
 typedef int64_t i64;
 
-constexpr u32 WARP = WAVE, BLOCK = 256;
+#ifndef BLOCK_THREADS
+#define BLOCK_THREADS 256
+#endif
+constexpr u32 WARP = WAVE, BLOCK = BLOCK_THREADS;
 
 inline thread_local u32 thread;
 inline std::barrier<> blockBarrier(BLOCK);
@@ -64,6 +67,7 @@ namespace split {
 inline u64 blocks() { return 1; }
 inline u64 block() { return 0; }
 }  // namespace split
+#define X_FOR_BLOCK(j, n) for (u64 j = threadIndex(), j##_end = (n); j < j##_end; j += BLOCK)
 #define X_FOR_SPLIT(i, n) for (u64 i = 0, i##_end = (n); i < i##_end; ++i)
 
 template <class To, class From>
@@ -111,6 +115,12 @@ template <class T, u32 N>
 void storeVec(T* p, const Vec<T, N>& v) {
   requireAligned(p, N * sizeof(T));
   *(Vec<T, N>*)p = v;
+}
+
+inline bool aligned16(const void* p) { return (uintptr_t)p % 16 == 0; }
+inline i32 dp4a(i32 a, i32 b, i32 c) {
+  for (u32 byte = 0; byte < 4; ++byte) c += (i32)(i8)(a >> (8 * byte)) * (i32)(i8)(b >> (8 * byte));
+  return c;
 }
 
 namespace lanes {

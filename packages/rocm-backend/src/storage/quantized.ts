@@ -1,13 +1,15 @@
 /**
  * Quantized weights on a device, after candle's `QCudaStorage` (candle-core/src/quantized/cuda.rs): the activation is
  * quantized to q8_1 blocks once per product, then rows are multiplied in int8. Up to eight activation rows take the
- * matrix-vector kernels, more the tiled one.
+ * matrix-vector kernels, more the tiled ones: on int8 matrix units where the GPU has them, else on dp4a (and on the host).
  */
 import { type BackendStorage, type Layout, type QuantizedOps, sizeInBytes } from '@x/core';
+import { HipError } from '@x/hip';
 import { QUANTIZED } from '@x/kernels';
 import type { RocmDevice } from '../device';
 import type { LaunchShape } from '../launch-shape';
 import { clamp } from '../launch-shape';
+import { matrixUnits } from '../matrix-units';
 import { run } from '../ops';
 import { RocmStorage } from './index';
 
@@ -34,13 +36,31 @@ const MAX_VECTOR_ROWS = 8;
 const DEQUANTIZED_AT_ONCE = 2 ** 30;
 /** Rows that one launch looks up: a grid has at most 2^32 threads. */
 const ROWS_AT_ONCE = 2 ** 25;
-/** Rows and columns of the tile that `mul_mat_*` computes with 128 threads. */
-const TILE = 64;
+/** Weight rows and activation rows of a block's tile, by kernel: `mul_mat_*` with 128 threads, the others with 8 warps. */
+const TILES = {
+  mul_mat_: { weights: 64, activations: 64 },
+  mul_mat_mma_: { weights: 64, activations: 128 },
+  mul_mat_mma_few_: { weights: 32, activations: 64 },
+};
+const MMA_WARPS = 8;
+
+/** What products of more than eight activation rows use: `auto`, int8 matrix units where the GPU has them, or `dp4a`. */
+export type QuantizedChoice = 'auto' | 'dp4a';
+const CHOICES: readonly string[] = ['auto', 'dp4a'] satisfies QuantizedChoice[];
 
 export class DeviceQuantizedOps implements QuantizedOps {
+  /** May be changed at any time. */
+  choice: QuantizedChoice;
   readonly #device: RocmDevice;
 
-  constructor(device: RocmDevice) {
+  /** Default of `choice`: `X_QUANTIZED`, else `auto`. Errors: INVALID_ARGUMENT for a value that `X_QUANTIZED` may not have. */
+  constructor(device: RocmDevice, choice: string = process.env.X_QUANTIZED || 'auto') {
+    if (!CHOICES.includes(choice))
+      throw new HipError(
+        'INVALID_ARGUMENT',
+        `X_QUANTIZED=${choice} is none of ${CHOICES.join(', ')}. Set one of these`,
+      );
+    this.choice = choice as QuantizedChoice;
     this.#device = device;
   }
 
@@ -89,7 +109,8 @@ export class DeviceQuantizedOps implements QuantizedOps {
           this.#device.launch(QUANTIZED, `mul_mat_vec_${type}_q8_1_cuda${m}`, this.#vectorShape(n), args);
         } else {
           const args = [w.ptr, q8.ptr, out, k, n, m, padded, n];
-          this.#device.launch(QUANTIZED, `mul_mat_${type}`, this.#matrixShape(n, m), args);
+          const family = this.#tiled(n, m);
+          this.#device.launch(QUANTIZED, `${family}${type}`, this.#tiledShape(family, n, m), args);
         }
       } finally {
         q8.dispose();
@@ -133,7 +154,22 @@ export class DeviceQuantizedOps implements QuantizedOps {
     return { grid: Math.ceil(rows / (2 * warps)), block: warpSize * warps };
   }
 
-  #matrixShape(rows: number, cols: number): LaunchShape {
-    return { grid: [Math.ceil(rows / TILE), clamp(Math.ceil(cols / TILE), 1, 65535), 1], block: 128 };
+  /** The kernels for a product with n weight rows and m > 8 activation rows: the one place that decides. */
+  #tiled(n: number, m: number): keyof typeof TILES {
+    if (this.choice === 'dp4a' || !matrixUnits(this.#device.hip)) return 'mul_mat_';
+    // Small tiles where activations fill no large ones, or large tiles would leave compute units idle.
+    const few = m <= TILES.mul_mat_mma_few_.activations;
+    const idle = tilesOf('mul_mat_mma_', n, m) < this.#device.hip.properties.multiprocessorCount;
+    return few || idle ? 'mul_mat_mma_few_' : 'mul_mat_mma_';
   }
+
+  #tiledShape(family: keyof typeof TILES, n: number, m: number): LaunchShape {
+    const block = family === 'mul_mat_' ? 128 : MMA_WARPS * this.#device.hip.properties.warpSize;
+    return { grid: this.#device.shapes.blocks(tilesOf(family, n, m), block), block };
+  }
+}
+
+function tilesOf(family: keyof typeof TILES, n: number, m: number): number {
+  const { weights, activations } = TILES[family];
+  return Math.ceil(n / weights) * Math.ceil(m / activations);
 }

@@ -1,0 +1,181 @@
+/**
+ * Products of many activation rows with quantized weights, by each family of kernels: dp4a tiles (the host's loops on
+ * `cpu`) and int8 matrix units where the device has them. Weights are random blocks, and activations whole numbers of which
+ * q8_1 blocks hold every one exactly, so a result differs from the exact one only by the rounding of f32 sums: any element,
+ * scale or minimum out of place shows. Sizes lie around the tiles and slabs; what is beyond the result stays untouched.
+ */
+import { Layout } from '@x/core';
+import { QUANTIZED } from '@x/kernels';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { blockFormat } from '../../quantized/src/blocks';
+import { RocmDevice, type RocmStorage } from '../src/index';
+import { kernelDevices } from './devices';
+
+const kinds = kernelDevices().map((device) => device.location.kind as 'cpu' | 'cuda' | 'rocm');
+
+/** Where a block has f16 numbers. */
+const HALVES = {
+  q4_0: [0],
+  q4_1: [0, 2],
+  q5_0: [0],
+  q5_1: [0, 2],
+  q8_0: [0],
+  q2_K: [80, 82],
+  q3_K: [108],
+  q4_K: [0, 2],
+  q5_K: [0, 2],
+  q6_K: [208],
+};
+type Type = keyof typeof HALVES;
+const TYPES = Object.keys(HALVES) as Type[];
+const FAMILIES = ['mul_mat_', 'mul_mat_mma_', 'mul_mat_mma_few_'];
+
+/** Rows of activations, rows of weights, columns in blocks of 256: below, at and past 64 and 128, one slab and more. */
+const SIZES = [
+  { m: 9, n: 33, k: 256 },
+  { m: 16, n: 1, k: 768 },
+  { m: 33, n: 65, k: 768 },
+  { m: 64, n: 131, k: 256 },
+  { m: 65, n: 64, k: 1280 },
+  { m: 129, n: 97, k: 768 },
+  { m: 200, n: 31, k: 256 },
+];
+
+function random(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
+
+/** `rows` x `k` values in blocks: random bytes, scales and minima of 2^-7 to 2^-3 of either sign. */
+function weights(type: Type, rows: number, k: number): { bytes: Uint8Array; values: Float32Array } {
+  const format = blockFormat(type);
+  const blocks = (rows * k) / format.blockSize;
+  const next = random(rows * 31 + k + format.blockBytes);
+  const bytes = Uint8Array.from({ length: blocks * format.blockBytes }, () => next() * 256);
+  const view = new DataView(bytes.buffer);
+  for (let block = 0; block < blocks; block++)
+    for (const at of HALVES[type])
+      view.setUint16(block * format.blockBytes + at, 0x2000 + next() * 0x1000 + (next() < 0.5 ? 0x8000 : 0), true);
+  const values = new Float32Array(rows * k);
+  format.dequantize(bytes, 0, values, 0, blocks);
+  return { bytes, values };
+}
+
+/** Whole numbers times 1, 2 or 0.5, the largest of every 32 being 127: a block's scale, so that it is exact. */
+function activations(rows: number, k: number): Float32Array {
+  const next = random(rows + k);
+  const x = Float32Array.from({ length: rows * k }, () => Math.round(next() * 254 - 127));
+  for (let block = 0; block < x.length / 32; block++) {
+    x[block * 32 + Math.floor(next() * 32)] = next() < 0.5 ? 127 : -127;
+    const scale = [0.5, 1, 2][Math.floor(next() * 3)];
+    for (let i = 0; i < 32; i++) x[block * 32 + i] *= scale;
+  }
+  return x;
+}
+
+/** Products in doubles, and the sums of their terms' magnitudes, which rounding errors are measured by. */
+function exact(x: Float32Array, w: Float32Array, { m, n, k }: { m: number; n: number; k: number }) {
+  const sums = new Float64Array(m * n);
+  const magnitudes = new Float64Array(m * n);
+  for (let i = 0; i < m; i++) {
+    for (let j = 0; j < n; j++) {
+      let [sum, magnitude] = [0, 0];
+      for (let l = 0; l < k; l++) {
+        const term = x[i * k + l] * w[j * k + l];
+        sum += term;
+        magnitude += Math.abs(term);
+      }
+      sums[i * n + j] = sum;
+      magnitudes[i * n + j] = magnitude;
+    }
+  }
+  return { sums, magnitudes };
+}
+
+/** The first result that is off by more than rounding, as text. A minimum may be many times the value that it leaves. */
+function firstWrong(got: Float32Array, { sums, magnitudes }: ReturnType<typeof exact>, n: number): string | undefined {
+  const at = got.findIndex((value, i) => !(Math.abs(value - sums[i]) <= 2e-5 * magnitudes[i] + 1e-3));
+  return at < 0 ? undefined : `row ${Math.floor(at / n)}, column ${at % n}: ${got[at]} is not ${sums[at]}`;
+}
+
+describe.each(kinds)('quantized products on %s', (kind) => {
+  let device: RocmDevice;
+  beforeAll(() => {
+    device = RocmDevice.open(kind, 0);
+  });
+  afterAll(() => device.dispose());
+
+  /** Calls with storages that are freed when it is done. */
+  function withStorages<T>(data: ArrayBufferView[], use: (...storages: RocmStorage[]) => T): T {
+    const storages = data.map((view) => device.fromHost(view, view instanceof Uint8Array ? 'u8' : 'f32'));
+    try {
+      return use(...storages);
+    } finally {
+      for (const storage of storages) storage.dispose();
+    }
+  }
+
+  it.each(TYPES)('%s, with either choice', (type) => {
+    for (const size of SIZES) {
+      const w = weights(type, size.n, size.k);
+      const x = activations(size.m, size.k);
+      const expected = exact(x, w.values, size);
+      withStorages([w.bytes, x], (blocks, input) => {
+        for (const choice of ['auto', 'dp4a'] as const) {
+          device.quantized.choice = choice;
+          const y = device.quantized.matmul(blocks, type, size, input, Layout.contiguous([size.m, size.k]));
+          const got = new Float32Array(y.toHostSync());
+          y.dispose();
+          expect([choice, size, firstWrong(got, expected, size.n)]).toEqual([choice, size, undefined]);
+        }
+      });
+    }
+  });
+
+  it.each(TYPES)('%s, each kernel in other grids and blocks, rows of results apart', (type) => {
+    const { warpSize } = device.hip.properties;
+    // Formats of 32 have columns that end within a slab, and paddings that 16 bytes do not divide.
+    const k = blockFormat(type).blockSize === 32 ? 416 : 768;
+    const size = { m: 70, n: 67, k };
+    const stride = size.n + 5;
+    const w = weights(type, size.n, k);
+    const x = activations(size.m, k);
+    const expected = exact(x, w.values, size);
+    const untouched = new Float32Array(size.m * stride).fill(-77);
+    for (const padded of [k, Math.ceil(k / 512) * 512]) {
+      for (const family of FAMILIES) {
+        for (const [grid, block] of [
+          [1, 8 * warpSize],
+          [5, 8 * warpSize],
+          [3, 2 * warpSize],
+          [2, 33],
+        ]) {
+          withStorages(
+            [w.bytes, x, new Uint8Array(size.m * (padded / 32) * 36), untouched],
+            (blocks, input, columns, out) => {
+              const [wPtr, xPtr, yPtr, outPtr] = [blocks, input, columns, out].map(({ ptr }) => ptr);
+              const rows = { grid: [Math.ceil(padded / 256), size.m, 1], block: 256 } as const;
+              device.launch(QUANTIZED, 'quantize_q8_1', rows, [xPtr, yPtr, k, padded]);
+              const args = [wPtr, yPtr, outPtr, k, size.n, size.m, padded, stride];
+              device.launch(QUANTIZED, `${family}${type}`, { grid, block }, args);
+              const got = new Float32Array(out.toHostSync());
+              const inside = got.filter((_, i) => i % stride < size.n);
+              const what = [family, padded, grid, block];
+              expect([...what, firstWrong(inside, expected, size.n)]).toEqual([...what, undefined]);
+              expect(got.every((value, i) => i % stride < size.n || value === -77)).toBe(true);
+            },
+          );
+        }
+      }
+    }
+  });
+
+  it('a choice that there is not', () => {
+    const open = () => RocmDevice.open(kind, 0, { quantized: 'tensor' as 'dp4a' });
+    expect(open).toThrow(expect.objectContaining({ code: 'INVALID_ARGUMENT' }));
+    expect(open).toThrow(/X_QUANTIZED=tensor is none of auto, dp4a/);
+  });
+});
