@@ -7,27 +7,7 @@ namespace quant {
 
 constexpr u32 TILE = 64;
 
-#if X_HOST
-
-template <class Q, u32 ROWS>
-X_DEVICE void hostRows(const u8* x, u64 rowBytes, const u8* y, u64 columnBytes, u64 blocks, u64 columns, float* dst, u64 dstStride) {
-  const u8* at[ROWS];
-  for (u32 r = 0; r < ROWS; ++r) at[r] = x + r * rowBytes;
-  u64 c = 0;
-  for (; c + 4 <= columns; c += 4) {
-    float out[4][ROWS];
-    hostTile<Q, ROWS, 4>(at, y + c * columnBytes, columnBytes, blocks, out);
-    for (u32 j = 0; j < 4; ++j)
-      for (u32 r = 0; r < ROWS; ++r) dst[(c + j) * dstStride + r] = out[j][r];
-  }
-  for (; c < columns; ++c) {
-    float out[1][ROWS];
-    hostTile<Q, ROWS, 1>(at, y + c * columnBytes, columnBytes, blocks, out);
-    for (u32 r = 0; r < ROWS; ++r) dst[c * dstStride + r] = out[0][r];
-  }
-}
-
-#else
+#if !X_HOST
 
 // 64 elements of 64 rows and 64 columns, quants four to a word, words of neighbouring rows side by side.
 struct Tiles {
