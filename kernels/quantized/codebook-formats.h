@@ -8,6 +8,8 @@ namespace quant {
 
 // What the two-bit fields of IQ2's entries stand for: 8, 25, 43. IQ1's: -1, 0 and 1, times 8, plus or minus 1.
 constexpr u32 LEVELS_IQ2 = 0x002b1908u, LEVELS_IQ1_UP = 0x000901f9u, LEVELS_IQ1_DOWN = 0x0007fff7u;
+// The four-bit fields of IQ3's: 4, 12, 20, 28, 36, 44, 52, 62, and 1, 3, ... 15.
+constexpr u32 LOW_IQ3_XXS = 0x1c140c04u, HIGH_IQ3_XXS = 0x3e342c24u, LOW_IQ3_S = 0x07050301u, HIGH_IQ3_S = 0x0f0d0b09u;
 
 // Half e4 & 1 of an entry of eight two-bit fields.
 X_DEVICE u32 halfEntry(u32 table, u32 entry, u32 e4) { return pick4(table, (entry >> (8 * (e4 & 1))) & 255); }
@@ -51,7 +53,7 @@ struct IQ3_XXS : SignedRow {
   static X_DEVICE u32 quad(const u8* b, u32 e4) {
     const u32 entry = IQ3_XXS_GRID[byteOf(load2(b + 2 + (e4 & ~3u)), e4)];
     const u32 signs = evenSigns((load2(b + 66 + 4 * (e4 >> 3)) >> (7 * ((e4 >> 1) & 3))) & 127);
-    return negated(pick8(0x1c140c04u, 0x3e342c24u, entry), halfSigns(signs, e4));
+    return negated(pick8(LOW_IQ3_XXS, HIGH_IQ3_XXS, entry), halfSigns(signs, e4));
   }
   static X_DEVICE float scale(const u8* b, u32 e16) {
     return half(b) * (float)(2 * (load2(b + 66 + 4 * (e16 >> 1)) >> 28) + 1) * 0.25f;
@@ -63,7 +65,7 @@ struct IQ3_S : SignedRow {
   static X_DEVICE u32 quad(const u8* b, u32 e4) {
     const u32 high = (b[66 + (e4 >> 3)] >> (e4 & 7)) & 1;
     const u32 entry = IQ3_S_GRID[byteOf(load2(b + 2 + (e4 & ~3u)), e4) | high << 8];
-    return negated(pick8(0x07050301u, 0x0f0d0b09u, entry), nibbleOf(b + 74, e4));
+    return negated(pick8(LOW_IQ3_S, HIGH_IQ3_S, entry), nibbleOf(b + 74, e4));
   }
   static X_DEVICE float scale(const u8* b, u32 e16) { return half(b) * (float)(2 * nibbleOf(b + 106, e16 >> 1) + 1); }
 };

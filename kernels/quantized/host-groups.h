@@ -24,16 +24,40 @@ X_DEVICE Bytes levels(Bytes index) {
 #endif
 }
 
-// Eight fields of two bits as the bytes of a word, and four of four bits.
-X_DEVICE u64 eightFields(u64 entry) {
-  u64 v = (entry | entry << 24) & 0x000000ff000000ffull;
-  v = (v | v << 12) & 0x000f000f000f000full;
-  return (v | v << 6) & 0x0303030303030303ull;
+// A codebook with a byte a value, which a register takes as it is: unpacking fields costs more than the larger table.
+template <class T, u32 N>
+struct Wide {
+  T entry[N];
+};
+template <class T, u32 N>
+constexpr Wide<T, N> widened(const u16 (&packed)[N], u64 levels) {
+  constexpr u32 BITS = 16 / sizeof(T);
+  Wide<T, N> wide = {};
+  for (u32 i = 0; i < N; ++i)
+    for (u32 j = 0; j < sizeof(T); ++j)
+      wide.entry[i] |= (T)((levels >> (8 * ((packed[i] >> (BITS * j)) & ((1u << BITS) - 1)))) & 255) << (8 * j);
+  return wide;
 }
-X_DEVICE u32 fourFields(u32 entry) {
-  const u32 v = (entry | entry << 8) & 0x00ff00ffu;
-  return (v | v << 4) & 0x0f0f0f0fu;
+static constexpr Wide<u64, 256> WIDE_IQ2_XXS = widened<u64>(IQ2_XXS_GRID, LEVELS_IQ2);
+static constexpr Wide<u64, 512> WIDE_IQ2_XS = widened<u64>(IQ2_XS_GRID, LEVELS_IQ2);
+static constexpr Wide<u64, 1024> WIDE_IQ2_S = widened<u64>(IQ2_S_GRID, LEVELS_IQ2);
+static constexpr Wide<u32, 256> WIDE_IQ3_XXS = widened<u32>(IQ3_XXS_GRID, (u64)HIGH_IQ3_XXS << 32 | LOW_IQ3_XXS);
+static constexpr Wide<u32, 512> WIDE_IQ3_S = widened<u32>(IQ3_S_GRID, (u64)HIGH_IQ3_S << 32 | LOW_IQ3_S);
+static constexpr Wide<u64, 2048> WIDE_IQ1 = widened<u64>(IQ1_GRID, LEVELS_IQ1_UP);
+
+struct EvenSigns {
+  u8 eight[128];
+};
+constexpr EvenSigns allEvenSigns() {
+  EvenSigns signs = {};
+  for (u32 seven = 0; seven < 128; ++seven) {
+    u32 ones = 0;
+    for (u32 i = 0; i < 7; ++i) ones += (seven >> i) & 1;
+    signs.eight[seven] = (u8)(seven | (ones & 1) << 7);
+  }
+  return signs;
 }
+static constexpr EvenSigns EVEN_SIGNS = allEvenSigns();
 
 // Byte i negated where bit i of `signs` is set.
 X_DEVICE Bytes withSigns(Bytes q, u32 signs) {
@@ -43,13 +67,8 @@ X_DEVICE Bytes withSigns(Bytes q, u32 signs) {
 // Eight signs four times, from fields of seven bits.
 X_DEVICE u32 evenSigns4(u32 fields) {
   u32 signs = 0;
-  for (u32 i = 0; i < 4; ++i) signs |= evenSigns((fields >> (7 * i)) & 127) << (8 * i);
+  for (u32 i = 0; i < 4; ++i) signs |= (u32)EVEN_SIGNS.eight[(fields >> (7 * i)) & 127] << (8 * i);
   return signs;
-}
-// 8, 25 and 43 of 0, 1 and 2.
-X_DEVICE Bytes levelsIQ2(const u64 (&entries)[4]) {
-  const Bytes v = loadAs<Bytes>((const u8*)entries);
-  return v * 17 + (v >> 1) + 8;
 }
 
 X_DEVICE Bytes ternaryDigits(Bytes fractions) { return -(Bytes)(fractions >= 86) - (Bytes)(fractions >= 171); }
@@ -77,31 +96,29 @@ X_DEVICE Bytes tableGroup(const u8* b, u32 g) {
     return ternaryDigits(joined(low * powers[4], four * Bytes16{1, 1, 1, 1, 3, 3, 3, 3, 9, 9, 9, 9, 27, 27, 27, 27}));
   } else if constexpr (sameType<Q, IQ2_XXS>) {
     u64 entries[4];
-    for (u32 i = 0; i < 4; ++i) entries[i] = eightFields(IQ2_XXS_GRID[b[2 + 8 * g + i]]);
-    return withSigns(levelsIQ2(entries), evenSigns4(load2(b + 6 + 8 * g)));
+    for (u32 i = 0; i < 4; ++i) entries[i] = WIDE_IQ2_XXS.entry[b[2 + 8 * g + i]];
+    return withSigns(loadAs<Bytes>((const u8*)entries), evenSigns4(load2(b + 6 + 8 * g)));
   } else if constexpr (sameType<Q, IQ2_XS>) {
     u64 entries[4];
     u32 signs = 0;
     for (u32 i = 0; i < 4; ++i) {
       const u32 word = *(const u16*)(b + 2 + 8 * g + 2 * i);
-      entries[i] = eightFields(IQ2_XS_GRID[word & 511]);
-      signs |= evenSigns(word >> 9) << (8 * i);
+      entries[i] = WIDE_IQ2_XS.entry[word & 511];
+      signs |= (u32)EVEN_SIGNS.eight[word >> 9] << (8 * i);
     }
-    return withSigns(levelsIQ2(entries), signs);
+    return withSigns(loadAs<Bytes>((const u8*)entries), signs);
   } else if constexpr (sameType<Q, IQ2_S>) {
     u64 entries[4];
-    for (u32 i = 0; i < 4; ++i) entries[i] = eightFields(IQ2_S_GRID[b[2 + 4 * g + i] | ((b[66 + g] >> (2 * i)) & 3) << 8]);
-    return withSigns(levelsIQ2(entries), load2(b + 34 + 4 * g));
+    for (u32 i = 0; i < 4; ++i) entries[i] = WIDE_IQ2_S.entry[b[2 + 4 * g + i] | ((b[66 + g] >> (2 * i)) & 3) << 8];
+    return withSigns(loadAs<Bytes>((const u8*)entries), load2(b + 34 + 4 * g));
   } else if constexpr (sameType<Q, IQ3_XXS>) {
     u32 entries[8];
-    for (u32 i = 0; i < 8; ++i) entries[i] = fourFields(IQ3_XXS_GRID[b[2 + 8 * g + i]]);
-    const Bytes v = loadAs<Bytes>((const u8*)entries);
-    // 4, 12, 20 ... 52, but 62.
-    return withSigns(v * 8 + 4 + ((Bytes)(v == 7) & 2), evenSigns4(load2(b + 66 + 4 * g)));
+    for (u32 i = 0; i < 8; ++i) entries[i] = WIDE_IQ3_XXS.entry[b[2 + 8 * g + i]];
+    return withSigns(loadAs<Bytes>((const u8*)entries), evenSigns4(load2(b + 66 + 4 * g)));
   } else if constexpr (sameType<Q, IQ3_S>) {
     u32 entries[8];
-    for (u32 i = 0; i < 8; ++i) entries[i] = fourFields(IQ3_S_GRID[b[2 + 8 * g + i] | ((b[66 + g] >> i) & 1) << 8]);
-    return withSigns(loadAs<Bytes>((const u8*)entries) * 2 + 1, load2(b + 74 + 4 * g));
+    for (u32 i = 0; i < 8; ++i) entries[i] = WIDE_IQ3_S.entry[b[2 + 8 * g + i] | ((b[66 + g] >> i) & 1) << 8];
+    return withSigns(loadAs<Bytes>((const u8*)entries), load2(b + 74 + 4 * g));
   } else {
     u64 entries[4], shifts[4];
     for (u32 i = 0; i < 4; ++i) {
@@ -109,10 +126,10 @@ X_DEVICE Bytes tableGroup(const u8* b, u32 g) {
       u32 high;
       if constexpr (sameType<Q, IQ1_S>) high = ((IQ1_S::word(b, g) >> (3 * i)) & 7) | ((IQ1_S::word(b, g) >> 12) & 8);
       else high = nibbleOf(b + 32, j);
-      entries[i] = eightFields(IQ1_GRID[b[(sameType<Q, IQ1_S> ? 2 : 0) + j] | (high & 7) << 8]);
-      shifts[i] = high & 8 ? 0x0909090909090909ull : 0x0707070707070707ull;
+      entries[i] = WIDE_IQ1.entry[b[(sameType<Q, IQ1_S> ? 2 : 0) + j] | (high & 7) << 8];
+      shifts[i] = high & 8 ? 0x0202020202020202ull : 0;
     }
-    return loadAs<Bytes>((const u8*)entries) * 8 - loadAs<Bytes>((const u8*)shifts);
+    return loadAs<Bytes>((const u8*)entries) - loadAs<Bytes>((const u8*)shifts);
   }
 }
 

@@ -78,14 +78,15 @@ struct NVFP4 : SignedHalves {
 };
 
 struct TQ1_0 {
-  static constexpr u32 SIZE = 256, BYTES = 54, RUN = 8;
+  static constexpr u32 SIZE = 256, BYTES = 54, RUN = 4;
   static constexpr i32 OFFSET = 1;
   static constexpr bool HALVES = false, MINS = false, SIGNED = false;
-  static X_DEVICE u32 first(u32 part, u32) { return part * 8; }
+  static X_DEVICE u32 first(u32 part, u32 run) { return part * 8 + run * 4; }
   // A byte is a fraction of 256 in base 3: times 3^n its digit n is next, which one more 3 pushes over the top.
   static X_DEVICE u32 quad(const u8* b, u32 e4) {
-    const u32 n = e4 < 40 ? e4 >> 3 : e4 < 60 ? (e4 - 40) >> 2 : e4 - 60;
-    const u32 at = e4 < 40 ? 4 * (e4 & 7) : e4 < 60 ? 32 + 4 * (e4 & 3) : 48;
+    const u32 run = e4 >> 2, i = e4 & 3;
+    const u32 n = run < 10 ? run >> 1 : run < 15 ? run - 10 : i;
+    const u32 at = run < 10 ? 16 * (run & 1) + 4 * i : run < 15 ? 32 + 4 * i : 48;
     const u32 word = load2(b + at), power = (u32)(0x511b090301ull >> (8 * n)) & 255;
     const u32 even = ((word & 0x00ff00ffu) * power) & 0x00ff00ffu, odd = (((word >> 8) & 0x00ff00ffu) * power) & 0x00ff00ffu;
     return ((even * 3) >> 8 & 0x00030003u) | ((odd * 3) & 0x03000300u);

@@ -5,7 +5,7 @@
 namespace quant {
 
 #if X_HOST
-#define QUANT_TABLE static const
+#define QUANT_TABLE static constexpr
 #elif X_NVRTC
 #define QUANT_TABLE static __device__ const
 #else

@@ -23,12 +23,9 @@ X_DEVICE Team teamFor(u64 rows, u64 block, u64 blocks) {
   return Team{threadIndex(), blockThreads(), block, blocks, false};
 }
 
-// Where column c of `count` begins; there is none past the last, which is read again.
-X_DEVICE u64 columnAt(u32 c, u32 count, u64 columnBytes) { return (c < count ? c : count - 1) * columnBytes; }
-
-/** Adds to acc the products of COLS columns (`count` of which are there) with PAIR rows over this thread's share of the row. */
+/** Adds to acc the products of COLS columns with PAIR rows over this thread's share of the row. */
 template <class Q, u32 COLS>
-X_DEVICE void dotRows(const u8* const (&rows)[PAIR], const u8* y, u32 count, u64 columnBytes, u32 parts, const Team& team,
+X_DEVICE void dotRows(const u8* const (&rows)[PAIR], const u8* y, u64 columnBytes, u32 parts, const Team& team,
                       float (&acc)[COLS][PAIR]) {
   constexpr u32 PARTS = Q::SIZE / 32;
   for (u32 s = team.thread; s < parts; s += team.threads) {
@@ -41,7 +38,7 @@ X_DEVICE void dotRows(const u8* const (&rows)[PAIR], const u8* y, u32 count, u64
       const u8* yg = yb + (e4 / 8) * Q8_1::BYTES;
 #pragma unroll
       for (u32 c = 0; c < COLS; ++c) {
-        const u8* yc = yg + columnAt(c, count, columnBytes);
+        const u8* yc = yg + c * columnBytes;
         i32 u[Q::RUN], sum = 0;
 #pragma unroll
         for (u32 i = 0; i < Q::RUN; ++i) {
@@ -66,8 +63,8 @@ X_DEVICE void dotRows(const u8* const (&rows)[PAIR], const u8* y, u32 count, u64
 #endif
 
 /**
- * dst[c * dstStride + row] for all rows and the first `count` of up to COLS columns, shared by `blocks` thread blocks of
- * which this is number `block`.
+ * dst[c * dstStride + row] for all rows and the first `count` of COLS columns, shared by `blocks` thread blocks of which
+ * this is number `block`. GPUs read all COLS columns, so y has room for them, and drop what is not asked for.
  */
 template <class Q, u32 COLS>
 X_DEVICE void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32 rows, [[maybe_unused]] u32 count, u64 columnBytes,
@@ -98,7 +95,7 @@ X_DEVICE void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32 r
 #pragma unroll
     for (u32 r = 0; r < PAIR; ++r) at[r] = x + (row + r < rows ? row + r : rows - 1) * rowBytes;
     float acc[COLS][PAIR] = {};
-    dotRows<Q, COLS>(at, y, count, columnBytes, columns / 32, team, acc);
+    dotRows<Q, COLS>(at, y, columnBytes, columns / 32, team, acc);
 #pragma unroll
     for (u32 c = 0; c < COLS; ++c) {
 #pragma unroll

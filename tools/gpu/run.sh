@@ -4,7 +4,7 @@
 #   test      the suites named (default: ops libraries compile model) on every device present (X_TEST_DEVICES=cuda:0 narrows it)
 #   sanitize  compute-sanitizer memcheck and racecheck over the kernel tests (NVIDIA)
 #   decode    tokens/s of the small model on each device
-#   bench     ops, gemm or conv of tools/bench, with the options that follow (default: ops)
+#   bench     ops, gemm, conv or quantized of tools/bench, with the options that follow (default: ops)
 #   example   one of examples/ that is in the bundle (bundle.ts has the list), with the options that follow
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -64,5 +64,5 @@ case "${1:-test}" in
   decode) decode ;;
   bench) shift; bench=${1:-ops}; shift || true; "$node" .gpu/bench-$bench.mjs "$@" ;;
   example) shift; example=$1; shift; "$node" .gpu/example-$example.mjs "$@" ;;
-  *) echo "usage: tools/gpu/run.sh test [SUITE...]|compile|sanitize|decode|bench [ops|gemm|conv] [options]|example NAME [options]" >&2; exit 2 ;;
+  *) echo "usage: tools/gpu/run.sh test [SUITE...]|compile|sanitize|decode|bench [ops|gemm|conv|quantized] [options]|example NAME [options]" >&2; exit 2 ;;
 esac

@@ -25,7 +25,12 @@ export function codebookHeader(): string {
       const entries = Array.from({ length: bytes.length / 2 }, (_, i) => bytes.readUInt16LE(2 * i));
       const lines: string[] = [];
       for (let i = 0; i < entries.length; i += 16) {
-        lines.push(`    ${entries.slice(i, i + 16).map((entry) => `0x${entry.toString(16).padStart(4, '0')},`).join(' ')}`);
+        lines.push(
+          `    ${entries
+            .slice(i, i + 16)
+            .map((entry) => `0x${entry.toString(16).padStart(4, '0')},`)
+            .join(' ')}`,
+        );
       }
       return `\nQUANT_TABLE u16 ${name}[${entries.length}] = {\n${lines.join('\n')}\n};\n`;
     });

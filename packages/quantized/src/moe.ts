@@ -47,7 +47,15 @@ export function indexedKernel(weights: QTensor, x: Tensor, ids: Tensor): Tensor 
     const size = { n, k, topk, shared: choices === 1 };
     const { storage } = weights.data.storageAndLayout();
     const { quantized } = weights.device.backend;
-    const made = quantized!.indexedMoe(storage, weights.type, size, input.storage, input.layout, list.storage, list.layout);
+    const made = quantized!.indexedMoe(
+      storage,
+      weights.type,
+      size,
+      input.storage,
+      input.layout,
+      list.storage,
+      list.layout,
+    );
     return Tensor.fromStorage(made, [tokens, topk, n], weights.device).toDtype(x.dtype);
   });
 }
@@ -97,7 +105,8 @@ export function indexedMoe(weights: QTensor, x: Tensor, chosen: Uint32Array): Te
   if (chosen.length === 0) return Tensor.zeros([tokens, topk, n], x.dtype, device);
   const bad = chosen.find((expert) => expert >= experts);
   if (bad !== undefined) throw outOfRange('QTensor.indexedMoeForward', bad, experts);
-  if (isForKernel(weights, chosen.length)) return scope(() => indexedKernel(weights, x, Tensor.from(chosen, { device })));
+  if (isForKernel(weights, chosen.length))
+    return scope(() => indexedKernel(weights, x, Tensor.from(chosen, { device })));
   const order = Uint32Array.from(chosen, (_, pair) => pair).sort((a, b) => chosen[a] - chosen[b] || a - b);
   const shared = x.dim(1) === 1;
   return scope(() => {

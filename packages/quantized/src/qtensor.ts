@@ -6,9 +6,9 @@
  * - f32, f16 and bf16 weights are dense tensors of that dtype (`kind` is `dense`).
  * - A device with kernels for the type keeps the blocks (`kind` is `blocks`), and so does a device without any quantized
  *   kernels, for which this package computes on the host.
- * - A device that has quantized kernels, but none for this type (plain numbers such as i8 and f64), gets numbers: the blocks are dequantised on the host
- *   while loading, into f32 or the dtype that `dense` names. That takes more memory (f32: 7 times that of q4_K) and is
- *   exact in f32; `kind` says so, and `QMatMul.kind` too.
+ * - What is left becomes numbers, converted on the host while loading, in f32 or the dtype that `dense` names: plain f64
+ *   and integers, and blocks of a type for which a backend has no kernels (ours have them for all). `kind` says so, and
+ *   `QMatMul.kind` too.
  */
 import {
   type Device,

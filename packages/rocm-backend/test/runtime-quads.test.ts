@@ -2,13 +2,12 @@
  * How GPUs unpack block formats, four values at a time, checked on every device with kernels: on the cpu, whose own
  * kernels unpack 32 at a time, kernels compiled here call what the GPUs' kernels are made of.
  */
-import { Device } from '@x/core';
 import { compilers } from '@x/hip';
 import { QUANTIZED } from '@x/kernels';
 import { describe, expect, it } from 'vitest';
 import { blockFormat, type QuantType } from '../../quantized/src';
 import { BLOCK_TYPES, randomBlocks } from '../../quantized/test/suites/random-blocks';
-import { RocmDevice, RocmStorage } from '../src/index';
+import type { RocmDevice, RocmStorage } from '../src/index';
 import { kernelDevices } from './devices';
 
 const BLOCKS = 9;
@@ -52,22 +51,27 @@ describe.each(kernelDevices())('quads on %s', (device) => {
     }
   }
 
-  it.runIf(compiles).each(BLOCK_TYPES)('%s', (type) => {
-    const { blockSize, dequantize } = blockFormat(type);
-    const bytes = randomBlocks(type, BLOCKS, 3);
-    const expected = new Float32Array(BLOCKS * blockSize);
-    dequantize(bytes, 0, expected, 0, BLOCKS);
-    const got = launch(`quads_${type}`, expected.length / 4, [bytes], expected.byteLength);
-    expect(new Float32Array(got)).toEqual(expected);
+  it.runIf(compiles).each(BLOCK_TYPES)(
+    '%s',
+    (type) => {
+      const { blockSize, dequantize } = blockFormat(type);
+      const bytes = randomBlocks(type, BLOCKS, 3);
+      const expected = new Float32Array(BLOCKS * blockSize);
+      dequantize(bytes, 0, expected, 0, BLOCKS);
+      const got = launch(`quads_${type}`, expected.length / 4, [bytes], expected.byteLength);
+      expect(new Float32Array(got)).toEqual(expected);
 
-    // The runs of all threads are every quad once, and the quads of a run share a scale and 32 activations.
-    const quads = blockSize / 4;
-    const [length] = new Uint32Array(launch(`run_${type}`, 1, [], 4));
-    const runs = quads / length;
-    const out = new Uint32Array(launch(`runs_${type}`, runs, [], (runs + 1) * 4));
-    const first = [...out.subarray(0, runs)];
-    const covered = first.flatMap((start) => Array.from({ length }, (_, i) => start + i));
-    expect(covered.sort((x, y) => x - y)).toEqual(Array.from({ length: quads }, (_, i) => i));
-    for (const start of first) expect(Math.floor((start + length - 1) / out[runs])).toBe(Math.floor(start / out[runs]));
-  }, 120_000);
+      // The runs of all threads are every quad once, and the quads of a run share a scale and 32 activations.
+      const quads = blockSize / 4;
+      const [length] = new Uint32Array(launch(`run_${type}`, 1, [], 4));
+      const runs = quads / length;
+      const out = new Uint32Array(launch(`runs_${type}`, runs, [], (runs + 1) * 4));
+      const first = [...out.subarray(0, runs)];
+      const covered = first.flatMap((start) => Array.from({ length }, (_, i) => start + i));
+      expect(covered.sort((x, y) => x - y)).toEqual(Array.from({ length: quads }, (_, i) => i));
+      for (const start of first)
+        expect(Math.floor((start + length - 1) / out[runs])).toBe(Math.floor(start / out[runs]));
+    },
+    120_000,
+  );
 });

@@ -134,7 +134,11 @@ export function blockSuite(name: string, open: () => Device): void {
         for (const [pair, expert] of chosen.entries()) {
           const row = shared ? pair >> 1 : pair;
           const part = values.subarray(expert * n * k, (expert + 1) * n * k);
-          expectProduct(got.subarray(pair * n, (pair + 1) * n), x.subarray(row * k, (row + 1) * k), part, { m: 1, n, k });
+          expectProduct(got.subarray(pair * n, (pair + 1) * n), x.subarray(row * k, (row + 1) * k), part, {
+            m: 1,
+            n,
+            k,
+          });
         }
       }
     });

@@ -106,8 +106,11 @@ export class DeviceQuantizedOps implements QuantizedOps {
   ): RocmStorage {
     const { m, n, k, firstRow = 0 } = size;
     const w = RocmStorage.on(this.#device, weight).ptr + firstRow * rowBytes(type, k);
+    // Kernels for up to 1, 2, 4 or 8 rows read so many, whatever lies in those past the last.
+    const upTo = m > MAX_VECTOR_ROWS ? m : 2 ** Math.ceil(Math.log2(m));
     return run(this.#device, 'f32', m * n, (out) => {
-      this.#withActivations(x, xLayout, m, k, (q8, padded) => {
+      const rows = { count: m, room: upTo };
+      this.#withActivations(x, xLayout, rows, k, (q8, padded) => {
         if (m > MAX_VECTOR_ROWS) {
           const args = [w, q8, out, k, n, m, padded, n];
           this.#device.launch(QUANTIZED, `mul_mat_${type}`, this.#matrixShape(n, m), args);
@@ -115,7 +118,6 @@ export class DeviceQuantizedOps implements QuantizedOps {
           const args = [w, q8, out, k, n, padded, n];
           this.#device.launch(QUANTIZED, `mul_mat_vec_${type}_q8_1_cuda${m}`, this.#vectorShape(n), args);
         } else {
-          const upTo = 2 ** Math.ceil(Math.log2(m));
           const args = [w, q8, out, k, n, padded, n, m];
           this.#device.launch(QUANTIZED, `mul_mat_vec_${type}_q8_1_upto${upTo}`, this.#vectorShape(n), args);
         }
@@ -139,7 +141,8 @@ export class DeviceQuantizedOps implements QuantizedOps {
     const tasks = idsLayout.elemCount;
     const tokens = tasks / topk;
     return run(this.#device, 'f32', tasks * n, (out) => {
-      this.#withActivations(x, xLayout, shared ? tokens : tasks, k, (q8, padded) => {
+      const rows = shared ? tokens : tasks;
+      this.#withActivations(x, xLayout, { count: rows, room: rows }, k, (q8, padded) => {
         const { grid, block } = this.#vectorShape(n);
         const shape: LaunchShape = { grid: [grid, Math.min(tasks, MAX_GRID_Y), 1], block };
         const args = [w, q8, ptr, out, n, k, tokens, topk, padded, shared ? 1 : topk];
@@ -163,13 +166,13 @@ export class DeviceQuantizedOps implements QuantizedOps {
   }
 
   /**
-   * Gives `use` the rows of x [rows, k] as q8_1 blocks, each padded to `padded` values: `quantize_q8_1(x, vy, kx,
-   * kx_padded)`, or its f16 and bf16 forms.
+   * Gives `use` x [rows.count, k] as q8_1 blocks, each row padded to `padded` values, in memory with room for `rows.room`:
+   * `quantize_q8_1(x, vy, kx, kx_padded)`, or its f16 and bf16 forms.
    */
   #withActivations(
     x: BackendStorage,
     xLayout: Layout,
-    rows: number,
+    rows: { count: number; room: number },
     k: number,
     use: (q8: number, padded: number) => void,
   ): void {
@@ -177,11 +180,11 @@ export class DeviceQuantizedOps implements QuantizedOps {
     const q8RowBytes = (padded / Q8_1_VALUES) * Q8_1_BYTES;
     const { ptr, itemBytes } = RocmStorage.on(this.#device, x).operand(xLayout);
     const kernel = x.dtype === 'f32' ? 'quantize_q8_1' : `quantize_q8_1_${x.dtype}`;
-    const q8 = this.#device.allocUninit(rows * q8RowBytes, 'u8');
+    const q8 = this.#device.allocUninit(rows.room * q8RowBytes, 'u8');
     try {
       // More rows than a grid's y dimension has go in slices, as in candle.
-      for (let row = 0; row < rows; row += MAX_GRID_Y) {
-        const count = Math.min(MAX_GRID_Y, rows - row);
+      for (let row = 0; row < rows.count; row += MAX_GRID_Y) {
+        const count = Math.min(MAX_GRID_Y, rows.count - row);
         const shape: LaunchShape = { grid: [Math.ceil(padded / 256), count, 1], block: 256 };
         const args = [ptr + row * k * itemBytes, q8.ptr + row * q8RowBytes, k, padded];
         this.#device.launch(QUANTIZED, kernel, shape, args);
