@@ -26,15 +26,17 @@ export function expertOf(weights: QTensor, expert: number): QTensor {
 }
 
 /**
- * Pairs an expert, on average, up to which the indexed kernel is taken. It reads an expert's weights once a pair, products
- * once for all of its rows, which costs some launches an expert.
+ * Pairs an expert, on average, up to which the indexed kernel is taken. It reads an expert's weights once a pair; products
+ * read them once, but are several launches an expert. On a two-core cpu both take as long for 4 (iq4_xs) to more than 16
+ * (q4_K) pairs; a GPU's launches weigh more.
  */
-const INDEXED_PAIRS = 4;
+const INDEXED_PAIRS = 8;
 
 /** Whether so many pairs of token and expert are for the device's indexed kernel. */
 export function isForKernel(weights: QTensor, pairs: number): boolean {
   const { quantized } = weights.device.backend;
-  return quantized !== undefined && weights.kind === 'blocks' && pairs <= INDEXED_PAIRS * weights.shape[0];
+  const fits = quantized !== undefined && weights.kind === 'blocks' && weights.elemCount > 0;
+  return fits && pairs <= INDEXED_PAIRS * weights.shape[0];
 }
 
 /** As {@link indexedMoe} by the device's kernel; ids [tokens * topk] u32, contiguous, are all below the number of experts. */

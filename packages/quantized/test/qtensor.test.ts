@@ -237,7 +237,7 @@ describe('what a device gets', () => {
     using experts = QTensor.fromBytes('q8_0', [2, 2, 512], file.readTensorBytes('Q8_0'), gpu);
     for (const [tokens, expected] of [
       [2, ['indexedMoe q8_0 4x2x512']],
-      [5, ['matmul q8_0 5x2x512', 'matmul q8_0 5x2x512']],
+      [9, ['matmul q8_0 9x2x512', 'matmul q8_0 9x2x512']],
     ] as const) {
       calls.length = 0;
       using x = Tensor.ones([tokens, 1, 512], 'f16', gpu);

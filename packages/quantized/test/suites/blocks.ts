@@ -115,11 +115,11 @@ export function blockSuite(name: string, open: () => Device): void {
       const [experts, n, k] = [3, 7, ODD[blockFormat(type).blockSize][0]];
       const [weight, values] = weightOf(type, [experts, n, k], device);
       using blocks = weight;
-      // Six pairs are the indexed kernel's; sixteen are sorted by expert.
+      // Six pairs are the indexed kernel's; forty are sorted by expert.
       for (const [tokens, shared] of [
         [3, true],
         [3, false],
-        [8, true],
+        [20, true],
       ] as const) {
         const chosen = Uint32Array.from({ length: tokens * 2 }, (_, pair) => (pair * 5 + (pair >> 2)) % experts);
         const width = shared ? 1 : 2;
