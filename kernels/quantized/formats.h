@@ -8,6 +8,13 @@
 // Every product of scale and quant is exact in f32, so fused and separate rounding give the reference's value.
 #pragma once
 
+// On the host a call of its own, which several kernels share.
+#if X_HOST
+#define QUANT_CALL __attribute__((noinline))
+#else
+#define QUANT_CALL X_DEVICE
+#endif
+
 namespace quant {
 
 // Four bytes at an address that is a multiple of 2 (many blocks have an odd number of 16-bit words), or of 4.

@@ -184,9 +184,10 @@ X_DEVICE void hostTile(const u8* const* rows, const u8* y, u64 columnBytes, u64 
     for (u32 r = 0; r < ROWS; ++r) out[c][r] = total(acc[c][r]);
 }
 
-/** ROWS rows times any number of columns. A call of its own, since many kernels make it. */
+/** ROWS rows times any number of columns. */
 template <class Q, u32 ROWS>
-__attribute__((noinline)) void hostRows(const u8* x, u64 rowBytes, const u8* y, u64 columnBytes, u64 blocks, u64 columns, float* dst, u64 dstStride) {
+QUANT_CALL void hostRows(const u8* x, u64 rowBytes, const u8* y, u64 columnBytes, u64 blocks, u64 columns, float* dst,
+                         u64 dstStride) {
   const u8* at[ROWS];
   for (u32 r = 0; r < ROWS; ++r) at[r] = x + r * rowBytes;
   u64 c = 0;

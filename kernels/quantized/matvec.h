@@ -67,7 +67,7 @@ X_DEVICE void dotRows(const u8* const (&rows)[PAIR], const u8* y, u64 columnByte
  * this is number `block`. GPUs read all COLS columns, so y has room for them, and drop what is not asked for.
  */
 template <class Q, u32 COLS>
-X_DEVICE void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32 rows, [[maybe_unused]] u32 count, u64 columnBytes,
+QUANT_CALL void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32 rows, [[maybe_unused]] u32 count, u64 columnBytes,
                         u64 dstStride, u64 block, u64 blocks) {
   const u64 rowBytes = (u64)(columns / Q::SIZE) * Q::BYTES;
 #if X_HOST
@@ -119,6 +119,10 @@ template <class Q, u32 COLS>
 X_DEVICE void mulMatVecUpTo(const u8* x, const u8* y, float* dst, i32 columns, i32 rows, i32 paddedColumns, i32 dstRows, i32 count) {
   const u64 columnBytes = (u64)paddedColumns / 32 * Q8_1::BYTES;
 #if X_HOST
+  if constexpr (COLS == 1) {
+    mulMatVec<Q, 1>(x, y, dst, (u32)columns, (u32)rows, 1, columnBytes, (u64)dstRows, split::block(), split::blocks());
+    return;
+  }
   const u64 rowBytes = (u64)(columns / (i32)Q::SIZE) * Q::BYTES, blocks = (u64)columns / Q::SIZE;
   const u64 end = split::end((u64)rows);
   u64 row = split::begin((u64)rows);
