@@ -5,6 +5,8 @@
 #if X_HOST
 namespace quant {
 
+typedef u64 Longs __attribute__((vector_size(32)));
+
 /** The level of each byte (0 to 15). */
 template <class L>
 X_DEVICE Bytes levels(Bytes index) {
@@ -95,32 +97,38 @@ X_DEVICE Bytes tableGroup(const u8* b, u32 g) {
     const Bytes16 four = __builtin_shufflevector(last, last, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3);
     return ternaryDigits(joined(low * powers[4], four * Bytes16{1, 1, 1, 1, 3, 3, 3, 3, 9, 9, 9, 9, 27, 27, 27, 27}));
   } else if constexpr (sameType<Q, IQ2_XXS>) {
-    u64 entries[4];
+    Longs entries;
+#pragma unroll
     for (u32 i = 0; i < 4; ++i) entries[i] = WIDE_IQ2_XXS.entry[b[2 + 8 * g + i]];
-    return withSigns(loadAs<Bytes>((const u8*)entries), evenSigns4(load2(b + 6 + 8 * g)));
+    return withSigns((Bytes)entries, evenSigns4(load2(b + 6 + 8 * g)));
   } else if constexpr (sameType<Q, IQ2_XS>) {
-    u64 entries[4];
+    Longs entries;
     u32 signs = 0;
+#pragma unroll
     for (u32 i = 0; i < 4; ++i) {
       const u32 word = *(const u16*)(b + 2 + 8 * g + 2 * i);
       entries[i] = WIDE_IQ2_XS.entry[word & 511];
       signs |= (u32)EVEN_SIGNS.eight[word >> 9] << (8 * i);
     }
-    return withSigns(loadAs<Bytes>((const u8*)entries), signs);
+    return withSigns((Bytes)entries, signs);
   } else if constexpr (sameType<Q, IQ2_S>) {
-    u64 entries[4];
+    Longs entries;
+#pragma unroll
     for (u32 i = 0; i < 4; ++i) entries[i] = WIDE_IQ2_S.entry[b[2 + 4 * g + i] | ((b[66 + g] >> (2 * i)) & 3) << 8];
-    return withSigns(loadAs<Bytes>((const u8*)entries), load2(b + 34 + 4 * g));
+    return withSigns((Bytes)entries, load2(b + 34 + 4 * g));
   } else if constexpr (sameType<Q, IQ3_XXS>) {
-    u32 entries[8];
-    for (u32 i = 0; i < 8; ++i) entries[i] = WIDE_IQ3_XXS.entry[b[2 + 8 * g + i]];
-    return withSigns(loadAs<Bytes>((const u8*)entries), evenSigns4(load2(b + 66 + 4 * g)));
+    Ints entries;
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) entries[i] = (i32)WIDE_IQ3_XXS.entry[b[2 + 8 * g + i]];
+    return withSigns((Bytes)entries, evenSigns4(load2(b + 66 + 4 * g)));
   } else if constexpr (sameType<Q, IQ3_S>) {
-    u32 entries[8];
-    for (u32 i = 0; i < 8; ++i) entries[i] = WIDE_IQ3_S.entry[b[2 + 8 * g + i] | ((b[66 + g] >> i) & 1) << 8];
-    return withSigns(loadAs<Bytes>((const u8*)entries), load2(b + 74 + 4 * g));
+    Ints entries;
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) entries[i] = (i32)WIDE_IQ3_S.entry[b[2 + 8 * g + i] | ((b[66 + g] >> i) & 1) << 8];
+    return withSigns((Bytes)entries, load2(b + 74 + 4 * g));
   } else {
-    u64 entries[4], shifts[4];
+    Longs entries, shifts;
+#pragma unroll
     for (u32 i = 0; i < 4; ++i) {
       const u32 j = 4 * g + i;
       u32 high;
@@ -129,7 +137,7 @@ X_DEVICE Bytes tableGroup(const u8* b, u32 g) {
       entries[i] = WIDE_IQ1.entry[b[(sameType<Q, IQ1_S> ? 2 : 0) + j] | (high & 7) << 8];
       shifts[i] = high & 8 ? 0x0202020202020202ull : 0;
     }
-    return loadAs<Bytes>((const u8*)entries) - loadAs<Bytes>((const u8*)shifts);
+    return (Bytes)entries - (Bytes)shifts;
   }
 }
 
