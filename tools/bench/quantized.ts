@@ -10,7 +10,8 @@
  * - kernel is the root of the mean square of what a product of 16 rows with a weight of random blocks is off by, over
  *   that of the exact product with the same blocks: what rounding activations to 8 bits does.
  * - GB/s counts the weight's bytes once: matrix-vector products (quantising the row included) with as many copies of the
- *   weight in turn as no cache holds, replayed as a graph between two events; the best of several.
+ *   weight in turn as no cache holds, replayed as a graph between two events; the best of several. The last column is
+ *   what a sum of rows reads right after them: on a shared machine it says how much of the memory was ours just then.
  */
 import { parseArgs } from 'node:util';
 import { Device, Layout, Tensor } from '../../packages/core/src';
@@ -44,13 +45,28 @@ async function main(): Promise<void> {
   if (!(backend instanceof RocmDevice))
     throw new Error(`${device} has no kernels to time. Name cpu, cuda:0 or rocm:0.`);
   const shapes = values.shapes.split(',').map((shape) => shape.split('x').map(Number) as [number, number]);
-  console.log(`${backend.description}; ${bandwidths(backend).join(', ')}\n`);
-  const head = ['type', 'bits', 'RMSE', 'dot', 'product', 'kernel', ...shapes.map(([n, k]) => `${n} x ${k}, GB/s`)];
+  console.log(`${backend.description}; copies ${copySpeed(backend).toFixed(1)} GB/s\n`);
+  const head = [
+    'type',
+    'bits',
+    'RMSE',
+    'dot',
+    'product',
+    'kernel',
+    ...shapes.map(([n, k]) => `${n} x ${k}, GB/s`),
+    'sums of rows, GB/s',
+  ];
   console.log(`| ${head.join(' | ')} |\n| ${head.map((text) => '-'.repeat(text.length)).join(' | ')} |`);
   for (const type of values.types.split(',') as QuantType[]) {
     const { blockBytes, blockSize } = blockFormat(type);
     const speeds = shapes.map(([n, k]) => productSpeed(backend, device, type, n, k).toFixed(1));
-    const cells = [type, ((blockBytes * 8) / blockSize).toFixed(2), ...errors(type, device), ...speeds];
+    const cells = [
+      type,
+      ((blockBytes * 8) / blockSize).toFixed(2),
+      ...errors(type, device),
+      ...speeds,
+      readSpeed(backend).toFixed(1),
+    ];
     console.log(`| ${cells.join(' | ')} |`);
   }
 }
@@ -98,18 +114,25 @@ function productSpeed(backend: RocmDevice, device: Device, type: QuantType, n: n
   return ((((n * k) / blockSize) * blockBytes * copies.length) / seconds) * 1e-9;
 }
 
-/** What memory gives in this run: a copy counts what is read and what is written, a sum of rows is only read. */
-function bandwidths(backend: RocmDevice): string[] {
-  const rows = ROUND_BYTES / 4 / 16384;
-  const layout = Layout.contiguous([rows, 16384]);
-  const source = backend.randUniform(layout.elemCount, 'f32', -1, 1);
+/** GB/s of a copy, what is read and what is written. */
+function copySpeed(backend: RocmDevice): number {
+  const layout = Layout.contiguous([ROUND_BYTES / 4]);
+  const source = backend.zeros(layout.elemCount, 'f32');
   const target = backend.allocUninit(layout.elemCount, 'f32');
-  const copy = bestOf(backend, () => source.copyStridedInto(target, 0, layout));
-  const read = bestOf(backend, () => source.reduce('sum', layout, [1]).dispose());
+  const seconds = bestOf(backend, () => source.copyStridedInto(target, 0, layout));
   for (const storage of [source, target]) storage.dispose();
   backend.emptyCache();
-  const speed = (bytes: number, seconds: number) => `${((bytes / seconds) * 1e-9).toFixed(1)} GB/s`;
-  return [`copies ${speed(2 * ROUND_BYTES, copy)}`, `sums of rows ${speed(ROUND_BYTES, read)}`];
+  return ((2 * ROUND_BYTES) / seconds) * 1e-9;
+}
+
+/** GB/s of what is only read. */
+function readSpeed(backend: RocmDevice): number {
+  const layout = Layout.contiguous([ROUND_BYTES / 4 / 16384, 16384]);
+  const source = backend.zeros(layout.elemCount, 'f32');
+  const seconds = bestOf(backend, () => source.reduce('sum', layout, [1]).dispose());
+  source.dispose();
+  backend.emptyCache();
+  return (ROUND_BYTES / seconds) * 1e-9;
 }
 
 /** Seconds of the fastest of several replays of what `run` enqueues. */
