@@ -6,6 +6,10 @@
 #include "shared/split.h"
 #include "shared/mma.h"
 #include "quantized/formats.h"
+#include "quantized/lookup.h"
+#include "quantized/codebooks.h"
+#include "quantized/level-formats.h"
+#include "quantized/codebook-formats.h"
 #include "quantized/host.h"
 #include "quantized/dequantize.h"
 #include "quantized/matvec.h"
@@ -45,10 +49,17 @@ DEQUANTIZE_K(Q8_K, q8_K)
     X_SHARED(u8, memory, (MmaMemory<Q, rows, columns>));                                                               \
     mulMatMma<Q, rows, columns>(x, y, dst, ncols_x, nrows_x, ncols_y, nrows_y, nrows_dst, memory);                     \
   }
-#define MATRIX(Q, name)                                                                                                \
+#define ROWS_AND_TILES(Q, name)                                                                                        \
   KERNEL(get_rows_##name, (const u8* src0, const u32* ids, float* dst, i64 ne00, u64 nb01)) {                          \
     getRows<Q>(src0, ids, dst, (u64)ne00, nb01);                                                                       \
   }                                                                                                                    \
+  KERNEL_BOUNDS(mul_mat_##name, 256,                                                                                   \
+                (const u8* x, const u8* y, float* dst, i32 ncols_x, i32 nrows_x, i32 ncols_y, i32 nrows_y, i32 nrows_dst)) { \
+    X_SHARED(Tiles, tile, 1);                                                                                          \
+    mulMat<Q>(x, y, dst, ncols_x, nrows_x, ncols_y, nrows_y, nrows_dst, tile[0]);                                      \
+  }
+#define MATRIX(Q, name)                                                                                                \
+  ROWS_AND_TILES(Q, name)                                                                                              \
   VEC(Q, name, 1)                                                                                                      \
   VEC(Q, name, 2)                                                                                                      \
   VEC(Q, name, 3)                                                                                                      \
@@ -57,11 +68,6 @@ DEQUANTIZE_K(Q8_K, q8_K)
   VEC(Q, name, 6)                                                                                                      \
   VEC(Q, name, 7)                                                                                                      \
   VEC(Q, name, 8)                                                                                                      \
-  KERNEL_BOUNDS(mul_mat_##name, 256,                                                                                   \
-                (const u8* x, const u8* y, float* dst, i32 ncols_x, i32 nrows_x, i32 ncols_y, i32 nrows_y, i32 nrows_dst)) { \
-    X_SHARED(Tiles, tile, 1);                                                                                          \
-    mulMat<Q>(x, y, dst, ncols_x, nrows_x, ncols_y, nrows_y, nrows_dst, tile[0]);                                      \
-  }                                                                                                                    \
   MATRIX_MMA(Q, name, _, 64, 128)                                                                                      \
   MATRIX_MMA(Q, name, _few_, 32, 64)
 MATRIX(Q4_0, q4_0)
@@ -104,6 +110,46 @@ MOE(Q4_K, q4k)
 MOE(Q5_K, q5k)
 MOE(Q6_K, q6k)
 MOE(Q8_0, q8_0)
+MOE(Q4_0, q4_0)
+MOE(Q4_1, q4_1)
+MOE(Q5_0, q5_0)
+MOE(Q5_1, q5_1)
+
+// Formats that candle has no kernels for, or for q8_1 and q8_K only some.
+#define UP_TO(Q, name, n)                                                                                              \
+  KERNEL_BOUNDS(mul_mat_vec_##name##_q8_1_upto##n, 256,                                                                \
+                (const u8* x, const u8* y, float* dst, i32 ncols_x, i32 nrows_x, i32 nrows_y, i32 nrows_dst, i32 ncols_y)) { \
+    mulMatVecUpTo<Q, n>(x, y, dst, ncols_x, nrows_x, nrows_y, nrows_dst, ncols_y);                                     \
+  }
+#define PRODUCTS(Q, name, moe)                                                                                         \
+  ROWS_AND_TILES(Q, name)                                                                                              \
+  UP_TO(Q, name, 1)                                                                                                    \
+  UP_TO(Q, name, 2)                                                                                                    \
+  UP_TO(Q, name, 4)                                                                                                    \
+  UP_TO(Q, name, 8)                                                                                                    \
+  MOE(Q, moe)
+// k of the dequantize kernels counts blocks.
+#define SMALL(Q, name)      \
+  DEQUANTIZE(Q, name, 32)   \
+  PRODUCTS(Q, name, name)
+#define SUPERBLOCK(Q, name) \
+  DEQUANTIZE_K(Q, name)     \
+  PRODUCTS(Q, name, name)
+SMALL(Q8_1_Weight, q8_1)
+SMALL(IQ4_NL, iq4_nl)
+SMALL(MXFP4, mxfp4)
+SMALL(NVFP4, nvfp4)
+PRODUCTS(Q8_K, q8_K, q8k)
+SUPERBLOCK(IQ4_XS, iq4_xs)
+SUPERBLOCK(IQ3_XXS, iq3_xxs)
+SUPERBLOCK(IQ3_S, iq3_s)
+SUPERBLOCK(IQ2_XXS, iq2_xxs)
+SUPERBLOCK(IQ2_XS, iq2_xs)
+SUPERBLOCK(IQ2_S, iq2_s)
+SUPERBLOCK(IQ1_S, iq1_s)
+SUPERBLOCK(IQ1_M, iq1_m)
+SUPERBLOCK(TQ1_0, tq1_0)
+SUPERBLOCK(TQ2_0, tq2_0)
 
 #define PLAIN_ROWS(T, name)                                                                        \
   KERNEL(get_rows_##name, (const u8* src0, const u32* ids, float* dst, i64 ne00, u64 nb01)) {      \
@@ -114,3 +160,5 @@ PLAIN_ROWS(f16, f16)
 PLAIN_ROWS(bf16, bf16)
 
 KERNEL(quantize_q8_1, (const float* x, u8* y, i32 kx, i32 kx_padded)) { quantizeRows(x, y, (u32)kx, (u32)kx_padded); }
+KERNEL(quantize_q8_1_f16, (const f16* x, u8* y, i32 kx, i32 kx_padded)) { quantizeRows(x, y, (u32)kx, (u32)kx_padded); }
+KERNEL(quantize_q8_1_bf16, (const bf16* x, u8* y, i32 kx, i32 kx_padded)) { quantizeRows(x, y, (u32)kx, (u32)kx_padded); }

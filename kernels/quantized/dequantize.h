@@ -71,11 +71,12 @@ X_DEVICE void getRowsPlain(const u8* src, const u32* ids, float* dst, u64 column
 }
 
 /** 32 values of x (zeros past kx) as q8_1: d = largest magnitude / 127, quants rounded to nearest, halves away from zero. */
-X_DEVICE void quantizeGroup(const float* x, u64 available, u8* out) {
+template <class T>
+X_DEVICE void quantizeGroup(const T* x, u64 available, u8* out) {
   float values[32];
   float largest[8] = {}, sums[8] = {};
 #pragma unroll
-  for (u32 i = 0; i < 32; ++i) values[i] = i < available ? x[i] : 0.0f;
+  for (u32 i = 0; i < 32; ++i) values[i] = i < available ? to_acc(x[i]) : 0.0f;
 #pragma unroll
   for (u32 j = 0; j < 4; ++j) {
 #pragma unroll
@@ -115,8 +116,9 @@ X_DEVICE void quantizeGroup(const float* x, u64 available, u8* out) {
 }
 
 /** Row blockY() of x: the kernel carries no row count, so grid.y is the number of rows. Each 8 threads share 32 values. */
-X_DEVICE void quantizeRows(const float* x, u8* y, u32 kx, u32 kxPadded) {
-  const float* row = x + (u64)blockY() * kx;
+template <class T>
+X_DEVICE void quantizeRows(const T* x, u8* y, u32 kx, u32 kxPadded) {
+  const T* row = x + (u64)blockY() * kx;
   const u32 groups = kxPadded / 32;
   u8* out = y + (u64)blockY() * groups * Q8_1::BYTES;
   if (WARP < 8 || blockThreads() % 8 != 0) {
@@ -133,7 +135,7 @@ X_DEVICE void quantizeRows(const float* x, u8* y, u32 kx, u32 kxPadded) {
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) {
       const u64 at = g * 32 + 4 * member + i;
-      values[i] = at < kx ? row[at] : 0.0f;
+      values[i] = at < kx ? to_acc(row[at]) : 0.0f;
       largest = Max::apply(largest, m::fabs(values[i]));
       sum += values[i];
     }

@@ -8,6 +8,13 @@
 // Every product of scale and quant is exact in f32, so fused and separate rounding give the reference's value.
 #pragma once
 
+// On the host a call of its own, which several kernels share.
+#if X_HOST
+#define QUANT_CALL __attribute__((noinline))
+#else
+#define QUANT_CALL X_DEVICE
+#endif
+
 namespace quant {
 
 // Four bytes at an address that is a multiple of 2 (many blocks have an odd number of 16-bit words), or of 4.
@@ -181,11 +188,12 @@ struct Q5_K : TwoWay {
   }
 };
 
-/** q8_K: f32 d, 256 int8, 16 sums. Only dequantised, as in candle. */
+/** q8_K: f32 d, 256 int8, 16 sums. candle only dequantises it. */
 struct Q8_K {
   static constexpr u32 SIZE = 256, BYTES = 292, RUN = 8;
   static constexpr i32 OFFSET = 0;
   static constexpr bool HALVES = false, MINS = false, SIGNED = true;
+  static X_DEVICE u32 first(u32 part, u32) { return part * 8; }
   static X_DEVICE u32 quad(const u8* b, u32 e4) { return load4(b + 4 + 4 * e4); }
   static X_DEVICE float scale(const u8* b, u32) { return *(const float*)b; }
   static X_DEVICE float minimum(const u8*, u32) { return 0.0f; }

@@ -14,6 +14,10 @@ typedef i32 Ints __attribute__((vector_size(32)));
 typedef float Floats __attribute__((vector_size(32)));
 typedef u8 Bytes8 __attribute__((vector_size(8)));
 typedef char Chars __attribute__((vector_size(32)));
+typedef char Chars16 __attribute__((vector_size(16)));
+typedef i8 Signed16 __attribute__((vector_size(16)));
+typedef short Words8 __attribute__((vector_size(16)));
+typedef i32 Ints4 __attribute__((vector_size(16)));
 
 template <class V>
 X_DEVICE V loadAs(const u8* p) {
@@ -41,6 +45,12 @@ X_DEVICE Bytes fifths(const u8* qh) {
   return (Bytes)((spread & select) != 0) & 16;
 }
 
+}  // namespace quant
+#endif
+#include "quantized/host-groups.h"
+#if X_HOST
+namespace quant {
+
 // The quants of group g (32 elements) of block b.
 template <class Q>
 X_DEVICE Bytes group(const u8* b, u32 g) {
@@ -57,8 +67,9 @@ X_DEVICE Bytes group(const u8* b, u32 g) {
     return ((loadAs<Bytes>(b + 64 * (g >> 2) + 32 * (g & 1)) >> (u8)(4 * ((g >> 1) & 1))) & 15) |
            ((loadAs<Bytes>(b + 128 + 32 * (g >> 2)) >> (u8)(2 * (g & 3))) & 3) << 4;
   else if constexpr (sameType<Q, Q4_K>) return (loadAs<Bytes>(b + 16 + 32 * (g >> 1)) >> (u8)(4 * (g & 1))) & 15;
-  else
+  else if constexpr (sameType<Q, Q5_K>)
     return ((loadAs<Bytes>(b + 48 + 32 * (g >> 1)) >> (u8)(4 * (g & 1))) & 15) | ((loadAs<Bytes>(b + 16) >> (u8)g) & 1) << 4;
+  else return tableGroup<Q>(b, g);
 }
 
 // A block's scales and minima, one pair for every 16 (HALVES) or 32 elements.
@@ -107,6 +118,21 @@ X_DEVICE Ints dot32(Bytes q, Signed u) {
     pairs = (Words16)__builtin_ia32_pmaddubsw256((Chars)q, (Chars)u);
   }
   return (Ints)__builtin_ia32_pmaddwd256(pairs, Words16{} + 1);
+#elif defined(__SSSE3__)
+  Ints sums;
+  for (u32 h = 0; h < 2; ++h) {
+    const Chars16 x = loadAs<Chars16>((const u8*)&q + 16 * h), y = loadAs<Chars16>((const u8*)&u + 16 * h);
+    Words8 pairs;
+    if constexpr (isSigned) {
+      const Chars16 magnitude = (Chars16)__builtin_elementwise_abs((Signed16)x);
+      pairs = (Words8)__builtin_ia32_pmaddubsw128(magnitude, __builtin_ia32_psignb128(y, x));
+    } else {
+      pairs = (Words8)__builtin_ia32_pmaddubsw128(x, y);
+    }
+    const Ints4 quarter = (Ints4)__builtin_ia32_pmaddwd128(pairs, Words8{} + 1);
+    __builtin_memcpy((u8*)&sums + 16 * h, &quarter, 16);
+  }
+  return sums;
 #else
   Ints sums;
   for (u32 i = 0; i < 8; ++i) {
@@ -156,6 +182,26 @@ X_DEVICE void hostTile(const u8* const* rows, const u8* y, u64 columnBytes, u64 
   for (u32 c = 0; c < COLS; ++c)
 #pragma unroll
     for (u32 r = 0; r < ROWS; ++r) out[c][r] = total(acc[c][r]);
+}
+
+/** ROWS rows times any number of columns. */
+template <class Q, u32 ROWS>
+QUANT_CALL void hostRows(const u8* x, u64 rowBytes, const u8* y, u64 columnBytes, u64 blocks, u64 columns, float* dst,
+                         u64 dstStride) {
+  const u8* at[ROWS];
+  for (u32 r = 0; r < ROWS; ++r) at[r] = x + r * rowBytes;
+  u64 c = 0;
+  for (; c + 4 <= columns; c += 4) {
+    float out[4][ROWS];
+    hostTile<Q, ROWS, 4>(at, y + c * columnBytes, columnBytes, blocks, out);
+    for (u32 j = 0; j < 4; ++j)
+      for (u32 r = 0; r < ROWS; ++r) dst[(c + j) * dstStride + r] = out[j][r];
+  }
+  for (; c < columns; ++c) {
+    float out[1][ROWS];
+    hostTile<Q, ROWS, 1>(at, y + c * columnBytes, columnBytes, blocks, out);
+    for (u32 r = 0; r < ROWS; ++r) dst[c * dstStride + r] = out[0][r];
+  }
 }
 
 /** The 32 values of group g of block b as f32. */

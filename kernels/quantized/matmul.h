@@ -11,24 +11,6 @@ constexpr u32 TILE = 64;
 
 struct Tiles {};
 
-template <class Q, u32 ROWS>
-X_DEVICE void hostRows(const u8* x, u64 rowBytes, const u8* y, u64 columnBytes, u64 blocks, u64 columns, float* dst, u64 dstStride) {
-  const u8* at[ROWS];
-  for (u32 r = 0; r < ROWS; ++r) at[r] = x + r * rowBytes;
-  u64 c = 0;
-  for (; c + 4 <= columns; c += 4) {
-    float out[4][ROWS];
-    hostTile<Q, ROWS, 4>(at, y + c * columnBytes, columnBytes, blocks, out);
-    for (u32 j = 0; j < 4; ++j)
-      for (u32 r = 0; r < ROWS; ++r) dst[(c + j) * dstStride + r] = out[j][r];
-  }
-  for (; c < columns; ++c) {
-    float out[1][ROWS];
-    hostTile<Q, ROWS, 1>(at, y + c * columnBytes, columnBytes, blocks, out);
-    for (u32 r = 0; r < ROWS; ++r) dst[c * dstStride + r] = out[0][r];
-  }
-}
-
 #else
 
 // 64 elements of 64 rows and 64 columns, quants four to a word, words of neighbouring rows side by side.
@@ -117,15 +99,9 @@ X_DEVICE void multiplyTiles(const Tiles& tile, u32 r0, u32 c0, float (&acc)[4][8
 
 #endif
 
-#if X_HOST  // compiled once for the kernels that share it
-#define X_MUL_MAT static __attribute__((noinline))
-#else
-#define X_MUL_MAT X_DEVICE
-#endif
-
 /** dst[column * dstRows + row] = row . column; y holds q8_1 columns of paddedInner elements. */
 template <class Q>
-X_MUL_MAT void mulMat(const u8* x, const u8* y, float* dst, i32 innerSize, i32 rowCount, i32 columnCount, i32 paddedInner, i32 dstRows,
+QUANT_CALL void mulMat(const u8* x, const u8* y, float* dst, i32 innerSize, i32 rowCount, i32 columnCount, i32 paddedInner, i32 dstRows,
                      Tiles& tile) {
   const u32 rows = (u32)rowCount, columns = (u32)columnCount;
   const u64 rowBytes = (u64)(innerSize / (i32)Q::SIZE) * Q::BYTES, columnBytes = (u64)paddedInner / 32 * Q8_1::BYTES;

@@ -38,13 +38,14 @@ X_DEVICE void dotRows(const u8* const (&rows)[PAIR], const u8* y, u64 columnByte
       const u8* yg = yb + (e4 / 8) * Q8_1::BYTES;
 #pragma unroll
       for (u32 c = 0; c < COLS; ++c) {
+        const u8* yc = yg + c * columnBytes;
         i32 u[Q::RUN], sum = 0;
 #pragma unroll
         for (u32 i = 0; i < Q::RUN; ++i) {
-          u[i] = (i32)Q8_1::quad(yg + c * columnBytes, (e4 & 7) + i);
+          u[i] = (i32)Q8_1::quad(yc, (e4 & 7) + i);
           if (Q::MINS || Q::OFFSET != 0) sum = dp4a(0x01010101, u[i], sum);
         }
-        const float d8 = Q8_1::scale(yg + c * columnBytes);
+        const float d8 = Q8_1::scale(yc);
 #pragma unroll
         for (u32 r = 0; r < PAIR; ++r) {
           const u8* b = rows[r] + (u64)block * Q::BYTES;
@@ -61,10 +62,13 @@ X_DEVICE void dotRows(const u8* const (&rows)[PAIR], const u8* y, u64 columnByte
 }
 #endif
 
-/** dst[c * dstStride + row] for all rows, shared by `blocks` thread blocks of which this is number `block`. */
+/**
+ * dst[c * dstStride + row] for all rows and the first `count` of COLS columns, shared by `blocks` thread blocks of which
+ * this is number `block`. GPUs read all COLS columns, so y has room for them, and drop what is not asked for.
+ */
 template <class Q, u32 COLS>
-X_DEVICE void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32 rows, u64 columnBytes, u64 dstStride, u64 block,
-                        u64 blocks) {
+QUANT_CALL void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32 rows, [[maybe_unused]] u32 count, u64 columnBytes,
+                        u64 dstStride, u64 block, u64 blocks) {
   const u64 rowBytes = (u64)(columns / Q::SIZE) * Q::BYTES;
 #if X_HOST
   constexpr u32 ROWS = COLS <= 2 ? 4 : 2;
@@ -97,7 +101,7 @@ X_DEVICE void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32 r
 #pragma unroll
       for (u32 r = 0; r < PAIR; ++r) {
         const float sum = team.isWarp ? warpReduce<Sum>(acc[c][r]) : blockReduce<Sum>(acc[c][r]);
-        if (team.thread == 0 && row + r < rows) dst[c * dstStride + row + r] = sum;
+        if (team.thread == 0 && row + r < rows && c < count) dst[c * dstStride + row + r] = sum;
       }
     }
   }
@@ -106,8 +110,28 @@ X_DEVICE void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32 r
 
 template <class Q, u32 COLS>
 X_DEVICE void mulMatVecKernel(const u8* x, const u8* y, float* dst, i32 columns, i32 rows, i32 paddedColumns, i32 dstRows) {
-  mulMatVec<Q, COLS>(x, y, dst, (u32)columns, (u32)rows, (u64)paddedColumns / 32 * Q8_1::BYTES, (u64)dstRows, split::block(),
-                     split::blocks());
+  mulMatVec<Q, COLS>(x, y, dst, (u32)columns, (u32)rows, COLS, (u64)paddedColumns / 32 * Q8_1::BYTES, (u64)dstRows,
+                     split::block(), split::blocks());
+}
+
+/** For formats that candle has no kernels for: one kernel for up to COLS columns, whose number it is told. */
+template <class Q, u32 COLS>
+X_DEVICE void mulMatVecUpTo(const u8* x, const u8* y, float* dst, i32 columns, i32 rows, i32 paddedColumns, i32 dstRows, i32 count) {
+  const u64 columnBytes = (u64)paddedColumns / 32 * Q8_1::BYTES;
+#if X_HOST
+  if constexpr (COLS == 1) {
+    mulMatVec<Q, 1>(x, y, dst, (u32)columns, (u32)rows, 1, columnBytes, (u64)dstRows, split::block(), split::blocks());
+    return;
+  }
+  const u64 rowBytes = (u64)(columns / (i32)Q::SIZE) * Q::BYTES, blocks = (u64)columns / Q::SIZE;
+  const u64 end = split::end((u64)rows);
+  u64 row = split::begin((u64)rows);
+  for (; row + 2 <= end; row += 2)
+    hostRows<Q, 2>(x + row * rowBytes, rowBytes, y, columnBytes, blocks, (u64)count, dst + row, (u64)dstRows);
+  if (row < end) hostRows<Q, 1>(x + row * rowBytes, rowBytes, y, columnBytes, blocks, (u64)count, dst + row, (u64)dstRows);
+#else
+  mulMatVec<Q, COLS>(x, y, dst, (u32)columns, (u32)rows, (u32)count, columnBytes, (u64)dstRows, split::block(), split::blocks());
+#endif
 }
 
 /** One token's experts: task (batch, topk) multiplies expert ids[task] with its input row. The x axis shares the rows, y and z the tasks. */
@@ -119,7 +143,7 @@ X_DEVICE void indexedMoe(const u8* weights, const u8* inputs, const u32* ids, fl
   const u64 tasks = (u64)batch * (u64)topk, stride = (u64)gridY() * gridZ();
   for (u64 task = blockY() + (u64)gridY() * blockZ(); task < tasks; task += stride) {
     const u8* input = inputs + (inputDim1 == 1 ? task / (u32)topk : task) * inputBytes;
-    mulMatVec<Q, 1>(weights + ids[task] * expertBytes, input, out + task * (u64)n, (u32)k, (u32)n, 0, 0, blockX(), gridX());
+    mulMatVec<Q, 1>(weights + ids[task] * expertBytes, input, out + task * (u64)n, (u32)k, (u32)n, 1, 0, 0, blockX(), gridX());
   }
 }
 

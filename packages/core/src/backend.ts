@@ -276,13 +276,30 @@ export interface QuantizedOps {
   supports(type: string): boolean;
   /** All `elemCount` values as f32 or f16. */
   dequantize(weight: BackendStorage, type: string, elemCount: number, dtype: 'f32' | 'f16'): BackendStorage;
-  /** x [m, k] f32, contiguous at xLayout's offset, times weightᵀ: [m, n] f32. */
+  /**
+   * x [m, k] in f32, f16 or bf16, contiguous at xLayout's offset, times the transpose of `n` rows of the weight from row
+   * `firstRow` (default 0) on: [m, n] f32.
+   */
   matmul(
     weight: BackendStorage,
     type: string,
-    size: { m: number; n: number; k: number },
+    size: { m: number; n: number; k: number; firstRow?: number },
     x: BackendStorage,
     xLayout: Layout,
+  ): BackendStorage;
+  /**
+   * For every id the product of a row of x with the expert's weights: weight [experts, n, k], ids [tokens * topk] (u32,
+   * contiguous, each below the number of experts), x contiguous [tokens * topk, k], or [tokens, k] with `shared`, in f32,
+   * f16 or bf16; [tokens * topk, n] f32.
+   */
+  indexedMoe(
+    weight: BackendStorage,
+    type: string,
+    size: { n: number; k: number; topk: number; shared: boolean },
+    x: BackendStorage,
+    xLayout: Layout,
+    ids: BackendStorage,
+    idsLayout: Layout,
   ): BackendStorage;
   /** Rows of the weight [.., k] at ids (u32, contiguous): [ids, k] f32. */
   embedding(weight: BackendStorage, type: string, k: number, ids: BackendStorage, idsLayout: Layout): BackendStorage;

@@ -5,7 +5,7 @@
  * `await ids.toArray()` and give them to {@link sortByExpert}.
  */
 import { CandleError, formatShape, ShapeError, scope, Tensor } from '@x/core';
-import { QMatMul, QTensor } from '@x/quantized';
+import { indexedMoe, type QTensor } from '@x/quantized';
 
 /** Pairs of token and expert, by expert. A pair's number is token * topk + its place among the token's experts. */
 export interface SortedExperts {
@@ -40,7 +40,7 @@ export function moeGemm(
   return byExpert(input, experts, k, topkWeights, sorted, topk, product);
 }
 
-/** {@link moeGemm} with the experts' weights in a block format, [experts, n, k]; see `QMatMul` for how they are used. */
+/** {@link moeGemm} with the experts' weights in a block format, [experts, n, k]; see `indexedMoe` for how they are used. */
 export function moeGemmGguf(
   input: Tensor,
   weights: QTensor,
@@ -48,29 +48,22 @@ export function moeGemmGguf(
   sorted: SortedExperts,
   topk: number,
 ): Tensor {
-  const [experts, n, k] = checked('moeGemmGguf', weights.shape, input, sorted, topkWeights, topk);
-  const product = (expert: number, rows: Tensor) => {
-    using blocks = expertOf(weights, expert, [n, k]);
-    using linear = QMatMul.fromQTensor(blocks);
-    return linear.forward(rows);
-  };
-  return byExpert(input, experts, k, topkWeights, sorted, topk, product);
+  const [, n, k] = checked('moeGemmGguf', weights.shape, input, sorted, topkWeights, topk);
+  const chosen = new Uint32Array(sorted.expertIds.length);
+  sorted.sortedTokenIds.forEach((pair, i) => {
+    chosen[pair] = sorted.expertIds[i];
+  });
+  return scope(() => {
+    // A row a token, or with weights a row a pair, each of which is then a token with one expert.
+    const rows = input.reshape([input.dim(0), 1, k]);
+    return weighted(indexedMoe(weights, rows, chosen).reshape([chosen.length, n]), topkWeights);
+  });
 }
 
-/** Zero blocks, in values, that kernels may read behind the last row of a weight. */
-const PADDING = 512;
-
-/** The weight [n, k] of one expert, in memory of its own where it is in blocks. */
-function expertOf(weights: QTensor, expert: number, [n, k]: readonly [number, number]): QTensor {
-  return scope(() => {
-    const { data, format, type } = weights;
-    if (weights.kind === 'dense') return QTensor.wrap(type, [n, k], data.narrow(0, expert, 1).squeeze(0));
-    const bytesOf = (values: number) => (values / format.blockSize) * format.blockBytes;
-    const bytes = bytesOf(n * k);
-    const zeros = Tensor.zeros([bytesOf(PADDING)], 'u8', data.device);
-    const padded = Tensor.cat([data.narrow(0, expert * bytes, bytes), zeros], 0);
-    return QTensor.wrap(type, [n, k], padded.narrow(0, 0, bytes));
-  });
+/** Rows of pairs times the pairs' weights. */
+function weighted(rows: Tensor, topkWeights: Tensor | undefined): Tensor {
+  if (!topkWeights) return rows;
+  return rows.broadcastMul(topkWeights.reshape([-1, 1]).toDtype(rows.dtype));
 }
 
 function byExpert(
@@ -104,9 +97,7 @@ function byExpert(
     sortedTokenIds.forEach((pair, i) => {
       places[pair] = i;
     });
-    const inOrder = Tensor.cat(parts, 0).indexSelect(ids(places), 0);
-    if (!topkWeights) return inOrder;
-    return inOrder.broadcastMul(topkWeights.reshape([-1, 1]).toDtype(inOrder.dtype));
+    return weighted(Tensor.cat(parts, 0).indexSelect(ids(places), 0), topkWeights);
   });
 }
 

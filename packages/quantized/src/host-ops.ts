@@ -12,13 +12,14 @@ import { type BlockFormat, byteLengthOf } from './blocks';
 /** Bytes of weight that are read from the storage at a time. */
 const PIECE_BYTES = 512 * 1024;
 
-/** Calls `each` with the values of every row in turn; the array is reused. */
+/** Calls `each` with the values of `rows` rows from row `start` on in turn, counted from 0; the array is reused. */
 export function eachRow(
   weight: BackendStorage,
   format: BlockFormat,
   rows: number,
   k: number,
   each: (row: number, values: Float32Array) => void,
+  start = 0,
 ): void {
   const rowBytes = byteLengthOf(format, k);
   const blocks = k / format.blockSize;
@@ -26,7 +27,7 @@ export function eachRow(
   const values = new Float32Array(k);
   for (let first = 0; first < rows; first += perPiece) {
     const count = Math.min(perPiece, rows - first);
-    const bytes = new Uint8Array(weight.toHostSync(first * rowBytes, count * rowBytes));
+    const bytes = new Uint8Array(weight.toHostSync((start + first) * rowBytes, count * rowBytes));
     for (let row = 0; row < count; row++) {
       format.dequantize(bytes, row * rowBytes, values, 0, blocks);
       each(first + row, values);
@@ -34,20 +35,21 @@ export function eachRow(
   }
 }
 
-/** x [m, k] times weightᵀ [k, n]: [m, n]. */
+/** x [m, k] times the transpose of the rows [n, k] of the weight that begin at row `firstRow`: [m, n]. */
 export function matmulRows(
   weight: BackendStorage,
   format: BlockFormat,
-  size: { m: number; n: number; k: number },
+  size: { m: number; n: number; k: number; firstRow?: number },
   x: Float32Array,
 ): Float32Array {
   const { m, n, k } = size;
   const out = new Float32Array(m * n);
-  eachRow(weight, format, n, k, (row, values) => {
+  const dots = (row: number, values: Float32Array) => {
     let i = 0;
     for (; i + 4 <= m; i += 4) fourDots(x, i * k, values, k, out, i * n + row, n);
     for (; i < m; i++) out[i * n + row] = dot(x, i * k, values, k);
-  });
+  };
+  eachRow(weight, format, n, k, dots, size.firstRow);
   return out;
 }
 

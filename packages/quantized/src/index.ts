@@ -3,9 +3,11 @@ export * from './blocks';
 export * from './gguf';
 export { type DenseDType, deviceBytes } from './load';
 export { isMixName, isQuantizable, MIXES, type MixFacts, type MixName, type MixTensor, planMix } from './mixes';
+export { indexedMoe } from './moe';
 export { QMatMul, type QMatMulOptions } from './qmatmul';
 export {
   type AsyncQuantizeTensorOptions,
+  type IndexedMoeOptions,
   QTensor,
   type QTensorLoadOptions,
   type QTensorOptions,

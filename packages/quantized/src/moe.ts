@@ -1,13 +1,12 @@
 /**
  * Products with the weights of chosen experts (candle's `indexed_moe_forward`, which exists for CUDA and six types only;
- * here for every type on every device). The experts that tokens chose are read on the host; the rows of each expert are
- * one product, made where the weight lies. An expert's blocks are copied on the device for it, since a product takes a
- * whole storage.
+ * here for every type on every device). Few pairs of token and expert, as in decoding, are one launch of the device's
+ * indexed kernel. More are sorted by expert, and the rows of each expert are one product with its part of the weight.
  */
 import { DeviceError, DTypeError, elemCount, formatShape, ShapeError, scope, Tensor } from '@x/core';
 import { byteLengthOf } from './blocks';
 import { KERNEL_PADDING } from './load';
-import { QMatMul } from './qmatmul';
+import { blockProduct, QMatMul } from './qmatmul';
 import { QTensor } from './qtensor';
 import { checkActivation } from './tensors';
 
@@ -23,6 +22,43 @@ export function expertOf(weights: QTensor, expert: number): QTensor {
     const part = data.narrow(0, expert * bytes, bytes);
     const zeros = Tensor.zeros([byteLengthOf(format, KERNEL_PADDING)], 'u8', data.device);
     return QTensor.wrap(type, [n, k], Tensor.cat([part, zeros], 0).narrow(0, 0, bytes));
+  });
+}
+
+/**
+ * Pairs an expert, on average, up to which the indexed kernel is taken. It reads an expert's weights once a pair; products
+ * read them once, but are several launches an expert. On a two-core cpu both take as long for 4 (iq4_xs) to more than 16
+ * (q4_K) pairs; a GPU's launches weigh more.
+ */
+const INDEXED_PAIRS = 8;
+
+/** Whether so many pairs of token and expert are for the device's indexed kernel. */
+export function isForKernel(weights: QTensor, pairs: number): boolean {
+  const { quantized } = weights.device.backend;
+  const fits = quantized !== undefined && weights.kind === 'blocks' && weights.elemCount > 0;
+  return fits && pairs <= INDEXED_PAIRS * weights.shape[0];
+}
+
+/** As {@link indexedMoe} by the device's kernel; ids [tokens * topk] u32, contiguous, are all below the number of experts. */
+export function indexedKernel(weights: QTensor, x: Tensor, ids: Tensor): Tensor {
+  const [, n, k] = weights.shape;
+  const [tokens, choices] = x.shape;
+  const topk = ids.elemCount / tokens;
+  return scope(() => {
+    const [input, list] = [x.contiguous().storageAndLayout(), ids.storageAndLayout()];
+    const size = { n, k, topk, shared: choices === 1 };
+    const { storage } = weights.data.storageAndLayout();
+    const { quantized } = weights.device.backend;
+    const made = quantized!.indexedMoe(
+      storage,
+      weights.type,
+      size,
+      input.storage,
+      input.layout,
+      list.storage,
+      list.layout,
+    );
+    return Tensor.fromStorage(made, [tokens, topk, n], weights.device).toDtype(x.dtype);
   });
 }
 
@@ -57,9 +93,11 @@ export function checkedIds(weights: QTensor, x: Tensor, ids: Tensor): Tensor {
 
 /**
  * For every token the product of its row (or the row of each choice) with the weights of the experts that it chose.
- * @param x [tokens, topk or 1, k], f32, f16 or bf16
- * @param chosen [tokens * topk] expert of each pair of token and choice
+ * @param weights [experts, n, k]
+ * @param x [tokens, topk or 1, k] on the weight's device, f32, f16 or bf16
+ * @param chosen [tokens * topk] expert of each pair of token and choice, on the host
  * @returns [tokens, topk, n] in x's dtype
+ * @throws ShapeError for an expert that is not there
  */
 export function indexedMoe(weights: QTensor, x: Tensor, chosen: Uint32Array): Tensor {
   const [experts, n, k] = checkedExperts('QTensor.indexedMoeForward', weights);
@@ -69,6 +107,8 @@ export function indexedMoe(weights: QTensor, x: Tensor, chosen: Uint32Array): Te
   if (chosen.length === 0) return Tensor.zeros([tokens, topk, n], x.dtype, device);
   const bad = chosen.find((expert) => expert >= experts);
   if (bad !== undefined) throw outOfRange('QTensor.indexedMoeForward', bad, experts);
+  if (isForKernel(weights, chosen.length))
+    return scope(() => indexedKernel(weights, x, Tensor.from(chosen, { device })));
   const order = Uint32Array.from(chosen, (_, pair) => pair).sort((a, b) => chosen[a] - chosen[b] || a - b);
   const shared = x.dim(1) === 1;
   return scope(() => {
@@ -81,9 +121,12 @@ export function indexedMoe(weights: QTensor, x: Tensor, chosen: Uint32Array): Te
       const from = Uint32Array.from(pairs, (pair) => (shared ? Math.floor(pair / topk) : pair));
       parts.push(
         scope(() => {
+          const input = rows.indexSelect(Tensor.from(from, { device }), 0);
+          if (weights.kind === 'blocks')
+            return blockProduct(weights, input, { m: from.length, n, k, firstRow: expert * n }, [from.length, n]);
           using weight = expertOf(weights, expert);
           using map = QMatMul.fromQTensor(weight);
-          return map.forward(rows.indexSelect(Tensor.from(from, { device }), 0));
+          return map.forward(input);
         }),
       );
     }

@@ -2,8 +2,8 @@
  * A linear map by a weight that may be quantized (candle's `QMatMul`): x [..., k] times the transpose of a weight [n, k]
  * is [..., n], in x's dtype.
  *
- * - `quantized`: the device's kernel, or the host in TypeScript where the device has none; activations are f32, and f16
- *   and bf16 ones are converted there and back.
+ * - `quantized`: the device's kernels, or the host in TypeScript where the device has none. Kernels read activations of f32,
+ *   f16 and bf16 and sum in f32; the result is rounded to x's dtype on the device.
  * - `dense`: an ordinary product with the weight as numbers, for f32, f16 and bf16 weights and for types that a device
  *   with quantized kernels lacks. As in candle the numbers are f32 unless the `dense` option asks for less.
  *
@@ -69,16 +69,10 @@ export class QMatMul implements Disposable {
       );
     }
     const shape = [...x.shape.slice(0, -1), n];
-    // The everyday case makes one tensor: a decoding step on a GPU is short enough for each further one to show.
-    if (this.#blocks !== undefined && x.dtype === 'f32' && x.isContiguous()) {
-      return quantized(this.#blocks, x, { m, n, k }, shape);
-    }
+    if (this.#blocks !== undefined) return blockProduct(this.#blocks, x, { m, n, k }, shape);
     return withTemporaries((temporary) => {
-      const numbers = temporary(x.toDtype(this.#dense?.dtype ?? 'f32'));
+      const numbers = temporary(x.toDtype(this.#dense!.dtype));
       const rows = temporary(temporary(numbers.reshape([m, k])).contiguous());
-      if (this.#blocks !== undefined) {
-        return temporary(quantized(this.#blocks, rows, { m, n, k }, shape)).toDtype(x.dtype);
-      }
       const transposed = temporary(this.#dense!.t());
       return temporary(temporary(rows.matmul(transposed)).toDtype(x.dtype)).reshape(shape);
     });
@@ -139,13 +133,26 @@ function flag(name: string): boolean {
   return value !== undefined && value !== '' && value !== '0';
 }
 
-/** The product of contiguous f32 `x`, whatever its rank, as a tensor of `shape`. */
-function quantized(
-  weight: QTensor,
-  x: Tensor,
-  size: { m: number; n: number; k: number },
-  shape: readonly number[],
-): Tensor {
+/** Rows of activations, rows of the weight, the length of both, and the weight's row to begin with (default 0). */
+interface ProductSize {
+  m: number;
+  n: number;
+  k: number;
+  firstRow?: number;
+}
+
+/** @internal x (m * k values, f32, f16 or bf16) times the transpose of rows of a weight in blocks, as x's dtype in `shape`. */
+export function blockProduct(weight: QTensor, x: Tensor, size: ProductSize, shape: readonly number[]): Tensor {
+  // The everyday case makes one tensor: a decoding step on a GPU is short enough for each further one to show.
+  if (x.dtype === 'f32' && x.isContiguous()) return quantized(weight, x, size, shape);
+  return withTemporaries((temporary) => {
+    const numbers = weight.device.backend.quantized === undefined ? temporary(x.toDtype('f32')) : x;
+    return temporary(quantized(weight, temporary(numbers.contiguous()), size, shape)).toDtype(x.dtype);
+  });
+}
+
+/** The product of contiguous `x`, whatever its rank, as an f32 tensor of `shape`; on the host x is f32. */
+function quantized(weight: QTensor, x: Tensor, size: ProductSize, shape: readonly number[]): Tensor {
   const { device, type } = weight;
   const { backend } = device;
   const blocks = weight.data.storageAndLayout().storage;

@@ -6,9 +6,9 @@
  * - f32, f16 and bf16 weights are dense tensors of that dtype (`kind` is `dense`).
  * - A device with kernels for the type keeps the blocks (`kind` is `blocks`), and so does a device without any quantized
  *   kernels, for which this package computes on the host.
- * - A device that has quantized kernels, but none for this type, gets numbers: the blocks are dequantised on the host
- *   while loading, into f32 or the dtype that `dense` names. That takes more memory (f32: 7 times that of q4_K) and is
- *   exact in f32; `kind` says so, and `QMatMul.kind` too.
+ * - What is left becomes numbers, converted on the host while loading, in f32 or the dtype that `dense` names: plain f64
+ *   and integers, and blocks of a type for which a backend has no kernels (ours have them for all). `kind` says so, and
+ *   `QMatMul.kind` too.
  */
 import {
   type Device,
@@ -37,7 +37,7 @@ import {
   pack,
   placement,
 } from './load';
-import { checkedIds, expertOf, indexedMoe } from './moe';
+import { checkedIds, expertOf, indexedKernel, indexedMoe, isForKernel } from './moe';
 import {
   checkQuantize,
   type ParallelQuantizeOptions,
@@ -60,6 +60,15 @@ export interface QTensorLoadOptions extends QTensorOptions {
 export interface QuantizeTensorOptions extends QTensorOptions, QuantizeOptions {
   /** Where the blocks go; default the tensor's device (candle's `quantize_onto`). */
   device?: Device;
+}
+
+export interface IndexedMoeOptions {
+  /**
+   * Whether ids are read on the host, where one out of range raises an error; default true. With false nothing waits for
+   * the device where its indexed kernel serves (a few tokens), and such an id stands for the last expert: right for ids
+   * that a top-k made.
+   */
+  readIds?: boolean;
 }
 
 export interface AsyncQuantizeTensorOptions extends QuantizeTensorOptions, ParallelQuantizeOptions {}
@@ -295,15 +304,27 @@ export class QTensor implements Disposable {
    * ids [tokens, topk] (u32, u8 or i64), this weight [experts, n, k]; the result is [tokens, topk, n] in x's dtype. The
    * ids are read without blocking. Raises `ShapeError` for other shapes and for an expert that is not there.
    */
-  async indexedMoeForward(x: Tensor, ids: Tensor): Promise<Tensor> {
+  async indexedMoeForward(x: Tensor, ids: Tensor, options: IndexedMoeOptions = {}): Promise<Tensor> {
     using list = checkedIds(this, x, ids);
+    if (this.#unread(list, options)) return this.#indexedUnread(x, list);
     return indexedMoe(this, x, (await list.toArray()) as Uint32Array);
   }
 
   /** As {@link indexedMoeForward}, blocking the event loop while the ids are read. */
-  indexedMoeForwardSync(x: Tensor, ids: Tensor): Tensor {
+  indexedMoeForwardSync(x: Tensor, ids: Tensor, options: IndexedMoeOptions = {}): Tensor {
     using list = checkedIds(this, x, ids);
+    if (this.#unread(list, options)) return this.#indexedUnread(x, list);
     return indexedMoe(this, x, list.toArraySync() as Uint32Array);
+  }
+
+  #unread(ids: Tensor, { readIds = true }: IndexedMoeOptions): boolean {
+    return !readIds && ids.elemCount > 0 && isForKernel(this, ids.elemCount);
+  }
+
+  /** An id that is too large must not lead a kernel out of the weight. */
+  #indexedUnread(x: Tensor, ids: Tensor): Tensor {
+    using inside = ids.minimum(this.shape[0] - 1);
+    return indexedKernel(this, x, inside);
   }
 
   /**

@@ -24,6 +24,10 @@ function withKernels(device: BackendDevice, supported: readonly string[]): Backe
     format.dequantize(bytes, 0, out, 0, blocks);
     return out;
   }
+  function activations(x: BackendStorage, offset: number, count: number): Float32Array {
+    const f32 = x.toDtype(Layout.contiguous([count], offset), 'f32');
+    return new Float32Array(f32.toHostSync(0, count));
+  }
   const quantized: QuantizedOps = {
     supports: (type) => supported.includes(type),
     dequantize(weight, type, elemCount, dtype) {
@@ -32,16 +36,30 @@ function withKernels(device: BackendDevice, supported: readonly string[]): Backe
       const f32 = device.fromHost(values, 'f32');
       return dtype === 'f32' ? f32 : f32.toDtype(Layout.contiguous([elemCount]), dtype);
     },
-    matmul(weight, type, { m, n, k }, x, xLayout) {
+    matmul(weight, type, { m, n, k, firstRow = 0 }, x, xLayout) {
       calls.push(`matmul ${type} ${m}x${n}x${k}`);
-      const w = numbers(weight, type);
-      const a = new Float32Array(x.toHostSync(xLayout.startOffset, m * k));
+      const w = numbers(weight, type).subarray(firstRow * k);
+      const a = activations(x, xLayout.startOffset, m * k);
       const out = new Float32Array(m * n);
       for (let i = 0; i < m; i++) {
         for (let j = 0; j < n; j++) {
           let sum = 0;
           for (let l = 0; l < k; l++) sum += a[i * k + l] * w[j * k + l];
           out[i * n + j] = sum;
+        }
+      }
+      return device.fromHost(out, 'f32');
+    },
+    indexedMoe(weight, type, { n, k, topk, shared }, x, xLayout, ids, idsLayout) {
+      calls.push(`indexedMoe ${type} ${idsLayout.elemCount}x${n}x${k}`);
+      const w = numbers(weight, type);
+      const list = new Uint32Array(ids.toHostSync(idsLayout.startOffset, idsLayout.elemCount));
+      const a = activations(x, xLayout.startOffset, (shared ? list.length / topk : list.length) * k);
+      const out = new Float32Array(list.length * n);
+      for (const [pair, expert] of list.entries()) {
+        const row = (shared ? Math.floor(pair / topk) : pair) * k;
+        for (let j = 0; j < n; j++) {
+          for (let l = 0; l < k; l++) out[pair * n + j] += a[row + l] * w[(expert * n + j) * k + l];
         }
       }
       return device.fromHost(out, 'f32');

@@ -233,6 +233,23 @@ describe('what a device gets', () => {
     ]);
   });
 
+  test('experts: few pairs in one call, many by expert, activations as they are', () => {
+    using experts = QTensor.fromBytes('q8_0', [2, 2, 512], file.readTensorBytes('Q8_0'), gpu);
+    for (const [tokens, expected] of [
+      [2, ['indexedMoe q8_0 4x2x512']],
+      [9, ['matmul q8_0 9x2x512', 'matmul q8_0 9x2x512']],
+    ] as const) {
+      calls.length = 0;
+      using x = Tensor.ones([tokens, 1, 512], 'f16', gpu);
+      using ids = Tensor.from(
+        Uint32Array.from({ length: tokens * 2 }, (_, pair) => pair & 1),
+        { shape: [tokens, 2], device: gpu },
+      );
+      using y = experts.indexedMoeForwardSync(x, ids);
+      expect([y.dtype, calls]).toEqual(['f16', expected]);
+    }
+  });
+
   test('zeros follow the last row, for kernels that read whole tiles', () => {
     using weight = QTensor.fromGguf(file, 'Q4_K', gpu);
     const { storage } = weight.data.storageAndLayout();

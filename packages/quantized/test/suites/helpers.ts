@@ -51,6 +51,11 @@ export const DOT_ERROR: Partial<Record<QuantType, number>> = {
   nvfp4: 0.03,
 };
 
+/** 0, 1, 2, ... or what `map` makes of them. */
+export function counting(count: number, map = (value: number) => value): Float32Array {
+  return Float32Array.from({ length: count }, (_, i) => map(i));
+}
+
 /** llama.cpp's test vector: 0.1 + 2 cos(i + offset), 4,096 values. */
 export function cosines(offset: number): Float32Array {
   return Float32Array.from({ length: 4096 }, (_, i) => 0.1 + 2 * Math.cos(i + offset));
@@ -118,4 +123,32 @@ export function exactProduct(x: Float32Array, weight: Float32Array, size: { m: n
     }
   }
   return out;
+}
+
+/** candle's `test_matmul`: the mean relative error of a product of [3, 256] with [4, 256]. */
+export function checkedMatmulError(type: QuantType, device: Device): number {
+  const size = { m: 3, n: 4, k: 256 };
+  const x = counting(3 * 256, (i) => i / (3 * 256));
+  // candle's weight is [k, n] counted row by row; a weight of ours is its transpose.
+  const weight = counting(4 * 256, (i) => ((i % 256) * 4 + Math.floor(i / 256)) / (4 * 256));
+  const exact = exactProduct(x, weight, size);
+  const got = product(x, weight, size, type, device);
+  return exact.reduce((sum, value, i) => sum + Math.abs((value - got[i]) / value), 0) / exact.length;
+}
+
+/**
+ * candle's and ggml's dot product check, as a product of one row with one: the error by the length. The bounds of
+ * {@link DOT_ERROR} are errors measured with rounded activations; where the device keeps them exact, they are rounded first.
+ */
+export function dotError(type: QuantType, a: Float32Array, b: Float32Array, device: Device): number {
+  const size = { m: 1, n: 1, k: a.length };
+  const [exact] = exactProduct(b, a, size);
+  const rounds = device.backend.quantized?.supports(type) === true;
+  const [got] = product(rounds ? b : activations(b, type), a, size, type, device);
+  return Math.abs(got - exact) / a.length;
+}
+
+/** The same of llama.cpp's two vectors. */
+export function cosineDotError(type: QuantType, device: Device): number {
+  return dotError(type, cosines(0), cosines(1), device);
 }

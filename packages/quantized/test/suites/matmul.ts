@@ -9,10 +9,12 @@ import { describe, expect, test } from 'vitest';
 import { QMatMul, type QuantType } from '../../src';
 import { random } from '../fixture';
 import {
-  activations,
   CANDLE_TYPES,
-  cosines,
+  checkedMatmulError,
+  cosineDotError,
+  counting,
   DOT_ERROR,
+  dotError,
   exactProduct,
   numbersOf,
   OTHER_TYPES,
@@ -21,9 +23,6 @@ import {
   weightOf,
 } from './helpers';
 import { stdRng } from './rust-random';
-
-const counting = (count: number, map = (value: number) => value) =>
-  Float32Array.from({ length: count }, (_, i) => map(i));
 
 /**
  * q4_0 products of [3, 64] and [4, 64] counted from 0, and from the middle; with exact activations, and with rounded ones
@@ -83,35 +82,20 @@ function expectOneOf(got: Float32Array, lists: readonly (readonly number[])[]): 
 
 export function matmulSuite(name: string, open: () => Device): void {
   const isExact = () => open().backend.quantized === undefined;
-  const roundsActivations = (type: QuantType) => open().backend.quantized?.supports(type) === true;
 
-  /** candle's `test_matmul`: mean relative error at most 0.02. */
+  /** candle's `test_matmul`. */
   function checkMatmul(type: QuantType): void {
-    const size = { m: 3, n: 4, k: 256 };
-    const x = counting(3 * 256, (i) => i / (3 * 256));
-    // candle's weight is [k, n] counted row by row; a weight of ours is its transpose.
-    const weight = counting(4 * 256, (i) => ((i % 256) * 4 + Math.floor(i / 256)) / (4 * 256));
-    const exact = exactProduct(x, weight, size);
-    const got = product(x, weight, size, type, open());
-    const error = exact.reduce((sum, value, i) => sum + Math.abs((value - got[i]) / value), 0) / exact.length;
     // Three levels stand for all of 0 to 1 in a ternary weight.
-    expect(error).toBeLessThanOrEqual(type.startsWith('tq') ? 0.3 : 0.02);
+    expect(checkedMatmulError(type, open())).toBeLessThanOrEqual(type.startsWith('tq') ? 0.3 : 0.02);
   }
 
-  /**
-   * candle's and ggml's dot product check, as a product of one row with one. The bounds are errors measured with rounded
-   * activations; where the device keeps them exact, they are rounded first.
-   */
+  /** candle's and ggml's dot product check; the second pair of vectors is candle's. */
   function checkDot(type: QuantType): void {
     const fraction = counting(4096, (i) => i / 4096);
-    for (const [a, b, times] of [
-      [cosines(0), cosines(1), 1],
-      [fraction, fraction, 2],
-    ] as const) {
-      const size = { m: 1, n: 1, k: 4096 };
-      const [exact] = exactProduct(b, a, size);
-      const [got] = product(roundsActivations(type) ? b : activations(b, type), a, size, type, open());
-      const error = Math.abs(got - exact) / 4096;
+    for (const [error, times] of [
+      [cosineDotError(type, open()), 1],
+      [dotError(type, fraction, fraction, open()), 2],
+    ]) {
       expect(error).toBeLessThanOrEqual(Math.max(0.02, DOT_ERROR[type]! * times));
       expect(error - 0.00001).toBeLessThanOrEqual(DOT_ERROR[type]! * times);
     }

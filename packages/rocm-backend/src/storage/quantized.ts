@@ -2,6 +2,7 @@
  * Quantized weights on a device, after candle's `QCudaStorage` (candle-core/src/quantized/cuda.rs): the activation is
  * quantized to q8_1 blocks once per product, then rows are multiplied in int8. Up to eight activation rows take the
  * matrix-vector kernels, more the tiled ones: on int8 matrix units where the GPU has them, else on dp4a (and on the host).
+ * candle's kernels are those of ten types; here every block type of ggml has them, all but the matrix units' ones.
  */
 import { type BackendStorage, type Layout, type QuantizedOps, sizeInBytes } from '@x/core';
 import { HipError } from '@x/hip';
@@ -14,7 +15,13 @@ import { run } from '../ops';
 import { RocmStorage } from './index';
 
 /** Values and bytes of a weight block, by candle's spelling of the type. */
-const FORMATS: Record<string, { values: number; bytes: number }> = {
+interface BlockSize {
+  values: 32 | 64 | 256;
+  bytes: number;
+}
+
+/** Types that candle has kernels for: one matrix-vector kernel a number of activation rows. */
+const CANDLE_TYPES: Record<string, BlockSize> = {
   q4_0: { values: 32, bytes: 18 },
   q4_1: { values: 32, bytes: 20 },
   q5_0: { values: 32, bytes: 22 },
@@ -27,6 +34,26 @@ const FORMATS: Record<string, { values: number; bytes: number }> = {
   q6_K: { values: 256, bytes: 210 },
 };
 
+/** All types. Those of ours have matrix-vector kernels for up to 1, 2, 4 and 8 rows. */
+const FORMATS: Record<string, BlockSize> = {
+  ...CANDLE_TYPES,
+  q8_1: { values: 32, bytes: 36 },
+  q8_K: { values: 256, bytes: 292 },
+  iq1_s: { values: 256, bytes: 50 },
+  iq1_m: { values: 256, bytes: 56 },
+  iq2_xxs: { values: 256, bytes: 66 },
+  iq2_xs: { values: 256, bytes: 74 },
+  iq2_s: { values: 256, bytes: 82 },
+  iq3_xxs: { values: 256, bytes: 98 },
+  iq3_s: { values: 256, bytes: 110 },
+  iq4_nl: { values: 32, bytes: 18 },
+  iq4_xs: { values: 256, bytes: 136 },
+  tq1_0: { values: 256, bytes: 54 },
+  tq2_0: { values: 256, bytes: 66 },
+  mxfp4: { values: 32, bytes: 17 },
+  nvfp4: { values: 64, bytes: 36 },
+};
+
 /** Activations are padded to this many values, as candle's MATRIX_ROW_PADDING. */
 const ROW_PADDING = 512;
 const Q8_1_VALUES = 32;
@@ -36,6 +63,7 @@ const MAX_VECTOR_ROWS = 8;
 const DEQUANTIZED_AT_ONCE = 2 ** 30;
 /** Rows that one launch looks up: a grid has at most 2^32 threads. */
 const ROWS_AT_ONCE = 2 ** 25;
+const MAX_GRID_Y = 65535;
 /** Weight rows and activation rows of a block's tile, by kernel: `mul_mat_*` with 128 threads, the others with 8 warps. */
 const TILES = {
   mul_mat_: { weights: 64, activations: 64 },
@@ -83,7 +111,7 @@ export class DeviceQuantizedOps implements QuantizedOps {
         if (values === 256) {
           this.#device.launch(QUANTIZED, kernel, { grid: slice / 256, block: 64 }, pointers);
         } else {
-          const count = type.startsWith('q5') ? slice : slice / 32;
+          const count = type.startsWith('q5') ? slice : slice / values;
           this.#device.launch(QUANTIZED, kernel, this.#device.shapes.elementwise(slice), [...pointers, count]);
         }
       }
@@ -93,28 +121,55 @@ export class DeviceQuantizedOps implements QuantizedOps {
   matmul(
     weight: BackendStorage,
     type: string,
-    size: { m: number; n: number; k: number },
+    size: { m: number; n: number; k: number; firstRow?: number },
     x: BackendStorage,
     xLayout: Layout,
   ): RocmStorage {
-    const { m, n, k } = size;
-    const w = RocmStorage.on(this.#device, weight);
-    const padded = Math.ceil(k / ROW_PADDING) * ROW_PADDING;
+    const { m, n, k, firstRow = 0 } = size;
+    const w = RocmStorage.on(this.#device, weight).ptr + firstRow * rowBytes(type, k);
+    // Kernels for up to 1, 2, 4 or 8 rows read so many, whatever lies in those past the last.
+    const upTo = m > MAX_VECTOR_ROWS ? m : 2 ** Math.ceil(Math.log2(m));
     return run(this.#device, 'f32', m * n, (out) => {
-      const q8 = this.#device.allocUninit(m * (padded / Q8_1_VALUES) * Q8_1_BYTES, 'u8');
-      try {
-        this.#quantizeActivations(RocmStorage.on(this.#device, x).operand(xLayout).ptr, q8.ptr, m, k, padded);
-        if (m <= MAX_VECTOR_ROWS) {
-          const args = [w.ptr, q8.ptr, out, k, n, padded, n];
+      const rows = { count: m, room: upTo };
+      this.#withActivations(x, xLayout, rows, k, (q8, padded) => {
+        if (m > MAX_VECTOR_ROWS) {
+          const args = [w, q8, out, k, n, m, padded, n];
+          const family = this.#tiled(type, n, m);
+          this.#device.launch(QUANTIZED, `${family}${type}`, this.#tiledShape(family, n, m), args);
+        } else if (type in CANDLE_TYPES) {
+          const args = [w, q8, out, k, n, padded, n];
           this.#device.launch(QUANTIZED, `mul_mat_vec_${type}_q8_1_cuda${m}`, this.#vectorShape(n), args);
         } else {
-          const args = [w.ptr, q8.ptr, out, k, n, m, padded, n];
-          const family = this.#tiled(n, m);
-          this.#device.launch(QUANTIZED, `${family}${type}`, this.#tiledShape(family, n, m), args);
+          const args = [w, q8, out, k, n, padded, n, m];
+          this.#device.launch(QUANTIZED, `mul_mat_vec_${type}_q8_1_upto${upTo}`, this.#vectorShape(n), args);
         }
-      } finally {
-        q8.dispose();
-      }
+      });
+    });
+  }
+
+  /** `indexed_moe_forward_{type}_q8_1(all_weights, all_inputs, indices, all_outputs, n, k, batch, topk, k_padded, input_dim1)`. */
+  indexedMoe(
+    weight: BackendStorage,
+    type: string,
+    size: { n: number; k: number; topk: number; shared: boolean },
+    x: BackendStorage,
+    xLayout: Layout,
+    ids: BackendStorage,
+    idsLayout: Layout,
+  ): RocmStorage {
+    const { n, k, topk, shared } = size;
+    const w = RocmStorage.on(this.#device, weight).ptr;
+    const { ptr } = RocmStorage.on(this.#device, ids).operand(idsLayout);
+    const tasks = idsLayout.elemCount;
+    const tokens = tasks / topk;
+    return run(this.#device, 'f32', tasks * n, (out) => {
+      const rows = shared ? tokens : tasks;
+      this.#withActivations(x, xLayout, { count: rows, room: rows }, k, (q8, padded) => {
+        const { grid, block } = this.#vectorShape(n);
+        const shape: LaunchShape = { grid: [grid, Math.min(tasks, MAX_GRID_Y), 1], block };
+        const args = [w, q8, ptr, out, n, k, tokens, topk, padded, shared ? 1 : topk];
+        this.#device.launch(QUANTIZED, `indexed_moe_forward_${type.replace('_K', 'k')}_q8_1`, shape, args);
+      });
     });
   }
 
@@ -123,31 +178,47 @@ export class DeviceQuantizedOps implements QuantizedOps {
     const w = RocmStorage.on(this.#device, weight);
     const rows = idsLayout.elemCount;
     return run(this.#device, 'f32', rows * k, (out) => {
-      const format = FORMATS[type];
-      const rowBytes = (k / format.values) * format.bytes;
       const { ptr } = RocmStorage.on(this.#device, ids).operand(idsLayout);
       for (let row = 0; row < rows; row += ROWS_AT_ONCE) {
         const grid = [Math.min(ROWS_AT_ONCE, rows - row), Math.ceil(k / 256), 1] as const;
-        const args = [w.ptr, ptr + row * 4, out + row * k * 4, k, rowBytes];
+        const args = [w.ptr, ptr + row * 4, out + row * k * 4, k, rowBytes(type, k)];
         this.#device.launch(QUANTIZED, `get_rows_${type}`, { grid, block: 64 }, args);
       }
     });
   }
 
-  /** `quantize_q8_1(x, vy, kx, kx_padded)`. */
-  #quantizeActivations(x: number, y: number, rows: number, k: number, padded: number): void {
-    // The grid's y limit; more rows than that go in slices, as in candle.
-    const slice = 65535;
-    for (let row = 0; row < rows; row += slice) {
-      const count = Math.min(slice, rows - row);
-      const shape: LaunchShape = { grid: [Math.ceil(padded / 256), count, 1], block: 256 };
-      const yRow = y + row * (padded / Q8_1_VALUES) * Q8_1_BYTES;
-      this.#device.launch(QUANTIZED, 'quantize_q8_1', shape, [x + row * k * 4, yRow, k, padded]);
+  /**
+   * Gives `use` x [rows.count, k] as q8_1 blocks, each row padded to `padded` values, in memory with room for `rows.room`:
+   * `quantize_q8_1(x, vy, kx, kx_padded)`, or its f16 and bf16 forms.
+   */
+  #withActivations(
+    x: BackendStorage,
+    xLayout: Layout,
+    rows: { count: number; room: number },
+    k: number,
+    use: (q8: number, padded: number) => void,
+  ): void {
+    const padded = Math.ceil(k / ROW_PADDING) * ROW_PADDING;
+    const q8RowBytes = (padded / Q8_1_VALUES) * Q8_1_BYTES;
+    const { ptr, itemBytes } = RocmStorage.on(this.#device, x).operand(xLayout);
+    const kernel = x.dtype === 'f32' ? 'quantize_q8_1' : `quantize_q8_1_${x.dtype}`;
+    const q8 = this.#device.allocUninit(rows.room * q8RowBytes, 'u8');
+    try {
+      // More rows than a grid's y dimension has go in slices, as in candle.
+      for (let row = 0; row < rows.count; row += MAX_GRID_Y) {
+        const count = Math.min(MAX_GRID_Y, rows.count - row);
+        const shape: LaunchShape = { grid: [Math.ceil(padded / 256), count, 1], block: 256 };
+        const args = [ptr + row * k * itemBytes, q8.ptr + row * q8RowBytes, k, padded];
+        this.#device.launch(QUANTIZED, kernel, shape, args);
+      }
+      use(q8.ptr, padded);
+    } finally {
+      q8.dispose();
     }
   }
 
   /** A warp takes pairs of rows; on the host each chunk of rows is one call. */
-  #vectorShape(rows: number): LaunchShape {
+  #vectorShape(rows: number): { grid: number; block: number } {
     const { multiprocessorCount, warpSize } = this.#device.hip.properties;
     if (this.#device.shapes.isHost) return { grid: clamp(Math.ceil(rows / 16), 1, multiprocessorCount * 4), block: 1 };
     const warps = 4;
@@ -155,8 +226,8 @@ export class DeviceQuantizedOps implements QuantizedOps {
   }
 
   /** The kernels for a product with n weight rows and m > 8 activation rows: the one place that decides. */
-  #tiled(n: number, m: number): keyof typeof TILES {
-    if (this.choice === 'dp4a' || !matrixUnits(this.#device.hip)) return 'mul_mat_';
+  #tiled(type: string, n: number, m: number): keyof typeof TILES {
+    if (this.choice === 'dp4a' || !(type in CANDLE_TYPES) || !matrixUnits(this.#device.hip)) return 'mul_mat_';
     // Small tiles where activations fill no large ones, or large tiles would leave compute units idle.
     const few = m <= TILES.mul_mat_mma_few_.activations;
     const idle = tilesOf('mul_mat_mma_', n, m) < this.#device.hip.properties.multiprocessorCount;
@@ -172,4 +243,9 @@ export class DeviceQuantizedOps implements QuantizedOps {
 function tilesOf(family: keyof typeof TILES, n: number, m: number): number {
   const { weights, activations } = TILES[family];
   return Math.ceil(n / weights) * Math.ceil(m / activations);
+}
+
+function rowBytes(type: string, k: number): number {
+  const { values, bytes } = FORMATS[type];
+  return (k / values) * bytes;
 }
