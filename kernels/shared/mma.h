@@ -1,31 +1,23 @@
 // Matrix units: D += A . Bt over tiles of 16 x 16 for a whole warp, both operands lying in shared memory as rows that are
 // contiguous along k. One vocabulary for NVIDIA's mma.sync (sm_80 on), RDNA's WMMA (gfx11, gfx12) and CDNA's MFMA. How the
 // instructions spread a tile over lanes: PTX ISA "Matrix multiply-accumulate", AMD's ISA guides and matrix calculator.
-// HALF and INT8 say whether this target has them; where it has not, nothing below may be called.
+// X_MMA says that this target has them; where it has not, nothing of this is there.
 #pragma once
 
 namespace mma {
 
 #if X_NVPTX
 #define X_MMA_NVIDIA 1
-[[maybe_unused]] constexpr bool HALF = true, INT8 = true;
 #elif X_AMDGCN && defined(__GFX12__) && __has_builtin(__builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12)
 #define X_MMA_GFX12 1
-[[maybe_unused]] constexpr bool HALF = true, INT8 = true;
 #elif X_AMDGCN && defined(__GFX11__) && __has_builtin(__builtin_amdgcn_wmma_f32_16x16x16_f16_w32)
 #define X_MMA_GFX11 1
-[[maybe_unused]] constexpr bool HALF = true, INT8 = true;
 #elif X_AMDGCN && (defined(__gfx942__) || defined(__gfx950__) || defined(__gfx9_4_generic__))
 #define X_MMA_CDNA 3
-[[maybe_unused]] constexpr bool HALF = true, INT8 = true;
 #elif X_AMDGCN && defined(__gfx90a__)
 #define X_MMA_CDNA 2
-[[maybe_unused]] constexpr bool HALF = true, INT8 = true;
 #elif X_AMDGCN && defined(__gfx908__)
 #define X_MMA_CDNA 1
-[[maybe_unused]] constexpr bool HALF = true, INT8 = true;
-#else
-[[maybe_unused]] constexpr bool HALF = false, INT8 = false;
 #endif
 
 #if X_MMA_NVIDIA || X_MMA_GFX12 || X_MMA_GFX11 || X_MMA_CDNA
@@ -112,6 +104,15 @@ X_DEVICE u32 columnOf(u32 i) {
 }
 
 #if X_MMA_NVIDIA
+
+/**
+ * As the barrier of that name, and the lanes of a warp are in step after it: instructions of a whole warp need that, and a
+ * barrier alone does not promise it since Volta.
+ */
+X_DEVICE void barrier() {
+  ::barrier();
+  asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+}
 
 /** What PTX calls the address of a generic pointer into shared memory. */
 X_DEVICE u32 sharedAddress(const void* p) {
@@ -202,6 +203,8 @@ X_DEVICE void multiplyPart(Tile<i8>& d, const Operand<i8>& a, const Operand<i8>&
 }
 
 #else
+
+using ::barrier;
 
 /** A lane's share of row laneId() % 16, which begins at `row`. */
 template <class T>

@@ -31,7 +31,7 @@ for (const type of types) {
     for (let i = 0; i < bytes.length; i++) bytes[i] = Math.imul(i, 2654435761) >>> 24;
     const weight = device.fromHost(bytes, 'u8');
     const x = device.randUniform(m * k, 'f32', -1, 1);
-    const figures = (['dp4a', 'auto'] as const).map((choice) => {
+    const figures = (['dp4a', 'mma'] as const).map((choice) => {
       device.quantized.choice = choice;
       const taken = seconds(device, () =>
         device.quantized.matmul(weight, type, { m, n, k }, x, Layout.contiguous([m, k])).dispose(),

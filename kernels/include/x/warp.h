@@ -78,14 +78,14 @@ namespace lanes {
 
 template <class T>
 X_DEVICE T lowest() {
-  if constexpr (sameType<T, float>) return -__builtin_huge_valf();
-  else if constexpr (sameType<T, double>) return -__builtin_huge_val();
+  if constexpr (sameType<T, float>) return bitCast<float>(0xff800000u);
+  else if constexpr (sameType<T, double>) return bitCast<double>((u64)0xfff << 52);
   else return convert::Limits<T>::low;
 }
 template <class T>
 X_DEVICE T highest() {
-  if constexpr (sameType<T, float>) return __builtin_huge_valf();
-  else if constexpr (sameType<T, double>) return __builtin_huge_val();
+  if constexpr (sameType<T, float>) return bitCast<float>(0x7f800000u);
+  else if constexpr (sameType<T, double>) return bitCast<double>((u64)0x7ff << 52);
   else return convert::Limits<T>::high;
 }
 

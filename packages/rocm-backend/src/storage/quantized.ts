@@ -72,9 +72,13 @@ const TILES = {
 };
 const MMA_WARPS = 8;
 
-/** What products of more than eight activation rows use: `auto`, int8 matrix units where the GPU has them, or `dp4a`. */
-export type QuantizedChoice = 'auto' | 'dp4a';
-const CHOICES: readonly string[] = ['auto', 'dp4a'] satisfies QuantizedChoice[];
+/**
+ * What products of more than eight activation rows use: `dp4a`, int8 matrix units (`mma`, dp4a where there are none), or
+ * `auto`: the units of AMD's GPUs. On NVIDIA's they are three times as fast and must be asked for, because on an H200 some
+ * launches read outside their shared memory, which is not understood yet.
+ */
+export type QuantizedChoice = 'auto' | 'dp4a' | 'mma';
+const CHOICES: readonly string[] = ['auto', 'dp4a', 'mma'] satisfies QuantizedChoice[];
 
 export class DeviceQuantizedOps implements QuantizedOps {
   /** May be changed at any time. */
@@ -227,7 +231,9 @@ export class DeviceQuantizedOps implements QuantizedOps {
 
   /** The kernels for a product with n weight rows and m > 8 activation rows: the one place that decides. */
   #tiled(type: string, n: number, m: number): keyof typeof TILES {
-    if (this.choice === 'dp4a' || !(type in CANDLE_TYPES) || !matrixUnits(this.#device.hip)) return 'mul_mat_';
+    const units = matrixUnits(this.#device.hip);
+    const wanted = this.choice === 'mma' || (this.choice === 'auto' && units === 'amd');
+    if (!wanted || !units || !(type in CANDLE_TYPES)) return 'mul_mat_';
     // Small tiles where activations fill no large ones, or large tiles would leave compute units idle.
     const few = m <= TILES.mul_mat_mma_few_.activations;
     const idle = tilesOf('mul_mat_mma_', n, m) < this.#device.hip.properties.multiprocessorCount;
