@@ -8,6 +8,8 @@ namespace quant {
 #define QUANT_TABLE static constexpr
 #elif X_NVRTC
 #define QUANT_TABLE static __device__ const
+#elif X_NVPTX  // const would put it into constant memory, which serves one address of a warp at a time
+#define QUANT_TABLE static __attribute__((device))
 #else
 #define QUANT_TABLE static __attribute__((device)) const
 #endif
