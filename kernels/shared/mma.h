@@ -28,22 +28,16 @@ namespace mma {
 // Elements along k that one instruction takes, and the 32-bit words of an operand that a lane holds.
 template <class T>
 struct Unit;
-#if X_MMA_NVIDIA
 #define X_MMA_UNIT(T, K_, WORDS_) \
   template <>                     \
   struct Unit<T> {                \
     static constexpr u32 K = K_, WORDS = WORDS_; \
   };
+#if X_MMA_NVIDIA
 X_MMA_UNIT(f16, 16, 4)
 X_MMA_UNIT(bf16, 16, 4)
 X_MMA_UNIT(i8, 32, 4)
-#else
-#define X_MMA_UNIT(T, K_, WORDS_) \
-  template <>                     \
-  struct Unit<T> {                \
-    static constexpr u32 K = K_, WORDS = WORDS_; \
-  };
-#if X_MMA_GFX12
+#elif X_MMA_GFX12
 X_MMA_UNIT(f16, 16, 4)
 X_MMA_UNIT(bf16, 16, 4)
 X_MMA_UNIT(i8, 16, 2)
@@ -55,7 +49,6 @@ X_MMA_UNIT(i8, 16, 4)
 X_MMA_UNIT(f16, 16, 2)
 X_MMA_UNIT(bf16, 16, 2)
 X_MMA_UNIT(i8, X_MMA_CDNA == 3 ? 32 : 16, X_MMA_CDNA == 3 ? 2 : 1)
-#endif
 #endif
 #undef X_MMA_UNIT
 

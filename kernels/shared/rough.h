@@ -36,8 +36,11 @@ X_DEVICE float reciprocal(float x) {
 constexpr float LOG2_E = 1.4426950408889634f;
 
 X_DEVICE float exp(float x) { return exp2(x * LOG2_E); }
-/** 1 / (1 + exp(-x)) */
-X_DEVICE float sigmoid(float x) { return reciprocal(1.0f + exp2Normal(x * -LOG2_E)); }
+/** 1 / (1 + exp(-x)), by the exponential that does not overflow: the reciprocal of a large number would be flushed to 0. */
+X_DEVICE float sigmoid(float x) {
+  const float e = exp2(m::abs(x) * -LOG2_E), part = reciprocal(1.0f + e);
+  return x < 0.0f ? e * part : part;
+}
 
 }  // namespace rough
 #endif

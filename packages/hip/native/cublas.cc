@@ -1,42 +1,31 @@
 // Matrix products through cuBLAS. It chooses between its own kernels and cuBLASLt's by itself, so the latter has no path of
 // its own here. TF32 and short sums only when the problem says `reduced`.
-#include <mutex>
-
 #include "blas.h"
 #include "cublas_api.h"
+#include "loaded_library.h"
 
 namespace xhip {
 namespace {
 
 using cublas::Api;
 
-struct Loaded {
-  LibraryInfo info;
-  Api api = {};
-};
-
-#define X_SYMBOL(name, optional) \
-  { #name, reinterpret_cast<void**>(&api.name), optional }
+using Loaded = LoadedLibrary<Api>;
 
 Loaded& loaded() {
-  static std::mutex mutex;
-  static Loaded entry;
-  std::lock_guard<std::mutex> lock(mutex);
-  if (entry.info.available) return entry;
-  Api& api = entry.api;
-  // cublasGetStatusName came with 11.4, and with it nothing older is taken by mistake.
-  entry.info = loadVendorLibrary(
-      LibraryId::CuBlas,
-      {X_SYMBOL(cublasGemmStridedBatchedEx, false), X_SYMBOL(cublasCreate_v2, false), X_SYMBOL(cublasDestroy_v2, false),
-       X_SYMBOL(cublasSetStream_v2, false), X_SYMBOL(cublasSetWorkspace_v2, false), X_SYMBOL(cublasSetMathMode, false),
-       X_SYMBOL(cublasGetProperty, false), X_SYMBOL(cublasGetStatusName, false)});
-  if (!entry.info.available) return entry;
-  int parts[3] = {0, 0, 0};
-  for (int i = 0; i < 3; i++) (void)api.cublasGetProperty(cublas::kPropertyMajor + i, &parts[i]);
-  entry.info.version = std::to_string(parts[0]) + "." + std::to_string(parts[1]) + "." + std::to_string(parts[2]);
-  return entry;
+  return loadedOnce<Loaded>([](Loaded& entry) {
+    Api& api = entry.api;
+    // cublasGetStatusName came with 11.4, and with it nothing older is taken by mistake.
+    entry.info = loadVendorLibrary(
+        LibraryId::CuBlas,
+        {X_SYMBOL(cublasGemmStridedBatchedEx, false), X_SYMBOL(cublasCreate_v2, false), X_SYMBOL(cublasDestroy_v2, false),
+         X_SYMBOL(cublasSetStream_v2, false), X_SYMBOL(cublasSetWorkspace_v2, false), X_SYMBOL(cublasSetMathMode, false),
+         X_SYMBOL(cublasGetProperty, false), X_SYMBOL(cublasGetStatusName, false)});
+    if (!entry.info.available) return;
+    int parts[3] = {0, 0, 0};
+    for (int i = 0; i < 3; i++) (void)api.cublasGetProperty(cublas::kPropertyMajor + i, &parts[i]);
+    entry.info.version = std::to_string(parts[0]) + "." + std::to_string(parts[1]) + "." + std::to_string(parts[2]);
+  });
 }
-#undef X_SYMBOL
 
 int datatype(ScalarType type) {
   static const int types[kScalarTypeCount] = {cublas::kBF16, cublas::kF16, cublas::kF32, cublas::kF64};

@@ -1,49 +1,38 @@
 // Convolutions through cuDNN. Its heuristics name the algorithms (nothing is timed or run); the first that is deterministic,
 // in the arithmetic asked for and modest in workspace is taken.
-#include <mutex>
-
 #include "convolution.h"
 #include "cudnn_api.h"
+#include "loaded_library.h"
 
 namespace xhip {
 namespace {
 
 using cudnn::Api;
 
-struct Loaded {
-  LibraryInfo info;
-  Api api = {};
-};
-
-#define X_SYMBOL(name) \
-  { #name, reinterpret_cast<void**>(&api.name), false }
+using Loaded = LoadedLibrary<Api>;
 
 Loaded& loaded() {
-  static std::mutex mutex;
-  static Loaded entry;
-  std::lock_guard<std::mutex> lock(mutex);
-  if (entry.info.available) return entry;
-  Api& api = entry.api;
-  entry.info = loadVendorLibrary(
-      LibraryId::CuDnn,
-      {X_SYMBOL(cudnnGetVersion), X_SYMBOL(cudnnCreate), X_SYMBOL(cudnnDestroy), X_SYMBOL(cudnnSetStream),
-       X_SYMBOL(cudnnGetErrorString), X_SYMBOL(cudnnCreateTensorDescriptor), X_SYMBOL(cudnnDestroyTensorDescriptor),
-       X_SYMBOL(cudnnSetTensor4dDescriptor), X_SYMBOL(cudnnCreateFilterDescriptor), X_SYMBOL(cudnnDestroyFilterDescriptor),
-       X_SYMBOL(cudnnSetFilter4dDescriptor), X_SYMBOL(cudnnCreateConvolutionDescriptor),
-       X_SYMBOL(cudnnDestroyConvolutionDescriptor), X_SYMBOL(cudnnSetConvolution2dDescriptor),
-       X_SYMBOL(cudnnSetConvolutionMathType), X_SYMBOL(cudnnGetConvolutionForwardAlgorithm_v7),
-       X_SYMBOL(cudnnGetConvolutionForwardWorkspaceSize), X_SYMBOL(cudnnConvolutionForward),
-       X_SYMBOL(cudnnGetConvolutionBackwardDataAlgorithm_v7), X_SYMBOL(cudnnGetConvolutionBackwardDataWorkspaceSize),
-       X_SYMBOL(cudnnConvolutionBackwardData)});
-  if (!entry.info.available) return entry;
-  // 8907 is 8.9.7, 91002 is 9.10.2.
-  const size_t packed = api.cudnnGetVersion();
-  const size_t major = packed >= 90000 ? packed / 10000 : packed / 1000;
-  const size_t rest = packed - major * (packed >= 90000 ? 10000 : 1000);
-  entry.info.version = std::to_string(major) + "." + std::to_string(rest / 100) + "." + std::to_string(rest % 100);
-  return entry;
+  return loadedOnce<Loaded>([](Loaded& entry) {
+    Api& api = entry.api;
+    entry.info = loadVendorLibrary(
+        LibraryId::CuDnn,
+        {X_SYMBOL(cudnnGetVersion, false), X_SYMBOL(cudnnCreate, false), X_SYMBOL(cudnnDestroy, false), X_SYMBOL(cudnnSetStream, false),
+         X_SYMBOL(cudnnGetErrorString, false), X_SYMBOL(cudnnCreateTensorDescriptor, false), X_SYMBOL(cudnnDestroyTensorDescriptor, false),
+         X_SYMBOL(cudnnSetTensor4dDescriptor, false), X_SYMBOL(cudnnCreateFilterDescriptor, false), X_SYMBOL(cudnnDestroyFilterDescriptor, false),
+         X_SYMBOL(cudnnSetFilter4dDescriptor, false), X_SYMBOL(cudnnCreateConvolutionDescriptor, false),
+         X_SYMBOL(cudnnDestroyConvolutionDescriptor, false), X_SYMBOL(cudnnSetConvolution2dDescriptor, false),
+         X_SYMBOL(cudnnSetConvolutionMathType, false), X_SYMBOL(cudnnGetConvolutionForwardAlgorithm_v7, false),
+         X_SYMBOL(cudnnGetConvolutionForwardWorkspaceSize, false), X_SYMBOL(cudnnConvolutionForward, false),
+         X_SYMBOL(cudnnGetConvolutionBackwardDataAlgorithm_v7, false), X_SYMBOL(cudnnGetConvolutionBackwardDataWorkspaceSize, false),
+         X_SYMBOL(cudnnConvolutionBackwardData, false)});
+    if (!entry.info.available) return;
+    // 8907 is 8.9.7, 91002 is 9.10.2.
+    const size_t packed = api.cudnnGetVersion();
+    const size_t major = packed >= 90000 ? packed / 10000 : packed / 1000;
+    const size_t rest = packed - major * (packed >= 90000 ? 10000 : 1000);
+    entry.info.version = std::to_string(major) + "." + std::to_string(rest / 100) + "." + std::to_string(rest % 100);
+  });
 }
-#undef X_SYMBOL
 
 void check(const Api& api, const char* call, int status, const std::string& context = "") {
   if (status != cudnn::kSuccess) throwLibraryFailure(LibraryId::CuDnn, call, status, api.cudnnGetErrorString(status), context);

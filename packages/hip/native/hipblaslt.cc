@@ -2,42 +2,32 @@
 // repeated product is one call; a problem for which it has no algorithm is an error that the caller may answer with rocBLAS.
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <tuple>
 
 #include "blas.h"
 #include "hipblaslt_api.h"
+#include "loaded_library.h"
 
 namespace xhip {
 namespace {
 
 using hipblaslt::Api;
 
-struct Loaded {
-  LibraryInfo info;
-  Api api = {};
-};
-
-#define X_SYMBOL(name) \
-  { #name, reinterpret_cast<void**>(&api.name), false }
+using Loaded = LoadedLibrary<Api>;
 
 Loaded& loaded() {
-  static std::mutex mutex;
-  static Loaded entry;
-  std::lock_guard<std::mutex> lock(mutex);
-  if (entry.info.available) return entry;
-  Api& api = entry.api;
-  entry.info = loadVendorLibrary(
-      LibraryId::HipBlasLt,
-      {X_SYMBOL(hipblasLtMatmul), X_SYMBOL(hipblasLtCreate), X_SYMBOL(hipblasLtDestroy), X_SYMBOL(hipblasLtGetVersion),
-       X_SYMBOL(hipblasLtMatmulDescCreate), X_SYMBOL(hipblasLtMatmulDescDestroy),
-       X_SYMBOL(hipblasLtMatmulDescSetAttribute), X_SYMBOL(hipblasLtMatrixLayoutCreate),
-       X_SYMBOL(hipblasLtMatrixLayoutDestroy), X_SYMBOL(hipblasLtMatrixLayoutSetAttribute),
-       X_SYMBOL(hipblasLtMatmulPreferenceCreate), X_SYMBOL(hipblasLtMatmulPreferenceDestroy),
-       X_SYMBOL(hipblasLtMatmulPreferenceSetAttribute), X_SYMBOL(hipblasLtMatmulAlgoGetHeuristic)});
-  return entry;
+  return loadedOnce<Loaded>([](Loaded& entry) {
+    Api& api = entry.api;
+    entry.info = loadVendorLibrary(
+        LibraryId::HipBlasLt,
+        {X_SYMBOL(hipblasLtMatmul, false), X_SYMBOL(hipblasLtCreate, false), X_SYMBOL(hipblasLtDestroy, false), X_SYMBOL(hipblasLtGetVersion, false),
+         X_SYMBOL(hipblasLtMatmulDescCreate, false), X_SYMBOL(hipblasLtMatmulDescDestroy, false),
+         X_SYMBOL(hipblasLtMatmulDescSetAttribute, false), X_SYMBOL(hipblasLtMatrixLayoutCreate, false),
+         X_SYMBOL(hipblasLtMatrixLayoutDestroy, false), X_SYMBOL(hipblasLtMatrixLayoutSetAttribute, false),
+         X_SYMBOL(hipblasLtMatmulPreferenceCreate, false), X_SYMBOL(hipblasLtMatmulPreferenceDestroy, false),
+         X_SYMBOL(hipblasLtMatmulPreferenceSetAttribute, false), X_SYMBOL(hipblasLtMatmulAlgoGetHeuristic, false)});
+  });
 }
-#undef X_SYMBOL
 
 int datatype(ScalarType type) {
   static const int types[kScalarTypeCount] = {hipblaslt::kBF16, hipblaslt::kF16, hipblaslt::kF32, hipblaslt::kF64};

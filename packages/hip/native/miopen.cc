@@ -1,9 +1,9 @@
 // Convolutions through MIOpen's immediate mode: it names solutions with their expected time and workspace without running
 // anything, so planning neither times kernels nor touches data. The fastest whose workspace is acceptable is compiled.
 #include <algorithm>
-#include <mutex>
 
 #include "convolution.h"
+#include "loaded_library.h"
 #include "miopen_api.h"
 
 namespace xhip {
@@ -11,40 +11,30 @@ namespace {
 
 using miopen::Api;
 
-struct Loaded {
-  LibraryInfo info;
-  Api api = {};
-};
-
-#define X_SYMBOL(name, optional) \
-  { #name, reinterpret_cast<void**>(&api.name), optional }
+using Loaded = LoadedLibrary<Api>;
 
 Loaded& loaded() {
-  static std::mutex mutex;
-  static Loaded entry;
-  std::lock_guard<std::mutex> lock(mutex);
-  if (entry.info.available) return entry;
-  Api& api = entry.api;
-  entry.info = loadVendorLibrary(
-      LibraryId::MiOpen,
-      {X_SYMBOL(miopenConvolutionForwardImmediate, false), X_SYMBOL(miopenCreateWithStream, false),
-       X_SYMBOL(miopenDestroy, false), X_SYMBOL(miopenSetStream, false), X_SYMBOL(miopenGetVersion, true),
-       X_SYMBOL(miopenGetErrorString, false), X_SYMBOL(miopenCreateTensorDescriptor, false),
-       X_SYMBOL(miopenDestroyTensorDescriptor, false), X_SYMBOL(miopenSet4dTensorDescriptor, false),
-       X_SYMBOL(miopenCreateConvolutionDescriptor, false), X_SYMBOL(miopenDestroyConvolutionDescriptor, false),
-       X_SYMBOL(miopenInitConvolutionDescriptor, false), X_SYMBOL(miopenConvolutionForwardGetSolutionCount, false),
-       X_SYMBOL(miopenConvolutionForwardGetSolution, false), X_SYMBOL(miopenConvolutionForwardCompileSolution, false),
-       X_SYMBOL(miopenConvolutionBackwardDataGetSolutionCount, false),
-       X_SYMBOL(miopenConvolutionBackwardDataGetSolution, false),
-       X_SYMBOL(miopenConvolutionBackwardDataCompileSolution, false),
-       X_SYMBOL(miopenConvolutionBackwardDataImmediate, false)});
-  size_t parts[3] = {0, 0, 0};
-  if (entry.info.available && api.miopenGetVersion && api.miopenGetVersion(&parts[0], &parts[1], &parts[2]) == 0) {
-    entry.info.version = std::to_string(parts[0]) + "." + std::to_string(parts[1]) + "." + std::to_string(parts[2]);
-  }
-  return entry;
+  return loadedOnce<Loaded>([](Loaded& entry) {
+    Api& api = entry.api;
+    entry.info = loadVendorLibrary(
+        LibraryId::MiOpen,
+        {X_SYMBOL(miopenConvolutionForwardImmediate, false), X_SYMBOL(miopenCreateWithStream, false),
+         X_SYMBOL(miopenDestroy, false), X_SYMBOL(miopenSetStream, false), X_SYMBOL(miopenGetVersion, true),
+         X_SYMBOL(miopenGetErrorString, false), X_SYMBOL(miopenCreateTensorDescriptor, false),
+         X_SYMBOL(miopenDestroyTensorDescriptor, false), X_SYMBOL(miopenSet4dTensorDescriptor, false),
+         X_SYMBOL(miopenCreateConvolutionDescriptor, false), X_SYMBOL(miopenDestroyConvolutionDescriptor, false),
+         X_SYMBOL(miopenInitConvolutionDescriptor, false), X_SYMBOL(miopenConvolutionForwardGetSolutionCount, false),
+         X_SYMBOL(miopenConvolutionForwardGetSolution, false), X_SYMBOL(miopenConvolutionForwardCompileSolution, false),
+         X_SYMBOL(miopenConvolutionBackwardDataGetSolutionCount, false),
+         X_SYMBOL(miopenConvolutionBackwardDataGetSolution, false),
+         X_SYMBOL(miopenConvolutionBackwardDataCompileSolution, false),
+         X_SYMBOL(miopenConvolutionBackwardDataImmediate, false)});
+    size_t parts[3] = {0, 0, 0};
+    if (entry.info.available && api.miopenGetVersion && api.miopenGetVersion(&parts[0], &parts[1], &parts[2]) == 0) {
+      entry.info.version = std::to_string(parts[0]) + "." + std::to_string(parts[1]) + "." + std::to_string(parts[2]);
+    }
+  });
 }
-#undef X_SYMBOL
 
 void check(const Api& api, const char* call, int status, const std::string& context = "") {
   if (status == miopen::kSuccess) return;

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "blas.h"
+#include "loaded_library.h"
 #include "openblas_api.h"
 
 namespace xhip {
@@ -13,37 +14,28 @@ namespace {
 
 using openblas::Api;
 
-struct Loaded {
-  LibraryInfo info;
-  Api api = {};
+struct Loaded : LoadedLibrary<Api> {
   bool sequential = false;
 };
 
-#define X_SYMBOL(name, optional) \
-  { #name, reinterpret_cast<void**>(&api.name), optional }
-
 Loaded& loaded() {
-  static std::mutex mutex;
-  static Loaded entry;
-  std::lock_guard<std::mutex> lock(mutex);
-  if (entry.info.available) return entry;
-  Api& api = entry.api;
-  entry.info = loadVendorLibrary(
-      LibraryId::OpenBlas,
-      {X_SYMBOL(cblas_sgemm, false), X_SYMBOL(cblas_dgemm, false), X_SYMBOL(cblas_sbgemm, true),
-       X_SYMBOL(openblas_set_num_threads, false), X_SYMBOL(openblas_get_parallel, true), X_SYMBOL(openblas_get_config, true)});
-  if (!entry.info.available) return entry;
-  api.openblas_set_num_threads(1);
-  entry.sequential = api.openblas_get_parallel && api.openblas_get_parallel() == openblas::kSequential;
-  if (api.openblas_get_config) {
-    // "OpenBLAS 0.3.21 DYNAMIC_ARCH ... Haswell MAX_THREADS=64"
-    std::istringstream words(api.openblas_get_config());
-    std::string name;
-    words >> name >> entry.info.version;
-  }
-  return entry;
+  return loadedOnce<Loaded>([](Loaded& entry) {
+    Api& api = entry.api;
+    entry.info = loadVendorLibrary(
+        LibraryId::OpenBlas,
+        {X_SYMBOL(cblas_sgemm, false), X_SYMBOL(cblas_dgemm, false), X_SYMBOL(cblas_sbgemm, true),
+         X_SYMBOL(openblas_set_num_threads, false), X_SYMBOL(openblas_get_parallel, true), X_SYMBOL(openblas_get_config, true)});
+    if (!entry.info.available) return;
+    api.openblas_set_num_threads(1);
+    entry.sequential = api.openblas_get_parallel && api.openblas_get_parallel() == openblas::kSequential;
+    if (api.openblas_get_config) {
+      // "OpenBLAS 0.3.21 DYNAMIC_ARCH ... Haswell MAX_THREADS=64"
+      std::istringstream words(api.openblas_get_config());
+      std::string name;
+      words >> name >> entry.info.version;
+    }
+  });
 }
-#undef X_SYMBOL
 
 std::mutex gSequential;
 

@@ -1,8 +1,7 @@
 // Matrix products through rocBLAS. Atomics are switched off, so that a product gives the same bits each time; memory for
 // split products is ours when the caller sets a workspace, which also keeps captured graphs free of allocations.
-#include <mutex>
-
 #include "blas.h"
+#include "loaded_library.h"
 #include "rocblas_api.h"
 
 namespace xhip {
@@ -10,33 +9,23 @@ namespace {
 
 using rocblas::Api;
 
-struct Loaded {
-  LibraryInfo info;
-  Api api = {};
-};
-
-#define X_SYMBOL(name, optional) \
-  { #name, reinterpret_cast<void**>(&api.name), optional }
+using Loaded = LoadedLibrary<Api>;
 
 Loaded& loaded() {
-  static std::mutex mutex;
-  static Loaded entry;
-  std::lock_guard<std::mutex> lock(mutex);
-  if (entry.info.available) return entry;
-  Api& api = entry.api;
-  entry.info = loadVendorLibrary(
-      LibraryId::RocBlas,
-      {X_SYMBOL(rocblas_gemm_strided_batched_ex, false), X_SYMBOL(rocblas_create_handle, false),
-       X_SYMBOL(rocblas_destroy_handle, false), X_SYMBOL(rocblas_set_stream, false),
-       X_SYMBOL(rocblas_set_workspace, true), X_SYMBOL(rocblas_set_atomics_mode, true),
-       X_SYMBOL(rocblas_get_version_string, true), X_SYMBOL(rocblas_status_to_string, true)});
-  char text[128] = {0};
-  if (entry.info.available && api.rocblas_get_version_string && api.rocblas_get_version_string(text, sizeof text) == 0) {
-    entry.info.version = text;
-  }
-  return entry;
+  return loadedOnce<Loaded>([](Loaded& entry) {
+    Api& api = entry.api;
+    entry.info = loadVendorLibrary(
+        LibraryId::RocBlas,
+        {X_SYMBOL(rocblas_gemm_strided_batched_ex, false), X_SYMBOL(rocblas_create_handle, false),
+         X_SYMBOL(rocblas_destroy_handle, false), X_SYMBOL(rocblas_set_stream, false),
+         X_SYMBOL(rocblas_set_workspace, true), X_SYMBOL(rocblas_set_atomics_mode, true),
+         X_SYMBOL(rocblas_get_version_string, true), X_SYMBOL(rocblas_status_to_string, true)});
+    char text[128] = {0};
+    if (entry.info.available && api.rocblas_get_version_string && api.rocblas_get_version_string(text, sizeof text) == 0) {
+      entry.info.version = text;
+    }
+  });
 }
-#undef X_SYMBOL
 
 int datatype(ScalarType type) {
   static const int types[kScalarTypeCount] = {rocblas::kBF16, rocblas::kF16, rocblas::kF32, rocblas::kF64};

@@ -146,6 +146,7 @@ float warpReduce(float v) {
 }
 namespace m {
 inline float exp(float x) { return std::exp(x); }
+inline float abs(float x) { return std::fabs(x); }
 }  // namespace m
 
 #define __builtin_amdgcn_fence(order, scope)
