@@ -13,17 +13,16 @@
 #include "gemm/vector.h"
 #include "gemm/mma.h"
 
-#define PRODUCT(T, t)                                                                                                  \
-  KERNEL_BOUNDS(gemm_##t, 512, (u64 b, u64 m, u64 n, u64 k, const T* lhs, u64 lhs_batch_stride, u64 lhs_row_stride,                \
+#define GEMM_KERNEL(name, threads, T, function)                                                                        \
+  KERNEL_BOUNDS(name, threads, (u64 b, u64 m, u64 n, u64 k, const T* lhs, u64 lhs_batch_stride, u64 lhs_row_stride,    \
                     u64 lhs_col_stride, const T* rhs, u64 rhs_batch_stride, u64 rhs_row_stride, u64 rhs_col_stride, T* out)) { \
-    gemm::multiply(b, m, n, k, gemm::Operand<T>{lhs, lhs_batch_stride, lhs_row_stride, lhs_col_stride},                \
-                   gemm::Operand<T>{rhs, rhs_batch_stride, rhs_row_stride, rhs_col_stride}, out);                      \
-  }                                                                                                                    \
-  KERNEL_BOUNDS(gemv_##t, 512, (u64 b, u64 m, u64 n, u64 k, const T* lhs, u64 lhs_batch_stride, u64 lhs_row_stride,                \
-                    u64 lhs_col_stride, const T* rhs, u64 rhs_batch_stride, u64 rhs_row_stride, u64 rhs_col_stride, T* out)) { \
-    gemm::multiplyFew(b, m, n, k, gemm::Operand<T>{lhs, lhs_batch_stride, lhs_row_stride, lhs_col_stride},             \
-                      gemm::Operand<T>{rhs, rhs_batch_stride, rhs_row_stride, rhs_col_stride}, out);                   \
+    function(b, m, n, k, gemm::Operand<T>{lhs, lhs_batch_stride, lhs_row_stride, lhs_col_stride},                      \
+             gemm::Operand<T>{rhs, rhs_batch_stride, rhs_row_stride, rhs_col_stride}, out);                            \
   }
+
+#define PRODUCT(T, t)                              \
+  GEMM_KERNEL(gemm_##t, 512, T, gemm::multiply)    \
+  GEMM_KERNEL(gemv_##t, 512, T, gemm::multiplyFew)
 PRODUCT(bf16, bf16)
 PRODUCT(f16, f16)
 PRODUCT(float, f32)
@@ -37,15 +36,9 @@ PRODUCT(u32, i32)
 PRODUCT(u64, i64)
 
 #if X_MMA
-#define MMA_BODY gemm::multiplyMma
+#define MULTIPLY gemm::multiplyMma
 #else
-#define MMA_BODY gemm::multiply
+#define MULTIPLY gemm::multiply
 #endif
-#define PRODUCT_MMA(T, t)                                                                                              \
-  KERNEL_BOUNDS(gemm_mma_##t, 256, (u64 b, u64 m, u64 n, u64 k, const T* lhs, u64 lhs_batch_stride, u64 lhs_row_stride,  \
-                    u64 lhs_col_stride, const T* rhs, u64 rhs_batch_stride, u64 rhs_row_stride, u64 rhs_col_stride, T* out)) { \
-    MMA_BODY(b, m, n, k, gemm::Operand<T>{lhs, lhs_batch_stride, lhs_row_stride, lhs_col_stride},                      \
-             gemm::Operand<T>{rhs, rhs_batch_stride, rhs_row_stride, rhs_col_stride}, out);                            \
-  }
-PRODUCT_MMA(bf16, bf16)
-PRODUCT_MMA(f16, f16)
+GEMM_KERNEL(gemm_mma_bf16, 256, bf16, MULTIPLY)
+GEMM_KERNEL(gemm_mma_f16, 256, f16, MULTIPLY)

@@ -44,7 +44,7 @@ DEQUANTIZE_K(Q8_K, q8_K)
     mulMatVecKernel<Q, n>(x, y, dst, ncols_x, nrows_x, nrows_y, nrows_dst);                                            \
   }
 #define MATRIX_MMA(Q, name, size, rows, columns)                                                                       \
-  KERNEL_BOUNDS(mul_mat_mma##size##name, 512,                                                                          \
+  KERNEL_BOUNDS(mul_mat_mma##size##name, MMA_BOUND,                                                                    \
                 (const u8* x, const u8* y, float* dst, i32 ncols_x, i32 nrows_x, i32 ncols_y, i32 nrows_y, i32 nrows_dst)) { \
     X_SHARED(u8, memory, (MmaMemory<Q, rows, columns>));                                                               \
     mulMatMma<Q, rows, columns>(x, y, dst, ncols_x, nrows_x, ncols_y, nrows_y, nrows_dst, memory);                     \

@@ -2,9 +2,6 @@
 #pragma once
 
 #if X_MMA
-#ifndef X_MMA_NVIDIA
-#define X_MMA_NVIDIA 0
-#endif
 namespace attention {
 
 // WMMA of gfx11 holds operands twice, which leaves registers for fewer scores.

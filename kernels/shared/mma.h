@@ -19,11 +19,12 @@ namespace mma {
 #elif X_AMDGCN && defined(__gfx908__)
 #define X_MMA_CDNA 1
 #endif
+#ifndef X_MMA_NVIDIA
+#define X_MMA_NVIDIA 0
+#endif
 
 #if X_MMA_NVIDIA || X_MMA_GFX12 || X_MMA_GFX11 || X_MMA_CDNA
 #define X_MMA 1
-
-[[maybe_unused]] constexpr u32 TILE = 16;
 
 // Elements along k that one instruction takes, and the 32-bit words of an operand that a lane holds.
 template <class T>

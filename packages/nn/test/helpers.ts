@@ -34,3 +34,18 @@ export function values(count: number, seed = 1): Float32Array {
 export function tensor(data: ArrayLike<number>, shape: readonly number[], device: Device): Tensor {
   return Tensor.from(Float32Array.from(data), { shape, device });
 }
+
+/** Makes f32 tensors on a device that is opened later: from data, and with {@link values} of a seed. */
+export function tensorMakers(device: () => Device) {
+  const from = (data: Parameters<typeof Tensor.from>[0], shape?: number[]) =>
+    Tensor.from(data, { shape, device: device(), dtype: 'f32' });
+  const rand = (shape: number[], seed: number) =>
+    from(
+      values(
+        shape.reduce((a, b) => a * b, 1),
+        seed,
+      ),
+      shape,
+    );
+  return { from, rand };
+}

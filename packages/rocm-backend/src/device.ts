@@ -33,6 +33,7 @@ import { InfoCache, type StridedInfo, type Transposition, TranspositionCache } f
 import { launchRandom } from './kernels';
 import { type LaunchShape, LaunchShapes } from './launch-shape';
 import { type ConvolutionChoice, DeviceLibraries, type DeviceOptions, type GemmChoice } from './libraries';
+import { type MatrixUnits, matrixUnits } from './matrix-units';
 import { ModuleStore } from './module-store';
 import { run } from './ops';
 import type { RuntimeSource } from './runtime-compile';
@@ -51,6 +52,8 @@ export class RocmDevice implements BackendDevice {
   readonly hip: HipDevice;
   readonly shapes: LaunchShapes;
   readonly modules: ModuleStore;
+  /** Which matrix units the kernels use here, if any. */
+  readonly matrixUnits: MatrixUnits | undefined;
   /** Which vendor libraries serve the device, and their handles. */
   readonly libraries: DeviceLibraries;
   /** Whether f16 products may sum in f16 (candle's `gemm_reduced_precision_f16`). Default false: f32. */
@@ -88,6 +91,7 @@ export class RocmDevice implements BackendDevice {
     this.description = `${hip.properties.name} (${hip.properties.arch})`;
     this.shapes = new LaunchShapes(hip.properties);
     this.modules = new ModuleStore(hip);
+    this.matrixUnits = matrixUnits(hip);
     this.#allocator = new CachingAllocator({
       alloc: (bytes) => {
         debug(3, () => `${location.kind}:${location.ordinal} driver allocation of ${bytes} bytes`);

@@ -4,7 +4,6 @@ import { GEMM } from '@x/kernels';
 import type { RocmDevice } from './device';
 import { kernelName } from './kernel-name';
 import { clamp, type LaunchShape } from './launch-shape';
-import { matrixUnits } from './matrix-units';
 
 /** A matrix operand of a batched product, strides in elements. */
 export interface MatrixOperand {
@@ -54,7 +53,7 @@ export function launchGemm(
     device.launch(GEMM, kernelName('gemv', dtype), gemvShape(device, n, batches, rhs.rowStride === 1), args);
     return;
   }
-  const units = matrixUnits(device.hip);
+  const units = device.matrixUnits;
   if (units && (dtype === 'f16' || dtype === 'bf16') && k < 2 ** 31 && fitsUnits(lhs, b) && fitsUnits(rhs, b)) {
     const { rows, columns, sharedBytes } = MMA_TILES[units];
     const grid = shapes.blocks(Math.ceil(m / rows) * Math.ceil(n / columns) * batches, 256);

@@ -2,31 +2,17 @@
  * Convolutions through the vendor libraries that this machine has (cuDNN on cuda, MIOpen on rocm; cpu has none) against the
  * TypeScript reference, and the choice between them and our kernels.
  */
-import { Device, type DType, Layout } from '@x/core';
-import { HipError, type LibraryReport } from '@x/hip';
+import { type DType, Layout } from '@x/core';
+import type { LibraryReport } from '@x/hip';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { RocmDevice } from '../src/index';
 import { expectClose } from './compare';
 import { kernelDevices } from './devices';
-import { operandSpec, Pair, runs } from './operands';
+import { operandSpec, runs } from './operands';
+import { failure, tolerance, withPair } from './products';
 
 const small = (min: number, max: number) => fc.integer({ min, max });
-/** Error of a sum of `terms` products of values up to 4. */
-const tolerance = (type: DType, terms: number) => ({
-  absolute: (terms + 1) * { f32: 1e-5, f16: 8e-3, bf16: 6.4e-2 }[type as 'f32'],
-});
-
-function failure(run: () => unknown): HipError {
-  try {
-    run();
-  } catch (error) {
-    if (error instanceof HipError) return error;
-    throw error;
-  }
-  throw new Error('expected a HipError');
-}
-
 const kinds = kernelDevices().map((device) => device.location.kind as 'cpu' | 'cuda' | 'rocm');
 
 describe.each(kinds)('convolution libraries on %s', (kind) => {
@@ -38,14 +24,6 @@ describe.each(kinds)('convolution libraries on %s', (kind) => {
   });
   afterAll(() => device.dispose());
 
-  const withPair = (body: (pair: Pair) => void) => {
-    const pair = new Pair(Device.js().backend, device);
-    try {
-      body(pair);
-    } finally {
-      pair.dispose();
-    }
-  };
   const calls = () => device.hip.counters();
 
   it('convolves f32 without TF32 unless asked', () => {
@@ -125,7 +103,7 @@ describe.each(kinds)('convolution libraries on %s', (kind) => {
     if (choice === 'kernels') device.gemm = 'kernels';
     fc.assert(
       fc.property(geometry, operandSpec, operandSpec, (g, left, right) =>
-        withPair((pair) => {
+        withPair(device, (pair) => {
           const channels = g.transposed ? [g.cIn, g.cOut] : [g.cOut, g.cIn];
           const shape = g.flat ? [g.b, g.cIn, g.wIn] : [g.b, g.cIn, g.hIn, g.wIn];
           const x = pair.operand(shape, g.type, left, true);

@@ -2,12 +2,12 @@
  * Products of f16 and bf16 by our own kernels, on matrix units where the device has them (kernels/gemm/mma.h), against
  * the TypeScript reference: operands lying either way, sizes around the tiles, rows further apart than they are long.
  */
-import { Device, type DType, Layout } from '@x/core';
+import { type DType, Layout } from '@x/core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { RocmDevice } from '../src/index';
 import { expectClose } from './compare';
 import { kernelDevices } from './devices';
-import { Pair } from './operands';
+import { tolerance, withPair } from './products';
 
 const kinds = kernelDevices().map((device) => device.location.kind as 'cpu' | 'cuda' | 'rocm');
 const DTYPES: DType[] = ['f16', 'bf16'];
@@ -47,18 +47,14 @@ describe.each(kinds)('gemm kernels on %s', (kind) => {
       ] as [boolean, boolean, number][]) {
         const left = operand(b, m, k, leftAlong, gap);
         const right = operand(b, k, n, rightAlong, gap);
-        const pair = new Pair(Device.js().backend, device);
-        try {
+        withPair(device, (pair) => {
           const x = pair.operand([left.endOffset()], dtype, { kind: 'contiguous', seed: 1 }, true);
           const y = pair.operand([right.endOffset()], dtype, { kind: 'contiguous', seed: 2 }, true);
           const before = device.hip.counters();
           const result = pair.run((side) => x[side].matmul(y[side], { b, m, n, k }, left, right));
           expect(device.hip.counters().library).toBe(before.library);
-          const absolute = (k + 1) * (dtype === 'f16' ? 8e-3 : 6.4e-2);
-          expectClose(result, `${dtype} ${left} times ${right}`, { absolute });
-        } finally {
-          pair.dispose();
-        }
+          expectClose(result, `${dtype} ${left} times ${right}`, tolerance(dtype, k));
+        });
       }
     }
   });

@@ -2,32 +2,18 @@
  * Products and convolutions through the vendor libraries that this machine has (OpenBLAS on cpu, cuBLAS and cuDNN on
  * cuda, rocBLAS and MIOpen on rocm) against the TypeScript reference, and the choice between them and our kernels.
  */
-import { Device, type DType, Layout, type MatmulSize } from '@x/core';
+import { type DType, Layout, type MatmulSize } from '@x/core';
 import { HipError, type LibraryReport } from '@x/hip';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { RocmDevice } from '../src/index';
 import { expectClose } from './compare';
 import { kernelDevices } from './devices';
-import { operandSpec, Pair, runs } from './operands';
+import { operandSpec, type Pair, runs } from './operands';
+import { failure, tolerance, withPair } from './products';
 
 const dtype = fc.constantFrom<DType>('f32', 'f16', 'bf16', 'f64');
 const small = (min: number, max: number) => fc.integer({ min, max });
-/** Error of a sum of `terms` products of values up to 4. */
-const tolerance = (type: DType, terms: number) => ({
-  absolute: (terms + 1) * { f64: 1e-14, f32: 1e-5, f16: 8e-3, bf16: 6.4e-2 }[type as 'f32'],
-});
-
-function failure(run: () => unknown): HipError {
-  try {
-    run();
-  } catch (error) {
-    if (error instanceof HipError) return error;
-    throw error;
-  }
-  throw new Error('expected a HipError');
-}
-
 const kinds = kernelDevices().map((device) => device.location.kind as 'cpu' | 'cuda' | 'rocm');
 
 describe.each(kinds)('libraries on %s', (kind) => {
@@ -40,14 +26,6 @@ describe.each(kinds)('libraries on %s', (kind) => {
   });
   afterAll(() => device.dispose());
 
-  const withPair = (body: (pair: Pair) => void) => {
-    const pair = new Pair(Device.js().backend, device);
-    try {
-      body(pair);
-    } finally {
-      pair.dispose();
-    }
-  };
   const calls = () => device.hip.counters();
   const choose = (choice: 'library' | 'kernels' | 'auto') => {
     if (choice === 'library' && !gemm) return false;
@@ -86,7 +64,7 @@ describe.each(kinds)('libraries on %s', (kind) => {
     const before = calls().library;
     fc.assert(
       fc.property(dtype, sizes, operandSpec, operandSpec, (type, [b0, b1, m, n, k], left, right) =>
-        withPair((pair) => {
+        withPair(device, (pair) => {
           const a = pair.operand([b0, b1, m, k], type, left, true);
           const c = pair.operand([b0, b1, k, n], type, right, true);
           const size = { b: b0 * b1, m, n, k };
@@ -106,7 +84,7 @@ describe.each(kinds)('libraries on %s', (kind) => {
 
   it('a large product by auto', () => {
     choose('auto');
-    withPair((pair) => {
+    withPair(device, (pair) => {
       const size = { b: 1, m: 260, n: 270, k: 300 };
       const counts = product(pair, size, Layout.contiguous([260, 300]), Layout.contiguous([300, 270]));
       expect(counts.library).toBe(gemm ? 1 : 0);
@@ -132,7 +110,7 @@ describe.each(kinds)('libraries on %s', (kind) => {
         .transpose(1, 2),
       broadcast: Layout.contiguous([n, k]).transpose(0, 1).broadcastAs([b, k, n]),
     };
-    withPair((pair) => {
+    withPair(device, (pair) => {
       for (const type of ['f32', 'f64'] as const)
         for (const l of Object.values(left))
           for (const r of Object.values(right)) {
@@ -143,7 +121,7 @@ describe.each(kinds)('libraries on %s', (kind) => {
 
   it('dims of size 1 may have any stride', () => {
     if (!choose('library')) return expect(gemm).toBeUndefined();
-    withPair((pair) => {
+    withPair(device, (pair) => {
       const row = new Layout([1, 1, 4], [999, 77, 1], 0);
       const column = new Layout([1, 4, 1], [5, 1, 31], 0);
       expect(product(pair, { b: 1, m: 1, n: 1, k: 4 }, row, column)).toEqual({ library: 1, launches: 0 });
@@ -157,7 +135,7 @@ describe.each(kinds)('libraries on %s', (kind) => {
 
   it('leaves other strides to the kernel, without a copy', () => {
     if (!choose('library')) return expect(gemm).toBeUndefined();
-    withPair((pair) => {
+    withPair(device, (pair) => {
       const every2nd = new Layout([1, 5, 4], [40, 8, 2], 0);
       const counts = product(pair, { b: 1, m: 5, n: 6, k: 4 }, every2nd, Layout.contiguous([1, 4, 6]));
       expect(counts).toEqual({ library: 0, launches: 1 });

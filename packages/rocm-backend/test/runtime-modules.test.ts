@@ -10,7 +10,6 @@ import { compilers } from '@x/hip';
 import { ALL_MODULES, type KernelModule, parseCodeObject } from '@x/kernels';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { compileCacheStats, RocmDevice } from '../src/index';
-import { matrixUnits } from '../src/matrix-units';
 import { compileCached } from '../src/runtime-compile';
 import { kernelDevices } from './devices';
 
@@ -28,7 +27,7 @@ interface Launch {
   expected: number[];
   sharedBytes?: number;
   /** Threads and dynamic shared memory where they depend on the device's matrix units. */
-  shape?: (units: ReturnType<typeof matrixUnits>) => { block: number; sharedBytes: number };
+  shape?: (units: RocmDevice['matrixUnits']) => { block: number; sharedBytes: number };
 }
 
 const f32 = (...values: number[]) => Float32Array.from(values);
@@ -179,7 +178,7 @@ describe.each(kinds)('every module compiled at run time on %s', (kind) => {
       }
 
       const { kernel, operands, out, args, expected, sharedBytes = 0, shape } = LAUNCHES[module.name];
-      const size = shape?.(matrixUnits(device.hip)) ?? { block: 64, sharedBytes };
+      const size = shape?.(device.matrixUnits) ?? { block: 64, sharedBytes };
       const loaded = device.getOrLoadFuncRaw(kernel, module.source);
       const after = compileCacheStats();
       expect([after.compiled - before.compiled, after.memoryHits - before.memoryHits]).toEqual([1, 1]);

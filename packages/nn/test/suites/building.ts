@@ -1,5 +1,5 @@
 /** Layers from a VarBuilder, and containers of layers, on one device. */
-import { Device, memoryStats, scope, Tensor } from '@x/core';
+import { Device, memoryStats, scope, type Tensor } from '@x/core';
 import { describe, expect, test } from 'vitest';
 import {
   Conv1d,
@@ -30,20 +30,11 @@ import {
   VarBuilder,
   VarMap,
 } from '../../src';
-import { values } from '../helpers';
+import { tensorMakers } from '../helpers';
 import { expectClose } from './close';
 
 export function buildingSuite(name: string, device: () => Device): void {
-  const from = (data: Parameters<typeof Tensor.from>[0], shape?: number[]) =>
-    Tensor.from(data, { shape, device: device(), dtype: 'f32' });
-  const rand = (shape: number[], seed: number) =>
-    from(
-      values(
-        shape.reduce((a, b) => a * b, 1),
-        seed,
-      ),
-      shape,
-    );
+  const { from, rand } = tensorMakers(device);
   const check = (title: string, body: () => void) =>
     test(title, () => {
       const before = memoryStats().liveTensors;

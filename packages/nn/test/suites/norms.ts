@@ -14,21 +14,12 @@ import {
   VarBuilder,
   VarMap,
 } from '../../src';
-import { values } from '../helpers';
+import { tensorMakers } from '../helpers';
 import { INPUT, OUTPUT } from './batch-norm-values';
 import { expectClose } from './close';
 
 export function normsSuite(name: string, device: () => Device): void {
-  const from = (data: Parameters<typeof Tensor.from>[0], shape?: number[]) =>
-    Tensor.from(data, { shape, device: device(), dtype: 'f32' });
-  const rand = (shape: number[], seed: number) =>
-    from(
-      values(
-        shape.reduce((a, b) => a * b, 1),
-        seed,
-      ),
-      shape,
-    );
+  const { from, rand } = tensorMakers(device);
   const zeros = (n: number) => Tensor.zeros([n], 'f32', device());
   const ones = (n: number) => Tensor.ones([n], 'f32', device());
 

@@ -15,20 +15,11 @@ import {
   ropeThdSlow,
   selu,
 } from '../../src';
-import { values } from '../helpers';
+import { tensorMakers, values } from '../helpers';
 import { expectClose, maxDifference, sumOfDifferences } from './close';
 
 export function opsSuite(name: string, device: () => Device): void {
-  const from = (data: Parameters<typeof Tensor.from>[0], shape?: number[]) =>
-    Tensor.from(data, { shape, device: device(), dtype: 'f32' });
-  const rand = (shape: number[], seed: number) =>
-    from(
-      values(
-        shape.reduce((a, b) => a * b, 1),
-        seed,
-      ),
-      shape,
-    );
+  const { from, rand } = tensorMakers(device);
   const data = [
     [
       [3, 1, 4],

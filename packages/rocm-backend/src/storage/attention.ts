@@ -11,7 +11,6 @@ import { ATTENTION } from '@x/kernels';
 import type { RocmDevice } from '../device';
 import { unsupported } from '../errors';
 import { clamp, type LaunchShape } from '../launch-shape';
-import { matrixUnits } from '../matrix-units';
 import { Copy, run } from '../ops';
 import { RocmStorage } from './index';
 
@@ -32,9 +31,9 @@ export class DeviceAttentionOps implements AttentionOps {
   }
 
   supports(dtype: DType, { seq, kv, d, scale }: AttentionProblem): boolean {
-    const { hip } = this.#device;
+    const { hip, matrixUnits } = this.#device;
     return (
-      matrixUnits(hip) !== undefined &&
+      matrixUnits !== undefined &&
       DTYPES.includes(dtype) &&
       HEAD_SIZES.includes(d) &&
       seq >= FEWEST_QUERIES &&
@@ -71,8 +70,7 @@ export class DeviceAttentionOps implements AttentionOps {
   }
 
   #shape(tiles: number, d: number): LaunchShape {
-    const { shapes, hip } = this.#device;
-    const units = matrixUnits(hip);
+    const { shapes, hip, matrixUnits: units } = this.#device;
     if (units === 'nvidia') {
       return {
         grid: shapes.blocks(tiles, 128),

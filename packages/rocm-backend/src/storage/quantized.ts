@@ -10,7 +10,6 @@ import { QUANTIZED } from '@x/kernels';
 import type { RocmDevice } from '../device';
 import type { LaunchShape } from '../launch-shape';
 import { clamp } from '../launch-shape';
-import { matrixUnits } from '../matrix-units';
 import { run } from '../ops';
 import { RocmStorage } from './index';
 
@@ -231,7 +230,7 @@ export class DeviceQuantizedOps implements QuantizedOps {
 
   /** The kernels for a product with n weight rows and m > 8 activation rows: the one place that decides. */
   #tiled(type: string, n: number, m: number): keyof typeof TILES {
-    const units = matrixUnits(this.#device.hip);
+    const units = this.#device.matrixUnits;
     const wanted = this.choice === 'mma' || (this.choice === 'auto' && units === 'amd');
     if (!wanted || !units || !(type in CANDLE_TYPES)) return 'mul_mat_';
     // Small tiles where activations fill no large ones, or large tiles would leave compute units idle.
