@@ -45,6 +45,9 @@ std::unique_ptr<ThreadPool> ThreadPool::create(uint32_t threads, uint32_t cores)
     complete = pthread_create(&thread->id, &attributes, threadMain, thread.get()) == 0;
     if (!complete) break;
     ++pool->started_;
+#if defined(__linux__)
+    pthread_setname_np(thread->id, "x-host-worker");  // here, so that no thread is seen without its name
+#endif
   }
   pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &previous, nullptr);
@@ -60,9 +63,6 @@ ThreadPool::~ThreadPool() {
 
 void* ThreadPool::threadMain(void* argument) {
   Thread& thread = *static_cast<Thread*>(argument);
-#if defined(__linux__)
-  pthread_setname_np(pthread_self(), "x-host-worker");
-#endif
   thread.pool->loop(thread);
   return nullptr;
 }
