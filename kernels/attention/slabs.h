@@ -61,7 +61,7 @@ struct Slabs {
   /** Waits for the slab from key0 on and begins to fetch the one after it. */
   X_DEVICE void next(u32 key0, u32 end) {
     mma::awaitCopies<0>();
-    mma::barrier();
+    barrier();
     const u32 arrived = writing;
     writing = reading, reading = arrived;
     if (key0 + KEYS < end) fetch(key0 + KEYS, end);
@@ -69,7 +69,7 @@ struct Slabs {
   /** The next tile of queries may be fetched. */
   X_DEVICE void finish() {
     mma::awaitCopies<0>();
-    mma::barrier();
+    barrier();
   }
 
   X_DEVICE void multiplyKeys(mma::Tile<T> (&scores)[ROWS_OF_WARP][KEYS / 16]) const {
@@ -147,7 +147,7 @@ struct Slabs {
   /** Fetches the slab from key0 on, once all warps are done with the one before it. */
   X_DEVICE void next(u32 key0, u32 end) {
     constexpr u32 PIECES = D / 8;
-    mma::barrier();
+    barrier();
 #pragma unroll
     for (u32 i = threadIndex(); i < KEYS * PIECES; i += THREADS) {
       const u32 row = i / PIECES, piece = i % PIECES;
@@ -163,7 +163,7 @@ struct Slabs {
       for (u32 e = 0; e < 8; ++e)
         *(u32*)(valueColumns + (piece * 8 + e) * VALUE_STRIDE + row) = bitCast<u16>(even[e]) | (u32)bitCast<u16>(odd[e]) << 16;
     }
-    mma::barrier();
+    barrier();
   }
   static X_DEVICE Vec<T, 8> fetchPiece(const T* data, u64 stride, u32 row, u32 end, u32 piece) {
     if (row < end) return loadVec<8>(data + (u64)row * stride + piece * 8);
@@ -172,7 +172,7 @@ struct Slabs {
     for (u32 e = 0; e < 8; ++e) zero[e] = from_acc<T>(0.0f);
     return zero;
   }
-  X_DEVICE void finish() { mma::barrier(); }
+  X_DEVICE void finish() { barrier(); }
 
   X_DEVICE void multiplyKeys(mma::Tile<T> (&scores)[ROWS_OF_WARP][KEYS / 16]) const {
 #pragma unroll

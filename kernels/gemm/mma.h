@@ -146,7 +146,7 @@ X_DEVICE void mmaTile(const Lines<T>& lhs, const Lines<T>& rhs, u64 row0, u64 co
 #pragma unroll 1
   for (u32 slab = 0; slab < slabs; ++slab) {
     mma::awaitCopies<STAGES - 2>();
-    mma::barrier();
+    barrier();
     fetch(slab + STAGES - 1);
     const u32 left = shared + reading, right = left + Left::BYTES;
     reading = reading + STAGE == END ? 0 : reading + STAGE;
@@ -166,7 +166,7 @@ X_DEVICE void mmaTile(const Lines<T>& lhs, const Lines<T>& rhs, u64 row0, u64 co
   }
   // Slabs are reused by the block's next tile.
   mma::awaitCopies<0>();
-  mma::barrier();
+  barrier();
   storeTiles(acc, row0 + row, column0 + column, lhs.lines, rhs.lines, out);
 }
 
@@ -225,10 +225,10 @@ X_DEVICE void mmaTile(const Lines<T>& lhs, const Lines<T>& rhs, u64 row0, u64 co
   a.fetch(lhs, row0, 0);
   b.fetch(rhs, column0, 0);
   for (u64 k0 = 0; k0 < lhs.depth; k0 += MMA_K) {
-    mma::barrier();
+    barrier();
     a.store(lhs, left);
     b.store(rhs, right);
-    mma::barrier();
+    barrier();
     if (k0 + MMA_K < lhs.depth) {
       a.fetch(lhs, row0, k0 + MMA_K);
       b.fetch(rhs, column0, k0 + MMA_K);
@@ -246,7 +246,7 @@ X_DEVICE void mmaTile(const Lines<T>& lhs, const Lines<T>& rhs, u64 row0, u64 co
       }
     }
   }
-  mma::barrier();
+  barrier();
   storeTiles(acc, row0 + row, column0 + column, lhs.lines, rhs.lines, out);
 }
 

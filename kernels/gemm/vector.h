@@ -27,7 +27,7 @@ X_DEVICE void columnPerWarp(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& 
       u64 start = 0;
       if (wide) {
         start = k / V * V;
-#pragma unroll(ROWS == 1 ? 8 : 2)
+#pragma unroll ROWS == 1 ? 8 : 2
         for (u64 j = laneId() * V; j < start; j += lanes * V) {
           const Vec<T, V> right = loadVec<V>(w + j);
 #pragma unroll

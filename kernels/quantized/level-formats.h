@@ -17,7 +17,7 @@ struct Q8_1_Weight : Legacy {
 // Signed quants, no offset and no minimum.
 struct SignedLevels {
   static constexpr i32 OFFSET = 0;
-  static constexpr bool MINS = false, SIGNED = true;
+  static constexpr bool MINS = false, SIGNED = true, SUPER = false;
   static X_DEVICE float minimum(const u8*, u32) { return 0.0f; }
 };
 
@@ -38,6 +38,12 @@ struct SignedHalves : SignedLevels {
 struct IQ4_NL : SignedRow {
   static constexpr u32 SIZE = 32, BYTES = 18;
   static X_DEVICE u32 quad(const u8* b, u32 e4) { return pick16<Uneven>(Legacy::nibbles(load2(b + 2 + 4 * (e4 & 3)), e4)); }
+  static X_DEVICE void run(const u8* b, u32, u32 (&q)[RUN]) {
+    u32 words[4];
+    loadWords2(b + 2, words);
+#pragma unroll
+    for (u32 i = 0; i < RUN; ++i) q[i] = pick16<Uneven>(Legacy::nibbles(words[i & 3], i));
+  }
   static X_DEVICE float scale(const u8* b, u32) { return half(b); }
 };
 
@@ -80,7 +86,7 @@ struct NVFP4 : SignedHalves {
 struct TQ1_0 {
   static constexpr u32 SIZE = 256, BYTES = 54, RUN = 4;
   static constexpr i32 OFFSET = 1;
-  static constexpr bool HALVES = false, MINS = false, SIGNED = false;
+  static constexpr bool HALVES = false, MINS = false, SIGNED = false, SUPER = false;
   static X_DEVICE u32 first(u32 part, u32 run) { return part * 8 + run * 4; }
   // A byte is a fraction of 256 in base 3: times 3^n its digit n is next, which one more 3 pushes over the top.
   static X_DEVICE u32 quad(const u8* b, u32 e4) {
@@ -98,7 +104,7 @@ struct TQ1_0 {
 struct TQ2_0 : FourWay {
   static constexpr u32 BYTES = 66;
   static constexpr i32 OFFSET = 1;
-  static constexpr bool HALVES = false, MINS = false;
+  static constexpr bool HALVES = false, MINS = false, SUPER = false;
   static X_DEVICE u32 quad(const u8* b, u32 e4) {
     return (load2(b + 32 * halfOf(e4) + 4 * wordOf(e4)) >> (2 * groupOf(e4))) & 0x03030303u;
   }

@@ -23,6 +23,30 @@ X_DEVICE Team teamFor(u64 rows, u64 block, u64 blocks) {
   return Team{threadIndex(), blockThreads(), block, blocks, false};
 }
 
+template <class Q>
+X_DEVICE auto runOf(const u8* b, u32 e4, u32 (&q)[Q::RUN], int) -> decltype(Q::run(b, e4, q)) {
+  Q::run(b, e4, q);
+}
+template <class Q>
+X_DEVICE void runOf(const u8* b, u32 e4, u32 (&q)[Q::RUN], long) {
+#pragma unroll
+  for (u32 i = 0; i < Q::RUN; ++i) q[i] = Q::quad(b, e4 + i);
+}
+
+/** What the dot products t and `sum` (of the column's quants alone) of sixteen or 32 elements e16 add to a result. */
+template <class Q>
+X_DEVICE float scaled(const u8* b, u32 e16, i32 t, i32 sum) {
+  const i32 centred = t - Q::OFFSET * sum;
+  float v;
+  if constexpr (Q::SUPER) v = Q::superScale(b) * (float)(Q::intScale(b, e16) * centred);
+  else v = Q::scale(b, e16) * (float)centred;
+  if constexpr (Q::MINS) {
+    if constexpr (Q::SUPER) v -= Q::superMinimum(b) * (float)(Q::intMinimum(b, e16) * sum);
+    else v -= Q::minimum(b, e16) * (float)sum;
+  }
+  return v;
+}
+
 /** Adds to acc the products of COLS columns with PAIR rows over this thread's share of the row. */
 template <class Q, u32 COLS>
 X_DEVICE void dotRows(const u8* const (&rows)[PAIR], const u8* y, u64 columnBytes, u32 parts, const Team& team,
@@ -36,6 +60,13 @@ X_DEVICE void dotRows(const u8* const (&rows)[PAIR], const u8* y, u64 columnByte
     for (u32 run = 0; run < 8 / Q::RUN; ++run) {
       const u32 e4 = Q::first(part, run);
       const u8* yg = yb + (e4 / 8) * Q8_1::BYTES;
+      const u8* b[PAIR];
+      u32 quads[PAIR][Q::RUN];
+#pragma unroll
+      for (u32 r = 0; r < PAIR; ++r) {
+        b[r] = rows[r] + (u64)block * Q::BYTES;
+        runOf<Q>(b[r], e4, quads[r], 0);
+      }
 #pragma unroll
       for (u32 c = 0; c < COLS; ++c) {
         const u8* yc = yg + c * columnBytes;
@@ -48,13 +79,10 @@ X_DEVICE void dotRows(const u8* const (&rows)[PAIR], const u8* y, u64 columnByte
         const float d8 = Q8_1::scale(yc);
 #pragma unroll
         for (u32 r = 0; r < PAIR; ++r) {
-          const u8* b = rows[r] + (u64)block * Q::BYTES;
           i32 t = 0;
 #pragma unroll
-          for (u32 i = 0; i < Q::RUN; ++i) t = dp4a((i32)Q::quad(b, e4 + i), u[i], t);
-          float v = Q::scale(b, e4 >> 2) * (float)(t - Q::OFFSET * sum);
-          if (Q::MINS) v -= Q::minimum(b, e4 >> 2) * (float)sum;
-          acc[c][r] += d8 * v;
+          for (u32 i = 0; i < Q::RUN; ++i) t = dp4a((i32)quads[r][i], u[i], t);
+          acc[c][r] += d8 * scaled<Q>(b[r], e4 >> 2, t, sum);
         }
       }
     }

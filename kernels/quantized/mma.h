@@ -237,17 +237,17 @@ X_DEVICE void mulMatMma(const u8* x, const u8* y, float* dst, i32 innerSize, i32
       float acc[C][R][N] = {};
 #pragma unroll 1
       for (u32 group0 = 0; group0 < groups; group0 += SLAB_GROUPS) {
-        mma::barrier();
+        barrier();
         copyColumns<COLUMNS>(slab.y, y, columnBytes, column0, columns, group0, aligned);
         unpackRows(slab, x, rowBytes, row0, rows, group0, groups);
 #if X_MMA_NVIDIA
         mma::commitCopies();
         mma::awaitCopies<0>();
 #endif
-        mma::barrier();
+        barrier();
         if (Q::MINS) {
           sumColumns(slab);
-          mma::barrier();
+          barrier();
         }
         const u32 left = groups - group0;
         if (column0 + column < columns && row0 + row < rows)

@@ -99,20 +99,13 @@ X_DEVICE u32 columnOf(u32 i) {
 
 #if X_MMA_NVIDIA
 
-/**
- * As the barrier of that name, and the lanes of a warp are in step after it: instructions of a whole warp need that, and a
- * barrier alone does not promise it since Volta.
- */
-X_DEVICE void barrier() {
-  ::barrier();
-  asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
-}
-
 /** What PTX calls the address of a generic pointer into shared memory. */
 X_DEVICE u32 sharedAddress(const void* p) {
-  u64 address;
-  asm("cvta.to.shared.u64 %0, %1;" : "=l"(address) : "l"(p));
-  return (u32)address;
+#if X_NVRTC
+  return (u32)__cvta_generic_to_shared(p);
+#else
+  return (u32)(u64)(__attribute__((address_space(3))) const void*)p;
+#endif
 }
 
 /** Four 8 x 8 matrices of 16-bit elements; lane l names the address of row l % 8 of matrix l / 8. */
@@ -197,8 +190,6 @@ X_DEVICE void multiplyPart(Tile<i8>& d, const Operand<i8>& a, const Operand<i8>&
 }
 
 #else
-
-using ::barrier;
 
 /** A lane's share of row laneId() % 16, which begins at `row`. */
 template <class T>

@@ -45,6 +45,13 @@ inline u32 threadIndex() { return thread; }
 inline u32 laneId() { return thread % WARP; }
 inline u32 warpId() { return thread / WARP; }
 inline u32 blockThreads() { return BLOCK; }
+// One block at a time, of a grid of one.
+inline u32 blockX() { return 0; }
+inline u32 blockY() { return 0; }
+inline u32 blockZ() { return 0; }
+inline u32 gridX() { return 1; }
+inline u32 gridY() { return 1; }
+inline u32 gridZ() { return 1; }
 inline u32 warpsInBlock() { return BLOCK / WARP; }
 inline void barrier() { blockBarrier.arrive_and_wait(); }
 inline void waveBarrier() { waveBarriers[warpId()].arrive_and_wait(); }
@@ -138,10 +145,21 @@ inline float shuffleXor(float v, u32 mask) {
   waveBarrier();
   return other;
 }
-// The plain form of attention is compiled, not run.
 struct Sum {};
 template <class Op>
 float warpReduce(float v) {
+  for (u32 mask = 1; mask < WARP; mask *= 2) v += shuffleXor(v, mask);
+  return v;
+}
+template <class Op>
+float blockReduce(float v) {
+  static float partial[BLOCK / WARP];
+  v = warpReduce<Op>(v);
+  if (laneId() == 0) partial[warpId()] = v;
+  barrier();
+  v = 0;
+  for (const float part : partial) v += part;
+  barrier();
   return v;
 }
 namespace m {

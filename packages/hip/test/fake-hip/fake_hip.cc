@@ -3,13 +3,18 @@
 // passes (the launch-parameter protocol, stream flags, page-locked staging) and answers as FAKE_HIP says:
 //   (unset)       one gfx90a device          none         the device count is hipErrorNoDevice
 //   faulty        synchronising fails with hipErrorLaunchFailure after a launch of "bad_kernel"
-// Built with FAKE_R0600 it has ROCm 6's property struct, without it ROCm 5's.
+// Built with FAKE_R0600 it has ROCm 6's property struct, without it ROCm 5's. FAKE_HIP_ARCH names another chip. With
+// FAKE_HIP_KERNELS, a directory of tools/emulator's libraries, kernels are run, those that a loaded image has.
+#include <dirent.h>
+#include <dlfcn.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -17,19 +22,50 @@ enum { kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kInva
 std::map<char*, size_t> gMemory;  // device allocations
 std::map<char*, size_t> gPinned;
 size_t gUsed = 0;
-constexpr size_t kTotal = size_t(1) << 30;
+constexpr size_t kTotal = size_t(8) << 30;
 bool gFaulted = false;
 
 struct Function {
   std::string name;
+  void* kernel = nullptr;  // in the library that has `run`; at most `bound` threads a block
+  void (*run)(void* kernel, const void* args, const uint32_t* grid, const uint32_t* block) = nullptr;
+  uint32_t bound = 0;
 };
 struct Graph {
   int launches = 0;
 };
 
-std::string mode() {
-  const char* value = std::getenv("FAKE_HIP");
+std::string setting(const char* name) {
+  const char* value = std::getenv(name);
   return value ? value : "";
+}
+std::string mode() { return setting("FAKE_HIP"); }
+std::string arch() {
+  const std::string named = setting("FAKE_HIP_ARCH");
+  return named.empty() ? "gfx90a:sramecc+:xnack-" : named;
+}
+
+const std::vector<void*>& libraries() {
+  static const std::vector<void*> all = [] {
+    std::vector<void*> found;
+    const std::string directory = setting("FAKE_HIP_KERNELS");
+    if (DIR* entries = directory.empty() ? nullptr : opendir(directory.c_str()))
+      while (const dirent* entry = readdir(entries))
+        if (std::string(entry->d_name).find(".so") != std::string::npos)
+          found.push_back(dlopen((directory + "/" + entry->d_name).c_str(), RTLD_NOW | RTLD_LOCAL));
+    return found;
+  }();
+  return all;
+}
+
+bool emulate(Function& function) {
+  for (void* library : libraries()) {
+    if (!(function.kernel = dlsym(library, function.name.c_str()))) continue;
+    function.run = reinterpret_cast<decltype(function.run)>(dlsym(library, "emulatedRun"));
+    function.bound = *static_cast<const uint32_t*>(dlsym(library, ("x_bound_" + function.name).c_str()));
+    return true;
+  }
+  return false;
 }
 
 bool inside(const std::map<char*, size_t>& ranges, const void* pointer, size_t bytes) {
@@ -71,7 +107,7 @@ API int hipSetDevice(int d) { return d == 0 ? kSuccess : kInvalidDevice; }
 API int hipDeviceGetName(char* text, int bytes, int) { return std::strncpy(text, "Fake Instinct", size_t(bytes)), kSuccess; }
 API int hipDeviceGetAttribute(int* value, int which, int) {
   static const std::map<int, int> values = {{5, 1700000}, {16, 0}, {19, 8388608}, {56, 1024}, {57, 2048}, {59, 4096},
-                                            {60, 1600000}, {63, 104}, {74, 65536}, {87, 64}};
+                                            {60, 1600000}, {63, 104}, {74, 65536}, {87, arch().rfind("gfx9", 0) == 0 ? 64 : 32}};
   auto found = values.find(which);
   if (found == values.end()) return kInvalidValue;
   return *value = found->second, kSuccess;
@@ -83,7 +119,7 @@ API int hipDeviceGetPCIBusId(char* text, int bytes, int) { return std::strncpy(t
 static int properties(char* out, size_t bytes, size_t at, size_t wrong) {
   std::memset(out, 0, bytes);
   std::strcpy(out + wrong, "WRONG");
-  std::strcpy(out + at, "gfx90a:sramecc+:xnack-");
+  std::strcpy(out + at, arch().c_str());
   return kSuccess;
 }
 #ifdef FAKE_R0600
@@ -152,14 +188,22 @@ API int hipModuleLoadData(void** m, const void* image) { return *m = const_cast<
 API int hipModuleUnload(void*) { return kSuccess; }
 API int hipModuleGetFunction(void** f, void*, const char* name) {
   if (!std::strcmp(name, "missing")) return kNotFound;
-  return *f = new Function{name}, kSuccess;
+  auto* function = new Function{name};
+  if (!libraries().empty() && !emulate(*function)) return delete function, kNotFound;
+  return *f = function, kSuccess;
 }
 API int hipModuleLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                               unsigned shared, void* stream, void** params, void** extra) {
   bool protocol = stream && !params && extra && extra[0] == reinterpret_cast<void*>(1) &&
                   extra[2] == reinterpret_cast<void*>(2) && extra[4] == reinterpret_cast<void*>(3);
   if (!protocol || bx * by * bz > 1024) return kInvalidValue;
-  if (static_cast<Function*>(f)->name == "bad_kernel") return gFaulted = mode() == "faulty", kSuccess;
+  const Function& function = *static_cast<Function*>(f);
+  if (function.run) {
+    if (bx * by * bz > function.bound) return kInvalidValue;
+    const uint32_t grid[] = {gx, gy, gz}, block[] = {bx, by, bz};
+    return function.run(function.kernel, extra[1], grid, block), kSuccess;
+  }
+  if (function.name == "bad_kernel") return gFaulted = mode() == "faulty", kSuccess;
   size_t bytes = *static_cast<size_t*>(extra[3]);
   unsigned geometry[] = {gx, gy, gz, bx, by, bz, shared, unsigned(bytes)};
   char* out;

@@ -1,0 +1,46 @@
+// Workgroups of an AMD GPU on the host: every lane is a fiber of the thread that launches, blocks run one after the other.
+// A lane runs until it meets others: at a barrier of the block, or at an operation of its wave, which takes place once no
+// lane of the wave can go on without it. Lanes of a wave that wait at different operations are different paths of
+// divergent code: the operation that lies first in the code goes first, and lanes that are elsewhere have no part in it.
+#pragma once
+#include <cstdint>
+
+namespace emulated {
+
+constexpr uint32_t WAVE = EMULATED_WAVE;
+
+enum class State : uint8_t { Ready, AtWave, AtBlock, Done };
+
+struct Lane {
+  void* sp = nullptr;
+  char* stack = nullptr;
+  uint32_t index = 0, id[3] = {};
+  State state = State::Ready;
+  // Of the wave's operation that it waits at: where it is in the code, what it does for all lanes there, this lane's data.
+  const void* site = nullptr;
+  void (*operation)(Lane* const* lanes) = nullptr;
+  void* data = nullptr;
+};
+
+struct Launch {
+  void (*kernel)(const unsigned char* args);
+  const unsigned char* args;
+  uint32_t grid[3], block[3];
+};
+
+extern thread_local Lane* lane;
+extern thread_local const Launch* launch;
+extern thread_local uint32_t blockId[3];
+
+/** Suspends the lane until its block has reached `state` too. */
+void wait(State state);
+
+/** Waits for the lanes of the wave that come here and has `operation` done for them; lanes[i] is null for all others. */
+__attribute__((always_inline)) inline void together(void (*operation)(Lane* const* lanes), void* data, const void* site) {
+  lane->operation = operation;
+  lane->data = data;
+  lane->site = site;
+  wait(State::AtWave);
+}
+
+}  // namespace emulated
