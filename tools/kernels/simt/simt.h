@@ -1,16 +1,17 @@
-// A workgroup of an AMD GPU on the host, a thread a lane, for kernels on matrix units (kernels/shared/mma.h), which few
+// A workgroup of an AMD GPU on the host, a fiber a lane, for kernels on matrix units (kernels/shared/mma.h), which few
 // machines have. WMMA and MFMA are computed from what the lanes hold, by the layouts of AMD's ISA guides ("Matrix core
 // instructions", RDNA3 7.9, RDNA4 7.12, CDNA3 7.1); everything else is what those kernels use of kernels/include/x.
 // Define BLOCK_THREADS before for other blocks than of 256. Give -DWAVE=32|64 and the chip's macro: -D__GFX11__, -D__GFX12__, -D__gfx942__, -D__gfx90a__ or -D__gfx908__.
 #pragma once
-#include <barrier>
+#include <ucontext.h>
+
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <thread>
+#include <functional>
+#include <memory>
 #include <vector>
 
 #undef __has_builtin
@@ -34,33 +35,73 @@ typedef int64_t i64;
 #endif
 constexpr u32 WARP = WAVE, BLOCK = BLOCK_THREADS;
 
-inline thread_local u32 thread;
-inline std::barrier<> blockBarrier(BLOCK);
-inline std::deque<std::barrier<>> waveBarriers = [] {
-  std::deque<std::barrier<>> barriers;
-  for (u32 i = 0; i < BLOCK / WARP; ++i) barriers.emplace_back(WARP);
-  return barriers;
-}();
+// One lane runs at a time, up to its next barrier, and a wave as far as it can before the next wave; `backwards` lets the
+// last lane and wave go first. What needs a barrier and has none goes wrong in one order or the other.
+enum class At { Work, Wave, Block, End };
+struct Lane {
+  ucontext_t context;
+  std::unique_ptr<unsigned char[]> stack;
+  At at;
+};
+inline bool backwards = false;
+inline u32 thread;
+inline Lane laneOf[BLOCK];
+inline ucontext_t scheduler;
+inline std::function<void()> bodyOfLanes;
+
+inline void stop(At at) {
+  laneOf[thread].at = at;
+  swapcontext(&laneOf[thread].context, &scheduler);
+}
+/** Where all of lanes [first, first + count) are; lanes that part ways are an error. */
+inline At placeOf(u32 first, u32 count) {
+  for (u32 i = first; i < first + count; ++i) {
+    if (laneOf[i].at == laneOf[first].at) continue;
+    std::printf("lanes %u and %u wait at different barriers\n", first, i);
+    std::exit(1);
+  }
+  return laneOf[first].at;
+}
+inline void resumeAll(u32 first, u32 count) {
+  for (u32 i = 0; i < count; ++i) {
+    thread = backwards ? first + count - 1 - i : first + i;
+    laneOf[thread].at = At::Work;
+    swapcontext(&scheduler, &laneOf[thread].context);
+  }
+}
 inline u32 threadIndex() { return thread; }
 inline u32 laneId() { return thread % WARP; }
 inline u32 warpId() { return thread / WARP; }
 inline u32 blockThreads() { return BLOCK; }
 inline u32 warpsInBlock() { return BLOCK / WARP; }
-inline void barrier() { blockBarrier.arrive_and_wait(); }
-inline void waveBarrier() { waveBarriers[warpId()].arrive_and_wait(); }
+inline void barrier() { stop(At::Block); }
+inline void waveBarrier() { stop(At::Wave); }
 // Of the block, since one block runs at a time.
 #define X_SHARED(T, name, N) alignas(16) static T name[N]
 
-/** Runs body on every thread of a block. */
+/** Runs body on every lane of a block. */
 template <class F>
 void runBlock(F body) {
-  std::vector<std::thread> threads;
-  for (u32 i = 0; i < BLOCK; ++i)
-    threads.emplace_back([=] {
-      thread = i;
-      body();
-    });
-  for (auto& one : threads) one.join();
+  constexpr size_t STACK = 1 << 18;
+  bodyOfLanes = body;
+  for (Lane& lane : laneOf) {
+    if (lane.stack == nullptr) lane.stack.reset(new unsigned char[STACK]);
+    getcontext(&lane.context);
+    lane.context.uc_stack.ss_sp = lane.stack.get();
+    lane.context.uc_stack.ss_size = STACK;
+    lane.context.uc_link = nullptr;
+    makecontext(&lane.context, [] {
+      bodyOfLanes();
+      stop(At::End);
+    }, 0);
+  }
+  do {
+    for (u32 i = 0; i < BLOCK / WARP; ++i) {
+      const u32 first = (backwards ? BLOCK / WARP - 1 - i : i) * WARP;
+      do resumeAll(first, WARP);
+      while (placeOf(first, WARP) == At::Wave);
+    }
+  } while (placeOf(0, BLOCK) == At::Block);
 }
 
 namespace split {
