@@ -72,17 +72,24 @@ struct Part {
 #if !X_HOST
 
 #if X_AMDGCN
+#if __clang_major__ < 19  // early ones have no ballots, but comparisons that give a mask; 33 is "not equal"
+X_DEVICE u32 voted32(bool v) { return (u32)__builtin_amdgcn_uicmp((u32)v, 0u, 33); }
+X_DEVICE u64 voted64(bool v) { return __builtin_amdgcn_uicmp((u32)v, 0u, 33); }
+#else
+X_DEVICE u32 voted32(bool v) { return __builtin_amdgcn_ballot_w32(v); }
+X_DEVICE u64 voted64(bool v) { return __builtin_amdgcn_ballot_w64(v); }
+#endif
 template <u32 lanes>
 struct LaneMask {
   typedef u32 type;
-  static X_DEVICE type ballot(bool v) { return __builtin_amdgcn_ballot_w32(v); }
+  static X_DEVICE type ballot(bool v) { return voted32(v); }
   static X_DEVICE u32 below(type mask) { return __builtin_amdgcn_mbcnt_lo(mask, 0u); }
   static X_DEVICE u32 size(type mask) { return (u32)__builtin_popcount(mask); }
 };
 template <>
 struct LaneMask<64> {
   typedef u64 type;
-  static X_DEVICE type ballot(bool v) { return __builtin_amdgcn_ballot_w64(v); }
+  static X_DEVICE type ballot(bool v) { return voted64(v); }
   static X_DEVICE u32 below(type mask) {
     return __builtin_amdgcn_mbcnt_hi((u32)(mask >> 32), __builtin_amdgcn_mbcnt_lo((u32)mask, 0u));
   }
