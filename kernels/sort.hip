@@ -1,13 +1,13 @@
 // SORT: positions that sort the rows of a matrix. asort_* mirror candle-kernels/src/sort.cu, names and parameters. What
 // differs: all ten dtypes, stable in both directions, NaN is the greatest, -0 equals 0, any block size (candle's needs
-// one thread a column). sort_chunk_* and sort_merge_* are ours and take rows of any width, where candle's shared memory
+// one thread a column). sort_chunk_* and sort_radix_* are ours and take rows of any width, where candle's shared memory
 // of four bytes a column ends at a few thousand; topk_* is ours and finds the first k without sorting the row.
 #include "x.h"
 #include "shared/split.h"
 #include "sort/key.h"
 #include "sort/row.h"
 #include "sort/chunk.h"
-#include "sort/wide.h"
+#include "sort/radix.h"
 #include "sort/topk.h"
 
 #define SORT(order, ascending, T, t)                                                                                   \
@@ -17,8 +17,13 @@
   KERNEL(sort_chunk_##order##_##t, (u64 rows, u64 cols, u64 size, const T* x, u32* index)) {                           \
     sort::chunks<ascending>(rows, cols, size, x, index);                                                               \
   }                                                                                                                    \
-  KERNEL_EACH(sort_merge_##order##_##t, (u64 rows, u64 cols, u64 width, const T* x, const u32* from, u32* to)) {       \
-    sort::merge<ascending>(rows, cols, width, x, from, to);                                                            \
+  KERNEL_BOUNDS(sort_radix_count_##order##_##t, 256, (u64 rows, u64 cols, u64 part, const T* x, u32* counts)) {        \
+    sort::radix::count(rows, cols, part, sort::radix::Values<ascending, T>{x}, counts);                                \
+  }                                                                                                                    \
+  KERNEL_BOUNDS(sort_radix_scatter_##order##_##t, 256,                                                                 \
+                (u64 rows, u64 cols, u64 part, const T* x, const u32* counts, void* keys, u32* to)) {                  \
+    typedef sort::radix::Values<ascending, T> From;                                                                    \
+    sort::radix::scatter(rows, cols, part, From{x}, counts, (From::K*)keys, to);                                       \
   }                                                                                                                    \
   KERNEL(topk_##order##_##t,                                                                                           \
          (u64 rows, u64 cols, u64 width, u64 k, u64 parts, const T* x, const u32* from, u32* to)) {                    \
@@ -37,3 +42,17 @@ SORT_BOTH(f16, f16)
 SORT_BOTH(float, f32)
 SORT_BOTH(double, f64)
 SORT_BOTH(f8e4m3, f8e4m3)
+
+// The passes after the first know neither types nor directions, only keys.
+#define SORT_KEYS(K, k)                                                                                                \
+  KERNEL_BOUNDS(sort_radix_count_##k, 256, (u64 rows, u64 cols, u64 part, u64 shift, const K* from, u32* counts)) {    \
+    sort::radix::count(rows, cols, part, sort::radix::Keys<K>{from, nullptr, (u32)shift}, counts);                     \
+  }                                                                                                                    \
+  KERNEL_BOUNDS(sort_radix_scatter_##k, 256,                                                                           \
+                (u64 rows, u64 cols, u64 part, u64 shift, const K* from, const u32* counts, const u32* positions,      \
+                 K* keys, u32* to)) {                                                                                  \
+    sort::radix::scatter(rows, cols, part, sort::radix::Keys<K>{from, positions, (u32)shift}, counts, keys, to);       \
+  }
+SORT_KEYS(u16, b16)
+SORT_KEYS(u32, b32)
+SORT_KEYS(u64, b64)

@@ -25,8 +25,10 @@
 #define __builtin_amdgcn_grid_size_x() (emulated::launch->grid[0] * emulated::launch->block[0])
 #define __builtin_amdgcn_grid_size_y() (emulated::launch->grid[1] * emulated::launch->block[1])
 #define __builtin_amdgcn_grid_size_z() (emulated::launch->grid[2] * emulated::launch->block[2])
-#define __builtin_amdgcn_mbcnt_lo(mask, base) (emulated::lane->index % EMULATED_WAVE < 32 ? emulated::lane->index % 32 : 32)
-#define __builtin_amdgcn_mbcnt_hi(mask, base) (emulated::lane->index % EMULATED_WAVE)
+#define __builtin_amdgcn_mbcnt_lo(mask, base) emulated::countBelow(mask, 0, base)
+#define __builtin_amdgcn_mbcnt_hi(mask, base) emulated::countBelow(mask, 32, base)
+#define __builtin_amdgcn_ballot_w32(v) ((uint32_t)emulated::ballot(v))
+#define __builtin_amdgcn_ballot_w64(v) emulated::ballot(v)
 #define __builtin_amdgcn_fence(order, scope) asm volatile("" ::: "memory")
 #define __builtin_amdgcn_s_barrier() emulated::wait(emulated::State::AtBlock)
 #define __builtin_amdgcn_wave_barrier() emulated::waveBarrier()
@@ -45,6 +47,31 @@ namespace emulated {
 
 __attribute__((noinline)) inline void waveBarrier() {
   together([](Lane* const*) {}, nullptr, __builtin_return_address(0));
+}
+
+/** v_mbcnt: how many bits of the mask belong to lanes before this one, the mask being that of lanes from `first` on. */
+inline uint32_t countBelow(uint32_t mask, uint32_t first, uint32_t base) {
+  const uint32_t own = lane->index % WAVE;
+  const uint64_t before = own <= first ? 0 : own - first >= 32 ? ~0u : (uint64_t{1} << (own - first)) - 1;
+  return base + uint32_t(__builtin_popcount(mask & uint32_t(before)));
+}
+
+struct Vote {
+  bool own;
+  unsigned long long all;
+};
+__attribute__((noinline)) inline unsigned long long ballot(bool v) {
+  Vote own{v, 0};
+  together(
+      [](Lane* const* lanes) {
+        unsigned long long all = 0;
+        for (uint32_t i = 0; i < WAVE; ++i)
+          if (lanes[i] && static_cast<Vote*>(lanes[i]->data)->own) all |= 1ull << i;
+        for (uint32_t i = 0; i < WAVE; ++i)
+          if (lanes[i]) static_cast<Vote*>(lanes[i]->data)->all = all;
+      },
+      &own, __builtin_return_address(0));
+  return own.all;
 }
 
 struct Permute {

@@ -3,9 +3,13 @@ import { type DType, sizeInBytes } from '@x/core';
 import { SORT } from '@x/kernels';
 import type { RocmDevice } from './device';
 import { kernelName } from './kernel-name';
+import { clamp } from './launch-shape';
 
-/** Columns that `sort_chunk_*` sorts at once: kernels/sort/wide.h. */
+/** Columns that `sort_chunk_*` sorts at once: kernels/sort/chunk.h. */
 export const SORT_CHUNK = 4096;
+
+/** Digits of a radix pass, a counter each: kernels/sort/radix.h. */
+export const RADIX_DIGITS = 256;
 
 /** The largest k of `topk_*`: kernels/sort/topk.h. */
 export const TOPK_MAX = 1024;
@@ -56,25 +60,42 @@ export function launchSortChunks(
   ]);
 }
 
-/** `sort_merge_{asc,desc}_{t}(rows, cols, width, x, from, to)`: neighbouring runs of `width` positions merged. */
-export function launchSortMerge(
+const RADIX_BLOCK = 256;
+/** Columns that a host thread counts and moves at least: its counters cost as much as some hundred of them. */
+const HOST_PART = 8192;
+
+/**
+ * Columns of a row's parts, each of which is a block's. A part is whole tiles of the kernel; a row has parts enough to fill
+ * the device, and so few that a block reads their counts quickly.
+ */
+export function radixPart(device: RocmDevice, rows: number, cols: number, itemBytes: number): number {
+  const { isHost } = device.shapes;
+  const units = device.hip.properties.multiprocessorCount;
+  const tile = isHost ? HOST_PART : RADIX_BLOCK * (itemBytes === 8 ? 8 : 16);
+  const most = isHost ? Math.ceil((4 * units) / rows) : clamp(Math.ceil((8 * units) / rows), 64, 512);
+  return Math.ceil(Math.ceil(cols / tile) / most) * tile;
+}
+
+/**
+ * One digit of a radix sort: `sort_radix_count_*(rows, cols, part, from…, counts)` and `sort_radix_scatter_*(rows, cols,
+ * part, from…, counts, positions?, keys, to)`. The first pass is from values (`{asc,desc}_{t}`), the others from the keys
+ * and positions of the pass before (`b16`, `b32`, `b64`).
+ */
+export function launchRadixPass(
   device: RocmDevice,
-  kernel: string,
-  rows: number,
-  cols: number,
-  width: number,
-  src: number,
-  from: number,
-  to: number,
+  suffix: string,
+  { rows, cols, part }: { rows: number; cols: number; part: number },
+  from: { values: number } | { shift: number; keys: number; positions: number },
+  counts: number,
+  to: { keys: number; positions: number },
 ): void {
-  device.launch(SORT, kernelName('sort_merge', kernel), device.shapes.elementwise(rows * cols), [
-    rows,
-    cols,
-    width,
-    src,
-    from,
-    to,
-  ]);
+  const block = device.shapes.isHost ? 1 : RADIX_BLOCK;
+  const shape = { grid: device.shapes.blocks(rows * Math.ceil(cols / part), block), block };
+  const first = 'values' in from;
+  const args = [rows, cols, part, ...(first ? [from.values] : [from.shift, from.keys]), counts];
+  device.launch(SORT, kernelName('sort_radix_count', suffix), shape, args);
+  const places = first ? [to.keys, to.positions] : [from.positions, to.keys, to.positions];
+  device.launch(SORT, kernelName('sort_radix_scatter', suffix), shape, [...args, ...places]);
 }
 
 /**

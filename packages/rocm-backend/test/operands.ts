@@ -122,6 +122,15 @@ export function randomBytes(dtype: DType, count: number, seed: number, tame = fa
   }
 }
 
+/** `count` values of which few are distinct, so that ties decide. */
+export function tiedBytes(type: DType, count: number, seed: number): Uint8Array {
+  const bytes = randomBytes(type, count, seed);
+  const size = bytes.length / count;
+  const period = 1 + (seed % 5);
+  for (let i = period; i < count; i++) bytes.copyWithin(i * size, (i % period) * size, ((i % period) + 1) * size);
+  return bytes;
+}
+
 /** The operand on both devices: same bytes, same layout. */
 export interface Operand {
   layout: Layout;

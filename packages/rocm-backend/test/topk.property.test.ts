@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest';
 import type { RocmDevice } from '../src/index';
 import { expectClose } from './compare';
 import { kernelDevices } from './devices';
-import { operandSpec, type Pair, pairsOf, randomBytes, runs } from './operands';
+import { operandSpec, type Pair, pairsOf, runs, tiedBytes } from './operands';
 
 /** Rows and columns: narrow, wider than what one block sorts at once, and wide enough to be cut into parts. */
 const sizes = fc.oneof(
@@ -15,15 +15,6 @@ const sizes = fc.oneof(
   { weight: 1, arbitrary: fc.tuple(fc.integer({ min: 1, max: 2 }), fc.integer({ min: 16_000, max: 40_000 })) },
 );
 const dtype = fc.constantFrom<DType>(...DTYPES);
-
-/** `count` values of which few are distinct, so that ties decide. */
-function tiedBytes(type: DType, count: number, seed: number): Uint8Array {
-  const bytes = randomBytes(type, count, seed);
-  const size = bytes.length / count;
-  const period = 1 + (seed % 5);
-  for (let i = period; i < count; i++) bytes.copyWithin(i * size, (i % period) * size, ((i % period) + 1) * size);
-  return bytes;
-}
 
 function expectTopk(pair: Pair, x: ReturnType<Pair['operand']>, k: number, descending: boolean, label: string): void {
   expectClose(

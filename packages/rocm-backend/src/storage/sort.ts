@@ -1,10 +1,10 @@
 /**
- * Arg-sort of rows of any width: chunks of a row are sorted by a block each in shared memory, and the chunks of wide rows
- * merged, doubling the sorted width from one buffer to another. candle's own kernel (a block a row, fails where shared
- * memory ends) serves narrow rows on the host.
+ * Arg-sort of rows of any width: on GPUs a block sorts a row in shared memory, and wide rows are sorted by the digits of
+ * their keys, a byte a pass, by as many blocks as the device has room for; the host does so from far fewer columns on.
+ * candle's own kernel (a block a row, fails where shared memory ends) serves narrow rows on the host.
  * Top-k selects instead of sorting; candle sorts the whole row for it.
  */
-import type { DType, Layout } from '@x/core';
+import { type DType, type Layout, sizeInBytes } from '@x/core';
 import type { RocmDevice } from '../device';
 import { checkPositions } from '../errors';
 import { kernelName } from '../kernel-name';
@@ -13,17 +13,19 @@ import { clamp } from '../launch-shape';
 import { run } from '../ops';
 import {
   launchArgSortRows,
+  launchRadixPass,
   launchSortChunks,
-  launchSortMerge,
   launchTopk,
+  RADIX_DIGITS,
+  radixPart,
   SORT_CHUNK,
   TOPK_MAX,
 } from '../sort-kernels';
 import { withContiguous } from './copy';
 import type { RocmStorage } from './index';
 
-/** Columns up to which candle's kernel, which needs no copy of the keys, is better on the host. */
-const HOST_ROW = 1024;
+/** Columns up to which candle's kernel, which has no counters to clear, is better on the host. */
+const HOST_ROW = 256;
 
 export function argSortLastDim(src: RocmStorage, layout: Layout, descending: boolean): RocmStorage {
   const { device, dtype } = src;
@@ -34,8 +36,10 @@ export function argSortLastDim(src: RocmStorage, layout: Layout, descending: boo
   return withContiguous(src, layout, (from, fromLayout) =>
     run(device, 'u32', layout.elemCount, (out) => {
       const { ptr } = from.operand(fromLayout);
-      if (device.shapes.isHost && cols <= HOST_ROW) launchArgSortRows(device, order, dtype, rows, cols, ptr, out);
-      else sortWide(device, order, dtype, rows, cols, ptr, out);
+      const narrow = device.shapes.isHost ? HOST_ROW : SORT_CHUNK;
+      if (cols > narrow) sortByDigits(device, order, dtype, rows, cols, ptr, out);
+      else if (device.shapes.isHost) launchArgSortRows(device, order, dtype, rows, cols, ptr, out);
+      else launchSortChunks(device, order, dtype, rows, cols, ptr, out);
     }),
   );
 }
@@ -93,7 +97,15 @@ function sortedPrefix(
   }
 }
 
-function sortWide(
+/** What holds the keys of elements of so many bytes. */
+const KEYS: Record<number, [dtype: DType, kernel: string]> = {
+  1: ['i16', 'b16'],
+  2: ['i16', 'b16'],
+  4: ['u32', 'b32'],
+  8: ['i64', 'b64'],
+};
+
+function sortByDigits(
   device: RocmDevice,
   order: 'asc' | 'desc',
   dtype: DType,
@@ -102,21 +114,33 @@ function sortWide(
   src: number,
   out: number,
 ): void {
-  const passes = Math.ceil(Math.log2(Math.max(1, cols / SORT_CHUNK)));
-  if (passes === 0) {
-    launchSortChunks(device, order, dtype, rows, cols, src, out);
-    return;
-  }
-  const other = device.allocUninit(rows * cols, 'u32');
+  const passes = sizeInBytes(dtype);
+  const [keyType, later] = KEYS[passes];
+  const part = radixPart(device, rows, cols, passes);
+  const scratch: RocmStorage[] = [];
+  const allocate = (elements: number, type: DType) => {
+    scratch.push(device.allocUninit(elements, type));
+    return scratch[scratch.length - 1].ptr;
+  };
   try {
-    // Buffers alternate, so that the last pass writes the result.
-    let [from, to] = passes % 2 === 0 ? [out, other.ptr] : [other.ptr, out];
-    launchSortChunks(device, order, dtype, rows, cols, src, from);
-    for (let width = SORT_CHUNK; width < cols; width *= 2) {
-      launchSortMerge(device, kernelName(order, dtype), rows, cols, width, src, from, to);
-      [from, to] = [to, from];
+    const counts = allocate(rows * Math.ceil(cols / part) * RADIX_DIGITS, 'u32');
+    // Buffers alternate, so that the last pass writes the result; it leaves no keys.
+    const keys = Array.from({ length: Math.min(2, passes - 1) }, () => allocate(rows * cols, keyType));
+    const positions = passes === 1 ? [out] : [out, allocate(rows * cols, 'u32')];
+    for (let pass = 0; pass < passes; pass++) {
+      const left = passes - 1 - pass;
+      launchRadixPass(
+        device,
+        pass === 0 ? kernelName(order, dtype) : later,
+        { rows, cols, part },
+        pass === 0
+          ? { values: src }
+          : { shift: 8 * pass, keys: keys[(pass - 1) % 2], positions: positions[(left + 1) % 2] },
+        counts,
+        { keys: left === 0 ? 0 : keys[pass % 2], positions: positions[left % 2] },
+      );
     }
   } finally {
-    other.dispose();
+    for (const storage of scratch) storage.dispose();
   }
 }

@@ -3,8 +3,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define WAVE 32
-#include "simt.h"
+#include <cstdio>
+#include <initializer_list>
+
+#include "builtins.h"
+
+#include "../../kernels/include/x.h"
 #undef X_NVPTX
 #define X_NVPTX 1
 
@@ -15,7 +19,7 @@ inline u32 permute(u32 low, u32 high, u32 nibbles) {
   for (u32 i = 0; i < 4; ++i) r |= (u32)(u8)(bytes >> (8 * (nibbles >> (4 * i) & 7))) << (8 * i);
   return r;
 }
-#include "../../../kernels/quantized/formats.h"
+#include "../../kernels/quantized/formats.h"
 
 using namespace quant;
 

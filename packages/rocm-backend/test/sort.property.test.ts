@@ -1,0 +1,158 @@
+/** Arg-sort of every device against the TypeScript reference, and the radix kernels by themselves at odd cuts of a row. */
+import { DTYPES, type DType, Layout, sizeInBytes } from '@x/core';
+import { SORT } from '@x/kernels';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { RocmDevice } from '../src/index';
+import { launchRadixPass } from '../src/sort-kernels';
+import { expectClose } from './compare';
+import { kernelDevices } from './devices';
+import { generator, operandSpec, type Pair, pairsOf, randomBytes, runs, tiedBytes } from './operands';
+
+const dtype = fc.constantFrom<DType>(...DTYPES);
+
+/** Rows and columns on both sides of where the ways of sorting part: 256 on the host, 4096 on GPUs; and many rows. */
+const sizes = fc.oneof(
+  fc.tuple(fc.integer({ min: 1, max: 5 }), fc.integer({ min: 1, max: 300 })),
+  fc.tuple(fc.integer({ min: 1, max: 4 }), fc.integer({ min: 1000, max: 9000 })),
+  fc.tuple(fc.integer({ min: 1, max: 2 }), fc.integer({ min: 16_000, max: 40_000 })),
+  fc.tuple(fc.integer({ min: 300, max: 700 }), fc.integer({ min: 1, max: 40 })),
+);
+
+/** Integers of all bits, floats over their whole range, every special value among them. */
+function wideBytes(type: DType, count: number, seed: number): Uint8Array {
+  const next = generator(seed);
+  return Uint8Array.from({ length: count * sizeInBytes(type) }, () => next() * 256);
+}
+
+function expectSorted(pair: Pair, x: ReturnType<Pair['operand']>, descending: boolean, label: string): void {
+  expectClose(
+    pair.run((side) => x[side].argSortLastDim(x.layout, descending)),
+    label,
+  );
+}
+
+describe.each(kernelDevices())('arg-sort on %s', (device) => {
+  const withPair = pairsOf(device);
+  const backend = device.backend as RocmDevice;
+
+  it('of any view, NaN and infinities among the values', () => {
+    fc.assert(
+      fc.property(dtype, sizes, operandSpec, fc.boolean(), (type, shape, spec, descending) =>
+        withPair((pair) => expectSorted(pair, pair.operand(shape, type, spec), descending, `${type} ${shape}`)),
+      ),
+      runs(80),
+    );
+  });
+
+  it('keeps the order of equal elements', () => {
+    fc.assert(
+      fc.property(dtype, sizes, fc.nat(), fc.boolean(), (type, shape, seed, descending) =>
+        withPair((pair) => {
+          const bytes = tiedBytes(type, shape[0] * shape[1], seed);
+          expectSorted(pair, pair.from(bytes, type, Layout.contiguous(shape)), descending, `${type} ${shape}`);
+        }),
+      ),
+      runs(60),
+    );
+  });
+
+  it.each(DTYPES)('%s in all its bits, of every width about a tile', (type) => {
+    for (const [rows, cols] of [
+      [3, 4095],
+      [2, 4097],
+      [1, 8192],
+      [2, 12_289],
+      [70, 4100],
+      [1, 70_001],
+    ]) {
+      for (const descending of [false, true]) {
+        withPair((pair) => {
+          const bytes = wideBytes(type, rows * cols, rows + cols);
+          expectSorted(pair, pair.from(bytes, type, Layout.contiguous([rows, cols])), descending, `${type} ${cols}`);
+        });
+      }
+    }
+  });
+
+  it.each<DType>(['f32', 'bf16', 'u8', 'i64'])('a vocabulary of %s', (type) => {
+    withPair((pair) => {
+      const x = pair.operand([2, 152_064], type, { kind: 'offset', seed: 3 });
+      for (const descending of [false, true]) expectSorted(pair, x, descending, `vocabulary of ${type}`);
+    });
+  });
+
+  it.each<[DType, string]>([
+    ['u8', ''],
+    ['f8e4m3', ''],
+    ['i16', 'b16'],
+    ['f16', 'b16'],
+    ['bf16', 'b16'],
+    ['u32', 'b32'],
+    ['i32', 'b32'],
+    ['f32', 'b32'],
+    ['i64', 'b64'],
+    ['f64', 'b64'],
+  ])('the radix kernels on %s at any cut, writing nothing beside their results', (type, later) => {
+    const passes = sizeInBytes(type);
+    for (const [rows, cols, part] of [
+      [1, 1, 1],
+      [3, 255, 255],
+      [2, 256, 100],
+      [5, 257, 1],
+      [2, 4097, 4096],
+      [2, 4097, 2 ** 33],
+      [1, 9001, 5000],
+      [300, 7, 8],
+    ]) {
+      for (const order of ['asc', 'desc'] as const) {
+        const total = rows * cols;
+        const bytes = cols % 2 === 0 ? tiedBytes(type, total, 4) : randomBytes(type, total, cols);
+        const guard = 16;
+        const buffer = (bytesEach: number, elements: number) =>
+          backend.fromHost(new Uint8Array((elements + guard) * bytesEach).fill(7), 'u8');
+        const source = backend.fromHost(bytes, type);
+        const counts = buffer(4, rows * Math.ceil(cols / part) * 256);
+        const keys = [0, 1].map(() => buffer(Math.max(2, passes), total));
+        const positions = [0, 1].map(() => buffer(4, total));
+        for (let pass = 0; pass < passes; pass++) {
+          const [from, to] = [(pass + 1) % 2, pass % 2];
+          launchRadixPass(
+            backend,
+            pass === 0 ? `${order}_${type}` : later,
+            { rows, cols, part },
+            pass === 0
+              ? { values: source.ptr }
+              : { shift: 8 * pass, keys: keys[from].ptr, positions: positions[from].ptr },
+            counts.ptr,
+            { keys: pass === passes - 1 ? 0 : keys[to].ptr, positions: positions[to].ptr },
+          );
+        }
+        withPair((pair) => {
+          const x = pair.from(bytes, type, Layout.contiguous([rows, cols]));
+          const reference = x.reference.argSortLastDim(x.layout, order === 'desc');
+          const actual = new Uint32Array(positions[(passes - 1) % 2].toHostSync());
+          expect(actual.subarray(0, total), `${order} ${rows} x ${cols} by ${part}`).toEqual(
+            new Uint32Array(reference.toHostSync()),
+          );
+          reference.dispose();
+        });
+        for (const [storage, used] of [
+          [counts, rows * Math.ceil(cols / part) * 1024],
+          ...keys.map((one) => [one, total * Math.max(2, passes)] as const),
+          ...positions.map((one) => [one, total * 4] as const),
+        ] as const) {
+          expect(new Set(new Uint8Array(storage.toHostSync()).subarray(used))).toEqual(new Set([7]));
+        }
+        for (const storage of [source, counts, ...keys, ...positions]) storage.dispose();
+      }
+    }
+  });
+
+  it('does nothing with parts of no columns', () => {
+    const out = backend.fromHost(new Uint32Array(4).fill(7), 'u32');
+    backend.getOrLoadFunc('sort_radix_count_asc_f32', SORT).launch(1, 256, 0, [1, 4, 0, 0, out.ptr]);
+    expect([...new Uint32Array(out.toHostSync())]).toEqual([7, 7, 7, 7]);
+    out.dispose();
+  });
+});

@@ -1,0 +1,87 @@
+/**
+ * Runs a command as if the machine had an AMD GPU: kernels are compiled for emulated lanes of the chip (lanes.h) and run by
+ * the stand-in for libamdhip64 (packages/hip/test/fake-hip), so that everything above the HIP runtime is the real thing.
+ * Code objects are those of a built target with waves of the same width: the stand-in takes only their kernels' names.
+ */
+import { execFile, spawnSync } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs, promisify } from 'node:util';
+import { listModules } from '../kernels/amalgamate';
+import { findCompiler } from '../kernels/toolchain';
+
+const USAGE = `usage: tsx tools/emulator/main.ts CHIP [options] -- COMMAND...
+  CHIP             gfx908, gfx90a, gfx942, gfx1030, gfx1100 or gfx1201
+  --modules LIST   comma-separated modules whose kernels can be run (default: every kernels/*.hip)
+  --optimize       kernels that take ten times as long to compile and run in a quarter of the time`;
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const KERNELS = join(ROOT, 'kernels');
+const BUILT = join(ROOT, 'packages/kernels');
+const FLAGS = ['-std=c++20', '-march=x86-64-v3', '-ffp-contract=on', '-w', '-shared', '-fPIC'];
+
+/** What clang defines for a chip, as far as kernels ask for it; the lanes of a wave; the target whose objects it is given. */
+const CHIPS: Record<string, { macros: string[]; wave: number; objects: string }> = {
+  gfx908: { macros: ['__GFX9__', '__gfx908__'], wave: 64, objects: 'gfx90a' },
+  gfx90a: { macros: ['__GFX9__', '__gfx90a__'], wave: 64, objects: 'gfx90a' },
+  gfx942: { macros: ['__GFX9__', '__gfx942__'], wave: 64, objects: 'gfx90a' },
+  gfx1030: { macros: ['__gfx1030__'], wave: 32, objects: 'gfx1100' },
+  gfx1100: { macros: ['__GFX11__'], wave: 32, objects: 'gfx1100' },
+  gfx1201: { macros: ['__GFX12__'], wave: 32, objects: 'gfx1100' },
+};
+
+const run = promisify(execFile);
+
+/** Builds into `directory` and returns the environment in which programs find the chip as `rocm:0`. */
+async function build(name: string, modules: string[], optimize: boolean, directory: string): Promise<NodeJS.ProcessEnv> {
+  const { macros, wave, objects } = CHIPS[name];
+  const libraries = join(directory, 'kernels');
+  mkdirSync(libraries, { recursive: true });
+  const compiler = findCompiler('host').path;
+  const defines = [...macros.map((macro) => `-D${macro}`), `-DEMULATED_WAVE=${wave}`];
+  const lanes = join(libraries, 'liblanes.so');
+  await run(compiler, [...FLAGS, '-O2', ...defines, join(ROOT, 'tools/emulator/lanes.cc'), '-o', lanes]);
+  const waiting = [...modules];
+  const next = async (): Promise<void> => {
+    const module = waiting.shift();
+    if (!module) return;
+    const flags = [optimize ? '-O1' : '-O0', '-fvisibility=hidden', `-I${KERNELS}`, `-I${join(KERNELS, 'include')}`];
+    const kernel = `-DEMULATED_MODULE="${join(KERNELS, `${module}.hip`)}"`;
+    const paths = [join(ROOT, 'tools/emulator/module.cc'), lanes, '-o', join(libraries, `${module}.so`)];
+    await run(compiler, [...FLAGS, ...flags, ...defines, kernel, ...paths, '-Wl,-rpath,$ORIGIN']);
+    return next();
+  };
+  await Promise.all([next(), next()]);
+
+  const hip = join(directory, 'libamdhip64.so');
+  const standIn = join(ROOT, 'packages/hip/test/fake-hip/fake_hip.cc');
+  await run('g++', ['-std=c++17', '-w', '-O1', '-shared', '-fPIC', standIn, '-ldl', '-o', hip]);
+
+  const folder = join(directory, 'objects', name);
+  cpSync(join(BUILT, 'objects', objects), folder, { recursive: true });
+  const manifest = join(folder, 'manifest.json');
+  writeFileSync(manifest, readFileSync(manifest, 'utf8').replace(`"target": "${objects}"`, `"target": "${name}"`));
+  if (!existsSync(join(directory, 'sources'))) symlinkSync(join(BUILT, 'sources'), join(directory, 'sources'));
+  return {
+    X_HIP_LIBRARY: hip,
+    X_KERNEL_DIR: directory,
+    FAKE_HIP_ARCH: name,
+    FAKE_HIP_KERNELS: libraries,
+    X_TEST_DEVICES: process.env.X_TEST_DEVICES ?? 'js,rocm:0',
+  };
+}
+
+const { values, positionals } = parseArgs({
+  options: { modules: { type: 'string' }, optimize: { type: 'boolean', default: false } },
+  allowPositionals: true,
+});
+const [chip, ...command] = positionals;
+if (!chip || !(chip in CHIPS) || command.length === 0) {
+  console.error(USAGE);
+  process.exit(2);
+}
+const modules = values.modules?.split(',') ?? listModules(KERNELS);
+const environment = await build(chip, modules, values.optimize, join(ROOT, '.cache/emulator', chip));
+const { status } = spawnSync(command[0], command.slice(1), { stdio: 'inherit', env: { ...process.env, ...environment } });
+process.exit(status ?? 1);
