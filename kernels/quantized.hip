@@ -11,6 +11,8 @@
 #include "quantized/level-formats.h"
 #include "quantized/codebook-formats.h"
 #include "quantized/host.h"
+#include "quantized/host-steps.h"
+#include "quantized/host-matvec.h"
 #include "quantized/dequantize.h"
 #include "quantized/matvec.h"
 #include "quantized/matmul.h"

@@ -91,11 +91,15 @@ struct IQ1_M : SignedHalves {
     return halfEntry(high & 8 ? LEVELS_IQ1_DOWN : LEVELS_IQ1_UP, IQ1_GRID[index], e4);
   }
   // The top nibbles of the four scale words, lowest first, are the half.
-  static X_DEVICE float scale(const u8* b, u32 e16) {
+  static X_DEVICE float blockScale(const u8* b) {
     const u32 w0 = load4(b + 48), w1 = load4(b + 52);
     const u32 bits = ((w0 >> 12) & 15) | ((w0 >> 24) & 0xf0u) | ((w1 >> 4) & 0xf00u) | ((w1 >> 16) & 0xf000u);
+    return to_acc(bitCast<f16>((u16)bits));
+  }
+  static X_DEVICE float scale(const u8* b, u32 e16) {
+    const u32 w0 = load4(b + 48), w1 = load4(b + 52);
     const u32 sub = ((e16 < 8 ? w0 : w1) >> (16 * ((e16 >> 2) & 1) + 3 * (e16 & 3))) & 7;
-    return to_acc(bitCast<f16>((u16)bits)) * (float)(2 * sub + 1) * 0.125f;
+    return blockScale(b) * (float)(2 * sub + 1) * 0.125f;
   }
 };
 

@@ -12,7 +12,7 @@ typedef i16 Words __attribute__((vector_size(64)));
 typedef short Words16 __attribute__((vector_size(32)));
 typedef i32 Ints __attribute__((vector_size(32)));
 typedef float Floats __attribute__((vector_size(32)));
-typedef u8 Bytes8 __attribute__((vector_size(8)));
+typedef u32 Quad __attribute__((vector_size(16)));
 typedef char Chars __attribute__((vector_size(32)));
 typedef char Chars16 __attribute__((vector_size(16)));
 typedef i8 Signed16 __attribute__((vector_size(16)));
@@ -48,6 +48,7 @@ X_DEVICE Bytes fifths(const u8* qh) {
 }  // namespace quant
 #endif
 #include "quantized/host-groups.h"
+#include "quantized/host-scales.h"
 #if X_HOST
 namespace quant {
 
@@ -80,14 +81,10 @@ struct Scales {
   alignas(32) float m[COUNT < 8 ? 8 : COUNT];
 
   X_DEVICE void open(const u8* b) {
-    if constexpr (sameType<Q, Q4_K> || sameType<Q, Q5_K>) {
-      const u32 w0 = load4(b + 4), w1 = load4(b + 8), w2 = load4(b + 12);
-      const u32 packed[4] = {w0 & 0x3f3f3f3fu, (w2 & 0x0f0f0f0fu) | ((w0 >> 6) & 0x03030303u) << 4, w1 & 0x3f3f3f3fu,
-                             ((w2 >> 4) & 0x0f0f0f0fu) | ((w1 >> 6) & 0x03030303u) << 4};
-      const Floats scales = __builtin_convertvector(loadAs<Bytes8>((const u8*)packed), Floats) * half(b);
-      const Floats minima = __builtin_convertvector(loadAs<Bytes8>((const u8*)packed + 8), Floats) * half(b + 2);
-      __builtin_memcpy(d, &scales, 32);
-      __builtin_memcpy(m, &minima, 32);
+    if constexpr (Q::SIZE == 256) {
+      const typename Units<Q>::Floats scales = Units<Q>::scales(b), minima = Units<Q>::minima(b, scales);
+      __builtin_memcpy(d, &scales, sizeof(scales));
+      if (Q::MINS) __builtin_memcpy(m, &minima, sizeof(minima));
     } else {
       for (u32 i = 0; i < COUNT; ++i) {
         d[i] = Q::scale(b, Q::HALVES ? i : 2 * i);

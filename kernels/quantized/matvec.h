@@ -99,22 +99,26 @@ QUANT_CALL void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32
                         u64 dstStride, u64 block, u64 blocks) {
   const u64 rowBytes = (u64)(columns / Q::SIZE) * Q::BYTES;
 #if X_HOST
-  constexpr u32 ROWS = COLS <= 2 ? 4 : 2;
   const u64 begin = rows * block / blocks, end = rows * (block + 1) / blocks;
-  u64 row = begin;
-  for (; row + ROWS <= end; row += ROWS) {
-    const u8* at[ROWS];
-    for (u32 r = 0; r < ROWS; ++r) at[r] = x + (row + r) * rowBytes;
-    float out[COLS][ROWS];
-    hostTile<Q, ROWS, COLS>(at, y, columnBytes, columns / Q::SIZE, out);
-    for (u32 c = 0; c < COLS; ++c)
-      for (u32 r = 0; r < ROWS; ++r) dst[c * dstStride + row + r] = out[c][r];
-  }
-  for (; row < end; ++row) {
-    const u8* at[1] = {x + row * rowBytes};
-    float out[COLS][1];
-    hostTile<Q, 1, COLS>(at, y, columnBytes, columns / Q::SIZE, out);
-    for (u32 c = 0; c < COLS; ++c) dst[c * dstStride + row] = out[c][0];
+  if constexpr (COLS == 1) {
+    hostRowsTimesColumn<Q>(x, rowBytes, y, dst, columns, begin, end);
+  } else {
+    constexpr u32 ROWS = COLS == 2 ? 4 : 2;
+    u64 row = begin;
+    for (; row + ROWS <= end; row += ROWS) {
+      const u8* at[ROWS];
+      for (u32 r = 0; r < ROWS; ++r) at[r] = x + (row + r) * rowBytes;
+      float out[COLS][ROWS];
+      hostTile<Q, ROWS, COLS>(at, y, columnBytes, columns / Q::SIZE, out);
+      for (u32 c = 0; c < COLS; ++c)
+        for (u32 r = 0; r < ROWS; ++r) dst[c * dstStride + row + r] = out[c][r];
+    }
+    for (; row < end; ++row) {
+      const u8* at[1] = {x + row * rowBytes};
+      float out[COLS][1];
+      hostTile<Q, 1, COLS>(at, y, columnBytes, columns / Q::SIZE, out);
+      for (u32 c = 0; c < COLS; ++c) dst[c * dstStride + row] = out[c][0];
+    }
   }
 #else
   const Team team = teamFor(rows, block, blocks);

@@ -93,11 +93,11 @@ export function resolveDim(op: string, dim: number, shape: Shape, rank: number =
 
 /** Several dimensions at once, each at most once; the result is sorted. */
 export function resolveDims(op: string, dims: number | readonly number[], shape: Shape): number[] {
-  const list = typeof dims === 'number' ? [dims] : dims;
-  const resolved = list.map((dim) => resolveDim(op, dim, shape)).sort((a, b) => a - b);
+  if (typeof dims === 'number') return [resolveDim(op, dims, shape)];
+  const resolved = dims.map((dim) => resolveDim(op, dim, shape)).sort((a, b) => a - b);
   for (let i = 1; i < resolved.length; i++) {
     if (resolved[i] === resolved[i - 1]) {
-      const given = `[${list.join(', ')}]`;
+      const given = `[${dims.join(', ')}]`;
       throw new ShapeError(
         'INVALID_SHAPE',
         `${op}: dimensions ${given} name dimension ${resolved[i]} of ${formatShape(shape)} twice; name each once.`,
@@ -108,10 +108,13 @@ export function resolveDims(op: string, dims: number | readonly number[], shape:
 }
 
 /**
- * The common shape of two operands under numpy's rules: aligned at the right, a size of 1 stretches.
+ * The common shape of two operands under numpy's rules: aligned at the right, a size of 1 stretches. An operand's own
+ * where it is that one, so that the result can have its layout too.
  * @throws ShapeError `SHAPE_MISMATCH`
  */
-export function broadcastShapes(op: string, lhs: Shape, rhs: Shape): number[] {
+export function broadcastShapes(op: string, lhs: Shape, rhs: Shape): Shape {
+  if (stretchesTo(rhs, lhs)) return lhs;
+  if (stretchesTo(lhs, rhs)) return rhs;
   const rank = Math.max(lhs.length, rhs.length);
   const out = new Array<number>(rank);
   for (let i = 0; i < rank; i++) {
@@ -126,6 +129,13 @@ export function broadcastShapes(op: string, lhs: Shape, rhs: Shape): number[] {
     out[i] = a === 1 ? b : a;
   }
   return out;
+}
+
+function stretchesTo(from: Shape, to: Shape): boolean {
+  const added = to.length - from.length;
+  if (added < 0) return false;
+  for (let i = 0; i < from.length; i++) if (from[i] !== 1 && from[i] !== to[i + added]) return false;
+  return true;
 }
 
 /**

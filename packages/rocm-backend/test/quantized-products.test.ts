@@ -1,6 +1,6 @@
 /**
- * Products of many activation rows with quantized weights, by each family of kernels: dp4a tiles (the host's loops on
- * `cpu`) and int8 matrix units where the device has them. Weights are random blocks, and activations whole numbers of which
+ * Products of activation rows with quantized weights, by each family of kernels: dp4a tiles (the host's loops on `cpu`)
+ * and int8 matrix units where the device has them for many rows, matrix-vector kernels for one. Weights are random blocks, and activations whole numbers of which
  * q8_1 blocks hold every one exactly, so a result differs from the exact one only by the rounding of f32 sums: any element,
  * scale or minimum out of place shows. Sizes lie around the tiles and slabs; what is beyond the result stays untouched.
  */
@@ -8,6 +8,7 @@ import { Layout } from '@x/core';
 import { QUANTIZED } from '@x/kernels';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { blockFormat } from '../../quantized/src/blocks';
+import { BLOCK_TYPES, randomBlocks } from '../../quantized/test/suites/random-blocks';
 import { type QuantizedChoice, RocmDevice, type RocmStorage } from '../src/index';
 import { kernelDevices } from './devices';
 
@@ -176,6 +177,25 @@ describe.each(kinds)('quantized products on %s', (kind) => {
           );
         }
       }
+    }
+  });
+
+  // The host takes 256 columns at a time, 16384 before it begins again, and what is left over by blocks.
+  it.each(BLOCK_TYPES)('%s, one row of activations', (type) => {
+    const { blockSize, blockBytes } = blockFormat(type);
+    const rest = blockSize === 256 ? 0 : 256 - blockSize;
+    for (const k of [256, 768 + rest, rest || 512, 16384 + 256 + rest]) {
+      const size = { m: 1, n: 21, k };
+      const bytes = randomBlocks(type, (size.n * k) / blockSize, k);
+      const values = new Float32Array(size.n * k);
+      blockFormat(type).dequantize(bytes, 0, values, 0, bytes.length / blockBytes);
+      const x = activations(1, k);
+      withStorages([bytes, x], (blocks, input) => {
+        const y = device.quantized.matmul(blocks, type, size, input, Layout.contiguous([1, k]));
+        const got = new Float32Array(y.toHostSync());
+        y.dispose();
+        expect([k, firstWrong(got, exact(x, values, size), size.n)]).toEqual([k, undefined]);
+      });
     }
   });
 

@@ -29,7 +29,7 @@ export abstract class TensorProducts extends TensorIndexing {
         'the inner sizes [.., m, k] and [.., k, n] and all leading ones must be equal (broadcastMatmul stretches leading ones)',
       );
     }
-    return product('matmul', this, rhs, this.shape.slice(0, -2));
+    return product('matmul', this, rhs, this.layout, rhs.layout);
   }
 
   /**
@@ -50,7 +50,8 @@ export abstract class TensorProducts extends TensorIndexing {
       );
     }
     const batch = broadcastShapes('broadcastMatmul', this.shape.slice(0, -2), rhs.shape.slice(0, -2));
-    return product('broadcastMatmul', this, rhs, batch);
+    const stretched = ({ layout, shape }: Tensor) => layout.broadcastAs([...batch, ...shape.slice(-2)]);
+    return product('broadcastMatmul', this, rhs, stretched(this), stretched(rhs));
   }
 
   /** This [m, k] matrix times a vector [k]: [m]. @throws ShapeError `SHAPE_MISMATCH`, DTypeError */
@@ -77,24 +78,24 @@ export abstract class TensorProducts extends TensorIndexing {
   }
 }
 
-function product(op: string, lhs: Tensor, rhs: Tensor, batch: number[]): Tensor {
+/** lhs times rhs as `left` and `right` show them: of one batch. */
+function product(op: string, lhs: Tensor, rhs: Tensor, left: Layout, right: Layout): Tensor {
   checkOperands(op, [lhs, rhs]);
   sameDType(op, lhs, rhs);
-  const [m, k, n] = [lhs.dim(-2), lhs.dim(-1), rhs.dim(-1)];
-  const size = { b: elemCount(batch), m, n, k };
-  if (!Number.isSafeInteger(size.b * m * n)) {
-    throw new ShapeError(
-      'INVALID_SHAPE',
-      `${op}: the result ${formatShape([...batch, m, n])} is too large; split the product.`,
-    );
+  const inner = left.rank - 1;
+  const k = left.shape[inner];
+  const shape = left.shape.slice();
+  shape[inner] = right.shape[inner];
+  const [m, n] = [shape[inner - 1], shape[inner]];
+  const b = elemCount(shape.slice(0, -2));
+  if (!Number.isSafeInteger(b * m * n)) {
+    throw new ShapeError('INVALID_SHAPE', `${op}: the result ${formatShape(shape)} is too large; split the product.`);
   }
   const run = () => {
-    if (k === 0) return lhs.device.backend.zeros(size.b * m * n, lhs.dtype);
-    const left = batched(lhs.layout, batch, m, k);
-    const right = batched(rhs.layout, batch, k, n);
-    return storageOf(op, lhs).matmul(storageOf(op, rhs), size, left, right);
+    if (k === 0) return lhs.device.backend.zeros(b * m * n, lhs.dtype);
+    return storageOf(op, lhs).matmul(storageOf(op, rhs), { b, m, n, k }, left, right);
   };
-  return compute(op, [lhs, rhs], [...batch, m, n], lhs.dtype, run, rules.matmul, [
+  return compute(op, [lhs, rhs], shape, lhs.dtype, run, rules.matmul, [
     isTransposed(lhs.layout),
     isTransposed(rhs.layout),
   ]);
@@ -103,8 +104,4 @@ function product(op: string, lhs: Tensor, rhs: Tensor, batch: number[]): Tensor 
 /** Whether columns lie together in memory, and not rows. */
 function isTransposed({ strides }: Layout): boolean {
   return strides[strides.length - 2] === 1 && strides[strides.length - 1] > 1;
-}
-
-function batched(layout: Layout, batch: readonly number[], rows: number, columns: number): Layout {
-  return layout.broadcastAs([...batch, rows, columns]);
 }

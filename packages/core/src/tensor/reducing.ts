@@ -10,7 +10,7 @@ import type { ReduceOp } from '../backend';
 import { isFloat } from '../dtype';
 import { DTypeError, ShapeError } from '../errors';
 import { isNarrowFloat } from '../host-array';
-import { elemCount, formatShape, resolveDim, resolveDims } from '../shape';
+import { elemCount, formatShape, resolveDim, resolveDims, type Shape } from '../shape';
 import type { Tensor } from '../tensor';
 import { compute, storageOf, viewOf, withTemporaries } from './base';
 import { TensorComparing } from './comparing';
@@ -237,8 +237,7 @@ function reduce(op: ReduceOp, tensor: Tensor, dims: Dims, keep: boolean): Tensor
       `${op}: dimension ${reduced[0]} of ${formatShape(tensor.shape)} is empty and has no ${op}; check for that before.`,
     );
   }
-  const shape = tensor.shape.filter((_, i) => !reduced.includes(i));
-  const kept = tensor.shape.map((size, i) => (reduced.includes(i) ? 1 : size));
+  const { shape, kept } = reducedShapes(tensor.shape, reduced);
   const dtype = op === 'argmax' || op === 'argmin' ? 'u32' : tensor.dtype;
   const run = () => {
     const { backend } = tensor.device;
@@ -246,6 +245,19 @@ function reduce(op: ReduceOp, tensor: Tensor, dims: Dims, keep: boolean): Tensor
     return storageOf(op, tensor).reduce(op, tensor.layout, reduced);
   };
   return compute(op, [tensor], keep ? kept : shape, dtype, run, op === 'sum' ? rules.sum : rules.extreme, kept);
+}
+
+/** The shape without the reduced dimensions, and with them as 1. `reduced` is sorted. */
+function reducedShapes(from: Shape, reduced: readonly number[]): { shape: number[]; kept: number[] } {
+  const shape: number[] = [];
+  const kept = from.slice();
+  for (let i = 0, next = 0; i < from.length; i++) {
+    if (i === reduced[next]) {
+      kept[i] = 1;
+      next++;
+    } else shape.push(from[i]);
+  }
+  return { shape, kept };
 }
 
 /** max and min over several dimensions, one after the other; the backend takes one at a time. */

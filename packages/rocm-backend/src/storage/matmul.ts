@@ -39,8 +39,9 @@ function matrixOperand(storage: RocmStorage, layout: Layout): { matrix: MatrixOp
 }
 
 function describe(storage: RocmStorage, layout: Layout, batchStride: number): MatrixOperand {
-  const [rowStride, colStride] = layout.strides.slice(-2);
-  return { ptr: storage.operand(layout).ptr, batchStride, rowStride, colStride };
+  const { strides, rank } = layout;
+  const { ptr } = storage.operand(layout);
+  return { ptr, batchStride, rowStride: strides[rank - 2], colStride: strides[rank - 1] };
 }
 
 /** The stride that walks all leading dims in row-major order, or undefined when no single one does. */

@@ -35,7 +35,9 @@ class Reduce extends Map1Any {
   }
 
   override outputCount(layout: Layout): number {
-    return layout.shape.reduce((count, size, dim) => (this.dims.includes(dim) ? count : count * size), 1);
+    let count = 1;
+    for (let dim = 0; dim < layout.rank; dim++) if (!this.dims.includes(dim)) count *= layout.shape[dim];
+    return count;
   }
 
   override launch(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
@@ -99,14 +101,23 @@ function isArg(op: ReduceOp): boolean {
 
 /** The layout as a {@link Block}, when it is contiguous and the reduced dims are neighbours in ascending order. */
 function adjacentDims(layout: Layout, dims: readonly number[]): Block | undefined {
-  if (!layout.isContiguous() || dims.some((dim, i) => i > 0 && dim !== dims[i - 1] + 1)) return undefined;
-  const product = (sizes: readonly number[]) => sizes.reduce((a, b) => a * b, 1);
-  const last = dims[dims.length - 1];
+  if (!layout.isContiguous()) return undefined;
+  for (let i = 1; i < dims.length; i++) if (dims[i] !== dims[i - 1] + 1) return undefined;
+  const { shape, rank } = layout;
+  // A sum over no dim at all: one of each element.
+  const begin = dims.length === 0 ? rank : dims[0];
+  const end = begin + dims.length;
   return {
-    left: product(layout.shape.slice(0, dims[0])),
-    size: product(layout.shape.slice(dims[0], last + 1)),
-    right: product(layout.shape.slice(last + 1)),
+    left: product(shape, 0, begin),
+    size: product(shape, begin, end),
+    right: product(shape, end, rank),
   };
+}
+
+function product(sizes: readonly number[], begin: number, end: number): number {
+  let count = 1;
+  for (let i = begin; i < end; i++) count *= sizes[i];
+  return count;
 }
 
 /** Whether rows are enough for a warp each, aligned for its loads, and not so long that a block is better. */
