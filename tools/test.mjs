@@ -14,7 +14,8 @@ const CHECKS = {
   layers: () => command(process.execPath, ['tools/lint/layers.mjs']),
   types: () => command(bin('tsc'), ['-p', 'tsconfig.json']),
   driver: hostDriver,
-  unit: vitest,
+  unit: () => vitest(report, bin('vitest'), ['run']),
+  emulated,
   fuzz: () =>
     command(bin('vitest'), ['run', 'packages/quantized/test/fuzz.test.ts'], {
       env: { ...process.env, X_FUZZ_SECONDS: process.env.X_FUZZ_SECONDS ?? '60' },
@@ -88,13 +89,40 @@ function hostDriver() {
   return compiled.failed > 0 ? compiled : counted(program, [], { cwd, timeout: 300_000 });
 }
 
-function vitest() {
+// Wherever code depends on the GPU: on a chip with waves of 32 lanes, one with 64, and what differs between matrix units.
+function emulated() {
+  const folder = 'packages/rocm-backend/test';
+  const named = (list) => list.split(' ').map((name) => `${folder}/${name}.test.ts`);
+  const products = named('gemm-kernels attention quantized-products');
+  const all = [
+    ...products,
+    ...named('core-suites candle-defects determinism dtypes nan random steady-state'),
+    ...named('elementwise.property indexing.property rows.property sort.property topk.property'),
+  ];
+  const total = { passed: 0, failed: 0 };
+  for (const [chip, files] of Object.entries({
+    gfx1100: all,
+    gfx942: all,
+    gfx90a: products,
+    gfx908: products,
+    gfx1201: products,
+  })) {
+    console.log(`\n-- ${chip}`);
+    const tests = [bin('vitest'), 'run', '--testTimeout=300000', ...files];
+    const env = { ...process.env, X_TEST_SCALE: process.env.X_TEST_SCALE ?? '0.2' };
+    const chipReport = join(scratch, `${chip}.json`);
+    const { passed, failed } = vitest(chipReport, bin('tsx'), ['tools/emulator/main.ts', chip, '--', ...tests], env);
+    total.passed += passed;
+    total.failed += failed;
+  }
+  return total;
+}
+
+// A program that runs vitest, which takes the options for its report.
+function vitest(report, program, args, env = process.env) {
   rmSync(report, { force: true });
-  const result = spawnSync(
-    bin('vitest'),
-    ['run', '--reporter=default', '--reporter=json', `--outputFile.json=${report}`],
-    { cwd: root, stdio: 'inherit' },
-  );
+  const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${report}`];
+  const result = spawnSync(program, [...args, ...reporters], { cwd: root, stdio: 'inherit', env });
   try {
     const { numPassedTests, numFailedTests, numFailedTestSuites } = JSON.parse(readFileSync(report, 'utf8'));
     // A file that fails to load has no failed test of its own.

@@ -31,8 +31,16 @@ X_DEVICE u32 load2(const u8* p) {
 #endif
 }
 X_DEVICE u32 load4(const u8* p) { return *(const u32*)p; }
-// Sixteen bytes at a multiple of 16.
-X_DEVICE Vec<u32, 4> load16(const u8* p) { return loadVec<4>((const u32*)p); }
+// Sixteen bytes, on GPUs at a multiple of 16.
+X_DEVICE Vec<u32, 4> load16(const u8* p) {
+#if X_HOST
+  Vec<u32, 4> v;
+  __builtin_memcpy(&v, p, 16);
+  return v;
+#else
+  return loadVec<4>((const u32*)p);
+#endif
+}
 
 /** N words from p, a multiple of 2: on NVIDIA whole words where these are aligned, and halves at both ends. */
 template <u32 N>

@@ -12,7 +12,7 @@ namespace quant {
 #if X_MMA
 
 /** Threads that a block may have: 8 warps of any width; without matrix units what the tiles of dp4a have registers for. */
-constexpr u32 MMA_BOUND = 512;
+[[maybe_unused]] constexpr u32 MMA_BOUND = 512;
 
 constexpr u32 SLAB = 128, SLAB_GROUPS = SLAB / 32, MMA_WARPS = 8;
 // Rows of unpacked quants are padded so that neighbouring ones start in different banks.
@@ -212,7 +212,7 @@ X_DEVICE void multiplySlab(const Slab<Q, ROWS, COLUMNS>& slab, u32 row, u32 colu
 
 #else
 
-constexpr u32 MMA_BOUND = 256;
+[[maybe_unused]] constexpr u32 MMA_BOUND = 256;
 template <class Q, u32 ROWS, u32 COLUMNS>
 constexpr u32 MmaMemory = sizeof(Tiles);
 

@@ -34,7 +34,12 @@ const CHIPS: Record<string, { macros: string[]; wave: number; objects: string }>
 const run = promisify(execFile);
 
 /** Builds into `directory` and returns the environment in which programs find the chip as `rocm:0`. */
-async function build(name: string, modules: string[], optimize: boolean, directory: string): Promise<NodeJS.ProcessEnv> {
+async function build(
+  name: string,
+  modules: string[],
+  optimize: boolean,
+  directory: string,
+): Promise<NodeJS.ProcessEnv> {
   const { macros, wave, objects } = CHIPS[name];
   const libraries = join(directory, 'kernels');
   mkdirSync(libraries, { recursive: true });
@@ -83,5 +88,8 @@ if (!chip || !(chip in CHIPS) || command.length === 0) {
 }
 const modules = values.modules?.split(',') ?? listModules(KERNELS);
 const environment = await build(chip, modules, values.optimize, join(ROOT, '.cache/emulator', chip));
-const { status } = spawnSync(command[0], command.slice(1), { stdio: 'inherit', env: { ...process.env, ...environment } });
+const { status } = spawnSync(command[0], command.slice(1), {
+  stdio: 'inherit',
+  env: { ...process.env, ...environment },
+});
 process.exit(status ?? 1);

@@ -142,8 +142,6 @@ describe.each(kinds)('quantized products on %s', (kind) => {
 
   it.each(TYPES)('%s, each kernel in other grids and blocks, rows of results apart', (type) => {
     const { warpSize } = device.hip.properties;
-    // Without matrix units a block has no more threads than dp4a's tiles have registers for.
-    const eightWarps = Math.min(8 * warpSize, device.matrixUnits ? 512 : 256);
     // Formats of 32 have columns that end within a slab, and paddings that 16 bytes do not divide.
     const k = blockFormat(type).blockSize === 32 ? 416 : 768;
     const size = { m: 70, n: 67, k };
@@ -154,9 +152,11 @@ describe.each(kinds)('quantized products on %s', (kind) => {
     const untouched = new Float32Array(size.m * stride).fill(-77);
     for (const padded of [k, Math.ceil(k / 512) * 512]) {
       for (const family of families) {
+        // dp4a's tiles have registers for no more threads.
+        const most = Math.min(8 * warpSize, device.matrixUnits && family !== 'mul_mat_' ? 512 : 256);
         for (const [grid, block] of [
-          [1, eightWarps],
-          [5, eightWarps],
+          [1, most],
+          [5, most],
           [3, 2 * warpSize],
           [2, 33],
         ]) {

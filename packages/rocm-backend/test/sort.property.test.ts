@@ -99,11 +99,11 @@ describe.each(kernelDevices())('arg-sort on %s', (device) => {
       [1, 1, 1],
       [3, 255, 255],
       [2, 256, 100],
-      [5, 257, 1],
+      [2, 67, 1],
       [2, 4097, 4096],
       [2, 4097, 2 ** 33],
       [1, 9001, 5000],
-      [300, 7, 8],
+      [40, 7, 8],
     ]) {
       for (const order of ['asc', 'desc'] as const) {
         const total = rows * cols;
