@@ -23,6 +23,7 @@ X_DEVICE Team teamFor(u64 rows, u64 block, u64 blocks) {
   return Team{threadIndex(), blockThreads(), block, blocks, false};
 }
 
+/** The quads of a run, as the format loads them itself where it does, else one by one. */
 template <class Q>
 X_DEVICE auto runOf(const u8* b, u32 e4, u32 (&q)[Q::RUN], int) -> decltype(Q::run(b, e4, q)) {
   Q::run(b, e4, q);
