@@ -73,7 +73,7 @@ async function build(
     X_KERNEL_DIR: directory,
     FAKE_HIP_ARCH: name,
     FAKE_HIP_KERNELS: libraries,
-    X_TEST_DEVICES: process.env.X_TEST_DEVICES ?? 'js,rocm:0',
+    X_TEST_DEVICES: 'js,rocm:0',
   };
 }
 

@@ -74,8 +74,9 @@ constexpr u32 WARP = 64;  // compilers that no longer define the macro: GCN and 
 constexpr u32 WARP = 32;
 #endif
 
-// clang before 19, which is in hiprtc up to ROCm 6.3, spills where later ones do not: it gets the plainer loops.
-#if X_AMDGCN && __clang_major__ < 19
+// clang before 19, which is in hiprtc up to ROCm 6.3, spills where later ones do not, and gfx906 has 64 registers for a lane
+// of a large block and nothing beside them: these get the plainer loops.
+#if X_AMDGCN && (__clang_major__ < 19 || defined(__gfx906__))
 [[maybe_unused]] constexpr bool FEW_REGISTERS = true;
 #else
 [[maybe_unused]] constexpr bool FEW_REGISTERS = false;
