@@ -193,7 +193,7 @@ Napi::Value gemmWorkspace(const Napi::CallbackInfo& info) {
 }
 
 // convolutionPlan(device, library, stream, [type, transposed, reduced, x 4, filter 4, y 4, padding 2, stride 2, dilation 2])
-// => [plan, workspace bytes]
+// => [plan, workspace bytes, algorithm]
 Napi::Value convolutionPlan(const Napi::CallbackInfo& info) {
   Napi::Env env = info.Env();
   Device& device = deviceArg(info);
@@ -224,9 +224,11 @@ Napi::Value convolutionPlan(const Napi::CallbackInfo& info) {
   entry.shape = shape;
   entry.plan = handle.plan(shape, stream);
   const double bytes = double(entry.plan->workspaceBytes);
-  Napi::Array out = Napi::Array::New(env, 2);
+  const std::string algorithm = entry.plan->algorithm;
+  Napi::Array out = Napi::Array::New(env, 3);
   out.Set(0u, double(handle.plans.add(std::move(entry))));
   out.Set(1u, bytes);
+  out.Set(2u, algorithm);
   return out;
 }
 
@@ -247,6 +249,10 @@ Napi::Value convolutionRun(const Napi::CallbackInfo& info) {
   const DevicePtr filter = DevicePtr(u64(info, 5));
   const DevicePtr y = DevicePtr(u64(info, 6));
   const DevicePtr workspace = DevicePtr(u64(info, 7));
+  if ((x | filter | y | workspace) % kConvolutionAlignment != 0) {
+    invalidArgument(device.platformText(), "a convolution's tensors and workspace must start at multiples of " +
+                                               std::to_string(kConvolutionAlignment) + " bytes. Copy what does not");
+  }
   Addon& addon = addonOf(info.Env());
   requireRange(addon, device, x, tensorBytes(entry->shape, entry->shape.x), "a convolution's input");
   requireRange(addon, device, filter, tensorBytes(entry->shape, entry->shape.filter), "a convolution's filter");

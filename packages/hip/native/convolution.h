@@ -28,17 +28,20 @@ std::string describe(const ConvolutionShape&);
 
 // A plan that needs more is passed over for one with less.
 constexpr size_t kMaxConvolutionWorkspace = size_t(1) << 30;
+// What cuDNN is told of addresses, in bytes: its engines load and store as many at once.
+constexpr size_t kConvolutionAlignment = 16;
 
 class ConvolutionHandle : public VendorHandle {
  public:
   struct Plan {
     virtual ~Plan() = default;
     size_t workspaceBytes = 0;
+    std::string algorithm;  // what was chosen, by the library's numbers
   };
 
   // Throws HipFailure; LIBRARY_ERROR when the library has no algorithm for the shape.
   virtual std::unique_ptr<Plan> plan(const ConvolutionShape& shape, Stream stream) = 0;
-  // Enqueues y = x * filter. `workspace` has the plan's bytes and may be reused by later work of the stream.
+  // Enqueues y = x * filter, at aligned addresses. `workspace` has the plan's bytes and may be reused by later work of the stream.
   virtual void run(Plan& plan, DevicePtr x, DevicePtr filter, DevicePtr y, DevicePtr workspace, Stream stream) = 0;
 
   // Plans under small integers, as JavaScript refers to them.

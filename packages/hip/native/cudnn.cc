@@ -1,13 +1,14 @@
-// Convolutions through cuDNN. Its heuristics name the algorithms (nothing is timed or run); the first that is deterministic,
-// in the arithmetic asked for and modest in workspace is taken.
-#include "convolution.h"
-#include "cudnn_api.h"
+// Convolutions through cuDNN: as operation graphs (cudnn_graph.cc), or through the descriptor interface of version 7 where a
+// shape has no plan as a graph. Its heuristics name the algorithms (nothing is timed or run); the first that is
+// deterministic, in the arithmetic asked for and modest in workspace is taken.
+#include "cudnn_plan.h"
 #include "loaded_library.h"
 
 namespace xhip {
 namespace {
 
 using cudnn::Api;
+using cudnn::check;
 
 using Loaded = LoadedLibrary<Api>;
 
@@ -24,7 +25,9 @@ Loaded& loaded() {
          X_SYMBOL(cudnnSetConvolutionMathType, false), X_SYMBOL(cudnnGetConvolutionForwardAlgorithm_v7, false),
          X_SYMBOL(cudnnGetConvolutionForwardWorkspaceSize, false), X_SYMBOL(cudnnConvolutionForward, false),
          X_SYMBOL(cudnnGetConvolutionBackwardDataAlgorithm_v7, false), X_SYMBOL(cudnnGetConvolutionBackwardDataWorkspaceSize, false),
-         X_SYMBOL(cudnnConvolutionBackwardData, false)});
+         X_SYMBOL(cudnnConvolutionBackwardData, false), X_SYMBOL(cudnnBackendCreateDescriptor, true),
+         X_SYMBOL(cudnnBackendDestroyDescriptor, true), X_SYMBOL(cudnnBackendSetAttribute, true),
+         X_SYMBOL(cudnnBackendGetAttribute, true), X_SYMBOL(cudnnBackendFinalize, true), X_SYMBOL(cudnnBackendExecute, true)});
     if (!entry.info.available) return;
     // 8907 is 8.9.7, 91002 is 9.10.2.
     const size_t packed = api.cudnnGetVersion();
@@ -34,26 +37,37 @@ Loaded& loaded() {
   });
 }
 
-void check(const Api& api, const char* call, int status, const std::string& context = "") {
-  if (status != cudnn::kSuccess) throwLibraryFailure(LibraryId::CuDnn, call, status, api.cudnnGetErrorString(status), context);
-}
-
-struct CuDnnPlan final : ConvolutionHandle::Plan {
-  explicit CuDnnPlan(const Api& api) : api(api) {}
-  ~CuDnnPlan() override {
+struct LegacyPlan final : cudnn::CuDnnPlan {
+  explicit LegacyPlan(const Api& api) : api(api) {}
+  ~LegacyPlan() override {
     for (void* tensor : {x, y}) {
       if (tensor) (void)api.cudnnDestroyTensorDescriptor(tensor);
     }
     if (filter) (void)api.cudnnDestroyFilterDescriptor(filter);
     if (convolution) (void)api.cudnnDestroyConvolutionDescriptor(convolution);
   }
+
+  void enqueue(void* handle, void* xData, void* filterData, void* yData, void* workspace) override {
+    const float one = 1;
+    const float zero = 0;
+    if (transposed) {
+      check(api, "cudnnConvolutionBackwardData",
+            api.cudnnConvolutionBackwardData(handle, &one, filter, filterData, x, xData, convolution, number, workspace,
+                                             workspaceBytes, &zero, y, yData));
+    } else {
+      check(api, "cudnnConvolutionForward",
+            api.cudnnConvolutionForward(handle, &one, x, xData, filter, filterData, convolution, number, workspace,
+                                        workspaceBytes, &zero, y, yData));
+    }
+  }
+
   const Api& api;
   bool transposed = false;
   void* x = nullptr;
   void* filter = nullptr;
   void* y = nullptr;
   void* convolution = nullptr;
-  int algorithm = 0;
+  int number = 0;
 };
 
 class CuDnn final : public ConvolutionHandle {
@@ -65,10 +79,25 @@ class CuDnn final : public ConvolutionHandle {
   }
 
   std::unique_ptr<Plan> plan(const ConvolutionShape& s, Stream) override {
+    if (auto graph = cudnn::planGraph(api_, handle_, s)) return graph;
+    return legacyPlan(s);
+  }
+
+  void run(Plan& planned, DevicePtr x, DevicePtr filter, DevicePtr y, DevicePtr workspace, Stream stream) override {
+    if (stream != stream_) {
+      check(api_, "cudnnSetStream", api_.cudnnSetStream(handle_, stream));
+      stream_ = stream;
+    }
+    auto at = [](DevicePtr pointer) { return reinterpret_cast<void*>(pointer); };
+    static_cast<cudnn::CuDnnPlan&>(planned).enqueue(handle_, at(x), at(filter), at(y), at(workspace));
+  }
+
+ private:
+  std::unique_ptr<Plan> legacyPlan(const ConvolutionShape& s) const {
     static const int types[] = {cudnn::kBFloat16, cudnn::kHalf, cudnn::kFloat};
     const int type = types[uint32_t(s.type)];
     const std::string what = describe(s);
-    auto plan = std::make_unique<CuDnnPlan>(api_);
+    auto plan = std::make_unique<LegacyPlan>(api_);
     plan->transposed = s.transposed;
     for (const auto& [desc, dims] : {std::pair<void**, const int*>{&plan->x, s.x}, {&plan->y, s.y}}) {
       check(api_, "cudnnCreateTensorDescriptor", api_.cudnnCreateTensorDescriptor(desc));
@@ -88,28 +117,7 @@ class CuDnn final : public ConvolutionHandle {
     return plan;
   }
 
-  void run(Plan& planned, DevicePtr x, DevicePtr filter, DevicePtr y, DevicePtr workspace, Stream stream) override {
-    if (stream != stream_) {
-      check(api_, "cudnnSetStream", api_.cudnnSetStream(handle_, stream));
-      stream_ = stream;
-    }
-    auto& p = static_cast<CuDnnPlan&>(planned);
-    auto at = [](DevicePtr pointer) { return reinterpret_cast<void*>(pointer); };
-    const float one = 1;
-    const float zero = 0;
-    if (p.transposed) {
-      check(api_, "cudnnConvolutionBackwardData",
-            api_.cudnnConvolutionBackwardData(handle_, &one, p.filter, at(filter), p.x, at(x), p.convolution, p.algorithm,
-                                              at(workspace), p.workspaceBytes, &zero, p.y, at(y)));
-    } else {
-      check(api_, "cudnnConvolutionForward",
-            api_.cudnnConvolutionForward(handle_, &one, p.x, at(x), p.filter, at(filter), p.convolution, p.algorithm,
-                                         at(workspace), p.workspaceBytes, &zero, p.y, at(y)));
-    }
-  }
-
- private:
-  void choose(CuDnnPlan& p, const ConvolutionShape& s, const std::string& what) const {
+  void choose(LegacyPlan& p, const ConvolutionShape& s, const std::string& what) const {
     const bool plainF32 = s.type == ScalarType::F32 && !s.reduced;
     const int wanted = plainF32 ? cudnn::kFmaMath : cudnn::kTensorOpMath;
     check(api_, "cudnnSetConvolutionMathType", api_.cudnnSetConvolutionMathType(p.convolution, wanted), what);
@@ -135,7 +143,8 @@ class CuDnn final : public ConvolutionHandle {
                             : api_.cudnnGetConvolutionForwardWorkspaceSize(handle_, p.x, p.filter, p.convolution, p.y,
                                                                            found.algorithm, &bytes);
       if (sized != cudnn::kSuccess || bytes > kMaxConvolutionWorkspace) continue;
-      p.algorithm = found.algorithm;
+      p.number = found.algorithm;
+      p.algorithm = "algorithm " + std::to_string(found.algorithm) + ", math " + std::to_string(found.math);
       p.workspaceBytes = bytes;
       return;
     }

@@ -82,6 +82,7 @@ class MiOpen final : public ConvolutionHandle {
           describe(s));
     const miopen::Solution chosen = choose(*plan, s);
     plan->solution = chosen.id;
+    plan->algorithm = "solution " + std::to_string(chosen.id);
     plan->workspaceBytes = chosen.workspaceBytes;
     if (s.transposed) {
       check(api_, "miopenConvolutionBackwardDataCompileSolution",

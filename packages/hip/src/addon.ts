@@ -116,7 +116,7 @@ export interface NativeAddon {
     library: number,
     stream: number,
     shape: Float64Array,
-  ): [plan: number, workspaceBytes: number];
+  ): [plan: number, workspaceBytes: number, algorithm: string];
   convolutionRun(
     device: number,
     library: number,

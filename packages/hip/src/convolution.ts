@@ -10,6 +10,9 @@ import type { HipStream } from './stream';
 type Four = readonly [number, number, number, number];
 type Two = readonly [number, number];
 
+/** Bytes that the addresses of a run are multiples of: cuDNN's engines load as many at once. */
+export const CONVOLUTION_ALIGNMENT = 16;
+
 /** A cross-correlation, as convolutions are in candle and torch; all tensors contiguous. */
 export interface ConvolutionShape {
   /** f16 and bf16 accumulate in f32. */
@@ -31,6 +34,8 @@ export interface ConvolutionShape {
 export interface ConvolutionPlan {
   /** Bytes of device memory that each run needs. */
   readonly workspaceBytes: number;
+  /** What the library chose, by its own numbers: "engine 62 (2=0, 13=1)", "algorithm 1, math 1", "solution 42". */
+  readonly algorithm: string;
   /** @internal */
   readonly id: number;
 }
@@ -58,11 +63,14 @@ export class ConvolutionHandle {
     const { x, filter, y, padding, stride, dilation } = shape;
     const flags = [typeNumber(shape.type), shape.transposed ? 1 : 0, shape.reduced ? 1 : 0];
     const words = Float64Array.from([...flags, ...x, ...filter, ...y, ...padding, ...stride, ...dilation]);
-    const [id, workspaceBytes] = context.native.convolutionPlan(context.id, this.#number, 0, words);
-    return { id, workspaceBytes };
+    const [id, workspaceBytes, algorithm] = context.native.convolutionPlan(context.id, this.#number, 0, words);
+    return { id, workspaceBytes, algorithm };
   }
 
-  /** Enqueues y = x * filter, all device addresses. The workspace is the run's own until the stream has passed it. */
+  /**
+   * Enqueues y = x * filter, all device addresses, multiples of {@link CONVOLUTION_ALIGNMENT}. The workspace is the run's
+   * own until the stream has passed it.
+   */
   run(plan: ConvolutionPlan, x: number, filter: number, y: number, workspace: number, stream?: HipStream): void {
     const context = this.#context;
     context.check();

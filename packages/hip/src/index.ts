@@ -5,7 +5,12 @@
 export type { Counters, HostView } from './addon';
 export { BlasHandle, type GemmOperand, type GemmProblem } from './blas';
 export { type CompileOptions, type CompilerReport, compileProgram, compilers, targetOptions } from './compile';
-export { ConvolutionHandle, type ConvolutionPlan, type ConvolutionShape } from './convolution';
+export {
+  CONVOLUTION_ALIGNMENT,
+  ConvolutionHandle,
+  type ConvolutionPlan,
+  type ConvolutionShape,
+} from './convolution';
 export { type DeviceProperties, HipDevice, openDevice } from './device';
 export { HipError, type HipErrorCode, type HipErrorDetails } from './errors';
 export { HipEvent } from './event';

@@ -1,16 +1,17 @@
 /**
- * The C interface of the ROCm libraries that the addon calls, from the public headers (rocblas-functions.h,
- * rocblas-auxiliary.h, rocblas-types.h, hipblaslt.h, miopen.h): each function's signature and the ROCm versions whose
+ * The C interface of the libraries that the addon calls, from the public headers (rocblas-functions.h, rocblas-auxiliary.h,
+ * rocblas-types.h, hipblaslt.h, miopen.h; cuDNN's in cudnn-signatures.ts): each function's signature and the versions whose
  * headers have exactly it, the numbers of the enums, and the structs that cross the interface. The stand-in libraries are
  * compiled against prototypes made from this table, and native/*_api.h is compared with it.
  */
+import { CUDNN_SIGNATURES } from './cudnn-signatures';
 
 export interface Signature {
   readonly name: string;
   readonly returns: string;
   readonly params: readonly string[];
-  /** ROCm versions: from the first, up to and including the last one looked at. */
-  readonly rocm: readonly [from: string, to: string];
+  /** Versions, of ROCm or of cuDNN: from the first, up to and including the last one looked at. */
+  readonly versions: readonly [from: string, to: string];
 }
 
 export interface LibrarySignatures {
@@ -23,7 +24,12 @@ export interface LibrarySignatures {
 
 const of =
   (from: string) =>
-  (name: string, returns: string, ...params: string[]): Signature => ({ name, returns, params, rocm: [from, '7.0'] });
+  (name: string, returns: string, ...params: string[]): Signature => ({
+    name,
+    returns,
+    params,
+    versions: [from, '7.0'],
+  });
 
 const rocblas = of('5.2');
 const hipblaslt = of('6.0');
@@ -34,7 +40,8 @@ const tensor = 'miopenTensorDescriptor_t';
 const convolution = 'miopenConvolutionDescriptor_t';
 const layout = 'hipblasLtMatrixLayout_t';
 
-export const LIBRARY_SIGNATURES: Readonly<Record<'rocblas' | 'hipblaslt' | 'miopen', LibrarySignatures>> = {
+export const LIBRARY_SIGNATURES: Readonly<Record<'rocblas' | 'hipblaslt' | 'miopen' | 'cudnn', LibrarySignatures>> = {
+  cudnn: CUDNN_SIGNATURES,
   rocblas: {
     types: {
       rocblas_handle: 'void*',

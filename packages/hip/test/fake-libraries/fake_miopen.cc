@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "values.h"
+#include "convolutions.h"
 
 namespace {
 
@@ -13,29 +13,12 @@ struct Handle {
   void* stream;
   std::set<uint64_t> compiled;
 };
-struct Tensor {
-  int type = -1;
-  int dims[4] = {};
-};
-struct Convolution {
-  int pad[2], stride[2], dilation[2];
-};
 int gLive = 0;
 constexpr uint64_t kHuge = 41, kGood = 42, kSlow = 43;
 constexpr size_t kWorkspace = 1000;
 
 Tensor& tensor(void* desc) { return *static_cast<Tensor*>(desc); }
 Convolution& convolution(void* desc) { return *static_cast<Convolution*>(desc); }
-
-// Whether y is what convolving x with w gives.
-bool matches(const Tensor& x, const Tensor& w, const Convolution& c, const Tensor& y) {
-  if (x.type != w.type || x.type != y.type || x.dims[0] != y.dims[0] || w.dims[0] != y.dims[1] || w.dims[1] != x.dims[1]) return false;
-  for (int i = 0; i < 2; i++) {
-    const int reach = c.dilation[i] * (w.dims[2 + i] - 1) + 1;
-    if ((x.dims[2 + i] + 2 * c.pad[i] - reach) / c.stride[i] + 1 != y.dims[2 + i]) return false;
-  }
-  return true;
-}
 
 int offer(bool fits, size_t maxCount, size_t* count, Solution* solutions) {
   if (!fits) return miopenStatusBadParm;
@@ -56,25 +39,6 @@ bool ready(void* handle, void* workspace, size_t bytes, uint64_t solution) {
 }
 
 Format formatOf(int type) { return type == miopenHalf ? Format::F16 : type == miopenBFloat16 ? Format::BF16 : Format::F32; }
-
-// Walks every product of the forward convolution: index of y, of x, of w.
-template <class F>
-void each(const Tensor& x, const Tensor& w, const Convolution& c, const Tensor& y, F visit) {
-  const int *xd = x.dims, *wd = w.dims, *yd = y.dims;
-  for (int n = 0; n < yd[0]; n++)
-    for (int o = 0; o < yd[1]; o++)
-      for (int h = 0; h < yd[2]; h++)
-        for (int v = 0; v < yd[3]; v++)
-          for (int i = 0; i < xd[1]; i++)
-            for (int a = 0; a < wd[2]; a++)
-              for (int b = 0; b < wd[3]; b++) {
-                const int row = h * c.stride[0] - c.pad[0] + a * c.dilation[0];
-                const int column = v * c.stride[1] - c.pad[1] + b * c.dilation[1];
-                if (row < 0 || row >= xd[2] || column < 0 || column >= xd[3]) continue;
-                visit(((int64_t(n) * yd[1] + o) * yd[2] + h) * yd[3] + v, ((int64_t(n) * xd[1] + i) * xd[2] + row) * xd[3] + column,
-                      ((int64_t(o) * wd[1] + i) * wd[2] + a) * wd[3] + b);
-              }
-}
 
 }  // namespace
 
@@ -133,13 +97,7 @@ miopenStatus_t miopenConvolutionForwardImmediate(miopenHandle_t handle, miopenTe
                                                  const void* x, miopenConvolutionDescriptor_t conv, miopenTensorDescriptor_t yDesc, void* y,
                                                  void* workspace, size_t bytes, uint64_t id) {
   if (!ready(handle, workspace, bytes, id)) return miopenStatusBadParm;
-  const Format f = formatOf(tensor(xDesc).type);
-  const int* d = tensor(yDesc).dims;
-  std::string sums(size_t(d[0]) * d[1] * d[2] * d[3] * 8, '\0');
-  auto* sum = reinterpret_cast<double*>(&sums[0]);
-  each(tensor(xDesc), tensor(wDesc), convolution(conv), tensor(yDesc),
-       [&](int64_t yi, int64_t xi, int64_t wi) { sum[yi] += load(f, x, xi) * load(f, w, wi); });
-  for (size_t i = 0; i < sums.size() / 8; i++) store(f, y, int64_t(i), sum[i]);
+  convolveForward(formatOf(tensor(xDesc).type), tensor(xDesc), x, tensor(wDesc), w, convolution(conv), tensor(yDesc), y);
   note("forward");
   return miopenStatusSuccess;
 }
@@ -162,13 +120,7 @@ miopenStatus_t miopenConvolutionBackwardDataImmediate(miopenHandle_t handle, mio
                                                       miopenTensorDescriptor_t wDesc, const void* w, miopenConvolutionDescriptor_t conv,
                                                       miopenTensorDescriptor_t dxDesc, void* dx, void* workspace, size_t bytes, uint64_t id) {
   if (!ready(handle, workspace, bytes, id)) return miopenStatusBadParm;
-  const Format f = formatOf(tensor(dyDesc).type);
-  const int* d = tensor(dxDesc).dims;
-  std::string sums(size_t(d[0]) * d[1] * d[2] * d[3] * 8, '\0');
-  auto* sum = reinterpret_cast<double*>(&sums[0]);
-  each(tensor(dxDesc), tensor(wDesc), convolution(conv), tensor(dyDesc),
-       [&](int64_t yi, int64_t xi, int64_t wi) { sum[xi] += load(f, dy, yi) * load(f, w, wi); });
-  for (size_t i = 0; i < sums.size() / 8; i++) store(f, dx, int64_t(i), sum[i]);
+  convolveBackward(formatOf(tensor(dyDesc).type), tensor(dyDesc), dy, tensor(wDesc), w, convolution(conv), tensor(dxDesc), dx);
   note("backward");
   return miopenStatusSuccess;
 }

@@ -1,4 +1,7 @@
-/** Builds stand-ins for rocBLAS, hipBLASLt and MIOpen (beside the fake HIP runtime) and OpenBLAS, and runs code on them. */
+/**
+ * Builds stand-ins for rocBLAS, hipBLASLt and MIOpen (beside the fake HIP runtime), cuDNN (beside a fake libcuda) and
+ * OpenBLAS, and runs code on them.
+ */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -10,7 +13,8 @@ import { LIBRARY_SIGNATURES } from '../library-signatures';
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
 const FILES = { rocblas: 'librocblas.so', hipblaslt: 'libhipblaslt.so', miopen: 'libMIOpen.so' } as const;
-export type FakeLibrary = keyof typeof FILES;
+type FakeRocmLibrary = keyof typeof FILES;
+export type FakeLibrary = keyof typeof LIBRARY_SIGNATURES;
 
 /** Prototypes of a library in C, made from the table; with them, a definition that differs does not compile. */
 export function prototypesOf(library: FakeLibrary): string {
@@ -31,18 +35,35 @@ export function prototypesOf(library: FakeLibrary): string {
   ].join('\n');
 }
 
+/** Compiles a source of this directory, with what it includes besides, to a library. */
+function compile(library: FakeLibrary, output: string, definitions: readonly string[] = []): void {
+  const include = mkdtempSync(join(dirname(output), `${library}-`));
+  writeFileSync(join(include, 'signatures.h'), prototypesOf(library));
+  const flags = ['-shared', '-fPIC', '-std=c++17', '-O1', '-Wall', '-Werror', `-I${include}`, `-I${here('.')}`];
+  const source = here(`./fake_${library}.cc`);
+  execFileSync(process.env.CXX ?? 'g++', [...flags, ...definitions, source, '-o', output]);
+  rmSync(include, { recursive: true });
+}
+
 /** The fake HIP's path in a directory that has the wanted libraries beside it, where the addon looks first. */
-export function buildFakes(libraries: readonly FakeLibrary[]): string {
+export function buildFakes(libraries: readonly FakeRocmLibrary[]): string {
   const hip = buildFakeHip(['-DFAKE_R0600']);
-  for (const library of libraries) {
-    const include = mkdtempSync(join(dirname(hip), `${library}-`));
-    writeFileSync(join(include, 'signatures.h'), prototypesOf(library));
-    const flags = ['-shared', '-fPIC', '-std=c++17', '-O1', '-Wall', '-Werror', `-I${include}`, `-I${here('.')}`];
-    const source = here(`./fake_${library}.cc`);
-    execFileSync(process.env.CXX ?? 'g++', [...flags, source, '-o', join(dirname(hip), FILES[library])]);
-    rmSync(include, { recursive: true });
-  }
+  for (const library of libraries) compile(library, join(dirname(hip), FILES[library]));
   return hip;
+}
+
+/**
+ * The environment in which the fake libcuda is the driver and the stand-in for cuDNN its library. `definitions`:
+ * -DFAKE_WITHOUT_GRAPHS leaves out the functions of operation graphs.
+ */
+export function buildFakeCudnn(definitions: readonly string[] = []): Record<string, string> {
+  const directory = mkdtempSync(join(tmpdir(), 'x-fake-cuda-'));
+  const flags = ['-shared', '-fPIC', '-std=c++17', '-O1', '-Wall', '-Werror'];
+  const driver = join(directory, 'libcuda.so.1');
+  execFileSync(process.env.CXX ?? 'g++', [...flags, here('../fake-cuda/fake_cuda.cc'), '-o', driver]);
+  const library = join(directory, 'libcudnn.so.9');
+  compile('cudnn', library, definitions);
+  return { LD_LIBRARY_PATH: directory, X_CUDNN_LIBRARY: library };
 }
 
 /** The stand-in for OpenBLAS, whose interface is CBLAS. */
@@ -75,3 +96,29 @@ export function runOnFakes<T>(
   );
   return { value, log: existsSync(log) ? readFileSync(log, 'utf8').trim().split('\n') : [] };
 }
+
+/** What bodies of {@link runOnFakes} start with: a device of the platform, and `both` to compare it with the reference. */
+export const preludeFor = (platform: 'rocm' | 'cuda') => `
+const { Layout, Device } = core;
+const open = (options) => backend.RocmDevice.open('${platform}', 0, options);
+const js = Device.js().backend;
+const caught = (run) => { try { run(); } catch (e) { return { code: e.code, message: e.message, call: e.call, driverName: e.driverName }; } return { code: 'none' }; };
+let seed = 1;
+const random = (n) => Float32Array.from({ length: n }, () => ((seed = (seed * 16807) % 2147483647) % 17 - 8) / 4);
+const bytesOf = (dtype, values) => dtype === 'f32' ? values : dtype === 'f64' ? Float64Array.from(values)
+  : Uint16Array.from(values, dtype === 'f16' ? core.f32ToF16 : core.f32ToBf16);
+// The largest difference to the reference, both as numbers.
+const values = (buffer, dtype) => dtype === 'f32' ? new Float32Array(buffer) : dtype === 'f64' ? new Float64Array(buffer)
+  : Float32Array.from(new Uint16Array(buffer), dtype === 'f16' ? core.f16ToF32 : core.bf16ToF32);
+const both = (device, dtype, sizes, run) => {
+  const made = sizes.map((size) => bytesOf(dtype, random(size)));
+  const results = [js, device].map((d) => {
+    const operands = made.map((data) => d.fromHost(data, dtype));
+    const out = run(operands);
+    const read = values(out.toHostSync(), dtype);
+    for (const storage of [...operands, out]) storage.dispose();
+    return read;
+  });
+  return results[0].length === results[1].length ? Math.max(...results[0].map((v, i) => Math.abs(v - results[1][i]))) : -1;
+};
+`;

@@ -1,11 +1,17 @@
 /**
- * Convolutions through MIOpen or cuDNN, after candle's cudnn.rs: f16, bf16 and f32, contiguous operands (copied where a
- * view is not), one dimension as two with height 1. The transposed forms run as the gradient of the forward one with
+ * Convolutions through MIOpen or cuDNN, after candle's cudnn.rs: f16, bf16 and f32, contiguous and aligned operands (copied
+ * where a view is not), one dimension as two with height 1. The transposed forms run as the gradient of the forward one with
  * respect to its input. The library's choice for a shape is kept, and its refusal too; a run's workspace comes from the
  * device's allocator and goes back at once, since later work of the stream may use it.
  */
 import type { Conv1dParams, Conv2dParams, ConvTranspose1dParams, ConvTranspose2dParams, DType, Layout } from '@x/core';
-import { type ConvolutionHandle, type ConvolutionPlan, type ConvolutionShape, HipError } from '@x/hip';
+import {
+  CONVOLUTION_ALIGNMENT,
+  type ConvolutionHandle,
+  type ConvolutionPlan,
+  type ConvolutionShape,
+  HipError,
+} from '@x/hip';
 import { debug } from '../debug';
 import type { RocmDevice } from '../device';
 import { Copy, run } from '../ops';
@@ -78,6 +84,8 @@ function planFor(device: RocmDevice, handle: ConvolutionHandle, shape: Convoluti
   let plan: ConvolutionPlan | null = null;
   try {
     plan = handle.plan(shape);
+    const { algorithm, workspaceBytes } = plan;
+    debug(2, () => `${key}: ${algorithm}, ${workspaceBytes} bytes of workspace`);
   } catch (error) {
     if (convolution.isForced || !(error instanceof HipError) || error.code !== 'LIBRARY_ERROR') throw error;
     debug(2, () => `${error.message}; using kernels`);
@@ -92,7 +100,8 @@ function planFor(device: RocmDevice, handle: ConvolutionHandle, shape: Convoluti
 }
 
 function contiguous(storage: RocmStorage, layout: Layout): { ptr: number; copy?: RocmStorage } {
-  if (layout.isContiguous()) return { ptr: storage.operand(layout).ptr };
+  const { ptr } = storage.operand(layout);
+  if (layout.isContiguous() && ptr % CONVOLUTION_ALIGNMENT === 0) return { ptr };
   const copy = new Copy().map(storage, layout);
   return { ptr: copy.ptr, copy };
 }

@@ -1,0 +1,149 @@
+// cuDNN through a stand-in that has exactly its C interface, on a stand-in for libcuda: what the addon really passes to it,
+// from a device's convolutions down, without an NVIDIA GPU.
+import { beforeAll, describe, expect, test } from 'vitest';
+import { buildFakeCudnn, preludeFor, runOnFakes } from './fake-libraries';
+
+const PRELUDE = preludeFor('cuda');
+const NO_KERNELS = { X_KERNEL_DIR: '/nowhere', X_CACHE_DIR: '/nowhere' };
+
+/** Convolutions of every kind on `device`; the largest difference to the reference. */
+const EVERY_KIND = `
+let worst = 0;
+for (const dtype of ['f32', 'f16', 'bf16']) for (const stride of [1, 2]) for (const dilation of [1, 2]) {
+  const p = { b: 2, cIn: 3, cOut: 4, hIn: 9, wIn: 10, kH: 3, kW: 2, padding: 1, stride, dilation, outputPadding: stride - 1 };
+  const size = (n, kk) => Math.floor((n + 2 - dilation * (kk - 1) - 1) / stride) + 1;
+  const back = (n, kk) => (n - 1) * stride - 2 + dilation * (kk - 1) + 1 + p.outputPadding;
+  const x = Layout.contiguous([2, 3, 9, 10]);
+  const line = Layout.contiguous([2, 3, 10]);
+  worst = Math.max(worst,
+    both(device, dtype, [540, 72], ([s, w]) => s.conv2d(x, w, Layout.contiguous([4, 3, 3, 2]), { ...p, hOut: size(9, 3), wOut: size(10, 2) })),
+    both(device, dtype, [540, 72], ([s, w]) => s.convTranspose2d(x, w, Layout.contiguous([3, 4, 3, 2]), { ...p, hOut: back(9, 3), wOut: back(10, 2) })),
+    both(device, dtype, [60, 24], ([s, w]) => s.conv1d(line, w, Layout.contiguous([4, 3, 2]), { ...p, lIn: 10, k: 2, lOut: size(10, 2) })),
+    both(device, dtype, [60, 24], ([s, w]) => s.convTranspose1d(line, w, Layout.contiguous([3, 4, 2]), { ...p, lIn: 10, k: 2, lOut: back(10, 2) })));
+}
+const { launch, library } = device.hip.counters();
+const live = device.memory().liveBytes;
+device.dispose();
+return { worst, launches: launch, library, live };`;
+
+/** The algorithms of one shape: f16, bf16, f32 in TF32, f32, and f16 transposed. */
+const CHOICES = `
+const cudnn = hip.openDevice('cuda').openConvolution('cudnn');
+const shape = { type: 'f16', transposed: false, x: [2, 3, 9, 10], filter: [4, 3, 3, 3], y: [2, 4, 9, 10], padding: [1, 1], stride: [1, 1], dilation: [1, 1] };
+const back = { ...shape, transposed: true, x: shape.y, y: shape.x };
+return [shape, { ...shape, type: 'bf16' }, { ...shape, type: 'f32', reduced: true }, { ...shape, type: 'f32' }, back]
+  .map((each) => cudnn.plan(each)).map(({ algorithm, workspaceBytes }) => [algorithm, workspaceBytes]);`;
+
+interface Convolved {
+  worst: number;
+  launches: number;
+  library: number;
+  live: number;
+}
+
+function expectAllRight({ value, log }: { value: Convolved; log: string[] }): void {
+  expect(value.worst).toBeGreaterThanOrEqual(0);
+  expect(value.worst).toBeLessThan(0.26);
+  expect(value).toMatchObject({ launches: 0, library: 48, live: 0 });
+  expect(log.filter((line) => line.startsWith('forward'))).toHaveLength(24);
+  expect(log.filter((line) => line.startsWith('backward'))).toHaveLength(24);
+  expect(log.at(-1)).toBe('destroy, left over 0');
+}
+
+describe('cuDNN with operation graphs', () => {
+  let fake: Record<string, string>;
+  beforeAll(() => {
+    fake = buildFakeCudnn();
+  });
+
+  test('is found and reported', () => {
+    const { value } = runOnFakes<{ name: string; available: boolean; library: string; version: string }[]>(
+      undefined,
+      "return hip.openDevice('cuda').libraries();",
+      fake,
+    );
+    const report = value.find(({ name }) => name === 'cudnn');
+    expect(report).toMatchObject({ available: true, library: fake.X_CUDNN_LIBRARY, version: '9.14.0' });
+  });
+
+  test('convolves in one and two dimensions and both directions', () => {
+    const run = runOnFakes<Convolved>(
+      undefined,
+      `${PRELUDE} const device = open({ convolution: 'library' }); ${EVERY_KIND}`,
+      fake,
+    );
+    expectAllRight(run);
+    // Tensor cores are for f16 and bf16; the fallback list has what plain f32 may use, which is TF32 otherwise.
+    expect(run.log.filter((line) => line.endsWith('engine 15'))).toHaveLength(32);
+    expect(run.log.filter((line) => line.endsWith('engine 28'))).toHaveLength(16);
+  });
+
+  test('takes the first configuration that is deterministic, exact enough, small and can be planned', () => {
+    const { value } = runOnFakes<[string, number][]>(undefined, CHOICES, fake);
+    expect(value).toEqual([
+      ['engine 15 (2=20, 3=30)', 1000],
+      ['engine 15 (2=20, 3=30)', 1000],
+      ['engine 15 (2=20, 3=30)', 1000],
+      ['engine 28 (2=20, 3=30)', 4608],
+      ['engine 15 (2=20, 3=30)', 1000],
+    ]);
+  });
+
+  test('refuses addresses that cuDNN was not told of', () => {
+    const { value, log } = runOnFakes<string[]>(
+      undefined,
+      `const device = hip.openDevice('cuda');
+      const cudnn = device.openConvolution('cudnn');
+      const plan = cudnn.plan({ type: 'f16', transposed: false, x: [1, 1, 4, 4], filter: [1, 1, 1, 1], y: [1, 1, 4, 4], padding: [0, 0], stride: [1, 1], dilation: [1, 1] });
+      const memory = device.alloc(4096);
+      const codes = [];
+      for (const [x, w, y] of [[2, 256, 512], [0, 264, 512], [0, 256, 514], [16, 256, 512]]) {
+        try { cudnn.run(plan, memory + x, memory + w, memory + y, memory + 1024); codes.push('none'); } catch (e) { codes.push(e.code); }
+      }
+      return codes;`,
+      fake,
+    );
+    expect(value).toEqual(['INVALID_ARGUMENT', 'INVALID_ARGUMENT', 'INVALID_ARGUMENT', 'none']);
+    expect(log).toEqual(['forward, engine 15', 'destroy, left over 0']);
+  });
+});
+
+describe('cuDNN without a plan of a graph', () => {
+  const algorithms = [
+    ['algorithm 1, math 1', 1000],
+    ['algorithm 1, math 1', 1000],
+    ['algorithm 1, math 1', 1000],
+    ['algorithm 1, math 3', 1000],
+    ['algorithm 1, math 1', 1000],
+  ];
+
+  test('whose library lacks the functions goes through the descriptors of version 7', () => {
+    const fake = buildFakeCudnn(['-DFAKE_WITHOUT_GRAPHS']);
+    const run = runOnFakes<Convolved>(
+      undefined,
+      `${PRELUDE} const device = open({ convolution: 'library' }); ${EVERY_KIND}`,
+      fake,
+    );
+    expectAllRight(run);
+    expect(run.log.filter((line) => line.endsWith('descriptors tensor'))).toHaveLength(32);
+    expect(run.log.filter((line) => line.endsWith('descriptors fma'))).toHaveLength(16);
+    expect(runOnFakes(undefined, CHOICES, fake).value).toEqual(algorithms);
+  });
+
+  test('whose engines take none of our shapes does too, and has an error when that has nothing either', () => {
+    const fake = buildFakeCudnn();
+    expect(runOnFakes(undefined, CHOICES, { ...fake, FAKE_CUDNN: 'noplan' }).value).toEqual(algorithms);
+    const { value } = runOnFakes<{ code: string; message: string }>(
+      undefined,
+      `${PRELUDE}
+      const device = open({ convolution: 'cudnn' });
+      const [x, w] = [device.fromHost(random(75), 'f32'), device.fromHost(random(27), 'f32')];
+      const p = { b: 1, cIn: 3, cOut: 1, hIn: 5, wIn: 5, kH: 3, kW: 3, hOut: 3, wOut: 3, padding: 0, stride: 1, dilation: 1 };
+      return caught(() => x.conv2d(Layout.contiguous([1, 3, 5, 5]), w, Layout.contiguous([1, 3, 3, 3]), p));`,
+      { ...fake, ...NO_KERNELS, FAKE_CUDNN: 'none' },
+    );
+    expect(value.code).toBe('LIBRARY_ERROR');
+    expect(value.message).toContain('no algorithm');
+    expect(value.message).toContain('a f32 convolution of [1, 3, 5, 5] with [1, 3, 3, 3] to [1, 1, 3, 3]');
+  });
+});

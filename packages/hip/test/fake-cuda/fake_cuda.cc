@@ -1,0 +1,85 @@
+// A stand-in for libcuda, for machines without an NVIDIA GPU: memory is the host's, and work is done when it is enqueued. It
+// carries what the vendor libraries need: memory, streams and events. It has no kernels.
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+namespace {
+
+enum { kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotFound = 500 };
+enum : size_t { kTotal = size_t(1) << 30 };
+std::map<uint64_t, size_t> gMemory;
+size_t gUsed = 0;
+
+void* at(uint64_t pointer) { return reinterpret_cast<void*>(pointer); }
+
+}  // namespace
+
+#define API extern "C" __attribute__((visibility("default")))
+
+API int cuInit(unsigned) { return kSuccess; }
+API int cuDriverGetVersion(int* version) { return *version = 13000, kSuccess; }
+API int cuGetErrorName(int e, const char** name) { return *name = e ? "CUDA_ERROR_UNKNOWN" : "CUDA_SUCCESS", kSuccess; }
+API int cuGetErrorString(int e, const char** text) { return cuGetErrorName(e, text); }
+API int cuDeviceGetCount(int* n) { return *n = 1, kSuccess; }
+API int cuDeviceGet(int* device, int ordinal) { return *device = ordinal, kSuccess; }
+API int cuDeviceGetName(char* text, int bytes, int) { return std::strncpy(text, "Fake Hopper", size_t(bytes)), kSuccess; }
+API int cuDeviceGetAttribute(int* value, int which, int) {
+  static const std::map<int, int> values = {{1, 1024}, {8, 49152}, {10, 32}, {13, 1980000}, {16, 132}, {18, 0}, {36, 3201000}, {37, 6144},
+                                            {38, 62914560}, {39, 2048}, {75, 9}, {76, 0}, {97, 232448}};
+  const auto found = values.find(which);
+  return found == values.end() ? kInvalidValue : (*value = found->second, kSuccess);
+}
+API int cuDeviceTotalMem_v2(size_t* bytes, int) { return *bytes = kTotal, kSuccess; }
+API int cuDeviceGetPCIBusId(char* text, int bytes, int) { return std::strncpy(text, "0000:1a:00.0", size_t(bytes)), kSuccess; }
+API int cuDevicePrimaryCtxRetain(void** context, int) { return *context = &gMemory, kSuccess; }
+API int cuDevicePrimaryCtxRelease_v2(int) { return kSuccess; }
+API int cuCtxSetCurrent(void* context) { return context == &gMemory ? kSuccess : kInvalidValue; }
+API int cuCtxSynchronize() { return kSuccess; }
+API int cuMemGetInfo_v2(size_t* f, size_t* t) { return *f = kTotal - gUsed, *t = kTotal, kSuccess; }
+API int cuMemAlloc_v2(uint64_t* out, size_t bytes) {
+  if (gUsed + bytes > kTotal) return kOutOfMemory;
+  *out = reinterpret_cast<uint64_t>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
+  gMemory[*out] = bytes;
+  return gUsed += bytes, kSuccess;
+}
+API int cuMemFree_v2(uint64_t pointer) {
+  const auto found = gMemory.find(pointer);
+  if (found == gMemory.end()) return kInvalidValue;
+  gUsed -= found->second;
+  gMemory.erase(found);
+  return std::free(at(pointer)), kSuccess;
+}
+API int cuMemHostAlloc(void** out, size_t bytes, unsigned) { return *out = std::malloc(bytes), kSuccess; }
+API int cuMemFreeHost(void* p) { return std::free(p), kSuccess; }
+API int cuMemcpyHtoDAsync_v2(uint64_t d, const void* s, size_t n, void*) { return std::memcpy(at(d), s, n), kSuccess; }
+API int cuMemcpyDtoHAsync_v2(void* d, uint64_t s, size_t n, void*) { return std::memcpy(d, at(s), n), kSuccess; }
+API int cuMemcpyDtoDAsync_v2(uint64_t d, uint64_t s, size_t n, void*) { return std::memmove(at(d), at(s), n), kSuccess; }
+API int cuMemsetD8Async(uint64_t d, unsigned char v, size_t n, void*) { return std::memset(at(d), v, n), kSuccess; }
+API int cuStreamCreate(void** s, unsigned flags) { return flags == 1 ? (*s = new int(0), kSuccess) : kInvalidValue; }
+API int cuStreamDestroy_v2(void* s) { return delete static_cast<int*>(s), kSuccess; }
+API int cuStreamSynchronize(void*) { return kSuccess; }
+API int cuStreamWaitEvent(void*, void*, unsigned) { return kSuccess; }
+API int cuEventCreate(void** e, unsigned) { return *e = new int(0), kSuccess; }
+API int cuEventDestroy_v2(void* e) { return delete static_cast<int*>(e), kSuccess; }
+API int cuEventRecord(void*, void*) { return kSuccess; }
+API int cuEventSynchronize(void*) { return kSuccess; }
+API int cuEventQuery(void*) { return kSuccess; }
+API int cuEventElapsedTime(float* ms, void*, void*) { return *ms = 1.5f, kSuccess; }
+
+// What would run code.
+#define ABSENT(name) \
+  API int name() { return kNotFound; }
+ABSENT(cuStreamBeginCapture_v2)
+ABSENT(cuStreamEndCapture)
+ABSENT(cuModuleLoadDataEx)
+ABSENT(cuModuleUnload)
+ABSENT(cuModuleGetFunction)
+ABSENT(cuFuncSetAttribute)
+ABSENT(cuLaunchKernel)
+ABSENT(cuGraphInstantiateWithFlags)
+ABSENT(cuGraphExecUpdate_v2)
+ABSENT(cuGraphLaunch)
+ABSENT(cuGraphDestroy)
+ABSENT(cuGraphExecDestroy)
