@@ -4,7 +4,8 @@
  *
  *   tsx tools/bench/conv.ts [cuda|rocm|cpu] [dtype,...]
  *
- * A figure is the best of several batches, each enqueued at once and waited for.
+ * A dtype of tf32 is f32 with `gemmReducedPrecisionF32`.
+ * A figure is the best of several batches, each enqueued at once and waited for. What the library chose is in brackets.
  */
 import { type Conv2dParams, type DType, Layout } from '@x/core';
 import { RocmDevice } from '@x/rocm-backend';
@@ -17,6 +18,7 @@ const SHAPES = [
   [16, 256, 256, 14, 3, 1],
   [16, 3, 64, 224, 7, 2],
   [2, 512, 512, 64, 3, 1],
+  [32, 128, 256, 56, 3, 1],
 ];
 const WAYS = {
   library: { gemm: 'auto', convolution: 'library' },
@@ -26,7 +28,9 @@ const WAYS = {
 
 const device = RocmDevice.open(kind as 'cuda' | 'rocm' | 'cpu', 0);
 console.log(device.description);
-for (const dtype of dtypeList.split(',') as DType[]) {
+for (const named of dtypeList.split(',')) {
+  const dtype = (named === 'tf32' ? 'f32' : named) as DType;
+  device.gemmReducedPrecisionF32 = named === 'tf32';
   for (const [b, cIn, cOut, size, k, stride] of SHAPES) {
     const padding = (k - 1) >> 1;
     const out = Math.floor((size + 2 * padding - k) / stride) + 1;
@@ -56,10 +60,12 @@ for (const dtype of dtypeList.split(',') as DType[]) {
       const run = () =>
         x.conv2d(Layout.contiguous([b, cIn, size, size]), w, Layout.contiguous([cOut, cIn, k, k]), p).dispose();
       const taken = seconds(device, run);
-      return `${name} ${(taken * 1e6).toFixed(0)} us ${(flops / taken / 1e12).toFixed(2)} TFLOP/s`;
+      const plan = name === 'library' && [...device.libraries.plans.values()].at(-1);
+      const chosen = plan ? ` (${plan.algorithm})` : '';
+      return `${name} ${(taken * 1e6).toFixed(0)} us ${(flops / taken / 1e12).toFixed(2)} TFLOP/s${chosen}`;
     });
     console.log(
-      `${dtype} [${b}, ${cIn}, ${size}, ${size}] * [${cOut}, ${cIn}, ${k}, ${k}] / ${stride}: ${figures.join(', ')}`,
+      `${named} [${b}, ${cIn}, ${size}, ${size}] * [${cOut}, ${cIn}, ${k}, ${k}] / ${stride}: ${figures.join(', ')}`,
     );
     x.dispose();
     w.dispose();
