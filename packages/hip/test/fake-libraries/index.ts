@@ -63,7 +63,8 @@ export function buildFakeCudnn(definitions: readonly string[] = []): Record<stri
   execFileSync(process.env.CXX ?? 'g++', [...flags, here('../fake-cuda/fake_cuda.cc'), '-o', driver]);
   const library = join(directory, 'libcudnn.so.9');
   compile('cudnn', library, definitions);
-  return { LD_LIBRARY_PATH: directory, X_CUDNN_LIBRARY: library };
+  const path = [directory, process.env.LD_LIBRARY_PATH].filter(Boolean).join(':');
+  return { LD_LIBRARY_PATH: path, X_CUDNN_LIBRARY: library };
 }
 
 /** The stand-in for OpenBLAS, whose interface is CBLAS. */
