@@ -58,6 +58,13 @@ describe.each(kernelDevices())('attention on %s', (device) => {
     }
   });
 
+  it('goes through more tiles than blocks run at once', () => {
+    const shape = { b: 1, heads: 140, kvHeads: 70, seq: 66, kv: 40, d: 64, causal: true } as const;
+    const q = operand(device, [1, 140, 66, 64], 'f32', 1);
+    const [k, v] = [2, 3].map((seed) => operand(device, [1, 70, 40, 64], 'f32', seed));
+    check({ ...shape, scale: 0.125 }, q, k, v);
+  });
+
   it('keeps what far apart scores leave', () => {
     for (const d of [64, 128] as const) {
       const [q, k, v] = [1, 2, 3].map((seed) => operand(device, [1, seed === 1 ? 2 : 1, 75, d], 'f32', seed));

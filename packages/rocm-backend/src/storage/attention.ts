@@ -94,7 +94,9 @@ export class DeviceAttentionOps implements AttentionOps {
     const own = RocmStorage.on(this.#device, storage);
     const { ptr } = own.operand(layout);
     const strides = layout.strides.slice(0, 3);
-    const apart = strides.every((stride, dim) => (stride * sizeInBytes(own.dtype)) % 16 === 0 || layout.shape[dim] === 1);
+    const apart = strides.every(
+      (stride, dim) => (stride * sizeInBytes(own.dtype)) % 16 === 0 || layout.shape[dim] === 1,
+    );
     if (apart && ptr % 16 === 0 && layout.strides[3] === 1) return { args: [ptr, ...strides] };
     const copy = new Copy().map(own, layout);
     return { args: [copy.ptr, ...Layout.contiguous(layout.shape).strides.slice(0, 3)], copy };
