@@ -121,12 +121,15 @@ X_DEVICE void mask(const Problem<float>& p, u32 row0, u32 key0, float (&scores)[
   }
 }
 
+/** Keys that some of `count` queries from `row` on see. */
+X_DEVICE u32 seen(const Problem<float>& p, u32 row, u32 count) {
+  return row >= p.seq ? 0 : p.visible(p.seq - row < count ? p.seq - 1 : row + count - 1);
+}
+
 template <u32 D>
 X_DEVICE void attendTile(const Problem<float>& p, u64 head, u32 row0) {
-  // Keys that the tile's last query sees, this warp's last query, and all of the warp's queries.
-  const auto seen = [&](u32 row, u32 count) { return row < p.seq ? p.visible(p.seq - row < count ? p.seq - 1 : row + count - 1) : 0; };
   constexpr u32 OWN = ROWS * APART;
-  const u32 own0 = row0 + warpId() * OWN, end = seen(row0, QUERIES), ownEnd = seen(own0, OWN), all = p.visible(own0);
+  const u32 own0 = row0 + warpId() * OWN, end = seen(p, row0, QUERIES), ownEnd = seen(p, own0, OWN), all = p.visible(own0);
   const float factor = p.scale * rough::LOG2_E;
   Chunks<D> chunks(p, head, row0, end);
   Queries<D> queries;

@@ -45,6 +45,14 @@ describe.each(kernelDevices())('attention on %s', (device) => {
     }
   });
 
+  it('is for f32 where it is for f16, from a tile of queries on', () => {
+    const { attention } = device.backend;
+    const problem = { b: 1, heads: 1, kvHeads: 1, seq: 64, kv: 64, d: 128, causal: true, scale: 1 };
+    expect(attention!.supports('f32', problem)).toBe(attention!.supports('f16', problem));
+    expect(attention!.supports('f32', { ...problem, seq: 63 })).toBe(false);
+    expect(attention!.supports('f32', { ...problem, d: 96 })).toBe(false);
+  });
+
   const odd = { b: 1, heads: 2, kvHeads: 1, seq: 75, kv: 75, scale: 0.125 };
 
   it('takes operands that are parts of others, whose rows begin anywhere', () => {
