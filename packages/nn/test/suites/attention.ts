@@ -58,6 +58,18 @@ export function attentionSuite(name: string, device: () => Device): void {
       });
     });
 
+    check('as many queries as kernels of f32 are for', () => {
+      for (const [seq, kv, d] of [
+        [64, 64, 64],
+        [70, 131, 128],
+      ]) {
+        const { q, k, v } = randomInputs({ b: 1, heads: 4, kvHeads: 2, seq, kv, d }, device(), seq);
+        const out = sdpa(q, k, v, { causal: true });
+        const scoring = { scale: 1 / Math.sqrt(d), bias: causal(kv - seq) };
+        expect(largestError(out, attentionOfTensors(q, k, v, scoring))).toBeLessThan(5e-6);
+      }
+    });
+
     check('grouped queries, masks of both kinds, causal order and a default scale', () => {
       const sizes = { b: 2, heads: 6, kvHeads: 2, seq: 5, kv: 9, d: 16 };
       const { q, k, v } = randomInputs(sizes, device(), 5);

@@ -1,4 +1,4 @@
-/** Attention in one kernel of the ATTENTION module: on matrix units, where the device has them for f16 and bf16. */
+/** Attention in one kernel of the ATTENTION module: of f16 and bf16 on matrix units, of f32 on the FMA units beside them. */
 import {
   type AttentionOps,
   type AttentionProblem,
@@ -14,7 +14,7 @@ import { clamp, type LaunchShape } from '../launch-shape';
 import { Copy, run } from '../ops';
 import { RocmStorage } from './index';
 
-const DTYPES: readonly DType[] = ['f16', 'bf16'];
+const DTYPES: readonly DType[] = ['f16', 'bf16', 'f32'];
 /** Sizes of a head that there are kernels for. */
 const HEAD_SIZES = [64, 128];
 /** Queries of a block's tile, and keys that are in its shared memory at once (kernels/attention/slabs.h). */
@@ -22,6 +22,11 @@ const QUERIES = 128;
 const KEYS = 64;
 /** Queries below which a tile is mostly empty. */
 const FEWEST_QUERIES = 16;
+/** The same of the f32 kernels, whose tiles are worth it when full; and values in shared memory beside the queries (chunks.h). */
+const QUERIES_F32 = 64;
+const BESIDE_QUERIES_F32 = QUERIES_F32 * 256;
+/** Blocks of the f32 kernels that a processor runs at once, each one tile after another. */
+const BLOCKS_PER_CU_F32 = 2;
 
 export class DeviceAttentionOps implements AttentionOps {
   readonly #device: RocmDevice;
@@ -36,10 +41,10 @@ export class DeviceAttentionOps implements AttentionOps {
       matrixUnits !== undefined &&
       DTYPES.includes(dtype) &&
       HEAD_SIZES.includes(d) &&
-      seq >= FEWEST_QUERIES &&
+      seq >= (dtype === 'f32' ? QUERIES_F32 : FEWEST_QUERIES) &&
       Math.max(seq, kv) < 2 ** 31 &&
       scale > 0 &&
-      this.#shape(0, d).sharedBytes! <= hip.properties.sharedMemoryPerBlock
+      this.#shape(dtype, 1, 1, d).sharedBytes! <= hip.properties.sharedMemoryPerBlock
     );
   }
 
@@ -61,7 +66,7 @@ export class DeviceAttentionOps implements AttentionOps {
       return run(device, q.dtype, b * heads * seq * d, (out) => {
         const strided = operands.flatMap(({ args }) => args);
         const args = [b, heads, kvHeads, seq, kv, ...strided, out, scale, Number(causal)];
-        const shape = this.#shape(b * heads * Math.ceil(seq / QUERIES), d);
+        const shape = this.#shape(q.dtype, b * heads, seq, d);
         device.launch(ATTENTION, `attention_${d}_${q.dtype}`, shape, args);
       });
     } finally {
@@ -69,19 +74,19 @@ export class DeviceAttentionOps implements AttentionOps {
     }
   }
 
-  #shape(tiles: number, d: number): LaunchShape {
+  #shape(dtype: DType, heads: number, seq: number, d: number): LaunchShape {
     const { shapes, hip, matrixUnits: units } = this.#device;
-    if (units === 'nvidia') {
-      return {
-        grid: shapes.blocks(tiles, 128),
-        block: 128,
-        sharedBytes: (QUERIES + 4 * KEYS) * d * sizeInBytes('f16'),
-      };
+    const { multiprocessorCount } = hip.properties;
+    if (shapes.isHost) return { grid: clamp(heads * seq, 1, multiprocessorCount * 4), block: 1, sharedBytes: 0 };
+    const block = units === 'nvidia' ? 128 : 256;
+    const size = sizeInBytes(dtype);
+    if (dtype === 'f32') {
+      const grid = clamp(heads * Math.ceil(seq / QUERIES_F32), 1, multiprocessorCount * BLOCKS_PER_CU_F32);
+      return { grid, block, sharedBytes: units === 'nvidia' ? (QUERIES_F32 * d + BESIDE_QUERIES_F32) * size : 0 };
     }
-    const block = shapes.isHost ? 1 : 256;
-    const blocks = units ? tiles : tiles * QUERIES;
-    const most = shapes.isHost ? hip.properties.multiprocessorCount * 4 : 2 ** 31;
-    return { grid: shapes.blocks(clamp(blocks, 1, most), block), block, sharedBytes: 0 };
+    const tiles = heads * Math.ceil(seq / QUERIES);
+    const grid = shapes.blocks(units ? tiles : tiles * QUERIES, block);
+    return { grid, block, sharedBytes: units === 'nvidia' ? (QUERIES + 4 * KEYS) * d * size : 0 };
   }
 
   /** Address and strides of the first three dims, of a copy where rows do not begin at multiples of 16 bytes. */
@@ -89,7 +94,9 @@ export class DeviceAttentionOps implements AttentionOps {
     const own = RocmStorage.on(this.#device, storage);
     const { ptr } = own.operand(layout);
     const strides = layout.strides.slice(0, 3);
-    const apart = strides.every((stride, dim) => stride % 8 === 0 || layout.shape[dim] === 1);
+    const apart = strides.every(
+      (stride, dim) => (stride * sizeInBytes(own.dtype)) % 16 === 0 || layout.shape[dim] === 1,
+    );
     if (apart && ptr % 16 === 0 && layout.strides[3] === 1) return { args: [ptr, ...strides] };
     const copy = new Copy().map(own, layout);
     return { args: [copy.ptr, ...Layout.contiguous(layout.shape).strides.slice(0, 3)], copy };
