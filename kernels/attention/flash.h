@@ -1,5 +1,5 @@
 // Attention on matrix units with the online softmax (FlashAttention-2): a block takes 128 queries of a head and walks the
-// keys 64 at a time; scores live in registers only. A warp has ROWS_OF_WARP tiles of 16 queries: 4 warps of 32 lanes on NVIDIA, 8 on
+// keys 64 at a time; scores live in registers only. A warp has ROWS_OF_WARP tiles of 16 queries: 8 warps of 32 lanes on NVIDIA and
 // RDNA, 4 of 64 lanes on CDNA. What differs between them is how slabs get into shared memory (slabs.h).
 #pragma once
 
@@ -39,11 +39,10 @@ struct Queries {
       for (u32 c = 0; c < KEYS / 16; ++c)
 #pragma unroll
         for (u32 i = 0; i < ELEMENTS; ++i)
-          if (ownRow(i) == own) best = scores[c].v[i] > best ? scores[c].v[i] : best;
+          if (ownRow(i) == own) best = rough::greater(best, scores[c].v[i]);
 #pragma unroll
       for (u32 lane = 1; lane < ROW_LANES; lane *= 2) {
-        const float other = shuffleXor(best, lane);
-        best = other > best ? other : best;
+        best = rough::greater(best, shuffleXor(best, lane));
       }
       const float base = finite(best) * scale, kept = rough::exp2Normal(top[r][own] * scale - base);
       top[r][own] = best;
@@ -81,11 +80,10 @@ struct Queries {
 #pragma unroll
         for (u32 c = 0; c < D / 16; ++c) {
           // 0 / 0, a query that saw nothing, is NaN.
-          const T first = from_acc<T>(values[r][c].v[i] * part);
 #if X_MMA_NVIDIA
-          *(u32*)(out + c * 16) = bitCast<u16>(first) | (u32)bitCast<u16>(from_acc<T>(values[r][c].v[i + 1] * part)) << 16;
+          *(u32*)(out + c * 16) = mma::roundPair<T>(values[r][c].v[i] * part, values[r][c].v[i + 1] * part);
 #else
-          out[c * 16] = first;
+          out[c * 16] = from_acc<T>(values[r][c].v[i] * part);
 #endif
         }
       }

@@ -11,7 +11,7 @@ constexpr u32 KEYS = 32;
 constexpr u32 KEYS = 64;
 #endif
 // Of a block's tile; and how many tiles of 16 queries a warp has.
-constexpr u32 QUERIES = 128, THREADS = X_MMA_NVIDIA ? 128 : 256, ROWS_OF_WARP = QUERIES / 16 / (THREADS / WARP);
+constexpr u32 QUERIES = 128, THREADS = 256, ROWS_OF_WARP = QUERIES / 16 / (THREADS / WARP);
 
 #if X_MMA_NVIDIA
 
@@ -73,16 +73,16 @@ struct Slabs {
   }
 
   X_DEVICE void multiplyKeys(mma::Tile<T> (&scores)[ROWS_OF_WARP][KEYS / 16]) const {
-    const u32 lane = laneId(), row = warpId() * ROWS_OF_WARP * 16 + lane % 16;
+    const u32 row = warpId() * ROWS_OF_WARP * 16 + mma::rowToLoad<false>(), half = mma::halfToLoad<false>();
 #pragma unroll
     for (u32 d = 0; d < D; d += 16) {
       mma::Operand<T> q[ROWS_OF_WARP];
 #pragma unroll
-      for (u32 r = 0; r < ROWS_OF_WARP; ++r) mma::loadMatrices(q[r].word, queries + QueryRows::at(row + r * 16, d / 8 + lane / 16));
+      for (u32 r = 0; r < ROWS_OF_WARP; ++r) mma::loadMatrices(q[r].word, queries + QueryRows::at(row + r * 16, d / 8 + half));
 #pragma unroll
       for (u32 c = 0; c < KEYS / 16; ++c) {
         mma::Operand<T> k;
-        mma::loadMatrices(k.word, reading + KeyRows::at(c * 16 + lane % 16, d / 8 + lane / 16));
+        mma::loadMatrices(k.word, reading + KeyRows::at(c * 16 + mma::rowToLoad<true>(), d / 8 + mma::halfToLoad<true>()));
 #pragma unroll
         for (u32 r = 0; r < ROWS_OF_WARP; ++r) mma::multiply(scores[r][c], q[r], k);
       }
@@ -90,7 +90,6 @@ struct Slabs {
   }
 
   X_DEVICE void multiplyValues(const mma::Tile<T> (&weights)[ROWS_OF_WARP][KEYS / 16], mma::Tile<T> (&out)[ROWS_OF_WARP][D / 16]) const {
-    const u32 lane = laneId();
 #pragma unroll
     for (u32 c = 0; c < KEYS / 16; ++c) {
       // A result tile has the layout of a left operand: nothing moves between lanes.
@@ -99,12 +98,13 @@ struct Slabs {
       for (u32 r = 0; r < ROWS_OF_WARP; ++r)
 #pragma unroll
         for (u32 i = 0; i < 4; ++i)
-          w[r].word[i] = bitCast<u16>(from_acc<T>(weights[r][c].v[2 * i])) | (u32)bitCast<u16>(from_acc<T>(weights[r][c].v[2 * i + 1])) << 16;
+          w[r].word[i] = mma::roundPair<T>(weights[r][c].v[2 * i], weights[r][c].v[2 * i + 1]);
 #pragma unroll
       for (u32 d = 0; d < D; d += 16) {
         mma::Operand<T> v;
-        mma::loadMatricesTransposed(
-            v.word, reading + KeyRows::BYTES + KeyRows::at(c * 16 + lane / 16 * 8 + lane % 8, d / 8 + lane / 8 % 2));
+        // Turned: what are rows of the values are the columns of the operand.
+        const u32 at = KeyRows::at(c * 16 + mma::rowToLoad<false>(), d / 8 + mma::halfToLoad<false>());
+        mma::loadMatricesTransposed(v.word, reading + KeyRows::BYTES + at);
 #pragma unroll
         for (u32 r = 0; r < ROWS_OF_WARP; ++r) mma::multiply(out[r][d / 16], w[r], v);
       }
@@ -179,7 +179,7 @@ struct Slabs {
     for (u32 d = 0; d < D / K; ++d)
 #pragma unroll
       for (u32 c = 0; c < KEYS / 16; ++c) {
-        const mma::Operand<T> k = mma::load<T>(keyRows + c * 16 * KEY_STRIDE + d * K, KEY_STRIDE * 2);
+        const mma::Operand<T> k = mma::load<T, true>(keyRows + c * 16 * KEY_STRIDE + d * K, KEY_STRIDE * 2);
 #pragma unroll
         for (u32 r = 0; r < ROWS_OF_WARP; ++r) mma::multiply(scores[r][c], queries[r][d], k);
       }
@@ -202,7 +202,7 @@ struct Slabs {
       for (u32 r = 0; r < ROWS_OF_WARP; ++r) w[r] = mma::load<T>(weightRows + r * 16 * WEIGHT_STRIDE + k, WEIGHT_STRIDE * 2);
 #pragma unroll
       for (u32 d = 0; d < D; d += 16) {
-        const mma::Operand<T> v = mma::load<T>(valueColumns + d * VALUE_STRIDE + k, VALUE_STRIDE * 2);
+        const mma::Operand<T> v = mma::load<T, true>(valueColumns + d * VALUE_STRIDE + k, VALUE_STRIDE * 2);
 #pragma unroll
         for (u32 r = 0; r < ROWS_OF_WARP; ++r) mma::multiply(out[r][d / 16], w[r], v);
       }

@@ -40,11 +40,11 @@ X_DEVICE void storeTiles(const mma::Tile<T> (&acc)[R][C], u64 row, u64 column, u
         const u64 y = row + r * 16 + mma::rowOf(i), x = column + c * 16 + mma::columnOf(i);
         if (y >= m || x >= n) continue;
         T* to = out + y * n + x;
-        const T low = from_acc<T>(acc[r][c].v[i]), high = from_acc<T>(acc[r][c].v[i + 1]);
-        if (n % 2 == 0) *(u32*)to = bitCast<u16>(low) | (u32)bitCast<u16>(high) << 16;
+        const u32 pair = mma::roundPair<T>(acc[r][c].v[i], acc[r][c].v[i + 1]);
+        if (n % 2 == 0) *(u32*)to = pair;
         else {
-          to[0] = low;
-          if (x + 1 < n) to[1] = high;
+          to[0] = bitCast<T>((u16)pair);
+          if (x + 1 < n) to[1] = bitCast<T>((u16)(pair >> 16));
         }
       }
 #else
@@ -106,15 +106,14 @@ struct Slab {
   };
 
   /** 16 lines from `line` at depths k .. k + 15, both multiples of 16, within the slab. */
-  template <class T>
+  template <class T, bool RIGHT>
   static X_DEVICE mma::Operand<T> load(u32 shared, u32 line, u32 k) {
-    const u32 lane = laneId();
     mma::Operand<T> x;
     if (ALONG_DEPTH) {
-      const u32 at = line + lane % 16, piece = k / 8 + lane / 16;
+      const u32 at = line + mma::rowToLoad<RIGHT>(), piece = k / 8 + mma::halfToLoad<RIGHT>();
       mma::loadMatrices(x.word, shared + at * 128 + (piece ^ at % 8) * 16);
     } else {
-      const u32 at = k + lane / 16 * 8 + lane % 8, piece = line / 8 + lane / 8 % 2;
+      const u32 at = k + mma::rowToLoad<!RIGHT>(), piece = line / 8 + mma::halfToLoad<!RIGHT>();
       mma::loadMatricesTransposed(x.word, shared + at * LINES * 2 + (piece ^ at % 8) * 16);
     }
     return x;
@@ -155,8 +154,8 @@ X_DEVICE void mmaTile(const Lines<T>& lhs, const Lines<T>& rhs, u64 row0, u64 co
       mma::Operand<T> a[4], b[4];
 #pragma unroll
       for (u32 i = 0; i < 4; ++i) {
-        a[i] = Left::template load<T>(left, row + i * 16, k);
-        b[i] = Right::template load<T>(right, column + i * 16, k);
+        a[i] = Left::template load<T, false>(left, row + i * 16, k);
+        b[i] = Right::template load<T, true>(right, column + i * 16, k);
       }
 #pragma unroll
       for (u32 i = 0; i < 4; ++i)
@@ -237,7 +236,7 @@ X_DEVICE void mmaTile(const Lines<T>& lhs, const Lines<T>& rhs, u64 row0, u64 co
     for (u32 k = 0; k < MMA_K; k += mma::Unit<T>::K) {
       mma::Operand<T> y[WARP_COLUMNS];
 #pragma unroll
-      for (u32 j = 0; j < WARP_COLUMNS; ++j) y[j] = mma::load<T>(right + (column + j * 16) * PADDED + k, PADDED * 2);
+      for (u32 j = 0; j < WARP_COLUMNS; ++j) y[j] = mma::load<T, true>(right + (column + j * 16) * PADDED + k, PADDED * 2);
 #pragma unroll
       for (u32 i = 0; i < WARP_ROWS; ++i) {
         const mma::Operand<T> x = mma::load<T>(left + (row + i * 16) * PADDED + k, PADDED * 2);

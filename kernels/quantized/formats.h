@@ -181,6 +181,14 @@ struct Q3_K : FourWay {
     const u32 high = (load2(b + 4 * wordOf(e4)) >> (4 * halfOf(e4) + groupOf(e4))) & 0x01010101u;
     return low | high << 2;
   }
+  static X_DEVICE void run(const u8* b, u32 e4, u32 (&q)[RUN]) {
+    u32 low[RUN], high[RUN];
+    loadWords2(b + 32 + 32 * halfOf(e4) + 4 * wordOf(e4), low);
+    loadWords2(b + 4 * wordOf(e4), high);
+#pragma unroll
+    for (u32 i = 0; i < RUN; ++i)
+      q[i] = (low[i] >> (2 * groupOf(e4)) & 0x03030303u) | (high[i] >> (4 * halfOf(e4) + groupOf(e4)) & 0x01010101u) << 2;
+  }
   static X_DEVICE i32 intScale(const u8* b, u32 e16) {
     u32 words[3];
     loadWords2(b + 96, words);
@@ -201,6 +209,14 @@ struct Q6_K : FourWay {
     const u32 low = load2(b + 64 * halfOf(e4) + 32 * (g & 1) + 4 * wordOf(e4)) >> (4 * (g >> 1));
     const u32 high = load2(b + 128 + 32 * halfOf(e4) + 4 * wordOf(e4)) >> (2 * g);
     return (low & 0x0f0f0f0fu) | (high & 0x03030303u) << 4;
+  }
+  static X_DEVICE void run(const u8* b, u32 e4, u32 (&q)[RUN]) {
+    const u32 g = groupOf(e4);
+    u32 low[RUN], high[RUN];
+    loadWords2(b + 64 * halfOf(e4) + 32 * (g & 1) + 4 * wordOf(e4), low);
+    loadWords2(b + 128 + 32 * halfOf(e4) + 4 * wordOf(e4), high);
+#pragma unroll
+    for (u32 i = 0; i < RUN; ++i) q[i] = (low[i] >> (4 * (g >> 1)) & 0x0f0f0f0fu) | (high[i] >> (2 * g) & 0x03030303u) << 4;
   }
   static X_DEVICE i32 intScale(const u8* b, u32 e16) { return (i8)b[192 + e16]; }
   static X_DEVICE float superScale(const u8* b) { return half(b + 208); }

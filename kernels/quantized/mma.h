@@ -126,12 +126,13 @@ struct Group {
   static constexpr u32 PARTS = 32 / mma::Unit<i8>::K;
   mma::Operand<i8> part[PARTS];
 
+  /** WORDS: a left operand, aligned to 4 bytes only; else a right one. */
   template <bool WORDS>
   static X_DEVICE Group load(const u8* rows, u32 stride) {
     Group x;
 #pragma unroll
     for (u32 p = 0; p < PARTS; ++p)
-      x.part[p] = WORDS ? mma::loadWords<i8>(rows + p * (32 / PARTS), stride) : mma::load<i8>(rows + p * (32 / PARTS), stride);
+      x.part[p] = WORDS ? mma::loadWords<i8>(rows + p * (32 / PARTS), stride) : mma::load<i8, true>(rows + p * (32 / PARTS), stride);
     return x;
   }
 };

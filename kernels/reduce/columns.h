@@ -22,13 +22,29 @@ constexpr u32 MOST_COLUMNS = FEW_REGISTERS ? 4 : 8;
 template <class T>
 constexpr u32 COLUMNS_AT_ONCE = vecWidth<T> < MOST_COLUMNS ? vecWidth<T> : MOST_COLUMNS;
 
+// Threads of a block that read; in larger blocks the others wait.
+constexpr u32 READERS = 256;
+
 /** A block's threads as `rows` rows of `across` columns of vectors. */
 struct ColumnTile {
   u32 across, rows, x, y;
   X_DEVICE static ColumnTile of(u64 vectors) {
+    const u32 readers = blockThreads() < READERS ? blockThreads() : READERS;
     u32 across = 1;
-    while (across < WARP && across < vectors && 2 * across <= blockThreads()) across *= 2;
-    return {across, blockThreads() / across, threadIndex() % across, threadIndex() / across};
+    while (across < WARP && across < vectors && 2 * across <= readers) across *= 2;
+    return {across, readers / across, threadIndex() % across, threadIndex() / across};
+  }
+};
+
+/** What the readers have of each of their V columns, in shared memory, from where a thread takes all rows of a column. */
+template <class A, u32 V>
+struct Gathered {
+  // Neighbouring columns of a vector in banks of their own.
+  static constexpr u32 STRIDE = READERS + WARP / V, SIZE = V * STRIDE;
+  A* at;
+  X_DEVICE void put(u32 e, A value) const { at[e * STRIDE + threadIndex()] = value; }
+  X_DEVICE A get(const ColumnTile& tile, u32 column, u32 row) const {
+    return at[column % V * STRIDE + row * tile.across + column / V];
   }
 };
 
@@ -49,7 +65,8 @@ X_DEVICE void visitRows(const T* column, u64 right, Share share, u32 first, u32 
 template <class Op, u32 V, class T>
 X_DEVICE void columnTiles(u64 left, u64 size, u64 right, u64 parts, const T* src, acc_t<T>* partial, T* dst) {
   typedef acc_t<T> A;
-  X_SHARED(A, column, 1024);
+  X_SHARED(A, memory, (Gathered<A, V>::SIZE));
+  const Gathered<A, V> gathered{memory};
   const u64 vectors = right / V;
   const ColumnTile tile = ColumnTile::of(vectors);
   const u64 tiles = (vectors + tile.across - 1) / tile.across;
@@ -65,26 +82,30 @@ X_DEVICE void columnTiles(u64 left, u64 size, u64 right, u64 parts, const T* src
                      for (u32 e = 0; e < V; ++e) acc[e] = Op::template apply<A>(acc[e], to_acc(v[e]));
                    });
     }
+    if (tile.y < tile.rows)
 #pragma unroll
-    for (u32 e = 0; e < V; ++e) {
-      column[threadIndex()] = acc[e];
-      barrier();
-      if (tile.y == 0 && vector < vectors) {
-        for (u32 r = 1; r < tile.rows; ++r) acc[e] = Op::template apply<A>(acc[e], column[r * tile.across + tile.x]);
-        const u64 to = share * right + vector * V + e;
-        if (parts == 1) dst[to] = from_acc<T>(acc[e]);
-        else partial[to] = acc[e];
-      }
-      barrier();
+      for (u32 e = 0; e < V; ++e) gathered.put(e, acc[e]);
+    barrier();
+    const u64 column0 = item % tiles * tile.across * V;
+    X_FOR_BLOCK(c, tile.across * V) {
+      if (column0 + c >= right) break;
+      A total = gathered.get(tile, (u32)c, 0);
+      for (u32 r = 1; r < tile.rows; ++r) total = Op::template apply<A>(total, gathered.get(tile, (u32)c, r));
+      const u64 to = share * right + column0 + c;
+      if (parts == 1) dst[to] = from_acc<T>(total);
+      else partial[to] = total;
     }
+    barrier();
   }
 }
 
 template <class Op, u32 V, class T>
 X_DEVICE void columnIndexTiles(u64 left, u64 size, u64 right, u64 parts, const T* src, u32* out) {
   typedef acc_t<T> A;
-  X_SHARED(A, values, 1024);
-  X_SHARED(u32, indices, 1024);
+  X_SHARED(A, valueMemory, (Gathered<A, V>::SIZE));
+  X_SHARED(u32, indexMemory, (Gathered<u32, V>::SIZE));
+  const Gathered<A, V> values{valueMemory};
+  const Gathered<u32, V> indices{indexMemory};
   const u64 vectors = right / V;
   const ColumnTile tile = ColumnTile::of(vectors);
   const u64 tiles = (vectors + tile.across - 1) / tile.across;
@@ -100,18 +121,21 @@ X_DEVICE void columnIndexTiles(u64 left, u64 size, u64 right, u64 parts, const T
                      for (u32 e = 0; e < V; ++e) best[e].template take<Op>(to_acc(v[e]), (u32)j);
                    });
     }
+    if (tile.y < tile.rows)
 #pragma unroll
-    for (u32 e = 0; e < V; ++e) {
-      values[threadIndex()] = best[e].value;
-      indices[threadIndex()] = best[e].index;
-      barrier();
-      if (tile.y == 0 && vector < vectors) {
-        for (u32 r = 1; r < tile.rows; ++r)
-          best[e].template merge<Op>(values[r * tile.across + tile.x], indices[r * tile.across + tile.x]);
-        out[share * right + vector * V + e] = best[e].index;
+      for (u32 e = 0; e < V; ++e) {
+        values.put(e, best[e].value);
+        indices.put(e, best[e].index);
       }
-      barrier();
+    barrier();
+    const u64 column0 = item % tiles * tile.across * V;
+    X_FOR_BLOCK(c, tile.across * V) {
+      if (column0 + c >= right) break;
+      Best<A> all = Best<A>::template none<Op>();
+      for (u32 r = 0; r < tile.rows; ++r) all.template merge<Op>(values.get(tile, (u32)c, r), indices.get(tile, (u32)c, r));
+      out[share * right + column0 + c] = all.index;
     }
+    barrier();
   }
 }
 
@@ -168,6 +192,7 @@ X_DEVICE void columnsDone(u64 left, u64 parts, u64 right, const acc_t<T>* partia
     const u64 pre = i / right;
     const acc_t<T>* p = partial + (pre * parts * right + (i - pre * right));
     acc_t<T> acc = p[0];
+#pragma unroll 16
     for (u64 part = 1; part < parts; ++part) acc = Op::template apply<acc_t<T>>(acc, p[part * right]);
     dst[i] = from_acc<T>(acc);
   }
@@ -200,6 +225,7 @@ X_DEVICE void columnsIndexDone(u64 left, u64 size, u64 parts, u64 right, const T
   X_FOR_EACH(i, left * right) {
     const u64 pre = i / right, post = i - pre * right;
     Best<acc_t<T>> best = Best<acc_t<T>>::template none<Op>();
+#pragma unroll 4
     for (u64 part = 0; part < parts; ++part) {
       const u32 index = partial[(pre * parts + part) * right + post];
       if (index != NO_INDEX) best.template take<Op>(to_acc(src[(pre * size + index) * right + post]), index);

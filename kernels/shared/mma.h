@@ -108,7 +108,10 @@ X_DEVICE u32 sharedAddress(const void* p) {
 #endif
 }
 
-/** Four 8 x 8 matrices of 16-bit elements; lane l names the address of row l % 8 of matrix l / 8. */
+// A lane's words of an operand are those of four 8 x 8 matrices of 16-bit elements. A right operand has them in another
+// order than a left one: the instruction takes two neighbouring registers, its lines' first and second half along k.
+
+/** Four 8 x 8 matrices; lane l names the address of row l % 8 of matrix l / 8. */
 X_DEVICE void loadMatrices(u32 (&word)[4], u32 address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
@@ -151,16 +154,25 @@ X_DEVICE void multiplyHalf(i32* c, const u32 (&a)[4], u32 b0, u32 b1, i8*) {
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+/** Row and half along k whose address a lane gives for a left or right operand (loadMatrices). */
+template <bool RIGHT>
+X_DEVICE u32 rowToLoad() {
+  return RIGHT ? laneId() / 16 * 8 + laneId() % 8 : laneId() % 16;
+}
+template <bool RIGHT>
+X_DEVICE u32 halfToLoad() {
+  return RIGHT ? laneId() / 8 % 2 : laneId() / 16;
+}
+
 /** rows: 16 rows of K elements in shared memory, `stride` bytes apart, 16-byte aligned. */
-template <class T>
+template <class T, bool RIGHT = false>
 X_DEVICE Operand<T> load(const void* rows, u32 stride) {
   Operand<T> x;
-  const u32 lane = laneId();
-  loadMatrices(x.word, sharedAddress(rows) + lane % 16 * stride + lane / 16 * 16);
+  loadMatrices(x.word, sharedAddress(rows) + rowToLoad<RIGHT>() * stride + halfToLoad<RIGHT>() * 16);
   return x;
 }
 
-/** The same of rows that are aligned to 4 bytes only. */
+/** A left operand from rows that are aligned to 4 bytes only. */
 template <class T>
 X_DEVICE Operand<T> loadWords(const void* rows, u32 stride) {
   Operand<T> x;
@@ -173,8 +185,8 @@ X_DEVICE Operand<T> loadWords(const void* rows, u32 stride) {
 
 template <class T>
 X_DEVICE void multiply(Tile<T>& d, const Operand<T>& a, const Operand<T>& b) {
-  multiplyHalf(d.v, a.word, b.word[0], b.word[2], (T*)nullptr);
-  multiplyHalf(d.v + 4, a.word, b.word[1], b.word[3], (T*)nullptr);
+  multiplyHalf(d.v, a.word, b.word[0], b.word[1], (T*)nullptr);
+  multiplyHalf(d.v + 4, a.word, b.word[2], b.word[3], (T*)nullptr);
 }
 
 X_DEVICE void multiplyQuarter(i32* c, u32 a0, u32 a1, u32 b) {
@@ -185,8 +197,17 @@ X_DEVICE void multiplyQuarter(i32* c, u32 a0, u32 a1, u32 b) {
 
 /** Only elements 16 * part .. 16 * part + 15 of the 32 along k. */
 X_DEVICE void multiplyPart(Tile<i8>& d, const Operand<i8>& a, const Operand<i8>& b, u32 part) {
-  multiplyQuarter(d.v, a.word[2 * part], a.word[2 * part + 1], b.word[2 * part]);
-  multiplyQuarter(d.v + 4, a.word[2 * part], a.word[2 * part + 1], b.word[2 * part + 1]);
+  multiplyQuarter(d.v, a.word[2 * part], a.word[2 * part + 1], b.word[part]);
+  multiplyQuarter(d.v + 4, a.word[2 * part], a.word[2 * part + 1], b.word[part + 2]);
+}
+
+/** Two sums rounded to 16 bits, the first in the low half: the second conversion of a pair costs nothing. */
+template <class T>
+X_DEVICE u32 roundPair(float first, float second) {
+  u32 pair;
+  if constexpr (sameType<T, f16>) asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
 }
 
 #else
@@ -207,7 +228,7 @@ X_DEVICE Operand<T> loadRow(const void* row) {
 }
 
 /** rows: 16 rows of K elements in shared memory, `stride` bytes apart, aligned to a lane's share of a row. */
-template <class T>
+template <class T, bool RIGHT = false>
 X_DEVICE Operand<T> load(const void* rows, u32 stride) {
   return loadRow<T>((const u8*)rows + laneId() % 16 * stride);
 }

@@ -33,6 +33,17 @@ X_DEVICE float reciprocal(float x) {
 #endif
 }
 
+/** The greater one; of a number and NaN the number. */
+X_DEVICE float greater(float a, float b) {
+#if X_NVPTX
+  float y;
+  asm("max.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+#else
+  return __builtin_fmaxf(a, b);
+#endif
+}
+
 constexpr float LOG2_E = 1.4426950408889634f;
 
 X_DEVICE float exp(float x) { return exp2(x * LOG2_E); }

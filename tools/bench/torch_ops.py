@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """PyTorch eager, for tools/bench/ops.ts: reads op names, a line each, and answers each with {"op", "ms"} (median of 30
-by device events after 5 warm-up runs), or {"op", "error"}."""
+by device events after 0.2 s of warm-up), or {"op", "error"}."""
 import json
 import sys
+import time
 
 import torch
 import torch.nn.functional as F
@@ -88,9 +89,11 @@ def launch_ops(_):
 
 
 def median_ms(run, repeats=30):
-    for _ in range(5):
+    begin, runs = time.perf_counter(), 0
+    while runs < 5 or time.perf_counter() - begin < 0.2:
         run()
-    torch.cuda.synchronize()
+        torch.cuda.synchronize()
+        runs += 1
     times = []
     for _ in range(repeats):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)

@@ -190,24 +190,28 @@ X_DEVICE Vec<T, V> loadRun(const T* p, bool steps) {
 template <class Out, class... In>
 constexpr bool roomy = !FEW_REGISTERS && largest<Out, In...>() > 1;
 
-// Four accesses that fly together; next() hands them out in order, by moving the others up, so that a loop can take them
-// whose body, long code perhaps, stands there once.
+// Accesses of a thread that fly together, a block's threads apart. More of them read slower: blocks that run together then
+// lie further apart in memory, and fewer fit a processor.
+constexpr u32 FLIGHT = 2;
+
+// next() hands the accesses out in order, by moving the others up, so that a loop can take them whose body, long code
+// perhaps, stands there once.
 template <class T, u32 V>
 struct Flight {
-  typename vec::Word<sizeof(T) * V>::type word[4];
+  typename vec::Word<sizeof(T) * V>::type word[FLIGHT];
   X_DEVICE Flight(const T* p, u64 step) {
 #pragma unroll
-    for (u32 k = 0; k < 4; ++k) word[k] = *(const typename vec::Word<sizeof(T) * V>::type*)(p + k * step);
+    for (u32 k = 0; k < FLIGHT; ++k) word[k] = *(const typename vec::Word<sizeof(T) * V>::type*)(p + k * step);
   }
   X_DEVICE Flight(const T* p, const u64* at, u64 lane, bool steps) {
 #pragma unroll
-    for (u32 k = 0; k < 4; ++k)
+    for (u32 k = 0; k < FLIGHT; ++k)
       word[k] = bitCast<typename vec::Word<sizeof(T) * V>::type>(loadRun<V>(p + at[k] + (steps ? lane : 0), steps));
   }
   X_DEVICE Vec<T, V> next() {
     const Vec<T, V> first = bitCast<Vec<T, V>>(word[0]);
 #pragma unroll
-    for (u32 k = 0; k < 3; ++k) word[k] = word[k + 1];
+    for (u32 k = 0; k < FLIGHT - 1; ++k) word[k] = word[k + 1];
     return first;
   }
 };
@@ -215,14 +219,14 @@ struct Flight {
 template <u32 limit, u32 V, class F, class Out, class... In>
 X_DEVICE void computeFlights(F f, Out* out, u64 step, Flight<In, V>... in) {
 #pragma unroll 1
-  for (u32 k = 0; k < 4; ++k, out += step) computeWide<limit, V, F, Out, In...>(f, out, in.next()...);
+  for (u32 k = 0; k < FLIGHT; ++k, out += step) computeWide<limit, V, F, Out, In...>(f, out, in.next()...);
 }
 
-/** The accesses that fill whole tiles of four a thread; returns how many these are. */
+/** The accesses that fill whole tiles of FLIGHT a thread; returns how many these are. */
 template <u32 limit, u32 V, class F, class Out, class... In>
-X_DEVICE u64 fourAtOnce(u64 accesses, F f, Out* out, const In*... in) {
-  const u64 tile = 4 * (u64)blockThreads(), tiles = accesses / tile, step = (u64)blockThreads() * V;
-  for (u64 t = launch::blockIndex(); t < tiles; t += launch::gridBlocks()) {
+X_DEVICE u64 flights(u64 accesses, F f, Out* out, const In*... in) {
+  const u64 tile = FLIGHT * (u64)blockThreads(), tiles = accesses / tile, step = (u64)blockThreads() * V;
+  for (u64 t = launch::block(); t < tiles; t += launch::blocks()) {
     const u64 at = (t * tile + threadIndex()) * V;
     computeFlights<limit, V, F, Out, In...>(f, out + at, step, Flight<In, V>(in + at, step)...);
   }
@@ -242,7 +246,7 @@ X_DEVICE void contiguous(u64 n, F f, Out* out, const In*... in) {
     head = n / V * V;
     u64 done = 0;
     if constexpr (roomy<Out, In...>)
-      if (launch::tileOf(n / V) > blockThreads()) done = fourAtOnce<limit, V>(n / V, f, out, in...);
+      if (n / V > launch::threads()) done = flights<limit, V>(n / V, f, out, in...);
     if (done < n / V)
       X_FOR_EACH(i, n / V - done) computeWide<limit, V>(f, out + (done + i) * V, loadVec<V>(in + (done + i) * V)...);
   }
@@ -258,20 +262,20 @@ X_DEVICE bool runsOf(const T* p, u64 num_dims, const u64* strides) {
   return strides[num_dims - 1] == 1 && steps % V == 0 && alignedTo(p, sizeof(T) * V);
 }
 
-/** fourAtOnce where every run is a multiple of a block's access: a division is then the block's, not each thread's. */
+/** flights where every run is a multiple of a block's access: a division is then the block's, not each thread's. */
 template <u32 limit, u32 V, class F, class Out, u32... k, class... In>
 X_DEVICE u64 runsOfBlocks(Indices<k...>, u64 accesses, u64 num_dims, const u64* info, F f, Out* out, const In*... in) {
-  const u64 tile = 4 * (u64)blockThreads(), tiles = accesses / tile, step = (u64)blockThreads() * V;
+  const u64 tile = FLIGHT * (u64)blockThreads(), tiles = accesses / tile, step = (u64)blockThreads() * V;
   const u64 lane = threadIndex() * (u64)V;
-  for (u64 t = launch::blockIndex(); t < tiles; t += launch::gridBlocks()) {
-    u64 at[sizeof...(In)][4];
+  for (u64 t = launch::block(); t < tiles; t += launch::blocks()) {
+    u64 at[sizeof...(In)][FLIGHT];
 #pragma unroll
-    for (u32 a = 0; a < 4; ++a) {
+    for (u32 a = 0; a < FLIGHT; ++a) {
       u64 one[sizeof...(In)] = {};
-      offsets(Indices<k...>(), (t * 4 + a) * step, num_dims, info, one);
+      offsets(Indices<k...>(), (t * FLIGHT + a) * step, num_dims, info, one);
       ((at[k][a] = one[k]), ...);
     }
-    computeFlights<limit, V, F, Out, In...>(f, out + t * 4 * step + lane, step,
+    computeFlights<limit, V, F, Out, In...>(f, out + t * FLIGHT * step + lane, step,
                                             Flight<In, V>(in, at[k], lane, info[(k + 2) * num_dims - 1] != 0)...);
   }
   return tiles * tile;
@@ -284,7 +288,7 @@ X_DEVICE bool inRuns(Indices<k...>, u64 n, u64 num_dims, const u64* info, F f, O
   if (num_dims == 0 || info[num_dims - 1] % V != 0 || !alignedTo(out, sizeof(Out) * V)) return false;
   if (!(runsOf<V>(in, num_dims, info + (k + 1) * num_dims) && ...)) return false;
   u64 done = 0;
-  if (launch::tileOf(n / V) > blockThreads() && info[num_dims - 1] % (V * (u64)blockThreads()) == 0)
+  if (n / V > launch::threads() && info[num_dims - 1] % (V * (u64)blockThreads()) == 0)
     done = runsOfBlocks<limit, V>(Indices<k...>(), n / V, num_dims, info, f, out, in...);
   if (done < n / V) X_FOR_EACH(a, n / V - done) {
     const u64 i = a + done;

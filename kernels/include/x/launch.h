@@ -128,23 +128,16 @@ X_DEVICE u32 blockThreads() { return blockSizeX() * blockSizeY() * blockSizeZ();
 
 namespace launch {
 
-// A block takes tiles of up to 4 items a thread, so that blocks that run together work side by side in memory and a
-// kernel's preamble is paid once for 4 items; where the grid has a thread for every item, one each.
-X_DEVICE u64 blockIndex() { return blockX() + (u64)gridX() * (blockY() + (u64)gridY() * blockZ()); }
-X_DEVICE u64 gridBlocks() { return (u64)gridX() * gridY() * gridZ(); }
-X_DEVICE u64 tileOf(u64 n) {
-  const u64 threads = blockThreads();
-  return n <= gridBlocks() * threads ? threads : 4 * threads;
-}
-X_DEVICE u64 tileEnd(u64 start, u64 tile, u64 n) { return n - start < tile ? n : start + tile; }
+X_DEVICE u64 block() { return blockX() + (u64)gridX() * (blockY() + (u64)gridY() * blockZ()); }
+X_DEVICE u64 blocks() { return (u64)gridX() * gridY() * gridZ(); }
+X_DEVICE u64 thread() { return block() * blockThreads() + threadIndex(); }
+X_DEVICE u64 threads() { return blocks() * blockThreads(); }
 
 }  // namespace launch
 
-#define X_FOR_EACH(i, n)                                                                                      \
-  for (u64 i##_n = (n), i##_tile = launch::tileOf(i##_n), i##_start = launch::blockIndex() * i##_tile;        \
-       i##_start < i##_n; i##_start += launch::gridBlocks() * i##_tile)                                       \
-    for (u64 i = i##_start + threadIndex(), i##_end = launch::tileEnd(i##_start, i##_tile, i##_n); i < i##_end; \
-         i += blockThreads())
+// Threads beside each other take items beside each other, and all of the grid the next ones after that.
+#define X_FOR_EACH(i, n) \
+  for (u64 i = launch::thread(), i##_end = (n), i##_step = launch::threads(); i < i##_end; i += i##_step)
 #define X_FOR_EACH_SIMD(i, n) X_FOR_EACH(i, n)
 #define X_FOR_BLOCK(j, n) \
   for (u64 j = threadIndex(), j##_end = (n), j##_step = blockThreads(); j < j##_end; j += j##_step)

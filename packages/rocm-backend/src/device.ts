@@ -146,9 +146,9 @@ export class RocmDevice implements BackendDevice {
     else call();
   }
 
-  /** `info` of one or more layouts of the same shape; address 0 when all are contiguous and `nullable`. */
-  info(layouts: Parameters<InfoCache['get']>[0], nullable = true): StridedInfo {
-    return this.#info.get(layouts, nullable);
+  /** `info` of one or more layouts of the same shape; address 0 when all are contiguous. */
+  info(layouts: Parameters<InfoCache['get']>[0]): StridedInfo {
+    return this.#info.get(layouts);
   }
 
   /** `info` for exactly these dims and strides. */

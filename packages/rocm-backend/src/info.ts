@@ -30,10 +30,10 @@ export class InfoCache {
     this.#memory = memory;
   }
 
-  /** Info for layouts of one shape; null (0) when `nullWhenContiguous` and every layout is contiguous. */
-  get(layouts: readonly Layout[], nullWhenContiguous: boolean): StridedInfo {
+  /** Info for layouts of one shape; null (0) when every layout is contiguous. */
+  get(layouts: readonly Layout[]): StridedInfo {
     const { shape } = layouts[0];
-    if (nullWhenContiguous && allContiguous(layouts)) return { numDims: shape.length, ptr: 0 };
+    if (allContiguous(layouts)) return { numDims: shape.length, ptr: 0 };
     const strideSets = layouts.map((layout) => layout.strides);
     const known = this.#collapsed.find(shape, strideSets);
     if (known) return known;

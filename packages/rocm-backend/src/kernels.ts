@@ -21,7 +21,7 @@ export function launchUnary(device: RocmDevice, kernel: string, src: Operand, ou
   const { numDims, ptr } = device.info([src.layout]);
   const numel = src.layout.elemCount;
   const args = param === undefined ? [numel, numDims, ptr, src.ptr, out] : [numel, numDims, ptr, param, src.ptr, out];
-  device.launch(UNARY, kernel, device.shapes.elementwise(numel, src.itemBytes), args);
+  device.launch(UNARY, kernel, device.shapes.elementwise(numel, src.itemBytes, ptr !== 0), args);
 }
 
 /** Kernels, and elements along a side of a GPU's tile, by the size of an element: kernels/fill/transpose.h. */
@@ -63,7 +63,7 @@ export function launchAffine(
 ): void {
   const { numDims, ptr } = device.info([src.layout]);
   const numel = src.layout.elemCount;
-  device.launch(AFFINE, kernelName('affine', dtype), device.shapes.elementwise(numel, src.itemBytes), [
+  device.launch(AFFINE, kernelName('affine', dtype), device.shapes.elementwise(numel, src.itemBytes, ptr !== 0), [
     numel,
     numDims,
     ptr,
@@ -78,7 +78,7 @@ export function launchAffine(
 export function launchCast(device: RocmDevice, from: DType, to: DType, src: Operand, out: number): void {
   const { numDims, ptr } = device.info([src.layout]);
   const numel = src.layout.elemCount;
-  const shape = device.shapes.elementwise(numel, Math.max(src.itemBytes, sizeInBytes(to)));
+  const shape = device.shapes.elementwise(numel, Math.max(src.itemBytes, sizeInBytes(to)), ptr !== 0);
   device.launch(CAST, kernelName(kernelName('cast', from), to), shape, [numel, numDims, ptr, src.ptr, out]);
 }
 
@@ -86,7 +86,7 @@ export function launchCast(device: RocmDevice, from: DType, to: DType, src: Oper
 export function launchBinary(device: RocmDevice, kernel: string, lhs: Operand, rhs: Operand, out: number): void {
   const { numDims, ptr } = device.info([lhs.layout, rhs.layout]);
   const numel = lhs.layout.elemCount;
-  device.launch(BINARY, kernel, device.shapes.elementwise(numel, lhs.itemBytes), [
+  device.launch(BINARY, kernel, device.shapes.elementwise(numel, lhs.itemBytes, ptr !== 0), [
     numel,
     numDims,
     ptr,
@@ -96,7 +96,7 @@ export function launchBinary(device: RocmDevice, kernel: string, lhs: Operand, r
   ]);
 }
 
-/** `where_{ids}_{t}(numel, num_dims, info, ids, t, f, out)`; info is never null. */
+/** `where_{ids}_{t}(numel, num_dims, info, ids, t, f, out)`. */
 export function launchTernary(
   device: RocmDevice,
   kernel: string,
@@ -105,10 +105,10 @@ export function launchTernary(
   onFalse: Operand,
   out: number,
 ): void {
-  const { numDims, ptr } = device.info([cond.layout, onTrue.layout, onFalse.layout], false);
+  const { numDims, ptr } = device.info([cond.layout, onTrue.layout, onFalse.layout]);
   const numel = cond.layout.elemCount;
   const args = [numel, numDims, ptr, cond.ptr, onTrue.ptr, onFalse.ptr, out];
-  device.launch(TERNARY, kernel, device.shapes.elementwise(numel, onTrue.itemBytes), args);
+  device.launch(TERNARY, kernel, device.shapes.elementwise(numel, onTrue.itemBytes, ptr !== 0), args);
 }
 
 /** `const_set_{t}(numel, num_dims, info, value, out)`. */
@@ -241,7 +241,7 @@ export function launchIndexSelect(
   const { numDims, ptr } = device.info([ids.layout]);
   const numel = split.left * idsDim * split.right;
   const args = [numel, numDims, ptr, ids.ptr, src, out, split.left, split.dim, idsDim, split.right];
-  device.launch(INDEXING, kernel, device.shapes.elementwise(numel, itemBytes), args);
+  device.launch(INDEXING, kernel, device.shapes.elementwise(numel, itemBytes, true), args);
 }
 
 /** `gather_{ids}_{t}(numel, ids, inp, out, left, src_dim, ids_dim, right)`. */

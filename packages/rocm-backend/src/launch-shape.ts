@@ -10,10 +10,10 @@ export interface LaunchShape {
   sharedBytes?: number;
 }
 
-const ELEMENTWISE_BLOCK = 256;
-const ROW_BLOCK = 256;
-/** Blocks that a compute unit works through before threads take four accesses each. */
-const BLOCKS_PER_CU = 16;
+const ELEMENTWISE_BLOCK = 128;
+/** Blocks of elementwise work that a compute unit has before threads take several accesses. */
+const BLOCKS_PER_CU = 32;
+const BLOCK = 256;
 const COLUMN_BLOCKS_PER_CU = 8;
 /** Shares are combined by one thread a column. */
 const MAX_COLUMN_PARTS = 256;
@@ -33,15 +33,14 @@ export class LaunchShapes {
 
   /**
    * Threads for `elements`, of which one takes as many in an access as fill 16 bytes; kernels that take them one by one
-   * leave `itemBytes` out. While the device has room a thread makes one access, then four: see X_FOR_EACH in
-   * kernels/include/x/launch.h.
+   * leave `itemBytes` out. A thread makes one access while the device has room, then two, and four where it first works
+   * out places from strides or indices: see flights in kernels/include/x/elementwise.h.
    */
-  elementwise(elements: number, itemBytes = 16): LaunchShape {
+  elementwise(elements: number, itemBytes = 16, strided = false): LaunchShape {
     const units = this.#properties.multiprocessorCount;
     if (this.isHost) return { grid: clamp(Math.ceil(elements / HOST_CHUNK), 1, units * 4), block: 1 };
     const blocks = Math.ceil((elements * itemBytes) / (16 * ELEMENTWISE_BLOCK));
-    const room = units * BLOCKS_PER_CU;
-    const grid = blocks <= room ? blocks : Math.max(room, Math.ceil(blocks / 4));
+    const grid = Math.max(Math.min(blocks, units * BLOCKS_PER_CU), Math.ceil(blocks / (strided ? 4 : 2)));
     return { grid: this.blocks(grid, ELEMENTWISE_BLOCK), block: ELEMENTWISE_BLOCK };
   }
 
@@ -49,13 +48,13 @@ export class LaunchShapes {
   perItem(items: number): LaunchShape {
     if (this.isHost)
       return { grid: clamp(Math.ceil(items / 256), 1, this.#properties.multiprocessorCount * 4), block: 1 };
-    return { grid: this.blocks(Math.ceil(items / ELEMENTWISE_BLOCK), ELEMENTWISE_BLOCK), block: ELEMENTWISE_BLOCK };
+    return { grid: this.blocks(Math.ceil(items / BLOCK), BLOCK), block: BLOCK };
   }
 
   /** One block a square tile of `tile` elements a side. */
   tiles(batches: number, rows: number, cols: number, tile: number): LaunchShape {
     const grid = batches * Math.ceil(rows / tile) * Math.ceil(cols / tile);
-    const block = this.isHost ? 1 : ELEMENTWISE_BLOCK;
+    const block = this.isHost ? 1 : BLOCK;
     return { grid: this.blocks(grid, block), block };
   }
 
@@ -74,7 +73,7 @@ export class LaunchShapes {
     const vectors = right % atOnce === 0 ? right / atOnce : right;
     const across = Math.min(warpSize, powerOfTwo(vectors));
     const tiles = Math.ceil(vectors / across);
-    const rowsAtOnce = Math.floor(ELEMENTWISE_BLOCK / across) * 4;
+    const rowsAtOnce = Math.floor(BLOCK / across) * 4;
     const wanted = Math.floor((multiprocessorCount * COLUMN_BLOCKS_PER_CU) / (left * tiles));
     return { tiles, parts: clamp(Math.min(wanted, Math.ceil(size / (rowsAtOnce * 2))), 1, MAX_COLUMN_PARTS) };
   }
@@ -85,15 +84,15 @@ export class LaunchShapes {
    */
   rows(rows: number, width: number, itemBytes = 4): LaunchShape {
     const threads = powerOfTwo((width * itemBytes) / 64);
-    const block = this.isHost ? 1 : clamp(threads, this.#properties.warpSize, ROW_BLOCK);
+    const block = this.isHost ? 1 : clamp(threads, this.#properties.warpSize, BLOCK);
     return { grid: this.blocks(rows, block), block };
   }
 
   /** Warps of their own for many rows, so that no row waits for a block. */
   warpRows(rows: number): LaunchShape {
     if (this.isHost) return this.rows(rows, 1);
-    const warps = ELEMENTWISE_BLOCK / this.#properties.warpSize;
-    return { grid: this.blocks(Math.ceil(rows / warps), ELEMENTWISE_BLOCK), block: ELEMENTWISE_BLOCK };
+    const warps = BLOCK / this.#properties.warpSize;
+    return { grid: this.blocks(Math.ceil(rows / warps), BLOCK), block: BLOCK };
   }
 
   /** `wanted` blocks, or as many as one dimension of a grid may have. */
