@@ -203,11 +203,12 @@ Napi::Value convolutionPlan(const Napi::CallbackInfo& info) {
     invalidArgument(device.platformText(), "planning a convolution while a stream is being captured: it loads code. Run the "
                                            "convolution once before beginCapture()");
   }
-  Words words(info, 3, 21);
+  Words words(info, 3, 22);
   ConvolutionShape shape;
   shape.type = ScalarType(words.next(uint32_t(ScalarType::F32)));
   shape.transposed = words.next(1) == 1;
   shape.reduced = words.next(1) == 1;
+  shape.channelsLast = words.next(1) == 1;
   for (int* list : {shape.x, shape.filter, shape.y}) {
     for (int i = 0; i < 4; i++) {
       list[i] = words.nextInt();

@@ -11,11 +11,13 @@ namespace xhip {
 // A cross-correlation of x [n, c, h, w] with a filter, all contiguous, in two dimensions (one dimension has h = 1).
 //   forward     filter [cOut, cIn, kh, kw], y [n, cOut, hOut, wOut]
 //   transposed  filter [cIn, cOut, kh, kw], y likewise: the gradient of the forward form with respect to its input
-// f16 and bf16 accumulate in f32; `reduced` lets f32 run in TF32.
+// f16 and bf16 accumulate in f32; `reduced` lets f32 run in TF32. `channelsLast`: all three lie in memory with the channels
+// innermost, [n, h, w, c], though their sizes are given as above.
 struct ConvolutionShape {
   ScalarType type = ScalarType::F32;
   bool transposed = false;
   bool reduced = false;
+  bool channelsLast = false;
   int x[4] = {};
   int filter[4] = {};
   int y[4] = {};

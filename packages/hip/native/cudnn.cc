@@ -80,6 +80,7 @@ class CuDnn final : public ConvolutionHandle {
 
   std::unique_ptr<Plan> plan(const ConvolutionShape& s, Stream) override {
     if (auto graph = cudnn::planGraph(api_, handle_, s)) return graph;
+    if (s.channelsLast) throwLibraryFailure(LibraryId::CuDnn, "cudnnBackendFinalize", 0, "no plan", describe(s));
     return legacyPlan(s);
   }
 

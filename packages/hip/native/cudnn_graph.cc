@@ -72,15 +72,17 @@ class Descriptor {
 
 enum TensorId : int64_t { kX = 1, kFilter = 2, kY = 3 };
 
-Descriptor tensor(const Api& api, ScalarType scalar, const int* sizes, TensorId id) {
+Descriptor tensor(const Api& api, const ConvolutionShape& s, const int* sizes, TensorId id) {
   static const int types[] = {kBFloat16, kHalf, kFloat};
   const int64_t dims[] = {sizes[0], sizes[1], sizes[2], sizes[3]};
-  const int64_t strides[] = {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1};
+  const int64_t image = dims[1] * dims[2] * dims[3];
+  const int64_t channelsFirst[] = {image, dims[2] * dims[3], dims[3], 1};
+  const int64_t channelsLast[] = {image, 1, dims[3] * dims[1], dims[1]};
   const int64_t alignment = kConvolutionAlignment;
   Descriptor made(api, kTensorKind);
-  made.set(kTensorType, kDataTypeType, 1, &types[uint32_t(scalar)])
+  made.set(kTensorType, kDataTypeType, 1, &types[uint32_t(s.type)])
       .set(kTensorDims, kInt64Type, 4, dims)
-      .set(kTensorStrides, kInt64Type, 4, strides)
+      .set(kTensorStrides, kInt64Type, 4, s.channelsLast ? channelsLast : channelsFirst)
       .set(kTensorAlignment, kInt64Type, 1, &alignment)
       .set(kTensorId, kInt64Type, 1, &id)
       .finalize();
@@ -109,9 +111,9 @@ Descriptor convolutionOf(const Api& api, const ConvolutionShape& s) {
 // A plan refers to all of this, and cuDNN does not say that it keeps what it refers to.
 struct Graph {
   Graph(const Api& api, void* handle, const ConvolutionShape& s)
-      : x(tensor(api, s.type, s.x, kX)),
-        filter(tensor(api, s.type, s.filter, kFilter)),
-        y(tensor(api, s.type, s.y, kY)),
+      : x(tensor(api, s, s.x, kX)),
+        filter(tensor(api, s, s.filter, kFilter)),
+        y(tensor(api, s, s.y, kY)),
         convolution(convolutionOf(api, s)),
         operation(api, s.transposed ? kBackwardDataKind : kForwardKind),
         graph(api, kOperationGraphKind) {

@@ -69,6 +69,7 @@ class MiOpen final : public ConvolutionHandle {
   }
 
   std::unique_ptr<Plan> plan(const ConvolutionShape& s, Stream stream) override {
+    if (s.channelsLast) throwLibraryFailure(LibraryId::MiOpen, "miopenSetTensorDescriptor", 0, "channels are first here", describe(s));
     use(stream);
     auto plan = std::make_unique<MiOpenPlan>(api_);
     plan->transposed = s.transposed;

@@ -13,7 +13,7 @@ type Two = readonly [number, number];
 /** Bytes that the addresses of a run are multiples of: cuDNN's engines load as many at once. */
 export const CONVOLUTION_ALIGNMENT = 16;
 
-/** A cross-correlation, as convolutions are in candle and torch; all tensors contiguous. */
+/** A cross-correlation, as convolutions are in candle and torch; all tensors contiguous, or all with channels innermost. */
 export interface ConvolutionShape {
   /** f16 and bf16 accumulate in f32. */
   readonly type: Exclude<LibraryType, 'f64'>;
@@ -28,6 +28,11 @@ export interface ConvolutionShape {
   readonly dilation: Two;
   /** Default false: f32 multiplies in f32. True lets cuDNN use TF32. */
   readonly reduced?: boolean;
+  /**
+   * Default false. True: x, filter and y lie in memory with their second dim innermost ([n, h, w, c]), sizes being given
+   * as above. cuDNN's graphs only; other libraries refuse with LIBRARY_ERROR.
+   */
+  readonly channelsLast?: boolean;
 }
 
 /** A shape with the algorithm that the library chose for it. */
@@ -61,7 +66,7 @@ export class ConvolutionHandle {
     const context = this.#context;
     context.check();
     const { x, filter, y, padding, stride, dilation } = shape;
-    const flags = [typeNumber(shape.type), shape.transposed ? 1 : 0, shape.reduced ? 1 : 0];
+    const flags = [typeNumber(shape.type), shape.transposed ? 1 : 0, shape.reduced ? 1 : 0, shape.channelsLast ? 1 : 0];
     const words = Float64Array.from([...flags, ...x, ...filter, ...y, ...padding, ...stride, ...dilation]);
     const [id, workspaceBytes, algorithm] = context.native.convolutionPlan(context.id, this.#number, 0, words);
     return { id, workspaceBytes, algorithm };

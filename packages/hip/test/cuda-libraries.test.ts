@@ -89,6 +89,39 @@ describe('cuDNN with operation graphs', () => {
     ]);
   });
 
+  test('convolves what has its channels innermost', () => {
+    const { value } = runOnFakes<{ first: number[]; last: number[] }>(
+      undefined,
+      `const device = hip.openDevice('cuda');
+      const cudnn = device.openConvolution('cudnn');
+      const sizes = { x: [2, 3, 4, 5], filter: [4, 3, 2, 3], y: [2, 4, 3, 3] };
+      const shape = { type: 'f32', transposed: false, reduced: true, ...sizes, padding: [0, 0], stride: [1, 1], dilation: [1, 1] };
+      const count = (dims) => dims.reduce((a, b) => a * b);
+      const data = { x: Float32Array.from({ length: count(sizes.x) }, (_, i) => i % 7), filter: Float32Array.from({ length: count(sizes.filter) }, (_, i) => i % 5) };
+      // From [n, c, h, w] to [n, h, w, c], or back.
+      const turn = (from, [n, c, h, w], back) => from.map((_, at) => {
+        const [inner, rows] = back ? [h * w, c] : [c, h * w];
+        const [i, rest] = [at % inner, Math.floor(at / inner)];
+        return from[(Math.floor(rest / rows) * inner + i) * rows + (rest % rows)];
+      });
+      const run = (channelsLast) => {
+        const plan = cudnn.plan({ ...shape, channelsLast });
+        const [x, filter, y] = ['x', 'filter', 'y'].map((name) => device.alloc(4 * count(sizes[name])));
+        const workspace = device.alloc(plan.workspaceBytes);
+        for (const [ptr, name] of [[x, 'x'], [filter, 'filter']])
+          device.memcpyHtoD(ptr, channelsLast ? turn(data[name], sizes[name]) : data[name]);
+        cudnn.run(plan, x, filter, y, workspace);
+        const out = new Float32Array(count(sizes.y));
+        device.memcpyDtoHSync(out, y);
+        return Array.from(channelsLast ? turn(out, sizes.y, true) : out);
+      };
+      return { first: run(false), last: run(true) };`,
+      fake,
+    );
+    expect(value.first.some((sum) => sum !== 0)).toBe(true);
+    expect(value.last).toEqual(value.first);
+  });
+
   test('refuses addresses that cuDNN was not told of', () => {
     const { value, log } = runOnFakes<string[]>(
       undefined,

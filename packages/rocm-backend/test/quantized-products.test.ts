@@ -103,10 +103,7 @@ function firstWrong(got: Float32Array, { sums, magnitudes }: ReturnType<typeof e
 }
 
 describe.each(kinds)('quantized products on %s', (kind) => {
-  // An illegal access ends the process's device: on NVIDIA matrix units are tested when X_TEST_MMA=1 (see QuantizedChoice).
-  const withMma = kind !== 'cuda' || process.env.X_TEST_MMA === '1';
-  const choices: QuantizedChoice[] = withMma ? ['auto', 'dp4a', 'mma'] : ['auto', 'dp4a'];
-  const families = withMma ? FAMILIES : ['mul_mat_'];
+  const choices: QuantizedChoice[] = ['auto', 'dp4a', 'mma'];
   let device: RocmDevice;
   beforeAll(() => {
     device = RocmDevice.open(kind, 0);
@@ -151,7 +148,7 @@ describe.each(kinds)('quantized products on %s', (kind) => {
     const expected = exact(x, w.values, size);
     const untouched = new Float32Array(size.m * stride).fill(-77);
     for (const padded of [k, Math.ceil(k / 512) * 512]) {
-      for (const family of families) {
+      for (const family of FAMILIES) {
         // dp4a's tiles have registers for no more threads.
         const most = Math.min(8 * warpSize, device.matrixUnits && family !== 'mul_mat_' ? 512 : 256);
         for (const [grid, block] of [

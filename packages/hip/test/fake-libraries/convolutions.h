@@ -6,6 +6,10 @@
 struct Tensor {
   int type = -1;  // in the library's numbers
   int dims[4] = {};
+  bool channelsLast = false;
+  int64_t at(int64_t n, int64_t c, int64_t h, int64_t w) const {
+    return channelsLast ? ((n * dims[2] + h) * dims[3] + w) * dims[1] + c : ((n * dims[1] + c) * dims[2] + h) * dims[3] + w;
+  }
 };
 struct Convolution {
   int pad[2], stride[2], dilation[2];
@@ -35,8 +39,7 @@ inline void each(const Tensor& x, const Tensor& w, const Convolution& c, const T
                 const int row = h * c.stride[0] - c.pad[0] + a * c.dilation[0];
                 const int column = v * c.stride[1] - c.pad[1] + b * c.dilation[1];
                 if (row < 0 || row >= xd[2] || column < 0 || column >= xd[3]) continue;
-                visit(((int64_t(n) * yd[1] + o) * yd[2] + h) * yd[3] + v, ((int64_t(n) * xd[1] + i) * xd[2] + row) * xd[3] + column,
-                      ((int64_t(o) * wd[1] + i) * wd[2] + a) * wd[3] + b);
+                visit(y.at(n, o, h, v), x.at(n, i, row, column), w.at(o, i, a, b));
               }
 }
 

@@ -115,13 +115,19 @@ struct Operation {
 bool tensorOf(const Descriptor* d, Tensor* out, int64_t* id, int64_t* alignment) {
   if (!d) return false;
   out->type = read<int>(*d, CUDNN_ATTR_TENSOR_DATA_TYPE);
-  int64_t packed = 1;
-  for (int i = 3; i >= 0; i--) {
-    const int64_t size = read<int64_t>(*d, CUDNN_ATTR_TENSOR_DIMENSIONS, size_t(i));
-    if (size < 1 || read<int64_t>(*d, CUDNN_ATTR_TENSOR_STRIDES, size_t(i)) != packed) return false;
-    out->dims[i] = int(size);
-    packed *= size;
-  }
+  // Packed in one of the two orders; where both fit, either gives the same places.
+  const auto packed = [&](std::initializer_list<int> innermostFirst) {
+    int64_t step = 1;
+    for (int i : innermostFirst) {
+      const int64_t size = read<int64_t>(*d, CUDNN_ATTR_TENSOR_DIMENSIONS, size_t(i));
+      if (size < 1 || read<int64_t>(*d, CUDNN_ATTR_TENSOR_STRIDES, size_t(i)) != step) return false;
+      out->dims[i] = int(size);
+      step *= size;
+    }
+    return true;
+  };
+  out->channelsLast = !packed({3, 2, 1, 0});
+  if (out->channelsLast && !packed({1, 3, 2, 0})) return false;
   *id = read<int64_t>(*d, CUDNN_ATTR_TENSOR_UNIQUE_ID);
   *alignment = read<int64_t>(*d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
   return known(out->type) && *alignment >= 1;

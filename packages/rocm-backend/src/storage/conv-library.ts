@@ -1,10 +1,18 @@
 /**
  * Convolutions through MIOpen or cuDNN, after candle's cudnn.rs: f16, bf16 and f32, contiguous and aligned operands (copied
  * where a view is not), one dimension as two with height 1. The transposed forms run as the gradient of the forward one with
- * respect to its input. The library's choice for a shape is kept, and its refusal too; a run's workspace comes from the
+ * respect to its input. cuDNN's tensor-core engines want channels innermost and would turn tensors themselves, slower than
+ * our transposition does; an image that is a view of such memory is then not even copied. The library's choice for a shape is kept, and its refusal too; a run's workspace comes from the
  * device's allocator and goes back at once, since later work of the stream may use it.
  */
-import type { Conv1dParams, Conv2dParams, ConvTranspose1dParams, ConvTranspose2dParams, DType, Layout } from '@x/core';
+import {
+  type Conv1dParams,
+  type Conv2dParams,
+  type ConvTranspose1dParams,
+  type ConvTranspose2dParams,
+  type DType,
+  Layout,
+} from '@x/core';
 import {
   CONVOLUTION_ALIGNMENT,
   type ConvolutionHandle,
@@ -39,12 +47,15 @@ export function convThroughLibrary(
   if (!handle) return undefined;
   const reduced = dtype === 'f32' && device.gemmReducedPrecisionF32;
   const shape: ConvolutionShape = { ...geometry, type: dtype as ConvolutionShape['type'], reduced };
-  const plan = planFor(device, handle, shape);
+  const lastPlan =
+    wantsChannelsLast(handle, shape, layout) && planFor(device, handle, { ...shape, channelsLast: true });
+  const plan = lastPlan || planFor(device, handle, shape);
   if (!plan) return undefined;
-  const input = contiguous(src, layout);
-  const weights = contiguous(kernel, kernelLayout);
+  const input = contiguous(src, lastPlan ? layout.permute([0, 2, 3, 1]) : layout);
+  const weights = contiguous(kernel, lastPlan ? kernelLayout.permute([0, 2, 3, 1]) : kernelLayout);
+  let result: RocmStorage;
   try {
-    return run(
+    result = run(
       device,
       dtype,
       y.reduce((a, b) => a * b),
@@ -67,6 +78,23 @@ export function convThroughLibrary(
     input.copy?.dispose();
     weights.copy?.dispose();
   }
+  if (!lastPlan) return result;
+  try {
+    return new Copy().map(result, Layout.contiguous([y[0], y[2], y[3], y[1]]).permute([0, 3, 1, 2]));
+  } finally {
+    result.dispose();
+  }
+}
+
+/** Whether an image goes to cuDNN with its channels innermost: where tensor cores can load them 16 bytes at a time. */
+function wantsChannelsLast(
+  handle: ConvolutionHandle,
+  { type, transposed, reduced, filter }: ConvolutionShape,
+  layout: Layout,
+): boolean {
+  const atOnce = type === 'f32' ? 4 : 8;
+  const fits = filter[0] % atOnce === 0 && filter[1] % atOnce === 0;
+  return handle.library === 'cudnn' && !transposed && layout.rank === 4 && (type !== 'f32' || reduced === true) && fits;
 }
 
 /** The plan of a shape, made once; undefined when the library has none and our kernels may do the work. */

@@ -70,11 +70,11 @@ const TILES = {
   mul_mat_mma_few_: { weights: 32, activations: 64 },
 };
 const MMA_WARPS = 8;
+const VECTOR_WARPS = 4;
 
 /**
  * What products of more than eight activation rows use: `dp4a`, int8 matrix units (`mma`, dp4a where there are none), or
- * `auto`: the units of AMD's GPUs. On NVIDIA's they are three times as fast and must be asked for, because on an H200 some
- * launches read outside their shared memory, which is not understood yet.
+ * `auto`: the units where there are any.
  */
 export type QuantizedChoice = 'auto' | 'dp4a' | 'mma';
 const CHOICES: readonly string[] = ['auto', 'dp4a', 'mma'] satisfies QuantizedChoice[];
@@ -141,10 +141,10 @@ export class DeviceQuantizedOps implements QuantizedOps {
           this.#device.launch(QUANTIZED, `${family}${type}`, this.#tiledShape(family, n, m), args);
         } else if (type in CANDLE_TYPES) {
           const args = [w, q8, out, k, n, padded, n];
-          this.#device.launch(QUANTIZED, `mul_mat_vec_${type}_q8_1_cuda${m}`, this.#vectorShape(n), args);
+          this.#device.launch(QUANTIZED, `mul_mat_vec_${type}_q8_1_cuda${m}`, this.#vectorShape(size), args);
         } else {
           const args = [w, q8, out, k, n, padded, n, m];
-          this.#device.launch(QUANTIZED, `mul_mat_vec_${type}_q8_1_upto${upTo}`, this.#vectorShape(n), args);
+          this.#device.launch(QUANTIZED, `mul_mat_vec_${type}_q8_1_upto${upTo}`, this.#vectorShape(size), args);
         }
       });
     });
@@ -168,7 +168,7 @@ export class DeviceQuantizedOps implements QuantizedOps {
     return run(this.#device, 'f32', tasks * n, (out) => {
       const rows = shared ? tokens : tasks;
       this.#withActivations(x, xLayout, { count: rows, room: rows }, k, (q8, padded) => {
-        const { grid, block } = this.#vectorShape(n);
+        const { grid, block } = this.#vectorShape({ n, k, m: 1 });
         const shape: LaunchShape = { grid: [grid, Math.min(tasks, MAX_GRID_Y), 1], block };
         const args = [w, q8, ptr, out, n, k, tokens, topk, padded, shared ? 1 : topk];
         this.#device.launch(QUANTIZED, `indexed_moe_forward_${type.replace('_K', 'k')}_q8_1`, shape, args);
@@ -220,19 +220,23 @@ export class DeviceQuantizedOps implements QuantizedOps {
     }
   }
 
-  /** A warp takes pairs of rows; on the host each chunk of rows is one call. */
-  #vectorShape(rows: number): { grid: number; block: number } {
+  /**
+   * Blocks for n weight rows and m activation rows: a warp takes a group of rows, or a block where warps for all groups
+   * would leave the device half empty. On the host each chunk of rows is one call.
+   */
+  #vectorShape({ n, k, m }: { n: number; k: number; m: number }): { grid: number; block: number } {
     const { multiprocessorCount, warpSize } = this.#device.hip.properties;
-    if (this.#device.shapes.isHost) return { grid: clamp(Math.ceil(rows / 16), 1, multiprocessorCount * 4), block: 1 };
-    const warps = 4;
-    return { grid: Math.ceil(rows / (2 * warps)), block: warpSize * warps };
+    if (this.#device.shapes.isHost) return { grid: clamp(Math.ceil(n / 16), 1, multiprocessorCount * 4), block: 1 };
+    const block = VECTOR_WARPS * warpSize;
+    const groups = Math.ceil(n / (m === 1 ? 4 : 2));
+    const few = groups < multiprocessorCount * 16 && k >= 32 * block;
+    return { grid: few ? groups : Math.ceil(groups / VECTOR_WARPS), block };
   }
 
   /** The kernels for a product with n weight rows and m > 8 activation rows: the one place that decides. */
   #tiled(type: string, n: number, m: number): keyof typeof TILES {
     const units = this.#device.matrixUnits;
-    const wanted = this.choice === 'mma' || (this.choice === 'auto' && units === 'amd');
-    if (!wanted || !units || !(type in CANDLE_TYPES)) return 'mul_mat_';
+    if (this.choice === 'dp4a' || !units || !(type in CANDLE_TYPES)) return 'mul_mat_';
     // Small tiles where activations fill no large ones, or large tiles would leave compute units idle.
     const few = m <= TILES.mul_mat_mma_few_.activations;
     const idle = tilesOf('mul_mat_mma_', n, m) < this.#device.hip.properties.multiprocessorCount;
