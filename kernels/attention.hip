@@ -2,8 +2,8 @@
 // sdpa, neither under a kernel name of its own. q [b, heads, seq, d], k and v [b, kv_heads, kv, d], whose last dimension is
 // contiguous and whose rows begin at multiples of 16 bytes; heads is a multiple of kv_heads, seq and kv are
 // below 2^31, scale is positive; out is contiguous.
-//   attention_{d}_{t}    on matrix units: 256 threads, NVIDIA (128 + 4 * 64) * d * 2 bytes of dynamic shared memory;
-//                        elsewhere whole warps of any number, each a query
+//   attention_{d}_{t}    on matrix units: AMD 256 threads, NVIDIA 128 and (128 + 4 * 64) * d * 2 bytes of dynamic shared
+//                        memory; elsewhere whole warps of any number, each a query
 //   attention_{d}_f32    on FMA units: NVIDIA 128 threads and 64 * (d + 256) * 4 bytes, AMD 256 threads; on the host plain
 #include "x.h"
 #include "shared/split.h"
@@ -22,8 +22,6 @@ namespace attention {
 #else
 constexpr u32 THREADS_F32 = fma::THREADS;
 #endif
-// Of NVIDIA's registers a thread may have 128: two blocks share a multiprocessor.
-constexpr u32 BOUND = X_NVPTX ? 512 : 256;
 
 template <u32 D, class T>
 X_DEVICE void attend(const Problem<T>& p) {
@@ -50,9 +48,9 @@ X_DEVICE void attend(const Problem<T>& p) {
                              {k, k_batch_stride, k_head_stride, k_row_stride},                                          \
                              {v, v_batch_stride, v_head_stride, v_row_stride}, out, scale, causal});                    \
   }
-ATTENTION(64, bf16, bf16, attention::BOUND)
-ATTENTION(64, f16, f16, attention::BOUND)
+ATTENTION(64, bf16, bf16, 256)
+ATTENTION(64, f16, f16, 256)
 ATTENTION(64, float, f32, attention::THREADS_F32)
-ATTENTION(128, bf16, bf16, attention::BOUND)
-ATTENTION(128, f16, f16, attention::BOUND)
+ATTENTION(128, bf16, bf16, 256)
+ATTENTION(128, f16, f16, 256)
 ATTENTION(128, float, f32, attention::THREADS_F32)

@@ -1,5 +1,5 @@
 // Attention on matrix units with the online softmax (FlashAttention-2): a block takes 128 queries of a head and walks the
-// keys 64 at a time; scores live in registers only. A warp has ROWS_OF_WARP tiles of 16 queries: 8 warps of 32 lanes on NVIDIA and
+// keys 64 at a time; scores live in registers only. A warp has ROWS_OF_WARP tiles of 16 queries: 4 warps of 32 lanes on NVIDIA, 8 on
 // RDNA, 4 of 64 lanes on CDNA. What differs between them is how slabs get into shared memory (slabs.h).
 #pragma once
 

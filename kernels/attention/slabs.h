@@ -11,7 +11,7 @@ constexpr u32 KEYS = 32;
 constexpr u32 KEYS = 64;
 #endif
 // Of a block's tile; and how many tiles of 16 queries a warp has.
-constexpr u32 QUERIES = 128, THREADS = 256, ROWS_OF_WARP = QUERIES / 16 / (THREADS / WARP);
+constexpr u32 QUERIES = 128, THREADS = X_MMA_NVIDIA ? 128 : 256, ROWS_OF_WARP = QUERIES / 16 / (THREADS / WARP);
 
 #if X_MMA_NVIDIA
 

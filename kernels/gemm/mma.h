@@ -149,18 +149,18 @@ X_DEVICE void mmaTile(const Lines<T>& lhs, const Lines<T>& rhs, u64 row0, u64 co
     fetch(slab + STAGES - 1);
     const u32 left = shared + reading, right = left + Left::BYTES;
     reading = reading + STAGE == END ? 0 : reading + STAGE;
+    // While four tiles are multiplied the next ones' right operand is on its way, and one of the next left operands.
+    mma::Operand<T> a[2][4], b[2];
 #pragma unroll
-    for (u32 k = 0; k < MMA_K; k += 16) {
-      mma::Operand<T> a[4], b[4];
+    for (u32 i = 0; i < 4; ++i) a[0][i] = Left::template load<T, false>(left, row + i * 16, 0);
+    b[0] = Right::template load<T, true>(right, column, 0);
 #pragma unroll
-      for (u32 i = 0; i < 4; ++i) {
-        a[i] = Left::template load<T, false>(left, row + i * 16, k);
-        b[i] = Right::template load<T, true>(right, column + i * 16, k);
-      }
+    for (u32 step = 0; step < MMA_K / 4; ++step) {
+      const u32 k = step / 4 * 16, j = step % 4, next = step + 1;
+      if (next < MMA_K / 4) b[next % 2] = Right::template load<T, true>(right, column + next % 4 * 16, next / 4 * 16);
+      if (k + 16 < MMA_K) a[(k / 16 + 1) % 2][j] = Left::template load<T, false>(left, row + j * 16, k + 16);
 #pragma unroll
-      for (u32 i = 0; i < 4; ++i)
-#pragma unroll
-        for (u32 j = 0; j < 4; ++j) mma::multiply(acc[i][j], a[i], b[j]);
+      for (u32 i = 0; i < 4; ++i) mma::multiply(acc[i][j], a[k / 16 % 2][i], b[step % 2]);
     }
   }
   // Slabs are reused by the block's next tile.

@@ -8,9 +8,8 @@ namespace quant {
 
 #if !X_HOST
 
-// Rows of a team: more of them load the column less often, and a grid of few warps is in flight all at once.
-template <u32 COLS>
-constexpr u32 ROWS_AT_ONCE = COLS > 1 || FEW_REGISTERS ? 2 : 4;
+// Rows of a team: one loads the column too often, four leave too few warps (tools/bench/quantized.ts).
+constexpr u32 PAIR = 2;
 
 struct Team {
   u32 thread, threads;
@@ -51,10 +50,10 @@ X_DEVICE float scaled(const u8* b, u32 e16, i32 t, i32 sum) {
   return v;
 }
 
-/** Adds to acc the products of COLS columns with ROWS rows over this thread's share of the row. */
-template <class Q, u32 COLS, u32 ROWS>
-X_DEVICE void dotRows(const u8* const (&rows)[ROWS], const u8* y, u64 columnBytes, u32 parts, const Team& team,
-                      float (&acc)[COLS][ROWS]) {
+/** Adds to acc the products of COLS columns with PAIR rows over this thread's share of the row. */
+template <class Q, u32 COLS>
+X_DEVICE void dotRows(const u8* const (&rows)[PAIR], const u8* y, u64 columnBytes, u32 parts, const Team& team,
+                      float (&acc)[COLS][PAIR]) {
   constexpr u32 PARTS = Q::SIZE / 32;
   for (u32 s = team.thread; s < parts; s += team.threads) {
     const u32 block = s / PARTS, part = s % PARTS;
@@ -64,10 +63,10 @@ X_DEVICE void dotRows(const u8* const (&rows)[ROWS], const u8* y, u64 columnByte
     for (u32 run = 0; run < 8 / Q::RUN; ++run) {
       const u32 e4 = Q::first(part, run);
       const u8* yg = yb + (e4 / 8) * Q8_1::BYTES;
-      const u8* b[ROWS];
-      u32 quads[ROWS][Q::RUN];
+      const u8* b[PAIR];
+      u32 quads[PAIR][Q::RUN];
 #pragma unroll
-      for (u32 r = 0; r < ROWS; ++r) {
+      for (u32 r = 0; r < PAIR; ++r) {
         b[r] = rows[r] + (u64)block * Q::BYTES;
         runOf<Q>(b[r], e4, quads[r], 0);
       }
@@ -82,7 +81,7 @@ X_DEVICE void dotRows(const u8* const (&rows)[ROWS], const u8* y, u64 columnByte
         }
         const float d8 = Q8_1::scale(yc);
 #pragma unroll
-        for (u32 r = 0; r < ROWS; ++r) {
+        for (u32 r = 0; r < PAIR; ++r) {
           i32 t = 0;
 #pragma unroll
           for (u32 i = 0; i < Q::RUN; ++i) t = dp4a((i32)quads[r][i], u[i], t);
@@ -125,18 +124,17 @@ QUANT_CALL void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32
     }
   }
 #else
-  constexpr u32 ROWS = ROWS_AT_ONCE<COLS>;
-  const Team team = teamFor((rows + ROWS - 1) / ROWS, block, blocks);
-  for (u64 row = team.index * ROWS; row < rows; row += team.count * ROWS) {
-    const u8* at[ROWS];
+  const Team team = teamFor((rows + PAIR - 1) / PAIR, block, blocks);
+  for (u64 row = team.index * PAIR; row < rows; row += team.count * PAIR) {
+    const u8* at[PAIR];
 #pragma unroll
-    for (u32 r = 0; r < ROWS; ++r) at[r] = x + (row + r < rows ? row + r : rows - 1) * rowBytes;
-    float acc[COLS][ROWS] = {};
-    dotRows<Q>(at, y, columnBytes, columns / 32, team, acc);
+    for (u32 r = 0; r < PAIR; ++r) at[r] = x + (row + r < rows ? row + r : rows - 1) * rowBytes;
+    float acc[COLS][PAIR] = {};
+    dotRows<Q, COLS>(at, y, columnBytes, columns / 32, team, acc);
 #pragma unroll
     for (u32 c = 0; c < COLS; ++c) {
 #pragma unroll
-      for (u32 r = 0; r < ROWS; ++r) {
+      for (u32 r = 0; r < PAIR; ++r) {
         const float sum = team.isWarp ? warpReduce<Sum>(acc[c][r]) : blockReduce<Sum>(acc[c][r]);
         if (team.thread == 0 && row + r < rows && c < count) dst[c * dstStride + row + r] = sum;
       }

@@ -33,8 +33,8 @@ export class LaunchShapes {
 
   /**
    * Threads for `elements`, of which one takes as many in an access as fill 16 bytes; kernels that take them one by one
-   * leave `itemBytes` out. A thread makes one access while the device has room, then two, and four where it first works
-   * out places from strides or indices: see flights in kernels/include/x/elementwise.h.
+   * leave `itemBytes` out. A thread makes one access while the device has room, then two (kernels/include/x/elementwise.h),
+   * and four where it first works out places from strides or indices.
    */
   elementwise(elements: number, itemBytes = 16, strided = false): LaunchShape {
     const units = this.#properties.multiprocessorCount;

@@ -78,7 +78,7 @@ export class DeviceAttentionOps implements AttentionOps {
     const { shapes, hip, matrixUnits: units } = this.#device;
     const { multiprocessorCount } = hip.properties;
     if (shapes.isHost) return { grid: clamp(heads * seq, 1, multiprocessorCount * 4), block: 1, sharedBytes: 0 };
-    const block = units === 'nvidia' && dtype === 'f32' ? 128 : 256;
+    const block = units === 'nvidia' ? 128 : 256;
     const size = sizeInBytes(dtype);
     if (dtype === 'f32') {
       const grid = clamp(heads * Math.ceil(seq / QUERIES_F32), 1, multiprocessorCount * BLOCKS_PER_CU_F32);

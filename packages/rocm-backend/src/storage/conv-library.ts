@@ -86,15 +86,14 @@ export function convThroughLibrary(
   }
 }
 
-/** Whether an image goes to cuDNN with its channels innermost: where tensor cores can load them 16 bytes at a time. */
+/** Whether an image goes to cuDNN with its channels innermost: where that is 16 bytes of two-byte elements at a time. */
 function wantsChannelsLast(
   handle: ConvolutionHandle,
-  { type, transposed, reduced, filter }: ConvolutionShape,
+  { type, transposed, filter }: ConvolutionShape,
   layout: Layout,
 ): boolean {
-  const atOnce = type === 'f32' ? 4 : 8;
-  const fits = filter[0] % atOnce === 0 && filter[1] % atOnce === 0;
-  return handle.library === 'cudnn' && !transposed && layout.rank === 4 && (type !== 'f32' || reduced === true) && fits;
+  const fits = type !== 'f32' && filter[0] % 8 === 0 && filter[1] % 8 === 0;
+  return handle.library === 'cudnn' && !transposed && layout.rank === 4 && fits;
 }
 
 /** The plan of a shape, made once; undefined when the library has none and our kernels may do the work. */

@@ -141,10 +141,10 @@ export class DeviceQuantizedOps implements QuantizedOps {
           this.#device.launch(QUANTIZED, `${family}${type}`, this.#tiledShape(family, n, m), args);
         } else if (type in CANDLE_TYPES) {
           const args = [w, q8, out, k, n, padded, n];
-          this.#device.launch(QUANTIZED, `mul_mat_vec_${type}_q8_1_cuda${m}`, this.#vectorShape(size), args);
+          this.#device.launch(QUANTIZED, `mul_mat_vec_${type}_q8_1_cuda${m}`, this.#vectorShape(n, k), args);
         } else {
           const args = [w, q8, out, k, n, padded, n, m];
-          this.#device.launch(QUANTIZED, `mul_mat_vec_${type}_q8_1_upto${upTo}`, this.#vectorShape(size), args);
+          this.#device.launch(QUANTIZED, `mul_mat_vec_${type}_q8_1_upto${upTo}`, this.#vectorShape(n, k), args);
         }
       });
     });
@@ -168,7 +168,7 @@ export class DeviceQuantizedOps implements QuantizedOps {
     return run(this.#device, 'f32', tasks * n, (out) => {
       const rows = shared ? tokens : tasks;
       this.#withActivations(x, xLayout, { count: rows, room: rows }, k, (q8, padded) => {
-        const { grid, block } = this.#vectorShape({ n, k, m: 1 });
+        const { grid, block } = this.#vectorShape(n, k);
         const shape: LaunchShape = { grid: [grid, Math.min(tasks, MAX_GRID_Y), 1], block };
         const args = [w, q8, ptr, out, n, k, tokens, topk, padded, shared ? 1 : topk];
         this.#device.launch(QUANTIZED, `indexed_moe_forward_${type.replace('_K', 'k')}_q8_1`, shape, args);
@@ -221,16 +221,16 @@ export class DeviceQuantizedOps implements QuantizedOps {
   }
 
   /**
-   * Blocks for n weight rows and m activation rows: a warp takes a group of rows, or a block where warps for all groups
-   * would leave the device half empty. On the host each chunk of rows is one call.
+   * Blocks for n weight rows of k elements: a warp takes a pair of rows, or a block where warps for all pairs would leave
+   * the device half empty. On the host each chunk of rows is one call.
    */
-  #vectorShape({ n, k, m }: { n: number; k: number; m: number }): { grid: number; block: number } {
+  #vectorShape(n: number, k: number): { grid: number; block: number } {
     const { multiprocessorCount, warpSize } = this.#device.hip.properties;
     if (this.#device.shapes.isHost) return { grid: clamp(Math.ceil(n / 16), 1, multiprocessorCount * 4), block: 1 };
     const block = VECTOR_WARPS * warpSize;
-    const groups = Math.ceil(n / (m === 1 ? 4 : 2));
-    const few = groups < multiprocessorCount * 16 && k >= 32 * block;
-    return { grid: few ? groups : Math.ceil(groups / VECTOR_WARPS), block };
+    const pairs = Math.ceil(n / 2);
+    const few = pairs < multiprocessorCount * 20 && k >= 32 * block;
+    return { grid: few ? pairs : Math.ceil(pairs / VECTOR_WARPS), block };
   }
 
   /** The kernels for a product with n weight rows and m > 8 activation rows: the one place that decides. */
