@@ -7,6 +7,7 @@
 #include "sort/key.h"
 #include "sort/row.h"
 #include "sort/chunk.h"
+#include "sort/lanes.h"
 #include "sort/radix.h"
 #include "sort/topk.h"
 
