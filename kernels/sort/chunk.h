@@ -57,9 +57,16 @@ X_DEVICE void network(Gapped<P> words, u32 size) {
   }
 }
 
-/** index[i] = start + the position of the i-th of the `count` values at x; shared memory has `size` slots of a power of two. */
+/**
+ * index[i] = start + the position of the i-th of the `count` values at x, values[i] = that value unless `values` is null;
+ * shared memory has `size` slots of a power of two.
+ */
 template <bool ascending, class T>
-X_DEVICE void chunk(const T* x, u32* index, u32 start, u32 count, u32 size) {
+X_DEVICE void chunk(const T* x, u32* index, T* values, u32 start, u32 count, u32 size) {
+  const auto put = [=](u64 i, u32 slot) {
+    index[i] = start + slot;
+    if (values != nullptr) values[i] = x[slot];
+  };
   if constexpr (sizeof(T) == 8) {
     Key<T>* keys = dynamicShared<Key<T>>();
     u16* slots = (u16*)(keys + size);
@@ -77,7 +84,7 @@ X_DEVICE void chunk(const T* x, u32* index, u32 start, u32 count, u32 size) {
         slots[b] = i;
       }
     });
-    X_FOR_BLOCK(i, count) index[i] = start + slots[i];
+    X_FOR_BLOCK(i, count) put(i, slots[i]);
   } else {
     typedef typename KeyOf<sizeof(T) == 4 ? 8 : 4>::type P;
     const Gapped<P> words{dynamicShared<P>()};
@@ -90,7 +97,7 @@ X_DEVICE void chunk(const T* x, u32* index, u32 start, u32 count, u32 size) {
       words[(u32)i] = key << 16 | (u32)i;
     }
     network(words, size);
-    X_FOR_BLOCK(i, count) index[i] = start + (u32)(words[(u32)i] & 0xffff);
+    X_FOR_BLOCK(i, count) put(i, (u32)(words[(u32)i] & 0xffff));
   }
   barrier();
 }
@@ -98,11 +105,12 @@ X_DEVICE void chunk(const T* x, u32* index, u32 start, u32 count, u32 size) {
 #endif
 
 /**
- * index[row, column] = positions within the row, sorted by value within each chunk of CHUNK columns. `size` is a power of
- * two of at least min(cols, CHUNK); shared memory holds it as the launch function counts.
+ * index[row, column] = positions within the row, sorted by value within each chunk of CHUNK columns; `values` has the values
+ * in that order unless it is null. `size` is a power of two of at least min(cols, CHUNK); shared memory holds it as the
+ * launch function counts.
  */
 template <bool ascending, class T>
-X_DEVICE void chunks(u64 rows, u64 cols, u64 size, const T* x, u32* index) {
+X_DEVICE void chunks(u64 rows, u64 cols, u64 size, const T* x, u32* index, T* values) {
   const u64 across = (cols + CHUNK - 1) / CHUNK;
   X_FOR_SPLIT(at, rows * across) {
     const u64 start = at % across * CHUNK;
@@ -115,8 +123,9 @@ X_DEVICE void chunks(u64 rows, u64 cols, u64 size, const T* x, u32* index) {
     for (u32 i = 0; i < count; ++i) keys[i] = keyOf<ascending>(x[offset + i]);
     mergeSort(count, slots, other, [&](u32 i) { return keys[i]; });
     for (u32 i = 0; i < count; ++i) index[offset + i] = (u32)(start + slots[i]);
+    for (u32 i = 0; values != nullptr && i < count; ++i) values[offset + i] = x[offset + slots[i]];
 #else
-    chunk<ascending>(x + offset, index + offset, (u32)start, count, (u32)size);
+    chunk<ascending>(x + offset, index + offset, values == nullptr ? values : values + offset, (u32)start, count, (u32)size);
 #endif
   }
 }

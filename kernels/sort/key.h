@@ -19,9 +19,10 @@ using Key = typename KeyOf<sizeof(T)>::type;
 template <class F, class Bits>
 X_DEVICE Bits floatKey(F v) {
   constexpr Bits sign = (Bits)1 << (8 * sizeof(Bits) - 1);
-  const Bits bits = bitCast<Bits>(v);
-  const Bits ordered = (bits & sign) != 0 ? ~bits : (bits | sign);
-  return v != v ? ~(Bits)0 : (v == (F)0 ? sign : ordered);
+  constexpr Bits infinity = sizeof(Bits) == 8 ? (Bits)((u64)0x7ff << 52) : (Bits)0x7f800000;
+  const Bits bits = bitCast<Bits>(v), magnitude = bits & (sign - 1);
+  const Bits ordered = (bits & sign) != 0 ? sign - magnitude : sign + magnitude;
+  return magnitude > infinity ? ~(Bits)0 : ordered;
 }
 
 /** The key of v; f16, bf16 and f8e4m3 widen exactly, integers shift their range to begin at 0. */

@@ -71,55 +71,6 @@ struct Part {
 
 #if !X_HOST
 
-#if X_AMDGCN
-#if __clang_major__ < 19  // early ones have no ballots, but comparisons that give a mask; 33 is "not equal"
-X_DEVICE u32 voted32(bool v) { return (u32)__builtin_amdgcn_uicmp((u32)v, 0u, 33); }
-X_DEVICE u64 voted64(bool v) { return __builtin_amdgcn_uicmp((u32)v, 0u, 33); }
-#else
-X_DEVICE u32 voted32(bool v) { return __builtin_amdgcn_ballot_w32(v); }
-X_DEVICE u64 voted64(bool v) { return __builtin_amdgcn_ballot_w64(v); }
-#endif
-template <u32 lanes>
-struct LaneMask {
-  typedef u32 type;
-  static X_DEVICE type ballot(bool v) { return voted32(v); }
-  static X_DEVICE u32 below(type mask) { return __builtin_amdgcn_mbcnt_lo(mask, 0u); }
-  static X_DEVICE u32 size(type mask) { return (u32)__builtin_popcount(mask); }
-};
-template <>
-struct LaneMask<64> {
-  typedef u64 type;
-  static X_DEVICE type ballot(bool v) { return voted64(v); }
-  static X_DEVICE u32 below(type mask) {
-    return __builtin_amdgcn_mbcnt_hi((u32)(mask >> 32), __builtin_amdgcn_mbcnt_lo((u32)mask, 0u));
-  }
-  static X_DEVICE u32 size(type mask) { return (u32)__builtin_popcountll(mask); }
-};
-/** What lanes of this warp wrote to shared memory before is what its lanes read after; every lane must come here. */
-X_DEVICE void warpBarrier() {
-  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
-  __builtin_amdgcn_wave_barrier();
-  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
-}
-#else
-#if X_NVRTC
-X_DEVICE u32 voted(bool v) { return __ballot_sync(0xffffffffu, v); }
-X_DEVICE u32 ones(u32 mask) { return (u32)__popc((int)mask); }
-X_DEVICE void warpBarrier() { __syncwarp(); }
-#else
-X_DEVICE u32 voted(bool v) { return (u32)__nvvm_vote_ballot_sync(0xffffffffu, v); }
-X_DEVICE u32 ones(u32 mask) { return (u32)__builtin_popcount(mask); }
-X_DEVICE void warpBarrier() { __nvvm_bar_warp_sync(0xffffffffu); }
-#endif
-template <u32>
-struct LaneMask {
-  typedef u32 type;
-  static X_DEVICE type ballot(bool v) { return voted(v); }
-  static X_DEVICE u32 below(type mask) { return ones(mask & ((1u << laneId()) - 1)); }
-  static X_DEVICE u32 size(type mask) { return ones(mask); }
-};
-#endif
-
 // Of a block, one a digit; constant, so that the places of a thread's elements need one address.
 constexpr u32 THREADS = DIGITS;
 // Keys of a thread and a tile: 16 KiB of shared memory in a block of THREADS.
@@ -132,13 +83,7 @@ constexpr u32 GROUP = ITEMS<K> / 2;
 /** How many elements of a digit came before this lane's in its warp, whose counters are these; all lanes come here. */
 X_DEVICE u16 rank(u16* counters, u32 digit) {
   typedef LaneMask<WARP> Mask;
-  typename Mask::type peers = Mask::ballot(true);
-#pragma unroll
-  for (u32 bit = 0; bit < DIGIT; ++bit) {
-    const bool set = (digit >> bit & 1) != 0;
-    const typename Mask::type with = Mask::ballot(set);
-    peers &= set ? with : ~with;
-  }
+  const typename Mask::type peers = lanesWith<DIGIT>(digit);
   const u32 before = counters[digit], below = Mask::below(peers);
   warpBarrier();
   if (below == 0) counters[digit] = (u16)(before + Mask::size(peers));

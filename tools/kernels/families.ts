@@ -81,6 +81,7 @@ export const FAMILIES: readonly Family[] = [
     dynamicLds: (itemBytes) => (itemBytes === 8 ? 10240 : 1088 * (itemBytes === 4 ? 8 : 4)),
     banks: `${most([0, 1, 2, 3, 4, 5, 6].map(sortConflict))}, words with gaps`,
   },
+  { name: 'sort_warp', modules: ['sort'], pattern: /^sort_warp_/, threads: () => 128, banks: 'by digit' },
   { name: 'sort_radix', modules: ['sort'], pattern: /^sort_radix_/, threads: USUAL, banks: 'by digit' },
   { name: 'topk', modules: ['sort'], pattern: /^topk_/, threads: () => 1024, banks: 'counters by digit' },
   { name: 'gemv', modules: ['gemm'], pattern: /^gemv_/, threads: () => 512, banks: BY_THREAD },

@@ -206,6 +206,8 @@ export interface BackendStorage {
   upsampleBilinear2d(layout: Layout, params: BilinearParams): BackendStorage;
   /** u32 positions that sort each row of the last dim. Stable in both directions; NaN is greater than every number. */
   argSortLastDim(layout: Layout, descending: boolean): BackendStorage;
+  /** What `argSortLastDim` gives, and the values in that order: both contiguous. */
+  sortLastDim(layout: Layout, descending: boolean): { values: BackendStorage; positions: BackendStorage };
   /** The first `k` columns of what `argSortLastDim` gives: [..., k]. 0 < k <= the size of the last dim. */
   topkLastDim(layout: Layout, k: number, descending: boolean): BackendStorage;
 

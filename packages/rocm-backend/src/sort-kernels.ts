@@ -5,6 +5,12 @@ import type { RocmDevice } from './device';
 import { kernelName } from './kernel-name';
 import { clamp } from './launch-shape';
 
+/** The widest row of `sort_warp_*`: kernels/sort/warp-row.h. */
+const SORT_WARP = 1024;
+
+/** Rows up to which a network of few steps is better than the passes of a radix sort, which cost as much for any row. */
+const SORT_NETWORK = 256;
+
 /** Columns that `sort_chunk_*` sorts at once: kernels/sort/chunk.h. */
 export const SORT_CHUNK = 4096;
 
@@ -36,7 +42,46 @@ export function launchArgSortRows(
   });
 }
 
-/** `sort_chunk_{asc,desc}_{t}(rows, cols, size, x, index)`: positions sorted within chunks of {@link SORT_CHUNK} columns. */
+/** Rows of up to {@link SORT_CHUNK} columns on a GPU: positions in sorted order and, unless `values` is 0, the values. */
+export function launchSortRows(
+  device: RocmDevice,
+  order: 'asc' | 'desc',
+  dtype: DType,
+  rows: number,
+  cols: number,
+  src: number,
+  out: number,
+  values: number,
+): void {
+  const byWarp = cols > SORT_NETWORK && cols <= SORT_WARP && sizeInBytes(dtype) < 8;
+  const launch = byWarp ? launchSortWarps : launchSortChunks;
+  launch(device, order, dtype, rows, cols, src, out, values);
+}
+
+const WARP_BLOCK = 128;
+
+/** `sort_warp_{asc,desc}_{t}(rows, cols, x, index, values)`: a warp a row of up to {@link SORT_WARP} columns. */
+export function launchSortWarps(
+  device: RocmDevice,
+  order: 'asc' | 'desc',
+  dtype: DType,
+  rows: number,
+  cols: number,
+  src: number,
+  out: number,
+  values: number,
+): void {
+  const { isHost } = device.shapes;
+  const block = isHost ? 1 : WARP_BLOCK;
+  const wanted = isHost ? rows : Math.ceil(rows / (block / device.hip.properties.warpSize));
+  const shape = { grid: device.shapes.blocks(wanted, block), block };
+  device.launch(SORT, kernelName(kernelName('sort_warp', order), dtype), shape, [rows, cols, src, out, values]);
+}
+
+/**
+ * `sort_chunk_{asc,desc}_{t}(rows, cols, size, x, index, values)`: positions, and values unless they are 0, sorted within
+ * chunks of {@link SORT_CHUNK} columns.
+ */
 export function launchSortChunks(
   device: RocmDevice,
   order: 'asc' | 'desc',
@@ -45,6 +90,7 @@ export function launchSortChunks(
   cols: number,
   src: number,
   out: number,
+  values: number,
 ): void {
   const size = Math.min(SORT_CHUNK, 2 ** Math.ceil(Math.log2(cols)));
   const itemBytes = sizeInBytes(dtype);
@@ -57,6 +103,7 @@ export function launchSortChunks(
     size,
     src,
     out,
+    values,
   ]);
 }
 

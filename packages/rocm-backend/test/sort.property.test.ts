@@ -1,9 +1,9 @@
 /** Arg-sort of every device against the TypeScript reference, and the radix kernels by themselves at odd cuts of a row. */
-import { DTYPES, type DType, Layout, sizeInBytes } from '@x/core';
+import { type BackendStorage, DTYPES, type DType, Layout, sizeInBytes } from '@x/core';
 import { SORT } from '@x/kernels';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { RocmDevice } from '../src/index';
+import type { RocmDevice, RocmStorage } from '../src/index';
 import { launchRadixPass } from '../src/sort-kernels';
 import { expectClose } from './compare';
 import { kernelDevices } from './devices';
@@ -11,8 +11,9 @@ import { generator, operandSpec, type Pair, pairsOf, randomBytes, runs, tiedByte
 
 const dtype = fc.constantFrom<DType>(...DTYPES);
 
-/** Rows and columns on both sides of where the ways of sorting part: 256 on the host, 4096 on GPUs; and many rows. */
+/** Rows and columns on both sides of where the ways of sorting part: 256 on the host, 256, 1024 and 4096 on GPUs; many rows. */
 const sizes = fc.oneof(
+  fc.tuple(fc.integer({ min: 1, max: 9 }), fc.integer({ min: 257, max: 1024 })),
   fc.tuple(fc.integer({ min: 1, max: 5 }), fc.integer({ min: 1, max: 300 })),
   fc.tuple(fc.integer({ min: 1, max: 4 }), fc.integer({ min: 1000, max: 9000 })),
   fc.tuple(fc.integer({ min: 1, max: 2 }), fc.integer({ min: 16_000, max: 40_000 })),
@@ -25,11 +26,35 @@ function wideBytes(type: DType, count: number, seed: number): Uint8Array {
   return Uint8Array.from({ length: count * sizeInBytes(type) }, () => next() * 256);
 }
 
+/** Positions as the reference has them, alone and beside the values. */
 function expectSorted(pair: Pair, x: ReturnType<Pair['operand']>, descending: boolean, label: string): void {
   expectClose(
     pair.run((side) => x[side].argSortLastDim(x.layout, descending)),
     label,
   );
+  const values: Partial<Record<'reference' | 'tested', BackendStorage>> = {};
+  expectClose(
+    pair.run((side) => {
+      const sorted = x[side].sortLastDim(x.layout, descending);
+      values[side] = sorted.values;
+      return sorted.positions;
+    }),
+    `${label} with values`,
+  );
+  expectClose(
+    pair.run((side) => values[side]!),
+    `values of ${label}`,
+  );
+}
+
+/** The elements of rows of `cols` at these positions, bit by bit. */
+function pick(bytes: Uint8Array, size: number, cols: number, positions: Uint32Array): Uint8Array {
+  const picked = new Uint8Array(positions.length * size);
+  positions.forEach((position, i) => {
+    const at = (i - (i % cols) + position) * size;
+    picked.set(bytes.subarray(at, at + size), i * size);
+  });
+  return picked;
 }
 
 describe.each(kernelDevices())('arg-sort on %s', (device) => {
@@ -148,6 +173,114 @@ describe.each(kernelDevices())('arg-sort on %s', (device) => {
       }
     }
   });
+
+  it.each(DTYPES)('%s: values have the bits of the elements, at every width where a kernel ends', (type) => {
+    const size = sizeInBytes(type);
+    for (const cols of [1, 31, 256, 257, 512, 513, 768, 769, 1023, 1024, 1025, 2048, 4095, 4096, 4097]) {
+      const rows = cols < 1500 ? 5 : 2;
+      for (const bytes of [wideBytes(type, rows * cols, cols), tiedBytes(type, rows * cols, cols)]) {
+        for (const descending of [false, true]) {
+          withPair((pair) => {
+            const x = pair.from(bytes, type, Layout.contiguous([rows, cols]));
+            const sorted = x.tested.sortLastDim(x.layout, descending);
+            const values = pair.run((side) => (side === 'tested' ? sorted.values : backend.zeros(rows * cols, type)));
+            const positions = pair.run((side) =>
+              side === 'tested' ? sorted.positions : x.reference.argSortLastDim(x.layout, descending),
+            );
+            expectClose(positions, `${type} ${cols}`);
+            const expected = pick(bytes, size, cols, new Uint32Array(positions.expected));
+            expect(Buffer.compare(new Uint8Array(values.actual), expected), `${type} ${cols}`).toBe(0);
+          });
+        }
+      }
+    }
+  });
+
+  it.each<DType>(['u8', 'f16', 'i32', 'f32'])(
+    'the kernels of rows in any grid, with values of %s and without',
+    (type) => {
+      const size = sizeInBytes(type);
+      const { warpSize } = backend.hip.properties;
+      for (const [kernel, rows, cols] of [
+        ['sort_warp', 7, 1],
+        ['sort_warp', 7, 100],
+        ['sort_warp', 9, 300],
+        ['sort_warp', 5, 1024],
+        ['sort_warp', 3, 1025],
+        ['sort_chunk', 3, 5000],
+      ] as const) {
+        for (const [grid, warps] of [
+          [1, 1],
+          [1, 128 / warpSize],
+          [3, 2],
+          [[2, 2, 2], 2],
+        ] as const) {
+          const bytes = randomBytes(type, rows * cols, cols);
+          const total = rows * cols;
+          const chunk = kernel === 'sort_warp' ? cols : 4096;
+          // Chunks are rows by themselves; a row too wide for a warp is not touched.
+          const chunks = Array.from({ length: rows * Math.ceil(cols / chunk) }, (_, i) => {
+            const across = Math.ceil(cols / chunk);
+            const start = Math.floor(i / across) * cols + (i % across) * chunk;
+            return [start, Math.min(chunk, cols - (i % across) * chunk), (i % across) * chunk] as const;
+          });
+          withPair((pair) => {
+            const expected = new Uint32Array(total);
+            for (const [start, count, offset] of chunks) {
+              const part = pair.from(
+                bytes.slice(start * size, (start + count) * size),
+                type,
+                Layout.contiguous([count]),
+              );
+              const { expected: positions } = pair.run((side) => part[side].argSortLastDim(part.layout, true));
+              expected.set(
+                new Uint32Array(positions).map((position) => position + offset),
+                start,
+              );
+            }
+            const untouched = kernel === 'sort_warp' && cols > 1024;
+            for (const withValues of [true, false]) {
+              const guard = 16;
+              const source = pair.from(bytes, type, Layout.contiguous([rows, cols])).tested as RocmStorage;
+              const made = [4, size].map((each) =>
+                backend.fromHost(new Uint8Array((total + guard) * each).fill(7), 'u8'),
+              );
+              const [index, values] = made;
+              const block = warpSize === 1 ? 1 : warps * warpSize;
+              const words = kernel === 'sort_chunk' ? [4096] : [];
+              const shared = kernel === 'sort_chunk' ? 4096 * 10 : 0;
+              backend
+                .getOrLoadFunc(`${kernel}_desc_${type}`, SORT)
+                .launch(grid, block, shared, [
+                  rows,
+                  cols,
+                  ...words,
+                  source.ptr,
+                  index.ptr,
+                  withValues ? values.ptr : 0,
+                ]);
+              const [positions, picked] = made.map((storage) => new Uint8Array(storage.toHostSync()));
+              const label = `${kernel} ${rows} x ${cols} in ${grid} of ${warps}`;
+              const at = new Uint32Array(positions.buffer).subarray(0, total);
+              if (untouched) expect(new Set(positions), label).toEqual(new Set([7]));
+              else
+                expect(Buffer.compare(new Uint8Array(at.slice().buffer), new Uint8Array(expected.buffer)), label).toBe(
+                  0,
+                );
+              if (untouched || !withValues) expect(new Set(picked), label).toEqual(new Set([7]));
+              else
+                expect(Buffer.compare(picked.subarray(0, total * size), pick(bytes, size, cols, expected)), label).toBe(
+                  0,
+                );
+              expect(new Set(positions.subarray(total * 4)), label).toEqual(new Set([7]));
+              expect(new Set(picked.subarray(total * size)), label).toEqual(new Set([7]));
+              for (const storage of made) storage.dispose();
+            }
+          });
+        }
+      }
+    },
+  );
 
   it('does nothing with parts of no columns', () => {
     const out = backend.fromHost(new Uint32Array(4).fill(7), 'u32');

@@ -1,6 +1,7 @@
 /** Arg-sort and top-k of the plain backend: stable in both directions, -0 equals 0, NaN greater than every number whatever its sign. */
-import type { Layout } from '../layout';
+import { Layout } from '../layout';
 import { denseValues } from './copy';
+import { gather } from './indexing';
 import { JsStorage } from './storage';
 
 export function argSortLastDim(src: JsStorage, layout: Layout, descending: boolean): JsStorage {
@@ -14,6 +15,16 @@ export function argSortLastDim(src: JsStorage, layout: Layout, descending: boole
     positions.sort((i, j) => (descending ? order(row[j], row[i]) : order(row[i], row[j])));
   }
   return new JsStorage(src.device, 'u32', out);
+}
+
+export function sortLastDim(
+  src: JsStorage,
+  layout: Layout,
+  descending: boolean,
+): { values: JsStorage; positions: JsStorage } {
+  const positions = argSortLastDim(src, layout, descending);
+  const values = gather(src, layout, positions, Layout.contiguous(layout.shape), layout.rank - 1);
+  return { values, positions };
 }
 
 /** The reference of top-k sorts everything and keeps the beginning of each row. */

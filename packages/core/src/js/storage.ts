@@ -33,7 +33,7 @@ import * as indexing from './indexing';
 import { matmul } from './matmul';
 import * as pool from './pool';
 import { reduce } from './reduce';
-import { argSortLastDim, topkLastDim } from './sort';
+import { argSortLastDim, sortLastDim, topkLastDim } from './sort';
 import * as upsample from './upsample';
 
 export class JsStorage implements BackendStorage {
@@ -157,6 +157,9 @@ export class JsStorage implements BackendStorage {
   }
   argSortLastDim(layout: Layout, descending: boolean): JsStorage {
     return argSortLastDim(this, layout, descending);
+  }
+  sortLastDim(layout: Layout, descending: boolean): { values: JsStorage; positions: JsStorage } {
+    return sortLastDim(this, layout, descending);
   }
   topkLastDim(layout: Layout, k: number, descending: boolean): JsStorage {
     return topkLastDim(this, layout, k, descending);

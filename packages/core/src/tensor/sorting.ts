@@ -2,6 +2,8 @@
  * Sorting along the last dimension. candle's sort is unstable, needs contiguous rows, and fails on a GPU for wide ones;
  * here it is stable in both directions, takes any view and any width, and NaN is greater than every number on all devices.
  */
+import * as rules from '../autograd/rules/indexing';
+import type { BackendStorage } from '../backend';
 import { ShapeError } from '../errors';
 import { formatShape } from '../shape';
 import type { Tensor } from '../tensor';
@@ -34,9 +36,20 @@ export abstract class TensorSorting extends TensorResampling {
    * ```
    */
   sortLastDim(this: Tensor, ascending: boolean): [values: Tensor, positions: Tensor] {
-    requireRows('sortLastDim', this);
-    const positions = this.argSortLastDim(ascending);
-    return [gathered(this, positions), positions];
+    const op = 'sortLastDim';
+    requireRows(op, this);
+    let values: BackendStorage;
+    const positions = compute(op, [this], this.shape, 'u32', () => {
+      const sorted = storageOf(op, this).sortLastDim(this.layout, !ascending);
+      values = sorted.values;
+      return sorted.positions;
+    });
+    // As if the positions had gathered them.
+    const gather = () => values;
+    return [
+      compute('gather', [this, positions], this.shape, this.dtype, gather, rules.gather, this.rank - 1),
+      positions,
+    ];
   }
 
   /**

@@ -34,7 +34,7 @@ import { matmul } from './matmul';
 import { affine, binary, cmp, elu, powf, unary, whereCond } from './operations';
 import { pool2d, upsampleBilinear2d, upsampleNearest1d, upsampleNearest2d } from './pool';
 import { reduce } from './reduce';
-import { argSortLastDim, topkLastDim } from './sort';
+import { argSortLastDim, sortLastDim, topkLastDim } from './sort';
 
 export class RocmStorage implements BackendStorage {
   readonly dtype: DType;
@@ -169,6 +169,9 @@ export class RocmStorage implements BackendStorage {
   }
   argSortLastDim(layout: Layout, descending: boolean): RocmStorage {
     return argSortLastDim(this, layout, descending);
+  }
+  sortLastDim(layout: Layout, descending: boolean): { values: RocmStorage; positions: RocmStorage } {
+    return sortLastDim(this, layout, descending);
   }
   topkLastDim(layout: Layout, k: number, descending: boolean): RocmStorage {
     return topkLastDim(this, layout, k, descending);

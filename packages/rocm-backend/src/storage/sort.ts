@@ -1,10 +1,10 @@
 /**
- * Arg-sort of rows of any width: on GPUs a block sorts a row in shared memory, and wide rows are sorted by the digits of
- * their keys, a byte a pass, by as many blocks as the device has room for; the host does so from far fewer columns on.
+ * Arg-sort of rows of any width: on GPUs a warp or a block sorts a row in shared memory, and wide rows are sorted by the digits
+ * of their keys, a byte a pass, by as many blocks as the device has room for; the host does so from far fewer columns on.
  * candle's own kernel (a block a row, fails where shared memory ends) serves narrow rows on the host.
  * Top-k selects instead of sorting; candle sorts the whole row for it.
  */
-import { type DType, type Layout, sizeInBytes } from '@x/core';
+import { type DType, Layout, sizeInBytes } from '@x/core';
 import type { RocmDevice } from '../device';
 import { checkPositions } from '../errors';
 import { kernelName } from '../kernel-name';
@@ -14,7 +14,7 @@ import { run } from '../ops';
 import {
   launchArgSortRows,
   launchRadixPass,
-  launchSortChunks,
+  launchSortRows,
   launchTopk,
   RADIX_DIGITS,
   radixPart,
@@ -23,6 +23,7 @@ import {
 } from '../sort-kernels';
 import { withContiguous } from './copy';
 import type { RocmStorage } from './index';
+import { gather } from './indexing';
 
 /** Columns up to which candle's kernel, which has no counters to clear, is better on the host. */
 const HOST_ROW = 256;
@@ -39,9 +40,43 @@ export function argSortLastDim(src: RocmStorage, layout: Layout, descending: boo
       const narrow = device.shapes.isHost ? HOST_ROW : SORT_CHUNK;
       if (cols > narrow) sortByDigits(device, order, dtype, rows, cols, ptr, out);
       else if (device.shapes.isHost) launchArgSortRows(device, order, dtype, rows, cols, ptr, out);
-      else launchSortChunks(device, order, dtype, rows, cols, ptr, out);
+      else launchSortRows(device, order, dtype, rows, cols, ptr, out, 0);
     }),
   );
+}
+
+/** Positions and values. What sorts a row in shared memory writes both; elsewhere the values are gathered. */
+export function sortLastDim(
+  src: RocmStorage,
+  layout: Layout,
+  descending: boolean,
+): { values: RocmStorage; positions: RocmStorage } {
+  const { device, dtype } = src;
+  const cols = layout.shape[layout.rank - 1];
+  const rows = layout.elemCount / cols;
+  if (device.shapes.isHost || cols > SORT_CHUNK) {
+    const positions = argSortLastDim(src, layout, descending);
+    try {
+      const values = gather(src, layout, positions, Layout.contiguous(layout.shape), layout.rank - 1);
+      return { values, positions };
+    } catch (error) {
+      positions.dispose();
+      throw error;
+    }
+  }
+  return withContiguous(src, layout, (from, fromLayout) => {
+    const positions = device.allocUninit(layout.elemCount, 'u32');
+    try {
+      const values = run(device, dtype, layout.elemCount, (out) => {
+        const { ptr } = from.operand(fromLayout);
+        launchSortRows(device, descending ? 'desc' : 'asc', dtype, rows, cols, ptr, positions.ptr, out);
+      });
+      return { values, positions };
+    } catch (error) {
+      positions.dispose();
+      throw error;
+    }
+  });
 }
 
 /** Candidates a block gets at least when a row is cut into parts: fewer cost more to hand out than to look at. */
