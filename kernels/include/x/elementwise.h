@@ -186,26 +186,9 @@ X_DEVICE Vec<T, V> loadRun(const T* p, bool steps) {
   return same;
 }
 
-// Whether registers suffice for several accesses at once: not for the 16 elements of an access of one-byte types.
+// Whether registers suffice for runs beside the other loops: not with the 16 elements of an access of one-byte types.
 template <class Out, class... In>
 constexpr bool roomy = !FEW_REGISTERS && largest<Out, In...>() > 1;
-
-// Two accesses of a thread that fly together, a block's threads apart. More of them read slower: blocks that run together
-// then lie further apart in memory, and fewer fit a processor.
-template <class T, u32 V>
-struct Two {
-  Vec<T, V> first, second;
-  X_DEVICE Two(const T* p, u64 step) : first(loadVec<V>(p)), second(loadVec<V>(p + step)) {}
-  X_DEVICE Two(const T* p, const u64 (&at)[2], u64 lane, bool steps)
-      : first(loadRun<V>(p + at[0] + (steps ? lane : 0), steps)), second(loadRun<V>(p + at[1] + (steps ? lane : 0), steps)) {}
-};
-
-/** The accesses of one thread, the second `step` elements after the first; with a step of 0 it is the first again. */
-template <u32 limit, u32 V, class F, class Out, class... In>
-X_DEVICE void computeTwo(F f, Out* out, u64 step, const Two<In, V>&... in) {
-  computeWide<limit, V, F, Out, In...>(f, out, in.first...);
-  if (step != 0) computeWide<limit, V, F, Out, In...>(f, out + step, in.second...);
-}
 
 /**
  * out[i] = f(in[i]...). A thread moves as many elements at once as fill 16 bytes of the widest operand; `limit` bounds how
@@ -218,15 +201,7 @@ X_DEVICE void contiguous(u64 n, F f, Out* out, const In*... in) {
   u64 head = 0;
   if (alignedTo(out, sizeof(Out) * V) && (alignedTo(in, sizeof(In) * V) && ...)) {
     head = n / V * V;
-    if constexpr (roomy<Out, In...>) {
-      const u64 threads = blockThreads(), tile = 2 * threads, accesses = n / V;
-      for (u64 i = launch::block() * tile + threadIndex(); i < accesses; i += launch::blocks() * tile) {
-        const u64 step = i + threads < accesses ? threads * V : 0;
-        computeTwo<limit, V, F, Out, In...>(f, out + i * V, step, Two<In, V>(in + i * V, step)...);
-      }
-    } else {
-      X_FOR_EACH(i, n / V) computeWide<limit, V>(f, out + i * V, loadVec<V>(in + i * V)...);
-    }
+    X_FOR_EACH(i, n / V) computeWide<limit, V>(f, out + i * V, loadVec<V>(in + i * V)...);
   }
   if (head < n) X_FOR_EACH(i, n - head) out[head + i] = f(in[head + i]...);
 }
@@ -240,34 +215,12 @@ X_DEVICE bool runsOf(const T* p, u64 num_dims, const u64* strides) {
   return strides[num_dims - 1] == 1 && steps % V == 0 && alignedTo(p, sizeof(T) * V);
 }
 
-/** As inRuns where every run is a multiple of a block's access: a division is then the block's, not each thread's. */
-template <u32 limit, u32 V, class F, class Out, u32... k, class... In>
-X_DEVICE void runsOfBlocks(Indices<k...>, u64 accesses, u64 num_dims, const u64* info, F f, Out* out, const In*... in) {
-  const u64 threads = blockThreads(), lane = threadIndex() * (u64)V;
-  for (u64 start = launch::block() * 2 * threads; start < accesses; start += launch::blocks() * 2 * threads) {
-    const u64 step = start + threads < accesses ? threads * V : 0;
-    u64 at[sizeof...(In)][2];
-#pragma unroll
-    for (u32 a = 0; a < 2; ++a) {
-      u64 one[sizeof...(In)] = {};
-      offsets(Indices<k...>(), start * V + a * step, num_dims, info, one);
-      ((at[k][a] = one[k]), ...);
-    }
-    computeTwo<limit, V, F, Out, In...>(f, out + start * V + lane, step,
-                                        Two<In, V>(in, at[k], lane, info[(k + 2) * num_dims - 1] != 0)...);
-  }
-}
-
 /** As contiguous for inputs whose innermost dim is stepped through by one or not at all: false where that is not so. */
 template <u32 limit, class F, class Out, u32... k, class... In>
 X_DEVICE bool inRuns(Indices<k...>, u64 n, u64 num_dims, const u64* info, F f, Out* out, const In*... in) {
   constexpr u32 V = 16 / largest<Out, In...>();
   if (num_dims == 0 || info[num_dims - 1] % V != 0 || !alignedTo(out, sizeof(Out) * V)) return false;
   if (!(runsOf<V>(in, num_dims, info + (k + 1) * num_dims) && ...)) return false;
-  if (info[num_dims - 1] % (V * (u64)blockThreads()) == 0) {
-    runsOfBlocks<limit, V>(Indices<k...>(), n / V, num_dims, info, f, out, in...);
-    return true;
-  }
   X_FOR_EACH(a, n / V) {
     u64 at[sizeof...(In)] = {};
     offsets(Indices<k...>(), a * V, num_dims, info, at);

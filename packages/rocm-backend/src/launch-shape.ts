@@ -10,10 +10,9 @@ export interface LaunchShape {
   sharedBytes?: number;
 }
 
-const ELEMENTWISE_BLOCK = 128;
-/** Blocks of elementwise work that a compute unit has before threads take several accesses. */
-const BLOCKS_PER_CU = 32;
 const BLOCK = 256;
+/** Blocks of elementwise work that a compute unit has before threads take several accesses. */
+const BLOCKS_PER_CU = 16;
 const COLUMN_BLOCKS_PER_CU = 8;
 /** Shares are combined by one thread a column. */
 const MAX_COLUMN_PARTS = 256;
@@ -33,15 +32,15 @@ export class LaunchShapes {
 
   /**
    * Threads for `elements`, of which one takes as many in an access as fill 16 bytes; kernels that take them one by one
-   * leave `itemBytes` out. A thread makes one access while the device has room, then two (kernels/include/x/elementwise.h),
-   * and four where it first works out places from strides or indices.
+   * leave `itemBytes` out. A thread makes one access while the device has room, then two, one after the other, and four
+   * where it first works out places from strides or indices: more in flight a thread read slower (tools/bench/ops.ts).
    */
   elementwise(elements: number, itemBytes = 16, strided = false): LaunchShape {
     const units = this.#properties.multiprocessorCount;
     if (this.isHost) return { grid: clamp(Math.ceil(elements / HOST_CHUNK), 1, units * 4), block: 1 };
-    const blocks = Math.ceil((elements * itemBytes) / (16 * ELEMENTWISE_BLOCK));
+    const blocks = Math.ceil((elements * itemBytes) / (16 * BLOCK));
     const grid = Math.max(Math.min(blocks, units * BLOCKS_PER_CU), Math.ceil(blocks / (strided ? 4 : 2)));
-    return { grid: this.blocks(grid, ELEMENTWISE_BLOCK), block: ELEMENTWISE_BLOCK };
+    return { grid: this.blocks(grid, BLOCK), block: BLOCK };
   }
 
   /** One thread per unit of work that is heavier than an element (a column of a scatter). */

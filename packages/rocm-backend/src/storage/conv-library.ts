@@ -96,10 +96,16 @@ function wantsChannelsLast(
   return handle.library === 'cudnn' && !transposed && layout.rank === 4 && fits;
 }
 
+/** What tells plans apart, in a form that is quick to make. */
+function keyOf({ library }: ConvolutionHandle, s: ConvolutionShape): string {
+  const flags = `${s.transposed ? 'transposed ' : ''}${s.reduced ? 'reduced ' : ''}${s.channelsLast ? 'channels last ' : ''}`;
+  return `${library} ${s.type} ${flags}[${s.x}] * [${s.filter}] = [${s.y}] ${s.padding} ${s.stride} ${s.dilation}`;
+}
+
 /** The plan of a shape, made once; undefined when the library has none and our kernels may do the work. */
 function planFor(device: RocmDevice, handle: ConvolutionHandle, shape: ConvolutionShape): ConvolutionPlan | undefined {
   const { convolution, plans } = device.libraries;
-  const key = JSON.stringify([handle.library, shape]);
+  const key = keyOf(handle, shape);
   const known = plans.get(key);
   if (known !== undefined) {
     plans.delete(key);
