@@ -74,12 +74,12 @@ function lineOf(op: BenchOp, ms: number, torchMs?: number, ratio?: number): obje
 function timer(device: Device): (op: BenchOp) => number {
   const backend = device.backend;
   if (!(backend instanceof RocmDevice)) {
-    return (op) => medianOf(op, () => clocked(op.run));
+    return (op) => medianOf(() => clocked(op.run));
   }
   const start = backend.hip.createEvent();
   const end = backend.hip.createEvent();
   return (op) =>
-    medianOf(op, () => {
+    medianOf(() => {
       start.record(backend.hip.defaultStream);
       op.run();
       end.record(backend.hip.defaultStream);
@@ -88,7 +88,7 @@ function timer(device: Device): (op: BenchOp) => number {
     });
 }
 
-function medianOf(op: BenchOp, once: () => number): number {
+function medianOf(once: () => number): number {
   const begin = performance.now();
   for (let i = 0; i < WARM_UP.runs || performance.now() - begin < WARM_UP.ms; i++) once();
   const times = Array.from({ length: REPEATS }, once).sort((a, b) => a - b);

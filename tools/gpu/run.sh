@@ -2,7 +2,7 @@
 # Runs the bundle of tools/gpu/bundle.ts on a machine with a GPU, from the repository's root.
 #   compile   every module through the run-time compiler, a process each
 #   test      the suites named (default: ops libraries compile model) on every device present (X_TEST_DEVICES=cuda:0 narrows it)
-#   sanitize  compute-sanitizer memcheck and racecheck over the kernel tests (NVIDIA)
+#   sanitize  compute-sanitizer memcheck and racecheck over the kernel tests (NVIDIA), a process a file, 16 at a time; files may be named
 #   decode    tokens/s of the small model on each device
 #   bench     one of tools/bench that is in the bundle, with the options that follow (default: ops)
 #   example   one of examples/ that is in the bundle (bundle.ts has the list), with the options that follow
@@ -29,13 +29,18 @@ test_all() {
   return $status
 }
 
+sanitize_file() {
+  local tool=$1 file=$2 log=/tmp/candle-$1-$2.log begin=$SECONDS
+  X_TEST_FILES="/$file.test.ts\$" X_TEST_DEVICES=cuda:0 X_GEMM=kernels X_CONV=kernels X_TEST_SCALE=${X_TEST_SCALE:-0.1} \
+    compute-sanitizer --tool $tool --report-api-errors no --error-exitcode 9 --print-limit 20 "$node" .gpu/ops.test.mjs >$log 2>&1 || echo "exit status $?" >>$log
+  echo "$tool $file, $((SECONDS - begin)) s: $(grep -hE 'ERROR SUMMARY|RACECHECK SUMMARY|^# (pass|fail) |^exit status' $log | tr '\n' ' ')"
+}
+
 sanitize() {
-  for tool in memcheck racecheck; do
-    echo "== compute-sanitizer $tool"
-    X_TEST_DEVICES=cuda:0 X_GEMM=kernels X_CONV=kernels X_TEST_SCALE=${X_TEST_SCALE:-0.1} compute-sanitizer --tool $tool --report-api-errors no --error-exitcode 9 --print-limit 20 "$node" .gpu/ops.test.mjs >/tmp/candle-$tool.log 2>&1 || echo "exit status $?"
-    grep -E 'ERROR SUMMARY|RACECHECK SUMMARY|^=========' /tmp/candle-$tool.log | tail -n 5
-    grep -E '^(# |ℹ )(tests|pass|fail)' /tmp/candle-$tool.log || tail -n 20 /tmp/candle-$tool.log
-  done
+  export node
+  export -f sanitize_file
+  [ $# -gt 0 ] || set -- $(grep -oE '"\./packages/rocm-backend/test/[^"]+\.test\.ts"' .gpu/ops.test.mjs | sort -u | sed -E 's/.*test\/(.*)\.test\.ts"/\1/')
+  for tool in memcheck racecheck; do printf "$tool %s\n" "$@"; done | xargs -P 16 -L 1 bash -c 'sanitize_file "$0" "$1"'
 }
 
 compile() {
@@ -60,9 +65,9 @@ decode() {
 case "${1:-test}" in
   test) shift; test_all ${@:-ops libraries compile model} ;;
   compile) compile ;;
-  sanitize) sanitize ;;
+  sanitize) shift; sanitize "$@" ;;
   decode) decode ;;
   bench) shift; bench=${1:-ops}; shift || true; "$node" .gpu/bench-$bench.mjs "$@" ;;
   example) shift; example=$1; shift; "$node" .gpu/example-$example.mjs "$@" ;;
-  *) echo "usage: tools/gpu/run.sh test [SUITE...]|compile|sanitize|decode|bench NAME [options]|example NAME [options]" >&2; exit 2 ;;
+  *) echo "usage: tools/gpu/run.sh test [SUITE...]|compile|sanitize [FILE...]|decode|bench NAME [options]|example NAME [options]" >&2; exit 2 ;;
 esac

@@ -1,6 +1,6 @@
 /**
- * Tensors of more elements than a GPU has threads for one access each: a thread then takes four accesses (X_FOR_EACH and
- * fourAtOnce in kernels/include/x). The result must be, bit for bit, that of the same op on pieces that are small enough.
+ * Tensors of more elements than a GPU has threads for one access each: a thread then takes several, one after the other
+ * (X_FOR_EACH in kernels/include/x/launch.h). The result must be, bit for bit, that of the same op on pieces that are small enough.
  */
 import { type DType, Tensor } from '@x/core';
 import { describe, expect, it } from 'vitest';
