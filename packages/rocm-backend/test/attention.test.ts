@@ -4,6 +4,7 @@
  */
 import { Device, type DType, type Layout, Tensor } from '@x/core';
 import { describe, expect, it } from 'vitest';
+import type { RocmDevice } from '../src/index';
 import { kernelDevices } from './devices';
 
 interface Case {
@@ -45,12 +46,14 @@ describe.each(kernelDevices())('attention on %s', (device) => {
     }
   });
 
-  it('is for f32 where it is for f16, from a tile of queries on', () => {
-    const { attention } = device.backend;
-    const problem = { b: 1, heads: 1, kvHeads: 1, seq: 64, kv: 64, d: 128, causal: true, scale: 1 };
-    expect(attention!.supports('f32', problem)).toBe(attention!.supports('f16', problem));
-    expect(attention!.supports('f32', { ...problem, seq: 63 })).toBe(false);
-    expect(attention!.supports('f32', { ...problem, d: 96 })).toBe(false);
+  it('is for f32 where it is for f16, from as many tiles of queries on as fill the device', () => {
+    const { attention, hip } = device.backend as RocmDevice;
+    const heads = hip.properties.multiprocessorCount;
+    const problem = { b: 1, heads, kvHeads: heads, seq: 64, kv: 64, d: 128, causal: true, scale: 1 };
+    expect(attention.supports('f32', problem)).toBe(attention.supports('f16', problem));
+    expect(attention.supports('f32', { ...problem, seq: 63 })).toBe(false);
+    expect(attention.supports('f32', { ...problem, heads: heads - 1 })).toBe(false);
+    expect(attention.supports('f32', { ...problem, d: 96 })).toBe(false);
   });
 
   const odd = { b: 1, heads: 2, kvHeads: 1, seq: 75, kv: 75, scale: 0.125 };

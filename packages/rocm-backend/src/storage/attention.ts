@@ -22,7 +22,7 @@ const QUERIES = 128;
 const KEYS = 64;
 /** Queries below which a tile is mostly empty. */
 const FEWEST_QUERIES = 16;
-/** The same of the f32 kernels, whose tiles are worth it when full; and values in shared memory beside the queries (chunks.h). */
+/** The same of the f32 kernels; and values in shared memory beside the queries (kernels/attention/chunks.h). */
 const QUERIES_F32 = 64;
 const BESIDE_QUERIES_F32 = QUERIES_F32 * 256;
 /** Blocks of the f32 kernels that a processor runs at once, each one tile after another. */
@@ -35,13 +35,15 @@ export class DeviceAttentionOps implements AttentionOps {
     this.#device = device;
   }
 
-  supports(dtype: DType, { seq, kv, d, scale }: AttentionProblem): boolean {
+  supports(dtype: DType, { b, heads, seq, kv, d, scale }: AttentionProblem): boolean {
     const { hip, matrixUnits } = this.#device;
+    // A tile of f32 has its keys one after the other: tiles must fill the device, or two products are faster.
+    const tiles = dtype === 'f32' ? b * heads * Math.floor(seq / QUERIES_F32) : 0;
     return (
       matrixUnits !== undefined &&
       DTYPES.includes(dtype) &&
       HEAD_SIZES.includes(d) &&
-      seq >= (dtype === 'f32' ? QUERIES_F32 : FEWEST_QUERIES) &&
+      (dtype === 'f32' ? tiles >= hip.properties.multiprocessorCount : seq >= FEWEST_QUERIES) &&
       Math.max(seq, kv) < 2 ** 31 &&
       scale > 0 &&
       this.#shape(dtype, 1, 1, d).sharedBytes! <= hip.properties.sharedMemoryPerBlock
