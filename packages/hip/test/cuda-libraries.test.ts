@@ -1,30 +1,10 @@
 // cuDNN through a stand-in that has exactly its C interface, on a stand-in for libcuda: what the addon really passes to it,
 // from a device's convolutions down, without an NVIDIA GPU.
 import { beforeAll, describe, expect, test } from 'vitest';
-import { buildFakeCudnn, preludeFor, runOnFakes } from './fake-libraries';
+import { buildFakeCudnn, EVERY_CONVOLUTION, preludeFor, runOnFakes } from './fake-libraries';
 
 const PRELUDE = preludeFor('cuda');
 const NO_KERNELS = { X_KERNEL_DIR: '/nowhere', X_CACHE_DIR: '/nowhere' };
-
-/** Convolutions of every kind on `device`; the largest difference to the reference. */
-const EVERY_KIND = `
-let worst = 0;
-for (const dtype of ['f32', 'f16', 'bf16']) for (const stride of [1, 2]) for (const dilation of [1, 2]) {
-  const p = { b: 2, cIn: 3, cOut: 4, hIn: 9, wIn: 10, kH: 3, kW: 2, padding: 1, stride, dilation, outputPadding: stride - 1 };
-  const size = (n, kk) => Math.floor((n + 2 - dilation * (kk - 1) - 1) / stride) + 1;
-  const back = (n, kk) => (n - 1) * stride - 2 + dilation * (kk - 1) + 1 + p.outputPadding;
-  const x = Layout.contiguous([2, 3, 9, 10]);
-  const line = Layout.contiguous([2, 3, 10]);
-  worst = Math.max(worst,
-    both(device, dtype, [540, 72], ([s, w]) => s.conv2d(x, w, Layout.contiguous([4, 3, 3, 2]), { ...p, hOut: size(9, 3), wOut: size(10, 2) })),
-    both(device, dtype, [540, 72], ([s, w]) => s.convTranspose2d(x, w, Layout.contiguous([3, 4, 3, 2]), { ...p, hOut: back(9, 3), wOut: back(10, 2) })),
-    both(device, dtype, [60, 24], ([s, w]) => s.conv1d(line, w, Layout.contiguous([4, 3, 2]), { ...p, lIn: 10, k: 2, lOut: size(10, 2) })),
-    both(device, dtype, [60, 24], ([s, w]) => s.convTranspose1d(line, w, Layout.contiguous([3, 4, 2]), { ...p, lIn: 10, k: 2, lOut: back(10, 2) })));
-}
-const { launch, library } = device.hip.counters();
-const live = device.memory().liveBytes;
-device.dispose();
-return { worst, launches: launch, library, live };`;
 
 /** The algorithms of one shape: f16, bf16, f32 in TF32, f32, and f16 transposed. */
 const CHOICES = `
@@ -69,7 +49,7 @@ describe('cuDNN with operation graphs', () => {
   test('convolves in one and two dimensions and both directions', () => {
     const run = runOnFakes<Convolved>(
       undefined,
-      `${PRELUDE} const device = open({ convolution: 'library' }); ${EVERY_KIND}`,
+      `${PRELUDE} const device = open({ convolution: 'library' }); ${EVERY_CONVOLUTION}`,
       fake,
     );
     expectAllRight(run);
@@ -154,13 +134,24 @@ describe('cuDNN without a plan of a graph', () => {
     const fake = buildFakeCudnn(['-DFAKE_WITHOUT_GRAPHS']);
     const run = runOnFakes<Convolved>(
       undefined,
-      `${PRELUDE} const device = open({ convolution: 'library' }); ${EVERY_KIND}`,
+      `${PRELUDE} const device = open({ convolution: 'library' }); ${EVERY_CONVOLUTION}`,
       fake,
     );
     expectAllRight(run);
     expect(run.log.filter((line) => line.endsWith('descriptors tensor'))).toHaveLength(32);
     expect(run.log.filter((line) => line.endsWith('descriptors fma'))).toHaveLength(16);
     expect(runOnFakes(undefined, CHOICES, fake).value).toEqual(algorithms);
+  });
+
+  test('which alone takes channels innermost, convolves them as they are', () => {
+    const body = `${PRELUDE}
+      const device = open({ convolution: 'cudnn' });
+      const p = { b: 1, cIn: 8, cOut: 8, hIn: 5, wIn: 5, kH: 3, kW: 3, hOut: 3, wOut: 3, padding: 0, stride: 1, dilation: 1 };
+      return both(device, 'f16', [200, 576], ([s, w]) => s.conv2d(Layout.contiguous([1, 8, 5, 5]), w, Layout.contiguous([8, 8, 3, 3]), p));`;
+    const { value, log } = runOnFakes<number>(undefined, body, buildFakeCudnn(['-DFAKE_WITHOUT_GRAPHS']));
+    expect(value).toBeGreaterThanOrEqual(0);
+    expect(value).toBeLessThan(0.26);
+    expect(log.filter((line) => line.startsWith('forward'))).toHaveLength(1);
   });
 
   test('whose engines take none of our shapes does too, and has an error when that has nothing either', () => {

@@ -2,7 +2,7 @@
 // from a device's matmul and convolutions down, without an AMD GPU. And that the addon declares these and cuDNN as they are.
 import { readFileSync } from 'node:fs';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { buildFakes, type FakeLibrary, preludeFor, runOnFakes } from './fake-libraries';
+import { buildFakes, EVERY_CONVOLUTION, type FakeLibrary, preludeFor, runOnFakes } from './fake-libraries';
 import { LIBRARY_SIGNATURES } from './library-signatures';
 
 const LIBRARIES = Object.keys(LIBRARY_SIGNATURES) as FakeLibrary[];
@@ -232,23 +232,7 @@ describe('MIOpen', () => {
       hip,
       `${PRELUDE}
       const device = open({ convolution: 'library' });
-      let worst = 0;
-      for (const dtype of ['f32', 'f16', 'bf16']) for (const stride of [1, 2]) for (const dilation of [1, 2]) {
-        const p = { b: 2, cIn: 3, cOut: 4, hIn: 9, wIn: 10, kH: 3, kW: 2, padding: 1, stride, dilation, outputPadding: stride - 1 };
-        const size = (n, kk) => Math.floor((n + 2 - dilation * (kk - 1) - 1) / stride) + 1;
-        const back = (n, kk) => (n - 1) * stride - 2 + dilation * (kk - 1) + 1 + p.outputPadding;
-        const x = Layout.contiguous([2, 3, 9, 10]);
-        const line = Layout.contiguous([2, 3, 10]);
-        worst = Math.max(worst,
-          both(device, dtype, [540, 72], ([s, w]) => s.conv2d(x, w, Layout.contiguous([4, 3, 3, 2]), { ...p, hOut: size(9, 3), wOut: size(10, 2) })),
-          both(device, dtype, [540, 72], ([s, w]) => s.convTranspose2d(x, w, Layout.contiguous([3, 4, 3, 2]), { ...p, hOut: back(9, 3), wOut: back(10, 2) })),
-          both(device, dtype, [60, 24], ([s, w]) => s.conv1d(line, w, Layout.contiguous([4, 3, 2]), { ...p, lIn: 10, k: 2, lOut: size(10, 2) })),
-          both(device, dtype, [60, 24], ([s, w]) => s.convTranspose1d(line, w, Layout.contiguous([3, 4, 2]), { ...p, lIn: 10, k: 2, lOut: back(10, 2) })));
-      }
-      const { launch, library } = device.hip.counters();
-      const live = device.memory().liveBytes;
-      device.dispose();
-      return { worst, launches: launch, library, live };`,
+${EVERY_CONVOLUTION}`,
     );
     expect(value.worst).toBeGreaterThanOrEqual(0);
     expect(value.worst).toBeLessThan(0.26);

@@ -20,91 +20,61 @@ export const RADIX_DIGITS = 256;
 /** The largest k of `topk_*`: kernels/sort/topk.h. */
 export const TOPK_MAX = 1024;
 
+/** Contiguous rows to sort, from the address `src` on. */
+export interface SortProblem {
+  order: 'asc' | 'desc';
+  dtype: DType;
+  rows: number;
+  cols: number;
+  src: number;
+}
+
 /** `asort_{asc,desc}_{t}(x, dst, ncols, ncols_pad)`: a block a row, the row's positions in dynamic shared memory. */
-export function launchArgSortRows(
-  device: RocmDevice,
-  order: 'asc' | 'desc',
-  dtype: DType,
-  rows: number,
-  cols: number,
-  src: number,
-  out: number,
-): void {
+export function launchArgSortRows(device: RocmDevice, problem: SortProblem, out: number): void {
+  const { dtype, rows, cols, src } = problem;
   const padded = 2 ** Math.ceil(Math.log2(cols));
   device.shapes.rowSlices(rows, padded, 64, (first, shape) => {
     const [from, to] = [src + first * cols * sizeInBytes(dtype), out + first * cols * 4];
-    device.launch(SORT, kernelName(kernelName('asort', order), dtype), { ...shape, sharedBytes: padded * 4 }, [
-      from,
-      to,
-      cols,
-      padded,
-    ]);
+    const args = [from, to, cols, padded];
+    device.launch(SORT, kernelOf('asort', problem), { ...shape, sharedBytes: padded * 4 }, args);
   });
 }
 
 /** Rows of up to {@link SORT_CHUNK} columns on a GPU: positions in sorted order and, unless `values` is 0, the values. */
-export function launchSortRows(
-  device: RocmDevice,
-  order: 'asc' | 'desc',
-  dtype: DType,
-  rows: number,
-  cols: number,
-  src: number,
-  out: number,
-  values: number,
-): void {
+export function launchSortRows(device: RocmDevice, problem: SortProblem, out: number, values: number): void {
+  const { dtype, cols } = problem;
   const byWarp = cols > SORT_NETWORK && cols <= SORT_WARP && sizeInBytes(dtype) < 8;
   const launch = byWarp ? launchSortWarps : launchSortChunks;
-  launch(device, order, dtype, rows, cols, src, out, values);
+  launch(device, problem, out, values);
 }
 
 const WARP_BLOCK = 128;
 
 /** `sort_warp_{asc,desc}_{t}(rows, cols, x, index, values)`: a warp a row of up to {@link SORT_WARP} columns. */
-export function launchSortWarps(
-  device: RocmDevice,
-  order: 'asc' | 'desc',
-  dtype: DType,
-  rows: number,
-  cols: number,
-  src: number,
-  out: number,
-  values: number,
-): void {
-  const { isHost } = device.shapes;
-  const block = isHost ? 1 : WARP_BLOCK;
-  const wanted = isHost ? rows : Math.ceil(rows / (block / device.hip.properties.warpSize));
-  const shape = { grid: device.shapes.blocks(wanted, block), block };
-  device.launch(SORT, kernelName(kernelName('sort_warp', order), dtype), shape, [rows, cols, src, out, values]);
+function launchSortWarps(device: RocmDevice, problem: SortProblem, out: number, values: number): void {
+  const { rows, cols, src } = problem;
+  const wanted = Math.ceil(rows / (WARP_BLOCK / device.hip.properties.warpSize));
+  const shape = { grid: device.shapes.blocks(wanted, WARP_BLOCK), block: WARP_BLOCK };
+  device.launch(SORT, kernelOf('sort_warp', problem), shape, [rows, cols, src, out, values]);
 }
 
 /**
  * `sort_chunk_{asc,desc}_{t}(rows, cols, size, x, index, values)`: positions, and values unless they are 0, sorted within
  * chunks of {@link SORT_CHUNK} columns.
  */
-export function launchSortChunks(
-  device: RocmDevice,
-  order: 'asc' | 'desc',
-  dtype: DType,
-  rows: number,
-  cols: number,
-  src: number,
-  out: number,
-  values: number,
-): void {
+function launchSortChunks(device: RocmDevice, problem: SortProblem, out: number, values: number): void {
+  const { dtype, rows, cols, src } = problem;
   const size = Math.min(SORT_CHUNK, 2 ** Math.ceil(Math.log2(cols)));
   const itemBytes = sizeInBytes(dtype);
   // Eight columns a thread; a word of key and position each, and a gap after 16 of them.
   const shape = device.shapes.rows(rows * Math.ceil(cols / SORT_CHUNK), size, 8);
   const sharedBytes = itemBytes === 8 ? size * 10 : (size + Math.ceil(size / 16)) * (itemBytes === 4 ? 8 : 4);
-  device.launch(SORT, kernelName(kernelName('sort_chunk', order), dtype), { ...shape, sharedBytes }, [
-    rows,
-    cols,
-    size,
-    src,
-    out,
-    values,
-  ]);
+  const args = [rows, cols, size, src, out, values];
+  device.launch(SORT, kernelOf('sort_chunk', problem), { ...shape, sharedBytes }, args);
+}
+
+function kernelOf(family: string, { order, dtype }: SortProblem): string {
+  return kernelName(kernelName(family, order), dtype);
 }
 
 const RADIX_BLOCK = 256;

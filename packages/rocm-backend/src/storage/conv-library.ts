@@ -1,9 +1,10 @@
 /**
- * Convolutions through MIOpen or cuDNN, after candle's cudnn.rs: f16, bf16 and f32, contiguous and aligned operands (copied
- * where a view is not), one dimension as two with height 1. The transposed forms run as the gradient of the forward one with
- * respect to its input. cuDNN's tensor-core engines want channels innermost and would turn tensors themselves, slower than
- * our transposition does; an image that is a view of such memory is then not even copied. The library's choice for a shape is kept, and its refusal too; a run's workspace comes from the
- * device's allocator and goes back at once, since later work of the stream may use it.
+ * Convolutions through MIOpen or cuDNN, after candle's cudnn.rs: f16, bf16 and f32, contiguous and aligned operands
+ * (copied where a view is not), one dimension as two with height 1. The transposed forms run as the gradient of the
+ * forward one with respect to its input. cuDNN's tensor-core engines want channels innermost and would turn tensors
+ * themselves, slower than our transposition does; an image that is a view of such memory is then not even copied. The
+ * library's choice for a shape is kept, and its refusal too; a run's workspace comes from the device's allocator and
+ * goes back at once, since later work of the stream may use it.
  */
 import {
   type Conv1dParams,
@@ -47,9 +48,10 @@ export function convThroughLibrary(
   if (!handle) return undefined;
   const reduced = dtype === 'f32' && device.gemmReducedPrecisionF32;
   const shape: ConvolutionShape = { ...geometry, type: dtype as ConvolutionShape['type'], reduced };
+  const { isForced } = device.libraries.convolution;
   const lastPlan =
-    wantsChannelsLast(handle, shape, layout) && planFor(device, handle, { ...shape, channelsLast: true });
-  const plan = lastPlan || planFor(device, handle, shape);
+    wantsChannelsLast(handle, shape, layout) && planFor(device, handle, { ...shape, channelsLast: true }, false);
+  const plan = lastPlan || planFor(device, handle, shape, isForced);
   if (!plan) return undefined;
   const input = contiguous(src, lastPlan ? layout.permute([0, 2, 3, 1]) : layout);
   const weights = contiguous(kernel, lastPlan ? kernelLayout.permute([0, 2, 3, 1]) : kernelLayout);
@@ -102,9 +104,14 @@ function keyOf({ library }: ConvolutionHandle, s: ConvolutionShape): string {
   return `${library} ${s.type} ${flags}[${s.x}] * [${s.filter}] = [${s.y}] ${s.padding} ${s.stride} ${s.dilation}`;
 }
 
-/** The plan of a shape, made once; undefined when the library has none and our kernels may do the work. */
-function planFor(device: RocmDevice, handle: ConvolutionHandle, shape: ConvolutionShape): ConvolutionPlan | undefined {
-  const { convolution, plans } = device.libraries;
+/** The plan of a shape, made once; undefined when the library has none and none is required. */
+function planFor(
+  device: RocmDevice,
+  handle: ConvolutionHandle,
+  shape: ConvolutionShape,
+  required: boolean,
+): ConvolutionPlan | undefined {
+  const { plans } = device.libraries;
   const key = keyOf(handle, shape);
   const known = plans.get(key);
   if (known !== undefined) {
@@ -113,15 +120,15 @@ function planFor(device: RocmDevice, handle: ConvolutionHandle, shape: Convoluti
     return known ?? undefined;
   }
   // Planning loads code, which a capture does not allow: without a plan, our kernels are captured.
-  if (!convolution.isForced && device.hip.defaultStream.isCapturing) return undefined;
+  if (!required && device.hip.defaultStream.isCapturing) return undefined;
   let plan: ConvolutionPlan | null = null;
   try {
     plan = handle.plan(shape);
     const { algorithm, workspaceBytes } = plan;
     debug(2, () => `${key}: ${algorithm}, ${workspaceBytes} bytes of workspace`);
   } catch (error) {
-    if (convolution.isForced || !(error instanceof HipError) || error.code !== 'LIBRARY_ERROR') throw error;
-    debug(2, () => `${error.message}; using kernels`);
+    if (required || !(error instanceof HipError) || error.code !== 'LIBRARY_ERROR') throw error;
+    debug(2, () => error.message);
   }
   if (plans.size >= MAX_PLANS) {
     const [oldest, dropped] = plans.entries().next().value!;

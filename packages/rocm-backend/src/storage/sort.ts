@@ -19,6 +19,7 @@ import {
   RADIX_DIGITS,
   radixPart,
   SORT_CHUNK,
+  type SortProblem,
   TOPK_MAX,
 } from '../sort-kernels';
 import { withContiguous } from './copy';
@@ -29,20 +30,24 @@ import { gather } from './indexing';
 const HOST_ROW = 256;
 
 export function argSortLastDim(src: RocmStorage, layout: Layout, descending: boolean): RocmStorage {
-  const { device, dtype } = src;
-  const order = descending ? 'desc' : 'asc';
+  const { device } = src;
   const cols = layout.shape[layout.rank - 1];
   checkPositions('argSortLastDim', cols);
-  const rows = layout.elemCount / cols;
   return withContiguous(src, layout, (from, fromLayout) =>
     run(device, 'u32', layout.elemCount, (out) => {
-      const { ptr } = from.operand(fromLayout);
+      const problem = problemOf(from, fromLayout, descending);
       const narrow = device.shapes.isHost ? HOST_ROW : SORT_CHUNK;
-      if (cols > narrow) sortByDigits(device, order, dtype, rows, cols, ptr, out);
-      else if (device.shapes.isHost) launchArgSortRows(device, order, dtype, rows, cols, ptr, out);
-      else launchSortRows(device, order, dtype, rows, cols, ptr, out, 0);
+      if (cols > narrow) sortByDigits(device, problem, out);
+      else if (device.shapes.isHost) launchArgSortRows(device, problem, out);
+      else launchSortRows(device, problem, out, 0);
     }),
   );
+}
+
+function problemOf(from: RocmStorage, layout: Layout, descending: boolean): SortProblem {
+  const cols = layout.shape[layout.rank - 1];
+  const { ptr } = from.operand(layout);
+  return { order: descending ? 'desc' : 'asc', dtype: from.dtype, rows: layout.elemCount / cols, cols, src: ptr };
 }
 
 /** Positions and values. What sorts a row in shared memory writes both; elsewhere the values are gathered. */
@@ -53,7 +58,6 @@ export function sortLastDim(
 ): { values: RocmStorage; positions: RocmStorage } {
   const { device, dtype } = src;
   const cols = layout.shape[layout.rank - 1];
-  const rows = layout.elemCount / cols;
   if (device.shapes.isHost || cols > SORT_CHUNK) {
     const positions = argSortLastDim(src, layout, descending);
     try {
@@ -68,8 +72,7 @@ export function sortLastDim(
     const positions = device.allocUninit(layout.elemCount, 'u32');
     try {
       const values = run(device, dtype, layout.elemCount, (out) => {
-        const { ptr } = from.operand(fromLayout);
-        launchSortRows(device, descending ? 'desc' : 'asc', dtype, rows, cols, ptr, positions.ptr, out);
+        launchSortRows(device, problemOf(from, fromLayout, descending), positions.ptr, out);
       });
       return { values, positions };
     } catch (error) {
@@ -140,15 +143,7 @@ const KEYS: Record<number, [dtype: DType, kernel: string]> = {
   8: ['i64', 'b64'],
 };
 
-function sortByDigits(
-  device: RocmDevice,
-  order: 'asc' | 'desc',
-  dtype: DType,
-  rows: number,
-  cols: number,
-  src: number,
-  out: number,
-): void {
+function sortByDigits(device: RocmDevice, { order, dtype, rows, cols, src }: SortProblem, out: number): void {
   const passes = sizeInBytes(dtype);
   const [keyType, later] = KEYS[passes];
   const part = radixPart(device, rows, cols, passes);
