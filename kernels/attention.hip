@@ -2,12 +2,13 @@
 // sdpa, neither under a kernel name of its own. q [b, heads, seq, d], k and v [b, kv_heads, kv, d], whose last dimension is
 // contiguous and whose rows begin at multiples of 16 bytes; heads is a multiple of kv_heads, seq and kv are
 // below 2^31, scale is positive; out is contiguous.
-//   attention_{d}_{t}    on matrix units: AMD 256 threads, NVIDIA 128 and (128 + 4 * 64) * d * 2 bytes of dynamic shared
-//                        memory; elsewhere whole warps of any number, each a query
+//   attention_{d}_{t}    on matrix units: 256 threads, NVIDIA (128 + 4 * 64) * d * 2 bytes of dynamic shared memory;
+//                        elsewhere whole warps of any number, each a query
 //   attention_{d}_f32    on FMA units: NVIDIA 128 threads and 64 * (d + 256) * 4 bytes, AMD 256 threads; on the host plain
 #include "x.h"
 #include "shared/split.h"
 #include "shared/mma.h"
+#include "shared/wgmma.h"
 #include "shared/rough.h"
 #include "attention/problem.h"
 #include "attention/slabs.h"

@@ -2,12 +2,14 @@
 // only cuBLAS here, so a program of candle's launches none of these. Strides are in elements and arbitrary, out is
 // row-major [b, m, n], f16, bf16 and f8e4m3 accumulate in f32, integers wrap, k = 0 writes zeros.
 //   gemm_{t}  tiles; grid (ceil(n/64), ceil(m/64), b) and 256 threads on GPUs
-//   gemm_mma_{f16,bf16}  on matrix units; 256 threads, and MMA_SHARED_BYTES of dynamic shared memory on NVIDIA; each
-//             operand aligned to 16 bytes in all but one stride, which is 1. gemm_{t} on targets without such units.
+//   gemm_mma_{f16,bf16}  on matrix units; 256 threads, and on NVIDIA as many times 48 KiB of dynamic shared memory as there
+//             are, of 2 to 4 (4 where compiled for sm_90a); each operand aligned to 16 bytes in all but one stride, which
+//             is 1. gemm_{t} on targets without such units.
 //   gemv_{t}  the same product for small m, by reading the right matrix once for every 8 rows (4 on the host)
 #include "x.h"
 #include "shared/split.h"
 #include "shared/mma.h"
+#include "shared/wgmma.h"
 #include "gemm/tile.h"
 #include "gemm/host.h"
 #include "gemm/vector.h"

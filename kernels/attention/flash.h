@@ -126,12 +126,13 @@ X_DEVICE void attendTile(const Problem<T>& p, u64 head, u32 row0) {
   queries.store(p, head, own0);
 }
 
-/** Tiles are handed out so that those with many keys begin first and those with few share processors with them. */
+/** Tiles are handed out so that those with many keys begin first and those with few share processors with them, or follow. */
 template <u32 D, class T>
 X_DEVICE void attendMma(const Problem<T>& p) {
+  constexpr bool ALONE = X_WGMMA && D > 64;  // on a processor
   const u64 tiles = (p.seq + QUERIES - 1) / QUERIES, heads = p.b * p.heads, items = tiles * heads;
   X_FOR_SPLIT(at, items) {
-    const u64 turned = at < items / 2 ? items - 1 - at : at - items / 2;
+    const u64 turned = ALONE || at < items / 2 ? items - 1 - at : at - items / 2;
     attendTile<D>(p, turned % heads, (u32)(turned / heads) * QUERIES);
   }
 }

@@ -11,16 +11,16 @@ constexpr u32 KEYS = 32;
 constexpr u32 KEYS = 64;
 #endif
 // Of a block's tile; and how many tiles of 16 queries a warp has.
-constexpr u32 QUERIES = 128, THREADS = X_MMA_NVIDIA ? 128 : 256, ROWS_OF_WARP = QUERIES / 16 / (THREADS / WARP);
+constexpr u32 QUERIES = 128, THREADS = 256, ROWS_OF_WARP = QUERIES / 16 / (THREADS / WARP);
 
 #if X_MMA_NVIDIA
 
-/** Rows of D elements in pieces of 16 bytes, their order turned so that no two meet in a bank. */
+/** COUNT rows of D elements, 64 of each after the other, in pieces that are turned so that no two meet in a bank (wgmma.h). */
 template <u32 D, u32 COUNT>
 struct Rows {
-  static constexpr u32 BYTES = COUNT * D * 2, PIECES = D / 8, STEP = THREADS / PIECES;
+  static constexpr u32 BYTES = COUNT * D * 2, PIECES = D / 8, STEP = THREADS / PIECES, BLOCK = COUNT * 128;
 
-  static X_DEVICE u32 at(u32 row, u32 piece) { return row * D * 2 + (piece ^ row % 8) * 16; }
+  static X_DEVICE u32 at(u32 row, u32 piece) { return piece / 8 * BLOCK + row * 128 + (piece % 8 ^ row % 8) * 16; }
 
   /** Begins the copy of rows from `row`; those from `end` on become zero. */
   template <class T>
@@ -61,6 +61,9 @@ struct Slabs {
   /** Waits for the slab from key0 on and begins to fetch the one after it. */
   X_DEVICE void next(u32 key0, u32 end) {
     mma::awaitCopies<0>();
+#if X_WGMMA
+    wgmma::publish();
+#endif
     barrier();
     const u32 arrived = writing;
     writing = reading, reading = arrived;
@@ -72,6 +75,38 @@ struct Slabs {
     barrier();
   }
 
+#if X_WGMMA
+  X_DEVICE void multiplyKeys(mma::Tile<T> (&scores)[ROWS_OF_WARP][KEYS / 16]) const {
+    float(&sums)[KEYS / 2] = reinterpret_cast<float(&)[KEYS / 2]>(scores);
+    const u32 row = warpId() / 4 * 64;
+    wgmma::begin();
+#pragma unroll
+    for (u32 d = 0; d < D; d += 16) {
+      const u64 q = wgmma::describe(queries + QueryRows::at(row, d / 64 * 8) + d % 64 * 2);
+      const u64 k = wgmma::describe(reading + KeyRows::at(0, d / 64 * 8) + d % 64 * 2);
+      wgmma::multiply<true, true>(sums, q, k, (T*)nullptr);
+    }
+    wgmma::commit();
+    wgmma::await<0>();
+  }
+
+  X_DEVICE void multiplyValues(const mma::Tile<T> (&weights)[ROWS_OF_WARP][KEYS / 16], mma::Tile<T> (&out)[ROWS_OF_WARP][D / 16]) const {
+    float(&sums)[D / 2] = reinterpret_cast<float(&)[D / 2]>(out);
+    u32 words[KEYS / 16][4];
+#pragma unroll
+    for (u32 c = 0; c < KEYS / 16; ++c)
+#pragma unroll
+      for (u32 i = 0; i < 4; ++i) words[c][i] = mma::roundPair<T>(weights[0][c].v[2 * i], weights[0][c].v[2 * i + 1]);
+    wgmma::begin();
+#pragma unroll
+    for (u32 c = 0; c < KEYS / 16; ++c) {
+      const u64 v = wgmma::describe(reading + KeyRows::BYTES + KeyRows::at(c * 16, 0), KeyRows::BLOCK);
+      wgmma::multiply<false>(sums, words[c], v, (T*)nullptr);
+    }
+    wgmma::commit();
+    wgmma::await<0>();
+  }
+#else
   X_DEVICE void multiplyKeys(mma::Tile<T> (&scores)[ROWS_OF_WARP][KEYS / 16]) const {
     const u32 row = warpId() * ROWS_OF_WARP * 16 + mma::rowToLoad<false>(), half = mma::halfToLoad<false>();
 #pragma unroll
@@ -110,6 +145,7 @@ struct Slabs {
       }
     }
   }
+#endif
 };
 
 #else

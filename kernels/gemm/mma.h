@@ -1,7 +1,8 @@
 // Matrix products of f16 and bf16 on matrix units. An operand's rows (of the left matrix) or columns (of the right one)
 // are its lines; a line's elements follow each other along k. Either lines are contiguous along k or their neighbours
 // are contiguous across them, 16-byte aligned both ways: launchGemm sees to it. A block of 256 threads computes a tile.
-//   NVIDIA: 128 x 256, 64 deep, three slabs in flight by cp.async, ldmatrix turns operands that lie the other way
+//   NVIDIA: 128 x 256, 64 deep, slabs in flight by cp.async; warpgroup products take them as they lie (sm_90a), elsewhere
+//           ldmatrix turns operands that lie the other way
 //   AMD:    128 x 128, 32 deep, the next slab in registers, turned on its way into LDS
 #pragma once
 
@@ -59,12 +60,15 @@ X_DEVICE void storeTiles(const mma::Tile<T> (&acc)[R][C], u64 row, u64 column, u
 
 #if X_MMA_NVIDIA
 
-constexpr u32 MMA_THREADS = 256, MMA_M = 128, MMA_N = 256, MMA_K = 64, STAGES = 3;
+constexpr u32 MMA_THREADS = 256, MMA_M = 128, MMA_N = 256, MMA_K = 64;
 
-/** LINES x 64 elements in shared memory in pieces of 16 bytes, their order turned so that no two meet in a bank. */
+/**
+ * LINES x 64 elements in shared memory: rows of 128 bytes, which are a line's depths or, for 64 lines after the other, lines
+ * at a depth. The pieces of 16 bytes of a row are turned so that no two meet in a bank, as wgmma.h has it.
+ */
 template <u32 LINES, bool ALONG_DEPTH>
 struct Slab {
-  static constexpr u32 BYTES = LINES * MMA_K * 2;
+  static constexpr u32 BYTES = LINES * MMA_K * 2, ROW = 128, BLOCK = MMA_K * ROW;
 
   /** A thread's copies of one slab after another: COPIES pieces, STEP lines or depths apart. */
   template <class T>
@@ -83,7 +87,7 @@ struct Slab {
       const u32 depth = ALONG_DEPTH ? piece * 8 : first;
       from = x.data + line * x.lineStride + depth * x.depthStride;
       stride = (ALONG_DEPTH ? x.lineStride : x.depthStride) * STEP;
-      to = (ALONG_DEPTH ? first * 128 : first * LINES * 2) + (piece ^ first % 8) * 16;
+      to = piece / 8 * BLOCK + first * ROW + (piece % 8 ^ first % 8) * 16;
       depthLeft = (i32)(x.depth - depth);
       lineBytes = 0;
       if (!ALONG_DEPTH) lineBytes = line >= x.lines ? 0 : x.lines - line < 8 ? (u32)(x.lines - line) * 2 : 16;
@@ -98,12 +102,19 @@ struct Slab {
       for (u32 i = 0; i < COPIES; ++i) {
         const u32 bytes = ALONG_DEPTH ? (lineBytes >> i & 1) * depthBytes : depthLeft > (i32)(i * STEP) ? lineBytes : 0;
         // A copy of no bytes may name any address.
-        mma::copyAsync(slab + to + i * STEP * (ALONG_DEPTH ? 128 : LINES * 2), from + i * stride, bytes);
+        mma::copyAsync(slab + to + i * STEP * ROW, from + i * stride, bytes);
       }
       from += ALONG_DEPTH ? MMA_K : stride * COPIES;
       depthLeft -= MMA_K;
     }
   };
+
+#if X_WGMMA
+  /** The lines from `line` on, a multiple of 64, at depths k .. k + 15. */
+  static X_DEVICE u64 describe(u32 shared, u32 line, u32 k) {
+    return ALONG_DEPTH ? wgmma::describe(shared + line * ROW + k * 2) : wgmma::describe(shared + line / 64 * BLOCK + k * ROW, BLOCK);
+  }
+#endif
 
   /** 16 lines from `line` at depths k .. k + 15, both multiples of 16, within the slab. */
   template <class T, bool RIGHT>
@@ -111,44 +122,112 @@ struct Slab {
     mma::Operand<T> x;
     if (ALONG_DEPTH) {
       const u32 at = line + mma::rowToLoad<RIGHT>(), piece = k / 8 + mma::halfToLoad<RIGHT>();
-      mma::loadMatrices(x.word, shared + at * 128 + (piece ^ at % 8) * 16);
+      mma::loadMatrices(x.word, shared + at * ROW + (piece ^ at % 8) * 16);
     } else {
-      const u32 at = k + mma::rowToLoad<!RIGHT>(), piece = line / 8 + mma::halfToLoad<!RIGHT>();
-      mma::loadMatricesTransposed(x.word, shared + at * LINES * 2 + (piece ^ at % 8) * 16);
+      const u32 at = k + mma::rowToLoad<!RIGHT>(), piece = line % 64 / 8 + mma::halfToLoad<!RIGHT>();
+      mma::loadMatricesTransposed(x.word, shared + line / 64 * BLOCK + at * ROW + (piece ^ at % 8) * 16);
     }
     return x;
   }
 };
 
+/** The slabs of a tile, one after the other, of which as many as dynamic shared memory holds are there at once. */
+template <bool LEFT, bool RIGHT, class T>
+struct Slabs {
+  typedef Slab<MMA_M, LEFT> Left;
+  typedef Slab<MMA_N, RIGHT> Right;
+  static constexpr u32 BYTES = Left::BYTES + Right::BYTES;
+  typename Left::template Feed<T> left;
+  typename Right::template Feed<T> right;
+  u32 shared, end, reading, writing, unfetched;
+
+  X_DEVICE Slabs(const Lines<T>& lhs, const Lines<T>& rhs, u64 row0, u64 column0)
+      : left(lhs, row0), right(rhs, column0), shared(mma::sharedAddress(dynamicShared<u8>())) {
+    end = shared + mma::dynamicSharedBytes() / BYTES * BYTES;
+    reading = writing = shared;
+    unfetched = (u32)((lhs.depth + MMA_K - 1) / MMA_K);
+  }
+  X_DEVICE u32 after(u32 slab) const { return slab + BYTES == end ? shared : slab + BYTES; }
+
+  /** Begins to fetch the next slab, if there is one. */
+  X_DEVICE void fetch() {
+    if (unfetched > 0) {
+      left.next(writing);
+      right.next(writing + Left::BYTES);
+      writing = after(writing);
+      --unfetched;
+    }
+    mma::commitCopies();
+  }
+  /** The next slab that has arrived. */
+  X_DEVICE u32 take() {
+    const u32 slab = reading;
+    reading = after(reading);
+    return slab;
+  }
+  /** Slabs are reused by the block's next tile. */
+  X_DEVICE void finish() {
+    mma::awaitCopies<0>();
+    barrier();
+  }
+};
+
+#if X_WGMMA
+
+// Four slabs: two are on their way while one is multiplied and another one may still be. A warpgroup has 64 rows.
+template <bool LEFT, bool RIGHT, class T>
+X_DEVICE void mmaTile(const Lines<T>& lhs, const Lines<T>& rhs, u64 row0, u64 column0, T* out) {
+  Slabs<LEFT, RIGHT, T> slabs(lhs, rhs, row0, column0);
+  const u32 row = warpId() / 4 * 64;
+  mma::Tile<T> acc[1][MMA_N / 16] = {};
+  float(&sums)[MMA_N / 2] = reinterpret_cast<float(&)[MMA_N / 2]>(acc);
+  u32 left = slabs.unfetched;
+  slabs.fetch();
+  slabs.fetch();
+#pragma unroll 1
+  for (; left > 0; --left) {
+    mma::awaitCopies<1>();
+    wgmma::publish();
+    barrier();
+    const u32 slab = slabs.take();
+    wgmma::begin();
+#pragma unroll
+    for (u32 k = 0; k < MMA_K; k += 16) {
+      const u64 a = Slab<MMA_M, LEFT>::describe(slab, row, k);
+      const u64 b = Slab<MMA_N, RIGHT>::describe(slab + Slab<MMA_M, LEFT>::BYTES, 0, k);
+      wgmma::multiply<LEFT, RIGHT>(sums, a, b, (T*)nullptr);
+    }
+    wgmma::commit();
+    // Goes where the slab before the last one was: all warpgroups are done with that since they met.
+    slabs.fetch();
+    wgmma::await<1>();
+  }
+  wgmma::await<0>();
+  slabs.finish();
+  storeTiles(acc, row0 + row + warpId() % 4 * 16, column0, lhs.lines, rhs.lines, out);
+}
+
+#else
+
+// Of two or three slabs one is multiplied while the others are on their way.
 template <bool LEFT, bool RIGHT, class T>
 X_DEVICE void mmaTile(const Lines<T>& lhs, const Lines<T>& rhs, u64 row0, u64 column0, T* out) {
   typedef Slab<MMA_M, LEFT> Left;
   typedef Slab<MMA_N, RIGHT> Right;
-  constexpr u32 STAGE = Left::BYTES + Right::BYTES, END = STAGES * STAGE;
-  const u32 shared = mma::sharedAddress(dynamicShared<u8>());
-  typename Left::template Feed<T> leftFeed(lhs, row0);
-  typename Right::template Feed<T> rightFeed(rhs, column0);
-  const u32 slabs = (u32)((lhs.depth + MMA_K - 1) / MMA_K);
-  u32 reading = 0, writing = 0;  // offsets of stages
-  const auto fetch = [&](u32 slab) {
-    if (slab < slabs) {
-      leftFeed.next(shared + writing);
-      rightFeed.next(shared + writing + Left::BYTES);
-      writing = writing + STAGE == END ? 0 : writing + STAGE;
-    }
-    mma::commitCopies();
-  };
+  Slabs<LEFT, RIGHT, T> slabs(lhs, rhs, row0, column0);
+  const bool three = slabs.end - slabs.shared > 2 * slabs.BYTES;
   const u32 row = warpId() % 2 * 64, column = warpId() / 2 * 64;
   mma::Tile<T> acc[4][4] = {};
-#pragma unroll
-  for (u32 s = 0; s < STAGES - 1; ++s) fetch(s);
+  u32 toDo = slabs.unfetched;
+  slabs.fetch();
+  if (three) slabs.fetch();
 #pragma unroll 1
-  for (u32 slab = 0; slab < slabs; ++slab) {
-    mma::awaitCopies<STAGES - 2>();
+  for (; toDo > 0; --toDo) {
+    if (three) mma::awaitCopies<1>();
+    else mma::awaitCopies<0>();
     barrier();
-    fetch(slab + STAGES - 1);
-    const u32 left = shared + reading, right = left + Left::BYTES;
-    reading = reading + STAGE == END ? 0 : reading + STAGE;
+    slabs.fetch();
+    const u32 left = slabs.take(), right = left + Left::BYTES;
     // While four tiles are multiplied the next ones' right operand is on its way, and one of the next left operands.
     mma::Operand<T> a[2][4], b[2];
 #pragma unroll
@@ -163,11 +242,11 @@ X_DEVICE void mmaTile(const Lines<T>& lhs, const Lines<T>& rhs, u64 row0, u64 co
       for (u32 i = 0; i < 4; ++i) mma::multiply(acc[i][j], a[k / 16 % 2][i], b[step % 2]);
     }
   }
-  // Slabs are reused by the block's next tile.
-  mma::awaitCopies<0>();
-  barrier();
+  slabs.finish();
   storeTiles(acc, row0 + row, column0 + column, lhs.lines, rhs.lines, out);
 }
+
+#endif
 
 #else
 

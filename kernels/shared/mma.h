@@ -108,6 +108,13 @@ X_DEVICE u32 sharedAddress(const void* p) {
 #endif
 }
 
+/** Bytes that the launch asked for. */
+X_DEVICE u32 dynamicSharedBytes() {
+  u32 bytes;
+  asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
+  return bytes;
+}
+
 // A lane's words of an operand are those of four 8 x 8 matrices of 16-bit elements. A right operand has them in another
 // order than a left one: the instruction takes two neighbouring registers, its lines' first and second half along k.
 

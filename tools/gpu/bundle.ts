@@ -27,7 +27,7 @@ const SUITES: Record<string, { directories: string[]; only?: RegExp; except?: Re
 };
 
 /** Code objects that the tests need there: the GPU's, the host's, and one of another warp size. */
-const TARGETS = ['nvptx64', 'x86-64-v2', 'x86-64-v3', 'x86-64-v4', 'gfx1100'];
+const TARGETS = ['nvptx64', 'sm_90a', 'x86-64-v2', 'x86-64-v3', 'x86-64-v4', 'gfx1100'];
 
 /** Examples that say something about a GPU and are one program (worker-threads starts another one). */
 const EXAMPLES = ['custom-kernel', 'linear-regression', 'mandelbrot', 'train-char-lm'];

@@ -12,7 +12,7 @@ import { type Manifest, type ManifestModule, parseCodeObject } from '../../packa
 import { amalgamate, listModules } from './amalgamate';
 import { codeObjectVersionOf, compile, compilerFlags, EXTENSION } from './compile';
 import { report } from './report';
-import { ALL_TARGETS, nativeTargets, parseTargets, type Target } from './targets';
+import { ALL_TARGETS, hasModule, nativeTargets, parseTargets, type Target } from './targets';
 import { type Compiler, deviceLibraries, findCompiler } from './toolchain';
 
 const USAGE = `usage: pnpm kernels [options]
@@ -104,6 +104,7 @@ async function buildTargets(targets: Target[], modules: string[], out: string, o
     mkdirSync(directory, { recursive: true });
     const old = readManifest(join(directory, 'manifest.json'));
     for (const module of modules) {
+      if (!hasModule(target, module)) continue;
       const job: Job = {
         target,
         module,

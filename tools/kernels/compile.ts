@@ -34,7 +34,14 @@ export function compilerFlags(target: Target, codeObjectVersion: number | null):
       ];
     case 'nvptx':
       return [
-        ...['-x', 'cuda', '--cuda-device-only', '--cuda-gpu-arch=sm_80', '--cuda-feature=+ptx80', '-nocudainc'],
+        ...[
+          '-x',
+          'cuda',
+          '--cuda-device-only',
+          `--cuda-gpu-arch=${target.arch}`,
+          '--cuda-feature=+ptx80',
+          '-nocudainc',
+        ],
         ...['-nocudalib', '-S', '-fuse-cuid=none', '-Wno-unknown-cuda-version'],
         ...COMMON,
         ...bitcode,

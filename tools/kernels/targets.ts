@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 
 export type Target =
   | { kind: 'amdgcn'; name: string; codeObjectVersion: 4 | 6; wave: 32 | 64; isa: string }
-  | { kind: 'nvptx'; name: 'nvptx64' }
+  | { kind: 'nvptx'; name: string; arch: string; modules?: readonly string[] }
   | { kind: 'host'; name: string };
 
 /**
@@ -31,19 +31,30 @@ const AMD: [name: string, isa: string][] = [
   ['gfx12-generic', '1200'],
 ];
 
+/**
+ * PTX for every NVIDIA GPU from compute capability 8.0 on, and for those of 9.0 alone, whose warpgroup products no other
+ * has, the modules that use these (kernels/shared/wgmma.h).
+ */
+const NVIDIA: { name: string; arch: string; modules?: readonly string[] }[] = [
+  { name: 'nvptx64', arch: 'sm_80' },
+  { name: 'sm_90a', arch: 'sm_90a', modules: ['attention', 'gemm'] },
+];
+
 const HOST = ['x86-64-v2', 'x86-64-v3', 'x86-64-v4'];
 
 /** Families, the two CDNA chips that no family covers, and chips common on a ROCm too old for families. */
 const RELEASE = [
   ...AMD.map(([name]) => name).filter((name) => name.endsWith('generic')),
-  ...['gfx906', 'gfx908', 'gfx90a', 'gfx942', 'gfx1030', 'gfx1100', 'gfx1201', 'nvptx64'],
+  ...['gfx906', 'gfx908', 'gfx90a', 'gfx942', 'gfx1030', 'gfx1100', 'gfx1201'],
+  ...NVIDIA.map(({ name }) => name),
   ...HOST,
 ];
 
-export const ALL_TARGETS = [...AMD.map(([name]) => name), 'nvptx64', ...HOST];
+export const ALL_TARGETS = [...[...AMD.map(([name]) => name), ...NVIDIA.map(({ name }) => name)], ...HOST];
 
 export function makeTarget(name: string): Target {
-  if (name === 'nvptx64') return { kind: 'nvptx', name };
+  const nvidia = NVIDIA.find((target) => target.name === name);
+  if (nvidia !== undefined) return { kind: 'nvptx', ...nvidia };
   if (HOST.includes(name)) return { kind: 'host', name };
   const known = AMD.find(([amd]) => amd === name);
   if (known === undefined && !/^gfx[0-9a-f]{3,4}$/.test(name)) {
@@ -61,6 +72,11 @@ export function makeTarget(name: string): Target {
   };
 }
 
+/** Whether a target's code objects include this module. */
+export function hasModule(target: Target, module: string): boolean {
+  return target.kind !== 'nvptx' || target.modules?.includes(module) !== false;
+}
+
 /** Targets of `host,gfx1100`, `all`, `release`, `native`, in the order named, each once. */
 export function parseTargets(list: string): Target[] {
   const names = list.split(',').flatMap((word): string[] => {
@@ -73,7 +89,7 @@ export function parseTargets(list: string): Target[] {
   return [...new Set(names)].map(makeTarget);
 }
 
-/** The host level of this processor, the gfx targets of its AMD GPUs and nvptx64 beside an NVIDIA driver. */
+/** The host level of this processor, the gfx targets of its AMD GPUs and NVIDIA's beside an NVIDIA driver. */
 export function nativeTargets(): string[] {
   const flags = /^flags\s*:(.*)$/m.exec(readFileSync('/proc/cpuinfo', 'utf8'))?.[1] ?? '';
   const names = [hostLevel(new Set(flags.trim().split(' ')))];
@@ -84,7 +100,7 @@ export function nativeTargets(): string[] {
     );
     if (version > 0) names.push(gfxName(version));
   }
-  if (existsSync('/proc/driver/nvidia')) names.push('nvptx64');
+  if (existsSync('/proc/driver/nvidia')) names.push(...NVIDIA.map(({ name }) => name));
   return [...new Set(names)];
 }
 

@@ -46,6 +46,11 @@ describe('kernelRows', () => {
     expect(describeTargets(targets)).toBe('host: x86-64-v3; amdgcn: gfx1100; nvptx: not built');
   });
 
+  it('is asked of no target that has some modules only', () => {
+    const [row] = kernelRows(wanted, [target('nvptx64', good), target('sm_90a', {}, 'gemm')], []);
+    expect(row).toMatchObject({ status: 'ok', ours: 'nvptx' });
+  });
+
   it('is missing when a target lacks it, has it in another module, or nothing is built', () => {
     const lacking = kernelRows(wanted, [target('gfx1100', good), target('gfx90a', {}), target('nvptx64', good)], []);
     expect(lacking[0]).toMatchObject({ status: 'missing', ours: 'nvptx; not in gfx90a' });

@@ -143,7 +143,8 @@ X_DEVICE u64 threads() { return blocks() * blockThreads(); }
   for (u64 j = threadIndex(), j##_end = (n), j##_step = blockThreads(); j < j##_end; j += j##_step)
 #define X_SHARED(T, name, N) X_SHARED_MEMORY __attribute__((aligned(16))) T name[N]
 
-extern X_SHARED_MEMORY __attribute__((aligned(16))) unsigned char xDynamicShared[];
+// NVIDIA's warpgroup products want operands at multiples of 1024 bytes.
+extern X_SHARED_MEMORY __attribute__((aligned(X_NVPTX ? 1024 : 16))) unsigned char xDynamicShared[];
 
 template <class T>
 X_DEVICE T* dynamicShared() {

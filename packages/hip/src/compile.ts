@@ -49,9 +49,10 @@ export function compileProgram(platform: Platform, source: string, options: Comp
 export function targetOptions(platform: Platform, arch: string): string[] {
   if (platform === 'host') return hostOptions(arch);
   if (platform === 'rocm') return [`--gpu-architecture=${arch}`, '-std=c++17', '-O3'];
-  // NVRTC takes a function without an attribute for a host function, and constexpr helpers have none.
+  // NVRTC takes a function without an attribute for a host function, and constexpr helpers have none. What only compute
+  // capability 9.0 has is in the features of 9.0a.
   return [
-    `--gpu-architecture=${arch.replace(/^sm_/, 'compute_')}`,
+    `--gpu-architecture=${arch.replace(/^sm_/, 'compute_').replace(/_90$/, '_90a')}`,
     '--std=c++17',
     '--device-as-default-execution-space',
   ];

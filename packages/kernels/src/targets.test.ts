@@ -13,7 +13,8 @@ describe('resolveTarget', () => {
     ['gfx940', ['gfx940', 'gfx9-4-generic']],
     ['gfx950', ['gfx950', 'gfx9-4-generic']],
     ['sm_80', ['nvptx64']],
-    ['sm_90a', ['nvptx64']],
+    ['sm_90', ['sm_90a', 'nvptx64']],
+    ['sm_120', ['nvptx64']],
     ['x86-64-v4', ['x86-64-v4', 'x86-64-v3', 'x86-64-v2']],
     ['x86-64-v2', ['x86-64-v2']],
   ])('%s runs %j', (arch, targets) => {

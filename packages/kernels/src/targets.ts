@@ -23,7 +23,11 @@ export function resolveTarget(arch: string): string[] {
     return family === undefined ? [name] : [name, family[0]];
   }
   const compute = /^sm_(\d+)[a-z]?$/.exec(name);
-  if (compute !== null) return Number(compute[1]) >= 80 ? ['nvptx64'] : [];
+  if (compute !== null) {
+    const capability = Number(compute[1]);
+    // sm_90a has the modules that use what no later GPU has; nvptx64 has them all.
+    return capability < 80 ? [] : capability === 90 ? ['sm_90a', 'nvptx64'] : ['nvptx64'];
+  }
   const level = HOST_LEVELS.indexOf(name);
   return level < 0 ? [name] : HOST_LEVELS.slice(level);
 }

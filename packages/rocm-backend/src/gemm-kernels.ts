@@ -16,11 +16,13 @@ export interface MatrixOperand {
 const GEMM_TILE = 64;
 /** Rows up to which a warp per output column beats a tile of the output. */
 const GEMV_MAX_ROWS = 8;
-/** Tiles of `gemm_mma_{t}`, and the dynamic shared memory of three slabs (kernels/gemm/mma.h). */
+/** Tiles of `gemm_mma_{t}`, and the dynamic shared memory of a slab of both operands (kernels/gemm/mma.h). */
 const MMA_TILES = {
-  nvidia: { rows: 128, columns: 256, sharedBytes: 3 * (128 + 256) * 64 * 2 },
-  amd: { rows: 128, columns: 128, sharedBytes: 0 },
+  nvidia: { rows: 128, columns: 256, slabBytes: (128 + 256) * 64 * 2 },
+  amd: { rows: 128, columns: 128, slabBytes: 0 },
 };
+/** Slabs that are there at once, where so many fit. */
+const MMA_SLABS = 4;
 
 /** `gemm_{t}`, `gemm_mma_{t}` or `gemv_{t}(b, m, n, k, lhs, strides, rhs, strides, out)`. */
 export function launchGemm(
@@ -55,9 +57,11 @@ export function launchGemm(
   }
   const units = device.matrixUnits;
   if (units && (dtype === 'f16' || dtype === 'bf16') && k < 2 ** 31 && fitsUnits(lhs, b) && fitsUnits(rhs, b)) {
-    const { rows, columns, sharedBytes } = MMA_TILES[units];
+    const { rows, columns, slabBytes } = MMA_TILES[units];
+    const { sharedMemoryPerBlock } = device.hip.properties;
+    const slabs = slabBytes === 0 ? 0 : Math.min(MMA_SLABS, Math.floor(sharedMemoryPerBlock / slabBytes));
     const grid = shapes.blocks(Math.ceil(m / rows) * Math.ceil(n / columns) * batches, 256);
-    device.launch(GEMM, kernelName('gemm_mma', dtype), { grid, block: 256, sharedBytes }, args);
+    device.launch(GEMM, kernelName('gemm_mma', dtype), { grid, block: 256, sharedBytes: slabs * slabBytes }, args);
   } else {
     const down = clamp(Math.ceil(m / GEMM_TILE), 1, 65535);
     const grid = [shapes.blocks(Math.ceil(n / GEMM_TILE), 256), down, batches] as const;

@@ -22,14 +22,14 @@ describe.runIf(nvcc)('nvcc', () => {
       try {
         const output = join(directory, 'module.ptx');
         // NVRTC's --device-as-default-execution-space; the optimiser is not what is tested here.
-        const flags = ['-x', 'cu', '-std=c++17', '-arch=sm_90', '--expt-relaxed-constexpr', '-Xcicc', '-O0', '-ptx'];
+        const flags = ['-x', 'cu', '-std=c++17', '-arch=sm_90a', '--expt-relaxed-constexpr', '-Xcicc', '-O0', '-ptx'];
         const source = join(kernelDirectory(), 'sources', `${module.id}.hip`);
         const { status, stderr } = spawnSync(nvcc!, [...flags, source, '-o', output], { encoding: 'utf8' });
         expect(status, stderr).toBe(0);
         const compiled = parseCodeObject(readFileSync(output));
         // Names and parameters are those of every target.
         const built = module.codeObject(listTargets()[0])!.kernels;
-        expect([compiled.format, compiled.arch]).toEqual(['ptx', 'sm_90']);
+        expect([compiled.format, compiled.arch]).toEqual(['ptx', 'sm_90a']);
         expect(Object.keys(compiled.kernels)).toEqual(Object.keys(built));
         for (const [name, { params, warpSize }] of Object.entries(compiled.kernels)) {
           expect([name, params, warpSize]).toEqual([name, built[name].params, 32]);

@@ -80,13 +80,14 @@ export class DeviceAttentionOps implements AttentionOps {
     const { shapes, hip, matrixUnits: units } = this.#device;
     const { multiprocessorCount } = hip.properties;
     if (shapes.isHost) return { grid: clamp(heads * seq, 1, multiprocessorCount * 4), block: 1, sharedBytes: 0 };
-    const block = units === 'nvidia' ? 128 : 256;
     const size = sizeInBytes(dtype);
     if (dtype === 'f32') {
       const grid = clamp(heads * Math.ceil(seq / QUERIES_F32), 1, multiprocessorCount * BLOCKS_PER_CU_F32);
+      const block = units === 'nvidia' ? 128 : 256;
       return { grid, block, sharedBytes: units === 'nvidia' ? (QUERIES_F32 * d + BESIDE_QUERIES_F32) * size : 0 };
     }
     const tiles = heads * Math.ceil(seq / QUERIES);
+    const block = 256;
     const grid = shapes.blocks(units ? tiles : tiles * QUERIES, block);
     return { grid, block, sharedBytes: units === 'nvidia' ? (QUERIES + 4 * KEYS) * d * size : 0 };
   }
