@@ -5,6 +5,7 @@
 #include "x.h"
 #include "shared/split.h"
 #include "shared/mma.h"
+#include "shared/early.h"
 #include "quantized/lookup.h"
 #include "quantized/formats.h"
 #include "quantized/codebooks.h"
@@ -41,6 +42,7 @@ DEQUANTIZE_K(Q6_K, q6_K)
 DEQUANTIZE_K(Q8_K, q8_K)
 
 #define VEC(Q, name, n)                                                                                                \
+  KERNEL_EARLY(mul_mat_vec_##name##_q8_1_cuda##n)                                                                      \
   KERNEL_BOUNDS(mul_mat_vec_##name##_q8_1_cuda##n, 256,                                                                \
                 (const u8* x, const u8* y, float* dst, i32 ncols_x, i32 nrows_x, i32 nrows_y, i32 nrows_dst)) {        \
     mulMatVecKernel<Q, n>(x, y, dst, ncols_x, nrows_x, nrows_y, nrows_dst);                                            \
@@ -101,6 +103,7 @@ KERNEL(dequantize_mul_mat_vec_q5_k, (const u8* x, const float* y, float* dst, i3
 }
 
 #define MOE(Q, name)                                                                                                   \
+  KERNEL_EARLY(indexed_moe_forward_##name##_q8_1)                                                                      \
   KERNEL_BOUNDS(indexed_moe_forward_##name##_q8_1, 256,                                                                \
                 (const u8* weights, const u8* inputs, const u32* indices, float* out, i32 n, i32 k, i32 batch, i32 topk, \
                  i32 k_padded, i32 input_dim1)) {                                                                      \
@@ -119,6 +122,7 @@ MOE(Q5_1, q5_1)
 
 // Formats that candle has no kernels for, or for q8_1 and q8_K only some.
 #define UP_TO(Q, name, n)                                                                                              \
+  KERNEL_EARLY(mul_mat_vec_##name##_q8_1_upto##n)                                                                      \
   KERNEL_BOUNDS(mul_mat_vec_##name##_q8_1_upto##n, 256,                                                                \
                 (const u8* x, const u8* y, float* dst, i32 ncols_x, i32 nrows_x, i32 nrows_y, i32 nrows_dst, i32 ncols_y)) { \
     mulMatVecUpTo<Q, n>(x, y, dst, ncols_x, nrows_x, nrows_y, nrows_dst, ncols_y);                                     \
@@ -161,6 +165,9 @@ PLAIN_ROWS(float, f32)
 PLAIN_ROWS(f16, f16)
 PLAIN_ROWS(bf16, bf16)
 
+KERNEL_EARLY(quantize_q8_1)
+KERNEL_EARLY(quantize_q8_1_f16)
+KERNEL_EARLY(quantize_q8_1_bf16)
 KERNEL(quantize_q8_1, (const float* x, u8* y, i32 kx, i32 kx_padded)) { quantizeRows(x, y, (u32)kx, (u32)kx_padded); }
 KERNEL(quantize_q8_1_f16, (const f16* x, u8* y, i32 kx, i32 kx_padded)) { quantizeRows(x, y, (u32)kx, (u32)kx_padded); }
 KERNEL(quantize_q8_1_bf16, (const bf16* x, u8* y, i32 kx, i32 kx_padded)) { quantizeRows(x, y, (u32)kx, (u32)kx_padded); }

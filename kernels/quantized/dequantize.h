@@ -118,6 +118,8 @@ X_DEVICE void quantizeGroup(const T* x, u64 available, u8* out) {
 /** Row blockY() of x: the kernel carries no row count, so grid.y is the number of rows. Each 8 threads share 32 values. */
 template <class T>
 X_DEVICE void quantizeRows(const T* x, u8* y, u32 kx, u32 kxPadded) {
+  early::await();
+  early::letNextBegin();
   const T* row = x + (u64)blockY() * kx;
   const u32 groups = kxPadded / 32;
   u8* out = y + (u64)blockY() * groups * Q8_1::BYTES;

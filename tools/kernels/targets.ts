@@ -32,12 +32,12 @@ const AMD: [name: string, isa: string][] = [
 ];
 
 /**
- * PTX for every NVIDIA GPU from compute capability 8.0 on, and for those of 9.0 alone, whose warpgroup products no other
- * has, the modules that use these (kernels/shared/wgmma.h).
+ * PTX for every NVIDIA GPU from compute capability 8.0 on, and for those of 9.0 alone the modules that use what these
+ * have: warpgroup products and kernels that begin early (kernels/shared/{wgmma,early}.h).
  */
 const NVIDIA: { name: string; arch: string; modules?: readonly string[] }[] = [
   { name: 'nvptx64', arch: 'sm_80' },
-  { name: 'sm_90a', arch: 'sm_90a', modules: ['attention', 'gemm'] },
+  { name: 'sm_90a', arch: 'sm_90a', modules: ['attention', 'gemm', 'quantized'] },
 ];
 
 const HOST = ['x86-64-v2', 'x86-64-v3', 'x86-64-v4'];

@@ -46,6 +46,22 @@ struct GraphUpdateInfo {
   void* errorFromNode;
 };
 
+// CUlaunchAttribute and CUlaunchConfig of cuda.h.
+constexpr int kProgrammaticStreamSerialization = 6;
+struct LaunchAttribute {
+  int id;
+  int padding;
+  int value[16];
+};
+struct LaunchSettings {
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned sharedBytes;
+  void* stream;
+  LaunchAttribute* attributes;
+  unsigned attributeCount;
+};
+
 struct Api {
   CUresult (*cuInit)(unsigned);
   CUresult (*cuDriverGetVersion)(int*);
@@ -85,9 +101,11 @@ struct Api {
   CUresult (*cuModuleLoadDataEx)(void** module, const void* image, unsigned count, int* options, void** values);
   CUresult (*cuModuleUnload)(void*);
   CUresult (*cuModuleGetFunction)(void** function, void* module, const char* name);
+  CUresult (*cuModuleGetGlobal_v2)(uint64_t* address, size_t* bytes, void* module, const char* name);
   CUresult (*cuFuncSetAttribute)(void* function, int attribute, int value);
   CUresult (*cuLaunchKernel)(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                              unsigned sharedBytes, void* stream, void** params, void** extra);
+  CUresult (*cuLaunchKernelEx)(const LaunchSettings*, void* function, void** params, void** extra);
   CUresult (*cuGraphInstantiateWithFlags)(void** exec, void* graph, unsigned long long flags);
   CUresult (*cuGraphExecUpdate_v2)(void* exec, void* graph, GraphUpdateInfo*);
   CUresult (*cuGraphExecUpdate)(void* exec, void* graph, void** errorNode, int* result);

@@ -115,6 +115,13 @@ class CudaDriver final : public Driver {
   Status moduleGetFunction(Function* out, Module module, const char* name) override {
     return api_.cuModuleGetFunction(out, module, name);
   }
+  // Such a kernel has a constant beside it (kernels/shared/early.h). Drivers before CUDA 11.8 have no such launches.
+  bool beginsEarly(Module module, const std::string& name) override {
+    uint64_t address;
+    size_t bytes;
+    return api_.cuLaunchKernelEx &&
+           api_.cuModuleGetGlobal_v2(&address, &bytes, module, ("x_early_" + name).c_str()) == kSuccess;
+  }
   Status functionSetMaxSharedBytes(Function function, int bytes) override {
     return api_.cuFuncSetAttribute(function, cuda::kFunctionMaxDynamicSharedBytes, bytes);
   }
@@ -123,6 +130,16 @@ class CudaDriver final : public Driver {
                 Stream stream) override {
     void* extra[] = {cuda::launchParamBufferPointer(), const_cast<void*>(args), cuda::launchParamBufferSize(), &argBytes,
                      cuda::launchParamEnd()};
+    if (config.early) {
+      cuda::LaunchAttribute early = {cuda::kProgrammaticStreamSerialization, 0, {1}};
+      const cuda::LaunchSettings settings = {{config.grid[0], config.grid[1], config.grid[2]},
+                                             {config.block[0], config.block[1], config.block[2]},
+                                             config.sharedBytes,
+                                             stream,
+                                             &early,
+                                             1};
+      return api_.cuLaunchKernelEx(&settings, function, nullptr, extra);
+    }
     return api_.cuLaunchKernel(function, config.grid[0], config.grid[1], config.grid[2], config.block[0],
                                config.block[1], config.block[2], config.sharedBytes, stream, nullptr, extra);
   }
@@ -226,7 +243,8 @@ std::vector<Symbol> symbolsOf(Api& api) {
       X_SYMBOL(cuEventDestroy_v2, false), X_SYMBOL(cuEventRecord, false), X_SYMBOL(cuEventSynchronize, false),
       X_SYMBOL(cuEventQuery, false), X_SYMBOL(cuEventElapsedTime, false), X_SYMBOL(cuModuleLoadDataEx, false),
       X_SYMBOL(cuModuleUnload, false), X_SYMBOL(cuModuleGetFunction, false), X_SYMBOL(cuFuncSetAttribute, false),
-      X_SYMBOL(cuLaunchKernel, false), X_SYMBOL(cuGraphInstantiateWithFlags, false),
+      X_SYMBOL(cuLaunchKernel, false), X_SYMBOL(cuLaunchKernelEx, true), X_SYMBOL(cuModuleGetGlobal_v2, false),
+      X_SYMBOL(cuGraphInstantiateWithFlags, false),
       X_SYMBOL(cuGraphExecUpdate_v2, true), X_SYMBOL(cuGraphExecUpdate, true), X_SYMBOL(cuGraphLaunch, false),
       X_SYMBOL(cuGraphDestroy, false), X_SYMBOL(cuGraphExecDestroy, false),
   };

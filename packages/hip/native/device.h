@@ -64,6 +64,7 @@ struct FunctionEntry {
   Function handle = nullptr;
   uint32_t module = 0;
   uint32_t maxSharedBytes = 0;  // dynamic shared memory that the function may be launched with so far
+  bool early = false;
   std::string name;
 };
 

@@ -88,6 +88,7 @@ uint32_t Device::getFunction(uint32_t moduleId, const std::string& name) {
   FunctionEntry entry;
   entry.module = moduleId;
   entry.name = name;
+  entry.early = counting_.beginsEarly(module(moduleId), name);
   // CUDA lets a kernel have 48 KiB of dynamic shared memory until it is asked for more.
   entry.maxSharedBytes = platform_ == Platform::Cuda ? 48 * 1024 : UINT32_MAX;
   check(Call::ModuleGetFunction, counting_.moduleGetFunction(&entry.handle, module(moduleId), name.c_str()),
@@ -134,6 +135,7 @@ void Device::launch(const uint8_t* record) {
   std::memcpy(config.grid, words + kWordGrid, sizeof config.grid);
   std::memcpy(config.block, words + kWordBlock, sizeof config.block);
   config.sharedBytes = words[kWordShared];
+  config.early = function->early;
   Status status = 0;
   Call call = Call::Launch;
   if (config.sharedBytes > function->maxSharedBytes) {

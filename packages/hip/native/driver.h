@@ -43,6 +43,7 @@ struct LaunchConfig {
   uint32_t grid[3];
   uint32_t block[3];
   uint32_t sharedBytes;
+  bool early = false;  // the kernel waits by itself for what was launched before it (Driver::beginsEarly)
 };
 
 // A piece of host work in stream order, for blocks [begin, end) of however many it was enqueued with.
@@ -105,6 +106,11 @@ class Driver {
   virtual Status moduleGetFunction(Function* out, Module, const char* name) = 0;
   // Dynamic shared memory above the default limit must be allowed per function on CUDA.
   virtual Status functionSetMaxSharedBytes(Function, int bytes) = 0;
+  // Whether the kernel `name` waits by itself for earlier ones, so that it may begin before these have ended.
+  virtual bool beginsEarly(Module, const std::string& name) {
+    (void)name;
+    return false;
+  }
 
   // `args` is the packed kernel-argument block: every argument at its natural alignment, in order.
   virtual Status launch(Function, const LaunchConfig&, const void* args, size_t argBytes, Stream) = 0;

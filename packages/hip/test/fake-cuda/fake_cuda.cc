@@ -1,9 +1,11 @@
 // A stand-in for libcuda, for machines without an NVIDIA GPU: memory is the host's, and work is done when it is enqueued. It
-// carries what the vendor libraries need: memory, streams and events. It has no kernels.
+// carries what the vendor libraries need, memory, streams and events, and modules of PTX text. Of a kernel, a launch only notes
+// at the address that is its first argument how it was asked for: 1, or 2 as one that may begin early; and how many blocks.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <string>
 
 namespace {
 
@@ -68,16 +70,51 @@ API int cuEventSynchronize(void*) { return kSuccess; }
 API int cuEventQuery(void*) { return kSuccess; }
 API int cuEventElapsedTime(float* ms, void*, void*) { return *ms = 1.5f, kSuccess; }
 
+using Text = std::string;
+API int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void**) {
+  return *module = new Text(static_cast<const char*>(image)), kSuccess;
+}
+API int cuModuleUnload(void* module) { return delete static_cast<Text*>(module), kSuccess; }
+API int cuModuleGetFunction(void** function, void* module, const char* name) {
+  if (static_cast<Text*>(module)->find(Text(".entry ") + name + "(") == Text::npos) return kNotFound;
+  return *function = module, kSuccess;
+}
+API int cuModuleGetGlobal_v2(uint64_t* address, size_t* bytes, void* module, const char* name) {
+  if (static_cast<Text*>(module)->find(Text(" ") + name + " ") == Text::npos) return kNotFound;
+  return *address = 256, *bytes = 1, kSuccess;
+}
+static int note(unsigned how, unsigned blocks, void** extra) {
+  if (extra[0] != reinterpret_cast<void*>(1) || extra[2] != reinterpret_cast<void*>(2) || extra[4]) return kInvalidValue;
+  unsigned* to = **static_cast<unsigned***>(static_cast<void*>(&extra[1]));
+  return to[0] = how, to[1] = blocks, kSuccess;
+}
+API int cuLaunchKernel(void*, unsigned x, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void** extra) {
+  return note(1, x, extra);
+}
+// As in cuda.h.
+struct Attribute {
+  int id;
+  char pad[4];
+  int allowed;
+  char rest[60];
+};
+struct Config {
+  unsigned grid[3], block[3], sharedBytes;
+  void* stream;
+  Attribute* attributes;
+  unsigned count;
+};
+API int cuLaunchKernelEx(const Config* config, void*, void**, void** extra) {
+  if (config->count != 1 || config->attributes->id != 6 || config->attributes->allowed != 1) return kInvalidValue;
+  return note(2, config->grid[0], extra);
+}
+
 // What would run code.
 #define ABSENT(name) \
   API int name() { return kNotFound; }
 ABSENT(cuStreamBeginCapture_v2)
 ABSENT(cuStreamEndCapture)
-ABSENT(cuModuleLoadDataEx)
-ABSENT(cuModuleUnload)
-ABSENT(cuModuleGetFunction)
 ABSENT(cuFuncSetAttribute)
-ABSENT(cuLaunchKernel)
 ABSENT(cuGraphInstantiateWithFlags)
 ABSENT(cuGraphExecUpdate_v2)
 ABSENT(cuGraphLaunch)
