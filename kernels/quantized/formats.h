@@ -218,9 +218,14 @@ struct Q6_K : FourWay {
 #pragma unroll
     for (u32 i = 0; i < RUN; ++i) q[i] = (low[i] >> (4 * (g >> 1)) & 0x0f0f0f0fu) | (high[i] >> (2 * g) & 0x03030303u) << 4;
   }
-  static X_DEVICE i32 intScale(const u8* b, u32 e16) { return (i8)b[192 + e16]; }
+  // From eight bytes, which the runs of a thread share.
+  static X_DEVICE i32 intScale(const u8* b, u32 e16) {
+    u32 words[2];
+    loadWords2(b + 192 + (e16 & 8), words);
+    return (i8)((e16 & 4 ? words[1] : words[0]) >> (8 * (e16 & 3)));
+  }
   static X_DEVICE float superScale(const u8* b) { return half(b + 208); }
-  static X_DEVICE float scale(const u8* b, u32 e16) { return superScale(b) * (float)intScale(b, e16); }
+  static X_DEVICE float scale(const u8* b, u32 e16) { return superScale(b) * (float)(i8)b[192 + e16]; }
   static X_DEVICE float minimum(const u8*, u32) { return 0.0f; }
 };
 
