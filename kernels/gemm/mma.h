@@ -181,11 +181,11 @@ X_DEVICE void mmaTile(const Lines<T>& lhs, const Lines<T>& rhs, u64 row0, u64 co
   const u32 row = warpId() / 4 * 64;
   mma::Tile<T> acc[1][MMA_N / 16] = {};
   float(&sums)[MMA_N / 2] = reinterpret_cast<float(&)[MMA_N / 2]>(acc);
-  u32 left = slabs.unfetched;
+  u32 unmultiplied = slabs.unfetched;
   slabs.fetch();
   slabs.fetch();
 #pragma unroll 1
-  for (; left > 0; --left) {
+  for (; unmultiplied > 0; --unmultiplied) {
     mma::awaitCopies<1>();
     wgmma::publish();
     barrier();
@@ -218,11 +218,11 @@ X_DEVICE void mmaTile(const Lines<T>& lhs, const Lines<T>& rhs, u64 row0, u64 co
   const bool three = slabs.end - slabs.shared > 2 * slabs.BYTES;
   const u32 row = warpId() % 2 * 64, column = warpId() / 2 * 64;
   mma::Tile<T> acc[4][4] = {};
-  u32 toDo = slabs.unfetched;
+  u32 unmultiplied = slabs.unfetched;
   slabs.fetch();
   if (three) slabs.fetch();
 #pragma unroll 1
-  for (; toDo > 0; --toDo) {
+  for (; unmultiplied > 0; --unmultiplied) {
     if (three) mma::awaitCopies<1>();
     else mma::awaitCopies<0>();
     barrier();

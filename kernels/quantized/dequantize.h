@@ -118,6 +118,7 @@ X_DEVICE void quantizeGroup(const T* x, u64 available, u8* out) {
 /** Row blockY() of x: the kernel carries no row count, so grid.y is the number of rows. Each 8 threads share 32 values. */
 template <class T>
 X_DEVICE void quantizeRows(const T* x, u8* y, u32 kx, u32 kxPadded) {
+  // In this order: blocks that begin sooner wait for longer beside the kernel before this one.
   early::await();
   early::letNextBegin();
   const T* row = x + (u64)blockY() * kx;

@@ -178,7 +178,7 @@ X_DEVICE void indexedMoe(const u8* weights, const u8* inputs, const u32* ids, fl
   const u64 expertBytes = (u64)n * (u64)(k / (i32)Q::SIZE) * Q::BYTES;
   const u64 inputBytes = (u64)paddedColumns / 32 * Q8_1::BYTES;
   const u64 tasks = (u64)batch * (u64)topk, stride = (u64)gridY() * gridZ();
-  early::await();
+  early::await();  // for ids
   for (u64 task = blockY() + (u64)gridY() * blockZ(); task < tasks; task += stride) {
     const u8* input = inputs + (inputDim1 == 1 ? task / (u32)topk : task) * inputBytes;
     mulMatVec<Q, 1>(weights + ids[task] * expertBytes, input, out + task * (u64)n, (u32)k, (u32)n, 1, 0, 0, blockX(), gridX());

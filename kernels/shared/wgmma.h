@@ -48,31 +48,28 @@ X_DEVICE void await() {
 
 // multiply<LEFT, RIGHT>(d, left, right): d += left . rightT, both described; LEFT and RIGHT say that rows are lines.
 // multiply<RIGHT>(d, word, right): the left operand is in registers, as a tile of mma.sync has it in each warp.
-// The two numbers are the operands after d's N / 2 ones; of d, 8 elements are an mma::Tile of the warp's 16 rows.
-#define X_WGMMA_PRODUCT(N, T, type, A, B, C, D, E)                                                              \
-  template <bool LEFT, bool RIGHT>                                                                              \
-  X_DEVICE void multiply(float (&d)[N / 2], u64 left, u64 right, T*) {                                          \
-    asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." type "." type " {" X_REGISTERS_##N "}, %" #A \
-                 ", %" #B ", 1, 1, 1, %" #C ", %" #D ";"                                                        \
-                 : X_SUMS_##N                                                                                   \
-                 : "l"(left), "l"(right), "n"((int)!LEFT), "n"((int)!RIGHT));                                   \
-  }                                                                                                             \
-  template <bool RIGHT>                                                                                         \
-  X_DEVICE void multiply(float (&d)[N / 2], const u32 (&word)[4], u64 right, T*) {                              \
+// Eight elements of d are an mma::Tile of the warp's 16 rows. A to F number the operands after d's N / 2.
+#define X_WGMMA_PRODUCT(N, T, type, A, B, C, D, E, F)                                                            \
+  template <bool LEFT, bool RIGHT>                                                                               \
+  X_DEVICE void multiply(float (&d)[N / 2], u64 left, u64 right, T*) {                                           \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." type "." type " {" X_REGISTERS_##N "}, %" #A  \
+                 ", %" #B ", 1, 1, 1, %" #C ", %" #D ";"                                                         \
+                 : X_SUMS_##N                                                                                    \
+                 : "l"(left), "l"(right), "n"((int)!LEFT), "n"((int)!RIGHT));                                    \
+  }                                                                                                              \
+  template <bool RIGHT>                                                                                          \
+  X_DEVICE void multiply(float (&d)[N / 2], const u32 (&word)[4], u64 right, T*) {                               \
     asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." type "." type " {" X_REGISTERS_##N "}, {%" #A \
-                 ", %" #B ", %" #C ", %" #D "}, %" #E ", 1, 1, 1, %" X_NEXT_##E ";"                             \
-                 : X_SUMS_##N                                                                                   \
-                 : "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3]), "l"(right), "n"((int)!RIGHT));       \
+                 ", %" #B ", %" #C ", %" #D "}, %" #E ", 1, 1, 1, %" #F ";"                                      \
+                 : X_SUMS_##N                                                                                    \
+                 : "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3]), "l"(right), "n"((int)!RIGHT));        \
   }
-#define X_NEXT_36 "37"
-#define X_NEXT_68 "69"
-#define X_NEXT_132 "133"
-#define X_WGMMA_PRODUCTS(N, A, B, C, D, E)             \
-  X_WGMMA_PRODUCT(N, f16, "f16", A, B, C, D, E)        \
-  X_WGMMA_PRODUCT(N, bf16, "bf16", A, B, C, D, E)
-X_WGMMA_PRODUCTS(64, 32, 33, 34, 35, 36)
-X_WGMMA_PRODUCTS(128, 64, 65, 66, 67, 68)
-X_WGMMA_PRODUCTS(256, 128, 129, 130, 131, 132)
+#define X_WGMMA_PRODUCTS(N, ...)                  \
+  X_WGMMA_PRODUCT(N, f16, "f16", __VA_ARGS__)     \
+  X_WGMMA_PRODUCT(N, bf16, "bf16", __VA_ARGS__)
+X_WGMMA_PRODUCTS(64, 32, 33, 34, 35, 36, 37)
+X_WGMMA_PRODUCTS(128, 64, 65, 66, 67, 68, 69)
+X_WGMMA_PRODUCTS(256, 128, 129, 130, 131, 132, 133)
 
 }  // namespace wgmma
 #else

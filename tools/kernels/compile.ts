@@ -34,15 +34,8 @@ export function compilerFlags(target: Target, codeObjectVersion: number | null):
       ];
     case 'nvptx':
       return [
-        ...[
-          '-x',
-          'cuda',
-          '--cuda-device-only',
-          `--cuda-gpu-arch=${target.arch}`,
-          '--cuda-feature=+ptx80',
-          '-nocudainc',
-        ],
-        ...['-nocudalib', '-S', '-fuse-cuid=none', '-Wno-unknown-cuda-version'],
+        ...['-x', 'cuda', '--cuda-device-only', `--cuda-gpu-arch=${target.arch}`, '--cuda-feature=+ptx80'],
+        ...['-nocudainc', '-nocudalib', '-S', '-fuse-cuid=none', '-Wno-unknown-cuda-version'],
         ...COMMON,
         ...bitcode,
       ];

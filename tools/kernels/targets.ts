@@ -50,7 +50,7 @@ const RELEASE = [
   ...HOST,
 ];
 
-export const ALL_TARGETS = [...[...AMD.map(([name]) => name), ...NVIDIA.map(({ name }) => name)], ...HOST];
+export const ALL_TARGETS = [...AMD.map(([name]) => name), ...NVIDIA.map(({ name }) => name), ...HOST];
 
 export function makeTarget(name: string): Target {
   const nvidia = NVIDIA.find((target) => target.name === name);

@@ -1,22 +1,17 @@
 /** candle's kernel names and parameter types against the symbols of the code objects on disk. */
 import { ALL_MODULES, type KernelInfo, listTargets, parseCodeObject } from '@x/kernels';
-import { hasModule, makeTarget } from '../kernels/targets';
+import { hasModule, makeTarget, type Target } from '../kernels/targets';
 import type { CandleKernel } from './candle';
 import { type TestCase, testsNaming, where } from './report';
 import type { Row } from './table';
 
-export type TargetKind = 'host' | 'amdgcn' | 'nvptx';
+export type TargetKind = Target['kind'];
 
 /** One target's kernels, by module. */
 export interface BuiltTarget {
   target: string;
   kind: TargetKind;
   modules: Record<string, Record<string, Pick<KernelInfo, 'params'>>>;
-}
-
-export function kindOf(target: string): TargetKind {
-  if (target.startsWith('gfx')) return 'amdgcn';
-  return /^(nvptx|sm_)/.test(target) ? 'nvptx' : 'host';
 }
 
 /** Parses every code object on disk that its manifest vouches for; the manifest's own kernel list is not used. */
@@ -26,11 +21,11 @@ export function readTargets(): BuiltTarget[] {
     const modules = objects.flatMap(([id, object]) =>
       object === undefined ? [] : [[id, parseCodeObject(object.bytes).kernels] as const],
     );
-    return { target, kind: kindOf(target), modules: Object.fromEntries(modules) };
+    return { target, kind: makeTarget(target).kind, modules: Object.fromEntries(modules) };
   });
 }
 
-/** A row is ok when every target on disk that is to have the module has the kernel, in the same module and with candle's parameter types. */
+/** A row is ok when every target on disk that is to have the module has the kernel there, with candle's parameter types. */
 export function kernelRows(wanted: CandleKernel[], targets: BuiltTarget[], tests: TestCase[]): Row[] {
   return wanted.map(({ module, name, params }) => {
     const expected = params.join(' ');

@@ -1,8 +1,9 @@
 import { JsDevice } from '@x/core';
 import { describe, expect, it } from 'vitest';
+import { makeTarget } from '../kernels/targets';
 import { camelCase, candleFunctions, candleKernels, candleTensorMethods, candleTests, parseTsv } from './candle';
 import { functionRows, has } from './functions';
-import { type BuiltTarget, describeTargets, kernelRows, kindOf } from './kernels';
+import { type BuiltTarget, describeTargets, kernelRows } from './kernels';
 import { parseTestReport, readTestReport, type TestCase, testsNaming, testsOf, where } from './report';
 import { asMarkdown, asText, isIncomplete, type Row, type Section, summary } from './table';
 import { devicesOf, testRows } from './tests';
@@ -33,7 +34,7 @@ describe('kernelRows', () => {
   const wanted = [{ module: 'affine', name: 'affine_f32', params: ['u64', 'ptr', 'f32'] }];
   const target = (name: string, kernels: BuiltTarget['modules'][string], module = 'affine'): BuiltTarget => ({
     target: name,
-    kind: kindOf(name),
+    kind: makeTarget(name).kind,
     modules: { [module]: kernels },
   });
   const good = { affine_f32: { params: ['u64' as const, 'ptr' as const, 'f32' as const] } };

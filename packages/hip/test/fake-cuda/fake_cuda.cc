@@ -85,7 +85,7 @@ API int cuModuleGetGlobal_v2(uint64_t* address, size_t* bytes, void* module, con
 }
 static int note(unsigned how, unsigned blocks, void** extra) {
   if (extra[0] != reinterpret_cast<void*>(1) || extra[2] != reinterpret_cast<void*>(2) || extra[4]) return kInvalidValue;
-  unsigned* to = **static_cast<unsigned***>(static_cast<void*>(&extra[1]));
+  unsigned* to = *static_cast<unsigned**>(extra[1]);
   return to[0] = how, to[1] = blocks, kSuccess;
 }
 API int cuLaunchKernel(void*, unsigned x, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void** extra) {
