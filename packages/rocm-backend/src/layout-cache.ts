@@ -12,17 +12,26 @@ interface Entry<T> {
   used: number;
 }
 
-/** Entries kept; a growing KV cache makes a new layout per token, so old ones must go. */
+/** A growing KV cache makes a new layout per token, so old ones must go. */
 const MAX_ENTRIES = 2048;
 
 export class LayoutCache<T> {
   readonly #entries = new Map<number, Entry<T>>();
   readonly #dropped: (value: T) => void;
+  readonly #most: number;
   #clock = 0;
 
-  /** @param dropped takes leave of a value that the cache gives up */
-  constructor(dropped: (value: T) => void = () => {}) {
+  /**
+   * @param dropped takes leave of a value that the cache gives up
+   * @param most entries kept
+   */
+  constructor(dropped: (value: T) => void = () => {}, most = MAX_ENTRIES) {
     this.#dropped = dropped;
+    this.#most = most;
+  }
+
+  get size(): number {
+    return this.#entries.size;
   }
 
   find(dims: Numbers, strideSets: readonly Numbers[]): T | undefined {
@@ -32,9 +41,9 @@ export class LayoutCache<T> {
     return entry.value;
   }
 
-  /** Takes a value for what `find` does not find. */
+  /** Takes a value for what `find` does not find, or in the place of what it does. */
   add(dims: Numbers, strideSets: readonly Numbers[], value: T): T {
-    if (this.#entries.size >= MAX_ENTRIES) this.#dropOldest();
+    if (this.#entries.size >= this.#most) this.#dropOldest();
     const hash = hashOf(dims, strideSets);
     // Of two with one hash the later one stays: that is rare and only costs the work again.
     const other = this.#entries.get(hash);
@@ -50,7 +59,7 @@ export class LayoutCache<T> {
 
   /** The half that was not used for longest, so that looking for it is rare. */
   #dropOldest(): void {
-    const oldest = [...this.#entries].sort(([, a], [, b]) => a.used - b.used).slice(0, MAX_ENTRIES / 2);
+    const oldest = [...this.#entries].sort(([, a], [, b]) => a.used - b.used).slice(0, this.#most / 2);
     for (const [hash, { value }] of oldest) {
       this.#entries.delete(hash);
       this.#dropped(value);

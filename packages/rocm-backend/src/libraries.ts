@@ -19,6 +19,7 @@ import {
   libraryReport,
 } from '@x/hip';
 import { debug } from './debug';
+import { LayoutCache } from './layout-cache';
 import type { QuantizedChoice } from './storage/quantized';
 
 /**
@@ -147,11 +148,19 @@ class Chooser<Name extends LibraryName, Handle> {
   }
 }
 
+/** What a library chose for a convolution, or null where it has nothing. */
+export interface PlannedConvolution {
+  readonly handle: ConvolutionHandle;
+  readonly plan: ConvolutionPlan | null;
+}
+
+const MAX_PLANS = 256;
+
 export class DeviceLibraries {
   readonly gemm: Chooser<BlasLibrary, BlasHandle>;
   readonly convolution: Chooser<ConvolutionLibrary, ConvolutionHandle>;
-  /** What the convolution library chose for a shape, or null where it has nothing; the oldest first. */
-  readonly plans = new Map<string, ConvolutionPlan | null>();
+  /** By the numbers of a convolution. */
+  readonly plans = new LayoutCache<PlannedConvolution>(({ handle, plan }) => plan && handle.drop(plan), MAX_PLANS);
 
   constructor(hip: HipDevice, options: DeviceOptions) {
     this.gemm = new Chooser(hip, 'X_GEMM', BLAS_LIBRARIES, (name) => openBlas(hip, name));

@@ -150,13 +150,17 @@ function checkAlgorithm(op: string, algorithm: ConvAlgorithm | undefined): void 
 
 function checkOptions(op: string, options: ConvTransposeOptions): Settings {
   const { padding = 0, stride = 1, dilation = 1, groups = 1, outputPadding = 0 } = options;
-  const settings = { padding, stride, dilation, groups, outputPadding };
-  for (const [name, value] of Object.entries(settings)) {
-    const least = name === 'padding' || name === 'outputPadding' ? 0 : 1;
-    if (Number.isSafeInteger(value) && value >= least) continue;
-    throw new CandleError('INVALID_ARGUMENT', `${op}: ${name} is ${value}; use a whole number from ${least}.`);
-  }
-  return settings;
+  checkWhole(op, 'padding', padding, 0);
+  checkWhole(op, 'stride', stride, 1);
+  checkWhole(op, 'dilation', dilation, 1);
+  checkWhole(op, 'groups', groups, 1);
+  checkWhole(op, 'outputPadding', outputPadding, 0);
+  return { padding, stride, dilation, groups, outputPadding };
+}
+
+function checkWhole(op: string, name: keyof Settings, value: number, least: number): void {
+  if (Number.isSafeInteger(value) && value >= least) return;
+  throw new CandleError('INVALID_ARGUMENT', `${op}: ${name} is ${value}; use a whole number from ${least}.`);
 }
 
 function sizes1d(input: Tensor, kernel: Tensor, { padding, stride, dilation }: Settings) {
@@ -218,21 +222,21 @@ function outputSize(size: number, k: number, settings: Settings, transposed: boo
 }
 
 function checkShapes(op: string, input: Shape, kernel: Shape, groups: number, transposed: boolean): void {
-  const axes = op.endsWith('1d') ? ['l'] : ['h', 'w'];
-  const rank = axes.length + 2;
-  const taps = axes.map((axis) => (axes.length === 1 ? 'k' : `k${axis.toUpperCase()}`)).join(', ');
-  const wanted = transposed ? `[cIn, cOut / groups, ${taps}]` : `[cOut, cIn / groups, ${taps}]`;
-  if (input.length !== rank || kernel.length !== rank || kernel.slice(2).includes(0)) {
-    throw shapesDiffer(op, input, kernel, `they must be [b, cIn, ${axes.join(', ')}] and ${wanted} with taps`);
+  const rank = op.endsWith('1d') ? 3 : 4;
+  if (input.length !== rank || kernel.length !== rank || kernel[2] === 0 || kernel[rank - 1] === 0) {
+    const image = rank === 3 ? '[b, cIn, l]' : '[b, cIn, h, w]';
+    throw shapesDiffer(op, input, kernel, `they must be ${image} and ${kernelShape(rank, transposed)} with taps`);
   }
-  const [, cIn] = input;
+  const cIn = input[1];
   const fits = transposed ? kernel[0] === cIn : kernel[1] * groups === cIn;
   if (!fits || cIn % groups !== 0 || kernel[0] % groups !== 0) {
-    throw shapesDiffer(
-      op,
-      input,
-      kernel,
-      `the kernel must be ${wanted} with ${cIn} input channels in ${groups} group${groups === 1 ? '' : 's'} of equal size`,
-    );
+    const parts = `${groups} group${groups === 1 ? '' : 's'} of equal size`;
+    const must = `the kernel must be ${kernelShape(rank, transposed)} with ${cIn} input channels in ${parts}`;
+    throw shapesDiffer(op, input, kernel, must);
   }
+}
+
+function kernelShape(rank: number, transposed: boolean): string {
+  const taps = rank === 3 ? 'k' : 'kH, kW';
+  return transposed ? `[cIn, cOut / groups, ${taps}]` : `[cOut, cIn / groups, ${taps}]`;
 }

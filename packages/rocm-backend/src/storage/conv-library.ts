@@ -27,10 +27,9 @@ import { Copy, run } from '../ops';
 import type { RocmStorage } from './index';
 
 const DTYPES: readonly DType[] = ['bf16', 'f16', 'f32'];
-/** Plans kept a device; the least recently used goes first. */
-const MAX_PLANS = 256;
 
-type Geometry = Omit<ConvolutionShape, 'type' | 'reduced'>;
+type Geometry = Omit<ConvolutionShape, 'type' | 'reduced' | 'channelsLast'>;
+type Arithmetic = Required<Pick<ConvolutionShape, 'type' | 'reduced' | 'channelsLast'>>;
 
 /** The convolution's result, or undefined when our kernels should do it. */
 export function convThroughLibrary(
@@ -43,15 +42,16 @@ export function convThroughLibrary(
   if (!geometry) return undefined;
   const { device, dtype } = src;
   const { x, filter, y } = geometry;
-  if (!DTYPES.includes(dtype) || [...x, ...filter, ...y].some((size) => size < 1)) return undefined;
+  if (!DTYPES.includes(dtype) || !isPositive(x) || !isPositive(filter) || !isPositive(y)) return undefined;
   const handle = device.libraries.convolution.handle();
   if (!handle) return undefined;
+  const type = dtype as ConvolutionShape['type'];
   const reduced = dtype === 'f32' && device.gemmReducedPrecisionF32;
-  const shape: ConvolutionShape = { ...geometry, type: dtype as ConvolutionShape['type'], reduced };
   const { isForced } = device.libraries.convolution;
   const lastPlan =
-    wantsChannelsLast(handle, shape, layout) && planFor(device, handle, { ...shape, channelsLast: true }, false);
-  const plan = lastPlan || planFor(device, handle, shape, isForced);
+    wantsChannelsLast(handle, type, geometry, layout) &&
+    planFor(device, handle, geometry, { type, reduced, channelsLast: true }, false);
+  const plan = lastPlan || planFor(device, handle, geometry, { type, reduced, channelsLast: false }, isForced);
   if (!plan) return undefined;
   const input = contiguous(src, lastPlan ? layout.permute([0, 2, 3, 1]) : layout);
   const weights = contiguous(kernel, lastPlan ? kernelLayout.permute([0, 2, 3, 1]) : kernelLayout);
@@ -88,54 +88,49 @@ export function convThroughLibrary(
   }
 }
 
+function isPositive(sizes: readonly number[]): boolean {
+  for (let i = 0; i < sizes.length; i++) if (sizes[i] < 1) return false;
+  return true;
+}
+
 /** Whether an image goes to cuDNN with its channels innermost: where that is 16 bytes of two-byte elements at a time. */
 function wantsChannelsLast(
   handle: ConvolutionHandle,
-  { type, transposed, filter }: ConvolutionShape,
+  type: ConvolutionShape['type'],
+  { transposed, filter }: Geometry,
   layout: Layout,
 ): boolean {
   const fits = type !== 'f32' && filter[0] % 8 === 0 && filter[1] % 8 === 0;
   return handle.library === 'cudnn' && !transposed && layout.rank === 4 && fits;
 }
 
-/** What tells plans apart, in a form that is quick to make. */
-function keyOf({ library }: ConvolutionHandle, s: ConvolutionShape): string {
-  const flags = `${s.transposed ? 'transposed ' : ''}${s.reduced ? 'reduced ' : ''}${s.channelsLast ? 'channels last ' : ''}`;
-  return `${library} ${s.type} ${flags}[${s.x}] * [${s.filter}] = [${s.y}] ${s.padding} ${s.stride} ${s.dilation}`;
-}
-
 /** The plan of a shape, made once; undefined when the library has none and none is required. */
 function planFor(
   device: RocmDevice,
   handle: ConvolutionHandle,
-  shape: ConvolutionShape,
+  geometry: Geometry,
+  { type, reduced, channelsLast }: Arithmetic,
   required: boolean,
 ): ConvolutionPlan | undefined {
   const { plans } = device.libraries;
-  const key = keyOf(handle, shape);
-  const known = plans.get(key);
-  if (known !== undefined) {
-    plans.delete(key);
-    plans.set(key, known);
-    return known ?? undefined;
-  }
+  const { transposed, x, filter, y, padding, stride, dilation } = geometry;
+  const kind = [DTYPES.indexOf(type), Number(transposed), Number(reduced), Number(channelsLast)];
+  const sizes = [x, filter, y, padding, stride, dilation];
+  const known = plans.find(kind, sizes);
+  if (known?.handle === handle) return known.plan ?? undefined;
   // Planning loads code, which a capture does not allow: without a plan, our kernels are captured.
   if (!required && device.hip.defaultStream.isCapturing) return undefined;
   let plan: ConvolutionPlan | null = null;
   try {
-    plan = handle.plan(shape);
+    plan = handle.plan({ ...geometry, type, reduced, channelsLast });
     const { algorithm, workspaceBytes } = plan;
-    debug(2, () => `${key}: ${algorithm}, ${workspaceBytes} bytes of workspace`);
+    const what = () => `${handle.library} ${type}${channelsLast ? ' channels last' : ''} [${x}] * [${filter}] = [${y}]`;
+    debug(2, () => `${what()}: ${algorithm}, ${workspaceBytes} bytes of workspace`);
   } catch (error) {
     if (required || !(error instanceof HipError) || error.code !== 'LIBRARY_ERROR') throw error;
     debug(2, () => error.message);
   }
-  if (plans.size >= MAX_PLANS) {
-    const [oldest, dropped] = plans.entries().next().value!;
-    plans.delete(oldest);
-    if (dropped) handle.drop(dropped);
-  }
-  plans.set(key, plan);
+  plans.add(kind, sizes, { handle, plan });
   return plan ?? undefined;
 }
 
