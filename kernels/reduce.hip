@@ -6,6 +6,7 @@
 // done_* (reduce/fast.h) are ours.
 #include "x.h"
 #include "shared/split.h"
+#include "shared/rough.h"
 #include "reduce/range.h"
 #include "reduce/fast.h"
 #include "reduce/columns.h"

@@ -42,14 +42,17 @@ X_DEVICE A magnitude(A x) {
     static X_DEVICE A of(A x) {                                       \
       return expression;                                              \
     }                                                                 \
-    static X_DEVICE float roughly(float x) { return approximate; }    \
+    template <class T>                                                \
+    static X_DEVICE float roughly(float x) {                          \
+      return approximate;                                             \
+    }                                                                 \
   };
 #endif
 // The number is how many elements a GPU thread computes at once, of the 16 bytes that it moves: all 16 for a few
 // instructions, 8 for the activations' exp, 4 or 2 for long code, whose copies would cost registers and code size and gain nothing.
 UNARY_OPERATOR(Neg, 16, negative(x))
 UNARY_OPERATOR(Recip, 16, (A)1 / x)
-UNARY_OPERATOR_ROUGH(Exp, 8, m::exp(x), rough::exp(x))
+UNARY_OPERATOR_ROUGH(Exp, 8, m::exp(x), rough::exp<T>(x))
 UNARY_OPERATOR(Log, 4, m::log(x))
 UNARY_OPERATOR(Sin, 2, m::sin(x))
 UNARY_OPERATOR(Cos, 2, m::cos(x))
@@ -64,12 +67,12 @@ UNARY_OPERATOR(Sqr, 16, mulWrap(x, x))
 UNARY_OPERATOR(Sqrt, 8, m::sqrt(x))
 // sqrt(2 / pi) = 0.7978845608028654
 UNARY_OPERATOR_ROUGH(Gelu, 8, (A)0.5 * x * ((A)1 + m::tanh((A)0.7978845608028654 * x * ((A)1 + (A)0.044715 * x * x))),
-                     x * rough::sigmoid(1.5957691216f * x * (1.0f + 0.044715f * x * x)))
+                     x * rough::sigmoid<T>(1.5957691216f * x * (1.0f + 0.044715f * x * x)))
 UNARY_OPERATOR(GeluErf, 2, x * m::normcdf(x))
 UNARY_OPERATOR(Relu, 16, isNegative(x) ? (A)0 : x)
-UNARY_OPERATOR_ROUGH(Silu, 8, x / ((A)1 + m::exp(-x)), x * rough::sigmoid(x))
+UNARY_OPERATOR_ROUGH(Silu, 8, x / ((A)1 + m::exp(-x)), x * rough::sigmoid<T>(x))
 UNARY_OPERATOR(Sign, 16, (A)((int)(x > (A)0) - (int)isNegative(x)))
-UNARY_OPERATOR_ROUGH(Sigmoid, 8, (A)1 / ((A)1 + m::exp(-x)), rough::sigmoid(x))
+UNARY_OPERATOR_ROUGH(Sigmoid, 8, (A)1 / ((A)1 + m::exp(-x)), rough::sigmoid<T>(x))
 
 template <class Op, class T>
 struct Apply {
@@ -78,7 +81,7 @@ struct Apply {
 #if !X_HOST
 template <class Op, class T>
 struct ApplyRoughly {
-  X_DEVICE T operator()(T x) const { return from_acc<T>(Op::roughly(to_acc(x))); }
+  X_DEVICE T operator()(T x) const { return from_acc<T>(Op::template roughly<T>(to_acc(x))); }
 };
 #define X_ROUGH_OPERATOR(Op)     \
   template <>                    \

@@ -31,46 +31,66 @@ struct Copy {
     }
   }
 #else
-  // Elements in one access of 4 bytes or more, accesses across a tile.
-  static constexpr u32 W = sizeof(T) < 4 ? 4 / sizeof(T) : 1, ACROSS = sizeof(T) == 4 ? 64 : 32, TILE = ACROSS * W;
-  static constexpr u32 BITS = 8 * sizeof(T), PITCH = TILE + W, USUAL_BLOCK = 256;
+  // A cell is what a lane moves at once: an element of 4 or 8 bytes, or W smaller ones. NVIDIA's GPUs have room for larger
+  // tiles of 2-byte elements, whose places take less of the time; elsewhere fewer blocks would fit.
+  static constexpr u32 W = sizeof(T) < 4 ? 4 / sizeof(T) : 1, ACROSS = sizeof(T) == 4 || (X_NVPTX && sizeof(T) == 2) ? 64 : 32;
+  static constexpr u32 TILE = ACROSS * W, BITS = 8 * sizeof(T), USUAL_BLOCK = 256;
+  typedef typename vec::Word<W * sizeof(T)>::type Cell;
 
-  // Accesses of a usual block's thread: the same place of every LINES-th line, so that only addresses move on.
-  static constexpr u32 LINES = USUAL_BLOCK / ACROSS, ROUNDS = TILE / LINES, FLYING = ROUNDS < 8 ? ROUNDS : 8;
+  // Cells in shared memory: neighbouring lanes hold neighbouring cells of a row, or cells of rows W apart, in other banks.
+  static constexpr u32 CELLS = TILE * (ACROSS + 1) + TILE / 32, PITCH = TILE + W;
+  static X_DEVICE u32 slot(u32 row, u32 cell) { return row * (ACROSS + 1) + (W > 1 ? row / 32 : 0) + cell; }
 
-  X_DEVICE void wholeTile(const T* from, T* to, T* held) const {
-    typedef Vec<T, W> Access;
-    const u32 line = threadIndex() / ACROSS, place = threadIndex() % ACROSS;
-    from += line * col_step + place * W;
-    T* slot = held + line * PITCH + place * W;
-    for (u32 round = 0; round < ROUNDS; round += FLYING) {
-      Access flying[FLYING];
+  // Cells of a usual block's thread: the same place of every LINES-th line, so that only addresses move on.
+  static constexpr u32 LINES = USUAL_BLOCK / ACROSS, ROUNDS = ACROSS / LINES, FLYING = 8 / W < ROUNDS ? 8 / W : ROUNDS;
+
+  // Element e of cell j goes to element j of cell e.
+  static X_DEVICE void exchange(Cell (&cells)[W]) {
+    if constexpr (W > 1) {
 #pragma unroll
-      for (u32 f = 0; f < FLYING; ++f, from += LINES * col_step) flying[f] = loadVec<W>(from);
+      for (u32 step = W / 2; step > 0; step /= 2) {
+        const u32 bits = step * BITS, low = step == 2 || W == 2 ? 0x0000ffffu : 0x00ff00ffu;
 #pragma unroll
-      for (u32 f = 0; f < FLYING; ++f, slot += LINES * PITCH) storeVec(slot, flying[f]);
-    }
-    barrier();
-    slot = held + place * W * PITCH + line;
-    to += line * row_step + place * W;
-#pragma unroll 4
-    for (u32 round = 0; round < ROUNDS; ++round, slot += LINES, to += LINES * row_step) {
-      if constexpr (W == 1) {
-        *to = *slot;
-      } else {
-        u32 word = 0;
-#pragma unroll
-        for (u32 k = 0; k < W; ++k) {
-          // Lanes begin at different elements, so that no two read the same bank.
-          const u32 at = (k + place / (ACROSS / W)) % W;
-          word |= (u32)slot[at * PITCH] << (at * BITS);
+        for (u32 j = 0; j < W; ++j) {
+          if (j & step) continue;
+          const u32 a = cells[j], b = cells[j + step];
+          cells[j] = (a & low) | (b & low) << bits;
+          cells[j + step] = (a >> bits & low) | (b & ~low);
         }
-        *(u32*)to = word;
       }
     }
   }
 
-  X_DEVICE void edgeTile(u64 height, u64 width, const T* from, T* to, T* held) const {
+  // A tile of cells; one at an edge has fewer.
+  template <bool EDGE>
+  X_DEVICE void cellTile(u64 height, u64 width, const T* from, T* to, Cell* held) const {
+    const u32 line = threadIndex() / ACROSS, place = threadIndex() % ACROSS;
+    const bool inHeight = !EDGE || place * W < height, inWidth = !EDGE || place * W < width;
+    from += line * W * col_step + place * W;
+#pragma unroll 1
+    for (u32 round = 0; round < ROUNDS; round += FLYING) {
+      Cell flying[FLYING][W] = {};
+#pragma unroll
+      for (u32 f = 0; f < FLYING; ++f, from += LINES * W * col_step) {
+        if (EDGE && !(inHeight && (line + (round + f) * LINES) * W < width)) continue;
+#pragma unroll
+        for (u32 j = 0; j < W; ++j) flying[f][j] = *(const Cell*)(from + j * col_step);
+      }
+#pragma unroll
+      for (u32 f = 0; f < FLYING; ++f) {
+        exchange(flying[f]);
+#pragma unroll
+        for (u32 e = 0; e < W; ++e) held[slot(place * W + e, line + (round + f) * LINES)] = flying[f][e];
+      }
+    }
+    barrier();
+    to += line * row_step + place * W;
+#pragma unroll 4
+    for (u32 row = line; row < TILE; row += LINES, to += LINES * row_step)
+      if (!EDGE || (inWidth && row < height)) *(Cell*)to = held[slot(row, place)];
+  }
+
+  X_DEVICE void scalarTile(u64 height, u64 width, const T* from, T* to, T* held) const {
     X_FOR_BLOCK(i, TILE * TILE) {
       const u64 c = i / TILE, r = i % TILE;
       if (c < width && r < height) held[c * PITCH + r] = from[c * col_step + r];
@@ -83,13 +103,15 @@ struct Copy {
   }
 
   X_DEVICE void tile(u64 row, u64 col, const T* src, T* dst) const {
-    X_SHARED(T, held, TILE * PITCH);
+    X_SHARED(Cell, held, CELLS);
     const T* from = src + col * col_step + row;
     T* to = dst + row * row_step + col;
     const u64 height = rows - row, width = cols - col;
-    const bool words = alignedTo(from, sizeof(T) * W) && alignedTo(to, sizeof(T) * W) && (row_step | col_step) % W == 0;
-    if (words && height >= TILE && width >= TILE && blockThreads() == USUAL_BLOCK) wholeTile(from, to, held);
-    else edgeTile(height, width, from, to, held);
+    const bool cells = blockThreads() == USUAL_BLOCK && alignedTo(from, sizeof(Cell)) && alignedTo(to, sizeof(Cell)) &&
+                       (row_step | col_step | height | width) % W == 0;
+    if (!cells) scalarTile(height, width, from, to, (T*)held);
+    else if (height >= TILE && width >= TILE) cellTile<false>(height, width, from, to, held);
+    else cellTile<true>(height, width, from, to, held);
     barrier();
   }
 #endif
@@ -97,7 +119,8 @@ struct Copy {
   X_DEVICE void run(u64 batches) const {
     const u64 down = (rows + TILE - 1) / TILE, across = (cols + TILE - 1) / TILE;
     X_FOR_SPLIT(item, batches * down * across) {
-      const u64 batch = item / (down * across), at = item - batch * down * across;
+      // Divisions would take longer here than a thread's share of the tile.
+      const u64 batch = batches == 1 ? 0 : item / (down * across), at = item - batch * down * across;
       const u64 in = stridedOffset(batch, num_dims, info, info + num_dims);
       const u64 out = stridedOffset(batch, num_dims, info, info + 2 * num_dims);
       tile(at / across * TILE, at % across * TILE, src + in, dst + out);

@@ -21,9 +21,9 @@ struct Place {
   u64 row, column;
 };
 
-// i = row * width + column, with a 32-bit division where that is enough.
+// i = row * width + column.
 X_DEVICE Place placeOf(u64 i, u64 width) {
-  const u64 row = ((i | width) >> 32) == 0 ? (u64)((u32)i / (u32)width) : i / width;
+  const u64 row = quotientOf(i, width);
   return Place{row, i - row * width};
 }
 
@@ -41,26 +41,33 @@ X_DEVICE void copyRows(u64 numel, u64 width, const W* inp, W* out, RowOf rowOf) 
     i += count;
   }
 #else
-  constexpr u32 PIECE = 2;
+  // A block takes two rows' pieces at once, each row's id looked up once: a piece waits for its id.
+  constexpr u32 PIECE = 2, ROWS = 2;
   const u64 piece = PIECE * (u64)blockThreads();
   if (width >= piece) {
-    // A block's piece of one row: its id is looked up once.
-    const u64 pieces = (width + piece - 1) / piece;
-    X_FOR_SPLIT(item, numel / width * pieces) {
+    const u64 rows = quotientOf(numel, width), pieces = quotientOf(width + piece - 1, piece);
+    X_FOR_SPLIT(item, (rows + ROWS - 1) / ROWS * pieces) {
       const Place at = placeOf(item, pieces);
-      const u64 from = rowOf(at.row), start = at.column * piece + threadIndex();
-      const W* source = inp + from * width;
-      W* target = out + at.row * width;
-      W value[PIECE] = {};
+      const u64 start = at.column * piece + threadIndex();
+      u64 from[ROWS];
+      W value[ROWS][PIECE] = {};
 #pragma unroll
-      for (u32 k = 0; k < PIECE; ++k) {
-        const u64 c = start + k * blockThreads();
-        if (from != NOWHERE && c < width) value[k] = source[c];
+      for (u32 r = 0; r < ROWS; ++r) from[r] = at.row * ROWS + r < rows ? rowOf(at.row * ROWS + r) : NOWHERE;
+#pragma unroll
+      for (u32 r = 0; r < ROWS; ++r) {
+#pragma unroll
+        for (u32 k = 0; k < PIECE; ++k) {
+          const u64 c = start + k * blockThreads();
+          if (from[r] != NOWHERE && c < width) value[r][k] = inp[from[r] * width + c];
+        }
       }
 #pragma unroll
-      for (u32 k = 0; k < PIECE; ++k) {
-        const u64 c = start + k * blockThreads();
-        if (c < width) target[c] = value[k];
+      for (u32 r = 0; r < ROWS; ++r) {
+#pragma unroll
+        for (u32 k = 0; k < PIECE; ++k) {
+          const u64 c = start + k * blockThreads();
+          if (at.row * ROWS + r < rows && c < width) out[(at.row * ROWS + r) * width + c] = value[r][k];
+        }
       }
     }
     return;

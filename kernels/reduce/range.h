@@ -84,16 +84,16 @@ X_DEVICE A overBlock(u64 n, Get get) {
 }
 
 #if !X_HOST
-/** visit(j, vector j of p) for j = first, first + step, ... below `vectors`, IN_FLIGHT loads at a time. */
-template <u32 V, class T, class F>
+/** visit(j, vector j of p) for j = first, first + step, ... below `vectors`, LOADS loads at a time. */
+template <u32 V, u32 LOADS = IN_FLIGHT, class T, class F>
 X_DEVICE void forVectors(const T* p, u64 vectors, u32 first, u32 step, F visit) {
   u64 j = first;
-  for (; j + (IN_FLIGHT - 1) * step < vectors; j += IN_FLIGHT * step) {
-    Vec<T, V> v[IN_FLIGHT];
+  for (; j + (LOADS - 1) * step < vectors; j += LOADS * step) {
+    Vec<T, V> v[LOADS];
 #pragma unroll
-    for (u32 l = 0; l < IN_FLIGHT; ++l) v[l] = loadVec<V>(p + (j + l * step) * V);
+    for (u32 l = 0; l < LOADS; ++l) v[l] = loadVec<V>(p + (j + l * step) * V);
 #pragma unroll
-    for (u32 l = 0; l < IN_FLIGHT; ++l) visit(j + l * step, v[l]);
+    for (u32 l = 0; l < LOADS; ++l) visit(j + l * step, v[l]);
   }
   for (; j < vectors; j += step) visit(j, loadVec<V>(p + j * V));
 }
@@ -203,30 +203,33 @@ struct Best {
 };
 
 #if !X_HOST
-/** The best of the share of one of `step` threads in n contiguous elements, with 16-byte loads. */
+/**
+ * The best of the share of one of `step` threads in n contiguous elements, with 16-byte loads: of a vector its extremum
+ * alone is compared, and where that lies in it is looked for once.
+ */
 template <class Op, class T>
 X_DEVICE Best<acc_t<T>> bestOfShare(const T* p, u64 n, u32 first, u32 step) {
   typedef Best<acc_t<T>> B;
-  if constexpr (sameType<T, f8e4m3> || (FEW_REGISTERS && sizeof(T) == 1)) {
-    // Sixteen values and winners at once would not fit in registers.
-    B all = B::template none<Op>();
-    for (u64 j = first; j < n; j += step) all.template take<Op>(to_acc(p[j]), (u32)j);
-    return all;
-  }
   constexpr u32 V = vecWidth<T>;
+  // Sixteen values that are converted take the registers of more loads.
+  constexpr u32 LOADS = sizeof(T) == 1 ? 1 : IN_FLIGHT;
   const u64 vectors = n / V;
-  // One for each place in a vector: their updates do not wait for each other.
-  B best[V];
+  B best = B::template none<Op>();
+  Vec<T, V> winner = {};
+  forVectors<V, LOADS>(p, vectors, first, step, [&](u64 j, const Vec<T, V>& v) {
+    acc_t<T> extremum = to_acc(v[0]);
 #pragma unroll
-  for (u32 e = 0; e < V; ++e) best[e] = B::template none<Op>();
-  forVectors<V>(p, vectors, first, step, [&](u64 j, const Vec<T, V>& v) {
-#pragma unroll
-    for (u32 e = 0; e < V; ++e) best[e].template take<Op>(to_acc(v[e]), (u32)j);
+    for (u32 e = 1; e < V; ++e) extremum = Op::template apply<acc_t<T>>(extremum, to_acc(v[e]));
+    const u32 before = best.index;
+    best.template take<Op>(extremum, (u32)j);
+    if (best.index != before) winner = v;
   });
   B all = B::template none<Op>();
+  if (best.index != NO_INDEX) {
 #pragma unroll
-  for (u32 e = 0; e < V; ++e)
-    all.template merge<Op>(best[e].value, best[e].index == NO_INDEX ? NO_INDEX : best[e].index * V + e);
+    for (u32 e = V; e-- > 0;)
+      if (sameValue(to_acc(winner[e]), best.value)) all = {best.value, best.index * V + e};
+  }
   for (u64 j = vectors * V + first; j < n; j += step) all.template take<Op>(to_acc(p[j]), (u32)j);
   return all;
 }

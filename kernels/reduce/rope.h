@@ -26,7 +26,7 @@ X_DEVICE void forPairs(u64 pairs, u32 rowPairs, F place) {
   }
 #else
   X_FOR_EACH(i, pairs) {
-    const u64 row = (i >> 32) == 0 ? (u64)((u32)i / rowPairs) : i / rowPairs;
+    const u64 row = quotientOf(i, rowPairs);
     place(row, i - row * rowPairs);
   }
 #endif

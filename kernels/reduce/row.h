@@ -112,6 +112,15 @@ struct Row {
 #endif
 };
 
+// exp of v, 0 at most, for a result that is rounded to T.
+template <class T>
+X_DEVICE acc_t<T> expBelow(acc_t<T> v) {
+#if !X_HOST
+  if constexpr (sizeof(T) < 4) return rough::exp2Normal(v * rough::LOG2_E);
+#endif
+  return m::exp(v);
+}
+
 /** Row blockX() of n columns: y = exp(x - max) / sum, computed in f32 (f64 for f64). A row with a NaN is all NaN. */
 template <class T>
 X_DEVICE void softmax(const T* src, T* dst, u32 n) {
@@ -131,9 +140,9 @@ X_DEVICE void softmax(const T* src, T* dst, u32 n) {
     return;
   }
 #endif
-  const A sum = row.template reduce<Sum>([largest](u32, A v) { return m::exp(v - largest); });
+  const A sum = row.template reduce<Sum>([largest](u32, A v) { return expBelow<T>(v - largest); });
   const A scale = (A)1 / sum;
-  row.map(dst + at, [largest, scale](A v) { return m::exp(v - largest) * scale; });
+  row.map(dst + at, [largest, scale](A v) { return expBelow<T>(v - largest) * scale; });
 }
 
 /** Row blockX(): y = x / sqrt(mean(x^2) + eps) * alpha; alpha may be null. */

@@ -17,7 +17,10 @@ X_DEVICE float exp2Normal(float x) {
 #endif
 }
 
+/** For a result that is rounded to T. */
+template <class T>
 X_DEVICE float exp2(float x) {
+  if constexpr (sameType<T, f16>) return exp2Normal(x);
   // Shifted out of the subnormal numbers and back.
   const bool small = x < -126.0f;
   return exp2Normal(small ? x + 64.0f : x) * (small ? 5.42101086e-20f : 1.0f);
@@ -46,10 +49,15 @@ X_DEVICE float greater(float a, float b) {
 
 constexpr float LOG2_E = 1.4426950408889634f;
 
-X_DEVICE float exp(float x) { return exp2(x * LOG2_E); }
-/** 1 / (1 + exp(-x)), by the exponential that does not overflow: the reciprocal of a large number would be flushed to 0. */
+template <class T>
+X_DEVICE float exp(float x) {
+  return exp2<T>(x * LOG2_E);
+}
+/** 1 / (1 + exp(-x)); for bf16 by the exponential that does not overflow: the reciprocal of a large number would be flushed to 0. */
+template <class T>
 X_DEVICE float sigmoid(float x) {
-  const float e = exp2(m::abs(x) * -LOG2_E), part = reciprocal(1.0f + e);
+  if constexpr (sameType<T, f16>) return reciprocal(1.0f + exp2Normal(x * -LOG2_E));
+  const float e = exp2<T>(m::abs(x) * -LOG2_E), part = reciprocal(1.0f + e);
   return x < 0.0f ? e * part : part;
 }
 

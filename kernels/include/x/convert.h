@@ -8,10 +8,12 @@ namespace convert {
 X_DEVICE float bf16ToFloat(bf16 v) { return bitCast<float>((u32)v.bits << 16); }
 
 X_DEVICE bf16 floatToBf16(float v) {
-#if X_NVPTX
+#if X_NVRTC
   bf16 r;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
   return r;
+#elif X_NVPTX  // clang converts neighbours in pairs
+  return bf16{bitCast<u16>((__bf16)v)};
 #else
   const u32 u = bitCast<u32>(v);
   const u32 rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;

@@ -167,7 +167,7 @@ X_DEVICE void offsets(Indices<k...>, u64 i, u64 num_dims, const u64* info, u64* 
   u64 rest = i;
   for (u64 d = num_dims; d > 1;) {
     const u64 size = info[--d];
-    const u64 quotient = ((rest | size) >> 32) == 0 ? (u32)rest / (u32)size : rest / size;
+    const u64 quotient = quotientOf(rest, size);
     const u64 index = rest - quotient * size;
     ((at[k] += index * info[(k + 1) * num_dims + d]), ...);
     rest = quotient;
@@ -221,9 +221,17 @@ X_DEVICE bool inRuns(Indices<k...>, u64 n, u64 num_dims, const u64* info, F f, O
   constexpr u32 V = 16 / largest<Out, In...>();
   if (num_dims == 0 || info[num_dims - 1] % V != 0 || !alignedTo(out, sizeof(Out) * V)) return false;
   if (!(runsOf<V>(in, num_dims, info + (k + 1) * num_dims) && ...)) return false;
+  // What broadcasts usually has two dims: with nothing left to load, and words, which take few registers.
+  const bool flat = sizeof...(In) > 1 && num_dims == 2 && ((n | (info[(k + 1) * num_dims] | ...)) >> 32) == 0;
+  const u32 length = (u32)info[num_dims - 1], rows[] = {(u32)info[(k + 1) * num_dims]...};
   X_FOR_EACH(a, n / V) {
     u64 at[sizeof...(In)] = {};
-    offsets(Indices<k...>(), a * V, num_dims, info, at);
+    if (flat) {
+      const u32 i = (u32)a * V, row = i / length, column = i - row * length;
+      ((at[k] = (u64)row * rows[k] + (info[(k + 2) * num_dims - 1] != 0 ? column : 0)), ...);
+    } else {
+      offsets(Indices<k...>(), a * V, num_dims, info, at);
+    }
     computeWide<limit, V>(f, out + a * V, loadRun<V>(in + at[k], info[(k + 2) * num_dims - 1] != 0)...);
   }
   return true;

@@ -11,15 +11,15 @@ X_DEVICE bool isContiguous(u64 num_dims, const u64* dims, const u64* strides) {
   return true;
 }
 
+/** a / b. GPUs have no integer divider: 32-bit division is several times cheaper than 64-bit. */
+X_DEVICE u64 quotientOf(u64 a, u64 b) { return ((a | b) >> 32) == 0 ? (u64)((u32)a / (u32)b) : a / b; }
+
 /** Storage offset, in elements, of the i-th element in row-major order. */
 X_DEVICE u64 stridedOffset(u64 i, u64 num_dims, const u64* dims, const u64* strides) {
   u64 offset = 0;
   for (u64 d = num_dims; d-- > 0;) {
     const u64 size = dims[d];
-    u64 quotient;
-    // GPUs have no integer divider: 32-bit division is several times cheaper than 64-bit.
-    if (((i | size) >> 32) == 0) quotient = (u32)i / (u32)size;
-    else quotient = i / size;
+    const u64 quotient = quotientOf(i, size);
     offset += (i - quotient * size) * strides[d];
     i = quotient;
   }

@@ -9,8 +9,10 @@ namespace lanes {
 X_DEVICE u32 read32(u32 v, u32 lane) { return (u32)__builtin_amdgcn_ds_bpermute((int)(lane << 2), (int)v); }
 #elif X_NVRTC
 X_DEVICE u32 read32(u32 v, u32 lane) { return __shfl_sync(0xffffffffu, v, lane); }
+X_DEVICE u32 readXor32(u32 v, u32 mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
 #elif X_NVPTX
 X_DEVICE u32 read32(u32 v, u32 lane) { return (u32)__nvvm_shfl_sync_idx_i32(0xffffffffu, (int)v, (int)lane, 0x1f); }
+X_DEVICE u32 readXor32(u32 v, u32 mask) { return (u32)__nvvm_shfl_sync_bfly_i32(0xffffffffu, (int)v, (int)mask, 0x1f); }
 #else
 X_DEVICE u32 read32(u32 v, u32) { return v; }
 #endif
@@ -39,9 +41,12 @@ X_DEVICE T shuffle(T v, u32 lane) {
   }
 }
 
-/** The value of lane `laneId() ^ mask`. */
+/** The value of lane `laneId() ^ mask`, where all lanes exist. */
 template <class T>
 X_DEVICE T shuffleXor(T v, u32 mask) {
+#if X_NVPTX
+  if constexpr (sizeof(T) == 4) return bitCast<T>(lanes::readXor32(bitCast<u32>(v), mask));
+#endif
   return shuffle(v, laneId() ^ mask);
 }
 
@@ -125,6 +130,13 @@ struct MaxNan {
   }
   template <class T>
   static X_DEVICE T apply(T a, T b) {
+#if X_NVPTX  // one instruction instead of three
+    if constexpr (sameType<T, float>) {
+      float y;
+      asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+      return y;
+    }
+#endif
     return (a > b || a != a) ? a : b;
   }
   /** Whether a is strictly larger than b. */
@@ -142,6 +154,13 @@ struct MinNan {
   }
   template <class T>
   static X_DEVICE T apply(T a, T b) {
+#if X_NVPTX
+    if constexpr (sameType<T, float>) {
+      float y;
+      asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+      return y;
+    }
+#endif
     return (a < b || a != a) ? a : b;
   }
   /** Whether a is strictly smaller than b. */
@@ -156,14 +175,19 @@ template <class Op, class T>
 X_DEVICE T warpReduce(T v) {
   if constexpr (WARP > 1) {
     const u32 count = lanes::active();
-    const u32 lane = laneId();
+    if (count == WARP) {
 #pragma unroll
-    for (u32 mask = WARP / 2; mask > 0; mask /= 2) {
-      const T other = shuffle(v, lane ^ mask);
-      v = Op::apply(v, (lane ^ mask) < count ? other : Op::template identity<T>());
+      for (u32 mask = WARP / 2; mask > 0; mask /= 2) v = Op::apply(v, shuffleXor(v, mask));
+    } else {
+      const u32 lane = laneId();
+#pragma unroll 1
+      for (u32 mask = WARP / 2; mask > 0; mask /= 2) {
+        const T other = shuffle(v, lane ^ mask);
+        v = Op::apply(v, (lane ^ mask) < count ? other : Op::template identity<T>());
+      }
+      // The lanes' results differ; lane 0 has seen them all.
+      v = shuffle(v, 0);
     }
-    // In a warp that is not full, the lanes' partial results differ; lane 0 has seen them all.
-    if (count < WARP) v = shuffle(v, 0);
   }
   return v;
 }
@@ -172,15 +196,23 @@ X_DEVICE T warpReduce(T v) {
 template <class Op, class T>
 X_DEVICE T blockReduce(T v) {
   if constexpr (WARP > 1) {
+    constexpr u32 FEW = 8;  // warps whose results every thread reads sooner than lanes exchange them
     X_SHARED(T, partial, 1024 / WARP);
     const u32 warps = warpsInBlock();
     v = warpReduce<Op>(v);
     if (warps > 1) {
       if (laneId() == 0) partial[warpId()] = v;
       barrier();
-      v = Op::template identity<T>();
-      for (u32 j = laneId(), step = lanes::active(); j < warps; j += step) v = Op::apply(v, partial[j]);
-      v = warpReduce<Op>(v);
+      if (warps <= FEW) {
+        v = partial[0];
+#pragma unroll
+        for (u32 j = 1; j < FEW; ++j)
+          if (j < warps) v = Op::apply(v, partial[j]);
+      } else {
+        v = Op::template identity<T>();
+        for (u32 j = laneId(), step = lanes::active(); j < warps; j += step) v = Op::apply(v, partial[j]);
+        v = warpReduce<Op>(v);
+      }
       barrier();
     }
   }

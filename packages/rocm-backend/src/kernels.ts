@@ -33,6 +33,11 @@ const TRANSPOSES: Record<number, string> = {
 };
 const TRANSPOSE_TILE: Record<number, number> = { 1: 128, 2: 64, 4: 64, 8: 32 };
 
+function transposeTile(device: RocmDevice, bytes: number): number {
+  if (device.shapes.isHost) return 32;
+  return bytes === 2 && device.hip.platform === 'cuda' ? 128 : TRANSPOSE_TILE[bytes];
+}
+
 /**
  * A contiguous copy of a view: `ucopy_{t}`, or where the view's unit stride is not its last dim
  * `transpose_b{bits}(batches, rows, cols, num_dims, info, row_step, col_step, src, dst)`, a block a tile.
@@ -47,7 +52,7 @@ export function launchStridedCopy(device: RocmDevice, dtype: DType, src: Operand
   const { numDims, ptr } = device.infoFor(batches.dims, batches.inStrides, batches.outStrides);
   const count = batches.dims.reduce((a, b) => a * b, 1);
   const bytes = sizeInBytes(dtype);
-  const shape = device.shapes.tiles(count, rows, cols, device.shapes.isHost ? 32 : TRANSPOSE_TILE[bytes]);
+  const shape = device.shapes.tiles(count, rows, cols, transposeTile(device, bytes));
   const args = [count, rows, cols, numDims, ptr, rowStep, colStep, src.ptr, out];
   device.launch(FILL, TRANSPOSES[bytes], shape, args);
 }
