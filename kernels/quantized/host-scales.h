@@ -63,11 +63,10 @@ struct Units {
   }
 
   /** What a unit's values are less than scale times quant. */
-  static X_DEVICE Floats minima(const u8* b, Floats scales) {
+  static X_DEVICE Floats minima(const u8* b) {
     if constexpr (sameType<Q, Q4_K> || sameType<Q, Q5_K>) return floats(sixBits(b, 1)) * half(b + 2);
     else if constexpr (sameType<Q, Q2_K>) return floats(loadAs<Bytes>(b) >> 4) * half(b + 82);
-    else if constexpr (Q::MINS) return -eightHalves(b + 2);
-    else return scales * (float)Q::OFFSET;
+    else return -eightHalves(b + 2);
   }
 
  private:
@@ -111,6 +110,15 @@ struct Units {
 #endif
   }
 };
+
+/** What units of SIZE values have, in the lanes of a step. */
+template <class Q, u32 SIZE, class V>
+X_DEVICE Floats16 ofLanes(V units) {
+#define LANE(i) Step<Q>::valueOfLane(i) / SIZE
+  return __builtin_shufflevector(units, units, LANE(0), LANE(1), LANE(2), LANE(3), LANE(4), LANE(5), LANE(6), LANE(7),
+                                 LANE(8), LANE(9), LANE(10), LANE(11), LANE(12), LANE(13), LANE(14), LANE(15));
+#undef LANE
+}
 
 }  // namespace quant
 #endif

@@ -1,0 +1,179 @@
+// The quants of 256 values of the codebook formats. Entries stay what they are in the tables, 16 bits of eight two-bit or
+// four four-bit fields, so that a vector holds 32 of them and shifts and masks bring out a field of all at once. Word i is
+// entry i, or entry 2i and in another vector 2i + 1; field f of a word's bytes then is
+//   of eight: vector f, byte 2i + h: value 8i + 4h + f
+//   of four:  vector 2a + f, byte 2i + h: value 8i + 4a + 2h + f, with a for the entry of the two
+#pragma once
+
+#if X_HOST
+namespace quant {
+
+/** How many values an entry has. */
+enum class Codebook { None, Eight, Four };
+template <class Q>
+constexpr Codebook codebookOf() {
+  if (sameType<Q, IQ3_XXS> || sameType<Q, IQ3_S>) return Codebook::Four;
+  const bool eight = sameType<Q, IQ1_S> || sameType<Q, IQ1_M> || sameType<Q, IQ2_XXS> || sameType<Q, IQ2_XS> ||
+                     sameType<Q, IQ2_S>;
+  return eight ? Codebook::Eight : Codebook::None;
+}
+
+typedef u32 Dwords __attribute__((vector_size(64)));
+/** 256 activations in that order. */
+template <class Q>
+X_DEVICE void codebookOrder(const u8* values, Bytes64 (&u)[4]) {
+  if constexpr (codebookOf<Q>() == Codebook::Eight) {
+    u8* out = (u8*)u;
+#pragma unroll
+    for (u32 f = 0; f < 4; ++f)
+#pragma unroll
+      for (u32 i = 0; i < 4; ++i) {
+        const Bytes16 every = __builtin_convertvector(loadAs<Dwords>(values + 64 * i) >> (8 * f), Bytes16);
+        __builtin_memcpy(out + 64 * f + 16 * i, &every, 16);
+      }
+  } else {
+    for (u32 at = 0; at < 256; ++at) {
+      const u32 a = at >> 2 & 1, h = at >> 1 & 1, f = at & 1;
+      ((u8*)u)[64 * (2 * a + f) + 2 * (at >> 3) + h] = values[at];
+    }
+  }
+}
+
+#if defined(__AVX512BW__)
+typedef short Table __attribute__((vector_size(64)));
+/** Entries `first` to `first` + N - 1, by as many of an index's lowest bits as N has. */
+template <u32 N>
+X_DEVICE Words32 permuted(const u16* table, Words32 index) {
+  const u8* at = (const u8*)table;
+  if constexpr (N == 64) {
+    return (Words32)__builtin_ia32_vpermi2varhi512(loadAs<Table>(at), (Table)index, loadAs<Table>(at + 64));
+  } else {
+    const Words32 low = permuted<N / 2>(table, index), high = permuted<N / 2>(table + N / 2, index);
+    return (index & (u16)(N / 2)) != 0 ? high : low;
+  }
+}
+#endif
+template <u32 N>
+X_DEVICE Words32 entriesOf(const u16 (&table)[N], Words32 index) {
+#if defined(__AVX512BW__)
+  // Beyond that, permutations of the whole table take longer than 32 loads.
+  if constexpr (N <= 512) return permuted<N>(table, index);
+#endif
+  Words32 entries;
+#pragma unroll
+  for (u32 i = 0; i < 32; ++i) entries[i] = table[index[i]];
+  return entries;
+}
+
+// Tables for levels64.
+struct LevelsIq2 {
+  static constexpr u32 W0 = LEVELS_IQ2, W1 = 0, W2 = 0, W3 = 0;
+};
+struct LevelsIq3Xxs {
+  static constexpr u32 W0 = LOW_IQ3_XXS, W1 = HIGH_IQ3_XXS, W2 = 0, W3 = 0;
+};
+struct LevelsIq3S {
+  static constexpr u32 W0 = LOW_IQ3_S, W1 = HIGH_IQ3_S, W2 = 0, W3 = 0;
+};
+// Bit 7 where a number of four bits has an odd number of ones.
+struct Parity {
+  static constexpr u32 W0 = 0x00808000u, W1 = 0x80000080u, W2 = 0x80000080u, W3 = 0x00808000u;
+};
+
+// What words of a group of four (of two) share, and what tells them apart.
+#define TWICE(i) i, i
+#define FOUR_TIMES(i) i, i, i, i
+#define WORDS_OF_FOUR(a, b, c, d) \
+  Words32 { a, b, c, d, a, b, c, d, a, b, c, d, a, b, c, d, a, b, c, d, a, b, c, d, a, b, c, d, a, b, c, d }
+typedef u8 Bytes8 __attribute__((vector_size(8)));
+typedef u16 Words8u __attribute__((vector_size(16)));
+X_DEVICE Words32 fourTimes(Words8u v) {
+  return __builtin_shufflevector(v, v, FOUR_TIMES(0), FOUR_TIMES(1), FOUR_TIMES(2), FOUR_TIMES(3), FOUR_TIMES(4),
+                                 FOUR_TIMES(5), FOUR_TIMES(6), FOUR_TIMES(7));
+}
+X_DEVICE Words32 wordsOf(const u8* bytes) { return __builtin_convertvector(loadAs<Bytes>(bytes), Words32); }
+// Of byte g, field i of two bits in bits 8 and 9 of word 4g + i, with others around it.
+X_DEVICE Words32 highBits(const u8* eight) {
+  return fourTimes(__builtin_convertvector(loadAs<Bytes8>(eight), Words8u) << 8) >> WORDS_OF_FOUR(0, 2, 4, 6);
+}
+
+/** Eight signs of each of four fields of seven bits a 64-bit number: the last makes the number of minus signs even. */
+X_DEVICE Words32 evenSigns(Words32 seven) {
+  return seven | (Words32)levels64<Parity>((Bytes64)((seven ^ seven >> 4) & 15));
+}
+X_DEVICE Words32 evenSigns(Longs8 fields) {
+#define STRADDLED(i) i, i + 1, i, i + 1, i + 1, i + 2, i + 2, i + 3
+  const Bytes64 v = (Bytes64)fields;
+  const Bytes64 bytes = __builtin_shufflevector(v, v, STRADDLED(0), STRADDLED(8), STRADDLED(16), STRADDLED(24),
+                                                STRADDLED(32), STRADDLED(40), STRADDLED(48), STRADDLED(56));
+#undef STRADDLED
+  return evenSigns((Words32)bytes >> WORDS_OF_FOUR(0, 7, 6, 5) & 127);
+}
+
+// Byte 2i + h negated where word i of `signs` has bit first + h * step.
+X_DEVICE Bytes64 withSigns(Bytes64 q, Words32 signs, u32 first, u32 step) {
+  const Words32 bits = Words32{} + (u16)(1u << first | 256u << (first + step));
+  return ((Bytes64)(signs | signs << 8) & (Bytes64)bits) != 0 ? -q : q;
+}
+
+template <class L>
+X_DEVICE void eights(Words32 entries, Words32 signs, Bytes64 (&q)[4]) {
+#pragma unroll
+  for (u32 f = 0; f < 4; ++f) q[f] = withSigns(levels64<L>(right((Bytes64)entries, 2 * f) & 3), signs, f, 4);
+}
+template <class L>
+X_DEVICE void fours(Words32 even, Words32 odd, Words32 signs, Bytes64 (&q)[4]) {
+#pragma unroll
+  for (u32 f = 0; f < 2; ++f) {
+    q[f] = withSigns(levels64<L>(right((Bytes64)even, 4 * f) & 15), signs, f, 2);
+    q[2 + f] = withSigns(levels64<L>(right((Bytes64)odd, 4 * f) & 15), signs, 4 + f, 2);
+  }
+}
+// Eight times a field less one, and less or more one.
+X_DEVICE void shifted(Words32 entries, Words32 down, Bytes64 (&q)[4]) {
+  const Bytes64 least = (Bytes64)(down != 0 ? Words32{} + 0xf7f7 : Words32{} + 0xf9f9);
+  q[0] = (left((Bytes64)entries, 3) & 24) + least;
+  q[1] = (left((Bytes64)entries, 1) & 24) + least;
+  q[2] = (right((Bytes64)entries, 1) & 24) + least;
+  q[3] = (right((Bytes64)entries, 3) & 24) + least;
+}
+
+template <class Q>
+X_DEVICE void codebookQuants(const u8* b, Bytes64 (&q)[4]) {
+  if constexpr (sameType<Q, IQ2_XXS>) {
+    const Longs8 groups = loadAs<Longs8>(b + 2);
+    const Ints index = __builtin_convertvector(groups, Ints);
+    eights<LevelsIq2>(entriesOf(IQ2_XXS_GRID, __builtin_convertvector((Bytes)index, Words32)), evenSigns(groups >> 32), q);
+  } else if constexpr (sameType<Q, IQ2_XS>) {
+    const Words32 words = loadAs<Words32>(b + 2);
+    eights<LevelsIq2>(entriesOf(IQ2_XS_GRID, words & 511), evenSigns(words >> 9), q);
+  } else if constexpr (sameType<Q, IQ2_S>) {
+    const Words32 index = wordsOf(b + 2) | (highBits(b + 66) & 0x300);
+    eights<LevelsIq2>(entriesOf(IQ2_S_GRID, index), wordsOf(b + 34), q);
+  } else if constexpr (sameType<Q, IQ3_XXS>) {
+    const Words32 index = loadAs<Words32>(b + 2);
+    typedef u32 Eight __attribute__((vector_size(32)));
+    fours<LevelsIq3Xxs>(entriesOf(IQ3_XXS_GRID, index & 255), entriesOf(IQ3_XXS_GRID, index >> 8),
+                        evenSigns(__builtin_convertvector(loadAs<Eight>(b + 66), Longs8)), q);
+  } else if constexpr (sameType<Q, IQ3_S>) {
+    const Words32 index = loadAs<Words32>(b + 2), high = highBits(b + 66);
+    fours<LevelsIq3S>(entriesOf(IQ3_S_GRID, (index & 255) | (high & 256)),
+                      entriesOf(IQ3_S_GRID, index >> 8 | (high >> 1 & 256)), wordsOf(b + 74), q);
+  } else if constexpr (sameType<Q, IQ1_S>) {
+    const Words32 words = fourTimes(loadAs<Words8u>(b + 34));
+    const Words32 high = words >> WORDS_OF_FOUR(0, 3, 6, 9) & 7;
+    shifted(entriesOf(IQ1_GRID, wordsOf(b + 2) | high << 8), words & 0x8000, q);
+  } else {
+    const Words16 pairs = __builtin_convertvector(loadAs<Bytes16>(b + 32), Words16);
+    const Words32 nibbles = (Words32)__builtin_shufflevector(pairs, pairs, TWICE(0), TWICE(1), TWICE(2), TWICE(3), TWICE(4),
+                                TWICE(5), TWICE(6), TWICE(7), TWICE(8), TWICE(9), TWICE(10), TWICE(11), TWICE(12),
+                                TWICE(13), TWICE(14), TWICE(15)) >> WORDS_OF_FOUR(0, 4, 0, 4);
+    shifted(entriesOf(IQ1_GRID, wordsOf(b) | (nibbles & 7) << 8), nibbles & 8, q);
+  }
+}
+#undef TWICE
+#undef FOUR_TIMES
+#undef WORDS_OF_FOUR
+
+}  // namespace quant
+#endif

@@ -1,0 +1,141 @@
+// Quantised rows times q8_1 columns on the host. Activations are brought into the order of a format's steps (host-steps.h),
+// few columns and steps at a time so that they stay in the first cache; rows then stream past them one after the other, each
+// unpacked once for up to eight columns. With one column two cores are faster than their memory, so a single stream is
+// prefetched far ahead, across the ends of rows.
+#pragma once
+
+#if X_HOST
+namespace quant {
+
+/** 256 activations in a format's order; what is the same for a lane's sixteen: the products' start, scale, sum. */
+template <class Q>
+struct alignas(64) StepColumn {
+  Bytes64 u[4];
+  Ints16 start;
+  Floats16 d, sums;
+
+  /** The first `groups` 32s from y, then zeros. */
+  X_DEVICE void open(const u8* y, u32 groups) {
+    alignas(64) u8 values[256] = {};
+    alignas(32) float scales[8] = {};
+    for (u32 g = 0; g < groups; ++g) {
+      __builtin_memcpy(values + 32 * g, y + g * Q8_1::BYTES + 4, 32);
+      scales[g] = Q8_1::scale(y + g * Q8_1::BYTES);
+    }
+    if constexpr (Step<Q>::ORDER == Order::Entries) {
+      codebookOrder<Q>(values, u);
+    } else {
+#pragma unroll
+      for (u32 v = 0; v < 4; ++v)
+        u[v] = joined4(loadAs<Bytes16>(values + Step<Q>::at(v, 0)), loadAs<Bytes16>(values + Step<Q>::at(v, 1)),
+                       loadAs<Bytes16>(values + Step<Q>::at(v, 2)), loadAs<Bytes16>(values + Step<Q>::at(v, 3)));
+      transpose(u);
+    }
+    d = ofLanes<Q, 32>(loadAs<Floats>((const u8*)scales));
+    const Ints16 sum = sumsOf(u);
+    start = sum * -Dot<Q>::OFFSET;
+    if constexpr (Q::MINS) sums = __builtin_convertvector(sum, Floats16) * d;
+  }
+};
+
+/** Adds to acc what one step of a row gives with COLS columns. */
+template <class Q, u32 COLS>
+X_DEVICE void addStep(const u8* b, const StepColumn<Q>* columns, Floats16 (&acc)[COLS]) {
+  const typename Units<Q>::Floats units = Units<Q>::scales(b);
+  const Floats16 scales = ofLanes<Q, Units<Q>::SIZE>(units);
+  Floats16 minima = {};
+  if constexpr (Q::MINS) minima = ofLanes<Q, Units<Q>::SIZE>(Units<Q>::minima(b));
+  Bytes64 q[4];
+  Step<Q>::quants(b, q);
+  Dot<Q>::prepare(q);
+#pragma unroll
+  for (u32 c = 0; c < COLS; ++c) {
+    const StepColumn<Q>& y = columns[c];
+    const Ints16 start = Dot<Q>::OFFSET != 0 ? y.start : Ints16{};
+    acc[c] += __builtin_convertvector(Dot<Q>::product(q, y.u, start), Floats16) * (scales * y.d);
+    if constexpr (Q::MINS) acc[c] -= minima * y.sums;
+  }
+}
+
+X_DEVICE float laneSum(Floats16 v) {
+  float lanes[16];
+  __builtin_memcpy(lanes, &v, sizeof(v));
+#pragma unroll
+  for (u32 w = 8; w > 0; w /= 2)
+#pragma unroll
+    for (u32 i = 0; i < w; ++i) lanes[i] += lanes[i + w];
+  return lanes[0];
+}
+
+/** Steps of a call's k: whole ones, and the blocks of small formats beyond them. */
+template <class Q>
+struct Steps {
+  static constexpr u64 ONE_COLUMN = 64, MANY = 16;  // at once: what lies in the first cache
+  u64 whole, groups, rest;
+
+  X_DEVICE Steps(u64 inner) : whole(inner / 256), groups(inner / 32), rest(inner % 256 / Q::SIZE * Q::BYTES) {}
+  X_DEVICE u64 count() const { return whole + (rest > 0); }
+};
+
+/** dst[c * stride + row] += row . column c for `left` of COLS columns and the steps from `first` on. */
+template <class Q, u32 COLS, u64 AT_ONCE>
+X_DEVICE void addProducts(const u8* x, u64 rowBytes, u64 begin, u64 end, const Steps<Q>& steps, u64 first, const u8* y,
+                          u64 columnBytes, u64 left, float* dst, u64 stride) {
+  constexpr u32 AHEAD = 8192, LINE = 64;
+  const u64 count = steps.count() - first < AT_ONCE ? steps.count() - first : AT_ONCE;
+  const u64 whole = steps.whole - first < count ? steps.whole - first : count;
+  StepColumn<Q> columns[AT_ONCE][COLS];
+  for (u64 k = 0; k < count; ++k) {
+    const u64 at = 8 * (first + k), groups = steps.groups - at < 8 ? steps.groups - at : 8;
+    for (u32 c = 0; c < COLS; ++c) columns[k][c].open(y + (c < left ? c : 0) * columnBytes + at * Q8_1::BYTES, (u32)groups);
+  }
+  for (u64 row = begin; row < end; ++row) {
+    const u8* b = x + row * rowBytes + first * Step<Q>::BYTES;
+    Floats16 acc[COLS] = {};
+    for (u64 k = 0; k < whole; ++k, b += Step<Q>::BYTES) {
+#pragma unroll
+      for (u32 at = 0; at < Step<Q>::BYTES; at += LINE) __builtin_prefetch(b + AHEAD + at);
+      addStep<Q, COLS>(b, columns[k], acc);
+    }
+    if (Q::SIZE < 256 && whole < count) {
+      alignas(64) u8 last[Step<Q>::BYTES] = {};
+      __builtin_memcpy(last, b, steps.rest);
+      addStep<Q, COLS>(last, columns[whole], acc);
+    }
+#pragma unroll
+    for (u32 c = 0; c < COLS; ++c)
+      if (c < left) dst[c * stride + row] = (first > 0 ? dst[c * stride + row] : 0.0f) + laneSum(acc[c]);
+  }
+}
+
+/** dst[c * stride + row] = row . column c for rows begin to end and any number of columns. */
+template <class Q>
+QUANT_CALL void hostProducts(const u8* x, u64 begin, u64 end, u64 inner, const u8* y, u64 columnBytes, u64 columns,
+                             float* dst, u64 stride) {
+  const u64 rowBytes = inner / Q::SIZE * Q::BYTES;
+  const Steps<Q> steps(inner);
+  const u64 atOnce = columns == 1 ? Steps<Q>::ONE_COLUMN : Steps<Q>::MANY;
+  for (u64 first = 0; first < steps.count(); first += atOnce) {
+    for (u64 c = 0; c < columns;) {
+      const u64 left = columns - c;
+      const u8* at = y + c * columnBytes;
+      float* out = dst + c * stride;
+      if (left >= 8) {
+        addProducts<Q, 8, Steps<Q>::MANY>(x, rowBytes, begin, end, steps, first, at, columnBytes, 8, out, stride);
+        c += 8;
+      } else if (left >= 2) {
+        addProducts<Q, 4, Steps<Q>::MANY>(x, rowBytes, begin, end, steps, first, at, columnBytes, left, out, stride);
+        c += 4;
+      } else if (columns > 1) {
+        addProducts<Q, 1, Steps<Q>::MANY>(x, rowBytes, begin, end, steps, first, at, columnBytes, 1, out, stride);
+        c += 1;
+      } else {
+        addProducts<Q, 1, Steps<Q>::ONE_COLUMN>(x, rowBytes, begin, end, steps, first, at, columnBytes, 1, out, stride);
+        c += 1;
+      }
+    }
+  }
+}
+
+}  // namespace quant
+#endif
