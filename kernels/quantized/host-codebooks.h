@@ -18,25 +18,26 @@ constexpr Codebook codebookOf() {
   return eight ? Codebook::Eight : Codebook::None;
 }
 
-typedef u32 Dwords __attribute__((vector_size(64)));
 /** 256 activations in that order. */
 template <class Q>
 X_DEVICE void codebookOrder(const u8* values, Bytes64 (&u)[4]) {
-  if constexpr (codebookOf<Q>() == Codebook::Eight) {
-    u8* out = (u8*)u;
+  typedef u32 Fours __attribute__((vector_size(64)));
+  typedef u16 Pairs __attribute__((vector_size(16)));
 #pragma unroll
-    for (u32 f = 0; f < 4; ++f)
+  for (u32 v = 0; v < 4; ++v)
 #pragma unroll
-      for (u32 i = 0; i < 4; ++i) {
-        const Bytes16 every = __builtin_convertvector(loadAs<Dwords>(values + 64 * i) >> (8 * f), Bytes16);
-        __builtin_memcpy(out + 64 * f + 16 * i, &every, 16);
+    for (u32 i = 0; i < 4; ++i) {
+      u8* out = (u8*)&u[v] + 16 * i;
+      const u8* from = values + 64 * i;
+      if constexpr (codebookOf<Q>() == Codebook::Eight) {
+        const Bytes16 every = __builtin_convertvector(loadAs<Fours>(from) >> (8 * v), Bytes16);
+        __builtin_memcpy(out, &every, 16);
+      } else {
+        const Longs8 eights = loadAs<Longs8>(from) >> (32 * (v >> 1) + 8 * (v & 1));
+        const Pairs every = __builtin_convertvector((eights & 0xff) | (eights >> 8 & 0xff00), Pairs);
+        __builtin_memcpy(out, &every, 16);
       }
-  } else {
-    for (u32 at = 0; at < 256; ++at) {
-      const u32 a = at >> 2 & 1, h = at >> 1 & 1, f = at & 1;
-      ((u8*)u)[64 * (2 * a + f) + 2 * (at >> 3) + h] = values[at];
     }
-  }
 }
 
 #if defined(__AVX512BW__)
@@ -56,13 +57,13 @@ X_DEVICE Words32 permuted(const u16* table, Words32 index) {
 template <u32 N>
 X_DEVICE Words32 entriesOf(const u16 (&table)[N], Words32 index) {
 #if defined(__AVX512BW__)
-  // Beyond that, permutations of the whole table take longer than 32 loads.
-  if constexpr (N <= 512) return permuted<N>(table, index);
-#endif
+  return permuted<N>(table, index);
+#else
   Words32 entries;
 #pragma unroll
   for (u32 i = 0; i < 32; ++i) entries[i] = table[index[i]];
   return entries;
+#endif
 }
 
 // Tables for levels64.
@@ -110,7 +111,7 @@ X_DEVICE Words32 evenSigns(Longs8 fields) {
   return evenSigns((Words32)bytes >> WORDS_OF_FOUR(0, 7, 6, 5) & 127);
 }
 
-// Byte 2i + h negated where word i of `signs` has bit first + h * step.
+// Byte 2i + h, which is larger by BIAS, negated where word i of `signs` has bit first + h * step.
 X_DEVICE Bytes64 withSigns(Bytes64 q, Words32 signs, u32 first, u32 step) {
   const Words32 bits = Words32{} + (u16)(1u << first | 256u << (first + step));
   return ((Bytes64)(signs | signs << 8) & (Bytes64)bits) != 0 ? -q : q;
@@ -118,8 +119,12 @@ X_DEVICE Bytes64 withSigns(Bytes64 q, Words32 signs, u32 first, u32 step) {
 
 template <class L>
 X_DEVICE void eights(Words32 entries, Words32 signs, Bytes64 (&q)[4]) {
-#pragma unroll
-  for (u32 f = 0; f < 4; ++f) q[f] = withSigns(levels64<L>(right((Bytes64)entries, 2 * f) & 3), signs, f, 4);
+  // pshufb takes the lowest four bits of a byte, of which it wants the highest to be 0.
+  const Bytes64 even = (Bytes64)entries & 0x33, odd = right((Bytes64)entries, 2) & 0x33;
+  q[0] = withSigns(levels64<L>(even), signs, 0, 4);
+  q[1] = withSigns(levels64<L>(odd), signs, 1, 4);
+  q[2] = withSigns(levels64<L>(right(even, 4)), signs, 2, 4);
+  q[3] = withSigns(levels64<L>(right(odd, 4)), signs, 3, 4);
 }
 template <class L>
 X_DEVICE void fours(Words32 even, Words32 odd, Words32 signs, Bytes64 (&q)[4]) {
@@ -131,7 +136,7 @@ X_DEVICE void fours(Words32 even, Words32 odd, Words32 signs, Bytes64 (&q)[4]) {
 }
 // Eight times a field less one, and less or more one.
 X_DEVICE void shifted(Words32 entries, Words32 down, Bytes64 (&q)[4]) {
-  const Bytes64 least = (Bytes64)(down != 0 ? Words32{} + 0xf7f7 : Words32{} + 0xf9f9);
+  const Bytes64 least = (Bytes64)(down != 0 ? Words32{} + 0xf7f7 : Words32{} + 0xf9f9) + BIAS;
   q[0] = (left((Bytes64)entries, 3) & 24) + least;
   q[1] = (left((Bytes64)entries, 1) & 24) + least;
   q[2] = (right((Bytes64)entries, 1) & 24) + least;
@@ -143,21 +148,21 @@ X_DEVICE void codebookQuants(const u8* b, Bytes64 (&q)[4]) {
   if constexpr (sameType<Q, IQ2_XXS>) {
     const Longs8 groups = loadAs<Longs8>(b + 2);
     const Ints index = __builtin_convertvector(groups, Ints);
-    eights<LevelsIq2>(entriesOf(IQ2_XXS_GRID, __builtin_convertvector((Bytes)index, Words32)), evenSigns(groups >> 32), q);
+    eights<Biased<LevelsIq2>>(entriesOf(IQ2_XXS_GRID, __builtin_convertvector((Bytes)index, Words32)), evenSigns(groups >> 32), q);
   } else if constexpr (sameType<Q, IQ2_XS>) {
     const Words32 words = loadAs<Words32>(b + 2);
-    eights<LevelsIq2>(entriesOf(IQ2_XS_GRID, words & 511), evenSigns(words >> 9), q);
+    eights<Biased<LevelsIq2>>(entriesOf(IQ2_XS_GRID, words & 511), evenSigns(words >> 9), q);
   } else if constexpr (sameType<Q, IQ2_S>) {
     const Words32 index = wordsOf(b + 2) | (highBits(b + 66) & 0x300);
-    eights<LevelsIq2>(entriesOf(IQ2_S_GRID, index), wordsOf(b + 34), q);
+    eights<Biased<LevelsIq2>>(entriesOf(IQ2_S_GRID, index), wordsOf(b + 34), q);
   } else if constexpr (sameType<Q, IQ3_XXS>) {
     const Words32 index = loadAs<Words32>(b + 2);
     typedef u32 Eight __attribute__((vector_size(32)));
-    fours<LevelsIq3Xxs>(entriesOf(IQ3_XXS_GRID, index & 255), entriesOf(IQ3_XXS_GRID, index >> 8),
+    fours<Biased<LevelsIq3Xxs>>(entriesOf(IQ3_XXS_GRID, index & 255), entriesOf(IQ3_XXS_GRID, index >> 8),
                         evenSigns(__builtin_convertvector(loadAs<Eight>(b + 66), Longs8)), q);
   } else if constexpr (sameType<Q, IQ3_S>) {
     const Words32 index = loadAs<Words32>(b + 2), high = highBits(b + 66);
-    fours<LevelsIq3S>(entriesOf(IQ3_S_GRID, (index & 255) | (high & 256)),
+    fours<Biased<LevelsIq3S>>(entriesOf(IQ3_S_GRID, (index & 255) | (high & 256)),
                       entriesOf(IQ3_S_GRID, index >> 8 | (high >> 1 & 256)), wordsOf(b + 74), q);
   } else if constexpr (sameType<Q, IQ1_S>) {
     const Words32 words = fourTimes(loadAs<Words8u>(b + 34));

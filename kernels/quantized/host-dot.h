@@ -2,12 +2,6 @@
 // and with sign; before it they were added in pairs of 16 bits. Integers, so all levels give the same.
 #pragma once
 
-#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
-#define QUANT_VNNI 1
-#else
-#define QUANT_VNNI 0
-#endif
-
 #if X_HOST
 namespace quant {
 
@@ -83,7 +77,7 @@ X_DEVICE auto fourSums(PairSums pairs) {
 }
 #endif
 
-/** start and, in each lane, the products of its four bytes in all four vectors. q is as `prepared` gives it. */
+/** start and, in each lane, the products of its four bytes in all four vectors, q being larger by BIAS where it is signed. */
 template <bool isSigned, u32 LARGEST>
 X_DEVICE Ints16 dots(const Bytes64 (&q)[4], const Bytes64 (&u)[4], Ints16 start) {
   Ints16 sums = start;
@@ -118,23 +112,6 @@ X_DEVICE Ints16 dots(const Bytes64 (&q)[4], const Bytes64 (&u)[4], Ints16 start)
   }
   return sums;
 }
-
-/** How a format's quants are multiplied. */
-template <class Q>
-struct Dot {
-  static constexpr bool BIASED = Q::SIGNED && QUANT_VNNI;
-  /** What multiplied quants are larger by: activations come with as many times their sums, to begin with. */
-  static constexpr i32 OFFSET = BIASED ? 128 : Q::OFFSET;
-
-  static X_DEVICE void prepare(Bytes64 (&q)[4]) {
-#pragma unroll
-    for (u32 v = 0; v < 4; ++v)
-      if (BIASED) q[v] ^= 128;
-  }
-  static X_DEVICE Ints16 product(const Bytes64 (&q)[4], const Bytes64 (&u)[4], Ints16 start) {
-    return dots<Q::SIGNED, largestOf<Q>()>(q, u, start);
-  }
-};
 
 /** Sums of the activations in a lane. */
 X_DEVICE Ints16 sumsOf(const Bytes64 (&u)[4]) {

@@ -7,12 +7,15 @@
 #if X_HOST
 namespace quant {
 
-/** 256 activations in a format's order; what is the same for a lane's sixteen: the products' start, scale, sum. */
+/** 256 activations in a format's order, and what a lane's have in common: their scale, and by which of two ways their sum. */
 template <class Q>
 struct alignas(64) StepColumn {
   Bytes64 u[4];
-  Ints16 start;
-  Floats16 d, sums;
+  Floats16 d;
+  union {
+    Ints16 start;   // times what quants are too large by, which products begin with
+    Floats16 sums;  // times d, for minima
+  };
 
   /** The first `groups` 32s from y, then zeros. */
   X_DEVICE void open(const u8* y, u32 groups) {
@@ -33,8 +36,8 @@ struct alignas(64) StepColumn {
     }
     d = ofLanes<Q, 32>(loadAs<Floats>((const u8*)scales));
     const Ints16 sum = sumsOf(u);
-    start = sum * -Dot<Q>::OFFSET;
     if constexpr (Q::MINS) sums = __builtin_convertvector(sum, Floats16) * d;
+    else start = sum * -Step<Q>::OFFSET;
   }
 };
 
@@ -47,30 +50,42 @@ X_DEVICE void addStep(const u8* b, const StepColumn<Q>* columns, Floats16 (&acc)
   if constexpr (Q::MINS) minima = ofLanes<Q, Units<Q>::SIZE>(Units<Q>::minima(b));
   Bytes64 q[4];
   Step<Q>::quants(b, q);
-  Dot<Q>::prepare(q);
 #pragma unroll
   for (u32 c = 0; c < COLS; ++c) {
     const StepColumn<Q>& y = columns[c];
-    const Ints16 start = Dot<Q>::OFFSET != 0 ? y.start : Ints16{};
-    acc[c] += __builtin_convertvector(Dot<Q>::product(q, y.u, start), Floats16) * (scales * y.d);
+    Ints16 start = {};
+    if constexpr (Step<Q>::OFFSET != 0) start = y.start;
+    acc[c] += __builtin_convertvector(dots<Q::SIGNED, largestOf<Q>()>(q, y.u, start), Floats16) * (scales * y.d);
     if constexpr (Q::MINS) acc[c] -= minima * y.sums;
   }
 }
 
-X_DEVICE float laneSum(Floats16 v) {
-  float lanes[16];
-  __builtin_memcpy(lanes, &v, sizeof(v));
+// Groups of 2 * W lanes of a, then b, as groups of W: their halves added.
+template <u32 W>
+X_DEVICE Floats16 halved(Floats16 a, Floats16 b) {
+#define LOW(i) (i) / W * 2 * W + (i) % W
+#define LANES(at) at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), at(9), at(10), at(11), at(12), at(13), at(14), at(15)
+#define HIGH(i) W + LOW(i)
+  return __builtin_shufflevector(a, b, LANES(LOW)) + __builtin_shufflevector(a, b, LANES(HIGH));
+#undef LOW
+#undef HIGH
+#undef LANES
+}
+/** Lane c is the sum of v[c]'s lanes. */
+template <u32 COLS, u32 W = 8>
+X_DEVICE Floats16 laneSums(const Floats16 (&v)[COLS]) {
+  constexpr u32 LEFT = COLS == 1 ? 1 : COLS / 2;
+  Floats16 fewer[LEFT];
 #pragma unroll
-  for (u32 w = 8; w > 0; w /= 2)
-#pragma unroll
-    for (u32 i = 0; i < w; ++i) lanes[i] += lanes[i + w];
-  return lanes[0];
+  for (u32 c = 0; c < LEFT; ++c) fewer[c] = halved<W>(v[2 * c % COLS], v[(2 * c + 1) % COLS]);
+  if constexpr (W == 1) return fewer[0];
+  else return laneSums<LEFT, W / 2>(fewer);
 }
 
 /** Steps of a call's k: whole ones, and the blocks of small formats beyond them. */
 template <class Q>
 struct Steps {
-  static constexpr u64 ONE_COLUMN = 64, MANY = 16;  // at once: what lies in the first cache
+  static constexpr u64 ONE_COLUMN = 64, MANY = 8;  // at once: what lies in the first cache
   u64 whole, groups, rest;
 
   X_DEVICE Steps(u64 inner) : whole(inner / 256), groups(inner / 32), rest(inner % 256 / Q::SIZE * Q::BYTES) {}
@@ -102,9 +117,10 @@ X_DEVICE void addProducts(const u8* x, u64 rowBytes, u64 begin, u64 end, const S
       __builtin_memcpy(last, b, steps.rest);
       addStep<Q, COLS>(last, columns[whole], acc);
     }
+    const Floats16 sums = laneSums<COLS>(acc);
 #pragma unroll
     for (u32 c = 0; c < COLS; ++c)
-      if (c < left) dst[c * stride + row] = (first > 0 ? dst[c * stride + row] : 0.0f) + laneSum(acc[c]);
+      if (c < left) dst[c * stride + row] = (first > 0 ? dst[c * stride + row] : 0.0f) + sums[c];
   }
 }
 

@@ -47,10 +47,16 @@ struct Units {
       return odd(words >> Words{0, 3, 6, 9, 0, 3, 6, 9, 0, 3, 6, 9, 0, 3, 6, 9} & 7) * (IQ1_M::blockScale(b) * 0.125f);
     } else if constexpr (sameType<Q, NVFP4>) {
       const Quad four = {load4(b), load4(b + Q::BYTES), load4(b + 2 * Q::BYTES), load4(b + 3 * Q::BYTES)};
-      const Words bytes = __builtin_convertvector((Bytes)four, Words);
-      // Its bits are those of an f32 that is 2^119 too small, subnormals included.
-      const Floats values = (Floats)((bytes & 127) << 20) * 0x1p119f;
-      return (Floats)((Words)values & (Words)(bytes != 0x7f));
+      const Bytes bytes = (Bytes)four;
+      // Its bits are those of a float that is 2^-7 of it, subnormals included: an f16, or an f32 of 2^-119.
+      const Bytes counted = bytes & (Bytes)(bytes != 0x7f) & 127;
+#if defined(__F16C__)
+      typedef _Float16 Halves __attribute__((vector_size(32)));
+      typedef u16 Shorts __attribute__((vector_size(32)));
+      return __builtin_convertvector((Halves)(__builtin_convertvector(counted, Shorts) << 7), Floats) * 0x1p7f;
+#else
+      return (Floats)(__builtin_convertvector(counted, Words) << 20) * 0x1p119f;
+#endif
     } else if constexpr (sameType<Q, MXFP4>) {
       const Words e = {b[0], b[17], b[34], b[51], b[68], b[85], b[102], b[119]};
       const Words tiny = (Words)(e < 2);

@@ -67,6 +67,9 @@ struct Step {
   }
   static constexpr u32 valueOfLane(u32 lane) { return at(lane & 3, lane >> 2); }
 
+  /** What quants are larger by than what they stand for. */
+  static constexpr i32 OFFSET = Q::SIGNED ? BIAS : Q::OFFSET;
+
   static X_DEVICE void quants(const u8* b, Bytes64 (&q)[4]) {
     if constexpr (ORDER == Order::Entries) {
       codebookQuants<Q>(b, q);
@@ -120,7 +123,7 @@ struct Step {
 #pragma unroll
       for (u32 v = 0; v < 4; ++v) {
         const u8 *first = b + 2 * v / PER * Q::BYTES, *second = b + (2 * v + 1) / PER * Q::BYTES;
-        q[v] = joined(group<Q>(first, 2 * v % PER), group<Q>(second, (2 * v + 1) % PER));
+        q[v] = joined(group<Q>(first, 2 * v % PER), group<Q>(second, (2 * v + 1) % PER)) + BIAS;
       }
     }
   }
@@ -135,8 +138,8 @@ struct Step {
     if constexpr (sameType<Q, IQ4_XS>) {
       // Superblocks begin at a multiple of their size, not of half of it.
       nibblePair(loadAs<Bytes64>(b - i * BYTES / 2 + 8 + 64 * i), first, second);
-      first = levels64<Uneven>(first);
-      second = levels64<Uneven>(second);
+      first = levels64<Biased<Uneven>>(first);
+      second = levels64<Biased<Uneven>>(second);
     } else {
       const u8* qs = b + Q::BYTES - 16;
       nibblePair(joined4(loadAs<Bytes16>(qs), loadAs<Bytes16>(qs + Q::BYTES), loadAs<Bytes16>(qs + 2 * Q::BYTES),
@@ -148,11 +151,11 @@ struct Step {
         first |= fifths64((Bytes16)(bits & 0xffff));
         second |= fifths64((Bytes16)(bits >> 16));
       } else if constexpr (sameType<Q, IQ4_NL>) {
-        first = levels64<Uneven>(first);
-        second = levels64<Uneven>(second);
+        first = levels64<Biased<Uneven>>(first);
+        second = levels64<Biased<Uneven>>(second);
       } else if constexpr (sameType<Q, MXFP4>) {
-        first = levels64<Float4>(first);
-        second = levels64<Float4>(second);
+        first = levels64<Biased<Float4>>(first);
+        second = levels64<Biased<Float4>>(second);
       }
     }
   }
@@ -166,7 +169,7 @@ struct Step {
     nibblePair((Bytes64)__builtin_shufflevector(first, second, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31),
                q[1], q[3]);
 #pragma unroll
-    for (u32 v = 0; v < 4; ++v) q[v] = levels64<Float4>(q[v]);
+    for (u32 v = 0; v < 4; ++v) q[v] = levels64<Biased<Float4>>(q[v]);
   }
 
   // Bytes times 3^n hold digit n as what one more 3 pushes over the top: 48 of five digits and four of four.

@@ -1,6 +1,12 @@
 // What the host's unpacking of 256 values at once is made of: vectors of 64 bytes, shifts of bytes, small tables.
 #pragma once
 
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+#define QUANT_VNNI 1
+#else
+#define QUANT_VNNI 0
+#endif
+
 #if X_HOST
 namespace quant {
 
@@ -28,6 +34,13 @@ X_DEVICE Bytes64 withRight(Bytes v, u32 bits) {
   typedef u16 Words __attribute__((vector_size(32)));
   return joined(v, (Bytes)((Words)v >> (u16)bits));
 }
+
+/** What multiplied signed quants are larger by: VNNI takes bytes without sign (host-dot.h). */
+constexpr u8 BIAS = QUANT_VNNI ? 128 : 0;
+template <class L>
+struct Biased {
+  static constexpr u32 EACH = BIAS * 0x01010101u, W0 = L::W0 ^ EACH, W1 = L::W1 ^ EACH, W2 = L::W2 ^ EACH, W3 = L::W3 ^ EACH;
+};
 
 /** levels<L> of 64 bytes. */
 template <class L>
