@@ -39,7 +39,10 @@ describe('targets', () => {
   });
 
   it('knows which modules a target has', () => {
-    expect(['quantized', 'gemm'].map((module) => hasModule(makeTarget('x86-64-v4-vnni'), module))).toEqual([true, false]);
+    expect(['quantized', 'gemm'].map((module) => hasModule(makeTarget('x86-64-v4-vnni'), module))).toEqual([
+      true,
+      false,
+    ]);
     expect(['quantized', 'gemm'].map((module) => hasModule(makeTarget('x86-64-v4'), module))).toEqual([true, true]);
   });
 });
