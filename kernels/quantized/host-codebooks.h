@@ -1,8 +1,8 @@
-// The quants of 256 values of the codebook formats. Entries stay what they are in the tables, 16 bits of eight two-bit or
-// four four-bit fields, so that a vector holds 32 of them and shifts and masks bring out a field of all at once. Word i is
-// entry i, or entry 2i and in another vector 2i + 1; field f of a word's bytes then is
-//   of eight: vector f, byte 2i + h: value 8i + 4h + f
-//   of four:  vector 2a + f, byte 2i + h: value 8i + 4a + 2h + f, with a for the entry of the two
+// The quants of 256 values of the codebook formats. Entries stay what they are in the tables, 16 bits of eight two-bit
+// or four four-bit fields, so that a vector holds 32 of them, and shifts and masks bring out a field of all at once. Word
+// i of a vector is entry i, or of entries of four 2i in one vector and 2i + 1 in another; field f of its byte h is
+//   of eight  value 8i + 4h + f, byte 2i + h of vector f
+//   of four   value 8i + 4a + 2h + f, byte 2i + h of vector 2a + f, where a is 1 for entry 2i + 1
 #pragma once
 
 #if X_HOST
@@ -42,7 +42,7 @@ X_DEVICE void codebookOrder(const u8* values, Bytes64 (&u)[4]) {
 
 #if defined(__AVX512BW__)
 typedef short Table __attribute__((vector_size(64)));
-/** Entries `first` to `first` + N - 1, by as many of an index's lowest bits as N has. */
+/** Of N entries, those of an index's lowest bits. */
 template <u32 N>
 X_DEVICE Words32 permuted(const u16* table, Words32 index) {
   const u8* at = (const u8*)table;
@@ -81,7 +81,7 @@ struct Parity {
   static constexpr u32 W0 = 0x00808000u, W1 = 0x80000080u, W2 = 0x80000080u, W3 = 0x00808000u;
 };
 
-// What words of a group of four (of two) share, and what tells them apart.
+// Words of groups of two or four that share a word, and what tells the four apart.
 #define TWICE(i) i, i
 #define FOUR_TIMES(i) i, i, i, i
 #define WORDS_OF_FOUR(a, b, c, d) \
@@ -98,10 +98,11 @@ X_DEVICE Words32 highBits(const u8* eight) {
   return fourTimes(__builtin_convertvector(loadAs<Bytes8>(eight), Words8u) << 8) >> WORDS_OF_FOUR(0, 2, 4, 6);
 }
 
-/** Eight signs of each of four fields of seven bits a 64-bit number: the last makes the number of minus signs even. */
+/** Eight signs of seven: the last makes the number of minus signs even. */
 X_DEVICE Words32 evenSigns(Words32 seven) {
   return seven | (Words32)levels64<Parity>((Bytes64)((seven ^ seven >> 4) & 15));
 }
+/** The same of four fields of seven bits in each number. */
 X_DEVICE Words32 evenSigns(Longs8 fields) {
 #define STRADDLED(i) i, i + 1, i, i + 1, i + 1, i + 2, i + 2, i + 3
   const Bytes64 v = (Bytes64)fields;
@@ -148,7 +149,8 @@ X_DEVICE void codebookQuants(const u8* b, Bytes64 (&q)[4]) {
   if constexpr (sameType<Q, IQ2_XXS>) {
     const Longs8 groups = loadAs<Longs8>(b + 2);
     const Ints index = __builtin_convertvector(groups, Ints);
-    eights<Biased<LevelsIq2>>(entriesOf(IQ2_XXS_GRID, __builtin_convertvector((Bytes)index, Words32)), evenSigns(groups >> 32), q);
+    const Words32 entries = entriesOf(IQ2_XXS_GRID, __builtin_convertvector((Bytes)index, Words32));
+    eights<Biased<LevelsIq2>>(entries, evenSigns(groups >> 32), q);
   } else if constexpr (sameType<Q, IQ2_XS>) {
     const Words32 words = loadAs<Words32>(b + 2);
     eights<Biased<LevelsIq2>>(entriesOf(IQ2_XS_GRID, words & 511), evenSigns(words >> 9), q);
@@ -170,9 +172,10 @@ X_DEVICE void codebookQuants(const u8* b, Bytes64 (&q)[4]) {
     shifted(entriesOf(IQ1_GRID, wordsOf(b + 2) | high << 8), words & 0x8000, q);
   } else {
     const Words16 pairs = __builtin_convertvector(loadAs<Bytes16>(b + 32), Words16);
-    const Words32 nibbles = (Words32)__builtin_shufflevector(pairs, pairs, TWICE(0), TWICE(1), TWICE(2), TWICE(3), TWICE(4),
-                                TWICE(5), TWICE(6), TWICE(7), TWICE(8), TWICE(9), TWICE(10), TWICE(11), TWICE(12),
-                                TWICE(13), TWICE(14), TWICE(15)) >> WORDS_OF_FOUR(0, 4, 0, 4);
+    const Words32 twice = (Words32)__builtin_shufflevector(
+        pairs, pairs, TWICE(0), TWICE(1), TWICE(2), TWICE(3), TWICE(4), TWICE(5), TWICE(6), TWICE(7), TWICE(8), TWICE(9),
+        TWICE(10), TWICE(11), TWICE(12), TWICE(13), TWICE(14), TWICE(15));
+    const Words32 nibbles = twice >> WORDS_OF_FOUR(0, 4, 0, 4);
     shifted(entriesOf(IQ1_GRID, wordsOf(b) | (nibbles & 7) << 8), nibbles & 8, q);
   }
 }

@@ -1,5 +1,5 @@
-// Int8 products of 256 values with 256 activations by what a level has: VNNI adds four products a lane, of bytes without
-// and with sign; before it they were added in pairs of 16 bits. Integers, so all levels give the same.
+// Int8 products of 256 values with 256 activations by what a level has: VNNI adds the four products of a lane, of bytes
+// without and with sign; before it pairs are added in 16 bits. Sums of integers, so all levels give the same.
 #pragma once
 
 #if X_HOST
@@ -58,8 +58,9 @@ X_DEVICE PairSums pairSums(Register q, Register u) {
   PairSums sums;
 #pragma unroll
   for (u32 i = 0; i < sizeof(PairSums) / 2; ++i) {
-    const i32 first = isSigned ? (i32)(i8)q[2 * i] : (i32)q[2 * i], second = isSigned ? (i32)(i8)q[2 * i + 1] : (i32)q[2 * i + 1];
-    sums[i] = (short)(first * (i8)u[2 * i] + second * (i8)u[2 * i + 1]);
+    const u8 a = q[2 * i], b = q[2 * i + 1];
+    const i32 first = (isSigned ? (i8)a : a) * (i8)u[2 * i], second = (isSigned ? (i8)b : b) * (i8)u[2 * i + 1];
+    sums[i] = (short)(first + second);
   }
   return sums;
 #endif
@@ -77,7 +78,7 @@ X_DEVICE auto fourSums(PairSums pairs) {
 }
 #endif
 
-/** start and, in each lane, the products of its four bytes in all four vectors, q being larger by BIAS where it is signed. */
+/** In each lane start and the products of its bytes in all four vectors; q is larger by BIAS where it is signed. */
 template <bool isSigned, u32 LARGEST>
 X_DEVICE Ints16 dots(const Bytes64 (&q)[4], const Bytes64 (&u)[4], Ints16 start) {
   Ints16 sums = start;
@@ -90,7 +91,8 @@ X_DEVICE Ints16 dots(const Bytes64 (&q)[4], const Bytes64 (&u)[4], Ints16 start)
 #else
     Ints sum = loadAs<Ints>((const u8*)&start + 32 * r);
 #pragma unroll
-    for (u32 v = 0; v < 4; ++v) sum = (Ints)__builtin_ia32_vpdpbusd256(sum, registerOf(q[v], r), (Chars)registerOf(u[v], r));
+    for (u32 v = 0; v < 4; ++v)
+      sum = (Ints)__builtin_ia32_vpdpbusd256(sum, registerOf(q[v], r), (Chars)registerOf(u[v], r));
     __builtin_memcpy((u8*)&sums + 32 * r, &sum, 32);
 #endif
 #else
@@ -101,7 +103,8 @@ X_DEVICE Ints16 dots(const Bytes64 (&q)[4], const Bytes64 (&u)[4], Ints16 start)
     for (u32 v = 0; v < 4; v += TOGETHER) {
       PairSums pairs = pairSums<isSigned>(registerOf(q[v], r), registerOf(u[v], r));
 #pragma unroll
-      for (u32 w = v + 1; w < v + TOGETHER; ++w) pairs += pairSums<isSigned>(registerOf(q[w], r), registerOf(u[w], r));
+      for (u32 w = v + 1; w < v + TOGETHER; ++w)
+        pairs += pairSums<isSigned>(registerOf(q[w], r), registerOf(u[w], r));
       sum += fourSums(pairs);
     }
     decltype(sum) lanes;

@@ -1,20 +1,20 @@
-// Quantised rows times q8_1 columns on the host. Activations are brought into the order of a format's steps (host-steps.h),
-// few columns and steps at a time so that they stay in the first cache; rows then stream past them one after the other, each
-// unpacked once for up to eight columns. With one column two cores are faster than their memory, so a single stream is
-// prefetched far ahead, across the ends of rows.
+// Quantised rows times q8_1 columns on the host. Activations are brought into the order of a format's steps
+// (host-steps.h), few columns and steps at a time so that they stay in the first cache; rows then stream past them one after
+// the other, each unpacked once for up to eight columns. With one column two cores are faster than their memory, so a single
+// stream is prefetched far ahead, across the ends of rows.
 #pragma once
 
 #if X_HOST
 namespace quant {
 
-/** 256 activations in a format's order, and what a lane's have in common: their scale, and by which of two ways their sum. */
+/** 256 activations in a format's order, and what those of a lane have in common. */
 template <class Q>
 struct alignas(64) StepColumn {
   Bytes64 u[4];
-  Floats16 d;
+  Floats16 d;  // their scale
   union {
-    Ints16 start;   // times what quants are too large by, which products begin with
-    Floats16 sums;  // times d, for minima
+    Ints16 start;   // what products begin with: minus their sum times what quants are too large by
+    Floats16 sums;  // where there are minima: d times their sum
   };
 
   /** The first `groups` 32s from y, then zeros. */
@@ -64,7 +64,8 @@ X_DEVICE void addStep(const u8* b, const StepColumn<Q>* columns, Floats16 (&acc)
 template <u32 W>
 X_DEVICE Floats16 halved(Floats16 a, Floats16 b) {
 #define LOW(i) (i) / W * 2 * W + (i) % W
-#define LANES(at) at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), at(9), at(10), at(11), at(12), at(13), at(14), at(15)
+#define LANES(at) \
+  at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), at(9), at(10), at(11), at(12), at(13), at(14), at(15)
 #define HIGH(i) W + LOW(i)
   return __builtin_shufflevector(a, b, LANES(LOW)) + __builtin_shufflevector(a, b, LANES(HIGH));
 #undef LOW
@@ -82,72 +83,73 @@ X_DEVICE Floats16 laneSums(const Floats16 (&v)[COLS]) {
   else return laneSums<LEFT, W / 2>(fewer);
 }
 
-/** Steps of a call's k: whole ones, and the blocks of small formats beyond them. */
+/** Rows `begin` to `end` of x times columns of y: dst[column * stride + row]. */
 template <class Q>
-struct Steps {
-  static constexpr u64 ONE_COLUMN = 64, MANY = 8;  // at once: what lies in the first cache
-  u64 whole, groups, rest;
+struct HostProducts {
+  const u8* x;
+  u64 begin, end, inner;
+  const u8* y;
+  u64 columnBytes;
+  float* dst;
+  u64 stride;
 
-  X_DEVICE Steps(u64 inner) : whole(inner / 256), groups(inner / 32), rest(inner % 256 / Q::SIZE * Q::BYTES) {}
-  X_DEVICE u64 count() const { return whole + (rest > 0); }
+  X_DEVICE u64 steps() const { return (inner + 255) / 256; }
+
+  /** What steps `first` to `first + count` add, for `left` of COLS columns from `column` on; the first ones begin. */
+  template <u32 COLS, u64 MOST>
+  X_DEVICE void add(u64 first, u64 count, u64 column, u64 left) const {
+    constexpr u32 AHEAD = 8192, LINE = 64;
+    StepColumn<Q> columns[MOST][COLS];
+    for (u64 k = 0; k < count; ++k) {
+      const u64 at = 8 * (first + k), groups = inner / 32 - at < 8 ? inner / 32 - at : 8;
+      for (u32 c = 0; c < COLS; ++c)
+        columns[k][c].open(y + (column + (c < left ? c : 0)) * columnBytes + at * Q8_1::BYTES, (u32)groups);
+    }
+    const u64 rowBytes = inner / Q::SIZE * Q::BYTES;
+    const u64 whole = inner / 256 - first < count ? inner / 256 - first : count;
+    for (u64 row = begin; row < end; ++row) {
+      const u8* b = x + row * rowBytes + first * Step<Q>::BYTES;
+      Floats16 acc[COLS] = {};
+      for (u64 k = 0; k < whole; ++k, b += Step<Q>::BYTES) {
+#pragma unroll
+        for (u32 at = 0; at < Step<Q>::BYTES; at += LINE) __builtin_prefetch(b + AHEAD + at);
+        addStep<Q, COLS>(b, columns[k], acc);
+      }
+      if (Q::SIZE < 256 && whole < count) {
+        // The blocks that are left, and no scales beyond them.
+        alignas(64) u8 last[Step<Q>::BYTES] = {};
+        __builtin_memcpy(last, b, inner % 256 / Q::SIZE * Q::BYTES);
+        addStep<Q, COLS>(last, columns[whole], acc);
+      }
+      const Floats16 sums = laneSums<COLS>(acc);
+      float* out = dst + column * stride + row;
+#pragma unroll
+      for (u32 c = 0; c < COLS; ++c)
+        if (c < left) out[c * stride] = first > 0 ? out[c * stride] + sums[c] : sums[c];
+    }
+  }
 };
-
-/** dst[c * stride + row] += row . column c for `left` of COLS columns and the steps from `first` on. */
-template <class Q, u32 COLS, u64 AT_ONCE>
-X_DEVICE void addProducts(const u8* x, u64 rowBytes, u64 begin, u64 end, const Steps<Q>& steps, u64 first, const u8* y,
-                          u64 columnBytes, u64 left, float* dst, u64 stride) {
-  constexpr u32 AHEAD = 8192, LINE = 64;
-  const u64 count = steps.count() - first < AT_ONCE ? steps.count() - first : AT_ONCE;
-  const u64 whole = steps.whole - first < count ? steps.whole - first : count;
-  StepColumn<Q> columns[AT_ONCE][COLS];
-  for (u64 k = 0; k < count; ++k) {
-    const u64 at = 8 * (first + k), groups = steps.groups - at < 8 ? steps.groups - at : 8;
-    for (u32 c = 0; c < COLS; ++c) columns[k][c].open(y + (c < left ? c : 0) * columnBytes + at * Q8_1::BYTES, (u32)groups);
-  }
-  for (u64 row = begin; row < end; ++row) {
-    const u8* b = x + row * rowBytes + first * Step<Q>::BYTES;
-    Floats16 acc[COLS] = {};
-    for (u64 k = 0; k < whole; ++k, b += Step<Q>::BYTES) {
-#pragma unroll
-      for (u32 at = 0; at < Step<Q>::BYTES; at += LINE) __builtin_prefetch(b + AHEAD + at);
-      addStep<Q, COLS>(b, columns[k], acc);
-    }
-    if (Q::SIZE < 256 && whole < count) {
-      alignas(64) u8 last[Step<Q>::BYTES] = {};
-      __builtin_memcpy(last, b, steps.rest);
-      addStep<Q, COLS>(last, columns[whole], acc);
-    }
-    const Floats16 sums = laneSums<COLS>(acc);
-#pragma unroll
-    for (u32 c = 0; c < COLS; ++c)
-      if (c < left) dst[c * stride + row] = (first > 0 ? dst[c * stride + row] : 0.0f) + sums[c];
-  }
-}
 
 /** dst[c * stride + row] = row . column c for rows begin to end and any number of columns. */
 template <class Q>
 QUANT_CALL void hostProducts(const u8* x, u64 begin, u64 end, u64 inner, const u8* y, u64 columnBytes, u64 columns,
                              float* dst, u64 stride) {
-  const u64 rowBytes = inner / Q::SIZE * Q::BYTES;
-  const Steps<Q> steps(inner);
-  const u64 atOnce = columns == 1 ? Steps<Q>::ONE_COLUMN : Steps<Q>::MANY;
-  for (u64 first = 0; first < steps.count(); first += atOnce) {
+  constexpr u64 ONE = 64, MANY = 8;  // steps at once, of one column and of eight: what the first cache holds
+  const HostProducts<Q> products{x, begin, end, inner, y, columnBytes, dst, stride};
+  const u64 steps = products.steps(), most = columns == 1 ? ONE : MANY;
+  for (u64 first = 0; first < steps; first += most) {
+    const u64 count = steps - first < most ? steps - first : most;
     for (u64 c = 0; c < columns;) {
       const u64 left = columns - c;
-      const u8* at = y + c * columnBytes;
-      float* out = dst + c * stride;
-      if (left >= 8) {
-        addProducts<Q, 8, Steps<Q>::MANY>(x, rowBytes, begin, end, steps, first, at, columnBytes, 8, out, stride);
-        c += 8;
-      } else if (left >= 2) {
-        addProducts<Q, 4, Steps<Q>::MANY>(x, rowBytes, begin, end, steps, first, at, columnBytes, left, out, stride);
+      if (left == 1) {
+        products.template add<1, ONE>(first, count, c, 1);
+        c += 1;
+      } else if (left < 8) {
+        products.template add<4, MANY>(first, count, c, left);
         c += 4;
-      } else if (columns > 1) {
-        addProducts<Q, 1, Steps<Q>::MANY>(x, rowBytes, begin, end, steps, first, at, columnBytes, 1, out, stride);
-        c += 1;
       } else {
-        addProducts<Q, 1, Steps<Q>::ONE_COLUMN>(x, rowBytes, begin, end, steps, first, at, columnBytes, 1, out, stride);
-        c += 1;
+        products.template add<8, MANY>(first, count, c, 8);
+        c += 8;
       }
     }
   }

@@ -1,7 +1,7 @@
 // The host's way to 256 quants of a row at once: a step is one superblock or as many small blocks. Its quants are four
-// vectors of 64 bytes whose lanes (four bytes) belong to the same sixteen values in all four, so that a product is four dot
-// products added up and then multiplied with one scale a lane. Beyond that the order is the format's own: the one in which
-// shifts and masks bring quants out of their bits. Activations are brought into it once for many rows (host-products.h).
+// vectors of 64 bytes. A lane (four bytes) is of the same sixteen values in all four, so that four dot products are added
+// up and then multiplied with one scale a lane. Beyond that the order is the format's own: the one in which shifts and
+// masks bring quants out of their bits. Activations are brought into it once for many rows (host-products.h).
 #pragma once
 
 #if X_HOST
@@ -25,7 +25,7 @@ X_DEVICE void transpose(Bytes64 (&v)[4]) {
 #undef FOURS
 }
 
-/** The sixteens in lanes 4t + v of a step (`at`). Unpacked vectors hold that of v and t in their lanes 4t to 4t + 3. */
+/** Which sixteen is in lane 4t + v (Step::at); before `transpose` it is lanes 4t to 4t + 3 of vector v. */
 enum class Order {
   Plain,     // one after the other
   Halves,    // 128 values two vectors: first halves of four 32s, second halves of the same
@@ -60,7 +60,7 @@ struct Step {
       case Order::Halves: return 128 * (v >> 1) + 32 * t + 16 * (v & 1);
       case Order::Nibbles: return 128 * (v >> 1) + 64 * (t >> 1) + 32 * (v & 1) + 16 * (t & 1);
       case Order::Strided: return 128 * (t >> 1) + 32 * v + 16 * (t & 1);
-      case Order::Ternary: return t < 2 ? 32 * v + 16 * t : t == 2 ? 160 + 16 * v : v < 2 ? 128 + 16 * v : 192 + 16 * v;
+      case Order::Ternary: return t < 2 ? 32 * v + 16 * t : (t == 2 ? 160 : v < 2 ? 128 : 192) + 16 * v;
       case Order::Quarters: return 128 * (v >> 1) + 32 * t + 16 * (v & 1);
       case Order::Entries: return 64 * t + 16 * v;
     }
@@ -164,10 +164,12 @@ struct Step {
   static X_DEVICE void quarters(const u8* b, Bytes64 (&q)[4]) {
     const Ints16 first = (Ints16)joined(loadAs<Bytes>(b + 4), loadAs<Bytes>(b + Q::BYTES + 4));
     const Ints16 second = (Ints16)joined(loadAs<Bytes>(b + 2 * Q::BYTES + 4), loadAs<Bytes>(b + 3 * Q::BYTES + 4));
-    nibblePair((Bytes64)__builtin_shufflevector(first, second, 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30),
-               q[0], q[2]);
-    nibblePair((Bytes64)__builtin_shufflevector(first, second, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31),
-               q[1], q[3]);
+    const Ints16 even =
+        __builtin_shufflevector(first, second, 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30);
+    const Ints16 odd =
+        __builtin_shufflevector(first, second, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31);
+    nibblePair((Bytes64)even, q[0], q[2]);
+    nibblePair((Bytes64)odd, q[1], q[3]);
 #pragma unroll
     for (u32 v = 0; v < 4; ++v) q[v] = levels64<Biased<Float4>>(q[v]);
   }
@@ -182,6 +184,7 @@ struct Step {
       const Bytes64 before = (Bytes64)power[n - 1];
       power[n] = (Ints16)(Bytes64)(before + before + before);
     }
+    // Lanes 0 to 2 of x, and four numbers of x or y.
 #define LAST(x, y, a, c, d, e) __builtin_shufflevector(x, y, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, a, c, d, e)
     q[0] = digits(LAST(power[0], power[4], 16, 17, 18, 19));
     q[1] = digits(LAST(power[1], power[4], 20, 21, 22, 23));
