@@ -1,7 +1,7 @@
 // Quantised rows times q8_1 columns on the host. Activations are brought into the order of a format's steps
-// (host-steps.h), few columns and steps at a time so that they stay in the first cache; rows then stream past them one after
-// the other, each unpacked once for up to eight columns. With one column two cores are faster than their memory, so a single
-// stream is prefetched far ahead, across the ends of rows.
+// (host-steps.h), then rows pass by, each unpacked once for up to eight columns. With one column two cores are faster than
+// their memory, so rows are a single stream that is prefetched far ahead, across their ends; with more it is caches that
+// count, so few steps are taken for several rows before the next steps.
 #pragma once
 
 #if X_HOST
@@ -86,6 +86,7 @@ X_DEVICE Floats16 laneSums(const Floats16 (&v)[COLS]) {
 /** Rows `begin` to `end` of x times columns of y: dst[column * stride + row]. */
 template <class Q>
 struct HostProducts {
+  static constexpr u64 STEPS = 64;  // brought into order at once: what a stack and the second cache hold
   const u8* x;
   u64 begin, end, inner;
   const u8* y;
@@ -94,39 +95,53 @@ struct HostProducts {
   u64 stride;
 
   X_DEVICE u64 steps() const { return (inner + 255) / 256; }
+  X_DEVICE u64 rowBytes() const { return inner / Q::SIZE * Q::BYTES; }
 
-  /** What steps `first` to `first + count` add, for `left` of COLS columns from `column` on; the first ones begin. */
-  template <u32 COLS, u64 MOST>
-  X_DEVICE void add(u64 first, u64 count, u64 column, u64 left) const {
-    constexpr u32 AHEAD = 8192, LINE = 64;
-    StepColumn<Q> columns[MOST][COLS];
+  /** What steps `first` to `first + STEPS` add, for `left` of COLS columns from `column` on. */
+  template <u32 COLS>
+  X_DEVICE void add(u64 first, u64 column, u64 left) const {
+    // Steps whose activations the first cache holds, and rows that wait in the second.
+    constexpr u64 AT_ONCE = STEPS / COLS, ROWS = 32;
+    const u64 count = steps() - first < STEPS ? steps() - first : STEPS;
+    StepColumn<Q> columns[STEPS][COLS];
     for (u64 k = 0; k < count; ++k) {
       const u64 at = 8 * (first + k), groups = inner / 32 - at < 8 ? inner / 32 - at : 8;
       for (u32 c = 0; c < COLS; ++c)
         columns[k][c].open(y + (column + (c < left ? c : 0)) * columnBytes + at * Q8_1::BYTES, (u32)groups);
     }
-    const u64 rowBytes = inner / Q::SIZE * Q::BYTES;
-    const u64 whole = inner / 256 - first < count ? inner / 256 - first : count;
-    for (u64 row = begin; row < end; ++row) {
-      const u8* b = x + row * rowBytes + first * Step<Q>::BYTES;
-      Floats16 acc[COLS] = {};
-      for (u64 k = 0; k < whole; ++k, b += Step<Q>::BYTES) {
-#pragma unroll
-        for (u32 at = 0; at < Step<Q>::BYTES; at += LINE) __builtin_prefetch(b + AHEAD + at);
-        addStep<Q, COLS>(b, columns[k], acc);
+    for (u64 row0 = begin, rowEnd; row0 < end; row0 = rowEnd) {
+      rowEnd = COLS == 1 || end - row0 < ROWS ? end : row0 + ROWS;
+      for (u64 k = 0; k < count; k += AT_ONCE) {
+        const u64 most = count - k < AT_ONCE ? count - k : AT_ONCE;
+        for (u64 row = row0; row < rowEnd; ++row) addRow<COLS>(row, first + k, most, columns + k, column, left);
       }
-      if (Q::SIZE < 256 && whole < count) {
-        // The blocks that are left, and no scales beyond them.
-        alignas(64) u8 last[Step<Q>::BYTES] = {};
-        __builtin_memcpy(last, b, inner % 256 / Q::SIZE * Q::BYTES);
-        addStep<Q, COLS>(last, columns[whole], acc);
-      }
-      const Floats16 sums = laneSums<COLS>(acc);
-      float* out = dst + column * stride + row;
-#pragma unroll
-      for (u32 c = 0; c < COLS; ++c)
-        if (c < left) out[c * stride] = first > 0 ? out[c * stride] + sums[c] : sums[c];
     }
+  }
+
+ private:
+  template <u32 COLS>
+  X_DEVICE void addRow(u64 row, u64 first, u64 count, const StepColumn<Q> (*columns)[COLS], u64 column,
+                       u64 left) const {
+    constexpr u64 LINE = 64, AHEAD = 8192;
+    const u64 whole = inner / 256 - first < count ? inner / 256 - first : count;
+    const u8* b = x + row * rowBytes() + first * Step<Q>::BYTES;
+    Floats16 acc[COLS] = {};
+    for (u64 k = 0; k < whole; ++k, b += Step<Q>::BYTES) {
+#pragma unroll
+      for (u32 at = 0; at < Step<Q>::BYTES; at += LINE) if (COLS == 1) __builtin_prefetch(b + AHEAD + at);
+      addStep<Q, COLS>(b, columns[k], acc);
+    }
+    if (Q::SIZE < 256 && whole < count) {
+      // The blocks that are left, and no scales beyond them.
+      alignas(64) u8 last[Step<Q>::BYTES] = {};
+      __builtin_memcpy(last, b, inner % 256 / Q::SIZE * Q::BYTES);
+      addStep<Q, COLS>(last, columns[whole], acc);
+    }
+    const Floats16 sums = laneSums<COLS>(acc);
+    float* out = dst + column * stride + row;
+#pragma unroll
+    for (u32 c = 0; c < COLS; ++c)
+      if (c < left) out[c * stride] = first > 0 ? out[c * stride] + sums[c] : sums[c];
   }
 };
 
@@ -134,21 +149,18 @@ struct HostProducts {
 template <class Q>
 QUANT_CALL void hostProducts(const u8* x, u64 begin, u64 end, u64 inner, const u8* y, u64 columnBytes, u64 columns,
                              float* dst, u64 stride) {
-  constexpr u64 ONE = 64, MANY = 8;  // steps at once, of one column and of eight: what the first cache holds
   const HostProducts<Q> products{x, begin, end, inner, y, columnBytes, dst, stride};
-  const u64 steps = products.steps(), most = columns == 1 ? ONE : MANY;
-  for (u64 first = 0; first < steps; first += most) {
-    const u64 count = steps - first < most ? steps - first : most;
+  for (u64 first = 0; first < products.steps(); first += HostProducts<Q>::STEPS) {
     for (u64 c = 0; c < columns;) {
       const u64 left = columns - c;
       if (left == 1) {
-        products.template add<1, ONE>(first, count, c, 1);
+        products.template add<1>(first, c, 1);
         c += 1;
       } else if (left < 8) {
-        products.template add<4, MANY>(first, count, c, left);
+        products.template add<4>(first, c, left);
         c += 4;
       } else {
-        products.template add<8, MANY>(first, count, c, 8);
+        products.template add<8>(first, c, 8);
         c += 8;
       }
     }

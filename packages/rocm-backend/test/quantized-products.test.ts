@@ -177,7 +177,7 @@ describe.each(kinds)('quantized products on %s', (kind) => {
     }
   });
 
-  // The host takes 256 columns at a time, of one row 16384 before it begins again and of more 2048; rows by 8, 4 and 1.
+  // The host takes 256 columns at a time, 16384 before it begins again, of more rows 2048 or 4096; rows by 8, 4 and 1.
   it.each(BLOCK_TYPES)('%s, some rows of activations', (type) => {
     const { blockSize, blockBytes } = blockFormat(type);
     const rest = blockSize === 256 ? 0 : 256 - blockSize;
