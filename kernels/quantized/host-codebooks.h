@@ -1,6 +1,6 @@
 // The quants of 256 values of the codebook formats. Entries stay what they are in the tables, 16 bits of eight two-bit
-// or four four-bit fields, so that a vector holds 32 of them, and shifts and masks bring out a field of all at once. Word
-// i of a vector is entry i, or of entries of four 2i in one vector and 2i + 1 in another; field f of its byte h is
+// or four four-bit fields, so that a vector holds 32 of them, and shifts and masks bring out a field of all at once.
+// Word i of a vector is entry i, or of entries of four 2i in one vector and 2i + 1 in another; field f of its byte h is
 //   of eight  value 8i + 4h + f, byte 2i + h of vector f
 //   of four   value 8i + 4a + 2h + f, byte 2i + h of vector 2a + f, where a is 1 for entry 2i + 1
 #pragma once
@@ -120,7 +120,7 @@ X_DEVICE Bytes64 withSigns(Bytes64 q, Words32 signs, u32 first, u32 step) {
 
 template <class L>
 X_DEVICE void eights(Words32 entries, Words32 signs, Bytes64 (&q)[4]) {
-  // pshufb takes the lowest four bits of a byte, of which it wants the highest to be 0.
+  // Two fields to a byte: levels are those of the lower.
   const Bytes64 even = (Bytes64)entries & 0x33, odd = right((Bytes64)entries, 2) & 0x33;
   q[0] = withSigns(levels64<L>(even), signs, 0, 4);
   q[1] = withSigns(levels64<L>(odd), signs, 1, 4);
@@ -173,8 +173,8 @@ X_DEVICE void codebookQuants(const u8* b, Bytes64 (&q)[4]) {
   } else {
     const Words16 pairs = __builtin_convertvector(loadAs<Bytes16>(b + 32), Words16);
     const Words32 twice = (Words32)__builtin_shufflevector(
-        pairs, pairs, TWICE(0), TWICE(1), TWICE(2), TWICE(3), TWICE(4), TWICE(5), TWICE(6), TWICE(7), TWICE(8), TWICE(9),
-        TWICE(10), TWICE(11), TWICE(12), TWICE(13), TWICE(14), TWICE(15));
+        pairs, pairs, TWICE(0), TWICE(1), TWICE(2), TWICE(3), TWICE(4), TWICE(5), TWICE(6), TWICE(7), TWICE(8),
+        TWICE(9), TWICE(10), TWICE(11), TWICE(12), TWICE(13), TWICE(14), TWICE(15));
     const Words32 nibbles = twice >> WORDS_OF_FOUR(0, 4, 0, 4);
     shifted(entriesOf(IQ1_GRID, wordsOf(b) | (nibbles & 7) << 8), nibbles & 8, q);
   }

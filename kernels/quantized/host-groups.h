@@ -5,7 +5,7 @@
 #if X_HOST
 namespace quant {
 
-/** The level of each byte (0 to 15). */
+/** The level of each byte's lowest four bits; the top bit is 0. */
 template <class L>
 X_DEVICE Bytes levels(Bytes index) {
   const u32 words[4] = {L::W0, L::W1, L::W2, L::W3};
@@ -19,7 +19,7 @@ X_DEVICE Bytes levels(Bytes index) {
 #else
   u8 raw[32];
   __builtin_memcpy(raw, &index, 32);
-  for (u32 i = 0; i < 32; ++i) raw[i] = ((const u8*)words)[raw[i]];
+  for (u32 i = 0; i < 32; ++i) raw[i] = ((const u8*)words)[raw[i] & 15];
   return loadAs<Bytes>(raw);
 #endif
 }

@@ -1,6 +1,6 @@
 // Quantised rows times q8_1 columns on the host. Activations are brought into the order of a format's steps
-// (host-steps.h), then rows pass by, each unpacked once for up to eight columns. With one column two cores are faster than
-// their memory, so rows are a single stream that is prefetched far ahead, across their ends; with more it is caches that
+// (host-steps.h), then rows pass by, each unpacked once for up to eight columns. With one column cores are faster than
+// their memory, so rows are one stream that is prefetched far ahead, across their ends; with more it is caches that
 // count, so few steps are taken for several rows before the next steps.
 #pragma once
 

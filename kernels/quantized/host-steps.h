@@ -1,7 +1,7 @@
 // The host's way to 256 quants of a row at once: a step is one superblock or as many small blocks. Its quants are four
-// vectors of 64 bytes. A lane (four bytes) is of the same sixteen values in all four, so that four dot products are added
-// up and then multiplied with one scale a lane. Beyond that the order is the format's own: the one in which shifts and
-// masks bring quants out of their bits. Activations are brought into it once for many rows (host-products.h).
+// vectors of 64 bytes. A lane (four bytes) is of the same sixteen values in all four, so that four dot products are
+// added up and then multiplied with one scale a lane. Beyond that the order is the format's own: that in which shifts
+// and masks bring quants out of their bits. Activations are brought into it once for many rows (host-products.h).
 #pragma once
 
 #if X_HOST

@@ -39,7 +39,8 @@ X_DEVICE Bytes64 withRight(Bytes v, u32 bits) {
 constexpr u8 BIAS = QUANT_VNNI ? 128 : 0;
 template <class L>
 struct Biased {
-  static constexpr u32 EACH = BIAS * 0x01010101u, W0 = L::W0 ^ EACH, W1 = L::W1 ^ EACH, W2 = L::W2 ^ EACH, W3 = L::W3 ^ EACH;
+  static constexpr u32 EACH = BIAS * 0x01010101u;
+  static constexpr u32 W0 = L::W0 ^ EACH, W1 = L::W1 ^ EACH, W2 = L::W2 ^ EACH, W3 = L::W3 ^ EACH;
 };
 
 /** levels<L> of 64 bytes. */
