@@ -47,10 +47,16 @@ struct Units {
       return odd(words >> Words{0, 3, 6, 9, 0, 3, 6, 9, 0, 3, 6, 9, 0, 3, 6, 9} & 7) * (IQ1_M::blockScale(b) * 0.125f);
     } else if constexpr (sameType<Q, NVFP4>) {
       const Quad four = {load4(b), load4(b + Q::BYTES), load4(b + 2 * Q::BYTES), load4(b + 3 * Q::BYTES)};
-      const Words bytes = __builtin_convertvector((Bytes)four, Words);
-      // Its bits are those of an f32 that is 2^119 too small, subnormals included.
-      const Floats values = (Floats)((bytes & 127) << 20) * 0x1p119f;
-      return (Floats)((Words)values & (Words)(bytes != 0x7f));
+      const Bytes bytes = (Bytes)four;
+      // Its bits are those of a float that is 2^-7 of it, subnormals included: an f16, or an f32 of 2^-119.
+      const Bytes counted = bytes & (Bytes)(bytes != 0x7f) & 127;
+#if defined(__F16C__)
+      typedef _Float16 Halves __attribute__((vector_size(32)));
+      typedef u16 Shorts __attribute__((vector_size(32)));
+      return __builtin_convertvector((Halves)(__builtin_convertvector(counted, Shorts) << 7), Floats) * 0x1p7f;
+#else
+      return (Floats)(__builtin_convertvector(counted, Words) << 20) * 0x1p119f;
+#endif
     } else if constexpr (sameType<Q, MXFP4>) {
       const Words e = {b[0], b[17], b[34], b[51], b[68], b[85], b[102], b[119]};
       const Words tiny = (Words)(e < 2);
@@ -63,11 +69,10 @@ struct Units {
   }
 
   /** What a unit's values are less than scale times quant. */
-  static X_DEVICE Floats minima(const u8* b, Floats scales) {
+  static X_DEVICE Floats minima(const u8* b) {
     if constexpr (sameType<Q, Q4_K> || sameType<Q, Q5_K>) return floats(sixBits(b, 1)) * half(b + 2);
     else if constexpr (sameType<Q, Q2_K>) return floats(loadAs<Bytes>(b) >> 4) * half(b + 82);
-    else if constexpr (Q::MINS) return -eightHalves(b + 2);
-    else return scales * (float)Q::OFFSET;
+    else return -eightHalves(b + 2);
   }
 
  private:
@@ -111,6 +116,15 @@ struct Units {
 #endif
   }
 };
+
+/** What units of SIZE values have, in the lanes of a step. */
+template <class Q, u32 SIZE, class V>
+X_DEVICE Floats16 ofLanes(V units) {
+#define LANE(i) Step<Q>::valueOfLane(i) / SIZE
+  return __builtin_shufflevector(units, units, LANE(0), LANE(1), LANE(2), LANE(3), LANE(4), LANE(5), LANE(6), LANE(7),
+                                 LANE(8), LANE(9), LANE(10), LANE(11), LANE(12), LANE(13), LANE(14), LANE(15));
+#undef LANE
+}
 
 }  // namespace quant
 #endif

@@ -101,26 +101,24 @@ X_DEVICE void multiplyTiles(const Tiles& tile, u32 r0, u32 c0, float (&acc)[4][8
 
 /** dst[column * dstRows + row] = row . column; y holds q8_1 columns of paddedInner elements. */
 template <class Q>
-QUANT_CALL void mulMat(const u8* x, const u8* y, float* dst, i32 innerSize, i32 rowCount, i32 columnCount, i32 paddedInner, i32 dstRows,
+X_DEVICE void mulMat(const u8* x, const u8* y, float* dst, i32 innerSize, i32 rowCount, i32 columnCount, i32 paddedInner, i32 dstRows,
                      Tiles& tile) {
   const u32 rows = (u32)rowCount, columns = (u32)columnCount;
-  const u64 rowBytes = (u64)(innerSize / (i32)Q::SIZE) * Q::BYTES, columnBytes = (u64)paddedInner / 32 * Q8_1::BYTES;
-  const u32 rowTiles = (rows + TILE - 1) / TILE, columnTiles = (columns + TILE - 1) / TILE;
+  const u64 columnBytes = (u64)paddedInner / 32 * Q8_1::BYTES;
+  constexpr u32 ROWS = X_HOST ? 2 * TILE : TILE;
+  const u32 rowTiles = (rows + ROWS - 1) / ROWS, columnTiles = (columns + TILE - 1) / TILE;
 #if X_HOST
   (void)tile;
+  // Neighbouring tiles share their rows, which stay in the second cache.
   X_FOR_SPLIT(at, (u64)rowTiles * columnTiles) {
-    const u64 row0 = at / columnTiles * TILE, column0 = at % columnTiles * TILE;
-    const u64 rowEnd = row0 + TILE < rows ? row0 + TILE : rows;
+    const u64 row0 = at / columnTiles * ROWS, column0 = at % columnTiles * TILE;
+    const u64 rowEnd = row0 + ROWS < rows ? row0 + ROWS : rows;
     const u64 width = column0 + TILE < columns ? TILE : columns - column0;
-    const u64 blocks = (u64)innerSize / Q::SIZE;
-    const u8* yt = y + column0 * columnBytes;
-    u64 row = row0;
-    for (; row + 2 <= rowEnd; row += 2)
-      hostRows<Q, 2>(x + row * rowBytes, rowBytes, yt, columnBytes, blocks, width, dst + column0 * dstRows + row, (u64)dstRows);
-    if (row < rowEnd)
-      hostRows<Q, 1>(x + row * rowBytes, rowBytes, yt, columnBytes, blocks, width, dst + column0 * dstRows + row, (u64)dstRows);
+    hostProducts<Q>(x, row0, rowEnd, (u64)innerSize, y + column0 * columnBytes, columnBytes, width,
+                    dst + column0 * (u32)dstRows, (u64)dstRows);
   }
 #else
+  const u64 rowBytes = (u64)(innerSize / (i32)Q::SIZE) * Q::BYTES;
   const u32 words = (u32)innerSize / 4;
   X_FOR_SPLIT(at, (u64)rowTiles * columnTiles) {
     const u32 row0 = (u32)(at % rowTiles) * TILE, column0 = (u32)(at / rowTiles) * TILE;

@@ -98,32 +98,12 @@ X_DEVICE void dotRows(const u8* const (&rows)[PAIR], const u8* y, u64 columnByte
  * this is number `block`. GPUs read all COLS columns, so y has room for them, and drop what is not asked for.
  */
 template <class Q, u32 COLS>
-QUANT_CALL void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32 rows, [[maybe_unused]] u32 count, u64 columnBytes,
+X_DEVICE void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32 rows, u32 count, u64 columnBytes,
                         u64 dstStride, u64 block, u64 blocks) {
-  const u64 rowBytes = (u64)(columns / Q::SIZE) * Q::BYTES;
 #if X_HOST
-  const u64 begin = rows * block / blocks, end = rows * (block + 1) / blocks;
-  if constexpr (COLS == 1) {
-    hostRowsTimesColumn<Q>(x, rowBytes, y, dst, columns, begin, end);
-  } else {
-    constexpr u32 ROWS = COLS == 2 ? 4 : 2;
-    u64 row = begin;
-    for (; row + ROWS <= end; row += ROWS) {
-      const u8* at[ROWS];
-      for (u32 r = 0; r < ROWS; ++r) at[r] = x + (row + r) * rowBytes;
-      float out[COLS][ROWS];
-      hostTile<Q, ROWS, COLS>(at, y, columnBytes, columns / Q::SIZE, out);
-      for (u32 c = 0; c < COLS; ++c)
-        for (u32 r = 0; r < ROWS; ++r) dst[c * dstStride + row + r] = out[c][r];
-    }
-    for (; row < end; ++row) {
-      const u8* at[1] = {x + row * rowBytes};
-      float out[COLS][1];
-      hostTile<Q, 1, COLS>(at, y, columnBytes, columns / Q::SIZE, out);
-      for (u32 c = 0; c < COLS; ++c) dst[c * dstStride + row] = out[c][0];
-    }
-  }
+  hostProducts<Q>(x, rows * block / blocks, rows * (block + 1) / blocks, columns, y, columnBytes, count, dst, dstStride);
 #else
+  const u64 rowBytes = (u64)(columns / Q::SIZE) * Q::BYTES;
   early::letNextBegin();
   early::await();
   const Team team = teamFor((rows + PAIR - 1) / PAIR, block, blocks);
@@ -155,20 +135,7 @@ X_DEVICE void mulMatVecKernel(const u8* x, const u8* y, float* dst, i32 columns,
 template <class Q, u32 COLS>
 X_DEVICE void mulMatVecUpTo(const u8* x, const u8* y, float* dst, i32 columns, i32 rows, i32 paddedColumns, i32 dstRows, i32 count) {
   const u64 columnBytes = (u64)paddedColumns / 32 * Q8_1::BYTES;
-#if X_HOST
-  if constexpr (COLS == 1) {
-    mulMatVec<Q, 1>(x, y, dst, (u32)columns, (u32)rows, 1, columnBytes, (u64)dstRows, split::block(), split::blocks());
-    return;
-  }
-  const u64 rowBytes = (u64)(columns / (i32)Q::SIZE) * Q::BYTES, blocks = (u64)columns / Q::SIZE;
-  const u64 end = split::end((u64)rows);
-  u64 row = split::begin((u64)rows);
-  for (; row + 2 <= end; row += 2)
-    hostRows<Q, 2>(x + row * rowBytes, rowBytes, y, columnBytes, blocks, (u64)count, dst + row, (u64)dstRows);
-  if (row < end) hostRows<Q, 1>(x + row * rowBytes, rowBytes, y, columnBytes, blocks, (u64)count, dst + row, (u64)dstRows);
-#else
   mulMatVec<Q, COLS>(x, y, dst, (u32)columns, (u32)rows, (u32)count, columnBytes, (u64)dstRows, split::block(), split::blocks());
-#endif
 }
 
 /** One token's experts: task (batch, topk) multiplies expert ids[task] with its input row. The x axis shares the rows, y and z the tasks. */

@@ -12,6 +12,7 @@ import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, type Plugin } from 'esbuild';
+import { parseTargets } from '../kernels/targets';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
 const out = join(root, '.gpu');
@@ -27,7 +28,7 @@ const SUITES: Record<string, { directories: string[]; only?: RegExp; except?: Re
 };
 
 /** Code objects that the tests need there: the GPU's, the host's, and one of another warp size. */
-const TARGETS = ['nvptx64', 'sm_90a', 'x86-64-v2', 'x86-64-v3', 'x86-64-v4', 'gfx1100'];
+const TARGETS = [...['nvptx64', 'sm_90a', 'gfx1100'], ...parseTargets('host').map(({ name }) => name)];
 
 /** Examples that say something about a GPU and are one program (worker-threads starts another one). */
 const EXAMPLES = ['custom-kernel', 'linear-regression', 'mandelbrot', 'train-char-lm'];

@@ -1,6 +1,7 @@
 /** The compiler's command line for a target, and one compilation: to a temporary name, then renamed. */
 import { spawn } from 'node:child_process';
 import { rename, rm } from 'node:fs/promises';
+import { hostLevelOptions } from '../../packages/hip/src/compile-host';
 import type { Target } from './targets';
 import { type Compiler, deviceLibraries } from './toolchain';
 
@@ -40,10 +41,7 @@ export function compilerFlags(target: Target, codeObjectVersion: number | null):
         ...bitcode,
       ];
     case 'host':
-      // Without AVX clang would call libmvec's 8-lane functions, which need AVX2: x86-64-v2 calls libm instead.
-      return target.name === 'x86-64-v2'
-        ? [...HOST_FLAGS, `-march=${target.name}`, ...COMMON]
-        : [...HOST_FLAGS, `-march=${target.name}`, '-fveclib=libmvec', ...COMMON];
+      return [...HOST_FLAGS, ...hostLevelOptions(target.name), ...COMMON];
   }
 }
 

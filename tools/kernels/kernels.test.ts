@@ -3,12 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { amalgamate } from './amalgamate';
-import { ALL_TARGETS, gfxName, hostLevel, makeTarget, parseTargets } from './targets';
+import { ALL_TARGETS, gfxName, hasModule, hostLevels, makeTarget, parseTargets } from './targets';
 
 describe('targets', () => {
   it('expands groups, keeps order and drops repeats', () => {
     expect(parseTargets('gfx1100,host,x86-64-v3').map(({ name }) => name)).toEqual([
-      ...['gfx1100', 'x86-64-v2', 'x86-64-v3', 'x86-64-v4'],
+      ...['gfx1100', 'x86-64-v2', 'x86-64-v3', 'x86-64-v3-vnni', 'x86-64-v4', 'x86-64-v4-vnni'],
     ]);
     expect(parseTargets('all').map(({ name }) => name)).toEqual(ALL_TARGETS);
     expect(parseTargets('release').every(({ name }) => ALL_TARGETS.includes(name))).toBe(true);
@@ -29,9 +29,21 @@ describe('targets', () => {
 
   it('picks the host level by features', () => {
     const v3 = ['avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'movbe', 'abm'];
-    expect(hostLevel(new Set(['sse4_2']))).toBe('x86-64-v2');
-    expect(hostLevel(new Set(v3))).toBe('x86-64-v3');
-    expect(hostLevel(new Set([...v3, 'avx512f', 'avx512bw', 'avx512cd', 'avx512dq', 'avx512vl']))).toBe('x86-64-v4');
+    const v4 = [...v3, 'avx512f', 'avx512bw', 'avx512cd', 'avx512dq', 'avx512vl'];
+    const levels = (...flags: string[]) => hostLevels(new Set(flags));
+    expect(levels('sse4_2')).toEqual(['x86-64-v2']);
+    expect(levels(...v3)).toEqual(['x86-64-v3']);
+    expect(levels(...v3, 'avx_vnni')).toEqual(['x86-64-v3', 'x86-64-v3-vnni']);
+    expect(levels(...v4, 'avx_vnni')).toEqual(['x86-64-v4']);
+    expect(levels(...v4, 'avx512_vnni')).toEqual(['x86-64-v4', 'x86-64-v4-vnni']);
+  });
+
+  it('knows which modules a target has', () => {
+    expect(['quantized', 'gemm'].map((module) => hasModule(makeTarget('x86-64-v4-vnni'), module))).toEqual([
+      true,
+      false,
+    ]);
+    expect(['quantized', 'gemm'].map((module) => hasModule(makeTarget('x86-64-v4'), module))).toEqual([true, true]);
   });
 });
 

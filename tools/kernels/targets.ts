@@ -4,7 +4,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 export type Target =
   | { kind: 'amdgcn'; name: string; codeObjectVersion: 4 | 6; wave: 32 | 64; isa: string }
   | { kind: 'nvptx'; name: string; arch: string; modules?: readonly string[] }
-  | { kind: 'host'; name: string };
+  | { kind: 'host'; name: string; modules?: readonly string[] };
 
 /**
  * AMD targets with the ISA number that ocml is specialised for. Exact targets are code object version 4, which every
@@ -40,22 +40,31 @@ const NVIDIA: { name: string; arch: string; modules?: readonly string[] }[] = [
   { name: 'sm_90a', arch: 'sm_90a', modules: ['attention', 'gemm', 'quantized'] },
 ];
 
-const HOST = ['x86-64-v2', 'x86-64-v3', 'x86-64-v4'];
+/** The psABI's levels, and those with the CPU's int8 dot products (AVX-VNNI, AVX512-VNNI), for the module that uses them. */
+const HOST: { name: string; modules?: readonly string[] }[] = [
+  { name: 'x86-64-v2' },
+  { name: 'x86-64-v3' },
+  { name: 'x86-64-v3-vnni', modules: ['quantized'] },
+  { name: 'x86-64-v4' },
+  { name: 'x86-64-v4-vnni', modules: ['quantized'] },
+];
+const HOST_NAMES = HOST.map(({ name }) => name);
 
 /** Families, the two CDNA chips that no family covers, and chips common on a ROCm too old for families. */
 const RELEASE = [
   ...AMD.map(([name]) => name).filter((name) => name.endsWith('generic')),
   ...['gfx906', 'gfx908', 'gfx90a', 'gfx942', 'gfx1030', 'gfx1100', 'gfx1201'],
   ...NVIDIA.map(({ name }) => name),
-  ...HOST,
+  ...HOST_NAMES,
 ];
 
-export const ALL_TARGETS = [...AMD.map(([name]) => name), ...NVIDIA.map(({ name }) => name), ...HOST];
+export const ALL_TARGETS = [...AMD.map(([name]) => name), ...NVIDIA.map(({ name }) => name), ...HOST_NAMES];
 
 export function makeTarget(name: string): Target {
   const nvidia = NVIDIA.find((target) => target.name === name);
   if (nvidia !== undefined) return { kind: 'nvptx', ...nvidia };
-  if (HOST.includes(name)) return { kind: 'host', name };
+  const host = HOST.find((target) => target.name === name);
+  if (host !== undefined) return { kind: 'host', ...host };
   const known = AMD.find(([amd]) => amd === name);
   if (known === undefined && !/^gfx[0-9a-f]{3,4}$/.test(name)) {
     throw new Error(
@@ -74,13 +83,13 @@ export function makeTarget(name: string): Target {
 
 /** Whether a target's code objects include this module. */
 export function hasModule(target: Target, module: string): boolean {
-  return target.kind !== 'nvptx' || target.modules?.includes(module) !== false;
+  return target.kind === 'amdgcn' || target.modules?.includes(module) !== false;
 }
 
 /** Targets of `host,gfx1100`, `all`, `release`, `native`, in the order named, each once. */
 export function parseTargets(list: string): Target[] {
   const names = list.split(',').flatMap((word): string[] => {
-    if (word === 'host') return HOST;
+    if (word === 'host') return HOST_NAMES;
     if (word === 'all') return ALL_TARGETS;
     if (word === 'release') return RELEASE;
     if (word === 'native') return nativeTargets();
@@ -89,10 +98,10 @@ export function parseTargets(list: string): Target[] {
   return [...new Set(names)].map(makeTarget);
 }
 
-/** The host level of this processor, the gfx targets of its AMD GPUs and NVIDIA's beside an NVIDIA driver. */
+/** The host levels that this processor runs best, the gfx targets of its AMD GPUs and NVIDIA's beside an NVIDIA driver. */
 export function nativeTargets(): string[] {
   const flags = /^flags\s*:(.*)$/m.exec(readFileSync('/proc/cpuinfo', 'utf8'))?.[1] ?? '';
-  const names = [hostLevel(new Set(flags.trim().split(' ')))];
+  const names = hostLevels(new Set(flags.trim().split(' ')));
   const nodes = '/sys/class/kfd/kfd/topology/nodes';
   for (const node of existsSync(nodes) ? readdirSync(nodes) : []) {
     const version = Number(
@@ -104,11 +113,13 @@ export function nativeTargets(): string[] {
   return [...new Set(names)];
 }
 
-/** The highest level whose features are all there. */
-export function hostLevel(flags: Set<string>): string {
+/** The highest level whose features are all there, and the same with int8 dot products where there are any. */
+export function hostLevels(flags: Set<string>): string[] {
   const has = (...names: string[]) => names.every((name) => flags.has(name));
-  if (!has('avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'movbe', 'abm')) return 'x86-64-v2';
-  return has('avx512f', 'avx512bw', 'avx512cd', 'avx512dq', 'avx512vl') ? 'x86-64-v4' : 'x86-64-v3';
+  if (!has('avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'movbe', 'abm')) return ['x86-64-v2'];
+  if (!has('avx512f', 'avx512bw', 'avx512cd', 'avx512dq', 'avx512vl'))
+    return has('avx_vnni') ? ['x86-64-v3', 'x86-64-v3-vnni'] : ['x86-64-v3'];
+  return has('avx512_vnni') ? ['x86-64-v4', 'x86-64-v4-vnni'] : ['x86-64-v4'];
 }
 
 /** The kernel driver's number as a name: 110000 is gfx1100, 90010 gfx90a. */

@@ -28,17 +28,24 @@ export function findClang(): ClangSearch {
   return { searched };
 }
 
-/**
- * What is asked of clang beside the user's options, as for the objects that are shipped: loops over exp, sin and so on are
- * vector code by libmvec. x86-64-v2 calls libm, for clang would call functions of libmvec that need AVX2.
- */
+/** What is asked of clang beside the user's options, as for the objects that are shipped. */
 export function hostOptions(arch: string): string[] {
-  const options = ['-std=c++17', '-O3', '-ffp-contract=on', '-fno-math-errno', `-march=${arch}`];
+  return ['-std=c++17', '-O3', '-ffp-contract=on', '-fno-math-errno', ...hostLevelOptions(arch)];
+}
+
+/**
+ * The instructions that clang may use. Loops over exp, sin and so on are vector code by libmvec; x86-64-v2 calls libm, for
+ * clang would call functions of libmvec that need AVX2.
+ */
+export function hostLevelOptions(arch: string): string[] {
+  const level = arch.replace(/-vnni$/, '');
+  const options = [`-march=${level}`];
+  if (level !== arch) options.push(level === 'x86-64-v4' ? '-mavx512vnni' : '-mavxvnni');
   return usesVectorMath(arch) ? [...options, '-fveclib=libmvec'] : options;
 }
 
 function usesVectorMath(arch: string): boolean {
-  return /^x86-64-v[34]$/.test(arch);
+  return /^x86-64-v[34](-vnni)?$/.test(arch);
 }
 
 export function compileHost(source: string, name: string, arch: string, options: readonly string[]): Uint8Array {

@@ -10,7 +10,7 @@ import { PLATFORMS, type Platform, platformNumber } from './platforms';
 export interface CompileOptions {
   /** What the source is called in messages. Default `kernel.hip`. */
   name?: string;
-  /** Target: `gfx1100` or `gfx90a:xnack-`; `sm_90`; for the host a clang -march value (`x86-64-v3`, `native`). */
+  /** Target: `gfx1100` or `gfx90a:xnack-`; `sm_90`; for the host a level (`x86-64-v3-vnni`) or a clang -march value (`native`). */
   arch: string;
   /** Further compiler options, after ours (C++17, -O3). */
   options?: readonly string[];

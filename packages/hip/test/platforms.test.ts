@@ -141,7 +141,7 @@ describe('the host compiler', () => {
   test.runIf(process.arch === 'x64')('makes vector code of loops over mathematical functions', () => {
     const source = 'extern "C" void k(float* x, long n) { for (long i = 0; i < n; ++i) x[i] = __builtin_expf(x[i]); }';
     const calls = (arch: string) => Buffer.from(compileProgram('host', source, { arch })).includes('_ZGVdN8v_expf');
-    expect(['x86-64-v2', 'x86-64-v3'].map(calls)).toEqual([false, true]);
+    expect(['x86-64-v2', 'x86-64-v3', 'x86-64-v3-vnni'].map(calls)).toEqual([false, true, true]);
   });
 
   test('says what it tried when there is none', () => {

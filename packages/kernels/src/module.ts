@@ -119,7 +119,7 @@ export class KernelModule {
   /**
    * The best code object on disk for a device: its own target's, then its generic family's.
    *
-   * @param arch As the driver names it: gfx1100, gfx90a:sramecc+:xnack-, sm_90, x86-64-v3.
+   * @param arch As the driver names it: gfx1100, gfx90a:sramecc+:xnack-, sm_90, x86-64-v3-vnni.
    * @throws KernelError KERNEL_TARGET_MISSING when there is none.
    */
   codeObjectFor(arch: string): CodeObject {
@@ -128,11 +128,11 @@ export class KernelModule {
       const object = this.codeObject(target);
       if (object !== undefined) return object;
     }
-    const wanted = targets[0];
+    // All of them: the best target may be one that has only some modules.
     const remedy =
-      wanted === undefined
+      targets.length === 0
         ? 'No target of this project runs there: NVIDIA GPUs need compute capability 8.0.'
-        : `Build it with \`pnpm kernels --targets ${wanted}\` or reinstall @x/kernels.`;
+        : `Build it with \`pnpm kernels --targets ${targets.join(',')}\` or reinstall @x/kernels.`;
     throw new KernelError(
       'KERNEL_TARGET_MISSING',
       `module ${this.name} has no code object for ${arch} (tried ${targets.join(', ') || 'none'}; ` +

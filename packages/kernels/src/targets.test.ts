@@ -17,6 +17,8 @@ describe('resolveTarget', () => {
     ['sm_120', ['nvptx64']],
     ['x86-64-v4', ['x86-64-v4', 'x86-64-v3', 'x86-64-v2']],
     ['x86-64-v2', ['x86-64-v2']],
+    ['x86-64-v4-vnni', ['x86-64-v4-vnni', 'x86-64-v4', 'x86-64-v3', 'x86-64-v2']],
+    ['x86-64-v3-vnni', ['x86-64-v3-vnni', 'x86-64-v3', 'x86-64-v2']],
   ])('%s runs %j', (arch, targets) => {
     expect(resolveTarget(arch)).toEqual(targets);
   });

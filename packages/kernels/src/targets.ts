@@ -10,11 +10,13 @@ const FAMILIES: [family: string, members: RegExp][] = [
 ];
 
 const HOST_LEVELS = ['x86-64-v4', 'x86-64-v3', 'x86-64-v2'];
+/** A level with the CPU's int8 dot products, which has only the modules that use them. */
+const HOST_PRODUCTS = /-vnni$/;
 
 /**
  * The targets whose code objects a device can run, best first: its own, then its generic family.
  *
- * @param arch gfx1100, gfx90a:sramecc+:xnack-, sm_90, x86-64-v3; features after a colon are ignored.
+ * @param arch gfx1100, gfx90a:sramecc+:xnack-, sm_90, x86-64-v3-vnni; features after a colon are ignored.
  */
 export function resolveTarget(arch: string): string[] {
   const name = arch.split(':')[0]!;
@@ -28,6 +30,7 @@ export function resolveTarget(arch: string): string[] {
     // sm_90a has the modules that use what no later GPU has; nvptx64 has them all.
     return capability < 80 ? [] : capability === 90 ? ['sm_90a', 'nvptx64'] : ['nvptx64'];
   }
-  const level = HOST_LEVELS.indexOf(name);
-  return level < 0 ? [name] : HOST_LEVELS.slice(level);
+  const level = HOST_LEVELS.indexOf(name.replace(HOST_PRODUCTS, ''));
+  if (level < 0) return [name];
+  return HOST_PRODUCTS.test(name) ? [name, ...HOST_LEVELS.slice(level)] : HOST_LEVELS.slice(level);
 }

@@ -8,7 +8,7 @@ export class KernelLookupError extends CandleError {
       'KERNEL_TARGET_MISSING',
       `module ${module} has no code object for ${arch} (looked for ${targets.join(', ') || 'nothing: unknown architecture'}) ` +
         `and could not be compiled at run time: ${messageOf(cause)}. ` +
-        `Build it with: pnpm kernels --targets ${targets[0] ?? arch}`,
+        'Build it with: pnpm kernels --targets native',
     );
   }
 

@@ -177,21 +177,24 @@ describe.each(kinds)('quantized products on %s', (kind) => {
     }
   });
 
-  // The host takes 256 columns at a time, 16384 before it begins again, and what is left over by blocks.
-  it.each(BLOCK_TYPES)('%s, one row of activations', (type) => {
+  // The host takes 256 columns at a time, 16384 before it begins again, of more rows 2048 or 4096; rows by 8, 4 and 1.
+  it.each(BLOCK_TYPES)('%s, some rows of activations', (type) => {
     const { blockSize, blockBytes } = blockFormat(type);
     const rest = blockSize === 256 ? 0 : 256 - blockSize;
-    for (const k of [256, 768 + rest, rest || 512, 16384 + 256 + rest]) {
-      const size = { m: 1, n: 21, k };
+    for (const [m, k] of [
+      ...[1, 3, 9].flatMap((rows) => [256, 768 + rest, rest || 512, 16384 + 256 + rest].map((width) => [rows, width])),
+      ...[2, 4, 5, 6, 7, 8, 13].map((rows) => [rows, 2048 + 512 + rest]),
+    ]) {
+      const size = { m, n: 21, k };
       const bytes = randomBlocks(type, (size.n * k) / blockSize, k);
       const values = new Float32Array(size.n * k);
       blockFormat(type).dequantize(bytes, 0, values, 0, bytes.length / blockBytes);
-      const x = activations(1, k);
+      const x = activations(m, k);
       withStorages([bytes, x], (blocks, input) => {
-        const y = device.quantized.matmul(blocks, type, size, input, Layout.contiguous([1, k]));
+        const y = device.quantized.matmul(blocks, type, size, input, Layout.contiguous([m, k]));
         const got = new Float32Array(y.toHostSync());
         y.dispose();
-        expect([k, firstWrong(got, exact(x, values, size), size.n)]).toEqual([k, undefined]);
+        expect([m, k, firstWrong(got, exact(x, values, size), size.n)]).toEqual([m, k, undefined]);
       });
     }
   });

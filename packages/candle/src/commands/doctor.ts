@@ -45,7 +45,7 @@ function checkDevices(report: PlatformReport, targets: readonly string[]): Devic
     const codeObjects = resolveTarget(arch).find((target) => targets.includes(target)) ?? null;
     const advice = codeObjects
       ? undefined
-      : `no kernels for ${arch}: they are compiled on first use when a compiler is there; build them with: pnpm kernels --targets ${resolveTarget(arch)[0] ?? arch}`;
+      : `no kernels for ${arch}: they are compiled on first use when a compiler is there; build them with: pnpm kernels --targets native`;
     const label = report.platform === 'host' ? 'cpu' : `${report.platform}:${ordinal}`;
     return { device: label, name, arch, memoryBytes: totalMemory, codeObjects, advice };
   });

@@ -38,6 +38,7 @@ TEST(switches_are_checked) {
     return init ? init : counted;
   };
   CHECK_EQ(status("X_HOST_ARCH", "pentium"), kInvalidValue);
+  CHECK_EQ(status("X_HOST_ARCH", "x86-64-v2-vnni"), kInvalidValue);
   CHECK_EQ(status("X_HOST_THREADS", "0"), kInvalidValue);
   CHECK_EQ(status("X_HOST_THREADS", "two"), kInvalidValue);
   CHECK_EQ(status("X_HOST_THREADS", "3"), kSuccess);

@@ -33,8 +33,8 @@ bool hasAll(uint32_t value, std::initializer_list<int> bits) {
   return std::all_of(bits.begin(), bits.end(), [value](int bit) { return (value >> bit) & 1u; });
 }
 
-// 0 for below x86-64-v2, else 2, 3 or 4: the psABI's levels, and the system must save the wide registers.
-int x86Level() {
+// The psABI's level: 0 for below x86-64-v2, else 2, 3 or 4; the system must save the wide registers.
+int psabiLevel() {
   uint32_t a, b, c, d;
   if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
   // SSE3, SSSE3, CMPXCHG16B, SSE4.1, SSE4.2, POPCNT
@@ -50,6 +50,22 @@ int x86Level() {
   // AVX512F, DQ, CD, BW, VL; mask registers and both ZMM halves
   if (!hasAll(b7, {16, 17, 28, 30, 31}) || (state & 0xe6) != 0xe6) return 3;
   return 4;
+}
+
+// The levels of this CPU that kernels are built for, the one to prefer last. A psABI level may come with int8 dot products:
+// AVX-VNNI, AVX512-VNNI.
+std::vector<std::string> hostLevels() {
+  uint32_t a = 0, b, c = 0, d, a1 = 0;
+  const bool known = __get_cpuid_count(7, 0, &a, &b, &c, &d);
+  if (known && a >= 1) __get_cpuid_count(7, 1, &a1, &b, &d, &d);
+  std::vector<std::string> levels;
+  const int highest = psabiLevel();
+  for (int level = 2; level <= highest; ++level) {
+    levels.push_back("x86-64-v" + std::to_string(level));
+    const bool products = level == 3 ? hasAll(a1, {4}) : level == 4 && hasAll(c, {11});
+    if (products) levels.push_back(levels.back() + "-vnni");
+  }
+  return levels;
 }
 
 std::string brandString() {
@@ -138,17 +154,6 @@ int clockRate() {
   return 0;
 }
 
-#if defined(__x86_64__)
-// The level a name of X_HOST_ARCH stands for; 0 for the baseline, which has no kernels; -1 for an unknown name.
-int levelOfName(const std::string& name) {
-  if (name == "x86-64" || name == "x86-64-v1") return 0;
-  for (int level = 2; level <= 4; ++level) {
-    if (name == "x86-64-v" + std::to_string(level)) return level;
-  }
-  return -1;
-}
-#endif
-
 }  // namespace
 
 uint32_t cpuQuota() {
@@ -204,18 +209,19 @@ MemoryInfo readMemory() {
 Status readCpu(CpuInfo* out) {
   CpuInfo cpu;
 #if defined(__x86_64__)
-  int level = x86Level();
+  const std::vector<std::string> levels = hostLevels();
+  if (!levels.empty()) cpu.arch = levels.back();
   if (const char* wanted = std::getenv("X_HOST_ARCH"); wanted && *wanted) {
-    const int asked = levelOfName(wanted);
-    if (asked < 0) {
-      return fail(kInvalidValue, "X_HOST_ARCH=%.40s is none of x86-64, x86-64-v2, x86-64-v3, x86-64-v4: unset it", wanted);
+    const std::string name = wanted;
+    // The baseline has no kernels.
+    const bool baseline = name == "x86-64" || name == "x86-64-v1";
+    if (!baseline && std::find(levels.begin(), levels.end(), name) == levels.end()) {
+      std::string known = "x86-64";
+      for (const std::string& level : levels) known += ", " + level;
+      return fail(kInvalidValue, "X_HOST_ARCH=%.40s is none that this CPU has (%s): unset it", wanted, known.c_str());
     }
-    if (asked > level) {
-      return fail(kInvalidValue, "X_HOST_ARCH=%.40s asks for more than this CPU has (level %d): unset it", wanted, level);
-    }
-    level = asked;
+    cpu.arch = baseline ? "" : name;
   }
-  if (level >= 2) cpu.arch = "x86-64-v" + std::to_string(level);
   cpu.name = brandString();
 #elif defined(__aarch64__)
   cpu.arch = "aarch64";

@@ -1,0 +1,171 @@
+// Quantised rows times q8_1 columns on the host. Activations are brought into the order of a format's steps
+// (host-steps.h), then rows pass by, each unpacked once for up to eight columns. With one column cores are faster than
+// their memory, so rows are one stream that is prefetched far ahead, across their ends; with more it is caches that
+// count, so few steps are taken for several rows before the next steps.
+#pragma once
+
+#if X_HOST
+namespace quant {
+
+/** 256 activations in a format's order, and what those of a lane have in common. */
+template <class Q>
+struct alignas(64) StepColumn {
+  Bytes64 u[4];
+  Floats16 d;  // their scale
+  union {
+    Ints16 start;   // what products begin with: minus their sum times what quants are too large by
+    Floats16 sums;  // where there are minima: d times their sum
+  };
+
+  /** The first `groups` 32s from y, then zeros. */
+  X_DEVICE void open(const u8* y, u32 groups) {
+    alignas(64) u8 values[256] = {};
+    alignas(32) float scales[8] = {};
+    for (u32 g = 0; g < groups; ++g) {
+      __builtin_memcpy(values + 32 * g, y + g * Q8_1::BYTES + 4, 32);
+      scales[g] = Q8_1::scale(y + g * Q8_1::BYTES);
+    }
+    if constexpr (Step<Q>::ORDER == Order::Entries) {
+      codebookOrder<Q>(values, u);
+    } else {
+#pragma unroll
+      for (u32 v = 0; v < 4; ++v)
+        u[v] = joined4(loadAs<Bytes16>(values + Step<Q>::at(v, 0)), loadAs<Bytes16>(values + Step<Q>::at(v, 1)),
+                       loadAs<Bytes16>(values + Step<Q>::at(v, 2)), loadAs<Bytes16>(values + Step<Q>::at(v, 3)));
+      transpose(u);
+    }
+    d = ofLanes<Q, 32>(loadAs<Floats>((const u8*)scales));
+    const Ints16 sum = sumsOf(u);
+    if constexpr (Q::MINS) sums = __builtin_convertvector(sum, Floats16) * d;
+    else start = sum * -Step<Q>::OFFSET;
+  }
+};
+
+/** Adds to acc what one step of a row gives with COLS columns. */
+template <class Q, u32 COLS>
+X_DEVICE void addStep(const u8* b, const StepColumn<Q>* columns, Floats16 (&acc)[COLS]) {
+  const typename Units<Q>::Floats units = Units<Q>::scales(b);
+  const Floats16 scales = ofLanes<Q, Units<Q>::SIZE>(units);
+  Floats16 minima = {};
+  if constexpr (Q::MINS) minima = ofLanes<Q, Units<Q>::SIZE>(Units<Q>::minima(b));
+  Bytes64 q[4];
+  Step<Q>::quants(b, q);
+#pragma unroll
+  for (u32 c = 0; c < COLS; ++c) {
+    const StepColumn<Q>& y = columns[c];
+    Ints16 start = {};
+    if constexpr (Step<Q>::OFFSET != 0) start = y.start;
+    acc[c] += __builtin_convertvector(dots<Q::SIGNED, largestOf<Q>()>(q, y.u, start), Floats16) * (scales * y.d);
+    if constexpr (Q::MINS) acc[c] -= minima * y.sums;
+  }
+}
+
+// Groups of 2 * W lanes of a, then b, as groups of W: their halves added.
+template <u32 W>
+X_DEVICE Floats16 halved(Floats16 a, Floats16 b) {
+#define LOW(i) (i) / W * 2 * W + (i) % W
+#define LANES(at) \
+  at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), at(9), at(10), at(11), at(12), at(13), at(14), at(15)
+#define HIGH(i) W + LOW(i)
+  return __builtin_shufflevector(a, b, LANES(LOW)) + __builtin_shufflevector(a, b, LANES(HIGH));
+#undef LOW
+#undef HIGH
+#undef LANES
+}
+/** Lane c is the sum of v[c]'s lanes. */
+template <u32 COLS, u32 W = 8>
+X_DEVICE Floats16 laneSums(const Floats16 (&v)[COLS]) {
+  constexpr u32 LEFT = COLS == 1 ? 1 : COLS / 2;
+  Floats16 fewer[LEFT];
+#pragma unroll
+  for (u32 c = 0; c < LEFT; ++c) fewer[c] = halved<W>(v[2 * c % COLS], v[(2 * c + 1) % COLS]);
+  if constexpr (W == 1) return fewer[0];
+  else return laneSums<LEFT, W / 2>(fewer);
+}
+
+/** Rows `begin` to `end` of x times columns of y: dst[column * stride + row]. */
+template <class Q>
+struct HostProducts {
+  static constexpr u64 STEPS = 64;  // brought into order at once: what a stack and the second cache hold
+  const u8* x;
+  u64 begin, end, inner;
+  const u8* y;
+  u64 columnBytes;
+  float* dst;
+  u64 stride;
+
+  X_DEVICE u64 steps() const { return (inner + 255) / 256; }
+  X_DEVICE u64 rowBytes() const { return inner / Q::SIZE * Q::BYTES; }
+
+  /** What steps `first` to `first + STEPS` add, for `left` of COLS columns from `column` on. */
+  template <u32 COLS>
+  X_DEVICE void add(u64 first, u64 column, u64 left) const {
+    // Steps whose activations the first cache holds, and rows that wait in the second.
+    constexpr u64 AT_ONCE = STEPS / COLS, ROWS = 32;
+    const u64 count = steps() - first < STEPS ? steps() - first : STEPS;
+    StepColumn<Q> columns[STEPS][COLS];
+    for (u64 k = 0; k < count; ++k) {
+      const u64 at = 8 * (first + k), groups = inner / 32 - at < 8 ? inner / 32 - at : 8;
+      for (u32 c = 0; c < COLS; ++c)
+        columns[k][c].open(y + (column + (c < left ? c : 0)) * columnBytes + at * Q8_1::BYTES, (u32)groups);
+    }
+    for (u64 row0 = begin, rowEnd; row0 < end; row0 = rowEnd) {
+      rowEnd = COLS == 1 || end - row0 < ROWS ? end : row0 + ROWS;
+      for (u64 k = 0; k < count; k += AT_ONCE) {
+        const u64 most = count - k < AT_ONCE ? count - k : AT_ONCE;
+        for (u64 row = row0; row < rowEnd; ++row) addRow<COLS>(row, first + k, most, columns + k, column, left);
+      }
+    }
+  }
+
+ private:
+  template <u32 COLS>
+  X_DEVICE void addRow(u64 row, u64 first, u64 count, const StepColumn<Q> (*columns)[COLS], u64 column,
+                       u64 left) const {
+    constexpr u64 LINE = 64, AHEAD = 8192;
+    const u64 whole = inner / 256 - first < count ? inner / 256 - first : count;
+    const u8* b = x + row * rowBytes() + first * Step<Q>::BYTES;
+    Floats16 acc[COLS] = {};
+    for (u64 k = 0; k < whole; ++k, b += Step<Q>::BYTES) {
+#pragma unroll
+      for (u32 at = 0; at < Step<Q>::BYTES; at += LINE) if (COLS == 1) __builtin_prefetch(b + AHEAD + at);
+      addStep<Q, COLS>(b, columns[k], acc);
+    }
+    if (Q::SIZE < 256 && whole < count) {
+      // The blocks that are left, and no scales beyond them.
+      alignas(64) u8 last[Step<Q>::BYTES] = {};
+      __builtin_memcpy(last, b, inner % 256 / Q::SIZE * Q::BYTES);
+      addStep<Q, COLS>(last, columns[whole], acc);
+    }
+    const Floats16 sums = laneSums<COLS>(acc);
+    float* out = dst + column * stride + row;
+#pragma unroll
+    for (u32 c = 0; c < COLS; ++c)
+      if (c < left) out[c * stride] = first > 0 ? out[c * stride] + sums[c] : sums[c];
+  }
+};
+
+/** dst[c * stride + row] = row . column c for rows begin to end and any number of columns. */
+template <class Q>
+QUANT_CALL void hostProducts(const u8* x, u64 begin, u64 end, u64 inner, const u8* y, u64 columnBytes, u64 columns,
+                             float* dst, u64 stride) {
+  const HostProducts<Q> products{x, begin, end, inner, y, columnBytes, dst, stride};
+  for (u64 first = 0; first < products.steps(); first += HostProducts<Q>::STEPS) {
+    for (u64 c = 0; c < columns;) {
+      const u64 left = columns - c;
+      if (left == 1) {
+        products.template add<1>(first, c, 1);
+        c += 1;
+      } else if (left < 8) {
+        products.template add<4>(first, c, left);
+        c += 4;
+      } else {
+        products.template add<8>(first, c, 8);
+        c += 8;
+      }
+    }
+  }
+}
+
+}  // namespace quant
+#endif
