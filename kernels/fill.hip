@@ -64,10 +64,10 @@ X_ALL_TYPES(CONST_SET)
 X_ALL_TYPES(COPY2D)
 
 #define TRANSPOSE(T, bits)                                                                                        \
-  KERNEL_BOUNDS(transpose_b##bits, 256,                                                                           \
+  KERNEL_BLOCKS(transpose_b##bits, 256, 4,                                                                        \
                 (u64 batches, u64 rows, u64 cols, u64 num_dims, const u64* info, u64 row_step, u64 col_step,      \
                  const T* src, T* dst)) {                                                                         \
-    transpose::Copy<T>{rows, cols, num_dims, info, row_step, col_step, src, dst}.run(batches);                    \
+    transpose::copy(batches, rows, cols, num_dims, info, row_step, col_step, src, dst);                           \
   }
 TRANSPOSE(u8, 8)
 TRANSPOSE(u16, 16)

@@ -45,9 +45,11 @@ DEQUANTIZE_K(Q5_K, q5_K)
 DEQUANTIZE_K(Q6_K, q6_K)
 DEQUANTIZE_K(Q8_K, q8_K)
 
+// With one column ptxas would take 40 to 48 registers, too few for the loads in flight (tools/bench/quantized.ts).
+#define VEC_BLOCKS(n) ((n) == 1 ? 4 : 0)
 #define VEC(Q, name, n)                                                                                                \
   KERNEL_EARLY(mul_mat_vec_##name##_q8_1_cuda##n)                                                                      \
-  KERNEL_BOUNDS(mul_mat_vec_##name##_q8_1_cuda##n, 256,                                                                \
+  KERNEL_BLOCKS(mul_mat_vec_##name##_q8_1_cuda##n, 256, VEC_BLOCKS(n),                                                 \
                 (const u8* x, const u8* y, float* dst, i32 ncols_x, i32 nrows_x, i32 nrows_y, i32 nrows_dst)) {        \
     mulMatVecKernel<Q, n>(x, y, dst, ncols_x, nrows_x, nrows_y, nrows_dst);                                            \
   }
@@ -127,7 +129,7 @@ MOE(Q5_1, q5_1)
 // Formats that candle has no kernels for, or for q8_1 and q8_K only some.
 #define UP_TO(Q, name, n)                                                                                              \
   KERNEL_EARLY(mul_mat_vec_##name##_q8_1_upto##n)                                                                      \
-  KERNEL_BOUNDS(mul_mat_vec_##name##_q8_1_upto##n, 256,                                                                \
+  KERNEL_BLOCKS(mul_mat_vec_##name##_q8_1_upto##n, 256, VEC_BLOCKS(n),                                                 \
                 (const u8* x, const u8* y, float* dst, i32 ncols_x, i32 nrows_x, i32 nrows_y, i32 nrows_dst, i32 ncols_y)) { \
     mulMatVecUpTo<Q, n>(x, y, dst, ncols_x, nrows_x, nrows_y, nrows_dst, ncols_y);                                     \
   }

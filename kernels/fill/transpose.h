@@ -6,7 +6,7 @@
 namespace transpose {
 
 /** dst[out(b) + r * row_step + c] = src[in(b) + c * col_step + r]; info = batch dims, in strides, out strides. */
-template <class T>
+template <class T, u32 ACROSS = sizeof(T) == 4 ? 64 : 32>
 struct Copy {
   u64 rows, cols, num_dims;
   const u64* info;
@@ -31,9 +31,8 @@ struct Copy {
     }
   }
 #else
-  // A cell is what a lane moves at once: an element of 4 or 8 bytes, or W smaller ones. NVIDIA's GPUs have room for larger
-  // tiles of 2-byte elements, whose places take less of the time; elsewhere fewer blocks would fit.
-  static constexpr u32 W = sizeof(T) < 4 ? 4 / sizeof(T) : 1, ACROSS = sizeof(T) == 4 || (X_NVPTX && sizeof(T) == 2) ? 64 : 32;
+  // A cell is what a lane moves at once: an element of 4 or 8 bytes, or W smaller ones.
+  static constexpr u32 W = sizeof(T) < 4 ? 4 / sizeof(T) : 1;
   static constexpr u32 TILE = ACROSS * W, BITS = 8 * sizeof(T), USUAL_BLOCK = 256;
   typedef typename vec::Word<W * sizeof(T)>::type Cell;
 
@@ -67,7 +66,9 @@ struct Copy {
     const u32 line = threadIndex() / ACROSS, place = threadIndex() % ACROSS;
     const bool inHeight = !EDGE || place * W < height, inWidth = !EDGE || place * W < width;
     from += line * W * col_step + place * W;
-#pragma unroll 1
+    Cell* into[W];
+#pragma unroll
+    for (u32 e = 0; e < W; ++e) into[e] = held + slot(place * W + e, line);
     for (u32 round = 0; round < ROUNDS; round += FLYING) {
       Cell flying[FLYING][W] = {};
 #pragma unroll
@@ -80,7 +81,7 @@ struct Copy {
       for (u32 f = 0; f < FLYING; ++f) {
         exchange(flying[f]);
 #pragma unroll
-        for (u32 e = 0; e < W; ++e) held[slot(place * W + e, line + (round + f) * LINES)] = flying[f][e];
+        for (u32 e = 0; e < W; ++e) into[e][(round + f) * LINES] = flying[f][e];
       }
     }
     barrier();
@@ -116,8 +117,10 @@ struct Copy {
   }
 #endif
 
+  X_DEVICE static u64 tiles(u64 size) { return (size + TILE - 1) / TILE; }
+
   X_DEVICE void run(u64 batches) const {
-    const u64 down = (rows + TILE - 1) / TILE, across = (cols + TILE - 1) / TILE;
+    const u64 down = tiles(rows), across = tiles(cols);
     X_FOR_SPLIT(item, batches * down * across) {
       // Divisions would take longer here than a thread's share of the tile.
       const u64 batch = batches == 1 ? 0 : item / (down * across), at = item - batch * down * across;
@@ -127,5 +130,20 @@ struct Copy {
     }
   }
 };
+
+template <class T>
+X_DEVICE void copy(u64 batches, u64 rows, u64 cols, u64 num_dims, const u64* info, u64 row_step, u64 col_step, const T* src,
+                   T* dst) {
+#if X_NVPTX
+  // Larger tiles, whose places take less of the time, where the grid has fewer blocks than there are smaller ones.
+  if constexpr (sizeof(T) == 2) {
+    if (split::blocks() < batches * Copy<T>::tiles(rows) * Copy<T>::tiles(cols)) {
+      Copy<T, 64>{rows, cols, num_dims, info, row_step, col_step, src, dst}.run(batches);
+      return;
+    }
+  }
+#endif
+  Copy<T>{rows, cols, num_dims, info, row_step, col_step, src, dst}.run(batches);
+}
 
 }  // namespace transpose

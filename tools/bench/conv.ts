@@ -60,7 +60,7 @@ for (const named of dtypeList.split(',')) {
       const run = () =>
         x.conv2d(Layout.contiguous([b, cIn, size, size]), w, Layout.contiguous([cOut, cIn, k, k]), p).dispose();
       const taken = seconds(device, run);
-      const plan = name === 'library' && [...device.libraries.plans.values()].at(-1);
+      const plan = name === 'library' && device.libraries.plans.values().at(-1)?.plan;
       const chosen = plan ? ` (${plan.algorithm})` : '';
       return `${name} ${(taken * 1e6).toFixed(0)} us ${(flops / taken / 1e12).toFixed(2)} TFLOP/s${chosen}`;
     });

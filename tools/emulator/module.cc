@@ -49,7 +49,7 @@ thread_local unsigned char xDynamicShared[emulated::SHARED_BYTES];
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 #undef X_KERNEL
-#define X_KERNEL(name, merged, threads, ...)                                                       \
+#define X_KERNEL(name, merged, threads, blocks, ...)                                               \
   static void x_body_##name __VA_ARGS__;                                                           \
   EXPORTED void name(const unsigned char* args) { emulated::call(x_body_##name, args); }           \
   EXPORTED const uint32_t x_bound_##name = threads;                                                \

@@ -3,6 +3,8 @@
 // an extern "C" macro; the description is ours, so that a loader can check a launch against any code object.
 //   KERNEL(name, (params))                any block of 1..1024 threads
 //   KERNEL_BOUNDS(name, threads, (params)) at most `threads` threads a block: more registers for each
+//   KERNEL_BLOCKS(name, threads, blocks, (params))  the same; on NVIDIA with the registers that let `blocks` of them lie beside
+//                                         each other on a multiprocessor (0: as many as the compiler likes)
 //   KERNEL_EACH(name, (params))           body made of X_FOR_EACH loops only, with no use of blockX() and shared memory:
 //                                         the host runs it once for a whole range of blocks
 #pragma once
@@ -132,7 +134,7 @@ X_DEVICE void load(const XHostLaunch* launch, Reader reader, Pack<First, Rest...
 
 }  // namespace host
 
-#define X_KERNEL(name, merged, threads, ...)                                                                  \
+#define X_KERNEL(name, merged, threads, blocks, ...)                                                          \
   X_SIGNATURE(name, __VA_ARGS__)                                                                              \
   static X_DEVICE void x_body_##name __VA_ARGS__;                                                             \
   extern "C" __attribute__((visibility("default"))) void name(const XHostLaunch* launch, const unsigned char* args) { \
@@ -142,12 +144,13 @@ X_DEVICE void load(const XHostLaunch* launch, Reader reader, Pack<First, Rest...
 
 #else
 
-#define X_KERNEL(name, merged, threads, ...) \
-  X_SIGNATURE(name, __VA_ARGS__)             \
-  extern "C" X_GLOBAL(threads) void name __VA_ARGS__
+#define X_KERNEL(name, merged, threads, blocks, ...) \
+  X_SIGNATURE(name, __VA_ARGS__)                     \
+  extern "C" X_GLOBAL(threads, blocks) void name __VA_ARGS__
 
 #endif
 
-#define KERNEL(name, ...) X_KERNEL(name, false, 1024, __VA_ARGS__)
-#define KERNEL_BOUNDS(name, threads, ...) X_KERNEL(name, false, threads, __VA_ARGS__)
-#define KERNEL_EACH(name, ...) X_KERNEL(name, true, 1024, __VA_ARGS__)
+#define KERNEL(name, ...) X_KERNEL(name, false, 1024, 0, __VA_ARGS__)
+#define KERNEL_BOUNDS(name, threads, ...) X_KERNEL(name, false, threads, 0, __VA_ARGS__)
+#define KERNEL_BLOCKS(name, threads, blocks, ...) X_KERNEL(name, false, threads, blocks, __VA_ARGS__)
+#define KERNEL_EACH(name, ...) X_KERNEL(name, true, 1024, 0, __VA_ARGS__)

@@ -42,7 +42,7 @@ typedef double f64;
 
 #if X_NVRTC
 #define X_DEVICE __device__ __forceinline__
-#define X_GLOBAL(threads) __global__ __launch_bounds__(threads)
+#define X_GLOBAL(threads, blocks) __global__ __launch_bounds__(threads, blocks)
 #define X_SHARED_MEMORY __shared__
 #define X_DEVICE_DATA __device__
 #elif X_HOST
@@ -52,9 +52,9 @@ typedef double f64;
 #else
 #define X_DEVICE inline __attribute__((device, always_inline))
 #if X_AMDGCN  // clang reads launch_bounds for nvptx only
-#define X_GLOBAL(threads) __attribute__((global, amdgpu_flat_work_group_size(1, threads)))
+#define X_GLOBAL(threads, blocks) __attribute__((global, amdgpu_flat_work_group_size(1, threads)))
 #else
-#define X_GLOBAL(threads) __attribute__((global, launch_bounds(threads)))
+#define X_GLOBAL(threads, blocks) __attribute__((global, launch_bounds(threads, blocks)))
 #endif
 #define X_SHARED_MEMORY __attribute__((shared))
 #define X_DEVICE_DATA __attribute__((device, visibility("default")))

@@ -33,9 +33,11 @@ const TRANSPOSES: Record<number, string> = {
 };
 const TRANSPOSE_TILE: Record<number, number> = { 1: 128, 2: 64, 4: 64, 8: 32 };
 
-function transposeTile(device: RocmDevice, bytes: number): number {
-  if (device.shapes.isHost) return 32;
-  return bytes === 2 && device.hip.platform === 'cuda' ? 128 : TRANSPOSE_TILE[bytes];
+/** NVIDIA's GPUs take larger tiles of 2-byte elements where these keep all of the device busy. */
+function transposeTile({ shapes, hip }: RocmDevice, bytes: number, elements: number): number {
+  if (shapes.isHost) return 32;
+  const many = elements >= 128 * 128 * 16 * hip.properties.multiprocessorCount;
+  return bytes === 2 && hip.platform === 'cuda' && many ? 128 : TRANSPOSE_TILE[bytes];
 }
 
 /**
@@ -52,7 +54,7 @@ export function launchStridedCopy(device: RocmDevice, dtype: DType, src: Operand
   const { numDims, ptr } = device.infoFor(batches.dims, batches.inStrides, batches.outStrides);
   const count = batches.dims.reduce((a, b) => a * b, 1);
   const bytes = sizeInBytes(dtype);
-  const shape = device.shapes.tiles(count, rows, cols, transposeTile(device, bytes));
+  const shape = device.shapes.tiles(count, rows, cols, transposeTile(device, bytes, src.layout.elemCount));
   const args = [count, rows, cols, numDims, ptr, rowStep, colStep, src.ptr, out];
   device.launch(FILL, TRANSPOSES[bytes], shape, args);
 }

@@ -34,6 +34,11 @@ export class LayoutCache<T> {
     return this.#entries.size;
   }
 
+  /** In the order they came. */
+  values(): T[] {
+    return Array.from(this.#entries.values(), ({ value }) => value);
+  }
+
   find(dims: Numbers, strideSets: readonly Numbers[]): T | undefined {
     const entry = this.#entries.get(hashOf(dims, strideSets));
     if (entry === undefined || !isFor(entry, dims, strideSets)) return undefined;
