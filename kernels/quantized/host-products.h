@@ -122,13 +122,15 @@ struct HostProducts {
   template <u32 COLS>
   X_DEVICE void addRow(u64 row, u64 first, u64 count, const StepColumn<Q> (*columns)[COLS], u64 column,
                        u64 left) const {
-    constexpr u64 LINE = 64, AHEAD = 8192;
+    constexpr u32 LINE = 64;
+    // Of several columns a part of each row comes next: that of the row after the next is fetched.
+    const u64 ahead = COLS == 1 ? 8192 : 2 * rowBytes();
     const u64 whole = inner / 256 - first < count ? inner / 256 - first : count;
     const u8* b = x + row * rowBytes() + first * Step<Q>::BYTES;
     Floats16 acc[COLS] = {};
     for (u64 k = 0; k < whole; ++k, b += Step<Q>::BYTES) {
 #pragma unroll
-      for (u32 at = 0; at < Step<Q>::BYTES; at += LINE) if (COLS == 1) __builtin_prefetch(b + AHEAD + at);
+      for (u32 at = 0; at < Step<Q>::BYTES; at += LINE) __builtin_prefetch(b + ahead + at);
       addStep<Q, COLS>(b, columns[k], acc);
     }
     if (Q::SIZE < 256 && whole < count) {
