@@ -3,8 +3,8 @@
 // an extern "C" macro; the description is ours, so that a loader can check a launch against any code object.
 //   KERNEL(name, (params))                any block of 1..1024 threads
 //   KERNEL_BOUNDS(name, threads, (params)) at most `threads` threads a block: more registers for each
-//   KERNEL_BLOCKS(name, threads, blocks, (params))  the same; on NVIDIA with the registers that let `blocks` of them lie beside
-//                                         each other on a multiprocessor (0: as many as the compiler likes)
+//   KERNEL_BLOCKS(name, threads, blocks, (params))  the same; on NVIDIA with the registers that `blocks` of them leave each
+//                                         other on a multiprocessor (0: what the compiler takes)
 //   KERNEL_EACH(name, (params))           body made of X_FOR_EACH loops only, with no use of blockX() and shared memory:
 //                                         the host runs it once for a whole range of blocks
 #pragma once

@@ -41,7 +41,7 @@ X_DEVICE T shuffle(T v, u32 lane) {
   }
 }
 
-/** The value of lane `laneId() ^ mask`, where all lanes exist. */
+/** The value of lane `laneId() ^ mask`, which exists. */
 template <class T>
 X_DEVICE T shuffleXor(T v, u32 mask) {
 #if X_NVPTX
