@@ -4,7 +4,7 @@
  * `cat`, as in candle; `convTranspose2d` has them too, which candle's does not. Input and kernel may have any strides.
  */
 import * as rules from '../autograd/rules/convolution';
-import type { BackendStorage } from '../backend';
+import type { BackendStorage, Conv1dParams, Conv2dParams } from '../backend';
 import { CandleError, ShapeError } from '../errors';
 import { elemCount, formatShape, type Shape } from '../shape';
 import type { Tensor } from '../tensor';
@@ -66,13 +66,10 @@ export abstract class TensorConvolution extends TensorFused {
    */
   conv1d(this: Tensor, kernel: Tensor, options: ConvOptions = {}): Tensor {
     const settings = checkOptions('conv1d', options);
-    return convolve('conv1d', this, kernel, settings, false, (input, weights, [lOut]) =>
-      storageOf('conv1d', input).conv1d(input.layout, storageOf('conv1d', weights), weights.layout, {
-        ...sizes1d(input, weights, settings),
-        cOut: weights.shape[0],
-        lOut,
-      }),
-    );
+    return convolve('conv1d', this, kernel, settings, false, (input, weights, out) => {
+      const sizes = sizes1d(input, weights, settings, weights.shape[0], out);
+      return storageOf('conv1d', input).conv1d(input.layout, storageOf('conv1d', weights), weights.layout, sizes);
+    });
   }
 
   /**
@@ -85,14 +82,10 @@ export abstract class TensorConvolution extends TensorFused {
    */
   conv2d(this: Tensor, kernel: Tensor, options: ConvOptions = {}): Tensor {
     const settings = checkOptions('conv2d', options);
-    return convolve('conv2d', this, kernel, settings, false, (input, weights, [hOut, wOut]) =>
-      storageOf('conv2d', input).conv2d(input.layout, storageOf('conv2d', weights), weights.layout, {
-        ...sizes2d(input, weights, settings),
-        cOut: weights.shape[0],
-        hOut,
-        wOut,
-      }),
-    );
+    return convolve('conv2d', this, kernel, settings, false, (input, weights, out) => {
+      const sizes = sizes2d(input, weights, settings, weights.shape[0], out);
+      return storageOf('conv2d', input).conv2d(input.layout, storageOf('conv2d', weights), weights.layout, sizes);
+    });
   }
 
   /** {@link conv1d} with candle's wish for an algorithm, see {@link CONV_ALGORITHMS}; the result is the same. */
@@ -114,11 +107,9 @@ export abstract class TensorConvolution extends TensorFused {
   convTranspose1d(this: Tensor, kernel: Tensor, options: ConvTransposeOptions = {}): Tensor {
     const op = 'convTranspose1d';
     const settings = checkOptions(op, options);
-    return convolve(op, this, kernel, settings, true, (input, weights, [lOut]) =>
+    return convolve(op, this, kernel, settings, true, (input, weights, out) =>
       storageOf(op, input).convTranspose1d(input.layout, storageOf(op, weights), weights.layout, {
-        ...sizes1d(input, weights, settings),
-        cOut: weights.shape[1],
-        lOut,
+        ...sizes1d(input, weights, settings, weights.shape[1], out),
         outputPadding: settings.outputPadding,
       }),
     );
@@ -128,12 +119,9 @@ export abstract class TensorConvolution extends TensorFused {
   convTranspose2d(this: Tensor, kernel: Tensor, options: ConvTransposeOptions = {}): Tensor {
     const op = 'convTranspose2d';
     const settings = checkOptions(op, options);
-    return convolve(op, this, kernel, settings, true, (input, weights, [hOut, wOut]) =>
+    return convolve(op, this, kernel, settings, true, (input, weights, out) =>
       storageOf(op, input).convTranspose2d(input.layout, storageOf(op, weights), weights.layout, {
-        ...sizes2d(input, weights, settings),
-        cOut: weights.shape[1],
-        hOut,
-        wOut,
+        ...sizes2d(input, weights, settings, weights.shape[1], out),
         outputPadding: settings.outputPadding,
       }),
     );
@@ -163,15 +151,30 @@ function checkWhole(op: string, name: keyof Settings, value: number, least: numb
   throw new CandleError('INVALID_ARGUMENT', `${op}: ${name} is ${value}; use a whole number from ${least}.`);
 }
 
-function sizes1d(input: Tensor, kernel: Tensor, { padding, stride, dilation }: Settings) {
+// Objects made whole: adding to a spread one takes longer than a launch.
+function sizes1d(
+  input: Tensor,
+  kernel: Tensor,
+  settings: Settings,
+  cOut: number,
+  out: readonly number[],
+): Conv1dParams {
   const [b, cIn, lIn] = input.shape;
-  return { b, cIn, lIn, k: kernel.shape[2], padding, stride, dilation };
+  const { padding, stride, dilation } = settings;
+  return { b, cIn, cOut, lIn, lOut: out[0], k: kernel.shape[2], padding, stride, dilation };
 }
 
-function sizes2d(input: Tensor, kernel: Tensor, { padding, stride, dilation }: Settings) {
+function sizes2d(
+  input: Tensor,
+  kernel: Tensor,
+  settings: Settings,
+  cOut: number,
+  out: readonly number[],
+): Conv2dParams {
   const [b, cIn, hIn, wIn] = input.shape;
-  const [, , kH, kW] = kernel.shape;
-  return { b, cIn, hIn, wIn, kH, kW, padding, stride, dilation };
+  const [kH, kW] = [kernel.shape[2], kernel.shape[3]];
+  const { padding, stride, dilation } = settings;
+  return { b, cIn, cOut, hIn, wIn, hOut: out[0], wOut: out[1], kH, kW, padding, stride, dilation };
 }
 
 /** Checks the shapes, splits into groups, and answers operands without elements. */
