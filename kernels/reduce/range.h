@@ -210,6 +210,11 @@ struct Best {
 template <class Op, class T>
 X_DEVICE Best<acc_t<T>> bestOfShare(const T* p, u64 n, u32 first, u32 step) {
   typedef Best<acc_t<T>> B;
+  if constexpr (FEW_REGISTERS && sizeof(T) == 1) {
+    B all = B::template none<Op>();
+    for (u64 j = first; j < n; j += step) all.template take<Op>(to_acc(p[j]), (u32)j);
+    return all;
+  }
   constexpr u32 V = vecWidth<T>;
   // Sixteen values that are converted take the registers of more loads.
   constexpr u32 LOADS = sizeof(T) == 1 ? 1 : IN_FLIGHT;

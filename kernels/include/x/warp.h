@@ -196,7 +196,7 @@ X_DEVICE T warpReduce(T v) {
 template <class Op, class T>
 X_DEVICE T blockReduce(T v) {
   if constexpr (WARP > 1) {
-    constexpr u32 FEW = 8;  // warps whose results every thread reads sooner than lanes exchange them
+    constexpr u32 FEW = FEW_REGISTERS ? 0 : 8;  // warps whose results every thread reads sooner than lanes exchange them
     X_SHARED(T, partial, 1024 / WARP);
     const u32 warps = warpsInBlock();
     v = warpReduce<Op>(v);
