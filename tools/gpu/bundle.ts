@@ -28,7 +28,7 @@ const SUITES: Record<string, { directories: string[]; only?: RegExp; except?: Re
 };
 
 /** Code objects that the tests need there: the GPU's, the host's, and one of another warp size. */
-const TARGETS = [...['nvptx64', 'sm_90a', 'gfx1100'], ...parseTargets('host').map(({ name }) => name)];
+const TARGETS = ['nvptx64', 'sm_90a', 'gfx1100', ...parseTargets('host').map(({ name }) => name)];
 
 /** Examples that say something about a GPU and are one program (worker-threads starts another one). */
 const EXAMPLES = ['custom-kernel', 'linear-regression', 'mandelbrot', 'train-char-lm'];

@@ -1,6 +1,7 @@
 /**
  * Values by the content of dims and strides: what a view needs on the device is worked out, and uploaded, once for all
- * views that are laid out alike. Numbers are hashed as they are; a string of them as a key costs more than a launch.
+ * views that are laid out alike; a convolution's plan by its sizes in the same way. Numbers are hashed as they are; a
+ * string of them as a key costs more than a launch.
  */
 type Numbers = readonly number[];
 
@@ -28,10 +29,6 @@ export class LayoutCache<T> {
   constructor(dropped: (value: T) => void = () => {}, most = MAX_ENTRIES) {
     this.#dropped = dropped;
     this.#most = most;
-  }
-
-  get size(): number {
-    return this.#entries.size;
   }
 
   /** In the order they came. */
