@@ -4,7 +4,8 @@
  *   tsx tools/bench/ops.ts [--device cuda:0] [--only REGEX] [--scale N] [--torch]
  *
  * A figure is the median of 30 runs between two device events after warm-up, outputs going back to the allocator. With
- * `--torch`, PyTorch (of `python3`) runs each op right after ours on the same GPU, and `ratio` is its time over ours.
+ * `--torch`, PyTorch (of `python3`) runs each op on the same GPU, five rounds of six in turn with ours, since a GPU's
+ * memory gets faster and slower by a few percent within seconds; `ratio` is its time over ours.
  * Copy bandwidth of the run is the line `copy_f32`, which comes first.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -15,11 +16,15 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { Device } from '../../packages/core/src';
 import { RocmDevice } from '../../packages/rocm-backend/src';
-import { type BenchOp, benchGroups } from './op-list';
+import { type BenchGroup, type BenchOp, benchGroups } from './op-list';
 
-const REPEATS = 30;
-/** Runs before the first one that counts, and the milliseconds they take at least: both sides' compilers are then done. */
-const WARM_UP = { runs: 5, ms: 200 };
+/** Both sides in turn, and the runs of a round that count. */
+const ROUNDS = 5;
+const RUNS = 6;
+/** Runs before those of a round, and the milliseconds that those of the first round take at least: compilers are then done. */
+const WARM_UP = { runs: 3, ms: 200 };
+/** Runs over small tensors after which V8 has compiled what an op runs, as it has in programs that run for seconds. */
+const COMPILED = { runs: 5000, ms: 300, scale: 4096 };
 
 async function main(): Promise<void> {
   const { values } = parseArgs({
@@ -36,12 +41,21 @@ async function main(): Promise<void> {
   const torch = values.torch ? new TorchRunner() : undefined;
   const ratios: number[] = [];
   try {
-    for (const group of benchGroups(Number(values.scale))) {
+    const small = benchGroups(Math.max(Number(values.scale), COMPILED.scale));
+    for (const [i, group] of benchGroups(Number(values.scale)).entries()) {
       if (!group.names.some((name) => wanted.test(name))) continue;
+      compile(small[i], device, wanted);
       const { ops, close } = group.open(device);
       for (const op of ops.filter(({ name }) => wanted.test(name))) {
-        const ms = time(op);
-        const theirs = await torch?.time(op.name);
+        const ours: number[] = [];
+        const others: number[] = [];
+        for (let round = 0; round < ROUNDS; round++) {
+          const warmUp = round === 0 ? WARM_UP : { ...WARM_UP, ms: 0 };
+          ours.push(...timesOf(() => time(op), warmUp));
+          if (torch) others.push(...(await torch.times(op.name, warmUp)));
+        }
+        const ms = median(ours);
+        const theirs = torch && median(others);
         const ratio = theirs === undefined ? undefined : theirs / ms;
         if (ratio !== undefined) ratios.push(ratio);
         console.log(JSON.stringify(lineOf(op, ms, theirs, ratio)));
@@ -70,29 +84,43 @@ function lineOf(op: BenchOp, ms: number, torchMs?: number, ratio?: number): obje
   };
 }
 
-/** Median milliseconds by device events; by the clock on js, which has none. */
+function compile(group: BenchGroup, device: Device, wanted: RegExp): void {
+  const { ops, close } = group.open(device);
+  for (const { run } of ops.filter(({ name }) => wanted.test(name))) {
+    const begin = performance.now();
+    for (let i = 0; i < COMPILED.runs && performance.now() - begin < COMPILED.ms; i++) {
+      run();
+      if (i % 100 === 99) device.synchronizeSync();
+    }
+  }
+  close();
+}
+
+/** Milliseconds of a run by device events; by the clock on js, which has none. */
 function timer(device: Device): (op: BenchOp) => number {
   const backend = device.backend;
   if (!(backend instanceof RocmDevice)) {
-    return (op) => medianOf(() => clocked(op.run));
+    return (op) => clocked(op.run);
   }
   const start = backend.hip.createEvent();
   const end = backend.hip.createEvent();
-  return (op) =>
-    medianOf(() => {
-      start.record(backend.hip.defaultStream);
-      op.run();
-      end.record(backend.hip.defaultStream);
-      end.synchronizeSync();
-      return end.elapsedMs(start);
-    });
+  return (op) => {
+    start.record(backend.hip.defaultStream);
+    op.run();
+    end.record(backend.hip.defaultStream);
+    end.synchronizeSync();
+    return end.elapsedMs(start);
+  };
 }
 
-function medianOf(once: () => number): number {
+function timesOf(once: () => number, warmUp: typeof WARM_UP): number[] {
   const begin = performance.now();
-  for (let i = 0; i < WARM_UP.runs || performance.now() - begin < WARM_UP.ms; i++) once();
-  const times = Array.from({ length: REPEATS }, once).sort((a, b) => a - b);
-  return times[REPEATS / 2];
+  for (let i = 0; i < warmUp.runs || performance.now() - begin < warmUp.ms; i++) once();
+  return Array.from({ length: RUNS }, once);
+}
+
+function median(times: number[]): number {
+  return times.sort((a, b) => a - b)[times.length >> 1];
 }
 
 function clocked(run: () => void): number {
@@ -116,12 +144,12 @@ class TorchRunner {
     this.#answers = createInterface({ input: this.#process.stdout! })[Symbol.asyncIterator]();
   }
 
-  async time(name: string): Promise<number> {
-    this.#process.stdin!.write(`${name}\n`);
+  async times(op: string, warmUp: typeof WARM_UP): Promise<number[]> {
+    this.#process.stdin!.write(`${JSON.stringify({ op, runs: RUNS, warmUp })}\n`);
     const { value, done } = await this.#answers.next();
     if (done) throw new Error('PyTorch ended; is torch installed for python3? Leave out --torch without it.');
-    const answer = JSON.parse(value) as { op: string; ms?: number; error?: string };
-    if (answer.ms === undefined) throw new Error(`PyTorch could not run ${name}: ${answer.error}`);
+    const answer = JSON.parse(value) as { op: string; ms?: number[]; error?: string };
+    if (answer.ms === undefined) throw new Error(`PyTorch could not run ${op}: ${answer.error}`);
     return answer.ms;
   }
 

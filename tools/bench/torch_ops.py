@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""PyTorch eager, for tools/bench/ops.ts: reads op names, a line each, and answers each with {"op", "ms"} (median of 30
-by device events after 0.2 s of warm-up), or {"op", "error"}."""
+"""PyTorch eager, for tools/bench/ops.ts: reads {"op", "runs", "warmUp": {"runs", "ms"}}, a line each, and answers each
+with {"op", "ms"}, the milliseconds of `runs` runs by device events after the warm-up, or {"op", "error"}."""
 import json
 import sys
 import time
@@ -88,21 +88,21 @@ def launch_ops(_):
     return {"launch_1000_small_adds": chain}
 
 
-def median_ms(run, repeats=30):
-    begin, runs = time.perf_counter(), 0
-    while runs < 5 or time.perf_counter() - begin < 0.2:
+def times_of(run, runs, warm_up):
+    begin, done = time.perf_counter(), 0
+    while done < warm_up["runs"] or (time.perf_counter() - begin) * 1e3 < warm_up["ms"]:
         run()
         torch.cuda.synchronize()
-        runs += 1
+        done += 1
     times = []
-    for _ in range(repeats):
+    for _ in range(runs):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
         run()
         end.record()
         torch.cuda.synchronize()
         times.append(start.elapsed_time(end))
-    return sorted(times)[len(times) // 2]
+    return times
 
 
 def group_of(name):
@@ -122,14 +122,15 @@ def main():
     torch.backends.cuda.matmul.allow_tf32 = False
     opened, ops = None, {}
     for line in sys.stdin:
-        name = line.strip()
+        asked = json.loads(line)
+        name = asked["op"]
         try:
             make, dtype, key = group_of(name)
             if opened != (make, dtype):
                 ops = {}
                 torch.cuda.empty_cache()
                 ops, opened = make(dtype), (make, dtype)
-            answer = {"op": name, "ms": round(median_ms(ops[key]), 5)}
+            answer = {"op": name, "ms": times_of(ops[key], asked["runs"], asked["warmUp"])}
         except Exception as error:
             answer = {"op": name, "error": str(error)}
         print(json.dumps(answer), flush=True)

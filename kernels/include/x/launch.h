@@ -128,10 +128,24 @@ X_DEVICE u32 blockThreads() { return blockSizeX() * blockSizeY() * blockSizeZ();
 
 namespace launch {
 
-X_DEVICE u64 block() { return blockX() + (u64)gridX() * (blockY() + (u64)gridY() * blockZ()); }
-X_DEVICE u64 blocks() { return (u64)gridX() * gridY() * gridZ(); }
-X_DEVICE u64 thread() { return block() * blockThreads() + threadIndex(); }
-X_DEVICE u64 threads() { return blocks() * blockThreads(); }
+// A grid's threads are counted along x through all blocks, then y, then z: what each thread computes to know its place is
+// few instructions, of words mostly, and on AMD's GPUs without the division that a number of blocks takes.
+#if X_AMDGCN
+X_DEVICE u64 threadsX() { return __builtin_amdgcn_grid_size_x(); }
+X_DEVICE u32 threadsY() { return __builtin_amdgcn_grid_size_y(); }
+X_DEVICE u32 threadsZ() { return __builtin_amdgcn_grid_size_z(); }
+#else
+X_DEVICE u64 threadsX() { return (u64)gridX() * blockSizeX(); }
+X_DEVICE u32 threadsY() { return gridY() * blockSizeY(); }
+X_DEVICE u32 threadsZ() { return gridZ() * blockSizeZ(); }
+#endif
+X_DEVICE u64 thread() {
+  u64 thread = (u64)blockX() * blockSizeX() + threadX();
+  if (threadsY() * threadsZ() > 1)
+    thread += threadsX() * (blockY() * blockSizeY() + threadY() + threadsY() * (blockZ() * blockSizeZ() + threadZ()));
+  return thread;
+}
+X_DEVICE u64 threads() { return threadsX() * (threadsY() * threadsZ()); }
 
 }  // namespace launch
 

@@ -89,7 +89,7 @@ export class RocmDevice implements BackendDevice {
     this.hip = hip;
     this.libraries = new DeviceLibraries(hip, options);
     this.description = `${hip.properties.name} (${hip.properties.arch})`;
-    this.shapes = new LaunchShapes(hip.properties);
+    this.shapes = new LaunchShapes(hip.properties, hip.platform);
     this.modules = new ModuleStore(hip);
     this.matrixUnits = matrixUnits(hip);
     this.#allocator = new CachingAllocator({

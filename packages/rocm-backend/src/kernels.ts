@@ -7,6 +7,7 @@ import { type DType, type Layout, sizeInBytes } from '@x/core';
 import { AFFINE, BINARY, CAST, FILL, INDEXING, RANDOM, REDUCE, TERNARY, UNARY } from '@x/kernels';
 import type { RocmDevice } from './device';
 import { kernelName } from './kernel-name';
+import type { Reads } from './launch-shape';
 
 /** Address of an operand's first element and how it is laid out. */
 export interface Operand {
@@ -16,12 +17,18 @@ export interface Operand {
   itemBytes: number;
 }
 
+/** How a kernel reads its inputs; `info` is null where all are contiguous. */
+function readsOf(info: number, inputs: number): Reads {
+  if (info !== 0) return 'strided';
+  return inputs > 1 ? 'several' : 'one';
+}
+
 /** `{kernel}(numel, num_dims, info, [param,] inp, out)`: unary ops, strided copy, elu and powf. */
 export function launchUnary(device: RocmDevice, kernel: string, src: Operand, out: number, param?: number): void {
   const { numDims, ptr } = device.info([src.layout]);
   const numel = src.layout.elemCount;
   const args = param === undefined ? [numel, numDims, ptr, src.ptr, out] : [numel, numDims, ptr, param, src.ptr, out];
-  device.launch(UNARY, kernel, device.shapes.elementwise(numel, src.itemBytes, ptr !== 0), args);
+  device.launch(UNARY, kernel, device.shapes.elementwise(numel, src.itemBytes, readsOf(ptr, 1)), args);
 }
 
 /** Kernels, and elements along a side of a GPU's tile, by the size of an element: kernels/fill/transpose.h. */
@@ -70,7 +77,7 @@ export function launchAffine(
 ): void {
   const { numDims, ptr } = device.info([src.layout]);
   const numel = src.layout.elemCount;
-  device.launch(AFFINE, kernelName('affine', dtype), device.shapes.elementwise(numel, src.itemBytes, ptr !== 0), [
+  device.launch(AFFINE, kernelName('affine', dtype), device.shapes.elementwise(numel, src.itemBytes, readsOf(ptr, 1)), [
     numel,
     numDims,
     ptr,
@@ -85,7 +92,7 @@ export function launchAffine(
 export function launchCast(device: RocmDevice, from: DType, to: DType, src: Operand, out: number): void {
   const { numDims, ptr } = device.info([src.layout]);
   const numel = src.layout.elemCount;
-  const shape = device.shapes.elementwise(numel, Math.max(src.itemBytes, sizeInBytes(to)), ptr !== 0);
+  const shape = device.shapes.elementwise(numel, Math.max(src.itemBytes, sizeInBytes(to)), readsOf(ptr, 1));
   device.launch(CAST, kernelName(kernelName('cast', from), to), shape, [numel, numDims, ptr, src.ptr, out]);
 }
 
@@ -93,7 +100,7 @@ export function launchCast(device: RocmDevice, from: DType, to: DType, src: Oper
 export function launchBinary(device: RocmDevice, kernel: string, lhs: Operand, rhs: Operand, out: number): void {
   const { numDims, ptr } = device.info([lhs.layout, rhs.layout]);
   const numel = lhs.layout.elemCount;
-  device.launch(BINARY, kernel, device.shapes.elementwise(numel, lhs.itemBytes, ptr !== 0), [
+  device.launch(BINARY, kernel, device.shapes.elementwise(numel, lhs.itemBytes, readsOf(ptr, 2)), [
     numel,
     numDims,
     ptr,
@@ -115,7 +122,7 @@ export function launchTernary(
   const { numDims, ptr } = device.info([cond.layout, onTrue.layout, onFalse.layout]);
   const numel = cond.layout.elemCount;
   const args = [numel, numDims, ptr, cond.ptr, onTrue.ptr, onFalse.ptr, out];
-  device.launch(TERNARY, kernel, device.shapes.elementwise(numel, onTrue.itemBytes, ptr !== 0), args);
+  device.launch(TERNARY, kernel, device.shapes.elementwise(numel, onTrue.itemBytes, readsOf(ptr, 3)), args);
 }
 
 /** `const_set_{t}(numel, num_dims, info, value, out)`. */
@@ -248,7 +255,7 @@ export function launchIndexSelect(
   const { numDims, ptr } = device.info([ids.layout]);
   const numel = split.left * idsDim * split.right;
   const args = [numel, numDims, ptr, ids.ptr, src, out, split.left, split.dim, idsDim, split.right];
-  device.launch(INDEXING, kernel, device.shapes.elementwise(numel, itemBytes, true), args);
+  device.launch(INDEXING, kernel, device.shapes.elementwise(numel, itemBytes, 'strided'), args);
 }
 
 /** `gather_{ids}_{t}(numel, ids, inp, out, left, src_dim, ids_dim, right)`. */

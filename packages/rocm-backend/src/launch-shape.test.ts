@@ -2,8 +2,8 @@ import type { DeviceProperties } from '@x/hip';
 import { describe, expect, it } from 'vitest';
 import { LaunchShapes } from './launch-shape';
 
-const gpu = new LaunchShapes({ warpSize: 64, multiprocessorCount: 304 } as DeviceProperties);
-const host = new LaunchShapes({ warpSize: 1, multiprocessorCount: 2 } as DeviceProperties);
+const gpu = new LaunchShapes({ warpSize: 64, multiprocessorCount: 304 } as DeviceProperties, 'rocm');
+const host = new LaunchShapes({ warpSize: 1, multiprocessorCount: 2 } as DeviceProperties, 'host');
 const threads = ({ grid, block }: { grid: unknown; block: unknown }) => (grid as number) * (block as number);
 
 describe('launch shapes', () => {

@@ -2,7 +2,7 @@
  * Grid and block sizes by platform. On the host platform a block is one thread and the driver ignores block sizes, so
  * only the number of blocks matters: elementwise work is split into a few chunks a thread, row work is a block a row.
  */
-import type { DeviceProperties } from '@x/hip';
+import type { DeviceProperties, Platform } from '@x/hip';
 
 export interface LaunchShape {
   grid: number | readonly [number, number, number];
@@ -11,8 +11,18 @@ export interface LaunchShape {
 }
 
 const BLOCK = 256;
-/** Blocks of elementwise work that a compute unit has before threads take several accesses. */
-const BLOCKS_PER_CU = 16;
+/** What a thread of elementwise work reads: one contiguous input, several, or places worked out from strides or indices. */
+export type Reads = 'one' | 'several' | 'strided';
+/**
+ * Threads a block of elementwise work, and how many accesses a thread makes, one after the other, once the device has
+ * no room for more threads; more in flight a thread read slower. cuda measured on an H200 (tools/bench/ops.ts).
+ */
+const ELEMENTWISE: Record<'cuda' | 'rocm', { block: number; accesses: Record<Reads, number> }> = {
+  cuda: { block: 128, accesses: { one: 2, several: 1, strided: 4 } },
+  rocm: { block: 256, accesses: { one: 2, several: 2, strided: 4 } },
+};
+/** Threads of elementwise work that a compute unit has before a thread makes several accesses. */
+const THREADS_PER_CU = 4096;
 const COLUMN_BLOCKS_PER_CU = 8;
 /** Shares are combined by one thread a column. */
 const MAX_COLUMN_PARTS = 256;
@@ -23,24 +33,26 @@ const HOST_CHUNK = 8192;
 
 export class LaunchShapes {
   readonly #properties: DeviceProperties;
+  readonly #elementwise: (typeof ELEMENTWISE)['cuda'];
   readonly isHost: boolean;
 
-  constructor(properties: DeviceProperties) {
+  constructor(properties: DeviceProperties, platform: Platform) {
     this.#properties = properties;
+    this.#elementwise = ELEMENTWISE[platform === 'cuda' ? 'cuda' : 'rocm'];
     this.isHost = properties.warpSize === 1;
   }
 
   /**
    * Threads for `elements`, of which one takes as many in an access as fill 16 bytes; kernels that take them one by one
-   * leave `itemBytes` out. A thread makes one access while the device has room, then two, one after the other, and four
-   * where it first works out places from strides or indices: more in flight a thread read slower (tools/bench/ops.ts).
+   * leave `itemBytes` out.
    */
-  elementwise(elements: number, itemBytes = 16, strided = false): LaunchShape {
+  elementwise(elements: number, itemBytes = 16, reads: Reads = 'one'): LaunchShape {
     const units = this.#properties.multiprocessorCount;
     if (this.isHost) return { grid: clamp(Math.ceil(elements / HOST_CHUNK), 1, units * 4), block: 1 };
-    const blocks = Math.ceil((elements * itemBytes) / (16 * BLOCK));
-    const grid = Math.max(Math.min(blocks, units * BLOCKS_PER_CU), Math.ceil(blocks / (strided ? 4 : 2)));
-    return { grid: this.blocks(grid, BLOCK), block: BLOCK };
+    const { block, accesses } = this.#elementwise;
+    const blocks = Math.ceil((elements * itemBytes) / (16 * block));
+    const atOnce = Math.min(blocks, (units * THREADS_PER_CU) / block);
+    return { grid: this.blocks(Math.max(atOnce, Math.ceil(blocks / accesses[reads])), block), block };
   }
 
   /** One thread per unit of work that is heavier than an element (a column of a scatter). */
