@@ -18,7 +18,7 @@ X_DEVICE void affine(u64 numel, u64 num_dims, const u64* info, const T* inp, T* 
 }
 
 #define AFFINE(T)                                                                                                    \
-  KERNEL_EACH(affine_##T, (u64 numel, u64 num_dims, const u64* X_RESTRICT info, const T* inp, T* out, T mul, T add)) { \
+  KERNEL_MAP(affine_##T, (u64 numel, u64 num_dims, const u64* X_RESTRICT info, const T* inp, T* out, T mul, T add)) { \
     affine<T>(numel, num_dims, info, inp, out, mul, add);                                                            \
   }
 X_ALL_TYPES(AFFINE)

@@ -42,7 +42,7 @@ struct Comparison {
 };
 
 #define BINARY(name, T, F)                                                                                      \
-  KERNEL_EACH(name##_##T, (u64 numel, u64 num_dims, const u64* X_RESTRICT info, const T* lhs, const T* rhs, F::Out* out)) { \
+  KERNEL_MAP(name##_##T, (u64 numel, u64 num_dims, const u64* X_RESTRICT info, const T* lhs, const T* rhs, F::Out* out)) { \
     mapEach<F::limit>(numel, num_dims, info, F(), out, lhs, rhs);                                                         \
   }
 #define ARITHMETIC(name, T, Op)     \

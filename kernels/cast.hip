@@ -9,7 +9,7 @@ struct Cast {
 
 #define CAST(From, To)                                                                                               \
   typedef Cast<From, To> Cast_##From##_##To;                                                                         \
-  KERNEL_EACH(cast_##From##_##To, (u64 numel, u64 num_dims, const u64* X_RESTRICT info, const From* inp, To* out)) { \
+  KERNEL_MAP(cast_##From##_##To, (u64 numel, u64 num_dims, const u64* X_RESTRICT info, const From* inp, To* out)) { \
     mapEach(numel, num_dims, info, Cast_##From##_##To(), out, inp);                                                  \
   }
 

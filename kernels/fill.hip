@@ -1,5 +1,5 @@
 // fill_{t}(buf, value, numel), const_set_{t} (a constant into a strided destination) and copy2d_{t} (d1 rows of d2
-// elements between two row strides); transpose_b{bits} is ours. candle: candle-kernels/src/fill.cu. What differs: any grid and block size is right
+// elements between two row strides); transpose_b{bits} is ours (fill/transpose.h). candle: candle-kernels/src/fill.cu. What differs: any grid and block size is right
 // (candle's copy2d is one thread an element), i16 and i32 are there, rows that allow it move 16 bytes an access.
 #include "x.h"
 #include "shared/split.h"
@@ -63,13 +63,16 @@ X_ALL_TYPES(FILL)
 X_ALL_TYPES(CONST_SET)
 X_ALL_TYPES(COPY2D)
 
-#define TRANSPOSE(T, bits)                                                                                        \
-  KERNEL_BLOCKS(transpose_b##bits, 256, 4,                                                                        \
-                (u64 batches, u64 rows, u64 cols, u64 num_dims, const u64* info, u64 row_step, u64 col_step,      \
-                 const T* src, T* dst)) {                                                                         \
-    transpose::copy(batches, rows, cols, num_dims, info, row_step, col_step, src, dst);                           \
+#define TRANSPOSE(name, T, across, blocks)                                                                   \
+  KERNEL_BLOCKS(name, 256, blocks,                                                                           \
+                (u64 batches, u64 rows, u64 cols, u64 num_dims, const u64* info, u64 row_step, u64 col_step, \
+                 const T* src, T* dst)) {                                                                    \
+    transpose::Copy<T, across>{rows, cols, num_dims, info, row_step, col_step, src, dst}.run(batches);       \
   }
-TRANSPOSE(u8, 8)
-TRANSPOSE(u16, 16)
-TRANSPOSE(u32, 32)
-TRANSPOSE(u64, 64)
+TRANSPOSE(transpose_b8, u8, 32, 4)
+TRANSPOSE(transpose_b16, u16, 32, 4)
+TRANSPOSE(transpose_b32, u32, 64, 4)
+TRANSPOSE(transpose_b64, u64, 32, 4)
+#if X_NVPTX  // larger tiles, whose places take less of the time; AMD's GPUs have too little shared memory for several
+TRANSPOSE(transpose_b16_wide, u16, 64, 3)
+#endif

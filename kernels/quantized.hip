@@ -5,7 +5,6 @@
 #include "x.h"
 #include "shared/split.h"
 #include "shared/mma.h"
-#include "shared/early.h"
 #include "quantized/lookup.h"
 #include "quantized/formats.h"
 #include "quantized/codebooks.h"

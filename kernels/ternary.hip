@@ -10,7 +10,7 @@ struct Where {
 
 #define WHERE(C, T)                                                                                          \
   typedef Where<C, T> Where_##C##_##T;                                                                       \
-  KERNEL_EACH(where_##C##_##T,                                                                               \
+  KERNEL_MAP(where_##C##_##T,                                                                               \
               (u64 numel, u64 num_dims, const u64* X_RESTRICT info, const C* ids, const T* t, const T* f, T* out)) { \
     mapEach(numel, num_dims, info, Where_##C##_##T(), out, ids, t, f);                                       \
   }

@@ -70,9 +70,9 @@ UNARY_OPERATOR_ROUGH(Gelu, 8, (A)0.5 * x * ((A)1 + m::tanh((A)0.7978845608028654
                      x * rough::sigmoid<T>(1.5957691216f * x * (1.0f + 0.044715f * x * x)))
 UNARY_OPERATOR(GeluErf, 2, x * m::normcdf(x))
 UNARY_OPERATOR(Relu, 16, isNegative(x) ? (A)0 : x)
-UNARY_OPERATOR_ROUGH(Silu, 8, x / ((A)1 + m::exp(-x)), x * rough::sigmoid<T>(x))
+UNARY_OPERATOR_ROUGH(Silu, 8, m::overOneOrMore(x, (A)1 + m::exp(-x)), x * rough::sigmoid<T>(x))
 UNARY_OPERATOR(Sign, 16, (A)((int)(x > (A)0) - (int)isNegative(x)))
-UNARY_OPERATOR_ROUGH(Sigmoid, 8, (A)1 / ((A)1 + m::exp(-x)), rough::sigmoid<T>(x))
+UNARY_OPERATOR_ROUGH(Sigmoid, 8, m::overOneOrMore((A)1, (A)1 + m::exp(-x)), rough::sigmoid<T>(x))
 
 template <class Op, class T>
 struct Apply {
@@ -123,15 +123,15 @@ X_DEVICE void unary(u64 numel, u64 num_dims, const u64* info, F f, const T* inp,
 }
 
 #define UNARY(name, T, Op)                                                                            \
-  KERNEL_EACH(name##_##T, (u64 numel, u64 num_dims, const u64* X_RESTRICT info, const T* inp, T* out)) { \
+  KERNEL_MAP(name##_##T, (u64 numel, u64 num_dims, const u64* X_RESTRICT info, const T* inp, T* out)) { \
     unary<Op::limit>(numel, num_dims, info, Apply<Op, T>(), inp, out);                                \
   }
 #define UNARY_WITH_PARAM(name, T, Op)                                                                            \
-  KERNEL_EACH(name##_##T, (u64 numel, u64 num_dims, const u64* X_RESTRICT info, T param, const T* inp, T* out)) { \
+  KERNEL_MAP(name##_##T, (u64 numel, u64 num_dims, const u64* X_RESTRICT info, T param, const T* inp, T* out)) { \
     unary<Op<T>::limit>(numel, num_dims, info, Op<T>{to_acc(param)}, inp, out);                                             \
   }
 #define UCOPY(T)                                                                                      \
-  KERNEL_EACH(ucopy_##T, (u64 numel, u64 num_dims, const u64* X_RESTRICT info, const T* inp, T* out)) { \
+  KERNEL_MAP(ucopy_##T, (u64 numel, u64 num_dims, const u64* X_RESTRICT info, const T* inp, T* out)) { \
     unary<16>(numel, num_dims, info, Copy<T>(), inp, out);                                            \
   }
 

@@ -5,8 +5,11 @@
 
 namespace transpose {
 
-/** dst[out(b) + r * row_step + c] = src[in(b) + c * col_step + r]; info = batch dims, in strides, out strides. */
-template <class T, u32 ACROSS = sizeof(T) == 4 ? 64 : 32>
+/**
+ * dst[out(b) + r * row_step + c] = src[in(b) + c * col_step + r]; info = batch dims, in strides, out strides. A GPU's tile is
+ * ACROSS cells wide.
+ */
+template <class T, u32 ACROSS>
 struct Copy {
   u64 rows, cols, num_dims;
   const u64* info;
@@ -41,7 +44,10 @@ struct Copy {
   static X_DEVICE u32 slot(u32 row, u32 cell) { return row * (ACROSS + 1) + (W > 1 ? row / 32 : 0) + cell; }
 
   // Cells of a usual block's thread: the same place of every LINES-th line, so that only addresses move on.
-  static constexpr u32 LINES = USUAL_BLOCK / ACROSS, ROUNDS = ACROSS / LINES, FLYING = 8 / W < ROUNDS ? 8 / W : ROUNDS;
+  static constexpr u32 LINES = USUAL_BLOCK / ACROSS, ROUNDS = ACROSS / LINES;
+  // Of these, how many a thread loads before it stores them, and how many such rounds stand in the code side by side.
+  static constexpr bool WIDE = W > 1 && ACROSS == 64;
+  static constexpr u32 FLYING = WIDE ? 8 : 8 / W < ROUNDS ? 8 / W : ROUNDS, UNROLLED = WIDE ? 1 : ROUNDS / FLYING;
 
   // Element e of cell j goes to element j of cell e.
   static X_DEVICE void exchange(Cell (&cells)[W]) {
@@ -69,6 +75,7 @@ struct Copy {
     Cell* into[W];
 #pragma unroll
     for (u32 e = 0; e < W; ++e) into[e] = held + slot(place * W + e, line);
+#pragma unroll UNROLLED
     for (u32 round = 0; round < ROUNDS; round += FLYING) {
       Cell flying[FLYING][W] = {};
 #pragma unroll
@@ -130,20 +137,5 @@ struct Copy {
     }
   }
 };
-
-template <class T>
-X_DEVICE void copy(u64 batches, u64 rows, u64 cols, u64 num_dims, const u64* info, u64 row_step, u64 col_step, const T* src,
-                   T* dst) {
-#if X_NVPTX
-  // Larger tiles, whose places take less of the time, where the grid has fewer blocks than there are smaller ones.
-  if constexpr (sizeof(T) == 2) {
-    if (split::blocks() < batches * Copy<T>::tiles(rows) * Copy<T>::tiles(cols)) {
-      Copy<T, 64>{rows, cols, num_dims, info, row_step, col_step, src, dst}.run(batches);
-      return;
-    }
-  }
-#endif
-  Copy<T>{rows, cols, num_dims, info, row_step, col_step, src, dst}.run(batches);
-}
 
 }  // namespace transpose

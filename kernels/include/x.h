@@ -16,4 +16,5 @@
 #include "x/dot.h"
 #include "x/strided.h"
 #include "x/vec.h"
+#include "x/early.h"
 #include "x/elementwise.h"

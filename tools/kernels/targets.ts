@@ -33,11 +33,15 @@ const AMD: [name: string, isa: string][] = [
 
 /**
  * PTX for every NVIDIA GPU from compute capability 8.0 on, and for those of 9.0 alone the modules that use what these
- * have: warpgroup products and kernels that begin early (kernels/shared/{wgmma,early}.h).
+ * have: warpgroup products (kernels/shared/wgmma.h) and kernels that begin early (kernels/include/x/early.h).
  */
 const NVIDIA: { name: string; arch: string; modules?: readonly string[] }[] = [
   { name: 'nvptx64', arch: 'sm_80' },
-  { name: 'sm_90a', arch: 'sm_90a', modules: ['attention', 'gemm', 'quantized'] },
+  {
+    name: 'sm_90a',
+    arch: 'sm_90a',
+    modules: ['affine', 'attention', 'binary', 'cast', 'gemm', 'quantized', 'ternary', 'unary'],
+  },
 ];
 
 /** The psABI's levels, and those with the CPU's int8 dot products (AVX-VNNI, AVX512-VNNI), for the module that uses them. */

@@ -1,7 +1,7 @@
 // Elementwise work over contiguous or strided operands: what candle's unary, binary, ternary, affine and cast kernels
 // share. The output is contiguous; `info` is dims followed by one set of strides for each input, or null when every
 // input is contiguous. GPUs move 16 bytes an access where pointers allow, with the remainder in the same kernel; the host
-// walks runs of the innermost axis that clang vectorises. Kernels that use these are declared with KERNEL_EACH.
+// walks runs of the innermost axis that clang vectorises. KERNEL_MAP declares a kernel that is one mapEach.
 #pragma once
 
 namespace each {
@@ -270,6 +270,7 @@ X_DEVICE void forEachStrided(u64 n, u64 num_dims, const u64* info, F f, P... p) 
 /** out[i] = f(element i of each input) for i in [0, n). `limit` bounds the copies of f in a GPU thread's code. */
 template <u32 limit = 16, class F, class Out, class... In>
 X_DEVICE void mapEach(u64 n, u64 num_dims, const u64* info, F f, Out* out, const In*... in) {
+  early::await();
   if (info == nullptr || each::allContiguous<In...>(num_dims, info)) return each::contiguous<limit>(n, f, out, in...);
 #if !X_HOST
   typedef typename each::MakeIndices<sizeof...(In)>::type Sets;
@@ -278,3 +279,8 @@ X_DEVICE void mapEach(u64 n, u64 num_dims, const u64* info, F f, Out* out, const
 #endif
   forEachStrided(n, num_dims, info, each::Store<F, Out>{f, out}, in...);
 }
+
+// A KERNEL_EACH whose body is one mapEach, which waits for what was launched before.
+#define KERNEL_MAP(name, ...) \
+  KERNEL_EARLY(name)          \
+  KERNEL_EACH(name, __VA_ARGS__)

@@ -115,7 +115,7 @@ class CudaDriver final : public Driver {
   Status moduleGetFunction(Function* out, Module module, const char* name) override {
     return api_.cuModuleGetFunction(out, module, name);
   }
-  // Such a kernel has a constant beside it (kernels/shared/early.h). Drivers before CUDA 11.8 have no such launches.
+  // Such a kernel has a constant beside it (kernels/include/x/early.h). Drivers before CUDA 11.8 have no such launches.
   bool beginsEarly(Module module, const std::string& name) override {
     uint64_t address;
     size_t bytes;

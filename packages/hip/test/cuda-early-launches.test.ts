@@ -1,5 +1,5 @@
 // Kernels that may begin before the one launched ahead of them has ended, on a stand-in for libcuda: which of them the driver
-// is asked that for. The mark is KERNEL_EARLY's (kernels/shared/early.h).
+// is asked that for. The mark is KERNEL_EARLY's (kernels/include/x/early.h).
 import { expect, test } from 'vitest';
 import { buildFakeCudnn, runOnFakes } from './fake-libraries';
 

@@ -31,20 +31,21 @@ export function launchUnary(device: RocmDevice, kernel: string, src: Operand, ou
   device.launch(UNARY, kernel, device.shapes.elementwise(numel, src.itemBytes, readsOf(ptr, 1)), args);
 }
 
-/** Kernels, and elements along a side of a GPU's tile, by the size of an element: kernels/fill/transpose.h. */
-const TRANSPOSES: Record<number, string> = {
-  1: 'transpose_b8',
-  2: 'transpose_b16',
-  4: 'transpose_b32',
-  8: 'transpose_b64',
+/** Kernels by the size of an element, and elements along a side of a GPU's tile: kernels/fill/transpose.h. */
+const TRANSPOSES: Record<number, { kernel: string; tile: number }> = {
+  1: { kernel: 'transpose_b8', tile: 128 },
+  2: { kernel: 'transpose_b16', tile: 64 },
+  4: { kernel: 'transpose_b32', tile: 64 },
+  8: { kernel: 'transpose_b64', tile: 32 },
 };
-const TRANSPOSE_TILE: Record<number, number> = { 1: 128, 2: 64, 4: 64, 8: 32 };
+const WIDE_TRANSPOSE = { kernel: 'transpose_b16_wide', tile: 128 };
+/** The host's tiles have 32 or 64 elements a side; a block takes any number of them. */
+const HOST_TILE = 32;
 
 /** NVIDIA's GPUs take larger tiles of 2-byte elements where these keep all of the device busy. */
-function transposeTile({ shapes, hip }: RocmDevice, bytes: number, elements: number): number {
-  if (shapes.isHost) return 32;
-  const many = elements >= 128 * 128 * 16 * hip.properties.multiprocessorCount;
-  return bytes === 2 && hip.platform === 'cuda' && many ? 128 : TRANSPOSE_TILE[bytes];
+function transposeOf({ hip }: RocmDevice, bytes: number, elements: number): { kernel: string; tile: number } {
+  const many = elements >= WIDE_TRANSPOSE.tile ** 2 * 16 * hip.properties.multiprocessorCount;
+  return bytes === 2 && hip.platform === 'cuda' && many ? WIDE_TRANSPOSE : TRANSPOSES[bytes];
 }
 
 /**
@@ -61,9 +62,10 @@ export function launchStridedCopy(device: RocmDevice, dtype: DType, src: Operand
   const { numDims, ptr } = device.infoFor(batches.dims, batches.inStrides, batches.outStrides);
   const count = batches.dims.reduce((a, b) => a * b, 1);
   const bytes = sizeInBytes(dtype);
-  const shape = device.shapes.tiles(count, rows, cols, transposeTile(device, bytes, src.layout.elemCount));
+  const { kernel, tile } = transposeOf(device, bytes, src.layout.elemCount);
+  const shape = device.shapes.tiles(count, rows, cols, device.shapes.isHost ? HOST_TILE : tile);
   const args = [count, rows, cols, numDims, ptr, rowStep, colStep, src.ptr, out];
-  device.launch(FILL, TRANSPOSES[bytes], shape, args);
+  device.launch(FILL, kernel, shape, args);
 }
 
 /** `affine_{t}(numel, num_dims, info, inp, out, mul, add)`. */
