@@ -73,6 +73,5 @@ TRANSPOSE(transpose_b8, u8, 32, 4)
 TRANSPOSE(transpose_b16, u16, 32, 4)
 TRANSPOSE(transpose_b32, u32, 64, 4)
 TRANSPOSE(transpose_b64, u64, 32, 4)
-#if X_NVPTX  // larger tiles, whose places take less of the time; AMD's GPUs have too little shared memory for several
-TRANSPOSE(transpose_b16_wide, u16, 64, 3)
-#endif
+// Larger tiles, whose places take less of the time; AMD's GPUs have too little shared memory for several of them.
+TRANSPOSE(transpose_b16_wide, u16, X_NVPTX ? 64 : 32, 3)

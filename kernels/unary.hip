@@ -31,10 +31,7 @@ X_DEVICE A magnitude(A x) {
       return expression;                           \
     }                                              \
   };
-// With a second expression for GPUs: what f16 and bf16 take, whose rounding hides that it is approximate.
-#if X_HOST
-#define UNARY_OPERATOR_ROUGH(Name, elements, expression, approximate) UNARY_OPERATOR(Name, elements, expression)
-#else
+// With a second expression: what f16 and bf16 take, whose rounding hides that it is approximate.
 #define UNARY_OPERATOR_ROUGH(Name, elements, expression, approximate) \
   struct Name {                                                       \
     static constexpr u32 limit = elements;                            \
@@ -47,7 +44,6 @@ X_DEVICE A magnitude(A x) {
       return approximate;                                             \
     }                                                                 \
   };
-#endif
 // The number is how many elements a GPU thread computes at once, of the 16 bytes that it moves: all 16 for a few
 // instructions, 8 for the activations' exp, 4 or 2 for long code, whose copies would cost registers and code size and gain nothing.
 UNARY_OPERATOR(Neg, 16, negative(x))
@@ -78,7 +74,6 @@ template <class Op, class T>
 struct Apply {
   X_DEVICE T operator()(T x) const { return from_acc<T>(Op::of(to_acc(x))); }
 };
-#if !X_HOST
 template <class Op, class T>
 struct ApplyRoughly {
   X_DEVICE T operator()(T x) const { return from_acc<T>(Op::template roughly<T>(to_acc(x))); }
@@ -92,7 +87,6 @@ X_ROUGH_OPERATOR(Exp)
 X_ROUGH_OPERATOR(Gelu)
 X_ROUGH_OPERATOR(Silu)
 X_ROUGH_OPERATOR(Sigmoid)
-#endif
 
 template <class T>
 struct Copy {

@@ -1,8 +1,23 @@
-// The GPUs' own approximations, a few units in the last place of an f32 off: enough for what is rounded to 16 bits after.
+// Approximations that are enough for what is rounded to 16 bits after: the GPUs' own, a few units in the last place of an
+// f32 off, and a short series on the host.
 #pragma once
 
-#if !X_HOST
 namespace rough {
+
+#if X_HOST
+
+/** For a result that is rounded to T. */
+template <class T>
+X_DEVICE float exp(float x) {
+  return m::expInline<true, sameType<T, f16>>(x);
+}
+/** 1 / (1 + exp(-x)). */
+template <class T>
+X_DEVICE float sigmoid(float x) {
+  return 1.0f / (1.0f + exp<T>(-x));
+}
+
+#else
 
 /** Results below 2^-126 may be 0. */
 X_DEVICE float exp2Normal(float x) {
@@ -61,5 +76,6 @@ X_DEVICE float sigmoid(float x) {
   return x < 0.0f ? e * part : part;
 }
 
-}  // namespace rough
 #endif
+
+}  // namespace rough

@@ -52,7 +52,47 @@ namespace m {
   X_DEVICE float fn(float a, float b) { return X_MATH_F32(fn, nv, ocml)(a, b); } \
   X_DEVICE double fn(double a, double b) { return X_MATH_F64(fn, nv, ocml)(a, b); }
 
+#if X_HOST
+/**
+ * exp(x) inline and branch-free, a fifth to a third faster than libmvec's call; within 1 unit in the last place.
+ * `brief`: within 2^-17 of it, for what is rounded to 16 bits. `normal`: exp(-18) for all x below, in fewer steps.
+ */
+template <bool brief, bool normal>
+X_DEVICE float expInline(float x) {
+  // Beyond these exp is infinite and 0 all the same. A NaN is neither and stays.
+  constexpr float least = normal ? -18.0f : -104.0f;
+  x = x > 88.8f ? 88.8f : x;
+  x = x < least ? least : x;
+  // The last bits of 1.5 * 2^23 + n are n, the integer nearest to x / ln 2.
+  const float shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
+  float r, series;  // r = x - n ln 2; (exp(r) - 1 - r) / r^2, fitted on |r| < 0.347
+  if constexpr (brief) {
+    r = x - n * 0.693147181f;
+    series = 0.0412769876f;
+    series = series * r + 0.167536885f;
+    series = series * r + 0.500051379f;
+  } else {
+    r = x - n * 0.693145752f;  // in two parts, of which n times the first is exact
+    r = r - n * 1.42860677e-06f;
+    series = 0.00138144672f;
+    series = series * r + 0.00836878084f;
+    series = series * r + 0.0416683927f;
+    series = series * r + 0.166665196f;
+    series = series * r + 0.49999994f;
+  }
+  series = series * r + 1.0f;
+  series = series * r + 1.0f;
+  const u32 bits = bitCast<u32>(shifted), one = 0x3f800000u;
+  // 2^n may itself be infinite or subnormal, its two factors are not.
+  const u32 half = normal ? 0 : bits >> 1;
+  if constexpr (!normal) series = series * bitCast<float>((half << 23) + one);
+  return series * bitCast<float>(((bits - half) << 23) + one);
+}
+X_DEVICE float exp(float x) { return expInline<false, false>(x); }
+X_DEVICE double exp(double x) { return __builtin_exp(x); }
+#else
 X_MATH_1(exp, exp, exp)
+#endif
 X_MATH_1(log, log, log)
 X_MATH_1(sin, sin, sin)
 X_MATH_1(cos, cos, cos)
@@ -60,7 +100,7 @@ X_MATH_1(cos, cos, cos)
 // libmvec has no tanh: this one is branch-free over exp, so it vectorises; within 2 units in the last place.
 X_DEVICE float tanh(float x) {
   const float a = __builtin_fabsf(x);
-  const float large = 1.0f - 2.0f / (__builtin_expf(2.0f * a) + 1.0f);
+  const float large = 1.0f - 2.0f / (exp(2.0f * a) + 1.0f);
   const float z = a * a;
   float series = 0.0022727165f;  // (tanh(sqrt z) / sqrt z - 1) / z, fitted on z < 0.4
   series = series * z - 0.008326415f;

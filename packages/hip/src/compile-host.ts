@@ -34,12 +34,13 @@ export function hostOptions(arch: string): string[] {
 }
 
 /**
- * The instructions that clang may use. Loops over exp, sin and so on are vector code by libmvec; x86-64-v2 calls libm, for
- * clang would call functions of libmvec that need AVX2.
+ * The instructions that clang may use. Loops over log, sin and so on are vector code by libmvec; x86-64-v2 calls libm, for
+ * clang would call functions of libmvec that need AVX2. Left alone, clang takes half of AVX-512's vectors.
  */
 export function hostLevelOptions(arch: string): string[] {
   const level = arch.replace(/-vnni$/, '');
   const options = [`-march=${level}`];
+  if (level === 'x86-64-v4') options.push('-mprefer-vector-width=512');
   if (level !== arch) options.push(level === 'x86-64-v4' ? '-mavx512vnni' : '-mavxvnni');
   return usesVectorMath(arch) ? [...options, '-fveclib=libmvec'] : options;
 }

@@ -3,11 +3,11 @@
  * (candle-kernels' calling convention). Operands are device addresses with the layout's offset already applied. The CONV
  * module's are in conv-kernels.ts, the GEMM module's in gemm-kernels.ts, the SORT module's in sort-kernels.ts.
  */
-import { type DType, type Layout, sizeInBytes } from '@x/core';
+import { DTYPES, type DType, type Layout, sizeInBytes } from '@x/core';
 import { AFFINE, BINARY, CAST, FILL, INDEXING, RANDOM, REDUCE, TERNARY, UNARY } from '@x/kernels';
 import type { RocmDevice } from './device';
 import { kernelName } from './kernel-name';
-import type { Reads } from './launch-shape';
+import type { Work } from './launch-shape';
 
 /** Address of an operand's first element and how it is laid out. */
 export interface Operand {
@@ -17,10 +17,16 @@ export interface Operand {
   itemBytes: number;
 }
 
-/** How a kernel reads its inputs; `info` is null where all are contiguous. */
-function readsOf(info: number, inputs: number): Reads {
-  if (info !== 0) return 'strided';
-  return inputs > 1 ? 'several' : 'one';
+/** Unary kernels of a few instructions an element. */
+const SHORT = new Set(
+  ['ucopy', 'uneg', 'uabs', 'usqr', 'usqrt', 'urecip', 'urelu', 'usign', 'ufloor', 'uceil', 'uexp'].flatMap((op) =>
+    DTYPES.map((dtype) => kernelName(op, dtype)),
+  ),
+);
+
+/** The work of a kernel that is `contiguous` where its info is null. */
+function workOf(info: number, contiguous: 'short' | 'long'): Work {
+  return info === 0 ? contiguous : 'strided';
 }
 
 /** `{kernel}(numel, num_dims, info, [param,] inp, out)`: unary ops, strided copy, elu and powf. */
@@ -28,7 +34,8 @@ export function launchUnary(device: RocmDevice, kernel: string, src: Operand, ou
   const { numDims, ptr } = device.info([src.layout]);
   const numel = src.layout.elemCount;
   const args = param === undefined ? [numel, numDims, ptr, src.ptr, out] : [numel, numDims, ptr, param, src.ptr, out];
-  device.launch(UNARY, kernel, device.shapes.elementwise(numel, src.itemBytes, readsOf(ptr, 1)), args);
+  const shape = device.shapes.elementwise(numel, src.itemBytes, workOf(ptr, SHORT.has(kernel) ? 'short' : 'long'));
+  device.launch(UNARY, kernel, shape, args);
 }
 
 /** Kernels by the size of an element, and elements along a side of a GPU's tile: kernels/fill/transpose.h. */
@@ -79,22 +86,19 @@ export function launchAffine(
 ): void {
   const { numDims, ptr } = device.info([src.layout]);
   const numel = src.layout.elemCount;
-  device.launch(AFFINE, kernelName('affine', dtype), device.shapes.elementwise(numel, src.itemBytes, readsOf(ptr, 1)), [
-    numel,
-    numDims,
-    ptr,
-    src.ptr,
-    out,
-    mul,
-    add,
-  ]);
+  device.launch(
+    AFFINE,
+    kernelName('affine', dtype),
+    device.shapes.elementwise(numel, src.itemBytes, workOf(ptr, 'short')),
+    [numel, numDims, ptr, src.ptr, out, mul, add],
+  );
 }
 
 /** `cast_{src}_{dst}(numel, num_dims, info, inp, out)`. */
 export function launchCast(device: RocmDevice, from: DType, to: DType, src: Operand, out: number): void {
   const { numDims, ptr } = device.info([src.layout]);
   const numel = src.layout.elemCount;
-  const shape = device.shapes.elementwise(numel, Math.max(src.itemBytes, sizeInBytes(to)), readsOf(ptr, 1));
+  const shape = device.shapes.elementwise(numel, Math.max(src.itemBytes, sizeInBytes(to)), workOf(ptr, 'long'));
   device.launch(CAST, kernelName(kernelName('cast', from), to), shape, [numel, numDims, ptr, src.ptr, out]);
 }
 
@@ -102,7 +106,7 @@ export function launchCast(device: RocmDevice, from: DType, to: DType, src: Oper
 export function launchBinary(device: RocmDevice, kernel: string, lhs: Operand, rhs: Operand, out: number): void {
   const { numDims, ptr } = device.info([lhs.layout, rhs.layout]);
   const numel = lhs.layout.elemCount;
-  device.launch(BINARY, kernel, device.shapes.elementwise(numel, lhs.itemBytes, readsOf(ptr, 2)), [
+  device.launch(BINARY, kernel, device.shapes.elementwise(numel, lhs.itemBytes, workOf(ptr, 'short')), [
     numel,
     numDims,
     ptr,
@@ -124,7 +128,7 @@ export function launchTernary(
   const { numDims, ptr } = device.info([cond.layout, onTrue.layout, onFalse.layout]);
   const numel = cond.layout.elemCount;
   const args = [numel, numDims, ptr, cond.ptr, onTrue.ptr, onFalse.ptr, out];
-  device.launch(TERNARY, kernel, device.shapes.elementwise(numel, onTrue.itemBytes, readsOf(ptr, 3)), args);
+  device.launch(TERNARY, kernel, device.shapes.elementwise(numel, onTrue.itemBytes, workOf(ptr, 'short')), args);
 }
 
 /** `const_set_{t}(numel, num_dims, info, value, out)`. */

@@ -11,15 +11,18 @@ export interface LaunchShape {
 }
 
 const BLOCK = 256;
-/** What a thread of elementwise work reads: one contiguous input, several, or places worked out from strides or indices. */
-export type Reads = 'one' | 'several' | 'strided';
+/**
+ * What a thread of elementwise work does for an access: a few instructions or several inputs' loads, more than that, or
+ * first work out places from strides or indices.
+ */
+export type Work = 'short' | 'long' | 'strided';
 /**
  * Threads a block of elementwise work, and how many accesses a thread makes, one after the other, once the device has
  * no room for more threads; more in flight a thread read slower. cuda measured on an H200 (tools/bench/ops.ts).
  */
-const ELEMENTWISE: Record<'cuda' | 'rocm', { block: number; accesses: Record<Reads, number> }> = {
-  cuda: { block: 128, accesses: { one: 2, several: 1, strided: 4 } },
-  rocm: { block: 256, accesses: { one: 2, several: 2, strided: 4 } },
+const ELEMENTWISE: Record<'cuda' | 'rocm', { block: number; accesses: Record<Work, number> }> = {
+  cuda: { block: 128, accesses: { short: 1, long: 2, strided: 4 } },
+  rocm: { block: 256, accesses: { short: 2, long: 2, strided: 4 } },
 };
 /** Threads of elementwise work that a compute unit has before a thread makes several accesses. */
 const THREADS_PER_CU = 4096;
@@ -46,13 +49,13 @@ export class LaunchShapes {
    * Threads for `elements`, of which one takes as many in an access as fill 16 bytes; kernels that take them one by one
    * leave `itemBytes` out.
    */
-  elementwise(elements: number, itemBytes = 16, reads: Reads = 'one'): LaunchShape {
+  elementwise(elements: number, itemBytes = 16, work: Work = 'long'): LaunchShape {
     const units = this.#properties.multiprocessorCount;
     if (this.isHost) return { grid: clamp(Math.ceil(elements / HOST_CHUNK), 1, units * 4), block: 1 };
     const { block, accesses } = this.#elementwise;
     const blocks = Math.ceil((elements * itemBytes) / (16 * block));
     const atOnce = Math.min(blocks, (units * THREADS_PER_CU) / block);
-    return { grid: this.blocks(Math.max(atOnce, Math.ceil(blocks / accesses[reads])), block), block };
+    return { grid: this.blocks(Math.max(atOnce, Math.ceil(blocks / accesses[work])), block), block };
   }
 
   /** One thread per unit of work that is heavier than an element (a column of a scatter). */
