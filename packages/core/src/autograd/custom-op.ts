@@ -97,11 +97,14 @@ const customRule: Rule<AnyCustomOp> = {
   },
 };
 
+/** Literals: a name put together for a call would have to be hashed before the method is found. */
+const OWN_FORWARD = { js: 'jsFwd', cpu: 'cpuFwd', rocm: 'rocmFwd', cuda: 'cudaFwd' } as const;
+
 function run<R>(op: AnyOp<R>, tensors: readonly Tensor[]): R {
   const { device } = tensors[0];
-  const kind = device.backend instanceof JsDevice ? 'js' : device.kind;
-  const own = `${kind}Fwd` as const;
-  const operands = tensors.flatMap((tensor) => [storageOf(op.name, tensor), tensor.layout]);
+  const own = OWN_FORWARD[device.backend instanceof JsDevice ? 'js' : device.kind];
+  const operands: unknown[] = [];
+  for (const tensor of tensors) operands.push(storageOf(op.name, tensor), tensor.layout);
   // Called on the operation, whose other methods and fields it may use.
   if (op[own]) return op[own](...operands);
   if (op.fwd) return op.fwd(...operands);

@@ -59,8 +59,8 @@ function inOneKernel(q: Tensor, k: Tensor, v: Tensor, scale: number, causal: boo
   const { attention } = q.device.backend;
   const [b, heads, seq, d] = q.shape;
   const [, kvHeads, kv] = k.shape;
-  const recorded = isGradEnabled() && [q, k, v].some((part) => part.trackOp);
-  const alike = v.dim(3) === d && v.dim(1) === kvHeads && [k, v].every((part) => part.dtype === q.dtype);
+  const recorded = isGradEnabled() && (q.trackOp || k.trackOp || v.trackOp);
+  const alike = v.shape[3] === d && v.shape[1] === kvHeads && k.dtype === q.dtype && v.dtype === q.dtype;
   if (!attention || recorded || !alike) return undefined;
   const problem: AttentionProblem = { b, heads, kvHeads, seq, kv, d, scale, causal };
   if (!attention.supports(q.dtype, problem)) return undefined;

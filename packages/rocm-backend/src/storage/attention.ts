@@ -10,13 +10,14 @@ import {
 import { ATTENTION } from '@x/kernels';
 import type { RocmDevice } from '../device';
 import { unsupported } from '../errors';
+import { kernelName } from '../kernel-name';
 import { clamp, type LaunchShape } from '../launch-shape';
 import { Copy, run } from '../ops';
 import { RocmStorage } from './index';
 
 const DTYPES: readonly DType[] = ['f16', 'bf16', 'f32'];
-/** Sizes of a head that there are kernels for. */
-const HEAD_SIZES = [64, 128];
+/** The kernels by the size of a head. */
+const KERNELS: Record<number, string> = { 64: 'attention_64', 128: 'attention_128' };
 /** Queries of a block's tile, and keys that are in its shared memory at once (kernels/attention/slabs.h). */
 const QUERIES = 128;
 const KEYS = 64;
@@ -42,7 +43,7 @@ export class DeviceAttentionOps implements AttentionOps {
     return (
       matrixUnits !== undefined &&
       DTYPES.includes(dtype) &&
-      HEAD_SIZES.includes(d) &&
+      d in KERNELS &&
       (dtype === 'f32' ? tiles >= hip.properties.multiprocessorCount : seq >= FEWEST_QUERIES) &&
       Math.max(seq, kv) < 2 ** 31 &&
       scale > 0 &&
@@ -61,18 +62,21 @@ export class DeviceAttentionOps implements AttentionOps {
     vLayout: Layout,
   ): RocmStorage {
     const { b, heads, kvHeads, seq, kv, d, scale, causal } = problem;
-    if (!DTYPES.includes(q.dtype) || !HEAD_SIZES.includes(d)) throw unsupported('attention', q.dtype, this.#device);
+    if (!DTYPES.includes(q.dtype) || !(d in KERNELS)) throw unsupported('attention', q.dtype, this.#device);
     const device = this.#device;
-    const operands = [this.#operand(q, qLayout), this.#operand(k, kLayout), this.#operand(v, vLayout)];
+    const args = [b, heads, kvHeads, seq, kv];
+    const copies: RocmStorage[] = [];
     try {
+      this.#putOperand(args, copies, q, qLayout);
+      this.#putOperand(args, copies, k, kLayout);
+      this.#putOperand(args, copies, v, vLayout);
       return run(device, q.dtype, b * heads * seq * d, (out) => {
-        const strided = operands.flatMap(({ args }) => args);
-        const args = [b, heads, kvHeads, seq, kv, ...strided, out, scale, Number(causal)];
+        args.push(out, scale, Number(causal));
         const shape = this.#shape(q.dtype, b * heads, seq, d);
-        device.launch(ATTENTION, `attention_${d}_${q.dtype}`, shape, args);
+        device.launch(ATTENTION, kernelName(KERNELS[d], q.dtype), shape, args);
       });
     } finally {
-      for (const { copy } of operands) copy?.dispose();
+      for (const copy of copies) copy.dispose();
     }
   }
 
@@ -92,16 +96,23 @@ export class DeviceAttentionOps implements AttentionOps {
     return { grid, block, sharedBytes: units === 'nvidia' ? (QUERIES + 4 * KEYS) * d * size : 0 };
   }
 
-  /** Address and strides of the first three dims, of a copy where rows do not begin at multiples of 16 bytes. */
-  #operand(storage: BackendStorage, layout: Layout): { args: number[]; copy?: RocmStorage } {
+  /** Address and strides of the first three dims: of a copy, which joins `copies`, where rows do not begin at multiples of 16 bytes. */
+  #putOperand(args: number[], copies: RocmStorage[], storage: BackendStorage, layout: Layout): void {
     const own = RocmStorage.on(this.#device, storage);
-    const { ptr } = own.operand(layout);
-    const strides = layout.strides.slice(0, 3);
-    const apart = strides.every(
-      (stride, dim) => (stride * sizeInBytes(own.dtype)) % 16 === 0 || layout.shape[dim] === 1,
-    );
-    if (apart && ptr % 16 === 0 && layout.strides[3] === 1) return { args: [ptr, ...strides] };
-    const copy = new Copy().map(own, layout);
-    return { args: [copy.ptr, ...Layout.contiguous(layout.shape).strides.slice(0, 3)], copy };
+    let { ptr } = own.operand(layout);
+    let { strides } = layout;
+    if (ptr % 16 !== 0 || strides[3] !== 1 || !rowsApart(layout, 16 / sizeInBytes(own.dtype))) {
+      const copy = new Copy().map(own, layout);
+      copies.push(copy);
+      ptr = copy.ptr;
+      strides = Layout.contiguous(layout.shape).strides;
+    }
+    args.push(ptr, strides[0], strides[1], strides[2]);
   }
+}
+
+/** Whether rows of the last dim begin at multiples of `elements` from each other. */
+function rowsApart({ shape, strides }: Layout, elements: number): boolean {
+  for (let dim = 0; dim < 3; dim++) if (strides[dim] % elements !== 0 && shape[dim] !== 1) return false;
+  return true;
 }
