@@ -1,6 +1,7 @@
 // fill_{t}(buf, value, numel), const_set_{t} (a constant into a strided destination) and copy2d_{t} (d1 rows of d2
-// elements between two row strides); transpose_b{bits} is ours (fill/transpose.h). candle: candle-kernels/src/fill.cu. What differs: any grid and block size is right
-// (candle's copy2d is one thread an element), i16 and i32 are there, rows that allow it move 16 bytes an access.
+// elements between two row strides); transpose_b{bits} is ours (fill/transpose.h). candle: candle-kernels/src/fill.cu.
+// What differs: any grid and block size is right (candle's copy2d is one thread an element), i16 and i32 are there, rows
+// that allow it move 16 bytes an access.
 #include "x.h"
 #include "shared/split.h"
 #include "fill/transpose.h"

@@ -129,7 +129,8 @@ X_DEVICE u32 blockThreads() { return blockSizeX() * blockSizeY() * blockSizeZ();
 namespace launch {
 
 // A grid's threads are counted along x through all blocks, then y, then z: what each thread computes to know its place is
-// few instructions, of words mostly, and on AMD's GPUs without the division that a number of blocks takes.
+// few instructions, of words mostly (so fewer than 2^32 along y and z), and on AMD's GPUs without the division that a
+// number of blocks takes.
 #if X_AMDGCN
 X_DEVICE u64 threadsX() { return __builtin_amdgcn_grid_size_x(); }
 X_DEVICE u32 threadsY() { return __builtin_amdgcn_grid_size_y(); }
