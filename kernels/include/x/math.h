@@ -55,7 +55,7 @@ namespace m {
 #if X_HOST
 /**
  * exp(x) inline and branch-free, a fifth to a third faster than libmvec's call; within 1 unit in the last place.
- * `brief`: within 2^-17 of it, for what is rounded to 16 bits. `normal`: exp(-18) for all x below, in fewer steps.
+ * `brief`: within 2^-16 of it, for what is rounded to 16 bits. `normal`: exp(-18) for all x below, in fewer steps.
  */
 template <bool brief, bool normal>
 X_DEVICE float expInline(float x) {
