@@ -61,6 +61,21 @@ napi_value launch(napi_env env, napi_callback_info callback) {
   });
 }
 
+// A shared buffer, because nobody can transfer it away: its memory stays where it is as long as it is referenced, which
+// spares every launch a look at whether that still holds.
+Napi::Object launchBuffer(Napi::Env env) {
+  Napi::Function constructor = env.Global().Get("SharedArrayBuffer").As<Napi::Function>();
+  return constructor.New({Napi::Number::New(env, double(kLaunchBufferBytes))});
+}
+
+// Node-API tells the address of a view only.
+uint8_t* launchBytes(Napi::Env env, Napi::Object buffer) {
+  Napi::Object bytes = env.Global().Get("Uint8Array").As<Napi::Function>().New({buffer});
+  View view;
+  if (!viewOf(env, bytes, &view) || view.bytes != kLaunchBufferBytes) invalidArgument("", "the launch buffer could not be made");
+  return view.data;
+}
+
 // open(platform, ordinal) => { id, properties, launchBuffer, launch }
 Napi::Value open(const Napi::CallbackInfo& info) {
   Napi::Env env = info.Env();
@@ -88,8 +103,8 @@ Napi::Value open(const Napi::CallbackInfo& info) {
   auto device = std::make_unique<Device>(platform, int(ordinal), *state.driver, &state.current,
                                          !blocking.empty() && blocking != "0");
   device->open();
-  Napi::ArrayBuffer buffer = Napi::ArrayBuffer::New(env, kLaunchBufferBytes);
-  device->launchBuffer = static_cast<uint8_t*>(buffer.Data());
+  Napi::Object buffer = launchBuffer(env);
+  device->launchBuffer = launchBytes(env, buffer);
   napi_value function = nullptr;
   if (napi_create_function(env, "launch", NAPI_AUTO_LENGTH, launch, device.get(), &function) != napi_ok) {
     invalidArgument(platformName(platform), "the launch function could not be created");
@@ -98,7 +113,7 @@ Napi::Value open(const Napi::CallbackInfo& info) {
   out.Set("properties", propertiesObject(env, device->properties()));
   out.Set("launchBuffer", buffer);
   out.Set("launch", Napi::Value(env, function));
-  out.Set("id", addon.add(std::move(device), Napi::Persistent(buffer.As<Napi::Object>())));
+  out.Set("id", addon.add(std::move(device), Napi::Persistent(buffer)));
   return out;
 }
 

@@ -42,7 +42,7 @@ export interface NativeDevice {
   id: number;
   properties: DeviceProperties;
   /** A launch record of 32-bit words, then packed arguments; `launch` reads it. */
-  launchBuffer: ArrayBuffer;
+  launchBuffer: SharedArrayBuffer;
   launch: () => void;
 }
 

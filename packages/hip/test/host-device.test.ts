@@ -1,6 +1,8 @@
 // Memory, launches and errors on the host platform, which runs the same binding code as a GPU does.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { addon } from '../src/addon';
 import { type HipDevice, HipError, type HipModule, openDevice } from '../src/index';
+import { platformNumber } from '../src/platforms';
 import { hostKernels } from './host-kernels';
 
 let device: HipDevice;
@@ -47,6 +49,19 @@ describe('device', () => {
     expect(failure(() => openDevice('host', 1)).code).toBe('NO_DEVICE');
     expect(failure(() => openDevice('host', -1)).code).toBe('INVALID_ARGUMENT');
     expect(failure(() => openDevice('metal' as 'host')).message).toContain("no platform 'metal'");
+  });
+});
+
+describe('launch buffer', () => {
+  test('cannot be taken away from the launches that read it', () => {
+    const native = addon().open(platformNumber('host'), 0);
+    const taken = () => structuredClone(native.launchBuffer, { transfer: [native.launchBuffer as never] });
+    expect(taken).toThrow();
+    expect(native.launchBuffer.byteLength).toBeGreaterThan(4096);
+    // What it holds is read: word 0 names a function that does not exist.
+    new Uint32Array(native.launchBuffer)[0] = 0xffffffff;
+    expect(failure(() => native.launch()).code).toBe('DISPOSED');
+    addon().close(native.id);
   });
 });
 

@@ -37,28 +37,30 @@ double nowUs() {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+std::vector<unsigned char> compileKernels(const std::string& more) {
+  char folder[] = "/tmp/x-host-test-XXXXXX";
+  if (!mkdtemp(folder)) std::abort();
+  const std::string base = folder;
+  std::ofstream(base + "/kernels.cc") << kKernelSource;
+  const std::string here = __FILE__;
+  const size_t slash = here.find_last_of('/');
+  const std::string include = (slash == std::string::npos ? std::string(".") : here.substr(0, slash)) + "/..";
+  const char* compiler = std::getenv("CXX");
+  const char* flags = std::getenv("TEST_KERNEL_FLAGS");
+  const std::string command = std::string(compiler ? compiler : "c++") + " -std=c++17 -O2 -shared -fPIC " + (flags ? flags : "") + " " + more +
+                              " -I'" + include + "' -o " + base + "/kernels.so " + base + "/kernels.cc";
+  if (std::system(command.c_str()) != 0) {
+    std::printf("the test kernels do not compile: %s\n", command.c_str());
+    std::exit(2);
+  }
+  std::ifstream file(base + "/kernels.so", std::ios::binary);
+  std::vector<unsigned char> bytes{std::istreambuf_iterator<char>(file), {}};
+  for (const char* name : {"/kernels.cc", "/kernels.so", ""}) std::remove((base + name).c_str());
+  return bytes;
+}
+
 const std::vector<unsigned char>& kernelImage() {
-  static const std::vector<unsigned char> image = [] {
-    char folder[] = "/tmp/x-host-test-XXXXXX";
-    if (!mkdtemp(folder)) std::abort();
-    const std::string base = folder;
-    std::ofstream(base + "/kernels.cc") << kKernelSource;
-    const std::string here = __FILE__;
-    const size_t slash = here.find_last_of('/');
-    const std::string include = (slash == std::string::npos ? std::string(".") : here.substr(0, slash)) + "/..";
-    const char* compiler = std::getenv("CXX");
-    const char* flags = std::getenv("TEST_KERNEL_FLAGS");
-    const std::string command = std::string(compiler ? compiler : "c++") + " -std=c++17 -O2 -shared -fPIC " + (flags ? flags : "") +
-                                " -I'" + include + "' -o " + base + "/kernels.so " + base + "/kernels.cc";
-    if (std::system(command.c_str()) != 0) {
-      std::printf("the test kernels do not compile: %s\n", command.c_str());
-      std::exit(2);
-    }
-    std::ifstream file(base + "/kernels.so", std::ios::binary);
-    std::vector<unsigned char> bytes{std::istreambuf_iterator<char>(file), {}};
-    for (const char* name : {"/kernels.cc", "/kernels.so", ""}) std::remove((base + name).c_str());
-    return bytes;
-  }();
+  static const std::vector<unsigned char> image = compileKernels("");
   return image;
 }
 

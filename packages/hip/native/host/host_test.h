@@ -42,7 +42,9 @@ void failed(const char* file, int line, const std::string& what);
   } while (0)
 #define OK(call) CHECK_EQ((call), 0)
 
-// The kernels of host_test_kernels.h, compiled once per run.
+// The kernels of host_test_kernels.h as a code object, compiled with more options.
+std::vector<unsigned char> compileKernels(const std::string& more);
+// The same without more options, compiled once per run.
 const std::vector<unsigned char>& kernelImage();
 double nowUs();
 

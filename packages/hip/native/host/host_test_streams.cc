@@ -1,4 +1,4 @@
-// Launches, order within a stream, concurrency between streams, events, modules and damaged images.
+// Launches, order within a stream, concurrency between streams, events and modules.
 #include <algorithm>
 #include <atomic>
 
@@ -259,53 +259,4 @@ TEST(modules_load_and_unload) {
   uint32_t expected = 0;
   for (int i = 0; i < 40; ++i) expected = expected * 31 + 1;
   CHECK_EQ(f.read(x), expected);
-}
-
-TEST(damaged_images_are_refused) {
-  Fixture f;
-  const auto& image = kernelImage();
-  Module module = f.stream;
-  auto load = [&](const std::vector<unsigned char>& bytes) { return f.d.moduleLoad(&module, bytes.data(), bytes.size()); };
-  CHECK_EQ(f.d.moduleLoad(&module, nullptr, 100), kInvalidValue);
-  CHECK(module == nullptr);
-  const std::vector<unsigned char> tiny{0x7f, 'E', 'L', 'F'};
-  CHECK_EQ(f.d.moduleLoad(&module, tiny.data(), 0), kInvalidImage);
-  CHECK_EQ(load(tiny), kInvalidImage);
-  CHECK_EQ(load(std::vector<unsigned char>(100000, 0x5a)), kInvalidImage);
-  const std::string text = "#!/bin/sh\nexit 1\n";
-  CHECK_EQ(load({text.begin(), text.end()}), kInvalidImage);
-  auto changed = [&](size_t at, unsigned char value) {
-    std::vector<unsigned char> bytes = image;
-    bytes[at] = value;
-    return bytes;
-  };
-  CHECK_EQ(load(changed(4, 1)), kInvalidImage);      // 32-bit
-  CHECK_EQ(load(changed(18, 0x28)), kInvalidImage);  // another machine
-  CHECK_EQ(load(changed(16, 1)), kInvalidImage);     // an object file
-  CHECK_EQ(load(changed(16, 2)), kInvalidImage);     // an executable
-  CHECK(std::string(f.d.errorString(kInvalidImage)).find("shared object") != std::string::npos);
-  // Every truncation that cuts into a loaded segment; what follows the segments is not needed.
-  uint32_t refused = 0;
-  for (size_t length = 1; length < image.size(); length += 1 + image.size() / 200) {
-    const Status status = load({image.begin(), image.begin() + static_cast<long>(length)});
-    if (status == kInvalidImage) ++refused;
-    if (status == kSuccess) OK(f.d.moduleUnload(module));
-    CHECK(status == kInvalidImage || status == kSuccess || status == kSharedObjectInitFailed);
-  }
-  CHECK(refused > 50);
-  OK(load(image));
-}
-
-TEST(refused_by_the_linker_with_its_words) {
-  Fixture f;
-  // Renaming a library that the image needs keeps it sound, but it cannot be loaded.
-  std::vector<unsigned char> image = kernelImage();
-  const std::string name = "libstdc++.so.6";
-  auto at = std::search(image.begin(), image.end(), name.begin(), name.end());
-  CHECK(at != image.end());
-  if (at == image.end()) return;
-  *(at + 3) = 'Q';
-  Module module = nullptr;
-  CHECK_EQ(f.d.moduleLoad(&module, image.data(), image.size()), kSharedObjectInitFailed);
-  CHECK(std::string(f.d.errorString(kSharedObjectInitFailed)).find("libQtdc++") != std::string::npos);
 }
