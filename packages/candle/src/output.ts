@@ -15,9 +15,9 @@ export async function guarded(json: boolean | undefined, body: () => Promise<voi
   }
 }
 
-export function printJson(value: unknown): void {
+export function printJson(value: unknown, stream: NodeJS.WritableStream = process.stdout): void {
   const text = JSON.stringify(value, (_, item) => (typeof item === 'bigint' ? item.toString() : item));
-  process.stdout.write(`${text}\n`);
+  stream.write(`${text}\n`);
 }
 
 /** Colour on terminals only. */

@@ -1,6 +1,6 @@
 /** `candle quantize` and `candle inspect`: files in, files out, and what is left behind when something goes wrong. */
 import { execFileSync, spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -243,11 +243,16 @@ describe('what goes wrong leaves nothing', () => {
     await expect(quantizeModel(path, path, 'q8_0')).rejects.toThrow(
       expect.objectContaining({ code: 'INVALID_ARGUMENT' }),
     );
+    const link = place();
+    symlinkSync(path, link);
+    await expect(quantizeModel(path, link, 'q8_0')).rejects.toThrow(
+      expect.objectContaining({ code: 'INVALID_ARGUMENT' }),
+    );
     await expect(quantizeModel(join(folder, 'none.gguf'), out, 'q8_0')).rejects.toThrow(
       expect.objectContaining({ code: 'FILE_NOT_FOUND' }),
     );
     await expect(quantizeModel(path, join(folder, 'no/such/folder.gguf'), 'q8_0')).rejects.toThrow(
-      expect.objectContaining({ code: 'FILE_UNREADABLE' }),
+      expect.objectContaining({ code: 'FILE_UNWRITABLE' }),
     );
     await expect(quantizeModel(path, out, 'q8_0', { imatrix: path })).rejects.toThrow(
       expect.objectContaining({ code: 'GGUF_INVALID_CONTENT' }),

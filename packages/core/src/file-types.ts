@@ -4,7 +4,6 @@
  * Types without a tensor dtype are widened when they are read, all exactly: bool to u8 (0 and 1), i8 to i16, u16 to u32, u64
  * to i64 (an error for values from 2^63 on), f8e5m2 to f16. candle does this for u16 alone and refuses the others.
  */
-import type { FileHandle } from 'node:fs/promises';
 import type { Device } from './device';
 import { type DType, sizeInBytes } from './dtype';
 import { DTypeError } from './errors';
@@ -175,13 +174,5 @@ export async function writeTensor(tensor: Tensor, write: (bytes: Uint8Array) => 
     }
   } finally {
     dense.dispose();
-  }
-}
-
-/** All of `bytes` to a file, at `position` or where the last write ended. */
-export async function writeAll(file: FileHandle, bytes: Uint8Array, position?: number): Promise<void> {
-  for (let put = 0; put < bytes.byteLength; ) {
-    const at = position === undefined ? undefined : position + put;
-    put += (await file.write(bytes, put, bytes.byteLength - put, at)).bytesWritten;
   }
 }

@@ -27,6 +27,7 @@ export * from './dtype';
 export * from './errors';
 export type { FileInput } from './file-source';
 export type { FileType, LoadOptions } from './file-types';
+export { type FileSink, replaceFile } from './file-write';
 export * from './half';
 export {
   allocRaw,

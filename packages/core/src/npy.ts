@@ -14,7 +14,6 @@ import {
   type LoadOptions,
   readTensor,
   readTensorSync,
-  writeAll,
   writeTensor,
 } from './file-types';
 import { replaceFile } from './file-write';
@@ -72,9 +71,9 @@ export function readNpySync(file: FileInput, device: Device = Device.current(), 
  * @throws FileFormatError `FILE_UNWRITABLE`
  */
 export async function writeNpy(path: string, tensor: Tensor): Promise<void> {
-  await replaceFile(path, async (file) => {
-    await writeAll(file, npyHeader(tensor.dtype, tensor.shape));
-    await writeTensor(tensor, (bytes) => writeAll(file, bytes));
+  await replaceFile(path, async (sink) => {
+    await sink.write(npyHeader(tensor.dtype, tensor.shape));
+    await writeTensor(tensor, (bytes) => sink.write(bytes));
   });
 }
 
@@ -91,8 +90,8 @@ export async function writeNpz(
   if (entries.some(([name]) => name === '' || name.length > 1000)) {
     throw new CandleError('INVALID_ARGUMENT', 'writeNpz: a name has 1 to 1000 characters; rename the tensor.');
   }
-  await replaceFile(path, async (file) => {
-    const zip = new ZipWriter(file, options);
+  await replaceFile(path, async (sink) => {
+    const zip = new ZipWriter(sink, options);
     for (const [name, tensor] of entries) {
       const header = npyHeader(tensor.dtype, tensor.shape);
       const size = header.byteLength + tensor.elemCount * sizeInBytes(tensor.dtype);

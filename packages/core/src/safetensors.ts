@@ -11,15 +11,7 @@ import { Device } from './device';
 import { type DType, sizeInBytes } from './dtype';
 import { CandleError, FileFormatError, UnsupportedError } from './errors';
 import { type ByteSource, type FileInput, openSource, readBlockSync } from './file-source';
-import {
-  converted,
-  type FileType,
-  type LoadOptions,
-  readTensor,
-  readTensorSync,
-  writeAll,
-  writeTensor,
-} from './file-types';
+import { converted, type FileType, type LoadOptions, readTensor, readTensorSync, writeTensor } from './file-types';
 import { replaceFile } from './file-write';
 import {
   headerLength,
@@ -197,9 +189,9 @@ export async function saveSafetensors(
     throw new CandleError('INVALID_ARGUMENT', message);
   }
   entries.sort(([a, x], [b, y]) => sizeInBytes(y.dtype) - sizeInBytes(x.dtype) || (a < b ? -1 : 1));
-  await replaceFile(path, async (file) => {
-    await writeAll(file, encodeHeader(entries, metadata));
-    for (const [, tensor] of entries) await writeTensor(tensor, (bytes) => writeAll(file, bytes));
+  await replaceFile(path, async (sink) => {
+    await sink.write(encodeHeader(entries, metadata));
+    for (const [, tensor] of entries) await writeTensor(tensor, (bytes) => sink.write(bytes));
   });
 }
 

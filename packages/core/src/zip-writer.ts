@@ -1,10 +1,10 @@
 /**
- * Writing zip archives to a file in one pass, stored or deflated. Sizes and checksum of an entry are written over its header
- * when they are known. Entries and archives past the limits of 32 bits become zip64 by themselves.
+ * Writing zip archives in one pass, stored or deflated. Sizes and checksum of an entry are written over its header when they
+ * are known, or behind the entry where the sink cannot go back. Entries and archives past the limits of 32 bits become zip64
+ * by themselves.
  */
-import type { FileHandle } from 'node:fs/promises';
 import { crc32, createDeflateRaw } from 'node:zlib';
-import { writeAll } from './file-types';
+import type { FileSink } from './file-write';
 
 export interface ZipWriterOptions {
   /** Deflates entries. Default false: tensors hardly shrink. */
@@ -16,6 +16,8 @@ export interface ZipWriterOptions {
 interface Written {
   name: Uint8Array;
   method: number;
+  /** Sizes and checksum follow the entry. */
+  described: boolean;
   crc: number;
   packedSize: number;
   size: number;
@@ -27,15 +29,15 @@ const MAX32 = 0xffffffff;
 const DATE = 0x21;
 
 export class ZipWriter {
-  readonly #file: FileHandle;
+  readonly #sink: FileSink;
   readonly #deflate: boolean;
   readonly #zip64: boolean;
   readonly #entries: Written[] = [];
   #position = 0;
 
-  /** @param file empty, written from its beginning and closed by the caller */
-  constructor(file: FileHandle, options: ZipWriterOptions = {}) {
-    this.#file = file;
+  /** @param sink at its beginning */
+  constructor(sink: FileSink, options: ZipWriterOptions = {}) {
+    this.#sink = sink;
     this.#deflate = options.deflate ?? false;
     this.#zip64 = options.zip64 ?? false;
   }
@@ -49,6 +51,7 @@ export class ZipWriter {
     const entry: Written = {
       name: new TextEncoder().encode(name),
       method: this.#deflate ? 8 : 0,
+      described: this.#sink.patch === undefined,
       crc: 0,
       packedSize: 0,
       size: 0,
@@ -72,7 +75,8 @@ export class ZipWriter {
         await emit(bytes);
       });
     }
-    await writeAll(this.#file, localHeader(entry, large), entry.offset);
+    if (this.#sink.patch) await this.#sink.patch(localHeader(entry, large), entry.offset);
+    else await this.#put(descriptor(entry, large));
     this.#entries.push(entry);
   }
 
@@ -96,7 +100,7 @@ export class ZipWriter {
   }
 
   async #put(bytes: Uint8Array): Promise<void> {
-    await writeAll(this.#file, bytes, this.#position);
+    await this.#sink.write(bytes);
     this.#position += bytes.byteLength;
   }
 }
@@ -133,10 +137,10 @@ function record(length: number, fill: (view: DataView) => void): Uint8Array {
   return bytes;
 }
 
-/** Version, flags (names are UTF-8), method, time, date, checksum: what both headers have, from `at` on. */
+/** Version, flags (names are UTF-8, sizes are behind the entry), method, time, date, checksum: what both headers have, from `at` on. */
 function common(view: DataView, at: number, entry: Written, large: boolean): void {
   view.setUint16(at, large ? 45 : 20, true);
-  view.setUint16(at + 2, 0x800, true);
+  view.setUint16(at + 2, entry.described ? 0x808 : 0x800, true);
   view.setUint16(at + 4, entry.method, true);
   view.setUint16(at + 8, DATE, true);
   view.setUint32(at + 10, entry.crc, true);
@@ -155,6 +159,18 @@ function localHeader(entry: Written, large: boolean): Uint8Array {
   });
   header.set(name, 30);
   return header;
+}
+
+/** Checksum and sizes behind an entry. */
+function descriptor({ crc, packedSize, size }: Written, large: boolean): Uint8Array {
+  return record(large ? 24 : 16, (view) => {
+    view.setUint32(0, 0x08074b50, true);
+    view.setUint32(4, crc, true);
+    for (const [i, value] of [packedSize, size].entries()) {
+      if (large) view.setBigUint64(8 + i * 8, BigInt(value), true);
+      else view.setUint32(8 + i * 4, value, true);
+    }
+  });
 }
 
 function centralHeader(entry: Written, zip64: boolean): Uint8Array {

@@ -3,7 +3,7 @@
  * Hugging Face directory, quantised as llama.cpp's tool does it. Weights are read, quantised on all processors and
  * written piece by piece. The output appears under its name when it is complete; an error or an interrupt leaves none.
  */
-import { resolve } from 'node:path';
+import { fstatSync, type Stats, statSync } from 'node:fs';
 import { CandleError } from '@x/core';
 import {
   blockFormat,
@@ -58,7 +58,7 @@ export function quantizeCommand(): Command {
   return new Command('quantize')
     .description('write a GGUF file with the weights of a model in a smaller type')
     .argument('<in>', 'a .gguf file, a .safetensors file, or a directory with config.json and *.safetensors')
-    .argument('<out>', 'the .gguf file to write; one of that name is replaced')
+    .argument('<out>', 'the .gguf file to write, or a pipe; a file of that name is replaced')
     .requiredOption('-t, --type <mix>', `one of ${Object.keys(MIXES).join(', ')}`, mixName)
     .option('--imatrix <file>', 'importance data that llama-imatrix collected, in either of its forms')
     .option('--threads <count>', 'threads to quantise with, default one a processor', positiveInteger)
@@ -75,15 +75,18 @@ async function run(input: string, output: string, options: QuantizeOptions): Pro
   process.once('SIGINT', onSignal);
   process.once('SIGTERM', onSignal);
   const shown = !options.json && process.stderr.isTTY;
+  // A model that goes to standard output has it for itself.
+  const existing = statSync(output, { throwIfNoEntry: false });
+  const report = existing !== undefined && isSame(existing, fstatSync(1)) ? process.stderr : process.stdout;
   try {
-    const report = await quantizeModel(input, output, options.type, {
+    const result = await quantizeModel(input, output, options.type, {
       ...options,
       signal: interrupt.signal,
       onProgress: shown ? (done, total, name) => process.stderr.write(progressLine(done, total, name)) : undefined,
     });
     if (shown) process.stderr.write('\r\x1b[K');
-    if (options.json) printJson(report);
-    else process.stdout.write(`${describe(report)}\n`);
+    if (options.json) printJson(result, report);
+    else report.write(`${describe(result)}\n`);
   } finally {
     process.removeListener('SIGINT', onSignal);
     process.removeListener('SIGTERM', onSignal);
@@ -106,7 +109,8 @@ export async function quantizeModel(
   const started = performance.now();
   const source = openModel(input);
   try {
-    const replaced = source.paths.find((path) => resolve(path) === resolve(output));
+    const existing = statSync(output, { throwIfNoEntry: false });
+    const replaced = source.paths.find((path) => existing !== undefined && isSame(statSync(path), existing));
     if (replaced !== undefined) throw invalid(`${replaced} is the input. Give the output another name.`);
     const imatrix = options.imatrix === undefined ? undefined : loadImatrix(options.imatrix);
     const types = planTypes(source, mix, imatrix, options.allowRequantize === true);
@@ -231,6 +235,11 @@ function importanceOf(imatrix: Imatrix, { name, shape }: SourceTensor, type: Qua
     `the importance data has ${values.length} values for '${name}' [${shape.join(', ')}]. It belongs to another model: make ` +
       'it again with llama-imatrix.',
   );
+}
+
+/** One file by whatever names. */
+function isSame(a: Stats, b: Stats): boolean {
+  return a.dev === b.dev && a.ino === b.ino;
 }
 
 function metadataOf(

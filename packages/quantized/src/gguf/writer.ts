@@ -3,8 +3,7 @@
  * little-endian layout is the same). Data is streamed: a tensor's bytes may come from an iterable, so a model larger
  * than memory can be quantised. The file appears under its name only when it is complete.
  */
-import { randomBytes } from 'node:crypto';
-import { type FileHandle, open, rename, rm } from 'node:fs/promises';
+import { type FileSink, replaceFile } from '@x/core';
 import { blockFormat, byteLengthOf, isQuantType, type QuantType } from '../blocks';
 import { ggufError } from './error';
 import { GGUF_TYPES, type GgufArray, type GgufType, type GgufValue, NUMERIC_ITEMS } from './value';
@@ -27,49 +26,31 @@ export interface GgufContent {
 const ALIGNMENT = 32;
 
 /**
- * Writes a file, replacing one of the same name in a single step at the end. Raises `FileFormatError` with
- * `GGUF_INVALID_CONTENT` when the content cannot be written as GGUF (and then leaves nothing behind), and
- * `FILE_UNREADABLE` when the file cannot be created or written. Returns the bytes written.
+ * Writes a file, replacing one of the same name in a single step at the end; links are followed, permissions stay, and a
+ * pipe or device is written to. Raises `FileFormatError` with `GGUF_INVALID_CONTENT` when the content cannot be written as
+ * GGUF (and then leaves nothing behind), and `FILE_UNWRITABLE` when the file cannot be created or written. Returns the bytes
+ * written.
  */
 export async function writeGguf(path: string, content: GgufContent): Promise<number> {
   const metadata = new Map(content.metadata instanceof Map ? content.metadata : Object.entries(content.metadata));
   const tensors = [...content.tensors];
   const alignment = alignmentOf(path, metadata);
   const { header, lengths } = encodeHeader(path, metadata, tensors, alignment);
-  const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`;
-  let handle: FileHandle;
-  try {
-    handle = await open(temporary, 'wx');
-  } catch (cause) {
-    throw ggufError('FILE_UNREADABLE', path, `it cannot be created (${String(cause)}). Check the folder.`, cause);
-  }
-  try {
-    await writeAll(path, handle, header);
-    for (const [i, tensor] of tensors.entries()) await writeTensor(path, handle, tensor, lengths[i], alignment);
-    await handle.close();
-    await rename(temporary, path);
-    return lengths.reduce((sum, length) => sum + length + padding(length, alignment), header.byteLength);
-  } catch (error) {
-    await handle.close().catch(() => undefined);
-    await rm(temporary, { force: true });
-    throw error;
-  }
+  await replaceFile(path, async (sink) => {
+    await sink.write(header);
+    for (const [i, tensor] of tensors.entries()) await writeTensor(path, sink, tensor, lengths[i], alignment);
+  });
+  return lengths.reduce((sum, length) => sum + length + padding(length, alignment), header.byteLength);
 }
 
-async function writeTensor(
-  path: string,
-  handle: FileHandle,
-  tensor: GgufTensorSource,
-  length: number,
-  alignment: number,
-) {
+async function writeTensor(path: string, sink: FileSink, tensor: GgufTensorSource, length: number, alignment: number) {
   let data = tensor.data;
   while (typeof data === 'function') data = data();
   let written = 0;
   for await (const bytes of data instanceof Uint8Array ? [data] : data) {
     written += bytes.byteLength;
     if (written > length) break;
-    await writeAll(path, handle, bytes);
+    await sink.write(bytes);
   }
   if (written !== length) {
     throw ggufError(
@@ -79,23 +60,7 @@ async function writeTensor(
         `${tensor.type} [${tensor.shape.join(', ')}] takes ${length}. Pass blocks of that type and shape.`,
     );
   }
-  await writeAll(path, handle, new Uint8Array(padding(length, alignment)));
-}
-
-async function writeAll(path: string, handle: FileHandle, bytes: Uint8Array): Promise<void> {
-  for (let done = 0; done < bytes.byteLength; ) {
-    try {
-      const { bytesWritten } = await handle.write(bytes, done, Math.min(bytes.byteLength - done, 1 << 30));
-      done += bytesWritten;
-    } catch (cause) {
-      throw ggufError(
-        'FILE_UNREADABLE',
-        path,
-        `writing failed (${String(cause)}). Check the space on the disk.`,
-        cause,
-      );
-    }
-  }
+  await sink.write(new Uint8Array(padding(length, alignment)));
 }
 
 function padding(length: number, alignment: number): number {
