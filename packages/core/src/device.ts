@@ -14,6 +14,7 @@ import type {
   DeviceLocation,
   DeviceMemory,
 } from './backend';
+import { COUNT, check, FUNCTION, kind, STRING, show } from './check';
 import { CandleError, DeviceError, DisposedError, UnsupportedError } from './errors';
 import { JsDevice } from './js/device';
 import { type DeviceUsage, usageOf } from './memory';
@@ -21,7 +22,15 @@ import { scope } from './scope';
 
 export type DeviceKind = DeviceLocation['kind'];
 
+/** A device, or its name as {@link Device.parse} takes it. */
+export type DeviceLike = Device | string;
+
 const KINDS: readonly DeviceKind[] = ['js', 'cpu', 'rocm', 'cuda'];
+const KIND = kind(
+  (value) => KINDS.includes(value as DeviceKind),
+  `use one of ${KINDS.join(', ')}`,
+  (message) => new DeviceError('DEVICE_UNKNOWN', message),
+);
 const GPU_PACKAGE = '@x/rocm-backend';
 const providers = new Map<DeviceKind, BackendProvider>();
 const opened = new Map<string, Device>();
@@ -48,12 +57,7 @@ export interface SkippedDevice {
 
 /** Offers the devices of one kind; a later registration of the same kind replaces an earlier one for devices not yet open. */
 export function registerBackend(provider: BackendProvider): void {
-  if (!KINDS.includes(provider.kind)) {
-    throw new DeviceError(
-      'DEVICE_UNKNOWN',
-      `registerBackend: kind "${provider.kind}" is unknown; valid kinds: ${KINDS.join(', ')}.`,
-    );
-  }
+  check('registerBackend', 'kind', provider?.kind, KIND);
   providers.set(provider.kind, provider);
 }
 
@@ -121,6 +125,8 @@ export class Device {
 
   /** The device at a location, the same object each time until it is disposed. */
   static at(kind: DeviceKind, ordinal = 0): Device {
+    check('Device.at', 'kind', kind, KIND);
+    check('Device.at', 'ordinal', ordinal, COUNT);
     const name = nameOf({ kind, ordinal });
     const existing = opened.get(name);
     if (existing) return existing;
@@ -143,16 +149,25 @@ export class Device {
    * @throws DeviceError `DEVICE_UNKNOWN`
    */
   static parse(name: string): Device {
-    const match = /^(js|cpu|rocm|cuda)(?::(\d{1,4}))?$/.exec(name);
-    const kind = match?.[1] as DeviceKind | undefined;
+    const match = typeof name === 'string' && /^(js|cpu|rocm|cuda)(?::(\d{1,4}))?$/.exec(name);
+    const kind = match ? (match[1] as DeviceKind) : undefined;
     const isHost = kind === 'js' || kind === 'cpu';
-    if (!kind || (isHost && match?.[2] !== undefined)) {
+    if (!match || !kind || (isHost && match[2] !== undefined)) {
       throw new DeviceError(
         'DEVICE_UNKNOWN',
-        `"${name}" is no device; valid names: js, cpu, rocm:N, cuda:N with N from 0.`,
+        `${show(name)} is no device; valid names: js, cpu, rocm:N, cuda:N with N from 0.`,
       );
     }
-    return Device.at(kind, Number(match?.[2] ?? 0));
+    return Device.at(kind, Number(match[2] ?? 0));
+  }
+
+  /**
+   * The device that is meant: itself, or the one of that name; {@link Device.current} where none is named.
+   * @throws DeviceError `DEVICE_UNKNOWN`
+   */
+  static of(device?: DeviceLike | null): Device {
+    if (device instanceof Device) return device;
+    return device === undefined || device === null ? Device.current() : Device.parse(device);
   }
 
   /** The best device that opens: rocm, then cuda, then cpu. {@link Device.skipped} tells what was passed over. */
@@ -184,8 +199,9 @@ export class Device {
    * meanwhile is not affected.
    * @param device a device or its name, as {@link Device.parse} takes it
    */
-  static scoped<T>(device: Device | string, fn: (device: Device) => T): T {
-    const on = typeof device === 'string' ? Device.parse(device) : device;
+  static scoped<T>(device: DeviceLike, fn: (device: Device) => T): T {
+    check('Device.scoped', 'fn', fn, FUNCTION);
+    const on = device instanceof Device ? device : Device.parse(device);
     return scope(() => scoped.run(on, () => fn(on)));
   }
 
@@ -248,8 +264,9 @@ export class Device {
     return this.backend.description;
   }
 
-  equals(other: Device): boolean {
-    return this.kind === other.kind && this.ordinal === other.ordinal;
+  equals(other: DeviceLike): boolean {
+    const { kind, ordinal } = other instanceof Device ? other : Device.parse(other);
+    return this.kind === kind && this.ordinal === ordinal;
   }
 
   /** Waits until all enqueued work is done. */
@@ -264,9 +281,7 @@ export class Device {
 
   /** Restarts the random stream: a whole number in 0..2^53. The same seed gives the same numbers on every device. */
   setSeed(seed: number): void {
-    if (!Number.isSafeInteger(seed) || seed < 0) {
-      throw new CandleError('INVALID_ARGUMENT', `setSeed: ${seed} is no seed; use a whole number from 0 to 2^53 - 1.`);
-    }
+    check('setSeed', 'seed', seed, COUNT);
     this.backend.setSeed(seed);
   }
 
@@ -282,6 +297,7 @@ export class Device {
    * @throws UnsupportedError on a device without kernels, else what the compiler says
    */
   compile(source: string, options: CompileOptions = {}): CompiledProgram {
+    check('compile', 'source', source, STRING);
     const { backend } = this;
     if (backend.compile) return backend.compile(source, options);
     throw new UnsupportedError(

@@ -4,7 +4,7 @@
  * Types without a tensor dtype are widened when they are read, all exactly: bool to u8 (0 and 1), i8 to i16, u16 to u32, u64
  * to i64 (an error for values from 2^63 on), f8e5m2 to f16. candle does this for u16 alone and refuses the others.
  */
-import type { Device } from './device';
+import { Device, type DeviceLike } from './device';
 import { type DType, sizeInBytes } from './dtype';
 import { DTypeError } from './errors';
 import type { ByteSource } from './file-source';
@@ -94,7 +94,7 @@ export async function readTensor(
   source: ByteSource,
   stored: StoredElements,
   shape: Shape,
-  device: Device,
+  device?: DeviceLike,
 ): Promise<Tensor> {
   const { target, total, put } = start(stored, shape, device);
   try {
@@ -112,7 +112,7 @@ export async function readTensor(
 }
 
 /** As {@link readTensor}, blocking the event loop. */
-export function readTensorSync(source: ByteSource, stored: StoredElements, shape: Shape, device: Device): Tensor {
+export function readTensorSync(source: ByteSource, stored: StoredElements, shape: Shape, device?: DeviceLike): Tensor {
   const { target, total, put } = start(stored, shape, device);
   try {
     const buffer = new Uint8Array(Math.min(PIECE, total));
@@ -128,9 +128,10 @@ export function readTensorSync(source: ByteSource, stored: StoredElements, shape
   }
 }
 
-function start({ type, bigEndian, observe }: StoredElements, shape: Shape, device: Device) {
+function start({ type, bigEndian, observe }: StoredElements, shape: Shape, device?: DeviceLike) {
   const { bytes, dtype, widen } = FILE_TYPES[type];
-  const target = Tensor.empty(shape, dtype, device);
+  const on = Device.of(device);
+  const target = Tensor.empty(shape, dtype, on);
   return {
     target,
     total: elemCount(shape) * bytes,
@@ -139,7 +140,7 @@ function start({ type, bigEndian, observe }: StoredElements, shape: Shape, devic
       observe?.(piece);
       if (bigEndian) swapBytes(piece, bytes);
       const { storage } = target.storageAndLayout();
-      device.backend.write(storage, (done / bytes) * sizeInBytes(dtype), widen ? widen(piece) : piece);
+      on.backend.write(storage, (done / bytes) * sizeInBytes(dtype), widen ? widen(piece) : piece);
     },
   };
 }

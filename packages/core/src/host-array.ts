@@ -2,8 +2,10 @@
  * Typed arrays of each dtype, and numbers turned into them: the host side of creating and reading tensors, shared by the
  * tensor API, the file formats and the plain TypeScript backend. Casts follow Rust's `as`, which is what candle does.
  */
+
+import { show } from './check';
 import type { DType } from './dtype';
-import { sizeInBytes } from './dtype';
+import { isInt, sizeInBytes } from './dtype';
 import { DTypeError, OutOfMemoryError } from './errors';
 import { decodeBf16, decodeF8e4m3, decodeF16, encodeBf16, encodeF8e4m3, encodeF16, f64ToF32Sticky } from './half';
 
@@ -249,9 +251,24 @@ export function encodeInput(op: string, dtype: DType, values: ArrayLike<number |
   return castValues('f64', wide, dtype);
 }
 
+/**
+ * One number for every element of a tensor, as a backend takes it: an integer dtype refuses what it cannot hold, a float
+ * dtype refuses bigints that it would have to round.
+ * @throws DTypeError
+ */
+export function heldScalar(op: string, dtype: DType, value: number | bigint): number | bigint {
+  if (isInt(dtype)) encodeInput(op, dtype, [value]);
+  else if (typeof value === 'bigint') {
+    const rounded = Number(roundScalar(dtype, Number(value)));
+    if (!Number.isFinite(rounded) || BigInt(rounded) !== value) throw notHeld(op, value, dtype);
+    return rounded;
+  }
+  return value;
+}
+
 function notHeld(op: string, value: number | bigint | boolean, dtype: DType): DTypeError {
   return new DTypeError(
     'DTYPE_MISMATCH',
-    `${op}: ${value} is not a value of ${dtype}; use another dtype, or round and clamp the data first.`,
+    `${op}: ${show(value)} is not a value of ${dtype}; use another dtype, or round and clamp the data first.`,
   );
 }

@@ -5,6 +5,8 @@
  * Differs: `reshape` lives here and keeps a view wherever strides allow it (candle copies unless contiguous). A layout is
  * immutable, so its contiguity is computed once.
  */
+import { check, DIM, DIM_LIST, INDEX, kind, SHAPE, show, showList } from './check';
+import { checkCalls } from './checked-calls';
 import { ShapeError } from './errors';
 import { contiguousStrides, elemCount, formatShape, resolveDim, type Shape, sameShape } from './shape';
 
@@ -15,6 +17,8 @@ export interface StridedBlocks {
   /** Storage offsets of the runs, in row-major order. */
   starts(): IterableIterator<number>;
 }
+
+const ARRAY = kind(Array.isArray, 'give an array of whole numbers');
 
 export class Layout {
   readonly shape: Shape;
@@ -27,6 +31,8 @@ export class Layout {
   #fresh = false;
 
   constructor(shape: Shape, strides: readonly number[], startOffset = 0) {
+    check('Layout', 'shape', shape, ARRAY);
+    check('Layout', 'strides', strides, ARRAY);
     if (shape.length !== strides.length) {
       throw new ShapeError(
         'INVALID_SHAPE',
@@ -37,10 +43,12 @@ export class Layout {
     this.strides = strides;
     this.startOffset = startOffset;
     this.elemCount = elemCount(shape);
+    if (!isSound(this)) throw unsound(this);
   }
 
   /** Row-major, without gaps. */
   static contiguous(shape: Shape, startOffset = 0): Layout {
+    check('Layout.contiguous', 'shape', shape, ARRAY);
     const layout = new Layout(shape, contiguousStrides(shape), startOffset);
     layout.#contiguous = true;
     layout.#fresh = startOffset === 0;
@@ -179,6 +187,12 @@ export class Layout {
 
   /** The same elements under another shape of equal count, or null where only a copy can give it. */
   reshape(shape: Shape): Layout | null {
+    if (elemCount(shape) !== this.elemCount) {
+      throw new ShapeError(
+        'SHAPE_MISMATCH',
+        `Layout.reshape: ${formatShape(this.shape)} has ${this.elemCount} elements and ${formatShape(shape)} has ${elemCount(shape)}; the counts must be equal.`,
+      );
+    }
     if (this.isContiguous()) return Layout.contiguous(shape, this.startOffset);
     // Old dimensions are merged into groups that step evenly; a new dimension must fall inside one group.
     const strides = new Array<number>(shape.length).fill(1);
@@ -241,6 +255,38 @@ export class Layout {
   toString(): string {
     return `Layout(shape ${formatShape(this.shape)}, strides ${formatShape(this.strides)}, offset ${this.startOffset})`;
   }
+}
+
+checkCalls(
+  Layout.prototype,
+  {
+    dim: { dim: DIM },
+    narrow: { dim: DIM, start: INDEX, len: INDEX },
+    transpose: { dim1: DIM, dim2: DIM },
+    permute: { dims: DIM_LIST },
+    broadcastAs: { shape: SHAPE },
+    unsqueeze: { dim: DIM },
+    squeeze: { dim: DIM },
+    reshape: { shape: SHAPE },
+  },
+  'Layout.',
+);
+
+/** Whole sizes and an offset from 0, whole strides, and a count that is exact in a double. */
+function isSound({ shape, strides, startOffset, elemCount }: Layout): boolean {
+  for (let i = 0; i < shape.length; i++) {
+    if (!Number.isSafeInteger(shape[i]) || shape[i] < 0) return false;
+    if (elemCount > 0 && !Number.isSafeInteger(strides[i])) return false;
+  }
+  return Number.isSafeInteger(startOffset) && startOffset >= 0 && Number.isSafeInteger(elemCount);
+}
+
+function unsound({ shape, strides, startOffset }: Layout): ShapeError {
+  const given = `shape ${showList(shape)}, strides ${showList(strides)}, offset ${show(startOffset)}`;
+  return new ShapeError(
+    'INVALID_SHAPE',
+    `Layout: ${given} address no elements; sizes and the offset are whole numbers from 0, strides whole numbers, and there are at most 2^53 elements.`,
+  );
 }
 
 function denseInOrder(shape: Shape, strides: readonly number[], rowMajor: boolean): boolean {

@@ -3,7 +3,7 @@
  * scalars and empty arrays; archives stored or deflated, with zip64. candle reads little-endian row-major arrays of seven
  * types; here all of numpy's numbers but complex and long double ones are read, see file-types.ts for the widenings.
  */
-import { Device } from './device';
+import type { DeviceLike } from './device';
 import { type DType, sizeInBytes } from './dtype';
 import { CandleError } from './errors';
 import { type ByteSource, bytesSource, type FileInput, openSource } from './file-source';
@@ -43,11 +43,7 @@ export interface NpzInfo {
  * The array of an npy file on a device (default `Device.current()`), row-major.
  * @throws FileFormatError `FILE_NOT_FOUND`, `FILE_UNREADABLE`, `FILE_TRUNCATED`, `FILE_INVALID`; UnsupportedError
  */
-export async function readNpy(
-  file: FileInput,
-  device: Device = Device.current(),
-  options: LoadOptions = {},
-): Promise<Tensor> {
+export async function readNpy(file: FileInput, device?: DeviceLike, options: LoadOptions = {}): Promise<Tensor> {
   const source = openSource(file);
   try {
     return converted(await loadArray(source, readNpyHeader(source), device), options);
@@ -57,7 +53,7 @@ export async function readNpy(
 }
 
 /** As {@link readNpy}, blocking the event loop. */
-export function readNpySync(file: FileInput, device: Device = Device.current(), options: LoadOptions = {}): Tensor {
+export function readNpySync(file: FileInput, device?: DeviceLike, options: LoadOptions = {}): Tensor {
   const source = openSource(file);
   try {
     return converted(loadArraySync(source, readNpyHeader(source), device), options);
@@ -154,7 +150,7 @@ export class NpzFile implements TensorReader {
   }
 
   /** One array on a device (default `Device.current()`), row-major. */
-  async load(name: string, device: Device = Device.current(), options: LoadOptions = {}): Promise<Tensor> {
+  async load(name: string, device?: DeviceLike, options: LoadOptions = {}): Promise<Tensor> {
     const entry = this.#entry(name);
     const source = await this.#zip.open(entry);
     const header = readNpyHeader(source);
@@ -163,7 +159,7 @@ export class NpzFile implements TensorReader {
   }
 
   /** As {@link load}, blocking the event loop. */
-  loadSync(name: string, device: Device = Device.current(), options: LoadOptions = {}): Tensor {
+  loadSync(name: string, device?: DeviceLike, options: LoadOptions = {}): Tensor {
     const entry = this.#entry(name);
     const source = this.#zip.openSync(entry);
     const header = readNpyHeader(source);
@@ -172,7 +168,7 @@ export class NpzFile implements TensorReader {
   }
 
   /** All arrays by name. */
-  loadAll(device: Device = Device.current(), options: LoadOptions = {}): Promise<Map<string, Tensor>> {
+  loadAll(device?: DeviceLike, options: LoadOptions = {}): Promise<Map<string, Tensor>> {
     return loadEach(this, device, options);
   }
 
@@ -220,11 +216,16 @@ export class NpzFile implements TensorReader {
 
 type Observe = (bytes: Uint8Array) => void;
 
-async function loadArray(source: ByteSource, header: NpyHeader, device: Device, observe?: Observe): Promise<Tensor> {
+async function loadArray(
+  source: ByteSource,
+  header: NpyHeader,
+  device?: DeviceLike,
+  observe?: Observe,
+): Promise<Tensor> {
   return rowMajor(await readTensor(source, stored(header, observe), [elemCount(header.shape)], device), header);
 }
 
-function loadArraySync(source: ByteSource, header: NpyHeader, device: Device, observe?: Observe): Tensor {
+function loadArraySync(source: ByteSource, header: NpyHeader, device?: DeviceLike, observe?: Observe): Tensor {
   return rowMajor(readTensorSync(source, stored(header, observe), [elemCount(header.shape)], device), header);
 }
 

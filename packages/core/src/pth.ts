@@ -6,7 +6,7 @@
  * Differs from candle: any strides are read (candle: contiguous or Fortran order), bool, i8, f8 and the newer unsigned types
  * too, both byte orders, and tensors go to any device. Lists and single tensors can be read besides dicts.
  */
-import { Device } from './device';
+import type { DeviceLike } from './device';
 import type { DType } from './dtype';
 import { FileFormatError, UnsupportedError } from './errors';
 import { type ByteSource, type FileInput, openSource, partOf, readBlockSync } from './file-source';
@@ -111,19 +111,19 @@ export class PthFile implements TensorReader {
    * One tensor on a device (default `Device.current()`). Row-major, whatever its strides in the file; only one that repeats
    * elements, as `expand` makes, stays such a view and takes no more memory than in the file.
    */
-  async load(name: string, device: Device = Device.current(), options: LoadOptions = {}): Promise<Tensor> {
+  async load(name: string, device?: DeviceLike, options: LoadOptions = {}): Promise<Tensor> {
     const { source, stored, span, layout } = this.#plan(name);
     return converted(placed(await readTensor(source, stored, [span], device), layout), options);
   }
 
   /** As {@link load}, blocking the event loop. */
-  loadSync(name: string, device: Device = Device.current(), options: LoadOptions = {}): Tensor {
+  loadSync(name: string, device?: DeviceLike, options: LoadOptions = {}): Tensor {
     const { source, stored, span, layout } = this.#plan(name);
     return converted(placed(readTensorSync(source, stored, [span], device), layout), options);
   }
 
   /** All tensors by name. */
-  loadAll(device: Device = Device.current(), options: LoadOptions = {}): Promise<Map<string, Tensor>> {
+  loadAll(device?: DeviceLike, options: LoadOptions = {}): Promise<Map<string, Tensor>> {
     return loadEach(this, device, options);
   }
 

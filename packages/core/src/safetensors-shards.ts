@@ -5,7 +5,7 @@
  */
 import { readFileSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { Device } from './device';
+import type { DeviceLike } from './device';
 import { FileFormatError } from './errors';
 import type { LoadOptions } from './file-types';
 import { loadEach, noSuchTensor, SafetensorsFile, type TensorReader } from './safetensors';
@@ -76,17 +76,17 @@ export class ShardedSafetensors implements TensorReader {
   }
 
   /** As `SafetensorsFile.load`. */
-  async load(name: string, device: Device = Device.current(), options: LoadOptions = {}): Promise<Tensor> {
+  async load(name: string, device?: DeviceLike, options: LoadOptions = {}): Promise<Tensor> {
     return this.#fileOf(name).load(name, device, options);
   }
 
   /** As {@link load}, blocking the event loop. */
-  loadSync(name: string, device: Device = Device.current(), options: LoadOptions = {}): Tensor {
+  loadSync(name: string, device?: DeviceLike, options: LoadOptions = {}): Tensor {
     return this.#fileOf(name).loadSync(name, device, options);
   }
 
   /** All tensors by name. */
-  loadAll(device: Device = Device.current(), options: LoadOptions = {}): Promise<Map<string, Tensor>> {
+  loadAll(device?: DeviceLike, options: LoadOptions = {}): Promise<Map<string, Tensor>> {
     return loadEach(this, device, options);
   }
 

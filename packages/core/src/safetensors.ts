@@ -7,7 +7,8 @@
  * Types without a tensor dtype are widened when loaded, see file-types.ts. F4, F6_*, F8_E8M0 and C64 can be listed but not
  * loaded. Several files that make up one model: safetensors-shards.ts.
  */
-import { Device } from './device';
+import { show } from './check';
+import { Device, type DeviceLike } from './device';
 import { type DType, sizeInBytes } from './dtype';
 import { CandleError, FileFormatError, UnsupportedError } from './errors';
 import { type ByteSource, type FileInput, openSource, readBlockSync } from './file-source';
@@ -102,19 +103,19 @@ export class SafetensorsFile {
   }
 
   /** One tensor on a device (default `Device.current()`), streamed there in pieces. */
-  async load(name: string, device: Device = Device.current(), options: LoadOptions = {}): Promise<Tensor> {
+  async load(name: string, device?: DeviceLike, options: LoadOptions = {}): Promise<Tensor> {
     const { offset, shape } = this.info(name);
     return converted(await readTensor(this.#source, { type: this.#typeOf(name), offset }, shape, device), options);
   }
 
   /** As {@link load}, blocking the event loop. */
-  loadSync(name: string, device: Device = Device.current(), options: LoadOptions = {}): Tensor {
+  loadSync(name: string, device?: DeviceLike, options: LoadOptions = {}): Tensor {
     const { offset, shape } = this.info(name);
     return converted(readTensorSync(this.#source, { type: this.#typeOf(name), offset }, shape, device), options);
   }
 
   /** All tensors by name. */
-  loadAll(device: Device = Device.current(), options: LoadOptions = {}): Promise<Map<string, Tensor>> {
+  loadAll(device?: DeviceLike, options: LoadOptions = {}): Promise<Map<string, Tensor>> {
     return loadEach(this, device, options);
   }
 
@@ -145,16 +146,21 @@ export interface TensorReader {
   readonly names: string[];
   has(name: string): boolean;
   info(name: string): { readonly name: string; readonly shape: readonly number[]; readonly byteLength: number };
-  load(name: string, device?: Device, options?: LoadOptions): Promise<Tensor>;
-  loadSync(name: string, device?: Device, options?: LoadOptions): Tensor;
+  load(name: string, device?: DeviceLike, options?: LoadOptions): Promise<Tensor>;
+  loadSync(name: string, device?: DeviceLike, options?: LoadOptions): Tensor;
   close(): void;
 }
 
 /** All tensors of a file by name; after an error none is left. */
-export async function loadEach(file: TensorReader, device: Device, options: LoadOptions): Promise<Map<string, Tensor>> {
+export async function loadEach(
+  file: TensorReader,
+  device: DeviceLike | undefined,
+  options: LoadOptions,
+): Promise<Map<string, Tensor>> {
+  const on = Device.of(device);
   const loaded = new Map<string, Tensor>();
   try {
-    for (const name of file.names) loaded.set(name, await file.load(name, device, options));
+    for (const name of file.names) loaded.set(name, await file.load(name, on, options));
     return loaded;
   } catch (error) {
     for (const tensor of loaded.values()) tensor.dispose();
@@ -167,7 +173,7 @@ export function noSuchTensor(path: string, name: string, names: readonly string[
   const some = names.slice(0, 5).join(', ') + (names.length > 5 ? ', ...' : '');
   throw new FileFormatError(
     'FILE_NO_SUCH_TENSOR',
-    `${path}: there is no tensor "${name}" among ${names.length} (${some}); ${hint || 'check the name'}.`,
+    `${path}: there is no tensor ${show(name)} among ${names.length} (${some}); ${hint || 'check the name'}.`,
     { path },
   );
 }

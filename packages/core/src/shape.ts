@@ -2,6 +2,7 @@
  * Shapes: plain arrays of sizes, after candle's `Shape` and `Dim` (candle-core/src/shape.rs). Where candle has `D::Minus1`,
  * every dimension here may be given from the end as a negative number. Sizes and their product stay exact up to 2^53.
  */
+import { show, showList } from './check';
 import { ShapeError } from './errors';
 
 /** Sizes from the outermost dimension to the innermost; `[]` is a scalar. */
@@ -31,15 +32,15 @@ export function validateShape(op: string, shape: Shape): number[] {
   if (!Array.isArray(shape)) {
     throw new ShapeError(
       'INVALID_SHAPE',
-      `${op}: a shape is an array of sizes, got ${typeof shape}; pass e.g. [2, 3].`,
+      `${op}: a shape is an array of sizes and not ${show(shape)}; write e.g. [2, 3].`,
     );
   }
   for (const size of shape) {
     if (!Number.isSafeInteger(size) || size < 0) {
-      const given = formatShape(shape);
+      const given = showList(shape);
       throw new ShapeError(
         'INVALID_SHAPE',
-        `${op}: size ${size} in shape ${given} is no whole number >= 0; correct the shape.`,
+        `${op}: size ${show(size)} in shape ${given} is no whole number >= 0; correct the shape.`,
       );
     }
   }
@@ -80,12 +81,12 @@ export function contiguousStrides(shape: Shape): number[] {
  * @throws ShapeError `DIM_OUT_OF_RANGE`
  */
 export function resolveDim(op: string, dim: number, shape: Shape, rank: number = shape.length): number {
-  const resolved = dim < 0 ? dim + rank : dim;
-  if (!Number.isInteger(dim) || resolved < 0 || resolved >= rank) {
+  const resolved = Number.isInteger(dim) ? (dim < 0 ? dim + rank : dim) : -1;
+  if (resolved < 0 || resolved >= rank) {
     const allowed = rank === 0 ? 'a scalar has no dimensions' : `use ${-rank}..${rank - 1}`;
     throw new ShapeError(
       'DIM_OUT_OF_RANGE',
-      `${op}: dimension ${dim} does not exist in shape ${formatShape(shape)}; ${allowed}.`,
+      `${op}: dimension ${show(dim)} does not exist in shape ${formatShape(shape)}; ${allowed}.`,
     );
   }
   return resolved;
@@ -93,7 +94,7 @@ export function resolveDim(op: string, dim: number, shape: Shape, rank: number =
 
 /** Several dimensions at once, each at most once; the result is sorted. */
 export function resolveDims(op: string, dims: number | readonly number[], shape: Shape): number[] {
-  if (typeof dims === 'number') return [resolveDim(op, dims, shape)];
+  if (!Array.isArray(dims)) return [resolveDim(op, dims as number, shape)];
   const resolved = dims.map((dim) => resolveDim(op, dim, shape)).sort((a, b) => a - b);
   for (let i = 1; i < resolved.length; i++) {
     if (resolved[i] === resolved[i - 1]) {

@@ -3,7 +3,7 @@
  * itself cannot be posted, for it belongs to a device of its thread; the copy belongs to no one and is collected when the
  * last thread drops it.
  */
-import { Device } from './device';
+import { Device, type DeviceLike } from './device';
 import { type DType, isDType, sizeInBytes } from './dtype';
 import { CandleError } from './errors';
 import { PIECE, writeTensor } from './file-types';
@@ -43,7 +43,7 @@ function allocate({ dtype, shape, elemCount: count }: Tensor): SharedTensor {
  * A tensor of its own from shared memory, on `device` (default `Device.current()`).
  * @throws CandleError `INVALID_ARGUMENT` for what `Tensor.toShared` did not make
  */
-export function tensorFromShared(shared: SharedTensor, device: Device = Device.current()): Tensor {
+export function tensorFromShared(shared: SharedTensor, device?: DeviceLike): Tensor {
   const { dtype, shape, bytes } = shared;
   const proper = isDType(dtype) && bytes instanceof SharedArrayBuffer;
   const sizes = validateShape('fromShared', shape);
@@ -54,12 +54,13 @@ export function tensorFromShared(shared: SharedTensor, device: Device = Device.c
       `fromShared: ${formatShape(sizes)} of ${String(dtype)} comes with ${held}; post what toShared gave as it is.`,
     );
   }
-  const tensor = Tensor.empty(sizes, dtype, device);
+  const on = Device.of(device);
+  const tensor = Tensor.empty(sizes, dtype, on);
   try {
     const { storage } = tensor.storageAndLayout();
     const source = new Uint8Array(bytes);
     // slice copies into memory of this thread, which is all that devices take.
-    for (let at = 0; at < source.length; at += PIECE) device.backend.write(storage, at, source.slice(at, at + PIECE));
+    for (let at = 0; at < source.length; at += PIECE) on.backend.write(storage, at, source.slice(at, at + PIECE));
     return tensor;
   } catch (error) {
     tensor.dispose();

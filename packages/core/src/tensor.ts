@@ -10,12 +10,13 @@
  * that a device has no kernel for. Their examples are run as tests.
  */
 import type { BackendStorage } from './backend';
-import { Device } from './device';
-import { type DType, isDType, isFloat, isInt, sizeInBytes } from './dtype';
+import { checkCalls } from './checked-calls';
+import { Device, type DeviceLike } from './device';
+import { type DType, isDType, isFloat, sizeInBytes } from './dtype';
 import { CandleError, DTypeError, ShapeError } from './errors';
 import type { FileInput } from './file-source';
 import type { LoadOptions } from './file-types';
-import { allocRaw, bytesOf, dtypeOfArray, encodeInput, encodeScalar } from './host-array';
+import { allocRaw, bytesOf, dtypeOfArray, encodeInput, encodeScalar, heldScalar } from './host-array';
 import { Layout } from './layout';
 import { NpzFile, readNpy, readNpySync, writeNpz } from './npy';
 import { elemCount, formatShape, type Shape, validateShape } from './shape';
@@ -25,12 +26,13 @@ import { displayTensor } from './tensor/display';
 import { TensorFiles } from './tensor/files';
 import { cat, meshgrid, stack } from './tensor/joining';
 import { dtypeOfValue, flatten, shapeOfData, type TensorData } from './tensor/nested-data';
+import { METHODS, STATICS } from './tensor/signatures';
 
 export interface TensorOptions {
   /** Default: `f32`, or what the data stands for. */
   dtype?: DType;
-  /** Default: `Device.current()`, which is `Device.cpu()` outside of `Device.scoped`. */
-  device?: Device;
+  /** A device or its name. Default: `Device.current()`, which is `Device.cpu()` outside of `Device.scoped`. */
+  device?: DeviceLike;
 }
 
 export interface FromOptions extends TensorOptions {
@@ -56,14 +58,14 @@ export class Tensor extends TensorFiles {
    * Tensor.zeros([3], { dtype: 'f64', device: Device.js() }).dtype; // => 'f64'
    * ```
    */
-  static zeros(shape: Shape, options?: Options, device?: Device): Tensor {
+  static zeros(shape: Shape, options?: Options, device?: DeviceLike): Tensor {
     const { dtype, on } = resolve('zeros', options, device);
     const checked = validateShape('zeros', shape);
     return own(on.backend.zeros(elemCount(checked), dtype), checked, on);
   }
 
   /** Ones of any shape and dtype (default f32). @throws ShapeError `INVALID_SHAPE`, DTypeError */
-  static ones(shape: Shape, options?: Options, device?: Device): Tensor {
+  static ones(shape: Shape, options?: Options, device?: DeviceLike): Tensor {
     return Tensor.full(1, shape, options, device);
   }
 
@@ -75,13 +77,13 @@ export class Tensor extends TensorFiles {
    * Tensor.full(7, [2], 'i64').toVecSync(); // => [7n, 7n]
    * ```
    */
-  static full(value: number | bigint, shape: Shape, options?: Options, device?: Device): Tensor {
+  static full(value: number | bigint, shape: Shape, options?: Options, device?: DeviceLike): Tensor {
     const { dtype, on } = resolve('full', options, device);
     const checked = validateShape('full', shape);
     const count = elemCount(checked);
-    if (isInt(dtype)) encodeInput('full', dtype, [value]);
+    const held = heldScalar('full', dtype, value);
     const storage = on.backend.allocUninit(count, dtype);
-    if (count > 0) storage.constSet(value, Layout.contiguous(checked));
+    if (count > 0) storage.constSet(held, Layout.contiguous(checked));
     return own(storage, checked, on);
   }
 
@@ -89,7 +91,7 @@ export class Tensor extends TensorFiles {
    * Memory with arbitrary contents, to be written by `sliceSet` and the like. Any shape and dtype (default f32).
    * @throws ShapeError `INVALID_SHAPE`, DTypeError
    */
-  static empty(shape: Shape, options?: Options, device?: Device): Tensor {
+  static empty(shape: Shape, options?: Options, device?: DeviceLike): Tensor {
     const { dtype, on } = resolve('empty', options, device);
     const checked = validateShape('empty', shape);
     return own(on.backend.allocUninit(elemCount(checked), dtype), checked, on);
@@ -131,7 +133,7 @@ export class Tensor extends TensorFiles {
    * Tensor.fromArray([1, 2, 3, 4], [2, 2], 'u32').toVecSync(); // => [[1, 2], [3, 4]]
    * ```
    */
-  static fromArray(data: TensorData, shape?: Shape | null, options?: Options, device?: Device): Tensor {
+  static fromArray(data: TensorData, shape?: Shape | null, options?: Options, device?: DeviceLike): Tensor {
     const given =
       typeof options === 'string' ? { dtype: options, device } : { ...options, device: options?.device ?? device };
     return Tensor.from(data, { ...given, shape: shape ?? undefined });
@@ -145,7 +147,7 @@ export class Tensor extends TensorFiles {
    * Tensor.fromBytes(Uint16Array.of(0x3c00), [1], 'f16').toVecSync(); // => [1]
    * ```
    */
-  static fromBytes(bytes: ArrayBufferView, shape: Shape, options?: Options, device?: Device): Tensor {
+  static fromBytes(bytes: ArrayBufferView, shape: Shape, options?: Options, device?: DeviceLike): Tensor {
     const { dtype, on } = resolve('fromBytes', options, device);
     const checked = validateShape('fromBytes', shape);
     const needed = elemCount(checked) * sizeInBytes(dtype);
@@ -159,7 +161,7 @@ export class Tensor extends TensorFiles {
   }
 
   /** Takes over a backend storage that holds exactly `shape`, contiguous. The tensor disposes it. */
-  static fromStorage(storage: BackendStorage, shape: Shape, device: Device): Tensor {
+  static fromStorage(storage: BackendStorage, shape: Shape, device: DeviceLike): Tensor {
     const checked = validateShape('fromStorage', shape);
     if (storage.elemCount < elemCount(checked)) {
       throw new ShapeError(
@@ -167,7 +169,7 @@ export class Tensor extends TensorFiles {
         `fromStorage: ${formatShape(checked)} needs ${elemCount(checked)} elements and the storage has ${storage.elemCount}; give a smaller shape.`,
       );
     }
-    return own(storage, checked, device);
+    return own(storage, checked, Device.of(device));
   }
 
   /**
@@ -177,7 +179,7 @@ export class Tensor extends TensorFiles {
    * Tensor.arange(2, 5, 'u32').toVecSync(); // => [2, 3, 4]
    * ```
    */
-  static arange(start: number, end: number, options?: Options, device?: Device): Tensor {
+  static arange(start: number, end: number, options?: Options, device?: DeviceLike): Tensor {
     return Tensor.arangeStep(start, end, 1, options, device);
   }
 
@@ -189,7 +191,7 @@ export class Tensor extends TensorFiles {
    * Tensor.arangeStep(5, 0, -2).toVecSync(); // => [5, 3, 1]
    * ```
    */
-  static arangeStep(start: number, end: number, step: number, options?: Options, device?: Device): Tensor {
+  static arangeStep(start: number, end: number, step: number, options?: Options, device?: DeviceLike): Tensor {
     const { dtype, on } = resolve('arange', options, device);
     const count = Math.max(0, Math.ceil((end - start) / step));
     if (step === 0 || !Number.isSafeInteger(count)) {
@@ -211,7 +213,7 @@ export class Tensor extends TensorFiles {
    * Tensor.eye(2).toVecSync(); // => [[1, 0], [0, 1]]
    * ```
    */
-  static eye(n: number, options?: Options, device?: Device): Tensor {
+  static eye(n: number, options?: Options, device?: DeviceLike): Tensor {
     return triangle(n, (row, column) => row === column, resolve('eye', options, device));
   }
 
@@ -222,12 +224,12 @@ export class Tensor extends TensorFiles {
    * Tensor.tril2(2).toVecSync(); // => [[1, 0], [1, 1]]
    * ```
    */
-  static tril2(n: number, options?: Options, device?: Device): Tensor {
+  static tril2(n: number, options?: Options, device?: DeviceLike): Tensor {
     return triangle(n, (row, column) => column <= row, resolve('tril2', options, device));
   }
 
   /** Ones on and above the diagonal of [n, n], zeros below; any dtype (default f32). */
-  static triu2(n: number, options?: Options, device?: Device): Tensor {
+  static triu2(n: number, options?: Options, device?: DeviceLike): Tensor {
     return triangle(n, (row, column) => column >= row, resolve('triu2', options, device));
   }
 
@@ -236,7 +238,7 @@ export class Tensor extends TensorFiles {
    * `Device.setSeed`.
    * @throws DTypeError for integers, ShapeError `INVALID_SHAPE`
    */
-  static rand(lo: number, up: number, shape: Shape, options?: Options, device?: Device): Tensor {
+  static rand(lo: number, up: number, shape: Shape, options?: Options, device?: DeviceLike): Tensor {
     const { dtype, on } = resolve('rand', options, device);
     const checked = randomShape('rand', shape, dtype);
     const count = elemCount(checked);
@@ -244,7 +246,7 @@ export class Tensor extends TensorFiles {
   }
 
   /** Normal with mean and standard deviation, a float dtype (default f32); stream and errors as {@link rand}. */
-  static randn(mean: number, std: number, shape: Shape, options?: Options, device?: Device): Tensor {
+  static randn(mean: number, std: number, shape: Shape, options?: Options, device?: DeviceLike): Tensor {
     const { dtype, on } = resolve('randn', options, device);
     const checked = randomShape('randn', shape, dtype);
     const count = elemCount(checked);
@@ -290,17 +292,17 @@ export class Tensor extends TensorFiles {
    * @throws FileFormatError `FILE_NOT_FOUND`, `FILE_TRUNCATED`, `FILE_INVALID`; UnsupportedError for complex numbers, text,
    * dates and Python objects
    */
-  static readNpy(file: FileInput, device?: Device, options?: LoadOptions): Promise<Tensor> {
+  static readNpy(file: FileInput, device?: DeviceLike, options?: LoadOptions): Promise<Tensor> {
     return readNpy(file, device, options);
   }
 
   /** As {@link readNpy}, blocking the event loop. */
-  static readNpySync(file: FileInput, device?: Device, options?: LoadOptions): Tensor {
+  static readNpySync(file: FileInput, device?: DeviceLike, options?: LoadOptions): Tensor {
     return readNpySync(file, device, options);
   }
 
   /** All arrays of an npz file, in its order; errors as {@link readNpy}. One at a time: `NpzFile`. */
-  static async readNpz(file: FileInput, device?: Device, options?: LoadOptions): Promise<Map<string, Tensor>> {
+  static async readNpz(file: FileInput, device?: DeviceLike, options?: LoadOptions): Promise<Map<string, Tensor>> {
     using npz = NpzFile.open(file);
     return await npz.loadAll(device, options);
   }
@@ -309,7 +311,7 @@ export class Tensor extends TensorFiles {
   static async readNpzByName(
     file: FileInput,
     names: readonly string[],
-    device?: Device,
+    device?: DeviceLike,
     options?: LoadOptions,
   ): Promise<Tensor[]> {
     using npz = NpzFile.open(file);
@@ -340,7 +342,7 @@ export class Tensor extends TensorFiles {
    * A tensor of its own from what `toShared` gave in another thread.
    * @throws CandleError `INVALID_ARGUMENT`
    */
-  static fromShared(shared: SharedTensor, device?: Device): Tensor {
+  static fromShared(shared: SharedTensor, device?: DeviceLike): Tensor {
     return tensorFromShared(shared, device);
   }
 
@@ -404,15 +406,18 @@ export class Tensor extends TensorFiles {
   }
 }
 
+checkCalls(Tensor.prototype, METHODS);
+checkCalls(Tensor, STATICS, 'Tensor.');
+
 function own(storage: BackendStorage, shape: Shape, device: Device): Tensor {
   return new Tensor(new StorageRef(storage, device), Layout.contiguous(shape));
 }
 
-function resolve(op: string, options: Options, device?: Device): { dtype: DType; on: Device } {
+function resolve(op: string, options: Options, device?: DeviceLike): { dtype: DType; on: Device } {
   const given = typeof options === 'string' ? { dtype: options, device } : options;
   const dtype = given?.dtype ?? 'f32';
   if (!isDType(dtype)) throw new DTypeError('DTYPE_MISMATCH', `${op}: "${dtype}" is no dtype; use one of DTYPES.`);
-  return { dtype, on: given?.device ?? device ?? Device.current() };
+  return { dtype, on: Device.of(given?.device ?? device) };
 }
 
 function randomShape(op: string, shape: Shape, dtype: DType): number[] {

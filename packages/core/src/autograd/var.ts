@@ -3,7 +3,8 @@
  * (candle-core/src/variable.rs). candle's wraps a tensor and dereferences to it; here it is a subclass, so a `Var` goes
  * wherever a tensor goes, and what operations make of it are plain tensors.
  */
-import type { Device } from '../device';
+import { checkCalls } from '../checked-calls';
+import type { DeviceLike } from '../device';
 import { type DType, isFloat } from '../dtype';
 import { CandleError } from '../errors';
 import type { Layout } from '../layout';
@@ -12,6 +13,7 @@ import type { StorageRef } from '../storage-ref';
 import { type FromOptions, Tensor, type TensorOptions } from '../tensor';
 import { checkOperands, markWritten, sameDType, shapesDiffer, storageOf } from '../tensor/base';
 import type { TensorData } from '../tensor/nested-data';
+import { VAR_METHODS, VAR_STATICS } from '../tensor/signatures';
 import { markVariable } from './record';
 
 type Options = TensorOptions | DType | undefined;
@@ -33,35 +35,35 @@ export class Var extends Tensor {
     return tensor instanceof Var ? tensor : variable(tensor.copy());
   }
 
-  static override zeros(shape: Shape, options?: Options, device?: Device): Var {
+  static override zeros(shape: Shape, options?: Options, device?: DeviceLike): Var {
     return variable(Tensor.zeros(shape, options, device));
   }
 
-  static override ones(shape: Shape, options?: Options, device?: Device): Var {
+  static override ones(shape: Shape, options?: Options, device?: DeviceLike): Var {
     return variable(Tensor.ones(shape, options, device));
   }
 
-  static override full(value: number | bigint, shape: Shape, options?: Options, device?: Device): Var {
+  static override full(value: number | bigint, shape: Shape, options?: Options, device?: DeviceLike): Var {
     return variable(Tensor.full(value, shape, options, device));
   }
 
   /** Uniform in [lo, up). */
-  static override rand(lo: number, up: number, shape: Shape, options?: Options, device?: Device): Var {
+  static override rand(lo: number, up: number, shape: Shape, options?: Options, device?: DeviceLike): Var {
     return variable(Tensor.rand(lo, up, shape, options, device));
   }
 
   /** Normal with mean and standard deviation. */
-  static override randn(mean: number, std: number, shape: Shape, options?: Options, device?: Device): Var {
+  static override randn(mean: number, std: number, shape: Shape, options?: Options, device?: DeviceLike): Var {
     return variable(Tensor.randn(mean, std, shape, options, device));
   }
 
   /** candle's name for {@link rand} with a dtype. */
-  static randF64(lo: number, up: number, shape: Shape, options?: Options, device?: Device): Var {
+  static randF64(lo: number, up: number, shape: Shape, options?: Options, device?: DeviceLike): Var {
     return Var.rand(lo, up, shape, options, device);
   }
 
   /** candle's name for {@link randn} with a dtype. */
-  static randnF64(mean: number, std: number, shape: Shape, options?: Options, device?: Device): Var {
+  static randnF64(mean: number, std: number, shape: Shape, options?: Options, device?: DeviceLike): Var {
     return Var.randn(mean, std, shape, options, device);
   }
 
@@ -71,7 +73,7 @@ export class Var extends Tensor {
   }
 
   /** candle's `Var::from_slice`. */
-  static override fromArray(data: TensorData, shape?: Shape | null, options?: Options, device?: Device): Var {
+  static override fromArray(data: TensorData, shape?: Shape | null, options?: Options, device?: DeviceLike): Var {
     return variable(Tensor.fromArray(data, shape, options, device));
   }
 
@@ -108,6 +110,9 @@ export class Var extends Tensor {
     markWritten(this);
   }
 }
+
+checkCalls(Var.prototype, VAR_METHODS, 'Var.');
+checkCalls(Var, VAR_STATICS, 'Var.');
 
 /** Turns a tensor that nobody else has, contiguous, into a variable; the tensor is disposed. */
 function variable(tensor: Tensor): Var {

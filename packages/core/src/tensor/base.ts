@@ -20,6 +20,9 @@ import type { Tensor } from '../tensor';
 
 let lastId = 0;
 
+/** On the prototype of every tensor: `instanceof` would walk the dozen prototypes of the chain. */
+const IS_TENSOR = Symbol('tensor');
+
 export abstract class TensorBase {
   /** Unique in this thread, rising with creation. */
   readonly id: number = ++lastId;
@@ -29,6 +32,7 @@ export abstract class TensorBase {
   readonly layout: Layout;
   /** This tensor's share in its storage; for scopes and other packages of the family. */
   readonly handle: TensorHandle;
+  declare readonly [IS_TENSOR]: true;
 
   /** @internal Tensors are made by `Tensor.zeros`, `Tensor.from` and so on, and by operations. */
   constructor(ref: StorageRef, layout: Layout) {
@@ -110,6 +114,12 @@ export abstract class TensorBase {
     const state = this.isDisposed ? ', disposed' : '';
     return `Tensor[${formatShape(this.shape)}, ${this.dtype}, ${this.device}${state}]`;
   }
+}
+
+Object.defineProperty(TensorBase.prototype, IS_TENSOR, { value: true });
+
+export function isTensor(value: unknown): value is Tensor {
+  return typeof value === 'object' && (value as TensorBase | null)?.[IS_TENSOR] === true;
 }
 
 /** The storage of a live tensor. */

@@ -1,12 +1,13 @@
 /** Comparisons, whose results are u8 tensors of 0 and 1, and choosing by them. */
 import * as rules from '../autograd/rules/comparing';
 import type { CmpOp } from '../backend';
+import { show } from '../check';
 import { isInt } from '../dtype';
 import { CandleError, DTypeError } from '../errors';
 import { broadcastShapes, sameShape } from '../shape';
 import type { Tensor } from '../tensor';
 import { compute, sameDType, shapesDiffer, storageOf } from './base';
-import { TensorElementwise, withScalar } from './elementwise';
+import { type Operand, TensorElementwise, withScalar } from './elementwise';
 
 const COMPARISONS: readonly CmpOp[] = ['eq', 'ne', 'lt', 'le', 'gt', 'ge'];
 
@@ -15,10 +16,10 @@ export abstract class TensorComparing extends TensorElementwise {
    * The comparison that `op` names, `eq`, `ne`, `lt`, `le`, `gt` or `ge`; see {@link eq}.
    * @throws CandleError `INVALID_ARGUMENT` for another name; ShapeError, DTypeError
    */
-  cmp(this: Tensor, rhs: Tensor | number, op: CmpOp): Tensor {
+  cmp(this: Tensor, rhs: Operand, op: CmpOp): Tensor {
     if (!COMPARISONS.includes(op)) {
       const known = COMPARISONS.join(', ');
-      throw new CandleError('INVALID_ARGUMENT', `cmp: "${op}" is no comparison; use one of ${known}.`);
+      throw new CandleError('INVALID_ARGUMENT', `cmp: ${show(op)} is no comparison; use one of ${known}.`);
     }
     return compare(op, this, rhs);
   }
@@ -33,32 +34,32 @@ export abstract class TensorComparing extends TensorElementwise {
    * Tensor.from([1, 2, 3]).eq(2).toVecSync(); // => [0, 1, 0]
    * ```
    */
-  eq(this: Tensor, rhs: Tensor | number): Tensor {
+  eq(this: Tensor, rhs: Operand): Tensor {
     return compare('eq', this, rhs);
   }
 
   /** Whether this is not rhs, so 1 for NaN; operands and errors as {@link eq}. */
-  ne(this: Tensor, rhs: Tensor | number): Tensor {
+  ne(this: Tensor, rhs: Operand): Tensor {
     return compare('ne', this, rhs);
   }
 
   /** Whether this is less than rhs; operands and errors as {@link eq}. */
-  lt(this: Tensor, rhs: Tensor | number): Tensor {
+  lt(this: Tensor, rhs: Operand): Tensor {
     return compare('lt', this, rhs);
   }
 
   /** Whether this is less than rhs or equal; operands and errors as {@link eq}. */
-  le(this: Tensor, rhs: Tensor | number): Tensor {
+  le(this: Tensor, rhs: Operand): Tensor {
     return compare('le', this, rhs);
   }
 
   /** Whether this is greater than rhs; operands and errors as {@link eq}. */
-  gt(this: Tensor, rhs: Tensor | number): Tensor {
+  gt(this: Tensor, rhs: Operand): Tensor {
     return compare('gt', this, rhs);
   }
 
   /** Whether this is greater than rhs or equal; operands and errors as {@link eq}. */
-  ge(this: Tensor, rhs: Tensor | number): Tensor {
+  ge(this: Tensor, rhs: Operand): Tensor {
     return compare('ge', this, rhs);
   }
 
@@ -134,8 +135,8 @@ export abstract class TensorComparing extends TensorElementwise {
   }
 }
 
-function compare(op: CmpOp, lhs: Tensor, rhs: Tensor | number): Tensor {
-  if (typeof rhs === 'number') {
+function compare(op: CmpOp, lhs: Tensor, rhs: Operand): Tensor {
+  if (typeof rhs !== 'object') {
     return compute(op, [lhs], lhs.shape, 'u8', () =>
       withScalar(op, lhs, rhs, (scalar, layout) => storageOf(op, lhs).cmp(op, scalar, lhs.layout, layout)),
     );

@@ -5,6 +5,7 @@
  */
 import * as rules from '../autograd/rules/convolution';
 import type { BackendStorage, Conv1dParams, Conv2dParams } from '../backend';
+import { COUNT, check, POSITIVE, show } from '../check';
 import { CandleError, ShapeError } from '../errors';
 import { elemCount, formatShape, type Shape } from '../shape';
 import type { Tensor } from '../tensor';
@@ -132,23 +133,18 @@ function checkAlgorithm(op: string, algorithm: ConvAlgorithm | undefined): void 
   if (algorithm === undefined || CONV_ALGORITHMS.includes(algorithm)) return;
   throw new CandleError(
     'INVALID_ARGUMENT',
-    `${op}: "${algorithm}" is no algorithm; use one of ${CONV_ALGORITHMS.join(', ')}, or none.`,
+    `${op}: ${show(algorithm)} is no algorithm; use one of ${CONV_ALGORITHMS.join(', ')}, or none.`,
   );
 }
 
 function checkOptions(op: string, options: ConvTransposeOptions): Settings {
   const { padding = 0, stride = 1, dilation = 1, groups = 1, outputPadding = 0 } = options;
-  checkWhole(op, 'padding', padding, 0);
-  checkWhole(op, 'stride', stride, 1);
-  checkWhole(op, 'dilation', dilation, 1);
-  checkWhole(op, 'groups', groups, 1);
-  checkWhole(op, 'outputPadding', outputPadding, 0);
+  check(op, 'padding', padding, COUNT);
+  check(op, 'stride', stride, POSITIVE);
+  check(op, 'dilation', dilation, POSITIVE);
+  check(op, 'groups', groups, POSITIVE);
+  check(op, 'outputPadding', outputPadding, COUNT);
   return { padding, stride, dilation, groups, outputPadding };
-}
-
-function checkWhole(op: string, name: keyof Settings, value: number, least: number): void {
-  if (Number.isSafeInteger(value) && value >= least) return;
-  throw new CandleError('INVALID_ARGUMENT', `${op}: ${name} is ${value}; use a whole number from ${least}.`);
 }
 
 // Objects made whole: adding to a spread one takes longer than a launch.

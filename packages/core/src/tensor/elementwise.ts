@@ -8,12 +8,16 @@
 import * as rules from '../autograd/rules/elementwise';
 import type { BackendStorage, BinaryOp, UnaryOp } from '../backend';
 import { isInt, sizeInBytes } from '../dtype';
-import { encodeInput } from '../host-array';
+import { CandleError } from '../errors';
+import { heldScalar, toInt64 } from '../host-array';
 import { Layout } from '../layout';
 import { broadcastShapes, type Shape, sameShape } from '../shape';
 import type { Tensor } from '../tensor';
 import { compute, sameDType, shapesDiffer, storageOf, withTemporaries } from './base';
 import { TensorJoining } from './joining';
+
+/** The other side of an operation: a tensor, or a number for every element; a bigint is exact or an error. */
+export type Operand = Tensor | number | bigint;
 
 export abstract class TensorElementwise extends TensorJoining {
   /**
@@ -167,19 +171,28 @@ export abstract class TensorElementwise extends TensorJoining {
    */
   roundTo(this: Tensor, decimals: number): Tensor {
     const factor = 10 ** decimals;
+    if (Math.abs(decimals) > 300) {
+      throw new CandleError('INVALID_ARGUMENT', `roundTo: decimals is ${decimals}; give a whole number in -300..300.`);
+    }
     return withTemporaries((temporary) => temporary(temporary(this.mul(factor)).round()).div(factor));
   }
 
   /**
-   * x * mul + add, the numbers rounded to the dtype first. Any dtype and shape; integers wrap.
+   * x * mul + add, the numbers rounded to the dtype first. Any dtype and shape; integers wrap. Bigints are exact.
+   * @throws DTypeError for a bigint that the dtype does not hold
    * @example
    * ```ts
    * Tensor.from([1, 2]).affine(10, 1).toVecSync(); // => [11, 21]
    * ```
    */
-  affine(this: Tensor, mul: number, add: number): Tensor {
-    const run = () => storageOf('affine', this).affine(this.layout, mul, add);
-    return compute('affine', [this], this.shape, this.dtype, run, rules.affine, mul);
+  affine(this: Tensor, mul: number | bigint, add: number | bigint): Tensor {
+    if (isInt(this.dtype) && (typeof mul === 'bigint' || typeof add === 'bigint')) {
+      const [factor, term] = [mul, add].map((value) => (typeof value === 'number' ? toInt64(value) : value));
+      return withTemporaries((temporary) => temporary(this.mul(factor)).add(term));
+    }
+    const [factor, term] = [floatOf('affine', this, mul), floatOf('affine', this, add)];
+    const run = () => storageOf('affine', this).affine(this.layout, factor, term);
+    return compute('affine', [this], this.shape, this.dtype, run, rules.affine, factor);
   }
 
   /**
@@ -202,15 +215,25 @@ export abstract class TensorElementwise extends TensorJoining {
   }
 
   /**
-   * Limited to [min, max]; the bounds are numbers or tensors of this shape and dtype. Any dtype.
-   * @throws ShapeError, DTypeError
+   * Limited to [min, max]; the bounds are numbers or tensors of this shape and dtype, and one may be missing (null or
+   * undefined). Any dtype.
+   * @throws ShapeError, DTypeError; CandleError `INVALID_ARGUMENT` without any bound
    * @example
    * ```ts
    * Tensor.from([-2, 0.5, 3]).clamp(-1, 1).toVecSync(); // => [-1, 0.5, 1]
    * ```
    */
-  clamp(this: Tensor, min: Tensor | number, max: Tensor | number): Tensor {
-    return withTemporaries((temporary) => temporary(this.maximum(min)).minimum(max));
+  clamp(this: Tensor, min?: Operand | null, max?: Operand | null): Tensor {
+    const [least, most] = [min ?? null, max ?? null];
+    if (least === null && most === null) {
+      throw new CandleError(
+        'INVALID_ARGUMENT',
+        'clamp: there is no bound; give clamp(min, max), or null for one of them.',
+      );
+    }
+    if (least === null) return this.minimum(most!);
+    if (most === null) return this.maximum(least);
+    return withTemporaries((temporary) => temporary(this.maximum(least)).minimum(most));
   }
 
   /**
@@ -223,15 +246,15 @@ export abstract class TensorElementwise extends TensorJoining {
    * Tensor.from([1, 2]).add(0.5).toVecSync(); // => [1.5, 2.5]
    * ```
    */
-  add(this: Tensor, rhs: Tensor | number): Tensor {
-    if (typeof rhs !== 'number') return binary('add', this, rhs);
-    return isInt(this.dtype) ? binaryScalar('add', this, rhs) : this.affine(1, rhs);
+  add(this: Tensor, rhs: Operand): Tensor {
+    if (typeof rhs === 'object') return binary('add', this, rhs);
+    return isInt(this.dtype) ? binaryScalar('add', this, rhs) : this.affine(1, floatOf('add', this, rhs));
   }
 
   /** This - rhs; shapes, dtypes and errors as {@link add}. */
-  sub(this: Tensor, rhs: Tensor | number): Tensor {
-    if (typeof rhs !== 'number') return binary('sub', this, rhs);
-    return isInt(this.dtype) ? binaryScalar('sub', this, rhs) : this.affine(1, -rhs);
+  sub(this: Tensor, rhs: Operand): Tensor {
+    if (typeof rhs === 'object') return binary('sub', this, rhs);
+    return isInt(this.dtype) ? binaryScalar('sub', this, rhs) : this.affine(1, -floatOf('sub', this, rhs));
   }
 
   /**
@@ -241,19 +264,19 @@ export abstract class TensorElementwise extends TensorJoining {
    * Tensor.from([1, 2]).mul(3).toVecSync(); // => [3, 6]
    * ```
    */
-  mul(this: Tensor, rhs: Tensor | number): Tensor {
-    if (typeof rhs !== 'number') return binary('mul', this, rhs);
-    return isInt(this.dtype) ? binaryScalar('mul', this, rhs) : this.affine(rhs, 0);
+  mul(this: Tensor, rhs: Operand): Tensor {
+    if (typeof rhs === 'object') return binary('mul', this, rhs);
+    return isInt(this.dtype) ? binaryScalar('mul', this, rhs) : this.affine(floatOf('mul', this, rhs), 0);
   }
 
   /**
    * This / rhs; shapes, dtypes and errors as {@link add}. By a number: times its reciprocal for float dtypes, as
    * candle. Integers truncate towards zero; by 0 they give 0.
    */
-  div(this: Tensor, rhs: Tensor | number): Tensor {
-    if (typeof rhs !== 'number') return binary('div', this, rhs);
-    const exact = isInt(this.dtype) || sizeInBytes(this.dtype) < 4 || rhs === 0;
-    return exact ? binaryScalar('div', this, rhs) : this.affine(1 / rhs, 0);
+  div(this: Tensor, rhs: Operand): Tensor {
+    if (typeof rhs === 'object') return binary('div', this, rhs);
+    const exact = isInt(this.dtype) || sizeInBytes(this.dtype) < 4 || Number(rhs) === 0;
+    return exact ? binaryScalar('div', this, rhs) : this.affine(1 / floatOf('div', this, rhs), 0);
   }
 
   /**
@@ -263,13 +286,13 @@ export abstract class TensorElementwise extends TensorJoining {
    * Tensor.from([1, 5]).maximum(3).toVecSync(); // => [3, 5]
    * ```
    */
-  maximum(this: Tensor, rhs: Tensor | number): Tensor {
-    return typeof rhs === 'number' ? binaryScalar('maximum', this, rhs) : binary('maximum', this, rhs);
+  maximum(this: Tensor, rhs: Operand): Tensor {
+    return typeof rhs === 'object' ? binary('maximum', this, rhs) : binaryScalar('maximum', this, rhs);
   }
 
   /** The smaller of both; NaN if either is. Shapes, dtypes and errors as {@link add}. */
-  minimum(this: Tensor, rhs: Tensor | number): Tensor {
-    return typeof rhs === 'number' ? binaryScalar('minimum', this, rhs) : binary('minimum', this, rhs);
+  minimum(this: Tensor, rhs: Operand): Tensor {
+    return typeof rhs === 'object' ? binary('minimum', this, rhs) : binaryScalar('minimum', this, rhs);
   }
 
   /**
@@ -277,8 +300,8 @@ export abstract class TensorElementwise extends TensorJoining {
    * x below 0. Float dtypes.
    * @throws ShapeError, DTypeError, UnsupportedError for integers
    */
-  pow(this: Tensor, rhs: Tensor | number): Tensor {
-    if (typeof rhs === 'number') return this.powf(rhs);
+  pow(this: Tensor, rhs: Operand): Tensor {
+    if (typeof rhs !== 'object') return this.powf(floatOf('pow', this, rhs));
     return withTemporaries((temporary) => temporary(temporary(this.log()).mul(rhs)).exp());
   }
 
@@ -357,31 +380,36 @@ function broadcastBinary(op: BinaryOp, lhs: Tensor, rhs: Tensor): Tensor {
   return compute(name, [lhs, rhs], shape, lhs.dtype, run, rules.binaryRules[op]);
 }
 
-function binaryScalar(op: BinaryOp, lhs: Tensor, value: number): Tensor {
+function binaryScalar(op: BinaryOp, lhs: Tensor, value: number | bigint): Tensor {
   const run = () =>
     withScalar(op, lhs, value, (scalar, layout) => storageOf(op, lhs).binary(op, scalar, lhs.layout, layout));
-  return compute(op, [lhs], lhs.shape, lhs.dtype, run, rules.scalarRules[op], value);
+  return compute(op, [lhs], lhs.shape, lhs.dtype, run, rules.scalarRules[op], Number(value));
 }
 
 /**
  * Runs `body` with a number as a storage of `like`'s dtype, broadcast to its shape.
- * @throws DTypeError for a number that an integer dtype cannot hold
+ * @throws DTypeError for a number that an integer dtype cannot hold, and a bigint that the dtype cannot
  */
 export function withScalar<T>(
   op: string,
   like: Tensor,
-  value: number,
+  value: number | bigint,
   body: (scalar: BackendStorage, layout: Layout) => T,
 ): T {
-  if (isInt(like.dtype)) encodeInput(op, like.dtype, [value]);
+  const held = heldScalar(op, like.dtype, value);
   // Set by a kernel: an upload would wait in the driver, and could not be captured.
   const scalar = like.device.backend.allocUninit(1, like.dtype);
   try {
-    scalar.constSet(value, SCALAR);
+    scalar.constSet(held, SCALAR);
     return body(scalar, scalarLayout(like.shape));
   } finally {
     scalar.dispose();
   }
+}
+
+/** A number for a float tensor. @throws DTypeError for a bigint that its dtype does not hold */
+function floatOf(op: string, like: Tensor, value: number | bigint): number {
+  return typeof value === 'number' ? value : Number(heldScalar(op, like.dtype, value));
 }
 
 const SCALAR = Layout.contiguous([]);

@@ -4,7 +4,7 @@
  */
 import { toDevice, toDtype } from '../autograd/rules/conversions';
 import { identity } from '../autograd/rules/shared';
-import type { Device } from '../device';
+import { Device, type DeviceLike } from '../device';
 import { type DType, isDType } from '../dtype';
 import { DTypeError, ShapeError } from '../errors';
 import { decodeRaw, rawFromBytes, type TensorArray, type ValuesOf } from '../host-array';
@@ -123,21 +123,24 @@ export abstract class TensorHost extends TensorDescribing {
     return compute('toDtype', [this], this.shape, dtype, run, toDtype);
   }
 
-  /** The same values on another device, contiguous; the same device: a view. Between devices the copy goes through the host. */
-  async toDevice(this: Tensor, device: Device): Promise<Tensor> {
-    if (device.equals(this.device)) return viewOf('toDevice', this, this.layout, identity);
+  /** The same values on another device (or its name), contiguous; the same device: a view. Between devices the copy goes through the host. */
+  async toDevice(this: Tensor, device: DeviceLike): Promise<Tensor> {
+    const on = Device.of(device);
+    if (on.equals(this.device)) return viewOf('toDevice', this, this.layout, identity);
     // A second owner: this tensor may be disposed before its bytes have arrived.
     const source = aliasOf(this);
     try {
-      return upload(source, device, await source.toBytes());
+      return upload(source, on, await source.toBytes());
     } finally {
       source.dispose();
     }
   }
 
-  toDeviceSync(this: Tensor, device: Device): Tensor {
-    if (device.equals(this.device)) return viewOf('toDevice', this, this.layout, identity);
-    return upload(this, device, this.toBytesSync());
+  /** As {@link toDevice}, blocking the event loop. */
+  toDeviceSync(this: Tensor, device: DeviceLike): Tensor {
+    const on = Device.of(device);
+    if (on.equals(this.device)) return viewOf('toDevice', this, this.layout, identity);
+    return upload(this, on, this.toBytesSync());
   }
 }
 

@@ -2,6 +2,7 @@
  * Positions and ranges of `i(...)` and `sliceAssign`: candle's `IndexOp` (candle-core/src/indexer.rs), where `t.i((.., 1..3))`
  * is written `t.i(all, range(1, 3))`. A range includes its start and not its end; negative bounds count from the end.
  */
+import { show } from '../check';
 import { CandleError, ShapeError } from '../errors';
 import { formatShape, type Shape } from '../shape';
 import type { Tensor } from '../tensor';
@@ -38,13 +39,20 @@ export function range(start: number | null = null, end: number | null = null): I
 /** Start and length of a range in a dimension of `size` elements; not checked against it. */
 export function sliceBounds(slice: IndexSlice, size: number): [start: number, len: number] {
   if (slice === ':') return [0, size];
-  if (typeof slice !== 'object') {
+  const proper = typeof slice === 'object' && slice !== null;
+  const [first, last] = Array.isArray(slice)
+    ? slice
+    : proper
+      ? [(slice as IndexRange).start, (slice as IndexRange).end]
+      : [];
+  const isBound = (value: unknown) => value === null || value === undefined || Number.isSafeInteger(value);
+  if (!proper || !isBound(first) || !isBound(last)) {
+    const given = proper ? `the range [${show(first)}, ${show(last)})` : show(slice);
     throw new CandleError(
       'INVALID_ARGUMENT',
-      `i: ${JSON.stringify(slice)} is no position; use a number, range(start, end), all, newAxis or a tensor of ids.`,
+      `i: ${given} is no position; use a whole number, range(start, end), all, newAxis or a tensor of ids.`,
     );
   }
-  const [first, last] = Array.isArray(slice) ? slice : [(slice as IndexRange).start, (slice as IndexRange).end];
   const bound = (value: number | null | undefined, edge: number) => {
     if (value === null || value === undefined) return edge;
     return value < 0 ? value + size : value;

@@ -7,7 +7,7 @@
 import * as rules from '../autograd/rules/indexing';
 import { isInt } from '../dtype';
 import { DTypeError, ShapeError } from '../errors';
-import { encodeInput } from '../host-array';
+import { heldScalar } from '../host-array';
 import { Layout } from '../layout';
 import { formatShape, resolveDim } from '../shape';
 import type { Tensor } from '../tensor';
@@ -170,8 +170,8 @@ export abstract class TensorIndexing extends TensorReducing {
    */
   constSet(this: Tensor, value: number | bigint): void {
     const storage = storageOf('constSet', this);
-    if (isInt(this.dtype)) encodeInput('constSet', this.dtype, [value]);
-    if (this.elemCount > 0) storage.constSet(value, this.layout);
+    const held = heldScalar('constSet', this.dtype, value);
+    if (this.elemCount > 0) storage.constSet(held, this.layout);
     markWritten(this);
   }
 

@@ -1,8 +1,10 @@
 /** Putting tensors together, and taking them apart again: cat, stack, repeat, padding, flip, roll. */
 import * as rules from '../autograd/rules/joining';
 import { identity } from '../autograd/rules/shared';
+import { BOOLEAN, check } from '../check';
 import { DTypeError, ShapeError } from '../errors';
-import { elemCount, formatShape, resolveDim, type Shape, sameShape } from '../shape';
+import { allocRaw } from '../host-array';
+import { elemCount, formatShape, resolveDim, type Shape, sameShape, validateShape } from '../shape';
 import type { Tensor } from '../tensor';
 import {
   checkOperands,
@@ -16,6 +18,7 @@ import {
   withTemporaries,
 } from './base';
 import { type IndexSlice, resolveSlices } from './index-op';
+import { TENSORS } from './signatures';
 import { TensorViews } from './views';
 
 export abstract class TensorJoining extends TensorViews {
@@ -38,8 +41,8 @@ export abstract class TensorJoining extends TensorViews {
   }
 
   /**
-   * `left` and `right` zeros added around a dimension. Any dtype.
-   * @throws ShapeError `DIM_OUT_OF_RANGE`
+   * `left` and `right` zeros added around a dimension; none of them is negative (`narrow` takes elements off). Any dtype.
+   * @throws ShapeError `DIM_OUT_OF_RANGE`, CandleError `INVALID_ARGUMENT` for what is no whole number from 0
    * @example
    * ```ts
    * Tensor.from([1, 2]).padWithZeros(0, 1, 2).toVecSync(); // => [0, 1, 2, 0, 0]
@@ -47,7 +50,8 @@ export abstract class TensorJoining extends TensorViews {
    */
   padWithZeros(this: Tensor, dim: number, left: number, right: number): Tensor {
     const d = resolveDim('padWithZeros', dim, this.shape);
-    const padded = this.shape.map((size, i) => (i === d ? size + left + right : size));
+    const sizes = this.shape.map((size, i) => (i === d ? size + left + right : size));
+    const padded = validateShape('padWithZeros', sizes);
     return compute(
       'padWithZeros',
       [this],
@@ -65,8 +69,8 @@ export abstract class TensorJoining extends TensorViews {
   }
 
   /**
-   * The first and last slices of a dimension repeated outwards. Any dtype.
-   * @throws ShapeError `DIM_OUT_OF_RANGE`, `INVALID_SHAPE` for an empty dimension
+   * The first and last slices of a dimension repeated outwards, `left` and `right` times. Any dtype.
+   * @throws ShapeError `DIM_OUT_OF_RANGE`, `INVALID_SHAPE` for an empty dimension; CandleError as {@link padWithZeros}
    * @example
    * ```ts
    * Tensor.from([1, 2]).padWithSame(0, 1, 2).toVecSync(); // => [1, 1, 2, 2, 2]
@@ -105,7 +109,8 @@ export abstract class TensorJoining extends TensorViews {
       let current = viewOf('flip', this, this.layout, identity);
       for (const dim of dims) {
         const d = resolveDim('flip', dim, this.shape);
-        const order = Uint32Array.from({ length: this.shape[d] }, (_, i) => this.shape[d] - 1 - i);
+        const order = allocRaw('u32', this.shape[d]) as Uint32Array;
+        for (let i = 0; i < order.length; i++) order[i] = order.length - 1 - i;
         current = temporary(current).indexSelect(temporary(idsOn(this, order)), d);
       }
       return current;
@@ -256,6 +261,7 @@ function copyInto(src: Tensor, d: number, outSize: number, start: number, out: S
 
 /** Tensors one after the other along a dimension; all other sizes, dtype and device must agree. */
 export function cat(tensors: readonly Tensor[], dim: number): Tensor {
+  check('cat', 'tensors', tensors, TENSORS);
   if (tensors.length === 0) {
     throw new ShapeError('INVALID_SHAPE', 'cat: there are no tensors; give at least one.');
   }
@@ -288,6 +294,7 @@ export function cat(tensors: readonly Tensor[], dim: number): Tensor {
 
 /** Tensors of one shape along a new dimension. */
 export function stack(tensors: readonly Tensor[], dim: number): Tensor {
+  check('stack', 'tensors', tensors, TENSORS);
   for (const tensor of tensors) {
     if (!sameShape(tensor.shape, tensors[0].shape)) {
       throw shapesDiffer('stack', tensors[0].shape, tensor.shape, 'all shapes must be equal');
@@ -301,6 +308,8 @@ export function stack(tensors: readonly Tensor[], dim: number): Tensor {
 
 /** Rank-1 tensors spread over a common grid; `xyIndexing` reverses the order of its dimensions. */
 export function meshgrid(tensors: readonly Tensor[], xyIndexing: boolean): Tensor[] {
+  check('meshgrid', 'tensors', tensors, TENSORS);
+  check('meshgrid', 'xyIndexing', xyIndexing, BOOLEAN);
   const axes = xyIndexing ? tensors.slice().reverse() : tensors;
   const ranks = axes.map((axis) => axis.rank);
   if (axes.length < 2 || ranks.some((rank) => rank !== 1)) {

@@ -1,10 +1,15 @@
 /** What `Tensor.from` takes: values nested in arrays, flattened into a list and a shape. */
+
+import { show } from '../check';
 import type { DType } from '../dtype';
-import { DTypeError, ShapeError } from '../errors';
+import { CandleError, DTypeError, ShapeError } from '../errors';
 import { formatShape, resolveReshape, type Shape, validateShape } from '../shape';
 
 /** Numbers, bigints or booleans nested in arrays of equal lengths, or a typed array. */
 export type TensorData = number | bigint | boolean | ArrayBufferView | readonly TensorData[];
+
+/** Arrays inside of arrays, at most: an array that contains itself has no end. */
+const MAX_DEPTH = 64;
 
 type Scalar = number | bigint | boolean;
 
@@ -24,7 +29,15 @@ export function flatten(data: TensorData): { values: ArrayLike<Scalar>; shape: n
     return { values, shape: [values.length] };
   }
   const shape: number[] = [];
-  for (let level: unknown = data; Array.isArray(level); level = level[0]) shape.push(level.length);
+  for (let level: unknown = data; Array.isArray(level); level = level[0]) {
+    shape.push(level.length);
+    if (shape.length > MAX_DEPTH) {
+      throw new ShapeError(
+        'INVALID_SHAPE',
+        `Tensor.from: the nesting is deeper than ${MAX_DEPTH} arrays; give fewer dimensions.`,
+      );
+    }
+  }
   const values: Scalar[] = [];
   const visit = (item: TensorData, depth: number): void => {
     if (Array.isArray(item) !== depth < shape.length || (Array.isArray(item) && item.length !== shape[depth])) {
@@ -34,10 +47,20 @@ export function flatten(data: TensorData): { values: ArrayLike<Scalar>; shape: n
       );
     }
     if (Array.isArray(item)) for (const inner of item) visit(inner, depth + 1);
-    else values.push(item as Scalar);
+    else if (typeof item === 'number' || typeof item === 'bigint' || typeof item === 'boolean') values.push(item);
+    else throw notScalar(item, data);
   };
   visit(data, 0);
   return { values, shape };
+}
+
+function notScalar(item: unknown, data: unknown): CandleError {
+  const given = item === data ? show(item) : `the element ${show(item)}`;
+  const iterable = typeof item === 'object' && item !== null && Symbol.iterator in item;
+  const remedy = iterable
+    ? 'spread it into an array, as [...values]'
+    : 'give numbers, bigints, booleans, arrays of them or a typed array';
+  return new CandleError('INVALID_ARGUMENT', `Tensor.from: ${given} is no number; ${remedy}.`);
 }
 
 /** A shape given for `count` elements, its -1 filled in. */

@@ -134,10 +134,6 @@ function pool(op: 'avgPool2d' | 'maxPool2d', tensor: Tensor, kernel: Size2d, str
   const [b, c, h, w] = requireImage(op, tensor, 4);
   const [kH, kW] = pair(kernel);
   const [strideH, strideW] = pair(stride);
-  for (const [name, value] of Object.entries({ kH, kW, strideH, strideW })) {
-    if (Number.isSafeInteger(value) && value >= 1) continue;
-    throw new CandleError('INVALID_ARGUMENT', `${op}: ${name} is ${value}; use a whole number from 1.`);
-  }
   if (kH > h || kW > w) {
     throw new ShapeError(
       'SHAPE_MISMATCH',
@@ -173,7 +169,7 @@ function requireImage(op: string, tensor: Tensor, rank: 3 | 4): readonly number[
 }
 
 function requireTarget(op: string, tensor: Tensor, target: readonly number[]): void {
-  if (target.some((size) => !Number.isSafeInteger(size) || size < 1)) {
+  if (target.some((size) => size < 1)) {
     throw new ShapeError(
       'INVALID_SHAPE',
       `${op}: ${formatShape(tensor.shape)} cannot become ${formatShape(target)}; target sizes are whole numbers from 1.`,

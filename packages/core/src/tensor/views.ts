@@ -4,6 +4,7 @@
  */
 import { identity, reshaped } from '../autograd/rules/shared';
 import * as rules from '../autograd/rules/views';
+import { show } from '../check';
 import { ShapeError } from '../errors';
 import { Layout } from '../layout';
 import {
@@ -16,7 +17,7 @@ import {
   validateShape,
 } from '../shape';
 import type { Tensor } from '../tensor';
-import { compute, storageOf, viewOf, withTemporaries } from './base';
+import { compute, isTensor, storageOf, viewOf, withTemporaries } from './base';
 import { TensorHost } from './host';
 import { type Index, sliceBounds } from './index-op';
 
@@ -119,9 +120,6 @@ export abstract class TensorViews extends TensorHost {
    */
   chunk(this: Tensor, chunks: number, dim: number): Tensor[] {
     const d = resolveDim('chunk', dim, this.shape);
-    if (!Number.isInteger(chunks) || chunks < 1) {
-      throw new ShapeError('INVALID_SHAPE', `chunk: ${chunks} is no number of parts; use a whole number from 1.`);
-    }
     const size = this.shape[d];
     const count = Math.max(1, Math.min(chunks, size));
     const parts: Tensor[] = [];
@@ -191,7 +189,7 @@ export abstract class TensorViews extends TensorHost {
    * ```
    */
   broadcastLeft(this: Tensor, shape: Shape): Tensor {
-    return this.broadcastAs([...shape, ...this.shape]);
+    return this.broadcastAs([...validateShape('broadcastLeft', shape), ...this.shape]);
   }
 
   /**
@@ -333,20 +331,16 @@ export function denseCopy(op: string, tensor: Tensor, shape: Shape): Tensor {
   return compute(op, [tensor], shape, tensor.dtype, run, reshaped);
 }
 
-function isTensor(item: Index): item is Tensor {
-  return item instanceof TensorViews;
-}
-
 /** `index` counted from the start of the dimension. */
 function position(layout: Layout, dim: number, index: number): number {
   const size = layout.shape[dim];
-  const resolved = index < 0 ? index + size : index;
-  if (!Number.isInteger(index) || resolved < 0 || resolved >= size) {
+  const resolved = Number.isInteger(index) ? (index < 0 ? index + size : index) : -1;
+  if (resolved < 0 || resolved >= size) {
     const shape = formatShape(layout.shape);
     const allowed = size === 0 ? 'the dimension is empty' : `use ${-size}..${size - 1}`;
     throw new ShapeError(
       'INDEX_OUT_OF_RANGE',
-      `index ${index} is outside dimension ${dim} of shape ${shape}; ${allowed}.`,
+      `index ${show(index)} is outside dimension ${dim} of shape ${shape}; ${allowed}.`,
     );
   }
   return resolved;

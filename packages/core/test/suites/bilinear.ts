@@ -143,7 +143,7 @@ export function bilinearSuite(name: string, device: () => Device): void {
       const code = (expected: string) => expect.objectContaining({ code: expected });
       expect(() => t.interpolate2d(0, 4)).toThrow(code('INVALID_SHAPE'));
       expect(() => t.interpolate1d(4)).toThrow(/\[1, 1, 2, 2\] is not \[b, c, l\]/);
-      expect(() => t.upsampleBilinear2d(2.5, 4, false)).toThrow(/\[2.5, 4\]/);
+      expect(() => t.upsampleBilinear2d(2.5, 4, false)).toThrow(/height is 2.5/);
       expect(() => t.upsampleBilinear2dWithScale(0, 1, false)).toThrow(code('INVALID_ARGUMENT'));
       expect(() => zeros([1, 1, 0, 2]).interpolate2d(2, 2)).toThrow(/no elements to resize/);
       expect(zeros([0, 1, 2, 2]).interpolate2d(4, 4).shape).toEqual([0, 1, 4, 4]);

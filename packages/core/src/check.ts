@@ -1,0 +1,200 @@
+/**
+ * What arguments may be: one check for every size, count, offset, dimension, flag and operand that a caller gives, so that
+ * what TypeScript would refuse gets the same answer from JavaScript: an error that names the function, the argument, its
+ * value and what to write instead.
+ */
+
+import { DTYPES, isDType } from './dtype';
+import { CandleError, DTypeError, ShapeError } from './errors';
+
+/** An argument that is refused: what its message may quote. */
+export interface Refused {
+  readonly op: string;
+  readonly name: string;
+  readonly value: unknown;
+  /** All arguments of the call. */
+  readonly args: readonly unknown[];
+}
+
+/** What an argument may be. */
+export interface Kind {
+  test(value: unknown): boolean;
+  /** What to say about an argument that is not of the kind. */
+  refuse(refused: Refused): CandleError;
+}
+
+type Remedy = string | ((refused: Refused) => string);
+
+const badArgument = (message: string) => new CandleError('INVALID_ARGUMENT', message);
+
+/** @param remedy the end of the message: what to give instead */
+export function kind(test: Kind['test'], remedy: Remedy, error: (message: string) => CandleError = badArgument): Kind {
+  return {
+    test,
+    refuse: (refused) => {
+      const advice = typeof remedy === 'string' ? remedy : remedy(refused);
+      return error(`${refused.op}: ${refused.name} is ${show(refused.value)}; ${advice}.`);
+    },
+  };
+}
+
+/** `inner`, or undefined where the argument has a default. */
+export function optional(inner: Kind): Kind {
+  return { ...inner, test: (value) => value === undefined || inner.test(value) };
+}
+
+/** `inner`, or null or undefined for none. */
+export function nullable(inner: Kind): Kind {
+  return { ...inner, test: (value) => value === undefined || value === null || inner.test(value) };
+}
+
+/** An object whose fields are of their kinds; others are left alone. */
+export function fields(kinds: Readonly<Record<string, Kind>>): Kind {
+  const entries = Object.entries(kinds);
+  const wrong = (value: object) =>
+    entries.find(([field, inner]) => !inner.test((value as Record<string, unknown>)[field]));
+  return {
+    test: (value) => OBJECT.test(value) && !wrong(value as object),
+    refuse: (refused) => {
+      const found = OBJECT.test(refused.value) && wrong(refused.value as object);
+      if (!found) return OBJECT.refuse(refused);
+      const [field, inner] = found;
+      const value = (refused.value as Record<string, unknown>)[field];
+      return inner.refuse({ ...refused, name: `${refused.name}.${field}`, value });
+    },
+  };
+}
+
+/** @throws CandleError, by default `INVALID_ARGUMENT`, unless `value` is of the kind */
+export function check(op: string, name: string, value: unknown, wanted: Kind): void {
+  if (!wanted.test(value)) throw wanted.refuse({ op, name, value, args: [value] });
+}
+
+/** Any value in a few words, for messages; never throws. */
+export function show(value: unknown): string {
+  switch (typeof value) {
+    case 'string':
+      return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value);
+    case 'bigint':
+      return `${value}n`;
+    case 'function':
+      return 'a function';
+    case 'object':
+      return value === null ? 'null' : Array.isArray(value) ? showList(value) : showObject(value);
+    default:
+      return String(value);
+  }
+}
+
+/** A list of a few items, as in `[2, "3"]`. */
+export function showList(list: readonly unknown[]): string {
+  const items = Array.from({ length: Math.min(list.length, 8) }, (_, i) =>
+    Array.isArray(list[i]) ? '[…]' : show(list[i]),
+  );
+  if (list.length > 8) items.push('…');
+  return `[${items.join(', ')}]`;
+}
+
+function showObject(value: object): string {
+  try {
+    const known = value as { describe?: unknown; constructor?: { name?: unknown } };
+    if (typeof known.describe === 'function') return String(known.describe());
+    const name = known.constructor?.name;
+    return typeof name === 'string' && name !== '' && name !== 'Object' ? `an object of class ${name}` : 'an object';
+  } catch {
+    return 'an object';
+  }
+}
+
+const shapeError = (message: string) => new ShapeError('INVALID_SHAPE', message);
+const isCount = (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 0;
+
+export const NUMBER = kind((value) => typeof value === 'number', 'give a number');
+export const FINITE = kind((value) => Number.isFinite(value), 'give a finite number');
+export const BOOLEAN = kind((value) => typeof value === 'boolean', 'give true or false');
+export const STRING = kind((value) => typeof value === 'string', 'give a string');
+export const FUNCTION = kind((value) => typeof value === 'function', 'give a function');
+export const OBJECT = kind(
+  (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
+  'give an object with options',
+);
+export const ANYTHING = kind(() => true, '');
+
+/** A number, or a bigint for what a number cannot hold. */
+export const SCALAR = kind(
+  (value) => typeof value === 'number' || typeof value === 'bigint',
+  'give a number or a bigint',
+);
+
+export const WHOLE = kind((value) => Number.isSafeInteger(value), 'give a whole number');
+export const COUNT = kind(isCount, 'give a whole number from 0');
+export const POSITIVE = kind((value) => isCount(value) && value !== 0, 'give a whole number from 1');
+
+/** A place in a dimension; whether it exists is for the function to say. */
+export const INDEX = kind(
+  (value) => Number.isSafeInteger(value),
+  'give a whole number',
+  (message) => new ShapeError('INDEX_OUT_OF_RANGE', message),
+);
+
+/** A dimension; whether it exists is for the function to say. */
+export const DIM = kind(
+  (value) => Number.isSafeInteger(value),
+  'give a dimension: a whole number, negative from the end',
+  (message) => new ShapeError('DIM_OUT_OF_RANGE', message),
+);
+
+const asList = ({ op, args }: Refused) => {
+  const numbers = args.every((arg) => typeof arg === 'number');
+  return `write ${op}(${numbers ? showList(args) : '[0, 1]'})`;
+};
+
+/** A list of dimensions. */
+export const DIM_LIST = kind(
+  (value) => Array.isArray(value) && value.every(Number.isSafeInteger),
+  asList,
+  (message) => new ShapeError('DIM_OUT_OF_RANGE', message),
+);
+
+/** One dimension or several; `all` is the method that takes all of them, for the message. */
+export function dimsOr(all?: string): Kind {
+  return kind(
+    (value) => Number.isSafeInteger(value) || DIM_LIST.test(value),
+    `give a dimension or a list of dimensions, as 0, -1 or [0, 1]${all ? `, or use ${all}() for all of them` : ''}`,
+    (message) => new ShapeError('DIM_OUT_OF_RANGE', message),
+  );
+}
+
+/** Sizes, one of which may be -1 where the function says so. */
+export const SHAPE = kind(
+  (value) => Array.isArray(value) && value.every((size) => isCount(size) || size === -1),
+  (refused) =>
+    typeof refused.value === 'number' && refused.args[0] === refused.value
+      ? asList(refused)
+      : 'give an array of sizes, whole numbers from 0, as [2, 3]',
+  shapeError,
+);
+
+/** How often, a dimension. */
+export const COUNTS = kind(
+  (value) => Array.isArray(value) && value.every(isCount),
+  (refused) => (typeof refused.value === 'number' ? asList(refused) : 'give an array of whole numbers from 0'),
+  shapeError,
+);
+
+/** One size for both axes, or [height, width]. */
+export const SIZE_2D = kind(
+  (value) => POSITIVE.test(value) || (Array.isArray(value) && value.length === 2 && value.every(POSITIVE.test)),
+  'give a whole number from 1, or two of them as [height, width]',
+);
+
+export const DTYPE = kind(
+  (value) => isDType(value as string),
+  `use one of ${DTYPES.join(', ')}`,
+  (message) => new DTypeError('DTYPE_MISMATCH', message),
+);
+
+/** One of some names. */
+export function oneOf(names: readonly string[]): Kind {
+  return kind((value) => names.includes(value as string), `use one of ${names.join(', ')}`);
+}
