@@ -1,7 +1,7 @@
-// badd bsub bmul bdiv bmaximum bminimum _{t}, and the comparisons eq ne lt le gt ge _{t} with u8 results. candle:
-// candle-kernels/src/binary.cu; info is dims, lhs strides, rhs strides, or null when both sides are contiguous. What
-// differs: small floats compute in f32, integers wrap and divide by zero to 0, maximum and minimum propagate NaN on every
-// device, i16 and i32 are there.
+// badd bsub bmul bdiv bmaximum bminimum _{t}, bpow_{t} of the five float dtypes, and the comparisons eq ne lt le gt ge _{t}
+// with u8 results. candle: candle-kernels/src/binary.cu; info is dims, lhs strides, rhs strides, or null when both sides
+// are contiguous. What differs: small floats compute in f32, integers wrap and divide by zero to 0, maximum and minimum
+// propagate NaN on every device, i16 and i32 are there, and bpow.
 #include "x.h"
 
 // The number is how many elements a GPU thread computes at once: as many as 16 bytes have, fewer where the code is long.
@@ -19,6 +19,7 @@ BINARY_OPERATOR(Multiply, 16, mulWrap(a, b))
 BINARY_OPERATOR(Divide, 4, divSafe(a, b))
 BINARY_OPERATOR(Maximum, FEW_REGISTERS ? 8 : 16, MaxNan::apply(a, b))
 BINARY_OPERATOR(Minimum, FEW_REGISTERS ? 8 : 16, MinNan::apply(a, b))
+BINARY_OPERATOR(Power, 2, m::pow(a, b))
 BINARY_OPERATOR(Equal, 16, (u8)(a == b))
 BINARY_OPERATOR(NotEqual, 16, (u8)(a != b))
 BINARY_OPERATOR(Less, 16, (u8)(a < b))
@@ -58,6 +59,7 @@ struct Comparison {
 #define DIVIDE(T) ARITHMETIC(bdiv, T, Divide)
 #define MAXIMUM(T) ARITHMETIC(bmaximum, T, Maximum)
 #define MINIMUM(T) ARITHMETIC(bminimum, T, Minimum)
+#define POWER(T) ARITHMETIC(bpow, T, Power)
 #define EQUAL(T) COMPARISON(eq, T, Equal)
 #define NOT_EQUAL(T) COMPARISON(ne, T, NotEqual)
 #define LESS(T) COMPARISON(lt, T, Less)
@@ -71,6 +73,7 @@ X_ALL_TYPES(MULTIPLY)
 X_ALL_TYPES(DIVIDE)
 X_ALL_TYPES(MAXIMUM)
 X_ALL_TYPES(MINIMUM)
+X_FLOAT_TYPES(POWER)
 X_ALL_TYPES(EQUAL)
 X_ALL_TYPES(NOT_EQUAL)
 X_ALL_TYPES(LESS)

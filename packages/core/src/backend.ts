@@ -35,7 +35,8 @@ export type UnaryOp =
   | 'ceil'
   | 'round'
   | 'sign';
-export type BinaryOp = 'add' | 'sub' | 'mul' | 'div' | 'maximum' | 'minimum';
+/** `pow` is C's, for float dtypes only. */
+export type BinaryOp = 'add' | 'sub' | 'mul' | 'div' | 'maximum' | 'minimum' | 'pow';
 export type CmpOp = 'eq' | 'ne' | 'lt' | 'le' | 'gt' | 'ge';
 export type ReduceOp = 'sum' | 'min' | 'max' | 'argmin' | 'argmax';
 /**

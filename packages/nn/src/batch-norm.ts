@@ -95,7 +95,7 @@ export class BatchNorm extends OwningModule implements ModuleT {
     });
   }
 
-  /** Training: normalised with the batch's own values, which also go into the running ones. */
+  /** Training: normalised with the batch's own values, which also go into the running ones, unless the batch is empty. */
   forwardTrain(xs: Tensor): Tensor {
     this.check(xs);
     return scope(() => {
@@ -105,8 +105,8 @@ export class BatchNorm extends OwningModule implements ModuleT {
       const mean = wide.meanKeepdim(others);
       const centred = this.removeMean ? wide.broadcastSub(mean) : wide;
       const variance = centred.sqr().meanKeepdim(others);
-      if (this.removeMean) this.follow(this.runningMean, mean, 1);
       const count = xs.elemCount / this.numFeatures;
+      if (this.removeMean && count > 0) this.follow(this.runningMean, mean, 1);
       // The running variance is that of a sample: n / (n - 1) times the batch's.
       if (count > 1) this.follow(this.runningVar, variance, count / (count - 1));
       const normed = centred.broadcastDiv(variance.affine(1, this.eps).sqrt()).toDtype(xs.dtype);

@@ -33,7 +33,7 @@ export class GroupNorm extends OwningModule {
     this.bias = this.own(bias);
   }
 
-  /** [b, channels, ...] to the same shape, in its dtype; sums of the narrow floats are made in f32. */
+  /** [b, channels, ...] to the same shape, in its dtype, also when it is empty; sums of the narrow floats are made in f32. */
   forward(xs: Tensor): Tensor {
     const { numChannels, numGroups, eps } = this;
     if (xs.rank < 3 || xs.dim(1) !== numChannels) {
@@ -42,8 +42,9 @@ export class GroupNorm extends OwningModule {
         `GroupNorm: input [${xs.shape}] for ${numChannels} channels; give [b, ${numChannels}, ...].`,
       );
     }
+    const groupSize = xs.shape.slice(2).reduce((count, size) => count * size, numChannels / numGroups);
     return scope(() => {
-      const groups = xs.reshape([xs.dim(0), numGroups, xs.elemCount / xs.dim(0) / numGroups]);
+      const groups = xs.reshape([xs.dim(0), numGroups, groupSize]);
       const wide = groups.toDtype(wideDType(xs.dtype));
       const centred = wide.broadcastSub(wide.meanKeepdim(2));
       const scale = centred.sqr().meanKeepdim(2).affine(1, eps).sqrt();

@@ -22,12 +22,7 @@ export function nll(inp: Tensor, target: Tensor): Tensor {
       `nll: input [${inp.shape}] and target [${target.shape}]; give [n, classes] and [n].`,
     );
   }
-  return scope(() =>
-    inp
-      .gather(target.unsqueeze(1), 1)
-      .sumAll()
-      .affine(-1 / target.dim(0), 0),
-  );
+  return scope(() => inp.gather(target.unsqueeze(1), 1).meanAll().neg());
 }
 
 /** {@link nll} of logits [n, classes]. */

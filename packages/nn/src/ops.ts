@@ -10,6 +10,7 @@ export { type SdpaOptions, sdpa } from './attention/sdpa';
 /** exp(x) normalised to sum 1 over `dim` (negative: from the end); the largest value is subtracted first. */
 export function softmax(xs: Tensor, dim: number): Tensor {
   if (dim === -1 || dim === xs.rank - 1) return softmaxLastDim(xs);
+  if (xs.elemCount === 0) return same(xs);
   return scope(() => {
     const weights = xs.broadcastSub(xs.maxKeepdim(dim).detach()).exp();
     return weights.broadcastDiv(weights.sumKeepdim(dim));
@@ -23,6 +24,7 @@ export function softmaxLastDim(xs: Tensor): Tensor {
 
 /** log(softmax(x)) over `dim`, without the loss of taking the log afterwards. */
 export function logSoftmax(xs: Tensor, dim: number): Tensor {
+  if (xs.elemCount === 0) return same(xs);
   return scope(() => {
     const shifted = xs.broadcastSub(xs.maxKeepdim(dim).detach());
     return shifted.broadcastSub(shifted.exp().sumKeepdim(dim).log());
@@ -70,7 +72,7 @@ export function sigmoid(xs: Tensor): Tensor {
 
 /** (x + 3) / 6, limited to [0, 1]. */
 export function hardSigmoid(xs: Tensor): Tensor {
-  return scope(() => xs.affine(1 / 6, 0.5).clamp(0, 1));
+  return scope(() => xs.add(3).clamp(0, 6).div(6));
 }
 
 /** x · sigmoid(x). */
@@ -93,30 +95,47 @@ export function swiglu(xs: Tensor): Tensor {
   });
 }
 
+/** From here on log(1 + exp(x)) is x in every dtype. */
+const SOFTPLUS_IS_LINEAR = 40;
+
 /**
- * log(1 + exp(x)), which neither overflows nor has a wrong gradient anywhere: the larger of x and 0 is taken out first,
- * as a constant.
+ * log(1 + exp(x)), to the last places for any x: x for large ones and infinity, exp(x) for very negative ones. Narrow floats
+ * are computed in f32.
  */
 export function softplus(xs: Tensor): Tensor {
   return scope(() => {
-    const top = xs.relu().detach();
-    return xs.sub(top).exp().add(top.neg().exp()).log().add(top);
+    const wide = xs.toDtype(wideDType(xs.dtype));
+    const curved = log1p(wide.minimum(SOFTPLUS_IS_LINEAR).exp());
+    return wide.ge(SOFTPLUS_IS_LINEAR).whereCond(wide, curved).toDtype(xs.dtype);
   });
+}
+
+/** log(1 + x) of finite x from 0. */
+function log1p(xs: Tensor): Tensor {
+  const sum = xs.add(1);
+  const log = sum.log();
+  // What the sum has kept of x by rounding; log(sum) is as much too large or small. A constant: the slope 1 / sum is right.
+  const kept = sum.sub(1);
+  const exact = kept.eq(0).whereCond(xs, log.mul(xs.div(kept)));
+  return log.add(exact.sub(log).detach());
 }
 
 /** x · tanh(softplus(x)). candle's overflows in f16 from x = 12. */
 export function mish(xs: Tensor): Tensor {
-  return scope(() => softplus(xs).tanh().mul(xs));
+  return scope(() => {
+    const wide = xs.toDtype(wideDType(xs.dtype));
+    return softplus(wide).tanh().mul(wide).toDtype(xs.dtype);
+  });
 }
 
 /** x where positive, else `negativeSlope` · x. */
 export function leakyRelu(xs: Tensor, negativeSlope: number): Tensor {
-  return scope(() => xs.relu().sub(xs.neg().relu().affine(negativeSlope, 0)));
+  return scope(() => xs.gt(0).whereCond(xs, xs.mul(negativeSlope)));
 }
 
 /** gamma · (x where positive, else alpha · (exp(x) - 1)); the defaults are those of the paper. */
 export function selu(xs: Tensor, alpha = 1.6732632423543772, gamma = 1.0507009873554805): Tensor {
-  return scope(() => xs.elu(alpha).affine(gamma, 0));
+  return scope(() => xs.elu(alpha).mul(gamma));
 }
 
 /**

@@ -31,7 +31,7 @@ describe('schedules', () => {
     // PolynomialLR(total_iters=4, power=1.0) of 0.05.
     expectRates(polynomialLr(0.05, 4), { 0: 0.05, 1: 0.0375, 2: 0.025, 3: 0.0125, 4: 0, 5: 0 });
     expectRates(polynomialLr(1, 4, 2), { 1: 0.5625 });
-    expectRates(cosineAnnealingLr(1, 10, 0.1), { 0: 1, 5: 0.55, 10: 0.1, 11: 0.1 });
+    expectRates(cosineAnnealingLr(1, 10, 0.1), { 0: 1, 5: 0.55, 10: 0.1, 15: 0.55, 20: 1, 25: 0.55, 30: 0.1 });
     expectRates(cosineAnnealingLr(1, 4), { 1: (1 + Math.SQRT1_2) / 2 });
     expectRates(cosineAnnealingWarmRestarts(1, 2), { 0: 1, 1: 0.5, 2: 1, 3: 0.5 });
     expectRates(cosineAnnealingWarmRestarts(1, 2, 2), { 1: 0.5, 2: 1, 4: 0.5, 6: 1, 10: 0.5, 14: 1 });

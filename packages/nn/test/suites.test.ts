@@ -7,6 +7,7 @@ import { kvCacheSuite } from './suites/kv-cache';
 import { lossSuite } from './suites/loss';
 import { moeSuite } from './suites/moe';
 import { normsSuite } from './suites/norms';
+import { numbersSuite } from './suites/numbers';
 import { opsSuite } from './suites/ops';
 import { optimSuite } from './suites/optim';
 import { rnnSuite } from './suites/rnn';
@@ -16,6 +17,7 @@ import { varlenSuite } from './suites/varlen';
 const SUITES = [
   normsSuite,
   opsSuite,
+  numbersSuite,
   lossSuite,
   kvCacheSuite,
   attentionSuite,

@@ -236,11 +236,16 @@ const BINARY_KERNELS: Record<BinaryOp, string> = {
   div: 'bdiv',
   maximum: 'bmaximum',
   minimum: 'bminimum',
+  pow: 'bpow',
 };
 
 export class Binary extends Map2 {
   constructor(private readonly op: BinaryOp) {
     super();
+  }
+  override map(lhs: RocmStorage, lhsLayout: Layout, rhs: RocmStorage, rhsLayout: Layout): RocmStorage {
+    if (this.op === 'pow' && !isFloat(lhs.dtype)) throw unsupported(this.op, lhs.dtype, lhs.device);
+    return super.map(lhs, lhsLayout, rhs, rhsLayout);
   }
   override launch(device: RocmDevice, dtype: DType, lhs: Operand, rhs: Operand, out: number): void {
     launchBinary(device, kernelName(BINARY_KERNELS[this.op], dtype), lhs, rhs, out);

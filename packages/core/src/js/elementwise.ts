@@ -35,6 +35,11 @@ function round(x: number): number {
   return Math.abs(x - whole) >= 0.5 ? whole + Math.sign(x) : whole;
 }
 
+/** C's pow: 1 to every power is 1, and so is -1 to an infinite one; JavaScript has NaN for some of these. */
+function pow(x: number, y: number): number {
+  return x === 1 || (x === -1 && Math.abs(y) === Infinity) ? 1 : x ** y;
+}
+
 const sigmoid = (x: number) => 1 / (1 + Math.exp(-x));
 
 const FLOAT_UNARY: Record<UnaryOp, (x: number) => number> = {
@@ -51,7 +56,8 @@ const FLOAT_UNARY: Record<UnaryOp, (x: number) => number> = {
   gelu: (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * x * (1 + 0.044715 * x * x))),
   geluErf: (x) => 0.5 * x * (1 + erf(x / SQRT_2)),
   erf,
-  relu: (x) => Math.max(x, 0),
+  // biome-ignore lint/complexity/useMathMinMax: -0 stays, as in the kernels
+  relu: (x) => (x < 0 ? 0 : x),
   silu: (x) => x * sigmoid(x),
   sigmoid,
   floor: Math.floor,
@@ -89,14 +95,19 @@ const FLOAT_BINARY: Record<BinaryOp, (a: number, b: number) => number> = {
   div: (a, b) => a / b,
   maximum: Math.max,
   minimum: Math.min,
+  pow,
 };
+type IntBinaryOp = Exclude<BinaryOp, 'pow'>;
 /** Results wrap when they are stored; a product needs `imul` because its exact value may not fit a double. */
-const INT_BINARY: Record<BinaryOp, (a: number, b: number) => number> = {
-  ...FLOAT_BINARY,
+const INT_BINARY: Record<IntBinaryOp, (a: number, b: number) => number> = {
+  add: (a, b) => a + b,
+  sub: (a, b) => a - b,
   mul: Math.imul,
   div: (a, b) => (b === 0 ? 0 : Math.trunc(a / b)),
+  maximum: Math.max,
+  minimum: Math.min,
 };
-const BIG_BINARY: Record<BinaryOp, (a: bigint, b: bigint) => bigint> = {
+const BIG_BINARY: Record<IntBinaryOp, (a: bigint, b: bigint) => bigint> = {
   add: (a, b) => a + b,
   sub: (a, b) => a - b,
   mul: (a, b) => a * b,
@@ -143,9 +154,19 @@ function mapBigints(storage: JsStorage, layout: Layout, f: (x: bigint) => bigint
 }
 
 /** A function of floats applied to every element. */
-export function floatMap(op: string, storage: JsStorage, layout: Layout, f: (x: number) => number): JsStorage {
+function floatMap(op: string, storage: JsStorage, layout: Layout, f: (x: number) => number): JsStorage {
   if (!isFloat(storage.dtype)) throw unsupported(op, storage);
   return mapNumbers(storage, layout, f);
+}
+
+export function powf(storage: JsStorage, layout: Layout, exponent: number): JsStorage {
+  const y = Number(roundScalar(storage.dtype, exponent));
+  return floatMap('powf', storage, layout, (x) => pow(x, y));
+}
+
+export function elu(storage: JsStorage, layout: Layout, alpha: number): JsStorage {
+  const a = Number(roundScalar(storage.dtype, alpha));
+  return floatMap('elu', storage, layout, (x) => (x > 0 ? x : a * Math.expm1(x)));
 }
 
 export function unary(op: UnaryOp, storage: JsStorage, layout: Layout): JsStorage {
@@ -169,12 +190,15 @@ export function binary(op: BinaryOp, lhs: JsStorage, rhs: JsStorage, lhsLayout: 
   const a = denseValues(lhs, lhsLayout);
   const b = denseValues(rhs, rhsLayout);
   const out = allocValues(lhs.dtype, a.length);
-  if (a instanceof BigInt64Array && b instanceof BigInt64Array && out instanceof BigInt64Array) {
+  if (isFloat(lhs.dtype)) {
+    combine(a as NumberArray, b as NumberArray, out as NumberArray, FLOAT_BINARY[op]);
+  } else if (op === 'pow') {
+    throw unsupported(op, lhs);
+  } else if (a instanceof BigInt64Array && b instanceof BigInt64Array && out instanceof BigInt64Array) {
     const f = BIG_BINARY[op];
     for (let i = 0; i < a.length; i++) out[i] = BigInt.asIntN(64, f(a[i], b[i]));
   } else {
-    const f = isFloat(lhs.dtype) ? FLOAT_BINARY[op] : INT_BINARY[op];
-    combine(a as NumberArray, b as NumberArray, out as NumberArray, f);
+    combine(a as NumberArray, b as NumberArray, out as NumberArray, INT_BINARY[op]);
   }
   return fromValues(lhs, lhs.dtype, out);
 }

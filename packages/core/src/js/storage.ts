@@ -86,10 +86,10 @@ export class JsStorage implements BackendStorage {
     return elementwise.affine(this, layout, mul, add);
   }
   powf(layout: Layout, exponent: number): JsStorage {
-    return elementwise.floatMap('powf', this, layout, (x) => x ** exponent);
+    return elementwise.powf(this, layout, exponent);
   }
   elu(layout: Layout, alpha: number): JsStorage {
-    return elementwise.floatMap('elu', this, layout, (x) => (x > 0 ? x : alpha * Math.expm1(x)));
+    return elementwise.elu(this, layout, alpha);
   }
   unary(op: UnaryOp, layout: Layout): JsStorage {
     return elementwise.unary(op, this, layout);

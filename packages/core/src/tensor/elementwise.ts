@@ -7,9 +7,9 @@
  */
 import * as rules from '../autograd/rules/elementwise';
 import type { BackendStorage, BinaryOp, UnaryOp } from '../backend';
-import { isInt, sizeInBytes } from '../dtype';
-import { CandleError } from '../errors';
-import { heldScalar, toInt64 } from '../host-array';
+import { type DType, isFloat, isInt } from '../dtype';
+import { CandleError, DTypeError } from '../errors';
+import { heldScalar, isNarrowFloat, roundScalar, toInt64 } from '../host-array';
 import { Layout } from '../layout';
 import { broadcastShapes, type Shape, sameShape } from '../shape';
 import type { Tensor } from '../tensor';
@@ -163,22 +163,33 @@ export abstract class TensorElementwise extends TensorJoining {
   }
 
   /**
-   * Rounded to a number of decimals, negative ones being powers of ten before the point. Any shape; float dtypes.
+   * Rounded to a number of decimals, negative ones being powers of ten before the point. Any shape; float dtypes. Narrow
+   * floats are rounded in f32. Elements too large to have so many decimals stay as they are.
+   * @throws DTypeError for integer dtypes, CandleError `INVALID_ARGUMENT` for decimals that are no whole number
    * @example
    * ```ts
    * Tensor.from([1234.567], { dtype: 'f64' }).roundTo(-2).toVecSync(); // => [1200]
    * ```
    */
   roundTo(this: Tensor, decimals: number): Tensor {
-    const factor = 10 ** decimals;
-    if (Math.abs(decimals) > 300) {
-      throw new CandleError('INVALID_ARGUMENT', `roundTo: decimals is ${decimals}; give a whole number in -300..300.`);
+    if (!isFloat(this.dtype)) {
+      throw new DTypeError(
+        'DTYPE_MISMATCH',
+        `roundTo: needs a float dtype, the tensor is ${this.dtype}; convert it with toDtype('f32').`,
+      );
     }
-    return withTemporaries((temporary) => temporary(temporary(this.mul(factor)).round()).div(factor));
+    if (!Number.isInteger(decimals)) {
+      throw new CandleError('INVALID_ARGUMENT', `roundTo: decimals is ${decimals}; give a whole number.`);
+    }
+    return withTemporaries((temporary) => {
+      if (!isNarrowFloat(this.dtype)) return roundTo(this, decimals);
+      return temporary(roundTo(temporary(this.toDtype('f32')), decimals)).toDtype(this.dtype);
+    });
   }
 
   /**
-   * x * mul + add, the numbers rounded to the dtype first. Any dtype and shape; integers wrap. Bigints are exact.
+   * x * mul + add, the numbers rounded to the dtype first. Any dtype and shape; integers wrap. Bigints are exact. Adding 0
+   * turns -0 into 0; adding -0 changes nothing.
    * @throws DTypeError for a bigint that the dtype does not hold
    * @example
    * ```ts
@@ -266,17 +277,22 @@ export abstract class TensorElementwise extends TensorJoining {
    */
   mul(this: Tensor, rhs: Operand): Tensor {
     if (typeof rhs === 'object') return binary('mul', this, rhs);
-    return isInt(this.dtype) ? binaryScalar('mul', this, rhs) : this.affine(floatOf('mul', this, rhs), 0);
+    return isInt(this.dtype) ? binaryScalar('mul', this, rhs) : this.affine(floatOf('mul', this, rhs), -0);
   }
 
   /**
-   * This / rhs; shapes, dtypes and errors as {@link add}. By a number: times its reciprocal for float dtypes, as
-   * candle. Integers truncate towards zero; by 0 they give 0.
+   * This / rhs; shapes, dtypes and errors as {@link add}. A number is rounded to the dtype, then divided by exactly as a
+   * tensor of it would be (candle multiplies by the reciprocal). Integers truncate towards zero; by 0 they give 0.
+   * @example
+   * ```ts
+   * Tensor.from([0, 3]).div(1e-40).toVecSync(); // => [0, Infinity]
+   * ```
    */
   div(this: Tensor, rhs: Operand): Tensor {
     if (typeof rhs === 'object') return binary('div', this, rhs);
-    const exact = isInt(this.dtype) || sizeInBytes(this.dtype) < 4 || Number(rhs) === 0;
-    return exact ? binaryScalar('div', this, rhs) : this.affine(1 / floatOf('div', this, rhs), 0);
+    if (isInt(this.dtype)) return binaryScalar('div', this, rhs);
+    const value = floatOf('div', this, rhs);
+    return hasExactReciprocal(this.dtype, value) ? this.affine(1 / value, -0) : binaryScalar('div', this, value);
   }
 
   /**
@@ -296,13 +312,17 @@ export abstract class TensorElementwise extends TensorJoining {
   }
 
   /**
-   * Elementwise power of equal shapes: {@link powf} for a number, exp(rhs * log(x)) for a tensor, as candle, so NaN for
-   * x below 0. Float dtypes.
+   * This to the power of rhs, element by element: a tensor of this shape and dtype, or a number ({@link powf}). As C's
+   * pow: a negative base has real powers for whole exponents and NaN for others, and x to the 0 is 1 for every x. Float
+   * dtypes.
    * @throws ShapeError, DTypeError, UnsupportedError for integers
+   * @example
+   * ```ts
+   * Tensor.from([-2, -2, 0]).pow(Tensor.from([3, 0.5, 0])).toVecSync(); // => [-8, NaN, 1]
+   * ```
    */
   pow(this: Tensor, rhs: Operand): Tensor {
-    if (typeof rhs !== 'object') return this.powf(floatOf('pow', this, rhs));
-    return withTemporaries((temporary) => temporary(temporary(this.log()).mul(rhs)).exp());
+    return typeof rhs === 'object' ? binary('pow', this, rhs) : this.powf(floatOf('pow', this, rhs));
   }
 
   /**
@@ -342,9 +362,9 @@ export abstract class TensorElementwise extends TensorJoining {
     return broadcastBinary('minimum', this, rhs);
   }
 
-  /** This to the power of rhs, for float dtypes and x above 0; see {@link broadcastAdd} and {@link pow}. */
+  /** This to the power of rhs, for float dtypes; see {@link broadcastAdd} and {@link pow}. */
   broadcastPow(this: Tensor, rhs: Tensor): Tensor {
-    return withTemporaries((temporary) => temporary(temporary(this.log()).broadcastMul(rhs)).exp());
+    return broadcastBinary('pow', this, rhs);
   }
 }
 
@@ -355,6 +375,7 @@ const BROADCASTS: Record<BinaryOp, string> = {
   div: 'broadcastDiv',
   maximum: 'broadcastMaximum',
   minimum: 'broadcastMinimum',
+  pow: 'broadcastPow',
 };
 
 function unary(op: UnaryOp, tensor: Tensor): Tensor {
@@ -385,6 +406,35 @@ function binaryScalar(op: BinaryOp, lhs: Tensor, value: number | bigint): Tensor
     withScalar(op, lhs, value, (scalar, layout) => storageOf(op, lhs).binary(op, scalar, lhs.layout, layout));
   return compute(op, [lhs], lhs.shape, lhs.dtype, run, rules.scalarRules[op], Number(value));
 }
+
+/**
+ * Whether multiplying by 1 / value is dividing by it in a float dtype: for powers of two whose reciprocal the dtype holds (also 0 and
+ * infinity). It is one kernel, and division with a number as an operand two.
+ */
+function hasExactReciprocal(dtype: DType, value: number): boolean {
+  const [size, factor] = [Math.abs(value), 1 / value];
+  const power = 2 ** Math.round(Math.log2(size)) === size;
+  if (!power || 1 / factor !== value) return false;
+  return roundScalar(dtype, value) === value && roundScalar(dtype, factor) === factor;
+}
+
+/** For f32 and f64. */
+function roundTo(x: Tensor, decimals: number): Tensor {
+  const power = 10 ** Math.abs(decimals);
+  return withTemporaries((temporary) => {
+    if (decimals < 0) {
+      // Where the power is infinite in the dtype, every number is rounded to 0, and 0 stays 0.
+      const largest = x.dtype === 'f32' ? LARGEST_F32 : Number.MAX_VALUE;
+      return temporary(temporary(x.div(power)).round()).mul(Math.min(power, largest));
+    }
+    const scaled = temporary(x.mul(power));
+    const rounded = temporary(temporary(scaled.round()).div(power));
+    const hasDecimals = temporary(temporary(scaled.abs()).lt(x.dtype === 'f32' ? 2 ** 24 : 2 ** 53));
+    return hasDecimals.whereCond(rounded, temporary(x.detach()));
+  });
+}
+
+const LARGEST_F32 = (2 - 2 ** -23) * 2 ** 127;
 
 /**
  * Runs `body` with a number as a storage of `like`'s dtype, broadcast to its shape.

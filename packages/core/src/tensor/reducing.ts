@@ -1,8 +1,9 @@
 /**
  * Reductions over one, several or all dimensions. A `...Keepdim` form leaves the reduced dimensions with size 1.
  *
- * Differs from candle: narrow floats are averaged through f32, so a mean of large f16 values does not overflow on the way;
- * `mean` and `var` of integers are refused instead of giving 0; `cumsum` works by doubling steps and so has no n² matrix.
+ * Differs from candle: sums of u8 are u32, so that they count what comparisons found; narrow floats are averaged through
+ * f32, so a mean of large f16 values does not overflow on the way; `mean` and `var` of integers are refused instead of
+ * giving 0; `cumsum` works by doubling steps and so has no n² matrix.
  */
 import * as rules from '../autograd/rules/reducing';
 import { identity } from '../autograd/rules/shared';
@@ -20,8 +21,8 @@ type Dims = number | readonly number[];
 
 export abstract class TensorReducing extends TensorComparing {
   /**
-   * Sums; `dims` is one dimension or several, which are dropped. Any dtype, which it keeps: integers wrap, narrow
-   * floats are summed in f32. An empty sum is 0.
+   * Sums; `dims` is one dimension or several, which are dropped. Any dtype. Sums of u8 are u32, so that those of
+   * comparisons count; other dtypes are kept: integers wrap, narrow floats are summed in f32. An empty sum is 0.
    * @throws ShapeError `DIM_OUT_OF_RANGE`
    * @example
    * ```ts
@@ -31,7 +32,7 @@ export abstract class TensorReducing extends TensorComparing {
    * ```
    */
   sum(this: Tensor, dims: Dims): Tensor {
-    return reduce('sum', this, dims, false);
+    return sum(this, dims, false);
   }
 
   /**
@@ -42,7 +43,7 @@ export abstract class TensorReducing extends TensorComparing {
    * ```
    */
   sumKeepdim(this: Tensor, dims: Dims): Tensor {
-    return reduce('sum', this, dims, true);
+    return sum(this, dims, true);
   }
 
   /**
@@ -118,8 +119,8 @@ export abstract class TensorReducing extends TensorComparing {
   }
 
   /**
-   * Unbiased variance along a dimension, which is dropped: the squared distances from the mean over n - 1. Float
-   * dtypes.
+   * Unbiased variance along a dimension, which is dropped: the squared distances from the mean over n - 1; NaN for fewer
+   * than two elements. Float dtypes.
    * @throws DTypeError for integers, ShapeError `DIM_OUT_OF_RANGE`
    * @example
    * ```ts
@@ -162,7 +163,7 @@ export abstract class TensorReducing extends TensorComparing {
   }
 
   /**
-   * The square root of the sum of squares of all elements, of rank 0. Float dtypes.
+   * The square root of the sum of squares of all elements, of rank 0. Float dtypes; narrow ones are squared in f32.
    * @throws UnsupportedError for integers
    * @example
    * ```ts
@@ -170,16 +171,21 @@ export abstract class TensorReducing extends TensorComparing {
    * ```
    */
   norm(this: Tensor): Tensor {
-    return withTemporaries((temporary) => temporary(temporary(this.sqr()).sumAll()).sqrt());
+    return withTemporaries((temporary) => {
+      const wide = isNarrowFloat(this.dtype) ? temporary(this.toDtype('f32')) : this;
+      const root = temporary(temporary(wide.sqr()).sumAll()).sqrt();
+      return wide === this ? root : temporary(root).toDtype(this.dtype);
+    });
   }
 
   /**
-   * log(sum(exp(x))) without overflow, also right for rows of only -Infinity; `dims` is one dimension or several, which
-   * are dropped. Float dtypes.
+   * log(sum(exp(x))) without overflow, also right for rows of only -Infinity; -Infinity for an empty row. `dims` is one
+   * dimension or several, which are dropped. Float dtypes.
    * @throws ShapeError `DIM_OUT_OF_RANGE`, UnsupportedError for integers
    */
   logSumExp(this: Tensor, dims: Dims): Tensor {
     return withTemporaries((temporary) => {
+      if (this.elemCount === 0) return temporary(this.sum(dims)).log();
       // Whatever is subtracted and added again has no part in the gradient.
       const top = temporary(temporary(this.detach()).maxKeepdim(dims));
       const infinite = temporary(temporary(top.abs()).eq(Number.POSITIVE_INFINITY));
@@ -191,8 +197,8 @@ export abstract class TensorReducing extends TensorComparing {
   }
 
   /**
-   * Sums of all elements up to and including each one along a dimension. This shape and dtype; narrow floats are summed
-   * in f32, integers wrap.
+   * Sums of all elements up to and including each one along a dimension. This shape; any dtype, as for {@link sum}: u8
+   * becomes u32, narrow floats are summed in f32, other integers wrap.
    * @throws ShapeError `DIM_OUT_OF_RANGE`
    * @example
    * ```ts
@@ -202,6 +208,7 @@ export abstract class TensorReducing extends TensorComparing {
   cumsum(this: Tensor, dim: number): Tensor {
     const d = resolveDim('cumsum', dim, this.shape);
     const size = this.shape[d];
+    if (this.dtype === 'u8') return withTemporaries((temporary) => temporary(this.toDtype('u32')).cumsum(d));
     if (isNarrowFloat(this.dtype)) {
       return withTemporaries((temporary) => temporary(temporary(this.toDtype('f32')).cumsum(d)).toDtype(this.dtype));
     }
@@ -247,6 +254,12 @@ function reduce(op: ReduceOp, tensor: Tensor, dims: Dims, keep: boolean): Tensor
   return compute(op, [tensor], keep ? kept : shape, dtype, run, op === 'sum' ? rules.sum : rules.extreme, kept);
 }
 
+/** Sums of u8, which is what comparisons give, are made in u32. */
+function sum(tensor: Tensor, dims: Dims, keep: boolean): Tensor {
+  if (tensor.dtype !== 'u8') return reduce('sum', tensor, dims, keep);
+  return withTemporaries((temporary) => reduce('sum', temporary(tensor.toDtype('u32')), dims, keep));
+}
+
 /** The shape without the reduced dimensions, and with them as 1. `reduced` is sorted. */
 function reducedShapes(from: Shape, reduced: readonly number[]): { shape: number[]; kept: number[] } {
   const shape: number[] = [];
@@ -284,7 +297,7 @@ function mean(tensor: Tensor, dims: Dims, keep: boolean): Tensor {
   return withTemporaries((temporary) => {
     const wide = isNarrowFloat(tensor.dtype) ? temporary(tensor.toDtype('f32')) : tensor;
     const sum = temporary(reduce('sum', wide, dims, keep));
-    const scaled = sum.affine(1 / count, 0);
+    const scaled = sum.div(count);
     return wide === tensor ? scaled : temporary(scaled).toDtype(tensor.dtype);
   });
 }
@@ -296,7 +309,7 @@ function variance(tensor: Tensor, dim: number, keep: boolean): Tensor {
     const wide = isNarrowFloat(tensor.dtype) ? temporary(tensor.toDtype('f32')) : tensor;
     const centred = temporary(wide.broadcastSub(temporary(wide.meanKeepdim(d))));
     const sum = temporary(reduce('sum', temporary(centred.sqr()), d, keep));
-    const scaled = sum.affine(1 / (tensor.shape[d] - 1), 0);
+    const scaled = sum.div(Math.max(0, tensor.shape[d] - 1));
     return wide === tensor ? scaled : temporary(scaled).toDtype(tensor.dtype);
   });
 }

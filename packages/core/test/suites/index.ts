@@ -11,6 +11,7 @@ import { fusedSuite } from './fused';
 import { gradSuite } from './grad';
 import { layoutSuite } from './layout';
 import { matmulSuite } from './matmul';
+import { numbersSuite } from './numbers';
 import { poolSuite } from './pool';
 import { tensorComparingSuite } from './tensor-comparing';
 import { tensorCreationSuite } from './tensor-creation';
@@ -44,5 +45,6 @@ export const OP_SUITES: readonly OpSuite[] = [
   poolSuite,
   bilinearSuite,
   gradSuite,
+  numbersSuite,
   customOpSuite,
 ];

@@ -5,7 +5,7 @@ export type AttnMask =
   | { kind: 'none' }
   /** Query i sees keys up to `kvOffset` + i. */
   | { kind: 'causal'; kvOffset: number }
-  /** Added to the scores, or of an integer dtype: hidden where it is not 0. Fits [b, heads, seq, kv]. */
+  /** Of an integer dtype: visible where it is not 0, as PyTorch's; of a float one: added to the scores. Fits [b, heads, seq, kv]. */
   | { kind: 'mask'; mask: Tensor };
 
 export const AttnMask = {
@@ -20,12 +20,12 @@ export const AttnMask = {
 /** What is added to the scores of keys `start` to `start + count`: fits [b, heads, seq, count]. Undefined: nothing. */
 export type Bias = (start: number, count: number) => Tensor | undefined;
 
-/** A mask as something to add: 0 and -Infinity for the integer ones. */
+/** A mask as something to add: of the integer ones 0 where visible, -Infinity elsewhere. */
 export function additive(mask: Tensor, dtype: DType): Tensor {
   return scope(() => {
     if (!isInt(mask.dtype)) return mask.toDtype(dtype);
     const constant = (value: number) => Tensor.full(value, [], dtype, mask.device).broadcastAs(mask.shape);
-    return mask.whereCond(constant(Number.NEGATIVE_INFINITY), constant(0));
+    return mask.whereCond(constant(0), constant(Number.NEGATIVE_INFINITY));
   });
 }
 

@@ -8,7 +8,7 @@ import { additive, checkHeads, positionBias } from './mask';
 import { scoresOf, softcapped, weighted } from './scores';
 
 export interface SdpaOptions {
-  /** Added to the scores, or of an integer dtype: hidden where it is not 0. Fits [b, heads, seq, kv]. */
+  /** Of an integer dtype: visible where it is not 0, as PyTorch's; of a float one: added to the scores. Fits [b, heads, seq, kv]. */
   mask?: Tensor;
   /** The last query sees all keys, the one before it all but one, and so on. Default false. */
   causal?: boolean;

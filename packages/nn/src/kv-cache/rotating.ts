@@ -80,8 +80,9 @@ export class RotatingCache implements Disposable {
   }
 
   /**
-   * What the next `seqLen` positions may not look at in what their append will return: u8 [seqLen, held], 1 where hidden,
-   * which `sdpa` takes as a mask. Undefined for a single position, which may look at everything.
+   * What the next `seqLen` positions may look at in what their append will return: u8 [seqLen, held], 1 where visible,
+   * which `sdpa` takes as a mask (candle's has 1 where hidden). Undefined for a single position, which may look at
+   * everything.
    */
   attnMask(seqLen: number, device: Device): Tensor | undefined {
     if (seqLen === 1) return undefined;
@@ -90,8 +91,8 @@ export class RotatingCache implements Disposable {
     const mask = new Uint8Array(seqLen * positions.length);
     for (let i = 0; i < seqLen; i++) {
       positions.forEach((position, j) => {
-        const hidden = position > seen + i || position + maxSeqLen < seen + i;
-        mask[i * positions.length + j] = hidden ? 1 : 0;
+        const visible = position <= seen + i && position + maxSeqLen >= seen + i;
+        mask[i * positions.length + j] = visible ? 1 : 0;
       });
     }
     return Tensor.from(mask, { shape: [seqLen, positions.length], device });

@@ -46,10 +46,10 @@ export function polynomialLr(lr: number, totalSteps: number, power = 1): Schedul
   return (step) => lr * (1 - Math.min(1, step / totalSteps)) ** power;
 }
 
-/** Half a cosine from the rate to `etaMin` in `tMax` steps, then `etaMin` (PyTorch's goes up again). */
+/** A cosine from the rate to `etaMin` in `tMax` steps, back up in the next `tMax`, and so on, as PyTorch's. */
 export function cosineAnnealingLr(lr: number, tMax: number, etaMin = 0): Schedule {
   checkCount('cosineAnnealingLr', 'tMax', tMax);
-  return (step) => etaMin + ((lr - etaMin) * (1 + Math.cos(Math.PI * Math.min(1, step / tMax)))) / 2;
+  return (step) => etaMin + ((lr - etaMin) * (1 + Math.cos((Math.PI * step) / tMax))) / 2;
 }
 
 /** {@link cosineAnnealingLr} that starts anew after `t0` steps, then `t0 * tMult`, and so on (SGDR). */

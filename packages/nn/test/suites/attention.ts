@@ -82,9 +82,9 @@ export function attentionSuite(name: string, device: () => Device): void {
         { shape: [5, 9], device: device() },
       );
       expect(largestError(sdpa(q, k, v, { mask: added }), expected({ bias }))).toBeLessThan(1e-5);
-      const hidden = added.eq(HIDDEN);
+      const visible = added.ne(HIDDEN);
       const hides = (h: number, i: number, j: number) => (bias(h, i, j) === HIDDEN ? HIDDEN : 0);
-      for (const mask of [hidden, hidden.unsqueeze(0), hidden.toDtype('u32')]) {
+      for (const mask of [visible, visible.unsqueeze(0), visible.toDtype('u32'), visible.toDtype('i64').neg()]) {
         expect(largestError(sdpa(q, k, v, { mask }), expected({ bias: hides }))).toBeLessThan(1e-5);
       }
       const capped = sdpa(q, k, v, { mask: added, causal: true, softcapping: 0.5 });

@@ -38,10 +38,12 @@ export const unaryRules: Record<UnaryOp, Rule | null> = {
   sqrt: byOutput((grad, y) => grad.div(y).affine(0.5, 0)),
   gelu: byInput((grad, x) => {
     // y = x (1 + tanh u) / 2 = x σ(2u) with 2u = x w, w = 2 √(2/π) (1 + 0.044715 x²).
-    const w = x.sqr().affine(2 * GELU_CUBIC * SQRT_2_OVER_PI, 2 * SQRT_2_OVER_PI);
-    const s = x.mul(w).sigmoid();
+    // Beyond 16 the slope is 0 or 1 in every dtype, and x² would overflow.
+    const near = x.clamp(-16, 16);
+    const w = near.sqr().affine(2 * GELU_CUBIC * SQRT_2_OVER_PI, 2 * SQRT_2_OVER_PI);
+    const s = near.mul(w).sigmoid();
     const slopeOfArgument = w.affine(3, -4 * SQRT_2_OVER_PI);
-    const inner = x.mul(slopeOfArgument).mul(s.affine(-1, 1)).affine(1, 1);
+    const inner = near.mul(slopeOfArgument).mul(s.affine(-1, 1)).affine(1, 1);
     return grad.mul(s).mul(inner);
   }),
   geluErf: byInput((grad, x) => {
@@ -69,7 +71,7 @@ export const unaryRules: Record<UnaryOp, Rule | null> = {
 };
 
 /** `args` is the factor. */
-export const affine: Rule<number> = { backward: ({ grad, args: mul }) => [grad.affine(mul, 0)] };
+export const affine: Rule<number> = { backward: ({ grad, args: mul }) => [grad.mul(mul)] };
 
 /** `args` is the exponent. */
 export const powf: Rule<number> = {
@@ -118,6 +120,23 @@ function extreme(call: Call<void>, wins: (a: Tensor, b: Tensor) => Tensor): (Ten
   );
 }
 
+/** y xʸ⁻¹; 0 where y is 0, at which 0 · x⁻¹ would be NaN for x = 0. */
+function slopeOfBase(call: Call<void>): Tensor {
+  const { grad } = call;
+  const [x, y] = [call.input(0), call.input(1)];
+  const slope = x.broadcastPow(y.sub(1)).broadcastMul(y);
+  return y.eq(0).broadcastAs(grad.shape).whereCond(grad.zerosLike(), grad.mul(slope));
+}
+
+/** xʸ log x; 0 at x = 0 for y from 0, where it would be 0 · -∞. */
+function slopeOfExponent(call: Call<void>): Tensor {
+  const { grad } = call;
+  const [x, y] = [call.input(0), call.input(1)];
+  const slope = call.output.broadcastMul(x.log());
+  const flat = x.eq(0).broadcastMul(y.ge(0));
+  return flat.whereCond(grad.zerosLike(), grad.mul(slope));
+}
+
 /** Operands of one shape or of two that broadcast. */
 export const binaryRules: Record<BinaryOp, Rule> = {
   add: {
@@ -154,6 +173,16 @@ export const binaryRules: Record<BinaryOp, Rule> = {
         () => call.grad.broadcastMul(call.input(0)).broadcastDiv(call.input(1).sqr()).neg(),
       ),
   },
+  pow: {
+    inputs: 'all',
+    output: true,
+    backward: (call) =>
+      unbroadcast(
+        call,
+        () => slopeOfBase(call),
+        () => slopeOfExponent(call),
+      ),
+  },
   maximum: { inputs: 'all', backward: (call) => extreme(call, (a, b) => a.broadcastGt(b)) },
   minimum: { inputs: 'all', backward: (call) => extreme(call, (a, b) => a.broadcastLt(b)) },
 };
@@ -164,6 +193,7 @@ export const scalarRules: Record<BinaryOp, Rule<number>> = {
   sub: identity as Rule<unknown>,
   mul: { backward: ({ grad, args }) => [grad.mul(args)] },
   div: { backward: ({ grad, args }) => [grad.div(args)] },
+  pow: powf,
   maximum: { inputs: [0], backward: (call) => [scalarExtreme(call, call.input(0).gt(call.args))] },
   minimum: { inputs: [0], backward: (call) => [scalarExtreme(call, call.input(0).lt(call.args))] },
 };
