@@ -2,8 +2,8 @@
 // Every check that CI makes, in order; the last line is `N passed, N failed`. A check that is one command counts as one
 // test; test runners are counted by their own reports. Name checks to run only those: node tools/test.mjs lint unit
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, readFileSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
 import { root } from './setup/steps.mjs';
 
 const bin = (name) => join(root, 'node_modules/.bin', name);
@@ -14,7 +14,7 @@ const CHECKS = {
   layers: () => command(process.execPath, ['tools/lint/layers.mjs']),
   types: () => command(bin('tsc'), ['-p', 'tsconfig.json']),
   driver: hostDriver,
-  unit: () => vitest(report, bin('vitest'), ['run']),
+  unit: () => vitest(report, bin('vitest'), ['run'], besideOldClang()),
   emulated,
   fuzz: () =>
     command(bin('vitest'), ['run', 'packages/quantized/test/fuzz.test.ts'], {
@@ -109,13 +109,27 @@ function emulated() {
   })) {
     console.log(`\n-- ${chip}`);
     const tests = [bin('vitest'), 'run', '--testTimeout=300000', ...files];
-    const env = { ...process.env, X_TEST_SCALE: process.env.X_TEST_SCALE ?? '0.2' };
+    const env = { ...besideOldClang(), X_TEST_SCALE: process.env.X_TEST_SCALE ?? '0.2' };
     const chipReport = join(scratch, `${chip}.json`);
     const { passed, failed } = vitest(chipReport, bin('tsx'), ['tools/emulator/main.ts', chip, '--', ...tests], env);
     total.passed += passed;
     total.failed += failed;
   }
   return total;
+}
+
+// An environment in which the first `clang++` on the path is one that compiles nothing: distributions have an old clang
+// under that name beside a newer one, and no program may take what it finds first.
+function besideOldClang() {
+  const directory = join(scratch, 'old-clang');
+  mkdirSync(directory, { recursive: true });
+  const script = `#!/bin/sh
+case "$*" in *--version*) echo "Debian clang version 14.0.6"; exit 0 ;; esac
+echo "clang++ 14 of tools/test.mjs was told to compile: $*" >&2
+exit 1
+`;
+  writeFileSync(join(directory, 'clang++'), script, { mode: 0o755 });
+  return { ...process.env, PATH: `${directory}${delimiter}${process.env.PATH}` };
 }
 
 // A program that runs vitest, which takes the options for its report.

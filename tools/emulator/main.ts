@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs, promisify } from 'node:util';
 import { listModules } from '../kernels/amalgamate';
+import { parseTargets } from '../kernels/targets';
 import { findCompiler } from '../kernels/toolchain';
 
 const USAGE = `usage: tsx tools/emulator/main.ts CHIP [options] -- COMMAND...
@@ -67,6 +68,11 @@ async function build(
   cpSync(join(BUILT, 'objects', objects), folder, { recursive: true });
   const manifest = join(folder, 'manifest.json');
   writeFileSync(manifest, readFileSync(manifest, 'utf8').replace(`"target": "${objects}"`, `"target": "${name}"`));
+  // The cpu device beside it runs what is shipped, as on any machine.
+  for (const host of parseTargets('host')) {
+    const built = join(BUILT, 'objects', host.name);
+    if (existsSync(built)) cpSync(built, join(directory, 'objects', host.name), { recursive: true });
+  }
   if (!existsSync(join(directory, 'sources'))) symlinkSync(join(BUILT, 'sources'), join(directory, 'sources'));
   return {
     X_HIP_LIBRARY: hip,

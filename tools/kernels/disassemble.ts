@@ -1,20 +1,17 @@
 /** Disassembly of the AMD code objects on disk. */
 import { spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
-import { isAbsolute, join } from 'node:path';
+import { join } from 'node:path';
 import { kernelDirectory } from '@x/kernels';
+import { toolOf } from '../../packages/hip/src/clang.mjs';
 import { findCompiler } from './toolchain';
 
 /** llvm-objdump of the clang that compiles the kernels, since an older one does not know the newest targets; or undefined. */
 export function findDisassembler(): string | undefined {
-  let clang: string;
   try {
-    clang = findCompiler('amdgcn').path;
+    return toolOf(findCompiler('amdgcn'), 'llvm-objdump');
   } catch {
     return undefined;
   }
-  const found = spawnSync(clang, ['-print-prog-name=llvm-objdump'], { encoding: 'utf8' }).stdout.trim();
-  return isAbsolute(found) && existsSync(found) ? found : undefined;
 }
 
 /** What `objdump` prints of a module's code object, `file` as the target's manifest names it. */

@@ -2,32 +2,12 @@
  * Finds what compiles kernels: clang 19 or newer with lld, AMD's device libraries, NVIDIA's libdevice. ROCm's own clang
  * and libraries come first for AMD targets (ROCM_PATH, /opt/rocm); X_CLANG names a compiler for every target.
  */
-import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
-import { delimiter, isAbsolute, join } from 'node:path';
+import { join } from 'node:path';
+import { type Clang, searchClang, toolOf } from '../../packages/hip/src/clang.mjs';
 import type { Target } from './targets';
 
-const OLDEST_CLANG = 19;
-const NEWEST_TRIED = 25;
-
-export interface Compiler {
-  path: string;
-  /** First line of --version. */
-  version: string;
-}
-
-function probe(path: string): Compiler | undefined {
-  const { status, stdout } = spawnSync(path, ['--version'], { encoding: 'utf8' });
-  const major = Number(/clang version (\d+)/.exec(stdout ?? '')?.[1] ?? 0);
-  return status === 0 && major >= OLDEST_CLANG ? { path, version: stdout.split('\n')[0]! } : undefined;
-}
-
-function onPath(name: string): string[] {
-  return (process.env.PATH ?? '')
-    .split(delimiter)
-    .map((directory) => join(directory, name))
-    .filter((path) => existsSync(path));
-}
+export type Compiler = Clang;
 
 function rocmRoots(): string[] {
   const roots = [process.env.ROCM_PATH, '/opt/rocm'].filter((root): root is string => !!root && existsSync(root));
@@ -46,32 +26,11 @@ export function findCompiler(kind: Target['kind']): Compiler {
 }
 
 function searchCompiler(kind: Target['kind']): Compiler {
-  const named = process.env.X_CLANG;
-  if (named) {
-    const compiler = probe(named);
-    if (compiler === undefined)
-      throw new Error(`X_CLANG=${named} is not a clang++ of version ${OLDEST_CLANG} or newer.`);
-    return withLinker(compiler, kind);
-  }
-  const rocm = rocmRoots().flatMap((root) => [join(root, 'llvm/bin/clang++'), join(root, 'lib/llvm/bin/clang++')]);
-  const numbered: string[] = [];
-  for (let major = NEWEST_TRIED; major >= OLDEST_CLANG; major--) numbered.push(...onPath(`clang++-${major}`));
-  const system = [...onPath('clang++'), ...numbered];
-  for (const path of kind === 'amdgcn' ? [...rocm, ...system] : [...system, ...rocm]) {
-    const compiler = existsSync(path) ? probe(path) : undefined;
-    if (compiler !== undefined) return withLinker(compiler, kind);
-  }
-  throw new Error(
-    `no clang++ of version ${OLDEST_CLANG} or newer: install it (apt install clang-22 lld-22) or set X_CLANG to its path.`,
-  );
-}
-
-function withLinker(compiler: Compiler, kind: Target['kind']): Compiler {
-  if (kind === 'nvptx') return compiler;
-  const { stdout } = spawnSync(compiler.path, ['-print-prog-name=ld.lld'], { encoding: 'utf8' });
-  if (isAbsolute(stdout.trim())) return compiler;
-  const major = /clang version (\d+)/.exec(compiler.version)![1];
-  throw new Error(`${compiler.path} has no ld.lld beside it: apt install lld-${major}.`);
+  const clang = searchClang({ rocmFirst: kind === 'amdgcn' });
+  if (clang.path === undefined) throw new Error(`${clang.reason}.`);
+  if (kind !== 'nvptx' && toolOf(clang, 'ld.lld') === undefined)
+    throw new Error(`${clang.path} has no ld.lld of its version beside it: apt install lld-${clang.major}.`);
+  return clang;
 }
 
 /** The bitcode libraries that a target links, in order. Throws with the package to install. */

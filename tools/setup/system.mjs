@@ -3,7 +3,7 @@
 // Installed with apt when root on Debian or Ubuntu; otherwise the exact command is printed.
 import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
-import { isAbsolute } from 'node:path';
+import { OLDEST_CLANG, searchClang, toolOf } from '../../packages/hip/src/clang.mjs';
 import { run, say } from './steps.mjs';
 
 const CLANG_VERSIONS = [22, 21, 20, 19];
@@ -37,57 +37,33 @@ export function ensureSystemPackages({ purpose, targets }) {
   });
 }
 
-// Names of what is missing; `clang`, `lld` and `llvm` stand for the newest version that the distribution has.
+// Names of what is missing; `clang`, `lld` and `llvm` stand for the newest version that the distribution has. The compilers
+// are those that tools/kernels/toolchain.ts takes: ROCm's before others for AMD targets.
 function missingPackages(targets, purpose) {
-  const missing = [];
-  const clang = findClang();
-  if (!clang) missing.push('clang', 'lld');
-  else if (!hasLinker()) missing.push('lld');
-  if (purpose === 'test' && !(clang && hasDisassembler(clang))) missing.push(packageOfLlvm(clang));
-  if (!has('g++')) missing.push('g++');
-  if (!has('make')) missing.push('make');
-  if (!has('python3')) missing.push('python3');
+  const missing = new Set();
   const amd =
     /gfx|all|release/.test(targets) || (targets.includes('native') && existsSync('/sys/class/kfd/kfd/topology/nodes'));
+  for (const rocmFirst of amd ? [false, true] : [false]) {
+    const clang = searchClang({ rocmFirst });
+    if (clang.path === undefined) {
+      // Installing another would not help: it is not this one that is taken.
+      if (process.env.X_CLANG) fail([`clang ${OLDEST_CLANG} or later`], `${clang.reason}.`);
+      missing.add('clang').add('lld');
+      if (purpose === 'test') missing.add('llvm');
+      continue;
+    }
+    if (!toolOf(clang, 'ld.lld')) missing.add(`lld-${clang.major}`);
+    if (purpose === 'test' && !toolOf(clang, 'llvm-objdump')) missing.add(`llvm-${clang.major}`);
+  }
+  for (const command of ['g++', 'make', 'python3']) if (!has(command)) missing.add(command);
   if (amd && !process.env.ROCM_PATH && !DEVICE_LIBRARIES.some((path) => holdsOcml(path)))
-    missing.push('rocm-device-libs');
-  return missing;
+    missing.add('rocm-device-libs');
+  return [...missing];
 }
 
 function resolve(packages) {
   const version = CLANG_VERSIONS.find((candidate) => isAvailable(`clang-${candidate}`)) ?? CLANG_VERSIONS[0];
   return packages.map((name) => (['clang', 'lld', 'llvm'].includes(name) ? `${name}-${version}` : name));
-}
-
-function findClang() {
-  if (process.env.X_CLANG) return process.env.X_CLANG;
-  const names = ['/opt/rocm/llvm/bin/clang++', ...CLANG_VERSIONS.map((version) => `clang++-${version}`), 'clang++'];
-  return names.find((name) => {
-    const result = spawnSync(name, ['--version'], { encoding: 'utf8' });
-    const version = /clang version (\d+)/.exec(result.stdout ?? '');
-    return version && Number(version[1]) >= 19;
-  });
-}
-
-function hasLinker() {
-  return (
-    Boolean(process.env.X_CLANG) ||
-    existsSync('/opt/rocm/llvm/bin/ld.lld') ||
-    has('ld.lld') ||
-    CLANG_VERSIONS.some((version) => has(`ld.lld-${version}`))
-  );
-}
-
-// Tools of the same LLVM: an older disassembler does not know the newest targets.
-function hasDisassembler(clang) {
-  const { stdout } = spawnSync(clang, ['-print-prog-name=llvm-objdump'], { encoding: 'utf8' });
-  return isAbsolute(stdout.trim()) && existsSync(stdout.trim());
-}
-
-function packageOfLlvm(clang) {
-  const version =
-    clang && /clang version (\d+)/.exec(spawnSync(clang, ['--version'], { encoding: 'utf8' }).stdout)?.[1];
-  return version ? `llvm-${version}` : 'llvm';
 }
 
 function has(command) {

@@ -3,29 +3,30 @@
  * the log through a #line directive.
  */
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { type Clang, searchClang } from './clang.mjs';
 import { HipError } from './errors';
 
-const NAMES = ['clang++', 'clang++-22', 'clang++-21', 'clang++-20', 'clang++-19'];
+let taken: { environment: string; clang: Clang } | undefined;
 
-export interface ClangSearch {
-  readonly path?: string;
-  readonly version?: string;
-  readonly searched: readonly string[];
-}
-
-/** The first clang++ that runs: X_CLANG alone when set, else the names above on PATH. */
-export function findClang(): ClangSearch {
-  const candidates = process.env.X_CLANG ? [process.env.X_CLANG] : NAMES;
-  const searched: string[] = [];
-  for (const candidate of candidates) {
-    searched.push(candidate);
-    const result = spawnSync(candidate, ['--version'], { encoding: 'utf8', timeout: 30_000 });
-    if (result.status === 0) return { path: candidate, version: result.stdout.split('\n')[0], searched };
+/**
+ * The clang++ that compiles for the host. Remembered once found, since asking every clang for its version takes a tenth of
+ * a second each; one that is gone, or another environment, is a new search.
+ */
+function hostClang(name: string): Clang {
+  const { X_CLANG, PATH, ROCM_PATH } = process.env;
+  const environment = JSON.stringify([X_CLANG, PATH, ROCM_PATH]);
+  if (taken?.environment === environment && existsSync(taken.clang.path)) return taken.clang;
+  const clang = searchClang();
+  if (clang.path === undefined) {
+    throw new HipError('LIBRARY_NOT_FOUND', `'${name}' cannot be compiled for the host: ${clang.reason}`, {
+      platform: 'host',
+    });
   }
-  return { searched };
+  taken = { environment, clang };
+  return clang;
 }
 
 /** What is asked of clang beside the user's options, as for the objects that are shipped. */
@@ -50,14 +51,7 @@ function usesVectorMath(arch: string): boolean {
 }
 
 export function compileHost(source: string, name: string, arch: string, options: readonly string[]): Uint8Array {
-  const clang = findClang();
-  if (!clang.path) {
-    throw new HipError(
-      'LIBRARY_NOT_FOUND',
-      `no clang++ to compile '${name}' with (tried ${clang.searched.join(', ')}). Install clang 19 or later, or set X_CLANG`,
-      { platform: 'host' },
-    );
-  }
+  const clang = hostClang(name);
   const directory = mkdtempSync(join(tmpdir(), 'x-hip-'));
   try {
     const input = join(directory, 'source.cpp');

@@ -3,7 +3,8 @@
  * cuda backend compiles kernels that it does not ship (cudarc's nvrtc).
  */
 import { addon } from './addon';
-import { compileHost, findClang, hostOptions } from './compile-host';
+import { type ClangCandidate, searchClang } from './clang.mjs';
+import { compileHost, hostOptions } from './compile-host';
 import { HipError, invalidArgument } from './errors';
 import { PLATFORMS, type Platform, platformNumber } from './platforms';
 
@@ -19,12 +20,14 @@ export interface CompileOptions {
 export interface CompilerReport {
   readonly platform: Platform;
   readonly available: boolean;
-  /** The library, or clang's path. */
+  /** The library, or the path of the clang++ that is taken: the newest, of version 19 or later. */
   readonly library?: string;
   readonly version?: string;
   readonly searched: readonly string[];
   /** Why not, and what to do. */
   readonly reason?: string;
+  /** Of the host: every clang++ that was found, and for those that are not taken the reason. */
+  readonly candidates?: readonly ClangCandidate[];
 }
 
 /**
@@ -62,14 +65,9 @@ export function targetOptions(platform: Platform, arch: string): string[] {
 export function compilers(): CompilerReport[] {
   return PLATFORMS.map((platform) => {
     if (platform === 'host') {
-      const { path, version, searched } = findClang();
-      if (path) return { platform, available: true, library: path, version, searched };
-      return {
-        platform,
-        available: false,
-        searched,
-        reason: 'clang++ was not found. Install clang 19 or later, or set X_CLANG',
-      };
+      const { path, version, searched, candidates, reason } = searchClang();
+      if (path === undefined) return { platform, available: false, searched, candidates, reason };
+      return { platform, available: true, library: path, version, searched, candidates };
     }
     try {
       const found = addon().compiler(platformNumber(platform));

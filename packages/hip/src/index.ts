@@ -4,6 +4,7 @@
  */
 export type { Counters, HostView } from './addon';
 export { BlasHandle, type GemmOperand, type GemmProblem } from './blas';
+export type { ClangCandidate } from './clang.mjs';
 export { type CompileOptions, type CompilerReport, compileProgram, compilers, targetOptions } from './compile';
 export {
   CONVOLUTION_ALIGNMENT,

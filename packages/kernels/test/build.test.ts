@@ -126,7 +126,7 @@ describe('the build tool', () => {
       env: { ...process.env, X_CLANG: process.execPath },
     });
     expect(status).toBe(1);
-    expect(stderr).toContain(`X_CLANG=${process.execPath} is not a clang++`);
+    expect(stderr).toContain(`X_CLANG=${process.execPath} cannot be used: it is no clang`);
   });
 });
 

@@ -76,8 +76,12 @@ function describe(result: {
     if (advice) lines.push(`       ${advice}`);
   }
   lines.push('', 'Run-time compilers');
-  for (const { platform, available, version, reason } of result.compilers) {
-    lines.push(`  ${mark(available)} ${platform}: ${available ? version : reason}`);
+  for (const { platform, available, library, version, reason, candidates } of result.compilers) {
+    lines.push(`  ${mark(available)} ${platform}: ${available ? `${library} (${version})` : reason}`);
+    for (const refused of candidates?.filter((candidate) => candidate.reason) ?? []) {
+      const what = refused.version ? `${refused.path} (${refused.version})` : refused.path;
+      lines.push(paint('dim', `       not ${what}: ${refused.reason}`));
+    }
   }
   lines.push('', 'Libraries (our kernels do the work of those that are missing)');
   for (const { name, platform, purpose, available, library, version, reason, searched } of result.libraries) {
