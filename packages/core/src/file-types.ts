@@ -75,6 +75,8 @@ function signed(bytes: Uint8Array): ArrayBufferView {
 export interface LoadOptions {
   /** Converts on the device. Default: what the file's type is read as. */
   dtype?: DType;
+  /** Stops a `load` that does not block between two pieces; its promise rejects with the signal's reason. */
+  signal?: AbortSignal;
 }
 
 /** Where the elements of a tensor are in a source, row-major and without gaps. */
@@ -94,14 +96,17 @@ export async function readTensor(
   source: ByteSource,
   stored: StoredElements,
   shape: Shape,
-  device?: DeviceLike,
+  device: DeviceLike | undefined,
+  signal?: AbortSignal,
 ): Promise<Tensor> {
+  signal?.throwIfAborted();
   const { target, total, put } = start(stored, shape, device);
   try {
     const buffer = new Uint8Array(Math.min(PIECE, total));
     for (let done = 0; done < total; done += PIECE) {
       const piece = buffer.subarray(0, Math.min(PIECE, total - done));
       await source.read(piece, stored.offset + done);
+      signal?.throwIfAborted();
       put(done, piece);
     }
     return target;

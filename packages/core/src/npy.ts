@@ -46,7 +46,7 @@ export interface NpzInfo {
 export async function readNpy(file: FileInput, device?: DeviceLike, options: LoadOptions = {}): Promise<Tensor> {
   const source = openSource(file);
   try {
-    return converted(await loadArray(source, readNpyHeader(source), device), options);
+    return converted(await loadArray(source, readNpyHeader(source), device, options), options);
   } finally {
     source.close();
   }
@@ -155,7 +155,7 @@ export class NpzFile implements TensorReader {
     const source = await this.#zip.open(entry);
     const header = readNpyHeader(source);
     const check = this.#checksum(entry, source, header);
-    return converted(check.passed(await loadArray(source, header, device, check.update)), options);
+    return converted(check.passed(await loadArray(source, header, device, options, check.update)), options);
   }
 
   /** As {@link load}, blocking the event loop. */
@@ -219,10 +219,11 @@ type Observe = (bytes: Uint8Array) => void;
 async function loadArray(
   source: ByteSource,
   header: NpyHeader,
-  device?: DeviceLike,
+  device: DeviceLike | undefined,
+  { signal }: LoadOptions,
   observe?: Observe,
 ): Promise<Tensor> {
-  return rowMajor(await readTensor(source, stored(header, observe), [elemCount(header.shape)], device), header);
+  return rowMajor(await readTensor(source, stored(header, observe), [elemCount(header.shape)], device, signal), header);
 }
 
 function loadArraySync(source: ByteSource, header: NpyHeader, device?: DeviceLike, observe?: Observe): Tensor {

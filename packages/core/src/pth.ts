@@ -113,7 +113,7 @@ export class PthFile implements TensorReader {
    */
   async load(name: string, device?: DeviceLike, options: LoadOptions = {}): Promise<Tensor> {
     const { source, stored, span, layout } = this.#plan(name);
-    return converted(placed(await readTensor(source, stored, [span], device), layout), options);
+    return converted(placed(await readTensor(source, stored, [span], device, options.signal), layout), options);
   }
 
   /** As {@link load}, blocking the event loop. */

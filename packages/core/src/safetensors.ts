@@ -105,7 +105,8 @@ export class SafetensorsFile {
   /** One tensor on a device (default `Device.current()`), streamed there in pieces. */
   async load(name: string, device?: DeviceLike, options: LoadOptions = {}): Promise<Tensor> {
     const { offset, shape } = this.info(name);
-    return converted(await readTensor(this.#source, { type: this.#typeOf(name), offset }, shape, device), options);
+    const stored = { type: this.#typeOf(name), offset };
+    return converted(await readTensor(this.#source, stored, shape, device, options.signal), options);
   }
 
   /** As {@link load}, blocking the event loop. */

@@ -110,6 +110,33 @@ export class QTensor implements Disposable {
     return make(await finishAsync(loader, options.signal));
   }
 
+  /**
+   * As {@link load}, several matrices of one type and width as one: their rows one below the other. Raises `ShapeError`
+   * where types or widths differ.
+   */
+  static async loadStacked(
+    file: TensorFile,
+    names: readonly string[],
+    device: Device,
+    options: QTensorLoadOptions = {},
+  ): Promise<QTensor> {
+    const infos = names.map((name) => file.tensor(name));
+    const [first] = infos;
+    const same = ({ type, shape }: typeof first) =>
+      type === first.type && shape.length === 2 && shape[1] === first.shape[1];
+    if (!infos.every(same) || first === undefined) {
+      const found = infos.map(({ name, type, shape }) => `${name} ${type} ${formatShape(shape)}`).join(', ');
+      throw new ShapeError(
+        'SHAPE_MISMATCH',
+        `QTensor.loadStacked: rows of ${found || 'no tensors'} do not stack. Give matrices of one type and width.`,
+      );
+    }
+    const rows = infos.reduce((sum, { shape }) => sum + shape[0], 0);
+    const pieces = stackedPieces(file, infos);
+    const { loader, make } = prepare(file.format(names[0]), [rows, first.shape[1]], device, pieces, options);
+    return make(await finishAsync(loader, options.signal));
+  }
+
   /** Blocks that are in memory: `bytes` holds exactly `shape` in `type`. */
   static fromBytes(
     type: QuantType,
@@ -411,6 +438,15 @@ function quantizable(op: string, tensor: Tensor, type: QuantType, options: Quant
 }
 
 /** How the bytes get to the device, and what is made of the storage that comes of it. */
+/** The tensors' pieces in order, at their places behind one another. Rows are whole blocks, so stacking is appending. */
+function* stackedPieces(file: TensorFile, infos: readonly { name: string; byteLength?: number }[]): Pieces {
+  let start = 0;
+  for (const { name, byteLength = 0 } of infos) {
+    for (const { offset, bytes } of file.tensorChunks(name)) yield { offset: start + offset, bytes };
+    start += byteLength;
+  }
+}
+
 function prepare(
   format: BlockFormat,
   shape: readonly number[],

@@ -322,4 +322,27 @@ describe('large weights', () => {
     await expect(stopped).rejects.toThrow('stop');
     expect(memoryStats()).toEqual(before);
   });
+
+  test('loadStacked puts rows one below the other, and can be stopped', async () => {
+    using model = GgufFile.open(TINY_TALES);
+    const names = ['blk.0.attn_q.weight', 'blk.0.attn_k.weight'];
+    using stacked = await QTensor.loadStacked(model, names, js);
+    using q = QTensor.fromGguf(model, names[0], js);
+    using k = QTensor.fromGguf(model, names[1], js);
+    expect(stacked.shape).toEqual([q.shape[0] + k.shape[0], q.shape[1]]);
+    expect(Buffer.compare(stacked.toBytesSync(), Buffer.concat([q.toBytesSync(), k.toBytesSync()]))).toBe(0);
+    const before = memoryStats();
+    for (const bad of [
+      [],
+      ['blk.0.attn_q.weight', 'blk.0.attn_norm.weight'],
+      ['blk.0.attn_q.weight', 'blk.0.ffn_down.weight'],
+    ])
+      await expect(QTensor.loadStacked(model, bad, js)).rejects.toMatchObject({ code: 'SHAPE_MISMATCH' });
+    await expect(QTensor.loadStacked(model, [...names, 'no'], js)).rejects.toMatchObject({
+      code: 'GGUF_MISSING_TENSOR',
+    });
+    const stopped = QTensor.loadStacked(model, names, js, { signal: AbortSignal.abort(new Error('stop')) });
+    await expect(stopped).rejects.toThrow('stop');
+    expect(memoryStats()).toEqual(before);
+  });
 });

@@ -3,8 +3,10 @@
  * `pipelines::text_generation`. A generation is an async iterator; leaving the loop early ends it cleanly.
  */
 import { performance } from 'node:perf_hooks';
+import type { Tensor } from '@x/core';
 import { TransformersError } from './errors';
 import { type CausalModel, nextTurn } from './models/weights';
+import { Pacer } from './pacer';
 import { LogitsProcessor, logProbability, type SamplingOptions } from './sampling';
 import { StopStrings } from './stop';
 import type { Tokenizer } from './tokenizer';
@@ -14,13 +16,19 @@ export interface GenerateOptions extends SamplingOptions {
   maxTokens?: number;
   /** Ends the text before the first of these strings; it is not shown. Default: none. */
   stop?: string | readonly string[];
-  /** Looked at before every token: once aborted, the iteration throws the signal's reason (an `AbortError` by default), as fetch does. */
+  /**
+   * Once aborted, the iteration throws the signal's reason (an `AbortError` by default), as fetch does: when the device has
+   * finished what it was given, which is at most some 60 ms of work or, where that takes longer, one step of a layer.
+   */
   signal?: AbortSignal;
   /** Fill in {@link Piece.logprob}; costs one pass over the vocabulary a token. Default false. */
   logprobs?: boolean;
   /** Put what the model expects around a text, usually BOS, around a string prompt. Ids are taken as they are. Default true. */
   addSpecialTokens?: boolean;
-  /** Called while the prompt is read: tokens done and in all. */
+  /**
+   * Called while the prompt is read: tokens that the device is done with and in all. It computes some hundred tokens
+   * together, layer by layer; those under way count in part. The first number grows by 16 or more at each call.
+   */
   onProgress?: (promptTokensDone: number, promptTokens: number) => void;
 }
 
@@ -64,8 +72,8 @@ export interface GenerationHost {
   release(owner: Generation): void;
 }
 
-/** Prompts are read in pieces of this many tokens, so that aborting and progress work within long ones. */
-const PREFILL_CHUNK = 256;
+/** Tokens between two reports of progress, at least. */
+const PROGRESS_STEP = 16;
 
 export class Generation implements AsyncIterable<Piece> {
   readonly promptIds: readonly number[];
@@ -148,11 +156,13 @@ export class Generation implements AsyncIterable<Piece> {
     options.signal?.throwIfAborted();
     const check = host.claim(this);
     let working = performance.now();
+    // The two are paced apart: a step with one token takes another time than a step with a hundred.
+    const [reading, writing] = [this.pacer(check), this.pacer(check)];
     try {
       const decoder = tokenizer.decodeStream({ context: promptIds });
       const eos = new Set(tokenizer.eosIds);
       const history = [...promptIds];
-      let logits = await this.prefill(check);
+      let logits = await this.prefill(reading, check);
       for (;;) {
         const id = processor.sample(logits, history);
         const logprob = options.logprobs ? logProbability(logits, id) : undefined;
@@ -174,39 +184,48 @@ export class Generation implements AsyncIterable<Piece> {
         if (this.finishReason) return;
         working = performance.now();
         await this.pause(check);
-        logits = await this.read([id], promptIds.length + index);
+        logits = await valuesOf(await writing.run(host.model.pass([id], promptIds.length + index, true)));
       }
     } catch (error) {
       if (options.signal?.aborted) this.finishReason = 'aborted';
       throw error;
     } finally {
+      await reading.idle();
+      await writing.idle();
       this.finishReason ??= 'left';
       host.release(this);
     }
   }
 
   /** Reads the prompt; logits of its last position. */
-  private async prefill(check: () => void): Promise<Float32Array> {
+  private async prefill(pacer: Pacer, check: () => void): Promise<Float32Array> {
     const { promptIds, options, host } = this;
+    const total = promptIds.length;
+    let reported = 0;
+    const report = (done: number) => {
+      if (done < total && done < reported + PROGRESS_STEP) return;
+      reported = done;
+      options.onProgress?.(done, total);
+    };
+    await this.pause(check);
     for (let at = 0; ; ) {
-      await this.pause(check);
-      const chunk = promptIds.slice(at, at + PREFILL_CHUNK);
-      const last = at + chunk.length === promptIds.length;
-      const logits = last ? await this.read(chunk, at) : undefined;
-      if (!last) host.model.forward(chunk, at).dispose();
+      const [start, chunk] = [at, promptIds.slice(at, at + host.model.promptChunk(at))];
       at += chunk.length;
-      options.onProgress?.(at, promptIds.length);
-      if (logits) return logits;
+      const last = at === total;
+      const pass = host.model.pass(chunk, start, last);
+      const logits = await pacer.run(pass, (share) => report(start + Math.floor(share * chunk.length)));
+      if (!last) continue;
+      const values = await valuesOf(logits);
+      report(total);
+      return values;
     }
   }
 
-  private async read(ids: readonly number[], position: number): Promise<Float32Array> {
-    const logits = this.host.model.forward(ids, position);
-    try {
-      return await logits.toArray<Float32Array>();
-    } finally {
-      logits.dispose();
-    }
+  private pacer(check: () => void): Pacer {
+    return new Pacer(() => {
+      this.options.signal?.throwIfAborted();
+      check();
+    });
   }
 
   /** Lets the event loop run, so that timers and abort signals work even on a device that computes synchronously. */
@@ -221,5 +240,14 @@ export class Generation implements AsyncIterable<Piece> {
     if (isEos) return 'eos';
     if (this.generated >= this.maxTokens) return 'length';
     return position >= this.host.model.maxContext ? 'context' : undefined;
+  }
+}
+
+/** Reads the logits that a pass was asked for, and disposes them. */
+async function valuesOf(logits: Tensor | undefined): Promise<Float32Array> {
+  try {
+    return await logits!.toArray<Float32Array>();
+  } finally {
+    logits?.dispose();
   }
 }

@@ -25,7 +25,7 @@ export interface LoadModelOptions {
    * In a GGUF file it concerns weights whose type the device has no kernels for. Default `f32`.
    */
   dtype?: DenseDType;
-  /** Stops loading; the promise rejects with the signal's reason and what was loaded is given back. */
+  /** Stops loading after a piece of some MiB; the promise rejects with the signal's reason and what was loaded is given back. */
   signal?: AbortSignal;
   /** Called after each tensor with the bytes read so far and in all. */
   onProgress?: ProgressListener;
@@ -102,7 +102,7 @@ async function loadGguf(
     const config = llamaConfigFromGguf(file.metadata);
     const maxContext = contextOf(config, options);
     const tokenizer = Tokenizer.fromGguf(file.metadata);
-    return await assemble(new GgufWeights(file, source), config, maxContext, tokenizer, start);
+    return await assemble(new GgufWeights(file, source), source, config, maxContext, tokenizer, start);
   } finally {
     file.close();
   }
@@ -119,7 +119,7 @@ async function loadCheckpoint(
   const tokenizer = await Tokenizer.fromFile(join(directory, 'tokenizer.json'));
   const opened = CheckpointWeights.open(weights, source);
   try {
-    return await assemble(opened, config, maxContext, tokenizer, start);
+    return await assemble(opened, source, config, maxContext, tokenizer, start);
   } finally {
     opened.close();
   }
@@ -127,13 +127,20 @@ async function loadCheckpoint(
 
 async function assemble(
   weights: WeightSource,
+  { signal }: SourceOptions,
   config: LlamaConfig,
   maxContext: number,
   tokenizer: Tokenizer,
   start: number,
 ): Promise<LanguageModel> {
   const model = await Llama.load(weights, config, maxContext);
-  await weights.device.synchronize();
+  try {
+    await weights.device.synchronize();
+    signal?.throwIfAborted();
+  } catch (error) {
+    model.dispose();
+    throw error;
+  }
   return new LanguageModel({ model, tokenizer, config, device: weights.device, loadMs: performance.now() - start });
 }
 

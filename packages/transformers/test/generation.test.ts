@@ -13,6 +13,11 @@ import {
 import { GgufWeights } from '../src/models/gguf-weights';
 import { deviceNames, GGUF, goldenQ8, openDevice, TOKENIZER } from './helpers';
 
+/** Keeps this thread busy for some milliseconds. */
+function spin(ms: number): void {
+  for (const until = performance.now() + ms; performance.now() < until; );
+}
+
 describe.each(deviceNames)('generate on %s', (name) => {
   let device: Device;
   let model: LanguageModel;
@@ -140,6 +145,96 @@ describe.each(deviceNames)('generate on %s', (name) => {
     await expect(run('The king', { signal: AbortSignal.timeout(20) })).rejects.toMatchObject({ name: 'TimeoutError' });
     expect(memoryStats()).toEqual(before);
     expect((await run('The king', { maxTokens: 1 })).ids.length).toBe(1);
+  });
+
+  describe('a long prompt', () => {
+    let long: LanguageModel;
+    const prompt = Array.from({ length: 300 }, (_, i) => 5 + ((i * 7919) % 4000));
+
+    beforeAll(async () => {
+      long = await loadModel(GGUF, { device, maxContext: 320 });
+    });
+
+    afterAll(() => long.dispose());
+
+    it('reports what the device has finished, and its size decides nothing', async () => {
+      const before = memoryStats();
+      const progress: number[] = [];
+      const times: number[] = [];
+      const onProgress = (done: number, total: number) => {
+        expect(total).toBe(prompt.length);
+        progress.push(done);
+        times.push(performance.now());
+      };
+      const began = performance.now();
+      const generation = long.generate(prompt, { maxTokens: 2, onProgress });
+      const ids: number[] = [];
+      for await (const { id } of generation) ids.push(id);
+      expect(memoryStats()).toEqual(before);
+      expect(progress.at(-1)).toBe(prompt.length);
+      for (let i = 1; i < progress.length - 1; i++) expect(progress[i] - progress[i - 1]).toBeGreaterThanOrEqual(16);
+      // Half of the prompt is not said to be done before a good part of the time has passed.
+      const half = progress.findIndex((done) => done >= prompt.length / 2);
+      if (device.location.kind !== 'rocm' && device.location.kind !== 'cuda') {
+        expect(progress.length).toBeGreaterThan(2);
+        expect(times[half] - began).toBeGreaterThan(0.15 * generation.stats.firstTokenMs);
+      }
+      // The same tokens at once, and again at another pace: chunks follow from model and device, not from the clock.
+      expect((await long.generate(prompt, { maxTokens: 2 }).text()).length).toBeGreaterThan(0);
+      const again: number[] = [];
+      for await (const { id } of long.generate(prompt, { maxTokens: 2, onProgress: () => spin(3) })) again.push(id);
+      expect(again).toEqual(ids);
+    }, 180_000);
+
+    it('is left soon after an abort, wherever it comes, and leaves nothing', async () => {
+      const before = memoryStats();
+      for (const at of [0, 1, 3]) {
+        const controller = new AbortController();
+        let calls = 0;
+        let aborted = 0;
+        const abort = () => {
+          aborted = performance.now();
+          controller.abort();
+        };
+        const onProgress = () => {
+          if (calls++ === at - 1) abort();
+        };
+        if (at === 0) setImmediate(abort);
+        const generation = long.generate(prompt, { signal: controller.signal, onProgress });
+        await expect(generation.text()).rejects.toMatchObject({ name: 'AbortError' });
+        // 100 ms where nothing else runs.
+        expect(performance.now() - aborted).toBeLessThan(1000);
+        expect(memoryStats()).toEqual(before);
+        expect(long.length).toBe(0);
+        expect(generation.stats).toMatchObject({ tokens: 0, finishReason: 'aborted' });
+      }
+      // The next text is not disturbed by what was abandoned.
+      const { text, greedy_ids } = goldenQ8().prompts[0];
+      const ids: number[] = [];
+      for await (const { id } of long.generate(text, { maxTokens: 12 })) ids.push(id);
+      expect(ids).toEqual(greedy_ids.slice(0, 12));
+    }, 180_000);
+
+    it('is interrupted by reset, and another begins at once', async () => {
+      const before = memoryStats();
+      const first = long.generate(prompt, { onProgress: () => long.reset() }).text();
+      const failed = expect(first).rejects.toMatchObject({ code: 'INTERRUPTED' });
+      await failed;
+      expect(memoryStats()).toEqual(before);
+      const { text, greedy_ids } = goldenQ8().prompts[0];
+      let second: Promise<unknown> | undefined;
+      const ids: number[] = [];
+      const other = async () => {
+        for await (const { id } of long.generate(text, { maxTokens: 4 })) ids.push(id);
+      };
+      const onProgress = () => {
+        long.reset();
+        second ??= other();
+      };
+      await expect(long.generate(prompt, { onProgress }).text()).rejects.toMatchObject({ code: 'INTERRUPTED' });
+      await second;
+      expect(ids).toEqual(greedy_ids.slice(0, 4));
+    }, 180_000);
   });
 
   it('can be left early without a trace', async () => {

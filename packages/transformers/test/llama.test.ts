@@ -1,7 +1,8 @@
 import { join } from 'node:path';
 import { type Device, memoryStats, scope } from '@x/core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type LanguageModel, loadModel } from '../src';
+import { type CausalModel, type LanguageModel, loadModel } from '../src';
+import type { PassStep } from '../src/models/weights';
 import {
   deviceNames,
   GGUF,
@@ -45,6 +46,48 @@ describe.each(deviceNames)('Llama on %s', (name) => {
       model.reset();
       expect(maxDifference(await logitsOf(model, ids, 0), logits)).toBeLessThan(quantized);
     }
+  });
+
+  it('takes positions back when a pass is left in the middle', async () => {
+    const { ids } = goldenQ8().prompts[0];
+    model.reset();
+    const first = await logitsOf(model, ids, 0);
+    const before = memoryStats();
+    // The model inside, which has passes in steps.
+    const { model: llama } = model as unknown as { model: CausalModel };
+    const pass = llama.pass([7, 8, 9], ids.length, true);
+    let last = 0;
+    for (let i = 0; i < 4; i++) {
+      const { value } = pass.next();
+      const { share, output } = value as PassStep;
+      expect(share).toBeGreaterThan(last);
+      expect(output.isDisposed).toBe(false);
+      last = share;
+    }
+    pass.return(undefined);
+    expect(memoryStats()).toEqual(before);
+    expect(model.length).toBe(ids.length);
+    expect(() => llama.pass([1], ids.length + 1, true).next()).toThrow(
+      expect.objectContaining({ code: 'INVALID_OPTION' }),
+    );
+    const again = await logitsOf(model, ids.slice(-1), ids.length - 1);
+    expect(maxDifference(again, first)).toBeLessThan(quantized);
+
+    // A pass that was left behind leaves the cache of its successor alone.
+    const stale = llama.pass(ids, 0, false);
+    stale.next();
+    model.reset();
+    expect(maxDifference(await logitsOf(model, ids, 0), first)).toBe(0);
+    stale.return(undefined);
+    expect(model.length).toBe(ids.length);
+    expect(memoryStats()).toEqual(before);
+  });
+
+  it('reads prompts in chunks whose size follows from model and device', () => {
+    const { model: llama } = model as unknown as { model: CausalModel };
+    const sizes = [0, 100, 1e4, 1e6].map((position) => llama.promptChunk(position));
+    expect(sizes).toEqual([...sizes].sort((a, b) => b - a));
+    for (const size of sizes) expect([8, 16, 32, 64, 128, 256]).toContain(size);
   });
 
   it('gives the same logits however the tokens are cut', async () => {

@@ -58,6 +58,12 @@ describe('loadModel', () => {
       await expectFailure(path, { name: 'AbortError' }, { signal: controller.signal, onProgress });
       expect(calls).toBe(5);
       await expectFailure(path, { name: 'AbortError' }, { signal: AbortSignal.abort() });
+      // After the last tensor, too.
+      const late = new AbortController();
+      const last = (loaded: number, total: number) => {
+        if (loaded === total) late.abort();
+      };
+      await expectFailure(path, { name: 'AbortError' }, { signal: late.signal, onProgress: last });
     }
   });
 

@@ -22,8 +22,8 @@ export class GgufSource implements VarSource {
     return this.file.tensor(name).byteLength ?? 0;
   }
 
-  async load(name: string, device: Device, dtype: DType | undefined): Promise<Tensor> {
-    return numbers(await QTensor.load(this.file, name, device), dtype);
+  async load(name: string, device: Device, dtype: DType | undefined, signal?: AbortSignal): Promise<Tensor> {
+    return numbers(await QTensor.load(this.file, name, device, { signal }), dtype);
   }
 
   loadSync(name: string, device: Device, dtype: DType | undefined): Tensor {

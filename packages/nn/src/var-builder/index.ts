@@ -43,6 +43,8 @@ export interface VarBuilderOptions {
 export interface GetOptions {
   /** Overrides the builder's dtype for one tensor. */
   dtype?: DType;
+  /** Stops reading a file, where the call does not block; the promise rejects with the signal's reason. */
+  signal?: AbortSignal;
 }
 
 /** One of `worldSize` equal parts of a tensor along a dimension: candle's `Shard`. */
@@ -196,7 +198,9 @@ export class VarBuilder implements Disposable {
   /** As {@link get}, saying how the tensor starts where the source makes it (a VarMap). */
   async getWithHints(shape: Shape, name: string, init: Init, options: GetOptions = {}): Promise<Tensor> {
     const made = this.created(shape, name, init, options);
-    return made ?? this.source.load(this.checked(shape, name), this.device, options.dtype ?? this.dtype);
+    return (
+      made ?? this.source.load(this.checked(shape, name), this.device, options.dtype ?? this.dtype, options.signal)
+    );
   }
 
   /** As {@link getWithHints}, blocking the event loop: what `linear`, `conv2d` and so on use, as in candle. */
@@ -208,7 +212,7 @@ export class VarBuilder implements Disposable {
   /** As {@link get}, of whatever shape the tensor has. */
   async getUnchecked(name: string, options: GetOptions = {}): Promise<Tensor> {
     const path = this.existing(name);
-    return this.source.load(path, this.device, options.dtype ?? this.dtype);
+    return this.source.load(path, this.device, options.dtype ?? this.dtype, options.signal);
   }
 
   /** As {@link getUnchecked}, blocking the event loop. */

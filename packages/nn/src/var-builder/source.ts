@@ -14,7 +14,7 @@ export interface VarSource {
   /** Bytes that the tensor takes where it is stored. Called for names that exist. */
   bytesOf(name: string): number;
   /** A tensor that the caller owns, in `dtype` unless that is undefined. Called for names that exist. */
-  load(name: string, device: Device, dtype: DType | undefined): Promise<Tensor>;
+  load(name: string, device: Device, dtype: DType | undefined, signal?: AbortSignal): Promise<Tensor>;
   /** As `load`, blocking. */
   loadSync(name: string, device: Device, dtype: DType | undefined): Tensor;
   /** For sources that make what they are asked for: called instead of the other methods when a name is not there. */
@@ -86,8 +86,8 @@ export class FileSource implements VarSource {
     return this.file.info(name).byteLength;
   }
 
-  load(name: string, device: Device, dtype: DType | undefined): Promise<Tensor> {
-    return this.file.load(name, device, { dtype });
+  load(name: string, device: Device, dtype: DType | undefined, signal?: AbortSignal): Promise<Tensor> {
+    return this.file.load(name, device, { dtype, signal });
   }
 
   loadSync(name: string, device: Device, dtype: DType | undefined): Tensor {
@@ -158,8 +158,8 @@ export class RenamedSource implements VarSource {
     return this.inner.bytesOf(this.rename(name));
   }
 
-  load(name: string, device: Device, dtype: DType | undefined): Promise<Tensor> {
-    return this.inner.load(this.rename(name), device, dtype);
+  load(name: string, device: Device, dtype: DType | undefined, signal?: AbortSignal): Promise<Tensor> {
+    return this.inner.load(this.rename(name), device, dtype, signal);
   }
 
   loadSync(name: string, device: Device, dtype: DType | undefined): Tensor {

@@ -30,6 +30,7 @@ export class CheckpointWeights implements WeightSource {
   readonly ropeKind: RopeKind = 'half';
   private readonly dtype: DenseDType;
   private readonly steps: LoadSteps;
+  private readonly signal?: AbortSignal;
 
   private constructor(
     private readonly builder: VarBuilder,
@@ -37,6 +38,7 @@ export class CheckpointWeights implements WeightSource {
   ) {
     this.device = options.device;
     this.dtype = options.dtype ?? 'f32';
+    this.signal = options.signal;
     const total = builder.names().reduce((sum, name) => sum + builder.byteLength(name), 0);
     this.steps = new LoadSteps(total, options);
   }
@@ -108,7 +110,7 @@ export class CheckpointWeights implements WeightSource {
   }
 
   private async load(name: string, shape: readonly number[], dtype: DenseDType): Promise<Tensor> {
-    const tensor = await this.builder.get(shape, name, { dtype });
+    const tensor = await this.builder.get(shape, name, { dtype, signal: this.signal });
     try {
       await this.steps.after(this.builder.byteLength(name));
     } catch (error) {

@@ -97,19 +97,11 @@ export class GgufWeights implements WeightSource {
     const outs = parts.map(({ out }) => out);
     if (parts.length === 1) return new StackedGroup(await this.linear(parts[0].name, outs[0], width), outs);
     const infos = parts.map(({ name, out }) => this.checkShape(`${ggufName(name)}.weight`, [out, width]));
-    const { type } = this.file.format(infos[0].name);
-
-    // Rows are whole blocks, so stacking matrices is stacking bytes.
-    const bytes = new Uint8Array(infos.reduce((sum, info) => sum + (info.byteLength ?? 0), 0));
-    let at = 0;
-    for (const info of infos) {
-      this.file.readTensorBytes(info.name, bytes.subarray(at));
-      at += info.byteLength ?? 0;
-      await this.steps.after(info.byteLength ?? 0);
-    }
-    const rows = outs.reduce((sum, out) => sum + out, 0);
-    const weight = QTensor.fromBytes(type, [rows, width], bytes, this.device, { dense: this.options.dtype });
+    const { dtype: dense, signal } = this.options;
+    const names = infos.map(({ name }) => name);
+    const weight = await QTensor.loadStacked(this.file, names, this.device, { dense, signal });
     try {
+      for (const { byteLength } of infos) await this.steps.after(byteLength ?? 0);
       return new StackedGroup(this.product(weight), outs);
     } finally {
       weight.dispose();

@@ -10,12 +10,28 @@
  * - query, key and value are one product, gate and up another (linear-group.ts);
  * - the factor 1/sqrt(d) is in the queries' rotation table and costs no operation.
  */
-import { DisposedError, type RopeKind, scope, Tensor } from '@x/core';
+import { type Device, DisposedError, type RopeKind, scope, Tensor } from '@x/core';
 import { KvCache, type Module, RotaryTable } from '@x/nn';
 import { TransformersError } from '../errors';
 import type { LinearGroup } from './linear-group';
 import { type LlamaConfig, ropeFrequencies } from './llama-config';
-import type { CausalModel, LinearPart, WeightSource } from './weights';
+import type { CausalModel, ForwardPass, LinearPart, PassStep, WeightSource } from './weights';
+
+/** Steps of a layer in a forward pass. */
+const LAYER_STEPS = 3;
+
+/**
+ * How many tokens of a prompt are read in one pass. Chunks change the last bits of results (products with few rows and
+ * with many are different kernels), so their size follows from model, device and position, never from a clock.
+ * A GPU takes GPU_CHUNK. Elsewhere it is the largest power of two from `min` to `max` with at most `work` multiply-adds in
+ * a step: some 50 ms on two cores. Fewer tokens than `min` share the reading of the weights among too few, more than
+ * `max` gain nothing.
+ */
+const GPU_CHUNK = 256;
+const CHUNKS: Partial<Record<Device['location']['kind'], { work: number; min: number; max: number }>> = {
+  cpu: { work: 2 ** 31, min: 32, max: 128 },
+  js: { work: 2 ** 24, min: 8, max: 128 },
+};
 
 interface Layer {
   inputNorm: Module;
@@ -49,6 +65,8 @@ interface Parts {
 
 export class Llama implements CausalModel {
   private disposed = false;
+  /** Passes begun and resets so far: only the newest pass may take positions back. */
+  private epoch = 0;
 
   private constructor(
     readonly config: LlamaConfig,
@@ -126,32 +144,80 @@ export class Llama implements CausalModel {
    * @throws TransformersError EMPTY_INPUT, BAD_TOKEN, CONTEXT_EXCEEDED, INVALID_OPTION
    */
   forward(ids: ArrayLike<number>, position: number): Tensor {
+    const pass = this.pass(ids, position, true);
+    for (;;) {
+      const step = pass.next();
+      if (step.done) return step.value!;
+    }
+  }
+
+  /** {@link forward} in steps. The checks are made at the first one. */
+  *pass(ids: ArrayLike<number>, position: number, logits: boolean): ForwardPass {
     this.check(ids, position);
     const { layers, embed, norm, head, queryTable, keyTable } = this.parts;
     const { device } = this.source;
     const seq = ids.length;
+    const epoch = ++this.epoch;
     for (const { cache } of layers) cache.truncate(position);
+    const steps = layers.length * LAYER_STEPS + (logits ? 1 : 0);
+    let taken = 0;
+    let ended = false;
+    const held: Tensor[] = [];
+    /** Keeps the results of a step, disposes those of earlier ones. */
+    const hold = (...results: Tensor[]): PassStep => {
+      for (const tensor of held.splice(0)) if (!results.includes(tensor)) tensor.dispose();
+      held.push(...results);
+      return { output: results[0], share: ++taken / steps };
+    };
+    const shared = scope(() => ({
+      seq,
+      query: queryTable.at(position, seq),
+      key: keyTable.at(position, seq),
+      mask: seq > 1 ? causalMask(seq, position, this.source) : undefined,
+    }));
     try {
-      return scope(() => {
-        const step: Step = {
-          seq,
-          query: queryTable.at(position, seq),
-          key: keyTable.at(position, seq),
-          mask: seq > 1 ? causalMask(seq, position, this.source) : undefined,
-        };
-        let x = embed.forward(Tensor.from(Uint32Array.from(ids), { device }));
-        for (const layer of layers) x = scope(() => this.layer(layer, x, step));
-        return head.forward(norm.forward(x.narrow(0, seq - 1, 1))).reshape([this.config.vocabSize]);
-      });
-    } catch (error) {
+      let x = scope(() => embed.forward(Tensor.from(Uint32Array.from(ids), { device })));
+      held.push(x);
+      for (const layer of layers) {
+        const attended = scope(() => x.add(this.attention(layer, layer.inputNorm.forward(x), shared)));
+        yield hold(attended);
+        const inner = scope(() => {
+          const [gate, up] = layer.gateUp.forward(layer.postNorm.forward(attended));
+          return gate.silu().mul(up);
+        });
+        yield hold(inner, attended);
+        x = scope(() => attended.add(layer.down.forward(inner)));
+        yield hold(x);
+      }
+      const result = logits
+        ? scope(() => head.forward(norm.forward(x.narrow(0, seq - 1, 1))).reshape([this.config.vocabSize]))
+        : undefined;
+      ended = true;
+      return result;
+    } finally {
+      for (const tensor of held) tensor.dispose();
+      const { query, key, mask } = shared;
+      for (const tensor of [query.cos, query.sin, key.cos, key.sin, mask]) tensor?.dispose();
       // Some layers may have appended and others not: go back to where all agree.
-      for (const { cache } of layers) cache.truncate(Math.min(cache.length, position));
-      throw error;
+      if (!ended && epoch === this.epoch && !this.disposed) {
+        for (const { cache } of layers) cache.truncate(Math.min(cache.length, position));
+      }
     }
+  }
+
+  promptChunk(position: number): number {
+    const rule = CHUNKS[this.source.device.location.kind];
+    if (!rule) return GPU_CHUNK;
+    const { hiddenSize, headDim, numHeads, numKvHeads, intermediateSize } = this.config;
+    const width = numHeads * headDim;
+    const projections = 2 * hiddenSize * (width + numKvHeads * headDim);
+    const work = Math.max(2 * hiddenSize * intermediateSize, projections + 2 * width * position);
+    return Math.min(rule.max, Math.max(rule.min, 2 ** Math.floor(Math.log2(rule.work / work))));
   }
 
   /** Forgets the sequence. */
   reset(): void {
+    this.epoch++;
     for (const { cache } of this.parts.layers) cache.reset();
   }
 
@@ -166,13 +232,6 @@ export class Llama implements CausalModel {
 
   [Symbol.dispose](): void {
     this.dispose();
-  }
-
-  private layer(layer: Layer, x: Tensor, step: Step): Tensor {
-    const attended = x.add(this.attention(layer, layer.inputNorm.forward(x), step));
-    const normed = layer.postNorm.forward(attended);
-    const [gate, up] = layer.gateUp.forward(normed);
-    return attended.add(layer.down.forward(gate.silu().mul(up)));
   }
 
   /** x [seq, hidden] to [seq, hidden]. */

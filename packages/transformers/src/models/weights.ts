@@ -69,6 +69,21 @@ export function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
+/** Where a forward pass stands after a step. */
+export interface PassStep {
+  /** What the step gives. It is the pass's: use it before the next step and do not dispose it. */
+  output: Tensor;
+  /** Steps enqueued so far as a share of all, above 0 and at most 1. */
+  share: number;
+}
+
+/**
+ * A forward pass, a step at every `next()`. Steps enqueue their work and do not wait; the caller may wait, or stop, in
+ * between. Returns what `Llama.forward` returns, or undefined when no logits were asked for: its last step then has the
+ * share 1. Run it to its end or call `return()`, which gives its memory back and takes its positions out of the cache.
+ */
+export type ForwardPass = Generator<PassStep, Tensor | undefined, void>;
+
 /** A model that continues a sequence of tokens. */
 export interface CausalModel {
   /** Positions in the cache. */
@@ -77,6 +92,10 @@ export interface CausalModel {
   readonly maxContext: number;
   /** See `Llama.forward`. */
   forward(ids: ArrayLike<number>, position: number): Tensor;
+  /** The same in steps, with logits or without. */
+  pass(ids: ArrayLike<number>, position: number, logits: boolean): ForwardPass;
+  /** Tokens of a prompt to read in one pass from `position` on. Depends on model, device and position alone. */
+  promptChunk(position: number): number;
   reset(): void;
   dispose(): void;
 }

@@ -1,0 +1,100 @@
+/**
+ * Enqueues forward passes no faster than the device computes them, so that progress and abort signals follow what it has
+ * finished. Steps go out in groups of about {@link GROUP_MS}, measured as they run; the last value of each group is read
+ * back to learn when it is done. While a group runs the next one is enqueued, so a GPU does not wait for the host.
+ *
+ * Only the waiting depends on time: the steps and their results are the same at any pace.
+ */
+import { performance } from 'node:perf_hooks';
+import { scope, type Tensor } from '@x/core';
+import { type ForwardPass, nextTurn } from './models/weights';
+
+/** What a group of steps should take. */
+const GROUP_MS = 30;
+/** Groups enqueued and not finished, at most; and what they may take together, unless one step alone takes longer. */
+const MAX_GROUPS = 2;
+const MAX_AHEAD_MS = 60;
+
+interface Group {
+  steps: number;
+  expectedMs: number;
+  begun: number;
+  /** The time when the device was done with it. */
+  finished: Promise<number>;
+  report: () => void;
+}
+
+export class Pacer {
+  private readonly groups: Group[] = [];
+  /** What a step took lately; unknown at first, when a group is one step. */
+  private stepMs: number | undefined;
+  private lastFinished = 0;
+
+  /** @param check called between groups, after a turn of the event loop; throws to stop */
+  constructor(private readonly check: () => void) {}
+
+  /**
+   * Runs a pass to its end, or until something throws, and returns what it returns.
+   * @param onDone the share of the pass that the device has finished; the last call may come from a later `run`
+   */
+  async run(pass: ForwardPass, onDone: (share: number) => void = () => {}): Promise<Tensor | undefined> {
+    try {
+      for (;;) {
+        await this.makeRoom();
+        const most = this.stepMs === undefined ? 1 : Math.max(1, Math.floor(GROUP_MS / this.stepMs));
+        const begun = performance.now();
+        let steps = 0;
+        let step: ReturnType<ForwardPass['next']>;
+        do {
+          step = pass.next();
+          if (step.done) return step.value;
+          steps++;
+        } while (steps < most && step.value.share < 1);
+        const { output, share } = step.value;
+        const expectedMs = steps * (this.stepMs ?? 0);
+        const finished = whenDone(output);
+        // A failure is thrown where the group is waited for; until then it is nobody's.
+        finished.catch(() => {});
+        this.groups.push({ steps, expectedMs, begun, finished, report: () => onDone(share) });
+        await nextTurn();
+        this.check();
+      }
+    } finally {
+      pass.return(undefined);
+    }
+  }
+
+  /** Waits until nothing is enqueued; errors of the device are left to those who read its results. */
+  async idle(): Promise<void> {
+    for (const { finished } of this.groups.splice(0)) await finished.catch(() => {});
+  }
+
+  private async makeRoom(): Promise<void> {
+    while (this.groups.length > 0 && !this.hasRoom()) {
+      const group = this.groups[0];
+      const finished = await group.finished;
+      this.groups.shift();
+      this.stepMs = Math.max(finished - Math.max(group.begun, this.lastFinished), 1e-3) / group.steps;
+      this.lastFinished = finished;
+      group.report();
+      this.check();
+    }
+  }
+
+  private hasRoom(): boolean {
+    if (this.stepMs === undefined || this.groups.length >= MAX_GROUPS) return false;
+    const ahead = this.groups.reduce((sum, { expectedMs }) => sum + expectedMs, 0);
+    return ahead + Math.max(this.stepMs, GROUP_MS) <= MAX_AHEAD_MS;
+  }
+}
+
+/** The time when the device has computed a tensor: reads one element, in stream order. */
+async function whenDone(tensor: Tensor): Promise<number> {
+  const element = scope(() => tensor.shape.reduce((part, _, dim) => part.narrow(dim, 0, 1), tensor.narrow(0, 0, 1)));
+  try {
+    await element.toBytes();
+    return performance.now();
+  } finally {
+    element.dispose();
+  }
+}
