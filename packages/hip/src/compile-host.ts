@@ -3,9 +3,9 @@
  * the log through a #line directive.
  */
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { type Clang, searchClang } from './clang.mjs';
 import { HipError } from './errors';
 
@@ -52,7 +52,7 @@ function usesVectorMath(arch: string): boolean {
 
 export function compileHost(source: string, name: string, arch: string, options: readonly string[]): Uint8Array {
   const clang = hostClang(name);
-  const directory = mkdtempSync(join(tmpdir(), 'x-hip-'));
+  const directory = privateDirectory(name);
   try {
     const input = join(directory, 'source.cpp');
     const output = join(directory, 'code.so');
@@ -70,7 +70,13 @@ export function compileHost(source: string, name: string, arch: string, options:
       // The linker takes from libraries what was asked for before them.
       ...(usesVectorMath(arch) ? ['-lm', '-lmvec'] : ['-lm']),
     ];
-    const result = spawnSync(clang.path, args, { encoding: 'utf8', timeout: 300_000, maxBuffer: 64 * 1024 * 1024 });
+    const result = spawnSync(clang.path, args, {
+      encoding: 'utf8',
+      timeout: 300_000,
+      maxBuffer: 64 * 1024 * 1024,
+      // Clang's own intermediate files too.
+      env: { ...process.env, TMPDIR: directory },
+    });
     if (result.status !== 0) {
       const how = result.error
         ? result.error.message
@@ -86,5 +92,22 @@ export function compileHost(source: string, name: string, arch: string, options:
     return new Uint8Array(readFileSync(output));
   } finally {
     rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+/** A new directory with a random name that this user alone can enter whatever the umask: what clang writes there is executed. */
+function privateDirectory(name: string): string {
+  const parent = resolve(tmpdir());
+  try {
+    const directory = mkdtempSync(join(parent, 'x-hip-'));
+    chmodSync(directory, 0o700);
+    return directory;
+  } catch (cause) {
+    throw new HipError(
+      'COMPILE_FAILED',
+      `'${name}' cannot be compiled for the host: no directory can be made in ${parent} (${(cause as Error).message}). ` +
+        'Set TMPDIR to a directory that can be written',
+      { platform: 'host', cause },
+    );
   }
 }

@@ -2,22 +2,22 @@
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { searchClang, toolOf } from '../src/clang.mjs';
 import { compilers } from '../src/index';
 import { runIsolated } from './fake-hip';
 
 let root = '';
-const saved = { ...process.env };
+const saved = { PATH: process.env.PATH, X_CLANG: process.env.X_CLANG, ROCM_PATH: process.env.ROCM_PATH };
 
 beforeEach(() => {
   root = mkdtempSync(join(tmpdir(), 'x-clang-'));
-  delete process.env.X_CLANG;
-  process.env.PATH = '';
-  process.env.ROCM_PATH = join(root, 'no-rocm');
+  vi.stubEnv('X_CLANG', undefined);
+  vi.stubEnv('PATH', '');
+  vi.stubEnv('ROCM_PATH', join(root, 'no-rocm'));
 });
 afterEach(() => {
-  process.env = { ...saved };
+  vi.unstubAllEnvs();
   rmSync(root, { recursive: true, force: true });
 });
 
@@ -31,7 +31,7 @@ function fake(path: string, says: string, status = 0): string {
 }
 
 function onPath(...directories: string[]): void {
-  process.env.PATH = directories.map((name) => join(root, name)).join(delimiter);
+  vi.stubEnv('PATH', directories.map((name) => join(root, name)).join(delimiter));
 }
 
 function reasons(): Record<string, string | undefined> {
@@ -68,7 +68,7 @@ describe.skipIf(existsSync('/opt/rocm'))('the search for clang++', () => {
   test("looks at ROCm's, which comes first for AMD's GPUs if it is new enough", () => {
     const rocm = fake('rocm/llvm/bin/clang++', 'AMD clang version 20.0.0git (roc-7.0.1)');
     const newer = fake('a/clang++', 'clang version 22.1.8');
-    process.env.ROCM_PATH = join(root, 'rocm');
+    vi.stubEnv('ROCM_PATH', join(root, 'rocm'));
     expect(searchClang().path).toBe(rocm);
     onPath('a');
     expect(searchClang().path).toBe(newer);
@@ -104,16 +104,16 @@ describe.skipIf(existsSync('/opt/rocm'))('the search for clang++', () => {
     fake('a/clang++', 'clang version 22.1.8');
     symlinkSync(join(root, 'a'), join(root, 'same'));
     onPath('a', 'same');
-    process.env.PATH += `${delimiter}${delimiter}.`;
+    vi.stubEnv('PATH', `${process.env.PATH}${delimiter}${delimiter}.`);
     expect(Object.keys(reasons())).toEqual(['a/clang++']);
   });
 
   test('X_CLANG is the only one, or an error that says what is wrong with it', () => {
     fake('a/clang++', 'clang version 22.1.8');
     onPath('a');
-    process.env.X_CLANG = fake('mine', 'clang version 19.1.0');
+    vi.stubEnv('X_CLANG', fake('mine', 'clang version 19.1.0'));
     expect(searchClang().path).toBe(join(root, 'mine'));
-    process.env.X_CLANG = fake('old', 'clang version 14.0.6');
+    vi.stubEnv('X_CLANG', fake('old', 'clang version 14.0.6'));
     expect(searchClang()).toEqual({
       candidates: [expect.objectContaining({ reason: 'version 14.0.6 is older than 19' })],
       searched: [join(root, 'old')],
@@ -121,7 +121,7 @@ describe.skipIf(existsSync('/opt/rocm'))('the search for clang++', () => {
         /^X_CLANG=.*old cannot be used: version 14.0.6 is older than 19\. Set it .*unset it/,
       ),
     });
-    process.env.X_CLANG = join(root, 'nowhere');
+    vi.stubEnv('X_CLANG', join(root, 'nowhere'));
     expect(searchClang().reason).toContain('it cannot be run (ENOENT)');
   });
 
@@ -159,7 +159,7 @@ test('an old clang++ that is first on the path does not compile', () => {
   const [head, again] = runIsolated<string[]>(
     `const compile = () => Buffer.from(hip.compileProgram('host', 'extern "C" void k() {}', { arch: 'x86-64' }));
     return [compile().toString('latin1', 1, 4), compile().toString('latin1', 1, 4)];`,
-    { PATH: `${join(root, 'old')}${delimiter}${saved.PATH}`, X_CLANG: saved.X_CLANG, ROCM_PATH: saved.ROCM_PATH },
+    { ...saved, PATH: `${join(root, 'old')}${delimiter}${saved.PATH}` },
   );
   expect([head, again]).toEqual(['ELF', 'ELF']);
 });

@@ -153,6 +153,14 @@ describe('the host compiler', () => {
     expect(message).toContain('/nowhere/clang++');
   });
 
+  test('says where it cannot write', () => {
+    const [code, message] = runIsolated<string[]>(
+      "process.env.TMPDIR = '/nowhere'; try { hip.compileProgram('host', 'int x;', { arch: 'x86-64' }); } catch (e) { return [e.code, e.message]; }",
+    );
+    expect(code).toBe('COMPILE_FAILED');
+    expect(message).toMatch(/no directory can be made in \/nowhere .*Set TMPDIR/);
+  });
+
   test('refuses an arch that is none', () => {
     for (const arch of ['', 'gfx 1030', '-o/tmp/x y', undefined as unknown as string]) {
       expect(failure(() => compileProgram('host', 'int x;', { arch })).code).toBe('INVALID_ARGUMENT');

@@ -7,11 +7,12 @@ import { registerProviders } from './provider';
 export { CachingAllocator } from './allocator';
 export { RocmDevice } from './device';
 export { KernelLookupError } from './errors';
+export { cacheDirectory } from './kernel-cache';
 export type { LaunchShape } from './launch-shape';
 export type { ConvolutionChoice, DeviceOptions, GemmChoice } from './libraries';
 export { ModuleStore, type ModuleStoreStats } from './module-store';
 export { Map1, Map1Any, Map2, Map2Any, Map2InPlace, Map3 } from './ops';
-export { type CompileCacheStats, cacheDirectory, compileCacheStats, type RuntimeSource } from './runtime-compile';
+export { type CompileCacheStats, compileCacheStats, type RuntimeSource } from './runtime-compile';
 export { RocmStorage } from './storage';
 export type { QuantizedChoice } from './storage/quantized';
 

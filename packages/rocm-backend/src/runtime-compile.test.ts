@@ -1,6 +1,7 @@
 /** The disk cache of run-time compilation: what it counts, damaged files, several processes, a directory that is closed. */
 import { spawn } from 'node:child_process';
 import {
+  chmodSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -16,13 +17,7 @@ import { fileURLToPath } from 'node:url';
 import { compilers } from '@x/hip';
 import { parseCodeObject } from '@x/kernels';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import {
-  type CompileCacheStats,
-  cacheDirectory,
-  clearCompiledSources,
-  compileCached,
-  compileCacheStats,
-} from './runtime-compile';
+import { type CompileCacheStats, clearCompiledSources, compileCached, compileCacheStats } from './runtime-compile';
 
 const hasClang = compilers().find(({ platform }) => platform === 'host')?.available;
 
@@ -117,6 +112,25 @@ describe.runIf(hasClang)('the cache of compiled kernels', () => {
     expect(files()).toEqual([`${key}.bin`]);
   });
 
+  test.runIf(process.geteuid)('a file that others could have written is compiled again and replaced', () => {
+    const { key } = compile('planted');
+    chmodSync(join(directory, `${key}.bin`), 0o666);
+    clearCompiledSources();
+    expect(Object.keys(parseCodeObject(compile('planted').bytes).kernels)).toEqual(['planted']);
+    expect(changes()).toEqual({ diskMisses: 1, compiled: 2, refused: 1 });
+    clearCompiledSources();
+    compile('planted');
+    expect(changes()).toEqual({ diskMisses: 1, compiled: 2, refused: 1, diskHits: 1 });
+  });
+
+  test.runIf(process.geteuid)('a directory that others can write is not used, and results stay right', () => {
+    compile('open');
+    chmodSync(directory, 0o777);
+    clearCompiledSources();
+    expect(Object.keys(parseCodeObject(compile('open').bytes).kernels)).toEqual(['open']);
+    expect(changes()).toEqual({ diskMisses: 1, compiled: 2, refused: 1, writeFailures: 1 });
+  });
+
   test('a directory that cannot be written costs a warning', async () => {
     const warnings: (Error & { code?: string })[] = [];
     const listen = (warning: Error) => warnings.push(warning);
@@ -139,18 +153,14 @@ describe.runIf(hasClang)('the cache of compiled kernels', () => {
   });
 
   test('what a dead writer left is removed, what a living one writes is not', () => {
-    const [abandoned, current] = ['abandoned.tmp', 'current.tmp'].map((name) => join(directory, name));
-    writeFileSync(abandoned, 'half');
-    writeFileSync(current, 'half');
+    const half = `${'0'.repeat(64)}.`;
     const hoursAgo = new Date(Date.now() - 2 * 60 * 60 * 1000);
-    utimesSync(abandoned, hoursAgo, hoursAgo);
+    for (const name of [`${half}abandoned.tmp`, `${half}current.tmp`, "somebody's own.tmp"]) {
+      writeFileSync(join(directory, name), 'half');
+      if (!name.includes('current')) utimesSync(join(directory, name), hoursAgo, hoursAgo);
+    }
     const { key } = compile('tidy');
-    expect(files()).toEqual(['current.tmp', `${key}.bin`].sort());
-  });
-
-  test('an empty X_CACHE_DIR is none', () => {
-    process.env.X_CACHE_DIR = '';
-    expect(cacheDirectory()).toMatch(/x-candle$/);
+    expect(files()).toEqual([`${half}current.tmp`, "somebody's own.tmp", `${key}.bin`].sort());
   });
 
   test('three processes that compile one source at once leave one file, and all are right', async () => {
