@@ -2,11 +2,11 @@
  * Weights to be quantised, from a GGUF file, a safetensors file or a Hugging Face directory: one list of tensors whose
  * values are read some rows at a time, so that no more than a part of one weight is in memory as f32.
  */
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
-import { Device, FileFormatError, ShardedSafetensors, scope, Tensor } from '@x/core';
+import { Device, FileFormatError, readJsonFile, ShardedSafetensors, scope, Tensor } from '@x/core';
 import { type BlockFormat, byteLengthOf, GgufFile, type GgufValue, gguf } from '@x/quantized';
-import { ggufExport } from '@x/transformers';
+import { ggufExport, readTokenizerJson } from '@x/transformers';
 
 export interface SourceTensor {
   readonly name: string;
@@ -84,8 +84,8 @@ function openGguf(path: string): ModelSource {
 function openCheckpoint(directory: string, weights: string | string[]): ModelSource {
   const tokenizer = join(directory, 'tokenizer.json');
   const { metadata, rename, ropeFactors } = ggufExport(
-    readJson(join(directory, 'config.json')),
-    existsSync(tokenizer) ? readJson(tokenizer) : undefined,
+    readJsonFile(join(directory, 'config.json')),
+    existsSync(tokenizer) ? readTokenizerJson(tokenizer) : undefined,
     basename(resolve(directory)),
   );
   return fromSafetensors(weights, new Map(Object.entries(metadata)), rename, ropeFactors);
@@ -180,17 +180,4 @@ function weightFiles(directory: string): string | string[] {
     `${directory}: there are no *.safetensors files. Give a directory that holds a model's weights, or a .gguf file.`,
     { path: directory },
   );
-}
-
-function readJson(path: string): unknown {
-  try {
-    return JSON.parse(readFileSync(path, 'utf8'));
-  } catch (cause) {
-    const missing = (cause as NodeJS.ErrnoException).code === 'ENOENT';
-    throw new FileFormatError(
-      missing ? 'FILE_NOT_FOUND' : 'FILE_INVALID',
-      `${path}: ${missing ? 'there is no such file' : (cause as Error).message}. A model directory needs it: download it again.`,
-      { path, cause },
-    );
-  }
 }

@@ -43,14 +43,6 @@ export function readBlockSync(source: ByteSource, offset: number, length: number
   return block;
 }
 
-/** As {@link readBlockSync}, without blocking. */
-export async function readBlock(source: ByteSource, offset: number, length: number): Promise<Uint8Array> {
-  if (offset + length > source.size) throw truncated(source.path, source.size);
-  const block = new Uint8Array(length);
-  await source.read(block, offset);
-  return block;
-}
-
 class OpenFile implements ByteSource {
   readonly path: string;
   readonly size: number;
@@ -94,8 +86,8 @@ class BytesSource implements ByteSource {
   readonly size: number;
   #bytes: Uint8Array | null;
 
-  constructor(bytes: Uint8Array, path = `${bytes.byteLength} bytes in memory`) {
-    this.path = path;
+  constructor(bytes: Uint8Array) {
+    this.path = `${bytes.byteLength} bytes in memory`;
     this.size = bytes.byteLength;
     this.#bytes = bytes;
   }
@@ -113,11 +105,6 @@ class BytesSource implements ByteSource {
   close(): void {
     this.#bytes = null;
   }
-}
-
-/** Bytes in memory that belong to a file, such as an inflated entry of an archive. */
-export function bytesSource(bytes: Uint8Array, path: string): ByteSource {
-  return new BytesSource(bytes, path);
 }
 
 /** A part of another source, which stays open when the part is closed. */

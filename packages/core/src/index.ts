@@ -25,6 +25,7 @@ export {
 } from './device';
 export * from './dtype';
 export * from './errors';
+export { CONFIG_LIMITS, type JsonLimits, readJsonFile } from './file-json';
 export type { FileInput } from './file-source';
 export type { FileType, LoadOptions } from './file-types';
 export { type FileSink, replaceFile } from './file-write';
@@ -48,7 +49,8 @@ export { type DeviceUsage, type MemoryStats, memoryStats } from './memory';
 export { NpzFile, type NpzInfo, readNpy, readNpySync, writeNpy, writeNpz } from './npy';
 export * as operators from './operators';
 export { DEFAULT_SEED, philox4x32, philoxNormal, philoxUniform } from './philox';
-export { PthFile, type PthInfo, type PthOptions } from './pth';
+export { type PthEntry, PthFile, type PthInfo, type PthOptions } from './pth';
+export type { PthKind, PthScalar, PthValue } from './pth-tree';
 export { PhiloxGenerator } from './random';
 export { SafetensorsFile, saveSafetensors, type TensorReader } from './safetensors';
 export type { SafetensorsDType, SafetensorsInfo } from './safetensors-header';

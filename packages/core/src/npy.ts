@@ -6,12 +6,13 @@
 import type { DeviceLike } from './device';
 import { type DType, sizeInBytes } from './dtype';
 import { CandleError } from './errors';
-import { type ByteSource, bytesSource, type FileInput, openSource } from './file-source';
+import { type ByteSource, type FileInput, openSource } from './file-source';
 import {
   converted,
   FILE_TYPES,
   type FileType,
   type LoadOptions,
+  PIECE,
   readTensor,
   readTensorSync,
   writeTensor,
@@ -38,6 +39,9 @@ export interface NpzInfo {
   readonly fortranOrder: boolean;
   readonly bigEndian: boolean;
 }
+
+/** Largest entry that is read whole to say why its header is wrong. */
+const MOST_CHECKED = 64 * 1024 * 1024;
 
 /**
  * The array of an npy file on a device (default `Device.current()`), row-major.
@@ -141,8 +145,7 @@ export class NpzFile implements TensorReader {
     const known = this.#infos.get(name);
     if (known) return known;
     const entry = this.#entry(name);
-    const header = this.#peek(entry);
-    const { type, shape, fortranOrder, bigEndian } = header;
+    const { type, shape, fortranOrder, bigEndian } = this.#header(entry, this.#zip.open(entry));
     const { bytes, dtype } = FILE_TYPES[type];
     const info = { name, type, dtype, shape, byteLength: elemCount(shape) * bytes, fortranOrder, bigEndian };
     this.#infos.set(name, info);
@@ -152,17 +155,21 @@ export class NpzFile implements TensorReader {
   /** One array on a device (default `Device.current()`), row-major. */
   async load(name: string, device?: DeviceLike, options: LoadOptions = {}): Promise<Tensor> {
     const entry = this.#entry(name);
-    const source = await this.#zip.open(entry);
-    const header = readNpyHeader(source);
-    const check = this.#checksum(entry, source, header);
-    return converted(check.passed(await loadArray(source, header, device, options, check.update)), options);
+    const source = this.#zip.open(entry);
+    try {
+      const header = this.#header(entry, source);
+      const check = this.#checksum(entry, source, header);
+      return converted(check.passed(await loadArray(source, header, device, options, check.update)), options);
+    } finally {
+      source.close();
+    }
   }
 
   /** As {@link load}, blocking the event loop. */
   loadSync(name: string, device?: DeviceLike, options: LoadOptions = {}): Tensor {
     const entry = this.#entry(name);
-    const source = this.#zip.openSync(entry);
-    const header = readNpyHeader(source);
+    const source = this.#zip.open(entry);
+    const header = this.#header(entry, source);
     const check = this.#checksum(entry, source, header);
     return converted(check.passed(loadArraySync(source, header, device, check.update)), options);
   }
@@ -185,13 +192,23 @@ export class NpzFile implements TensorReader {
     return this.#entries.get(name) ?? noSuchTensor(this.path, name, this.names);
   }
 
-  /** The header from the first bytes of an entry; they are taken as they come for all but very long headers. */
-  #peek(entry: ZipEntry): NpyHeader {
-    const first = this.#zip.peekSync(entry, 4096);
-    const enough =
-      first.length >= 12 && first.length >= 12 + new DataView(first.buffer, first.byteOffset).getUint16(8, true);
-    const source = enough ? bytesSource(first, `${this.path}: ${entry.name}`) : this.#zip.openSync(entry);
-    return readNpyHeader(source, entry.size);
+  /** The header of an array; where it is wrong, the archive's checksum may say why. */
+  #header(entry: ZipEntry, source: ByteSource): NpyHeader {
+    try {
+      return readNpyHeader(source);
+    } catch (error) {
+      if (entry.size <= MOST_CHECKED) {
+        const checksum = this.#zip.checksum(entry);
+        const piece = new Uint8Array(Math.min(PIECE, entry.size));
+        for (let at = 0; at < entry.size; at += piece.length) {
+          const part = piece.subarray(0, Math.min(piece.length, entry.size - at));
+          source.readSync(part, at);
+          checksum.update(part);
+        }
+        checksum.finish();
+      }
+      throw error;
+    }
   }
 
   #checksum(entry: ZipEntry, source: ByteSource, { dataOffset }: NpyHeader) {

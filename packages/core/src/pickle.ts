@@ -5,8 +5,8 @@
  * Anything else is refused before it has any effect, as PyTorch's `weights_only=True` does.
  *
  * dicts become {@link PickleDict}, lists and tuples arrays, sets Sets, bytes Uint8Arrays, whole numbers beyond 2^53 bigints.
- * Lengths are checked against the file before anything is allocated, and the number of containers is limited, so a pickle
- * cannot need more memory than a multiple of its size.
+ * Lengths are checked against the file before anything is allocated. All that is pushed, remembered, copied and spelled out
+ * comes out of one {@link PickleBudget}, so a pickle cannot need more memory than a multiple of its size on disk.
  */
 import { FileFormatError } from './errors';
 import { type ByteSource, readBlockSync } from './file-source';
@@ -18,9 +18,50 @@ export class PickleDict extends Map<unknown, unknown> {}
 export interface PickleGlobal {
   /** `torch._utils._rebuild_tensor_v2`. */
   readonly name: string;
-  /** What calling it with these arguments gives; absent where it is only mentioned. Throws an Error for bad arguments. */
-  call?(args: readonly unknown[]): unknown;
+  /**
+   * What calling it with these arguments gives; absent where it is only mentioned. Throws an Error for bad arguments.
+   * Copies are taken from the budget before they are made.
+   */
+  call?(args: readonly unknown[], budget: PickleBudget): unknown;
 }
+
+/** An object of a class that means nothing here. Whatever the pickle does to it has no effect. */
+export class PickleObject {
+  /** Module and name of its class, or of the function that makes it. */
+  readonly name: string;
+
+  constructor(name: string) {
+    this.name = name;
+  }
+}
+
+/** Memory that a pickle may take, in bytes as estimated below. */
+export class PickleBudget {
+  readonly bytes: number;
+  #left: number;
+
+  /** @param size bytes of the pickle @param packed of them on disk, fewer when they are deflated */
+  constructor(size: number, packed = size) {
+    this.bytes = Math.min(MOST, FLOOR + PER_BYTE * Math.min(size, packed * RATIO));
+    this.#left = this.bytes;
+  }
+
+  /** @throws Error when it is used up */
+  take(bytes: number): void {
+    this.#left -= bytes;
+    if (this.#left < 0) throw new Error(`it needs more memory than the ${this.bytes} bytes that its size justifies`);
+  }
+}
+
+/** Pickles of tensors take some 12 bytes for each of theirs. */
+const PER_BYTE = 40;
+/** What deflating saves at most before a pickle is suspicious. */
+const RATIO = 4;
+const FLOOR = 16 * 2 ** 20;
+/** A million tensors. */
+const MOST = 2 ** 30;
+/** Estimates of what is on the stack, in a container, in the memo. */
+const COST = { value: 16, item: 32, entry: 64, list: 96, dict: 256 };
 
 export interface PickleReader {
   /** The thing of this module and name, or undefined to refuse the pickle. */
@@ -33,15 +74,17 @@ export interface PickleReader {
 const MAX_LONG_BYTES = 1024;
 /** Bytes fetched at once. */
 const WINDOW = 256 * 1024;
-/** An empty dict is one byte in a pickle and some hundred in memory, so their number is limited; a tensor takes five. */
-const MAX_CONTAINERS = 4_000_000;
-
 /**
  * Runs the pickle that begins at `offset`; `end` is the place behind it.
  * @throws FileFormatError `PICKLE_REFUSED` for an instruction or a name outside the lists, `FILE_INVALID`, `FILE_TRUNCATED`
  */
-export function readPickle(source: ByteSource, offset: number, reader: PickleReader): { value: unknown; end: number } {
-  const machine = new Machine(source, offset, reader);
+export function readPickle(
+  source: ByteSource,
+  offset: number,
+  reader: PickleReader,
+  budget: PickleBudget,
+): { value: unknown; end: number } {
+  const machine = new Machine(source, offset, reader, budget);
   for (;;) {
     const at = machine.position;
     const code = machine.byte();
@@ -61,27 +104,25 @@ export function readPickle(source: ByteSource, offset: number, reader: PickleRea
 class Machine {
   stack: unknown[] = [];
   position: number;
-  readonly memo = new Map<number, unknown>();
+  readonly budget: PickleBudget;
+  readonly #memo = new Map<number, unknown>();
   readonly #marks: unknown[][] = [];
   readonly #source: ByteSource;
   readonly #reader: PickleReader;
   #window: Uint8Array = new Uint8Array(0);
   #windowStart = 0;
-  #containers = 0;
 
-  constructor(source: ByteSource, offset: number, reader: PickleReader) {
+  constructor(source: ByteSource, offset: number, reader: PickleReader, budget: PickleBudget) {
     this.#source = source;
     this.#reader = reader;
     this.position = offset;
+    this.budget = budget;
   }
 
   /** The next `count` bytes; valid until the next call. */
   take(count: number): Uint8Array {
-    const { path, size } = this.#source;
-    if (count > size - this.position) {
-      const message = `${path}: the pickle goes on past the end of the file (byte ${size}); get the file again.`;
-      throw new FileFormatError('FILE_TRUNCATED', message, { path, offset: this.position });
-    }
+    const { size } = this.#source;
+    this.#require(count);
     if (this.position + count > this.#windowStart + this.#window.length) {
       const length = Math.min(Math.max(count, WINDOW), size - this.position);
       this.#window = readBlockSync(this.#source, this.position, length);
@@ -104,7 +145,22 @@ class Machine {
   }
 
   text(count: number): string {
+    this.#require(count);
+    this.budget.take(2 * count);
     return new TextDecoder('utf-8', { fatal: true }).decode(this.take(count));
+  }
+
+  bytes(count: number): Uint8Array {
+    this.#require(count);
+    this.budget.take(COST.list + count);
+    return this.take(count).slice();
+  }
+
+  #require(count: number): void {
+    const { path, size } = this.#source;
+    if (count <= size - this.position) return;
+    const message = `${path}: the pickle goes on past the end of the file (byte ${size}); get the file again.`;
+    throw new FileFormatError('FILE_TRUNCATED', message, { path, offset: this.position });
   }
 
   line(): string {
@@ -116,6 +172,7 @@ class Machine {
   }
 
   push(value: unknown): void {
+    this.budget.take(COST.value);
     this.stack.push(value);
   }
 
@@ -131,12 +188,12 @@ class Machine {
 
   /** Pushes a dict, list, tuple or set. */
   container(value: object): void {
-    if (++this.#containers > MAX_CONTAINERS) throw new Error(`it makes more than ${MAX_CONTAINERS} containers`);
-    this.stack.push(value);
+    this.budget.take(Array.isArray(value) ? COST.list : COST.dict);
+    this.push(value);
   }
 
   mark(): void {
-    if (++this.#containers > MAX_CONTAINERS) throw new Error(`it makes more than ${MAX_CONTAINERS} containers`);
+    this.budget.take(COST.list);
     this.#marks.push(this.stack);
     this.stack = [];
   }
@@ -150,9 +207,37 @@ class Machine {
     return items;
   }
 
+  /** Remembers the object on top, without a place behind all others. */
+  memoPut(index = this.#memo.size): void {
+    this.budget.take(COST.entry);
+    this.#memo.set(index, this.top());
+  }
+
   memoGet(index: number): void {
-    if (!this.memo.has(index)) throw new Error(`it asks for object ${index}, which it has not remembered`);
-    this.push(this.memo.get(index));
+    if (!this.#memo.has(index)) throw new Error(`it asks for object ${index}, which it has not remembered`);
+    this.push(this.#memo.get(index));
+  }
+
+  /** Sets pairs of key and value, all in one list. */
+  setItems(dict: unknown, items: readonly unknown[]): void {
+    if (dict instanceof PickleObject) return;
+    if (!(dict instanceof PickleDict) || items.length % 2 !== 0) throw new Error('it sets items of what is no dict');
+    this.budget.take((items.length / 2) * COST.entry);
+    for (let i = 0; i < items.length; i += 2) dict.set(items[i], items[i + 1]);
+  }
+
+  append(list: unknown, items: readonly unknown[]): void {
+    if (list instanceof PickleObject) return;
+    if (!Array.isArray(list)) throw new Error('it appends to what is no list');
+    this.budget.take(items.length * COST.item);
+    for (const item of items) list.push(item);
+  }
+
+  add(set: unknown, items: readonly unknown[]): void {
+    if (set instanceof PickleObject) return;
+    if (!(set instanceof Set)) throw new Error('it adds items to what is no set');
+    this.budget.take(items.length * COST.entry);
+    for (const item of items) set.add(item);
   }
 
   global(module: string, name: string): void {
@@ -164,8 +249,13 @@ class Machine {
   call(): void {
     const args = this.pop();
     const callee = this.pop() as PickleGlobal | null;
+    if (callee instanceof PickleObject) {
+      this.push(callee);
+      return;
+    }
     if (typeof callee?.call !== 'function' || !Array.isArray(args)) throw new Error('it calls what is no function');
-    this.push(callee.call(args));
+    this.budget.take(COST.dict);
+    this.push(callee.call(args, this.budget));
   }
 
   persistentLoad(): void {
@@ -191,9 +281,7 @@ class Machine {
 }
 
 function unsigned(bytes: Uint8Array): bigint {
-  let value = 0n;
-  for (let i = bytes.length - 1; i >= 0; i--) value = (value << 8n) | BigInt(bytes[i]);
-  return value;
+  return bytes.length === 0 ? 0n : BigInt(`0x${Buffer.from(bytes).reverse().toString('hex')}`);
 }
 
 /** A whole number in two's complement, a bigint only where a double is not exact. */
@@ -202,18 +290,9 @@ function signed(bytes: Uint8Array): number | bigint {
   return Number.isSafeInteger(Number(value)) ? Number(value) : value;
 }
 
-function setItems(dict: unknown, items: unknown[]): void {
-  if (!(dict instanceof PickleDict) || items.length % 2 !== 0) throw new Error('it sets items of what is no dict');
-  for (let i = 0; i < items.length; i += 2) dict.set(items[i], items[i + 1]);
-}
-
-function append(list: unknown, items: unknown[]): void {
-  if (!Array.isArray(list)) throw new Error('it appends to what is no list');
-  for (const item of items) list.push(item);
-}
-
 function longOf(machine: Machine, count: number): number | bigint {
   if (count > MAX_LONG_BYTES) throw new Error(`a whole number has ${count} bytes`);
+  machine.budget.take(count);
   return signed(machine.take(count));
 }
 
@@ -257,9 +336,9 @@ const INSTRUCTIONS: Readonly<Record<number, ((m: Machine) => void) | undefined>>
   84: (m) => m.push(m.text(m.length(4))),
   85: (m) => m.push(m.text(m.byte())),
   // BINBYTES, SHORT_BINBYTES, BINBYTES8
-  66: (m) => m.push(m.take(m.length(4)).slice()),
-  67: (m) => m.push(m.take(m.byte()).slice()),
-  142: (m) => m.push(m.take(m.length(8)).slice()),
+  66: (m) => m.push(m.bytes(m.length(4))),
+  67: (m) => m.push(m.bytes(m.byte())),
+  142: (m) => m.push(m.bytes(m.length(8))),
   // EMPTY_TUPLE, TUPLE, TUPLE1, TUPLE2, TUPLE3
   41: (m) => m.container([]),
   116: (m) => {
@@ -273,39 +352,39 @@ const INSTRUCTIONS: Readonly<Record<number, ((m: Machine) => void) | undefined>>
   93: (m) => m.container([]),
   97: (m) => {
     const item = m.pop();
-    append(m.top(), [item]);
+    m.append(m.top(), [item]);
   },
   101: (m) => {
     const items = m.popToMark();
-    append(m.top(), items);
+    m.append(m.top(), items);
   },
   // EMPTY_DICT, SETITEM, SETITEMS
   125: (m) => m.container(new PickleDict()),
   115: (m) => {
     const value = m.pop();
     const key = m.pop();
-    setItems(m.top(), [key, value]);
+    m.setItems(m.top(), [key, value]);
   },
   117: (m) => {
     const items = m.popToMark();
-    setItems(m.top(), items);
+    m.setItems(m.top(), items);
   },
   // EMPTY_SET, ADDITEMS, FROZENSET
   143: (m) => m.container(new Set()),
   144: (m) => {
     const items = m.popToMark();
-    const set = m.top();
-    if (!(set instanceof Set)) throw new Error('it adds items to what is no set');
-    for (const item of items) set.add(item);
+    m.add(m.top(), items);
   },
   145: (m) => {
     const items = m.popToMark();
-    m.container(new Set(items));
+    const set = new Set();
+    m.add(set, items);
+    m.container(set);
   },
   // BINPUT, LONG_BINPUT, MEMOIZE, BINGET, LONG_BINGET
-  113: (m) => void m.memo.set(m.byte(), m.top()),
-  114: (m) => void m.memo.set(m.length(4), m.top()),
-  148: (m) => void m.memo.set(m.memo.size, m.top()),
+  113: (m) => m.memoPut(m.byte()),
+  114: (m) => m.memoPut(m.length(4)),
+  148: (m) => m.memoPut(),
   104: (m) => m.memoGet(m.byte()),
   106: (m) => m.memoGet(m.length(4)),
   // GLOBAL, STACK_GLOBAL

@@ -1,10 +1,11 @@
 /**
- * What the names in a checkpoint's pickle stand for: storages, tensors, dtypes and a few containers. This list is the whole
- * of what such a pickle can reach; see pickle.ts.
+ * What the names in a checkpoint's pickle stand for: storages, tensors, dtypes and a few containers. These lists are the whole
+ * of what such a pickle can reach; see pickle.ts. Objects of other classes are left out and take nothing else with them:
+ * each is a {@link PickleObject}, an empty thing with the name of its class. Functions outside the lists refuse the file.
  */
 import type { FileType } from './file-types';
 import { FILE_TYPES } from './file-types';
-import { PickleDict, type PickleGlobal, type PickleReader } from './pickle';
+import { type PickleBudget, PickleDict, type PickleGlobal, PickleObject, type PickleReader } from './pickle';
 import { elemCount } from './shape';
 
 export interface TorchStorage {
@@ -48,6 +49,9 @@ const STORAGES: Readonly<Record<string, FileType | number>> = {
   BoolStorage: 'bool',
   ComplexFloatStorage: 8,
   ComplexDoubleStorage: 16,
+  QInt8Storage: 1,
+  QUInt8Storage: 1,
+  QInt32Storage: 4,
   UntypedStorage: 1,
 };
 
@@ -67,35 +71,77 @@ const DTYPES: Readonly<Record<string, FileType | number>> = {
   bool: 'bool',
   float8_e4m3fn: 'f8e4m3',
   float8_e5m2: 'f8e5m2',
+  float8_e4m3fnuz: 1,
+  float8_e5m2fnuz: 1,
+  float8_e8m0fnu: 1,
+  complex32: 4,
   complex64: 8,
   complex128: 16,
+  qint8: 1,
+  quint8: 1,
+  qint32: 4,
 };
+
+type Call = (args: readonly unknown[], budget: PickleBudget) => unknown;
 
 /** Names that give a container or a plain value. */
-const VALUES: Readonly<Record<string, (args: readonly unknown[]) => unknown>> = {
-  'collections.OrderedDict': ([pairs]) => dictOf(pairs),
-  'collections.defaultdict': ([, pairs]) => dictOf(pairs),
-  'collections.Counter': ([pairs]) => dictOf(pairs),
-  'torch.Size': ([sizes]) => sizes,
-  'torch.device': (args) => args.join(':'),
-  'builtins.set': ([items]) => new Set(listOf(items)),
-  'builtins.frozenset': ([items]) => new Set(listOf(items)),
-  'builtins.complex': (args) => args,
-  '_codecs.encode': ([text]) => Uint8Array.from(String(text), (character) => character.charCodeAt(0)),
+const VALUES: Readonly<Record<string, Call>> = {
+  'collections.OrderedDict': ([pairs], budget) => dictOf(pairs, budget),
+  'collections.defaultdict': ([, pairs], budget) => dictOf(pairs, budget),
+  'collections.Counter': ([pairs], budget) => dictOf(pairs, budget),
+  'torch.Size': ([sizes]) => sizesOf(sizes),
+  'torch.device': ([type, index]) => deviceOf(type, index),
+  'builtins.set': ([items], budget) => setOf(items, budget),
+  'builtins.frozenset': ([items], budget) => setOf(items, budget),
+  'builtins.complex': ([re, im]) => complexOf(re, im),
+  '_codecs.encode': ([text], budget) => encoded(text, budget),
 };
 
-const TENSORS: Readonly<Record<string, (args: readonly unknown[]) => unknown>> = {
-  'torch._utils._rebuild_tensor': tensorOf,
-  'torch._utils._rebuild_tensor_v2': tensorOf,
+const TENSORS: Readonly<Record<string, Call>> = {
+  'torch._utils._rebuild_tensor': (args) => tensorOf(args),
+  'torch._utils._rebuild_tensor_v2': (args) => tensorOf(args),
   'torch._utils._rebuild_tensor_v3': (args) => tensorOf(args, args[6]),
   'torch._utils._rebuild_parameter': ([data]) => data,
   'torch._utils._rebuild_parameter_with_state': ([data]) => data,
-  'torch._tensor._rebuild_from_type_v2': ([rebuild, , args]) => {
+  'torch._tensor._rebuild_from_type_v2': ([rebuild, , args], budget) => {
     const { call } = (rebuild ?? {}) as PickleGlobal;
-    if (!call || !Array.isArray(args)) throw new Error('a tensor is rebuilt by what is no function');
-    return call(args);
+    if (typeof call !== 'function' || !Array.isArray(args))
+      throw new Error('a tensor is rebuilt by what is no function');
+    return call(args, budget);
   },
 };
+
+/** Functions whose results are left out as objects of unknown classes are: other kinds of tensors, numpy's values. */
+const LEFT_OUT = new Set([
+  'torch.serialization._get_layout',
+  'torch.per_tensor_affine',
+  'torch.per_channel_affine',
+  'torch.per_channel_affine_float_qparams',
+  'numpy.dtype',
+  'numpy.ndarray',
+  'numpy.core.multiarray.scalar',
+  'numpy.core.multiarray._reconstruct',
+  'numpy._core.multiarray.scalar',
+  'numpy._core.multiarray._reconstruct',
+  'datetime.datetime',
+  'datetime.date',
+  'datetime.timedelta',
+  'collections.deque',
+  ...['bool', 'bytearray', 'dict', 'float', 'int', 'list', 'object', 'range', 'slice', 'str', 'tuple'].map(
+    (type) => `builtins.${type}`,
+  ),
+]);
+/** Modules whose classes act on the system; no checkpoint has a use for one. */
+const REFUSED =
+  /^(builtins|commands|ctypes|importlib|marshal|multiprocessing|nt|os|pickle|posix|pty|runpy|shutil|socket|subprocess|sys|webbrowser)(\.|$)/;
+
+/** Classes by the convention for names, of unknown modules too, and the rebuilding of other tensors. */
+function isLeftOut(module: string, name: string): boolean {
+  if (LEFT_OUT.has(`${module}.${name}`)) return true;
+  if (REFUSED.test(module)) return false;
+  if (module === 'torch._utils' || module === 'torch._tensor') return /^_rebuild_\w+$/.test(name);
+  return /^(?:\w+\.)*_*[A-Z]\w*$/.test(name);
+}
 
 /** Classes that are mentioned and never made. */
 const CLASSES = new Set(['torch.Tensor', 'torch.nn.parameter.Parameter', 'torch.nn.parameter.Buffer']);
@@ -105,7 +151,19 @@ const CLASSES = new Set(['torch.Tensor', 'torch.nn.parameter.Parameter', 'torch.
  * @param options.check sees every storage; throws an Error for one that is not there
  */
 export function torchReader({ check }: { check(storage: TorchStorage): void }): PickleReader {
-  return { findGlobal, persistentLoad: (id) => storageOf(id, check) };
+  const known = new Map<string, TorchStorage>();
+  const checkOnce = (storage: TorchStorage) => {
+    const other = known.get(storage.key);
+    if (other && (other.byteLength !== storage.byteLength || other.typeName !== storage.typeName)) {
+      const describe = ({ count, typeName }: TorchStorage) => `${count} elements of ${typeName}`;
+      throw new Error(
+        `storage "${storage.key}" has ${describe(other)} in one place and ${describe(storage)} in another`,
+      );
+    }
+    known.set(storage.key, storage);
+    check(storage);
+  };
+  return { findGlobal, persistentLoad: (id) => storageOf(id, checkOnce) };
 }
 
 function findGlobal(module: string, name: string): PickleGlobal | undefined {
@@ -116,7 +174,10 @@ function findGlobal(module: string, name: string): PickleGlobal | undefined {
   if (CLASSES.has(full)) return { name: full };
   const isStorage = (module === 'torch' || module === 'torch.storage') && Object.hasOwn(STORAGES, name);
   const type = isStorage ? STORAGES[name] : module === 'torch' ? own(DTYPES, name) : undefined;
-  return type === undefined ? undefined : elementType(full, type);
+  if (type !== undefined) return elementType(full, type);
+  return isLeftOut(module === '__builtin__' ? 'builtins' : module, name)
+    ? { name: full, call: () => new PickleObject(full) }
+    : undefined;
 }
 
 function own<T>(table: Readonly<Record<string, T>>, name: string): T | undefined {
@@ -130,13 +191,14 @@ function elementType(name: string, type: FileType | number): ElementType {
 }
 
 /** `('storage', class, key, device, element count)`, in old files with `(view key, offset, size)` behind. */
-function storageOf(id: unknown, check: (storage: TorchStorage) => void): TorchStorage {
+function storageOf(id: unknown, check: (storage: TorchStorage) => void): TorchStorage | PickleObject {
   const [kind, type, key, , count, view] = Array.isArray(id) ? id : [];
+  if (kind === 'storage' && isGlobal(type) && !isElementType(type)) return new PickleObject(type.name);
   if (kind !== 'storage' || !isElementType(type) || typeof key !== 'string' || !isSize(count))
     throw new Error('a storage is described in an unknown way');
   if (key.length > 100 || /[\\/]/.test(key))
     throw new Error(`a storage has the key ${JSON.stringify(key.slice(0, 100))}`);
-  const start = view === null || view === undefined ? 0 : (view as unknown[])[1];
+  const start = view === null || view === undefined ? 0 : (Array.isArray(view) ? view : [])[1];
   if (!isSize(start)) throw new Error('a part of a storage has no place');
   const byteLength = count * type.bytes;
   const storage = { key, type: type.type, typeName: type.name, count, byteLength, start };
@@ -145,7 +207,8 @@ function storageOf(id: unknown, check: (storage: TorchStorage) => void): TorchSt
 }
 
 /** `(storage, offset, sizes, strides, ...)`; a storage of bytes takes the element type that comes with the tensor. */
-function tensorOf([storage, offset, shape, strides]: readonly unknown[], type?: unknown): StoredTensor {
+function tensorOf([storage, offset, shape, strides]: readonly unknown[], type?: unknown): StoredTensor | PickleObject {
+  if (storage instanceof PickleObject) return storage;
   const given = storage as TorchStorage | undefined;
   if (typeof given !== 'object' || given === null || !('byteLength' in given))
     throw new Error('a tensor has no storage');
@@ -165,27 +228,67 @@ function tensorOf([storage, offset, shape, strides]: readonly unknown[], type?: 
       `a tensor of shape [${shape.join(', ')}] and strides [${strides.join(', ')}] ends at element ${end} of a storage of ${typed.count}`,
     );
   }
-  return { storage: typed, offset, shape, strides };
+  // Copies: the pickle may go on changing its lists.
+  return { storage: typed, offset, shape: shape.slice(), strides: strides.slice() };
 }
 
 function isSize(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
+function isGlobal(value: unknown): value is PickleGlobal {
+  return typeof value === 'object' && value !== null && 'name' in value && typeof value.name === 'string';
+}
+
 function isElementType(value: unknown): value is ElementType {
-  return typeof value === 'object' && value !== null && 'bytes' in value && 'type' in value;
+  return isGlobal(value) && 'bytes' in value && 'type' in value;
 }
 
-function listOf(items: unknown): readonly unknown[] {
-  return Array.isArray(items) ? items : [];
+function sizesOf(sizes: unknown): readonly number[] {
+  if (Array.isArray(sizes) && sizes.every(isSize)) return sizes;
+  throw new Error('a torch.Size is made of what are no sizes');
 }
 
-function dictOf(pairs: unknown): PickleDict {
-  if (pairs instanceof PickleDict) return new PickleDict(pairs);
-  return new PickleDict(
-    listOf(pairs).map((pair): [unknown, unknown] => {
-      if (!Array.isArray(pair) || pair.length !== 2) throw new Error('a dict is made of what are no pairs');
-      return [pair[0], pair[1]];
-    }),
-  );
+function deviceOf(type: unknown, index: unknown): string {
+  if (typeof type === 'string' && type.length <= 100) {
+    if (index === undefined || index === null) return type;
+    if (isSize(index)) return `${type}:${index}`;
+  }
+  throw new Error('a torch.device has no proper name');
+}
+
+function complexOf(re: unknown, im: unknown = 0): readonly number[] {
+  if (typeof re === 'number' && typeof im === 'number') return [re, im];
+  throw new Error('a complex number is made of what are no numbers');
+}
+
+/** Bytes that Python 2 wrote, as the text of their Latin-1 characters. */
+function encoded(text: unknown, budget: PickleBudget): Uint8Array {
+  if (typeof text !== 'string') throw new Error('what is no text is encoded');
+  budget.take(text.length);
+  return Uint8Array.from(Buffer.from(text, 'latin1'));
+}
+
+/** Estimated bytes of an entry of a copied dict or set. */
+const ENTRY = 64;
+
+function setOf(items: unknown, budget: PickleBudget): Set<unknown> {
+  const list = Array.isArray(items) ? items : [];
+  budget.take(list.length * ENTRY);
+  return new Set(list);
+}
+
+function dictOf(pairs: unknown, budget: PickleBudget): PickleDict {
+  if (pairs instanceof PickleDict) {
+    budget.take(pairs.size * ENTRY);
+    return new PickleDict(pairs);
+  }
+  const list = Array.isArray(pairs) ? pairs : [];
+  budget.take(list.length * ENTRY);
+  const dict = new PickleDict();
+  for (const pair of list) {
+    if (!Array.isArray(pair) || pair.length !== 2) throw new Error('a dict is made of what are no pairs');
+    dict.set(pair[0], pair[1]);
+  }
+  return dict;
 }

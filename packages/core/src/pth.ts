@@ -12,8 +12,9 @@ import { FileFormatError, UnsupportedError } from './errors';
 import { type ByteSource, type FileInput, openSource, partOf, readBlockSync } from './file-source';
 import { converted, FILE_TYPES, type FileType, type LoadOptions, readTensor, readTensorSync } from './file-types';
 import { Layout } from './layout';
-import { PickleDict, readPickle } from './pickle';
+import { PickleBudget, PickleDict, PickleObject, readPickle } from './pickle';
 import { type StoredTensor, type TorchStorage, torchReader } from './pth-objects';
+import { children, find, isTensor, kindOf, type PthKind, type PthValue, plain } from './pth-tree';
 import { loadEach, noSuchTensor, type TensorReader } from './safetensors';
 import { elemCount } from './shape';
 import type { Tensor } from './tensor';
@@ -22,10 +23,10 @@ import { ZipArchive } from './zip';
 
 export interface PthOptions {
   /**
-   * Where in the file the tensors are: `model_state_dict` for a dict under that key, a list of keys for one further down.
-   * Default: the top.
+   * Where in the file the tensors are: `model_state_dict` for a dict under that key; `optimizer.state.0`, or a list of keys,
+   * for one further down. Whole numbers are keys of dicts and places in lists. Default: the top.
    */
-  key?: string | readonly string[];
+  key?: string | number | readonly (string | number)[];
 }
 
 /** A tensor of a checkpoint. */
@@ -45,6 +46,12 @@ export interface PthInfo {
 /** Longest pickle of an archive that is read; that of a hundred thousand tensors has some 15 MB. */
 const MAX_PICKLE_BYTES = 256 * 1024 * 1024;
 
+/** A thing on a level of a checkpoint. */
+export interface PthEntry {
+  readonly name: string;
+  readonly kind: PthKind;
+}
+
 /** A storage's bytes. */
 interface Located {
   source: ByteSource;
@@ -54,23 +61,26 @@ interface Located {
 export class PthFile implements TensorReader {
   readonly path: string;
   readonly #source: ByteSource;
+  /** Where `key` leads. */
+  readonly #level: unknown;
   readonly #tensors: Map<string, StoredTensor>;
   readonly #locate: (storage: TorchStorage) => Located;
   readonly #bigEndian: boolean;
   readonly #hint: string;
 
-  private constructor(source: ByteSource, contents: Contents, key: readonly string[]) {
+  private constructor(source: ByteSource, contents: Contents, key: readonly (string | number)[]) {
     this.path = source.path;
     this.#source = source;
     this.#locate = contents.locate;
     this.#bigEndian = contents.bigEndian;
-    const level = descend(source.path, contents.value, key);
-    this.#tensors = tensorsOf(level);
-    this.#hint = hintOf(level);
+    this.#level = descend(source.path, contents.value, key);
+    this.#tensors = tensorsOf(this.#level);
+    this.#hint = hintOf(this.#level);
   }
 
   /**
-   * Opens a checkpoint, which stays open until {@link close}, and reads its structure; tensors are read when loaded.
+   * Opens a checkpoint, which stays open until {@link close}, and reads its structure; tensors are read when loaded. Objects
+   * that are no tensors and no plain values, such as sparse tensors, are left out; {@link entries} lists them.
    * @throws FileFormatError `FILE_NOT_FOUND`, `FILE_UNREADABLE`, `FILE_TRUNCATED`, `FILE_INVALID`; `PICKLE_REFUSED` for a
    * pickle that asks for anything but tensors and plain values; `FILE_NO_SUCH_KEY`
    */
@@ -82,7 +92,7 @@ export class PthFile implements TensorReader {
       return new PthFile(
         source,
         zipped ? readZipped(source) : readLegacy(source),
-        typeof key === 'string' ? [key] : key,
+        typeof key === 'object' ? key : [key],
       );
     } catch (error) {
       source.close();
@@ -95,8 +105,33 @@ export class PthFile implements TensorReader {
     return [...this.#tensors.keys()];
   }
 
+  /** Whether {@link load} knows the name: one of {@link names}, or that of a tensor further down, `opt.state.0.exp_avg`. */
   has(name: string): boolean {
-    return this.#tensors.has(name);
+    return this.#tensors.has(name) || isTensor(find(this.#level, name));
+  }
+
+  /**
+   * What is on a level, in the order of the file: of the file itself, or of a dict or list further down, `opt.param_groups`.
+   * @throws FileFormatError `FILE_NO_SUCH_KEY`
+   */
+  entries(name = ''): PthEntry[] {
+    return children(this.#find(name)).map(([key, value]) => ({ name: key, kind: kindOf(value) }));
+  }
+
+  /**
+   * A plain value by its dotted name: `epoch`, `opt.param_groups.0.lr`. Lists, tuples and sets of plain values come as
+   * arrays, classes and dtypes as their names (`torch.float16`).
+   * @throws FileFormatError `FILE_NO_SUCH_KEY` for a name that is not there, or that of a tensor, dict or other object
+   */
+  value(name: string): PthValue {
+    const found = this.#find(name);
+    const value = plain(found);
+    if (value !== undefined) return value;
+    const kind = kindOf(found);
+    const what = found instanceof PickleObject ? `an object of ${found.name}, which is not read` : `a ${kind}`;
+    const advice = kind === 'tensor' ? 'load it' : 'entries(name) lists what is in dicts and lists';
+    const message = `${this.path}: "${name}" is no plain value but ${what}; ${advice}.`;
+    throw new FileFormatError('FILE_NO_SUCH_KEY', message, { path: this.path });
   }
 
   /** @throws FileFormatError `FILE_NO_SUCH_TENSOR` */
@@ -113,13 +148,21 @@ export class PthFile implements TensorReader {
    */
   async load(name: string, device?: DeviceLike, options: LoadOptions = {}): Promise<Tensor> {
     const { source, stored, span, layout } = this.#plan(name);
-    return converted(placed(await readTensor(source, stored, [span], device, options.signal), layout), options);
+    try {
+      return converted(placed(await readTensor(source, stored, [span], device, options.signal), layout), options);
+    } finally {
+      source.close();
+    }
   }
 
   /** As {@link load}, blocking the event loop. */
   loadSync(name: string, device?: DeviceLike, options: LoadOptions = {}): Tensor {
     const { source, stored, span, layout } = this.#plan(name);
-    return converted(placed(readTensorSync(source, stored, [span], device), layout), options);
+    try {
+      return converted(placed(readTensorSync(source, stored, [span], device), layout), options);
+    } finally {
+      source.close();
+    }
   }
 
   /** All tensors by name. */
@@ -137,7 +180,20 @@ export class PthFile implements TensorReader {
   }
 
   #tensor(name: string): StoredTensor {
-    return this.#tensors.get(name) ?? noSuchTensor(this.path, name, this.names, this.#hint);
+    const found = this.#tensors.get(name) ?? find(this.#level, name);
+    if (isTensor(found)) return found;
+    if (found instanceof PickleObject) {
+      throw new UnsupportedError(
+        'UNSUPPORTED',
+        `${this.path}: "${name}" is made by ${found.name}, which is not read; save it as a dense tensor in Python.`,
+      );
+    }
+    return noSuchTensor(this.path, name, this.names, this.#hint);
+  }
+
+  #find(name: string): unknown {
+    const found = find(this.#level, name);
+    return found === undefined ? noSuchKey(this.path, name, this.#level) : found;
   }
 
   /** The elements from the first to the last one of a tensor, and where in them it is. */
@@ -192,12 +248,11 @@ function readZipped(source: ByteSource): Contents {
     );
   const folder = pickles[0].name.slice(0, -'data.pkl'.length);
   const order = zip.entries.get(`${folder}byteorder`);
-  const text = order ? Buffer.from(zip.peekSync(order, 16)).toString('latin1') : 'little';
+  const text = order ? readText(zip.open(order), 16) : 'little';
   if (text !== 'little' && text !== 'big') throw invalid(source, `its byte order is "${text}"; save it again`);
   const entryOf = ({ key }: TorchStorage) => zip.entries.get(`${folder}data/${key}`);
-  const opened = new Map<string, ByteSource>();
   const { value } = readPickle(
-    zip.openSync(pickles[0]),
+    zip.open(pickles[0]),
     0,
     torchReader({
       check: (storage) => {
@@ -206,21 +261,18 @@ function readZipped(source: ByteSource): Contents {
         throw new Error(`storage "${storage.key}" has ${size ?? 'no'} bytes and needs ${storage.byteLength}`);
       },
     }),
+    new PickleBudget(pickles[0].size, pickles[0].packedSize),
   );
   return {
     value,
     bigEndian: text === 'big',
-    locate: (storage) => {
-      const entry = entryOf(storage)!;
-      let part = opened.get(storage.key);
-      if (!part) {
-        part = zip.openSync(entry);
-        // One that had to be inflated is not kept.
-        if (!entry.deflated) opened.set(storage.key, part);
-      }
-      return { source: part, offset: 0 };
-    },
+    locate: (storage) => ({ source: zip.open(entryOf(storage)!), offset: 0 }),
   };
+}
+
+/** At most `limit` bytes of an entry. */
+function readText(source: ByteSource, limit: number): string {
+  return Buffer.from(readBlockSync(source, 0, Math.min(source.size, limit))).toString('latin1');
 }
 
 const LEGACY_MAGIC = 0x1950a86a20f9469cfc6cn;
@@ -229,8 +281,9 @@ const LEGACY_MAGIC = 0x1950a86a20f9469cfc6cn;
 function readLegacy(source: ByteSource): Contents {
   const plain = { findGlobal: () => undefined };
   let end = 0;
+  const budget = new PickleBudget(source.size);
   const next = (reader: Parameters<typeof readPickle>[2]): unknown => {
-    const pickle = readPickle(source, end, reader);
+    const pickle = readPickle(source, end, reader, budget);
     end = pickle.end;
     return pickle.value;
   };
@@ -252,6 +305,7 @@ function readLegacy(source: ByteSource): Contents {
     const storage = storages.get(key as string);
     if (!storage)
       throw invalid(source, `storage "${String(key).slice(0, 40)}" belongs to no tensor; get the file again`);
+    if (offsets.has(storage.key)) throw invalid(source, `storage "${storage.key}" is there twice; get the file again`);
     const count = new DataView(readBlockSync(source, end, 8).buffer).getBigInt64(0, !bigEndian);
     if (count !== BigInt(storage.count) || end + 8 + storage.byteLength > source.size)
       throw invalid(
@@ -270,40 +324,38 @@ function readLegacy(source: ByteSource): Contents {
   };
 }
 
-function descend(path: string, root: unknown, keys: readonly string[]): unknown {
+function descend(path: string, root: unknown, keys: readonly (string | number)[]): unknown {
   let level = root;
   for (const key of keys) {
-    const found = level instanceof PickleDict ? level.get(key) : undefined;
-    if (found === undefined) {
-      const known = level instanceof PickleDict ? [...level.keys()].slice(0, 8).map(String).join(', ') : 'no dict';
-      throw new FileFormatError(
-        'FILE_NO_SUCH_KEY',
-        `${path}: there is no key "${key}" where it was looked for (${known}); use one of these, or none.`,
-        { path },
-      );
-    }
+    const found = find(level, String(key));
+    if (found === undefined) noSuchKey(path, String(key), level);
     level = found;
   }
   return level;
 }
 
-function isStored(value: unknown): value is StoredTensor {
-  return typeof value === 'object' && value !== null && 'storage' in value;
+function noSuchKey(path: string, key: string, level: unknown): never {
+  const some = children(level).slice(0, 8);
+  const known = some.length === 0 ? 'nothing has a name there' : some.map(([name]) => name.slice(0, 40)).join(', ');
+  throw new FileFormatError(
+    'FILE_NO_SUCH_KEY',
+    `${path}: there is no key "${key}" where it was looked for (${known}); use one of these, or none.`,
+    { path },
+  );
 }
 
 function tensorsOf(level: unknown): Map<string, StoredTensor> {
-  if (isStored(level)) return new Map([['tensor', level]]);
-  const pairs: [unknown, unknown][] =
-    level instanceof PickleDict ? [...level] : Array.isArray(level) ? level.map((item, i) => [String(i), item]) : [];
-  return new Map(
-    pairs.filter((pair): pair is [string, StoredTensor] => typeof pair[0] === 'string' && isStored(pair[1])),
-  );
+  if (isTensor(level)) return new Map([['tensor', level]]);
+  return new Map(children(level).filter((pair): pair is [string, StoredTensor] => isTensor(pair[1])));
 }
 
 /** Where tensors are when there are none on this level. */
 function hintOf(level: unknown): string {
-  const pairs = level instanceof PickleDict ? [...level] : [];
-  const inner = pairs.filter(([, value]) => tensorsOf(value).size > 0 && !isStored(value)).map(([key]) => String(key));
+  const holds = (value: unknown) => !isTensor(value) && children(value).some(([, item]) => isTensor(item));
+  const inner = children(level)
+    .slice(0, 100)
+    .filter(([, value]) => holds(value))
+    .map(([key]) => key);
   return inner.length === 0 ? '' : `check the name, or open the file with the key ${inner.slice(0, 5).join(' or ')}`;
 }
 

@@ -1,15 +1,20 @@
 /**
  * The header of a safetensors file, read and checked against the file before anything believes it. The rules are those of
  * the format's reference reader: 8 bytes of length, JSON, then the tensors' bytes without gaps or overlaps up to the end.
- * A hostile header costs no more memory than its own bytes, and those are limited.
+ * Bytes, items and tensors of a header are limited, so a hostile one costs no more than a few times its bytes.
  */
 import { FileFormatError } from './errors';
+import { parseJson } from './file-json';
 import { elemCount, formatShape } from './shape';
 
 /** Longest header that is read, as in the reference. */
 export const MAX_HEADER_BYTES = 100_000_000;
-/** A valid header nests objects and arrays this deep. */
-const MAX_DEPTH = 3;
+/** A valid header nests objects and arrays this deep; a tensor of rank 2 has 9 items. The largest models have 100,000 tensors. */
+const LIMITS = { bytes: MAX_HEADER_BYTES, items: 4_000_000, depth: 3 };
+/** The largest file known has some 30,000 tensors. */
+const MAX_TENSORS = 250_000;
+/** More dimensions than any tensor has. */
+const MAX_RANK = 64;
 
 /** Bits of one element. The last five have no counterpart among tensor dtypes and cannot be loaded. */
 const BITS = {
@@ -79,42 +84,17 @@ export function headerLength(path: string, first: Uint8Array, fileSize: number):
 /** Parses and checks a whole header. */
 export function parseHeader(path: string, bytes: Uint8Array, fileSize: number): SafetensorsHeader {
   if (bytes[0] !== 0x7b) throw invalid(path, 8, 'the header does not begin with "{"; this is no safetensors file');
-  checkDepth(path, bytes);
-  let root: unknown;
-  try {
-    root = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
-  } catch (cause) {
-    throw invalid(path, 8, `the header is no valid JSON (${(cause as Error).message}); get the file again`, cause);
-  }
+  const root = parseJson(path, bytes, LIMITS, 8);
   const header: SafetensorsHeader = { metadata: {}, tensors: new Map() };
   const dataStart = 8 + bytes.byteLength;
   for (const [name, entry] of Object.entries(root as Record<string, unknown>)) {
     if (name === '__metadata__') header.metadata = checkMetadata(path, entry);
     else header.tensors.set(name, checkTensor(path, name, entry, dataStart, fileSize));
+    if (header.tensors.size > MAX_TENSORS)
+      throw invalid(path, 8, `the header has more than ${MAX_TENSORS} tensors; put them into several files`);
   }
   checkCoverage(path, [...header.tensors.values()], dataStart, fileSize);
   return header;
-}
-
-/** Refuses deep nesting before the JSON parser spends memory on it. */
-function checkDepth(path: string, bytes: Uint8Array): void {
-  let depth = 0;
-  let inString = false;
-  for (let i = 0; i < bytes.length; i++) {
-    const byte = bytes[i];
-    if (inString) {
-      if (byte === 0x5c) i++;
-      else if (byte === 0x22) inString = false;
-    } else if (byte === 0x22) {
-      inString = true;
-    } else if (byte === 0x7b || byte === 0x5b) {
-      if (++depth > MAX_DEPTH) {
-        throw invalid(path, 8 + i, `the header nests deeper than ${MAX_DEPTH} levels; this is no safetensors file`);
-      }
-    } else if (byte === 0x7d || byte === 0x5d) {
-      depth--;
-    }
-  }
 }
 
 function checkMetadata(path: string, entry: unknown): Record<string, string> {
@@ -127,11 +107,15 @@ function checkMetadata(path: string, entry: unknown): Record<string, string> {
 
 function checkTensor(path: string, name: string, entry: unknown, dataStart: number, fileSize: number): SafetensorsInfo {
   const { dtype, shape, data_offsets: range } = (entry ?? {}) as Record<string, unknown>;
-  const bad = (what: string) => invalid(path, 8, `tensor "${name}" ${what}; get the file again`);
-  if (typeof dtype !== 'string' || !Object.hasOwn(BITS, dtype))
-    throw bad(`has the unknown dtype ${JSON.stringify(dtype)}`);
+  const bad = (what: string) => invalid(path, 8, `tensor ${shorten(name)} ${what}; get the file again`);
+  if (typeof dtype !== 'string' || !Object.hasOwn(BITS, dtype)) throw bad(`has the unknown dtype ${shorten(dtype)}`);
   const isSize = (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 0;
-  if (!Array.isArray(shape) || !shape.every(isSize) || !Number.isSafeInteger(elemCount(shape))) {
+  if (
+    !Array.isArray(shape) ||
+    shape.length > MAX_RANK ||
+    !shape.every(isSize) ||
+    !Number.isSafeInteger(elemCount(shape))
+  ) {
     throw bad(`has the shape ${shorten(shape)}, which is no list of sizes`);
   }
   if (!Array.isArray(range) || range.length !== 2 || !range.every(isSize) || range[0] > range[1]) {
@@ -179,6 +163,6 @@ function shorten(value: unknown): string {
   return text.length > 80 ? `${text.slice(0, 80)}...` : text;
 }
 
-function invalid(path: string, offset: number, what: string, cause?: unknown): FileFormatError {
-  return new FileFormatError('FILE_INVALID', `${path}: ${what}.`, { path, offset, cause });
+function invalid(path: string, offset: number, what: string): FileFormatError {
+  return new FileFormatError('FILE_INVALID', `${path}: ${what}.`, { path, offset });
 }

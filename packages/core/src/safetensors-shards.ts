@@ -3,17 +3,19 @@
  * Hugging Face writes beside the shards. Names must be unique over all files. An index is checked against the headers of
  * the files it names, and it may name files of its own folder only.
  */
-import { readFileSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { DeviceLike } from './device';
 import { FileFormatError } from './errors';
+import { readJsonFile } from './file-json';
 import type { LoadOptions } from './file-types';
 import { loadEach, noSuchTensor, SafetensorsFile, type TensorReader } from './safetensors';
 import type { SafetensorsInfo } from './safetensors-header';
 import type { Tensor } from './tensor';
 
-/** Longest index that is read; that of a model with 100,000 tensors has some 10 MB. */
-const MAX_INDEX_BYTES = 100_000_000;
+/** Of an index; that of a model with 100,000 tensors has some 10 MB. */
+const INDEX_LIMITS = { bytes: 100_000_000, items: 1_000_000, depth: 64 };
+/** More files than any model has, so that a damaged index opens no thousands. */
+const MOST_SHARDS = 4096;
 
 export class ShardedSafetensors implements TensorReader {
   /** The index, or the first file. */
@@ -106,21 +108,13 @@ export class ShardedSafetensors implements TensorReader {
 
 /** Tensor names to paths of shards. */
 function readIndex(path: string): Map<string, string> {
-  let root: unknown;
-  try {
-    const { size } = statSync(path);
-    if (size > MAX_INDEX_BYTES) throw new Error(`it has ${size} bytes, over the limit of ${MAX_INDEX_BYTES}`);
-    root = JSON.parse(readFileSync(path, 'utf8'));
-  } catch (cause) {
-    const { code, message } = cause as NodeJS.ErrnoException;
-    if (code === 'ENOENT')
-      throw new FileFormatError('FILE_NOT_FOUND', `${path} does not exist; check the path.`, { path, cause });
-    throw invalid(path, `the index cannot be read (${message}); get it again`);
-  }
+  const root = readJsonFile(path, INDEX_LIMITS);
   const map = (root as { weight_map?: unknown } | null)?.weight_map;
   if (typeof map !== 'object' || map === null || Array.isArray(map))
     throw invalid(path, 'the index has no weight_map; give the *.safetensors.index.json of a model');
   const folder = dirname(path);
+  const shards = new Set(Object.values(map)).size;
+  if (shards > MOST_SHARDS) throw invalid(path, `the index names ${shards} files, over the limit of ${MOST_SHARDS}`);
   return new Map(
     Object.entries(map).map(([name, file]) => {
       if (typeof file !== 'string' || !/^[^/\\]+$/.test(file) || file === '..' || file === '.')

@@ -3,12 +3,11 @@
  * the central directory at the end is believed, after checks that keep a hostile archive from costing more than its size:
  * entries may not overlap each other or the directory, a deflated entry may not claim more than deflate can give.
  */
-import { promisify } from 'node:util';
-import { crc32, inflateRaw, inflateRawSync } from 'node:zlib';
+import { crc32 } from 'node:zlib';
 import { FileFormatError, UnsupportedError } from './errors';
-import { type ByteSource, bytesSource, partOf, readBlock, readBlockSync } from './file-source';
+import { type ByteSource, partOf, readBlockSync } from './file-source';
+import { InflatedEntry } from './zip-inflate';
 
-const inflate = promisify(inflateRaw);
 /** Longest directory that is read: about a million entries. */
 const MAX_DIRECTORY_BYTES = 128 * 1024 * 1024;
 /** Deflate makes at most 1032 bytes of one. */
@@ -50,34 +49,15 @@ export class ZipArchive {
     checkOverlap(source, [...this.entries.values()], directory.offset);
   }
 
-  /** The contents of an entry; of a stored one nothing is read yet. */
-  async open(entry: ZipEntry): Promise<ByteSource> {
-    const start = this.#dataStart(entry, await readBlock(this.source, entry.headerOffset, 30));
-    if (!entry.deflated) return partOf(this.source, start, entry.size, this.#label(entry));
-    const packed = await readBlock(this.source, start, entry.packedSize);
-    return this.#inflated(entry, await inflate(packed, limit(entry)).catch((error: Error) => error));
-  }
-
-  /** As {@link open}, blocking the event loop. */
-  openSync(entry: ZipEntry): ByteSource {
-    const start = this.#dataStart(entry, readBlockSync(this.source, entry.headerOffset, 30));
-    if (!entry.deflated) return partOf(this.source, start, entry.size, this.#label(entry));
-    const packed = readBlockSync(this.source, start, entry.packedSize);
-    return this.#inflated(
-      entry,
-      attempt(() => inflateRawSync(packed, limit(entry))),
-    );
-  }
-
-  /** At most the first `length` bytes of an entry, for a look at its header. */
-  peekSync(entry: ZipEntry, length: number): Uint8Array {
-    if (!entry.deflated) return readBlockSync(this.openSync(entry), 0, Math.min(length, entry.size));
-    const start = this.#dataStart(entry, readBlockSync(this.source, entry.headerOffset, 30));
-    // Text does not grow when deflated, so as many packed bytes give at least as many; the flush flag allows a cut input.
-    const packed = readBlockSync(this.source, start, Math.min(length, entry.packedSize));
-    const bytes = attempt(() => inflateRawSync(packed, { finishFlush: 2, maxOutputLength: length * MAX_RATIO + 64 }));
-    if (bytes instanceof Error) throw this.#damaged(entry, bytes);
-    return bytes.subarray(0, length);
+  /** The contents of an entry, of which nothing is read yet. Those of a deflated one are best read in order, and closed. */
+  open(entry: ZipEntry): ByteSource {
+    const start = this.#dataStart(entry);
+    const label = `${this.source.path}: ${entry.name}`;
+    return entry.deflated
+      ? new InflatedEntry(partOf(this.source, start, entry.packedSize, label), entry.size, (error) =>
+          this.#damaged(entry, error),
+        )
+      : partOf(this.source, start, entry.size, label);
   }
 
   /** A checksum to feed an entry's bytes to; `finish` throws when they were others than those that were packed. */
@@ -93,18 +73,8 @@ export class ZipArchive {
     };
   }
 
-  #label({ name }: ZipEntry): string {
-    return `${this.source.path}: ${name}`;
-  }
-
-  #inflated(entry: ZipEntry, result: Uint8Array | Error): ByteSource {
-    if (result instanceof Error) throw this.#damaged(entry, result);
-    if (result.byteLength !== entry.size) throw this.#damaged(entry);
-    return bytesSource(result, this.#label(entry));
-  }
-
-  #dataStart(entry: ZipEntry, header: Uint8Array): number {
-    const view = viewOf(header);
+  #dataStart(entry: ZipEntry): number {
+    const view = viewOf(readBlockSync(this.source, entry.headerOffset, 30));
     if (view.getUint32(0, true) !== LOCAL) throw this.#damaged(entry);
     const start = entry.headerOffset + 30 + view.getUint16(26, true) + view.getUint16(28, true);
     if (start + entry.packedSize > this.source.size) throw truncated(this.source, start);
@@ -114,18 +84,6 @@ export class ZipArchive {
   #damaged(entry: ZipEntry, cause?: Error): FileFormatError {
     const why = cause ? ` (${cause.message})` : '';
     return invalid(this.source, entry.headerOffset, `entry "${entry.name}" is damaged${why}; get the file again`);
-  }
-}
-
-function limit(entry: ZipEntry): { maxOutputLength: number } {
-  return { maxOutputLength: Math.max(1, entry.size) };
-}
-
-function attempt<T>(body: () => T): T | Error {
-  try {
-    return body();
-  } catch (error) {
-    return error as Error;
   }
 }
 

@@ -35,7 +35,12 @@ function encode(value: Pickled): Buffer {
     return bytes;
   }
   if (typeof value === 'number') {
-    if (!Number.isInteger(value) || Math.abs(value) >= 2 ** 31) return encode(BigInt(value));
+    if (!Number.isInteger(value)) {
+      const bytes = Buffer.from('G\0\0\0\0\0\0\0\0');
+      bytes.writeDoubleBE(value, 1);
+      return bytes;
+    }
+    if (Math.abs(value) >= 2 ** 31) return encode(BigInt(value));
     const bytes = Buffer.from('J\0\0\0\0');
     bytes.writeInt32LE(value, 1);
     return bytes;

@@ -3,10 +3,10 @@
  * example; the rules here are those of its `quantized` and `llama` examples.
  */
 import { type Stats, statSync } from 'node:fs';
-import { readdir, readFile } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { performance } from 'node:perf_hooks';
-import { Device, FileFormatError } from '@x/core';
+import { Device, FileFormatError, readJsonFile } from '@x/core';
 import { type DenseDType, GgufFile } from '@x/quantized';
 import { TransformersError } from './errors';
 import { LanguageModel } from './language-model';
@@ -114,7 +114,7 @@ async function loadCheckpoint(
   options: LoadModelOptions,
   start: number,
 ): Promise<LanguageModel> {
-  const config = llamaConfigFromJson(await readJson(join(directory, 'config.json')));
+  const config = llamaConfigFromJson(readJsonFile(join(directory, 'config.json')));
   const maxContext = contextOf(config, options);
   const tokenizer = await Tokenizer.fromFile(join(directory, 'tokenizer.json'));
   const opened = CheckpointWeights.open(weights, source);
@@ -151,27 +151,6 @@ function contextOf(config: LlamaConfig, { maxContext }: LoadModelOptions): numbe
     'INVALID_OPTION',
     `maxContext is ${maxContext}; give a whole number from 1 to ${config.contextLength}, the positions that the model was made for.`,
   );
-}
-
-async function readJson(path: string): Promise<unknown> {
-  let text: string;
-  try {
-    text = await readFile(path, 'utf8');
-  } catch (cause) {
-    throw new FileFormatError(
-      'FILE_NOT_FOUND',
-      `${path} cannot be read (${(cause as Error).message}). Download the model's config.json beside its weights.`,
-      { path, cause },
-    );
-  }
-  try {
-    return JSON.parse(text);
-  } catch (cause) {
-    throw new FileFormatError('FILE_INVALID', `${path} is not JSON (${(cause as Error).message}). Download it again.`, {
-      path,
-      cause,
-    });
-  }
 }
 
 function pick({ dtype, signal, onProgress }: LoadModelOptions) {

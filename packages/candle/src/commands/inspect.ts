@@ -65,11 +65,18 @@ export function inspectCommand(): Command {
 const GGML_MAGICS = ['lmgg', 'fmgg', 'tjgg'];
 
 function magicOf(path: string): string {
+  // Opening a pipe would wait for a writer.
+  if (statSync(path, { throwIfNoEntry: false })?.isFile() === false) {
+    const message = `${path} is no regular file; give the path of a model file.`;
+    throw new FileFormatError('FILE_UNREADABLE', message, { path });
+  }
   let fd: number;
   try {
     fd = openSync(path, 'r');
   } catch (cause) {
-    throw new FileFormatError('FILE_NOT_FOUND', `cannot open ${path}: ${(cause as Error).message}. Check the path`);
+    const missing = (cause as NodeJS.ErrnoException).code === 'ENOENT';
+    const message = `cannot open ${path}: ${(cause as Error).message}. Check the path and its permissions`;
+    throw new FileFormatError(missing ? 'FILE_NOT_FOUND' : 'FILE_UNREADABLE', message, { path, cause });
   }
   try {
     const magic = Buffer.alloc(4);

@@ -5,6 +5,7 @@ export {
   type DecodeOptions,
   type DecodeStreamOptions,
   type EncodeOptions,
+  readTokenizerJson,
   Tokenizer,
   type TokenizerJson,
   type TokenizerOptions,

@@ -5,10 +5,10 @@
  * Beyond that library: loading from GGUF metadata, streaming decoding, end-of-generation ids, and range checks (the
  * library decodes an unknown id as the text "undefined" or fails inside).
  */
-import { readFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { Tokenizer as HfTokenizer } from '@huggingface/tokenizers';
-import { FileFormatError } from '@x/core';
+import { type CandleError, readJsonFile } from '@x/core';
 import type { GgufMetadata } from '@x/quantized';
 import { TransformersError } from '../errors';
 import { END_OF_GENERATION_NAMES, tokenizerJsonFromGguf } from './from-gguf';
@@ -86,23 +86,8 @@ export class Tokenizer {
    * @throws FileFormatError, TransformersError BAD_TOKENIZER
    */
   static async fromFile(path: string, options: TokenizerOptions = {}): Promise<Tokenizer> {
-    let text: string;
-    try {
-      text = await readFile(path, 'utf8');
-    } catch (cause) {
-      throw new FileFormatError(
-        'FILE_NOT_FOUND',
-        `Cannot read the tokenizer ${path}: ${(cause as Error).message}. Give the path of a tokenizer.json.`,
-        { path, cause },
-      );
-    }
-    let json: unknown;
-    try {
-      json = JSON.parse(text);
-    } catch (cause) {
-      throw badTokenizer(`${path} is not JSON (${(cause as Error).message})`, cause);
-    }
-    return Tokenizer.fromJson(json, { ...(await siblingOptions(dirname(path))), ...options });
+    const json = readTokenizerJson(path);
+    return Tokenizer.fromJson(json, { ...siblingOptions(dirname(path)), ...options });
   }
 
   /** A tokenizer.json object in memory. @throws TransformersError BAD_TOKENIZER */
@@ -184,17 +169,38 @@ function badTokenizer(what: string, cause: unknown): TransformersError {
   );
 }
 
-/** eos_token_id of generation_config.json, else of config.json: a number or a list. */
-async function siblingOptions(directory: string): Promise<TokenizerOptions> {
+/** Of a tokenizer.json: the largest, of 260,000 tokens, have 33 MB and 2 million items. */
+const TOKENIZER_LIMITS = { bytes: 128 * 2 ** 20, items: 8_000_000, depth: 64 };
+
+/**
+ * The object in a tokenizer.json.
+ * @throws FileFormatError `FILE_NOT_FOUND`, `FILE_UNREADABLE`; TransformersError BAD_TOKENIZER for what is no JSON
+ */
+export function readTokenizerJson(path: string): unknown {
+  try {
+    return readJsonFile(path, TOKENIZER_LIMITS);
+  } catch (cause) {
+    if ((cause as CandleError).code !== 'FILE_INVALID') throw cause;
+    throw badTokenizer(`${path} is not JSON that can be read (${(cause as Error).message})`, cause);
+  }
+}
+
+/** eos_token_id of generation_config.json, else of config.json: a number or a list. Both files may be missing. */
+function siblingOptions(directory: string): TokenizerOptions {
   for (const name of ['generation_config.json', 'config.json']) {
-    let config: { eos_token_id?: unknown };
-    try {
-      config = JSON.parse(await readFile(join(directory, name), 'utf8'));
-    } catch {
-      continue; // optional files
+    const path = join(directory, name);
+    if (!existsSync(path)) continue;
+    const { eos_token_id: ids } = (readJsonFile(path) ?? {}) as { eos_token_id?: unknown };
+    if (ids === undefined || ids === null) continue;
+    const list: unknown[] = Array.isArray(ids) ? ids : [ids];
+    if (list.every((id): id is number => Number.isSafeInteger(id) && (id as number) >= 0)) {
+      if (list.length > 0) return { eosIds: list };
+      continue;
     }
-    const ids = [config.eos_token_id].flat().filter((id): id is number => Number.isInteger(id));
-    if (ids.length > 0) return { eosIds: ids };
+    throw new TransformersError(
+      'BAD_CONFIG',
+      `${path} gives eos_token_id = ${JSON.stringify(ids).slice(0, 100)}, but a token id or a list of some is needed; download it again.`,
+    );
   }
   return {};
 }
