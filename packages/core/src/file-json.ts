@@ -24,7 +24,8 @@ export const CONFIG_LIMITS: JsonLimits = { bytes: 16 * 2 ** 20, items: 1_000_000
 export function readJsonFile(path: string, limits: JsonLimits = CONFIG_LIMITS): unknown {
   const source = openSource(path);
   try {
-    if (source.size > limits.bytes) throw tooMuch(path, 0, `${source.size} bytes`, limits.bytes);
+    if (source.size > limits.bytes)
+      throw tooMuch(path, 0, `has ${source.size} bytes, over the limit of ${limits.bytes}`);
     return parseJson(path, readBlockSync(source, 0, source.size), limits);
   } finally {
     source.close();
@@ -41,7 +42,7 @@ export function parseJson(path: string, bytes: Uint8Array, limits: JsonLimits, o
   try {
     return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
   } catch (cause) {
-    const message = `${path} is no valid JSON (${(cause as Error).message}); get the file again.`;
+    const message = `${path} cannot be read: it is no valid JSON (${(cause as Error).message}); get the file again.`;
     throw new FileFormatError('FILE_INVALID', message, { path, offset, cause });
   }
 }
@@ -59,11 +60,11 @@ function checkJson(path: string, bytes: Uint8Array, limits: JsonLimits, offset: 
       items++;
     } else if (byte === OPEN_OBJECT || byte === OPEN_LIST) {
       items++;
-      if (++depth > limits.depth) throw tooMuch(path, offset + i, `${depth} levels`, limits.depth);
+      if (++depth > limits.depth) throw tooMuch(path, offset + i, `nests deeper than ${limits.depth} levels`);
     } else if (byte === CLOSE_OBJECT || byte === CLOSE_LIST) {
       depth--;
     }
-    if (items > limits.items) throw tooMuch(path, offset + i, `more than ${limits.items} items`, limits.items);
+    if (items > limits.items) throw tooMuch(path, offset + i, `has more than ${limits.items} items`);
   }
 }
 
@@ -79,7 +80,7 @@ function endOfString(bytes: Uint8Array, start: number): number {
   }
 }
 
-function tooMuch(path: string, offset: number, what: string, limit: number): FileFormatError {
-  const message = `${path}: its JSON has ${what}, over the limit of ${limit}; real files stay far below: get the file again.`;
+function tooMuch(path: string, offset: number, what: string): FileFormatError {
+  const message = `${path}: its JSON ${what}; real files stay far below: get the file again.`;
   return new FileFormatError('FILE_INVALID', message, { path, offset });
 }
