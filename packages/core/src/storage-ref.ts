@@ -17,6 +17,8 @@ export class StorageRef {
   readonly bytes: number;
   /** Rises with every write in place; a record knows by it whether what it kept is still what it was. */
   version = 0;
+  /** Live tensors that see this memory. */
+  tensors = 0;
   #shares = 0;
 
   constructor(storage: BackendStorage, device: Device) {
@@ -58,6 +60,7 @@ export class TensorHandle {
   constructor(ref: StorageRef) {
     this.ref = ref;
     ref.share();
+    ref.tensors++;
     countTensors(1);
     currentScope()?.adopt(this);
     watchForLeak(this);
@@ -70,6 +73,12 @@ export class TensorHandle {
     this.record = record;
   }
 
+  /** Cuts the tensor off from what it was computed from. */
+  forget(): void {
+    this.record?.drop();
+    this.record = null;
+  }
+
   /** Gives the share back; harmless when repeated. */
   release(): void {
     const ref = this.ref;
@@ -79,9 +88,9 @@ export class TensorHandle {
     countTensors(-1);
     noLeak(this);
     if (this.registered) registry?.unregister(this);
+    ref.tensors--;
     ref.unshare();
-    this.record?.drop();
-    this.record = null;
+    this.forget();
   }
 }
 

@@ -40,7 +40,7 @@ export function checkPositions(op: string, count: number): void {
   if (count < 2 ** 32) return;
   throw new ShapeError(
     'INVALID_SHAPE',
-    `${op} over ${count} elements: positions are u32 and end at 4294967295. Split the dim and combine the parts' results`,
+    `${op} over ${count} elements: positions are u32 and end at 4294967295. Split the dim and combine the parts' results.`,
   );
 }
 
@@ -49,6 +49,6 @@ export function unsupported(op: string, dtype: DType, device: BackendDevice): Un
   const { kind, ordinal } = device.location;
   return new UnsupportedError(
     'UNSUPPORTED',
-    `${op} has no kernel for ${dtype} on ${kind}:${ordinal}. Convert the tensor first, for example with toDtype('f32')`,
+    `${op} has no kernel for ${dtype} on ${kind}:${ordinal}. Convert the tensor first, for example with toDtype('f32').`,
   );
 }

@@ -251,6 +251,70 @@ export const INDEXING: Cases = {
     ];
     return { shapes, ...linear, run: (x, src) => x.sliceScatter(src, 1, start) };
   },
+  sliceSet: (draw) => {
+    const [first, second] = [draw.int(0, 2), draw.int(0, 3)];
+    const shapes = [
+      [2, 5],
+      [2, 3],
+      [2, 2],
+    ];
+    return {
+      shapes,
+      ...linear,
+      run: (x, src, other) => {
+        const target = x.copy();
+        target.sliceSet(src, 1, first);
+        target.sliceSet(other, 1, second);
+        return target;
+      },
+    };
+  },
+  sliceSetIntoPlain: (draw) => {
+    const start = draw.int(0, 2);
+    return {
+      shapes: [[3, 2]],
+      ...linear,
+      run: (src) => {
+        const target = src.detach().zerosLike().repeat([2, 1]);
+        target.sliceSet(src, 0, start);
+        return target;
+      },
+    };
+  },
+  scatterSet: (draw) => {
+    const width = draw.int(2, 5);
+    const ids = draw.distinctIds(2, width).unsqueeze(0).repeat([3, 1]);
+    const shapes = [
+      [3, width],
+      [3, 2],
+    ];
+    return {
+      shapes,
+      ...linear,
+      run: (x, src) => {
+        const target = x.copy();
+        target.scatterSet(ids, src, 1);
+        return target;
+      },
+    };
+  },
+  scatterAddSet: (draw) => {
+    const width = draw.int(1, 4);
+    const ids = draw.ids(15, width).reshape([3, 5]);
+    const shapes = [
+      [3, width],
+      [3, 5],
+    ];
+    return {
+      shapes,
+      ...linear,
+      run: (x, src) => {
+        const target = x.copy();
+        target.scatterAddSet(ids, src, 1);
+        return target;
+      },
+    };
+  },
   sortLastDim: (draw) => ({ shapes: [draw.shape(1, 2, 6)], ...kinked, ...linear, run: (x) => x.sortLastDim(false)[0] }),
   topk: () => ({ shapes: [[3, 5]], ...kinked, ...linear, run: (x) => x.topk(2)[0] }),
 };

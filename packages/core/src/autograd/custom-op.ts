@@ -13,6 +13,7 @@ import { elemCount, formatShape, type Shape, validateShape } from '../shape';
 import { StorageRef } from '../storage-ref';
 import type { Tensor } from '../tensor';
 import { checkOperands, markWritten, storageOf, track } from '../tensor/base';
+import { checkWrite, recordWrite } from './in-place';
 import type { Rule } from './record';
 
 /** A new storage of its own, contiguous, and the shape of the result; the tensor will dispose the storage. */
@@ -83,8 +84,10 @@ export function apply(op: CustomOp1 | CustomOp2 | CustomOp3, inputs: readonly Te
 export function applyInPlace(op: InplaceOp1 | InplaceOp2 | InplaceOp3, tensors: readonly Tensor[]): void {
   const custom = op as unknown as AnyOp<void>;
   checkOperands(custom.name, tensors);
+  const recorded = checkWrite(custom.name, tensors[0], tensors.slice(1));
   run(custom, tensors);
   markWritten(tensors[0]);
+  if (recorded) recordWrite(custom.name, tensors);
 }
 
 const customRule: Rule<AnyCustomOp> = {

@@ -77,7 +77,11 @@ export abstract class TensorAutograd extends TensorSorting {
     return this.applyOp3(t2, t3, op);
   }
 
-  /** Changes this tensor's memory by a custom operation; nothing is recorded, and views see the change. */
+  /**
+   * Changes this tensor's memory by a custom operation, and views see the change. A gradient that would have to go through
+   * it raises an error in `backward`.
+   * @throws CandleError `GRADIENT_IN_PLACE` as `sliceSet`
+   */
   inplaceOp1(this: Tensor, op: custom.InplaceOp1): void {
     custom.applyInPlace(op, [this]);
   }

@@ -89,7 +89,7 @@ export class Var extends Tensor {
 
   /**
    * Replaces the values, in place: views and every operation from now on see the new ones. A `backward` that still needs
-   * the old ones raises an error.
+   * the old ones raises an error. This stays a variable: gradients do not go on to what `src` was computed from.
    * @throws CandleError `CANNOT_SET_VAR` for a tensor that shares this one's memory
    */
   set(src: Tensor): void {

@@ -4,6 +4,7 @@
  * As in candle, the largest value of u8, u32 and i64 is a blank: picking by it gives 0, placing by it does nothing. Other
  * ids outside the dimension raise an error on the plain backend; a GPU cannot raise one and picks 0 or skips.
  */
+import { checkWrite, recordWrite } from '../autograd/in-place';
 import * as rules from '../autograd/rules/indexing';
 import { isInt } from '../dtype';
 import { DTypeError, ShapeError } from '../errors';
@@ -105,15 +106,18 @@ export abstract class TensorIndexing extends TensorReducing {
 
   /**
    * In place: this[.., ids[.., j, ..], ..] = src[.., j, ..]. This tensor is contiguous; ids are integers of src's
-   * shape, which has this one's sizes but for `dim`; source and target are of one dtype and share no memory.
-   * @throws ShapeError, DTypeError
+   * shape, which has this one's sizes but for `dim`; source and target are of one dtype and share no memory. Gradients
+   * flow as with {@link sliceSet}.
+   * @throws ShapeError, DTypeError; CandleError `GRADIENT_IN_PLACE` as {@link sliceSet}
    */
   scatterSet(this: Tensor, ids: Tensor, src: Tensor, dim: number): void {
     const op = 'scatterSet';
     const d = inPlaceDim(op, this, ids, src, dim);
     if (src.elemCount === 0) return;
+    const recorded = checkWrite(op, this, [src]);
     storageOf(op, this).scatterSet(this.layout, storageOf(op, ids), ids.layout, storageOf(op, src), src.layout, d);
     markWritten(this);
+    if (recorded) recordWrite(op, [this, ids, src], rules.scatter, d);
   }
 
   /** In place, adding: {@link scatterAdd} for a contiguous tensor; errors as {@link scatterSet}. */
@@ -121,8 +125,10 @@ export abstract class TensorIndexing extends TensorReducing {
     const op = 'scatterAddSet';
     const d = inPlaceDim(op, this, ids, src, dim);
     if (src.elemCount === 0) return;
+    const recorded = checkWrite(op, this, [src]);
     storageOf(op, this).scatterAddSet(this.layout, storageOf(op, ids), ids.layout, storageOf(op, src), src.layout, d);
     markWritten(this);
+    if (recorded) recordWrite(op, [this, ids, src], rules.scatterAdd, d);
   }
 
   /**
@@ -160,7 +166,7 @@ export abstract class TensorIndexing extends TensorReducing {
 
   /**
    * In place: every element becomes `value`. Views that share the memory see it. Any shape, strides and dtype.
-   * @throws DTypeError for a value that an integer dtype cannot hold
+   * @throws DTypeError for a value that the dtype cannot hold; CandleError `GRADIENT_IN_PLACE` as {@link sliceSet}
    * @example
    * ```ts
    * const t = Tensor.zeros([2, 2]);
@@ -171,8 +177,11 @@ export abstract class TensorIndexing extends TensorReducing {
   constSet(this: Tensor, value: number | bigint): void {
     const storage = storageOf('constSet', this);
     const held = heldScalar('constSet', this.dtype, value);
+    const tracked = checkWrite('constSet', this);
     if (this.elemCount > 0) storage.constSet(held, this.layout);
     markWritten(this);
+    // Nothing of what it was computed from is left.
+    if (tracked) this.handle.forget();
   }
 
   /** In place: every element becomes 0; see {@link constSet}. */

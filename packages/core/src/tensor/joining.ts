@@ -1,4 +1,5 @@
 /** Putting tensors together, and taking them apart again: cat, stack, repeat, padding, flip, roll. */
+import { checkWrite, recordWrite } from '../autograd/in-place';
 import * as rules from '../autograd/rules/joining';
 import { identity } from '../autograd/rules/shared';
 import { BOOLEAN, check } from '../check';
@@ -138,7 +139,10 @@ export abstract class TensorJoining extends TensorViews {
 
   /**
    * Writes `src` into this tensor in place, from `offset` along `dim`: how KV caches grow. This one must be contiguous and
-   * alike in dtype and other sizes. Views that share the memory see the change.
+   * alike in dtype and other sizes. Views that share the memory see the change. Gradients flow to what was written, and to
+   * what this was computed from where it was not written over.
+   * @throws ShapeError, DTypeError; CandleError `GRADIENT_IN_PLACE` where gradients are recorded and this is a variable or
+   *   has live views (see `noGrad` and {@link sliceScatter})
    */
   sliceSet(this: Tensor, src: Tensor, dim: number, offset: number): void {
     const d = checkSlice('sliceSet', this, src, dim, offset);
@@ -146,8 +150,10 @@ export abstract class TensorJoining extends TensorViews {
     checkOperands('sliceSet', [this, src]);
     requireSeparate('sliceSet', this, src);
     if (src.elemCount === 0) return;
+    const recorded = checkWrite('sliceSet', this, [src]);
     copyInto(src, d, this.shape[d], offset, storageOf('sliceSet', this), this.layout.startOffset);
     markWritten(this);
+    if (recorded) recordWrite('sliceSet', [this, src], rules.sliceScatter, [d, offset]);
   }
 
   /** {@link sliceScatter} along the first dimension. */

@@ -4,11 +4,13 @@
  */
 import type { Device } from '../../src';
 import { accessSuite } from './access';
+import { argumentsSuite } from './arguments';
 import { bilinearSuite } from './bilinear';
 import { convSuite } from './conv';
 import { customOpSuite } from './custom-op';
 import { fusedSuite } from './fused';
 import { gradSuite } from './grad';
+import { inPlaceSuite } from './in-place';
 import { layoutSuite } from './layout';
 import { matmulSuite } from './matmul';
 import { numbersSuite } from './numbers';
@@ -47,4 +49,6 @@ export const OP_SUITES: readonly OpSuite[] = [
   gradSuite,
   numbersSuite,
   customOpSuite,
+  argumentsSuite,
+  inPlaceSuite,
 ];

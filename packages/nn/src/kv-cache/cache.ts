@@ -4,8 +4,16 @@
  *
  * Different from candle: `reserve` allocates before the first token, so that a model that does not fit fails when it is
  * loaded; `reset` keeps the buffer; `truncate` takes positions back.
+ *
+ * As in all caches here gradients end: what is held are values. Training needs no cache.
  */
-import { type Device, type DType, keep, ShapeError, scope, Tensor } from '@x/core';
+import { type Device, type DType, keep, noGrad, ShapeError, scope, Tensor } from '@x/core';
+
+/** Runs `write`, which copies `src` into a buffer: a cache that kept the history of every step would keep it all alive. */
+export function withoutHistory(src: Tensor, write: () => void): void {
+  if (src.trackOp) noGrad(write);
+  else write();
+}
 
 /** One growing tensor. */
 export class Cache implements Disposable {
@@ -72,7 +80,7 @@ export class Cache implements Disposable {
       );
       old.dispose();
     }
-    this.data!.sliceSet(src, this.dim, this.filled);
+    withoutHistory(src, () => this.data!.sliceSet(src, this.dim, this.filled));
     this.filled += count;
   }
 

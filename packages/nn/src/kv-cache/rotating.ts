@@ -3,6 +3,7 @@
  * `RotatingKvCache` (kv_cache.rs). New positions overwrite the oldest ones.
  */
 import { type Device, keep, ShapeError, scope, Tensor } from '@x/core';
+import { withoutHistory } from './cache';
 
 export class RotatingCache implements Disposable {
   private data: Tensor | undefined;
@@ -53,16 +54,19 @@ export class RotatingCache implements Disposable {
     }
     const data = this.data;
     if (count >= maxSeqLen) {
-      scope(() => data.sliceSet(src.narrow(dim, count - maxSeqLen, maxSeqLen), dim, 0));
+      const last = () => scope(() => data.sliceSet(src.narrow(dim, count - maxSeqLen, maxSeqLen), dim, 0));
+      withoutHistory(src, last);
       this.seen += count;
       this.writeAt = 0;
       return src.detach();
     }
     const first = Math.min(count, maxSeqLen - this.writeAt);
-    scope(() => {
-      data.sliceSet(src.narrow(dim, 0, first), dim, this.writeAt);
-      if (first < count) data.sliceSet(src.narrow(dim, first, count - first), dim, 0);
-    });
+    const write = () =>
+      scope(() => {
+        data.sliceSet(src.narrow(dim, 0, first), dim, this.writeAt);
+        if (first < count) data.sliceSet(src.narrow(dim, first, count - first), dim, 0);
+      });
+    withoutHistory(src, write);
     this.seen += count;
     this.writeAt = (this.writeAt + count) % maxSeqLen;
     return this.currentData()!;

@@ -1,5 +1,5 @@
 /** Caches on one device: candle-nn's tests/kv_cache.rs and the unit tests of kv_cache.rs. */
-import { type Device, memoryStats, scope, Tensor } from '@x/core';
+import { type Device, memoryStats, scope, Tensor, Var } from '@x/core';
 import { describe, expect, test } from 'vitest';
 import { Cache, ConcatKvCache, InterleavedKvCache, RotatingCache, ScatteredCacheBuilder } from '../../src';
 
@@ -26,6 +26,18 @@ export function kvCacheSuite(name: string, device: () => Device): void {
         expect(cache.currentSeqLen).toBe(8);
         cache.reset();
       }
+    });
+
+    check('gradients end in a cache, whose views stay usable', () => {
+      const v = Var.from([1, 2], { device: device() });
+      using cache = new Cache(0, 4);
+      using rotating = new RotatingCache(0, 3);
+      for (const factor of [1, 2]) {
+        cache.append(v.mul(factor));
+        const held = [cache.currentData()!, rotating.append(v.mul(factor))];
+        expect(held.map(({ trackOp }) => trackOp)).toEqual([false, false]);
+      }
+      expect(cache.currentData()!.toVecSync()).toEqual([1, 2, 2, 4]);
     });
 
     check('kv_cache::rotating_kv_cache', () => {
