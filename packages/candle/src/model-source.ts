@@ -6,7 +6,7 @@ import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { Device, FileFormatError, readJsonFile, ShardedSafetensors, scope, Tensor } from '@x/core';
 import { type BlockFormat, byteLengthOf, GgufFile, type GgufValue, gguf } from '@x/quantized';
-import { ggufExport, readTokenizerJson } from '@x/transformers';
+import { type GgufTensorName, ggufExport, readTokenizerJson } from '@x/transformers';
 
 export interface SourceTensor {
   readonly name: string;
@@ -80,7 +80,7 @@ function openGguf(path: string): ModelSource {
   return { kind: 'gguf', metadata: file.metadata, tensors, paths: file.paths, close: () => file.close() };
 }
 
-/** A Hugging Face directory of a Llama model: names, row order, metadata and tokenizer become GGUF's. */
+/** A Hugging Face directory of a language model: names, row order, metadata and tokenizer become GGUF's. */
 function openCheckpoint(directory: string, weights: string | string[]): ModelSource {
   const tokenizer = join(directory, 'tokenizer.json');
   const { metadata, rename, ropeFactors } = ggufExport(
@@ -102,7 +102,7 @@ function openTensors(path: string): ModelSource {
 function fromSafetensors(
   weights: string | string[],
   metadata: Map<string, GgufValue>,
-  rename: (name: string) => { name: string; heads?: number } | undefined,
+  rename: (name: string) => GgufTensorName | undefined,
   ropeFactors?: Float32Array,
 ): ModelSource {
   const files = ShardedSafetensors.open(weights);
@@ -122,7 +122,7 @@ function fromSafetensors(
 function safetensor(
   files: ShardedSafetensors,
   name: string,
-  { name: newName, heads }: { name: string; heads?: number },
+  { name: newName, heads, add = 0 }: GgufTensorName,
 ): SourceTensor {
   const { shape, dtype, byteLength } = files.info(name);
   const { rows, k } = rowsOf(shape);
@@ -138,7 +138,7 @@ function safetensor(
       const whole = loaded;
       using part = scope(() => {
         const flat = whole.reshape([rows, k]);
-        if (heads === undefined) return flat.narrow(0, first, count).toDtype('f32').contiguous();
+        if (heads === undefined) return flat.narrow(0, first, count).toDtype('f32').add(add);
         const ids = Uint32Array.from({ length: count }, (_, i) => checkpointRow(first + i, rows / heads));
         return flat.indexSelect(Tensor.from(ids, { device: Device.js() }), 0).toDtype('f32');
       });

@@ -7,6 +7,7 @@ export { ACTIVATIONS, type Activation, type ActivationName, activate, isActivati
 export * as attention from './attention';
 export {
   AttnMask,
+  causalBias,
   causalDecodeF32Interleaved,
   type FlashOptions,
   flashAttn,

@@ -10,10 +10,8 @@ export type TransformersErrorCode =
   | 'BAD_LOGITS'
   | 'BAD_TOKEN'
   | 'BAD_TOKENIZER'
-  | 'BUSY'
   | 'CONTEXT_EXCEEDED'
   | 'EMPTY_INPUT'
-  | 'INTERRUPTED'
   | 'INVALID_OPTION'
   | 'UNSUPPORTED_MODEL'
   | 'UNSUPPORTED_TOKENIZER';

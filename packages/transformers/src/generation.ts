@@ -5,11 +5,14 @@
 import { performance } from 'node:perf_hooks';
 import type { Tensor } from '@x/core';
 import { TransformersError } from './errors';
-import { type CausalModel, nextTurn } from './models/weights';
+import type { SequenceCache } from './kv/sequence-cache';
 import { Pacer } from './pacer';
+import { promptChunk } from './prompt-chunk';
 import { LogitsProcessor, logProbability, type SamplingOptions } from './sampling';
+import type { Scheduler } from './scheduler';
 import { StopStrings } from './stop';
 import type { Tokenizer } from './tokenizer';
+import { nextTurn } from './weights/source';
 
 export interface GenerateOptions extends SamplingOptions {
   /** Most tokens to generate, at least 1. Default: until the model ends its text or the context is full. */
@@ -64,12 +67,9 @@ export interface GenerationStats {
 
 /** What a generation needs of a model; {@link LanguageModel} provides it. */
 export interface GenerationHost {
-  readonly model: CausalModel;
+  readonly scheduler: Scheduler;
   readonly tokenizer: Tokenizer;
   readonly loadMs: number;
-  /** Starts a sequence; throws when another generation is running. Returns a check that throws once the sequence was taken away. */
-  claim(owner: Generation): () => void;
-  release(owner: Generation): void;
 }
 
 /** Tokens between two reports of progress, at least. */
@@ -101,7 +101,8 @@ export class Generation implements AsyncIterable<Piece> {
         `maxTokens is ${options.maxTokens}; give a whole number of 1 or more.`,
       );
     }
-    const { tokenizer, model } = host;
+    const { tokenizer } = host;
+    const { maxContext } = host.scheduler.runner;
     this.promptIds = typeof prompt === 'string' ? tokenizer.encode(prompt, options) : Array.from(prompt);
     if (this.promptIds.length === 0) {
       throw new TransformersError(
@@ -109,10 +110,10 @@ export class Generation implements AsyncIterable<Piece> {
         'generate: the prompt has no tokens; give some text, or ids such as the BOS token.',
       );
     }
-    if (this.promptIds.length > model.maxContext) {
+    if (this.promptIds.length > maxContext) {
       throw new TransformersError(
         'CONTEXT_EXCEEDED',
-        `generate: the prompt has ${this.promptIds.length} tokens and the cache ${model.maxContext} positions; shorten it, or load the model with a larger maxContext.`,
+        `generate: the prompt has ${this.promptIds.length} tokens and the cache ${maxContext} positions; shorten it, or load the model with a larger maxContext.`,
       );
     }
   }
@@ -154,15 +155,14 @@ export class Generation implements AsyncIterable<Piece> {
     const { host, options, processor, stops, promptIds } = this;
     const { tokenizer } = host;
     options.signal?.throwIfAborted();
-    const check = host.claim(this);
+    const { scheduler } = host;
+    const cache = scheduler.runner.cache();
     let working = performance.now();
-    // The two are paced apart: a step with one token takes another time than a step with a hundred.
-    const [reading, writing] = [this.pacer(check), this.pacer(check)];
     try {
       const decoder = tokenizer.decodeStream({ context: promptIds });
       const eos = new Set(tokenizer.eosIds);
       const history = [...promptIds];
-      let logits = await this.prefill(reading, check);
+      let logits = await this.prefill(cache);
       for (;;) {
         const id = processor.sample(logits, history);
         const logprob = options.logprobs ? logProbability(logits, id) : undefined;
@@ -183,23 +183,23 @@ export class Generation implements AsyncIterable<Piece> {
         yield piece;
         if (this.finishReason) return;
         working = performance.now();
-        await this.pause(check);
-        logits = await valuesOf(await writing.run(host.model.pass([id], promptIds.length + index, true)));
+        options.signal?.throwIfAborted();
+        logits = await scheduler.decode(cache, id, options.signal);
       }
     } catch (error) {
       if (options.signal?.aborted) this.finishReason = 'aborted';
       throw error;
     } finally {
-      await reading.idle();
-      await writing.idle();
       this.finishReason ??= 'left';
-      host.release(this);
+      cache.dispose();
     }
   }
 
   /** Reads the prompt; logits of its last position. */
-  private async prefill(pacer: Pacer, check: () => void): Promise<Float32Array> {
-    const { promptIds, options, host } = this;
+  private async prefill(cache: SequenceCache): Promise<Float32Array> {
+    const { promptIds, options } = this;
+    const { runner } = this.host.scheduler;
+    const { config, device } = runner.model;
     const total = promptIds.length;
     let reported = 0;
     const report = (done: number) => {
@@ -207,39 +207,32 @@ export class Generation implements AsyncIterable<Piece> {
       reported = done;
       options.onProgress?.(done, total);
     };
-    await this.pause(check);
-    for (let at = 0; ; ) {
-      const [start, chunk] = [at, promptIds.slice(at, at + host.model.promptChunk(at))];
-      at += chunk.length;
-      const last = at === total;
-      const pass = host.model.pass(chunk, start, last);
-      const logits = await pacer.run(pass, (share) => report(start + Math.floor(share * chunk.length)));
-      if (!last) continue;
-      const values = await valuesOf(logits);
-      report(total);
-      return values;
-    }
-  }
-
-  private pacer(check: () => void): Pacer {
-    return new Pacer(() => {
-      this.options.signal?.throwIfAborted();
-      check();
-    });
-  }
-
-  /** Lets the event loop run, so that timers and abort signals work even on a device that computes synchronously. */
-  private async pause(check: () => void): Promise<void> {
+    // Lets the event loop run, so that timers and abort signals work even on a device that computes synchronously.
     await nextTurn();
-    this.options.signal?.throwIfAborted();
-    check();
+    options.signal?.throwIfAborted();
+    const pacer = new Pacer(() => options.signal?.throwIfAborted());
+    try {
+      for (let at = 0; ; ) {
+        const [start, ids] = [at, promptIds.slice(at, at + promptChunk(config, device, at))];
+        at += ids.length;
+        const last = at === total;
+        const pass = runner.pass([{ cache, ids }], last);
+        const logits = await pacer.run(pass, (share) => report(start + Math.floor(share * ids.length)));
+        if (!last) continue;
+        const values = await valuesOf(logits);
+        report(total);
+        return values;
+      }
+    } finally {
+      await pacer.idle();
+    }
   }
 
   /** @param position where the token would go in the cache */
   private endAfter(isEos: boolean, position: number): FinishReason | undefined {
     if (isEos) return 'eos';
     if (this.generated >= this.maxTokens) return 'length';
-    return position >= this.host.model.maxContext ? 'context' : undefined;
+    return position >= this.host.scheduler.runner.maxContext ? 'context' : undefined;
   }
 }
 

@@ -1,7 +1,8 @@
 import { GgufMetadata, gguf } from '@x/quantized';
 import { describe, expect, test } from 'vitest';
+import { ropeFrequencies } from './config/rope';
 import { ggufExport } from './gguf-export';
-import { llamaConfigFromGguf, llamaConfigFromJson, ropeFrequencies } from './models/llama-config';
+import { describeConfig, describeGguf } from './registry';
 import { tokenizerJsonFromGguf } from './tokenizer/from-gguf';
 
 const CONFIG = {
@@ -23,8 +24,8 @@ test('the configuration comes back', () => {
   const linear = { ...CONFIG, rope_scaling: { type: 'linear', factor: 4 } };
   for (const json of [CONFIG, linear]) {
     const { metadata, ropeFactors } = ggufExport(json, undefined, 'small');
-    const back = llamaConfigFromGguf(new GgufMetadata('x', Object.entries(metadata)));
-    const config = llamaConfigFromJson(json);
+    const back = describeGguf(new GgufMetadata('x', Object.entries(metadata))).config;
+    const { config } = describeConfig(json);
     expect(back).toEqual(config);
     expect(ropeFactors).toBeUndefined();
   }
@@ -34,7 +35,7 @@ test("llama3's scaling becomes factors that give the same frequencies", () => {
   const rope = { factor: 8, low_freq_factor: 1, high_freq_factor: 4, original_max_position_embeddings: 64 };
   const json = { ...CONFIG, rope_scaling: { rope_type: 'llama3', ...rope } };
   const { ropeFactors } = ggufExport(json);
-  const config = llamaConfigFromJson(json);
+  const { config } = describeConfig(json);
   const expected = ropeFrequencies(config);
   const got = ropeFrequencies({ ...config, ropeScaling: undefined }, ropeFactors);
   expect(ropeFactors?.length).toBe(8);

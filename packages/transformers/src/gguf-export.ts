@@ -1,19 +1,25 @@
 /**
- * What a Hugging Face Llama checkpoint is called and how it is described in a GGUF file: metadata, tensor names and the
- * order of rows, as llama.cpp's converter writes them. candle has no counterpart; it reads such files only. The inverse of
- * `llamaConfigFromGguf`, `tokenizerJsonFromGguf` and GgufWeights' names.
+ * What a Hugging Face checkpoint is called and how it is described in a GGUF file: metadata, tensor names and the order of
+ * rows, as llama.cpp's converter writes them. candle has no counterpart; it reads such files only. The inverse of
+ * `describeGguf`, `tokenizerJsonFromGguf` and GgufWeights' names, from the same lists.
  */
 import { type GgufArray, type GgufValue, gguf } from '@x/quantized';
+import { type ConfigKey, GGUF_KEYS } from './config/config-source';
+import type { DecoderConfig } from './config/decoder-config';
+import { ropeFactors } from './config/rope';
 import { TransformersError } from './errors';
-import { type LlamaConfig, llamaConfigFromJson, ropeFrequencies } from './models/llama-config';
+import { type Architecture, describeConfig } from './registry';
 import { PRE_TOKENIZERS } from './tokenizer/pre-tokenizers';
 import type { TokenizerJson } from './tokenizer/tokenizer';
+import { TensorNames } from './weights/tensor-names';
 
 /** A tensor of the checkpoint under its name in GGUF. */
 export interface GgufTensorName {
   name: string;
   /** Heads whose rows change order: checkpoints rotate the halves of a head with each other, GGUF files neighbours. */
   heads?: number;
+  /** Added to its values: GGUF files hold some norms' weights plus one. */
+  add?: number;
 }
 
 export interface GgufExport {
@@ -24,80 +30,79 @@ export interface GgufExport {
   ropeFactors?: Float32Array;
 }
 
-const GLOBAL: Record<string, string> = {
-  'model.embed_tokens': 'token_embd',
-  'model.norm': 'output_norm',
-  lm_head: 'output',
-};
-
-const LAYER: Record<string, string> = {
-  input_layernorm: 'attn_norm',
-  'self_attn.q_proj': 'attn_q',
-  'self_attn.k_proj': 'attn_k',
-  'self_attn.v_proj': 'attn_v',
-  'self_attn.o_proj': 'attn_output',
-  post_attention_layernorm: 'ffn_norm',
-  'mlp.gate_proj': 'ffn_gate',
-  'mlp.up_proj': 'ffn_up',
-  'mlp.down_proj': 'ffn_down',
-};
-
 /**
  * @param configJson the parsed config.json @param tokenizerJson the parsed tokenizer.json; without it the file has no
  *   tokenizer @throws TransformersError UNSUPPORTED_MODEL, BAD_CONFIG, UNSUPPORTED_TOKENIZER, BAD_TOKENIZER
  */
 export function ggufExport(configJson: unknown, tokenizerJson?: unknown, name = 'model'): GgufExport {
-  const config = llamaConfigFromJson(configJson);
+  const { architecture, config } = describeConfig(configJson);
   const source = configJson as Record<string, unknown>;
   const metadata: Record<string, GgufValue> = {
-    'general.architecture': gguf.string('llama'),
+    'general.architecture': gguf.string(architecture.name),
     'general.type': gguf.string('model'),
     'general.name': gguf.string(name),
-    'llama.block_count': gguf.uint32(config.numLayers),
-    'llama.context_length': gguf.uint32(config.contextLength),
-    'llama.embedding_length': gguf.uint32(config.hiddenSize),
-    'llama.feed_forward_length': gguf.uint32(config.intermediateSize),
-    'llama.attention.head_count': gguf.uint32(config.numHeads),
-    'llama.attention.head_count_kv': gguf.uint32(config.numKvHeads),
-    'llama.attention.key_length': gguf.uint32(config.headDim),
-    'llama.attention.value_length': gguf.uint32(config.headDim),
-    'llama.attention.layer_norm_rms_epsilon': gguf.float32(config.rmsNormEps),
-    'llama.rope.freq_base': gguf.float32(config.ropeTheta),
-    'llama.rope.dimension_count': gguf.uint32(config.headDim),
-    'llama.vocab_size': gguf.uint32(config.vocabSize),
+    ...configMetadata(architecture, config),
   };
-  const { ropeScaling } = config;
-  if (ropeScaling?.type === 'linear') {
-    metadata['llama.rope.scaling.type'] = gguf.string('linear');
-    metadata['llama.rope.scaling.factor'] = gguf.float32(ropeScaling.factor);
-  }
   if (tokenizerJson !== undefined) Object.assign(metadata, tokenizerMetadata(tokenizerJson, config, source));
+  const names = new TensorNames(architecture.tensors);
   return {
     metadata,
-    rename: (tensor) => rename(tensor, config),
-    ropeFactors: ropeScaling?.type === 'llama3' ? factorsOf(config) : undefined,
+    rename: (tensor) => rename(tensor, names, architecture, config),
+    ropeFactors: config.ropeScaling?.type === 'llama3' ? ropeFactors(config) : undefined,
   };
 }
 
-function rename(tensor: string, { numHeads, numKvHeads }: LlamaConfig): GgufTensorName | undefined {
-  // Old checkpoints keep a buffer of the frequencies, which follow from the configuration.
-  if (tensor.endsWith('rotary_emb.inv_freq')) return undefined;
-  const match = /^(?:model\.layers\.(\d+)\.)?(.+)\.(weight|bias)$/.exec(tensor);
-  const part = match === null ? undefined : match[1] === undefined ? GLOBAL[match[2]] : LAYER[match[2]];
-  if (match === null || part === undefined) {
-    throw new TransformersError(
-      'UNSUPPORTED_MODEL',
-      `The checkpoint has a tensor "${tensor}", which a Llama model has not. Convert it with the tool of its own model family.`,
-    );
+function configMetadata(architecture: Architecture, config: DecoderConfig): Record<string, GgufValue> {
+  const { name } = architecture;
+  const whole: Partial<Record<ConfigKey, number>> = {
+    num_hidden_layers: config.numLayers,
+    max_position_embeddings: config.contextLength,
+    hidden_size: config.hiddenSize,
+    intermediate_size: config.intermediateSize,
+    num_attention_heads: config.numHeads,
+    num_key_value_heads: config.numKvHeads,
+    head_dim: config.headDim,
+    value_head_dim: config.headDim,
+    rotary_dim: config.headDim,
+    vocab_size: config.vocabSize,
+  };
+  const { whole: moreWhole = {}, real: moreReal = {} } = architecture.ggufExtras?.(config) ?? {};
+  const real: Partial<Record<ConfigKey, number>> = { rms_norm_eps: config.rmsNormEps, rope_theta: config.ropeTheta };
+  const metadata: Record<string, GgufValue> = {};
+  const put = (values: Partial<Record<ConfigKey, number>>, value: (number: number) => GgufValue) => {
+    for (const [key, number] of Object.entries(values))
+      metadata[`${name}.${GGUF_KEYS[key as ConfigKey]}`] = value(number);
+  };
+  put({ ...whole, ...moreWhole }, gguf.uint32);
+  put({ ...real, ...moreReal }, gguf.float32);
+  if (config.ropeScaling?.type === 'linear') {
+    metadata[`${name}.rope.scaling.type`] = gguf.string('linear');
+    metadata[`${name}.rope.scaling.factor`] = gguf.float32(config.ropeScaling.factor);
   }
-  const name = match[1] === undefined ? `${part}.${match[3]}` : `blk.${match[1]}.${part}.${match[3]}`;
-  if (part === 'attn_q') return { name, heads: numHeads };
-  return part === 'attn_k' ? { name, heads: numKvHeads } : { name };
+  return metadata;
 }
 
-function factorsOf(config: LlamaConfig): Float32Array {
-  const scaled = ropeFrequencies(config);
-  return Float32Array.from(ropeFrequencies({ ...config, ropeScaling: undefined }), (value, i) => value / scaled[i]);
+function rename(
+  tensor: string,
+  names: TensorNames,
+  { name: architecture, ggufRope, normOffset = 0 }: Architecture,
+  { numHeads, numKvHeads }: DecoderConfig,
+): GgufTensorName | undefined {
+  // Old checkpoints keep a buffer of the frequencies, which follow from the configuration.
+  if (tensor.endsWith('rotary_emb.inv_freq')) return undefined;
+  const [, part, kind] = /^(.+)\.(weight|bias)$/.exec(tensor) ?? [];
+  const found = part === undefined ? undefined : names.toGguf(part);
+  if (found === undefined) {
+    throw new TransformersError(
+      'UNSUPPORTED_MODEL',
+      `The checkpoint has a tensor "${tensor}", which a model of the architecture "${architecture}" has not. Convert it with the tool of its own model family.`,
+    );
+  }
+  const name = `${found}.${kind}`;
+  const reorders = ggufRope === 'interleaved';
+  if (reorders && found.endsWith('.attn_q')) return { name, heads: numHeads };
+  if (reorders && found.endsWith('.attn_k')) return { name, heads: numKvHeads };
+  return normOffset !== 0 && found.endsWith('_norm') ? { name, add: normOffset } : { name };
 }
 
 /** llama.cpp's token types. */
@@ -105,7 +110,7 @@ const TYPE = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byt
 
 function tokenizerMetadata(
   json: unknown,
-  config: LlamaConfig,
+  config: DecoderConfig,
   source: Record<string, unknown>,
 ): Record<string, GgufValue> {
   const { model, added_tokens: added = [], pre_tokenizer, post_processor } = json as TokenizerJson;

@@ -1,125 +1,105 @@
 /** A loaded model with its tokenizer: what {@link loadModel} gives. */
 import { type Device, DisposedError, type Tensor } from '@x/core';
+import type { DecoderConfig } from './config/decoder-config';
 import { TransformersError } from './errors';
-import { type GenerateOptions, Generation, type GenerationHost } from './generation';
-import type { LlamaConfig } from './models/llama-config';
-import type { CausalModel } from './models/weights';
+import { type GenerateOptions, Generation } from './generation';
+import type { SequenceCache } from './kv/sequence-cache';
+import type { CausalModel } from './models/causal-model';
+import { Runner } from './runner';
+import { Scheduler } from './scheduler';
 import type { Tokenizer } from './tokenizer';
 
 export interface LanguageModelParts {
   model: CausalModel;
   tokenizer: Tokenizer;
-  config: LlamaConfig;
-  device: Device;
+  /** Positions that a sequence may have. */
+  maxContext: number;
   loadMs: number;
 }
 
 /**
- * One sequence at a time: the model has one key-value cache. A second `generate` while one runs raises `BUSY`; load the
- * model twice for two at once.
+ * One set of weights for any number of sequences: every {@link generate} has a cache of its own, which goes when it ends.
+ * {@link forward} and {@link reset} work on one more sequence that the model keeps.
  */
 export class LanguageModel {
   readonly tokenizer: Tokenizer;
-  readonly config: LlamaConfig;
+  readonly config: DecoderConfig;
   readonly device: Device;
+  /** Positions that a sequence has room for: prompt and generated text together. */
+  readonly maxContext: number;
   /** Milliseconds that loading took. */
   readonly loadMs: number;
-  private readonly model: CausalModel;
-  private running: Generation | undefined;
+  private readonly runner: Runner;
+  private readonly scheduler: Scheduler;
+  private readonly sequence: SequenceCache;
   private disposed = false;
 
-  constructor(parts: LanguageModelParts) {
-    this.model = parts.model;
-    this.tokenizer = parts.tokenizer;
-    this.config = parts.config;
-    this.device = parts.device;
-    this.loadMs = parts.loadMs;
+  constructor({ model, tokenizer, maxContext, loadMs }: LanguageModelParts) {
+    this.tokenizer = tokenizer;
+    this.config = model.config;
+    this.device = model.device;
+    this.maxContext = maxContext;
+    this.loadMs = loadMs;
+    this.runner = new Runner(model, maxContext);
+    this.scheduler = new Scheduler(this.runner);
+    this.sequence = this.runner.cache();
   }
 
-  /** Positions that the cache has room for: prompt and generated text together. */
-  get maxContext(): number {
-    return this.model.maxContext;
-  }
-
-  /** Positions in the cache now. */
+  /** Positions in the cache of the model's own sequence. */
   get length(): number {
-    return this.model.length;
+    return this.sequence.length;
   }
 
   /**
-   * Continues a text or token ids. Nothing runs before the first `next()`; the sequence starts afresh.
-   * @throws TransformersError INVALID_OPTION, EMPTY_INPUT, CONTEXT_EXCEEDED; BUSY from the iteration
+   * Continues a text or token ids, a sequence of its own: several may run at once. Nothing runs before the first `next()`.
+   * @throws TransformersError INVALID_OPTION, EMPTY_INPUT, CONTEXT_EXCEEDED
    */
   generate(prompt: string | ArrayLike<number>, options: GenerateOptions = {}): Generation {
     this.checkAlive('generate');
-    return new Generation(this.host(), prompt, options);
+    const { scheduler, tokenizer, loadMs } = this;
+    return new Generation({ scheduler, tokenizer, loadMs }, prompt, options);
   }
 
   /**
-   * Logits [vocabSize] (f32, the caller's to dispose) of the token after `ids`, which are put at `position` of the cached
-   * sequence. Shapes and errors: `Llama.forward`.
+   * Appends tokens to the model's own sequence and predicts the one after the last.
+   * @param ids tokens at `position`, `position + 1`, ...
+   * @param position at most {@link length}; cached positions from here on are replaced
+   * @returns logits [vocabSize], f32; the caller's to dispose
+   * @throws TransformersError EMPTY_INPUT, BAD_TOKEN, CONTEXT_EXCEEDED, INVALID_OPTION
    */
   forward(ids: ArrayLike<number>, position: number): Tensor {
     this.checkAlive('forward');
-    if (this.running) throw busy('forward');
-    return this.model.forward(ids, position);
+    const { sequence, runner } = this;
+    if (!Number.isInteger(position) || position < 0 || position > sequence.length) {
+      throw new TransformersError(
+        'INVALID_OPTION',
+        `forward: position ${position} with ${sequence.length} positions in the cache; give 0 to ${sequence.length}.`,
+      );
+    }
+    runner.check(ids, position);
+    sequence.truncate(position);
+    using logits = runner.step([{ cache: sequence, ids }]);
+    return logits.reshape([this.config.vocabSize]);
   }
 
-  /** Forgets the sequence. A generation still running is interrupted: its next token raises `INTERRUPTED`. */
+  /** Forgets the model's own sequence; its memory stays for the next one. */
   reset(): void {
     this.checkAlive('reset');
-    this.running = undefined;
-    this.model.reset();
+    this.sequence.truncate(0);
   }
 
   /** Gives all memory back. Harmless when repeated; anything else afterwards raises a `DisposedError`. */
   dispose(): void {
     this.disposed = true;
-    this.running = undefined;
-    this.model.dispose();
+    this.sequence.dispose();
+    this.runner.model.dispose();
   }
 
   [Symbol.dispose](): void {
     this.dispose();
   }
 
-  private host(): GenerationHost {
-    const { model, tokenizer, loadMs } = this;
-    return {
-      model,
-      tokenizer,
-      loadMs,
-      claim: (owner) => {
-        this.checkAlive('generate');
-        if (this.running) throw busy('generate');
-        this.running = owner;
-        model.reset();
-        return () => {
-          this.checkAlive('generate');
-          if (this.running !== owner) {
-            throw new TransformersError(
-              'INTERRUPTED',
-              'generate: reset() was called while this generation ran; start another one.',
-            );
-          }
-        };
-      },
-      release: (owner) => {
-        if (this.running !== owner) return;
-        this.running = undefined;
-        if (!this.disposed) model.reset();
-      },
-    };
-  }
-
   private checkAlive(what: string): void {
     if (this.disposed) throw new DisposedError('DISPOSED', `${what}: the model was disposed; load it again.`);
   }
-}
-
-function busy(what: string): TransformersError {
-  return new TransformersError(
-    'BUSY',
-    `${what}: another generation of this model is running; let it end, leave its loop, or call reset() to interrupt it.`,
-  );
 }

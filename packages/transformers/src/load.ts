@@ -10,12 +10,11 @@ import { Device, FileFormatError, readJsonFile } from '@x/core';
 import { type DenseDType, GgufFile } from '@x/quantized';
 import { TransformersError } from './errors';
 import { LanguageModel } from './language-model';
-import { CheckpointWeights } from './models/checkpoint-weights';
-import { GgufWeights } from './models/gguf-weights';
-import { Llama } from './models/llama';
-import { type LlamaConfig, llamaConfigFromGguf, llamaConfigFromJson } from './models/llama-config';
-import type { ProgressListener, SourceOptions, WeightSource } from './models/weights';
+import { describeConfig, describeGguf, type ModelDescription } from './registry';
 import { Tokenizer } from './tokenizer';
+import { CheckpointWeights } from './weights/checkpoint-weights';
+import { GgufWeights } from './weights/gguf-weights';
+import type { ProgressListener, SourceOptions, WeightSource } from './weights/source';
 
 export interface LoadModelOptions {
   /** Default: `Device.auto()`, the best one that opens. */
@@ -93,16 +92,17 @@ async function weightFiles(directory: string): Promise<string[]> {
 
 async function loadGguf(
   path: string,
-  source: SourceOptions,
+  source: Omit<SourceOptions, 'layout'>,
   options: LoadModelOptions,
   start: number,
 ): Promise<LanguageModel> {
   const file = GgufFile.open(path);
   try {
-    const config = llamaConfigFromGguf(file.metadata);
-    const maxContext = contextOf(config, options);
+    const model = describeGguf(file.metadata);
+    const maxContext = contextOf(model, options);
     const tokenizer = Tokenizer.fromGguf(file.metadata);
-    return await assemble(new GgufWeights(file, source), source, config, maxContext, tokenizer, start);
+    const weights = new GgufWeights(file, { ...source, layout: model.architecture });
+    return await assemble(weights, model, maxContext, tokenizer, start, options);
   } finally {
     file.close();
   }
@@ -110,16 +110,16 @@ async function loadGguf(
 
 async function loadCheckpoint(
   { directory, weights }: { directory: string; weights: string[] },
-  source: SourceOptions,
+  source: Omit<SourceOptions, 'layout'>,
   options: LoadModelOptions,
   start: number,
 ): Promise<LanguageModel> {
-  const config = llamaConfigFromJson(readJsonFile(join(directory, 'config.json')));
-  const maxContext = contextOf(config, options);
+  const model = describeConfig(readJsonFile(join(directory, 'config.json')));
+  const maxContext = contextOf(model, options);
   const tokenizer = await Tokenizer.fromFile(join(directory, 'tokenizer.json'));
-  const opened = CheckpointWeights.open(weights, source);
+  const opened = CheckpointWeights.open(weights, { ...source, layout: model.architecture });
   try {
-    return await assemble(opened, source, config, maxContext, tokenizer, start);
+    return await assemble(opened, model, maxContext, tokenizer, start, options);
   } finally {
     opened.close();
   }
@@ -127,13 +127,13 @@ async function loadCheckpoint(
 
 async function assemble(
   weights: WeightSource,
-  { signal }: SourceOptions,
-  config: LlamaConfig,
+  { architecture, config }: ModelDescription,
   maxContext: number,
   tokenizer: Tokenizer,
   start: number,
+  { signal }: LoadModelOptions,
 ): Promise<LanguageModel> {
-  const model = await Llama.load(weights, config, maxContext);
+  const model = await architecture.build(weights, config, maxContext);
   try {
     await weights.device.synchronize();
     signal?.throwIfAborted();
@@ -141,10 +141,10 @@ async function assemble(
     model.dispose();
     throw error;
   }
-  return new LanguageModel({ model, tokenizer, config, device: weights.device, loadMs: performance.now() - start });
+  return new LanguageModel({ model, tokenizer, maxContext, loadMs: performance.now() - start });
 }
 
-function contextOf(config: LlamaConfig, { maxContext }: LoadModelOptions): number {
+function contextOf({ config }: ModelDescription, { maxContext }: LoadModelOptions): number {
   if (maxContext === undefined) return Math.min(config.contextLength, DEFAULT_CONTEXT);
   if (Number.isInteger(maxContext) && maxContext >= 1 && maxContext <= config.contextLength) return maxContext;
   throw new TransformersError(

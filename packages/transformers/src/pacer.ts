@@ -7,7 +7,8 @@
  */
 import { performance } from 'node:perf_hooks';
 import { scope, type Tensor } from '@x/core';
-import { type ForwardPass, nextTurn } from './models/weights';
+import type { ForwardPass } from './models/causal-model';
+import { nextTurn } from './weights/source';
 
 /** What a group of steps should take. */
 const GROUP_MS = 30;

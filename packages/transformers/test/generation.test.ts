@@ -4,13 +4,13 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   type GenerateOptions,
   LanguageModel,
-  Llama,
-  llamaConfigFromGguf,
+  describeGguf,
   loadModel,
   type Piece,
   Tokenizer,
 } from '../src';
-import { GgufWeights } from '../src/models/gguf-weights';
+import type { Runner } from '../src/runner';
+import { GgufWeights } from '../src/weights/gguf-weights';
 import { deviceNames, GGUF, goldenQ8, openDevice, TOKENIZER } from './helpers';
 
 /** Keeps this thread busy for some milliseconds. */
@@ -96,10 +96,10 @@ describe.each(deviceNames)('generate on %s', (name) => {
     const { ids, greedy_ids } = goldenQ8().prompts[0];
     const tokenizer = await Tokenizer.fromFile(TOKENIZER, { eosIds: [1, greedy_ids[2]] });
     const file = GgufFile.open(GGUF);
-    const config = llamaConfigFromGguf(file.metadata);
-    const llama = await Llama.load(new GgufWeights(file, { device }), config, 32);
+    const { architecture, config } = describeGguf(file.metadata);
+    const inner = await architecture.build(new GgufWeights(file, { device, layout: architecture }), config, 32);
     file.close();
-    using early = new LanguageModel({ model: llama, tokenizer, config, device, loadMs: 0 });
+    using early = new LanguageModel({ model: inner, tokenizer, maxContext: 32, loadMs: 0 });
     const generation = early.generate(ids, { maxTokens: 10 });
     const pieces: Piece[] = [];
     for await (const piece of generation) pieces.push(piece);
@@ -214,27 +214,6 @@ describe.each(deviceNames)('generate on %s', (name) => {
       for await (const { id } of long.generate(text, { maxTokens: 12 })) ids.push(id);
       expect(ids).toEqual(greedy_ids.slice(0, 12));
     }, 180_000);
-
-    it('is interrupted by reset, and another begins at once', async () => {
-      const before = memoryStats();
-      const first = long.generate(prompt, { onProgress: () => long.reset() }).text();
-      const failed = expect(first).rejects.toMatchObject({ code: 'INTERRUPTED' });
-      await failed;
-      expect(memoryStats()).toEqual(before);
-      const { text, greedy_ids } = goldenQ8().prompts[0];
-      let second: Promise<unknown> | undefined;
-      const ids: number[] = [];
-      const other = async () => {
-        for await (const { id } of long.generate(text, { maxTokens: 4 })) ids.push(id);
-      };
-      const onProgress = () => {
-        long.reset();
-        second ??= other();
-      };
-      await expect(long.generate(prompt, { onProgress }).text()).rejects.toMatchObject({ code: 'INTERRUPTED' });
-      await second;
-      expect(ids).toEqual(greedy_ids.slice(0, 4));
-    }, 180_000);
   });
 
   it('can be left early without a trace', async () => {
@@ -246,14 +225,69 @@ describe.each(deviceNames)('generate on %s', (name) => {
     await expect((async () => void (await generation.text()))()).rejects.toMatchObject({ code: 'INVALID_OPTION' });
   });
 
-  it('runs one at a time, and reset interrupts', async () => {
-    const first = model.generate('Once')[Symbol.asyncIterator]();
-    await first.next();
-    await expect(model.generate('The').text()).rejects.toMatchObject({ code: 'BUSY' });
-    expect(() => model.forward([0], 0)).toThrow(expect.objectContaining({ code: 'BUSY' }));
+  it('runs several at once, each as if it were alone', async () => {
+    const before = memoryStats();
+    const passes: number[] = [];
+    const { runner } = model as unknown as { runner: Runner };
+    const pass = runner.pass;
+    runner.pass = function (steps, logits) {
+      passes.push(steps.length);
+      return pass.call(this, steps, logits);
+    };
+    try {
+      const prompts = goldenQ8().prompts;
+      const written = prompts.map(async ({ text }, i) => {
+        const ids: number[] = [];
+        // They end at different times.
+        for await (const { id } of model.generate(text, { maxTokens: 6 + 3 * i })) ids.push(id);
+        return ids;
+      });
+      expect(await Promise.all(written)).toEqual(prompts.map(({ greedy_ids }, i) => greedy_ids.slice(0, 6 + 3 * i)));
+      expect(Math.max(...passes)).toBe(prompts.length);
+      expect(memoryStats()).toEqual(before);
+    } finally {
+      runner.pass = pass;
+    }
+  });
+
+  it('goes on for the others when one is aborted or left, and when its tokens are wrong', async () => {
+    const before = memoryStats();
+    const { text, greedy_ids } = goldenQ8().prompts[0];
+    const controller = new AbortController();
+    const all = async (options: GenerateOptions) => {
+      const ids: number[] = [];
+      for await (const { id, index } of model.generate(text, { maxTokens: 12, ...options })) {
+        ids.push(id);
+        if (options.signal && index === 3) controller.abort();
+      }
+      return ids;
+    };
+    const leaver = (async () => {
+      for await (const { index } of model.generate(text)) if (index === 5) break;
+    })();
+    const results = await Promise.allSettled([
+      all({}),
+      all({ signal: controller.signal }),
+      leaver,
+      model.generate([0, 99999]).text(),
+      all({}),
+    ]);
+    expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled', 'rejected', 'fulfilled']);
+    for (const i of [0, 4]) expect(results[i]).toMatchObject({ value: greedy_ids.slice(0, 12) });
+    expect(memoryStats()).toEqual(before);
+  });
+
+  it("leaves the model's own sequence alone, and is left alone by it", async () => {
+    const { text, ids, greedy_ids } = goldenQ8().prompts[0];
     model.reset();
-    await expect(first.next()).rejects.toMatchObject({ code: 'INTERRUPTED' });
-    expect(await model.generate('The', { maxTokens: 2 }).text()).not.toBe('');
+    model.forward(ids, 0).dispose();
+    const written: number[] = [];
+    for await (const { id, index } of model.generate(text, { maxTokens: 5 })) {
+      written.push(id);
+      if (index === 2) model.reset();
+    }
+    expect(written).toEqual(greedy_ids.slice(0, 5));
+    expect(model.length).toBe(0);
   });
 
   it('refuses bad options at once', () => {

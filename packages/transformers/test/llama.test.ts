@@ -1,8 +1,10 @@
 import { join } from 'node:path';
 import { type Device, memoryStats, scope } from '@x/core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type CausalModel, type LanguageModel, loadModel } from '../src';
-import type { PassStep } from '../src/models/weights';
+import { type LanguageModel, loadModel } from '../src';
+import type { SequenceCache } from '../src/kv/sequence-cache';
+import type { PassStep } from '../src/models/causal-model';
+import type { Runner } from '../src/runner';
 import {
   deviceNames,
   GGUF,
@@ -48,14 +50,15 @@ describe.each(deviceNames)('Llama on %s', (name) => {
     }
   });
 
-  it('takes positions back when a pass is left in the middle', async () => {
+  it('changes nothing when a pass is left in the middle', async () => {
     const { ids } = goldenQ8().prompts[0];
     model.reset();
     const first = await logitsOf(model, ids, 0);
+    // The parts inside, which have passes in steps.
+    const { runner, sequence } = model as unknown as { runner: Runner; sequence: SequenceCache };
+    sequence.reserve(ids.length + 3);
     const before = memoryStats();
-    // The model inside, which has passes in steps.
-    const { model: llama } = model as unknown as { model: CausalModel };
-    const pass = llama.pass([7, 8, 9], ids.length, true);
+    const pass = runner.pass([{ cache: sequence, ids: [7, 8, 9] }], true);
     let last = 0;
     for (let i = 0; i < 4; i++) {
       const { value } = pass.next();
@@ -67,27 +70,42 @@ describe.each(deviceNames)('Llama on %s', (name) => {
     pass.return(undefined);
     expect(memoryStats()).toEqual(before);
     expect(model.length).toBe(ids.length);
-    expect(() => llama.pass([1], ids.length + 1, true).next()).toThrow(
-      expect.objectContaining({ code: 'INVALID_OPTION' }),
-    );
+    expect(() => model.forward([1], ids.length + 1)).toThrow(expect.objectContaining({ code: 'INVALID_OPTION' }));
     const again = await logitsOf(model, ids.slice(-1), ids.length - 1);
     expect(maxDifference(again, first)).toBeLessThan(quantized);
-
-    // A pass that was left behind leaves the cache of its successor alone.
-    const stale = llama.pass(ids, 0, false);
-    stale.next();
-    model.reset();
-    expect(maxDifference(await logitsOf(model, ids, 0), first)).toBe(0);
-    stale.return(undefined);
-    expect(model.length).toBe(ids.length);
-    expect(memoryStats()).toEqual(before);
   });
 
-  it('reads prompts in chunks whose size follows from model and device', () => {
-    const { model: llama } = model as unknown as { model: CausalModel };
-    const sizes = [0, 100, 1e4, 1e6].map((position) => llama.promptChunk(position));
-    expect(sizes).toEqual([...sizes].sort((a, b) => b - a));
-    for (const size of sizes) expect([8, 16, 32, 64, 128, 256]).toContain(size);
+  it('computes several sequences in one pass', async () => {
+    const { runner } = model as unknown as { runner: Runner };
+    const before = memoryStats();
+    const prompts = goldenQ8().prompts;
+    const caches = prompts.map(() => runner.cache());
+    try {
+      // Whole prompts of several lengths, then a token each.
+      for (const cut of [0, 1]) {
+        const steps = prompts.map(({ ids, greedy_ids }, i) => ({
+          cache: caches[i],
+          ids: cut === 0 ? ids : greedy_ids.slice(0, 1),
+        }));
+        using logits = runner.step(steps);
+        const rows = await logits.toVec<number[][]>();
+        for (const [i, { ids, logits: wanted, greedy_ids }] of prompts.entries()) {
+          expect(caches[i].length).toBe(ids.length + cut);
+          if (cut === 0) expect(maxDifference(rows[i], wanted)).toBeLessThan(quantized);
+          else expect(rows[i].indexOf(Math.max(...rows[i]))).toBe(greedy_ids[1]);
+        }
+      }
+      // A sequence that begins as another one does.
+      const fork = caches[0].fork(3);
+      caches.push(fork);
+      expect(fork.length).toBe(3);
+      using logits = runner.step([{ cache: fork, ids: prompts[0].ids.slice(3) }]);
+      const row = await logits.squeeze(0).toArray<Float32Array>();
+      expect(maxDifference(row, prompts[0].logits)).toBeLessThan(quantized);
+    } finally {
+      for (const cache of caches) cache.dispose();
+    }
+    expect(memoryStats()).toEqual(before);
   });
 
   it('gives the same logits however the tokens are cut', async () => {

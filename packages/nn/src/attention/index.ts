@@ -7,5 +7,5 @@ export {
   runFlashAttnCpu,
 } from './flash';
 export { AttnMask } from './mask';
-export { type SdpaOptions, sdpa } from './sdpa';
+export { causalBias, type SdpaOptions, sdpa } from './sdpa';
 export { flashAttnVarlenCpu, flashAttnVarlenUnfused, type VarlenOptions } from './varlen';

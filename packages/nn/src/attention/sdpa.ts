@@ -3,7 +3,16 @@
  * on every device, with gradients; the scores take [b, heads, seq, kv] of memory, which `flashAttn` does not. Where the
  * device has a kernel for the whole of it, and no gradient is wanted, that kernel runs.
  */
-import { type AttentionProblem, CandleError, isGradEnabled, ShapeError, scope, type Tensor } from '@x/core';
+import {
+  type AttentionProblem,
+  CandleError,
+  type Device,
+  type DType,
+  isGradEnabled,
+  ShapeError,
+  scope,
+  type Tensor,
+} from '@x/core';
 import { additive, checkHeads, positionBias } from './mask';
 import { scoresOf, softcapped, weighted } from './scores';
 
@@ -12,6 +21,10 @@ export interface SdpaOptions {
   mask?: Tensor;
   /** The last query sees all keys, the one before it all but one, and so on. Default false. */
   causal?: boolean;
+  /** With `causal`: a query sees this many keys at most, its own included. Default: all. */
+  window?: number;
+  /** Gives {@link causalBias} of this problem where it is needed, so that several layers can share it. Default: it is made anew. */
+  causalBias?: () => Tensor | undefined;
   /** Multiplies the scores. Default 1 / sqrt(d). */
   scale?: number;
   /** Scores become cap · tanh(scores / cap) before the mask; 1, as in candle, is none. Default 1. */
@@ -29,29 +42,53 @@ export function sdpa(q: Tensor, k: Tensor, v: Tensor, options: SdpaOptions = {})
   checkShapes(q, k, v);
   const [, heads, seq, d] = q.shape;
   const kv = k.dim(2);
-  const { mask, causal = false, scale = 1 / Math.sqrt(d), softcapping = 1 } = options;
+  const { mask, causal = false, window, scale = 1 / Math.sqrt(d), softcapping = 1 } = options;
   if (!(softcapping > 0)) {
     throw new CandleError(
       'INVALID_ARGUMENT',
       `sdpa: softcapping is ${softcapping}; give a positive number, 1 for none.`,
     );
   }
+  checkWindow(window, causal);
   checkHeads('sdpa', heads, k.dim(1), v.dim(1));
-  const fused = mask || softcapping !== 1 ? undefined : inOneKernel(q, k, v, scale, causal);
+  const narrow = window !== undefined && window < kv;
+  const fused = mask || narrow || softcapping !== 1 ? undefined : inOneKernel(q, k, v, scale, causal);
   if (fused) return fused;
   return scope(() => {
     // The queries are scaled, not the scores: there are fewer, and products of f16 stay in range.
-    let scores = scoresOf(q.affine(scale, 0), k);
+    let scores = scoresOf(scale === 1 ? q : q.affine(scale, 0), k);
     if (softcapping !== 1) scores = softcapped(scores, softcapping);
     if (mask) scores = scores.broadcastAdd(additive(mask, q.dtype));
     if (causal) {
       const { device, dtype } = q;
-      const bias = positionBias({ seq, offset: kv - seq, ahead: 0, behind: Number.POSITIVE_INFINITY, device, dtype });
-      const hidden = bias?.(0, kv);
+      const hidden = options.causalBias ? options.causalBias() : causalBias(seq, kv, { window, device, dtype });
       if (hidden) scores = scores.broadcastAdd(hidden);
     }
     return weighted(scores.softmaxLastDim(), v);
   });
+}
+
+/**
+ * What `causal` adds to the scores of `seq` queries, the last of `kv` positions: [seq, kv], 0 where a query may look and
+ * -Infinity where not; undefined when every query sees every key.
+ */
+export function causalBias(
+  seq: number,
+  kv: number,
+  { window, device, dtype }: { window?: number; device: Device; dtype: DType },
+): Tensor | undefined {
+  const behind = window === undefined ? Number.POSITIVE_INFINITY : window - 1;
+  return positionBias({ seq, offset: kv - seq, ahead: 0, behind, device, dtype })?.(0, kv);
+}
+
+function checkWindow(window: number | undefined, causal: boolean): void {
+  if (window === undefined || (causal && Number.isInteger(window) && window >= 1)) return;
+  throw new CandleError(
+    'INVALID_ARGUMENT',
+    causal
+      ? `sdpa: window is ${window}; give a whole number of keys from 1.`
+      : 'sdpa: window is for causal attention; give causal: true with it.',
+  );
 }
 
 /** The device's own attention, where it has one for this problem and nothing is recorded for gradients. */

@@ -4,7 +4,7 @@ import { Embedding, Linear, type Module, OwningModule, RmsNorm, VarBuilder } fro
 import { type DenseDType, QMatMul } from '@x/quantized';
 import { type LinearGroup, StackedGroup, separateGroups } from './linear-group';
 import { QLinear } from './q-linear';
-import { type LinearPart, LoadSteps, type SourceOptions, type WeightSource } from './weights';
+import { type LinearPart, LoadSteps, type SourceOptions, type WeightSource } from './source';
 
 /** Rows of an f16 or bf16 table, as f32. */
 class NarrowEmbedding extends OwningModule {
@@ -29,6 +29,7 @@ export class CheckpointWeights implements WeightSource {
   readonly device: Device;
   readonly ropeKind: RopeKind = 'half';
   private readonly dtype: DenseDType;
+  private readonly normOffset: number;
   private readonly steps: LoadSteps;
   private readonly signal?: AbortSignal;
 
@@ -39,6 +40,7 @@ export class CheckpointWeights implements WeightSource {
     this.device = options.device;
     this.dtype = options.dtype ?? 'f32';
     this.signal = options.signal;
+    this.normOffset = options.layout.normOffset ?? 0;
     const total = builder.names().reduce((sum, name) => sum + builder.byteLength(name), 0);
     this.steps = new LoadSteps(total, options);
   }
@@ -91,11 +93,14 @@ export class CheckpointWeights implements WeightSource {
   }
 
   async norm(name: string, size: number, eps: number): Promise<RmsNorm> {
-    return new RmsNorm(await this.load(`${name}.weight`, [size], 'f32'), eps);
+    const weight = await this.load(`${name}.weight`, [size], 'f32');
+    if (this.normOffset === 0) return new RmsNorm(weight, eps);
+    using stored = weight;
+    return new RmsNorm(stored.add(this.normOffset), eps);
   }
 
-  /** Checkpoints keep such values in config.json. */
-  async vector(): Promise<undefined> {
+  /** Checkpoints say it in config.json. */
+  async ropeFactors(): Promise<undefined> {
     return undefined;
   }
 

@@ -1,6 +1,10 @@
 import { GgufMetadata, type GgufValue, gguf } from '@x/quantized';
 import { describe, expect, it } from 'vitest';
-import { llamaConfigFromGguf, llamaConfigFromJson, ropeFrequencies } from './llama-config';
+import { describeConfig, describeGguf } from '../registry';
+import { ropeFrequencies } from './rope';
+
+const fromJson = (value: unknown) => describeConfig(value).config;
+const fromGguf = (value: GgufMetadata) => describeGguf(value).config;
 
 const json = {
   model_type: 'llama',
@@ -61,13 +65,13 @@ describe('configuration', () => {
       ropeTheta: 10000,
       ropeScaling: undefined,
     };
-    expect(llamaConfigFromJson(json)).toEqual(expected);
-    expect(llamaConfigFromGguf(metadata())).toEqual(expected);
+    expect(fromJson(json)).toEqual(expected);
+    expect(fromGguf(metadata())).toEqual(expected);
+    expect(fromGguf(metadata({ 'llama.vocab_size': undefined, 'tokenizer.ggml.tokens': ['a', 'b'] })).vocabSize).toBe(
+      2,
+    );
     expect(
-      llamaConfigFromGguf(metadata({ 'llama.vocab_size': undefined, 'tokenizer.ggml.tokens': ['a', 'b'] })).vocabSize,
-    ).toBe(2);
-    expect(
-      llamaConfigFromJson({ ...json, num_key_value_heads: null, head_dim: 32, rope_parameters: { rope_theta: 5e5 } }),
+      fromJson({ ...json, num_key_value_heads: null, head_dim: 32, rope_parameters: { rope_theta: 5e5 } }),
     ).toMatchObject({
       numKvHeads: 4,
       headDim: 32,
@@ -76,55 +80,43 @@ describe('configuration', () => {
   });
 
   it('refuses other models and says which ones work', () => {
-    expect(failure(() => llamaConfigFromJson({ ...json, model_type: 'bert' }))).toMatch(
-      /^UNSUPPORTED_MODEL: .*"bert".*llama/,
+    expect(failure(() => fromJson({ ...json, model_type: 'bert' }))).toMatch(/^UNSUPPORTED_MODEL: .*"bert".*llama/);
+    expect(failure(() => fromGguf(metadata({ 'general.architecture': 'rwkv6' })))).toMatch(
+      /^UNSUPPORTED_MODEL: .*"rwkv6".*llama/,
     );
-    expect(failure(() => llamaConfigFromGguf(metadata({ 'general.architecture': 'gemma3' })))).toMatch(
-      /^UNSUPPORTED_MODEL: .*"gemma3".*llama/,
-    );
-    expect(failure(() => llamaConfigFromGguf(metadata({ 'llama.expert_count': 8 })))).toMatch(
-      /^UNSUPPORTED_MODEL: .*8 experts/,
-    );
-    expect(failure(() => llamaConfigFromGguf(metadata({ 'llama.rope.dimension_count': 8 })))).toMatch(
+    expect(failure(() => fromGguf(metadata({ 'llama.expert_count': 8 })))).toMatch(/^UNSUPPORTED_MODEL: .*8 experts/);
+    expect(failure(() => fromGguf(metadata({ 'llama.rope.dimension_count': 8 })))).toMatch(
       /^UNSUPPORTED_MODEL: .*rotates 8/,
     );
-    expect(failure(() => llamaConfigFromGguf(metadata({ 'llama.rope.scaling.type': 'yarn' })))).toMatch(
+    expect(failure(() => fromGguf(metadata({ 'llama.rope.scaling.type': 'yarn' })))).toMatch(
       /^UNSUPPORTED_MODEL: .*yarn/,
     );
-    expect(failure(() => llamaConfigFromJson({ ...json, rope_scaling: { type: 'dynamic' } }))).toMatch(
+    expect(failure(() => fromJson({ ...json, rope_scaling: { type: 'dynamic' } }))).toMatch(
       /^UNSUPPORTED_MODEL: .*dynamic/,
     );
-    expect(failure(() => llamaConfigFromJson({ ...json, hidden_act: 'gelu' }))).toMatch(/^UNSUPPORTED_MODEL: .*gelu/);
-    expect(failure(() => llamaConfigFromJson({ ...json, quantization_config: {} }))).toMatch(/^UNSUPPORTED_MODEL: /);
+    expect(failure(() => fromJson({ ...json, hidden_act: 'gelu' }))).toMatch(/^UNSUPPORTED_MODEL: .*gelu/);
+    expect(failure(() => fromJson({ ...json, quantization_config: {} }))).toMatch(/^UNSUPPORTED_MODEL: /);
   });
 
   it('refuses numbers that cannot be', () => {
-    expect(failure(() => llamaConfigFromJson([]))).toMatch(/^BAD_CONFIG: /);
-    expect(failure(() => llamaConfigFromJson({ ...json, hidden_size: undefined }))).toMatch(
-      /^BAD_CONFIG: .*hidden_size/,
-    );
-    expect(failure(() => llamaConfigFromJson({ ...json, num_hidden_layers: -1 }))).toMatch(
-      /^BAD_CONFIG: .*numLayers = -1/,
-    );
-    expect(failure(() => llamaConfigFromJson({ ...json, num_key_value_heads: 3 }))).toMatch(
-      /^BAD_CONFIG: .*4 heads for 3/,
-    );
-    expect(failure(() => llamaConfigFromJson({ ...json, head_dim: 15 }))).toMatch(/^BAD_CONFIG: .*15/);
-    expect(failure(() => llamaConfigFromJson({ ...json, rms_norm_eps: 0 }))).toMatch(/^BAD_CONFIG: .*rmsNormEps/);
-    expect(failure(() => llamaConfigFromJson({ ...json, rope_scaling: { rope_type: 'llama3', factor: 8 } }))).toMatch(
+    expect(failure(() => fromJson([]))).toMatch(/^BAD_CONFIG: /);
+    expect(failure(() => fromJson({ ...json, hidden_size: undefined }))).toMatch(/^BAD_CONFIG: .*hidden_size/);
+    expect(failure(() => fromJson({ ...json, num_hidden_layers: -1 }))).toMatch(/^BAD_CONFIG: .*numLayers = -1/);
+    expect(failure(() => fromJson({ ...json, num_key_value_heads: 3 }))).toMatch(/^BAD_CONFIG: .*4 heads for 3/);
+    expect(failure(() => fromJson({ ...json, head_dim: 15 }))).toMatch(/^BAD_CONFIG: .*15/);
+    expect(failure(() => fromJson({ ...json, rms_norm_eps: 0 }))).toMatch(/^BAD_CONFIG: .*rmsNormEps/);
+    expect(failure(() => fromJson({ ...json, rope_scaling: { rope_type: 'llama3', factor: 8 } }))).toMatch(
       /^BAD_CONFIG: .*low_freq_factor/,
     );
-    expect(failure(() => llamaConfigFromGguf(metadata({ 'llama.block_count': undefined })))).toMatch(
+    expect(failure(() => fromGguf(metadata({ 'llama.block_count': undefined })))).toMatch(
       /^GGUF_MISSING_KEY: .*block_count/,
     );
-    expect(failure(() => llamaConfigFromGguf(metadata({ 'llama.block_count': 'two' })))).toMatch(
-      /^GGUF_WRONG_TYPE: .*"two"/,
-    );
+    expect(failure(() => fromGguf(metadata({ 'llama.block_count': 'two' })))).toMatch(/^GGUF_WRONG_TYPE: .*"two"/);
   });
 });
 
 describe('ropeFrequencies', () => {
-  const base = { ...llamaConfigFromJson(json), headDim: 64, ropeTheta: 500000 };
+  const base = { ...fromJson(json), headDim: 64, ropeTheta: 500000 };
 
   it('falls geometrically and is scaled linearly', () => {
     const plain = ropeFrequencies(base);

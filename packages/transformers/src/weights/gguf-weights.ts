@@ -1,35 +1,13 @@
-/** Weights of a Llama-like GGUF file, named as llama.cpp names them: candle's `quantized_llama::ModelWeights::from_gguf`. */
+/** Weights of a GGUF file, named as llama.cpp names them: candle's `quantized_llama::ModelWeights::from_gguf`. */
 import { type Device, keep, type RopeKind, ShapeError, type Tensor } from '@x/core';
 import { type Module, OwningModule, RmsNorm } from '@x/nn';
 import { type GgufFile, type GgufTensorInfo, QMatMul, QTensor } from '@x/quantized';
 import { type LinearGroup, StackedGroup, separateGroups } from './linear-group';
 import { QLinear } from './q-linear';
-import { type LinearPart, LoadSteps, type SourceOptions, type WeightSource } from './weights';
+import { type LinearPart, LoadSteps, type SourceOptions, type WeightSource } from './source';
+import { TensorNames } from './tensor-names';
 
-const NAMES: Record<string, string> = {
-  'model.embed_tokens': 'token_embd',
-  'model.norm': 'output_norm',
-  lm_head: 'output',
-  rope_freqs: 'rope_freqs',
-};
-
-const LAYER_NAMES: Record<string, string> = {
-  input_layernorm: 'attn_norm',
-  'self_attn.q_proj': 'attn_q',
-  'self_attn.k_proj': 'attn_k',
-  'self_attn.v_proj': 'attn_v',
-  'self_attn.o_proj': 'attn_output',
-  post_attention_layernorm: 'ffn_norm',
-  'mlp.gate_proj': 'ffn_gate',
-  'mlp.up_proj': 'ffn_up',
-  'mlp.down_proj': 'ffn_down',
-};
-
-/** `model.layers.3.mlp.up_proj` to `blk.3.ffn_up`. */
-export function ggufName(name: string): string {
-  const layer = /^model\.layers\.(\d+)\.(.+)$/.exec(name);
-  return layer ? `blk.${layer[1]}.${LAYER_NAMES[layer[2]]}` : NAMES[name];
-}
+const ROPE_FACTORS = 'rope_freqs.weight';
 
 /** Rows of a table in blocks. */
 class QEmbedding extends OwningModule {
@@ -49,7 +27,8 @@ class QEmbedding extends OwningModule {
 
 export class GgufWeights implements WeightSource {
   readonly device: Device;
-  readonly ropeKind: RopeKind = 'interleaved';
+  readonly ropeKind: RopeKind;
+  private readonly names: TensorNames;
   private readonly steps: LoadSteps;
 
   /** Takes the file over: {@link close} closes it. */
@@ -58,19 +37,21 @@ export class GgufWeights implements WeightSource {
     private readonly options: SourceOptions,
   ) {
     this.device = options.device;
+    this.ropeKind = options.layout.ggufRope;
+    this.names = new TensorNames(options.layout.tensors);
     let total = 0;
     for (const info of file.tensors.values()) total += info.byteLength ?? 0;
     this.steps = new LoadSteps(total, options);
   }
 
   has(name: string): boolean {
-    return this.file.tensors.has(`${ggufName(name)}.weight`);
+    return this.file.tensors.has(`${this.nameOf(name)}.weight`);
   }
 
   async linear(name: string, out: number, width: number): Promise<Module> {
-    const weight = await this.load(`${ggufName(name)}.weight`, [out, width]);
+    const weight = await this.load(`${this.nameOf(name)}.weight`, [out, width]);
     try {
-      const biasName = `${ggufName(name)}.bias`;
+      const biasName = `${this.nameOf(name)}.bias`;
       const bias = this.file.tensors.has(biasName) ? await this.dense(biasName, [out]) : undefined;
       return this.product(weight, bias);
     } finally {
@@ -83,7 +64,7 @@ export class GgufWeights implements WeightSource {
     const runs: LinearPart[][] = [];
     let last: string | undefined;
     for (const part of parts) {
-      const name = ggufName(part.name);
+      const name = this.nameOf(part.name);
       const { type } = this.file.tensor(`${name}.weight`);
       const alone = this.file.tensors.has(`${name}.bias`);
       if (type === last && !alone) runs[runs.length - 1].push(part);
@@ -96,7 +77,7 @@ export class GgufWeights implements WeightSource {
   private async run(parts: readonly LinearPart[], width: number): Promise<LinearGroup> {
     const outs = parts.map(({ out }) => out);
     if (parts.length === 1) return new StackedGroup(await this.linear(parts[0].name, outs[0], width), outs);
-    const infos = parts.map(({ name, out }) => this.checkShape(`${ggufName(name)}.weight`, [out, width]));
+    const infos = parts.map(({ name, out }) => this.checkShape(`${this.nameOf(name)}.weight`, [out, width]));
     const { dtype: dense, signal } = this.options;
     const names = infos.map(({ name }) => name);
     const weight = await QTensor.loadStacked(this.file, names, this.device, { dense, signal });
@@ -109,17 +90,17 @@ export class GgufWeights implements WeightSource {
   }
 
   async embedding(name: string, rows: number, width: number) {
-    const table = await this.load(`${ggufName(name)}.weight`, [rows, width]);
+    const table = await this.load(`${this.nameOf(name)}.weight`, [rows, width]);
     return { lookup: new QEmbedding(table), asLinear: () => this.product(table) };
   }
 
   async norm(name: string, size: number, eps: number): Promise<RmsNorm> {
-    return new RmsNorm(await this.dense(`${ggufName(name)}.weight`, [size]), eps);
+    return new RmsNorm(await this.dense(`${this.nameOf(name)}.weight`, [size]), eps);
   }
 
-  async vector(name: string, size: number): Promise<Float32Array | undefined> {
-    if (!this.has(name)) return undefined;
-    const values = await this.dense(`${ggufName(name)}.weight`, [size]);
+  async ropeFactors(size: number): Promise<Float32Array | undefined> {
+    if (!this.file.tensors.has(ROPE_FACTORS)) return undefined;
+    const values = await this.dense(ROPE_FACTORS, [size]);
     try {
       return await values.toArray<Float32Array>();
     } finally {
@@ -129,6 +110,12 @@ export class GgufWeights implements WeightSource {
 
   close(): void {
     this.file.close();
+  }
+
+  private nameOf(name: string): string {
+    const found = this.names.toGguf(name);
+    if (found === undefined) throw new Error(`internal: the architecture's list of tensors has no "${name}"`);
+    return found;
   }
 
   /** A layer that shares `weight` and owns `bias`. */

@@ -1,0 +1,99 @@
+/**
+ * What the decoders of the Llama family have in common: candle's `LlamaConfig` (candle-transformers/src/models/llama.rs)
+ * and `quantized_llama::ModelWeights::from_gguf`. Everything is checked here, so that a wrong file is an error with numbers
+ * and not a shape mismatch somewhere in the forward pass.
+ */
+import { TransformersError } from '../errors';
+import { type ConfigSource, unsupported } from './config-source';
+import type { RopeScaling } from './rope';
+
+export interface DecoderConfig {
+  vocabSize: number;
+  hiddenSize: number;
+  /** Width of the feed-forward layer. */
+  intermediateSize: number;
+  numLayers: number;
+  numHeads: number;
+  /** Key and value heads; each serves numHeads / numKvHeads query heads. */
+  numKvHeads: number;
+  headDim: number;
+  /** Positions that the model was made for. */
+  contextLength: number;
+  rmsNormEps: number;
+  ropeTheta: number;
+  ropeScaling?: RopeScaling;
+}
+
+/** Defaults that differ between architectures, where a file leaves them out. */
+export interface DecoderDefaults {
+  headDim?: number;
+  ropeTheta?: number;
+  /** Values of `hidden_act` that the architecture's feed-forward layer computes. Default `silu`. */
+  activations?: readonly string[];
+}
+
+/** @param vocabSize of the tokenizer, for GGUF files, which may leave it out @throws as {@link ConfigSource} */
+export function decoderConfig(source: ConfigSource, vocabSize?: number, defaults: DecoderDefaults = {}): DecoderConfig {
+  if (source.json('quantization_config'))
+    throw unsupported('has weights quantized by another library (quantization_config)');
+  const { activations = ['silu'] } = defaults;
+  const activation = source.json('hidden_activation') ?? source.json('hidden_act') ?? activations[0];
+  if (!activations.includes(String(activation))) {
+    throw unsupported(
+      `uses the activation "${String(activation)}"; its architecture uses "${activations.join('" or "')}"`,
+    );
+  }
+  const numHeads = source.number('num_attention_heads');
+  const hiddenSize = source.number('hidden_size');
+  const headDim = source.number('head_dim', defaults.headDim ?? hiddenSize / numHeads);
+  const config: DecoderConfig = {
+    vocabSize: source.number('vocab_size', vocabSize),
+    hiddenSize,
+    intermediateSize: source.number('intermediate_size'),
+    numLayers: source.number('num_hidden_layers'),
+    numHeads,
+    numKvHeads: source.number('num_key_value_heads', numHeads),
+    headDim,
+    contextLength: source.number('max_position_embeddings', source.format === 'json' ? 2048 : undefined),
+    rmsNormEps: source.number('rms_norm_eps', source.format === 'json' ? 1e-6 : undefined),
+    ropeTheta: source.number('rope_theta', defaults.ropeTheta ?? 10000),
+    ropeScaling: source.ropeScaling(),
+  };
+  const valueDim = source.number('value_head_dim', headDim);
+  const rotaryDim = source.number('rotary_dim', headDim);
+  if (valueDim !== headDim || rotaryDim !== headDim) {
+    throw unsupported(
+      `has key heads of ${headDim}, value heads of ${valueDim} and rotates ${rotaryDim} of each; they must be equal`,
+    );
+  }
+  return checkConfig(config);
+}
+
+function checkConfig(config: DecoderConfig): DecoderConfig {
+  const fail = (what: string) =>
+    new TransformersError(
+      'BAD_CONFIG',
+      `The model's configuration gives ${what}; the file is damaged or of another architecture: download it again.`,
+    );
+  const sizes = [
+    'vocabSize',
+    'hiddenSize',
+    'intermediateSize',
+    'numLayers',
+    'numHeads',
+    'numKvHeads',
+    'headDim',
+    'contextLength',
+  ] as const;
+  for (const key of sizes) {
+    if (!Number.isSafeInteger(config[key]) || config[key] < 1)
+      throw fail(`${key} = ${config[key]}, not a whole number above 0`);
+  }
+  if (config.numHeads % config.numKvHeads !== 0)
+    throw fail(`${config.numHeads} heads for ${config.numKvHeads} key heads, which does not divide`);
+  if (config.headDim % 2 !== 0) throw fail(`heads of ${config.headDim} values, an odd number`);
+  for (const key of ['rmsNormEps', 'ropeTheta'] as const) {
+    if (!(config[key] > 0 && Number.isFinite(config[key]))) throw fail(`${key} = ${config[key]}, not a number above 0`);
+  }
+  return config;
+}

@@ -1,0 +1,130 @@
+/**
+ * Self-attention of a decoder: projections, norms of queries and keys, rotation, and the cache's attention. Query, key and
+ * value are one product where their weights can be stacked. candle writes this out in every model.
+ */
+import { type RopeKind, scope, type Tensor } from '@x/core';
+import { type Module, type RmsNorm, RotaryTable } from '@x/nn';
+import type { DecoderConfig } from '../config/decoder-config';
+import { type RopeConfig, ropeFrequencies } from '../config/rope';
+import type { LinearGroup } from '../weights/linear-group';
+import type { WeightSource } from '../weights/source';
+import type { AttendOptions, LayerKv } from './causal-model';
+
+/** Rows of a {@link RotaryTable} at the positions of a batch: [tokens, d / 2]. */
+interface Turn {
+  cos: Tensor;
+  sin: Tensor;
+}
+
+/** How queries and keys of a batch are rotated. */
+export interface Angles {
+  query: Turn;
+  key: Turn;
+}
+
+export interface RotationOptions {
+  /** Positions that a sequence may have. */
+  length: number;
+  /**
+   * Multiplies the scores of attention. It is in the queries' table, since rotation is linear: one operation less a layer.
+   */
+  scale: number;
+  /** Divisors of the frequencies. */
+  factors?: ArrayLike<number>;
+}
+
+/** One kind of rotation of a model. */
+export class Rotation {
+  private readonly query: RotaryTable;
+  private readonly key: RotaryTable;
+
+  constructor({ device }: WeightSource, config: RopeConfig, { length, scale, factors }: RotationOptions) {
+    const frequencies = ropeFrequencies(config, factors);
+    this.key = new RotaryTable({ frequencies, length, device });
+    try {
+      this.query = new RotaryTable({ frequencies, length, device, scale });
+    } catch (error) {
+      this.key.dispose();
+      throw error;
+    }
+  }
+
+  at(positions: Tensor): Angles {
+    const rows = ({ cos, sin }: RotaryTable) => ({
+      cos: cos.indexSelect(positions, 0),
+      sin: sin.indexSelect(positions, 0),
+    });
+    return { query: rows(this.query), key: rows(this.key) };
+  }
+
+  dispose(): void {
+    this.query.dispose();
+    this.key.dispose();
+  }
+}
+
+export interface AttentionOptions extends AttendOptions {
+  /** Normalise each head of queries and keys before the rotation. Default false. */
+  qkNorm?: boolean;
+}
+
+export class Attention {
+  private constructor(
+    private readonly config: DecoderConfig,
+    private readonly ropeKind: RopeKind,
+    private readonly options: AttentionOptions,
+    private readonly qkv: LinearGroup,
+    private readonly o: Module,
+    private readonly norms: { q: RmsNorm; k: RmsNorm } | undefined,
+  ) {}
+
+  /** @param at the name of the layer's attention, such as `model.layers.0.self_attn` */
+  static async load(
+    source: WeightSource,
+    at: string,
+    config: DecoderConfig,
+    options: AttentionOptions,
+  ): Promise<Attention> {
+    const { hiddenSize, numHeads, numKvHeads, headDim, rmsNormEps } = config;
+    const made: { dispose(): void }[] = [];
+    try {
+      const parts = [
+        { name: `${at}.q_proj`, out: numHeads * headDim },
+        { name: `${at}.k_proj`, out: numKvHeads * headDim },
+        { name: `${at}.v_proj`, out: numKvHeads * headDim },
+      ];
+      const qkv = await source.group(parts, hiddenSize);
+      made.push(qkv);
+      const o = await source.linear(`${at}.o_proj`, hiddenSize, numHeads * headDim);
+      made.push(o);
+      if (!options.qkNorm) return new Attention(config, source.ropeKind, options, qkv, o, undefined);
+      const q = await source.norm(`${at}.q_norm`, headDim, rmsNormEps);
+      made.push(q);
+      const k = await source.norm(`${at}.k_norm`, headDim, rmsNormEps);
+      return new Attention(config, source.ropeKind, options, qkv, o, { q, k });
+    } catch (error) {
+      for (const thing of made) thing.dispose();
+      throw error;
+    }
+  }
+
+  /** x [tokens, hidden] to the same shape. */
+  forward(x: Tensor, angles: Angles, kv: LayerKv): Tensor {
+    const { numHeads, numKvHeads, headDim } = this.config;
+    return scope(() => {
+      const [q, k, v] = this.qkv.forward(x);
+      const heads = (rows: Tensor, count: number) => rows.reshape([rows.dim(0), count, headDim]);
+      const rotated = (rows: Tensor, norm: RmsNorm | undefined, { cos, sin }: Turn) => {
+        const normed = norm ? norm.forward(rows) : rows;
+        return normed.transpose(0, 1).unsqueeze(0).rope(cos, sin, this.ropeKind).squeeze(0);
+      };
+      const keys = rotated(heads(k, numKvHeads), this.norms?.k, angles.key);
+      kv.append(keys, heads(v, numKvHeads).transpose(0, 1));
+      return this.o.forward(kv.attend(rotated(heads(q, numHeads), this.norms?.q, angles.query), this.options));
+    });
+  }
+
+  dispose(): void {
+    for (const part of [this.qkv, this.o, this.norms?.q, this.norms?.k]) part?.dispose();
+  }
+}

@@ -1,0 +1,74 @@
+/**
+ * What a language model is to whoever runs it: weights and a forward pass over a batch of tokens. It remembers nothing;
+ * keys and values lie in a cache that someone else owns, which the model sees through {@link KvView}. candle's models own
+ * their cache and their position, so that one model is one sequence.
+ */
+import type { Device, Tensor } from '@x/core';
+import type { DecoderConfig } from '../config/decoder-config';
+
+/** Tokens of one or more sequences, one sequence after the other. Everything lies on the model's device. */
+export interface Batch {
+  /** [tokens], u32 */
+  tokens: Tensor;
+  /** [tokens], u32: the place of each token in its sequence. */
+  positions: Tensor;
+  /** [rows], u32: which tokens' logits are wanted. Undefined: none. */
+  outputs: Tensor | undefined;
+}
+
+export interface AttendOptions {
+  /** Multiplies the scores. Default 1: the queries are scaled. */
+  scale?: number;
+  /** A query sees this many keys at most, its own included. Default: all. */
+  window?: number;
+  /** Scores become cap · tanh(scores / cap). Default: they stay. */
+  softcap?: number;
+}
+
+/** The cache of one layer, as a forward pass sees it: the sequences of its batch, and room for their new tokens. */
+export interface LayerKv {
+  /** Puts the keys [kvHeads, tokens, d] and values [kvHeads, tokens, dv] of the batch behind those of each sequence. */
+  append(k: Tensor, v: Tensor): void;
+  /**
+   * Each query looks at the keys of its sequence up to its own position.
+   * @param q [heads, tokens, d], heads a multiple of kvHeads @returns [tokens, heads · dv]
+   */
+  attend(q: Tensor, options: AttendOptions): Tensor;
+}
+
+export interface KvView {
+  layer(index: number): LayerKv;
+}
+
+/** What a layer keeps of a token. */
+export interface KvLayout {
+  kvHeads: number;
+  keyDim: number;
+  valueDim: number;
+}
+
+/** Where a forward pass stands after a step. */
+export interface PassStep {
+  /** What the step gives. It is the pass's: use it before the next step and do not dispose it. */
+  output: Tensor;
+  /** Steps enqueued so far as a share of all, above 0 and at most 1. */
+  share: number;
+}
+
+/**
+ * A forward pass, a step at every `next()`. Steps enqueue their work and do not wait; the caller may wait, or stop, in
+ * between. Returns the logits, or undefined when none were asked for: its last step then has the share 1. Run it to its
+ * end or call `return()`, which gives its memory back.
+ */
+export type ForwardPass = Generator<PassStep, Tensor | undefined, void>;
+
+export interface CausalModel {
+  readonly config: DecoderConfig;
+  readonly device: Device;
+  /** A layer each. */
+  readonly kvLayouts: readonly KvLayout[];
+  /** Returns logits [rows, vocabSize] of the tokens that `batch.outputs` names, f32; the caller's to dispose. */
+  pass(batch: Batch, kv: KvView): ForwardPass;
+  /** Gives the weights back. Harmless when repeated. */
+  dispose(): void;
+}

@@ -1,0 +1,118 @@
+/**
+ * A stack of decoder layers between an embedding and a head: what all causal models have in common. The layers are an
+ * architecture's own (llama.ts, qwen3.ts, ...).
+ */
+import { type Device, DisposedError, scope, type Tensor } from '@x/core';
+import type { Module } from '@x/nn';
+import type { DecoderConfig } from '../config/decoder-config';
+import type { WeightSource } from '../weights/source';
+import type { Angles, Rotation } from './attention';
+import type { Batch, CausalModel, ForwardPass, KvLayout, KvView, LayerKv, PassStep } from './causal-model';
+
+/** Two steps, each from x [tokens, hidden] to the same shape, x added. */
+export interface DecoderLayer {
+  /** Attention. @param angles of each of the model's rotations */
+  attend(x: Tensor, angles: readonly Angles[], kv: LayerKv): Tensor;
+  /** The feed-forward layer. */
+  feed(x: Tensor): Tensor;
+  dispose(): void;
+}
+
+export interface DecoderOptions {
+  rotations: (own: Own) => Promise<Rotation[]> | Rotation[];
+  layer: (index: number, own: Own) => Promise<DecoderLayer>;
+  /** Multiplies the embeddings. Default 1. */
+  embeddingScale?: number;
+}
+
+/** Notes what was made, so that it is given back when something later fails. */
+export type Own = <T extends { dispose(): void }>(thing: T) => T;
+
+interface Parts {
+  embed: Module;
+  embeddingScale: number;
+  rotations: readonly Rotation[];
+  layers: readonly DecoderLayer[];
+  norm: Module;
+  head: Module;
+}
+
+export class Decoder implements CausalModel {
+  readonly device: Device;
+  readonly kvLayouts: readonly KvLayout[];
+  private disposed = false;
+
+  private constructor(
+    readonly config: DecoderConfig,
+    device: Device,
+    private readonly parts: Parts,
+  ) {
+    this.device = device;
+    const { numKvHeads, headDim } = config;
+    this.kvLayouts = parts.layers.map(() => ({ kvHeads: numKvHeads, keyDim: headDim, valueDim: headDim }));
+  }
+
+  /** Reads all weights. What was read is given back when it fails. */
+  static async load(source: WeightSource, config: DecoderConfig, options: DecoderOptions): Promise<Decoder> {
+    const made: { dispose(): void }[] = [];
+    const own: Own = (thing) => {
+      made.push(thing);
+      return thing;
+    };
+    try {
+      const { hiddenSize, vocabSize, rmsNormEps } = config;
+      const table = await source.embedding('model.embed_tokens', vocabSize, hiddenSize);
+      const embed = own(table.lookup);
+      const layers: DecoderLayer[] = [];
+      for (let i = 0; i < config.numLayers; i++) layers.push(own(await options.layer(i, own)));
+      const norm = own(await source.norm('model.norm', hiddenSize, rmsNormEps));
+      // Checkpoints with tied embeddings may still hold a copy of the table under lm_head; it is the same matrix.
+      const head = own(
+        source.has('lm_head') ? await source.linear('lm_head', vocabSize, hiddenSize) : table.asLinear(),
+      );
+      const rotations = await options.rotations(own);
+      const { embeddingScale = 1 } = options;
+      return new Decoder(config, source.device, { embed, embeddingScale, rotations, layers, norm, head });
+    } catch (error) {
+      for (const thing of made) thing.dispose();
+      throw error;
+    }
+  }
+
+  *pass({ tokens, positions, outputs }: Batch, kv: KvView): ForwardPass {
+    if (this.disposed) throw new DisposedError('DISPOSED', 'forward: the model was disposed; load it again.');
+    const { embed, embeddingScale, rotations, layers, norm, head } = this.parts;
+    const steps = 2 * layers.length + (outputs ? 1 : 0);
+    let taken = 0;
+    const angles = scope(() => rotations.map((rotation) => rotation.at(positions)));
+    let x = scope(() => {
+      const rows = embed.forward(tokens);
+      return embeddingScale === 1 ? rows : rows.mul(embeddingScale);
+    });
+    const then = (run: () => Tensor): PassStep => {
+      const before = x;
+      x = scope(run);
+      before.dispose();
+      return { output: x, share: ++taken / steps };
+    };
+    try {
+      for (const [i, layer] of layers.entries()) {
+        yield then(() => layer.attend(x, angles, kv.layer(i)));
+        yield then(() => layer.feed(x));
+      }
+      if (!outputs) return undefined;
+      return scope(() => head.forward(norm.forward(outputs.dim(0) === x.dim(0) ? x : x.indexSelect(outputs, 0))));
+    } finally {
+      x.dispose();
+      for (const { query, key } of angles)
+        for (const { cos, sin } of [query, key]) for (const t of [cos, sin]) t.dispose();
+    }
+  }
+
+  dispose(): void {
+    if (this.disposed) return;
+    this.disposed = true;
+    const { embed, rotations, layers, norm, head } = this.parts;
+    for (const part of [embed, ...rotations, ...layers, norm, head]) part.dispose();
+  }
+}

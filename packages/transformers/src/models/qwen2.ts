@@ -1,0 +1,19 @@
+/** Qwen 2 and 2.5: Llama with biases of query, key and value. candle's qwen2.rs and quantized_qwen2.rs. */
+import { unsupported } from '../config/config-source';
+import { decoderConfig } from '../config/decoder-config';
+import type { Architecture } from '../registry';
+import { DECODER_NAMES } from '../weights/tensor-names';
+import { llamaModel } from './llama';
+
+export const qwen2: Architecture = {
+  name: 'qwen2',
+  modelTypes: ['qwen2', 'Qwen2ForCausalLM'],
+  tensors: DECODER_NAMES,
+  ggufRope: 'half',
+  config(source, vocabSize) {
+    // Which layers have the window differs between versions of transformers; no released model uses it.
+    if (source.json('use_sliding_window') === true) throw unsupported('uses sliding windows (use_sliding_window)');
+    return decoderConfig(source, vocabSize);
+  },
+  build: (source, config, length) => llamaModel(source, config, length),
+};

@@ -1,0 +1,14 @@
+/** Qwen 3: Llama with norms of queries and keys, a head each. candle's qwen3.rs and quantized_qwen3.rs. */
+import { decoderConfig } from '../config/decoder-config';
+import type { Architecture } from '../registry';
+import { DECODER_NAMES, QK_NORM_NAMES } from '../weights/tensor-names';
+import { llamaModel } from './llama';
+
+export const qwen3: Architecture = {
+  name: 'qwen3',
+  modelTypes: ['qwen3', 'Qwen3ForCausalLM'],
+  tensors: [...DECODER_NAMES, ...QK_NORM_NAMES],
+  ggufRope: 'half',
+  config: (source, vocabSize) => decoderConfig(source, vocabSize, { headDim: 128 }),
+  build: (source, config, length) => llamaModel(source, config, length, () => ({ qkNorm: true })),
+};

@@ -1,0 +1,25 @@
+import { Device } from '@x/core';
+import { expect, test } from 'vitest';
+import { promptChunk } from './prompt-chunk';
+
+const config = {
+  vocabSize: 4096,
+  hiddenSize: 256,
+  intermediateSize: 768,
+  numLayers: 8,
+  numHeads: 8,
+  numKvHeads: 4,
+  headDim: 32,
+  contextLength: 512,
+  rmsNormEps: 1e-5,
+  ropeTheta: 10000,
+};
+
+test('chunks follow from model and device, and are smaller far into a context and for wide models', () => {
+  const device = Device.js();
+  const sizes = [0, 100, 1e4, 1e6].map((position) => promptChunk(config, device, position));
+  expect(sizes).toEqual([...sizes].sort((a, b) => b - a));
+  for (const size of sizes) expect([8, 16, 32, 64, 128]).toContain(size);
+  const wide = { ...config, hiddenSize: 4096, intermediateSize: 14336 };
+  expect(promptChunk(wide, device, 0)).toBe(8);
+});

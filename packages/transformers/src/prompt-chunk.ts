@@ -1,0 +1,28 @@
+/**
+ * How many tokens of a prompt are read in one pass. Chunks change the last bits of results (products with few rows and with
+ * many are different kernels), so their size follows from model, device and position, never from a clock.
+ */
+import type { Device } from '@x/core';
+import type { DecoderConfig } from './config/decoder-config';
+
+const GPU_CHUNK = 256;
+
+/**
+ * Elsewhere it is the largest power of two from `min` to `max` with at most `work` multiply-adds in a step: some 50 ms on
+ * two cores. Fewer tokens than `min` share the reading of the weights among too few, more than `max` gain nothing.
+ */
+const CHUNKS: Partial<Record<Device['location']['kind'], { work: number; min: number; max: number }>> = {
+  cpu: { work: 2 ** 31, min: 32, max: 128 },
+  js: { work: 2 ** 24, min: 8, max: 128 },
+};
+
+/** @param position of the first token of the chunk */
+export function promptChunk(config: DecoderConfig, device: Device, position: number): number {
+  const rule = CHUNKS[device.location.kind];
+  if (!rule) return GPU_CHUNK;
+  const { hiddenSize, headDim, numHeads, numKvHeads, intermediateSize } = config;
+  const width = numHeads * headDim;
+  const attention = 2 * hiddenSize * (width + numKvHeads * headDim) + 2 * width * position;
+  const work = Math.max(3 * hiddenSize * intermediateSize, attention);
+  return Math.min(rule.max, Math.max(rule.min, 2 ** Math.floor(Math.log2(rule.work / work))));
+}

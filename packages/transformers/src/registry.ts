@@ -1,0 +1,67 @@
+/** The architectures that load: one entry each, and one file behind it in models/. */
+import type { GgufMetadata } from '@x/quantized';
+import { type ConfigKey, type ConfigSource, ggufConfig, jsonConfig, objectOf } from './config/config-source';
+import type { DecoderConfig } from './config/decoder-config';
+import { TransformersError } from './errors';
+import type { CausalModel } from './models/causal-model';
+import { gemma3 } from './models/gemma3';
+import { llama } from './models/llama';
+import { mistral } from './models/mistral';
+import { qwen2 } from './models/qwen2';
+import { qwen3 } from './models/qwen3';
+import type { TensorLayout, WeightSource } from './weights/source';
+
+export interface Architecture<Config extends DecoderConfig = DecoderConfig> extends TensorLayout {
+  /** In GGUF files: `general.architecture`. */
+  readonly name: string;
+  /** In config.json: `model_type`, or an entry of `architectures`. */
+  readonly modelTypes: readonly string[];
+  /** @param vocabSize of a GGUF file's tokenizer @throws TransformersError UNSUPPORTED_MODEL, BAD_CONFIG; FileFormatError */
+  config(source: ConfigSource, vocabSize?: number): Config;
+  /** What a GGUF file holds beside the common keys. */
+  ggufExtras?(config: Config): {
+    whole?: Partial<Record<ConfigKey, number>>;
+    real?: Partial<Record<ConfigKey, number>>;
+  };
+  /** Reads all weights. @param length positions that a sequence may have */
+  build(source: WeightSource, config: Config, length: number): Promise<CausalModel>;
+}
+
+/** What a file holds: its architecture, and the configuration that the architecture read from it. */
+export interface ModelDescription {
+  architecture: Architecture;
+  config: DecoderConfig;
+}
+
+/** In GGUF files the first of a name counts. */
+export const ARCHITECTURES: readonly Architecture[] = [llama, mistral, qwen2, qwen3, gemma3];
+
+/** Architectures that load, by `model_type` of config.json. */
+export const SUPPORTED_ARCHITECTURES: readonly string[] = ARCHITECTURES.map(({ modelTypes }) => modelTypes[0]);
+
+/** @throws FileFormatError for a missing or mistyped key, TransformersError UNSUPPORTED_MODEL, BAD_CONFIG */
+export function describeGguf(metadata: GgufMetadata): ModelDescription {
+  const name = metadata.string('general.architecture');
+  const architecture = ARCHITECTURES.find((candidate) => candidate.name === name);
+  if (!architecture) throw unsupportedArchitecture(name);
+  const hasTokens = metadata.has('tokenizer.ggml.tokens');
+  const tokens = hasTokens ? metadata.strings('tokenizer.ggml.tokens').length : undefined;
+  return { architecture, config: architecture.config(ggufConfig(metadata), tokens) };
+}
+
+/** @param json the parsed config.json @throws TransformersError UNSUPPORTED_MODEL, BAD_CONFIG */
+export function describeConfig(json: unknown): ModelDescription {
+  const source = objectOf(json);
+  const classes = Array.isArray(source.architectures) ? source.architectures : [];
+  const names = [source.model_type, ...classes].filter((name) => typeof name === 'string');
+  const architecture = ARCHITECTURES.find(({ modelTypes }) => names.some((name) => modelTypes.includes(name)));
+  if (!architecture) throw unsupportedArchitecture(names[0] ?? 'unnamed');
+  return { architecture, config: architecture.config(jsonConfig(json)) };
+}
+
+function unsupportedArchitecture(name: string): TransformersError {
+  return new TransformersError(
+    'UNSUPPORTED_MODEL',
+    `The architecture "${name}" is not supported; supported: ${SUPPORTED_ARCHITECTURES.join(', ')}. Use a model of one of these.`,
+  );
+}

@@ -1,0 +1,78 @@
+// Every architecture against transformers: random weights in every layer kind, golden logits and greedy ids.
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { memoryStats } from '@x/core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type LanguageModel, loadModel } from '../src';
+import { deviceNames, maxDifference, openDevice } from './helpers';
+
+const models = fileURLToPath(new URL('../../../models/tiny/', import.meta.url));
+
+interface Prompt {
+  ids: number[];
+  last: number[];
+  every4?: { positions: number[]; logits: number[][] };
+  greedy?: { ids: number[]; margin: number[] };
+}
+interface Golden {
+  logits_std: number;
+  prompts: Prompt[];
+  gguf?: { prompts: Prompt[] };
+}
+
+const FILES = ['model.safetensors', 'model-f16.gguf', 'model-f32.gguf'];
+
+for (const name of ['llama', 'mistral', 'qwen2', 'qwen3', 'gemma3_text']) {
+  const folder = join(models, name);
+  const golden = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8')) as Golden;
+  for (const file of FILES.filter((candidate) => existsSync(join(folder, candidate)))) {
+    const prompts = file.endsWith('.gguf') ? (golden.gguf?.prompts ?? golden.prompts) : golden.prompts;
+    describe.each(deviceNames)(`${name}/${file} on %s`, (device) => {
+      const before = memoryStats();
+      let model: LanguageModel;
+      const tolerance = golden.logits_std * (device === 'js' ? 2e-4 : 2e-3);
+
+      beforeAll(async () => {
+        model = await loadModel(join(folder, file), { device: openDevice(device) });
+      });
+      afterAll(() => {
+        model.dispose();
+        expect(memoryStats()).toEqual(before);
+      });
+
+      const logitsOf = async (ids: readonly number[], position: number) => {
+        using logits = model.forward(ids, position);
+        return (await logits.toArray()) as Float32Array;
+      };
+
+      it('gives the logits that transformers gives, whole and token by token', async () => {
+        for (const { ids, last, every4 } of prompts) {
+          model.reset();
+          expect(maxDifference(await logitsOf(ids, 0), last)).toBeLessThan(tolerance);
+          model.reset();
+          for (let at = 0; at < ids.length; at++) {
+            const logits = await logitsOf([ids[at]], at);
+            const row = every4?.positions.indexOf(at) ?? -1;
+            if (row < 0) continue;
+            expect(maxDifference(logits, every4!.logits[row])).toBeLessThan(tolerance);
+          }
+        }
+      });
+
+      it('writes what transformers writes', async () => {
+        for (const { ids, greedy } of prompts) {
+          if (!greedy) continue;
+          const written: number[] = [];
+          for await (const { id } of model.generate(ids, { temperature: 0, maxTokens: greedy.ids.length }))
+            written.push(id);
+          // Once a margin is smaller than twice what logits may be off, either choice is right, and all after it.
+          const close = greedy.margin.findIndex((margin) => margin < 2 * tolerance);
+          const sure = close < 0 ? greedy.ids.length : close;
+          expect(written.slice(0, sure)).toEqual(greedy.ids.slice(0, sure));
+        }
+      });
+    });
+  }
+}
+
