@@ -75,4 +75,3 @@ for (const name of ['llama', 'mistral', 'qwen2', 'qwen3', 'gemma3_text']) {
     });
   }
 }
-

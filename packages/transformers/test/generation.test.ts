@@ -1,14 +1,7 @@
 import { type Device, memoryStats } from '@x/core';
 import { GgufFile } from '@x/quantized';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import {
-  type GenerateOptions,
-  LanguageModel,
-  describeGguf,
-  loadModel,
-  type Piece,
-  Tokenizer,
-} from '../src';
+import { describeGguf, type GenerateOptions, LanguageModel, loadModel, type Piece, Tokenizer } from '../src';
 import type { Runner } from '../src/runner';
 import { GgufWeights } from '../src/weights/gguf-weights';
 import { deviceNames, GGUF, goldenQ8, openDevice, TOKENIZER } from './helpers';
@@ -272,7 +265,13 @@ describe.each(deviceNames)('generate on %s', (name) => {
       model.generate([0, 99999]).text(),
       all({}),
     ]);
-    expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled', 'rejected', 'fulfilled']);
+    expect(results.map(({ status }) => status)).toEqual([
+      'fulfilled',
+      'rejected',
+      'fulfilled',
+      'rejected',
+      'fulfilled',
+    ]);
     for (const i of [0, 4]) expect(results[i]).toMatchObject({ value: greedy_ids.slice(0, 12) });
     expect(memoryStats()).toEqual(before);
   });
