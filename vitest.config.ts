@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 
 const source = (name: string) => fileURLToPath(new URL(`./packages/${name}/src/index.ts`, import.meta.url));
-const packages = ['core', 'hip', 'kernels', 'rocm-backend', 'quantized', 'nn', 'transformers', 'candle'];
+const packages = ['core', 'hip', 'kernels', 'rocm-backend', 'quantized', 'nn', 'transformers', 'engine', 'candle'];
 
 export default defineConfig({
   resolve: { alias: Object.fromEntries(packages.map((name) => [`@x/${name}`, source(name)])) },

@@ -106,6 +106,6 @@ step(
 );
 
 function manifestNames() {
-  const order = ['core', 'hip', 'kernels', 'rocm-backend', 'quantized', 'nn', 'transformers', 'candle'];
+  const order = ['core', 'hip', 'kernels', 'rocm-backend', 'quantized', 'nn', 'transformers', 'engine', 'candle'];
   return order.filter((name) => existsSync(join(root, 'packages', name, 'package.json')));
 }

@@ -24,7 +24,9 @@ const SUITES: Record<string, { directories: string[]; only?: RegExp; except?: Re
   compile: { directories: ['packages/rocm-backend/test'], only: /runtime-|hiprtc|nvcc|module-store/ },
   // What the vendors' libraries do is not for compute-sanitizer.
   libraries: { directories: ['packages/rocm-backend/test'], only: /libraries/ },
-  model: { directories: ['packages/transformers/test', 'packages/quantized/test', 'packages/nn/test'] },
+  model: {
+    directories: ['packages/engine/test', 'packages/transformers/test', 'packages/quantized/test', 'packages/nn/test'],
+  },
 };
 
 /** Code objects that the tests need there: the GPU's, the host's, and one of another warp size. */

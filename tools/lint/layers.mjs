@@ -17,7 +17,8 @@ const BELOW = {
   quantized: ['core'],
   nn: ['core', 'quantized'],
   transformers: ['core', 'nn', 'quantized'],
-  candle: ['core', 'hip', 'kernels', 'rocm-backend', 'quantized', 'nn', 'transformers'],
+  engine: ['core', 'nn', 'quantized', 'transformers'],
+  candle: ['core', 'hip', 'kernels', 'rocm-backend', 'quantized', 'nn', 'transformers', 'engine'],
 };
 // Tests may use every package: a behaviour test of core's ops runs on the devices of rocm-backend.
 const isTest = (file) => /\.test\.ts$|\/test\//.test(file);

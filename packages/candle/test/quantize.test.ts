@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Device, saveSafetensors, Tensor } from '@x/core';
+import { loadModel } from '@x/engine';
 import {
   blockFormat,
   byteLengthOf,
@@ -16,7 +17,6 @@ import {
   type QuantType,
   writeGguf,
 } from '@x/quantized';
-import { loadModel } from '@x/transformers';
 import { build } from 'esbuild';
 import { afterAll, describe, expect, test } from 'vitest';
 import { QuantizePool, quantizeJob } from '../../quantized/src/quantize';

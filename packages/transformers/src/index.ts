@@ -1,15 +1,23 @@
-/** Language models, tokenizers, sampling and generation: candle-transformers for TypeScript. */
+/**
+ * Language models, their weights and tokenizers: candle-transformers for TypeScript. A model computes and remembers nothing;
+ * `@x/engine` runs it.
+ */
 
 export type { ConfigKey, ConfigSource } from './config/config-source';
 export type { DecoderConfig } from './config/decoder-config';
 export { type RopeConfig, type RopeScaling, ropeFrequencies } from './config/rope';
 export { TransformersError, type TransformersErrorCode } from './errors';
-export { type FinishReason, type GenerateOptions, Generation, type GenerationStats, type Piece } from './generation';
 export { type GgufExport, type GgufTensorName, ggufExport } from './gguf-export';
-export { LanguageModel } from './language-model';
-export { type LoadModelOptions, loadModel } from './load';
-export type { AttendOptions, Batch, CausalModel, KvLayout, KvView, LayerKv } from './models/causal-model';
-export { Random } from './random';
+export type {
+  AttendOptions,
+  Batch,
+  CausalModel,
+  ForwardPass,
+  KvLayout,
+  KvView,
+  LayerKv,
+  PassStep,
+} from './models/causal-model';
 export {
   ARCHITECTURES,
   type Architecture,
@@ -18,6 +26,9 @@ export {
   type ModelDescription,
   SUPPORTED_ARCHITECTURES,
 } from './registry';
-export { applyRepetitionPenalty, argmax, LogitsProcessor, logProbability, type SamplingOptions } from './sampling';
 export * from './tokenizer';
-export type { ProgressListener, TensorLayout, WeightSource } from './weights/source';
+export { CheckpointWeights } from './weights/checkpoint-weights';
+export { GgufWeights } from './weights/gguf-weights';
+export type { LinearGroup } from './weights/linear-group';
+export type { LinearPart, ProgressListener, SourceOptions, TensorLayout, WeightSource } from './weights/source';
+export { DECODER_NAMES, type TensorNamePair, TensorNames } from './weights/tensor-names';

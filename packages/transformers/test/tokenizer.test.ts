@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { GgufFile } from '@x/quantized';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { GGUF, goldenQ8, TOKENIZER, temporaryDirectory } from '../../engine/test/helpers';
 import { Tokenizer } from '../src';
-import { GGUF, goldenQ8, TOKENIZER, temporaryDirectory } from './helpers';
 
 let fromFile: Tokenizer;
 let fromGguf: Tokenizer;

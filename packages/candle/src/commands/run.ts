@@ -1,7 +1,7 @@
 /** `candle run MODEL`: text from a model, streamed, or one JSON object with the figures. */
 import { resolve } from 'node:path';
 import { Device } from '@x/core';
-import { loadModel } from '@x/transformers';
+import { loadModel } from '@x/engine';
 import { Command, InvalidArgumentError } from 'commander';
 import '@x/rocm-backend';
 import { formatBytes, guarded, paint, printJson } from '../output';

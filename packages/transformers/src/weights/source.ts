@@ -3,6 +3,7 @@
  * gets a dense {@link Linear} from a checkpoint or a quantized product from a GGUF file; candle instead has each model
  * twice (llama.rs and quantized_llama.rs).
  */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Device, RopeKind } from '@x/core';
 import type { Module, RmsNorm } from '@x/nn';
 import type { DenseDType } from '@x/quantized';
@@ -73,9 +74,4 @@ export class LoadSteps {
     await nextTurn();
     this.options.signal?.throwIfAborted();
   }
-}
-
-/** Lets timers, I/O and abort signals run. */
-export function nextTurn(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
 }

@@ -8,13 +8,19 @@ import { dirname, join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { Device, FileFormatError, readJsonFile } from '@x/core';
 import { type DenseDType, GgufFile } from '@x/quantized';
-import { TransformersError } from './errors';
+import {
+  CheckpointWeights,
+  describeConfig,
+  describeGguf,
+  GgufWeights,
+  type ModelDescription,
+  type ProgressListener,
+  type SourceOptions,
+  Tokenizer,
+  TransformersError,
+  type WeightSource,
+} from '@x/transformers';
 import { LanguageModel } from './language-model';
-import { describeConfig, describeGguf, type ModelDescription } from './registry';
-import { Tokenizer } from './tokenizer';
-import { CheckpointWeights } from './weights/checkpoint-weights';
-import { GgufWeights } from './weights/gguf-weights';
-import type { ProgressListener, SourceOptions, WeightSource } from './weights/source';
 
 export interface LoadModelOptions {
   /** Default: `Device.auto()`, the best one that opens. */

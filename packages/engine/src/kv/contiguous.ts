@@ -1,7 +1,7 @@
 /** The cache of a batch whose sequences each have memory of their own (sequence-cache.ts). */
 import { keep, scope, Tensor } from '@x/core';
 import { causalBias, sdpa } from '@x/nn';
-import type { AttendOptions, KvView, LayerKv } from '../models/causal-model';
+import type { AttendOptions, KvView, LayerKv } from '@x/transformers';
 import type { SequenceCache } from './sequence-cache';
 
 /** The tokens of one sequence in a batch. */

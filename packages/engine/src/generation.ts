@@ -2,17 +2,17 @@
  * Text generation, token by token: what candle's examples write out in their main loops, and its
  * `pipelines::text_generation`. A generation is an async iterator; leaving the loop early ends it cleanly.
  */
+
 import { performance } from 'node:perf_hooks';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Tensor } from '@x/core';
-import { TransformersError } from './errors';
+import { type Tokenizer, TransformersError } from '@x/transformers';
 import type { SequenceCache } from './kv/sequence-cache';
 import { Pacer } from './pacer';
 import { promptChunk } from './prompt-chunk';
 import { LogitsProcessor, logProbability, type SamplingOptions } from './sampling';
-import type { Scheduler } from './scheduler';
+import type { BatchScheduler } from './scheduler';
 import { StopStrings } from './stop';
-import type { Tokenizer } from './tokenizer';
-import { nextTurn } from './weights/source';
 
 export interface GenerateOptions extends SamplingOptions {
   /** Most tokens to generate, at least 1. Default: until the model ends its text or the context is full. */
@@ -67,7 +67,7 @@ export interface GenerationStats {
 
 /** What a generation needs of a model; {@link LanguageModel} provides it. */
 export interface GenerationHost {
-  readonly scheduler: Scheduler;
+  readonly scheduler: BatchScheduler;
   readonly tokenizer: Tokenizer;
   readonly loadMs: number;
 }

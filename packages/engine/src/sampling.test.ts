@@ -1,5 +1,5 @@
+import { TransformersError } from '@x/transformers';
 import { describe, expect, it } from 'vitest';
-import { TransformersError } from './errors';
 import { Random } from './random';
 import {
   applyRepetitionPenalty,

@@ -3,10 +3,9 @@
  * and commits what was written when all layers are through. Eager; a captured form would replay the same batch.
  */
 import { scope, Tensor } from '@x/core';
-import { TransformersError } from './errors';
+import { type Batch, type CausalModel, type ForwardPass, TransformersError } from '@x/transformers';
 import { ContiguousKv } from './kv/contiguous';
 import { SequenceCache } from './kv/sequence-cache';
-import type { Batch, CausalModel, ForwardPass } from './models/causal-model';
 
 /** Tokens that follow what a sequence's cache holds. */
 export interface Step {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Tensor } from '@x/core';
+import type { ForwardPass } from '@x/transformers';
 import { describe, expect, test } from 'vitest';
-import type { ForwardPass } from './models/causal-model';
 import { Pacer } from './pacer';
 
 /** A device on which every step takes some time, behind as much of a tensor as the pacer uses. */

@@ -8,7 +8,7 @@
  *
  * Order: repetition penalty, temperature, top-k, top-p, min-p, draw.
  */
-import { TransformersError } from './errors';
+import { TransformersError } from '@x/transformers';
 import { Random } from './random';
 
 export interface SamplingOptions {

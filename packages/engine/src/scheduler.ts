@@ -3,10 +3,10 @@
  * at the next step and leaves when it likes; weights are read once for all of them. Policy is simple on purpose: who asked
  * first, at most {@link MAX_BATCH} at once.
  */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { SequenceCache } from './kv/sequence-cache';
 import { Pacer } from './pacer';
 import type { Runner } from './runner';
-import { nextTurn } from './weights/source';
 
 /** Sequences in one pass. */
 const MAX_BATCH = 64;
@@ -19,7 +19,7 @@ interface Request {
   reject(error: unknown): void;
 }
 
-export class Scheduler {
+export class BatchScheduler {
   private readonly waiting: Request[] = [];
   /** Those of the pass under way. */
   private batch: readonly Request[] = [];

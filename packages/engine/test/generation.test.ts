@@ -1,9 +1,9 @@
 import { type Device, memoryStats } from '@x/core';
 import { GgufFile } from '@x/quantized';
+import { describeGguf, GgufWeights, Tokenizer } from '@x/transformers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { describeGguf, type GenerateOptions, LanguageModel, loadModel, type Piece, Tokenizer } from '../src';
+import { type GenerateOptions, LanguageModel, loadModel, type Piece } from '../src';
 import type { Runner } from '../src/runner';
-import { GgufWeights } from '../src/weights/gguf-weights';
 import { deviceNames, GGUF, goldenQ8, openDevice, TOKENIZER } from './helpers';
 
 /** Keeps this thread busy for some milliseconds. */

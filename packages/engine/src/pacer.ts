@@ -5,10 +5,11 @@
  *
  * Only the waiting depends on time: the steps and their results are the same at any pace.
  */
+
 import { performance } from 'node:perf_hooks';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { scope, type Tensor } from '@x/core';
-import type { ForwardPass } from './models/causal-model';
-import { nextTurn } from './weights/source';
+import type { ForwardPass } from '@x/transformers';
 
 /** What a group of steps should take. */
 const GROUP_MS = 30;

@@ -1,13 +1,10 @@
 /** A loaded model with its tokenizer: what {@link loadModel} gives. */
 import { type Device, DisposedError, type Tensor } from '@x/core';
-import type { DecoderConfig } from './config/decoder-config';
-import { TransformersError } from './errors';
+import { type CausalModel, type DecoderConfig, type Tokenizer, TransformersError } from '@x/transformers';
 import { type GenerateOptions, Generation } from './generation';
 import type { SequenceCache } from './kv/sequence-cache';
-import type { CausalModel } from './models/causal-model';
 import { Runner } from './runner';
-import { Scheduler } from './scheduler';
-import type { Tokenizer } from './tokenizer';
+import { BatchScheduler } from './scheduler';
 
 export interface LanguageModelParts {
   model: CausalModel;
@@ -30,7 +27,7 @@ export class LanguageModel {
   /** Milliseconds that loading took. */
   readonly loadMs: number;
   private readonly runner: Runner;
-  private readonly scheduler: Scheduler;
+  private readonly scheduler: BatchScheduler;
   private readonly sequence: SequenceCache;
   private disposed = false;
 
@@ -41,7 +38,7 @@ export class LanguageModel {
     this.maxContext = maxContext;
     this.loadMs = loadMs;
     this.runner = new Runner(model, maxContext);
-    this.scheduler = new Scheduler(this.runner);
+    this.scheduler = new BatchScheduler(this.runner);
     this.sequence = this.runner.cache();
   }
 

@@ -3,7 +3,7 @@
  * complete in every layer; a forward pass writes behind it and commits at its end, so that one that fails changes nothing.
  */
 import { type Device, keep, ShapeError, scope, Tensor } from '@x/core';
-import type { KvLayout } from '../models/causal-model';
+import type { KvLayout } from '@x/transformers';
 
 /** Positions allocated at first. */
 const FIRST = 64;

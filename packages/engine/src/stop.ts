@@ -1,5 +1,5 @@
 /** Ends a generation at given strings, which may be spread over several tokens. Not in candle. */
-import { TransformersError } from './errors';
+import { TransformersError } from '@x/transformers';
 
 export class StopStrings {
   private readonly stops: readonly string[];

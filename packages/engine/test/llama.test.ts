@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import { type Device, memoryStats, scope } from '@x/core';
+import type { PassStep } from '@x/transformers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type LanguageModel, loadModel } from '../src';
 import type { SequenceCache } from '../src/kv/sequence-cache';
-import type { PassStep } from '../src/models/causal-model';
 import type { Runner } from '../src/runner';
 import {
   deviceNames,

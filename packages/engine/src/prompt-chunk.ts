@@ -3,7 +3,7 @@
  * many are different kernels), so their size follows from model, device and position, never from a clock.
  */
 import type { Device } from '@x/core';
-import type { DecoderConfig } from './config/decoder-config';
+import type { DecoderConfig } from '@x/transformers';
 
 const GPU_CHUNK = 256;
 
