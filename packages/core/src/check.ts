@@ -145,14 +145,14 @@ export const DIM = kind(
 );
 
 const asList = ({ op, args }: Refused) => {
-  const numbers = args.every((arg) => typeof arg === 'number');
-  return `write ${op}(${numbers ? showList(args) : '[0, 1]'})`;
+  const end = args.findIndex((arg) => typeof arg !== 'number');
+  return `write ${op}(${showList(end < 0 ? args : args.slice(0, end))})`;
 };
 
 /** A list of dimensions. */
 export const DIM_LIST = kind(
   (value) => Array.isArray(value) && value.every(Number.isSafeInteger),
-  asList,
+  (refused) => (typeof refused.value === 'number' ? asList(refused) : 'give an array of dimensions, as [0, 1]'),
   (message) => new ShapeError('DIM_OUT_OF_RANGE', message),
 );
 
@@ -192,6 +192,12 @@ export const DTYPE = kind(
   (value) => isDType(value as string),
   `use one of ${DTYPES.join(', ')}`,
   (message) => new DTypeError('DTYPE_MISMATCH', message),
+);
+
+/** A path, or what a file has in it. */
+export const FILE = kind(
+  (value) => typeof value === 'string' || value instanceof Uint8Array,
+  'give a path or the bytes of a file as a Uint8Array',
 );
 
 /** One of some names. */

@@ -5,6 +5,7 @@
  */
 import { closeSync, fstatSync, openSync, read, readSync, statSync } from 'node:fs';
 import { promisify } from 'node:util';
+import { check, FILE } from './check';
 import { DisposedError, FileFormatError } from './errors';
 
 const readAt = promisify(read);
@@ -32,6 +33,7 @@ export interface ByteSource {
  * @throws FileFormatError `FILE_NOT_FOUND`, `FILE_UNREADABLE`
  */
 export function openSource(input: FileInput): ByteSource {
+  check('open', 'file', input, FILE);
   return typeof input === 'string' ? new OpenFile(input) : new BytesSource(input);
 }
 

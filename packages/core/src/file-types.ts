@@ -159,7 +159,8 @@ function swapBytes(bytes: Uint8Array, width: number): void {
 }
 
 /** The tensor in another dtype, in place of itself. */
-export function converted(tensor: Tensor, { dtype }: LoadOptions): Tensor {
+export function converted(tensor: Tensor, options: LoadOptions | null): Tensor {
+  const dtype = options?.dtype;
   if (!dtype || dtype === tensor.dtype) return tensor;
   try {
     return tensor.toDtype(dtype);

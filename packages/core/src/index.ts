@@ -19,6 +19,7 @@ export {
   Device,
   type DeviceInfo,
   type DeviceKind,
+  type DeviceLike,
   registerBackend,
   registeredBackends,
   type SkippedDevice,
@@ -44,6 +45,7 @@ export {
 } from './host-array';
 export { JsDevice } from './js/device';
 export { JsStorage } from './js/storage';
+export * as kinds from './kinds';
 export { Layout, type StridedBlocks } from './layout';
 export { type DeviceUsage, type MemoryStats, memoryStats } from './memory';
 export { NpzFile, type NpzInfo, readNpy, readNpySync, writeNpy, writeNpz } from './npy';

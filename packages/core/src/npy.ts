@@ -3,6 +3,8 @@
  * scalars and empty arrays; archives stored or deflated, with zip64. candle reads little-endian row-major arrays of seven
  * types; here all of numpy's numbers but complex and long double ones are read, see file-types.ts for the widenings.
  */
+
+import { check } from './check';
 import type { DeviceLike } from './device';
 import { type DType, sizeInBytes } from './dtype';
 import { CandleError } from './errors';
@@ -24,6 +26,7 @@ import { loadEach, noSuchTensor, type TensorReader } from './safetensors';
 import { elemCount } from './shape';
 import type { Tensor } from './tensor';
 import { viewOf } from './tensor/base';
+import { NAMED_TENSORS, TENSOR } from './tensor/signatures';
 import { ZipArchive, type ZipEntry } from './zip';
 import { ZipWriter, type ZipWriterOptions } from './zip-writer';
 
@@ -71,6 +74,7 @@ export function readNpySync(file: FileInput, device?: DeviceLike, options: LoadO
  * @throws FileFormatError `FILE_UNWRITABLE`
  */
 export async function writeNpy(path: string, tensor: Tensor): Promise<void> {
+  check('writeNpy', 'tensor', tensor, TENSOR);
   await replaceFile(path, async (sink) => {
     await sink.write(npyHeader(tensor.dtype, tensor.shape));
     await writeTensor(tensor, (bytes) => sink.write(bytes));
@@ -86,6 +90,7 @@ export async function writeNpz(
   tensors: Readonly<Record<string, Tensor>> | ReadonlyMap<string, Tensor>,
   options: ZipWriterOptions = {},
 ): Promise<void> {
+  check('writeNpz', 'tensors', tensors, NAMED_TENSORS);
   const entries = tensors instanceof Map ? [...tensors] : Object.entries(tensors as Record<string, Tensor>);
   if (entries.some(([name]) => name === '' || name.length > 1000)) {
     throw new CandleError('INVALID_ARGUMENT', 'writeNpz: a name has 1 to 1000 characters; rename the tensor.');

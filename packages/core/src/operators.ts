@@ -9,11 +9,13 @@
  * As in candle two tensors must have one shape; for others there are the `broadcast...` methods. A number takes the
  * tensor's dtype, and an integer tensor refuses one that it cannot hold. The caller owns the result.
  */
+import { check } from './check';
 import { CandleError } from './errors';
 import { Tensor } from './tensor';
+import { OPERAND, TENSOR } from './tensor/signatures';
 
-/** A tensor or a number; at least one of two is a tensor. */
-export type Operand = Tensor | number;
+/** A tensor, a number or a bigint; at least one of two is a tensor. */
+export type Operand = Tensor | number | bigint;
 
 /** lhs + rhs. @throws ShapeError, DTypeError, DeviceError; CandleError `INVALID_ARGUMENT` for two numbers */
 export function add(lhs: Operand, rhs: Operand): Tensor {
@@ -37,6 +39,7 @@ export function div(lhs: Operand, rhs: Operand): Tensor {
 
 /** -x. */
 export function neg(x: Tensor): Tensor {
+  check('neg', 'x', x, TENSOR);
   return x.neg();
 }
 
@@ -45,8 +48,14 @@ function tensorOf(op: string, operand: Operand): Tensor {
   throw new CandleError('INVALID_ARGUMENT', `${op}: neither operand is a tensor; make one with Tensor.from.`);
 }
 
-function fromNumber(op: string, value: number, rhs: Operand, body: (lhs: Tensor, rhs: Tensor) => Tensor): Tensor {
+function fromNumber(
+  op: string,
+  value: number | bigint,
+  rhs: Operand,
+  body: (lhs: Tensor, rhs: Tensor) => Tensor,
+): Tensor {
   const tensor = tensorOf(op, rhs);
+  check(op, 'lhs', value, OPERAND);
   const scalar = Tensor.full(value, [], tensor.dtype, tensor.device);
   try {
     return body(scalar, tensor);

@@ -7,7 +7,7 @@
  * Types without a tensor dtype are widened when loaded, see file-types.ts. F4, F6_*, F8_E8M0 and C64 can be listed but not
  * loaded. Several files that make up one model: safetensors-shards.ts.
  */
-import { show } from './check';
+import { check, show } from './check';
 import { Device, type DeviceLike } from './device';
 import { type DType, sizeInBytes } from './dtype';
 import { CandleError, FileFormatError, UnsupportedError } from './errors';
@@ -22,6 +22,7 @@ import {
   type SafetensorsInfo,
 } from './safetensors-header';
 import type { Tensor } from './tensor';
+import { NAMED_TENSORS } from './tensor/signatures';
 
 const TYPES: Partial<Record<SafetensorsDType, FileType>> = {
   BOOL: 'bool',
@@ -189,6 +190,7 @@ export async function saveSafetensors(
   tensors: Readonly<Record<string, Tensor>> | ReadonlyMap<string, Tensor>,
   metadata?: Readonly<Record<string, string>>,
 ): Promise<void> {
+  check('saveSafetensors', 'tensors', tensors, NAMED_TENSORS);
   const entries = tensors instanceof Map ? [...tensors] : Object.entries(tensors as Record<string, Tensor>);
   if (entries.some(([name]) => name === '__metadata__')) {
     const message =

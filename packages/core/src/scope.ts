@@ -6,6 +6,7 @@
  * tensors. A scope knows handles, not tensors: a forgotten tensor can still be collected while its scope is open.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { check, FUNCTION } from './check';
 import type { TensorHandle } from './storage-ref';
 
 /**
@@ -74,6 +75,7 @@ export function currentScope(): Scope | undefined {
  * @returns what `fn` returns; its tensors belong to the surrounding scope, if there is one
  */
 export function scope<T>(fn: () => T): T {
+  check('scope', 'fn', fn, FUNCTION);
   const inner = new Scope(storage.getStore());
   let result: T;
   try {

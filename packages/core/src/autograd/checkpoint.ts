@@ -6,11 +6,13 @@
  * second time, and derivatives of higher order work.
  */
 import type { RandomStream } from '../backend';
+import { check, FUNCTION } from '../check';
 import type { Device } from '../device';
 import { isFloat } from '../dtype';
 import { scope } from '../scope';
 import type { Tensor } from '../tensor';
 import { aliasOf } from '../tensor/base';
+import { TENSORS } from '../tensor/signatures';
 import { propagate } from './backward';
 import { GradStore } from './grad-store';
 import { enableGrad, isGradEnabled, noGrad } from './mode';
@@ -34,6 +36,8 @@ interface Checkpoint {
  * ```
  */
 export function checkpoint(fn: (...inputs: Tensor[]) => Tensor, inputs: readonly Tensor[]): Tensor {
+  check('checkpoint', 'fn', fn, FUNCTION);
+  check('checkpoint', 'inputs', inputs, TENSORS);
   const random = randomStates(inputs);
   // A view of the result, because fn may return an input or a tensor of its own.
   const output = noGrad(() => scope(() => fn(...inputs).detach()));

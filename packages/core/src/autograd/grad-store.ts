@@ -5,8 +5,11 @@
  * `dispose()` gives them all back, and they live in the scope that the store was made in, so a store outside of a loop
  * accumulates what scopes inside of the loop compute.
  */
+import { kind, NUMBER } from '../check';
+import { checkCalls } from '../checked-calls';
 import { currentScope, Scope, TENSORS } from '../scope';
 import type { Tensor } from '../tensor';
+import { TENSOR } from '../tensor/signatures';
 
 export class GradStore {
   readonly #grads = new Map<number, Tensor>();
@@ -101,3 +104,19 @@ export class GradStore {
     Scope.nearestOpen(this.#scope)?.adopt(handle);
   }
 }
+
+checkCalls(
+  GradStore.prototype,
+  {
+    get: { tensor: TENSOR },
+    getId: { id: NUMBER },
+    insert: { tensor: TENSOR, grad: TENSOR },
+    insertId: { id: NUMBER, grad: TENSOR },
+    remove: { tensor: TENSOR },
+    removeId: { id: NUMBER },
+    orInsert: { tensor: TENSOR },
+    accumulateId: { id: NUMBER, grad: TENSOR },
+    extend: { other: kind((value) => value instanceof GradStore, 'give what backward gave') },
+  },
+  'GradStore.',
+);

@@ -4,6 +4,7 @@
  * other. It is asked for only when an operand is tracked: code without variables never pays for it.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { check, FUNCTION } from '../check';
 
 const mode = new AsyncLocalStorage<boolean>();
 
@@ -18,10 +19,12 @@ export function isGradEnabled(): boolean {
  * @returns what `fn` returns
  */
 export function noGrad<T>(fn: () => T): T {
+  check('noGrad', 'fn', fn, FUNCTION);
   return mode.run(false, fn);
 }
 
 /** Runs `fn` with recording on, also inside of {@link noGrad}. */
 export function enableGrad<T>(fn: () => T): T {
+  check('enableGrad', 'fn', fn, FUNCTION);
   return mode.run(true, fn);
 }

@@ -4,6 +4,8 @@
  * thousandfold, exceed 1e8 or are below 1e-4. Of a tensor above the threshold only the edges of each dimension are read and
  * shown. The last line says shape, dtype and, unlike candle's, always the device.
  */
+
+import { check, OBJECT, STRING } from '../check';
 import { isInt } from '../dtype';
 import { CandleError } from '../errors';
 import type { TensorArray } from '../host-array';
@@ -44,6 +46,7 @@ export function printOptions(): PrintOptions {
  * @throws CandleError `INVALID_ARGUMENT`
  */
 export function setPrintOptions(options: Partial<PrintOptions> | keyof typeof PRESETS): void {
+  check('setPrintOptions', 'options', options, typeof options === 'string' ? STRING : OBJECT);
   const preset = typeof options === 'string';
   if (preset && !Object.hasOwn(PRESETS, options)) {
     const known = Object.keys(PRESETS).join(', ');

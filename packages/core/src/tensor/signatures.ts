@@ -8,8 +8,8 @@ import {
   DIM_LIST,
   DTYPE,
   dimsOr,
+  FILE,
   FINITE,
-  FUNCTION,
   fields,
   INDEX,
   type Kind,
@@ -58,14 +58,17 @@ export const DEVICE = kind(
   (message) => new DeviceError('DEVICE_UNKNOWN', message),
 );
 
+/** Tensors by name. */
+export const NAMED_TENSORS = kind(
+  (value) =>
+    OBJECT.test(value) && (value instanceof Map ? [...value.values()] : Object.values(value as object)).every(isTensor),
+  'give tensors by name, as { name: tensor } or a Map',
+);
+
 const shapeError = (message: string) => new ShapeError('INVALID_SHAPE', message);
 /** How many parts, and the size of an image: from 1. */
 const PARTS = kind(POSITIVE.test, 'give a whole number from 1', shapeError);
 const LOAD_OPTIONS = optional(fields({ dtype: optional(DTYPE) }));
-const FILE = kind(
-  (value) => typeof value === 'string' || value instanceof Uint8Array,
-  'give a path or the bytes of a file',
-);
 const SINK = kind(
   (value) => typeof (value as { write?: unknown })?.write === 'function',
   'give an object with write(bytes)',
@@ -91,10 +94,10 @@ const CONV_OPTIONS = optional(OBJECT);
 const TENSOR_OPTIONS = fields({ dtype: optional(DTYPE), device: nullable(DEVICE) });
 /** A dtype, or the options as an object. */
 const OPTIONS: Kind = {
-  test: (value) => isDType(value as string) || TENSOR_OPTIONS.test(value),
+  test: (value) => isDType(value as string) || (!(value instanceof Device) && TENSOR_OPTIONS.test(value)),
   refuse: (refused) => {
-    if (refused.value instanceof Device || typeof refused.value === 'string') return NO_DTYPE.refuse(refused);
-    return TENSOR_OPTIONS.refuse(refused);
+    const misplaced = refused.value instanceof Device || typeof refused.value === 'string';
+    return (misplaced ? NO_DTYPE : TENSOR_OPTIONS).refuse(refused);
   },
 };
 const NO_DTYPE = kind(
@@ -364,7 +367,7 @@ export const STATICS = {
     device: nullable(DEVICE),
     options: LOAD_OPTIONS,
   },
-  writeNpz: { tensors: OBJECT, path: STRING, options: optional(fields({ deflate: optional(BOOLEAN) })) },
+  writeNpz: { tensors: NAMED_TENSORS, path: STRING, options: optional(fields({ deflate: optional(BOOLEAN) })) },
   fromShared: { shared: OBJECT, device: nullable(DEVICE) },
 } satisfies Record<MethodsOf<typeof Tensor>, Signature>;
 
@@ -380,6 +383,3 @@ export const VAR_STATICS = {
   randF64: CREATORS.rand,
   randnF64: CREATORS.randn,
 } as const;
-
-/** Of functions that are not methods. */
-export const CHECKPOINT = { fn: FUNCTION, inputs: TENSORS } as const;
