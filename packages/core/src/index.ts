@@ -48,6 +48,7 @@ export { JsStorage } from './js/storage';
 export * as kinds from './kinds';
 export { Layout, type StridedBlocks } from './layout';
 export { type DeviceUsage, type MemoryStats, memoryStats } from './memory';
+export { didYouMean } from './near';
 export { NpzFile, type NpzInfo, readNpy, readNpySync, writeNpy, writeNpz } from './npy';
 export * as operators from './operators';
 export { DEFAULT_SEED, philox4x32, philoxNormal, philoxUniform } from './philox';

@@ -8,6 +8,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Tensor } from '@x/core';
 import { type Tokenizer, TransformersError } from '@x/transformers';
 import type { SequenceCache } from './kv/sequence-cache';
+import { boolean, callback, checkOptions, number, type OptionRule, signal } from './options';
 import { Pacer } from './pacer';
 import { promptChunk } from './prompt-chunk';
 import { LogitsProcessor, logProbability, type SamplingOptions } from './sampling';
@@ -72,6 +73,25 @@ export interface GenerationHost {
   readonly loadMs: number;
 }
 
+const OPTIONS = {
+  temperature: number,
+  topK: number,
+  topP: number,
+  minP: number,
+  seed: number,
+  repetitionPenalty: number,
+  repetitionWindow: number,
+  maxTokens: number,
+  stop: [
+    (value) => typeof value === 'string' || (Array.isArray(value) && value.every((text) => typeof text === 'string')),
+    'a string or a list of strings',
+  ],
+  signal,
+  logprobs: boolean,
+  addSpecialTokens: boolean,
+  onProgress: callback,
+} satisfies Record<keyof GenerateOptions, OptionRule>;
+
 /** Tokens between two reports of progress, at least. */
 const PROGRESS_STEP = 16;
 
@@ -92,6 +112,7 @@ export class Generation implements AsyncIterable<Piece> {
     prompt: string | ArrayLike<number>,
     private readonly options: GenerateOptions,
   ) {
+    checkOptions('generate', options, OPTIONS);
     this.processor = new LogitsProcessor(options);
     this.stops = new StopStrings(options.stop);
     this.maxTokens = options.maxTokens ?? Number.POSITIVE_INFINITY;

@@ -21,6 +21,7 @@ import {
   type WeightSource,
 } from '@x/transformers';
 import { LanguageModel } from './language-model';
+import { callback, checkOptions, number, type OptionRule, signal } from './options';
 
 export interface LoadModelOptions {
   /** Default: `Device.auto()`, the best one that opens. */
@@ -43,6 +44,17 @@ export interface LoadModelOptions {
 
 const DEFAULT_CONTEXT = 4096;
 
+const OPTIONS = {
+  device: [
+    (value) => value instanceof Device || typeof value === 'string',
+    'a Device or its name, such as Device.cpu() or "cpu"',
+  ],
+  dtype: [(value) => ['f32', 'f16', 'bf16'].includes(value as string), '"f32", "f16" or "bf16"'],
+  signal,
+  onProgress: callback,
+  maxContext: number,
+} satisfies Record<keyof LoadModelOptions, OptionRule>;
+
 /**
  * @param path a .gguf file, a directory with config.json, tokenizer.json and safetensors files, or a .safetensors file in one
  * @throws FileFormatError for missing and damaged files (with the file's path) and types of weights that cannot be read;
@@ -50,6 +62,7 @@ const DEFAULT_CONTEXT = 4096;
  */
 export async function loadModel(path: string, options: LoadModelOptions = {}): Promise<LanguageModel> {
   const start = performance.now();
+  checkOptions('loadModel', options, OPTIONS);
   options.signal?.throwIfAborted();
   const files = await find(path);
   const source = { device: options.device ?? (await Device.auto()), ...pick(options) };

@@ -3,8 +3,8 @@
  * exact stored type; writers disagree about widths and signs for the same key, so the getters here ask for the kind of
  * value (a whole number, a string) and check that it fits.
  */
+import { didYouMean } from '@x/core';
 import { ggufError } from './error';
-import { didYouMean } from './near';
 import type { GgufItems, GgufValue } from './value';
 
 export class GgufMetadata extends Map<string, GgufValue> {

@@ -3,10 +3,10 @@
  * Descriptions were read when it was opened; data is read by position when asked for, in pieces if wanted, and never
  * mapped, so a file that is cut short later gives an error and not a fault.
  */
+import { didYouMean } from '@x/core';
 import type { BlockFormat } from '../blocks';
 import { swapBlocks } from './endian';
 import { ggufError } from './error';
-import { didYouMean } from './near';
 import type { ByteSource } from './source';
 
 /** A tensor as its file describes it. */
