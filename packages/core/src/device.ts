@@ -6,6 +6,7 @@
  * `Device` a location, so devices compare with `===` as well as `equals`.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads';
 import type {
   BackendDevice,
   BackendProvider,
@@ -61,25 +62,43 @@ export function registerBackend(provider: BackendProvider): void {
   providers.set(provider.kind, provider);
 }
 
-/** The kinds that a backend package has registered; `js`, and `cpu` without a package, are built in. */
+/** The kinds that a backend package has registered; `js`, and `cpu` where no package has one, are built in. */
 export function registeredBackends(): DeviceKind[] {
   return [...providers.keys()];
 }
 
-function builtIn(kind: 'js' | 'cpu'): BackendProvider {
-  const location = { kind, ordinal: 0 };
-  const description = 'plain TypeScript on the CPU';
+/** The plain TypeScript backend under a name; `why` it takes the place of a package's backend that has no device here. */
+function builtIn(kind: 'js' | 'cpu', why?: string): BackendProvider {
+  const description = why ? `plain TypeScript on the CPU, because ${why}` : 'plain TypeScript on the CPU';
   return {
     kind,
     list: () => ({ devices: [{ ordinal: 0, description }] }),
-    open: () => new JsDevice(location),
+    open: () => {
+      if (why) warnOfFallback(why);
+      return new JsDevice({ kind, ordinal: 0 }, description);
+    },
   };
 }
 
+/** The backend of a kind. `cpu` is there on every machine: where a package's own kernels cannot run, in TypeScript. */
 function providerOf(kind: DeviceKind): BackendProvider | undefined {
   const provider = providers.get(kind);
-  if (provider || kind === 'rocm' || kind === 'cuda') return provider;
-  return builtIn(kind);
+  if (kind === 'rocm' || kind === 'cuda') return provider;
+  if (!provider) return builtIn(kind);
+  const { devices, reason } = provider.list();
+  return devices.length > 0 ? provider : builtIn(kind, reason ?? 'its backend has no device');
+}
+
+const FALLBACK_WARNED = 'x.core.fallback-warned';
+
+/** Once a process: environment data is shared by the ESM and the CommonJS build, and inherited by worker threads. */
+function warnOfFallback(why: string): void {
+  if (getEnvironmentData(FALLBACK_WARNED)) return;
+  setEnvironmentData(FALLBACK_WARNED, true);
+  process.emitWarning(
+    `Device.cpu() computes in plain TypeScript, many times slower than with its compiled kernels, because ${why}`,
+    { type: 'CandleWarning', code: 'CPU_WITHOUT_KERNELS' },
+  );
 }
 
 function missing(kind: DeviceKind): string {
@@ -105,7 +124,11 @@ export class Device {
     return Device.at('js', 0);
   }
 
-  /** Host code objects when @x/rocm-backend is imported, otherwise the same as {@link Device.js}. */
+  /**
+   * Compiled kernels when @x/rocm-backend is imported, otherwise plain TypeScript as on {@link Device.js}. Where that
+   * package's native addon cannot run, also plain TypeScript: its `description` says why, and a warning
+   * (`CPU_WITHOUT_KERNELS`) once a process.
+   */
   static cpu(): Device {
     return Device.at('cpu', 0);
   }
@@ -170,7 +193,10 @@ export class Device {
     return device === undefined || device === null ? Device.current() : Device.parse(device);
   }
 
-  /** The best device that opens: rocm, then cuda, then cpu. {@link Device.skipped} tells what was passed over. */
+  /**
+   * The best device that opens: rocm, then cuda, then cpu, which is there on every machine ({@link Device.cpu}).
+   * {@link Device.skipped} tells what was passed over.
+   */
   static async auto(): Promise<Device> {
     const skipped: SkippedDevice[] = [];
     for (const kind of ['rocm', 'cuda', 'cpu'] as const) {
@@ -252,7 +278,7 @@ export class Device {
       const why = cause instanceof Error ? cause.message : String(cause);
       throw new DeviceError(
         'DEVICE_UNAVAILABLE',
-        `${this} does not open: ${why}; use another device, e.g. Device.cpu().`,
+        `${this} does not open: ${why}; use another device, e.g. ${this.kind === 'cpu' ? 'Device.js()' : 'Device.cpu()'}.`,
         { cause },
       );
     }
@@ -302,7 +328,7 @@ export class Device {
     if (backend.compile) return backend.compile(source, options);
     throw new UnsupportedError(
       'UNSUPPORTED',
-      `compile: ${this} runs plain TypeScript and no kernels; import ${GPU_PACKAGE} and use Device.cpu(), Device.rocm() or Device.cuda().`,
+      `compile: ${this} runs no kernels (${backend.description}); use Device.rocm(), Device.cuda() or Device.cpu() with ${GPU_PACKAGE} imported, where its native addon runs.`,
     );
   }
 

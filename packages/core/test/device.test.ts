@@ -221,3 +221,47 @@ describe('errors name numbers and a remedy', () => {
     expect(error.message).toMatch(/\.$/);
   });
 });
+
+// Last: from here on `cpu` is the fallback.
+test('cpu without a device of its backend is plain TypeScript, says why, and warns once', async () => {
+  const warnings: (Error & { code?: string })[] = [];
+  const listen = (warning: Error) => warnings.push(warning);
+  process.on('warning', listen);
+  try {
+    const reason = 'the addon is missing. Install it';
+    const open = () => {
+      throw new Error('never opened');
+    };
+    registerBackend({ kind: 'cpu', list: () => ({ devices: [], reason }), open });
+    for (const kind of ['rocm', 'cuda'] as const)
+      registerBackend({ kind, list: () => ({ devices: [], reason }), open });
+    for (const kind of ['cpu', 'rocm', 'cuda'] as const) for (const n of [0, 1]) tryDispose(kind, n);
+    const listed = Device.list().find(({ name }) => name === 'cpu');
+    expect(listed).toMatchObject({ available: true, description: `plain TypeScript on the CPU, because ${reason}` });
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(warnings).toEqual([]);
+
+    expect(Tensor.ones([2]).add(1).toVecSync()).toEqual([2, 2]);
+    expect(await Device.auto()).toBe(Device.cpu());
+    expect(Device.cpu().description).toBe(`plain TypeScript on the CPU, because ${reason}`);
+    expect(String(Device.cpu())).toBe('cpu');
+    Device.cpu().dispose();
+    expect(Tensor.ones([1], 'f32', Device.parse('cpu')).toVecSync()).toEqual([1]);
+    expect(thrown(() => Device.cpu().compile('')).message).toContain(reason);
+    expect(thrown(() => Device.rocm()).message).toBe(`rocm:0 is not available: ${reason}; use Device.cpu().`);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(warnings.map(({ name, code }) => [name, code])).toEqual([['CandleWarning', 'CPU_WITHOUT_KERNELS']]);
+    expect(warnings[0].message).toContain(reason);
+  } finally {
+    process.off('warning', listen);
+  }
+});
+
+/** Closes what earlier tests opened under a name, if it is open. */
+function tryDispose(kind: 'cpu' | 'rocm' | 'cuda', ordinal: number): void {
+  try {
+    Device.at(kind, ordinal).dispose();
+  } catch {
+    // There is no such device any more.
+  }
+}

@@ -24,12 +24,25 @@ import { fileURLToPath } from 'node:url';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const require = createRequire(import.meta.url);
+const requireOfProject = createRequire(join(process.cwd(), 'package.json'));
 const target = join(root, 'prebuilds', `${process.platform}-${process.arch}`, 'hip.node');
 const stampFile = `${target}.stamp`;
 
 function fail(message) {
   console.error(`@x/hip: ${message}`);
   process.exit(1);
+}
+
+/** A file of a package that the build needs; the package depends on none, so that it may stand in the caller's project. */
+function resolveTool(file) {
+  for (const from of [require, requireOfProject]) {
+    try {
+      return from.resolve(file);
+    } catch {
+      // The next place, or the message below.
+    }
+  }
+  return fail(`${file.split('/')[0]} is not installed. Run: npm install --no-save node-gyp node-addon-api`);
 }
 
 /** A prefix whose include/node holds this node's headers. */
@@ -60,7 +73,7 @@ function filesUnder(directory) {
 
 function stampOf(nodedir) {
   const hash = createHash('sha256');
-  const addonApi = require.resolve('node-addon-api/package.json');
+  const addonApi = resolveTool('node-addon-api/package.json');
   hash.update(
     [process.version, process.versions.modules, process.platform, process.arch, nodedir, compilerVersion()].join('\n'),
   );
@@ -76,9 +89,11 @@ function stampOf(nodedir) {
 }
 
 function build(nodedir) {
-  const nodeGyp = require.resolve('node-gyp/bin/node-gyp.js');
+  const nodeGyp = resolveTool('node-gyp/bin/node-gyp.js');
+  // binding.gyp asks for node-addon-api from native/.
+  const env = { ...process.env, NODE_PATH: dirname(dirname(resolveTool('node-addon-api/package.json'))) };
   const args = [nodeGyp, 'rebuild', '--release', '--jobs=max', `--nodedir=${nodedir}`];
-  const result = spawnSync(process.execPath, args, { cwd: join(root, 'native'), stdio: 'inherit' });
+  const result = spawnSync(process.execPath, args, { cwd: join(root, 'native'), stdio: 'inherit', env });
   if (result.status !== 0) fail(`node-gyp failed (${result.signal ?? `exit ${result.status}`}); its output is above`);
   mkdirSync(dirname(target), { recursive: true });
   // A process that has the old file mapped keeps it: the new one takes its name.

@@ -147,10 +147,10 @@ export function addon(): NativeAddon {
   const target = `${process.platform}-${process.arch}`;
   const load = BINARIES[target];
   if (!load) {
-    const known = Object.keys(BINARIES).join(', ');
-    throw new HipError(
-      'ADDON_MISSING',
-      `@x/hip has no native binary for ${target}, only for ${known}. Run on one of those`,
+    const known = Object.keys(BINARIES).join(' and ');
+    throw missing(
+      `@x/hip has no native binary for ${target}, only for ${known}`,
+      'Run Node on one of those, for example in a Linux container or, on Windows, in WSL',
     );
   }
   try {
@@ -159,12 +159,21 @@ export function addon(): NativeAddon {
     loaded = native;
     return native;
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message.split('\n')[0] : String(cause);
-    throw new HipError(
-      'ADDON_MISSING',
-      `@x/hip's native binary for ${target} (prebuilds/${target}/hip.node) cannot be loaded: ${reason}. ` +
-        'Reinstall the package, or build it with `node scripts/build.mjs` in packages/hip (needs g++ and node headers)',
-      { cause },
-    );
+    const { code, message } = cause as NodeJS.ErrnoException;
+    const what = `@x/hip's native binary for ${target}`;
+    if (code === 'ERR_DLOPEN_DISABLED')
+      throw missing(`${what} cannot be loaded: native addons are disabled`, 'Start Node without --no-addons', cause);
+    const why =
+      code === 'MODULE_NOT_FOUND' ? 'is not there' : `cannot be loaded: ${String(message ?? cause).split('\n')[0]}`;
+    throw missing(`${what} (prebuilds/${target}/hip.node) ${why}`, REBUILD, cause);
   }
+}
+
+/** What works where the package was installed, and in a checkout. */
+const REBUILD =
+  'Install @x/hip again, or build the binary where it is installed: `npm install --no-save node-gyp node-addon-api`, then ' +
+  '`node node_modules/@x/hip/scripts/build.mjs` (needs g++, make and python3). In a checkout: `npm run setup`';
+
+function missing(message: string, remedy: string, cause?: unknown): HipError {
+  return new HipError('ADDON_MISSING', `${message}. ${remedy}`, { remedy, cause });
 }

@@ -33,6 +33,8 @@ export interface HipErrorDetails {
   freeBytes?: number;
   /** OUT_OF_MEMORY: bytes of the device. */
   totalBytes?: number;
+  /** ADDON_MISSING: what to do, with which the message ends. */
+  remedy?: string;
   cause?: unknown;
 }
 
@@ -47,6 +49,7 @@ export class HipError extends Error {
   declare readonly requestedBytes?: number;
   declare readonly freeBytes?: number;
   declare readonly totalBytes?: number;
+  declare readonly remedy?: string;
 
   constructor(code: HipErrorCode, message: string, details: HipErrorDetails = {}) {
     const { cause, ...known } = details;

@@ -4,7 +4,7 @@
  */
 import { addon } from './addon';
 import { HipError, type HipErrorCode } from './errors';
-import type { Platform, PlatformFailure } from './platforms';
+import { failureOf, type Platform, type PlatformFailure } from './platforms';
 
 /** Libraries with matrix products. */
 export type BlasLibrary = 'rocblas' | 'hipblaslt' | 'cublas' | 'openblas';
@@ -105,15 +105,6 @@ export function libraryReport(name: LibraryName): LibraryReport {
       }),
     };
   } catch (error) {
-    const code = error instanceof HipError ? error.code : 'DRIVER_ERROR';
-    const message = error instanceof Error ? error.message : String(error);
-    return {
-      name,
-      platform,
-      purpose,
-      available: false,
-      searched: [],
-      reason: { code, message, remedy: 'See the message' },
-    };
+    return { name, platform, purpose, available: false, searched: [], reason: failureOf(error) };
   }
 }

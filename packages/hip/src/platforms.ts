@@ -68,14 +68,15 @@ function reportOn(platform: Platform): PlatformReport {
       }),
     };
   } catch (error) {
-    const code = error instanceof HipError ? error.code : 'DRIVER_ERROR';
-    const message = error instanceof Error ? error.message : String(error);
-    return {
-      platform,
-      available: false,
-      deviceCount: 0,
-      searched: [],
-      reason: { code, message, remedy: 'See the message' },
-    };
+    return { platform, available: false, deviceCount: 0, searched: [], reason: failureOf(error) };
   }
+}
+
+/** @internal The reason of a report on what could not even be asked for. */
+export function failureOf(error: unknown): PlatformFailure {
+  const code = error instanceof HipError ? error.code : 'DRIVER_ERROR';
+  const message = error instanceof Error ? error.message : String(error);
+  const remedy = error instanceof HipError ? error.remedy : undefined;
+  if (!remedy) return { code, message, remedy: 'Report this with the output of `candle doctor`' };
+  return { code, message: message.replace(`. ${remedy}`, ''), remedy };
 }

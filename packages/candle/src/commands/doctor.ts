@@ -1,4 +1,5 @@
 /** `candle doctor`: drivers, permissions, compilers, libraries and code objects, and what to install for what is missing. */
+import { totalmem } from 'node:os';
 import { compilers, type LibraryReport, libraryReports, openDevice, type PlatformReport, platforms } from '@x/hip';
 import { listTargets, resolveTarget } from '@x/kernels';
 import { Command } from 'commander';
@@ -23,6 +24,7 @@ export function doctorCommand(): Command {
         const targets = listTargets();
         const reports = platforms();
         const devices = reports.flatMap((report) => checkDevices(report, targets));
+        if (!devices.some(({ device }) => device === 'cpu')) devices.push(plainCpu());
         const result = {
           node: process.versions.node,
           system: `${process.platform}-${process.arch}`,
@@ -49,6 +51,19 @@ function checkDevices(report: PlatformReport, targets: readonly string[]): Devic
     const label = report.platform === 'host' ? 'cpu' : `${report.platform}:${ordinal}`;
     return { device: label, name, arch, memoryBytes: totalMemory, codeObjects, advice };
   });
+}
+
+/** The cpu device where the host platform cannot run: core's own, in TypeScript. */
+function plainCpu(): DeviceCheck {
+  return {
+    device: 'cpu',
+    name: 'plain TypeScript',
+    arch: process.arch,
+    memoryBytes: totalmem(),
+    codeObjects: null,
+    advice:
+      'it computes in plain TypeScript, many times slower than with compiled kernels: see host above for why and what to do',
+  };
 }
 
 function describe(result: {

@@ -8,13 +8,14 @@ import { JsStorage, js } from './storage';
 
 export class JsDevice implements BackendDevice {
   readonly location: DeviceLocation;
-  readonly description = 'plain TypeScript on the CPU';
+  readonly description: string;
   readonly random = new PhiloxGenerator();
   #open = true;
   #memory: DeviceMemory = { liveStorages: 0, liveBytes: 0, cachedBytes: 0, driverBytes: 0, peakBytes: 0 };
 
-  constructor(location: DeviceLocation = { kind: 'js', ordinal: 0 }) {
+  constructor(location: DeviceLocation = { kind: 'js', ordinal: 0 }, description = 'plain TypeScript on the CPU') {
     this.location = location;
+    this.description = description;
   }
 
   /** @throws DisposedError once the device is disposed */

@@ -1,0 +1,74 @@
+// Without the native addon everything still runs, in plain TypeScript: a child process with --no-addons.
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, expect, test } from 'vitest';
+
+const root = fileURLToPath(new URL('../../..', import.meta.url));
+const directory = mkdtempSync(join(tmpdir(), 'candle-no-addon-'));
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+
+function runWithoutAddons(...args: string[]) {
+  const tsx = join(root, 'node_modules/tsx/dist/cli.mjs');
+  return spawnSync(process.execPath, [tsx, '--tsconfig', join(root, 'tsconfig.json'), ...args], {
+    cwd: root,
+    encoding: 'utf8',
+    env: { ...process.env, NODE_OPTIONS: '--no-addons', X_TEST_DEVICES: undefined },
+  });
+}
+
+test('tensors, devices and errors', () => {
+  const script = join(directory, 'run.mts');
+  writeFileSync(
+    script,
+    `import { Device, Tensor } from ${JSON.stringify(join(root, 'packages/core/src/index.ts'))};
+     import ${JSON.stringify(join(root, 'packages/rocm-backend/src/index.ts'))};
+     const errorOf = (run: () => unknown) => { try { run(); } catch (e) { return [(e as any).code, (e as Error).message]; } };
+     const ones = Tensor.ones([2]).toVecSync();
+     const auto = await Device.auto();
+     const result = {
+       ones, auto: String(auto), description: auto.description, list: Device.list(),
+       rocm: errorOf(() => Device.rocm()), cuda: errorOf(() => Device.parse('cuda:0')),
+       product: Tensor.ones([2, 3]).matmul(Tensor.ones([3, 2], 'f32', auto)).toVecSync(),
+     };
+     console.log('RESULT' + JSON.stringify(result));`,
+  );
+  const { stdout, stderr, status } = runWithoutAddons(script);
+  expect(stderr.match(/CandleWarning/g)).toHaveLength(1);
+  expect(stderr).toContain('[CPU_WITHOUT_KERNELS] CandleWarning: Device.cpu() computes in plain TypeScript');
+  expect(status).toBe(0);
+  const result = JSON.parse(stdout.slice(stdout.indexOf('RESULT') + 'RESULT'.length));
+  expect(result).toMatchObject({
+    ones: [1, 1],
+    auto: 'cpu',
+    product: [
+      [3, 3],
+      [3, 3],
+    ],
+  });
+  const why = /native addons are disabled\. Start Node without --no-addons/;
+  expect(result.description).toMatch(why);
+  expect(result.list.map((entry: { available: boolean }) => entry.available)).toEqual([true, true, false, false]);
+  for (const [code, message] of [result.rocm, result.cuda]) {
+    expect(code).toBe('DEVICE_UNAVAILABLE');
+    expect(message).toMatch(why);
+    expect(message).toMatch(/use Device\.cpu\(\)\.$/);
+  }
+});
+
+test('candle doctor says why, and what cpu is', () => {
+  const cli = join(root, 'packages/candle/src/cli.ts');
+  const { stdout, status } = runWithoutAddons(cli, 'doctor', '--json');
+  expect(status).toBe(0);
+  const { platforms, devices, libraries } = JSON.parse(stdout);
+  for (const { reason } of [...platforms, ...libraries]) {
+    expect(reason).toMatchObject({ code: 'ADDON_MISSING', remedy: 'Start Node without --no-addons' });
+    expect(reason.message).toMatch(/native addons are disabled$/);
+  }
+  expect(devices).toMatchObject([{ device: 'cpu', name: 'plain TypeScript', codeObjects: null }]);
+  const text = runWithoutAddons(cli, 'doctor').stdout;
+  expect(text).toContain('cpu: plain TypeScript');
+  expect(text).toContain('Start Node without --no-addons');
+});
