@@ -7,7 +7,7 @@
 namespace gemm {
 
 // Rows past the last are the last one again: their results are dropped, and the inner loop needs no branch.
-X_DEVICE u64 clamped(u64 row, u64 m) { return row < m ? row : m - 1; }
+X_DEVICE u32 clamped(u32 row, u32 rows) { return row < rows ? row : rows - 1; }
 
 template <u32 ROWS, class T>
 X_DEVICE void columnPerWarp(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& lhs, const Operand<T>& rhs, T* out) {
@@ -20,10 +20,11 @@ X_DEVICE void columnPerWarp(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& 
     const T* w = rhs.of(b).at(0, column);
     const bool wide = aligned16(w) && aligned16(l.data) && l.column == 1 && l.row % V == 0;
     for (u64 row = 0; row < m; row += ROWS) {
+      const u32 rows = m - row < ROWS ? (u32)(m - row) : ROWS;
       A acc[ROWS] = {};
       const T* left[ROWS];
 #pragma unroll
-      for (u32 a = 0; a < ROWS; ++a) left[a] = l.at(clamped(row + a, m), 0);
+      for (u32 a = 0; a < ROWS; ++a) left[a] = l.at(row + clamped(a, rows), 0);
       u64 start = 0;
       if (wide) {
         start = k / V * V;
@@ -46,7 +47,7 @@ X_DEVICE void columnPerWarp(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& 
 #pragma unroll
       for (u32 a = 0; a < ROWS; ++a) {
         const A sum = warpReduce<Sum>(acc[a]);
-        if (laneId() == 0 && row + a < m) out[(b * m + row + a) * n + column] = from_acc<T>(sum);
+        if (laneId() == 0 && a < opaque(rows)) out[(b * m + row + a) * n + column] = from_acc<T>(sum);
       }
     }
   }
@@ -63,23 +64,28 @@ X_DEVICE void columnPerThread(u64 batches, u64 m, u64 n, u64 k, const Operand<T>
     const u64 b = at / across, column = at % across * width + offset;
     const Operand<T> l = lhs.of(b), r = rhs.of(b);
     for (u64 row = 0; row < m; row += ROWS) {
+      const u32 rows = m - row < ROWS ? (u32)(m - row) : ROWS;
       A acc[ROWS] = {};
       const T* left[ROWS];
 #pragma unroll
-      for (u32 a = 0; a < ROWS; ++a) left[a] = l.at(clamped(row + a, m), 0);
+      for (u32 a = 0; a < ROWS; ++a) left[a] = l.at(row + clamped(a, rows), 0);
       if (column < n && slice < slices) {
+        const T* w = r.at(slice, column);
+        u64 x = slice * l.column;
 #pragma unroll 4
         for (u64 j = slice; j < k; j += slices) {
-          const A right = widened(*r.at(j, column));
+          const A right = widened(*w);
 #pragma unroll
-          for (u32 a = 0; a < ROWS; ++a) acc[a] += widened(left[a][j * l.column]) * right;
+          for (u32 a = 0; a < ROWS; ++a) acc[a] += widened(left[a][x]) * right;
+          w = opaque(w + slices * r.row);
+          x = opaque(x + slices * l.column);
         }
       }
 #pragma unroll
       for (u32 a = 0; a < ROWS; ++a) {
         partial[threadIndex()] = acc[a];
         barrier();
-        if (slice == 0 && column < n && row + a < m) {
+        if (slice == 0 && column < n && a < opaque(rows)) {
           A sum = (A)0;
           for (u32 s = 0; s < slices; ++s) sum += partial[s * width + offset];
           out[(b * m + row + a) * n + column] = from_acc<T>(sum);

@@ -118,7 +118,7 @@ X_DEVICE void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32 r
 #pragma unroll
       for (u32 r = 0; r < PAIR; ++r) {
         const float sum = team.isWarp ? warpReduce<Sum>(acc[c][r]) : blockReduce<Sum>(acc[c][r]);
-        if (team.thread == 0 && row + r < rows && c < count) dst[c * dstStride + row + r] = sum;
+        if (team.thread == 0 && row + r < rows && c < opaque(count)) dst[c * dstStride + row + r] = sum;
       }
     }
   }

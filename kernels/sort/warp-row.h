@@ -55,7 +55,7 @@ X_DEVICE void sumCounters(u16* counters) {
 #pragma unroll
     for (u32 p = 0; p < PAIRS; ++p) {
       const u32 before = shuffle(sums[p], (lane - distance) % WARP);
-      if (lane >= distance) sums[p] += before;
+      if (opaque(lane) >= distance) sums[p] += before;
     }
   }
   warpBarrier();  // counters are read again, rather than kept

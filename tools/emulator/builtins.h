@@ -11,6 +11,8 @@
 #undef __has_builtin
 #define __has_builtin(x) 1
 #define __AMDGCN__ 1
+// Statements for amdgcn's code generator alone name its registers.
+#define asm(...)
 #define __AMDGCN_WAVEFRONT_SIZE__ EMULATED_WAVE
 
 #define __builtin_amdgcn_workitem_id_x() (emulated::lane->id[0])
@@ -29,7 +31,7 @@
 #define __builtin_amdgcn_mbcnt_hi(mask, base) emulated::countBelow(mask, 32, base)
 #define __builtin_amdgcn_ballot_w32(v) ((uint32_t)emulated::ballot(v))
 #define __builtin_amdgcn_ballot_w64(v) emulated::ballot(v)
-#define __builtin_amdgcn_fence(order, scope) asm volatile("" ::: "memory")
+#define __builtin_amdgcn_fence(order, scope) __asm__ volatile("" ::: "memory")
 #define __builtin_amdgcn_s_barrier() emulated::wait(emulated::State::AtBlock)
 #define __builtin_amdgcn_wave_barrier() emulated::waveBarrier()
 #define __builtin_amdgcn_ds_bpermute(address, value) emulated::permute(address, value)

@@ -81,7 +81,8 @@ X_DEVICE f16 floatToF16(float v) {
 #elif X_F16_BITS
   return f16{floatToHalfBits(v)};
 #else
-  return (f16)v;
+  // Of the rounding of a product clang makes v_fma_mixlo_f16 with an addend of +0, and of -0 that makes +0.
+  return (f16)opaque(v);
 #endif
 }
 

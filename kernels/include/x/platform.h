@@ -102,3 +102,15 @@ template <class A, class B>
 constexpr bool sameType = false;
 template <class A>
 constexpr bool sameType<A, A> = true;
+
+/**
+ * v, of which the compiler knows no more than its type: what is computed of it can be neither merged with what v comes from
+ * nor computed ahead, as all the addresses of an unrolled loop in registers of their own. Only amdgcn's code needs it.
+ */
+template <class T>
+X_DEVICE T opaque(T v) {
+#if X_AMDGCN
+  asm("" : "+v"(v));
+#endif
+  return v;
+}

@@ -21,7 +21,10 @@ export function reduce(op: ReduceOp, storage: JsStorage, layout: Layout, dims: r
     return new JsStorage(storage.device, 'u32', out);
   }
   const out = allocValues(storage.dtype, count);
-  if (op !== 'sum') {
+  if (op !== 'sum' && isFloat(storage.dtype)) {
+    const better = op === 'max' ? Math.max : Math.min;
+    for (let i = 0; i < count; i++) out[i] = foldFloats(better, values as NumberArray, i * run, run);
+  } else if (op !== 'sum') {
     for (let i = 0; i < count; i++) out[i] = values[i * run + extreme(op === 'max', values, i * run, run)];
   } else if (values instanceof BigInt64Array) {
     for (let i = 0; i < count; i++) out[i] = sumBigints(values, i * run, run);
@@ -45,6 +48,13 @@ function extreme(largest: boolean, values: TensorArray, start: number, run: numb
     }
   }
   return at;
+}
+
+/** `better` is Math.max or Math.min: a NaN wins over everything, and +0 is larger than -0. */
+function foldFloats(better: (a: number, b: number) => number, values: NumberArray, start: number, run: number): number {
+  let best = values[start];
+  for (let i = start + 1; i < start + run; i++) best = better(best, values[i]);
+  return best;
 }
 
 function sumFloats(values: NumberArray, start: number, run: number): number {
