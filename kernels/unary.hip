@@ -1,7 +1,7 @@
 // u{op}_{t} for the five float dtypes, ucopy_{t} and {uneg uabs usqr urelu usign}_{t} for all ten, and uelu_{t}, upowf_{t}
 // with a parameter of type T. candle: candle-kernels/src/unary.cu; inp null means in place, info null contiguous. What
 // differs: small floats compute in f32 and round once, integers are there and wrap. relu of NaN is NaN, as in PyTorch
-// (candle: 0), and relu of -0 is +0 everywhere; as in candle, sign of 0 and of NaN is 0, and round takes halves away from zero.
+// (candle: 0); as in candle, sign of 0 and of NaN is 0, and round takes halves away from zero.
 #include "x.h"
 #include "shared/rough.h"
 
@@ -65,7 +65,7 @@ UNARY_OPERATOR(Sqrt, 8, m::sqrt(x))
 UNARY_OPERATOR_ROUGH(Gelu, 8, (A)0.5 * x * ((A)1 + m::tanh((A)0.7978845608028654 * x * ((A)1 + (A)0.044715 * x * x))),
                      x * rough::sigmoid<T>(1.5957691216f * x * (1.0f + 0.044715f * x * x)))
 UNARY_OPERATOR(GeluErf, 2, x * m::normcdf(x))
-UNARY_OPERATOR(Relu, 16, x <= (A)0 ? (A)0 : x)
+UNARY_OPERATOR(Relu, 16, isNegative(x) ? (A)0 : x)
 UNARY_OPERATOR_ROUGH(Silu, 8, m::overOneOrMore(x, (A)1 + m::exp(-x)), x * rough::sigmoid<T>(x))
 UNARY_OPERATOR(Sign, 16, (A)((int)(x > (A)0) - (int)isNegative(x)))
 UNARY_OPERATOR_ROUGH(Sigmoid, 8, m::overOneOrMore((A)1, (A)1 + m::exp(-x)), rough::sigmoid<T>(x))

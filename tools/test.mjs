@@ -21,7 +21,7 @@ const CHECKS = {
       env: { ...process.env, X_FUZZ_SECONDS: process.env.X_FUZZ_SECONDS ?? '60' },
     }),
   // Named, the checks fail where they cannot be made.
-  quality: () => program('tools/kernels/quality.ts', ['--quiet', '--checks', 'resources,accesses']),
+  quality: () => program('tools/kernels/quality.ts', ['--quiet', '--checks', 'resources,accesses,roundings']),
   // Judges candle's tests by the report of `unit`.
   parity: () => program('tools/parity/main.ts', ['--strict', '--quiet', '--tests', report]),
   packages: () => script('tools/test/packages.mjs'),
@@ -98,6 +98,7 @@ function emulated() {
     ...products,
     ...named('core-suites candle-defects determinism dtypes nan random steady-state'),
     ...named('elementwise.property indexing.property rows.property sort.property topk.property'),
+    ...named('every-kernel every-reduction every-block-type'),
   ];
   const total = { passed: 0, failed: 0 };
   for (const [chip, files] of Object.entries({
@@ -109,13 +110,41 @@ function emulated() {
   })) {
     console.log(`\n-- ${chip}`);
     const tests = [bin('vitest'), 'run', '--testTimeout=300000', ...files];
-    const env = { ...besideOldClang(), X_TEST_SCALE: process.env.X_TEST_SCALE ?? '0.2' };
+    const launches = join(scratch, `${chip}.launches`);
+    rmSync(launches, { force: true });
+    const env = {
+      ...besideOldClang(),
+      X_TEST_SCALE: process.env.X_TEST_SCALE ?? '0.2',
+      FAKE_HIP_LAUNCHES: launches,
+    };
     const chipReport = join(scratch, `${chip}.json`);
-    const { passed, failed } = vitest(chipReport, bin('tsx'), ['tools/emulator/main.ts', chip, '--', ...tests], env);
-    total.passed += passed;
-    total.failed += failed;
+    const results = [vitest(chipReport, bin('tsx'), ['tools/emulator/main.ts', chip, '--', ...tests], env)];
+    if (files === all) results.push(everyKernelLaunched(chip, launches));
+    for (const { passed, failed } of results) {
+      total.passed += passed;
+      total.failed += failed;
+    }
   }
   return total;
+}
+
+// One test: that the chip ran every kernel of its manifest, by the names that the stand-in for libamdhip64 wrote down.
+function everyKernelLaunched(chip, launches) {
+  const manifest = join(root, '.cache/emulator', chip, 'objects', chip, 'manifest.json');
+  let never;
+  try {
+    const launched = new Set(readFileSync(launches, 'utf8').split('\n'));
+    const kernels = Object.values(JSON.parse(readFileSync(manifest, 'utf8')).modules).flatMap(({ kernels }) => kernels);
+    never = kernels.map(({ name }) => name).filter((name) => !launched.has(name));
+    console.log(`${chip}: ${kernels.length - never.length} of ${kernels.length} kernels launched`);
+  } catch (error) {
+    never = [error.message];
+  }
+  if (never.length === 0) return { passed: 1, failed: 0 };
+  console.log(
+    `FAIL never launched on ${chip}: ${never.join(' ')}\nAdd them to the every-*.test.ts of packages/rocm-backend/test.`,
+  );
+  return { passed: 0, failed: 1 };
 }
 
 // An environment in which the first `clang++` on the path is one that compiles nothing: distributions have an old clang

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { type Accesses, narrowAccesses, operandsOf, parseDisassembly } from './accesses';
-import { type Entry, resourceFailures, table } from './resources';
+import { type Entry, resourceFailures, SGPR_SPILLS, table } from './resources';
 
 const DISASSEMBLY = `
 affine.hsaco:	file format elf64-amdgpu
@@ -121,16 +121,28 @@ describe('narrowAccesses', () => {
 describe('resources', () => {
   const kernel: Entry = {
     ...{ target: 'gfx1100', module: 'affine', name: 'affine_f32', params: [], warpSize: 32, maxThreads: 1024 },
-    ...{ vgprs: 24, agprs: null, sgprs: 20, ldsBytes: 0, scratchBytes: 0, vgprSpills: 0, sgprSpills: 3 },
+    ...{ vgprs: 24, agprs: null, sgprs: 20, ldsBytes: 0, scratchBytes: 0, vgprSpills: 0, sgprSpills: 0 },
   };
 
-  it('fails on scratch, on VGPR spills and on what is not stated, not on SGPR spills', () => {
+  it('fails on scratch, on spills and on what is not stated', () => {
     expect(resourceFailures([kernel])).toEqual([]);
     expect(resourceFailures([{ ...kernel, scratchBytes: 16 }])).toEqual([
-      'gfx1100 affine affine_f32: 16 bytes of scratch, 0 VGPR spills',
+      'gfx1100 affine affine_f32: 16 bytes of scratch',
     ]);
     expect(resourceFailures([{ ...kernel, vgprSpills: 2 }])).toHaveLength(1);
     expect(resourceFailures([{ ...kernel, scratchBytes: null }])[0]).toMatch(/unknown bytes of scratch/);
+  });
+
+  it('allows SGPR spills where the table of limits does, and no more', () => {
+    const spilling = (name: string, sgprSpills: number | null) => resourceFailures([{ ...kernel, name, sgprSpills }]);
+    expect(spilling('gemv_f32', 1)).toEqual(['gfx1100 affine gemv_f32: 1 SGPR spills, 0 allowed']);
+    expect(spilling('gemv_f32', null)).toHaveLength(1);
+    for (const [pattern, most] of SGPR_SPILLS) {
+      const name = pattern.source.replace(/[\^$]/g, '').replace(/\(([^|)]+)[^)]*\)/g, '$1');
+      expect(pattern.test(name), name).toBe(true);
+      expect(spilling(name, most)).toEqual([]);
+      expect(spilling(name, most + 1)).toHaveLength(1);
+    }
   });
 
   it('prints a line a kernel with its numbers', () => {
@@ -149,6 +161,6 @@ describe('resources', () => {
       'vgpr spills',
       'sgpr spills',
     ]);
-    expect(line).toEqual(['gfx1100', 'affine', 'affine_f32', '24', '-', '20', '0', '0', '0', '3']);
+    expect(line).toEqual(['gfx1100', 'affine', 'affine_f32', '24', '-', '20', '0', '0', '0', '0']);
   });
 });

@@ -1,24 +1,25 @@
 /**
  * `pnpm kernels:quality`: what the AMD code objects on disk cost, kernel by kernel, read from the objects' own metadata.
- * Two checks: `resources` fails on scratch memory and VGPR spills; `accesses` disassembles the elementwise modules and
- * fails where the contiguous path has narrower loads or stores than accesses.ts expects. SGPR spills go to VGPR lanes,
- * not to memory: they are shown and do not fail.
+ * Three checks: `resources` fails on scratch memory, VGPR spills and SGPR spills above resources.ts's limits. The others
+ * disassemble: `accesses` the elementwise modules, failing where the contiguous path has narrower loads or stores than
+ * accesses.ts expects; `roundings` all modules, failing on products that lose the sign of zero (roundings.ts).
  */
 import { parseArgs } from 'node:util';
 import { ALL_MODULES, listTargets, readManifest } from '@x/kernels';
 import { ELEMENTWISE, narrowAccesses, parseDisassembly } from './accesses';
 import { disassemble, findDisassembler } from './disassemble';
 import { type Entry, resourceFailures, table } from './resources';
+import { zeroAddends } from './roundings';
 
 const USAGE = `usage: pnpm kernels:quality [options]
   --targets LIST   AMD targets (default: every one that has code objects)
-  --checks LIST    resources, accesses (default: both)
+  --checks LIST    resources, accesses, roundings (default: all)
   --kernels TEXT   print only kernels whose name contains TEXT; the checks see all
   --quiet          print no table, only what fails`;
 
 /** Targets whose disassembly is checked: one of each instruction family. */
 const DISASSEMBLED = ['gfx1100', 'gfx942', 'gfx90a'];
-const CHECKS = ['resources', 'accesses'];
+const CHECKS = ['resources', 'accesses', 'roundings'];
 
 function entriesOf(target: string): Entry[] {
   return ALL_MODULES.flatMap((module) =>
@@ -26,7 +27,12 @@ function entriesOf(target: string): Entry[] {
   );
 }
 
-function accessFailures(objdump: string, target: string): { checked: number; failures: string[] } {
+interface Verdict {
+  subject: string;
+  failures: string[];
+}
+
+function accessFailures(objdump: string, target: string): Verdict {
   const failures: string[] = [];
   let checked = 0;
   for (const module of ELEMENTWISE) {
@@ -43,8 +49,25 @@ function accessFailures(objdump: string, target: string): { checked: number; fai
       checked++;
     }
   }
-  return { checked, failures };
+  return { subject: `${checked} elementwise kernels of ${target}`, failures };
 }
+
+function roundingFailures(objdump: string, target: string): Verdict {
+  const modules = Object.entries(readManifest(target)?.modules ?? {});
+  const failures = modules.flatMap(([module, { file }]) =>
+    [...zeroAddends(disassemble(objdump, target, file))].map(
+      ([name, count]) => `${target} ${module} ${name}: ${count} products rounded to f16 with +0 added, which loses -0`,
+    ),
+  );
+  const checked = modules.reduce((sum, [, { kernels }]) => sum + kernels.length, 0);
+  return { subject: `${checked} kernels of ${target}`, failures };
+}
+
+/** Checks of disassemblies: of a target, and what cannot be known without one. */
+const DISASSEMBLING = {
+  accesses: { judge: accessFailures, about: 'load and store widths' },
+  roundings: { judge: roundingFailures, about: 'the sign of zero in products rounded to f16' },
+};
 
 function chosen(text: string | undefined, known: readonly string[], what: string): string[] {
   const names = text?.split(',') ?? [...known];
@@ -84,19 +107,20 @@ function main(): number {
   if (checks.includes('resources')) {
     verdict('resources', `${entries.length} kernels of ${targets.join(' ')}`, resourceFailures(entries));
   }
-  if (checks.includes('accesses')) {
-    const objdump = findDisassembler();
-    const some = targets.filter((target) => DISASSEMBLED.includes(target));
+  const objdump = findDisassembler();
+  const some = targets.filter((target) => DISASSEMBLED.includes(target));
+  for (const [check, { judge, about }] of Object.entries(DISASSEMBLING)) {
+    if (!checks.includes(check)) continue;
     if (objdump === undefined || some.length === 0) {
       const why =
         objdump === undefined ? 'no llvm-objdump beside clang (apt install llvm-22)' : 'no target to disassemble';
-      console.log(`accesses: NOT CHECKED, ${why}; nothing can be said about load and store widths`);
+      console.log(`${check}: NOT CHECKED, ${why}; nothing can be said about ${about}`);
       // Asked for by name, a check that cannot be made is a failure.
       if (values.checks !== undefined) failed++;
     } else {
       for (const target of some) {
-        const { checked, failures } = accessFailures(objdump, target);
-        verdict('accesses', `${checked} elementwise kernels of ${target}`, failures);
+        const { subject, failures } = judge(objdump, target);
+        verdict(check, subject, failures);
       }
     }
   }

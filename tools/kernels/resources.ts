@@ -6,14 +6,43 @@ export interface Entry extends KernelInfo {
   module: string;
 }
 
-/** Kernels with scratch memory or VGPR spills, one line each. A resource that is not stated is a failure too. */
+/**
+ * SGPRs that kernels may spill, the first pattern that fits counts; all others none. A spilled scalar lives in a lane of a
+ * vector register: v_writelane and v_readlane, no memory. The metadata's count is the number of v_writelane. These spill
+ * outside their innermost loops, and where not, in loops of tens of instructions for each of these two.
+ */
+export const SGPR_SPILLS: readonly (readonly [pattern: RegExp, most: number])[] = [
+  // One table of coefficients in f64, two registers each.
+  [/^(ugelu_erf|unormcdf|uerf)_f64$/, 28],
+  [/^u(sin|cos)_f64$/, 4],
+  // Three loops in one kernel: contiguous, one stride, any strides.
+  [/^fast_(sum|min|max|argmin|argmax)_/, 20],
+  [/^cols_(min|max|argmin|argmax)_(bf16|f8e4m3)$/, 20],
+  [/^part_(min|max)_f8e4m3$/, 4],
+  [/^sort_warp_/, 4],
+  [/^gemv_f8e4m3$/, 2],
+  [/^indexed_moe_forward_iq2_xs_q8_1$/, 1],
+];
+
+/** The most SGPRs that a kernel may spill. */
+export function sgprSpillLimit(kernel: string): number {
+  return SGPR_SPILLS.find(([pattern]) => pattern.test(kernel))?.[1] ?? 0;
+}
+
+/**
+ * Kernels with scratch memory, VGPR spills or more SGPR spills than {@link SGPR_SPILLS} allows, one line each. A resource
+ * that is not stated is a failure too.
+ */
 export function resourceFailures(entries: readonly Entry[]): string[] {
-  return entries
-    .filter(({ scratchBytes, vgprSpills }) => scratchBytes !== 0 || vgprSpills !== 0)
-    .map(
-      ({ target, module, name, scratchBytes, vgprSpills }) =>
-        `${target} ${module} ${name}: ${scratchBytes ?? 'unknown'} bytes of scratch, ${vgprSpills ?? 'unknown'} VGPR spills`,
-    );
+  return entries.flatMap(({ target, module, name, scratchBytes, vgprSpills, sgprSpills }) => {
+    const problems: string[] = [];
+    if (scratchBytes !== 0) problems.push(`${scratchBytes ?? 'unknown'} bytes of scratch`);
+    if (vgprSpills !== 0) problems.push(`${vgprSpills ?? 'unknown'} VGPR spills`);
+    const limit = sgprSpillLimit(name);
+    if (sgprSpills === null || sgprSpills > limit)
+      problems.push(`${sgprSpills ?? 'unknown'} SGPR spills, ${limit} allowed`);
+    return problems.length === 0 ? [] : [`${target} ${module} ${name}: ${problems.join(', ')}`];
+  });
 }
 
 /** A line a kernel under a heading. */

@@ -83,6 +83,53 @@ export function numbersSuite(name: string, device: () => Device): void {
       same(slice, [-0, -0]);
     });
 
+    test.each(FLOATS)('extrema order the zeros and propagate NaN in %s', (dtype) => {
+      // More than a wide access holds, and a rest.
+      const pairs = Array.from(
+        { length: 37 },
+        (_, i) =>
+          [
+            [0, -0],
+            [-0, 0],
+            [NAN, 1],
+            [1, NAN],
+            [-0, -1],
+          ][i % 5],
+      );
+      const [a, b] = [0, 1].map((side) =>
+        from(
+          pairs.map((pair) => pair[side]),
+          dtype,
+        ),
+      );
+      const greater = pairs.map(([x, y]) => Math.max(x, y));
+      const less = pairs.map(([x, y]) => Math.min(x, y));
+      same(a.maximum(b), greater);
+      same(b.minimum(a), less);
+      const rows = shaped(pairs.flat(), [37, 2], dtype);
+      for (const [result, expected] of [
+        [rows.max(1), greater],
+        [rows.min(1), less],
+        [rows.t().contiguous().max(0), greater],
+        [rows.t().contiguous().min(0), less],
+        [rows.narrow(1, 0, 1).broadcastMaximum(rows).narrow(1, 1, 1).squeeze(1), greater],
+      ] as const) {
+        same(result, expected);
+      }
+      for (const length of [1, 9, 300, 5000]) {
+        const zerosBoth = Array.from({ length }, (_, i) => (i === length >> 1 ? 0 : -0));
+        same(from(zerosBoth, dtype).max(0), [0]);
+        same(
+          from(
+            zerosBoth.map((x) => -x),
+            dtype,
+          ).min(0),
+          [-0],
+        );
+      }
+      same(shaped([-0, 0, 0, -0, -1, -0, -0, -1], [1, 2, 2, 2], dtype).maxPool2d(2), [0, -0]);
+    });
+
     test.each(DTYPES.filter(isInt))('-0 is the integer 0 in %s', (dtype) => {
       same(Tensor.full(-0, [1], dtype, device()), [0]);
       same(from([5], dtype).mul(-0), [0]);

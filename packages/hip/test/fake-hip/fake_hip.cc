@@ -4,11 +4,13 @@
 //   (unset)       one gfx90a device          none         the device count is hipErrorNoDevice
 //   faulty        synchronising fails with hipErrorLaunchFailure after a launch of "bad_kernel"
 // Built with FAKE_R0600 it has ROCm 6's property struct, without it ROCm 5's. FAKE_HIP_ARCH names another chip. With
-// FAKE_HIP_KERNELS, a directory of tools/emulator's libraries, kernels are run, those that a loaded image has.
+// FAKE_HIP_KERNELS, a directory of tools/emulator's libraries, kernels are run, those that a loaded image has. To the file
+// FAKE_HIP_LAUNCHES every process appends the names of the kernels that it ran, each once.
 #include <dirent.h>
 #include <dlfcn.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -67,6 +69,17 @@ bool emulate(Function& function) {
     return true;
   }
   return false;
+}
+
+void record(const std::string& kernel) {
+  static std::FILE* file = [] {
+    const std::string path = setting("FAKE_HIP_LAUNCHES");
+    return path.empty() ? nullptr : std::fopen(path.c_str(), "a");
+  }();
+  static std::set<std::string> known;
+  if (!file || !known.insert(kernel).second) return;
+  std::fputs((kernel + "\n").c_str(), file);
+  std::fflush(file);
 }
 
 bool inside(const std::map<char*, size_t>& ranges, const void* pointer, size_t bytes) {
@@ -202,6 +215,7 @@ API int hipModuleLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, un
   if (function.run) {
     if (bx * by * bz > function.bound) return kInvalidValue;
     const uint32_t grid[] = {gx, gy, gz}, block[] = {bx, by, bz};
+    record(function.name);
     return function.run(function.kernel, extra[1], grid, block), kSuccess;
   }
   if (function.name == "bad_kernel") return gFaulted = mode() == "faulty", kSuccess;

@@ -1,0 +1,259 @@
+/**
+ * Every elementwise, indexing and convolution kernel in every dtype once, on few elements: the emulated devices check that
+ * no kernel of the manifest is left out (tools/test.mjs). Reductions and sorts are in every-reduction.test.ts, quantized
+ * kernels in every-block-type.test.ts; the property tests go deeper into each family.
+ */
+import {
+  type BackendStorage,
+  type BinaryOp,
+  type CmpOp,
+  DTYPES,
+  type DType,
+  isFloat,
+  isInt,
+  Layout,
+  sizeInBytes,
+  type UnaryOp,
+} from '@x/core';
+import { CAST, CONV, FILL, UNARY } from '@x/kernels';
+import { describe, expect, it } from 'vitest';
+import { erf } from '../../core/src/js/elementwise';
+import type { RocmDevice, RocmStorage } from '../src/index';
+import { expectClose, valuesOf } from './compare';
+import { kernelDevices } from './devices';
+import { type Pair, pairsOf, randomBytes } from './operands';
+
+const COUNT = 37;
+const line = Layout.contiguous([COUNT]);
+const SHAPE = { grid: 2, block: 64 } as const;
+const UNARY_OPS: UnaryOp[] = [
+  ...(['exp', 'log', 'sin', 'cos', 'tanh', 'abs', 'neg', 'recip', 'sqr', 'sqrt', 'gelu', 'geluErf'] as const),
+  ...(['erf', 'relu', 'silu', 'sigmoid', 'floor', 'ceil', 'round', 'sign'] as const),
+];
+const INT_UNARY_OPS: UnaryOp[] = ['abs', 'neg', 'sqr', 'relu', 'sign'];
+const BINARY_OPS: BinaryOp[] = ['add', 'sub', 'mul', 'div', 'maximum', 'minimum'];
+const COMPARISONS: CmpOp[] = ['eq', 'ne', 'lt', 'le', 'gt', 'ge'];
+
+type Side = 'reference' | 'tested';
+
+describe.each(kernelDevices())('every kernel on %s', (device) => {
+  const backend = device.backend as RocmDevice;
+  const withPair = pairsOf(device);
+  const operand = (pair: Pair, dtype: DType, seed: number, count = COUNT) =>
+    pair.from(randomBytes(dtype, count, seed, true), dtype, Layout.contiguous([count]));
+  const small = (pair: Pair, dtype: DType, count: number) => {
+    const made = pair.from(
+      Float64Array.from({ length: count }, (_, i) => ((i * 5) % 7) + 1),
+      'f64',
+      Layout.contiguous([count]),
+    );
+    const to = (side: Side) => made[side].toDtype(made.layout, dtype);
+    return { layout: made.layout, reference: to('reference'), tested: to('tested') };
+  };
+  const same = (pair: Pair, label: string, op: (side: Side) => BackendStorage) =>
+    expectClose(pair.run(op), label, { relative: 1e-5, absolute: 1e-6 });
+  /** Launches a kernel that fills `count` elements and gives their bytes. */
+  const launched = (dtype: DType, count: number, launch: (out: RocmStorage) => void) => {
+    const out = backend.zeros(count, dtype);
+    launch(out);
+    const bytes = out.toHostSync();
+    out.dispose();
+    return bytes;
+  };
+  const ptr = (storage: BackendStorage) => (storage as RocmStorage).ptr;
+
+  it.each(DTYPES)('unary, affine and copies of %s', (dtype) => {
+    withPair((pair) => {
+      const x = operand(pair, dtype, 3);
+      for (const op of isFloat(dtype) ? UNARY_OPS : INT_UNARY_OPS)
+        same(pair, `${op} of ${dtype}`, (side) => x[side].unary(op, line));
+      same(pair, `affine of ${dtype}`, (side) => x[side].affine(line, 3, -2));
+      if (isFloat(dtype)) {
+        same(pair, `elu of ${dtype}`, (side) => x[side].elu(line, 0.5));
+        same(pair, `powf of ${dtype}`, (side) => x[side].powf(line, 3));
+        const bytes = launched(dtype, COUNT, (out) =>
+          backend.launch(UNARY, `unormcdf_${dtype}`, SHAPE, [COUNT, 1, 0, ptr(x.tested), out.ptr]),
+        );
+        const values = valuesOf(x.reference.toHostSync(), dtype) as ArrayLike<number>;
+        const wanted = Float64Array.from(values, (value) => 0.5 * (1 + erf(value * Math.SQRT1_2)));
+        const rounded = pair.from(wanted, 'f64', line).reference.toDtype(line, dtype);
+        expectClose({ expected: rounded.toHostSync(), actual: bytes, dtype }, `normcdf of ${dtype}`, {
+          absolute: 1e-6,
+        });
+      }
+      const copied = launched(dtype, COUNT, (out) =>
+        backend.launch(UNARY, `ucopy_${dtype}`, SHAPE, [COUNT, 1, 0, ptr(x.tested), out.ptr]),
+      );
+      expect(new Uint8Array(copied)).toEqual(new Uint8Array(x.reference.toHostSync(0, COUNT)));
+    });
+  });
+
+  it.each(DTYPES)('binary operations, comparisons and choices of %s', (dtype) => {
+    withPair((pair) => {
+      const [a, b] = [operand(pair, dtype, 5), operand(pair, dtype, 6)];
+      for (const op of BINARY_OPS) same(pair, `${op} of ${dtype}`, (side) => a[side].binary(op, b[side], line, line));
+      if (isFloat(dtype)) {
+        const base = small(pair, dtype, COUNT);
+        same(pair, `pow of ${dtype}`, (side) => base[side].binary('pow', b[side], line, line));
+        for (const side of ['reference', 'tested'] as const) base[side].dispose();
+      }
+      for (const op of COMPARISONS) same(pair, `${op} of ${dtype}`, (side) => a[side].cmp(op, b[side], line, line));
+      for (const condition of DTYPES.filter(isInt)) {
+        const c = pair.from(
+          new Float32Array(COUNT).map((_, i) => i % 3),
+          'f32',
+          line,
+        );
+        same(pair, `where ${condition} of ${dtype}`, (side) => {
+          const chosen = c[side].toDtype(line, condition);
+          const result = chosen.whereCond(line, a[side], line, b[side], line);
+          chosen.dispose();
+          return result;
+        });
+      }
+    });
+  });
+
+  it.each(DTYPES)('casts of %s', (from) => {
+    withPair((pair) => {
+      const x = operand(pair, from, 7);
+      for (const to of DTYPES) {
+        const actual = launched(to, COUNT, (out) =>
+          backend.launch(CAST, `cast_${from}_${to}`, SHAPE, [COUNT, 1, 0, ptr(x.tested), out.ptr]),
+        );
+        const expected = x.reference.toDtype(line, to);
+        expectClose({ expected: expected.toHostSync(0, COUNT), actual, dtype: to }, `${from} to ${to}`);
+        expected.dispose();
+      }
+    });
+  });
+
+  it.each(DTYPES)('fills and copies of rows of %s', (dtype) => {
+    withPair((pair) => {
+      const [rows, columns] = [5, 7];
+      const x = operand(pair, dtype, 8, rows * columns);
+      const bytes = sizeInBytes(dtype);
+      const source = new Uint8Array(x.reference.toHostSync());
+      const inner = Layout.contiguous([rows, columns]).narrow(1, 2, 3);
+      same(pair, `constSet of ${dtype}`, (side) => {
+        const target = x[side].toDtype(x.layout, dtype);
+        target.constSet(3, inner);
+        return target;
+      });
+      const filled = launched(dtype, COUNT, (out) =>
+        backend.launch(FILL, `fill_${dtype}`, SHAPE, [out.ptr, value(dtype, 3), COUNT]),
+      );
+      expect(Array.from(valuesOf(filled, dtype), Number)).toEqual(new Array(COUNT).fill(3));
+      const cut = launched(dtype, rows * 4, (out) =>
+        backend.launch(FILL, `copy2d_${dtype}`, SHAPE, [ptr(x.tested) + bytes, out.ptr, rows, 4, columns, 4]),
+      );
+      const wanted = Array.from({ length: rows }, (_, r) => [
+        ...source.subarray((r * columns + 1) * bytes, (r * columns + 5) * bytes),
+      ]).flat();
+      expect([...new Uint8Array(cut)]).toEqual(wanted);
+    });
+  });
+
+  it.each([
+    ['transpose_b8', 'u8'],
+    ['transpose_b16', 'i16'],
+    ['transpose_b16_wide', 'i16'],
+    ['transpose_b32', 'i32'],
+    ['transpose_b64', 'i64'],
+  ] as const)('%s', (kernel, dtype) => {
+    const [rows, cols] = [35, 130];
+    const data = randomBytes(dtype, rows * cols, 9, true);
+    const src = backend.fromHost(data, dtype);
+    // dst[r * row_step + c] = src[r + c * col_step]
+    const actual = launched(dtype, rows * cols, (out) =>
+      backend.launch(FILL, kernel, { grid: 3, block: 256 }, [1, rows, cols, 0, 0, cols, rows, src.ptr, out.ptr]),
+    );
+    const values = valuesOf(data.slice().buffer, dtype);
+    const expected = Array.from({ length: rows * cols }, (_, i) => values[Math.floor(i / cols) + (i % cols) * rows]);
+    expect(Array.from(valuesOf(actual, dtype))).toEqual(expected);
+    src.dispose();
+  });
+
+  it.each(DTYPES)('indexing %s by every type of id', (dtype) => {
+    const table = Layout.contiguous([6, 4]);
+    for (const type of DTYPES.filter(isInt)) {
+      withPair((pair) => {
+        const x = small(pair, dtype, 24);
+        const wide = pair.from(Float32Array.of(2, 0, 5, 1), 'f32', Layout.contiguous([4]));
+        const typed = (side: Side) => wide[side].toDtype(wide.layout, type);
+        const ids: Record<Side, BackendStorage> = { reference: typed('reference'), tested: typed('tested') };
+        const four = Layout.contiguous([4]);
+        const what = `${type} of ${dtype}`;
+        same(pair, `indexSelect ${what}`, (side) => x[side].indexSelect(table, ids[side], four, 0));
+        same(pair, `gather ${what}`, (side) => x[side].gather(table, ids[side], Layout.contiguous([1, 4]), 0));
+        same(pair, `indexAdd ${what}`, (side) =>
+          x[side].indexAdd(table, ids[side], four, x[side], Layout.contiguous([4, 4], 5), 0),
+        );
+        for (const op of ['scatterSet', 'scatterAddSet'] as const) {
+          same(pair, `${op} ${what}`, (side) => {
+            const target = x[side].toDtype(table, dtype);
+            target[op](table, ids[side], Layout.contiguous([1, 4]), x[side], Layout.contiguous([1, 4], 5), 0);
+            return target;
+          });
+        }
+        for (const side of ['reference', 'tested'] as const) for (const made of [ids, x]) made[side].dispose();
+      });
+    }
+  });
+
+  it.each(DTYPES)('columns of convolutions of %s', (dtype) => {
+    withPair((pair) => {
+      const [channels, length, k] = [2, 6, 3];
+      const x = small(pair, dtype, channels * length * length);
+      const values = Array.from(valuesOf(x.reference.toHostSync(), dtype), Number);
+      const info = (dims: number[]) => backend.infoFor(dims, [...Layout.contiguous(dims).strides]).ptr;
+      const check = (kernel: string, wanted: number[], args: (out: number) => number[]) => {
+        const bytes = launched(dtype, wanted.length, (out) =>
+          backend.launch(CONV, `${kernel}_${dtype}`, SHAPE, args(out.ptr)),
+        );
+        expect(Array.from(valuesOf(bytes, dtype), Number), kernel).toEqual(wanted);
+      };
+      const out = length - k + 1;
+      const source = ptr(x.tested);
+      // [b, lOut, c, k]
+      const at1d = (o: number, c: number, i: number) => values[c * length + o + i];
+      const columns1d = grid([out, channels, k], ([o, c, i]) => at1d(o, c, i));
+      check('im2col1d', columns1d, (to) => [out * channels, out, k, 1, 0, 1, info([1, channels, length]), source, to]);
+      // [b, hOut, wOut, c, kH, kW]
+      const columns = grid(
+        [out, out, channels, k, k],
+        ([h, w, c, i, j]) => values[(c * length + h + i) * length + w + j],
+      );
+      const dims = info([1, channels, length, length]);
+      check('im2col', columns, (to) => [columns.length, out, out, k, k, 1, 0, 1, dims, source, to]);
+      // columns [b, lIn, cOut, k] added up to [b, cOut, lOut], stride 2
+      const [lIn, cOut] = [4, 2];
+      const lOut = (lIn - 1) * 2 + k;
+      const image = new Array<number>(cOut * lOut).fill(0);
+      for (let l = 0; l < lIn; l++)
+        for (let c = 0; c < cOut; c++)
+          for (let i = 0; i < k; i++) image[c * lOut + l * 2 + i] += values[(l * cOut + c) * k + i];
+      check('col2im1d', image, (to) => [cOut * lOut, lOut, lIn, cOut, k, 2, source, to]);
+      for (const side of ['reference', 'tested'] as const) x[side].dispose();
+    });
+  });
+});
+
+/** A number as a kernel's parameter of a dtype. */
+function value(dtype: DType, x: number): number | bigint {
+  return dtype === 'i64' ? BigInt(x) : x;
+}
+
+/** f at every position of a grid, in row-major order. */
+function grid(sizes: readonly number[], f: (at: number[]) => number): number[] {
+  const count = sizes.reduce((product, size) => product * size, 1);
+  return Array.from({ length: count }, (_, i) => {
+    const at: number[] = [];
+    let rest = i;
+    for (const size of [...sizes].reverse()) {
+      at.unshift(rest % size);
+      rest = Math.floor(rest / size);
+    }
+    return f(at);
+  });
+}
