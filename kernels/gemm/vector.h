@@ -70,15 +70,15 @@ X_DEVICE void columnPerThread(u64 batches, u64 m, u64 n, u64 k, const Operand<T>
 #pragma unroll
       for (u32 a = 0; a < ROWS; ++a) left[a] = l.at(row + clamped(a, rows), 0);
       if (column < n && slice < slices) {
-        const T* w = r.at(slice, column);
-        u64 x = slice * l.column;
+        const T* w = r.at(0, column);
+        u64 x = slice * l.column, y = slice * r.row;
 #pragma unroll 4
         for (u64 j = slice; j < k; j += slices) {
-          const A right = widened(*w);
+          const A right = widened(w[y]);
 #pragma unroll
           for (u32 a = 0; a < ROWS; ++a) acc[a] += widened(left[a][x]) * right;
-          w = opaque(w + slices * r.row);
           x = opaque(x + slices * l.column);
+          y = opaque(y + slices * r.row);
         }
       }
 #pragma unroll

@@ -201,10 +201,10 @@ X_DEVICE void scatter(u64 rows, u64 cols, u64 part, From from, const u32* counts
 #else
     // Where in the row the next element goes whose digit is this thread's number.
     u32 next = 0, all = 0;
-    const u32* of = rowCounts + thread;
+    u64 of = thread;
 #pragma unroll 8
     for (u32 p = 0; p < (u32)parts; ++p, of = opaque(of + DIGITS)) {
-      const u32 found = *of;
+      const u32 found = rowCounts[of];
       next += p < at.index ? found : 0;
       all += found;
     }

@@ -64,6 +64,7 @@ describe('operandsOf', () => {
   it.each([
     ['affine_f8e4m3', { inputs: ['f8e4m3'], output: 'f8e4m3' }],
     ['bmaximum_bf16', { inputs: ['bf16', 'bf16'], output: 'bf16' }],
+    ['bpow_f64', { inputs: ['f64', 'f64'], output: 'f64' }],
     ['le_i64', { inputs: ['i64', 'i64'], output: 'u8' }],
     ['cast_u8_f64', { inputs: ['u8'], output: 'f64' }],
     ['where_i16_f32', { inputs: ['i16', 'f32', 'f32'], output: 'f32' }],

@@ -56,7 +56,7 @@ export function operandsOf(kernel: string): { inputs: string[]; output: string }
   if (cast !== null) return { inputs: [cast[1]!], output: cast[2]! };
   const where = match(`where_(${TYPE})_(${TYPE})`);
   if (where !== null) return { inputs: [where[1]!, where[2]!, where[2]!], output: where[2]! };
-  const binary = match(`b(?:add|sub|mul|div|maximum|minimum)_(${TYPE})`);
+  const binary = match(`b(?:add|sub|mul|div|maximum|minimum|pow)_(${TYPE})`);
   if (binary !== null) return { inputs: [binary[1]!, binary[1]!], output: binary[1]! };
   const compare = match(`(?:eq|ne|lt|le|gt|ge)_(${TYPE})`);
   if (compare !== null) return { inputs: [compare[1]!, compare[1]!], output: 'u8' };

@@ -105,7 +105,8 @@ constexpr bool sameType<A, A> = true;
 
 /**
  * v, of which the compiler knows no more than its type: what is computed of it can be neither merged with what v comes from
- * nor computed ahead, as all the addresses of an unrolled loop in registers of their own. Only amdgcn's code needs it.
+ * nor computed ahead, as all the offsets of an unrolled loop in registers of their own. Only amdgcn's code needs it. Not for
+ * pointers: which memory they point to would be unknown too.
  */
 template <class T>
 X_DEVICE T opaque(T v) {
