@@ -85,28 +85,15 @@ export function numbersSuite(name: string, device: () => Device): void {
 
     test.each(FLOATS)('extrema order the zeros and propagate NaN in %s', (dtype) => {
       // More than a wide access holds, and a rest.
-      const pairs = Array.from(
-        { length: 37 },
-        (_, i) =>
-          [
-            [0, -0],
-            [-0, 0],
-            [NAN, 1],
-            [1, NAN],
-            [-0, -1],
-          ][i % 5],
-      );
-      const [a, b] = [0, 1].map((side) =>
-        from(
-          pairs.map((pair) => pair[side]),
-          dtype,
-        ),
-      );
-      const greater = pairs.map(([x, y]) => Math.max(x, y));
-      const less = pairs.map(([x, y]) => Math.min(x, y));
+      const kinds = [0, -0, -0, 0, NAN, 1, 1, NAN, -0, -1];
+      const flat = Array.from({ length: 74 }, (_, i) => kinds[i % kinds.length]);
+      const [left, right] = [0, 1].map((side) => flat.filter((_, i) => i % 2 === side));
+      const [a, b] = [from(left, dtype), from(right, dtype)];
+      const greater = left.map((x, i) => Math.max(x, right[i]));
+      const less = left.map((x, i) => Math.min(x, right[i]));
       same(a.maximum(b), greater);
       same(b.minimum(a), less);
-      const rows = shaped(pairs.flat(), [37, 2], dtype);
+      const rows = shaped(flat, [37, 2], dtype);
       for (const [result, expected] of [
         [rows.max(1), greater],
         [rows.min(1), less],
@@ -117,15 +104,9 @@ export function numbersSuite(name: string, device: () => Device): void {
         same(result, expected);
       }
       for (const length of [1, 9, 300, 5000]) {
-        const zerosBoth = Array.from({ length }, (_, i) => (i === length >> 1 ? 0 : -0));
-        same(from(zerosBoth, dtype).max(0), [0]);
-        same(
-          from(
-            zerosBoth.map((x) => -x),
-            dtype,
-          ).min(0),
-          [-0],
-        );
+        const mixed = (zero: number) => Array.from({ length }, (_, i) => (i === length >> 1 ? zero : -zero));
+        same(from(mixed(0), dtype).max(0), [0]);
+        same(from(mixed(-0), dtype).min(0), [-0]);
       }
       same(shaped([-0, 0, 0, -0, -1, -0, -0, -1], [1, 2, 2, 2], dtype).maxPool2d(2), [0, -0]);
     });
