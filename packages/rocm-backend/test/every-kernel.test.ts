@@ -1,5 +1,5 @@
 /**
- * Every elementwise, indexing and convolution kernel in every dtype once, on few elements: the emulated devices check that
+ * Every elementwise, indexing, product and convolution kernel in every dtype once, on few elements: the emulated devices check that
  * no kernel of the manifest is left out (tools/test.mjs). Reductions and sorts are in every-reduction.test.ts, quantized
  * kernels in every-block-type.test.ts; the property tests go deeper into each family.
  */
@@ -15,9 +15,10 @@ import {
   sizeInBytes,
   type UnaryOp,
 } from '@x/core';
-import { CAST, CONV, FILL, UNARY } from '@x/kernels';
+import { CAST, CONV, FILL, GEMM, UNARY } from '@x/kernels';
 import { describe, expect, it } from 'vitest';
 import { erf } from '../../core/src/js/elementwise';
+import { launchConv1d, launchConv2d, launchConvTranspose1d, launchConvTranspose2d } from '../src/conv-kernels';
 import type { RocmDevice, RocmStorage } from '../src/index';
 import { expectClose, valuesOf } from './compare';
 import { kernelDevices } from './devices';
@@ -199,6 +200,67 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
         for (const side of ['reference', 'tested'] as const) for (const made of [ids, x]) made[side].dispose();
       });
     }
+  });
+
+  it.each(DTYPES)('convolutions of %s, one thread a result', (dtype) => {
+    withPair((pair) => {
+      const x = small(pair, dtype, 72);
+      const src = (shape: number[]) => ({ layout: Layout.contiguous(shape), ptr: ptr(x.tested), itemBytes: 0 });
+      const check = (label: string, expected: BackendStorage, launch: (out: number) => void) => {
+        const actual = launched(dtype, expected.elemCount, (out) => launch(out.ptr));
+        expectClose({ expected: expected.toHostSync(), actual, dtype }, `${label} of ${dtype}`);
+        expected.dispose();
+      };
+      const steps = { padding: 1, stride: 2, dilation: 1 };
+      const line1d = { ...steps, b: 1, cIn: 2, cOut: 2, lIn: 6, k: 3 };
+      const [row, weights] = [src([1, 2, 6]), src([2, 2, 3])];
+      const forward = { ...line1d, lOut: 3 };
+      check('conv1d', x.reference.conv1d(row.layout, x.reference, weights.layout, forward), (out) =>
+        launchConv1d(backend, dtype, row, weights, forward, out),
+      );
+      const back = { ...line1d, lOut: 11, outputPadding: 0 };
+      check('convTranspose1d', x.reference.convTranspose1d(row.layout, x.reference, weights.layout, back), (out) =>
+        launchConvTranspose1d(backend, dtype, row, weights, back, out),
+      );
+      const plane = { ...steps, b: 1, cIn: 2, cOut: 2, hIn: 6, wIn: 6, kH: 3, kW: 3 };
+      const [image, kernel] = [src([1, 2, 6, 6]), src([2, 2, 3, 3])];
+      const forward2d = { ...plane, hOut: 3, wOut: 3 };
+      check('conv2d', x.reference.conv2d(image.layout, x.reference, kernel.layout, forward2d), (out) =>
+        launchConv2d(backend, dtype, image, kernel, forward2d, out),
+      );
+      const back2d = { ...plane, hOut: 11, wOut: 11, outputPadding: 0 };
+      check('convTranspose2d', x.reference.convTranspose2d(image.layout, x.reference, kernel.layout, back2d), (out) =>
+        launchConvTranspose2d(backend, dtype, image, kernel, back2d, out),
+      );
+      for (const side of ['reference', 'tested'] as const) x[side].dispose();
+    });
+  });
+
+  it.each(DTYPES)('products of %s', (dtype) => {
+    withPair((pair) => {
+      const [k, n] = [10, 11];
+      const x = small(pair, dtype, 9 * k + k * n);
+      const strides = { across: [n, 1], transposed: [1, k] };
+      for (const [kernel, m] of [
+        ['gemm', 9],
+        ['gemv', 1],
+        ['gemv', 3],
+        ['gemv', 7],
+      ] as const) {
+        for (const [way, [row, column]] of Object.entries(strides)) {
+          const [left, right] = [Layout.contiguous([1, m, k]), new Layout([1, k, n], [0, row, column], m * k)];
+          const expected = x.reference.matmul(x.reference, { b: 1, m, n, k }, left, right);
+          const rhs = ptr(x.tested) + m * k * sizeInBytes(dtype);
+          const actual = launched(dtype, m * n, (out) => {
+            const args = [1, m, n, k, ptr(x.tested), 0, k, 1, rhs, 0, row, column, out.ptr];
+            backend.launch(GEMM, `${kernel}_${dtype}`, { grid: 2, block: 256 }, args);
+          });
+          expectClose({ expected: expected.toHostSync(), actual, dtype }, `${kernel}_${dtype} of ${m}, ${way}`);
+          expected.dispose();
+        }
+      }
+      for (const side of ['reference', 'tested'] as const) x[side].dispose();
+    });
   });
 
   it.each(DTYPES)('columns of convolutions of %s', (dtype) => {
