@@ -29,7 +29,7 @@ export function parseCodeObject(bytes: Uint8Array): ParsedCodeObject {
     if (!(error instanceof RangeError)) throw error;
     throw new KernelError(
       'KERNEL_OBJECT_INVALID',
-      `code object of ${bytes.length} bytes cannot be read: ${error.message}. Rebuild it with \`pnpm kernels --force\`.`,
+      `code object of ${bytes.length} bytes cannot be read: ${error.message}. Give the whole file that a compiler wrote (HSACO, PTX or a host object).`,
       { cause: error },
     );
   }

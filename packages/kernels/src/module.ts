@@ -47,12 +47,17 @@ export function readManifest(target: string): Manifest | undefined {
   }
   throw new KernelError(
     'KERNEL_MANIFEST_INVALID',
-    `${path} is no manifest of version 1 for ${target}. Rebuild it: ${buildCommand(target)}.`,
+    `${path} is no manifest of version 1 for ${target}. ${reinstall(`--targets ${target} --force`)}`,
   );
 }
 
-function buildCommand(target: string): string {
-  return `\`pnpm kernels --targets ${target} --force\``;
+/** What mends the package's files, where it comes from npm and in a checkout; ours are not asked for with X_KERNEL_DIR. */
+function reinstall(options: string): string {
+  const named = process.env.X_KERNEL_DIR;
+  const first = named
+    ? `Unset X_KERNEL_DIR (${named}) or have it name a directory with the kernels of this version`
+    : 'Install @x/kernels again (remove it from node_modules first)';
+  return `${first}; in a checkout of the project, run \`pnpm kernels ${options}\`.`;
 }
 
 /**
@@ -69,11 +74,9 @@ function readSource(file: string, what: string): string {
   try {
     return readFileSync(path, 'utf8');
   } catch (error) {
-    throw new KernelError(
-      'KERNEL_SOURCE_MISSING',
-      `${what} has no source at ${path}. Run \`pnpm kernels --targets host\`, or set X_KERNEL_DIR.`,
-      { cause: error },
-    );
+    throw new KernelError('KERNEL_SOURCE_MISSING', `${what} has no source at ${path}. ${reinstall('--targets host')}`, {
+      cause: error,
+    });
   }
 }
 
@@ -110,7 +113,7 @@ export class KernelModule {
       throw new KernelError(
         'KERNEL_OBJECT_CORRUPT',
         `${path} (${bytes.length} bytes) is not the file of ${entry.size} bytes that its manifest describes. ` +
-          `Rebuild it: ${buildCommand(target)}.`,
+          reinstall(`--targets ${target} --force`),
       );
     }
     return { bytes, target, kernels: Object.fromEntries(entry.kernels.map((kernel) => [kernel.name, kernel])) };
@@ -132,7 +135,7 @@ export class KernelModule {
     const remedy =
       targets.length === 0
         ? 'No target of this project runs there: NVIDIA GPUs need compute capability 8.0.'
-        : `Build it with \`pnpm kernels --targets ${targets.join(',')}\` or reinstall @x/kernels.`;
+        : `Devices of @x/rocm-backend compile the module's source instead. ${reinstall(`--targets ${targets.join(',')}`)}`;
     throw new KernelError(
       'KERNEL_TARGET_MISSING',
       `module ${this.name} has no code object for ${arch} (tried ${targets.join(', ') || 'none'}; ` +

@@ -86,9 +86,23 @@ describe('finding a code object', () => {
 
   it('names the target and the command when there is none', () => {
     expect(codeOf(() => FILL.codeObjectFor('gfx1030'))).toBe('KERNEL_TARGET_MISSING');
-    expect(() => FILL.codeObjectFor('gfx1030')).toThrow('pnpm kernels --targets gfx1030');
+    expect(() => FILL.codeObjectFor('gfx1030')).toThrow(
+      /Unset X_KERNEL_DIR .*in a checkout .*pnpm kernels --targets gfx1030/,
+    );
     expect(codeOf(() => AFFINE.codeObjectFor('gfx90a'))).toBe('KERNEL_TARGET_MISSING');
     expect(codeOf(() => FILL.codeObjectFor('sm_70'))).toBe('KERNEL_TARGET_MISSING');
+  });
+
+  it('advises what works where the packages come from npm', () => {
+    const named = process.env.X_KERNEL_DIR;
+    delete process.env.X_KERNEL_DIR;
+    try {
+      expect(() => FILL.codeObjectFor('sparc')).toThrow(
+        /Install @x\/kernels again \(remove it from node_modules first\); in a checkout .*pnpm kernels --targets sparc`\.$/,
+      );
+    } finally {
+      process.env.X_KERNEL_DIR = named;
+    }
   });
 
   it('gives the whole source as one string', () => {

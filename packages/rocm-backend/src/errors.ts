@@ -1,6 +1,9 @@
 /** Errors of looking kernels up. Launch and driver errors are `HipError` of `@x/hip`. */
 import { type BackendDevice, CandleError, type DType, ShapeError, UnsupportedError } from '@x/core';
 
+/** The other half of a remedy: who has the sources can build kernels. */
+const CHECKOUT = 'In a checkout of the project, run: pnpm kernels --targets native';
+
 export class KernelLookupError extends CandleError {
   /** Neither a code object for the device's target nor a compiler for the module's source. */
   static noCodeObject(module: string, arch: string, targets: readonly string[], cause: unknown): KernelLookupError {
@@ -8,7 +11,7 @@ export class KernelLookupError extends CandleError {
       'KERNEL_TARGET_MISSING',
       `module ${module} has no code object for ${arch} (looked for ${targets.join(', ') || 'nothing: unknown architecture'}) ` +
         `and could not be compiled at run time: ${messageOf(cause)}. ` +
-        'Build it with: pnpm kernels --targets native',
+        `Mend what that names (\`candle doctor\` lists compilers), or install a version of @x/kernels with this target. ${CHECKOUT}`,
     );
   }
 
@@ -18,7 +21,8 @@ export class KernelLookupError extends CandleError {
     return new KernelLookupError(
       'KERNEL_NOT_FOUND',
       `kernel ${kernel} is not in module ${module} for ${target}, which has ${known.length} kernels` +
-        `${near.length > 0 ? ` (near: ${near.join(', ')})` : ''}. Check the name, or rebuild the kernels with: pnpm kernels`,
+        `${near.length > 0 ? ` (near: ${near.join(', ')})` : ''}. Check the name; all @x packages must be of one version. ` +
+        CHECKOUT,
     );
   }
 
@@ -26,7 +30,7 @@ export class KernelLookupError extends CandleError {
     return new KernelLookupError(
       'KERNEL_WARP_SIZE',
       `module ${module} for ${target} is built for waves of ${built} lanes, the device runs ${device}: results would be wrong. ` +
-        'Rebuild the kernels for this device with: pnpm kernels --targets native',
+        `Install @x/kernels again, or unset X_KERNEL_DIR if it is set. ${CHECKOUT}`,
     );
   }
 }

@@ -47,7 +47,7 @@ function checkDevices(report: PlatformReport, targets: readonly string[]): Devic
     const codeObjects = resolveTarget(arch).find((target) => targets.includes(target)) ?? null;
     const advice = codeObjects
       ? undefined
-      : `no kernels for ${arch}: they are compiled on first use when a compiler is there; build them with: pnpm kernels --targets native`;
+      : `no kernels for ${arch}: they are compiled on first use if the run-time compiler below is there (else install it), and kept; in a checkout of the project, build them: pnpm kernels --targets native`;
     const label = report.platform === 'host' ? 'cpu' : `${report.platform}:${ordinal}`;
     return { device: label, name, arch, memoryBytes: totalMemory, codeObjects, advice };
   });
@@ -107,7 +107,10 @@ function describe(result: {
     if (reason) lines.push(`       ${reason.remedy}`);
     if (!available && searched.length > 0) lines.push(paint('dim', `       looked for: ${places(searched)}`));
   }
-  lines.push('', `Kernel targets built: ${result.kernelTargets.join(', ') || 'none (pnpm kernels --targets native)'}`);
+  lines.push(
+    '',
+    `Kernel targets built: ${result.kernelTargets.join(', ') || 'none: install @x/kernels again, or in a checkout of the project run pnpm kernels --targets native'}`,
+  );
   return lines.join('\n');
 }
 
