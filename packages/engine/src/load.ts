@@ -6,7 +6,7 @@ import { type Stats, statSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { performance } from 'node:perf_hooks';
-import { Device, FileFormatError, readJsonFile } from '@x/core';
+import { Device, type DeviceLike, FileFormatError, readJsonFile } from '@x/core';
 import { type DenseDType, GgufFile } from '@x/quantized';
 import {
   CheckpointWeights,
@@ -25,7 +25,7 @@ import { callback, checkOptions, number, type OptionRule, signal } from './optio
 
 export interface LoadModelOptions {
   /** Default: `Device.auto()`, the best one that opens. */
-  device?: Device;
+  device?: DeviceLike;
   /**
    * How matrices that are not quantized lie in memory: `f16` and `bf16` take half of `f32`. Activations are f32 always.
    * In a GGUF file it concerns weights whose type the device has no kernels for. Default `f32`.
@@ -65,7 +65,10 @@ export async function loadModel(path: string, options: LoadModelOptions = {}): P
   checkOptions('loadModel', options, OPTIONS);
   options.signal?.throwIfAborted();
   const files = await find(path);
-  const source = { device: options.device ?? (await Device.auto()), ...pick(options) };
+  const source = {
+    device: options.device === undefined ? await Device.auto() : Device.of(options.device),
+    ...pick(options),
+  };
   return files.kind === 'gguf'
     ? loadGguf(files.path, source, options, start)
     : loadCheckpoint(files, source, options, start);

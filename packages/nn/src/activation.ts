@@ -2,7 +2,8 @@
  * Activation functions: candle-nn's `Activation` and `PReLU` (activation.rs). Where candle has an enum, here an activation
  * is the name that model configurations give it, or an object for the two that have a number.
  */
-import { CandleError, ShapeError, scope, type Tensor } from '@x/core';
+import { CandleError, kinds, ShapeError, scope, type Tensor } from '@x/core';
+import { checkLayer, checkTensors } from './check';
 import { Init } from './init';
 import { OwningModule } from './module';
 import { hardSigmoid, leakyRelu, mish, swiglu } from './ops';
@@ -46,7 +47,8 @@ export function isActivation(name: string): name is ActivationName {
  * @throws CandleError INVALID_ARGUMENT for an unknown name
  */
 export function activate(xs: Tensor, activation: Activation): Tensor {
-  if (typeof activation === 'object') {
+  checkTensors('activate', { xs });
+  if (typeof activation === 'object' && activation !== null) {
     if ('elu' in activation) return xs.elu(activation.elu);
     if ('leaky_relu' in activation) return leakyRelu(xs, activation.leaky_relu);
   } else if (isActivation(activation)) {
@@ -54,7 +56,7 @@ export function activate(xs: Tensor, activation: Activation): Tensor {
   }
   throw new CandleError(
     'INVALID_ARGUMENT',
-    `activate: ${JSON.stringify(activation)} is no activation; use one of ${ACTIVATIONS.join(', ')}.`,
+    `activate: ${kinds.show(activation)} is no activation; use one of ${ACTIVATIONS.join(', ')}.`,
   );
 }
 
@@ -69,6 +71,7 @@ export class PReLU extends OwningModule {
     readonly isScalar: boolean,
   ) {
     super();
+    checkTensors('PReLU', { weight });
     if (isScalar && weight.elemCount !== 1) {
       throw new ShapeError('INVALID_SHAPE', `PReLU: a scalar weight has shape [${weight.shape}]; give one element.`);
     }
@@ -77,6 +80,7 @@ export class PReLU extends OwningModule {
 
   /** [channels], or [b, channels, ...], or of the weight's own shape. */
   forward(xs: Tensor): Tensor {
+    checkTensors('PReLU', { xs });
     return scope(() => {
       const negative = xs.neg().relu().broadcastMul(this.weightFor(xs));
       return xs.relu().sub(negative);
@@ -99,6 +103,7 @@ export class PReLU extends OwningModule {
 
 /** A {@link PReLU} from `weight`, which starts at 0.25. @param numChannels undefined: one weight for all */
 export function prelu(numChannels: number | undefined, vb: VarBuilder): PReLU {
+  checkLayer('prelu', {}, vb);
   const weight = vb.getWithHintsSync([numChannels ?? 1], 'weight', Init.const(0.25));
   return new PReLU(weight, numChannels === undefined);
 }

@@ -6,6 +6,7 @@
  * without their being variables; nothing is divided by zero for a batch of one value, whose variance is left as it is.
  */
 import { CandleError, ShapeError, scope, type Tensor } from '@x/core';
+import { checkConfig, checkLayer, checkPositive, checkTensors } from './check';
 import { ONE, ZERO } from './init';
 import { checkVector, type ModuleT, OwningModule } from './module';
 import { wideDType } from './ops';
@@ -55,9 +56,13 @@ export class BatchNorm extends OwningModule implements ModuleT {
     readonly numFeatures: number,
     runningMean: Tensor,
     runningVar: Tensor,
-    { weight, bias, eps = 1e-5, momentum = 0.1, removeMean = true }: BatchNormOptions = {},
+    options: BatchNormOptions = {},
   ) {
     super();
+    checkConfig('BatchNorm', options);
+    const { weight, bias, eps = 1e-5, momentum = 0.1, removeMean = true } = options;
+    checkTensors('BatchNorm', { runningMean, runningVar });
+    checkPositive('BatchNorm', { numFeatures });
     if (!(eps >= 0) || !(momentum >= 0 && momentum <= 1)) {
       throw new CandleError(
         'INVALID_ARGUMENT',
@@ -86,6 +91,7 @@ export class BatchNorm extends OwningModule implements ModuleT {
 
   /** Evaluation: [b, features, ...] normalised with the running values. */
   forward(xs: Tensor): Tensor {
+    checkTensors('BatchNorm', { xs });
     this.check(xs);
     return scope(() => {
       const byFeature = this.byFeature(xs);
@@ -97,6 +103,7 @@ export class BatchNorm extends OwningModule implements ModuleT {
 
   /** Training: normalised with the batch's own values, which also go into the running ones, unless the batch is empty. */
   forwardTrain(xs: Tensor): Tensor {
+    checkTensors('BatchNorm', { xs });
     this.check(xs);
     return scope(() => {
       const byFeature = this.byFeature(xs);
@@ -115,6 +122,7 @@ export class BatchNorm extends OwningModule implements ModuleT {
   }
 
   forwardT(xs: Tensor, train: boolean): Tensor {
+    checkTensors('BatchNorm', { xs });
     return train ? this.forwardTrain(xs) : this.forward(xs);
   }
 
@@ -149,6 +157,8 @@ export class BatchNorm extends OwningModule implements ModuleT {
 
 /** A {@link BatchNorm} from `running_mean`, `running_var`, `weight` and `bias`. @param config a number is its `eps` */
 export function batchNorm(numFeatures: number, config: BatchNormConfig | number, vb: VarBuilder): BatchNorm {
+  checkLayer('batchNorm', { numFeatures }, vb);
+  checkConfig('batchNorm', config);
   const { eps, removeMean, affine = true, momentum } = typeof config === 'number' ? { eps: config } : config;
   const mean = vb.getWithHintsSync([numFeatures], 'running_mean', ZERO);
   const variance = vb.getWithHintsSync([numFeatures], 'running_var', ONE);

@@ -1,6 +1,7 @@
 /** Convolution layers: candle-nn's `Conv1d`, `Conv2d` and their transposed forms (conv.rs). */
 import { CandleError, type ConvOptions, type ConvTransposeOptions, ShapeError, scope, type Tensor } from '@x/core';
 import type { BatchNorm } from './batch-norm';
+import { checkConfig, checkLayer, checkTensors } from './check';
 import { DEFAULT_KAIMING_NORMAL, Init } from './init';
 import { checkVector, OwningModule } from './module';
 import type { VarBuilder } from './var-builder';
@@ -12,22 +13,25 @@ export type Conv2dConfig = ConvOptions;
 export type ConvTranspose1dConfig = ConvTransposeOptions;
 export type ConvTranspose2dConfig = ConvTransposeOptions;
 
-abstract class Convolution<Config> extends OwningModule {
+abstract class Convolution<Config extends ConvOptions> extends OwningModule {
   readonly weight: Tensor;
   readonly bias: Tensor | undefined;
   readonly config: Config;
 
   /** Owns both tensors. */
-  constructor(weight: Tensor, bias: Tensor | undefined, config: Config, rank: number, outDim?: number) {
+  constructor(weight: Tensor, bias: Tensor | undefined, config: Config, rank: number, transposed = false) {
     super();
     const { name } = new.target;
+    checkTensors(name, { weight });
+    checkConfig(name, config);
     if (weight.rank !== rank) {
       throw new ShapeError(
         'INVALID_SHAPE',
         `${name}: the weight has shape [${weight.shape}]; it must have ${rank} dimensions.`,
       );
     }
-    if (bias) checkVector(name, 'bias', bias, outDim ?? weight.dim(0));
+    const outDim = transposed ? weight.dim(1) * (config.groups ?? 1) : weight.dim(0);
+    if (bias !== undefined) checkVector(name, 'bias', bias, outDim);
     this.weight = this.own(weight);
     this.bias = bias && this.own(bias);
     this.config = config;
@@ -37,6 +41,7 @@ abstract class Convolution<Config> extends OwningModule {
 
   /** [b, cIn, ...space] to [b, cOut, ...space]. */
   forward(xs: Tensor): Tensor {
+    checkTensors(this.constructor.name, { xs });
     return scope(() => {
       const ys = this.convolve(xs);
       if (!this.bias) return ys;
@@ -91,7 +96,7 @@ export class Conv2d extends Convolution<Conv2dConfig> {
 /** Weight [cIn, cOut / groups, k]. */
 export class ConvTranspose1d extends Convolution<ConvTranspose1dConfig> {
   constructor(weight: Tensor, bias?: Tensor, config: ConvTranspose1dConfig = {}) {
-    super(weight, bias, config, 3, (weight.shape[1] ?? 0) * (config.groups ?? 1));
+    super(weight, bias, config, 3, true);
   }
 
   protected override convolve(xs: Tensor): Tensor {
@@ -102,7 +107,7 @@ export class ConvTranspose1d extends Convolution<ConvTranspose1dConfig> {
 /** Weight [cIn, cOut / groups, kH, kW]; candle's has no groups. */
 export class ConvTranspose2d extends Convolution<ConvTranspose2dConfig> {
   constructor(weight: Tensor, bias?: Tensor, config: ConvTranspose2dConfig = {}) {
-    super(weight, bias, config, 4, (weight.shape[1] ?? 0) * (config.groups ?? 1));
+    super(weight, bias, config, 4, true);
   }
 
   protected override convolve(xs: Tensor): Tensor {
@@ -145,6 +150,7 @@ export function conv1d(
   cfg: Conv1dConfig,
   vb: VarBuilder,
 ): Conv1d {
+  checkLayer('conv1d', { inChannels, outChannels, kernelSize }, vb);
   return new Conv1d(...convTensors(inChannels, outChannels, [kernelSize], cfg, vb, true), cfg);
 }
 
@@ -155,6 +161,7 @@ export function conv1dNoBias(
   cfg: Conv1dConfig,
   vb: VarBuilder,
 ): Conv1d {
+  checkLayer('conv1dNoBias', { inChannels, outChannels, kernelSize }, vb);
   return new Conv1d(...convTensors(inChannels, outChannels, [kernelSize], cfg, vb, false), cfg);
 }
 
@@ -166,6 +173,7 @@ export function conv2d(
   cfg: Conv2dConfig,
   vb: VarBuilder,
 ): Conv2d {
+  checkLayer('conv2d', { inChannels, outChannels, kernelSize }, vb);
   return new Conv2d(...convTensors(inChannels, outChannels, [kernelSize, kernelSize], cfg, vb, true), cfg);
 }
 
@@ -176,6 +184,7 @@ export function conv2dNoBias(
   cfg: Conv2dConfig,
   vb: VarBuilder,
 ): Conv2d {
+  checkLayer('conv2dNoBias', { inChannels, outChannels, kernelSize }, vb);
   return new Conv2d(...convTensors(inChannels, outChannels, [kernelSize, kernelSize], cfg, vb, false), cfg);
 }
 
@@ -187,6 +196,7 @@ export function convTranspose1d(
   cfg: ConvTranspose1dConfig,
   vb: VarBuilder,
 ): ConvTranspose1d {
+  checkLayer('convTranspose1d', { inChannels, outChannels, kernelSize }, vb);
   return new ConvTranspose1d(...convTransposeTensors(inChannels, outChannels, [kernelSize], cfg, vb, true), cfg);
 }
 
@@ -197,6 +207,7 @@ export function convTranspose1dNoBias(
   cfg: ConvTranspose1dConfig,
   vb: VarBuilder,
 ): ConvTranspose1d {
+  checkLayer('convTranspose1dNoBias', { inChannels, outChannels, kernelSize }, vb);
   return new ConvTranspose1d(...convTransposeTensors(inChannels, outChannels, [kernelSize], cfg, vb, false), cfg);
 }
 
@@ -208,6 +219,7 @@ export function convTranspose2d(
   cfg: ConvTranspose2dConfig,
   vb: VarBuilder,
 ): ConvTranspose2d {
+  checkLayer('convTranspose2d', { inChannels, outChannels, kernelSize }, vb);
   const taps = [kernelSize, kernelSize];
   return new ConvTranspose2d(...convTransposeTensors(inChannels, outChannels, taps, cfg, vb, true), cfg);
 }
@@ -219,6 +231,7 @@ export function convTranspose2dNoBias(
   cfg: ConvTranspose2dConfig,
   vb: VarBuilder,
 ): ConvTranspose2d {
+  checkLayer('convTranspose2dNoBias', { inChannels, outChannels, kernelSize }, vb);
   const taps = [kernelSize, kernelSize];
   return new ConvTranspose2d(...convTransposeTensors(inChannels, outChannels, taps, cfg, vb, false), cfg);
 }

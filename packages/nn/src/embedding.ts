@@ -1,5 +1,6 @@
 /** A table of vectors looked up by id: candle-nn's `Embedding` (embedding.rs). */
 import { ShapeError, type Tensor } from '@x/core';
+import { checkLayer, checkTensors } from './check';
 import { Init } from './init';
 import { OwningModule } from './module';
 import type { VarBuilder } from './var-builder';
@@ -11,6 +12,7 @@ export class Embedding extends OwningModule {
   /** Owns the tensor. @throws ShapeError when it is not [vocab, hidden] */
   constructor(embeddings: Tensor) {
     super();
+    checkTensors('Embedding', { embeddings });
     if (embeddings.rank !== 2) {
       throw new ShapeError(
         'INVALID_SHAPE',
@@ -26,11 +28,13 @@ export class Embedding extends OwningModule {
 
   /** u32 (or another integer dtype) ids of any shape [...] to [..., hidden]. */
   forward(ids: Tensor): Tensor {
+    checkTensors('Embedding', { ids });
     return this.embeddings.embedding(ids);
   }
 }
 
 /** An {@link Embedding} from `weight` [inSize, outSize], normal at first. */
 export function embedding(inSize: number, outSize: number, vb: VarBuilder): Embedding {
+  checkLayer('embedding', { inSize, outSize }, vb);
   return new Embedding(vb.getWithHintsSync([inSize, outSize], 'weight', Init.randn(0, 1)));
 }

@@ -4,6 +4,7 @@
  * backend reports an id outside the depth and a GPU cannot: its row is all off.
  */
 import { CandleError, type DType, DTypeError, isInt, ShapeError, scope, Tensor } from '@x/core';
+import { checkNumbers, checkTensors } from './check';
 
 /**
  * Indices of any shape [...] to [..., depth]: `onValue` at each index, `offValue` elsewhere. The index -1 of a signed
@@ -12,6 +13,8 @@ import { CandleError, type DType, DTypeError, isInt, ShapeError, scope, Tensor }
  * @throws DTypeError for ids that are no integers, ShapeError INDEX_OUT_OF_RANGE on the plain backend
  */
 export function oneHot(indices: Tensor, depth: number, onValue = 1, offValue = 0, dtype: DType = 'f32'): Tensor {
+  checkTensors('oneHot', { indices });
+  checkNumbers('oneHot', { depth, onValue, offValue });
   if (!isInt(indices.dtype)) {
     throw new DTypeError(
       'DTYPE_MISMATCH',

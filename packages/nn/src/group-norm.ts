@@ -1,5 +1,6 @@
 /** Normalisation over groups of channels: candle-nn's `GroupNorm` (group_norm.rs). */
 import { ShapeError, scope, type Tensor } from '@x/core';
+import { checkLayer, checkNumbers, checkTensors } from './check';
 import { ONE, ZERO } from './init';
 import { checkVector, OwningModule } from './module';
 import { wideDType } from './ops';
@@ -21,6 +22,8 @@ export class GroupNorm extends OwningModule {
     readonly eps: number,
   ) {
     super();
+    checkTensors('GroupNorm', { weight, bias });
+    checkNumbers('GroupNorm', { numChannels, numGroups, eps });
     if (!(numGroups >= 1) || numChannels % numGroups !== 0) {
       throw new ShapeError(
         'INVALID_SHAPE',
@@ -35,6 +38,7 @@ export class GroupNorm extends OwningModule {
 
   /** [b, channels, ...] to the same shape, in its dtype, also when it is empty; sums of the narrow floats are made in f32. */
   forward(xs: Tensor): Tensor {
+    checkTensors('GroupNorm', { xs });
     const { numChannels, numGroups, eps } = this;
     if (xs.rank < 3 || xs.dim(1) !== numChannels) {
       throw new ShapeError(
@@ -57,6 +61,8 @@ export class GroupNorm extends OwningModule {
 
 /** A {@link GroupNorm} from `weight` and `bias`. */
 export function groupNorm(numGroups: number, numChannels: number, eps: number, vb: VarBuilder): GroupNorm {
+  checkLayer('groupNorm', { numGroups, numChannels }, vb);
+  checkNumbers('groupNorm', { eps });
   const weight = vb.getWithHintsSync([numChannels], 'weight', ONE);
   const bias = vb.getWithHintsSync([numChannels], 'bias', ZERO);
   return new GroupNorm(weight, bias, numChannels, numGroups, eps);

@@ -2,7 +2,7 @@
  * How variables start: candle-nn's `Init` (init.rs), with PyTorch's fans and gains. `Init.const(0)`, `Init.randn(0, 1)` and
  * so on make the plain objects that `VarBuilder.getWithHints` and `VarMap.get` take.
  */
-import { CandleError, type Device, type DType, type Shape, Tensor, Var } from '@x/core';
+import { CandleError, type DeviceLike, type DType, type Shape, Tensor, Var } from '@x/core';
 
 export type FanInOut = 'fanIn' | 'fanOut';
 export type NormalOrUniform = 'normal' | 'uniform';
@@ -48,13 +48,13 @@ export function gainOf(nonLinearity: NonLinearity): number {
 
 /** `Tensor` or `Var`. */
 interface Maker<T> {
-  zeros(shape: Shape, dtype: DType, device: Device): T;
-  full(value: number, shape: Shape, dtype: DType, device: Device): T;
-  rand(lo: number, up: number, shape: Shape, dtype: DType, device: Device): T;
-  randn(mean: number, std: number, shape: Shape, dtype: DType, device: Device): T;
+  zeros(shape: Shape, dtype: DType, device: DeviceLike): T;
+  full(value: number, shape: Shape, dtype: DType, device: DeviceLike): T;
+  rand(lo: number, up: number, shape: Shape, dtype: DType, device: DeviceLike): T;
+  randn(mean: number, std: number, shape: Shape, dtype: DType, device: DeviceLike): T;
 }
 
-function make<T>(maker: Maker<T>, init: Init, shape: Shape, dtype: DType, device: Device): T {
+function make<T>(maker: Maker<T>, init: Init, shape: Shape, dtype: DType, device: DeviceLike): T {
   switch (init.kind) {
     case 'const':
       return init.value === 0 ? maker.zeros(shape, dtype, device) : maker.full(init.value, shape, dtype, device);
@@ -82,11 +82,11 @@ function make<T>(maker: Maker<T>, init: Init, shape: Shape, dtype: DType, device
  * A tensor of initial values; random ones come from the device's stream (`Device.setSeed`).
  * @throws CandleError INVALID_ARGUMENT for bounds that are no range
  */
-export function initTensor(init: Init, shape: Shape, dtype: DType, device: Device): Tensor {
+export function initTensor(init: Init, shape: Shape, dtype: DType, device: DeviceLike): Tensor {
   return make<Tensor>(Tensor, init, shape, dtype, device);
 }
 
 /** As {@link initTensor}, a variable: candle's `Init::var`. */
-export function initVar(init: Init, shape: Shape, dtype: DType, device: Device): Var {
+export function initVar(init: Init, shape: Shape, dtype: DType, device: DeviceLike): Var {
   return make<Var>(Var, init, shape, dtype, device);
 }

@@ -3,6 +3,7 @@
  * without a bias and whatever the strides; candle has one for contiguous inputs and layers with a bias.
  */
 import { scope, type Tensor } from '@x/core';
+import { checkConfig, checkLayer, checkNumbers, checkTensors } from './check';
 import { ONE, ZERO } from './init';
 import { checkVector, OwningModule } from './module';
 import type { VarBuilder } from './var-builder';
@@ -33,6 +34,8 @@ export class LayerNorm extends OwningModule {
     readonly removeMean = true,
   ) {
     super();
+    checkTensors('LayerNorm', { weight });
+    checkNumbers('LayerNorm', { eps });
     checkVector('LayerNorm', 'weight', weight);
     if (bias) checkVector('LayerNorm', 'bias', bias, weight.dim(0));
     this.weight = this.own(weight);
@@ -51,6 +54,7 @@ export class LayerNorm extends OwningModule {
 
   /** [..., size] to the same shape. */
   forward(xs: Tensor): Tensor {
+    checkTensors('LayerNorm', { xs });
     const { weight, shift, eps } = this;
     if (this.removeMean && shift) return xs.layerNorm(weight, shift, eps);
     return scope(() => {
@@ -71,18 +75,23 @@ export class RmsNorm extends OwningModule {
     readonly eps: number,
   ) {
     super();
+    checkTensors('RmsNorm', { weight });
+    checkNumbers('RmsNorm', { eps });
     checkVector('RmsNorm', 'weight', weight);
     this.weight = this.own(weight);
   }
 
   /** [..., size] to the same shape. */
   forward(xs: Tensor): Tensor {
+    checkTensors('RmsNorm', { xs });
     return xs.rmsNorm(this.weight, this.eps);
   }
 }
 
 /** A {@link LayerNorm} from `weight` and `bias`. @param config a number is its `eps` */
 export function layerNorm(size: number, config: LayerNormConfig | number, vb: VarBuilder): LayerNorm {
+  checkLayer('layerNorm', { size }, vb);
+  checkConfig('layerNorm', config);
   const { eps = 1e-5, removeMean = true, affine = true } = typeof config === 'number' ? { eps: config } : config;
   const weight = vb.getWithHintsSync([size], 'weight', ONE);
   const bias = affine ? vb.getWithHintsSync([size], 'bias', ZERO) : undefined;
@@ -90,10 +99,14 @@ export function layerNorm(size: number, config: LayerNormConfig | number, vb: Va
 }
 
 export function layerNormNoBias(size: number, eps: number, vb: VarBuilder): LayerNorm {
+  checkLayer('layerNormNoBias', { size }, vb);
+  checkNumbers('layerNormNoBias', { eps });
   return layerNorm(size, { eps, affine: false }, vb);
 }
 
 /** A {@link RmsNorm} from `weight`. */
 export function rmsNorm(size: number, eps: number, vb: VarBuilder): RmsNorm {
+  checkLayer('rmsNorm', { size }, vb);
+  checkNumbers('rmsNorm', { eps });
   return new RmsNorm(vb.getWithHintsSync([size], 'weight', ONE), eps);
 }

@@ -5,6 +5,7 @@
  * so one call does one matrix product whatever the rank.
  */
 import { ShapeError, scope, type Tensor } from '@x/core';
+import { checkLayer, checkTensors } from './check';
 import { DEFAULT_KAIMING_NORMAL, Init } from './init';
 import { OwningModule } from './module';
 import type { VarBuilder } from './var-builder';
@@ -18,9 +19,11 @@ export class Linear extends OwningModule {
   /** Owns both tensors. @throws ShapeError when the weight is not [out, in] or the bias not [out] */
   constructor(weight: Tensor, bias?: Tensor) {
     super();
+    checkTensors('Linear', { weight });
     if (weight.rank !== 2) {
       throw new ShapeError('INVALID_SHAPE', `Linear: the weight has shape [${weight.shape}]; give [out, in].`);
     }
+    if (bias !== undefined) checkTensors('Linear', { bias });
     if (bias && bias.rank !== 0 && (bias.rank !== 1 || bias.dim(0) !== weight.dim(0))) {
       throw new ShapeError(
         'SHAPE_MISMATCH',
@@ -33,6 +36,7 @@ export class Linear extends OwningModule {
 
   /** [..., in] to [..., out], in the weight's dtype. */
   forward(xs: Tensor): Tensor {
+    checkTensors('Linear', { xs });
     const [out, width] = this.weight.shape;
     if (xs.rank === 0 || xs.dim(-1) !== width) {
       throw new ShapeError(
@@ -51,16 +55,19 @@ export class Linear extends OwningModule {
 
 /** A {@link Linear} from `weight` [outDim, inDim], Kaiming normal at first, and `bias`. */
 export function linear(inDim: number, outDim: number, vb: VarBuilder): Linear {
+  checkLayer('linear', { inDim, outDim }, vb);
   const weight = vb.getWithHintsSync([outDim, inDim], 'weight', DEFAULT_KAIMING_NORMAL);
   const bound = 1 / Math.sqrt(inDim);
   return new Linear(weight, vb.getWithHintsSync([outDim], 'bias', Init.uniform(-bound, bound)));
 }
 
 export function linearNoBias(inDim: number, outDim: number, vb: VarBuilder): Linear {
+  checkLayer('linearNoBias', { inDim, outDim }, vb);
   return new Linear(vb.getWithHintsSync([outDim, inDim], 'weight', DEFAULT_KAIMING_NORMAL));
 }
 
 /** {@link linear} or {@link linearNoBias}. */
 export function linearB(inDim: number, outDim: number, bias: boolean, vb: VarBuilder): Linear {
+  checkLayer('linearB', { inDim, outDim }, vb);
   return bias ? linear(inDim, outDim, vb) : linearNoBias(inDim, outDim, vb);
 }

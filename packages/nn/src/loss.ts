@@ -1,5 +1,6 @@
 /** What training makes small: candle-nn's `loss` (loss.rs). All give a scalar, the mean over the batch. */
 import { ShapeError, scope, type Tensor } from '@x/core';
+import { checkNumbers, checkTensors } from './check';
 import { logSoftmax, softplus } from './ops';
 
 function checkPair(op: string, inp: Tensor, target: Tensor): void {
@@ -16,6 +17,7 @@ function checkPair(op: string, inp: Tensor, target: Tensor): void {
  * @param target the right classes [n], u32 or another integer dtype
  */
 export function nll(inp: Tensor, target: Tensor): Tensor {
+  checkTensors('nll', { inp, target });
   if (inp.rank !== 2 || target.rank !== 1 || inp.dim(0) !== target.dim(0)) {
     throw new ShapeError(
       'SHAPE_MISMATCH',
@@ -27,6 +29,7 @@ export function nll(inp: Tensor, target: Tensor): Tensor {
 
 /** {@link nll} of logits [n, classes]. */
 export function crossEntropy(inp: Tensor, target: Tensor): Tensor {
+  checkTensors('crossEntropy', { inp, target });
   if (inp.rank !== 2) {
     throw new ShapeError('INVALID_SHAPE', `crossEntropy: logits of shape [${inp.shape}]; give [n, classes].`);
   }
@@ -35,6 +38,7 @@ export function crossEntropy(inp: Tensor, target: Tensor): Tensor {
 
 /** Mean of the squared differences. */
 export function mse(inp: Tensor, target: Tensor): Tensor {
+  checkTensors('mse', { inp, target });
   checkPair('mse', inp, target);
   return scope(() => inp.sub(target).sqr().meanAll());
 }
@@ -44,12 +48,15 @@ export function mse(inp: Tensor, target: Tensor): Tensor {
  * finite where candle's logarithm of a sigmoid does not.
  */
 export function binaryCrossEntropyWithLogit(inp: Tensor, target: Tensor): Tensor {
+  checkTensors('binaryCrossEntropyWithLogit', { inp, target });
   checkPair('binaryCrossEntropyWithLogit', inp, target);
   return scope(() => softplus(inp).sub(inp.mul(target)).meanAll());
 }
 
 /** Squared (times 1/2) up to `delta`, linear beyond: 0.5 · d² or delta · (|d| - 0.5 · delta). */
 export function huber(inp: Tensor, target: Tensor, delta: number): Tensor {
+  checkTensors('huber', { inp, target });
+  checkNumbers('huber', { delta });
   checkPair('huber', inp, target);
   return scope(() => {
     const diff = inp.sub(target);

@@ -6,6 +6,7 @@
  * Variables are the exception: a `Var` stays its VarMap's, or its maker's scope's, and may be given to several layers.
  */
 import { keep, ShapeError, type Tensor, Var } from '@x/core';
+import { checkTensors } from './check';
 
 export interface Module {
   /** Never disposes its input; the result belongs to the caller's scope. */
@@ -49,6 +50,7 @@ export function same(xs: Tensor): Tensor {
 
 /** @throws ShapeError unless `tensor` is [size], or any vector without a size */
 export function checkVector(op: string, name: string, tensor: Tensor, size?: number): void {
+  checkTensors(op, { [name]: tensor });
   if (tensor.rank === 1 && (size === undefined || tensor.dim(0) === size)) return;
   const wanted = size === undefined ? 'size' : size;
   const code = tensor.rank === 1 ? 'SHAPE_MISMATCH' : 'INVALID_SHAPE';

@@ -4,8 +4,9 @@
  * gradients. The routing is on the host, where the products are laid out: read the chosen experts with
  * `await ids.toArray()` and give them to {@link sortByExpert}.
  */
-import { CandleError, formatShape, ShapeError, scope, Tensor } from '@x/core';
+import { CandleError, formatShape, kinds, ShapeError, scope, Tensor } from '@x/core';
 import { indexedMoe, type QTensor } from '@x/quantized';
+import { checkNumbers, checkTensors } from './check';
 
 /** Pairs of token and expert, by expert. A pair's number is token * topk + its place among the token's experts. */
 export interface SortedExperts {
@@ -15,8 +16,15 @@ export interface SortedExperts {
   expertIds: Uint32Array;
 }
 
+const NUMBERS = kinds.kind(
+  (value) => Array.isArray(value) || ArrayBuffer.isView(value),
+  'give an array or a typed array of numbers',
+);
+const SORTED = kinds.fields({ sortedTokenIds: NUMBERS, expertIds: NUMBERS });
+
 /** Puts the experts of all tokens, [tokens * topk] as the router gives them, into the order that products need. */
 export function sortByExpert(experts: ArrayLike<number>): SortedExperts {
+  kinds.check('sortByExpert', 'experts', experts, NUMBERS);
   const order = Uint32Array.from(experts, (_, i) => i).sort((a, b) => experts[a] - experts[b] || a - b);
   return { sortedTokenIds: order, expertIds: Uint32Array.from(order, (pair) => experts[pair]) };
 }
@@ -35,6 +43,8 @@ export function moeGemm(
   sorted: SortedExperts,
   topk: number,
 ): Tensor {
+  checkTensors('moeGemm', { input, weights });
+  checkNumbers('moeGemm', { topk });
   const [experts, , k] = checked('moeGemm', weights.shape, input, sorted, topkWeights, topk);
   const product = (expert: number, rows: Tensor) => rows.matmul(weights.narrow(0, expert, 1).squeeze(0).t());
   return byExpert(input, experts, k, topkWeights, sorted, topk, product);
@@ -48,6 +58,8 @@ export function moeGemmGguf(
   sorted: SortedExperts,
   topk: number,
 ): Tensor {
+  checkTensors('moeGemmGguf', { input });
+  checkNumbers('moeGemmGguf', { topk });
   const [, n, k] = checked('moeGemmGguf', weights.shape, input, sorted, topkWeights, topk);
   const chosen = new Uint32Array(sorted.expertIds.length);
   sorted.sortedTokenIds.forEach((pair, i) => {
@@ -105,10 +117,14 @@ function checked(
   op: string,
   weights: readonly number[],
   input: Tensor,
-  { sortedTokenIds, expertIds }: SortedExperts,
+  sorted: SortedExperts,
   topkWeights: Tensor | undefined,
   topk: number,
 ): [experts: number, n: number, k: number] {
+  kinds.check(op, 'the shape of weights', weights, kinds.SHAPE);
+  kinds.check(op, 'sorted', sorted, SORTED);
+  if (topkWeights !== undefined) checkTensors(op, { topkWeights });
+  const { sortedTokenIds, expertIds } = sorted;
   const [experts, n, k] = weights;
   if (!Number.isInteger(topk) || topk < 1) {
     throw new CandleError('INVALID_ARGUMENT', `${op}: ${topk} experts a token; give a whole number from 1.`);

@@ -2,13 +2,16 @@
  * Functions on tensors that layers are made of: candle-nn's `ops` (ops.rs). Results belong to the caller's scope; what is
  * made on the way is disposed. `sdpa` is in attention/sdpa.ts and is exported from here too, as in candle.
  */
-import { CandleError, type DType, ShapeError, scope, Tensor } from '@x/core';
+import { CandleError, type DType, kinds, ShapeError, scope, Tensor } from '@x/core';
+import { checkDim, checkNumbers, checkPositive, checkTensors } from './check';
 import { type Module, type ModuleT, same } from './module';
 
 export { type SdpaOptions, sdpa } from './attention/sdpa';
 
 /** exp(x) normalised to sum 1 over `dim` (negative: from the end); the largest value is subtracted first. */
 export function softmax(xs: Tensor, dim: number): Tensor {
+  checkTensors('softmax', { xs });
+  checkDim('softmax', dim);
   if (dim === -1 || dim === xs.rank - 1) return softmaxLastDim(xs);
   if (xs.elemCount === 0) return same(xs);
   return scope(() => {
@@ -19,11 +22,14 @@ export function softmax(xs: Tensor, dim: number): Tensor {
 
 /** {@link softmax} over the last dimension, one kernel. */
 export function softmaxLastDim(xs: Tensor): Tensor {
+  checkTensors('softmaxLastDim', { xs });
   return xs.softmaxLastDim();
 }
 
 /** log(softmax(x)) over `dim`, without the loss of taking the log afterwards. */
 export function logSoftmax(xs: Tensor, dim: number): Tensor {
+  checkTensors('logSoftmax', { xs });
+  checkDim('logSoftmax', dim);
   if (xs.elemCount === 0) return same(xs);
   return scope(() => {
     const shifted = xs.broadcastSub(xs.maxKeepdim(dim).detach());
@@ -38,11 +44,15 @@ export function wideDType(dtype: DType): DType {
 
 /** x / sqrt(mean(x²) + eps) · alpha over the last dimension, one kernel. alpha: [size]. */
 export function rmsNorm(xs: Tensor, alpha: Tensor, eps: number): Tensor {
+  checkTensors('rmsNorm', { xs, alpha });
+  checkNumbers('rmsNorm', { eps });
   return xs.rmsNorm(alpha, eps);
 }
 
 /** {@link rmsNorm} in steps that have gradients of their own. */
 export function rmsNormSlow(xs: Tensor, alpha: Tensor, eps: number): Tensor {
+  checkTensors('rmsNormSlow', { xs, alpha });
+  checkNumbers('rmsNormSlow', { eps });
   return scope(() => {
     const wide = xs.toDtype(wideDType(xs.dtype));
     const scale = wide.sqr().meanKeepdim(-1).affine(1, eps).sqrt();
@@ -52,11 +62,15 @@ export function rmsNormSlow(xs: Tensor, alpha: Tensor, eps: number): Tensor {
 
 /** (x - mean) / sqrt(variance + eps) · alpha + beta over the last dimension, one kernel. alpha and beta: [size]. */
 export function layerNorm(xs: Tensor, alpha: Tensor, beta: Tensor, eps: number): Tensor {
+  checkTensors('layerNorm', { xs, alpha, beta });
+  checkNumbers('layerNorm', { eps });
   return xs.layerNorm(alpha, beta, eps);
 }
 
 /** {@link layerNorm} in steps that have gradients of their own. */
 export function layerNormSlow(xs: Tensor, alpha: Tensor, beta: Tensor, eps: number): Tensor {
+  checkTensors('layerNormSlow', { xs, alpha, beta });
+  checkNumbers('layerNormSlow', { eps });
   return scope(() => {
     const wide = xs.toDtype(wideDType(xs.dtype));
     const centred = wide.broadcastSub(wide.meanKeepdim(-1));
@@ -67,21 +81,25 @@ export function layerNormSlow(xs: Tensor, alpha: Tensor, beta: Tensor, eps: numb
 
 /** 1 / (1 + exp(-x)). */
 export function sigmoid(xs: Tensor): Tensor {
+  checkTensors('sigmoid', { xs });
   return xs.sigmoid();
 }
 
 /** (x + 3) / 6, limited to [0, 1]. */
 export function hardSigmoid(xs: Tensor): Tensor {
+  checkTensors('hardSigmoid', { xs });
   return scope(() => xs.add(3).clamp(0, 6).div(6));
 }
 
 /** x · sigmoid(x). */
 export function silu(xs: Tensor): Tensor {
+  checkTensors('silu', { xs });
   return xs.silu();
 }
 
 /** silu of the first half of the last dimension times the second half: [..., 2n] to [..., n]. */
 export function swiglu(xs: Tensor): Tensor {
+  checkTensors('swiglu', { xs });
   const width = xs.dim(-1);
   if (width % 2 !== 0) {
     throw new ShapeError(
@@ -103,6 +121,7 @@ const SOFTPLUS_IS_LINEAR = 40;
  * are computed in f32.
  */
 export function softplus(xs: Tensor): Tensor {
+  checkTensors('softplus', { xs });
   return scope(() => {
     const wide = xs.toDtype(wideDType(xs.dtype));
     const curved = log1p(wide.minimum(SOFTPLUS_IS_LINEAR).exp());
@@ -122,6 +141,7 @@ function log1p(xs: Tensor): Tensor {
 
 /** x · tanh(softplus(x)). candle's overflows in f16 from x = 12. */
 export function mish(xs: Tensor): Tensor {
+  checkTensors('mish', { xs });
   return scope(() => {
     const wide = xs.toDtype(wideDType(xs.dtype));
     return softplus(wide).tanh().mul(wide).toDtype(xs.dtype);
@@ -130,11 +150,15 @@ export function mish(xs: Tensor): Tensor {
 
 /** x where positive, else `negativeSlope` · x. */
 export function leakyRelu(xs: Tensor, negativeSlope: number): Tensor {
+  checkTensors('leakyRelu', { xs });
+  checkNumbers('leakyRelu', { negativeSlope });
   return scope(() => xs.gt(0).whereCond(xs, xs.mul(negativeSlope)));
 }
 
 /** gamma · (x where positive, else alpha · (exp(x) - 1)); the defaults are those of the paper. */
 export function selu(xs: Tensor, alpha = 1.6732632423543772, gamma = 1.0507009873554805): Tensor {
+  checkTensors('selu', { xs });
+  checkNumbers('selu', { alpha, gamma });
   return scope(() => xs.elu(alpha).mul(gamma));
 }
 
@@ -143,6 +167,8 @@ export function selu(xs: Tensor, alpha = 1.6732632423543772, gamma = 1.050700987
  * stream: see `Device.setSeed`.
  */
 export function dropout(xs: Tensor, dropP: number): Tensor {
+  checkTensors('dropout', { xs });
+  checkNumbers('dropout', { dropP });
   if (!(dropP >= 0 && dropP < 1)) {
     throw new CandleError(
       'INVALID_ARGUMENT',
@@ -163,13 +189,17 @@ export function dropout(xs: Tensor, dropP: number): Tensor {
 
 /** {@link dropout} while training, nothing otherwise. */
 export class Dropout implements ModuleT {
-  constructor(readonly dropP: number) {}
+  constructor(readonly dropP: number) {
+    checkNumbers('Dropout', { dropP });
+  }
 
   forward(xs: Tensor, train: boolean): Tensor {
+    checkTensors('Dropout', { xs });
     return train ? dropout(xs, this.dropP) : same(xs);
   }
 
   forwardT(xs: Tensor, train: boolean): Tensor {
+    checkTensors('Dropout', { xs });
     return this.forward(xs, train);
   }
 }
@@ -177,6 +207,7 @@ export class Dropout implements ModuleT {
 /** Gives back what it is given. */
 export class Identity implements Module {
   forward(xs: Tensor): Tensor {
+    checkTensors('Identity', { xs });
     return same(xs);
   }
 
@@ -193,15 +224,11 @@ function sizes4(op: string, xs: Tensor): readonly [b: number, c: number, h: numb
   return [b, c, h, w];
 }
 
-function checkFactor(op: string, factor: number): void {
-  if (Number.isInteger(factor) && factor >= 1) return;
-  throw new CandleError('INVALID_ARGUMENT', `${op}: the factor is ${factor}; give a whole number from 1.`);
-}
-
 /** Channels into space: [b, c · f², h, w] to [b, c, h · f, w · f]. */
 export function pixelShuffle(xs: Tensor, upscaleFactor: number): Tensor {
+  checkTensors('pixelShuffle', { xs });
+  checkPositive('pixelShuffle', { upscaleFactor });
   const [b, c, h, w] = sizes4('pixelShuffle', xs);
-  checkFactor('pixelShuffle', upscaleFactor);
   const f = upscaleFactor;
   if (c % (f * f) !== 0) {
     throw new ShapeError('INVALID_SHAPE', `pixelShuffle: ${c} channels; give a multiple of ${f * f}.`);
@@ -217,8 +244,9 @@ export function pixelShuffle(xs: Tensor, upscaleFactor: number): Tensor {
 
 /** Space into channels: [b, c, h · f, w · f] to [b, c · f², h, w]. */
 export function pixelUnshuffle(xs: Tensor, downscaleFactor: number): Tensor {
+  checkTensors('pixelUnshuffle', { xs });
+  checkPositive('pixelUnshuffle', { downscaleFactor });
   const [b, c, h, w] = sizes4('pixelUnshuffle', xs);
-  checkFactor('pixelUnshuffle', downscaleFactor);
   const f = downscaleFactor;
   if (h % f !== 0 || w % f !== 0) {
     throw new ShapeError('INVALID_SHAPE', `pixelUnshuffle: an image of ${h}x${w}; give multiples of ${f}.`);
@@ -233,10 +261,9 @@ export function pixelUnshuffle(xs: Tensor, downscaleFactor: number): Tensor {
 
 /** Rows and columns at the border of [b, c, h, w] repeated `pad` times outwards; candle knows 0 and 1 only. */
 export function replicationPad2d(xs: Tensor, pad: number): Tensor {
+  checkTensors('replicationPad2d', { xs });
+  kinds.check('replicationPad2d', 'pad', pad, kinds.COUNT);
   sizes4('replicationPad2d', xs);
-  if (!Number.isInteger(pad) || pad < 0) {
-    throw new CandleError('INVALID_ARGUMENT', `replicationPad2d: padding ${pad}; give a whole number from 0.`);
-  }
   if (pad === 0) return same(xs);
   return scope(() => xs.padWithSame(3, pad, pad).padWithSame(2, pad, pad));
 }

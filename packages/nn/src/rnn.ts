@@ -6,6 +6,7 @@
  * joins them to [b, seq * hidden]).
  */
 import { ShapeError, scope, Tensor } from '@x/core';
+import { checkLayer, checkTensors } from './check';
 import { DEFAULT_KAIMING_UNIFORM, type Init, ZERO } from './init';
 import { OwningModule } from './module';
 import type { VarBuilder } from './var-builder';
@@ -57,6 +58,7 @@ export abstract class RNN<State extends RnnState> extends OwningModule {
     vb: VarBuilder,
   ) {
     super();
+    checkLayer(new.target.name, { inDim, hiddenDim }, vb);
     const { wIhInit, wHhInit, bIhInit, bHhInit, layerIdx = 0, direction = 'forward' } = config;
     const rows = gates * hiddenDim;
     const suffix = `l${layerIdx}${direction === 'backward' ? '_reverse' : ''}`;
@@ -111,6 +113,7 @@ export abstract class RNN<State extends RnnState> extends OwningModule {
 
   /** [b, seq, features] to [b, seq, hidden]. */
   forward(xs: Tensor): Tensor {
+    checkTensors('RNN', { xs });
     return scope(() => this.statesToTensor(this.seq(xs)));
   }
 
@@ -140,6 +143,7 @@ export class LSTM extends RNN<LSTMState> {
   }
 
   step(input: Tensor, state: LSTMState): LSTMState {
+    checkTensors('LSTM.step', { input });
     return scope(() => {
       const [fromInput, fromState] = this.gates(input, state.h);
       const [inGate, forgetGate, cellGate, outGate] = fromInput.add(fromState).chunk(4, 1);
@@ -160,6 +164,7 @@ export class GRU extends RNN<GRUState> {
   }
 
   step(input: Tensor, state: GRUState): GRUState {
+    checkTensors('GRU.step', { input });
     return scope(() => {
       const [fromInput, fromState] = this.gates(input, state.h);
       const [resetI, updateI, newI] = fromInput.chunk(3, 1);

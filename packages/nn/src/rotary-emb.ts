@@ -2,14 +2,15 @@
  * Rotary position embeddings: candle-nn's `rope`, `rope_i` and `rope_thd` (rotary_emb.rs), and the tables of cosines and
  * sines that models build for them.
  */
-import { type Device, keep, type RopeKind, ShapeError, scope, Tensor } from '@x/core';
+import { allocRaw, type DeviceLike, keep, kinds, type RopeKind, ShapeError, scope, Tensor } from '@x/core';
+import { checkTensors } from './check';
 
 export interface RotaryTableOptions {
   /** Radians per position of each pair, [headDim / 2]. */
   frequencies: ArrayLike<number>;
   /** Positions in the table. */
   length: number;
-  device: Device;
+  device: DeviceLike;
   /**
    * Multiplies both tables. Rotation is linear, so tables scaled by 1 / sqrt(headDim) give queries that need no scaling
    * before the softmax: one operation less per layer. Default 1.
@@ -17,16 +18,26 @@ export interface RotaryTableOptions {
   scale?: number;
 }
 
+const OPTIONS = kinds.fields({
+  frequencies: kinds.kind((value) => Array.isArray(value) || ArrayBuffer.isView(value), 'give an array of numbers'),
+  length: kinds.COUNT,
+  device: kinds.DEVICE,
+  scale: kinds.optional(kinds.FINITE),
+});
+
 /** Cosines and sines of position · frequency, computed in double precision, kept in f32. */
 export class RotaryTable {
   /** [length, headDim / 2] */
   readonly cos: Tensor;
   readonly sin: Tensor;
 
-  constructor({ frequencies, length, device, scale = 1 }: RotaryTableOptions) {
+  /** @throws CandleError `INVALID_ARGUMENT` */
+  constructor(options: RotaryTableOptions) {
+    kinds.check('RotaryTable', 'options', options, OPTIONS);
+    const { frequencies, length, device, scale = 1 } = options;
     const half = frequencies.length;
-    const cos = new Float32Array(length * half);
-    const sin = new Float32Array(length * half);
+    const cos = allocRaw('f32', length * half) as Float32Array;
+    const sin = allocRaw('f32', length * half) as Float32Array;
     for (let position = 0; position < length; position++) {
       for (let i = 0; i < half; i++) {
         const angle = position * frequencies[i];
@@ -79,16 +90,19 @@ function firstRows(table: Tensor, seq: number): Tensor {
  * @param cos and sin: [seq, d/2] or [batch, seq, d/2]; more rows than `seq` are fine
  */
 export function rope(xs: Tensor, cos: Tensor, sin: Tensor): Tensor {
+  checkTensors('rope', { xs, cos, sin });
   return rotate(xs, cos, sin, 'half');
 }
 
 /** Rotates neighbours, element 2i with 2i + 1: the order of GGUF llama files. Shapes as {@link rope}. */
 export function ropeI(xs: Tensor, cos: Tensor, sin: Tensor): Tensor {
+  checkTensors('ropeI', { xs, cos, sin });
   return rotate(xs, cos, sin, 'interleaved');
 }
 
 /** {@link rope} of [batch, seq, heads, d], the order before heads are transposed. */
 export function ropeThd(xs: Tensor, cos: Tensor, sin: Tensor): Tensor {
+  checkTensors('ropeThd', { xs, cos, sin });
   return rotate(xs, cos, sin, 'thd');
 }
 
@@ -105,6 +119,7 @@ function rotateHalf(xs: Tensor): Tensor {
 
 /** {@link rope} in steps that have gradients of their own. */
 export function ropeSlow(xs: Tensor, cos: Tensor, sin: Tensor): Tensor {
+  checkTensors('ropeSlow', { xs, cos, sin });
   return scope(() => {
     const [c, s] = [cos, sin].map((table) => perHead(Tensor.cat([table, table], -1), xs.dim(2)));
     return xs.broadcastMul(c).add(rotateHalf(xs).broadcastMul(s));
@@ -113,6 +128,7 @@ export function ropeSlow(xs: Tensor, cos: Tensor, sin: Tensor): Tensor {
 
 /** {@link ropeI} in steps that have gradients of their own. */
 export function ropeISlow(xs: Tensor, cos: Tensor, sin: Tensor): Tensor {
+  checkTensors('ropeISlow', { xs, cos, sin });
   return scope(() => {
     const [c, s] = [cos, sin].map((table) => perHead(table, xs.dim(2)).unsqueeze(-1));
     const pairs = xs.reshape([...xs.shape.slice(0, -1), xs.dim(-1) / 2, 2]);
@@ -127,5 +143,6 @@ export function ropeISlow(xs: Tensor, cos: Tensor, sin: Tensor): Tensor {
 
 /** {@link ropeThd} in steps that have gradients of their own. */
 export function ropeThdSlow(xs: Tensor, cos: Tensor, sin: Tensor): Tensor {
+  checkTensors('ropeThdSlow', { xs, cos, sin });
   return scope(() => ropeSlow(xs.transpose(1, 2), cos, sin).transpose(1, 2));
 }

@@ -1,5 +1,6 @@
 /** Drawing from logits on their device: candle-nn's `sampling` (sampling.rs). */
 import { scope, type Tensor } from '@x/core';
+import { checkDim, checkNumbers, checkTensors } from './check';
 
 /**
  * Indices drawn from softmax(logits / temperature) along `dim`, as u32, by the Gumbel trick: the largest of the logits with
@@ -7,6 +8,9 @@ import { scope, type Tensor } from '@x/core';
  * stream: see `Device.setSeed`.
  */
 export function gumbelSoftmax(logits: Tensor, temperature: number, dim: number): Tensor {
+  checkTensors('gumbelSoftmax', { logits });
+  checkNumbers('gumbelSoftmax', { temperature });
+  checkDim('gumbelSoftmax', dim);
   if (!(temperature > 0)) return logits.argmax(dim);
   return scope(() => {
     // bf16 and f16 have too few values for the noise.

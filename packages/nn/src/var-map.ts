@@ -4,13 +4,14 @@
  */
 import {
   CandleError,
-  type Device,
   DeviceError,
+  type DeviceLike,
   type DType,
   DTypeError,
   FileFormatError,
   formatShape,
   keep,
+  kinds,
   SafetensorsFile,
   type Shape,
   ShapeError,
@@ -21,6 +22,11 @@ import {
 } from '@x/core';
 import { type Init, initVar } from './init';
 import type { VarSource } from './var-builder/source';
+
+const VALUES = kinds.kind(
+  (value) => typeof value === 'object' && value !== null,
+  'give tensors by name, as { name: tensor } or a Map',
+);
 
 export class VarMap implements Disposable {
   readonly #vars = new Map<string, Var>();
@@ -39,7 +45,9 @@ export class VarMap implements Disposable {
    * The variable of a name, made and initialised if there is none.
    * @throws ShapeError, DTypeError or DeviceError when there is one that is not what is asked for
    */
-  get(shape: Shape, path: string, init: Init, dtype: DType, device: Device): Var {
+  get(shape: Shape, path: string, init: Init, dtype: DType, device: DeviceLike): Var {
+    kinds.check('VarMap.get', 'path', path, kinds.STRING);
+    kinds.check('VarMap.get', 'init', init, kinds.OBJECT);
     const known = this.#vars.get(path);
     if (known) return checked(known, path, shape, dtype, device);
     const made = keep(initVar(init, shape, dtype, device));
@@ -61,6 +69,7 @@ export class VarMap implements Disposable {
 
   /** As {@link setOne} for each entry; after an error those before it are set. */
   set(values: Iterable<readonly [string, Tensor]> | Readonly<Record<string, Tensor>>): void {
+    kinds.check('VarMap.set', 'values', values, VALUES);
     const entries = Symbol.iterator in values ? values : Object.entries(values);
     for (const [name, value] of entries as Iterable<readonly [string, Tensor]>) this.setOne(name, value);
   }
@@ -94,7 +103,7 @@ export class VarMap implements Disposable {
 
   /** For `VarBuilder.fromVarMap`. */
   get source(): VarSource {
-    const lookUp = (name: string, device: Device, dtype: DType | undefined): Tensor => {
+    const lookUp = (name: string, device: DeviceLike, dtype: DType | undefined): Tensor => {
       const known = this.#vars.get(name)!;
       return checked(known, name, known.shape, dtype ?? known.dtype, device);
     };
@@ -150,7 +159,7 @@ function shapeError(name: string, shape: Shape, asked: Shape): ShapeError {
   );
 }
 
-function checked(known: Var, path: string, shape: Shape, dtype: DType, device: Device): Var {
+function checked(known: Var, path: string, shape: Shape, dtype: DType, device: DeviceLike): Var {
   if (!sameShape(known.shape, shape)) throw shapeError(path, known.shape, shape);
   if (known.dtype !== dtype) {
     throw new DTypeError(

@@ -6,7 +6,15 @@
  * candle; run with a turn of the event loop in between, it does not.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { type BackendDevice, type BackendStorage, type Device, encodeBf16, encodeF16, Layout } from '@x/core';
+import {
+  type BackendDevice,
+  type BackendStorage,
+  Device,
+  type DeviceLike,
+  encodeBf16,
+  encodeF16,
+  Layout,
+} from '@x/core';
 import { type BlockFormat, byteLengthOf } from './blocks';
 
 /**
@@ -35,13 +43,14 @@ export function placement(device: BackendDevice, format: BlockFormat): 'blocks' 
  */
 export function deviceBytes(
   { format, elemCount, byteLength }: { format?: BlockFormat; elemCount: number; byteLength?: number },
-  device: Device,
+  device: DeviceLike,
   dense: DenseDType = 'f32',
 ): number | undefined {
   if (format === undefined || byteLength === undefined) return undefined;
-  const where = placement(device.backend, format);
+  const { backend } = Device.of(device);
+  const where = placement(backend, format);
   if (where === 'dense') return elemCount * (dense === 'f32' ? 4 : 2);
-  const padded = where === 'blocks' && device.backend.quantized !== undefined;
+  const padded = where === 'blocks' && backend.quantized !== undefined;
   return byteLength + (padded ? byteLengthOf(format, KERNEL_PADDING) : 0);
 }
 

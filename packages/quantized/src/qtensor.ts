@@ -11,8 +11,9 @@
  *   `QMatMul.kind` too.
  */
 import {
-  type Device,
+  Device,
   DeviceError,
+  type DeviceLike,
   DisposedError,
   elemCount,
   formatShape,
@@ -59,7 +60,7 @@ export interface QTensorLoadOptions extends QTensorOptions {
 
 export interface QuantizeTensorOptions extends QTensorOptions, QuantizeOptions {
   /** Where the blocks go; default the tensor's device (candle's `quantize_onto`). */
-  device?: Device;
+  device?: DeviceLike;
 }
 
 export interface IndexedMoeOptions {
@@ -90,7 +91,7 @@ export class QTensor implements Disposable {
    * A tensor of a GGUF (or older GGML) file, streamed to the device in pieces. Blocks the event loop while it reads; {@link load} does not.
    * Raises `FileFormatError` when there is no such tensor or its type cannot be read.
    */
-  static fromGguf(file: TensorFile, name: string, device: Device, options: QTensorOptions = {}): QTensor {
+  static fromGguf(file: TensorFile, name: string, device: DeviceLike, options: QTensorOptions = {}): QTensor {
     const format = file.format(name);
     const { shape } = file.tensor(name);
     const { loader, make } = prepare(format, shape, device, file.tensorChunks(name), options);
@@ -101,7 +102,7 @@ export class QTensor implements Disposable {
   static async load(
     file: TensorFile,
     name: string,
-    device: Device,
+    device: DeviceLike,
     options: QTensorLoadOptions = {},
   ): Promise<QTensor> {
     const format = file.format(name);
@@ -117,7 +118,7 @@ export class QTensor implements Disposable {
   static async loadStacked(
     file: TensorFile,
     names: readonly string[],
-    device: Device,
+    device: DeviceLike,
     options: QTensorLoadOptions = {},
   ): Promise<QTensor> {
     const infos = names.map((name) => file.tensor(name));
@@ -142,7 +143,7 @@ export class QTensor implements Disposable {
     type: QuantType,
     shape: readonly number[],
     bytes: Uint8Array,
-    device: Device,
+    device: DeviceLike,
     options: QTensorOptions = {},
   ): QTensor {
     const format = checkedFormat('QTensor.fromBytes', type, shape);
@@ -180,7 +181,7 @@ export class QTensor implements Disposable {
   }
 
   /** candle's name for `quantize` with the `device` option. */
-  static quantizeOnto(tensor: Tensor, type: QuantType, device: Device): Promise<QTensor> {
+  static quantizeOnto(tensor: Tensor, type: QuantType, device: DeviceLike): Promise<QTensor> {
     return QTensor.quantize(tensor, type, { device });
   }
 
@@ -194,7 +195,7 @@ export class QTensor implements Disposable {
     tensor: Tensor,
     importance: Float32Array,
     type: QuantType,
-    device: Device,
+    device: DeviceLike,
   ): Promise<QTensor> {
     return QTensor.quantize(tensor, type, { importance, device });
   }
@@ -450,10 +451,11 @@ function* stackedPieces(file: TensorFile, infos: readonly { name: string; byteLe
 function prepare(
   format: BlockFormat,
   shape: readonly number[],
-  device: Device,
+  target: DeviceLike,
   pieces: Pieces,
   options: QTensorOptions,
 ): { loader: Loader; make: (storage: ReturnType<typeof finish>) => QTensor } {
+  const device = Device.of(target);
   const { type } = format;
   const count = elemCount(shape);
   const wrap = (storage: ReturnType<typeof finish>, dims: readonly number[]) =>

@@ -5,7 +5,7 @@
  * candle reads every tensor when the builder is made; here a tensor is read when it is asked for, so a builder is cheap
  * and a model may use part of a file. Asking twice gives two owners of one memory, which is what tied weights need.
  */
-import { type Device, formatShape, sameShape } from '@x/core';
+import { Device, type DeviceLike, formatShape, sameShape } from '@x/core';
 import { GgufFile, type TensorFile } from './gguf';
 import { ggufError } from './gguf/error';
 import { QTensor, type QTensorLoadOptions, type QTensorOptions } from './qtensor';
@@ -40,14 +40,17 @@ export class QuantizedVarBuilder implements Disposable {
   }
 
   /** The file must stay open while tensors are asked for. */
-  static fromGguf(file: TensorFile, device: Device, options: QuantizedVarBuilderOptions = {}): QuantizedVarBuilder {
-    return new QuantizedVarBuilder({ file, device, options, given: new Map(), waiting: new Map() }, '');
+  static fromGguf(file: TensorFile, device: DeviceLike, options: QuantizedVarBuilderOptions = {}): QuantizedVarBuilder {
+    return new QuantizedVarBuilder(
+      { file, device: Device.of(device), options, given: new Map(), waiting: new Map() },
+      '',
+    );
   }
 
   /** The same for a file in memory, which is kept as long as the builder. */
   static fromGgufBuffer(
     bytes: Uint8Array,
-    device: Device,
+    device: DeviceLike,
     options: QuantizedVarBuilderOptions = {},
   ): QuantizedVarBuilder {
     return QuantizedVarBuilder.fromGguf(GgufFile.fromBytes(bytes), device, options);

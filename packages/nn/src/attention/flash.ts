@@ -7,6 +7,7 @@
  * entries (it leaves it out for one). With one query the causal offset counts too; candle then looks at all keys.
  */
 import { ShapeError, scope, Tensor } from '@x/core';
+import { checkNumbers, checkTensors } from '../check';
 import { wideDType } from '../ops';
 import { AttnMask, additive, alibiSlopes, type Bias, checkHeads, positionBias } from './mask';
 import { onlineAttention } from './online';
@@ -32,6 +33,8 @@ export interface FlashOptions {
  * @returns [b, heads, seq, dv]
  */
 export function flashAttn(q: Tensor, k: Tensor, v: Tensor, softmaxScale: number, options: FlashOptions = {}): Tensor {
+  checkTensors('flashAttn', { q, k, v });
+  checkNumbers('flashAttn', { softmaxScale });
   checkShapes('flashAttn', q, k, v);
   const { mask = AttnMask.none, maxBias = 0, softcap = 0 } = options;
   const [, seq, heads] = q.shape;
@@ -82,6 +85,8 @@ export function runCausalAttnCpu(
   kvOffset: number,
   options: Omit<FlashOptions, 'mask'> = {},
 ): Tensor {
+  checkTensors('runCausalAttnCpu', { q, k, v });
+  checkNumbers('runCausalAttnCpu', { softmaxScale, kvOffset });
   return flashAttn(q, k, v, softmaxScale, { ...options, mask: AttnMask.causalWithOffset(kvOffset) });
 }
 
@@ -94,6 +99,8 @@ export function runFlashAttnCpu(
   softmaxScale: number,
   options: Omit<FlashOptions, 'mask'> = {},
 ): Tensor {
+  checkTensors('runFlashAttnCpu', { q, k, v });
+  checkNumbers('runFlashAttnCpu', { softmaxScale });
   return flashAttn(q, k, v, softmaxScale, { ...options, mask: mask ? AttnMask.mask(mask) : AttnMask.none });
 }
 
@@ -104,6 +111,8 @@ export function runFlashAttnCpu(
  * @returns [heads, 1, d]
  */
 export function causalDecodeF32Interleaved(q: Tensor, kv: Tensor, scale: number): Tensor {
+  checkTensors('causalDecodeF32Interleaved', { q, kv });
+  checkNumbers('causalDecodeF32Interleaved', { scale });
   const d = q.rank >= 2 ? q.dim(-1) : 0;
   if (q.elemCount !== q.shape[0] * d || kv.rank !== 3 || kv.dim(2) !== 2 * d) {
     throw new ShapeError(

@@ -1,5 +1,5 @@
 /** What a query may look at: candle-nn's `AttnMask` (attention/mod.rs), and the biases that it comes to. */
-import { CandleError, type Device, type DType, isInt, ShapeError, scope, Tensor } from '@x/core';
+import { CandleError, type DeviceLike, type DType, isInt, ShapeError, scope, Tensor } from '@x/core';
 
 export type AttnMask =
   | { kind: 'none' }
@@ -40,7 +40,7 @@ export interface PositionOptions {
   behind: number;
   /** A slope a head: minus slope times distance is added (ALiBi). */
   slopes?: ArrayLike<number>;
-  device: Device;
+  device: DeviceLike;
   dtype: DType;
 }
 

@@ -6,13 +6,15 @@
 import {
   type AttentionProblem,
   CandleError,
-  type Device,
+  type DeviceLike,
   type DType,
   isGradEnabled,
+  kinds,
   ShapeError,
   scope,
   type Tensor,
 } from '@x/core';
+import { checkTensors } from '../check';
 import { additive, checkHeads, positionBias } from './mask';
 import { scoresOf, softcapped, weighted } from './scores';
 
@@ -39,6 +41,7 @@ export interface SdpaOptions {
  * @returns [b, heads, seq, dv]
  */
 export function sdpa(q: Tensor, k: Tensor, v: Tensor, options: SdpaOptions = {}): Tensor {
+  checkTensors('sdpa', { q, k, v });
   checkShapes(q, k, v);
   const [, heads, seq, d] = q.shape;
   const kv = k.dim(2);
@@ -68,6 +71,8 @@ export function sdpa(q: Tensor, k: Tensor, v: Tensor, options: SdpaOptions = {})
   });
 }
 
+const BIAS_OPTIONS = kinds.fields({ window: kinds.optional(kinds.POSITIVE), device: kinds.DEVICE, dtype: kinds.DTYPE });
+
 /**
  * What `causal` adds to the scores of `seq` queries, the last of `kv` positions: [seq, kv], 0 where a query may look and
  * -Infinity where not; undefined when every query sees every key.
@@ -75,8 +80,12 @@ export function sdpa(q: Tensor, k: Tensor, v: Tensor, options: SdpaOptions = {})
 export function causalBias(
   seq: number,
   kv: number,
-  { window, device, dtype }: { window?: number; device: Device; dtype: DType },
+  options: { window?: number; device: DeviceLike; dtype: DType },
 ): Tensor | undefined {
+  kinds.check('causalBias', 'seq', seq, kinds.COUNT);
+  kinds.check('causalBias', 'kv', kv, kinds.COUNT);
+  kinds.check('causalBias', 'options', options, BIAS_OPTIONS);
+  const { window, device, dtype } = options;
   const behind = window === undefined ? Number.POSITIVE_INFINITY : window - 1;
   return positionBias({ seq, offset: kv - seq, ahead: 0, behind, device, dtype })?.(0, kv);
 }

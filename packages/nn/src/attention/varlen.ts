@@ -8,6 +8,7 @@
  * no keys).
  */
 import { CandleError, ShapeError, scope, Tensor } from '@x/core';
+import { checkNumbers, checkTensors } from '../check';
 import { wideDType } from '../ops';
 import { checkHeads, positionBias } from './mask';
 import { onlineAttention } from './online';
@@ -48,6 +49,8 @@ export function flashAttnVarlenCpu(
   softmaxScale: number,
   options: VarlenOptions = {},
 ): Tensor {
+  checkTensors('flashAttnVarlenCpu', { q, k, v });
+  checkNumbers('flashAttnVarlenCpu', { softmaxScale });
   return byPiece('flashAttnVarlenCpu', [q, k, v], seqlensQ, seqlensK, options, (queries, keys, values, range, offset) =>
     onlineAttention(queries, keys, values, {
       scale: softmaxScale,
@@ -75,6 +78,8 @@ export function flashAttnVarlenUnfused(
   softmaxScale: number,
   options: VarlenOptions = {},
 ): Tensor {
+  checkTensors('flashAttnVarlenUnfused', { q, k, v });
+  checkNumbers('flashAttnVarlenUnfused', { softmaxScale });
   const { device, dtype } = q;
   return byPiece(
     'flashAttnVarlenUnfused',

@@ -7,7 +7,8 @@
  *
  * As in all caches here gradients end: what is held are values. Training needs no cache.
  */
-import { type Device, type DType, keep, noGrad, ShapeError, scope, Tensor } from '@x/core';
+import { type DeviceLike, type DType, keep, noGrad, ShapeError, scope, Tensor } from '@x/core';
+import { checkDim, checkNumbers, checkTensors } from '../check';
 
 /** Runs `write`, which copies `src` into a buffer: a cache that kept the history of every step would keep it all alive. */
 export function withoutHistory(src: Tensor, write: () => void): void {
@@ -28,6 +29,8 @@ export class Cache implements Disposable {
     readonly dim: number,
     readonly maxSeqLen: number,
   ) {
+    checkNumbers('Cache', { maxSeqLen });
+    checkDim('Cache', dim);
     if (!Number.isInteger(maxSeqLen) || maxSeqLen < 1) {
       throw new ShapeError('INVALID_SHAPE', `Cache: room for ${maxSeqLen} positions; give a whole number from 1.`);
     }
@@ -59,7 +62,7 @@ export class Cache implements Disposable {
   }
 
   /** Allocates the buffer now. @param shape of what will be appended; its size along `dim` does not matter */
-  reserve(shape: readonly number[], dtype: DType, device: Device): void {
+  reserve(shape: readonly number[], dtype: DType, device: DeviceLike): void {
     if (this.data) return;
     const full = [...shape];
     full[this.dim] = this.maxSeqLen;
@@ -68,6 +71,7 @@ export class Cache implements Disposable {
 
   /** Copies `src` behind what is held. Its shape differs from earlier ones only along `dim`. */
   append(src: Tensor): void {
+    checkTensors('Cache.append', { src });
     const count = src.dim(this.dim);
     this.reserve(src.shape, src.dtype, src.device);
     const old = this.data!;
@@ -119,6 +123,8 @@ export class KvCache implements Disposable {
 
   /** Parameters as {@link Cache}. */
   constructor(dim: number, maxSeqLen: number) {
+    checkNumbers('KvCache', { maxSeqLen });
+    checkDim('KvCache', dim);
     this.k = new Cache(dim, maxSeqLen);
     this.v = new Cache(dim, maxSeqLen);
   }
@@ -133,13 +139,14 @@ export class KvCache implements Disposable {
   }
 
   /** Allocates both buffers now; see {@link Cache.reserve}. */
-  reserve(shape: readonly number[], dtype: DType, device: Device): void {
+  reserve(shape: readonly number[], dtype: DType, device: DeviceLike): void {
     this.k.reserve(shape, dtype, device);
     this.v.reserve(shape, dtype, device);
   }
 
   /** Appends and returns views of everything held, the new positions included: the caller's to dispose. */
   append(k: Tensor, v: Tensor): { k: Tensor; v: Tensor } {
+    checkTensors('KvCache.append', { k, v });
     this.k.append(k);
     this.v.append(v);
     return { k: this.k.current() ?? k.narrow(this.k.dim, 0, 0), v: this.v.current() ?? v.narrow(this.v.dim, 0, 0) };

@@ -3,6 +3,7 @@
  * exactly what was appended, at the price of copying it all at every append; `KvCache` writes into a buffer instead.
  */
 import { keep, ShapeError, scope, Tensor } from '@x/core';
+import { checkDim, checkNumbers, checkTensors } from '../check';
 
 /** `old` with `news` behind it, out of every scope; `old` is disposed. */
 function joined(old: Tensor | undefined, news: Tensor, dim: number): Tensor {
@@ -18,7 +19,9 @@ export class ConcatKvCache implements Disposable {
   private values: Tensor | undefined;
 
   /** @param dim the dimension of positions: 2 for [b, heads, seq, d], 1 for [b, seq, heads, d] */
-  constructor(readonly dim: number) {}
+  constructor(readonly dim: number) {
+    checkDim('ConcatKvCache', dim);
+  }
 
   get currentSeqLen(): number {
     return this.keys?.dim(this.dim) ?? 0;
@@ -39,6 +42,7 @@ export class ConcatKvCache implements Disposable {
 
   /** Appends and returns handles of everything held: the caller's to dispose, and good beyond the next append. */
   append(k: Tensor, v: Tensor): { k: Tensor; v: Tensor } {
+    checkTensors('ConcatKvCache.append', { k, v });
     this.keys = joined(this.keys, k, this.dim);
     this.values = joined(this.values, v, this.dim);
     return { k: this.keys.detach(), v: this.values.detach() };
@@ -68,7 +72,9 @@ export class ConcatKvCache implements Disposable {
 export class InterleavedKvCache implements Disposable {
   private data: Tensor | undefined;
 
-  constructor(readonly headDim: number) {}
+  constructor(readonly headDim: number) {
+    checkNumbers('InterleavedKvCache', { headDim });
+  }
 
   get currentSeqLen(): number {
     return this.data?.dim(0) ?? 0;
@@ -88,6 +94,7 @@ export class InterleavedKvCache implements Disposable {
    * @returns a handle of everything held, [seq, kvHeads, 2 · d]: the caller's to dispose
    */
   append(k: Tensor, v: Tensor): Tensor {
+    checkTensors('InterleavedKvCache.append', { k, v });
     for (const part of [k, v]) {
       if (part.rank === 4 && part.dim(0) === 1 && part.dim(3) === this.headDim) continue;
       throw new ShapeError(

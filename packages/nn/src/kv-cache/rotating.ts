@@ -2,7 +2,8 @@
  * A cache of the last `maxSeqLen` positions, for attention with a window: candle-nn's `RotatingCache` and
  * `RotatingKvCache` (kv_cache.rs). New positions overwrite the oldest ones.
  */
-import { type Device, keep, ShapeError, scope, Tensor } from '@x/core';
+import { type DeviceLike, keep, ShapeError, scope, Tensor } from '@x/core';
+import { checkDim, checkNumbers, checkTensors } from '../check';
 import { withoutHistory } from './cache';
 
 export class RotatingCache implements Disposable {
@@ -18,6 +19,8 @@ export class RotatingCache implements Disposable {
     readonly dim: number,
     readonly maxSeqLen: number,
   ) {
+    checkNumbers('RotatingCache', { maxSeqLen });
+    checkDim('RotatingCache', dim);
     if (!Number.isInteger(maxSeqLen) || maxSeqLen < 1) {
       throw new ShapeError(
         'INVALID_SHAPE',
@@ -46,6 +49,7 @@ export class RotatingCache implements Disposable {
    * the buffer. The caller's to dispose; a view changes with the next append.
    */
   append(src: Tensor): Tensor {
+    checkTensors('RotatingCache.append', { src });
     const { dim, maxSeqLen } = this;
     const count = src.dim(dim);
     if (!this.data) {
@@ -88,7 +92,7 @@ export class RotatingCache implements Disposable {
    * which `sdpa` takes as a mask (candle's has 1 where hidden). Undefined for a single position, which may look at
    * everything.
    */
-  attnMask(seqLen: number, device: Device): Tensor | undefined {
+  attnMask(seqLen: number, device: DeviceLike): Tensor | undefined {
     if (seqLen === 1) return undefined;
     const { maxSeqLen, seen } = this;
     const positions = this.positions(seqLen);
@@ -126,6 +130,8 @@ export class RotatingKvCache implements Disposable {
 
   /** Parameters as {@link RotatingCache}. */
   constructor(dim: number, maxSeqLen: number) {
+    checkNumbers('RotatingKvCache', { maxSeqLen });
+    checkDim('RotatingKvCache', dim);
     this.k = new RotatingCache(dim, maxSeqLen);
     this.v = new RotatingCache(dim, maxSeqLen);
   }
@@ -140,11 +146,12 @@ export class RotatingKvCache implements Disposable {
 
   /** See {@link RotatingCache.append}. */
   append(k: Tensor, v: Tensor): { k: Tensor; v: Tensor } {
+    checkTensors('RotatingKvCache.append', { k, v });
     return { k: this.k.append(k), v: this.v.append(v) };
   }
 
   /** See {@link RotatingCache.attnMask}. */
-  attnMask(seqLen: number, device: Device): Tensor | undefined {
+  attnMask(seqLen: number, device: DeviceLike): Tensor | undefined {
     return this.k.attnMask(seqLen, device);
   }
 

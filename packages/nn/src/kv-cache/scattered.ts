@@ -2,7 +2,8 @@
  * A cache whose batch entries are at different positions: candle-nn's `ScatteredKvCache` and `ScatteredCacheBuilder`
  * (kv_cache.rs). One builder keeps the positions and says where all layers write; each layer has a cache.
  */
-import { CandleError, type Device, type DType, keep, ShapeError, scope, Tensor } from '@x/core';
+import { CandleError, Device, type DeviceLike, type DType, keep, ShapeError, scope, Tensor } from '@x/core';
+import { checkNumbers, checkTensors } from '../check';
 
 /** Where a step writes, and what it may look at. The caller's to dispose. */
 export interface IndicesAndMask {
@@ -20,6 +21,8 @@ export class ScatteredKvCache implements Disposable {
     readonly v: Tensor,
     readonly context: number,
   ) {
+    checkTensors('ScatteredKvCache', { k, v });
+    checkNumbers('ScatteredKvCache', { context });
     keep([k, v]);
   }
 
@@ -28,6 +31,7 @@ export class ScatteredKvCache implements Disposable {
    * @returns everything held, or what was given when that is as long as the context: the caller's to dispose
    */
   append(k: Tensor, v: Tensor, { indices }: IndicesAndMask): { k: Tensor; v: Tensor } {
+    checkTensors('ScatteredKvCache.append', { k, v });
     if (this.context <= k.dim(2)) return { k: k.detach(), v: v.detach() };
     scope(() => {
       const places = indices.unsqueeze(2).unsqueeze(1).broadcastAs(k.shape).contiguous();
@@ -47,8 +51,11 @@ export class ScatteredKvCache implements Disposable {
   }
 }
 
+const MAX_BATCH = 2 ** 20;
+
 /** The positions of all batch entries. */
 export class ScatteredCacheBuilder {
+  readonly device: Device;
   /** Tokens seen by each batch entry, which may be more than the context. */
   readonly positions: number[];
   /** Where each batch entry writes next. */
@@ -58,12 +65,20 @@ export class ScatteredCacheBuilder {
     batchSize: number,
     readonly context: number,
     readonly dtype: DType,
-    readonly device: Device,
+    device: DeviceLike,
   ) {
-    if (!Number.isInteger(batchSize) || !Number.isInteger(context) || batchSize < 1 || context < 1) {
+    this.device = Device.of(device);
+    checkNumbers('ScatteredCacheBuilder', { batchSize, context });
+    if (
+      !Number.isInteger(batchSize) ||
+      !Number.isInteger(context) ||
+      batchSize < 1 ||
+      context < 1 ||
+      batchSize > MAX_BATCH
+    ) {
       throw new ShapeError(
         'INVALID_SHAPE',
-        `ScatteredCacheBuilder: ${batchSize} batch entries of ${context} positions; give whole numbers from 1.`,
+        `ScatteredCacheBuilder: ${batchSize} batch entries of ${context} positions; give whole numbers from 1, and at most ${MAX_BATCH} entries.`,
       );
     }
     this.positions = new Array<number>(batchSize).fill(0);

@@ -1,5 +1,6 @@
 /** Adam and AdamW: candle-nn's `AdamW` (optim.rs), with PyTorch's formulas and defaults, and Adam by its side. */
 import type { Tensor, Var } from '@x/core';
+import { checkParams } from '../check';
 import { Optimizer } from './optimizer';
 
 export interface ParamsAdam {
@@ -26,6 +27,7 @@ abstract class AdamBase extends Optimizer {
 
   constructor(vars: readonly Var[], params: ParamsAdam) {
     super(vars);
+    checkParams(new.target.name, params);
     this.#params = params;
   }
 

@@ -1,7 +1,15 @@
 /** Gradients between `backward` and a step: clipping and accumulation, as PyTorch's utilities; candle has none. */
-import { CandleError, GradStore, noGrad, scope, Tensor, type Var } from '@x/core';
+import { CandleError, GradStore, kinds, noGrad, scope, Tensor, type Var } from '@x/core';
+import { checkPositive } from '../check';
 import { wideDType } from '../ops';
 import type { Optimizer } from './optimizer';
+
+const GRADS = kinds.kind((value) => value instanceof GradStore, 'give what backward gave');
+
+function checkGradients(op: string, grads: unknown, vars: unknown): void {
+  kinds.check(op, 'grads', grads, GRADS);
+  kinds.check(op, 'vars', vars, kinds.TENSORS);
+}
 
 /** Puts in place of each gradient what `change` makes of it. */
 function replaceEach(grads: GradStore, vars: readonly Var[], change: (grad: Tensor) => Tensor): void {
@@ -18,6 +26,9 @@ function replaceEach(grads: GradStore, vars: readonly Var[], change: (grad: Tens
  * @returns the norm before, a scalar f32 (f64 when all gradients are f64): the caller's to dispose
  */
 export function clipGradNorm(grads: GradStore, vars: readonly Var[], maxNorm: number, normType = 2): Tensor {
+  checkGradients('clipGradNorm', grads, vars);
+  kinds.check('clipGradNorm', 'maxNorm', maxNorm, kinds.NUMBER);
+  kinds.check('clipGradNorm', 'normType', normType, kinds.NUMBER);
   if (!(maxNorm >= 0) || (normType !== 2 && normType !== Number.POSITIVE_INFINITY)) {
     throw new CandleError(
       'INVALID_ARGUMENT',
@@ -44,6 +55,8 @@ export function clipGradNorm(grads: GradStore, vars: readonly Var[], maxNorm: nu
 
 /** Limits every element of every gradient to ±`value`. */
 export function clipGradValue(grads: GradStore, vars: readonly Var[], value: number): void {
+  checkGradients('clipGradValue', grads, vars);
+  kinds.check('clipGradValue', 'value', value, kinds.NUMBER);
   if (!(value >= 0)) {
     throw new CandleError('INVALID_ARGUMENT', `clipGradValue: ${value}; give a number from 0.`);
   }
@@ -66,9 +79,7 @@ export class GradAccumulator implements Disposable {
     readonly steps: number,
     private readonly options: GradAccumulatorOptions = {},
   ) {
-    if (!Number.isInteger(steps) || steps < 1) {
-      throw new CandleError('INVALID_ARGUMENT', `GradAccumulator: ${steps} losses a step; give a whole number from 1.`);
-    }
+    checkPositive('GradAccumulator', { steps });
   }
 
   /** Gradients held, of the losses since the last step. */

@@ -1,5 +1,6 @@
 /** Lion (Chen et al. 2023): steps of one size in the direction of a sign; candle has none. */
 import type { Tensor, Var } from '@x/core';
+import { checkParams } from '../check';
 import { Optimizer } from './optimizer';
 
 export interface LionParams {
@@ -21,6 +22,7 @@ export class Lion extends Optimizer {
   constructor(vars: readonly Var[], params: Partial<LionParams> = {}) {
     super(vars);
     this.params = { ...DEFAULTS, ...params };
+    checkParams(new.target.name, this.params);
   }
 
   get learningRate(): number {

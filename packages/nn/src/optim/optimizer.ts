@@ -4,7 +4,7 @@
  * An optimiser takes variables of float dtypes (others are left out), and its state lives on their devices in their dtypes.
  * It owns its state, not the variables: `dispose()` gives the state back.
  */
-import { type GradStore, isFloat, keep, noGrad, scope, type Tensor, type Var } from '@x/core';
+import { type GradStore, isFloat, keep, kinds, noGrad, scope, type Tensor, type Var } from '@x/core';
 
 /** Tensors that an optimiser keeps for one variable, by name. */
 export type VarState = Map<string, Tensor>;
@@ -14,6 +14,7 @@ export abstract class Optimizer implements Disposable {
   readonly #states = new Map<Var, VarState>();
 
   constructor(vars: readonly Var[]) {
+    kinds.check(new.target.name, 'vars', vars, kinds.TENSORS);
     for (const variable of vars) this.push(variable);
   }
 

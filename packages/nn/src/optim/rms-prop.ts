@@ -1,5 +1,6 @@
 /** RMSProp with PyTorch's formulas and defaults; candle has none. */
 import type { Tensor, Var } from '@x/core';
+import { checkParams } from '../check';
 import { Optimizer } from './optimizer';
 
 export interface RmsPropParams {
@@ -25,6 +26,7 @@ export class RMSProp extends Optimizer {
   constructor(vars: readonly Var[], params: Partial<RmsPropParams> = {}) {
     super(vars);
     this.params = { ...DEFAULTS, ...params };
+    checkParams(new.target.name, this.params);
   }
 
   get learningRate(): number {

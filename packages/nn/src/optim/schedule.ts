@@ -2,15 +2,15 @@
  * Learning rates that change from step to step: PyTorch's `lr_scheduler`, in closed form; candle has none. A schedule is a
  * function of the step, from 0; `Scheduler` sets an optimiser's rate by one.
  */
-import { CandleError } from '@x/core';
-import type { Optimizer } from './optimizer';
+import { CandleError, kinds } from '@x/core';
+import { Optimizer } from './optimizer';
 
 /** The learning rate of a step, counted from 0. */
 export type Schedule = (step: number) => number;
 
 function checkCount(op: string, name: string, value: number): void {
   if (Number.isFinite(value) && value >= 1) return;
-  throw new CandleError('INVALID_ARGUMENT', `${op}: ${name} is ${value}; give a number from 1.`);
+  throw new CandleError('INVALID_ARGUMENT', `${op}: ${name} is ${kinds.show(value)}; give a number from 1.`);
 }
 
 /** Always the same. */
@@ -75,6 +75,8 @@ export function warmup(warmupSteps: number, then: Schedule): Schedule {
   return (step) => (step < warmupSteps ? (then(0) * (step + 1)) / warmupSteps : then(step - warmupSteps));
 }
 
+const OPTIMIZER = kinds.kind((value) => value instanceof Optimizer, 'give an optimiser, as new AdamW(vars)');
+
 /** Sets the rate of an optimiser: at once for step 0, and for the next one at each call of {@link step}. */
 export class Scheduler {
   #step = 0;
@@ -83,6 +85,8 @@ export class Scheduler {
     private readonly optimizer: Optimizer,
     private readonly schedule: Schedule,
   ) {
+    kinds.check('Scheduler', 'optimizer', optimizer, OPTIMIZER);
+    kinds.check('Scheduler', 'schedule', schedule, kinds.FUNCTION);
     optimizer.learningRate = schedule(0);
   }
 

@@ -1,5 +1,6 @@
 /** Gradient descent: candle-nn's `SGD` (optim.rs), with PyTorch's momentum and weight decay, which candle lacks. */
 import { CandleError, type Tensor, type Var } from '@x/core';
+import { checkParams } from '../check';
 import { Optimizer } from './optimizer';
 
 export interface SgdParams {
@@ -23,6 +24,7 @@ export class SGD extends Optimizer {
     super(vars);
     const given = typeof params === 'number' ? { lr: params } : params;
     this.params = { momentum: 0, dampening: 0, nesterov: false, weightDecay: 0, ...given };
+    checkParams('SGD', this.params);
     const { nesterov, momentum, dampening } = this.params;
     if (nesterov && (momentum <= 0 || dampening !== 0)) {
       throw new CandleError(

@@ -8,6 +8,7 @@
 import {
   CandleError,
   Device,
+  type DeviceLike,
   type DType,
   FileFormatError,
   type FileInput,
@@ -36,8 +37,8 @@ export type { VarSource } from './source';
 export interface VarBuilderOptions {
   /** What tensors are converted to. Default: what they are stored as. */
   dtype?: DType;
-  /** Default: `Device.current()`. */
-  device?: Device;
+  /** A device or its name. Default: `Device.current()`. */
+  device?: DeviceLike;
 }
 
 export interface GetOptions {
@@ -103,7 +104,7 @@ export class VarBuilder implements Disposable {
 
   /** Any other place that tensors come from. */
   static fromBackend(source: VarSource, options: VarBuilderOptions = {}): VarBuilder {
-    return new VarBuilder(source, options.device ?? Device.current(), options.dtype, '');
+    return new VarBuilder(source, Device.of(options.device), options.dtype, '');
   }
 
   /** Zeros of every shape that is asked for, f32 unless a dtype is given. */
@@ -152,8 +153,8 @@ export class VarBuilder implements Disposable {
   }
 
   /** The same tensors on another device. */
-  setDevice(device: Device): VarBuilder {
-    return new VarBuilder(this.source, device, this.dtype, this.prefix);
+  setDevice(device: DeviceLike): VarBuilder {
+    return new VarBuilder(this.source, Device.of(device), this.dtype, this.prefix);
   }
 
   /** Asks the source for `rename(path)` wherever this builder is asked for a path. */
