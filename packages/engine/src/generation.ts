@@ -183,7 +183,7 @@ export class Generation implements AsyncIterable<Piece> {
       const decoder = tokenizer.decodeStream({ context: promptIds });
       const eos = new Set(tokenizer.eosIds);
       const history = [...promptIds];
-      let logits = await this.prefill(cache);
+      let logits = await scheduler.outside(() => this.prefill(cache));
       for (;;) {
         const id = processor.sample(logits, history);
         const logprob = options.logprobs ? logProbability(logits, id) : undefined;

@@ -3,6 +3,7 @@
  * at the next step and leaves when it likes; weights are read once for all of them. Policy is simple on purpose: who asked
  * first, at most {@link MAX_BATCH} at once.
  */
+import { AsyncResource } from 'node:async_hooks';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { SequenceCache } from './kv/sequence-cache';
 import { Pacer } from './pacer';
@@ -24,11 +25,17 @@ export class BatchScheduler {
   /** Those of the pass under way. */
   private batch: readonly Request[] = [];
   private running = false;
+  private readonly context = new AsyncResource('BatchScheduler');
   private readonly pacer = new Pacer(() => {
     if (this.batch.every(({ signal }) => signal?.aborted)) this.batch[0]?.signal?.throwIfAborted();
   });
 
   constructor(readonly runner: Runner) {}
+
+  /** Runs `fn` outside the scopes of its caller: the tensors of a pass may not go when a `scope` around it ends. */
+  outside<T>(fn: () => T): T {
+    return this.context.runInAsyncScope(fn);
+  }
 
   /**
    * Appends a token to a sequence and predicts the next one: logits [vocabSize]. The sequence is the caller's again when the
@@ -38,7 +45,7 @@ export class BatchScheduler {
   decode(cache: SequenceCache, id: number, signal?: AbortSignal): Promise<Float32Array> {
     return new Promise((resolve, reject) => {
       this.waiting.push({ cache, id, signal, resolve, reject });
-      if (!this.running) void this.run();
+      if (!this.running) void this.outside(() => this.run());
     });
   }
 

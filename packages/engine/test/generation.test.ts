@@ -1,4 +1,5 @@
-import { type Device, memoryStats } from '@x/core';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { type Device, memoryStats, scope } from '@x/core';
 import { GgufFile } from '@x/quantized';
 import { describeGguf, GgufWeights, Tokenizer } from '@x/transformers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -273,6 +274,26 @@ describe.each(deviceNames)('generate on %s', (name) => {
       'fulfilled',
     ]);
     for (const i of [0, 4]) expect(results[i]).toMatchObject({ value: greedy_ids.slice(0, 12) });
+    expect(memoryStats()).toEqual(before);
+  });
+
+  it('goes on for the others when the scope around one ends', async () => {
+    const before = memoryStats();
+    const { text, greedy_ids } = goldenQ8().prompts[0];
+    const all = async (maxTokens: number) => {
+      const ids: number[] = [];
+      for await (const { id } of model.generate(text, { maxTokens })) ids.push(id);
+      return ids;
+    };
+    // The first to ask is in a scope that ends while its own text goes on, and that of the other.
+    let inner: Promise<number[]> | undefined;
+    const first = scope(async () => {
+      inner = all(12);
+      await nextTurn();
+    });
+    expect(await all(14)).toEqual(greedy_ids.slice(0, 14));
+    await first;
+    expect(await inner).toEqual(greedy_ids.slice(0, 12));
     expect(memoryStats()).toEqual(before);
   });
 

@@ -84,11 +84,12 @@ export class Decoder implements CausalModel {
     const { embed, embeddingScale, rotations, layers, norm, head } = this.parts;
     const steps = 2 * layers.length + (outputs ? 1 : 0);
     let taken = 0;
-    const angles = scope(() => rotations.map((rotation) => rotation.at(positions)));
-    let x = scope(() => {
+    const [angles, embedded] = scope(() => {
       const rows = embed.forward(tokens);
-      return embeddingScale === 1 ? rows : rows.mul(embeddingScale);
+      const scaled = embeddingScale === 1 ? rows : rows.mul(embeddingScale);
+      return [rotations.map((rotation) => rotation.at(positions)), scaled] as const;
     });
+    let x = embedded;
     const then = (run: () => Tensor): PassStep => {
       const before = x;
       x = scope(run);
