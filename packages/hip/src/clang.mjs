@@ -21,7 +21,7 @@ export function searchClang({ rocmFirst = false } = {}) {
   }
   const rocm = rocmPaths();
   const searched = [`clang++ and clang++-N with N from ${OLDEST_CLANG} on PATH`, ...rocm];
-  const fromRocm = rocm.filter((path) => existsSync(path)).map(probe);
+  const fromRocm = distinct(rocm.filter((path) => existsSync(path))).map(probe);
   const fromPath = distinct(pathCandidates()).map(probe);
   const all = [...fromPath, ...fromRocm];
   const best = (rocmFirst && newest(fromRocm)) || newest(all);

@@ -70,6 +70,10 @@ describe.skipIf(existsSync('/opt/rocm'))('the search for clang++', () => {
     const newer = fake('a/clang++', 'clang version 22.1.8');
     vi.stubEnv('ROCM_PATH', join(root, 'rocm'));
     expect(searchClang().path).toBe(rocm);
+    // ROCm has one directory under two names.
+    mkdirSync(join(root, 'rocm/lib'));
+    symlinkSync('../llvm', join(root, 'rocm/lib/llvm'));
+    expect(Object.keys(reasons())).toEqual(['rocm/llvm/bin/clang++']);
     onPath('a');
     expect(searchClang().path).toBe(newer);
     expect(searchClang({ rocmFirst: true }).path).toBe(rocm);
