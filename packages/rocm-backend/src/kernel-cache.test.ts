@@ -16,7 +16,7 @@ import {
   symlinkSync,
 } from 'node:fs';
 import { tmpdir, userInfo } from 'node:os';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { cacheDirectory, readCache, writeCache } from './kernel-cache';
 
@@ -163,7 +163,18 @@ describe.runIf(posix)('a directory that others may have written', () => {
         lchownSync(link, NOBODY, NOBODY);
         vi.stubEnv('X_CACHE_DIR', link);
       },
-      /belongs to user 65534/,
+      /link is a link, and it belongs to user 65534/,
+    ],
+    [
+      "below another user's link",
+      root,
+      () => {
+        const link = `${directory}.link`;
+        symlinkSync(dirname(directory), link);
+        lchownSync(link, NOBODY, NOBODY);
+        vi.stubEnv('X_CACHE_DIR', join(link, basename(directory)));
+      },
+      /link is a link, and it belongs to user 65534/,
     ],
   ];
   for (const [name, possible, spoil, why] of cases) {

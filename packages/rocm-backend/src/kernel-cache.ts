@@ -129,10 +129,8 @@ function place(): string {
 }
 
 function checkDirectory(directory: string): void {
-  const link = lstatSync(directory);
-  const own = link.isSymbolicLink() ? ownerProblem(link) : undefined;
   const target = statSync(directory);
-  const problem = own ?? (target.isDirectory() ? problemOf(target) : undefined);
+  const problem = linkProblem(directory) ?? (target.isDirectory() ? problemOf(target) : undefined);
   if (problem)
     throw new Refusal(
       `the kernel cache ${directory} is not used, because others may have written what it holds: ${problem}. ` +
@@ -172,6 +170,15 @@ function problemOf(stats: Stats): string | undefined {
   const problem = ownerProblem(stats);
   if (problem || process.geteuid === undefined || (stats.mode & 0o022) === 0) return problem;
   return `mode ${(stats.mode & 0o777).toString(8).padStart(3, '0')} lets group or others write`;
+}
+
+/** Of links on the way: who made one decides what lies behind it. */
+function linkProblem(path: string): string | undefined {
+  const stats = lstatSync(path);
+  const problem = stats.isSymbolicLink() ? ownerProblem(stats) : undefined;
+  if (problem) return `${path} is a link, and ${problem}`;
+  const parent = dirname(path);
+  return parent === path ? undefined : linkProblem(parent);
 }
 
 /** Systems without user numbers have no such check. */
