@@ -5,7 +5,14 @@
  * message. A message says what was wrong, with the numbers, and ends with what to do about it.
  */
 
-/** The base of every error that the packages of this family raise on purpose. */
+/** What every error of the family has, also of packages that do not depend on this one, and of another copy of it. */
+const BRAND = Symbol.for('x.candle.error');
+
+/**
+ * The base of every error that the packages of this family raise on purpose. `error instanceof CandleError` also holds for
+ * `HipError` of `@x/hip` and `KernelError` of `@x/kernels`, which stand alone, and for errors of another copy of this
+ * package in the process.
+ */
 export class CandleError extends Error {
   override name = 'CandleError';
   /** Stable and upper case, e.g. `SHAPE_MISMATCH`. */
@@ -16,6 +23,15 @@ export class CandleError extends Error {
     this.code = code;
   }
 }
+
+Object.defineProperty(CandleError.prototype, BRAND, { value: true });
+Object.defineProperty(CandleError, Symbol.hasInstance, {
+  value(this: unknown, error: unknown): boolean {
+    // Subclasses inherit this, and tell their own as ever.
+    if (this !== CandleError) return Function.prototype[Symbol.hasInstance].call(this as never, error);
+    return typeof error === 'object' && error !== null && BRAND in error;
+  },
+});
 
 export type ShapeErrorCode = 'SHAPE_MISMATCH' | 'INVALID_SHAPE' | 'DIM_OUT_OF_RANGE' | 'INDEX_OUT_OF_RANGE';
 

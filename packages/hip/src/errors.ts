@@ -61,6 +61,9 @@ export class HipError extends Error {
   }
 }
 
+// @x/core, on which this package does not depend, counts it among its `CandleError`s by this.
+Object.defineProperty(HipError.prototype, Symbol.for('x.candle.error'), { value: true });
+
 /** How the addon makes its errors: empty strings and negative sizes stand for "not known". */
 export function makeNativeError(
   code: string,

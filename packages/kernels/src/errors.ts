@@ -18,3 +18,6 @@ export class KernelError extends Error {
     super(message, options);
   }
 }
+
+// @x/core, on which this package does not depend, counts it among its `CandleError`s by this.
+Object.defineProperty(KernelError.prototype, Symbol.for('x.candle.error'), { value: true });
