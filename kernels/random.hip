@@ -1,10 +1,9 @@
 // RANDOM: uniform and normal numbers of the Philox4x32-10 stream that packages/core/src/philox.ts defines, in which an
 // element is a function of (seed, call, index): a seed gives the same numbers on every device. candle has cuRAND on GPUs
-// and another generator on each other device. Everything past the words is computed in f64 without fused operations, as
-// the reference does, then rounded to f32 and from there to the narrow floats: uniform numbers are equal bit for bit,
-// normal ones up to the last places of the f64 logarithm, cosine and sine.
+// and another generator on each other device. Everything past the words is computed in f64 by the same unfused operations
+// as in the reference, then rounded to f32 and from there to the narrow floats: all numbers are equal bit for bit.
 #include "x.h"
-#include "shared/exact.h"
+#include "shared/normal-series.h"
 
 namespace rng {
 
@@ -52,33 +51,36 @@ struct Point {
   double x, y;
 };
 
+/** The bits of a double behind the point, and those of sqrt(2). */
+constexpr u64 MANTISSA = 0xfffffffffffffull, ROOT_OF_TWO = 0x6a09e667f3bcdull;
+
 /**
- * (cos, sin) of 2 pi `turns`, which is in [0, 1): the nearest quarter turn is taken off exactly, so that polynomials on
- * [-pi/4, pi/4] suffice (within a unit in the last place). General sin and cos also reduce arguments of any size, for
- * which the scalar registers of some AMD targets do not suffice here.
+ * (cos, sin) of 2 pi `turns`, which is in [0, 1): the nearest quarter turn is taken off exactly, so that polynomials on an
+ * eighth of a turn to either side suffice.
  */
 X_DEVICE Point onCircle(double turns) {
-  const double quarter = m::rint(turns * 4.0);
-  const double angle = (turns - quarter * 0.25) * 6.283185307179586;
-  const double z = angle * angle;
-  double s = 1.58969099521155010221e-10;
-  s = s * z - 2.50507602534068634195e-08;
-  s = s * z + 2.75573137070700676789e-06;
-  s = s * z - 1.98412698298579493134e-04;
-  s = s * z + 8.33333333332248946124e-03;
-  s = s * z - 1.66666666666666324348e-01;
-  s = angle + angle * (z * s);
-  double c = -1.13596475577881948265e-11;
-  c = c * z + 2.08757232129817482790e-09;
-  c = c * z - 2.75573143513906633035e-07;
-  c = c * z + 2.48015872894767294178e-05;
-  c = c * z - 1.38888888888741095749e-03;
-  c = c * z + 4.16666666666666019037e-02;
-  c = 1.0 - (0.5 * z - z * (z * c));
+  const double quarter = m::floor(turns * 4.0 + 0.5);
+  const double rest = turns - quarter * 0.25;
+  const double square = rest * rest;
+  const double s = rest * series::sine(square);
+  const double c = multiplyThenAdd(square, series::cosine(square), 1.0);
   const u32 turn = (u32)quarter & 3u;
   const bool swap = (turn & 1u) != 0;
   const double x = swap ? s : c, y = swap ? c : s;
   return {turn == 1 || turn == 2 ? -x : x, turn >= 2 ? -y : y};
+}
+
+/** ln of a positive normal x: x is 2^count m with m in [sqrt(1/2), sqrt(2)], and m is (1 + f) / (1 - f). */
+X_DEVICE double logarithm(double x) {
+  const u64 bits = bitCast<u64>(x), above = (u64)((bits & MANTISSA) > ROOT_OF_TWO);
+  const double count = (double)((i64)((bits >> 52) + above) - 1023);
+  const double fraction = bitCast<double>((bits & MANTISSA) | (1023 - above) << 52);
+  const double f = (fraction - 1.0) / (fraction + 1.0);
+  const double square = f * f, part = square * series::logarithm(square);
+  const double low = count * series::LN_2_WIDE_LOW;
+  const double tail = multiplyThenAdd(f, part, low);
+  // Both products are exact.
+  return count * series::LN_2_WIDE_HIGH + (2.0 * f + tail);
 }
 
 /** One pair by Box-Muller: a block of f64 has one, the others two, each made alone since two do not fit the registers. */
@@ -97,7 +99,7 @@ struct Normal {
       first = uniform(odd ? words.w[2] : words.w[0]) + 0x1p-24;
       second = uniform(odd ? words.w[3] : words.w[1]);
     }
-    const double radius = m::sqrt(-2.0 * m::log(first));
+    const double radius = m::sqrt(-2.0 * logarithm(first));
     const Point point = onCircle(second);
     value[0] = radius * point.x;
     value[1] = radius * point.y;

@@ -1,6 +1,9 @@
 // Mathematics on float and double: m::exp(x), m::pow(a, b) … amdgcn uses ROCm's ocml, nvptx libdevice, the host the
 // compiler's builtins, which clang turns into vector calls (-fveclib=libmvec) inside loops.
 #pragma once
+#if X_HOST
+#include "x/series.h"
+#endif
 
 // X_MATH_F32(name, libdevice's name, ocml's name) names the function of one target.
 #if X_AMDGCN
@@ -64,29 +67,23 @@ X_DEVICE float expInline(float x) {
   x = x > 88.8f ? 88.8f : x;
   x = x < least ? least : x;
   // The last bits of 1.5 * 2^23 + n are n, the integer nearest to x / ln 2.
-  const float shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
-  float r, series;  // r = x - n ln 2; (exp(r) - 1 - r) / r^2, fitted on |r| < 0.347
+  const float shifted = x * series::LOG2_E + 12582912.0f, n = shifted - 12582912.0f;
+  float r, power;  // r = x - n ln 2; exp(r)
   if constexpr (brief) {
-    r = x - n * 0.693147181f;
-    series = 0.0412769876f;
-    series = series * r + 0.167536885f;
-    series = series * r + 0.500051379f;
+    r = x - n * series::LN_2;
+    power = series::exponentialBrief(r);
   } else {
-    r = x - n * 0.693145752f;  // in two parts, of which n times the first is exact
-    r = r - n * 1.42860677e-06f;
-    series = 0.00138144672f;
-    series = series * r + 0.00836878084f;
-    series = series * r + 0.0416683927f;
-    series = series * r + 0.166665196f;
-    series = series * r + 0.49999994f;
+    r = x - n * series::LN_2_HIGH;
+    r = r - n * series::LN_2_LOW;
+    power = series::exponential(r);
   }
-  series = series * r + 1.0f;
-  series = series * r + 1.0f;
+  power = power * r + 1.0f;
+  power = power * r + 1.0f;
   const u32 bits = bitCast<u32>(shifted), one = 0x3f800000u;
   // 2^n may itself be infinite or subnormal, its two factors are not.
   const u32 half = normal ? 0 : bits >> 1;
-  if constexpr (!normal) series = series * bitCast<float>((half << 23) + one);
-  return series * bitCast<float>(((bits - half) << 23) + one);
+  if constexpr (!normal) power = power * bitCast<float>((half << 23) + one);
+  return power * bitCast<float>(((bits - half) << 23) + one);
 }
 X_DEVICE float exp(float x) { return expInline<false, false>(x); }
 X_DEVICE double exp(double x) { return __builtin_exp(x); }
@@ -102,13 +99,7 @@ X_DEVICE float tanh(float x) {
   const float a = __builtin_fabsf(x);
   const float large = 1.0f - 2.0f / (exp(2.0f * a) + 1.0f);
   const float z = a * a;
-  float series = 0.0022727165f;  // (tanh(sqrt z) / sqrt z - 1) / z, fitted on z < 0.4
-  series = series * z - 0.008326415f;
-  series = series * z + 0.02176364f;
-  series = series * z - 0.053958625f;
-  series = series * z + 0.13333301f;
-  series = series * z - 0.33333334f;
-  return __builtin_copysignf(a < 0.625f ? a + a * (z * series) : large, x);
+  return __builtin_copysignf(a < 0.625f ? a + a * (z * series::tangent(z)) : large, x);
 }
 X_DEVICE double tanh(double x) { return __builtin_tanh(x); }
 #else

@@ -27,6 +27,36 @@ test('uniform elements are the words’ upper bits', () => {
   expect(philoxUniform(9, 5, 1, true)[0]).toBe(((w0 >>> 5) * 2 ** 26 + (w1 >>> 6)) / 2 ** 53);
 });
 
+test('normal numbers are those of Box and Muller to the last places', () => {
+  for (const wide of [false, true]) {
+    const [uniform, normal] = [philoxUniform, philoxNormal].map((make) => make(5, 1, 100_000, wide));
+    let [worst, apart] = [0, 0];
+    for (let i = 0; i < normal.length; i += 2) {
+      const u = wide ? 1 - uniform[i] : uniform[i] + 2 ** -24;
+      const radius = Math.sqrt(-2 * Math.log(u));
+      const [x, y] = [Math.cos, Math.sin].map((f) => radius * f(2 * Math.PI * uniform[i + 1]));
+      // The angle in radians is itself off by half a unit in its last place.
+      worst = Math.max(worst, Math.abs(normal[i] - x) / radius, Math.abs(normal[i + 1] - y) / radius);
+      apart = Math.max(apart, Math.abs(Math.sqrt(normal[i] ** 2 + normal[i + 1] ** 2) / radius - 1));
+    }
+    expect(worst).toBeLessThan(1.5e-15);
+    expect(apart).toBeLessThan(1e-15);
+  }
+});
+
+test('the moments of normal numbers, and the largest that 24 bits give', () => {
+  const values = philoxNormal(11, 0, 1_000_000, false);
+  const moment = (power: number) => values.reduce((sum, value) => sum + value ** power, 0) / values.length;
+  expect([1, 2, 3, 4].map((power, i) => Math.abs(moment(power) - [0, 1, 0, 3][i]) < 0.02)).toEqual([
+    true,
+    true,
+    true,
+    true,
+  ]);
+  // u1 = 2^-24.
+  expect(values.reduce((most, value) => Math.max(most, Math.abs(value)), 0)).toBeLessThan(Math.sqrt(48 * Math.LN2));
+});
+
 test('a generator counts calls, and a seed starts anew', () => {
   const generator = new PhiloxGenerator();
   generator.setSeed(1);

@@ -14,10 +14,13 @@
  *   second mean + std * r * sin(2 pi u2). Narrow floats are rounded from the f32 value.
  * - f64: element i takes words a = w[2 * (i % 2)] and b = w[2 * (i % 2) + 1] of block floor(i / 2);
  *   u = ((a >>> 5) * 2^26 + (b >>> 6)) * 2^-53. Normal: both of a block's u make the pair, with u1 = 1 - u.
- * The words agree bit for bit between devices; values within rounding of `log`, `sqrt`, `cos`, `sin` and one fused add.
+ * - Logarithm, cosine and sine are the ones below, of sums, products, quotients and square roots of f64 without fused
+ *   operations, because those of libraries differ in the last places.
+ * So all numbers agree bit for bit between devices.
  */
 
 import { allocRaw } from './host-array';
+import { cosine, LN_2_HIGH, LN_2_LOW, logarithm, sine } from './philox-series';
 
 /** candle's default seed on CUDA. */
 export const DEFAULT_SEED = 299792458;
@@ -96,15 +99,49 @@ export function philoxUniform(seed: number, call: number, count: number, wide: b
   return out;
 }
 
+const cell = new Float64Array(1);
+const halves = new Uint32Array(cell.buffer);
+const MANTISSA = 0xfffff;
+/** The upper part of the mantissa of sqrt(2), and the lower. */
+const ROOT_OF_TWO = [0x6a09e, 0x667f3bcd];
+
+/** ln of a positive normal x: x is 2^count m with m in [sqrt(1/2), sqrt(2)], and m is (1 + f) / (1 - f). */
+function ln(x: number): number {
+  cell[0] = x;
+  const upper = halves[1] & MANTISSA;
+  const above = upper > ROOT_OF_TWO[0] || (upper === ROOT_OF_TWO[0] && halves[0] > ROOT_OF_TWO[1]) ? 1 : 0;
+  const count = (halves[1] >>> 20) + above - 1023;
+  halves[1] = upper | ((1023 - above) << 20);
+  const m = cell[0];
+  const f = (m - 1) / (m + 1);
+  const square = f * f;
+  const tail = f * (square * logarithm(square)) + count * LN_2_LOW;
+  return count * LN_2_HIGH + (2 * f + tail);
+}
+
+/** (cos, sin) of 2 pi `turns`, which is in [0, 1): polynomials on an eighth of a turn to either side of a quarter. */
+function onCircle(turns: number, point: { x: number; y: number }): void {
+  const quarter = Math.floor(turns * 4 + 0.5);
+  const rest = turns - quarter * 0.25;
+  const square = rest * rest;
+  const s = rest * sine(square);
+  const c = square * cosine(square) + 1;
+  const turn = quarter & 3;
+  const [x, y] = turn & 1 ? [s, c] : [c, s];
+  point.x = turn === 1 || turn === 2 ? -x : x;
+  point.y = turn >= 2 ? -y : y;
+}
+
 /** Standard normal numbers of one call, in pairs by Box-Muller; `wide` as in {@link philoxUniform}. */
 export function philoxNormal(seed: number, call: number, count: number, wide: boolean): Float64Array {
   const uniform = philoxUniform(seed, call, count + (count & 1), wide);
   const out = new Float64Array(count);
+  const point = { x: 0, y: 0 };
   for (let i = 0; i < count; i += 2) {
-    const radius = Math.sqrt(-2 * Math.log(wide ? 1 - uniform[i] : uniform[i] + 2 ** -24));
-    const angle = 2 * Math.PI * uniform[i + 1];
-    out[i] = radius * Math.cos(angle);
-    if (i + 1 < count) out[i + 1] = radius * Math.sin(angle);
+    const radius = Math.sqrt(-2 * ln(wide ? 1 - uniform[i] : uniform[i] + 2 ** -24));
+    onCircle(uniform[i + 1], point);
+    out[i] = radius * point.x;
+    if (i + 1 < count) out[i + 1] = radius * point.y;
   }
   return out;
 }

@@ -22,10 +22,5 @@ export function weighted(weights: Tensor, v: Tensor): Tensor {
 
 /** cap · tanh(scores / cap), which keeps them within ±cap. */
 export function softcapped(scores: Tensor, cap: number): Tensor {
-  return scope(() =>
-    scores
-      .affine(1 / cap, 0)
-      .tanh()
-      .affine(cap, 0),
-  );
+  return scope(() => scores.div(cap).tanh().mul(cap));
 }

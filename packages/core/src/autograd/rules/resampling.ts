@@ -24,7 +24,7 @@ function overWindows(values: Tensor, { kH, kW }: Pool2dParams): Tensor {
 export const avgPool2d: Rule<Pool2dParams> = {
   backward(call) {
     const { args } = call;
-    const each = call.grad.affine(1 / (args.kH * args.kW), 0);
+    const each = call.grad.div(args.kH * args.kW);
     return [foldWindows(overWindows(each, args), args, call.shape(0))];
   },
 };
