@@ -113,10 +113,7 @@ const ROUNDS = 30;
 function firstPoints(target: Target, count: number): bigint[] {
   const middle = (target.from + target.to) / 2n;
   const reach = (target.to - target.from) / 2n;
-  return Array.from({ length: count }, (_, i) => {
-    const at = middle - mul(reach, of(Math.cos((Math.PI * (i + 0.5)) / count)));
-    return at;
-  });
+  return Array.from({ length: count }, (_, i) => middle - mul(reach, of(Math.cos((Math.PI * (i + 0.5)) / count))));
 }
 
 function polynomial(coefficients: readonly bigint[], x: bigint): bigint {
