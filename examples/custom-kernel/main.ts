@@ -1,8 +1,8 @@
 // A fused kernel of your own: SwiGLU, silu(gate) · up, in one pass over memory instead of two, with its gradient. The same
 // HIP source is compiled when the program runs, for the CPU by clang, for AMD GPUs by hiprtc, for NVIDIA GPUs by NVRTC.
 // Run from the repository: tsx examples/custom-kernel/main.ts [--device cpu] [--size 4000000] [--json]
-import { parseArgs } from 'node:util';
 import { type CustomOp2, Device, type KernelArgument, scope, Tensor, Var } from '@x/candle';
+import { DEVICE, JSON_FLAG, readFlags, runExample } from '../flags';
 
 const SOURCE = `
 #include "x.h"
@@ -55,19 +55,17 @@ function placeOf(tensor: Tensor): KernelArgument {
 }
 
 async function main(): Promise<void> {
-  const { values } = parseArgs({
-    options: {
-      device: { type: 'string' },
-      size: { type: 'string', default: '4000000' },
-      json: { type: 'boolean', default: false },
-    },
+  const values = readFlags(import.meta.url, {
+    device: DEVICE,
+    size: { type: 'number', help: 'elements', default: 4_000_000, from: 1 },
+    json: JSON_FLAG,
   });
   const device = values.device ? Device.parse(values.device) : await Device.auto();
   const fused = compileSwiglu(device);
   const composed = (gate: Tensor, up: Tensor) => scope(() => gate.silu().mul(up));
   device.setSeed(1);
-  using gate = Var.randn(0, 2, [Number(values.size)], 'f32', device);
-  using up = Var.randn(0, 2, [Number(values.size)], 'f32', device);
+  using gate = Var.randn(0, 2, [values.size], 'f32', device);
+  using up = Var.randn(0, 2, [values.size], 'f32', device);
 
   const ours = await run(fused, gate, up);
   const theirs = await run(composed, gate, up);
@@ -110,4 +108,4 @@ async function relativeDifference(ours: Tensor, theirs: Tensor): Promise<number>
   return Number(await ratio.toScalar());
 }
 
-void main();
+runExample(main);

@@ -1,11 +1,19 @@
 // Streams text from a GGUF model, three ways: greedy, sampled with a seed, and stopped after a deadline.
-// Run from the repository: tsx examples/generate/main.ts [model.gguf] [device]
+// Run from the repository: tsx examples/generate/main.ts [--device cpu] [--model FILE.gguf]
 import { Device, loadModel } from '@x/candle';
+import { DEVICE, readFlags, runExample } from '../flags';
 
 async function main(): Promise<void> {
-  const [path = 'models/tiny-tales/tiny-tales-q8_0.gguf', name] = process.argv.slice(2);
-  const device = name ? Device.parse(name) : await Device.auto();
-  using model = await loadModel(path, { device });
+  const values = readFlags(import.meta.url, {
+    device: DEVICE,
+    model: {
+      type: 'text',
+      help: 'a .gguf file or a safetensors directory',
+      default: 'models/tiny-tales/tiny-tales-q8_0.gguf',
+    },
+  });
+  const device = values.device ? Device.parse(values.device) : await Device.auto();
+  using model = await loadModel(values.model, { device });
 
   console.log(`# greedy, on ${device}`);
   for await (const piece of model.generate('Once upon a time', { maxTokens: 32, temperature: 0 })) {
@@ -26,4 +34,4 @@ async function main(): Promise<void> {
   console.log(`\n\n${generation.stats.tokens} tokens, ${generation.stats.decodeTokensPerSecond.toFixed(0)} tokens/s`);
 }
 
-void main();
+runExample(main);

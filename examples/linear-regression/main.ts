@@ -1,23 +1,21 @@
 // Fits a line to noisy points by gradient descent and compares it with the closed form of least squares.
 // Run from the repository: tsx examples/linear-regression/main.ts [--device cpu] [--steps 100] [--seed 1] [--json]
-import { parseArgs } from 'node:util';
 import { Device, linear, loss, SGD, scope, Tensor, VarBuilder, VarMap } from '@x/candle';
+import { DEVICE, JSON_FLAG, readFlags, runExample } from '../flags';
 
 const TRUTH = { slope: 3, intercept: -2 };
 const NOISE = 0.1;
 const POINTS = 1000;
 
 async function main(): Promise<void> {
-  const { values } = parseArgs({
-    options: {
-      device: { type: 'string' },
-      steps: { type: 'string', default: '100' },
-      seed: { type: 'string', default: '1' },
-      json: { type: 'boolean', default: false },
-    },
+  const values = readFlags(import.meta.url, {
+    device: DEVICE,
+    steps: { type: 'number', help: 'steps of gradient descent', default: 100, from: 0 },
+    seed: { type: 'number', help: 'seed of the random numbers', default: 1, from: 0 },
+    json: JSON_FLAG,
   });
   const device = values.device ? Device.parse(values.device) : await Device.auto();
-  device.setSeed(Number(values.seed));
+  device.setSeed(values.seed);
   const say = values.json ? () => {} : console.log;
 
   // Points on the line, moved up and down by normal noise.
@@ -27,7 +25,7 @@ async function main(): Promise<void> {
   using vars = new VarMap();
   const line = linear(1, 1, VarBuilder.fromVarMap(vars, { dtype: 'f32', device }));
   using optimizer = new SGD(vars.allVars(), 0.5);
-  const steps = Number(values.steps);
+  const { steps } = values;
   for (let step = 1; step <= steps; step++) {
     using error = scope(() => loss.mse(line.forward(x), y));
     optimizer.backwardStep(error);
@@ -65,4 +63,4 @@ async function number(tensor: Tensor): Promise<number> {
   return Number((await tensor.toArray())[0]);
 }
 
-void main();
+runExample(main);

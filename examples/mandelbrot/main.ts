@@ -4,9 +4,9 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 import { Device, scope, Tensor } from '@x/candle';
 import { encode } from 'fast-png';
+import { DEVICE, JSON_FLAG, readFlags, runExample } from '../flags';
 
 /** The part of the plane that is drawn; the whole set is in it. */
 const REAL = { from: -2, to: 0.5 };
@@ -17,19 +17,20 @@ const RADIUS = 32;
 const WHEEL = { phases: [3, 3.6, 4.2], perStep: 0.15 };
 
 async function main(): Promise<void> {
-  const { values } = parseArgs({
-    options: {
-      device: { type: 'string' },
-      width: { type: 'string', default: '1000' },
-      height: { type: 'string', default: '900' },
-      steps: { type: 'string', default: '200' },
-      out: { type: 'string', default: fileURLToPath(new URL('out/mandelbrot.png', import.meta.url)) },
-      json: { type: 'boolean', default: false },
+  const values = readFlags(import.meta.url, {
+    device: DEVICE,
+    width: { type: 'number', help: 'points from left to right', default: 1000, from: 1 },
+    height: { type: 'number', help: 'points from top to bottom', default: 900, from: 1 },
+    steps: { type: 'number', help: 'steps that a point may take', default: 200, from: 1 },
+    out: {
+      type: 'text',
+      help: 'the PNG file to write',
+      default: fileURLToPath(new URL('out/mandelbrot.png', import.meta.url)),
     },
+    json: JSON_FLAG,
   });
   const device = values.device ? Device.parse(values.device) : await Device.auto();
-  const [width, height, steps] = [values.width, values.height, values.steps].map(Number);
-  const { out } = values;
+  const { width, height, steps, out } = values;
 
   const started = performance.now();
   const orbits = scope(() => {
@@ -108,4 +109,4 @@ function paint({ re, im, age }: Orbits, steps: number): Tensor {
   });
 }
 
-void main();
+runExample(main);

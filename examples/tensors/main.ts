@@ -1,9 +1,11 @@
 // Tensors without a model: views cost nothing, ops run on the device, scope() frees what is not returned.
-// Run from the repository: tsx examples/tensors/main.ts [device]
+// Run from the repository: tsx examples/tensors/main.ts [--device cpu]
 import { Device, memoryStats, scope, Tensor } from '@x/candle';
+import { DEVICE, readFlags, runExample } from '../flags';
 
 async function main(): Promise<void> {
-  const device = process.argv[2] ? Device.parse(process.argv[2]) : await Device.auto();
+  const values = readFlags(import.meta.url, { device: DEVICE });
+  const device = values.device ? Device.parse(values.device) : await Device.auto();
 
   // Distances between points, by broadcasting: |a - b|² for every pair.
   using points = Tensor.arange(0, 12, { dtype: 'f32', device }).reshape([4, 3]);
@@ -24,4 +26,4 @@ async function main(): Promise<void> {
   console.log(`live tensors: ${memoryStats().liveTensors}`);
 }
 
-void main();
+runExample(main);

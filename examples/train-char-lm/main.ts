@@ -4,7 +4,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 import {
   AdamW,
   clipGradNorm,
@@ -19,6 +18,7 @@ import {
   VarMap,
   warmup,
 } from '@x/candle';
+import { DEVICE, JSON_FLAG, readFlags, runExample } from '../flags';
 import { type Curve, lossChart } from './chart';
 import { CharModel } from './model';
 import { type Batch, batchAt, type Corpus, countingPerplexity, readCorpus, windows } from './text';
@@ -32,16 +32,19 @@ const REPORT = 50;
 /** Windows of the held-out text that are looked at on the way; the last figure is of all of it. */
 const GLIMPSE = 96;
 
-const { values } = parseArgs({
-  options: {
-    device: { type: 'string' },
-    steps: { type: 'string', default: '900' },
-    minutes: { type: 'string', default: 'Infinity' },
-    seed: { type: 'string', default: '1' },
-    out: { type: 'string', default: fileURLToPath(new URL('out', import.meta.url)) },
-    'max-perplexity': { type: 'string', default: 'Infinity' },
-    json: { type: 'boolean', default: false },
+const NO_LIMIT = { default: Number.POSITIVE_INFINITY, from: 0, fractions: true };
+const values = readFlags(import.meta.url, {
+  device: DEVICE,
+  steps: { type: 'number', help: 'steps of training', default: 900, from: 1 },
+  minutes: { type: 'number', help: 'minutes to train at most, default no limit', ...NO_LIMIT },
+  seed: { type: 'number', help: 'seed of the random numbers', default: 1, from: 0 },
+  out: {
+    type: 'text',
+    help: 'directory for weights and curve',
+    default: fileURLToPath(new URL('out', import.meta.url)),
   },
+  'max-perplexity': { type: 'number', help: 'fail when the result is above this, default no limit', ...NO_LIMIT },
+  json: JSON_FLAG,
 });
 const say = values.json ? () => {} : (line: string) => console.log(line);
 
@@ -49,7 +52,7 @@ async function main(): Promise<void> {
   const device = values.device ? Device.parse(values.device) : await Device.auto();
   const corpus = readCorpus(new URL('grimm.txt', import.meta.url));
   const baseline = countingPerplexity(corpus);
-  device.setSeed(Number(values.seed));
+  device.setSeed(values.seed);
   using vars = new VarMap();
   const config = { ...MODEL, alphabet: corpus.alphabet.length };
   const model = new CharModel(config, VarBuilder.fromVarMap(vars, { dtype: 'f32', device }));
@@ -64,7 +67,7 @@ async function main(): Promise<void> {
   mkdirSync(values.out, { recursive: true });
   await vars.save(join(values.out, 'model.safetensors'));
   writeFileSync(join(values.out, 'loss.svg'), lossChart(curve, Math.log(baseline.bigram)));
-  const good = perplexity <= Number(values['max-perplexity']);
+  const good = perplexity <= values['max-perplexity'];
   if (values.json) {
     console.log(JSON.stringify({ device: `${device}`, parameters, steps, seconds, perplexity, baseline, sample }));
   } else {
@@ -78,11 +81,11 @@ async function main(): Promise<void> {
 }
 
 async function train(model: CharModel, vars: VarMap, { train: text, heldOut }: Corpus) {
-  const [total, limitMs] = [Number(values.steps), Number(values.minutes) * 60_000];
+  const [total, limitMs] = [values.steps, values.minutes * 60_000];
   using optimizer = new AdamW(vars.allVars(), { weightDecay: 0.1, beta2: 0.99 });
   const schedule = warmup(WARMUP, cosineAnnealingLr(LEARNING_RATE, Math.max(1, total - WARMUP), LEARNING_RATE / 20));
   const curve: Curve = { train: [], heldOut: [] };
-  const random = uniform(Number(values.seed));
+  const random = uniform(values.seed);
   const started = performance.now();
   let sum = Tensor.zeros([], 'f32', model.device);
   let step = 0;
@@ -165,4 +168,4 @@ function uniform(seed: number): () => number {
   };
 }
 
-void main();
+runExample(main);

@@ -3,9 +3,9 @@
 // own of it, on its own device. Run from the repository:
 //   tsx examples/worker-threads/main.ts [--device cpu] [--size 512] [--json]
 import { once } from 'node:events';
-import { parseArgs } from 'node:util';
 import { Worker } from 'node:worker_threads';
 import { Device, type SharedTensor, scope, Tensor } from '@x/candle';
+import { DEVICE, JSON_FLAG, readFlags, runExample } from '../flags';
 
 const THREADS = 2;
 
@@ -17,15 +17,13 @@ interface ThreadData {
 }
 
 async function main(): Promise<void> {
-  const { values } = parseArgs({
-    options: {
-      device: { type: 'string' },
-      size: { type: 'string', default: '512' },
-      json: { type: 'boolean', default: false },
-    },
+  const values = readFlags(import.meta.url, {
+    device: DEVICE,
+    size: { type: 'number', help: 'rows and columns of the matrices', default: 512, from: 2 },
+    json: JSON_FLAG,
   });
   const device = values.device ? Device.parse(values.device) : await Device.auto();
-  const size = Number(values.size);
+  const { size } = values;
   device.setSeed(1);
   using left = Tensor.randn(0, 1, [size, size], 'f32', device);
   using right = Tensor.randn(0, 1, [size, size], 'f32', device);
@@ -56,4 +54,4 @@ async function main(): Promise<void> {
   }
 }
 
-void main();
+runExample(main);

@@ -3,6 +3,7 @@
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import ts from 'typescript';
 import { root } from '../setup/steps.mjs';
 
 const tsx = join(root, 'node_modules/tsx/dist/cli.mjs');
@@ -47,19 +48,26 @@ json(
   (result) => result.tokens === 8,
 );
 json(['inspect', 'no-such-file.gguf', '--json'], (result) => result.error.code === 'FILE_NOT_FOUND', 1);
+json(['run', model, '--json', '--top-k', '0'], (result) => result.error.code === 'USAGE', 2);
 json(['run', model, '--json', '--device', 'rocm:9'], (result) => /^DEVICE_/.test(result.error.code), 1);
 process.exit(failures === 0 ? 0 : 1);
 
-// The README's first TypeScript block, run from a package of the workspace so that '@x/candle' resolves.
+// The README's first TypeScript block, run by node alone: types are stripped and nothing is lowered for older versions.
 function readme() {
   const block = /```ts\n([\s\S]*?)```/.exec(readFileSync(join(root, 'README.md'), 'utf8'));
   const directory = join(root, 'packages/candle/.readme');
   mkdirSync(directory, { recursive: true });
+  const compilerOptions = { target: ts.ScriptTarget.ESNext, module: ts.ModuleKind.ESNext };
+  const { outputText } = ts.transpileModule(block[1], { compilerOptions });
   writeFileSync(
-    join(directory, 'readme.mts'),
-    block[1].replaceAll("'@x/candle'", JSON.stringify(join(root, 'packages/candle/dist/index.js'))),
+    join(directory, 'readme.mjs'),
+    outputText.replaceAll("'@x/candle'", JSON.stringify(join(root, 'packages/candle/dist/index.js'))),
   );
-  report('README program', spawn([tsx, join(directory, 'readme.mts')]), (out) => out.length > 40);
+  report(
+    'README program',
+    spawn([join(directory, 'readme.mjs')]),
+    (out) => /Once|there/.test(out) && out.includes('26'),
+  );
   rmSync(directory, { recursive: true, force: true });
 }
 
@@ -82,9 +90,15 @@ function examples() {
     ],
     'worker-threads': [['--json'], ({ threads, difference }) => threads === 2 && difference < 1e-3],
   };
-  for (const name of readdirSync(join(root, 'examples'))) {
-    if (name.startsWith('.')) continue;
-    const [args, check] = figures[name] ?? [[], undefined];
+  for (const entry of readdirSync(join(root, 'examples'), { withFileTypes: true })) {
+    if (!entry.isDirectory() || entry.name.startsWith('.')) continue;
+    const { name } = entry;
+    for (const [flag, status] of [
+      ['--help', 0],
+      ['--no-such-flag', 2],
+    ])
+      report(`examples/${name} ${flag}`, spawn([tsx, `examples/${name}/main.ts`, flag]), () => true, status);
+    const [args, check] = figures[name] ?? [['--device', 'cpu'], undefined];
     const result = spawn([tsx, `examples/${name}/main.ts`, ...args]);
     report(`examples/${name}`, result, (out) => (check ? check(JSON.parse(out)) : out.trim().length > 0));
   }

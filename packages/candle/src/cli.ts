@@ -1,17 +1,38 @@
-/** The `candle` command: run, devices, doctor, inspect, quantize. Each takes `--json` and then prints one JSON object on one line. */
-import { Command } from 'commander';
+/**
+ * The `candle` command: run, devices, doctor, inspect, quantize. Each takes `--json` and then prints one JSON object on one
+ * line. Exit statuses: 0, 1 for a failure, 2 for a wrong command line, 128 and a signal's number for an interrupt.
+ */
+import { Command, CommanderError } from 'commander';
 import { version } from '../package.json';
 import { devicesCommand } from './commands/devices';
 import { doctorCommand } from './commands/doctor';
 import { inspectCommand } from './commands/inspect';
 import { quantizeCommand } from './commands/quantize';
 import { runCommand } from './commands/run';
+import { watchOutput } from './interrupt';
+import { printError } from './output';
 
 const program = new Command('candle')
   .description('Run language models on AMD and NVIDIA GPUs and CPUs')
-  .version(version)
-  .showHelpAfterError('(candle --help lists commands and options)');
+  .version(version);
 for (const command of [runCommand(), devicesCommand(), doctorCommand(), inspectCommand(), quantizeCommand()])
   program.addCommand(command);
+for (const command of [program, ...program.commands]) {
+  const name = command === program ? 'candle' : `candle ${command.name()}`;
+  // What is wrong is one line, also where commander adds a suggestion on a second one.
+  const outputError = (text: string) =>
+    printError(process.argv.includes('--json'), 'USAGE', `${text.replace(/^error: /, '').trim()} (${name} --help)`);
+  command.exitOverride().configureOutput({ outputError });
+}
 
-void program.parseAsync();
+async function main(): Promise<void> {
+  watchOutput();
+  try {
+    await program.parseAsync();
+  } catch (error) {
+    if (!(error instanceof CommanderError)) throw error;
+    process.exitCode = error.exitCode === 0 ? 0 : 2;
+  }
+}
+
+void main();

@@ -168,7 +168,7 @@ function inMemory(name: string, values: Float32Array): SourceTensor {
   };
 }
 
-function weightFiles(directory: string): string | string[] {
+export function weightFiles(directory: string): string | string[] {
   const names = readdirSync(directory);
   for (const name of ['model.safetensors.index.json', 'model.safetensors']) {
     if (names.includes(name)) return join(directory, name);

@@ -1,18 +1,41 @@
-/** Printing shared by the commands: one JSON object, aligned columns, and errors that name what to do. */
-import { styleText } from 'node:util';
+/** Printing shared by the commands: one JSON object, aligned columns, colours, and errors that name what to do. */
+import { CandleError } from '@x/core';
+import { Interrupted, isOutputClosed } from './interrupt';
 
-/** Runs a command's body; a failure becomes one line on stderr (or a JSON object with `--json`) and exit status 1. */
+/** A command line that asks for what cannot be; exit status 2, as for an unknown option. */
+export class UsageError extends CandleError {
+  override name = 'UsageError';
+
+  constructor(message: string) {
+    super('USAGE', message);
+  }
+}
+
+/**
+ * Runs a command's body; a failure becomes one line on stderr (or a JSON object with `--json`) and exit status 1, 2 for a
+ * {@link UsageError}, and that of the signal for an interrupt.
+ */
 export async function guarded(json: boolean | undefined, body: () => Promise<void> | void): Promise<void> {
   try {
     await body();
   } catch (error) {
+    if (isOutputClosed()) return;
     const code = (error as { code?: unknown }).code;
     const message = error instanceof Error ? error.message : String(error);
-    if (json) printJson({ error: { code: typeof code === 'string' ? code : 'ERROR', message } });
-    else process.stderr.write(`${paint('red', 'error')}${typeof code === 'string' ? ` ${code}` : ''}: ${message}\n`);
+    printError(json === true, typeof code === 'string' ? code : undefined, message);
     if (process.env.X_DEBUG && error instanceof Error) process.stderr.write(`${error.stack}\n`);
-    process.exitCode = 1;
+    process.exitCode = error instanceof Interrupted ? error.exitStatus : error instanceof UsageError ? 2 : 1;
   }
+}
+
+/** One line on stderr, or a JSON object on stdout. */
+export function printError(json: boolean, code: string | undefined, message: string): void {
+  if (json) {
+    printJson({ error: { code: code ?? 'ERROR', message } });
+    return;
+  }
+  const line = message.trim().replace(/\s*\n\s*/g, ' ');
+  process.stderr.write(`${paint('red', 'error', process.stderr)}${code === undefined ? '' : ` ${code}`}: ${line}\n`);
 }
 
 export function printJson(value: unknown, stream: NodeJS.WritableStream = process.stdout): void {
@@ -20,9 +43,21 @@ export function printJson(value: unknown, stream: NodeJS.WritableStream = proces
   stream.write(`${text}\n`);
 }
 
-/** Colour on terminals only. */
-export function paint(colour: 'red' | 'green' | 'yellow' | 'dim' | 'bold', text: string): string {
-  return process.stdout.isTTY ? styleText(colour, text) : text;
+/** SGR codes that switch a style on and off. */
+const STYLES = { red: [31, 39], green: [32, 39], yellow: [33, 39], dim: [2, 22], bold: [1, 22] } as const;
+
+/** `text` in a style, where the stream that it goes to shows styles. */
+export function paint(style: keyof typeof STYLES, text: string, stream: NodeJS.WriteStream = process.stdout): string {
+  const [on, off] = STYLES[style];
+  return isColoured(stream) ? `\x1b[${on}m${text}\x1b[${off}m` : text;
+}
+
+/** FORCE_COLOR decides (0 and false: no), then NO_COLOR, as Node has it; else terminals are coloured, each stream for itself. */
+function isColoured(stream: NodeJS.WriteStream): boolean {
+  const { FORCE_COLOR, NO_COLOR, TERM } = process.env;
+  if (FORCE_COLOR) return FORCE_COLOR !== '0' && FORCE_COLOR.toLowerCase() !== 'false';
+  if (NO_COLOR) return false;
+  return stream.isTTY === true && TERM !== 'dumb';
 }
 
 /** Rows as columns, padded to the widest cell. */

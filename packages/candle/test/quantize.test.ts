@@ -296,7 +296,7 @@ describe('what goes wrong leaves nothing', () => {
     // Once there is a part of the file, the work is under way.
     while (leftovers().length === 0 && child.exitCode === null) await new Promise((resolve) => setTimeout(resolve, 20));
     child.kill('SIGINT');
-    expect(await ended).toBe(1);
+    expect(await ended).toBe(130);
     expect(JSON.parse(output).error.code).toBe('INTERRUPTED');
     expect(leftovers()).toEqual([]);
     expect(readdirSync(folder)).not.toContain('interrupted.gguf');

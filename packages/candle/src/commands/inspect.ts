@@ -1,9 +1,11 @@
-/** `candle inspect FILE`: what is in a model file and what it would take on each device, without loading a weight. */
-import { closeSync, openSync, readSync, statSync } from 'node:fs';
-import { Device, FileFormatError, SafetensorsFile } from '@x/core';
+/** `candle inspect MODEL`: what is in a model's file or directory and what it would take on each device, without loading a weight. */
+import { closeSync, existsSync, openSync, readdirSync, readSync, type Stats, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { Device, FileFormatError, readJsonFile, SafetensorsFile, ShardedSafetensors } from '@x/core';
 import { deviceBytes, GgmlFile, GgufFile, type GgufMetadata, type TensorFile } from '@x/quantized';
 import { Command } from 'commander';
 import '@x/rocm-backend';
+import { weightFiles } from '../model-source';
 import { formatBytes, guarded, printJson, table } from '../output';
 
 interface TensorRow {
@@ -42,19 +44,13 @@ const SHOWN_ITEMS = 4;
 export function inspectCommand(): Command {
   return new Command('inspect')
     .description(
-      'show metadata, tensors and the memory that each device would need, of a GGUF, GGML or safetensors file',
+      'show metadata, tensors and the memory that each device would need, of a GGUF, GGML or safetensors model',
     )
-    .argument('<file>')
+    .argument('<model>', 'a file, or a directory with config.json and *.safetensors or with a .gguf file')
     .option('--json', 'print one JSON object')
     .action((file: string, options: { json?: boolean }) =>
       guarded(options.json, () => {
-        const magic = magicOf(file);
-        const inspection =
-          magic === 'GGUF'
-            ? inspectGguf(file)
-            : GGML_MAGICS.includes(magic)
-              ? inspectGgml(file)
-              : inspectSafetensors(file);
+        const inspection = inspect(file);
         if (options.json) printJson(summary(inspection));
         else process.stdout.write(`${describe(inspection)}\n`);
       }),
@@ -64,27 +60,78 @@ export function inspectCommand(): Command {
 /** As the bytes lie in the file. */
 const GGML_MAGICS = ['lmgg', 'fmgg', 'tjgg'];
 
-function magicOf(path: string): string {
-  // Opening a pipe would wait for a writer.
-  if (statSync(path, { throwIfNoEntry: false })?.isFile() === false) {
-    const message = `${path} is no regular file; give the path of a model file.`;
-    throw new FileFormatError('FILE_UNREADABLE', message, { path });
+function inspect(path: string): Inspection {
+  if (statOf(path).isDirectory()) return inspectDirectory(path);
+  if (path.endsWith('.safetensors.index.json')) return inspectSafetensors(path, path);
+  const magic = magicOf(path);
+  if (magic === 'GGUF') return inspectGguf(path);
+  return GGML_MAGICS.includes(magic) ? inspectGgml(path) : inspectSafetensors(path, path);
+}
+
+/** A Hugging Face directory, or the one model in GGUF, of one part or several, that a directory holds. */
+function inspectDirectory(directory: string): Inspection {
+  const names = readdirSync(directory).sort();
+  if (names.some((name) => name.endsWith('.safetensors') || name.endsWith('.safetensors.index.json')))
+    return inspectSafetensors(directory, weightFiles(directory), modelConfig(directory));
+  const models = new Map<string, string>();
+  for (const name of names) {
+    const model = name.replace(/(-\d{5}-of-\d{5})?\.gguf$/, '');
+    if (model !== name && !models.has(model)) models.set(model, join(directory, name));
   }
+  const [first, ...others] = models.values();
+  if (first !== undefined && others.length === 0) return inspectGguf(first);
+  const found = first === undefined ? 'no model' : `${models.size} models in GGUF`;
+  const remedy =
+    first === undefined
+      ? 'Give a directory with *.safetensors and config.json or with a .gguf file, or a file'
+      : `Give one of them: ${[first, ...others].join(', ')}`;
+  throw new FileFormatError('FILE_NOT_FOUND', `${directory}: there is ${found}. ${remedy}.`, { path: directory });
+}
+
+/** Of a file or a directory; opening a pipe would wait for a writer. */
+function statOf(path: string): Stats {
+  try {
+    const stats = statSync(path);
+    if (stats.isFile() || stats.isDirectory()) return stats;
+  } catch (cause) {
+    const missing = (cause as NodeJS.ErrnoException).code === 'ENOENT';
+    const what = missing ? 'there is no such file or directory' : (cause as Error).message;
+    throw new FileFormatError(
+      missing ? 'FILE_NOT_FOUND' : 'FILE_UNREADABLE',
+      `${path}: ${what}. Give a model's file or directory.`,
+      { path, cause },
+    );
+  }
+  throw new FileFormatError('FILE_UNREADABLE', `${path} is no file or directory. Give a model's file or directory.`, {
+    path,
+  });
+}
+
+/** The first four bytes; fewer of a shorter file. */
+function magicOf(path: string): string {
   let fd: number;
   try {
     fd = openSync(path, 'r');
   } catch (cause) {
-    const missing = (cause as NodeJS.ErrnoException).code === 'ENOENT';
-    const message = `cannot open ${path}: ${(cause as Error).message}. Check the path and its permissions`;
-    throw new FileFormatError(missing ? 'FILE_NOT_FOUND' : 'FILE_UNREADABLE', message, { path, cause });
+    throw new FileFormatError('FILE_UNREADABLE', `${path}: ${(cause as Error).message}. Check its permissions.`, {
+      path,
+      cause,
+    });
   }
   try {
     const magic = Buffer.alloc(4);
-    readSync(fd, magic, 0, 4, 0);
-    return magic.toString('latin1');
+    return magic.toString('latin1', 0, readSync(fd, magic, 0, 4, 0));
   } finally {
     closeSync(fd);
   }
+}
+
+/** config.json of a model's directory, as far as it is one. */
+function modelConfig(directory: string): Record<string, unknown> {
+  const path = join(directory, 'config.json');
+  if (!existsSync(path)) return {};
+  const config = readJsonFile(path);
+  return typeof config === 'object' && config !== null ? (config as Record<string, unknown>) : {};
 }
 
 function inspectGguf(file: string): Inspection {
@@ -140,39 +187,68 @@ function cacheOf(metadata: GgufMetadata): CacheSize {
   };
 }
 
-function estimates(file: TensorFile, { positionBytes, contextLength }: CacheSize): DeviceEstimate[] {
-  return Device.list()
-    .filter(({ available }) => available)
-    .map(({ name }) => {
-      const device = Device.parse(name);
-      const weights = [...file.tensors.values()].map((tensor) => deviceBytes(tensor, device) ?? 0);
-      return {
-        device: name,
-        weightBytes: weights.reduce((a, b) => a + b, 0),
-        cacheBytes: positionBytes * contextLength,
-        contextLength,
-      };
-    });
+function estimates(file: TensorFile, cache: CacheSize): DeviceEstimate[] {
+  return devices().map(({ name }) => {
+    const device = Device.parse(name);
+    const weights = [...file.tensors.values()].map((tensor) => deviceBytes(tensor, device) ?? 0);
+    return estimate(
+      name,
+      weights.reduce((a, b) => a + b, 0),
+      cache,
+    );
+  });
 }
 
-function inspectSafetensors(file: string): Inspection {
-  using safetensors = SafetensorsFile.open(file);
-  return {
-    file,
-    format: 'safetensors',
-    bytes: statSync(file).size,
-    metadata: { ...safetensors.metadata },
-    tensors: safetensors.names.map((name) => {
-      const { dtype, shape, byteLength } = safetensors.info(name);
+function estimate(device: string, weightBytes: number, { positionBytes, contextLength }: CacheSize): DeviceEstimate {
+  return { device, weightBytes, cacheBytes: positionBytes * contextLength, contextLength };
+}
+
+function devices() {
+  return Device.list().filter(({ available }) => available);
+}
+
+/** @param config of the model that the files belong to */
+function inspectSafetensors(
+  file: string,
+  weights: string | string[],
+  config: Record<string, unknown> = {},
+): Inspection {
+  const opened = ShardedSafetensors.open(weights);
+  try {
+    const tensors = opened.names.map((name) => {
+      const { dtype, shape, byteLength } = opened.info(name);
       return { name, type: dtype, shape, bytes: byteLength };
-    }),
+    });
+    const { paths } = opened;
+    const cache = cacheOfConfig(config);
     // Such weights are numbers of the file's dtype everywhere.
-    memory: Device.list()
-      .filter(({ available }) => available)
-      .map(({ name }) => {
-        const weightBytes = safetensors.names.reduce((sum, tensor) => sum + safetensors.info(tensor).byteLength, 0);
-        return { device: name, weightBytes, cacheBytes: 0, contextLength: 0 };
-      }),
+    const weightBytes = tensors.reduce((sum, { bytes }) => sum + bytes, 0);
+    return {
+      file,
+      format: paths.length > 1 ? `safetensors in ${paths.length} parts` : 'safetensors',
+      bytes: paths.reduce((sum, path) => sum + statSync(path).size, 0),
+      metadata: paths.length > 1 ? config : { ...metadataOf(paths[0]), ...config },
+      tensors,
+      memory: devices().map(({ name: device }) => estimate(device, weightBytes, cache)),
+    };
+  } finally {
+    opened.close();
+  }
+}
+
+function metadataOf(path: string): Readonly<Record<string, string>> {
+  using file = SafetensorsFile.open(path);
+  return { ...file.metadata };
+}
+
+/** From the keys of config.json that transformers' models share; nothing where they are missing. */
+function cacheOfConfig(config: Record<string, unknown>): CacheSize {
+  const number = (key: string, fallback = 0) => (typeof config[key] === 'number' ? config[key] : fallback);
+  const heads = number('num_attention_heads');
+  const size = number('head_dim', heads === 0 ? 0 : number('hidden_size') / heads);
+  return {
+    positionBytes: 8 * number('num_hidden_layers') * number('num_key_value_heads', heads) * size,
+    contextLength: Math.min(number('max_position_embeddings'), CONTEXT),
   };
 }
 

@@ -21,7 +21,9 @@ import {
   writeGguf,
 } from '@x/quantized';
 import { Command, InvalidArgumentError } from 'commander';
+import { interruptible } from '../interrupt';
 import { type ModelSource, openModel, rowsOf, type SourceTensor } from '../model-source';
+import { wholeNumber } from '../option-values';
 import { formatBytes, guarded, paint, printJson, table } from '../output';
 
 interface QuantizeOptions {
@@ -61,35 +63,32 @@ export function quantizeCommand(): Command {
     .argument('<out>', 'the .gguf file to write, or a pipe; a file of that name is replaced')
     .requiredOption('-t, --type <mix>', `one of ${Object.keys(MIXES).join(', ')}`, mixName)
     .option('--imatrix <file>', 'importance data that llama-imatrix collected, in either of its forms')
-    .option('--threads <count>', 'threads to quantise with, default one a processor', positiveInteger)
+    .option('--threads <count>', 'threads to quantise with, default one a processor', wholeNumber(1, 1024))
     .option('--allow-requantize', 'quantise weights that are quantised already, which loses more than once')
     .option('--json', 'print one JSON object')
     .action((input: string, output: string, options: QuantizeOptions) =>
-      guarded(options.json, () => run(input, output, options)),
+      guarded(options.json, () => interruptible((signal) => run(input, output, options, signal))),
     );
 }
 
-async function run(input: string, output: string, options: QuantizeOptions): Promise<void> {
-  const interrupt = new AbortController();
-  const onSignal = () => interrupt.abort(new CandleError('INTERRUPTED', 'interrupted; nothing was written'));
-  process.once('SIGINT', onSignal);
-  process.once('SIGTERM', onSignal);
+async function run(input: string, output: string, options: QuantizeOptions, signal: AbortSignal): Promise<void> {
   const shown = !options.json && process.stderr.isTTY;
+  const clear = () => shown && process.stderr.write('\r\x1b[K');
   // A model that goes to standard output has it for itself.
   const existing = statSync(output, { throwIfNoEntry: false });
   const report = existing !== undefined && isSame(existing, fstatSync(1)) ? process.stderr : process.stdout;
   try {
     const result = await quantizeModel(input, output, options.type, {
       ...options,
-      signal: interrupt.signal,
+      signal,
       onProgress: shown ? (done, total, name) => process.stderr.write(progressLine(done, total, name)) : undefined,
     });
-    if (shown) process.stderr.write('\r\x1b[K');
+    clear();
     if (options.json) printJson(result, report);
-    else report.write(`${describe(result)}\n`);
-  } finally {
-    process.removeListener('SIGINT', onSignal);
-    process.removeListener('SIGTERM', onSignal);
+    else report.write(`${describe(result, report)}\n`);
+  } catch (error) {
+    clear();
+    throw error;
   }
 }
 
@@ -265,12 +264,12 @@ function countOf(shape: readonly number[]): number {
   return shape.reduce((product, dim) => product * dim, 1);
 }
 
-function describe(report: QuantizeReport): string {
+function describe(report: QuantizeReport, stream: NodeJS.WriteStream): string {
   const size = `${formatBytes(report.inputBytes)} to ${formatBytes(report.outputBytes)}`;
   const weighted = report.weighted > 0 ? `, ${report.weighted} with importance` : '';
   const types = Object.entries(report.types).map(([type, count]) => [`  ${type}`, `${count} tensors`]);
   return [
-    `${report.output}: ${paint('bold', report.type)}, ${size} in ${report.seconds.toFixed(1)} s (${report.quantized} of ${report.tensors} tensors changed${weighted})`,
+    `${report.output}: ${paint('bold', report.type, stream)}, ${size} in ${report.seconds.toFixed(1)} s (${report.quantized} of ${report.tensors} tensors changed${weighted})`,
     table(types),
   ].join('\n');
 }
@@ -291,10 +290,4 @@ function mixName(text: string): MixName {
   const name = text.toLowerCase();
   if (isMixName(name)) return name;
   throw new InvalidArgumentError(`choose one of ${Object.keys(MIXES).join(', ')}`);
-}
-
-function positiveInteger(text: string): number {
-  const value = Number(text);
-  if (!Number.isInteger(value) || value < 1) throw new InvalidArgumentError('give a whole number of at least 1');
-  return value;
 }

@@ -1,0 +1,273 @@
+/** The `candle` command as a shell sees it: what goes to which stream, exit statuses, signals, and wrong command lines. */
+import { spawn } from 'node:child_process';
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Device, saveSafetensors, Tensor } from '@x/core';
+import { afterAll, describe, expect, test } from 'vitest';
+
+const root = fileURLToPath(new URL('../../..', import.meta.url));
+const TINY = join(root, 'models/tiny-tales/tiny-tales-q8_0.gguf');
+const folder = mkdtempSync(join(tmpdir(), 'candle-cli-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+interface Ended {
+  status: number | null;
+  signal: NodeJS.Signals | null;
+  out: string;
+  err: string;
+}
+
+interface Running {
+  kill(signal: NodeJS.Signals): void;
+  closeOutput(): void;
+  /** Resolves when the command has read most of it. */
+  write(text: string): Promise<void>;
+  /** Resolves when stdout has this many characters. */
+  seen(length: number): Promise<void>;
+  ended: Promise<Ended>;
+}
+
+/** @param input standard input; undefined leaves the pipe open and empty */
+function start(args: string[], input?: string | Buffer, env: Record<string, string> = {}): Running {
+  const clean = { ...process.env, ...env };
+  for (const name of ['FORCE_COLOR', 'NO_COLOR']) if (!(name in env)) delete clean[name];
+  const child = spawn(process.execPath, ['--import', 'tsx', 'packages/candle/src/cli.ts', ...args], {
+    cwd: root,
+    env: clean,
+  });
+  if (input !== undefined) child.stdin.end(input);
+  let [out, err] = ['', ''];
+  const waiting: (() => void)[] = [];
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    out += text;
+    for (const check of waiting) check();
+  });
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    err += text;
+  });
+  const ended = new Promise<Ended>((resolve) =>
+    child.on('close', (status, signal) => {
+      for (const check of waiting) check();
+      resolve({ status, signal, out, err });
+    }),
+  );
+  return {
+    kill: (signal) => void child.kill(signal),
+    closeOutput: () => child.stdout.destroy(),
+    write: (text) => new Promise((resolve) => child.stdin.write(text, () => resolve())),
+    seen: (length) =>
+      new Promise((resolve) => {
+        const check = () => (out.length >= length || child.exitCode !== null) && resolve();
+        waiting.push(check);
+        check();
+      }),
+    ended,
+  };
+}
+
+const run = (args: string[], input: string | Buffer = '', env: Record<string, string> = {}) =>
+  start(args, input, env).ended;
+const greedy = ['--device', 'cpu', '--temperature', '0'];
+const oneLine = /^error [A-Z0-9_]+: [^\n]+\n$/;
+
+describe('run', { timeout: 120_000 }, () => {
+  test('the text goes to stdout, everything else to stderr', async () => {
+    const { status, out, err } = await run(['run', TINY, ...greedy, '-n', '8']);
+    expect(status).toBe(0);
+    expect(out).toBe('Once upon a time there lived a king who had a daughter\n');
+    expect(err).toMatch(/8 tokens at [\d.]+ tokens\/s/);
+    expect(`${out}${err}`).not.toContain('\x1b');
+  });
+
+  test('- is standard input, less its last newline; without it standard input is left alone', async () => {
+    const { out, status } = await run(['run', TINY, ...greedy, '-n', '2', '-p', '-', '--json'], 'The old\nking\r\n');
+    expect(status).toBe(0);
+    expect(JSON.parse(out).prompt).toBe('The old\nking');
+    // An open pipe that nothing comes through.
+    const other = await start(['run', TINY, ...greedy, '-n', '2', '--json']).ended;
+    expect(JSON.parse(other.out).prompt).toBe('Once upon a time');
+    for (const bad of ['', '\n', Buffer.from([0xff, 0xfe, 0x41])]) {
+      const refused = await run(['run', TINY, '-p', '-'], bad);
+      expect([refused.status, refused.out]).toEqual([2, '']);
+      expect(refused.err).toMatch(oneLine);
+    }
+  });
+
+  test('says when the context is full', async () => {
+    const full = ['run', TINY, ...greedy, '-n', '100', '--max-context', '12'];
+    const { status, out, err } = await run(full);
+    expect([status, out.startsWith('Once upon')]).toEqual([0, true]);
+    expect(err).toMatch(/context of 12 tokens is full; .*--max-context, up to 512/);
+    const json = JSON.parse((await run([...full, '--json'])).out);
+    expect(json).toMatchObject({ finishReason: 'context', tokens: 8, seed: expect.any(Number) });
+  });
+
+  test('ends quietly when nobody reads on', async () => {
+    const child = start(['run', TINY, '--device', 'cpu', '-n', '490', '--repetition-penalty', '1.2']);
+    await child.seen(30);
+    child.closeOutput();
+    const { status, err } = await child.ended;
+    expect([status, err]).toEqual([141, '']);
+  });
+
+  test.each([
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+  ] as const)('%s ends with status %i: in the text and while reading the prompt', async (signal, status) => {
+    const long = ['run', TINY, '--device', 'js', '-t', '0', '-n', '490'];
+    const child = start(long);
+    await child.seen(40);
+    child.kill(signal);
+    const text = await child.ended;
+    expect([text.status, text.signal]).toEqual([status, null]);
+    expect(text.out).toMatch(/^Once upon a time .*\n$/);
+    expect(text.err).toMatch(/interrupted\n[\s\S]*tokens\/s/);
+
+    const waiting = start(['run', TINY, '-p', '-', '--json']);
+    // More than a pipe holds, so that somebody reads.
+    await waiting.write('tale '.repeat(200_000));
+    waiting.kill(signal);
+    const early = await waiting.ended;
+    expect([early.status, early.signal]).toEqual([status, null]);
+    expect(JSON.parse(early.out).error).toEqual({ code: 'INTERRUPTED', message: `interrupted by ${signal}` });
+  });
+
+  test('a second Ctrl-C ends it at once', async () => {
+    const child = start(['run', TINY, '--device', 'js', '-t', '0', '-n', '490']);
+    await child.seen(40);
+    child.kill('SIGINT');
+    child.kill('SIGINT');
+    const { status, signal } = await child.ended;
+    // The first may have ended it already.
+    expect(status === 130 || signal === 'SIGINT').toBe(true);
+  });
+
+  test('FORCE_COLOR and NO_COLOR hold for both streams', async () => {
+    const style = async (env: Record<string, string>) => {
+      const { out, err } = await run(['run', TINY, ...greedy, '-n', '1'], '', env);
+      const failed = await run(['inspect', 'nowhere'], '', env);
+      return [out, err, failed.err].map((text) => text.includes('\x1b['));
+    };
+    const cases: [Record<string, string>, boolean][] = [
+      [{ FORCE_COLOR: '3' }, true],
+      [{ FORCE_COLOR: '1', NO_COLOR: '1' }, true],
+      [{ FORCE_COLOR: '0', NO_COLOR: '' }, false],
+      [{ NO_COLOR: '1' }, false],
+    ];
+    for (const [env, coloured] of cases) expect(await style(env)).toEqual([coloured, coloured, coloured]);
+  });
+});
+
+describe('wrong command lines', { timeout: 120_000 }, () => {
+  // option-values.test.ts has more values.
+  test('run with wrong values', async () => {
+    const values: [string, string][] = [
+      ['--max-tokens', '1e99'],
+      ['--max-tokens', '-1'],
+      ['--temperature', 'NaN'],
+      ['--temperature', '1e99'],
+      ['--top-k', '-1'],
+      ['--top-p', '1.1'],
+      ['--min-p', '2'],
+      ['--seed', '1.5'],
+      ['--repetition-penalty', '0'],
+      ['--max-context', '0'],
+      ['--prompt', ''],
+      ['--stop', ''],
+    ];
+    for (const [name, value] of values) {
+      const { status, out, err } = await run(['run', TINY, name, value]);
+      expect([name, status, out]).toEqual([name, 2, '']);
+      expect(err).toMatch(oneLine);
+      expect(err).toContain(name);
+    }
+  });
+
+  test('unknown commands, options and arguments', async () => {
+    const lines = [
+      ['fly'],
+      ['run'],
+      ['run', TINY, '--fly'],
+      ['run', TINY, 'another'],
+      ['devices', 'cpu'],
+      ['doctor', '--fly'],
+      ['inspect'],
+      ['quantize', TINY],
+      ['quantize', TINY, 'out.gguf'],
+      ['quantize', TINY, 'out.gguf', '--type', 'q99'],
+      ['quantize', TINY, 'out.gguf', '--type', 'q4_0', '--threads', '0'],
+    ];
+    for (const line of lines) {
+      const { status, out, err } = await run(line);
+      expect([line, status, out]).toEqual([line, 2, '']);
+      expect(err).toMatch(oneLine);
+    }
+    const { status, out, err } = await run(['run', TINY, '--seed', 'x', '--json']);
+    expect([status, err]).toEqual([2, '']);
+    expect(JSON.parse(out).error.code).toBe('USAGE');
+    for (const good of [['--help'], ['--version'], ['run', '--help']]) expect((await run(good)).status).toBe(0);
+  });
+});
+
+describe('what is no model', { timeout: 120_000 }, () => {
+  const empty = join(folder, 'empty');
+  const several = join(folder, 'several');
+  const cut = join(folder, 'cut.gguf');
+  const headless = join(folder, 'headless.gguf');
+  const nothing = join(folder, 'nothing.gguf');
+  for (const directory of [empty, several]) mkdirSync(directory);
+  for (const name of ['a.gguf', 'b.gguf']) copyFileSync(TINY, join(several, name));
+  writeFileSync(cut, readFileSync(TINY).subarray(0, 5_000_000));
+  writeFileSync(headless, readFileSync(TINY).subarray(0, 100));
+  writeFileSync(nothing, '');
+
+  test.each(['run', 'inspect', 'quantize'])('%s says so in one line', async (command) => {
+    for (const path of [join(folder, 'nowhere'), empty, cut, headless, nothing, '/dev/null', several]) {
+      const more = command === 'quantize' ? [join(folder, 'out.gguf'), '--type', 'q4_0', '--allow-requantize'] : [];
+      const { status, out, err } = await run([command, path, ...more]);
+      expect([path, status, out]).toEqual([path, 1, '']);
+      expect(err).toMatch(oneLine);
+      expect(err).toContain(path);
+    }
+  });
+});
+
+describe('inspect of a directory', { timeout: 120_000 }, () => {
+  const inspect = async (path: string) => JSON.parse((await run(['inspect', path, '--json'])).out);
+
+  test('one GGUF model', async () => {
+    const directory = join(folder, 'one');
+    mkdirSync(directory);
+    copyFileSync(TINY, join(directory, 'model.gguf'));
+    expect(await inspect(directory)).toMatchObject({ format: 'GGUF v3', file: join(directory, 'model.gguf') });
+  });
+
+  test('safetensors files with config.json, with an index and without', async () => {
+    const directory = join(folder, 'checkpoint');
+    mkdirSync(directory);
+    const names = ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors'];
+    for (const [i, name] of names.entries()) {
+      const tensor = Tensor.zeros([2, 3], { device: Device.js() });
+      await saveSafetensors(join(directory, name), { [`w${i}`]: tensor });
+      tensor.dispose();
+    }
+    const config = {
+      num_hidden_layers: 2,
+      hidden_size: 8,
+      num_attention_heads: 4,
+      num_key_value_heads: 2,
+      max_position_embeddings: 10,
+    };
+    writeFileSync(join(directory, 'config.json'), JSON.stringify(config));
+    const without = await inspect(directory);
+    expect(without).toMatchObject({ format: 'safetensors in 2 parts', metadata: config, parameters: 12 });
+    expect(without.tensors.map(({ name }: { name: string }) => name)).toEqual(['w0', 'w1']);
+    expect(without.memory[0]).toMatchObject({ weightBytes: 48, cacheBytes: 2 * 2 * 2 * 2 * 4 * 10, contextLength: 10 });
+    const index = join(directory, 'model.safetensors.index.json');
+    writeFileSync(index, JSON.stringify({ weight_map: { w0: names[0], w1: names[1] } }));
+    expect((await inspect(directory)).tensors).toEqual(without.tensors);
+    expect((await inspect(index)).tensors).toEqual(without.tensors);
+  });
+});
