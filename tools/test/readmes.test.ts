@@ -21,8 +21,12 @@ interface Block {
 
 function blocksOf(readme: string): Block[] {
   const text = readFileSync(join(root, readme), 'utf8');
-  return [...text.matchAll(/^```(?:ts|typescript|js|mjs)\n([\s\S]*?)^```$/gm)].map(({ 1: code, index }) => {
+  let before = '';
+  return [...text.matchAll(/^```(?:ts|typescript|js|mjs)\n([\s\S]*?)^```$/gm)].map(({ 1: block, index }) => {
     const line = text.slice(0, index).split('\n').length;
+    // A block without imports goes on where the one before it ended.
+    const code = /^import /m.test(block) ? block : `${before}${block}`;
+    before = code;
     return { title: `${readme}:${line}`, path: join(root, readme, `../readme-${line}.ts`), code };
   });
 }

@@ -65,7 +65,9 @@ async function run(path: string, options: RunOptions, signal: AbortSignal): Prom
   const prompt = options.prompt === '-' ? await promptFromStdin(signal) : options.prompt;
   const device = options.device === 'auto' ? await Device.auto() : Device.parse(options.device);
   using model = await load(path, device, options, signal);
-  const generation = model.generate(prompt, { ...options, signal });
+  const { maxTokens, temperature, topK, topP, minP, seed, repetitionPenalty, stop } = options;
+  const sampling = { temperature, topK, topP, minP, seed, repetitionPenalty };
+  const generation = model.generate(prompt, { ...sampling, maxTokens, stop, signal });
   let text = '';
   const tokenIds: number[] = [];
   const write = (part: string) => {
