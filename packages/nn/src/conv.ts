@@ -1,6 +1,14 @@
 /** Convolution layers: candle-nn's `Conv1d`, `Conv2d` and their transposed forms (conv.rs). */
-import { CandleError, type ConvOptions, type ConvTransposeOptions, ShapeError, scope, type Tensor } from '@x/core';
-import type { BatchNorm } from './batch-norm';
+import {
+  CandleError,
+  type ConvOptions,
+  type ConvTransposeOptions,
+  kinds,
+  ShapeError,
+  scope,
+  type Tensor,
+} from '@x/core';
+import { BatchNorm } from './batch-norm';
 import { checkConfig, checkLayer, checkTensors } from './check';
 import { DEFAULT_KAIMING_NORMAL, Init } from './init';
 import { checkVector, OwningModule } from './module';
@@ -12,6 +20,8 @@ export type Conv2dConfig = ConvOptions;
 /** Defaults as {@link Conv1dConfig}, outputPadding 0. */
 export type ConvTranspose1dConfig = ConvTransposeOptions;
 export type ConvTranspose2dConfig = ConvTransposeOptions;
+
+const BATCH_NORM = kinds.kind((value) => value instanceof BatchNorm, 'give a BatchNorm');
 
 abstract class Convolution<Config extends ConvOptions> extends OwningModule {
   readonly weight: Tensor;
@@ -76,6 +86,7 @@ export class Conv2d extends Convolution<Conv2dConfig> {
    * @throws CandleError INVALID_ARGUMENT when `bn` has no weight and bias
    */
   absorbBn(bn: BatchNorm): Conv2d {
+    kinds.check('absorbBn', 'bn', bn, BATCH_NORM);
     const { weight: scale, bias: shift } = bn;
     if (!scale || !shift) {
       throw new CandleError(

@@ -45,6 +45,7 @@ export abstract class OwningModule implements Module {
 
 /** Another handle of the same values, through which gradients pass (those of `detach()` stop there). */
 export function same(xs: Tensor): Tensor {
+  checkTensors('forward', { xs });
   return xs.reshape(xs.shape);
 }
 

@@ -5,8 +5,8 @@
  * only), the GRU has the direction and layer options too, and both stack their states to [b, seq, hidden] (candle's GRU
  * joins them to [b, seq * hidden]).
  */
-import { ShapeError, scope, Tensor } from '@x/core';
-import { checkLayer, checkTensors } from './check';
+import { kinds, ShapeError, scope, Tensor } from '@x/core';
+import { checkConfig, checkLayer } from './check';
 import { DEFAULT_KAIMING_UNIFORM, type Init, ZERO } from './init';
 import { OwningModule } from './module';
 import type { VarBuilder } from './var-builder';
@@ -59,6 +59,7 @@ export abstract class RNN<State extends RnnState> extends OwningModule {
   ) {
     super();
     checkLayer(new.target.name, { inDim, hiddenDim }, vb);
+    checkConfig(new.target.name, config);
     const { wIhInit, wHhInit, bIhInit, bHhInit, layerIdx = 0, direction = 'forward' } = config;
     const rows = gates * hiddenDim;
     const suffix = `l${layerIdx}${direction === 'backward' ? '_reverse' : ''}`;
@@ -113,7 +114,6 @@ export abstract class RNN<State extends RnnState> extends OwningModule {
 
   /** [b, seq, features] to [b, seq, hidden]. */
   forward(xs: Tensor): Tensor {
-    checkTensors('RNN', { xs });
     return scope(() => this.statesToTensor(this.seq(xs)));
   }
 
@@ -143,7 +143,6 @@ export class LSTM extends RNN<LSTMState> {
   }
 
   step(input: Tensor, state: LSTMState): LSTMState {
-    checkTensors('LSTM.step', { input });
     return scope(() => {
       const [fromInput, fromState] = this.gates(input, state.h);
       const [inGate, forgetGate, cellGate, outGate] = fromInput.add(fromState).chunk(4, 1);
@@ -164,7 +163,6 @@ export class GRU extends RNN<GRUState> {
   }
 
   step(input: Tensor, state: GRUState): GRUState {
-    checkTensors('GRU.step', { input });
     return scope(() => {
       const [fromInput, fromState] = this.gates(input, state.h);
       const [resetI, updateI, newI] = fromInput.chunk(3, 1);
@@ -185,3 +183,30 @@ export function lstm(inDim: number, hiddenDim: number, config: LSTMConfig, vb: V
 export function gru(inDim: number, hiddenDim: number, config: GRUConfig, vb: VarBuilder): GRU {
   return new GRU(inDim, hiddenDim, config, vb);
 }
+
+const STATE = kinds.fields({ h: kinds.TENSOR });
+const STATES = kinds.kind((value) => Array.isArray(value) && value.every(STATE.test), 'give an array of states');
+
+kinds.checkCalls(
+  RNN.prototype,
+  {
+    seq: { input: kinds.TENSOR },
+    seqInit: { input: kinds.TENSOR, initState: STATE },
+    statesToTensor: { states: STATES },
+    forward: { xs: kinds.TENSOR },
+  },
+  'RNN.',
+);
+kinds.checkCalls(
+  LSTM.prototype,
+  {
+    zeroState: { batchDim: kinds.COUNT },
+    step: { input: kinds.TENSOR, state: kinds.fields({ h: kinds.TENSOR, c: kinds.TENSOR }) },
+  },
+  'LSTM.',
+);
+kinds.checkCalls(
+  GRU.prototype,
+  { zeroState: { batchDim: kinds.COUNT }, step: { input: kinds.TENSOR, state: STATE } },
+  'GRU.',
+);

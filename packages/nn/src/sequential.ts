@@ -1,5 +1,5 @@
 /** Layers one after the other: candle-nn's `Sequential` (sequential.rs). It owns its layers. */
-import { scope, type Tensor } from '@x/core';
+import { kinds, scope, type Tensor } from '@x/core';
 import { func } from './func';
 import { type Module, same } from './module';
 
@@ -49,3 +49,19 @@ export class Sequential implements Module {
 export function seq(): Sequential {
   return new Sequential();
 }
+
+kinds.checkCalls(
+  Sequential.prototype,
+  {
+    add: {
+      layer: kinds.kind(
+        (value) => typeof (value as { forward?: unknown } | null | undefined)?.forward === 'function',
+        'give an object with forward; addFn takes a function',
+      ),
+    },
+    addFn: { f: kinds.FUNCTION },
+    forward: { xs: kinds.TENSOR },
+    forwardAll: { xs: kinds.TENSOR },
+  },
+  'Sequential.',
+);

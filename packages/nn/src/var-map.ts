@@ -23,11 +23,6 @@ import {
 import { type Init, initVar } from './init';
 import type { VarSource } from './var-builder/source';
 
-const VALUES = kinds.kind(
-  (value) => typeof value === 'object' && value !== null,
-  'give tensors by name, as { name: tensor } or a Map',
-);
-
 export class VarMap implements Disposable {
   readonly #vars = new Map<string, Var>();
 
@@ -46,8 +41,6 @@ export class VarMap implements Disposable {
    * @throws ShapeError, DTypeError or DeviceError when there is one that is not what is asked for
    */
   get(shape: Shape, path: string, init: Init, dtype: DType, device: DeviceLike): Var {
-    kinds.check('VarMap.get', 'path', path, kinds.STRING);
-    kinds.check('VarMap.get', 'init', init, kinds.OBJECT);
     const known = this.#vars.get(path);
     if (known) return checked(known, path, shape, dtype, device);
     const made = keep(initVar(init, shape, dtype, device));
@@ -69,9 +62,11 @@ export class VarMap implements Disposable {
 
   /** As {@link setOne} for each entry; after an error those before it are set. */
   set(values: Iterable<readonly [string, Tensor]> | Readonly<Record<string, Tensor>>): void {
-    kinds.check('VarMap.set', 'values', values, VALUES);
     const entries = Symbol.iterator in values ? values : Object.entries(values);
-    for (const [name, value] of entries as Iterable<readonly [string, Tensor]>) this.setOne(name, value);
+    for (const entry of entries as Iterable<readonly [string, Tensor]>) {
+      kinds.check('VarMap.set', 'an entry', entry, ENTRY);
+      this.setOne(entry[0], entry[1]);
+    }
   }
 
   /** Writes all variables to a safetensors file. @throws FileFormatError `FILE_UNWRITABLE` */
@@ -175,3 +170,22 @@ function checked(known: Var, path: string, shape: Shape, dtype: DType, device: D
   }
   return known;
 }
+
+const VALUES = kinds.kind(
+  (value) => typeof value === 'object' && value !== null,
+  'give tensors by name, as { name: tensor } or a Map',
+);
+const ENTRY = kinds.kind(Array.isArray, 'give pairs of a name and a tensor');
+
+kinds.checkCalls(
+  VarMap.prototype,
+  {
+    get: { shape: kinds.SHAPE, path: kinds.STRING, init: kinds.OBJECT, dtype: kinds.DTYPE, device: kinds.DEVICE },
+    setOne: { name: kinds.STRING, value: kinds.TENSOR },
+    set: { values: VALUES },
+    save: { path: kinds.STRING },
+    load: { path: kinds.STRING },
+    loadSync: { path: kinds.STRING },
+  },
+  'VarMap.',
+);

@@ -70,4 +70,67 @@ describe('arguments of @x/nn', () => {
     }
     expect([...failures]).toEqual([]);
   });
+
+  /** Constructors, methods that TypeScript keeps private or protected, and one that writes files. */
+  const INNER = new Set(
+    `constructor dispose save byFeature check scaled follow convolve weightFor zeros gates own checked checkShard created existing
+    missing advance fillWindow average change next direction beforeStep state forget open`.split(/\s+/),
+  );
+  const vb = () => nn.VarBuilder.fromVarMap(new nn.VarMap(), { device: 'js' });
+  const makers: Record<string, () => object> = {
+    Linear: () => nn.linear(2, 2, vb()),
+    Embedding: () => nn.embedding(2, 2, vb()),
+    LayerNorm: () => nn.layerNorm(2, 1e-5, vb()),
+    RmsNorm: () => nn.rmsNorm(2, 1e-5, vb()),
+    BatchNorm: () => nn.batchNorm(2, 1e-5, vb()),
+    GroupNorm: () => nn.groupNorm(1, 2, 1e-5, vb()),
+    Conv1d: () => nn.conv1d(2, 2, 1, {}, vb()),
+    Conv2d: () => nn.conv2d(2, 2, 1, {}, vb()),
+    ConvTranspose2d: () => nn.convTranspose2d(2, 2, 1, {}, vb()),
+    PReLU: () => nn.prelu(2, vb()),
+    LSTM: () => nn.lstm(2, 2, {}, vb()),
+    GRU: () => nn.gru(2, 2, {}, vb()),
+    Dropout: () => new nn.Dropout(0.5),
+    Sequential: () => nn.seq().add(nn.linear(2, 2, vb())),
+    Cache: () => new nn.Cache(0, 4),
+    KvCache: () => new nn.KvCache(2, 4),
+    ConcatKvCache: () => new nn.ConcatKvCache(2),
+    RotatingCache: () => new nn.RotatingCache(0, 4),
+    RotatingKvCache: () => new nn.RotatingKvCache(2, 4),
+    ScatteredCacheBuilder: () => new nn.ScatteredCacheBuilder(2, 4, 'f32', 'js'),
+    VarMap: () => new nn.VarMap(),
+    VarBuilder: vb,
+    SGD: () => new nn.SGD([Var.ones([2], { device })], 0.1),
+    AdamW: () => new nn.AdamW([Var.ones([2], { device })]),
+  };
+
+  test.each(Object.entries(makers))('methods of %s', async (_, make) => {
+    const roll = dice(13);
+    const failures = new Set<string>();
+    const methods = new Set<string>();
+    for (let link = make(); link !== Object.prototype; link = Object.getPrototypeOf(link)) {
+      for (const [key, { value }] of Object.entries(Object.getOwnPropertyDescriptors(link))) {
+        if (typeof value === 'function' && !INNER.has(key)) methods.add(key);
+      }
+    }
+    for (const name of methods) {
+      for (let round = 0; round < 60; round++) {
+        const receiver = make() as Record<string, Callable>;
+        const values = pool();
+        const args = Array.from({ length: roll(4) }, () => values[roll(values.length)]);
+        const stranger = await strangerFrom(() => receiver[name](...args));
+        if (stranger) failures.add(`${name}: ${String(stranger)} ${(stranger as Error).stack?.split('\n')[1]?.trim()}`);
+      }
+    }
+    expect([...failures]).toEqual([]);
+  });
+
+  test('devices go by their names', () => {
+    const map = new nn.VarMap();
+    const builder = nn.VarBuilder.fromVarMap(map, { device: 'js' });
+    expect(builder.device).toBe(device);
+    expect(builder.setDevice('cpu').device).toBe(Device.cpu());
+    expect(map.get([2], 'w', nn.Init.const(0), 'f32', 'js').device).toBe(device);
+    expect(nn.linear(2, 3, builder).forward(Tensor.ones([1, 2], { device: 'js' })).shape).toEqual([1, 3]);
+  });
 });

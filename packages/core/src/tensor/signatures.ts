@@ -61,7 +61,9 @@ export const DEVICE = kind(
 /** Tensors by name. */
 export const NAMED_TENSORS = kind(
   (value) =>
-    OBJECT.test(value) && (value instanceof Map ? [...value.values()] : Object.values(value as object)).every(isTensor),
+    value instanceof Map
+      ? [...value.values()].every(isTensor)
+      : OBJECT.test(value) && !(Symbol.iterator in (value as object)) && Object.values(value as object).every(isTensor),
   'give tensors by name, as { name: tensor } or a Map',
 );
 

@@ -7,8 +7,8 @@
  *
  * As in all caches here gradients end: what is held are values. Training needs no cache.
  */
-import { type DeviceLike, type DType, keep, noGrad, ShapeError, scope, Tensor } from '@x/core';
-import { checkDim, checkNumbers, checkTensors } from '../check';
+import { type DeviceLike, type DType, keep, kinds, noGrad, ShapeError, scope, Tensor } from '@x/core';
+import { checkDim } from '../check';
 
 /** Runs `write`, which copies `src` into a buffer: a cache that kept the history of every step would keep it all alive. */
 export function withoutHistory(src: Tensor, write: () => void): void {
@@ -29,7 +29,7 @@ export class Cache implements Disposable {
     readonly dim: number,
     readonly maxSeqLen: number,
   ) {
-    checkNumbers('Cache', { maxSeqLen });
+    kinds.check('Cache', 'maxSeqLen', maxSeqLen, kinds.NUMBER);
     checkDim('Cache', dim);
     if (!Number.isInteger(maxSeqLen) || maxSeqLen < 1) {
       throw new ShapeError('INVALID_SHAPE', `Cache: room for ${maxSeqLen} positions; give a whole number from 1.`);
@@ -71,7 +71,6 @@ export class Cache implements Disposable {
 
   /** Copies `src` behind what is held. Its shape differs from earlier ones only along `dim`. */
   append(src: Tensor): void {
-    checkTensors('Cache.append', { src });
     const count = src.dim(this.dim);
     this.reserve(src.shape, src.dtype, src.device);
     const old = this.data!;
@@ -123,8 +122,6 @@ export class KvCache implements Disposable {
 
   /** Parameters as {@link Cache}. */
   constructor(dim: number, maxSeqLen: number) {
-    checkNumbers('KvCache', { maxSeqLen });
-    checkDim('KvCache', dim);
     this.k = new Cache(dim, maxSeqLen);
     this.v = new Cache(dim, maxSeqLen);
   }
@@ -146,7 +143,6 @@ export class KvCache implements Disposable {
 
   /** Appends and returns views of everything held, the new positions included: the caller's to dispose. */
   append(k: Tensor, v: Tensor): { k: Tensor; v: Tensor } {
-    checkTensors('KvCache.append', { k, v });
     this.k.append(k);
     this.v.append(v);
     return { k: this.k.current() ?? k.narrow(this.k.dim, 0, 0), v: this.v.current() ?? v.narrow(this.v.dim, 0, 0) };
@@ -171,3 +167,16 @@ export class KvCache implements Disposable {
     this.dispose();
   }
 }
+
+const RESERVE = { shape: kinds.SHAPE, dtype: kinds.DTYPE, device: kinds.DEVICE } as const;
+
+kinds.checkCalls(
+  Cache.prototype,
+  { reserve: RESERVE, append: { src: kinds.TENSOR }, truncate: { length: kinds.INDEX } },
+  'Cache.',
+);
+kinds.checkCalls(
+  KvCache.prototype,
+  { reserve: RESERVE, append: { k: kinds.TENSOR, v: kinds.TENSOR }, truncate: { length: kinds.INDEX } },
+  'KvCache.',
+);

@@ -2,8 +2,8 @@
  * Caches that grow by joining tensors: candle-nn's `ConcatKvCache` and `InterleavedKvCache` (kv_cache.rs). They hold
  * exactly what was appended, at the price of copying it all at every append; `KvCache` writes into a buffer instead.
  */
-import { keep, ShapeError, scope, Tensor } from '@x/core';
-import { checkDim, checkNumbers, checkTensors } from '../check';
+import { keep, kinds, ShapeError, scope, Tensor } from '@x/core';
+import { checkDim, checkNumbers } from '../check';
 
 /** `old` with `news` behind it, out of every scope; `old` is disposed. */
 function joined(old: Tensor | undefined, news: Tensor, dim: number): Tensor {
@@ -42,7 +42,6 @@ export class ConcatKvCache implements Disposable {
 
   /** Appends and returns handles of everything held: the caller's to dispose, and good beyond the next append. */
   append(k: Tensor, v: Tensor): { k: Tensor; v: Tensor } {
-    checkTensors('ConcatKvCache.append', { k, v });
     this.keys = joined(this.keys, k, this.dim);
     this.values = joined(this.values, v, this.dim);
     return { k: this.keys.detach(), v: this.values.detach() };
@@ -94,7 +93,6 @@ export class InterleavedKvCache implements Disposable {
    * @returns a handle of everything held, [seq, kvHeads, 2 · d]: the caller's to dispose
    */
   append(k: Tensor, v: Tensor): Tensor {
-    checkTensors('InterleavedKvCache.append', { k, v });
     for (const part of [k, v]) {
       if (part.rank === 4 && part.dim(0) === 1 && part.dim(3) === this.headDim) continue;
       throw new ShapeError(
@@ -123,3 +121,8 @@ export class InterleavedKvCache implements Disposable {
     this.reset();
   }
 }
+
+const PAIR = { k: kinds.TENSOR, v: kinds.TENSOR } as const;
+
+kinds.checkCalls(ConcatKvCache.prototype, { append: PAIR }, 'ConcatKvCache.');
+kinds.checkCalls(InterleavedKvCache.prototype, { append: PAIR }, 'InterleavedKvCache.');

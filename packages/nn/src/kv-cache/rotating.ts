@@ -2,8 +2,8 @@
  * A cache of the last `maxSeqLen` positions, for attention with a window: candle-nn's `RotatingCache` and
  * `RotatingKvCache` (kv_cache.rs). New positions overwrite the oldest ones.
  */
-import { type DeviceLike, keep, ShapeError, scope, Tensor } from '@x/core';
-import { checkDim, checkNumbers, checkTensors } from '../check';
+import { type DeviceLike, keep, kinds, ShapeError, scope, Tensor } from '@x/core';
+import { checkDim, checkNumbers } from '../check';
 import { withoutHistory } from './cache';
 
 export class RotatingCache implements Disposable {
@@ -49,7 +49,6 @@ export class RotatingCache implements Disposable {
    * the buffer. The caller's to dispose; a view changes with the next append.
    */
   append(src: Tensor): Tensor {
-    checkTensors('RotatingCache.append', { src });
     const { dim, maxSeqLen } = this;
     const count = src.dim(dim);
     if (!this.data) {
@@ -146,7 +145,6 @@ export class RotatingKvCache implements Disposable {
 
   /** See {@link RotatingCache.append}. */
   append(k: Tensor, v: Tensor): { k: Tensor; v: Tensor } {
-    checkTensors('RotatingKvCache.append', { k, v });
     return { k: this.k.append(k), v: this.v.append(v) };
   }
 
@@ -173,3 +171,17 @@ export class RotatingKvCache implements Disposable {
     this.reset();
   }
 }
+
+/** Positions of one step: lists of them are made on the host. */
+const SEQ_LEN = kinds.kind(
+  (value) => kinds.COUNT.test(value) && (value as number) <= 2 ** 24,
+  'give a whole number from 0 to 2^24',
+);
+const PLACES = { positions: { seqLen: SEQ_LEN }, attnMask: { seqLen: SEQ_LEN, device: kinds.DEVICE } } as const;
+
+kinds.checkCalls(RotatingCache.prototype, { append: { src: kinds.TENSOR }, ...PLACES }, 'RotatingCache.');
+kinds.checkCalls(
+  RotatingKvCache.prototype,
+  { append: { k: kinds.TENSOR, v: kinds.TENSOR }, ...PLACES },
+  'RotatingKvCache.',
+);

@@ -2,7 +2,7 @@
  * A cache whose batch entries are at different positions: candle-nn's `ScatteredKvCache` and `ScatteredCacheBuilder`
  * (kv_cache.rs). One builder keeps the positions and says where all layers write; each layer has a cache.
  */
-import { CandleError, Device, type DeviceLike, type DType, keep, ShapeError, scope, Tensor } from '@x/core';
+import { CandleError, Device, type DeviceLike, type DType, keep, kinds, ShapeError, scope, Tensor } from '@x/core';
 import { checkNumbers, checkTensors } from '../check';
 
 /** Where a step writes, and what it may look at. The caller's to dispose. */
@@ -31,7 +31,6 @@ export class ScatteredKvCache implements Disposable {
    * @returns everything held, or what was given when that is as long as the context: the caller's to dispose
    */
   append(k: Tensor, v: Tensor, { indices }: IndicesAndMask): { k: Tensor; v: Tensor } {
-    checkTensors('ScatteredKvCache.append', { k, v });
     if (this.context <= k.dim(2)) return { k: k.detach(), v: v.detach() };
     scope(() => {
       const places = indices.unsqueeze(2).unsqueeze(1).broadcastAs(k.shape).contiguous();
@@ -103,6 +102,12 @@ export class ScatteredCacheBuilder {
   }
 
   resetBatchIndex(batchIndex: number): void {
+    if (batchIndex < 0 || batchIndex >= this.batchSize) {
+      throw new ShapeError(
+        'INDEX_OUT_OF_RANGE',
+        `resetBatchIndex: there is no entry ${batchIndex} of ${this.batchSize}; give 0 to ${this.batchSize - 1}.`,
+      );
+    }
     this.positions[batchIndex] = 0;
     this.places[batchIndex] = 0;
   }
@@ -175,3 +180,27 @@ export class ScatteredCacheBuilder {
     }
   }
 }
+
+kinds.checkCalls(
+  ScatteredKvCache.prototype,
+  { append: { k: kinds.TENSOR, v: kinds.TENSOR, step: kinds.fields({ indices: kinds.TENSOR }) } },
+  'ScatteredKvCache.',
+);
+kinds.checkCalls(
+  ScatteredCacheBuilder.prototype,
+  {
+    makeCache: { numHeads: kinds.COUNT, headDim: kinds.COUNT },
+    resetBatchIndex: { batchIndex: kinds.INDEX },
+    indicesAndMask: {
+      seqLen: kinds.kind(
+        (value) => kinds.COUNT.test(value) && (value as number) <= 2 ** 24,
+        'give a whole number from 0 to 2^24',
+      ),
+      batchMask: kinds.kind(
+        (value) => Array.isArray(value) && value.every(kinds.BOOLEAN.test),
+        'give an array with true or false for each batch entry',
+      ),
+    },
+  },
+  'ScatteredCacheBuilder.',
+);

@@ -4,7 +4,7 @@
  * An optimiser takes variables of float dtypes (others are left out), and its state lives on their devices in their dtypes.
  * It owns its state, not the variables: `dispose()` gives the state back.
  */
-import { type GradStore, isFloat, keep, kinds, noGrad, scope, type Tensor, type Var } from '@x/core';
+import { GradStore, isFloat, keep, kinds, noGrad, scope, type Tensor, type Var } from '@x/core';
 
 /** Tensors that an optimiser keeps for one variable, by name. */
 export type VarState = Map<string, Tensor>;
@@ -95,3 +95,14 @@ export abstract class Optimizer implements Disposable {
     this.dispose();
   }
 }
+
+kinds.checkCalls(
+  Optimizer.prototype,
+  {
+    push: { variable: kinds.TENSOR },
+    setLearningRate: { value: kinds.FINITE },
+    step: { grads: kinds.kind((value) => value instanceof GradStore, 'give what backward gave') },
+    backwardStep: { loss: kinds.TENSOR },
+  },
+  'Optimizer.',
+);
