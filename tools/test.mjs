@@ -96,7 +96,7 @@ function emulated() {
   const products = named('gemm-kernels attention quantized-products');
   const all = [
     ...products,
-    ...named('core-suites candle-defects determinism dtypes nan random steady-state'),
+    ...named('core-suites candle-defects determinism dtypes id-report nan random steady-state'),
     ...named('elementwise.property indexing.property rows.property sort.property topk.property'),
     ...named('every-kernel every-reduction every-block-type'),
   ];

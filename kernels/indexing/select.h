@@ -1,5 +1,6 @@
 // index_select and gather: reads through ids. An id that is negative, not below the dim's size, or the largest value of
-// its type (candle's "no element") gives zeros, so no id can read outside the source.
+// its type (candle's "no element") gives zeros, so no id can read outside the source. Callers for whom that value is an id
+// like any other widen the ids, or take the kernels of view.h.
 #pragma once
 
 namespace indexing {
@@ -8,9 +9,14 @@ constexpr u64 NOWHERE = ~0ull;
 
 /** The id as an index below `size`, else NOWHERE. */
 template <class I>
+X_DEVICE u64 indexOf(I id, u64 size) {
+  return id >= (I)0 && (u64)id < size ? (u64)id : NOWHERE;
+}
+
+/** The same where the type's largest value is no element, as in candle. */
+template <class I>
 X_DEVICE u64 checked(I id, u64 size) {
-  const bool inside = id >= (I)0 && (u64)id < size && id != convert::Limits<I>::high;
-  return inside ? (u64)id : NOWHERE;
+  return id == convert::Limits<I>::high ? NOWHERE : indexOf(id, size);
 }
 
 // Values are only moved here, so they travel as words of their size.

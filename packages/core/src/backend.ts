@@ -12,6 +12,7 @@
  * - work is enqueued, not awaited: only `toHost`, `toHostSync` and `synchronize` wait.
  */
 import type { DType } from './dtype';
+import type { IdRange } from './id-range';
 import type { Layout } from './layout';
 
 export type UnaryOp =
@@ -212,8 +213,15 @@ export interface BackendStorage {
   /** The first `k` columns of what `argSortLastDim` gives: [..., k]. 0 < k <= the size of the last dim. */
   topkLastDim(layout: Layout, k: number, descending: boolean): BackendStorage;
 
-  /** out[..., i, ...] = self[..., ids[i], ...] along `dim`; ids rank 1. The max value of an unsigned or i64 id gives 0. */
+  /**
+   * This storage holds ids of `op`, integers of any layout: one outside `range` is an `INDEX_OUT_OF_RANGE` error. It is raised
+   * here, or by a device that cannot know yet when it is next waited for (`toHost`, `toHostSync`, `synchronize`). Called
+   * before each operation by ids, which may take them to be inside but reaches no other memory where they are not.
+   */
+  checkIds(op: string, layout: Layout, range: IdRange): void;
+  /** out[..., i, ...] = self[..., ids[i], ...] along `dim`; ids rank 1. */
   indexSelect(layout: Layout, ids: BackendStorage, idsLayout: Layout, dim: number): BackendStorage;
+  /** out[.., j, ..] = self[.., ids[.., j, ..], ..] in the shape of the ids, which is no larger than self's but for `dim`. */
   gather(layout: Layout, ids: BackendStorage, idsLayout: Layout, dim: number): BackendStorage;
   /** A copy of self with src's slices added at ids along `dim`. */
   indexAdd(
@@ -224,7 +232,10 @@ export interface BackendStorage {
     srcLayout: Layout,
     dim: number,
   ): BackendStorage;
-  /** In place, self contiguous: self[.., ids[.., i, ..], ..] = src[.., i, ..]. */
+  /**
+   * In place, self contiguous: self[.., ids[.., i, ..], ..] = src[.., i, ..]. Source and ids have one shape, which is no larger
+   * than self's but for `dim`.
+   */
   scatterSet(
     layout: Layout,
     ids: BackendStorage,

@@ -43,6 +43,7 @@ export {
   type TensorArray,
   type ValuesOf,
 } from './host-array';
+export { type IdRange, idOutOfRange } from './id-range';
 export { JsDevice } from './js/device';
 export { JsStorage } from './js/storage';
 export * as kinds from './kinds';

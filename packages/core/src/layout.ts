@@ -115,6 +115,11 @@ export class Layout {
     return new Layout(shape, this.strides, this.startOffset + start * this.strides[d]);
   }
 
+  /** The first `sizes[d]` positions of every dimension d, which has as many. */
+  narrowTo(sizes: Shape): Layout {
+    return sameShape(sizes, this.shape) ? this : new Layout(sizes, this.strides, this.startOffset);
+  }
+
   /** Two dimensions swapped. */
   transpose(dim1: number, dim2: number): Layout {
     const a = resolveDim('transpose', dim1, this.shape);

@@ -1,16 +1,16 @@
 /**
  * One-hot and one-cold rows: candle-nn's `encoding` (encoding.rs). candle writes them on the host; here the device compares
- * ids with positions, so nothing is copied back. As for other picks by index (tensor/indexing.ts of core), the plain
- * backend reports an id outside the depth and a GPU cannot: its row is all off.
+ * ids with positions, so nothing is copied back. An id outside the depth is an error as for other picks by index
+ * (tensor/indexing.ts of core); its row is all off.
  */
-import { CandleError, type DType, DTypeError, isInt, ShapeError, scope, Tensor } from '@x/core';
+import { CandleError, type DType, DTypeError, isInt, scope, Tensor } from '@x/core';
 import { checkNumbers, checkTensors } from './check';
 
 /**
  * Indices of any shape [...] to [..., depth]: `onValue` at each index, `offValue` elsewhere. The index -1 of a signed
  * dtype gives a row that is all off; one-cold rows have onValue 0 and offValue 1.
  * @param dtype of the result; default f32
- * @throws DTypeError for ids that are no integers, ShapeError INDEX_OUT_OF_RANGE on the plain backend
+ * @throws DTypeError for ids that are no integers; ShapeError INDEX_OUT_OF_RANGE where `Tensor.indexSelect` does
  */
 export function oneHot(indices: Tensor, depth: number, onValue = 1, offValue = 0, dtype: DType = 'f32'): Tensor {
   checkTensors('oneHot', { indices });
@@ -24,8 +24,9 @@ export function oneHot(indices: Tensor, depth: number, onValue = 1, offValue = 0
   if (!Number.isInteger(depth) || depth < 0) {
     throw new CandleError('INVALID_ARGUMENT', `oneHot: depth ${depth}; give a whole number from 0.`);
   }
-  if (indices.device.location.kind === 'js') checkRange(indices, depth);
   const { device } = indices;
+  const { storage, layout } = indices.storageAndLayout();
+  storage.checkIds('oneHot', layout, { size: depth, low: -1 });
   const shape = [...indices.shape, depth];
   return scope(() => {
     // Wide enough for every position: u8 and i16 ids may be compared with a depth that they cannot hold.
@@ -36,13 +37,4 @@ export function oneHot(indices: Tensor, depth: number, onValue = 1, offValue = 0
     const off = Tensor.full(offValue, [], dtype, device).broadcastAs(shape);
     return hit.whereCond(on, off);
   });
-}
-
-function checkRange(indices: Tensor, depth: number): void {
-  const wrong = indices.toArraySync().find((id: number | bigint) => id < -1 || id >= depth);
-  if (wrong === undefined) return;
-  throw new ShapeError(
-    'INDEX_OUT_OF_RANGE',
-    `oneHot: index ${wrong} with a depth of ${depth}; give 0 to ${depth - 1}, or -1 for a row that is off.`,
-  );
 }

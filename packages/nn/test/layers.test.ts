@@ -49,6 +49,15 @@ describe.each(deviceNames)('layers on %s', (name) => {
     });
   });
 
+  it('Embedding has a row for every byte', () => {
+    scope(() => {
+      const table = values(512);
+      using bytes = new Embedding(tensor(table, [256, 2], device));
+      const ids = Tensor.from([0, 255], { dtype: 'u8', device });
+      expectClose(bytes.forward(ids), [2, 2], [table[0], table[1], table[510], table[511]], 0);
+    });
+  });
+
   it('Embedding looks rows up', () => {
     scope(() => {
       using table = new Embedding(tensor(values(10), [5, 2], device));

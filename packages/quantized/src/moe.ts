@@ -3,7 +3,7 @@
  * here for every type on every device). Few pairs of token and expert, as in decoding, are one launch of the device's
  * indexed kernel. More are sorted by expert, and the rows of each expert are one product with its part of the weight.
  */
-import { DeviceError, DTypeError, elemCount, formatShape, ShapeError, scope, Tensor } from '@x/core';
+import { DeviceError, DTypeError, elemCount, formatShape, isInt, ShapeError, scope, Tensor } from '@x/core';
 import { byteLengthOf } from './blocks';
 import { KERNEL_PADDING } from './load';
 import { blockProduct, QMatMul } from './qmatmul';
@@ -39,7 +39,7 @@ export function isForKernel(weights: QTensor, pairs: number): boolean {
   return fits && pairs <= INDEXED_PAIRS * weights.shape[0];
 }
 
-/** As {@link indexedMoe} by the device's kernel; ids [tokens * topk] u32, contiguous, are all below the number of experts. */
+/** As {@link indexedMoe} by the device's kernel; ids u32, contiguous, are all below the number of experts. */
 export function indexedKernel(weights: QTensor, x: Tensor, ids: Tensor): Tensor {
   const [, n, k] = weights.shape;
   const [tokens, choices] = x.shape;
@@ -62,8 +62,8 @@ export function indexedKernel(weights: QTensor, x: Tensor, ids: Tensor): Tensor 
   });
 }
 
-/** Checks what {@link indexedMoe} is given; returns the ids as contiguous u32, which the caller disposes. */
-export function checkedIds(weights: QTensor, x: Tensor, ids: Tensor): Tensor {
+/** Checks what `QTensor.indexedMoeForward` is given, but for the ids' values. */
+export function checkIndexed(weights: QTensor, x: Tensor, ids: Tensor): void {
   const op = 'QTensor.indexedMoeForward';
   const [, , k] = checkedExperts(op, weights);
   checkActivation(op, x);
@@ -85,28 +85,29 @@ export function checkedIds(weights: QTensor, x: Tensor, ids: Tensor): Tensor {
         '[tokens, topk or 1, k], [tokens, topk] and [experts, n, k].',
     );
   }
-  if (ids.dtype !== 'u32' && ids.dtype !== 'u8' && ids.dtype !== 'i64') {
-    throw new DTypeError('DTYPE_MISMATCH', `${op}: the ids are ${ids.dtype}; give u32, u8 or i64.`);
+  if (!isInt(ids.dtype)) {
+    throw new DTypeError('DTYPE_MISMATCH', `${op}: the ids are ${ids.dtype}; convert them with toDtype('u32').`);
   }
-  return scope(() => ids.toDtype('u32').contiguous());
 }
 
 /**
  * For every token the product of its row (or the row of each choice) with the weights of the experts that it chose.
  * @param weights [experts, n, k]
  * @param x [tokens, topk or 1, k] on the weight's device, f32, f16 or bf16
- * @param chosen [tokens * topk] expert of each pair of token and choice, on the host
+ * @param ids [tokens * topk] expert of each pair of token and choice, on the host
  * @returns [tokens, topk, n] in x's dtype
- * @throws ShapeError for an expert that is not there
+ * @throws ShapeError `INDEX_OUT_OF_RANGE` for an expert that is not there
  */
-export function indexedMoe(weights: QTensor, x: Tensor, chosen: Uint32Array): Tensor {
+export function indexedMoe(weights: QTensor, x: Tensor, ids: ArrayLike<number | bigint>): Tensor {
   const [experts, n, k] = checkedExperts('QTensor.indexedMoeForward', weights);
   const tokens = x.dim(0);
-  const topk = tokens === 0 ? 0 : chosen.length / tokens;
+  const topk = tokens === 0 ? 0 : ids.length / tokens;
   const { device } = x;
-  if (chosen.length === 0) return Tensor.zeros([tokens, topk, n], x.dtype, device);
-  const bad = chosen.find((expert) => expert >= experts);
-  if (bad !== undefined) throw outOfRange('QTensor.indexedMoeForward', bad, experts);
+  if (ids.length === 0) return Tensor.zeros([tokens, topk, n], x.dtype, device);
+  const chosen = Uint32Array.from(ids, (id) => {
+    if (id >= 0 && id < experts) return Number(id);
+    throw outOfRange('QTensor.indexedMoeForward', id, experts);
+  });
   if (isForKernel(weights, chosen.length))
     return scope(() => indexedKernel(weights, x, Tensor.from(chosen, { device })));
   const order = Uint32Array.from(chosen, (_, pair) => pair).sort((a, b) => chosen[a] - chosen[b] || a - b);
@@ -146,7 +147,7 @@ function checkedExperts(op: string, weights: QTensor): [experts: number, n: numb
   );
 }
 
-function outOfRange(op: string, expert: number, experts: number): ShapeError {
+function outOfRange(op: string, expert: number | bigint, experts: number): ShapeError {
   return new ShapeError(
     'INDEX_OUT_OF_RANGE',
     `${op}: there is no expert ${expert} among ${experts}. Route tokens to 0 to ${experts - 1}.`,

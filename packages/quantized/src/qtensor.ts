@@ -15,8 +15,10 @@ import {
   DeviceError,
   type DeviceLike,
   DisposedError,
+  DTypeError,
   elemCount,
   formatShape,
+  isInt,
   Layout,
   ShapeError,
   sizeInBytes,
@@ -38,7 +40,7 @@ import {
   pack,
   placement,
 } from './load';
-import { checkedIds, expertOf, indexedKernel, indexedMoe, isForKernel } from './moe';
+import { checkIndexed, expertOf, indexedKernel, indexedMoe, isForKernel } from './moe';
 import {
   checkQuantize,
   type ParallelQuantizeOptions,
@@ -46,7 +48,7 @@ import {
   quantizeBlocks,
   quantizedPieces,
 } from './quantize';
-import { shareOf } from './tensors';
+import { idsInside, shareOf } from './tensors';
 
 export interface QTensorOptions {
   /** Dtype of the numbers when a device has no kernels for the type; default `f32`. Ignored elsewhere. */
@@ -66,8 +68,8 @@ export interface QuantizeTensorOptions extends QTensorOptions, QuantizeOptions {
 export interface IndexedMoeOptions {
   /**
    * Whether ids are read on the host, where one out of range raises an error; default true. With false nothing waits for
-   * the device where its indexed kernel serves (a few tokens), and such an id stands for the last expert: right for ids
-   * that a top-k made.
+   * the device where its indexed kernel serves (a few tokens), and such an id is an error as in `Tensor.embedding`: right
+   * for ids that a top-k made.
    */
   readIds?: boolean;
 }
@@ -281,8 +283,8 @@ export class QTensor implements Disposable {
   }
 
   /**
-   * Rows of a [rows, k] weight at integer `ids` of any shape: [...ids, k] in f32. An id out of range raises a
-   * `ShapeError` where the host computes; a device's kernels need not check.
+   * Rows of a [rows, k] weight at integer `ids` of any shape: [...ids, k] in f32. An id out of range raises
+   * `INDEX_OUT_OF_RANGE` where `Tensor.embedding` does.
    */
   embedding(ids: Tensor): Tensor {
     const { data, device } = this;
@@ -298,27 +300,29 @@ export class QTensor implements Disposable {
         `QTensor.embedding: the ids are on ${ids.device} and the table on ${device}. Move the ids with toDevice.`,
       );
     }
-    const [rows, k] = this.#rows();
-    const shape = [...ids.shape, k];
     if (this.kind === 'dense') {
       using picked = data.embedding(ids);
       return picked.toDtype('f32');
     }
-    if (ids.dtype !== 'u32' || !ids.isContiguous()) {
-      using wide = ids.toDtype('u32');
-      using list = wide.contiguous();
-      return this.embedding(list);
+    if (!isInt(ids.dtype)) {
+      throw new DTypeError(
+        'DTYPE_MISMATCH',
+        `QTensor.embedding: the ids are ${ids.dtype}; convert them with toDtype('u32').`,
+      );
     }
+    const [rows, k] = this.#rows();
+    const shape = [...ids.shape, k];
     const { backend } = device;
-    const { storage, layout } = ids.storageAndLayout();
     const weight = data.storageAndLayout().storage;
     if (ids.elemCount * k === 0) return Tensor.fromStorage(backend.zeros(0, 'f32'), shape, device);
+    using inside = idsInside('QTensor.embedding', ids, rows);
+    const { storage, layout } = inside.storageAndLayout();
     if (backend.quantized !== undefined) {
       const list = Layout.contiguous([ids.elemCount], layout.startOffset);
       return Tensor.fromStorage(backend.quantized.embedding(weight, this.type, k, storage, list), shape, device);
     }
     const numbers = new Uint32Array(storage.toHostSync(layout.startOffset, layout.elemCount));
-    const values = gatherRows(weight, this.format, rows, k, numbers);
+    const values = gatherRows(weight, this.format, k, numbers);
     return Tensor.fromStorage(backend.fromHost(values, 'f32'), shape, device);
   }
 
@@ -329,29 +333,29 @@ export class QTensor implements Disposable {
 
   /**
    * Products with the weights of chosen experts, for every type and device: x [tokens, topk or 1, k] in f32, f16 or bf16,
-   * ids [tokens, topk] (u32, u8 or i64), this weight [experts, n, k]; the result is [tokens, topk, n] in x's dtype. The
-   * ids are read without blocking. Raises `ShapeError` for other shapes and for an expert that is not there.
+   * integer ids [tokens, topk], this weight [experts, n, k]; the result is [tokens, topk, n] in x's dtype. The ids are read
+   * without blocking. Raises `ShapeError` for other shapes, and `INDEX_OUT_OF_RANGE` for an expert that is not there: with
+   * `readIds: false` where `Tensor.embedding` does.
    */
   async indexedMoeForward(x: Tensor, ids: Tensor, options: IndexedMoeOptions = {}): Promise<Tensor> {
-    using list = checkedIds(this, x, ids);
-    if (this.#unread(list, options)) return this.#indexedUnread(x, list);
-    return indexedMoe(this, x, (await list.toArray()) as Uint32Array);
+    checkIndexed(this, x, ids);
+    if (this.#unread(ids, options)) return this.#indexedUnread(x, ids);
+    return indexedMoe(this, x, await ids.toArray());
   }
 
   /** As {@link indexedMoeForward}, blocking the event loop while the ids are read. */
   indexedMoeForwardSync(x: Tensor, ids: Tensor, options: IndexedMoeOptions = {}): Tensor {
-    using list = checkedIds(this, x, ids);
-    if (this.#unread(list, options)) return this.#indexedUnread(x, list);
-    return indexedMoe(this, x, list.toArraySync() as Uint32Array);
+    checkIndexed(this, x, ids);
+    if (this.#unread(ids, options)) return this.#indexedUnread(x, ids);
+    return indexedMoe(this, x, ids.toArraySync());
   }
 
   #unread(ids: Tensor, { readIds = true }: IndexedMoeOptions): boolean {
     return !readIds && ids.elemCount > 0 && isForKernel(this, ids.elemCount);
   }
 
-  /** An id that is too large must not lead a kernel out of the weight. */
   #indexedUnread(x: Tensor, ids: Tensor): Tensor {
-    using inside = ids.minimum(this.shape[0] - 1);
+    using inside = idsInside('QTensor.indexedMoeForward', ids, this.shape[0]);
     return indexedKernel(this, x, inside);
   }
 

@@ -1,9 +1,30 @@
 /** Checks of the tensors that this package is given, and small helpers around them. */
-import { DTypeError, elemCount, formatShape, ShapeError, type Tensor } from '@x/core';
+import { DTypeError, elemCount, formatShape, ShapeError, scope, type Tensor } from '@x/core';
 
 /** A second handle on a tensor's storage: both must be disposed before the memory goes. */
 export function shareOf(tensor: Tensor): Tensor {
   return tensor.reshape(tensor.shape);
+}
+
+/**
+ * Integer ids of `op` as contiguous u32 for kernels that know no number of rows. One that is not below `rows` is an error as
+ * in `Tensor.embedding`, and here the last row where a device does not see it at once.
+ */
+export function idsInside(op: string, ids: Tensor, rows: number): Tensor {
+  if (rows === 0) {
+    throw new ShapeError(
+      'INDEX_OUT_OF_RANGE',
+      `${op}: the weight is empty and ${ids.elemCount} ids are given; give none.`,
+    );
+  }
+  const { storage, layout } = ids.storageAndLayout();
+  storage.checkIds(op, layout, { size: rows, dim: 0 });
+  return scope(() =>
+    ids
+      .toDtype('u32')
+      .minimum(rows - 1)
+      .contiguous(),
+  );
 }
 
 /** f32, f16 or bf16, the dtypes of activations. */

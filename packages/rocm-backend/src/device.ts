@@ -29,6 +29,7 @@ import { CachingAllocator } from './allocator';
 import { compileProgram } from './compiled-program';
 import { debug, debugLevel } from './debug';
 import { unsupported } from './errors';
+import { IdReport } from './id-report';
 import { InfoCache, type StridedInfo, type Transposition, TranspositionCache } from './info';
 import { launchRandom } from './kernels';
 import { type LaunchShape, LaunchShapes } from './launch-shape';
@@ -54,6 +55,8 @@ export class RocmDevice implements BackendDevice {
   readonly modules: ModuleStore;
   /** Which matrix units the kernels use here, if any. */
   readonly matrixUnits: MatrixUnits | undefined;
+  /** Ids out of range: always on the host, on a GPU with `X_DEBUG` of 1 or more, for a launch an operation. */
+  readonly idReport: IdReport | undefined;
   /** Which vendor libraries serve the device, and their handles. */
   readonly libraries: DeviceLibraries;
   /** Whether f16 products may sum in f16 (candle's `gemm_reduced_precision_f16`). Default false: f32. */
@@ -106,6 +109,7 @@ export class RocmDevice implements BackendDevice {
     });
     this.quantized = new DeviceQuantizedOps(this, options.quantized);
     this.attention = new DeviceAttentionOps(this);
+    this.idReport = this.shapes.isHost || debugLevel() >= 1 ? new IdReport(this) : undefined;
     debug(1, () => `opened ${location.kind}:${location.ordinal}, ${this.description}`);
   }
 
@@ -247,12 +251,13 @@ export class RocmDevice implements BackendDevice {
 
   async synchronize(): Promise<void> {
     this.#check('synchronize');
-    await this.hip.synchronize();
+    await Promise.all([this.idReport?.read(), this.hip.synchronize()]);
   }
 
   synchronizeSync(): void {
     this.#check('synchronizeSync');
     this.hip.synchronizeSync();
+    this.idReport?.readSync();
   }
 
   memory(): DeviceMemory {

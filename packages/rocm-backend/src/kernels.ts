@@ -1,10 +1,10 @@
 /**
  * One launch function per kernel family: the only place that knows the parameter order of the kernels
  * (candle-kernels' calling convention). Operands are device addresses with the layout's offset already applied. The CONV
- * module's are in conv-kernels.ts, the GEMM module's in gemm-kernels.ts, the SORT module's in sort-kernels.ts.
+ * module's are in conv-kernels.ts, and so on for GEMM, INDEXING and SORT.
  */
 import { DTYPES, type DType, type Layout, sizeInBytes } from '@x/core';
-import { AFFINE, BINARY, CAST, FILL, INDEXING, RANDOM, REDUCE, TERNARY, UNARY } from '@x/kernels';
+import { AFFINE, BINARY, CAST, FILL, RANDOM, REDUCE, TERNARY, UNARY } from '@x/kernels';
 import type { RocmDevice } from './device';
 import { kernelName } from './kernel-name';
 import type { Work } from './launch-shape';
@@ -245,74 +245,6 @@ export function launchRopeThd(
 ): void {
   const [b, t, h, d] = sizes;
   device.launch(REDUCE, kernel, device.shapes.elementwise((b * t * h * d) / 2), [...operands, ...sizes]);
-}
-
-/** `is_{ids}_{t}(numel, num_dims, info, ids, inp, out, left, src_dim, ids_dim, right)`; info describes the ids. */
-export function launchIndexSelect(
-  device: RocmDevice,
-  kernel: string,
-  ids: Operand,
-  src: number,
-  out: number,
-  split: DimSplit,
-  idsDim: number,
-  itemBytes: number,
-): void {
-  const { numDims, ptr } = device.info([ids.layout]);
-  const numel = split.left * idsDim * split.right;
-  const args = [numel, numDims, ptr, ids.ptr, src, out, split.left, split.dim, idsDim, split.right];
-  device.launch(INDEXING, kernel, device.shapes.elementwise(numel, itemBytes, 'strided'), args);
-}
-
-/** `gather_{ids}_{t}(numel, ids, inp, out, left, src_dim, ids_dim, right)`. */
-export function launchGather(
-  device: RocmDevice,
-  kernel: string,
-  ids: number,
-  src: number,
-  out: number,
-  split: DimSplit,
-  idsDim: number,
-): void {
-  const numel = split.left * idsDim * split.right;
-  device.launch(INDEXING, kernel, device.shapes.elementwise(numel), [
-    numel,
-    ids,
-    src,
-    out,
-    split.left,
-    split.dim,
-    idsDim,
-    split.right,
-  ]);
-}
-
-/** `ia_{ids}_{t}(ids, ids_dim, inp, out, left, src_dim, dst_dim, right)`: a thread per column, looping over the ids. */
-export function launchIndexAdd(
-  device: RocmDevice,
-  kernel: string,
-  ids: number,
-  src: number,
-  out: number,
-  split: DimSplit,
-  dstDim: number,
-): void {
-  const args = [ids, split.dim, src, out, split.left, split.dim, dstDim, split.right];
-  device.launch(INDEXING, kernel, device.shapes.perItem(split.left * split.right), args);
-}
-
-/** `s_{ids}_{t}` and `sa_{ids}_{t}(ids, inp, out, left, src_dim, dst_dim, right)`. */
-export function launchScatter(
-  device: RocmDevice,
-  kernel: string,
-  ids: number,
-  src: number,
-  out: number,
-  split: DimSplit,
-  dstDim: number,
-): void {
-  const args = [ids, src, out, split.left, split.dim, dstDim, split.right];
-  device.launch(INDEXING, kernel, device.shapes.perItem(split.left * split.right), args);
 }
 
 /** `rand_{uniform,normal}_{t}(numel, seed, call, mul, add, out)`: element i of the Philox stream, times mul, plus add. */

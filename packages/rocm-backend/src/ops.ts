@@ -17,16 +17,13 @@ import {
 } from '@x/core';
 import type { RocmDevice } from './device';
 import { unsupported } from './errors';
+import { launchGather, launchIndexAdd, launchIndexSelect, launchScatter } from './indexing-kernels';
 import { kernelName } from './kernel-name';
 import {
   type DimSplit,
   launchAffine,
   launchBinary,
   launchCast,
-  launchGather,
-  launchIndexAdd,
-  launchIndexSelect,
-  launchScatter,
   launchStridedCopy,
   launchTernary,
   launchUnary,
@@ -345,7 +342,8 @@ export function run(device: RocmDevice, dtype: DType, elemCount: number, fill: (
   return out;
 }
 
-function indexDtype(ids: RocmStorage): DType {
+/** The dtype of conditions and ids, an integer one. */
+export function indexDtype(ids: RocmStorage): DType {
   if (!INDEX_DTYPES.includes(ids.dtype)) throw unsupported('indexing', ids.dtype, ids.device);
   return ids.dtype;
 }

@@ -20,6 +20,7 @@ import { describe, expect, it } from 'vitest';
 import { erf } from '../../core/src/js/elementwise';
 import { launchConv1d, launchConv2d, launchConvTranspose1d, launchConvTranspose2d } from '../src/conv-kernels';
 import type { RocmDevice, RocmStorage } from '../src/index';
+import { launchCheckIds } from '../src/indexing-kernels';
 import { expectClose, valuesOf } from './compare';
 import { kernelDevices } from './devices';
 import { type Pair, pairsOf, randomBytes } from './operands';
@@ -186,20 +187,43 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
         const four = Layout.contiguous([4]);
         const what = `${type} of ${dtype}`;
         same(pair, `indexSelect ${what}`, (side) => x[side].indexSelect(table, ids[side], four, 0));
-        same(pair, `gather ${what}`, (side) => x[side].gather(table, ids[side], Layout.contiguous([1, 4]), 0));
+        // Fewer columns than the table has are for the kernels of views.
+        const [row, part] = [Layout.contiguous([1, 4]), Layout.contiguous([1, 3])];
+        for (const layout of [row, part])
+          same(pair, `gather ${what}`, (side) => x[side].gather(table, ids[side], layout, 0));
         same(pair, `indexAdd ${what}`, (side) =>
           x[side].indexAdd(table, ids[side], four, x[side], Layout.contiguous([4, 4], 5), 0),
         );
         for (const op of ['scatterSet', 'scatterAddSet'] as const) {
-          same(pair, `${op} ${what}`, (side) => {
-            const target = x[side].toDtype(table, dtype);
-            target[op](table, ids[side], Layout.contiguous([1, 4]), x[side], Layout.contiguous([1, 4], 5), 0);
-            return target;
-          });
+          for (const { shape } of [row, part]) {
+            same(pair, `${op} ${what}`, (side) => {
+              const target = x[side].toDtype(table, dtype);
+              target[op](table, ids[side], Layout.contiguous(shape), x[side], Layout.contiguous(shape, 5), 0);
+              return target;
+            });
+          }
         }
         for (const side of ['reference', 'tested'] as const) for (const made of [ids, x]) made[side].dispose();
       });
     }
+  });
+
+  it.each(DTYPES.filter(isInt))('a look at ids of %s', (dtype) => {
+    withPair((pair) => {
+      const x = small(pair, dtype, COUNT);
+      const found = (size: number) => {
+        const report = launched('i64', 6, (out) => {
+          const ids = { ptr: ptr(x.tested), layout: x.layout, itemBytes: sizeInBytes(dtype) };
+          launchCheckIds(backend, dtype, ids, 0, size, 5, 3, out.ptr);
+        });
+        return Array.from(new BigInt64Array(report), Number);
+      };
+      expect(found(8)).toEqual([0, 0, 0, 0, 0, 0]);
+      // Ids are i * 5 % 7 + 1, of which every seventh is 7.
+      const [taken, op, dim, position, id, size] = found(7);
+      expect([taken, op, dim, position % 7, id, size]).toEqual([1, 5, 3, 4, 7, 7]);
+      for (const side of ['reference', 'tested'] as const) x[side].dispose();
+    });
   });
 
   it.each(DTYPES)('convolutions of %s, one thread a result', (dtype) => {

@@ -23,6 +23,7 @@ import type {
 import { type DType, sizeInBytes } from '../dtype';
 import { DisposedError } from '../errors';
 import { bytesOf, castValues, type RawArray } from '../host-array';
+import type { IdRange } from '../id-range';
 import type { Layout } from '../layout';
 import * as conv from './conv';
 import { constSet, copy2d, copyStridedInto, denseValues } from './copy';
@@ -165,6 +166,9 @@ export class JsStorage implements BackendStorage {
     return topkLastDim(this, layout, k, descending);
   }
 
+  checkIds(op: string, layout: Layout, range: IdRange): void {
+    indexing.checkIds(op, this, layout, range);
+  }
   indexSelect(layout: Layout, ids: BackendStorage, idsLayout: Layout, dim: number): JsStorage {
     return indexing.indexSelect(this, layout, js(ids), idsLayout, dim);
   }

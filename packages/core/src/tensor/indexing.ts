@@ -1,8 +1,13 @@
 /**
  * Picking and placing elements by index tensors (u8, u32, i64, i16 or i32 ids), and writing in place.
  *
- * As in candle, the largest value of u8, u32 and i64 is a blank: picking by it gives 0, placing by it does nothing. Other
- * ids outside the dimension raise an error on the plain backend; a GPU cannot raise one and picks 0 or skips.
+ * An id is a position in the dimension: from 0 to its size - 1, whatever the dtype of the ids. Another one is an
+ * `INDEX_OUT_OF_RANGE` error. `js` raises it at once. `cpu` works asynchronously and raises it when the device is next waited
+ * for: when a tensor of the device is read, or at `synchronize`, once, with the first such id since the last time. GPUs do
+ * so where `X_DEBUG` is 1 or more when the device is opened, and do not look otherwise. The operation itself picks 0 for
+ * such an id, or skips it.
+ *
+ * Differs from candle, where the largest value of u8, u32 and i64 picks 0 or is skipped without an error.
  */
 import { checkWrite, recordWrite } from '../autograd/in-place';
 import * as rules from '../autograd/rules/indexing';
@@ -20,7 +25,8 @@ export abstract class TensorIndexing extends TensorReducing {
   /**
    * out[.., i, ..] = this[.., ids[i], ..] along `dim`: the dimension gets the size of ids, which are integers of rank
    * 1. Any dtype.
-   * @throws DTypeError for float ids; ShapeError `INVALID_SHAPE` for ids of another rank, `INDEX_OUT_OF_RANGE`
+   * @throws DTypeError for float ids; ShapeError `INVALID_SHAPE` for ids of another rank, `INDEX_OUT_OF_RANGE` for an id that
+   * is not in the dimension: here on `js`, when the device is next waited for on `cpu`
    * @example
    * ```ts
    * const ids = Tensor.from([2, 0], { dtype: 'u32' });
@@ -28,23 +34,12 @@ export abstract class TensorIndexing extends TensorReducing {
    * ```
    */
   indexSelect(this: Tensor, ids: Tensor, dim: number): Tensor {
-    const d = resolveDim('indexSelect', dim, this.shape);
-    requireIds('indexSelect', ids, 1);
-    const shape = this.shape.map((size, i) => (i === d ? ids.elemCount : size));
-    if (this.shape[d] === 0 && ids.elemCount > 0) {
-      throw new ShapeError(
-        'INDEX_OUT_OF_RANGE',
-        `indexSelect: dimension ${d} of ${formatShape(this.shape)} is empty and ${ids.elemCount} ids are given; give none.`,
-      );
-    }
-    const run = () =>
-      storageOf('indexSelect', this).indexSelect(this.layout, storageOf('indexSelect', ids), ids.layout, d);
-    return compute('indexSelect', [this, ids], shape, this.dtype, run, rules.indexSelect, d);
+    return selected('indexSelect', this, ids, resolveDim('indexSelect', dim, this.shape));
   }
 
   /**
    * Rows of this [n, d] table: ids of any shape give [...ids, d]. Any dtype; integer ids.
-   * @throws ShapeError `INVALID_SHAPE` for a table of another rank, DTypeError for float ids
+   * @throws ShapeError `INVALID_SHAPE` for a table of another rank; others as {@link indexSelect}
    * @example
    * ```ts
    * const table = Tensor.from([[1, 1], [2, 2]]);
@@ -59,7 +54,7 @@ export abstract class TensorIndexing extends TensorReducing {
       );
     }
     return withTemporaries((temporary) => {
-      const rows = temporary(this.indexSelect(temporary(ids.flattenAll()), 0));
+      const rows = temporary(selected('embedding', this, temporary(ids.flattenAll()), 0));
       return rows.reshape([...ids.shape, this.shape[1]]);
     });
   }
@@ -67,7 +62,7 @@ export abstract class TensorIndexing extends TensorReducing {
   /**
    * out[.., j, ..] = this[.., ids[.., j, ..], ..] along `dim`: ids are integers of this rank and, but for `dim`, of
    * sizes no larger; the result has their shape. Any dtype.
-   * @throws ShapeError, DTypeError
+   * @throws ShapeError `SHAPE_MISMATCH` for larger ids; others as {@link indexSelect}
    * @example
    * ```ts
    * const ids = Tensor.from([[1], [0]], { dtype: 'u32' });
@@ -79,12 +74,13 @@ export abstract class TensorIndexing extends TensorReducing {
     requireIds('gather', ids, this.rank);
     const fits = ids.shape.every((size, i) => i === d || size <= this.shape[i]);
     if (!fits) throw shapesDiffer('gather', this.shape, ids.shape, `outside dimension ${d} the ids may not be larger`);
+    checkIds('gather', [this, ids], ids, d);
     const run = () => storageOf('gather', this).gather(this.layout, storageOf('gather', ids), ids.layout, d);
     return compute('gather', [this, ids], ids.shape, this.dtype, run, rules.gather, d);
   }
 
   /**
-   * A copy of this with `src` added at ids (integers of src's shape) along `dim`; repeated ids add up. Any dtype.
+   * A copy of this with `src` added at ids along `dim`; repeated ids add up. Shapes as {@link scatterSet}; any dtype.
    * @throws ShapeError, DTypeError as {@link scatterSet}
    * @example
    * ```ts
@@ -105,36 +101,26 @@ export abstract class TensorIndexing extends TensorReducing {
   }
 
   /**
-   * In place: this[.., ids[.., j, ..], ..] = src[.., j, ..]. This tensor is contiguous; ids are integers of src's
-   * shape, which has this one's sizes but for `dim`; source and target are of one dtype and share no memory. Gradients
-   * flow as with {@link sliceSet}.
-   * @throws ShapeError, DTypeError; CandleError `GRADIENT_IN_PLACE` as {@link sliceSet}
+   * In place: this[.., ids[.., j, ..], ..] = src[.., j, ..] for every element of ids. This tensor is contiguous; ids are
+   * integers of its rank, of sizes no larger than src's and, but for `dim`, no larger than this one's; what src has beyond
+   * them is left out. Source and target are of one dtype; the target shares no memory with the others. Gradients flow as
+   * with {@link sliceSet}.
+   * @throws ShapeError `SHAPE_MISMATCH` for larger ids; CandleError `GRADIENT_IN_PLACE` as {@link sliceSet}; others as
+   *   {@link indexSelect}
    */
   scatterSet(this: Tensor, ids: Tensor, src: Tensor, dim: number): void {
-    const op = 'scatterSet';
-    const d = inPlaceDim(op, this, ids, src, dim);
-    if (src.elemCount === 0) return;
-    const recorded = checkWrite(op, this, [src]);
-    storageOf(op, this).scatterSet(this.layout, storageOf(op, ids), ids.layout, storageOf(op, src), src.layout, d);
-    markWritten(this);
-    if (recorded) recordWrite(op, [this, ids, src], rules.scatter, d);
+    placeInto('scatterSet', this, ids, src, dim);
   }
 
   /** In place, adding: {@link scatterAdd} for a contiguous tensor; errors as {@link scatterSet}. */
   scatterAddSet(this: Tensor, ids: Tensor, src: Tensor, dim: number): void {
-    const op = 'scatterAddSet';
-    const d = inPlaceDim(op, this, ids, src, dim);
-    if (src.elemCount === 0) return;
-    const recorded = checkWrite(op, this, [src]);
-    storageOf(op, this).scatterAddSet(this.layout, storageOf(op, ids), ids.layout, storageOf(op, src), src.layout, d);
-    markWritten(this);
-    if (recorded) recordWrite(op, [this, ids, src], rules.scatterAdd, d);
+    placeInto('scatterAddSet', this, ids, src, dim);
   }
 
   /**
    * A copy of this with slice i of `src` added to slice ids[i] along `dim`; ids are integers of rank 1, as many as the
    * source has slices. Any dtype.
-   * @throws ShapeError, DTypeError
+   * @throws ShapeError `SHAPE_MISMATCH` for another source; others as {@link indexSelect}
    * @example
    * ```ts
    * const ids = Tensor.from([1, 1], { dtype: 'u32' });
@@ -151,7 +137,7 @@ export abstract class TensorIndexing extends TensorReducing {
       const remedy = `dimension ${d} of the source must be ${ids.elemCount}, the number of ids, and the other sizes equal`;
       throw shapesDiffer('indexAdd', this.shape, src.shape, remedy);
     }
-    if (src.elemCount === 0) return this.copy();
+    checkIds('indexAdd', [this, ids, src], ids, d);
     const run = () =>
       storageOf('indexAdd', this).indexAdd(
         this.layout,
@@ -195,15 +181,26 @@ export abstract class TensorIndexing extends TensorReducing {
   }
 }
 
+/** Slices of `tensor` along `d` at ids of rank 1. */
+function selected(op: string, tensor: Tensor, ids: Tensor, d: number): Tensor {
+  requireIds(op, ids, 1);
+  checkIds(op, [tensor, ids], ids, d);
+  const shape = tensor.shape.map((size, i) => (i === d ? ids.elemCount : size));
+  const run = () => storageOf(op, tensor).indexSelect(tensor.layout, storageOf(op, ids), ids.layout, d);
+  return compute(op, [tensor, ids], shape, tensor.dtype, run, rules.indexSelect, d);
+}
+
 /** A copy of `tensor` with `src` written or added at the ids. */
 function placed(op: 'scatter' | 'scatterAdd', tensor: Tensor, ids: Tensor, src: Tensor, dim: number): Tensor {
   const d = scatterDim(op, tensor, ids, src, dim);
+  checkIds(op, [tensor, ids, src], ids, d);
   const run = () => {
     const out = tensor.device.backend.allocUninit(tensor.elemCount, tensor.dtype);
     storageOf(op, tensor).copyStridedInto(out, 0, tensor.layout);
-    if (src.elemCount === 0) return out;
+    if (ids.elemCount === 0) return out;
     const method = op === 'scatter' ? 'scatterSet' : 'scatterAddSet';
-    out[method](Layout.contiguous(tensor.shape), storageOf(op, ids), ids.layout, storageOf(op, src), src.layout, d);
+    const from = src.layout.narrowTo(ids.shape);
+    out[method](Layout.contiguous(tensor.shape), storageOf(op, ids), ids.layout, storageOf(op, src), from, d);
     return out;
   };
   return compute(
@@ -215,6 +212,36 @@ function placed(op: 'scatter' | 'scatterAdd', tensor: Tensor, ids: Tensor, src: 
     op === 'scatter' ? rules.scatter : rules.scatterAdd,
     d,
   );
+}
+
+/** Writes or adds `src` into `tensor` itself. */
+function placeInto(op: 'scatterSet' | 'scatterAddSet', tensor: Tensor, ids: Tensor, src: Tensor, dim: number): void {
+  const d = scatterDim(op, tensor, ids, src, dim);
+  requireContiguous(op, tensor);
+  checkOperands(op, [tensor, ids, src]);
+  requireSeparate(op, tensor, src);
+  requireSeparate(op, tensor, ids, 'ids');
+  if (ids.elemCount === 0) return;
+  const recorded = checkWrite(op, tensor, [src]);
+  checkIds(op, [tensor, ids, src], ids, d);
+  const from = src.layout.narrowTo(ids.shape);
+  storageOf(op, tensor)[op](tensor.layout, storageOf(op, ids), ids.layout, storageOf(op, src), from, d);
+  markWritten(tensor);
+  if (recorded) recordWrite(op, [tensor, ids, src], op === 'scatterSet' ? rules.scatter : rules.scatterAdd, d);
+}
+
+/** Checks the operands, of which `ids` choose from dimension `d` of the first. */
+function checkIds(op: string, operands: readonly Tensor[], ids: Tensor, d: number): void {
+  checkOperands(op, operands);
+  if (ids.elemCount === 0) return;
+  const { shape } = operands[0];
+  if (shape[d] === 0) {
+    throw new ShapeError(
+      'INDEX_OUT_OF_RANGE',
+      `${op}: dimension ${d} of ${formatShape(shape)} is empty and ${ids.elemCount} ids are given; give none.`,
+    );
+  }
+  storageOf(op, ids).checkIds(op, ids.layout, { size: shape[d], dim: d });
 }
 
 function requireIds(op: string, ids: Tensor, rank: number): void {
@@ -233,20 +260,11 @@ function scatterDim(op: string, self: Tensor, ids: Tensor, src: Tensor, dim: num
   const d = resolveDim(op, dim, self.shape);
   requireIds(op, ids, self.rank);
   sameDType(op, self, src);
-  if (src.rank !== ids.rank || src.shape.some((size, i) => size !== ids.shape[i])) {
-    throw shapesDiffer(op, src.shape, ids.shape, 'source and ids must have one shape');
+  if (src.rank !== ids.rank || ids.shape.some((size, i) => size > src.shape[i])) {
+    throw shapesDiffer(op, src.shape, ids.shape, 'the ids may not be larger than the source, whose rank is theirs');
   }
-  if (src.shape.some((size, i) => i !== d && size !== self.shape[i])) {
-    throw shapesDiffer(op, self.shape, src.shape, `all sizes but that of dimension ${d} must be equal`);
+  if (ids.shape.some((size, i) => i !== d && size > self.shape[i])) {
+    throw shapesDiffer(op, self.shape, ids.shape, `outside dimension ${d} the ids may not be larger`);
   }
-  return d;
-}
-
-/** As {@link scatterDim}, and `self` may be written to. */
-function inPlaceDim(op: string, self: Tensor, ids: Tensor, src: Tensor, dim: number): number {
-  const d = scatterDim(op, self, ids, src, dim);
-  requireContiguous(op, self);
-  checkOperands(op, [self, ids, src]);
-  requireSeparate(op, self, src);
   return d;
 }

@@ -237,10 +237,10 @@ export function requireContiguous(op: string, tensor: Tensor): void {
   );
 }
 
-/** Parallel copies within one buffer have no order, so source and target of a write must not share memory. */
-export function requireSeparate(op: string, target: Tensor, src: Tensor): void {
-  if (target.handle.ref !== src.handle.ref) return;
-  throw new ShapeError('INVALID_SHAPE', `${op}: source and target share their memory; copy() the source first.`);
+/** Parallel copies within one buffer have no order, so target and operands of a write must not share memory. */
+export function requireSeparate(op: string, target: Tensor, operand: Tensor, what = 'source'): void {
+  if (target.handle.ref !== operand.handle.ref) return;
+  throw new ShapeError('INVALID_SHAPE', `${op}: ${what} and target share their memory; copy() the ${what} first.`);
 }
 
 type Storage = ReturnType<typeof storageOf>;

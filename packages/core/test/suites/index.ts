@@ -20,6 +20,7 @@ import { tensorCreationSuite } from './tensor-creation';
 import { tensorDevicesSuite } from './tensor-devices';
 import { tensorElementwiseSuite } from './tensor-elementwise';
 import { tensorEmptySuite } from './tensor-empty';
+import { tensorIdsSuite } from './tensor-ids';
 import { tensorIndexingSuite } from './tensor-indexing';
 import { tensorJoiningSuite } from './tensor-joining';
 import { tensorReducingSuite } from './tensor-reducing';
@@ -36,6 +37,7 @@ export const OP_SUITES: readonly OpSuite[] = [
   tensorComparingSuite,
   tensorReducingSuite,
   tensorIndexingSuite,
+  tensorIdsSuite,
   tensorSortingSuite,
   tensorEmptySuite,
   tensorDevicesSuite,

@@ -31,6 +31,11 @@ function weightOf(type: QuantType, shape: readonly number[], device: Device): [w
   return [QTensor.fromBytes(type, shape, bytes, device), values];
 }
 
+/** GPUs look at ids only when asked to. */
+function looksAtIds(device: Device): boolean {
+  return ['js', 'cpu'].includes(device.kind) || Number(process.env.X_DEBUG) >= 1;
+}
+
 /** Each within `relative` of the sum of its terms' magnitudes. */
 function expectProduct(
   got: Float32Array,
@@ -110,6 +115,54 @@ export function blockSuite(name: string, open: () => Device): void {
       }
     });
 
+    test.each(['q4_0', 'q6_K'] as const)('%s: rows and experts that are not there', async (type) => {
+      const device = open();
+      const k = 256;
+      const [tableBlocks, values] = weightOf(type, [300, k], device);
+      using table = tableBlocks;
+      using byte = Tensor.from([255, 0], { dtype: 'u8', device });
+      using rows = table.embedding(byte);
+      const first = numbersOf(rows);
+      expect(first).toEqual(Float32Array.of(...values.subarray(255 * k, 256 * k), ...values.subarray(0, k)));
+      using floats = Tensor.zeros([2], 'f32', device);
+      expect(() => table.embedding(floats)).toThrow(expect.objectContaining({ code: 'DTYPE_MISMATCH' }));
+      using weight = weightOf(type, [3, 4, k], device)[0];
+      using input = Tensor.ones([1, 1, k], 'f32', device);
+      const looks = looksAtIds(device);
+      const error = (id: number | bigint) =>
+        expect.objectContaining({
+          code: 'INDEX_OUT_OF_RANGE',
+          message: expect.stringMatching(new RegExp(` ${id} `)),
+        });
+      for (const [dtype, id] of [
+        ['u32', 300],
+        ['u32', 4294967295],
+        ['i16', -1],
+        ['i32', -2147483648],
+        ['i64', 2n ** 32n + 1n],
+        ['i64', -1n],
+      ] as const) {
+        const list = (typeof id === 'bigint' ? [0n, id] : [0, id]) as number[];
+        using ids = Tensor.from(list, { dtype, device });
+        using pairs = ids.reshape([1, 2]);
+        const read = (make: () => Tensor) => {
+          using made = make();
+          return made.toArraySync();
+        };
+        expect(() => weight.indexedMoeForwardSync(input, pairs)).toThrow(error(id));
+        await expect(weight.indexedMoeForward(input, pairs)).rejects.toEqual(error(id));
+        for (const make of [
+          () => table.embedding(ids),
+          () => weight.indexedMoeForwardSync(input, pairs, { readIds: false }),
+        ]) {
+          if (looks) expect(() => read(make)).toThrow(error(id));
+          else expect(read(make).length).toBeGreaterThan(0);
+        }
+        using good = table.embedding(byte);
+        expect(numbersOf(good)).toEqual(first);
+      }
+    });
+
     test.each(BLOCK_TYPES)('%s: products of experts', async (type) => {
       const device = open();
       const [experts, n, k] = [3, 7, ODD[blockFormat(type).blockSize][0]];
@@ -152,6 +205,9 @@ export function blockSuite(name: string, open: () => Device): void {
       using input = Tensor.from(x, { shape: [1, 1, 32], device });
       using ids = Tensor.from(Uint32Array.of(1e9, 0), { shape: [1, 2], device });
       using y = blocks.indexedMoeForwardSync(input, ids, { readIds: false });
+      if (looksAtIds(device)) {
+        expect(() => numbersOf(y)).toThrow(expect.objectContaining({ code: 'INDEX_OUT_OF_RANGE' }));
+      }
       expectProduct(numbersOf(y).subarray(0, 3), x, values.subarray(96), { m: 1, n: 3, k: 32 });
       expect(() => blocks.indexedMoeForwardSync(input, ids)).toThrow(/no expert 1000000000 among 2/);
     });

@@ -15,6 +15,7 @@ import {
   type Copy2d,
   DisposedError,
   type DType,
+  type IdRange,
   type Layout,
   type MatmulSize,
   type Pool2dParams,
@@ -29,7 +30,7 @@ import { conv1d, conv2d, convTranspose1d, convTranspose2d } from './conv';
 import { toDtype } from './conversions';
 import { constSet, copy2d, copyStridedInto } from './copy';
 import { layerNorm, rmsNorm, rope, softmaxLastDim } from './fused';
-import { gather, indexAdd, indexSelect, scatter } from './indexing';
+import { checkIds, gather, indexAdd, indexSelect, scatter } from './indexing';
 import { matmul } from './matmul';
 import { affine, binary, cmp, elu, powf, unary, whereCond } from './operations';
 import { pool2d, upsampleBilinear2d, upsampleNearest1d, upsampleNearest2d } from './pool';
@@ -84,13 +85,16 @@ export class RocmStorage implements BackendStorage {
 
   async toHost(offset = 0, count = this.elemCount - offset): Promise<ArrayBuffer> {
     const bytes = new Uint8Array(count * sizeInBytes(this.dtype));
-    if (count > 0) await this.device.hip.memcpyDtoH(bytes, this.ptr + offset * sizeInBytes(this.dtype));
+    const copied =
+      count > 0 ? this.device.hip.memcpyDtoH(bytes, this.ptr + offset * sizeInBytes(this.dtype)) : undefined;
+    await Promise.all([copied, this.device.idReport?.read()]);
     return bytes.buffer;
   }
 
   toHostSync(offset = 0, count = this.elemCount - offset): ArrayBuffer {
     const bytes = new Uint8Array(count * sizeInBytes(this.dtype));
     if (count > 0) this.device.hip.memcpyDtoHSync(bytes, this.ptr + offset * sizeInBytes(this.dtype));
+    this.device.idReport?.readSync();
     return bytes.buffer;
   }
 
@@ -175,6 +179,9 @@ export class RocmStorage implements BackendStorage {
   }
   topkLastDim(layout: Layout, k: number, descending: boolean): RocmStorage {
     return topkLastDim(this, layout, k, descending);
+  }
+  checkIds(op: string, layout: Layout, range: IdRange): void {
+    checkIds(op, this, layout, range);
   }
   indexSelect(layout: Layout, ids: BackendStorage, idsLayout: Layout, dim: number): RocmStorage {
     return indexSelect(this, layout, this.#same(ids), idsLayout, dim);

@@ -1,0 +1,76 @@
+/** What devices with kernels do about ids when they were opened with X_DEBUG=1: GPUs report them too. */
+import { Layout } from '@x/core';
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import { tensorIdsSuite } from '../../core/test/suites/tensor-ids';
+import { RocmDevice } from '../src';
+import { kernelDevices } from './devices';
+
+// Devices are opened by their first use, in a test.
+beforeAll(() => {
+  vi.stubEnv('X_DEBUG', '1');
+});
+afterAll(() => {
+  vi.unstubAllEnvs();
+});
+
+for (const device of kernelDevices()) tensorIdsSuite(`${device} with X_DEBUG=1`, () => device);
+
+const kinds = [...new Set(kernelDevices().map(({ kind }) => kind))].filter((kind) => kind !== 'js');
+
+describe.each(kinds)('reports of ids on a %s device of its own', (kind) => {
+  const three = Layout.contiguous([3]);
+  let device: RocmDevice;
+  const open = (level: string) => {
+    vi.stubEnv('X_DEBUG', level);
+    device = RocmDevice.open(kind, 0);
+    return device.fromHost(Uint32Array.of(0, 5, 9), 'u32');
+  };
+  afterEach(() => {
+    device.dispose();
+    vi.stubEnv('X_LAUNCH_BLOCKING', undefined);
+  });
+  const error = expect.objectContaining({ code: 'INDEX_OUT_OF_RANGE' });
+
+  test('with X_LAUNCH_BLOCKING=1 the operation raises the error', () => {
+    vi.stubEnv('X_LAUNCH_BLOCKING', '1');
+    const ids = open('1');
+    expect(() => ids.checkIds('pick', three, { size: 9, dim: 1 })).toThrow(
+      /^pick: id 9 at position 2 is outside 0\.\.8 of dimension 1, whose size is 9; correct the ids\.$/,
+    );
+    ids.checkIds('pick', three, { size: 10 });
+    device.synchronizeSync();
+  });
+
+  test('each run of a captured graph is looked at', () => {
+    const ids = open('1');
+    const { hip } = device;
+    // What a launch loads is not loaded during a capture.
+    ids.checkIds('pick', three, { size: 10 });
+    device.synchronizeSync();
+    hip.defaultStream.beginCapture();
+    ids.checkIds('pick', three, { size: 6 });
+    const graph = hip.defaultStream.endCapture();
+    const exec = graph.instantiate();
+    for (let run = 0; run < 2; run++) {
+      device.synchronizeSync();
+      exec.launch(hip.defaultStream);
+      expect(() => ids.toHostSync()).toThrow(error);
+    }
+    exec.dispose();
+    graph.dispose();
+  });
+
+  test('a GPU opened without X_DEBUG launches nothing for ids', () => {
+    const ids = open('0');
+    const before = device.hip.counters().launch;
+    ids.checkIds('pick', three, { size: 2 });
+    expect(device.hip.counters().launch - before).toBe(kind === 'cpu' ? 1 : 0);
+    if (kind !== 'cpu') device.synchronizeSync();
+  });
+
+  test('a device that nobody waits for again is closed without an error', () => {
+    const ids = open('1');
+    ids.checkIds('pick', three, { size: 2 });
+    device.emptyCache();
+  });
+});
