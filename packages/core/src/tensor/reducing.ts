@@ -181,10 +181,11 @@ export abstract class TensorReducing extends TensorComparing {
   /**
    * log(sum(exp(x))) without overflow, also right for rows of only -Infinity; -Infinity for an empty row. `dims` is one
    * dimension or several, which are dropped. Float dtypes.
-   * @throws ShapeError `DIM_OUT_OF_RANGE`, UnsupportedError for integers
+   * @throws ShapeError `DIM_OUT_OF_RANGE`, DTypeError for integers
    */
   logSumExp(this: Tensor, dims: Dims): Tensor {
     return withTemporaries((temporary) => {
+      requireFloat('logSumExp', this);
       if (this.elemCount === 0) return temporary(this.sum(dims)).log();
       // Whatever is subtracted and added again has no part in the gradient.
       const top = temporary(temporary(this.detach()).maxKeepdim(dims));

@@ -277,6 +277,9 @@ export function numbersSuite(name: string, device: () => Device): void {
       expectFlat(e.cumsum(1), [2, 0, 3], []);
       expect(() => e.maxAll()).toThrow(expect.objectContaining({ code: 'INVALID_SHAPE' }));
       same(from([5], dtype).var(0), [NAN]);
+      for (const ints of [from([5], 'u8'), zeros([0], 'i32')]) {
+        expect(() => ints.logSumExp(0)).toThrow(/logSumExp: needs a float dtype/);
+      }
     });
   });
 }
