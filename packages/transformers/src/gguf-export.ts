@@ -9,8 +9,8 @@ import type { DecoderConfig } from './config/decoder-config';
 import { ropeFactors } from './config/rope';
 import { TransformersError } from './errors';
 import { type Architecture, describeConfig } from './registry';
+import { checkDefinition } from './tokenizer/definition';
 import { PRE_TOKENIZERS } from './tokenizer/pre-tokenizers';
-import type { TokenizerJson } from './tokenizer/tokenizer';
 import { TensorNames } from './weights/tensor-names';
 
 /** A tensor of the checkpoint under its name in GGUF. */
@@ -113,20 +113,17 @@ function tokenizerMetadata(
   config: DecoderConfig,
   source: Record<string, unknown>,
 ): Record<string, GgufValue> {
-  const { model, added_tokens: added = [], pre_tokenizer, post_processor } = json as TokenizerJson;
+  const kind = (json as { model?: { type?: unknown } | null } | null)?.model?.type;
+  if (typeof kind === 'string' && kind !== 'BPE') throw notBpe(kind);
+  const { model, added_tokens: added, pre_tokenizer, post_processor } = checkDefinition(json).json;
   const bpe = model as {
     type?: string;
-    vocab?: Record<string, number>;
-    merges?: (string | [string, string])[];
+    vocab: Record<string, number>;
+    merges: (string | [string, string])[];
     byte_fallback?: boolean;
     unk_token?: string | null;
-  } | null;
-  if (bpe?.type !== 'BPE' || typeof bpe.vocab !== 'object' || !Array.isArray(bpe.merges)) {
-    throw new TransformersError(
-      'UNSUPPORTED_TOKENIZER',
-      `The tokenizer is of the kind "${String(bpe?.type)}"; BPE can be written to GGUF. Convert the model with the tool of its family.`,
-    );
-  }
+  };
+  if (bpe.type !== 'BPE') throw notBpe(bpe.type ?? 'WordLevel');
   const tokens = Array.from({ length: config.vocabSize }, (_, id) => `[PAD${id}]`);
   const types = new Int32Array(config.vocabSize).fill(TYPE.unused);
   const put = (token: string, id: number, type: number) => {
@@ -160,6 +157,13 @@ function tokenizerMetadata(
   if (bos !== undefined) metadata['tokenizer.ggml.bos_token_id'] = gguf.uint32(bos);
   if (eos !== undefined) metadata['tokenizer.ggml.eos_token_id'] = gguf.uint32(eos);
   return metadata;
+}
+
+function notBpe(kind: string): TransformersError {
+  return new TransformersError(
+    'UNSUPPORTED_TOKENIZER',
+    `The tokenizer is of the kind "${kind.slice(0, 40)}"; BPE can be written to GGUF. Convert the model with the tool of its family.`,
+  );
 }
 
 /** A token id of config.json, the first where there are several. */

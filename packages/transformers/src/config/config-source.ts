@@ -34,27 +34,57 @@ export interface ConfigSource {
   /** @throws TransformersError BAD_CONFIG, FileFormatError for GGUF, when it is no number, or missing without `fallback` */
   number(key: ConfigKey, fallback?: number): number;
   ropeScaling(): RopeScaling | undefined;
+  /** As {@link number}, a whole number above 0. */
+  count(key: ConfigKey): number;
   /** A setting that only config.json has; undefined in GGUF files, where the architecture decides. */
   json(key: string): unknown;
+  /** As {@link json}, a number above 0 or `fallback`. @throws TransformersError BAD_CONFIG */
+  jsonNumber(key: string, fallback: number): number;
 }
 
 /** @param json the parsed config.json @throws TransformersError BAD_CONFIG unless it is an object */
 export function jsonConfig(json: unknown): ConfigSource {
   const source = objectOf(json);
   // transformers 5 moved both into rope_parameters.
-  const rope = (source.rope_parameters ?? source.rope_scaling ?? {}) as Record<string, unknown>;
+  const rope = partOf(source, 'rope_parameters') ?? partOf(source, 'rope_scaling') ?? {};
   const value = (key: ConfigKey) => source[key] ?? (key === 'rope_theta' ? rope.rope_theta : undefined);
+  const number = (key: ConfigKey, fallback?: number) => {
+    const found = value(key) ?? fallback;
+    if (typeof found === 'number') return found;
+    throw badConfig(`gives ${key} = ${shown(found)}, but a number is needed; download it again`);
+  };
   return {
     format: 'json',
     has: (key) => value(key) != null,
-    number: (key, fallback) => {
-      const found = value(key) ?? fallback;
-      if (typeof found === 'number') return found;
-      throw badConfig(`gives ${key} = ${JSON.stringify(found)}, but a number is needed; download it again`);
-    },
+    number,
+    count: (key) => count(key, number(key)),
     ropeScaling: () => jsonRopeScaling(rope),
     json: (key) => source[key],
+    jsonNumber: (key, fallback) => {
+      const found = source[key] ?? fallback;
+      if (typeof found === 'number' && found > 0 && Number.isFinite(found)) return found;
+      throw badConfig(`gives ${key} = ${shown(found)}, but a number above 0 is needed; download it again`);
+    },
   };
+}
+
+/** An object inside of config.json, undefined for none. */
+export function partOf(source: Record<string, unknown>, key: string): Record<string, unknown> | undefined {
+  const value = source[key] ?? undefined;
+  if (value === undefined) return undefined;
+  if (typeof value === 'object' && !Array.isArray(value)) return value as Record<string, unknown>;
+  throw badConfig(`gives ${key} = ${shown(value)}, but an object is needed; download it again`);
+}
+
+function count(key: ConfigKey, value: number): number {
+  if (Number.isSafeInteger(value) && value > 0) return value;
+  throw badConfig(`gives ${key} = ${value}, but a whole number above 0 is needed; download it again`);
+}
+
+/** A value of any kind for a message. */
+export function shown(value: unknown): string {
+  const text = JSON.stringify(value) ?? 'nothing';
+  return text.length > 80 ? `${text.slice(0, 80)}...` : text;
 }
 
 export function objectOf(json: unknown): Record<string, unknown> {
@@ -67,10 +97,8 @@ export function jsonRopeScaling(rope: Record<string, unknown>): RopeScaling | un
   const type = rope.rope_type ?? rope.type ?? 'default';
   const number = (key: string): number => {
     const value = rope[key];
-    if (typeof value === 'number' && value > 0) return value;
-    throw badConfig(
-      `scales positions by "${String(type)}" with ${key} = ${JSON.stringify(value)}; a number above 0 is needed`,
-    );
+    if (typeof value === 'number' && value > 0 && Number.isFinite(value)) return value;
+    throw badConfig(`scales positions by ${shown(type)} with ${key} = ${shown(value)}; a number above 0 is needed`);
   };
   if (type === 'default') return undefined;
   if (type === 'linear') return { type, factor: number('factor') };
@@ -83,7 +111,7 @@ export function jsonRopeScaling(rope: Record<string, unknown>): RopeScaling | un
       originalContextLength: number('original_max_position_embeddings'),
     };
   }
-  throw unsupported(`scales positions by "${String(type)}"; "default", "linear" and "llama3" work`);
+  throw unsupported(`scales positions by ${shown(type)}; "default", "linear" and "llama3" work`);
 }
 
 export function ggufConfig(metadata: GgufMetadata): ConfigSource {
@@ -93,6 +121,7 @@ export function ggufConfig(metadata: GgufMetadata): ConfigSource {
     format: 'gguf',
     has: (key) => metadata.has(name(key)),
     number: (key, fallback) => metadata.float(name(key), fallback),
+    count: (key) => count(key, metadata.float(name(key))),
     ropeScaling: () => {
       // The llama3 kind is not here: such files hold its factors as the tensor `rope_freqs.weight`.
       const type = metadata.string(`${arch}.rope.scaling.type`, 'none');
@@ -101,6 +130,7 @@ export function ggufConfig(metadata: GgufMetadata): ConfigSource {
       throw unsupported(`scales positions by "${type}"; "none", "linear" and llama3's factors work`);
     },
     json: () => undefined,
+    jsonNumber: (_, fallback) => fallback,
   };
 }
 

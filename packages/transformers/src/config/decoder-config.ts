@@ -4,7 +4,7 @@
  * and not a shape mismatch somewhere in the forward pass.
  */
 import { TransformersError } from '../errors';
-import { type ConfigSource, unsupported } from './config-source';
+import { type ConfigSource, shown, unsupported } from './config-source';
 import type { RopeScaling } from './rope';
 
 export interface DecoderConfig {
@@ -38,9 +38,9 @@ export function decoderConfig(source: ConfigSource, vocabSize?: number, defaults
     throw unsupported('has weights quantized by another library (quantization_config)');
   const { activations = ['silu'] } = defaults;
   const activation = source.json('hidden_activation') ?? source.json('hidden_act') ?? activations[0];
-  if (!activations.includes(String(activation))) {
+  if (typeof activation !== 'string' || !activations.includes(activation)) {
     throw unsupported(
-      `uses the activation "${String(activation)}"; its architecture uses "${activations.join('" or "')}"`,
+      `uses the activation ${shown(activation)}; its architecture uses "${activations.join('" or "')}"`,
     );
   }
   const numHeads = source.number('num_attention_heads');
@@ -69,25 +69,27 @@ export function decoderConfig(source: ConfigSource, vocabSize?: number, defaults
   return checkConfig(config);
 }
 
+/** Larger than in any model; what is allocated from these sizes alone stays small. */
+const MOST = {
+  vocabSize: 2 ** 23,
+  hiddenSize: 2 ** 24,
+  intermediateSize: 2 ** 26,
+  numLayers: 2 ** 14,
+  numHeads: 2 ** 16,
+  numKvHeads: 2 ** 16,
+  headDim: 2 ** 16,
+  contextLength: 2 ** 32,
+} as const;
+
 function checkConfig(config: DecoderConfig): DecoderConfig {
   const fail = (what: string) =>
     new TransformersError(
       'BAD_CONFIG',
       `The model's configuration gives ${what}; the file is damaged or of another architecture: download it again.`,
     );
-  const sizes = [
-    'vocabSize',
-    'hiddenSize',
-    'intermediateSize',
-    'numLayers',
-    'numHeads',
-    'numKvHeads',
-    'headDim',
-    'contextLength',
-  ] as const;
-  for (const key of sizes) {
-    if (!Number.isSafeInteger(config[key]) || config[key] < 1)
-      throw fail(`${key} = ${config[key]}, not a whole number above 0`);
+  for (const [key, most] of Object.entries(MOST) as [keyof typeof MOST, number][]) {
+    if (!Number.isSafeInteger(config[key]) || config[key] < 1 || config[key] > most)
+      throw fail(`${key} = ${config[key]}, not a whole number from 1 to ${most}`);
   }
   if (config.numHeads % config.numKvHeads !== 0)
     throw fail(`${config.numHeads} heads for ${config.numKvHeads} key heads, which does not divide`);

@@ -5,7 +5,7 @@
  */
 import type { Tensor } from '@x/core';
 import type { Module } from '@x/nn';
-import { type ConfigSource, jsonRopeScaling, unsupported } from '../config/config-source';
+import { type ConfigSource, jsonRopeScaling, partOf, shown, unsupported } from '../config/config-source';
 import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
 import type { Architecture } from '../registry';
 import type { WeightSource } from '../weights/source';
@@ -75,12 +75,12 @@ class Gemma3Layer implements DecoderLayer {
 function localLayers(source: ConfigSource, numLayers: number): boolean[] {
   const types = source.json('layer_types');
   if (types === undefined || types === null) {
-    const pattern = source.json('sliding_window_pattern') ?? source.json('_sliding_window_pattern') ?? PATTERN;
-    return Array.from({ length: numLayers }, (_, i) => (i + 1) % Number(pattern) !== 0);
+    const pattern = source.jsonNumber('sliding_window_pattern', source.jsonNumber('_sliding_window_pattern', PATTERN));
+    return Array.from({ length: numLayers }, (_, i) => (i + 1) % pattern !== 0);
   }
   const known = ['sliding_attention', 'full_attention'];
   if (!Array.isArray(types) || types.length !== numLayers || !types.every((type) => known.includes(type))) {
-    throw unsupported(`has layer_types ${JSON.stringify(types)}; ${numLayers} of "${known.join('" or "')}" work`);
+    throw unsupported(`has layer_types ${shown(types)}; ${numLayers} of "${known.join('" or "')}" work`);
   }
   return types.map((type) => type === 'sliding_attention');
 }
@@ -91,19 +91,19 @@ function gemma3Config(source: ConfigSource, vocabSize?: number): Gemma3Config {
   }
   if (source.json('use_bidirectional_attention')) throw unsupported('looks at tokens that follow');
   // Rotations of the two kinds of layers, where transformers 5 wrote them down.
-  const rope = (source.json('rope_parameters') ?? {}) as Record<string, Record<string, unknown> | undefined>;
-  const full = rope.full_attention;
+  const rope = partOf({ rope_parameters: source.json('rope_parameters') }, 'rope_parameters') ?? {};
+  const full = partOf(rope, 'full_attention');
   const theta = (kind: string, fallback: number) => {
-    const value = rope[kind]?.rope_theta;
+    const value = partOf(rope, kind)?.rope_theta;
     return typeof value === 'number' ? value : fallback;
   };
   const activations = ['gelu_pytorch_tanh'];
   const base = decoderConfig(source, vocabSize, { headDim: 256, ropeTheta: theta('full_attention', 1e6), activations });
-  const scalar = Number(source.json('query_pre_attn_scalar') ?? ggufScalar(base));
+  const scalar = source.jsonNumber('query_pre_attn_scalar', ggufScalar(base));
   return {
     ...base,
     ropeScaling: full ? jsonRopeScaling(full) : base.ropeScaling,
-    slidingWindow: source.number('sliding_window'),
+    slidingWindow: source.count('sliding_window'),
     local: localLayers(source, base.numLayers),
     localRopeTheta: source.number('rope_local_base_freq', theta('sliding_attention', 10000)),
     attentionScale: 1 / Math.sqrt(scalar),

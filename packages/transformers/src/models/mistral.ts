@@ -16,7 +16,7 @@ export const mistral: Architecture<MistralConfig> = {
   modelTypes: ['mistral', 'MistralForCausalLM'],
   config: (source, vocabSize) => ({
     ...decoderConfig(source, vocabSize),
-    slidingWindow: source.has('sliding_window') ? source.number('sliding_window') : undefined,
+    slidingWindow: source.has('sliding_window') ? source.count('sliding_window') : undefined,
   }),
   build: (source, config, length) => llamaModel(source, config, length, () => ({ window: config.slidingWindow })),
 };

@@ -163,6 +163,9 @@ function byteLevelBpe(metadata: GgufMetadata, tokens: readonly string[]): Base {
   };
 }
 
+/** Characters looked at while pieces are cut; 250,000 pieces of 16 characters take 64 million. */
+const MOST_CUTTING = 2 ** 28;
+
 /**
  * SentencePiece BPE joins the neighbours whose union has the best score. As merge rules: every way to cut a piece into
  * two pieces, ordered by the piece's score. That is how transformers converts such vocabularies, too.
@@ -172,8 +175,18 @@ function sentencePiece(metadata: GgufMetadata, tokens: readonly string[], types:
   const scores = perToken(metadata, 'tokenizer.ggml.scores', tokens)!;
   const ids = new Map(tokens.map((token, id) => [token, id]));
   const merges: { score: number; left: number; right: number }[] = [];
+  let work = 0;
   for (let id = 0; id < tokens.length; id++) {
     if (types[id] !== TYPE.normal && types[id] !== TYPE.userDefined) continue;
+    // Every cut looks at the whole piece.
+    work += tokens[id].length ** 2;
+    if (work > MOST_CUTTING || !Number.isFinite(scores[id])) {
+      const what = work > MOST_CUTTING ? 'pieces that are too long' : `the score ${scores[id]} for token ${id}`;
+      throw new TransformersError(
+        'BAD_GGUF_METADATA',
+        `The GGUF file's vocabulary has ${what}; convert the file again.`,
+      );
+    }
     const characters = Array.from(tokens[id]);
     const local: { score: number; left: number; right: number }[] = [];
     let prefix = '';

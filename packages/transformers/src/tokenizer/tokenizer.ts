@@ -2,16 +2,19 @@
  * Text to token ids and back, over `@huggingface/tokenizers` (plain JavaScript, no native code). candle uses the Rust
  * crate of the same family; a `tokenizer.json` means the same to both.
  *
- * Beyond that library: loading from GGUF metadata, streaming decoding, end-of-generation ids, and range checks (the
- * library decodes an unknown id as the text "undefined" or fails inside).
+ * Beyond that library: loading from GGUF metadata, streaming decoding, end-of-generation ids, range checks (the library
+ * decodes an unknown id as the text "undefined" or fails inside), and files that mean harm: see definition.ts, guarded.ts.
  */
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { Tokenizer as HfTokenizer } from '@huggingface/tokenizers';
-import { type CandleError, readJsonFile } from '@x/core';
+import type { Tokenizer as HfTokenizer } from '@huggingface/tokenizers';
+import { CandleError, readJsonFile } from '@x/core';
 import type { GgufMetadata } from '@x/quantized';
 import { TransformersError } from '../errors';
+import { checkDefinition } from './definition';
+import { badTokenizer } from './fields';
 import { END_OF_GENERATION_NAMES, tokenizerJsonFromGguf } from './from-gguf';
+import { guardedTokenizer } from './guarded';
 import { DecodeStream } from './stream';
 
 /** One entry of `added_tokens` in tokenizer.json. */
@@ -68,13 +71,23 @@ export class Tokenizer {
 
   private constructor(
     private readonly inner: HfTokenizer,
+    vocabSize: number,
     options: TokenizerOptions,
   ) {
+    for (const [name, id] of [
+      ['bosId', options.bosId] as const,
+      ...(options.eosIds ?? []).map((id) => ['eosIds', id] as const),
+    ]) {
+      if (id === undefined || (Number.isSafeInteger(id) && id >= 0)) continue;
+      throw new TransformersError(
+        'INVALID_OPTION',
+        `${name} holds ${String(id)}; give ids of tokens, whole numbers from 0.`,
+      );
+    }
+
     const added = inner.get_added_tokens_decoder();
     this.specialIds = new Set([...added.values()].filter((token) => token.special).map((token) => token.id));
-    let size = 0;
-    for (const id of inner.get_vocab(true).values()) size = Math.max(size, id + 1);
-    this.vocabSize = size;
+    this.vocabSize = vocabSize;
     this.bosId = options.bosId ?? inner.encode('').ids.find((id) => this.specialIds.has(id));
     const named = [...this.specialIds].filter((id) => END_OF_GENERATION_NAMES.has(inner.id_to_token(id) ?? ''));
     this.eosIds = options.eosIds ?? named;
@@ -90,14 +103,13 @@ export class Tokenizer {
     return Tokenizer.fromJson(json, { ...siblingOptions(dirname(path)), ...options });
   }
 
-  /** A tokenizer.json object in memory. @throws TransformersError BAD_TOKENIZER */
+  /**
+   * A tokenizer.json object in memory.
+   * @throws TransformersError BAD_TOKENIZER, naming the field that is wrong; UNSUPPORTED_TOKENIZER; INVALID_OPTION
+   */
   static fromJson(json: unknown, options: TokenizerOptions = {}): Tokenizer {
-    try {
-      // No clean-up: it would turn " ," into "," and make decode(encode(text)) differ from text.
-      return new Tokenizer(new HfTokenizer(json as object, { clean_up_tokenization_spaces: false }), options);
-    } catch (cause) {
-      throw badTokenizer(`the tokenizer definition was refused (${(cause as Error).message})`, cause);
-    }
+    const { json: checked, vocabSize } = checkDefinition(json);
+    return new Tokenizer(guardedTokenizer(checked), vocabSize, options);
   }
 
   /** The tokenizer inside a GGUF file. @throws FileFormatError, TransformersError BAD_GGUF_METADATA, UNSUPPORTED_TOKENIZER */
@@ -106,7 +118,13 @@ export class Tokenizer {
     return Tokenizer.fromJson(json, { bosId, eosIds });
   }
 
+  /**
+   * @throws CandleError INVALID_ARGUMENT for what is no string; TransformersError UNSUPPORTED_TOKENIZER when a pattern of the
+   * file takes too long for the text
+   */
   encode(text: string, options: EncodeOptions = {}): number[] {
+    if (typeof text !== 'string')
+      throw new CandleError('INVALID_ARGUMENT', `encode: a ${typeof text} was given; give the text as a string.`);
     // Only the ids of tokens in the vocabulary: a model without an unknown token has nothing for the others.
     const { ids } = this.inner.encode(text, { add_special_tokens: options.addSpecialTokens ?? true });
     return ids.filter((id) => id !== undefined);
@@ -159,14 +177,6 @@ export class Tokenizer {
       );
     }
   }
-}
-
-function badTokenizer(what: string, cause: unknown): TransformersError {
-  return new TransformersError(
-    'BAD_TOKENIZER',
-    `Cannot load the tokenizer: ${what}. Download the model's tokenizer.json again.`,
-    { cause },
-  );
 }
 
 /** Of a tokenizer.json: the largest, of 260,000 tokens, have 33 MB and 2 million items. */

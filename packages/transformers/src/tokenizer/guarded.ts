@@ -1,0 +1,92 @@
+/**
+ * Makes a tokenizer of `@huggingface/tokenizers` safe with files of strangers: expressions that are not those of well-known
+ * models are matched in linear time, and pieces are chosen without a lattice of all that are possible.
+ */
+import { Tokenizer as HfTokenizer, Unigram } from '@huggingface/tokenizers';
+import { badTokenizer } from './fields';
+import { LinearPattern } from './linear-pattern';
+import { PRE_TOKENIZERS } from './pre-tokenizers';
+import type { TokenizerJson } from './tokenizer';
+
+/** Expressions that take RegExp a time proportional to the text, as they stand in the files. */
+const HARMLESS: ReadonlySet<string> = new Set([
+  ...[...PRE_TOKENIZERS.values()].flatMap(({ split }) => split),
+  ...[' ', '\\s', '\\s+', ' {2,}', '\\n', '\\d', '[0-9]', '\\p{N}', '\\p{N}{1,3}', '\\p{P}', '[\\p{P}\\p{S}]'],
+]);
+
+/** @param json as `checkDefinition` gives it @throws TransformersError BAD_TOKENIZER, UNSUPPORTED_TOKENIZER */
+export function guardedTokenizer(json: TokenizerJson): HfTokenizer {
+  let inner: HfTokenizer;
+  try {
+    // No clean-up: it would turn " ," into "," and make decode(encode(text)) differ from text.
+    inner = new HfTokenizer(json as object, { clean_up_tokenization_spaces: false });
+  } catch (cause) {
+    throw badTokenizer(`the tokenizer definition was refused (${(cause as Error).message})`, cause);
+  }
+  for (const step of [inner.normalizer, inner.pre_tokenizer, inner.decoder]) guardStep(step as Step | null);
+  if (inner.model instanceof Unigram) guardUnigram(inner.model);
+  return inner;
+}
+
+interface Step {
+  pattern?: unknown;
+  config?: { pattern?: { Regex?: string } };
+  normalizers?: readonly (Step | null)[];
+  tokenizers?: readonly (Step | null)[];
+  decoders?: readonly (Step | null)[];
+}
+
+function guardStep(step: Step | null): void {
+  if (step === null) return;
+  const source = step.config?.pattern?.Regex;
+  if (source !== undefined && step.pattern instanceof RegExp && !HARMLESS.has(source)) {
+    step.pattern = new LinearPattern(step.pattern.source);
+  }
+  for (const inner of [...(step.normalizers ?? []), ...(step.tokenizers ?? []), ...(step.decoders ?? [])])
+    guardStep(inner);
+}
+
+/** The tree of all pieces, by their characters, with the scores of those that end here. */
+interface PieceNode {
+  score?: number;
+  children: Map<string, PieceNode>;
+}
+
+/** The best pieces of a text, found from its beginning to its end; of equal ones the library's. */
+function guardUnigram(model: Unigram): void {
+  const { vocab, scores, unk_score } = model;
+  const root: PieceNode = model.trie.root;
+  scores.forEach((score, id) => {
+    let node: PieceNode | undefined = root;
+    for (const character of vocab[id]) node = node?.children.get(character);
+    if (node) node.score = score;
+  });
+  model.tokenize = (text: string): string[] => {
+    const characters = Array.from(text);
+    const best = new Float64Array(characters.length + 1).fill(Number.NaN);
+    const from = new Uint32Array(characters.length + 1);
+    best[0] = 0;
+    const reach = (start: number, end: number, score: number) => {
+      const total = best[start] + score;
+      if (!(Number.isNaN(best[end]) || total > best[end])) return;
+      best[end] = total;
+      from[end] = start;
+    };
+    for (let start = 0; start < characters.length; start++) {
+      let single = false;
+      let node: PieceNode | undefined = root;
+      for (let end = start; end < characters.length; end++) {
+        node = node.children.get(characters[end]);
+        if (node === undefined) break;
+        if (node.score === undefined) continue;
+        reach(start, end + 1, node.score);
+        single ||= end === start;
+      }
+      if (!single) reach(start, start + 1, unk_score);
+    }
+    const pieces: string[] = [];
+    for (let end = characters.length; end > 0; end = from[end]) pieces.push(characters.slice(from[end], end).join(''));
+    return pieces.reverse();
+  };
+  model.encode = (words: string[]): string[] => words.flatMap((word) => model.tokenize(word));
+}
