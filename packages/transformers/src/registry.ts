@@ -1,6 +1,14 @@
 /** The architectures that load: one entry each, and one file behind it in models/. */
 import type { GgufMetadata } from '@x/quantized';
-import { type ConfigKey, type ConfigSource, ggufConfig, jsonConfig, objectOf } from './config/config-source';
+import {
+  badConfig,
+  type ConfigKey,
+  type ConfigSource,
+  ggufConfig,
+  jsonConfig,
+  objectOf,
+  shown,
+} from './config/config-source';
 import type { DecoderConfig } from './config/decoder-config';
 import { TransformersError } from './errors';
 import type { CausalModel } from './models/causal-model';
@@ -52,6 +60,9 @@ export function describeGguf(metadata: GgufMetadata): ModelDescription {
 /** @param json the parsed config.json @throws TransformersError UNSUPPORTED_MODEL, BAD_CONFIG */
 export function describeConfig(json: unknown): ModelDescription {
   const source = objectOf(json);
+  const type = source.model_type ?? undefined;
+  if (type !== undefined && typeof type !== 'string')
+    throw badConfig(`gives model_type = ${shown(type)}, but a string is needed; download it again`);
   const classes = Array.isArray(source.architectures) ? source.architectures : [];
   const names = [source.model_type, ...classes].filter((name) => typeof name === 'string');
   const architecture = ARCHITECTURES.find(({ modelTypes }) => names.some((name) => modelTypes.includes(name)));

@@ -9,7 +9,7 @@ import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { loadModel } from '../../engine/src';
 import { TOKENIZER, temporaryDirectory } from '../../engine/test/helpers';
-import { describeConfig, describeGguf, Tokenizer } from '../src';
+import { describeConfig, describeGguf, SUPPORTED_ARCHITECTURES, Tokenizer } from '../src';
 import { checkDefinition } from '../src/tokenizer/definition';
 
 const { path: folder, remove } = temporaryDirectory();
@@ -385,6 +385,25 @@ describe('files beside it, and configurations', () => {
       { valueOf: 1, toString: 1 },
     ];
     expect(failure(() => describeConfig(config))).toBe('none');
+    const others = {
+      layer_types: ['full_attention', 'full_attention'],
+      sliding_window: 8,
+      sliding_window_pattern: 6,
+      query_pre_attn_scalar: 4,
+      rope_local_base_freq: 1e4,
+      rope_parameters: { full_attention: { rope_theta: 1e4 } },
+    };
+    for (const model_type of SUPPORTED_ARCHITECTURES) {
+      const hidden_act = model_type.startsWith('gemma') ? 'gelu_pytorch_tanh' : 'silu';
+      const full = { ...config, ...others, architectures: [], model_type, hidden_act };
+      expect(failure(() => describeConfig(full))).toBe('none');
+      for (const value of values)
+        for (const key of Object.keys(full)) failure(() => describeConfig({ ...full, [key]: value }));
+      for (const value of values)
+        failure(() =>
+          describeConfig({ ...full, rope_parameters: { full_attention: value, sliding_attention: value } }),
+        );
+    }
     for (const value of values) {
       for (const key of Object.keys(config)) failure(() => describeConfig({ ...config, [key]: value }));
       for (const key of Object.keys(config.rope_scaling))

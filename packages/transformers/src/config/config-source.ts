@@ -134,7 +134,8 @@ export function ggufConfig(metadata: GgufMetadata): ConfigSource {
   };
 }
 
-function badConfig(what: string): TransformersError {
+/** @param what continues "config.json" */
+export function badConfig(what: string): TransformersError {
   return new TransformersError('BAD_CONFIG', `config.json ${what}.`);
 }
 
