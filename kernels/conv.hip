@@ -5,6 +5,7 @@
 // says what else.
 #include "x.h"
 #include "shared/exact.h"
+#include "shared/tally.h"
 #include "conv/index.h"
 #include "conv/direct.h"
 #include "conv/pool.h"

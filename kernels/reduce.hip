@@ -7,6 +7,7 @@
 #include "x.h"
 #include "shared/split.h"
 #include "shared/rough.h"
+#include "shared/tally.h"
 #include "reduce/range.h"
 #include "reduce/fast.h"
 #include "reduce/columns.h"
@@ -18,17 +19,17 @@
     reduce::fast<Op>(src_numel, el_per_block, num_dims, info, src, dst);                                      \
   }                                                                                                           \
   KERNEL(cols_##op##_##t,                                                                                     \
-         (u64 left, u64 size, u64 right, u64 parts, const T* src, acc_t<T>* partial, T* dst)) {               \
+         (u64 left, u64 size, u64 right, u64 parts, const T* src, Handed<Op, T>* partial, T* dst)) {          \
     reduce::columns<Op>(left, size, right, parts, src, partial, dst);                                         \
   }                                                                                                           \
-  KERNEL_EACH(cols_done_##op##_##t, (u64 left, u64 parts, u64 right, const acc_t<T>* partial, T* dst)) {      \
+  KERNEL_EACH(cols_done_##op##_##t, (u64 left, u64 parts, u64 right, const Handed<Op, T>* partial, T* dst)) { \
     reduce::columnsDone<Op>(left, parts, right, partial, dst);                                                \
   }                                                                                                           \
   KERNEL(rows_##op##_##t, (u64 rows, u64 size, const T* src, T* dst)) { reduce::rows<Op>(rows, size, src, dst); } \
-  KERNEL(part_##op##_##t, (u64 rows, u64 size, u64 parts, const T* src, acc_t<T>* partial)) {                 \
+  KERNEL(part_##op##_##t, (u64 rows, u64 size, u64 parts, const T* src, Handed<Op, T>* partial)) {            \
     reduce::part<Op>(rows, size, parts, src, partial);                                                        \
   }                                                                                                           \
-  KERNEL(done_##op##_##t, (u64 rows, u64 parts, const acc_t<T>* partial, T* dst)) {                           \
+  KERNEL(done_##op##_##t, (u64 rows, u64 parts, const Handed<Op, T>* partial, T* dst)) {                      \
     reduce::done<Op>(rows, parts, partial, dst);                                                              \
   }
 #define REDUCE_INDEX(op, Op, T, t)                                                                            \
@@ -68,15 +69,15 @@ REDUCE_ALL(float, f32)
 REDUCE_ALL(double, f64)
 REDUCE_ALL(f8e4m3, f8e4m3)
 
-#define ATOMIC_SUM(T, t)                                                                                       \
-  KERNEL_EACH(sum_##t, (u64 numel, u64 num_dims, u64 num_sum_dims, const u64* info, const T* inp, T* out)) {   \
-    reduce::atomicSum(numel, num_dims, num_sum_dims, info, inp, out);                                          \
+#define SUM_INTO(T, t)                                                                                         \
+  KERNEL(sum_##t, (u64 numel, u64 num_dims, u64 num_sum_dims, const u64* info, const T* inp, T* out)) {        \
+    reduce::sumInto(numel, num_dims, num_sum_dims, info, inp, out);                                            \
   }
-ATOMIC_SUM(bf16, bf16)
-ATOMIC_SUM(f16, f16)
-ATOMIC_SUM(float, f32)
-ATOMIC_SUM(double, f64)
-ATOMIC_SUM(u32, u32)
+SUM_INTO(bf16, bf16)
+SUM_INTO(f16, f16)
+SUM_INTO(float, f32)
+SUM_INTO(double, f64)
+SUM_INTO(u32, u32)
 
 #define ROWS(T, t)                                                                                             \
   KERNEL(softmax_##t, (const T* src, T* dst, i32 n_cols)) { reduce::softmax(src, dst, (u32)n_cols); }          \

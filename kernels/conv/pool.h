@@ -36,14 +36,7 @@ struct Average {
   struct Acc {
     typedef acc_t<T> type;
   };
-  template <class A>
-  static X_DEVICE A start() {
-    return (A)0;
-  }
-  template <class A>
-  static X_DEVICE A apply(A a, A b) {
-    return a + b;
-  }
+  typedef Sum Over;
   template <class A>
   static X_DEVICE auto finish(A a, u64 window) {
     if constexpr (sameType<A, WideSum>) return a.dividedBy(window);
@@ -66,14 +59,7 @@ struct Largest {
   struct Acc {
     typedef acc_t<T> type;
   };
-  template <class A>
-  static X_DEVICE A start() {
-    return MaxNan::identity<A>();
-  }
-  template <class A>
-  static X_DEVICE A apply(A a, A b) {
-    return MaxNan::apply(a, b);
-  }
+  typedef MaxNan Over;
   template <class A>
   static X_DEVICE A finish(A a, u64) {
     return a;
@@ -90,16 +76,17 @@ X_DEVICE void pool(u64 w_k, u64 h_k, u64 w_stride, u64 h_stride, const u64* info
   const u64 size[4] = {image.dims[0], image.dims[1], windows(image.dims[2], w_k, w_stride), windows(image.dims[3], h_k, h_stride)};
   const u64 next = h_stride * image.strides[3];
   forEachRun(product(size), size, [&](u64 i, const u64(&at)[4], u32 count) {
-    A acc[RUN];
-    for (u32 j = 0; j < RUN; ++j) acc[j] = Op::template start<A>();
+    typedef Tally<typename Op::Over, A> Of;
+    Of acc[RUN];
+    for (u32 j = 0; j < RUN; ++j) acc[j] = Of::none();
     const T* corner = src + image.plane(at[0], at[1]) + at[2] * w_stride * image.strides[2] + at[3] * next;
     for (u64 x = 0; x < w_k; ++x) {
       for (u64 y = 0; y < h_k; ++y) {
         const T* p = corner + x * image.strides[2] + y * image.strides[3];
-        for (u32 j = 0; j < count; ++j) acc[j] = Op::apply(acc[j], (A)to_acc(p[j * next]));
+        for (u32 j = 0; j < count; ++j) acc[j].take((A)to_acc(p[j * next]));
       }
     }
-    for (u32 j = 0; j < count; ++j) dst[i + j] = cast<T>(Op::finish(acc[j], w_k * h_k));
+    for (u32 j = 0; j < count; ++j) dst[i + j] = cast<T>(Op::finish(acc[j].result(), w_k * h_k));
   });
 }
 

@@ -48,51 +48,65 @@ struct Gathered {
   }
 };
 
-// visit(row, values) for the rows of one share that are this thread's, IN_FLIGHT loads at a time.
-template <u32 V, class T, class F>
-X_DEVICE void visitRows(const T* column, u64 right, Share share, u32 first, u32 step, F visit) {
+template <class T, u32 V>
+using Rows = Vec<T, V>[IN_FLIGHT];
+
+// Visits the rows of one share that are this thread's: several(row, values) for IN_FLIGHT of them, `step` apart, which are
+// loaded at once, and one(row, values) for what is left.
+template <u32 V, class T, class Several, class One>
+X_DEVICE void visitRows(const T* column, u64 right, Share share, u32 first, u32 step, Several several, One one) {
   u64 j = share.begin + first;
   for (; j + (IN_FLIGHT - 1) * step < share.end; j += IN_FLIGHT * step) {
-    Vec<T, V> v[IN_FLIGHT];
+    Rows<T, V> v;
 #pragma unroll
     for (u32 l = 0; l < IN_FLIGHT; ++l) v[l] = loadVec<V>(column + (j + l * step) * right);
-#pragma unroll
-    for (u32 l = 0; l < IN_FLIGHT; ++l) visit(j + l * step, v[l]);
+    several(j, v);
   }
-  for (; j < share.end; j += step) visit(j, loadVec<V>(column + j * right));
+  for (; j < share.end; j += step) one(j, loadVec<V>(column + j * right));
 }
 
 template <class Op, u32 V, class T>
-X_DEVICE void columnTiles(u64 left, u64 size, u64 right, u64 parts, const T* src, acc_t<T>* partial, T* dst) {
+X_DEVICE void columnTiles(u64 left, u64 size, u64 right, u64 parts, const T* src, Handed<Op, T>* partial, T* dst) {
   typedef acc_t<T> A;
-  X_SHARED(A, memory, (Gathered<A, V>::SIZE));
-  const Gathered<A, V> gathered{memory};
+  typedef Handed<Op, T> H;
+  X_SHARED(H, memory, (Gathered<H, V>::SIZE));
+  const Gathered<H, V> gathered{memory};
   const u64 vectors = right / V;
   const ColumnTile tile = ColumnTile::of(vectors);
   const u64 tiles = (vectors + tile.across - 1) / tile.across;
   X_FOR_SPLIT(item, left * parts * tiles) {
     const u64 share = item / tiles, vector = item % tiles * tile.across + tile.x;
-    A acc[V];
+    Tally<Op, A> mine[V];
 #pragma unroll
-    for (u32 e = 0; e < V; ++e) acc[e] = Op::template identity<A>();
+    for (u32 e = 0; e < V; ++e) mine[e] = Tally<Op, A>::none();
     if (vector < vectors && tile.y < tile.rows) {
-      visitRows<V>(src + share / parts * size * right + vector * V, right, Share::of(size, parts, share % parts), tile.y,
-                   tile.rows, [&](u64, const Vec<T, V>& v) {
+      visitRows<V>(
+          src + share / parts * size * right + vector * V, right, Share::of(size, parts, share % parts), tile.y, tile.rows,
+          [&](u64, const Rows<T, V>& rows) {
 #pragma unroll
-                     for (u32 e = 0; e < V; ++e) acc[e] = Op::template apply<A>(acc[e], to_acc(v[e]));
-                   });
+            for (u32 e = 0; e < V; ++e) {
+              A terms[IN_FLIGHT];
+#pragma unroll
+              for (u32 l = 0; l < IN_FLIGHT; ++l) terms[l] = to_acc(rows[l][e]);
+              mine[e].take(inPairs<Op>(terms));
+            }
+          },
+          [&](u64, const Vec<T, V>& row) {
+#pragma unroll
+            for (u32 e = 0; e < V; ++e) mine[e].take(to_acc(row[e]));
+          });
     }
     if (tile.y < tile.rows)
 #pragma unroll
-      for (u32 e = 0; e < V; ++e) gathered.put(e, acc[e]);
+      for (u32 e = 0; e < V; ++e) gathered.put(e, handed<Op, T>(mine[e]));
     barrier();
     const u64 column0 = item % tiles * tile.across * V;
     X_FOR_BLOCK(c, tile.across * V) {
       if (column0 + c >= right) break;
-      A total = gathered.get(tile, (u32)c, 0);
-      for (u32 r = 1; r < tile.rows; ++r) total = Op::template apply<A>(total, gathered.get(tile, (u32)c, r));
+      H total = gathered.get(tile, (u32)c, 0);
+      for (u32 r = 1; r < tile.rows; ++r) total.join(gathered.get(tile, (u32)c, r));
       const u64 to = share * right + column0 + c;
-      if (parts == 1) dst[to] = from_acc<T>(total);
+      if (parts == 1) dst[to] = from_acc<T>(total.result());
       else partial[to] = total;
     }
     barrier();
@@ -115,11 +129,16 @@ X_DEVICE void columnIndexTiles(u64 left, u64 size, u64 right, u64 parts, const T
 #pragma unroll
     for (u32 e = 0; e < V; ++e) best[e] = Best<A>::template none<Op>();
     if (vector < vectors && tile.y < tile.rows) {
-      visitRows<V>(src + share / parts * size * right + vector * V, right, Share::of(size, parts, share % parts), tile.y,
-                   tile.rows, [&](u64 j, const Vec<T, V>& v) {
+      const auto one = [&](u64 j, const Vec<T, V>& row) {
 #pragma unroll
-                     for (u32 e = 0; e < V; ++e) best[e].template take<Op>(to_acc(v[e]), (u32)j);
-                   });
+        for (u32 e = 0; e < V; ++e) best[e].template take<Op>(to_acc(row[e]), (u32)j);
+      };
+      const auto several = [&](u64 j, const Rows<T, V>& rows) {
+#pragma unroll
+        for (u32 l = 0; l < IN_FLIGHT; ++l) one(j + l * tile.rows, rows[l]);
+      };
+      visitRows<V>(src + share / parts * size * right + vector * V, right, Share::of(size, parts, share % parts), tile.y,
+                   tile.rows, several, one);
     }
     if (tile.y < tile.rows)
 #pragma unroll
@@ -141,42 +160,51 @@ X_DEVICE void columnIndexTiles(u64 left, u64 size, u64 right, u64 parts, const T
 
 #else
 
-// body(share, column, width) for runs of up to 256 columns of each share: the host's unit of work.
+// Columns that the host walks at once.
+constexpr u32 RUN = 256;
+
+// body(share, column, width) for runs of columns of each share: the host's unit of work.
 template <class F>
 X_DEVICE void forColumnRuns(u64 left, u64 parts, u64 right, F body) {
-  constexpr u64 WIDTH = 256;
-  const u64 tiles = (right + WIDTH - 1) / WIDTH;
+  const u64 tiles = (right + RUN - 1) / RUN;
   X_FOR_SPLIT(item, left * parts * tiles) {
-    const u64 column = item % tiles * WIDTH;
-    body(item / tiles, column, right - column < WIDTH ? right - column : WIDTH);
+    const u64 column = item % tiles * RUN;
+    body(item / tiles, column, right - column < RUN ? right - column : RUN);
   }
+}
+
+// A run's columns of ROWS rows from p; gives the row after them.
+template <class Op, u32 ROWS, class T, class A = acc_t<T>>
+X_DEVICE const T* takeRows(Tally<Op, A>* total, const T* p, u64 right, u64 width) {
+  for (u64 c = 0; c < width; ++c) {
+    A terms[ROWS];
+    for (u32 r = 0; r < ROWS; ++r) terms[r] = to_acc(p[r * right + c]);
+    total[c].take(inPairs<Op>(terms));
+  }
+  return p + ROWS * right;
 }
 
 #endif
 
 template <class Op, class T>
-X_DEVICE void columns(u64 left, u64 size, u64 right, u64 parts, const T* src, acc_t<T>* partial, T* dst) {
+X_DEVICE void columns(u64 left, u64 size, u64 right, u64 parts, const T* src, Handed<Op, T>* partial, T* dst) {
 #if X_HOST
   typedef acc_t<T> A;
   forColumnRuns(left, parts, right, [=](u64 share, u64 column, u64 width) {
-    // Steps whose sum is made on its own before it joins the total: a float total alone stops growing at 2^24 ones.
-    constexpr u64 STEPS = 256;
-    A total[256], acc[256];
-    for (u64 c = 0; c < width; ++c) total[c] = Op::template identity<A>();
+    Tally<Op, A> total[RUN];
+    for (u64 c = 0; c < width; ++c) total[c] = Tally<Op, A>::none();
     const Share rows = Share::of(size, parts, share % parts);
     const T* p = src + (share / parts * size + rows.begin) * right + column;
-    for (u64 j = rows.begin; j < rows.end;) {
-      for (u64 c = 0; c < width; ++c) acc[c] = Op::template identity<A>();
-      const u64 stop = rows.end - j < STEPS ? rows.end : j + STEPS;
-      for (; j < stop; ++j, p += right)
-        for (u64 c = 0; c < width; ++c) acc[c] = Op::template apply<A>(acc[c], to_acc(p[c]));
-      for (u64 c = 0; c < width; ++c) total[c] = Op::template apply<A>(total[c], acc[c]);
-    }
+    const T* end = p + (rows.end - rows.begin) * right;
+    while (end - p >= (i64)(8 * right)) p = takeRows<Op, 8>(total, p, right, width);
+    if (end - p >= (i64)(4 * right)) p = takeRows<Op, 4>(total, p, right, width);
+    if (end - p >= (i64)(2 * right)) p = takeRows<Op, 2>(total, p, right, width);
+    if (p < end) takeRows<Op, 1>(total, p, right, width);
     const u64 to = share * right + column;
     if (parts == 1) {
-      for (u64 c = 0; c < width; ++c) dst[to + c] = from_acc<T>(total[c]);
+      for (u64 c = 0; c < width; ++c) dst[to + c] = from_acc<T>(total[c].result());
     } else {
-      for (u64 c = 0; c < width; ++c) partial[to + c] = total[c];
+      for (u64 c = 0; c < width; ++c) partial[to + c] = handed<Op, T>(total[c]);
     }
   });
 #else
@@ -187,14 +215,14 @@ X_DEVICE void columns(u64 left, u64 size, u64 right, u64 parts, const T* src, ac
 }
 
 template <class Op, class T>
-X_DEVICE void columnsDone(u64 left, u64 parts, u64 right, const acc_t<T>* partial, T* dst) {
+X_DEVICE void columnsDone(u64 left, u64 parts, u64 right, const Handed<Op, T>* partial, T* dst) {
   X_FOR_EACH(i, left * right) {
     const u64 pre = i / right;
-    const acc_t<T>* p = partial + (pre * parts * right + (i - pre * right));
-    acc_t<T> acc = p[0];
+    const Handed<Op, T>* p = partial + (pre * parts * right + (i - pre * right));
+    auto total = Tally<Op, acc_t<T>>::none();
 #pragma unroll 16
-    for (u64 part = 1; part < parts; ++part) acc = Op::template apply<acc_t<T>>(acc, p[part * right]);
-    dst[i] = from_acc<T>(acc);
+    for (u64 part = 0; part < parts; ++part) total.join(p[part * right]);
+    dst[i] = from_acc<T>(total.result());
   }
 }
 
@@ -204,7 +232,7 @@ X_DEVICE void columnsIndex(u64 left, u64 size, u64 right, u64 parts, const T* sr
 #if X_HOST
   typedef acc_t<T> A;
   forColumnRuns(left, parts, right, [=](u64 share, u64 column, u64 width) {
-    Best<A> best[256];
+    Best<A> best[RUN];
     for (u64 c = 0; c < width; ++c) best[c] = Best<A>::template none<Op>();
     const Share rows = Share::of(size, parts, share % parts);
     const T* p = src + (share / parts * size + rows.begin) * right + column;

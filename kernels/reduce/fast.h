@@ -48,14 +48,14 @@ X_DEVICE void fast(u64 numel, u64 size, u64 num_dims, const u64* info, const T* 
     if (n == 0) {
       result = Op::template identity<A>();
     } else if (groups.step == 1) {
-      result = overBlockAt<Op>(src + groups.base(output), n);
+      result = overBlockAt<Op>(src + groups.base(output), n).result();
     } else if (groups.step != 0) {
       const T* p = src + groups.base(output);
       const u64 step = groups.step;
-      result = overBlock<Op, A>(n, [p, step](u64 j) { return to_acc(p[j * step]); });
+      result = overBlock<Op, T>(n, [p, step](u64 j) { return to_acc(p[j * step]); }).result();
     } else {
       // One at a time: the index chain's registers leave no room for more.
-      result = overBlock<Op, A, 1>(n, [&](u64 j) { return to_acc(src[groups.chain(output, j)]); });
+      result = overBlock<Op, T, 1>(n, [&](u64 j) { return to_acc(src[groups.chain(output, j)]); }).result();
     }
     if (threadIndex() == 0) dst[output] = from_acc<T>(result);
   }
@@ -85,12 +85,11 @@ X_DEVICE void fastIndex(u64 numel, u64 size, u64 num_dims, const u64* info, cons
 template <class Op, class T>
 X_DEVICE void rows(u64 rows, u64 size, const T* src, T* dst) {
 #if X_HOST
-  X_FOR_SPLIT(row, rows) dst[row] = from_acc<T>(overBlockAt<Op>(src + row * size, size));
+  X_FOR_SPLIT(row, rows) dst[row] = from_acc<T>(overBlockAt<Op>(src + row * size, size).result());
 #else
   for (u64 row = split::block() * warpsInBlock() + warpId(); row < rows; row += split::blocks() * warpsInBlock()) {
-    typedef typename Carried<acc_t<T>>::type C;
-    const C result = warpReduce<Op>((C)shareOf<Op>(src + row * size, size, laneId(), lanes::active()));
-    if (laneId() == 0) dst[row] = from_acc<T>((acc_t<T>)result);
+    const auto tally = ofWarp<Op, T>(shareOf<Op>(src + row * size, size, laneId(), lanes::active()));
+    if (laneId() == 0) dst[row] = from_acc<T>(tally.result());
   }
 #endif
 }
@@ -112,21 +111,23 @@ X_DEVICE void rowsIndex(u64 rows, u64 size, const T* src, u32* dst) {
 
 /** partial[row * parts + part] = Op over the part's share of a contiguous row; item = row * parts + part. */
 template <class Op, class T>
-X_DEVICE void part(u64 rows, u64 size, u64 parts, const T* src, acc_t<T>* partial) {
+X_DEVICE void part(u64 rows, u64 size, u64 parts, const T* src, Handed<Op, T>* partial) {
   X_FOR_SPLIT(item, rows * parts) {
     const u64 row = item / parts, p = item % parts;
     const u64 each = ((size + parts - 1) / parts + 15) / 16 * 16;
     const u64 begin = p * each < size ? p * each : size, end = begin + each < size ? begin + each : size;
-    const acc_t<T> result = overBlockAt<Op>(src + row * size + begin, end - begin);
-    if (threadIndex() == 0) partial[item] = result;
+    const Handed<Op, T> tally = overBlockAt<Op>(src + row * size + begin, end - begin);
+    if (threadIndex() == 0) partial[item] = tally;
   }
 }
 
 template <class Op, class T>
-X_DEVICE void done(u64 rows, u64 parts, const acc_t<T>* partial, T* dst) {
+X_DEVICE void done(u64 rows, u64 parts, const Handed<Op, T>* partial, T* dst) {
   X_FOR_SPLIT(row, rows) {
-    const acc_t<T> result = overBlockAt<Op>(partial + row * parts, parts);
-    if (threadIndex() == 0) dst[row] = from_acc<T>(result);
+    auto mine = Tally<Op, acc_t<T>>::none();
+    X_FOR_BLOCK(part, parts) mine.join(partial[row * parts + part]);
+    const auto tally = ofBlock<Op, T>(mine);
+    if (threadIndex() == 0) dst[row] = from_acc<T>(tally.result());
   }
 }
 
@@ -156,16 +157,37 @@ X_DEVICE void doneIndex(u64 rows, u64 size, u64 parts, const T* src, const u32* 
   }
 }
 
-/** candle's atomic sum: info = dims, strides, then the summed dims' sizes and their strides in the contiguous source. */
+/**
+ * candle's sum_*: info = dims, strides, then the summed dims' sizes and their strides in the contiguous source, outer dims
+ * first; the sums are added to what is in dst. candle adds every element with an atomic; here one thread or one block
+ * makes all of a sum, so that f32 keeps its precision and every run gives the same bits.
+ */
 template <class T>
-X_DEVICE void atomicSum(u64 numel, u64 num_dims, u64 num_sum_dims, const u64* info, const T* src, T* dst) {
+X_DEVICE void sumInto(u64 numel, u64 num_dims, u64 num_sum_dims, const u64* info, const T* src, T* dst) {
   const u64* sizes = info + 2 * num_dims;
   const u64* steps = sizes + num_sum_dims;
   const bool contiguous = isContiguous(num_dims, info, info + num_dims);
-  X_FOR_EACH(i, numel) {
-    u64 to = i;
-    for (u64 d = 0; d < num_sum_dims; ++d) to = to / steps[d] / sizes[d] * steps[d] + to % steps[d];
-    atomicAdd(dst + to, src[contiguous ? i : stridedOffset(i, num_dims, info, info + num_dims)]);
+  u64 terms = 1;
+  for (u64 d = 0; d < num_sum_dims; ++d) terms *= sizes[d];
+  if (terms == 0) return;
+  const auto term = [=](u64 output, u64 j) {
+    u64 i = output;
+    for (u64 d = num_sum_dims; d-- > 0; j /= sizes[d])
+      i = (i / steps[d] * sizes[d] + j % sizes[d]) * steps[d] + i % steps[d];
+    return to_acc(src[contiguous ? i : stridedOffset(i, num_dims, info, info + num_dims)]);
+  };
+  const auto add = [=](u64 output, acc_t<T> sum) { dst[output] = from_acc<T>(to_acc(dst[output]) + sum); };
+  if (terms <= blockThreads()) {
+    X_FOR_EACH(output, numel / terms) {
+      auto sum = Tally<WrapSum, acc_t<T>>::none();
+      for (u64 j = 0; j < terms; ++j) sum.take(term(output, j));
+      add(output, sum.result());
+    }
+    return;
+  }
+  X_FOR_SPLIT(output, numel / terms) {
+    const auto sum = overBlock<WrapSum, T, 1>(terms, [=](u64 j) { return term(output, j); });
+    if (threadIndex() == 0) add(output, sum.result());
   }
 }
 

@@ -1,5 +1,5 @@
-// Reducing a range with several independent partial results, so that loads overlap on GPUs and loops vectorise on the
-// host without reordering licence. Float sums are split over many lanes, which also keeps their rounding error small.
+// Reducing a range by a block: each thread has loads in flight and adds its terms in pairs before they join its tally;
+// on the host, whose block is one thread, many tallies side by side let the loop vectorise without reordering licence.
 #pragma once
 
 namespace reduce {
@@ -18,6 +18,13 @@ struct WrapSum {
   }
 };
 
+}  // namespace reduce
+
+template <>
+[[maybe_unused]] constexpr bool isSum<reduce::WrapSum> = true;
+
+namespace reduce {
+
 // blockReduce moves 4 or 8 bytes: narrower integers travel as 32-bit ones, and wrap when they come back.
 template <class A>
 struct Carried {
@@ -32,11 +39,18 @@ struct Carried<i16> {
   typedef i32 type;
 };
 
-template <class Op, class A>
-X_DEVICE A blockOf(A v) {
-  typedef typename Carried<A>::type C;
-  // An identity of A must not beat real values as C, so threads without values pass A's own identity.
-  return (A)blockReduce<Op>((C)v);
+/** Op over the tallies of this block's threads; every thread gets the result. T is the elements' type. */
+template <class Op, class T>
+X_DEVICE Handed<Op, T> ofBlock(const Tally<Op, acc_t<T>>& tally) {
+  const Handed<Op, T> mine = handed<Op, T>(tally);
+#if X_HOST
+  return mine;
+#else
+  typedef typename Carried<acc_t<T>>::type C;
+  if constexpr (sameType<Handed<Op, T>, CarefulSum>) return blockReduce<Join>(mine);
+  // An identity of the accumulator's type must not beat real values as C, so threads without values pass that type's own.
+  else return {(acc_t<T>)blockReduce<Op>((C)mine.value)};
+#endif
 }
 
 #if X_HOST
@@ -47,40 +61,64 @@ template <class A>
 constexpr u32 LANES = 4;
 // Vectors that a thread loads before it uses the first.
 constexpr u32 IN_FLIGHT = FEW_REGISTERS ? 1 : 4;
+
+/** The same over the lanes of this warp. */
+template <class Op, class T>
+X_DEVICE Handed<Op, T> ofWarp(const Tally<Op, acc_t<T>>& tally) {
+  const Handed<Op, T> mine = handed<Op, T>(tally);
+  typedef typename Carried<acc_t<T>>::type C;
+  if constexpr (sameType<Handed<Op, T>, CarefulSum>) return warpReduce<Join>(mine);
+  else return {(acc_t<T>)warpReduce<Op>((C)mine.value)};
+}
 #endif
 
-/** Op over get(0) .. get(n-1), by the whole block; every thread gets the result. N is the number of partial results. */
-template <class Op, class A, u32 N = LANES<A>, class Get>
-X_DEVICE A overBlock(u64 n, Get get) {
-  A lane[N];
-#pragma unroll
-  for (u32 l = 0; l < N; ++l) lane[l] = Op::template identity<A>();
-  const u64 threads = blockThreads();
-  u64 j = threadIndex();
 #if X_HOST
-  // Two levels: lane sums of 64 steps go into totals, so that even a billion terms lose little.
-  A totals[N];
-  for (u32 l = 0; l < N; ++l) totals[l] = lane[l];
-  while (j + N <= n) {
-    for (u32 l = 0; l < N; ++l) lane[l] = Op::template identity<A>();
-    const u64 stop = n - j >= 64ull * N ? j + 64ull * N : j + (n - j) / N * N;
-    for (; j < stop; j += N)
-      for (u32 l = 0; l < N; ++l) lane[l] = Op::template apply<A>(lane[l], get(j + l));
-    for (u32 l = 0; l < N; ++l) totals[l] = Op::template apply<A>(totals[l], lane[l]);
+/** Lane l takes the terms j + l, j + N + l, ... of S steps. */
+template <class Op, class A, u32 N, u32 S, class Get>
+X_DEVICE void takeSteps(Tally<Op, A> (&lanes)[N], u64 j, Get get) {
+  for (u32 l = 0; l < N; ++l) {
+    A terms[S];
+    for (u32 s = 0; s < S; ++s) terms[s] = get(j + s * N + l);
+    lanes[l].take(inPairs<Op>(terms));
   }
-  for (u32 l = 0; l < N; ++l) lane[l] = totals[l];
-#else
-  for (; j + (N - 1) * threads < n; j += N * threads) {
-#pragma unroll
-    for (u32 l = 0; l < N; ++l) lane[l] = Op::template apply<A>(lane[l], get(j + l * threads));
-  }
+}
 #endif
-  for (u32 l = 0; j < n; j += threads, l = (l + 1) % N) lane[0] = Op::template apply<A>(lane[0], get(j));
+
+/** Op over get(0) .. get(n-1), by the whole block; every thread gets the result. N terms are on the way at once. */
+template <class Op, class T, u32 N = LANES<acc_t<T>>, class Get>
+X_DEVICE Handed<Op, T> overBlock(u64 n, Get get) {
+  typedef acc_t<T> A;
+#if X_HOST
+  Tally<Op, A> lanes[N];
+  for (u32 l = 0; l < N; ++l) lanes[l] = Tally<Op, A>::none();
+  u64 j = 0;
+  for (; j + 8 * N <= n; j += 8 * N) takeSteps<Op, A, N, 8>(lanes, j, get);
+  if (j + 4 * N <= n) takeSteps<Op, A, N, 4>(lanes, j, get), j += 4 * N;
+  if (j + 2 * N <= n) takeSteps<Op, A, N, 2>(lanes, j, get), j += 2 * N;
+  if (j + N <= n) takeSteps<Op, A, N, 1>(lanes, j, get), j += N;
+  if (j < n) {
+    A rest[N];
+    for (u32 l = 0; l < N; ++l) rest[l] = Op::template identity<A>();
+    for (u32 l = 0; j + l < n; ++l) rest[l] = get(j + l);
+    for (u32 l = 0; l < N; ++l) lanes[l].take(rest[l]);
+  }
 #pragma unroll
   for (u32 w = N / 2; w > 0; w /= 2)
+    for (u32 l = 0; l < w; ++l) lanes[l].join(lanes[l + w]);
+  return ofBlock<Op, T>(lanes[0]);
+#else
+  Tally<Op, A> mine = Tally<Op, A>::none();
+  const u64 threads = blockThreads();
+  u64 j = threadIndex();
+  for (; j + (N - 1) * threads < n; j += N * threads) {
+    A terms[N];
 #pragma unroll
-    for (u32 l = 0; l < w; ++l) lane[l] = Op::template apply<A>(lane[l], lane[l + w]);
-  return blockOf<Op>(lane[0]);
+    for (u32 l = 0; l < N; ++l) terms[l] = get(j + l * threads);
+    mine.take(inPairs<Op>(terms));
+  }
+  for (; j < n; j += threads) mine.take(get(j));
+  return ofBlock<Op, T>(mine);
+#endif
 }
 
 #if !X_HOST
@@ -106,29 +144,29 @@ X_DEVICE bool vectorises(const T* p, u64 n) {
 
 /** Op over the share of one of `step` threads in n contiguous elements, with 16-byte loads. */
 template <class Op, class T>
-X_DEVICE acc_t<T> shareOf(const T* p, u64 n, u32 first, u32 step) {
+X_DEVICE Tally<Op, acc_t<T>> shareOf(const T* p, u64 n, u32 first, u32 step) {
   typedef acc_t<T> A;
   constexpr u32 V = vecWidth<T>;
   const u64 vectors = n / V;
-  A lane[4];
-#pragma unroll
-  for (u32 l = 0; l < 4; ++l) lane[l] = Op::template identity<A>();
+  Tally<Op, A> share = Tally<Op, A>::none();
   forVectors<V>(p, vectors, first, step, [&](u64, const Vec<T, V>& v) {
+    A terms[V];
 #pragma unroll
-    for (u32 e = 0; e < V; ++e) lane[e % 4] = Op::template apply<A>(lane[e % 4], to_acc(v[e]));
+    for (u32 e = 0; e < V; ++e) terms[e] = to_acc(v[e]);
+    share.take(inPairs<Op>(terms));
   });
-  for (u64 j = vectors * V + first; j < n; j += step) lane[0] = Op::template apply<A>(lane[0], to_acc(p[j]));
-  return Op::template apply<A>(Op::template apply<A>(lane[0], lane[1]), Op::template apply<A>(lane[2], lane[3]));
+  for (u64 j = vectors * V + first; j < n; j += step) share.take(to_acc(p[j]));
+  return share;
 }
 #endif
 
 /** The same over n contiguous elements at p, with 16-byte loads where p allows them. */
 template <class Op, class T>
-X_DEVICE acc_t<T> overBlockAt(const T* p, u64 n) {
+X_DEVICE Handed<Op, T> overBlockAt(const T* p, u64 n) {
 #if !X_HOST
-  if (vectorises(p, n)) return blockOf<Op>(shareOf<Op>(p, n, threadIndex(), blockThreads()));
+  if (vectorises(p, n)) return ofBlock<Op, T>(shareOf<Op>(p, n, threadIndex(), blockThreads()));
 #endif
-  return overBlock<Op, acc_t<T>>(n, [p](u64 j) { return to_acc(p[j]); });
+  return overBlock<Op, T>(n, [p](u64 j) { return to_acc(p[j]); });
 }
 
 constexpr u32 NO_INDEX = 0xffffffffu;
@@ -142,7 +180,8 @@ X_DEVICE bool sameValue(T a, T b) {
 /** The block's winner from every thread's best value and its position, NO_INDEX where a thread saw none. */
 template <class Op, class A>
 X_DEVICE u32 winnerOf(A best, u32 index) {
-  const A winner = blockOf<Op>(best);
+  typedef typename Carried<A>::type C;
+  const A winner = (A)blockReduce<Op>((C)best);
   return blockReduce<Min>(index != NO_INDEX && sameValue(best, winner) ? index : NO_INDEX);
 }
 #endif
@@ -151,7 +190,7 @@ X_DEVICE u32 winnerOf(A best, u32 index) {
 template <class Op, class A, class Get>
 X_DEVICE u32 indexOverBlock(u64 n, Get get) {
 #if X_HOST
-  const A best = overBlock<Op, A>(n, get);
+  const A best = overBlock<Op, A>(n, get).result();
   for (u64 j = 0; j < n; j += 256) {
     const u64 stop = j + 256 < n ? j + 256 : n;
     u32 hits = 0;

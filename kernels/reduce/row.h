@@ -51,29 +51,24 @@ struct Row {
   X_DEVICE A reduce(F f) const {
 #if !X_HOST
     if (wide) {
-      A acc = Op::template identity<A>();
+      auto mine = Tally<Op, A>::none();
       if (held) {
+        A terms[TILES];
 #pragma unroll
         for (u32 t = 0; t < TILES; ++t) {
           const u32 c = (t * blockThreads() + threadIndex()) * V;
-          if (c < n) {
-#pragma unroll
-            for (u32 e = 0; e < V; ++e) acc = Op::template apply<A>(acc, f(c + e, value(tile[t][e])));
-          }
+          terms[t] = c < n ? overVector<Op>(tile[t], c, f) : Op::template identity<A>();
         }
+        mine.take(inPairs<Op>(terms));
       } else {
 #pragma unroll 2
-        for (u32 c = threadIndex() * V; c < n; c += blockThreads() * V) {
-          const Vec<W, V> v = load(x + c);
-#pragma unroll
-          for (u32 e = 0; e < V; ++e) acc = Op::template apply<A>(acc, f(c + e, value(v[e])));
-        }
+        for (u32 c = threadIndex() * V; c < n; c += blockThreads() * V) mine.take(overVector<Op>(load(x + c), c, f));
       }
-      return blockOf<Op>(acc);
+      return ofBlock<Op, T>(mine).result();
     }
 #endif
     const T* p = x;
-    return overBlock<Op, A>(n, [p, f](u64 j) { return f((u32)j, to_acc(p[j])); });
+    return overBlock<Op, T>(n, [p, f](u64 j) { return f((u32)j, to_acc(p[j])); }).result();
   }
 
   /** y[column] = f(value, weights at column...); y may be the row itself. */
@@ -102,6 +97,14 @@ struct Row {
   }
 
 #if !X_HOST
+  template <class Op, class F>
+  static X_DEVICE A overVector(const Vec<W, V>& v, u32 column, F f) {
+    A terms[V];
+#pragma unroll
+    for (u32 e = 0; e < V; ++e) terms[e] = f(column + e, value(v[e]));
+    return inPairs<Op>(terms);
+  }
+
   template <class F, class... Ws>
   static X_DEVICE void put(T* y, const Vec<W, V>& v, F f, const Ws&... weights) {
     Vec<W, V> out;

@@ -3,7 +3,7 @@
  *
  * Differs from candle: sums of u8 are u32, so that they count what comparisons found; narrow floats are averaged through
  * f32, so a mean of large f16 values does not overflow on the way; `mean` and `var` of integers are refused instead of
- * giving 0; `cumsum` works by doubling steps and so has no n² matrix.
+ * giving 0; `cumsum` sums floats in f64, by doubling steps and so with no n² matrix.
  */
 import * as rules from '../autograd/rules/reducing';
 import { identity } from '../autograd/rules/shared';
@@ -199,7 +199,7 @@ export abstract class TensorReducing extends TensorComparing {
 
   /**
    * Sums of all elements up to and including each one along a dimension. This shape; any dtype, as for {@link sum}: u8
-   * becomes u32, narrow floats are summed in f32, other integers wrap.
+   * becomes u32, floats are summed in f64 and rounded once, other integers wrap.
    * @throws ShapeError `DIM_OUT_OF_RANGE`
    * @example
    * ```ts
@@ -208,23 +208,52 @@ export abstract class TensorReducing extends TensorComparing {
    */
   cumsum(this: Tensor, dim: number): Tensor {
     const d = resolveDim('cumsum', dim, this.shape);
-    const size = this.shape[d];
     if (this.dtype === 'u8') return withTemporaries((temporary) => temporary(this.toDtype('u32')).cumsum(d));
-    if (isNarrowFloat(this.dtype)) {
-      return withTemporaries((temporary) => temporary(temporary(this.toDtype('f32')).cumsum(d)).toDtype(this.dtype));
-    }
-    if (size <= 1) return this.contiguous();
+    if (this.shape[d] <= 1) return this.contiguous();
     return withTemporaries((temporary) => {
-      let current: Tensor = this;
-      for (let step = 1; step < size; step *= 2) {
-        const head = temporary(current.narrow(d, 0, step));
-        const late = temporary(current.narrow(d, step, size - step));
-        const early = temporary(current.narrow(d, 0, size - step));
-        current = temporary(cat([head, temporary(late.add(early))], d));
-      }
-      return viewOf('cumsum', current, current.layout, identity);
+      const rounds = isFloat(this.dtype) && this.dtype !== 'f64';
+      if (rounds) return temporary(temporary(this.toDtype('f64')).cumsum(d)).toDtype(this.dtype);
+      const sums = temporary(prefixSums(this, d));
+      return viewOf('cumsum', sums, sums.layout, identity);
     });
   }
+}
+
+/** Elements of a run whose prefix sums are made by doubling steps. */
+const PREFIX_RUN = 32;
+
+/**
+ * Prefix sums along dimension `d`. A long one is cut into runs, and the sum of all runs before is added to each: every
+ * element is then read a few times, however many there are.
+ */
+function prefixSums(tensor: Tensor, d: number): Tensor {
+  const size = tensor.shape[d];
+  if (size <= PREFIX_RUN) return prefixSumsByDoubling(tensor, d);
+  return withTemporaries((temporary) => {
+    const runs = Math.ceil(size / PREFIX_RUN);
+    const padded = temporary(tensor.padWithZeros(d, 0, runs * PREFIX_RUN - size));
+    const cut = padded.shape.toSpliced(d, 1, runs, PREFIX_RUN);
+    const within = temporary(prefixSumsByDoubling(temporary(padded.reshape(cut)), d + 1));
+    const whole = temporary(temporary(within.narrow(d + 1, PREFIX_RUN - 1, 1)).narrow(d, 0, runs - 1));
+    const totals = temporary(temporary(whole.squeeze(d + 1)).contiguous());
+    const before = temporary(temporary(prefixSums(totals, d)).padWithZeros(d, 1, 0));
+    const sums = temporary(within.broadcastAdd(temporary(before.unsqueeze(d + 1))));
+    return temporary(temporary(sums.reshape(padded.shape)).narrow(d, 0, size)).contiguous();
+  });
+}
+
+function prefixSumsByDoubling(tensor: Tensor, d: number): Tensor {
+  const size = tensor.shape[d];
+  return withTemporaries((temporary) => {
+    let current = tensor;
+    for (let step = 1; step < size; step *= 2) {
+      const head = temporary(current.narrow(d, 0, step));
+      const late = temporary(current.narrow(d, step, size - step));
+      const early = temporary(current.narrow(d, 0, size - step));
+      current = temporary(cat([head, temporary(late.add(early))], d));
+    }
+    return current.contiguous();
+  });
 }
 
 function allDims(tensor: Tensor): number[] {

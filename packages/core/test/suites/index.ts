@@ -25,6 +25,7 @@ import { tensorIndexingSuite } from './tensor-indexing';
 import { tensorJoiningSuite } from './tensor-joining';
 import { tensorReducingSuite } from './tensor-reducing';
 import { tensorSortingSuite } from './tensor-sorting';
+import { tensorSumsSuite } from './tensor-sums';
 import { tensorViewsSuite } from './tensor-views';
 
 export type OpSuite = (name: string, device: () => Device) => void;
@@ -36,6 +37,7 @@ export const OP_SUITES: readonly OpSuite[] = [
   tensorElementwiseSuite,
   tensorComparingSuite,
   tensorReducingSuite,
+  tensorSumsSuite,
   tensorIndexingSuite,
   tensorIdsSuite,
   tensorSortingSuite,

@@ -210,5 +210,24 @@ export function normsSuite(name: string, device: () => Device): void {
       });
       expect(memoryStats().liveTensors).toBe(before);
     });
+
+    test('statistics of many elements are exact', () => {
+      const size = Math.max(64, Math.round(300_000 * Number(process.env.X_TEST_SCALE ?? 1)));
+      const far = (t: Tensor, value: number) => t.sub(value).abs().maxAll().toScalarSync() as number;
+      scope(() => {
+        const tenths = Tensor.full(0.1, [2, 2, size], 'f32', device());
+        const pairs = from([2, 4])
+          .broadcastAs([2, 2, (size / 2) | 0, 2])
+          .flatten(2, 3);
+        using bn = new BatchNorm(2, zeros(2), ones(2), { eps: 0, momentum: 1 });
+        const normed = bn.forwardTrain(pairs);
+        expect(far(normed.abs(), 1)).toBeLessThan(2e-7);
+        expect(far(bn.runningMean, 3)).toBe(0);
+        bn.forwardTrain(tenths.affine(1, 0));
+        expect(far(bn.runningMean, Math.fround(0.1))).toBeLessThan(2e-8);
+        using gn = new GroupNorm(ones(2), zeros(2), 2, 1, 0);
+        expect(far(gn.forward(pairs).abs(), 1)).toBeLessThan(2e-7);
+      });
+    });
   });
 }

@@ -150,7 +150,7 @@ function launchColumns(
     device.launch(REDUCE, kernelName(kernelName('cols', op), dtype), shape, [left, size, right, 1, ...args]);
     return;
   }
-  const partial = device.allocUninit(left * parts * right, isArg(op) ? 'u32' : accumulatorOf(dtype));
+  const partial = allocPartial(device, op, dtype, left * parts * right);
   try {
     const args = isArg(op) ? [src, partial.ptr] : [src, partial.ptr, 0];
     device.launch(REDUCE, kernelName(kernelName('cols', op), dtype), shape, [left, size, right, parts, ...args]);
@@ -162,8 +162,7 @@ function launchColumns(
 }
 
 /**
- * `part_{op}_{t}(rows, size, parts, src, partial)` then `done_{op}_{t}`: partial results are accumulators (f32 for the
- * small floats), positions for argmin and argmax.
+ * `part_{op}_{t}(rows, size, parts, src, partial)` then `done_{op}_{t}`; {@link allocPartial} says what partial results are.
  */
 function launchSplit(
   device: RocmDevice,
@@ -175,7 +174,7 @@ function launchSplit(
 ): void {
   const units = device.hip.properties.multiprocessorCount;
   const parts = Math.max(2, Math.min(Math.ceil(size / 2048), Math.ceil((units * 8) / rows)));
-  const partial = device.allocUninit(rows * parts, isArg(op) ? 'u32' : accumulatorOf(dtype));
+  const partial = allocPartial(device, op, dtype, rows * parts);
   try {
     device.launch(REDUCE, kernelName(kernelName('part', op), dtype), { grid: [parts, rows, 1], block: SPLIT_BLOCK }, [
       rows,
@@ -191,6 +190,12 @@ function launchSplit(
   }
 }
 
-function accumulatorOf(dtype: DType): DType {
-  return dtype === 'f16' || dtype === 'bf16' || dtype === 'f8e4m3' ? 'f32' : dtype;
+/**
+ * Room for `count` partial results: accumulators (f32 for the small floats), f32 sums with what rounding took from them
+ * beside each, positions for argmin and argmax.
+ */
+function allocPartial(device: RocmDevice, op: ReduceOp, dtype: DType, count: number): RocmStorage {
+  if (isArg(op)) return device.allocUninit(count, 'u32');
+  if (op === 'sum' && dtype === 'f32') return device.allocUninit(count * 2, 'f32');
+  return device.allocUninit(count, dtype === 'f16' || dtype === 'bf16' || dtype === 'f8e4m3' ? 'f32' : dtype);
 }
