@@ -3,8 +3,9 @@
  *
  * ```ts
  * import { Device, loadModel } from '@x/candle';
- * using model = await loadModel('model.gguf', { device: await Device.auto() });
+ * const model = await loadModel('model.gguf', { device: await Device.auto() });
  * for await (const piece of model.generate('Once upon a time', { maxTokens: 64 })) process.stdout.write(piece.text);
+ * model.dispose();
  * ```
  */
 import '@x/rocm-backend';

@@ -72,7 +72,7 @@ const run = (args: string[], input: string | Buffer = '', env: Record<string, st
 const greedy = ['--device', 'cpu', '--temperature', '0'];
 const oneLine = /^error [A-Z0-9_]+: [^\n]+\n$/;
 
-describe('run', { timeout: 120_000 }, () => {
+describe('run', { timeout: 300_000 }, () => {
   test('the text goes to stdout, everything else to stderr', async () => {
     const { status, out, err } = await run(['run', TINY, ...greedy, '-n', '8']);
     expect(status).toBe(0);
@@ -160,7 +160,7 @@ describe('run', { timeout: 120_000 }, () => {
   });
 });
 
-describe('wrong command lines', { timeout: 120_000 }, () => {
+describe('wrong command lines', { timeout: 300_000 }, () => {
   // option-values.test.ts has more values.
   test('run with wrong values', async () => {
     const values: [string, string][] = [
@@ -211,7 +211,7 @@ describe('wrong command lines', { timeout: 120_000 }, () => {
   });
 });
 
-describe('what is no model', { timeout: 120_000 }, () => {
+describe('what is no model', { timeout: 300_000 }, () => {
   const empty = join(folder, 'empty');
   const several = join(folder, 'several');
   const cut = join(folder, 'cut.gguf');
@@ -234,7 +234,7 @@ describe('what is no model', { timeout: 120_000 }, () => {
   });
 });
 
-describe('inspect of a directory', { timeout: 120_000 }, () => {
+describe('inspect of a directory', { timeout: 300_000 }, () => {
   const inspect = async (path: string) => JSON.parse((await run(['inspect', path, '--json'])).out);
 
   test('one GGUF model', async () => {
