@@ -292,7 +292,7 @@ export class Tensor extends TensorFiles {
    * @throws FileFormatError `FILE_NOT_FOUND`, `FILE_TRUNCATED`, `FILE_INVALID`; UnsupportedError for complex numbers, text,
    * dates and Python objects
    */
-  static readNpy(file: FileInput, device?: DeviceLike, options?: LoadOptions): Promise<Tensor> {
+  static async readNpy(file: FileInput, device?: DeviceLike, options?: LoadOptions): Promise<Tensor> {
     return readNpy(file, device, options);
   }
 
@@ -330,7 +330,7 @@ export class Tensor extends TensorFiles {
    * @param options.deflate compresses, as numpy's `savez_compressed`; default false
    * @throws FileFormatError `FILE_UNWRITABLE`
    */
-  static writeNpz(
+  static async writeNpz(
     tensors: Readonly<Record<string, Tensor>> | ReadonlyMap<string, Tensor>,
     path: string,
     options?: { deflate?: boolean },

@@ -10,7 +10,7 @@
  * Two switches of the environment are candle's: with `X_DEQUANTIZE_ALL=1` every quantized weight is made dense in f32,
  * with `X_DEQUANTIZE_ALL_F16=1` in f16 (candle: CANDLE_DEQUANTIZE_ALL, CANDLE_DEQUANTIZE_ALL_F16).
  */
-import { DeviceError, formatShape, Layout, ShapeError, TENSORS, Tensor } from '@x/core';
+import { DeviceError, formatShape, kinds, Layout, ShapeError, TENSORS, Tensor } from '@x/core';
 import { matmulRows } from './host-ops';
 import type { DenseDType } from './load';
 import { QTensor } from './qtensor';
@@ -168,3 +168,16 @@ function quantized(weight: QTensor, x: Tensor, size: ProductSize, shape: readonl
   const product = matmulRows(blocks, weight.format, size, values);
   return Tensor.fromStorage(backend.fromHost(product, 'f32'), shape, device);
 }
+
+kinds.checkCalls(
+  QMatMul,
+  {
+    fromQTensor: {
+      weight: kinds.kind((value) => value instanceof QTensor, 'give a QTensor; fromTensor takes a tensor'),
+      options: kinds.optional(kinds.OBJECT),
+    },
+    fromTensor: { weight: kinds.TENSOR },
+  },
+  'QMatMul.',
+);
+kinds.checkCalls(QMatMul.prototype, { forward: { x: kinds.TENSOR }, embedding: { ids: kinds.TENSOR } }, 'QMatMul.');

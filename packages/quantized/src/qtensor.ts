@@ -19,6 +19,7 @@ import {
   elemCount,
   formatShape,
   isInt,
+  kinds,
   Layout,
   ShapeError,
   sizeInBytes,
@@ -183,17 +184,17 @@ export class QTensor implements Disposable {
   }
 
   /** candle's name for `quantize` with the `device` option. */
-  static quantizeOnto(tensor: Tensor, type: QuantType, device: DeviceLike): Promise<QTensor> {
+  static async quantizeOnto(tensor: Tensor, type: QuantType, device: DeviceLike): Promise<QTensor> {
     return QTensor.quantize(tensor, type, { device });
   }
 
   /** candle's name for `quantize` with the `importance` option. */
-  static quantizeImatrix(tensor: Tensor, importance: Float32Array, type: QuantType): Promise<QTensor> {
+  static async quantizeImatrix(tensor: Tensor, importance: Float32Array, type: QuantType): Promise<QTensor> {
     return QTensor.quantize(tensor, type, { importance });
   }
 
   /** candle's name for `quantize` with both. */
-  static quantizeImatrixOnto(
+  static async quantizeImatrixOnto(
     tensor: Tensor,
     importance: Float32Array,
     type: QuantType,
@@ -475,3 +476,42 @@ function prepare(
   const zeros = device.backend.quantized === undefined ? 0 : (KERNEL_PADDING / format.blockSize) * format.blockBytes;
   return { loader: loadSame(device, 'u8', bytes + zeros, pieces, zeros), make: (storage) => wrap(storage, [bytes]) };
 }
+
+const FILE = kinds.kind(
+  (value) => typeof (value as { tensorChunks?: unknown } | null | undefined)?.tensorChunks === 'function',
+  'give an open file, as GgufFile.open(path)',
+);
+const OPTIONS = kinds.optional(kinds.OBJECT);
+const QUANTIZE = { tensor: kinds.TENSOR, type: kinds.STRING } as const;
+const IMPORTANCE = kinds.kind((value) => value instanceof Float32Array, 'give a Float32Array');
+const MOE = { x: kinds.TENSOR, ids: kinds.TENSOR, options: OPTIONS } as const;
+
+kinds.checkCalls(
+  QTensor,
+  {
+    fromGguf: { file: FILE, name: kinds.STRING, device: kinds.DEVICE, options: OPTIONS },
+    load: { file: FILE, name: kinds.STRING, device: kinds.DEVICE, options: OPTIONS },
+    quantize: { ...QUANTIZE, options: OPTIONS },
+    quantizeSync: { ...QUANTIZE, options: OPTIONS },
+    quantizeOnto: { ...QUANTIZE, device: kinds.DEVICE },
+    quantizeImatrix: { tensor: kinds.TENSOR, importance: IMPORTANCE, type: kinds.STRING },
+    quantizeImatrixOnto: {
+      tensor: kinds.TENSOR,
+      importance: IMPORTANCE,
+      type: kinds.STRING,
+      device: kinds.DEVICE,
+    },
+  },
+  'QTensor.',
+);
+kinds.checkCalls(
+  QTensor.prototype,
+  {
+    dequantize: { dtype: kinds.optional(kinds.DTYPE) },
+    embedding: { ids: kinds.TENSOR },
+    expert: { index: kinds.INDEX },
+    indexedMoeForward: MOE,
+    indexedMoeForwardSync: MOE,
+  },
+  'QTensor.',
+);

@@ -42,7 +42,7 @@ export abstract class TensorFiles extends TensorAutograd {
    * A copy in memory that all threads share, to be posted to a worker, where `Tensor.fromShared` makes a tensor of it:
    * posting it copies nothing. Any device, shape and dtype.
    */
-  toShared(this: Tensor): Promise<SharedTensor> {
+  async toShared(this: Tensor): Promise<SharedTensor> {
     return shareTensor(this);
   }
 
