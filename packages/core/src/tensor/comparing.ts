@@ -6,7 +6,7 @@ import { isInt } from '../dtype';
 import { CandleError, DTypeError } from '../errors';
 import { broadcastShapes, sameShape } from '../shape';
 import type { Tensor } from '../tensor';
-import { compute, sameDType, shapesDiffer, storageOf } from './base';
+import { compute, sameDType, storageOf } from './base';
 import { type Operand, TensorElementwise, withScalar } from './elementwise';
 
 const COMPARISONS: readonly CmpOp[] = ['eq', 'ne', 'lt', 'le', 'gt', 'ge'];
@@ -25,9 +25,9 @@ export abstract class TensorComparing extends TensorElementwise {
   }
 
   /**
-   * Whether this equals rhs, a tensor of this shape and dtype or a number. Any dtype; NaN equals nothing. The result is
-   * u8 of 0 and 1, of this shape.
-   * @throws ShapeError `SHAPE_MISMATCH` (see {@link broadcastEq}); DTypeError, also for a number that an integer dtype
+   * Whether this equals rhs, a tensor of this dtype or a number. Shapes stretch to their common one by numpy's rules. Any
+   * dtype; NaN equals nothing. The result is u8 of 0 and 1.
+   * @throws ShapeError `SHAPE_MISMATCH` for shapes that do not stretch; DTypeError, also for a number that an integer dtype
    *   cannot hold
    * @example
    * ```ts
@@ -64,7 +64,7 @@ export abstract class TensorComparing extends TensorElementwise {
   }
 
   /**
-   * {@link eq} with both stretched to their common shape by numpy's rules: u8 of that shape.
+   * candle's name for {@link eq} of two tensors.
    * @throws ShapeError `SHAPE_MISMATCH`, DTypeError
    * @example
    * ```ts
@@ -72,37 +72,37 @@ export abstract class TensorComparing extends TensorElementwise {
    * ```
    */
   broadcastEq(this: Tensor, rhs: Tensor): Tensor {
-    return broadcastCompare('eq', this, rhs);
+    return compare('eq', this, rhs);
   }
 
-  /** {@link ne} with both stretched; see {@link broadcastEq}. */
+  /** candle's name for {@link ne} of two tensors. */
   broadcastNe(this: Tensor, rhs: Tensor): Tensor {
-    return broadcastCompare('ne', this, rhs);
+    return compare('ne', this, rhs);
   }
 
-  /** {@link lt} with both stretched; see {@link broadcastEq}. */
+  /** candle's name for {@link lt} of two tensors. */
   broadcastLt(this: Tensor, rhs: Tensor): Tensor {
-    return broadcastCompare('lt', this, rhs);
+    return compare('lt', this, rhs);
   }
 
-  /** {@link le} with both stretched; see {@link broadcastEq}. */
+  /** candle's name for {@link le} of two tensors. */
   broadcastLe(this: Tensor, rhs: Tensor): Tensor {
-    return broadcastCompare('le', this, rhs);
+    return compare('le', this, rhs);
   }
 
-  /** {@link gt} with both stretched; see {@link broadcastEq}. */
+  /** candle's name for {@link gt} of two tensors. */
   broadcastGt(this: Tensor, rhs: Tensor): Tensor {
-    return broadcastCompare('gt', this, rhs);
+    return compare('gt', this, rhs);
   }
 
-  /** {@link ge} with both stretched; see {@link broadcastEq}. */
+  /** candle's name for {@link ge} of two tensors. */
   broadcastGe(this: Tensor, rhs: Tensor): Tensor {
-    return broadcastCompare('ge', this, rhs);
+    return compare('ge', this, rhs);
   }
 
   /**
-   * This integer tensor chooses: `onTrue` where it is not 0, else `onFalse`. All three have one shape, the values one
-   * dtype, which may be any.
+   * This integer tensor chooses: `onTrue` where it is not 0, else `onFalse`. All three stretch to their common shape by
+   * numpy's rules; the values have one dtype, which may be any.
    * @throws DTypeError for a float condition or values of two dtypes, ShapeError `SHAPE_MISMATCH`
    * @example
    * ```ts
@@ -118,20 +118,17 @@ export abstract class TensorComparing extends TensorElementwise {
       );
     }
     sameDType('whereCond', onTrue, onFalse);
-    for (const value of [onTrue, onFalse]) {
-      if (!sameShape(this.shape, value.shape)) {
-        throw shapesDiffer('whereCond', this.shape, value.shape, 'stretch the smaller one with broadcastAs');
-      }
-    }
+    const shape = broadcastShapes('whereCond', broadcastShapes('whereCond', this.shape, onTrue.shape), onFalse.shape);
+    const stretched = ({ layout }: Tensor) => (sameShape(layout.shape, shape) ? layout : layout.broadcastAs(shape));
     const run = () =>
       storageOf('whereCond', this).whereCond(
-        this.layout,
+        stretched(this),
         storageOf('whereCond', onTrue),
-        onTrue.layout,
+        stretched(onTrue),
         storageOf('whereCond', onFalse),
-        onFalse.layout,
+        stretched(onFalse),
       );
-    return compute('whereCond', [this, onTrue, onFalse], this.shape, onTrue.dtype, run, rules.whereCond);
+    return compute('whereCond', [this, onTrue, onFalse], shape, onTrue.dtype, run, rules.whereCond);
   }
 }
 
@@ -141,14 +138,6 @@ function compare(op: CmpOp, lhs: Tensor, rhs: Operand): Tensor {
       withScalar(op, lhs, rhs, (scalar, layout) => storageOf(op, lhs).cmp(op, scalar, lhs.layout, layout)),
     );
   }
-  if (!sameShape(lhs.shape, rhs.shape)) {
-    const broadcast = `broadcast${op[0].toUpperCase()}${op.slice(1)}`;
-    throw shapesDiffer(op, lhs.shape, rhs.shape, `make them equal, or use ${broadcast}`);
-  }
-  return broadcastCompare(op, lhs, rhs);
-}
-
-function broadcastCompare(op: CmpOp, lhs: Tensor, rhs: Tensor): Tensor {
   const shape = broadcastShapes(op, lhs.shape, rhs.shape);
   sameDType(op, lhs, rhs);
   return compute(op, [lhs, rhs], shape, 'u8', () =>

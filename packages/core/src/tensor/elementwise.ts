@@ -1,8 +1,9 @@
 /**
- * Arithmetic element by element: the unary functions, affine forms, and two-operand arithmetic on equal shapes, on
- * broadcast shapes (`broadcast...`) or against a number.
+ * Arithmetic element by element: the unary functions, affine forms, and two-operand arithmetic on tensors, whose shapes
+ * broadcast by numpy's rules, or against a number.
  *
- * Differs from candle where candle's shortcut loses exactness: a number against an integer tensor is a real operand, not
+ * Differs from candle: `add` and its like broadcast as PyTorch's and numpy's do, so that candle's `broadcastAdd` and its
+ * like are other names for them. And where candle's shortcut loses exactness: a number against an integer tensor is a real operand, not
  * an `affine` with the number rounded (candle's `t / 2.0` on integers multiplies by 0, `u8 - 1.0` adds 0).
  */
 import * as rules from '../autograd/rules/elementwise';
@@ -13,7 +14,7 @@ import { heldScalar, isNarrowFloat, roundScalar, toInt64 } from '../host-array';
 import { Layout } from '../layout';
 import { broadcastShapes, type Shape, sameShape } from '../shape';
 import type { Tensor } from '../tensor';
-import { compute, sameDType, shapesDiffer, storageOf, withTemporaries } from './base';
+import { compute, sameDType, storageOf, withTemporaries } from './base';
 import { TensorJoining } from './joining';
 
 /** The other side of an operation: a tensor, or a number for every element; a bigint is exact or an error. */
@@ -248,12 +249,14 @@ export abstract class TensorElementwise extends TensorJoining {
   }
 
   /**
-   * This + rhs: a tensor of this shape and dtype, or a number. Any dtype; integers wrap.
-   * @throws ShapeError `SHAPE_MISMATCH` (see {@link broadcastAdd}); DTypeError, also for a number that an integer dtype
+   * This + rhs: a tensor of this dtype, or a number. Both are stretched to their common shape by numpy's rules. Any dtype;
+   * integers wrap.
+   * @throws ShapeError `SHAPE_MISMATCH` for shapes that do not stretch; DTypeError, also for a number that an integer dtype
    *   cannot hold
    * @example
    * ```ts
    * Tensor.from([1, 2]).add(Tensor.from([10, 20])).toVecSync(); // => [11, 22]
+   * Tensor.from([[1], [2]]).add(Tensor.from([10, 20])).toVecSync(); // => [[11, 21], [12, 22]]
    * Tensor.from([1, 2]).add(0.5).toVecSync(); // => [1.5, 2.5]
    * ```
    */
@@ -312,7 +315,7 @@ export abstract class TensorElementwise extends TensorJoining {
   }
 
   /**
-   * This to the power of rhs, element by element: a tensor of this shape and dtype, or a number ({@link powf}). As C's
+   * This to the power of rhs, element by element: a tensor of this dtype, or a number ({@link powf}). As C's
    * pow: a negative base has real powers for whole exponents and NaN for others, and x to the 0 is 1 for every x. Float
    * dtypes.
    * @throws ShapeError, DTypeError, UnsupportedError for integers
@@ -326,7 +329,7 @@ export abstract class TensorElementwise extends TensorJoining {
   }
 
   /**
-   * This + rhs with both stretched to their common shape by numpy's rules. Any dtype.
+   * candle's name for {@link add} of two tensors.
    * @throws ShapeError `SHAPE_MISMATCH` for shapes that do not stretch, DTypeError for different dtypes
    * @example
    * ```ts
@@ -334,49 +337,39 @@ export abstract class TensorElementwise extends TensorJoining {
    * ```
    */
   broadcastAdd(this: Tensor, rhs: Tensor): Tensor {
-    return broadcastBinary('add', this, rhs);
+    return binary('add', this, rhs);
   }
 
-  /** This - rhs; see {@link broadcastAdd}. */
+  /** candle's name for {@link sub} of two tensors. */
   broadcastSub(this: Tensor, rhs: Tensor): Tensor {
-    return broadcastBinary('sub', this, rhs);
+    return binary('sub', this, rhs);
   }
 
-  /** This * rhs; see {@link broadcastAdd}. */
+  /** candle's name for {@link mul} of two tensors. */
   broadcastMul(this: Tensor, rhs: Tensor): Tensor {
-    return broadcastBinary('mul', this, rhs);
+    return binary('mul', this, rhs);
   }
 
-  /** This / rhs; see {@link broadcastAdd}. Integers truncate towards zero; by 0 they give 0. */
+  /** candle's name for {@link div} of two tensors. */
   broadcastDiv(this: Tensor, rhs: Tensor): Tensor {
-    return broadcastBinary('div', this, rhs);
+    return binary('div', this, rhs);
   }
 
-  /** The larger of both, NaN if either is; see {@link broadcastAdd}. */
+  /** candle's name for {@link maximum} of two tensors. */
   broadcastMaximum(this: Tensor, rhs: Tensor): Tensor {
-    return broadcastBinary('maximum', this, rhs);
+    return binary('maximum', this, rhs);
   }
 
-  /** The smaller of both, NaN if either is; see {@link broadcastAdd}. */
+  /** candle's name for {@link minimum} of two tensors. */
   broadcastMinimum(this: Tensor, rhs: Tensor): Tensor {
-    return broadcastBinary('minimum', this, rhs);
+    return binary('minimum', this, rhs);
   }
 
-  /** This to the power of rhs, for float dtypes; see {@link broadcastAdd} and {@link pow}. */
+  /** candle's name for {@link pow} of two tensors. */
   broadcastPow(this: Tensor, rhs: Tensor): Tensor {
-    return broadcastBinary('pow', this, rhs);
+    return binary('pow', this, rhs);
   }
 }
-
-const BROADCASTS: Record<BinaryOp, string> = {
-  add: 'broadcastAdd',
-  sub: 'broadcastSub',
-  mul: 'broadcastMul',
-  div: 'broadcastDiv',
-  maximum: 'broadcastMaximum',
-  minimum: 'broadcastMinimum',
-  pow: 'broadcastPow',
-};
 
 function unary(op: UnaryOp, tensor: Tensor): Tensor {
   const run = () => storageOf(op, tensor).unary(op, tensor.layout);
@@ -384,21 +377,14 @@ function unary(op: UnaryOp, tensor: Tensor): Tensor {
 }
 
 function binary(op: BinaryOp, lhs: Tensor, rhs: Tensor): Tensor {
-  if (!sameShape(lhs.shape, rhs.shape)) {
-    throw shapesDiffer(op, lhs.shape, rhs.shape, `make them equal, or use ${BROADCASTS[op]}`);
-  }
+  const same = sameShape(lhs.shape, rhs.shape);
+  const shape = same ? lhs.shape : broadcastShapes(op, lhs.shape, rhs.shape);
   sameDType(op, lhs, rhs);
-  const run = () => storageOf(op, lhs).binary(op, storageOf(op, rhs), lhs.layout, rhs.layout);
-  return compute(op, [lhs, rhs], lhs.shape, lhs.dtype, run, rules.binaryRules[op]);
-}
-
-function broadcastBinary(op: BinaryOp, lhs: Tensor, rhs: Tensor): Tensor {
-  const name = BROADCASTS[op];
-  const shape = broadcastShapes(name, lhs.shape, rhs.shape);
-  sameDType(name, lhs, rhs);
-  const run = () =>
-    storageOf(name, lhs).binary(op, storageOf(name, rhs), lhs.layout.broadcastAs(shape), rhs.layout.broadcastAs(shape));
-  return compute(name, [lhs, rhs], shape, lhs.dtype, run, rules.binaryRules[op]);
+  const run = () => {
+    const [a, b] = same ? [lhs.layout, rhs.layout] : [lhs.layout.broadcastAs(shape), rhs.layout.broadcastAs(shape)];
+    return storageOf(op, lhs).binary(op, storageOf(op, rhs), a, b);
+  };
+  return compute(op, [lhs, rhs], shape, lhs.dtype, run, rules.binaryRules[op]);
 }
 
 function binaryScalar(op: BinaryOp, lhs: Tensor, value: number | bigint): Tensor {

@@ -34,6 +34,18 @@ export function gradSuite(name: string, device: () => Device): void {
       expectFlat(gradOf(squeezed, x), [3], [12, 4, 16]);
     });
 
+    test('stretched operands get the sums over what they were stretched by', () => {
+      const column = variable([1, 2], [2, 1]);
+      const row = variable([3, 4, 5]);
+      const grads = column.mul(row).add(row).sumAll().backward();
+      expectFlat(grads.get(column)!, [2, 1], [12, 12]);
+      expectFlat(grads.get(row)!, [3], [5, 5, 5]);
+      const condition = from([1, 0, 1], 'u8');
+      const chosen = condition.whereCond(column, row).sumAll().backward();
+      expectFlat(chosen.get(column)!, [2, 1], [2, 2]);
+      expectFlat(chosen.get(row)!, [3], [0, 2, 0]);
+    });
+
     test('grad_tests::expand_grad', () => {
       const values = Float32Array.from({ length: 24 }, (_, i) => i);
       const x = variable(values, [1, 1, 4, 6]);

@@ -8,6 +8,19 @@ export function tensorComparingSuite(name: string, device: () => Device): void {
   const { from, shaped, counted } = makers(device);
 
   describe(`comparing and choosing on ${name}`, () => {
+    test.each(DTYPES)('choosing stretches the condition and both values, in %s', (dtype) => {
+      const rows = shaped([1, 0], [2, 1], 'u8');
+      expectFlat(rows.whereCond(from([1, 2, 3], dtype), from([0], dtype)), [2, 3], [1, 2, 3, 0, 0, 0]);
+      expectFlat(
+        from([1, 0, 1], 'u8').whereCond(shaped([4, 5], [2, 1], dtype), from([7], dtype)),
+        [2, 3],
+        [4, 7, 4, 5, 7, 5],
+      );
+      expect(() => rows.whereCond(from([1, 2], dtype), from([1, 2, 3], dtype))).toThrow(
+        expect.objectContaining({ code: 'SHAPE_MISMATCH' }),
+      );
+    });
+
     test.each(DTYPES)('tensor_tests::cmp in %s gives u8', (dtype) => {
       const a = shaped([0, 1, 2, 3, 4, 5], [3, 2], dtype);
       const b = shaped([1, 0, 3, 3, 4, 7], [3, 2], dtype);
@@ -26,6 +39,7 @@ export function tensorComparingSuite(name: string, device: () => Device): void {
         expectSame(a.t()[op](b.t()), a[op](b).t());
       }
       expectFlat(a.gt(2), [3, 2], [0, 0, 0, 1, 1, 1]);
+      expectFlat(shaped([1, 2], [2, 1], dtype).lt(from([1, 2, 3], dtype)), [2, 3], [0, 1, 1, 0, 0, 1]);
       expectFlat(shaped([1, 2], [2, 1], dtype).broadcastLt(from([1, 2, 3], dtype)), [2, 3], [0, 1, 1, 0, 0, 1]);
     });
 

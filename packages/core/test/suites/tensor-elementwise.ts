@@ -236,6 +236,19 @@ export function tensorElementwiseSuite(name: string, device: () => Device): void
       expectFlat(column.broadcastMinimum(row), [2, 3], [1, 1, 1, 1, 2, 2]);
     });
 
+    test.each(DTYPES)('arithmetic stretches its operands as candle names do, in %s', (dtype) => {
+      const column = shaped([1, 2], [2, 1], dtype);
+      const row = from([10, 20, 30], dtype).div(10);
+      expectFlat(column.add(row), [2, 3], [2, 3, 4, 3, 4, 5]);
+      expectFlat(row.add(column).sub(column), [2, 3], [1, 2, 3, 1, 2, 3]);
+      expectFlat(row.mul(column).div(column), [2, 3], [1, 2, 3, 1, 2, 3]);
+      expectFlat(column.maximum(row), [2, 3], [1, 2, 3, 2, 2, 3]);
+      expectFlat(column.minimum(row), [2, 3], [1, 1, 1, 1, 2, 2]);
+      expect(column.add(row.narrow(0, 0, 0)).shape).toEqual([2, 0]);
+      expect(column.narrow(0, 0, 0).mul(row).shape).toEqual([0, 3]);
+      expect(() => row.add(from([1, 2], dtype))).toThrow(expect.objectContaining({ code: 'SHAPE_MISMATCH' }));
+    });
+
     test('tensor_tests::clamp', () => {
       const t = shaped([3, 1, 4, 1, 5, 2, 1, 7, 8, 2], [2, 5]);
       const top = Math.fround(6.2);
