@@ -95,6 +95,7 @@ function emulated() {
   const named = (list) => list.split(' ').map((name) => `${folder}/${name}.test.ts`);
   const products = named('gemm-kernels attention quantized-products');
   const all = [
+    'packages/engine/test/architectures.test.ts',
     ...products,
     ...named('core-suites candle-defects determinism dtypes id-report nan random steady-state'),
     ...named('elementwise.property indexing.property rows.property sort.property topk.property'),
