@@ -41,7 +41,8 @@ describe.each(kinds)('reports of ids on a %s device of its own', (kind) => {
     device.synchronizeSync();
   });
 
-  test('each run of a captured graph is looked at', () => {
+  // The stand-in for libamdhip64 has no graphs: it runs what is captured at once.
+  test.skipIf(kind === 'rocm')('each run of a captured graph is looked at', () => {
     const ids = open('1');
     const { hip } = device;
     // What a launch loads is not loaded during a capture.
