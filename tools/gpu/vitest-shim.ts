@@ -79,3 +79,22 @@ export const test = it;
 export const beforeAll = (body: Body) => before(body);
 export const afterAll = (body: Body) => after(body);
 export { addCustomEqualityTesters, afterEach, beforeEach, expectValue as expect };
+
+const stubbed = new Map<string, string | undefined>();
+
+/** Environment variables for a test's time. */
+export const vi = {
+  stubEnv(name: string, value: string | undefined): void {
+    if (!stubbed.has(name)) stubbed.set(name, process.env[name]);
+    setEnv(name, value);
+  },
+  unstubAllEnvs(): void {
+    for (const [name, value] of stubbed) setEnv(name, value);
+    stubbed.clear();
+  },
+};
+
+function setEnv(name: string, value: string | undefined): void {
+  if (value === undefined) delete process.env[name];
+  else process.env[name] = value;
+}
