@@ -50,7 +50,8 @@ export class Runner {
       return result;
     } finally {
       view.dispose();
-      for (const tensor of [batch.tokens, batch.positions, batch.outputs]) tensor?.dispose();
+      const { tokens, positions, outputs } = batch;
+      for (const tensor of [tokens, positions, outputs]) if (typeof tensor === 'object') tensor.dispose();
     }
   }
 
@@ -70,7 +71,7 @@ export class Runner {
     return scope(() => ({
       tokens: Tensor.from(tokens, { device }),
       positions: Tensor.from(positions, { device }),
-      outputs: logits ? Tensor.from(outputs, { device }) : undefined,
+      outputs: !logits ? 'none' : total === steps.length ? 'all' : Tensor.from(outputs, { device }),
     }));
   }
 

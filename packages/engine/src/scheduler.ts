@@ -25,12 +25,17 @@ export class BatchScheduler {
   /** Those of the pass under way. */
   private batch: readonly Request[] = [];
   private running = false;
+  /** A step takes some milliseconds on a GPU: nothing is won by watching it, and watching takes time. */
+  private readonly isPaced: boolean;
   private readonly context = new AsyncResource('BatchScheduler');
   private readonly pacer = new Pacer(() => {
     if (this.batch.every(({ signal }) => signal?.aborted)) this.batch[0]?.signal?.throwIfAborted();
   });
 
-  constructor(readonly runner: Runner) {}
+  constructor(readonly runner: Runner) {
+    const { kind } = runner.model.device;
+    this.isPaced = kind === 'cpu' || kind === 'js';
+  }
 
   /** Runs `fn` outside the scopes of its caller: the tensors of a pass may not go when a `scope` around it ends. */
   outside<T>(fn: () => T): T {
@@ -65,7 +70,7 @@ export class BatchScheduler {
   private async step(requests: readonly Request[]): Promise<void> {
     try {
       const steps = requests.map(({ cache, id }) => ({ cache, ids: [id] }));
-      const logits = (await this.pacer.run(this.runner.pass(steps, true)))!;
+      const logits = this.isPaced ? (await this.pacer.run(this.runner.pass(steps, true)))! : this.runner.step(steps);
       try {
         const values = await logits.toArray<Float32Array>();
         const width = values.length / requests.length;

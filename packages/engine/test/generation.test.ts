@@ -182,7 +182,9 @@ describe.each(deviceNames)('generate on %s', (name) => {
 
     it('is left soon after an abort, wherever it comes, and leaves nothing', async () => {
       const before = memoryStats();
-      for (const at of [0, 1, 3]) {
+      // A GPU reads this prompt in two chunks and reports little.
+      const reports = device.kind === 'cpu' || device.kind === 'js' ? 3 : 1;
+      for (const at of [0, 1, reports]) {
         const controller = new AbortController();
         let calls = 0;
         let aborted = 0;

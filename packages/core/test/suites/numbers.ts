@@ -220,7 +220,7 @@ export function numbersSuite(name: string, device: () => Device): void {
       const x = Var.fromTensor(from([0, 0, 0, -2, -2, 3], 'f64'));
       const y = Var.fromTensor(from([0, 2, 1, 3, 2, 2], 'f64'));
       const grads = x.pow(y).sumAll().backward();
-      same(grads.get(x) as Tensor, [0, 0, 1, 12, -4, 6]);
+      expectFlat(grads.get(x) as Tensor, [6], [0, 0, 1, 12, -4, 6], 1e-14);
       expectFlat(grads.get(y) as Tensor, [6], [0, 0, 0, NAN, NAN, 9 * Math.log(3)], 1e-14);
       const row = Var.fromTensor(from([1, 2], 'f64'));
       const column = Var.fromTensor(shaped([2, 3], [2, 1], 'f64'));

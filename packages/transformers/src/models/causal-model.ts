@@ -12,8 +12,8 @@ export interface Batch {
   tokens: Tensor;
   /** [tokens], u32: the place of each token in its sequence. */
   positions: Tensor;
-  /** [rows], u32: which tokens' logits are wanted. Undefined: none. */
-  outputs: Tensor | undefined;
+  /** Which tokens' logits are wanted: [rows], u32. */
+  outputs: Tensor | 'all' | 'none';
 }
 
 export interface AttendOptions {

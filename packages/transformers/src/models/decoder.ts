@@ -82,7 +82,7 @@ export class Decoder implements CausalModel {
   *pass({ tokens, positions, outputs }: Batch, kv: KvView): ForwardPass {
     if (this.disposed) throw new DisposedError('DISPOSED', 'forward: the model was disposed; load it again.');
     const { embed, embeddingScale, rotations, layers, norm, head } = this.parts;
-    const steps = 2 * layers.length + (outputs ? 1 : 0);
+    const steps = 2 * layers.length + (outputs === 'none' ? 0 : 1);
     let taken = 0;
     const [angles, embedded] = scope(() => {
       const rows = embed.forward(tokens);
@@ -101,8 +101,8 @@ export class Decoder implements CausalModel {
         yield then(() => layer.attend(x, angles, kv.layer(i)));
         yield then(() => layer.feed(x));
       }
-      if (!outputs) return undefined;
-      return scope(() => head.forward(norm.forward(outputs.dim(0) === x.dim(0) ? x : x.indexSelect(outputs, 0))));
+      if (outputs === 'none') return undefined;
+      return scope(() => head.forward(norm.forward(outputs === 'all' ? x : x.indexSelect(outputs, 0))));
     } finally {
       x.dispose();
       for (const { query, key } of angles)
