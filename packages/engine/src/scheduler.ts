@@ -4,6 +4,7 @@
  * first, at most {@link MAX_BATCH} at once.
  */
 import { AsyncResource } from 'node:async_hooks';
+import { performance } from 'node:perf_hooks';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { SequenceCache } from './kv/sequence-cache';
 import { Pacer } from './pacer';
@@ -11,6 +12,8 @@ import type { Runner } from './runner';
 
 /** Sequences in one pass. */
 const MAX_BATCH = 64;
+/** Shorter steps go out in one go: an abort can wait for their end, and watching them takes time. */
+const UNWATCHED_MS = 50;
 
 interface Request {
   cache: SequenceCache;
@@ -25,17 +28,14 @@ export class BatchScheduler {
   /** Those of the pass under way. */
   private batch: readonly Request[] = [];
   private running = false;
-  /** A step takes some milliseconds on a GPU: nothing is won by watching it, and watching takes time. */
-  private readonly isPaced: boolean;
+  /** How long the last step took. */
+  private stepMs = Number.POSITIVE_INFINITY;
   private readonly context = new AsyncResource('BatchScheduler');
   private readonly pacer = new Pacer(() => {
     if (this.batch.every(({ signal }) => signal?.aborted)) this.batch[0]?.signal?.throwIfAborted();
   });
 
-  constructor(readonly runner: Runner) {
-    const { kind } = runner.model.device;
-    this.isPaced = kind === 'cpu' || kind === 'js';
-  }
+  constructor(readonly runner: Runner) {}
 
   /** Runs `fn` outside the scopes of its caller: the tensors of a pass may not go when a `scope` around it ends. */
   outside<T>(fn: () => T): T {
@@ -68,11 +68,14 @@ export class BatchScheduler {
   }
 
   private async step(requests: readonly Request[]): Promise<void> {
+    const begun = performance.now();
     try {
       const steps = requests.map(({ cache, id }) => ({ cache, ids: [id] }));
-      const logits = this.isPaced ? (await this.pacer.run(this.runner.pass(steps, true)))! : this.runner.step(steps);
+      const isPaced = this.stepMs > UNWATCHED_MS;
+      const logits = isPaced ? (await this.pacer.run(this.runner.pass(steps, true)))! : this.runner.step(steps);
       try {
         const values = await logits.toArray<Float32Array>();
+        this.stepMs = performance.now() - begun;
         const width = values.length / requests.length;
         requests.forEach(({ resolve }, row) => {
           resolve(values.subarray(row * width, (row + 1) * width));

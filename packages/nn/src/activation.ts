@@ -16,13 +16,13 @@ const FUNCTIONS = {
   gelu_new: (xs: Tensor) => xs.gelu(),
   gelu_pytorch_tanh: (xs: Tensor) => xs.gelu(),
   relu: (xs: Tensor) => xs.relu(),
-  relu2: (xs: Tensor) => xs.relu().sqr(),
+  relu2: (xs: Tensor) => scope(() => xs.relu().sqr()),
   relu6: (xs: Tensor) => xs.clamp(0, 6),
   silu: (xs: Tensor) => xs.silu(),
   swish: (xs: Tensor) => xs.silu(),
   sigmoid: (xs: Tensor) => xs.sigmoid(),
   hard_sigmoid: hardSigmoid,
-  hard_swish: (xs: Tensor) => xs.mul(hardSigmoid(xs)),
+  hard_swish: (xs: Tensor) => scope(() => xs.mul(hardSigmoid(xs))),
   mish,
   tanh: (xs: Tensor) => xs.tanh(),
   elu: (xs: Tensor) => xs.elu(1),
@@ -52,7 +52,7 @@ export function activate(xs: Tensor, activation: Activation): Tensor {
     if ('elu' in activation) return xs.elu(activation.elu);
     if ('leaky_relu' in activation) return leakyRelu(xs, activation.leaky_relu);
   } else if (isActivation(activation)) {
-    return scope(() => FUNCTIONS[activation](xs));
+    return FUNCTIONS[activation](xs);
   }
   throw new CandleError(
     'INVALID_ARGUMENT',

@@ -39,18 +39,14 @@ export class ContiguousKv implements KvView {
   }
 
   private append(layer: number, k: Tensor, v: Tensor): void {
-    scope(() => {
-      this.each((cache, start, count) => cache.write(layer, k.narrow(1, start, count), v.narrow(1, start, count)));
+    this.each((cache, start, count) => {
+      cache.write(layer, part(k, start, count), part(v, start, count));
     });
   }
 
   private attend(layer: number, q: Tensor, options: AttendOptions): Tensor {
-    return scope(() => {
-      const mixed = this.each((cache, start, count) =>
-        this.attendSequence(cache, layer, q.narrow(1, start, count), options),
-      );
-      return mixed.length === 1 ? mixed[0] : Tensor.cat(mixed, 0);
-    });
+    const mixed = this.each((cache, start, count) => this.attendSequence(cache, layer, part(q, start, count), options));
+    return mixed.length === 1 ? mixed[0] : Tensor.cat(mixed, 0);
   }
 
   private each<T>(run: (cache: SequenceCache, start: number, count: number) => T): T[] {
@@ -69,21 +65,14 @@ export class ContiguousKv implements KvView {
     // Keys that none of these queries sees are left out.
     const first = window === undefined ? 0 : Math.max(0, cache.length + 1 - window);
     const length = cache.length + count - first;
-    return scope(() => {
-      const { k, v } = cache.read(layer, first, length);
-      const bias = () => this.bias(count, length, window, q);
-      const mixed = sdpa(q.unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0), {
-        causal: true,
-        causalBias: bias,
-        scale,
-        window,
-        softcapping: softcap,
-      });
-      return mixed
-        .squeeze(0)
-        .transpose(0, 1)
-        .reshape([count, heads * v.dim(2)]);
-    });
+    const { k, v } = cache.read(layer, first, length);
+    // One query sees all that is left; several see less the earlier they are.
+    const masked = count > 1 && { causal: true, window, causalBias: () => this.bias(count, length, window, q) };
+    const mixed = sdpa(q.unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0), { scale, softcapping: softcap, ...masked });
+    return mixed
+      .squeeze(0)
+      .transpose(0, 1)
+      .reshape([count, heads * v.dim(2)]);
   }
 
   private bias(
@@ -99,4 +88,9 @@ export class ContiguousKv implements KvView {
     }
     return this.biases.get(key);
   }
+}
+
+/** The tokens of one sequence among those of a batch: [heads, tokens, d]. */
+function part(all: Tensor, start: number, count: number): Tensor {
+  return count === all.dim(1) ? all : all.narrow(1, start, count);
 }

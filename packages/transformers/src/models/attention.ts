@@ -2,7 +2,7 @@
  * Self-attention of a decoder: projections, norms of queries and keys, rotation, and the cache's attention. Query, key and
  * value are one product where their weights can be stacked. candle writes this out in every model.
  */
-import { type RopeKind, scope, type Tensor } from '@x/core';
+import { keep, type RopeKind, scope, Tensor } from '@x/core';
 import { type Module, type RmsNorm, RotaryTable } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
 import { type RopeConfig, ropeFrequencies } from '../config/rope';
@@ -35,31 +35,28 @@ export interface RotationOptions {
 
 /** One kind of rotation of a model. */
 export class Rotation {
-  private readonly query: RotaryTable;
-  private readonly key: RotaryTable;
+  /** Cosines and sines for queries, then those for keys: [length, 4, headDim / 2]. One row is what a token needs. */
+  private readonly table: Tensor;
 
   constructor({ device }: WeightSource, config: RopeConfig, { length, scale, factors }: RotationOptions) {
     const frequencies = ropeFrequencies(config, factors);
-    this.key = new RotaryTable({ frequencies, length, device });
-    try {
-      this.query = new RotaryTable({ frequencies, length, device, scale });
-    } catch (error) {
-      this.key.dispose();
-      throw error;
-    }
+    this.table = scope(() => {
+      const query = new RotaryTable({ frequencies, length, device, scale });
+      const key = new RotaryTable({ frequencies, length, device });
+      const table = Tensor.stack([query.cos, query.sin, key.cos, key.sin], 1);
+      for (const part of [query, key]) part.dispose();
+      return keep(table);
+    });
   }
 
   at(positions: Tensor): Angles {
-    const rows = ({ cos, sin }: RotaryTable) => ({
-      cos: cos.indexSelect(positions, 0),
-      sin: sin.indexSelect(positions, 0),
-    });
-    return { query: rows(this.query), key: rows(this.key) };
+    const rows = this.table.indexSelect(positions, 0);
+    const [queryCos, querySin, keyCos, keySin] = [0, 1, 2, 3].map((i) => rows.narrow(1, i, 1).squeeze(1).contiguous());
+    return { query: { cos: queryCos, sin: querySin }, key: { cos: keyCos, sin: keySin } };
   }
 
   dispose(): void {
-    this.query.dispose();
-    this.key.dispose();
+    this.table.dispose();
   }
 }
 
@@ -108,20 +105,18 @@ export class Attention {
     }
   }
 
-  /** x [tokens, hidden] to the same shape. */
+  /** x [tokens, hidden] to the same shape. What it makes on the way is its caller's scope's. */
   forward(x: Tensor, angles: Angles, kv: LayerKv): Tensor {
     const { numHeads, numKvHeads, headDim } = this.config;
-    return scope(() => {
-      const [q, k, v] = this.qkv.forward(x);
-      const heads = (rows: Tensor, count: number) => rows.reshape([rows.dim(0), count, headDim]);
-      const rotated = (rows: Tensor, norm: RmsNorm | undefined, { cos, sin }: Turn) => {
-        const normed = norm ? norm.forward(rows) : rows;
-        return normed.transpose(0, 1).unsqueeze(0).rope(cos, sin, this.ropeKind).squeeze(0);
-      };
-      const keys = rotated(heads(k, numKvHeads), this.norms?.k, angles.key);
-      kv.append(keys, heads(v, numKvHeads).transpose(0, 1));
-      return this.o.forward(kv.attend(rotated(heads(q, numHeads), this.norms?.q, angles.query), this.options));
-    });
+    const [q, k, v] = this.qkv.forward(x);
+    const heads = (rows: Tensor, count: number) => rows.reshape([rows.dim(0), count, headDim]);
+    const rotated = (rows: Tensor, norm: RmsNorm | undefined, { cos, sin }: Turn) => {
+      const normed = norm ? norm.forward(rows) : rows;
+      return normed.transpose(0, 1).unsqueeze(0).rope(cos, sin, this.ropeKind).squeeze(0);
+    };
+    const keys = rotated(heads(k, numKvHeads), this.norms?.k, angles.key);
+    kv.append(keys, heads(v, numKvHeads).transpose(0, 1));
+    return this.o.forward(kv.attend(rotated(heads(q, numHeads), this.norms?.q, angles.query), this.options));
   }
 
   dispose(): void {

@@ -1,5 +1,5 @@
 /** The feed-forward layer of the Llama family: down(activation(gate(x)) · up(x)); gate and up are one product. */
-import { scope, type Tensor } from '@x/core';
+import type { Tensor } from '@x/core';
 import { type ActivationName, activate, type Module } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
 import type { LinearGroup } from '../weights/linear-group';
@@ -33,12 +33,10 @@ export class GatedMlp {
     }
   }
 
-  /** [tokens, hidden] to the same shape. */
+  /** [tokens, hidden] to the same shape. What it makes on the way is its caller's scope's. */
   forward(x: Tensor): Tensor {
-    return scope(() => {
-      const [gate, up] = this.gateUp.forward(x);
-      return this.down.forward(activate(gate, this.activation).mul(up));
-    });
+    const [gate, up] = this.gateUp.forward(x);
+    return this.down.forward(activate(gate, this.activation).mul(up));
   }
 
   dispose(): void {
