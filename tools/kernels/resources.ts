@@ -17,7 +17,7 @@ export const SGPR_SPILLS: readonly (readonly [pattern: RegExp, most: number])[] 
   [/^u(sin|cos)_f64$/, 4],
   [/^bpow_f64$/, 9],
   // Three loops in one kernel: contiguous, one stride, any strides.
-  [/^fast_(min|max)_b?f16$/, 35],
+  [/^fast_(min|max)_(bf16|f16)$/, 35],
   [/^fast_(sum|min|max|argmin|argmax)_/, 20],
   [/^cols_(min|max|argmin|argmax)_(bf16|f8e4m3)$/, 20],
   [/^part_(min|max)_f8e4m3$/, 4],
