@@ -1,18 +1,8 @@
 /** Every kind of block against zlib, and damaged ones. */
 import { constants, deflateRawSync, inflateRawSync } from 'node:zlib';
 import { expect, test } from 'vitest';
+import { stream } from '../test/hostile';
 import { Inflater } from './inflate';
-
-/** xorshift32, in [0, below). */
-function stream(seed: number): (below: number) => number {
-  let state = seed;
-  return (below) => {
-    state ^= state << 13;
-    state ^= state >>> 17;
-    state ^= state << 5;
-    return (state >>> 0) % below;
-  };
-}
 
 /** Inflates in parts of any sizes, from parts of any sizes. */
 function inflate(packed: Uint8Array, next: (below: number) => number, limit: number): Buffer {

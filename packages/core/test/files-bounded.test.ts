@@ -15,6 +15,7 @@ import {
   Tensor,
   writeNpz,
 } from '../src';
+import { thrown } from './hostile';
 
 let folder = '';
 beforeAll(() => {
@@ -22,16 +23,6 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const at = (name: string) => join(folder, name);
-
-function thrown(body: () => unknown): CandleError {
-  try {
-    body();
-  } catch (error) {
-    expect(error).toBeInstanceOf(CandleError);
-    return error as CandleError;
-  }
-  throw new Error('nothing was thrown');
-}
 
 test('pipes, folders and devices are not read', () => {
   mkdirSync(at('folder.index.json'));

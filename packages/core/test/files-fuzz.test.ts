@@ -5,21 +5,11 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { CandleError, NpzFile, PthFile, readNpySync, SafetensorsFile, scope, type TensorReader } from '../src';
+import { stream } from './hostile';
 
 const ROUNDS = 400;
 /** More elements than any tensor of a file of this size can hold. */
 const MOST = 1 << 20;
-
-/** xorshift32. */
-function stream(seed: number): (below: number) => number {
-  let state = seed;
-  return (below) => {
-    state ^= state << 13;
-    state ^= state >>> 17;
-    state ^= state << 5;
-    return (state >>> 0) % below;
-  };
-}
 
 /** One to four changes: bytes set to edge values, flipped bits, a cut, a part repeated. */
 function damaged(good: Uint8Array, next: (below: number) => number): Uint8Array {

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { crc32, deflateRawSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 import { CandleError, PthFile, scope } from '../src';
+import { thrown } from './hostile';
 import { checkpoint, legacy, type Pickled, pickle, storage, tensor, zip } from './pickle-writer';
 
 const raw = (...parts: (string | Buffer)[]) =>
@@ -11,16 +12,6 @@ const open = (bytes: Uint8Array) => PthFile.open(zip({ 'a/data.pkl': bytes, 'a/d
 const dict = (entries: Record<string, Pickled>): Pickled => ({ dict: Object.entries(entries) });
 const float = (key: string, count: number) => storage('torch.FloatStorage', key, count);
 const numbers = (t: { toArraySync(): ArrayLike<number | bigint> }) => Array.from(t.toArraySync(), Number);
-
-function thrown(body: () => unknown): CandleError {
-  try {
-    body();
-  } catch (error) {
-    expect(error).toBeInstanceOf(CandleError);
-    return error as CandleError;
-  }
-  throw new Error('nothing was thrown');
-}
 
 /** An archive of one deflated entry, or of a stored one beside it. */
 function deflated(name: string, contents: Buffer): Buffer {

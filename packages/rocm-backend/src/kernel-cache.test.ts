@@ -53,7 +53,7 @@ async function warned(): Promise<string[]> {
 
 describe('the place of the cache', () => {
   const place = (environment: Record<string, string>) => {
-    const values = { X_CACHE_DIR: '', XDG_CACHE_HOME: '', HOME: '/home/x', ...environment };
+    const values = { X_CACHE_DIR: '', XDG_CACHE_HOME: '', HOME: '/people/x', ...environment };
     for (const [name, value] of Object.entries(values)) vi.stubEnv(name, value);
     return cacheDirectory();
   };
@@ -61,14 +61,14 @@ describe('the place of the cache', () => {
   test('is X_CACHE_DIR, else below XDG_CACHE_HOME, else below the home directory', () => {
     expect(place({ X_CACHE_DIR: '/kernels', XDG_CACHE_HOME: '/shared' })).toBe('/kernels');
     expect(place({ XDG_CACHE_HOME: '/shared' })).toBe('/shared/x-candle');
-    expect(place({})).toBe('/home/x/.cache/x-candle');
+    expect(place({})).toBe('/people/x/.cache/x-candle');
   });
 
   test.runIf(posix)('is never relative to the working directory', () => {
     const home = join(userInfo().homedir, '.cache/x-candle');
     for (const HOME of ['', '.', 'x']) expect(place({ HOME })).toBe(home);
     for (const XDG_CACHE_HOME of ['.', 'cache', '../x'])
-      expect(place({ XDG_CACHE_HOME })).toBe('/home/x/.cache/x-candle');
+      expect(place({ XDG_CACHE_HOME })).toBe('/people/x/.cache/x-candle');
     expect(place({ X_CACHE_DIR: 'kernels' })).toBeUndefined();
   });
 
