@@ -299,6 +299,22 @@ describe.each(deviceNames)('generate on %s', (name) => {
     expect(memoryStats()).toEqual(before);
   });
 
+  it('ends for all when the model is disposed, and says so', async () => {
+    const before = memoryStats();
+    for (const after of [1, 30, 90]) {
+      const gone = await loadModel(GGUF, { device, maxContext: 160 });
+      const texts = ['Once', 'The king', 'A'].map((prompt) => gone.generate(prompt).text());
+      const disposed = new Promise((resolve) => setTimeout(() => resolve(gone.dispose()), after));
+      for (const result of await Promise.allSettled(texts)) {
+        expect(result).toMatchObject({
+          reason: { code: 'DISPOSED', message: expect.stringContaining('the model was disposed') },
+        });
+      }
+      await disposed;
+      expect(memoryStats()).toEqual(before);
+    }
+  });
+
   it("leaves the model's own sequence alone, and is left alone by it", async () => {
     const { text, ids, greedy_ids } = goldenQ8().prompts[0];
     model.reset();

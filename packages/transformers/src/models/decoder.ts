@@ -80,7 +80,7 @@ export class Decoder implements CausalModel {
   }
 
   *pass({ tokens, positions, outputs }: Batch, kv: KvView): ForwardPass {
-    if (this.disposed) throw new DisposedError('DISPOSED', 'forward: the model was disposed; load it again.');
+    this.checkAlive();
     const { embed, embeddingScale, rotations, layers, norm, head } = this.parts;
     const steps = 2 * layers.length + (outputs === 'none' ? 0 : 1);
     let taken = 0;
@@ -91,6 +91,8 @@ export class Decoder implements CausalModel {
     });
     let x = embedded;
     const then = (run: () => Tensor): PassStep => {
+      // Between two steps anything may have happened.
+      this.checkAlive();
       const before = x;
       x = scope(run);
       before.dispose();
@@ -102,12 +104,17 @@ export class Decoder implements CausalModel {
         yield then(() => layer.feed(x));
       }
       if (outputs === 'none') return undefined;
+      this.checkAlive();
       return scope(() => head.forward(norm.forward(outputs === 'all' ? x : x.indexSelect(outputs, 0))));
     } finally {
       x.dispose();
       for (const { query, key } of angles)
         for (const { cos, sin } of [query, key]) for (const t of [cos, sin]) t.dispose();
     }
+  }
+
+  private checkAlive(): void {
+    if (this.disposed) throw new DisposedError('DISPOSED', 'forward: the model was disposed; load it again.');
   }
 
   dispose(): void {
