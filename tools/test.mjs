@@ -81,11 +81,10 @@ function script(path) {
 
 // The host platform's C++ tests compile their kernels beside their sources.
 function hostDriver() {
-  const cwd = join(root, 'packages/hip/native/host');
+  const cwd = join(root, 'packages/hip/native/test');
   const program = join(scratch, 'host_test');
-  const compiled = command('sh', ['-c', `exec g++ -std=c++17 -O1 -pthread *.cc -ldl -o ${JSON.stringify(program)}`], {
-    cwd,
-  });
+  const compile = `exec g++ -std=c++17 -O1 -pthread *.cc ../host/*.cc -ldl -o ${JSON.stringify(program)}`;
+  const compiled = command('sh', ['-c', compile], { cwd });
   return compiled.failed > 0 ? compiled : counted(program, [], { cwd, timeout: 300_000 });
 }
 

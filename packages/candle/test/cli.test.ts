@@ -5,12 +5,19 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Device, saveSafetensors, Tensor } from '@x/core';
-import { afterAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { bundleCommand } from './command';
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
 const TINY = join(root, 'models/tiny-tales/tiny-tales-q8_0.gguf');
 const folder = mkdtempSync(join(tmpdir(), 'candle-cli-'));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+let command: { directory: string; program: string };
+beforeAll(async () => {
+  command = await bundleCommand();
+});
+afterAll(() => {
+  for (const path of [folder, command.directory]) rmSync(path, { recursive: true, force: true });
+});
 
 interface Ended {
   status: number | null;
@@ -33,7 +40,7 @@ interface Running {
 function start(args: string[], input?: string | Buffer, env: Record<string, string> = {}): Running {
   const clean = { ...process.env, ...env };
   for (const name of ['FORCE_COLOR', 'NO_COLOR']) if (!(name in env)) delete clean[name];
-  const child = spawn(process.execPath, ['--import', 'tsx', 'packages/candle/src/cli.ts', ...args], {
+  const child = spawn(process.execPath, [command.program, ...args], {
     cwd: root,
     env: clean,
   });

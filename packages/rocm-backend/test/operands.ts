@@ -207,9 +207,12 @@ export function generator(seed: number): () => number {
   };
 }
 
-/** Runs of a property; X_TEST_SCALE=0.1 makes a tenth of them, for slow checkers of memory accesses. */
+/** Below 1, tests of devices that a program computes, and of slow checkers of memory accesses, do less. */
+export const TEST_SCALE = Number(process.env.X_TEST_SCALE ?? 1);
+
+/** Runs of a property; X_TEST_SCALE=0.1 makes a tenth of them. */
 export function runs(count: number): { numRuns: number } {
-  return { numRuns: Math.max(1, Math.round(count * Number(process.env.X_TEST_SCALE ?? 1))) };
+  return { numRuns: Math.max(1, Math.round(count * TEST_SCALE)) };
 }
 
 /** Error of a sum of `terms` products of values up to 4, by the type that it is made in. Integers are exact. */

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "../driver.h"
-#include "status.h"
+#include "../host/status.h"
 
 namespace hosttest {
 

@@ -1,5 +1,5 @@
 // Tests of the host driver, a program of its own. From this folder:
-//   g++ -std=c++17 -O2 -pthread *.cc -ldl -o /tmp/host_test && /tmp/host_test
+//   g++ -std=c++17 -O2 -pthread *.cc ../host/*.cc -ldl -o /tmp/host_test && /tmp/host_test
 // and likewise with -fsanitize=thread or -fsanitize=address,undefined (then TEST_KERNEL_FLAGS="-fsanitize=thread"
 // instruments the kernels as well). An argument that is no option runs only the cases whose name contains it; `--bench`
 // prints latencies instead. Exit status 1 when a check failed.
