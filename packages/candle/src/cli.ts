@@ -1,9 +1,10 @@
 /**
- * The `candle` command: run, devices, doctor, inspect, quantize. Each takes `--json` and then prints one JSON object on one
+ * The `candle` command: run, bench, devices, doctor, inspect, quantize. Each takes `--json` and then prints one JSON object on one
  * line. Exit statuses: 0, 1 for a failure, 2 for a wrong command line, 128 and a signal's number for an interrupt.
  */
 import { Command, CommanderError } from 'commander';
 import { version } from '../package.json';
+import { benchCommand } from './commands/bench';
 import { devicesCommand } from './commands/devices';
 import { doctorCommand } from './commands/doctor';
 import { inspectCommand } from './commands/inspect';
@@ -15,8 +16,8 @@ import { printError } from './output';
 const program = new Command('candle')
   .description('Run language models on AMD and NVIDIA GPUs and CPUs')
   .version(version);
-for (const command of [runCommand(), devicesCommand(), doctorCommand(), inspectCommand(), quantizeCommand()])
-  program.addCommand(command);
+for (const make of [runCommand, benchCommand, devicesCommand, doctorCommand, inspectCommand, quantizeCommand])
+  program.addCommand(make());
 for (const command of [program, ...program.commands]) {
   const name = command === program ? 'candle' : `candle ${command.name()}`;
   // What is wrong is one line, also where commander adds a suggestion on a second one.

@@ -241,6 +241,47 @@ describe('what is no model', { timeout: 300_000 }, () => {
   });
 });
 
+describe('bench', { timeout: 300_000 }, () => {
+  test('measures prompts and decoding, alone and together, and writes a report without paths', async () => {
+    const report = join(folder, 'report.json');
+    const sizes = ['--prompt', '8', '--gen', '4', '--batch', '1,2', '--context', '16', '--repeat', '1'];
+    const { status, out } = await run(['bench', TINY, '-d', 'cpu', ...sizes, '--json', '--report', report]);
+    expect(status).toBe(0);
+    const { runs, weightBytes, loadSeconds, copyBytesPerSecond } = JSON.parse(out);
+    expect(
+      runs.map((each: { sequences: number; promptTokens: number }) => [each.sequences, each.promptTokens]),
+    ).toEqual([
+      [1, 8],
+      [2, 8],
+      [1, 16],
+    ]);
+    for (const each of runs) {
+      expect(each.decodeTokensPerSecond.median).toBeGreaterThan(0);
+      expect(each.prefillTokensPerSecond.median).toBeGreaterThan(0);
+      expect(each.bytesPerStep).toBeGreaterThan(weightBytes);
+    }
+    expect(Math.min(loadSeconds, copyBytesPerSecond)).toBeGreaterThan(0);
+    const text = readFileSync(report, 'utf8');
+    expect(JSON.parse(text).runs).toEqual(runs);
+    expect(text).not.toContain('tiny-tales');
+  });
+
+  test('is a table for people; what cannot be is refused before anything runs', async () => {
+    const small = ['--prompt', '4', '--gen', '2', '--repeat', '1'];
+    const { status, out } = await run(['bench', TINY, '-d', 'js', ...small]);
+    expect([status, out]).toEqual([0, expect.stringMatching(/sequences +prompt +first token/)]);
+    for (const wrong of [
+      ['--batch', '1,x'],
+      ['--gen', '1'],
+      ['--report', join(folder, 'none', 'report')],
+    ]) {
+      const refused = await run(['bench', TINY, '-d', 'js', ...small, ...wrong]);
+      expect([wrong, refused.status, refused.out]).toEqual([wrong, 2, '']);
+      expect(refused.err).toMatch(/^error USAGE: [^\n]+\n$/);
+    }
+  });
+});
+
 describe('inspect of a directory', { timeout: 300_000 }, () => {
   const inspect = async (path: string) => JSON.parse((await run(['inspect', path, '--json'])).out);
 

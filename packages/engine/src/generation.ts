@@ -27,6 +27,8 @@ export interface GenerateOptions extends SamplingOptions {
   signal?: AbortSignal;
   /** Fill in {@link Piece.logprob}; costs one pass over the vocabulary a token. Default false. */
   logprobs?: boolean;
+  /** Go on after an end-of-text token, as measurements need it. Default false. */
+  ignoreEos?: boolean;
   /** Put what the model expects around a text, usually BOS, around a string prompt. Ids are taken as they are. Default true. */
   addSpecialTokens?: boolean;
   /**
@@ -88,6 +90,7 @@ const OPTIONS = {
   ],
   signal,
   logprobs: boolean,
+  ignoreEos: boolean,
   addSpecialTokens: boolean,
   onProgress: callback,
 } satisfies Record<keyof GenerateOptions, OptionRule>;
@@ -181,7 +184,7 @@ export class Generation implements AsyncIterable<Piece> {
     let working = performance.now();
     try {
       const decoder = tokenizer.decodeStream({ context: promptIds });
-      const eos = new Set(tokenizer.eosIds);
+      const eos = new Set(options.ignoreEos ? [] : tokenizer.eosIds);
       const history = [...promptIds];
       let logits = await scheduler.outside(() => this.prefill(cache));
       for (;;) {

@@ -1,0 +1,171 @@
+/** `candle bench MODEL`: how fast a model loads, reads prompts and writes, and how much of the memory's rate that is. */
+import { accessSync, constants, writeFileSync } from 'node:fs';
+import { cpus } from 'node:os';
+import { dirname, resolve } from 'node:path';
+import { Device } from '@x/core';
+import { type LanguageModel, loadModel } from '@x/engine';
+import { platforms } from '@x/hip';
+import { Command, InvalidArgumentError } from 'commander';
+import '@x/rocm-backend';
+import { version } from '../../package.json';
+import { copyRate, type Figure, type Measurement, measure, type Workload } from '../bench/measure';
+import { interruptible } from '../interrupt';
+import { someText, wholeNumber } from '../option-values';
+import { formatBytes, guarded, printJson, table, UsageError } from '../output';
+
+interface BenchOptions {
+  prompt: number;
+  gen: number;
+  batch: number[];
+  context: number[];
+  repeat: number;
+  device: string;
+  json?: boolean;
+  report?: string;
+}
+
+/** Everything that a run gives: no names of files, directories or people. */
+interface Report {
+  program: string;
+  node: string;
+  system: string;
+  processor: string;
+  device: string;
+  deviceName: string;
+  driver: string | null;
+  model: { layers: number; hiddenSize: number; vocabSize: number; heads: number; kvHeads: number; headDim: number };
+  loadSeconds: number;
+  weightBytes: number;
+  copyBytesPerSecond: number;
+  runs: (Measurement & { bytesPerStep: number; bytesPerSecond: number; shareOfCopy: number })[];
+  peakDeviceBytes: number;
+  peakHostBytes: number;
+}
+
+export function benchCommand(): Command {
+  return new Command('bench')
+    .description('measure loading, reading of prompts and decoding')
+    .argument('<model>', 'a .gguf file, or a directory with config.json, *.safetensors and tokenizer.json')
+    .option('--prompt <tokens>', 'tokens of a prompt', wholeNumber(1), 512)
+    .option('--gen <tokens>', 'tokens that are generated', wholeNumber(2), 128)
+    .option('--batch <counts>', 'sequences together, such as 1,8,64', wholeNumbers, [1])
+    .option(
+      '--context <tokens>',
+      'also with prompts of these lengths, one sequence, such as 512,32768',
+      wholeNumbers,
+      [],
+    )
+    .option('--repeat <count>', 'runs of each, of which the median counts', wholeNumber(1), 3)
+    .option('-d, --device <name>', 'auto, js, cpu, rocm:N or cuda:N', 'auto')
+    .option('--report <file>', 'write all figures to a file that can go with an issue', someText('Give a file name.'))
+    .option('--json', 'print one JSON object')
+    .action((model: string, options: BenchOptions) =>
+      guarded(options.json, () => interruptible((signal) => bench(model, options, signal))),
+    );
+}
+
+/** 1,8,64 */
+function wholeNumbers(text: string): number[] {
+  const parse = wholeNumber(1);
+  const values = text.split(',').map((part) => parse(part.trim()));
+  if (values.length > 16) throw new InvalidArgumentError('Give at most 16 numbers.');
+  return values;
+}
+
+async function bench(path: string, options: BenchOptions, signal: AbortSignal): Promise<void> {
+  const { prompt, gen, batch, context, repeat } = options;
+  if (options.report !== undefined) checkPlace(options.report);
+  const device = options.device === 'auto' ? await Device.auto() : Device.parse(options.device);
+  await device.synchronize();
+  const before = device.memory().liveBytes;
+  const maxContext = Math.max(prompt, ...context) + gen;
+  using model = await loadModel(path, { device, signal, maxContext });
+  const weightBytes = device.memory().liveBytes - before;
+  const copyBytesPerSecond = await copyRate(device);
+  const workloads: Workload[] = [
+    ...batch.map((sequences) => ({ sequences, promptTokens: prompt, generatedTokens: gen })),
+    ...context.map((promptTokens) => ({ sequences: 1, promptTokens, generatedTokens: gen })),
+  ];
+  const runs: Report['runs'] = [];
+  for (const workload of workloads) {
+    const measured = await measure(model, workload, repeat, signal);
+    const bytesPerStep = weightBytes + cacheBytes(model, workload);
+    const bytesPerSecond = (bytesPerStep * measured.decodeTokensPerSecond.median) / workload.sequences;
+    runs.push({ ...measured, bytesPerStep, bytesPerSecond, shareOfCopy: bytesPerSecond / copyBytesPerSecond });
+  }
+  const { numLayers, hiddenSize, vocabSize, numHeads, numKvHeads, headDim } = model.config;
+  const report: Report = {
+    program: `candle ${version}`,
+    node: process.versions.node,
+    system: `${process.platform}-${process.arch}`,
+    processor: cpus()[0]?.model ?? 'unknown',
+    device: device.toString(),
+    deviceName: device.description,
+    driver: driverOf(device),
+    model: { layers: numLayers, hiddenSize, vocabSize, heads: numHeads, kvHeads: numKvHeads, headDim },
+    loadSeconds: model.loadMs / 1000,
+    weightBytes,
+    copyBytesPerSecond,
+    runs,
+    peakDeviceBytes: device.memory().peakBytes,
+    peakHostBytes: process.resourceUsage().maxRSS * 1024,
+  };
+  if (options.report !== undefined) writeFileSync(options.report, `${JSON.stringify(report, null, 2)}\n`);
+  if (options.json) printJson(report);
+  else process.stdout.write(`${describe(report)}\n`);
+}
+
+/** Keys and values that a step reads, half of what is generated being there: f32. */
+function cacheBytes(model: LanguageModel, { sequences, promptTokens, generatedTokens }: Workload): number {
+  const { numLayers, numKvHeads, headDim } = model.config;
+  return sequences * (promptTokens + generatedTokens / 2) * numLayers * 2 * numKvHeads * headDim * 4;
+}
+
+function driverOf(device: Device): string | null {
+  const platform = device.kind === 'rocm' || device.kind === 'cuda' ? device.kind : undefined;
+  return platforms().find((report) => report.platform === platform)?.version ?? null;
+}
+
+/** Before minutes are spent on figures. */
+function checkPlace(path: string): void {
+  try {
+    accessSync(dirname(resolve(path)), constants.W_OK);
+  } catch (cause) {
+    throw new UsageError(`the report cannot be written: ${(cause as Error).message}. Give another --report.`);
+  }
+}
+
+function describe(report: Report): string {
+  const { device, deviceName, driver, loadSeconds, weightBytes, copyBytesPerSecond } = report;
+  const gigabytes = (bytes: number) => `${(bytes / 1e9).toFixed(bytes < 1e10 ? 2 : 0)} GB/s`;
+  const rows = [
+    ['sequences', 'prompt', 'first token', 'prefill', 'decode', 'memory', 'of a copy', 'launches', 'host'],
+    ...report.runs.map((run) => [
+      String(run.sequences),
+      String(run.promptTokens),
+      `${round(run.firstTokenMs.median)} ms`,
+      rate(run.prefillTokensPerSecond),
+      rate(run.decodeTokensPerSecond),
+      gigabytes(run.bytesPerSecond),
+      `${Math.round(100 * run.shareOfCopy)} %`,
+      run.launchesPerStep === null ? '' : `${Math.round(run.launchesPerStep)} a step`,
+      `${Math.round(run.hostMicrosecondsPerStep)} us a step`,
+    ]),
+  ];
+  return [
+    `${device} (${deviceName})${driver ? `, driver ${driver}` : ''}`,
+    `loaded in ${loadSeconds.toFixed(2)} s, ${formatBytes(weightBytes)} of weights, a copy reaches ${gigabytes(copyBytesPerSecond)}`,
+    '',
+    table(rows),
+    '',
+    `peak memory: ${formatBytes(report.peakDeviceBytes)} on the device, ${formatBytes(report.peakHostBytes)} in this process`,
+  ].join('\n');
+}
+
+function rate({ median, spread }: Figure): string {
+  return `${round(median)} tok/s ±${Math.round(50 * spread)} %`;
+}
+
+function round(value: number): number {
+  return value < 100 ? Math.round(value * 10) / 10 : Math.round(value);
+}
