@@ -23,70 +23,18 @@ X_DEVICE A magnitude(A x) {
   else return isNegative(x) ? negative(x) : x;
 }
 
-#define UNARY_OPERATOR(Name, elements, expression) \
-  struct Name {                                    \
-    static constexpr u32 limit = elements;         \
-    template <class A>                             \
-    static X_DEVICE A of(A x) {                    \
-      return expression;                           \
-    }                                              \
-  };
-// With a second expression: what f16 and bf16 take, whose rounding hides that it is approximate.
-#define UNARY_OPERATOR_ROUGH(Name, elements, expression, approximate) \
-  struct Name {                                                       \
-    static constexpr u32 limit = elements;                            \
-    template <class A>                                                \
-    static X_DEVICE A of(A x) {                                       \
-      return expression;                                              \
-    }                                                                 \
-    template <class T>                                                \
-    static X_DEVICE float roughly(float x) {                          \
-      return approximate;                                             \
-    }                                                                 \
-  };
-// The number is how many elements a GPU thread computes at once, of the 16 bytes that it moves: all 16 for a few
-// instructions, 8 for the activations' exp, 4 or 2 for long code, whose copies would cost registers and code size and gain nothing.
-UNARY_OPERATOR(Neg, 16, negative(x))
-UNARY_OPERATOR(Recip, 16, (A)1 / x)
-UNARY_OPERATOR_ROUGH(Exp, 8, m::exp(x), rough::exp<T>(x))
-UNARY_OPERATOR(Log, 4, m::log(x))
-UNARY_OPERATOR(Sin, 2, m::sin(x))
-UNARY_OPERATOR(Cos, 2, m::cos(x))
-UNARY_OPERATOR(Tanh, 8, m::tanh(x))
-UNARY_OPERATOR(Erf, 2, m::erf(x))
-UNARY_OPERATOR(Ceil, 16, m::ceil(x))
-UNARY_OPERATOR(Floor, 16, m::floor(x))
-UNARY_OPERATOR(Round, 8, m::round(x))
-UNARY_OPERATOR(Normcdf, 2, m::normcdf(x))
-UNARY_OPERATOR(Abs, 16, magnitude(x))
-UNARY_OPERATOR(Sqr, 16, mulWrap(x, x))
-UNARY_OPERATOR(Sqrt, 8, m::sqrt(x))
-// sqrt(2 / pi) = 0.7978845608028654
-UNARY_OPERATOR_ROUGH(Gelu, 8, (A)0.5 * x * ((A)1 + m::tanh((A)0.7978845608028654 * x * ((A)1 + (A)0.044715 * x * x))),
-                     x * rough::sigmoid<T>(1.5957691216f * x * (1.0f + 0.044715f * x * x)))
-UNARY_OPERATOR(GeluErf, 2, x * m::normcdf(x))
-UNARY_OPERATOR(Relu, 16, isNegative(x) ? (A)0 : x)
-UNARY_OPERATOR_ROUGH(Silu, 8, m::overOneOrMore(x, (A)1 + m::exp(-x)), x * rough::sigmoid<T>(x))
-UNARY_OPERATOR(Sign, 16, (A)((int)(x > (A)0) - (int)isNegative(x)))
-UNARY_OPERATOR_ROUGH(Sigmoid, 8, m::overOneOrMore((A)1, (A)1 + m::exp(-x)), rough::sigmoid<T>(x))
+/** ln(1 + e^x). */
+template <class A>
+X_DEVICE A softplus(A x) {
+  return (x < (A)0 ? (A)0 : x) + m::log1p(m::exp(-m::abs(x)));
+}
 
-template <class Op, class T>
-struct Apply {
-  X_DEVICE T operator()(T x) const { return from_acc<T>(Op::of(to_acc(x))); }
-};
-template <class Op, class T>
-struct ApplyRoughly {
-  X_DEVICE T operator()(T x) const { return from_acc<T>(Op::template roughly<T>(to_acc(x))); }
-};
-#define X_ROUGH_OPERATOR(Op)     \
-  template <>                    \
-  struct Apply<Op, f16> : ApplyRoughly<Op, f16> {};    \
-  template <>                    \
-  struct Apply<Op, bf16> : ApplyRoughly<Op, bf16> {};
-X_ROUGH_OPERATOR(Exp)
-X_ROUGH_OPERATOR(Gelu)
-X_ROUGH_OPERATOR(Silu)
-X_ROUGH_OPERATOR(Sigmoid)
+/** x tanh(ln(1 + e^x)) = x w / (w + 2) of w = e^x (e^x + 2). From x = 20 the quotient is 1 in f64 too. */
+template <class A>
+X_DEVICE A mish(A x) {
+  const A e = m::exp(x > (A)20 ? (A)20 : x), w = e * (e + (A)2);
+  return x * (w / (w + (A)2));
+}
 
 template <class T>
 struct Copy {
@@ -99,8 +47,7 @@ struct Elu {
   acc_t<T> alpha;
   X_DEVICE T operator()(T v) const {
     const acc_t<T> x = to_acc(v);
-    // exp(x) - 1 near 0 would be its own rounding error.
-    return from_acc<T>(x > 0 ? x : alpha * (m::tanh(x / 2) * (m::exp(x) + (acc_t<T>)1)));
+    return from_acc<T>(x > 0 ? x : alpha * m::expm1(x));
   }
 };
 
@@ -116,64 +63,93 @@ X_DEVICE void unary(u64 numel, u64 num_dims, const u64* info, F f, const T* inp,
   mapEach<limit>(numel, num_dims, inp == nullptr ? nullptr : info, f, out, inp == nullptr ? (const T*)out : inp);
 }
 
-#define UNARY(name, T, Op)                                                                            \
-  KERNEL_MAP(name##_##T, (u64 numel, u64 num_dims, const u64* X_RESTRICT info, const T* inp, T* out)) { \
-    unary<Op::limit>(numel, num_dims, info, Apply<Op, T>(), inp, out);                                \
+#define UCOPY(T)                                                                                      \
+  KERNEL_MAP(ucopy_##T, (u64 numel, u64 num_dims, const u64* X_RESTRICT info, const T* inp, T* out)) { \
+    unary<16>(numel, num_dims, info, Copy<T>(), inp, out);                                            \
   }
 #define UNARY_WITH_PARAM(name, T, Op)                                                                            \
   KERNEL_MAP(name##_##T, (u64 numel, u64 num_dims, const u64* X_RESTRICT info, T param, const T* inp, T* out)) { \
     unary<Op<T>::limit>(numel, num_dims, info, Op<T>{to_acc(param)}, inp, out);                                             \
   }
-#define UCOPY(T)                                                                                      \
-  KERNEL_MAP(ucopy_##T, (u64 numel, u64 num_dims, const u64* X_RESTRICT info, const T* inp, T* out)) { \
-    unary<16>(numel, num_dims, info, Copy<T>(), inp, out);                                            \
-  }
-
-#define UNEG(T) UNARY(uneg, T, Neg)
-#define URECIP(T) UNARY(urecip, T, Recip)
-#define UEXP(T) UNARY(uexp, T, Exp)
-#define ULOG(T) UNARY(ulog, T, Log)
-#define USIN(T) UNARY(usin, T, Sin)
-#define UCOS(T) UNARY(ucos, T, Cos)
-#define UTANH(T) UNARY(utanh, T, Tanh)
-#define UERF(T) UNARY(uerf, T, Erf)
-#define UCEIL(T) UNARY(uceil, T, Ceil)
-#define UFLOOR(T) UNARY(ufloor, T, Floor)
-#define UROUND(T) UNARY(uround, T, Round)
-#define UNORMCDF(T) UNARY(unormcdf, T, Normcdf)
-#define UABS(T) UNARY(uabs, T, Abs)
-#define USQR(T) UNARY(usqr, T, Sqr)
-#define USQRT(T) UNARY(usqrt, T, Sqrt)
-#define UGELU(T) UNARY(ugelu, T, Gelu)
-#define UGELU_ERF(T) UNARY(ugelu_erf, T, GeluErf)
-#define URELU(T) UNARY(urelu, T, Relu)
-#define USILU(T) UNARY(usilu, T, Silu)
-#define USIGN(T) UNARY(usign, T, Sign)
-#define USIGMOID(T) UNARY(usigmoid, T, Sigmoid)
 #define UELU(T) UNARY_WITH_PARAM(uelu, T, Elu)
 #define UPOWF(T) UNARY_WITH_PARAM(upowf, T, Powf)
-
-X_ALL_TYPES(UNEG)
-X_FLOAT_TYPES(URECIP)
-X_FLOAT_TYPES(UEXP)
-X_FLOAT_TYPES(ULOG)
-X_FLOAT_TYPES(USIN)
-X_FLOAT_TYPES(UCOS)
-X_FLOAT_TYPES(UTANH)
-X_FLOAT_TYPES(UERF)
-X_FLOAT_TYPES(UCEIL)
-X_FLOAT_TYPES(UFLOOR)
-X_FLOAT_TYPES(UROUND)
-X_FLOAT_TYPES(UNORMCDF)
-X_ALL_TYPES(UABS)
-X_ALL_TYPES(USQR)
-X_FLOAT_TYPES(USQRT)
-X_FLOAT_TYPES(UGELU)
-X_FLOAT_TYPES(UGELU_ERF)
-X_ALL_TYPES(URELU)
-X_FLOAT_TYPES(USILU)
-X_ALL_TYPES(USIGN)
-X_FLOAT_TYPES(USIGMOID)
+X_ALL_TYPES(UCOPY)
 X_FLOAT_TYPES(UELU)
 X_FLOAT_TYPES(UPOWF)
-X_ALL_TYPES(UCOPY)
+
+template <class Op, class T>
+struct Apply {
+  X_DEVICE T operator()(T x) const { return from_acc<T>(Op::of(to_acc(x))); }
+};
+template <class Op, class T>
+struct ApplyRoughly {
+  X_DEVICE T operator()(T x) const { return from_acc<T>(Op::template roughly<T>(to_acc(x))); }
+};
+
+#define UNARY(T, name)                                                                                  \
+  KERNEL_MAP(u##name##_##T, (u64 numel, u64 num_dims, const u64* X_RESTRICT info, const T* inp, T* out)) { \
+    unary<name##_op::limit>(numel, num_dims, info, Apply<name##_op, T>(), inp, out);                       \
+  }
+
+// ALL(name, elements, expression) is u{name} of the ten dtypes, FLOATS of the five float dtypes. The number is how many
+// elements a GPU thread computes at once, of the 16 bytes that it moves: all 16 for a few instructions, 8 for the
+// activations' exp, 4 or 2 for long code, whose copies would cost registers and code size and gain nothing.
+#define OPERATOR(name, elements, expression) \
+  struct name##_op {                         \
+    static constexpr u32 limit = elements;   \
+    template <class A>                       \
+    static X_DEVICE A of(A x) {              \
+      return expression;                     \
+    }                                        \
+  };
+#define FLOATS(name, elements, expression)   \
+  OPERATOR(name, elements, expression)       \
+  X_FLOAT_TYPES_OF(UNARY, name)
+#define ALL(name, elements, expression)      \
+  OPERATOR(name, elements, expression)       \
+  X_ALL_TYPES_OF(UNARY, name)
+// With a second expression: what f16 and bf16 take, whose rounding hides that it is approximate.
+#define FLOATS_ROUGH(name, elements, expression, approximate)           \
+  struct name##_op {                                                    \
+    static constexpr u32 limit = elements;                              \
+    template <class A>                                                  \
+    static X_DEVICE A of(A x) {                                         \
+      return expression;                                                \
+    }                                                                   \
+    template <class T>                                                  \
+    static X_DEVICE float roughly(float x) {                            \
+      return approximate;                                               \
+    }                                                                   \
+  };                                                                    \
+  template <>                                                           \
+  struct Apply<name##_op, f16> : ApplyRoughly<name##_op, f16> {};       \
+  template <>                                                           \
+  struct Apply<name##_op, bf16> : ApplyRoughly<name##_op, bf16> {};     \
+  X_FLOAT_TYPES_OF(UNARY, name)
+
+ALL(neg, 16, negative(x))
+FLOATS(recip, 16, (A)1 / x)
+FLOATS_ROUGH(exp, 8, m::exp(x), rough::exp<T>(x))
+FLOATS(expm1, 4, m::expm1(x))
+FLOATS(log, 4, m::log(x))
+FLOATS(sin, 2, m::sin(x))
+FLOATS(cos, 2, m::cos(x))
+FLOATS(tanh, 8, m::tanh(x))
+FLOATS(erf, 2, m::erf(x))
+FLOATS(ceil, 16, m::ceil(x))
+FLOATS(floor, 16, m::floor(x))
+FLOATS(round, 8, m::round(x))
+FLOATS(normcdf, 2, m::normcdf(x))
+ALL(abs, 16, magnitude(x))
+ALL(sqr, 16, mulWrap(x, x))
+FLOATS(sqrt, 8, m::sqrt(x))
+// sqrt(2 / pi) = 0.7978845608028654
+FLOATS_ROUGH(gelu, 8, (A)0.5 * x * ((A)1 + m::tanh((A)0.7978845608028654 * x * ((A)1 + (A)0.044715 * x * x))),
+             x * rough::sigmoid<T>(1.5957691216f * x * (1.0f + 0.044715f * x * x)))
+FLOATS(gelu_erf, 2, x * m::normcdf(x))
+ALL(relu, 16, isNegative(x) ? (A)0 : x)
+FLOATS_ROUGH(silu, 8, m::overOneOrMore(x, (A)1 + m::exp(-x)), x * rough::sigmoid<T>(x))
+FLOATS(softplus, 4, softplus(x))
+FLOATS(mish, 4, mish(x))
+ALL(sign, 16, (A)((int)(x > (A)0) - (int)isNegative(x)))
+FLOATS_ROUGH(sigmoid, 8, m::overOneOrMore((A)1, (A)1 + m::exp(-x)), rough::sigmoid<T>(x))

@@ -185,7 +185,9 @@ __attribute__((noinline)) C multiplied(V a, V b, C c) {
   extern "C" inline float __ocml_##name##_f32(float x) { return std::f(x); } \
   extern "C" inline double __ocml_##name##_f64(double x) { return std::f(x); }
 OCML_1(exp, exp)
+OCML_1(expm1, expm1)
 OCML_1(log, log)
+OCML_1(log1p, log1p)
 OCML_1(sin, sin)
 OCML_1(cos, cos)
 OCML_1(tanh, tanh)

@@ -62,7 +62,7 @@ export function operandsOf(kernel: string): { inputs: string[]; output: string }
   if (compare !== null) return { inputs: [compare[1]!, compare[1]!], output: 'u8' };
   const constant = match(`(?:fill|const_set)_(${TYPE})`);
   if (constant !== null) return { inputs: [], output: constant[1]! };
-  const unary = match(`(?:affine|copy2d|u[a-z]+(?:_erf)?)_(${TYPE})`);
+  const unary = match(`(?:affine|copy2d|u[a-z]+1?(?:_erf)?)_(${TYPE})`);
   if (unary !== null) return { inputs: [unary[1]!], output: unary[1]! };
   return undefined;
 }

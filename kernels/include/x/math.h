@@ -34,7 +34,9 @@
 
 #ifdef X_MATH_DECLARE_1
 X_MATH_DECLARE_1(exp, exp)
+X_MATH_DECLARE_1(expm1, expm1)
 X_MATH_DECLARE_1(log, log)
+X_MATH_DECLARE_1(log1p, log1p)
 X_MATH_DECLARE_1(sin, sin)
 X_MATH_DECLARE_1(cos, cos)
 X_MATH_DECLARE_1(tanh, tanh)
@@ -104,6 +106,23 @@ X_DEVICE float tanh(float x) {
 X_DEVICE double tanh(double x) { return __builtin_tanh(x); }
 #else
 X_MATH_1(tanh, tanh, tanh)
+#endif
+/** exp(x) - 1 and log(1 + x), exact near 0 too; log1p of finite numbers from -1 up. */
+#if X_HOST
+// Branch-free over what vectorises.
+X_DEVICE float expm1(float x) {
+  return __builtin_fabsf(x) < 1e-4f ? x * (1.0f + 0.5f * x) : tanh(0.5f * x) * (exp(x) + 1.0f);
+}
+X_DEVICE double expm1(double x) { return __builtin_expm1(x); }
+X_DEVICE float log1p(float x) {
+  // What the sum's rounding loses is a factor of its logarithm.
+  const float u = 1.0f + x, rounded = u - 1.0f;
+  return rounded == 0.0f ? x : log(u) * (x / rounded);
+}
+X_DEVICE double log1p(double x) { return __builtin_log1p(x); }
+#else
+X_MATH_1(expm1, expm1, expm1)
+X_MATH_1(log1p, log1p, log1p)
 #endif
 X_MATH_1(erf, erf, erf)
 X_MATH_2(pow, pow, pow)

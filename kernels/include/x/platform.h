@@ -39,6 +39,12 @@ typedef double f64;
 #define X_INT_TYPES(M) M(u8) M(u32) M(i16) M(i32) M(i64)
 #define X_FLOAT_TYPES(M) M(bf16) M(f16) M(f32) M(f64) M(f8e4m3)
 #define X_ALL_TYPES(M) X_INT_TYPES(M) X_FLOAT_TYPES(M)
+// The same with more arguments: X_ALL_TYPES_OF(M, a) is M(u8, a) M(u32, a) …
+#define X_FLOAT_TYPES_OF(M, ...) \
+  M(bf16, __VA_ARGS__) M(f16, __VA_ARGS__) M(f32, __VA_ARGS__) M(f64, __VA_ARGS__) M(f8e4m3, __VA_ARGS__)
+#define X_ALL_TYPES_OF(M, ...)                                                                              \
+  M(u8, __VA_ARGS__) M(u32, __VA_ARGS__) M(i16, __VA_ARGS__) M(i32, __VA_ARGS__) M(i64, __VA_ARGS__) \
+  X_FLOAT_TYPES_OF(M, __VA_ARGS__)
 
 #if X_NVRTC
 #define X_DEVICE __device__ __forceinline__

@@ -12,33 +12,30 @@
  * - work is enqueued, not awaited: only `toHost`, `toHostSync` and `synchronize` wait.
  */
 import type { DType } from './dtype';
+import type { BinaryOp, CmpOp } from './elementwise/binary';
+import type { UnaryOp } from './elementwise/unary';
 import type { IdRange } from './id-range';
 import type { Layout } from './layout';
 
-export type UnaryOp =
-  | 'exp'
-  | 'log'
-  | 'sin'
-  | 'cos'
-  | 'tanh'
-  | 'abs'
-  | 'neg'
-  | 'recip'
-  | 'sqr'
-  | 'sqrt'
-  | 'gelu'
-  | 'geluErf'
-  | 'erf'
-  | 'relu'
-  | 'silu'
-  | 'sigmoid'
-  | 'floor'
-  | 'ceil'
-  | 'round'
-  | 'sign';
-/** `pow` is C's, for float dtypes only. */
-export type BinaryOp = 'add' | 'sub' | 'mul' | 'div' | 'maximum' | 'minimum' | 'pow';
-export type CmpOp = 'eq' | 'ne' | 'lt' | 'le' | 'gt' | 'ge';
+export {
+  BINARY_NAMES,
+  BINARY_OPS,
+  type BinaryOp,
+  type BinaryRow,
+  binaryRow,
+  CMP_NAMES,
+  CMP_OPS,
+  type CmpOp,
+} from './elementwise/binary';
+export {
+  type IntegerReference,
+  UNARY_NAMES,
+  UNARY_OPS,
+  type UnaryOp,
+  type UnaryRow,
+  unaryRow,
+} from './elementwise/unary';
+
 export type ReduceOp = 'sum' | 'min' | 'max' | 'argmin' | 'argmax';
 /**
  * `interleaved` pairs neighbours (candle `rope_i`), `half` pairs element i with i + d/2 (candle `rope`); `thd` pairs as

@@ -113,39 +113,16 @@ export function swiglu(xs: Tensor): Tensor {
   });
 }
 
-/** From here on log(1 + exp(x)) is x in every dtype. */
-const SOFTPLUS_IS_LINEAR = 40;
-
-/**
- * log(1 + exp(x)), to the last places for any x: x for large ones and infinity, exp(x) for very negative ones. Narrow floats
- * are computed in f32.
- */
+/** log(1 + exp(x)), to the last places for any x: x for large ones and infinity, exp(x) for very negative ones. */
 export function softplus(xs: Tensor): Tensor {
   checkTensors('softplus', { xs });
-  return scope(() => {
-    const wide = xs.toDtype(wideDType(xs.dtype));
-    const curved = log1p(wide.minimum(SOFTPLUS_IS_LINEAR).exp());
-    return wide.ge(SOFTPLUS_IS_LINEAR).whereCond(wide, curved).toDtype(xs.dtype);
-  });
-}
-
-/** log(1 + x) of finite x from 0. */
-function log1p(xs: Tensor): Tensor {
-  const sum = xs.add(1);
-  const log = sum.log();
-  // What the sum has kept of x by rounding; log(sum) is as much too large or small. A constant: the slope 1 / sum is right.
-  const kept = sum.sub(1);
-  const exact = kept.eq(0).whereCond(xs, log.mul(xs.div(kept)));
-  return log.add(exact.sub(log).detach());
+  return xs.softplus();
 }
 
 /** x · tanh(softplus(x)). candle's overflows in f16 from x = 12. */
 export function mish(xs: Tensor): Tensor {
   checkTensors('mish', { xs });
-  return scope(() => {
-    const wide = xs.toDtype(wideDType(xs.dtype));
-    return softplus(wide).tanh().mul(wide).toDtype(xs.dtype);
-  });
+  return xs.mish();
 }
 
 /** x where positive, else `negativeSlope` · x. */

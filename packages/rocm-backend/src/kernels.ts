@@ -3,7 +3,7 @@
  * (candle-kernels' calling convention). Operands are device addresses with the layout's offset already applied. The CONV
  * module's are in conv-kernels.ts, and so on for GEMM, INDEXING and SORT.
  */
-import { DTYPES, type DType, type Layout, sizeInBytes } from '@x/core';
+import { type DType, type Layout, sizeInBytes } from '@x/core';
 import { AFFINE, BINARY, CAST, FILL, RANDOM, REDUCE, TERNARY, UNARY } from '@x/kernels';
 import type { RocmDevice } from './device';
 import { kernelName } from './kernel-name';
@@ -17,25 +17,24 @@ export interface Operand {
   itemBytes: number;
 }
 
-/** Unary kernels of a few instructions an element. */
-const SHORT = new Set(
-  ['ucopy', 'uneg', 'uabs', 'usqr', 'usqrt', 'urecip', 'urelu', 'usign', 'ufloor', 'uceil', 'uexp'].flatMap((op) =>
-    DTYPES.map((dtype) => kernelName(op, dtype)),
-  ),
-);
-
 /** The work of a kernel that is `contiguous` where its info is null. */
 function workOf(info: number, contiguous: 'short' | 'long'): Work {
   return info === 0 ? contiguous : 'strided';
 }
 
 /** `{kernel}(numel, num_dims, info, [param,] inp, out)`: unary ops, strided copy, elu and powf. */
-export function launchUnary(device: RocmDevice, kernel: string, src: Operand, out: number, param?: number): void {
+export function launchUnary(
+  device: RocmDevice,
+  kernel: string,
+  src: Operand,
+  out: number,
+  cost: 'short' | 'long',
+  param?: number,
+): void {
   const { numDims, ptr } = device.info([src.layout]);
   const numel = src.layout.elemCount;
   const args = param === undefined ? [numel, numDims, ptr, src.ptr, out] : [numel, numDims, ptr, param, src.ptr, out];
-  const shape = device.shapes.elementwise(numel, src.itemBytes, workOf(ptr, SHORT.has(kernel) ? 'short' : 'long'));
-  device.launch(UNARY, kernel, shape, args);
+  device.launch(UNARY, kernel, device.shapes.elementwise(numel, src.itemBytes, workOf(ptr, cost)), args);
 }
 
 /** Kernels by the size of an element, and elements along a side of a GPU's tile: kernels/fill/transpose.h. */
@@ -62,7 +61,7 @@ function transposeOf({ hip }: RocmDevice, bytes: number, elements: number): { ke
 export function launchStridedCopy(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
   const cut = device.transpositionOf(src.layout);
   if (!cut) {
-    launchUnary(device, kernelName('ucopy', dtype), src, out);
+    launchUnary(device, kernelName('ucopy', dtype), src, out, 'short');
     return;
   }
   const { rows, cols, rowStep, colStep, batches } = cut;

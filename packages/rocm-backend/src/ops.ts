@@ -6,6 +6,7 @@
  */
 import {
   type BinaryOp,
+  binaryRow,
   type CmpOp,
   DTYPES,
   type DType,
@@ -14,6 +15,7 @@ import {
   roundScalar,
   sizeInBytes,
   type UnaryOp,
+  unaryRow,
 } from '@x/core';
 import type { RocmDevice } from './device';
 import { unsupported } from './errors';
@@ -129,46 +131,18 @@ export abstract class Map3 {
   }
 }
 
-/** Kernel names of the unary ops: `u{name}_{dtype}`. */
-const UNARY_KERNELS: Record<UnaryOp, string> = {
-  exp: 'uexp',
-  log: 'ulog',
-  sin: 'usin',
-  cos: 'ucos',
-  tanh: 'utanh',
-  abs: 'uabs',
-  neg: 'uneg',
-  recip: 'urecip',
-  sqr: 'usqr',
-  sqrt: 'usqrt',
-  gelu: 'ugelu',
-  geluErf: 'ugelu_erf',
-  erf: 'uerf',
-  relu: 'urelu',
-  silu: 'usilu',
-  sigmoid: 'usigmoid',
-  floor: 'ufloor',
-  ceil: 'uceil',
-  round: 'uround',
-  sign: 'usign',
-};
-
-/** Ops with kernels for integers too, which wrap. */
-const INTEGER_UNARY: readonly UnaryOp[] = ['abs', 'neg', 'sqr', 'relu', 'sign'];
-/** Ops that leave integers as they are. */
-const ROUNDING: readonly UnaryOp[] = ['floor', 'ceil', 'round'];
-
 export class Unary extends Map1 {
   override readonly name: string;
-  override readonly dtypes: readonly DType[] = FLOATS;
-  constructor(private readonly op: UnaryOp) {
+  override readonly dtypes: readonly DType[];
+  constructor(op: UnaryOp) {
     super();
     this.name = op;
-    if (INTEGER_UNARY.includes(op) || ROUNDING.includes(op)) this.dtypes = DTYPES;
+    this.dtypes = unaryRow(op).integers ? DTYPES : FLOATS;
   }
   override launch(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
-    const kernel = ROUNDING.includes(this.op) && !isFloat(dtype) ? 'ucopy' : UNARY_KERNELS[this.op];
-    launchUnary(device, kernelName(kernel, dtype), src, out);
+    const { kernel, integers, cost } = unaryRow(this.name as UnaryOp);
+    const copies = integers === 'same' && !isFloat(dtype);
+    launchUnary(device, kernelName(copies ? 'ucopy' : kernel, dtype), src, out, copies ? 'short' : cost);
   }
 }
 
@@ -188,7 +162,7 @@ export class Elu extends Map1 {
     super();
   }
   override launch(device: RocmDevice, dtype: DType, src: Operand, out: number): void {
-    launchUnary(device, kernelName(this.kernel, dtype), src, out, this.alpha);
+    launchUnary(device, kernelName(this.kernel, dtype), src, out, 'long', this.alpha);
   }
 }
 
@@ -226,26 +200,16 @@ export class Cast extends Map1Any {
   }
 }
 
-const BINARY_KERNELS: Record<BinaryOp, string> = {
-  add: 'badd',
-  sub: 'bsub',
-  mul: 'bmul',
-  div: 'bdiv',
-  maximum: 'bmaximum',
-  minimum: 'bminimum',
-  pow: 'bpow',
-};
-
 export class Binary extends Map2 {
   constructor(private readonly op: BinaryOp) {
     super();
   }
   override map(lhs: RocmStorage, lhsLayout: Layout, rhs: RocmStorage, rhsLayout: Layout): RocmStorage {
-    if (this.op === 'pow' && !isFloat(lhs.dtype)) throw unsupported(this.op, lhs.dtype, lhs.device);
+    if (!binaryRow(this.op).integers && !isFloat(lhs.dtype)) throw unsupported(this.op, lhs.dtype, lhs.device);
     return super.map(lhs, lhsLayout, rhs, rhsLayout);
   }
   override launch(device: RocmDevice, dtype: DType, lhs: Operand, rhs: Operand, out: number): void {
-    launchBinary(device, kernelName(BINARY_KERNELS[this.op], dtype), lhs, rhs, out);
+    launchBinary(device, kernelName(binaryRow(this.op).kernel, dtype), lhs, rhs, out);
   }
 }
 

@@ -3,7 +3,16 @@
  * parameters from a generator. `kinked` marks slopes that jump, whose operands get values well apart from each other and
  * from 0, so that a small step crosses no edge.
  */
-import { type Device, type Shape, Tensor } from '@x/core';
+import {
+  BINARY_NAMES,
+  binaryRow,
+  type Device,
+  type Shape,
+  Tensor,
+  UNARY_NAMES,
+  type UnaryRow,
+  unaryRow,
+} from '@x/core';
 import { generator } from './operands';
 
 export interface GradCase {
@@ -75,23 +84,16 @@ const kinked = { kinked: true };
 const positive = { positive: true };
 const linear = { linear: true };
 
+/** What the table of an operation says of its slope. */
+const traits = (row: Pick<UnaryRow, 'domain' | 'kinked' | 'linear'>): Partial<GradCase> => ({
+  positive: row.domain === 'positive',
+  kinked: row.kinked,
+  linear: row.linear,
+});
+const DIFFERENTIABLE = UNARY_NAMES.filter((op) => unaryRow(op).gradient !== null);
+
 export const ELEMENTWISE: Cases = {
-  exp: unary((x) => x.exp()),
-  log: unary((x) => x.log(), positive),
-  sin: unary((x) => x.sin()),
-  cos: unary((x) => x.cos()),
-  tanh: unary((x) => x.tanh()),
-  abs: unary((x) => x.abs(), { ...kinked, ...linear }),
-  neg: unary((x) => x.neg(), linear),
-  recip: unary((x) => x.recip(), positive),
-  sqr: unary((x) => x.sqr()),
-  sqrt: unary((x) => x.sqrt(), positive),
-  gelu: unary((x) => x.gelu()),
-  geluErf: unary((x) => x.geluErf()),
-  erf: unary((x) => x.erf()),
-  relu: unary((x) => x.relu(), { ...kinked, ...linear }),
-  silu: unary((x) => x.silu()),
-  sigmoid: unary((x) => x.sigmoid()),
+  ...Object.fromEntries(DIFFERENTIABLE.map((op) => [op, unary((x) => x[op](), traits(unaryRow(op)))])),
   elu: unary((x) => x.elu(1.5), kinked),
   affine: unary((x) => x.affine(-1.5, 2), linear),
   powf: (draw) => ({
@@ -109,13 +111,7 @@ export const ELEMENTWISE: Cases = {
   clamp: unary((x) => x.clamp(-0.5, 0.5), { ...kinked, ...linear }),
   'floor has no slope': unary((x) => x.sub(x.floor()).mul(x), kinked),
   'round has no slope': unary((x) => x.mul(x.roundTo(0)), kinked),
-  broadcastAdd: binary((a, b) => a.broadcastAdd(b), linear),
-  broadcastSub: binary((a, b) => a.broadcastSub(b), linear),
-  broadcastMul: binary((a, b) => a.broadcastMul(b)),
-  broadcastDiv: binary((a, b) => a.broadcastDiv(b), positive),
-  broadcastMaximum: binary((a, b) => a.broadcastMaximum(b), { ...kinked, ...linear }),
-  broadcastMinimum: binary((a, b) => a.broadcastMinimum(b), { ...kinked, ...linear }),
-  broadcastPow: binary((a, b) => a.broadcastPow(b), positive),
+  ...Object.fromEntries(BINARY_NAMES.map((op) => [op, binary((a, b) => a[op](b), traits(binaryRow(op)))])),
   'an operand twice': unary((x) => x.mul(x).add(x)),
   whereCond: (draw) => {
     const shape = draw.shape(1, 3);

@@ -1,15 +1,13 @@
 /** Comparisons, whose results are u8 tensors of 0 and 1, and choosing by them. */
 import * as rules from '../autograd/rules/comparing';
-import type { CmpOp } from '../backend';
 import { show } from '../check';
 import { isInt } from '../dtype';
+import { CMP_NAMES, type CmpOp } from '../elementwise/binary';
 import { CandleError, DTypeError } from '../errors';
 import { broadcastShapes, sameShape } from '../shape';
 import type { Tensor } from '../tensor';
 import { compute, sameDType, storageOf } from './base';
 import { type Operand, TensorElementwise, withScalar } from './elementwise';
-
-const COMPARISONS: readonly CmpOp[] = ['eq', 'ne', 'lt', 'le', 'gt', 'ge'];
 
 export abstract class TensorComparing extends TensorElementwise {
   /**
@@ -17,8 +15,8 @@ export abstract class TensorComparing extends TensorElementwise {
    * @throws CandleError `INVALID_ARGUMENT` for another name; ShapeError, DTypeError
    */
   cmp(this: Tensor, rhs: Operand, op: CmpOp): Tensor {
-    if (!COMPARISONS.includes(op)) {
-      const known = COMPARISONS.join(', ');
+    if (!CMP_NAMES.includes(op)) {
+      const known = CMP_NAMES.join(', ');
       throw new CandleError('INVALID_ARGUMENT', `cmp: ${show(op)} is no comparison; use one of ${known}.`);
     }
     return compare(op, this, rhs);

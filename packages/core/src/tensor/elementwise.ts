@@ -7,8 +7,10 @@
  * an `affine` with the number rounded (candle's `t / 2.0` on integers multiplies by 0, `u8 - 1.0` adds 0).
  */
 import * as rules from '../autograd/rules/elementwise';
-import type { BackendStorage, BinaryOp, UnaryOp } from '../backend';
+import type { BackendStorage } from '../backend';
 import { type DType, isFloat, isInt } from '../dtype';
+import { type BinaryOp, binaryRow } from '../elementwise/binary';
+import { type UnaryOp, unaryRow } from '../elementwise/unary';
 import { CandleError, DTypeError } from '../errors';
 import { heldScalar, isNarrowFloat, roundScalar, toInt64 } from '../host-array';
 import { Layout } from '../layout';
@@ -31,6 +33,18 @@ export abstract class TensorElementwise extends TensorJoining {
    */
   exp(this: Tensor): Tensor {
     return unary('exp', this);
+  }
+
+  /**
+   * eˣ - 1, exact to the last digits near 0 too. Float dtypes; any shape.
+   * @throws UnsupportedError for integer dtypes
+   * @example
+   * ```ts
+   * Tensor.from([0, 1e-10], { dtype: 'f64' }).expm1().toVecSync(); // => [0, 1.00000000005e-10]
+   * ```
+   */
+  expm1(this: Tensor): Tensor {
+    return unary('expm1', this);
   }
 
   /**
@@ -134,6 +148,26 @@ export abstract class TensorElementwise extends TensorJoining {
    */
   sigmoid(this: Tensor): Tensor {
     return unary('sigmoid', this);
+  }
+
+  /**
+   * ln(1 + eˣ), which does not overflow: x itself for large x. Float dtypes; any shape.
+   * @throws UnsupportedError for integer dtypes
+   * @example
+   * ```ts
+   * Tensor.from([-Infinity, 1000]).softplus().toVecSync(); // => [0, 1000]
+   * ```
+   */
+  softplus(this: Tensor): Tensor {
+    return unary('softplus', this);
+  }
+
+  /**
+   * x * tanh(softplus(x)); NaN at -Infinity, as {@link silu}. Float dtypes; any shape.
+   * @throws UnsupportedError for integer dtypes
+   */
+  mish(this: Tensor): Tensor {
+    return unary('mish', this);
   }
 
   /** The largest whole number that is not larger. Any shape; float dtypes, and integers, which it leaves as they are. */
@@ -373,7 +407,7 @@ export abstract class TensorElementwise extends TensorJoining {
 
 function unary(op: UnaryOp, tensor: Tensor): Tensor {
   const run = () => storageOf(op, tensor).unary(op, tensor.layout);
-  return compute(op, [tensor], tensor.shape, tensor.dtype, run, rules.unaryRules[op]);
+  return compute(op, [tensor], tensor.shape, tensor.dtype, run, unaryRow(op).gradient);
 }
 
 function binary(op: BinaryOp, lhs: Tensor, rhs: Tensor): Tensor {
@@ -384,13 +418,13 @@ function binary(op: BinaryOp, lhs: Tensor, rhs: Tensor): Tensor {
     const [a, b] = same ? [lhs.layout, rhs.layout] : [lhs.layout.broadcastAs(shape), rhs.layout.broadcastAs(shape)];
     return storageOf(op, lhs).binary(op, storageOf(op, rhs), a, b);
   };
-  return compute(op, [lhs, rhs], shape, lhs.dtype, run, rules.binaryRules[op]);
+  return compute(op, [lhs, rhs], shape, lhs.dtype, run, binaryRow(op).gradient);
 }
 
 function binaryScalar(op: BinaryOp, lhs: Tensor, value: number | bigint): Tensor {
   const run = () =>
     withScalar(op, lhs, value, (scalar, layout) => storageOf(op, lhs).binary(op, scalar, lhs.layout, layout));
-  return compute(op, [lhs], lhs.shape, lhs.dtype, run, rules.scalarRules[op], Number(value));
+  return compute(op, [lhs], lhs.shape, lhs.dtype, run, binaryRow(op).scalarGradient, Number(value));
 }
 
 /**

@@ -31,6 +31,7 @@ import {
 import type { MethodsOf, Signature } from '../checked-calls';
 import { Device } from '../device';
 import { DTYPES, isDType } from '../dtype';
+import { UNARY_NAMES, type UnaryOp } from '../elementwise/unary';
 import { DeviceError, DTypeError, ShapeError } from '../errors';
 import type { Tensor } from '../tensor';
 import { isTensor } from './base';
@@ -117,6 +118,7 @@ const none = {} as const;
 const operand = { rhs: OPERAND } as const;
 const tensor = { rhs: TENSOR } as const;
 const one = { dim: DIM } as const;
+const EVERY_UNARY = Object.fromEntries(UNARY_NAMES.map((op) => [op, none])) as Record<UnaryOp, typeof none>;
 const reduced = (all?: string) => ({ dims: dimsOr(all) }) as const;
 const ids = { ids: TENSOR, src: TENSOR, dim: DIM } as const;
 
@@ -190,26 +192,7 @@ export const METHODS = {
   sliceAssign: { ranges: kind(Array.isArray, 'give an array of ranges, as [range(0, 2), all]'), src: TENSOR },
   sliceScatter: { src: TENSOR, dim: DIM, start: INDEX },
   // Elementwise
-  exp: none,
-  log: none,
-  sin: none,
-  cos: none,
-  tanh: none,
-  abs: none,
-  neg: none,
-  recip: none,
-  sqr: none,
-  sqrt: none,
-  gelu: none,
-  geluErf: none,
-  erf: none,
-  relu: none,
-  silu: none,
-  sigmoid: none,
-  floor: none,
-  ceil: none,
-  round: none,
-  sign: none,
+  ...EVERY_UNARY,
   roundTo: { decimals: WHOLE },
   affine: { mul: SCALAR, add: SCALAR },
   powf: { exponent: NUMBER },

@@ -139,11 +139,52 @@ export function numbersSuite(name: string, device: () => Device): void {
       same(x.elu(2), [INF, held, -2]);
       same(from([-INF], dtype).elu(2), [-2]);
       same(from([-INF], dtype).sigmoid(), [0]);
+      same(x.softplus(), [INF, held, 0]);
+      same(from([-INF], dtype).softplus(), [0]);
+      same(x.mish(), [INF, held, -0]);
+      same(from([INF, -INF, -big], dtype).expm1(), [INF, -1, -1]);
       same(from([-INF, -INF], dtype).softmaxLastDim(), [NAN, NAN]);
       same(from([-INF, 0], dtype).softmaxLastDim(), [0, 1]);
       same(from([big, big], dtype).softmaxLastDim(), [0.5, 0.5]);
       same(from([-INF, -INF], dtype).logSumExp(0), [-INF]);
       same(from([INF, 0], dtype).logSumExp(0), [INF]);
+    });
+
+    test.each(FLOATS)('NaN and zeros of expm1, softplus and mish in %s', (dtype) => {
+      const x = from([NAN, -0, 0], dtype);
+      same(x.expm1(), [NAN, -0, 0]);
+      same(x.mish(), [NAN, -0, 0]);
+      same(x.softplus(), [NAN, ...numbers(from([Math.LN2, Math.LN2], dtype))]);
+    });
+
+    test.each(['f32', 'f64', 'f16', 'bf16'] as const)('expm1 and softplus keep small results in %s', (dtype) => {
+      const precision = { f64: 4e-16, f32: 5e-7, f16: 1e-3, bf16: 8e-3 }[dtype];
+      const close = (actual: Tensor, x: Tensor, f: (v: number) => number) => {
+        const got = numbers(actual);
+        numbers(x).forEach((value, i) => {
+          const wanted = f(value);
+          expect(Math.abs(got[i] - wanted), `at ${value}`).toBeLessThanOrEqual(
+            precision * Math.abs(wanted) + 6e-8 * +(dtype === 'f16'),
+          );
+        });
+      };
+      const small = [
+        1e-3, -1e-3, 2e-4, 1.1e-4, 0.9e-4, -0.9e-4, 1e-5, 3e-7, 0.01, -0.01, 0.1, -0.1, 0.5, 1, -1, 5, -5, -20,
+      ];
+      const x = from(dtype === 'f16' ? small : [...small, 1e-9, -1e-12, 1e-20, 1e-30, 60, -60], dtype);
+      close(x.expm1(), x, Math.expm1);
+      close(x.softplus(), x, (v) => Math.max(v, 0) + Math.log1p(Math.exp(-Math.abs(v))));
+    });
+
+    test.each(WITH_INFINITY)('slopes of expm1, softplus and mish far out in %s', (dtype) => {
+      const slopes = (op: 'expm1' | 'softplus' | 'mish', at: readonly number[]) => {
+        const x = Var.fromTensor(from(at, dtype));
+        return numbers(x[op]().sumAll().backward().get(x) as Tensor);
+      };
+      expect(slopes('expm1', [INF, 0, -INF])).toEqual([INF, 1, 0]);
+      expect(slopes('softplus', [INF, 400, 0, -INF])).toEqual([1, 1, 0.5, 0]);
+      expect(slopes('mish', [INF, 400]).map(Math.abs)).toEqual([1, 1]);
+      expect(slopes('mish', [-INF]).map(Math.abs)).toEqual([0]);
     });
 
     test.each(FLOATS)('slopes of gelu far out in %s', (dtype) => {

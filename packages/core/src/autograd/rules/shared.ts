@@ -9,6 +9,18 @@ export const identity: Rule = { backward: ({ grad }) => [grad] };
 /** Operations that keep the elements in row-major order under another shape. */
 export const reshaped: Rule = { backward: (call) => [call.grad.reshape(call.shape(0))] };
 
+/** A rule from the slope at the operand's value. */
+export const byInput = (gradient: (grad: Tensor, x: Tensor) => Tensor): Rule => ({
+  inputs: [0],
+  backward: (call) => [gradient(call.grad, call.input(0))],
+});
+
+/** A rule from the slope at the result's value. */
+export const byOutput = (gradient: (grad: Tensor, y: Tensor) => Tensor): Rule => ({
+  output: true,
+  backward: (call) => [gradient(call.grad, call.output)],
+});
+
 /** The reverse of broadcasting to `from.shape`: the sum over what was repeated. */
 export function sumTo(from: Tensor, shape: Shape): Tensor {
   if (sameShape(from.shape, shape)) return from;
