@@ -49,7 +49,7 @@ export interface DeviceLocation {
   readonly ordinal: number;
 }
 
-/** Bytes and counts of one device; `cached` and `driver` are 0 on devices without a caching allocator. */
+/** Bytes and counts of one device; `cached`, `graph` and `driver` are 0 on devices without a caching allocator. */
 export interface DeviceMemory {
   /** Storages not yet disposed. */
   liveStorages: number;
@@ -57,7 +57,9 @@ export interface DeviceMemory {
   liveBytes: number;
   /** Bytes that the allocator keeps for reuse. */
   cachedBytes: number;
-  /** Bytes obtained from the driver (live + cached + rounding). */
+  /** Bytes that captured graphs keep for their temporaries: neither live nor cached. */
+  graphBytes: number;
+  /** Bytes obtained from the driver (live + cached + graphs + rounding). */
   driverBytes: number;
   peakBytes: number;
 }
@@ -387,6 +389,19 @@ export interface CompileOptions {
   defines?: readonly string[];
 }
 
+/** Work of a device that was captured: enqueued again as a whole, by one call of the driver. */
+export interface BackendGraph {
+  /** Names of its kernels and library calls, in their order. */
+  readonly launches: readonly string[];
+  /**
+   * Enqueues the work.
+   * @throws DisposedError when a storage that it uses was disposed
+   */
+  replay(): void;
+  /** Waits for the device and gives back the memory that belongs to the graph. */
+  dispose(): void;
+}
+
 export interface BackendDevice {
   readonly location: DeviceLocation;
   /** A sentence for people: "AMD Radeon RX 7900 XTX (gfx1100)". */
@@ -397,6 +412,14 @@ export interface BackendDevice {
   readonly attention?: AttentionOps;
   /** The stream behind `randUniform` and `randNormal`; without it a checkpoint cannot repeat random numbers. */
   readonly random?: RandomStream;
+  /**
+   * Calls `record` and makes a graph of what it enqueues, none of which runs before {@link BackendGraph.replay}. What is
+   * allocated meanwhile belongs to the graph: nothing else gets that memory while the graph lives. Null, without having
+   * called `record`, where the platform has no graphs. An error of `record` is thrown on, with the device as it was before.
+   */
+  capture?(record: () => void): BackendGraph | null;
+  /** Kernels, library calls and graphs that were launched since the device was opened. */
+  readonly launchCount?: number;
   /** Compiles HIP C++ for this device; only devices that run kernels have it. See `Device.compile`. */
   compile?(source: string, options?: CompileOptions): CompiledProgram;
   allocUninit(elemCount: number, dtype: DType): BackendStorage;

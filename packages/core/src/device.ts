@@ -15,8 +15,10 @@ import type {
   DeviceLocation,
   DeviceMemory,
 } from './backend';
+import { refuseInCapture } from './capture-state';
 import { COUNT, check, FUNCTION, kind, STRING, show } from './check';
 import { CandleError, DeviceError, DisposedError, UnsupportedError } from './errors';
+import { CapturedGraph, type GraphOutputs } from './graph';
 import { JsDevice } from './js/device';
 import { type DeviceUsage, usageOf } from './memory';
 import { scope } from './scope';
@@ -296,12 +298,14 @@ export class Device {
   }
 
   /** Waits until all enqueued work is done. */
-  synchronize(): Promise<void> {
+  async synchronize(): Promise<void> {
+    this.#refuse('synchronize');
     return this.backend.synchronize();
   }
 
   /** As {@link synchronize}, blocking the event loop. */
   synchronizeSync(): void {
+    this.#refuse('synchronizeSync');
     this.backend.synchronizeSync();
   }
 
@@ -332,6 +336,36 @@ export class Device {
     );
   }
 
+  /**
+   * Makes a graph of the work of `fn`, which {@link CapturedGraph.replay} repeats: one call of the driver, for a few
+   * microseconds on the host, in the place of hundreds of launches.
+   *
+   * ```ts
+   * using graph = device.capture(() => model.forward(ids));
+   * for (const token of tokens) {
+   *   ids.write([token]);
+   *   const logits = await graph.replay().toArray();
+   * }
+   * ```
+   * The work is done once by this call, and once more by each replay. `fn` may be called more than once, so it should do
+   * nothing but compute on tensors: it is synchronous, reads no values, makes no random numbers and uses one device. What it
+   * computes from outside are inputs, which must live as long as the graph; what numbers and shapes of JavaScript it uses
+   * are fixed. Memory that it allocates belongs to the graph.
+   *
+   * Where there are no graphs (`js`, or `X_GRAPHS=0`), a replay calls `fn` again; the results are the same.
+   * @param fn returns a tensor, arrays or plain objects of tensors, or nothing when it only writes in place
+   * @throws CaptureError `CAPTURE_UNSUPPORTED` for what a graph cannot repeat, `CAPTURE_FAILED` when the device makes none;
+   * what `fn` throws. The device can be used as before afterwards.
+   */
+  capture<T extends GraphOutputs>(fn: () => T): CapturedGraph<T> {
+    return CapturedGraph.capture(this, fn);
+  }
+
+  /** Kernels, library calls and graphs launched since the device was opened; 0 on devices without kernels. */
+  get launchCount(): number {
+    return this.backend.launchCount ?? 0;
+  }
+
   /** Bytes in use and cached on this device. */
   memory(): DeviceMemory {
     return this.backend.memory();
@@ -339,12 +373,14 @@ export class Device {
 
   /** Gives cached memory back to the driver. */
   emptyCache(): void {
+    this.#refuse('emptyCache');
     this.backend.emptyCache();
   }
 
   /** Closes the device; its tensors are unusable afterwards. Harmless when repeated. */
   dispose(): void {
     if (this.#disposed) return;
+    this.#refuse('dispose');
     this.#disposed = true;
     if (opened.get(this.toString()) === this) opened.delete(this.toString());
     const backend = this.#backend;
@@ -359,6 +395,11 @@ export class Device {
   /** `js`, `cpu`, `rocm:0`, `cuda:1`. */
   toString(): string {
     return this.#name;
+  }
+
+  /** @throws CaptureError `CAPTURE_UNSUPPORTED` during a capture, when nothing that was enqueued runs */
+  #refuse(op: string): void {
+    refuseInCapture(`${op}: ${this} cannot be waited for`, 'do it before capture(), or after replay()');
   }
 
   [Symbol.for('nodejs.util.inspect.custom')](): string {

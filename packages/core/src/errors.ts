@@ -105,6 +105,22 @@ export class UnsupportedError extends CandleError {
   }
 }
 
+export type CaptureErrorCode = 'CAPTURE_UNSUPPORTED' | 'CAPTURE_FAILED';
+
+/**
+ * A captured graph (`Device.capture`): its function did what a graph cannot repeat (`CAPTURE_UNSUPPORTED`), or the device
+ * did not make a graph of it, or results changed their shapes (`CAPTURE_FAILED`).
+ */
+export class CaptureError extends CandleError {
+  override name = 'CaptureError';
+  declare readonly code: CaptureErrorCode;
+
+  // Narrows the codes that this class may carry.
+  constructor(code: CaptureErrorCode, message: string, options?: { cause?: unknown }) {
+    super(code, message, options);
+  }
+}
+
 /** Formats add their own codes (`GGUF_...`). */
 export type FileErrorCode =
   | 'FILE_NOT_FOUND'

@@ -30,6 +30,7 @@ export { CONFIG_LIMITS, type JsonLimits, readJsonFile } from './file-json';
 export type { FileInput } from './file-source';
 export type { FileType, LoadOptions } from './file-types';
 export { type FileSink, replaceFile } from './file-write';
+export { CapturedGraph, type GraphOutputs } from './graph';
 export * from './half';
 export {
   allocRaw,

@@ -5,6 +5,7 @@
  */
 import type { GradRecord } from './autograd/record';
 import type { BackendStorage } from './backend';
+import { refuseOtherDevice } from './capture-state';
 import type { Device } from './device';
 import { sizeInBytes } from './dtype';
 import { noLeak, watchForLeak } from './leaks';
@@ -22,6 +23,12 @@ export class StorageRef {
   #shares = 0;
 
   constructor(storage: BackendStorage, device: Device) {
+    try {
+      refuseOtherDevice(device);
+    } catch (error) {
+      storage.dispose();
+      throw error;
+    }
     this.storage = storage;
     this.device = device;
     this.bytes = storage.elemCount * sizeInBytes(storage.dtype);

@@ -10,6 +10,7 @@
  * that a device has no kernel for. Their examples are run as tests.
  */
 import type { BackendStorage } from './backend';
+import { refuseInCapture } from './capture-state';
 import { checkCalls } from './checked-calls';
 import { Device, type DeviceLike } from './device';
 import { type DType, isDType, isFloat, sizeInBytes } from './dtype';
@@ -421,6 +422,10 @@ function resolve(op: string, options: Options, device?: DeviceLike): { dtype: DT
 }
 
 function randomShape(op: string, shape: Shape, dtype: DType): number[] {
+  refuseInCapture(
+    `${op}: every replay of a graph would give the same numbers, so none can be made`,
+    'make the tensor before, and write new numbers into it with copyFrom before each replay()',
+  );
   if (!isFloat(dtype)) {
     throw new DTypeError(
       'DTYPE_MISMATCH',

@@ -8,6 +8,9 @@
  *
  * Sizes up to 256 KiB are cut from 2 MiB segments that hold blocks of one size class; larger ones are driver
  * allocations of their own, rounded to a class (at most 12.5 % waste up to 32 MiB, then to 2 MiB).
+ *
+ * A captured graph has a pool: blocks taken while it records stay in it when they are freed, because each replay writes to
+ * them again. They are reused within the graph, and go back to the allocator when the pool is closed.
  */
 import type { DeviceMemory } from '@x/core';
 
@@ -36,6 +39,16 @@ interface Block {
   /** Null for a driver allocation of its own. */
   readonly segment: Segment | null;
   live: boolean;
+  /** The graph's pool that it belongs to, live or not. */
+  pool: MemoryPool | null;
+}
+
+/** Blocks that belong to one captured graph. */
+export class MemoryPool {
+  /** @internal All of them, live or not. */
+  readonly blocks = new Set<Block>();
+  /** @internal Those that may be handed out again, by size. */
+  readonly free = new Map<number, Block[]>();
 }
 
 /** Size of the block that serves a request: 512 B steps, then eight classes between powers of two, then 2 MiB steps. */
@@ -57,6 +70,10 @@ export class CachingAllocator {
   #liveBytes = 0;
   #driverBytes = 0;
   #peakBytes = 0;
+  /** Freed bytes of pools. */
+  #graphBytes = 0;
+  /** The pool that allocations go to. */
+  #recording: MemoryPool | null = null;
 
   constructor(driver: DriverMemory) {
     this.#driver = driver;
@@ -69,13 +86,45 @@ export class CachingAllocator {
   alloc(bytes: number): number {
     if (bytes === 0) return 0;
     const blockBytes = blockBytesFor(bytes);
-    const block = this.#free.get(blockBytes)?.pop() ?? this.#grow(blockBytes);
-    if (block.segment) block.segment.freeBlocks--;
+    const pool = this.#recording;
+    const block = (pool && this.#reused(pool, blockBytes)) ?? this.#taken(blockBytes);
+    if (pool && block.pool === null) {
+      block.pool = pool;
+      pool.blocks.add(block);
+    }
     block.live = true;
     this.#live++;
     this.#liveBytes += blockBytes;
     if (this.#liveBytes > this.#peakBytes) this.#peakBytes = this.#liveBytes;
     return block.ptr;
+  }
+
+  /** Runs `fn` with allocations from `pool`, or with null from the common memory. */
+  within<T>(pool: MemoryPool | null, fn: () => T): T {
+    const outer = this.#recording;
+    this.#recording = pool;
+    try {
+      return fn();
+    } finally {
+      this.#recording = outer;
+    }
+  }
+
+  /** Whether an address was allocated in a pool. */
+  isIn(pool: MemoryPool, ptr: number): boolean {
+    return this.#blocks.get(ptr)?.pool === pool;
+  }
+
+  /** Makes the blocks of a pool common ones, at once or when they are freed. No work that uses them is left to run later. */
+  close(pool: MemoryPool): void {
+    for (const block of pool.blocks) {
+      block.pool = null;
+      if (block.live) continue;
+      this.#graphBytes -= block.bytes;
+      this.#giveBack(block);
+    }
+    pool.blocks.clear();
+    pool.free.clear();
   }
 
   /** Gives a block back for reuse by later work of the same stream. */
@@ -86,8 +135,12 @@ export class CachingAllocator {
     block.live = false;
     this.#live--;
     this.#liveBytes -= block.bytes;
-    if (block.segment) block.segment.freeBlocks++;
-    this.#freeList(block.bytes).push(block);
+    if (block.pool === null) {
+      this.#giveBack(block);
+      return;
+    }
+    this.#graphBytes += block.bytes;
+    listOf(block.pool.free, block.bytes).push(block);
   }
 
   /** Returns every unused driver allocation. The caller has made sure that the device is idle. */
@@ -112,19 +165,31 @@ export class CachingAllocator {
     return {
       liveStorages: this.#live,
       liveBytes: this.#liveBytes,
-      cachedBytes: this.#driverBytes - this.#liveBytes,
+      cachedBytes: this.#driverBytes - this.#liveBytes - this.#graphBytes,
+      graphBytes: this.#graphBytes,
       driverBytes: this.#driverBytes,
       peakBytes: this.#peakBytes,
     };
   }
 
-  #freeList(blockBytes: number): Block[] {
-    let list = this.#free.get(blockBytes);
-    if (!list) {
-      list = [];
-      this.#free.set(blockBytes, list);
-    }
-    return list;
+  /** A freed block of the pool. */
+  #reused(pool: MemoryPool, blockBytes: number): Block | undefined {
+    const block = pool.free.get(blockBytes)?.pop();
+    if (block) this.#graphBytes -= blockBytes;
+    return block;
+  }
+
+  /** A block from the cache or the driver. */
+  #taken(blockBytes: number): Block {
+    const block = this.#free.get(blockBytes)?.pop() ?? this.#grow(blockBytes);
+    if (block.segment) block.segment.freeBlocks--;
+    return block;
+  }
+
+  /** Into the cache. */
+  #giveBack(block: Block): void {
+    if (block.segment) block.segment.freeBlocks++;
+    listOf(this.#free, block.bytes).push(block);
   }
 
   #grow(bytes: number): Block {
@@ -132,14 +197,14 @@ export class CachingAllocator {
     const base = this.#fromDriver(SEGMENT);
     const blocks = Math.floor(SEGMENT / bytes);
     const segment: Segment = { base, freeBlocks: blocks, blocks };
-    const list = this.#freeList(bytes);
+    const list = listOf(this.#free, bytes);
     // Highest address first, so that blocks are handed out in ascending order.
     for (let i = blocks - 1; i > 0; i--) list.push(this.#add(base + i * bytes, bytes, segment));
     return this.#add(base, bytes, segment);
   }
 
   #add(ptr: number, bytes: number, segment: Segment | null): Block {
-    const block: Block = { ptr, bytes, segment, live: false };
+    const block: Block = { ptr, bytes, segment, live: false, pool: null };
     this.#blocks.set(ptr, block);
     return block;
   }
@@ -161,4 +226,13 @@ export class CachingAllocator {
     this.#driver.free(ptr);
     this.#driverBytes -= bytes;
   }
+}
+
+function listOf(lists: Map<number, Block[]>, blockBytes: number): Block[] {
+  let list = lists.get(blockBytes);
+  if (!list) {
+    list = [];
+    lists.set(blockBytes, list);
+  }
+  return list;
 }

@@ -28,13 +28,8 @@ function compiledKernel(device: RocmDevice, name: string, source: string, option
   return {
     name,
     launch(size, args) {
-      const { grid, block, sharedBytes = 0 } = launchSize(device, size);
-      loaded.launch(
-        grid,
-        block,
-        sharedBytes,
-        args.map((argument, i) => packed(device, name, argument, i)),
-      );
+      const values = args.map((argument, i) => packed(device, name, argument, i));
+      device.launchFunction(loaded, launchSize(device, size), values);
     },
   };
 }

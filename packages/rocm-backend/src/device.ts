@@ -17,18 +17,20 @@ import {
   DisposedError,
   type DType,
   isFloat,
+  type LaunchSize,
   type Layout,
   OutOfMemoryError,
   PhiloxGenerator,
   type RandomStream,
   sizeInBytes,
 } from '@x/core';
-import { type HipDevice, HipError, type HipFunction, openDevice } from '@x/hip';
+import { type HipDevice, HipError, type HipFunction, type HipStream, openDevice } from '@x/hip';
 import type { KernelModule } from '@x/kernels';
 import { CachingAllocator } from './allocator';
 import { compileProgram } from './compiled-program';
 import { debug, debugLevel } from './debug';
 import { unsupported } from './errors';
+import { RocmGraph } from './graph';
 import { IdReport } from './id-report';
 import { InfoCache, type StridedInfo, type Transposition, TranspositionCache } from './info';
 import { launchRandom } from './kernels';
@@ -71,6 +73,10 @@ export class RocmDevice implements BackendDevice {
   readonly #random = new PhiloxGenerator();
   /** Read once: looking at the environment costs as much as a launch. */
   readonly #timesLaunches = debugLevel() >= 4;
+  /** The graph that is being captured. */
+  recording: RocmGraph | undefined;
+  #uploads: HipStream | undefined;
+  #launchCount = 0;
   #disposed = false;
 
   /**
@@ -103,9 +109,10 @@ export class RocmDevice implements BackendDevice {
       free: (ptr) => hip.free(ptr),
     });
     this.#info = new InfoCache({
-      alloc: (bytes) => this.malloc(bytes),
+      // Graphs come and go, what is cached stays.
+      alloc: (bytes) => this.#allocator.within(null, () => this.malloc(bytes)),
       free: (ptr) => this.free(ptr),
-      upload: (ptr, words) => hip.memcpyHtoD(ptr, words),
+      upload: (ptr, words) => (this.recording ? this.recording.upload(ptr, words) : hip.memcpyHtoD(ptr, words)),
     });
     this.quantized = new DeviceQuantizedOps(this, options.quantized);
     this.attention = new DeviceAttentionOps(this);
@@ -133,21 +140,50 @@ export class RocmDevice implements BackendDevice {
 
   /** Launches a shipped kernel on this device's stream. */
   launch(module: KernelModule, kernel: string, shape: LaunchShape, args: readonly (number | bigint)[]): void {
-    const loaded = this.getOrLoadFunc(kernel, module);
+    this.launchFunction(this.getOrLoadFunc(kernel, module), shape, args);
+  }
+
+  /** Launches any kernel on this device's stream. */
+  launchFunction(loaded: HipFunction, shape: LaunchSize, args: readonly (number | bigint)[]): void {
     const { grid, block, sharedBytes = 0 } = shape;
-    if (this.#timesLaunches) {
-      const what = () => `${kernel} grid ${grid} block ${block}`;
+    this.#launchCount++;
+    if (this.recording) this.recording.launches.push(loaded.name);
+    else if (this.#timesLaunches) {
+      const what = () => `${loaded.name} grid ${grid} block ${block}`;
       this.#timed(what, () => loaded.launch(grid, block, sharedBytes, args));
-    } else {
-      loaded.launch(grid, block, sharedBytes, args);
+      return;
     }
+    loaded.launch(grid, block, sharedBytes, args);
   }
 
   /** Runs a call that enqueues a vendor library's work on this device's stream. */
   callLibrary(what: () => string, call: () => void): void {
     this.#check('callLibrary');
-    if (this.#timesLaunches) this.#timed(what, call);
+    this.recording?.launches.push(what());
+    this.enqueue(what, call);
+  }
+
+  /** Runs a call that enqueues work on this device's stream. */
+  enqueue(what: () => string, call: () => void): void {
+    this.#launchCount++;
+    if (this.#timesLaunches && !this.recording) this.#timed(what, call);
     else call();
+  }
+
+  /** Kernels, library calls and graphs that were launched. */
+  get launchCount(): number {
+    return this.#launchCount;
+  }
+
+  get isDisposed(): boolean {
+    return this.#disposed;
+  }
+
+  capture(record: () => void): RocmGraph | null {
+    this.#check('capture');
+    this.recording?.refuse('capture');
+    this.#uploads ??= this.hip.createStream();
+    return RocmGraph.capture(this, { allocator: this.#allocator, info: this.#info, uploads: this.#uploads }, record);
   }
 
   /** `info` of one or more layouts of the same shape; address 0 when all are contiguous. */
@@ -214,12 +250,15 @@ export class RocmDevice implements BackendDevice {
 
   fromHost(bytes: ArrayBufferView, dtype: DType): RocmStorage {
     const storage = this.allocUninit(bytes.byteLength / sizeInBytes(dtype), dtype);
-    if (bytes.byteLength > 0) this.hip.memcpyHtoD(storage.ptr, bytes);
+    if (bytes.byteLength === 0) return storage;
+    if (this.recording) this.recording.fromHost(storage.ptr, bytes);
+    else this.hip.memcpyHtoD(storage.ptr, bytes);
     return storage;
   }
 
   write(dst: BackendStorage, byteOffset: number, bytes: ArrayBufferView): void {
     this.#check('write');
+    this.recording?.refuse('write');
     const storage = RocmStorage.on(this, dst);
     if (byteOffset < 0 || byteOffset + bytes.byteLength > storage.byteLength) {
       throw new RangeError(
@@ -251,11 +290,13 @@ export class RocmDevice implements BackendDevice {
 
   async synchronize(): Promise<void> {
     this.#check('synchronize');
+    this.recording?.refuse('synchronize');
     await Promise.all([this.idReport?.read(), this.hip.synchronize()]);
   }
 
   synchronizeSync(): void {
     this.#check('synchronizeSync');
+    this.recording?.refuse('synchronizeSync');
     this.hip.synchronizeSync();
     this.idReport?.readSync();
   }
@@ -266,12 +307,14 @@ export class RocmDevice implements BackendDevice {
 
   emptyCache(): void {
     this.#check('emptyCache');
+    this.recording?.refuse('emptyCache');
     this.hip.synchronizeSync();
     this.#allocator.emptyCache();
   }
 
   dispose(): void {
     if (this.#disposed) return;
+    this.recording?.refuse('dispose');
     this.hip.synchronizeSync();
     this.#info.clear();
     this.modules.dispose();
@@ -281,6 +324,7 @@ export class RocmDevice implements BackendDevice {
 
   #rand(kernel: string, elemCount: number, dtype: DType, mul: number, add: number): RocmStorage {
     if (!isFloat(dtype)) throw unsupported(kernel, dtype, this);
+    this.recording?.refuse(kernel);
     return run(this, dtype, elemCount, (out) =>
       launchRandom(this, `${kernel}_${dtype}`, elemCount, this.#random.nextCall(), mul, add, out),
     );

@@ -7,6 +7,7 @@ import { registerProviders } from './provider';
 export { CachingAllocator } from './allocator';
 export { RocmDevice } from './device';
 export { KernelLookupError } from './errors';
+export { RocmGraph } from './graph';
 export { cacheDirectory } from './kernel-cache';
 export type { LaunchShape } from './launch-shape';
 export type { ConvolutionChoice, DeviceOptions, GemmChoice } from './libraries';

@@ -14,6 +14,12 @@ export interface StridedInfo {
   ptr: number;
 }
 
+/** An uploaded block, which outlives its place in the cache while captured graphs use it. */
+interface HeldInfo extends StridedInfo {
+  graphs: number;
+  evicted: boolean;
+}
+
 export interface InfoMemory {
   alloc(bytes: number): number;
   free(ptr: number): void;
@@ -23,8 +29,10 @@ export interface InfoMemory {
 export class InfoCache {
   readonly #memory: InfoMemory;
   /** By layouts as they came; those that collapse to the same have a block each. */
-  readonly #collapsed = new LayoutCache<StridedInfo>(({ ptr }) => this.#memory.free(ptr));
-  readonly #exact = new LayoutCache<StridedInfo>(({ ptr }) => this.#memory.free(ptr));
+  readonly #collapsed = new LayoutCache<HeldInfo>((info) => this.#evict(info));
+  readonly #exact = new LayoutCache<HeldInfo>((info) => this.#evict(info));
+  /** What the graph that is being captured uses. */
+  #held: Set<HeldInfo> | undefined;
 
   constructor(memory: InfoMemory) {
     this.#memory = memory;
@@ -36,14 +44,33 @@ export class InfoCache {
     if (allContiguous(layouts)) return { numDims: shape.length, ptr: 0 };
     const strideSets = layouts.map((layout) => layout.strides);
     const known = this.#collapsed.find(shape, strideSets);
-    if (known) return known;
+    if (known) return this.#hold(known);
     const { dims, strides } = collapse(shape, strideSets);
-    return this.#collapsed.add(shape, strideSets, this.#put(dims, strides));
+    return this.#hold(this.#collapsed.add(shape, strideSets, this.#put(dims, strides)));
   }
 
   /** Info for these dims and strides exactly, never null. */
   upload(dims: readonly number[], strides: readonly (readonly number[])[]): StridedInfo {
-    return this.#exact.find(dims, strides) ?? this.#exact.add(dims, strides, this.#put(dims, strides));
+    return this.#hold(this.#exact.find(dims, strides) ?? this.#exact.add(dims, strides, this.#put(dims, strides)));
+  }
+
+  /** Runs `fn`; what it gets stays on the device until the function that is returned is called. */
+  holding(fn: () => void): () => void {
+    const held = new Set<HeldInfo>();
+    const release = () => {
+      for (const info of held) if (--info.graphs === 0 && info.evicted) this.#memory.free(info.ptr);
+      held.clear();
+    };
+    this.#held = held;
+    try {
+      fn();
+    } catch (error) {
+      release();
+      throw error;
+    } finally {
+      this.#held = undefined;
+    }
+    return release;
   }
 
   clear(): void {
@@ -51,11 +78,24 @@ export class InfoCache {
     this.#exact.clear();
   }
 
-  #put(dims: readonly number[], strides: readonly (readonly number[])[]): StridedInfo {
+  #hold(info: HeldInfo): StridedInfo {
+    if (this.#held && !this.#held.has(info)) {
+      this.#held.add(info);
+      info.graphs++;
+    }
+    return info;
+  }
+
+  #evict(info: HeldInfo): void {
+    info.evicted = true;
+    if (info.graphs === 0) this.#memory.free(info.ptr);
+  }
+
+  #put(dims: readonly number[], strides: readonly (readonly number[])[]): HeldInfo {
     const words = [...dims, ...strides.flat()];
     const ptr = this.#memory.alloc(Math.max(1, words.length) * 8);
     this.#memory.upload(ptr, BigUint64Array.from(words, BigInt));
-    return { numDims: dims.length, ptr };
+    return { numDims: dims.length, ptr, graphs: 0, evicted: false };
   }
 }
 

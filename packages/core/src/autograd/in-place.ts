@@ -5,6 +5,7 @@
  * A history belongs to a tensor, not to memory. Where others see the memory that is written, theirs would be wrong; that
  * is refused, as is writing to a variable, whose values no operation made.
  */
+import { refuseOtherDevice } from '../capture-state';
 import { isFloat } from '../dtype';
 import { CandleError } from '../errors';
 import { formatShape } from '../shape';
@@ -25,6 +26,7 @@ function isTracked(target: Tensor, sources: readonly Tensor[]): boolean {
  * @throws CandleError `GRADIENT_IN_PLACE` when the target is a variable, or not the only tensor that sees its memory
  */
 export function checkWrite(op: string, target: Tensor, sources: readonly Tensor[] = []): boolean {
+  refuseOtherDevice(target.device);
   if (!isTracked(target, sources)) return false;
   const { record, ref } = target.handle;
   const shape = formatShape(target.shape);
@@ -42,6 +44,20 @@ export function checkWrite(op: string, target: Tensor, sources: readonly Tensor[
     );
   }
   return true;
+}
+
+/**
+ * For writes that have no place in a history.
+ * @throws CandleError `GRADIENT_IN_PLACE` when the target or a source is tracked
+ */
+export function refuseTracked(op: string, target: Tensor, sources: readonly Tensor[] = []): void {
+  refuseOtherDevice(target.device);
+  if (!isTracked(target, sources)) return;
+  const tracked = target.handle.record !== null ? 'its target' : 'what is written';
+  throw new CandleError(
+    'GRADIENT_IN_PLACE',
+    `${op}: ${tracked} of shape ${formatShape(target.shape)} depends on a variable, and this write is in no history; write inside of noGrad, detach() it, or use sliceSet.`,
+  );
 }
 
 /**

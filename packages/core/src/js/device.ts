@@ -11,7 +11,14 @@ export class JsDevice implements BackendDevice {
   readonly description: string;
   readonly random = new PhiloxGenerator();
   #open = true;
-  #memory: DeviceMemory = { liveStorages: 0, liveBytes: 0, cachedBytes: 0, driverBytes: 0, peakBytes: 0 };
+  #memory: DeviceMemory = {
+    liveStorages: 0,
+    liveBytes: 0,
+    cachedBytes: 0,
+    graphBytes: 0,
+    driverBytes: 0,
+    peakBytes: 0,
+  };
 
   constructor(location: DeviceLocation = { kind: 'js', ordinal: 0 }, description = 'plain TypeScript on the CPU') {
     this.location = location;

@@ -3,7 +3,7 @@
  * where operations make new tensors. Mirrors candle's `Tensor_` struct (candle-core/src/tensor.rs).
  *
  * The `Tensor` class is a chain, one link a family of operations, so that each file has one subject: base, host, views,
- * joining, elementwise, comparing, reducing, indexing, products, fused, convolution, resampling, sorting, autograd, and
+ * joining, writing, elementwise, comparing, reducing, indexing, products, fused, convolution, resampling, sorting, autograd, and
  * `Tensor` itself with the ways to create one.
  * Methods of a link declare `this: Tensor`, because only the last link is ever instantiated.
  */

@@ -17,12 +17,12 @@ import { Layout } from '../layout';
 import { broadcastShapes, type Shape, sameShape } from '../shape';
 import type { Tensor } from '../tensor';
 import { compute, sameDType, storageOf, withTemporaries } from './base';
-import { TensorJoining } from './joining';
+import { TensorWriting } from './writing';
 
 /** The other side of an operation: a tensor, or a number for every element; a bigint is exact or an error. */
 export type Operand = Tensor | number | bigint;
 
-export abstract class TensorElementwise extends TensorJoining {
+export abstract class TensorElementwise extends TensorWriting {
   /**
    * eˣ. Float dtypes; any shape.
    * @throws UnsupportedError for integer dtypes

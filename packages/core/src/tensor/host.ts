@@ -4,6 +4,7 @@
  */
 import { toDevice, toDtype } from '../autograd/rules/conversions';
 import { identity } from '../autograd/rules/shared';
+import { refuseInCapture } from '../capture-state';
 import { Device, type DeviceLike } from '../device';
 import { type DType, isDType } from '../dtype';
 import { DTypeError, ShapeError } from '../errors';
@@ -22,6 +23,7 @@ export abstract class TensorHost extends TensorDescribing {
    * @throws DisposedError
    */
   async toBytes(this: Tensor): Promise<Uint8Array> {
+    refuseRead('toBytes', this);
     if (this.elemCount === 0) {
       storageOf('toBytes', this);
       return new Uint8Array(0);
@@ -37,6 +39,7 @@ export abstract class TensorHost extends TensorDescribing {
 
   /** As {@link toBytes}, blocking the event loop. */
   toBytesSync(this: Tensor): Uint8Array {
+    refuseRead('toBytesSync', this);
     if (this.elemCount === 0) {
       storageOf('toBytesSync', this);
       return new Uint8Array(0);
@@ -142,6 +145,13 @@ export abstract class TensorHost extends TensorDescribing {
     if (on.equals(this.device)) return viewOf('toDevice', this, this.layout, identity);
     return upload(this, on, this.toBytesSync());
   }
+}
+
+function refuseRead(op: string, tensor: Tensor): void {
+  refuseInCapture(
+    `${op}: values of a tensor of shape ${formatShape(tensor.shape)} cannot be read`,
+    'return the tensor from the captured function and read it after replay()',
+  );
 }
 
 function upload(tensor: Tensor, device: Device, bytes: Uint8Array): Tensor {

@@ -20,10 +20,13 @@ export function dtypeOfValue(value: Scalar | undefined): DType {
 }
 
 /** The values of nested arrays in row-major order, and the shape of the nesting. */
-export function flatten(data: TensorData): { values: ArrayLike<Scalar>; shape: number[] } {
+export function flatten(data: TensorData, op = 'Tensor.from'): { values: ArrayLike<Scalar>; shape: number[] } {
   if (ArrayBuffer.isView(data)) {
     if (data instanceof DataView) {
-      throw new DTypeError('DTYPE_MISMATCH', 'Tensor.from: a DataView has no element type; use Tensor.fromBytes.');
+      throw new DTypeError(
+        'DTYPE_MISMATCH',
+        `${op}: a DataView has no element type; give a typed array, or use Tensor.fromBytes.`,
+      );
     }
     const values = data as unknown as ArrayLike<Scalar>;
     return { values, shape: [values.length] };
@@ -34,7 +37,7 @@ export function flatten(data: TensorData): { values: ArrayLike<Scalar>; shape: n
     if (shape.length > MAX_DEPTH) {
       throw new ShapeError(
         'INVALID_SHAPE',
-        `Tensor.from: the nesting is deeper than ${MAX_DEPTH} arrays; give fewer dimensions.`,
+        `${op}: the nesting is deeper than ${MAX_DEPTH} arrays; give fewer dimensions.`,
       );
     }
   }
@@ -43,24 +46,24 @@ export function flatten(data: TensorData): { values: ArrayLike<Scalar>; shape: n
     if (Array.isArray(item) !== depth < shape.length || (Array.isArray(item) && item.length !== shape[depth])) {
       throw new ShapeError(
         'INVALID_SHAPE',
-        `Tensor.from: the nesting is ragged: ${formatShape(shape)} does not hold at depth ${depth}; give rows of equal lengths.`,
+        `${op}: the nesting is ragged: ${formatShape(shape)} does not hold at depth ${depth}; give rows of equal lengths.`,
       );
     }
     if (Array.isArray(item)) for (const inner of item) visit(inner, depth + 1);
     else if (typeof item === 'number' || typeof item === 'bigint' || typeof item === 'boolean') values.push(item);
-    else throw notScalar(item, data);
+    else throw notScalar(op, item, data);
   };
   visit(data, 0);
   return { values, shape };
 }
 
-function notScalar(item: unknown, data: unknown): CandleError {
+function notScalar(op: string, item: unknown, data: unknown): CandleError {
   const given = item === data ? show(item) : `the element ${show(item)}`;
   const iterable = typeof item === 'object' && item !== null && Symbol.iterator in item;
   const remedy = iterable
     ? 'spread it into an array, as [...values]'
     : 'give numbers, bigints, booleans, arrays of them or a typed array';
-  return new CandleError('INVALID_ARGUMENT', `Tensor.from: ${given} is no number; ${remedy}.`);
+  return new CandleError('INVALID_ARGUMENT', `${op}: ${given} is no number; ${remedy}.`);
 }
 
 /** A shape given for `count` elements, its -1 filled in. */

@@ -187,6 +187,8 @@ export const METHODS = {
   padWithSame: { dim: DIM, left: COUNT, right: COUNT },
   flip: { dims: DIM_LIST },
   roll: { shift: WHOLE, dim: DIM },
+  write: { values: ANYTHING },
+  copyFrom: { src: TENSOR },
   sliceSet: { src: TENSOR, dim: DIM, offset: INDEX },
   sliceScatter0: { src: TENSOR, start: INDEX },
   sliceAssign: { ranges: kind(Array.isArray, 'give an array of ranges, as [range(0, 2), all]'), src: TENSOR },

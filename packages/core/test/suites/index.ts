@@ -6,6 +6,7 @@ import type { Device } from '../../src';
 import { accessSuite } from './access';
 import { argumentsSuite } from './arguments';
 import { bilinearSuite } from './bilinear';
+import { captureSuite } from './capture';
 import { convSuite } from './conv';
 import { customOpSuite } from './custom-op';
 import { fusedSuite } from './fused';
@@ -27,6 +28,7 @@ import { tensorReducingSuite } from './tensor-reducing';
 import { tensorSortingSuite } from './tensor-sorting';
 import { tensorSumsSuite } from './tensor-sums';
 import { tensorViewsSuite } from './tensor-views';
+import { writingSuite } from './writing';
 
 export type OpSuite = (name: string, device: () => Device) => void;
 
@@ -55,4 +57,6 @@ export const OP_SUITES: readonly OpSuite[] = [
   customOpSuite,
   argumentsSuite,
   inPlaceSuite,
+  writingSuite,
+  captureSuite,
 ];

@@ -25,6 +25,7 @@ import {
   type UnaryOp,
 } from '@x/core';
 import type { RocmDevice } from '../device';
+import type { RocmGraph } from '../graph';
 import type { Operand } from '../kernels';
 import { conv1d, conv2d, convTranspose1d, convTranspose2d } from './conv';
 import { toDtype } from './conversions';
@@ -43,6 +44,8 @@ export class RocmStorage implements BackendStorage {
   readonly elemCount: number;
   readonly #ptr: number;
   #disposed = false;
+  /** Captured graphs that read or write it. */
+  #graphs: Set<RocmGraph> | undefined;
 
   constructor(device: RocmDevice, dtype: DType, elemCount: number, ptr: number) {
     this.device = device;
@@ -64,7 +67,19 @@ export class RocmStorage implements BackendStorage {
         'DISPOSED',
         'use of a storage after its disposal. Keep the tensor alive until its last use',
       );
+    this.device.recording?.uses(this, this.#ptr);
     return this.#ptr;
+  }
+
+  /** Has `graph` told when this storage is disposed. */
+  join(graph: RocmGraph): void {
+    this.#graphs ??= new Set();
+    this.#graphs.add(graph);
+  }
+
+  /** Ends {@link join}. */
+  leave(graph: RocmGraph): void {
+    this.#graphs?.delete(graph);
   }
 
   get byteLength(): number {
@@ -80,10 +95,12 @@ export class RocmStorage implements BackendStorage {
   dispose(): void {
     if (this.#disposed) return;
     this.#disposed = true;
+    if (this.#graphs) for (const graph of this.#graphs) graph.lose(this);
     this.device.free(this.#ptr);
   }
 
   async toHost(offset = 0, count = this.elemCount - offset): Promise<ArrayBuffer> {
+    this.device.recording?.refuse('toHost');
     const bytes = new Uint8Array(count * sizeInBytes(this.dtype));
     const copied =
       count > 0 ? this.device.hip.memcpyDtoH(bytes, this.ptr + offset * sizeInBytes(this.dtype)) : undefined;
@@ -92,6 +109,7 @@ export class RocmStorage implements BackendStorage {
   }
 
   toHostSync(offset = 0, count = this.elemCount - offset): ArrayBuffer {
+    this.device.recording?.refuse('toHostSync');
     const bytes = new Uint8Array(count * sizeInBytes(this.dtype));
     if (count > 0) this.device.hip.memcpyDtoHSync(bytes, this.ptr + offset * sizeInBytes(this.dtype));
     this.device.idReport?.readSync();

@@ -1,0 +1,195 @@
+/**
+ * Captured graphs of a device: what its one stream is given while it records, made into an executable graph of the driver.
+ *
+ * A graph keeps addresses, so all that it touches must stay where it is. What is allocated during the capture is in a pool
+ * of its own (allocator.ts), uploads of dims and strides are held in their cache (info.ts), and storages from outside tell
+ * the graph when they are disposed: from then on it refuses to run.
+ *
+ * Host memory cannot be part of a graph. Values that come from there during a capture are copied once, by a second stream,
+ * into a block that nothing else gets; the graph copies them on from there.
+ */
+import { type BackendGraph, CaptureError, DisposedError } from '@x/core';
+import { HipError, type HipEvent, type HipGraphExec, type HipStream } from '@x/hip';
+import { type CachingAllocator, MemoryPool } from './allocator';
+import { debug } from './debug';
+import type { RocmDevice } from './device';
+import type { InfoCache } from './info';
+import type { RocmStorage } from './storage';
+
+/** What HIP and CUDA answer where there are no graphs. */
+const NOT_SUPPORTED = 801;
+
+/** The parts of a device that graphs hold on to. */
+export interface GraphMemory {
+  readonly allocator: CachingAllocator;
+  readonly info: InfoCache;
+  /** For uploads during a capture, when the device's own stream takes none. */
+  readonly uploads: HipStream;
+}
+
+export class RocmGraph implements BackendGraph {
+  readonly launches: string[] = [];
+  readonly #device: RocmDevice;
+  readonly #memory: GraphMemory;
+  readonly #pool = new MemoryPool();
+  readonly #inputs = new Set<RocmStorage>();
+  /** Blocks with values from the host. */
+  readonly #constants: number[] = [];
+  /** What was enqueued before the capture. */
+  readonly #before: HipEvent;
+  #uploaded = false;
+  #releaseInfo = () => {};
+  #exec: HipGraphExec | undefined;
+  /** What a storage was that is gone. */
+  #lost: string | undefined;
+  #disposed = false;
+
+  /** Records `record`, or returns null where the platform has no graphs. */
+  static capture(device: RocmDevice, memory: GraphMemory, record: () => void): RocmGraph | null {
+    const graph = new RocmGraph(device, memory);
+    const stream = device.hip.defaultStream;
+    try {
+      stream.beginCapture();
+    } catch (error) {
+      graph.dispose();
+      if (error instanceof HipError && error.status === NOT_SUPPORTED) return null;
+      throw failed(device, error);
+    }
+    device.recording = graph;
+    try {
+      graph.#releaseInfo = memory.allocator.within(graph.#pool, () => memory.info.holding(record));
+    } catch (error) {
+      device.recording = undefined;
+      graph.#abandon();
+      throw error instanceof HipError ? failed(device, error) : error;
+    }
+    device.recording = undefined;
+    try {
+      graph.#finish();
+    } catch (error) {
+      graph.#abandon();
+      throw failed(device, error);
+    }
+    const { kind, ordinal } = device.location;
+    debug(4, () =>
+      [`captured on ${kind}:${ordinal}: ${graph.launches.length} launches`, ...graph.launches].join('\n  '),
+    );
+    return graph;
+  }
+
+  private constructor(device: RocmDevice, memory: GraphMemory) {
+    this.#device = device;
+    this.#memory = memory;
+    this.#before = device.hip.createEvent();
+    this.#before.record(device.hip.defaultStream);
+  }
+
+  replay(): void {
+    if (this.#lost !== undefined || this.#device.isDisposed) {
+      throw new DisposedError(
+        'DISPOSED',
+        `replay: ${this.#lost ?? 'the device'} that the graph uses was disposed; keep it as long as the graph, or capture again.`,
+      );
+    }
+    const { hip } = this.#device;
+    this.#device.enqueue(this.#describe, () => this.#exec?.launch(hip.defaultStream));
+  }
+
+  dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    for (const storage of this.#inputs) storage.leave(this);
+    this.#inputs.clear();
+    if (this.#device.isDisposed) return;
+    // Waits for the device.
+    this.#exec?.dispose();
+    this.#before.dispose();
+    this.#releaseInfo();
+    const { allocator } = this.#memory;
+    allocator.close(this.#pool);
+    for (const ptr of this.#constants) allocator.free(ptr);
+    this.#constants.length = 0;
+  }
+
+  /** While recording: `storage` is read or written at `ptr`. */
+  uses(storage: RocmStorage, ptr: number): void {
+    if (ptr === 0 || this.#inputs.has(storage) || this.#memory.allocator.isIn(this.#pool, ptr)) return;
+    this.#inputs.add(storage);
+    storage.join(this);
+  }
+
+  /** A storage that the graph uses is being disposed. */
+  lose({ dtype, elemCount }: RocmStorage): void {
+    this.#lost ??= `a tensor of ${elemCount} elements of ${dtype}`;
+  }
+
+  /** While recording: values of the host, copied to `dst` by every replay. */
+  fromHost(dst: number, bytes: ArrayBufferView): void {
+    const constant = this.#device.malloc(bytes.byteLength);
+    this.#constants.push(constant);
+    this.upload(constant, bytes);
+    this.#device.hip.memcpyDtoD(dst, constant, bytes.byteLength);
+  }
+
+  /** While recording: a copy that is made now, once. */
+  upload(dst: number, bytes: ArrayBufferView): void {
+    const { uploads } = this.#memory;
+    // The block may be in use by what was enqueued before.
+    if (!this.#uploaded) uploads.waitEvent(this.#before);
+    this.#uploaded = true;
+    this.#device.hip.memcpyHtoD(dst, bytes, uploads);
+  }
+
+  /** While recording: in front of what cannot be part of a graph. @throws CaptureError `CAPTURE_UNSUPPORTED` */
+  refuse(op: string): never {
+    const { kind, ordinal } = this.#device.location;
+    throw new CaptureError(
+      'CAPTURE_UNSUPPORTED',
+      `${op} on ${kind}:${ordinal} while it is being captured; do it before the capture or after a replay.`,
+    );
+  }
+
+  readonly #describe = () => `graph of ${this.launches.length} launches`;
+
+  #finish(): void {
+    const { hip } = this.#device;
+    const graph = hip.defaultStream.endCapture();
+    try {
+      this.#exec = graph.instantiate();
+    } finally {
+      graph.dispose();
+    }
+    this.#awaitUploads();
+  }
+
+  /** Ends the capture, if it has not ended, and gives everything back. */
+  #abandon(): void {
+    const { defaultStream } = this.#device.hip;
+    try {
+      if (defaultStream.isCapturing) defaultStream.endCapture().dispose();
+    } catch (error) {
+      // A capture that had already failed ends with an error and without a graph.
+      if (!(error instanceof HipError)) throw error;
+    }
+    this.#awaitUploads();
+    this.dispose();
+  }
+
+  /** What is enqueued from now on finds the uploads done. */
+  #awaitUploads(): void {
+    if (!this.#uploaded) return;
+    const done = this.#device.hip.createEvent();
+    done.record(this.#memory.uploads);
+    this.#device.hip.defaultStream.waitEvent(done);
+    done.dispose();
+  }
+}
+
+function failed({ location: { kind, ordinal } }: RocmDevice, cause: unknown): CaptureError {
+  const why = cause instanceof Error ? cause.message : String(cause);
+  return new CaptureError(
+    'CAPTURE_FAILED',
+    `capture: ${kind}:${ordinal} made no graph: ${why}. X_GRAPHS=0 runs captured functions without graphs.`,
+    { cause },
+  );
+}
