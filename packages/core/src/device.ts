@@ -340,13 +340,6 @@ export class Device {
    * Makes a graph of the work of `fn`, which {@link CapturedGraph.replay} repeats: one call of the driver, for a few
    * microseconds on the host, in the place of hundreds of launches.
    *
-   * ```ts
-   * using graph = device.capture(() => model.forward(ids));
-   * for (const token of tokens) {
-   *   ids.write([token]);
-   *   const logits = await graph.replay().toArray();
-   * }
-   * ```
    * The work is done once by this call, and once more by each replay. `fn` may be called more than once, so it should do
    * nothing but compute on tensors: it is synchronous, reads no values, makes no random numbers and uses one device. What it
    * computes from outside are inputs, which must live as long as the graph; what numbers and shapes of JavaScript it uses
@@ -354,6 +347,14 @@ export class Device {
    *
    * Where there are no graphs (`js`, or `X_GRAPHS=0`), a replay calls `fn` again; the results are the same.
    * @param fn returns a tensor, arrays or plain objects of tensors, or nothing when it only writes in place
+   * @example
+   * ```ts
+   * const x = Tensor.from([1, 2]);
+   * const graph = x.device.capture(() => x.mul(10));
+   * x.write([3, 4]);
+   * graph.replay().toVecSync(); // => [30, 40]
+   * graph.dispose();
+   * ```
    * @throws CaptureError `CAPTURE_UNSUPPORTED` for what a graph cannot repeat, `CAPTURE_FAILED` when the device makes none;
    * what `fn` throws. The device can be used as before afterwards.
    */

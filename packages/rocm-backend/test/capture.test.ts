@@ -35,11 +35,11 @@ describe.each(kernelDevices())('captured graphs on %s', (device) => {
       const { graphBytes, liveBytes } = device.memory();
       using graph = device.capture(() => {
         let y = x.add(1);
-        for (let i = 0; i < 20; i++) y = scope(() => y.mul(0.5));
-        return scope(() => y);
+        for (let i = 0; i < 20; i++) y = y.mul(0.5);
+        return y;
       });
       const held = device.memory();
-      // Without scopes around them, the temporaries of `fn` end with it: 21 tensors, one of them the output.
+      // Temporaries end with the function: 21 tensors, one of them the output.
       expect(held.liveBytes - liveBytes).toBe(bytes);
       expect(held.graphBytes - graphBytes).toBe(20 * bytes);
       using lean = device.capture(() => {
@@ -52,7 +52,7 @@ describe.each(kernelDevices())('captured graphs on %s', (device) => {
         return y;
       });
       expect(device.memory().graphBytes - held.graphBytes).toBe(bytes);
-      expect(lean.replay().toArraySync()).toEqual(graph.replay().toArraySync());
+      expect(lean.replay().sub(graph.replay()).abs().maxAll().toScalarSync()).toBe(0);
     });
   });
 
@@ -157,24 +157,19 @@ describe.each(kernelDevices())('captured graphs on %s', (device) => {
   });
 
   it('compiled kernels are part of a graph', () => {
-    if (device.kind !== 'cpu') return;
+    // The stand-in for an AMD GPU runs only kernels that were compiled for it.
+    if (device.kind === 'rocm' && process.env.FAKE_HIP_KERNELS) return;
     scope(() => {
       const source = `#include "x.h"
-        KERNEL(twice, (const size_t n, const float *in, float *out)) { GRID_STRIDE(i, n) out[i] = 2 * in[i]; }`;
-      let kernel: ReturnType<ReturnType<Device['compile']>['kernel']>;
-      try {
-        kernel = device.compile(source).kernel('twice');
-      } catch {
-        return;
-      }
-      const [x, out] = [floats([8]), floats([8])];
-      using graph = device.capture(() =>
-        kernel.launch(8, [8, x.storageAndLayout().storage, out.storageAndLayout().storage]),
-      );
+        KERNEL(twice, (u64 n, const float* x, float* y)) { X_FOR_EACH(i, n) y[i] = 2 * x[i]; }`;
+      const kernel = device.compile(source).kernel('twice');
+      const [x, y] = [floats([4]), floats([4])];
+      const args = [4, x.storageAndLayout().storage, y.storageAndLayout().storage];
+      using graph = device.capture(() => kernel.launch(4, args));
       expect(graph.launchNames).toEqual(['twice']);
-      x.write([1, 2, 3, 4, 5, 6, 7, 8]);
+      x.write([1, 2, 3, 4]);
       graph.replay();
-      expect([...out.toArraySync()]).toEqual([2, 4, 6, 8, 10, 12, 14, 16]);
+      expect(y.toVecSync()).toEqual([2, 4, 6, 8]);
     });
   });
 });

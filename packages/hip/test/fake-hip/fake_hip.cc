@@ -1,6 +1,7 @@
 // A stand-in for libamdhip64, for machines without an AMD GPU: memory is the host's, work runs when it is enqueued, and a
 // kernel launch writes the packed arguments it received to the address in its first argument. It checks what the binding
-// passes (the launch-parameter protocol, stream flags, page-locked staging) and answers as FAKE_HIP says:
+// passes (the launch-parameter protocol, stream flags, page-locked staging, what a stream that is captured is given: launches,
+// copies and fills on the device, anything else spoils the capture) and answers as FAKE_HIP says:
 //   (unset)       one gfx90a device          none         the device count is hipErrorNoDevice
 //   faulty        synchronising fails with hipErrorLaunchFailure after a launch of "bad_kernel"
 // Built with FAKE_R0600 it has ROCm 6's property struct, without it ROCm 5's. FAKE_HIP_ARCH names another chip. With
@@ -13,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -20,7 +22,7 @@
 
 namespace {
 
-enum { kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kInvalidDevice = 101, kNotFound = 500, kLaunchFailure = 719 };
+enum { kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kInvalidDevice = 101, kNotFound = 500, kLaunchFailure = 719, kCaptureUnsupported = 900, kCaptureInvalidated = 901 };
 std::map<char*, size_t> gMemory;  // device allocations
 std::map<char*, size_t> gPinned;
 size_t gUsed = 0;
@@ -35,8 +37,10 @@ struct Function {
   uint32_t bound = 0;
 };
 struct Graph {
-  int launches = 0;
+  std::vector<std::function<void()>> work;
+  bool spoilt = false;
 };
+std::map<void*, Graph> gCaptures;  // by stream
 
 std::string setting(const char* name) {
   const char* value = std::getenv(name);
@@ -92,6 +96,19 @@ bool inside(const std::map<char*, size_t>& ranges, const void* pointer, size_t b
 
 int settle() { return gFaulted ? kLaunchFailure : kSuccess; }
 
+// Work of a stream: done now, or kept by the graph that is being captured.
+int enqueue(void* stream, std::function<void()> work) {
+  auto captured = gCaptures.find(stream);
+  if (captured == gCaptures.end()) return work(), kSuccess;
+  captured->second.work.push_back(std::move(work));
+  return kSuccess;
+}
+// What a stream cannot be given while it is captured; afterwards the capture is good for nothing.
+bool spoils(void* stream) {
+  auto captured = gCaptures.find(stream);
+  return captured != gCaptures.end() && (captured->second.spoilt = true);
+}
+
 }  // namespace
 
 #define API extern "C" __attribute__((visibility("default")))
@@ -108,6 +125,8 @@ API const char* hipGetErrorName(int e) {
     case 200: return "hipErrorInvalidImage";
     case kNotFound: return "hipErrorNotFound";
     case kLaunchFailure: return "hipErrorLaunchFailure";
+    case kCaptureUnsupported: return "hipErrorStreamCaptureUnsupported";
+    case kCaptureInvalidated: return "hipErrorStreamCaptureInvalidated";
     default: return "hipErrorUnknown";
   }
 }
@@ -143,7 +162,10 @@ API int hipGetDeviceProperties(char* out, int) { return std::memset(out, 'x', 79
 API int hipGetDeviceProperties(char* out, int) { return properties(out, 792, 396, 700); }
 #endif
 
-API int hipDeviceSynchronize() { return settle(); }
+API int hipDeviceSynchronize() {
+  for (auto& captured : gCaptures) spoils(captured.first);
+  return gCaptures.empty() ? settle() : kCaptureUnsupported;
+}
 API int hipMemGetInfo(size_t* f, size_t* t) { return *f = kTotal - gUsed, *t = kTotal, kSuccess; }
 API int hipMalloc(void** out, size_t bytes) {
   if (gUsed + bytes > kTotal) return kOutOfMemory;
@@ -170,29 +192,44 @@ API int hipHostFree(void* p) {
 }
 static int copy(void* dst, const void* src, size_t n) { return std::memmove(dst, src, n), kSuccess; }
 // Small uploads must come from page-locked memory; only large ones may be pageable.
-API int hipMemcpyHtoDAsync(void* d, void* s, size_t n, void*) {
+API int hipMemcpyHtoDAsync(void* d, void* s, size_t n, void* stream) {
+  if (spoils(stream)) return kCaptureUnsupported;
   if (!inside(gMemory, d, n) || (n <= 256 * 1024 && !inside(gPinned, s, n))) return kInvalidValue;
   return copy(d, s, n);
 }
-API int hipMemcpyDtoHAsync(void* d, void* s, size_t n, void*) {
+API int hipMemcpyDtoHAsync(void* d, void* s, size_t n, void* stream) {
+  if (spoils(stream)) return kCaptureUnsupported;
   if (!inside(gMemory, s, n) || !inside(gPinned, d, n)) return kInvalidValue;
   return copy(d, s, n);
 }
-API int hipMemcpyDtoDAsync(void* d, void* s, size_t n, void*) { return copy(d, s, n); }
-API int hipMemsetD8Async(void* d, unsigned char v, size_t n, void*) { return std::memset(d, v, n), kSuccess; }
+API int hipMemcpyDtoDAsync(void* d, void* s, size_t n, void* stream) {
+  return enqueue(stream, [=] { copy(d, s, n); });
+}
+API int hipMemsetD8Async(void* d, unsigned char v, size_t n, void* stream) {
+  return enqueue(stream, [=] { std::memset(d, v, n); });
+}
 
 API int hipStreamCreateWithFlags(void** s, unsigned flags) {
   if (flags != 1) return kInvalidValue;
   return *s = new int(0), kSuccess;
 }
 API int hipStreamDestroy(void* s) { return delete static_cast<int*>(s), kSuccess; }
-API int hipStreamSynchronize(void*) { return settle(); }
+API int hipStreamSynchronize(void* s) { return spoils(s) ? kCaptureUnsupported : settle(); }
 API int hipStreamWaitEvent(void*, void*, unsigned) { return kSuccess; }
-API int hipStreamBeginCapture(void*, int mode) { return mode == 2 ? kSuccess : kInvalidValue; }
-API int hipStreamEndCapture(void*, void** g) { return *g = new Graph, kSuccess; }
+API int hipStreamBeginCapture(void* s, int mode) {
+  return mode == 2 && gCaptures.emplace(s, Graph{}).second ? kSuccess : kInvalidValue;
+}
+API int hipStreamEndCapture(void* s, void** g) {
+  auto captured = gCaptures.find(s);
+  if (captured == gCaptures.end()) return kInvalidValue;
+  const bool spoilt = captured->second.spoilt;
+  *g = spoilt ? nullptr : new Graph(std::move(captured->second));
+  gCaptures.erase(captured);
+  return spoilt ? kCaptureInvalidated : kSuccess;
+}
 API int hipEventCreate(void** e) { return *e = new int(0), kSuccess; }
 API int hipEventDestroy(void* e) { return delete static_cast<int*>(e), kSuccess; }
-API int hipEventRecord(void* e, void*) { return *static_cast<int*>(e) = 3, kSuccess; }
+API int hipEventRecord(void* e, void* s) { return spoils(s) ? kCaptureUnsupported : *static_cast<int*>(e) = 3, kSuccess; }
 API int hipEventSynchronize(void* e) { return *static_cast<int*>(e) = 0, settle(); }
 // Not ready a few times, so that waiting is exercised.
 API int hipEventQuery(void* e) { return gFaulted ? kLaunchFailure : (*static_cast<int*>(e))-- > 0 ? 600 : (*static_cast<int*>(e) = 0); }
@@ -215,8 +252,12 @@ API int hipModuleLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, un
   if (function.run) {
     if (bx * by * bz > function.bound) return kInvalidValue;
     const uint32_t grid[] = {gx, gy, gz}, block[] = {bx, by, bz};
-    record(function.name);
-    return function.run(function.kernel, extra[1], grid, block), kSuccess;
+    const auto* first = static_cast<const char*>(extra[1]);
+    const std::vector<char> args(first, first + *static_cast<size_t*>(extra[3]));
+    return enqueue(stream, [=] {
+      record(function.name);
+      function.run(function.kernel, args.data(), grid, block);
+    });
   }
   if (function.name == "bad_kernel") return gFaulted = mode() == "faulty", kSuccess;
   size_t bytes = *static_cast<size_t*>(extra[3]);
@@ -227,8 +268,14 @@ API int hipModuleLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, un
   std::memcpy(out + sizeof geometry, extra[1], bytes);
   return kSuccess;
 }
-API int hipGraphInstantiate(void** x, void*, void**, char*, size_t) { return *x = new Graph, kSuccess; }
+API int hipGraphInstantiate(void** x, void* g, void**, char*, size_t) {
+  return *x = new Graph(*static_cast<Graph*>(g)), kSuccess;
+}
 API int hipGraphExecUpdate(void*, void*, void**, int* result) { return *result = 2, 910; }
-API int hipGraphLaunch(void*, void*) { return kSuccess; }
+API int hipGraphLaunch(void* x, void* stream) {
+  if (spoils(stream)) return kCaptureUnsupported;
+  for (const auto& work : static_cast<Graph*>(x)->work) work();
+  return settle();
+}
 API int hipGraphDestroy(void* g) { return delete static_cast<Graph*>(g), kSuccess; }
 API int hipGraphExecDestroy(void* g) { return delete static_cast<Graph*>(g), kSuccess; }
