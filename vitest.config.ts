@@ -1,11 +1,20 @@
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 
-const source = (name: string) => fileURLToPath(new URL(`./packages/${name}/src/index.ts`, import.meta.url));
+const source = (name: string) => {
+  const [folder, part = ''] = name.split('/');
+  return fileURLToPath(new URL(`./packages/${folder}/src/${part}/index.ts`, import.meta.url));
+};
 const packages = ['core', 'hip', 'kernels', 'rocm-backend', 'quantized', 'nn', 'transformers', 'engine', 'candle'];
 
 export default defineConfig({
-  resolve: { alias: Object.fromEntries(packages.map((name) => [`@x/${name}`, source(name)])) },
+  resolve: {
+    alias: {
+      // Before its package, whose name it begins with.
+      '@x/core/files': source('core/files'),
+      ...Object.fromEntries(packages.map((name) => [`@x/${name}`, source(name)])),
+    },
+  },
   test: {
     include: ['packages/*/{src,test}/**/*.test.ts', 'tools/**/*.test.ts'],
     pool: 'forks',

@@ -1,4 +1,9 @@
 import { defineConfig } from 'tsup';
 import { library } from '../../tsup.config.base';
 
-export default defineConfig(library());
+// Splitting: also in CommonJS both entries are one core.
+export default defineConfig({
+  ...library(),
+  entry: { index: 'src/index.ts', files: 'src/files/index.ts' },
+  splitting: true,
+});

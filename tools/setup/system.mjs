@@ -1,5 +1,5 @@
 // System packages: a clang with the AMD and host targets, its linker, AMD's device libraries, a C++ compiler for the addon,
-// and for the tests the disassembler of that clang.
+// and for the tests the disassembler of that clang, and a browser.
 // Installed with apt when root on Debian or Ubuntu; otherwise the exact command is printed.
 import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
@@ -17,10 +17,11 @@ const DEVICE_LIBRARIES = [
 export function ensureSystemPackages({ purpose, targets }) {
   const required = missingPackages(targets, purpose);
   // For tests only. Debian's HIP runtime finds no device on most machines, but how that is reported is checked; with
-  // OpenBLAS the products of the cpu device run through a real library. Without either their tests do less.
-  const optional = { libamdhip64: 'libamdhip64-5', libopenblas: 'libopenblas0-pthread' };
-  const absent = Object.keys(optional).filter((library) => !hasLibrary(library));
-  const wanted = purpose === 'test' && isDebian() ? absent.map((library) => optional[library]) : [];
+  // OpenBLAS the products of the cpu device run through a real library; a browser runs the js device. Without these their
+  // tests do less.
+  const optional = { libamdhip64: 'libamdhip64-5', libopenblas: 'libopenblas0-pthread', chromium: 'chromium' };
+  const absent = Object.keys(optional).filter((name) => !(name.startsWith('lib') ? hasLibrary(name) : has(name)));
+  const wanted = purpose === 'test' && isDebian() ? absent.map((name) => optional[name]) : [];
   if (required.length === 0 && (wanted.length === 0 || !isRoot())) return;
   if (!isDebian()) {
     fail(

@@ -1,8 +1,9 @@
 #!/usr/bin/env node
 // Packs every package as npm would publish it, installs each tarball alone (with its own dependencies) into an empty
-// project and loads it as ESM and as CommonJS. Catches missing files, undeclared dependencies and top-level await.
+// project and loads it as ESM and as CommonJS. Catches missing files, undeclared dependencies and top-level await. What
+// the package exports beside its main entry is loaded too, and the core is bundled for a browser.
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { root } from '../setup/steps.mjs';
@@ -45,21 +46,40 @@ function check(name, tarballs) {
     if (other !== name) manifest.overrides[other] = `file:${tarball}`;
   writeFileSync(join(project, 'package.json'), JSON.stringify(manifest));
   must('npm', ['install', '--no-audit', '--no-fund', '--silent', '--ignore-scripts'], project);
-  writeFileSync(
-    join(project, 'load.mjs'),
-    `import * as it from ${JSON.stringify(name)};\nif (Object.keys(it).length === 0) throw new Error('no exports');\n`,
-  );
-  writeFileSync(
-    join(project, 'load.cjs'),
-    `if (Object.keys(require(${JSON.stringify(name)})).length === 0) throw new Error('no exports');\n`,
-  );
-  for (const file of ['load.mjs', 'load.cjs']) {
-    const result = spawnSync(process.execPath, [file], { cwd: project, encoding: 'utf8' });
-    const good = result.status === 0;
-    if (!good) failures++;
-    console.log(`${good ? 'ok  ' : 'FAIL'} ${name} ${file}${good ? '' : `\n${result.stderr}`}`);
+  const { exports } = JSON.parse(readFileSync(join(project, 'node_modules', name, 'package.json'), 'utf8'));
+  for (const [entry, conditions] of Object.entries(exports)) {
+    if (typeof conditions === 'string') continue;
+    const specifier = JSON.stringify(`${name}${entry.slice(1)}`);
+    const loads = {
+      'load.mjs': `import * as it from ${specifier};\nif (Object.keys(it).length === 0) throw new Error('no exports');\n`,
+      'load.cjs': `if (Object.keys(require(${specifier})).length === 0) throw new Error('no exports');\n`,
+    };
+    for (const [file, program] of Object.entries(loads)) {
+      writeFileSync(join(project, file), program);
+      report(`${specifier} ${file}`, spawnSync(process.execPath, [file], { cwd: project, encoding: 'utf8' }));
+    }
+    for (const { types } of Object.values(conditions))
+      report(`${specifier} ${types}`, existsSync(join(project, 'node_modules', name, types)));
   }
+  if (name === '@x/core') checkBundle(project);
   if (name === '@x/candle') checkProgram(project);
+}
+
+// A bundler takes the installed core for a browser, with nothing in place of modules of Node and no warning.
+function checkBundle(project) {
+  writeFileSync(join(project, 'page.mjs'), "import { Tensor } from '@x/core';\nconsole.log(Tensor.ones([2]).shape);\n");
+  const esbuild = join(root, 'node_modules/.bin/esbuild');
+  const result = spawnSync(esbuild, ['page.mjs', '--bundle', '--log-level=warning'], {
+    cwd: project,
+    encoding: 'utf8',
+  });
+  report('@x/core in a bundle for browsers', result.status === 0 && result.stderr === '' ? result : result.stderr);
+}
+
+function report(label, result) {
+  const good = result === true || result.status === 0;
+  if (!good) failures++;
+  console.log(`${good ? 'ok  ' : 'FAIL'} ${label}${good ? '' : `\n${result.stderr ?? result}`}`);
 }
 
 // The installed umbrella must generate text, with no workspace around it.

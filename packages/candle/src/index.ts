@@ -11,6 +11,7 @@
 import '@x/rocm-backend';
 
 export * from '@x/core';
+export * from '@x/core/files';
 export * from '@x/engine';
 export { type CompilerReport, compilers, HipError, type PlatformReport, platforms } from '@x/hip';
 export * from '@x/nn';

@@ -4,7 +4,8 @@
  */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
-import { Device, FileFormatError, readJsonFile, ShardedSafetensors, scope, Tensor } from '@x/core';
+import { Device, FileFormatError, scope, Tensor } from '@x/core';
+import { readJsonFile, ShardedSafetensors } from '@x/core/files';
 import { type BlockFormat, byteLengthOf, GgufFile, type GgufValue, gguf } from '@x/quantized';
 import { type GgufTensorName, ggufExport, readTokenizerJson } from '@x/transformers';
 

@@ -4,7 +4,8 @@ import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSy
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { Device, saveSafetensors, Tensor } from '@x/core';
+import { Device, Tensor } from '@x/core';
+import { saveSafetensors } from '@x/core/files';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { bundleCommand } from './command';
 

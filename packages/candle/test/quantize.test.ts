@@ -4,7 +4,8 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync,
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { Device, saveSafetensors, Tensor } from '@x/core';
+import { Device, Tensor } from '@x/core';
+import { saveSafetensors } from '@x/core/files';
 import { loadModel } from '@x/engine';
 import {
   blockFormat,

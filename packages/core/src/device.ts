@@ -5,8 +5,6 @@
  * Opening is lazy: `Device.rocm(0)` checks that the device exists, its `backend` is opened on first use. There is one
  * `Device` a location, so devices compare with `===` as well as `equals`.
  */
-import { AsyncLocalStorage } from 'node:async_hooks';
-import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads';
 import type {
   BackendDevice,
   BackendProvider,
@@ -17,10 +15,12 @@ import type {
 } from './backend';
 import { refuseInCapture } from './capture-state';
 import { COUNT, check, FUNCTION, kind, STRING, show } from './check';
+import { createContext } from './context';
 import { CandleError, DeviceError, DisposedError, UnsupportedError } from './errors';
 import { CapturedGraph, type GraphOutputs } from './graph';
 import { JsDevice } from './js/device';
 import { type DeviceUsage, usageOf } from './memory';
+import { ifNode, warn } from './platform';
 import { scope } from './scope';
 
 export type DeviceKind = DeviceLocation['kind'];
@@ -38,7 +38,7 @@ const GPU_PACKAGE = '@x/rocm-backend';
 const providers = new Map<DeviceKind, BackendProvider>();
 const opened = new Map<string, Device>();
 let autoSkipped: SkippedDevice[] = [];
-const scoped = new AsyncLocalStorage<Device>();
+const scoped = createContext<Device>();
 
 /** A line of {@link Device.list}. */
 export interface DeviceInfo {
@@ -95,11 +95,12 @@ const FALLBACK_WARNED = 'x.core.fallback-warned';
 
 /** Once a process: environment data is shared by the ESM and the CommonJS build, and inherited by worker threads. */
 function warnOfFallback(why: string): void {
-  if (getEnvironmentData(FALLBACK_WARNED)) return;
-  setEnvironmentData(FALLBACK_WARNED, true);
-  process.emitWarning(
+  const threads = ifNode('worker_threads');
+  if (threads?.getEnvironmentData(FALLBACK_WARNED)) return;
+  threads?.setEnvironmentData(FALLBACK_WARNED, true);
+  warn(
     `Device.cpu() computes in plain TypeScript, many times slower than with its compiled kernels, because ${why}`,
-    { type: 'CandleWarning', code: 'CPU_WITHOUT_KERNELS' },
+    'CPU_WITHOUT_KERNELS',
   );
 }
 

@@ -26,10 +26,8 @@ export {
 } from './device';
 export * from './dtype';
 export * from './errors';
-export { CONFIG_LIMITS, type JsonLimits, readJsonFile } from './file-json';
-export type { FileInput } from './file-source';
-export type { FileType, LoadOptions } from './file-types';
-export { type FileSink, replaceFile } from './file-write';
+export type { FileInput } from './files/source';
+export type { LoadOptions } from './files/types';
 export { CapturedGraph, type GraphOutputs } from './graph';
 export * from './half';
 export {
@@ -51,15 +49,9 @@ export * as kinds from './kinds';
 export { Layout, type StridedBlocks } from './layout';
 export { type DeviceUsage, type MemoryStats, memoryStats } from './memory';
 export { didYouMean } from './near';
-export { NpzFile, type NpzInfo, readNpy, readNpySync, writeNpy, writeNpz } from './npy';
 export * as operators from './operators';
 export { DEFAULT_SEED, philox4x32, philoxNormal, philoxUniform } from './philox';
-export { type PthEntry, PthFile, type PthInfo, type PthOptions } from './pth';
-export type { PthKind, PthScalar, PthValue } from './pth-tree';
 export { PhiloxGenerator } from './random';
-export { SafetensorsFile, saveSafetensors, type TensorReader } from './safetensors';
-export type { SafetensorsDType, SafetensorsInfo } from './safetensors-header';
-export { ShardedSafetensors } from './safetensors-shards';
 export { keep, type Scoped, scope, TENSORS } from './scope';
 export {
   broadcastShapes,

@@ -3,6 +3,7 @@
  * worker) ends, those that were neither disposed nor collected are listed on stderr, the largest first. Without the switch
  * this costs one comparison a tensor.
  */
+import { nodeProcess } from './platform';
 import type { TensorHandle } from './storage-ref';
 
 const LISTED = 20;
@@ -22,10 +23,10 @@ export function noLeak(handle: TensorHandle): void {
 }
 
 function start(): Map<TensorHandle, string> | null {
-  if (!(Number(process.env.X_DEBUG ?? 0) >= 1)) return null;
+  if (!nodeProcess || !(Number(nodeProcess.env.X_DEBUG ?? 0) >= 1)) return null;
   const handles = new Map<TensorHandle, string>();
-  process.once('exit', () => {
-    if (handles.size > 0) process.stderr.write(leakReport(handles));
+  nodeProcess.once('exit', () => {
+    if (handles.size > 0) nodeProcess?.stderr.write(leakReport(handles));
   });
   return handles;
 }

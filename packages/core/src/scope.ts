@@ -5,8 +5,8 @@
  * The current scope lives in an AsyncLocalStorage, so scopes of concurrent async functions do not see each other's
  * tensors. A scope knows handles, not tensors: a forgotten tensor can still be collected while its scope is open.
  */
-import { AsyncLocalStorage } from 'node:async_hooks';
 import { check, FUNCTION } from './check';
+import { createContext } from './context';
 import type { TensorHandle } from './storage-ref';
 
 /**
@@ -61,7 +61,7 @@ export class Scope {
 }
 
 const openScope = Scope.nearestOpen;
-const storage = new AsyncLocalStorage<Scope>();
+const storage = createContext<Scope>();
 
 /** The scope that a tensor made now belongs to. */
 export function currentScope(): Scope | undefined {

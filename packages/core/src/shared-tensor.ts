@@ -5,10 +5,11 @@
  */
 import { Device, type DeviceLike } from './device';
 import { type DType, isDType, sizeInBytes } from './dtype';
-import { CandleError } from './errors';
-import { PIECE, writeTensor } from './file-types';
+import { CandleError, UnsupportedError } from './errors';
+import { PIECE, writeTensor } from './files/types';
 import { elemCount, formatShape, type Shape, validateShape } from './shape';
-import { Tensor } from './tensor';
+import type { Tensor } from './tensor';
+import { tensorOf } from './tensor/base';
 
 /** A plain object for `postMessage`, `workerData` and `structuredClone`, which share its memory. */
 export interface SharedTensor {
@@ -36,6 +37,11 @@ export function shareTensorSync(tensor: Tensor): SharedTensor {
 }
 
 function allocate({ dtype, shape, elemCount: count }: Tensor): SharedTensor {
+  if (typeof SharedArrayBuffer === 'undefined') {
+    const message =
+      'toShared: this page has no shared memory; serve it with the headers Cross-Origin-Opener-Policy: same-origin and Cross-Origin-Embedder-Policy: require-corp.';
+    throw new UnsupportedError('UNSUPPORTED', message);
+  }
   return { dtype, shape: shape.slice(), bytes: new SharedArrayBuffer(count * sizeInBytes(dtype)) };
 }
 
@@ -45,17 +51,17 @@ function allocate({ dtype, shape, elemCount: count }: Tensor): SharedTensor {
  */
 export function tensorFromShared(shared: SharedTensor, device?: DeviceLike): Tensor {
   const { dtype, shape, bytes } = shared;
-  const proper = isDType(dtype) && bytes instanceof SharedArrayBuffer;
+  const proper = isDType(dtype) && isShared(bytes);
   const sizes = validateShape('fromShared', shape);
   if (!proper || bytes.byteLength !== elemCount(sizes) * sizeInBytes(dtype)) {
-    const held = bytes instanceof SharedArrayBuffer ? `${bytes.byteLength} bytes` : 'no shared memory';
+    const held = isShared(bytes) ? `${bytes.byteLength} bytes` : 'no shared memory';
     throw new CandleError(
       'INVALID_ARGUMENT',
       `fromShared: ${formatShape(sizes)} of ${String(dtype)} comes with ${held}; post what toShared gave as it is.`,
     );
   }
   const on = Device.of(device);
-  const tensor = Tensor.empty(sizes, dtype, on);
+  const tensor = tensorOf(on.backend.allocUninit(elemCount(sizes), dtype), sizes, on);
   try {
     const { storage } = tensor.storageAndLayout();
     const source = new Uint8Array(bytes);
@@ -66,4 +72,9 @@ export function tensorFromShared(shared: SharedTensor, device?: DeviceLike): Ten
     tensor.dispose();
     throw error;
   }
+}
+
+/** A page that is not isolated has no such class. */
+function isShared(bytes: unknown): bytes is SharedArrayBuffer {
+  return typeof SharedArrayBuffer !== 'undefined' && bytes instanceof SharedArrayBuffer;
 }

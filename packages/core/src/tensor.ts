@@ -15,14 +15,15 @@ import { checkCalls } from './checked-calls';
 import { Device, type DeviceLike } from './device';
 import { type DType, isDType, isFloat, sizeInBytes } from './dtype';
 import { CandleError, DTypeError, ShapeError } from './errors';
-import type { FileInput } from './file-source';
-import type { LoadOptions } from './file-types';
+import { NpzFile, readNpy, readNpySync, writeNpz } from './files/npy';
+import type { FileInput } from './files/source';
+import type { LoadOptions } from './files/types';
 import { allocRaw, bytesOf, dtypeOfArray, encodeInput, encodeScalar, heldScalar } from './host-array';
 import { Layout } from './layout';
-import { NpzFile, readNpy, readNpySync, writeNpz } from './npy';
 import { elemCount, formatShape, type Shape, validateShape } from './shape';
 import { type SharedTensor, tensorFromShared } from './shared-tensor';
-import { StorageRef } from './storage-ref';
+import type { StorageRef } from './storage-ref';
+import { nameTensorClass, tensorOf } from './tensor/base';
 import { displayTensor } from './tensor/display';
 import { TensorFiles } from './tensor/files';
 import { cat, meshgrid, stack } from './tensor/joining';
@@ -62,7 +63,7 @@ export class Tensor extends TensorFiles {
   static zeros(shape: Shape, options?: Options, device?: DeviceLike): Tensor {
     const { dtype, on } = resolve('zeros', options, device);
     const checked = validateShape('zeros', shape);
-    return own(on.backend.zeros(elemCount(checked), dtype), checked, on);
+    return tensorOf(on.backend.zeros(elemCount(checked), dtype), checked, on);
   }
 
   /** Ones of any shape and dtype (default f32). @throws ShapeError `INVALID_SHAPE`, DTypeError */
@@ -85,7 +86,7 @@ export class Tensor extends TensorFiles {
     const held = heldScalar('full', dtype, value);
     const storage = on.backend.allocUninit(count, dtype);
     if (count > 0) storage.constSet(held, Layout.contiguous(checked));
-    return own(storage, checked, on);
+    return tensorOf(storage, checked, on);
   }
 
   /**
@@ -95,7 +96,7 @@ export class Tensor extends TensorFiles {
   static empty(shape: Shape, options?: Options, device?: DeviceLike): Tensor {
     const { dtype, on } = resolve('empty', options, device);
     const checked = validateShape('empty', shape);
-    return own(on.backend.allocUninit(elemCount(checked), dtype), checked, on);
+    return tensorOf(on.backend.allocUninit(elemCount(checked), dtype), checked, on);
   }
 
   /**
@@ -124,7 +125,7 @@ export class Tensor extends TensorFiles {
     }
     const same = natural === dtype && ArrayBuffer.isView(flat.values);
     const raw = same ? (flat.values as unknown as ArrayBufferView) : encodeInput('Tensor.from', dtype, flat.values);
-    return own(on.backend.fromHost(raw, dtype), shape, on);
+    return tensorOf(on.backend.fromHost(raw, dtype), shape, on);
   }
 
   /**
@@ -158,7 +159,7 @@ export class Tensor extends TensorFiles {
         `fromBytes: ${formatShape(checked)} of ${dtype} needs ${needed} bytes and ${bytes.byteLength} are given; give as many.`,
       );
     }
-    return own(on.backend.fromHost(bytes, dtype), checked, on);
+    return tensorOf(on.backend.fromHost(bytes, dtype), checked, on);
   }
 
   /** Takes over a backend storage that holds exactly `shape`, contiguous. The tensor disposes it. */
@@ -170,7 +171,7 @@ export class Tensor extends TensorFiles {
         `fromStorage: ${formatShape(checked)} needs ${elemCount(checked)} elements and the storage has ${storage.elemCount}; give a smaller shape.`,
       );
     }
-    return own(storage, checked, Device.of(device));
+    return tensorOf(storage, checked, Device.of(device));
   }
 
   /**
@@ -243,7 +244,11 @@ export class Tensor extends TensorFiles {
     const { dtype, on } = resolve('rand', options, device);
     const checked = randomShape('rand', shape, dtype);
     const count = elemCount(checked);
-    return own(count === 0 ? on.backend.zeros(0, dtype) : on.backend.randUniform(count, dtype, lo, up), checked, on);
+    return tensorOf(
+      count === 0 ? on.backend.zeros(0, dtype) : on.backend.randUniform(count, dtype, lo, up),
+      checked,
+      on,
+    );
   }
 
   /** Normal with mean and standard deviation, a float dtype (default f32); stream and errors as {@link rand}. */
@@ -251,7 +256,11 @@ export class Tensor extends TensorFiles {
     const { dtype, on } = resolve('randn', options, device);
     const checked = randomShape('randn', shape, dtype);
     const count = elemCount(checked);
-    return own(count === 0 ? on.backend.zeros(0, dtype) : on.backend.randNormal(count, dtype, mean, std), checked, on);
+    return tensorOf(
+      count === 0 ? on.backend.zeros(0, dtype) : on.backend.randNormal(count, dtype, mean, std),
+      checked,
+      on,
+    );
   }
 
   /**
@@ -407,12 +416,9 @@ export class Tensor extends TensorFiles {
   }
 }
 
+nameTensorClass(Tensor);
 checkCalls(Tensor.prototype, METHODS);
 checkCalls(Tensor, STATICS, 'Tensor.');
-
-function own(storage: BackendStorage, shape: Shape, device: Device): Tensor {
-  return new Tensor(new StorageRef(storage, device), Layout.contiguous(shape));
-}
 
 function resolve(op: string, options: Options, device?: DeviceLike): { dtype: DType; on: Device } {
   const given = typeof options === 'string' ? { dtype: options, device } : options;
@@ -444,5 +450,5 @@ function triangle(
   const one = encodeScalar(dtype, 1)[0];
   const raw = allocRaw(dtype, n * n);
   for (let i = 0; i < n * n; i++) if (inside(Math.floor(i / n), i % n)) raw[i] = one;
-  return own(on.backend.fromHost(bytesOf(raw), dtype), shape, on);
+  return tensorOf(on.backend.fromHost(bytesOf(raw), dtype), shape, on);
 }

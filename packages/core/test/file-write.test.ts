@@ -19,16 +19,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { writeGguf } from '../../quantized/src';
-import {
-  NpzFile,
-  readNpySync,
-  replaceFile,
-  SafetensorsFile,
-  saveSafetensors,
-  Tensor,
-  writeNpy,
-  writeNpz,
-} from '../src';
+import { Tensor } from '../src';
+import { NpzFile, readNpySync, replaceFile, SafetensorsFile, saveSafetensors, writeNpy, writeNpz } from '../src/files';
 
 let folder = '';
 beforeEach(() => {

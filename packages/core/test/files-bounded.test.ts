@@ -4,17 +4,16 @@ import { mkdirSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { CandleError, Tensor } from '../src';
 import {
-  CandleError,
   NpzFile,
   PthFile,
   readJsonFile,
   readNpySync,
   SafetensorsFile,
   ShardedSafetensors,
-  Tensor,
   writeNpz,
-} from '../src';
+} from '../src/files';
 import { thrown } from './hostile';
 
 let folder = '';

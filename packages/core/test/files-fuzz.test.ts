@@ -4,7 +4,8 @@
  */
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { CandleError, NpzFile, PthFile, readNpySync, SafetensorsFile, scope, type TensorReader } from '../src';
+import { CandleError, scope } from '../src';
+import { NpzFile, PthFile, readNpySync, SafetensorsFile, type TensorReader } from '../src/files';
 import { stream } from './hostile';
 
 const ROUNDS = 400;

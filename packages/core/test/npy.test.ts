@@ -6,19 +6,9 @@ import { fileURLToPath } from 'node:url';
 import { deflateRawSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import '../../rocm-backend/src';
-import {
-  type CandleError,
-  Device,
-  type DType,
-  memoryStats,
-  NpzFile,
-  readNpy,
-  readNpySync,
-  Tensor,
-  writeNpy,
-  writeNpz,
-} from '../src';
-import { npyHeader } from '../src/npy-header';
+import { type CandleError, Device, type DType, memoryStats, Tensor } from '../src';
+import { NpzFile, readNpy, readNpySync, writeNpy, writeNpz } from '../src/files';
+import { npyHeader } from '../src/files/npy-header';
 
 const fixture = (name: string) => fileURLToPath(new URL(`./fixtures/npy/${name}`, import.meta.url));
 type Expected = { shape: number[]; values: (number | boolean)[] };

@@ -2,7 +2,8 @@
 import { readFileSync } from 'node:fs';
 import { crc32, deflateRawSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
-import { CandleError, PthFile, scope } from '../src';
+import { CandleError, scope } from '../src';
+import { PthFile } from '../src/files';
 import { thrown } from './hostile';
 import { checkpoint, legacy, type Pickled, pickle, storage, tensor, zip } from './pickle-writer';
 

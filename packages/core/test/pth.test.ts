@@ -3,7 +3,8 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import '../../rocm-backend/src';
-import { type CandleError, Device, memoryStats, PthFile, type Tensor } from '../src';
+import { type CandleError, Device, memoryStats, type Tensor } from '../src';
+import { PthFile } from '../src/files';
 import { checkpoint, legacy, type Pickled, pickle, storage, tensor, zip } from './pickle-writer';
 
 const fixture = (name: string) => fileURLToPath(new URL(`./fixtures/pth/${name}`, import.meta.url));

@@ -5,15 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import {
-  type CandleError,
-  Device,
-  memoryStats,
-  SafetensorsFile,
-  ShardedSafetensors,
-  saveSafetensors,
-  Tensor,
-} from '../src';
+import { type CandleError, Device, memoryStats, Tensor } from '../src';
+import { SafetensorsFile, ShardedSafetensors, saveSafetensors } from '../src/files';
 
 const fixture = fileURLToPath(new URL('./fixtures/all.safetensors', import.meta.url));
 const expected: Record<string, { shape: number[]; values: number[] }> = JSON.parse(

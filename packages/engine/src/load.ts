@@ -6,7 +6,8 @@ import { type Stats, statSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { performance } from 'node:perf_hooks';
-import { Device, type DeviceLike, FileFormatError, readJsonFile } from '@x/core';
+import { Device, type DeviceLike, FileFormatError } from '@x/core';
+import { readJsonFile } from '@x/core/files';
 import { type DenseDType, GgufFile } from '@x/quantized';
 import {
   CheckpointWeights,

@@ -12,14 +12,13 @@ import {
   formatShape,
   keep,
   kinds,
-  SafetensorsFile,
   type Shape,
   ShapeError,
   sameShape,
-  saveSafetensors,
   type Tensor,
   type Var,
 } from '@x/core';
+import { SafetensorsFile, saveSafetensors } from '@x/core/files';
 import { type Init, initVar } from './init';
 import type { VarSource } from './var-builder/source';
 

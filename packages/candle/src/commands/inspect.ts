@@ -1,7 +1,8 @@
 /** `candle inspect MODEL`: what is in a model's file or directory and what it would take on each device, without loading a weight. */
 import { closeSync, existsSync, openSync, readdirSync, readSync, type Stats, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { Device, FileFormatError, readJsonFile, SafetensorsFile, ShardedSafetensors } from '@x/core';
+import { Device, FileFormatError } from '@x/core';
+import { readJsonFile, SafetensorsFile, ShardedSafetensors } from '@x/core/files';
 import { deviceBytes, GgmlFile, GgufFile, type GgufMetadata, type TensorFile } from '@x/quantized';
 import { Command } from 'commander';
 import '@x/rocm-backend';

@@ -3,10 +3,10 @@
  * PyTorch's. The mode lives in an AsyncLocalStorage, as scopes do, so concurrent async functions do not disturb each
  * other. It is asked for only when an operand is tracked: code without variables never pays for it.
  */
-import { AsyncLocalStorage } from 'node:async_hooks';
 import { check, FUNCTION } from '../check';
+import { createContext } from '../context';
 
-const mode = new AsyncLocalStorage<boolean>();
+const mode = createContext<boolean>();
 
 /** Whether an operation on a tracked tensor made now is recorded. */
 export function isGradEnabled(): boolean {

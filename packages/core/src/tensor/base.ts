@@ -118,6 +118,19 @@ export abstract class TensorBase {
 
 Object.defineProperty(TensorBase.prototype, IS_TENSOR, { value: true });
 
+type TensorClass = new (ref: StorageRef, layout: Layout) => Tensor;
+let tensorClass: TensorClass;
+
+/** @internal `Tensor` names itself, for modules that it stands on make tensors too. */
+export function nameTensorClass(own: TensorClass): void {
+  tensorClass = own;
+}
+
+/** A row-major tensor over the whole of a storage, whose owner it becomes. */
+export function tensorOf(storage: BackendStorage, shape: Shape, device: Device): Tensor {
+  return new tensorClass(new StorageRef(storage, device), Layout.contiguous(shape));
+}
+
 export function isTensor(value: unknown): value is Tensor {
   return typeof value === 'object' && (value as TensorBase | null)?.[IS_TENSOR] === true;
 }

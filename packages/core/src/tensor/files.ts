@@ -1,8 +1,8 @@
 /** Writing a tensor to a file, a stream or memory that another thread can read. Reading is static: see tensor.ts. */
 import { TensorAutograd } from '../autograd/tensor-autograd';
-import { writeTensor } from '../file-types';
-import { writeNpy } from '../npy';
-import { saveSafetensors } from '../safetensors';
+import { writeNpy } from '../files/npy';
+import { saveSafetensors } from '../files/safetensors';
+import { writeTensor } from '../files/types';
 import { type SharedTensor, shareTensor, shareTensorSync } from '../shared-tensor';
 import type { Tensor } from '../tensor';
 

@@ -14,19 +14,15 @@ import {
   type FileInput,
   formatShape,
   kinds,
-  NpzFile,
-  PthFile,
-  type PthOptions,
   resolveDim,
-  SafetensorsFile,
   type Shape,
   ShapeError,
-  ShardedSafetensors,
   sameShape,
   scope,
   type Tensor,
   Var,
 } from '@x/core';
+import { NpzFile, PthFile, type PthOptions, SafetensorsFile, ShardedSafetensors } from '@x/core/files';
 import type { GgufFile } from '@x/quantized';
 import { type Init, ZERO } from '../init';
 import type { VarMap } from '../var-map';

@@ -2,7 +2,8 @@
  * Where a `VarBuilder` gets its tensors: candle-nn's `SimpleBackend` (var_builder.rs). Implement it to load from somewhere
  * else, and give it to `VarBuilder.fromBackend`.
  */
-import { type Device, type DType, type Shape, Tensor, type TensorReader } from '@x/core';
+import { type Device, type DType, type Shape, Tensor } from '@x/core';
+import type { TensorReader } from '@x/core/files';
 import type { Init } from '../init';
 
 export interface VarSource {

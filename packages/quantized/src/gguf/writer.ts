@@ -3,7 +3,7 @@
  * little-endian layout is the same). Data is streamed: a tensor's bytes may come from an iterable, so a model larger
  * than memory can be quantised. The file appears under its name only when it is complete.
  */
-import { type FileSink, replaceFile } from '@x/core';
+import { type FileSink, replaceFile } from '@x/core/files';
 import { blockFormat, byteLengthOf, isQuantType, type QuantType } from '../blocks';
 import { ggufError } from './error';
 import { GGUF_TYPES, type GgufArray, type GgufType, type GgufValue, NUMERIC_ITEMS } from './value';

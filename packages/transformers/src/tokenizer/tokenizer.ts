@@ -8,7 +8,8 @@
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Tokenizer as HfTokenizer } from '@huggingface/tokenizers';
-import { CandleError, readJsonFile } from '@x/core';
+import { CandleError } from '@x/core';
+import { readJsonFile } from '@x/core/files';
 import type { GgufMetadata } from '@x/quantized';
 import { TransformersError } from '../errors';
 import { checkDefinition } from './definition';

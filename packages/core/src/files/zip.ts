@@ -3,9 +3,9 @@
  * the central directory at the end is believed, after checks that keep a hostile archive from costing more than its size:
  * entries may not overlap each other or the directory, a deflated entry may not claim more than deflate can give.
  */
-import { crc32 } from 'node:zlib';
-import { FileFormatError, UnsupportedError } from './errors';
-import { type ByteSource, partOf, readBlockSync } from './file-source';
+import { FileFormatError, UnsupportedError } from '../errors';
+import { crc32 } from './bytes';
+import { type ByteSource, partOf, readBlockSync } from './source';
 import { InflatedEntry } from './zip-inflate';
 
 /** Longest directory that is read: about a million entries. */

@@ -3,14 +3,14 @@
  * Hugging Face writes beside the shards. Names must be unique over all files. An index is checked against the headers of
  * the files it names, and it may name files of its own folder only.
  */
-import { dirname, join } from 'node:path';
-import type { DeviceLike } from './device';
-import { FileFormatError } from './errors';
-import { readJsonFile } from './file-json';
-import type { LoadOptions } from './file-types';
+import type { DeviceLike } from '../device';
+import { FileFormatError } from '../errors';
+import { node } from '../platform';
+import type { Tensor } from '../tensor';
+import { readJsonFile } from './json';
 import { loadEach, noSuchTensor, SafetensorsFile, type TensorReader } from './safetensors';
 import type { SafetensorsInfo } from './safetensors-header';
-import type { Tensor } from './tensor';
+import type { LoadOptions } from './types';
 
 /** Of an index; that of a model with 100,000 tensors has some 10 MB. */
 const INDEX_LIMITS = { bytes: 100_000_000, items: 1_000_000, depth: 64 };
@@ -112,6 +112,7 @@ function readIndex(path: string): Map<string, string> {
   const map = (root as { weight_map?: unknown } | null)?.weight_map;
   if (typeof map !== 'object' || map === null || Array.isArray(map))
     throw invalid(path, 'the index has no weight_map; give the *.safetensors.index.json of a model');
+  const { dirname, join } = node('path');
   const folder = dirname(path);
   const shards = new Set(Object.values(map)).size;
   if (shards > MOST_SHARDS) throw invalid(path, `the index names ${shards} files, over the limit of ${MOST_SHARDS}`);

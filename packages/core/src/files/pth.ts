@@ -6,19 +6,20 @@
  * Differs from candle: any strides are read (candle: contiguous or Fortran order), bool, i8, f8 and the newer unsigned types
  * too, both byte orders, and tensors go to any device. Lists and single tensors can be read besides dicts.
  */
-import type { DeviceLike } from './device';
-import type { DType } from './dtype';
-import { FileFormatError, UnsupportedError } from './errors';
-import { type ByteSource, type FileInput, openSource, partOf, readBlockSync } from './file-source';
-import { converted, FILE_TYPES, type FileType, type LoadOptions, readTensor, readTensorSync } from './file-types';
-import { Layout } from './layout';
+import type { DeviceLike } from '../device';
+import type { DType } from '../dtype';
+import { FileFormatError, UnsupportedError } from '../errors';
+import { Layout } from '../layout';
+import { elemCount } from '../shape';
+import type { Tensor } from '../tensor';
+import { viewOf } from '../tensor/base';
+import { fromLatin1 } from './bytes';
 import { PickleBudget, PickleDict, PickleObject, readPickle } from './pickle';
 import { type StoredTensor, type TorchStorage, torchReader } from './pth-objects';
 import { children, find, isTensor, kindOf, type PthKind, type PthValue, plain } from './pth-tree';
 import { loadEach, noSuchTensor, type TensorReader } from './safetensors';
-import { elemCount } from './shape';
-import type { Tensor } from './tensor';
-import { viewOf } from './tensor/base';
+import { type ByteSource, type FileInput, openSource, partOf, readBlockSync } from './source';
+import { converted, FILE_TYPES, type FileType, type LoadOptions, readTensor, readTensorSync } from './types';
 import { ZipArchive } from './zip';
 
 export interface PthOptions {
@@ -272,7 +273,7 @@ function readZipped(source: ByteSource): Contents {
 
 /** At most `limit` bytes of an entry. */
 function readText(source: ByteSource, limit: number): string {
-  return Buffer.from(readBlockSync(source, 0, Math.min(source.size, limit))).toString('latin1');
+  return fromLatin1(readBlockSync(source, 0, Math.min(source.size, limit)));
 }
 
 const LEGACY_MAGIC = 0x1950a86a20f9469cfc6cn;

@@ -3,12 +3,11 @@
  * complete. Links are followed, so it is their target that is replaced; permissions and owner of a replaced file stay. A
  * path that is no regular file (a pipe, `/dev/stdout`, `/dev/null`) is written to as it is, for there is nothing to replace.
  */
-import { randomBytes } from 'node:crypto';
-import { fstatSync, type Stats } from 'node:fs';
-import { access, constants, type FileHandle, lstat, open, readlink, realpath, rename, unlink } from 'node:fs/promises';
-import { basename, dirname, isAbsolute, join, sep } from 'node:path';
-import { CandleError, FileFormatError } from './errors';
-import { openDescriptor, openPipe, type Writable } from './file-direct';
+import type { Stats } from 'node:fs';
+import type { FileHandle } from 'node:fs/promises';
+import { CandleError, FileFormatError } from '../errors';
+import { node } from '../platform';
+import { openDescriptor, openPipe, type Writable } from './direct';
 
 /** What a file is written through: from its beginning to its end. */
 export interface FileSink {
@@ -55,6 +54,8 @@ interface Target {
 const MOST_LINKS = 40;
 
 async function findTarget(path: string): Promise<Target> {
+  const { access, constants, lstat, open, readlink, realpath } = node('fs/promises');
+  const { basename, dirname, isAbsolute, join, sep } = node('path');
   let at = path;
   for (let links = 0; ; links++) {
     if (links > MOST_LINKS) throw problem('ELOOP', 'too many links');
@@ -64,7 +65,7 @@ async function findTarget(path: string): Promise<Target> {
     const descriptor = new RegExp(`^/(?:dev|proc/(?:self|${process.pid}))/fd/(\\d+)$`).exec(found);
     if (descriptor) {
       const fd = Number(descriptor[1]);
-      fstatSync(fd);
+      node('fs').fstatSync(fd);
       return { path: found, direct: async () => openDescriptor(fd) };
     }
     const stats = await lstat(at).catch((error: NodeJS.ErrnoException) => {
@@ -94,8 +95,10 @@ async function replaceRegular(
   stats: Stats | undefined,
   write: (sink: FileSink) => Promise<void>,
 ): Promise<void> {
+  const { open, rename, unlink } = node('fs/promises');
+  const { dirname, join } = node('path');
   // Short: the target's own name may be as long as names can be.
-  const temporary = join(dirname(target), `.${randomBytes(8).toString('hex')}.tmp`);
+  const temporary = join(dirname(target), `.${node('crypto').randomBytes(8).toString('hex')}.tmp`);
   // Never readable by more than the file that it replaces.
   const mode = stats === undefined ? 0o666 : stats.mode & 0o700;
   const file = await attempt(path, () => open(temporary, 'wx', mode));

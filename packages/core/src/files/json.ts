@@ -2,8 +2,8 @@
  * JSON from files that may be hostile. A parsed document takes some hundred bytes for an item that has two in the text, so
  * items and nesting are counted before anything is parsed.
  */
-import { FileFormatError } from './errors';
-import { openSource, readBlockSync } from './file-source';
+import { FileFormatError } from '../errors';
+import { openSource, readBlockSync } from './source';
 
 export interface JsonLimits {
   /** Longest text. */
@@ -47,7 +47,9 @@ export function parseJson(path: string, bytes: Uint8Array, limits: JsonLimits, o
   }
 }
 
-const [QUOTE, BACKSLASH, COMMA, OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = Buffer.from('"\\,[]{}');
+const [QUOTE, BACKSLASH, COMMA, OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = new TextEncoder().encode(
+  '"\\,[]{}',
+);
 
 function checkJson(path: string, bytes: Uint8Array, limits: JsonLimits, offset: number): void {
   let depth = 0;

@@ -1,14 +1,21 @@
 /**
  * npy and npz files of numpy: candle's npy module (candle-core/src/npy.rs). Versions 1 to 3, both byte orders, Fortran order,
  * scalars and empty arrays; archives stored or deflated, with zip64. candle reads little-endian row-major arrays of seven
- * types; here all of numpy's numbers but complex and long double ones are read, see file-types.ts for the widenings.
+ * types; here all of numpy's numbers but complex and long double ones are read, see types.ts for the widenings.
  */
 
-import { check } from './check';
-import type { DeviceLike } from './device';
-import { type DType, sizeInBytes } from './dtype';
-import { CandleError } from './errors';
-import { type ByteSource, type FileInput, openSource } from './file-source';
+import { check } from '../check';
+import type { DeviceLike } from '../device';
+import { type DType, sizeInBytes } from '../dtype';
+import { CandleError } from '../errors';
+import { Layout } from '../layout';
+import { elemCount } from '../shape';
+import type { Tensor } from '../tensor';
+import { viewOf } from '../tensor/base';
+import { NAMED_TENSORS, TENSOR } from '../tensor/signatures';
+import { type NpyHeader, npyHeader, readNpyHeader } from './npy-header';
+import { loadEach, noSuchTensor, type TensorReader } from './safetensors';
+import { type ByteSource, type FileInput, openSource } from './source';
 import {
   converted,
   FILE_TYPES,
@@ -18,15 +25,8 @@ import {
   readTensor,
   readTensorSync,
   writeTensor,
-} from './file-types';
-import { replaceFile } from './file-write';
-import { Layout } from './layout';
-import { type NpyHeader, npyHeader, readNpyHeader } from './npy-header';
-import { loadEach, noSuchTensor, type TensorReader } from './safetensors';
-import { elemCount } from './shape';
-import type { Tensor } from './tensor';
-import { viewOf } from './tensor/base';
-import { NAMED_TENSORS, TENSOR } from './tensor/signatures';
+} from './types';
+import { replaceFile } from './write';
 import { ZipArchive, type ZipEntry } from './zip';
 import { ZipWriter, type ZipWriterOptions } from './zip-writer';
 

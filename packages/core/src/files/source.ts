@@ -3,12 +3,9 @@
  * pth files stand on. candle maps files into memory; Node cannot without native code, so a reader here asks for the pieces
  * it needs when it needs them ("lazy" files), and neither a file nor a tensor has to fit into host memory.
  */
-import { closeSync, fstatSync, openSync, read, readSync, statSync } from 'node:fs';
-import { promisify } from 'node:util';
-import { check, FILE } from './check';
-import { DisposedError, FileFormatError } from './errors';
-
-const readAt = promisify(read);
+import { check, FILE } from '../check';
+import { DisposedError, FileFormatError } from '../errors';
+import { node } from '../platform';
 
 /** A path, or the bytes of a whole file. */
 export type FileInput = string | Uint8Array;
@@ -48,17 +45,22 @@ export function readBlockSync(source: ByteSource, offset: number, length: number
 class OpenFile implements ByteSource {
   readonly path: string;
   readonly size: number;
+  readonly #fs = node('fs');
   #fd: number | null;
 
   constructor(path: string) {
     this.path = path;
     this.#fd = openFile(path);
-    this.size = fstatSync(this.#fd).size;
+    this.size = this.#fs.fstatSync(this.#fd).size;
   }
 
   async read(target: Uint8Array, offset: number): Promise<void> {
     for (let got = 0; got < target.length; ) {
-      const { bytesRead } = await readAt(this.#open(), target, got, target.length - got, offset + got);
+      const bytesRead = await new Promise<number>((resolve, reject) => {
+        this.#fs.read(this.#open(), target, got, target.length - got, offset + got, (error, count) =>
+          error ? reject(error) : resolve(count),
+        );
+      });
       if (bytesRead === 0) throw truncated(this.path, offset + got);
       got += bytesRead;
     }
@@ -66,14 +68,14 @@ class OpenFile implements ByteSource {
 
   readSync(target: Uint8Array, offset: number): void {
     for (let got = 0; got < target.length; ) {
-      const bytesRead = readSync(this.#open(), target, got, target.length - got, offset + got);
+      const bytesRead = this.#fs.readSync(this.#open(), target, got, target.length - got, offset + got);
       if (bytesRead === 0) throw truncated(this.path, offset + got);
       got += bytesRead;
     }
   }
 
   close(): void {
-    if (this.#fd !== null) closeSync(this.#fd);
+    if (this.#fd !== null) this.#fs.closeSync(this.#fd);
     this.#fd = null;
   }
 
@@ -130,6 +132,7 @@ export function partOf(source: ByteSource, start: number, size: number, path = s
 }
 
 function openFile(path: string): number {
+  const { openSync, statSync } = node('fs');
   try {
     // Opening a pipe would wait for a writer, so what it is comes first.
     if (!statSync(path).isFile()) {

@@ -4,16 +4,15 @@
  * `SliceSafetensors`. Node cannot map a file without native code; instead a tensor is streamed to its device in pieces, so
  * neither the file nor a tensor is ever held whole in host memory.
  *
- * Types without a tensor dtype are widened when loaded, see file-types.ts. F4, F6_*, F8_E8M0 and C64 can be listed but not
+ * Types without a tensor dtype are widened when loaded, see types.ts. F4, F6_*, F8_E8M0 and C64 can be listed but not
  * loaded. Several files that make up one model: safetensors-shards.ts.
  */
-import { check, show } from './check';
-import { Device, type DeviceLike } from './device';
-import { type DType, sizeInBytes } from './dtype';
-import { CandleError, FileFormatError, UnsupportedError } from './errors';
-import { type ByteSource, type FileInput, openSource, readBlockSync } from './file-source';
-import { converted, type FileType, type LoadOptions, readTensor, readTensorSync, writeTensor } from './file-types';
-import { replaceFile } from './file-write';
+import { check, show } from '../check';
+import { Device, type DeviceLike } from '../device';
+import { type DType, sizeInBytes } from '../dtype';
+import { CandleError, FileFormatError, UnsupportedError } from '../errors';
+import type { Tensor } from '../tensor';
+import { NAMED_TENSORS } from '../tensor/signatures';
 import {
   headerLength,
   parseHeader,
@@ -21,8 +20,9 @@ import {
   type SafetensorsHeader,
   type SafetensorsInfo,
 } from './safetensors-header';
-import type { Tensor } from './tensor';
-import { NAMED_TENSORS } from './tensor/signatures';
+import { type ByteSource, type FileInput, openSource, readBlockSync } from './source';
+import { converted, type FileType, type LoadOptions, readTensor, readTensorSync, writeTensor } from './types';
+import { replaceFile } from './write';
 
 const TYPES: Partial<Record<SafetensorsDType, FileType>> = {
   BOOL: 'bool',

@@ -1,7 +1,7 @@
 /** Every kind of block against zlib, and damaged ones. */
 import { constants, deflateRawSync, inflateRawSync } from 'node:zlib';
 import { expect, test } from 'vitest';
-import { stream } from '../test/hostile';
+import { stream } from '../../test/hostile';
 import { Inflater } from './inflate';
 
 /** Inflates in parts of any sizes, from parts of any sizes. */

@@ -8,8 +8,8 @@
  * Lengths are checked against the file before anything is allocated. All that is pushed, remembered, copied and spelled out
  * comes out of one {@link PickleBudget}, so a pickle cannot need more memory than a multiple of its size on disk.
  */
-import { FileFormatError } from './errors';
-import { type ByteSource, readBlockSync } from './file-source';
+import { FileFormatError } from '../errors';
+import { type ByteSource, readBlockSync } from './source';
 
 /** A dict, keys in order. Keys that are no strings or numbers count as different from each other. */
 export class PickleDict extends Map<unknown, unknown> {}
@@ -281,7 +281,8 @@ class Machine {
 }
 
 function unsigned(bytes: Uint8Array): bigint {
-  return bytes.length === 0 ? 0n : BigInt(`0x${Buffer.from(bytes).reverse().toString('hex')}`);
+  const digits = Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0'));
+  return BigInt(`0x0${digits.reverse().join('')}`);
 }
 
 /** A whole number in two's complement, a bigint only where a double is not exact. */

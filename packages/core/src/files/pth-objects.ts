@@ -3,10 +3,12 @@
  * of what such a pickle can reach; see pickle.ts. Objects of other classes are left out and take nothing else with them:
  * each is a {@link PickleObject}, an empty thing with the name of its class. Functions outside the lists refuse the file.
  */
-import type { FileType } from './file-types';
-import { FILE_TYPES } from './file-types';
+
+import { elemCount } from '../shape';
+import { toLatin1 } from './bytes';
 import { type PickleBudget, PickleDict, type PickleGlobal, PickleObject, type PickleReader } from './pickle';
-import { elemCount } from './shape';
+import type { FileType } from './types';
+import { FILE_TYPES } from './types';
 
 export interface TorchStorage {
   /** The file's name for its bytes. */
@@ -266,7 +268,7 @@ function complexOf(re: unknown, im: unknown = 0): readonly number[] {
 function encoded(text: unknown, budget: PickleBudget): Uint8Array {
   if (typeof text !== 'string') throw new Error('what is no text is encoded');
   budget.take(text.length);
-  return Uint8Array.from(Buffer.from(text, 'latin1'));
+  return toLatin1(text);
 }
 
 /** Estimated bytes of an entry of a copied dict or set. */

@@ -6,11 +6,12 @@
  * bf16 and f8e4m3 are written as the Python package ml_dtypes writes them, `V2` and `V1`, and those are read as such; in
  * Python, `np.load(path).view(ml_dtypes.bfloat16)` gives the values back.
  */
-import type { DType } from './dtype';
-import { FileFormatError, ShapeError, UnsupportedError } from './errors';
-import { type ByteSource, readBlockSync } from './file-source';
-import { FILE_TYPES, type FileType } from './file-types';
-import { elemCount, formatShape, type Shape } from './shape';
+import type { DType } from '../dtype';
+import { FileFormatError, ShapeError, UnsupportedError } from '../errors';
+import { elemCount, formatShape, type Shape } from '../shape';
+import { fromLatin1, toLatin1 } from './bytes';
+import { type ByteSource, readBlockSync } from './source';
+import { FILE_TYPES, type FileType } from './types';
 
 export interface NpyHeader {
   type: FileType;
@@ -65,7 +66,7 @@ export function readNpyHeader(source: ByteSource, size: number = source.size): N
   const { path } = source;
   const first = readBlockSync(source, 0, Math.min(12, source.size));
   if (first.length < 12) throw truncated(path, size, 'a header');
-  if (latin1(first.subarray(0, 6)) !== MAGIC) throw invalid(path, 0, 'it does not begin as an npy file does');
+  if (fromLatin1(first.subarray(0, 6)) !== MAGIC) throw invalid(path, 0, 'it does not begin as an npy file does');
   const version = first[6];
   if (version < 1 || version > 3)
     throw invalid(path, 6, `version ${version} of the npy format is unknown (1 to 3 are)`);
@@ -75,7 +76,7 @@ export function readNpyHeader(source: ByteSource, size: number = source.size): N
   if (length > MAX_HEADER_BYTES) throw invalid(path, 8, `its header of ${length} bytes is over ${MAX_HEADER_BYTES}`);
   if (start + length > source.size) throw truncated(path, source.size, `a header of ${length} bytes`);
   const bytes = readBlockSync(source, start, length);
-  const text = version === 3 ? new TextDecoder().decode(bytes) : latin1(bytes);
+  const text = version === 3 ? new TextDecoder().decode(bytes) : fromLatin1(bytes);
   const header = { ...describe(path, parseLiteral(path, start, text)), dataOffset: start + length };
   const needed = header.dataOffset + elemCount(header.shape) * FILE_TYPES[header.type].bytes;
   const what = `${formatShape(header.shape)} of ${header.type}`;
@@ -105,12 +106,8 @@ export function npyHeader(dtype: DType, shape: Shape): Uint8Array {
   if (shape.length > 0) text += ' '.repeat(21 - String(shape[0]).length);
   const start = 10;
   const total = Math.ceil((start + text.length + 1) / 64) * 64;
-  const bytes = Buffer.alloc(total, ' ', 'latin1');
-  bytes.write(MAGIC, 0, 'latin1');
-  bytes.writeUInt16BE(0x0100, 6);
-  bytes.writeUInt16LE(total - start, 8);
-  bytes.write(text, start, 'latin1');
-  bytes.write('\n', total - 1, 'latin1');
+  const bytes = toLatin1(`${MAGIC}\x01\0\0\0${text.padEnd(total - start - 1)}\n`);
+  new DataView(bytes.buffer).setUint16(8, total - start, true);
   return bytes;
 }
 
@@ -183,10 +180,6 @@ function parseLiteral(path: string, offset: number, text: string): unknown {
   const parsed = value(0);
   if (next![0].trim() !== '') throw fail();
   return parsed;
-}
-
-function latin1(bytes: Uint8Array): string {
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1');
 }
 
 function unsupported(path: string, what: string): UnsupportedError {

@@ -3,9 +3,9 @@
  * the format's reference reader: 8 bytes of length, JSON, then the tensors' bytes without gaps or overlaps up to the end.
  * Bytes, items and tensors of a header are limited, so a hostile one costs no more than a few times its bytes.
  */
-import { FileFormatError } from './errors';
-import { parseJson } from './file-json';
-import { elemCount, formatShape } from './shape';
+import { FileFormatError } from '../errors';
+import { elemCount, formatShape } from '../shape';
+import { parseJson } from './json';
 
 /** Longest header that is read, as in the reference. */
 export const MAX_HEADER_BYTES = 100_000_000;

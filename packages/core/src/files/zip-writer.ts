@@ -3,8 +3,9 @@
  * are known, or behind the entry where the sink cannot go back. Entries and archives past the limits of 32 bits become zip64
  * by themselves.
  */
-import { crc32, createDeflateRaw } from 'node:zlib';
-import type { FileSink } from './file-write';
+import { node } from '../platform';
+import { crc32 } from './bytes';
+import type { FileSink } from './write';
 
 export interface ZipWriterOptions {
   /** Deflates entries. Default false: tensors hardly shrink. */
@@ -111,7 +112,7 @@ async function deflated(
   count: (bytes: Uint8Array) => void,
   emit: (bytes: Uint8Array) => Promise<void>,
 ): Promise<void> {
-  const stream = createDeflateRaw();
+  const stream = node('zlib').createDeflateRaw();
   const drained = (async () => {
     for await (const piece of stream) await emit(piece as Uint8Array);
   })();

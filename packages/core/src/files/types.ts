@@ -4,13 +4,14 @@
  * Types without a tensor dtype are widened when they are read, all exactly: bool to u8 (0 and 1), i8 to i16, u16 to u32, u64
  * to i64 (an error for values from 2^63 on), f8e5m2 to f16. candle does this for u16 alone and refuses the others.
  */
-import { Device, type DeviceLike } from './device';
-import { type DType, sizeInBytes } from './dtype';
-import { DTypeError } from './errors';
-import type { ByteSource } from './file-source';
-import { bytesOf, rawFromBytes } from './host-array';
-import { elemCount, type Shape } from './shape';
-import { Tensor } from './tensor';
+import { Device, type DeviceLike } from '../device';
+import { type DType, sizeInBytes } from '../dtype';
+import { DTypeError } from '../errors';
+import { bytesOf, rawFromBytes } from '../host-array';
+import { elemCount, type Shape, validateShape } from '../shape';
+import type { Tensor } from '../tensor';
+import { tensorOf } from '../tensor/base';
+import type { ByteSource } from './source';
 
 /** Element types that files hold and tensors are read from. */
 export type FileType =
@@ -136,7 +137,8 @@ export function readTensorSync(source: ByteSource, stored: StoredElements, shape
 function start({ type, bigEndian, observe }: StoredElements, shape: Shape, device?: DeviceLike) {
   const { bytes, dtype, widen } = FILE_TYPES[type];
   const on = Device.of(device);
-  const target = Tensor.empty(shape, dtype, on);
+  const sizes = validateShape('load', shape);
+  const target = tensorOf(on.backend.allocUninit(elemCount(sizes), dtype), sizes, on);
   return {
     target,
     total: elemCount(shape) * bytes,
@@ -152,10 +154,13 @@ function start({ type, bigEndian, observe }: StoredElements, shape: Shape, devic
 
 /** Reverses the bytes of each element, in place. */
 function swapBytes(bytes: Uint8Array, width: number): void {
-  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  if (width === 2) buffer.swap16();
-  else if (width === 4) buffer.swap32();
-  else if (width === 8) buffer.swap64();
+  if (width === 1) return;
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  for (let at = 0; at < bytes.byteLength; at += width) {
+    if (width === 2) view.setUint16(at, view.getUint16(at), true);
+    else if (width === 4) view.setUint32(at, view.getUint32(at), true);
+    else view.setBigUint64(at, view.getBigUint64(at), true);
+  }
 }
 
 /** The tensor in another dtype, in place of itself. */

@@ -1,9 +1,8 @@
 /** A deflated entry of an archive, inflated while it is read: one that is read from its beginning to its end is never whole. */
-import { Readable } from 'node:stream';
-import { createInflateRaw } from 'node:zlib';
-import { CandleError, FileFormatError } from './errors';
-import type { ByteSource } from './file-source';
+import { CandleError, FileFormatError } from '../errors';
+import { ifNode, node } from '../platform';
 import { Inflater } from './inflate';
+import type { ByteSource } from './source';
 
 /** Deflated bytes read at once. */
 const PIECE = 65536;
@@ -37,6 +36,8 @@ export class InflatedEntry implements ByteSource {
   }
 
   async read(target: Uint8Array, offset: number): Promise<void> {
+    // A browser has but bytes in memory, and no zlib.
+    if (!ifNode('zlib')) return this.readSync(target, offset);
     this.#check(target, offset);
     try {
       if (!this.#streaming || this.#streaming.at > offset) {
@@ -120,8 +121,8 @@ function streaming(packed: ByteSource): Stream<Promise<number>> {
       yield piece;
     }
   };
-  const input = Readable.from(pieces(), { objectMode: false, highWaterMark: PIECE });
-  const inflate = createInflateRaw({ chunkSize: PIECE });
+  const input = node('stream').Readable.from(pieces(), { objectMode: false, highWaterMark: PIECE });
+  const inflate = node('zlib').createInflateRaw({ chunkSize: PIECE });
   input.on('error', (error) => inflate.destroy(error));
   input.pipe(inflate);
   // Awaited below; without a handler a failure between two reads would end the process.

@@ -1,7 +1,5 @@
 /** Writing to what is open or waits for a reader, pipes and descriptors, without ever blocking a thread. */
-import { constants, write } from 'node:fs';
-import { open } from 'node:fs/promises';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { node } from '../platform';
 
 /** Milliseconds that a pipe may be without a reader before that is an error. */
 const READER_WAIT = 2000;
@@ -15,6 +13,8 @@ export interface Writable {
 
 /** An open descriptor, which stays open. Its reader may be slow: writing waits until it takes more. */
 export function openDescriptor(fd: number): Writable {
+  const { write } = node('fs');
+  const { setTimeout: sleep } = node('timers/promises');
   return {
     async write(bytes, offset, length) {
       for (let wait = 0; ; wait = Math.min(wait + 1, 20)) {
@@ -38,6 +38,8 @@ export function openDescriptor(fd: number): Writable {
  * process could not even exit.
  */
 export async function openPipe(path: string): Promise<Writable> {
+  const { constants, open } = node('fs/promises');
+  const { setTimeout: sleep } = node('timers/promises');
   for (const start = performance.now(); ; await sleep(20)) {
     try {
       const file = await open(path, constants.O_WRONLY | constants.O_NONBLOCK);
