@@ -312,7 +312,10 @@ test('threads make the same blocks', async () => {
     bundle: true,
     platform: 'node',
     format: 'esm',
-    alias: { '@x/core': join(root, 'packages/core/src/index.ts') },
+    alias: {
+      '@x/core/files': join(root, 'packages/core/src/files/index.ts'),
+      '@x/core': join(root, 'packages/core/src/index.ts'),
+    },
   });
   const pool = new QuantizePool(new URL(`file://${outfile}`));
   pool.grow(2);

@@ -66,7 +66,7 @@ test.each([
   { platform: 'browser', format: 'esm' },
   { platform: 'neutral' },
   { platform: 'browser', minify: true, conditions: ['worker'] },
-] as const)('esbuild bundles it without stubs: %o', async (options) => {
+] as esbuild.BuildOptions[])('esbuild bundles it without stubs: %o', async (options) => {
   await bundle(ONLY_TENSOR, options);
 });
 

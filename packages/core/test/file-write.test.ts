@@ -194,7 +194,8 @@ describe('what cannot be written', () => {
 
 test('standard output: a pipe, a socket and a file', () => {
   const program = `
-    import { saveSafetensors, Tensor } from ${JSON.stringify(new URL('../src/index.ts', import.meta.url).href)};
+    import { Tensor } from ${JSON.stringify(new URL('../src/index.ts', import.meta.url).href)};
+    import { saveSafetensors } from ${JSON.stringify(new URL('../src/files/index.ts', import.meta.url).href)};
     saveSafetensors('/dev/stdout', { x: Tensor.zeros([300000], 'f32') });`;
   writeFileSync(at('main.ts'), program);
   const tsx = new URL('../../../node_modules/.bin/tsx', import.meta.url).pathname;

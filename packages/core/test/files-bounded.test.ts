@@ -164,7 +164,8 @@ describe('deflated arrays', () => {
     expect(statSync(path).size).toBeLessThan(2 ** 20);
     // A process of its own: what this one has used before does not count.
     const program = `
-      import { Device, NpzFile } from ${JSON.stringify(new URL('../src/index.ts', import.meta.url).href)};
+      import { Device } from ${JSON.stringify(new URL('../src/index.ts', import.meta.url).href)};
+      import { NpzFile } from ${JSON.stringify(new URL('../src/files/index.ts', import.meta.url).href)};
       (async () => {
         const file = NpzFile.open(${JSON.stringify(path)});
         file.info('x');
