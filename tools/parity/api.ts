@@ -3,6 +3,7 @@
  * in the running packages, and what is written as an expression is run; nothing is listed by hand as done.
  */
 import * as core from '@x/core';
+import * as files from '@x/core/files';
 import * as nn from '@x/nn';
 import { type CandleFunction, camelCase, parseTsv } from './candle';
 import { has } from './functions';
@@ -35,7 +36,10 @@ export function isThere(ours: string, tensor: core.Tensor): boolean {
     if (from === 'device') return device[path!] !== undefined || has(core.Device.js(), path!);
     const found = path!
       .split('.')
-      .reduce<unknown>((object, key) => (object as Record<string, unknown>)?.[key], from === 'core' ? core : nn);
+      .reduce<unknown>(
+        (object, key) => (object as Record<string, unknown>)?.[key],
+        from === 'core' ? { ...core, ...files } : nn,
+      );
     return found !== undefined;
   }
   return /^\w+$/.test(ours) ? tensorMember(tensor, ours) !== undefined : runs(ours);
