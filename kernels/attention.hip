@@ -4,6 +4,7 @@
 // below 2^31, scale is positive; out is contiguous.
 //   attention_{d}_{t}    on matrix units: 256 threads, NVIDIA (128 + 4 * 64) * d * 2 bytes of dynamic shared memory;
 //                        elsewhere whole warps of any number, each a query
+//   attention_paged_{t}_{kv}, attention_merge_{t}, attention_append_{t}_{kv}    over a cache in blocks: attention/paged.h
 //   attention_{d}_f32    on FMA units: NVIDIA 128 threads and 64 * (d + 256) * 4 bytes, AMD 256 threads; on the host plain
 #include "x.h"
 #include "shared/split.h"
@@ -15,6 +16,7 @@
 #include "attention/flash.h"
 #include "attention/chunks.h"
 #include "attention/fma.h"
+#include "attention/paged.h"
 
 namespace attention {
 
@@ -55,3 +57,32 @@ ATTENTION(64, float, f32, attention::THREADS_F32)
 ATTENTION(128, bf16, bf16, 256)
 ATTENTION(128, f16, f16, 256)
 ATTENTION(128, float, f32, attention::THREADS_F32)
+
+#define PAGED(T, t, K, kv)                                                                                              \
+  KERNEL_BOUNDS(attention_paged_##t##_##kv, paged::THREADS,                                                             \
+                (u32 heads_at_once, u64 tokens, u64 heads, u64 kv_heads, u32 d, u32 dv, u32 block_shift, u32 max_blocks, \
+                 u64 sequences, u64 blocks, u32 parts, u32 window, float scale, float softcap, const T* q, u64 q_row,    \
+                 u64 q_head, const K* k, const K* v, const u32* tables, const u32* rows, const u32* lengths,            \
+                 float* partial, T* out)) {                                                                             \
+    const paged::Problem<T, K> p = {tokens, heads, kv_heads, d, dv, block_shift, max_blocks, sequences,                 \
+                                    blocks, parts, window, scale, softcap, q, q_row, q_head,                            \
+                                    k, v, tables, rows, lengths, partial, out};                                         \
+    if (heads_at_once == 1) paged::attendAll<1>(p);                                                                     \
+    else if (heads_at_once == 2) paged::attendAll<2>(p);                                                                \
+    else paged::attendAll<4>(p);                                                                                        \
+  }                                                                                                                     \
+  KERNEL(attention_append_##t##_##kv,                                                                                   \
+         (u64 tokens, u64 kv_heads, u64 d, u64 dv, u64 pool_slots, const u32* slots, const T* k, u64 k_head, u64 k_row, \
+          const T* v, u64 v_head, u64 v_row, K* k_pool, K* v_pool)) {                                                   \
+    paged::append<T, K>(tokens, kv_heads, d, dv, pool_slots, slots, k, k_head, k_row, v, v_head, v_row, k_pool, v_pool); \
+  }
+#define PAGED_EACH(T, t)                                                                                                \
+  PAGED(T, t, float, f32)                                                                                               \
+  PAGED(T, t, f16, f16)                                                                                                 \
+  PAGED(T, t, bf16, bf16)                                                                                               \
+  KERNEL(attention_merge_##t, (u64 rows, u32 dv, u32 parts, const float* partial, T* out)) {                            \
+    paged::merge<T>(rows, dv, parts, partial, out);                                                                     \
+  }
+PAGED_EACH(float, f32)
+PAGED_EACH(f16, f16)
+PAGED_EACH(bf16, bf16)

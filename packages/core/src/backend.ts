@@ -11,6 +11,7 @@
  * - a dtype it has no kernel for raises an `UnsupportedError` naming op, dtype and device;
  * - work is enqueued, not awaited: only `toHost`, `toHostSync` and `synchronize` wait.
  */
+import type { PagedAttentionOps } from './backend-paged';
 import type { DType } from './dtype';
 import type { BinaryOp, CmpOp } from './elementwise/binary';
 import type { UnaryOp } from './elementwise/unary';
@@ -410,6 +411,8 @@ export interface BackendDevice {
   readonly quantized?: QuantizedOps;
   /** Present when the device has attention kernels. */
   readonly attention?: AttentionOps;
+  /** Present when the device has kernels for attention over a cache in blocks. */
+  readonly pagedAttention?: PagedAttentionOps;
   /** The stream behind `randUniform` and `randNormal`; without it a checkpoint cannot repeat random numbers. */
   readonly random?: RandomStream;
   /**

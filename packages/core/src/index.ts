@@ -15,6 +15,7 @@ export { enableGrad, isGradEnabled, noGrad } from './autograd/mode';
 export type { GradRecord } from './autograd/record';
 export { Var } from './autograd/var';
 export * from './backend';
+export type { PagedAttentionOps, PagedPool, PagedProblem, PagedTables, StoragePart } from './backend-paged';
 export {
   Device,
   type DeviceInfo,

@@ -42,6 +42,7 @@ import { run } from './ops';
 import type { RuntimeSource } from './runtime-compile';
 import { RocmStorage } from './storage';
 import { DeviceAttentionOps } from './storage/attention';
+import { DevicePagedAttentionOps } from './storage/paged-attention';
 import { DeviceQuantizedOps } from './storage/quantized';
 
 /** The platform behind each device kind. */
@@ -52,6 +53,7 @@ export class RocmDevice implements BackendDevice {
   readonly description: string;
   readonly quantized: DeviceQuantizedOps;
   readonly attention: AttentionOps;
+  readonly pagedAttention: DevicePagedAttentionOps;
   readonly hip: HipDevice;
   readonly shapes: LaunchShapes;
   readonly modules: ModuleStore;
@@ -116,6 +118,7 @@ export class RocmDevice implements BackendDevice {
     });
     this.quantized = new DeviceQuantizedOps(this, options.quantized);
     this.attention = new DeviceAttentionOps(this);
+    this.pagedAttention = new DevicePagedAttentionOps(this);
     this.idReport = this.shapes.isHost || debugLevel() >= 1 ? new IdReport(this) : undefined;
     debug(1, () => `opened ${location.kind}:${location.ordinal}, ${this.description}`);
   }

@@ -1,0 +1,334 @@
+// Attention over a cache in blocks: keys and values of a sequence lie in blocks of a pool, which its table names in order.
+// Each token is one query, whose number of visible keys lies on the device like the tables: a launch holds no length, so
+// one that was captured serves every step.
+//
+// A block of threads takes a tile of heads that share keys, and a part of a token's keys; with several parts a second
+// kernel merges them. Keys go in steps of KEYS: scores by lanes that share a key, weights by a warp a head, then the sum
+// of values by threads that share a column.
+#pragma once
+
+namespace paged {
+
+/** Elements of a row that a thread takes at once: sizes of heads are multiples of it. */
+constexpr u32 EACH = 8;
+/** Keys whose weights are in shared memory at once. */
+constexpr u32 KEYS = 128;
+constexpr u32 MAX_PARTS = 64;
+#if X_HOST
+[[maybe_unused]] constexpr u32 THREADS = 1;
+constexpr u32 LANES = 1;
+#else
+constexpr u32 THREADS = 128;
+/** Threads that share a key. */
+constexpr u32 LANES = 8;
+#endif
+
+template <class T, class K>
+struct Problem {
+  u64 tokens, heads, kvHeads;
+  u32 d, dv;
+  u32 blockShift;  // a block has 2^blockShift positions
+  u32 maxBlocks;   // blocks that a row of the table names
+  u64 sequences;   // rows of the table
+  u64 blocks;      // of the pool
+  u32 parts;
+  u32 window;  // keys that a query sees at most; 0: all
+  float scale, softcap;
+  const T* q;  // [tokens, heads, d], its last dimension contiguous
+  u64 qRow, qHead;
+  const K *k, *v;  // [blocks, 2^blockShift, kvHeads, d or dv]
+  const u32 *tables, *rows, *lengths;
+  float* partial;  // [tokens, heads, parts, dv + 2]: weighted values, their largest score, the sum of weights
+  T* out;          // [tokens, heads, dv]
+
+  /** Keys that a token may look at: a length beyond its table is cut. */
+  X_DEVICE u32 length(u64 token) const {
+    const u32 most = maxBlocks << blockShift, wanted = lengths[token];
+    return wanted < most ? wanted : most;
+  }
+  X_DEVICE const u32* table(u64 token) const {
+    const u64 row = rows ? rows[token] : token;
+    return tables + (row < sequences ? row : 0) * maxBlocks;
+  }
+  /** Where position j lies in the pool; block 0 stands for one that does not exist. */
+  X_DEVICE u64 slot(const u32* table, u32 j) const {
+    const u32 block = table[j >> blockShift];
+    return ((u64)(block < blocks ? block : 0) << blockShift) + (j & ((1u << blockShift) - 1));
+  }
+};
+
+template <class K>
+X_DEVICE void loadEach(const K* from, float* to) {
+  constexpr u32 N = vecWidth<K> < EACH ? vecWidth<K> : EACH;
+#pragma unroll
+  for (u32 i = 0; i < EACH; i += N) {
+    const Vec<K, N> values = loadVec<N>(from + i);
+#pragma unroll
+    for (u32 e = 0; e < N; ++e) to[i + e] = to_acc(values[e]);
+  }
+}
+
+/** What a block keeps in shared memory; launches say how much (packages/rocm-backend/src/storage/paged-attention.ts). */
+template <u32 HEADS>
+struct Shared {
+  float *q, *weights, *top, *sum, *kept, *values;
+  u32* slots;
+  X_DEVICE Shared(u32 d) {
+    q = dynamicShared<float>();       // [HEADS, d]
+    weights = q + HEADS * d;          // [HEADS, KEYS]
+    top = weights + HEADS * KEYS;     // [HEADS] each
+    sum = top + HEADS;
+    kept = sum + HEADS;
+    slots = (u32*)(kept + HEADS);     // [KEYS]
+    values = (float*)(slots + KEYS);  // [threads that share a column, HEADS, dv]
+  }
+};
+
+/** Scores of keys [start, start + n) in shared.weights. */
+template <u32 HEADS, class T, class K>
+X_DEVICE void score(const Problem<T, K>& p, const Shared<HEADS>& shared, u64 kvHead, const u32* table, u32 start, u32 n) {
+  const u32 lane = threadIndex() % LANES, first = threadIndex() / LANES, step = (blockThreads() + LANES - 1) / LANES;
+  constexpr u32 SUMS = X_HOST ? EACH : 1;  // one chain of additions would keep the host from using vectors
+  // Every lane goes through every step, since lanes exchange sums.
+  for (u32 base = 0; base < n; base += step) {
+    const u32 j = base + first;
+    const u64 slot = p.slot(table, start + (j < n ? j : n - 1));
+    const K* key = p.k + (slot * p.kvHeads + kvHead) * p.d;
+    float dot[HEADS][SUMS] = {};
+    for (u32 at = lane * EACH; at < p.d; at += LANES * EACH) {
+      float x[EACH];
+      loadEach(key + at, x);
+#pragma unroll
+      for (u32 h = 0; h < HEADS; ++h) {
+        const float* q = shared.q + h * p.d + at;
+#pragma unroll
+        for (u32 e = 0; e < EACH; ++e) dot[h][e % SUMS] += x[e] * q[e];
+      }
+    }
+#pragma unroll
+    for (u32 h = 0; h < HEADS; ++h) {
+      float total = dot[h][0];
+#pragma unroll
+      for (u32 e = 1; e < SUMS; ++e) total += dot[h][e];
+#pragma unroll
+      for (u32 mask = LANES / 2; mask > 0; mask /= 2) total += shuffleXor(total, mask);
+      total *= p.scale;
+      if (p.softcap > 0.0f) total = p.softcap * m::tanh(total / p.softcap);
+      if (lane == 0 && j < n) shared.weights[h * KEYS + j] = total;
+    }
+    if (lane == 0 && j < n) shared.slots[j] = (u32)slot;
+  }
+}
+
+/** Scores to weights, relative to the largest score so far. */
+template <u32 HEADS>
+X_DEVICE void weigh(const Shared<HEADS>& shared, u32 n) {
+  for (u32 h = warpId(); h < HEADS; h += warpsInBlock()) {
+    float* weights = shared.weights + h * KEYS;
+    const float before = shared.top[h];
+    float top = before;
+    for (u32 j = laneId(); j < n; j += WARP) top = weights[j] > top ? weights[j] : top;
+    top = warpReduce<Max>(top);
+    const float base = attention::finite(top);
+    float sum = 0.0f;
+    for (u32 j = laneId(); j < n; j += WARP) {
+      const float weight = m::exp(weights[j] - base);
+      weights[j] = weight;
+      sum += weight;
+    }
+    sum = warpReduce<Sum>(sum);
+    if (laneId() == 0) {
+      const float kept = m::exp(before - base);
+      shared.top[h] = top;
+      shared.kept[h] = kept;
+      shared.sum[h] = shared.sum[h] * kept + sum;
+    }
+  }
+}
+
+#if X_HOST
+/** Weighted values, in shared.values from the first step to the last. */
+template <u32 HEADS>
+struct Values {
+  X_DEVICE void clear(const Shared<HEADS>& shared, u32 dv) {
+    for (u32 i = 0; i < HEADS * dv; ++i) shared.values[i] = 0.0f;
+  }
+  template <class K>
+  X_DEVICE void add(const Shared<HEADS>& shared, const K* v, u64 row, u32 dv, u32 n) {
+    for (u32 h = 0; h < HEADS; ++h)
+      for (u32 e = 0; e < dv; ++e) shared.values[h * dv + e] *= shared.kept[h];
+    for (u32 j = 0; j < n; ++j) {
+      const K* value = v + shared.slots[j] * row;
+      for (u32 at = 0; at < dv; at += EACH) {
+        float x[EACH];
+        loadEach(value + at, x);
+        for (u32 h = 0; h < HEADS; ++h) {
+          float* sum = shared.values + h * dv + at;
+          const float weight = shared.weights[h * KEYS + j];
+#pragma unroll
+          for (u32 e = 0; e < EACH; ++e) sum[e] += weight * x[e];
+        }
+      }
+    }
+  }
+  X_DEVICE void store(const Shared<HEADS>&, u32) {}
+  X_DEVICE float total(const Shared<HEADS>& shared, u32 h, u32 e, u32 dv) { return shared.values[h * dv + e]; }
+};
+#else
+/** Weighted values: a thread has a column of every so many keys in registers, and they are added up at the end. */
+template <u32 HEADS>
+struct Values {
+  float sums[HEADS][EACH];
+
+  X_DEVICE static u32 stripes(u32 dv) { return blockThreads() / (dv / EACH); }
+  X_DEVICE void clear(const Shared<HEADS>&, u32) {
+#pragma unroll
+    for (u32 h = 0; h < HEADS; ++h)
+#pragma unroll
+      for (u32 e = 0; e < EACH; ++e) sums[h][e] = 0.0f;
+  }
+  template <class K>
+  X_DEVICE void add(const Shared<HEADS>& shared, const K* v, u64 row, u32 dv, u32 n) {
+    const u32 columns = dv / EACH, column = threadIndex() % columns, stripe = threadIndex() / columns;
+#pragma unroll
+    for (u32 h = 0; h < HEADS; ++h)
+#pragma unroll
+      for (u32 e = 0; e < EACH; ++e) sums[h][e] *= shared.kept[h];
+    const u32 step = stripes(dv);
+    for (u32 j = stripe < step ? stripe : n; j < n; j += step) {
+      float x[EACH];
+      loadEach(v + shared.slots[j] * row + column * EACH, x);
+#pragma unroll
+      for (u32 h = 0; h < HEADS; ++h) {
+        const float weight = shared.weights[h * KEYS + j];
+#pragma unroll
+        for (u32 e = 0; e < EACH; ++e) sums[h][e] += weight * x[e];
+      }
+    }
+  }
+  X_DEVICE void store(const Shared<HEADS>& shared, u32 dv) {
+    const u32 columns = dv / EACH, column = threadIndex() % columns, stripe = threadIndex() / columns;
+    if (stripe >= stripes(dv)) return;
+#pragma unroll
+    for (u32 h = 0; h < HEADS; ++h)
+#pragma unroll
+      for (u32 e = 0; e < EACH; ++e) shared.values[(stripe * HEADS + h) * dv + column * EACH + e] = sums[h][e];
+  }
+  X_DEVICE float total(const Shared<HEADS>& shared, u32 h, u32 e, u32 dv) {
+    float sum = 0.0f;
+    for (u32 stripe = 0; stripe < stripes(dv); ++stripe) sum += shared.values[(stripe * HEADS + h) * dv + e];
+    return sum;
+  }
+};
+#endif
+
+/** `count` heads from `head` on, of one head of keys, for part `part` of a token's keys. All threads of a block. */
+template <u32 HEADS, class T, class K>
+X_DEVICE void attend(const Problem<T, K>& p, u64 token, u64 head, u32 count, u32 part) {
+  const u32 length = p.length(token), from = p.window && p.window < length ? length - p.window : 0;
+  // Parts are whole steps, so that a short sequence has its keys in few of them.
+  const u32 steps = (length - from + KEYS - 1) / KEYS;
+  const u32 each = (steps + p.parts - 1) / p.parts * KEYS;
+  const u64 begin = from + (u64)each * part;
+  const u64 all = begin + each < length ? begin + each : length;
+  const u32 end = (u32)all;
+  float* partial = p.partial + ((token * p.heads + head) * p.parts + part) * (p.dv + 2);
+  T* out = p.out + (token * p.heads + head) * p.dv;
+  if (begin >= end) {
+    // Nothing to see here: no weight in the merged sum; a token that sees nothing at all gives 0.
+    if (p.parts > 1) X_FOR_BLOCK(h, count) partial[h * p.parts * (p.dv + 2) + p.dv + 1] = 0.0f;
+    else X_FOR_BLOCK(i, count * p.dv) out[i] = from_acc<T>(0.0f);
+    return;
+  }
+  const u64 kvHead = head / (p.heads / p.kvHeads);
+  const u32* table = p.table(token);
+  const Shared<HEADS> shared(p.d);
+  X_FOR_BLOCK(i, HEADS * p.d) {
+    const u32 h = (u32)i / p.d, e = (u32)i % p.d;
+    shared.q[i] = h < count ? to_acc(p.q[token * p.qRow + (head + h) * p.qHead + e]) : 0.0f;
+  }
+  X_FOR_BLOCK(h, HEADS) {
+    shared.top[h] = lanes::lowest<float>();
+    shared.sum[h] = 0.0f;
+  }
+  Values<HEADS> values;
+  values.clear(shared, p.dv);
+  barrier();
+  for (u32 start = (u32)begin; start < end; start += KEYS) {
+    const u32 n = end - start < KEYS ? end - start : KEYS;
+    score<HEADS>(p, shared, kvHead, table, start, n);
+    barrier();
+    weigh<HEADS>(shared, n);
+    barrier();
+    values.add(shared, p.v + kvHead * p.dv, p.kvHeads * p.dv, p.dv, n);
+    barrier();
+  }
+  values.store(shared, p.dv);
+  barrier();
+  X_FOR_BLOCK(i, count * p.dv) {
+    const u32 h = (u32)i / p.dv, e = (u32)i % p.dv;
+    const float total = values.total(shared, h, e, p.dv);
+    if (p.parts > 1) partial[h * p.parts * (p.dv + 2) + e] = total;
+    else out[i] = from_acc<T>(total / shared.sum[h]);
+  }
+  if (p.parts > 1) X_FOR_BLOCK(h, count) {
+    partial[h * p.parts * (p.dv + 2) + p.dv] = shared.top[h];
+    partial[h * p.parts * (p.dv + 2) + p.dv + 1] = shared.sum[h];
+  }
+  barrier();
+}
+
+template <u32 HEADS, class T, class K>
+X_DEVICE void attendAll(const Problem<T, K>& p) {
+  const u64 group = p.heads / p.kvHeads, tiles = (group + HEADS - 1) / HEADS;
+  X_FOR_SPLIT(item, p.tokens * p.kvHeads * tiles * p.parts) {
+    const u32 part = (u32)(item % p.parts);
+    const u64 rest = item / p.parts, first = rest % tiles * HEADS, kvHead = rest / tiles % p.kvHeads;
+    const u64 left = group - first;
+    attend<HEADS>(p, rest / tiles / p.kvHeads, kvHead * group + first, (u32)(left < HEADS ? left : HEADS), part);
+  }
+}
+
+/** A row of the result from its parts. */
+template <class T>
+X_DEVICE void merge(u64 rows, u32 dv, u32 parts, const float* partial, T* out) {
+  X_SHARED(float, weights, MAX_PARTS);
+  X_FOR_SPLIT(row, rows) {
+    const float* at = partial + row * parts * (dv + 2);
+    float top = lanes::lowest<float>(), sum = 0.0f;
+    for (u32 i = 0; i < parts; ++i) {
+      const float *own = at + i * (dv + 2) + dv, score = own[0];
+      if (own[1] > 0.0f && score > top) top = score;
+    }
+    X_FOR_BLOCK(i, parts) {
+      const float* own = at + i * (dv + 2) + dv;
+      // What a part without keys left in memory may be NaN; the sum of one with keys may be too, and is then seen.
+      weights[i] = own[1] == 0.0f ? 0.0f : m::exp(own[0] - attention::finite(top));
+    }
+    barrier();
+    for (u32 i = 0; i < parts; ++i)
+      if (weights[i] != 0.0f) sum += weights[i] * at[i * (dv + 2) + dv + 1];
+    X_FOR_BLOCK(e, dv) {
+      float total = 0.0f;
+      for (u32 i = 0; i < parts; ++i)
+        if (weights[i] != 0.0f) total += weights[i] * at[i * (dv + 2) + e];
+      out[row * dv + e] = from_acc<T>(sum == 0.0f ? 0.0f : total / sum);
+    }
+    barrier();
+  }
+}
+
+/** Keys [kvHeads, tokens, d] and values [kvHeads, tokens, dv] into the pool's slots; a slot beyond the pool is left out. */
+template <class T, class K>
+X_DEVICE void append(u64 tokens, u64 kvHeads, u64 d, u64 dv, u64 poolSlots, const u32* slots, const T* k, u64 kHead,
+                     u64 kRow, const T* v, u64 vHead, u64 vRow, K* kPool, K* vPool) {
+  const u64 width = d + dv;
+  X_FOR_EACH(i, tokens * kvHeads * width) {
+    const u64 e = i % width, head = i / width % kvHeads, token = i / width / kvHeads, slot = slots[token];
+    if (slot >= poolSlots) continue;
+    if (e < d) kPool[(slot * kvHeads + head) * d + e] = cast<K>(k[head * kHead + token * kRow + e]);
+    else vPool[(slot * kvHeads + head) * dv + e - d] = cast<K>(v[head * vHead + token * vRow + e - d]);
+  }
+}
+
+}  // namespace paged

@@ -1,0 +1,205 @@
+/**
+ * Attention over a cache in blocks: the keys and values of a sequence lie in blocks of a pool that its row of a table names
+ * in order, so that sequences grow, share what they have in common, and are computed together whatever their lengths. Not
+ * in candle; after vLLM's paged attention. Lengths and tables are tensors of the device and no launch depends on what they
+ * hold, so a step that was captured serves every length that its tables have room for.
+ *
+ * Devices without kernels for it gather the blocks and compute {@link sdpa} with a mask. No gradients.
+ */
+import { CandleError, type PagedPool, ShapeError, type StoragePart, scope, Tensor } from '@x/core';
+import { checkNumbers, checkPositive, checkTensors } from '../check';
+import { checkHeads } from './mask';
+import { sdpa } from './sdpa';
+
+/** The blocks of one layer's cache. */
+export interface PagedCache {
+  /** [blocks · blockSize, kvHeads, d], contiguous */
+  keys: Tensor;
+  /** [blocks · blockSize, kvHeads, dv], contiguous, of the same dtype. */
+  values: Tensor;
+  /** Positions of a block: a power of two. */
+  blockSize: number;
+}
+
+export interface PagedAttentionOptions {
+  /** Row of the tables for each token: [tokens], u32. Default: token i has row i, as when each sequence has one. */
+  rows?: Tensor;
+  /** Multiplies the scores. Default 1 / sqrt(d). */
+  scale?: number;
+  /** A query sees this many keys at most, its own included. Default: all. */
+  window?: number;
+  /** Scores become cap · tanh(scores / cap). Default: they stay. */
+  softcap?: number;
+}
+
+/**
+ * Each token looks at the keys of its sequence up to its own.
+ * @param q [tokens, heads, d], heads a multiple of kvHeads; f32, f16 or bf16
+ * @param tables [sequences, maxBlocks], u32: the blocks of a sequence in order; what lies behind its length is not read
+ * @param lengths [tokens], u32: keys that the token sees, its own included; 0 gives zeros
+ * @returns [tokens, heads, dv] in q's dtype
+ * @throws ShapeError `SHAPE_MISMATCH` for shapes that do not fit; CandleError `INVALID_ARGUMENT` for a size of a block that is no power of two, other ids than u32, or bad options
+ */
+export function pagedAttention(
+  q: Tensor,
+  cache: PagedCache,
+  tables: Tensor,
+  lengths: Tensor,
+  options: PagedAttentionOptions = {},
+): Tensor {
+  const op = 'pagedAttention';
+  const { rows } = options;
+  checkTensors(op, { q, tables, lengths, ...(rows && { rows }) });
+  checkCache(op, cache);
+  const { keys, values } = cache;
+  const fits = q.rank === 3 && q.dim(2) === keys.dim(2) && tables.rank === 2 && tables.dim(0) > 0 && tables.dim(1) > 0;
+  const [tokens, heads, d] = q.shape;
+  const each = (ids: Tensor | undefined) => ids === undefined || (ids.rank === 1 && ids.dim(0) === tokens);
+  if (!fits || !each(lengths) || !each(rows) || (!rows && tables.dim(0) !== tokens)) {
+    throw new ShapeError(
+      'SHAPE_MISMATCH',
+      `${op}: queries [${q.shape}], keys [${keys.shape}], tables [${tables.shape}], lengths [${lengths.shape}]${rows ? `, rows [${rows.shape}]` : ''}; ` +
+        'give [tokens, heads, d], [slots, kvHeads, d], [sequences, maxBlocks], [tokens] and, unless each sequence has one token, rows [tokens].',
+    );
+  }
+  checkHeads(op, heads, keys.dim(1));
+  for (const [name, ids] of Object.entries({ tables, lengths, rows })) checkIds(op, name, ids);
+  const { scale = 1 / Math.sqrt(d), window, softcap } = options;
+  checkNumbers(op, { scale, ...(softcap !== undefined && { softcap }) });
+  if (window !== undefined) checkPositive(op, { window });
+  if (softcap !== undefined && !(softcap > 0)) {
+    throw new CandleError('INVALID_ARGUMENT', `${op}: softcap is ${softcap}; give a positive number, or none.`);
+  }
+  const { device } = q;
+  const kernels = device.backend.pagedAttention;
+  const operands = [q, keys, values, tables, lengths, ...(rows ? [rows] : [])];
+  const whole = operands.every((tensor) => tensor.device === device && (tensor === q || tensor.isContiguous()));
+  if (!whole || !kernels?.supports(q.dtype, keys.dtype, d, values.dim(2)) || tokens === 0)
+    return composed(q, cache, tables, lengths, { rows, scale, window, softcap });
+  const storage = q.storageAndLayout();
+  const at = {
+    tables: part(tables),
+    sequences: tables.dim(0),
+    maxBlocks: tables.dim(1),
+    lengths: part(lengths),
+    ...(rows && { rows: part(rows) }),
+  };
+  const problem = { tokens, heads, scale, window: window ?? 0, softcap: softcap ?? 0 };
+  const out = kernels.attend(problem, storage.storage, storage.layout, poolOf(cache), at);
+  return Tensor.fromStorage(out, [tokens, heads, values.dim(2)], device);
+}
+
+/**
+ * Writes keys [kvHeads, tokens, d] and values [kvHeads, tokens, dv] into the slots [tokens], u32, of a cache, in its dtype;
+ * slot b · blockSize + i is position i of block b. Of tokens with the same slot any one may win.
+ * @throws ShapeError `SHAPE_MISMATCH` for shapes that do not fit; CandleError `INVALID_ARGUMENT` as {@link pagedAttention}
+ */
+export function pagedAppend(cache: PagedCache, k: Tensor, v: Tensor, slots: Tensor): void {
+  const op = 'pagedAppend';
+  checkTensors(op, { k, v, slots });
+  checkCache(op, cache);
+  const { keys, values } = cache;
+  const [, kvHeads, d] = keys.shape;
+  const fits = (rows: Tensor, width: number) =>
+    rows.rank === 3 && rows.dim(0) === kvHeads && rows.dim(1) === slots.dim(0) && rows.dim(2) === width;
+  if (slots.rank !== 1 || !fits(k, d) || !fits(v, values.dim(2))) {
+    throw new ShapeError(
+      'SHAPE_MISMATCH',
+      `${op}: keys [${k.shape}], values [${v.shape}], slots [${slots.shape}] for a cache of [${keys.shape}] and [${values.shape}]; ` +
+        'give [kvHeads, tokens, d], [kvHeads, tokens, dv] and [tokens].',
+    );
+  }
+  checkIds(op, 'slots', slots);
+  if (slots.dim(0) === 0) return;
+  const { device, dtype } = k;
+  const kernels = device.backend.pagedAttention;
+  const same = [v, slots, keys, values].every((tensor) => tensor.device === device) && v.dtype === dtype;
+  if (same && slots.isContiguous() && kernels?.supports(dtype, keys.dtype, d, values.dim(2))) {
+    const [from, other] = [k.storageAndLayout(), v.storageAndLayout()];
+    kernels.append(from.storage, from.layout, other.storage, other.layout, part(slots), poolOf(cache));
+    return;
+  }
+  scope(() => {
+    const write = (pool: Tensor, rows: Tensor) => {
+      const source = rows.transpose(0, 1).toDtype(pool.dtype).contiguous();
+      pool.scatterSet(slots.reshape([slots.dim(0), 1, 1]).broadcastAs(source.shape), source, 0);
+    };
+    write(keys, k);
+    write(values, v);
+  });
+}
+
+/** The same of operations that every device has: the blocks of each token's table are gathered. */
+function composed(
+  q: Tensor,
+  { keys, values, blockSize }: PagedCache,
+  tables: Tensor,
+  lengths: Tensor,
+  { rows, scale, window, softcap }: PagedAttentionOptions,
+): Tensor {
+  return scope(() => {
+    const { device } = q;
+    const [tokens, heads] = q.shape;
+    const [, kvHeads, d] = keys.shape;
+    const dv = values.dim(2);
+    if (tokens === 0) return Tensor.zeros([0, heads, dv], q.dtype, device);
+    const own = rows ? tables.indexSelect(rows, 0) : tables;
+    const kv = own.dim(1) * blockSize;
+    const gathered = (pool: Tensor) => {
+      const blocks = pool.reshape([pool.dim(0) / blockSize, blockSize * kvHeads * pool.dim(2)]);
+      return blocks
+        .indexSelect(own.flattenAll(), 0)
+        .reshape([tokens, kv, kvHeads, pool.dim(2)])
+        .toDtype(q.dtype)
+        .transpose(1, 2);
+    };
+    const positions = Tensor.arange(0, kv, 'f32', device).unsqueeze(0);
+    const ends = lengths.toDtype('f32').unsqueeze(1);
+    let visible = positions.broadcastLt(ends);
+    if (window !== undefined) visible = visible.mul(positions.broadcastGe(ends.sub(window)));
+    // A token that sees nothing looks at the first key instead, so that there is no NaN, and its row becomes 0.
+    const any = ends.gt(0);
+    visible = visible.maximum(positions.eq(0).broadcastMul(any.eq(0)));
+    const mask = visible.reshape([tokens, 1, 1, kv]);
+    const options = { mask, scale, ...(softcap !== undefined && { softcapping: softcap }) };
+    const mixed = sdpa(q.reshape([tokens, heads, 1, d]), gathered(keys), gathered(values), options);
+    const seen = any.unsqueeze(2).broadcastAs([tokens, heads, dv]);
+    return seen.whereCond(mixed.reshape([tokens, heads, dv]), Tensor.zeros([tokens, heads, dv], q.dtype, device));
+  });
+}
+
+function checkCache(op: string, { keys, values, blockSize }: PagedCache): void {
+  checkTensors(op, { keys, values });
+  const power = Number.isInteger(blockSize) && blockSize >= 1 && Number.isInteger(Math.log2(blockSize));
+  if (!power) throw new CandleError('INVALID_ARGUMENT', `${op}: blockSize is ${blockSize}; give a power of two.`);
+  const alike = keys.rank === 3 && values.rank === 3 && keys.dim(0) === values.dim(0) && keys.dim(1) === values.dim(1);
+  if (alike && keys.dtype === values.dtype && keys.dim(0) > 0 && keys.dim(0) % blockSize === 0) return;
+  throw new ShapeError(
+    'SHAPE_MISMATCH',
+    `${op}: a cache of keys [${keys.shape}] (${keys.dtype}) and values [${values.shape}] (${values.dtype}) in blocks of ${blockSize}; ` +
+      'give [blocks * blockSize, kvHeads, d] and [blocks * blockSize, kvHeads, dv] of one dtype.',
+  );
+}
+
+function checkIds(op: string, name: string, ids: Tensor | undefined): void {
+  if (ids === undefined || ids.dtype === 'u32') return;
+  throw new CandleError('INVALID_ARGUMENT', `${op}: ${name} are ${ids.dtype}; convert them with toDtype('u32').`);
+}
+
+function part(tensor: Tensor): StoragePart {
+  const { storage, layout } = tensor.storageAndLayout();
+  return [storage, layout.startOffset];
+}
+
+function poolOf({ keys, values, blockSize }: PagedCache): PagedPool {
+  const [slots, kvHeads, d] = keys.shape;
+  return {
+    keys: part(keys),
+    values: part(values),
+    blocks: slots / blockSize,
+    blockSize,
+    kvHeads,
+    d,
+    dv: values.dim(2),
+  };
+}

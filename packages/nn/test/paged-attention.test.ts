@@ -1,0 +1,182 @@
+/** Attention over a cache in blocks against `sdpa` of each sequence by itself, on every device. */
+import { type DType, memoryStats, scope, Tensor } from '@x/core';
+import { describe, expect, it } from 'vitest';
+import { testDevices } from '../../rocm-backend/test/devices';
+import { type PagedAttentionOptions, pagedAppend, pagedAttention, sdpa } from '../src';
+
+interface Case {
+  heads: number;
+  kvHeads: number;
+  d: number;
+  dv?: number;
+  blockSize: number;
+  lengths: number[];
+  options?: Omit<PagedAttentionOptions, 'rows'>;
+}
+
+const CASES: Case[] = [
+  { heads: 1, kvHeads: 1, d: 64, blockSize: 16, lengths: [0, 1, 15, 16, 17] },
+  { heads: 4, kvHeads: 1, d: 80, blockSize: 16, lengths: [33, 2, 130] },
+  { heads: 6, kvHeads: 3, d: 96, blockSize: 32, lengths: [31, 32, 33, 200], options: { window: 20 } },
+  { heads: 7, kvHeads: 1, d: 128, blockSize: 32, lengths: [129, 0, 5], options: { softcap: 3, scale: 0.2 } },
+  { heads: 2, kvHeads: 2, d: 256, blockSize: 64, lengths: [300], options: { window: 131, softcap: 30 } },
+  { heads: 8, kvHeads: 2, d: 64, blockSize: 16, lengths: Array.from({ length: 37 }, (_, i) => (i * 29) % 150) },
+  { heads: 3, kvHeads: 1, d: 576, dv: 512, blockSize: 64, lengths: [70, 1] },
+  { heads: 2, kvHeads: 1, d: 8, blockSize: 1, lengths: [3, 9] },
+  // No kernel has these sizes.
+  { heads: 2, kvHeads: 1, d: 20, blockSize: 16, lengths: [5, 40] },
+];
+const TOLERANCE: Partial<Record<DType, number>> = { f32: 2e-5, f16: 4e-3, bf16: 3e-2 };
+
+const noise = (shape: number[], seed: number) => {
+  const count = shape.reduce((product, size) => product * size, 1);
+  return Tensor.from(
+    Float32Array.from({ length: count }, (_, i) => Math.sin(i * 12.9898 + seed * 78.233) * 1.3),
+    { shape, device: 'js' },
+  );
+};
+
+describe.each(testDevices())('paged attention on %s', (device) => {
+  it.each(CASES)('%j', ({ heads, kvHeads, d, dv = d, blockSize, lengths, options = {} }) => {
+    for (const [dtype, poolDType] of [
+      ['f32', 'f32'],
+      ['f32', 'f16'],
+      ['f16', 'f16'],
+      ['bf16', 'bf16'],
+      ['f16', 'f32'],
+      ['f32', 'bf16'],
+    ] as const) {
+      const before = memoryStats();
+      scope(() => {
+        const maxBlocks = Math.max(1, ...lengths.map((length) => Math.ceil(length / blockSize))) + 1;
+        const blocks = 1 + lengths.length * maxBlocks;
+        // Blocks in no order; behind a length, block 0.
+        const tables = new Uint32Array(lengths.length * maxBlocks);
+        const order = Array.from({ length: blocks - 1 }, (_, i) => blocks - 1 - i);
+        const pool = (width: number) =>
+          Tensor.full(Number.NaN, [blocks * blockSize, kvHeads, width], poolDType, device);
+        const cache = { keys: pool(d), values: pool(dv), blockSize };
+        const q = noise([lengths.length, heads, d], 1).toDtype(dtype);
+        const expected: number[][] = [];
+        lengths.forEach((length, row) => {
+          const used = Math.ceil(length / blockSize);
+          for (let i = 0; i < used; i++) tables[row * maxBlocks + i] = order[row * maxBlocks + i];
+          if (length === 0) {
+            expected.push(new Array<number>(heads * dv).fill(0));
+            return;
+          }
+          const [k, v] = [d, dv].map((width, i) => noise([kvHeads, length, width], 10 + row * 2 + i).toDtype(dtype));
+          const slots = Uint32Array.from({ length }, (_, j) => {
+            return tables[row * maxBlocks + Math.floor(j / blockSize)] * blockSize + (j % blockSize);
+          });
+          pagedAppend(cache, k.toDeviceSync(device), v.toDeviceSync(device), Tensor.from(slots, { device }));
+          const { window = length, scale = 1 / Math.sqrt(d), softcap = 1 } = options;
+          const seen = Math.min(length, window);
+          const [keys, values] = [k, v].map((x) =>
+            x
+              .toDtype(poolDType)
+              .toDtype('f32')
+              .narrow(1, length - seen, seen),
+          );
+          const query = q.narrow(0, row, 1).toDtype('f32').reshape([1, heads, 1, d]);
+          const mixed = sdpa(query, keys.unsqueeze(0), values.unsqueeze(0), { scale, softcapping: softcap });
+          expected.push(Array.from(mixed.toArraySync<Float32Array>()));
+        });
+        // Positions that are in a block and behind the length, and block 0, hold NaN for kernels; 0 times NaN is NaN for the composed form.
+        const kernels = device.backend.pagedAttention?.supports(dtype, poolDType, d, dv);
+        if (!kernels) for (const part of [cache.keys, cache.values]) zeroNaN(part);
+        const out = pagedAttention(
+          q.toDeviceSync(device),
+          cache,
+          Tensor.from(tables, { shape: [lengths.length, maxBlocks], device }),
+          Tensor.from(Uint32Array.from(lengths), { device }),
+          options,
+        );
+        expect(out.shape).toEqual([lengths.length, heads, dv]);
+        expect(out.dtype).toBe(dtype);
+        const tolerance = TOLERANCE[dtype]!;
+        const rows = out
+          .toDtype('f32')
+          .reshape([lengths.length, heads * dv])
+          .toVecSync<number[][]>();
+        rows.forEach((row, i) => {
+          let worst = 0;
+          row.forEach((value, e) => {
+            const error = Math.abs(value - expected[i][e]);
+            if (!(error <= worst)) worst = error;
+          });
+          expect(worst, `${dtype} on ${poolDType}, length ${lengths[i]}`).toBeLessThan(tolerance);
+        });
+      });
+      expect(memoryStats()).toEqual(before);
+    }
+  });
+
+  it('gives many tokens of one sequence its table, and takes views', () => {
+    scope(() => {
+      const [tokens, heads, kvHeads, d, blockSize] = [21, 4, 2, 64, 16];
+      const [k, v] = [1, 2].map((seed) => noise([kvHeads, tokens, d], seed));
+      const q = noise([heads, tokens, d], 3);
+      const cache = {
+        keys: Tensor.zeros([6 * blockSize, kvHeads, d], { device }).narrow(0, 2 * blockSize, 4 * blockSize),
+        values: Tensor.zeros([4 * blockSize, kvHeads, d], { device }),
+        blockSize,
+      };
+      const slots = Uint32Array.from({ length: tokens }, (_, i) => (i < 16 ? 48 + i : i));
+      // Positions first: rows of keys are not contiguous.
+      const strided = (x: Tensor) => x.toDeviceSync(device).transpose(0, 1).contiguous().transpose(0, 1);
+      pagedAppend(cache, strided(k), strided(v), Tensor.from(slots, { device }));
+      const out = pagedAttention(
+        q.toDeviceSync(device).transpose(0, 1),
+        cache,
+        Tensor.from([9, 9, 3, 1], { dtype: 'u32', shape: [2, 2], device }),
+        Tensor.from(
+          Uint32Array.from({ length: tokens }, (_, i) => i + 1),
+          { device },
+        ),
+        { rows: Tensor.full(1, [tokens], 'u32', device) },
+      );
+      const whole = sdpa(q.unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0), { causal: true }).squeeze(0).transpose(0, 1);
+      const difference = out.toDeviceSync('js').sub(whole).abs().flattenAll().max(0).toScalarSync();
+      expect(difference).toBeLessThan(2e-5);
+    });
+  });
+
+  it('refuses what does not fit, with the numbers', () => {
+    scope(() => {
+      const cache = (blockSize: number) => ({
+        keys: Tensor.zeros([32, 2, 16], { device }),
+        values: Tensor.zeros([32, 2, 16], { device }),
+        blockSize,
+      });
+      const q = Tensor.zeros([1, 4, 16], { device });
+      const tables = Tensor.zeros([1, 2], { dtype: 'u32', device });
+      const lengths = Tensor.zeros([1], { dtype: 'u32', device });
+      const calls: [() => unknown, string, RegExp][] = [
+        [() => pagedAttention(q, cache(12), tables, lengths), 'INVALID_ARGUMENT', /blockSize is 12/],
+        [() => pagedAttention(q, cache(64), tables, lengths), 'SHAPE_MISMATCH', /blocks of 64/],
+        [() => pagedAttention(q.narrow(2, 0, 8), cache(16), tables, lengths), 'SHAPE_MISMATCH', /1,4,8/],
+        [
+          () => pagedAttention(q.narrow(1, 0, 3), cache(16), tables, lengths),
+          'SHAPE_MISMATCH',
+          /3 query heads share 2/,
+        ],
+        [() => pagedAttention(q, cache(16), tables.toDtype('i64'), lengths), 'INVALID_ARGUMENT', /tables are i64/],
+        [() => pagedAttention(q, cache(16), tables, lengths, { window: 0 }), 'INVALID_ARGUMENT', /window/],
+        [() => pagedAttention(q, cache(16), tables, lengths, { softcap: -1 }), 'INVALID_ARGUMENT', /softcap is -1/],
+        [() => pagedAppend(cache(16), q, q, lengths), 'SHAPE_MISMATCH', /slots \[1\]/],
+      ];
+      for (const [call, code, message] of calls)
+        expect(call).toThrow(expect.objectContaining({ code, message: expect.stringMatching(message) }));
+    });
+  });
+});
+
+/** In place: NaN becomes 0. */
+function zeroNaN(tensor: Tensor): void {
+  scope(() => {
+    const values = tensor.toDtype('f32');
+    const clean = values.eq(values).whereCond(values, values.zerosLike());
+    tensor.sliceSet(clean.toDtype(tensor.dtype), 0, 0);
+  });
+}
