@@ -14,8 +14,6 @@
  *   what a sum of rows reads right after them: on a shared machine it says how much of the memory was ours just then.
  */
 import { parseArgs } from 'node:util';
-import { Device, Layout, Tensor } from '../../packages/core/src';
-import { blockFormat, QMatMul, QTensor, type QuantType } from '../../packages/quantized/src';
 import {
   checkedMatmulError,
   cosineDotError,
@@ -24,8 +22,10 @@ import {
   numbersOf,
   totalError,
   weightOf,
-} from '../../packages/quantized/test/suites/helpers';
-import { BLOCK_TYPES, randomBlocks } from '../../packages/quantized/test/suites/random-blocks';
+} from '@x/testing/quantized/helpers';
+import { BLOCK_TYPES, randomBlocks } from '@x/testing/quantized/random-blocks';
+import { Device, Layout, Tensor } from '../../packages/core/src';
+import { blockFormat, QMatMul, QTensor, type QuantType } from '../../packages/quantized/src';
 import { RocmDevice } from '../../packages/rocm-backend/src';
 
 /** Bytes of weights that one round reads: several times what caches hold. */

@@ -18,10 +18,11 @@ const BELOW = {
   nn: ['core', 'quantized'],
   transformers: ['core', 'nn', 'quantized'],
   engine: ['core', 'nn', 'quantized', 'transformers'],
+  testing: ['core', 'hip', 'kernels', 'rocm-backend', 'quantized', 'nn', 'transformers', 'engine', 'candle'],
   candle: ['core', 'hip', 'kernels', 'rocm-backend', 'quantized', 'nn', 'transformers', 'engine'],
 };
 // Tests may use every package: a behaviour test of core's ops runs on the devices of rocm-backend.
-const isTest = (file) => /\.test\.ts$|\/test\//.test(file);
+const isTest = (file) => /\.test\.ts$|\/test\/|^packages\/testing\//.test(file);
 
 const problems = [];
 for (const name of readdirSync(join(root, 'packages'))) {

@@ -23,7 +23,8 @@ function pack() {
   const tarballs = {};
   for (const directory of readdirSync(join(root, 'packages'))) {
     const source = join(root, 'packages', directory);
-    const { name } = JSON.parse(readFileSync(join(source, 'package.json'), 'utf8'));
+    const { name, private: isPrivate } = JSON.parse(readFileSync(join(source, 'package.json'), 'utf8'));
+    if (isPrivate) continue;
     const out = join(work, 'tarballs', directory);
     mkdirSync(out, { recursive: true });
     must(process.execPath, [pnpm, 'pack', '--pack-destination', out], source);

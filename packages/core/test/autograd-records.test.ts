@@ -4,11 +4,11 @@
  */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import { expectFlat } from '@x/testing/core/close';
 import { describe, expect } from 'vitest';
 import { Device, memoryStats, noGrad, scope, Tensor, Var } from '../src';
 import { withTemporaries } from '../src/tensor/base';
 import { grown, countedTest as test } from './counting';
-import { expectFlat } from './suites/close';
 
 const tick = () => new Promise<void>((resolve) => setImmediate(resolve));
 

@@ -1,4 +1,6 @@
 /** Modes, gradient stores, variables and checkpoints, and a training loop; records are in autograd-records.test.ts. */
+
+import { expectFlat } from '@x/testing/core/close';
 import { describe, expect, test as plainTest } from 'vitest';
 import {
   checkpoint,
@@ -14,7 +16,6 @@ import {
   Var,
 } from '../src';
 import { countFromHere, grown, countedTest as test } from './counting';
-import { expectFlat } from './suites/close';
 
 const tick = () => new Promise<void>((resolve) => setImmediate(resolve));
 

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Device } from '@x/core';
 import { GgufFile, type GgufValue, QTensor, writeGguf } from '@x/quantized';
-import { testDevices } from '../../rocm-backend/test/devices';
+import { testDevices } from '@x/testing/devices';
 
 export const deviceNames = testDevices().map(String);
 export const openDevice = (name: string) => Device.parse(name);

@@ -1,7 +1,7 @@
 import { memoryStats, scope } from '@x/core';
+import { deviceNames, expectClose, openDevice, tensor, values } from '@x/testing/nn/helpers';
 import { describe, expect, it } from 'vitest';
 import { Cache, KvCache } from '../src';
-import { deviceNames, expectClose, openDevice, tensor, values } from './helpers';
 
 describe.each(deviceNames)('KvCache on %s', (name) => {
   const device = openDevice(name);

@@ -1,4 +1,5 @@
 import { memoryStats, scope, Tensor } from '@x/core';
+import { deviceNames, expectClose, openDevice, tensor, values } from '@x/testing/nn/helpers';
 import { describe, expect, it } from 'vitest';
 import {
   ACTIVATIONS,
@@ -13,7 +14,6 @@ import {
   softmaxLastDim,
   swiglu,
 } from '../src';
-import { deviceNames, expectClose, openDevice, tensor, values } from './helpers';
 
 /** y = x · wᵀ + b, row by row. */
 function product(x: Float32Array, w: Float32Array, width: number, out: number, bias?: ArrayLike<number>): number[] {

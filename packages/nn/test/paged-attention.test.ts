@@ -1,7 +1,7 @@
 /** Attention over a cache in blocks against `sdpa` of each sequence by itself, on every device. */
 import { type DType, memoryStats, scope, Tensor } from '@x/core';
+import { testDevices } from '@x/testing/devices';
 import { describe, expect, it } from 'vitest';
-import { testDevices } from '../../rocm-backend/test/devices';
 import { type PagedAttentionOptions, pagedAppend, pagedAttention, sdpa } from '../src';
 
 interface Case {

@@ -1,7 +1,7 @@
 import { memoryStats, scope } from '@x/core';
+import { deviceNames, expectClose, openDevice, tensor, values } from '@x/testing/nn/helpers';
 import { describe, expect, it } from 'vitest';
 import { RotaryTable, rope, ropeI } from '../src';
-import { deviceNames, expectClose, openDevice, tensor, values } from './helpers';
 
 describe.each(deviceNames)('rotary embedding on %s', (name) => {
   const device = openDevice(name);

@@ -5,10 +5,10 @@ import { fileURLToPath } from 'node:url';
 import { memoryStats, scope } from '@x/core';
 import { saveSafetensors, writeNpz } from '@x/core/files';
 import { GgufFile } from '@x/quantized';
+import { deviceNames, expectClose, openDevice, tensor, values } from '@x/testing/nn/helpers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ALL_TYPES, EXPECTED } from '../../quantized/test/fixture';
 import { Init, VarBuilder, VarMap } from '../src';
-import { deviceNames, expectClose, openDevice, tensor, values } from './helpers';
 
 /** A PyTorch file of core's tests. */
 const checkpoint = (name: string) => fileURLToPath(new URL(`../../core/test/fixtures/pth/${name}`, import.meta.url));

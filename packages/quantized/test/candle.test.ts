@@ -1,8 +1,8 @@
 /** candle's quantized tests on the plain device and on every device with kernels. */
 import { Device } from '@x/core';
-import { kernelDevices } from '../../rocm-backend/test/devices';
-import { matmulSuite } from './suites/matmul';
-import { quantizeSuite } from './suites/quantize';
+import { kernelDevices } from '@x/testing/devices';
+import { matmulSuite } from '@x/testing/quantized/matmul';
+import { quantizeSuite } from '@x/testing/quantized/quantize';
 
 for (const device of [Device.js(), ...kernelDevices()]) {
   quantizeSuite(String(device), () => device);

@@ -3,9 +3,9 @@
  * units, since those without get the plain form of f16 and bf16.
  */
 import { Device, type DType, type Layout, Tensor } from '@x/core';
+import { kernelDevices } from '@x/testing/devices';
 import { describe, expect, it } from 'vitest';
 import type { RocmDevice } from '../src/index';
-import { kernelDevices } from './devices';
 
 interface Case {
   b: number;

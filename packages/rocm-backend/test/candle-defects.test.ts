@@ -4,9 +4,9 @@
  */
 import { DTYPES, type DType, Tensor } from '@x/core';
 import { AFFINE, BINARY, QUANTIZED } from '@x/kernels';
+import { kernelDevices, testDevices } from '@x/testing/devices';
 import { describe, expect, test } from 'vitest';
 import { KernelLookupError, type RocmDevice, type RocmStorage } from '../src/index';
-import { kernelDevices, testDevices } from './devices';
 
 const GUARD = 64;
 const SENTINEL = -12345;

@@ -1,8 +1,8 @@
 /** Captured graphs where kernels run: what they are made of, what they hold on the device, and what a replay costs. */
 import { type Device, scope, Tensor } from '@x/core';
+import { kernelDevices } from '@x/testing/devices';
 import { describe, expect, it } from 'vitest';
 import type { RocmDevice } from '../src/index';
-import { kernelDevices } from './devices';
 
 describe.each(kernelDevices())('captured graphs on %s', (device) => {
   const backend = device.backend as RocmDevice;

@@ -4,13 +4,13 @@
  */
 import { type DType, Layout } from '@x/core';
 import type { LibraryReport } from '@x/hip';
+import { expectClose } from '@x/testing/compare';
+import { kernelDevices } from '@x/testing/devices';
+import { operandSpec, runs } from '@x/testing/operands';
+import { failure, tolerance, withPair } from '@x/testing/products';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { RocmDevice } from '../src/index';
-import { expectClose } from './compare';
-import { kernelDevices } from './devices';
-import { operandSpec, runs } from './operands';
-import { failure, tolerance, withPair } from './products';
 
 const small = (min: number, max: number) => fc.integer({ min, max });
 const kinds = kernelDevices().map((device) => device.location.kind as 'cpu' | 'cuda' | 'rocm');

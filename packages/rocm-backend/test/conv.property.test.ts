@@ -1,10 +1,10 @@
 /** Convolutions, pooling, resizing and sorting of every device against the TypeScript reference, on views of all kinds. */
 import { type Conv2dParams, DTYPES, isFloat, Layout } from '@x/core';
+import { expectClose } from '@x/testing/compare';
+import { kernelDevices } from '@x/testing/devices';
+import { operandSpec, pairsOf, randomBytes, runs, sumError } from '@x/testing/operands';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { expectClose } from './compare';
-import { kernelDevices } from './devices';
-import { operandSpec, pairsOf, randomBytes, runs, sumError } from './operands';
 
 const dtype = fc.constantFrom(...DTYPES);
 const small = (min: number, max: number) => fc.integer({ min, max });

@@ -4,9 +4,9 @@
  * that another order of additions would show.
  */
 import { Device, type DType, Tensor } from '@x/core';
+import { kernelDevices, testDevices } from '@x/testing/devices';
+import { generator } from '@x/testing/operands';
 import { describe, expect, test } from 'vitest';
-import { kernelDevices, testDevices } from './devices';
-import { generator } from './operands';
 
 const RUNS = 5;
 const FLOATS = ['f32', 'f16', 'bf16', 'f64'] as const;

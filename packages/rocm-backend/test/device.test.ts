@@ -1,8 +1,8 @@
 /** Memory, disposal and errors of a device. */
 import { DisposedError, Layout, OutOfMemoryError, UnsupportedError } from '@x/core';
+import { testDevices } from '@x/testing/devices';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { RocmDevice } from '../src/index';
-import { testDevices } from './devices';
 
 const kinds = testDevices()
   .filter((device) => device.location.kind !== 'js')

@@ -1,9 +1,9 @@
 /** Every op in every dtype: a device takes what the TypeScript reference takes, with its results, and refuses what it refuses. */
 import { type BackendStorage, DTYPES, type DType, Layout, UnsupportedError } from '@x/core';
+import { expectClose } from '@x/testing/compare';
+import { kernelDevices } from '@x/testing/devices';
+import { type Operand, type Pair, pairsOf } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
-import { expectClose } from './compare';
-import { kernelDevices } from './devices';
-import { type Operand, type Pair, pairsOf } from './operands';
 
 type Side = 'reference' | 'tested';
 /** An op on one side; x is [2, 3, 4, 4] of the dtype. */

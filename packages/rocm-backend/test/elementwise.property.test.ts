@@ -12,12 +12,12 @@ import {
   unaryRow,
 } from '@x/core';
 import { FILL } from '@x/kernels';
+import { expectClose, type Tolerance } from '@x/testing/compare';
+import { kernelDevices } from '@x/testing/devices';
+import { FLOAT_DTYPES, operandSpec, pairsOf, randomBytes, runs, shapes } from '@x/testing/operands';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { RocmDevice } from '../src/index';
-import { expectClose, type Tolerance } from './compare';
-import { kernelDevices } from './devices';
-import { FLOAT_DTYPES, operandSpec, pairsOf, randomBytes, runs, shapes } from './operands';
 
 /** pow has a test of its own, with positive bases. */
 const BINARY = BINARY_NAMES.filter((op) => op !== 'pow');

@@ -4,11 +4,11 @@
  */
 import { type DType, f16ToF32, f32ToBf16, f32ToF16, Layout } from '@x/core';
 import { QUANTIZED } from '@x/kernels';
+import { kernelDevices } from '@x/testing/devices';
+import { BLOCK_TYPES, randomBlocks } from '@x/testing/quantized/random-blocks';
 import { describe, expect, it } from 'vitest';
 import { blockFormat } from '../../quantized/src/blocks';
-import { BLOCK_TYPES, randomBlocks } from '../../quantized/test/suites/random-blocks';
 import type { RocmDevice, RocmStorage } from '../src/index';
-import { kernelDevices } from './devices';
 
 type BlockType = (typeof BLOCK_TYPES)[number];
 

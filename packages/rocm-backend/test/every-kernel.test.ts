@@ -18,14 +18,14 @@ import {
   unaryRow,
 } from '@x/core';
 import { CAST, CONV, FILL, GEMM, UNARY } from '@x/kernels';
+import { expectClose, valuesOf } from '@x/testing/compare';
+import { kernelDevices } from '@x/testing/devices';
+import { type Pair, pairsOf, randomBytes } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
 import { erf } from '../../core/src/elementwise/numbers';
 import { launchConv1d, launchConv2d, launchConvTranspose1d, launchConvTranspose2d } from '../src/conv-kernels';
 import type { RocmDevice, RocmStorage } from '../src/index';
 import { launchCheckIds } from '../src/indexing-kernels';
-import { expectClose, valuesOf } from './compare';
-import { kernelDevices } from './devices';
-import { type Pair, pairsOf, randomBytes } from './operands';
 
 const COUNT = 37;
 const line = Layout.contiguous([COUNT]);

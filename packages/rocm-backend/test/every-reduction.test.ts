@@ -1,12 +1,12 @@
 /** Every kernel of REDUCE and SORT in every dtype once, by its name, on few elements: see every-kernel.test.ts. */
 import { DTYPES, type DType, isFloat, Layout, type ReduceOp, sizeInBytes } from '@x/core';
 import { REDUCE, SORT } from '@x/kernels';
+import { expectClose, valuesOf } from '@x/testing/compare';
+import { kernelDevices } from '@x/testing/devices';
+import { type Operand, type Pair, pairsOf, tiedBytes } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
 import type { RocmDevice, RocmStorage } from '../src/index';
 import { launchRadixPass, launchTopk } from '../src/sort-kernels';
-import { expectClose, valuesOf } from './compare';
-import { kernelDevices } from './devices';
-import { type Operand, type Pair, pairsOf, tiedBytes } from './operands';
 
 const OPS: ReduceOp[] = ['sum', 'min', 'max', 'argmin', 'argmax'];
 const ROPES = ['interleaved', 'half', 'thd'] as const;

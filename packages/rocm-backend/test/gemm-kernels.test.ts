@@ -3,11 +3,11 @@
  * the TypeScript reference: operands lying either way, sizes around the tiles, rows further apart than they are long.
  */
 import { type DType, Layout } from '@x/core';
+import { expectClose } from '@x/testing/compare';
+import { kernelDevices } from '@x/testing/devices';
+import { tolerance, withPair } from '@x/testing/products';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { RocmDevice } from '../src/index';
-import { expectClose } from './compare';
-import { kernelDevices } from './devices';
-import { tolerance, withPair } from './products';
 
 const kinds = kernelDevices().map((device) => device.location.kind as 'cpu' | 'cuda' | 'rocm');
 const DTYPES: DType[] = ['f16', 'bf16'];

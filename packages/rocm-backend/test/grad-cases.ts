@@ -13,7 +13,7 @@ import {
   type UnaryRow,
   unaryRow,
 } from '@x/core';
-import { generator } from './operands';
+import { generator } from '@x/testing/operands';
 
 export interface GradCase {
   shapes: Shape[];

@@ -4,9 +4,10 @@
  * first along another direction; and nothing is left alive afterwards.
  */
 import { memoryStats, type Shape, scope, Tensor, Var } from '@x/core';
+import { testDevices } from '@x/testing/devices';
+import { runs } from '@x/testing/operands';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { testDevices } from './devices';
 import {
   CONVOLUTION,
   Draw,
@@ -19,7 +20,6 @@ import {
   RESAMPLING,
   VIEWS,
 } from './grad-cases';
-import { runs } from './operands';
 
 const STEP = 1e-5;
 /** Central differences of values around 1 with this step keep about nine digits, second differences seven. */

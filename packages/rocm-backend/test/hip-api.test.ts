@@ -1,8 +1,8 @@
 /** The runtime binding on every platform that is present, with shipped kernels: streams, events, copies and graphs. */
 import { type HipDevice, type HipFunction, openDevice } from '@x/hip';
 import { AFFINE } from '@x/kernels';
+import { kernelDevices } from '@x/testing/devices';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { kernelDevices } from './devices';
 
 const platforms = kernelDevices().map(
   ({ location }) => (location.kind === 'cpu' ? 'host' : location.kind) as 'host' | 'cuda' | 'rocm',

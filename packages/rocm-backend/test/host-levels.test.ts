@@ -2,11 +2,11 @@
 import { readFileSync } from 'node:fs';
 import { bf16ToF32, f16ToF32, f32ToBf16, f32ToF16 } from '@x/core';
 import { type KernelModule, QUANTIZED, UNARY } from '@x/kernels';
+import { kernelDevices } from '@x/testing/devices';
+import { BLOCK_TYPES, randomBlocks } from '@x/testing/quantized/random-blocks';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { blockFormat } from '../../quantized/src/blocks';
-import { BLOCK_TYPES, randomBlocks } from '../../quantized/test/suites/random-blocks';
 import { RocmDevice } from '../src/index';
-import { kernelDevices } from './devices';
 
 const FEATURES = {
   'x86-64-v2': 'sse4_2',

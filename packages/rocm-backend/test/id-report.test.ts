@@ -1,9 +1,9 @@
 /** What devices with kernels do about ids when they were opened with X_DEBUG=1: GPUs report them too. */
 import { Layout } from '@x/core';
+import { tensorIdsSuite } from '@x/testing/core/tensor-ids';
+import { kernelDevices } from '@x/testing/devices';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
-import { tensorIdsSuite } from '../../core/test/suites/tensor-ids';
 import { RocmDevice } from '../src';
-import { kernelDevices } from './devices';
 
 // Devices are opened by their first use, in a test.
 beforeAll(() => {

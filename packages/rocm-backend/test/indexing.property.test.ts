@@ -1,12 +1,12 @@
 /** Indexing ops of every device against the TypeScript reference, with ids of every integer dtype. */
 import { type BackendStorage, DTYPES, type DType, isFloat, Layout } from '@x/core';
 import { INDEXING } from '@x/kernels';
+import { expectClose } from '@x/testing/compare';
+import { kernelDevices } from '@x/testing/devices';
+import { generator, operandSpec, pairsOf, runs } from '@x/testing/operands';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { RocmDevice } from '../src';
-import { expectClose } from './compare';
-import { kernelDevices } from './devices';
-import { generator, operandSpec, pairsOf, runs } from './operands';
 
 const ID_ARRAYS = {
   u8: Uint8Array,

@@ -4,9 +4,9 @@
  * really filled and computed with on every device: it takes three times that memory.
  */
 import { type BackendStorage, type DType, Layout } from '@x/core';
+import { valuesOf } from '@x/testing/compare';
+import { kernelDevices } from '@x/testing/devices';
 import { describe, expect, it } from 'vitest';
-import { valuesOf } from './compare';
-import { kernelDevices } from './devices';
 
 const WIDTH = 65536;
 const ROWS = 65537;

@@ -4,13 +4,13 @@
  */
 import { type DType, Layout, type MatmulSize } from '@x/core';
 import { HipError, type LibraryReport } from '@x/hip';
+import { expectClose } from '@x/testing/compare';
+import { kernelDevices } from '@x/testing/devices';
+import { operandSpec, type Pair, runs } from '@x/testing/operands';
+import { failure, tolerance, withPair } from '@x/testing/products';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { RocmDevice } from '../src/index';
-import { expectClose } from './compare';
-import { kernelDevices } from './devices';
-import { operandSpec, type Pair, runs } from './operands';
-import { failure, tolerance, withPair } from './products';
 
 const dtype = fc.constantFrom<DType>('f32', 'f16', 'bf16', 'f64');
 const small = (min: number, max: number) => fc.integer({ min, max });

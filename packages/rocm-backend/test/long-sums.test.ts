@@ -4,11 +4,11 @@
  */
 import { elemCount, Layout } from '@x/core';
 import { REDUCE } from '@x/kernels';
+import { kernelDevices } from '@x/testing/devices';
+import { generator, runs, viewOf } from '@x/testing/operands';
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import type { RocmDevice } from '../src/index';
-import { kernelDevices } from './devices';
-import { generator, runs, viewOf } from './operands';
 
 const SCALE = Number(process.env.X_TEST_SCALE ?? 1);
 /** Of the sum of the absolute values: one rounding of the result, and those of the pairs, which mostly cancel. */

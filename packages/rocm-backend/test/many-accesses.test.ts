@@ -3,9 +3,9 @@
  * (X_FOR_EACH in kernels/include/x/launch.h). The result must be, bit for bit, that of the same op on pieces that are small enough.
  */
 import { type DType, Tensor } from '@x/core';
+import { kernelDevices } from '@x/testing/devices';
+import { randomBytes } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
-import { kernelDevices } from './devices';
-import { randomBytes } from './operands';
 
 const ROWS = 2200;
 const COLUMNS = 4096;

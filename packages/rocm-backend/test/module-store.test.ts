@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { Layout } from '@x/core';
 import { compilers } from '@x/hip';
 import { AFFINE, BINARY, type KernelModule, UNARY } from '@x/kernels';
+import { testDevices } from '@x/testing/devices';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { compileCacheStats, KernelLookupError, RocmDevice } from '../src/index';
-import { testDevices } from './devices';
 
 const kinds = testDevices()
   .filter((device) => device.location.kind !== 'js')

@@ -1,8 +1,8 @@
 /** What NaN does, on every device and in every float dtype: the rules of docs/kernels.md. */
 import { type DType, Tensor } from '@x/core';
+import { testDevices } from '@x/testing/devices';
+import { FLOAT_DTYPES } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
-import { testDevices } from './devices';
-import { FLOAT_DTYPES } from './operands';
 
 const NAN = Number.NaN;
 const cases = testDevices().flatMap((device) => FLOAT_DTYPES.map((dtype) => [String(device), dtype, device] as const));

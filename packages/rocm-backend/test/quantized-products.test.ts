@@ -6,11 +6,11 @@
  */
 import { Layout } from '@x/core';
 import { QUANTIZED } from '@x/kernels';
+import { kernelDevices } from '@x/testing/devices';
+import { BLOCK_TYPES, randomBlocks } from '@x/testing/quantized/random-blocks';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { blockFormat } from '../../quantized/src/blocks';
-import { BLOCK_TYPES, randomBlocks } from '../../quantized/test/suites/random-blocks';
 import { type QuantizedChoice, RocmDevice, type RocmStorage } from '../src/index';
-import { kernelDevices } from './devices';
 
 const kinds = kernelDevices().map((device) => device.location.kind as 'cpu' | 'cuda' | 'rocm');
 

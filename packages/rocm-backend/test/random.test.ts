@@ -1,9 +1,9 @@
 /** Random numbers of every device: the stream that core's philox.ts defines, made by kernels. */
 import { Device, type DType, UnsupportedError } from '@x/core';
+import { kernelDevices } from '@x/testing/devices';
+import { FLOAT_DTYPES } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
 import type { RocmDevice } from '../src/index';
-import { kernelDevices } from './devices';
-import { FLOAT_DTYPES } from './operands';
 
 const COUNTS = [1, 2, 3, 5, 1023, 20001];
 

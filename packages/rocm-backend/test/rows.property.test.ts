@@ -1,10 +1,10 @@
 /** Reductions, row ops and matrix products of every device against the TypeScript reference. */
 import { DTYPES, type DType, isFloat, Layout, type ReduceOp } from '@x/core';
+import { expectClose } from '@x/testing/compare';
+import { kernelDevices } from '@x/testing/devices';
+import { FLOAT_DTYPES, operandSpec, pairsOf, runs, shapes, sumError } from '@x/testing/operands';
 import fc from 'fast-check';
 import { describe, it } from 'vitest';
-import { expectClose } from './compare';
-import { kernelDevices } from './devices';
-import { FLOAT_DTYPES, operandSpec, pairsOf, runs, shapes, sumError } from './operands';
 
 const REDUCE: readonly ReduceOp[] = ['sum', 'min', 'max', 'argmin', 'argmax'];
 const nonEmpty = shapes.filter((shape) => shape.length > 0 && shape.every((size) => size > 0));

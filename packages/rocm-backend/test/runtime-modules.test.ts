@@ -8,10 +8,10 @@ import { join } from 'node:path';
 import { Device, PhiloxGenerator } from '@x/core';
 import { compilers } from '@x/hip';
 import { ALL_MODULES, INDEXING, type KernelModule, parseCodeObject, QUANTIZED, REDUCE } from '@x/kernels';
+import { kernelDevices } from '@x/testing/devices';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { compileCacheStats, RocmDevice } from '../src/index';
 import { compileCached } from '../src/runtime-compile';
-import { kernelDevices } from './devices';
 
 const LARGE: readonly KernelModule[] = [INDEXING, QUANTIZED, REDUCE];
 type Kind = 'cpu' | 'cuda' | 'rocm';

@@ -5,11 +5,11 @@
 import type { Device } from '@x/core';
 import { compilers } from '@x/hip';
 import { QUANTIZED } from '@x/kernels';
+import { kernelDevices } from '@x/testing/devices';
+import { BLOCK_TYPES, randomBlocks } from '@x/testing/quantized/random-blocks';
 import { describe, expect, it } from 'vitest';
 import { blockFormat, type QuantType } from '../../quantized/src';
-import { BLOCK_TYPES, randomBlocks } from '../../quantized/test/suites/random-blocks';
 import type { RocmDevice, RocmStorage } from '../src/index';
-import { kernelDevices } from './devices';
 
 const BLOCKS = 9;
 const structOf = (type: QuantType) => (type === 'q8_1' ? 'Q8_1_Weight' : type.toUpperCase());

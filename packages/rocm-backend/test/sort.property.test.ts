@@ -1,13 +1,22 @@
 /** Arg-sort of every device against the TypeScript reference, and the radix kernels by themselves at odd cuts of a row. */
 import { type BackendStorage, DTYPES, type DType, Layout, sizeInBytes } from '@x/core';
 import { SORT } from '@x/kernels';
+import { expectClose } from '@x/testing/compare';
+import { kernelDevices } from '@x/testing/devices';
+import {
+  generator,
+  operandSpec,
+  type Pair,
+  pairsOf,
+  randomBytes,
+  runs,
+  TEST_SCALE,
+  tiedBytes,
+} from '@x/testing/operands';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { RocmDevice, RocmStorage } from '../src/index';
 import { launchRadixPass } from '../src/sort-kernels';
-import { expectClose } from './compare';
-import { kernelDevices } from './devices';
-import { generator, operandSpec, type Pair, pairsOf, randomBytes, runs, TEST_SCALE, tiedBytes } from './operands';
 
 const dtype = fc.constantFrom<DType>(...DTYPES);
 

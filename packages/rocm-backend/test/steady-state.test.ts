@@ -3,9 +3,9 @@
  * (`HipDevice.counters`), so that nothing between a tensor's method and the driver is left out.
  */
 import { type Device, scope, Tensor } from '@x/core';
+import { kernelDevices } from '@x/testing/devices';
 import { describe, expect, it } from 'vitest';
 import type { RocmDevice } from '../src/index';
-import { kernelDevices } from './devices';
 
 /** Operations on views that no kernel takes as plain memory, and on numbers, which must reach the device too. */
 function operations(device: Device): Record<string, () => unknown> {

@@ -1,12 +1,12 @@
 /** Top-k of every device against the TypeScript reference, and the kernel by itself at odd block sizes and cuts. */
 import { DTYPES, type DType, Layout } from '@x/core';
 import { SORT } from '@x/kernels';
+import { expectClose } from '@x/testing/compare';
+import { kernelDevices } from '@x/testing/devices';
+import { operandSpec, type Pair, pairsOf, runs, tiedBytes } from '@x/testing/operands';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { RocmDevice } from '../src/index';
-import { expectClose } from './compare';
-import { kernelDevices } from './devices';
-import { operandSpec, type Pair, pairsOf, runs, tiedBytes } from './operands';
 
 /** Rows and columns: narrow, wider than what one block sorts at once, and wide enough to be cut into parts. */
 const sizes = fc.oneof(

@@ -1,0 +1,16 @@
+/** The devices that the behaviour tests run on: every one that is present, or those named in X_TEST_DEVICES (`cpu,cuda:0`). */
+import { Device } from '@x/core';
+import '@x/rocm-backend';
+
+export function testDevices(): Device[] {
+  const named = process.env.X_TEST_DEVICES?.split(',');
+  if (named) return named.map((name) => Device.parse(name));
+  return Device.list()
+    .filter((info) => info.available)
+    .map((info) => Device.parse(info.name));
+}
+
+/** Devices with kernels: all but the TypeScript reference that they are compared with. */
+export function kernelDevices(): Device[] {
+  return testDevices().filter((device) => device.location.kind !== 'js');
+}

@@ -1,0 +1,51 @@
+import { Device, Tensor } from '@x/core';
+import { expect } from 'vitest';
+import { testDevices } from '../devices';
+
+export const devices = testDevices();
+export const deviceNames = devices.map(String);
+export const openDevice = (name: string) => Device.parse(name);
+
+export function expectClose(
+  actual: Tensor,
+  shape: readonly number[],
+  expected: ArrayLike<number>,
+  tolerance = 1e-5,
+): void {
+  expect(actual.shape).toEqual(shape);
+  const values = actual.toArraySync<Float32Array>();
+  for (let i = 0; i < expected.length; i++) {
+    const message = `element ${i} is ${values[i]}, expected ${expected[i]}`;
+    expect(Math.abs(values[i] - expected[i]), message).toBeLessThanOrEqual(
+      tolerance * Math.max(1, Math.abs(expected[i])),
+    );
+  }
+}
+
+/** Values that look random and are the same each time, in [-1, 1). */
+export function values(count: number, seed = 1): Float32Array {
+  let state = seed;
+  return Float32Array.from({ length: count }, () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return state / 2 ** 31 - 1;
+  });
+}
+
+export function tensor(data: ArrayLike<number>, shape: readonly number[], device: Device): Tensor {
+  return Tensor.from(Float32Array.from(data), { shape, device });
+}
+
+/** Makes f32 tensors on a device that is opened later: from data, and with {@link values} of a seed. */
+export function tensorMakers(device: () => Device) {
+  const from = (data: Parameters<typeof Tensor.from>[0], shape?: number[]) =>
+    Tensor.from(data, { shape, device: device(), dtype: 'f32' });
+  const rand = (shape: number[], seed: number) =>
+    from(
+      values(
+        shape.reduce((a, b) => a * b, 1),
+        seed,
+      ),
+      shape,
+    );
+  return { from, rand };
+}

@@ -1,0 +1,101 @@
+/** Recurrent layers on one device: candle-nn's tests/rnn.rs, whose values are PyTorch's, and what they leave out. */
+import { type Device, memoryStats, scope, Tensor } from '@x/core';
+import { GRU, gru, LSTM, lstm, type RnnConfig, VarBuilder, VarMap } from '@x/nn';
+import { describe, expect, test } from 'vitest';
+import { expectClose } from './close';
+import { values } from './helpers';
+
+const BIAS = [-1, 1, -0.5, 2, -1, 1, -0.5, 2, -1, 1, -0.5, 2];
+
+export function rnnSuite(name: string, device: () => Device): void {
+  /** Weights of candle's tests: cosines and sines of 0, 1, 2, ... */
+  const weights = (rows: number, suffix = 'l0') => {
+    const bias = Tensor.from(BIAS.slice(0, rows), { device: device() });
+    return {
+      [`weight_ih_${suffix}`]: Tensor.arange(0, rows * 2, 'f32', device())
+        .reshape([rows, 2])
+        .cos(),
+      [`weight_hh_${suffix}`]: Tensor.arange(0, rows * 3, 'f32', device())
+        .reshape([rows, 3])
+        .sin(),
+      [`bias_ih_${suffix}`]: bias,
+      [`bias_hh_${suffix}`]: bias.cos(),
+    };
+  };
+  const builder = (rows: number, suffix?: string) =>
+    VarBuilder.fromTensors(weights(rows, suffix), { device: device() });
+  const inputs = [3, 1, 4, 1, 5, 9, 2].map((x) => [x, x / 2]);
+  const sequence = () => Tensor.from([inputs], { device: device() });
+  const check = (title: string, body: () => void) =>
+    test(title, () => {
+      const before = memoryStats().liveTensors;
+      scope(body);
+      expect(memoryStats().liveTensors).toBe(before);
+    });
+
+  describe(`recurrent layers on ${name}`, () => {
+    check('rnn::lstm', () => {
+      using layer = lstm(2, 3, {}, builder(12));
+      let state = layer.zeroState(1);
+      for (const input of inputs) state = layer.step(Tensor.from([input], { device: device() }), state);
+      expectClose(state.h, [[0.9919, 0.1738, -0.1451]]);
+      expectClose(state.c, [[5.725, 0.4458, -0.2908]]);
+      const states = layer.seq(sequence());
+      expect(states.length).toBe(7);
+      expectClose(states[6].c, state.c.toVecSync(), 1e-6);
+      const all = layer.forward(sequence());
+      expect(all.shape).toEqual([1, 7, 3]);
+      expectClose(all.narrow(1, 6, 1).squeeze(1), state.h.toVecSync(), 1e-6);
+    });
+
+    check('rnn::gru', () => {
+      using layer = gru(2, 3, {}, builder(9));
+      let state = layer.zeroState(1);
+      for (const input of inputs) state = layer.step(Tensor.from([input], { device: device() }), state);
+      expectClose(state.h, [[0.0579, 0.8836, -0.9991]]);
+      expectClose(layer.forward(sequence()).narrow(1, 6, 1).squeeze(1), state.h.toVecSync(), 1e-6);
+    });
+
+    check('a backward layer is a forward one on the reversed sequence', () => {
+      for (const [make, rows] of [
+        [lstm, 12],
+        [gru, 9],
+      ] as const) {
+        using forward = make(2, 3, {}, builder(rows));
+        using backward = make(2, 3, { direction: 'backward', layerIdx: 2 }, builder(rows, 'l2_reverse'));
+        const expected = forward.forward(sequence().flip([1])).flip([1]);
+        expectClose(backward.forward(sequence()), expected.toVecSync(), 1e-6);
+      }
+    });
+
+    check('initial values, no biases, and a start state', () => {
+      device().setSeed(5);
+      using map = new VarMap();
+      const vb = VarBuilder.fromVarMap(map, { device: device() });
+      const noBias: RnnConfig = { bIhInit: null, bHhInit: null };
+      using layer = new LSTM(2, 4, noBias, vb.pp('lstm'));
+      using other = new GRU(2, 4, {}, vb.pp('gru'));
+      expect([...map.data.keys()]).toEqual([
+        'lstm.weight_ih_l0',
+        'lstm.weight_hh_l0',
+        'gru.weight_ih_l0',
+        'gru.weight_hh_l0',
+        'gru.bias_ih_l0',
+        'gru.bias_hh_l0',
+      ]);
+      const xs = Tensor.from(values(2 * 5 * 2, 3), { shape: [2, 5, 2], device: device() });
+      const half = layer.seq(xs.narrow(1, 0, 3));
+      const rest = layer.seqInit(xs.narrow(1, 3, 2), half[2]);
+      expectClose(layer.statesToTensor([...half, ...rest]), layer.forward(xs).toVecSync(), 1e-6);
+      expect(other.forward(xs).shape).toEqual([2, 5, 4]);
+      expect(() => layer.forward(xs.narrow(2, 0, 1))).toThrow(/give \[b, seq, 2\]/);
+      const loss = layer.forward(xs).sqr().sumAll().add(other.forward(xs).sqr().sumAll());
+      const grads = loss.backward();
+      for (const [path, variable] of map.data) {
+        const grad = grads.get(variable);
+        expect(grad?.shape, path).toEqual(variable.shape);
+        expect(grad!.abs().sumAll().toScalarSync(), path).toBeGreaterThan(1e-4);
+      }
+    });
+  });
+}
