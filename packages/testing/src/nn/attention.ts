@@ -248,5 +248,29 @@ export function attentionSuite(name: string, device: () => Device): void {
     check('a causal offset that leaves keys out', () => {
       compare({ heads: 2, d: 4, seq: 2, kv: 9 }, masked(AttnMask.causalWithOffset(3)), { bias: causal(3) });
     });
+
+    check('a captured graph gives what the function gives', () => {
+      const sizes = { b: 1, heads: 4, kvHeads: 2, kv: 40, d: 64 };
+      for (const [seq, dtype] of [
+        [1, 'f32'],
+        [24, 'f16'],
+      ] as const) {
+        const { q, k, v } = randomInputs({ ...sizes, seq }, device(), 5);
+        const [a, b, c] = [q, k, v].map((tensor) => tensor.toDtype(dtype));
+        const attend = () => sdpa(a, b, c, { scale: 1 / 8, causal: true });
+        using graph = device().capture(attend);
+        for (const seed of [6, 7]) {
+          const next = randomInputs({ ...sizes, seq }, device(), seed);
+          for (const [to, from] of [
+            [a, next.q],
+            [b, next.k],
+            [c, next.v],
+          ] as const) {
+            to.copyFrom(from.toDtype(dtype));
+          }
+          expect(graph.replay().toArraySync()).toEqual(attend().toArraySync());
+        }
+      }
+    });
   });
 }

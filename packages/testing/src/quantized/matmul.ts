@@ -368,5 +368,30 @@ export function matmulSuite(name: string, open: () => Device): void {
       using map = QMatMul.fromQTensor(blocks);
       expect(map.kind).toBe('quantized');
     });
+
+    test.each(['q4_K', 'q8_0'] as const)('a captured product with %s gives what the product gives', (type) => {
+      const device = open();
+      using weight = weightOf(
+        counting(64 * 256, (i) => Math.sin(i)),
+        [64, 256],
+        type,
+        device,
+      );
+      using map = QMatMul.fromQTensor(weight);
+      using ids = Tensor.from(Uint32Array.of(3, 60), { device });
+      for (const rows of [1, 5, 33]) {
+        using x = Tensor.zeros([rows, 256], 'f32', device);
+        using graph = device.capture(() => ({ product: map.forward(x), rows: weight.embedding(ids) }));
+        for (const phase of [1, 2]) {
+          x.write(counting(rows * 256, (i) => Math.cos(i * phase)));
+          ids.write([phase, 63 - phase]);
+          using product = map.forward(x);
+          using selected = weight.embedding(ids);
+          const outputs = graph.replay();
+          expect(numbersOf(outputs.product)).toEqual(numbersOf(product));
+          expect(numbersOf(outputs.rows)).toEqual(numbersOf(selected));
+        }
+      }
+    });
   });
 }
