@@ -423,6 +423,11 @@ export interface BackendDevice {
   capture?(record: () => void): BackendGraph | null;
   /** Kernels, library calls and graphs that were launched since the device was opened. */
   readonly launchCount?: number;
+  /**
+   * Elements [offset, offset + count) of a storage of another device of the same kind, copied without the host and ordered
+   * behind what either device was given. Null where the devices do not reach each other.
+   */
+  fromPeer?(source: BackendStorage, offset: number, count: number): BackendStorage | null;
   /** Compiles HIP C++ for this device; only devices that run kernels have it. See `Device.compile`. */
   compile?(source: string, options?: CompileOptions): CompiledProgram;
   allocUninit(elemCount: number, dtype: DType): BackendStorage;

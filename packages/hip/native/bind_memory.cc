@@ -83,6 +83,29 @@ Napi::Value memset(const Napi::CallbackInfo& info) {
   return Napi::Value();
 }
 
+// reaches(device, source) => whether copyFrom works
+Napi::Value reaches(const Napi::CallbackInfo& info) {
+  Device& source = addonOf(info.Env()).device(u32(info, 1));
+  return Napi::Boolean::New(info.Env(), deviceArg(info).reaches(source));
+}
+
+// copyFrom(device, dst, stream, source, src, sourceStream, bytes)
+Napi::Value copyFrom(const Napi::CallbackInfo& info) {
+  Device& device = deviceArg(info);
+  Device& source = addonOf(info.Env()).device(u32(info, 3));
+  DevicePtr dst = u64(info, 1);
+  DevicePtr src = u64(info, 4);
+  size_t bytes = u64(info, 6);
+  source.enter();
+  Stream from = source.idleStream(u32(info, 5), "a copy to another device");
+  device.enter();
+  Stream to = device.idleStream(u32(info, 2), "a copy from another device");
+  requireRange(addonOf(info.Env()), device, dst, bytes, "copyFrom destination");
+  requireRange(addonOf(info.Env()), source, src, bytes, "copyFrom source");
+  if (bytes > 0) device.copyFrom(source, dst, src, bytes, to, from);
+  return Napi::Value();
+}
+
 }  // namespace
 
 void exportMemory(Napi::Env env, Napi::Object exports) {
@@ -91,6 +114,8 @@ void exportMemory(Napi::Env env, Napi::Object exports) {
   exports.Set("free", Napi::Function::New<guarded<free>>(env));
   exports.Set("htod", Napi::Function::New<guarded<htod>>(env));
   exports.Set("dtod", Napi::Function::New<guarded<dtod>>(env));
+  exports.Set("reaches", Napi::Function::New<guarded<reaches>>(env));
+  exports.Set("copyFrom", Napi::Function::New<guarded<copyFrom>>(env));
   exports.Set("memset", Napi::Function::New<guarded<memset>>(env));
 }
 

@@ -28,6 +28,8 @@ inline const char* platformName(Platform platform) {
   X(MemcpyHtoD, "hipMemcpyHtoDAsync", "cuMemcpyHtoDAsync", "memcpyHtoD")                 \
   X(MemcpyDtoH, "hipMemcpyDtoHAsync", "cuMemcpyDtoHAsync", "memcpyDtoH")                 \
   X(MemcpyDtoD, "hipMemcpyDtoDAsync", "cuMemcpyDtoDAsync", "memcpyDtoD")                 \
+  X(PeerAccess, "hipDeviceCanAccessPeer", "cuDeviceCanAccessPeer", "reachPeer")          \
+  X(MemcpyPeer, "hipMemcpyPeerAsync", "cuMemcpyPeerAsync", "memcpyPeer")                 \
   X(Memset, "hipMemsetD8Async", "cuMemsetD8Async", "memset")                             \
   X(StreamCreate, "hipStreamCreateWithFlags", "cuStreamCreate", "streamCreate")          \
   X(StreamSynchronize, "hipStreamSynchronize", "cuStreamSynchronize", "streamSynchronize") \

@@ -61,6 +61,11 @@ class CountingDriver final : public Driver {
     return tick(Counter::Memset), settle(inner_.memsetD8Async(dst, value, n, s), s);
   }
 
+  Status reachPeer(Context from, Context to, bool* reached) override { return inner_.reachPeer(from, to, reached); }
+  Status memcpyPeerAsync(DevicePtr dst, Context to, DevicePtr src, Context from, size_t n, Stream s) override {
+    return tick(Counter::DtoD), settle(inner_.memcpyPeerAsync(dst, to, src, from, n, s), s);
+  }
+
   Status streamCreate(Stream* out) override { return inner_.streamCreate(out); }
   Status streamDestroy(Stream s) override { return inner_.streamDestroy(s); }
   Status streamSynchronize(Stream s) override { return inner_.streamSynchronize(s); }

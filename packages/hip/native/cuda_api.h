@@ -12,6 +12,7 @@ using CUresult = int;
 constexpr CUresult kSuccess = 0;
 constexpr CUresult kInvalidImage = 200;
 constexpr CUresult kNotReady = 600;
+constexpr CUresult kPeerAccessAlreadyEnabled = 704;
 constexpr CUresult kGraphExecUpdateFailure = 910;
 
 enum Attribute : int {
@@ -84,6 +85,9 @@ struct Api {
   CUresult (*cuMemFreeHost)(void*);
   CUresult (*cuMemcpyHtoDAsync_v2)(uint64_t dst, const void* src, size_t, void* stream);
   CUresult (*cuMemcpyDtoHAsync_v2)(void* dst, uint64_t src, size_t, void* stream);
+  CUresult (*cuDeviceCanAccessPeer)(int*, int device, int peer);
+  CUresult (*cuCtxEnablePeerAccess)(void* peer, unsigned flags);
+  CUresult (*cuMemcpyPeerAsync)(uint64_t dst, void* dstContext, uint64_t src, void* srcContext, size_t, void* stream);
   CUresult (*cuMemcpyDtoDAsync_v2)(uint64_t dst, uint64_t src, size_t, void* stream);
   CUresult (*cuMemsetD8Async)(uint64_t dst, unsigned char, size_t, void* stream);
   CUresult (*cuStreamCreate)(void**, unsigned flags);

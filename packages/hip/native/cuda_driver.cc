@@ -88,6 +88,22 @@ class CudaDriver final : public Driver {
     return api_.cuMemsetD8Async(dst, value, bytes, stream);
   }
 
+  Status reachPeer(Context from, Context to, bool* reached) override {
+    *reached = false;
+    if (!api_.cuDeviceCanAccessPeer || !api_.cuCtxEnablePeerAccess || !api_.cuMemcpyPeerAsync) return kSuccess;
+    const auto* peer = static_cast<OpenContext*>(to);
+    int can = 0;
+    Status status = api_.cuDeviceCanAccessPeer(&can, static_cast<OpenContext*>(from)->device, peer->device);
+    if (status != kSuccess || !can) return status;
+    status = api_.cuCtxEnablePeerAccess(peer->context, 0);
+    *reached = status == kSuccess || status == cuda::kPeerAccessAlreadyEnabled;
+    return kSuccess;
+  }
+  Status memcpyPeerAsync(DevicePtr dst, Context to, DevicePtr src, Context from, size_t bytes, Stream stream) override {
+    return api_.cuMemcpyPeerAsync(dst, static_cast<OpenContext*>(to)->context, src,
+                                  static_cast<OpenContext*>(from)->context, bytes, stream);
+  }
+
   Status streamCreate(Stream* out) override { return api_.cuStreamCreate(out, cuda::kStreamNonBlocking); }
   Status streamDestroy(Stream stream) override { return api_.cuStreamDestroy_v2(stream); }
   Status streamSynchronize(Stream stream) override { return api_.cuStreamSynchronize(stream); }
@@ -237,7 +253,8 @@ std::vector<Symbol> symbolsOf(Api& api) {
       X_SYMBOL(cuCtxSynchronize, false), X_SYMBOL(cuMemGetInfo_v2, false), X_SYMBOL(cuMemAlloc_v2, false),
       X_SYMBOL(cuMemFree_v2, false), X_SYMBOL(cuMemHostAlloc, false), X_SYMBOL(cuMemFreeHost, false),
       X_SYMBOL(cuMemcpyHtoDAsync_v2, false), X_SYMBOL(cuMemcpyDtoHAsync_v2, false),
-      X_SYMBOL(cuMemcpyDtoDAsync_v2, false), X_SYMBOL(cuMemsetD8Async, false), X_SYMBOL(cuStreamCreate, false),
+      X_SYMBOL(cuDeviceCanAccessPeer, true), X_SYMBOL(cuCtxEnablePeerAccess, true),
+      X_SYMBOL(cuMemcpyPeerAsync, true), X_SYMBOL(cuMemcpyDtoDAsync_v2, false), X_SYMBOL(cuMemsetD8Async, false), X_SYMBOL(cuStreamCreate, false),
       X_SYMBOL(cuStreamDestroy_v2, false), X_SYMBOL(cuStreamSynchronize, false), X_SYMBOL(cuStreamWaitEvent, false),
       X_SYMBOL(cuStreamBeginCapture_v2, false), X_SYMBOL(cuStreamEndCapture, false), X_SYMBOL(cuEventCreate, false),
       X_SYMBOL(cuEventDestroy_v2, false), X_SYMBOL(cuEventRecord, false), X_SYMBOL(cuEventSynchronize, false),

@@ -141,6 +141,12 @@ class Device {
   void waitForAll(const char* what);  // device synchronise, refused while a stream is being captured
   void launch(const uint8_t* record);
 
+  // Whether this device can copy from memory of `source`, another device of the platform, without the host.
+  bool reaches(Device& source);
+  // A copy on this device's stream `to`, after what `from`, a stream of `source`, was given so far and before what it is
+  // given later.
+  void copyFrom(Device& source, DevicePtr dst, DevicePtr src, size_t bytes, Stream to, Stream from);
+
   // A recycled event for internal waits.
   Event takeEvent();
   void giveEvent(Event event) { spareEvents_.push_back(event); }

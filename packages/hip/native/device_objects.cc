@@ -62,6 +62,40 @@ Event Device::takeEvent() {
   return event;
 }
 
+bool Device::reaches(Device& source) {
+  enter();
+  bool reached = false;
+  if (source.platform_ != platform_ || &source == this || source.closed()) return false;
+  check(Call::PeerAccess, counting_.reachPeer(context_, source.context_, &reached));
+  return reached;
+}
+
+namespace {
+
+// An event for as long as a scope: a wait that is enqueued keeps what was recorded then.
+struct Lent {
+  explicit Lent(Device& owner) : device(owner), event(owner.takeEvent()) {}
+  ~Lent() { device.giveEvent(event); }
+  Device& device;
+  Event event;
+};
+
+}  // namespace
+
+void Device::copyFrom(Device& source, DevicePtr dst, DevicePtr src, size_t bytes, Stream to, Stream from) {
+  source.enter();
+  Lent ready(source);
+  source.check(Call::EventRecord, source.counting_.eventRecord(ready.event, from));
+  enter();
+  Lent copied(*this);
+  check(Call::StreamWaitEvent, counting_.streamWaitEvent(to, ready.event));
+  check(Call::MemcpyPeer, counting_.memcpyPeerAsync(dst, context_, src, source.context_, bytes, to),
+        std::to_string(bytes) + " bytes from device " + std::to_string(source.ordinal_));
+  check(Call::EventRecord, counting_.eventRecord(copied.event, to));
+  source.enter();
+  source.check(Call::StreamWaitEvent, source.counting_.streamWaitEvent(from, copied.event));
+}
+
 uint32_t Device::loadModule(const void* image, size_t bytes) {
   enter();
   Module module = nullptr;

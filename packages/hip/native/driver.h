@@ -87,6 +87,17 @@ class Driver {
   virtual Status memcpyDtoDAsync(DevicePtr dst, DevicePtr src, size_t bytes, Stream) = 0;
   virtual Status memsetD8Async(DevicePtr dst, uint8_t value, size_t bytes, Stream) = 0;
 
+  // Between devices. Whether the current device `from` can reach memory of `to` by itself, which it may from then on; and
+  // copies, on a stream of the current device.
+  virtual Status reachPeer(Context from, Context to, bool* reached) {
+    (void)from, (void)to;
+    return *reached = false, 0;
+  }
+  virtual Status memcpyPeerAsync(DevicePtr dst, Context dstContext, DevicePtr src, Context srcContext, size_t bytes, Stream) {
+    (void)dst, (void)dstContext, (void)src, (void)srcContext, (void)bytes;
+    return kNotSupported;
+  }
+
   virtual Status streamCreate(Stream* out) = 0;
   virtual Status streamDestroy(Stream) = 0;
   virtual Status streamSynchronize(Stream) = 0;

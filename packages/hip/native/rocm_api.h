@@ -12,6 +12,7 @@ using hipError = int;
 constexpr hipError kSuccess = 0;
 constexpr hipError kInvalidImage = 200;
 constexpr hipError kNotReady = 600;
+constexpr hipError kPeerAccessAlreadyEnabled = 704;
 constexpr hipError kGraphExecUpdateFailure = 910;
 
 // hipDeviceAttribute_t. The enum was renumbered at HIP 5.0 and has only been appended to since: these values were printed
@@ -67,6 +68,9 @@ struct Api {
   hipError (*hipMemcpyDtoHAsync)(void* dst, void* src, size_t, void* stream);
   hipError (*hipMemcpyDtoDAsync)(void* dst, void* src, size_t, void* stream);
   hipError (*hipMemsetD8Async)(void* dst, unsigned char, size_t, void* stream);
+  hipError (*hipDeviceCanAccessPeer)(int*, int device, int peer);
+  hipError (*hipDeviceEnablePeerAccess)(int peer, unsigned flags);
+  hipError (*hipMemcpyPeerAsync)(void* dst, int dstDevice, const void* src, int srcDevice, size_t, void* stream);
   hipError (*hipStreamCreateWithFlags)(void**, unsigned flags);
   hipError (*hipStreamDestroy)(void*);
   hipError (*hipStreamSynchronize)(void*);

@@ -107,6 +107,21 @@ class RocmDriver final : public Driver {
     return api_.hipMemsetD8Async(address(dst), value, bytes, stream);
   }
 
+  Status reachPeer(Context from, Context to, bool* reached) override {
+    *reached = false;
+    if (!api_.hipDeviceCanAccessPeer || !api_.hipDeviceEnablePeerAccess || !api_.hipMemcpyPeerAsync) return kSuccess;
+    int can = 0;
+    Status status = api_.hipDeviceCanAccessPeer(&can, ordinalOf(from), ordinalOf(to));
+    if (status != kSuccess || !can) return status;
+    status = api_.hipDeviceEnablePeerAccess(ordinalOf(to), 0);
+    *reached = status == kSuccess || status == rocm::kPeerAccessAlreadyEnabled;
+    if (status != kSuccess) (void)api_.hipGetLastError();
+    return kSuccess;
+  }
+  Status memcpyPeerAsync(DevicePtr dst, Context to, DevicePtr src, Context from, size_t bytes, Stream stream) override {
+    return api_.hipMemcpyPeerAsync(address(dst), ordinalOf(to), address(src), ordinalOf(from), bytes, stream);
+  }
+
   Status streamCreate(Stream* out) override { return api_.hipStreamCreateWithFlags(out, rocm::kStreamNonBlocking); }
   Status streamDestroy(Stream stream) override { return api_.hipStreamDestroy(stream); }
   Status streamSynchronize(Stream stream) override { return api_.hipStreamSynchronize(stream); }
@@ -252,6 +267,8 @@ std::vector<Symbol> symbolsOf(Api& api) {
       X_SYMBOL(hipMemGetInfo, false), X_SYMBOL(hipMalloc, false), X_SYMBOL(hipFree, false),
       X_SYMBOL(hipHostMalloc, false), X_SYMBOL(hipHostFree, false), X_SYMBOL(hipMemcpyHtoDAsync, false),
       X_SYMBOL(hipMemcpyDtoHAsync, false), X_SYMBOL(hipMemcpyDtoDAsync, false), X_SYMBOL(hipMemsetD8Async, false),
+      X_SYMBOL(hipDeviceCanAccessPeer, true),
+      X_SYMBOL(hipDeviceEnablePeerAccess, true), X_SYMBOL(hipMemcpyPeerAsync, true),
       X_SYMBOL(hipStreamCreateWithFlags, false), X_SYMBOL(hipStreamDestroy, false),
       X_SYMBOL(hipStreamSynchronize, false), X_SYMBOL(hipStreamWaitEvent, false),
       X_SYMBOL(hipStreamBeginCapture, false), X_SYMBOL(hipStreamEndCapture, false), X_SYMBOL(hipEventCreate, false),

@@ -79,6 +79,16 @@ export interface NativeAddon {
   free(device: number, address: number): void;
   htod(device: number, dst: number, view: HostView, stream: number): void;
   dtod(device: number, dst: number, src: number, bytes: number, stream: number): void;
+  reaches(device: number, source: number): boolean;
+  copyFrom(
+    device: number,
+    dst: number,
+    stream: number,
+    source: number,
+    src: number,
+    sourceStream: number,
+    bytes: number,
+  ): void;
   memset(device: number, dst: number, byte: number, bytes: number, stream: number): void;
   dtoh(device: number, view: HostView, src: number, stream: number): Promise<void>;
   dtohSync(device: number, view: HostView, src: number, stream: number): void;

@@ -127,6 +127,33 @@ export class HipDevice {
     this.#native.dtod(this.#id, dst, src, bytes, this.#stream(stream));
   }
 
+  /**
+   * Whether this device can copy from memory of `source`, another device of its platform, without the host. Asks the
+   * driver, and allows the access.
+   */
+  reaches(source: HipDevice): boolean {
+    this.#context.check();
+    source.#context.check();
+    return source.platform === this.platform && this.#native.reaches(this.#id, source.#id);
+  }
+
+  /**
+   * Copies from another device that {@link reaches} is true of, on this device's `stream`: after what `from`, a stream of
+   * `source`, was given so far, and before what it is given later.
+   */
+  memcpyFrom(
+    source: HipDevice,
+    dst: number,
+    src: number,
+    bytes: number,
+    stream: HipStream = this.defaultStream,
+    from: HipStream = source.defaultStream,
+  ): void {
+    this.#context.check();
+    source.#context.check();
+    this.#native.copyFrom(this.#id, dst, this.#stream(stream), source.#id, src, source.#stream(from), bytes);
+  }
+
   /** Sets `bytes` bytes at `dst` to `byte` (0 to 255). */
   memset(dst: number, byte: number, bytes: number, stream: HipStream = this.defaultStream): void {
     this.#context.check();

@@ -43,6 +43,37 @@ describe('properties', () => {
   });
 });
 
+test('copies between devices speak HIP, where the driver allows them', () => {
+  const body = `const [a, b] = [hip.openDevice('rocm', 0), hip.openDevice('rocm', 1)];
+    const reached = [b.reaches(a), b.reaches(a), a.reaches(a)];
+    const [src, dst] = [a.alloc(4096), b.alloc(4096)];
+    a.memcpyHtoD(src, new Uint8Array(4096).fill(7));
+    const outcome = (run) => { try { run(); return 'done'; } catch (error) { return error.code; } };
+    const back = new Uint8Array(4096);
+    const results = [
+      outcome(() => b.memcpyFrom(a, dst + 4, src + 8, 100)),
+      outcome(() => b.memcpyFrom(a, dst, src, 5000)),
+      outcome(() => { const s = b.createStream(); s.beginCapture(); try { b.memcpyFrom(a, dst, src, 8, s); } finally { s.endCapture(); } }),
+    ];
+    b.memcpyDtoHSync(back, dst);
+    a.dispose();
+    results.push(outcome(() => b.memcpyFrom(a, dst, src, 8)));
+    return { reached, results, sum: back.subarray(4, 104).reduce((x, y) => x + y) };`;
+  const run = (environment: Record<string, string>) =>
+    runIsolated<{ reached: boolean[]; results: string[]; sum: number }>(body, {
+      X_HIP_LIBRARY: rocm6,
+      FAKE_HIP_DEVICES: '2',
+      ...environment,
+    });
+  expect(run({})).toEqual({
+    reached: [true, true, false],
+    results: ['done', 'INVALID_ARGUMENT', 'INVALID_ARGUMENT', 'DISPOSED'],
+    sum: 700,
+  });
+  const none = run({ FAKE_HIP_PEER: 'none' });
+  expect([none.reached, none.results[0]]).toEqual([[false, false, false], 'DRIVER_ERROR']);
+});
+
 test('launches, copies, events and graphs speak HIP', () => {
   const result = runIsolated<{ words: number[]; pointer: boolean; value: number; copied: boolean; updated: boolean }>(
     `${ELF}

@@ -39,6 +39,7 @@ import { type ConvolutionChoice, DeviceLibraries, type DeviceOptions, type GemmC
 import { type MatrixUnits, matrixUnits } from './matrix-units';
 import { ModuleStore } from './module-store';
 import { run } from './ops';
+import { Peers } from './peers';
 import type { RuntimeSource } from './runtime-compile';
 import { RocmStorage } from './storage';
 import { DeviceAttentionOps } from './storage/attention';
@@ -71,6 +72,7 @@ export class RocmDevice implements BackendDevice {
   gemmReducedPrecisionF32 = false;
   readonly #allocator: CachingAllocator;
   readonly #info: InfoCache;
+  readonly #peers = new Peers(this);
   readonly #transpositions = new TranspositionCache();
   readonly #random = new PhiloxGenerator();
   /** Read once: looking at the environment costs as much as a launch. */
@@ -182,6 +184,11 @@ export class RocmDevice implements BackendDevice {
     return this.#disposed;
   }
 
+  /** `rocm:0`. */
+  get name(): string {
+    return `${this.location.kind}:${this.location.ordinal}`;
+  }
+
   capture(record: () => void): RocmGraph | null {
     this.#check('capture');
     this.recording?.refuse('capture');
@@ -257,6 +264,23 @@ export class RocmDevice implements BackendDevice {
     if (this.recording) this.recording.fromHost(storage.ptr, bytes);
     else this.hip.memcpyHtoD(storage.ptr, bytes);
     return storage;
+  }
+
+  fromPeer(source: BackendStorage, offset: number, count: number): RocmStorage | null {
+    this.#check('fromPeer');
+    if (!(source instanceof RocmStorage) || source.device.hip.platform !== this.hip.platform) return null;
+    const from = source.device;
+    (this.recording ?? from.recording)?.refuse('a copy between devices');
+    if (from === this || !this.#peers.reaches(from)) return null;
+    const itemBytes = sizeInBytes(source.dtype);
+    const storage = this.allocUninit(count, source.dtype);
+    try {
+      this.hip.memcpyFrom(from.hip, storage.ptr, source.ptr + offset * itemBytes, count * itemBytes);
+      return storage;
+    } catch (error) {
+      storage.dispose();
+      throw error;
+    }
   }
 
   write(dst: BackendStorage, byteOffset: number, bytes: ArrayBufferView): void {

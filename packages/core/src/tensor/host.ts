@@ -4,7 +4,7 @@
  */
 import { toDevice, toDtype } from '../autograd/rules/conversions';
 import { identity } from '../autograd/rules/shared';
-import { refuseInCapture } from '../capture-state';
+import { refuseInCapture, refuseOtherDevice } from '../capture-state';
 import { Device, type DeviceLike } from '../device';
 import { type DType, isDType } from '../dtype';
 import { DTypeError, ShapeError } from '../errors';
@@ -126,10 +126,15 @@ export abstract class TensorHost extends TensorDescribing {
     return compute('toDtype', [this], this.shape, dtype, run, toDtype);
   }
 
-  /** The same values on another device (or its name), contiguous; the same device: a view. Between devices the copy goes through the host. */
+  /**
+   * The same values on another device (or its name), contiguous; the same device: a view. Between GPUs of one kind that
+   * reach each other's memory they are copied directly (not with `X_PEER=0`), otherwise through the host.
+   */
   async toDevice(this: Tensor, device: DeviceLike): Promise<Tensor> {
     const on = Device.of(device);
     if (on.equals(this.device)) return viewOf('toDevice', this, this.layout, identity);
+    const copy = copyOfPeer(this, on);
+    if (copy) return copy;
     // A second owner: this tensor may be disposed before its bytes have arrived.
     const source = aliasOf(this);
     try {
@@ -143,7 +148,23 @@ export abstract class TensorHost extends TensorDescribing {
   toDeviceSync(this: Tensor, device: DeviceLike): Tensor {
     const on = Device.of(device);
     if (on.equals(this.device)) return viewOf('toDevice', this, this.layout, identity);
-    return upload(this, on, this.toBytesSync());
+    return copyOfPeer(this, on) ?? upload(this, on, this.toBytesSync());
+  }
+}
+
+/** A copy that goes from device to device; null where there is no such way. */
+function copyOfPeer(tensor: Tensor, device: Device): Tensor | null {
+  const { backend } = device;
+  if (device.kind !== tensor.device.kind || !backend.fromPeer || tensor.elemCount === 0) return null;
+  refuseOtherDevice(tensor.device);
+  refuseOtherDevice(device);
+  const dense = tensor.contiguous();
+  try {
+    const { storage, layout } = dense.storageAndLayout();
+    const copy = backend.fromPeer(storage, layout.startOffset, layout.elemCount);
+    return copy && track('toDevice', [tensor], adopt(tensor, copy, tensor.shape, device), toDevice, undefined);
+  } finally {
+    dense.dispose();
   }
 }
 

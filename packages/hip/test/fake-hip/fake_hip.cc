@@ -4,6 +4,8 @@
 // copies and fills on the device, anything else spoils the capture) and answers as FAKE_HIP says:
 //   (unset)       one gfx90a device          none         the device count is hipErrorNoDevice
 //   faulty        synchronising fails with hipErrorLaunchFailure after a launch of "bad_kernel"
+// FAKE_HIP_DEVICES is how many devices there are, all alike; with FAKE_HIP_PEER=none they do not reach each other, with
+// =wrong copies between them arrive as zeros.
 // Built with FAKE_R0600 it has ROCm 6's property struct, without it ROCm 5's. FAKE_HIP_ARCH names another chip. With
 // FAKE_HIP_KERNELS, a directory of tools/emulator's libraries, kernels are run, those that a loaded image has. To the file
 // FAKE_HIP_LAUNCHES every process appends the names of the kernels that it ran, each once.
@@ -22,9 +24,19 @@
 
 namespace {
 
-enum { kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kInvalidDevice = 101, kNotFound = 500, kLaunchFailure = 719, kCaptureUnsupported = 900, kCaptureInvalidated = 901 };
+enum { kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kInvalidDevice = 101, kInvalidHandle = 400, kNotFound = 500, kLaunchFailure = 719, kCaptureUnsupported = 900, kCaptureInvalidated = 901 };
 std::map<char*, size_t> gMemory;  // device allocations
 std::map<char*, size_t> gPinned;
+std::map<char*, int> gOwner;  // device of an allocation
+thread_local int tDevice = 0;
+struct Stream {
+  int device;
+};
+struct Event {
+  int queries;
+  int device;
+};
+std::set<std::pair<int, int>> gPeers;  // access that was allowed
 size_t gUsed = 0;
 // Running kernels takes what tests of a real GPU take.
 const size_t kTotal = std::getenv("FAKE_HIP_KERNELS") ? size_t(8) << 30 : size_t(1) << 30;
@@ -47,6 +59,10 @@ std::string setting(const char* name) {
   return value ? value : "";
 }
 std::string mode() { return setting("FAKE_HIP"); }
+int deviceCount() {
+  const std::string count = setting("FAKE_HIP_DEVICES");
+  return mode() == "none" ? 0 : count.empty() ? 1 : std::atoi(count.c_str());
+}
 std::string arch() {
   const std::string named = setting("FAKE_HIP_ARCH");
   return named.empty() ? "gfx90a:sramecc+:xnack-" : named;
@@ -133,10 +149,10 @@ API const char* hipGetErrorName(int e) {
 API const char* hipGetErrorString(int e) { return hipGetErrorName(e); }
 API int hipGetLastError() { return kSuccess; }
 API int hipGetDeviceCount(int* n) {
-  *n = mode() == "none" ? 0 : 1;
+  *n = deviceCount();
   return *n ? kSuccess : kNoDevice;
 }
-API int hipSetDevice(int d) { return d == 0 ? kSuccess : kInvalidDevice; }
+API int hipSetDevice(int d) { return d >= 0 && d < deviceCount() ? tDevice = d, kSuccess : kInvalidDevice; }
 API int hipDeviceGetName(char* text, int bytes, int) { return std::strncpy(text, "Fake Instinct", size_t(bytes)), kSuccess; }
 API int hipDeviceGetAttribute(int* value, int which, int) {
   static const std::map<int, int> values = {{5, 1700000}, {16, 0}, {19, 8388608}, {56, 1024}, {57, 2048}, {59, 4096},
@@ -171,6 +187,7 @@ API int hipMalloc(void** out, size_t bytes) {
   if (gUsed + bytes > kTotal) return kOutOfMemory;
   char* memory = static_cast<char*>(std::malloc(bytes));
   gMemory[memory] = bytes;
+  gOwner[memory] = tDevice;
   gUsed += bytes;
   return *out = memory, kSuccess;
 }
@@ -178,6 +195,7 @@ API int hipFree(void* p) {
   auto found = gMemory.find(static_cast<char*>(p));
   if (found == gMemory.end()) return kInvalidValue;
   gUsed -= found->second;
+  gOwner.erase(found->first);
   gMemory.erase(found);
   return std::free(p), kSuccess;
 }
@@ -209,11 +227,27 @@ API int hipMemsetD8Async(void* d, unsigned char v, size_t n, void* stream) {
   return enqueue(stream, [=] { std::memset(d, v, n); });
 }
 
+API int hipDeviceCanAccessPeer(int* can, int device, int peer) {
+  return *can = device != peer && setting("FAKE_HIP_PEER") != "none", kSuccess;
+}
+API int hipDeviceEnablePeerAccess(int peer, unsigned flags) {
+  if (flags || peer == tDevice) return kInvalidValue;
+  return gPeers.emplace(tDevice, peer).second ? kSuccess : 704;
+}
+static bool isOn(void* p, size_t n, int device) {
+  return inside(gMemory, p, n) && std::prev(gOwner.upper_bound(static_cast<char*>(p)))->second == device;
+}
+// The stream is that of the target, which may reach the source.
+API int hipMemcpyPeerAsync(void* d, int to, void* s, int from, size_t n, void* stream) {
+  if (!isOn(d, n, to) || !isOn(s, n, from) || static_cast<Stream*>(stream)->device != to || !gPeers.count({to, from})) return kInvalidValue;
+  return enqueue(stream, [=] { setting("FAKE_HIP_PEER") == "wrong" ? (void)std::memset(d, 0, n) : (void)copy(d, s, n); });
+}
+
 API int hipStreamCreateWithFlags(void** s, unsigned flags) {
   if (flags != 1) return kInvalidValue;
-  return *s = new int(0), kSuccess;
+  return *s = new Stream{tDevice}, kSuccess;
 }
-API int hipStreamDestroy(void* s) { return delete static_cast<int*>(s), kSuccess; }
+API int hipStreamDestroy(void* s) { return delete static_cast<Stream*>(s), kSuccess; }
 API int hipStreamSynchronize(void* s) { return spoils(s) ? kCaptureUnsupported : settle(); }
 API int hipStreamWaitEvent(void*, void*, unsigned) { return kSuccess; }
 API int hipStreamBeginCapture(void* s, int mode) {
@@ -227,12 +261,20 @@ API int hipStreamEndCapture(void* s, void** g) {
   gCaptures.erase(captured);
   return spoilt ? kCaptureInvalidated : kSuccess;
 }
-API int hipEventCreate(void** e) { return *e = new int(0), kSuccess; }
-API int hipEventDestroy(void* e) { return delete static_cast<int*>(e), kSuccess; }
-API int hipEventRecord(void* e, void* s) { return spoils(s) ? kCaptureUnsupported : *static_cast<int*>(e) = 3, kSuccess; }
-API int hipEventSynchronize(void* e) { return *static_cast<int*>(e) = 0, settle(); }
+API int hipEventCreate(void** e) { return *e = new Event{0, tDevice}, kSuccess; }
+API int hipEventDestroy(void* e) { return delete static_cast<Event*>(e), kSuccess; }
+API int hipEventRecord(void* e, void* s) {
+  if (spoils(s)) return kCaptureUnsupported;
+  auto* event = static_cast<Event*>(e);
+  if (event->device != static_cast<Stream*>(s)->device) return kInvalidHandle;
+  return event->queries = 3, kSuccess;
+}
+API int hipEventSynchronize(void* e) { return static_cast<Event*>(e)->queries = 0, settle(); }
 // Not ready a few times, so that waiting is exercised.
-API int hipEventQuery(void* e) { return gFaulted ? kLaunchFailure : (*static_cast<int*>(e))-- > 0 ? 600 : (*static_cast<int*>(e) = 0); }
+API int hipEventQuery(void* e) {
+  int& queries = static_cast<Event*>(e)->queries;
+  return gFaulted ? kLaunchFailure : queries-- > 0 ? 600 : (queries = 0);
+}
 API int hipEventElapsedTime(float* ms, void*, void*) { return *ms = 1.5f, kSuccess; }
 
 API int hipModuleLoadData(void** m, const void* image) { return *m = const_cast<void*>(image), kSuccess; }
