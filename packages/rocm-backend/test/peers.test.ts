@@ -3,9 +3,9 @@
  * `FAKE_HIP_PEER` makes them fail is tested in packages/hip/test/rocm-driver.test.ts.
  */
 import { type Device, scope, Tensor, Var } from '@x/core';
+import { kernelDevices } from '@x/testing/devices';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { RocmDevice } from '../src/index';
-import { kernelDevices } from './devices';
 
 const pairs = kernelDevices().flatMap((a) =>
   kernelDevices()
