@@ -12,6 +12,7 @@ export default defineConfig({
     alias: {
       // Before its package, whose name it begins with.
       '@x/core/files': source('core/files'),
+      '@x/testing': fileURLToPath(new URL('./packages/testing/src', import.meta.url)),
       ...Object.fromEntries(packages.map((name) => [`@x/${name}`, source(name)])),
     },
   },

@@ -13,7 +13,9 @@ const pairs = kernelDevices().flatMap((a) =>
     .map((b): [Device, Device] => [a, b]),
 );
 
-describe.runIf(pairs.length > 0).each(pairs)('from %s to %s', (a, b) => {
+if (pairs.length === 0) it.skip('there are no two devices of one kind', () => {});
+
+describe.each(pairs)('from %s to %s', (a, b) => {
   const backend = b.backend as RocmDevice;
   const hostCopies = () => (a.backend as RocmDevice).hip.counters().dtoh;
 
