@@ -96,6 +96,6 @@ export class BlasHandle {
     words[13] = rhs.ld;
     words[14] = rhs.batchStride;
     words[15] = problem.out;
-    context.native.gemm(context.id, this.#number, stream ? stream.handleOn(context) : 0, words);
+    context.native.gemm(context.id, this.#number, stream ? stream.handleOn(context) : context.stream, words);
   }
 }

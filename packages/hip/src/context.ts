@@ -21,6 +21,8 @@ export class DeviceContext {
   /** Where the packed arguments begin in the launch buffer. */
   readonly argsOffset: number;
   disposed = false;
+  /** The number of the stream used where none is given. */
+  stream = 0;
 
   constructor(native: NativeAddon, platform: Platform, ordinal: number, device: NativeDevice) {
     this.native = native;

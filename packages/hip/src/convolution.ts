@@ -79,7 +79,7 @@ export class ConvolutionHandle {
   run(plan: ConvolutionPlan, x: number, filter: number, y: number, workspace: number, stream?: HipStream): void {
     const context = this.#context;
     context.check();
-    const on = stream ? stream.handleOn(context) : 0;
+    const on = stream ? stream.handleOn(context) : context.stream;
     context.native.convolutionRun(context.id, this.#number, on, plan.id, x, filter, y, workspace);
   }
 

@@ -58,8 +58,9 @@ export class HipDevice {
   readonly platform: Platform;
   readonly ordinal: number;
   readonly properties: DeviceProperties;
-  /** The stream used where none is given. It lives as long as the device. */
+  /** The stream that every device has. It lives as long as the device. */
   readonly defaultStream: HipStream;
+  #current: HipStream;
   readonly #context: DeviceContext;
   readonly #native: NativeAddon;
   readonly #id: number;
@@ -75,10 +76,20 @@ export class HipDevice {
     this.ordinal = context.ordinal;
     this.properties = Object.freeze(properties);
     this.defaultStream = new HipStream(context, 0, true);
+    this.#current = this.defaultStream;
   }
 
   get isDisposed(): boolean {
     return this.#context.disposed;
+  }
+
+  /** The stream used where none is given: {@link defaultStream}, until it is set to another one of this device. */
+  get currentStream(): HipStream {
+    return this.#current;
+  }
+  set currentStream(stream: HipStream) {
+    this.#context.stream = this.#stream(stream);
+    this.#current = stream;
   }
 
   createStream(): HipStream {
@@ -117,12 +128,12 @@ export class HipDevice {
   }
 
   /** Copies the view's bytes to `dst`. The view may be reused at once. */
-  memcpyHtoD(dst: number, view: HostView, stream: HipStream = this.defaultStream): void {
+  memcpyHtoD(dst: number, view: HostView, stream: HipStream = this.#current): void {
     this.#context.check();
     this.#native.htod(this.#id, dst, view, this.#stream(stream));
   }
 
-  memcpyDtoD(dst: number, src: number, bytes: number, stream: HipStream = this.defaultStream): void {
+  memcpyDtoD(dst: number, src: number, bytes: number, stream: HipStream = this.#current): void {
     this.#context.check();
     this.#native.dtod(this.#id, dst, src, bytes, this.#stream(stream));
   }
@@ -146,8 +157,8 @@ export class HipDevice {
     dst: number,
     src: number,
     bytes: number,
-    stream: HipStream = this.defaultStream,
-    from: HipStream = source.defaultStream,
+    stream: HipStream = this.#current,
+    from: HipStream = source.#current,
   ): void {
     this.#context.check();
     source.#context.check();
@@ -155,7 +166,7 @@ export class HipDevice {
   }
 
   /** Sets `bytes` bytes at `dst` to `byte` (0 to 255). */
-  memset(dst: number, byte: number, bytes: number, stream: HipStream = this.defaultStream): void {
+  memset(dst: number, byte: number, bytes: number, stream: HipStream = this.#current): void {
     this.#context.check();
     if (!Number.isInteger(byte) || byte < 0 || byte > 255) {
       throw invalidArgument(`memset value must be a byte from 0 to 255, not ${byte}`, this.platform);
@@ -164,7 +175,7 @@ export class HipDevice {
   }
 
   /** Fills the view from `src` and waits for it. */
-  memcpyDtoHSync(view: HostView, src: number, stream: HipStream = this.defaultStream): void {
+  memcpyDtoHSync(view: HostView, src: number, stream: HipStream = this.#current): void {
     this.#context.check();
     this.#native.dtohSync(this.#id, view, src, this.#stream(stream));
   }
@@ -173,7 +184,7 @@ export class HipDevice {
    * Fills the view from `src`. The copy is enqueued now, so later work on the stream may overwrite the source; the promise
    * resolves when the view holds the bytes. It rejects when the view's buffer was detached meanwhile.
    */
-  async memcpyDtoH(view: HostView, src: number, stream: HipStream = this.defaultStream): Promise<void> {
+  async memcpyDtoH(view: HostView, src: number, stream: HipStream = this.#current): Promise<void> {
     this.#context.check();
     return this.#native.dtoh(this.#id, view, src, this.#stream(stream));
   }

@@ -63,7 +63,7 @@ export class HipFunction {
     if (context.disposed || this.#module.isDisposed) context.check(true, `module of kernel '${this.name}'`);
     const words = context.words;
     words[FUNCTION] = this.#handle;
-    words[STREAM] = stream === undefined ? 0 : stream.handleOn(context);
+    words[STREAM] = stream === undefined ? context.stream : stream.handleOn(context);
     this.#putDim(words, GRID, grid, 'grid');
     this.#putDim(words, BLOCK, block, 'block');
     if (sharedBytes >>> 0 !== sharedBytes) {

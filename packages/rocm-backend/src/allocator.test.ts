@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { blockBytesFor, CachingAllocator } from './allocator';
+import { blockBytesFor, CachingAllocator, MemoryPool, type StreamOrder } from './allocator';
 
 class FakeDriver {
   next = 0x10000000;
@@ -88,5 +88,63 @@ describe('CachingAllocator', () => {
     expect(() => allocator.free(a)).toThrow('not allocated');
     expect(allocator.alloc(0)).toBe(0);
     allocator.free(0);
+  });
+
+  it('keeps what a graph takes in its pool until that is closed', () => {
+    const driver = new FakeDriver();
+    const allocator = new CachingAllocator(driver);
+    const pool = new MemoryPool();
+    allocator.free(allocator.alloc(1 << 20));
+    const [first, again, kept] = allocator.within(pool, () => {
+      const a = allocator.alloc(1 << 20);
+      allocator.free(a);
+      return [a, allocator.alloc(1 << 20), allocator.alloc(1 << 20)];
+    });
+    expect(again).toBe(first);
+    allocator.free(again);
+    expect(allocator.memory()).toMatchObject({ graphBytes: 1 << 20, liveBytes: 1 << 20, cachedBytes: 0 });
+    const other = allocator.alloc(1 << 20);
+    expect(other).not.toBe(first);
+    allocator.emptyCache();
+    allocator.close(pool);
+    expect(allocator.memory()).toMatchObject({ graphBytes: 0, liveBytes: 2 << 20, cachedBytes: 1 << 20 });
+    expect(allocator.alloc(1 << 20)).toBe(first);
+    for (const ptr of [first, kept, other]) allocator.free(ptr);
+    allocator.emptyCache();
+    expect(allocator.memory()).toMatchObject({ liveStorages: 0, driverBytes: 0 });
+  });
+
+  it('hands memory to another stream only when those that used it are through', () => {
+    const allocator = new CachingAllocator(new FakeDriver());
+    const passed = new Set<number>();
+    const waits: [number, number][] = [];
+    let stamp = 0;
+    const order: StreamOrder = {
+      nextStamp: () => ++stamp,
+      hasPassed: (stream, _, forStream) => stream === forStream || passed.has(stream),
+      wait: (waiter, stream) => waits.push([waiter, stream]),
+    };
+    allocator.enter(1, order);
+    const a = allocator.alloc(1 << 20);
+    allocator.free(a);
+    allocator.enter(0, order);
+    const b = allocator.alloc(1 << 20);
+    expect(b).not.toBe(a);
+    passed.add(1);
+    expect(allocator.alloc(1 << 20)).toBe(a);
+    // Freed by its own stream while another one reads it: that one is waited for.
+    passed.clear();
+    allocator.used(a, 2);
+    allocator.free(a);
+    expect(allocator.alloc(1 << 20)).toBe(a);
+    expect(waits).toEqual([[0, 2]]);
+    // Of a stream that is gone: the own stream's.
+    allocator.enter(1, order);
+    const c = allocator.alloc(1 << 20);
+    allocator.enter(0, order);
+    allocator.free(c);
+    allocator.leave(1);
+    passed.add(1);
+    expect(allocator.alloc(1 << 20)).toBe(c);
   });
 });

@@ -1,8 +1,9 @@
 /**
  * Caching device allocator.
  *
- * Every device of this package runs its work on one stream, so a block that is given back may be handed out again at
- * once: whatever still uses it was enqueued earlier and runs earlier. Blocks are therefore never returned to the driver
+ * A block that is given back may be handed out again at once to the same stream: whatever still uses it was enqueued
+ * earlier and runs earlier. To another stream it goes when the streams that used it have passed the place where it was freed;
+ * until then that stream gets other memory. Blocks are therefore never returned to the driver
  * in steady state (driver frees synchronise the device on HIP, and HIP's own memory pools are unreliable across
  * versions), and candle's one `malloc` per tensor is avoided.
  *
@@ -19,6 +20,18 @@ export interface DriverMemory {
   alloc(bytes: number): number;
   free(ptr: number): void;
 }
+
+/** What streams know of each other; a device's own stream is 0. See streams.ts. */
+export interface StreamOrder {
+  /** A stamp for a block that is freed now. */
+  nextStamp(): number;
+  /** Whether what `stream` was given before the stamp comes before what `forStream` is given from now on. */
+  hasPassed(stream: number, stamp: number, forStream: number): boolean;
+  /** Makes `waiter` wait for all that `stream` was given so far. */
+  wait(waiter: number, stream: number): void;
+}
+
+const OWN_STREAM = 0;
 
 const MIN_BLOCK = 512;
 const SEGMENT = 2 * 1024 * 1024;
@@ -41,7 +54,16 @@ interface Block {
   live: boolean;
   /** The graph's pool that it belongs to, live or not. */
   pool: MemoryPool | null;
+  /** The stream that it was handed out to. */
+  stream: number;
+  /** Other streams that have used it since. */
+  users: Set<number> | null;
+  /** The stamp of its being freed; 0 while nothing depends on it. */
+  freed: number;
 }
+
+/** Unused blocks by size. */
+type FreeLists = Map<number, Block[]>;
 
 /** Blocks that belong to one captured graph. */
 export class MemoryPool {
@@ -62,8 +84,13 @@ export function blockBytesFor(bytes: number): number {
 
 export class CachingAllocator {
   readonly #driver: DriverMemory;
-  /** Unused blocks by size. */
-  readonly #free = new Map<number, Block[]>();
+  /** By stream. */
+  readonly #free = new Map<number, FreeLists>();
+  /** Those of the stream that work goes to. */
+  #lists: FreeLists = new Map();
+  #stream = OWN_STREAM;
+  /** Absent while there is one stream. */
+  #order: StreamOrder | undefined;
   /** Live and cached blocks by address. */
   readonly #blocks = new Map<number, Block>();
   #live = 0;
@@ -77,6 +104,34 @@ export class CachingAllocator {
 
   constructor(driver: DriverMemory) {
     this.#driver = driver;
+    this.#free.set(OWN_STREAM, this.#lists);
+  }
+
+  /** Allocates and frees for `stream` from now on. `order` is there as soon as there is another stream than the device's own. */
+  enter(stream: number, order: StreamOrder): void {
+    this.#order = order;
+    this.#stream = stream;
+    let lists = this.#free.get(stream);
+    if (!lists) {
+      lists = new Map();
+      this.#free.set(stream, lists);
+    }
+    this.#lists = lists;
+  }
+
+  /** `stream` is gone and its work done: what it has freed is the device's own stream's. */
+  leave(stream: number): void {
+    const own = this.#free.get(OWN_STREAM)!;
+    for (const [blockBytes, list] of this.#free.get(stream) ?? []) listOf(own, blockBytes).push(...list);
+    this.#free.delete(stream);
+  }
+
+  /** The block at `ptr` is used by work of `stream`, too. */
+  used(ptr: number, stream: number): void {
+    const block = this.#blocks.get(ptr);
+    if (!block || block.stream === stream) return;
+    block.users ??= new Set();
+    block.users.add(stream);
   }
 
   /**
@@ -145,20 +200,8 @@ export class CachingAllocator {
 
   /** Returns every unused driver allocation. The caller has made sure that the device is idle. */
   emptyCache(): void {
-    for (const [blockBytes, list] of this.#free) {
-      const kept: Block[] = [];
-      for (const block of list) {
-        const { ptr, segment } = block;
-        if (segment && segment.freeBlocks < segment.blocks) {
-          kept.push(block);
-          continue;
-        }
-        this.#blocks.delete(ptr);
-        if (!segment) this.#release(ptr, blockBytes);
-        else if (ptr === segment.base) this.#release(ptr, SEGMENT);
-      }
-      this.#free.set(blockBytes, kept);
-    }
+    for (const lists of this.#free.values())
+      for (const [blockBytes, list] of lists) lists.set(blockBytes, this.#kept(list));
   }
 
   memory(): DeviceMemory {
@@ -179,17 +222,67 @@ export class CachingAllocator {
     return block;
   }
 
+  /** Returns the unused driver allocations of a list; what is left of it stays. */
+  #kept(list: readonly Block[]): Block[] {
+    const kept: Block[] = [];
+    for (const block of list) {
+      const { ptr, segment, bytes } = block;
+      if (segment && segment.freeBlocks < segment.blocks) {
+        kept.push(block);
+        continue;
+      }
+      this.#blocks.delete(ptr);
+      if (!segment) this.#release(ptr, bytes);
+      else if (ptr === segment.base) this.#release(ptr, SEGMENT);
+    }
+    return kept;
+  }
+
   /** A block from the cache or the driver. */
   #taken(blockBytes: number): Block {
-    const block = this.#free.get(blockBytes)?.pop() ?? this.#grow(blockBytes);
+    const block = this.#lists.get(blockBytes)?.pop() ?? this.#passedOn(blockBytes) ?? this.#grow(blockBytes);
     if (block.segment) block.segment.freeBlocks--;
+    if (this.#order) this.#handOver(block, this.#order);
     return block;
+  }
+
+  /** A block that another stream has freed, where all that used it are through. */
+  #passedOn(blockBytes: number): Block | undefined {
+    if (!this.#order || this.#free.size === 1) return undefined;
+    for (const [stream, lists] of this.#free) {
+      const list = lists.get(blockBytes);
+      // The first one was freed before the others.
+      if (stream !== this.#stream && list?.length && this.#hasPassed(list[0], this.#order)) return list.shift();
+    }
+    return undefined;
+  }
+
+  #hasPassed({ stream, users, freed }: Block, order: StreamOrder): boolean {
+    if (freed === 0) return true;
+    if (!order.hasPassed(stream, freed, this.#stream)) return false;
+    for (const user of users ?? []) if (!order.hasPassed(user, freed, this.#stream)) return false;
+    return true;
+  }
+
+  /** Makes the current stream the block's, behind the others that have used it. */
+  #handOver(block: Block, order: StreamOrder): void {
+    for (const user of block.users ?? [])
+      if (!order.hasPassed(user, block.freed, this.#stream)) order.wait(this.#stream, user);
+    block.stream = this.#stream;
+    block.users = null;
+    block.freed = 0;
   }
 
   /** Into the cache. */
   #giveBack(block: Block): void {
     if (block.segment) block.segment.freeBlocks++;
-    listOf(this.#free, block.bytes).push(block);
+    if (this.#order) {
+      block.freed = this.#order.nextStamp();
+      // Whoever frees it may have enqueued work on it that has not been told.
+      if (block.stream !== this.#stream) this.used(block.ptr, this.#stream);
+    }
+    const lists = this.#free.get(block.stream) ?? this.#free.get(OWN_STREAM)!;
+    listOf(lists, block.bytes).push(block);
   }
 
   #grow(bytes: number): Block {
@@ -197,14 +290,14 @@ export class CachingAllocator {
     const base = this.#fromDriver(SEGMENT);
     const blocks = Math.floor(SEGMENT / bytes);
     const segment: Segment = { base, freeBlocks: blocks, blocks };
-    const list = listOf(this.#free, bytes);
+    const list = listOf(this.#lists, bytes);
     // Highest address first, so that blocks are handed out in ascending order.
     for (let i = blocks - 1; i > 0; i--) list.push(this.#add(base + i * bytes, bytes, segment));
     return this.#add(base, bytes, segment);
   }
 
   #add(ptr: number, bytes: number, segment: Segment | null): Block {
-    const block: Block = { ptr, bytes, segment, live: false, pool: null };
+    const block: Block = { ptr, bytes, segment, live: false, pool: null, stream: this.#stream, users: null, freed: 0 };
     this.#blocks.set(ptr, block);
     return block;
   }
@@ -228,7 +321,7 @@ export class CachingAllocator {
   }
 }
 
-function listOf(lists: Map<number, Block[]>, blockBytes: number): Block[] {
+function listOf(lists: FreeLists, blockBytes: number): Block[] {
   let list = lists.get(blockBytes);
   if (!list) {
     list = [];

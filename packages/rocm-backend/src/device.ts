@@ -10,6 +10,7 @@ import {
   type AttentionOps,
   type BackendDevice,
   type BackendStorage,
+  CaptureError,
   type CompiledProgram,
   type CompileOptions,
   type DeviceLocation,
@@ -45,6 +46,7 @@ import { RocmStorage } from './storage';
 import { DeviceAttentionOps } from './storage/attention';
 import { DevicePagedAttentionOps } from './storage/paged-attention';
 import { DeviceQuantizedOps } from './storage/quantized';
+import { DeviceStreams } from './streams';
 
 /** The platform behind each device kind. */
 const PLATFORMS = { rocm: 'rocm', cuda: 'cuda', cpu: 'host' } as const;
@@ -72,6 +74,9 @@ export class RocmDevice implements BackendDevice {
   gemmReducedPrecisionF32 = false;
   readonly #allocator: CachingAllocator;
   readonly #info: InfoCache;
+  readonly streams: DeviceStreams;
+  /** The stream that was last given a library's work: all of it shares one workspace. */
+  #libraryStream = 0;
   readonly #peers = new Peers(this);
   readonly #transpositions = new TranspositionCache();
   readonly #random = new PhiloxGenerator();
@@ -112,11 +117,16 @@ export class RocmDevice implements BackendDevice {
       },
       free: (ptr) => hip.free(ptr),
     });
+    this.streams = new DeviceStreams(hip, {
+      refuseInCapture: (op) => this.recording?.refuse(op),
+      entered: (stream) => this.#allocator.enter(stream, this.streams),
+      closed: (stream) => this.#allocator.leave(stream),
+    });
     this.#info = new InfoCache({
       // Graphs come and go, what is cached stays.
       alloc: (bytes) => this.#allocator.within(null, () => this.malloc(bytes)),
-      free: (ptr) => this.free(ptr),
-      upload: (ptr, words) => (this.recording ? this.recording.upload(ptr, words) : hip.memcpyHtoD(ptr, words)),
+      free: (ptr) => this.#freeShared(ptr),
+      upload: (ptr, words) => this.#uploadShared(ptr, words),
     });
     this.quantized = new DeviceQuantizedOps(this, options.quantized);
     this.attention = new DeviceAttentionOps(this);
@@ -165,6 +175,10 @@ export class RocmDevice implements BackendDevice {
   callLibrary(what: () => string, call: () => void): void {
     this.#check('callLibrary');
     this.recording?.launches.push(what());
+    if (this.streams.current !== this.#libraryStream) {
+      this.streams.wait(this.streams.current, this.#libraryStream);
+      this.#libraryStream = this.streams.current;
+    }
     this.enqueue(what, call);
   }
 
@@ -192,6 +206,12 @@ export class RocmDevice implements BackendDevice {
   capture(record: () => void): RocmGraph | null {
     this.#check('capture');
     this.recording?.refuse('capture');
+    if (this.streams.current !== this.streams.own.id) {
+      throw new CaptureError(
+        'CAPTURE_UNSUPPORTED',
+        `capture on another stream of ${this.name} than its own; capture outside of stream.run().`,
+      );
+    }
     this.#uploads ??= this.hip.createStream();
     return RocmGraph.capture(this, { allocator: this.#allocator, info: this.#info, uploads: this.#uploads }, record);
   }
@@ -242,6 +262,17 @@ export class RocmDevice implements BackendDevice {
           `${this.#allocator.memory().liveBytes} are held by live tensors. Dispose tensors, use a smaller model or batch, or another device`,
       );
     }
+  }
+
+  /** Whether anything depends on {@link uses}. */
+  get isWatched(): boolean {
+    return this.recording !== undefined || this.streams.isShared;
+  }
+
+  /** A storage is read or written by what is enqueued next. */
+  uses(storage: RocmStorage, ptr: number): void {
+    this.recording?.uses(storage, ptr);
+    if (this.streams.isShared) this.#allocator.used(ptr, this.streams.current);
   }
 
   free(ptr: number): void {
@@ -357,12 +388,27 @@ export class RocmDevice implements BackendDevice {
     );
   }
 
+  /** What all streams may read, uploaded once. */
+  #uploadShared(ptr: number, words: BigUint64Array): void {
+    if (this.recording) {
+      this.recording.upload(ptr, words);
+      return;
+    }
+    this.hip.memcpyHtoD(ptr, words);
+    this.streams.share();
+  }
+
+  #freeShared(ptr: number): void {
+    if (this.streams.isShared) for (const stream of this.streams.all) this.#allocator.used(ptr, stream);
+    this.free(ptr);
+  }
+
   #timed(what: () => string, enqueue: () => void): void {
     const start = this.hip.createEvent();
     const end = this.hip.createEvent();
-    start.record(this.hip.defaultStream);
+    start.record(this.hip.currentStream);
     enqueue();
-    end.record(this.hip.defaultStream);
+    end.record(this.hip.currentStream);
     end.synchronizeSync();
     debug(4, () => `${what()} ${(end.elapsedMs(start) * 1000).toFixed(1)} us`);
     start.dispose();

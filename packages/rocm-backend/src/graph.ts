@@ -91,7 +91,13 @@ export class RocmGraph implements BackendGraph {
         `replay: ${this.#lost ?? 'the device'} that the graph uses was disposed; keep it as long as the graph, or capture again.`,
       );
     }
-    const { hip } = this.#device;
+    const { hip, streams, name } = this.#device;
+    if (streams.current !== streams.own.id) {
+      throw new CaptureError(
+        'CAPTURE_UNSUPPORTED',
+        `replay on another stream of ${name} than its own; call replay() outside of stream.run().`,
+      );
+    }
     this.#device.enqueue(this.#describe, () => this.#exec?.launch(hip.defaultStream));
   }
 
@@ -116,6 +122,8 @@ export class RocmGraph implements BackendGraph {
     if (ptr === 0 || this.#inputs.has(storage) || this.#memory.allocator.isIn(this.#pool, ptr)) return;
     this.#inputs.add(storage);
     storage.join(this);
+    // Its replays are work of the device's own stream.
+    this.#memory.allocator.used(ptr, 0);
   }
 
   /** A storage that the graph uses is being disposed. */
@@ -182,6 +190,7 @@ export class RocmGraph implements BackendGraph {
     done.record(this.#memory.uploads);
     this.#device.hip.defaultStream.waitEvent(done);
     done.dispose();
+    this.#device.streams.share();
   }
 }
 

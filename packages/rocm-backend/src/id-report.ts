@@ -26,7 +26,7 @@ export class IdReport {
   readonly #blocking = !['', '0'].includes(process.env.X_LAUNCH_BLOCKING ?? '');
   /** Whether a kernel may have written since the report was last read. */
   #unread = false;
-  /** Whether a graph has such kernels, which run unseen. */
+  /** Whether a graph or another stream has such kernels, which run unseen. */
   #captured = false;
 
   constructor(device: RocmDevice) {
@@ -40,6 +40,8 @@ export class IdReport {
   check(op: string, dtype: DType, ids: Operand, { size, low = 0, dim = NO_DIM }: IdRange): void {
     launchCheckIds(this.#device, dtype, ids, low, size, this.#numberOf(op, low), dim, this.#ptr);
     this.#unread = true;
+    // A report of another stream may come after the next reading.
+    if (this.#device.streams.isShared) this.#captured = true;
     if (this.#hip.defaultStream.isCapturing) this.#captured = true;
     else if (this.#blocking) this.readSync();
   }

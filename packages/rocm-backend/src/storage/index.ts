@@ -67,7 +67,7 @@ export class RocmStorage implements BackendStorage {
         'DISPOSED',
         'use of a storage after its disposal. Keep the tensor alive until its last use',
       );
-    this.device.recording?.uses(this, this.#ptr);
+    if (this.device.isWatched) this.device.uses(this, this.#ptr);
     return this.#ptr;
   }
 
