@@ -1,25 +1,30 @@
 /**
- * Which device is being captured (see graph.ts). `Device.capture` calls a synchronous function, so one variable tells all
+ * Which device is being captured (see graph.ts). `Device.capture` calls a synchronous function, so one field tells all
  * code that runs meanwhile, and nothing else sees it.
  */
 import type { Device } from './device';
 import { CaptureError } from './errors';
+import { shared } from './one-core';
 
-let captured: Device | undefined;
-/** The first thing that was refused: what rejects a promise instead of throwing must fail the capture all the same. */
-let refused: CaptureError | undefined;
+interface Capture {
+  device?: Device;
+  /** The first thing that was refused: what rejects a promise instead of throwing must fail the capture all the same. */
+  refused?: CaptureError;
+}
+
+const current = shared('capture', (): Capture => ({}));
 
 /** Runs `fn` as the work of a captured graph of `device`. */
 export function whileCapturing<T>(device: Device, fn: () => T): T {
-  captured = device;
-  refused = undefined;
+  current.device = device;
+  current.refused = undefined;
   try {
     const result = fn();
-    if (refused !== undefined) throw refused;
+    if (current.refused !== undefined) throw current.refused;
     return result;
   } finally {
-    captured = undefined;
-    refused = undefined;
+    current.device = undefined;
+    current.refused = undefined;
   }
 }
 
@@ -30,16 +35,19 @@ export function whileCapturing<T>(device: Device, fn: () => T): T {
  * @throws CaptureError `CAPTURE_UNSUPPORTED` while a device is being captured
  */
 export function refuseInCapture(what: string, remedy: string): void {
-  if (captured === undefined) return;
-  refused ??= new CaptureError('CAPTURE_UNSUPPORTED', `${what} while ${captured} is being captured; ${remedy}.`);
-  throw refused;
+  if (current.device === undefined) return;
+  current.refused ??= new CaptureError(
+    'CAPTURE_UNSUPPORTED',
+    `${what} while ${current.device} is being captured; ${remedy}.`,
+  );
+  throw current.refused;
 }
 
 /** @throws CaptureError `CAPTURE_UNSUPPORTED` when another device than this one is being captured */
 export function refuseOtherDevice(device: Device): void {
-  if (captured === undefined || captured === device) return;
+  if (current.device === undefined || current.device === device) return;
   refuseInCapture(
     `work on ${device}, which a graph of another device does not repeat,`,
-    `move its tensors to ${captured} before, or capture a graph for each device`,
+    `move its tensors to ${current.device} before, or capture a graph for each device`,
   );
 }

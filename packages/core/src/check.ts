@@ -6,6 +6,7 @@
 
 import { DTYPES, isDType } from './dtype';
 import { CandleError, DTypeError, ShapeError } from './errors';
+import { foreignCore } from './one-core';
 
 /** An argument that is refused: what its message may quote. */
 export interface Refused {
@@ -32,6 +33,8 @@ export function kind(test: Kind['test'], remedy: Remedy, error: (message: string
   return {
     test,
     refuse: (refused) => {
+      const foreign = foreignCore(refused.value);
+      if (foreign) return foreign;
       const advice = typeof remedy === 'string' ? remedy : remedy(refused);
       return error(`${refused.op}: ${refused.name} is ${show(refused.value)}; ${advice}.`);
     },

@@ -13,6 +13,7 @@ import type {
   DeviceLocation,
   DeviceMemory,
 } from './backend';
+import { brand } from './brand';
 import { refuseInCapture } from './capture-state';
 import { COUNT, check, FUNCTION, kind, STRING, show } from './check';
 import { createContext } from './context';
@@ -20,6 +21,7 @@ import { CandleError, DeviceError, DisposedError, UnsupportedError } from './err
 import { CapturedGraph, type GraphOutputs } from './graph';
 import { JsDevice } from './js/device';
 import { type DeviceUsage, usageOf } from './memory';
+import { assertOneCore, foreignCore, LINE, shared } from './one-core';
 import { ifNode, warn } from './platform';
 import { scope } from './scope';
 
@@ -35,10 +37,13 @@ const KIND = kind(
   (message) => new DeviceError('DEVICE_UNKNOWN', message),
 );
 const GPU_PACKAGE = '@x/rocm-backend';
-const providers = new Map<DeviceKind, BackendProvider>();
-const opened = new Map<string, Device>();
-let autoSkipped: SkippedDevice[] = [];
-const scoped = createContext<Device>();
+const registry = shared('devices', () => ({
+  providers: new Map<DeviceKind, BackendProvider>(),
+  opened: new Map<string, Device>(),
+  skipped: [] as SkippedDevice[],
+  scoped: createContext<Device>(),
+}));
+const { providers, opened, scoped } = registry;
 
 /** A line of {@link Device.list}. */
 export interface DeviceInfo {
@@ -151,6 +156,7 @@ export class Device {
 
   /** The device at a location, the same object each time until it is disposed. */
   static at(kind: DeviceKind, ordinal = 0): Device {
+    assertOneCore();
     check('Device.at', 'kind', kind, KIND);
     check('Device.at', 'ordinal', ordinal, COUNT);
     const name = nameOf({ kind, ordinal });
@@ -193,7 +199,9 @@ export class Device {
    */
   static of(device?: DeviceLike | null): Device {
     if (device instanceof Device) return device;
-    return device === undefined || device === null ? Device.current() : Device.parse(device);
+    const foreign = foreignCore(device);
+    if (foreign) throw foreign;
+    return device === undefined || device === null ? Device.current() : Device.parse(device as string);
   }
 
   /**
@@ -206,13 +214,13 @@ export class Device {
       try {
         const device = Device.at(kind, 0);
         await device.backend.synchronize();
-        autoSkipped = skipped;
+        registry.skipped = skipped;
         return device;
       } catch (error) {
         skipped.push({ kind, reason: error instanceof Error ? error.message : String(error) });
       }
     }
-    autoSkipped = skipped;
+    registry.skipped = skipped;
     const reasons = skipped.map(({ kind, reason }) => `${kind}: ${reason}`).join(' ');
     throw new DeviceError('DEVICE_UNAVAILABLE', `no device opens. ${reasons} Use Device.js(), which always works.`);
   }
@@ -236,7 +244,7 @@ export class Device {
 
   /** What the last {@link Device.auto} passed over, and why. */
   static skipped(): readonly SkippedDevice[] {
-    return autoSkipped;
+    return registry.skipped;
   }
 
   /** Every device that is there, and one entry with the reason for each kind of which there is none. */
@@ -408,6 +416,8 @@ export class Device {
     return `Device(${this})`;
   }
 }
+
+brand(Device, 'x.core.device', LINE);
 
 function nameOf({ kind, ordinal }: DeviceLocation): string {
   return kind === 'js' || kind === 'cpu' ? kind : `${kind}:${ordinal}`;

@@ -5,8 +5,7 @@
  * message. A message says what was wrong, with the numbers, and ends with what to do about it.
  */
 
-/** What every error of the family has, also of packages that do not depend on this one, and of another copy of it. */
-const BRAND = Symbol.for('x.candle.error');
+import { brand } from './brand';
 
 /**
  * The base of every error that the packages of this family raise on purpose. `error instanceof CandleError` also holds for
@@ -23,15 +22,6 @@ export class CandleError extends Error {
     this.code = code;
   }
 }
-
-Object.defineProperty(CandleError.prototype, BRAND, { value: true });
-Object.defineProperty(CandleError, Symbol.hasInstance, {
-  value(this: unknown, error: unknown): boolean {
-    // Subclasses inherit this, and tell their own as ever.
-    if (this !== CandleError) return Function.prototype[Symbol.hasInstance].call(this as never, error);
-    return typeof error === 'object' && error !== null && BRAND in error;
-  },
-});
 
 export type ShapeErrorCode = 'SHAPE_MISMATCH' | 'INVALID_SHAPE' | 'DIM_OUT_OF_RANGE' | 'INDEX_OUT_OF_RANGE';
 
@@ -146,3 +136,14 @@ export class FileFormatError extends CandleError {
     this.offset = options.offset;
   }
 }
+
+// The first is that of every error of the family, also of packages that do not depend on this one.
+brand(CandleError, 'x.candle.error');
+brand(ShapeError, 'x.core.ShapeError');
+brand(DTypeError, 'x.core.DTypeError');
+brand(DisposedError, 'x.core.DisposedError');
+brand(DeviceError, 'x.core.DeviceError');
+brand(OutOfMemoryError, 'x.core.OutOfMemoryError');
+brand(UnsupportedError, 'x.core.UnsupportedError');
+brand(CaptureError, 'x.core.CaptureError');
+brand(FileFormatError, 'x.core.FileFormatError');

@@ -3,23 +3,24 @@
  * worker) ends, those that were neither disposed nor collected are listed on stderr, the largest first. Without the switch
  * this costs one comparison a tensor.
  */
+import { shared } from './one-core';
 import { nodeProcess } from './platform';
 import type { TensorHandle } from './storage-ref';
 
 const LISTED = 20;
 
 /** Places by handle; null when the switch is off, undefined before the first tensor. */
-let live: Map<TensorHandle, string> | null | undefined;
+const leaks = shared('leaks', () => ({ live: undefined as Map<TensorHandle, string> | null | undefined }));
 
 /** Remembers a new tensor. */
 export function watchForLeak(handle: TensorHandle): void {
-  if (live === undefined) live = start();
-  live?.set(handle, callSite());
+  if (leaks.live === undefined) leaks.live = start();
+  leaks.live?.set(handle, callSite());
 }
 
 /** Forgets a tensor that was given back. */
 export function noLeak(handle: TensorHandle): void {
-  live?.delete(handle);
+  leaks.live?.delete(handle);
 }
 
 function start(): Map<TensorHandle, string> | null {

@@ -1,5 +1,7 @@
 /** What is alive: the numbers that leak tests and people look at. Per-device allocator numbers are `Device.memory()`. */
 
+import { shared } from './one-core';
+
 export interface DeviceUsage {
   liveStorages: number;
   liveBytes: number;
@@ -16,25 +18,25 @@ export interface MemoryStats {
   byDevice: Record<string, DeviceUsage>;
 }
 
-let liveTensors = 0;
-const devices = new Map<string, DeviceUsage>();
+const counts = shared('memory', () => ({ liveTensors: 0, devices: new Map<string, DeviceUsage>() }));
 
 export function countTensors(change: number): void {
-  liveTensors += change;
+  counts.liveTensors += change;
 }
 
 /** The counts of the devices of one name, for a device to keep: a name is looked up once a device, not once a storage. */
 export function usageOf(device: string): DeviceUsage {
-  let usage = devices.get(device);
+  let usage = counts.devices.get(device);
   if (!usage) {
     usage = { liveStorages: 0, liveBytes: 0 };
-    devices.set(device, usage);
+    counts.devices.set(device, usage);
   }
   return usage;
 }
 
 /** Tensors and buffers alive in this thread, over all devices. */
 export function memoryStats(): MemoryStats {
+  const { liveTensors, devices } = counts;
   const stats: MemoryStats = { liveTensors, liveStorages: 0, liveBytes: 0, byDevice: {} };
   for (const [device, usage] of devices) {
     if (usage.liveStorages === 0) continue;

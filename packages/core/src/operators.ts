@@ -19,7 +19,9 @@ export type Operand = Tensor | number | bigint;
 
 /** lhs + rhs. @throws ShapeError, DTypeError, DeviceError; CandleError `INVALID_ARGUMENT` for two numbers */
 export function add(lhs: Operand, rhs: Operand): Tensor {
-  return lhs instanceof Tensor ? lhs.add(rhs) : tensorOf('add', rhs).add(lhs);
+  if (lhs instanceof Tensor) return lhs.add(rhs);
+  check('add', 'lhs', lhs, OPERAND);
+  return tensorOf('add', rhs).add(lhs);
 }
 
 /** lhs - rhs; errors as {@link add}. */
@@ -29,7 +31,9 @@ export function sub(lhs: Operand, rhs: Operand): Tensor {
 
 /** lhs * rhs; errors as {@link add}. */
 export function mul(lhs: Operand, rhs: Operand): Tensor {
-  return lhs instanceof Tensor ? lhs.mul(rhs) : tensorOf('mul', rhs).mul(lhs);
+  if (lhs instanceof Tensor) return lhs.mul(rhs);
+  check('mul', 'lhs', lhs, OPERAND);
+  return tensorOf('mul', rhs).mul(lhs);
 }
 
 /** lhs / rhs; errors as {@link add}. Integers truncate towards zero. */
@@ -54,8 +58,8 @@ function fromNumber(
   rhs: Operand,
   body: (lhs: Tensor, rhs: Tensor) => Tensor,
 ): Tensor {
-  const tensor = tensorOf(op, rhs);
   check(op, 'lhs', value, OPERAND);
+  const tensor = tensorOf(op, rhs);
   const scalar = Tensor.full(value, [], tensor.dtype, tensor.device);
   try {
     return body(scalar, tensor);

@@ -12,6 +12,7 @@ interface NodeModules {
   path: typeof import('node:path');
   stream: typeof import('node:stream');
   'timers/promises': typeof import('node:timers/promises');
+  url: typeof import('node:url');
   worker_threads: typeof import('node:worker_threads');
   zlib: typeof import('node:zlib');
 }

@@ -7,6 +7,7 @@
  */
 import { check, FUNCTION } from './check';
 import { createContext } from './context';
+import { shared } from './one-core';
 import type { TensorHandle } from './storage-ref';
 
 /**
@@ -16,16 +17,17 @@ import type { TensorHandle } from './storage-ref';
 export const TENSORS: unique symbol = Symbol.for('x.core.tensors') as never;
 
 /** Open scopes of this thread: without any, nobody need ask the AsyncLocalStorage, which costs as much as a launch. */
-let openScopes = 0;
+const scopes = shared('scopes', () => ({ open: 0, context: createContext<Scope>() }));
 
 export class Scope {
   readonly parent: Scope | undefined;
   readonly #handles = new Set<TensorHandle>();
-  #open = true;
+  /** Not `#open`: scopes of other copies of this package are asked too. */
+  private open = true;
 
   constructor(parent: Scope | undefined) {
     this.parent = parent;
-    openScopes++;
+    scopes.open++;
   }
 
   adopt(handle: TensorHandle): void {
@@ -40,8 +42,8 @@ export class Scope {
 
   /** Disposes what is left; handles in `survivors` move to the nearest open scope around this one. */
   close(survivors: ReadonlySet<TensorHandle>): void {
-    this.#open = false;
-    openScopes--;
+    this.open = false;
+    scopes.open--;
     const outer = openScope(this.parent);
     for (const handle of [...this.#handles]) {
       if (!survivors.has(handle)) {
@@ -55,17 +57,16 @@ export class Scope {
 
   static nearestOpen(scope: Scope | undefined): Scope | undefined {
     let found = scope;
-    while (found && !found.#open) found = found.parent;
+    while (found && !found.open) found = found.parent;
     return found;
   }
 }
 
 const openScope = Scope.nearestOpen;
-const storage = createContext<Scope>();
 
 /** The scope that a tensor made now belongs to. */
 export function currentScope(): Scope | undefined {
-  return openScopes === 0 ? undefined : openScope(storage.getStore());
+  return scopes.open === 0 ? undefined : openScope(scopes.context.getStore());
 }
 
 /**
@@ -76,10 +77,10 @@ export function currentScope(): Scope | undefined {
  */
 export function scope<T>(fn: () => T): T {
   check('scope', 'fn', fn, FUNCTION);
-  const inner = new Scope(storage.getStore());
+  const inner = new Scope(scopes.context.getStore());
   let result: T;
   try {
-    result = storage.run(inner, fn);
+    result = scopes.context.run(inner, fn);
   } catch (error) {
     inner.close(new Set());
     throw error;

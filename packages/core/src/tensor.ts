@@ -10,6 +10,7 @@
  * that a device has no kernel for. Their examples are run as tests.
  */
 import type { BackendStorage } from './backend';
+import { brand } from './brand';
 import { refuseInCapture } from './capture-state';
 import { checkCalls } from './checked-calls';
 import { Device, type DeviceLike } from './device';
@@ -20,6 +21,7 @@ import type { FileInput } from './files/source';
 import type { LoadOptions } from './files/types';
 import { allocRaw, bytesOf, dtypeOfArray, encodeInput, encodeScalar, heldScalar } from './host-array';
 import { Layout } from './layout';
+import { LINE } from './one-core';
 import { elemCount, formatShape, type Shape, validateShape } from './shape';
 import { type SharedTensor, tensorFromShared } from './shared-tensor';
 import type { StorageRef } from './storage-ref';
@@ -416,6 +418,7 @@ export class Tensor extends TensorFiles {
   }
 }
 
+brand(Tensor, 'x.core.tensor', LINE);
 nameTensorClass(Tensor);
 checkCalls(Tensor.prototype, METHODS);
 checkCalls(Tensor, STATICS, 'Tensor.');

@@ -5,23 +5,26 @@
  * `dispose()` gives them all back, and they live in the scope that the store was made in, so a store outside of a loop
  * accumulates what scopes inside of the loop compute.
  */
+import { brand } from '../brand';
 import { kind, NUMBER } from '../check';
 import { checkCalls } from '../checked-calls';
+import { LINE } from '../one-core';
 import { currentScope, Scope, TENSORS } from '../scope';
 import type { Tensor } from '../tensor';
 import { TENSOR } from '../tensor/signatures';
 
 export class GradStore {
-  readonly #grads = new Map<number, Tensor>();
+  /** Not `#grads`: `extend` takes the store of another copy of this package. */
+  private readonly grads = new Map<number, Tensor>();
   readonly #scope = currentScope();
 
   /** The gradient of a tensor, undefined when it has none. It stays the store's. */
   get(tensor: Tensor): Tensor | undefined {
-    return this.#grads.get(tensor.id);
+    return this.grads.get(tensor.id);
   }
 
   getId(id: number): Tensor | undefined {
-    return this.#grads.get(id);
+    return this.grads.get(id);
   }
 
   /** Puts a gradient in, which becomes the store's; returns the previous one, which becomes the caller's. */
@@ -30,9 +33,9 @@ export class GradStore {
   }
 
   insertId(id: number, grad: Tensor): Tensor | undefined {
-    const previous = this.#grads.get(id);
+    const previous = this.grads.get(id);
     this.#adopt(grad);
-    this.#grads.set(id, grad);
+    this.grads.set(id, grad);
     return previous === grad ? undefined : previous;
   }
 
@@ -42,8 +45,8 @@ export class GradStore {
   }
 
   removeId(id: number): Tensor | undefined {
-    const grad = this.#grads.get(id);
-    this.#grads.delete(id);
+    const grad = this.grads.get(id);
+    this.grads.delete(id);
     return grad;
   }
 
@@ -58,7 +61,7 @@ export class GradStore {
 
   /** Adds to the gradient of a tensor id. `grad` becomes the store's, or is disposed when a sum takes its place. */
   accumulateId(id: number, grad: Tensor): void {
-    const known = this.#grads.get(id);
+    const known = this.grads.get(id);
     if (!known) {
       this.insertId(id, grad);
       return;
@@ -70,23 +73,23 @@ export class GradStore {
   /** Moves all gradients of another store into this one, adding where both have one: gradient accumulation. */
   extend(other: GradStore): void {
     if (other === this) return;
-    for (const [id, grad] of other.#grads) this.accumulateId(id, grad);
-    other.#grads.clear();
+    for (const [id, grad] of other.grads) this.accumulateId(id, grad);
+    other.grads.clear();
   }
 
   /** The ids of all tensors with a gradient. */
   getIds(): IterableIterator<number> {
-    return this.#grads.keys();
+    return this.grads.keys();
   }
 
   get size(): number {
-    return this.#grads.size;
+    return this.grads.size;
   }
 
   /** Disposes all gradients; the store is empty afterwards. */
   dispose(): void {
-    for (const grad of this.#grads.values()) grad.dispose();
-    this.#grads.clear();
+    for (const grad of this.grads.values()) grad.dispose();
+    this.grads.clear();
   }
 
   [Symbol.dispose](): void {
@@ -95,7 +98,7 @@ export class GradStore {
 
   /** Returned from a scope, a store brings its gradients along. */
   [TENSORS](): Iterable<unknown> {
-    return this.#grads.values();
+    return this.grads.values();
   }
 
   #adopt(grad: Tensor): void {
@@ -105,6 +108,7 @@ export class GradStore {
   }
 }
 
+brand(GradStore, 'x.core.grad-store', LINE);
 checkCalls(
   GradStore.prototype,
   {

@@ -5,8 +5,9 @@
  */
 import { check, FUNCTION } from '../check';
 import { createContext } from '../context';
+import { shared } from '../one-core';
 
-const mode = createContext<boolean>();
+const mode = shared('gradMode', () => createContext<boolean>());
 
 /** Whether an operation on a tracked tensor made now is recorded. */
 export function isGradEnabled(): boolean {

@@ -7,11 +7,13 @@
  * breaks a later `backward`. It is counted by its owners, the live tensors with this history and the records built on
  * it, and gives its shares back with the last one: on `dispose()`, at the end of a scope, or on collection.
  */
+
 import type { Device } from '../device';
 import type { DType } from '../dtype';
 import { isFloat } from '../dtype';
 import { CandleError } from '../errors';
 import type { Layout } from '../layout';
+import { shared } from '../one-core';
 import { formatShape, type Shape } from '../shape';
 import type { StorageRef } from '../storage-ref';
 import type { Tensor } from '../tensor';
@@ -100,11 +102,11 @@ export interface Operand {
   readonly device: Device;
 }
 
-let lastOrder = 0;
+const last = shared('records', () => ({ order: 0 }));
 
 export class GradRecord {
   /** Rises with creation, so operands have lower numbers than what is computed from them. */
-  readonly order = ++lastOrder;
+  readonly order = ++last.order;
   /** The tensor that this is the history of; gradients of variables are found by it. */
   readonly id: number;
   readonly op: string;
@@ -116,7 +118,8 @@ export class GradRecord {
   readonly operands: readonly Operand[];
   readonly saved: readonly (SavedTensor | null)[];
   readonly savedOutput: SavedTensor | null;
-  #owners = 0;
+  /** Not `#owners`: records of other copies of this package are dropped too. */
+  private owners = 0;
 
   constructor(op: string, inputs: readonly TensorBase[], output: TensorBase, rule?: Rule<unknown>, args?: unknown) {
     this.op = op;
@@ -138,14 +141,14 @@ export class GradRecord {
   }
 
   hold(): void {
-    this.#owners++;
+    this.owners++;
   }
 
   /** One owner less. Histories are long: what goes with the last owner is found by a loop, not by recursion. */
   drop(): void {
     const dropped: GradRecord[] = [this];
     for (let record = dropped.pop(); record; record = dropped.pop()) {
-      if (--record.#owners > 0) continue;
+      if (--record.owners > 0) continue;
       for (const saved of record.saved) saved?.release();
       record.savedOutput?.release();
       for (const operand of record.operands) if (operand.record) dropped.push(operand.record);

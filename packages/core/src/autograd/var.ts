@@ -3,11 +3,13 @@
  * (candle-core/src/variable.rs). candle's wraps a tensor and dereferences to it; here it is a subclass, so a `Var` goes
  * wherever a tensor goes, and what operations make of it are plain tensors.
  */
+import { brand } from '../brand';
 import { checkCalls } from '../checked-calls';
 import type { DeviceLike } from '../device';
 import { type DType, isFloat } from '../dtype';
 import { CandleError } from '../errors';
 import type { Layout } from '../layout';
+import { LINE } from '../one-core';
 import { formatShape, type Shape, sameShape } from '../shape';
 import type { StorageRef } from '../storage-ref';
 import { type FromOptions, Tensor, type TensorOptions } from '../tensor';
@@ -111,6 +113,7 @@ export class Var extends Tensor {
   }
 }
 
+brand(Var, 'x.core.var', LINE);
 checkCalls(Var.prototype, VAR_METHODS, 'Var.');
 checkCalls(Var, VAR_STATICS, 'Var.');
 

@@ -2,6 +2,7 @@
  * File formats, `@x/core/files`: npy and npz, PyTorch's pth, safetensors, and writing files whole or not at all. Files are
  * named by their path in Node; the bytes of one are read everywhere.
  */
+export { Tensor } from '../tensor';
 export { CONFIG_LIMITS, type JsonLimits, readJsonFile } from './json';
 export { NpzFile, type NpzInfo, readNpy, readNpySync, writeNpy, writeNpz } from './npy';
 export { type PthEntry, PthFile, type PthInfo, type PthOptions } from './pth';

@@ -1,8 +1,11 @@
 /** The plain TypeScript device: allocation, transfers, random numbers. It serves `js`, and `cpu` where no package does. */
+
 import type { BackendDevice, BackendStorage, DeviceLocation, DeviceMemory } from '../backend';
+import { brand } from '../brand';
 import type { DType } from '../dtype';
 import { DisposedError } from '../errors';
 import { allocRaw, bytesOf, rawFromBytes } from '../host-array';
+import { LINE } from '../one-core';
 import { PhiloxGenerator } from '../random';
 import { JsStorage, js } from './storage';
 
@@ -97,3 +100,5 @@ export class JsDevice implements BackendDevice {
     this.#open = false;
   }
 }
+
+brand(JsDevice, 'x.core.js-device', LINE);

@@ -14,25 +14,26 @@ import type { DType } from '../dtype';
 import { DeviceError, DisposedError, DTypeError, ShapeError } from '../errors';
 import { castValues } from '../host-array';
 import { Layout } from '../layout';
+import { LINE, shared } from '../one-core';
 import { elemCount, formatShape, resolveDim, type Shape } from '../shape';
 import { releaseWhenCollected, StorageRef, TensorHandle } from '../storage-ref';
 import type { Tensor } from '../tensor';
 
-let lastId = 0;
+const last = shared('tensors', () => ({ id: 0 }));
 
 /** On the prototype of every tensor: `instanceof` would walk the dozen prototypes of the chain. */
-const IS_TENSOR = Symbol('tensor');
+const IS_TENSOR = Symbol.for('x.core.tensor');
 
 export abstract class TensorBase {
   /** Unique in this thread, rising with creation. */
-  readonly id: number = ++lastId;
+  readonly id: number = ++last.id;
   readonly dtype: DType;
   readonly device: Device;
   /** Shape, strides and offset in the storage. */
   readonly layout: Layout;
   /** This tensor's share in its storage; for scopes and other packages of the family. */
   readonly handle: TensorHandle;
-  declare readonly [IS_TENSOR]: true;
+  declare readonly [IS_TENSOR]: string;
 
   /** @internal Tensors are made by `Tensor.zeros`, `Tensor.from` and so on, and by operations. */
   constructor(ref: StorageRef, layout: Layout) {
@@ -116,8 +117,6 @@ export abstract class TensorBase {
   }
 }
 
-Object.defineProperty(TensorBase.prototype, IS_TENSOR, { value: true });
-
 type TensorClass = new (ref: StorageRef, layout: Layout) => Tensor;
 let tensorClass: TensorClass;
 
@@ -132,7 +131,7 @@ export function tensorOf(storage: BackendStorage, shape: Shape, device: Device):
 }
 
 export function isTensor(value: unknown): value is Tensor {
-  return typeof value === 'object' && (value as TensorBase | null)?.[IS_TENSOR] === true;
+  return typeof value === 'object' && (value as TensorBase | null)?.[IS_TENSOR] === LINE;
 }
 
 /** The storage of a live tensor. */

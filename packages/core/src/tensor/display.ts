@@ -9,6 +9,7 @@ import { check, OBJECT, STRING } from '../check';
 import { isInt } from '../dtype';
 import { CandleError } from '../errors';
 import type { TensorArray } from '../host-array';
+import { shared } from '../one-core';
 import type { Tensor } from '../tensor';
 import { withTemporaries } from './base';
 import { cat } from './joining';
@@ -33,11 +34,11 @@ const PRESETS = {
   full: { threshold: Number.POSITIVE_INFINITY },
 } as const;
 
-let current: Readonly<PrintOptions> = DEFAULTS;
+const printing = shared('printing', () => ({ options: DEFAULTS }));
 
 /** How tensors are printed in this thread. */
 export function printOptions(): PrintOptions {
-  return { ...current };
+  return { ...printing.options };
 }
 
 /**
@@ -52,7 +53,7 @@ export function setPrintOptions(options: Partial<PrintOptions> | keyof typeof PR
     const known = Object.keys(PRESETS).join(', ');
     throw new CandleError('INVALID_ARGUMENT', `setPrintOptions: "${options}" is no preset; use one of ${known}.`);
   }
-  const next = preset ? { ...DEFAULTS, ...PRESETS[options] } : { ...current, ...options };
+  const next = preset ? { ...DEFAULTS, ...PRESETS[options] } : { ...printing.options, ...options };
   const limits = { precision: [0, 100], threshold: [0, Infinity], edgeItems: [1, Infinity], lineWidth: [1, Infinity] };
   for (const [name, [least, most]] of Object.entries(limits)) {
     const value = next[name as keyof typeof limits];
@@ -62,11 +63,11 @@ export function setPrintOptions(options: Partial<PrintOptions> | keyof typeof PR
       `setPrintOptions: ${name} is ${value}; use a whole number from ${least} to ${most}.`,
     );
   }
-  current = next;
+  printing.options = next;
 }
 
 /** The table and the line below it; only the line where values cannot be read, as on a disposed tensor. */
-export function displayTensor(tensor: Tensor, options: PrintOptions = current): string {
+export function displayTensor(tensor: Tensor, options: PrintOptions = printing.options): string {
   try {
     return `${table(tensor, options)}\n${tensor.describe()}`;
   } catch {
