@@ -92,6 +92,7 @@ class CountingDriver final : public Driver {
   }
   Status moduleUnload(Module m) override { return tick(Counter::ModuleUnload), inner_.moduleUnload(m); }
   bool beginsEarly(Module m, const std::string& name) override { return inner_.beginsEarly(m, name); }
+  bool capturesEarly() override { return inner_.capturesEarly(); }
   Status moduleGetFunction(Function* out, Module m, const char* name) override {
     return tick(Counter::GetFunction), inner_.moduleGetFunction(out, m, name);
   }

@@ -138,6 +138,14 @@ class CudaDriver final : public Driver {
     return api_.cuLaunchKernelEx &&
            api_.cuModuleGetGlobal_v2(&address, &bytes, module, ("x_early_" + name).c_str()) == kSuccess;
   }
+  // Graphs have such edges since CUDA 12.3.
+  bool capturesEarly() override {
+    static const bool does = [this] {
+      int packed = 0;
+      return api_.cuDriverGetVersion(&packed) == kSuccess && packed >= 12030;
+    }();
+    return does;
+  }
   Status functionSetMaxSharedBytes(Function function, int bytes) override {
     return api_.cuFuncSetAttribute(function, cuda::kFunctionMaxDynamicSharedBytes, bytes);
   }

@@ -169,7 +169,7 @@ void Device::launch(const uint8_t* record) {
   std::memcpy(config.grid, words + kWordGrid, sizeof config.grid);
   std::memcpy(config.block, words + kWordBlock, sizeof config.block);
   config.sharedBytes = words[kWordShared];
-  config.early = function->early;
+  config.early = function->early && (!counting_.capturing(target) || counting_.capturesEarly());
   Status status = 0;
   Call call = Call::Launch;
   if (config.sharedBytes > function->maxSharedBytes) {

@@ -123,6 +123,9 @@ class Driver {
     return false;
   }
 
+  // Whether such a kernel may begin early in a captured graph, too.
+  virtual bool capturesEarly() { return false; }
+
   // `args` is the packed kernel-argument block: every argument at its natural alignment, in order.
   virtual Status launch(Function, const LaunchConfig&, const void* args, size_t argBytes, Stream) = 0;
 

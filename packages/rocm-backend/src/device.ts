@@ -84,7 +84,8 @@ export class RocmDevice implements BackendDevice {
   readonly #timesLaunches = debugLevel() >= 4;
   /** The graph that is being captured. */
   recording: RocmGraph | undefined;
-  #uploads: HipStream | undefined;
+  /** Made for the first capture. */
+  #recorder: HipStream | undefined;
   #launchCount = 0;
   #disposed = false;
 
@@ -212,8 +213,8 @@ export class RocmDevice implements BackendDevice {
         `capture on another stream of ${this.name} than its own; capture outside of stream.run().`,
       );
     }
-    this.#uploads ??= this.hip.createStream();
-    return RocmGraph.capture(this, { allocator: this.#allocator, info: this.#info, uploads: this.#uploads }, record);
+    this.#recorder ??= this.hip.createStream();
+    return RocmGraph.capture(this, { allocator: this.#allocator, info: this.#info, stream: this.#recorder }, record);
   }
 
   /** `info` of one or more layouts of the same shape; address 0 when all are contiguous. */
@@ -390,11 +391,8 @@ export class RocmDevice implements BackendDevice {
 
   /** What all streams may read, uploaded once. */
   #uploadShared(ptr: number, words: BigUint64Array): void {
-    if (this.recording) {
-      this.recording.upload(ptr, words);
-      return;
-    }
-    this.hip.memcpyHtoD(ptr, words);
+    if (this.recording) this.recording.upload(ptr, words);
+    else this.hip.memcpyHtoD(ptr, words);
     this.streams.share();
   }
 

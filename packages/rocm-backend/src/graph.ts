@@ -1,15 +1,18 @@
 /**
- * Captured graphs of a device: what its one stream is given while it records, made into an executable graph of the driver.
+ * Captured graphs of a device: what a stream is given while it records, made into an executable graph of the driver.
+ *
+ * The stream is one of its own. The device's is not captured, because events that were recorded in it and are waited for
+ * meanwhile (by a read that is under way) would spoil the capture on HIP; it is what a graph is launched on.
  *
  * A graph keeps addresses, so all that it touches must stay where it is. What is allocated during the capture is in a pool
  * of its own (allocator.ts), uploads of dims and strides are held in their cache (info.ts), and storages from outside tell
  * the graph when they are disposed: from then on it refuses to run.
  *
- * Host memory cannot be part of a graph. Values that come from there during a capture are copied once, by a second stream,
- * into a block that nothing else gets; the graph copies them on from there.
+ * Host memory cannot be part of a graph. Values that come from there during a capture are copied once, by the device's
+ * stream, into a block that nothing else gets; the graph copies them on from there.
  */
 import { type BackendGraph, CaptureError, DisposedError } from '@x/core';
-import { HipError, type HipEvent, type HipGraphExec, type HipStream } from '@x/hip';
+import { HipError, type HipGraphExec, type HipStream } from '@x/hip';
 import { type CachingAllocator, MemoryPool } from './allocator';
 import { debug } from './debug';
 import type { RocmDevice } from './device';
@@ -23,8 +26,8 @@ const NOT_SUPPORTED = 801;
 export interface GraphMemory {
   readonly allocator: CachingAllocator;
   readonly info: InfoCache;
-  /** For uploads during a capture, when the device's own stream takes none. */
-  readonly uploads: HipStream;
+  /** The stream that records. */
+  readonly stream: HipStream;
 }
 
 export class RocmGraph implements BackendGraph {
@@ -35,9 +38,6 @@ export class RocmGraph implements BackendGraph {
   readonly #inputs = new Set<RocmStorage>();
   /** Blocks with values from the host. */
   readonly #constants: number[] = [];
-  /** What was enqueued before the capture. */
-  readonly #before: HipEvent;
-  #uploaded = false;
   #releaseInfo = () => {};
   #exec: HipGraphExec | undefined;
   /** What a storage was that is gone. */
@@ -47,23 +47,26 @@ export class RocmGraph implements BackendGraph {
   /** Records `record`, or returns null where the platform has no graphs. */
   static capture(device: RocmDevice, memory: GraphMemory, record: () => void): RocmGraph | null {
     const graph = new RocmGraph(device, memory);
-    const stream = device.hip.defaultStream;
+    const { hip } = device;
     try {
-      stream.beginCapture();
+      memory.stream.beginCapture();
     } catch (error) {
       graph.dispose();
       if (error instanceof HipError && error.status === NOT_SUPPORTED) return null;
       throw failed(device, error);
     }
     device.recording = graph;
+    hip.currentStream = memory.stream;
     try {
       graph.#releaseInfo = memory.allocator.within(graph.#pool, () => memory.info.holding(record));
     } catch (error) {
       device.recording = undefined;
       graph.#abandon();
       throw error instanceof HipError ? failed(device, error) : error;
+    } finally {
+      device.recording = undefined;
+      hip.currentStream = hip.defaultStream;
     }
-    device.recording = undefined;
     try {
       graph.#finish();
     } catch (error) {
@@ -80,8 +83,6 @@ export class RocmGraph implements BackendGraph {
   private constructor(device: RocmDevice, memory: GraphMemory) {
     this.#device = device;
     this.#memory = memory;
-    this.#before = device.hip.createEvent();
-    this.#before.record(device.hip.defaultStream);
   }
 
   replay(): void {
@@ -109,7 +110,6 @@ export class RocmGraph implements BackendGraph {
     if (this.#device.isDisposed) return;
     // Waits for the device.
     this.#exec?.dispose();
-    this.#before.dispose();
     this.#releaseInfo();
     const { allocator } = this.#memory;
     allocator.close(this.#pool);
@@ -141,11 +141,8 @@ export class RocmGraph implements BackendGraph {
 
   /** While recording: a copy that is made now, once. */
   upload(dst: number, bytes: ArrayBufferView): void {
-    const { uploads } = this.#memory;
-    // The block may be in use by what was enqueued before.
-    if (!this.#uploaded) uploads.waitEvent(this.#before);
-    this.#uploaded = true;
-    this.#device.hip.memcpyHtoD(dst, bytes, uploads);
+    const { hip } = this.#device;
+    hip.memcpyHtoD(dst, bytes, hip.defaultStream);
   }
 
   /** While recording: in front of what cannot be part of a graph. @throws CaptureError `CAPTURE_UNSUPPORTED` */
@@ -160,37 +157,24 @@ export class RocmGraph implements BackendGraph {
   readonly #describe = () => `graph of ${this.launches.length} launches`;
 
   #finish(): void {
-    const { hip } = this.#device;
-    const graph = hip.defaultStream.endCapture();
+    const graph = this.#memory.stream.endCapture();
     try {
       this.#exec = graph.instantiate();
     } finally {
       graph.dispose();
     }
-    this.#awaitUploads();
   }
 
   /** Ends the capture, if it has not ended, and gives everything back. */
   #abandon(): void {
-    const { defaultStream } = this.#device.hip;
+    const { stream } = this.#memory;
     try {
-      if (defaultStream.isCapturing) defaultStream.endCapture().dispose();
+      if (stream.isCapturing) stream.endCapture().dispose();
     } catch (error) {
       // A capture that had already failed ends with an error and without a graph.
       if (!(error instanceof HipError)) throw error;
     }
-    this.#awaitUploads();
     this.dispose();
-  }
-
-  /** What is enqueued from now on finds the uploads done. */
-  #awaitUploads(): void {
-    if (!this.#uploaded) return;
-    const done = this.#device.hip.createEvent();
-    done.record(this.#memory.uploads);
-    this.#device.hip.defaultStream.waitEvent(done);
-    done.dispose();
-    this.#device.streams.share();
   }
 }
 

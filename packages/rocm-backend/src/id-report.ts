@@ -42,7 +42,7 @@ export class IdReport {
     this.#unread = true;
     // A report of another stream may come after the next reading.
     if (this.#device.streams.isShared) this.#captured = true;
-    if (this.#hip.defaultStream.isCapturing) this.#captured = true;
+    if (this.#hip.currentStream.isCapturing) this.#captured = true;
     else if (this.#blocking) this.readSync();
   }
 

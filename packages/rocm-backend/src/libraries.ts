@@ -98,7 +98,7 @@ class Chooser<Name extends LibraryName, Handle> {
       return undefined;
     }
     // A handle cannot be made while the stream is captured; the next call outside of the capture makes it.
-    if (!forced && this.hip.defaultStream.isCapturing) return undefined;
+    if (!forced && this.hip.currentStream.isCapturing) return undefined;
     try {
       this.#handle = this.#opened.get(name) ?? this.open(name);
       this.#opened.set(name, this.#handle);

@@ -156,6 +156,23 @@ describe.each(kernelDevices())('captured graphs on %s', (device) => {
     x.dispose();
   });
 
+  it('a read that is under way when a capture begins arrives, and the graph is made', async () => {
+    const x = floats([1 << 16]);
+    const sums: Promise<Float32Array>[] = [];
+    const graphs = Array.from({ length: 10 }, (_, i) => {
+      for (let n = 0; n < 5; n++) sums.push(scope(() => x.add(i).toArray('f32')));
+      return device.capture(() => x.mul(i));
+    });
+    (await Promise.all(sums)).forEach((sum, n) => {
+      expect(sum[1]).toBeCloseTo(Math.sin(1) + Math.floor(n / 5), 5);
+    });
+    for (const [i, graph] of graphs.entries()) {
+      expect(graph.replay().get(1).toScalarSync()).toBeCloseTo(Math.sin(1) * i, 5);
+      graph.dispose();
+    }
+    x.dispose();
+  });
+
   it('compiled kernels are part of a graph', () => {
     // The stand-in for an AMD GPU runs only kernels that were compiled for it.
     if (device.kind === 'rocm' && process.env.FAKE_HIP_KERNELS) return;

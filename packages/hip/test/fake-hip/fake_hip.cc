@@ -35,6 +35,7 @@ struct Stream {
 struct Event {
   int queries;
   int device;
+  void* stream;  // that it was last recorded in; HIP asks whether that is captured now
 };
 std::set<std::pair<int, int>> gPeers;  // access that was allowed
 size_t gUsed = 0;
@@ -261,17 +262,22 @@ API int hipStreamEndCapture(void* s, void** g) {
   gCaptures.erase(captured);
   return spoilt ? kCaptureInvalidated : kSuccess;
 }
-API int hipEventCreate(void** e) { return *e = new Event{0, tDevice}, kSuccess; }
+API int hipEventCreate(void** e) { return *e = new Event{0, tDevice, nullptr}, kSuccess; }
 API int hipEventDestroy(void* e) { return delete static_cast<Event*>(e), kSuccess; }
 API int hipEventRecord(void* e, void* s) {
   if (spoils(s)) return kCaptureUnsupported;
   auto* event = static_cast<Event*>(e);
   if (event->device != static_cast<Stream*>(s)->device) return kInvalidHandle;
+  event->stream = s;
   return event->queries = 3, kSuccess;
 }
-API int hipEventSynchronize(void* e) { return static_cast<Event*>(e)->queries = 0, settle(); }
+API int hipEventSynchronize(void* e) {
+  auto* event = static_cast<Event*>(e);
+  return spoils(event->stream) ? kCaptureUnsupported : (event->queries = 0, settle());
+}
 // Not ready a few times, so that waiting is exercised.
 API int hipEventQuery(void* e) {
+  if (spoils(static_cast<Event*>(e)->stream)) return kCaptureUnsupported;
   int& queries = static_cast<Event*>(e)->queries;
   return gFaulted ? kLaunchFailure : queries-- > 0 ? 600 : (queries = 0);
 }

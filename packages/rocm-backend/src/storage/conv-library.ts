@@ -119,7 +119,7 @@ function planFor(
   const known = plans.find(kind, sizes);
   if (known?.handle === handle) return known.plan ?? undefined;
   // Planning loads code, which a capture does not allow: without a plan, our kernels are captured.
-  if (!required && device.hip.defaultStream.isCapturing) return undefined;
+  if (!required && device.hip.currentStream.isCapturing) return undefined;
   let plan: ConvolutionPlan | null = null;
   try {
     plan = handle.plan({ ...geometry, type, reduced, channelsLast });
