@@ -1,6 +1,7 @@
 #!/usr/bin/env node
-// The two rules that no formatter knows: a package imports only from layers below it, and nothing awaits at the top
-// level of a module (a CommonJS `require` of such a module fails). Exits non-zero with one line a violation.
+// The rules that no formatter knows: a package imports only from layers below it, modules of a package import each other in
+// no circle (types aside, which are gone when it runs), and nothing awaits at the top level of a module (a CommonJS
+// `require` of such a module fails). Exits non-zero with one line a violation.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -25,6 +26,8 @@ const BELOW = {
 const isTest = (file) => /\.test\.ts$|\/test\/|^packages\/testing\//.test(file);
 
 const problems = [];
+// Of every module: the modules of its package whose values it imports.
+const imports = new Map();
 for (const name of readdirSync(join(root, 'packages'))) {
   if (!(name in BELOW)) problems.push(`packages/${name}: not in the table of layers in tools/lint/layers.mjs`);
   const manifest = JSON.parse(readFileSync(join(root, 'packages', name, 'package.json'), 'utf8'));
@@ -36,6 +39,7 @@ for (const name of readdirSync(join(root, 'packages'))) {
   for (const part of ['src', 'test'])
     for (const file of sources(join(root, 'packages', name, part))) checkFile(file, name, manifest);
 }
+for (const circle of circles()) problems.push(`import in a circle: ${circle.join(' -> ')}`);
 for (const problem of problems) console.error(problem);
 console.log(`layers: ${problems.length === 0 ? 'clean' : `${problems.length} problems`}`);
 process.exit(problems.length === 0 ? 0 : 1);
@@ -43,11 +47,13 @@ process.exit(problems.length === 0 ? 0 : 1);
 function checkFile(file, name, manifest) {
   const path = relative(root, file);
   const source = ts.createSourceFile(path, readFileSync(file, 'utf8'), ts.ScriptTarget.ES2022, true);
+  imports.set(path, []);
   const visit = (node, insideFunction) => {
     const specifier = (ts.isImportDeclaration(node) || ts.isExportDeclaration(node)) && node.moduleSpecifier?.text;
     if (specifier && !isTest(path)) {
       checkImport(path, name, specifier);
       checkDeclared(path, manifest, specifier);
+      if (specifier.startsWith('.') && importsValues(node)) imports.get(path).push(moduleAt(path, specifier));
     }
     const awaits = ts.isAwaitExpression(node) || (ts.isForOfStatement(node) && node.awaitModifier);
     if (awaits && !insideFunction && !isTest(path)) {
@@ -59,6 +65,36 @@ function checkFile(file, name, manifest) {
     );
   };
   visit(source, false);
+}
+
+// Whether an import or export of another module is more than types.
+function importsValues(node) {
+  const clause = ts.isImportDeclaration(node) ? node.importClause : node;
+  if (!clause) return true;
+  if (clause.isTypeOnly) return false;
+  const named = ts.isImportDeclaration(node) ? clause.namedBindings : clause.exportClause;
+  const isList = named && (ts.isNamedImports(named) || ts.isNamedExports(named));
+  return !isList || clause.name !== undefined || named.elements.some((element) => !element.isTypeOnly);
+}
+
+function moduleAt(path, specifier) {
+  const base = join(dirname(path), specifier);
+  return [`${base}.ts`, join(base, 'index.ts'), base].find((file) => existsSync(join(root, file))) ?? base;
+}
+
+// One circle of each group of modules that import each other, from a module back to itself.
+function circles() {
+  const found = [];
+  const done = new Set();
+  const walk = (path, trail) => {
+    const at = trail.indexOf(path);
+    if (at >= 0) found.push([...trail.slice(at), path]);
+    if (at >= 0 || done.has(path)) return;
+    for (const next of imports.get(path) ?? []) walk(next, [...trail, path]);
+    done.add(path);
+  };
+  for (const path of imports.keys()) walk(path, []);
+  return found;
 }
 
 function checkImport(path, name, specifier) {

@@ -7,7 +7,7 @@ import { DeviceError, DTypeError, elemCount, formatShape, isInt, ShapeError, sco
 import { byteLengthOf } from './blocks';
 import { KERNEL_PADDING } from './load';
 import { blockProduct, QMatMul } from './qmatmul';
-import { QTensor } from './qtensor';
+import type { QTensor } from './qtensor';
 import { checkActivation } from './tensors';
 
 /** The weight [n, k] of one expert of [experts, n, k], a tensor of its own. */
@@ -16,12 +16,12 @@ export function expertOf(weights: QTensor, expert: number): QTensor {
   if (!(Number.isInteger(expert) && expert >= 0 && expert < experts))
     throw outOfRange('QTensor.expert', expert, experts);
   return scope(() => {
-    const { data, format, type } = weights;
-    if (weights.kind === 'dense') return QTensor.wrap(type, [n, k], data.narrow(0, expert, 1).squeeze(0).contiguous());
+    const { data, format } = weights;
+    if (weights.kind === 'dense') return weights.withData([n, k], data.narrow(0, expert, 1).squeeze(0).contiguous());
     const bytes = byteLengthOf(format, n * k);
     const part = data.narrow(0, expert * bytes, bytes);
     const zeros = Tensor.zeros([byteLengthOf(format, KERNEL_PADDING)], 'u8', data.device);
-    return QTensor.wrap(type, [n, k], Tensor.cat([part, zeros], 0).narrow(0, 0, bytes));
+    return weights.withData([n, k], Tensor.cat([part, zeros], 0).narrow(0, 0, bytes));
   });
 }
 

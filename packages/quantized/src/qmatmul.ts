@@ -12,8 +12,9 @@
  */
 import { DeviceError, formatShape, kinds, Layout, ShapeError, TENSORS, Tensor } from '@x/core';
 import { matmulRows } from './host-ops';
+import { isQTensor } from './is-qtensor';
 import type { DenseDType } from './load';
-import { QTensor } from './qtensor';
+import type { QTensor } from './qtensor';
 import { checkActivation, rowsOf, shareOf, withTemporaries } from './tensors';
 
 export interface QMatMulOptions {
@@ -39,8 +40,8 @@ export class QMatMul implements Disposable {
       );
     }
     this.shape = shape;
-    this.kind = weight instanceof QTensor ? 'quantized' : 'dense';
-    if (weight instanceof QTensor) this.#blocks = weight;
+    this.kind = isQTensor(weight) ? 'quantized' : 'dense';
+    if (isQTensor(weight)) this.#blocks = weight;
     else this.#dense = weight;
   }
 
@@ -173,7 +174,7 @@ kinds.checkCalls(
   QMatMul,
   {
     fromQTensor: {
-      weight: kinds.kind((value) => value instanceof QTensor, 'give a QTensor; fromTensor takes a tensor'),
+      weight: kinds.kind(isQTensor, 'give a QTensor; fromTensor takes a tensor'),
       options: kinds.optional(kinds.OBJECT),
     },
     fromTensor: { weight: kinds.TENSOR },

@@ -29,6 +29,7 @@ import {
 import { type BlockFormat, blockFormat, byteLengthOf, isQuantType, type QuantType } from './blocks';
 import type { TensorFile } from './gguf';
 import { eachRow, gatherRows } from './host-ops';
+import { QTENSOR } from './is-qtensor';
 import {
   type DenseDType,
   finish,
@@ -206,6 +207,11 @@ export class QTensor implements Disposable {
   /** @internal Takes over `data`: u8 blocks, or numbers. */
   static wrap(type: QuantType, shape: readonly number[], data: Tensor): QTensor {
     return new QTensor(type, [...shape], data);
+  }
+
+  /** @internal A tensor of this type that takes over `data`. */
+  withData(shape: readonly number[], data: Tensor): QTensor {
+    return QTensor.wrap(this.type, shape, data);
   }
 
   get device(): Device {
@@ -485,6 +491,8 @@ const OPTIONS = kinds.optional(kinds.OBJECT);
 const QUANTIZE = { tensor: kinds.TENSOR, type: kinds.STRING } as const;
 const IMPORTANCE = kinds.kind((value) => value instanceof Float32Array, 'give a Float32Array');
 const MOE = { x: kinds.TENSOR, ids: kinds.TENSOR, options: OPTIONS } as const;
+
+Object.defineProperty(QTensor.prototype, QTENSOR, { value: true });
 
 kinds.checkCalls(
   QTensor,

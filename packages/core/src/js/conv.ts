@@ -8,7 +8,7 @@ import { allocRaw } from '../host-array';
 import { Layout } from '../layout';
 import { denseRaw } from './copy';
 import { matmul } from './matmul';
-import { JsStorage } from './storage';
+import type { JsStorage } from './storage';
 
 /** Input positions of one axis: `at[output * k + tap]`, -1 where the tap lies on padding or between inputs. */
 interface Axis {
@@ -110,8 +110,8 @@ function convolve(
   const [cOut] = kernelLayout.shape;
   const k = cIn * rows.k * columns.k;
   const n = rows.out * columns.out;
-  const windows = new JsStorage(src.device, src.dtype, unfold(src, layout, rows, columns));
-  const weights = new JsStorage(src.device, src.dtype, denseRaw(kernel, kernelLayout));
+  const windows = src.make(src.dtype, unfold(src, layout, rows, columns));
+  const weights = src.make(src.dtype, denseRaw(kernel, kernelLayout));
   try {
     const left = Layout.contiguous([1, cOut, k]).broadcastAs([b, cOut, k]);
     return matmul(weights, windows, { b, m: cOut, n, k }, left, Layout.contiguous([b, k, n]));

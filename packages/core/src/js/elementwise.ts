@@ -7,7 +7,7 @@ import { UnsupportedError } from '../errors';
 import { allocRaw, allocValues, encodeRaw, type NumberArray, roundScalar, type TensorArray } from '../host-array';
 import type { Layout } from '../layout';
 import { denseRaw, denseValues } from './copy';
-import { JsStorage } from './storage';
+import type { JsStorage } from './storage';
 
 export function unsupported(op: string, storage: JsStorage): UnsupportedError {
   return new UnsupportedError(
@@ -17,7 +17,7 @@ export function unsupported(op: string, storage: JsStorage): UnsupportedError {
 }
 
 export function fromValues(like: JsStorage, dtype: DType, values: TensorArray): JsStorage {
-  return new JsStorage(like.device, dtype, encodeRaw(dtype, values));
+  return like.make(dtype, encodeRaw(dtype, values));
 }
 
 function mapNumbers(storage: JsStorage, layout: Layout, f: (x: number) => number): JsStorage {
@@ -54,7 +54,7 @@ export function unary(op: UnaryOp, storage: JsStorage, layout: Layout): JsStorag
   const { reference, integers } = unaryRow(op);
   if (isFloat(storage.dtype)) return mapNumbers(storage, layout, reference);
   if (integers === undefined) throw unsupported(op, storage);
-  if (integers === 'same') return new JsStorage(storage.device, storage.dtype, denseRaw(storage, layout).slice());
+  if (integers === 'same') return storage.make(storage.dtype, denseRaw(storage, layout).slice());
   return storage.dtype === 'i64'
     ? mapBigints(storage, layout, integers.bigint)
     : mapNumbers(storage, layout, integers.number);
@@ -97,7 +97,7 @@ export function compare(op: CmpOp, lhs: JsStorage, rhs: JsStorage, lhsLayout: La
   const f: (a: number | bigint, b: number | bigint) => boolean = CMP_OPS[op];
   const out = new Uint8Array(a.length);
   for (let i = 0; i < a.length; i++) out[i] = f(a[i], b[i]) ? 1 : 0;
-  return new JsStorage(lhs.device, 'u8', out);
+  return lhs.make('u8', out);
 }
 
 export function whereCond(
@@ -115,5 +115,5 @@ export function whereCond(
   const out = allocRaw(onTrue.dtype, chosen.length);
   // `Number` of a bigint is 0 only for 0n.
   for (let i = 0; i < chosen.length; i++) out[i] = Number(chosen[i]) !== 0 ? a[i] : b[i];
-  return new JsStorage(onTrue.device, onTrue.dtype, out);
+  return onTrue.make(onTrue.dtype, out);
 }

@@ -7,7 +7,7 @@ import { type IdRange, idOutOfRange } from '../id-range';
 import type { Layout } from '../layout';
 import { elemCount } from '../shape';
 import { denseRaw } from './copy';
-import { JsStorage } from './storage';
+import type { JsStorage } from './storage';
 
 export function checkIds(op: string, ids: JsStorage, layout: Layout, range: IdRange): void {
   const { size, low = 0 } = range;
@@ -48,7 +48,7 @@ export function indexSelect(
       at += inner;
     }
   }
-  return new JsStorage(self.device, self.dtype, out);
+  return self.make(self.dtype, out);
 }
 
 /** Calls `visit(place in self, place in ids)` for every id. */
@@ -85,7 +85,7 @@ export function gather(self: JsStorage, layout: Layout, ids: JsStorage, idsLayou
   forEachId(layout, ids, idsLayout, dim, (inSelf, inIds) => {
     out[inIds] = src[inSelf];
   });
-  return new JsStorage(self.device, self.dtype, out);
+  return self.make(self.dtype, out);
 }
 
 export function indexAdd(
@@ -108,7 +108,7 @@ export function indexAdd(
       for (let j = 0; j < inner; j++) sums[to + j] += added[from + j] as number;
     });
   }
-  return new JsStorage(self.device, self.dtype, encodeRaw(self.dtype, sums));
+  return self.make(self.dtype, encodeRaw(self.dtype, sums));
 }
 
 /** In place; `add` sums instead of overwriting. Self is contiguous. */

@@ -8,7 +8,7 @@ import { allocValues, type NumberArray, type TensorArray } from '../host-array';
 import type { Layout } from '../layout';
 import { denseValues } from './copy';
 import { fromValues } from './elementwise';
-import { JsStorage } from './storage';
+import type { JsStorage } from './storage';
 
 export function reduce(op: ReduceOp, storage: JsStorage, layout: Layout, dims: readonly number[]): JsStorage {
   const kept = layout.shape.map((_, i) => i).filter((i) => !dims.includes(i));
@@ -18,7 +18,7 @@ export function reduce(op: ReduceOp, storage: JsStorage, layout: Layout, dims: r
   if (op === 'argmin' || op === 'argmax') {
     const out = new Uint32Array(count);
     for (let i = 0; i < count; i++) out[i] = extreme(op === 'argmax', values, i * run, run);
-    return new JsStorage(storage.device, 'u32', out);
+    return storage.make('u32', out);
   }
   const out = allocValues(storage.dtype, count);
   if (op !== 'sum' && isFloat(storage.dtype)) {

@@ -2,7 +2,7 @@
 import { Layout } from '../layout';
 import { denseValues } from './copy';
 import { gather } from './indexing';
-import { JsStorage } from './storage';
+import type { JsStorage } from './storage';
 
 export function argSortLastDim(src: JsStorage, layout: Layout, descending: boolean): JsStorage {
   const values = denseValues(src, layout);
@@ -14,7 +14,7 @@ export function argSortLastDim(src: JsStorage, layout: Layout, descending: boole
     for (let i = 0; i < width; i++) positions[i] = i;
     positions.sort((i, j) => (descending ? order(row[j], row[i]) : order(row[i], row[j])));
   }
-  return new JsStorage(src.device, 'u32', out);
+  return src.make('u32', out);
 }
 
 export function sortLastDim(
@@ -35,7 +35,7 @@ export function topkLastDim(src: JsStorage, layout: Layout, k: number, descendin
   const out = new Uint32Array((all.length / width) * k);
   for (let row = 0; row * k < out.length; row++) out.set(all.subarray(row * width, row * width + k), row * k);
   sorted.dispose();
-  return new JsStorage(src.device, 'u32', out);
+  return src.make('u32', out);
 }
 
 function order(a: number | bigint, b: number | bigint): number {

@@ -52,6 +52,11 @@ export class JsStorage implements BackendStorage {
     device.track(1, this.byteLength);
   }
 
+  /** Another storage of this device; takes over `data`. The files of families make theirs with it. */
+  make(dtype: DType, data: RawArray): JsStorage {
+    return new JsStorage(this.device, dtype, data);
+  }
+
   get byteLength(): number {
     return this.elemCount * sizeInBytes(this.dtype);
   }

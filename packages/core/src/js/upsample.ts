@@ -6,7 +6,7 @@ import type { BilinearParams } from '../backend';
 import { allocRaw, castValues } from '../host-array';
 import type { Layout } from '../layout';
 import { denseRaw, denseValues } from './copy';
-import { JsStorage } from './storage';
+import type { JsStorage } from './storage';
 
 /** The input position of every output position. */
 function nearest(size: number, out: number): Int32Array {
@@ -30,7 +30,7 @@ export function upsampleNearest2d(src: JsStorage, layout: Layout, hOut: number, 
       for (const column of columns) out[to++] = x[from + column];
     }
   }
-  return new JsStorage(src.device, src.dtype, out);
+  return src.make(src.dtype, out);
 }
 
 /** Where each output of an axis lies between two inputs, and the weight of the second. */
@@ -69,5 +69,5 @@ export function upsampleBilinear2d(src: JsStorage, layout: Layout, params: Bilin
       }
     }
   }
-  return new JsStorage(src.device, src.dtype, castValues('f64', out, src.dtype));
+  return src.make(src.dtype, castValues('f64', out, src.dtype));
 }
