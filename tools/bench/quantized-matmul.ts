@@ -7,14 +7,13 @@
  * A figure is the best of several batches of products, each batch enqueued at once and waited for; it contains rounding
  * the activations to q8_1. Weights are random bytes: the time does not depend on them.
  */
-import { Layout } from '@x/core';
+import { BLOCK_TYPES, type BlockType, Layout } from '@x/core';
 import { RocmDevice } from '@x/rocm-backend';
-import { blockFormat, type QuantType } from '../../packages/quantized/src/blocks';
 import { seconds } from './seconds';
 
 const [kind = 'cpu', typeList, shapeList] = process.argv.slice(2);
 const isCpu = kind === 'cpu';
-const types = (typeList || 'q4_0,q4_1,q5_0,q5_1,q8_0,q2_K,q3_K,q4_K,q5_K,q6_K').split(',') as QuantType[];
+const types = (typeList || 'q4_0,q4_1,q5_0,q5_1,q8_0,q2_K,q3_K,q4_K,q5_K,q6_K').split(',') as BlockType[];
 const shapes = (
   shapeList ||
   (isCpu ? '64,1024,1024' : '16,4096,14336;64,4096,14336;64,14336,4096;512,4096,14336;512,14336,4096;2048,4096,14336')
@@ -25,7 +24,7 @@ const shapes = (
 const device = RocmDevice.open(kind as 'cpu' | 'cuda' | 'rocm', 0);
 console.log(device.description);
 for (const type of types) {
-  const format = blockFormat(type);
+  const format = BLOCK_TYPES[type];
   for (const [m, k, n] of shapes) {
     const bytes = new Uint8Array(((n * k) / format.blockSize) * format.blockBytes);
     for (let i = 0; i < bytes.length; i++) bytes[i] = Math.imul(i, 2654435761) >>> 24;

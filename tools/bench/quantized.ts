@@ -24,8 +24,8 @@ import {
   weightOf,
 } from '@x/testing/quantized/helpers';
 import { BLOCK_TYPES, randomBlocks } from '@x/testing/quantized/random-blocks';
-import { Device, Layout, Tensor } from '../../packages/core/src';
-import { blockFormat, QMatMul, QTensor, type QuantType } from '../../packages/quantized/src';
+import { type BlockType, Device, Layout, Tensor } from '../../packages/core/src';
+import { blockFormat, QMatMul, QTensor } from '../../packages/quantized/src';
 import { RocmDevice } from '../../packages/rocm-backend/src';
 
 /** Bytes of weights that one round reads: several times what caches hold. */
@@ -57,7 +57,7 @@ async function main(): Promise<void> {
     'sums of rows, GB/s',
   ];
   console.log(`| ${head.join(' | ')} |\n| ${head.map((text) => '-'.repeat(text.length)).join(' | ')} |`);
-  for (const type of values.types.split(',') as QuantType[]) {
+  for (const type of values.types.split(',') as BlockType[]) {
     const { blockBytes, blockSize } = blockFormat(type);
     const speeds = shapes.map(([n, k]) => productSpeed(backend, device, type, n, k).toFixed(1));
     const cells = [
@@ -71,7 +71,7 @@ async function main(): Promise<void> {
   }
 }
 
-function errors(type: QuantType, device: Device): string[] {
+function errors(type: BlockType, device: Device): string[] {
   const kernel = kernelError(type, device).toExponential(1);
   if (blockFormat(type).quantize === undefined) return ['read only', '', '', kernel];
   const x = cosines(0);
@@ -81,7 +81,7 @@ function errors(type: QuantType, device: Device): string[] {
   return [...found.map((error) => error.toFixed(6)), kernel];
 }
 
-function kernelError(type: QuantType, device: Device): number {
+function kernelError(type: BlockType, device: Device): number {
   const size = { m: 16, n: 64, k: 4096 };
   const { blockSize } = blockFormat(type);
   const bytes = randomBlocks(type, (size.n * size.k) / blockSize, 7);
@@ -96,7 +96,7 @@ function kernelError(type: QuantType, device: Device): number {
   return Math.sqrt(squares(numbersOf(y).map((value, i) => value - exact[i])) / squares(exact));
 }
 
-function productSpeed(backend: RocmDevice, device: Device, type: QuantType, n: number, k: number): number {
+function productSpeed(backend: RocmDevice, device: Device, type: BlockType, n: number, k: number): number {
   const { blockBytes, blockSize } = blockFormat(type);
   const bytes = randomBlocks(type, (n * k) / blockSize, 1);
   const copies = Array.from({ length: Math.ceil(ROUND_BYTES / bytes.length) }, () =>

@@ -16,7 +16,7 @@ const BELOW = {
   kernels: [],
   'rocm-backend': ['core', 'hip', 'kernels'],
   quantized: ['core'],
-  nn: ['core', 'quantized'],
+  nn: ['core'],
   transformers: ['core', 'nn', 'quantized'],
   engine: ['core', 'nn', 'quantized', 'transformers'],
   testing: ['core', 'hip', 'kernels', 'rocm-backend', 'quantized', 'nn', 'transformers', 'engine', 'candle'],

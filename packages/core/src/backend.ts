@@ -11,12 +11,14 @@
  * - a dtype it has no kernel for raises an `UnsupportedError` naming op, dtype and device;
  * - work is enqueued, not awaited: only `toHost`, `toHostSync` and `synchronize` wait.
  */
+
 import type { PagedAttentionOps } from './backend-paged';
 import type { DType } from './dtype';
 import type { BinaryOp, CmpOp } from './elementwise/binary';
 import type { UnaryOp } from './elementwise/unary';
 import type { IdRange } from './id-range';
 import type { Layout } from './layout';
+import type { BlockType } from './quantized-types';
 
 export {
   BINARY_NAMES,
@@ -283,20 +285,27 @@ export interface BackendStorage {
 }
 
 /**
- * Block-quantized weights on a device. A weight is a u8 storage of ggml blocks, row after row, `n` rows of `k` values.
- * `type` is the ggml name in candle's spelling (`q4_0`, `q8_0`, `q4_K`, `q6_K`, ...).
+ * Block-quantized weights on a device. A weight is a u8 storage of ggml blocks, row after row, `n` rows of `k` values, made
+ * by `allocate`. `type` is the ggml name in candle's spelling (see {@link BLOCK_TYPES}).
  */
 export interface QuantizedOps {
   supports(type: string): boolean;
+  /** Bytes that the blocks of `elemCount` values take in this device's memory, with what its kernels need behind them. */
+  allocatedBytes(type: BlockType, elemCount: number): number;
+  /**
+   * Memory of {@link allocatedBytes} for the blocks of `elemCount` values, whole blocks. What kernels need behind the blocks
+   * is set, the blocks are not: they are written from byte 0 on.
+   */
+  allocate(type: BlockType, elemCount: number): BackendStorage;
   /** All `elemCount` values as f32 or f16. */
-  dequantize(weight: BackendStorage, type: string, elemCount: number, dtype: 'f32' | 'f16'): BackendStorage;
+  dequantize(weight: BackendStorage, type: BlockType, elemCount: number, dtype: 'f32' | 'f16'): BackendStorage;
   /**
    * x [m, k] in f32, f16 or bf16, contiguous at xLayout's offset, times the transpose of `n` rows of the weight from row
    * `firstRow` (default 0) on: [m, n] f32.
    */
   matmul(
     weight: BackendStorage,
-    type: string,
+    type: BlockType,
     size: { m: number; n: number; k: number; firstRow?: number },
     x: BackendStorage,
     xLayout: Layout,
@@ -308,7 +317,7 @@ export interface QuantizedOps {
    */
   indexedMoe(
     weight: BackendStorage,
-    type: string,
+    type: BlockType,
     size: { n: number; k: number; topk: number; shared: boolean },
     x: BackendStorage,
     xLayout: Layout,
@@ -316,7 +325,7 @@ export interface QuantizedOps {
     idsLayout: Layout,
   ): BackendStorage;
   /** Rows of the weight [.., k] at ids (u32, contiguous): [ids, k] f32. */
-  embedding(weight: BackendStorage, type: string, k: number, ids: BackendStorage, idsLayout: Layout): BackendStorage;
+  embedding(weight: BackendStorage, type: BlockType, k: number, ids: BackendStorage, idsLayout: Layout): BackendStorage;
 }
 
 /** Attention of `heads` query heads, a multiple of `kvHeads`: softmax(q · kᵀ · scale) · v. */

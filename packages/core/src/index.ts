@@ -52,6 +52,7 @@ export { type DeviceUsage, type MemoryStats, memoryStats } from './memory';
 export { didYouMean } from './near';
 export * as operators from './operators';
 export { DEFAULT_SEED, philox4x32, philoxNormal, philoxUniform } from './philox';
+export { BLOCK_TYPES, type BlockFacts, type BlockType, isBlockType } from './quantized-types';
 export { PhiloxGenerator } from './random';
 export { keep, type Scoped, scope, TENSORS } from './scope';
 export {

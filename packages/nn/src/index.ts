@@ -63,7 +63,7 @@ export { LayerNorm, type LayerNormConfig, layerNorm, layerNormNoBias, RmsNorm, r
 export { Linear, linear, linearB, linearNoBias } from './linear';
 export * as loss from './loss';
 export { type Module, type ModuleT, OwningModule } from './module';
-export { moeGemm, moeGemmGguf, type SortedExperts, sortByExpert } from './moe';
+export { type ExpertWeights, moeGemm, moeGemmGguf, type SortedExperts, sortByExpert } from './moe';
 export * as ops from './ops';
 export {
   Dropout,

@@ -5,7 +5,6 @@
  * `await ids.toArray()` and give them to {@link sortByExpert}.
  */
 import { CandleError, formatShape, kinds, ShapeError, scope, Tensor } from '@x/core';
-import { indexedMoe, type QTensor } from '@x/quantized';
 import { checkNumbers, checkTensors } from './check';
 
 /** Pairs of token and expert, by expert. A pair's number is token * topk + its place among the token's experts. */
@@ -21,6 +20,14 @@ const NUMBERS = kinds.kind(
   'give an array or a typed array of numbers',
 );
 const SORTED = kinds.fields({ sortedTokenIds: NUMBERS, expertIds: NUMBERS });
+
+/** The weights of experts in a form of their own: a `QTensor` of `@x/quantized`. */
+export interface ExpertWeights {
+  /** [experts, n, k] */
+  readonly shape: readonly number[];
+  /** Products of x [tokens, topk or 1, k] with the weights of the experts `ids`, topk a token: [tokens, topk, n]. */
+  indexedMoe(x: Tensor, ids: Uint32Array): Tensor;
+}
 
 /** Puts the experts of all tokens, [tokens * topk] as the router gives them, into the order that products need. */
 export function sortByExpert(experts: ArrayLike<number>): SortedExperts {
@@ -50,10 +57,10 @@ export function moeGemm(
   return byExpert(input, experts, k, topkWeights, sorted, topk, product);
 }
 
-/** {@link moeGemm} with the experts' weights in a block format, [experts, n, k]; see `indexedMoe` for how they are used. */
+/** {@link moeGemm} with the experts' weights in a block format, [experts, n, k]; see `QTensor.indexedMoe` for how they are used. */
 export function moeGemmGguf(
   input: Tensor,
-  weights: QTensor,
+  weights: ExpertWeights,
   topkWeights: Tensor | undefined,
   sorted: SortedExperts,
   topk: number,
@@ -68,7 +75,7 @@ export function moeGemmGguf(
   return scope(() => {
     // A row a token, or with weights a row a pair, each of which is then a token with one expert.
     const rows = input.reshape([input.dim(0), 1, k]);
-    return weighted(indexedMoe(weights, rows, chosen).reshape([chosen.length, n]), topkWeights);
+    return weighted(weights.indexedMoe(rows, chosen).reshape([chosen.length, n]), topkWeights);
   });
 }
 

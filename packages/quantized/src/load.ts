@@ -9,19 +9,15 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
   type BackendDevice,
   type BackendStorage,
+  BLOCK_TYPES,
+  type BlockType,
   Device,
   type DeviceLike,
   encodeBf16,
   encodeF16,
-  Layout,
+  isBlockType,
 } from '@x/core';
 import { type BlockFormat, byteLengthOf } from './blocks';
-
-/**
- * Values' worth of zero blocks behind the last row on a device with kernels, as candle's MATRIX_ROW_PADDING: a kernel
- * that works in tiles of a row may read past its end, and what it finds must neither fault nor be NaN.
- */
-export const KERNEL_PADDING = 512;
 
 /** Bytes of a tensor in order; every piece is whole blocks, except where the type is loaded as it is. */
 export type Pieces = Iterable<{ offset: number; bytes: Uint8Array }>;
@@ -50,20 +46,21 @@ export function deviceBytes(
   const { backend } = Device.of(device);
   const where = placement(backend, format);
   if (where === 'dense') return elemCount * (dense === 'f32' ? 4 : 2);
-  const padded = where === 'blocks' && backend.quantized !== undefined;
-  return byteLength + (padded ? byteLengthOf(format, KERNEL_PADDING) : 0);
+  if (where === 'same' || !isBlockType(format.type)) return byteLength;
+  return backend.quantized?.allocatedBytes(format.type, elemCount) ?? byteLength;
 }
 
-/**
- * The bytes as they are, into a storage of `count` elements of `dtype`, the last `zeros` of which no piece holds and
- * which become zero.
- */
-export function* loadSame(device: Device, dtype: 'u8' | DenseDType, count: number, pieces: Pieces, zeros = 0): Loader {
-  const { backend } = device;
-  const storage = backend.allocUninit(count, dtype);
+/** Memory for the blocks of `count` values, as the device's kernels want it. */
+export function allocateBlocks({ backend }: Device, type: BlockType, count: number): BackendStorage {
+  if (backend.quantized !== undefined) return backend.quantized.allocate(type, count);
+  return backend.allocUninit(byteLengthOf(BLOCK_TYPES[type], count), 'u8');
+}
+
+/** The bytes as they are, into what `allocate` gives, which is allocated when loading begins. */
+export function* loadSame({ backend }: Device, allocate: () => BackendStorage, pieces: Pieces): Loader {
+  const storage = allocate();
   let loaded = false;
   try {
-    if (zeros > 0) storage.constSet(0, Layout.contiguous([zeros], count - zeros));
     for (const { offset, bytes } of pieces) {
       backend.write(storage, offset, bytes);
       yield;

@@ -5,7 +5,7 @@
  */
 import { DeviceError, DTypeError, elemCount, formatShape, isInt, ShapeError, scope, Tensor } from '@x/core';
 import { byteLengthOf } from './blocks';
-import { KERNEL_PADDING } from './load';
+import { allocateBlocks } from './load';
 import { blockProduct, QMatMul } from './qmatmul';
 import type { QTensor } from './qtensor';
 import { checkActivation } from './tensors';
@@ -20,8 +20,9 @@ export function expertOf(weights: QTensor, expert: number): QTensor {
     if (weights.kind === 'dense') return weights.withData([n, k], data.narrow(0, expert, 1).squeeze(0).contiguous());
     const bytes = byteLengthOf(format, n * k);
     const part = data.narrow(0, expert * bytes, bytes);
-    const zeros = Tensor.zeros([byteLengthOf(format, KERNEL_PADDING)], 'u8', data.device);
-    return weights.withData([n, k], Tensor.cat([part, zeros], 0).narrow(0, 0, bytes));
+    const copy = Tensor.fromStorage(allocateBlocks(data.device, weights.blockType, n * k), [bytes], data.device);
+    copy.copyFrom(part);
+    return weights.withData([n, k], copy);
   });
 }
 
@@ -51,7 +52,7 @@ export function indexedKernel(weights: QTensor, x: Tensor, ids: Tensor): Tensor 
     const { quantized } = weights.device.backend;
     const made = quantized!.indexedMoe(
       storage,
-      weights.type,
+      weights.blockType,
       size,
       input.storage,
       input.layout,
@@ -65,26 +66,8 @@ export function indexedKernel(weights: QTensor, x: Tensor, ids: Tensor): Tensor 
 /** Checks what `QTensor.indexedMoeForward` is given, but for the ids' values. */
 export function checkIndexed(weights: QTensor, x: Tensor, ids: Tensor): void {
   const op = 'QTensor.indexedMoeForward';
-  const [, , k] = checkedExperts(op, weights);
-  checkActivation(op, x);
-  for (const [what, tensor] of [
-    ['input', x],
-    ['ids', ids],
-  ] as const) {
-    if (tensor.device.equals(weights.device)) continue;
-    throw new DeviceError(
-      'DEVICE_MISMATCH',
-      `${op}: the ${what} is on ${tensor.device} and the weight on ${weights.device}. Move it with toDevice.`,
-    );
-  }
-  const fits = x.rank === 3 && ids.rank === 2 && x.dim(2) === k && x.dim(0) === ids.dim(0);
-  if (!fits || (x.dim(1) !== 1 && x.dim(1) !== ids.dim(1))) {
-    throw new ShapeError(
-      'SHAPE_MISMATCH',
-      `${op}: input ${formatShape(x.shape)}, ids ${formatShape(ids.shape)} and weight ${formatShape(weights.shape)}; give ` +
-        '[tokens, topk or 1, k], [tokens, topk] and [experts, n, k].',
-    );
-  }
+  checkInput(op, weights, x, ids.shape);
+  checkDevice(op, 'ids', ids, weights);
   if (!isInt(ids.dtype)) {
     throw new DTypeError('DTYPE_MISMATCH', `${op}: the ids are ${ids.dtype}; convert them with toDtype('u32').`);
   }
@@ -105,7 +88,7 @@ export function indexedMoe(weights: QTensor, x: Tensor, ids: ArrayLike<number | 
   const { device } = x;
   if (ids.length === 0) return Tensor.zeros([tokens, topk, n], x.dtype, device);
   const chosen = Uint32Array.from(ids, (id) => {
-    if (id >= 0 && id < experts) return Number(id);
+    if (id >= 0 && id < experts && Number.isInteger(Number(id))) return Number(id);
     throw outOfRange('QTensor.indexedMoeForward', id, experts);
   });
   if (isForKernel(weights, chosen.length))
@@ -137,6 +120,42 @@ export function indexedMoe(weights: QTensor, x: Tensor, ids: ArrayLike<number | 
     });
     return Tensor.cat(parts, 0).indexSelect(Tensor.from(places, { device }), 0).reshape([tokens, topk, n]);
   });
+}
+
+/** @param ids their shape: [tokens, topk] */
+function checkInput(op: string, weights: QTensor, x: Tensor, ids: readonly number[]): void {
+  const [, , k] = checkedExperts(op, weights);
+  checkActivation(op, x);
+  checkDevice(op, 'input', x, weights);
+  const fits = x.rank === 3 && ids.length === 2 && x.dim(2) === k && x.dim(0) === ids[0];
+  if (fits && (x.dim(1) === 1 || x.dim(1) === ids[1])) return;
+  throw new ShapeError(
+    'SHAPE_MISMATCH',
+    `${op}: input ${formatShape(x.shape)}, ids ${formatShape(ids)} and weight ${formatShape(weights.shape)}; give ` +
+      '[tokens, topk or 1, k], [tokens, topk] and [experts, n, k].',
+  );
+}
+
+function checkDevice(op: string, what: string, tensor: Tensor, weights: QTensor): void {
+  if (tensor.device.equals(weights.device)) return;
+  throw new DeviceError(
+    'DEVICE_MISMATCH',
+    `${op}: the ${what} is on ${tensor.device} and the weight on ${weights.device}. Move it with toDevice.`,
+  );
+}
+
+/** Checks as {@link checkIndexed} for ids on the host, in the order of their pairs. */
+export function checkIndexedHost(weights: QTensor, x: Tensor, ids: ArrayLike<unknown>): void {
+  const op = 'QTensor.indexedMoe';
+  const tokens = x.rank === 3 ? x.dim(0) : 0;
+  const topk = ids.length === 0 ? 0 : ids.length / tokens;
+  if (!Number.isInteger(topk)) {
+    throw new ShapeError(
+      'SHAPE_MISMATCH',
+      `${op}: ${ids.length} ids for input ${formatShape(x.shape)}; give each of its tokens as many ids, x [tokens, topk or 1, k].`,
+    );
+  }
+  checkInput(op, weights, x, [tokens, topk]);
 }
 
 function checkedExperts(op: string, weights: QTensor): [experts: number, n: number, k: number] {

@@ -154,7 +154,7 @@ export function blockProduct(weight: QTensor, x: Tensor, size: ProductSize, shap
 
 /** The product of contiguous `x`, whatever its rank, as an f32 tensor of `shape`; on the host x is f32. */
 function quantized(weight: QTensor, x: Tensor, size: ProductSize, shape: readonly number[]): Tensor {
-  const { device, type } = weight;
+  const { device, blockType } = weight;
   const { backend } = device;
   const blocks = weight.data.storageAndLayout().storage;
   const { storage, layout } = x.storageAndLayout();
@@ -163,7 +163,7 @@ function quantized(weight: QTensor, x: Tensor, size: ProductSize, shape: readonl
   }
   if (backend.quantized !== undefined) {
     const rows = Layout.contiguous([size.m, size.k], layout.startOffset);
-    return Tensor.fromStorage(backend.quantized.matmul(blocks, type, size, storage, rows), shape, device);
+    return Tensor.fromStorage(backend.quantized.matmul(blocks, blockType, size, storage, rows), shape, device);
   }
   const values = new Float32Array(storage.toHostSync(layout.startOffset, layout.elemCount));
   const product = matmulRows(blocks, weight.format, size, values);

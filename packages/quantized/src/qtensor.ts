@@ -11,6 +11,7 @@
  *   `QMatMul.kind` too.
  */
 import {
+  type BlockType,
   Device,
   DeviceError,
   type DeviceLike,
@@ -18,6 +19,7 @@ import {
   DTypeError,
   elemCount,
   formatShape,
+  isBlockType,
   isInt,
   kinds,
   Layout,
@@ -31,10 +33,10 @@ import type { TensorFile } from './gguf';
 import { eachRow, gatherRows } from './host-ops';
 import { QTENSOR } from './is-qtensor';
 import {
+  allocateBlocks,
   type DenseDType,
   finish,
   finishAsync,
-  KERNEL_PADDING,
   type Loader,
   loadDense,
   loadSame,
@@ -42,7 +44,7 @@ import {
   pack,
   placement,
 } from './load';
-import { checkIndexed, expertOf, indexedKernel, indexedMoe, isForKernel } from './moe';
+import { checkIndexed, checkIndexedHost, expertOf, indexedKernel, indexedMoe, isForKernel } from './moe';
 import {
   checkQuantize,
   type ParallelQuantizeOptions,
@@ -237,6 +239,11 @@ export class QTensor implements Disposable {
     return storage.elemCount * sizeInBytes(storage.dtype);
   }
 
+  /** @internal {@link type}, where {@link kind} is `blocks`. */
+  get blockType(): BlockType {
+    return this.type as BlockType;
+  }
+
   get format(): BlockFormat {
     return blockFormat(this.type);
   }
@@ -269,7 +276,12 @@ export class QTensor implements Disposable {
     const { backend } = this.device;
     const { storage } = data.storageAndLayout();
     if (backend.quantized !== undefined) {
-      const made = backend.quantized.dequantize(storage, this.type, this.elemCount, dtype === 'f16' ? 'f16' : 'f32');
+      const made = backend.quantized.dequantize(
+        storage,
+        this.blockType,
+        this.elemCount,
+        dtype === 'f16' ? 'f16' : 'f32',
+      );
       const tensor = Tensor.fromStorage(made, this.shape, this.device);
       if (dtype !== 'bf16') return tensor;
       try {
@@ -326,7 +338,7 @@ export class QTensor implements Disposable {
     const { storage, layout } = inside.storageAndLayout();
     if (backend.quantized !== undefined) {
       const list = Layout.contiguous([ids.elemCount], layout.startOffset);
-      return Tensor.fromStorage(backend.quantized.embedding(weight, this.type, k, storage, list), shape, device);
+      return Tensor.fromStorage(backend.quantized.embedding(weight, this.blockType, k, storage, list), shape, device);
     }
     const numbers = new Uint32Array(storage.toHostSync(layout.startOffset, layout.elemCount));
     const values = gatherRows(weight, this.format, k, numbers);
@@ -336,6 +348,15 @@ export class QTensor implements Disposable {
   /** The weight [n, k] of one expert of a weight [experts, n, k]: a copy on the device, which the caller owns. */
   expert(index: number): QTensor {
     return expertOf(this, index);
+  }
+
+  /**
+   * As {@link indexedMoeForward}, with ids that are on the host, in the order of their pairs: nothing is read. Raises
+   * `ShapeError` for other shapes, and `INDEX_OUT_OF_RANGE` for an expert that is not there.
+   */
+  indexedMoe(x: Tensor, ids: ArrayLike<number | bigint>): Tensor {
+    checkIndexedHost(this, x, ids);
+    return indexedMoe(this, x, ids);
   }
 
   /**
@@ -449,7 +470,6 @@ function quantizable(op: string, tensor: Tensor, type: QuantType, options: Quant
   return { format, rows, k };
 }
 
-/** How the bytes get to the device, and what is made of the storage that comes of it. */
 /** The tensors' pieces in order, at their places behind one another. Rows are whole blocks, so stacking is appending. */
 function* stackedPieces(file: TensorFile, infos: readonly { name: string; byteLength?: number }[]): Pieces {
   let start = 0;
@@ -459,6 +479,7 @@ function* stackedPieces(file: TensorFile, infos: readonly { name: string; byteLe
   }
 }
 
+/** How the bytes get to the device, and what is made of the storage that comes of it. */
 function prepare(
   format: BlockFormat,
   shape: readonly number[],
@@ -472,15 +493,15 @@ function prepare(
   const wrap = (storage: ReturnType<typeof finish>, dims: readonly number[]) =>
     QTensor.wrap(type, shape, Tensor.fromStorage(storage, dims, device));
   if (type === 'f32' || type === 'f16' || type === 'bf16') {
-    return { loader: loadSame(device, type, count, pieces), make: (storage) => wrap(storage, shape) };
+    const loader = loadSame(device, () => device.backend.allocUninit(count, type), pieces);
+    return { loader, make: (storage) => wrap(storage, shape) };
   }
-  if (placement(device.backend, format) === 'dense') {
+  if (!isBlockType(type) || placement(device.backend, format) === 'dense') {
     const loader = loadDense(device, format, options.dense ?? 'f32', count, pieces);
     return { loader, make: (storage) => wrap(storage, shape) };
   }
-  const bytes = byteLengthOf(format, count);
-  const zeros = device.backend.quantized === undefined ? 0 : (KERNEL_PADDING / format.blockSize) * format.blockBytes;
-  return { loader: loadSame(device, 'u8', bytes + zeros, pieces, zeros), make: (storage) => wrap(storage, [bytes]) };
+  const loader = loadSame(device, () => allocateBlocks(device, type, count), pieces);
+  return { loader, make: (storage) => wrap(storage, [byteLengthOf(format, count)]) };
 }
 
 const FILE = kinds.kind(
@@ -490,6 +511,10 @@ const FILE = kinds.kind(
 const OPTIONS = kinds.optional(kinds.OBJECT);
 const QUANTIZE = { tensor: kinds.TENSOR, type: kinds.STRING } as const;
 const IMPORTANCE = kinds.kind((value) => value instanceof Float32Array, 'give a Float32Array');
+const IDS = kinds.kind(
+  (value) => Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView)),
+  'give an array or a typed array of experts',
+);
 const MOE = { x: kinds.TENSOR, ids: kinds.TENSOR, options: OPTIONS } as const;
 
 Object.defineProperty(QTensor.prototype, QTENSOR, { value: true });
@@ -518,6 +543,7 @@ kinds.checkCalls(
     dequantize: { dtype: kinds.optional(kinds.DTYPE) },
     embedding: { ids: kinds.TENSOR },
     expert: { index: kinds.INDEX },
+    indexedMoe: { x: kinds.TENSOR, ids: IDS },
     indexedMoeForward: MOE,
     indexedMoeForwardSync: MOE,
   },

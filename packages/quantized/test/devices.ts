@@ -8,10 +8,12 @@ import {
   type QuantizedOps,
   registerBackend,
 } from '@x/core';
-import { blockFormat, type QuantType } from '../src/blocks';
+import { blockFormat, byteLengthOf, type QuantType } from '../src/blocks';
 
 /** Calls that reached the kernels, in order. */
 export const calls: string[] = [];
+/** Values' worth of zero blocks that this device wants behind a weight. */
+export const PADDING = 768;
 /** Bytes of every write to a storage. */
 export const writes: number[] = [];
 
@@ -30,6 +32,10 @@ function withKernels(device: BackendDevice, supported: readonly string[]): Backe
   }
   const quantized: QuantizedOps = {
     supports: (type) => supported.includes(type),
+    allocatedBytes: (type, elemCount) => byteLengthOf(blockFormat(type), elemCount + PADDING),
+    allocate(type, elemCount) {
+      return device.zeros(quantized.allocatedBytes(type, elemCount), 'u8');
+    },
     dequantize(weight, type, elemCount, dtype) {
       calls.push(`dequantize ${type} ${elemCount} ${dtype}`);
       const values = Float32Array.from(numbers(weight, type));

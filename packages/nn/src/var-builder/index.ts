@@ -22,11 +22,16 @@ import {
   type Tensor,
   Var,
 } from '@x/core';
-import { NpzFile, PthFile, type PthOptions, SafetensorsFile, ShardedSafetensors } from '@x/core/files';
-import type { GgufFile } from '@x/quantized';
+import {
+  NpzFile,
+  PthFile,
+  type PthOptions,
+  SafetensorsFile,
+  ShardedSafetensors,
+  type TensorReader,
+} from '@x/core/files';
 import { type Init, ZERO } from '../init';
 import type { VarMap } from '../var-map';
-import { GgufSource } from './gguf-source';
 import { FileSource, RenamedSource, TensorSource, type VarSource, ZerosSource } from './source';
 
 export type { VarSource } from './source';
@@ -114,9 +119,9 @@ export class VarBuilder implements Disposable {
     return VarBuilder.fromBackend(map.source, options);
   }
 
-  /** The tensors of a GGUF file, dequantised when they are asked for. The file stays the caller's to close. */
-  static fromGguf(file: GgufFile, options: VarBuilderOptions = {}): VarBuilder {
-    return VarBuilder.fromBackend(new GgufSource(file), options);
+  /** The tensors of an open `GgufFile`, dequantised when they are asked for. The file stays the caller's to close. */
+  static fromGguf(file: TensorReader, options: VarBuilderOptions = {}): VarBuilder {
+    return VarBuilder.fromBackend(new FileSource(file, { close: false }), options);
   }
 
   /** A builder for names below `part`; numbers may be given as they are. */

@@ -67,9 +67,12 @@ export function converted(tensor: Tensor, dtype: DType | undefined): Tensor {
   }
 }
 
-/** The tensors of an open file, which is closed with the source. */
+/** The tensors of an open file, which is closed with the source unless `close` is false. */
 export class FileSource implements VarSource {
-  constructor(private readonly file: TensorReader) {}
+  constructor(
+    private readonly file: TensorReader,
+    private readonly owned: { close: boolean } = { close: true },
+  ) {}
 
   get label(): string {
     return this.file.path;
@@ -96,7 +99,7 @@ export class FileSource implements VarSource {
   }
 
   close(): void {
-    this.file.close();
+    if (this.owned.close) this.file.close();
   }
 }
 

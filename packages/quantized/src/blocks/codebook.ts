@@ -14,7 +14,7 @@
  *
  * Seven stored signs stand for eight: the last one makes the number of minus signs even.
  */
-import { f16ToF32 } from '@x/core';
+import { BLOCK_TYPES, type BlockType, f16ToF32 } from '@x/core';
 import { IQ1_GRID, IQ2_S_GRID, IQ2_XS_GRID, IQ2_XXS_GRID, IQ3_S_GRID, IQ3_XXS_GRID } from './codebook-data';
 import type { BlockFormat } from './format';
 import { readHalf } from './half';
@@ -80,23 +80,20 @@ function shifted(out: Float32Array, o: number, index: number, shift: number, sca
 }
 
 function format(
-  type: BlockFormat['type'],
-  ggmlType: number,
-  blockBytes: number,
+  type: BlockType,
   block: (src: Uint8Array, p: number, out: Float32Array, o: number) => void,
 ): BlockFormat {
+  const { blockBytes } = BLOCK_TYPES[type];
   return {
     type,
-    ggmlType,
-    blockSize: SUPER,
-    blockBytes,
+    ...BLOCK_TYPES[type],
     dequantize(src, srcOffset, out, outOffset, blocks) {
       for (let b = 0; b < blocks; b++) block(src, srcOffset + b * blockBytes, out, outOffset + b * SUPER);
     },
   };
 }
 
-export const IQ2_XXS = format('iq2_xxs', 16, 66, (src, p, out, o) => {
+export const IQ2_XXS = format('iq2_xxs', (src, p, out, o) => {
   const d = readHalf(src, p);
   const table = iq2xxs();
   for (let group = 0; group < 8; group++) {
@@ -109,7 +106,7 @@ export const IQ2_XXS = format('iq2_xxs', 16, 66, (src, p, out, o) => {
   }
 });
 
-export const IQ2_XS = format('iq2_xs', 17, 74, (src, p, out, o) => {
+export const IQ2_XS = format('iq2_xs', (src, p, out, o) => {
   const d = readHalf(src, p);
   const table = iq2xs();
   for (let i = 0; i < 32; i++) {
@@ -119,7 +116,7 @@ export const IQ2_XS = format('iq2_xs', 17, 74, (src, p, out, o) => {
   }
 });
 
-export const IQ2_S = format('iq2_s', 22, 82, (src, p, out, o) => {
+export const IQ2_S = format('iq2_s', (src, p, out, o) => {
   const d = readHalf(src, p);
   const table = iq2s();
   for (let i = 0; i < 32; i++) {
@@ -129,7 +126,7 @@ export const IQ2_S = format('iq2_s', 22, 82, (src, p, out, o) => {
   }
 });
 
-export const IQ3_XXS = format('iq3_xxs', 18, 98, (src, p, out, o) => {
+export const IQ3_XXS = format('iq3_xxs', (src, p, out, o) => {
   const d = readHalf(src, p);
   const table = iq3xxs();
   for (let group = 0; group < 8; group++) {
@@ -145,7 +142,7 @@ export const IQ3_XXS = format('iq3_xxs', 18, 98, (src, p, out, o) => {
   }
 });
 
-export const IQ3_S = format('iq3_s', 21, 110, (src, p, out, o) => {
+export const IQ3_S = format('iq3_s', (src, p, out, o) => {
   const d = readHalf(src, p);
   const table = iq3s();
   for (let i = 0; i < 64; i++) {
@@ -156,7 +153,7 @@ export const IQ3_S = format('iq3_s', 21, 110, (src, p, out, o) => {
   }
 });
 
-export const IQ1_S = format('iq1_s', 19, 50, (src, p, out, o) => {
+export const IQ1_S = format('iq1_s', (src, p, out, o) => {
   const d = readHalf(src, p);
   for (let i = 0; i < 32; i++) {
     const word = u16(src, p + 34 + (i >> 2) * 2);
@@ -166,7 +163,7 @@ export const IQ1_S = format('iq1_s', 19, 50, (src, p, out, o) => {
   }
 });
 
-export const IQ1_M = format('iq1_m', 29, 56, (src, p, out, o) => {
+export const IQ1_M = format('iq1_m', (src, p, out, o) => {
   // The top nibbles of the four scale words, lowest first, are the half.
   let bits = 0;
   for (let w = 0; w < 4; w++) bits |= (src[p + 49 + w * 2] >> 4) << (4 * w);

@@ -7,44 +7,19 @@
  * rounding that f32 code makes; where f32 code rounds in between, the TypeScript does it with `Math.fround`.
  */
 
-/** Types that can be read as numbers, in candle's spelling (`q4_K`, not `q4_k`). */
-export const QUANT_TYPES = [
-  'f32',
-  'f16',
-  'bf16',
-  'q4_0',
-  'q4_1',
-  'q5_0',
-  'q5_1',
-  'q8_0',
-  'q8_1',
-  'q2_K',
-  'q3_K',
-  'q4_K',
-  'q5_K',
-  'q6_K',
-  'q8_K',
-  'iq1_s',
-  'iq1_m',
-  'iq2_xxs',
-  'iq2_xs',
-  'iq2_s',
-  'iq3_xxs',
-  'iq3_s',
-  'iq4_nl',
-  'iq4_xs',
-  'tq1_0',
-  'tq2_0',
-  'mxfp4',
-  'nvfp4',
-  'f64',
-  'i8',
-  'i16',
-  'i32',
-  'i64',
-] as const;
+import { BLOCK_TYPES, type BlockFacts, type BlockType } from '@x/core';
 
-export type QuantType = (typeof QUANT_TYPES)[number];
+const ACTIVATION_TYPES = ['f32', 'f16', 'bf16'] as const;
+const OTHER_PLAIN_TYPES = ['f64', 'i8', 'i16', 'i32', 'i64'] as const;
+
+/** A type that can be read as numbers, in candle's spelling (`q4_K`, not `q4_k`): numbers as they are, or blocks. */
+export type QuantType = (typeof ACTIVATION_TYPES)[number] | BlockType | (typeof OTHER_PLAIN_TYPES)[number];
+
+export const QUANT_TYPES: readonly QuantType[] = [
+  ...ACTIVATION_TYPES,
+  ...(Object.keys(BLOCK_TYPES) as BlockType[]),
+  ...OTHER_PLAIN_TYPES,
+];
 
 /** Reads `blocks` blocks at `src[srcOffset]` into `out[outOffset ...]`. */
 export type Dequantize = (
@@ -72,14 +47,8 @@ export type QuantizeWeighted = (
   importanceOffset: number,
 ) => void;
 
-export interface BlockFormat {
+export interface BlockFormat extends BlockFacts {
   readonly type: QuantType;
-  /** The number that stands for the type in a GGUF file. */
-  readonly ggmlType: number;
-  /** Values in a block. */
-  readonly blockSize: number;
-  /** Bytes of a block. */
-  readonly blockBytes: number;
   readonly dequantize: Dequantize;
   /** Absent where we can read a format but not write it. */
   readonly quantize?: Quantize;

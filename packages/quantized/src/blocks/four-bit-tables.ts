@@ -8,6 +8,7 @@
  * NVFP4 (36 bytes, 64 values): four 8-bit float scales, one for each 16 values, q[32].
  * Within a run of 2n values, byte j holds value j low and value j + n high.
  */
+import { BLOCK_TYPES } from '@x/core';
 import { extremeOf } from './fit';
 import type { BlockFormat } from './format';
 import { readHalf } from './half';
@@ -33,9 +34,7 @@ function run(
 
 export const IQ4_NL: BlockFormat = {
   type: 'iq4_nl',
-  ggmlType: 20,
-  blockSize: 32,
-  blockBytes: 18,
+  ...BLOCK_TYPES.iq4_nl,
   dequantize(src, srcOffset, out, outOffset, blocks) {
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 18, o += 32) {
       run(src, p + 2, out, o, 16, readHalf(src, p), UNEVEN);
@@ -53,9 +52,7 @@ export const IQ4_NL: BlockFormat = {
 
 export const IQ4_XS: BlockFormat = {
   type: 'iq4_xs',
-  ggmlType: 23,
-  blockSize: 256,
-  blockBytes: 136,
+  ...BLOCK_TYPES.iq4_xs,
   dequantize(src, srcOffset, out, outOffset, blocks) {
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 136, o += 256) {
       const d = readHalf(src, p);
@@ -79,9 +76,7 @@ export const IQ4_XS: BlockFormat = {
 
 export const MXFP4: BlockFormat = {
   type: 'mxfp4',
-  ggmlType: 39,
-  blockSize: 32,
-  blockBytes: 17,
+  ...BLOCK_TYPES.mxfp4,
   dequantize(src, srcOffset, out, outOffset, blocks) {
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 17, o += 32) {
       run(src, p + 1, out, o, 16, 2 ** (src[p] - 128), FLOAT4);
@@ -101,9 +96,7 @@ export const MXFP4: BlockFormat = {
 
 export const NVFP4: BlockFormat = {
   type: 'nvfp4',
-  ggmlType: 40,
-  blockSize: 64,
-  blockBytes: 36,
+  ...BLOCK_TYPES.nvfp4,
   dequantize(src, srcOffset, out, outOffset, blocks) {
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 36, o += 64) {
       for (let group = 0; group < 4; group++) {

@@ -7,6 +7,7 @@
  * the two low bits, less 4 when the mask's bit is 0.
  * In both, q[32 * h + l] holds the values 128 * h + 32 * s + l for the four shifts 2 * s.
  */
+import { BLOCK_TYPES } from '@x/core';
 import {
   clamp,
   fitOffset,
@@ -38,9 +39,7 @@ const levels = new Uint8Array(SUPER);
 
 export const Q2_K: BlockFormat = {
   type: 'q2_K',
-  ggmlType: 10,
-  blockSize: SUPER,
-  blockBytes: 84,
+  ...BLOCK_TYPES.q2_K,
   dequantize(src, srcOffset, out, outOffset, blocks) {
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 84, o += SUPER) {
       const d = readHalf(src, p + 80);
@@ -110,9 +109,7 @@ function finishQ2(x: Float32Array, i: number, out: Uint8Array, p: number): void 
 
 export const Q3_K: BlockFormat = {
   type: 'q3_K',
-  ggmlType: 11,
-  blockSize: SUPER,
-  blockBytes: 110,
+  ...BLOCK_TYPES.q3_K,
   dequantize(src, srcOffset, out, outOffset, blocks) {
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 110, o += SUPER) {
       const d = readHalf(src, p + 108);

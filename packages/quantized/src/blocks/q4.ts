@@ -4,6 +4,7 @@
  * Q4_0 (18 bytes): d f16, 16 bytes; value = d * (q - 8).  Q4_1 (20 bytes): d, m f16, 16 bytes; value = d * q + m.
  * Byte j holds value j in its low nibble and value j + 16 in its high one.
  */
+import { BLOCK_TYPES } from '@x/core';
 import { extremeOf, fitOffset, fitSigned, importanceWeights, type OffsetSteps, sumOfSquares } from './fit';
 import type { BlockFormat } from './format';
 import { inverse, readHalf, writeHalf } from './half';
@@ -15,9 +16,7 @@ const weights = new Float32Array(SIZE);
 
 export const Q4_0: BlockFormat = {
   type: 'q4_0',
-  ggmlType: 2,
-  blockSize: SIZE,
-  blockBytes: 18,
+  ...BLOCK_TYPES.q4_0,
   dequantize(src, srcOffset, out, outOffset, blocks) {
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 18, o += SIZE) {
       const d = readHalf(src, p);
@@ -50,9 +49,7 @@ export const Q4_0: BlockFormat = {
 
 export const Q4_1: BlockFormat = {
   type: 'q4_1',
-  ggmlType: 3,
-  blockSize: SIZE,
-  blockBytes: 20,
+  ...BLOCK_TYPES.q4_1,
   dequantize(src, srcOffset, out, outOffset, blocks) {
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 20, o += SIZE) {
       const d = readHalf(src, p);

@@ -6,6 +6,7 @@
  * the i-th 32 bytes of q holds group 2i in its low nibble and group 2i + 1 in its high one; bit g of high[l] is the
  * fifth bit of group g's value l.
  */
+import { BLOCK_TYPES } from '@x/core';
 import { fitOffset, fitPositive, importanceWeights, type OffsetSteps, requantize, sumOf, sumOfSquares } from './fit';
 import type { BlockFormat } from './format';
 import { readHalf, roundHalfEven, writeHalf } from './half';
@@ -27,9 +28,7 @@ const levels = new Uint8Array(SUPER);
 
 export const Q4_K: BlockFormat = {
   type: 'q4_K',
-  ggmlType: 12,
-  blockSize: SUPER,
-  blockBytes: 144,
+  ...BLOCK_TYPES.q4_K,
   dequantize(src, srcOffset, out, outOffset, blocks) {
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 144, o += SUPER) {
       const d = readHalf(src, p);
@@ -64,9 +63,7 @@ export const Q4_K: BlockFormat = {
 
 export const Q5_K: BlockFormat = {
   type: 'q5_K',
-  ggmlType: 13,
-  blockSize: SUPER,
-  blockBytes: 176,
+  ...BLOCK_TYPES.q5_K,
   dequantize(src, srcOffset, out, outOffset, blocks) {
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 176, o += SUPER) {
       const d = readHalf(src, p);

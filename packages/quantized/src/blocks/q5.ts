@@ -4,6 +4,7 @@
  * Q5_0 (22 bytes): d f16, the 32 high bits as a u32, 16 bytes of low nibbles as in Q4_0; value = d * (q - 16).
  * Q5_1 (24 bytes): d, m f16, then the same; value = d * q + m.
  */
+import { BLOCK_TYPES } from '@x/core';
 import { extremeOf } from './fit';
 import type { BlockFormat } from './format';
 import { inverse, readHalf, writeHalf } from './half';
@@ -13,9 +14,7 @@ const SIZE = 32;
 
 export const Q5_0: BlockFormat = {
   type: 'q5_0',
-  ggmlType: 6,
-  blockSize: SIZE,
-  blockBytes: 22,
+  ...BLOCK_TYPES.q5_0,
   dequantize(src, srcOffset, out, outOffset, blocks) {
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 22, o += SIZE) {
       const d = readHalf(src, p);
@@ -47,9 +46,7 @@ export const Q5_0: BlockFormat = {
 
 export const Q5_1: BlockFormat = {
   type: 'q5_1',
-  ggmlType: 7,
-  blockSize: SIZE,
-  blockBytes: 24,
+  ...BLOCK_TYPES.q5_1,
   dequantize(src, srcOffset, out, outOffset, blocks) {
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 24, o += SIZE) {
       const d = readHalf(src, p);

@@ -5,6 +5,7 @@
  * Each half of 128 values uses 64 bytes of ql and 32 of qh. Its four runs of 32 take, in order: low nibbles of ql[0..31]
  * and of ql[32..63], then their high nibbles; run r takes bits 2r and 2r + 1 of qh.
  */
+import { BLOCK_TYPES } from '@x/core';
 import { fitSigned, requantize, TINY } from './fit';
 import type { BlockFormat } from './format';
 import { readHalf, roundHalfEven, writeHalf } from './half';
@@ -18,9 +19,7 @@ const levels = new Uint8Array(SUPER);
 
 export const Q6_K: BlockFormat = {
   type: 'q6_K',
-  ggmlType: 14,
-  blockSize: SUPER,
-  blockBytes: 210,
+  ...BLOCK_TYPES.q6_K,
   dequantize(src, srcOffset, out, outOffset, blocks) {
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 210, o += SUPER) {
       const d = readHalf(src, p + 208);

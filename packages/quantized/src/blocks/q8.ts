@@ -5,6 +5,7 @@
  * Q8_K (292 bytes, 256 values): d f32, q[256], 16 i16 sums of 16 values each. Q8_1 and Q8_K exist to hold activations:
  * the sums let a dot product with an offset format skip a pass; reading the values back needs none of them.
  */
+import { BLOCK_TYPES } from '@x/core';
 import { extremeOf } from './fit';
 import type { BlockFormat } from './format';
 import { inverse, readHalf, roundHalfAway, roundHalfEven, writeHalf } from './half';
@@ -20,9 +21,7 @@ function amax32(x: Float32Array, at: number): number {
 
 export const Q8_0: BlockFormat = {
   type: 'q8_0',
-  ggmlType: 8,
-  blockSize: SIZE,
-  blockBytes: 34,
+  ...BLOCK_TYPES.q8_0,
   dequantize(src, srcOffset, out, outOffset, blocks) {
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 34, o += SIZE) {
       const d = readHalf(src, p);
@@ -41,9 +40,7 @@ export const Q8_0: BlockFormat = {
 
 export const Q8_1: BlockFormat = {
   type: 'q8_1',
-  ggmlType: 9,
-  blockSize: SIZE,
-  blockBytes: 36,
+  ...BLOCK_TYPES.q8_1,
   dequantize(src, srcOffset, out, outOffset, blocks) {
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 36, o += SIZE) {
       const d = readHalf(src, p);
@@ -68,9 +65,7 @@ export const Q8_1: BlockFormat = {
 
 export const Q8_K: BlockFormat = {
   type: 'q8_K',
-  ggmlType: 15,
-  blockSize: SUPER,
-  blockBytes: 292,
+  ...BLOCK_TYPES.q8_K,
   dequantize(src, srcOffset, out, outOffset, blocks) {
     const view = new DataView(src.buffer, src.byteOffset, src.byteLength);
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 292, o += SUPER) {

@@ -4,6 +4,7 @@
  * TQ1_0 (54 bytes): five ternary digits a byte in q[48], four in high[4], d f16. A byte holds its digits as a fraction of
  * 256, so multiplying by 3 pushes the next digit over the top. TQ2_0 (66 bytes): two bits a value in q[64], d f16.
  */
+import { BLOCK_TYPES } from '@x/core';
 import { extremeOf } from './fit';
 import type { BlockFormat } from './format';
 import { inverse, readHalf, roundHalfAway, writeHalf } from './half';
@@ -44,9 +45,7 @@ function packDigits(
 
 export const TQ1_0: BlockFormat = {
   type: 'tq1_0',
-  ggmlType: 34,
-  blockSize: SUPER,
-  blockBytes: 54,
+  ...BLOCK_TYPES.tq1_0,
   dequantize(src, srcOffset, out, outOffset, blocks) {
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 54, o += SUPER) {
       const d = readHalf(src, p + 52);
@@ -69,9 +68,7 @@ export const TQ1_0: BlockFormat = {
 
 export const TQ2_0: BlockFormat = {
   type: 'tq2_0',
-  ggmlType: 35,
-  blockSize: SUPER,
-  blockBytes: 66,
+  ...BLOCK_TYPES.tq2_0,
   dequantize(src, srcOffset, out, outOffset, blocks) {
     for (let b = 0, p = srcOffset, o = outOffset; b < blocks; b++, p += 66, o += SUPER) {
       const d = readHalf(src, p + 64);

@@ -3,8 +3,10 @@
  * Descriptions were read when it was opened; data is read by position when asked for, in pieces if wanted, and never
  * mapped, so a file that is cut short later gives an error and not a fault.
  */
-import { didYouMean } from '@x/core';
+import { Device, type DeviceLike, type DType, didYouMean, type LoadOptions, type Tensor } from '@x/core';
+import type { TensorReader } from '@x/core/files';
 import type { BlockFormat } from '../blocks';
+import { QTensor } from '../qtensor';
 import { swapBlocks } from './endian';
 import { ggufError } from './error';
 import type { ByteSource } from './source';
@@ -44,7 +46,7 @@ export interface FilePart {
 
 const CHUNK_BYTES = 4 * 2 ** 20;
 
-export abstract class TensorFile implements Disposable {
+export abstract class TensorFile implements TensorReader, Disposable {
   /** The path that was opened. */
   readonly path: string;
   /** Bytes of all parts. */
@@ -79,6 +81,34 @@ export abstract class TensorFile implements Disposable {
   /** Paths of the files that hold the model: one, or all parts in order. */
   get paths(): string[] {
     return this.#parts.map(({ source }) => source.path);
+  }
+
+  get names(): string[] {
+    return [...this.tensors.keys()];
+  }
+
+  has(name: string): boolean {
+    return this.tensors.has(name);
+  }
+
+  /** As {@link tensor}; 0 bytes for a type that is not known. */
+  info(name: string): GgufTensorInfo & { readonly byteLength: number } {
+    const info = this.tensor(name);
+    return { ...info, byteLength: info.byteLength ?? 0 };
+  }
+
+  /**
+   * A tensor as numbers, which the caller owns: in `dtype`, or in f32 or the half that a plain weight is stored as. Layers
+   * that keep their blocks take a `QTensor`.
+   * @throws FileFormatError `GGUF_MISSING_TENSOR`, `GGUF_UNKNOWN_TYPE`, `GGUF_TRUNCATED`
+   */
+  async load(name: string, device?: DeviceLike, { dtype, signal }: LoadOptions = {}): Promise<Tensor> {
+    return numbers(await QTensor.load(this, name, Device.of(device), { signal }), dtype);
+  }
+
+  /** As {@link load}, blocking the event loop. */
+  loadSync(name: string, device?: DeviceLike, { dtype }: LoadOptions = {}): Tensor {
+    return numbers(QTensor.fromGguf(this, name, Device.of(device)), dtype);
   }
 
   /** The description of a tensor. `GGUF_MISSING_TENSOR`, with near matches, when there is none of that name. */
@@ -188,5 +218,23 @@ export abstract class TensorFile implements Disposable {
     // Without the size of a block there is no telling where the data ends: `format` raises the error that says so.
     if (info.byteLength === undefined) this.format(name);
     return info.byteLength ?? 0;
+  }
+}
+
+/** In `dtype`, or in f32 or what a plain weight is stored as. Disposes the blocks. */
+function numbers(blocks: QTensor, dtype: DType | undefined): Tensor {
+  try {
+    const { type } = blocks;
+    const natural = type === 'f16' || type === 'bf16' ? type : 'f32';
+    const wanted = dtype === 'f16' || dtype === 'bf16' ? dtype : dtype === undefined ? natural : 'f32';
+    const values = blocks.dequantize(wanted);
+    if (dtype === undefined || dtype === wanted) return values;
+    try {
+      return values.toDtype(dtype);
+    } finally {
+      values.dispose();
+    }
+  } finally {
+    blocks.dispose();
   }
 }

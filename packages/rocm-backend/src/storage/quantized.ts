@@ -4,7 +4,15 @@
  * matrix-vector kernels, more the tiled ones: on int8 matrix units where the GPU has them, else on dp4a (and on the host).
  * candle's kernels are those of ten types; here every block type of ggml has them, all but the matrix units' ones.
  */
-import { type BackendStorage, type Layout, type QuantizedOps, sizeInBytes } from '@x/core';
+import {
+  type BackendStorage,
+  BLOCK_TYPES,
+  type BlockType,
+  isBlockType,
+  Layout,
+  type QuantizedOps,
+  sizeInBytes,
+} from '@x/core';
 import { HipError } from '@x/hip';
 import { QUANTIZED } from '@x/kernels';
 import type { RocmDevice } from '../device';
@@ -13,46 +21,27 @@ import { clamp } from '../launch-shape';
 import { run } from '../ops';
 import { RocmStorage } from './index';
 
-/** Values and bytes of a weight block, by candle's spelling of the type. */
-interface BlockSize {
-  values: 32 | 64 | 256;
-  bytes: number;
-}
+/** Types that candle has kernels for: one matrix-vector kernel a number of activation rows, and tiles on matrix units. */
+const CANDLE_TYPES: ReadonlySet<BlockType> = new Set([
+  'q4_0',
+  'q4_1',
+  'q5_0',
+  'q5_1',
+  'q8_0',
+  'q2_K',
+  'q3_K',
+  'q4_K',
+  'q5_K',
+  'q6_K',
+]);
+/** Types whose `dequantize_block` kernels count values instead of blocks. */
+const COUNTED_IN_VALUES: ReadonlySet<BlockType> = new Set(['q5_0', 'q5_1']);
 
-/** Types that candle has kernels for: one matrix-vector kernel a number of activation rows. */
-const CANDLE_TYPES: Record<string, BlockSize> = {
-  q4_0: { values: 32, bytes: 18 },
-  q4_1: { values: 32, bytes: 20 },
-  q5_0: { values: 32, bytes: 22 },
-  q5_1: { values: 32, bytes: 24 },
-  q8_0: { values: 32, bytes: 34 },
-  q2_K: { values: 256, bytes: 84 },
-  q3_K: { values: 256, bytes: 110 },
-  q4_K: { values: 256, bytes: 144 },
-  q5_K: { values: 256, bytes: 176 },
-  q6_K: { values: 256, bytes: 210 },
-};
-
-/** All types. Those of ours have matrix-vector kernels for up to 1, 2, 4 and 8 rows. */
-const FORMATS: Record<string, BlockSize> = {
-  ...CANDLE_TYPES,
-  q8_1: { values: 32, bytes: 36 },
-  q8_K: { values: 256, bytes: 292 },
-  iq1_s: { values: 256, bytes: 50 },
-  iq1_m: { values: 256, bytes: 56 },
-  iq2_xxs: { values: 256, bytes: 66 },
-  iq2_xs: { values: 256, bytes: 74 },
-  iq2_s: { values: 256, bytes: 82 },
-  iq3_xxs: { values: 256, bytes: 98 },
-  iq3_s: { values: 256, bytes: 110 },
-  iq4_nl: { values: 32, bytes: 18 },
-  iq4_xs: { values: 256, bytes: 136 },
-  tq1_0: { values: 256, bytes: 54 },
-  tq2_0: { values: 256, bytes: 66 },
-  mxfp4: { values: 32, bytes: 17 },
-  nvfp4: { values: 64, bytes: 36 },
-};
-
+/**
+ * Values' worth of zero blocks behind the last row of a weight, as candle's MATRIX_ROW_PADDING: a kernel that works in
+ * tiles of a row may read past its end, and what it finds must neither fault nor be NaN.
+ */
+const WEIGHT_PADDING = 512;
 /** Activations are padded to this many values, as candle's MATRIX_ROW_PADDING. */
 const ROW_PADDING = 512;
 const Q8_1_VALUES = 32;
@@ -95,26 +84,43 @@ export class DeviceQuantizedOps implements QuantizedOps {
     this.#device = device;
   }
 
+  /** There are kernels for every type of the table. */
   supports(type: string): boolean {
-    return type in FORMATS;
+    return isBlockType(type);
+  }
+
+  allocatedBytes(type: BlockType, elemCount: number): number {
+    return bytesOf(type, elemCount) + bytesOf(type, WEIGHT_PADDING);
+  }
+
+  allocate(type: BlockType, elemCount: number): RocmStorage {
+    const storage = this.#device.allocUninit(this.allocatedBytes(type, elemCount), 'u8');
+    try {
+      const zeros = bytesOf(type, WEIGHT_PADDING);
+      storage.constSet(0, Layout.contiguous([zeros], storage.elemCount - zeros));
+      return storage;
+    } catch (error) {
+      storage.dispose();
+      throw error;
+    }
   }
 
   /**
    * `dequantize_block_{type}_{dtype}(vx, y[, k])`. The K formats take one block a superblock and no count; the others
    * count in blocks, except q5_0 and q5_1, which count in values (candle's convention).
    */
-  dequantize(weight: BackendStorage, type: string, elemCount: number, dtype: 'f32' | 'f16'): RocmStorage {
+  dequantize(weight: BackendStorage, type: BlockType, elemCount: number, dtype: 'f32' | 'f16'): RocmStorage {
     const src = RocmStorage.on(this.#device, weight);
     return run(this.#device, dtype, elemCount, (out) => {
       const kernel = `dequantize_block_${type}_${dtype}`;
-      const { values, bytes } = FORMATS[type];
+      const { blockSize: values, blockBytes: bytes } = BLOCK_TYPES[type];
       for (let done = 0; done < elemCount; done += DEQUANTIZED_AT_ONCE) {
         const slice = Math.min(DEQUANTIZED_AT_ONCE, elemCount - done);
         const pointers = [src.ptr + (done / values) * bytes, out + done * sizeInBytes(dtype)];
         if (values === 256) {
           this.#device.launch(QUANTIZED, kernel, { grid: slice / 256, block: 64 }, pointers);
         } else {
-          const count = type.startsWith('q5') ? slice : slice / values;
+          const count = COUNTED_IN_VALUES.has(type) ? slice : slice / values;
           this.#device.launch(QUANTIZED, kernel, this.#device.shapes.elementwise(slice), [...pointers, count]);
         }
       }
@@ -123,13 +129,13 @@ export class DeviceQuantizedOps implements QuantizedOps {
 
   matmul(
     weight: BackendStorage,
-    type: string,
+    type: BlockType,
     size: { m: number; n: number; k: number; firstRow?: number },
     x: BackendStorage,
     xLayout: Layout,
   ): RocmStorage {
     const { m, n, k, firstRow = 0 } = size;
-    const w = RocmStorage.on(this.#device, weight).ptr + firstRow * rowBytes(type, k);
+    const w = RocmStorage.on(this.#device, weight).ptr + firstRow * bytesOf(type, k);
     // Kernels for up to 1, 2, 4 or 8 rows read so many, whatever lies in those past the last.
     const upTo = m > MAX_VECTOR_ROWS ? m : 2 ** Math.ceil(Math.log2(m));
     return run(this.#device, 'f32', m * n, (out) => {
@@ -139,7 +145,7 @@ export class DeviceQuantizedOps implements QuantizedOps {
           const args = [w, q8, out, k, n, m, padded, n];
           const family = this.#tiled(type, n, m);
           this.#device.launch(QUANTIZED, `${family}${type}`, this.#tiledShape(family, n, m), args);
-        } else if (type in CANDLE_TYPES) {
+        } else if (CANDLE_TYPES.has(type)) {
           const args = [w, q8, out, k, n, padded, n];
           this.#device.launch(QUANTIZED, `mul_mat_vec_${type}_q8_1_cuda${m}`, this.#vectorShape(n, k), args);
         } else {
@@ -153,7 +159,7 @@ export class DeviceQuantizedOps implements QuantizedOps {
   /** `indexed_moe_forward_{type}_q8_1(all_weights, all_inputs, indices, all_outputs, n, k, batch, topk, k_padded, input_dim1)`. */
   indexedMoe(
     weight: BackendStorage,
-    type: string,
+    type: BlockType,
     size: { n: number; k: number; topk: number; shared: boolean },
     x: BackendStorage,
     xLayout: Layout,
@@ -177,14 +183,14 @@ export class DeviceQuantizedOps implements QuantizedOps {
   }
 
   /** `get_rows_{type}(src0, ids, dst, ne00, nb01)`. */
-  embedding(weight: BackendStorage, type: string, k: number, ids: BackendStorage, idsLayout: Layout): RocmStorage {
+  embedding(weight: BackendStorage, type: BlockType, k: number, ids: BackendStorage, idsLayout: Layout): RocmStorage {
     const w = RocmStorage.on(this.#device, weight);
     const rows = idsLayout.elemCount;
     return run(this.#device, 'f32', rows * k, (out) => {
       const { ptr } = RocmStorage.on(this.#device, ids).operand(idsLayout);
       for (let row = 0; row < rows; row += ROWS_AT_ONCE) {
         const grid = [Math.min(ROWS_AT_ONCE, rows - row), Math.ceil(k / 256), 1] as const;
-        const args = [w.ptr, ptr + row * 4, out + row * k * 4, k, rowBytes(type, k)];
+        const args = [w.ptr, ptr + row * 4, out + row * k * 4, k, bytesOf(type, k)];
         this.#device.launch(QUANTIZED, `get_rows_${type}`, { grid, block: 64 }, args);
       }
     });
@@ -234,9 +240,9 @@ export class DeviceQuantizedOps implements QuantizedOps {
   }
 
   /** The kernels for a product with n weight rows and m > 8 activation rows: the one place that decides. */
-  #tiled(type: string, n: number, m: number): keyof typeof TILES {
+  #tiled(type: BlockType, n: number, m: number): keyof typeof TILES {
     const units = this.#device.matrixUnits;
-    if (this.choice === 'dp4a' || !units || !(type in CANDLE_TYPES)) return 'mul_mat_';
+    if (this.choice === 'dp4a' || !units || !CANDLE_TYPES.has(type)) return 'mul_mat_';
     // Small tiles where activations fill no large ones, or large tiles would leave compute units idle.
     const few = m <= TILES.mul_mat_mma_few_.activations;
     const idle = tilesOf('mul_mat_mma_', n, m) < this.#device.hip.properties.multiprocessorCount;
@@ -254,7 +260,8 @@ function tilesOf(family: keyof typeof TILES, n: number, m: number): number {
   return Math.ceil(n / weights) * Math.ceil(m / activations);
 }
 
-function rowBytes(type: string, k: number): number {
-  const { values, bytes } = FORMATS[type];
-  return (k / values) * bytes;
+/** Bytes of `count` values, whole blocks. */
+function bytesOf(type: BlockType, count: number): number {
+  const { blockSize, blockBytes } = BLOCK_TYPES[type];
+  return (count / blockSize) * blockBytes;
 }
