@@ -175,12 +175,21 @@ export class RocmDevice implements BackendDevice {
   /** Runs a call that enqueues a vendor library's work on this device's stream. */
   callLibrary(what: () => string, call: () => void): void {
     this.#check('callLibrary');
-    this.recording?.launches.push(what());
-    if (this.streams.current !== this.#libraryStream) {
-      this.streams.wait(this.streams.current, this.#libraryStream);
-      this.#libraryStream = this.streams.current;
+    if (this.recording) {
+      this.recording.launches.push(what());
+      this.recording.usesLibraries = true;
+    } else {
+      this.orderLibraries();
     }
     this.enqueue(what, call);
+  }
+
+  /** Puts what the current stream is given next behind the libraries' work on other streams: they share a workspace. */
+  orderLibraries(): void {
+    const { current } = this.streams;
+    if (current === this.#libraryStream) return;
+    this.streams.wait(current, this.#libraryStream);
+    this.#libraryStream = current;
   }
 
   /** Runs a call that enqueues work on this device's stream. */

@@ -32,6 +32,8 @@ export interface GraphMemory {
 
 export class RocmGraph implements BackendGraph {
   readonly launches: string[] = [];
+  /** Whether a library's work is among them, in the workspace that the library has on this device. */
+  usesLibraries = false;
   readonly #device: RocmDevice;
   readonly #memory: GraphMemory;
   readonly #pool = new MemoryPool();
@@ -73,10 +75,7 @@ export class RocmGraph implements BackendGraph {
       graph.#abandon();
       throw failed(device, error);
     }
-    const { kind, ordinal } = device.location;
-    debug(4, () =>
-      [`captured on ${kind}:${ordinal}: ${graph.launches.length} launches`, ...graph.launches].join('\n  '),
-    );
+    debug(4, () => [`captured on ${device.name}: ${graph.launches.length} launches`, ...graph.launches].join('\n  '));
     return graph;
   }
 
@@ -99,6 +98,7 @@ export class RocmGraph implements BackendGraph {
         `replay on another stream of ${name} than its own; call replay() outside of stream.run().`,
       );
     }
+    if (this.usesLibraries) this.#device.orderLibraries();
     this.#device.enqueue(this.#describe, () => this.#exec?.launch(hip.defaultStream));
   }
 
@@ -147,10 +147,9 @@ export class RocmGraph implements BackendGraph {
 
   /** While recording: in front of what cannot be part of a graph. @throws CaptureError `CAPTURE_UNSUPPORTED` */
   refuse(op: string): never {
-    const { kind, ordinal } = this.#device.location;
     throw new CaptureError(
       'CAPTURE_UNSUPPORTED',
-      `${op} on ${kind}:${ordinal} while it is being captured; do it before the capture or after a replay.`,
+      `${op} on ${this.#device.name} while it is being captured; do it before the capture or after a replay.`,
     );
   }
 
@@ -178,11 +177,11 @@ export class RocmGraph implements BackendGraph {
   }
 }
 
-function failed({ location: { kind, ordinal } }: RocmDevice, cause: unknown): CaptureError {
+function failed({ name }: RocmDevice, cause: unknown): CaptureError {
   const why = cause instanceof Error ? cause.message : String(cause);
   return new CaptureError(
     'CAPTURE_FAILED',
-    `capture: ${kind}:${ordinal} made no graph: ${why}. X_GRAPHS=0 runs captured functions without graphs.`,
+    `capture: ${name} made no graph: ${why}. X_GRAPHS=0 runs captured functions without graphs.`,
     { cause },
   );
 }

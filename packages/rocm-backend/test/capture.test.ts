@@ -4,6 +4,8 @@ import { kernelDevices } from '@x/testing/devices';
 import { describe, expect, it } from 'vitest';
 import type { RocmDevice } from '../src/index';
 
+delete process.env.X_GRAPHS;
+
 describe.each(kernelDevices())('captured graphs on %s', (device) => {
   const backend = device.backend as RocmDevice;
   const floats = (shape: number[], on: Device = device) =>

@@ -6,6 +6,8 @@ import type { RocmDevice } from '../src/index';
 
 const SIZE = 1 << 16;
 
+delete process.env.X_GRAPHS;
+
 describe.each(kernelDevices())('streams of %s', (device) => {
   const backend = device.backend as RocmDevice;
   const { streams } = backend;
