@@ -12,6 +12,7 @@ const report = join(scratch, 'vitest.json');
 const CHECKS = {
   lint: () => command(bin('biome'), ['check', '--error-on-warnings', '.']),
   layers: () => command(process.execPath, ['tools/lint/layers.mjs']),
+  switches: () => command(process.execPath, ['tools/lint/switches.mjs']),
   types: () => command(bin('tsc'), ['-p', 'tsconfig.json']),
   driver: hostDriver,
   unit: () => vitest(report, bin('vitest'), ['run'], besideOldClang()),

@@ -1,5 +1,5 @@
 /** Printing shared by the commands: one JSON object, aligned columns, colours, and errors that name what to do. */
-import { CandleError } from '@x/core';
+import { CandleError, settings } from '@x/core';
 import { Interrupted, isOutputClosed } from './interrupt';
 
 /** A command line that asks for what cannot be; exit status 2, as for an unknown option. */
@@ -23,7 +23,7 @@ export async function guarded(json: boolean | undefined, body: () => Promise<voi
     const code = (error as { code?: unknown }).code;
     const message = error instanceof Error ? error.message : String(error);
     printError(json === true, typeof code === 'string' ? code : undefined, message);
-    if (process.env.X_DEBUG && error instanceof Error) process.stderr.write(`${error.stack}\n`);
+    if (settings.debug() > 0 && error instanceof Error) process.stderr.write(`${error.stack}\n`);
     process.exitCode = error instanceof Interrupted ? error.exitStatus : error instanceof UsageError ? 2 : 1;
   }
 }

@@ -12,8 +12,8 @@ import { check, FUNCTION, show } from './check';
 import type { Device } from './device';
 import { CaptureError, DisposedError } from './errors';
 import { Layout } from './layout';
-import { nodeProcess } from './platform';
 import { keep, scope } from './scope';
+import { settings } from './settings';
 import { sameShape } from './shape';
 import type { Tensor } from './tensor';
 import { isTensor, markWritten, storageOf } from './tensor/base';
@@ -54,7 +54,7 @@ export class CapturedGraph<T extends GraphOutputs = GraphOutputs> {
     refuseInCapture('capture: a graph cannot be captured', 'capture one after the other');
     const { backend } = device;
     const first = results(device, fn);
-    if (!backend.capture || nodeProcess?.env.X_GRAPHS === '0') return new CapturedGraph(device, fn, first, null);
+    if (!backend.capture || !settings.graphs()) return new CapturedGraph(device, fn, first, null);
     let outputs: T | undefined;
     let graph: BackendGraph | null = null;
     try {

@@ -55,6 +55,7 @@ export { DEFAULT_SEED, philox4x32, philoxNormal, philoxUniform } from './philox'
 export { BLOCK_TYPES, type BlockFacts, type BlockType, isBlockType } from './quantized-types';
 export { PhiloxGenerator } from './random';
 export { keep, type Scoped, scope, TENSORS } from './scope';
+export { type Setting, settings } from './settings';
 export {
   broadcastShapes,
   contiguousStrides,

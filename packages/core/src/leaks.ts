@@ -5,6 +5,7 @@
  */
 import { shared } from './one-core';
 import { nodeProcess } from './platform';
+import { settings } from './settings';
 import type { TensorHandle } from './storage-ref';
 
 const LISTED = 20;
@@ -24,7 +25,7 @@ export function noLeak(handle: TensorHandle): void {
 }
 
 function start(): Map<TensorHandle, string> | null {
-  if (!nodeProcess || !(Number(nodeProcess.env.X_DEBUG ?? 0) >= 1)) return null;
+  if (!nodeProcess || settings.debug() < 1) return null;
   const handles = new Map<TensorHandle, string>();
   nodeProcess.once('exit', () => {
     if (handles.size > 0) nodeProcess?.stderr.write(leakReport(handles));

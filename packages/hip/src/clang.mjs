@@ -3,14 +3,16 @@
  * (ROCM_PATH, /opt/rocm), or the one that X_CLANG names. Used by `compileProgram`, by the kernel build and by the set-up,
  * which runs before anything is installed: hence plain JavaScript on Node's own modules. Types are in clang.d.mts.
  */
+
 import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, realpathSync } from 'node:fs';
 import { basename, delimiter, dirname, isAbsolute, join } from 'node:path';
+import { clangPath } from './settings.mjs';
 
 export const OLDEST_CLANG = 19;
 
 export function searchClang({ rocmFirst = false } = {}) {
-  const named = process.env.X_CLANG;
+  const named = clangPath();
   if (named) {
     const clang = probe(named);
     if (!clang.reason) return { ...clang, candidates: [clang], searched: [named] };

@@ -2,12 +2,14 @@
  * The host platform's compiler: clang++ as a child process, C++ in, a shared object out. The source keeps its own name in
  * the log through a #line directive.
  */
+
 import { spawnSync } from 'node:child_process';
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { type Clang, searchClang } from './clang.mjs';
 import { HipError } from './errors';
+import { clangPath } from './settings.mjs';
 
 let taken: { environment: string; clang: Clang } | undefined;
 
@@ -16,8 +18,8 @@ let taken: { environment: string; clang: Clang } | undefined;
  * a second each; one that is gone, or another environment, is a new search.
  */
 function hostClang(name: string): Clang {
-  const { X_CLANG, PATH, ROCM_PATH } = process.env;
-  const environment = JSON.stringify([X_CLANG, PATH, ROCM_PATH]);
+  const { PATH, ROCM_PATH } = process.env;
+  const environment = JSON.stringify([clangPath(), PATH, ROCM_PATH]);
   if (taken?.environment === environment && existsSync(taken.clang.path)) return taken.clang;
   const clang = searchClang();
   if (clang.path === undefined) {

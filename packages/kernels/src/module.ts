@@ -2,11 +2,13 @@
  * Kernel modules as data: the amalgamated source of each and its code objects on disk, read when asked for. The
  * directory is the package's own; X_KERNEL_DIR names another with the same layout (objects/<target>/, sources/).
  */
+
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { KernelError } from './errors';
+import { namedDirectory } from './settings';
 import { resolveTarget } from './targets';
 import type { KernelInfo, Manifest } from './types';
 
@@ -19,7 +21,7 @@ export interface CodeObject {
 
 /** The directory with `objects/` and `sources/`. */
 export function kernelDirectory(): string {
-  return process.env.X_KERNEL_DIR || fileURLToPath(new URL('..', import.meta.url));
+  return namedDirectory() ?? fileURLToPath(new URL('..', import.meta.url));
 }
 
 /** Targets that have code objects on disk, in name order. */
@@ -53,7 +55,7 @@ export function readManifest(target: string): Manifest | undefined {
 
 /** What mends the package's files, where it comes from npm and in a checkout; ours are not asked for with X_KERNEL_DIR. */
 function reinstall(options: string): string {
-  const named = process.env.X_KERNEL_DIR;
+  const named = namedDirectory();
   const first = named
     ? `Unset X_KERNEL_DIR (${named}) or have it name a directory with the kernels of this version`
     : 'Install @x/kernels again (remove it from node_modules first)';

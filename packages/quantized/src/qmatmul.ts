@@ -10,7 +10,7 @@
  * Two switches of the environment are candle's: with `X_DEQUANTIZE_ALL=1` every quantized weight is made dense in f32,
  * with `X_DEQUANTIZE_ALL_F16=1` in f16 (candle: CANDLE_DEQUANTIZE_ALL, CANDLE_DEQUANTIZE_ALL_F16).
  */
-import { DeviceError, formatShape, kinds, Layout, ShapeError, TENSORS, Tensor } from '@x/core';
+import { DeviceError, formatShape, kinds, Layout, ShapeError, settings, TENSORS, Tensor } from '@x/core';
 import { matmulRows } from './host-ops';
 import { isQTensor } from './is-qtensor';
 import type { DenseDType } from './load';
@@ -124,14 +124,8 @@ export class QMatMul implements Disposable {
 
 /** The dtype that the environment asks every weight to have; undefined to keep blocks. */
 function everythingDense(): DenseDType | undefined {
-  if (flag('X_DEQUANTIZE_ALL')) return 'f32';
-  return flag('X_DEQUANTIZE_ALL_F16') ? 'f16' : undefined;
-}
-
-/** Whether a variable is set to anything but nothing and 0, as candle reads it. */
-function flag(name: string): boolean {
-  const value = process.env[name];
-  return value !== undefined && value !== '' && value !== '0';
+  if (settings.dequantizeAll()) return 'f32';
+  return settings.dequantizeAllF16() ? 'f16' : undefined;
 }
 
 /** Rows of activations, rows of the weight, the length of both, and the weight's row to begin with (default 0). */

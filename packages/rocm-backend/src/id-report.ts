@@ -2,7 +2,7 @@
  * Ids out of range, which a kernel finds (`check_ids_{i}`, kernels/indexing/check.h) and the host learns of when it next
  * waits for the device. A device has one report, six words: the first such id since they were last read.
  */
-import { type DType, type IdRange, idOutOfRange } from '@x/core';
+import { type DType, type IdRange, idOutOfRange, settings } from '@x/core';
 import type { HipDevice } from '@x/hip';
 import type { RocmDevice } from './device';
 import { launchCheckIds } from './indexing-kernels';
@@ -23,7 +23,7 @@ export class IdReport {
   /** Names and smallest ids of operations; a report has the place in this list. */
   readonly #ops: { op: string; low: number }[] = [];
   /** Every launch is waited for, so the operation itself can raise the error. */
-  readonly #blocking = !['', '0'].includes(process.env.X_LAUNCH_BLOCKING ?? '');
+  readonly #blocking = settings.launchBlocking();
   /** Whether a kernel may have written since the report was last read. */
   #unread = false;
   /** Whether a graph or another stream has such kernels, which run unseen. */

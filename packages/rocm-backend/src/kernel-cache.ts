@@ -7,6 +7,7 @@
  * Files are the 64 hex digits of the object's hash followed by the object. They are written under a random name and
  * renamed, so that processes may write the same one at once.
  */
+
 import { createHash, randomBytes } from 'node:crypto';
 import {
   chmodSync,
@@ -28,6 +29,7 @@ import {
 } from 'node:fs';
 import { homedir, userInfo } from 'node:os';
 import { dirname, isAbsolute, join } from 'node:path';
+import { settings } from '@x/core';
 import { debug } from './debug';
 import { messageOf } from './errors';
 
@@ -51,7 +53,7 @@ class Refusal extends Error {}
  * `.cache` in the home directory). Undefined where there is none: `X_CACHE_DIR` is relative, or the user has no home.
  */
 export function cacheDirectory(): string | undefined {
-  const named = process.env.X_CACHE_DIR;
+  const named = settings.cacheDirectory();
   if (named) return isAbsolute(named) ? named : undefined;
   const shared = process.env.XDG_CACHE_HOME;
   // Of relative paths the XDG specification says that they are to be ignored.
@@ -122,8 +124,9 @@ export function forgetCleaned(): void {
 function place(): string {
   const directory = cacheDirectory();
   if (directory) return directory;
-  const why = process.env.X_CACHE_DIR
-    ? `X_CACHE_DIR=${process.env.X_CACHE_DIR} is relative, so that every working directory would have a cache of its own`
+  const named = settings.cacheDirectory();
+  const why = named
+    ? `X_CACHE_DIR=${named} is relative, so that every working directory would have a cache of its own`
     : 'this user has no home directory';
   throw new Refusal(`compiled kernels are not kept: ${why}. Set X_CACHE_DIR to an absolute path`);
 }

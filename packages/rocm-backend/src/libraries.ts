@@ -5,6 +5,7 @@
  * Libraries are loaded and their handles made when the first product or convolution asks for them, once a device. `auto`
  * never fails for want of a library: without one, or where it refuses, our kernels do the work on the same device.
  */
+import { settings } from '@x/core';
 import {
   BLAS_LIBRARIES,
   type BlasHandle,
@@ -71,7 +72,7 @@ class Chooser<Name extends LibraryName, Handle> {
 
   /** From the environment, where a library of another platform, or any where there is none, says nothing about this device. */
   fromEnvironment(): void {
-    const value = process.env[this.variable] || 'auto';
+    const value = this.variable === 'X_GEMM' ? settings.gemm() : settings.convolution();
     const known = ['auto', 'library', 'kernels', ...Object.values(this.all).flat()];
     if (!known.includes(value))
       throw new HipError(

@@ -3,6 +3,7 @@
  * over PCIe is known to be offered and to deliver wrong bytes (IOMMU settings, virtual machines). So the first copy between
  * two devices is of a known pattern, and where it does not arrive tensors go through the host.
  */
+import { settings } from '@x/core';
 import { HipError } from '@x/hip';
 import { debug } from './debug';
 import type { RocmDevice } from './device';
@@ -21,7 +22,7 @@ export class Peers {
 
   /** Whether this device can copy from memory of `source`. The first call for a device waits for both. */
   reaches(source: RocmDevice): boolean {
-    if (process.env.X_PEER === '0') return false;
+    if (!settings.peer()) return false;
     let reached = this.#reached.get(source);
     if (reached === undefined) {
       reached = this.#tried(source);

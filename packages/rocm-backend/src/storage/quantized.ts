@@ -11,6 +11,7 @@ import {
   isBlockType,
   Layout,
   type QuantizedOps,
+  settings,
   sizeInBytes,
 } from '@x/core';
 import { HipError } from '@x/hip';
@@ -74,7 +75,7 @@ export class DeviceQuantizedOps implements QuantizedOps {
   readonly #device: RocmDevice;
 
   /** Default of `choice`: `X_QUANTIZED`, else `auto`. Errors: INVALID_ARGUMENT for a value that `X_QUANTIZED` may not have. */
-  constructor(device: RocmDevice, choice: string = process.env.X_QUANTIZED || 'auto') {
+  constructor(device: RocmDevice, choice: string = settings.quantized()) {
     if (!CHOICES.includes(choice))
       throw new HipError(
         'INVALID_ARGUMENT',
