@@ -28,10 +28,17 @@ export interface LoadModelOptions {
   /** Default: `Device.auto()`, the best one that opens. */
   device?: DeviceLike;
   /**
-   * How matrices that are not quantized lie in memory: `f16` and `bf16` take half of `f32`. Activations are f32 always.
+   * How matrices that are not quantized lie in memory: `f16` and `bf16` take half of `f32`.
    * In a GGUF file it concerns weights whose type the device has no kernels for. Default `f32`.
    */
   dtype?: DenseDType;
+  /**
+   * What linear layers are given and give, `f32` by default on every device: `f16` and `bf16` halve what they read and write
+   * and let matrices of the same `dtype` be multiplied on a GPU's matrix units. Products are summed in f32; norms, rotations,
+   * attention, what is added up from layer to layer, and logits are f32 always. f16 ends at 65504: models whose values
+   * are larger (Gemma) want bf16.
+   */
+  activations?: DenseDType;
   /** Stops loading after a piece of some MiB; the promise rejects with the signal's reason and what was loaded is given back. */
   signal?: AbortSignal;
   /** Called after each tensor with the bytes read so far and in all. */
@@ -51,6 +58,7 @@ const OPTIONS = {
     'a Device or its name, such as Device.cpu() or "cpu"',
   ],
   dtype: [(value) => ['f32', 'f16', 'bf16'].includes(value as string), '"f32", "f16" or "bf16"'],
+  activations: [(value) => ['f32', 'f16', 'bf16'].includes(value as string), '"f32", "f16" or "bf16"'],
   signal,
   onProgress: callback,
   maxContext: number,
@@ -176,6 +184,6 @@ function contextOf({ config }: ModelDescription, { maxContext }: LoadModelOption
   );
 }
 
-function pick({ dtype, signal, onProgress }: LoadModelOptions) {
-  return { dtype, signal, onProgress };
+function pick({ dtype, activations, signal, onProgress }: LoadModelOptions) {
+  return { dtype, activations, signal, onProgress };
 }

@@ -7,7 +7,7 @@ import { type Module, type RmsNorm, RotaryTable } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
 import { type RopeConfig, ropeFrequencies } from '../config/rope';
 import type { LinearGroup } from '../weights/linear-group';
-import type { WeightSource } from '../weights/source';
+import { inDtype, type WeightSource } from '../weights/source';
 import type { AttendOptions, LayerKv } from './causal-model';
 
 /** Rows of a {@link RotaryTable} at the positions of a batch: [tokens, d / 2]. */
@@ -69,6 +69,7 @@ export class Attention {
   private constructor(
     private readonly config: DecoderConfig,
     private readonly ropeKind: RopeKind,
+    private readonly dtype: WeightSource['activations'],
     private readonly options: AttentionOptions,
     private readonly qkv: LinearGroup,
     private readonly o: Module,
@@ -94,21 +95,22 @@ export class Attention {
       made.push(qkv);
       const o = await source.linear(`${at}.o_proj`, hiddenSize, numHeads * headDim);
       made.push(o);
-      if (!options.qkNorm) return new Attention(config, source.ropeKind, options, qkv, o, undefined);
+      const { ropeKind, activations } = source;
+      if (!options.qkNorm) return new Attention(config, ropeKind, activations, options, qkv, o, undefined);
       const q = await source.norm(`${at}.q_norm`, headDim, rmsNormEps);
       made.push(q);
       const k = await source.norm(`${at}.k_norm`, headDim, rmsNormEps);
-      return new Attention(config, source.ropeKind, options, qkv, o, { q, k });
+      return new Attention(config, ropeKind, activations, options, qkv, o, { q, k });
     } catch (error) {
       for (const thing of made) thing.dispose();
       throw error;
     }
   }
 
-  /** x [tokens, hidden] to the same shape. What it makes on the way is its caller's scope's. */
+  /** x [tokens, hidden] to the same shape, f32, in which rotations and scores are too. What it makes on the way is its caller's scope's. */
   forward(x: Tensor, angles: Angles, kv: LayerKv): Tensor {
     const { numHeads, numKvHeads, headDim } = this.config;
-    const [q, k, v] = this.qkv.forward(x);
+    const [q, k, v] = this.qkv.forward(inDtype(x, this.dtype)).map((rows) => inDtype(rows, 'f32'));
     const heads = (rows: Tensor, count: number) => rows.reshape([rows.dim(0), count, headDim]);
     const rotated = (rows: Tensor, norm: RmsNorm | undefined, { cos, sin }: Turn) => {
       const normed = norm ? norm.forward(rows) : rows;
@@ -116,7 +118,8 @@ export class Attention {
     };
     const keys = rotated(heads(k, numKvHeads), this.norms?.k, angles.key);
     kv.append(keys, heads(v, numKvHeads).transpose(0, 1));
-    return this.o.forward(kv.attend(rotated(heads(q, numHeads), this.norms?.q, angles.query), this.options));
+    const attended = kv.attend(rotated(heads(q, numHeads), this.norms?.q, angles.query), this.options);
+    return inDtype(this.o.forward(inDtype(attended, this.dtype)), 'f32');
   }
 
   dispose(): void {

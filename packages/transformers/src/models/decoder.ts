@@ -5,7 +5,7 @@
 import { type Device, DisposedError, scope, type Tensor } from '@x/core';
 import type { Module } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
-import type { WeightSource } from '../weights/source';
+import { inDtype, type WeightSource } from '../weights/source';
 import type { Angles, Rotation } from './attention';
 import type { Batch, CausalModel, ForwardPass, KvLayout, KvView, LayerKv, PassStep } from './causal-model';
 
@@ -29,6 +29,8 @@ export interface DecoderOptions {
 export type Own = <T extends { dispose(): void }>(thing: T) => T;
 
 interface Parts {
+  /** Of what goes into the head. */
+  activations: WeightSource['activations'];
   embed: Module;
   embeddingScale: number;
   rotations: readonly Rotation[];
@@ -72,7 +74,15 @@ export class Decoder implements CausalModel {
       );
       const rotations = await options.rotations(own);
       const { embeddingScale = 1 } = options;
-      return new Decoder(config, source.device, { embed, embeddingScale, rotations, layers, norm, head });
+      return new Decoder(config, source.device, {
+        activations: source.activations,
+        embed,
+        embeddingScale,
+        rotations,
+        layers,
+        norm,
+        head,
+      });
     } catch (error) {
       for (const thing of made) thing.dispose();
       throw error;
@@ -81,7 +91,7 @@ export class Decoder implements CausalModel {
 
   *pass({ tokens, positions, outputs }: Batch, kv: KvView): ForwardPass {
     this.checkAlive();
-    const { embed, embeddingScale, rotations, layers, norm, head } = this.parts;
+    const { activations, embed, embeddingScale, rotations, layers, norm, head } = this.parts;
     const steps = 2 * layers.length + (outputs === 'none' ? 0 : 1);
     let taken = 0;
     const [angles, embedded] = scope(() => {
@@ -105,7 +115,10 @@ export class Decoder implements CausalModel {
       }
       if (outputs === 'none') return undefined;
       this.checkAlive();
-      return scope(() => head.forward(norm.forward(outputs === 'all' ? x : x.indexSelect(outputs, 0))));
+      return scope(() => {
+        const normed = norm.forward(outputs === 'all' ? x : x.indexSelect(outputs, 0));
+        return inDtype(head.forward(inDtype(normed, activations)), 'f32');
+      });
     } finally {
       x.dispose();
       for (const { query, key } of angles)

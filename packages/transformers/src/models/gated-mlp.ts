@@ -3,11 +3,12 @@ import type { Tensor } from '@x/core';
 import { type ActivationName, activate, type Module } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
 import type { LinearGroup } from '../weights/linear-group';
-import type { WeightSource } from '../weights/source';
+import { inDtype, type WeightSource } from '../weights/source';
 
 export class GatedMlp {
   private constructor(
     private readonly activation: ActivationName,
+    private readonly dtype: WeightSource['activations'],
     private readonly gateUp: LinearGroup,
     private readonly down: Module,
   ) {}
@@ -26,17 +27,22 @@ export class GatedMlp {
     ];
     const gateUp = await source.group(parts, hiddenSize);
     try {
-      return new GatedMlp(activation, gateUp, await source.linear(`${at}.down_proj`, hiddenSize, intermediateSize));
+      return new GatedMlp(
+        activation,
+        source.activations,
+        gateUp,
+        await source.linear(`${at}.down_proj`, hiddenSize, intermediateSize),
+      );
     } catch (error) {
       gateUp.dispose();
       throw error;
     }
   }
 
-  /** [tokens, hidden] to the same shape. What it makes on the way is its caller's scope's. */
+  /** [tokens, hidden] to the same shape, f32. What it makes on the way is its caller's scope's. */
   forward(x: Tensor): Tensor {
-    const [gate, up] = this.gateUp.forward(x);
-    return this.down.forward(activate(gate, this.activation).mul(up));
+    const [gate, up] = this.gateUp.forward(inDtype(x, this.dtype));
+    return inDtype(this.down.forward(activate(gate, this.activation).mul(up)), 'f32');
   }
 
   dispose(): void {

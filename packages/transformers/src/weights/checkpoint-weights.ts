@@ -28,6 +28,7 @@ class NarrowEmbedding extends OwningModule {
 export class CheckpointWeights implements WeightSource {
   readonly device: Device;
   readonly ropeKind: RopeKind = 'half';
+  readonly activations: DenseDType;
   private readonly dtype: DenseDType;
   private readonly normOffset: number;
   private readonly steps: LoadSteps;
@@ -39,6 +40,7 @@ export class CheckpointWeights implements WeightSource {
   ) {
     this.device = options.device;
     this.dtype = options.dtype ?? 'f32';
+    this.activations = options.activations ?? 'f32';
     this.signal = options.signal;
     this.normOffset = options.layout.normOffset ?? 0;
     const total = builder.names().reduce((sum, name) => sum + builder.byteLength(name), 0);
@@ -58,7 +60,7 @@ export class CheckpointWeights implements WeightSource {
     const weight = await this.load(`${name}.weight`, [out, width], this.dtype);
     try {
       const bias = this.builder.containsTensor(`${name}.bias`)
-        ? await this.load(`${name}.bias`, [out], 'f32')
+        ? await this.load(`${name}.bias`, [out], this.activations)
         : undefined;
       return this.product(weight, bias);
     } finally {
@@ -110,7 +112,7 @@ export class CheckpointWeights implements WeightSource {
 
   /** A layer that shares `weight` and owns `bias`. */
   private product(weight: Tensor, bias?: Tensor): Module {
-    if (this.dtype === 'f32') return new Linear(weight.detach(), bias);
+    if (this.dtype === 'f32' && this.activations === 'f32') return new Linear(weight.detach(), bias);
     return new QLinear(QMatMul.fromTensor(weight), bias);
   }
 

@@ -1,7 +1,7 @@
 /** Weights of a GGUF file, named as llama.cpp names them: candle's `quantized_llama::ModelWeights::from_gguf`. */
 import { type Device, keep, type RopeKind, ShapeError, type Tensor } from '@x/core';
 import { type Module, OwningModule, RmsNorm } from '@x/nn';
-import { type GgufFile, type GgufTensorInfo, QMatMul, QTensor } from '@x/quantized';
+import { type DenseDType, type GgufFile, type GgufTensorInfo, QMatMul, QTensor } from '@x/quantized';
 import { type LinearGroup, StackedGroup, separateGroups } from './linear-group';
 import { QLinear } from './q-linear';
 import { type LinearPart, LoadSteps, type SourceOptions, type WeightSource } from './source';
@@ -27,6 +27,7 @@ class QEmbedding extends OwningModule {
 
 export class GgufWeights implements WeightSource {
   readonly device: Device;
+  readonly activations: DenseDType;
   readonly ropeKind: RopeKind;
   private readonly names: TensorNames;
   private readonly steps: LoadSteps;
@@ -37,6 +38,7 @@ export class GgufWeights implements WeightSource {
     private readonly options: SourceOptions,
   ) {
     this.device = options.device;
+    this.activations = options.activations ?? 'f32';
     this.ropeKind = options.layout.ggufRope;
     this.names = new TensorNames(options.layout.tensors);
     let total = 0;
@@ -52,7 +54,7 @@ export class GgufWeights implements WeightSource {
     const weight = await this.load(`${this.nameOf(name)}.weight`, [out, width]);
     try {
       const biasName = `${this.nameOf(name)}.bias`;
-      const bias = this.file.tensors.has(biasName) ? await this.dense(biasName, [out]) : undefined;
+      const bias = this.file.tensors.has(biasName) ? await this.dense(biasName, [out], this.activations) : undefined;
       return this.product(weight, bias);
     } finally {
       weight.dispose();
@@ -123,10 +125,10 @@ export class GgufWeights implements WeightSource {
     return new QLinear(QMatMul.fromQTensor(weight, { dense: this.options.dtype }), bias);
   }
 
-  private async dense(name: string, shape: readonly number[]): Promise<Tensor> {
+  private async dense(name: string, shape: readonly number[], dtype: DenseDType = 'f32'): Promise<Tensor> {
     const blocks = await this.load(name, shape);
     try {
-      return blocks.dequantize('f32');
+      return blocks.dequantize(dtype);
     } finally {
       blocks.dispose();
     }

@@ -1,4 +1,4 @@
-/** A linear layer on a {@link QMatMul}: weights in blocks, or in f16 or bf16; activations are f32 on both sides. */
+/** A linear layer on a {@link QMatMul}: weights in blocks, or numbers; what comes out is of the dtype that goes in. */
 import { keep, TENSORS, type Tensor } from '@x/core';
 import { OwningModule } from '@x/nn';
 import type { QMatMul } from '@x/quantized';
@@ -6,7 +6,7 @@ import type { QMatMul } from '@x/quantized';
 export class QLinear extends OwningModule {
   private readonly bias: Tensor | undefined;
 
-  /** Owns both. @param bias [out], f32 */
+  /** Owns both. @param bias [out], of the dtype of what goes in */
   constructor(
     private readonly product: QMatMul,
     bias?: Tensor,

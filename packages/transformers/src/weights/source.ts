@@ -4,7 +4,7 @@
  * twice (llama.rs and quantized_llama.rs).
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Device, RopeKind } from '@x/core';
+import type { Device, RopeKind, Tensor } from '@x/core';
 import type { Module, RmsNorm } from '@x/nn';
 import type { DenseDType } from '@x/quantized';
 import type { LinearGroup } from './linear-group';
@@ -18,12 +18,14 @@ export interface LinearPart {
 
 export interface WeightSource {
   readonly device: Device;
+  /** What linear layers are given, and give; sums, norms and what is added up from layer to layer are f32. */
+  readonly activations: DenseDType;
   /** How rotated pairs lie in the query and key rows of this file. */
   readonly ropeKind: RopeKind;
   /** Whether there is a tensor of this name. */
   has(name: string): boolean;
   /**
-   * The layer y = x · Wᵀ (+ bias, when the source has one) from f32 to f32.
+   * The layer y = x · Wᵀ (+ bias, when the source has one); x and y are of {@link activations}.
    * @param name without `.weight`, such as `model.layers.0.self_attn.q_proj`
    */
   linear(name: string, out: number, width: number): Promise<Module>;
@@ -55,8 +57,15 @@ export interface SourceOptions {
   layout: TensorLayout;
   /** Of matrices that are numbers; default f32. */
   dtype?: DenseDType;
+  /** As {@link WeightSource.activations}; default f32. */
+  activations?: DenseDType;
   signal?: AbortSignal;
   onProgress?: ProgressListener;
+}
+
+/** In `dtype`; the tensor itself where it is so already. */
+export function inDtype(x: Tensor, dtype: DenseDType): Tensor {
+  return x.dtype === dtype ? x : x.toDtype(dtype);
 }
 
 /** Between two tensors: reports progress, lets the event loop run, and stops when asked to. */
