@@ -1,7 +1,7 @@
 // A fused kernel of your own: SwiGLU, silu(gate) · up, in one pass over memory instead of two, with its gradient. The same
 // HIP source is compiled when the program runs, for the CPU by clang, for AMD GPUs by hiprtc, for NVIDIA GPUs by NVRTC.
 // Run from the repository: tsx examples/custom-kernel/main.ts [--device cpu] [--size 4000000] [--json]
-import { type CustomOp2, Device, type KernelArgument, scope, Tensor, Var } from '@x/candle';
+import { type core, Device, scope, Tensor, Var } from '@x/candle';
 import { DEVICE, JSON_FLAG, readFlags, runExample } from '../flags';
 
 const SOURCE = `
@@ -23,7 +23,7 @@ KERNEL(swiglu_grad, (u64 n, const float* gate, const float* up, const float* gra
 function compileSwiglu(device: Device): (gate: Tensor, up: Tensor) => Tensor {
   const program = device.compile(SOURCE);
   const [forward, backward] = [program.kernel('swiglu'), program.kernel('swiglu_grad')];
-  const swiglu: CustomOp2 = {
+  const swiglu: core.CustomOp2 = {
     name: 'swiglu',
     fwd(gate, gateLayout, up, upLayout) {
       const { elemCount, shape } = gateLayout;
@@ -49,7 +49,7 @@ function compileSwiglu(device: Device): (gate: Tensor, up: Tensor) => Tensor {
 }
 
 /** Where the first element of a tensor is, as a kernel's argument. */
-function placeOf(tensor: Tensor): KernelArgument {
+function placeOf(tensor: Tensor): core.KernelArgument {
   const { storage, layout } = tensor.storageAndLayout();
   return [storage, layout.startOffset];
 }

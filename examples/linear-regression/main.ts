@@ -1,6 +1,6 @@
 // Fits a line to noisy points by gradient descent and compares it with the closed form of least squares.
 // Run from the repository: tsx examples/linear-regression/main.ts [--device cpu] [--steps 100] [--seed 1] [--json]
-import { Device, linear, loss, SGD, scope, Tensor, VarBuilder, VarMap } from '@x/candle';
+import { Device, nn, scope, Tensor } from '@x/candle';
 import { DEVICE, JSON_FLAG, readFlags, runExample } from '../flags';
 
 const TRUTH = { slope: 3, intercept: -2 };
@@ -22,12 +22,12 @@ async function main(): Promise<void> {
   using x = Tensor.rand(-1, 1, [POINTS, 1], 'f32', device);
   using y = scope(() => x.affine(TRUTH.slope, TRUTH.intercept).add(x.randnLike(0, NOISE)));
 
-  using vars = new VarMap();
-  const line = linear(1, 1, VarBuilder.fromVarMap(vars, { dtype: 'f32', device }));
-  using optimizer = new SGD(vars.allVars(), 0.5);
+  using vars = new nn.VarMap();
+  const line = nn.linear(1, 1, nn.VarBuilder.fromVarMap(vars, { dtype: 'f32', device }));
+  using optimizer = new nn.SGD(vars.allVars(), 0.5);
   const { steps } = values;
   for (let step = 1; step <= steps; step++) {
-    using error = scope(() => loss.mse(line.forward(x), y));
+    using error = scope(() => nn.loss.mse(line.forward(x), y));
     optimizer.backwardStep(error);
     if (step % 20 === 0) say(`step ${step}: mean squared error ${(await error.toScalar()).toFixed(6)}`);
   }

@@ -4,20 +4,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import {
-  AdamW,
-  clipGradNorm,
-  cosineAnnealingLr,
-  Device,
-  gumbelSoftmax,
-  loss,
-  noGrad,
-  scope,
-  Tensor,
-  VarBuilder,
-  VarMap,
-  warmup,
-} from '@x/candle';
+import { Device, nn, noGrad, scope, Tensor } from '@x/candle';
 import { DEVICE, JSON_FLAG, readFlags, runExample } from '../flags';
 import { type Curve, lossChart } from './chart';
 import { CharModel } from './model';
@@ -53,9 +40,9 @@ async function main(): Promise<void> {
   const corpus = readCorpus(new URL('grimm.txt', import.meta.url));
   const baseline = countingPerplexity(corpus);
   device.setSeed(values.seed);
-  using vars = new VarMap();
+  using vars = new nn.VarMap();
   const config = { ...MODEL, alphabet: corpus.alphabet.length };
-  const model = new CharModel(config, VarBuilder.fromVarMap(vars, { dtype: 'f32', device }));
+  const model = new CharModel(config, nn.VarBuilder.fromVarMap(vars, { dtype: 'f32', device }));
   const parameters = vars.allVars().reduce((sum, { elemCount }) => sum + elemCount, 0);
   say(`${parameters} parameters on ${device}; ${corpus.train.length} characters, ${corpus.alphabet.length} different`);
   say(`held-out perplexity of counting characters ${baseline.unigram.toFixed(2)}, pairs ${baseline.bigram.toFixed(2)}`);
@@ -80,10 +67,13 @@ async function main(): Promise<void> {
   }
 }
 
-async function train(model: CharModel, vars: VarMap, { train: text, heldOut }: Corpus) {
+async function train(model: CharModel, vars: nn.VarMap, { train: text, heldOut }: Corpus) {
   const [total, limitMs] = [values.steps, values.minutes * 60_000];
-  using optimizer = new AdamW(vars.allVars(), { weightDecay: 0.1, beta2: 0.99 });
-  const schedule = warmup(WARMUP, cosineAnnealingLr(LEARNING_RATE, Math.max(1, total - WARMUP), LEARNING_RATE / 20));
+  using optimizer = new nn.AdamW(vars.allVars(), { weightDecay: 0.1, beta2: 0.99 });
+  const schedule = nn.warmup(
+    WARMUP,
+    nn.cosineAnnealingLr(LEARNING_RATE, Math.max(1, total - WARMUP), LEARNING_RATE / 20),
+  );
   const curve: Curve = { train: [], heldOut: [] };
   const random = uniform(values.seed);
   const started = performance.now();
@@ -97,7 +87,7 @@ async function train(model: CharModel, vars: VarMap, { train: text, heldOut }: C
     const next = scope(() => {
       const error = lossOf(model, batchAt(text, starts, MODEL.context));
       const grads = error.backward();
-      clipGradNorm(grads, optimizer.vars, 1);
+      nn.clipGradNorm(grads, optimizer.vars, 1);
       optimizer.step(grads);
       return sum.add(error.detach());
     });
@@ -120,7 +110,7 @@ function lossOf(model: CharModel, { inputs, targets, count }: Batch): Tensor {
   const { device } = model;
   const ids = Tensor.from(inputs, { shape: [count, inputs.length / count], device });
   const logits = model.forward(ids);
-  return loss.crossEntropy(logits.reshape([inputs.length, logits.dim(-1)]), Tensor.from(targets, { device }));
+  return nn.loss.crossEntropy(logits.reshape([inputs.length, logits.dim(-1)]), Tensor.from(targets, { device }));
 }
 
 async function meanLoss(model: CharModel, batches: Iterable<Batch>): Promise<number> {
@@ -141,7 +131,7 @@ async function write(model: CharModel, alphabet: readonly string[], prompt: stri
       scope(() => {
         const seen = Uint32Array.from(ids.slice(-MODEL.context));
         const logits = model.forward(Tensor.from(seen, { shape: [1, seen.length], device: model.device }));
-        return gumbelSoftmax(logits.get(0).get(seen.length - 1), 0.8, 0);
+        return nn.gumbelSoftmax(logits.get(0).get(seen.length - 1), 0.8, 0);
       }),
     );
     ids.push(Number(await drawn.toScalar()));

@@ -1,20 +1,6 @@
 // A decoder of the Llama kind over characters: root-mean-square norms, causal attention with rotary positions, and a
 // feed-forward part with GELU. Every layer comes from the VarBuilder, which makes and names its variables.
-import {
-  type Device,
-  type Embedding,
-  embedding,
-  Init,
-  Linear,
-  linearNoBias,
-  type RmsNorm,
-  RotaryTable,
-  rmsNorm,
-  scope,
-  sdpa,
-  type Tensor,
-  type VarBuilder,
-} from '@x/candle';
+import { type Device, nn, scope, type Tensor } from '@x/candle';
 
 export interface ModelConfig {
   /** Characters that there are. */
@@ -27,20 +13,20 @@ export interface ModelConfig {
 }
 
 class Attention {
-  readonly #query: Linear;
-  readonly #key: Linear;
-  readonly #value: Linear;
-  readonly #out: Linear;
+  readonly #query: nn.Linear;
+  readonly #key: nn.Linear;
+  readonly #value: nn.Linear;
+  readonly #out: nn.Linear;
 
   constructor(
     private readonly config: ModelConfig,
-    private readonly rotary: RotaryTable,
-    vb: VarBuilder,
+    private readonly rotary: nn.RotaryTable,
+    vb: nn.VarBuilder,
   ) {
     const { width } = config;
-    this.#query = linearNoBias(width, width, vb.pp('query'));
-    this.#key = linearNoBias(width, width, vb.pp('key'));
-    this.#value = linearNoBias(width, width, vb.pp('value'));
+    this.#query = nn.linearNoBias(width, width, vb.pp('query'));
+    this.#key = nn.linearNoBias(width, width, vb.pp('key'));
+    this.#value = nn.linearNoBias(width, width, vb.pp('value'));
     this.#out = residual(width, config, vb.pp('out'));
   }
 
@@ -54,24 +40,24 @@ class Attention {
     const query = turn(this.#query.forward(xs));
     const key = turn(this.#key.forward(xs));
     const value = split(this.#value.forward(xs)).transpose(1, 2);
-    const mixed = sdpa(query, key, value, { causal: true });
+    const mixed = nn.sdpa(query, key, value, { causal: true });
     return this.#out.forward(mixed.transpose(1, 2).reshape([batch, time, width]));
   }
 }
 
 class Block {
-  readonly #norm: RmsNorm;
+  readonly #norm: nn.RmsNorm;
   readonly #attention: Attention;
-  readonly #feedNorm: RmsNorm;
-  readonly #up: Linear;
-  readonly #down: Linear;
+  readonly #feedNorm: nn.RmsNorm;
+  readonly #up: nn.Linear;
+  readonly #down: nn.Linear;
 
-  constructor(config: ModelConfig, rotary: RotaryTable, vb: VarBuilder) {
+  constructor(config: ModelConfig, rotary: nn.RotaryTable, vb: nn.VarBuilder) {
     const { width } = config;
-    this.#norm = rmsNorm(width, 1e-5, vb.pp('norm'));
+    this.#norm = nn.rmsNorm(width, 1e-5, vb.pp('norm'));
     this.#attention = new Attention(config, rotary, vb.pp('attention'));
-    this.#feedNorm = rmsNorm(width, 1e-5, vb.pp('feed_norm'));
-    this.#up = linearNoBias(width, 4 * width, vb.pp('up'));
+    this.#feedNorm = nn.rmsNorm(width, 1e-5, vb.pp('feed_norm'));
+    this.#up = nn.linearNoBias(width, 4 * width, vb.pp('up'));
     this.#down = residual(4 * width, config, vb.pp('down'));
   }
 
@@ -83,24 +69,24 @@ class Block {
 }
 
 export class CharModel {
-  readonly #embedding: Embedding;
+  readonly #embedding: nn.Embedding;
   readonly #blocks: Block[];
-  readonly #norm: RmsNorm;
-  readonly #head: Linear;
+  readonly #norm: nn.RmsNorm;
+  readonly #head: nn.Linear;
 
   constructor(
     readonly config: ModelConfig,
-    vb: VarBuilder,
+    vb: nn.VarBuilder,
   ) {
     const { alphabet, width, heads, layers, context } = config;
     const half = width / heads / 2;
     const frequencies = Float64Array.from({ length: half }, (_, i) => 10000 ** (-i / half));
-    const rotary = new RotaryTable({ frequencies, length: context, device: vb.device });
-    this.#embedding = embedding(alphabet, width, vb.pp('embedding'));
+    const rotary = new nn.RotaryTable({ frequencies, length: context, device: vb.device });
+    this.#embedding = nn.embedding(alphabet, width, vb.pp('embedding'));
     this.#blocks = Array.from({ length: layers }, (_, i) => new Block(config, rotary, vb.pp(`blocks.${i}`)));
-    this.#norm = rmsNorm(width, 1e-5, vb.pp('norm'));
+    this.#norm = nn.rmsNorm(width, 1e-5, vb.pp('norm'));
     // Starts small: every character is about as likely as any other at first.
-    this.#head = new Linear(vb.pp('head').getWithHintsSync([alphabet, width], 'weight', Init.randn(0, 0.02)));
+    this.#head = new nn.Linear(vb.pp('head').getWithHintsSync([alphabet, width], 'weight', nn.Init.randn(0, 0.02)));
   }
 
   get device(): Device {
@@ -118,7 +104,7 @@ export class CharModel {
 }
 
 /** A layer whose result is added to what it came from: it starts smaller, the more such layers there are. */
-function residual(inputs: number, { width, layers }: ModelConfig, vb: VarBuilder): Linear {
+function residual(inputs: number, { width, layers }: ModelConfig, vb: nn.VarBuilder): nn.Linear {
   const stdev = 1 / Math.sqrt(2 * layers * inputs);
-  return new Linear(vb.getWithHintsSync([width, inputs], 'weight', Init.randn(0, stdev)));
+  return new nn.Linear(vb.getWithHintsSync([width, inputs], 'weight', nn.Init.randn(0, stdev)));
 }

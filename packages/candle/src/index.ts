@@ -1,5 +1,6 @@
 /**
- * candle for TypeScript: every package under one name, with the devices of `@x/rocm-backend` registered.
+ * candle for TypeScript: what programs use every day by its name, everything else in a namespace a package, with the devices
+ * of `@x/rocm-backend` registered.
  *
  * ```ts
  * import { Device, loadModel } from '@x/candle';
@@ -10,11 +11,35 @@
  */
 import '@x/rocm-backend';
 
-export * from '@x/core';
-export * from '@x/core/files';
-export * from '@x/engine';
-export { type CompilerReport, compilers, HipError, type PlatformReport, platforms } from '@x/hip';
-export * from '@x/nn';
-export * from '@x/quantized';
-export { RocmDevice } from '@x/rocm-backend';
-export * from '@x/transformers';
+/** Everything of `@x/core`: layouts, errors by subject, custom operations, what backends implement. */
+export * as core from '@x/core';
+export {
+  CandleError,
+  Device,
+  type DeviceLike,
+  type DType,
+  keep,
+  memoryStats,
+  noGrad,
+  type Shape,
+  type SharedTensor,
+  scope,
+  Tensor,
+  type TensorOptions,
+  Var,
+} from '@x/core';
+/** npy, npz, pth and safetensors files. */
+export * as files from '@x/core/files';
+/** Sequences, caches, sampling, generation. */
+export * as engine from '@x/engine';
+export { LanguageModel, loadModel } from '@x/engine';
+/** Drivers and compilers of this machine. */
+export * as hip from '@x/hip';
+/** Modules, losses, optimisers, `VarBuilder`. */
+export * as nn from '@x/nn';
+/** GGUF files, quantized tensors. */
+export * as quantized from '@x/quantized';
+/** The devices with compiled kernels and their options. */
+export * as rocm from '@x/rocm-backend';
+/** Models, their weights, tokenizers. */
+export * as transformers from '@x/transformers';
