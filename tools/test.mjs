@@ -99,7 +99,7 @@ function emulated() {
     ...products,
     ...named('core-suites candle-defects determinism dtypes id-report nan random steady-state'),
     ...named('elementwise.property indexing.property rows.property sort.property topk.property'),
-    ...named('every-kernel every-reduction every-block-type'),
+    ...named('every-kernel every-reduction every-block-type every-paged-attention'),
   ];
   const total = { passed: 0, failed: 0 };
   for (const [chip, files] of Object.entries({

@@ -280,12 +280,17 @@ X_DEVICE void attend(const Problem<T, K>& p, u64 token, u64 head, u32 count, u32
 
 template <u32 HEADS, class T, class K>
 X_DEVICE void attendAll(const Problem<T, K>& p) {
-  const u64 group = p.heads / p.kvHeads, tiles = (group + HEADS - 1) / HEADS;
-  X_FOR_SPLIT(item, p.tokens * p.kvHeads * tiles * p.parts) {
-    const u32 part = (u32)(item % p.parts);
-    const u64 rest = item / p.parts, first = rest % tiles * HEADS, kvHead = rest / tiles % p.kvHeads;
-    const u64 left = group - first;
-    attend<HEADS>(p, rest / tiles / p.kvHeads, kvHead * group + first, (u32)(left < HEADS ? left : HEADS), part);
+  // 32 bits and opaque: the reciprocals of 64-bit divisors would take half of the scalar registers.
+  const u32 kvHeads = opaque((u32)p.kvHeads), parts = opaque(p.parts);
+  const u32 group = (u32)p.heads / kvHeads, tiles = (group + HEADS - 1) / HEADS;
+  X_FOR_SPLIT(item, p.tokens * kvHeads * tiles * parts) {
+    u64 rest = item / parts;
+    const u32 part = (u32)item - (u32)rest * parts;
+    const u64 above = rest / tiles;
+    const u32 first = ((u32)rest - (u32)above * tiles) * HEADS;
+    const u64 token = above / kvHeads;
+    const u32 kvHead = (u32)above - (u32)token * kvHeads, left = group - first;
+    attend<HEADS>(p, token, kvHead * group + first, left < HEADS ? left : HEADS, part);
   }
 }
 

@@ -14,7 +14,7 @@ export interface Entry extends KernelInfo {
 export const SGPR_SPILLS: readonly (readonly [pattern: RegExp, most: number])[] = [
   // One table of coefficients in f64, two registers each.
   [/^(ugelu_erf|unormcdf|uerf)_f64$/, 28],
-  [/^u(sin|cos)_f64$/, 4],
+  [/^u(sin|cos|softplus)_f64$/, 4],
   [/^bpow_f64$/, 9],
   // Three loops in one kernel: contiguous, one stride, any strides.
   [/^fast_(min|max)_(bf16|f16)$/, 35],
@@ -22,6 +22,8 @@ export const SGPR_SPILLS: readonly (readonly [pattern: RegExp, most: number])[] 
   [/^cols_(min|max|argmin|argmax)_(bf16|f8e4m3)$/, 20],
   [/^part_(min|max)_f8e4m3$/, 4],
   [/^sort_warp_/, 4],
+  // Tiles of one, two and four heads in one kernel, on GCN and CDNA with their 100 scalar registers; RDNA needs none.
+  [/^attention_paged_/, 73],
   [/^gemv_f8e4m3$/, 2],
   [/^indexed_moe_forward_iq2_xs_q8_1$/, 1],
 ];

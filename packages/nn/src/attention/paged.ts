@@ -6,7 +6,7 @@
  *
  * Devices without kernels for it gather the blocks and compute {@link sdpa} with a mask. No gradients.
  */
-import { CandleError, type PagedPool, ShapeError, type StoragePart, scope, Tensor } from '@x/core';
+import { CandleError, kinds, type PagedPool, ShapeError, type StoragePart, scope, Tensor } from '@x/core';
 import { checkNumbers, checkPositive, checkTensors } from '../check';
 import { checkHeads } from './mask';
 import { sdpa } from './sdpa';
@@ -48,6 +48,7 @@ export function pagedAttention(
   options: PagedAttentionOptions = {},
 ): Tensor {
   const op = 'pagedAttention';
+  kinds.check(op, 'options', options, kinds.OBJECT);
   const { rows } = options;
   checkTensors(op, { q, tables, lengths, ...(rows && { rows }) });
   checkCache(op, cache);

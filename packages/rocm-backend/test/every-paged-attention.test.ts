@@ -1,0 +1,127 @@
+/**
+ * Every kernel of attention over a cache in blocks, in every dtype of queries and of the cache: against attention in f64 on
+ * the host. See every-kernel.test.ts.
+ */
+import { Device, type DType, type PagedPool, type StoragePart, Tensor } from '@x/core';
+import { kernelDevices } from '@x/testing/devices';
+import { describe, expect, it } from 'vitest';
+import type { RocmDevice } from '../src/index';
+
+const DTYPES = ['f32', 'f16', 'bf16'] as const;
+/** Weights of a sum that is 1, on values up to about 4. */
+const ERROR = { f32: 1e-5, f16: 4e-3, bf16: 3e-2 };
+
+interface Case {
+  heads: number;
+  kvHeads: number;
+  d: number;
+  dv: number;
+  blockSize: number;
+  /** Of each token: what it sees of its own sequence. */
+  lengths: number[];
+  window: number;
+  softcap: number;
+  /** Launches of `attend`: with a second one, keys were cut into parts that are merged. */
+  launches: number;
+}
+
+const CASES: Case[] = [
+  { heads: 6, kvHeads: 2, d: 16, dv: 8, blockSize: 8, lengths: [0, 21, 40], window: 30, softcap: 5, launches: 1 },
+  // One item for a whole device, and room for more keys than a step has.
+  { heads: 1, kvHeads: 1, d: 8, dv: 16, blockSize: 64, lengths: [150], window: 0, softcap: 0, launches: 2 },
+];
+
+describe.each(kernelDevices())('every paged attention on %s', (device) => {
+  const backend = device.backend as RocmDevice;
+
+  describe.each(DTYPES)('of %s', (dtype) => {
+    it.each(DTYPES)('over a cache of %s', (poolDType) => {
+      for (const { heads, kvHeads, d, dv, blockSize, lengths, window, softcap, launches } of CASES) {
+        const tokens = lengths.length;
+        const maxBlocks = Math.ceil(Math.max(...lengths) / blockSize);
+        const blocks = tokens * maxBlocks + 1;
+        // Blocks of the sequences lie in the pool from its end on, and across each other.
+        const block = (token: number, i: number) => blocks - 1 - (i * tokens + token);
+        const scale = 1 / Math.sqrt(d);
+
+        const q = numbers([tokens, heads, d], dtype, 1);
+        const counts = lengths.map((length) => Math.max(length, 1));
+        const kept = counts.reduce((sum, count) => sum + count, 0);
+        const [k, v] = [d, dv].map((size, i) => numbers([kvHeads, kept, size], dtype, 2 + i));
+        const slots = counts.flatMap((count, token) =>
+          Array.from(
+            { length: count },
+            (_, j) => block(token, Math.floor(j / blockSize)) * blockSize + (j % blockSize),
+          ),
+        );
+        const tables = lengths.flatMap((_, token) => Array.from({ length: maxBlocks }, (_, i) => block(token, i)));
+
+        const on = (x: Tensor) => x.toDeviceSync(device).storageAndLayout();
+        const part = (values: number[]): StoragePart => {
+          return [on(Tensor.fromArray(Uint32Array.from(values), [values.length], { device: Device.js() })).storage, 0];
+        };
+        const zeros = (size: number): StoragePart => [backend.zeros(size, poolDType), 0];
+        const slotCount = blocks * blockSize * kvHeads;
+        const pool: PagedPool = {
+          keys: zeros(slotCount * d),
+          values: zeros(slotCount * dv),
+          blocks,
+          blockSize,
+          kvHeads,
+          d,
+          dv,
+        };
+        const [keys, values, queries] = [on(k), on(v), on(q)];
+        backend.pagedAttention.append(keys.storage, keys.layout, values.storage, values.layout, part(slots), pool);
+
+        const problem = { tokens, heads, scale, window, softcap };
+        const at = { tables: part(tables), sequences: tokens, maxBlocks, lengths: part(lengths) };
+        const before = backend.launchCount;
+        const out = backend.pagedAttention.attend(problem, queries.storage, queries.layout, pool, at);
+        expect(backend.launchCount - before).toBe(launches);
+        const result = Tensor.fromStorage(out, [tokens, heads, dv], device);
+
+        const [rows, cached, added] = [q, k.toDtype(poolDType), v.toDtype(poolDType)].map(valuesOf);
+        let begin = 0;
+        const expected = lengths.flatMap((length, token) => {
+          const first = begin;
+          begin += counts[token];
+          const from = window > 0 ? Math.max(0, length - window) : 0;
+          return Array.from({ length: heads }, (_, head) => {
+            const kvHead = Math.floor(head / (heads / kvHeads));
+            const weights = Array.from({ length: length - from }, (_, j) => {
+              const key = (kvHead * kept + first + from + j) * d;
+              let dot = 0;
+              for (let e = 0; e < d; e++) dot += rows[(token * heads + head) * d + e] * cached[key + e];
+              return Math.exp(softcap > 0 ? softcap * Math.tanh((dot * scale) / softcap) : dot * scale);
+            });
+            const sum = weights.reduce((a, b) => a + b, 0);
+            return Array.from({ length: dv }, (_, e) => {
+              const mixed = weights.reduce((total, weight, j) => {
+                return total + weight * added[(kvHead * kept + first + from + j) * dv + e];
+              }, 0);
+              return length === 0 ? 0 : mixed / sum;
+            });
+          }).flat();
+        });
+        const actual = valuesOf(result);
+        expect(actual).toHaveLength(expected.length);
+        for (let i = 0; i < expected.length; i++)
+          expect(Math.abs(actual[i] - expected[i]), `element ${i} of ${dtype} over ${poolDType}`).toBeLessThan(
+            ERROR[dtype],
+          );
+      }
+    });
+  });
+});
+
+/** Normal numbers of a fixed stream, the same on every device. */
+function numbers(shape: number[], dtype: DType, seed: number): Tensor {
+  const host = Device.js();
+  host.setSeed(seed);
+  return Tensor.randn(0, 1, shape, 'f32', host).toDtype(dtype);
+}
+
+function valuesOf(x: Tensor): number[] {
+  return x.toDtype('f64').flattenAll().toVecSync() as number[];
+}
