@@ -6,6 +6,7 @@
 #include "shared/split.h"
 #include "shared/mma.h"
 #include "quantized/lookup.h"
+#include "quantized/activations.h"
 #include "quantized/formats.h"
 #include "quantized/codebooks.h"
 #include "quantized/level-formats.h"

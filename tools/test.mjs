@@ -93,7 +93,7 @@ function hostDriver() {
 function emulated() {
   const folder = 'packages/rocm-backend/test';
   const named = (list) => list.split(' ').map((name) => `${folder}/${name}.test.ts`);
-  const products = named('gemm-kernels attention quantized-products');
+  const products = named('gemm-kernels attention decode quantized-products');
   const all = [
     'packages/engine/test/architectures.test.ts',
     ...products,

@@ -63,13 +63,6 @@ X_DEVICE void loadWords2(const u8* p, u32 (&words)[N]) {
 }
 X_DEVICE float half(const u8* p) { return to_acc(bitCast<f16>(*(const u16*)p)); }
 
-/** q8_1, the activations' format: f16 d, f16 sum of the source values, 32 int8. */
-struct Q8_1 {
-  static constexpr u32 SIZE = 32, BYTES = 36;
-  static X_DEVICE float scale(const u8* b) { return half(b); }
-  static X_DEVICE u32 quad(const u8* b, u32 e4) { return load4(b + 4 + 4 * e4); }
-};
-
 // One block of 32 is one thread's share.
 struct Legacy {
   static constexpr u32 SIZE = 32, RUN = 8;

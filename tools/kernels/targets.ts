@@ -40,7 +40,7 @@ const NVIDIA: { name: string; arch: string; modules?: readonly string[] }[] = [
   {
     name: 'sm_90a',
     arch: 'sm_90a',
-    modules: ['affine', 'attention', 'binary', 'cast', 'gemm', 'quantized', 'ternary', 'unary'],
+    modules: ['affine', 'attention', 'binary', 'cast', 'decode', 'gemm', 'quantized', 'ternary', 'unary'],
   },
 ];
 

@@ -12,6 +12,7 @@
  * - work is enqueued, not awaited: only `toHost`, `toHostSync` and `synchronize` wait.
  */
 
+import type { DecodeOps } from './backend-decode';
 import type { PagedAttentionOps } from './backend-paged';
 import type { DType } from './dtype';
 import type { BinaryOp, CmpOp } from './elementwise/binary';
@@ -310,6 +311,15 @@ export interface QuantizedOps {
     x: BackendStorage,
     xLayout: Layout,
   ): BackendStorage;
+  /** x [m, k] as for {@link matmul}, in the blocks (u8) that {@link matmulActivations} takes: for several products of one x. */
+  quantizeActivations(x: BackendStorage, xLayout: Layout, size: { m: number; k: number }): BackendStorage;
+  /** As {@link matmul}, of m rows of activations in blocks. */
+  matmulActivations(
+    weight: BackendStorage,
+    type: BlockType,
+    size: { m: number; n: number; k: number; firstRow?: number },
+    activations: BackendStorage,
+  ): BackendStorage;
   /**
    * For every id the product of a row of x with the expert's weights: weight [experts, n, k], ids [tokens * topk] (u32,
    * contiguous, each below the number of experts), x contiguous [tokens * topk, k], or [tokens, k] with `shared`, in f32,
@@ -456,6 +466,8 @@ export interface BackendDevice {
   readonly attention?: AttentionOps;
   /** Present when the device has kernels for attention over a cache in blocks. */
   readonly pagedAttention?: PagedAttentionOps;
+  /** Present when the device has fused kernels for what lies between products. */
+  readonly decode?: DecodeOps;
   /** The stream behind `randUniform` and `randNormal`; without it a checkpoint cannot repeat random numbers. */
   readonly random?: RandomStream;
   /**

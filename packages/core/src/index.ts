@@ -15,6 +15,7 @@ export { enableGrad, isGradEnabled, noGrad } from './autograd/mode';
 export type { GradRecord } from './autograd/record';
 export { Var } from './autograd/var';
 export * from './backend';
+export type { DecodeOps, GatedProblem, HeadsProblem, NormDType, NormProblem } from './backend-decode';
 export type { PagedAttentionOps, PagedPool, PagedProblem, PagedTables, StoragePart } from './backend-paged';
 export {
   Device,
@@ -52,6 +53,7 @@ export { type DeviceUsage, type MemoryStats, memoryStats } from './memory';
 export { didYouMean } from './near';
 export * as operators from './operators';
 export { DEFAULT_SEED, philox4x32, philoxNormal, philoxUniform } from './philox';
+export { QuantizedActivations } from './quantized-activations';
 export { BLOCK_TYPES, type BlockFacts, type BlockType, isBlockType } from './quantized-types';
 export { PhiloxGenerator } from './random';
 export { keep, type Scoped, scope, TENSORS } from './scope';

@@ -12,6 +12,7 @@ export {
   CAST,
   CONV,
   type CodeObject,
+  DECODE,
   FILL,
   GEMM,
   headerSource,

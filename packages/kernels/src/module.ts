@@ -151,6 +151,7 @@ export const ATTENTION = new KernelModule('attention', 'ATTENTION');
 export const BINARY = new KernelModule('binary', 'BINARY');
 export const CAST = new KernelModule('cast', 'CAST');
 export const CONV = new KernelModule('conv', 'CONV');
+export const DECODE = new KernelModule('decode', 'DECODE');
 export const FILL = new KernelModule('fill', 'FILL');
 export const GEMM = new KernelModule('gemm', 'GEMM');
 export const INDEXING = new KernelModule('indexing', 'INDEXING');
@@ -168,6 +169,7 @@ export const ALL_MODULES: readonly KernelModule[] = [
   BINARY,
   CAST,
   CONV,
+  DECODE,
   FILL,
   GEMM,
   INDEXING,

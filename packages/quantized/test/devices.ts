@@ -56,6 +56,14 @@ function withKernels(device: BackendDevice, supported: readonly string[]): Backe
       }
       return device.fromHost(out, 'f32');
     },
+    // The blocks of this device are the numbers.
+    quantizeActivations(x, xLayout, { m, k }) {
+      return device.fromHost(new Uint8Array(activations(x, xLayout.startOffset, m * k).buffer), 'u8');
+    },
+    matmulActivations(weight, type, size, blocks) {
+      const values = device.fromHost(new Float32Array(blocks.toHostSync()), 'f32');
+      return quantized.matmul(weight, type, size, values, Layout.contiguous([size.m, size.k]));
+    },
     indexedMoe(weight, type, { n, k, topk, shared }, x, xLayout, ids, idsLayout) {
       calls.push(`indexedMoe ${type} ${idsLayout.elemCount}x${n}x${k}`);
       const w = numbers(weight, type);

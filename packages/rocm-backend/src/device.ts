@@ -44,6 +44,7 @@ import { Peers } from './peers';
 import type { RuntimeSource } from './runtime-compile';
 import { RocmStorage } from './storage';
 import { DeviceAttentionOps } from './storage/attention';
+import { DeviceDecodeOps } from './storage/decode';
 import { DevicePagedAttentionOps } from './storage/paged-attention';
 import { DeviceQuantizedOps } from './storage/quantized';
 import { DeviceStreams } from './streams';
@@ -57,6 +58,7 @@ export class RocmDevice implements BackendDevice {
   readonly quantized: DeviceQuantizedOps;
   readonly attention: AttentionOps;
   readonly pagedAttention: DevicePagedAttentionOps;
+  readonly decode: DeviceDecodeOps;
   readonly hip: HipDevice;
   readonly shapes: LaunchShapes;
   readonly modules: ModuleStore;
@@ -132,6 +134,7 @@ export class RocmDevice implements BackendDevice {
     this.quantized = new DeviceQuantizedOps(this, options.quantized);
     this.attention = new DeviceAttentionOps(this);
     this.pagedAttention = new DevicePagedAttentionOps(this);
+    this.decode = new DeviceDecodeOps(this);
     this.idReport = this.shapes.isHost || debugLevel() >= 1 ? new IdReport(this) : undefined;
     debug(1, () => `opened ${location.kind}:${location.ordinal}, ${this.description}`);
   }

@@ -81,6 +81,13 @@ const LAUNCHES: Record<string, Launch> = {
     args: (info, x, y) => [4, 0.5, info, x, y],
     expected: [1, 1, 2, 2, 3, 3, 4, 4],
   },
+  DECODE: {
+    kernel: 'decode_norm_q8_1_f32',
+    operands: [f32(2, 2, 2, 2), x4],
+    out: f32(0, 0, 0, 0),
+    args: (x, alpha, y) => [1, 4, 512, 0, x, 0, 0, alpha, 0, 0, y],
+    expected: [1, 2, 3, 4],
+  },
   FILL: { kernel: 'fill_f32', operands: [], out: f32(0, 0, 0), args: (y) => [y, 2.5, 3], expected: [2.5, 2.5, 2.5] },
   GEMM: {
     kernel: 'gemv_f32',

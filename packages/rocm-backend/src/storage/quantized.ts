@@ -20,6 +20,7 @@ import type { RocmDevice } from '../device';
 import type { LaunchShape } from '../launch-shape';
 import { clamp } from '../launch-shape';
 import { run } from '../ops';
+import { activationRows, MAX_GRID_Y, MAX_VECTOR_ROWS, paddedWidth, quantizeRows } from './activations';
 import { RocmStorage } from './index';
 
 /** Types that candle has kernels for: one matrix-vector kernel a number of activation rows, and tiles on matrix units. */
@@ -43,16 +44,10 @@ const COUNTED_IN_VALUES: ReadonlySet<BlockType> = new Set(['q5_0', 'q5_1']);
  * tiles of a row may read past its end, and what it finds must neither fault nor be NaN.
  */
 const WEIGHT_PADDING = 512;
-/** Activations are padded to this many values, as candle's MATRIX_ROW_PADDING. */
-const ROW_PADDING = 512;
-const Q8_1_VALUES = 32;
-const Q8_1_BYTES = 36;
-const MAX_VECTOR_ROWS = 8;
 /** Values that one launch dequantises: candle's kernels count in i32. */
 const DEQUANTIZED_AT_ONCE = 2 ** 30;
 /** Rows that one launch looks up: a grid has at most 2^32 threads. */
 const ROWS_AT_ONCE = 2 ** 25;
-const MAX_GRID_Y = 65535;
 /** Weight rows and activation rows of a block's tile, by kernel: `mul_mat_*` with 128 threads, the others with 8 warps. */
 const TILES = {
   mul_mat_: { weights: 64, activations: 64 },
@@ -135,25 +130,41 @@ export class DeviceQuantizedOps implements QuantizedOps {
     x: BackendStorage,
     xLayout: Layout,
   ): RocmStorage {
+    const activations = this.quantizeActivations(x, xLayout, size);
+    try {
+      return this.matmulActivations(weight, type, size, activations);
+    } finally {
+      activations.dispose();
+    }
+  }
+
+  quantizeActivations(x: BackendStorage, xLayout: Layout, { m, k }: { m: number; k: number }): RocmStorage {
+    return quantizeRows(this.#device, x, xLayout, { count: m, room: activationRows(m) }, k);
+  }
+
+  matmulActivations(
+    weight: BackendStorage,
+    type: BlockType,
+    size: { m: number; n: number; k: number; firstRow?: number },
+    activations: BackendStorage,
+  ): RocmStorage {
     const { m, n, k, firstRow = 0 } = size;
     const w = RocmStorage.on(this.#device, weight).ptr + firstRow * bytesOf(type, k);
-    // Kernels for up to 1, 2, 4 or 8 rows read so many, whatever lies in those past the last.
-    const upTo = m > MAX_VECTOR_ROWS ? m : 2 ** Math.ceil(Math.log2(m));
+    const { ptr: q8 } = RocmStorage.on(this.#device, activations);
+    const padded = paddedWidth(k);
     return run(this.#device, 'f32', m * n, (out) => {
-      const rows = { count: m, room: upTo };
-      this.#withActivations(x, xLayout, rows, k, (q8, padded) => {
-        if (m > MAX_VECTOR_ROWS) {
-          const args = [w, q8, out, k, n, m, padded, n];
-          const family = this.#tiled(type, n, m);
-          this.#device.launch(QUANTIZED, `${family}${type}`, this.#tiledShape(family, n, m), args);
-        } else if (CANDLE_TYPES.has(type)) {
-          const args = [w, q8, out, k, n, padded, n];
-          this.#device.launch(QUANTIZED, `mul_mat_vec_${type}_q8_1_cuda${m}`, this.#vectorShape(n, k), args);
-        } else {
-          const args = [w, q8, out, k, n, padded, n, m];
-          this.#device.launch(QUANTIZED, `mul_mat_vec_${type}_q8_1_upto${upTo}`, this.#vectorShape(n, k), args);
-        }
-      });
+      if (m > MAX_VECTOR_ROWS) {
+        const args = [w, q8, out, k, n, m, padded, n];
+        const family = this.#tiled(type, n, m);
+        this.#device.launch(QUANTIZED, `${family}${type}`, this.#tiledShape(family, n, m), args);
+      } else if (CANDLE_TYPES.has(type)) {
+        const args = [w, q8, out, k, n, padded, n];
+        this.#device.launch(QUANTIZED, `mul_mat_vec_${type}_q8_1_cuda${m}`, this.#vectorShape(n, k), args);
+      } else {
+        const args = [w, q8, out, k, n, padded, n, m];
+        const kernel = `mul_mat_vec_${type}_q8_1_upto${activationRows(m)}`;
+        this.#device.launch(QUANTIZED, kernel, this.#vectorShape(n, k), args);
+      }
     });
   }
 
@@ -172,15 +183,18 @@ export class DeviceQuantizedOps implements QuantizedOps {
     const { ptr } = RocmStorage.on(this.#device, ids).operand(idsLayout);
     const tasks = idsLayout.elemCount;
     const tokens = tasks / topk;
-    return run(this.#device, 'f32', tasks * n, (out) => {
-      const rows = shared ? tokens : tasks;
-      this.#withActivations(x, xLayout, { count: rows, room: rows }, k, (q8, padded) => {
+    const rows = shared ? tokens : tasks;
+    const q8 = quantizeRows(this.#device, x, xLayout, { count: rows, room: rows }, k);
+    try {
+      return run(this.#device, 'f32', tasks * n, (out) => {
         const { grid, block } = this.#vectorShape(n, k);
         const shape: LaunchShape = { grid: [grid, Math.min(tasks, MAX_GRID_Y), 1], block };
-        const args = [w, q8, ptr, out, n, k, tokens, topk, padded, shared ? 1 : topk];
+        const args = [w, q8.ptr, ptr, out, n, k, tokens, topk, paddedWidth(k), shared ? 1 : topk];
         this.#device.launch(QUANTIZED, `indexed_moe_forward_${type.replace('_K', 'k')}_q8_1`, shape, args);
       });
-    });
+    } finally {
+      q8.dispose();
+    }
   }
 
   /** `get_rows_{type}(src0, ids, dst, ne00, nb01)`. */
@@ -195,36 +209,6 @@ export class DeviceQuantizedOps implements QuantizedOps {
         this.#device.launch(QUANTIZED, `get_rows_${type}`, { grid, block: 64 }, args);
       }
     });
-  }
-
-  /**
-   * Gives `use` x [rows.count, k] as q8_1 blocks, each row padded to `padded` values, in memory with room for `rows.room`:
-   * `quantize_q8_1(x, vy, kx, kx_padded)`, or its f16 and bf16 forms.
-   */
-  #withActivations(
-    x: BackendStorage,
-    xLayout: Layout,
-    rows: { count: number; room: number },
-    k: number,
-    use: (q8: number, padded: number) => void,
-  ): void {
-    const padded = Math.ceil(k / ROW_PADDING) * ROW_PADDING;
-    const q8RowBytes = (padded / Q8_1_VALUES) * Q8_1_BYTES;
-    const { ptr, itemBytes } = RocmStorage.on(this.#device, x).operand(xLayout);
-    const kernel = x.dtype === 'f32' ? 'quantize_q8_1' : `quantize_q8_1_${x.dtype}`;
-    const q8 = this.#device.allocUninit(rows.room * q8RowBytes, 'u8');
-    try {
-      // More rows than a grid's y dimension has go in slices, as in candle.
-      for (let row = 0; row < rows.count; row += MAX_GRID_Y) {
-        const count = Math.min(MAX_GRID_Y, rows.count - row);
-        const shape: LaunchShape = { grid: [Math.ceil(padded / 256), count, 1], block: 256 };
-        const args = [ptr + row * k * itemBytes, q8.ptr + row * q8RowBytes, k, padded];
-        this.#device.launch(QUANTIZED, kernel, shape, args);
-      }
-      use(q8.ptr, padded);
-    } finally {
-      q8.dispose();
-    }
   }
 
   /**

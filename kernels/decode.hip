@@ -1,0 +1,49 @@
+// DECODE: what lies between the products of a quantised language model's layer, few launches for few tokens. Ours: candle
+// makes each of an operation a step. Every number of tokens is right. Values are f32; blocks are q8_1, which the products
+// of QUANTIZED read, rows padded as for quantize_q8_1. Launched with whole warps.
+//   decode_norm_q8_1_{t}          x + delta and its RMS norm, as blocks and as t; a block a row: decode/between.h
+//   decode_gated_q8_1_{act}       act(gate) * up, as blocks
+//   decode_heads_{kv}             norms and rotation of heads, keys and values into a cache of kv: decode/heads.h
+#include "x.h"
+#include "shared/split.h"
+#include "shared/tally.h"
+#include "reduce/range.h"
+#include "quantized/activations.h"
+#include "decode/between.h"
+#include "decode/heads.h"
+
+#define NORM(T, t)                                                                                                     \
+  KERNEL_EARLY(decode_norm_q8_1_##t)                                                                                   \
+  KERNEL(decode_norm_q8_1_##t,                                                                                         \
+         (u64 rows, u32 n, u32 padded, float eps, const float* x, const float* delta, const float* delta_alpha,        \
+          const float* alpha, float* sum, u8* blocks, T* y)) {                                                         \
+    decode::normAll<T>({rows, n, padded, eps, x, delta, delta_alpha, alpha, sum, blocks, y});                          \
+  }
+NORM(float, f32)
+NORM(f16, f16)
+NORM(bf16, bf16)
+
+#define GATED(Act, act)                                                                                                \
+  KERNEL_EARLY(decode_gated_q8_1_##act)                                                                                \
+  KERNEL(decode_gated_q8_1_##act, (u64 rows, u32 n, u32 padded, const float* gate, u64 gate_row, const float* up,      \
+                                   u64 up_row, u8* blocks)) {                                                          \
+    decode::gatedAll<decode::Act>({rows, n, padded, gate, gate_row, up, up_row, blocks});                              \
+  }
+GATED(Silu, silu)
+GATED(Gelu, gelu)
+
+#define HEADS(K, kv)                                                                                                   \
+  KERNEL_EARLY(decode_heads_##kv)                                                                                      \
+  KERNEL_BOUNDS(decode_heads_##kv, 256,                                                                                \
+                (u64 tokens, u32 heads, u32 kv_heads, u32 d, u32 dv, u32 rotated, bool interleaved, float scale,       \
+                 float eps, const float* q, u64 q_row, const float* k, u64 k_row, const float* v, u64 v_row,           \
+                 const float* q_norm, const float* k_norm, const float* cos, const float* sin, u64 table_row,          \
+                 u64 table_length, const u32* positions, const u32* slots, u64 pool_slots, float* out, K* k_pool,      \
+                 K* v_pool)) {                                                                                         \
+    decode::headsAll<K>({tokens, heads, kv_heads, d, dv, rotated, interleaved, scale, eps, q, q_row, k, k_row, v,      \
+                         v_row, q_norm, k_norm, cos, sin, table_row, table_length, positions, slots, pool_slots, out,  \
+                         k_pool, v_pool});                                                                             \
+  }
+HEADS(float, f32)
+HEADS(f16, f16)
+HEADS(bf16, bf16)

@@ -1,0 +1,256 @@
+// What lies between two products of a layer, a launch each: the sum and the norm before a product, and the activation of a
+// gate. Both end in the q8_1 blocks that the next product reads (quantized/activations.h).
+#pragma once
+
+namespace decode {
+
+/** Where GPUs keep a row: quads of values that a thread has in registers. */
+[[maybe_unused]] constexpr u32 TILES = 4;
+
+/** x + delta, or x + norm(delta), and the norm of that. Rows are contiguous. */
+template <class T>
+struct Norm {
+  u64 rows;
+  u32 n, padded;  // values of a row, and of one in blocks; n is a multiple of 32 where there are blocks
+  float eps;
+  const float *x, *delta;          // delta may be null
+  const float *deltaAlpha, *alpha;  // [n]; deltaAlpha null: delta is added as it is
+  float* sum;  // x + delta, where there is a delta; may not be null then
+  u8* blocks;  // the norm, as q8_1, or null
+  T* y;        // the norm, or null
+
+  X_DEVICE u8* blocksOf(u64 row) const { return blocks + row * (padded / 32) * quant::Q8_1::BYTES; }
+  X_DEVICE float scale(float squares) const { return 1.0f / m::sqrt(squares / (float)n + eps); }
+};
+
+/** Zeros in the blocks behind a row's last one. */
+template <class T>
+X_DEVICE void padRow(const Norm<T>& p, u64 row) {
+  constexpr u32 WORDS = quant::Q8_1::BYTES / 4;
+  u32* out = (u32*)p.blocksOf(row);
+  for (u32 i = p.n / 32 * WORDS + threadIndex(); i < p.padded / 32 * WORDS; i += blockThreads()) out[i] = 0;
+}
+
+/** The sum of the squares of n values, by the whole block; every thread gets it. */
+X_DEVICE float squaresOf(const float* x, u32 n) {
+#if X_HOST
+  return reduce::overBlock<Sum, float>(n, [=](u64 j) { return x[j] * x[j]; }).result();
+#else
+  float sum = 0.0f;
+#pragma unroll 1
+  for (u32 j = threadIndex(); j < n; j += blockThreads()) sum += x[j] * x[j];
+  return blockReduce<Sum>(sum);
+#endif
+}
+
+/** The blocks of get(0) .. get(n - 1), n a multiple of 32, by the whole block. */
+template <class Get>
+X_DEVICE void quantizeEach(u32 n, u8* out, Get get) {
+#if X_HOST
+  for (u32 g = 0; g < n / 32; ++g) {
+    float values[32];
+    for (u32 i = 0; i < 32; ++i) values[i] = get(g * 32 + i);
+    quant::quantizeGroup(values, 32, out + g * quant::Q8_1::BYTES);
+  }
+#else
+  // All threads go through every step, since lanes share blocks.
+#pragma unroll 1
+  for (u32 base = 0; base < n; base += 4 * blockThreads()) {
+    const u32 c = base + 4 * threadIndex();
+    float values[4];
+#pragma unroll
+    for (u32 e = 0; e < 4; ++e) values[e] = c < n ? get(c + e) : 0.0f;
+    quant::quantizeQuad(values, out + c / 32 * quant::Q8_1::BYTES, c < n);
+  }
+#endif
+}
+
+/** A row of any length and place, through memory. */
+template <class T>
+X_DEVICE void normPlain(const Norm<T>& p, u64 row) {
+  const u64 at = row * p.n;
+  const float* from = p.x + at;
+  if (p.delta) {
+    const float *x = from, *delta = p.delta + at;
+    float* sum = p.sum + at;
+    if (p.deltaAlpha) {
+      const float* alpha = p.deltaAlpha;
+      const float scale = p.scale(squaresOf(delta, p.n));
+      X_FOR_BLOCK(j, p.n) sum[j] = x[j] + delta[j] * scale * alpha[j];
+    } else {
+      X_FOR_BLOCK(j, p.n) sum[j] = x[j] + delta[j];
+    }
+    barrier();
+    from = sum;
+  }
+  const float* alpha = p.alpha;
+  const float scale = p.scale(squaresOf(from, p.n));
+  if (p.y) {
+    T* y = p.y + at;
+    X_FOR_BLOCK(j, p.n) y[j] = from_acc<T>(from[j] * scale * alpha[j]);
+  }
+  if (p.blocks) quantizeEach(p.n, p.blocksOf(row), [=](u64 j) { return from[j] * scale * alpha[j]; });
+}
+
+#if !X_HOST
+/** Whether a row fits the block's registers, in quads. */
+template <class T>
+X_DEVICE bool fitsRegisters(const Norm<T>& p) {
+  return p.n % 4 == 0 && p.n <= TILES * 4 * blockThreads() && aligned16(p.x) && aligned16(p.delta) &&
+         aligned16(p.deltaAlpha) && aligned16(p.alpha) && aligned16(p.sum) && alignedTo(p.y, 4 * sizeof(T));
+}
+
+X_DEVICE float squaresOf(const float (&v)[TILES][4]) {
+  float sums[TILES];
+#pragma unroll
+  for (u32 t = 0; t < TILES; ++t) sums[t] = (v[t][0] * v[t][0] + v[t][1] * v[t][1]) + (v[t][2] * v[t][2] + v[t][3] * v[t][3]);
+  return blockReduce<Sum>((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+/** What is added to a row. */
+enum class Delta { None, Plain, Normed };
+
+/** A row in registers: all of it is on its way before anything is added. */
+template <Delta KIND, class T>
+X_DEVICE void normHeld(const Norm<T>& p, u64 row) {
+  const u64 at = row * p.n;
+  const auto column = [](u32 t) { return (t * blockThreads() + threadIndex()) * 4; };
+  float v[TILES][4] = {}, alpha[TILES][4];
+#pragma unroll
+  for (u32 t = 0; t < TILES; ++t) {
+    const u32 c = column(t);
+    if (c >= p.n) continue;
+    const Vec<float, 4> first = loadVec<4>((KIND == Delta::Normed ? p.delta : p.x) + at + c);
+    const Vec<float, 4> weights = loadVec<4>(p.alpha + c);
+    Vec<float, 4> second = {};
+    if constexpr (KIND == Delta::Plain) second = loadVec<4>(p.delta + at + c);
+#pragma unroll
+    for (u32 e = 0; e < 4; ++e) {
+      v[t][e] = first[e] + second[e];
+      alpha[t][e] = weights[e];
+    }
+  }
+  if constexpr (KIND == Delta::Normed) {
+    const float scale = p.scale(squaresOf(v));
+#pragma unroll
+    for (u32 t = 0; t < TILES; ++t) {
+      const u32 c = column(t);
+      if (c >= p.n) continue;
+      const Vec<float, 4> x = loadVec<4>(p.x + at + c), weights = loadVec<4>(p.deltaAlpha + c);
+#pragma unroll
+      for (u32 e = 0; e < 4; ++e) v[t][e] = x[e] + v[t][e] * scale * weights[e];
+    }
+  }
+  const float scale = p.scale(squaresOf(v));
+  u8* blocks = p.blocksOf(row);
+#pragma unroll
+  for (u32 t = 0; t < TILES; ++t) {
+    if (t * blockThreads() * 4 >= p.n) break;
+    const u32 c = column(t);
+    const bool inside = c < p.n;
+    float y[4] = {};
+    if (inside) {
+      Vec<float, 4> sum;
+      Vec<T, 4> out;
+#pragma unroll
+      for (u32 e = 0; e < 4; ++e) {
+        sum[e] = v[t][e];
+        y[e] = v[t][e] * scale * alpha[t][e];
+        out[e] = from_acc<T>(y[e]);
+      }
+      if (KIND != Delta::None) storeVec(p.sum + at + c, sum);
+      if (p.y) storeVec(p.y + at + c, out);
+    }
+    if (p.blocks) quant::quantizeQuad(y, blocks + c / 32 * quant::Q8_1::BYTES, inside);
+  }
+}
+#endif
+
+template <class T>
+X_DEVICE void normAll(const Norm<T>& p) {
+  early::await();
+  early::letNextBegin();
+#if X_HOST
+  X_FOR_SPLIT(row, p.rows) {
+    normPlain(p, row);
+    if (p.blocks) padRow(p, row);
+  }
+#else
+  // A block a row and no loop, out of which the compiler would take more than registers hold.
+  const u64 row = split::block();
+  if (row >= p.rows) return;
+  if (!fitsRegisters(p)) normPlain(p, row);
+  else if (p.deltaAlpha) normHeld<Delta::Normed>(p, row);
+  else if (p.delta) normHeld<Delta::Plain>(p, row);
+  else normHeld<Delta::None>(p, row);
+  if (p.blocks) padRow(p, row);
+#endif
+}
+
+struct Silu {
+  static X_DEVICE float apply(float x) { return m::overOneOrMore(x, 1.0f + m::exp(-x)); }
+};
+/** The form with tanh. */
+struct Gelu {
+  static X_DEVICE float apply(float x) {
+    return 0.5f * x * (1.0f + m::tanh(0.7978845608028654f * x * (1.0f + 0.044715f * x * x)));
+  }
+};
+
+/** act(gate) * up of rows of n values, that begin every `gateRow` and `upRow` values. */
+struct Gated {
+  u64 rows;
+  u32 n, padded;
+  const float* gate;
+  u64 gateRow;
+  const float* up;
+  u64 upRow;
+  u8* blocks;
+};
+
+template <class Act>
+X_DEVICE void gatedAll(const Gated& p) {
+  early::await();
+  early::letNextBegin();
+#if X_HOST
+  const u32 groups = p.padded / 32;
+  X_FOR_EACH(i, p.rows * groups) {
+    const u64 row = i / groups, at = i % groups * 32;
+    const float *gate = p.gate + row * p.gateRow + at, *up = p.up + row * p.upRow + at;
+    float values[32] = {};
+    if (at < p.n)
+      for (u32 e = 0; e < 32; ++e) values[e] = Act::apply(gate[e]) * up[e];
+    quant::quantizeGroup(values, 32, p.blocks + i * quant::Q8_1::BYTES);
+  }
+#else
+  const u32 quads = p.padded / 4;
+  const u64 total = p.rows * quads;
+  const bool wide = aligned16(p.gate) && aligned16(p.up) && p.gateRow % 4 == 0 && p.upRow % 4 == 0;
+  // All threads of a block go through every step, since lanes share blocks.
+  for (u64 base = split::block() * blockThreads(); base < total; base += split::blocks() * blockThreads()) {
+    const u64 i = base + threadIndex(), row = i / quads;
+    const u32 at = (u32)(i - row * quads) * 4;
+    const bool inside = i < total && at < p.n;
+    float values[4] = {};
+    if (inside) {
+      const float *gate = p.gate + row * p.gateRow + at, *up = p.up + row * p.upRow + at;
+      Vec<float, 4> g, u;
+      if (wide) {
+        g = loadVec<4>(gate);
+        u = loadVec<4>(up);
+      } else {
+#pragma unroll
+        for (u32 e = 0; e < 4; ++e) {
+          g[e] = gate[e];
+          u[e] = up[e];
+        }
+      }
+#pragma unroll
+      for (u32 e = 0; e < 4; ++e) values[e] = Act::apply(g[e]) * u[e];
+    }
+    quant::quantizeQuad(values, p.blocks + i / 8 * quant::Q8_1::BYTES, i < total);
+  }
+#endif
+}
+
+}  // namespace decode

@@ -1,0 +1,23 @@
+/**
+ * Rows of activations in the blocks that a device's quantized products read: made once, by `QuantizedOps.quantizeActivations`
+ * or at the end of a fused kernel, and given to as many products as read them. What the blocks hold is the device's affair.
+ */
+import type { Tensor } from './tensor';
+
+export class QuantizedActivations implements Disposable {
+  /** @param blocks u8, on the device that made them; its scope's, as any tensor */
+  constructor(
+    readonly blocks: Tensor,
+    readonly rows: number,
+    /** Values of a row. */
+    readonly width: number,
+  ) {}
+
+  dispose(): void {
+    this.blocks.dispose();
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+}

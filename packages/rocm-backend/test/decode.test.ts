@@ -1,0 +1,316 @@
+/** The DECODE kernels against what lies between two products computed in f64 on the host, on every device with kernels. */
+import { type BackendStorage, type Device, type DType, type HeadsProblem, Layout, type StoragePart } from '@x/core';
+import { kernelDevices } from '@x/testing/devices';
+import { describe, expect, it } from 'vitest';
+import type { RocmDevice } from '../src/index';
+
+const PADDING = 512;
+const EPS = 1e-5;
+
+describe.each(kernelDevices())('decode on %s', (device) => {
+  const backend = device.backend as RocmDevice;
+  const { decode, quantized } = backend;
+  const { part, numbers, disposeAll } = memory(device);
+
+  const NORMS = [
+    { rows: 1, n: 32 },
+    { rows: 3, n: 96 },
+    { rows: 9, n: 576 },
+    { rows: 2, n: 2048 },
+    { rows: 1, n: 4096 },
+    { rows: 4, n: 5120 },
+    // Rows that no block has in registers.
+    { rows: 2, n: 16416 },
+  ];
+  it.each(NORMS)('norms of $rows rows of $n values', ({ rows, n }) => {
+    for (const kind of ['none', 'zero', 'plain', 'normed'] as const) {
+      for (const as of ['blocks', 'f32', 'f16', 'bf16'] as const) {
+        const x = noise(rows * n, 1);
+        const delta = kind === 'zero' ? new Float32Array(rows * n) : noise(rows * n, 2);
+        const [alpha, deltaAlpha] = [noise(n, 3), noise(n, 4)];
+        const added = kind === 'normed' ? rmsNorm(delta, deltaAlpha, n) : delta;
+        const sum = Float64Array.from(x, (value, i) => value + (kind === 'none' ? 0 : added[i]));
+        const expected = rmsNorm(sum, alpha, n);
+        const result = decode.norm(
+          {
+            rows,
+            n,
+            eps: EPS,
+            x: part(x, as === 'f32' ? 3 : 0),
+            alpha: part(alpha),
+            ...(kind !== 'none' && { delta: part(delta) }),
+            ...(kind === 'normed' && { deltaAlpha: part(deltaAlpha) }),
+          },
+          as,
+        );
+        const label = `${kind} as ${as}`;
+        expect(result.sum === undefined).toBe(kind === 'none');
+        if (result.sum) expectNear(numbers(result.sum), sum, 2e-6, label);
+        if (as === 'blocks') expectBlocks(result.normed, rows, n, expected, label);
+        else expectNear(numbers(result.normed), expected, { f32: 4e-6, f16: 2e-3, bf16: 1.6e-2 }[as], label);
+        result.sum?.dispose();
+        result.normed.dispose();
+        disposeAll();
+      }
+    }
+  });
+
+  it('gives norms of any length as numbers, and of blocks of 32 only as blocks', () => {
+    const [x, alpha] = [noise(3 * 45, 1), noise(45, 2)];
+    const problem = { rows: 3, n: 45, eps: EPS, x: part(x), alpha: part(alpha) };
+    const { normed } = decode.norm(problem, 'f32');
+    expectNear(numbers(normed), rmsNorm(x, alpha, 45), 4e-6, '45 values');
+    expect(() => decode.norm(problem, 'blocks')).toThrow(expect.objectContaining({ name: 'UnsupportedError' }));
+    normed.dispose();
+    disposeAll();
+  });
+
+  it.each([
+    { rows: 1, n: 64 },
+    { rows: 8, n: 352 },
+    { rows: 9, n: 1024 },
+    { rows: 2, n: 11008 },
+  ])('gates of $rows rows of $n values, side by side and apart', ({ rows, n }) => {
+    const both = noise(rows * 2 * n, 5, 4);
+    const at = (row: number, half: number, i: number) => both[row * 2 * n + half * n + i];
+    for (const activation of ['silu', 'gelu'] as const) {
+      const act = activation === 'silu' ? silu : gelu;
+      const expected = Float64Array.from({ length: rows * n }, (_, i) => {
+        const row = Math.floor(i / n);
+        return act(at(row, 0, i % n)) * at(row, 1, i % n);
+      });
+      const [storage] = part(both);
+      const beside = { rows, n, gate: [storage, 0], gateRow: 2 * n, up: [storage, n], upRow: 2 * n } as const;
+      const split = (half: number) =>
+        Float32Array.from({ length: rows * n }, (_, i) => at(Math.floor(i / n), half, i % n));
+      // An address that is no multiple of 16.
+      const apart = { rows, n, gate: part(split(0), 1), gateRow: n, up: part(split(1)), upRow: n };
+      for (const problem of [beside, apart]) {
+        const blocks = decode.gated(activation, problem);
+        expectBlocks(blocks, rows, n, expected, activation);
+        blocks.dispose();
+      }
+      disposeAll();
+    }
+  });
+
+  interface HeadsCase {
+    tokens: number;
+    heads: number;
+    kvHeads: number;
+    d: number;
+    dv?: number;
+    rotated?: number;
+    interleaved?: boolean;
+    norms?: boolean;
+  }
+  const HEADS: HeadsCase[] = [
+    { tokens: 1, heads: 1, kvHeads: 1, d: 64 },
+    { tokens: 2, heads: 4, kvHeads: 1, d: 80, rotated: 32, norms: true },
+    { tokens: 9, heads: 8, kvHeads: 1, d: 96, interleaved: true },
+    { tokens: 3, heads: 8, kvHeads: 2, d: 128, interleaved: true, rotated: 64, norms: true },
+    { tokens: 5, heads: 4, kvHeads: 4, d: 128, dv: 64 },
+    { tokens: 4, heads: 2, kvHeads: 1, d: 256, norms: true },
+    { tokens: 1, heads: 3, kvHeads: 3, d: 512, dv: 6, rotated: 2 },
+    { tokens: 70, heads: 2, kvHeads: 2, d: 10, rotated: 0 },
+  ];
+  it.each(HEADS)('heads of %j', (sizes) => {
+    for (const dtype of ['f32', 'f16', 'bf16'] as const) {
+      const { tokens, heads, kvHeads, d, dv = d, rotated = d, interleaved = false, norms = false } = sizes;
+      const [blocks, blockSize, length, scale] = [8, 16, 40, 0.31];
+      // Queries and keys in one row, values in another; rows of the tables are parts of wider ones.
+      const row = (heads + kvHeads) * d;
+      const [qk, v] = [noise(tokens * row, 6), noise(tokens * kvHeads * dv, 7)];
+      const table = noise(length * (rotated + 5), 8);
+      const [qNorm, kNorm] = [noise(d, 9), noise(d, 10)];
+      // A position beyond the tables is the last one; a slot beyond the pool is left out.
+      const positions = Uint32Array.from({ length: tokens }, (_, i) => (i === 4 ? 1000 : (i * 7) % length));
+      const slots = Uint32Array.from({ length: tokens }, (_, i) => (i === 2 ? blocks * blockSize : (i * 5 + 3) % 128));
+      const [qkStorage] = part(qk);
+      const [tableStorage] = part(table);
+      const pool = (width: number) => backend.zeros(blocks * blockSize * kvHeads * width, dtype);
+      const [keys, values] = [pool(d), pool(dv)];
+      const problem: HeadsProblem = {
+        tokens,
+        heads,
+        q: [qkStorage, 0],
+        qRow: row,
+        k: [qkStorage, heads * d],
+        kRow: row,
+        v: part(v),
+        vRow: kvHeads * dv,
+        eps: EPS,
+        rotated,
+        interleaved,
+        cos: [tableStorage, 1],
+        sin: [tableStorage, 2 + rotated / 2],
+        tableRow: rotated + 5,
+        tableLength: length,
+        positions: part(positions),
+        slots: part(slots),
+        scale,
+        ...(norms && { qNorm: part(qNorm), kNorm: part(kNorm) }),
+      };
+      const head = (token: number, from: number, weights: Float32Array) => {
+        const own = qk.subarray(token * row + from, token * row + from + d);
+        const x = norms ? rmsNorm(own, weights, d) : Float64Array.from(own);
+        const at = Math.min(positions[token], length - 1) * (rotated + 5);
+        for (let p = 0; p < rotated / 2; p++) {
+          const [a, b] = interleaved ? [2 * p, 2 * p + 1] : [p, p + rotated / 2];
+          const [cos, sin] = [table[at + 1 + p], table[at + 2 + rotated / 2 + p]];
+          [x[a], x[b]] = [x[a] * cos - x[b] * sin, x[a] * sin + x[b] * cos];
+        }
+        return x;
+      };
+      const queries: number[] = [];
+      const wanted = { keys: new Float64Array(128 * kvHeads * d), values: new Float64Array(128 * kvHeads * dv) };
+      for (let token = 0; token < tokens; token++) {
+        for (let h = 0; h < heads; h++) queries.push(...head(token, h * d, qNorm).map((value) => value * scale));
+        if (slots[token] >= 128) continue;
+        for (let h = 0; h < kvHeads; h++) {
+          wanted.keys.set(head(token, (heads + h) * d, kNorm), (slots[token] * kvHeads + h) * d);
+          const from = (token * kvHeads + h) * dv;
+          wanted.values.set(v.subarray(from, from + dv), (slots[token] * kvHeads + h) * dv);
+        }
+      }
+      const out = decode.heads(problem, {
+        keys: [keys, 0],
+        values: [values, 0],
+        blocks,
+        blockSize,
+        kvHeads,
+        d,
+        dv,
+      });
+      const tolerance = { f32: 4e-6, f16: 2e-3, bf16: 1.6e-2 }[dtype];
+      expectNear(numbers(out), queries, 4e-6, 'queries');
+      expectNear(numbers(keys), wanted.keys, tolerance, `keys in ${dtype}`);
+      expectNear(numbers(values), wanted.values, tolerance, `values in ${dtype}`);
+      for (const storage of [out, keys, values]) storage.dispose();
+      disposeAll();
+    }
+  });
+
+  it('says which heads it has kernels for', () => {
+    expect(decode.supportsHeads('f16', 128, 64)).toBe(true);
+    expect(decode.supportsHeads('f16', 514, 64)).toBe(false);
+    expect(decode.supportsHeads('f16', 63, 64)).toBe(false);
+    expect(decode.supportsHeads('u8', 64, 64)).toBe(false);
+  });
+
+  it('gives products what they would make of the numbers themselves', () => {
+    const [n, k] = [48, 576];
+    for (const m of [1, 3, 8, 9]) {
+      const [x, alpha] = [noise(m * k, 11), noise(k, 12)];
+      const weight = quantized.allocate('q8_0', n * k);
+      backend.write(weight, 0, q8_0(noise(n * k, 13)));
+      const problem = { rows: m, n: k, eps: EPS, x: part(x), alpha: part(alpha) };
+      const inNumbers = decode.norm(problem, 'f32').normed;
+      const inBlocks = decode.norm(problem, 'blocks').normed;
+      const layout = Layout.contiguous([m, k]);
+      const direct = quantized.matmul(weight, 'q8_0', { m, n, k }, inNumbers, layout);
+      const fused = quantized.matmulActivations(weight, 'q8_0', { m, n, k }, inBlocks);
+      const shared = quantized.quantizeActivations(inNumbers, layout, { m, k });
+      const twice = quantized.matmulActivations(weight, 'q8_0', { m, n, k }, shared);
+      expect(numbers(twice)).toEqual(numbers(direct));
+      expectNear(numbers(fused), numbers(direct), 2e-2, `${m} rows`);
+      for (const storage of [weight, inNumbers, inBlocks, direct, fused, shared, twice]) storage.dispose();
+      disposeAll();
+    }
+  });
+});
+
+/** Operands on a device, and what is in its storages. */
+function memory(device: Device) {
+  const { backend } = device;
+  const made: BackendStorage[] = [];
+  return {
+    /** Values from an element on, with as many before them. */
+    part(values: Float32Array | Uint32Array, offset = 0): StoragePart {
+      const padded =
+        values instanceof Float32Array ? new Float32Array(values.length + offset) : new Uint32Array(values.length);
+      padded.set(values, offset);
+      const storage = backend.fromHost(padded, values instanceof Float32Array ? 'f32' : 'u32');
+      made.push(storage);
+      return [storage, offset];
+    },
+    numbers(storage: BackendStorage): Float32Array {
+      const wide = storage.toDtype(Layout.contiguous([storage.elemCount]), 'f32' satisfies DType);
+      const values = new Float32Array(wide.toHostSync());
+      wide.dispose();
+      return values;
+    },
+    disposeAll() {
+      for (const storage of made.splice(0)) storage.dispose();
+    },
+  };
+}
+
+function noise(count: number, seed: number, range = 1.5): Float32Array {
+  return Float32Array.from({ length: count }, (_, i) => Math.sin(i * 12.9898 + seed * 78.233) * range);
+}
+
+function rmsNorm(x: ArrayLike<number>, alpha: ArrayLike<number>, n: number): Float64Array {
+  const out = new Float64Array(x.length);
+  for (let row = 0; row < x.length; row += n) {
+    let squares = 0;
+    for (let i = 0; i < n; i++) squares += x[row + i] ** 2;
+    for (let i = 0; i < n; i++) out[row + i] = (x[row + i] / Math.sqrt(squares / n + EPS)) * alpha[i];
+  }
+  return out;
+}
+
+const silu = (x: number) => x / (1 + Math.exp(-x));
+const gelu = (x: number) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * x * (1 + 0.044715 * x * x)));
+
+/** Every value within `tolerance`, relative where it is larger than 1. */
+function expectNear(actual: ArrayLike<number>, expected: ArrayLike<number>, tolerance: number, label: string): void {
+  expect(actual.length, label).toBe(expected.length);
+  let worst = 0;
+  for (let i = 0; i < actual.length; i++) {
+    const error = Math.abs(actual[i] - expected[i]) / Math.max(1, Math.abs(expected[i]));
+    if (!(error <= worst)) worst = error;
+  }
+  expect(worst, label).toBeLessThan(tolerance);
+}
+
+/** q8_1 blocks of rows padded with zeros: f16 scale, f16 sum of the values, 32 int8. */
+function expectBlocks(storage: BackendStorage, rows: number, n: number, expected: Float64Array, label: string): void {
+  const padded = Math.ceil(n / PADDING) * PADDING;
+  const bytes = new DataView(storage.toHostSync());
+  const half = (at: number) => f16(bytes.getUint16(at, true));
+  for (let row = 0; row < rows; row++) {
+    for (let g = 0; g < padded / 32; g++) {
+      const at = ((row * padded) / 32 + g) * 36;
+      const values = Array.from({ length: 32 }, (_, i) => (g * 32 < n ? expected[row * n + g * 32 + i] : 0));
+      const largest = Math.max(...values.map(Math.abs));
+      const [scale, sum] = [half(at), half(at + 2)];
+      const where = `${label}, row ${row}, block ${g}`;
+      expect(Math.abs(scale - largest / 127), where).toBeLessThanOrEqual(largest * 1e-5 + 1e-7);
+      const total = values.reduce((a, b) => a + b, 0);
+      expect(Math.abs(sum - total), where).toBeLessThanOrEqual(largest * 0.02);
+      let worst = 0;
+      values.forEach((value, i) => {
+        worst = Math.max(worst, Math.abs(bytes.getInt8(at + 4 + i) * scale - value));
+      });
+      expect(worst, where).toBeLessThanOrEqual(largest / 220);
+    }
+  }
+}
+
+function f16(bits: number): number {
+  const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
+  const magnitude = exponent === 0 ? fraction * 2 ** -24 : (1 + fraction / 1024) * 2 ** (exponent - 15);
+  return bits & 0x8000 ? -magnitude : magnitude;
+}
+
+/** Blocks of 32 values with the scale 1/64, which f16 holds. */
+function q8_0(values: Float32Array): Uint8Array {
+  const blocks = new Uint8Array((values.length / 32) * 34);
+  const view = new DataView(blocks.buffer);
+  for (let g = 0; g < values.length / 32; g++) {
+    view.setUint16(g * 34, 0x2400, true);
+    for (let i = 0; i < 32; i++) view.setInt8(g * 34 + 2 + i, Math.round(values[g * 32 + i] * 64));
+  }
+  return blocks;
+}
