@@ -11,7 +11,7 @@ const config = {
   numKvHeads: 4,
   headDim: 32,
   contextLength: 512,
-  rmsNormEps: 1e-5,
+  normEps: 1e-5,
   ropeTheta: 10000,
 };
 

@@ -97,7 +97,7 @@ describe('loadModel', () => {
       code: 'UNSUPPORTED_TOKENIZER',
     });
     await expectFailure(await changed('deep.gguf', { metadata: { 'llama.block_count': gguf.uint32(9) } }), {
-      code: 'GGUF_MISSING_TENSOR',
+      code: 'FILE_NO_SUCH_TENSOR',
       message: expect.stringContaining('blk.8.attn_norm.weight'),
     });
     await expectFailure(await changed('wide.gguf', { metadata: { 'llama.feed_forward_length': gguf.uint32(512) } }), {
@@ -105,7 +105,7 @@ describe('loadModel', () => {
       message: expect.stringMatching(/ffn_gate.*\[768, 256\].*\[512, 256\]/),
     });
     await expectFailure(await changed('headless.gguf', { drop: ['output_norm.weight'] }), {
-      code: 'GGUF_MISSING_TENSOR',
+      code: 'FILE_NO_SUCH_TENSOR',
     });
   });
 

@@ -14,4 +14,3 @@ export {
   type QuantizeTensorOptions,
 } from './qtensor';
 export { type ParallelQuantizeOptions, type QuantizeOptions, quantizeBlocks } from './quantize';
-export { type PreloadOptions, QuantizedVarBuilder, type QuantizedVarBuilderOptions } from './var-builder';

@@ -16,6 +16,7 @@ import {
   DeviceError,
   type DeviceLike,
   DisposedError,
+  type DType,
   DTypeError,
   elemCount,
   formatShape,
@@ -28,8 +29,9 @@ import {
   Tensor,
   UnsupportedError,
 } from '@x/core';
+import type { TensorReader } from '@x/core/files';
 import { type BlockFormat, blockFormat, byteLengthOf, isQuantType, type QuantType } from './blocks';
-import type { TensorFile } from './gguf';
+import { hasBlocks, type TensorFile } from './gguf/has-blocks';
 import { eachRow, gatherRows } from './host-ops';
 import { QTENSOR } from './is-qtensor';
 import {
@@ -52,7 +54,7 @@ import {
   quantizeBlocks,
   quantizedPieces,
 } from './quantize';
-import { idsInside, shareOf } from './tensors';
+import { checkActivation, idsInside, shareOf } from './tensors';
 
 export interface QTensorOptions {
   /** Dtype of the numbers when a device has no kernels for the type; default `f32`. Ignored elsewhere. */
@@ -104,44 +106,63 @@ export class QTensor implements Disposable {
     return make(finish(loader));
   }
 
-  /** As {@link fromGguf}, giving way to other work after every piece of some MiB. */
+  /**
+   * A tensor of any file of tensors, giving way to other work after every piece of some MiB: blocks of a GGUF file as they
+   * are, numbers of other files (safetensors, npz, pth) as they are when f32, f16 or bf16, and else as `dense`.
+   */
   static async load(
-    file: TensorFile,
+    file: TensorReader,
     name: string,
     device: DeviceLike,
     options: QTensorLoadOptions = {},
   ): Promise<QTensor> {
+    if (!hasBlocks(file)) {
+      const { signal, dense = 'f32' } = options;
+      using numbers = await file.load(name, device, { signal });
+      using weight = isPlain(numbers.dtype) ? numbers.detach() : numbers.toDtype(dense);
+      return QTensor.fromTensor(weight);
+    }
     const format = file.format(name);
     const { shape } = file.tensor(name);
     const { loader, make } = prepare(format, shape, device, file.tensorChunks(name), options);
     return make(await finishAsync(loader, options.signal));
   }
 
+  /** Numbers as a weight of kind `dense`; shares the tensor, which is f32, f16 or bf16. */
+  static fromTensor(tensor: Tensor): QTensor {
+    checkActivation('QTensor.fromTensor', tensor);
+    using contiguous = tensor.contiguous();
+    return QTensor.wrap(tensor.dtype as DenseDType, tensor.shape, contiguous.detach());
+  }
+
   /**
-   * As {@link load}, several matrices of one type and width as one: their rows one below the other. Raises `ShapeError`
-   * where types or widths differ.
+   * The rows of weights of one type, dtype and width one below the other, in memory of their own: [n, k] and [m, k] to
+   * [n + m, k]. Raises `ShapeError` where types or widths differ.
    */
-  static async loadStacked(
-    file: TensorFile,
-    names: readonly string[],
-    device: DeviceLike,
-    options: QTensorLoadOptions = {},
-  ): Promise<QTensor> {
-    const infos = names.map((name) => file.tensor(name));
-    const [first] = infos;
-    const same = ({ type, shape }: typeof first) =>
-      type === first.type && shape.length === 2 && shape[1] === first.shape[1];
-    if (!infos.every(same) || first === undefined) {
-      const found = infos.map(({ name, type, shape }) => `${name} ${type} ${formatShape(shape)}`).join(', ');
+  static stack(parts: readonly QTensor[]): QTensor {
+    const [first] = parts;
+    const alike = ({ type, data, rank, shape }: QTensor) =>
+      rank === 2 && type === first.type && data.dtype === first.data.dtype && shape[1] === first.shape[1];
+    if (first === undefined || !parts.every(alike)) {
+      const found = parts.map(({ type, shape }) => `${type} ${formatShape(shape)}`).join(', ');
       throw new ShapeError(
         'SHAPE_MISMATCH',
-        `QTensor.loadStacked: rows of ${found || 'no tensors'} do not stack. Give matrices of one type and width.`,
+        `QTensor.stack: ${found || 'nothing'} does not stack. Give matrices of one type and width.`,
       );
     }
-    const rows = infos.reduce((sum, { shape }) => sum + shape[0], 0);
-    const pieces = stackedPieces(file, infos);
-    const { loader, make } = prepare(file.format(names[0]), [rows, first.shape[1]], device, pieces, options);
-    return make(await finishAsync(loader, options.signal));
+    const shape = [parts.reduce((sum, part) => sum + part.shape[0], 0), first.shape[1]];
+    const datas = parts.map(({ data }) => data);
+    if (first.kind === 'dense') return first.withData(shape, Tensor.cat(datas, 0));
+    const { device, blockType } = first;
+    const bytes = datas.reduce((sum, data) => sum + data.elemCount, 0);
+    const stacked = Tensor.fromStorage(allocateBlocks(device, blockType, elemCount(shape)), [bytes], device);
+    let at = 0;
+    for (const data of datas) {
+      // Rows are whole blocks, so stacking is appending.
+      stacked.sliceSet(data, 0, at);
+      at += data.elemCount;
+    }
+    return first.withData(shape, stacked);
   }
 
   /** Blocks that are in memory: `bytes` holds exactly `shape` in `type`. */
@@ -267,6 +288,17 @@ export class QTensor implements Disposable {
   /** Another owner of the same memory, which goes when both are disposed. */
   share(): QTensor {
     return new QTensor(this.type, this.shape, shareOf(this.data));
+  }
+
+  /** The same rows in other leading dimensions, such as [experts * n, k] as [experts, n, k]; another owner of the memory. */
+  reshape(shape: readonly number[]): QTensor {
+    if (shape.at(-1) !== this.shape.at(-1) || elemCount(shape) !== this.elemCount) {
+      throw new ShapeError(
+        'SHAPE_MISMATCH',
+        `QTensor.reshape: rows of ${formatShape(this.shape)} do not make ${formatShape(shape)}. Keep the last dimension.`,
+      );
+    }
+    return this.withData(shape, this.kind === 'dense' ? this.data.reshape(shape) : shareOf(this.data));
   }
 
   /** All values as numbers, [shape] in `dtype`; a tensor of its own, also where the weight is dense already. */
@@ -470,13 +502,8 @@ function quantizable(op: string, tensor: Tensor, type: QuantType, options: Quant
   return { format, rows, k };
 }
 
-/** The tensors' pieces in order, at their places behind one another. Rows are whole blocks, so stacking is appending. */
-function* stackedPieces(file: TensorFile, infos: readonly { name: string; byteLength?: number }[]): Pieces {
-  let start = 0;
-  for (const { name, byteLength = 0 } of infos) {
-    for (const { offset, bytes } of file.tensorChunks(name)) yield { offset: start + offset, bytes };
-    start += byteLength;
-  }
+function isPlain(dtype: DType): dtype is DenseDType {
+  return dtype === 'f32' || dtype === 'f16' || dtype === 'bf16';
 }
 
 /** How the bytes get to the device, and what is made of the storage that comes of it. */
@@ -504,6 +531,10 @@ function prepare(
   return { loader, make: (storage) => wrap(storage, [byteLengthOf(format, count)]) };
 }
 
+const READER = kinds.kind(
+  (value) => typeof (value as { load?: unknown } | null | undefined)?.load === 'function',
+  'give an open file, as SafetensorsFile.open(path)',
+);
 const FILE = kinds.kind(
   (value) => typeof (value as { tensorChunks?: unknown } | null | undefined)?.tensorChunks === 'function',
   'give an open file, as GgufFile.open(path)',
@@ -523,7 +554,7 @@ kinds.checkCalls(
   QTensor,
   {
     fromGguf: { file: FILE, name: kinds.STRING, device: kinds.DEVICE, options: OPTIONS },
-    load: { file: FILE, name: kinds.STRING, device: kinds.DEVICE, options: OPTIONS },
+    load: { file: READER, name: kinds.STRING, device: kinds.DEVICE, options: OPTIONS },
     quantize: { ...QUANTIZE, options: OPTIONS },
     quantizeSync: { ...QUANTIZE, options: OPTIONS },
     quantizeOnto: { ...QUANTIZE, device: kinds.DEVICE },

@@ -1,7 +1,7 @@
 /** Files of before GGUF, and importance matrices in both of their forms. */
 import { Device, FileFormatError } from '@x/core';
 import { describe, expect, test } from 'vitest';
-import { GgmlFile, gguf, loadImatrix, QTensor, QuantizedVarBuilder, writeGguf } from '../src';
+import { GgmlFile, gguf, loadImatrix, QTensor, writeGguf } from '../src';
 import { blockFormat } from '../src/blocks';
 import { Raw, store, temporaryPath } from './raw-gguf';
 
@@ -83,8 +83,7 @@ describe('GGML', () => {
     if (version < 3) return;
     expect(file.tensor('output.weight').shape).toEqual([2, 32]);
     expect(file.readTensorBytes('output.weight')).toEqual(q8);
-    const vb = QuantizedVarBuilder.fromGguf(file, Device.js());
-    using weight = vb.get([2, 32], 'output.weight');
+    using weight = QTensor.fromGguf(file, 'output.weight', Device.js());
     using values = weight.dequantize();
     expect(Number(values.toArraySync()[0])).toBeCloseTo(-32, 1);
     using loaded = await QTensor.load(file, 'norm.weight', Device.js());

@@ -1,6 +1,9 @@
 /** QTensor and QMatMul on the plain device and on one with kernels for some types. */
-import { readFileSync, truncateSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, truncateSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { CandleError, Device, DisposedError, memoryStats, scope, Tensor } from '@x/core';
+import { SafetensorsFile, saveSafetensors } from '@x/core/files';
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import { GgufFile, QMatMul, QTensor, type QuantType } from '../src';
 import { calls, kernelDevice, PADDING, writes } from './devices';
@@ -323,26 +326,50 @@ describe('large weights', () => {
     expect(memoryStats()).toEqual(before);
   });
 
-  test('loadStacked puts rows one below the other, and can be stopped', async () => {
+  test('stack puts rows one below the other, reshape makes experts of them', async () => {
     using model = GgufFile.open(TINY_TALES);
-    const names = ['blk.0.attn_q.weight', 'blk.0.attn_k.weight'];
-    using stacked = await QTensor.loadStacked(model, names, js);
-    using q = QTensor.fromGguf(model, names[0], js);
-    using k = QTensor.fromGguf(model, names[1], js);
-    expect(stacked.shape).toEqual([q.shape[0] + k.shape[0], q.shape[1]]);
-    expect(Buffer.compare(stacked.toBytesSync(), Buffer.concat([q.toBytesSync(), k.toBytesSync()]))).toBe(0);
+    using q = await QTensor.load(model, 'blk.0.attn_q.weight', js);
+    using k = await QTensor.load(model, 'blk.0.attn_k.weight', js);
+    using norm = await QTensor.load(model, 'blk.0.attn_norm.weight', js);
+    using down = await QTensor.load(model, 'blk.0.ffn_down.weight', js);
     const before = memoryStats();
-    for (const bad of [
-      [],
-      ['blk.0.attn_q.weight', 'blk.0.attn_norm.weight'],
-      ['blk.0.attn_q.weight', 'blk.0.ffn_down.weight'],
-    ])
-      await expect(QTensor.loadStacked(model, bad, js)).rejects.toMatchObject({ code: 'SHAPE_MISMATCH' });
-    await expect(QTensor.loadStacked(model, [...names, 'no'], js)).rejects.toMatchObject({
-      code: 'GGUF_MISSING_TENSOR',
-    });
-    const stopped = QTensor.loadStacked(model, names, js, { signal: AbortSignal.abort(new Error('stop')) });
-    await expect(stopped).rejects.toThrow('stop');
+    const stacked = QTensor.stack([q, k, q]);
+    expect(stacked.shape).toEqual([2 * q.shape[0] + k.shape[0], q.shape[1]]);
+    const [a, b] = [q.toBytesSync(), k.toBytesSync()];
+    expect(Buffer.compare(stacked.toBytesSync(), Buffer.concat([a, b, a]))).toBe(0);
+    const experts = stacked.reshape([5, k.shape[0], k.shape[1]]);
+    const third = experts.expert(2);
+    expect(Buffer.compare(third.toBytesSync(), b)).toBe(0);
+    for (const made of [stacked, experts, third]) made.dispose();
+    for (const bad of [[], [q, norm], [q, down]])
+      expect(() => QTensor.stack(bad)).toThrow(expect.objectContaining({ code: 'SHAPE_MISMATCH' }));
+    expect(() => q.reshape([2 * q.shape[0], q.shape[1] / 2])).toThrow(
+      expect.objectContaining({ code: 'SHAPE_MISMATCH' }),
+    );
     expect(memoryStats()).toEqual(before);
+  });
+
+  test('load takes the numbers of any file', async () => {
+    const path = join(mkdtempSync(join(tmpdir(), 'qtensor-')), 'two.safetensors');
+    using half = Tensor.from(
+      [
+        [1, 2],
+        [3, 4],
+        [5, 6],
+      ],
+      { dtype: 'bf16', device: js },
+    );
+    using wide = Tensor.from([7, 8], { dtype: 'f64', device: js });
+    await saveSafetensors(path, { half, wide });
+    using file = SafetensorsFile.open(path);
+    using same = await QTensor.load(file, 'half', js);
+    expect([same.kind, same.type, same.shape]).toEqual(['dense', 'bf16', [3, 2]]);
+    using made = await QTensor.load(file, 'wide', js, { dense: 'f16' });
+    expect([made.type, made.data.toArraySync()]).toEqual(['f16', Float32Array.of(7, 8)]);
+    using twice = QTensor.stack([same, same]);
+    using numbers = twice.dequantize();
+    expect(numbers.toArraySync()).toEqual(Float32Array.of(1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6));
+    await expect(QTensor.load(file, 'no', js)).rejects.toMatchObject({ code: 'FILE_NO_SUCH_TENSOR' });
+    rmSync(dirname(path), { recursive: true });
   });
 });

@@ -1,7 +1,7 @@
 /**
  * What a Hugging Face checkpoint is called and how it is described in a GGUF file: metadata, tensor names and the order of
  * rows, as llama.cpp's converter writes them. candle has no counterpart; it reads such files only. The inverse of
- * `describeGguf`, `tokenizerJsonFromGguf` and GgufWeights' names, from the same lists.
+ * `describeGguf`, `tokenizerJsonFromGguf` and the names of `Weights`, from the same lists.
  */
 import { type GgufArray, type GgufValue, gguf } from '@x/quantized';
 import { type ConfigKey, GGUF_KEYS } from './config/config-source';
@@ -38,13 +38,13 @@ export function ggufExport(configJson: unknown, tokenizerJson?: unknown, name = 
   const { architecture, config } = describeConfig(configJson);
   const source = configJson as Record<string, unknown>;
   const metadata: Record<string, GgufValue> = {
-    'general.architecture': gguf.string(architecture.name),
+    'general.architecture': gguf.string(architecture.gguf),
     'general.type': gguf.string('model'),
     'general.name': gguf.string(name),
     ...configMetadata(architecture, config),
   };
   if (tokenizerJson !== undefined) Object.assign(metadata, tokenizerMetadata(tokenizerJson, config, source));
-  const names = new TensorNames(architecture.tensors);
+  const names = new TensorNames(architecture.names);
   return {
     metadata,
     rename: (tensor) => rename(tensor, names, architecture, config),
@@ -53,7 +53,7 @@ export function ggufExport(configJson: unknown, tokenizerJson?: unknown, name = 
 }
 
 function configMetadata(architecture: Architecture, config: DecoderConfig): Record<string, GgufValue> {
-  const { name } = architecture;
+  const name = architecture.gguf;
   const whole: Partial<Record<ConfigKey, number>> = {
     num_hidden_layers: config.numLayers,
     max_position_embeddings: config.contextLength,
@@ -67,7 +67,7 @@ function configMetadata(architecture: Architecture, config: DecoderConfig): Reco
     vocab_size: config.vocabSize,
   };
   const { whole: moreWhole = {}, real: moreReal = {} } = architecture.ggufExtras?.(config) ?? {};
-  const real: Partial<Record<ConfigKey, number>> = { rms_norm_eps: config.rmsNormEps, rope_theta: config.ropeTheta };
+  const real: Partial<Record<ConfigKey, number>> = { rms_norm_eps: config.normEps, rope_theta: config.ropeTheta };
   const metadata: Record<string, GgufValue> = {};
   const put = (values: Partial<Record<ConfigKey, number>>, value: (number: number) => GgufValue) => {
     for (const [key, number] of Object.entries(values))
@@ -85,24 +85,30 @@ function configMetadata(architecture: Architecture, config: DecoderConfig): Reco
 function rename(
   tensor: string,
   names: TensorNames,
-  { name: architecture, ggufRope, normOffset = 0 }: Architecture,
+  { gguf: architecture, pairs, normOffset = 0 }: Architecture,
   { numHeads, numKvHeads }: DecoderConfig,
 ): GgufTensorName | undefined {
   // Old checkpoints keep a buffer of the frequencies, which follow from the configuration.
   if (tensor.endsWith('rotary_emb.inv_freq')) return undefined;
-  const [, part, kind] = /^(.+)\.(weight|bias)$/.exec(tensor) ?? [];
-  const found = part === undefined ? undefined : names.toGguf(part);
-  if (found === undefined) {
+  const found = names.toGguf(tensor);
+  if (found.length === 0) {
     throw new TransformersError(
       'UNSUPPORTED_MODEL',
       `The checkpoint has a tensor "${tensor}", which a model of the architecture "${architecture}" has not. Convert it with the tool of its own model family.`,
     );
   }
-  const name = `${found}.${kind}`;
-  const reorders = ggufRope === 'interleaved';
-  if (reorders && found.endsWith('.attn_q')) return { name, heads: numHeads };
-  if (reorders && found.endsWith('.attn_k')) return { name, heads: numKvHeads };
-  return normOffset !== 0 && found.endsWith('_norm') ? { name, add: normOffset } : { name };
+  const [name] = found;
+  const stored = names.toCheckpoint(name);
+  if (found.length > 1 || stored?.name !== tensor || Object.keys(stored.form).length > 0) {
+    throw new TransformersError(
+      'UNSUPPORTED_MODEL',
+      `The checkpoint's tensor "${tensor}" lies in another form in GGUF ("${name}"), which is not written here. Convert it with the tool of its own model family.`,
+    );
+  }
+  const [, part] = /^(?:blk\.\d+\.)?(.+)\.(?:weight|bias)$/.exec(name) ?? [];
+  if (pairs === 'reordered' && part === 'attn_q') return { name, heads: numHeads };
+  if (pairs === 'reordered' && part === 'attn_k') return { name, heads: numKvHeads };
+  return normOffset !== 0 && part?.endsWith('_norm') ? { name, add: normOffset } : { name };
 }
 
 /** llama.cpp's token types. */

@@ -27,8 +27,9 @@ export {
   SUPPORTED_ARCHITECTURES,
 } from './registry';
 export * from './tokenizer';
-export { CheckpointWeights } from './weights/checkpoint-weights';
-export { GgufWeights } from './weights/gguf-weights';
+export { CheckpointWeights, GgufWeights, type SourceOptions, type WeightSource } from './weights/former-names';
 export type { LinearGroup } from './weights/linear-group';
-export type { LinearPart, ProgressListener, SourceOptions, TensorLayout, WeightSource } from './weights/source';
-export { DECODER_NAMES, type TensorNamePair, TensorNames } from './weights/tensor-names';
+export { QuantizedVarBuilder } from './weights/quantized-var-builder';
+export { type StoredTensor, type TensorForm, type TensorNamePair, TensorNames } from './weights/tensor-names';
+export { openSafetensors, type ProgressListener, WeightFile, type WeightFileOptions } from './weights/weight-file';
+export { type LinearPart, type TensorLayout, type WeightOptions, Weights } from './weights/weights';

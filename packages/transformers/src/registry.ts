@@ -17,13 +17,15 @@ import { llama } from './models/llama';
 import { mistral } from './models/mistral';
 import { qwen2 } from './models/qwen2';
 import { qwen3 } from './models/qwen3';
-import type { TensorLayout, WeightSource } from './weights/source';
+import type { TensorLayout, Weights } from './weights/weights';
 
 export interface Architecture<Config extends DecoderConfig = DecoderConfig> extends TensorLayout {
-  /** In GGUF files: `general.architecture`. */
-  readonly name: string;
   /** In config.json: `model_type`, or an entry of `architectures`. */
-  readonly modelTypes: readonly string[];
+  readonly architectures: readonly [string, ...string[]];
+  /** In GGUF files: `general.architecture`. */
+  readonly gguf: string;
+  /** Which GGUF files of that name it is, where several architectures share one. Default: all. */
+  isInGguf?(source: ConfigSource): boolean;
   /** @param vocabSize of a GGUF file's tokenizer @throws TransformersError UNSUPPORTED_MODEL, BAD_CONFIG; FileFormatError */
   config(source: ConfigSource, vocabSize?: number): Config;
   /** What a GGUF file holds beside the common keys. */
@@ -32,7 +34,7 @@ export interface Architecture<Config extends DecoderConfig = DecoderConfig> exte
     real?: Partial<Record<ConfigKey, number>>;
   };
   /** Reads all weights. @param length positions that a sequence may have */
-  build(source: WeightSource, config: Config, length: number): Promise<CausalModel>;
+  build(source: Weights, config: Config, length: number): Promise<CausalModel>;
 }
 
 /** What a file holds: its architecture, and the configuration that the architecture read from it. */
@@ -41,20 +43,21 @@ export interface ModelDescription {
   config: DecoderConfig;
 }
 
-/** In GGUF files the first of a name counts. */
+/** In GGUF files the first of a name counts that accepts the file. */
 export const ARCHITECTURES: readonly Architecture[] = [llama, mistral, qwen2, qwen3, gemma3];
 
 /** Architectures that load, by `model_type` of config.json. */
-export const SUPPORTED_ARCHITECTURES: readonly string[] = ARCHITECTURES.map(({ modelTypes }) => modelTypes[0]);
+export const SUPPORTED_ARCHITECTURES: readonly string[] = ARCHITECTURES.map(({ architectures: [name] }) => name);
 
 /** @throws FileFormatError for a missing or mistyped key, TransformersError UNSUPPORTED_MODEL, BAD_CONFIG */
 export function describeGguf(metadata: GgufMetadata): ModelDescription {
   const name = metadata.string('general.architecture');
-  const architecture = ARCHITECTURES.find((candidate) => candidate.name === name);
+  const source = ggufConfig(metadata);
+  const architecture = ARCHITECTURES.find(({ gguf, isInGguf }) => gguf === name && isInGguf?.(source) !== false);
   if (!architecture) throw unsupportedArchitecture(name);
   const hasTokens = metadata.has('tokenizer.ggml.tokens');
   const tokens = hasTokens ? metadata.strings('tokenizer.ggml.tokens').length : undefined;
-  return { architecture, config: architecture.config(ggufConfig(metadata), tokens) };
+  return { architecture, config: architecture.config(source, tokens) };
 }
 
 /** @param json the parsed config.json @throws TransformersError UNSUPPORTED_MODEL, BAD_CONFIG */
@@ -65,7 +68,7 @@ export function describeConfig(json: unknown): ModelDescription {
     throw badConfig(`gives model_type = ${shown(type)}, but a string is needed; download it again`);
   const classes = Array.isArray(source.architectures) ? source.architectures : [];
   const names = [source.model_type, ...classes].filter((name) => typeof name === 'string');
-  const architecture = ARCHITECTURES.find(({ modelTypes }) => names.some((name) => modelTypes.includes(name)));
+  const architecture = ARCHITECTURES.find(({ architectures }) => names.some((name) => architectures.includes(name)));
   if (!architecture) throw unsupportedArchitecture(names[0] ?? 'unnamed');
   return { architecture, config: architecture.config(jsonConfig(json)) };
 }

@@ -58,9 +58,10 @@ export interface Shard {
   worldSize: number;
 }
 
-export class VarBuilder implements Disposable {
+/** @typeParam Weight what `get` gives: tensors, or weights in a form of their own (`QTensor` of `@x/quantized`) */
+export class VarBuilder<Weight extends Disposable = Tensor> implements Disposable {
   private constructor(
-    private readonly source: VarSource,
+    private readonly source: VarSource<Weight>,
     readonly device: Device,
     /** What tensors are converted to; undefined: what they are stored as. */
     readonly dtype: DType | undefined,
@@ -105,7 +106,10 @@ export class VarBuilder implements Disposable {
   }
 
   /** Any other place that tensors come from. */
-  static fromBackend(source: VarSource, options: VarBuilderOptions = {}): VarBuilder {
+  static fromBackend<Weight extends Disposable = Tensor>(
+    source: VarSource<Weight>,
+    options: VarBuilderOptions = {},
+  ): VarBuilder<Weight> {
     return new VarBuilder(source, Device.of(options.device), options.dtype, '');
   }
 
@@ -125,42 +129,42 @@ export class VarBuilder implements Disposable {
   }
 
   /** A builder for names below `part`; numbers may be given as they are. */
-  pp(part: string | number): VarBuilder {
+  pp(part: string | number): VarBuilder<Weight> {
     return new VarBuilder(this.source, this.device, this.dtype, this.path(String(part)));
   }
 
   /** candle's name for {@link pp}. */
-  pushPrefix(part: string | number): VarBuilder {
+  pushPrefix(part: string | number): VarBuilder<Weight> {
     return this.pp(part);
   }
 
   /** The same tensors under another prefix, in place of this one's. */
-  setPrefix(prefix: string): VarBuilder {
+  setPrefix(prefix: string): VarBuilder<Weight> {
     return new VarBuilder(this.source, this.device, this.dtype, prefix);
   }
 
   /** The same tensors without a prefix. */
-  root(): VarBuilder {
+  root(): VarBuilder<Weight> {
     return this.setPrefix('');
   }
 
   /** The same tensors converted to another dtype. */
-  toDtype(dtype: DType): VarBuilder {
+  toDtype(dtype: DType): VarBuilder<Weight> {
     return new VarBuilder(this.source, this.device, dtype, this.prefix);
   }
 
   /** candle's name for {@link toDtype}. */
-  setDtype(dtype: DType): VarBuilder {
+  setDtype(dtype: DType): VarBuilder<Weight> {
     return this.toDtype(dtype);
   }
 
   /** The same tensors on another device. */
-  setDevice(device: DeviceLike): VarBuilder {
+  setDevice(device: DeviceLike): VarBuilder<Weight> {
     return new VarBuilder(this.source, Device.of(device), this.dtype, this.prefix);
   }
 
   /** Asks the source for `rename(path)` wherever this builder is asked for a path. */
-  renameF(rename: (path: string) => string): VarBuilder {
+  renameF(rename: (path: string) => string): VarBuilder<Weight> {
     return new VarBuilder(new RenamedSource(this.source, rename), this.device, this.dtype, this.prefix);
   }
 
@@ -185,21 +189,21 @@ export class VarBuilder implements Disposable {
   }
 
   /**
-   * A tensor, which the caller owns.
+   * A weight, which the caller owns.
    * @param shape what the model needs; another one in the file is an error
    * @throws FileFormatError FILE_NO_SUCH_TENSOR with the nearest names, ShapeError SHAPE_MISMATCH
    */
-  async get(shape: Shape, name: string, options: GetOptions = {}): Promise<Tensor> {
+  async get(shape: Shape, name: string, options: GetOptions = {}): Promise<Weight> {
     return this.getWithHints(shape, name, ZERO, options);
   }
 
   /** As {@link get}, blocking the event loop. */
-  getSync(shape: Shape, name: string, options: GetOptions = {}): Tensor {
+  getSync(shape: Shape, name: string, options: GetOptions = {}): Weight {
     return this.getWithHintsSync(shape, name, ZERO, options);
   }
 
   /** As {@link get}, saying how the tensor starts where the source makes it (a VarMap). */
-  async getWithHints(shape: Shape, name: string, init: Init, options: GetOptions = {}): Promise<Tensor> {
+  async getWithHints(shape: Shape, name: string, init: Init, options: GetOptions = {}): Promise<Weight> {
     const made = this.created(shape, name, init, options);
     return (
       made ?? this.source.load(this.checked(shape, name), this.device, options.dtype ?? this.dtype, options.signal)
@@ -207,19 +211,19 @@ export class VarBuilder implements Disposable {
   }
 
   /** As {@link getWithHints}, blocking the event loop: what `linear`, `conv2d` and so on use, as in candle. */
-  getWithHintsSync(shape: Shape, name: string, init: Init, options: GetOptions = {}): Tensor {
+  getWithHintsSync(shape: Shape, name: string, init: Init, options: GetOptions = {}): Weight {
     const made = this.created(shape, name, init, options);
     return made ?? this.source.loadSync(this.checked(shape, name), this.device, options.dtype ?? this.dtype);
   }
 
   /** As {@link get}, of whatever shape the tensor has. */
-  async getUnchecked(name: string, options: GetOptions = {}): Promise<Tensor> {
+  async getUnchecked(name: string, options: GetOptions = {}): Promise<Weight> {
     const path = this.existing(name);
     return this.source.load(path, this.device, options.dtype ?? this.dtype, options.signal);
   }
 
   /** As {@link getUnchecked}, blocking the event loop. */
-  getUncheckedSync(name: string, options: GetOptions = {}): Tensor {
+  getUncheckedSync(name: string, options: GetOptions = {}): Weight {
     const path = this.existing(name);
     return this.source.loadSync(path, this.device, options.dtype ?? this.dtype);
   }
@@ -229,13 +233,13 @@ export class VarBuilder implements Disposable {
    * it is cut.
    * @throws ShapeError when the dimension is no multiple of `worldSize`, CandleError INVALID_ARGUMENT for another rank
    */
-  async getShard(name: string, shard: Shard, options: GetOptions = {}): Promise<Tensor> {
+  async getShard(this: VarBuilder, name: string, shard: Shard, options: GetOptions = {}): Promise<Tensor> {
     this.checkShard(name, shard);
     return cut(await this.getUnchecked(name, options), shard);
   }
 
   /** As {@link getShard}, blocking the event loop. */
-  getShardSync(name: string, shard: Shard, options: GetOptions = {}): Tensor {
+  getShardSync(this: VarBuilder, name: string, shard: Shard, options: GetOptions = {}): Tensor {
     this.checkShard(name, shard);
     return cut(this.getUncheckedSync(name, options), shard);
   }
@@ -249,7 +253,7 @@ export class VarBuilder implements Disposable {
     this.dispose();
   }
 
-  private created(shape: Shape, name: string, init: Init, options: GetOptions): Tensor | undefined {
+  private created(shape: Shape, name: string, init: Init, options: GetOptions): Weight | undefined {
     const path = this.path(name);
     if (!this.source.create || this.source.shapeOf(path) !== undefined) return undefined;
     return this.source.create(path, shape, init, options.dtype ?? this.dtype ?? 'f32', this.device);
@@ -285,13 +289,19 @@ export class VarBuilder implements Disposable {
     if (!sameShape(found, shape)) {
       throw new ShapeError(
         'SHAPE_MISMATCH',
-        `${this.source.label}: tensor "${path}" is ${formatShape(found)} and the model asks for ${formatShape(shape)}; check that configuration and weights belong together.`,
+        `${this.source.label}: tensor "${this.stored(path)}" is ${formatShape(found)} and the model asks for ${formatShape(shape)}; check that configuration and weights belong together.`,
       );
     }
     return path;
   }
 
-  private missing(path: string): FileFormatError {
+  /** What a tensor is called where it is stored. */
+  private stored(path: string): string {
+    return this.source.storedName?.(path) ?? path;
+  }
+
+  private missing(asked: string): FileFormatError {
+    const path = this.stored(asked);
     const names = this.source.names();
     const last = path.slice(path.lastIndexOf('.') + 1);
     const parent = path.slice(0, path.lastIndexOf('.') + 1);

@@ -6,20 +6,24 @@ import { type Device, type DType, type Shape, Tensor } from '@x/core';
 import type { TensorReader } from '@x/core/files';
 import type { Init } from '../init';
 
-export interface VarSource {
+/** @typeParam Weight as of `VarBuilder` */
+export interface VarSource<Weight extends Disposable = Tensor> {
   /** For messages. */
   readonly label: string;
+  /** All tensors, by their stored names. */
   names(): string[];
+  /** What a tensor is called where it is stored, for messages; default: what it is asked for by. */
+  storedName?(name: string): string;
   /** Undefined when there is no such tensor. */
   shapeOf(name: string): Shape | undefined;
   /** Bytes that the tensor takes where it is stored. Called for names that exist. */
   bytesOf(name: string): number;
   /** A tensor that the caller owns, in `dtype` unless that is undefined. Called for names that exist. */
-  load(name: string, device: Device, dtype: DType | undefined, signal?: AbortSignal): Promise<Tensor>;
+  load(name: string, device: Device, dtype: DType | undefined, signal?: AbortSignal): Promise<Weight>;
   /** As `load`, blocking. */
-  loadSync(name: string, device: Device, dtype: DType | undefined): Tensor;
+  loadSync(name: string, device: Device, dtype: DType | undefined): Weight;
   /** For sources that make what they are asked for: called instead of the other methods when a name is not there. */
-  create?(name: string, shape: Shape, init: Init, dtype: DType, device: Device): Tensor;
+  create?(name: string, shape: Shape, init: Init, dtype: DType, device: Device): Weight;
   /** Closes files; called once or more. */
   close(): void;
 }
@@ -135,12 +139,12 @@ export class ZerosSource implements VarSource {
 }
 
 /** Another source whose tensors are asked for by other names: candle's `Rename`. */
-export class RenamedSource implements VarSource {
+export class RenamedSource<Weight extends Disposable> implements VarSource<Weight> {
   readonly label: string;
-  readonly create: VarSource['create'];
+  readonly create: VarSource<Weight>['create'];
 
   constructor(
-    private readonly inner: VarSource,
+    private readonly inner: VarSource<Weight>,
     private readonly rename: (name: string) => string,
   ) {
     this.label = inner.label;
@@ -154,6 +158,11 @@ export class RenamedSource implements VarSource {
     return this.inner.names();
   }
 
+  storedName(name: string): string {
+    const renamed = this.rename(name);
+    return this.inner.storedName?.(renamed) ?? renamed;
+  }
+
   shapeOf(name: string): Shape | undefined {
     return this.inner.shapeOf(this.rename(name));
   }
@@ -162,11 +171,11 @@ export class RenamedSource implements VarSource {
     return this.inner.bytesOf(this.rename(name));
   }
 
-  load(name: string, device: Device, dtype: DType | undefined, signal?: AbortSignal): Promise<Tensor> {
+  load(name: string, device: Device, dtype: DType | undefined, signal?: AbortSignal): Promise<Weight> {
     return this.inner.load(this.rename(name), device, dtype, signal);
   }
 
-  loadSync(name: string, device: Device, dtype: DType | undefined): Tensor {
+  loadSync(name: string, device: Device, dtype: DType | undefined): Weight {
     return this.inner.loadSync(this.rename(name), device, dtype);
   }
 

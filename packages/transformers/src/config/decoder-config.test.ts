@@ -61,7 +61,7 @@ describe('configuration', () => {
       numKvHeads: 2,
       headDim: 16,
       contextLength: 128,
-      rmsNormEps: expect.closeTo(1e-5, 10),
+      normEps: expect.closeTo(1e-5, 10),
       ropeTheta: 10000,
       ropeScaling: undefined,
     };
@@ -104,7 +104,7 @@ describe('configuration', () => {
     expect(failure(() => fromJson({ ...json, num_hidden_layers: -1 }))).toMatch(/^BAD_CONFIG: .*numLayers = -1/);
     expect(failure(() => fromJson({ ...json, num_key_value_heads: 3 }))).toMatch(/^BAD_CONFIG: .*4 heads for 3/);
     expect(failure(() => fromJson({ ...json, head_dim: 15 }))).toMatch(/^BAD_CONFIG: .*15/);
-    expect(failure(() => fromJson({ ...json, rms_norm_eps: 0 }))).toMatch(/^BAD_CONFIG: .*rmsNormEps/);
+    expect(failure(() => fromJson({ ...json, rms_norm_eps: 0 }))).toMatch(/^BAD_CONFIG: .*normEps/);
     expect(failure(() => fromJson({ ...json, rope_scaling: { rope_type: 'llama3', factor: 8 } }))).toMatch(
       /^BAD_CONFIG: .*low_freq_factor/,
     );

@@ -19,7 +19,8 @@ export interface DecoderConfig {
   headDim: number;
   /** Positions that the model was made for. */
   contextLength: number;
-  rmsNormEps: number;
+  /** Added to the variance in norms. */
+  normEps: number;
   ropeTheta: number;
   ropeScaling?: RopeScaling;
 }
@@ -55,7 +56,7 @@ export function decoderConfig(source: ConfigSource, vocabSize?: number, defaults
     numKvHeads: source.number('num_key_value_heads', numHeads),
     headDim,
     contextLength: source.number('max_position_embeddings', source.format === 'json' ? 2048 : undefined),
-    rmsNormEps: source.number('rms_norm_eps', source.format === 'json' ? 1e-6 : undefined),
+    normEps: source.number('rms_norm_eps', source.format === 'json' ? 1e-6 : undefined),
     ropeTheta: source.number('rope_theta', defaults.ropeTheta ?? 10000),
     ropeScaling: source.ropeScaling(),
   };
@@ -94,7 +95,7 @@ function checkConfig(config: DecoderConfig): DecoderConfig {
   if (config.numHeads % config.numKvHeads !== 0)
     throw fail(`${config.numHeads} heads for ${config.numKvHeads} key heads, which does not divide`);
   if (config.headDim % 2 !== 0) throw fail(`heads of ${config.headDim} values, an odd number`);
-  for (const key of ['rmsNormEps', 'ropeTheta'] as const) {
+  for (const key of ['normEps', 'ropeTheta'] as const) {
     if (!(config[key] > 0 && Number.isFinite(config[key]))) throw fail(`${key} = ${config[key]}, not a number above 0`);
   }
   return config;

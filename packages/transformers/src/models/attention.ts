@@ -7,7 +7,7 @@ import { type Module, type RmsNorm, RotaryTable } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
 import { type RopeConfig, ropeFrequencies } from '../config/rope';
 import type { LinearGroup } from '../weights/linear-group';
-import { inDtype, type WeightSource } from '../weights/source';
+import { inDtype, type Weights } from '../weights/weights';
 import type { AttendOptions, LayerKv } from './causal-model';
 
 /** Rows of a {@link RotaryTable} at the positions of a batch: [tokens, d / 2]. */
@@ -38,7 +38,7 @@ export class Rotation {
   /** Cosines and sines for queries, then those for keys: [length, 4, headDim / 2]. One row is what a token needs. */
   private readonly table: Tensor;
 
-  constructor({ device }: WeightSource, config: RopeConfig, { length, scale, factors }: RotationOptions) {
+  constructor({ device }: Weights, config: RopeConfig, { length, scale, factors }: RotationOptions) {
     const frequencies = ropeFrequencies(config, factors);
     this.table = scope(() => {
       const query = new RotaryTable({ frequencies, length, device, scale });
@@ -69,37 +69,32 @@ export class Attention {
   private constructor(
     private readonly config: DecoderConfig,
     private readonly ropeKind: RopeKind,
-    private readonly dtype: WeightSource['activations'],
+    private readonly dtype: Weights['activations'],
     private readonly options: AttentionOptions,
     private readonly qkv: LinearGroup,
     private readonly o: Module,
     private readonly norms: { q: RmsNorm; k: RmsNorm } | undefined,
   ) {}
 
-  /** @param at the name of the layer's attention, such as `model.layers.0.self_attn` */
-  static async load(
-    source: WeightSource,
-    at: string,
-    config: DecoderConfig,
-    options: AttentionOptions,
-  ): Promise<Attention> {
-    const { hiddenSize, numHeads, numKvHeads, headDim, rmsNormEps } = config;
+  /** @param at the name of the layer, such as `blk.0` */
+  static async load(source: Weights, at: string, config: DecoderConfig, options: AttentionOptions): Promise<Attention> {
+    const { hiddenSize, numHeads, numKvHeads, headDim, normEps } = config;
     const made: { dispose(): void }[] = [];
     try {
       const parts = [
-        { name: `${at}.q_proj`, out: numHeads * headDim },
-        { name: `${at}.k_proj`, out: numKvHeads * headDim },
-        { name: `${at}.v_proj`, out: numKvHeads * headDim },
+        { name: `${at}.attn_q`, out: numHeads * headDim },
+        { name: `${at}.attn_k`, out: numKvHeads * headDim },
+        { name: `${at}.attn_v`, out: numKvHeads * headDim },
       ];
       const qkv = await source.group(parts, hiddenSize);
       made.push(qkv);
-      const o = await source.linear(`${at}.o_proj`, hiddenSize, numHeads * headDim);
+      const o = await source.linear(`${at}.attn_output`, hiddenSize, numHeads * headDim);
       made.push(o);
       const { ropeKind, activations } = source;
       if (!options.qkNorm) return new Attention(config, ropeKind, activations, options, qkv, o, undefined);
-      const q = await source.norm(`${at}.q_norm`, headDim, rmsNormEps);
+      const q = await source.norm(`${at}.attn_q_norm`, headDim, normEps);
       made.push(q);
-      const k = await source.norm(`${at}.k_norm`, headDim, rmsNormEps);
+      const k = await source.norm(`${at}.attn_k_norm`, headDim, normEps);
       return new Attention(config, ropeKind, activations, options, qkv, o, { q, k });
     } catch (error) {
       for (const thing of made) thing.dispose();

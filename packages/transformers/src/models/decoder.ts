@@ -5,7 +5,7 @@
 import { type Device, DisposedError, scope, type Tensor } from '@x/core';
 import type { Module } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
-import { inDtype, type WeightSource } from '../weights/source';
+import { inDtype, type Weights } from '../weights/weights';
 import type { Angles, Rotation } from './attention';
 import type { Batch, CausalModel, ForwardPass, KvLayout, KvView, LayerKv, PassStep } from './causal-model';
 
@@ -30,7 +30,7 @@ export type Own = <T extends { dispose(): void }>(thing: T) => T;
 
 interface Parts {
   /** Of what goes into the head. */
-  activations: WeightSource['activations'];
+  activations: Weights['activations'];
   embed: Module;
   embeddingScale: number;
   rotations: readonly Rotation[];
@@ -55,23 +55,21 @@ export class Decoder implements CausalModel {
   }
 
   /** Reads all weights. What was read is given back when it fails. */
-  static async load(source: WeightSource, config: DecoderConfig, options: DecoderOptions): Promise<Decoder> {
+  static async load(source: Weights, config: DecoderConfig, options: DecoderOptions): Promise<Decoder> {
     const made: { dispose(): void }[] = [];
     const own: Own = (thing) => {
       made.push(thing);
       return thing;
     };
     try {
-      const { hiddenSize, vocabSize, rmsNormEps } = config;
-      const table = await source.embedding('model.embed_tokens', vocabSize, hiddenSize);
+      const { hiddenSize, vocabSize, normEps } = config;
+      const table = await source.embedding('token_embd', vocabSize, hiddenSize);
       const embed = own(table.lookup);
       const layers: DecoderLayer[] = [];
       for (let i = 0; i < config.numLayers; i++) layers.push(own(await options.layer(i, own)));
-      const norm = own(await source.norm('model.norm', hiddenSize, rmsNormEps));
-      // Checkpoints with tied embeddings may still hold a copy of the table under lm_head; it is the same matrix.
-      const head = own(
-        source.has('lm_head') ? await source.linear('lm_head', vocabSize, hiddenSize) : table.asLinear(),
-      );
+      const norm = own(await source.norm('output_norm', hiddenSize, normEps));
+      // Checkpoints with tied embeddings may still hold a copy of the table under `output`; it is the same matrix.
+      const head = own(source.has('output') ? await source.linear('output', vocabSize, hiddenSize) : table.asLinear());
       const rotations = await options.rotations(own);
       const { embeddingScale = 1 } = options;
       return new Decoder(config, source.device, {

@@ -3,27 +3,27 @@ import type { Tensor } from '@x/core';
 import { type ActivationName, activate, type Module } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
 import type { LinearGroup } from '../weights/linear-group';
-import { inDtype, type WeightSource } from '../weights/source';
+import { inDtype, type Weights } from '../weights/weights';
 
 export class GatedMlp {
   private constructor(
     private readonly activation: ActivationName,
-    private readonly dtype: WeightSource['activations'],
+    private readonly dtype: Weights['activations'],
     private readonly gateUp: LinearGroup,
     private readonly down: Module,
   ) {}
 
-  /** @param at such as `model.layers.0.mlp` */
+  /** @param at the name of the layer, such as `blk.0` */
   static async load(
-    source: WeightSource,
+    source: Weights,
     at: string,
     config: DecoderConfig,
     activation: ActivationName = 'silu',
   ): Promise<GatedMlp> {
     const { hiddenSize, intermediateSize } = config;
     const parts = [
-      { name: `${at}.gate_proj`, out: intermediateSize },
-      { name: `${at}.up_proj`, out: intermediateSize },
+      { name: `${at}.ffn_gate`, out: intermediateSize },
+      { name: `${at}.ffn_up`, out: intermediateSize },
     ];
     const gateUp = await source.group(parts, hiddenSize);
     try {
@@ -31,7 +31,7 @@ export class GatedMlp {
         activation,
         source.activations,
         gateUp,
-        await source.linear(`${at}.down_proj`, hiddenSize, intermediateSize),
+        await source.linear(`${at}.ffn_down`, hiddenSize, intermediateSize),
       );
     } catch (error) {
       gateUp.dispose();

@@ -8,8 +8,8 @@ import type { Module } from '@x/nn';
 import { type ConfigSource, jsonRopeScaling, partOf, shown, unsupported } from '../config/config-source';
 import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
 import type { Architecture } from '../registry';
-import type { WeightSource } from '../weights/source';
-import { DECODER_NAMES, QK_NORM_NAMES } from '../weights/tensor-names';
+import { BASE_NAMES, FOUR_NORM_NAMES, GATED_MLP_NAMES, QK_NORM_NAMES } from '../weights/tensor-names';
+import type { Weights } from '../weights/weights';
 import { type Angles, Attention, Rotation } from './attention';
 import type { LayerKv } from './causal-model';
 import { Decoder, type DecoderLayer, type Own } from './decoder';
@@ -37,20 +37,20 @@ class Gemma3Layer implements DecoderLayer {
     private readonly norms: { input: Module; postAttention: Module; preMlp: Module; postMlp: Module },
   ) {}
 
-  static async load(source: WeightSource, index: number, config: Gemma3Config, own: Own): Promise<Gemma3Layer> {
-    const at = `model.layers.${index}`;
+  static async load(source: Weights, index: number, config: Gemma3Config, own: Own): Promise<Gemma3Layer> {
+    const at = `blk.${index}`;
     const local = config.local[index];
-    const norm = async (name: string) => own(await source.norm(`${at}.${name}`, config.hiddenSize, config.rmsNormEps));
+    const norm = async (name: string) => own(await source.norm(`${at}.${name}`, config.hiddenSize, config.normEps));
     const attention = { qkNorm: true, window: local ? config.slidingWindow : undefined };
     return new Gemma3Layer(
       local,
-      own(await Attention.load(source, `${at}.self_attn`, config, attention)),
-      own(await GatedMlp.load(source, `${at}.mlp`, config, 'gelu_pytorch_tanh')),
+      own(await Attention.load(source, at, config, attention)),
+      own(await GatedMlp.load(source, at, config, 'gelu_pytorch_tanh')),
       {
-        input: await norm('input_layernorm'),
-        postAttention: await norm('post_attention_layernorm'),
-        preMlp: await norm('pre_feedforward_layernorm'),
-        postMlp: await norm('post_feedforward_layernorm'),
+        input: await norm('attn_norm'),
+        postAttention: await norm('post_attention_norm'),
+        preMlp: await norm('ffn_norm'),
+        postMlp: await norm('post_ffw_norm'),
       },
     );
   }
@@ -116,16 +116,9 @@ function ggufScalar({ numLayers, hiddenSize, numHeads, headDim }: DecoderConfig)
 }
 
 export const gemma3: Architecture<Gemma3Config> = {
-  name: 'gemma3',
-  modelTypes: ['gemma3_text', 'Gemma3ForCausalLM'],
-  tensors: [
-    ...DECODER_NAMES,
-    ...QK_NORM_NAMES,
-    ['model.layers.{i}.post_attention_layernorm', 'blk.{i}.post_attention_norm'],
-    ['model.layers.{i}.pre_feedforward_layernorm', 'blk.{i}.ffn_norm'],
-    ['model.layers.{i}.post_feedforward_layernorm', 'blk.{i}.post_ffw_norm'],
-  ],
-  ggufRope: 'half',
+  architectures: ['gemma3_text', 'Gemma3ForCausalLM'],
+  gguf: 'gemma3',
+  names: [...BASE_NAMES, ...FOUR_NORM_NAMES, ...QK_NORM_NAMES, ...GATED_MLP_NAMES],
   normOffset: 1,
   config: gemma3Config,
   ggufExtras: (config) => ({

@@ -7,8 +7,8 @@ import type { Module } from '@x/nn';
 import { type ConfigSource, unsupported } from '../config/config-source';
 import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
 import type { Architecture } from '../registry';
-import type { WeightSource } from '../weights/source';
 import { DECODER_NAMES } from '../weights/tensor-names';
+import type { Weights } from '../weights/weights';
 import { type Angles, Attention, type AttentionOptions, Rotation } from './attention';
 import type { LayerKv } from './causal-model';
 import { Decoder, type DecoderLayer, type Own } from './decoder';
@@ -24,18 +24,18 @@ export class LlamaLayer implements DecoderLayer {
   ) {}
 
   static async load(
-    source: WeightSource,
+    source: Weights,
     at: string,
     config: DecoderConfig,
     own: Own,
     options: AttentionOptions = {},
   ): Promise<LlamaLayer> {
-    const { hiddenSize, rmsNormEps } = config;
+    const { hiddenSize, normEps } = config;
     return new LlamaLayer(
-      own(await source.norm(`${at}.input_layernorm`, hiddenSize, rmsNormEps)),
-      own(await Attention.load(source, `${at}.self_attn`, config, options)),
-      own(await source.norm(`${at}.post_attention_layernorm`, hiddenSize, rmsNormEps)),
-      own(await GatedMlp.load(source, `${at}.mlp`, config)),
+      own(await source.norm(`${at}.attn_norm`, hiddenSize, normEps)),
+      own(await Attention.load(source, at, config, options)),
+      own(await source.norm(`${at}.ffn_norm`, hiddenSize, normEps)),
+      own(await GatedMlp.load(source, at, config)),
     );
   }
 
@@ -54,7 +54,7 @@ export class LlamaLayer implements DecoderLayer {
 
 /** A model of {@link LlamaLayer}s that differ in their attention only. */
 export function llamaModel(
-  source: WeightSource,
+  source: Weights,
   config: DecoderConfig,
   length: number,
   options: (layer: number) => AttentionOptions = () => ({}),
@@ -64,15 +64,15 @@ export function llamaModel(
       const factors = await source.ropeFactors(config.headDim / 2);
       return [own(new Rotation(source, config, { length, factors, scale: 1 / Math.sqrt(config.headDim) }))];
     },
-    layer: (i, own) => LlamaLayer.load(source, `model.layers.${i}`, config, own, options(i)),
+    layer: (i, own) => LlamaLayer.load(source, `blk.${i}`, config, own, options(i)),
   });
 }
 
 export const llama: Architecture = {
-  name: 'llama',
-  modelTypes: ['llama', 'LlamaForCausalLM'],
-  tensors: DECODER_NAMES,
-  ggufRope: 'interleaved',
+  architectures: ['llama', 'LlamaForCausalLM'],
+  gguf: 'llama',
+  names: DECODER_NAMES,
+  pairs: 'reordered',
   config(source: ConfigSource, vocabSize?: number) {
     const experts = source.number('num_experts', 0);
     if (experts > 0) throw unsupported(`is a mixture of ${experts} experts`);

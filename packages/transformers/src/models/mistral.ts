@@ -13,7 +13,7 @@ export interface MistralConfig extends DecoderConfig {
 
 export const mistral: Architecture<MistralConfig> = {
   ...llama,
-  modelTypes: ['mistral', 'MistralForCausalLM'],
+  architectures: ['mistral', 'MistralForCausalLM'],
   config: (source, vocabSize) => ({
     ...decoderConfig(source, vocabSize),
     slidingWindow: source.has('sliding_window') ? source.count('sliding_window') : undefined,

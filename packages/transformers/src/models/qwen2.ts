@@ -6,10 +6,9 @@ import { DECODER_NAMES } from '../weights/tensor-names';
 import { llamaModel } from './llama';
 
 export const qwen2: Architecture = {
-  name: 'qwen2',
-  modelTypes: ['qwen2', 'Qwen2ForCausalLM'],
-  tensors: DECODER_NAMES,
-  ggufRope: 'half',
+  architectures: ['qwen2', 'Qwen2ForCausalLM'],
+  gguf: 'qwen2',
+  names: DECODER_NAMES,
   config(source, vocabSize) {
     // Which layers have the window differs between versions of transformers; no released model uses it.
     if (source.json('use_sliding_window') === true) throw unsupported('uses sliding windows (use_sliding_window)');

@@ -5,10 +5,9 @@ import { DECODER_NAMES, QK_NORM_NAMES } from '../weights/tensor-names';
 import { llamaModel } from './llama';
 
 export const qwen3: Architecture = {
-  name: 'qwen3',
-  modelTypes: ['qwen3', 'Qwen3ForCausalLM'],
-  tensors: [...DECODER_NAMES, ...QK_NORM_NAMES],
-  ggufRope: 'half',
+  architectures: ['qwen3', 'Qwen3ForCausalLM'],
+  gguf: 'qwen3',
+  names: [...DECODER_NAMES, ...QK_NORM_NAMES],
   config: (source, vocabSize) => decoderConfig(source, vocabSize, { headDim: 128 }),
   build: (source, config, length) => llamaModel(source, config, length, () => ({ qkNorm: true })),
 };

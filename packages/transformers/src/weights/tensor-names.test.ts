@@ -4,19 +4,39 @@ import { DECODER_NAMES, TensorNames } from './tensor-names';
 
 test('names go there and back', () => {
   const names = new TensorNames(DECODER_NAMES);
-  expect(names.toGguf('model.layers.31.mlp.up_proj')).toBe('blk.31.ffn_up');
-  expect(names.toCheckpoint('blk.31.ffn_up')).toBe('model.layers.31.mlp.up_proj');
-  expect(names.toGguf('model.norm')).toBe('output_norm');
-  expect(names.toCheckpoint('output')).toBe('lm_head');
-  for (const unknown of ['model.layers.1.mlp.experts.2.w1', 'model.layers.x.mlp.up_proj', '', 'model.layers.1'])
-    expect(names.toGguf(unknown)).toBeUndefined();
+  expect(names.toGguf('model.layers.31.mlp.up_proj.weight')).toEqual(['blk.31.ffn_up.weight']);
+  expect(names.toCheckpoint('blk.31.ffn_up.bias')).toEqual({ name: 'model.layers.31.mlp.up_proj.bias', form: {} });
+  expect(names.toGguf('model.norm.weight')).toEqual(['output_norm.weight']);
+  expect(names.toCheckpoint('output.weight')).toEqual({ name: 'lm_head.weight', form: {} });
+  for (const unknown of ['model.layers.1.mlp.experts.2.w1.weight', 'model.layers.x.mlp.up_proj.weight', '', 'model'])
+    expect(names.toGguf(unknown)).toEqual([]);
+  for (const unknown of ['blk.1.ffn_gate_exps.weight', 'blk.x.ffn_up.weight', 'blk.1.ffn_up', ''])
+    expect(names.toCheckpoint(unknown)).toBeUndefined();
+});
+
+test('experts, parts, and names of tensors without an ending', () => {
+  const names = new TensorNames([
+    ['model.layers.{i}.mlp.experts.{e}.w1', 'blk.{i}.ffn_gate_exps'],
+    ['model.layers.{i}.mlp.gate_up', 'blk.{i}.ffn_gate', { part: [0, 2] }],
+    ['model.layers.{i}.mlp.gate_up', 'blk.{i}.ffn_up', { part: [1, 2] }],
+    ['model.layers.{i}.self_attn.sinks', 'blk.{i}.attn_sinks.weight'],
+  ]);
+  expect(names.toCheckpoint('blk.4.ffn_gate_exps.weight')?.name).toBe('model.layers.4.mlp.experts.{e}.w1.weight');
+  expect(names.toGguf('model.layers.4.mlp.experts.11.w1.weight')).toEqual(['blk.4.ffn_gate_exps.weight']);
+  expect(names.toGguf('model.layers.4.mlp.gate_up.weight')).toEqual(['blk.4.ffn_gate.weight', 'blk.4.ffn_up.weight']);
+  expect(names.toCheckpoint('blk.4.ffn_up.weight')?.form).toEqual({ part: [1, 2] });
+  expect(names.toCheckpoint('blk.4.attn_sinks.weight')?.name).toBe('model.layers.4.self_attn.sinks');
+  expect(names.toGguf('model.layers.4.self_attn.sinks')).toEqual(['blk.4.attn_sinks.weight']);
 });
 
 test('no architecture gives two tensors one name', () => {
-  for (const { name, tensors } of ARCHITECTURES) {
-    const names = new TensorNames(tensors);
-    const checkpoint = [...new Map(tensors).keys()].map((tensor) => tensor.replace('{i}', '7'));
-    for (const tensor of checkpoint)
-      expect([name, names.toCheckpoint(names.toGguf(tensor) ?? '')]).toEqual([name, tensor]);
+  for (const { architectures, names: pairs } of ARCHITECTURES) {
+    const names = new TensorNames(pairs);
+    for (const [, gguf] of pairs) {
+      const asked = `${gguf.replace('{i}', '7')}${/\.(weight|bias)$/.test(gguf) ? '' : '.weight'}`;
+      const stored = names.toCheckpoint(asked)?.name.replace('{e}', '3') ?? '';
+      expect([architectures[0], names.toGguf(stored)]).toEqual([architectures[0], expect.arrayContaining([asked])]);
+    }
+    expect(new Set(pairs.map(([, gguf]) => gguf)).size).toBe(pairs.length);
   }
 });

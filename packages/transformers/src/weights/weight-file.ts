@@ -1,0 +1,183 @@
+/**
+ * The weights in a file, asked for by their GGUF names whatever the file is: blocks of a GGUF file as they are, numbers of a
+ * checkpoint (safetensors, shards, npz, pth) under the names and in the forms that an architecture's list gives. It is where
+ * a `VarBuilder` of such weights gets them; candle has a builder of its own for each kind of file.
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { type Device, type DType, type Shape, scope, Tensor } from '@x/core';
+import { SafetensorsFile, ShardedSafetensors, type TensorReader } from '@x/core/files';
+import type { VarSource } from '@x/nn';
+import { type DenseDType, hasBlocks, QTensor } from '@x/quantized';
+import { type TensorForm, type TensorNamePair, TensorNames } from './tensor-names';
+
+/** Called after each tensor: bytes of weights read so far and in all. */
+export type ProgressListener = (loadedBytes: number, totalBytes: number) => void;
+
+export interface WeightFileOptions {
+  /** Names of an architecture's tensors, for files that are no GGUF. Default: names are those of the file. */
+  names?: readonly TensorNamePair[];
+  signal?: AbortSignal;
+  onProgress?: ProgressListener;
+}
+
+/** Tensors of the file that make up one that is asked for: several are experts, one each. */
+interface Stored {
+  names: readonly string[];
+  form: TensorForm;
+  experts: boolean;
+}
+
+/** @param paths safetensors files, or an index of them; errors as `SafetensorsFile.open`, `ShardedSafetensors.open` */
+export function openSafetensors(paths: readonly string[]): TensorReader {
+  const [only] = paths;
+  const single = paths.length === 1 && !only.endsWith('.index.json');
+  return single ? SafetensorsFile.open(only) : ShardedSafetensors.open(paths.length === 1 ? only : paths);
+}
+
+export class WeightFile implements VarSource<QTensor> {
+  private readonly list: TensorNames | undefined;
+  private readonly known = new Map<string, Stored | undefined>();
+  private readonly total: number;
+  private loaded = 0;
+
+  /** Takes the file over: {@link close} closes it. */
+  constructor(
+    readonly file: TensorReader,
+    private readonly options: WeightFileOptions = {},
+  ) {
+    this.list = options.names && !hasBlocks(file) ? new TensorNames(options.names) : undefined;
+    this.total = file.names.reduce((sum, name) => sum + file.info(name).byteLength, 0);
+  }
+
+  get label(): string {
+    return this.file.path;
+  }
+
+  names(): string[] {
+    return this.file.names;
+  }
+
+  storedName(name: string): string {
+    return (this.list?.toCheckpoint(name)?.name ?? name).replace('{e}', '0');
+  }
+
+  shapeOf(name: string): Shape | undefined {
+    const stored = this.find(name);
+    if (!stored) return undefined;
+    const { names, form, experts } = stored;
+    const shape = [...this.file.info(names[0]).shape];
+    if (form.transposed) shape.push(...shape.splice(-2).reverse());
+    if (form.part) shape[rowsDim(name, shape)] /= form.part[1];
+    return experts ? [names.length, ...shape] : shape;
+  }
+
+  bytesOf(name: string): number {
+    const { names, form } = this.find(name)!;
+    return names.reduce((sum, stored) => sum + this.file.info(stored).byteLength, 0) / (form.part?.[1] ?? 1);
+  }
+
+  /** @param dtype f32, f16 or bf16, of weights that are numbers; blocks stay. Default: as they are stored */
+  async load(name: string, device: Device, dtype?: DType, signal?: AbortSignal): Promise<QTensor> {
+    const stored = this.find(name)!;
+    const dense = dtype as DenseDType | undefined;
+    const parts: QTensor[] = [];
+    try {
+      for (const one of stored.names) {
+        using read = await QTensor.load(this.file, one, device, { dense, signal: signal ?? this.options.signal });
+        parts.push(formed(read, name, stored.form, dense));
+        await this.step(this.file.info(one).byteLength / (stored.form.part?.[1] ?? 1));
+      }
+      return joined(parts, stored.experts);
+    } finally {
+      for (const part of parts) part.dispose();
+    }
+  }
+
+  loadSync(name: string, device: Device, dtype?: DType): QTensor {
+    const { file } = this;
+    const stored = this.find(name)!;
+    const dense = dtype as DenseDType | undefined;
+    const parts: QTensor[] = [];
+    try {
+      for (const one of stored.names) {
+        using numbers = hasBlocks(file) ? undefined : file.loadSync(one, device, { dtype });
+        using read = hasBlocks(file) ? QTensor.fromGguf(file, one, device, { dense }) : QTensor.fromTensor(numbers!);
+        parts.push(formed(read, name, stored.form, dense));
+      }
+      return joined(parts, stored.experts);
+    } finally {
+      for (const part of parts) part.dispose();
+    }
+  }
+
+  close(): void {
+    this.file.close();
+  }
+
+  private find(name: string): Stored | undefined {
+    if (!this.known.has(name)) this.known.set(name, this.search(name));
+    return this.known.get(name);
+  }
+
+  private search(name: string): Stored | undefined {
+    const { file, list } = this;
+    const { name: stored, form } = list ? (list.toCheckpoint(name) ?? { name: '', form: {} }) : { name, form: {} };
+    if (!stored.includes('{e}')) return file.has(stored) ? { names: [stored], form, experts: false } : undefined;
+    const names: string[] = [];
+    for (let e = 0; file.has(stored.replace('{e}', String(e))); e++) names.push(stored.replace('{e}', String(e)));
+    return names.length > 0 ? { names, form, experts: true } : undefined;
+  }
+
+  /** Between two tensors: reports progress, lets the event loop run, and stops when asked to. */
+  private async step(bytes: number): Promise<void> {
+    this.loaded += bytes;
+    this.options.onProgress?.(this.loaded, this.total);
+    await nextTurn();
+    this.options.signal?.throwIfAborted();
+  }
+}
+
+/** Which dimension counts the outputs of a layer. */
+function rowsDim(name: string, shape: Shape): number {
+  return name.endsWith('.bias') || shape.length === 1 ? shape.length - 1 : shape.length - 2;
+}
+
+/** A weight as GGUF has it, for itself: numbers in `dtype`, blocks as they are. */
+function formed(
+  weight: QTensor,
+  name: string,
+  { part, interleaved, transposed }: TensorForm,
+  dtype?: DenseDType,
+): QTensor {
+  if (weight.kind === 'blocks') return weight.share();
+  return scope(() => {
+    let numbers: Tensor = weight.data;
+    if (transposed) numbers = numbers.transpose(-1, -2);
+    if (part) {
+      const [index, of] = part;
+      const dim = rowsDim(name, numbers.shape);
+      const rows = numbers.dim(dim) / of;
+      const [before, after] = [numbers.shape.slice(0, dim), numbers.shape.slice(dim + 1)];
+      const split = numbers.contiguous().reshape([...before, ...(interleaved ? [rows, of] : [of, rows]), ...after]);
+      numbers = split.narrow(interleaved ? dim + 1 : dim, index, 1).squeeze(interleaved ? dim + 1 : dim);
+    }
+    return QTensor.fromTensor(dtype === undefined ? numbers : numbers.toDtype(dtype));
+  });
+}
+
+/** Experts as one weight [experts, ...]; the parts stay the caller's. */
+function joined(parts: readonly QTensor[], experts: boolean): QTensor {
+  if (!experts) return parts[0].share();
+  const [{ shape }] = parts;
+  if (shape.length === 1)
+    return scope(() =>
+      QTensor.fromTensor(
+        Tensor.stack(
+          parts.map(({ data }) => data),
+          0,
+        ),
+      ),
+    );
+  using stacked = QTensor.stack(parts);
+  return stacked.reshape([parts.length, ...shape]);
+}

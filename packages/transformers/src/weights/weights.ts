@@ -1,0 +1,214 @@
+/**
+ * The layers that a model is made of, from any file of weights. The model asks for them by their GGUF names and does not
+ * know whether it gets products with numbers or with blocks; candle instead has each model twice (llama.rs and
+ * quantized_llama.rs).
+ */
+import { type Device, keep, type RopeKind, scope, Tensor } from '@x/core';
+import type { TensorReader } from '@x/core/files';
+import { LayerNorm, Linear, type Module, OwningModule, RmsNorm, VarBuilder } from '@x/nn';
+import { type DenseDType, hasBlocks, QMatMul, QTensor } from '@x/quantized';
+import { type LinearGroup, StackedGroup, separateGroups } from './linear-group';
+import { QLinear } from './q-linear';
+import type { TensorNamePair } from './tensor-names';
+import { type ProgressListener, WeightFile } from './weight-file';
+
+/** How an architecture's tensors are stored. */
+export interface TensorLayout {
+  /** What each is called in checkpoints and in GGUF files. */
+  names: readonly TensorNamePair[];
+  /**
+   * How rotated pairs lie in the rows of queries and keys: `half` of a head with the other, neighbours (`interleaved`), or
+   * `reordered`: halves in checkpoints, which llama.cpp's converter makes neighbours. Default `half`.
+   */
+  pairs?: 'half' | 'interleaved' | 'reordered';
+  /** Added to norm weights of checkpoints, which some architectures store minus one; GGUF files hold the sum. Default 0. */
+  normOffset?: number;
+}
+
+export interface WeightOptions {
+  device: Device;
+  layout: TensorLayout;
+  /** Of matrices that are numbers; default f32. */
+  dtype?: DenseDType;
+  /** As {@link Weights.activations}; default f32. */
+  activations?: DenseDType;
+  signal?: AbortSignal;
+  onProgress?: ProgressListener;
+}
+
+export interface LinearPart {
+  /** As in {@link Weights.linear}. */
+  name: string;
+  out: number;
+}
+
+/** In `dtype`; the tensor itself where it is so already. */
+export function inDtype(x: Tensor, dtype: DenseDType): Tensor {
+  return x.dtype === dtype ? x : x.toDtype(dtype);
+}
+
+/** Rows of a table in f32, blocks or numbers. */
+class TableRows extends OwningModule {
+  /** Owns the table. */
+  constructor(private readonly table: QTensor) {
+    super();
+    keep(table);
+  }
+
+  forward(ids: Tensor): Tensor {
+    return this.table.embedding(ids);
+  }
+
+  override dispose(): void {
+    this.table.dispose();
+  }
+}
+
+export class Weights {
+  readonly device: Device;
+  /** What linear layers are given, and give; sums, norms and what is added up from layer to layer are f32. */
+  readonly activations: DenseDType;
+  /** How rotated pairs lie in the query and key rows of this file. */
+  readonly ropeKind: RopeKind;
+  private readonly builder: VarBuilder<QTensor>;
+  private readonly dtype: DenseDType;
+  private readonly normOffset: number;
+
+  /** Takes the file over: {@link close} closes it. */
+  constructor(file: TensorReader, { device, layout, dtype, activations, signal, onProgress }: WeightOptions) {
+    const { names, pairs = 'half', normOffset = 0 } = layout;
+    this.device = device;
+    this.dtype = dtype ?? 'f32';
+    this.activations = activations ?? 'f32';
+    const isGguf = hasBlocks(file);
+    this.ropeKind = pairs === 'reordered' ? (isGguf ? 'interleaved' : 'half') : pairs;
+    this.normOffset = isGguf ? 0 : normOffset;
+    this.builder = VarBuilder.fromBackend(new WeightFile(file, { names, signal, onProgress }), { device });
+  }
+
+  /** Whether there is a weight of this name. @param name without `.weight`, such as `blk.0.attn_q` */
+  has(name: string): boolean {
+    return this.builder.containsTensor(`${name}.weight`);
+  }
+
+  /** The layer y = x · Wᵀ (+ bias, when the file has one); x and y are of {@link activations}. @param name as {@link has} */
+  async linear(name: string, out: number, width: number): Promise<Module> {
+    using weight = await this.matrix(name, [out, width]);
+    return this.product(weight, await this.bias(name, out));
+  }
+
+  /**
+   * Layers on one input, as one where that is possible: neighbours of one type are stacked. In a q4_K_M file query and key
+   * often share a type that value does not.
+   */
+  async group(parts: readonly LinearPart[], width: number): Promise<LinearGroup> {
+    const weights: QTensor[] = [];
+    try {
+      for (const { name, out } of parts) weights.push(await this.matrix(name, [out, width]));
+      const runs: LinearPart[][] = [];
+      for (const [i, part] of parts.entries()) {
+        if (i > 0 && weights[i].type === weights[i - 1].type) runs[runs.length - 1].push(part);
+        else runs.push([part]);
+      }
+      const stack = async (run: readonly LinearPart[]) => {
+        const first = parts.indexOf(run[0]);
+        const outs = run.map(({ out }) => out);
+        using weight =
+          run.length === 1 ? weights[first].share() : QTensor.stack(weights.slice(first, first + run.length));
+        return new StackedGroup(this.product(weight, await this.stackedBias(run)), outs);
+      };
+      return await separateGroups(runs.map((run) => () => stack(run)));
+    } finally {
+      for (const weight of weights) weight.dispose();
+    }
+  }
+
+  /** As {@link group}, of layers that lie in the file as rows of one weight, in both kinds of files. */
+  async fused(name: string, outs: readonly number[], width: number): Promise<LinearGroup> {
+    const out = outs.reduce((sum, rows) => sum + rows, 0);
+    return new StackedGroup(await this.linear(name, out, width), outs);
+  }
+
+  /** A table from u32 ids [n] to f32 rows [n, width], and, for models with tied embeddings, the product with the table. */
+  async embedding(name: string, rows: number, width: number): Promise<{ lookup: Module; asLinear(): Module }> {
+    const table = await this.matrix(name, [rows, width]);
+    return { lookup: new TableRows(table), asLinear: () => this.product(table) };
+  }
+
+  async norm(name: string, size: number, eps: number): Promise<RmsNorm> {
+    return new RmsNorm(await this.normWeight(name, size), eps);
+  }
+
+  /** A norm that takes the mean away, with a bias when the file has one. */
+  async layerNorm(name: string, size: number, eps: number): Promise<LayerNorm> {
+    const weight = await this.normWeight(name, size);
+    try {
+      return new LayerNorm(weight, await this.optional(`${name}.bias`, [size]), eps);
+    } catch (error) {
+      weight.dispose();
+      throw error;
+    }
+  }
+
+  /** A tensor as numbers, which the caller owns. @param name with its ending */
+  async numbers(name: string, shape: readonly number[], dtype: DenseDType = 'f32'): Promise<Tensor> {
+    using weight = await this.builder.get(shape, name, { dtype });
+    return weight.dequantize(dtype);
+  }
+
+  /** As {@link numbers}; undefined where the file has no such tensor. */
+  async optional(name: string, shape: readonly number[], dtype: DenseDType = 'f32'): Promise<Tensor | undefined> {
+    return this.builder.containsTensor(name) ? this.numbers(name, shape, dtype) : undefined;
+  }
+
+  /** Divisors of the rotation frequencies, [size]; undefined where the file has none: checkpoints say it in config.json. */
+  async ropeFactors(size: number): Promise<Float32Array | undefined> {
+    using values = await this.optional('rope_freqs.weight', [size]);
+    return values && (await values.toArray<Float32Array>());
+  }
+
+  /** Closes the file; layers stay valid. */
+  close(): void {
+    this.builder.dispose();
+  }
+
+  private matrix(name: string, shape: readonly number[]): Promise<QTensor> {
+    return this.builder.get(shape, `${name}.weight`, { dtype: this.dtype });
+  }
+
+  private bias(name: string, out: number): Promise<Tensor | undefined> {
+    return this.optional(`${name}.bias`, [out], this.activations);
+  }
+
+  /** The biases of layers one after the other, zeros for those that have none; undefined when none has. */
+  private async stackedBias(parts: readonly LinearPart[]): Promise<Tensor | undefined> {
+    const biases: (Tensor | undefined)[] = [];
+    try {
+      for (const { name, out } of parts) biases.push(await this.bias(name, out));
+      if (biases.every((bias) => bias === undefined)) return undefined;
+      const { device, activations: dtype } = this;
+      return scope(() =>
+        Tensor.cat(
+          parts.map(({ out }, i) => biases[i] ?? Tensor.zeros([out], dtype, device)),
+          0,
+        ),
+      );
+    } finally {
+      for (const bias of biases) bias?.dispose();
+    }
+  }
+
+  private async normWeight(name: string, size: number): Promise<Tensor> {
+    const stored = await this.numbers(`${name}.weight`, [size]);
+    if (this.normOffset === 0) return stored;
+    using before = stored;
+    return before.add(this.normOffset);
+  }
+
+  /** A layer that shares `weight` and owns `bias`. */
+  private product(weight: QTensor, bias?: Tensor): Module {
+    if (weight.kind === 'dense' && this.dtype === 'f32' && this.activations === 'f32')
+      return new Linear(weight.data.detach(), bias);
+    return new QLinear(QMatMul.fromQTensor(weight, { dense: this.dtype }), bias);
+  }
+}
