@@ -4,13 +4,9 @@
  */
 
 import { performance } from 'node:perf_hooks';
-import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Tensor } from '@x/core';
 import { type Tokenizer, TransformersError } from '@x/transformers';
-import type { SequenceCache } from './kv/sequence-cache';
+import { applyMask, type Constraint } from './constraint';
 import { boolean, callback, checkOptions, number, type OptionRule, signal } from './options';
-import { Pacer } from './pacer';
-import { promptChunk } from './prompt-chunk';
 import { LogitsProcessor, logProbability, type SamplingOptions } from './sampling';
 import type { BatchScheduler } from './scheduler';
 import { StopStrings } from './stop';
@@ -29,6 +25,13 @@ export interface GenerateOptions extends SamplingOptions {
   logprobs?: boolean;
   /** Go on after an end-of-text token, as measurements need it. Default false. */
   ignoreEos?: boolean;
+  /**
+   * Take the beginning of the prompt from the cache where another sequence had it, in blocks of 32 tokens. What is computed
+   * in other pieces may differ in its last bits. Default true.
+   */
+  reusePrompt?: boolean;
+  /** Which tokens may come next, asked before each. Default: all. */
+  constraint?: Constraint;
   /** Put what the model expects around a text, usually BOS, around a string prompt. Ids are taken as they are. Default true. */
   addSpecialTokens?: boolean;
   /**
@@ -91,6 +94,11 @@ const OPTIONS = {
   signal,
   logprobs: boolean,
   ignoreEos: boolean,
+  reusePrompt: boolean,
+  constraint: [
+    (value) => typeof (value as Constraint)?.mask === 'function' && typeof (value as Constraint).accept === 'function',
+    'an object with mask() and accept()',
+  ],
   addSpecialTokens: boolean,
   onProgress: callback,
 } satisfies Record<keyof GenerateOptions, OptionRule>;
@@ -180,18 +188,22 @@ export class Generation implements AsyncIterable<Piece> {
     const { tokenizer } = host;
     options.signal?.throwIfAborted();
     const { scheduler } = host;
-    const cache = scheduler.runner.cache();
+    const cache = scheduler.open();
     let working = performance.now();
     try {
       const decoder = tokenizer.decodeStream({ context: promptIds });
       const eos = new Set(options.ignoreEos ? [] : tokenizer.eosIds);
       const history = [...promptIds];
-      let logits = await scheduler.outside(() => this.prefill(cache));
+      const { signal, constraint, reusePrompt: reuse } = options;
+      let logits = await scheduler.prefill(cache, promptIds, { signal, reuse, onProgress: this.report });
       for (;;) {
+        const mask = constraint?.mask();
+        if (mask) applyMask(logits, mask);
         const id = processor.sample(logits, history);
         const logprob = options.logprobs ? logProbability(logits, id) : undefined;
         const index = this.generated++;
         history.push(id);
+        if (!eos.has(id)) constraint?.accept(id);
         const ended = this.endAfter(eos.has(id), promptIds.length + index);
         let text = eos.has(id) ? '' : decoder.push(id);
         if (ended) text += decoder.flush();
@@ -215,56 +227,25 @@ export class Generation implements AsyncIterable<Piece> {
       throw error;
     } finally {
       this.finishReason ??= 'left';
-      cache.dispose();
+      scheduler.close(cache);
     }
   }
 
-  /** Reads the prompt; logits of its last position. */
-  private async prefill(cache: SequenceCache): Promise<Float32Array> {
-    const { promptIds, options } = this;
-    const { runner } = this.host.scheduler;
-    const { config, device } = runner.model;
-    const total = promptIds.length;
+  /** Calls `onProgress` when there is enough to tell. */
+  private readonly report = (() => {
     let reported = 0;
-    const report = (done: number) => {
+    return (done: number) => {
+      const total = this.promptIds.length;
       if (done < total && done < reported + PROGRESS_STEP) return;
       reported = done;
-      options.onProgress?.(done, total);
+      this.options.onProgress?.(done, total);
     };
-    // Lets the event loop run, so that timers and abort signals work even on a device that computes synchronously.
-    await nextTurn();
-    options.signal?.throwIfAborted();
-    const pacer = new Pacer(() => options.signal?.throwIfAborted());
-    try {
-      for (let at = 0; ; ) {
-        const [start, ids] = [at, promptIds.slice(at, at + promptChunk(config, device, at))];
-        at += ids.length;
-        const last = at === total;
-        const pass = runner.pass([{ cache, ids }], last);
-        const logits = await pacer.run(pass, (share) => report(start + Math.floor(share * ids.length)));
-        if (!last) continue;
-        const values = await valuesOf(logits);
-        report(total);
-        return values;
-      }
-    } finally {
-      await pacer.idle();
-    }
-  }
+  })();
 
   /** @param position where the token would go in the cache */
   private endAfter(isEos: boolean, position: number): FinishReason | undefined {
     if (isEos) return 'eos';
     if (this.generated >= this.maxTokens) return 'length';
     return position >= this.host.scheduler.runner.maxContext ? 'context' : undefined;
-  }
-}
-
-/** Reads the logits that a pass was asked for, and disposes them. */
-async function valuesOf(logits: Tensor | undefined): Promise<Float32Array> {
-  try {
-    return await logits!.toArray<Float32Array>();
-  } finally {
-    logits?.dispose();
   }
 }

@@ -2,12 +2,13 @@
  * Runs language models: sequences and their key-value caches, batching, sampling and generation. A model computes, the
  * engine remembers.
  */
+export type { Constraint } from './constraint';
 export { type FinishReason, type GenerateOptions, Generation, type GenerationStats, type Piece } from './generation';
-export { ContiguousKv, type SequencePart } from './kv/contiguous';
+export { type CacheDType, defaultCacheDtype, KvPool, type KvPoolOptions, type KvPoolStats } from './kv/pool';
 export { SequenceCache } from './kv/sequence-cache';
 export { LanguageModel, type LanguageModelParts } from './language-model';
 export { type LoadModelOptions, loadModel } from './load';
 export { Random } from './random';
 export { Runner, type Step } from './runner';
 export { applyRepetitionPenalty, argmax, LogitsProcessor, logProbability, type SamplingOptions } from './sampling';
-export { BatchScheduler } from './scheduler';
+export { BatchScheduler, type PrefillOptions } from './scheduler';

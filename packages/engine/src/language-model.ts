@@ -2,6 +2,7 @@
 import { type Device, DisposedError, type Tensor } from '@x/core';
 import { type CausalModel, type DecoderConfig, type Tokenizer, TransformersError } from '@x/transformers';
 import { type GenerateOptions, Generation } from './generation';
+import type { CacheDType, KvPoolOptions, KvPoolStats } from './kv/pool';
 import type { SequenceCache } from './kv/sequence-cache';
 import { Runner } from './runner';
 import { BatchScheduler } from './scheduler';
@@ -11,11 +12,13 @@ export interface LanguageModelParts {
   tokenizer: Tokenizer;
   /** Positions that a sequence may have. */
   maxContext: number;
+  /** Of the key-value cache. */
+  cache?: KvPoolOptions;
   loadMs: number;
 }
 
 /**
- * One set of weights for any number of sequences: every {@link generate} has a cache of its own, which goes when it ends.
+ * One set of weights for any number of sequences: every {@link generate} is one, with its part of a cache that all share.
  * {@link forward} and {@link reset} work on one more sequence that the model keeps.
  */
 export class LanguageModel {
@@ -31,15 +34,15 @@ export class LanguageModel {
   private readonly sequence: SequenceCache;
   private disposed = false;
 
-  constructor({ model, tokenizer, maxContext, loadMs }: LanguageModelParts) {
+  constructor({ model, tokenizer, maxContext, cache, loadMs }: LanguageModelParts) {
     this.tokenizer = tokenizer;
     this.config = model.config;
     this.device = model.device;
     this.maxContext = maxContext;
     this.loadMs = loadMs;
-    this.runner = new Runner(model, maxContext);
+    this.runner = new Runner(model, maxContext, cache);
     this.scheduler = new BatchScheduler(this.runner);
-    this.sequence = this.runner.cache();
+    this.sequence = this.scheduler.open(true);
   }
 
   /** Positions in the cache of the model's own sequence. */
@@ -66,7 +69,7 @@ export class LanguageModel {
    */
   forward(ids: ArrayLike<number>, position: number): Tensor {
     this.checkAlive('forward');
-    const { sequence, runner } = this;
+    const { sequence, runner, scheduler } = this;
     if (!Number.isInteger(position) || position < 0 || position > sequence.length) {
       throw new TransformersError(
         'INVALID_OPTION',
@@ -75,11 +78,31 @@ export class LanguageModel {
     }
     runner.check(ids, position);
     sequence.truncate(position);
+    scheduler.reserve(sequence, position + ids.length);
     using logits = runner.step([{ cache: sequence, ids }]);
     return logits.reshape([this.config.vocabSize]);
   }
 
-  /** Forgets the model's own sequence; its memory stays for the next one. */
+  /** Of keys and values in the cache. */
+  get cacheDtype(): CacheDType {
+    return this.runner.pool.dtype;
+  }
+
+  /** What the key-value cache of all sequences holds. */
+  get cacheStats(): KvPoolStats {
+    return this.runner.pool.stats;
+  }
+
+  /**
+   * Gives memory back that is kept for what may come: captured steps and, while no sequence is under way and the model's own
+   * is reset, the key-value cache with the prompts that it remembers.
+   */
+  emptyCache(): void {
+    this.checkAlive('emptyCache');
+    this.runner.emptyCache();
+  }
+
+  /** Forgets the model's own sequence; its memory stays for others. */
   reset(): void {
     this.checkAlive('reset');
     this.sequence.truncate(0);
@@ -88,7 +111,7 @@ export class LanguageModel {
   /** Gives all memory back. Harmless when repeated; anything else afterwards raises a `DisposedError`. */
   dispose(): void {
     this.disposed = true;
-    this.sequence.dispose();
+    this.runner.dispose();
     this.runner.model.dispose();
   }
 

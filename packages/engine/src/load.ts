@@ -21,6 +21,7 @@ import {
   TransformersError,
   type WeightSource,
 } from '@x/transformers';
+import { type CacheDType, defaultCacheDtype } from './kv/pool';
 import { LanguageModel } from './language-model';
 import { callback, checkOptions, number, type OptionRule, signal } from './options';
 
@@ -44,10 +45,20 @@ export interface LoadModelOptions {
   /** Called after each tensor with the bytes read so far and in all. */
   onProgress?: ProgressListener;
   /**
-   * Positions of the key-value cache, prompt and generated text together; the cache takes 8 · layers · kvHeads · headDim
-   * bytes for each. Default: what the model was made for, at most 4096. More than it was made for is refused.
+   * Positions that a sequence may have, prompt and generated text together. Default: what the model was made for, at most
+   * 4096. More than it was made for is refused. The cache grows with what sequences hold.
    */
   maxContext?: number;
+  /**
+   * Of the key-value cache, whose positions take 2 · layers · kvHeads · headDim elements each. Default: `f16` on GPUs, `f32`
+   * elsewhere.
+   */
+  cacheDtype?: CacheDType;
+  /**
+   * Positions of all sequences together at most, whole blocks of 32. When they are used up, sequences wait for one another.
+   * Default: what the device's memory holds.
+   */
+  maxCachePositions?: number;
 }
 
 const DEFAULT_CONTEXT = 4096;
@@ -62,6 +73,8 @@ const OPTIONS = {
   signal,
   onProgress: callback,
   maxContext: number,
+  cacheDtype: [(value) => ['f32', 'f16', 'bf16'].includes(value as string), '"f32", "f16" or "bf16"'],
+  maxCachePositions: [(value) => Number.isInteger(value) && (value as number) >= 1, 'a whole number of 1 or more'],
 } satisfies Record<keyof LoadModelOptions, OptionRule>;
 
 /**
@@ -162,7 +175,7 @@ async function assemble(
   maxContext: number,
   tokenizer: Tokenizer,
   start: number,
-  { signal }: LoadModelOptions,
+  { signal, cacheDtype, maxCachePositions }: LoadModelOptions,
 ): Promise<LanguageModel> {
   const model = await architecture.build(weights, config, maxContext);
   try {
@@ -172,7 +185,8 @@ async function assemble(
     model.dispose();
     throw error;
   }
-  return new LanguageModel({ model, tokenizer, maxContext, loadMs: performance.now() - start });
+  const cache = { dtype: cacheDtype ?? defaultCacheDtype(weights.device.kind), maxPositions: maxCachePositions };
+  return new LanguageModel({ model, tokenizer, maxContext, cache, loadMs: performance.now() - start });
 }
 
 function contextOf({ config }: ModelDescription, { maxContext }: LoadModelOptions): number {

@@ -1,11 +1,14 @@
 /**
- * Forward passes for sequences: puts the tokens of several sequences into one batch, gives the model a view of their caches,
- * and commits what was written when all layers are through. Eager; a captured form would replay the same batch.
+ * Forward passes for sequences: puts the tokens of several sequences into one batch, gives the model a view of their blocks,
+ * and commits what was written when all layers are through. Decode steps are replayed from graphs where the device has them.
  */
-import { scope, Tensor } from '@x/core';
-import { type Batch, type CausalModel, type ForwardPass, TransformersError } from '@x/transformers';
-import { ContiguousKv } from './kv/contiguous';
-import { SequenceCache } from './kv/sequence-cache';
+import type { Tensor } from '@x/core';
+import { type CausalModel, type ForwardPass, TransformersError } from '@x/transformers';
+import { DecodeGraphs } from './decode-graphs';
+import { PagedKv, type Segment } from './kv/paged';
+import { KvPool, type KvPoolOptions } from './kv/pool';
+import type { SequenceCache } from './kv/sequence-cache';
+import { StepInputs } from './step-inputs';
 
 /** Tokens that follow what a sequence's cache holds. */
 export interface Step {
@@ -14,19 +17,38 @@ export interface Step {
 }
 
 export class Runner {
+  readonly pool: KvPool;
+  private readonly graphs: DecodeGraphs | undefined;
+
   /** @param maxContext positions that a sequence may have */
   constructor(
     readonly model: CausalModel,
     readonly maxContext: number,
-  ) {}
-
-  /** An empty cache for one sequence: the caller's to dispose. */
-  cache(): SequenceCache {
-    return new SequenceCache(this.model.kvLayouts, this.model.device, this.maxContext);
+    cache: KvPoolOptions = {},
+  ) {
+    const { device, kvLayouts } = model;
+    this.pool = new KvPool(kvLayouts, device, cache);
+    const { dtype } = this.pool;
+    const kernels = device.backend.pagedAttention;
+    const isPaged = kvLayouts.every(({ keyDim, valueDim }) => kernels?.supports('f32', dtype, keyDim, valueDim));
+    if (isPaged) this.graphs = new DecodeGraphs(model, this.pool);
   }
 
-  /** {@link pass} to its end, with logits. */
+  /** An empty sequence: the caller's to dispose. */
+  cache(): SequenceCache {
+    return this.pool.sequence(this.maxContext);
+  }
+
+  /** {@link pass} to its end, with logits; a graph of it where each sequence has one token. */
   step(steps: readonly Step[]): Tensor {
+    if (this.graphs && steps.every(({ ids }) => ids.length === 1)) {
+      this.prepare(steps);
+      const logits = this.graphs.step(steps);
+      if (logits) {
+        for (const { cache, ids } of steps) cache.commit(ids);
+        return logits;
+      }
+    }
     const pass = this.pass(steps, true);
     for (;;) {
       const step = pass.next();
@@ -38,44 +60,29 @@ export class Runner {
    * Reads tokens and predicts, for each sequence, the one after its last: logits [steps, vocabSize], f32, the caller's to
    * dispose. The sequences change when the pass has come to its end; one that fails or is left changes nothing. A sequence
    * is in one pass at a time. The checks are made at the first `next()`.
-   * @throws TransformersError EMPTY_INPUT, BAD_TOKEN, CONTEXT_EXCEEDED
+   * @throws TransformersError EMPTY_INPUT, BAD_TOKEN, CONTEXT_EXCEEDED, CACHE_FULL
    */
   *pass(steps: readonly Step[], logits: boolean): ForwardPass {
-    for (const { cache, ids } of steps) this.check(ids, cache.length);
-    const view = new ContiguousKv(steps.map(({ cache, ids }) => ({ cache, count: ids.length })));
-    const batch = this.batch(steps, logits);
+    this.prepare(steps);
+    const { inputs, segments } = this.inputs(steps);
+    const { tokens, positions, slots, outputs } = inputs.pieces;
+    const view = new PagedKv(this.pool, slots, segments);
+    const wanted = !logits ? 'none' : tokens.dim(0) === steps.length ? 'all' : outputs;
     try {
-      const result = yield* this.model.pass(batch, view);
-      view.commit();
+      const result = yield* this.model.pass({ tokens, positions, outputs: wanted }, view);
+      for (const { cache, ids } of steps) cache.commit(ids);
       return result;
     } finally {
       view.dispose();
-      const { tokens, positions, outputs } = batch;
-      for (const tensor of [tokens, positions, outputs]) if (typeof tensor === 'object') tensor.dispose();
+      for (const segment of segments) {
+        if (segment.kind === 'tokens') for (const ids of [segment.tables, segment.lengths]) ids.dispose();
+        else segment.blocks.dispose();
+      }
+      inputs.dispose();
     }
   }
 
-  private batch(steps: readonly Step[], logits: boolean): Batch {
-    const { device } = this.model;
-    const total = steps.reduce((sum, { ids }) => sum + ids.length, 0);
-    const tokens = new Uint32Array(total);
-    const positions = new Uint32Array(total);
-    const outputs = new Uint32Array(steps.length);
-    let at = 0;
-    steps.forEach(({ cache, ids }, row) => {
-      tokens.set(ids, at);
-      for (let i = 0; i < ids.length; i++) positions[at + i] = cache.length + i;
-      at += ids.length;
-      outputs[row] = at - 1;
-    });
-    return scope(() => ({
-      tokens: Tensor.from(tokens, { device }),
-      positions: Tensor.from(positions, { device }),
-      outputs: !logits ? 'none' : total === steps.length ? 'all' : Tensor.from(outputs, { device }),
-    }));
-  }
-
-  /** @throws what {@link step} throws for tokens at a position */
+  /** @throws what {@link pass} throws for tokens at a position */
   check(ids: ArrayLike<number>, position: number): void {
     if (ids.length === 0) {
       throw new TransformersError(
@@ -94,9 +101,91 @@ export class Runner {
     if (position + ids.length > this.maxContext) {
       throw new TransformersError(
         'CONTEXT_EXCEEDED',
-        `forward: ${ids.length} tokens at position ${position} need ${position + ids.length} positions, the cache has ${this.maxContext}; ` +
+        `forward: ${ids.length} tokens at position ${position} need ${position + ids.length} positions, a sequence has ${this.maxContext}; ` +
           `give fewer tokens, or load the model with a larger maxContext (it was made for ${contextLength}).`,
       );
     }
   }
+
+  /** Gives back graphs, and the cache where no sequence is in it. */
+  emptyCache(): void {
+    this.graphs?.dispose();
+    this.pool.empty();
+  }
+
+  /** Gives back graphs and cache; the model stays. */
+  dispose(): void {
+    this.graphs?.dispose();
+    this.pool.dispose();
+  }
+
+  private prepare(steps: readonly Step[]): void {
+    for (const { cache, ids } of steps) {
+      this.check(ids, cache.length);
+      cache.reserve(cache.length + ids.length);
+    }
+  }
+
+  private inputs(steps: readonly Step[]) {
+    const groups = this.grouped(steps);
+    const total = steps.reduce((sum, { ids }) => sum + ids.length, 0);
+    const tables = groups.map((group) => group.length * widthOf(group));
+    const inputs = new StepInputs(this.model.device, {
+      tokens: total,
+      positions: total,
+      slots: total,
+      outputs: steps.length,
+      lengths: steps.length,
+      tables: tables.reduce((sum, size) => sum + size, 0),
+    });
+    const [tokens, positions, slots, outputs, lengths, blocks] = (
+      ['tokens', 'positions', 'slots', 'outputs', 'lengths', 'tables'] as const
+    ).map((name) => inputs.host(name));
+    let at = 0;
+    steps.forEach(({ cache, ids }, row) => {
+      tokens.set(ids, at);
+      for (let i = 0; i < ids.length; i++) {
+        positions[at + i] = cache.length + i;
+        slots[at + i] = cache.slot(cache.length + i);
+      }
+      at += ids.length;
+      outputs[row] = at - 1;
+      lengths[row] = cache.length + ids.length;
+    });
+    const segments: Segment[] = [];
+    let [start, row, place] = [0, 0, 0];
+    groups.forEach((group, g) => {
+      const width = widthOf(group);
+      group.forEach(({ cache }, i) => {
+        blocks.set(cache.blocks, place + i * width);
+      });
+      const table = inputs.pieces.tables.narrow(0, place, tables[g]);
+      const count = group.reduce((sum, { ids }) => sum + ids.length, 0);
+      if (this.graphs && count === group.length) {
+        const own = { tables: table.reshape([count, width]), lengths: inputs.pieces.lengths.narrow(0, row, count) };
+        segments.push({ kind: 'tokens', start, count, ...own });
+        table.dispose();
+      } else segments.push({ kind: 'sequence', start, count, before: group[0].cache.length, blocks: table });
+      [start, row, place] = [start + count, row + group.length, place + tables[g]];
+    });
+    inputs.upload();
+    return { inputs, segments };
+  }
+
+  /** Neighbours with one token each together, where there are kernels for them; others by themselves. */
+  private grouped(steps: readonly Step[]): Step[][] {
+    const groups: Step[][] = [];
+    for (const step of steps) {
+      const last = groups.at(-1);
+      const joins = this.graphs && step.ids.length === 1 && last?.[0].ids.length === 1;
+      if (joins) last.push(step);
+      else groups.push([step]);
+    }
+    return groups;
+  }
+}
+
+/** Blocks of the longest sequence. */
+function widthOf(group: readonly Step[]): number {
+  return Math.max(...group.map(({ cache }) => cache.blocks.length));
 }

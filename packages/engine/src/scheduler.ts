@@ -1,19 +1,32 @@
 /**
- * Continuous batching: the decode steps of all sequences that want their next token are one forward pass. A sequence joins
- * at the next step and leaves when it likes; weights are read once for all of them. Policy is simple on purpose: who asked
- * first, at most {@link MAX_BATCH} at once.
+ * Who computes when. Continuous batching: the decode steps of all sequences that want their next token are one forward
+ * pass; a sequence joins at the next step and leaves when it likes, and weights are read once for all of them. Where the
+ * cache is full, sequences that nobody waits for give up their blocks, then those that came last; what was given up is
+ * computed again from the tokens. Policy is simple on purpose: who came first goes first, at most {@link MAX_BATCH} at once.
  */
 import { AsyncResource } from 'node:async_hooks';
 import { performance } from 'node:perf_hooks';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Tensor } from '@x/core';
+import { TransformersError } from '@x/transformers';
 import type { SequenceCache } from './kv/sequence-cache';
 import { Pacer } from './pacer';
+import { promptChunk } from './prompt-chunk';
 import type { Runner } from './runner';
 
 /** Sequences in one pass. */
 const MAX_BATCH = 64;
 /** Shorter steps go out in one go: an abort can wait for their end, and watching them takes time. */
 const UNWATCHED_MS = 50;
+
+/**
+ * What a sequence is doing: nothing that anyone waits for, waiting for room or a step, or part of a pass. One that is kept
+ * is never taken from.
+ */
+type State = 'idle' | 'waiting' | 'running' | 'kept';
+
+/** One that nobody waited for during this time gives up its blocks to those that came after it, too. */
+const IDLE_MS = 1000;
 
 interface Request {
   cache: SequenceCache;
@@ -23,13 +36,24 @@ interface Request {
   reject(error: unknown): void;
 }
 
+export interface PrefillOptions {
+  signal?: AbortSignal;
+  /** Whether what the cache holds of the beginning is taken from there. Default true. */
+  reuse?: boolean;
+  /** Called with the tokens that the device is done with. */
+  onProgress?: (done: number) => void;
+}
+
 export class BatchScheduler {
-  private readonly waiting: Request[] = [];
+  private waiting: Request[] = [];
   /** Those of the pass under way. */
   private batch: readonly Request[] = [];
   private running = false;
   /** How long the last step took. */
   private stepMs = Number.POSITIVE_INFINITY;
+  /** In the order in which they came. */
+  private readonly sequences = new Map<SequenceCache, { state: State; since: number }>();
+  private changed = deferred();
   private readonly context = new AsyncResource('BatchScheduler');
   private readonly pacer = new Pacer(() => {
     if (this.batch.every(({ signal }) => signal?.aborted)) this.batch[0]?.signal?.throwIfAborted();
@@ -37,9 +61,36 @@ export class BatchScheduler {
 
   constructor(readonly runner: Runner) {}
 
-  /** Runs `fn` outside the scopes of its caller: the tensors of a pass may not go when a `scope` around it ends. */
-  outside<T>(fn: () => T): T {
-    return this.context.runInAsyncScope(fn);
+  /**
+   * An empty sequence. {@link close} it.
+   * @param kept it does not give up its blocks for others, which the scheduler has sequences do between two steps
+   */
+  open(kept = false): SequenceCache {
+    const cache = this.runner.cache();
+    this.sequences.set(cache, { state: kept ? 'kept' : 'idle', since: performance.now() });
+    return cache;
+  }
+
+  close(cache: SequenceCache): void {
+    this.sequences.delete(cache);
+    cache.dispose();
+    this.report();
+  }
+
+  /** Takes blocks for `length` positions at once. @throws TransformersError CACHE_FULL */
+  reserve(cache: SequenceCache, length: number): void {
+    if (this.makeRoom(cache, length)) return;
+    // Says why not.
+    cache.reserve(length);
+  }
+
+  /**
+   * Appends a prompt to a sequence and predicts the token after it: logits [vocabSize]. What the cache holds of its
+   * beginning, from this sequence or another one, is not computed again.
+   * @throws TransformersError EMPTY_INPUT, BAD_TOKEN, CONTEXT_EXCEEDED, CACHE_FULL; the signal's reason
+   */
+  prefill(cache: SequenceCache, ids: readonly number[], options: PrefillOptions = {}): Promise<Float32Array> {
+    return this.context.runInAsyncScope(() => this.read(cache, ids, options));
   }
 
   /**
@@ -49,9 +100,60 @@ export class BatchScheduler {
    */
   decode(cache: SequenceCache, id: number, signal?: AbortSignal): Promise<Float32Array> {
     return new Promise((resolve, reject) => {
+      this.checkOpen(cache);
+      this.runner.check([id], cache.tokens.length);
       this.waiting.push({ cache, id, signal, resolve, reject });
-      if (!this.running) void this.outside(() => this.run());
+      this.set(cache, 'waiting');
+      if (!this.running) void this.context.runInAsyncScope(() => this.run());
     });
+  }
+
+  private async read(
+    cache: SequenceCache,
+    ids: readonly number[],
+    { signal, reuse = true, onProgress }: PrefillOptions,
+  ): Promise<Float32Array> {
+    const { runner } = this;
+    this.checkOpen(cache);
+    runner.check(ids, cache.tokens.length);
+    const prompt = [...cache.tokens, ...ids];
+    const known = prompt.length - ids.length;
+    // Lets the event loop run, so that timers and abort signals work even on a device that computes synchronously.
+    await nextTurn();
+    signal?.throwIfAborted();
+    const pacer = new Pacer(() => signal?.throwIfAborted());
+    try {
+      if (reuse && cache.capacity === 0) cache.adopt(prompt);
+      for (;;) {
+        const start = cache.length;
+        const chunk = prompt.slice(start, start + promptChunk(runner.model.config, runner.model.device, start));
+        if (!this.makeRoom(cache, start + chunk.length)) {
+          await this.waitForRoom(cache, signal);
+          continue;
+        }
+        this.set(cache, 'running');
+        const last = start + chunk.length === prompt.length;
+        const pass = runner.pass([{ cache, ids: chunk }], last);
+        const done = (share: number) => onProgress?.(Math.max(0, start + Math.floor(share * chunk.length) - known));
+        const logits = await pacer.run(pass, done);
+        if (!last) continue;
+        const values = await valuesOf(logits!);
+        onProgress?.(ids.length);
+        return values;
+      }
+    } finally {
+      await pacer.idle();
+      this.set(cache, 'idle');
+      this.report();
+    }
+  }
+
+  /** Until something has changed. Meanwhile others may take what the sequence has. */
+  private async waitForRoom(cache: SequenceCache, signal: AbortSignal | undefined): Promise<void> {
+    if (this.sequences.get(cache)?.state === 'running') this.report();
+    this.set(cache, 'waiting');
+    await this.change([signal]);
+    signal?.throwIfAborted();
   }
 
   private async run(): Promise<void> {
@@ -59,12 +161,62 @@ export class BatchScheduler {
     // Others that ask within this turn of the event loop come along.
     await nextTurn();
     while (this.waiting.length > 0) {
-      this.batch = this.waiting.splice(0, MAX_BATCH);
-      await this.step(this.batch);
+      this.batch = await this.admit();
+      if (this.batch.length > 0) await this.step(this.batch);
+      // Only prompts are being read: their end makes room.
+      else if (this.waiting.length > 0) await this.change(this.waiting.map(({ signal }) => signal));
       await nextTurn();
     }
     this.batch = [];
     this.running = false;
+  }
+
+  /** Takes the next batch from those who wait: the first that came and that there is room for. */
+  private async admit(): Promise<Request[]> {
+    const order = new Map([...this.sequences.keys()].map((cache, i) => [cache, i]));
+    this.waiting.sort((a, b) => order.get(a.cache)! - order.get(b.cache)!);
+    const admitted: Request[] = [];
+    const later: Request[] = [];
+    for (const request of this.waiting.splice(0)) {
+      const { cache, signal } = request;
+      try {
+        signal?.throwIfAborted();
+        const isRoom = admitted.length < MAX_BATCH && this.makeRoom(cache, cache.tokens.length + 1);
+        (isRoom ? admitted : later).push(request);
+        if (isRoom) this.set(cache, 'running');
+      } catch (error) {
+        this.set(cache, 'idle');
+        request.reject(error);
+      }
+    }
+    this.waiting = [...later, ...this.waiting];
+    const ready: Request[] = [];
+    for (const request of admitted) {
+      try {
+        await this.restore(request);
+        ready.push(request);
+      } catch (error) {
+        this.set(request.cache, 'idle');
+        request.reject(error);
+      }
+    }
+    return ready;
+  }
+
+  /** Computes what a sequence had to give up. */
+  private async restore({ cache, signal }: Request): Promise<void> {
+    const { tokens } = cache;
+    if (cache.length === tokens.length) return;
+    const pacer = new Pacer(() => signal?.throwIfAborted());
+    try {
+      while (cache.length < tokens.length) {
+        const { config, device } = this.runner.model;
+        const end = Math.min(tokens.length, cache.length + promptChunk(config, device, cache.length));
+        await pacer.run(this.runner.pass([{ cache, ids: tokens.slice(cache.length, end) }], false));
+      }
+    } finally {
+      await pacer.idle();
+    }
   }
 
   private async step(requests: readonly Request[]): Promise<void> {
@@ -73,19 +225,111 @@ export class BatchScheduler {
       const steps = requests.map(({ cache, id }) => ({ cache, ids: [id] }));
       const isPaced = this.stepMs > UNWATCHED_MS;
       const logits = isPaced ? (await this.pacer.run(this.runner.pass(steps, true)))! : this.runner.step(steps);
-      try {
-        const values = await logits.toArray<Float32Array>();
-        this.stepMs = performance.now() - begun;
-        const width = values.length / requests.length;
-        requests.forEach(({ resolve }, row) => {
-          resolve(values.subarray(row * width, (row + 1) * width));
-        });
-      } finally {
-        logits.dispose();
-      }
+      const values = await valuesOf(logits);
+      this.stepMs = performance.now() - begun;
+      const width = values.length / requests.length;
+      requests.forEach((request, row) => {
+        this.set(request.cache, 'idle');
+        request.resolve(values.subarray(row * width, (row + 1) * width));
+      });
     } catch (error) {
       await this.pacer.idle();
-      for (const { signal, reject } of requests) reject(signal?.aborted ? signal.reason : error);
+      for (const request of requests) {
+        this.set(request.cache, 'idle');
+        request.reject(request.signal?.aborted ? request.signal.reason : error);
+      }
+    } finally {
+      this.report();
     }
   }
+
+  /** Unless the sequence was closed meanwhile, or is kept. */
+  private set(cache: SequenceCache, state: State): void {
+    const entry = this.sequences.get(cache);
+    if (entry === undefined || entry.state === 'kept') return;
+    entry.state = state;
+    entry.since = performance.now();
+  }
+
+  private checkOpen(cache: SequenceCache): void {
+    if (this.sequences.has(cache)) return;
+    throw new TransformersError(
+      'INVALID_OPTION',
+      'The sequence was closed, or another scheduler has opened it; open() one.',
+    );
+  }
+
+  /** Wakes those who wait for a change: of who has which blocks. */
+  private report(): void {
+    this.changed.resolve();
+    this.changed = deferred();
+  }
+
+  /** Until the next {@link report}, a signal is aborted, or a sequence may have become idle. */
+  private async change(signals: readonly (AbortSignal | undefined)[]): Promise<void> {
+    const { promise, resolve } = this.changed;
+    for (const signal of signals) signal?.addEventListener('abort', resolve, { once: true });
+    const timer = setTimeout(resolve, IDLE_MS);
+    await promise;
+    clearTimeout(timer);
+    for (const signal of signals) signal?.removeEventListener('abort', resolve);
+    // Who was idle for the moment asks for the next step before anyone takes its blocks.
+    await nextTurn();
+  }
+
+  /**
+   * Takes blocks for `length` positions of a sequence, others' where there are no more.
+   * @returns false when it has to wait for others @throws TransformersError CACHE_FULL when nobody else could make room
+   */
+  private makeRoom(cache: SequenceCache, length: number): boolean {
+    for (;;) {
+      try {
+        if (cache.capacity === 0) cache.adopt(cache.tokens);
+        cache.reserve(length);
+        return true;
+      } catch (error) {
+        if (!(error instanceof TransformersError && error.code === 'CACHE_FULL')) throw error;
+        const victim = this.victim(cache);
+        if (victim) victim.evict();
+        else if (this.isOtherAtWork(cache)) return false;
+        else throw error;
+      }
+    }
+  }
+
+  /** Whose blocks to take for a sequence: those of one that nobody waits for, or of the last that came after it. */
+  private victim(cache: SequenceCache): SequenceCache | undefined {
+    const all = [...this.sequences];
+    const position = all.findIndex(([other]) => other === cache);
+    const younger = all.slice(position + 1).filter(([other, { state }]) => {
+      return other.capacity > 0 && (state === 'idle' || state === 'waiting');
+    });
+    const now = performance.now();
+    const unwanted = all.find(([other, { state, since }]) => {
+      return other !== cache && other.capacity > 0 && state === 'idle' && now - since >= IDLE_MS;
+    });
+    return (unwanted ?? younger.at(-1))?.[0];
+  }
+
+  /** Whether a sequence that will go on, or become idle for good, holds blocks. */
+  private isOtherAtWork(cache: SequenceCache): boolean {
+    return [...this.sequences].some(([other, { state }]) => other !== cache && other.capacity > 0 && state !== 'kept');
+  }
+}
+
+/** Reads the logits that a pass gave, and disposes them. */
+async function valuesOf(logits: Tensor): Promise<Float32Array> {
+  try {
+    return await logits.toArray<Float32Array>();
+  } finally {
+    logits.dispose();
+  }
+}
+
+function deferred(): { promise: Promise<void>; resolve: () => void } {
+  let resolve = () => {};
+  const promise = new Promise<void>((done) => {
+    resolve = done;
+  });
+  return { promise, resolve };
 }

@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { memoryStats } from '@x/core';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type LanguageModel, loadModel } from '../src';
 import { deviceNames, maxDifference, openDevice } from './helpers';
 
@@ -28,17 +28,23 @@ for (const name of ['llama', 'mistral', 'qwen2', 'qwen3', 'gemma3_text']) {
   const golden = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8')) as Golden;
   for (const file of FILES.filter((candidate) => existsSync(join(folder, candidate)))) {
     const prompts = file.endsWith('.gguf') ? (golden.gguf?.prompts ?? golden.prompts) : golden.prompts;
-    describe.each(deviceNames)(`${name}/${file} on %s`, (device) => {
+    // Decode steps as they come, and as captured graphs; js has none.
+    const modes = deviceNames.flatMap((device) =>
+      (device === 'js' ? ['0'] : ['0', '1']).map((graphs) => [device, graphs]),
+    );
+    describe.each(modes)(`${name}/${file} on %s, X_GRAPHS=%s`, (device, graphs) => {
       const before = memoryStats();
       let model: LanguageModel;
       const tolerance = golden.logits_std * (device === 'js' ? 2e-4 : 2e-3);
 
       beforeAll(async () => {
+        vi.stubEnv('X_GRAPHS', graphs);
         model = await loadModel(join(folder, file), { device: openDevice(device) });
       });
       afterAll(() => {
         model.dispose();
         expect(memoryStats()).toEqual(before);
+        vi.unstubAllEnvs();
       });
 
       const logitsOf = async (ids: readonly number[], position: number) => {
@@ -60,16 +66,25 @@ for (const name of ['llama', 'mistral', 'qwen2', 'qwen3', 'gemma3_text']) {
         }
       });
 
-      it('writes what transformers writes', async () => {
-        for (const { ids, greedy } of prompts) {
-          if (!greedy) continue;
-          const written: number[] = [];
-          for await (const { id } of model.generate(ids, { temperature: 0, maxTokens: greedy.ids.length }))
-            written.push(id);
-          // Margins are far above the tolerance. The file may name a token as the end that transformers wrote on after.
-          const end = greedy.ids.findIndex((id) => model.tokenizer.eosIds.includes(id));
-          expect(written).toEqual(end < 0 ? greedy.ids : greedy.ids.slice(0, end + 1));
-        }
+      // Margins are far above the tolerance.
+      const texts = prompts.filter(({ greedy }) => greedy).map(({ ids, greedy }) => ({ ids, expected: greedy!.ids }));
+      const write = async (ids: readonly number[], maxTokens: number) => {
+        const written: number[] = [];
+        for await (const { id } of model.generate(ids, { temperature: 0, maxTokens, ignoreEos: true }))
+          written.push(id);
+        return written;
+      };
+
+      it('writes what transformers writes, one after the other and several at once', async () => {
+        for (const { ids, expected } of texts) expect(await write(ids, expected.length)).toEqual(expected);
+        const together = texts.map(({ ids, expected }) => write(ids, expected.length));
+        expect(await Promise.all(together)).toEqual(texts.map(({ expected }) => expected));
+      });
+
+      it('goes on from a beginning that is in the cache', async () => {
+        const { ids, expected } = texts.at(-1)!;
+        const cut = 33 - ids.length;
+        expect(await write([...ids, ...expected.slice(0, cut)], expected.length - cut)).toEqual(expected.slice(cut));
       });
     });
   }

@@ -5,7 +5,7 @@ import { describeGguf, GgufWeights, Tokenizer } from '@x/transformers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type GenerateOptions, LanguageModel, loadModel, type Piece } from '../src';
 import type { Runner } from '../src/runner';
-import { deviceNames, GGUF, goldenQ8, openDevice, TOKENIZER } from './helpers';
+import { deviceNames, GGUF, goldenQ8, openDevice, settledMemory, TOKENIZER } from './helpers';
 
 /** Keeps this thread busy for some milliseconds. */
 function spin(ms: number): void {
@@ -36,11 +36,11 @@ describe.each(deviceNames)('generate on %s', (name) => {
   }
 
   it('continues as PyTorch does, and a hundred tokens leave nothing behind', async () => {
-    const before = memoryStats();
+    const before = settledMemory(model);
     const { text, ids, greedy_ids, greedy_text } = goldenQ8().prompts[0];
     const progress: [number, number][] = [];
     const result = await run(text, { maxTokens: 100, onProgress: (done, total) => progress.push([done, total]) });
-    expect(memoryStats()).toEqual(before);
+    expect(settledMemory(model)).toEqual(before);
     // 8-bit activations follow the f32 golden for some 28 tokens and then take another, equally good path.
     const same = device.backend.quantized ? 24 : 64;
     expect(result.ids.slice(0, same)).toEqual(greedy_ids.slice(0, same));
@@ -116,7 +116,7 @@ describe.each(deviceNames)('generate on %s', (name) => {
   });
 
   it('stops for a signal with its reason, between tokens and before the first', async () => {
-    const before = memoryStats();
+    const before = settledMemory(model);
     const aborted = new AbortController();
     aborted.abort();
     await expect(run('The king', { signal: aborted.signal })).rejects.toMatchObject({ name: 'AbortError' });
@@ -137,7 +137,7 @@ describe.each(deviceNames)('generate on %s', (name) => {
 
     // A timer gets its turn while tokens are made, also on a device that computes synchronously.
     await expect(run('The king', { signal: AbortSignal.timeout(20) })).rejects.toMatchObject({ name: 'TimeoutError' });
-    expect(memoryStats()).toEqual(before);
+    expect(settledMemory(model)).toEqual(before);
     expect((await run('The king', { maxTokens: 1 })).ids.length).toBe(1);
   });
 
@@ -152,7 +152,7 @@ describe.each(deviceNames)('generate on %s', (name) => {
     afterAll(() => long.dispose());
 
     it('reports what the device has finished, and its size decides nothing', async () => {
-      const before = memoryStats();
+      const before = settledMemory(long);
       const progress: number[] = [];
       const times: number[] = [];
       const onProgress = (done: number, total: number) => {
@@ -161,10 +161,10 @@ describe.each(deviceNames)('generate on %s', (name) => {
         times.push(performance.now());
       };
       const began = performance.now();
-      const generation = long.generate(prompt, { maxTokens: 2, onProgress });
+      const generation = long.generate(prompt, { reusePrompt: false, maxTokens: 2, onProgress });
       const ids: number[] = [];
       for await (const { id } of generation) ids.push(id);
-      expect(memoryStats()).toEqual(before);
+      expect(settledMemory(long)).toEqual(before);
       expect(progress.at(-1)).toBe(prompt.length);
       for (let i = 1; i < progress.length - 1; i++) expect(progress[i] - progress[i - 1]).toBeGreaterThanOrEqual(16);
       // Half of the prompt is not said to be done before a good part of the time has passed.
@@ -174,14 +174,15 @@ describe.each(deviceNames)('generate on %s', (name) => {
         expect(times[half] - began).toBeGreaterThan(0.15 * generation.stats.firstTokenMs);
       }
       // The same tokens at once, and again at another pace: chunks follow from model and device, not from the clock.
-      expect((await long.generate(prompt, { maxTokens: 2 }).text()).length).toBeGreaterThan(0);
+      expect((await long.generate(prompt, { reusePrompt: false, maxTokens: 2 }).text()).length).toBeGreaterThan(0);
       const again: number[] = [];
-      for await (const { id } of long.generate(prompt, { maxTokens: 2, onProgress: () => spin(3) })) again.push(id);
+      for await (const { id } of long.generate(prompt, { reusePrompt: false, maxTokens: 2, onProgress: () => spin(3) }))
+        again.push(id);
       expect(again).toEqual(ids);
     }, 180_000);
 
     it('is left soon after an abort, wherever it comes, and leaves nothing', async () => {
-      const before = memoryStats();
+      const before = settledMemory(long);
       for (const at of [0, 1]) {
         const controller = new AbortController();
         let calls = 0;
@@ -194,11 +195,11 @@ describe.each(deviceNames)('generate on %s', (name) => {
           if (calls++ === at - 1) abort();
         };
         if (at === 0) setImmediate(abort);
-        const generation = long.generate(prompt, { signal: controller.signal, onProgress });
+        const generation = long.generate(prompt, { reusePrompt: false, signal: controller.signal, onProgress });
         await expect(generation.text()).rejects.toMatchObject({ name: 'AbortError' });
         // 100 ms where nothing else runs.
         expect(performance.now() - aborted).toBeLessThan(1000);
-        expect(memoryStats()).toEqual(before);
+        expect(settledMemory(long)).toEqual(before);
         expect(long.length).toBe(0);
         // A device that is done with all of it at the first report has a token too.
         expect(generation.stats.tokens).toBeLessThan(2);
@@ -213,22 +214,26 @@ describe.each(deviceNames)('generate on %s', (name) => {
   });
 
   it('can be left early without a trace', async () => {
-    const before = memoryStats();
+    const before = settledMemory(model);
     const generation = model.generate('Once upon a time');
     for await (const { index } of generation) if (index === 1) break;
-    expect(memoryStats()).toEqual(before);
+    expect(settledMemory(model)).toEqual(before);
     expect(generation.stats).toMatchObject({ tokens: 2, finishReason: 'left' });
     await expect((async () => void (await generation.text()))()).rejects.toMatchObject({ code: 'INVALID_OPTION' });
   });
 
   it('runs several at once, each as if it were alone', async () => {
-    const before = memoryStats();
+    const before = settledMemory(model);
     const passes: number[] = [];
     const { runner } = model as unknown as { runner: Runner };
-    const pass = runner.pass;
+    const { pass, step } = runner;
     runner.pass = function (steps, logits) {
       passes.push(steps.length);
       return pass.call(this, steps, logits);
+    };
+    runner.step = function (steps) {
+      passes.push(steps.length);
+      return step.call(this, steps);
     };
     try {
       const prompts = goldenQ8().prompts;
@@ -240,14 +245,14 @@ describe.each(deviceNames)('generate on %s', (name) => {
       });
       expect(await Promise.all(written)).toEqual(prompts.map(({ greedy_ids }, i) => greedy_ids.slice(0, 10 + 3 * i)));
       expect(Math.max(...passes)).toBeGreaterThan(1);
-      expect(memoryStats()).toEqual(before);
+      expect(settledMemory(model)).toEqual(before);
     } finally {
-      runner.pass = pass;
+      Object.assign(runner, { pass, step });
     }
   });
 
   it('goes on for the others when one is aborted or left, and when its tokens are wrong', async () => {
-    const before = memoryStats();
+    const before = settledMemory(model);
     const { text, greedy_ids } = goldenQ8().prompts[0];
     const controller = new AbortController();
     const all = async (options: GenerateOptions) => {
@@ -276,11 +281,11 @@ describe.each(deviceNames)('generate on %s', (name) => {
       'fulfilled',
     ]);
     for (const i of [0, 4]) expect(results[i]).toMatchObject({ value: greedy_ids.slice(0, 12) });
-    expect(memoryStats()).toEqual(before);
+    expect(settledMemory(model)).toEqual(before);
   });
 
   it('goes on for the others when the scope around one ends', async () => {
-    const before = memoryStats();
+    const before = settledMemory(model);
     const { text, greedy_ids } = goldenQ8().prompts[0];
     const all = async (maxTokens: number) => {
       const ids: number[] = [];
@@ -296,7 +301,7 @@ describe.each(deviceNames)('generate on %s', (name) => {
     expect(await all(14)).toEqual(greedy_ids.slice(0, 14));
     await first;
     expect(await inner).toEqual(greedy_ids.slice(0, 12));
-    expect(memoryStats()).toEqual(before);
+    expect(settledMemory(model)).toEqual(before);
   });
 
   it('ends for all when the model is disposed, and says so', async () => {
@@ -351,9 +356,9 @@ describe.each(deviceNames)('generate on %s', (name) => {
   });
 
   it('reports ids that are not in the vocabulary from the iteration', async () => {
-    const before = memoryStats();
+    const before = settledMemory(model);
     await expect(run([0, 99999], {})).rejects.toMatchObject({ code: 'BAD_TOKEN' });
-    expect(memoryStats()).toEqual(before);
+    expect(settledMemory(model)).toEqual(before);
     expect((await run([0], { maxTokens: 1 })).ids.length).toBe(1);
   });
 });

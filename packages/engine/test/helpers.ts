@@ -4,9 +4,10 @@ import { copyFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { Device } from '@x/core';
+import { Device, type MemoryStats, memoryStats } from '@x/core';
 import { GgufFile, type GgufValue, QTensor, writeGguf } from '@x/quantized';
 import { testDevices } from '@x/testing/devices';
+import type { LanguageModel } from '../src';
 
 export const deviceNames = testDevices().map(String);
 export const openDevice = (name: string) => Device.parse(name);
@@ -30,6 +31,13 @@ export function maxDifference(actual: ArrayLike<number>, expected: ArrayLike<num
     if (!(difference <= max)) max = difference;
   }
   return max;
+}
+
+/** The memory in use without what a model keeps for what may come. */
+export function settledMemory(model: LanguageModel): MemoryStats {
+  model.reset();
+  model.emptyCache();
+  return memoryStats();
 }
 
 /** An empty directory and the function that removes it. */

@@ -12,6 +12,7 @@ import {
   maxDifference,
   openDevice,
   rewriteGguf,
+  settledMemory,
   temporaryDirectory,
   writeCheckpoint,
 } from './helpers';
@@ -77,7 +78,7 @@ describe.each(deviceNames)('Llama on %s', (name) => {
 
   it('computes several sequences in one pass', async () => {
     const { runner } = model as unknown as { runner: Runner };
-    const before = memoryStats();
+    const before = settledMemory(model);
     const prompts = goldenQ8().prompts;
     const caches = prompts.map(() => runner.cache());
     try {
@@ -105,7 +106,7 @@ describe.each(deviceNames)('Llama on %s', (name) => {
     } finally {
       for (const cache of caches) cache.dispose();
     }
-    expect(memoryStats()).toEqual(before);
+    expect(settledMemory(model)).toEqual(before);
   });
 
   it('gives the same logits however the tokens are cut', async () => {

@@ -10,6 +10,7 @@ export type TransformersErrorCode =
   | 'BAD_LOGITS'
   | 'BAD_TOKEN'
   | 'BAD_TOKENIZER'
+  | 'CACHE_FULL'
   | 'CONTEXT_EXCEEDED'
   | 'EMPTY_INPUT'
   | 'INVALID_OPTION'

@@ -2,7 +2,7 @@
 import { accessSync, constants, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { dirname, resolve } from 'node:path';
-import { Device } from '@x/core';
+import { Device, sizeInBytes } from '@x/core';
 import { type LanguageModel, loadModel } from '@x/engine';
 import { platforms } from '@x/hip';
 import { Command, InvalidArgumentError } from 'commander';
@@ -115,10 +115,18 @@ async function bench(path: string, options: BenchOptions, signal: AbortSignal): 
   else process.stdout.write(`${describe(report)}\n`);
 }
 
-/** Keys and values that a step reads, half of what is generated being there: f32. */
+/** Keys and values that a step reads, half of what is generated being there. */
 function cacheBytes(model: LanguageModel, { sequences, promptTokens, generatedTokens }: Workload): number {
   const { numLayers, numKvHeads, headDim } = model.config;
-  return sequences * (promptTokens + generatedTokens / 2) * numLayers * 2 * numKvHeads * headDim * 4;
+  return (
+    sequences *
+    (promptTokens + generatedTokens / 2) *
+    numLayers *
+    2 *
+    numKvHeads *
+    headDim *
+    sizeInBytes(model.cacheDtype)
+  );
 }
 
 function driverOf(device: Device): string | null {

@@ -1,8 +1,9 @@
 /** `candle inspect MODEL`: what is in a model's file or directory and what it would take on each device, without loading a weight. */
 import { closeSync, existsSync, openSync, readdirSync, readSync, type Stats, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { Device, FileFormatError } from '@x/core';
+import { Device, FileFormatError, sizeInBytes } from '@x/core';
 import { readJsonFile, SafetensorsFile, ShardedSafetensors } from '@x/core/files';
+import { defaultCacheDtype } from '@x/engine';
 import { deviceBytes, GgmlFile, GgufFile, type GgufMetadata, type TensorFile } from '@x/quantized';
 import { Command } from 'commander';
 import '@x/rocm-backend';
@@ -157,7 +158,7 @@ function inspectGgml(file: string): Inspection {
     bytes: opened.byteLength,
     metadata: { ...opened.parameters },
     tensors: tensorRows(opened),
-    memory: estimates(opened, { positionBytes: 8 * blockCount * embeddingLength, contextLength: 2048 }),
+    memory: estimates(opened, { positionElements: 2 * blockCount * embeddingLength, contextLength: 2048 }),
   };
 }
 
@@ -168,8 +169,8 @@ function tensorRows(file: TensorFile): TensorRow[] {
 }
 
 interface CacheSize {
-  /** Key and value of one position in all layers, in f32. */
-  positionBytes: number;
+  /** Elements of the key and value of one position in all layers. */
+  positionElements: number;
   contextLength: number;
 }
 
@@ -183,7 +184,7 @@ function cacheOf(metadata: GgufMetadata): CacheSize {
   const size = heads === 0 ? 0 : number('attention.key_length', number('embedding_length') / heads);
   const keys = number('attention.head_count_kv', heads) * (size + number('attention.value_length', size));
   return {
-    positionBytes: 4 * number('block_count') * keys,
+    positionElements: number('block_count') * keys,
     contextLength: Math.min(number('context_length'), CONTEXT),
   };
 }
@@ -200,8 +201,9 @@ function estimates(file: TensorFile, cache: CacheSize): DeviceEstimate[] {
   });
 }
 
-function estimate(device: string, weightBytes: number, { positionBytes, contextLength }: CacheSize): DeviceEstimate {
-  return { device, weightBytes, cacheBytes: positionBytes * contextLength, contextLength };
+function estimate(device: string, weightBytes: number, { positionElements, contextLength }: CacheSize): DeviceEstimate {
+  const size = sizeInBytes(defaultCacheDtype(Device.parse(device).kind));
+  return { device, weightBytes, cacheBytes: positionElements * size * contextLength, contextLength };
 }
 
 function devices() {
@@ -248,7 +250,7 @@ function cacheOfConfig(config: Record<string, unknown>): CacheSize {
   const heads = number('num_attention_heads');
   const size = number('head_dim', heads === 0 ? 0 : number('hidden_size') / heads);
   return {
-    positionBytes: 8 * number('num_hidden_layers') * number('num_key_value_heads', heads) * size,
+    positionElements: 2 * number('num_hidden_layers') * number('num_key_value_heads', heads) * size,
     contextLength: Math.min(number('max_position_embeddings'), CONTEXT),
   };
 }

@@ -1,71 +1,92 @@
 /**
- * Keys and values of one sequence, a layer each, in one piece of memory that grows by doubling. What `length` counts is
- * complete in every layer; a forward pass writes behind it and commits at its end, so that one that fails changes nothing.
+ * One sequence: its tokens, and the blocks of the pool that hold their keys and values. What `length` counts is complete in
+ * every layer; a forward pass writes behind it and commits at its end, so that one that fails changes nothing.
  */
-import { type Device, keep, ShapeError, scope, Tensor } from '@x/core';
-import type { KvLayout } from '@x/transformers';
-
-/** Positions allocated at first. */
-const FIRST = 64;
-
-interface LayerMemory {
-  /** [kvHeads, capacity, keyDim] */
-  k: Tensor;
-  /** [kvHeads, capacity, valueDim] */
-  v: Tensor;
-}
+import { ShapeError } from '@x/core';
+import { BLOCK_SIZE, type KvPool } from './pool';
 
 export class SequenceCache {
-  private readonly layers: (LayerMemory | undefined)[];
-  private room = 0;
+  private readonly table: number[] = [];
+  private ids: number[] = [];
   private filled = 0;
 
-  /** @param maxLength positions at most */
+  /** @internal `KvPool.sequence`. @param maxLength positions at most */
   constructor(
-    private readonly layouts: readonly KvLayout[],
-    private readonly device: Device,
+    private readonly pool: KvPool,
     readonly maxLength: number,
-  ) {
-    this.layers = layouts.map(() => undefined);
-  }
+  ) {}
 
   /** Positions held. */
   get length(): number {
     return this.filled;
   }
 
-  /** Positions that fit without growing. */
+  /** Positions that fit without another block. */
   get capacity(): number {
-    return this.room;
+    return this.table.length * BLOCK_SIZE;
   }
 
-  /** Makes room for `length` positions in every layer. */
+  /** Blocks of the pool, in the order of positions. */
+  get blocks(): readonly number[] {
+    return this.table;
+  }
+
+  /** Tokens of the sequence: more than {@link length} after {@link evict}. */
+  get tokens(): readonly number[] {
+    return this.ids;
+  }
+
+  /** The place of a position in the pool. */
+  slot(position: number): number {
+    return this.table[Math.floor(position / BLOCK_SIZE)] * BLOCK_SIZE + (position % BLOCK_SIZE);
+  }
+
+  /**
+   * Takes over what the pool holds of the beginning of `ids`, in whole blocks and without the last token, whose logits are
+   * wanted. Of a sequence that is empty, or holds nothing of these tokens any more. @returns positions held now
+   */
+  adopt(ids: readonly number[]): number {
+    const { index } = this.pool;
+    if (this.table.length > 0) throw new Error('internal: a sequence that has blocks adopts no others');
+    for (let start = 0; start + BLOCK_SIZE < ids.length; start += BLOCK_SIZE) {
+      const block = index.find(this.table.at(-1), ids.slice(start, start + BLOCK_SIZE));
+      if (block === undefined) break;
+      index.share(block);
+      this.table.push(block);
+    }
+    this.filled = this.capacity;
+    if (this.ids.length === 0) this.ids = ids.slice(0, this.filled);
+    return this.filled;
+  }
+
+  /**
+   * Takes blocks for `length` positions; those behind {@link length} are this sequence's alone.
+   * @throws TransformersError CACHE_FULL; the blocks taken until then stay with the sequence
+   */
   reserve(length: number): void {
     if (length > this.maxLength) {
       throw new ShapeError('INDEX_OUT_OF_RANGE', `SequenceCache: ${length} positions, at most ${this.maxLength} fit.`);
     }
-    if (length <= this.room) return;
-    let room = Math.max(FIRST, this.room);
-    while (room < length) room *= 2;
-    this.grow(Math.min(room, this.maxLength));
+    const { pool, table } = this;
+    const last = Math.floor(this.filled / BLOCK_SIZE);
+    if (last < table.length && length > this.filled && !pool.index.own(table[last])) {
+      const shared = table[last];
+      table[last] = pool.copy(shared);
+      pool.index.release(shared);
+    }
+    while (this.capacity < length) table.push(pool.take());
   }
 
-  /** Writes keys and values [kvHeads, count, d] of a layer behind `length`; room must have been reserved. */
-  write(layer: number, k: Tensor, v: Tensor): void {
-    const memory = this.memory(layer);
-    memory.k.sliceSet(k, 1, this.filled);
-    memory.v.sliceSet(v, 1, this.filled);
-  }
-
-  /** Views of `count` positions of a layer from `start` on, [kvHeads, count, d] each: the caller's to dispose. */
-  read(layer: number, start: number, count: number): { k: Tensor; v: Tensor } {
-    const { k, v } = this.memory(layer);
-    return { k: k.narrow(1, start, count), v: v.narrow(1, start, count) };
-  }
-
-  /** What was written behind `length` in every layer now counts. */
-  commit(count: number): void {
-    this.filled += count;
+  /** What was written behind `length` in every layer now counts: the keys and values of these tokens. */
+  commit(ids: ArrayLike<number>): void {
+    const { index } = this.pool;
+    for (let i = 0; i < ids.length; i++) this.ids[this.filled + i] = ids[i];
+    const before = Math.floor(this.filled / BLOCK_SIZE);
+    this.filled += ids.length;
+    for (let i = before; (i + 1) * BLOCK_SIZE <= this.filled; i++) {
+      const tokens = this.ids.slice(i * BLOCK_SIZE, (i + 1) * BLOCK_SIZE);
+      index.fill(this.table[i], i === 0 ? undefined : this.table[i - 1], tokens);
+    }
   }
 
   /** Keeps the first `length` positions. @throws ShapeError when fewer are held */
@@ -76,73 +97,43 @@ export class SequenceCache {
         `SequenceCache: truncate to ${length} of ${this.filled} positions; give 0 to ${this.filled}.`,
       );
     }
+    this.keepBlocks(Math.ceil(length / BLOCK_SIZE));
     this.filled = length;
+    this.ids.length = length;
   }
 
-  /** Another sequence that begins with the first `length` positions of this one, which are copied. */
+  /** Another sequence that begins with the first `length` positions of this one. Blocks are shared until one writes. */
   fork(length: number): SequenceCache {
-    const copy = new SequenceCache(this.layouts, this.device, this.maxLength);
-    try {
-      if (length === 0) return copy;
-      copy.reserve(length);
-      for (let i = 0; i < this.layers.length; i++) {
-        scope(() => {
-          const { k, v } = this.read(i, 0, length);
-          copy.write(i, k, v);
-        });
-      }
-      copy.commit(length);
-      return copy;
-    } catch (error) {
-      copy.dispose();
-      throw error;
+    if (!Number.isInteger(length) || length < 0 || length > this.filled) {
+      throw new ShapeError(
+        'INDEX_OUT_OF_RANGE',
+        `SequenceCache: fork at ${length} of ${this.filled} positions; give 0 to ${this.filled}.`,
+      );
     }
+    const other = this.pool.sequence(this.maxLength);
+    for (const block of this.table.slice(0, Math.ceil(length / BLOCK_SIZE))) {
+      this.pool.index.share(block);
+      other.table.push(block);
+    }
+    other.filled = length;
+    other.ids = this.ids.slice(0, length);
+    return other;
   }
 
-  /** Gives the memory back. */
-  dispose(): void {
-    for (const memory of this.layers) {
-      memory?.k.dispose();
-      memory?.v.dispose();
-    }
-    this.layers.fill(undefined);
-    this.room = 0;
+  /** Gives the blocks back and keeps the tokens, from which a forward pass can compute them again. */
+  evict(): void {
+    this.keepBlocks(0);
     this.filled = 0;
   }
 
-  private memory(layer: number): LayerMemory {
-    const memory = this.layers[layer];
-    if (!memory) throw new Error('internal: the cache has no room; reserve() comes first');
-    return memory;
+  /** Gives the blocks back. */
+  dispose(): void {
+    this.evict();
+    this.ids = [];
   }
 
-  private grow(room: number): void {
-    // All layers before any is replaced: what does not fit leaves the old ones as they were.
-    const grown: LayerMemory[] = [];
-    try {
-      this.layouts.forEach(({ kvHeads, keyDim, valueDim }, i) => {
-        const { device } = this;
-        const make = (width: number) => keep(Tensor.zeros([kvHeads, room, width], { dtype: 'f32', device }));
-        const k = make(keyDim);
-        const memory = { k, v: k };
-        grown.push(memory);
-        memory.v = make(valueDim);
-        const old = this.layers[i];
-        if (!old || this.filled === 0) return;
-        scope(() => {
-          memory.k.sliceSet(old.k.narrow(1, 0, this.filled), 1, 0);
-          memory.v.sliceSet(old.v.narrow(1, 0, this.filled), 1, 0);
-        });
-      });
-    } catch (error) {
-      for (const { k, v } of grown) for (const tensor of [k, v]) tensor.dispose();
-      throw error;
-    }
-    grown.forEach((memory, i) => {
-      this.layers[i]?.k.dispose();
-      this.layers[i]?.v.dispose();
-      this.layers[i] = memory;
-    });
-    this.room = room;
+  private keepBlocks(count: number): void {
+    // The last first: what is evicted first is then the end of a prefix, not its beginning.
+    for (const block of this.table.splice(count).reverse()) this.pool.index.release(block);
   }
 }

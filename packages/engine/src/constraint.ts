@@ -1,0 +1,26 @@
+/** What may come next: how grammars and schemas steer a text without the engine knowing them. */
+import { TransformersError } from '@x/transformers';
+
+export interface Constraint {
+  /**
+   * Which tokens may come next: bit i % 32 of element i / 32 stands for token i; tokens behind the end may not. Undefined
+   * where all may. The array is read before the next call.
+   */
+  mask(): Uint32Array | undefined;
+  /** The token that was chosen. Not called for the one that ends the text. */
+  accept(id: number): void;
+}
+
+/** Makes the logits of all other tokens -Infinity, in place. @throws TransformersError INVALID_OPTION when none is left */
+export function applyMask(logits: Float32Array, mask: Uint32Array): void {
+  let allowed = 0;
+  for (let id = 0; id < logits.length; id++) {
+    if (((mask[id >>> 5] ?? 0) >>> (id & 31)) & 1) allowed++;
+    else logits[id] = Number.NEGATIVE_INFINITY;
+  }
+  if (allowed > 0) return;
+  throw new TransformersError(
+    'INVALID_OPTION',
+    `The constraint allows none of the ${logits.length} tokens; let it allow an end-of-text token where the text may end.`,
+  );
+}

@@ -1,0 +1,140 @@
+/** The cache of a batch, as a forward pass sees it: the blocks of its sequences, whatever their lengths. */
+import { keep, scope, Tensor } from '@x/core';
+import { causalBias, pagedAppend, pagedAttention, sdpa } from '@x/nn';
+import type { AttendOptions, KvView, LayerKv } from '@x/transformers';
+import type { KvPool } from './pool';
+
+/** Rows of a batch whose attention is one call. */
+export type Segment =
+  /** A token each of several sequences. */
+  | {
+      kind: 'tokens';
+      start: number;
+      count: number;
+      /** [count, maxBlocks], u32 */
+      tables: Tensor;
+      /** [count], u32: positions of each sequence, its token included. */
+      lengths: Tensor;
+    }
+  /** Several tokens of one sequence. */
+  | {
+      kind: 'sequence';
+      start: number;
+      count: number;
+      /** Positions in front of these tokens. */
+      before: number;
+      /** [blocks], u32: of all positions. */
+      blocks: Tensor;
+    };
+
+type SequenceSegment = Extract<Segment, { kind: 'sequence' }>;
+
+export class PagedKv implements KvView {
+  /** What hides later positions: made for the first layer that needs it, by sizes. */
+  private readonly biases = new Map<string, Tensor | undefined>();
+
+  /** @param slots [tokens], u32: where the tokens go in the pool */
+  constructor(
+    private readonly pool: KvPool,
+    private readonly slots: Tensor,
+    private readonly segments: readonly Segment[],
+  ) {}
+
+  layer(index: number): LayerKv {
+    const cache = this.pool.layer(index);
+    let fresh: { k: Tensor; v: Tensor } | undefined;
+    return {
+      append: (k, v) => {
+        pagedAppend(cache, k, v, this.slots);
+        fresh = { k, v };
+      },
+      attend: (q, options) => {
+        const mixed = this.segments.map((segment) =>
+          segment.kind === 'tokens'
+            ? this.attendTokens(index, segment, q, options)
+            : this.attendSequence(index, segment, q, options, fresh),
+        );
+        return mixed.length === 1 ? mixed[0] : Tensor.cat(mixed, 0);
+      },
+    };
+  }
+
+  /** Gives back what belongs to the forward pass; the pool stays. */
+  dispose(): void {
+    for (const bias of this.biases.values()) bias?.dispose();
+    this.biases.clear();
+  }
+
+  /** q [heads, tokens, d] to [count, heads · dv] */
+  private attendTokens(
+    layer: number,
+    { start, count, tables, lengths }: Extract<Segment, { kind: 'tokens' }>,
+    q: Tensor,
+    { scale = 1, window, softcap }: AttendOptions,
+  ): Tensor {
+    const queries = rowsOf(q, start, count).transpose(0, 1);
+    const options = { scale, window, softcap };
+    const mixed = pagedAttention(queries, this.pool.layer(layer), tables, lengths, options);
+    return mixed.reshape([count, mixed.dim(1) * mixed.dim(2)]);
+  }
+
+  /** q [heads, tokens, d] to [count, heads · dv] */
+  private attendSequence(
+    layer: number,
+    segment: SequenceSegment,
+    q: Tensor,
+    { scale = 1, window, softcap = 1 }: AttendOptions,
+    fresh: { k: Tensor; v: Tensor } | undefined,
+  ): Tensor {
+    const { start, count, before } = segment;
+    // Keys that none of these queries sees are left out.
+    const first = window === undefined ? 0 : Math.max(0, before + 1 - window);
+    const length = before + count - first;
+    const { keys, values } = this.pool.layer(layer);
+    // What no position in front can add to need not come back from the pool.
+    const k = before === 0 && fresh ? rowsOf(fresh.k, start, count) : this.gather(keys, segment, first, length, q);
+    const v = before === 0 && fresh ? rowsOf(fresh.v, start, count) : this.gather(values, segment, first, length, q);
+    // One query sees all that is left; several see less the earlier they are.
+    const masked = count > 1 && { causal: true, window, causalBias: () => this.bias(count, length, window, q) };
+    const queries = rowsOf(q, start, count).unsqueeze(0);
+    const mixed = sdpa(queries, k.unsqueeze(0), v.unsqueeze(0), { scale, softcapping: softcap, ...masked });
+    return mixed
+      .squeeze(0)
+      .transpose(0, 1)
+      .reshape([count, q.dim(0) * v.dim(2)]);
+  }
+
+  /** Positions [first, first + length) of a sequence, [kvHeads, length, d] in the dtype of the queries. */
+  private gather(rows: Tensor, { blocks }: SequenceSegment, first: number, length: number, { dtype }: Tensor): Tensor {
+    const { blockSize } = this.pool;
+    const [slots, kvHeads, width] = rows.shape;
+    const from = Math.floor(first / blockSize);
+    const count = Math.ceil((first + length) / blockSize) - from;
+    return rows
+      .reshape([slots / blockSize, blockSize * kvHeads * width])
+      .indexSelect(blocks.narrow(0, from, count), 0)
+      .reshape([count * blockSize, kvHeads, width])
+      .narrow(0, first - from * blockSize, length)
+      .toDtype(dtype)
+      .transpose(0, 1);
+  }
+
+  private bias(
+    count: number,
+    length: number,
+    window: number | undefined,
+    { device, dtype }: Tensor,
+  ): Tensor | undefined {
+    const key = `${count} ${length} ${window}`;
+    if (!this.biases.has(key)) {
+      const made = scope(() => causalBias(count, length, { window, device, dtype }));
+      this.biases.set(key, made && keep(made));
+    }
+    return this.biases.get(key);
+  }
+}
+
+/** Tokens [start, start + count) of [heads, tokens, d]. */
+function rowsOf(all: Tensor, start: number, count: number): Tensor {
+  return count === all.dim(1) ? all : all.narrow(1, start, count);
+}

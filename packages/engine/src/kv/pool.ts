@@ -1,0 +1,183 @@
+/**
+ * Keys and values of all sequences of a model, in blocks of {@link BLOCK_SIZE} positions: memory follows what sequences
+ * hold, not what they might, and sequences that begin alike share blocks. It starts small and doubles as blocks are needed,
+ * until a limit or the end of the device's memory.
+ */
+import { type Device, DisposedError, type DType, keep, OutOfMemoryError, scope, sizeInBytes, Tensor } from '@x/core';
+import type { PagedCache } from '@x/nn';
+import { type KvLayout, TransformersError } from '@x/transformers';
+import { BlockIndex } from './blocks';
+import { SequenceCache } from './sequence-cache';
+
+/** Positions of a block. */
+export const BLOCK_SIZE = 32;
+/** Blocks allocated at first. */
+const FIRST_BLOCKS = 16;
+
+export type CacheDType = Extract<DType, 'f32' | 'f16' | 'bf16'>;
+
+/** Of a cache that nobody gave one for: half the memory and the reading where both count. */
+export function defaultCacheDtype(kind: Device['kind']): CacheDType {
+  return kind === 'rocm' || kind === 'cuda' ? 'f16' : 'f32';
+}
+
+export interface KvPoolOptions {
+  /** Of keys and values. Default `f32`. */
+  dtype?: CacheDType;
+  /** Positions of all sequences together at most, rounded up to whole blocks. Default: what the memory holds. */
+  maxPositions?: number;
+}
+
+/** What a pool holds, in positions of {@link BLOCK_SIZE} a block. */
+export interface KvPoolStats {
+  /** Blocks of sequences. */
+  usedBlocks: number;
+  /** Blocks with memory. */
+  blocks: number;
+  /** Bytes of all blocks. */
+  bytes: number;
+}
+
+export class KvPool {
+  readonly blockSize = BLOCK_SIZE;
+  readonly dtype: CacheDType;
+  index = new BlockIndex();
+  readonly maxBlocks: number;
+  private readonly layers: (PagedCache | undefined)[];
+  private generation = 0;
+  private disposed = false;
+
+  constructor(
+    private readonly layouts: readonly KvLayout[],
+    readonly device: Device,
+    { dtype = 'f32', maxPositions = Number.POSITIVE_INFINITY }: KvPoolOptions = {},
+  ) {
+    this.dtype = dtype;
+    this.maxBlocks = Math.ceil(maxPositions / BLOCK_SIZE);
+    this.layers = layouts.map(() => undefined);
+  }
+
+  /** Changes when the memory does: what was captured before is of no use then. */
+  get version(): number {
+    return this.generation;
+  }
+
+  get stats(): KvPoolStats {
+    const { used: usedBlocks, count: blocks } = this.index;
+    return { usedBlocks, blocks, bytes: blocks * this.blockBytes };
+  }
+
+  /** Bytes of a block, all layers together. */
+  get blockBytes(): number {
+    const widths = this.layouts.map(({ kvHeads, keyDim, valueDim }) => kvHeads * (keyDim + valueDim));
+    return widths.reduce((sum, width) => sum + width, 0) * BLOCK_SIZE * sizeInBytes(this.dtype);
+  }
+
+  /** An empty sequence of at most `maxLength` positions. */
+  sequence(maxLength: number): SequenceCache {
+    return new SequenceCache(this, maxLength);
+  }
+
+  /** The blocks of one layer; the pool's, and others after {@link version} changed. */
+  layer(index: number): PagedCache {
+    const layer = this.layers[index];
+    if (!layer) throw new Error('internal: the pool has no blocks; SequenceCache.reserve comes first');
+    return layer;
+  }
+
+  /** A block for one sequence. @throws TransformersError CACHE_FULL when all are in use and there is no memory for more */
+  take(): number {
+    const block = this.index.take();
+    if (block !== undefined) return block;
+    this.grow();
+    return this.index.take()!;
+  }
+
+  /** A block of its own with the content of another one. */
+  copy(block: number): number {
+    const target = this.take();
+    scope(() => {
+      for (const { keys, values } of this.layers as PagedCache[]) {
+        for (const rows of [keys, values]) {
+          const source = rows.narrow(0, block * BLOCK_SIZE, BLOCK_SIZE).copy();
+          rows.narrow(0, target * BLOCK_SIZE, BLOCK_SIZE).copyFrom(source);
+        }
+      }
+    });
+    return target;
+  }
+
+  /** Gives the memory back where no sequence has a block: what was kept for prompts that begin alike is forgotten. */
+  empty(): void {
+    if (this.index.used > 0) return;
+    this.index = new BlockIndex();
+    this.release();
+  }
+
+  /** Gives the memory back; sequences are of no use afterwards. */
+  dispose(): void {
+    this.disposed = true;
+    this.release();
+  }
+
+  private release(): void {
+    this.generation++;
+    for (const layer of this.layers) for (const rows of [layer?.keys, layer?.values]) rows?.dispose();
+    this.layers.fill(undefined);
+  }
+
+  private grow(): void {
+    if (this.disposed) throw new DisposedError('DISPOSED', 'forward: the model was disposed; load it again.');
+    const { count } = this.index;
+    const wanted = Math.min(Math.max(FIRST_BLOCKS, 2 * count), this.maxBlocks);
+    if (wanted <= count) throw this.full(`its limit of ${this.maxBlocks} blocks is reached`);
+    // Doubling may be more than there is room for where a little more would fit.
+    for (let blocks = wanted; ; blocks = count + Math.floor((blocks - count) / 2)) {
+      try {
+        this.resize(blocks);
+        this.index.grow(blocks);
+        return;
+      } catch (error) {
+        if (!(error instanceof OutOfMemoryError)) throw error;
+        if (blocks - count <= 1) throw this.full(`${this.device} has no memory for more`, error);
+      }
+    }
+  }
+
+  /** Layer by layer: what does not fit leaves some layers with more blocks than are in use. */
+  private resize(blocks: number): void {
+    for (const [i, { kvHeads, keyDim, valueDim }] of this.layouts.entries()) {
+      const old = this.layers[i];
+      if (old && old.keys.dim(0) >= blocks * BLOCK_SIZE) continue;
+      const { device, dtype } = this;
+      const make = (width: number, from: Tensor | undefined) =>
+        scope(() => {
+          const rows = Tensor.zeros([blocks * BLOCK_SIZE, kvHeads, width], { dtype, device });
+          if (from) rows.narrow(0, 0, from.dim(0)).copyFrom(from);
+          return keep(rows);
+        });
+      const keys = make(keyDim, old?.keys);
+      let values: Tensor;
+      try {
+        values = make(valueDim, old?.values);
+      } catch (error) {
+        keys.dispose();
+        throw error;
+      }
+      this.generation++;
+      this.layers[i] = { keys, values, blockSize: BLOCK_SIZE };
+      for (const rows of [old?.keys, old?.values]) rows?.dispose();
+    }
+  }
+
+  private full(why: string, cause?: unknown): TransformersError {
+    const { count } = this.index;
+    const mebibytes = Math.round((count * this.blockBytes) / 2 ** 20);
+    return new TransformersError(
+      'CACHE_FULL',
+      `The key-value cache is full: ${count} blocks of ${BLOCK_SIZE} positions (${mebibytes} MiB) are in use and ${why}. ` +
+        'Run fewer sequences at once, shorten them, or load the model with a narrower cacheDtype.',
+      { cause },
+    );
+  }
+}
