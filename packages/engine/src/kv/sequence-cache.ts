@@ -3,7 +3,7 @@
  * every layer; a forward pass writes behind it and commits at its end, so that one that fails changes nothing.
  */
 import { ShapeError } from '@x/core';
-import { BLOCK_SIZE, type KvPool } from './pool';
+import type { KvPool } from './pool';
 
 export class SequenceCache {
   private readonly table: number[] = [];
@@ -23,7 +23,7 @@ export class SequenceCache {
 
   /** Positions that fit without another block. */
   get capacity(): number {
-    return this.table.length * BLOCK_SIZE;
+    return this.table.length * this.pool.blockSize;
   }
 
   /** Blocks of the pool, in the order of positions. */
@@ -38,7 +38,9 @@ export class SequenceCache {
 
   /** The place of a position in the pool. */
   slot(position: number): number {
-    return this.table[Math.floor(position / BLOCK_SIZE)] * BLOCK_SIZE + (position % BLOCK_SIZE);
+    return (
+      this.table[Math.floor(position / this.pool.blockSize)] * this.pool.blockSize + (position % this.pool.blockSize)
+    );
   }
 
   /**
@@ -48,8 +50,8 @@ export class SequenceCache {
   adopt(ids: readonly number[]): number {
     const { index } = this.pool;
     if (this.table.length > 0) throw new Error('internal: a sequence that has blocks adopts no others');
-    for (let start = 0; start + BLOCK_SIZE < ids.length; start += BLOCK_SIZE) {
-      const block = index.find(this.table.at(-1), ids.slice(start, start + BLOCK_SIZE));
+    for (let start = 0; start + this.pool.blockSize < ids.length; start += this.pool.blockSize) {
+      const block = index.find(this.table.at(-1), ids.slice(start, start + this.pool.blockSize));
       if (block === undefined) break;
       index.share(block);
       this.table.push(block);
@@ -68,7 +70,7 @@ export class SequenceCache {
       throw new ShapeError('INDEX_OUT_OF_RANGE', `SequenceCache: ${length} positions, at most ${this.maxLength} fit.`);
     }
     const { pool, table } = this;
-    const last = Math.floor(this.filled / BLOCK_SIZE);
+    const last = Math.floor(this.filled / this.pool.blockSize);
     if (last < table.length && length > this.filled && !pool.index.own(table[last])) {
       const shared = table[last];
       table[last] = pool.copy(shared);
@@ -81,10 +83,10 @@ export class SequenceCache {
   commit(ids: ArrayLike<number>): void {
     const { index } = this.pool;
     for (let i = 0; i < ids.length; i++) this.ids[this.filled + i] = ids[i];
-    const before = Math.floor(this.filled / BLOCK_SIZE);
+    const before = Math.floor(this.filled / this.pool.blockSize);
     this.filled += ids.length;
-    for (let i = before; (i + 1) * BLOCK_SIZE <= this.filled; i++) {
-      const tokens = this.ids.slice(i * BLOCK_SIZE, (i + 1) * BLOCK_SIZE);
+    for (let i = before; (i + 1) * this.pool.blockSize <= this.filled; i++) {
+      const tokens = this.ids.slice(i * this.pool.blockSize, (i + 1) * this.pool.blockSize);
       index.fill(this.table[i], i === 0 ? undefined : this.table[i - 1], tokens);
     }
   }
@@ -97,7 +99,7 @@ export class SequenceCache {
         `SequenceCache: truncate to ${length} of ${this.filled} positions; give 0 to ${this.filled}.`,
       );
     }
-    this.keepBlocks(Math.ceil(length / BLOCK_SIZE));
+    this.keepBlocks(Math.ceil(length / this.pool.blockSize));
     this.filled = length;
     this.ids.length = length;
   }
@@ -111,7 +113,7 @@ export class SequenceCache {
       );
     }
     const other = this.pool.sequence(this.maxLength);
-    for (const block of this.table.slice(0, Math.ceil(length / BLOCK_SIZE))) {
+    for (const block of this.table.slice(0, Math.ceil(length / this.pool.blockSize))) {
       this.pool.index.share(block);
       other.table.push(block);
     }
