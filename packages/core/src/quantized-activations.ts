@@ -2,6 +2,7 @@
  * Rows of activations in the blocks that a device's quantized products read: made once, by `QuantizedOps.quantizeActivations`
  * or at the end of a fused kernel, and given to as many products as read them. What the blocks hold is the device's affair.
  */
+import { TENSORS } from './scope';
 import type { Tensor } from './tensor';
 
 export class QuantizedActivations implements Disposable {
@@ -12,6 +13,11 @@ export class QuantizedActivations implements Disposable {
     /** Values of a row. */
     readonly width: number,
   ) {}
+
+  /** For `scope`: the blocks go where this object goes. */
+  [TENSORS](): unknown[] {
+    return [this.blocks];
+  }
 
   dispose(): void {
     this.blocks.dispose();

@@ -25,6 +25,18 @@ export {
 } from './attention';
 export { BatchNorm, type BatchNormConfig, type BatchNormOptions, batchNorm } from './batch-norm';
 export {
+  type ActivationForm,
+  type Activations,
+  fusesHeads,
+  gatedActivation,
+  type HeadOptions,
+  type HeadParts,
+  type HeadRotation,
+  headsAppend,
+  type NormAddOptions,
+  normAdd,
+} from './between';
+export {
   Conv1d,
   type Conv1dConfig,
   Conv2d,

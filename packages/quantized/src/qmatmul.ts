@@ -10,7 +10,18 @@
  * Two switches of the environment are candle's: with `X_DEQUANTIZE_ALL=1` every quantized weight is made dense in f32,
  * with `X_DEQUANTIZE_ALL_F16=1` in f16 (candle: CANDLE_DEQUANTIZE_ALL, CANDLE_DEQUANTIZE_ALL_F16).
  */
-import { DeviceError, formatShape, kinds, Layout, ShapeError, settings, TENSORS, Tensor } from '@x/core';
+import {
+  DeviceError,
+  formatShape,
+  kinds,
+  Layout,
+  type QuantizedActivations,
+  ShapeError,
+  settings,
+  TENSORS,
+  Tensor,
+  UnsupportedError,
+} from '@x/core';
 import { matmulRows } from './host-ops';
 import { isQTensor } from './is-qtensor';
 import type { DenseDType } from './load';
@@ -63,12 +74,7 @@ export class QMatMul implements Disposable {
     const [n, k] = this.shape;
     checkActivation('QMatMul.forward', x);
     const m = rowsOf('QMatMul.forward', x, k);
-    if (!x.device.equals(weight.device)) {
-      throw new DeviceError(
-        'DEVICE_MISMATCH',
-        `QMatMul.forward: the input is on ${x.device} and the weight on ${weight.device}. Move the input with toDevice.`,
-      );
-    }
+    checkDevice('QMatMul.forward', x, weight);
     const shape = [...x.shape.slice(0, -1), n];
     if (this.#blocks !== undefined) return blockProduct(this.#blocks, x, { m, n, k }, shape);
     return withTemporaries((temporary) => {
@@ -77,6 +83,39 @@ export class QMatMul implements Disposable {
       const transposed = temporary(this.#dense!.t());
       return temporary(temporary(rows.matmul(transposed)).toDtype(x.dtype)).reshape(shape);
     });
+  }
+
+  /** Whether {@link forwardBlocks} works: the weight is in blocks on a device with kernels. */
+  get takesBlocks(): boolean {
+    return this.#blocks?.device.backend.quantized !== undefined;
+  }
+
+  /**
+   * As {@link forward}, for activations that the device has in blocks already: [rows, n] in f32.
+   * @throws ShapeError, DeviceError where they do not fit; UnsupportedError unless {@link takesBlocks}
+   */
+  forwardBlocks(x: QuantizedActivations): Tensor {
+    const weight = this.#blocks;
+    const kernels = weight?.device.backend.quantized;
+    const [n, k] = this.shape;
+    if (weight === undefined || kernels === undefined) {
+      throw new UnsupportedError(
+        'UNSUPPORTED',
+        'QMatMul.forwardBlocks: the weight is not in blocks on a device with kernels for them. Give numbers to forward.',
+      );
+    }
+    if (x.width !== k) {
+      throw new ShapeError(
+        'SHAPE_MISMATCH',
+        `QMatMul.forwardBlocks: rows of ${x.width} values and a weight with rows of ${k}. Check which layer the input belongs to.`,
+      );
+    }
+    checkDevice('QMatMul.forwardBlocks', x.blocks, weight);
+    const { device, blockType } = weight;
+    const { storage } = weight.data.storageAndLayout();
+    const blocks = x.blocks.storageAndLayout().storage;
+    const product = kernels.matmulActivations(storage, blockType, { m: x.rows, n, k }, blocks);
+    return Tensor.fromStorage(product, [x.rows, n], device);
   }
 
   /** The weight as f16 numbers, [n, k], which the caller owns. */
@@ -120,6 +159,14 @@ export class QMatMul implements Disposable {
   [Symbol.dispose](): void {
     this.dispose();
   }
+}
+
+function checkDevice(op: string, x: Tensor, weight: QTensor | Tensor): void {
+  if (x.device.equals(weight.device)) return;
+  throw new DeviceError(
+    'DEVICE_MISMATCH',
+    `${op}: the input is on ${x.device} and the weight on ${weight.device}. Move the input with toDevice.`,
+  );
 }
 
 /** The dtype that the environment asks every weight to have; undefined to keep blocks. */

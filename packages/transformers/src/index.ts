@@ -16,6 +16,7 @@ export type {
   KvLayout,
   KvView,
   LayerKv,
+  PagedKv,
   PassStep,
 } from './models/causal-model';
 export {

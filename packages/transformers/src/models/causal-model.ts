@@ -4,6 +4,7 @@
  * their cache and their position, so that one model is one sequence.
  */
 import type { Device, Tensor } from '@x/core';
+import type { PagedCache } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
 
 /** Tokens of one or more sequences, one sequence after the other. Everything lies on the model's device. */
@@ -25,8 +26,16 @@ export interface AttendOptions {
   softcap?: number;
 }
 
+/** A cache in blocks, and where in it the keys and values of a batch go. */
+export interface PagedKv extends PagedCache {
+  /** [tokens], u32; a slot beyond the cache is left out. */
+  slots: Tensor;
+}
+
 /** The cache of one layer, as a forward pass sees it: the sequences of its batch, and room for their new tokens. */
 export interface LayerKv {
+  /** Where the cache is in blocks: what a kernel may write to instead of calling {@link append}. */
+  readonly paged?: PagedKv;
   /** Puts the keys [kvHeads, tokens, d] and values [kvHeads, tokens, dv] of the batch behind those of each sequence. */
   append(k: Tensor, v: Tensor): void;
   /**

@@ -2,19 +2,22 @@
  * A stack of decoder layers between an embedding and a head: what all causal models have in common. The layers are an
  * architecture's own (llama.ts, qwen3.ts, ...).
  */
-import { type Device, DisposedError, scope, type Tensor } from '@x/core';
+import { type Device, DisposedError, scope } from '@x/core';
 import type { Module } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
-import { inDtype, type Weights } from '../weights/weights';
+import { readsOf } from '../weights/linear-group';
+import { inDtype, project } from '../weights/q-linear';
+import type { Weights } from '../weights/weights';
 import type { Angles, Rotation } from './attention';
 import type { Batch, CausalModel, ForwardPass, KvLayout, KvView, LayerKv, PassStep } from './causal-model';
+import { normed, type Residual, rowsAt } from './residual';
 
-/** Two steps, each from x [tokens, hidden] to the same shape, x added. */
+/** Two steps, each of which adds what `at` leaves to be added, and leaves its own to the next one. */
 export interface DecoderLayer {
   /** Attention. @param angles of each of the model's rotations */
-  attend(x: Tensor, angles: readonly Angles[], kv: LayerKv): Tensor;
+  attend(at: Residual, angles: readonly Angles[], kv: LayerKv): Residual;
   /** The feed-forward layer. */
-  feed(x: Tensor): Tensor;
+  feed(at: Residual): Residual;
   dispose(): void;
 }
 
@@ -92,35 +95,36 @@ export class Decoder implements CausalModel {
     const { activations, embed, embeddingScale, rotations, layers, norm, head } = this.parts;
     const steps = 2 * layers.length + (outputs === 'none' ? 0 : 1);
     let taken = 0;
-    const [angles, embedded] = scope(() => {
+    const angles = rotations.map((rotation) => rotation.at(positions));
+    const embedded = scope(() => {
       const rows = embed.forward(tokens);
-      const scaled = embeddingScale === 1 ? rows : rows.mul(embeddingScale);
-      return [rotations.map((rotation) => rotation.at(positions)), scaled] as const;
+      return embeddingScale === 1 ? rows : rows.mul(embeddingScale);
     });
-    let x = embedded;
-    const then = (run: () => Tensor): PassStep => {
+    let at: Residual = { x: embedded };
+    const tensors = ({ x, delta }: Residual) => (delta ? [x, delta] : [x]);
+    const then = (run: () => Residual): PassStep => {
       // Between two steps anything may have happened.
       this.checkAlive();
-      const before = x;
-      x = scope(run);
-      before.dispose();
-      return { output: x, share: ++taken / steps };
+      const before = at;
+      at = scope(run);
+      // Where nothing was to be added, x stays the same.
+      for (const tensor of tensors(before)) if (!tensors(at).includes(tensor)) tensor.dispose();
+      return { output: at.delta ?? at.x, share: ++taken / steps };
     };
     try {
       for (const [i, layer] of layers.entries()) {
-        yield then(() => layer.attend(x, angles, kv.layer(i)));
-        yield then(() => layer.feed(x));
+        yield then(() => layer.attend(at, angles, kv.layer(i)));
+        yield then(() => layer.feed(at));
       }
       if (outputs === 'none') return undefined;
       this.checkAlive();
       return scope(() => {
-        const normed = norm.forward(outputs === 'all' ? x : x.indexSelect(outputs, 0));
-        return inDtype(head.forward(inDtype(normed, activations)), 'f32');
+        const wanted = outputs === 'all' ? at : rowsAt(at, outputs);
+        const { input } = normed(wanted, norm, readsOf(head, activations));
+        return inDtype(project(head, input, activations), 'f32');
       });
     } finally {
-      x.dispose();
-      for (const { query, key } of angles)
-        for (const { cos, sin } of [query, key]) for (const t of [cos, sin]) t.dispose();
+      for (const thing of [...tensors(at), ...angles]) thing.dispose();
     }
   }
 

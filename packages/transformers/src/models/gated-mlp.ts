@@ -1,9 +1,10 @@
 /** The feed-forward layer of the Llama family: down(activation(gate(x)) · up(x)); gate and up are one product. */
 import type { Tensor } from '@x/core';
-import { type ActivationName, activate, type Module } from '@x/nn';
+import { type ActivationForm, type ActivationName, type Activations, gatedActivation, type Module } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
 import type { LinearGroup } from '../weights/linear-group';
-import { inDtype, type Weights } from '../weights/weights';
+import { inDtype, project, takesBlocks } from '../weights/q-linear';
+import type { Weights } from '../weights/weights';
 
 export class GatedMlp {
   private constructor(
@@ -39,10 +40,16 @@ export class GatedMlp {
     }
   }
 
+  /** As what it is best given its input. */
+  get reads(): ActivationForm {
+    return this.gateUp.reads;
+  }
+
   /** [tokens, hidden] to the same shape, f32. What it makes on the way is its caller's scope's. */
-  forward(x: Tensor): Tensor {
-    const [gate, up] = this.gateUp.forward(inDtype(x, this.dtype));
-    return inDtype(this.down.forward(activate(gate, this.activation).mul(up)), 'f32');
+  forward(x: Activations): Tensor {
+    const [gate, up] = this.gateUp.forward(x);
+    const gated = gatedActivation(gate, up, this.activation, takesBlocks(this.down) ? 'blocks' : 'numbers');
+    return inDtype(project(this.down, gated, this.dtype), 'f32');
   }
 
   dispose(): void {

@@ -3,8 +3,7 @@
  * behind attention and feed-forward layer too, norms of queries and keys, and layers that see a window of positions only,
  * five of six in released models, which rotate by a base of their own.
  */
-import type { Tensor } from '@x/core';
-import type { Module } from '@x/nn';
+import type { RmsNorm } from '@x/nn';
 import { type ConfigSource, jsonRopeScaling, partOf, shown, unsupported } from '../config/config-source';
 import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
 import type { Architecture } from '../registry';
@@ -14,6 +13,7 @@ import { type Angles, Attention, Rotation } from './attention';
 import type { LayerKv } from './causal-model';
 import { Decoder, type DecoderLayer, type Own } from './decoder';
 import { GatedMlp } from './gated-mlp';
+import { normed, type Residual } from './residual';
 
 export interface Gemma3Config extends DecoderConfig {
   /** Positions that a local layer sees, the token's own included. */
@@ -34,7 +34,7 @@ class Gemma3Layer implements DecoderLayer {
     private readonly local: boolean,
     private readonly attention: Attention,
     private readonly mlp: GatedMlp,
-    private readonly norms: { input: Module; postAttention: Module; preMlp: Module; postMlp: Module },
+    private readonly norms: { input: RmsNorm; postAttention: RmsNorm; preMlp: RmsNorm; postMlp: RmsNorm },
   ) {}
 
   static async load(source: Weights, index: number, config: Gemma3Config, own: Own): Promise<Gemma3Layer> {
@@ -55,14 +55,15 @@ class Gemma3Layer implements DecoderLayer {
     );
   }
 
-  attend(x: Tensor, [global, local]: readonly Angles[], kv: LayerKv): Tensor {
-    const { input, postAttention } = this.norms;
-    return x.add(postAttention.forward(this.attention.forward(input.forward(x), this.local ? local : global, kv)));
+  attend(at: Residual, [global, local]: readonly Angles[], kv: LayerKv): Residual {
+    const { x, input } = normed(at, this.norms.input, this.attention.reads);
+    const delta = this.attention.forward(input, this.local ? local : global, kv);
+    return { x, delta, deltaNorm: this.norms.postAttention };
   }
 
-  feed(x: Tensor): Tensor {
-    const { preMlp, postMlp } = this.norms;
-    return x.add(postMlp.forward(this.mlp.forward(preMlp.forward(x))));
+  feed(at: Residual): Residual {
+    const { x, input } = normed(at, this.norms.preMlp, this.mlp.reads);
+    return { x, delta: this.mlp.forward(input), deltaNorm: this.norms.postMlp };
   }
 
   dispose(): void {

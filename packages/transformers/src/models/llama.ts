@@ -2,7 +2,6 @@
  * Llama and the models built like it (Llama 1 to 3.3, TinyLlama, SmolLM, ...): candle's llama.rs and quantized_llama.rs in
  * one file, because the weights decide what a linear layer is.
  */
-import type { Tensor } from '@x/core';
 import type { Module } from '@x/nn';
 import { type ConfigSource, unsupported } from '../config/config-source';
 import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
@@ -13,6 +12,7 @@ import { type Angles, Attention, type AttentionOptions, Rotation } from './atten
 import type { LayerKv } from './causal-model';
 import { Decoder, type DecoderLayer, type Own } from './decoder';
 import { GatedMlp } from './gated-mlp';
+import { normed, type Residual } from './residual';
 
 /** Two residual steps: attention of the normed input, feed-forward layer of the normed result. */
 export class LlamaLayer implements DecoderLayer {
@@ -39,12 +39,14 @@ export class LlamaLayer implements DecoderLayer {
     );
   }
 
-  attend(x: Tensor, [angles]: readonly Angles[], kv: LayerKv): Tensor {
-    return x.add(this.attention.forward(this.inputNorm.forward(x), angles, kv));
+  attend(at: Residual, [angles]: readonly Angles[], kv: LayerKv): Residual {
+    const { x, input } = normed(at, this.inputNorm, this.attention.reads);
+    return { x, delta: this.attention.forward(input, angles, kv) };
   }
 
-  feed(x: Tensor): Tensor {
-    return x.add(this.mlp.forward(this.postNorm.forward(x)));
+  feed(at: Residual): Residual {
+    const { x, input } = normed(at, this.postNorm, this.mlp.reads);
+    return { x, delta: this.mlp.forward(input) };
   }
 
   dispose(): void {

@@ -3,24 +3,38 @@
  * stacked into one matrix, so that one product does the work of several: at one token a time the launches are the cost.
  */
 import type { Tensor } from '@x/core';
-import type { Module } from '@x/nn';
+import type { ActivationForm, Activations, Module } from '@x/nn';
+import type { DenseDType } from '@x/quantized';
+import { project, takesBlocks } from './q-linear';
 
 export interface LinearGroup {
+  /** What it is best given: blocks where all layers take these, else numbers of a dtype. */
+  readonly reads: ActivationForm;
   /** One output per layer, [..., out]; views of one tensor where weights are stacked. */
-  forward(xs: Tensor): Tensor[];
+  forward(xs: Activations): Tensor[];
   dispose(): void;
+}
+
+/** What a layer is best given: blocks where it takes these, else numbers in `dtype`. */
+export function readsOf(layer: Module, dtype: DenseDType): ActivationForm {
+  return takesBlocks(layer) ? 'blocks' : dtype;
 }
 
 /** Layers as rows of one matrix. */
 export class StackedGroup implements LinearGroup {
-  /** Owns `layer`, whose outputs are those of the layers one after the other. */
+  /** Owns `layer`, whose outputs are those of the layers one after the other. @param dtype of numbers that it is given */
   constructor(
     private readonly layer: Module,
     private readonly outs: readonly number[],
+    private readonly dtype: DenseDType,
   ) {}
 
-  forward(xs: Tensor): Tensor[] {
-    const all = this.layer.forward(xs);
+  get reads(): ActivationForm {
+    return readsOf(this.layer, this.dtype);
+  }
+
+  forward(xs: Activations): Tensor[] {
+    const all = project(this.layer, xs, this.dtype);
     let start = 0;
     return this.outs.map((out) => {
       const part = all.narrow(-1, start, out);
@@ -39,7 +53,12 @@ class SeparateGroups implements LinearGroup {
   /** Owns the groups. */
   constructor(private readonly groups: readonly LinearGroup[]) {}
 
-  forward(xs: Tensor): Tensor[] {
+  get reads(): ActivationForm {
+    const forms = this.groups.map(({ reads }) => reads);
+    return forms.find((form) => form !== 'blocks') ?? 'blocks';
+  }
+
+  forward(xs: Activations): Tensor[] {
     return this.groups.flatMap((group) => group.forward(xs));
   }
 

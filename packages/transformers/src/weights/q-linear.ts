@@ -1,7 +1,7 @@
 /** A linear layer on a {@link QMatMul}: weights in blocks, or numbers; what comes out is of the dtype that goes in. */
-import { keep, TENSORS, type Tensor } from '@x/core';
-import { OwningModule } from '@x/nn';
-import type { QMatMul } from '@x/quantized';
+import { keep, QuantizedActivations, TENSORS, type Tensor } from '@x/core';
+import { type Activations, type Module, OwningModule } from '@x/nn';
+import type { DenseDType, QMatMul } from '@x/quantized';
 
 export class QLinear extends OwningModule {
   private readonly bias: Tensor | undefined;
@@ -16,9 +16,14 @@ export class QLinear extends OwningModule {
     this.bias = bias && this.own(bias);
   }
 
-  /** [..., in] to [..., out]. */
-  forward(xs: Tensor): Tensor {
-    const ys = this.product.forward(xs);
+  /** Whether it reads activations in blocks, of which it makes f32. */
+  get takesBlocks(): boolean {
+    return this.product.takesBlocks && (this.bias === undefined || this.bias.dtype === 'f32');
+  }
+
+  /** [..., in] to [..., out]; blocks to [rows, out] in f32. */
+  forward(xs: Activations): Tensor {
+    const ys = xs instanceof QuantizedActivations ? this.product.forwardBlocks(xs) : this.product.forward(xs);
     return this.bias ? ys.broadcastAdd(this.bias) : ys;
   }
 
@@ -26,4 +31,21 @@ export class QLinear extends OwningModule {
     super.dispose();
     this.product.dispose();
   }
+}
+
+/** Whether a layer reads activations in blocks. */
+export function takesBlocks(layer: Module): layer is QLinear {
+  return layer instanceof QLinear && layer.takesBlocks;
+}
+
+/** What a layer makes of activations, which are in blocks only if it takes these; numbers are given in `dtype`. */
+export function project(layer: Module, xs: Activations, dtype: DenseDType): Tensor {
+  if (!(xs instanceof QuantizedActivations)) return layer.forward(takesBlocks(layer) ? xs : inDtype(xs, dtype));
+  if (!takesBlocks(layer)) throw new Error('internal: activations in blocks for a layer that does not take them');
+  return layer.forward(xs);
+}
+
+/** In `dtype`; the tensor itself where it is so already. */
+export function inDtype(x: Tensor, dtype: DenseDType): Tensor {
+  return x.dtype === dtype ? x : x.toDtype(dtype);
 }

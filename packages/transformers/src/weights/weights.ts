@@ -42,11 +42,6 @@ export interface LinearPart {
   out: number;
 }
 
-/** In `dtype`; the tensor itself where it is so already. */
-export function inDtype(x: Tensor, dtype: DenseDType): Tensor {
-  return x.dtype === dtype ? x : x.toDtype(dtype);
-}
-
 /** Rows of a table in f32, blocks or numbers. */
 class TableRows extends OwningModule {
   /** Owns the table. */
@@ -115,7 +110,7 @@ export class Weights {
         const outs = run.map(({ out }) => out);
         using weight =
           run.length === 1 ? weights[first].share() : QTensor.stack(weights.slice(first, first + run.length));
-        return new StackedGroup(this.product(weight, await this.stackedBias(run)), outs);
+        return new StackedGroup(this.product(weight, await this.stackedBias(run)), outs, this.activations);
       };
       return await separateGroups(runs.map((run) => () => stack(run)));
     } finally {
@@ -126,7 +121,7 @@ export class Weights {
   /** As {@link group}, of layers that lie in the file as rows of one weight, in both kinds of files. */
   async fused(name: string, outs: readonly number[], width: number): Promise<LinearGroup> {
     const out = outs.reduce((sum, rows) => sum + rows, 0);
-    return new StackedGroup(await this.linear(name, out, width), outs);
+    return new StackedGroup(await this.linear(name, out, width), outs, this.activations);
   }
 
   /** A table from u32 ids [n] to f32 rows [n, width], and, for models with tied embeddings, the product with the table. */

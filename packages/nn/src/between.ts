@@ -1,0 +1,252 @@
+/**
+ * What lies between the products of a language model's layer, each step a launch where a device has kernels for it
+ * (`BackendDevice.decode`) and nothing is recorded for gradients, elsewhere composed of operations with the same results. A
+ * kernel's may be in the blocks that quantized products read, so that these need not quantize them. Not in candle.
+ */
+import {
+  type DType,
+  isGradEnabled,
+  type NormDType,
+  QuantizedActivations,
+  type RopeKind,
+  ShapeError,
+  type StoragePart,
+  scope,
+  Tensor,
+} from '@x/core';
+import { type ActivationName, activate } from './activation';
+import { type PagedCache, pagedAppend } from './attention';
+import { checkTensors } from './check';
+import type { RmsNorm } from './layer-norm';
+
+/** What a linear layer reads: numbers, or the blocks of its device. */
+export type Activations = Tensor | QuantizedActivations;
+
+/** As what a step gives its result: in blocks where the device can (else f32), or in a dtype. */
+export type ActivationForm = 'blocks' | NormDType;
+
+export interface NormAddOptions {
+  /** Default f32. */
+  as?: ActivationForm;
+  /** A norm of `delta` before it is added. */
+  deltaNorm?: RmsNorm;
+}
+
+/**
+ * The norm of x + delta, and that sum.
+ * @param x [rows, n], f32
+ * @param delta of x's shape; undefined: the sum is x itself
+ */
+export function normAdd(
+  x: Tensor,
+  delta: Tensor | undefined,
+  norm: RmsNorm,
+  { as = 'f32', deltaNorm }: NormAddOptions = {},
+): { sum: Tensor; normed: Activations } {
+  checkTensors('normAdd', { x, ...(delta && { delta }) });
+  const weights = [norm.weight, ...(deltaNorm ? [deltaNorm.weight] : [])];
+  const operands = [x, ...(delta ? [delta] : []), ...weights];
+  const [rows, n] = x.shape;
+  const { decode } = x.device.backend;
+  const fits = x.rank === 2 && rows > 0 && n > 0 && weights.every((weight) => weight.dim(0) === n);
+  const alike = fits && (!delta || (delta.rank === 2 && delta.dim(0) === rows && delta.dim(1) === n));
+  const one = !deltaNorm || deltaNorm.eps === norm.eps;
+  const inBlocks = as === 'blocks';
+  const whole = operands.every((operand) => operand.isContiguous());
+  if (decode && alike && one && whole && plain(operands) && (!inBlocks || decode.supports(n))) {
+    const problem = {
+      rows,
+      n,
+      eps: norm.eps,
+      x: part(x),
+      alpha: part(norm.weight),
+      ...(delta && { delta: part(delta) }),
+      ...(delta && deltaNorm && { deltaAlpha: part(deltaNorm.weight) }),
+    };
+    const { sum, normed } = decode.norm(problem, as);
+    return {
+      sum: sum ? Tensor.fromStorage(sum, x.shape, x.device) : x,
+      normed: inBlocks ? inBlocksOf(normed, rows, n, x) : Tensor.fromStorage(normed, x.shape, x.device),
+    };
+  }
+  return scope(() => {
+    const added = delta && deltaNorm ? deltaNorm.forward(delta) : delta;
+    const sum = added ? x.add(added) : x;
+    return { sum, normed: norm.forward(sum).toDtype(inBlocks ? 'f32' : as) };
+  });
+}
+
+/** Activations that gates of kernels have. */
+const GATES: Partial<Record<ActivationName, 'silu' | 'gelu'>> = {
+  silu: 'silu',
+  swish: 'silu',
+  gelu_new: 'gelu',
+  gelu_pytorch_tanh: 'gelu',
+};
+
+/**
+ * activation(gate) · up, for two results of one product or of two.
+ * @param gate and up: [rows, n], views too @param as 'blocks' where the next product takes them; else numbers in their dtype
+ */
+export function gatedActivation(
+  gate: Tensor,
+  up: Tensor,
+  activation: ActivationName,
+  as: 'blocks' | 'numbers' = 'numbers',
+): Activations {
+  checkTensors('gatedActivation', { gate, up });
+  const kernel = GATES[activation];
+  const { decode } = gate.device.backend;
+  const both = [gate, up];
+  const [rows, n] = gate.shape;
+  const fits = both.every((x) => hasRows(x) && x.dim(0) === rows && x.dim(1) === n) && rows > 0;
+  if (as === 'blocks' && kernel && fits && decode?.supports(n) && plain(both)) {
+    const [gateRow, upRow] = both.map((x) => x.storageAndLayout().layout.strides[0]);
+    const blocks = decode.gated(kernel, { rows, n, gate: part(gate), gateRow, up: part(up), upRow });
+    return inBlocksOf(blocks, rows, n, gate);
+  }
+  return scope(() => activate(gate, activation).mul(up));
+}
+
+/** Queries, keys and values as products give them: f32, views too, heads one after the other. */
+export interface HeadParts {
+  /** [tokens, heads · d] */
+  q: Tensor;
+  /** [tokens, kvHeads · d] */
+  k: Tensor;
+  /** [tokens, kvHeads · dv] */
+  v: Tensor;
+}
+
+/** How the first elements of each head are rotated. */
+export interface HeadRotation {
+  /** Rows of a table, one a position: [length, rotated / 2], f32; views of a wider table too. */
+  cos: Tensor;
+  sin: Tensor;
+  /** [tokens], u32 */
+  positions: Tensor;
+  kind: Exclude<RopeKind, 'thd'>;
+}
+
+export interface HeadOptions {
+  /** Multiplies the queries. Default 1. */
+  scale?: number;
+  /** Norms of each head before its rotation, of one eps. */
+  norms?: { q: RmsNorm; k: RmsNorm };
+}
+
+/** Whether {@link headsAppend} is one kernel for a cache of f32 products. */
+export function fusesHeads({ keys, values }: PagedCache): boolean {
+  return keys.device.backend.decode?.supportsHeads(keys.dtype, keys.dim(2), values.dim(2)) ?? false;
+}
+
+/**
+ * Normalises and rotates queries and keys, and puts keys and values into the slots [tokens], u32, of a cache.
+ * @returns queries [tokens, heads, d], f32
+ * @throws ShapeError `SHAPE_MISMATCH` for rows that are no heads of the cache
+ */
+export function headsAppend(
+  { q, k, v }: HeadParts,
+  rotation: HeadRotation,
+  { scale = 1, norms }: HeadOptions,
+  cache: PagedCache,
+  slots: Tensor,
+): Tensor {
+  const { cos, sin, positions, kind } = rotation;
+  checkTensors('headsAppend', { q, k, v, cos, sin, positions, slots, keys: cache.keys, values: cache.values });
+  const { keys, values, blockSize } = cache;
+  const [poolSlots, kvHeads, d] = keys.shape;
+  const dv = values.dim(2);
+  const [tokens] = q.shape;
+  const heads = q.dim(-1) / d;
+  const rows = [q, k, v].every((x) => x.rank === 2 && x.dim(0) === tokens);
+  if (
+    !rows ||
+    !Number.isInteger(heads) ||
+    k.dim(1) !== kvHeads * d ||
+    v.dim(1) !== kvHeads * dv ||
+    2 * cos.dim(1) > d
+  ) {
+    throw new ShapeError(
+      'SHAPE_MISMATCH',
+      `headsAppend: queries [${q.shape}], keys [${k.shape}] and values [${v.shape}] with tables of [${cos.shape}] for a cache of ` +
+        `[${keys.shape}] and [${values.shape}]; give [tokens, heads * d], [tokens, kvHeads * d], [tokens, kvHeads * dv] and at most d / 2 columns.`,
+    );
+  }
+  const { device } = q;
+  const { decode } = device.backend;
+  const operands = [q, k, v, cos, sin, ...(norms ? [norms.q.weight, norms.k.weight] : [])];
+  const others = [positions, slots, keys, values];
+  const stride = (x: Tensor) => x.storageAndLayout().layout.strides[0];
+  const placed = operands.slice(0, 5).every(hasRows) && stride(cos) === stride(sin);
+  const whole = [...others, ...operands.slice(5)].every((x) => x.device === device && x.isContiguous());
+  const ids = [positions, slots].every((x) => x.dtype === 'u32' && x.dim(0) === tokens);
+  const one = !norms || norms.q.eps === norms.k.eps;
+  if (tokens > 0 && placed && whole && ids && one && plain(operands) && decode?.supportsHeads(keys.dtype, d, dv)) {
+    const problem = {
+      tokens,
+      heads,
+      q: part(q),
+      qRow: stride(q),
+      k: part(k),
+      kRow: stride(k),
+      v: part(v),
+      vRow: stride(v),
+      ...(norms && { qNorm: part(norms.q.weight), kNorm: part(norms.k.weight) }),
+      eps: norms?.q.eps ?? 0,
+      rotated: 2 * cos.dim(1),
+      interleaved: kind === 'interleaved',
+      cos: part(cos),
+      sin: part(sin),
+      tableRow: stride(cos),
+      tableLength: cos.dim(0),
+      positions: part(positions),
+      slots: part(slots),
+      scale,
+    };
+    const pool = { keys: part(keys), values: part(values), blocks: poolSlots / blockSize, blockSize, kvHeads, d, dv };
+    return Tensor.fromStorage(decode.heads(problem, pool), [tokens, heads, d], device);
+  }
+  return scope(() => {
+    const rotated = (x: Tensor, count: number, norm: RmsNorm | undefined) => {
+      const split = x.reshape([tokens, count, d]);
+      return rotate(norm ? norm.forward(split) : split, rotation);
+    };
+    const newKeys = rotated(k, kvHeads, norms?.k);
+    pagedAppend(cache, newKeys.transpose(0, 1), v.reshape([tokens, kvHeads, dv]).transpose(0, 1), slots);
+    return rotated(q, heads, norms?.q).mul(scale);
+  });
+}
+
+/** x [tokens, heads, d], whose first elements are rotated. */
+function rotate(x: Tensor, { cos, sin, positions, kind }: HeadRotation): Tensor {
+  const [tokens, , d] = x.shape;
+  const width = 2 * cos.dim(1);
+  if (width === 0 || tokens === 0) return x;
+  // As kernels do, a position beyond the table takes its last row.
+  const at = positions.minimum(cos.dim(0) - 1);
+  const [c, s] = [cos, sin].map((table) => table.contiguous().indexSelect(at, 0));
+  const turned = x.narrow(2, 0, width).transpose(0, 1).unsqueeze(0).rope(c, s, kind).squeeze(0).transpose(0, 1);
+  return width === d ? turned : Tensor.cat([turned, x.narrow(2, width, d - width)], 2);
+}
+
+/** Whether kernels may have these: f32 on one device, nothing recorded. */
+function plain(operands: readonly Tensor[]): boolean {
+  const [{ device }] = operands;
+  const recorded = isGradEnabled() && operands.some((operand) => operand.trackOp);
+  return !recorded && operands.every((x) => x.dtype === ('f32' satisfies DType) && x.device === device);
+}
+
+/** Whether x is a matrix whose rows are contiguous and lie anywhere. */
+function hasRows(x: Tensor): boolean {
+  return x.rank === 2 && (x.dim(1) <= 1 || x.storageAndLayout().layout.strides[1] === 1);
+}
+
+function part(tensor: Tensor): StoragePart {
+  const { storage, layout } = tensor.storageAndLayout();
+  return [storage, layout.startOffset];
+}
+
+function inBlocksOf(blocks: StoragePart[0], rows: number, width: number, { device }: Tensor): QuantizedActivations {
+  return new QuantizedActivations(Tensor.fromStorage(blocks, [blocks.elemCount], device), rows, width);
+}
