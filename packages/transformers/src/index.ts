@@ -16,7 +16,7 @@ export type {
   KvLayout,
   KvView,
   LayerKv,
-  PagedKv,
+  PagedLayer,
   PassStep,
 } from './models/causal-model';
 export {

@@ -17,7 +17,7 @@ import { type RopeConfig, ropeFrequencies } from '../config/rope';
 import type { LinearGroup } from '../weights/linear-group';
 import { inDtype, project } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
-import type { AttendOptions, LayerKv, PagedKv } from './causal-model';
+import type { AttendOptions, LayerKv, PagedLayer } from './causal-model';
 
 /** Rows of a {@link RotaryTable} at the positions of a batch: [tokens, d / 2]. */
 interface Turn {
@@ -175,7 +175,7 @@ export class Attention {
   }
 
   /** The same in one step. */
-  private appendAtOnce(q: Tensor, k: Tensor, v: Tensor, { rotation, positions }: Angles, paged: PagedKv): Tensor {
+  private appendAtOnce(q: Tensor, k: Tensor, v: Tensor, { rotation, positions }: Angles, paged: PagedLayer): Tensor {
     const { cos, sin, scale } = rotation;
     const turn = { cos, sin, positions, kind: this.ropeKind as Exclude<RopeKind, 'thd'> };
     const options = { scale, ...(this.norms && { norms: this.norms }) };

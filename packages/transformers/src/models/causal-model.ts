@@ -27,7 +27,7 @@ export interface AttendOptions {
 }
 
 /** A cache in blocks, and where in it the keys and values of a batch go. */
-export interface PagedKv extends PagedCache {
+export interface PagedLayer extends PagedCache {
   /** [tokens], u32; a slot beyond the cache is left out. */
   slots: Tensor;
 }
@@ -35,7 +35,7 @@ export interface PagedKv extends PagedCache {
 /** The cache of one layer, as a forward pass sees it: the sequences of its batch, and room for their new tokens. */
 export interface LayerKv {
   /** Where the cache is in blocks: what a kernel may write to instead of calling {@link append}. */
-  readonly paged?: PagedKv;
+  readonly paged?: PagedLayer;
   /** Puts the keys [kvHeads, tokens, d] and values [kvHeads, tokens, dv] of the batch behind those of each sequence. */
   append(k: Tensor, v: Tensor): void;
   /**

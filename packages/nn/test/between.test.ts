@@ -1,0 +1,176 @@
+/** What lies between products: a device's kernels give what single operations give on `js`. */
+import { Device, type DType, memoryStats, QuantizedActivations, scope, Tensor, Var } from '@x/core';
+import { testDevices } from '@x/testing/devices';
+import { describe, expect, it } from 'vitest';
+import { activate, fusesHeads, gatedActivation, headsAppend, normAdd, RmsNorm } from '../src';
+
+const TOLERANCE: Partial<Record<DType, number>> = { f32: 1e-5, f16: 4e-3, bf16: 3e-2 };
+
+const noise = (shape: readonly number[], seed: number) => {
+  const count = shape.reduce((product, size) => product * size, 1);
+  return Tensor.from(
+    Float32Array.from({ length: count }, (_, i) => Math.sin(i * 12.9898 + seed * 78.233) * 1.3),
+    { shape, device: 'js' },
+  );
+};
+
+function expectSame(actual: Tensor, expected: Tensor, label: string): void {
+  expect(actual.shape, label).toEqual(expected.shape);
+  const difference = actual.toDeviceSync('js').toDtype('f32').sub(expected.toDtype('f32')).abs();
+  // The largest of a tensor with a NaN is NaN.
+  expect(difference.flattenAll().max(0).toScalarSync(), label).toBeLessThan(TOLERANCE[actual.dtype]!);
+}
+
+/** What `body` gives on `js`, and checks that it leaves no memory behind on `device`. */
+function balanced(body: () => void): void {
+  const before = memoryStats();
+  scope(body);
+  expect(memoryStats()).toEqual(before);
+}
+
+describe.each(testDevices())('between products on %s', (device) => {
+  const here = (x: Tensor) => x.toDeviceSync(device);
+
+  it.each([
+    [1, 64],
+    [9, 160],
+    [3, 4096],
+    // No multiple of 32: numbers only.
+    [2, 45],
+  ])('the norm of a sum of %i rows of %i values', (rows, n) => {
+    for (const as of ['f32', 'f16', 'bf16', 'blocks'] as const) {
+      for (const kind of ['none', 'plain', 'normed'] as const) {
+        balanced(() => {
+          const [x, delta] = [noise([rows, n], 1), noise([rows, n], 2)];
+          const norms = (on: Device) => [3, 4].map((seed) => new RmsNorm(noise([n], seed).toDeviceSync(on), 1e-5));
+          const run = (on: Device, form: typeof as) => {
+            const [norm, deltaNorm] = norms(on);
+            const given = kind === 'none' ? undefined : delta.toDeviceSync(on);
+            const result = normAdd(x.toDeviceSync(on), given, norm, {
+              as: form,
+              ...(kind === 'normed' && { deltaNorm }),
+            });
+            for (const layer of [norm, deltaNorm]) layer.dispose();
+            return result;
+          };
+          const expected = run(Device.js(), as === 'blocks' ? 'f32' : as);
+          const { sum, normed } = run(device, as);
+          expectSame(sum, expected.sum, `${kind} sum`);
+          if (normed instanceof QuantizedActivations) {
+            expect(as).toBe('blocks');
+            expect([normed.rows, normed.width]).toEqual([rows, n]);
+          } else expectSame(normed, expected.normed as Tensor, `${kind} as ${as}`);
+          const blocks = as === 'blocks' && device.backend.decode !== undefined && n % 32 === 0;
+          expect(normed instanceof QuantizedActivations).toBe(blocks);
+        });
+      }
+    }
+  });
+
+  it('composes norms whose eps differ, of views, and those that gradients pass through', () => {
+    balanced(() => {
+      const wide = noise([4, 96], 1);
+      const weight = noise([64], 3);
+      const [norm, other] = [1e-5, 1e-1].map((eps) => new RmsNorm(here(weight), eps));
+      const x = wide.narrow(1, 16, 64);
+      const { sum, normed } = normAdd(here(wide).narrow(1, 16, 64), here(x), norm, { deltaNorm: other, as: 'f32' });
+      const expected = x.add(x.contiguous().rmsNorm(weight, 1e-1));
+      expectSame(sum, expected, 'sum');
+      expectSame(normed as Tensor, expected.rmsNorm(weight, 1e-5), 'norm');
+      const variable = Var.fromTensor(here(x).contiguous());
+      const followed = normAdd(variable, undefined, norm).normed as Tensor;
+      const gradients = followed.sumAll().backward();
+      expect(gradients.get(variable)?.shape).toEqual([4, 64]);
+      for (const thing of [norm, other, variable]) thing.dispose();
+    });
+  });
+
+  it.each(['silu', 'gelu_pytorch_tanh', 'relu'] as const)('gates of %s', (activation) => {
+    balanced(() => {
+      for (const [rows, n] of [
+        [1, 64],
+        [9, 160],
+        [2, 20],
+      ]) {
+        const both = noise([rows, 2 * n], 5);
+        const half = (x: Tensor, i: number) => x.narrow(1, i * n, n);
+        const expected = activate(half(both, 0), activation).mul(half(both, 1));
+        const given = here(both);
+        const numbers = gatedActivation(half(given, 0), half(given, 1), activation) as Tensor;
+        expectSame(numbers, expected, `${rows} rows of ${n}`);
+        const blocks = gatedActivation(half(given, 0), half(given, 1), activation, 'blocks');
+        const fused = device.backend.decode !== undefined && activation !== 'relu' && n % 32 === 0;
+        expect(blocks instanceof QuantizedActivations).toBe(fused);
+        if (!(blocks instanceof QuantizedActivations)) expectSame(blocks, expected, 'composed');
+      }
+    });
+  });
+
+  const HEADS = [
+    { tokens: 1, heads: 4, kvHeads: 4, d: 64, rotated: 64, kind: 'half', norms: false },
+    { tokens: 5, heads: 8, kvHeads: 2, d: 80, rotated: 32, kind: 'half', norms: true },
+    { tokens: 9, heads: 8, kvHeads: 1, d: 96, rotated: 96, kind: 'interleaved', norms: true },
+    { tokens: 2, heads: 2, kvHeads: 1, d: 128, rotated: 64, kind: 'interleaved', norms: false },
+    { tokens: 3, heads: 2, kvHeads: 2, d: 256, rotated: 256, kind: 'half', norms: true },
+    // No kernel has such heads.
+    { tokens: 2, heads: 2, kvHeads: 1, d: 520, rotated: 520, kind: 'half', norms: false },
+  ] as const;
+  it.each(HEADS)('heads of %j', ({ tokens, heads, kvHeads, d, rotated, kind, norms }) => {
+    for (const dtype of ['f32', 'f16', 'bf16'] as const) {
+      balanced(() => {
+        const [length, blockSize] = [24, 16];
+        const product = noise([tokens, (heads + 2 * kvHeads) * d], 1);
+        const table = noise([length, 2, rotated / 2], 2);
+        const ids = (value: (i: number) => number) => Uint32Array.from({ length: tokens }, (_, i) => value(i));
+        const run = (on: Device) => {
+          const all = product.toDeviceSync(on);
+          const [cos, sin] = [0, 1].map((i) => table.toDeviceSync(on).narrow(1, i, 1).squeeze(1));
+          const positions = Tensor.from(
+            // One beyond the table.
+            ids((i) => (i === 1 ? 99 : (i * 5) % length)),
+            { device: on },
+          );
+          const slots = Tensor.from(
+            ids((i) => 31 - 3 * i),
+            { device: on },
+          );
+          const layers = [3, 4].map((seed) => new RmsNorm(noise([d], seed).toDeviceSync(on), 1e-6));
+          const cache = {
+            keys: Tensor.zeros([32, kvHeads, d], { dtype, device: on }),
+            values: Tensor.zeros([32, kvHeads, d], { dtype, device: on }),
+            blockSize,
+          };
+          expect(fusesHeads(cache)).toBe(on.backend.decode !== undefined && d <= 512);
+          const part = (from: number, count: number) => all.narrow(1, from * d, count * d);
+          const q = headsAppend(
+            { q: part(0, heads), k: part(heads, kvHeads), v: part(heads + kvHeads, kvHeads) },
+            { cos, sin, positions, kind },
+            { scale: 0.3, ...(norms && { norms: { q: layers[0], k: layers[1] } }) },
+            cache,
+            slots,
+          );
+          for (const layer of layers) layer.dispose();
+          return { q, keys: cache.keys, values: cache.values };
+        };
+        const expected = run(Device.js());
+        const actual = run(device);
+        for (const name of ['q', 'keys', 'values'] as const)
+          expectSame(actual[name], expected[name], `${name} ${dtype}`);
+      });
+    }
+  });
+
+  it('refuses heads that are not those of the cache, with the numbers', () => {
+    balanced(() => {
+      const pool = Tensor.zeros([16, 2, 8], { device });
+      const [cos, sin] = [1, 2].map((seed) => here(noise([4, 4], seed)));
+      const ids = Tensor.zeros([1], { dtype: 'u32', device });
+      const rotation = { cos, sin, positions: ids, kind: 'half' } as const;
+      const cache = { keys: pool, values: pool, blockSize: 16 };
+      const parts = { q: here(noise([1, 32], 3)), k: here(noise([1, 24], 4)), v: here(noise([1, 16], 5)) };
+      expect(() => headsAppend(parts, rotation, {}, cache, ids)).toThrow(
+        expect.objectContaining({ code: 'SHAPE_MISMATCH', message: expect.stringMatching(/\[1,24\]/) }),
+      );
+    });
+  });
+});
