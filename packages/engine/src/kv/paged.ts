@@ -43,7 +43,10 @@ export class PagedKv implements KvView {
   layer(index: number): LayerKv {
     const cache = this.pool.layer(index);
     let fresh: { k: Tensor; v: Tensor } | undefined;
+    // Several tokens of a sequence want their keys and values at hand.
+    const isInPlace = this.segments.every(({ kind }) => kind === 'tokens');
     return {
+      ...(isInPlace && { paged: { ...cache, slots: this.slots } }),
       append: (k, v) => {
         pagedAppend(cache, k, v, this.slots);
         fresh = { k, v };
