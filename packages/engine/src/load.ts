@@ -7,19 +7,18 @@ import { readdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { Device, type DeviceLike, FileFormatError } from '@x/core';
-import { readJsonFile } from '@x/core/files';
+import { readJsonFile, type TensorReader } from '@x/core/files';
 import { type DenseDType, GgufFile } from '@x/quantized';
 import {
-  CheckpointWeights,
   describeConfig,
   describeGguf,
-  GgufWeights,
   type ModelDescription,
+  openSafetensors,
   type ProgressListener,
-  type SourceOptions,
   Tokenizer,
   TransformersError,
-  type WeightSource,
+  type WeightOptions,
+  Weights,
 } from '@x/transformers';
 import { type CacheDType, defaultCacheDtype } from './kv/pool';
 import { LanguageModel } from './language-model';
@@ -136,7 +135,7 @@ async function weightFiles(directory: string): Promise<string[]> {
 
 async function loadGguf(
   path: string,
-  source: Omit<SourceOptions, 'layout'>,
+  source: Omit<WeightOptions, 'layout'>,
   options: LoadModelOptions,
   start: number,
 ): Promise<LanguageModel> {
@@ -145,8 +144,7 @@ async function loadGguf(
     const model = describeGguf(file.metadata);
     const maxContext = contextOf(model, options);
     const tokenizer = Tokenizer.fromGguf(file.metadata);
-    const weights = new GgufWeights(file, { ...source, layout: model.architecture });
-    return await assemble(weights, model, maxContext, tokenizer, start, options);
+    return await assemble(file, source, model, maxContext, tokenizer, start, options);
   } finally {
     file.close();
   }
@@ -154,38 +152,39 @@ async function loadGguf(
 
 async function loadCheckpoint(
   { directory, weights }: { directory: string; weights: string[] },
-  source: Omit<SourceOptions, 'layout'>,
+  source: Omit<WeightOptions, 'layout'>,
   options: LoadModelOptions,
   start: number,
 ): Promise<LanguageModel> {
   const model = describeConfig(readJsonFile(join(directory, 'config.json')));
   const maxContext = contextOf(model, options);
   const tokenizer = await Tokenizer.fromFile(join(directory, 'tokenizer.json'));
-  const opened = CheckpointWeights.open(weights, { ...source, layout: model.architecture });
+  const file = openSafetensors(weights);
   try {
-    return await assemble(opened, model, maxContext, tokenizer, start, options);
+    return await assemble(file, source, model, maxContext, tokenizer, start, options);
   } finally {
-    opened.close();
+    file.close();
   }
 }
 
 async function assemble(
-  weights: WeightSource,
+  file: TensorReader,
+  source: Omit<WeightOptions, 'layout'>,
   { architecture, config }: ModelDescription,
   maxContext: number,
   tokenizer: Tokenizer,
   start: number,
-  { signal, cacheDtype, maxCachePositions }: LoadModelOptions,
+  { cacheDtype, maxCachePositions }: LoadModelOptions,
 ): Promise<LanguageModel> {
-  const model = await architecture.build(weights, config, maxContext);
+  const model = await architecture.build(new Weights(file, { ...source, layout: architecture }), config, maxContext);
   try {
-    await weights.device.synchronize();
-    signal?.throwIfAborted();
+    await source.device.synchronize();
+    source.signal?.throwIfAborted();
   } catch (error) {
     model.dispose();
     throw error;
   }
-  const cache = { dtype: cacheDtype ?? defaultCacheDtype(weights.device.kind), maxPositions: maxCachePositions };
+  const cache = { dtype: cacheDtype ?? defaultCacheDtype(source.device.kind), maxPositions: maxCachePositions };
   return new LanguageModel({ model, tokenizer, maxContext, cache, loadMs: performance.now() - start });
 }
 

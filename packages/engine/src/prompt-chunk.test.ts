@@ -10,6 +10,7 @@ const config = {
   numHeads: 8,
   numKvHeads: 4,
   headDim: 32,
+  rotaryDim: 32,
   contextLength: 512,
   normEps: 1e-5,
   ropeTheta: 10000,

@@ -1,5 +1,5 @@
 // Every architecture against transformers: random weights in every layer kind, golden logits and greedy ids.
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { memoryStats } from '@x/core';
@@ -23,7 +23,7 @@ interface Golden {
 
 const FILES = ['model.safetensors', 'model-f16.gguf', 'model-f32.gguf'];
 
-for (const name of ['llama', 'mistral', 'qwen2', 'qwen3', 'gemma3_text']) {
+for (const name of readdirSync(models).filter((name) => existsSync(join(models, name, 'golden.json')))) {
   const folder = join(models, name);
   const golden = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8')) as Golden;
   for (const file of FILES.filter((candidate) => existsSync(join(folder, candidate)))) {

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Device, memoryStats, scope } from '@x/core';
 import { GgufFile } from '@x/quantized';
-import { describeGguf, GgufWeights, Tokenizer } from '@x/transformers';
+import { describeGguf, Tokenizer, Weights } from '@x/transformers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type GenerateOptions, LanguageModel, loadModel, type Piece } from '../src';
 import type { Runner } from '../src/runner';
@@ -91,7 +91,7 @@ describe.each(deviceNames)('generate on %s', (name) => {
     const tokenizer = await Tokenizer.fromFile(TOKENIZER, { eosIds: [1, greedy_ids[2]] });
     const file = GgufFile.open(GGUF);
     const { architecture, config } = describeGguf(file.metadata);
-    const inner = await architecture.build(new GgufWeights(file, { device, layout: architecture }), config, 32);
+    const inner = await architecture.build(new Weights(file, { device, layout: architecture }), config, 32);
     file.close();
     using early = new LanguageModel({ model: inner, tokenizer, maxContext: 32, loadMs: 0 });
     const generation = early.generate(ids, { maxTokens: 10 });

@@ -147,6 +147,7 @@ export {
   ropeSlow,
   ropeThd,
   ropeThdSlow,
+  rotate,
 } from './rotary-emb';
 export { gumbelSoftmax } from './sampling';
 export { Sequential, seq } from './sequential';

@@ -74,10 +74,20 @@ export class RotaryTable {
   }
 }
 
-/** Tables may be longer than the sequence, as in candle: the first rows are used. */
-function rotate(xs: Tensor, cos: Tensor, sin: Tensor, kind: RopeKind): Tensor {
+/**
+ * {@link rope}, {@link ropeI} or {@link ropeThd} by name. Tables may be longer than the sequence, as in candle: the first rows
+ * are used. Those of fewer than d/2 columns rotate as many pairs of each head's beginning; the rest stays.
+ */
+export function rotate(xs: Tensor, cos: Tensor, sin: Tensor, kind: RopeKind): Tensor {
+  checkTensors('rotate', { xs, cos, sin });
   const seq = xs.shape[kind === 'thd' ? 1 : 2] ?? 0;
-  return scope(() => xs.rope(firstRows(cos, seq), firstRows(sin, seq), kind));
+  const d = xs.shape.at(-1) ?? 0;
+  const turned = 2 * (cos.shape.at(-1) ?? 0);
+  return scope(() => {
+    const angles = [firstRows(cos, seq), firstRows(sin, seq)] as const;
+    if (turned >= d) return xs.rope(...angles, kind);
+    return Tensor.cat([xs.narrow(-1, 0, turned).rope(...angles, kind), xs.narrow(-1, turned, d - turned)], -1);
+  });
 }
 
 function firstRows(table: Tensor, seq: number): Tensor {

@@ -1,7 +1,7 @@
 import { memoryStats, scope } from '@x/core';
 import { deviceNames, expectClose, openDevice, tensor, values } from '@x/testing/nn/helpers';
 import { describe, expect, it } from 'vitest';
-import { RotaryTable, rope, ropeI } from '../src';
+import { RotaryTable, rope, ropeI, rotate } from '../src';
 
 describe.each(deviceNames)('rotary embedding on %s', (name) => {
   const device = openDevice(name);
@@ -53,5 +53,29 @@ describe.each(deviceNames)('rotary embedding on %s', (name) => {
       expect(() => table.at(-1, 1)).toThrow(/-1/);
     });
     expect(memoryStats()).toEqual(before);
+  });
+
+  it('turns the beginning of each head by a narrower table', () => {
+    scope(() => {
+      const part = frequencies.slice(0, 2);
+      using table = new RotaryTable({ frequencies: part, length: seq, device });
+      const x = values(heads * seq * d, 5);
+      const xs = tensor(x, [1, heads, seq, d], device);
+      for (const [kind, pair] of [
+        ['half', (i: number) => [i, i + 2]],
+        ['interleaved', (i: number) => [2 * i, 2 * i + 1]],
+      ] as const) {
+        const expected = Array.from(x);
+        for (let row = 0; row < heads * seq; row++) {
+          for (const [i, frequency] of part.entries()) {
+            const [a, b] = pair(i).map((at) => row * d + at);
+            const angle = (row % seq) * frequency;
+            expected[a] = x[a] * Math.cos(angle) - x[b] * Math.sin(angle);
+            expected[b] = x[a] * Math.sin(angle) + x[b] * Math.cos(angle);
+          }
+        }
+        expectClose(rotate(xs, table.cos, table.sin, kind), [1, heads, seq, d], expected);
+      }
+    });
   });
 });

@@ -33,15 +33,50 @@ export function expertOf(weights: QTensor, expert: number): QTensor {
  */
 const INDEXED_PAIRS = 8;
 
-/** Whether so many pairs of token and expert are for the device's indexed kernel. */
-export function isForKernel(weights: QTensor, pairs: number): boolean {
-  const { quantized } = weights.device.backend;
-  const fits = quantized !== undefined && weights.kind === 'blocks' && weights.elemCount > 0;
-  return fits && pairs <= INDEXED_PAIRS * weights.shape[0];
+/** Whether so many pairs of token and expert are few: for the device's indexed kernel, or numbers gathered by expert. */
+function areFew(weights: QTensor, pairs: number): boolean {
+  return weights.elemCount > 0 && pairs <= INDEXED_PAIRS * weights.shape[0];
+}
+
+function isForKernel(weights: QTensor, pairs: number): boolean {
+  return weights.device.backend.quantized !== undefined && weights.kind === 'blocks' && areFew(weights, pairs);
+}
+
+/** Whether products with so many pairs need not know the ids on the host. */
+export function canStayUnread(weights: QTensor, pairs: number): boolean {
+  return weights.kind === 'dense' ? areFew(weights, pairs) : isForKernel(weights, pairs);
+}
+
+/** As {@link indexedMoe} for {@link canStayUnread}; ids u32, contiguous, are all below the number of experts. */
+export function indexedUnread(weights: QTensor, x: Tensor, ids: Tensor): Tensor {
+  return weights.kind === 'dense' ? indexedNumbers(weights, x, ids) : indexedKernel(weights, x, ids);
+}
+
+/** Products with numbers: the weights of each pair's expert are gathered, no more at once than there are experts. */
+function indexedNumbers(weights: QTensor, x: Tensor, ids: Tensor): Tensor {
+  const [experts, n, k] = weights.shape;
+  const [tokens, topk] = ids.shape;
+  const pairs = tokens * topk;
+  return scope(() => {
+    const { data } = weights;
+    const chosen = ids.reshape([pairs]);
+    const rows = x.toDtype(data.dtype).broadcastAs([tokens, topk, k]).reshape([pairs, 1, k]);
+    const parts: Tensor[] = [];
+    for (let at = 0; at < pairs; at += experts) {
+      const count = Math.min(experts, pairs - at);
+      const product = () => {
+        const own = data.indexSelect(chosen.narrow(0, at, count), 0);
+        return rows.narrow(0, at, count).matmul(own.transpose(1, 2));
+      };
+      parts.push(scope(product));
+    }
+    const all = parts.length === 1 ? parts[0] : Tensor.cat(parts, 0);
+    return all.reshape([tokens, topk, n]).toDtype(x.dtype);
+  });
 }
 
 /** As {@link indexedMoe} by the device's kernel; ids u32, contiguous, are all below the number of experts. */
-export function indexedKernel(weights: QTensor, x: Tensor, ids: Tensor): Tensor {
+function indexedKernel(weights: QTensor, x: Tensor, ids: Tensor): Tensor {
   const [, n, k] = weights.shape;
   const [tokens, choices] = x.shape;
   const topk = ids.elemCount / tokens;

@@ -46,7 +46,7 @@ import {
   pack,
   placement,
 } from './load';
-import { checkIndexed, checkIndexedHost, expertOf, indexedKernel, indexedMoe, isForKernel } from './moe';
+import { canStayUnread, checkIndexed, checkIndexedHost, expertOf, indexedMoe, indexedUnread } from './moe';
 import {
   checkQuantize,
   type ParallelQuantizeOptions,
@@ -74,7 +74,7 @@ export interface QuantizeTensorOptions extends QTensorOptions, QuantizeOptions {
 export interface IndexedMoeOptions {
   /**
    * Whether ids are read on the host, where one out of range raises an error; default true. With false nothing waits for
-   * the device where its indexed kernel serves (a few tokens), and such an id is an error as in `Tensor.embedding`: right
+   * the device with a few tokens (its indexed kernel, or numbers gathered by expert), and such an id is an error as in `Tensor.embedding`: right
    * for ids that a top-k made.
    */
   readIds?: boolean;
@@ -411,12 +411,12 @@ export class QTensor implements Disposable {
   }
 
   #unread(ids: Tensor, { readIds = true }: IndexedMoeOptions): boolean {
-    return !readIds && ids.elemCount > 0 && isForKernel(this, ids.elemCount);
+    return !readIds && ids.elemCount > 0 && canStayUnread(this, ids.elemCount);
   }
 
   #indexedUnread(x: Tensor, ids: Tensor): Tensor {
     using inside = idsInside('QTensor.indexedMoeForward', ids, this.shape[0]);
-    return indexedKernel(this, x, inside);
+    return indexedUnread(this, x, inside);
   }
 
   /**

@@ -70,3 +70,38 @@ it('products with experts whose ids are on the host', () => {
   expect(() => weight.indexedMoe(x, 5 as never)).toThrow(expect.objectContaining({ code: 'INVALID_ARGUMENT' }));
   expect(() => moeGemmGguf(x.squeeze(1), {} as never, undefined, sortByExpert([0, 1]), 1)).toThrow(/shape of weights/);
 });
+
+it('products with experts of numbers leave the ids on the device', () => {
+  const before = memoryStats();
+  const value = (i: number) => Math.sin(i * 1.7);
+  const from = (shape: number[]) =>
+    Tensor.from(
+      Float32Array.from({ length: shape.reduce((a, b) => a * b, 1) }, (_, i) => value(i)),
+      { shape, device: js },
+    );
+  using numbers = from([3, 2, 4]);
+  using weight = QTensor.fromTensor(numbers);
+  // More pairs than experts are gathered in parts; more still are sorted on the host.
+  for (const [tokens, choices] of [
+    [1, 1],
+    [4, 2],
+    [4, 1],
+    [20, 1],
+  ]) {
+    using x = from([tokens, choices, 4]);
+    const list = Uint32Array.from({ length: tokens * 2 }, (_, i) => (i * 7) % 3);
+    using ids = Tensor.from(list, { shape: [tokens, 2], device: js });
+    using unread = weight.indexedMoeForwardSync(x, ids, { readIds: false });
+    const expected = Array.from(list).flatMap((expert, pair) => {
+      const row = choices === 1 ? Math.floor(pair / 2) : pair;
+      return [0, 1].map((n) =>
+        [0, 1, 2, 3].reduce((sum, k) => sum + value((expert * 2 + n) * 4 + k) * value(row * 4 + k), 0),
+      );
+    });
+    expect(unread.shape).toEqual([tokens, 2, 2]);
+    for (const [i, got] of (unread.toArraySync() as Float32Array).entries()) expect(got).toBeCloseTo(expected[i], 5);
+  }
+  numbers.dispose();
+  weight.dispose();
+  expect(memoryStats()).toEqual(before);
+});

@@ -37,10 +37,22 @@ test("llama3's scaling becomes factors that give the same frequencies", () => {
   const { ropeFactors } = ggufExport(json);
   const { config } = describeConfig(json);
   const expected = ropeFrequencies(config);
-  const got = ropeFrequencies({ ...config, ropeScaling: undefined }, ropeFactors);
+  const got = ropeFrequencies({ ...config, ropeScaling: undefined }, { factors: ropeFactors });
   expect(ropeFactors?.length).toBe(8);
   for (const [i, value] of expected.entries()) expect(Math.abs(got[i] / value - 1)).toBeLessThan(1e-6);
   expect(Math.max(...ropeFactors!)).toBeGreaterThan(2);
+});
+
+test('what is not written is refused', () => {
+  const yarn = { ...CONFIG, rope_scaling: { rope_type: 'yarn', factor: 4 } };
+  const mixture = { ...CONFIG, model_type: 'mixtral', num_local_experts: 4, num_experts_per_tok: 2 };
+  for (const [json, message] of [
+    [yarn, /"yarn"/],
+    [mixture, /"mixtral"/],
+  ] as const)
+    expect(() => ggufExport(json)).toThrow(
+      expect.objectContaining({ code: 'UNSUPPORTED_MODEL', message: expect.stringMatching(message) }),
+    );
 });
 
 test('names, and the rows that change order', () => {

@@ -63,10 +63,19 @@ function configMetadata(architecture: Architecture, config: DecoderConfig): Reco
     num_key_value_heads: config.numKvHeads,
     head_dim: config.headDim,
     value_head_dim: config.headDim,
-    rotary_dim: config.headDim,
+    rotary_dim: config.rotaryDim,
     vocab_size: config.vocabSize,
   };
-  const { whole: moreWhole = {}, real: moreReal = {} } = architecture.ggufExtras?.(config) ?? {};
+  const extras = architecture.ggufExtras?.(config);
+  const scaling = config.ropeScaling?.type;
+  if (!extras || (scaling !== undefined && scaling !== 'linear' && scaling !== 'llama3')) {
+    const what = extras ? `positions scaled by "${scaling}"` : `the architecture "${architecture.architectures[0]}"`;
+    throw new TransformersError(
+      'UNSUPPORTED_MODEL',
+      `Models with ${what} are not written to GGUF here. Convert it with the tool of its own model family.`,
+    );
+  }
+  const { whole: moreWhole = {}, real: moreReal = {} } = extras;
   const real: Partial<Record<ConfigKey, number>> = { rms_norm_eps: config.normEps, rope_theta: config.ropeTheta };
   const metadata: Record<string, GgufValue> = {};
   const put = (values: Partial<Record<ConfigKey, number>>, value: (number: number) => GgufValue) => {

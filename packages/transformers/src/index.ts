@@ -28,7 +28,6 @@ export {
   SUPPORTED_ARCHITECTURES,
 } from './registry';
 export * from './tokenizer';
-export { CheckpointWeights, GgufWeights, type SourceOptions, type WeightSource } from './weights/former-names';
 export type { LinearGroup } from './weights/linear-group';
 export { QuantizedVarBuilder } from './weights/quantized-var-builder';
 export { type StoredTensor, type TensorForm, type TensorNamePair, TensorNames } from './weights/tensor-names';

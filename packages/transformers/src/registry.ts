@@ -1,22 +1,17 @@
 /** The architectures that load: one entry each, and one file behind it in models/. */
 import type { GgufMetadata } from '@x/quantized';
-import {
-  badConfig,
-  type ConfigKey,
-  type ConfigSource,
-  ggufConfig,
-  jsonConfig,
-  objectOf,
-  shown,
-} from './config/config-source';
+import { type ConfigKey, type ConfigSource, ggufConfig, jsonConfig, objectOf } from './config/config-source';
 import type { DecoderConfig } from './config/decoder-config';
+import { badConfig, shown } from './config/problems';
 import { TransformersError } from './errors';
 import type { CausalModel } from './models/causal-model';
 import { gemma3 } from './models/gemma3';
 import { llama } from './models/llama';
 import { mistral } from './models/mistral';
+import { mixtral } from './models/mixtral';
 import { qwen2 } from './models/qwen2';
 import { qwen3 } from './models/qwen3';
+import { qwen3Moe } from './models/qwen3-moe';
 import type { TensorLayout, Weights } from './weights/weights';
 
 export interface Architecture<Config extends DecoderConfig = DecoderConfig> extends TensorLayout {
@@ -28,7 +23,7 @@ export interface Architecture<Config extends DecoderConfig = DecoderConfig> exte
   isInGguf?(source: ConfigSource): boolean;
   /** @param vocabSize of a GGUF file's tokenizer @throws TransformersError UNSUPPORTED_MODEL, BAD_CONFIG; FileFormatError */
   config(source: ConfigSource, vocabSize?: number): Config;
-  /** What a GGUF file holds beside the common keys. */
+  /** What a GGUF file holds beside the common keys. Without it none is written (`ggufExport`). */
   ggufExtras?(config: Config): {
     whole?: Partial<Record<ConfigKey, number>>;
     real?: Partial<Record<ConfigKey, number>>;
@@ -44,7 +39,7 @@ export interface ModelDescription {
 }
 
 /** In GGUF files the first of a name counts that accepts the file. */
-export const ARCHITECTURES: readonly Architecture[] = [llama, mistral, qwen2, qwen3, gemma3];
+export const ARCHITECTURES: readonly Architecture[] = [mixtral, llama, mistral, qwen2, qwen3, qwen3Moe, gemma3];
 
 /** Architectures that load, by `model_type` of config.json. */
 export const SUPPORTED_ARCHITECTURES: readonly string[] = ARCHITECTURES.map(({ architectures: [name] }) => name);

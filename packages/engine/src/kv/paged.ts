@@ -73,10 +73,10 @@ export class PagedKv implements KvView {
     layer: number,
     { start, count, tables, lengths }: Extract<Segment, { kind: 'tokens' }>,
     q: Tensor,
-    { scale = 1, window, softcap }: AttendOptions,
+    { scale = 1, window, softcap, sinks }: AttendOptions,
   ): Tensor {
     const queries = rowsOf(q, start, count).transpose(0, 1);
-    const options = { scale, window, softcap };
+    const options = { scale, window, softcap, sinks };
     const mixed = pagedAttention(queries, this.pool.layer(layer), tables, lengths, options);
     return mixed.reshape([count, mixed.dim(1) * mixed.dim(2)]);
   }
@@ -86,7 +86,7 @@ export class PagedKv implements KvView {
     layer: number,
     segment: SequenceSegment,
     q: Tensor,
-    { scale = 1, window, softcap = 1 }: AttendOptions,
+    { scale = 1, window, softcap = 1, sinks }: AttendOptions,
     fresh: { k: Tensor; v: Tensor } | undefined,
   ): Tensor {
     const { start, count, before } = segment;
@@ -100,7 +100,7 @@ export class PagedKv implements KvView {
     // One query sees all that is left; several see less the earlier they are.
     const masked = count > 1 && { causal: true, window, causalBias: () => this.bias(count, length, window, q) };
     const queries = rowsOf(q, start, count).unsqueeze(0);
-    const mixed = sdpa(queries, k.unsqueeze(0), v.unsqueeze(0), { scale, softcapping: softcap, ...masked });
+    const mixed = sdpa(queries, k.unsqueeze(0), v.unsqueeze(0), { scale, softcapping: softcap, sinks, ...masked });
     return mixed
       .squeeze(0)
       .transpose(0, 1)

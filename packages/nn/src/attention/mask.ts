@@ -1,5 +1,6 @@
 /** What a query may look at: candle-nn's `AttnMask` (attention/mod.rs), and the biases that it comes to. */
 import { CandleError, type DeviceLike, type DType, isInt, ShapeError, scope, Tensor } from '@x/core';
+import { checkTensors } from '../check';
 
 export type AttnMask =
   | { kind: 'none' }
@@ -91,4 +92,12 @@ export function checkHeads(op: string, heads: number, ...others: number[]): void
       `${op}: ${heads} query heads share ${other} heads of keys or values; the first must be a multiple of the second.`,
     );
   }
+}
+
+/** @throws ShapeError unless there is a score for each head, or none at all */
+export function checkSinks(op: string, sinks: Tensor | undefined, heads: number): void {
+  if (sinks === undefined) return;
+  checkTensors(op, { sinks });
+  if (sinks.rank === 1 && sinks.dim(0) === heads) return;
+  throw new ShapeError('SHAPE_MISMATCH', `${op}: sinks [${sinks.shape}] for ${heads} query heads; give one a head.`);
 }

@@ -8,7 +8,7 @@
  */
 import { CandleError, kinds, type PagedPool, ShapeError, type StoragePart, scope, Tensor } from '@x/core';
 import { checkNumbers, checkPositive, checkTensors } from '../check';
-import { checkHeads } from './mask';
+import { checkHeads, checkSinks } from './mask';
 import { sdpa } from './sdpa';
 
 /** The blocks of one layer's cache. */
@@ -30,6 +30,8 @@ export interface PagedAttentionOptions {
   window?: number;
   /** Scores become cap · tanh(scores / cap). Default: they stay. */
   softcap?: number;
+  /** A score of each head that takes its share of the softmax and has no value (attention sinks): [heads]. Default: none. */
+  sinks?: Tensor;
 }
 
 /**
@@ -65,7 +67,8 @@ export function pagedAttention(
   }
   checkHeads(op, heads, keys.dim(1));
   for (const [name, ids] of Object.entries({ tables, lengths, rows })) checkIds(op, name, ids);
-  const { scale = 1 / Math.sqrt(d), window, softcap } = options;
+  const { scale = 1 / Math.sqrt(d), window, softcap, sinks } = options;
+  checkSinks(op, sinks, heads);
   checkNumbers(op, { scale, ...(softcap !== undefined && { softcap }) });
   if (window !== undefined) checkPositive(op, { window });
   if (softcap !== undefined && !(softcap > 0)) {
@@ -75,8 +78,9 @@ export function pagedAttention(
   const kernels = device.backend.pagedAttention;
   const operands = [q, keys, values, tables, lengths, ...(rows ? [rows] : [])];
   const whole = operands.every((tensor) => tensor.device === device && (tensor === q || tensor.isContiguous()));
-  if (!whole || !kernels?.supports(q.dtype, keys.dtype, d, values.dim(2)) || tokens === 0)
-    return composed(q, cache, tables, lengths, { rows, scale, window, softcap });
+  // The kernels know no sinks.
+  if (!whole || sinks || !kernels?.supports(q.dtype, keys.dtype, d, values.dim(2)) || tokens === 0)
+    return composed(q, cache, tables, lengths, { rows, scale, window, softcap, sinks });
   const storage = q.storageAndLayout();
   const at = {
     tables: part(tables),
@@ -136,7 +140,7 @@ function composed(
   { keys, values, blockSize }: PagedCache,
   tables: Tensor,
   lengths: Tensor,
-  { rows, scale, window, softcap }: PagedAttentionOptions,
+  { rows, scale, window, softcap, sinks }: PagedAttentionOptions,
 ): Tensor {
   return scope(() => {
     const { device } = q;
@@ -162,7 +166,7 @@ function composed(
     const any = ends.gt(0);
     visible = visible.maximum(positions.eq(0).broadcastMul(any.eq(0)));
     const mask = visible.reshape([tokens, 1, 1, kv]);
-    const options = { mask, scale, ...(softcap !== undefined && { softcapping: softcap }) };
+    const options = { mask, scale, sinks, ...(softcap !== undefined && { softcapping: softcap }) };
     const mixed = sdpa(q.reshape([tokens, heads, 1, d]), gathered(keys), gathered(values), options);
     const seen = any.unsqueeze(2).broadcastAs([tokens, heads, dv]);
     return seen.whereCond(mixed.reshape([tokens, heads, dv]), Tensor.zeros([tokens, heads, dv], q.dtype, device));

@@ -2,7 +2,7 @@
  * The two products of attention with fewer heads of keys and values than of queries (grouped queries): the queries of one
  * group are rows of one matrix, so nothing is repeated.
  */
-import { scope, type Tensor } from '@x/core';
+import { scope, Tensor } from '@x/core';
 
 /** q [b, heads, seq, d] times k [b, kvHeads, kv, d] transposed: [b, heads, seq, kv]. */
 export function scoresOf(q: Tensor, k: Tensor): Tensor {
@@ -23,4 +23,13 @@ export function weighted(weights: Tensor, v: Tensor): Tensor {
 /** cap · tanh(scores / cap), which keeps them within ±cap. */
 export function softcapped(scores: Tensor, cap: number): Tensor {
   return scope(() => scores.div(cap).tanh().mul(cap));
+}
+
+/** Softmax of scores [b, heads, seq, kv] and one score more a head, `sinks` [heads], whose share is left out. */
+export function softmaxBeside(scores: Tensor, sinks: Tensor): Tensor {
+  const [b, heads, seq, kv] = scores.shape;
+  return scope(() => {
+    const column = sinks.toDtype(scores.dtype).reshape([1, heads, 1, 1]).broadcastAs([b, heads, seq, 1]);
+    return Tensor.cat([scores, column], -1).softmaxLastDim().narrow(-1, 0, kv);
+  });
 }

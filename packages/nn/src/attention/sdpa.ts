@@ -15,8 +15,8 @@ import {
   type Tensor,
 } from '@x/core';
 import { checkTensors } from '../check';
-import { additive, checkHeads, positionBias } from './mask';
-import { scoresOf, softcapped, weighted } from './scores';
+import { additive, checkHeads, checkSinks, positionBias } from './mask';
+import { scoresOf, softcapped, softmaxBeside, weighted } from './scores';
 
 export interface SdpaOptions {
   /** Of an integer dtype: visible where it is not 0, as PyTorch's; of a float one: added to the scores. Fits [b, heads, seq, kv]. */
@@ -31,6 +31,8 @@ export interface SdpaOptions {
   scale?: number;
   /** Scores become cap · tanh(scores / cap) before the mask; 1, as in candle, is none. Default 1. */
   softcapping?: number;
+  /** A score of each head that takes its share of the softmax and has no value (attention sinks): [heads]. Default: none. */
+  sinks?: Tensor;
 }
 
 /**
@@ -45,7 +47,7 @@ export function sdpa(q: Tensor, k: Tensor, v: Tensor, options: SdpaOptions = {})
   checkShapes(q, k, v);
   const [, heads, seq, d] = q.shape;
   const kv = k.dim(2);
-  const { mask, causal = false, window, scale = 1 / Math.sqrt(d), softcapping = 1 } = options;
+  const { mask, causal = false, window, scale = 1 / Math.sqrt(d), softcapping = 1, sinks } = options;
   if (!(softcapping > 0)) {
     throw new CandleError(
       'INVALID_ARGUMENT',
@@ -54,8 +56,9 @@ export function sdpa(q: Tensor, k: Tensor, v: Tensor, options: SdpaOptions = {})
   }
   checkWindow(window, causal);
   checkHeads('sdpa', heads, k.dim(1), v.dim(1));
+  checkSinks('sdpa', sinks, heads);
   const narrow = window !== undefined && window < kv;
-  const fused = mask || narrow || softcapping !== 1 ? undefined : inOneKernel(q, k, v, scale, causal);
+  const fused = mask || narrow || sinks || softcapping !== 1 ? undefined : inOneKernel(q, k, v, scale, causal);
   if (fused) return fused;
   return scope(() => {
     // The queries are scaled, not the scores: there are fewer, and products of f16 stay in range.
@@ -67,7 +70,7 @@ export function sdpa(q: Tensor, k: Tensor, v: Tensor, options: SdpaOptions = {})
       const hidden = options.causalBias ? options.causalBias() : causalBias(seq, kv, { window, device, dtype });
       if (hidden) scores = scores.broadcastAdd(hidden);
     }
-    return weighted(scores.softmaxLastDim(), v);
+    return weighted(sinks ? softmaxBeside(scores, sinks) : scores.softmaxLastDim(), v);
   });
 }
 

@@ -3,8 +3,9 @@
  * same things. An architecture reads both through one interface, by the keys of config.json.
  */
 import type { GgufMetadata } from '@x/quantized';
-import { TransformersError } from '../errors';
+import { badConfig, shown } from './problems';
 import type { RopeScaling } from './rope';
+import { readRopeScaling } from './rope-settings';
 
 /** Keys of config.json and what llama.cpp calls them, behind the architecture's name. Read both ways (gguf-export.ts). */
 export const GGUF_KEYS = {
@@ -22,8 +23,35 @@ export const GGUF_KEYS = {
   rope_local_base_freq: 'rope.freq_base_swa',
   rotary_dim: 'rope.dimension_count',
   vocab_size: 'vocab_size',
+  layer_norm_eps: 'attention.layer_norm_epsilon',
+  sliding_window_pattern: 'attention.sliding_window_pattern',
+  attn_logit_softcapping: 'attn_logit_softcapping',
+  final_logit_softcapping: 'final_logit_softcapping',
+  attention_multiplier: 'attention.scale',
+  embedding_multiplier: 'embedding_scale',
+  residual_multiplier: 'residual_scale',
+  logits_scaling: 'logit_scale',
+  logit_scale: 'logit_scale',
   num_experts: 'expert_count',
+  num_experts_per_tok: 'expert_used_count',
+  moe_intermediate_size: 'expert_feed_forward_length',
+  n_shared_experts: 'expert_shared_count',
+  first_k_dense_replace: 'leading_dense_block_count',
+  routed_scaling_factor: 'expert_weights_scale',
+  n_group: 'expert_group_count',
+  topk_group: 'expert_group_used_count',
 } as const;
+
+/** What some architectures call the same in config.json. */
+const ALIASES: Partial<Record<ConfigKey, readonly string[]>> = {
+  num_hidden_layers: ['n_layer'],
+  max_position_embeddings: ['n_positions'],
+  hidden_size: ['n_embd'],
+  intermediate_size: ['n_inner'],
+  num_attention_heads: ['n_head'],
+  layer_norm_eps: ['norm_eps', 'norm_epsilon', 'layer_norm_epsilon'],
+  num_experts: ['num_local_experts', 'n_routed_experts'],
+};
 
 export type ConfigKey = keyof typeof GGUF_KEYS;
 
@@ -33,38 +61,58 @@ export interface ConfigSource {
   has(key: ConfigKey): boolean;
   /** @throws TransformersError BAD_CONFIG, FileFormatError for GGUF, when it is no number, or missing without `fallback` */
   number(key: ConfigKey, fallback?: number): number;
-  ropeScaling(): RopeScaling | undefined;
+  /** An array of flags that only GGUF files have; undefined in others and without it. */
+  flags(key: ConfigKey): readonly boolean[] | undefined;
+  /** @param kind of layers, where they have rotations of their own */
+  ropeScaling(kind?: 'full_attention' | 'sliding_attention'): RopeScaling | undefined;
   /** As {@link number}, a whole number above 0. */
   count(key: ConfigKey): number;
   /** A setting that only config.json has; undefined in GGUF files, where the architecture decides. */
   json(key: string): unknown;
   /** As {@link json}, a number above 0 or `fallback`. @throws TransformersError BAD_CONFIG */
   jsonNumber(key: string, fallback: number): number;
+  /** As {@link json}, a whole number from 0 or `fallback`. @throws TransformersError BAD_CONFIG */
+  jsonWhole(key: string, fallback: number): number;
 }
 
 /** @param json the parsed config.json @throws TransformersError BAD_CONFIG unless it is an object */
 export function jsonConfig(json: unknown): ConfigSource {
   const source = objectOf(json);
-  // transformers 5 moved both into rope_parameters.
-  const rope = partOf(source, 'rope_parameters') ?? partOf(source, 'rope_scaling') ?? {};
-  const value = (key: ConfigKey) => source[key] ?? (key === 'rope_theta' ? rope.rope_theta : undefined);
+  // transformers 5 moved both into rope_parameters, by kinds of layers where these differ.
+  const parameters = partOf(source, 'rope_parameters') ?? {};
+  const rope = partOf(parameters, 'full_attention') ?? { ...partOf(source, 'rope_scaling'), ...parameters };
+  const inRope = ['rope_theta', 'partial_rotary_factor'];
+  const local = partOf(parameters, 'sliding_attention')?.rope_theta;
+  const setting = (key: string) =>
+    source[key] ?? (inRope.includes(key) ? rope[key] : key === 'rope_local_base_freq' ? local : undefined) ?? undefined;
+  const value = (key: ConfigKey) => [key, ...(ALIASES[key] ?? [])].map(setting).find((found) => found !== undefined);
   const number = (key: ConfigKey, fallback?: number) => {
     const found = value(key) ?? fallback;
     if (typeof found === 'number') return found;
     throw badConfig(`gives ${key} = ${shown(found)}, but a number is needed; download it again`);
+  };
+  const checked = (key: string, fallback: number, what: string, fits: (found: number) => boolean) => {
+    const found = setting(key) ?? fallback;
+    if (typeof found === 'number' && fits(found)) return found;
+    throw badConfig(`gives ${key} = ${shown(found)}, but ${what} is needed; download it again`);
   };
   return {
     format: 'json',
     has: (key) => value(key) != null,
     number,
     count: (key) => count(key, number(key)),
-    ropeScaling: () => jsonRopeScaling(rope),
-    json: (key) => source[key],
-    jsonNumber: (key, fallback) => {
-      const found = source[key] ?? fallback;
-      if (typeof found === 'number' && found > 0 && Number.isFinite(found)) return found;
-      throw badConfig(`gives ${key} = ${shown(found)}, but a number above 0 is needed; download it again`);
+    flags: () => undefined,
+    ropeScaling: (kind) => {
+      const own = (kind && partOf(parameters, kind)) ?? rope;
+      const original = source.original_max_position_embeddings;
+      const length = number('max_position_embeddings', 2048);
+      return jsonRopeScaling({ original_max_position_embeddings: original, ...own }, length);
     },
+    json: (key) => source[key],
+    jsonNumber: (key, fallback) =>
+      checked(key, fallback, 'a number above 0', (found) => found > 0 && Number.isFinite(found)),
+    jsonWhole: (key, fallback) =>
+      checked(key, fallback, 'a whole number from 0', (found) => Number.isSafeInteger(found) && found >= 0),
   };
 }
 
@@ -81,68 +129,73 @@ function count(key: ConfigKey, value: number): number {
   throw badConfig(`gives ${key} = ${value}, but a whole number above 0 is needed; download it again`);
 }
 
-/** A value of any kind for a message. */
-export function shown(value: unknown): string {
-  const text = JSON.stringify(value) ?? 'nothing';
-  return text.length > 80 ? `${text.slice(0, 80)}...` : text;
-}
-
 export function objectOf(json: unknown): Record<string, unknown> {
   if (typeof json === 'object' && json !== null && !Array.isArray(json)) return json as Record<string, unknown>;
   throw badConfig(`holds no object; download the model's config.json again`);
 }
 
 /** Scaling as config.json describes it: rope_scaling, or rope_parameters of transformers 5. */
-export function jsonRopeScaling(rope: Record<string, unknown>): RopeScaling | undefined {
+function jsonRopeScaling(rope: Record<string, unknown>, contextLength: number): RopeScaling | undefined {
   const type = rope.rope_type ?? rope.type ?? 'default';
-  const number = (key: string): number => {
-    const value = rope[key];
-    if (typeof value === 'number' && value > 0 && Number.isFinite(value)) return value;
-    throw badConfig(`scales positions by ${shown(type)} with ${key} = ${shown(value)}; a number above 0 is needed`);
-  };
-  if (type === 'default') return undefined;
-  if (type === 'linear') return { type, factor: number('factor') };
-  if (type === 'llama3') {
-    return {
-      type,
-      factor: number('factor'),
-      lowFreqFactor: number('low_freq_factor'),
-      highFreqFactor: number('high_freq_factor'),
-      originalContextLength: number('original_max_position_embeddings'),
-    };
-  }
-  throw unsupported(`scales positions by ${shown(type)}; "default", "linear" and "llama3" work`);
+  const fail = (key: string, what: string) =>
+    badConfig(`scales positions by ${shown(type)} with ${key} = ${shown(rope[key])}; ${what} is needed`);
+  return readRopeScaling({
+    type,
+    contextLength,
+    has: (key) => rope[key] != null,
+    number: (key, fallback) => {
+      const value = rope[key] ?? fallback;
+      if (typeof value === 'number' && value > 0 && Number.isFinite(value)) return value;
+      throw fail(key, 'a number above 0');
+    },
+    numbers: (key) => {
+      const values = rope[key];
+      if (Array.isArray(values) && values.every((value) => typeof value === 'number' && value > 0)) return values;
+      throw fail(key, 'an array of numbers above 0');
+    },
+    flag: (key, fallback) => (typeof rope[key] === 'boolean' ? rope[key] : fallback),
+  });
 }
+
+/** llama.cpp's keys of scaling, by those of config.json. */
+const GGUF_ROPE_KEYS: Record<string, string> = {
+  factor: 'factor',
+  original_max_position_embeddings: 'original_context_length',
+  beta_fast: 'yarn_beta_fast',
+  beta_slow: 'yarn_beta_slow',
+  attention_factor: 'attn_factor',
+};
 
 export function ggufConfig(metadata: GgufMetadata): ConfigSource {
   const arch = metadata.string('general.architecture');
   const name = (key: ConfigKey) => `${arch}.${GGUF_KEYS[key]}`;
+  const scaling = (key: string) => `${arch}.rope.scaling.${GGUF_ROPE_KEYS[key]}`;
   return {
     format: 'gguf',
     has: (key) => metadata.has(name(key)),
     number: (key, fallback) => metadata.float(name(key), fallback),
     count: (key) => count(key, metadata.float(name(key))),
+    flags: (key) => {
+      const entry = metadata.get(name(key));
+      if (entry?.type !== 'array' || entry.elementType !== 'bool') return undefined;
+      return Array.from(entry.value as ArrayLike<unknown>, Boolean);
+    },
     ropeScaling: () => {
       // The llama3 kind is not here: such files hold its factors as the tensor `rope_freqs.weight`.
-      const type = metadata.string(`${arch}.rope.scaling.type`, 'none');
-      if (type === 'none') return undefined;
-      if (type === 'linear') return { type, factor: metadata.float(`${arch}.rope.scaling.factor`) };
-      throw unsupported(`scales positions by "${type}"; "none", "linear" and llama3's factors work`);
+      const named = metadata.string(`${arch}.rope.scaling.type`, 'none');
+      // Phi's files do not name it; they hold the factors as tensors.
+      const type = named === 'none' && metadata.has(scaling('attention_factor')) ? 'longrope' : named;
+      return readRopeScaling({
+        type: type === 'none' ? 'default' : type,
+        contextLength: metadata.float(name('max_position_embeddings')),
+        has: (key) => metadata.has(scaling(key)),
+        number: (key, fallback) => metadata.float(scaling(key), fallback),
+        numbers: () => undefined,
+        flag: (_, fallback) => fallback,
+      });
     },
     json: () => undefined,
     jsonNumber: (_, fallback) => fallback,
+    jsonWhole: (_, fallback) => fallback,
   };
-}
-
-/** @param what continues "config.json" */
-export function badConfig(what: string): TransformersError {
-  return new TransformersError('BAD_CONFIG', `config.json ${what}.`);
-}
-
-/** @param what continues "This model" */
-export function unsupported(what: string): TransformersError {
-  return new TransformersError(
-    'UNSUPPORTED_MODEL',
-    `This model ${what}; that is not supported. Use another model or conversion.`,
-  );
 }

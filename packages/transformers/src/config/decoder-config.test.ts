@@ -1,7 +1,7 @@
 import { GgufMetadata, type GgufValue, gguf } from '@x/quantized';
 import { describe, expect, it } from 'vitest';
 import { describeConfig, describeGguf } from '../registry';
-import { ropeFrequencies } from './rope';
+import { ropeFrequencies, ropeMagnitude } from './rope';
 
 const fromJson = (value: unknown) => describeConfig(value).config;
 const fromGguf = (value: GgufMetadata) => describeGguf(value).config;
@@ -60,6 +60,7 @@ describe('configuration', () => {
       numHeads: 4,
       numKvHeads: 2,
       headDim: 16,
+      rotaryDim: 16,
       contextLength: 128,
       normEps: expect.closeTo(1e-5, 10),
       ropeTheta: 10000,
@@ -84,15 +85,17 @@ describe('configuration', () => {
     expect(failure(() => fromGguf(metadata({ 'general.architecture': 'rwkv6' })))).toMatch(
       /^UNSUPPORTED_MODEL: .*"rwkv6".*llama/,
     );
-    expect(failure(() => fromGguf(metadata({ 'llama.expert_count': 8 })))).toMatch(/^UNSUPPORTED_MODEL: .*8 experts/);
-    expect(failure(() => fromGguf(metadata({ 'llama.rope.dimension_count': 8 })))).toMatch(
-      /^UNSUPPORTED_MODEL: .*rotates 8/,
+    expect(failure(() => fromGguf(metadata({ 'llama.expert_count': 8 })))).toMatch(/^GGUF_MISSING_KEY: .*used_count/);
+    const crowded = { 'llama.expert_count': 8, 'llama.expert_used_count': 9 };
+    expect(failure(() => fromGguf(metadata(crowded)))).toMatch(/^BAD_CONFIG: .*9 of 8 experts/);
+    expect(failure(() => fromGguf(metadata({ 'llama.attention.value_length': 8 })))).toMatch(
+      /^UNSUPPORTED_MODEL: .*value heads of 8/,
     );
-    expect(failure(() => fromGguf(metadata({ 'llama.rope.scaling.type': 'yarn' })))).toMatch(
-      /^UNSUPPORTED_MODEL: .*yarn/,
+    expect(failure(() => fromGguf(metadata({ 'llama.rope.scaling.type': 'warped' })))).toMatch(
+      /^UNSUPPORTED_MODEL: .*warped/,
     );
-    expect(failure(() => fromJson({ ...json, rope_scaling: { type: 'dynamic' } }))).toMatch(
-      /^UNSUPPORTED_MODEL: .*dynamic/,
+    expect(failure(() => fromJson({ ...json, rope_scaling: { type: 'proportional' } }))).toMatch(
+      /^UNSUPPORTED_MODEL: .*proportional/,
     );
     expect(failure(() => fromJson({ ...json, hidden_act: 'gelu' }))).toMatch(/^UNSUPPORTED_MODEL: .*gelu/);
     expect(failure(() => fromJson({ ...json, quantization_config: {} }))).toMatch(/^UNSUPPORTED_MODEL: /);
@@ -116,14 +119,14 @@ describe('configuration', () => {
 });
 
 describe('ropeFrequencies', () => {
-  const base = { ...fromJson(json), headDim: 64, ropeTheta: 500000 };
+  const base = { ...fromJson(json), rotaryDim: 64, ropeTheta: 500000 };
 
   it('falls geometrically and is scaled linearly', () => {
     const plain = ropeFrequencies(base);
     expect([plain.length, plain[0]]).toEqual([32, 1]);
     expect(plain[16]).toBeCloseTo(1 / Math.sqrt(500000), 12);
     expect(ropeFrequencies({ ...base, ropeScaling: { type: 'linear', factor: 4 } })[16]).toBeCloseTo(plain[16] / 4, 12);
-    expect(ropeFrequencies(base, new Float32Array(32).fill(2))[16]).toBeCloseTo(plain[16] / 2, 12);
+    expect(ropeFrequencies(base, { factors: new Float32Array(32).fill(2) })[16]).toBeCloseTo(plain[16] / 2, 12);
   });
 
   it('is scaled as Llama 3.2 is', () => {
@@ -140,6 +143,57 @@ describe('ropeFrequencies', () => {
       [17, 9.70828780262767e-5],
       [31, 9.418306725434909e-8],
     ];
-    for (const [i, value] of expected) expect(Math.abs(scaled[i] / value - 1)).toBeLessThan(1e-12);
+    near(scaled, expected);
+  });
+
+  // As above, from the formulas in Python.
+  it('is scaled by yarn, whose range may be rounded', () => {
+    const yarn = (rope: object) => fromJson({ ...json, head_dim: 64, rope_scaling: { rope_type: 'yarn', ...rope } });
+    const exact = { factor: 32, original_max_position_embeddings: 4096, truncate: false };
+    near(ropeFrequencies({ ...yarn(exact), ropeTheta: 150000 }), [
+      [0, 1],
+      [8, 0.050813274815461475],
+      [12, 0.006794959489732219],
+      [16, 0.00045648391922324086],
+      [31, 3.0235114281192144e-7],
+    ]);
+    const rounded = yarn({ factor: 4, original_max_position_embeddings: 2048 });
+    near(ropeFrequencies(rounded), [
+      [8, 0.1],
+      [12, 0.024325212770525993],
+      [16, 0.005384615384615384],
+      [31, 3.33380358040831e-5],
+    ]);
+    expect(ropeMagnitude(rounded)).toBeCloseTo(0.1 * Math.log(4) + 1, 12);
+    expect(ropeMagnitude(yarn({ factor: 4, attention_factor: 0.5 }))).toBe(0.5);
+    const entries = { 'llama.rope.scaling.type': 'yarn', 'llama.rope.scaling.factor': 4 };
+    const inGguf = fromGguf(metadata({ ...entries, 'llama.rope.scaling.original_context_length': 2048 }));
+    expect(inGguf.ropeScaling).toEqual(rounded.ropeScaling);
+  });
+
+  it('has a base that grows with the length for which a model is loaded', () => {
+    const rope = { rope_type: 'dynamic', factor: 2, original_max_position_embeddings: 4096 };
+    const config = fromJson({ ...json, head_dim: 64, rope_scaling: rope });
+    near(ropeFrequencies(config, { length: 8192 }), [
+      [1, 0.7237840223942559],
+      [16, 0.005672099864306926],
+      [31, 4.445071440544414e-5],
+    ]);
+    expect(ropeFrequencies(config, { length: 100 })).toEqual(ropeFrequencies({ ...config, ropeScaling: undefined }));
+  });
+
+  it('has divisors for short and for long texts', () => {
+    const rope = { type: 'longrope', short_factor: [1, 2], long_factor: [4, 8], original_max_position_embeddings: 32 };
+    const config = fromJson({ ...json, head_dim: 8, partial_rotary_factor: 0.5, rope_scaling: rope });
+    expect(config.rotaryDim).toBe(4);
+    expect(Array.from(ropeFrequencies(config, { length: 32 }))).toEqual([1, 0.005]);
+    expect(Array.from(ropeFrequencies(config, { length: 33 }))).toEqual([0.25, 0.00125]);
+    expect(ropeMagnitude(config)).toBeCloseTo(Math.sqrt(1 + Math.log(4) / Math.log(32)), 12);
+    const short = { ...rope, short_factor: 3 };
+    expect(failure(() => fromJson({ ...json, rope_scaling: short }))).toMatch(/^BAD_CONFIG: .*short_factor/);
   });
 });
+
+function near(got: Float64Array, expected: readonly [number, number][]): void {
+  for (const [i, value] of expected) expect(Math.abs(got[i] / value - 1)).toBeLessThan(1e-12);
+}

@@ -4,10 +4,11 @@
  * and not a shape mismatch somewhere in the forward pass.
  */
 import { TransformersError } from '../errors';
-import { type ConfigSource, shown, unsupported } from './config-source';
-import type { RopeScaling } from './rope';
+import type { ConfigSource } from './config-source';
+import { shown, unsupported } from './problems';
+import type { RopeConfig } from './rope';
 
-export interface DecoderConfig {
+export interface DecoderConfig extends RopeConfig {
   vocabSize: number;
   hiddenSize: number;
   /** Width of the feed-forward layer. */
@@ -21,14 +22,14 @@ export interface DecoderConfig {
   contextLength: number;
   /** Added to the variance in norms. */
   normEps: number;
-  ropeTheta: number;
-  ropeScaling?: RopeScaling;
 }
 
 /** Defaults that differ between architectures, where a file leaves them out. */
 export interface DecoderDefaults {
   headDim?: number;
   ropeTheta?: number;
+  /** Which kind of norms the model has, whose epsilon is `normEps`. Default `rms`. */
+  norm?: 'rms' | 'layer';
   /** Values of `hidden_act` that the architecture's feed-forward layer computes. Default `silu`. */
   activations?: readonly string[];
 }
@@ -37,8 +38,9 @@ export interface DecoderDefaults {
 export function decoderConfig(source: ConfigSource, vocabSize?: number, defaults: DecoderDefaults = {}): DecoderConfig {
   if (source.json('quantization_config'))
     throw unsupported('has weights quantized by another library (quantization_config)');
-  const { activations = ['silu'] } = defaults;
-  const activation = source.json('hidden_activation') ?? source.json('hidden_act') ?? activations[0];
+  const { activations = ['silu'], norm = 'rms' } = defaults;
+  const keys = ['hidden_activation', 'hidden_act', 'activation_function'];
+  const activation = keys.map((key) => source.json(key)).find((name) => name != null) ?? activations[0];
   if (typeof activation !== 'string' || !activations.includes(activation)) {
     throw unsupported(
       `uses the activation ${shown(activation)}; its architecture uses "${activations.join('" or "')}"`,
@@ -55,19 +57,25 @@ export function decoderConfig(source: ConfigSource, vocabSize?: number, defaults
     numHeads,
     numKvHeads: source.number('num_key_value_heads', numHeads),
     headDim,
+    rotaryDim: rotaryDimOf(source, headDim),
     contextLength: source.number('max_position_embeddings', source.format === 'json' ? 2048 : undefined),
-    normEps: source.number('rms_norm_eps', source.format === 'json' ? 1e-6 : undefined),
+    normEps:
+      norm === 'layer'
+        ? source.number('layer_norm_eps', source.format === 'json' ? 1e-5 : undefined)
+        : source.number('rms_norm_eps', source.format === 'json' ? 1e-6 : undefined),
     ropeTheta: source.number('rope_theta', defaults.ropeTheta ?? 10000),
     ropeScaling: source.ropeScaling(),
   };
   const valueDim = source.number('value_head_dim', headDim);
-  const rotaryDim = source.number('rotary_dim', headDim);
-  if (valueDim !== headDim || rotaryDim !== headDim) {
-    throw unsupported(
-      `has key heads of ${headDim}, value heads of ${valueDim} and rotates ${rotaryDim} of each; they must be equal`,
-    );
-  }
+  if (valueDim !== headDim)
+    throw unsupported(`has key heads of ${headDim} and value heads of ${valueDim}; they must be equal`);
   return checkConfig(config);
+}
+
+/** How much of each head is rotated: a share in config.json, a number of elements in GGUF files. */
+function rotaryDimOf(source: ConfigSource, headDim: number): number {
+  if (source.format === 'gguf') return source.number('rotary_dim', headDim);
+  return Math.trunc(headDim * source.jsonNumber('partial_rotary_factor', source.jsonNumber('rotary_pct', 1)));
 }
 
 /** Larger than in any model; what is allocated from these sizes alone stays small. */
@@ -94,7 +102,10 @@ function checkConfig(config: DecoderConfig): DecoderConfig {
   }
   if (config.numHeads % config.numKvHeads !== 0)
     throw fail(`${config.numHeads} heads for ${config.numKvHeads} key heads, which does not divide`);
-  if (config.headDim % 2 !== 0) throw fail(`heads of ${config.headDim} values, an odd number`);
+  const { headDim, rotaryDim } = config;
+  if (headDim % 2 !== 0) throw fail(`heads of ${headDim} values, an odd number`);
+  if (!Number.isInteger(rotaryDim) || rotaryDim < 2 || rotaryDim > headDim || rotaryDim % 2 !== 0)
+    throw fail(`heads of ${headDim} values of which ${rotaryDim} are rotated, which is no even number of them`);
   for (const key of ['normEps', 'ropeTheta'] as const) {
     if (!(config[key] > 0 && Number.isFinite(config[key]))) throw fail(`${key} = ${config[key]}, not a number above 0`);
   }

@@ -1,6 +1,6 @@
 /**
  * Self-attention of a decoder: projections, norms of queries and keys, rotation, and the cache's attention. Query, key and
- * value are one product where their weights can be stacked. candle writes this out in every model.
+ * value are one product where their weights can be stacked, or are in the file. candle writes this out in every model.
  */
 import { keep, type RopeKind, scope, Tensor } from '@x/core';
 import {
@@ -11,15 +11,16 @@ import {
   type Module,
   type RmsNorm,
   RotaryTable,
+  rotate,
 } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
-import { type RopeConfig, ropeFrequencies } from '../config/rope';
+import { type RopeConfig, ropeFrequencies, ropeMagnitude } from '../config/rope';
 import type { LinearGroup } from '../weights/linear-group';
 import { inDtype, project } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
 import type { AttendOptions, LayerKv, PagedLayer } from './causal-model';
 
-/** Rows of a {@link RotaryTable} at the positions of a batch: [tokens, d / 2]. */
+/** Rows of a {@link RotaryTable} at the positions of a batch: [tokens, rotaryDim / 2]. */
 interface Turn {
   cos: Tensor;
   sin: Tensor;
@@ -28,35 +29,49 @@ interface Turn {
 export interface RotationOptions {
   /** Positions that a sequence may have. */
   length: number;
+  headDim: number;
   /**
-   * Multiplies the scores of attention. It is in the queries' table, since rotation is linear: one operation less a layer.
+   * Multiplies the scores of attention. It is in the queries' table where all of a head is rotated, since rotation is linear:
+   * one operation less a layer.
    */
   scale: number;
-  /** Divisors of the frequencies. */
-  factors?: ArrayLike<number>;
 }
 
 /** One kind of rotation of a model. */
 export class Rotation {
-  /** Cosines and sines for queries, then those for keys: [length, 4, headDim / 2]. One row is what a token needs. */
-  private readonly table: Tensor;
-  /** Views of those for keys, [length, headDim / 2]. */
+  /** Views of the tables for keys, [length, rotaryDim / 2]. */
   readonly cos: Tensor;
   readonly sin: Tensor;
-  /** What those for queries are multiplied by. */
-  readonly scale: number;
 
-  constructor({ device }: Weights, config: RopeConfig, { length, scale, factors }: RotationOptions) {
-    const frequencies = ropeFrequencies(config, factors);
-    this.scale = scale;
-    this.table = scope(() => {
-      const query = new RotaryTable({ frequencies, length, device, scale });
-      const key = new RotaryTable({ frequencies, length, device });
-      const table = Tensor.stack([query.cos, query.sin, key.cos, key.sin], 1);
+  private constructor(
+    /** Cosines and sines for queries, then those for keys: [length, 4, rotaryDim / 2]. One row is what a token needs. */
+    private readonly table: Tensor,
+    /** Whether the queries' tables multiply by the scale of attention. */
+    readonly scaled: boolean,
+  ) {
+    [this.cos, this.sin] = scope(() => keep([2, 3].map((i) => table.narrow(1, i, 1).squeeze(1))));
+  }
+
+  static async load(
+    source: Weights,
+    config: RopeConfig,
+    { length, headDim, scale }: RotationOptions,
+  ): Promise<Rotation> {
+    const { rotaryDim, ropeScaling: scaling } = config;
+    const isLong = scaling?.type === 'longrope' && length > scaling.originalContextLength;
+    const factors = await source.ropeFactors(rotaryDim / 2, isLong ? 'long' : 'short');
+    const frequencies = ropeFrequencies(config, { factors, length });
+    const scaled = rotaryDim === headDim;
+    const magnitude = ropeMagnitude(config);
+    const { device } = source;
+    const table = scope(() => {
+      const query = new RotaryTable({ frequencies, length, device, scale: scaled ? scale * magnitude : magnitude });
+      const key = new RotaryTable({ frequencies, length, device, scale: magnitude });
+      const stacked = Tensor.stack([query.cos, query.sin, key.cos, key.sin], 1);
       for (const part of [query, key]) part.dispose();
-      return keep(table);
+      return keep(stacked);
     });
-    [this.cos, this.sin] = scope(() => keep([2, 3].map((i) => this.table.narrow(1, i, 1).squeeze(1))));
+    return new Rotation(table, scaled);
   }
 
   /** Of a batch; the caller's to dispose. @param positions [tokens], u32, which stay while the angles are used */
@@ -105,42 +120,66 @@ export class Angles {
   }
 }
 
-export interface AttentionOptions extends AttendOptions {
-  /** Normalise each head of queries and keys before the rotation. Default false. */
-  qkNorm?: boolean;
+export interface AttentionOptions extends Omit<AttendOptions, 'sinks'> {
+  /** Norms of queries and keys before the rotation: of each head, or of all heads together. Default: none. */
+  qkNorm?: 'head' | 'width';
+  /** A learnt score a head takes part in the softmax. Default false. */
+  sinks?: boolean;
+}
+
+interface Parts {
+  qkv: LinearGroup;
+  o: Module;
+  norms?: { q: RmsNorm; k: RmsNorm };
+  sinks?: Tensor;
 }
 
 export class Attention {
+  private readonly scale: number;
+
   private constructor(
     private readonly config: DecoderConfig,
     private readonly ropeKind: RopeKind,
     private readonly dtype: Weights['activations'],
     private readonly options: AttentionOptions,
-    private readonly qkv: LinearGroup,
-    private readonly o: Module,
-    private readonly norms: { q: RmsNorm; k: RmsNorm } | undefined,
-  ) {}
+    private readonly parts: Parts,
+  ) {
+    this.scale = options.scale ?? 1 / Math.sqrt(config.headDim);
+  }
 
   /** @param at the name of the layer, such as `blk.0` */
   static async load(source: Weights, at: string, config: DecoderConfig, options: AttentionOptions): Promise<Attention> {
     const { hiddenSize, numHeads, numKvHeads, headDim, normEps } = config;
     const made: { dispose(): void }[] = [];
+    const own = <T extends { dispose(): void }>(thing: T): T => {
+      made.push(thing);
+      return thing;
+    };
     try {
-      const parts = [
-        { name: `${at}.attn_q`, out: numHeads * headDim },
-        { name: `${at}.attn_k`, out: numKvHeads * headDim },
-        { name: `${at}.attn_v`, out: numKvHeads * headDim },
+      const [wide, narrow] = [numHeads * headDim, numKvHeads * headDim];
+      const separate = [
+        { name: `${at}.attn_q`, out: wide },
+        { name: `${at}.attn_k`, out: narrow },
+        { name: `${at}.attn_v`, out: narrow },
       ];
-      const qkv = await source.group(parts, hiddenSize);
-      made.push(qkv);
-      const o = await source.linear(`${at}.attn_output`, hiddenSize, numHeads * headDim);
-      made.push(o);
-      const { ropeKind, activations } = source;
-      if (!options.qkNorm) return new Attention(config, ropeKind, activations, options, qkv, o, undefined);
-      const q = await source.norm(`${at}.attn_q_norm`, headDim, normEps);
-      made.push(q);
-      const k = await source.norm(`${at}.attn_k_norm`, headDim, normEps);
-      return new Attention(config, ropeKind, activations, options, qkv, o, { q, k });
+      const fused = `${at}.attn_qkv`;
+      const parts: Parts = {
+        qkv: own(
+          source.has(fused)
+            ? await source.fused(fused, [wide, narrow, narrow], hiddenSize)
+            : await source.group(separate, hiddenSize),
+        ),
+        o: own(await source.linear(`${at}.attn_output`, hiddenSize, wide)),
+      };
+      if (options.qkNorm) {
+        const [q, k] = options.qkNorm === 'head' ? [headDim, headDim] : [wide, narrow];
+        parts.norms = {
+          q: own(await source.norm(`${at}.attn_q_norm`, q, normEps)),
+          k: own(await source.norm(`${at}.attn_k_norm`, k, normEps)),
+        };
+      }
+      if (options.sinks) parts.sinks = own(await source.numbers(`${at}.attn_sinks.weight`, [numHeads]));
+      return new Attention(config, source.ropeKind, source.activations, options, parts);
     } catch (error) {
       for (const thing of made) thing.dispose();
       throw error;
@@ -149,40 +188,55 @@ export class Attention {
 
   /** As what it is best given its input. */
   get reads(): ActivationForm {
-    return this.qkv.reads;
+    return this.parts.qkv.reads;
   }
 
-  /** x [tokens, hidden] to the same shape, f32, in which rotations and scores are too. What it makes on the way is its caller's scope's. */
-  forward(x: Activations, angles: Angles, kv: LayerKv): Tensor {
-    const [q, k, v] = this.qkv.forward(x).map((rows) => inDtype(rows, 'f32'));
-    const fused = kv.paged && fusesHeads(kv.paged);
-    const queries = fused ? this.appendAtOnce(q, k, v, angles, kv.paged) : this.append(q, k, v, angles, kv);
-    const attended = kv.attend(queries, this.options);
-    return inDtype(project(this.o, attended, this.dtype), 'f32');
+  /**
+   * x [tokens, hidden] to the same shape, f32, in which rotations and scores are too. What it makes on the way is its caller's
+   * scope's.
+   * @param angles undefined where positions do not turn queries and keys
+   */
+  forward(x: Activations, angles: Angles | undefined, kv: LayerKv): Tensor {
+    const { qkv, o, norms, sinks } = this.parts;
+    const { window, softcap, qkNorm } = this.options;
+    let [q, k, v] = qkv.forward(x).map((rows) => inDtype(rows, 'f32'));
+    if (norms && qkNorm === 'width') [q, k] = [norms.q.forward(q), norms.k.forward(k)];
+    const fused = angles !== undefined && kv.paged !== undefined && fusesHeads(kv.paged);
+    const queries = fused ? this.appendAtOnce(q, k, v, angles, kv.paged!) : this.append(q, k, v, angles, kv);
+    const scale = fused || angles?.rotation.scaled ? 1 : this.scale;
+    const attended = kv.attend(queries, { scale, window, softcap, sinks });
+    return inDtype(project(o, attended, this.dtype), 'f32');
   }
 
-  /** Puts keys and values into the cache: queries [heads, tokens, d]. */
-  private append(q: Tensor, k: Tensor, v: Tensor, angles: Angles, kv: LayerKv): Tensor {
+  /** Norms of each head. */
+  private get headNorms(): { q: RmsNorm; k: RmsNorm } | undefined {
+    return this.options.qkNorm === 'head' ? this.parts.norms : undefined;
+  }
+
+  /** Puts keys and values into the cache: queries [heads, tokens, d], scaled where their rotation's table is. */
+  private append(q: Tensor, k: Tensor, v: Tensor, angles: Angles | undefined, kv: LayerKv): Tensor {
     const { numHeads, numKvHeads, headDim } = this.config;
+    const norms = this.headNorms;
     const heads = (rows: Tensor, count: number) => rows.reshape([rows.dim(0), count, headDim]);
-    const rotated = (rows: Tensor, norm: RmsNorm | undefined, { cos, sin }: Turn) => {
-      const normed = norm ? norm.forward(rows) : rows;
-      return normed.transpose(0, 1).unsqueeze(0).rope(cos, sin, this.ropeKind).squeeze(0);
+    const placed = (rows: Tensor, norm: RmsNorm | undefined, turn: Turn | undefined) => {
+      const ordered = (norm ? norm.forward(rows) : rows).transpose(0, 1);
+      return turn ? rotate(ordered.unsqueeze(0), turn.cos, turn.sin, this.ropeKind).squeeze(0) : ordered;
     };
-    const keys = rotated(heads(k, numKvHeads), this.norms?.k, angles.key);
-    kv.append(keys, heads(v, numKvHeads).transpose(0, 1));
-    return rotated(heads(q, numHeads), this.norms?.q, angles.query);
+    kv.append(placed(heads(k, numKvHeads), norms?.k, angles?.key), heads(v, numKvHeads).transpose(0, 1));
+    return placed(heads(q, numHeads), norms?.q, angles?.query);
   }
 
-  /** The same in one step. */
+  /** The same in one step; queries are scaled. */
   private appendAtOnce(q: Tensor, k: Tensor, v: Tensor, { rotation, positions }: Angles, paged: PagedLayer): Tensor {
-    const { cos, sin, scale } = rotation;
+    const { cos, sin } = rotation;
     const turn = { cos, sin, positions, kind: this.ropeKind as Exclude<RopeKind, 'thd'> };
-    const options = { scale, ...(this.norms && { norms: this.norms }) };
+    const norms = this.headNorms;
+    const options = { scale: this.scale, ...(norms && { norms }) };
     return headsAppend({ q, k, v }, turn, options, paged, paged.slots).transpose(0, 1);
   }
 
   dispose(): void {
-    for (const part of [this.qkv, this.o, this.norms?.q, this.norms?.k]) part?.dispose();
+    const { qkv, o, norms, sinks } = this.parts;
+    for (const part of [qkv, o, norms?.q, norms?.k, sinks]) part?.dispose();
   }
 }

@@ -24,6 +24,8 @@ export interface AttendOptions {
   window?: number;
   /** Scores become cap · tanh(scores / cap). Default: they stay. */
   softcap?: number;
+  /** A score of each head that takes its share of the softmax and has no value: [heads], f32. Default: none. */
+  sinks?: Tensor;
 }
 
 /** A cache in blocks, and where in it the keys and values of a batch go. */

@@ -10,22 +10,35 @@ import { inDtype, project } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
 import type { Angles, Rotation } from './attention';
 import type { Batch, CausalModel, ForwardPass, KvLayout, KvView, LayerKv, PassStep } from './causal-model';
+import { normOf } from './norm-of';
 import { normed, type Residual, rowsAt } from './residual';
 
 /** Two steps, each of which adds what `at` leaves to be added, and leaves its own to the next one. */
 export interface DecoderLayer {
   /** Attention. @param angles of each of the model's rotations */
   attend(at: Residual, angles: readonly Angles[], kv: LayerKv): Residual;
-  /** The feed-forward layer. */
-  feed(at: Residual): Residual;
+  /** The feed-forward layer; layers without it do all in `attend`. */
+  feed?(at: Residual): Residual;
   dispose(): void;
 }
 
-export interface DecoderOptions {
-  rotations: (own: Own) => Promise<Rotation[]> | Rotation[];
-  layer: (index: number, own: Own) => Promise<DecoderLayer>;
+/** What comes in front of the layers and behind them. */
+export interface HeadOptions {
   /** Multiplies the embeddings. Default 1. */
   embeddingScale?: number;
+  /** Embeddings of so many positions are added to those of the tokens. Default: none. */
+  learntPositions?: number;
+  /** Whether the last norm takes the mean away. Default `rms`: it does not. */
+  norm?: 'rms' | 'layer';
+  /** Multiplies the logits. Default 1. */
+  logitScale?: number;
+  /** Logits become cap · tanh(logits / cap). Default: they stay. */
+  logitSoftcap?: number;
+}
+
+export interface DecoderOptions extends HeadOptions {
+  rotations: (own: Own) => Promise<Rotation[]> | Rotation[];
+  layer: (index: number, own: Own) => Promise<DecoderLayer>;
 }
 
 /** Notes what was made, so that it is given back when something later fails. */
@@ -35,7 +48,9 @@ interface Parts {
   /** Of what goes into the head. */
   activations: Weights['activations'];
   embed: Module;
-  embeddingScale: number;
+  /** Embeddings of positions. */
+  places: Module | undefined;
+  options: HeadOptions;
   rotations: readonly Rotation[];
   layers: readonly DecoderLayer[];
   norm: Module;
@@ -65,20 +80,22 @@ export class Decoder implements CausalModel {
       return thing;
     };
     try {
-      const { hiddenSize, vocabSize, normEps } = config;
+      const { hiddenSize, vocabSize } = config;
+      const { norm: kind = 'rms', learntPositions: length } = options;
       const table = await source.embedding('token_embd', vocabSize, hiddenSize);
       const embed = own(table.lookup);
+      const places = length && own((await source.embedding('position_embd', length, hiddenSize)).lookup);
       const layers: DecoderLayer[] = [];
       for (let i = 0; i < config.numLayers; i++) layers.push(own(await options.layer(i, own)));
-      const norm = own(await source.norm('output_norm', hiddenSize, normEps));
+      const norm = own(await normOf(source, kind, 'output_norm', config));
       // Checkpoints with tied embeddings may still hold a copy of the table under `output`; it is the same matrix.
       const head = own(source.has('output') ? await source.linear('output', vocabSize, hiddenSize) : table.asLinear());
       const rotations = await options.rotations(own);
-      const { embeddingScale = 1 } = options;
       return new Decoder(config, source.device, {
         activations: source.activations,
         embed,
-        embeddingScale,
+        places: places || undefined,
+        options,
         rotations,
         layers,
         norm,
@@ -92,13 +109,16 @@ export class Decoder implements CausalModel {
 
   *pass({ tokens, positions, outputs }: Batch, kv: KvView): ForwardPass {
     this.checkAlive();
-    const { activations, embed, embeddingScale, rotations, layers, norm, head } = this.parts;
-    const steps = 2 * layers.length + (outputs === 'none' ? 0 : 1);
+    const { activations, embed, places, options, rotations, layers, norm, head } = this.parts;
+    const { embeddingScale = 1, logitScale = 1, logitSoftcap } = options;
+    const parts = layers.reduce((sum, layer) => sum + (layer.feed ? 2 : 1), 0);
+    const steps = parts + (outputs === 'none' ? 0 : 1);
     let taken = 0;
     const angles = rotations.map((rotation) => rotation.at(positions));
     const embedded = scope(() => {
       const rows = embed.forward(tokens);
-      return embeddingScale === 1 ? rows : rows.mul(embeddingScale);
+      const scaled = embeddingScale === 1 ? rows : rows.mul(embeddingScale);
+      return places ? scaled.add(places.forward(positions)) : scaled;
     });
     let at: Residual = { x: embedded };
     const tensors = ({ x, delta }: Residual) => (delta ? [x, delta] : [x]);
@@ -114,14 +134,16 @@ export class Decoder implements CausalModel {
     try {
       for (const [i, layer] of layers.entries()) {
         yield then(() => layer.attend(at, angles, kv.layer(i)));
-        yield then(() => layer.feed(at));
+        if (layer.feed) yield then(() => layer.feed!(at));
       }
       if (outputs === 'none') return undefined;
       this.checkAlive();
       return scope(() => {
         const wanted = outputs === 'all' ? at : rowsAt(at, outputs);
         const { input } = normed(wanted, norm, readsOf(head, activations));
-        return inDtype(project(head, input, activations), 'f32');
+        const rows = inDtype(project(head, input, activations), 'f32');
+        const logits = logitScale === 1 ? rows : rows.mul(logitScale);
+        return logitSoftcap === undefined ? logits : logits.div(logitSoftcap).tanh().mul(logitSoftcap);
       });
     } finally {
       for (const thing of [...tensors(at), ...angles]) thing.dispose();
@@ -135,7 +157,7 @@ export class Decoder implements CausalModel {
   dispose(): void {
     if (this.disposed) return;
     this.disposed = true;
-    const { embed, rotations, layers, norm, head } = this.parts;
-    for (const part of [embed, ...rotations, ...layers, norm, head]) part.dispose();
+    const { embed, places, rotations, layers, norm, head } = this.parts;
+    for (const part of [embed, places, ...rotations, ...layers, norm, head]) part?.dispose();
   }
 }

@@ -1,12 +1,24 @@
-/** The feed-forward layer of the Llama family: down(activation(gate(x)) · up(x)); gate and up are one product. */
+/**
+ * The feed-forward layer of the Llama family: down(activation(gate(x)) · up(x)); gate and up are one product, in some files
+ * one weight.
+ */
 import type { Tensor } from '@x/core';
 import { type ActivationForm, type ActivationName, type Activations, gatedActivation, type Module } from '@x/nn';
-import type { DecoderConfig } from '../config/decoder-config';
 import type { LinearGroup } from '../weights/linear-group';
 import { inDtype, project, takesBlocks } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
+import type { FeedForward } from './feed-forward';
 
-export class GatedMlp {
+export interface GatedMlpOptions {
+  hiddenSize: number;
+  intermediateSize: number;
+  /** Default `silu`. */
+  activation?: ActivationName;
+  /** Behind the names of its weights, such as `_shexp`. Default: nothing. */
+  suffix?: string;
+}
+
+export class GatedMlp implements FeedForward {
   private constructor(
     private readonly activation: ActivationName,
     private readonly dtype: Weights['activations'],
@@ -15,24 +27,19 @@ export class GatedMlp {
   ) {}
 
   /** @param at the name of the layer, such as `blk.0` */
-  static async load(
-    source: Weights,
-    at: string,
-    config: DecoderConfig,
-    activation: ActivationName = 'silu',
-  ): Promise<GatedMlp> {
-    const { hiddenSize, intermediateSize } = config;
-    const parts = [
-      { name: `${at}.ffn_gate`, out: intermediateSize },
-      { name: `${at}.ffn_up`, out: intermediateSize },
-    ];
-    const gateUp = await source.group(parts, hiddenSize);
+  static async load(source: Weights, at: string, options: GatedMlpOptions): Promise<GatedMlp> {
+    const { hiddenSize, intermediateSize, activation = 'silu', suffix = '' } = options;
+    const [gate, up, down] = ['gate', 'up', 'down'].map((name) => `${at}.ffn_${name}${suffix}`);
+    const parts = [gate, up].map((name) => ({ name, out: intermediateSize }));
+    const gateUp = source.has(gate)
+      ? await source.group(parts, hiddenSize)
+      : await source.fused(up, [intermediateSize, intermediateSize], hiddenSize);
     try {
       return new GatedMlp(
         activation,
         source.activations,
         gateUp,
-        await source.linear(`${at}.ffn_down`, hiddenSize, intermediateSize),
+        await source.linear(down, hiddenSize, intermediateSize),
       );
     } catch (error) {
       gateUp.dispose();
@@ -40,12 +47,10 @@ export class GatedMlp {
     }
   }
 
-  /** As what it is best given its input. */
   get reads(): ActivationForm {
     return this.gateUp.reads;
   }
 
-  /** [tokens, hidden] to the same shape, f32. What it makes on the way is its caller's scope's. */
   forward(x: Activations): Tensor {
     const [gate, up] = this.gateUp.forward(x);
     const gated = gatedActivation(gate, up, this.activation, takesBlocks(this.down) ? 'blocks' : 'numbers');
@@ -53,7 +58,6 @@ export class GatedMlp {
   }
 
   dispose(): void {
-    this.gateUp.dispose();
-    this.down.dispose();
+    for (const part of [this.gateUp, this.down]) part.dispose();
   }
 }

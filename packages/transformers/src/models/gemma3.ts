@@ -3,17 +3,16 @@
  * behind attention and feed-forward layer too, norms of queries and keys, and layers that see a window of positions only,
  * five of six in released models, which rotate by a base of their own.
  */
-import type { RmsNorm } from '@x/nn';
-import { type ConfigSource, jsonRopeScaling, partOf, shown, unsupported } from '../config/config-source';
+import type { ConfigSource } from '../config/config-source';
 import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
+import { windowedLayers } from '../config/layer-types';
+import { unsupported } from '../config/problems';
+import type { RopeConfig } from '../config/rope';
 import type { Architecture } from '../registry';
 import { BASE_NAMES, FOUR_NORM_NAMES, GATED_MLP_NAMES, QK_NORM_NAMES } from '../weights/tensor-names';
-import type { Weights } from '../weights/weights';
-import { type Angles, Attention, Rotation } from './attention';
-import type { LayerKv } from './causal-model';
-import { Decoder, type DecoderLayer, type Own } from './decoder';
 import { GatedMlp } from './gated-mlp';
-import { normed, type Residual } from './residual';
+import { FOUR_NORMS } from './layer';
+import { transformer } from './transformer';
 
 export interface Gemma3Config extends DecoderConfig {
   /** Positions that a local layer sees, the token's own included. */
@@ -29,84 +28,19 @@ export interface Gemma3Config extends DecoderConfig {
 /** Released models have a layer that sees everything after five that do not. */
 const PATTERN = 6;
 
-class Gemma3Layer implements DecoderLayer {
-  private constructor(
-    private readonly local: boolean,
-    private readonly attention: Attention,
-    private readonly mlp: GatedMlp,
-    private readonly norms: { input: RmsNorm; postAttention: RmsNorm; preMlp: RmsNorm; postMlp: RmsNorm },
-  ) {}
-
-  static async load(source: Weights, index: number, config: Gemma3Config, own: Own): Promise<Gemma3Layer> {
-    const at = `blk.${index}`;
-    const local = config.local[index];
-    const norm = async (name: string) => own(await source.norm(`${at}.${name}`, config.hiddenSize, config.normEps));
-    const attention = { qkNorm: true, window: local ? config.slidingWindow : undefined };
-    return new Gemma3Layer(
-      local,
-      own(await Attention.load(source, at, config, attention)),
-      own(await GatedMlp.load(source, at, config, 'gelu_pytorch_tanh')),
-      {
-        input: await norm('attn_norm'),
-        postAttention: await norm('post_attention_norm'),
-        preMlp: await norm('ffn_norm'),
-        postMlp: await norm('post_ffw_norm'),
-      },
-    );
-  }
-
-  attend(at: Residual, [global, local]: readonly Angles[], kv: LayerKv): Residual {
-    const { x, input } = normed(at, this.norms.input, this.attention.reads);
-    const delta = this.attention.forward(input, this.local ? local : global, kv);
-    return { x, delta, deltaNorm: this.norms.postAttention };
-  }
-
-  feed(at: Residual): Residual {
-    const { x, input } = normed(at, this.norms.preMlp, this.mlp.reads);
-    return { x, delta: this.mlp.forward(input), deltaNorm: this.norms.postMlp };
-  }
-
-  dispose(): void {
-    const { input, postAttention, preMlp, postMlp } = this.norms;
-    for (const part of [this.attention, this.mlp, input, postAttention, preMlp, postMlp]) part.dispose();
-  }
-}
-
-/** Which layers are local: `layer_types` of config.json, or every one but each sixth. */
-function localLayers(source: ConfigSource, numLayers: number): boolean[] {
-  const types = source.json('layer_types');
-  if (types === undefined || types === null) {
-    const pattern = source.jsonNumber('sliding_window_pattern', source.jsonNumber('_sliding_window_pattern', PATTERN));
-    return Array.from({ length: numLayers }, (_, i) => (i + 1) % pattern !== 0);
-  }
-  const known = ['sliding_attention', 'full_attention'];
-  if (!Array.isArray(types) || types.length !== numLayers || !types.every((type) => known.includes(type))) {
-    throw unsupported(`has layer_types ${shown(types)}; ${numLayers} of "${known.join('" or "')}" work`);
-  }
-  return types.map((type) => type === 'sliding_attention');
-}
-
 function gemma3Config(source: ConfigSource, vocabSize?: number): Gemma3Config {
   if (source.json('attn_logit_softcapping') || source.json('final_logit_softcapping')) {
     throw unsupported('caps its scores or logits');
   }
   if (source.json('use_bidirectional_attention')) throw unsupported('looks at tokens that follow');
-  // Rotations of the two kinds of layers, where transformers 5 wrote them down.
-  const rope = partOf({ rope_parameters: source.json('rope_parameters') }, 'rope_parameters') ?? {};
-  const full = partOf(rope, 'full_attention');
-  const theta = (kind: string, fallback: number) => {
-    const value = partOf(rope, kind)?.rope_theta;
-    return typeof value === 'number' ? value : fallback;
-  };
   const activations = ['gelu_pytorch_tanh'];
-  const base = decoderConfig(source, vocabSize, { headDim: 256, ropeTheta: theta('full_attention', 1e6), activations });
+  const base = decoderConfig(source, vocabSize, { headDim: 256, ropeTheta: 1e6, activations });
   const scalar = source.jsonNumber('query_pre_attn_scalar', ggufScalar(base));
   return {
     ...base,
-    ropeScaling: full ? jsonRopeScaling(full) : base.ropeScaling,
     slidingWindow: source.count('sliding_window'),
-    local: localLayers(source, base.numLayers),
-    localRopeTheta: source.number('rope_local_base_freq', theta('sliding_attention', 10000)),
+    local: windowedLayers(source, base.numLayers, PATTERN),
+    localRopeTheta: source.number('rope_local_base_freq', 10000),
     attentionScale: 1 / Math.sqrt(scalar),
   };
 }
@@ -127,14 +61,19 @@ export const gemma3: Architecture<Gemma3Config> = {
     real: { rope_local_base_freq: config.localRopeTheta },
   }),
   build(source, config, length) {
-    const options = { length, scale: config.attentionScale };
-    return Decoder.load(source, config, {
-      embeddingScale: Math.sqrt(config.hiddenSize),
-      rotations: (own) => [
-        own(new Rotation(source, config, options)),
-        own(new Rotation(source, { headDim: config.headDim, ropeTheta: config.localRopeTheta }, options)),
-      ],
-      layer: (i, own) => Gemma3Layer.load(source, i, config, own),
+    const { rotaryDim, localRopeTheta, attentionScale, local, slidingWindow, hiddenSize } = config;
+    const localRope: RopeConfig = { rotaryDim, ropeTheta: localRopeTheta };
+    return transformer(source, config, {
+      length,
+      attentionScale,
+      embeddingScale: Math.sqrt(hiddenSize),
+      rotations: [config, localRope],
+      layer: (i) => ({
+        attention: { qkNorm: 'head', window: local[i] ? slidingWindow : undefined },
+        rotation: local[i] ? 1 : 0,
+        norms: FOUR_NORMS,
+        feed: () => GatedMlp.load(source, `blk.${i}`, { ...config, activation: 'gelu_pytorch_tanh' }),
+      }),
     });
   },
 };

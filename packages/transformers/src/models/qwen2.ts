@@ -1,9 +1,9 @@
 /** Qwen 2 and 2.5: Llama with biases of query, key and value. candle's qwen2.rs and quantized_qwen2.rs. */
-import { unsupported } from '../config/config-source';
 import { decoderConfig } from '../config/decoder-config';
+import { unsupported } from '../config/problems';
 import type { Architecture } from '../registry';
 import { DECODER_NAMES } from '../weights/tensor-names';
-import { llamaModel } from './llama';
+import { transformer } from './transformer';
 
 export const qwen2: Architecture = {
   architectures: ['qwen2', 'Qwen2ForCausalLM'],
@@ -14,5 +14,6 @@ export const qwen2: Architecture = {
     if (source.json('use_sliding_window') === true) throw unsupported('uses sliding windows (use_sliding_window)');
     return decoderConfig(source, vocabSize);
   },
-  build: (source, config, length) => llamaModel(source, config, length),
+  ggufExtras: () => ({}),
+  build: (source, config, length) => transformer(source, config, { length }),
 };

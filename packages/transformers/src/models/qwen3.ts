@@ -2,12 +2,14 @@
 import { decoderConfig } from '../config/decoder-config';
 import type { Architecture } from '../registry';
 import { DECODER_NAMES, QK_NORM_NAMES } from '../weights/tensor-names';
-import { llamaModel } from './llama';
+import { transformer } from './transformer';
 
 export const qwen3: Architecture = {
   architectures: ['qwen3', 'Qwen3ForCausalLM'],
   gguf: 'qwen3',
   names: [...DECODER_NAMES, ...QK_NORM_NAMES],
   config: (source, vocabSize) => decoderConfig(source, vocabSize, { headDim: 128 }),
-  build: (source, config, length) => llamaModel(source, config, length, () => ({ qkNorm: true })),
+  ggufExtras: () => ({}),
+  build: (source, config, length) =>
+    transformer(source, config, { length, layer: () => ({ attention: { qkNorm: 'head' } }) }),
 };

@@ -14,8 +14,8 @@ export interface Residual {
   deltaNorm?: RmsNorm;
 }
 
-/** The sum, and its norm as a product wants it: {@link readsOf}. */
-export function normed(at: Residual, norm: Module, as: ActivationForm): { x: Tensor; input: Activations } {
+/** The sum, and its norm (or itself, without a norm) as a product wants it: {@link readsOf}. */
+export function normed(at: Residual, norm: Module | undefined, as: ActivationForm): { x: Tensor; input: Activations } {
   const { x, delta, deltaNorm } = at;
   if (norm instanceof RmsNorm) {
     const { sum, normed: input } = normAdd(x, delta, norm, { as, ...(deltaNorm && { deltaNorm }) });
@@ -23,7 +23,7 @@ export function normed(at: Residual, norm: Module, as: ActivationForm): { x: Ten
   }
   const added = delta && deltaNorm ? deltaNorm.forward(delta) : delta;
   const sum = added ? x.add(added) : x;
-  return { x: sum, input: norm.forward(sum) };
+  return { x: sum, input: norm ? norm.forward(sum) : sum };
 }
 
 /** The rows `ids` of it, [rows], u32. */

@@ -63,6 +63,14 @@ export const QK_NORM_NAMES: readonly TensorNamePair[] = [
   ['model.layers.{i}.self_attn.k_norm', 'blk.{i}.attn_k_norm'],
 ];
 
+/** Router and experts, in the place of the feed-forward layer. */
+export const EXPERT_NAMES: readonly TensorNamePair[] = [
+  ['model.layers.{i}.mlp.gate', 'blk.{i}.ffn_gate_inp'],
+  ['model.layers.{i}.mlp.experts.{e}.gate_proj', 'blk.{i}.ffn_gate_exps'],
+  ['model.layers.{i}.mlp.experts.{e}.up_proj', 'blk.{i}.ffn_up_exps'],
+  ['model.layers.{i}.mlp.experts.{e}.down_proj', 'blk.{i}.ffn_down_exps'],
+];
+
 /** All tensors of the Llama family. */
 export const DECODER_NAMES: readonly TensorNamePair[] = [...BASE_NAMES, ...PRE_NORM_NAMES, ...GATED_MLP_NAMES];
 

@@ -7,6 +7,7 @@ import { type Device, keep, type RopeKind, scope, Tensor } from '@x/core';
 import type { TensorReader } from '@x/core/files';
 import { LayerNorm, Linear, type Module, OwningModule, RmsNorm, VarBuilder } from '@x/nn';
 import { type DenseDType, hasBlocks, QMatMul, QTensor } from '@x/quantized';
+import { ExpertLinear } from './expert-linear';
 import { type LinearGroup, StackedGroup, separateGroups } from './linear-group';
 import { QLinear } from './q-linear';
 import type { TensorNamePair } from './tensor-names';
@@ -124,6 +125,17 @@ export class Weights {
     return new StackedGroup(await this.linear(name, out, width), outs, this.activations);
   }
 
+  /** The layers of all experts, stacked. */
+  async experts(name: string, experts: number, out: number, width: number): Promise<ExpertLinear> {
+    const weight = await this.matrix(name, [experts, out, width]);
+    try {
+      return new ExpertLinear(weight, await this.optional(`${name}.bias`, [experts, out], this.activations));
+    } catch (error) {
+      weight.dispose();
+      throw error;
+    }
+  }
+
   /** A table from u32 ids [n] to f32 rows [n, width], and, for models with tied embeddings, the product with the table. */
   async embedding(name: string, rows: number, width: number): Promise<{ lookup: Module; asLinear(): Module }> {
     const table = await this.matrix(name, [rows, width]);
@@ -156,9 +168,14 @@ export class Weights {
     return this.builder.containsTensor(name) ? this.numbers(name, shape, dtype) : undefined;
   }
 
-  /** Divisors of the rotation frequencies, [size]; undefined where the file has none: checkpoints say it in config.json. */
-  async ropeFactors(size: number): Promise<Float32Array | undefined> {
-    using values = await this.optional('rope_freqs.weight', [size]);
+  /**
+   * Divisors of the rotation frequencies, [size]; undefined where the file has none: checkpoints say it in config.json.
+   * @param range which to take where the file has some for long texts and some for short ones
+   */
+  async ropeFactors(size: number, range: 'short' | 'long'): Promise<Float32Array | undefined> {
+    using values =
+      (await this.optional('rope_freqs.weight', [size])) ??
+      (await this.optional(`rope_factors_${range}.weight`, [size]));
     return values && (await values.toArray<Float32Array>());
   }
 

@@ -1,0 +1,25 @@
+/** Which layers see a window of positions only: `layer_types` of config.json, an array of flags in GGUF files, or every so many. */
+import type { ConfigSource } from './config-source';
+import { shown, unsupported } from './problems';
+
+/**
+ * True for layers with a window.
+ * @param pattern where the file does not say: all layers but each of so many, 0 for none
+ */
+export function windowedLayers(source: ConfigSource, numLayers: number, pattern: number): boolean[] {
+  const types = source.json('layer_types') ?? undefined;
+  const flags = source.flags('sliding_window_pattern');
+  if (types !== undefined) {
+    const known = ['sliding_attention', 'full_attention'];
+    if (!Array.isArray(types) || types.length !== numLayers || !types.every((type) => known.includes(type))) {
+      throw unsupported(`has layer_types ${shown(types)}; ${numLayers} of "${known.join('" or "')}" work`);
+    }
+    return types.map((type) => type === 'sliding_attention');
+  }
+  if (flags !== undefined) {
+    if (flags.length === numLayers) return [...flags];
+    throw unsupported(`says of ${flags.length} layers whether they have a window, but has ${numLayers}`);
+  }
+  const every = source.jsonWhole('sliding_window_pattern', source.jsonWhole('_sliding_window_pattern', pattern));
+  return Array.from({ length: numLayers }, (_, i) => every > 0 && (i + 1) % every !== 0);
+}

@@ -1,0 +1,51 @@
+/** What the second half of a layer is: a feed-forward layer of some kind. */
+import type { Tensor } from '@x/core';
+import { type ActivationForm, type ActivationName, type Activations, activate, type Module } from '@x/nn';
+import type { DecoderConfig } from '../config/decoder-config';
+import { readsOf } from '../weights/linear-group';
+import { inDtype, project } from '../weights/q-linear';
+import type { Weights } from '../weights/weights';
+
+export interface FeedForward {
+  /** As what it is best given its input. */
+  readonly reads: ActivationForm;
+  /** [tokens, hidden] to the same shape, f32. What it makes on the way is its caller's scope's. */
+  forward(x: Activations): Tensor;
+  dispose(): void;
+}
+
+/** down(activation(up(x))), without a gate. */
+export class Mlp implements FeedForward {
+  private constructor(
+    private readonly activation: ActivationName,
+    private readonly dtype: Weights['activations'],
+    private readonly up: Module,
+    private readonly down: Module,
+  ) {}
+
+  /** @param at the name of the layer, such as `blk.0` */
+  static async load(source: Weights, at: string, config: DecoderConfig, activation: ActivationName): Promise<Mlp> {
+    const { hiddenSize, intermediateSize } = config;
+    const up = await source.linear(`${at}.ffn_up`, intermediateSize, hiddenSize);
+    try {
+      const down = await source.linear(`${at}.ffn_down`, hiddenSize, intermediateSize);
+      return new Mlp(activation, source.activations, up, down);
+    } catch (error) {
+      up.dispose();
+      throw error;
+    }
+  }
+
+  get reads(): ActivationForm {
+    return readsOf(this.up, this.dtype);
+  }
+
+  forward(x: Activations): Tensor {
+    const inside = activate(project(this.up, x, this.dtype), this.activation);
+    return inDtype(project(this.down, inside, this.dtype), 'f32');
+  }
+
+  dispose(): void {
+    for (const part of [this.up, this.down]) part.dispose();
+  }
+}

@@ -1,0 +1,137 @@
+/**
+ * A mixture of experts in the place of a feed-forward layer: a router scores the experts, each token takes those with the
+ * best scores, and their outputs are added by weight. The choice stays on the device. candle writes this out in every model.
+ */
+
+import { QuantizedActivations, type Tensor } from '@x/core';
+import { type ActivationForm, type ActivationName, type Activations, activate, Linear, type Module } from '@x/nn';
+import type { ConfigSource } from '../config/config-source';
+import type { DecoderConfig } from '../config/decoder-config';
+import { badConfig } from '../config/problems';
+import type { ExpertLinear } from '../weights/expert-linear';
+import { inDtype } from '../weights/q-linear';
+import type { Weights } from '../weights/weights';
+import type { FeedForward } from './feed-forward';
+import { GatedMlp } from './gated-mlp';
+
+export interface MoeConfig {
+  experts: number;
+  /** Experts that each token takes. */
+  chosen: number;
+  /** Width of an expert. */
+  width: number;
+  /** What the router's scores become before the choice. */
+  scores: 'softmax' | 'sigmoid';
+  /** Whether the weights of those chosen are divided by their sum. */
+  renormalise: boolean;
+  /** Multiplies the weights. Default 1. */
+  scale?: number;
+  /** Width of an expert that every token takes. Default: there is none. */
+  shared?: number;
+}
+
+export interface MoeDecoderConfig extends DecoderConfig {
+  moe: MoeConfig;
+}
+
+/** The numbers of a mixture. @throws TransformersError BAD_CONFIG */
+export function moeSizes(source: ConfigSource, width: number): Pick<MoeConfig, 'experts' | 'chosen' | 'width'> {
+  const [experts, chosen] = [source.count('num_experts'), source.count('num_experts_per_tok')];
+  if (chosen > experts) throw badConfig(`has each token take ${chosen} of ${experts} experts; download it again`);
+  return { experts, chosen, width };
+}
+
+export interface MoeOptions {
+  /** What an expert computes between its products; default: the activation of the gate times `up`. */
+  combine?: (gate: Tensor, up: Tensor) => Tensor;
+  /** Default `silu`. */
+  activation?: ActivationName;
+}
+
+interface Parts {
+  router: Module;
+  gate: ExpertLinear;
+  up: ExpertLinear;
+  down: ExpertLinear;
+  /** Added to the scores for the choice, not for the weights: [experts]. */
+  correction?: Tensor;
+  shared?: FeedForward;
+}
+
+export class MixtureOfExperts implements FeedForward {
+  private constructor(
+    private readonly config: MoeConfig,
+    private readonly combine: (gate: Tensor, up: Tensor) => Tensor,
+    private readonly dtype: Weights['activations'],
+    private readonly parts: Parts,
+  ) {}
+
+  /** @param at the name of the layer, such as `blk.0` */
+  static async load(
+    source: Weights,
+    at: string,
+    { hiddenSize, moe }: MoeDecoderConfig,
+    options: MoeOptions = {},
+  ): Promise<MixtureOfExperts> {
+    const { experts, width, shared } = moe;
+    const { activation = 'silu', combine = (gate, up) => activate(gate, activation).mul(up) } = options;
+    const made: { dispose(): void }[] = [];
+    const own = <T extends { dispose(): void } | undefined>(thing: T): T => {
+      if (thing) made.push(thing);
+      return thing;
+    };
+    try {
+      // The choice hangs on small differences: the router is f32 whatever the other layers are.
+      const weight = await source.numbers(`${at}.ffn_gate_inp.weight`, [experts, hiddenSize]);
+      const router = own(new Linear(weight, await source.optional(`${at}.ffn_gate_inp.bias`, [experts])));
+      const layer = async (name: string, out: number, size: number) =>
+        own(await source.experts(`${at}.ffn_${name}_exps`, experts, out, size));
+      const parts: Parts = {
+        router,
+        gate: await layer('gate', width, hiddenSize),
+        up: await layer('up', width, hiddenSize),
+        down: await layer('down', hiddenSize, width),
+        correction: own(await source.optional(`${at}.exp_probs_b.bias`, [experts])),
+      };
+      if (shared) {
+        const sizes = { hiddenSize, intermediateSize: shared, activation, suffix: '_shexp' };
+        parts.shared = await GatedMlp.load(source, at, sizes);
+      }
+      return new MixtureOfExperts(moe, combine, source.activations, parts);
+    } catch (error) {
+      for (const thing of made) thing.dispose();
+      throw error;
+    }
+  }
+
+  /** Numbers, of which the router makes its scores. */
+  readonly reads: ActivationForm = 'f32';
+
+  forward(x: Activations): Tensor {
+    if (x instanceof QuantizedActivations) throw new Error('internal: activations in blocks for a router');
+    const { gate, up, down, shared } = this.parts;
+    const { weights, ids } = this.route(x);
+    const rows = inDtype(x, this.dtype).unsqueeze(1);
+    const inside = this.combine(gate.forward(rows, ids), up.forward(rows, ids));
+    const outputs = inDtype(down.forward(inside, ids), 'f32');
+    const mixed = weights.unsqueeze(1).matmul(outputs).squeeze(1);
+    return shared ? mixed.add(shared.forward(x)) : mixed;
+  }
+
+  /** Weights, f32, and numbers, u32, of the experts of each token: [tokens, chosen]. */
+  private route(x: Tensor): { weights: Tensor; ids: Tensor } {
+    const { scores: kind, chosen, renormalise, scale = 1 } = this.config;
+    const { router, correction } = this.parts;
+    const raw = router.forward(x);
+    const scores = kind === 'softmax' ? raw.softmaxLastDim() : raw.sigmoid();
+    const [best, ids] = (correction ? scores.broadcastAdd(correction) : scores).topk(chosen);
+    const own = correction ? scores.gather(ids, -1) : best;
+    const shares = renormalise ? own.broadcastDiv(own.sumKeepdim(-1)) : own;
+    return { weights: scale === 1 ? shares : shares.mul(scale), ids };
+  }
+
+  dispose(): void {
+    const { router, gate, up, down, correction, shared } = this.parts;
+    for (const part of [router, gate, up, down, correction, shared]) part?.dispose();
+  }
+}

@@ -1,0 +1,28 @@
+/** Linear layers of which each token chooses some: the experts of a mixture. */
+import { keep, type Tensor } from '@x/core';
+import type { QTensor } from '@x/quantized';
+
+export class ExpertLinear {
+  /** Owns both. @param weight [experts, out, in] @param bias [experts, out], of the dtype of what goes in */
+  constructor(
+    private readonly weight: QTensor,
+    private readonly bias?: Tensor,
+  ) {
+    for (const part of [weight, bias]) if (part) keep(part);
+  }
+
+  /**
+   * x [tokens, chosen or 1, in] times the weights of the experts that each token chose, ids [tokens, chosen], u32:
+   * [tokens, chosen, out] in x's dtype. The ids stay on the device where the tokens are few.
+   */
+  forward(x: Tensor, ids: Tensor): Tensor {
+    const ys = this.weight.indexedMoeForwardSync(x, ids, { readIds: false });
+    if (!this.bias) return ys;
+    return ys.add(this.bias.indexSelect(ids.flattenAll(), 0).reshape(ys.shape));
+  }
+
+  dispose(): void {
+    this.weight.dispose();
+    this.bias?.dispose();
+  }
+}
