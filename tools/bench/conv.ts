@@ -48,8 +48,8 @@ for (const named of dtypeList.split(',')) {
       stride,
       dilation: 1,
     };
-    const x = device.randUniform(b * cIn * size * size, dtype, -1, 1);
-    const w = device.randUniform(cOut * cIn * k * k, dtype, -1, 1);
+    const x = device.random.uniform(b * cIn * size * size, dtype, -1, 1);
+    const w = device.random.uniform(cOut * cIn * k * k, dtype, -1, 1);
     const flops = 2 * b * cOut * out * out * cIn * k * k;
     const figures = Object.entries(WAYS).map(([name, way]) => {
       try {
@@ -58,7 +58,13 @@ for (const named of dtypeList.split(',')) {
         return `${name} ${(error as Error).message}`;
       }
       const run = () =>
-        x.conv2d(Layout.contiguous([b, cIn, size, size]), w, Layout.contiguous([cOut, cIn, k, k]), p).dispose();
+        device.conv
+          .conv2d(
+            { storage: x, layout: Layout.contiguous([b, cIn, size, size]) },
+            { storage: w, layout: Layout.contiguous([cOut, cIn, k, k]) },
+            p,
+          )
+          .dispose();
       const taken = seconds(device, run);
       const plan = name === 'library' && device.libraries.plans.values().at(-1)?.plan;
       const chosen = plan ? ` (${plan.algorithm})` : '';

@@ -27,14 +27,20 @@ for (const { name, library, version, reason } of device.hip.libraries())
   console.log(`${name}: ${library ? `${library} ${version ?? ''}` : reason?.message}`);
 for (const dtype of dtypes) {
   for (const [m, k, n] of shapes) {
-    const a = device.randUniform(m * k, dtype, -1, 1);
-    const b = device.randUniform(k * n, dtype, -1, 1);
+    const a = device.random.uniform(m * k, dtype, -1, 1);
+    const b = device.random.uniform(k * n, dtype, -1, 1);
     for (const transposed of [false, true]) {
       const right = transposed ? Layout.contiguous([1, n, k]).transpose(1, 2) : Layout.contiguous([1, k, n]);
       const figures = choiceList.split(',').map((choice) => {
         device.gemm = choice as 'library' | 'kernels';
         const taken = seconds(device, () =>
-          a.matmul(b, { b: 1, m, n, k }, Layout.contiguous([1, m, k]), right).dispose(),
+          device.ops
+            .matmul(
+              { storage: a, layout: Layout.contiguous([1, m, k]) },
+              { storage: b, layout: right },
+              { b: 1, m, n, k },
+            )
+            .dispose(),
         );
         const flops = (2 * m * n * k) / taken;
         return `${choice} ${(taken * 1e6).toFixed(1)} us ${(flops / (isCpu ? 1e9 : 1e12)).toFixed(1)} ${isCpu ? 'GFLOP/s' : 'TFLOP/s'}`;

@@ -29,11 +29,11 @@ for (const type of types) {
     const bytes = new Uint8Array(((n * k) / format.blockSize) * format.blockBytes);
     for (let i = 0; i < bytes.length; i++) bytes[i] = Math.imul(i, 2654435761) >>> 24;
     const weight = device.fromHost(bytes, 'u8');
-    const x = device.randUniform(m * k, 'f32', -1, 1);
+    const x = device.random.uniform(m * k, 'f32', -1, 1);
     const figures = (['dp4a', 'mma'] as const).map((choice) => {
       device.quantized.choice = choice;
       const taken = seconds(device, () =>
-        device.quantized.matmul(weight, type, { m, n, k }, x, Layout.contiguous([m, k])).dispose(),
+        device.quantized.matmul(weight, type, { m, n, k }, { storage: x, layout: Layout.contiguous([m, k]) }).dispose(),
       );
       const rate = (2 * m * n * k) / taken / (isCpu ? 1e9 : 1e12);
       return {

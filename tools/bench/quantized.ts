@@ -102,11 +102,13 @@ function productSpeed(backend: RocmDevice, device: Device, type: BlockType, n: n
   const copies = Array.from({ length: Math.ceil(ROUND_BYTES / bytes.length) }, () =>
     QTensor.fromBytes(type, [n, k], bytes, device),
   );
-  const x = backend.randUniform(k, 'f32', -1, 1);
+  const x = backend.random.uniform(k, 'f32', -1, 1);
   const seconds = bestOf(backend, () => {
     for (const { data } of copies) {
       const { storage } = data.storageAndLayout();
-      backend.quantized.matmul(storage, type, { m: 1, n, k }, x, Layout.contiguous([1, k])).dispose();
+      backend.quantized
+        .matmul(storage, type, { m: 1, n, k }, { storage: x, layout: Layout.contiguous([1, k]) })
+        .dispose();
     }
   });
   for (const weight of [...copies, x]) weight.dispose();
@@ -119,7 +121,7 @@ function copySpeed(backend: RocmDevice): number {
   const layout = Layout.contiguous([ROUND_BYTES / 4]);
   const source = backend.zeros(layout.elemCount, 'f32');
   const target = backend.allocUninit(layout.elemCount, 'f32');
-  const seconds = bestOf(backend, () => source.copyStridedInto(target, 0, layout));
+  const seconds = bestOf(backend, () => backend.ops.copy({ storage: source, layout }, { storage: target, layout }));
   for (const storage of [source, target]) storage.dispose();
   backend.emptyCache();
   return ((2 * ROUND_BYTES) / seconds) * 1e-9;
@@ -129,7 +131,7 @@ function copySpeed(backend: RocmDevice): number {
 function readSpeed(backend: RocmDevice): number {
   const layout = Layout.contiguous([ROUND_BYTES / 4 / 16384, 16384]);
   const source = backend.zeros(layout.elemCount, 'f32');
-  const seconds = bestOf(backend, () => source.reduce('sum', layout, [1]).dispose());
+  const seconds = bestOf(backend, () => backend.ops.reduce('sum', { storage: source, layout }, [1]).dispose());
   source.dispose();
   backend.emptyCache();
   return (ROUND_BYTES / seconds) * 1e-9;

@@ -39,6 +39,17 @@ export function has(object: object | undefined, name: string): boolean {
 }
 
 /** Rows for functions that every backend must have; ours `Device.x` is a static method of core's Device class. */
+/** A device, or that of a storage. */
+function deviceOf(object: object): object {
+  return (object as Partial<BackendStorage>).device ?? object;
+}
+
+/** What a device computes, which candle's storages do, and its random numbers, which candle's devices make. */
+function capabilities(object: object): object[] {
+  const { ops, fused, conv, resampling, sorting, random } = (object as Partial<BackendDevice>) ?? {};
+  return [ops, fused, conv, resampling, sorting, random].filter((part) => part !== undefined);
+}
+
 export function functionRows(
   wanted: CandleFunction[],
   objects: { name: string; object: object | undefined }[],
@@ -48,7 +59,11 @@ export function functionRows(
     const fixed = /^Device\.(\w+)$/.exec(ours)?.[1];
     const found =
       fixed === undefined
-        ? objects.filter(({ object }) => has(object, ours)).map((entry) => entry.name)
+        ? objects
+            .filter(
+              ({ object }) => object && [object, ...capabilities(deviceOf(object))].some((part) => has(part, ours)),
+            )
+            .map((entry) => entry.name)
         : typeof (Device as unknown as Record<string, unknown>)[fixed] === 'function'
           ? objects.filter(({ object }) => object !== undefined).map((entry) => entry.name)
           : [];

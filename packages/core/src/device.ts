@@ -16,6 +16,7 @@ import type {
 import { brand } from './brand';
 import { refuseInCapture } from './capture-state';
 import { COUNT, check, FUNCTION, kind, STRING, show } from './check';
+import { randomOf } from './composed/random';
 import { createContext } from './context';
 import { CandleError, DeviceError, DisposedError, UnsupportedError } from './errors';
 import { CapturedGraph, type GraphOutputs } from './graph';
@@ -321,12 +322,12 @@ export class Device {
   /** Restarts the random stream: a whole number in 0..2^53. The same seed gives the same numbers on every device. */
   setSeed(seed: number): void {
     check('setSeed', 'seed', seed, COUNT);
-    this.backend.setSeed(seed);
+    randomOf(this.backend).setSeed(seed);
   }
 
   /** The seed set last, or the default one (candle's `get_current_seed`). */
   getCurrentSeed(): number {
-    return this.backend.getCurrentSeed();
+    return randomOf(this.backend).seed;
   }
 
   /**

@@ -212,7 +212,8 @@ function overwrite(targets: readonly Tensor[], sources: readonly Tensor[]): void
     if (to === from) continue;
     if (!sameLayout(target, source) || to.elemCount !== from.elemCount)
       throw changed(target.describe(), source.describe());
-    if (from.elemCount > 0) from.copyStridedInto(to, 0, Layout.contiguous([from.elemCount]));
+    const layout = Layout.contiguous([from.elemCount]);
+    if (from.elemCount > 0) target.device.backend.ops.copy({ storage: from, layout }, { storage: to, layout });
   }
 }
 

@@ -15,8 +15,6 @@ export { enableGrad, isGradEnabled, noGrad } from './autograd/mode';
 export type { GradRecord } from './autograd/record';
 export { Var } from './autograd/var';
 export * from './backend';
-export type { DecodeOps, GatedProblem, HeadsProblem, NormDType, NormProblem } from './backend-decode';
-export type { PagedAttentionOps, PagedPool, PagedProblem, PagedTables, StoragePart } from './backend-paged';
 export {
   Device,
   type DeviceInfo,

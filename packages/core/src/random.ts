@@ -2,14 +2,14 @@
  * Random arrays in a dtype's storage form, from the stream that philox.ts defines: what the plain backend fills storages
  * with, and what a device without a random kernel uploads, so that a seed means the same everywhere.
  */
-import type { RandomStream } from './backend';
+import type { BackendDevice, BackendStorage, RandomOps } from './backend';
 import { type DType, isFloat } from './dtype';
 import { UnsupportedError } from './errors';
-import { castValues, type RawArray } from './host-array';
+import { bytesOf, castValues, type RawArray } from './host-array';
 import { DEFAULT_SEED, philoxNormal, philoxUniform } from './philox';
 
 /** A seed and the number of calls made since it was set. */
-export class PhiloxGenerator implements RandomStream {
+export class PhiloxGenerator {
   #seed = DEFAULT_SEED;
   #calls = 0;
 
@@ -64,5 +64,43 @@ export class PhiloxGenerator implements RandomStream {
       Float32Array.from(values, (value) => value * mul + add),
       dtype,
     );
+  }
+}
+
+/** The stream of a device whose numbers are made on the host. */
+export class HostRandom implements RandomOps {
+  readonly #generator = new PhiloxGenerator();
+  readonly #device: BackendDevice;
+
+  constructor(device: BackendDevice) {
+    this.#device = device;
+  }
+
+  get seed(): number {
+    return this.#generator.seed;
+  }
+
+  get calls(): number {
+    return this.#generator.calls;
+  }
+
+  setSeed(seed: number): void {
+    this.#generator.setSeed(seed);
+  }
+
+  restore(seed: number, calls: number): void {
+    this.#generator.restore(seed, calls);
+  }
+
+  uniform(count: number, dtype: DType, lo: number, up: number): BackendStorage {
+    return this.#upload(this.#generator.uniform(count, dtype, lo, up), dtype);
+  }
+
+  normal(count: number, dtype: DType, mean: number, std: number): BackendStorage {
+    return this.#upload(this.#generator.normal(count, dtype, mean, std), dtype);
+  }
+
+  #upload(values: RawArray, dtype: DType): BackendStorage {
+    return this.#device.fromHost(bytesOf(values), dtype);
   }
 }

@@ -21,6 +21,7 @@ export class StorageRef {
   /** Live tensors that see this memory. */
   tensors = 0;
   #shares = 0;
+  #surrendered = false;
 
   constructor(storage: BackendStorage, device: Device) {
     try {
@@ -45,10 +46,17 @@ export class StorageRef {
     this.#shares++;
   }
 
+  /** The storage for another owner: it outlives this one's shares. */
+  surrender(): BackendStorage {
+    this.#surrendered = true;
+    return this.storage;
+  }
+
   unshare(): void {
     if (--this.#shares > 0) return;
     this.device.usage.liveStorages--;
     this.device.usage.liveBytes -= this.bytes;
+    if (this.#surrendered) return;
     // A disposed device has given all its memory back already.
     if (!this.device.isDisposed) this.storage.dispose();
   }

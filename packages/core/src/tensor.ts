@@ -13,6 +13,7 @@ import type { BackendStorage } from './backend';
 import { brand } from './brand';
 import { refuseInCapture } from './capture-state';
 import { checkCalls } from './checked-calls';
+import { randomOf } from './composed/random';
 import { Device, type DeviceLike } from './device';
 import { type DType, isDType, isFloat, sizeInBytes } from './dtype';
 import { CandleError, DTypeError, ShapeError } from './errors';
@@ -87,7 +88,7 @@ export class Tensor extends TensorFiles {
     const count = elemCount(checked);
     const held = heldScalar('full', dtype, value);
     const storage = on.backend.allocUninit(count, dtype);
-    if (count > 0) storage.constSet(held, Layout.contiguous(checked));
+    if (count > 0) on.backend.ops.fill({ storage, layout: Layout.contiguous(checked) }, held);
     return tensorOf(storage, checked, on);
   }
 
@@ -247,7 +248,7 @@ export class Tensor extends TensorFiles {
     const checked = randomShape('rand', shape, dtype);
     const count = elemCount(checked);
     return tensorOf(
-      count === 0 ? on.backend.zeros(0, dtype) : on.backend.randUniform(count, dtype, lo, up),
+      count === 0 ? on.backend.zeros(0, dtype) : randomOf(on.backend).uniform(count, dtype, lo, up),
       checked,
       on,
     );
@@ -259,7 +260,7 @@ export class Tensor extends TensorFiles {
     const checked = randomShape('randn', shape, dtype);
     const count = elemCount(checked);
     return tensorOf(
-      count === 0 ? on.backend.zeros(0, dtype) : on.backend.randNormal(count, dtype, mean, std),
+      count === 0 ? on.backend.zeros(0, dtype) : randomOf(on.backend).normal(count, dtype, mean, std),
       checked,
       on,
     );

@@ -252,7 +252,7 @@ describe('an OpenBLAS with bf16 products', () => {
       const bytes = (count) => dtype === 'f32' ? values(count) : Uint16Array.from(values(count), dtype === 'f16' ? core.f32ToF16 : core.f32ToBf16);
       const results = [core.Device.js().backend, device].map((d) => {
         const [x, y] = [d.fromHost(bytes(b * m * k), dtype), d.fromHost(bytes(b * k * n), dtype)];
-        const out = x.matmul(y, { b, m, n, k }, Layout.contiguous([b, m, k]), right);
+        const out = x.device.ops.matmul({ storage: x, layout: Layout.contiguous([b, m, k]) }, { storage: y, layout: right }, { b, m, n, k });
         return [...new Uint8Array(out.toHostSync())].join();
       });
       return results[0] === results[1];

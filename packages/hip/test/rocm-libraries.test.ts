@@ -75,7 +75,7 @@ describe('rocBLAS', () => {
       const rights = [Layout.contiguous([b, k, n]), Layout.contiguous([b, n, k]).transpose(1, 2), Layout.contiguous([n, k]).transpose(0, 1).broadcastAs([b, k, n])];
       let worst = 0;
       for (const dtype of ['f32', 'f64', 'f16', 'bf16']) for (const l of lefts) for (const r of rights)
-        worst = Math.max(worst, both(device, dtype, [200, 200], ([x, y]) => x.matmul(y, { b, m, n, k }, l, r)));
+        worst = Math.max(worst, both(device, dtype, [200, 200], ([x, y]) => x.device.ops.matmul({ storage: x, layout: l }, { storage: y, layout: r }, { b, m, n, k })));
       const { launch, library } = device.hip.counters();
       device.dispose();
       return { worst, launches: launch, library };`,
@@ -127,7 +127,7 @@ describe('rocBLAS', () => {
       const mallocs = [];
       for (const choice of ['library', 'kernels', 'rocblas', 'auto', 'library']) {
         device.gemm = choice;
-        if (choice !== 'kernels') x.matmul(x, { b: 1, m: 8, n: 8, k: 8 }, square, square).dispose();
+        if (choice !== 'kernels') x.device.ops.matmul({ storage: x, layout: square }, { storage: x, layout: square }, { b: 1, m: 8, n: 8, k: 8 }).dispose();
         mallocs.push(device.hip.counters().malloc);
       }
       device.dispose();
@@ -142,7 +142,7 @@ describe('rocBLAS', () => {
       const device = open({ gemm: CHOICE });
       const x = device.fromHost(random(64), 'f32');
       const square = Layout.contiguous([1, 8, 8]);
-      const error = caught(() => x.matmul(x, { b: 1, m: 8, n: 8, k: 8 }, square, square));
+      const error = caught(() => x.device.ops.matmul({ storage: x, layout: square }, { storage: x, layout: square }, { b: 1, m: 8, n: 8, k: 8 }));
       return { ...error, launches: device.hip.counters().launch };`;
     const forced = runOnFakes<Record<string, unknown>>(hip, body.replace('CHOICE', "'rocblas'"), {
       FAKE_ROCBLAS: 'refuse',
@@ -190,7 +190,7 @@ describe('hipBLASLt', () => {
         for (const dtype of ['f32', 'f64', 'f16', 'bf16'])
           for (const l of [Layout.contiguous([b, m, k]), Layout.contiguous([b, k, m]).transpose(1, 2)])
             for (const r of [Layout.contiguous([b, k, n]), Layout.contiguous([n, k]).transpose(0, 1).broadcastAs([b, k, n])])
-              worst = Math.max(worst, both(device, dtype, [100, 100], ([x, y]) => x.matmul(y, { b, m, n, k }, l, r)));
+              worst = Math.max(worst, both(device, dtype, [100, 100], ([x, y]) => x.device.ops.matmul({ storage: x, layout: l }, { storage: y, layout: r }, { b, m, n, k })));
       const { library } = device.hip.counters();
       device.dispose();
       return { worst, library };`,
@@ -207,7 +207,7 @@ describe('hipBLASLt', () => {
       const device = open(OPTIONS);
       const x = device.fromHost(random(64), 'f32');
       const square = Layout.contiguous([1, 8, 8]);
-      return caught(() => x.matmul(x, { b: 1, m: 8, n: 8, k: 8 }, square, square));`;
+      return caught(() => x.device.ops.matmul({ storage: x, layout: square }, { storage: x, layout: square }, { b: 1, m: 8, n: 8, k: 8 }));`;
     const run = (options: string, mode: string) =>
       runOnFakes<{ code: string; message: string }>(hip, product.replace('OPTIONS', options), { FAKE_HIPBLASLT: mode })
         .value;
@@ -249,7 +249,7 @@ ${EVERY_CONVOLUTION}`,
       const device = open({});
       const [x, w] = [device.fromHost(random(75), 'f32'), device.fromHost(random(27), 'f32')];
       const p = { b: 1, cIn: 3, cOut: 1, hIn: 5, wIn: 5, kH: 3, kW: 3, hOut: 3, wOut: 3, padding: 0, stride: 1, dilation: 1 };
-      for (let i = 0; i < 5; i++) x.conv2d(Layout.contiguous([1, 3, 5, 5]), w, Layout.contiguous([1, 3, 3, 3]), p).dispose();
+      for (let i = 0; i < 5; i++) x.device.conv.conv2d({ storage: x, layout: Layout.contiguous([1, 3, 5, 5]) }, { storage: w, layout: Layout.contiguous([1, 3, 3, 3]) }, p).dispose();
       return device.hip.counters().library;`,
     );
     expect(value).toBe(5);
@@ -264,10 +264,10 @@ ${EVERY_CONVOLUTION}`,
       const device = open({ convolution: 'miopen' });
       const [x, w] = [device.fromHost(random(75), 'f32'), device.fromHost(random(27), 'f32')];
       const p = { b: 1, cIn: 3, cOut: 1, hIn: 5, wIn: 5, kH: 3, kW: 3, hOut: 3, wOut: 3, padding: 0, stride: 1, dilation: 1 };
-      const layouts = [Layout.contiguous([1, 3, 5, 5]), w, Layout.contiguous([3, 1, 3, 3])];
+      const layouts = [Layout.contiguous([1, 3, 5, 5]), Layout.contiguous([3, 1, 3, 3])];
       return [
-        caught(() => x.conv2d(layouts[0], w, Layout.contiguous([1, 3, 3, 3]), p)),
-        caught(() => x.convTranspose2d(...layouts, { ...p, outputPadding: 1, hOut: 8, wOut: 8 })),
+        caught(() => x.device.conv.conv2d({ storage: x, layout: layouts[0] }, { storage: w, layout: Layout.contiguous([1, 3, 3, 3]) }, p)),
+        caught(() => x.device.conv.convTranspose2d({ storage: x, layout: layouts[0] }, { storage: w, layout: layouts[1] }, { ...p, outputPadding: 1, hOut: 8, wOut: 8 })),
       ];`,
       { FAKE_MIOPEN: 'none', ...NO_KERNELS },
     );

@@ -25,8 +25,7 @@ export function oneHot(indices: Tensor, depth: number, onValue = 1, offValue = 0
     throw new CandleError('INVALID_ARGUMENT', `oneHot: depth ${depth}; give a whole number from 0.`);
   }
   const { device } = indices;
-  const { storage, layout } = indices.storageAndLayout();
-  storage.checkIds('oneHot', layout, { size: depth, low: -1 });
+  device.backend.ops.checkIds('oneHot', indices.storageAndLayout(), { size: depth, low: -1 });
   const shape = [...indices.shape, depth];
   return scope(() => {
     // Wide enough for every position: u8 and i16 ids may be compared with a depth that they cannot hold.

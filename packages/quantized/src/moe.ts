@@ -85,15 +85,7 @@ function indexedKernel(weights: QTensor, x: Tensor, ids: Tensor): Tensor {
     const size = { n, k, topk, shared: choices === 1 };
     const { storage } = weights.data.storageAndLayout();
     const { quantized } = weights.device.backend;
-    const made = quantized!.indexedMoe(
-      storage,
-      weights.blockType,
-      size,
-      input.storage,
-      input.layout,
-      list.storage,
-      list.layout,
-    );
+    const made = quantized!.indexedMoe(storage, weights.blockType, size, input, list);
     return Tensor.fromStorage(made, [tokens, topk, n], weights.device).toDtype(x.dtype);
   });
 }

@@ -203,8 +203,8 @@ function quantized(weight: QTensor, x: Tensor, size: ProductSize, shape: readonl
     return Tensor.fromStorage(backend.zeros(size.m * size.n, 'f32'), shape, device);
   }
   if (backend.quantized !== undefined) {
-    const rows = Layout.contiguous([size.m, size.k], layout.startOffset);
-    return Tensor.fromStorage(backend.quantized.matmul(blocks, blockType, size, storage, rows), shape, device);
+    const rows = { storage, layout: Layout.contiguous([size.m, size.k], layout.startOffset) };
+    return Tensor.fromStorage(backend.quantized.matmul(blocks, blockType, size, rows), shape, device);
   }
   const values = new Float32Array(storage.toHostSync(layout.startOffset, layout.elemCount));
   const product = matmulRows(blocks, weight.format, size, values);

@@ -369,8 +369,8 @@ export class QTensor implements Disposable {
     using inside = idsInside('QTensor.embedding', ids, rows);
     const { storage, layout } = inside.storageAndLayout();
     if (backend.quantized !== undefined) {
-      const list = Layout.contiguous([ids.elemCount], layout.startOffset);
-      return Tensor.fromStorage(backend.quantized.embedding(weight, this.blockType, k, storage, list), shape, device);
+      const list = { storage, layout: Layout.contiguous([ids.elemCount], layout.startOffset) };
+      return Tensor.fromStorage(backend.quantized.embedding(weight, this.blockType, k, list), shape, device);
     }
     const numbers = new Uint32Array(storage.toHostSync(layout.startOffset, layout.elemCount));
     const values = gatherRows(weight, this.format, k, numbers);

@@ -17,8 +17,7 @@ export function idsInside(op: string, ids: Tensor, rows: number): Tensor {
       `${op}: the weight is empty and ${ids.elemCount} ids are given; give none.`,
     );
   }
-  const { storage, layout } = ids.storageAndLayout();
-  storage.checkIds(op, layout, { size: rows, dim: 0 });
+  ids.device.backend.ops.checkIds(op, ids.storageAndLayout(), { size: rows, dim: 0 });
   return scope(() =>
     ids
       .toDtype('u32')

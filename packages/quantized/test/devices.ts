@@ -5,6 +5,7 @@ import {
   Device,
   JsDevice,
   Layout,
+  type Operand,
   type QuantizedOps,
   registerBackend,
 } from '@x/core';
@@ -26,8 +27,8 @@ function withKernels(device: BackendDevice, supported: readonly string[]): Backe
     format.dequantize(bytes, 0, out, 0, blocks);
     return out;
   }
-  function activations(x: BackendStorage, offset: number, count: number): Float32Array {
-    const f32 = x.toDtype(Layout.contiguous([count], offset), 'f32');
+  function activations({ storage, layout }: Operand, count: number): Float32Array {
+    const f32 = device.ops.toDtype({ storage, layout: Layout.contiguous([count], layout.startOffset) }, 'f32');
     return new Float32Array(f32.toHostSync(0, count));
   }
   const quantized: QuantizedOps = {
@@ -40,12 +41,14 @@ function withKernels(device: BackendDevice, supported: readonly string[]): Backe
       calls.push(`dequantize ${type} ${elemCount} ${dtype}`);
       const values = Float32Array.from(numbers(weight, type));
       const f32 = device.fromHost(values, 'f32');
-      return dtype === 'f32' ? f32 : f32.toDtype(Layout.contiguous([elemCount]), dtype);
+      return dtype === 'f32'
+        ? f32
+        : device.ops.toDtype({ storage: f32, layout: Layout.contiguous([elemCount]) }, dtype);
     },
-    matmul(weight, type, { m, n, k, firstRow = 0 }, x, xLayout) {
+    matmul(weight, type, { m, n, k, firstRow = 0 }, x) {
       calls.push(`matmul ${type} ${m}x${n}x${k}`);
       const w = numbers(weight, type).subarray(firstRow * k);
-      const a = activations(x, xLayout.startOffset, m * k);
+      const a = activations(x, m * k);
       const out = new Float32Array(m * n);
       for (let i = 0; i < m; i++) {
         for (let j = 0; j < n; j++) {
@@ -57,18 +60,18 @@ function withKernels(device: BackendDevice, supported: readonly string[]): Backe
       return device.fromHost(out, 'f32');
     },
     // The blocks of this device are the numbers.
-    quantizeActivations(x, xLayout, { m, k }) {
-      return device.fromHost(new Uint8Array(activations(x, xLayout.startOffset, m * k).buffer), 'u8');
+    quantizeActivations(x, { m, k }) {
+      return device.fromHost(new Uint8Array(activations(x, m * k).buffer), 'u8');
     },
     matmulActivations(weight, type, size, blocks) {
       const values = device.fromHost(new Float32Array(blocks.toHostSync()), 'f32');
-      return quantized.matmul(weight, type, size, values, Layout.contiguous([size.m, size.k]));
+      return quantized.matmul(weight, type, size, { storage: values, layout: Layout.contiguous([size.m, size.k]) });
     },
-    indexedMoe(weight, type, { n, k, topk, shared }, x, xLayout, ids, idsLayout) {
-      calls.push(`indexedMoe ${type} ${idsLayout.elemCount}x${n}x${k}`);
+    indexedMoe(weight, type, { n, k, topk, shared }, x, ids) {
+      calls.push(`indexedMoe ${type} ${ids.layout.elemCount}x${n}x${k}`);
       const w = numbers(weight, type);
-      const list = new Uint32Array(ids.toHostSync(idsLayout.startOffset, idsLayout.elemCount));
-      const a = activations(x, xLayout.startOffset, (shared ? list.length / topk : list.length) * k);
+      const list = new Uint32Array(ids.storage.toHostSync(ids.layout.startOffset, ids.layout.elemCount));
+      const a = activations(x, (shared ? list.length / topk : list.length) * k);
       const out = new Float32Array(list.length * n);
       for (const [pair, expert] of list.entries()) {
         const row = (shared ? Math.floor(pair / topk) : pair) * k;
@@ -78,10 +81,10 @@ function withKernels(device: BackendDevice, supported: readonly string[]): Backe
       }
       return device.fromHost(out, 'f32');
     },
-    embedding(weight, type, k, ids, idsLayout) {
+    embedding(weight, type, k, ids) {
       calls.push(`embedding ${type} ${k}`);
       const w = numbers(weight, type);
-      const list = new Uint32Array(ids.toHostSync(idsLayout.startOffset, idsLayout.elemCount));
+      const list = new Uint32Array(ids.storage.toHostSync(ids.layout.startOffset, ids.layout.elemCount));
       const out = new Float32Array(list.length * k);
       for (const [i, id] of list.entries()) out.set(w.subarray(id * k, (id + 1) * k), i * k);
       return device.fromHost(out, 'f32');

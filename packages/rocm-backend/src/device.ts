@@ -17,12 +17,9 @@ import {
   type DeviceMemory,
   DisposedError,
   type DType,
-  isFloat,
   type LaunchSize,
   type Layout,
   OutOfMemoryError,
-  PhiloxGenerator,
-  type RandomStream,
   sizeInBytes,
 } from '@x/core';
 import { type HipDevice, HipError, type HipFunction, type HipStream, openDevice } from '@x/hip';
@@ -30,17 +27,16 @@ import type { KernelModule } from '@x/kernels';
 import { CachingAllocator } from './allocator';
 import { compileProgram } from './compiled-program';
 import { debug, debugLevel } from './debug';
-import { unsupported } from './errors';
 import { RocmGraph } from './graph';
 import { IdReport } from './id-report';
 import { InfoCache, type StridedInfo, type Transposition, TranspositionCache } from './info';
-import { launchRandom } from './kernels';
 import { type LaunchShape, LaunchShapes } from './launch-shape';
 import { type ConvolutionChoice, DeviceLibraries, type DeviceOptions, type GemmChoice } from './libraries';
 import { type MatrixUnits, matrixUnits } from './matrix-units';
 import { ModuleStore } from './module-store';
-import { run } from './ops';
+import { convOf, fusedOf, operationsOf, resamplingOf, sortingOf } from './operations';
 import { Peers } from './peers';
+import { DeviceRandom } from './random';
 import type { RuntimeSource } from './runtime-compile';
 import { RocmStorage } from './storage';
 import { DeviceAttentionOps } from './storage/attention';
@@ -55,6 +51,12 @@ const PLATFORMS = { rocm: 'rocm', cuda: 'cuda', cpu: 'host' } as const;
 export class RocmDevice implements BackendDevice {
   readonly location: DeviceLocation;
   readonly description: string;
+  readonly ops = operationsOf(this);
+  readonly fused = fusedOf(this);
+  readonly conv = convOf(this);
+  readonly resampling = resamplingOf(this);
+  readonly sorting = sortingOf(this);
+  readonly random = new DeviceRandom(this);
   readonly quantized: DeviceQuantizedOps;
   readonly attention: AttentionOps;
   readonly pagedAttention: DevicePagedAttentionOps;
@@ -81,7 +83,6 @@ export class RocmDevice implements BackendDevice {
   #libraryStream = 0;
   readonly #peers = new Peers(this);
   readonly #transpositions = new TranspositionCache();
-  readonly #random = new PhiloxGenerator();
   /** Read once: looking at the environment costs as much as a launch. */
   readonly #timesLaunches = debugLevel() >= 4;
   /** The graph that is being captured. */
@@ -339,26 +340,6 @@ export class RocmDevice implements BackendDevice {
     if (bytes.byteLength > 0) this.hip.memcpyHtoD(storage.ptr + byteOffset, bytes);
   }
 
-  randUniform(elemCount: number, dtype: DType, lo: number, up: number): RocmStorage {
-    return this.#rand('rand_uniform', elemCount, dtype, up - lo, lo);
-  }
-
-  randNormal(elemCount: number, dtype: DType, mean: number, std: number): RocmStorage {
-    return this.#rand('rand_normal', elemCount, dtype, std, mean);
-  }
-
-  setSeed(seed: number): void {
-    this.#random.setSeed(seed);
-  }
-
-  get random(): RandomStream {
-    return this.#random;
-  }
-
-  getCurrentSeed(): number {
-    return this.#random.seed;
-  }
-
   async synchronize(): Promise<void> {
     this.#check('synchronize');
     this.recording?.refuse('synchronize');
@@ -391,14 +372,6 @@ export class RocmDevice implements BackendDevice {
     this.modules.dispose();
     this.#disposed = true;
     this.hip.dispose();
-  }
-
-  #rand(kernel: string, elemCount: number, dtype: DType, mul: number, add: number): RocmStorage {
-    if (!isFloat(dtype)) throw unsupported(kernel, dtype, this);
-    this.recording?.refuse(kernel);
-    return run(this, dtype, elemCount, (out) =>
-      launchRandom(this, `${kernel}_${dtype}`, elemCount, this.#random.nextCall(), mul, add, out),
-    );
   }
 
   /** What all streams may read, uploaded once. */

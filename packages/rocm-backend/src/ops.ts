@@ -8,6 +8,7 @@ import {
   type BinaryOp,
   binaryRow,
   type CmpOp,
+  type Operand as CoreOperand,
   DTYPES,
   type DType,
   isFloat,
@@ -32,7 +33,7 @@ import {
   type Operand,
   splitAt,
 } from './kernels';
-import type { RocmStorage } from './storage';
+import { RocmStorage } from './storage';
 
 const FLOATS: readonly DType[] = ['bf16', 'f16', 'f32', 'f64', 'f8e4m3'];
 const INDEX_DTYPES: readonly DType[] = ['u8', 'u32', 'i16', 'i32', 'i64'];
@@ -48,12 +49,11 @@ export abstract class Map1 {
   }
   abstract launch(device: RocmDevice, dtype: DType, src: Operand, out: number): void;
 
-  map(storage: RocmStorage, layout: Layout): RocmStorage {
-    if (this.dtypes && !this.dtypes.includes(storage.dtype))
-      throw unsupported(this.name, storage.dtype, storage.device);
-    return run(storage.device, storage.dtype, this.outputCount(layout), (out) =>
-      this.launch(storage.device, storage.dtype, storage.operand(layout), out),
-    );
+  map(storage: RocmStorage, layout: Layout, into?: CoreOperand): RocmStorage {
+    const { device, dtype } = storage;
+    if (this.dtypes && !this.dtypes.includes(dtype)) throw unsupported(this.name, dtype, device);
+    const fill = (out: number) => this.launch(device, dtype, storage.operand(layout), out);
+    return run(device, dtype, this.outputCount(layout), fill, into);
   }
 }
 
@@ -76,10 +76,10 @@ export abstract class Map2Any {
   abstract outputDtype(dtype: DType): DType;
   abstract launch(device: RocmDevice, dtype: DType, lhs: Operand, rhs: Operand, out: number): void;
 
-  map(lhs: RocmStorage, lhsLayout: Layout, rhs: RocmStorage, rhsLayout: Layout): RocmStorage {
-    return run(lhs.device, this.outputDtype(lhs.dtype), lhsLayout.elemCount, (out) =>
-      this.launch(lhs.device, lhs.dtype, lhs.operand(lhsLayout), rhs.operand(rhsLayout), out),
-    );
+  map(lhs: RocmStorage, lhsLayout: Layout, rhs: RocmStorage, rhsLayout: Layout, into?: CoreOperand): RocmStorage {
+    const { device, dtype } = lhs;
+    const fill = (out: number) => this.launch(device, dtype, lhs.operand(lhsLayout), rhs.operand(rhsLayout), out);
+    return run(device, this.outputDtype(dtype), lhsLayout.elemCount, fill, into);
   }
 }
 
@@ -204,9 +204,15 @@ export class Binary extends Map2 {
   constructor(private readonly op: BinaryOp) {
     super();
   }
-  override map(lhs: RocmStorage, lhsLayout: Layout, rhs: RocmStorage, rhsLayout: Layout): RocmStorage {
+  override map(
+    lhs: RocmStorage,
+    lhsLayout: Layout,
+    rhs: RocmStorage,
+    rhsLayout: Layout,
+    into?: CoreOperand,
+  ): RocmStorage {
     if (!binaryRow(this.op).integers && !isFloat(lhs.dtype)) throw unsupported(this.op, lhs.dtype, lhs.device);
-    return super.map(lhs, lhsLayout, rhs, rhsLayout);
+    return super.map(lhs, lhsLayout, rhs, rhsLayout, into);
   }
   override launch(device: RocmDevice, dtype: DType, lhs: Operand, rhs: Operand, out: number): void {
     launchBinary(device, kernelName(binaryRow(this.op).kernel, dtype), lhs, rhs, out);
@@ -293,8 +299,22 @@ export class Scatter extends Map2InPlace {
   }
 }
 
-/** Allocates a result, fills it, and gives it back when the launch fails. Nothing is launched for an empty result. */
-export function run(device: RocmDevice, dtype: DType, elemCount: number, fill: (out: number) => void): RocmStorage {
+/**
+ * Allocates a result, fills it, and gives it back when the launch fails; `into` is memory of the caller's instead. Nothing
+ * is launched for an empty result.
+ */
+export function run(
+  device: RocmDevice,
+  dtype: DType,
+  elemCount: number,
+  fill: (out: number) => void,
+  into?: CoreOperand,
+): RocmStorage {
+  if (into) {
+    const target = RocmStorage.on(device, into.storage);
+    if (elemCount > 0) fill(target.operand(into.layout).ptr);
+    return target;
+  }
   const out = device.allocUninit(elemCount, dtype);
   if (elemCount === 0) return out;
   try {

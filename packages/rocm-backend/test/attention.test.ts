@@ -2,7 +2,7 @@
  * The ATTENTION kernels against attention in f64 on the host: on every device with kernels, whether or not it has matrix
  * units, since those without get the plain form of f16 and bf16.
  */
-import { Device, type DType, type Layout, Tensor } from '@x/core';
+import { Device, type DType, Tensor } from '@x/core';
 import { kernelDevices } from '@x/testing/devices';
 import { describe, expect, it } from 'vitest';
 import type { RocmDevice } from '../src/index';
@@ -103,8 +103,12 @@ describe.each(kernelDevices())('attention on %s', (device) => {
 /** The kernel's result, which is the reference's. */
 function check(problem: Case & { scale: number }, q: Tensor, k: Tensor, v: Tensor, most?: number): Float32Array {
   const { dtype, device } = q;
-  const parts = [q, k, v].flatMap((x) => Object.values(x.storageAndLayout())) as Parts;
-  const storage = device.backend.attention!.forward(problem, ...parts);
+  const storage = device.backend.attention!.forward(
+    problem,
+    q.storageAndLayout(),
+    k.storageAndLayout(),
+    v.storageAndLayout(),
+  );
   const result = new Float32Array(q.elemCount);
   const out = Tensor.fromBytes(new Uint8Array(storage.toHostSync(0, result.length)), [result.length], dtype);
   result.set(out.toDtype('f32').toVecSync() as number[]);
@@ -118,9 +122,6 @@ function check(problem: Case & { scale: number }, q: Tensor, k: Tensor, v: Tenso
   expect(worst).toBeLessThan(most ?? ERROR[dtype as keyof typeof ERROR]);
   return result;
 }
-
-type Storage = ReturnType<Tensor['storageAndLayout']>['storage'];
-type Parts = [Storage, Layout, Storage, Layout, Storage, Layout];
 
 function operand(device: Device, shape: number[], dtype: DType, seed: number): Tensor {
   // Normal numbers of a fixed stream, the same on every device.

@@ -6,7 +6,7 @@ import { type DType, Layout } from '@x/core';
 import type { LibraryReport } from '@x/hip';
 import { expectClose } from '@x/testing/compare';
 import { kernelDevices } from '@x/testing/devices';
-import { operandSpec, runs } from '@x/testing/operands';
+import { at, operandSpec, runs } from '@x/testing/operands';
 import { failure, tolerance, withPair } from '@x/testing/products';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -45,12 +45,16 @@ describe.each(kinds)('convolution libraries on %s', (kind) => {
       dilation: 1,
     };
     const x = device.zeros(2 * 4 * 256, 'f32');
-    x.constSet(fine, Layout.contiguous([2 * 4 * 256]));
+    x.device.ops.fill(at(x, Layout.contiguous([2 * 4 * 256])), fine);
     // The middle of each kernel's first channel.
     const weights = Float32Array.from({ length: 8 * 4 * 9 }, (_, i) => (i % 36 === 4 ? 1 : 0));
     const w = device.fromHost(weights, 'f32');
     const worst = () => {
-      const out = x.conv2d(Layout.contiguous([2, 4, 16, 16]), w, Layout.contiguous([8, 4, 3, 3]), p);
+      const out = x.device.conv.conv2d(
+        at(x, Layout.contiguous([2, 4, 16, 16])),
+        at(w, Layout.contiguous([8, 4, 3, 3])),
+        p,
+      );
       const values = new Float32Array(out.toHostSync());
       out.dispose();
       return Math.max(...values.map((value) => Math.abs(value - fine)));
@@ -113,7 +117,7 @@ describe.each(kinds)('convolution libraries on %s', (kind) => {
             : (['conv2d', 'convTranspose2d'] as const)[Number(g.transposed)];
           const p = { ...g, lIn: g.wIn, k: g.kW, lOut: g.wOut };
           expectClose(
-            pair.run((side) => x[side][op](x.layout, kernel[side], kernel.layout, p)),
+            pair.run((side) => x[side].device.conv![op]!(at(x[side], x.layout), at(kernel[side], kernel.layout), p)),
             `${op} ${JSON.stringify(g)} ${x.layout} ${kernel.layout}`,
             tolerance(g.type, g.cIn * g.kH * g.kW),
           );
@@ -146,7 +150,10 @@ describe.each(kinds)('convolution libraries on %s', (kind) => {
       dilation: 1,
     };
     const [x, w] = [device.zeros(2 * 16 * 400, 'f16'), device.zeros(32 * 16 * 9, 'f16')];
-    const run = () => x.conv2d(Layout.contiguous([2, 16, 20, 20]), w, Layout.contiguous([32, 16, 3, 3]), p).dispose();
+    const run = () =>
+      x.device.conv
+        .conv2d(at(x, Layout.contiguous([2, 16, 20, 20])), at(w, Layout.contiguous([32, 16, 3, 3])), p)
+        .dispose();
     run();
     const size = device.libraries.plans.values().length;
     const before = device.memory().liveBytes;

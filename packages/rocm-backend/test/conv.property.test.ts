@@ -2,7 +2,7 @@
 import { type Conv2dParams, DTYPES, isFloat, Layout } from '@x/core';
 import { expectClose } from '@x/testing/compare';
 import { kernelDevices } from '@x/testing/devices';
-import { operandSpec, pairsOf, randomBytes, runs, sumError } from '@x/testing/operands';
+import { at, operandSpec, pairsOf, randomBytes, runs, sumError } from '@x/testing/operands';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 
@@ -47,7 +47,7 @@ describe.each(kernelDevices())('convolution, pooling and sorting on %s', (device
           const kernel = pair.operand([...channels, p.kH, p.kW], type, c, isFloat(type));
           const op = p.transposed ? 'convTranspose2d' : 'conv2d';
           expectClose(
-            pair.run((side) => x[side][op](x.layout, kernel[side], kernel.layout, p)),
+            pair.run((side) => x[side].device.conv![op]!(at(x[side], x.layout), at(kernel[side], kernel.layout), p)),
             `${op} ${JSON.stringify(p)} ${x.layout} ${kernel.layout}`,
             sumError(type, p.cIn * p.kH * p.kW),
           );
@@ -70,7 +70,7 @@ describe.each(kernelDevices())('convolution, pooling and sorting on %s', (device
           const kernel = pair.operand([...channels, p.k], type, c, isFloat(type));
           const op = p.transposed ? 'convTranspose1d' : 'conv1d';
           expectClose(
-            pair.run((side) => x[side][op](x.layout, kernel[side], kernel.layout, p)),
+            pair.run((side) => x[side].device.conv![op]!(at(x[side], x.layout), at(kernel[side], kernel.layout), p)),
             `${op} ${JSON.stringify(p)} ${x.layout} ${kernel.layout}`,
             sumError(type, p.cIn * p.k),
           );
@@ -89,7 +89,7 @@ describe.each(kernelDevices())('convolution, pooling and sorting on %s', (device
         ...{ b: 2, cIn: 6, cOut: 3, hIn: 9, wIn: 10, hOut: 8, wOut: 8, kH: 2, kW: 3 },
         ...{ padding: 0, stride: 1, dilation: 1 },
       };
-      const result = pair.run((side) => x[side].conv2d(x.layout, base[side], layout, p));
+      const result = pair.run((side) => x[side].device.conv!.conv2d!(at(x[side], x.layout), at(base[side], layout), p));
       expectClose(result, 'conv2d', { absolute: 4e-4 });
     }));
 
@@ -108,7 +108,7 @@ describe.each(kernelDevices())('convolution, pooling and sorting on %s', (device
             const hOut = Math.floor((shape[2] - window.kH) / window.strideH) + 1;
             const wOut = Math.floor((shape[3] - window.kW) / window.strideW) + 1;
             expectClose(
-              pair.run((side) => x[side][op](x.layout, { ...window, hOut, wOut })),
+              pair.run((side) => x[side].device.resampling![op]!(at(x[side], x.layout), { ...window, hOut, wOut })),
               `${op} ${JSON.stringify(window)} ${x.layout}`,
               isFloat(type) && op === 'avgPool2d' ? { absolute: type === 'f64' ? 1e-14 : 1e-5 } : {},
             );
@@ -133,7 +133,9 @@ describe.each(kernelDevices())('convolution, pooling and sorting on %s', (device
           withPair((pair) => {
             const x = pair.operand(shape, type, spec, true);
             const label = `${x.layout} to ${hOut}, ${wOut}, scale ${scale}`;
-            const resized = pair.run((side) => x[side].upsampleNearest2d(x.layout, hOut, wOut));
+            const resized = pair.run((side) =>
+              x[side].device.resampling!.upsampleNearest2d!(at(x[side], x.layout), hOut, wOut),
+            );
             expectClose(resized, `nearest ${label}`);
             const line = new Layout(
               [shape[0], shape[1], shape[3]],
@@ -141,14 +143,14 @@ describe.each(kernelDevices())('convolution, pooling and sorting on %s', (device
               x.layout.startOffset,
             );
             expectClose(
-              pair.run((side) => x[side].upsampleNearest1d(line, wOut)),
+              pair.run((side) => x[side].device.resampling!.upsampleNearest1d!(at(x[side], line), wOut)),
               `nearest of a line, ${label}`,
             );
             const params = { hOut, wOut, alignCorners, scaleH: scale, scaleW: scale };
             // A mean of whole numbers may be whole itself: on either side of it by a rounding.
             const near = { absolute: { f64: 1e-14, f32: 1e-6 }[type as 'f32'] ?? (isFloat(type) ? 1e-6 : 1) };
             expectClose(
-              pair.run((side) => x[side].upsampleBilinear2d(x.layout, params)),
+              pair.run((side) => x[side].device.resampling!.upsampleBilinear2d!(at(x[side], x.layout), params)),
               `bilinear ${label}`,
               near,
             );
@@ -169,7 +171,7 @@ describe.each(kernelDevices())('convolution, pooling and sorting on %s', (device
         withPair((pair) => {
           const x = pair.operand(rows, type, spec);
           expectClose(
-            pair.run((side) => x[side].argSortLastDim(x.layout, descending)),
+            pair.run((side) => x[side].device.sorting!.argSortLastDim!(at(x[side], x.layout), descending)),
             `argSort ${x.layout}`,
           );
         }),
@@ -191,7 +193,7 @@ describe.each(kernelDevices())('convolution, pooling and sorting on %s', (device
         const window = { kH, kW, strideH: 1, strideW: 2 };
         const params = { ...window, hOut: 6 - kH + 1, wOut: Math.floor((24 - kW) / 2) + 1 };
         expectClose(
-          pair.run((side) => x[side].avgPool2d(x.layout, params)),
+          pair.run((side) => x[side].device.resampling!.avgPool2d!(at(x[side], x.layout), params)),
           `avgPool2d ${kH} x ${kW}`,
         );
       }
@@ -205,7 +207,8 @@ describe.each(kernelDevices())('convolution, pooling and sorting on %s', (device
     const p = { b: 2, cIn: 3, cOut: 4, hIn: 8, wIn: 8, hOut: 6, wOut: 6, kH: 3, kW: 3 };
     const steps = { padding: 0, stride: 1, dilation: 1 };
     const kernelLayout = Layout.contiguous([3, 4, 3, 3]).transpose(0, 1);
-    const run = () => x.conv2d(Layout.contiguous([2, 3, 8, 8]), kernel, kernelLayout, { ...p, ...steps });
+    const run = () =>
+      x.device.conv!.conv2d!(at(x, Layout.contiguous([2, 3, 8, 8])), at(kernel, kernelLayout), { ...p, ...steps });
     run().dispose();
     const held = backend.memory().liveBytes;
     run().dispose();

@@ -1,6 +1,7 @@
 /** The DECODE kernels against what lies between two products computed in f64 on the host, on every device with kernels. */
 import { type BackendStorage, type Device, type DType, type HeadsProblem, Layout, type StoragePart } from '@x/core';
 import { kernelDevices } from '@x/testing/devices';
+import { at } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
 import type { RocmDevice } from '../src/index';
 
@@ -208,9 +209,9 @@ describe.each(kernelDevices())('decode on %s', (device) => {
       const inNumbers = decode.norm(problem, 'f32').normed;
       const inBlocks = decode.norm(problem, 'blocks').normed;
       const layout = Layout.contiguous([m, k]);
-      const direct = quantized.matmul(weight, 'q8_0', { m, n, k }, inNumbers, layout);
+      const direct = quantized.matmul(weight, 'q8_0', { m, n, k }, at(inNumbers, layout));
       const fused = quantized.matmulActivations(weight, 'q8_0', { m, n, k }, inBlocks);
-      const shared = quantized.quantizeActivations(inNumbers, layout, { m, k });
+      const shared = quantized.quantizeActivations(at(inNumbers, layout), { m, k });
       const twice = quantized.matmulActivations(weight, 'q8_0', { m, n, k }, shared);
       expect(numbers(twice)).toEqual(numbers(direct));
       expectNear(numbers(fused), numbers(direct), 2e-2, `${m} rows`);
@@ -235,7 +236,10 @@ function memory(device: Device) {
       return [storage, offset];
     },
     numbers(storage: BackendStorage): Float32Array {
-      const wide = storage.toDtype(Layout.contiguous([storage.elemCount]), 'f32' satisfies DType);
+      const wide = storage.device.ops.toDtype(
+        at(storage, Layout.contiguous([storage.elemCount])),
+        'f32' satisfies DType,
+      );
       const values = new Float32Array(wide.toHostSync());
       wide.dispose();
       return values;

@@ -1,6 +1,7 @@
 /** Memory, disposal and errors of a device. */
 import { DisposedError, Layout, OutOfMemoryError, UnsupportedError } from '@x/core';
 import { testDevices } from '@x/testing/devices';
+import { at } from '@x/testing/operands';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { RocmDevice } from '../src/index';
 
@@ -18,7 +19,7 @@ describe.each(kinds)('device %s', (kind) => {
   it('asks the driver for nothing in steady state', () => {
     const layout = Layout.contiguous([1000]);
     const x = device.zeros(1000, 'f32');
-    const step = () => x.affine(layout, 1, 1).dispose();
+    const step = () => x.device.ops.affine(at(x, layout), 1, 1).dispose();
     step();
     const before = device.hip.counters();
     for (let i = 0; i < 50; i++) step();
@@ -32,9 +33,9 @@ describe.each(kinds)('device %s', (kind) => {
   it('uploads the description of a strided view once', () => {
     const x = device.zeros(12, 'f32');
     const transposed = Layout.contiguous([3, 4]).transpose(0, 1);
-    x.affine(transposed, 1, 1).dispose();
+    x.device.ops.affine(at(x, transposed), 1, 1).dispose();
     const before = device.hip.counters().htod;
-    for (let i = 0; i < 10; i++) x.affine(transposed, 2, 1).dispose();
+    for (let i = 0; i < 10; i++) x.device.ops.affine(at(x, transposed), 2, 1).dispose();
     expect(device.hip.counters().htod).toBe(before);
     x.dispose();
   });
@@ -43,7 +44,7 @@ describe.each(kinds)('device %s', (kind) => {
     const reads: Promise<ArrayBuffer>[] = [];
     for (let i = 0; i < 20; i++) {
       const x = device.zeros(5000, 'f32');
-      x.constSet(i, Layout.contiguous([5000]));
+      x.device.ops.fill(at(x, Layout.contiguous([5000])), i);
       reads.push(x.toHost());
       x.dispose();
     }
@@ -74,8 +75,10 @@ describe.each(kinds)('device %s', (kind) => {
 
   it('refuses a dtype without a kernel, naming op, dtype and device', () => {
     const x = device.zeros(4, 'i64');
-    expect(() => x.unary('exp', Layout.contiguous([4]))).toThrow(UnsupportedError);
-    expect(() => x.unary('exp', Layout.contiguous([4]))).toThrow(new RegExp(`exp has no kernel for i64 on ${kind}:0`));
+    expect(() => x.device.ops.unary('exp', at(x, Layout.contiguous([4])))).toThrow(UnsupportedError);
+    expect(() => x.device.ops.unary('exp', at(x, Layout.contiguous([4])))).toThrow(
+      new RegExp(`exp has no kernel for i64 on ${kind}:0`),
+    );
     x.dispose();
   });
 
@@ -83,10 +86,10 @@ describe.each(kinds)('device %s', (kind) => {
     const x = device.zeros(4, 'f32');
     x.dispose();
     x.dispose();
-    expect(() => x.affine(Layout.contiguous([4]), 1, 1)).toThrow(DisposedError);
+    expect(() => x.device.ops.affine(at(x, Layout.contiguous([4])), 1, 1)).toThrow(DisposedError);
     const y = device.zeros(4, 'f32');
     device.dispose();
-    expect(() => y.affine(Layout.contiguous([4]), 1, 1)).toThrow(DisposedError);
+    expect(() => y.device.ops.affine(at(y, Layout.contiguous([4])), 1, 1)).toThrow(DisposedError);
     expect(() => device.zeros(4, 'f32')).toThrow(DisposedError);
     y.dispose();
   });
@@ -100,11 +103,11 @@ describe.each(kinds)('device %s', (kind) => {
   });
 
   it('gives the same random numbers for a seed', () => {
-    device.setSeed(7);
-    expect(device.getCurrentSeed()).toBe(7);
-    const a = new Float32Array(device.randUniform(100, 'f32', -1, 1).toHostSync());
-    device.setSeed(7);
-    const b = new Float32Array(device.randUniform(100, 'f32', -1, 1).toHostSync());
+    device.random.setSeed(7);
+    expect(device.random.seed).toBe(7);
+    const a = new Float32Array(device.random.uniform(100, 'f32', -1, 1).toHostSync());
+    device.random.setSeed(7);
+    const b = new Float32Array(device.random.uniform(100, 'f32', -1, 1).toHostSync());
     expect(a).toEqual(b);
     expect(a.every((value) => value >= -1 && value < 1)).toBe(true);
   });
@@ -117,7 +120,7 @@ describe.each(kinds)('device %s', (kind) => {
     try {
       const traced = RocmDevice.open(kind, 0);
       const x = traced.zeros(1000, 'f32');
-      x.affine(Layout.contiguous([1000]), 2, 1).dispose();
+      x.device.ops.affine(at(x, Layout.contiguous([1000])), 2, 1).dispose();
       x.dispose();
       traced.dispose();
     } finally {

@@ -14,7 +14,7 @@ import {
 import { FILL } from '@x/kernels';
 import { expectClose, type Tolerance } from '@x/testing/compare';
 import { kernelDevices } from '@x/testing/devices';
-import { FLOAT_DTYPES, operandSpec, pairsOf, randomBytes, runs, shapes } from '@x/testing/operands';
+import { at, FLOAT_DTYPES, operandSpec, pairsOf, randomBytes, runs, shapes } from '@x/testing/operands';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { RocmDevice } from '../src/index';
@@ -44,7 +44,7 @@ describe.each(kernelDevices())('elementwise on %s', (device) => {
           const { domain, exact } = unaryRow(op);
           const x = pair.operand(shape, type, spec, domain === 'small');
           expectClose(
-            pair.run((side) => x[side].unary(op, x.layout)),
+            pair.run((side) => x[side].device.ops.unary(op, at(x[side], x.layout))),
             `${op} ${x.layout}`,
             exact ? {} : TRANSCENDENTAL[type],
           );
@@ -65,12 +65,12 @@ describe.each(kernelDevices())('elementwise on %s', (device) => {
           withPair((pair) => {
             const x = pair.operand(shape, type, spec);
             if (!unaryRow(op).integers) {
-              expect(() => x.reference.unary(op, x.layout)).toThrow(UnsupportedError);
-              expect(() => x.tested.unary(op, x.layout)).toThrow(UnsupportedError);
+              expect(() => x.reference.device.ops.unary(op, at(x.reference, x.layout))).toThrow(UnsupportedError);
+              expect(() => x.tested.device.ops.unary(op, at(x.tested, x.layout))).toThrow(UnsupportedError);
               return;
             }
             expectClose(
-              pair.run((side) => x[side].unary(op, x.layout)),
+              pair.run((side) => x[side].device.ops.unary(op, at(x[side], x.layout))),
               `${op} ${type} ${x.layout}`,
             );
           }),
@@ -85,7 +85,7 @@ describe.each(kernelDevices())('elementwise on %s', (device) => {
         withPair((pair) => {
           const [lhs, rhs] = [pair.operand(shape, type, a), pair.operand(shape, type, b)];
           expectClose(
-            pair.run((side) => lhs[side].binary(op, rhs[side], lhs.layout, rhs.layout)),
+            pair.run((side) => lhs[side].device.ops.binary(op, at(lhs[side], lhs.layout), at(rhs[side], rhs.layout))),
             `${op} ${lhs.layout} ${rhs.layout}`,
           );
         }),
@@ -100,7 +100,7 @@ describe.each(kernelDevices())('elementwise on %s', (device) => {
         withPair((pair) => {
           const [lhs, rhs] = [pair.operand(shape, type, a), pair.operand(shape, type, b)];
           expectClose(
-            pair.run((side) => lhs[side].cmp(op, rhs[side], lhs.layout, rhs.layout)),
+            pair.run((side) => lhs[side].device.ops.cmp(op, at(lhs[side], lhs.layout), at(rhs[side], rhs.layout))),
             `${op} ${lhs.layout} ${rhs.layout}`,
           );
         }),
@@ -126,18 +126,18 @@ describe.each(kernelDevices())('elementwise on %s', (device) => {
               absolute: isFloat(type) && type !== 'f64' ? 1e-5 : 1e-13,
             };
             expectClose(
-              pair.run((side) => x[side].affine(x.layout, mul, add)),
+              pair.run((side) => x[side].device.ops.affine(at(x[side], x.layout), mul, add)),
               `affine ${mul} ${add}`,
               isFloat(type) ? scale : {},
             );
             if (!isFloat(type)) return;
             expectClose(
-              pair.run((side) => x[side].powf(x.layout, 2.5)),
+              pair.run((side) => x[side].device.ops.powf(at(x[side], x.layout), 2.5)),
               'powf',
               TRANSCENDENTAL[type],
             );
             expectClose(
-              pair.run((side) => x[side].elu(x.layout, 1.25)),
+              pair.run((side) => x[side].device.ops.elu(at(x[side], x.layout), 1.25)),
               'elu',
               TRANSCENDENTAL[type],
             );
@@ -155,7 +155,7 @@ describe.each(kernelDevices())('elementwise on %s', (device) => {
             withPair((pair) => {
               const x = pair.operand(shape, from, spec);
               expectClose(
-                pair.run((side) => x[side].toDtype(x.layout, to)),
+                pair.run((side) => x[side].device.ops.toDtype(at(x[side], x.layout), to)),
                 `cast ${from} to ${to} ${x.layout}`,
               );
             }),
@@ -178,7 +178,13 @@ describe.each(kernelDevices())('elementwise on %s', (device) => {
             const cond = pair.operand(shape, condType, specs[0], true);
             const [a, b] = [pair.operand(shape, type, specs[1]), pair.operand(shape, type, specs[2])];
             expectClose(
-              pair.run((side) => cond[side].whereCond(cond.layout, a[side], a.layout, b[side], b.layout)),
+              pair.run((side) =>
+                cond[side].device.ops.whereCond(
+                  at(cond[side], cond.layout),
+                  at(a[side], a.layout),
+                  at(b[side], b.layout),
+                ),
+              ),
               `where ${condType} ${type}`,
             );
           }),
@@ -195,14 +201,14 @@ describe.each(kernelDevices())('elementwise on %s', (device) => {
           const count = x.layout.elemCount;
           const copied = pair.run((side) => {
             const dst = x[side].device.zeros(count + 8, type);
-            x[side].copyStridedInto(dst, offset, x.layout);
+            x[side].device.ops.copy(at(x[side], x.layout), at(dst, Layout.contiguous([x.layout.elemCount], offset)));
             return dst;
           });
           expectClose(copied, `copy ${x.layout}`);
           const filled = pair.run((side) => {
             const dst = x[side].device.zeros(x[side].elemCount, type);
             // A broadcast layout addresses an element several times with the same value.
-            dst.constSet(3, x.layout);
+            dst.device.ops.fill(at(dst, x.layout), 3);
             return dst;
           });
           expectClose(filled, `constSet ${x.layout}`);
@@ -227,7 +233,7 @@ describe.each(kernelDevices())('elementwise on %s', (device) => {
             const layout = x.layout.permute(order);
             const copied = pair.run((on) => {
               const dst = x[on].device.zeros(layout.elemCount + 3, type);
-              x[on].copyStridedInto(dst, offset % 3, layout);
+              x[on].device.ops.copy(at(x[on], layout), at(dst, Layout.contiguous([layout.elemCount], offset % 3)));
               return dst;
             });
             expectClose(copied, `copy ${layout}`);
@@ -284,7 +290,7 @@ describe.each(kernelDevices())('elementwise on %s', (device) => {
             });
             const copied = pair.run((side) => {
               const dst = x[side].device.zeros(d1 * (d2 + b) + b + 1, type);
-              x[side].copy2d(dst, copy);
+              x[side].device.ops.copy2d(x[side], dst, copy);
               return dst;
             });
             expectClose(copied, `copy2d ${JSON.stringify(copy)}`);

@@ -5,6 +5,7 @@
 import { type DType, f16ToF32, f32ToBf16, f32ToF16, Layout } from '@x/core';
 import { QUANTIZED } from '@x/kernels';
 import { kernelDevices } from '@x/testing/devices';
+import { at } from '@x/testing/operands';
 import { BLOCK_TYPES, randomBlocks } from '@x/testing/quantized/random-blocks';
 import { describe, expect, it } from 'vitest';
 import { blockFormat } from '../../quantized/src/blocks';
@@ -72,7 +73,7 @@ describe.each(kernelDevices())('every block type on %s', (device) => {
         const rounded = w.values.map((value) => f16ToF32(f32ToF16(value)));
         // With the signs of zeros.
         expect(Float32Array.from(new Uint16Array(half.toHostSync()), f16ToF32)).toEqual(rounded);
-        const rows = quantized.embedding(blocks, type, K, wanted, Layout.contiguous([4]));
+        const rows = quantized.embedding(blocks, type, K, at(wanted, Layout.contiguous([4])));
         const expected = [...ids].flatMap((id) => [...w.values.subarray(id * K, (id + 1) * K)]);
         expect([...new Float32Array(rows.toHostSync())]).toEqual(expected);
         for (const storage of [full, half, rows]) storage.dispose();
@@ -94,7 +95,13 @@ describe.each(kernelDevices())('every block type on %s', (device) => {
       (blocks, input, chosen) => {
         const size = { n, k: K, topk, shared: true };
         const layout = Layout.contiguous([tokens, 1, K]);
-        const y = quantized.indexedMoe(blocks, type, size, input, layout, chosen, Layout.contiguous([tokens, topk]));
+        const y = quantized.indexedMoe(
+          blocks,
+          type,
+          size,
+          at(input, layout),
+          at(chosen, Layout.contiguous([tokens, topk])),
+        );
         const got = new Float32Array(y.toHostSync());
         y.dispose();
         for (const [i, value] of got.entries()) {
@@ -148,7 +155,7 @@ describe.each(kernelDevices())('every block type on %s', (device) => {
         backend.launch(QUANTIZED, `get_rows_${dtype}`, shape, args);
         const expected = [...ids].flatMap((id) => [...x.subarray(id * K, (id + 1) * K)]);
         expect([...new Float32Array(out.toHostSync())]).toEqual(expected);
-        const y = quantized.matmul(blocks, 'q8_0', { m: 3, n: 4, k: K }, source, Layout.contiguous([3, K]));
+        const y = quantized.matmul(blocks, 'q8_0', { m: 3, n: 4, k: K }, at(source, Layout.contiguous([3, K])));
         for (const [i, value] of new Float32Array(y.toHostSync()).entries())
           expectProduct(value, w.values.subarray((i % 4) * K), x.subarray(Math.floor(i / 4) * K), `${dtype} ${i}`);
         y.dispose();

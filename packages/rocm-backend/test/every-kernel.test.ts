@@ -20,7 +20,7 @@ import {
 import { CAST, CONV, FILL, GEMM, UNARY } from '@x/kernels';
 import { expectClose, valuesOf } from '@x/testing/compare';
 import { kernelDevices } from '@x/testing/devices';
-import { type Pair, pairsOf, randomBytes } from '@x/testing/operands';
+import { at, type Pair, pairsOf, randomBytes } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
 import { erf } from '../../core/src/elementwise/numbers';
 import { launchConv1d, launchConv2d, launchConvTranspose1d, launchConvTranspose2d } from '../src/conv-kernels';
@@ -44,7 +44,7 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
       'f64',
       Layout.contiguous([count]),
     );
-    const to = (side: Side) => made[side].toDtype(made.layout, dtype);
+    const to = (side: Side) => made[side].device.ops.toDtype(at(made[side], made.layout), dtype);
     return { layout: made.layout, reference: to('reference'), tested: to('tested') };
   };
   const same = (pair: Pair, label: string, op: (side: Side) => BackendStorage) =>
@@ -63,17 +63,18 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
     withPair((pair) => {
       const x = operand(pair, dtype, 3);
       for (const op of UNARY_NAMES.filter((op) => isFloat(dtype) || unaryRow(op).integers))
-        same(pair, `${op} of ${dtype}`, (side) => x[side].unary(op, line));
-      same(pair, `affine of ${dtype}`, (side) => x[side].affine(line, 3, -2));
+        same(pair, `${op} of ${dtype}`, (side) => x[side].device.ops.unary(op, at(x[side], line)));
+      same(pair, `affine of ${dtype}`, (side) => x[side].device.ops.affine(at(x[side], line), 3, -2));
       if (isFloat(dtype)) {
-        same(pair, `elu of ${dtype}`, (side) => x[side].elu(line, 0.5));
-        same(pair, `powf of ${dtype}`, (side) => x[side].powf(line, 3));
+        same(pair, `elu of ${dtype}`, (side) => x[side].device.ops.elu(at(x[side], line), 0.5));
+        same(pair, `powf of ${dtype}`, (side) => x[side].device.ops.powf(at(x[side], line), 3));
         const bytes = launched(dtype, COUNT, (out) =>
           backend.launch(UNARY, `unormcdf_${dtype}`, SHAPE, [COUNT, 1, 0, ptr(x.tested), out.ptr]),
         );
         const values = valuesOf(x.reference.toHostSync(), dtype) as ArrayLike<number>;
         const wanted = Float64Array.from(values, (value) => 0.5 * (1 + erf(value * Math.SQRT1_2)));
-        const rounded = pair.from(wanted, 'f64', line).reference.toDtype(line, dtype);
+        const { reference } = pair.from(wanted, 'f64', line);
+        const rounded = reference.device.ops.toDtype(at(reference, line), dtype);
         expectClose({ expected: rounded.toHostSync(), actual: bytes, dtype }, `normcdf of ${dtype}`, {
           absolute: 1e-6,
         });
@@ -91,10 +92,13 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
       const base = small(pair, dtype, COUNT);
       for (const op of BINARY_NAMES.filter((op) => isFloat(dtype) || binaryRow(op).integers)) {
         const lhs = op === 'pow' ? base : a;
-        same(pair, `${op} of ${dtype}`, (side) => lhs[side].binary(op, b[side], line, line));
+        same(pair, `${op} of ${dtype}`, (side) =>
+          lhs[side].device.ops.binary(op, at(lhs[side], line), at(b[side], line)),
+        );
       }
       for (const side of ['reference', 'tested'] as const) base[side].dispose();
-      for (const op of CMP_NAMES) same(pair, `${op} of ${dtype}`, (side) => a[side].cmp(op, b[side], line, line));
+      for (const op of CMP_NAMES)
+        same(pair, `${op} of ${dtype}`, (side) => a[side].device.ops.cmp(op, at(a[side], line), at(b[side], line)));
       for (const condition of DTYPES.filter(isInt)) {
         const c = pair.from(
           new Float32Array(COUNT).map((_, i) => i % 3),
@@ -102,8 +106,8 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
           line,
         );
         same(pair, `where ${condition} of ${dtype}`, (side) => {
-          const chosen = c[side].toDtype(line, condition);
-          const result = chosen.whereCond(line, a[side], line, b[side], line);
+          const chosen = c[side].device.ops.toDtype(at(c[side], line), condition);
+          const result = chosen.device.ops.whereCond(at(chosen, line), at(a[side], line), at(b[side], line));
           chosen.dispose();
           return result;
         });
@@ -118,7 +122,7 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
         const actual = launched(to, COUNT, (out) =>
           backend.launch(CAST, `cast_${from}_${to}`, SHAPE, [COUNT, 1, 0, ptr(x.tested), out.ptr]),
         );
-        const expected = x.reference.toDtype(line, to);
+        const expected = x.reference.device.ops.toDtype(at(x.reference, line), to);
         expectClose({ expected: expected.toHostSync(0, COUNT), actual, dtype: to }, `${from} to ${to}`);
         expected.dispose();
       }
@@ -133,8 +137,8 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
       const source = new Uint8Array(x.reference.toHostSync());
       const inner = Layout.contiguous([rows, columns]).narrow(1, 2, 3);
       same(pair, `constSet of ${dtype}`, (side) => {
-        const target = x[side].toDtype(x.layout, dtype);
-        target.constSet(3, inner);
+        const target = x[side].device.ops.toDtype(at(x[side], x.layout), dtype);
+        target.device.ops.fill(at(target, inner), 3);
         return target;
       });
       const filled = launched(dtype, COUNT, (out) =>
@@ -177,23 +181,33 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
       withPair((pair) => {
         const x = small(pair, dtype, 24);
         const wide = pair.from(Float32Array.of(2, 0, 5, 1), 'f32', Layout.contiguous([4]));
-        const typed = (side: Side) => wide[side].toDtype(wide.layout, type);
+        const typed = (side: Side) => wide[side].device.ops.toDtype(at(wide[side], wide.layout), type);
         const ids: Record<Side, BackendStorage> = { reference: typed('reference'), tested: typed('tested') };
         const four = Layout.contiguous([4]);
         const what = `${type} of ${dtype}`;
-        same(pair, `indexSelect ${what}`, (side) => x[side].indexSelect(table, ids[side], four, 0));
+        same(pair, `indexSelect ${what}`, (side) =>
+          x[side].device.ops.indexSelect(at(x[side], table), at(ids[side], four), 0),
+        );
         // Fewer columns than the table has are for the kernels of views.
         const [row, part] = [Layout.contiguous([1, 4]), Layout.contiguous([1, 3])];
         for (const layout of [row, part])
-          same(pair, `gather ${what}`, (side) => x[side].gather(table, ids[side], layout, 0));
+          same(pair, `gather ${what}`, (side) =>
+            x[side].device.ops.gather(at(x[side], table), at(ids[side], layout), 0),
+          );
         same(pair, `indexAdd ${what}`, (side) =>
-          x[side].indexAdd(table, ids[side], four, x[side], Layout.contiguous([4, 4], 5), 0),
+          x[side].device.ops.indexAdd(
+            at(x[side], table),
+            at(ids[side], four),
+            at(x[side], Layout.contiguous([4, 4], 5)),
+            0,
+          ),
         );
         for (const op of ['scatterSet', 'scatterAddSet'] as const) {
           for (const { shape } of [row, part]) {
             same(pair, `${op} ${what}`, (side) => {
-              const target = x[side].toDtype(table, dtype);
-              target[op](table, ids[side], Layout.contiguous(shape), x[side], Layout.contiguous(shape, 5), 0);
+              const target = x[side].device.ops.toDtype(at(x[side], table), dtype);
+              const from = at(x[side], Layout.contiguous(shape, 5));
+              target.device.ops[op](at(target, table), at(ids[side], Layout.contiguous(shape)), from, 0);
               return target;
             });
           }
@@ -234,22 +248,34 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
       const line1d = { ...steps, b: 1, cIn: 2, cOut: 2, lIn: 6, k: 3 };
       const [row, weights] = [src([1, 2, 6]), src([2, 2, 3])];
       const forward = { ...line1d, lOut: 3 };
-      check('conv1d', x.reference.conv1d(row.layout, x.reference, weights.layout, forward), (out) =>
-        launchConv1d(backend, dtype, row, weights, forward, out),
+      check(
+        'conv1d',
+        x.reference.device.conv!.conv1d!(at(x.reference, row.layout), at(x.reference, weights.layout), forward),
+        (out) => launchConv1d(backend, dtype, row, weights, forward, out),
       );
       const back = { ...line1d, lOut: 11, outputPadding: 0 };
-      check('convTranspose1d', x.reference.convTranspose1d(row.layout, x.reference, weights.layout, back), (out) =>
-        launchConvTranspose1d(backend, dtype, row, weights, back, out),
+      check(
+        'convTranspose1d',
+        x.reference.device.conv!.convTranspose1d!(at(x.reference, row.layout), at(x.reference, weights.layout), back),
+        (out) => launchConvTranspose1d(backend, dtype, row, weights, back, out),
       );
       const plane = { ...steps, b: 1, cIn: 2, cOut: 2, hIn: 6, wIn: 6, kH: 3, kW: 3 };
       const [image, kernel] = [src([1, 2, 6, 6]), src([2, 2, 3, 3])];
       const forward2d = { ...plane, hOut: 3, wOut: 3 };
-      check('conv2d', x.reference.conv2d(image.layout, x.reference, kernel.layout, forward2d), (out) =>
-        launchConv2d(backend, dtype, image, kernel, forward2d, out),
+      check(
+        'conv2d',
+        x.reference.device.conv!.conv2d!(at(x.reference, image.layout), at(x.reference, kernel.layout), forward2d),
+        (out) => launchConv2d(backend, dtype, image, kernel, forward2d, out),
       );
       const back2d = { ...plane, hOut: 11, wOut: 11, outputPadding: 0 };
-      check('convTranspose2d', x.reference.convTranspose2d(image.layout, x.reference, kernel.layout, back2d), (out) =>
-        launchConvTranspose2d(backend, dtype, image, kernel, back2d, out),
+      check(
+        'convTranspose2d',
+        x.reference.device.conv!.convTranspose2d!(
+          at(x.reference, image.layout),
+          at(x.reference, kernel.layout),
+          back2d,
+        ),
+        (out) => launchConvTranspose2d(backend, dtype, image, kernel, back2d, out),
       );
       for (const side of ['reference', 'tested'] as const) x[side].dispose();
     });
@@ -268,7 +294,12 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
       ] as const) {
         for (const [way, [row, column]] of Object.entries(strides)) {
           const [left, right] = [Layout.contiguous([1, m, k]), new Layout([1, k, n], [0, row, column], m * k)];
-          const expected = x.reference.matmul(x.reference, { b: 1, m, n, k }, left, right);
+          const expected = x.reference.device.ops.matmul(at(x.reference, left), at(x.reference, right), {
+            b: 1,
+            m,
+            n,
+            k,
+          });
           const rhs = ptr(x.tested) + m * k * sizeInBytes(dtype);
           const actual = launched(dtype, m * n, (out) => {
             const args = [1, m, n, k, ptr(x.tested), 0, k, 1, rhs, 0, row, column, out.ptr];

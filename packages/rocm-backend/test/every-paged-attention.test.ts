@@ -72,12 +72,12 @@ describe.each(kernelDevices())('every paged attention on %s', (device) => {
           dv,
         };
         const [keys, values, queries] = [on(k), on(v), on(q)];
-        backend.pagedAttention.append(keys.storage, keys.layout, values.storage, values.layout, part(slots), pool);
+        backend.pagedAttention.append(keys, values, part(slots), pool);
 
         const problem = { tokens, heads, scale, window, softcap };
         const at = { tables: part(tables), sequences: tokens, maxBlocks, lengths: part(lengths) };
         const before = backend.launchCount;
-        const out = backend.pagedAttention.attend(problem, queries.storage, queries.layout, pool, at);
+        const out = backend.pagedAttention.attend(problem, queries, pool, at);
         expect(backend.launchCount - before).toBe(launches);
         const result = Tensor.fromStorage(out, [tokens, heads, dv], device);
 

@@ -3,7 +3,7 @@ import { DTYPES, type DType, isFloat, Layout, type ReduceOp, sizeInBytes } from 
 import { REDUCE, SORT } from '@x/kernels';
 import { expectClose, valuesOf } from '@x/testing/compare';
 import { kernelDevices } from '@x/testing/devices';
-import { type Operand, type Pair, pairsOf, tiedBytes } from '@x/testing/operands';
+import { at, type Operand, type Pair, pairsOf, tiedBytes } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
 import type { RocmDevice, RocmStorage } from '../src/index';
 import { launchRadixPass, launchTopk } from '../src/sort-kernels';
@@ -25,8 +25,8 @@ describe.each(kernelDevices())('every reduction and sort on %s', (device) => {
     const made = pair.from(values, 'f64', layout);
     const x = {
       layout,
-      reference: made.reference.toDtype(layout, dtype),
-      tested: made.tested.toDtype(layout, dtype),
+      reference: made.reference.device.ops.toDtype(at(made.reference, layout), dtype),
+      tested: made.tested.device.ops.toDtype(at(made.tested, layout), dtype),
     };
     use(x);
     x.reference.dispose();
@@ -51,7 +51,7 @@ describe.each(kernelDevices())('every reduction and sort on %s', (device) => {
         backend.launch(REDUCE, `${kernel}_${op}_${dtype}`, { grid, block: 64 }, args);
       withPair((pair) => {
         numbers(pair, dtype, [3, 48], (x) => {
-          const expected = x.reference.reduce(op, x.layout, [1]);
+          const expected = x.reference.device.ops.reduce(op, at(x.reference, x.layout), [1]);
           const check = (kernel: string, run: (out: number) => void) =>
             expectClose(
               { expected: expected.toHostSync(), actual: launched(result, 3, run), dtype: result },
@@ -68,7 +68,7 @@ describe.each(kernelDevices())('every reduction and sort on %s', (device) => {
           expected.dispose();
         });
         numbers(pair, dtype, [2, 24, 5], (x) => {
-          const expected = x.reference.reduce(op, x.layout, [1]);
+          const expected = x.reference.device.ops.reduce(op, at(x.reference, x.layout), [1]);
           const check = (kernel: string, run: (out: number) => void) =>
             expectClose(
               { expected: expected.toHostSync(), actual: launched(result, 10, run), dtype: result },
@@ -90,7 +90,7 @@ describe.each(kernelDevices())('every reduction and sort on %s', (device) => {
   it.each(SUMMED)("candle's sum_%s", (dtype) => {
     withPair((pair) =>
       numbers(pair, dtype, [4, 6], (x) => {
-        const expected = x.reference.reduce('sum', x.layout, [1]);
+        const expected = x.reference.device.ops.reduce('sum', at(x.reference, x.layout), [1]);
         // Dims and strides, then size and stride of what is summed.
         const info = backend.infoFor([4, 6], [6, 1], [6], [1]);
         const actual = launched(dtype, 4, (out) =>
@@ -111,12 +111,16 @@ describe.each(kernelDevices())('every reduction and sort on %s', (device) => {
         const close = { relative: dtype === 'f64' ? 1e-6 : 0 };
         const check = (label: string, op: Parameters<Pair['run']>[0]) =>
           expectClose(pair.run(op), `${label} of ${dtype}`, close);
-        check('softmax', (side) => x[side].softmaxLastDim(rows));
-        check('rmsNorm', (side) => x[side].rmsNorm(rows, x[side], row, 1e-5));
-        check('layerNorm', (side) => x[side].layerNorm(rows, x[side], row, x[side], row, 1e-5));
+        check('softmax', (side) => x[side].device.fused!.softmaxLastDim!(at(x[side], rows)));
+        check('rmsNorm', (side) => x[side].device.fused!.rmsNorm!(at(x[side], rows), at(x[side], row), 1e-5));
+        check('layerNorm', (side) =>
+          x[side].device.fused!.layerNorm!(at(x[side], rows), at(x[side], row), at(x[side], row), 1e-5),
+        );
         for (const kind of ROPES) {
           const angles = Layout.contiguous([kind === 'thd' ? 3 : 2, 4]);
-          check(kind, (side) => x[side].rope(kind, x.layout, x[side], angles, x[side], angles));
+          check(kind, (side) =>
+            x[side].device.fused!.rope!(kind, at(x[side], x.layout), at(x[side], angles), at(x[side], angles)),
+          );
         }
       });
     });
@@ -129,7 +133,7 @@ describe.each(kernelDevices())('every reduction and sort on %s', (device) => {
       const bytes = sizeInBytes(dtype);
       withPair((pair) => {
         const x = pair.from(tiedBytes(dtype, rows * cols, 4), dtype, layout);
-        const wanted = x.reference.argSortLastDim(layout, order === 'desc');
+        const wanted = x.reference.device.sorting!.argSortLastDim!(at(x.reference, layout), order === 'desc');
         const expected = [...new Uint32Array(wanted.toHostSync())];
         wanted.dispose();
         const check = (kernel: string, run: (out: number) => void, of = expected) =>

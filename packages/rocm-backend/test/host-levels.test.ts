@@ -37,7 +37,7 @@ describe.runIf(hasCpu && levels.length > 1)(`quantized products of ${levels.map(
     const [m, n, padded] = [13, 37, 2560];
     const k = blockFormat(type).blockSize === 256 ? padded : padded - 192;
     const weight = device.fromHost(randomBlocks(type, (n * k) / blockFormat(type).blockSize, 3), 'u8');
-    const x = device.randUniform(m * k, 'f32', -1, 1);
+    const x = device.random.uniform(m * k, 'f32', -1, 1);
     const columns = device.zeros((m * padded * 36) / 32, 'u8');
     const rows = { grid: [padded / 256, m, 1], block: 256 } as const;
     device.launch(QUANTIZED, 'quantize_q8_1', rows, [x.ptr, columns.ptr, k, padded]);

@@ -2,6 +2,7 @@
 import { Layout } from '@x/core';
 import { tensorIdsSuite } from '@x/testing/core/tensor-ids';
 import { kernelDevices } from '@x/testing/devices';
+import { at } from '@x/testing/operands';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { RocmDevice } from '../src';
 
@@ -34,10 +35,10 @@ describe.each(kinds)('reports of ids on a %s device of its own', (kind) => {
   test('with X_LAUNCH_BLOCKING=1 the operation raises the error', () => {
     vi.stubEnv('X_LAUNCH_BLOCKING', '1');
     const ids = open('1');
-    expect(() => ids.checkIds('pick', three, { size: 9, dim: 1 })).toThrow(
+    expect(() => ids.device.ops.checkIds('pick', at(ids, three), { size: 9, dim: 1 })).toThrow(
       /^pick: id 9 at position 2 is outside 0\.\.8 of dimension 1, whose size is 9; correct the ids\.$/,
     );
-    ids.checkIds('pick', three, { size: 10 });
+    ids.device.ops.checkIds('pick', at(ids, three), { size: 10 });
     device.synchronizeSync();
   });
 
@@ -46,10 +47,10 @@ describe.each(kinds)('reports of ids on a %s device of its own', (kind) => {
     const ids = open('1');
     const { hip } = device;
     // What a launch loads is not loaded during a capture.
-    ids.checkIds('pick', three, { size: 10 });
+    ids.device.ops.checkIds('pick', at(ids, three), { size: 10 });
     device.synchronizeSync();
     hip.defaultStream.beginCapture();
-    ids.checkIds('pick', three, { size: 6 });
+    ids.device.ops.checkIds('pick', at(ids, three), { size: 6 });
     const graph = hip.defaultStream.endCapture();
     const exec = graph.instantiate();
     for (let run = 0; run < 2; run++) {
@@ -64,14 +65,14 @@ describe.each(kinds)('reports of ids on a %s device of its own', (kind) => {
   test('a GPU opened without X_DEBUG launches nothing for ids', () => {
     const ids = open('0');
     const before = device.hip.counters().launch;
-    ids.checkIds('pick', three, { size: 2 });
+    ids.device.ops.checkIds('pick', at(ids, three), { size: 2 });
     expect(device.hip.counters().launch - before).toBe(kind === 'cpu' ? 1 : 0);
     if (kind !== 'cpu') device.synchronizeSync();
   });
 
   test('a device that nobody waits for again is closed without an error', () => {
     const ids = open('1');
-    ids.checkIds('pick', three, { size: 2 });
+    ids.device.ops.checkIds('pick', at(ids, three), { size: 2 });
     device.emptyCache();
   });
 });

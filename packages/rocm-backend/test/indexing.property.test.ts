@@ -3,7 +3,7 @@ import { type BackendStorage, DTYPES, type DType, isFloat, Layout } from '@x/cor
 import { INDEXING } from '@x/kernels';
 import { expectClose } from '@x/testing/compare';
 import { kernelDevices } from '@x/testing/devices';
-import { generator, operandSpec, pairsOf, runs } from '@x/testing/operands';
+import { at, generator, operandSpec, pairsOf, runs } from '@x/testing/operands';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { RocmDevice } from '../src';
@@ -50,7 +50,9 @@ describe.each(kernelDevices())('indexing on %s', (device) => {
             const x = pair.operand(dims, type, spec);
             const index = pair.from(idBytes(ids, count, dims[dim], pick + 1), ids, Layout.contiguous([count]));
             expectClose(
-              pair.run((side) => x[side].indexSelect(x.layout, index[side], index.layout, dim)),
+              pair.run((side) =>
+                x[side].device.ops.indexSelect(at(x[side], x.layout), at(index[side], index.layout), dim),
+              ),
               `indexSelect ${x.layout} dim ${dim}`,
             );
           }),
@@ -80,7 +82,7 @@ describe.each(kernelDevices())('indexing on %s', (device) => {
             const x = pair.operand(dims, type, spec);
             const index = pair.from(idBytes(ids, layout.elemCount, dims[dim], pick + 1), ids, layout);
             expectClose(
-              pair.run((side) => x[side].gather(x.layout, index[side], index.layout, dim)),
+              pair.run((side) => x[side].device.ops.gather(at(x[side], x.layout), at(index[side], index.layout), dim)),
               `gather ${x.layout} dim ${dim}`,
             );
           }),
@@ -114,7 +116,14 @@ describe.each(kernelDevices())('indexing on %s', (device) => {
               ? { relative: 1e-5, absolute: { f16: 0.05, bf16: 0.4, f8e4m3: 12 }[type as string] ?? 1e-5 }
               : {};
             expectClose(
-              pair.run((side) => x[side].indexAdd(x.layout, index[side], index.layout, src[side], src.layout, dim)),
+              pair.run((side) =>
+                x[side].device.ops.indexAdd(
+                  at(x[side], x.layout),
+                  at(index[side], index.layout),
+                  at(src[side], src.layout),
+                  dim,
+                ),
+              ),
               'indexAdd',
               scale,
             );
@@ -145,8 +154,8 @@ describe.each(kernelDevices())('indexing on %s', (device) => {
           for (const op of ['scatterSet', 'scatterAddSet'] as const) {
             const result = pair.run((side) => {
               const dst = src[side].device.zeros(target.elemCount, type);
-              dst.constSet(1, target);
-              dst[op](target, index[side], index.layout, src[side], src.layout, dim);
+              dst.device.ops.fill(at(dst, target), 1);
+              dst.device.ops[op](at(dst, target), at(index[side], index.layout), at(src[side], src.layout), dim);
               return dst;
             });
             expectClose(result, `${op} ${dims} dim ${dim}`, scale);

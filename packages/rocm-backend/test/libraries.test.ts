@@ -6,7 +6,7 @@ import { type DType, Layout, type MatmulSize } from '@x/core';
 import { HipError, type LibraryReport } from '@x/hip';
 import { expectClose } from '@x/testing/compare';
 import { kernelDevices } from '@x/testing/devices';
-import { operandSpec, type Pair, runs } from '@x/testing/operands';
+import { at, operandSpec, type Pair, runs } from '@x/testing/operands';
 import { failure, tolerance, withPair } from '@x/testing/products';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -38,7 +38,7 @@ describe.each(kinds)('libraries on %s', (kind) => {
     const a = bytes(left, 7);
     const b = bytes(right, 8);
     const before = calls();
-    const result = pair.run((side) => a[side].matmul(b[side], size, left, right));
+    const result = pair.run((side) => a[side].device.ops.matmul(at(a[side], left), at(b[side], right), size));
     const after = calls();
     expectClose(result, `${type} ${left} times ${right}`, tolerance(type, size.k));
     return { library: after.library - before.library, launches: after.launch - before.launch };
@@ -69,7 +69,7 @@ describe.each(kinds)('libraries on %s', (kind) => {
           const c = pair.operand([b0, b1, k, n], type, right, true);
           const size = { b: b0 * b1, m, n, k };
           expectClose(
-            pair.run((side) => a[side].matmul(c[side], size, a.layout, c.layout)),
+            pair.run((side) => a[side].device.ops.matmul(at(a[side], a.layout), at(c[side], c.layout), size)),
             `${type} ${a.layout} times ${c.layout}`,
             tolerance(type, k),
           );
@@ -148,7 +148,7 @@ describe.each(kinds)('libraries on %s', (kind) => {
       const x = device.zeros(0, 'f32');
       const y = device.zeros(20, 'f32');
       const product = (size: MatmulSize, left: Layout, right: Layout) => {
-        const out = (left.elemCount ? y : x).matmul(right.elemCount ? y : x, size, left, right);
+        const out = device.ops.matmul(at(left.elemCount ? y : x, left), at(right.elemCount ? y : x, right), size);
         const values = [...new Float32Array(out.toHostSync())];
         out.dispose();
         return values;
@@ -168,9 +168,9 @@ describe.each(kinds)('libraries on %s', (kind) => {
       const size = { b: 2, m: 40, n: 48, k: 8 };
       const [a, b] = [device.zeros(2 * 40 * 8, type), device.zeros(2 * 8 * 48, type)];
       const stale = device.allocUninit(2 * 40 * 48, type);
-      stale.constSet(Number.NaN, Layout.contiguous([2 * 40 * 48]));
+      stale.device.ops.fill(at(stale, Layout.contiguous([2 * 40 * 48])), Number.NaN);
       stale.dispose();
-      const out = a.matmul(b, size, Layout.contiguous([2, 40, 8]), Layout.contiguous([2, 8, 48]));
+      const out = a.device.ops.matmul(at(a, Layout.contiguous([2, 40, 8])), at(b, Layout.contiguous([2, 8, 48])), size);
       expect(new Uint8Array(out.toHostSync()).every((byte) => byte === 0)).toBe(true);
       for (const storage of [a, b, out]) storage.dispose();
     }
@@ -188,11 +188,11 @@ describe.each(kinds)('libraries on %s', (kind) => {
           'f32',
         ),
       ];
-      a.matmul(b, size, layout, layout).dispose();
+      a.device.ops.matmul(at(a, layout), at(b, layout), size).dispose();
       const stream = device.hip.defaultStream;
       stream.beginCapture();
       expect(stream.isCapturing).toBe(true);
-      const out = a.matmul(b, size, layout, layout);
+      const out = a.device.ops.matmul(at(a, layout), at(b, layout), size);
       const exec = stream.endCapture().instantiate();
       expect(stream.isCapturing).toBe(false);
       device.write(
@@ -216,7 +216,7 @@ describe.each(kinds)('libraries on %s', (kind) => {
       const layout = Layout.contiguous([1, 300, 300]);
       const size = { b: 1, m: 300, n: 300, k: 300 };
       const x = fresh.zeros(90000, 'f32');
-      const run = () => x.matmul(x, size, layout, layout).dispose();
+      const run = () => x.device.ops.matmul(at(x, layout), at(x, layout), size).dispose();
       fresh.gemm = 'kernels';
       run();
       fresh.gemm = 'auto';
@@ -297,18 +297,17 @@ describe.each(kinds)('libraries on %s', (kind) => {
       ] as const;
       for (const { type, k, left, expected } of cases) {
         const ones = device.zeros(k * 64, type);
-        ones.constSet(1, Layout.contiguous([k * 64]));
+        ones.device.ops.fill(at(ones, Layout.contiguous([k * 64])), 1);
         const a = device.zeros(64 * k, type);
         if (left.length) for (let row = 0; row < 64; row++) device.write(a, row * k * 4, Float32Array.from(left));
-        else a.constSet(1, Layout.contiguous([64 * k]));
+        else a.device.ops.fill(at(a, Layout.contiguous([64 * k])), 1);
         const run = () => {
-          const out = a.matmul(
-            ones,
+          const out = a.device.ops.matmul(
+            at(a, Layout.contiguous([1, 64, k])),
+            at(ones, Layout.contiguous([1, k, 64])),
             { b: 1, m: 64, n: 64, k },
-            Layout.contiguous([1, 64, k]),
-            Layout.contiguous([1, k, 64]),
           );
-          const wide = out.toDtype(Layout.contiguous([4096]), 'f32');
+          const wide = out.device.ops.toDtype(at(out, Layout.contiguous([4096])), 'f32');
           const values = new Float32Array(wide.toHostSync());
           out.dispose();
           wide.dispose();
@@ -340,7 +339,9 @@ describe.each(kinds)('libraries on %s', (kind) => {
     try {
       const traced = RocmDevice.open(kind, 0, { gemm: 'library' });
       const x = traced.zeros(64, 'f32');
-      x.matmul(x, { b: 1, m: 8, n: 8, k: 8 }, Layout.contiguous([1, 8, 8]), Layout.contiguous([1, 8, 8])).dispose();
+      x.device.ops
+        .matmul(at(x, Layout.contiguous([1, 8, 8])), at(x, Layout.contiguous([1, 8, 8])), { b: 1, m: 8, n: 8, k: 8 })
+        .dispose();
       traced.dispose();
     } finally {
       delete process.env.X_DEBUG;

@@ -6,6 +6,7 @@ import { Layout } from '@x/core';
 import { compilers } from '@x/hip';
 import { AFFINE, BINARY, type KernelModule, UNARY } from '@x/kernels';
 import { testDevices } from '@x/testing/devices';
+import { at } from '@x/testing/operands';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { compileCacheStats, KernelLookupError, RocmDevice } from '../src/index';
 
@@ -41,7 +42,7 @@ describe.each(kinds)('module store on %s', (kind) => {
     const layout = Layout.contiguous([3]);
     const first = async () => {
       await Promise.resolve();
-      const out = x.affine(layout, 2, 1);
+      const out = x.device.ops.affine(at(x, layout), 2, 1);
       const values = new Float32Array(await out.toHost());
       out.dispose();
       return [...values];

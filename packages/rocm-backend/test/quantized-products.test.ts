@@ -7,6 +7,7 @@
 import { Layout } from '@x/core';
 import { QUANTIZED } from '@x/kernels';
 import { kernelDevices } from '@x/testing/devices';
+import { at } from '@x/testing/operands';
 import { BLOCK_TYPES, randomBlocks } from '@x/testing/quantized/random-blocks';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { blockFormat } from '../../quantized/src/blocks';
@@ -128,7 +129,7 @@ describe.each(kinds)('quantized products on %s', (kind) => {
       withStorages([w.bytes, x], (blocks, input) => {
         for (const choice of choices) {
           device.quantized.choice = choice;
-          const y = device.quantized.matmul(blocks, type, size, input, Layout.contiguous([size.m, size.k]));
+          const y = device.quantized.matmul(blocks, type, size, at(input, Layout.contiguous([size.m, size.k])));
           const got = new Float32Array(y.toHostSync());
           y.dispose();
           expect([choice, size, firstWrong(got, expected, size.n)]).toEqual([choice, size, undefined]);
@@ -191,7 +192,7 @@ describe.each(kinds)('quantized products on %s', (kind) => {
       blockFormat(type).dequantize(bytes, 0, values, 0, bytes.length / blockBytes);
       const x = activations(m, k);
       withStorages([bytes, x], (blocks, input) => {
-        const y = device.quantized.matmul(blocks, type, size, input, Layout.contiguous([m, k]));
+        const y = device.quantized.matmul(blocks, type, size, at(input, Layout.contiguous([m, k])));
         const got = new Float32Array(y.toHostSync());
         y.dispose();
         expect([m, k, firstWrong(got, exact(x, values, size), size.n)]).toEqual([m, k, undefined]);

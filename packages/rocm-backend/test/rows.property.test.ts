@@ -2,7 +2,7 @@
 import { DTYPES, type DType, isFloat, Layout, type ReduceOp } from '@x/core';
 import { expectClose } from '@x/testing/compare';
 import { kernelDevices } from '@x/testing/devices';
-import { FLOAT_DTYPES, operandSpec, pairsOf, runs, shapes, sumError } from '@x/testing/operands';
+import { at, FLOAT_DTYPES, operandSpec, pairsOf, runs, shapes, sumError } from '@x/testing/operands';
 import fc from 'fast-check';
 import { describe, it } from 'vitest';
 
@@ -35,7 +35,7 @@ describe.each(kernelDevices())('rows on %s', (device) => {
             // Values are up to 4: the reference's exact sum differs by a rounding of each partial sum.
             const scale = op === 'sum' && isFloat(type) ? { absolute: terms * (type === 'f64' ? 1e-15 : 2e-6) } : {};
             expectClose(
-              pair.run((side) => x[side].reduce(op, x.layout, dims)),
+              pair.run((side) => x[side].device.ops.reduce(op, at(x[side], x.layout), dims)),
               `${op} ${x.layout} over ${dims}`,
               scale,
             );
@@ -51,7 +51,7 @@ describe.each(kernelDevices())('rows on %s', (device) => {
         withPair((pair) => {
           const x = pair.operand(shape, type, { kind: 'offset', seed }, true);
           expectClose(
-            pair.run((side) => x[side].softmaxLastDim(x.layout)),
+            pair.run((side) => x[side].device.fused!.softmaxLastDim!(at(x[side], x.layout))),
             `softmax ${shape}`,
             { relative: type === 'f64' ? 1e-12 : 1e-5, absolute: 1e-7 },
           );
@@ -71,12 +71,19 @@ describe.each(kernelDevices())('rows on %s', (device) => {
           const beta = pair.operand(width, type, { kind: 'offset', seed: seed + 2 }, true);
           const scale = type === 'f64' ? { relative: 1e-6, absolute: 1e-6 } : { relative: 3e-5, absolute: 3e-5 };
           expectClose(
-            pair.run((side) => x[side].rmsNorm(x.layout, alpha[side], alpha.layout, 1e-5)),
+            pair.run((side) =>
+              x[side].device.fused!.rmsNorm!(at(x[side], x.layout), at(alpha[side], alpha.layout), 1e-5),
+            ),
             `rmsNorm ${shape}`,
             scale,
           );
           const normalized = pair.run((side) =>
-            x[side].layerNorm(x.layout, alpha[side], alpha.layout, beta[side], beta.layout, 1e-5),
+            x[side].device.fused!.layerNorm!(
+              at(x[side], x.layout),
+              at(alpha[side], alpha.layout),
+              at(beta[side], beta.layout),
+              1e-5,
+            ),
           );
           // Near-constant rows divide a rounding error by a tiny deviation.
           expectClose(normalized, `layerNorm ${shape}`, width[0] < 3 ? { relative: 0.05, absolute: 0.05 } : scale);
@@ -107,7 +114,12 @@ describe.each(kernelDevices())('rows on %s', (device) => {
             const cos = pair.operand(tableShape, type, { kind: 'contiguous', seed: 5 }, true);
             const sin = pair.operand(tableShape, type, { kind: 'offset', seed: 6 }, true);
             const rotated = pair.run((side) =>
-              x[side].rope(kind, x.layout, cos[side], cos.layout, sin[side], sin.layout),
+              x[side].device.fused!.rope!(
+                kind,
+                at(x[side], x.layout),
+                at(cos[side], cos.layout),
+                at(sin[side], sin.layout),
+              ),
             );
             expectClose(rotated, `rope ${kind} ${x.layout}`, {
               absolute: type === 'bf16' ? 0.13 : type === 'f16' ? 0.016 : 1e-5,
@@ -132,7 +144,9 @@ describe.each(kernelDevices())('rows on %s', (device) => {
           const lhs = pair.operand([b, m, k], type, a, isFloat(type));
           const rhs = pair.operand([b, k, n], type, c, isFloat(type));
           expectClose(
-            pair.run((side) => lhs[side].matmul(rhs[side], { b, m, n, k }, lhs.layout, rhs.layout)),
+            pair.run((side) =>
+              lhs[side].device.ops.matmul(at(lhs[side], lhs.layout), at(rhs[side], rhs.layout), { b, m, n, k }),
+            ),
             `matmul ${type} ${lhs.layout} ${rhs.layout}`,
             sumError(type, k),
           );
@@ -148,7 +162,7 @@ describe.each(kernelDevices())('rows on %s', (device) => {
       const rhs = pair.operand([2, 3, 7, 4], 'f32', { kind: 'narrowed', seed: 4 }, true);
       const size = { b: 6, m: 5, n: 4, k: 7 };
       expectClose(
-        pair.run((side) => lhs[side].matmul(rhs[side], size, lhs.layout, rhs.layout)),
+        pair.run((side) => lhs[side].device.ops.matmul(at(lhs[side], lhs.layout), at(rhs[side], rhs.layout), size)),
         'four dims',
         { absolute: 1e-4 },
       );
@@ -157,7 +171,14 @@ describe.each(kernelDevices())('rows on %s', (device) => {
       const weight = pair.operand([517, 300], 'f32', { kind: 'contiguous', seed: 9 }, true);
       const transposed = Layout.contiguous([517, 300]).transpose(0, 1);
       expectClose(
-        pair.run((side) => x[side].matmul(weight[side], { b: 1, m: 1, n: 517, k: 300 }, x.layout, transposed)),
+        pair.run((side) =>
+          x[side].device.ops.matmul(at(x[side], x.layout), at(weight[side], transposed), {
+            b: 1,
+            m: 1,
+            n: 517,
+            k: 300,
+          }),
+        ),
         'weight',
         { absolute: 4e-3 },
       );

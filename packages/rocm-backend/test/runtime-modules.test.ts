@@ -150,8 +150,8 @@ const LAUNCHES: Record<string, Launch> = {
 
 function uniformReference(count: number): number[] {
   const { backend } = Device.js();
-  backend.setSeed(seed);
-  const values = backend.randUniform(count, 'f32', 0, 1);
+  backend.random!.setSeed(seed);
+  const values = backend.random!.uniform(count, 'f32', 0, 1);
   return [...new Float32Array(values.toHostSync())];
 }
 

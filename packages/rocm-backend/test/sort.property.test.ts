@@ -4,6 +4,7 @@ import { SORT } from '@x/kernels';
 import { expectClose } from '@x/testing/compare';
 import { kernelDevices } from '@x/testing/devices';
 import {
+  at,
   generator,
   operandSpec,
   type Pair,
@@ -38,13 +39,13 @@ function wideBytes(type: DType, count: number, seed: number): Uint8Array {
 /** Positions as the reference has them, alone and beside the values. */
 function expectSorted(pair: Pair, x: ReturnType<Pair['operand']>, descending: boolean, label: string): void {
   expectClose(
-    pair.run((side) => x[side].argSortLastDim(x.layout, descending)),
+    pair.run((side) => x[side].device.sorting!.argSortLastDim!(at(x[side], x.layout), descending)),
     label,
   );
   const values: Partial<Record<'reference' | 'tested', BackendStorage>> = {};
   expectClose(
     pair.run((side) => {
-      const sorted = x[side].sortLastDim(x.layout, descending);
+      const sorted = x[side].device.sorting!.sortLastDim!(at(x[side], x.layout), descending);
       values[side] = sorted.values;
       return sorted.positions;
     }),
@@ -164,7 +165,7 @@ describe.each(kernelDevices())('arg-sort on %s', (device) => {
         }
         withPair((pair) => {
           const x = pair.from(bytes, type, Layout.contiguous([rows, cols]));
-          const reference = x.reference.argSortLastDim(x.layout, order === 'desc');
+          const reference = x.reference.device.sorting!.argSortLastDim!(at(x.reference, x.layout), order === 'desc');
           const actual = new Uint32Array(positions[(passes - 1) % 2].toHostSync());
           expect(actual.subarray(0, total), `${order} ${rows} x ${cols} by ${part}`).toEqual(
             new Uint32Array(reference.toHostSync()),
@@ -191,10 +192,12 @@ describe.each(kernelDevices())('arg-sort on %s', (device) => {
         for (const descending of [false, true]) {
           withPair((pair) => {
             const x = pair.from(bytes, type, Layout.contiguous([rows, cols]));
-            const sorted = x.tested.sortLastDim(x.layout, descending);
+            const sorted = x.tested.device.sorting!.sortLastDim!(at(x.tested, x.layout), descending);
             const values = pair.run((side) => (side === 'tested' ? sorted.values : backend.zeros(rows * cols, type)));
             const positions = pair.run((side) =>
-              side === 'tested' ? sorted.positions : x.reference.argSortLastDim(x.layout, descending),
+              side === 'tested'
+                ? sorted.positions
+                : x.reference.device.sorting!.argSortLastDim!(at(x.reference, x.layout), descending),
             );
             expectClose(positions, `${type} ${cols}`);
             const expected = pick(bytes, size, cols, new Uint32Array(positions.expected));
@@ -241,7 +244,9 @@ describe.each(kernelDevices())('arg-sort on %s', (device) => {
                 type,
                 Layout.contiguous([count]),
               );
-              const { expected: positions } = pair.run((side) => part[side].argSortLastDim(part.layout, true));
+              const { expected: positions } = pair.run((side) =>
+                part[side].device.sorting!.argSortLastDim!(at(part[side], part.layout), true),
+              );
               expected.set(
                 new Uint32Array(positions).map((position) => position + offset),
                 start,

@@ -3,7 +3,7 @@ import { DTYPES, type DType, Layout } from '@x/core';
 import { SORT } from '@x/kernels';
 import { expectClose } from '@x/testing/compare';
 import { kernelDevices } from '@x/testing/devices';
-import { operandSpec, type Pair, pairsOf, runs, tiedBytes } from '@x/testing/operands';
+import { at, operandSpec, type Pair, pairsOf, runs, tiedBytes } from '@x/testing/operands';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { RocmDevice } from '../src/index';
@@ -18,7 +18,7 @@ const dtype = fc.constantFrom<DType>(...DTYPES);
 
 function expectTopk(pair: Pair, x: ReturnType<Pair['operand']>, k: number, descending: boolean, label: string): void {
   expectClose(
-    pair.run((side) => x[side].topkLastDim(x.layout, k, descending)),
+    pair.run((side) => x[side].device.sorting!.topkLastDim!(at(x[side], x.layout), k, descending)),
     label,
   );
 }
@@ -77,7 +77,7 @@ describe.each(kernelDevices())('top-k on %s', (device) => {
         const kernel = backend.getOrLoadFunc('topk_asc_f32', SORT);
         kernel.launch(rows * parts, block, 0, [rows, cols, cols, k, parts, source.ptr, 0, winners.ptr]);
         kernel.launch(2, block, 0, [rows, cols, parts * k, k, 1, source.ptr, winners.ptr, out.ptr]);
-        const reference = x.reference.topkLastDim(x.layout, k, false);
+        const reference = x.reference.device.sorting!.topkLastDim!(at(x.reference, x.layout), k, false);
         const actual = new Uint32Array(out.toHostSync());
         expect(actual.subarray(0, rows * k)).toEqual(new Uint32Array(reference.toHostSync()));
         expect([...actual.subarray(rows * k)]).toEqual(new Array(guard).fill(7));

@@ -131,6 +131,11 @@ export function tiedBytes(type: DType, count: number, seed: number): Uint8Array 
   return bytes;
 }
 
+/** An operand of core's interface. */
+export function at<S extends BackendStorage>(storage: S, layout: Layout): { storage: S; layout: Layout } {
+  return { storage, layout };
+}
+
 /** The operand on both devices: same bytes, same layout. */
 export interface Operand {
   layout: Layout;

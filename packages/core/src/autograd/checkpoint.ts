@@ -5,8 +5,9 @@
  * Variables that `fn` uses without being given them get their gradients all the same, random numbers are the same the
  * second time, and derivatives of higher order work.
  */
-import type { RandomStream } from '../backend';
+import type { RandomOps } from '../backend';
 import { check, FUNCTION } from '../check';
+import { randomOf } from '../composed/random';
 import type { Device } from '../device';
 import { isFloat } from '../dtype';
 import { scope } from '../scope';
@@ -75,18 +76,17 @@ const rule: Rule<Checkpoint> = {
 function randomStates(tensors: readonly Tensor[]): Checkpoint['random'] {
   const states: Checkpoint['random'] = new Map();
   for (const { device } of tensors) {
-    const stream = device.backend.random;
-    if (stream) states.set(device, { seed: stream.seed, calls: stream.calls });
+    const { seed, calls } = randomOf(device.backend);
+    states.set(device, { seed, calls });
   }
   return states;
 }
 
 /** Runs `fn` with the random streams as they were, and puts them back afterwards. */
 function withRandom<T>(states: Checkpoint['random'], fn: () => T): T {
-  const before: [RandomStream, number, number][] = [];
+  const before: [RandomOps, number, number][] = [];
   for (const [device, { seed, calls }] of states) {
-    const stream = device.backend.random;
-    if (!stream) continue;
+    const stream = randomOf(device.backend);
     before.push([stream, stream.seed, stream.calls]);
     stream.restore(seed, calls);
   }

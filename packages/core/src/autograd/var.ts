@@ -13,7 +13,7 @@ import { LINE } from '../one-core';
 import { formatShape, type Shape, sameShape } from '../shape';
 import type { StorageRef } from '../storage-ref';
 import { type FromOptions, Tensor, type TensorOptions } from '../tensor';
-import { checkOperands, markWritten, sameDType, shapesDiffer, storageOf } from '../tensor/base';
+import { checkOperands, markWritten, operandOf, sameDType, shapesDiffer } from '../tensor/base';
 import type { TensorData } from '../tensor/nested-data';
 import { VAR_METHODS, VAR_STATICS } from '../tensor/signatures';
 import { markVariable } from './record';
@@ -106,9 +106,7 @@ export class Var extends Tensor {
         `set: the tensor of shape ${formatShape(src.shape)} shares the variable's memory; copy() it first.`,
       );
     }
-    if (this.elemCount > 0) {
-      storageOf('set', src).copyStridedInto(storageOf('set', this), this.layout.startOffset, src.layout);
-    }
+    if (this.elemCount > 0) this.device.backend.ops.copy(operandOf('set', src), operandOf('set', this));
     markWritten(this);
   }
 }

@@ -6,115 +6,49 @@
 import type { Conv1dParams, Conv2dParams, ConvTranspose1dParams, ConvTranspose2dParams } from '../backend';
 import { allocRaw } from '../host-array';
 import { Layout } from '../layout';
+import { type Axis, direct, SINGLE, transposed } from '../windows';
 import { denseRaw } from './copy';
 import { matmul } from './matmul';
-import type { JsStorage } from './storage';
+import type { JsOperand, JsStorage } from './storage';
 
-/** Input positions of one axis: `at[output * k + tap]`, -1 where the tap lies on padding or between inputs. */
-interface Axis {
-  out: number;
-  k: number;
-  at: Int32Array;
+export function conv1d(src: JsOperand, kernel: JsOperand, p: Conv1dParams): JsStorage {
+  return convolve(as2d(src), as2d(kernel), SINGLE, direct(p.lIn, p.lOut, p.k, p));
 }
 
-interface Steps {
-  padding: number;
-  stride: number;
-  dilation: number;
+export function convTranspose1d(src: JsOperand, kernel: JsOperand, p: ConvTranspose1dParams): JsStorage {
+  return convolve(as2d(src), as2d(outFirst(kernel)), SINGLE, transposed(p.lIn, p.lOut, p.k, p));
 }
 
-/** Each output reads a window of the input. */
-function direct(size: number, out: number, k: number, { padding, stride, dilation }: Steps): Axis {
-  return axis(out, k, (output, tap) => {
-    const position = output * stride + tap * dilation - padding;
-    return position < size ? position : -1;
-  });
+export function conv2d(src: JsOperand, kernel: JsOperand, p: Conv2dParams): JsStorage {
+  return convolve(src, kernel, direct(p.hIn, p.hOut, p.kH, p), direct(p.wIn, p.wOut, p.kW, p));
 }
 
-/** Each input is spread over a window of the output: inputs lie `stride` apart and the window is read backwards. */
-function transposed(size: number, out: number, k: number, { padding, stride, dilation }: Steps): Axis {
-  return axis(out, k, (output, tap) => {
-    const position = output + padding - tap * dilation;
-    return position % stride === 0 && position < size * stride ? position / stride : -1;
-  });
+export function convTranspose2d(src: JsOperand, kernel: JsOperand, p: ConvTranspose2dParams): JsStorage {
+  return convolve(src, outFirst(kernel), transposed(p.hIn, p.hOut, p.kH, p), transposed(p.wIn, p.wOut, p.kW, p));
 }
 
-function axis(out: number, k: number, position: (output: number, tap: number) => number): Axis {
-  const at = new Int32Array(out * k);
-  for (let i = 0; i < at.length; i++) at[i] = Math.max(-1, position(Math.floor(i / k), i % k));
-  return { out, k, at };
+function as2d({ storage, layout }: JsOperand): JsOperand {
+  return { storage, layout: layout.unsqueeze(2) };
 }
 
-/** The axis that a 1-D convolution does not have. */
-const SINGLE: Axis = { out: 1, k: 1, at: Int32Array.of(0) };
-
-export function conv1d(
-  src: JsStorage,
-  layout: Layout,
-  kernel: JsStorage,
-  kernelLayout: Layout,
-  p: Conv1dParams,
-): JsStorage {
-  return convolve(src, layout.unsqueeze(2), kernel, kernelLayout.unsqueeze(2), SINGLE, direct(p.lIn, p.lOut, p.k, p));
-}
-
-export function convTranspose1d(
-  src: JsStorage,
-  layout: Layout,
-  kernel: JsStorage,
-  kernelLayout: Layout,
-  p: ConvTranspose1dParams,
-): JsStorage {
-  const outFirst = kernelLayout.transpose(0, 1).unsqueeze(2);
-  return convolve(src, layout.unsqueeze(2), kernel, outFirst, SINGLE, transposed(p.lIn, p.lOut, p.k, p));
-}
-
-export function conv2d(
-  src: JsStorage,
-  layout: Layout,
-  kernel: JsStorage,
-  kernelLayout: Layout,
-  p: Conv2dParams,
-): JsStorage {
-  return convolve(src, layout, kernel, kernelLayout, direct(p.hIn, p.hOut, p.kH, p), direct(p.wIn, p.wOut, p.kW, p));
-}
-
-export function convTranspose2d(
-  src: JsStorage,
-  layout: Layout,
-  kernel: JsStorage,
-  kernelLayout: Layout,
-  p: ConvTranspose2dParams,
-): JsStorage {
-  const outFirst = kernelLayout.transpose(0, 1);
-  return convolve(
-    src,
-    layout,
-    kernel,
-    outFirst,
-    transposed(p.hIn, p.hOut, p.kH, p),
-    transposed(p.wIn, p.wOut, p.kW, p),
-  );
+/** The kernel of a transposed convolution as one of [cOut, cIn, ..]. */
+function outFirst({ storage, layout }: JsOperand): JsOperand {
+  return { storage, layout: layout.transpose(0, 1) };
 }
 
 /** Input [b, cIn, h, w], kernel [cOut, cIn, kH, kW]; the result is [b, cOut, rows.out, columns.out]. */
-function convolve(
-  src: JsStorage,
-  layout: Layout,
-  kernel: JsStorage,
-  kernelLayout: Layout,
-  rows: Axis,
-  columns: Axis,
-): JsStorage {
-  const [b, cIn] = layout.shape;
-  const [cOut] = kernelLayout.shape;
+function convolve(src: JsOperand, kernel: JsOperand, rows: Axis, columns: Axis): JsStorage {
+  const { storage } = src;
+  const [b, cIn] = src.layout.shape;
+  const [cOut] = kernel.layout.shape;
   const k = cIn * rows.k * columns.k;
   const n = rows.out * columns.out;
-  const windows = src.make(src.dtype, unfold(src, layout, rows, columns));
-  const weights = src.make(src.dtype, denseRaw(kernel, kernelLayout));
+  const windows = storage.make(storage.dtype, unfold(src, rows, columns));
+  const weights = storage.make(storage.dtype, denseRaw(kernel));
   try {
     const left = Layout.contiguous([1, cOut, k]).broadcastAs([b, cOut, k]);
-    return matmul(weights, windows, { b, m: cOut, n, k }, left, Layout.contiguous([b, k, n]));
+    const right = Layout.contiguous([b, k, n]);
+    return matmul({ storage: weights, layout: left }, { storage: windows, layout: right }, { b, m: cOut, n, k });
   } finally {
     windows.dispose();
     weights.dispose();
@@ -122,10 +56,10 @@ function convolve(
 }
 
 /** [b, cIn, rows.k, columns.k, rows.out, columns.out] in storage form, zeros where a tap reads nothing. */
-function unfold(src: JsStorage, layout: Layout, rows: Axis, columns: Axis): ReturnType<typeof allocRaw> {
-  const [b, cIn, h, w] = layout.shape;
-  const x = denseRaw(src, layout);
-  const out = allocRaw(src.dtype, b * cIn * rows.at.length * columns.at.length);
+function unfold(src: JsOperand, rows: Axis, columns: Axis): ReturnType<typeof allocRaw> {
+  const [b, cIn, h, w] = src.layout.shape;
+  const x = denseRaw(src);
+  const out = allocRaw(src.storage.dtype, b * cIn * rows.at.length * columns.at.length);
   let to = 0;
   for (let plane = 0; plane < b * cIn; plane++) {
     for (let tapH = 0; tapH < rows.k; tapH++) {

@@ -1,8 +1,8 @@
 /** Moving elements between layouts: the raw copies everything else on the plain backend stands on. */
-import type { Copy2d } from '../backend';
+import type { Copy2d, CopyOps } from '../backend';
 import { allocRaw, decodeRaw, encodeScalar, type RawArray, type TensorArray } from '../host-array';
 import type { Layout } from '../layout';
-import type { JsStorage } from './storage';
+import type { JsOperand, JsStorage } from './storage';
 
 /** Calls `row(offset)` for every position of all dimensions but the last, in row-major order. */
 function forEachRow(
@@ -48,7 +48,7 @@ function collapse(layout: Layout): { shape: number[]; strides: number[] } {
 }
 
 /** dst[dstOffset + i] = the i-th element of `layout` in `src`. */
-export function copyStrided<T extends RawArray>(src: T, layout: Layout, dst: T, dstOffset: number): void {
+function copyStrided<T extends RawArray>(src: T, layout: Layout, dst: T, dstOffset: number): void {
   if (layout.elemCount === 0) return;
   const { shape, strides } = collapse(layout);
   const length = shape[shape.length - 1];
@@ -62,8 +62,8 @@ export function copyStrided<T extends RawArray>(src: T, layout: Layout, dst: T, 
   });
 }
 
-/** The elements of a layout in row-major order, raw; a view of the storage when they lie so already. */
-export function denseRaw(storage: JsStorage, layout: Layout): RawArray {
+/** The elements of a view in row-major order, raw; a view of the storage when they lie so already. */
+export function denseRaw({ storage, layout }: JsOperand): RawArray {
   const raw = storage.raw();
   const range = layout.contiguousOffsets();
   if (range) return raw.subarray(range[0], range[1]);
@@ -73,32 +73,45 @@ export function denseRaw(storage: JsStorage, layout: Layout): RawArray {
 }
 
 /** {@link denseRaw} in compute form: narrow floats as f32. Not to be written to. */
-export function denseValues(storage: JsStorage, layout: Layout): TensorArray {
-  return decodeRaw(storage.dtype, denseRaw(storage, layout));
+export function denseValues(x: JsOperand): TensorArray {
+  return decodeRaw(x.storage.dtype, denseRaw(x));
 }
 
-export function copyStridedInto(src: JsStorage, dst: JsStorage, dstOffset: number, layout: Layout): void {
-  copyStrided(src.raw(), layout, dst.raw(), dstOffset);
+/** A result, or where one was given the `out` that it goes to. */
+export function place(result: JsStorage, out: JsOperand | undefined): JsStorage {
+  if (!out) return result;
+  out.storage.raw().set(result.raw() as never, out.layout.startOffset);
+  result.dispose();
+  return out.storage;
 }
 
-export function copy2d(src: JsStorage, dst: JsStorage, copy: Copy2d): void {
-  const from = src.raw();
-  const to = dst.raw();
-  for (let row = 0; row < copy.d1; row++) {
-    const start = copy.srcOffset + row * copy.srcStride;
-    to.set(from.subarray(start, start + copy.d2) as never, copy.dstOffset + row * copy.dstStride);
-  }
-}
+export const copying: CopyOps = {
+  copy(x: JsOperand, out?: JsOperand): JsStorage {
+    const { dtype } = x.storage;
+    const target = out ?? { storage: x.storage.make(dtype, allocRaw(dtype, x.layout.elemCount)), layout: undefined };
+    copyStrided(x.storage.raw(), x.layout, target.storage.raw(), target.layout?.startOffset ?? 0);
+    return target.storage;
+  },
 
-export function constSet(storage: JsStorage, value: number | bigint, layout: Layout): void {
-  if (layout.elemCount === 0) return;
-  const raw = storage.raw();
-  const one = encodeScalar(storage.dtype, value)[0];
-  const { shape, strides } = collapse(layout);
-  const length = shape[shape.length - 1];
-  const step = strides[strides.length - 1];
-  forEachRow(shape, strides, layout.startOffset, (offset) => {
-    if (step === 1) raw.fill(one as never, offset, offset + length);
-    else for (let i = 0; i < length; i++) raw[offset + i * step] = one;
-  });
-}
+  copy2d(src: JsStorage, dst: JsStorage, copy: Copy2d): void {
+    const from = src.raw();
+    const to = dst.raw();
+    for (let row = 0; row < copy.d1; row++) {
+      const start = copy.srcOffset + row * copy.srcStride;
+      to.set(from.subarray(start, start + copy.d2) as never, copy.dstOffset + row * copy.dstStride);
+    }
+  },
+
+  fill({ storage, layout }: JsOperand, value: number | bigint): void {
+    if (layout.elemCount === 0) return;
+    const raw = storage.raw();
+    const one = encodeScalar(storage.dtype, value)[0];
+    const { shape, strides } = collapse(layout);
+    const length = shape[shape.length - 1];
+    const step = strides[strides.length - 1];
+    forEachRow(shape, strides, layout.startOffset, (offset) => {
+      if (step === 1) raw.fill(one as never, offset, offset + length);
+      else for (let i = 0; i < length; i++) raw[offset + i * step] = one;
+    });
+  },
+};

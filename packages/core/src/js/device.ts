@@ -6,13 +6,19 @@ import type { DType } from '../dtype';
 import { DisposedError } from '../errors';
 import { allocRaw, bytesOf, rawFromBytes } from '../host-array';
 import { LINE } from '../one-core';
-import { PhiloxGenerator } from '../random';
+import { HostRandom } from '../random';
+import { conv, fused, ops, resampling, sorting } from './operations';
 import { JsStorage, js } from './storage';
 
 export class JsDevice implements BackendDevice {
   readonly location: DeviceLocation;
   readonly description: string;
-  readonly random = new PhiloxGenerator();
+  readonly ops = ops;
+  readonly fused = fused;
+  readonly conv = conv;
+  readonly resampling = resampling;
+  readonly sorting = sorting;
+  readonly random: HostRandom = new HostRandom(this);
   #open = true;
   #memory: DeviceMemory = {
     liveStorages: 0,
@@ -59,25 +65,6 @@ export class JsDevice implements BackendDevice {
 
   write(dst: BackendStorage, byteOffset: number, bytes: ArrayBufferView): void {
     bytesOf(js(dst).raw()).set(bytesOf(bytes), byteOffset);
-  }
-
-  randUniform(elemCount: number, dtype: DType, lo: number, up: number): JsStorage {
-    this.checkOpen();
-    return new JsStorage(this, dtype, this.random.uniform(elemCount, dtype, lo, up));
-  }
-
-  randNormal(elemCount: number, dtype: DType, mean: number, std: number): JsStorage {
-    this.checkOpen();
-    return new JsStorage(this, dtype, this.random.normal(elemCount, dtype, mean, std));
-  }
-
-  setSeed(seed: number): void {
-    this.checkOpen();
-    this.random.setSeed(seed);
-  }
-
-  getCurrentSeed(): number {
-    return this.random.seed;
   }
 
   async synchronize(): Promise<void> {

@@ -2,28 +2,27 @@
 import type { RopeKind } from '../backend';
 import { isFloat } from '../dtype';
 import { allocValues, type NumberArray } from '../host-array';
-import type { Layout } from '../layout';
 import { denseValues } from './copy';
 import { fromValues, unsupported } from './elementwise';
-import type { JsStorage } from './storage';
+import type { JsOperand, JsStorage } from './storage';
 
 /** Runs `row(x, out, start, width)` for each row of the last dimension. */
 function byRow(
   op: string,
-  storage: JsStorage,
-  layout: Layout,
+  input: JsOperand,
   row: (x: NumberArray, out: NumberArray, start: number, width: number) => void,
 ): JsStorage {
+  const { storage, layout } = input;
   if (!isFloat(storage.dtype)) throw unsupported(op, storage);
-  const x = denseValues(storage, layout) as NumberArray;
+  const x = denseValues(input) as NumberArray;
   const out = allocValues(storage.dtype, x.length) as NumberArray;
   const width = layout.dim(-1);
   for (let start = 0; start < x.length; start += width) row(x, out, start, width);
   return fromValues(storage, storage.dtype, out);
 }
 
-export function softmaxLastDim(storage: JsStorage, layout: Layout): JsStorage {
-  return byRow('softmaxLastDim', storage, layout, (x, out, start, width) => {
+export function softmaxLastDim(input: JsOperand): JsStorage {
+  return byRow('softmaxLastDim', input, (x, out, start, width) => {
     let top = -Infinity;
     for (let i = start; i < start + width; i++) top = Math.max(top, x[i]);
     let sum = 0;
@@ -32,15 +31,9 @@ export function softmaxLastDim(storage: JsStorage, layout: Layout): JsStorage {
   });
 }
 
-export function rmsNorm(
-  storage: JsStorage,
-  layout: Layout,
-  alpha: JsStorage,
-  alphaLayout: Layout,
-  eps: number,
-): JsStorage {
-  const weight = denseValues(alpha, alphaLayout) as NumberArray;
-  return byRow('rmsNorm', storage, layout, (x, out, start, width) => {
+export function rmsNorm(input: JsOperand, alpha: JsOperand, eps: number): JsStorage {
+  const weight = denseValues(alpha) as NumberArray;
+  return byRow('rmsNorm', input, (x, out, start, width) => {
     let squares = 0;
     for (let i = start; i < start + width; i++) squares += x[i] * x[i];
     const scale = 1 / Math.sqrt(squares / width + eps);
@@ -48,18 +41,10 @@ export function rmsNorm(
   });
 }
 
-export function layerNorm(
-  storage: JsStorage,
-  layout: Layout,
-  alpha: JsStorage,
-  alphaLayout: Layout,
-  beta: JsStorage,
-  betaLayout: Layout,
-  eps: number,
-): JsStorage {
-  const weight = denseValues(alpha, alphaLayout) as NumberArray;
-  const bias = denseValues(beta, betaLayout) as NumberArray;
-  return byRow('layerNorm', storage, layout, (x, out, start, width) => {
+export function layerNorm(input: JsOperand, alpha: JsOperand, beta: JsOperand, eps: number): JsStorage {
+  const weight = denseValues(alpha) as NumberArray;
+  const bias = denseValues(beta) as NumberArray;
+  return byRow('layerNorm', input, (x, out, start, width) => {
     let sum = 0;
     for (let i = start; i < start + width; i++) sum += x[i];
     const mean = sum / width;
@@ -70,24 +55,17 @@ export function layerNorm(
   });
 }
 
-export function rope(
-  kind: RopeKind,
-  storage: JsStorage,
-  layout: Layout,
-  cos: JsStorage,
-  cosLayout: Layout,
-  sin: JsStorage,
-  sinLayout: Layout,
-): JsStorage {
+export function rope(kind: RopeKind, input: JsOperand, cos: JsOperand, sin: JsOperand): JsStorage {
+  const { storage, layout } = input;
   if (!isFloat(storage.dtype)) throw unsupported('rope', storage);
-  const x = denseValues(storage, layout) as NumberArray;
-  const cosines = denseValues(cos, cosLayout) as NumberArray;
-  const sines = denseValues(sin, sinLayout) as NumberArray;
+  const x = denseValues(input) as NumberArray;
+  const cosines = denseValues(cos) as NumberArray;
+  const sines = denseValues(sin) as NumberArray;
   const out = allocValues(storage.dtype, x.length) as NumberArray;
   const byTime = kind === 'thd';
   const [b, h, t, d] = byTime ? layout.permute([0, 2, 1, 3]).shape : layout.shape;
   const half = d / 2;
-  const perBatch = cosLayout.rank === 3 ? t * half : 0;
+  const perBatch = cos.layout.rank === 3 ? t * half : 0;
   const [near, far] = kind === 'interleaved' ? [2, 1] : [1, half];
   for (let row = 0; row < b * h * t; row++) {
     const position = byTime ? Math.floor(row / h) % t : row % t;

@@ -7,36 +7,32 @@ import type { MatmulSize } from '../backend';
 import { isFloat } from '../dtype';
 import { allocValues, type NumberArray } from '../host-array';
 import { Layout } from '../layout';
-import { denseValues } from './copy';
+import { denseValues, place } from './copy';
 import { fromValues } from './elementwise';
-import type { JsStorage } from './storage';
+import type { JsOperand, JsStorage } from './storage';
 
-export function matmul(
-  lhs: JsStorage,
-  rhs: JsStorage,
-  size: MatmulSize,
-  lhsLayout: Layout,
-  rhsLayout: Layout,
-): JsStorage {
+export function matmul(lhs: JsOperand, rhs: JsOperand, size: MatmulSize, into?: JsOperand): JsStorage {
   const { b, m, n, k } = size;
-  const out = allocValues(lhs.dtype, b * m * n);
-  const left = matrices(lhsLayout);
-  const right = matrices(rhsLayout);
+  const { dtype } = lhs.storage;
+  const out = allocValues(dtype, b * m * n);
+  const left = matrices(lhs.layout);
+  const right = matrices(rhs.layout);
   // A matrix that a broadcast repeats is read once; `columns` keeps a transposed weight in the order it lies in.
   let previous: { key: string; values: ReturnType<typeof denseValues> } | undefined;
   for (let i = 0; i < b; i++) {
-    const a = denseValues(lhs, left(i));
+    const a = denseValues({ storage: lhs.storage, layout: left(i) });
     const one = right(i);
     const columns = !one.isContiguous() && one.strides[0] === 1;
     const key = String(one.startOffset);
     if (previous?.key !== key) {
-      previous = { key, values: denseValues(rhs, columns ? one.transpose(0, 1) : one) };
+      const layout = columns ? one.transpose(0, 1) : one;
+      previous = { key, values: denseValues({ storage: rhs.storage, layout }) };
     }
     const w = previous.values;
     const at = i * m * n;
-    if (lhs.dtype === 'i64') {
+    if (dtype === 'i64') {
       bigProduct(a as BigInt64Array, w as BigInt64Array, out as BigInt64Array, at, m, n, k, columns);
-    } else if (!isFloat(lhs.dtype)) {
+    } else if (!isFloat(dtype)) {
       intProduct(a as NumberArray, w as NumberArray, out as NumberArray, at, m, n, k, columns);
     } else if (columns) {
       dotProduct(a as Float32Array, w as Float32Array, out as Float32Array, at, m, n, k);
@@ -44,7 +40,7 @@ export function matmul(
       rowProduct(a as Float32Array, w as Float32Array, out as Float32Array, at, m, n, k);
     }
   }
-  return fromValues(lhs, lhs.dtype, out);
+  return place(fromValues(lhs.storage, dtype, out), into);
 }
 
 /** The i-th matrix of a batch, as a layout of its own. */

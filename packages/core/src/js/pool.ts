@@ -7,19 +7,19 @@ import { allocValues, type NumberArray } from '../host-array';
 import type { Layout } from '../layout';
 import { denseValues } from './copy';
 import { fromValues } from './elementwise';
-import type { JsStorage } from './storage';
+import type { JsOperand, JsStorage } from './storage';
 
-export function avgPool2d(src: JsStorage, layout: Layout, params: Pool2dParams): JsStorage {
+export function avgPool2d(src: JsOperand, params: Pool2dParams): JsStorage {
   const count = params.kH * params.kW;
-  return pool(src, layout, params, {
+  return pool(src, params, {
     // Stored into an integer array the quotient is truncated.
     numbers: (window) => window.reduce((sum, value) => sum + value, 0) / count,
     bigints: (window) => window.reduce((sum, value) => sum + value, 0n) / BigInt(count),
   });
 }
 
-export function maxPool2d(src: JsStorage, layout: Layout, params: Pool2dParams): JsStorage {
-  return pool(src, layout, params, {
+export function maxPool2d(src: JsOperand, params: Pool2dParams): JsStorage {
+  return pool(src, params, {
     numbers: (window) => window.reduce((top, value) => Math.max(top, value), -Infinity),
     // biome-ignore lint/complexity/useMathMinMax: Math.max takes no bigints
     bigints: (window) => window.reduce((top, value) => (value > top ? value : top), window[0]),
@@ -31,10 +31,11 @@ interface Summary {
   bigints(window: readonly bigint[]): bigint;
 }
 
-function pool(src: JsStorage, layout: Layout, params: Pool2dParams, summary: Summary): JsStorage {
-  const values = denseValues(src, layout);
+function pool(src: JsOperand, params: Pool2dParams, summary: Summary): JsStorage {
+  const { storage, layout } = src;
+  const values = denseValues(src);
   const [b, c] = layout.shape;
-  const out = allocValues(src.dtype, b * c * params.hOut * params.wOut);
+  const out = allocValues(storage.dtype, b * c * params.hOut * params.wOut);
   if (values instanceof BigInt64Array) {
     eachWindow(values, layout, params, (window: bigint[], i) => {
       (out as BigInt64Array)[i] = summary.bigints(window);
@@ -44,7 +45,7 @@ function pool(src: JsStorage, layout: Layout, params: Pool2dParams, summary: Sum
       (out as NumberArray)[i] = summary.numbers(window);
     });
   }
-  return fromValues(src, src.dtype, out);
+  return fromValues(storage, storage.dtype, out);
 }
 
 /** Calls `use(window, i)` for the i-th window in row-major order; the array is reused. */

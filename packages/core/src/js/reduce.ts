@@ -5,14 +5,13 @@
 import type { ReduceOp } from '../backend';
 import { isFloat } from '../dtype';
 import { allocValues, type NumberArray, type TensorArray } from '../host-array';
-import type { Layout } from '../layout';
 import { denseValues } from './copy';
 import { fromValues } from './elementwise';
-import type { JsStorage } from './storage';
+import type { JsOperand, JsStorage } from './storage';
 
-export function reduce(op: ReduceOp, storage: JsStorage, layout: Layout, dims: readonly number[]): JsStorage {
+export function reduce(op: ReduceOp, { storage, layout }: JsOperand, dims: readonly number[]): JsStorage {
   const kept = layout.shape.map((_, i) => i).filter((i) => !dims.includes(i));
-  const values = denseValues(storage, layout.permute([...kept, ...dims]));
+  const values = denseValues({ storage, layout: layout.permute([...kept, ...dims]) });
   const run = dims.reduce((product, d) => product * layout.shape[d], 1);
   const count = kept.reduce((product, d) => product * layout.shape[d], 1);
   if (op === 'argmin' || op === 'argmax') {

@@ -4,24 +4,18 @@
  */
 import type { BilinearParams } from '../backend';
 import { allocRaw, castValues } from '../host-array';
-import type { Layout } from '../layout';
+import { between, nearest } from '../windows';
 import { denseRaw, denseValues } from './copy';
-import type { JsStorage } from './storage';
+import type { JsOperand, JsStorage } from './storage';
 
-/** The input position of every output position. */
-function nearest(size: number, out: number): Int32Array {
-  const scale = size / out;
-  return Int32Array.from({ length: out }, (_, i) => Math.min(size - 1, Math.floor(i * scale)));
+export function upsampleNearest1d(src: JsOperand, lOut: number): JsStorage {
+  return upsampleNearest2d({ storage: src.storage, layout: src.layout.unsqueeze(2) }, 1, lOut);
 }
 
-export function upsampleNearest1d(src: JsStorage, layout: Layout, lOut: number): JsStorage {
-  return upsampleNearest2d(src, layout.unsqueeze(2), 1, lOut);
-}
-
-export function upsampleNearest2d(src: JsStorage, layout: Layout, hOut: number, wOut: number): JsStorage {
-  const [b, c, h, w] = layout.shape;
-  const x = denseRaw(src, layout);
-  const out = allocRaw(src.dtype, b * c * hOut * wOut);
+export function upsampleNearest2d(src: JsOperand, hOut: number, wOut: number): JsStorage {
+  const [b, c, h, w] = src.layout.shape;
+  const x = denseRaw(src);
+  const out = allocRaw(src.storage.dtype, b * c * hOut * wOut);
   const [rows, columns] = [nearest(h, hOut), nearest(w, wOut)];
   let to = 0;
   for (let plane = 0; plane < b * c; plane++) {
@@ -30,30 +24,13 @@ export function upsampleNearest2d(src: JsStorage, layout: Layout, hOut: number, 
       for (const column of columns) out[to++] = x[from + column];
     }
   }
-  return src.make(src.dtype, out);
+  return src.storage.make(src.storage.dtype, out);
 }
 
-/** Where each output of an axis lies between two inputs, and the weight of the second. */
-interface Between {
-  low: number;
-  high: number;
-  weight: number;
-}
-
-function between(size: number, out: number, alignCorners: boolean, factor: number | undefined): Between[] {
-  const ratio = factor === undefined ? size / out : 1 / factor;
-  const spread = out > 1 ? (size - 1) / (out - 1) : 0;
-  return Array.from({ length: out }, (_, i) => {
-    const position = Math.max(0, alignCorners ? spread * i : ratio * (i + 0.5) - 0.5);
-    const low = Math.min(Math.floor(position), size - 1);
-    return { low, high: Math.min(low + 1, size - 1), weight: Math.min(1, position - low) };
-  });
-}
-
-export function upsampleBilinear2d(src: JsStorage, layout: Layout, params: BilinearParams): JsStorage {
+export function upsampleBilinear2d(src: JsOperand, params: BilinearParams): JsStorage {
   const { hOut, wOut, alignCorners, scaleH, scaleW } = params;
-  const [b, c, h, w] = layout.shape;
-  const x = denseValues(src, layout);
+  const [b, c, h, w] = src.layout.shape;
+  const x = denseValues(src);
   const rows = between(h, hOut, alignCorners, scaleH);
   const columns = between(w, wOut, alignCorners, scaleW);
   const out = new Float64Array(b * c * hOut * wOut);
@@ -69,5 +46,5 @@ export function upsampleBilinear2d(src: JsStorage, layout: Layout, params: Bilin
       }
     }
   }
-  return src.make(src.dtype, castValues('f64', out, src.dtype));
+  return src.storage.make(src.storage.dtype, castValues('f64', out, src.storage.dtype));
 }

@@ -8,7 +8,7 @@
  * Methods of a link declare `this: Tensor`, because only the last link is ever instantiated.
  */
 import { type Rule, record } from '../autograd/record';
-import type { BackendStorage } from '../backend';
+import type { BackendDevice, BackendStorage, Operand } from '../backend';
 import type { Device } from '../device';
 import type { DType } from '../dtype';
 import { DeviceError, DisposedError, DTypeError, ShapeError } from '../errors';
@@ -106,8 +106,8 @@ export abstract class TensorBase {
    * The storage and this tensor's place in it, for code that talks to a backend. The storage stays this tensor's: do not
    * dispose it, and do not use it after the tensor.
    */
-  storageAndLayout(): { storage: BackendStorage; layout: Layout } {
-    return { storage: storageOf('storageAndLayout', this), layout: this.layout };
+  storageAndLayout(): Operand {
+    return operandOf('storageAndLayout', this);
   }
 
   /** Shape, dtype and device in one line, without reading the values. */
@@ -139,6 +139,11 @@ export function storageOf(op: string, tensor: TensorBase): BackendStorage {
   const ref = tensor.handle.ref;
   if (ref === null || ref.device.isDisposed) throw disposed(op, tensor);
   return ref.storage;
+}
+
+/** A live tensor as operations of a backend take it, seen through `layout`. */
+export function operandOf(op: string, tensor: TensorBase, layout: Layout = tensor.layout): Operand {
+  return { storage: storageOf(op, tensor), layout };
 }
 
 function disposed(op: string, tensor: TensorBase): DisposedError {
@@ -176,7 +181,7 @@ function resultLayout({ layout }: TensorBase, shape: Shape): Layout {
 
 /**
  * Where every operation that computes goes through: checks the operands, answers results without elements by itself (so a
- * backend never sees one), runs `run` otherwise and wraps what it returns.
+ * backend never sees one), runs `run` on the operands' device otherwise and wraps what it returns.
  *
  * `rule` says how the operation is differentiated, `args` what the rule needs to know about this call; null stands for a
  * gradient of zero everywhere. An operation without a rule raises an error in `backward`.
@@ -186,13 +191,13 @@ export function compute<A = void>(
   inputs: readonly Tensor[],
   shape: Shape,
   dtype: DType,
-  run: () => BackendStorage,
+  run: (backend: BackendDevice) => BackendStorage,
   rule?: Rule<A> | null,
   args?: A,
 ): Tensor {
   const device = checkOperands(op, inputs);
   const layout = resultLayout(inputs[0], shape);
-  const storage = layout.elemCount === 0 ? device.backend.zeros(0, dtype) : run();
+  const storage = layout.elemCount === 0 ? device.backend.zeros(0, dtype) : run(device.backend);
   return track(op, inputs, inputs[0].make(new StorageRef(storage, device), layout), rule, args);
 }
 

@@ -1,12 +1,14 @@
 /** Comparisons, whose results are u8 tensors of 0 and 1, and choosing by them. */
+
 import * as rules from '../autograd/rules/comparing';
+import type { BackendDevice } from '../backend';
 import { show } from '../check';
 import { isInt } from '../dtype';
 import { CMP_NAMES, type CmpOp } from '../elementwise/binary';
 import { CandleError, DTypeError } from '../errors';
 import { broadcastShapes, sameShape } from '../shape';
 import type { Tensor } from '../tensor';
-import { compute, sameDType, storageOf } from './base';
+import { compute, operandOf, sameDType } from './base';
 import { type Operand, TensorElementwise, withScalar } from './elementwise';
 
 export abstract class TensorComparing extends TensorElementwise {
@@ -117,28 +119,25 @@ export abstract class TensorComparing extends TensorElementwise {
     }
     sameDType('whereCond', onTrue, onFalse);
     const shape = broadcastShapes('whereCond', broadcastShapes('whereCond', this.shape, onTrue.shape), onFalse.shape);
-    const stretched = ({ layout }: Tensor) => (sameShape(layout.shape, shape) ? layout : layout.broadcastAs(shape));
-    const run = () =>
-      storageOf('whereCond', this).whereCond(
-        stretched(this),
-        storageOf('whereCond', onTrue),
-        stretched(onTrue),
-        storageOf('whereCond', onFalse),
-        stretched(onFalse),
-      );
+    const stretched = (tensor: Tensor) => {
+      const { layout } = tensor;
+      return operandOf('whereCond', tensor, sameShape(layout.shape, shape) ? layout : layout.broadcastAs(shape));
+    };
+    const run = ({ ops }: BackendDevice) => ops.whereCond(stretched(this), stretched(onTrue), stretched(onFalse));
     return compute('whereCond', [this, onTrue, onFalse], shape, onTrue.dtype, run, rules.whereCond);
   }
 }
 
 function compare(op: CmpOp, lhs: Tensor, rhs: Operand): Tensor {
   if (typeof rhs !== 'object') {
-    return compute(op, [lhs], lhs.shape, 'u8', () =>
-      withScalar(op, lhs, rhs, (scalar, layout) => storageOf(op, lhs).cmp(op, scalar, lhs.layout, layout)),
+    return compute(op, [lhs], lhs.shape, 'u8', ({ ops }) =>
+      withScalar(op, lhs, rhs, (scalar) => ops.cmp(op, operandOf(op, lhs), scalar)),
     );
   }
   const shape = broadcastShapes(op, lhs.shape, rhs.shape);
   sameDType(op, lhs, rhs);
-  return compute(op, [lhs, rhs], shape, 'u8', () =>
-    storageOf(op, lhs).cmp(op, storageOf(op, rhs), lhs.layout.broadcastAs(shape), rhs.layout.broadcastAs(shape)),
-  );
+  return compute(op, [lhs, rhs], shape, 'u8', ({ ops }) => {
+    const a = operandOf(op, lhs, lhs.layout.broadcastAs(shape));
+    return ops.cmp(op, a, operandOf(op, rhs, rhs.layout.broadcastAs(shape)));
+  });
 }

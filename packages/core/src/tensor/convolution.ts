@@ -6,10 +6,11 @@
 import * as rules from '../autograd/rules/convolution';
 import type { BackendStorage, Conv1dParams, Conv2dParams } from '../backend';
 import { COUNT, check, POSITIVE, show } from '../check';
+import * as composed from '../composed/conv';
 import { CandleError, ShapeError } from '../errors';
 import { elemCount, formatShape, type Shape } from '../shape';
 import type { Tensor } from '../tensor';
-import { compute, sameDType, shapesDiffer, storageOf, withTemporaries } from './base';
+import { compute, operandOf, sameDType, shapesDiffer, withTemporaries } from './base';
 import { TensorFused } from './fused';
 import { cat } from './joining';
 
@@ -69,7 +70,9 @@ export abstract class TensorConvolution extends TensorFused {
     const settings = checkOptions('conv1d', options);
     return convolve('conv1d', this, kernel, settings, false, (input, weights, out) => {
       const sizes = sizes1d(input, weights, settings, weights.shape[0], out);
-      return storageOf('conv1d', input).conv1d(input.layout, storageOf('conv1d', weights), weights.layout, sizes);
+      const { conv } = input.device.backend;
+      const operands = [operandOf('conv1d', input), operandOf('conv1d', weights)] as const;
+      return conv?.conv1d?.(...operands, sizes) ?? composed.conv1d(input, weights, sizes);
     });
   }
 
@@ -85,7 +88,9 @@ export abstract class TensorConvolution extends TensorFused {
     const settings = checkOptions('conv2d', options);
     return convolve('conv2d', this, kernel, settings, false, (input, weights, out) => {
       const sizes = sizes2d(input, weights, settings, weights.shape[0], out);
-      return storageOf('conv2d', input).conv2d(input.layout, storageOf('conv2d', weights), weights.layout, sizes);
+      const { conv } = input.device.backend;
+      const operands = [operandOf('conv2d', input), operandOf('conv2d', weights)] as const;
+      return conv?.conv2d?.(...operands, sizes) ?? composed.conv2d(input, weights, sizes);
     });
   }
 
@@ -108,24 +113,26 @@ export abstract class TensorConvolution extends TensorFused {
   convTranspose1d(this: Tensor, kernel: Tensor, options: ConvTransposeOptions = {}): Tensor {
     const op = 'convTranspose1d';
     const settings = checkOptions(op, options);
-    return convolve(op, this, kernel, settings, true, (input, weights, out) =>
-      storageOf(op, input).convTranspose1d(input.layout, storageOf(op, weights), weights.layout, {
-        ...sizes1d(input, weights, settings, weights.shape[1], out),
-        outputPadding: settings.outputPadding,
-      }),
-    );
+    return convolve(op, this, kernel, settings, true, (input, weights, out) => {
+      const { outputPadding } = settings;
+      const sizes = { ...sizes1d(input, weights, settings, weights.shape[1], out), outputPadding };
+      const { conv } = input.device.backend;
+      const operands = [operandOf(op, input), operandOf(op, weights)] as const;
+      return conv?.convTranspose1d?.(...operands, sizes) ?? composed.convTranspose1d(input, weights, sizes);
+    });
   }
 
   /** This [b, cIn, h, w] with a kernel [cIn, cOut / groups, kH, kW], each axis and errors as in {@link convTranspose1d}. */
   convTranspose2d(this: Tensor, kernel: Tensor, options: ConvTransposeOptions = {}): Tensor {
     const op = 'convTranspose2d';
     const settings = checkOptions(op, options);
-    return convolve(op, this, kernel, settings, true, (input, weights, out) =>
-      storageOf(op, input).convTranspose2d(input.layout, storageOf(op, weights), weights.layout, {
-        ...sizes2d(input, weights, settings, weights.shape[1], out),
-        outputPadding: settings.outputPadding,
-      }),
-    );
+    return convolve(op, this, kernel, settings, true, (input, weights, out) => {
+      const { outputPadding } = settings;
+      const sizes = { ...sizes2d(input, weights, settings, weights.shape[1], out), outputPadding };
+      const { conv } = input.device.backend;
+      const operands = [operandOf(op, input), operandOf(op, weights)] as const;
+      return conv?.convTranspose2d?.(...operands, sizes) ?? composed.convTranspose2d(input, weights, sizes);
+    });
   }
 }
 

@@ -7,16 +7,16 @@
  * an `affine` with the number rounded (candle's `t / 2.0` on integers multiplies by 0, `u8 - 1.0` adds 0).
  */
 import * as rules from '../autograd/rules/elementwise';
-import type { BackendStorage } from '../backend';
+import type { BackendDevice, Operand as BackendOperand } from '../backend';
 import { type DType, isFloat, isInt } from '../dtype';
 import { type BinaryOp, binaryRow } from '../elementwise/binary';
 import { type UnaryOp, unaryRow } from '../elementwise/unary';
 import { CandleError, DTypeError } from '../errors';
 import { heldScalar, isNarrowFloat, roundScalar, toInt64 } from '../host-array';
 import { Layout } from '../layout';
-import { broadcastShapes, type Shape, sameShape } from '../shape';
+import { broadcastShapes, sameShape } from '../shape';
 import type { Tensor } from '../tensor';
-import { compute, sameDType, storageOf, withTemporaries } from './base';
+import { compute, operandOf, sameDType, withTemporaries } from './base';
 import { TensorWriting } from './writing';
 
 /** The other side of an operation: a tensor, or a number for every element; a bigint is exact or an error. */
@@ -237,7 +237,7 @@ export abstract class TensorElementwise extends TensorWriting {
       return withTemporaries((temporary) => temporary(this.mul(factor)).add(term));
     }
     const [factor, term] = [floatOf('affine', this, mul), floatOf('affine', this, add)];
-    const run = () => storageOf('affine', this).affine(this.layout, factor, term);
+    const run = ({ ops }: BackendDevice) => ops.affine(operandOf('affine', this), factor, term);
     return compute('affine', [this], this.shape, this.dtype, run, rules.affine, factor);
   }
 
@@ -250,13 +250,13 @@ export abstract class TensorElementwise extends TensorWriting {
    * ```
    */
   powf(this: Tensor, exponent: number): Tensor {
-    const run = () => storageOf('powf', this).powf(this.layout, exponent);
+    const run = ({ ops }: BackendDevice) => ops.powf(operandOf('powf', this), exponent);
     return compute('powf', [this], this.shape, this.dtype, run, rules.powf, exponent);
   }
 
   /** x where positive, else alpha * (eˣ - 1). Float dtypes; any shape. @throws UnsupportedError for integer dtypes */
   elu(this: Tensor, alpha = 1): Tensor {
-    const run = () => storageOf('elu', this).elu(this.layout, alpha);
+    const run = ({ ops }: BackendDevice) => ops.elu(operandOf('elu', this), alpha);
     return compute('elu', [this], this.shape, this.dtype, run, rules.elu, alpha);
   }
 
@@ -406,7 +406,7 @@ export abstract class TensorElementwise extends TensorWriting {
 }
 
 function unary(op: UnaryOp, tensor: Tensor): Tensor {
-  const run = () => storageOf(op, tensor).unary(op, tensor.layout);
+  const run = ({ ops }: BackendDevice) => ops.unary(op, operandOf(op, tensor));
   return compute(op, [tensor], tensor.shape, tensor.dtype, run, unaryRow(op).gradient);
 }
 
@@ -414,16 +414,16 @@ function binary(op: BinaryOp, lhs: Tensor, rhs: Tensor): Tensor {
   const same = sameShape(lhs.shape, rhs.shape);
   const shape = same ? lhs.shape : broadcastShapes(op, lhs.shape, rhs.shape);
   sameDType(op, lhs, rhs);
-  const run = () => {
-    const [a, b] = same ? [lhs.layout, rhs.layout] : [lhs.layout.broadcastAs(shape), rhs.layout.broadcastAs(shape)];
-    return storageOf(op, lhs).binary(op, storageOf(op, rhs), a, b);
+  const run = ({ ops }: BackendDevice) => {
+    const stretched = (x: Tensor) => operandOf(op, x, same ? x.layout : x.layout.broadcastAs(shape));
+    return ops.binary(op, stretched(lhs), stretched(rhs));
   };
   return compute(op, [lhs, rhs], shape, lhs.dtype, run, binaryRow(op).gradient);
 }
 
 function binaryScalar(op: BinaryOp, lhs: Tensor, value: number | bigint): Tensor {
-  const run = () =>
-    withScalar(op, lhs, value, (scalar, layout) => storageOf(op, lhs).binary(op, scalar, lhs.layout, layout));
+  const run = ({ ops }: BackendDevice) =>
+    withScalar(op, lhs, value, (scalar) => ops.binary(op, operandOf(op, lhs), scalar));
   return compute(op, [lhs], lhs.shape, lhs.dtype, run, binaryRow(op).scalarGradient, Number(value));
 }
 
@@ -464,16 +464,17 @@ export function withScalar<T>(
   op: string,
   like: Tensor,
   value: number | bigint,
-  body: (scalar: BackendStorage, layout: Layout) => T,
+  body: (scalar: BackendOperand) => T,
 ): T {
   const held = heldScalar(op, like.dtype, value);
   // Set by a kernel: an upload would wait in the driver, and could not be captured.
-  const scalar = like.device.backend.allocUninit(1, like.dtype);
+  const { backend } = like.device;
+  const storage = backend.allocUninit(1, like.dtype);
   try {
-    scalar.constSet(held, SCALAR);
-    return body(scalar, scalarLayout(like.shape));
+    backend.ops.fill({ storage, layout: SCALAR }, held);
+    return body({ storage, layout: SCALAR.broadcastAs(like.shape) });
   } finally {
-    scalar.dispose();
+    storage.dispose();
   }
 }
 
@@ -483,7 +484,3 @@ function floatOf(op: string, like: Tensor, value: number | bigint): number {
 }
 
 const SCALAR = Layout.contiguous([]);
-
-function scalarLayout(shape: Shape): Layout {
-  return SCALAR.broadcastAs(shape);
-}

@@ -1,14 +1,15 @@
 /**
- * Operations that backends do in one kernel: softmax, the two norms and rotary embedding. `@x/nn` builds its modules on
+ * Operations that backends do in one kernel, or compose: softmax, the two norms and rotary embedding. `@x/nn` builds its modules on
  * them. Inputs are made contiguous first where they are not.
  */
 import * as rules from '../autograd/rules/fused';
-import type { RopeKind } from '../backend';
+import type { BackendDevice, RopeKind } from '../backend';
+import * as composed from '../composed/fused';
 import { isFloat } from '../dtype';
 import { DTypeError, ShapeError } from '../errors';
 import { formatShape, sameShape } from '../shape';
 import type { Tensor } from '../tensor';
-import { compute, sameDType, shapesDiffer, storageOf, withTemporaries } from './base';
+import { compute, operandOf, sameDType, shapesDiffer, withTemporaries } from './base';
 import { TensorProducts } from './products';
 
 export abstract class TensorFused extends TensorProducts {
@@ -24,7 +25,8 @@ export abstract class TensorFused extends TensorProducts {
   softmaxLastDim(this: Tensor): Tensor {
     requireFloatRows('softmaxLastDim', this);
     return dense([this], ([x]) => {
-      const run = () => storageOf('softmaxLastDim', x).softmaxLastDim(x.layout);
+      const run = ({ fused }: BackendDevice) =>
+        fused?.softmaxLastDim?.(operandOf('softmaxLastDim', x)) ?? composed.softmaxLastDim(x);
       return compute('softmaxLastDim', [x], x.shape, x.dtype, run, rules.softmaxLastDim);
     });
   }
@@ -37,7 +39,8 @@ export abstract class TensorFused extends TensorProducts {
     requireFloatRows('rmsNorm', this);
     requireRow('rmsNorm', this, alpha);
     return dense([this, alpha], ([x, a]) => {
-      const run = () => storageOf('rmsNorm', x).rmsNorm(x.layout, storageOf('rmsNorm', a), a.layout, eps);
+      const run = ({ fused }: BackendDevice) =>
+        fused?.rmsNorm?.(operandOf('rmsNorm', x), operandOf('rmsNorm', a), eps) ?? composed.rmsNorm(x, a, eps);
       return compute('rmsNorm', [x, a], x.shape, x.dtype, run, rules.rmsNorm, eps);
     });
   }
@@ -52,15 +55,9 @@ export abstract class TensorFused extends TensorProducts {
     requireRow('layerNorm', this, alpha);
     requireRow('layerNorm', this, beta);
     return dense([this, alpha, beta], ([x, a, b]) => {
-      const run = () =>
-        storageOf('layerNorm', x).layerNorm(
-          x.layout,
-          storageOf('layerNorm', a),
-          a.layout,
-          storageOf('layerNorm', b),
-          b.layout,
-          eps,
-        );
+      const operand = (tensor: Tensor) => operandOf('layerNorm', tensor);
+      const run = ({ fused }: BackendDevice) =>
+        fused?.layerNorm?.(operand(x), operand(a), operand(b), eps) ?? composed.layerNorm(x, a, b, eps);
       return compute('layerNorm', [x, a, b], x.shape, x.dtype, run, rules.layerNorm, eps);
     });
   }
@@ -93,8 +90,9 @@ export abstract class TensorFused extends TensorProducts {
     }
     if (cos.rank !== sin.rank) throw shapesDiffer('rope', cos.shape, sin.shape, 'cos and sin must have one shape');
     return dense([this, cos, sin], ([x, c, s]) => {
-      const run = () =>
-        storageOf('rope', x).rope(kind, x.layout, storageOf('rope', c), c.layout, storageOf('rope', s), s.layout);
+      const operand = (tensor: Tensor) => operandOf('rope', tensor);
+      const run = ({ fused }: BackendDevice) =>
+        fused?.rope?.(kind, operand(x), operand(c), operand(s)) ?? composed.rope(kind, x, c, s);
       return compute('rope', [x, c, s], x.shape, x.dtype, run, rules.rope, kind);
     });
   }

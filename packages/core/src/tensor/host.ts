@@ -2,8 +2,10 @@
  * Between tensors and the host: reading values out, changing dtype and device. candle's `to_vec*`, `to_scalar`,
  * `to_dtype` and `to_device`; each reading method has an async form and one ending in `Sync` that blocks the event loop.
  */
+
 import { toDevice, toDtype } from '../autograd/rules/conversions';
 import { identity } from '../autograd/rules/shared';
+import type { BackendDevice } from '../backend';
 import { refuseInCapture, refuseOtherDevice } from '../capture-state';
 import { Device, type DeviceLike } from '../device';
 import { type DType, isDType } from '../dtype';
@@ -11,7 +13,7 @@ import { DTypeError, ShapeError } from '../errors';
 import { decodeRaw, rawFromBytes, type TensorArray, type ValuesOf } from '../host-array';
 import { formatShape } from '../shape';
 import type { Tensor } from '../tensor';
-import { adopt, aliasOf, compute, storageOf, track, viewOf } from './base';
+import { adopt, aliasOf, compute, operandOf, storageOf, track, viewOf } from './base';
 import { TensorDescribing } from './describing';
 
 /** Values nested by dimension; a scalar tensor gives the bare value. */
@@ -122,7 +124,7 @@ export abstract class TensorHost extends TensorDescribing {
   toDtype(this: Tensor, dtype: DType): Tensor {
     if (!isDType(dtype)) throw new DTypeError('DTYPE_MISMATCH', `toDtype: "${dtype}" is no dtype; use one of DTYPES.`);
     if (dtype === this.dtype) return viewOf('toDtype', this, this.layout, identity);
-    const run = () => storageOf('toDtype', this).toDtype(this.layout, dtype);
+    const run = ({ ops }: BackendDevice) => ops.toDtype(operandOf('toDtype', this), dtype);
     return compute('toDtype', [this], this.shape, dtype, run, toDtype);
   }
 

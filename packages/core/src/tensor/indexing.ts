@@ -9,15 +9,17 @@
  *
  * Differs from candle, where the largest value of u8, u32 and i64 picks 0 or is skipped without an error.
  */
+
 import { checkWrite, recordWrite } from '../autograd/in-place';
 import * as rules from '../autograd/rules/indexing';
+import type { BackendDevice } from '../backend';
 import { isInt } from '../dtype';
 import { DTypeError, ShapeError } from '../errors';
 import { heldScalar } from '../host-array';
 import { Layout } from '../layout';
 import { formatShape, resolveDim } from '../shape';
 import type { Tensor } from '../tensor';
-import { checkOperands, compute, markWritten, sameDType, shapesDiffer, storageOf, withTemporaries } from './base';
+import { checkOperands, compute, markWritten, operandOf, sameDType, shapesDiffer, withTemporaries } from './base';
 import { requireContiguous, requireSeparate } from './joining';
 import { TensorReducing } from './reducing';
 
@@ -75,7 +77,7 @@ export abstract class TensorIndexing extends TensorReducing {
     const fits = ids.shape.every((size, i) => i === d || size <= this.shape[i]);
     if (!fits) throw shapesDiffer('gather', this.shape, ids.shape, `outside dimension ${d} the ids may not be larger`);
     checkIds('gather', [this, ids], ids, d);
-    const run = () => storageOf('gather', this).gather(this.layout, storageOf('gather', ids), ids.layout, d);
+    const run = ({ ops }: BackendDevice) => ops.gather(operandOf('gather', this), operandOf('gather', ids), d);
     return compute('gather', [this, ids], ids.shape, this.dtype, run, rules.gather, d);
   }
 
@@ -138,15 +140,8 @@ export abstract class TensorIndexing extends TensorReducing {
       throw shapesDiffer('indexAdd', this.shape, src.shape, remedy);
     }
     checkIds('indexAdd', [this, ids, src], ids, d);
-    const run = () =>
-      storageOf('indexAdd', this).indexAdd(
-        this.layout,
-        storageOf('indexAdd', ids),
-        ids.layout,
-        storageOf('indexAdd', src),
-        src.layout,
-        d,
-      );
+    const run = ({ ops }: BackendDevice) =>
+      ops.indexAdd(operandOf('indexAdd', this), operandOf('indexAdd', ids), operandOf('indexAdd', src), d);
     return compute('indexAdd', [this, ids, src], this.shape, this.dtype, run, rules.indexAdd, d);
   }
 
@@ -161,10 +156,10 @@ export abstract class TensorIndexing extends TensorReducing {
    * ```
    */
   constSet(this: Tensor, value: number | bigint): void {
-    const storage = storageOf('constSet', this);
+    const operand = operandOf('constSet', this);
     const held = heldScalar('constSet', this.dtype, value);
     const tracked = checkWrite('constSet', this);
-    if (this.elemCount > 0) storage.constSet(held, this.layout);
+    if (this.elemCount > 0) this.device.backend.ops.fill(operand, held);
     markWritten(this);
     // Nothing of what it was computed from is left.
     if (tracked) this.handle.forget();
@@ -186,7 +181,7 @@ function selected(op: string, tensor: Tensor, ids: Tensor, d: number): Tensor {
   requireIds(op, ids, 1);
   checkIds(op, [tensor, ids], ids, d);
   const shape = tensor.shape.map((size, i) => (i === d ? ids.elemCount : size));
-  const run = () => storageOf(op, tensor).indexSelect(tensor.layout, storageOf(op, ids), ids.layout, d);
+  const run = ({ ops }: BackendDevice) => ops.indexSelect(operandOf(op, tensor), operandOf(op, ids), d);
   return compute(op, [tensor, ids], shape, tensor.dtype, run, rules.indexSelect, d);
 }
 
@@ -194,13 +189,12 @@ function selected(op: string, tensor: Tensor, ids: Tensor, d: number): Tensor {
 function placed(op: 'scatter' | 'scatterAdd', tensor: Tensor, ids: Tensor, src: Tensor, dim: number): Tensor {
   const d = scatterDim(op, tensor, ids, src, dim);
   checkIds(op, [tensor, ids, src], ids, d);
-  const run = () => {
-    const out = tensor.device.backend.allocUninit(tensor.elemCount, tensor.dtype);
-    storageOf(op, tensor).copyStridedInto(out, 0, tensor.layout);
+  const run = ({ ops }: BackendDevice) => {
+    const out = ops.copy(operandOf(op, tensor));
     if (ids.elemCount === 0) return out;
     const method = op === 'scatter' ? 'scatterSet' : 'scatterAddSet';
-    const from = src.layout.narrowTo(ids.shape);
-    out[method](Layout.contiguous(tensor.shape), storageOf(op, ids), ids.layout, storageOf(op, src), from, d);
+    const target = { storage: out, layout: Layout.contiguous(tensor.shape) };
+    ops[method](target, operandOf(op, ids), operandOf(op, src, src.layout.narrowTo(ids.shape)), d);
     return out;
   };
   return compute(
@@ -224,8 +218,8 @@ function placeInto(op: 'scatterSet' | 'scatterAddSet', tensor: Tensor, ids: Tens
   if (ids.elemCount === 0) return;
   const recorded = checkWrite(op, tensor, [src]);
   checkIds(op, [tensor, ids, src], ids, d);
-  const from = src.layout.narrowTo(ids.shape);
-  storageOf(op, tensor)[op](tensor.layout, storageOf(op, ids), ids.layout, storageOf(op, src), from, d);
+  const from = operandOf(op, src, src.layout.narrowTo(ids.shape));
+  tensor.device.backend.ops[op](operandOf(op, tensor), operandOf(op, ids), from, d);
   markWritten(tensor);
   if (recorded) recordWrite(op, [tensor, ids, src], op === 'scatterSet' ? rules.scatter : rules.scatterAdd, d);
 }
@@ -241,7 +235,7 @@ function checkIds(op: string, operands: readonly Tensor[], ids: Tensor, d: numbe
       `${op}: dimension ${d} of ${formatShape(shape)} is empty and ${ids.elemCount} ids are given; give none.`,
     );
   }
-  storageOf(op, ids).checkIds(op, ids.layout, { size: shape[d], dim: d });
+  ids.device.backend.ops.checkIds(op, operandOf(op, ids), { size: shape[d], dim: d });
 }
 
 function requireIds(op: string, ids: Tensor, rank: number): void {

@@ -2,9 +2,11 @@
 import { checkWrite, recordWrite } from '../autograd/in-place';
 import * as rules from '../autograd/rules/joining';
 import { identity } from '../autograd/rules/shared';
+import type { BackendDevice, BackendStorage } from '../backend';
 import { BOOLEAN, check } from '../check';
 import { DTypeError, ShapeError } from '../errors';
 import { allocRaw } from '../host-array';
+import { Layout } from '../layout';
 import { elemCount, formatShape, resolveDim, type Shape, sameShape, validateShape } from '../shape';
 import type { Tensor } from '../tensor';
 import {
@@ -12,6 +14,7 @@ import {
   compute,
   idsOn,
   markWritten,
+  operandOf,
   sameDType,
   shapesDiffer,
   storageOf,
@@ -204,9 +207,8 @@ export abstract class TensorJoining extends TensorViews {
   sliceScatter(this: Tensor, src: Tensor, dim: number, start: number): Tensor {
     const op = 'sliceScatter';
     const d = checkSlice(op, this, src, dim, start);
-    const written = () => {
-      const out = this.device.backend.allocUninit(this.elemCount, this.dtype);
-      storageOf(op, this).copyStridedInto(out, 0, this.layout);
+    const written = ({ ops }: BackendDevice) => {
+      const out = ops.copy(operandOf(op, this));
       if (src.elemCount > 0) copyInto(src, d, this.shape[d], start, out);
       return out;
     };
@@ -243,23 +245,29 @@ export function requireSeparate(op: string, target: Tensor, operand: Tensor, wha
   throw new ShapeError('INVALID_SHAPE', `${op}: ${what} and target share their memory; copy() the ${what} first.`);
 }
 
-type Storage = ReturnType<typeof storageOf>;
-
 /** Copies `src` into a row-major buffer whose dimension `d` has size `outSize`, from position `start` of that dimension. */
-function copyInto(src: Tensor, d: number, outSize: number, start: number, out: Storage, outOffset = 0): void {
+function copyInto(src: Tensor, d: number, outSize: number, start: number, out: BackendStorage, outOffset = 0): void {
   const inner = elemCount(src.shape.slice(d + 1));
   const outer = elemCount(src.shape.slice(0, d));
   const row = src.shape[d] * inner;
   const dstOffset = outOffset + start * inner;
   if (outer === 1 || row === outSize * inner) {
-    storageOf('copy', src).copyStridedInto(out, dstOffset, src.layout);
+    const layout = Layout.contiguous([src.elemCount], dstOffset);
+    src.device.backend.ops.copy(operandOf('copy', src), { storage: out, layout });
     return;
   }
   const dense = src.contiguous();
   try {
     const { storage, layout } = dense.storageAndLayout();
     const srcOffset = layout.startOffset;
-    storage.copy2d(out, { d1: outer, d2: row, srcStride: row, dstStride: outSize * inner, srcOffset, dstOffset });
+    src.device.backend.ops.copy2d(storage, out, {
+      d1: outer,
+      d2: row,
+      srcStride: row,
+      dstStride: outSize * inner,
+      srcOffset,
+      dstOffset,
+    });
   } finally {
     dense.dispose();
   }

@@ -1,10 +1,12 @@
 /** Matrix products. Operands may have any strides: views need no `contiguous()` first (candle refuses most of them). */
+
 import * as rules from '../autograd/rules/products';
+import type { BackendDevice } from '../backend';
 import { ShapeError } from '../errors';
 import type { Layout } from '../layout';
 import { broadcastShapes, elemCount, formatShape } from '../shape';
 import type { Tensor } from '../tensor';
-import { checkOperands, compute, sameDType, shapesDiffer, storageOf, withTemporaries } from './base';
+import { checkOperands, compute, operandOf, sameDType, shapesDiffer, withTemporaries } from './base';
 import { TensorIndexing } from './indexing';
 
 export abstract class TensorProducts extends TensorIndexing {
@@ -91,9 +93,9 @@ function product(op: string, lhs: Tensor, rhs: Tensor, left: Layout, right: Layo
   if (!Number.isSafeInteger(b * m * n)) {
     throw new ShapeError('INVALID_SHAPE', `${op}: the result ${formatShape(shape)} is too large; split the product.`);
   }
-  const run = () => {
-    if (k === 0) return lhs.device.backend.zeros(b * m * n, lhs.dtype);
-    return storageOf(op, lhs).matmul(storageOf(op, rhs), { b, m, n, k }, left, right);
+  const run = (backend: BackendDevice) => {
+    if (k === 0) return backend.zeros(b * m * n, lhs.dtype);
+    return backend.ops.matmul(operandOf(op, lhs, left), operandOf(op, rhs, right), { b, m, n, k });
   };
   return compute(op, [lhs, rhs], shape, lhs.dtype, run, rules.matmul, [
     isTransposed(lhs.layout),

@@ -7,13 +7,13 @@
  */
 import * as rules from '../autograd/rules/reducing';
 import { identity } from '../autograd/rules/shared';
-import type { ReduceOp } from '../backend';
+import type { BackendDevice, ReduceOp } from '../backend';
 import { isFloat } from '../dtype';
 import { DTypeError, ShapeError } from '../errors';
 import { isNarrowFloat } from '../host-array';
 import { elemCount, formatShape, resolveDim, resolveDims, type Shape } from '../shape';
 import type { Tensor } from '../tensor';
-import { compute, storageOf, viewOf, withTemporaries } from './base';
+import { compute, operandOf, viewOf, withTemporaries } from './base';
 import { TensorComparing } from './comparing';
 import { cat } from './joining';
 
@@ -276,10 +276,9 @@ function reduce(op: ReduceOp, tensor: Tensor, dims: Dims, keep: boolean): Tensor
   }
   const { shape, kept } = reducedShapes(tensor.shape, reduced);
   const dtype = op === 'argmax' || op === 'argmin' ? 'u32' : tensor.dtype;
-  const run = () => {
-    const { backend } = tensor.device;
+  const run = (backend: BackendDevice) => {
     if (tensor.elemCount === 0) return backend.zeros(elemCount(shape), dtype);
-    return storageOf(op, tensor).reduce(op, tensor.layout, reduced);
+    return backend.ops.reduce(op, operandOf(op, tensor), reduced);
   };
   return compute(op, [tensor], keep ? kept : shape, dtype, run, op === 'sum' ? rules.sum : rules.extreme, kept);
 }

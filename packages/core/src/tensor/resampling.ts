@@ -4,11 +4,12 @@
  */
 import * as rules from '../autograd/rules/resampling';
 import { identity } from '../autograd/rules/shared';
-import type { Pool2dParams } from '../backend';
+import type { BackendDevice, Pool2dParams } from '../backend';
+import * as composed from '../composed/resampling';
 import { CandleError, ShapeError } from '../errors';
 import { formatShape } from '../shape';
 import type { Tensor } from '../tensor';
-import { compute, storageOf, viewOf } from './base';
+import { compute, operandOf, viewOf } from './base';
 import { TensorConvolution } from './convolution';
 
 /** One size for both axes, or [height, width]. */
@@ -62,7 +63,8 @@ export abstract class TensorResampling extends TensorConvolution {
     const op = 'interpolate1d';
     const [b, c] = requireImage(op, this, 3);
     requireTarget(op, this, [size]);
-    const run = () => storageOf(op, this).upsampleNearest1d(this.layout, size);
+    const run = ({ resampling }: BackendDevice) =>
+      resampling?.upsampleNearest1d?.(operandOf(op, this), size) ?? composed.upsampleNearest1d(this, size);
     return compute(op, [this], [b, c, size], this.dtype, run, rules.nearest);
   }
 
@@ -76,7 +78,9 @@ export abstract class TensorResampling extends TensorConvolution {
     const op = 'interpolate2d';
     const [b, c] = requireImage(op, this, 4);
     requireTarget(op, this, [height, width]);
-    const run = () => storageOf(op, this).upsampleNearest2d(this.layout, height, width);
+    const run = ({ resampling }: BackendDevice) =>
+      resampling?.upsampleNearest2d?.(operandOf(op, this), height, width) ??
+      composed.upsampleNearest2d(this, height, width);
     return compute(op, [this], [b, c, height, width], this.dtype, run, rules.nearest);
   }
 
@@ -126,7 +130,8 @@ function bilinear(
   // As in candle, equal sizes give the image itself, whatever the scales.
   if (h === hOut && w === wOut) return viewOf(op, tensor, tensor.layout, identity);
   const params = { hOut, wOut, alignCorners, scaleH, scaleW };
-  const run = () => storageOf(op, tensor).upsampleBilinear2d(tensor.layout, params);
+  const run = ({ resampling }: BackendDevice) =>
+    resampling?.upsampleBilinear2d?.(operandOf(op, tensor), params) ?? composed.upsampleBilinear2d(tensor, params);
   return compute(op, [tensor], [b, c, hOut, wOut], tensor.dtype, run, rules.bilinear, params);
 }
 
@@ -143,7 +148,9 @@ function pool(op: 'avgPool2d' | 'maxPool2d', tensor: Tensor, kernel: Size2d, str
   const hOut = Math.floor((h - kH) / strideH) + 1;
   const wOut = Math.floor((w - kW) / strideW) + 1;
   const params: Pool2dParams = { kH, kW, strideH, strideW, hOut, wOut };
-  const run = () => storageOf(op, tensor)[op](tensor.layout, params);
+  const run = ({ resampling }: BackendDevice) =>
+    resampling?.[op]?.(operandOf(op, tensor), params) ??
+    (op === 'avgPool2d' ? composed.avgPool2d : composed.maxPool2d)(tensor, params);
   return compute(
     op,
     [tensor],

@@ -3,11 +3,12 @@
  * here it is stable in both directions, takes any view and any width, and NaN is greater than every number on all devices.
  */
 import * as rules from '../autograd/rules/indexing';
-import type { BackendStorage } from '../backend';
+import type { BackendDevice, BackendStorage } from '../backend';
+import * as composed from '../composed/sorting';
 import { ShapeError } from '../errors';
 import { formatShape } from '../shape';
 import type { Tensor } from '../tensor';
-import { compute, storageOf } from './base';
+import { compute, operandOf } from './base';
 import { TensorResampling } from './resampling';
 
 export abstract class TensorSorting extends TensorResampling {
@@ -23,7 +24,9 @@ export abstract class TensorSorting extends TensorResampling {
   argSortLastDim(this: Tensor, ascending: boolean): Tensor {
     const op = 'argSortLastDim';
     requireRows(op, this);
-    return compute(op, [this], this.shape, 'u32', () => storageOf(op, this).argSortLastDim(this.layout, !ascending));
+    const run = ({ sorting }: BackendDevice) =>
+      sorting?.argSortLastDim?.(operandOf(op, this), !ascending) ?? composed.argSortLastDim(this, !ascending);
+    return compute(op, [this], this.shape, 'u32', run);
   }
 
   /**
@@ -39,8 +42,8 @@ export abstract class TensorSorting extends TensorResampling {
     const op = 'sortLastDim';
     requireRows(op, this);
     let values: BackendStorage;
-    const positions = compute(op, [this], this.shape, 'u32', () => {
-      const sorted = storageOf(op, this).sortLastDim(this.layout, !ascending);
+    const positions = compute(op, [this], this.shape, 'u32', ({ sorting }) => {
+      const sorted = sorting?.sortLastDim?.(operandOf(op, this), !ascending) ?? composed.sortLastDim(this, !ascending);
       values = sorted.values;
       return sorted.positions;
     });
@@ -72,7 +75,14 @@ export abstract class TensorSorting extends TensorResampling {
       );
     }
     const shape = [...this.shape.slice(0, -1), k];
-    const positions = compute(op, [this], shape, 'u32', () => storageOf(op, this).topkLastDim(this.layout, k, largest));
+    const positions = compute(
+      op,
+      [this],
+      shape,
+      'u32',
+      ({ sorting }) =>
+        sorting?.topkLastDim?.(operandOf(op, this), k, largest) ?? composed.topkLastDim(this, k, largest),
+    );
     return [gathered(this, positions), positions];
   }
 }

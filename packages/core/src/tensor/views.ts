@@ -2,8 +2,10 @@
  * Operations that only change how a storage is looked at: reshape, transpose, narrow, broadcast and indexing with numbers
  * and ranges. The result shares memory with its input, except where `reshape` and `contiguous` must copy.
  */
+
 import { identity, reshaped } from '../autograd/rules/shared';
 import * as rules from '../autograd/rules/views';
+import type { BackendDevice } from '../backend';
 import { show } from '../check';
 import { ShapeError } from '../errors';
 import { Layout } from '../layout';
@@ -17,7 +19,7 @@ import {
   validateShape,
 } from '../shape';
 import type { Tensor } from '../tensor';
-import { compute, isTensor, storageOf, viewOf, withTemporaries } from './base';
+import { compute, isTensor, operandOf, viewOf, withTemporaries } from './base';
 import { TensorHost } from './host';
 import { type Index, sliceBounds } from './index-op';
 
@@ -323,11 +325,7 @@ export abstract class TensorViews extends TensorHost {
 
 /** A copy in row-major order, under a shape of the same element count. */
 export function denseCopy(op: string, tensor: Tensor, shape: Shape): Tensor {
-  const run = () => {
-    const out = tensor.device.backend.allocUninit(tensor.elemCount, tensor.dtype);
-    storageOf(op, tensor).copyStridedInto(out, 0, tensor.layout);
-    return out;
-  };
+  const run = ({ ops }: BackendDevice) => ops.copy(operandOf(op, tensor));
   return compute(op, [tensor], shape, tensor.dtype, run, reshaped);
 }
 

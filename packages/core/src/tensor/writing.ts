@@ -8,7 +8,7 @@ import { DTypeError, ShapeError } from '../errors';
 import { allocValues, bytesOf, encodeInput, encodeRaw, type TensorArray } from '../host-array';
 import { formatShape, sameShape } from '../shape';
 import type { Tensor } from '../tensor';
-import { checkOperands, markWritten, sameDType, shapesDiffer, storageOf } from './base';
+import { checkOperands, markWritten, operandOf, sameDType, shapesDiffer, storageOf } from './base';
 import { requireContiguous, requireSeparate, TensorJoining } from './joining';
 import { flatten, type TensorData } from './nested-data';
 
@@ -65,7 +65,7 @@ export abstract class TensorWriting extends TensorJoining {
     requireContiguous(op, this);
     requireSeparate(op, this, src);
     refuseTracked(op, this, [src]);
-    if (src.elemCount > 0) storageOf(op, src).copyStridedInto(storageOf(op, this), this.layout.startOffset, src.layout);
+    if (src.elemCount > 0) this.device.backend.ops.copy(operandOf(op, src), operandOf(op, this));
     markWritten(this);
   }
 }

@@ -134,10 +134,10 @@ for (const dtype of ['f32', 'f16', 'bf16']) for (const stride of [1, 2]) for (co
   const x = Layout.contiguous([2, 3, 9, 10]);
   const line = Layout.contiguous([2, 3, 10]);
   worst = Math.max(worst,
-    both(device, dtype, [540, 72], ([s, w]) => s.conv2d(x, w, Layout.contiguous([4, 3, 3, 2]), { ...p, hOut: size(9, 3), wOut: size(10, 2) })),
-    both(device, dtype, [540, 72], ([s, w]) => s.convTranspose2d(x, w, Layout.contiguous([3, 4, 3, 2]), { ...p, hOut: back(9, 3), wOut: back(10, 2) })),
-    both(device, dtype, [60, 24], ([s, w]) => s.conv1d(line, w, Layout.contiguous([4, 3, 2]), { ...p, lIn: 10, k: 2, lOut: size(10, 2) })),
-    both(device, dtype, [60, 24], ([s, w]) => s.convTranspose1d(line, w, Layout.contiguous([3, 4, 2]), { ...p, lIn: 10, k: 2, lOut: back(10, 2) })));
+    both(device, dtype, [540, 72], ([s, w]) => s.device.conv.conv2d({ storage: s, layout: x }, { storage: w, layout: Layout.contiguous([4, 3, 3, 2]) }, { ...p, hOut: size(9, 3), wOut: size(10, 2) })),
+    both(device, dtype, [540, 72], ([s, w]) => s.device.conv.convTranspose2d({ storage: s, layout: x }, { storage: w, layout: Layout.contiguous([3, 4, 3, 2]) }, { ...p, hOut: back(9, 3), wOut: back(10, 2) })),
+    both(device, dtype, [60, 24], ([s, w]) => s.device.conv.conv1d({ storage: s, layout: line }, { storage: w, layout: Layout.contiguous([4, 3, 2]) }, { ...p, lIn: 10, k: 2, lOut: size(10, 2) })),
+    both(device, dtype, [60, 24], ([s, w]) => s.device.conv.convTranspose1d({ storage: s, layout: line }, { storage: w, layout: Layout.contiguous([3, 4, 2]) }, { ...p, lIn: 10, k: 2, lOut: back(10, 2) })));
 }
 const { launch, library } = device.hip.counters();
 const live = device.memory().liveBytes;

@@ -81,7 +81,6 @@ export function pagedAttention(
   // The kernels know no sinks.
   if (!whole || sinks || !kernels?.supports(q.dtype, keys.dtype, d, values.dim(2)) || tokens === 0)
     return composed(q, cache, tables, lengths, { rows, scale, window, softcap, sinks });
-  const storage = q.storageAndLayout();
   const at = {
     tables: part(tables),
     sequences: tables.dim(0),
@@ -90,7 +89,7 @@ export function pagedAttention(
     ...(rows && { rows: part(rows) }),
   };
   const problem = { tokens, heads, scale, window: window ?? 0, softcap: softcap ?? 0 };
-  const out = kernels.attend(problem, storage.storage, storage.layout, poolOf(cache), at);
+  const out = kernels.attend(problem, q.storageAndLayout(), poolOf(cache), at);
   return Tensor.fromStorage(out, [tokens, heads, values.dim(2)], device);
 }
 
@@ -120,8 +119,7 @@ export function pagedAppend(cache: PagedCache, k: Tensor, v: Tensor, slots: Tens
   const kernels = device.backend.pagedAttention;
   const same = [v, slots, keys, values].every((tensor) => tensor.device === device) && v.dtype === dtype;
   if (same && slots.isContiguous() && kernels?.supports(dtype, keys.dtype, d, values.dim(2))) {
-    const [from, other] = [k.storageAndLayout(), v.storageAndLayout()];
-    kernels.append(from.storage, from.layout, other.storage, other.layout, part(slots), poolOf(cache));
+    kernels.append(k.storageAndLayout(), v.storageAndLayout(), part(slots), poolOf(cache));
     return;
   }
   scope(() => {

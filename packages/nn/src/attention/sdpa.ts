@@ -115,7 +115,13 @@ function inOneKernel(q: Tensor, k: Tensor, v: Tensor, scale: number, causal: boo
   if (!attention.supports(q.dtype, problem)) return undefined;
   return q.applyOp3NoBwd(k, v, {
     name: 'sdpa',
-    fwd: (...operands) => [attention.forward(problem, ...operands), [b, heads, seq, d]],
+    fwd(queries, queriesLayout, keys, keysLayout, values, valuesLayout) {
+      const [from, to] = [
+        { storage: queries, layout: queriesLayout },
+        { storage: keys, layout: keysLayout },
+      ];
+      return [attention.forward(problem, from, to, { storage: values, layout: valuesLayout }), [b, heads, seq, d]];
+    },
   });
 }
 

@@ -2,7 +2,7 @@
  * Activations in q8_1 blocks, as the QUANTIZED kernels read them: rows padded with zeros (kernels/quantized/activations.h),
  * as many as the kernels read.
  */
-import type { BackendStorage, Layout } from '@x/core';
+import type { Operand } from '@x/core';
 import { QUANTIZED } from '@x/kernels';
 import type { RocmDevice } from '../device';
 import type { LaunchShape } from '../launch-shape';
@@ -36,15 +36,14 @@ export function activationRowBytes(width: number): number {
  */
 export function quantizeRows(
   device: RocmDevice,
-  x: BackendStorage,
-  xLayout: Layout,
+  x: Operand,
   rows: { count: number; room: number },
   width: number,
 ): RocmStorage {
   const padded = paddedWidth(width);
   const rowBytes = activationRowBytes(width);
-  const { ptr, itemBytes } = RocmStorage.on(device, x).operand(xLayout);
-  const kernel = x.dtype === 'f32' ? 'quantize_q8_1' : `quantize_q8_1_${x.dtype}`;
+  const { ptr, itemBytes } = RocmStorage.operandOn(device, x);
+  const kernel = x.storage.dtype === 'f32' ? 'quantize_q8_1' : `quantize_q8_1_${x.storage.dtype}`;
   const blocks = device.allocUninit(rows.room * rowBytes, 'u8');
   try {
     // More rows than a grid's y dimension has go in slices, as in candle.

@@ -1,12 +1,5 @@
 /** Attention in one kernel of the ATTENTION module: of f16 and bf16 on matrix units, of f32 on the FMA units beside them. */
-import {
-  type AttentionOps,
-  type AttentionProblem,
-  type BackendStorage,
-  type DType,
-  Layout,
-  sizeInBytes,
-} from '@x/core';
+import { type AttentionOps, type AttentionProblem, type DType, Layout, type Operand, sizeInBytes } from '@x/core';
 import { ATTENTION } from '@x/kernels';
 import type { RocmDevice } from '../device';
 import { unsupported } from '../errors';
@@ -52,28 +45,22 @@ export class DeviceAttentionOps implements AttentionOps {
   }
 
   /** `attention_{d}_{t}(b, heads, kv_heads, seq, kv, q, strides, k, strides, v, strides, out, scale, causal)`. */
-  forward(
-    problem: AttentionProblem,
-    q: BackendStorage,
-    qLayout: Layout,
-    k: BackendStorage,
-    kLayout: Layout,
-    v: BackendStorage,
-    vLayout: Layout,
-  ): RocmStorage {
+  forward(problem: AttentionProblem, q: Operand, k: Operand, v: Operand): RocmStorage {
     const { b, heads, kvHeads, seq, kv, d, scale, causal } = problem;
-    if (!DTYPES.includes(q.dtype) || !(d in KERNELS)) throw unsupported('attention', q.dtype, this.#device);
+    if (!DTYPES.includes(q.storage.dtype) || !(d in KERNELS))
+      throw unsupported('attention', q.storage.dtype, this.#device);
     const device = this.#device;
     const args = [b, heads, kvHeads, seq, kv];
     const copies: RocmStorage[] = [];
     try {
-      this.#putOperand(args, copies, q, qLayout);
-      this.#putOperand(args, copies, k, kLayout);
-      this.#putOperand(args, copies, v, vLayout);
-      return run(device, q.dtype, b * heads * seq * d, (out) => {
+      this.#putOperand(args, copies, q);
+      this.#putOperand(args, copies, k);
+      this.#putOperand(args, copies, v);
+      const { dtype } = q.storage;
+      return run(device, dtype, b * heads * seq * d, (out) => {
         args.push(out, scale, Number(causal));
-        const shape = this.#shape(q.dtype, b * heads, seq, d);
-        device.launch(ATTENTION, kernelName(KERNELS[d], q.dtype), shape, args);
+        const shape = this.#shape(dtype, b * heads, seq, d);
+        device.launch(ATTENTION, kernelName(KERNELS[d], dtype), shape, args);
       });
     } finally {
       for (const copy of copies) copy.dispose();
@@ -97,7 +84,7 @@ export class DeviceAttentionOps implements AttentionOps {
   }
 
   /** Address and strides of the first three dims: of a copy, which joins `copies`, where rows do not begin at multiples of 16 bytes. */
-  #putOperand(args: number[], copies: RocmStorage[], storage: BackendStorage, layout: Layout): void {
+  #putOperand(args: number[], copies: RocmStorage[], { storage, layout }: Operand): void {
     const own = RocmStorage.on(this.#device, storage);
     let { ptr } = own.operand(layout);
     let { strides } = layout;

@@ -1,17 +1,19 @@
 /** Copies between buffers of one device, fills, and contiguous operands for kernels that need them. */
 import { type Copy2d, Layout, roundScalar, sizeInBytes } from '@x/core';
 import { launchConstSet, launchCopy2d, launchStridedCopy } from '../kernels';
-import { Copy } from '../ops';
+import { Copy, run } from '../ops';
 import type { RocmStorage } from './index';
 
 /** A contiguous view is one driver copy; anything else is the strided copy kernel. */
-export function copyStridedInto(src: RocmStorage, dst: RocmStorage, dstOffset: number, layout: Layout): void {
-  if (layout.elemCount === 0) return;
-  const size = sizeInBytes(src.dtype);
-  const from = src.operand(layout);
-  const to = dst.ptr + dstOffset * size;
-  if (layout.isContiguous()) src.device.hip.memcpyDtoD(to, from.ptr, layout.elemCount * size);
-  else launchStridedCopy(src.device, src.dtype, from, to);
+export function copy(src: RocmStorage, layout: Layout, out?: { storage: RocmStorage; layout: Layout }): RocmStorage {
+  const { device, dtype } = src;
+  const size = sizeInBytes(dtype);
+  const fill = (to: number) => {
+    const from = src.operand(layout);
+    if (layout.isContiguous()) device.hip.memcpyDtoD(to, from.ptr, layout.elemCount * size);
+    else launchStridedCopy(device, dtype, from, to);
+  };
+  return run(device, dtype, layout.elemCount, fill, out);
 }
 
 export function copy2d(src: RocmStorage, dst: RocmStorage, copy: Copy2d): void {

@@ -3,7 +3,7 @@
  * that are neither row-major nor transposed; the kernels here take any row, column and batch stride of any dtype (integers
  * wrap), so a copy is made only when the batch dims cannot be walked with one stride.
  */
-import { Layout, type MatmulSize } from '@x/core';
+import { Layout, type MatmulSize, type Operand } from '@x/core';
 import { launchGemm, type MatrixOperand } from '../gemm-kernels';
 import { Copy, run } from '../ops';
 import { gemmThroughLibrary } from './gemm-library';
@@ -15,15 +15,17 @@ export function matmul(
   size: MatmulSize,
   lhsLayout: Layout,
   rhsLayout: Layout,
+  into?: Operand,
 ): RocmStorage {
   const { device, dtype } = lhs;
   const a = matrixOperand(lhs, lhsLayout);
   const b = matrixOperand(rhs, rhsLayout);
   try {
-    return run(device, dtype, size.b * size.m * size.n, (out) => {
+    const fill = (out: number) => {
       if (gemmThroughLibrary(device, dtype, size, a.matrix, b.matrix, out)) return;
       launchGemm(device, dtype, size, a.matrix, b.matrix, out);
-    });
+    };
+    return run(device, dtype, size.b * size.m * size.n, fill, into);
   } finally {
     a.copy?.dispose();
     b.copy?.dispose();

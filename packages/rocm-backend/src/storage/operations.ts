@@ -1,10 +1,10 @@
 /** Elementwise ops. */
-import type { BinaryOp, CmpOp, Layout, UnaryOp } from '@x/core';
+import type { BinaryOp, CmpOp, Layout, Operand, UnaryOp } from '@x/core';
 import { Affine, Binary, Cmp, Elu, Powf, Unary, WhereCond } from '../ops';
 import type { RocmStorage } from './index';
 
-export function affine(storage: RocmStorage, layout: Layout, mul: number, add: number): RocmStorage {
-  return new Affine(mul, add).map(storage, layout);
+export function affine(storage: RocmStorage, layout: Layout, mul: number, add: number, into?: Operand): RocmStorage {
+  return new Affine(mul, add).map(storage, layout, into);
 }
 
 export function powf(storage: RocmStorage, layout: Layout, exponent: number): RocmStorage {
@@ -15,8 +15,8 @@ export function elu(storage: RocmStorage, layout: Layout, alpha: number): RocmSt
   return new Elu(alpha).map(storage, layout);
 }
 
-export function unary(storage: RocmStorage, op: UnaryOp, layout: Layout): RocmStorage {
-  return new Unary(op).map(storage, layout);
+export function unary(storage: RocmStorage, op: UnaryOp, layout: Layout, into?: Operand): RocmStorage {
+  return new Unary(op).map(storage, layout, into);
 }
 
 export function binary(
@@ -25,8 +25,9 @@ export function binary(
   rhs: RocmStorage,
   lhsLayout: Layout,
   rhsLayout: Layout,
+  into?: Operand,
 ): RocmStorage {
-  return new Binary(op).map(lhs, lhsLayout, rhs, rhsLayout);
+  return new Binary(op).map(lhs, lhsLayout, rhs, rhsLayout, into);
 }
 
 export function cmp(lhs: RocmStorage, op: CmpOp, rhs: RocmStorage, lhsLayout: Layout, rhsLayout: Layout): RocmStorage {

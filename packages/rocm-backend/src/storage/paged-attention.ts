@@ -1,8 +1,7 @@
 /** Attention over a cache in blocks: the kernels `attention_paged`, `attention_merge` and `attention_append` (kernels/attention/paged.h). */
 import {
-  type BackendStorage,
   type DType,
-  type Layout,
+  type Operand,
   type PagedAttentionOps,
   type PagedPool,
   type PagedProblem,
@@ -48,8 +47,7 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
    */
   attend(
     { tokens, heads, scale, window, softcap }: PagedProblem,
-    q: BackendStorage,
-    qLayout: Layout,
+    { storage: q, layout: qLayout }: Operand,
     pool: PagedPool,
     { tables, sequences, maxBlocks, rows, lengths }: PagedTables,
   ): RocmStorage {
@@ -97,18 +95,17 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
 
   /** `attention_append_{t}_{kv}(tokens, kv_heads, d, dv, pool_slots, slots, k, k_head, k_row, v, v_head, v_row, k_pool, v_pool)`. */
   append(
-    k: BackendStorage,
-    kLayout: Layout,
-    v: BackendStorage,
-    vLayout: Layout,
+    k: Operand,
+    v: Operand,
     slots: StoragePart,
     { keys, values, blocks, blockSize, kvHeads, d, dv }: PagedPool,
   ): void {
     const device = this.#device;
-    if (!this.supports(k.dtype, keys[0].dtype, d, dv)) throw unsupported('pagedAppend', k.dtype, device);
-    const tokens = kLayout.shape[1];
+    if (!this.supports(k.storage.dtype, keys[0].dtype, d, dv))
+      throw unsupported('pagedAppend', k.storage.dtype, device);
+    const tokens = k.layout.shape[1];
     const copies: RocmStorage[] = [];
-    const source = (storage: BackendStorage, layout: Layout): number[] => {
+    const source = ({ storage, layout }: Operand): number[] => {
       const own = RocmStorage.on(device, storage);
       if (layout.strides[2] === 1 || layout.shape[2] === 1)
         return [own.operand(layout).ptr, layout.strides[0], layout.strides[1]];
@@ -117,7 +114,7 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
       return [copy.ptr, tokens * layout.shape[2], layout.shape[2]];
     };
     try {
-      const sources = [...source(k, kLayout), ...source(v, vLayout)];
+      const sources = [...source(k), ...source(v)];
       const args = [
         tokens,
         kvHeads,
@@ -130,7 +127,7 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
         this.#address(values),
       ];
       const shape = device.shapes.elementwise(tokens * kvHeads * (d + dv), 16, 'strided');
-      device.launch(ATTENTION, `attention_append_${k.dtype}_${keys[0].dtype}`, shape, args);
+      device.launch(ATTENTION, `attention_append_${k.storage.dtype}_${keys[0].dtype}`, shape, args);
     } finally {
       for (const copy of copies) copy.dispose();
     }

@@ -10,6 +10,7 @@ import {
   type BlockType,
   isBlockType,
   Layout,
+  type Operand,
   type QuantizedOps,
   settings,
   sizeInBytes,
@@ -93,7 +94,8 @@ export class DeviceQuantizedOps implements QuantizedOps {
     const storage = this.#device.allocUninit(this.allocatedBytes(type, elemCount), 'u8');
     try {
       const zeros = bytesOf(type, WEIGHT_PADDING);
-      storage.constSet(0, Layout.contiguous([zeros], storage.elemCount - zeros));
+      const layout = Layout.contiguous([zeros], storage.elemCount - zeros);
+      this.#device.ops.fill({ storage, layout }, 0);
       return storage;
     } catch (error) {
       storage.dispose();
@@ -127,10 +129,9 @@ export class DeviceQuantizedOps implements QuantizedOps {
     weight: BackendStorage,
     type: BlockType,
     size: { m: number; n: number; k: number; firstRow?: number },
-    x: BackendStorage,
-    xLayout: Layout,
+    x: Operand,
   ): RocmStorage {
-    const activations = this.quantizeActivations(x, xLayout, size);
+    const activations = this.quantizeActivations(x, size);
     try {
       return this.matmulActivations(weight, type, size, activations);
     } finally {
@@ -138,8 +139,8 @@ export class DeviceQuantizedOps implements QuantizedOps {
     }
   }
 
-  quantizeActivations(x: BackendStorage, xLayout: Layout, { m, k }: { m: number; k: number }): RocmStorage {
-    return quantizeRows(this.#device, x, xLayout, { count: m, room: activationRows(m) }, k);
+  quantizeActivations(x: Operand, { m, k }: { m: number; k: number }): RocmStorage {
+    return quantizeRows(this.#device, x, { count: m, room: activationRows(m) }, k);
   }
 
   matmulActivations(
@@ -173,18 +174,16 @@ export class DeviceQuantizedOps implements QuantizedOps {
     weight: BackendStorage,
     type: BlockType,
     size: { n: number; k: number; topk: number; shared: boolean },
-    x: BackendStorage,
-    xLayout: Layout,
-    ids: BackendStorage,
-    idsLayout: Layout,
+    x: Operand,
+    ids: Operand,
   ): RocmStorage {
     const { n, k, topk, shared } = size;
     const w = RocmStorage.on(this.#device, weight).ptr;
-    const { ptr } = RocmStorage.on(this.#device, ids).operand(idsLayout);
-    const tasks = idsLayout.elemCount;
+    const { ptr } = RocmStorage.operandOn(this.#device, ids);
+    const tasks = ids.layout.elemCount;
     const tokens = tasks / topk;
     const rows = shared ? tokens : tasks;
-    const q8 = quantizeRows(this.#device, x, xLayout, { count: rows, room: rows }, k);
+    const q8 = quantizeRows(this.#device, x, { count: rows, room: rows }, k);
     try {
       return run(this.#device, 'f32', tasks * n, (out) => {
         const { grid, block } = this.#vectorShape(n, k);
@@ -198,11 +197,11 @@ export class DeviceQuantizedOps implements QuantizedOps {
   }
 
   /** `get_rows_{type}(src0, ids, dst, ne00, nb01)`. */
-  embedding(weight: BackendStorage, type: BlockType, k: number, ids: BackendStorage, idsLayout: Layout): RocmStorage {
+  embedding(weight: BackendStorage, type: BlockType, k: number, ids: Operand): RocmStorage {
     const w = RocmStorage.on(this.#device, weight);
-    const rows = idsLayout.elemCount;
+    const rows = ids.layout.elemCount;
     return run(this.#device, 'f32', rows * k, (out) => {
-      const { ptr } = RocmStorage.on(this.#device, ids).operand(idsLayout);
+      const { ptr } = RocmStorage.operandOn(this.#device, ids);
       for (let row = 0; row < rows; row += ROWS_AT_ONCE) {
         const grid = [Math.min(ROWS_AT_ONCE, rows - row), Math.ceil(k / 256), 1] as const;
         const args = [w.ptr, ptr + row * 4, out + row * k * 4, k, bytesOf(type, k)];

@@ -21,6 +21,7 @@ import {
   Var,
 } from '@x/core';
 import { describe, expect, test } from 'vitest';
+import { at } from '../operands';
 import { expectClose, expectFlat } from './close';
 import { makers } from './makers';
 
@@ -39,7 +40,7 @@ function eluOp(alpha: number): CustomOp1 {
       const out = Float32Array.from(layout.stridedIndices(), (at) => elu(values[at], alpha));
       return [new JsStorage((storage as JsStorage).device, 'f32', out), layout.shape];
     },
-    fwd: (storage, layout) => [storage.elu(layout, alpha), layout.shape],
+    fwd: (storage, layout) => [storage.device.ops.elu(at(storage, layout), alpha), layout.shape],
   };
 }
 
@@ -88,7 +89,7 @@ export function customOpSuite(name: string, device: () => Device): void {
           for (const at of layout.stridedIndices()) values[at] = elu(values[at], 1);
         },
         fwd(storage, layout) {
-          replace(storage, layout, storage.elu(layout, 1));
+          replace(storage, layout, storage.device.ops.elu(at(storage, layout), 1));
         },
       };
       const t = counted([12], 'f32', -5);
@@ -99,12 +100,12 @@ export function customOpSuite(name: string, device: () => Device): void {
     test('operations of two and three operands, in place and not', () => {
       const product: CustomOp2 = {
         name: 'product',
-        fwd: (s1, l1, s2, l2) => [s1.binary('mul', s2, l1, l2), l1.shape],
+        fwd: (s1, l1, s2, l2) => [s1.device.ops.binary('mul', at(s1, l1), at(s2, l2)), l1.shape],
         bwd: (a, b, _res, grad) => [grad.mul(b), grad.mul(a)],
       };
       const choose: CustomOp3 = {
         name: 'choose',
-        fwd: (s1, l1, s2, l2, s3, l3) => [s1.whereCond(l1, s2, l2, s3, l3), l1.shape],
+        fwd: (s1, l1, s2, l2, s3, l3) => [s1.device.ops.whereCond(at(s1, l1), at(s2, l2), at(s3, l3)), l1.shape],
         bwd: (mask, _a, _b, _res, grad) => [
           null,
           mask.whereCond(grad, grad.zerosLike()),
@@ -124,11 +125,11 @@ export function customOpSuite(name: string, device: () => Device): void {
 
       const add: InplaceOp2 = {
         name: 'addInPlace',
-        fwd: (s1, l1, s2, l2) => replace(s1, l1, s1.binary('add', s2, l1, l2)),
+        fwd: (s1, l1, s2, l2) => replace(s1, l1, s1.device.ops.binary('add', at(s1, l1), at(s2, l2))),
       };
       const pick: InplaceOp3 = {
         name: 'pickInPlace',
-        fwd: (s1, l1, s2, l2, s3, l3) => replace(s1, l1, s2.whereCond(l2, s3, l3, s1, l1)),
+        fwd: (s1, l1, s2, l2, s3, l3) => replace(s1, l1, s2.device.ops.whereCond(at(s2, l2), at(s3, l3), at(s1, l1))),
       };
       const t = from([1, 2, 3]);
       t.inplaceOp2(from([10, 20, 30]), add);
@@ -144,11 +145,11 @@ export function customOpSuite(name: string, device: () => Device): void {
           message: expect.stringContaining(`nothing: this custom operation has no forward for ${device()}`),
         }),
       );
-      const wrongShape: CustomOp1 = { name: 'wrong', fwd: (s, l) => [s.unary('exp', l), [5]] };
+      const wrongShape: CustomOp1 = { name: 'wrong', fwd: (s, l) => [s.device.ops.unary('exp', at(s, l)), [5]] };
       expect(() => t.applyOp1(wrongShape)).toThrow(expect.objectContaining({ code: 'SHAPE_MISMATCH' }));
       const wrongGradient: CustomOp1 = {
         name: 'wrongGradient',
-        fwd: (s, l) => [s.unary('exp', l), l.shape],
+        fwd: (s, l) => [s.device.ops.unary('exp', at(s, l)), l.shape],
         bwd: (_arg, _res, grad) => grad.sumAll(),
       };
       expect(() => t.applyOp1(wrongGradient).backward()).toThrow(
@@ -156,7 +157,7 @@ export function customOpSuite(name: string, device: () => Device): void {
       );
       // In place after it was read for a gradient.
       const square = t.mul(t);
-      noGrad(() => t.inplaceOp1({ name: 'clear', fwd: (s, l) => s.constSet(0, l) }));
+      noGrad(() => t.inplaceOp1({ name: 'clear', fwd: (s, l) => s.device.ops.fill(at(s, l), 0) }));
       expect(() => square.backward()).toThrow(expect.objectContaining({ code: 'CHANGED_IN_PLACE' }));
     });
 
@@ -215,6 +216,9 @@ export function customOpSuite(name: string, device: () => Device): void {
 
 /** Puts what an operation made back into the memory that it was made from, and disposes it. */
 function replace(target: BackendStorage, layout: Layout, result: BackendStorage): void {
-  result.copyStridedInto(target, layout.startOffset, Layout.contiguous(layout.shape));
+  result.device.ops.copy(
+    at(result, Layout.contiguous(layout.shape)),
+    at(target, Layout.contiguous([Layout.contiguous(layout.shape).elemCount], layout.startOffset)),
+  );
   result.dispose();
 }

@@ -5,6 +5,7 @@
 import type { BilinearParams, Pool2dParams } from '../../backend';
 import type { Tensor } from '../../tensor';
 import { fromValuesBy, idsOn, zerosBy } from '../../tensor/base';
+import { between, nearest as nearestOf } from '../../windows';
 import type { Call, Rule } from '../record';
 import { asNumbers } from './shared';
 import { fold } from './views';
@@ -55,14 +56,11 @@ export const nearest: Rule = {
 function addNearest(grad: Tensor, dim: number, size: number): Tensor {
   const out = grad.dim(dim);
   if (out === size) return grad;
-  // The formula of the backends, in double precision as theirs.
-  const scale = size / out;
-  const ids = Uint32Array.from({ length: out }, (_, i) => Math.min(size - 1, Math.floor(i * scale)));
   const zeros = zerosBy(
     grad,
     grad.shape.map((n, d) => (d === dim ? size : n)),
   );
-  return zeros.indexAdd(idsOn(grad, ids), grad, dim);
+  return zeros.indexAdd(idsOn(grad, nearestOf(size, out)), grad, dim);
 }
 
 /** Resizing is a product with a matrix on either side, so its gradient is one with their transposes. */
@@ -84,15 +82,10 @@ function weights(
   alignCorners: boolean,
   factor?: number,
 ): Tensor {
-  const ratio = factor === undefined ? size / out : 1 / factor;
-  const spread = out > 1 ? (size - 1) / (out - 1) : 0;
   const matrix = new Float64Array(out * size);
-  for (let i = 0; i < out; i++) {
-    const position = Math.max(0, alignCorners ? spread * i : ratio * (i + 0.5) - 0.5);
-    const low = Math.min(Math.floor(position), size - 1);
-    const weight = Math.min(1, position - low);
+  between(size, out, alignCorners, factor).forEach(({ low, high, weight }, i) => {
     matrix[i * size + low] += 1 - weight;
-    matrix[i * size + Math.min(low + 1, size - 1)] += weight;
-  }
+    matrix[i * size + high] += weight;
+  });
   return fromValuesBy(call.grad, matrix, [out, size]);
 }

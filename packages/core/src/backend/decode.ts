@@ -3,9 +3,9 @@
  * quantized product in the blocks that it reads (see {@link QuantizedOps.quantizeActivations}), and keys and values to their
  * cache. `@x/nn` composes the same of operations where a device has none.
  */
-import type { BackendStorage } from './backend';
-import type { PagedPool, StoragePart } from './backend-paged';
-import type { DType } from './dtype';
+import type { DType } from '../dtype';
+import type { PagedPool, StoragePart } from './attention';
+import type { BackendStorage } from './storage';
 
 /** Dtypes that a norm may be given in. */
 export type NormDType = 'f32' | 'f16' | 'bf16';

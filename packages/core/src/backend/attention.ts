@@ -1,7 +1,32 @@
-/** Attention over a cache in blocks, as a device may have it in kernels. `@x/nn` composes it of operations where not. */
-import type { BackendStorage } from './backend';
-import type { DType } from './dtype';
-import type { Layout } from './layout';
+/**
+ * Attention, of whole tensors and over a cache in blocks, as a device may have it in kernels. `@x/nn` composes it of
+ * operations where not.
+ */
+import type { DType } from '../dtype';
+import type { Operand } from './operand';
+import type { BackendStorage } from './storage';
+
+/** Attention of `heads` query heads, a multiple of `kvHeads`: softmax(q · kᵀ · scale) · v. */
+export interface AttentionProblem {
+  b: number;
+  heads: number;
+  kvHeads: number;
+  seq: number;
+  kv: number;
+  /** Size of a head, of the values too. */
+  d: number;
+  scale: number;
+  /** The last query sees all keys, the one before it all but one, and so on; a query that sees none gives NaN. */
+  causal: boolean;
+}
+
+/** Attention in one kernel, whose scores never lie in memory. */
+export interface AttentionOps {
+  /** Whether the device has a kernel that is faster here than two products and a softmax. */
+  supports(dtype: DType, problem: AttentionProblem): boolean;
+  /** q [b, heads, seq, d], k and v [b, kvHeads, kv, d], any strides: [b, heads, seq, d]. Sums are made in f32. */
+  forward(problem: AttentionProblem, q: Operand, k: Operand, v: Operand): BackendStorage;
+}
 
 /** A storage from an element on. */
 export type StoragePart = readonly [storage: BackendStorage, offset: number];
@@ -45,14 +70,7 @@ export interface PagedAttentionOps {
   /** Whether there is a kernel for queries of a dtype and a pool of another, with these sizes of heads. */
   supports(dtype: DType, poolDType: DType, d: number, dv: number): boolean;
   /** q [tokens, heads, d] of any strides: [tokens, heads, dv] in its dtype, contiguous. Sums are made in f32. */
-  attend(problem: PagedProblem, q: BackendStorage, qLayout: Layout, pool: PagedPool, at: PagedTables): BackendStorage;
+  attend(problem: PagedProblem, q: Operand, pool: PagedPool, at: PagedTables): BackendStorage;
   /** Keys [kvHeads, tokens, d] and values [kvHeads, tokens, dv] into the pool's slots [tokens], contiguous u32; one beyond the pool is left out. */
-  append(
-    k: BackendStorage,
-    kLayout: Layout,
-    v: BackendStorage,
-    vLayout: Layout,
-    slots: StoragePart,
-    pool: PagedPool,
-  ): void;
+  append(k: Operand, v: Operand, slots: StoragePart, pool: PagedPool): void;
 }

@@ -1,0 +1,97 @@
+/**
+ * The one interface between tensors and devices, after candle's `BackendDevice` and `BackendStorage`
+ * (candle-core/src/backend.rs). A device allocates memory ({@link BackendStorage}), moves it, and computes: `ops` are
+ * required, and all there is to write for a new backend; the capabilities behind it make it fast.
+ */
+import type { DType } from '../dtype';
+import type { AttentionOps, PagedAttentionOps } from './attention';
+import type { ConvOps, FusedOps, RandomOps, ResamplingOps, SortOps } from './capabilities';
+import type { CompiledProgram, CompileOptions } from './compile';
+import type { DecodeOps } from './decode';
+import type { BackendGraph } from './graph';
+import type { BackendOperations } from './operations';
+import type { QuantizedOps } from './quantized';
+import type { BackendStorage } from './storage';
+import type { StreamOps } from './stream';
+
+/** Where a device is: `js`, `cpu`, `rocm:0`, `cuda:1`. */
+export interface DeviceLocation {
+  readonly kind: 'js' | 'cpu' | 'rocm' | 'cuda';
+  readonly ordinal: number;
+}
+
+/** Bytes and counts of one device; `cached`, `graph` and `driver` are 0 on devices without a caching allocator. */
+export interface DeviceMemory {
+  /** Storages not yet disposed. */
+  liveStorages: number;
+  /** Bytes those storages hold. */
+  liveBytes: number;
+  /** Bytes that the allocator keeps for reuse. */
+  cachedBytes: number;
+  /** Bytes that captured graphs keep for their temporaries: neither live nor cached. */
+  graphBytes: number;
+  /** Bytes obtained from the driver (live + cached + graphs + rounding). */
+  driverBytes: number;
+  peakBytes: number;
+}
+
+export interface BackendDevice {
+  readonly location: DeviceLocation;
+  /** A sentence for people: "AMD Radeon RX 7900 XTX (gfx1100)". */
+  readonly description: string;
+  /** What every backend computes. */
+  readonly ops: BackendOperations;
+  /** Capabilities: what is missing is composed of `ops`, see capabilities.ts. */
+  readonly fused?: Partial<FusedOps>;
+  readonly conv?: Partial<ConvOps>;
+  readonly resampling?: Partial<ResamplingOps>;
+  readonly sorting?: Partial<SortOps>;
+  /** Without it numbers are made on the host. */
+  readonly random?: RandomOps;
+  /** Present when the device has kernels for quantized weights; without it `@x/quantized` computes on the host. */
+  readonly quantized?: QuantizedOps;
+  /** Present when the device has attention kernels. */
+  readonly attention?: AttentionOps;
+  /** Present when the device has kernels for attention over a cache in blocks. */
+  readonly pagedAttention?: PagedAttentionOps;
+  /** Present when the device has fused kernels for what lies between products. */
+  readonly decode?: DecodeOps;
+  /**
+   * Calls `record` and makes a graph of what it enqueues, none of which runs before {@link BackendGraph.replay}. What is
+   * allocated meanwhile belongs to the graph: nothing else gets that memory while the graph lives. Null, without having
+   * called `record`, where the platform has no graphs. An error of `record` is thrown on, with the device as it was before.
+   */
+  capture?(record: () => void): BackendGraph | null;
+  /** Present when the device can run several streams. */
+  readonly streams?: StreamOps;
+  /** Kernels, library calls and graphs that were launched since the device was opened. */
+  readonly launchCount?: number;
+  /**
+   * Elements [offset, offset + count) of a storage of another device of the same kind, copied without the host and ordered
+   * behind what either device was given. Null where the devices do not reach each other.
+   */
+  fromPeer?(source: BackendStorage, offset: number, count: number): BackendStorage | null;
+  /** Compiles HIP C++ for this device; only devices that run kernels have it. See `Device.compile`. */
+  compile?(source: string, options?: CompileOptions): CompiledProgram;
+  allocUninit(elemCount: number, dtype: DType): BackendStorage;
+  zeros(elemCount: number, dtype: DType): BackendStorage;
+  /** Raw little-endian bytes; their length is a multiple of the dtype's size. The view may be reused afterwards. */
+  fromHost(bytes: ArrayBufferView, dtype: DType): BackendStorage;
+  /** Overwrites bytes [byteOffset, byteOffset + view length) of a storage: how large weights are streamed in. */
+  write(dst: BackendStorage, byteOffset: number, bytes: ArrayBufferView): void;
+  synchronize(): Promise<void>;
+  synchronizeSync(): void;
+  memory(): DeviceMemory;
+  /** Gives cached memory back to the driver. */
+  emptyCache(): void;
+  /** Afterwards every use of the device or its storages raises a `DisposedError`. */
+  dispose(): void;
+}
+
+/** How a backend package announces itself to core: see `registerBackend` in device.ts. */
+export interface BackendProvider {
+  readonly kind: DeviceLocation['kind'];
+  /** Devices that can be opened now, or why there are none. Never throws. */
+  list(): { devices: { ordinal: number; description: string }[]; reason?: string };
+  open(ordinal: number): BackendDevice;
+}

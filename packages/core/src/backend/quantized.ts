@@ -1,0 +1,54 @@
+/** Products with block-quantized weights, as a device may have them in kernels. `@x/quantized` computes on the host where not. */
+import type { BlockType } from '../quantized-types';
+import type { Operand } from './operand';
+import type { BackendStorage } from './storage';
+
+/**
+ * Block-quantized weights on a device. A weight is a u8 storage of ggml blocks, row after row, `n` rows of `k` values, made
+ * by `allocate`. `type` is the ggml name in candle's spelling (see {@link BLOCK_TYPES}).
+ */
+export interface QuantizedOps {
+  supports(type: string): boolean;
+  /** Bytes that the blocks of `elemCount` values take in this device's memory, with what its kernels need behind them. */
+  allocatedBytes(type: BlockType, elemCount: number): number;
+  /**
+   * Memory of {@link allocatedBytes} for the blocks of `elemCount` values, whole blocks. What kernels need behind the blocks
+   * is set, the blocks are not: they are written from byte 0 on.
+   */
+  allocate(type: BlockType, elemCount: number): BackendStorage;
+  /** All `elemCount` values as f32 or f16. */
+  dequantize(weight: BackendStorage, type: BlockType, elemCount: number, dtype: 'f32' | 'f16'): BackendStorage;
+  /**
+   * x [m, k] in f32, f16 or bf16, contiguous, times the transpose of `n` rows of the weight from row
+   * `firstRow` (default 0) on: [m, n] f32.
+   */
+  matmul(
+    weight: BackendStorage,
+    type: BlockType,
+    size: { m: number; n: number; k: number; firstRow?: number },
+    x: Operand,
+  ): BackendStorage;
+  /** x [m, k] as for {@link matmul}, in the blocks (u8) that {@link matmulActivations} takes: for several products of one x. */
+  quantizeActivations(x: Operand, size: { m: number; k: number }): BackendStorage;
+  /** As {@link matmul}, of m rows of activations in blocks. */
+  matmulActivations(
+    weight: BackendStorage,
+    type: BlockType,
+    size: { m: number; n: number; k: number; firstRow?: number },
+    activations: BackendStorage,
+  ): BackendStorage;
+  /**
+   * For every id the product of a row of x with the expert's weights: weight [experts, n, k], ids [tokens * topk] (u32,
+   * contiguous, each below the number of experts), x contiguous [tokens * topk, k], or [tokens, k] with `shared`, in f32,
+   * f16 or bf16; [tokens * topk, n] f32.
+   */
+  indexedMoe(
+    weight: BackendStorage,
+    type: BlockType,
+    size: { n: number; k: number; topk: number; shared: boolean },
+    x: Operand,
+    ids: Operand,
+  ): BackendStorage;
+  /** Rows of the weight [.., k] at ids (u32, contiguous): [ids, k] f32. */
+  embedding(weight: BackendStorage, type: BlockType, k: number, ids: Operand): BackendStorage;
+}
