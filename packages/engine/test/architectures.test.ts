@@ -27,7 +27,9 @@ for (const name of readdirSync(models).filter((name) => existsSync(join(models, 
   const folder = join(models, name);
   const golden = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8')) as Golden;
   for (const file of FILES.filter((candidate) => existsSync(join(folder, candidate)))) {
-    const prompts = file.endsWith('.gguf') ? (golden.gguf?.prompts ?? golden.prompts) : golden.prompts;
+    // transformers changes Phi's factors with the length of a text; here the length for which it is loaded decides.
+    const asInGguf = file.endsWith('.gguf') || name === 'phi3';
+    const prompts = asInGguf ? (golden.gguf?.prompts ?? golden.prompts) : golden.prompts;
     // Decode steps as they come, and as captured graphs; js has none.
     const modes = deviceNames.flatMap((device) =>
       (device === 'js' ? ['0'] : ['0', '1']).map((graphs) => [device, graphs]),
@@ -89,3 +91,18 @@ for (const name of readdirSync(models).filter((name) => existsSync(join(models, 
     });
   }
 }
+
+it.each(deviceNames)("Phi's factors for short texts, where it is loaded for these, on %s", async (device) => {
+  const folder = join(models, 'phi3');
+  const golden = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8')) as Golden;
+  for (const file of ['model.safetensors', 'model-f16.gguf']) {
+    const model = await loadModel(join(folder, file), { device: openDevice(device), maxContext: 16 });
+    for (const { ids, last } of golden.prompts.slice(0, 2)) {
+      model.reset();
+      using logits = model.forward(ids, 0);
+      const values = (await logits.toArray()) as Float32Array;
+      expect(maxDifference(values, last)).toBeLessThan(golden.logits_std * 2e-3);
+    }
+    model.dispose();
+  }
+});

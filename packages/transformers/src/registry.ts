@@ -5,13 +5,19 @@ import type { DecoderConfig } from './config/decoder-config';
 import { badConfig, shown } from './config/problems';
 import { TransformersError } from './errors';
 import type { CausalModel } from './models/causal-model';
+import { gemma2 } from './models/gemma2';
 import { gemma3 } from './models/gemma3';
 import { llama } from './models/llama';
 import { mistral } from './models/mistral';
 import { mixtral } from './models/mixtral';
+import { olmo2 } from './models/olmo2';
+import { olmo3 } from './models/olmo3';
+import { olmoe } from './models/olmoe';
+import { phi3 } from './models/phi3';
 import { qwen2 } from './models/qwen2';
 import { qwen3 } from './models/qwen3';
 import { qwen3Moe } from './models/qwen3-moe';
+import { smollm3 } from './models/smollm3';
 import type { TensorLayout, Weights } from './weights/weights';
 
 export interface Architecture<Config extends DecoderConfig = DecoderConfig> extends TensorLayout {
@@ -39,7 +45,21 @@ export interface ModelDescription {
 }
 
 /** In GGUF files the first of a name counts that accepts the file. */
-export const ARCHITECTURES: readonly Architecture[] = [mixtral, llama, mistral, qwen2, qwen3, qwen3Moe, gemma3];
+export const ARCHITECTURES: readonly Architecture[] = [
+  mixtral,
+  llama,
+  mistral,
+  qwen2,
+  qwen3,
+  qwen3Moe,
+  gemma2,
+  gemma3,
+  phi3,
+  smollm3,
+  olmo3,
+  olmo2,
+  olmoe,
+];
 
 /** Architectures that load, by `model_type` of config.json. */
 export const SUPPORTED_ARCHITECTURES: readonly string[] = ARCHITECTURES.map(({ architectures: [name] }) => name);

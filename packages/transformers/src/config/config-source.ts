@@ -63,7 +63,7 @@ export interface ConfigSource {
   number(key: ConfigKey, fallback?: number): number;
   /** An array of flags that only GGUF files have; undefined in others and without it. */
   flags(key: ConfigKey): readonly boolean[] | undefined;
-  /** @param kind of layers, where they have rotations of their own */
+  /** @param kind of layers, where they have rotations of their own; those of layers with a window are scaled only if so said */
   ropeScaling(kind?: 'full_attention' | 'sliding_attention'): RopeScaling | undefined;
   /** As {@link number}, a whole number above 0. */
   count(key: ConfigKey): number;
@@ -103,7 +103,7 @@ export function jsonConfig(json: unknown): ConfigSource {
     count: (key) => count(key, number(key)),
     flags: () => undefined,
     ropeScaling: (kind) => {
-      const own = (kind && partOf(parameters, kind)) ?? rope;
+      const own = (kind && partOf(parameters, kind)) ?? (kind === 'sliding_attention' ? {} : rope);
       const original = source.original_max_position_embeddings;
       const length = number('max_position_embeddings', 2048);
       return jsonRopeScaling({ original_max_position_embeddings: original, ...own }, length);
@@ -180,7 +180,8 @@ export function ggufConfig(metadata: GgufMetadata): ConfigSource {
       if (entry?.type !== 'array' || entry.elementType !== 'bool') return undefined;
       return Array.from(entry.value as ArrayLike<unknown>, Boolean);
     },
-    ropeScaling: () => {
+    ropeScaling: (kind) => {
+      if (kind === 'sliding_attention') return undefined;
       // The llama3 kind is not here: such files hold its factors as the tensor `rope_freqs.weight`.
       const named = metadata.string(`${arch}.rope.scaling.type`, 'none');
       // Phi's files do not name it; they hold the factors as tensors.

@@ -1,6 +1,7 @@
 /** Which layers see a window of positions only: `layer_types` of config.json, an array of flags in GGUF files, or every so many. */
 import type { ConfigSource } from './config-source';
 import { shown, unsupported } from './problems';
+import type { RopeConfig } from './rope';
 
 /**
  * True for layers with a window.
@@ -22,4 +23,17 @@ export function windowedLayers(source: ConfigSource, numLayers: number, pattern:
   }
   const every = source.jsonWhole('sliding_window_pattern', source.jsonWhole('_sliding_window_pattern', pattern));
   return Array.from({ length: numLayers }, (_, i) => every > 0 && (i + 1) % every !== 0);
+}
+
+/** How layers with a window rotate where it is not as the others do: by a base of their own, unscaled unless it says so. */
+export function windowedRope(
+  source: ConfigSource,
+  { rotaryDim, ropeTheta }: RopeConfig,
+  theta = ropeTheta,
+): RopeConfig {
+  return {
+    rotaryDim,
+    ropeTheta: source.number('rope_local_base_freq', theta),
+    ropeScaling: source.ropeScaling('sliding_attention'),
+  };
 }

@@ -5,7 +5,7 @@
  */
 import type { ConfigSource } from '../config/config-source';
 import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
-import { windowedLayers } from '../config/layer-types';
+import { windowedLayers, windowedRope } from '../config/layer-types';
 import { unsupported } from '../config/problems';
 import type { RopeConfig } from '../config/rope';
 import type { Architecture } from '../registry';
@@ -19,8 +19,8 @@ export interface Gemma3Config extends DecoderConfig {
   slidingWindow: number;
   /** Whether each layer is local. */
   local: readonly boolean[];
-  /** Base of the local layers' rotation. */
-  localRopeTheta: number;
+  /** How local layers rotate. */
+  localRope: RopeConfig;
   /** Multiplies the scores of attention. */
   attentionScale: number;
 }
@@ -40,7 +40,7 @@ function gemma3Config(source: ConfigSource, vocabSize?: number): Gemma3Config {
     ...base,
     slidingWindow: source.count('sliding_window'),
     local: windowedLayers(source, base.numLayers, PATTERN),
-    localRopeTheta: source.number('rope_local_base_freq', 10000),
+    localRope: windowedRope(source, base, 10000),
     attentionScale: 1 / Math.sqrt(scalar),
   };
 }
@@ -58,11 +58,10 @@ export const gemma3: Architecture<Gemma3Config> = {
   config: gemma3Config,
   ggufExtras: (config) => ({
     whole: { sliding_window: config.slidingWindow },
-    real: { rope_local_base_freq: config.localRopeTheta },
+    real: { rope_local_base_freq: config.localRope.ropeTheta },
   }),
   build(source, config, length) {
-    const { rotaryDim, localRopeTheta, attentionScale, local, slidingWindow, hiddenSize } = config;
-    const localRope: RopeConfig = { rotaryDim, ropeTheta: localRopeTheta };
+    const { localRope, attentionScale, local, slidingWindow, hiddenSize } = config;
     return transformer(source, config, {
       length,
       attentionScale,

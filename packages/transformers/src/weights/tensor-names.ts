@@ -20,7 +20,8 @@ export interface TensorForm {
  */
 export type TensorNamePair = readonly [checkpoint: string, gguf: string, form?: TensorForm];
 
-const EMBEDDING_NAMES: readonly TensorNamePair[] = [
+/** Embeddings and head. */
+export const EMBEDDING_NAMES: readonly TensorNamePair[] = [
   ['model.embed_tokens', 'token_embd'],
   ['model.norm', 'output_norm'],
   ['lm_head', 'output'],
@@ -47,6 +48,12 @@ export const FOUR_NORM_NAMES: readonly TensorNamePair[] = [
   ['model.layers.{i}.input_layernorm', 'blk.{i}.attn_norm'],
   ['model.layers.{i}.post_attention_layernorm', 'blk.{i}.post_attention_norm'],
   ['model.layers.{i}.pre_feedforward_layernorm', 'blk.{i}.ffn_norm'],
+  ['model.layers.{i}.post_feedforward_layernorm', 'blk.{i}.post_ffw_norm'],
+];
+
+/** Norms behind attention and behind the feed-forward layer. */
+export const POST_NORM_NAMES: readonly TensorNamePair[] = [
+  ['model.layers.{i}.post_attention_layernorm', 'blk.{i}.post_attention_norm'],
   ['model.layers.{i}.post_feedforward_layernorm', 'blk.{i}.post_ffw_norm'],
 ];
 

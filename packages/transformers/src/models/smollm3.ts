@@ -1,0 +1,40 @@
+/** SmolLM 3: Llama whose every fourth layer knows no positions. candle's smollm3.rs. */
+import type { ConfigSource } from '../config/config-source';
+import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
+import { shown, unsupported } from '../config/problems';
+import type { Architecture } from '../registry';
+import { DECODER_NAMES } from '../weights/tensor-names';
+import { transformer } from './transformer';
+
+export interface SmolLm3Config extends DecoderConfig {
+  /** Whether each layer rotates queries and keys. */
+  rotated: readonly boolean[];
+}
+
+/** GGUF files do not hold it. */
+const INTERVAL = 4;
+
+function rotatedLayers(source: ConfigSource, numLayers: number): boolean[] {
+  const flags = source.json('no_rope_layers') ?? undefined;
+  if (flags === undefined) {
+    const interval = source.jsonWhole('no_rope_layer_interval', INTERVAL);
+    return Array.from({ length: numLayers }, (_, i) => interval === 0 || (i + 1) % interval !== 0);
+  }
+  if (!Array.isArray(flags) || flags.length !== numLayers || !flags.every((flag) => flag === 0 || flag === 1))
+    throw unsupported(`has no_rope_layers ${shown(flags)}; ${numLayers} of 0 and 1 work`);
+  return flags.map((flag) => flag === 1);
+}
+
+export const smollm3: Architecture<SmolLm3Config> = {
+  architectures: ['smollm3', 'SmolLM3ForCausalLM'],
+  gguf: 'smollm3',
+  names: DECODER_NAMES,
+  pairs: 'reordered',
+  config(source, vocabSize) {
+    if (source.json('use_sliding_window') === true) throw unsupported('uses sliding windows (use_sliding_window)');
+    const base = decoderConfig(source, vocabSize);
+    return { ...base, rotated: rotatedLayers(source, base.numLayers) };
+  },
+  build: (source, config, length) =>
+    transformer(source, config, { length, layer: (i) => ({ rotation: config.rotated[i] ? 0 : 'none' }) }),
+};
