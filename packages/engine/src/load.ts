@@ -8,7 +8,7 @@ import { dirname, join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { Device, type DeviceLike, FileFormatError } from '@x/core';
 import { readJsonFile, type TensorReader } from '@x/core/files';
-import { type DenseDType, GgufFile } from '@x/quantized';
+import { type DenseDType, GgufFile, holdsBlocks } from '@x/quantized';
 import {
   describeConfig,
   describeGguf,
@@ -49,8 +49,8 @@ export interface LoadModelOptions {
    */
   maxContext?: number;
   /**
-   * Of the key-value cache, whose positions take 2 · layers · kvHeads · headDim elements each. Default: `f16` on GPUs, `f32`
-   * elsewhere.
+   * Of the key-value cache, whose positions take 2 · layers · kvHeads · headDim elements each. Default: `f16` on GPUs
+   * for weights in blocks and for a narrow `dtype` or `activations`, otherwise `f32`.
    */
   cacheDtype?: CacheDType;
   /**
@@ -184,7 +184,9 @@ async function assemble(
     model.dispose();
     throw error;
   }
-  const cache = { dtype: cacheDtype ?? defaultCacheDtype(source.device.kind), maxPositions: maxCachePositions };
+  const isNarrow = [source.dtype, source.activations].some((dtype) => (dtype ?? 'f32') !== 'f32') || holdsBlocks(file);
+  const dtype = cacheDtype ?? defaultCacheDtype(source.device.kind, isNarrow);
+  const cache = { dtype, maxPositions: maxCachePositions };
   return new LanguageModel({ model, tokenizer, maxContext, cache, loadMs: performance.now() - start });
 }
 

@@ -28,5 +28,6 @@ export {
   TERNARY,
   UNARY,
 } from './module';
+export { PtxText } from './ptx';
 export { resolveTarget } from './targets';
 export type { CodeObjectFormat, KernelInfo, Manifest, ManifestModule, ParamType, ParsedCodeObject } from './types';

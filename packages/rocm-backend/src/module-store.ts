@@ -4,10 +4,11 @@
  * kernel, module and target, and a code object whose warp size is not the device's is refused.
  *
  * Where a module comes from, in order: the code object of the device's exact target, of its generic family, or, when
- * neither was built, the module's source compiled at run time.
+ * neither was built, the module's source compiled at run time. PTX, which the driver compiles, is given to it a kernel at a
+ * time.
  */
 import type { HipDevice, HipFunction, HipModule, ParamType } from '@x/hip';
-import { type KernelInfo, type KernelModule, parseCodeObject, resolveTarget } from '@x/kernels';
+import { type KernelInfo, type KernelModule, PtxText, parseCodeObject, resolveTarget } from '@x/kernels';
 import { debug } from './debug';
 import { KernelLookupError } from './errors';
 import { compileCached, type RuntimeSource } from './runtime-compile';
@@ -15,10 +16,15 @@ import { compileCached, type RuntimeSource } from './runtime-compile';
 interface LoadedModule {
   label: string;
   target: string;
-  module: HipModule;
+  /** The driver's module with a kernel. */
+  moduleOf(kernel: string): HipModule;
   kernels: Record<string, KernelInfo>;
   functions: Map<string, HipFunction>;
+  dispose(): void;
 }
+
+/** PTX begins with a comment or a directive, ELF does not. */
+const ELF = 0x7f;
 
 export interface ModuleStoreStats {
   /** Modules handed to the driver since the device was opened. */
@@ -71,7 +77,7 @@ export class ModuleStore {
   }
 
   dispose(): void {
-    for (const loaded of [...this.#modules.values(), ...this.#raw.values()]) loaded.module.dispose();
+    for (const loaded of [...this.#modules.values(), ...this.#raw.values()]) loaded.dispose();
     this.#modules.clear();
     this.#raw.clear();
   }
@@ -83,7 +89,10 @@ export class ModuleStore {
       const object = module.codeObject(target);
       if (!object) continue;
       debug(2, () => `module ${module.name}: code object ${target} for ${arch}`);
-      return this.#register(module.name, target, object.bytes, object.kernels);
+      const { bytes, kernels } = object;
+      return bytes[0] === ELF
+        ? this.#register(module.name, target, bytes, kernels)
+        : this.#registerText(module.name, target, bytes, kernels);
     }
     debug(
       2,
@@ -102,13 +111,33 @@ export class ModuleStore {
   }
 
   #register(label: string, target: string, bytes: Uint8Array, kernels: Record<string, KernelInfo>): LoadedModule {
+    this.#checkWarpSize(label, target, kernels);
+    const module = this.#device.loadModule(bytes);
+    return { label, target, kernels, moduleOf: () => module, functions: new Map(), dispose: () => module.dispose() };
+  }
+
+  /** Of PTX each kernel is a module of its own, made when it is asked for: the driver compiles all that it is given. */
+  #registerText(label: string, target: string, bytes: Uint8Array, kernels: Record<string, KernelInfo>): LoadedModule {
+    this.#checkWarpSize(label, target, kernels);
+    const text = new PtxText(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1'));
+    const modules: HipModule[] = [];
+    const moduleOf = (kernel: string) => {
+      const started = performance.now();
+      const module = this.#device.loadModule(Buffer.from(text.kernel(kernel)!, 'latin1'));
+      debug(2, () => `${kernel}: compiled by the driver in ${(performance.now() - started).toFixed(0)} ms`);
+      modules.push(module);
+      return module;
+    };
+    const dispose = () => {
+      for (const module of modules) module.dispose();
+    };
+    return { label, target, kernels, moduleOf, functions: new Map(), dispose };
+  }
+
+  #checkWarpSize(label: string, target: string, kernels: Record<string, KernelInfo>): void {
     const warp = this.#device.properties.warpSize;
-    for (const kernel of Object.values(kernels)) {
-      if (kernel.warpSize !== warp) {
-        throw KernelLookupError.warpSize(label, target, kernel.warpSize, warp);
-      }
-    }
-    return { label, target, kernels, module: this.#device.loadModule(bytes), functions: new Map() };
+    const other = Object.values(kernels).find(({ warpSize }) => warpSize !== warp);
+    if (other) throw KernelLookupError.warpSize(label, target, other.warpSize, warp);
   }
 
   #function(loaded: LoadedModule, name: string, params?: readonly ParamType[]): HipFunction {
@@ -117,7 +146,7 @@ export class ModuleStore {
     const info = loaded.kernels[name];
     if (!info) throw KernelLookupError.noKernel(name, loaded.label, loaded.target, Object.keys(loaded.kernels));
     // A kernel without a signature has parameters of known width only, which `getFunction` refuses by name.
-    const loadedFunction = loaded.module.getFunction(name, params ?? (info.params as readonly ParamType[]));
+    const loadedFunction = loaded.moduleOf(name).getFunction(name, params ?? (info.params as readonly ParamType[]));
     loaded.functions.set(name, loadedFunction);
     this.#functionsLoaded++;
     return loadedFunction;

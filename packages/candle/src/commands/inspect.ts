@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { Device, FileFormatError, sizeInBytes } from '@x/core';
 import { readJsonFile, SafetensorsFile, ShardedSafetensors } from '@x/core/files';
 import { defaultCacheDtype } from '@x/engine';
-import { deviceBytes, GgmlFile, GgufFile, type GgufMetadata, type TensorFile } from '@x/quantized';
+import { deviceBytes, GgmlFile, GgufFile, type GgufMetadata, holdsBlocks, type TensorFile } from '@x/quantized';
 import { Command } from 'commander';
 import '@x/rocm-backend';
 import { weightFiles } from '../model-source';
@@ -197,12 +197,18 @@ function estimates(file: TensorFile, cache: CacheSize): DeviceEstimate[] {
       name,
       weights.reduce((a, b) => a + b, 0),
       cache,
+      holdsBlocks(file),
     );
   });
 }
 
-function estimate(device: string, weightBytes: number, { positionElements, contextLength }: CacheSize): DeviceEstimate {
-  const size = sizeInBytes(defaultCacheDtype(Device.parse(device).kind));
+function estimate(
+  device: string,
+  weightBytes: number,
+  { positionElements, contextLength }: CacheSize,
+  hasBlocks: boolean,
+): DeviceEstimate {
+  const size = sizeInBytes(defaultCacheDtype(Device.parse(device).kind, hasBlocks));
   return { device, weightBytes, cacheBytes: positionElements * size * contextLength, contextLength };
 }
 
@@ -232,7 +238,7 @@ function inspectSafetensors(
       bytes: paths.reduce((sum, path) => sum + statSync(path).size, 0),
       metadata: paths.length > 1 ? config : { ...metadataOf(paths[0]), ...config },
       tensors,
-      memory: devices().map(({ name: device }) => estimate(device, weightBytes, cache)),
+      memory: devices().map(({ name: device }) => estimate(device, weightBytes, cache, false)),
     };
   } finally {
     opened.close();

@@ -16,9 +16,12 @@ const FIRST_BLOCKS = 16;
 
 export type CacheDType = Extract<DType, 'f32' | 'f16' | 'bf16'>;
 
-/** Of a cache that nobody gave one for: half the memory and the reading where both count. */
-export function defaultCacheDtype(kind: Device['kind']): CacheDType {
-  return kind === 'rocm' || kind === 'cuda' ? 'f16' : 'f32';
+/**
+ * Of a cache that nobody gave one for: half the memory and the reading on GPUs, where the model is rounded more than that.
+ * @param isNarrow whether weights are in blocks, or they or activations in 16 bits by the caller's choice
+ */
+export function defaultCacheDtype(kind: Device['kind'], isNarrow: boolean): CacheDType {
+  return isNarrow && (kind === 'rocm' || kind === 'cuda') ? 'f16' : 'f32';
 }
 
 export interface KvPoolOptions {
