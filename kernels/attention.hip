@@ -4,7 +4,8 @@
 // below 2^31, scale is positive; out is contiguous.
 //   attention_{d}_{t}    on matrix units: 256 threads, NVIDIA (128 + 4 * 64) * d * 2 bytes of dynamic shared memory;
 //                        elsewhere whole warps of any number, each a query
-//   attention_paged_{t}_{kv}, attention_merge_{t}, attention_append_{t}_{kv}    over a cache in blocks: attention/paged.h
+//   attention_paged_{t}_{kv}, attention_merge_{t}, attention_merge_q8_1, attention_append_{t}_{kv}    over a cache in
+//                        blocks: attention/paged.h
 //   attention_{d}_f32    on FMA units: NVIDIA 128 threads and 64 * (d + 256) * 4 bytes, AMD 256 threads; on the host plain
 #include "x.h"
 #include "shared/split.h"
@@ -16,6 +17,7 @@
 #include "attention/flash.h"
 #include "attention/chunks.h"
 #include "attention/fma.h"
+#include "quantized/activations.h"
 #include "attention/paged.h"
 
 namespace attention {
@@ -59,6 +61,7 @@ ATTENTION(128, f16, f16, 256)
 ATTENTION(128, float, f32, attention::THREADS_F32)
 
 #define PAGED(T, t, K, kv)                                                                                              \
+  KERNEL_EARLY(attention_paged_##t##_##kv)                                                                              \
   KERNEL_BOUNDS(attention_paged_##t##_##kv, paged::THREADS,                                                             \
                 (u32 heads_at_once, u64 tokens, u64 heads, u64 kv_heads, u32 d, u32 dv, u32 block_shift, u32 max_blocks, \
                  u64 sequences, u64 blocks, u32 parts, u32 window, float scale, float softcap, const T* q, u64 q_row,    \
@@ -80,9 +83,16 @@ ATTENTION(128, float, f32, attention::THREADS_F32)
   PAGED(T, t, float, f32)                                                                                               \
   PAGED(T, t, f16, f16)                                                                                                 \
   PAGED(T, t, bf16, bf16)                                                                                               \
+  KERNEL_EARLY(attention_merge_##t)                                                                                     \
   KERNEL(attention_merge_##t, (u64 rows, u32 dv, u32 parts, const float* partial, T* out)) {                            \
     paged::merge<T>(rows, dv, parts, partial, out);                                                                     \
   }
 PAGED_EACH(float, f32)
 PAGED_EACH(f16, f16)
 PAGED_EACH(bf16, bf16)
+
+KERNEL_EARLY(attention_merge_q8_1)
+KERNEL(attention_merge_q8_1,
+       (u32 rows, u32 heads, u32 dv, u32 parts, u32 padded, const float* partial, u8* blocks)) {
+  paged::mergeBlocks(rows, heads, dv, parts, padded, partial, blocks);
+}

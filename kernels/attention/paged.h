@@ -14,6 +14,8 @@ constexpr u32 EACH = 8;
 /** Keys whose weights are in shared memory at once. */
 constexpr u32 KEYS = 128;
 constexpr u32 MAX_PARTS = 64;
+/** Elements of a head at most. */
+constexpr u32 MAX_HEAD = 576;
 #if X_HOST
 [[maybe_unused]] constexpr u32 THREADS = 1;
 constexpr u32 LANES = 1;
@@ -280,6 +282,8 @@ X_DEVICE void attend(const Problem<T, K>& p, u64 token, u64 head, u32 count, u32
 
 template <u32 HEADS, class T, class K>
 X_DEVICE void attendAll(const Problem<T, K>& p) {
+  early::await();
+  early::letNextBegin();
   // 32 bits and opaque: the reciprocals of 64-bit divisors would take half of the scalar registers.
   const u32 kvHeads = opaque((u32)p.kvHeads), parts = opaque(p.parts);
   const u32 group = (u32)p.heads / kvHeads, tiles = (group + HEADS - 1) / HEADS;
@@ -294,33 +298,80 @@ X_DEVICE void attendAll(const Problem<T, K>& p) {
   }
 }
 
-/** A row of the result from its parts. */
+/** How a row of the result is made of its parts. All threads of a block. */
+struct Weights {
+  float* of;    // [parts], in shared memory
+  float whole;  // their sum, with those of the parts
+
+  X_DEVICE static Weights make(const float* at, u32 dv, u32 parts, float* shared) {
+    const float* scores = at + dv;
+    const u32 step = dv + 2;
+    float top = lanes::lowest<float>(), whole = 0.0f;
+    // What a part without keys left in memory may be NaN; the sum of one with keys may be too, and is then seen.
+    X_FOR_BLOCK(i, parts) {
+      const float score = scores[i * step];
+      if (scores[i * step + 1] > 0.0f && score > top) top = score;
+    }
+    top = attention::finite(blockReduce<Max>(top));
+    X_FOR_BLOCK(i, parts) {
+      const float own = scores[i * step + 1], weight = own == 0.0f ? 0.0f : m::exp(scores[i * step] - top);
+      shared[i] = weight;
+      if (weight != 0.0f) whole += weight * own;
+    }
+    whole = blockReduce<Sum>(whole);
+    barrier();
+    return {shared, whole};
+  }
+  /** Element e of the row. */
+  X_DEVICE float value(const float* at, u32 dv, u32 parts, u32 e) const {
+    float total = 0.0f;
+    // Loads do not depend on weights, so that several are on their way.
+#pragma unroll 8
+    for (u32 i = 0; i < parts; ++i) {
+      const float x = at[i * (dv + 2) + e], weight = of[i];
+      total += weight != 0.0f ? weight * x : 0.0f;
+    }
+    return whole == 0.0f ? 0.0f : total / whole;
+  }
+};
+
 template <class T>
 X_DEVICE void merge(u64 rows, u32 dv, u32 parts, const float* partial, T* out) {
-  X_SHARED(float, weights, MAX_PARTS);
+  early::await();
+  early::letNextBegin();
+  X_SHARED(float, shared, MAX_PARTS);
   X_FOR_SPLIT(row, rows) {
     const float* at = partial + row * parts * (dv + 2);
-    float top = lanes::lowest<float>(), sum = 0.0f;
-    for (u32 i = 0; i < parts; ++i) {
-      const float *own = at + i * (dv + 2) + dv, score = own[0];
-      if (own[1] > 0.0f && score > top) top = score;
-    }
-    X_FOR_BLOCK(i, parts) {
-      const float* own = at + i * (dv + 2) + dv;
-      // What a part without keys left in memory may be NaN; the sum of one with keys may be too, and is then seen.
-      weights[i] = own[1] == 0.0f ? 0.0f : m::exp(own[0] - attention::finite(top));
-    }
-    barrier();
-    for (u32 i = 0; i < parts; ++i)
-      if (weights[i] != 0.0f) sum += weights[i] * at[i * (dv + 2) + dv + 1];
-    X_FOR_BLOCK(e, dv) {
-      float total = 0.0f;
-      for (u32 i = 0; i < parts; ++i)
-        if (weights[i] != 0.0f) total += weights[i] * at[i * (dv + 2) + e];
-      out[row * dv + e] = from_acc<T>(sum == 0.0f ? 0.0f : total / sum);
-    }
+    const Weights weights = Weights::make(at, dv, parts, shared);
+    X_FOR_BLOCK(e, dv) out[row * dv + e] = from_acc<T>(weights.value(at, dv, parts, (u32)e));
     barrier();
   }
+}
+
+/** Row `row` as q8_1 blocks of a token's heads one after the other, padded with zeros; dv is a multiple of 32. */
+X_DEVICE void mergeBlocksOf(u32 row, u32 heads, u32 dv, u32 parts, u32 padded, const float* partial, u8* blocks,
+                            float* shared, float* values) {
+  const float* at = partial + (u64)row * parts * (dv + 2);
+  const u32 token = row / heads, head = row - token * heads;
+  const Weights weights = Weights::make(at, dv, parts, shared);
+  X_FOR_BLOCK(e, dv) values[e] = weights.value(at, dv, parts, (u32)e);
+  barrier();
+  u8* out = blocks + (u64)token * (padded / 32) * quant::Q8_1::BYTES;
+  quant::quantizeEach(dv, out + head * (dv / 32) * quant::Q8_1::BYTES, [=](u64 e) { return values[e]; });
+  if (head == heads - 1) quant::padRow(out, heads * dv, padded);
+}
+
+/** On GPUs a block a row, of whole warps: a loop's constants would take more scalar registers than there are. */
+X_DEVICE void mergeBlocks(u32 rows, u32 heads, u32 dv, u32 parts, u32 padded, const float* partial, u8* blocks) {
+  early::await();
+  early::letNextBegin();
+  X_SHARED(float, shared, MAX_PARTS);
+  X_SHARED(float, values, MAX_HEAD);
+#if X_HOST
+  X_FOR_SPLIT(row, rows) mergeBlocksOf((u32)row, heads, dv, parts, padded, partial, blocks, shared, values);
+#else
+  if (split::block() < rows) mergeBlocksOf((u32)split::block(), heads, dv, parts, padded, partial, blocks, shared, values);
+#endif
 }
 
 /** Keys [kvHeads, tokens, d] and values [kvHeads, tokens, dv] into the pool's slots; a slot beyond the pool is left out. */

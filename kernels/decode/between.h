@@ -23,14 +23,6 @@ struct Norm {
   X_DEVICE float scale(float squares) const { return 1.0f / m::sqrt(squares / (float)n + eps); }
 };
 
-/** Zeros in the blocks behind a row's last one. */
-template <class T>
-X_DEVICE void padRow(const Norm<T>& p, u64 row) {
-  constexpr u32 WORDS = quant::Q8_1::BYTES / 4;
-  u32* out = (u32*)p.blocksOf(row);
-  for (u32 i = p.n / 32 * WORDS + threadIndex(); i < p.padded / 32 * WORDS; i += blockThreads()) out[i] = 0;
-}
-
 /** The sum of the squares of n values, by the whole block; every thread gets it. */
 X_DEVICE float squaresOf(const float* x, u32 n) {
 #if X_HOST
@@ -40,28 +32,6 @@ X_DEVICE float squaresOf(const float* x, u32 n) {
 #pragma unroll 1
   for (u32 j = threadIndex(); j < n; j += blockThreads()) sum += x[j] * x[j];
   return blockReduce<Sum>(sum);
-#endif
-}
-
-/** The blocks of get(0) .. get(n - 1), n a multiple of 32, by the whole block. */
-template <class Get>
-X_DEVICE void quantizeEach(u32 n, u8* out, Get get) {
-#if X_HOST
-  for (u32 g = 0; g < n / 32; ++g) {
-    float values[32];
-    for (u32 i = 0; i < 32; ++i) values[i] = get(g * 32 + i);
-    quant::quantizeGroup(values, 32, out + g * quant::Q8_1::BYTES);
-  }
-#else
-  // All threads go through every step, since lanes share blocks.
-#pragma unroll 1
-  for (u32 base = 0; base < n; base += 4 * blockThreads()) {
-    const u32 c = base + 4 * threadIndex();
-    float values[4];
-#pragma unroll
-    for (u32 e = 0; e < 4; ++e) values[e] = c < n ? get(c + e) : 0.0f;
-    quant::quantizeQuad(values, out + c / 32 * quant::Q8_1::BYTES, c < n);
-  }
 #endif
 }
 
@@ -89,7 +59,7 @@ X_DEVICE void normPlain(const Norm<T>& p, u64 row) {
     T* y = p.y + at;
     X_FOR_BLOCK(j, p.n) y[j] = from_acc<T>(from[j] * scale * alpha[j]);
   }
-  if (p.blocks) quantizeEach(p.n, p.blocksOf(row), [=](u64 j) { return from[j] * scale * alpha[j]; });
+  if (p.blocks) quant::quantizeEach(p.n, p.blocksOf(row), [=](u64 j) { return from[j] * scale * alpha[j]; });
 }
 
 #if !X_HOST
@@ -173,7 +143,7 @@ X_DEVICE void normAll(const Norm<T>& p) {
 #if X_HOST
   X_FOR_SPLIT(row, p.rows) {
     normPlain(p, row);
-    if (p.blocks) padRow(p, row);
+    if (p.blocks) quant::padRow(p.blocksOf(row), p.n, p.padded);
   }
 #else
   // A block a row and no loop, out of which the compiler would take more than registers hold.
@@ -183,7 +153,7 @@ X_DEVICE void normAll(const Norm<T>& p) {
   else if (p.deltaAlpha) normHeld<Delta::Normed>(p, row);
   else if (p.delta) normHeld<Delta::Plain>(p, row);
   else normHeld<Delta::None>(p, row);
-  if (p.blocks) padRow(p, row);
+  if (p.blocks) quant::padRow(p.blocksOf(row), p.n, p.padded);
 #endif
 }
 

@@ -83,6 +83,34 @@ X_DEVICE void quantizeQuad(const float (&values)[4], u8* out, bool writes) {
   if (member == 0) *(u32*)out = (u32)bitCast<u16>(cast<f16>(d)) | (u32)bitCast<u16>(cast<f16>(sum)) << 16;
 }
 
+/** The blocks of get(0) .. get(n - 1), n a multiple of 32, by the whole block, on GPUs of whole warps. */
+template <class Get>
+X_DEVICE void quantizeEach(u32 n, u8* out, Get get) {
+#if X_HOST
+  for (u32 g = 0; g < n / 32; ++g) {
+    float values[32];
+    for (u32 i = 0; i < 32; ++i) values[i] = get(g * 32 + i);
+    quantizeGroup(values, 32, out + g * Q8_1::BYTES);
+  }
+#else
+  // All threads go through every step, since lanes share blocks.
+#pragma unroll 1
+  for (u32 base = 0; base < n; base += 4 * blockThreads()) {
+    const u32 c = base + 4 * threadIndex();
+    float values[4];
+#pragma unroll
+    for (u32 e = 0; e < 4; ++e) values[e] = c < n ? get(c + e) : 0.0f;
+    quantizeQuad(values, out + c / 32 * Q8_1::BYTES, c < n);
+  }
+#endif
+}
+
+/** Zeros behind the blocks of a row of n values, by the whole block. */
+X_DEVICE void padRow(u8* row, u32 n, u32 padded) {
+  constexpr u32 WORDS = Q8_1::BYTES / 4;
+  for (u32 i = n / 32 * WORDS + threadIndex(); i < padded / 32 * WORDS; i += blockThreads()) ((u32*)row)[i] = 0;
+}
+
 /** Row blockY() of x: the kernel carries no row count, so grid.y is the number of rows. Each 8 threads share 32 values. */
 template <class T>
 X_DEVICE void quantizeRows(const T* x, u8* y, u32 kx, u32 kxPadded) {

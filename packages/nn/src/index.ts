@@ -15,6 +15,7 @@ export {
   flashAttnVarlenUnfused,
   type PagedAttentionOptions,
   type PagedCache,
+  pagedActivations,
   pagedAppend,
   pagedAttention,
   runCausalAttnCpu,

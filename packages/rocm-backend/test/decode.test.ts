@@ -199,6 +199,51 @@ describe.each(kernelDevices())('decode on %s', (device) => {
     expect(decode.supportsHeads('u8', 64, 64)).toBe(false);
   });
 
+  it.each([
+    { tokens: 1, heads: 4, kvHeads: 1, d: 64, dv: 64 },
+    { tokens: 3, heads: 6, kvHeads: 3, d: 80, dv: 96 },
+    { tokens: 9, heads: 8, kvHeads: 2, d: 128, dv: 128 },
+    { tokens: 2, heads: 3, kvHeads: 1, d: 576, dv: 512 },
+  ])('attention of %j in blocks', ({ tokens, heads, kvHeads, d, dv }) => {
+    const { pagedAttention } = backend;
+    const [blocks, blockSize] = [24, 16];
+    const pool = {
+      keys: part(noise(blocks * blockSize * kvHeads * d, 1, 0.4)),
+      values: part(noise(blocks * blockSize * kvHeads * dv, 2)),
+      blocks,
+      blockSize,
+      kvHeads,
+      d,
+      dv,
+    };
+    // Nothing to see, a few keys, and as many as several parts have.
+    const lengths = Uint32Array.from({ length: tokens }, (_, i) => [300, 0, 7][i % 3] + i);
+    const at = {
+      tables: part(Uint32Array.from({ length: tokens * 20 }, (_, i) => (i * 7) % blocks)),
+      sequences: tokens,
+      maxBlocks: 20,
+      lengths: part(lengths),
+    };
+    const [storage] = part(noise(tokens * heads * d, 3));
+    const q = { storage, layout: Layout.contiguous([tokens, heads, d]) };
+    const problem = { tokens, heads, scale: 0.2, window: 0, softcap: 0 };
+    const inNumbers = pagedAttention.attend(problem, q, pool, at);
+    const inBlocks = pagedAttention.attendInBlocks(problem, q, pool, at);
+    const expected = Float64Array.from(numbers(inNumbers));
+    expect(expected.some((value) => Math.abs(value) > 0.1)).toBe(true);
+    expectBlocks(inBlocks, tokens, heads * dv, expected, 'attention');
+    inNumbers.dispose();
+    inBlocks.dispose();
+    disposeAll();
+  });
+
+  it('has attention in blocks of 32 values of f32', () => {
+    const { pagedAttention } = backend;
+    expect(pagedAttention.supportsBlocks('f32', 'f16', 80, 96)).toBe(true);
+    expect(pagedAttention.supportsBlocks('f32', 'f16', 96, 80)).toBe(false);
+    expect(pagedAttention.supportsBlocks('f16', 'f16', 64, 64)).toBe(false);
+  });
+
   it('gives products what they would make of the numbers themselves', () => {
     const [n, k] = [48, 576];
     for (const m of [1, 3, 8, 9]) {

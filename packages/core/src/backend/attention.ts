@@ -71,6 +71,10 @@ export interface PagedAttentionOps {
   supports(dtype: DType, poolDType: DType, d: number, dv: number): boolean;
   /** q [tokens, heads, d] of any strides: [tokens, heads, dv] in its dtype, contiguous. Sums are made in f32. */
   attend(problem: PagedProblem, q: Operand, pool: PagedPool, at: PagedTables): BackendStorage;
+  /** Whether there is {@link attendInBlocks} for them. */
+  supportsBlocks(dtype: DType, poolDType: DType, d: number, dv: number): boolean;
+  /** As {@link attend}, [tokens, heads · dv] as blocks (u8) for {@link QuantizedOps.matmulActivations}. */
+  attendInBlocks(problem: PagedProblem, q: Operand, pool: PagedPool, at: PagedTables): BackendStorage;
   /** Keys [kvHeads, tokens, d] and values [kvHeads, tokens, dv] into the pool's slots [tokens], contiguous u32; one beyond the pool is left out. */
   append(k: Operand, v: Operand, slots: StoragePart, pool: PagedPool): void;
 }

@@ -1,6 +1,6 @@
 /** The cache of a batch, as a forward pass sees it: the blocks of its sequences, whatever their lengths. */
 import { keep, scope, Tensor } from '@x/core';
-import { causalBias, pagedAppend, pagedAttention, sdpa } from '@x/nn';
+import { causalBias, pagedActivations, pagedAppend, pagedAttention, sdpa } from '@x/nn';
 import type { AttendOptions, KvView, LayerKv } from '@x/transformers';
 import type { KvPool } from './pool';
 
@@ -27,7 +27,12 @@ export type Segment =
       blocks: Tensor;
     };
 
+type TokenSegment = Extract<Segment, { kind: 'tokens' }>;
 type SequenceSegment = Extract<Segment, { kind: 'sequence' }>;
+
+function isTokens(segment: Segment): segment is TokenSegment {
+  return segment.kind === 'tokens';
+}
 
 export class PagedKv implements KvView {
   /** What hides later positions: made for the first layer that needs it, by sizes. */
@@ -44,16 +49,18 @@ export class PagedKv implements KvView {
     const cache = this.pool.layer(index);
     let fresh: { k: Tensor; v: Tensor } | undefined;
     // Several tokens of a sequence want their keys and values at hand.
-    const isInPlace = this.segments.every(({ kind }) => kind === 'tokens');
+    const isInPlace = this.segments.every(isTokens);
+    const only = this.segments.length === 1 ? this.segments.find(isTokens) : undefined;
     return {
       ...(isInPlace && { paged: { ...cache, slots: this.slots } }),
+      ...(only && { attendInBlocks: (q, options) => pagedActivations(...this.tokens(index, only, q, options)) }),
       append: (k, v) => {
         pagedAppend(cache, k, v, this.slots);
         fresh = { k, v };
       },
       attend: (q, options) => {
         const mixed = this.segments.map((segment) =>
-          segment.kind === 'tokens'
+          isTokens(segment)
             ? this.attendTokens(index, segment, q, options)
             : this.attendSequence(index, segment, q, options, fresh),
         );
@@ -69,16 +76,20 @@ export class PagedKv implements KvView {
   }
 
   /** q [heads, tokens, d] to [count, heads · dv] */
-  private attendTokens(
+  private attendTokens(layer: number, segment: TokenSegment, q: Tensor, options: AttendOptions): Tensor {
+    const mixed = pagedAttention(...this.tokens(layer, segment, q, options));
+    return mixed.reshape([segment.count, mixed.dim(1) * mixed.dim(2)]);
+  }
+
+  /** What attention of such a segment is given. */
+  private tokens(
     layer: number,
-    { start, count, tables, lengths }: Extract<Segment, { kind: 'tokens' }>,
+    { start, count, tables, lengths }: TokenSegment,
     q: Tensor,
     { scale = 1, window, softcap, sinks }: AttendOptions,
-  ): Tensor {
+  ) {
     const queries = rowsOf(q, start, count).transpose(0, 1);
-    const options = { scale, window, softcap, sinks };
-    const mixed = pagedAttention(queries, this.pool.layer(layer), tables, lengths, options);
-    return mixed.reshape([count, mixed.dim(1) * mixed.dim(2)]);
+    return [queries, this.pool.layer(layer), tables, lengths, { scale, window, softcap, sinks }] as const;
   }
 
   /** q [heads, tokens, d] to [count, heads · dv] */

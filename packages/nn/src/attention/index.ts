@@ -7,6 +7,6 @@ export {
   runFlashAttnCpu,
 } from './flash';
 export { AttnMask } from './mask';
-export { type PagedAttentionOptions, type PagedCache, pagedAppend, pagedAttention } from './paged';
+export { type PagedAttentionOptions, type PagedCache, pagedActivations, pagedAppend, pagedAttention } from './paged';
 export { causalBias, type SdpaOptions, sdpa } from './sdpa';
 export { flashAttnVarlenCpu, flashAttnVarlenUnfused, type VarlenOptions } from './varlen';

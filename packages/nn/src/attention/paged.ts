@@ -6,7 +6,19 @@
  *
  * Devices without kernels for it gather the blocks and compute {@link sdpa} with a mask. No gradients.
  */
-import { CandleError, kinds, type PagedPool, ShapeError, type StoragePart, scope, Tensor } from '@x/core';
+import {
+  CandleError,
+  kinds,
+  type PagedAttentionOps,
+  type PagedPool,
+  type PagedProblem,
+  type PagedTables,
+  QuantizedActivations,
+  ShapeError,
+  type StoragePart,
+  scope,
+  Tensor,
+} from '@x/core';
 import { checkNumbers, checkPositive, checkTensors } from '../check';
 import { checkHeads, checkSinks } from './mask';
 import { sdpa } from './sdpa';
@@ -49,12 +61,78 @@ export function pagedAttention(
   lengths: Tensor,
   options: PagedAttentionOptions = {},
 ): Tensor {
-  const op = 'pagedAttention';
+  const problem = check('pagedAttention', q, cache, tables, lengths, options);
+  const [tokens, heads] = q.shape;
+  const { keys, values } = cache;
+  const kernels = kernelsFor(q, cache, tables, lengths, options);
+  if (!kernels?.supports(q.dtype, keys.dtype, q.dim(2), values.dim(2)))
+    return composed(q, cache, tables, lengths, { ...options, scale: problem.scale });
+  const out = kernels.attend(problem, q.storageAndLayout(), poolOf(cache), tablesOf(tables, lengths, options));
+  return Tensor.fromStorage(out, [tokens, heads, values.dim(2)], q.device);
+}
+
+/**
+ * {@link pagedAttention} as the product behind it reads it, [tokens, heads · dv]: in the blocks of its device where kernels make
+ * these, else as numbers.
+ */
+export function pagedActivations(
+  q: Tensor,
+  cache: PagedCache,
+  tables: Tensor,
+  lengths: Tensor,
+  options: PagedAttentionOptions = {},
+): Tensor | QuantizedActivations {
+  const problem = check('pagedActivations', q, cache, tables, lengths, options);
+  const [tokens, heads] = q.shape;
+  const { keys, values } = cache;
+  const width = heads * values.dim(2);
+  const kernels = kernelsFor(q, cache, tables, lengths, options);
+  if (!kernels?.supportsBlocks(q.dtype, keys.dtype, q.dim(2), values.dim(2))) {
+    return scope(() => pagedAttention(q, cache, tables, lengths, options).reshape([tokens, width]));
+  }
+  const at = tablesOf(tables, lengths, options);
+  const blocks = kernels.attendInBlocks(problem, q.storageAndLayout(), poolOf(cache), at);
+  return new QuantizedActivations(Tensor.fromStorage(blocks, [blocks.elemCount], q.device), tokens, width);
+}
+
+/** The device's kernels, where operands are as these want them. */
+function kernelsFor(
+  q: Tensor,
+  { keys, values }: PagedCache,
+  tables: Tensor,
+  lengths: Tensor,
+  { rows, sinks }: PagedAttentionOptions,
+): PagedAttentionOps | undefined {
+  const { device } = q;
+  const operands = [q, keys, values, tables, lengths, ...(rows ? [rows] : [])];
+  const whole = operands.every((tensor) => tensor.device === device && (tensor === q || tensor.isContiguous()));
+  // The kernels know no sinks.
+  return whole && !sinks && q.dim(0) > 0 ? device.backend.pagedAttention : undefined;
+}
+
+function tablesOf(tables: Tensor, lengths: Tensor, { rows }: PagedAttentionOptions): PagedTables {
+  return {
+    tables: part(tables),
+    sequences: tables.dim(0),
+    maxBlocks: tables.dim(1),
+    lengths: part(lengths),
+    ...(rows && { rows: part(rows) }),
+  };
+}
+
+function check(
+  op: string,
+  q: Tensor,
+  cache: PagedCache,
+  tables: Tensor,
+  lengths: Tensor,
+  options: PagedAttentionOptions,
+): PagedProblem {
   kinds.check(op, 'options', options, kinds.OBJECT);
   const { rows } = options;
   checkTensors(op, { q, tables, lengths, ...(rows && { rows }) });
   checkCache(op, cache);
-  const { keys, values } = cache;
+  const { keys } = cache;
   const fits = q.rank === 3 && q.dim(2) === keys.dim(2) && tables.rank === 2 && tables.dim(0) > 0 && tables.dim(1) > 0;
   const [tokens, heads, d] = q.shape;
   const each = (ids: Tensor | undefined) => ids === undefined || (ids.rank === 1 && ids.dim(0) === tokens);
@@ -74,23 +152,7 @@ export function pagedAttention(
   if (softcap !== undefined && !(softcap > 0)) {
     throw new CandleError('INVALID_ARGUMENT', `${op}: softcap is ${softcap}; give a positive number, or none.`);
   }
-  const { device } = q;
-  const kernels = device.backend.pagedAttention;
-  const operands = [q, keys, values, tables, lengths, ...(rows ? [rows] : [])];
-  const whole = operands.every((tensor) => tensor.device === device && (tensor === q || tensor.isContiguous()));
-  // The kernels know no sinks.
-  if (!whole || sinks || !kernels?.supports(q.dtype, keys.dtype, d, values.dim(2)) || tokens === 0)
-    return composed(q, cache, tables, lengths, { rows, scale, window, softcap, sinks });
-  const at = {
-    tables: part(tables),
-    sequences: tables.dim(0),
-    maxBlocks: tables.dim(1),
-    lengths: part(lengths),
-    ...(rows && { rows: part(rows) }),
-  };
-  const problem = { tokens, heads, scale, window: window ?? 0, softcap: softcap ?? 0 };
-  const out = kernels.attend(problem, q.storageAndLayout(), poolOf(cache), at);
-  return Tensor.fromStorage(out, [tokens, heads, values.dim(2)], device);
+  return { tokens, heads, scale, window: window ?? 0, softcap: softcap ?? 0 };
 }
 
 /**

@@ -13,7 +13,8 @@ export const MAX_VECTOR_ROWS = 8;
 export const MAX_GRID_Y = 65535;
 /** Rows are padded to this many values, as candle's MATRIX_ROW_PADDING. */
 const ROW_PADDING = 512;
-const BLOCK_VALUES = 32;
+/** Values of a block. */
+export const BLOCK_VALUES = 32;
 const BLOCK_BYTES = 36;
 
 /** Values of a row of `width` with its padding. */

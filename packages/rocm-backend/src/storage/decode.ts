@@ -14,13 +14,12 @@ import { DECODE } from '@x/kernels';
 import type { RocmDevice } from '../device';
 import { unsupported } from '../errors';
 import { clamp, type LaunchShape } from '../launch-shape';
-import { activationRowBytes, activationRows, paddedWidth } from './activations';
+import { activationRowBytes, activationRows, BLOCK_VALUES, paddedWidth } from './activations';
 import { RocmStorage } from './index';
 
 const POOL_DTYPES: readonly DType[] = ['f32', 'f16', 'bf16'];
 /** The constants of kernels/decode/. */
 const MAX_HEAD = 512;
-const BLOCK_VALUES = 32;
 /** Values that a thread of a norm has where that leaves enough threads: all loads of a row are on their way at once. */
 const NORM_VALUES = 8;
 const MAX_THREADS = 1024;

@@ -16,7 +16,7 @@ import {
 import type { DecoderConfig } from '../config/decoder-config';
 import { type RopeConfig, ropeFrequencies, ropeMagnitude } from '../config/rope';
 import type { LinearGroup } from '../weights/linear-group';
-import { inDtype, project } from '../weights/q-linear';
+import { inDtype, project, takesBlocks } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
 import type { AttendOptions, LayerKv, PagedLayer } from './causal-model';
 
@@ -204,7 +204,9 @@ export class Attention {
     const fused = angles !== undefined && kv.paged !== undefined && fusesHeads(kv.paged);
     const queries = fused ? this.appendAtOnce(q, k, v, angles, kv.paged!) : this.append(q, k, v, angles, kv);
     const scale = fused || angles?.rotation.scaled ? 1 : this.scale;
-    const attended = kv.attend(queries, { scale, window, softcap, sinks });
+    const options = { scale, window, softcap, sinks };
+    const inBlocks = takesBlocks(o) && kv.attendInBlocks;
+    const attended = inBlocks ? kv.attendInBlocks!(queries, options) : kv.attend(queries, options);
     return inDtype(project(o, attended, this.dtype), 'f32');
   }
 

@@ -4,7 +4,7 @@
  * their cache and their position, so that one model is one sequence.
  */
 import type { Device, Tensor } from '@x/core';
-import type { PagedCache } from '@x/nn';
+import type { Activations, PagedCache } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
 
 /** Tokens of one or more sequences, one sequence after the other. Everything lies on the model's device. */
@@ -45,6 +45,8 @@ export interface LayerKv {
    * @param q [heads, tokens, d], heads a multiple of kvHeads @returns [tokens, heads · dv]
    */
   attend(q: Tensor, options: AttendOptions): Tensor;
+  /** The same for a product that reads blocks; it may give numbers. Without it there is {@link attend}. */
+  attendInBlocks?(q: Tensor, options: AttendOptions): Activations;
 }
 
 export interface KvView {
