@@ -20,7 +20,11 @@ ${HEAD}
 .maxntid 256
 {
 	mov.u64 %rd1, partial;
-	{ add.s32 %r1, %r1, 1; }
+	// begin inline asm
+	{
+	mov.b32 {%h1, %h2}, %r1;
+}
+	// end inline asm
 	ret;
                                         // -- End function
 }
@@ -42,6 +46,7 @@ describe('PtxText', () => {
     const first = text.kernel('first')!;
     expect(first.startsWith(HEAD)).toBe(true);
     expect(first).toContain('partial[128];');
+    expect(first.trim().endsWith('-- End function\n}')).toBe(true);
     for (const other of ['second', 'table', 'dynamic', 'x_sig']) expect(first).not.toContain(other);
     expect(Object.keys(parseCodeObject(new TextEncoder().encode(first)).kernels)).toEqual(['first']);
   });
@@ -60,10 +65,28 @@ describe('PtxText', () => {
     expect(new PtxText('').kernel('')).toBeUndefined();
   });
 
-  it('leaves a text whole whose kernels call functions or share memory', () => {
-    for (const line of ['.func (.param .b32 x) helper()\n{\n\tret;\n}\n', '.visible .global .align 4 .b32 count;\n']) {
-      const shared = TEXT.replace('.visible .entry second', `${line}.visible .entry second`);
-      expect(new PtxText(shared).kernel('first')).toBe(shared);
-    }
+  it('takes along the functions that it calls, with their prototypes', () => {
+    const prototype = '.func (.param .b64 result) helper\n(\n\t.param .b64 x\n)\n;\n';
+    const body = '.func (.param .b64 result) helper(\n\t.param .b64 x\n)\n{\n\tmov.u64 %rd1, table;\n\tret;\n}\n';
+    const calling = TEXT.replace('.visible .entry first', `${prototype}.visible .entry first`)
+      .replace('mov.u64 %rd1, partial;', 'call.uni (r), helper, (x);')
+      .concat(body);
+    const first = new PtxText(calling).kernel('first')!;
+    const places = ['table[2]', prototype.split('\n;')[0], body.trim(), '.entry first'].map((part) =>
+      first.indexOf(part),
+    );
+    expect(Math.min(...places)).toBeGreaterThan(0);
+    expect(places[0]).toBeLessThan(places[2]);
+    expect(places[1]).toBeLessThan(places[2]);
+    expect(new PtxText(calling).kernel('second')).not.toContain('helper');
+  });
+
+  it('leaves a text whole whose kernels share memory', () => {
+    const shared = TEXT.replace(
+      '.visible .entry second',
+      '.visible .global .align 4 .b32 count;\n.visible .entry second',
+    );
+    expect(new PtxText(shared).kernel('first')).toBe(shared);
+    expect(new PtxText(shared).kernel('third')).toBeUndefined();
   });
 });

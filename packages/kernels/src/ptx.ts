@@ -1,57 +1,103 @@
 /**
  * The kernels of a PTX text one by one. The driver compiles all of a text when it is loaded, some hundred kernels of which a
- * program uses a few; a text with one of them, and the constants and shared memory that it names, takes a fraction of a
- * second. Source: PTX ISA, "Module-scope directives".
+ * program uses a few; a text with one of them, and the constants, shared memory and functions that it names, takes a
+ * fraction of a second. Source: PTX ISA, "Module-scope directives".
  */
 
 const DIRECTIVE = /^[ \t]*\.(?:version|target|address_size)\s[^\n]*/gm;
-const ENTRY = /^[^\n]*\.entry\s+([\w$]+)/;
-/** Functions that kernels call, and memory that they would share: such a text stays whole. */
-const SHARED = /^[ \t]*(?:\.visible |\.weak |\.extern )*(?:\.func\b|\.global(?![^;]*=))/m;
+/** A kernel, or a function or its prototype. */
+const CODE = /^[ \t]*(?:\.(?:visible|weak|extern)\s+)*\.(?:entry|func)\b/gm;
+/** Memory without contents, which kernels would share: such a text stays whole. */
+const SHARED = /^[ \t]*(?:\.(?:visible|weak|extern)\s+)*\.global\b[^;=]*;/m;
+const NAME = /[A-Za-z_$%][\w$]*/g;
+
+interface Declaration {
+  name: string;
+  text: string;
+}
 
 export class PtxText {
   /** `.version`, `.target` and `.address_size`. */
   private readonly head: string;
-  /** Names of the module's scope, each with its declaration. */
-  private readonly declarations: readonly (readonly [name: string, text: string])[];
+  /** Constants, shared memory and prototypes, in their order. */
+  private readonly declarations: readonly Declaration[];
+  private readonly functions: readonly Declaration[];
   private readonly entries = new Map<string, string>();
   private readonly whole: string | undefined;
 
   constructor(text: string) {
     const outside: string[] = [];
+    const functions: Declaration[] = [];
     let end = 0;
-    for (let at = text.indexOf('.entry '); at >= 0; at = text.indexOf('.entry ', end)) {
-      const start = text.lastIndexOf('\n', at) + 1;
-      outside.push(text.slice(end, start));
-      const close = text.indexOf('\n}', at);
-      end = close < 0 ? text.length : close + 2;
-      const entry = text.slice(start, end);
-      this.entries.set(ENTRY.exec(entry)![1]!, entry);
+    CODE.lastIndex = 0;
+    for (let found = CODE.exec(text); found; found = CODE.exec(text)) {
+      outside.push(text.slice(end, found.index));
+      const start = found.index;
+      end = codeEnd(text, CODE.lastIndex);
+      CODE.lastIndex = end;
+      const code = text.slice(start, end);
+      if (code.endsWith(';')) outside.push(code);
+      else if (/\.entry\b/.test(found[0])) this.entries.set(/\.entry\s+([\w$]+)/.exec(code)![1]!, code);
+      else functions.push({ name: functionName(code), text: code });
     }
     outside.push(text.slice(end));
     const scope = outside.join('').replace(/\/\/[^\n]*/g, '');
     this.whole = SHARED.test(scope) ? text : undefined;
-    this.head = (scope.match(DIRECTIVE) ?? []).join('\n');
+    this.head = (scope.match(DIRECTIVE) ?? []).map((line) => line.trim()).join('\n');
     const declared = scope.replace(DIRECTIVE, '').split(';');
-    this.declarations = declared.flatMap((text) => {
-      const name = /([\w$]+)\s*(?:\[[^\]]*\]\s*)*(?:=|$)/.exec(text.trim().split('=')[0]!.trim())?.[1];
-      return name === undefined ? [] : [[name, `${text.trim()};`] as const];
+    this.declarations = declared.flatMap((statement) => {
+      const text = statement.trim();
+      if (text === '') return [];
+      const name = /\.func\b/.test(text) ? functionName(text) : /([\w$]+)\s*(?:\[[^\]]*\]\s*)*(?:=|$)/.exec(text)?.[1];
+      return name === undefined ? [] : [{ name, text: `${text};` }];
     });
+    this.functions = functions;
   }
 
-  /** A text with this kernel only, or the whole one where kernels share more than constants; undefined without such a kernel. */
+  /** A text with this kernel only, or the whole one where kernels share memory; undefined without such a kernel. */
   kernel(name: string): string | undefined {
     const entry = this.entries.get(name);
-    if (entry === undefined) return undefined;
-    if (this.whole !== undefined) return this.whole;
-    const named = new Set(entry.match(/[\w$]+/g));
-    const used: string[] = [];
-    // What comes later may name what came before it, so the last is looked at first.
-    for (const [declared, text] of [...this.declarations].reverse()) {
-      if (!named.has(declared)) continue;
-      used.unshift(text);
-      for (const word of text.match(/[A-Za-z_$][\w$]*/g) ?? []) named.add(word);
+    if (entry === undefined || this.whole !== undefined) return entry && this.whole;
+    const used = new Set<Declaration>();
+    const named = new Set(entry.match(NAME));
+    for (let before = -1; before < used.size; ) {
+      before = used.size;
+      for (const declaration of [...this.declarations, ...this.functions]) {
+        if (used.has(declaration) || !named.has(declaration.name)) continue;
+        used.add(declaration);
+        for (const word of declaration.text.match(NAME) ?? []) named.add(word);
+      }
     }
-    return [this.head, ...used, entry, ''].join('\n');
+    const kept = [...this.declarations, ...this.functions].filter((declaration) => used.has(declaration));
+    return [this.head, ...kept.map(({ text }) => text), entry, ''].join('\n');
   }
+}
+
+/** `.func (.param .b64 result) name(...)` */
+function functionName(code: string): string {
+  return /\.func\s+(?:\([^)]*\)\s*)?([\w$]+)/.exec(code)?.[1] ?? '';
+}
+
+/** Behind a body, whose blocks and vectors are in braces of their own, or behind the semicolon where there is none. */
+function codeEnd(text: string, from: number): number {
+  const mark = /[{};]/g;
+  mark.lastIndex = from;
+  let depth = 0;
+  for (let found = mark.exec(text); found; found = mark.exec(text)) {
+    if (found[0] === ';') {
+      if (depth === 0) return mark.lastIndex;
+      // The next brace is far: statements are not looked at one by one.
+      mark.lastIndex = nextBrace(text, mark.lastIndex);
+      continue;
+    }
+    depth += found[0] === '{' ? 1 : -1;
+    if (depth === 0) return mark.lastIndex;
+  }
+  return text.length;
+}
+
+function nextBrace(text: string, from: number): number {
+  const brace = /[{}]/g;
+  brace.lastIndex = from;
+  return brace.exec(text)?.index ?? text.length;
 }
