@@ -133,7 +133,8 @@ export class RocmGraph implements BackendGraph {
 
   /** While recording: values of the host, copied to `dst` by every replay. */
   fromHost(dst: number, bytes: ArrayBufferView): void {
-    const constant = this.#device.malloc(bytes.byteLength);
+    // Not from the pool, whose blocks earlier work of the graph may write to again.
+    const constant = this.#memory.allocator.within(null, () => this.#device.malloc(bytes.byteLength));
     this.#constants.push(constant);
     this.upload(constant, bytes);
     this.#device.hip.memcpyDtoD(dst, constant, bytes.byteLength);

@@ -47,6 +47,10 @@ export function captureSuite(name: string, device: () => Device): void {
       return (x) => x.indexSelect(ids, 0);
     },
     'values of the host': () => (x) => x.broadcastAdd(Tensor.from(wave(64, 9), { device: device() })),
+    'values of the host behind memory that is free again': () => (x) => {
+      const column = scope(() => x.mul(3).add(x.sqr()).sum(0));
+      return x.broadcastAdd(column).add(Tensor.from(wave(256, 9), { shape: [4, 64], device: device() }));
+    },
     sorting: () => (x) => x.sortLastDim(true),
     convolution: () => {
       const kernel = floats([2, 4, 3], 5);
