@@ -5,11 +5,20 @@ import type { DecoderConfig } from './config/decoder-config';
 import { badConfig, shown } from './config/problems';
 import { TransformersError } from './errors';
 import type { CausalModel } from './models/causal-model';
+import { cohere2 } from './models/cohere2';
+import { exaone4 } from './models/exaone4';
 import { gemma2 } from './models/gemma2';
 import { gemma3 } from './models/gemma3';
+import { glm4 } from './models/glm4';
+import { glm4Moe } from './models/glm4-moe';
+import { gptOss } from './models/gpt-oss';
+import { gpt2 } from './models/gpt2';
+import { granite } from './models/granite';
+import { graniteMoe } from './models/granite-moe';
 import { llama } from './models/llama';
 import { mistral } from './models/mistral';
 import { mixtral } from './models/mixtral';
+import { nemotron } from './models/nemotron';
 import { olmo2 } from './models/olmo2';
 import { olmo3 } from './models/olmo3';
 import { olmoe } from './models/olmoe';
@@ -18,6 +27,7 @@ import { qwen2 } from './models/qwen2';
 import { qwen3 } from './models/qwen3';
 import { qwen3Moe } from './models/qwen3-moe';
 import { smollm3 } from './models/smollm3';
+import { starcoder2 } from './models/starcoder2';
 import type { TensorLayout, Weights } from './weights/weights';
 
 export interface Architecture<Config extends DecoderConfig = DecoderConfig> extends TensorLayout {
@@ -59,6 +69,16 @@ export const ARCHITECTURES: readonly Architecture[] = [
   olmo3,
   olmo2,
   olmoe,
+  granite,
+  graniteMoe,
+  glm4,
+  glm4Moe,
+  cohere2,
+  exaone4,
+  nemotron,
+  starcoder2,
+  gpt2,
+  gptOss,
 ];
 
 /** Architectures that load, by `model_type` of config.json. */

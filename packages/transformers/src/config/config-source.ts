@@ -36,6 +36,8 @@ export const GGUF_KEYS = {
   num_experts_per_tok: 'expert_used_count',
   moe_intermediate_size: 'expert_feed_forward_length',
   n_shared_experts: 'expert_shared_count',
+  norm_topk_prob: 'expert_weights_norm',
+  num_nextn_predict_layers: 'nextn_predict_layers',
   first_k_dense_replace: 'leading_dense_block_count',
   routed_scaling_factor: 'expert_weights_scale',
   n_group: 'expert_group_count',
@@ -61,6 +63,7 @@ export interface ConfigSource {
   has(key: ConfigKey): boolean;
   /** @throws TransformersError BAD_CONFIG, FileFormatError for GGUF, when it is no number, or missing without `fallback` */
   number(key: ConfigKey, fallback?: number): number;
+  flag(key: ConfigKey, fallback: boolean): boolean;
   /** An array of flags that only GGUF files have; undefined in others and without it. */
   flags(key: ConfigKey): readonly boolean[] | undefined;
   /** @param kind of layers, where they have rotations of their own; those of layers with a window are scaled only if so said */
@@ -101,6 +104,11 @@ export function jsonConfig(json: unknown): ConfigSource {
     has: (key) => value(key) != null,
     number,
     count: (key) => count(key, number(key)),
+    flag: (key, fallback) => {
+      const found = value(key) ?? fallback;
+      if (typeof found === 'boolean') return found;
+      throw badConfig(`gives ${key} = ${shown(found)}, but true or false is needed; download it again`);
+    },
     flags: () => undefined,
     ropeScaling: (kind) => {
       const own = (kind && partOf(parameters, kind)) ?? (kind === 'sliding_attention' ? {} : rope);
@@ -175,6 +183,7 @@ export function ggufConfig(metadata: GgufMetadata): ConfigSource {
     has: (key) => metadata.has(name(key)),
     number: (key, fallback) => metadata.float(name(key), fallback),
     count: (key) => count(key, metadata.float(name(key))),
+    flag: (key, fallback) => metadata.bool(name(key), fallback),
     flags: (key) => {
       const entry = metadata.get(name(key));
       if (entry?.type !== 'array' || entry.elementType !== 'bool') return undefined;

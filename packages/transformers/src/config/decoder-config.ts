@@ -28,6 +28,10 @@ export interface DecoderConfig extends RopeConfig {
 export interface DecoderDefaults {
   headDim?: number;
   ropeTheta?: number;
+  /** Share of each head that is rotated. Default 1, all of it. */
+  partialRotary?: number;
+  /** Width of the feed-forward layer in hidden sizes. Default: the file says it. */
+  widening?: number;
   /** Which kind of norms the model has, whose epsilon is `normEps`. Default `rms`. */
   norm?: 'rms' | 'layer';
   /** Values of `hidden_act` that the architecture's feed-forward layer computes. Default `silu`. */
@@ -38,7 +42,7 @@ export interface DecoderDefaults {
 export function decoderConfig(source: ConfigSource, vocabSize?: number, defaults: DecoderDefaults = {}): DecoderConfig {
   if (source.json('quantization_config'))
     throw unsupported('has weights quantized by another library (quantization_config)');
-  const { activations = ['silu'], norm = 'rms' } = defaults;
+  const { activations = ['silu'], norm = 'rms', partialRotary = 1, widening } = defaults;
   const keys = ['hidden_activation', 'hidden_act', 'activation_function'];
   const activation = keys.map((key) => source.json(key)).find((name) => name != null) ?? activations[0];
   if (typeof activation !== 'string' || !activations.includes(activation)) {
@@ -52,12 +56,12 @@ export function decoderConfig(source: ConfigSource, vocabSize?: number, defaults
   const config: DecoderConfig = {
     vocabSize: source.number('vocab_size', vocabSize),
     hiddenSize,
-    intermediateSize: source.number('intermediate_size'),
+    intermediateSize: source.number('intermediate_size', widening && widening * hiddenSize),
     numLayers: source.number('num_hidden_layers'),
     numHeads,
     numKvHeads: source.number('num_key_value_heads', numHeads),
     headDim,
-    rotaryDim: rotaryDimOf(source, headDim),
+    rotaryDim: rotaryDimOf(source, headDim, partialRotary),
     contextLength: source.number('max_position_embeddings', source.format === 'json' ? 2048 : undefined),
     normEps:
       norm === 'layer'
@@ -73,9 +77,9 @@ export function decoderConfig(source: ConfigSource, vocabSize?: number, defaults
 }
 
 /** How much of each head is rotated: a share in config.json, a number of elements in GGUF files. */
-function rotaryDimOf(source: ConfigSource, headDim: number): number {
+function rotaryDimOf(source: ConfigSource, headDim: number, share: number): number {
   if (source.format === 'gguf') return source.number('rotary_dim', headDim);
-  return Math.trunc(headDim * source.jsonNumber('partial_rotary_factor', source.jsonNumber('rotary_pct', 1)));
+  return Math.trunc(headDim * source.jsonNumber('partial_rotary_factor', source.jsonNumber('rotary_pct', share)));
 }
 
 /** Larger than in any model; what is allocated from these sizes alone stays small. */

@@ -121,7 +121,10 @@ export class WeightFile implements VarSource<QTensor> {
 
   private search(name: string): Stored | undefined {
     const { file, list } = this;
-    const { name: stored, form } = list ? (list.toCheckpoint(name) ?? { name: '', form: {} }) : { name, form: {} };
+    const { name: whole, form } = list ? (list.toCheckpoint(name) ?? { name: '', form: {} }) : { name, form: {} };
+    // Checkpoints of a model without its head have no name in front.
+    const first = whole.replace('{e}', '0');
+    const stored = list && !file.has(first) && file.has(withoutFront(first)) ? withoutFront(whole) : whole;
     if (!stored.includes('{e}')) return file.has(stored) ? { names: [stored], form, experts: false } : undefined;
     const names: string[] = [];
     for (let e = 0; file.has(stored.replace('{e}', String(e))); e++) names.push(stored.replace('{e}', String(e)));
@@ -135,6 +138,10 @@ export class WeightFile implements VarSource<QTensor> {
     await nextTurn();
     this.options.signal?.throwIfAborted();
   }
+}
+
+function withoutFront(name: string): string {
+  return name.replace(/^(?:model|transformer)\./, '');
 }
 
 /** Which dimension counts the outputs of a layer. */
@@ -152,7 +159,7 @@ function formed(
   if (weight.kind === 'blocks') return weight.share();
   return scope(() => {
     let numbers: Tensor = weight.data;
-    if (transposed) numbers = numbers.transpose(-1, -2);
+    if (transposed && numbers.rank > 1) numbers = numbers.transpose(-1, -2);
     if (part) {
       const [index, of] = part;
       const dim = rowsDim(name, numbers.shape);
