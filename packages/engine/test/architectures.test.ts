@@ -106,3 +106,19 @@ it.each(deviceNames)("Phi's factors for short texts, where it is loaded for thes
     model.dispose();
   }
 });
+
+it.each(deviceNames)('experts of more sequences than a mixture has, in steps of all of them, on %s', async (device) => {
+  const folder = join(models, 'mixtral');
+  const golden = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8')) as Golden;
+  const model = await loadModel(join(folder, 'model-f16.gguf'), { device: openDevice(device) });
+  const { ids, greedy } = golden.prompts[1];
+  const write = async () => {
+    const written: number[] = [];
+    const options = { temperature: 0, maxTokens: 12, ignoreEos: true };
+    for await (const { id } of model.generate(ids, options)) written.push(id);
+    return written;
+  };
+  const texts = await Promise.all(Array.from({ length: 40 }, write));
+  for (const text of texts) expect(text).toEqual(greedy!.ids.slice(0, 12));
+  model.dispose();
+});

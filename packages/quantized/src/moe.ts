@@ -42,9 +42,13 @@ function isForKernel(weights: QTensor, pairs: number): boolean {
   return weights.device.backend.quantized !== undefined && weights.kind === 'blocks' && areFew(weights, pairs);
 }
 
-/** Whether products with so many pairs need not know the ids on the host. */
-export function canStayUnread(weights: QTensor, pairs: number): boolean {
-  return weights.kind === 'dense' ? areFew(weights, pairs) : isForKernel(weights, pairs);
+/** Tokens whose experts are never read on the host where they need not: a captured step of as many sequences cannot wait. */
+const UNREAD_TOKENS = 64;
+
+/** Whether products with so many pairs, a token's side by side, need not know the ids on the host. */
+export function canStayUnread(weights: QTensor, tokens: number, pairs: number): boolean {
+  const possible = weights.kind === 'dense' || weights.device.backend.quantized !== undefined;
+  return possible && weights.elemCount > 0 && (tokens <= UNREAD_TOKENS || areFew(weights, pairs));
 }
 
 /** As {@link indexedMoe} for {@link canStayUnread}; ids u32, contiguous, are all below the number of experts. */

@@ -74,8 +74,8 @@ export interface QuantizeTensorOptions extends QTensorOptions, QuantizeOptions {
 export interface IndexedMoeOptions {
   /**
    * Whether ids are read on the host, where one out of range raises an error; default true. With false nothing waits for
-   * the device with a few tokens (its indexed kernel, or numbers gathered by expert), and such an id is an error as in `Tensor.embedding`: right
-   * for ids that a top-k made.
+   * the device with few tokens, 64 at least (its indexed kernel, or numbers gathered by expert), and such an id is an error
+   * as in `Tensor.embedding`: right for ids that a top-k made.
    */
   readIds?: boolean;
 }
@@ -411,7 +411,7 @@ export class QTensor implements Disposable {
   }
 
   #unread(ids: Tensor, { readIds = true }: IndexedMoeOptions): boolean {
-    return !readIds && ids.elemCount > 0 && canStayUnread(this, ids.elemCount);
+    return !readIds && ids.elemCount > 0 && canStayUnread(this, ids.dim(0), ids.elemCount);
   }
 
   #indexedUnread(x: Tensor, ids: Tensor): Tensor {

@@ -87,6 +87,7 @@ it('products with experts of numbers leave the ids on the device', () => {
     [4, 2],
     [4, 1],
     [20, 1],
+    [70, 1],
   ]) {
     using x = from([tokens, choices, 4]);
     const list = Uint32Array.from({ length: tokens * 2 }, (_, i) => (i * 7) % 3);
