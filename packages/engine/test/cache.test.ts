@@ -11,6 +11,11 @@ import { deviceNames, GGUF, goldenQ8, maxDifference, openDevice, settledMemory }
 
 const inside = (model: LanguageModel) => model as unknown as { runner: Runner; scheduler: BatchScheduler };
 
+const folder = fileURLToPath(new URL('../../../models/tiny/llama/', import.meta.url));
+const TINY = join(folder, 'model.safetensors');
+const golden: { logits_std: number; prompts: { ids: number[]; last: number[]; greedy: { ids: number[] } }[] } =
+  JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8'));
+
 async function written(model: LanguageModel, prompt: readonly number[], maxTokens: number): Promise<number[]> {
   const ids: number[] = [];
   for await (const { id } of model.generate(prompt, { maxTokens, ignoreEos: true })) ids.push(id);
@@ -129,26 +134,33 @@ describe.each(deviceNames)('the cache on %s', (name) => {
     expect(model.cacheStats.usedBlocks).toBe(0);
   });
 
-  it('writes the same in narrower caches', async () => {
-    const { ids, greedy_ids } = goldenQ8().prompts[1];
-    for (const cacheDtype of ['f16', 'bf16'] as const) {
-      using narrow = await loadModel(GGUF, { device, cacheDtype, maxContext: 64 });
-      expect(await written(narrow, ids, 12)).toEqual(greedy_ids.slice(0, 12));
-      // A block of 32 positions, 2 bytes an element.
+  it('rounds to what it is told to hold', async () => {
+    const [, { ids, last }] = golden.prompts;
+    for (const [cacheDtype, bytesEach, tolerance] of [
+      ['f32', 4, 2e-3],
+      ['f16', 2, 1e-2],
+      ['bf16', 2, 3e-2],
+    ] as const) {
+      using narrow = await loadModel(TINY, { device, cacheDtype, maxContext: 64 });
+      for (const [at, id] of ids.slice(0, -1).entries()) narrow.forward([id], at).dispose();
+      using logits = narrow.forward(ids.slice(-1), ids.length - 1);
+      const difference = maxDifference(await logits.toArray<Float32Array>(), last) / golden.logits_std;
+      expect(difference).toBeLessThan(tolerance);
+      if (cacheDtype === 'bf16') expect(difference).toBeGreaterThan(1e-4);
+      // A block of 32 positions.
       const { blocks, bytes } = narrow.cacheStats;
       const { numLayers, numKvHeads, headDim } = narrow.config;
-      expect(bytes / blocks).toBe(32 * numLayers * numKvHeads * headDim * 2 * 2);
+      expect(bytes / blocks).toBe(32 * numLayers * numKvHeads * headDim * 2 * bytesEach);
+      expect(narrow.cacheDtype).toBe(cacheDtype);
     }
   });
 
   it('lets sequences wait for one another when it is full, and all end as if they were alone', async () => {
     const before = memoryStats();
     // Numbers, whose choices do not hang on roundings.
-    const folder = fileURLToPath(new URL('../../../models/tiny/llama/', import.meta.url));
-    const golden = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8'));
-    const { ids: prompt, greedy } = golden.prompts.at(-1) as { ids: number[]; greedy: { ids: number[] } };
+    const { ids: prompt, greedy } = golden.prompts[golden.prompts.length - 1];
     // Four blocks: each text grows into its second one, and there are six of them.
-    using small = await loadModel(join(folder, 'model.safetensors'), {
+    using small = await loadModel(TINY, {
       device,
       maxContext: 128,
       maxCachePositions: 128,

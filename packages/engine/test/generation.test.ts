@@ -306,9 +306,9 @@ describe.each(deviceNames)('generate on %s', (name) => {
 
   it('ends for all when the model is disposed, and says so', async () => {
     const before = memoryStats();
-    for (const after of [1, 30, 90]) {
-      const gone = await loadModel(GGUF, { device, maxContext: 160 });
-      const texts = ['Once', 'The king', 'A'].map((prompt) => gone.generate(prompt).text());
+    for (const after of [1, 20, 60]) {
+      const gone = await loadModel(GGUF, { device, maxContext: 512 });
+      const texts = ['Once', 'The king', 'A'].map((prompt) => gone.generate(prompt, { ignoreEos: true }).text());
       const disposed = new Promise((resolve) => setTimeout(() => resolve(gone.dispose()), after));
       for (const result of await Promise.allSettled(texts)) {
         expect(result).toMatchObject({
