@@ -7,7 +7,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { Device, FileFormatError, scope, Tensor } from '@x/core';
 import { readJsonFile, ShardedSafetensors } from '@x/core/files';
 import { type BlockFormat, byteLengthOf, GgufFile, type GgufValue, gguf } from '@x/quantized';
-import { type GgufTensorName, ggufExport, readTokenizerJson } from '@x/transformers';
+import { type GgufExport, type GgufTensorName, ggufExport, readTokenizerJson, WeightFile } from '@x/transformers';
 
 export interface SourceTensor {
   readonly name: string;
@@ -84,12 +84,12 @@ function openGguf(path: string): ModelSource {
 /** A Hugging Face directory of a language model: names, row order, metadata and tokenizer become GGUF's. */
 function openCheckpoint(directory: string, weights: string | string[]): ModelSource {
   const tokenizer = join(directory, 'tokenizer.json');
-  const { metadata, rename, ropeFactors } = ggufExport(
+  const { metadata, names, tensors, ropeFactors } = ggufExport(
     readJsonFile(join(directory, 'config.json')),
     existsSync(tokenizer) ? readTokenizerJson(tokenizer) : undefined,
     basename(resolve(directory)),
   );
-  return fromSafetensors(weights, new Map(Object.entries(metadata)), rename, ropeFactors);
+  return fromSafetensors(weights, new Map(Object.entries(metadata)), tensors, { names, ropeFactors });
 }
 
 function openTensors(path: string): ModelSource {
@@ -97,21 +97,19 @@ function openTensors(path: string): ModelSource {
     ['general.type', gguf.string('model')],
     ['general.name', gguf.string(basename(path).replace(/\.safetensors(\.index\.json)?$/, ''))],
   ]);
-  return fromSafetensors(path, metadata, (name) => ({ name }));
+  return fromSafetensors(path, metadata, (names) => names.map((name) => ({ name })));
 }
 
 function fromSafetensors(
   weights: string | string[],
   metadata: Map<string, GgufValue>,
-  rename: (name: string) => GgufTensorName | undefined,
-  ropeFactors?: Float32Array,
+  list: (names: readonly string[]) => GgufTensorName[],
+  { names, ropeFactors }: Partial<Pick<GgufExport, 'names' | 'ropeFactors'>> = {},
 ): ModelSource {
   const files = ShardedSafetensors.open(weights);
   try {
-    const tensors = files.names.flatMap((name) => {
-      const renamed = rename(name);
-      return renamed === undefined ? [] : [safetensor(files, name, renamed)];
-    });
+    const file = new WeightFile(files, { names });
+    const tensors = list(files.names).map((tensor) => checkpointTensor(file, files, tensor));
     if (ropeFactors !== undefined) tensors.push(inMemory('rope_freqs.weight', ropeFactors));
     return { kind: 'safetensors', metadata, tensors, paths: files.paths, close: () => files.close() };
   } catch (error) {
@@ -120,22 +118,25 @@ function fromSafetensors(
   }
 }
 
-function safetensor(
+function checkpointTensor(
+  file: WeightFile,
   files: ShardedSafetensors,
-  name: string,
-  { name: newName, heads, add = 0 }: GgufTensorName,
+  { name, heads, add = 0 }: GgufTensorName,
 ): SourceTensor {
-  const { shape, dtype, byteLength } = files.info(name);
+  const shape = file.shapeOf(name)!;
   const { rows, k } = rowsOf(shape);
   // In the dtype of the file, on the host; rows are converted when they are read.
   let loaded: Tensor | undefined;
   return {
-    name: newName,
+    name,
     shape,
-    type: dtype.toLowerCase(),
-    byteLength,
+    type: files.info(file.storedName(name)).dtype.toLowerCase(),
+    byteLength: file.bytesOf(name),
     async rows(first, count) {
-      loaded ??= await files.load(name, Device.js());
+      if (!loaded) {
+        using weight = await file.load(name, Device.js());
+        loaded = weight.data.detach();
+      }
       const whole = loaded;
       using part = scope(() => {
         const flat = whole.reshape([rows, k]);

@@ -218,6 +218,24 @@ describe('safetensors in, GGUF out', () => {
     expect(readFileSync(again).equals(readFileSync(out))).toBe(true);
   });
 
+  /** Small models of architectures that can be written, most in a form of their own in checkpoints. */
+  const WRITTEN = ['mixtral', 'qwen3_moe', 'gemma2', 'olmo2', 'olmoe', 'granite', 'granitemoe', 'glm4', 'gpt2'];
+  test.each([...WRITTEN, 'cohere2', 'nemotron', 'starcoder2', 'phi3_window', 'smollm3'])(
+    '%s: the file gives what its checkpoint gives',
+    async (name) => {
+      const source = join(root, 'models/tiny', name);
+      const golden = JSON.parse(readFileSync(join(source, 'golden.json'), 'utf8'));
+      const path = place();
+      await quantizeModel(source, path, 'f32');
+      const model = await loadModel(path, { device: 'js' });
+      const { ids, last } = (golden.gguf?.prompts ?? golden.prompts)[2];
+      using logits = model.forward(ids, 0);
+      const values = (await logits.toArray()) as Float32Array;
+      for (const [i, value] of values.entries()) expect(Math.abs(value - last[i])).toBeLessThan(1e-3);
+      model.dispose();
+    },
+  );
+
   test('one file of tensors keeps their names', async () => {
     const path = join(folder, 'tensors.safetensors');
     const x = Float32Array.from({ length: 4 * 64 }, (_, i) => Math.sin(i));

@@ -45,10 +45,10 @@ test("llama3's scaling becomes factors that give the same frequencies", () => {
 
 test('what is not written is refused', () => {
   const yarn = { ...CONFIG, rope_scaling: { rope_type: 'yarn', factor: 4 } };
-  const mixture = { ...CONFIG, model_type: 'mixtral', num_local_experts: 4, num_experts_per_tok: 2 };
+  const windows = { ...CONFIG, model_type: 'olmo3', sliding_window: 8 };
   for (const [json, message] of [
     [yarn, /"yarn"/],
-    [mixture, /"mixtral"/],
+    [windows, /"olmo3"/],
   ] as const)
     expect(() => ggufExport(json)).toThrow(
       expect.objectContaining({ code: 'UNSUPPORTED_MODEL', message: expect.stringMatching(message) }),
@@ -56,16 +56,37 @@ test('what is not written is refused', () => {
 });
 
 test('names, and the rows that change order', () => {
-  const { rename } = ggufExport(CONFIG);
-  expect(rename('model.embed_tokens.weight')).toEqual({ name: 'token_embd.weight' });
-  expect(rename('lm_head.weight')).toEqual({ name: 'output.weight' });
-  expect(rename('model.layers.1.self_attn.q_proj.weight')).toEqual({ name: 'blk.1.attn_q.weight', heads: 4 });
-  expect(rename('model.layers.1.self_attn.k_proj.bias')).toEqual({ name: 'blk.1.attn_k.bias', heads: 2 });
-  expect(rename('model.layers.0.mlp.down_proj.weight')).toEqual({ name: 'blk.0.ffn_down.weight' });
-  expect(rename('model.layers.0.self_attn.rotary_emb.inv_freq')).toBeUndefined();
-  expect(() => rename('model.layers.0.mlp.experts.3.w1.weight')).toThrow(
+  const { tensors } = ggufExport(CONFIG);
+  const list = [
+    'model.embed_tokens.weight',
+    'lm_head.weight',
+    'model.layers.1.self_attn.q_proj.weight',
+    'model.layers.1.self_attn.k_proj.bias',
+    'model.layers.0.mlp.down_proj.weight',
+    'model.layers.0.self_attn.rotary_emb.inv_freq',
+  ];
+  expect(tensors(list)).toEqual([
+    { name: 'token_embd.weight' },
+    { name: 'output.weight' },
+    { name: 'blk.1.attn_q.weight', heads: 4 },
+    { name: 'blk.1.attn_k.bias', heads: 2 },
+    { name: 'blk.0.ffn_down.weight' },
+  ]);
+  expect(() => tensors(['model.layers.0.mlp.experts.3.w1.weight'])).toThrow(
     expect.objectContaining({ code: 'UNSUPPORTED_MODEL' }),
   );
+});
+
+test('experts become one tensor, and a fused one its parts', () => {
+  const experts = { num_local_experts: 4, num_experts_per_tok: 2 };
+  const mixtral = ggufExport({ ...CONFIG, ...experts, model_type: 'mixtral' });
+  const list = [0, 1].map((e) => `model.layers.0.block_sparse_moe.experts.${e}.w2.weight`);
+  expect(mixtral.tensors(list)).toEqual([{ name: 'blk.0.ffn_down_exps.weight' }]);
+  const granite = ggufExport({ ...CONFIG, ...experts, model_type: 'granitemoe' });
+  expect(granite.tensors(['model.layers.0.block_sparse_moe.input_linear.weight'])).toEqual([
+    { name: 'blk.0.ffn_gate_exps.weight' },
+    { name: 'blk.0.ffn_up_exps.weight' },
+  ]);
 });
 
 describe('tokenizers', () => {

@@ -11,9 +11,9 @@ import { TransformersError } from './errors';
 import { type Architecture, describeConfig } from './registry';
 import { checkDefinition } from './tokenizer/definition';
 import { PRE_TOKENIZERS } from './tokenizer/pre-tokenizers';
-import { TensorNames } from './weights/tensor-names';
+import { type TensorNamePair, TensorNames } from './weights/tensor-names';
 
-/** A tensor of the checkpoint under its name in GGUF. */
+/** A tensor that a GGUF file has, and what is done to the values that a `WeightFile` gives under its name. */
 export interface GgufTensorName {
   name: string;
   /** Heads whose rows change order: checkpoints rotate the halves of a head with each other, GGUF files neighbours. */
@@ -24,8 +24,13 @@ export interface GgufTensorName {
 
 export interface GgufExport {
   metadata: Record<string, GgufValue>;
-  /** The GGUF name of a checkpoint's tensor; undefined for one that GGUF files do without. */
-  rename(name: string): GgufTensorName | undefined;
+  /** Where a checkpoint has its tensors, for `WeightFile`. */
+  names: readonly TensorNamePair[];
+  /**
+   * The tensors that those of a checkpoint make.
+   * @throws TransformersError UNSUPPORTED_MODEL for one that the architecture has not
+   */
+  tensors(checkpoint: readonly string[]): GgufTensorName[];
   /** Divisors of the rotation frequencies, the tensor `rope_freqs.weight`, where the model has them. */
   ropeFactors?: Float32Array;
 }
@@ -47,7 +52,11 @@ export function ggufExport(configJson: unknown, tokenizerJson?: unknown, name = 
   const names = new TensorNames(architecture.names);
   return {
     metadata,
-    rename: (tensor) => rename(tensor, names, architecture, config),
+    names: architecture.names,
+    tensors: (checkpoint) =>
+      [...new Set(checkpoint.flatMap((name) => ggufNames(name, names, architecture)))].map((name) =>
+        adjusted(name, architecture, config),
+      ),
     ropeFactors: config.ropeScaling?.type === 'llama3' ? ropeFactors(config) : undefined,
   };
 }
@@ -91,33 +100,28 @@ function configMetadata(architecture: Architecture, config: DecoderConfig): Reco
   return metadata;
 }
 
-function rename(
-  tensor: string,
-  names: TensorNames,
-  { gguf: architecture, pairs, normOffset = 0 }: Architecture,
+function ggufNames(tensor: string, names: TensorNames, { gguf: architecture }: Architecture): string[] {
+  // Old checkpoints keep buffers of frequencies and masks, which follow from the configuration.
+  if (/(?:rotary_emb\.inv_freq|\.attn\.(?:masked_)?bias)$/.test(tensor)) return [];
+  const found = [tensor, `model.${tensor}`, `transformer.${tensor}`].map((name) => names.toGguf(name));
+  const known = found.find((list) => list.length > 0);
+  if (known) return known;
+  throw new TransformersError(
+    'UNSUPPORTED_MODEL',
+    `The checkpoint has a tensor "${tensor}", which a model of the architecture "${architecture}" has not. Convert it with the tool of its own model family.`,
+  );
+}
+
+function adjusted(
+  name: string,
+  { pairs, normOffset = 0 }: Architecture,
   { numHeads, numKvHeads }: DecoderConfig,
-): GgufTensorName | undefined {
-  // Old checkpoints keep a buffer of the frequencies, which follow from the configuration.
-  if (tensor.endsWith('rotary_emb.inv_freq')) return undefined;
-  const found = names.toGguf(tensor);
-  if (found.length === 0) {
-    throw new TransformersError(
-      'UNSUPPORTED_MODEL',
-      `The checkpoint has a tensor "${tensor}", which a model of the architecture "${architecture}" has not. Convert it with the tool of its own model family.`,
-    );
-  }
-  const [name] = found;
-  const stored = names.toCheckpoint(name);
-  if (found.length > 1 || stored?.name !== tensor || Object.keys(stored.form).length > 0) {
-    throw new TransformersError(
-      'UNSUPPORTED_MODEL',
-      `The checkpoint's tensor "${tensor}" lies in another form in GGUF ("${name}"), which is not written here. Convert it with the tool of its own model family.`,
-    );
-  }
-  const [, part] = /^(?:blk\.\d+\.)?(.+)\.(?:weight|bias)$/.exec(name) ?? [];
+): GgufTensorName {
+  const [, part, kind] = /^(?:blk\.\d+\.)?(.+)\.(weight|bias)$/.exec(name) ?? [];
   if (pairs === 'reordered' && part === 'attn_q') return { name, heads: numHeads };
   if (pairs === 'reordered' && part === 'attn_k') return { name, heads: numKvHeads };
-  return normOffset !== 0 && part?.endsWith('_norm') ? { name, add: normOffset } : { name };
+  const isNorm = part?.endsWith('_norm') && kind === 'weight';
+  return normOffset !== 0 && isNorm ? { name, add: normOffset } : { name };
 }
 
 /** llama.cpp's token types. */

@@ -39,11 +39,16 @@ export interface Architecture<Config extends DecoderConfig = DecoderConfig> exte
   isInGguf?(source: ConfigSource): boolean;
   /** @param vocabSize of a GGUF file's tokenizer @throws TransformersError UNSUPPORTED_MODEL, BAD_CONFIG; FileFormatError */
   config(source: ConfigSource, vocabSize?: number): Config;
-  /** What a GGUF file holds beside the common keys. Without it none is written (`ggufExport`). */
-  ggufExtras?(config: Config): {
-    whole?: Partial<Record<ConfigKey, number>>;
-    real?: Partial<Record<ConfigKey, number>>;
-  };
+  /**
+   * What a GGUF file holds beside the common keys; undefined where it cannot say what this configuration says. Without the
+   * function none is written (`ggufExport`).
+   */
+  ggufExtras?(config: Config):
+    | {
+        whole?: Partial<Record<ConfigKey, number>>;
+        real?: Partial<Record<ConfigKey, number>>;
+      }
+    | undefined;
   /** Reads all weights. @param length positions that a sequence may have */
   build(source: Weights, config: Config, length: number): Promise<CausalModel>;
 }

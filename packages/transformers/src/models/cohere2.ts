@@ -6,6 +6,7 @@ import type { Tensor } from '@x/core';
 import type { Module } from '@x/nn';
 import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
 import { windowedLayers } from '../config/layer-types';
+import { unsupported } from '../config/problems';
 import type { Architecture } from '../registry';
 import { BASE_NAMES, GATED_MLP_NAMES } from '../weights/tensor-names';
 import type { Weights } from '../weights/weights';
@@ -62,14 +63,20 @@ export const cohere2: Architecture<Cohere2Config> = {
   names: [...BASE_NAMES, ['model.layers.{i}.input_layernorm', 'blk.{i}.attn_norm'], ...GATED_MLP_NAMES],
   pairs: 'interleaved',
   config(source, vocabSize) {
+    if (source.json('use_qk_norm') === true) throw unsupported('has norms of queries and keys (use_qk_norm)');
+    if (source.json('use_parallel_block') === false) throw unsupported('has steps that follow one another');
     const base = decoderConfig(source, vocabSize, { norm: 'layer' });
     return {
       ...base,
       slidingWindow: source.has('sliding_window') ? source.count('sliding_window') : 4096,
-      local: windowedLayers(source, base.numLayers, 4),
+      local: windowedLayers(source, base.numLayers, source.jsonWhole('layer_switch', 4)),
       logitScale: source.number('logit_scale', 0.0625),
     };
   },
+  ggufExtras: ({ slidingWindow, logitScale, normEps }) => ({
+    whole: { sliding_window: slidingWindow },
+    real: { logit_scale: logitScale, layer_norm_eps: normEps },
+  }),
   build: (source, config, length) =>
     transformer(source, config, {
       length,

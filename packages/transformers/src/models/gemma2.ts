@@ -48,6 +48,14 @@ export const gemma2: Architecture<Gemma2Config> = {
   names: [...BASE_NAMES, ...FOUR_NORM_NAMES, ...GATED_MLP_NAMES],
   normOffset: 1,
   config: gemma2Config,
+  // Without caps a file would be read with those of the released models.
+  ggufExtras: ({ slidingWindow, softcap: { scores, logits } }) =>
+    scores && logits
+      ? {
+          whole: { sliding_window: slidingWindow },
+          real: { attn_logit_softcapping: scores, final_logit_softcapping: logits },
+        }
+      : undefined,
   build(source, config, length) {
     const { hiddenSize, attentionScale, softcap, local, slidingWindow } = config;
     return transformer(source, config, {

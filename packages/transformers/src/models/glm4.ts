@@ -19,5 +19,6 @@ export const glm4: Architecture = {
   ],
   pairs: 'interleaved',
   config: (source, vocabSize) => decoderConfig(source, vocabSize, { headDim: 128, partialRotary: 0.5 }),
+  ggufExtras: () => ({}),
   build: (source, config, length) => transformer(source, config, { length, layer: () => ({ norms: FOUR_NORMS }) }),
 };

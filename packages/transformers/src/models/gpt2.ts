@@ -33,6 +33,7 @@ export const gpt2: Architecture = {
     ['transformer.h.{i}.mlp.c_proj', 'blk.{i}.ffn_down', { transposed: true }],
   ],
   config: gpt2Config,
+  ggufExtras: ({ normEps }) => ({ real: { layer_norm_eps: normEps } }),
   build: (source, config, length) =>
     transformer(source, config, {
       length,

@@ -1,8 +1,8 @@
 /** Granite with mixtures of experts, whose gates and ups are one weight in checkpoints. */
 import type { Architecture } from '../registry';
 import { BASE_NAMES, PRE_NORM_NAMES } from '../weights/tensor-names';
-import { type GraniteConfig, graniteConfig, graniteOptions } from './granite';
-import { MixtureOfExperts, type MoeDecoderConfig, moeSizes } from './moe';
+import { type GraniteConfig, graniteConfig, graniteMetadata, graniteOptions } from './granite';
+import { MixtureOfExperts, type MoeDecoderConfig, moeMetadata, moeSizes } from './moe';
 import { transformer } from './transformer';
 
 export const graniteMoe: Architecture<GraniteConfig & MoeDecoderConfig> = {
@@ -21,6 +21,7 @@ export const graniteMoe: Architecture<GraniteConfig & MoeDecoderConfig> = {
     const base = graniteConfig(source, vocabSize);
     return { ...base, moe: { ...moeSizes(source, base.intermediateSize), scores: 'softmax', renormalise: true } };
   },
+  ggufExtras: (config) => ({ whole: moeMetadata(config.moe), real: graniteMetadata(config) }),
   build(source, config, length) {
     const options = graniteOptions(config, length);
     const layer = (i: number) => ({

@@ -1,5 +1,5 @@
 /** Granite: Llama with factors for embeddings, scores, what is added up, and logits. candle's granite.rs. */
-import type { ConfigSource } from '../config/config-source';
+import type { ConfigKey, ConfigSource } from '../config/config-source';
 import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
 import type { Architecture } from '../registry';
 import { DECODER_NAMES } from '../weights/tensor-names';
@@ -25,6 +25,16 @@ export function graniteConfig(source: ConfigSource, vocabSize?: number): Granite
   };
 }
 
+/** The factors in a GGUF file. */
+export function graniteMetadata({ multipliers, logitsScaling }: GraniteConfig): Partial<Record<ConfigKey, number>> {
+  return {
+    embedding_multiplier: multipliers.embedding,
+    attention_multiplier: multipliers.attention,
+    residual_multiplier: multipliers.residual,
+    logits_scaling: logitsScaling,
+  };
+}
+
 /** What the factors come to. */
 export function graniteOptions({ multipliers, logitsScaling }: GraniteConfig, length: number): TransformerOptions {
   return {
@@ -42,5 +52,6 @@ export const granite: Architecture<GraniteConfig> = {
   names: DECODER_NAMES,
   pairs: 'reordered',
   config: graniteConfig,
+  ggufExtras: (config) => ({ real: graniteMetadata(config) }),
   build: (source, config, length) => transformer(source, config, graniteOptions(config, length)),
 };

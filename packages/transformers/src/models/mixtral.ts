@@ -3,7 +3,7 @@ import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
 import type { Architecture } from '../registry';
 import { BASE_NAMES, PRE_NORM_NAMES } from '../weights/tensor-names';
 import { type WindowedConfig, windowOf } from './mistral';
-import { MixtureOfExperts, type MoeDecoderConfig, moeSizes } from './moe';
+import { MixtureOfExperts, type MoeDecoderConfig, moeMetadata, moeSizes } from './moe';
 import { transformer } from './transformer';
 
 export const mixtral: Architecture<DecoderConfig & MoeDecoderConfig & WindowedConfig> = {
@@ -24,6 +24,7 @@ export const mixtral: Architecture<DecoderConfig & MoeDecoderConfig & WindowedCo
     const moe = { ...moeSizes(source, base.intermediateSize), scores: 'softmax', renormalise: true } as const;
     return { ...base, ...windowOf(source), moe };
   },
+  ggufExtras: ({ moe }) => ({ whole: moeMetadata(moe) }),
   build: (source, config, length) =>
     transformer(source, config, {
       length,

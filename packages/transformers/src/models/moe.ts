@@ -5,7 +5,7 @@
 
 import { QuantizedActivations, type Tensor } from '@x/core';
 import { type ActivationForm, type ActivationName, type Activations, activate, Linear, type Module } from '@x/nn';
-import type { ConfigSource } from '../config/config-source';
+import type { ConfigKey, ConfigSource } from '../config/config-source';
 import type { DecoderConfig } from '../config/decoder-config';
 import { badConfig } from '../config/problems';
 import type { ExpertLinear } from '../weights/expert-linear';
@@ -39,6 +39,11 @@ export function moeSizes(source: ConfigSource, width: number): Pick<MoeConfig, '
   const [experts, chosen] = [source.count('num_experts'), source.count('num_experts_per_tok')];
   if (chosen > experts) throw badConfig(`has each token take ${chosen} of ${experts} experts; download it again`);
   return { experts, chosen, width };
+}
+
+/** The same in a GGUF file. */
+export function moeMetadata({ experts, chosen, width }: MoeConfig): Partial<Record<ConfigKey, number>> {
+  return { num_experts: experts, num_experts_per_tok: chosen, moe_intermediate_size: width };
 }
 
 export interface MoeOptions {

@@ -17,6 +17,7 @@ export const nemotron: Architecture = {
   normOffset: 1,
   config: (source, vocabSize) =>
     decoderConfig(source, vocabSize, { norm: 'layer', activations: ['relu2'], partialRotary: 0.5 }),
+  ggufExtras: ({ normEps }) => ({ real: { layer_norm_eps: normEps } }),
   build: (source, config, length) =>
     transformer(source, config, {
       length,

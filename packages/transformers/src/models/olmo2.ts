@@ -10,6 +10,7 @@ export const olmo2: Architecture = {
   gguf: 'olmo2',
   names: [...BASE_NAMES, ...POST_NORM_NAMES, ...QK_NORM_NAMES, ...GATED_MLP_NAMES],
   config: decoderConfig,
+  ggufExtras: () => ({}),
   build: (source, config, length) =>
     transformer(source, config, {
       length,

@@ -19,6 +19,7 @@ export interface Olmo3Config extends DecoderConfig {
 export const olmo3: Architecture<Olmo3Config> = {
   ...olmo2,
   architectures: ['olmo3', 'Olmo3ForCausalLM'],
+  ggufExtras: undefined,
   isInGguf: (source) => source.has('sliding_window'),
   config(source, vocabSize) {
     const base = decoderConfig(source, vocabSize);

@@ -3,7 +3,7 @@ import { decoderConfig } from '../config/decoder-config';
 import { unsupported } from '../config/problems';
 import type { Architecture } from '../registry';
 import { BASE_NAMES, EXPERT_NAMES, PRE_NORM_NAMES, QK_NORM_NAMES } from '../weights/tensor-names';
-import { MixtureOfExperts, type MoeDecoderConfig, moeSizes } from './moe';
+import { MixtureOfExperts, type MoeDecoderConfig, moeMetadata, moeSizes } from './moe';
 import { transformer } from './transformer';
 
 export const olmoe: Architecture<MoeDecoderConfig> = {
@@ -16,6 +16,7 @@ export const olmoe: Architecture<MoeDecoderConfig> = {
     const renormalise = source.json('norm_topk_prob') === true;
     return { ...base, moe: { ...moeSizes(source, base.intermediateSize), scores: 'softmax', renormalise } };
   },
+  ggufExtras: ({ moe }) => ({ whole: moeMetadata(moe) }),
   build: (source, config, length) =>
     transformer(source, config, {
       length,

@@ -24,6 +24,7 @@ export const phi3: Architecture<DecoderConfig & WindowedConfig> = {
     const window = source.format === 'json' ? windowOf(source) : { slidingWindow: undefined };
     return { ...decoderConfig(source, vocabSize), ...window };
   },
+  ggufExtras: () => ({}),
   build: (source, config, length) =>
     transformer(source, config, { length, layer: () => ({ attention: { window: config.slidingWindow } }) }),
 };

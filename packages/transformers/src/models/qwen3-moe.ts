@@ -4,7 +4,7 @@ import { decoderConfig } from '../config/decoder-config';
 import { unsupported } from '../config/problems';
 import type { Architecture } from '../registry';
 import { BASE_NAMES, EXPERT_NAMES, PRE_NORM_NAMES, QK_NORM_NAMES } from '../weights/tensor-names';
-import { MixtureOfExperts, type MoeDecoderConfig, moeSizes } from './moe';
+import { MixtureOfExperts, type MoeDecoderConfig, moeMetadata, moeSizes } from './moe';
 import { transformer } from './transformer';
 
 function qwen3MoeConfig(source: ConfigSource, vocabSize?: number): MoeDecoderConfig {
@@ -26,6 +26,7 @@ export const qwen3Moe: Architecture<MoeDecoderConfig> = {
   gguf: 'qwen3moe',
   names: [...BASE_NAMES, ...PRE_NORM_NAMES, ...QK_NORM_NAMES, ...EXPERT_NAMES],
   config: qwen3MoeConfig,
+  ggufExtras: ({ moe }) => ({ whole: moeMetadata(moe) }),
   build: (source, config, length) =>
     transformer(source, config, {
       length,

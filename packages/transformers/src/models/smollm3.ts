@@ -35,6 +35,8 @@ export const smollm3: Architecture<SmolLm3Config> = {
     const base = decoderConfig(source, vocabSize);
     return { ...base, rotated: rotatedLayers(source, base.numLayers) };
   },
+  // llama.cpp's files do not say which layers rotate.
+  ggufExtras: ({ rotated }) => (rotated.every((flag, i) => flag === ((i + 1) % INTERVAL !== 0)) ? {} : undefined),
   build: (source, config, length) =>
     transformer(source, config, { length, layer: (i) => ({ rotation: config.rotated[i] ? 0 : 'none' }) }),
 };

@@ -23,6 +23,7 @@ export const starcoder2: Architecture<DecoderConfig & WindowedConfig> = {
     const base = decoderConfig(source, vocabSize, { norm: 'layer', activations: ['gelu_pytorch_tanh'] });
     return { ...base, ...window };
   },
+  ggufExtras: ({ normEps }) => ({ real: { layer_norm_eps: normEps } }),
   build: (source, config, length) =>
     transformer(source, config, {
       length,
