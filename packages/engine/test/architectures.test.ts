@@ -3,6 +3,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { memoryStats } from '@x/core';
+import { TEST_SCALE } from '@x/testing/operands';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type LanguageModel, loadModel } from '../src';
 import { deviceNames, maxDifference, openDevice } from './helpers';
@@ -21,7 +22,9 @@ interface Golden {
   gguf?: { prompts: Prompt[] };
 }
 
-const FILES = ['model.safetensors', 'model-f16.gguf', 'model-f32.gguf'];
+/** Of devices that a program computes: one file of each, as graphs, and the shorter texts. */
+const isScaled = TEST_SCALE < 1;
+const FILES = isScaled ? ['model.safetensors'] : ['model.safetensors', 'model-f16.gguf', 'model-f32.gguf'];
 
 for (const name of readdirSync(models).filter((name) => existsSync(join(models, name, 'golden.json')))) {
   const folder = join(models, name);
@@ -29,10 +32,11 @@ for (const name of readdirSync(models).filter((name) => existsSync(join(models, 
   for (const file of FILES.filter((candidate) => existsSync(join(folder, candidate)))) {
     // transformers changes Phi's factors with the length of a text; here the length for which it is loaded decides.
     const asInGguf = file.endsWith('.gguf') || name === 'phi3';
-    const prompts = asInGguf ? (golden.gguf?.prompts ?? golden.prompts) : golden.prompts;
+    const all = asInGguf ? (golden.gguf?.prompts ?? golden.prompts) : golden.prompts;
+    const prompts = isScaled ? all.slice(0, 2) : all;
     // Decode steps as they come, and as captured graphs; js has none.
     const modes = deviceNames.flatMap((device) =>
-      (device === 'js' ? ['0'] : ['0', '1']).map((graphs) => [device, graphs]),
+      (device === 'js' ? ['0'] : isScaled ? ['1'] : ['0', '1']).map((graphs) => [device, graphs]),
     );
     describe.each(modes)(`${name}/${file} on %s, X_GRAPHS=%s`, (device, graphs) => {
       const before = memoryStats();
@@ -69,7 +73,9 @@ for (const name of readdirSync(models).filter((name) => existsSync(join(models, 
       });
 
       // Margins are far above the tolerance.
-      const texts = prompts.filter(({ greedy }) => greedy).map(({ ids, greedy }) => ({ ids, expected: greedy!.ids }));
+      const texts = prompts
+        .filter(({ greedy }) => greedy)
+        .map(({ ids, greedy }) => ({ ids, expected: greedy!.ids.slice(0, isScaled ? 6 : undefined) }));
       const write = async (ids: readonly number[], maxTokens: number) => {
         const written: number[] = [];
         for await (const { id } of model.generate(ids, { temperature: 0, maxTokens, ignoreEos: true }))
@@ -83,7 +89,7 @@ for (const name of readdirSync(models).filter((name) => existsSync(join(models, 
         expect(await Promise.all(together)).toEqual(texts.map(({ expected }) => expected));
       });
 
-      it('goes on from a beginning that is in the cache', async () => {
+      it.skipIf(isScaled)('goes on from a beginning that is in the cache', async () => {
         const { ids, expected } = texts.at(-1)!;
         const cut = 33 - ids.length;
         expect(await write([...ids, ...expected.slice(0, cut)], expected.length - cut)).toEqual(expected.slice(cut));
