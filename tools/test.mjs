@@ -96,6 +96,7 @@ function emulated() {
   const products = named('gemm-kernels attention decode quantized-products');
   const all = [
     'packages/engine/test/architectures.test.ts',
+    'packages/engine/test/sampling.test.ts',
     ...products,
     ...named('core-suites candle-defects determinism dtypes id-report nan random steady-state'),
     ...named('elementwise.property indexing.property rows.property sort.property topk.property'),

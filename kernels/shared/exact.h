@@ -12,3 +12,12 @@ X_DEVICE double multiplyThenAdd(double a, double b, double c) {
   return product + c;
 #endif
 }
+X_DEVICE float multiplyThenAdd(float a, float b, float c) {
+#if X_NVRTC
+  return __fadd_rn(__fmul_rn(a, b), c);
+#else
+#pragma clang fp contract(off)
+  const float product = a * b;
+  return product + c;
+#endif
+}

@@ -11,16 +11,19 @@ export interface Constraint {
   accept(id: number): void;
 }
 
-/** Makes the logits of all other tokens -Infinity, in place. @throws TransformersError INVALID_OPTION when none is left */
+/** Makes the logits of all other tokens -Infinity, in place. */
 export function applyMask(logits: Float32Array, mask: Uint32Array): void {
-  let allowed = 0;
-  for (let id = 0; id < logits.length; id++) {
-    if (((mask[id >>> 5] ?? 0) >>> (id & 31)) & 1) allowed++;
-    else logits[id] = Number.NEGATIVE_INFINITY;
-  }
-  if (allowed > 0) return;
+  for (let id = 0; id < logits.length; id++)
+    if (!(((mask[id >>> 5] ?? 0) >>> (id & 31)) & 1)) logits[id] = Number.NEGATIVE_INFINITY;
+}
+
+/** @throws TransformersError INVALID_OPTION for a mask that allows none of `vocab` tokens */
+export function checkMask(mask: Uint32Array, vocab: number): void {
+  const whole = vocab >>> 5;
+  for (let i = 0; i < Math.min(whole, mask.length); i++) if (mask[i] !== 0) return;
+  if (whole < mask.length && mask[whole] << (32 - (vocab & 31)) !== 0 && (vocab & 31) > 0) return;
   throw new TransformersError(
     'INVALID_OPTION',
-    `The constraint allows none of the ${logits.length} tokens; let it allow an end-of-text token where the text may end.`,
+    `The constraint allows none of the ${vocab} tokens; let it allow an end-of-text token where the text may end.`,
   );
 }

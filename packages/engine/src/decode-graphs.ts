@@ -8,6 +8,16 @@ import type { CausalModel } from '@x/transformers';
 import { PagedKv } from './kv/paged';
 import type { KvPool } from './kv/pool';
 import type { Step } from './runner';
+import type { Choice, Sampler } from './sampling';
+import {
+  type ChoiceShape,
+  type ChoiceSizes,
+  choiceShape,
+  choiceSizes,
+  enqueueChoices,
+  fillChoices,
+  readChoices,
+} from './sampling/device';
 import { StepInputs } from './step-inputs';
 
 /** Sequences of a graph: a batch takes the next larger one, whose further rows write nothing and see nothing. */
@@ -20,8 +30,23 @@ const MAX_GRAPHS = 16;
 /** No place in any pool: what goes there is left out. */
 const NO_SLOT = 2 ** 32 - 1;
 
+interface Sizes extends ChoiceSizes {
+  tokens: number;
+  positions: number;
+  slots: number;
+  lengths: number;
+  tables: number;
+}
+
+/** What a graph is for: sequences, blocks of each, and how tokens are chosen; without that it gives logits. */
+interface Kind {
+  batch: number;
+  width: number;
+  choice: ChoiceShape | undefined;
+}
+
 interface Captured {
-  inputs: StepInputs<{ tokens: number; positions: number; slots: number; lengths: number; tables: number }>;
+  inputs: StepInputs<Sizes>;
   graph: CapturedGraph<Tensor>;
 }
 
@@ -42,14 +67,35 @@ export class DecodeGraphs {
    * Logits [steps, vocabSize] of one token each, the caller's to dispose; undefined where a graph is of no use: the step is
    * then to be computed as any pass. Room for the tokens is reserved; nothing is committed.
    */
-  step(steps: readonly Step[]): Tensor | undefined {
+  logits(steps: readonly Step[]): Tensor | undefined {
+    return this.step(steps, undefined, (logits) => rows(logits, steps.length));
+  }
+
+  /** As {@link logits}, with the tokens that samplers choose instead: they are in the graph. */
+  choices(steps: readonly Step[], samplers: readonly Sampler[]): Promise<(Choice | undefined)[]> | undefined {
+    return this.step(steps, samplers, (words) => readChoices(words, samplers));
+  }
+
+  dispose(): void {
+    for (const captured of this.graphs.values()) discard(captured);
+    this.graphs.clear();
+  }
+
+  /** @param use what is made of the graph's output, which the next step overwrites */
+  private step<T>(
+    steps: readonly Step[],
+    samplers: readonly Sampler[] | undefined,
+    use: (output: Tensor) => T,
+  ): T | undefined {
     const batch = BATCHES.find((size) => size >= steps.length);
     if (!this.usable || batch === undefined) return undefined;
     if (this.version !== this.pool.version) this.dispose();
     this.version = this.pool.version;
     const longest = Math.max(...steps.map(({ cache }) => cache.blocks.length));
     const width = Math.max(MIN_WIDTH, 2 ** Math.ceil(Math.log2(longest)));
-    const key = `${batch} ${width}`;
+    const choice = samplers && choiceShape(samplers, batch, this.model.config.vocabSize);
+    const kind: Kind = { batch, width, choice };
+    const key = `${batch} ${width} ${choice?.edits} ${choice?.masked} ${choice?.top}`;
     const known = this.graphs.get(key);
     this.graphs.delete(key);
     if (known === undefined) {
@@ -58,23 +104,29 @@ export class DecodeGraphs {
     }
     if (known) {
       this.graphs.set(key, known);
-      fill(known.inputs, steps, batch, width);
-      return rows(known.graph.replay(), steps.length);
+      fill(known.inputs, steps, samplers, kind);
+      return use(known.graph.replay());
     }
-    return this.capture(key, steps, batch, width);
+    return this.capture(key, kind, use, (inputs) => fill(inputs, steps, samplers, kind));
   }
 
-  dispose(): void {
-    for (const captured of this.graphs.values()) discard(captured);
-    this.graphs.clear();
-  }
-
-  private capture(key: string, steps: readonly Step[], batch: number, width: number): Tensor {
+  private capture<T>(
+    key: string,
+    { batch, width, choice }: Kind,
+    use: (output: Tensor) => T,
+    fill: (inputs: Captured['inputs']) => void,
+  ): T {
     const { model, pool } = this;
-    const sizes = { tokens: batch, positions: batch, slots: batch, lengths: batch, tables: batch * width };
-    const inputs = new StepInputs(model.device, sizes);
+    const inputs = new StepInputs<Sizes>(model.device, {
+      tokens: batch,
+      positions: batch,
+      slots: batch,
+      lengths: batch,
+      tables: batch * width,
+      ...(choice ? choiceSizes(choice) : { params: 0, edits: 0, masks: 0 }),
+    });
     try {
-      fill(inputs, steps, batch, width);
+      fill(inputs);
       const { tokens, positions, slots, lengths, tables } = inputs.pieces;
       const graph = model.device.capture(() => {
         const segment = {
@@ -87,10 +139,10 @@ export class DecodeGraphs {
         const pass = model.pass({ tokens, positions, outputs: 'all' }, new PagedKv(pool, slots, [segment]));
         for (;;) {
           const step = pass.next();
-          if (step.done) return step.value!;
+          if (step.done) return choice ? enqueueChoices(step.value!, inputs.pieces, choice) : step.value!;
         }
       });
-      const logits = rows(graph.outputs, steps.length);
+      const result = use(graph.outputs);
       if (graph.isCaptured) {
         this.graphs.set(key, { inputs, graph });
         this.limit();
@@ -99,7 +151,7 @@ export class DecodeGraphs {
         this.usable = false;
         discard({ inputs, graph });
       }
-      return logits;
+      return result;
     } catch (error) {
       inputs.dispose();
       throw error;
@@ -115,7 +167,12 @@ export class DecodeGraphs {
   }
 }
 
-function fill(inputs: Captured['inputs'], steps: readonly Step[], batch: number, width: number): void {
+function fill(
+  inputs: Captured['inputs'],
+  steps: readonly Step[],
+  samplers: readonly Sampler[] | undefined,
+  { batch, width, choice }: Kind,
+): void {
   const [tokens, positions, slots, lengths, tables] = (
     ['tokens', 'positions', 'slots', 'lengths', 'tables'] as const
   ).map((name) => inputs.host(name));
@@ -130,6 +187,7 @@ function fill(inputs: Captured['inputs'], steps: readonly Step[], batch: number,
       tables[row * width + i] = block;
     });
   }
+  if (samplers && choice) fillChoices(inputs, samplers, choice);
   inputs.upload();
 }
 

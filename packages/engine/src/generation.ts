@@ -5,9 +5,9 @@
 
 import { performance } from 'node:perf_hooks';
 import { type Tokenizer, TransformersError } from '@x/transformers';
-import { applyMask, type Constraint } from './constraint';
+import { type Constraint, checkMask } from './constraint';
 import { boolean, callback, checkOptions, number, type OptionRule, signal } from './options';
-import { LogitsProcessor, logProbability, type SamplingOptions } from './sampling';
+import { LogitsProcessor, MAX_TOP, type Sampler, type SamplingOptions, type TokenLogprob } from './sampling';
 import type { BatchScheduler } from './scheduler';
 import { StopStrings } from './stop';
 
@@ -21,8 +21,10 @@ export interface GenerateOptions extends SamplingOptions {
    * finished what it was given, which is at most some 60 ms of work or, where that takes longer, one step of a layer.
    */
   signal?: AbortSignal;
-  /** Fill in {@link Piece.logprob}; costs one pass over the vocabulary a token. Default false. */
+  /** Fill in {@link Piece.logprob}. Default false. */
   logprobs?: boolean;
+  /** Fill in {@link Piece.topLogprobs} with this many tokens, at most 20, and {@link Piece.logprob}. Default 0: none. */
+  topLogprobs?: number;
   /** Go on after an end-of-text token, as measurements need it. Default false. */
   ignoreEos?: boolean;
   /**
@@ -48,8 +50,10 @@ export interface Piece {
   id: number;
   /** 0 for the first generated token. */
   index: number;
-  /** Natural log of the model's probability for this token, before temperature and filters; with `logprobs` only. */
+  /** Natural log of the model's probability for this token, before penalties, temperature and filters; with `logprobs` or `topLogprobs` only. */
   logprob?: number;
+  /** The most likely tokens in its place, likeliest first, with their log probabilities; with `topLogprobs` only. */
+  topLogprobs?: readonly TokenLogprob[];
 }
 
 /** Why a generation ended: the model's own end, `maxTokens`, a stop string, a full context, the signal, or leaving the loop. */
@@ -83,9 +87,16 @@ const OPTIONS = {
   topK: number,
   topP: number,
   minP: number,
+  typicalP: number,
   seed: number,
   repetitionPenalty: number,
+  frequencyPenalty: number,
+  presencePenalty: number,
   repetitionWindow: number,
+  logitBias: [
+    (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
+    'an object of biases by token id',
+  ],
   maxTokens: number,
   stop: [
     (value) => typeof value === 'string' || (Array.isArray(value) && value.every((text) => typeof text === 'string')),
@@ -93,6 +104,10 @@ const OPTIONS = {
   ],
   signal,
   logprobs: boolean,
+  topLogprobs: [
+    (value) => Number.isInteger(value) && (value as number) >= 0 && (value as number) <= MAX_TOP,
+    `an integer from 0 to ${MAX_TOP}`,
+  ],
   ignoreEos: boolean,
   reusePrompt: boolean,
   constraint: [
@@ -134,7 +149,15 @@ export class Generation implements AsyncIterable<Piece> {
       );
     }
     const { tokenizer } = host;
-    const { maxContext } = host.scheduler.runner;
+    const { maxContext, model } = host.scheduler.runner;
+    const { vocabSize } = model.config;
+    const outside = Object.keys(this.processor.logitBias).find((id) => Number(id) >= vocabSize);
+    if (outside !== undefined) {
+      throw new TransformersError(
+        'INVALID_OPTION',
+        `logitBias has token ${outside}, which is not in the vocabulary of ${vocabSize}; use ids of this model's tokenizer.`,
+      );
+    }
     this.promptIds = typeof prompt === 'string' ? tokenizer.encode(prompt, options) : Array.from(prompt);
     if (this.promptIds.length === 0) {
       throw new TransformersError(
@@ -184,7 +207,7 @@ export class Generation implements AsyncIterable<Piece> {
   }
 
   private async *run(): AsyncGenerator<Piece, void, void> {
-    const { host, options, processor, stops, promptIds } = this;
+    const { host, options, stops, promptIds } = this;
     const { tokenizer } = host;
     options.signal?.throwIfAborted();
     const { scheduler } = host;
@@ -195,12 +218,10 @@ export class Generation implements AsyncIterable<Piece> {
       const eos = new Set(options.ignoreEos ? [] : tokenizer.eosIds);
       const history = [...promptIds];
       const { signal, constraint, reusePrompt: reuse } = options;
-      let logits = await scheduler.prefill(cache, promptIds, { signal, reuse, onProgress: this.report });
+      const reading = { signal, reuse, onProgress: this.report };
+      let choice = await scheduler.prefill(cache, promptIds, this.sampler(history), reading);
       for (;;) {
-        const mask = constraint?.mask();
-        if (mask) applyMask(logits, mask);
-        const id = processor.sample(logits, history);
-        const logprob = options.logprobs ? logProbability(logits, id) : undefined;
+        const { id, logprob, top } = choice;
         const index = this.generated++;
         history.push(id);
         if (!eos.has(id)) constraint?.accept(id);
@@ -216,11 +237,12 @@ export class Generation implements AsyncIterable<Piece> {
         else this.decodeMs += ms;
         const piece: Piece = { text: shown.text, id, index };
         if (logprob !== undefined) piece.logprob = logprob;
+        if (top) piece.topLogprobs = top;
         yield piece;
         if (this.finishReason) return;
         working = performance.now();
         options.signal?.throwIfAborted();
-        logits = await scheduler.decode(cache, id, options.signal);
+        choice = await scheduler.decode(cache, id, this.sampler(history), options.signal);
       }
     } catch (error) {
       if (options.signal?.aborted) this.finishReason = 'aborted';
@@ -229,6 +251,14 @@ export class Generation implements AsyncIterable<Piece> {
       this.finishReason ??= 'left';
       scheduler.close(cache);
     }
+  }
+
+  /** How the token after `history` is to be chosen. */
+  private sampler(history: readonly number[]): Sampler {
+    const { logprobs, topLogprobs, constraint } = this.options;
+    const mask = constraint?.mask();
+    if (mask) checkMask(mask, this.host.scheduler.runner.model.config.vocabSize);
+    return this.processor.sampler(history, { mask, logprob: logprobs, top: topLogprobs });
   }
 
   /** Calls `onProgress` when there is enough to tell. */

@@ -8,7 +8,18 @@ export { type CacheDType, defaultCacheDtype, KvPool, type KvPoolOptions, type Kv
 export { SequenceCache } from './kv/sequence-cache';
 export { LanguageModel, type LanguageModelParts } from './language-model';
 export { type LoadModelOptions, loadModel } from './load';
-export { Random } from './random';
 export { Runner, type Step } from './runner';
-export { applyRepetitionPenalty, argmax, LogitsProcessor, logProbability, type SamplingOptions } from './sampling';
+export {
+  applyRepetitionPenalty,
+  argmax,
+  type Choice,
+  choose,
+  type Edit,
+  LogitsProcessor,
+  logProbability,
+  Random,
+  type Sampler,
+  type SamplingOptions,
+  type TokenLogprob,
+} from './sampling';
 export { BatchScheduler, type PrefillOptions } from './scheduler';

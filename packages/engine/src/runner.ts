@@ -8,6 +8,8 @@ import { DecodeGraphs } from './decode-graphs';
 import { PagedKv, type Segment } from './kv/paged';
 import { KvPool, type KvPoolOptions } from './kv/pool';
 import type { SequenceCache } from './kv/sequence-cache';
+import { type Choice, choose, type Sampler } from './sampling';
+import { canChoose, chooseOnDevice } from './sampling/device';
 import { StepInputs } from './step-inputs';
 
 /** Tokens that follow what a sequence's cache holds. */
@@ -19,6 +21,8 @@ export interface Step {
 export class Runner {
   readonly pool: KvPool;
   private readonly graphs: DecodeGraphs | undefined;
+  /** Whether the device chooses tokens. */
+  private readonly chooses: boolean;
 
   /** @param maxContext positions that a sequence may have */
   constructor(
@@ -32,6 +36,7 @@ export class Runner {
     const kernels = device.backend.pagedAttention;
     const isPaged = kvLayouts.every(({ keyDim, valueDim }) => kernels?.supports('f32', dtype, keyDim, valueDim));
     if (isPaged) this.graphs = new DecodeGraphs(model, this.pool);
+    this.chooses = canChoose(device, model.config.vocabSize);
   }
 
   /** An empty sequence: the caller's to dispose. */
@@ -43,16 +48,40 @@ export class Runner {
   step(steps: readonly Step[]): Tensor {
     if (this.graphs && steps.every(({ ids }) => ids.length === 1)) {
       this.prepare(steps);
-      const logits = this.graphs.step(steps);
+      const logits = this.graphs.logits(steps);
       if (logits) {
         for (const { cache, ids } of steps) cache.commit(ids);
         return logits;
       }
     }
-    const pass = this.pass(steps, true);
-    for (;;) {
-      const step = pass.next();
-      if (step.done) return step.value!;
+    return this.whole(steps);
+  }
+
+  /**
+   * As {@link step}, and chooses the token after each: on the device where it can, so that no logits are read. Undefined for a
+   * sequence whose logits are bad (`badLogits`).
+   */
+  async choose(steps: readonly Step[], samplers: readonly Sampler[]): Promise<(Choice | undefined)[]> {
+    if (this.graphs && this.chooses && steps.every(({ ids }) => ids.length === 1)) {
+      this.prepare(steps);
+      const choices = this.graphs.choices(steps, samplers);
+      if (choices) {
+        for (const { cache, ids } of steps) cache.commit(ids);
+        return choices;
+      }
+    }
+    return this.chosen(this.whole(steps), samplers);
+  }
+
+  /** Chooses from logits [samplers, vocabSize] that a pass gave, and disposes them. */
+  async chosen(logits: Tensor, samplers: readonly Sampler[]): Promise<(Choice | undefined)[]> {
+    try {
+      if (this.chooses && logits.isContiguous()) return await chooseOnDevice(logits, samplers);
+      const values = await logits.toArray<Float32Array>();
+      const width = values.length / samplers.length;
+      return samplers.map((sampler, row) => choose(values.subarray(row * width, (row + 1) * width), sampler));
+    } finally {
+      logits.dispose();
     }
   }
 
@@ -117,6 +146,14 @@ export class Runner {
   dispose(): void {
     this.graphs?.dispose();
     this.pool.dispose();
+  }
+
+  private whole(steps: readonly Step[]): Tensor {
+    const pass = this.pass(steps, true);
+    for (;;) {
+      const step = pass.next();
+      if (step.done) return step.value!;
+    }
   }
 
   private prepare(steps: readonly Step[]): void {

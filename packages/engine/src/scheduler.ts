@@ -7,12 +7,12 @@
 import { AsyncResource } from 'node:async_hooks';
 import { performance } from 'node:perf_hooks';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Tensor } from '@x/core';
 import { TransformersError } from '@x/transformers';
 import type { SequenceCache } from './kv/sequence-cache';
 import { Pacer } from './pacer';
 import { promptChunk } from './prompt-chunk';
 import type { Runner } from './runner';
+import { badLogits, type Choice, type Sampler } from './sampling';
 
 /** Sequences in one pass. */
 const MAX_BATCH = 64;
@@ -31,8 +31,9 @@ const IDLE_MS = 1000;
 interface Request {
   cache: SequenceCache;
   id: number;
+  sampler: Sampler;
   signal: AbortSignal | undefined;
-  resolve(logits: Float32Array): void;
+  resolve(choice: Choice): void;
   reject(error: unknown): void;
 }
 
@@ -85,24 +86,31 @@ export class BatchScheduler {
   }
 
   /**
-   * Appends a prompt to a sequence and predicts the token after it: logits [vocabSize]. What the cache holds of its
-   * beginning, from this sequence or another one, is not computed again.
-   * @throws TransformersError EMPTY_INPUT, BAD_TOKEN, CONTEXT_EXCEEDED, CACHE_FULL; the signal's reason
+   * Appends a prompt to a sequence and chooses the token after it. What the cache holds of its beginning, from this sequence
+   * or another one, is not computed again.
+   * @throws TransformersError EMPTY_INPUT, BAD_TOKEN, CONTEXT_EXCEEDED, CACHE_FULL, BAD_LOGITS; the signal's reason
    */
-  prefill(cache: SequenceCache, ids: readonly number[], options: PrefillOptions = {}): Promise<Float32Array> {
-    return this.context.runInAsyncScope(() => this.read(cache, ids, options));
+  prefill(
+    cache: SequenceCache,
+    ids: readonly number[],
+    sampler: Sampler,
+    options: PrefillOptions = {},
+  ): Promise<Choice> {
+    return this.context.runInAsyncScope(() => this.read(cache, ids, sampler, options));
   }
 
   /**
-   * Appends a token to a sequence and predicts the next one: logits [vocabSize]. The sequence is the caller's again when the
-   * promise settles, not before.
+   * Appends a token to a sequence and chooses the next one. The sequence is the caller's again when the promise settles, not
+   * before.
+   * @param sampler read until then
    * @param signal once aborted, the step is left unless others share it; the promise then rejects with the signal's reason
+   * @throws TransformersError as {@link prefill}
    */
-  decode(cache: SequenceCache, id: number, signal?: AbortSignal): Promise<Float32Array> {
+  decode(cache: SequenceCache, id: number, sampler: Sampler, signal?: AbortSignal): Promise<Choice> {
     return new Promise((resolve, reject) => {
       this.checkOpen(cache);
       this.runner.check([id], cache.tokens.length);
-      this.waiting.push({ cache, id, signal, resolve, reject });
+      this.waiting.push({ cache, id, sampler, signal, resolve, reject });
       this.set(cache, 'waiting');
       if (!this.running) void this.context.runInAsyncScope(() => this.run());
     });
@@ -111,8 +119,9 @@ export class BatchScheduler {
   private async read(
     cache: SequenceCache,
     ids: readonly number[],
+    sampler: Sampler,
     { signal, reuse = true, onProgress }: PrefillOptions,
-  ): Promise<Float32Array> {
+  ): Promise<Choice> {
     const { runner } = this;
     this.checkOpen(cache);
     runner.check(ids, cache.tokens.length);
@@ -137,9 +146,10 @@ export class BatchScheduler {
         const done = (share: number) => onProgress?.(Math.max(0, start + Math.floor(share * chunk.length) - known));
         const logits = await pacer.run(pass, done);
         if (!last) continue;
-        const values = await valuesOf(logits!);
+        const [choice] = await runner.chosen(logits!, [sampler]);
         onProgress?.(ids.length);
-        return values;
+        if (!choice) throw badLogits(runner.model.config.vocabSize);
+        return choice;
       }
     } finally {
       await pacer.idle();
@@ -221,16 +231,21 @@ export class BatchScheduler {
 
   private async step(requests: readonly Request[]): Promise<void> {
     const begun = performance.now();
+    const { runner } = this;
     try {
       const steps = requests.map(({ cache, id }) => ({ cache, ids: [id] }));
       const isPaced = this.stepMs > UNWATCHED_MS;
-      const logits = isPaced ? (await this.pacer.run(this.runner.pass(steps, true)))! : this.runner.step(steps);
-      const values = await valuesOf(logits);
+      const samplers = requests.map(({ sampler }) => sampler);
+      const choices = isPaced
+        ? await runner.chosen((await this.pacer.run(runner.pass(steps, true)))!, samplers)
+        : await runner.choose(steps, samplers);
+      if (isPaced) await this.pacer.idle();
       this.stepMs = performance.now() - begun;
-      const width = values.length / requests.length;
       requests.forEach((request, row) => {
+        const choice = choices[row];
         this.set(request.cache, 'idle');
-        request.resolve(values.subarray(row * width, (row + 1) * width));
+        if (choice) request.resolve(choice);
+        else request.reject(badLogits(runner.model.config.vocabSize));
       });
     } catch (error) {
       await this.pacer.idle();
@@ -314,15 +329,6 @@ export class BatchScheduler {
   /** Whether a sequence that will go on, or become idle for good, holds blocks. */
   private isOtherAtWork(cache: SequenceCache): boolean {
     return [...this.sequences].some(([other, { state }]) => other !== cache && other.capacity > 0 && state !== 'kept');
-  }
-}
-
-/** Reads the logits that a pass gave, and disposes them. */
-async function valuesOf(logits: Tensor): Promise<Float32Array> {
-  try {
-    return await logits.toArray<Float32Array>();
-  } finally {
-    logits.dispose();
   }
 }
 

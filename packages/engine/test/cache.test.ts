@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type Device, memoryStats } from '@x/core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Constraint, KvPool, type LanguageModel, loadModel } from '../src';
+import { type Constraint, KvPool, type LanguageModel, LogitsProcessor, loadModel } from '../src';
 import type { Runner } from '../src/runner';
 import type { BatchScheduler } from '../src/scheduler';
 import { deviceNames, GGUF, goldenQ8, maxDifference, openDevice, settledMemory } from './helpers';
@@ -184,12 +184,13 @@ describe.each(deviceNames)('the cache on %s', (name) => {
     const cache = scheduler.open();
     const other = scheduler.open(true);
     scheduler.reserve(other, 100);
-    await expect(scheduler.prefill(cache, long.slice(0, 40))).rejects.toMatchObject({
+    const sampler = new LogitsProcessor().sampler([]);
+    await expect(scheduler.prefill(cache, long.slice(0, 40), sampler)).rejects.toMatchObject({
       code: 'CACHE_FULL',
       message: expect.stringMatching(/4 blocks of 32 positions.*limit of 4 blocks/),
     });
     for (const sequence of [cache, other]) scheduler.close(sequence);
-    await expect(scheduler.prefill(cache, [1])).rejects.toMatchObject({ code: 'INVALID_OPTION' });
+    await expect(scheduler.prefill(cache, [1], sampler)).rejects.toMatchObject({ code: 'INVALID_OPTION' });
     expect(await written(small, prompt, 3)).toEqual(greedy.ids.slice(0, 3));
     // Waiting ends with an abort.
     const holder = small.generate(prompt)[Symbol.asyncIterator]();

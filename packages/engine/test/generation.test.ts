@@ -226,14 +226,14 @@ describe.each(deviceNames)('generate on %s', (name) => {
     const before = settledMemory(model);
     const passes: number[] = [];
     const { runner } = model as unknown as { runner: Runner };
-    const { pass, step } = runner;
+    const { pass, choose } = runner;
     runner.pass = function (steps, logits) {
       passes.push(steps.length);
       return pass.call(this, steps, logits);
     };
-    runner.step = function (steps) {
+    runner.choose = function (steps, samplers) {
       passes.push(steps.length);
-      return step.call(this, steps);
+      return choose.call(this, steps, samplers);
     };
     try {
       const prompts = goldenQ8().prompts;
@@ -247,7 +247,7 @@ describe.each(deviceNames)('generate on %s', (name) => {
       expect(Math.max(...passes)).toBeGreaterThan(1);
       expect(settledMemory(model)).toEqual(before);
     } finally {
-      Object.assign(runner, { pass, step });
+      Object.assign(runner, { pass, choose });
     }
   });
 

@@ -24,6 +24,7 @@ export {
   RANDOM,
   REDUCE,
   readManifest,
+  SAMPLING,
   SORT,
   TERNARY,
   UNARY,

@@ -158,6 +158,7 @@ export const INDEXING = new KernelModule('indexing', 'INDEXING');
 export const QUANTIZED = new KernelModule('quantized', 'QUANTIZED');
 export const RANDOM = new KernelModule('random', 'RANDOM');
 export const REDUCE = new KernelModule('reduce', 'REDUCE');
+export const SAMPLING = new KernelModule('sampling', 'SAMPLING');
 export const SORT = new KernelModule('sort', 'SORT');
 export const TERNARY = new KernelModule('ternary', 'TERNARY');
 export const UNARY = new KernelModule('unary', 'UNARY');
@@ -176,6 +177,7 @@ export const ALL_MODULES: readonly KernelModule[] = [
   QUANTIZED,
   RANDOM,
   REDUCE,
+  SAMPLING,
   SORT,
   TERNARY,
   UNARY,

@@ -43,6 +43,7 @@ import { DeviceAttentionOps } from './storage/attention';
 import { DeviceDecodeOps } from './storage/decode';
 import { DevicePagedAttentionOps } from './storage/paged-attention';
 import { DeviceQuantizedOps } from './storage/quantized';
+import { DeviceSamplingOps } from './storage/sampling';
 import { DeviceStreams } from './streams';
 
 /** The platform behind each device kind. */
@@ -61,6 +62,7 @@ export class RocmDevice implements BackendDevice {
   readonly attention: AttentionOps;
   readonly pagedAttention: DevicePagedAttentionOps;
   readonly decode: DeviceDecodeOps;
+  readonly sampling: DeviceSamplingOps;
   readonly hip: HipDevice;
   readonly shapes: LaunchShapes;
   readonly modules: ModuleStore;
@@ -136,6 +138,7 @@ export class RocmDevice implements BackendDevice {
     this.attention = new DeviceAttentionOps(this);
     this.pagedAttention = new DevicePagedAttentionOps(this);
     this.decode = new DeviceDecodeOps(this);
+    this.sampling = new DeviceSamplingOps(this);
     this.idReport = this.shapes.isHost || debugLevel() >= 1 ? new IdReport(this) : undefined;
     debug(1, () => `opened ${location.kind}:${location.ordinal}, ${this.description}`);
   }

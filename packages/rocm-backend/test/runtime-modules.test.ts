@@ -124,6 +124,14 @@ const LAUNCHES: Record<string, Launch> = {
     args: (x, y) => [4, 2, 0, 0, x, y],
     expected: [3, 7],
   },
+  SAMPLING: {
+    // The likeliest token, and its logit less a sum that was not wanted.
+    kernel: 'sample_f32',
+    operands: [f32(1, 2, 8, 3), Uint32Array.of(1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)],
+    out: new Uint32Array(2),
+    args: (logits, params, y) => [1, 4, 0, logits, params, 0, 0, y],
+    expected: [2, 0x41000000],
+  },
   SORT: {
     kernel: 'asort_desc_f32',
     operands: [f32(3, 9, 4, 9)],

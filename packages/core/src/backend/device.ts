@@ -11,6 +11,7 @@ import type { DecodeOps } from './decode';
 import type { BackendGraph } from './graph';
 import type { BackendOperations } from './operations';
 import type { QuantizedOps } from './quantized';
+import type { SamplingOps } from './sampling';
 import type { BackendStorage } from './storage';
 import type { StreamOps } from './stream';
 
@@ -56,6 +57,8 @@ export interface BackendDevice {
   readonly pagedAttention?: PagedAttentionOps;
   /** Present when the device has fused kernels for what lies between products. */
   readonly decode?: DecodeOps;
+  /** Present when the device chooses tokens; without it `@x/engine` does on the host. */
+  readonly sampling?: SamplingOps;
   /**
    * Calls `record` and makes a graph of what it enqueues, none of which runs before {@link BackendGraph.replay}. What is
    * allocated meanwhile belongs to the graph: nothing else gets that memory while the graph lives. Null, without having

@@ -26,5 +26,6 @@ export * from './graph';
 export * from './operand';
 export * from './operations';
 export * from './quantized';
+export * from './sampling';
 export * from './storage';
 export * from './stream';

@@ -1,14 +1,9 @@
 import { TransformersError } from '@x/transformers';
 import { describe, expect, it } from 'vitest';
+import { applyRepetitionPenalty, argmax, largest, logProbability } from './logits';
+import type { SamplingOptions } from './options';
+import { LogitsProcessor } from './processor';
 import { Random } from './random';
-import {
-  applyRepetitionPenalty,
-  argmax,
-  LogitsProcessor,
-  largest,
-  logProbability,
-  type SamplingOptions,
-} from './sampling';
 
 const PROBABILITIES = [0.4, 0.3, 0.15, 0.1, 0.05];
 const LOGITS = Float32Array.from(PROBABILITIES, Math.log);

@@ -1,0 +1,160 @@
+/** Choosing tokens on the device: samplers as rows of a tensor, and what comes back as choices. */
+import {
+  type Device,
+  NO_TOKEN,
+  SAMPLING_FLAGS,
+  SAMPLING_KINDS,
+  SAMPLING_PARAMS,
+  SAMPLING_ROW_WORDS,
+  type StoragePart,
+  Tensor,
+} from '@x/core';
+import { type PieceSizes, StepInputs } from '../step-inputs';
+import { type Choice, MAX_TOP, type Sampler } from './sampler';
+
+const EDIT_WORDS = 4;
+/** Room for edits that the smallest list has. */
+const MIN_EDITS = 64;
+
+/** What the choices of a step have room for: steps of one shape can be one graph. */
+export interface ChoiceShape {
+  rows: number;
+  vocab: number;
+  edits: number;
+  masked: boolean;
+  top: number;
+}
+
+/** Pieces of a step's inputs that a choice reads. */
+export interface ChoiceSizes extends PieceSizes {
+  params: number;
+  edits: number;
+  masks: number;
+}
+
+/** Whether the device chooses from rows of this many logits. */
+export function canChoose({ backend }: Device, vocab: number): boolean {
+  return backend.sampling?.supports(vocab) ?? false;
+}
+
+/** @param rows at least one for each sampler */
+export function choiceShape(samplers: readonly Sampler[], rows: number, vocab: number): ChoiceShape {
+  const edits = samplers.reduce((sum, { edits }) => sum + edits.length, 0);
+  return {
+    rows,
+    vocab,
+    edits: edits === 0 ? 0 : Math.max(MIN_EDITS, 2 ** Math.ceil(Math.log2(edits))),
+    masked: samplers.some(({ mask }) => mask),
+    top: samplers.some(({ top }) => top > 0) ? MAX_TOP : 0,
+  };
+}
+
+export function choiceSizes({ rows, vocab, edits, masked }: ChoiceShape): ChoiceSizes {
+  return {
+    params: rows * SAMPLING_ROW_WORDS,
+    edits: edits * EDIT_WORDS,
+    masks: masked ? rows * Math.ceil(vocab / 32) : 0,
+  };
+}
+
+/** Writes samplers to the host's copy of the pieces; rows behind them choose nothing. */
+export function fillChoices(
+  inputs: { host(name: keyof ChoiceSizes & string): Uint32Array },
+  samplers: readonly Sampler[],
+  { rows, vocab }: ChoiceShape,
+): void {
+  const [params, edits, masks] = (['params', 'edits', 'masks'] as const).map((name) => inputs.host(name));
+  const [paramsF32, editsF32] = [params, edits].map(
+    (words) => new Float32Array(words.buffer, words.byteOffset, words.length),
+  );
+  const at = SAMPLING_PARAMS;
+  params.fill(0);
+  let edit = 0;
+  for (let row = 0; row < Math.min(rows, samplers.length); row++) {
+    const sampler = samplers[row];
+    const { kind, mask, logprob } = sampler;
+    const first = row * SAMPLING_ROW_WORDS;
+    params[first + at.kind] = SAMPLING_KINDS[kind];
+    params[first + at.flags] = (mask ? SAMPLING_FLAGS.masked : 0) + (logprob ? SAMPLING_FLAGS.logprob : 0);
+    paramsF32[first + at.inverseTemperature] = sampler.inverseTemperature;
+    params[first + at.topK] = sampler.topK;
+    params[first + at.topP] = sampler.topP;
+    paramsF32[first + at.leastLogit] = sampler.leastLogit;
+    params[first + at.typicalP] = sampler.typicalP;
+    params[first + at.uniform] = sampler.uniform;
+    params[first + at.top] = sampler.top;
+    params[first + at.firstEdit] = edit;
+    for (const { id, positive, negative, add } of sampler.edits) {
+      if (id >= vocab) continue;
+      edits[edit * EDIT_WORDS] = id;
+      editsF32.set([positive, negative, add], edit * EDIT_WORDS + 1);
+      edit++;
+    }
+    params[first + at.edits] = edit - params[first + at.firstEdit];
+    if (!mask) continue;
+    const words = Math.ceil(vocab / 32);
+    const own = masks.subarray(row * words, (row + 1) * words);
+    own.fill(0);
+    own.set(mask.subarray(0, words));
+  }
+}
+
+/** Enqueues the choices: what {@link readChoices} takes. @param logits [rows, vocab], overwritten */
+export function enqueueChoices(
+  logits: Tensor,
+  pieces: { readonly [Name in keyof ChoiceSizes]: Tensor },
+  { rows, vocab, edits, masked, top }: ChoiceShape,
+): Tensor {
+  const { device } = logits;
+  const words = device.backend.sampling!.choose({
+    rows,
+    vocab,
+    top,
+    logits: part(logits),
+    params: part(pieces.params),
+    ...(edits > 0 && { edits: part(pieces.edits) }),
+    ...(masked && { masks: part(pieces.masks) }),
+  });
+  return Tensor.fromStorage(words, [rows, 2 + 2 * top], device);
+}
+
+/** Reads what was chosen; undefined for a row whose logits are bad. */
+export async function readChoices(words: Tensor, samplers: readonly Sampler[]): Promise<(Choice | undefined)[]> {
+  const [, width] = words.shape;
+  const ids = await words.toArray<Uint32Array>();
+  const values = new Float32Array(ids.buffer, ids.byteOffset, ids.length);
+  return samplers.map(({ logprob, top }, row) => {
+    const first = row * width;
+    const id = ids[first];
+    if (id === NO_TOKEN) return undefined;
+    if (!logprob) return { id };
+    const choice: Choice = { id, logprob: values[first + 1] };
+    if (top === 0) return choice;
+    const room = width / 2 - 1;
+    const listed = Array.from({ length: top }, (_, i) => ({
+      id: ids[first + 2 + i],
+      logprob: values[first + 2 + room + i],
+    }));
+    return { ...choice, top: listed.filter((token) => token.id !== NO_TOKEN) };
+  });
+}
+
+/** The choices of a step that is no graph. @param logits [samplers, vocab], overwritten */
+export async function chooseOnDevice(logits: Tensor, samplers: readonly Sampler[]): Promise<(Choice | undefined)[]> {
+  const [rows, vocab] = logits.shape;
+  const shape = choiceShape(samplers, rows, vocab);
+  const inputs = new StepInputs(logits.device, choiceSizes(shape));
+  try {
+    fillChoices(inputs, samplers, shape);
+    inputs.upload();
+    using words = enqueueChoices(logits, inputs.pieces, shape);
+    return await readChoices(words, samplers);
+  } finally {
+    inputs.dispose();
+  }
+}
+
+function part(tensor: Tensor): StoragePart {
+  const { storage, layout } = tensor.storageAndLayout();
+  return [storage, layout.startOffset];
+}

@@ -1,0 +1,88 @@
+/** How tokens are sampled: what users give, and what it becomes with its defaults. */
+import { TransformersError } from '@x/transformers';
+
+export interface SamplingOptions {
+  /**
+   * Divides the logits: below 1 sharpens the distribution, above 1 flattens it; 0 always takes the most likely token.
+   * Default: 0, or 1 when a filter (`topK`, `topP`, `minP`, `typicalP`) is given.
+   */
+  temperature?: number;
+  /** Keep only this many most likely tokens. Default 0: all. */
+  topK?: number;
+  /** Keep the smallest set of most likely tokens whose probability reaches this, in (0, 1]. Default 1: all. */
+  topP?: number;
+  /** Drop tokens less likely than this fraction of the most likely one, in [0, 1]. Default 0: none. */
+  minP?: number;
+  /**
+   * Keep the smallest set of tokens whose log probability is nearest to what is expected of it (locally typical sampling) and
+   * whose probability reaches this, in (0, 1]. Default 1: all.
+   */
+  typicalP?: number;
+  /** An integer in [0, 2^53). The same seed, options and logits give the same tokens. Default: a random one. */
+  seed?: number;
+  /** Divides positive and multiplies negative logits of recent tokens. Default 1: off. Usual: 1.05 to 1.3. */
+  repetitionPenalty?: number;
+  /** Subtracted from a token's logit for each time that it is among the recent ones. Default 0; negative numbers favour them. */
+  frequencyPenalty?: number;
+  /** Subtracted once from the logits of recent tokens. Default 0. */
+  presencePenalty?: number;
+  /** How many of the last tokens (prompt included) are recent. Default 64; `Infinity`: all. */
+  repetitionWindow?: number;
+  /** Added to the logits of tokens, by their ids; -Infinity makes one impossible. Default: none. */
+  logitBias?: Readonly<Record<number, number>>;
+}
+
+export type SamplingSettings = Required<SamplingOptions>;
+
+function invalid(name: string, value: unknown, allowed: string): TransformersError {
+  return new TransformersError('INVALID_OPTION', `${name} is ${String(value)}; give ${allowed}.`);
+}
+
+/** @throws TransformersError INVALID_OPTION naming the first option that means nothing */
+export function samplingSettings(options: SamplingOptions): SamplingSettings {
+  const { topK = 0, topP = 1, minP = 0, typicalP = 1, logitBias = {} } = options;
+  const filtered = topK > 0 || topP < 1 || minP > 0 || typicalP < 1;
+  const settings: SamplingSettings = {
+    temperature: options.temperature ?? (filtered ? 1 : 0),
+    topK,
+    topP,
+    minP,
+    typicalP,
+    seed: options.seed ?? Math.floor(Math.random() * Number.MAX_SAFE_INTEGER),
+    repetitionPenalty: options.repetitionPenalty ?? 1,
+    frequencyPenalty: options.frequencyPenalty ?? 0,
+    presencePenalty: options.presencePenalty ?? 0,
+    repetitionWindow: options.repetitionWindow ?? 64,
+    logitBias,
+  };
+  for (const [name, [test, allowed]] of Object.entries(RULES)) {
+    const value = settings[name as keyof typeof RULES];
+    if (typeof value !== 'number' || !test(value)) throw invalid(name, value, allowed);
+  }
+  for (const [id, bias] of Object.entries(logitBias)) {
+    if (!/^\d+$/.test(id)) throw invalid('logitBias', `for "${id}"`, 'ids of tokens, whole numbers from 0 on');
+    const isBias = typeof bias === 'number' && (Number.isFinite(bias) || bias === Number.NEGATIVE_INFINITY);
+    if (!isBias) throw invalid(`logitBias of token ${id}`, bias, 'a finite number, or -Infinity to exclude the token');
+  }
+  return settings;
+}
+
+type Rule = readonly [test: (value: number) => boolean, allowed: string];
+const share: Rule = [(x) => x > 0 && x <= 1, 'a number above 0 and at most 1 (off)'];
+const finite: Rule = [Number.isFinite, 'a finite number (0 is off)'];
+
+const RULES: Record<Exclude<keyof SamplingSettings, 'logitBias'>, Rule> = {
+  topK: [(x) => Number.isInteger(x) && x >= 0, 'an integer of 0 (off) or more'],
+  topP: share,
+  minP: [(x) => x >= 0 && x <= 1, 'a number from 0 (off) to 1'],
+  typicalP: share,
+  temperature: [(x) => Number.isFinite(x) && x >= 0, 'a finite number of 0 (greedy) or more'],
+  seed: [(x) => Number.isSafeInteger(x) && x >= 0, 'an integer from 0 to 2^53 - 1'],
+  repetitionPenalty: [(x) => Number.isFinite(x) && x > 0, 'a finite number above 0 (1 is off)'],
+  frequencyPenalty: finite,
+  presencePenalty: finite,
+  repetitionWindow: [
+    (x) => x >= 0 && (Number.isInteger(x) || x === Number.POSITIVE_INFINITY),
+    'an integer of 0 or more, or Infinity',
+  ],
+};

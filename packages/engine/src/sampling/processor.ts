@@ -1,0 +1,116 @@
+/**
+ * Chooses the next token from rows of logits: candle's `LogitsProcessor` (candle-transformers/src/generation), with min-p,
+ * typical-p, penalties and biases added.
+ *
+ * Differences from candle, and why: it works on a host `Float32Array`; after each filter the probabilities are renormalised
+ * before the next one, as llama.cpp and transformers do; nucleus sampling does not sort the whole vocabulary (152k entries
+ * for Qwen) but only the candidates that can matter; NaN is an error instead of a random token; weights are whole numbers
+ * (weights.ts), so that devices draw what the host draws.
+ */
+import { choose } from './choose';
+import { badLogits } from './logits';
+import { type SamplingOptions, type SamplingSettings, samplingSettings } from './options';
+import { Random } from './random';
+import type { Edit, Sampler } from './sampler';
+
+const { fround } = Math;
+
+/** Below this candle, too, treats a temperature as zero: the division would overflow. */
+const LEAST_TEMPERATURE = 1e-7;
+
+/** What a choice is to tell beside the token, and what it may be. */
+export interface SamplerExtras {
+  mask?: Uint32Array;
+  logprob?: boolean;
+  top?: number;
+}
+
+export class LogitsProcessor implements SamplingSettings {
+  readonly temperature: number;
+  readonly topK: number;
+  readonly topP: number;
+  readonly minP: number;
+  readonly typicalP: number;
+  /** The seed in use, also when it was chosen at random: give it again to repeat a run. */
+  readonly seed: number;
+  readonly repetitionPenalty: number;
+  readonly frequencyPenalty: number;
+  readonly presencePenalty: number;
+  readonly repetitionWindow: number;
+  readonly logitBias: Readonly<Record<number, number>>;
+  private readonly random: Random;
+  private readonly biases: ReadonlyMap<number, number>;
+
+  /** @throws TransformersError INVALID_OPTION */
+  constructor(options: SamplingOptions = {}) {
+    const settings = samplingSettings(options);
+    this.temperature = settings.temperature;
+    this.topK = settings.topK;
+    this.topP = settings.topP;
+    this.minP = settings.minP;
+    this.typicalP = settings.typicalP;
+    this.seed = settings.seed;
+    this.repetitionPenalty = settings.repetitionPenalty;
+    this.frequencyPenalty = settings.frequencyPenalty;
+    this.presencePenalty = settings.presencePenalty;
+    this.repetitionWindow = settings.repetitionWindow;
+    this.logitBias = settings.logitBias;
+    this.biases = new Map(Object.entries(settings.logitBias).map(([id, bias]) => [Number(id), bias]));
+    this.random = Random.fromSeed(this.seed);
+  }
+
+  /**
+   * The next token's id.
+   * @param logits one row, [vocab]; not modified
+   * @param history the tokens so far, prompt included; only penalties read it
+   * @throws TransformersError BAD_LOGITS when logits hold NaN, +Infinity or no finite value
+   */
+  sample(logits: Float32Array, history: readonly number[] = []): number {
+    const choice = choose(logits, this.sampler(history));
+    if (!choice) throw badLogits(logits.length);
+    return choice.id;
+  }
+
+  /** How the next token is to be chosen; takes a random number where there is one to be drawn. */
+  sampler(history: readonly number[], { mask, logprob = false, top = 0 }: SamplerExtras = {}): Sampler {
+    const { temperature, topK, topP, minP, typicalP } = this;
+    const isGreedy = temperature < LEAST_TEMPERATURE || topK === 1;
+    return {
+      kind: isGreedy ? 'greedy' : 'draw',
+      inverseTemperature: isGreedy ? 1 : fround(1 / temperature),
+      topK: Math.min(topK, 2 ** 32 - 1),
+      topP: fraction(topP),
+      leastLogit: minP > 0 ? fround(temperature * Math.log(minP)) : Number.NEGATIVE_INFINITY,
+      typicalP: fraction(typicalP),
+      uniform: isGreedy ? 0 : this.random.nextUint32(),
+      edits: this.edits(history),
+      ...(mask && { mask }),
+      logprob: logprob || top > 0,
+      top,
+    };
+  }
+
+  private edits(history: readonly number[]): Edit[] {
+    const { repetitionPenalty, frequencyPenalty, presencePenalty, repetitionWindow, biases } = this;
+    const edits = new Map<number, Edit>();
+    const isPenalised = repetitionPenalty !== 1 || frequencyPenalty !== 0 || presencePenalty !== 0;
+    if (isPenalised) {
+      const counts = new Map<number, number>();
+      for (let i = Math.max(0, history.length - repetitionWindow); i < history.length; i++)
+        counts.set(history[i], (counts.get(history[i]) ?? 0) + 1);
+      const factors = { positive: fround(1 / repetitionPenalty), negative: fround(repetitionPenalty) };
+      for (const [id, count] of counts)
+        edits.set(id, { id, ...factors, add: fround(-count * frequencyPenalty - presencePenalty) });
+    }
+    for (const [id, bias] of biases) {
+      const edit = edits.get(id) ?? { id, positive: 1, negative: 1, add: 0 };
+      edits.set(id, { ...edit, add: fround(edit.add + bias) });
+    }
+    return [...edits.values()];
+  }
+}
+
+/** In 2^-32; 0 for 1, which is off. */
+function fraction(p: number): number {
+  return p < 1 ? Math.min(2 ** 32 - 1, Math.max(1, Math.round(p * 2 ** 32))) : 0;
+}

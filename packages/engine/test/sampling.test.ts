@@ -1,0 +1,159 @@
+// Tokens chosen on the device are those that the host chooses from the same logits with the same data.
+import { type Device, memoryStats, Tensor } from '@x/core';
+import { describe, expect, it } from 'vitest';
+import { type Choice, choose, LogitsProcessor, Random, type Sampler, type SamplingOptions } from '../src';
+import { canChoose, chooseOnDevice } from '../src/sampling/device';
+import { deviceNames, openDevice } from './helpers';
+
+const kernels = deviceNames.filter((name) => canChoose(openDevice(name), 1000));
+
+/** Logits about as a model's are: a bell with a few that stand out, some of them equal. */
+function randomLogits(n: number, random: Random): Float32Array {
+  const logits = Float32Array.from({ length: n }, () => {
+    const sum = random.nextFloat() + random.nextFloat() + random.nextFloat() + random.nextFloat();
+    return 4 * (sum - 2);
+  });
+  for (let i = 0; i < Math.min(n, 40); i++) logits[Math.floor(random.nextFloat() * n)] = Math.round(i / 2) - 4;
+  return logits;
+}
+
+const OPTIONS: SamplingOptions[] = [
+  {},
+  { temperature: 1 },
+  { temperature: 0.01 },
+  { temperature: 30 },
+  { topK: 1 },
+  { topK: 2 },
+  { topK: 40 },
+  { topK: 999_999 },
+  { topP: 1e-12 },
+  { topP: 0.5 },
+  { topP: 0.9, temperature: 1.7 },
+  { topP: 0.9999 },
+  { minP: 0.05 },
+  { minP: 1 },
+  { typicalP: 0.3 },
+  { typicalP: 0.95, temperature: 2 },
+  { topK: 25, topP: 0.8, temperature: 1.4 },
+  { topK: 60, minP: 0.1, temperature: 2 },
+  { topK: 200, topP: 0.95, minP: 0.02, typicalP: 0.9, temperature: 0.8 },
+  { repetitionPenalty: 1.3 },
+  { repetitionPenalty: 1.3, repetitionWindow: Number.POSITIVE_INFINITY, temperature: 1 },
+  { frequencyPenalty: 0.7, presencePenalty: 0.4, topK: 20 },
+  { frequencyPenalty: -0.5, repetitionPenalty: 0.8, topP: 0.7 },
+  { logitBias: { 3: 15, 7: 15.5, 9: Number.NEGATIVE_INFINITY }, temperature: 1 },
+  { logitBias: { 0: 12, 1: 12 }, presencePenalty: 1, topP: 0.9 },
+];
+
+function maskOf(n: number, allows: (id: number) => boolean): Uint32Array {
+  const mask = new Uint32Array(Math.ceil(n / 32));
+  for (let id = 0; id < n; id++) if (allows(id)) mask[id >>> 5] |= 1 << (id & 31);
+  return mask;
+}
+
+async function onDevice(device: Device, rows: readonly Float32Array[], samplers: readonly Sampler[]) {
+  const n = rows[0].length;
+  const all = new Float32Array(rows.length * n);
+  rows.forEach((row, i) => {
+    all.set(row, i * n);
+  });
+  using logits = Tensor.fromArray(all, [rows.length, n], { device });
+  return chooseOnDevice(logits, samplers);
+}
+
+function expectSame(actual: Choice | undefined, expected: Choice | undefined, label: string): void {
+  expect(actual?.id, label).toBe(expected?.id);
+  expect(actual?.logprob === undefined, label).toBe(expected?.logprob === undefined);
+  if (expected?.logprob !== undefined) expectNear(actual!.logprob!, expected.logprob, label);
+  expect(
+    actual?.top?.map(({ id }) => id),
+    label,
+  ).toEqual(expected?.top?.map(({ id }) => id));
+  expected?.top?.forEach(({ logprob }, i) => {
+    expectNear(actual!.top![i].logprob, logprob, label);
+  });
+}
+
+function expectNear(actual: number, expected: number, label: string): void {
+  if (Number.isFinite(expected)) expect(Math.abs(actual - expected), label).toBeLessThan(2e-5);
+  else expect(actual, label).toBe(expected);
+}
+
+describe.each(kernels)('choosing on %s', (name) => {
+  const device = openDevice(name);
+
+  it.each([2, 100, 1000, 4096, 33_333])(
+    'takes the tokens that the host takes, of %i',
+    async (n) => {
+      const random = Random.fromSeed(n);
+      const before = memoryStats();
+      for (let round = 0; round < (n > 5000 ? 1 : 4); round++) {
+        const rows = OPTIONS.map(() => randomLogits(n, random));
+        const history = Array.from({ length: 100 }, () => Math.floor(random.nextFloat() * n));
+        const samplers = OPTIONS.map((options, i) => {
+          const logitBias = Object.entries(options.logitBias ?? {}).filter(([id]) => Number(id) < n);
+          const own = { ...options, logitBias: Object.fromEntries(logitBias), seed: 1000 * round + i };
+          const extras = {
+            logprob: i % 3 === 0,
+            top: i % 4 === 1 ? 5 : 0,
+            ...(round === 1 && { mask: maskOf(n, (id) => id % 3 !== i % 3) }),
+          };
+          return new LogitsProcessor(own).sampler(history, extras);
+        });
+        const chosen = await onDevice(device, rows, samplers);
+        samplers.forEach((sampler, i) => {
+          expectSame(chosen[i], choose(rows[i], sampler), `${JSON.stringify(OPTIONS[i])}, ${n} logits, round ${round}`);
+        });
+      }
+      expect(memoryStats()).toEqual(before);
+    },
+    300_000,
+  );
+
+  it('takes the first of equals, and as many of them as filters keep', async () => {
+    const n = 500;
+    const equal = new Float32Array(n).fill(3);
+    const steps = Float32Array.from({ length: n }, (_, i) => (i % 5) / 2);
+    for (const row of [equal, steps]) {
+      const samplers = [
+        {},
+        { topK: 7 },
+        { topK: 130, topP: 0.5 },
+        { topP: 0.31 },
+        { minP: 0.9 },
+        { typicalP: 0.2 },
+      ].flatMap((options) =>
+        [1, 2, 3].map((seed) => new LogitsProcessor({ ...options, seed }).sampler([], { top: 20 })),
+      );
+      const chosen = await onDevice(
+        device,
+        samplers.map(() => row),
+        samplers,
+      );
+      samplers.forEach((sampler, i) => {
+        expectSame(chosen[i], choose(row, sampler), `sampler ${i}`);
+      });
+    }
+    expect((await onDevice(device, [equal], [new LogitsProcessor().sampler([])]))[0]).toEqual({ id: 0 });
+  });
+
+  it('tells rows without a choice from the others', async () => {
+    const good = Float32Array.of(0, 4, 2, 1);
+    const bad = [Number.NaN, Number.POSITIVE_INFINITY].map((x) => Float32Array.of(0, x, 9, 1));
+    const none = new Float32Array(4).fill(Number.NEGATIVE_INFINITY);
+    const rows = [good, bad[0], good, bad[1], none, good];
+    for (const options of [{}, { temperature: 1, topK: 2, topP: 0.01, seed: 1 }]) {
+      const sampler = new LogitsProcessor(options).sampler([0], { top: 2 });
+      const chosen = await onDevice(
+        device,
+        rows,
+        rows.map(() => sampler),
+      );
+      expect(chosen.map((choice) => choice?.id)).toEqual([1, undefined, 1, undefined, undefined, 1]);
+      expect(rows.map((row) => choose(row, sampler)?.id)).toEqual([1, undefined, 1, undefined, undefined, 1]);
+    }
+    const masked = new LogitsProcessor().sampler([], { mask: maskOf(4, (id) => id === 3), top: 3 });
+    const [choice] = await onDevice(device, [good], [masked]);
+    expect(choice).toEqual({ id: 3, logprob: 0, top: [{ id: 3, logprob: 0 }] });
+  });
+});
