@@ -1,5 +1,5 @@
 /**
- * Gemma 2: candle's gemma2.rs and quantized_gemma3.rs's elder. Differences from Llama: embeddings times sqrt(hidden), norms
+ * Gemma 2: candle's gemma2.rs. Differences from Llama: embeddings times sqrt(hidden), norms
  * behind attention and feed-forward layer too, scores and logits that are capped, and a window in every second layer.
  */
 import type { ConfigSource } from '../config/config-source';

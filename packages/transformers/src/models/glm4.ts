@@ -1,4 +1,7 @@
-/** GLM 4: half of each head is rotated, by neighbours; norms before and behind both steps; gate and up in one weight. candle's glm4_new.rs. */
+/**
+ * GLM 4: half of each head is rotated, by neighbours; norms in front of both steps and behind them; gate and up in one weight.
+ * candle's glm4_new.rs.
+ */
 import { decoderConfig } from '../config/decoder-config';
 import type { Architecture } from '../registry';
 import { BASE_NAMES } from '../weights/tensor-names';
