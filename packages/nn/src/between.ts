@@ -16,7 +16,7 @@ import {
 } from '@x/core';
 import { type ActivationName, activate } from './activation';
 import { type PagedCache, pagedAppend } from './attention';
-import { checkTensors } from './check';
+import { checkObjects, checkTensors } from './check';
 import type { RmsNorm } from './layer-norm';
 
 /** What a linear layer reads: numbers, or the blocks of its device. */
@@ -41,10 +41,12 @@ export function normAdd(
   x: Tensor,
   delta: Tensor | undefined,
   norm: RmsNorm,
-  { as = 'f32', deltaNorm }: NormAddOptions = {},
+  options: NormAddOptions = {},
 ): { sum: Tensor; normed: Activations } {
-  checkTensors('normAdd', { x, ...(delta && { delta }) });
+  checkObjects('normAdd', { norm, options });
+  const { as = 'f32', deltaNorm } = options;
   const weights = [norm.weight, ...(deltaNorm ? [deltaNorm.weight] : [])];
+  checkTensors('normAdd', { x, ...(delta && { delta }), ...weights });
   const operands = [x, ...(delta ? [delta] : []), ...weights];
   const [rows, n] = x.shape;
   const { decode } = x.device.backend;
@@ -136,7 +138,10 @@ export interface HeadOptions {
 }
 
 /** Whether {@link headsAppend} is one kernel for a cache of f32 products. */
-export function fusesHeads({ keys, values }: PagedCache): boolean {
+export function fusesHeads(cache: PagedCache): boolean {
+  checkObjects('fusesHeads', { cache });
+  const { keys, values } = cache;
+  checkTensors('fusesHeads', { keys, values });
   return keys.device.backend.decode?.supportsHeads(keys.dtype, keys.dim(2), values.dim(2)) ?? false;
 }
 
@@ -146,13 +151,17 @@ export function fusesHeads({ keys, values }: PagedCache): boolean {
  * @throws ShapeError `SHAPE_MISMATCH` for rows that are no heads of the cache
  */
 export function headsAppend(
-  { q, k, v }: HeadParts,
+  parts: HeadParts,
   rotation: HeadRotation,
-  { scale = 1, norms }: HeadOptions,
+  options: HeadOptions,
   cache: PagedCache,
   slots: Tensor,
 ): Tensor {
+  checkObjects('headsAppend', { parts, rotation, options, cache });
+  const { q, k, v } = parts;
   const { cos, sin, positions, kind } = rotation;
+  const { scale = 1, norms } = options;
+  if (norms) checkObjects('headsAppend', { norms, 'norms.q': norms.q, 'norms.k': norms.k });
   checkTensors('headsAppend', { q, k, v, cos, sin, positions, slots, keys: cache.keys, values: cache.values });
   const { keys, values, blockSize } = cache;
   const [poolSlots, kvHeads, d] = keys.shape;

@@ -15,6 +15,11 @@ export function checkTensors(op: string, tensors: Readonly<Record<string, unknow
   checkEach(op, tensors, kinds.TENSOR);
 }
 
+/** @throws CandleError `INVALID_ARGUMENT` for what is no object */
+export function checkObjects(op: string, objects: Readonly<Record<string, unknown>>): void {
+  checkEach(op, objects, kinds.OBJECT);
+}
+
 /** @throws CandleError `INVALID_ARGUMENT` for what is no whole number from 1 */
 export function checkPositive(op: string, counts: Readonly<Record<string, unknown>>): void {
   checkEach(op, counts, kinds.POSITIVE);
