@@ -70,7 +70,7 @@ X_DEVICE void loadEach(const K* from, float* to) {
   }
 }
 
-/** What a block keeps in shared memory; launches say how much (packages/rocm-backend/src/storage/paged-attention.ts). */
+/** What a block keeps in shared memory; launches say how much (packages/rocm-backend/src/ops/paged-attention.ts). */
 template <u32 HEADS>
 struct Shared {
   float *q, *weights, *top, *sum, *kept, *values;

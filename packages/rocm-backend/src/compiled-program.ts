@@ -12,18 +12,18 @@ import {
   type LaunchSize,
   sizeInBytes,
 } from '@x/core';
-import type { RocmDevice } from './device';
+import type { KernelDevice } from './device';
 import { compileCached } from './runtime-compile';
-import { RocmStorage } from './storage';
+import { KernelStorage } from './storage';
 
 /** Compiles at once, so that an error in the source is reported here; loading waits for the first kernel. */
-export function compileProgram(device: RocmDevice, source: string, options: CompileOptions = {}): CompiledProgram {
+export function compileProgram(device: KernelDevice, source: string, options: CompileOptions = {}): CompiledProgram {
   const { platform, properties } = device.hip;
   compileCached({ source, options, platform, arch: properties.arch });
   return { kernel: (name) => compiledKernel(device, name, source, options) };
 }
 
-function compiledKernel(device: RocmDevice, name: string, source: string, options: CompileOptions): CompiledKernel {
+function compiledKernel(device: KernelDevice, name: string, source: string, options: CompileOptions): CompiledKernel {
   const loaded = device.getOrLoadFuncRaw(name, source, options);
   return {
     name,
@@ -34,15 +34,15 @@ function compiledKernel(device: RocmDevice, name: string, source: string, option
   };
 }
 
-function launchSize(device: RocmDevice, size: number | LaunchSize): LaunchSize {
+function launchSize(device: KernelDevice, size: number | LaunchSize): LaunchSize {
   return typeof size === 'number' ? device.shapes.elementwise(size) : size;
 }
 
 /** A number as it is, a storage as its device address. */
-function packed(device: RocmDevice, kernel: string, argument: KernelArgument, i: number): number | bigint {
+function packed(device: KernelDevice, kernel: string, argument: KernelArgument, i: number): number | bigint {
   if (typeof argument === 'number' || typeof argument === 'bigint') return argument;
   const [storage, offset] = isPlaced(argument) ? argument : [argument, 0];
-  if (storage instanceof RocmStorage && storage.device === device)
+  if (storage instanceof KernelStorage && storage.device === device)
     return storage.ptr + offset * sizeInBytes(storage.dtype);
   const { kind, ordinal } = device.location;
   throw new DeviceError(

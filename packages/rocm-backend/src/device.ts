@@ -1,5 +1,5 @@
 /**
- * RocmDevice: one device of one platform behind core's `BackendDevice`, after candle's `CudaDevice`
+ * KernelDevice: one device of one platform behind core's `BackendDevice`, after candle's `CudaDevice`
  * (candle-core/src/cuda_backend/device.rs). It serves `rocm:N`, `cuda:N` and, on the host platform, `cpu`: the kernels
  * and everything here are the same, only the driver table differs.
  *
@@ -9,6 +9,7 @@
 import {
   type AttentionOps,
   type BackendDevice,
+  type BackendOperations,
   type BackendStorage,
   CaptureError,
   type CompiledProgram,
@@ -19,7 +20,9 @@ import {
   type DType,
   type LaunchSize,
   type Layout,
+  type Operand,
   OutOfMemoryError,
+  type StoragePart,
   sizeInBytes,
 } from '@x/core';
 import { type HipDevice, HipError, type HipFunction, type HipStream, openDevice } from '@x/hip';
@@ -27,36 +30,50 @@ import type { KernelModule } from '@x/kernels';
 import { CachingAllocator } from './allocator';
 import { compileProgram } from './compiled-program';
 import { debug, debugLevel } from './debug';
-import { RocmGraph } from './graph';
+import { KernelGraph } from './graph';
 import { IdReport } from './id-report';
 import { InfoCache, type StridedInfo, type Transposition, TranspositionCache } from './info';
 import { type LaunchShape, LaunchShapes } from './launch-shape';
 import { type ConvolutionChoice, DeviceLibraries, type DeviceOptions, type GemmChoice } from './libraries';
 import { type MatrixUnits, matrixUnits } from './matrix-units';
 import { ModuleStore } from './module-store';
-import { convOf, fusedOf, operationsOf, resamplingOf, sortingOf } from './operations';
+import { DeviceAttentionOps } from './ops/attention';
+import { convOps } from './ops/conv';
+import { copyOps } from './ops/copy';
+import { DeviceDecodeOps } from './ops/decode';
+import { elementwiseOps } from './ops/elementwise';
+import { fusedOps } from './ops/fused';
+import { indexingOps } from './ops/indexing';
+import { matmulOps } from './ops/matmul';
+import { DevicePagedAttentionOps } from './ops/paged-attention';
+import { DeviceQuantizedOps } from './ops/quantized';
+import { DeviceRandom } from './ops/random';
+import { reduceOps } from './ops/reduce';
+import { resamplingOps } from './ops/resampling';
+import { DeviceSamplingOps } from './ops/sampling';
+import { sortOps } from './ops/sort';
 import { Peers } from './peers';
-import { DeviceRandom } from './random';
 import type { RuntimeSource } from './runtime-compile';
-import { RocmStorage } from './storage';
-import { DeviceAttentionOps } from './storage/attention';
-import { DeviceDecodeOps } from './storage/decode';
-import { DevicePagedAttentionOps } from './storage/paged-attention';
-import { DeviceQuantizedOps } from './storage/quantized';
-import { DeviceSamplingOps } from './storage/sampling';
+import { KernelStorage, type View } from './storage';
 import { DeviceStreams } from './streams';
 
 /** The platform behind each device kind. */
 const PLATFORMS = { rocm: 'rocm', cuda: 'cuda', cpu: 'host' } as const;
 
-export class RocmDevice implements BackendDevice {
+export class KernelDevice implements BackendDevice {
   readonly location: DeviceLocation;
   readonly description: string;
-  readonly ops = operationsOf(this);
-  readonly fused = fusedOf(this);
-  readonly conv = convOf(this);
-  readonly resampling = resamplingOf(this);
-  readonly sorting = sortingOf(this);
+  readonly ops: BackendOperations = {
+    ...elementwiseOps(this),
+    ...reduceOps(this),
+    ...matmulOps(this),
+    ...indexingOps(this),
+    ...copyOps(this),
+  };
+  readonly fused = fusedOps(this);
+  readonly conv = convOps(this);
+  readonly resampling = resamplingOps(this);
+  readonly sorting = sortOps(this);
   readonly random = new DeviceRandom(this);
   readonly quantized: DeviceQuantizedOps;
   readonly attention: AttentionOps;
@@ -88,7 +105,7 @@ export class RocmDevice implements BackendDevice {
   /** Read once: looking at the environment costs as much as a launch. */
   readonly #timesLaunches = debugLevel() >= 4;
   /** The graph that is being captured. */
-  recording: RocmGraph | undefined;
+  recording: KernelGraph | undefined;
   /** Made for the first capture. */
   #recorder: HipStream | undefined;
   #launchCount = 0;
@@ -98,10 +115,10 @@ export class RocmDevice implements BackendDevice {
    * Opens a device. Errors: `HipError` with the platform's reason when it cannot be opened, or when the options or
    * `X_GEMM`, `X_CONV` ask for a library that is not there.
    */
-  static open(kind: keyof typeof PLATFORMS, ordinal: number, options: DeviceOptions = {}): RocmDevice {
+  static open(kind: keyof typeof PLATFORMS, ordinal: number, options: DeviceOptions = {}): KernelDevice {
     const hip = openDevice(PLATFORMS[kind], ordinal);
     try {
-      return new RocmDevice({ kind, ordinal }, hip, options);
+      return new KernelDevice({ kind, ordinal }, hip, options);
     } catch (error) {
       hip.dispose();
       throw error;
@@ -220,7 +237,7 @@ export class RocmDevice implements BackendDevice {
     return `${this.location.kind}:${this.location.ordinal}`;
   }
 
-  capture(record: () => void): RocmGraph | null {
+  capture(record: () => void): KernelGraph | null {
     this.#check('capture');
     this.recording?.refuse('capture');
     if (this.streams.current !== this.streams.own.id) {
@@ -230,7 +247,7 @@ export class RocmDevice implements BackendDevice {
       );
     }
     this.#recorder ??= this.hip.createStream();
-    return RocmGraph.capture(this, { allocator: this.#allocator, info: this.#info, stream: this.#recorder }, record);
+    return KernelGraph.capture(this, { allocator: this.#allocator, info: this.#info, stream: this.#recorder }, record);
   }
 
   /** `info` of one or more layouts of the same shape; address 0 when all are contiguous. */
@@ -281,13 +298,23 @@ export class RocmDevice implements BackendDevice {
     }
   }
 
+  /** Where an operand of this device lies. */
+  view({ storage, layout }: Operand): View {
+    return KernelStorage.on(this, storage).view(layout);
+  }
+
+  /** The same of a part of a storage, contiguous. */
+  address([storage, offset]: StoragePart): number {
+    return KernelStorage.on(this, storage).ptr + offset * sizeInBytes(storage.dtype);
+  }
+
   /** Whether anything depends on {@link uses}. */
   get isWatched(): boolean {
     return this.recording !== undefined || this.streams.isShared;
   }
 
   /** A storage is read or written by what is enqueued next. */
-  uses(storage: RocmStorage, ptr: number): void {
+  uses(storage: KernelStorage, ptr: number): void {
     this.recording?.uses(storage, ptr);
     if (this.streams.isShared) this.#allocator.used(ptr, this.streams.current);
   }
@@ -296,17 +323,17 @@ export class RocmDevice implements BackendDevice {
     if (!this.#disposed) this.#allocator.free(ptr);
   }
 
-  allocUninit(elemCount: number, dtype: DType): RocmStorage {
-    return new RocmStorage(this, dtype, elemCount, this.malloc(elemCount * sizeInBytes(dtype)));
+  allocUninit(elemCount: number, dtype: DType): KernelStorage {
+    return new KernelStorage(this, dtype, elemCount, this.malloc(elemCount * sizeInBytes(dtype)));
   }
 
-  zeros(elemCount: number, dtype: DType): RocmStorage {
+  zeros(elemCount: number, dtype: DType): KernelStorage {
     const storage = this.allocUninit(elemCount, dtype);
     if (elemCount > 0) this.hip.memset(storage.ptr, 0, elemCount * sizeInBytes(dtype));
     return storage;
   }
 
-  fromHost(bytes: ArrayBufferView, dtype: DType): RocmStorage {
+  fromHost(bytes: ArrayBufferView, dtype: DType): KernelStorage {
     const storage = this.allocUninit(bytes.byteLength / sizeInBytes(dtype), dtype);
     if (bytes.byteLength === 0) return storage;
     if (this.recording) this.recording.fromHost(storage.ptr, bytes);
@@ -314,9 +341,9 @@ export class RocmDevice implements BackendDevice {
     return storage;
   }
 
-  fromPeer(source: BackendStorage, offset: number, count: number): RocmStorage | null {
+  fromPeer(source: BackendStorage, offset: number, count: number): KernelStorage | null {
     this.#check('fromPeer');
-    if (!(source instanceof RocmStorage) || source.device.hip.platform !== this.hip.platform) return null;
+    if (!(source instanceof KernelStorage) || source.device.hip.platform !== this.hip.platform) return null;
     const from = source.device;
     (this.recording ?? from.recording)?.refuse('a copy between devices');
     if (from === this || !this.#peers.reaches(from)) return null;
@@ -334,7 +361,7 @@ export class RocmDevice implements BackendDevice {
   write(dst: BackendStorage, byteOffset: number, bytes: ArrayBufferView): void {
     this.#check('write');
     this.recording?.refuse('write');
-    const storage = RocmStorage.on(this, dst);
+    const storage = KernelStorage.on(this, dst);
     if (byteOffset < 0 || byteOffset + bytes.byteLength > storage.byteLength) {
       throw new RangeError(
         `internal: write of ${bytes.byteLength} bytes at ${byteOffset} passes the end of a storage of ${storage.byteLength} bytes`,

@@ -15,9 +15,9 @@ import { type BackendGraph, CaptureError, DisposedError } from '@x/core';
 import { HipError, type HipGraphExec, type HipStream } from '@x/hip';
 import { type CachingAllocator, MemoryPool } from './allocator';
 import { debug } from './debug';
-import type { RocmDevice } from './device';
+import type { KernelDevice } from './device';
 import type { InfoCache } from './info';
-import type { RocmStorage } from './storage';
+import type { KernelStorage } from './storage';
 
 /** What HIP and CUDA answer where there are no graphs. */
 const NOT_SUPPORTED = 801;
@@ -30,14 +30,14 @@ export interface GraphMemory {
   readonly stream: HipStream;
 }
 
-export class RocmGraph implements BackendGraph {
+export class KernelGraph implements BackendGraph {
   readonly launches: string[] = [];
   /** Whether a library's work is among them, in the workspace that the library has on this device. */
   usesLibraries = false;
-  readonly #device: RocmDevice;
+  readonly #device: KernelDevice;
   readonly #memory: GraphMemory;
   readonly #pool = new MemoryPool();
-  readonly #inputs = new Set<RocmStorage>();
+  readonly #inputs = new Set<KernelStorage>();
   /** Blocks with values from the host. */
   readonly #constants: number[] = [];
   #releaseInfo = () => {};
@@ -47,8 +47,8 @@ export class RocmGraph implements BackendGraph {
   #disposed = false;
 
   /** Records `record`, or returns null where the platform has no graphs. */
-  static capture(device: RocmDevice, memory: GraphMemory, record: () => void): RocmGraph | null {
-    const graph = new RocmGraph(device, memory);
+  static capture(device: KernelDevice, memory: GraphMemory, record: () => void): KernelGraph | null {
+    const graph = new KernelGraph(device, memory);
     const { hip } = device;
     try {
       memory.stream.beginCapture();
@@ -79,7 +79,7 @@ export class RocmGraph implements BackendGraph {
     return graph;
   }
 
-  private constructor(device: RocmDevice, memory: GraphMemory) {
+  private constructor(device: KernelDevice, memory: GraphMemory) {
     this.#device = device;
     this.#memory = memory;
   }
@@ -118,7 +118,7 @@ export class RocmGraph implements BackendGraph {
   }
 
   /** While recording: `storage` is read or written at `ptr`. */
-  uses(storage: RocmStorage, ptr: number): void {
+  uses(storage: KernelStorage, ptr: number): void {
     if (ptr === 0 || this.#inputs.has(storage) || this.#memory.allocator.isIn(this.#pool, ptr)) return;
     this.#inputs.add(storage);
     storage.join(this);
@@ -127,7 +127,7 @@ export class RocmGraph implements BackendGraph {
   }
 
   /** A storage that the graph uses is being disposed. */
-  lose({ dtype, elemCount }: RocmStorage): void {
+  lose({ dtype, elemCount }: KernelStorage): void {
     this.#lost ??= `a tensor of ${elemCount} elements of ${dtype}`;
   }
 
@@ -178,7 +178,7 @@ export class RocmGraph implements BackendGraph {
   }
 }
 
-function failed({ name }: RocmDevice, cause: unknown): CaptureError {
+function failed({ name }: KernelDevice, cause: unknown): CaptureError {
   const why = cause instanceof Error ? cause.message : String(cause);
   return new CaptureError(
     'CAPTURE_FAILED',

@@ -4,9 +4,10 @@
  */
 import { type DType, type IdRange, idOutOfRange, settings } from '@x/core';
 import type { HipDevice } from '@x/hip';
-import type { RocmDevice } from './device';
-import { launchCheckIds } from './indexing-kernels';
-import type { Operand } from './kernels';
+import type { KernelDevice } from './device';
+import { kernelName } from './kernel-name';
+import { launchCheckIds } from './launchers/indexing';
+import type { View } from './storage';
 
 const WORDS = 6;
 const BYTES = WORDS * 8;
@@ -16,7 +17,7 @@ const NO_DIM = 2 ** 32;
 const LATE = ' The device has met it since it was last waited for; X_LAUNCH_BLOCKING=1 raises this at the operation.';
 
 export class IdReport {
-  readonly #device: RocmDevice;
+  readonly #device: KernelDevice;
   readonly #hip: HipDevice;
   /** Lives as long as the device: a captured graph may hold it. */
   readonly #ptr: number;
@@ -29,7 +30,7 @@ export class IdReport {
   /** Whether a graph or another stream has such kernels, which run unseen. */
   #captured = false;
 
-  constructor(device: RocmDevice) {
+  constructor(device: KernelDevice) {
     this.#device = device;
     this.#hip = device.hip;
     this.#ptr = device.hip.alloc(BYTES);
@@ -37,8 +38,20 @@ export class IdReport {
   }
 
   /** Enqueues a look at the ids. Throws with `X_LAUNCH_BLOCKING=1`, as {@link readSync}. */
-  check(op: string, dtype: DType, ids: Operand, { size, low = 0, dim = NO_DIM }: IdRange): void {
-    launchCheckIds(this.#device, dtype, ids, low, size, this.#numberOf(op, low), dim, this.#ptr);
+  check(op: string, dtype: DType, ids: View, { size, low = 0, dim = NO_DIM }: IdRange): void {
+    const { numDims, ptr: info } = this.#device.info([ids.layout]);
+    const numel = ids.layout.elemCount;
+    launchCheckIds(this.#device, kernelName('check_ids', dtype), this.#device.shapes.elementwise(numel), {
+      numel,
+      numDims,
+      info,
+      ids: ids.ptr,
+      low,
+      size,
+      op: this.#numberOf(op, low),
+      dim,
+      report: this.#ptr,
+    });
     this.#unread = true;
     // A report of another stream may come after the next reading.
     if (this.#device.streams.isShared) this.#captured = true;

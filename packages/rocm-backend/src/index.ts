@@ -5,16 +5,16 @@
 import { registerProviders } from './provider';
 
 export { CachingAllocator } from './allocator';
-export { RocmDevice } from './device';
+/** `RocmDevice` is candle's name: it serves `cuda` and `cpu` too. */
+export { KernelDevice, KernelDevice as RocmDevice } from './device';
 export { KernelLookupError } from './errors';
-export { RocmGraph } from './graph';
+export { KernelGraph, KernelGraph as RocmGraph } from './graph';
 export { cacheDirectory } from './kernel-cache';
 export type { LaunchShape } from './launch-shape';
 export type { ConvolutionChoice, DeviceOptions, GemmChoice } from './libraries';
 export { ModuleStore, type ModuleStoreStats } from './module-store';
-export { Map1, Map1Any, Map2, Map2Any, Map2InPlace, Map3 } from './ops';
+export type { QuantizedChoice } from './ops/quantized';
 export { type CompileCacheStats, compileCacheStats, type RuntimeSource } from './runtime-compile';
-export { RocmStorage } from './storage';
-export type { QuantizedChoice } from './storage/quantized';
+export { KernelStorage, KernelStorage as RocmStorage } from './storage';
 
 registerProviders();

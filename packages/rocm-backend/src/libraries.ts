@@ -21,7 +21,7 @@ import {
 } from '@x/hip';
 import { debug } from './debug';
 import { LayoutCache } from './layout-cache';
-import type { QuantizedChoice } from './storage/quantized';
+import type { QuantizedChoice } from './ops/quantized';
 
 /**
  * `auto`: a library where it is there and pays, else our kernels. `library`: the platform's library for everything that

@@ -6,22 +6,22 @@
 import { settings } from '@x/core';
 import { HipError } from '@x/hip';
 import { debug } from './debug';
-import type { RocmDevice } from './device';
+import type { KernelDevice } from './device';
 
 /** More than a page, and no multiple of one. */
 const TRIAL_BYTES = 64 * 1024 + 8;
 
 export class Peers {
-  readonly #device: RocmDevice;
+  readonly #device: KernelDevice;
   /** Whether copies from a device arrive. */
-  readonly #reached = new WeakMap<RocmDevice, boolean>();
+  readonly #reached = new WeakMap<KernelDevice, boolean>();
 
-  constructor(device: RocmDevice) {
+  constructor(device: KernelDevice) {
     this.#device = device;
   }
 
   /** Whether this device can copy from memory of `source`. The first call for a device waits for both. */
-  reaches(source: RocmDevice): boolean {
+  reaches(source: KernelDevice): boolean {
     if (!settings.peer()) return false;
     let reached = this.#reached.get(source);
     if (reached === undefined) {
@@ -31,7 +31,7 @@ export class Peers {
     return reached;
   }
 
-  #tried(source: RocmDevice): boolean {
+  #tried(source: KernelDevice): boolean {
     const names = `${this.#device.name} from ${source.name}`;
     try {
       if (!this.#device.hip.reaches(source.hip)) {
@@ -51,7 +51,7 @@ export class Peers {
     }
   }
 
-  #tryCopy(source: RocmDevice): boolean {
+  #tryCopy(source: KernelDevice): boolean {
     const device = this.#device;
     const pattern = Uint8Array.from({ length: TRIAL_BYTES }, (_, i) => 1 + ((i * 31 + (i >> 8)) % 255));
     const back = new Uint8Array(TRIAL_BYTES);

@@ -1,7 +1,7 @@
 /** Announces `rocm`, `cuda` and `cpu` to core's registry. Importing this package is what makes them available. */
 import { type BackendProvider, DeviceError, registerBackend } from '@x/core';
 import { HipError, type Platform, platforms } from '@x/hip';
-import { RocmDevice } from './device';
+import { KernelDevice } from './device';
 
 function provider(kind: 'rocm' | 'cuda' | 'cpu', platform: Platform): BackendProvider {
   return {
@@ -21,7 +21,7 @@ function provider(kind: 'rocm' | 'cuda' | 'cpu', platform: Platform): BackendPro
     },
     open(ordinal) {
       try {
-        return RocmDevice.open(kind, ordinal);
+        return KernelDevice.open(kind, ordinal);
       } catch (error) {
         if (error instanceof HipError)
           throw new DeviceError('DEVICE_UNAVAILABLE', `cannot open ${kind}:${ordinal}: ${error.message}`);

@@ -170,8 +170,8 @@ describe.runIf(hasClang)('the cache of compiled kernels', () => {
     writeFileSync(
       script,
       `import { readdirSync, writeFileSync } from 'node:fs';
-       import { RocmDevice, compileCacheStats } from ${JSON.stringify(index)};
-       const device = RocmDevice.open('cpu', 0);
+       import { KernelDevice, compileCacheStats } from ${JSON.stringify(index)};
+       const device = KernelDevice.open('cpu', 0);
        const y = device.zeros(4, 'f32');
        writeFileSync(process.env.MEETING + '/' + process.pid, '');
        const pause = new Int32Array(new SharedArrayBuffer(4));

@@ -23,9 +23,9 @@ import { kernelDevices } from '@x/testing/devices';
 import { at, type Pair, pairsOf, randomBytes } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
 import { erf } from '../../core/src/elementwise/numbers';
-import { launchConv1d, launchConv2d, launchConvTranspose1d, launchConvTranspose2d } from '../src/conv-kernels';
 import type { RocmDevice, RocmStorage } from '../src/index';
-import { launchCheckIds } from '../src/indexing-kernels';
+import { launchCheckIds } from '../src/launchers/indexing';
+import { directConv1d, directConv2d, directConvTranspose1d, directConvTranspose2d } from '../src/ops/conv';
 
 const COUNT = 37;
 const line = Layout.contiguous([COUNT]);
@@ -222,8 +222,15 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
       const x = small(pair, dtype, COUNT);
       const found = (size: number) => {
         const report = launched('i64', 6, (out) => {
-          const ids = { ptr: ptr(x.tested), layout: x.layout, itemBytes: sizeInBytes(dtype) };
-          launchCheckIds(backend, dtype, ids, 0, size, 5, 3, out.ptr);
+          const ids = { numel: COUNT, numDims: 1, info: 0, ids: ptr(x.tested) };
+          launchCheckIds(backend, `check_ids_${dtype}`, SHAPE, {
+            ...ids,
+            low: 0,
+            size,
+            op: 5,
+            dim: 3,
+            report: out.ptr,
+          });
         });
         return Array.from(new BigInt64Array(report), Number);
       };
@@ -238,7 +245,7 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
   it.each(DTYPES)('convolutions of %s, one thread a result', (dtype) => {
     withPair((pair) => {
       const x = small(pair, dtype, 72);
-      const src = (shape: number[]) => ({ layout: Layout.contiguous(shape), ptr: ptr(x.tested), itemBytes: 0 });
+      const src = (shape: number[]) => at(x.tested, Layout.contiguous(shape));
       const check = (label: string, expected: BackendStorage, launch: (out: number) => void) => {
         const actual = launched(dtype, expected.elemCount, (out) => launch(out.ptr));
         expectClose({ expected: expected.toHostSync(), actual, dtype }, `${label} of ${dtype}`);
@@ -251,13 +258,13 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
       check(
         'conv1d',
         x.reference.device.conv!.conv1d!(at(x.reference, row.layout), at(x.reference, weights.layout), forward),
-        (out) => launchConv1d(backend, dtype, row, weights, forward, out),
+        (out) => directConv1d(backend, row, weights, forward, out),
       );
       const back = { ...line1d, lOut: 11, outputPadding: 0 };
       check(
         'convTranspose1d',
         x.reference.device.conv!.convTranspose1d!(at(x.reference, row.layout), at(x.reference, weights.layout), back),
-        (out) => launchConvTranspose1d(backend, dtype, row, weights, back, out),
+        (out) => directConvTranspose1d(backend, row, weights, back, out),
       );
       const plane = { ...steps, b: 1, cIn: 2, cOut: 2, hIn: 6, wIn: 6, kH: 3, kW: 3 };
       const [image, kernel] = [src([1, 2, 6, 6]), src([2, 2, 3, 3])];
@@ -265,7 +272,7 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
       check(
         'conv2d',
         x.reference.device.conv!.conv2d!(at(x.reference, image.layout), at(x.reference, kernel.layout), forward2d),
-        (out) => launchConv2d(backend, dtype, image, kernel, forward2d, out),
+        (out) => directConv2d(backend, image, kernel, forward2d, out),
       );
       const back2d = { ...plane, hOut: 11, wOut: 11, outputPadding: 0 };
       check(
@@ -275,7 +282,7 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
           at(x.reference, kernel.layout),
           back2d,
         ),
-        (out) => launchConvTranspose2d(backend, dtype, image, kernel, back2d, out),
+        (out) => directConvTranspose2d(backend, image, kernel, back2d, out),
       );
       for (const side of ['reference', 'tested'] as const) x[side].dispose();
     });

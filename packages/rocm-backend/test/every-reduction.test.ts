@@ -6,7 +6,7 @@ import { kernelDevices } from '@x/testing/devices';
 import { at, type Operand, type Pair, pairsOf, tiedBytes } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
 import type { RocmDevice, RocmStorage } from '../src/index';
-import { launchRadixPass, launchTopk } from '../src/sort-kernels';
+import { radixPass, selectTopk } from '../src/ops/sort-rows';
 
 const OPS: ReduceOp[] = ['sum', 'min', 'max', 'argmin', 'argmax'];
 const ROPES = ['interleaved', 'half', 'thd'] as const;
@@ -154,7 +154,7 @@ describe.each(kernelDevices())('every reduction and sort on %s', (device) => {
         check('sort_radix', (out) => sortByDigits(`${order}_${dtype}`, bytes, { rows, cols, part: 32 }, ptr(x), out));
         const first = expected.filter((_, i) => i % cols < k);
         const size = { rows, cols, width: cols, k, parts: 1 };
-        check('topk', (out) => launchTopk(backend, `${order}_${dtype}`, size, ptr(x), 0, out), first);
+        check('topk', (out) => selectTopk(backend, `${order}_${dtype}`, size, ptr(x), 0, out), first);
       });
     });
   });
@@ -179,7 +179,7 @@ describe.each(kernelDevices())('every reduction and sort on %s', (device) => {
       const source = pass === 0 ? { values: src } : { shift: pass * 8, keys: from[0], positions: from[1] };
       const last = pass === bytes - 1;
       const target = { keys: last ? 0 : to[0], positions: last ? out : to[1] };
-      launchRadixPass(backend, pass === 0 ? first : suffix, size, source, counts, target);
+      radixPass(backend, pass === 0 ? first : suffix, size, source, counts, target);
     }
     for (const storage of made) storage.dispose();
   }

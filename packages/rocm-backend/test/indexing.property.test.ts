@@ -172,7 +172,7 @@ describe.each(kernelDevices())('indexing on %s', (device) => {
     const on = (bytes: ArrayBufferView, dtype: DType) => {
       const storage = backend.fromHost(bytes, dtype);
       storages.push(storage);
-      return storage.operand(Layout.contiguous([storage.elemCount])).ptr;
+      return storage.view(Layout.contiguous([storage.elemCount])).ptr;
     };
     const table = on(
       Float32Array.from({ length: 300 }, (_, i) => i + 1),

@@ -17,7 +17,7 @@ import {
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { RocmDevice, RocmStorage } from '../src/index';
-import { launchRadixPass } from '../src/sort-kernels';
+import { radixPass } from '../src/ops/sort-rows';
 
 const dtype = fc.constantFrom<DType>(...DTYPES);
 
@@ -152,7 +152,7 @@ describe.each(kernelDevices())('arg-sort on %s', (device) => {
         const positions = [0, 1].map(() => buffer(4, total));
         for (let pass = 0; pass < passes; pass++) {
           const [from, to] = [(pass + 1) % 2, pass % 2];
-          launchRadixPass(
+          radixPass(
             backend,
             pass === 0 ? `${order}_${type}` : later,
             { rows, cols, part },

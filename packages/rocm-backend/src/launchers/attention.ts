@@ -1,0 +1,195 @@
+/** Written by tools/kernels/launchers.ts from the declarations in kernels/attention.hip: do not edit. */
+import { ATTENTION } from '@x/kernels';
+import type { LaunchShape } from '../launch-shape';
+import type { Address, Launcher } from './launcher';
+
+/** `attention_64_bf16`, and 5 more. */
+export interface AttentionArguments {
+  b: number;
+  heads: number;
+  kvHeads: number;
+  seq: number;
+  kv: number;
+  q: Address;
+  qBatchStride: number;
+  qHeadStride: number;
+  qRowStride: number;
+  k: Address;
+  kBatchStride: number;
+  kHeadStride: number;
+  kRowStride: number;
+  v: Address;
+  vBatchStride: number;
+  vHeadStride: number;
+  vRowStride: number;
+  out: Address;
+  scale: number;
+  causal: boolean;
+}
+
+export function launchAttention(device: Launcher, kernel: string, shape: LaunchShape, a: AttentionArguments): void {
+  device.launch(ATTENTION, kernel, shape, [
+    a.b,
+    a.heads,
+    a.kvHeads,
+    a.seq,
+    a.kv,
+    a.q,
+    a.qBatchStride,
+    a.qHeadStride,
+    a.qRowStride,
+    a.k,
+    a.kBatchStride,
+    a.kHeadStride,
+    a.kRowStride,
+    a.v,
+    a.vBatchStride,
+    a.vHeadStride,
+    a.vRowStride,
+    a.out,
+    a.scale,
+    Number(a.causal),
+  ]);
+}
+
+/** `attention_paged_f32_f32`, and 8 more. */
+export interface AttentionPagedArguments {
+  headsAtOnce: number;
+  tokens: number;
+  heads: number;
+  kvHeads: number;
+  d: number;
+  dv: number;
+  blockShift: number;
+  maxBlocks: number;
+  sequences: number;
+  blocks: number;
+  parts: number;
+  window: number;
+  scale: number;
+  softcap: number;
+  q: Address;
+  qRow: number;
+  qHead: number;
+  k: Address;
+  v: Address;
+  tables: Address;
+  rows: Address;
+  lengths: Address;
+  partial: Address;
+  out: Address;
+}
+
+export function launchAttentionPaged(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: AttentionPagedArguments,
+): void {
+  device.launch(ATTENTION, kernel, shape, [
+    a.headsAtOnce,
+    a.tokens,
+    a.heads,
+    a.kvHeads,
+    a.d,
+    a.dv,
+    a.blockShift,
+    a.maxBlocks,
+    a.sequences,
+    a.blocks,
+    a.parts,
+    a.window,
+    a.scale,
+    a.softcap,
+    a.q,
+    a.qRow,
+    a.qHead,
+    a.k,
+    a.v,
+    a.tables,
+    a.rows,
+    a.lengths,
+    a.partial,
+    a.out,
+  ]);
+}
+
+/** `attention_append_f32_f32`, and 8 more. */
+export interface AttentionAppendArguments {
+  tokens: number;
+  kvHeads: number;
+  d: number;
+  dv: number;
+  poolSlots: number;
+  slots: Address;
+  k: Address;
+  kHead: number;
+  kRow: number;
+  v: Address;
+  vHead: number;
+  vRow: number;
+  kPool: Address;
+  vPool: Address;
+}
+
+export function launchAttentionAppend(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: AttentionAppendArguments,
+): void {
+  device.launch(ATTENTION, kernel, shape, [
+    a.tokens,
+    a.kvHeads,
+    a.d,
+    a.dv,
+    a.poolSlots,
+    a.slots,
+    a.k,
+    a.kHead,
+    a.kRow,
+    a.v,
+    a.vHead,
+    a.vRow,
+    a.kPool,
+    a.vPool,
+  ]);
+}
+
+/** `attention_merge_f32`, and 2 more. */
+export interface AttentionMergeArguments {
+  rows: number;
+  dv: number;
+  parts: number;
+  partial: Address;
+  out: Address;
+}
+
+export function launchAttentionMerge(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: AttentionMergeArguments,
+): void {
+  device.launch(ATTENTION, kernel, shape, [a.rows, a.dv, a.parts, a.partial, a.out]);
+}
+
+/** `attention_merge_q8_1`. */
+export interface AttentionMergeQ81Arguments {
+  rows: number;
+  heads: number;
+  dv: number;
+  parts: number;
+  padded: number;
+  partial: Address;
+  blocks: Address;
+}
+
+export function launchAttentionMergeQ81(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: AttentionMergeQ81Arguments,
+): void {
+  device.launch(ATTENTION, kernel, shape, [a.rows, a.heads, a.dv, a.parts, a.padded, a.partial, a.blocks]);
+}

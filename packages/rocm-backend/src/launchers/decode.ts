@@ -1,0 +1,124 @@
+/** Written by tools/kernels/launchers.ts from the declarations in kernels/decode.hip: do not edit. */
+import { DECODE } from '@x/kernels';
+import type { LaunchShape } from '../launch-shape';
+import type { Address, Launcher } from './launcher';
+
+/** `decode_norm_q8_1_f32`, and 2 more. */
+export interface DecodeNormQ81Arguments {
+  rows: number;
+  n: number;
+  padded: number;
+  eps: number;
+  x: Address;
+  delta: Address;
+  deltaAlpha: Address;
+  alpha: Address;
+  sum: Address;
+  blocks: Address;
+  y: Address;
+}
+
+export function launchDecodeNormQ81(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: DecodeNormQ81Arguments,
+): void {
+  device.launch(DECODE, kernel, shape, [
+    a.rows,
+    a.n,
+    a.padded,
+    a.eps,
+    a.x,
+    a.delta,
+    a.deltaAlpha,
+    a.alpha,
+    a.sum,
+    a.blocks,
+    a.y,
+  ]);
+}
+
+/** `decode_gated_q8_1_silu`, and 1 more. */
+export interface DecodeGatedQ81Arguments {
+  rows: number;
+  n: number;
+  padded: number;
+  gate: Address;
+  gateRow: number;
+  up: Address;
+  upRow: number;
+  blocks: Address;
+}
+
+export function launchDecodeGatedQ81(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: DecodeGatedQ81Arguments,
+): void {
+  device.launch(DECODE, kernel, shape, [a.rows, a.n, a.padded, a.gate, a.gateRow, a.up, a.upRow, a.blocks]);
+}
+
+/** `decode_heads_f32`, and 2 more. */
+export interface DecodeHeadsArguments {
+  tokens: number;
+  heads: number;
+  kvHeads: number;
+  d: number;
+  dv: number;
+  rotated: number;
+  interleaved: boolean;
+  scale: number;
+  eps: number;
+  q: Address;
+  qRow: number;
+  k: Address;
+  kRow: number;
+  v: Address;
+  vRow: number;
+  qNorm: Address;
+  kNorm: Address;
+  cos: Address;
+  sin: Address;
+  tableRow: number;
+  tableLength: number;
+  positions: Address;
+  slots: Address;
+  poolSlots: number;
+  out: Address;
+  kPool: Address;
+  vPool: Address;
+}
+
+export function launchDecodeHeads(device: Launcher, kernel: string, shape: LaunchShape, a: DecodeHeadsArguments): void {
+  device.launch(DECODE, kernel, shape, [
+    a.tokens,
+    a.heads,
+    a.kvHeads,
+    a.d,
+    a.dv,
+    a.rotated,
+    Number(a.interleaved),
+    a.scale,
+    a.eps,
+    a.q,
+    a.qRow,
+    a.k,
+    a.kRow,
+    a.v,
+    a.vRow,
+    a.qNorm,
+    a.kNorm,
+    a.cos,
+    a.sin,
+    a.tableRow,
+    a.tableLength,
+    a.positions,
+    a.slots,
+    a.poolSlots,
+    a.out,
+    a.kPool,
+    a.vPool,
+  ]);
+}

@@ -1,0 +1,181 @@
+/** Written by tools/kernels/launchers.ts from the declarations in kernels/quantized.hip: do not edit. */
+import { QUANTIZED } from '@x/kernels';
+import type { LaunchShape } from '../launch-shape';
+import type { Address, Launcher } from './launcher';
+
+/** `dequantize_block_q4_0_f32`, and 17 more. */
+export interface DequantizeCountedArguments {
+  x: Address;
+  y: Address;
+  k: number;
+}
+
+export function launchDequantizeCounted(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: DequantizeCountedArguments,
+): void {
+  device.launch(QUANTIZED, kernel, shape, [a.x, a.y, a.k]);
+}
+
+/** `dequantize_block_q2_K_f32`, and 31 more. */
+export interface DequantizeBlockArguments {
+  x: Address;
+  y: Address;
+}
+
+export function launchDequantizeBlock(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: DequantizeBlockArguments,
+): void {
+  device.launch(QUANTIZED, kernel, shape, [a.x, a.y]);
+}
+
+/** `get_rows_q4_0`, and 27 more. */
+export interface GetRowsArguments {
+  src0: Address;
+  ids: Address;
+  dst: Address;
+  ne00: number | bigint;
+  nb01: number;
+}
+
+export function launchGetRows(device: Launcher, kernel: string, shape: LaunchShape, a: GetRowsArguments): void {
+  device.launch(QUANTIZED, kernel, shape, [a.src0, a.ids, a.dst, a.ne00, a.nb01]);
+}
+
+/** `mul_mat_q4_0`, and 44 more. */
+export interface MulMatArguments {
+  x: Address;
+  y: Address;
+  dst: Address;
+  ncolsX: number;
+  nrowsX: number;
+  ncolsY: number;
+  nrowsY: number;
+  nrowsDst: number;
+}
+
+export function launchMulMat(device: Launcher, kernel: string, shape: LaunchShape, a: MulMatArguments): void {
+  device.launch(QUANTIZED, kernel, shape, [a.x, a.y, a.dst, a.ncolsX, a.nrowsX, a.ncolsY, a.nrowsY, a.nrowsDst]);
+}
+
+/** `mul_mat_vec_q4_0_q8_1_cuda1`, and 79 more. */
+export interface MulMatVecArguments {
+  x: Address;
+  y: Address;
+  dst: Address;
+  ncolsX: number;
+  nrowsX: number;
+  nrowsY: number;
+  nrowsDst: number;
+}
+
+export function launchMulMatVec(device: Launcher, kernel: string, shape: LaunchShape, a: MulMatVecArguments): void {
+  device.launch(QUANTIZED, kernel, shape, [a.x, a.y, a.dst, a.ncolsX, a.nrowsX, a.nrowsY, a.nrowsDst]);
+}
+
+/** `dequantize_mul_mat_vec_q4_0_cuda`, and 8 more. */
+export interface DequantizeMulMatVecArguments {
+  x: Address;
+  y: Address;
+  dst: Address;
+  ncols: number;
+  nrows: number;
+}
+
+export function launchDequantizeMulMatVec(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: DequantizeMulMatVecArguments,
+): void {
+  device.launch(QUANTIZED, kernel, shape, [a.x, a.y, a.dst, a.ncols, a.nrows]);
+}
+
+/** `dequantize_mul_mat_vec_q5_k`. */
+export interface DequantizeMulMatVecColumnsArguments {
+  x: Address;
+  y: Address;
+  dst: Address;
+  ncols: number;
+}
+
+export function launchDequantizeMulMatVecColumns(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: DequantizeMulMatVecColumnsArguments,
+): void {
+  device.launch(QUANTIZED, kernel, shape, [a.x, a.y, a.dst, a.ncols]);
+}
+
+/** `indexed_moe_forward_q2k_q8_1`, and 24 more. */
+export interface IndexedMoeForwardArguments {
+  weights: Address;
+  inputs: Address;
+  indices: Address;
+  out: Address;
+  n: number;
+  k: number;
+  batch: number;
+  topk: number;
+  kPadded: number;
+  inputDim1: number;
+}
+
+export function launchIndexedMoeForward(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: IndexedMoeForwardArguments,
+): void {
+  device.launch(QUANTIZED, kernel, shape, [
+    a.weights,
+    a.inputs,
+    a.indices,
+    a.out,
+    a.n,
+    a.k,
+    a.batch,
+    a.topk,
+    a.kPadded,
+    a.inputDim1,
+  ]);
+}
+
+/** `mul_mat_vec_q8_1_q8_1_upto1`, and 59 more. */
+export interface MulMatVecUpToArguments {
+  x: Address;
+  y: Address;
+  dst: Address;
+  ncolsX: number;
+  nrowsX: number;
+  nrowsY: number;
+  nrowsDst: number;
+  ncolsY: number;
+}
+
+export function launchMulMatVecUpTo(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: MulMatVecUpToArguments,
+): void {
+  device.launch(QUANTIZED, kernel, shape, [a.x, a.y, a.dst, a.ncolsX, a.nrowsX, a.nrowsY, a.nrowsDst, a.ncolsY]);
+}
+
+/** `quantize_q8_1`, and 2 more. */
+export interface QuantizeQ81Arguments {
+  x: Address;
+  y: Address;
+  kx: number;
+  kxPadded: number;
+}
+
+export function launchQuantizeQ81(device: Launcher, kernel: string, shape: LaunchShape, a: QuantizeQ81Arguments): void {
+  device.launch(QUANTIZED, kernel, shape, [a.x, a.y, a.kx, a.kxPadded]);
+}

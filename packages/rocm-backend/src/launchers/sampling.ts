@@ -1,0 +1,20 @@
+/** Written by tools/kernels/launchers.ts from the declarations in kernels/sampling.hip: do not edit. */
+import { SAMPLING } from '@x/kernels';
+import type { LaunchShape } from '../launch-shape';
+import type { Address, Launcher } from './launcher';
+
+/** `sample_f32`. */
+export interface SampleArguments {
+  rows: number;
+  vocab: number;
+  top: number;
+  logits: Address;
+  params: Address;
+  edits: Address;
+  masks: Address;
+  out: Address;
+}
+
+export function launchSample(device: Launcher, kernel: string, shape: LaunchShape, a: SampleArguments): void {
+  device.launch(SAMPLING, kernel, shape, [a.rows, a.vocab, a.top, a.logits, a.params, a.edits, a.masks, a.out]);
+}

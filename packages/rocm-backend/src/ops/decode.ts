@@ -1,0 +1,158 @@
+/** What lies between the products of a layer: the kernels of DECODE (kernels/decode.hip). */
+import type { DecodeOps, DType, GatedProblem, HeadsProblem, NormDType, NormProblem, PagedPool } from '@x/core';
+import type { KernelDevice } from '../device';
+import { unsupported } from '../errors';
+import { clamp, type LaunchShape } from '../launch-shape';
+import { launchDecodeGatedQ81, launchDecodeHeads, launchDecodeNormQ81 } from '../launchers/decode';
+import type { KernelStorage } from '../storage';
+import { activationRowBytes, activationRows, BLOCK_VALUES, paddedWidth } from './activations';
+
+const POOL_DTYPES: readonly DType[] = ['f32', 'f16', 'bf16'];
+/** The constants of kernels/decode/. */
+const MAX_HEAD = 512;
+/** Values that a thread of a norm has where that leaves enough threads: all loads of a row are on their way at once. */
+const NORM_VALUES = 8;
+const MAX_THREADS = 1024;
+/** Small blocks, so that few rows are many of them. */
+const GATED_THREADS = 128;
+const HEAD_WARPS = 4;
+const HOST_BLOCKS_PER_CU = 4;
+
+export class DeviceDecodeOps implements DecodeOps {
+  readonly #device: KernelDevice;
+
+  constructor(device: KernelDevice) {
+    this.#device = device;
+  }
+
+  supports(n: number): boolean {
+    return n > 0 && n % BLOCK_VALUES === 0;
+  }
+
+  supportsHeads(poolDType: DType, d: number, dv: number): boolean {
+    return [d, dv].every((size) => size > 0 && size % 2 === 0 && size <= MAX_HEAD) && POOL_DTYPES.includes(poolDType);
+  }
+
+  /** A block a row. */
+  norm(
+    { rows, n, eps, x, delta, deltaAlpha, alpha }: NormProblem,
+    as: NormDType | 'blocks',
+  ): { sum?: KernelStorage; normed: KernelStorage } {
+    const device = this.#device;
+    const inBlocks = as === 'blocks';
+    if (inBlocks && !this.supports(n)) throw unsupported(`decode.norm of ${n} values in blocks`, 'f32', device);
+    const normed = inBlocks ? this.#blocks(rows, n) : device.allocUninit(rows * n, as);
+    let sum: KernelStorage | undefined;
+    try {
+      sum = delta && device.allocUninit(rows * n, 'f32');
+      const kernel = `decode_norm_q8_1_${inBlocks ? 'f32' : as}`;
+      if (rows * n > 0)
+        launchDecodeNormQ81(device, kernel, this.#normShape(rows, n), {
+          rows,
+          n,
+          padded: paddedWidth(n),
+          eps,
+          x: device.address(x),
+          delta: delta ? device.address(delta) : 0,
+          deltaAlpha: deltaAlpha ? device.address(deltaAlpha) : 0,
+          alpha: device.address(alpha),
+          sum: sum?.ptr ?? 0,
+          blocks: inBlocks ? normed.ptr : 0,
+          y: inBlocks ? 0 : normed.ptr,
+        });
+      return sum ? { sum, normed } : { normed };
+    } catch (error) {
+      normed.dispose();
+      sum?.dispose();
+      throw error;
+    }
+  }
+
+  gated(activation: 'silu' | 'gelu', { rows, n, gate, gateRow, up, upRow }: GatedProblem): KernelStorage {
+    const device = this.#device;
+    if (!this.supports(n)) throw unsupported(`decode.gated of ${n} values`, 'f32', device);
+    const padded = paddedWidth(n);
+    const result = this.#blocks(rows, n);
+    if (rows === 0) return result;
+    const shape: LaunchShape = device.shapes.isHost
+      ? device.shapes.elementwise(rows * padded)
+      : { grid: device.shapes.blocks((rows * padded) / 4 / GATED_THREADS, GATED_THREADS), block: GATED_THREADS };
+    return keptIfLaunched(result, (blocks) => {
+      const sources = { gate: device.address(gate), gateRow, up: device.address(up), upRow };
+      launchDecodeGatedQ81(device, `decode_gated_q8_1_${activation}`, shape, { rows, n, padded, ...sources, blocks });
+    });
+  }
+
+  /** A warp a head. */
+  heads(p: HeadsProblem, { keys, values, blocks, blockSize, kvHeads, d, dv }: PagedPool): KernelStorage {
+    const device = this.#device;
+    const dtype = keys[0].dtype;
+    if (!this.supportsHeads(dtype, d, dv)) throw unsupported(`decode.heads of ${d} and ${dv} values`, dtype, device);
+    const { tokens, heads } = p;
+    const result = device.allocUninit(tokens * heads * d, 'f32');
+    if (tokens === 0) return result;
+    return keptIfLaunched(result, (out) =>
+      launchDecodeHeads(device, `decode_heads_${dtype}`, this.#headsShape(tokens * (heads + 2 * kvHeads)), {
+        tokens,
+        heads,
+        kvHeads,
+        d,
+        dv,
+        rotated: p.rotated,
+        interleaved: p.interleaved,
+        scale: p.scale,
+        eps: p.eps,
+        q: device.address(p.q),
+        qRow: p.qRow,
+        k: device.address(p.k),
+        kRow: p.kRow,
+        v: device.address(p.v),
+        vRow: p.vRow,
+        qNorm: p.qNorm ? device.address(p.qNorm) : 0,
+        kNorm: p.kNorm ? device.address(p.kNorm) : 0,
+        cos: device.address(p.cos),
+        sin: device.address(p.sin),
+        tableRow: p.tableRow,
+        tableLength: p.tableLength,
+        positions: device.address(p.positions),
+        slots: device.address(p.slots),
+        poolSlots: blocks * blockSize,
+        out,
+        kPool: device.address(keys),
+        vPool: device.address(values),
+      }),
+    );
+  }
+
+  /** Memory for rows in blocks. */
+  #blocks(rows: number, n: number): KernelStorage {
+    return this.#device.allocUninit(activationRows(rows) * activationRowBytes(n), 'u8');
+  }
+
+  #normShape(rows: number, n: number): LaunchShape {
+    const { shapes, hip } = this.#device;
+    if (shapes.isHost)
+      return { grid: clamp(rows, 1, hip.properties.multiprocessorCount * HOST_BLOCKS_PER_CU), block: 1 };
+    const threads = 2 ** Math.ceil(Math.log2(Math.max(1, n / NORM_VALUES)));
+    return { grid: rows, block: clamp(threads, hip.properties.warpSize, MAX_THREADS) };
+  }
+
+  #headsShape(items: number): LaunchShape {
+    const { shapes, hip } = this.#device;
+    const { multiprocessorCount, warpSize } = hip.properties;
+    if (shapes.isHost) return { grid: clamp(items, 1, multiprocessorCount * HOST_BLOCKS_PER_CU), block: 1 };
+    const block = HEAD_WARPS * warpSize;
+    return { grid: shapes.blocks(Math.ceil(items / HEAD_WARPS), block), block };
+  }
+}
+
+/** What a kernel fills; given back when the launch fails. */
+function keptIfLaunched(result: KernelStorage, launch: (out: number) => void): KernelStorage {
+  try {
+    launch(result.ptr);
+    return result;
+  } catch (error) {
+    result.dispose();
+    throw error;
+  }
+}

@@ -1,0 +1,146 @@
+/**
+ * Matrix products through the device's BLAS library, after candle's `gemm_config`: an operand whose last two strides are
+ * row-major or exactly transposed is passed as it is, whatever its batch stride; a dim of size 1 may have any stride. What
+ * differs: rows may be further apart than they are long, and where candle fails our kernel, which takes any stride, runs.
+ *
+ * A host library without f16 and bf16 multiplies them in f32: the operands are widened and the result is rounded once, so
+ * nothing is lost.
+ */
+import { type DType, Layout, type MatmulSize, sizeInBytes } from '@x/core';
+import type { BlasHandle, GemmOperand, GemmProblem, LibraryType } from '@x/hip';
+import type { KernelDevice } from '../device';
+import { cast } from './elementwise';
+
+/** A matrix operand of a batched product, strides in elements. */
+export interface MatrixOperand {
+  ptr: number;
+  batchStride: number;
+  rowStride: number;
+  colStride: number;
+}
+
+const INT_MAX = 2 ** 31 - 1;
+
+/** Enqueues the product through the library; false when our kernels should do it. */
+export function gemmThroughLibrary(
+  device: KernelDevice,
+  dtype: DType,
+  size: MatmulSize,
+  lhs: MatrixOperand,
+  rhs: MatrixOperand,
+  out: number,
+): boolean {
+  if (!isLibraryType(dtype)) return false;
+  const type = dtype;
+  const { b, m, n, k } = size;
+  if (k === 0 || Math.max(b, m, n, k) > INT_MAX) return false;
+  const { gemm } = device.libraries;
+  if (!gemm.isForced && device.shapes.isHost && !paysOnHost(dtype, size, rhs)) return false;
+  const blas = gemm.handle();
+  if (!blas) return false;
+  try {
+    if (device.shapes.isHost && !blas.takes(type)) return throughF32(device, blas, type, size, lhs, rhs, out);
+    const a = libraryOperand(lhs, m, k);
+    const c = libraryOperand(rhs, k, n);
+    if (!a || !c) return false;
+    multiply(device, blas, { type, batch: b, m, n, k, lhs: a, rhs: c, out, reduced: isReduced(device, type) });
+    return true;
+  } catch (error) {
+    if (!gemm.worksAround(error)) throw error;
+    return false;
+  }
+}
+
+/**
+ * Whether OpenBLAS beats our kernels on the host, as tools/bench/gemm.ts shows it: in products with many rows, from some
+ * 30 million operations on, and in those of a few rows where the right matrix is not transposed. The 16-bit dtypes must
+ * be widened for it and gain only when the product is large.
+ */
+function paysOnHost(dtype: DType, { m, n, k }: MatmulSize, rhs: MatrixOperand): boolean {
+  const products = m * n * k;
+  if (dtype === 'f16' || dtype === 'bf16') return m >= 128 && products >= 2 ** 27;
+  if (m >= 48) return products >= 2 ** 24;
+  return m >= 4 && m <= 16 && rhs.colStride === 1 && products >= 2 ** 22;
+}
+
+function isLibraryType(dtype: DType): dtype is LibraryType {
+  return dtype === 'f32' || dtype === 'f64' || dtype === 'f16' || dtype === 'bf16';
+}
+
+function multiply(device: KernelDevice, blas: BlasHandle, problem: GemmProblem): void {
+  const { type, batch, m, n, k } = problem;
+  device.callLibrary(
+    () => `${blas.library} ${type} ${batch} x [${m}, ${k}] * [${k}, ${n}]`,
+    () => blas.gemm(problem),
+  );
+}
+
+function isReduced(device: KernelDevice, type: LibraryType): boolean {
+  if (type === 'f16') return device.gemmReducedPrecisionF16;
+  if (type === 'bf16') return device.gemmReducedPrecisionBf16;
+  return type === 'f32' && device.gemmReducedPrecisionF32;
+}
+
+/** The operand as a library takes it, or undefined. */
+export function libraryOperand(matrix: MatrixOperand, rows: number, cols: number): GemmOperand | undefined {
+  const { ptr, batchStride, rowStride, colStride } = matrix;
+  const view = (transposed: boolean, ld: number) => (ld <= INT_MAX ? { ptr, transposed, ld, batchStride } : undefined);
+  if ((cols === 1 || colStride === 1) && (rows === 1 || rowStride >= cols)) {
+    return view(false, rows === 1 ? cols : rowStride);
+  }
+  if ((rows === 1 || rowStride === 1) && (cols === 1 || colStride >= rows)) {
+    return view(true, cols === 1 ? rows : colStride);
+  }
+  return undefined;
+}
+
+function throughF32(
+  device: KernelDevice,
+  blas: BlasHandle,
+  dtype: LibraryType,
+  { b, m, n, k }: MatmulSize,
+  lhs: MatrixOperand,
+  rhs: MatrixOperand,
+  out: number,
+): boolean {
+  const borrowed: number[] = [];
+  const borrow = (count: number) => {
+    const ptr = device.malloc(count * sizeInBytes('f32'));
+    borrowed.push(ptr);
+    return ptr;
+  };
+  // In the order in which the matrix is stored, so that a transposed view stays one; a broadcast one is widened once.
+  const widen = (matrix: MatrixOperand, rows: number, cols: number): GemmOperand => {
+    const stored = libraryOperand(matrix, rows, cols);
+    const count = matrix.batchStride === 0 ? 1 : b;
+    const [outer, inner] = stored?.transposed ? [cols, rows] : [rows, cols];
+    const strides = stored ? [stored.ld, 1] : [matrix.rowStride, matrix.colStride];
+    const ptr = borrow(count * rows * cols);
+    const layout = new Layout([count, outer, inner], [matrix.batchStride, ...strides], 0);
+    cast(device, dtype, 'f32', { ptr: matrix.ptr, layout, itemBytes: sizeInBytes(dtype) }, ptr);
+    const batchStride = count === 1 ? 0 : rows * cols;
+    return { ptr, transposed: stored?.transposed ?? false, ld: inner, batchStride };
+  };
+  const direct = (matrix: MatrixOperand, rows: number, cols: number) => libraryOperand(matrix, rows, cols);
+  try {
+    const result = borrow(b * m * n);
+    const narrow = blas.takes(dtype, 'f32') ? { a: direct(lhs, m, k), c: direct(rhs, k, n) } : {};
+    if (narrow.a && narrow.c) {
+      const operands = { lhs: narrow.a, rhs: narrow.c, out: result };
+      multiply(device, blas, { type: dtype, outType: 'f32', batch: b, m, n, k, ...operands });
+    } else {
+      const operands = { lhs: widen(lhs, m, k), rhs: widen(rhs, k, n), out: result };
+      multiply(device, blas, { type: 'f32', batch: b, m, n, k, ...operands });
+    }
+    cast(
+      device,
+      'f32',
+      dtype,
+      { ptr: result, layout: Layout.contiguous([b * m * n]), itemBytes: sizeInBytes('f32') },
+      out,
+    );
+  } finally {
+    for (const ptr of borrowed) device.free(ptr);
+  }
+  return true;
+}

@@ -1,0 +1,201 @@
+/** Attention over a cache in blocks: the kernels `attention_paged`, `attention_merge` and `attention_append` (kernels/attention/paged.h). */
+import type { DType, Operand, PagedAttentionOps, PagedPool, PagedProblem, PagedTables, StoragePart } from '@x/core';
+import type { KernelDevice } from '../device';
+import { unsupported } from '../errors';
+import { clamp, type LaunchShape } from '../launch-shape';
+import {
+  launchAttentionAppend,
+  launchAttentionMerge,
+  launchAttentionMergeQ81,
+  launchAttentionPaged,
+} from '../launchers/attention';
+import type { KernelStorage } from '../storage';
+import { activationRowBytes, activationRows, BLOCK_VALUES, paddedWidth } from './activations';
+import { denseCopy } from './copy';
+import { filled } from './result';
+
+const DTYPES: readonly DType[] = ['f32', 'f16', 'bf16'];
+/** The constants of kernels/attention/paged.h. */
+const THREADS = 128;
+const KEYS = 128;
+const EACH = 8;
+const MAX_PARTS = 64;
+/** Elements of a head at most: a thread has a column of the values. */
+const MAX_HEAD = 576;
+/** Blocks for each processor from which on keys are not cut into more parts. */
+const BLOCKS_PER_CU = 4;
+const HOST_BLOCKS_PER_CU = 2;
+
+export class DevicePagedAttentionOps implements PagedAttentionOps {
+  readonly #device: KernelDevice;
+
+  constructor(device: KernelDevice) {
+    this.#device = device;
+  }
+
+  supports(dtype: DType, poolDType: DType, d: number, dv: number): boolean {
+    const sizes = [d, dv].every((size) => size > 0 && size % EACH === 0 && size <= MAX_HEAD);
+    return sizes && DTYPES.includes(dtype) && DTYPES.includes(poolDType);
+  }
+
+  attend(problem: PagedProblem, q: Operand, pool: PagedPool, at: PagedTables): KernelStorage {
+    const { tokens, heads } = problem;
+    const { dv } = pool;
+    const { dtype } = q.storage;
+    const rows = tokens * heads;
+    const parts = this.#parts(problem, pool, at);
+    return filled(this.#device, dtype, rows * dv, (out) =>
+      this.#attend(problem, q, pool, at, parts, out, (partial) => {
+        if (parts === 1) return;
+        const args = { rows, dv, parts, partial, out };
+        launchAttentionMerge(this.#device, `attention_merge_${dtype}`, this.#mergeShape(rows, dv), args);
+      }),
+    );
+  }
+
+  supportsBlocks(dtype: DType, poolDType: DType, d: number, dv: number): boolean {
+    return dtype === 'f32' && dv % BLOCK_VALUES === 0 && this.supports(dtype, poolDType, d, dv);
+  }
+
+  /** As {@link attend} in parts, which `attention_merge_q8_1` merges. */
+  attendInBlocks(problem: PagedProblem, q: Operand, pool: PagedPool, at: PagedTables): KernelStorage {
+    const { tokens, heads } = problem;
+    const { keys, d, dv } = pool;
+    const { dtype } = q.storage;
+    if (!this.supportsBlocks(dtype, keys[0].dtype, d, dv))
+      throw unsupported('pagedAttention in blocks', dtype, this.#device);
+    const rows = tokens * heads;
+    const parts = Math.max(2, this.#parts(problem, pool, at));
+    const width = heads * dv;
+    const bytes = activationRows(tokens) * activationRowBytes(width);
+    return filled(this.#device, 'u8', tokens === 0 ? 0 : bytes, (blocks) =>
+      this.#attend(problem, q, pool, at, parts, 0, (partial) => {
+        const args = { rows, heads, dv, parts, padded: paddedWidth(width), partial, blocks };
+        launchAttentionMergeQ81(this.#device, 'attention_merge_q8_1', this.#mergeShape(rows, dv), args);
+      }),
+    );
+  }
+
+  /** One part goes to `out`, several to memory that `merge` is given. */
+  #attend(
+    { tokens, heads, scale, window, softcap }: PagedProblem,
+    q: Operand,
+    { keys, values, blocks, blockSize, kvHeads, d, dv }: PagedPool,
+    { tables, sequences, maxBlocks, rows, lengths }: PagedTables,
+    parts: number,
+    out: number,
+    merge: (partial: number) => void,
+  ): void {
+    const device = this.#device;
+    const { dtype } = q.storage;
+    if (!this.supports(dtype, keys[0].dtype, d, dv)) throw unsupported('pagedAttention', dtype, device);
+    const headsAtOnce = headsOfTile(heads / kvHeads);
+    const items = tokens * kvHeads * Math.ceil(heads / kvHeads / headsAtOnce);
+    const { strides } = q.layout;
+    const copy = strides[2] === 1 || d === 1 ? undefined : denseCopy(device, q);
+    const partial = parts > 1 ? device.allocUninit(tokens * heads * parts * (dv + 2), 'f32') : undefined;
+    try {
+      const shape = this.#shape(items * parts, headsAtOnce, d, dv);
+      launchAttentionPaged(device, `attention_paged_${dtype}_${keys[0].dtype}`, shape, {
+        headsAtOnce,
+        tokens,
+        heads,
+        kvHeads,
+        d,
+        dv,
+        blockShift: Math.log2(blockSize),
+        maxBlocks,
+        sequences,
+        blocks,
+        parts,
+        window,
+        scale,
+        softcap,
+        q: copy ? copy.ptr : device.view(q).ptr,
+        qRow: copy ? heads * d : strides[0],
+        qHead: copy ? d : strides[1],
+        k: device.address(keys),
+        v: device.address(values),
+        tables: device.address(tables),
+        rows: rows ? device.address(rows) : 0,
+        lengths: device.address(lengths),
+        partial: partial?.ptr ?? 0,
+        out,
+      });
+      merge(partial?.ptr ?? 0);
+    } finally {
+      copy?.dispose();
+      partial?.dispose();
+    }
+  }
+
+  append(
+    k: Operand,
+    v: Operand,
+    slots: StoragePart,
+    { keys, values, blocks, blockSize, kvHeads, d, dv }: PagedPool,
+  ): void {
+    const device = this.#device;
+    const { dtype } = k.storage;
+    if (!this.supports(dtype, keys[0].dtype, d, dv)) throw unsupported('pagedAppend', dtype, device);
+    const tokens = k.layout.shape[1];
+    const copies: KernelStorage[] = [];
+    const source = (x: Operand): { ptr: number; head: number; row: number } => {
+      const { shape, strides } = x.layout;
+      if (strides[2] === 1 || shape[2] === 1) return { ptr: device.view(x).ptr, head: strides[0], row: strides[1] };
+      const copy = denseCopy(device, x);
+      copies.push(copy);
+      return { ptr: copy.ptr, head: tokens * shape[2], row: shape[2] };
+    };
+    try {
+      const [key, value] = [source(k), source(v)];
+      const shape = device.shapes.elementwise(tokens * kvHeads * (d + dv), 16, 'strided');
+      launchAttentionAppend(device, `attention_append_${dtype}_${keys[0].dtype}`, shape, {
+        tokens,
+        kvHeads,
+        d,
+        dv,
+        poolSlots: blocks * blockSize,
+        slots: device.address(slots),
+        k: key.ptr,
+        kHead: key.head,
+        kRow: key.row,
+        v: value.ptr,
+        vHead: value.head,
+        vRow: value.row,
+        kPool: device.address(keys),
+        vPool: device.address(values),
+      });
+    } finally {
+      for (const copy of copies) copy.dispose();
+    }
+  }
+
+  /** Into how many parts a token's keys are cut: by what its table has room for, since its length is the device's. */
+  #parts({ tokens, heads }: PagedProblem, { kvHeads, blockSize }: PagedPool, { maxBlocks }: PagedTables): number {
+    const { hip, shapes } = this.#device;
+    const group = heads / kvHeads;
+    const items = tokens * kvHeads * Math.ceil(group / headsOfTile(group));
+    const wanted = hip.properties.multiprocessorCount * (shapes.isHost ? HOST_BLOCKS_PER_CU : BLOCKS_PER_CU);
+    return clamp(Math.min(Math.floor(wanted / items), Math.ceil((maxBlocks * blockSize) / KEYS)), 1, MAX_PARTS);
+  }
+
+  /** A block a row, a thread an element. */
+  #mergeShape(rows: number, dv: number): LaunchShape {
+    return this.#device.shapes.rows(rows, dv, 64);
+  }
+
+  #shape(items: number, headsAtOnce: number, d: number, dv: number) {
+    const { shapes, hip } = this.#device;
+    const block = shapes.isHost ? 1 : THREADS;
+    const stripes = shapes.isHost ? 1 : Math.floor(THREADS / (dv / EACH));
+    const floats = headsAtOnce * (d + KEYS + 3 + stripes * dv) + KEYS;
+    const grid = shapes.isHost ? clamp(items, 1, hip.properties.multiprocessorCount * 4) : shapes.blocks(items, block);
+    return { grid, block, sharedBytes: 4 * floats };
+  }
+}
+
+/** Heads that share keys and are computed together. */
+function headsOfTile(group: number): number {
+  return group === 1 ? 1 : group === 2 ? 2 : 4;
+}

@@ -1,0 +1,258 @@
+/**
+ * Quantized weights on a device, after candle's `QCudaStorage` (candle-core/src/quantized/cuda.rs): the activation is
+ * quantized to q8_1 blocks once per product, then rows are multiplied in int8. Up to eight activation rows take the
+ * matrix-vector kernels, more the tiled ones: on int8 matrix units where the GPU has them, else on dp4a (and on the host).
+ * candle's kernels are those of ten types; here every block type of ggml has them, all but the matrix units' ones.
+ */
+import {
+  type BackendStorage,
+  BLOCK_TYPES,
+  type BlockType,
+  isBlockType,
+  Layout,
+  type Operand,
+  type QuantizedOps,
+  settings,
+  sizeInBytes,
+} from '@x/core';
+import { HipError } from '@x/hip';
+import type { KernelDevice } from '../device';
+import type { LaunchShape } from '../launch-shape';
+import { clamp } from '../launch-shape';
+import {
+  launchDequantizeBlock,
+  launchDequantizeCounted,
+  launchGetRows,
+  launchIndexedMoeForward,
+  launchMulMat,
+  launchMulMatVec,
+  launchMulMatVecUpTo,
+} from '../launchers/quantized';
+import { KernelStorage } from '../storage';
+import { activationRows, MAX_GRID_Y, MAX_VECTOR_ROWS, paddedWidth, quantizeRows } from './activations';
+import { filled } from './result';
+
+/** Types that candle has kernels for: one matrix-vector kernel a number of activation rows, and tiles on matrix units. */
+const CANDLE_TYPES: ReadonlySet<BlockType> = new Set([
+  'q4_0',
+  'q4_1',
+  'q5_0',
+  'q5_1',
+  'q8_0',
+  'q2_K',
+  'q3_K',
+  'q4_K',
+  'q5_K',
+  'q6_K',
+]);
+/** Types whose `dequantize_block` kernels count values instead of blocks. */
+const COUNTED_IN_VALUES: ReadonlySet<BlockType> = new Set(['q5_0', 'q5_1']);
+
+/**
+ * Values' worth of zero blocks behind the last row of a weight, as candle's MATRIX_ROW_PADDING: a kernel that works in
+ * tiles of a row may read past its end, and what it finds must neither fault nor be NaN.
+ */
+const WEIGHT_PADDING = 512;
+/** Values that one launch dequantises: candle's kernels count in i32. */
+const DEQUANTIZED_AT_ONCE = 2 ** 30;
+/** Rows that one launch looks up: a grid has at most 2^32 threads. */
+const ROWS_AT_ONCE = 2 ** 25;
+/** Weight rows and activation rows of a block's tile, by kernel: `mul_mat_*` with 128 threads, the others with 8 warps. */
+const TILES = {
+  mul_mat_: { weights: 64, activations: 64 },
+  mul_mat_mma_: { weights: 64, activations: 128 },
+  mul_mat_mma_few_: { weights: 32, activations: 64 },
+};
+const MMA_WARPS = 8;
+const VECTOR_WARPS = 4;
+
+/**
+ * What products of more than eight activation rows use: `dp4a`, int8 matrix units (`mma`, dp4a where there are none), or
+ * `auto`: the units where there are any.
+ */
+export type QuantizedChoice = 'auto' | 'dp4a' | 'mma';
+const CHOICES: readonly string[] = ['auto', 'dp4a', 'mma'] satisfies QuantizedChoice[];
+
+export class DeviceQuantizedOps implements QuantizedOps {
+  /** May be changed at any time. */
+  choice: QuantizedChoice;
+  readonly #device: KernelDevice;
+
+  /** Default of `choice`: `X_QUANTIZED`, else `auto`. Errors: INVALID_ARGUMENT for a value that `X_QUANTIZED` may not have. */
+  constructor(device: KernelDevice, choice: string = settings.quantized()) {
+    if (!CHOICES.includes(choice))
+      throw new HipError(
+        'INVALID_ARGUMENT',
+        `X_QUANTIZED=${choice} is none of ${CHOICES.join(', ')}. Set one of these`,
+      );
+    this.choice = choice as QuantizedChoice;
+    this.#device = device;
+  }
+
+  /** There are kernels for every type of the table. */
+  supports(type: string): boolean {
+    return isBlockType(type);
+  }
+
+  allocatedBytes(type: BlockType, elemCount: number): number {
+    return bytesOf(type, elemCount) + bytesOf(type, WEIGHT_PADDING);
+  }
+
+  allocate(type: BlockType, elemCount: number): KernelStorage {
+    const storage = this.#device.allocUninit(this.allocatedBytes(type, elemCount), 'u8');
+    try {
+      const zeros = bytesOf(type, WEIGHT_PADDING);
+      const layout = Layout.contiguous([zeros], storage.elemCount - zeros);
+      this.#device.ops.fill({ storage, layout }, 0);
+      return storage;
+    } catch (error) {
+      storage.dispose();
+      throw error;
+    }
+  }
+
+  /**
+   * The K formats take one block a superblock and no count; the others
+   * count in blocks, except q5_0 and q5_1, which count in values (candle's convention).
+   */
+  dequantize(weight: BackendStorage, type: BlockType, elemCount: number, dtype: 'f32' | 'f16'): KernelStorage {
+    const src = KernelStorage.on(this.#device, weight);
+    return filled(this.#device, dtype, elemCount, (out) => {
+      const kernel = `dequantize_block_${type}_${dtype}`;
+      const { blockSize: values, blockBytes: bytes } = BLOCK_TYPES[type];
+      for (let done = 0; done < elemCount; done += DEQUANTIZED_AT_ONCE) {
+        const slice = Math.min(DEQUANTIZED_AT_ONCE, elemCount - done);
+        const args = { x: src.ptr + (done / values) * bytes, y: out + done * sizeInBytes(dtype) };
+        if (values === 256) {
+          launchDequantizeBlock(this.#device, kernel, { grid: slice / 256, block: 64 }, args);
+        } else {
+          const k = COUNTED_IN_VALUES.has(type) ? slice : slice / values;
+          launchDequantizeCounted(this.#device, kernel, this.#device.shapes.elementwise(slice), { ...args, k });
+        }
+      }
+    });
+  }
+
+  matmul(
+    weight: BackendStorage,
+    type: BlockType,
+    size: { m: number; n: number; k: number; firstRow?: number },
+    x: Operand,
+  ): KernelStorage {
+    const activations = this.quantizeActivations(x, size);
+    try {
+      return this.matmulActivations(weight, type, size, activations);
+    } finally {
+      activations.dispose();
+    }
+  }
+
+  quantizeActivations(x: Operand, { m, k }: { m: number; k: number }): KernelStorage {
+    return quantizeRows(this.#device, x, { count: m, room: activationRows(m) }, k);
+  }
+
+  matmulActivations(
+    weight: BackendStorage,
+    type: BlockType,
+    size: { m: number; n: number; k: number; firstRow?: number },
+    activations: BackendStorage,
+  ): KernelStorage {
+    const { m, n, k, firstRow = 0 } = size;
+    const w = KernelStorage.on(this.#device, weight).ptr + firstRow * bytesOf(type, k);
+    const { ptr: q8 } = KernelStorage.on(this.#device, activations);
+    const nrowsY = paddedWidth(k);
+    return filled(this.#device, 'f32', m * n, (dst) => {
+      const args = { x: w, y: q8, dst, ncolsX: k, nrowsX: n, nrowsY, nrowsDst: n };
+      if (m > MAX_VECTOR_ROWS) {
+        const family = this.#tiled(type, n, m);
+        launchMulMat(this.#device, `${family}${type}`, this.#tiledShape(family, n, m), { ...args, ncolsY: m });
+      } else if (CANDLE_TYPES.has(type)) {
+        launchMulMatVec(this.#device, `mul_mat_vec_${type}_q8_1_cuda${m}`, this.#vectorShape(n, k), args);
+      } else {
+        const kernel = `mul_mat_vec_${type}_q8_1_upto${activationRows(m)}`;
+        launchMulMatVecUpTo(this.#device, kernel, this.#vectorShape(n, k), { ...args, ncolsY: m });
+      }
+    });
+  }
+
+  indexedMoe(
+    weight: BackendStorage,
+    type: BlockType,
+    size: { n: number; k: number; topk: number; shared: boolean },
+    x: Operand,
+    ids: Operand,
+  ): KernelStorage {
+    const { n, k, topk, shared } = size;
+    const w = KernelStorage.on(this.#device, weight).ptr;
+    const { ptr } = this.#device.view(ids);
+    const tasks = ids.layout.elemCount;
+    const tokens = tasks / topk;
+    const rows = shared ? tokens : tasks;
+    const q8 = quantizeRows(this.#device, x, { count: rows, room: rows }, k);
+    try {
+      return filled(this.#device, 'f32', tasks * n, (out) => {
+        const { grid, block } = this.#vectorShape(n, k);
+        const shape: LaunchShape = { grid: [grid, Math.min(tasks, MAX_GRID_Y), 1], block };
+        const pointers = { weights: w, inputs: q8.ptr, indices: ptr, out };
+        const sizes = { n, k, batch: tokens, topk, kPadded: paddedWidth(k), inputDim1: shared ? 1 : topk };
+        const kernel = `indexed_moe_forward_${type.replace('_K', 'k')}_q8_1`;
+        launchIndexedMoeForward(this.#device, kernel, shape, { ...pointers, ...sizes });
+      });
+    } finally {
+      q8.dispose();
+    }
+  }
+
+  embedding(weight: BackendStorage, type: BlockType, k: number, ids: Operand): KernelStorage {
+    const w = KernelStorage.on(this.#device, weight);
+    const rows = ids.layout.elemCount;
+    return filled(this.#device, 'f32', rows * k, (out) => {
+      const { ptr } = this.#device.view(ids);
+      for (let row = 0; row < rows; row += ROWS_AT_ONCE) {
+        const grid = [Math.min(ROWS_AT_ONCE, rows - row), Math.ceil(k / 256), 1] as const;
+        const pointers = { src0: w.ptr, ids: ptr + row * 4, dst: out + row * k * 4 };
+        const sizes = { ne00: k, nb01: bytesOf(type, k) };
+        launchGetRows(this.#device, `get_rows_${type}`, { grid, block: 64 }, { ...pointers, ...sizes });
+      }
+    });
+  }
+
+  /**
+   * Blocks for n weight rows of k elements: a warp takes a pair of rows, or a block where warps for all pairs would leave
+   * the device half empty. On the host each chunk of rows is one call.
+   */
+  #vectorShape(n: number, k: number): { grid: number; block: number } {
+    const { multiprocessorCount, warpSize } = this.#device.hip.properties;
+    if (this.#device.shapes.isHost) return { grid: clamp(Math.ceil(n / 16), 1, multiprocessorCount * 4), block: 1 };
+    const block = VECTOR_WARPS * warpSize;
+    const pairs = Math.ceil(n / 2);
+    const few = pairs < multiprocessorCount * 20 && k >= 32 * block;
+    return { grid: few ? pairs : Math.ceil(pairs / VECTOR_WARPS), block };
+  }
+
+  /** The kernels for a product with n weight rows and m > 8 activation rows: the one place that decides. */
+  #tiled(type: BlockType, n: number, m: number): keyof typeof TILES {
+    const units = this.#device.matrixUnits;
+    if (this.choice === 'dp4a' || !units || !CANDLE_TYPES.has(type)) return 'mul_mat_';
+    // Small tiles where activations fill no large ones, or large tiles would leave compute units idle.
+    const few = m <= TILES.mul_mat_mma_few_.activations;
+    const idle = tilesOf('mul_mat_mma_', n, m) < this.#device.hip.properties.multiprocessorCount;
+    return few || idle ? 'mul_mat_mma_few_' : 'mul_mat_mma_';
+  }
+
+  #tiledShape(family: keyof typeof TILES, n: number, m: number): LaunchShape {
+    const block = family === 'mul_mat_' ? 128 : MMA_WARPS * this.#device.hip.properties.warpSize;
+    return { grid: this.#device.shapes.blocks(tilesOf(family, n, m), block), block };
+  }
+}
+
+function tilesOf(family: keyof typeof TILES, n: number, m: number): number {
+  const { weights, activations } = TILES[family];
+  return Math.ceil(n / weights) * Math.ceil(m / activations);
+}
+
+/** Bytes of `count` values, whole blocks. */
+function bytesOf(type: BlockType, count: number): number {
+  const { blockSize, blockBytes } = BLOCK_TYPES[type];
+  return (count / blockSize) * blockBytes;
+}

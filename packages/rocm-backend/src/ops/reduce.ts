@@ -1,0 +1,183 @@
+/**
+ * Reductions. candle has one kernel shape (`fast_*`, a block per result, the reduced dims last); four more of ours serve
+ * the cases where that is slow: `rows_*` for many rows, `cols_*` for a reduced dim that is not the last, and `part_*` + `done_*`, which split few
+ * long rows over the whole device in two deterministic stages.
+ */
+import { type DType, type Layout, type Operand, type ReduceOp, type ReduceOps, sizeInBytes } from '@x/core';
+import type { KernelDevice } from '../device';
+import { checkPositions } from '../errors';
+import { kernelName } from '../kernel-name';
+import {
+  launchCols,
+  launchColsArg,
+  launchColsDone,
+  launchColsDoneArg,
+  launchDone,
+  launchDoneArg,
+  launchFast,
+  launchPart,
+  launchRows,
+} from '../launchers/reduce';
+import type { KernelStorage, View } from '../storage';
+import { filled } from './result';
+
+/** Rows shorter than this are not worth two launches. */
+const MIN_SPLIT_ROW = 16384;
+const SPLIT_BLOCK = 256;
+/** Rows longer than this take a block each. */
+const MAX_WARP_ROW = 16384;
+const COLUMN_BLOCK = 256;
+
+export function reduceOps(device: KernelDevice): ReduceOps {
+  return {
+    /** A sum over nothing is zero; core refuses the other reductions of an empty dim. */
+    reduce(op: ReduceOp, x: Operand, dims: readonly number[]): KernelStorage {
+      const { layout } = x;
+      const reduced = dims.reduce((count, dim) => count * layout.shape[dim], 1);
+      if (isArg(op)) checkPositions(op, reduced);
+      const { dtype } = x.storage;
+      const result = isArg(op) ? 'u32' : dtype;
+      let count = 1;
+      for (let dim = 0; dim < layout.rank; dim++) if (!dims.includes(dim)) count *= layout.shape[dim];
+      if (layout.elemCount === 0) return device.zeros(count, result);
+      return filled(device, result, count, (out) => {
+        const src = device.view(x);
+        const block = adjacentDims(layout, dims);
+        if (block && block.right > 1) reduceColumns(device, op, dtype, block, src.ptr, out);
+        else if (block && wantsWarps(device, block, src)) {
+          const { left: rows, size } = block;
+          const kernel = kernelName(kernelName('rows', op), dtype);
+          launchRows(device, kernel, device.shapes.warpRows(rows), { rows, size, src: src.ptr, dst: out });
+        } else if (block && splits(device, block)) reduceInParts(device, op, dtype, block, src.ptr, out);
+        else reduceRows(device, kernelName(kernelName('fast', op), dtype), src, dims, block, out);
+      });
+    },
+  };
+}
+
+/** candle's own kernel: a block a result, `src` with the reduced dims last. */
+function reduceRows(
+  device: KernelDevice,
+  kernel: string,
+  { ptr: src, layout }: View,
+  dims: readonly number[],
+  block: Block | undefined,
+  dst: number,
+): void {
+  const order = [...layout.shape.keys()].filter((dim) => !dims.includes(dim)).concat(dims);
+  const sizes = block ? [block.left, block.size] : order.map((dim) => layout.shape[dim]);
+  const strides = block ? [block.size, 1] : order.map((dim) => layout.strides[dim]);
+  const elPerBlock = block ? block.size : dims.reduce((count, dim) => count * layout.shape[dim], 1);
+  const srcNumel = layout.elemCount;
+  const { numDims, ptr: info } = device.infoFor(sizes, strides);
+  const shape = device.shapes.rows(srcNumel / elPerBlock, elPerBlock, 16);
+  launchFast(device, kernel, shape, { srcNumel, elPerBlock, numDims, info, src, dst });
+}
+
+/** A contiguous [left, size, right] whose middle is reduced. */
+interface Block {
+  left: number;
+  size: number;
+  right: number;
+}
+
+function isArg(op: ReduceOp): boolean {
+  return op === 'argmin' || op === 'argmax';
+}
+
+/** The layout as a {@link Block}, when it is contiguous and the reduced dims are neighbours in ascending order. */
+function adjacentDims(layout: Layout, dims: readonly number[]): Block | undefined {
+  if (!layout.isContiguous()) return undefined;
+  for (let i = 1; i < dims.length; i++) if (dims[i] !== dims[i - 1] + 1) return undefined;
+  const { shape, rank } = layout;
+  // A sum over no dim at all: one of each element.
+  const begin = dims.length === 0 ? rank : dims[0];
+  const end = begin + dims.length;
+  return {
+    left: product(shape, 0, begin),
+    size: product(shape, begin, end),
+    right: product(shape, end, rank),
+  };
+}
+
+function product(sizes: readonly number[], begin: number, end: number): number {
+  let count = 1;
+  for (let i = begin; i < end; i++) count *= sizes[i];
+  return count;
+}
+
+/** Whether rows are enough for a warp each, aligned for its loads, and not so long that a block is better. */
+function wantsWarps(device: KernelDevice, { left, size }: Block, src: View): boolean {
+  const aligned = src.ptr % 16 === 0 && (size * src.itemBytes) % 16 === 0;
+  return aligned && size <= MAX_WARP_ROW && left >= device.hip.properties.multiprocessorCount * 8;
+}
+
+function splits(device: KernelDevice, { left, size }: Block): boolean {
+  return !device.shapes.isHost && size >= MIN_SPLIT_ROW && left < device.hip.properties.multiprocessorCount;
+}
+
+/** A block a tile of columns of one share, then `cols_done_*` when there are several shares. */
+function reduceColumns(
+  device: KernelDevice,
+  op: ReduceOp,
+  dtype: DType,
+  { left, size, right }: Block,
+  src: number,
+  out: number,
+): void {
+  const { tiles, parts } = device.shapes.columns(left, size, right, sizeInBytes(dtype));
+  const block = device.shapes.isHost ? 1 : COLUMN_BLOCK;
+  const shape = { grid: device.shapes.blocks(left * parts * tiles, block), block };
+  const kernel = kernelName(kernelName('cols', op), dtype);
+  const sizes = { left, size, right, parts, src };
+  if (parts === 1) {
+    if (isArg(op)) launchColsArg(device, kernel, shape, { ...sizes, out });
+    else launchCols(device, kernel, shape, { ...sizes, partial: 0, dst: out });
+    return;
+  }
+  const shares = allocPartial(device, op, dtype, left * parts * right);
+  try {
+    const partial = shares.ptr;
+    if (isArg(op)) launchColsArg(device, kernel, shape, { ...sizes, out: partial });
+    else launchCols(device, kernel, shape, { ...sizes, partial, dst: 0 });
+    const [done, columns] = [kernelName(kernelName('cols_done', op), dtype), device.shapes.perItem(left * right)];
+    if (isArg(op)) launchColsDoneArg(device, done, columns, { ...sizes, partial, dst: out });
+    else launchColsDone(device, done, columns, { left, parts, right, partial, dst: out });
+  } finally {
+    shares.dispose();
+  }
+}
+
+/** Few long rows over the whole device; {@link allocPartial} says what partial results are. */
+function reduceInParts(
+  device: KernelDevice,
+  op: ReduceOp,
+  dtype: DType,
+  { left: rows, size }: Block,
+  src: number,
+  dst: number,
+): void {
+  const units = device.hip.properties.multiprocessorCount;
+  const parts = Math.max(2, Math.min(Math.ceil(size / 2048), Math.ceil((units * 8) / rows)));
+  const shares = allocPartial(device, op, dtype, rows * parts);
+  try {
+    const partial = shares.ptr;
+    const kernel = kernelName(kernelName('part', op), dtype);
+    launchPart(device, kernel, { grid: [parts, rows, 1], block: SPLIT_BLOCK }, { rows, size, parts, src, partial });
+    const [done, shape] = [kernelName(kernelName('done', op), dtype), { grid: rows, block: 64 }];
+    if (isArg(op)) launchDoneArg(device, done, shape, { rows, size, parts, src, partial, dst });
+    else launchDone(device, done, shape, { rows, parts, partial, dst });
+  } finally {
+    shares.dispose();
+  }
+}
+
+/**
+ * Room for `count` partial results: accumulators (f32 for the small floats), f32 sums with what rounding took from them
+ * beside each, positions for argmin and argmax.
+ */
+function allocPartial(device: KernelDevice, op: ReduceOp, dtype: DType, count: number): KernelStorage {
+  if (isArg(op)) return device.allocUninit(count, 'u32');
+  if (op === 'sum' && dtype === 'f32') return device.allocUninit(count * 2, 'f32');
+  return device.allocUninit(count, dtype === 'f16' || dtype === 'bf16' || dtype === 'f8e4m3' ? 'f32' : dtype);
+}

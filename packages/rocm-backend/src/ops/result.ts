@@ -1,0 +1,41 @@
+/** What every family needs: a result to fill, and what a dtype allows. */
+import type { DType, Operand } from '@x/core';
+import type { KernelDevice } from '../device';
+import { unsupported } from '../errors';
+import { KernelStorage } from '../storage';
+
+export const FLOATS: readonly DType[] = ['bf16', 'f16', 'f32', 'f64', 'f8e4m3'];
+const INDEX_DTYPES: readonly DType[] = ['u8', 'u32', 'i16', 'i32', 'i64'];
+
+/**
+ * Allocates a result, fills it, and gives it back when the launch fails; `into` is memory of the caller's instead. Nothing
+ * is launched for an empty result.
+ */
+export function filled(
+  device: KernelDevice,
+  dtype: DType,
+  elemCount: number,
+  fill: (out: number) => void,
+  into?: Operand,
+): KernelStorage {
+  if (into) {
+    const target = KernelStorage.on(device, into.storage);
+    if (elemCount > 0) fill(target.view(into.layout).ptr);
+    return target;
+  }
+  const out = device.allocUninit(elemCount, dtype);
+  if (elemCount === 0) return out;
+  try {
+    fill(out.ptr);
+  } catch (error) {
+    out.dispose();
+    throw error;
+  }
+  return out;
+}
+
+/** The dtype of conditions and ids, an integer one. */
+export function indexDtype(device: KernelDevice, { storage }: Operand): DType {
+  if (!INDEX_DTYPES.includes(storage.dtype)) throw unsupported('indexing', storage.dtype, device);
+  return storage.dtype;
+}

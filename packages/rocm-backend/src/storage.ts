@@ -1,0 +1,91 @@
+/** KernelStorage: a buffer on a device and core's `BackendStorage` over it (candle's `CudaStorage`). */
+import { type BackendDevice, type BackendStorage, DisposedError, type DType, type Layout, sizeInBytes } from '@x/core';
+import type { KernelDevice } from './device';
+import type { KernelGraph } from './graph';
+
+/** Address of an operand's first element and how it is laid out. */
+export interface View {
+  ptr: number;
+  layout: Layout;
+  /** Size of an element. */
+  itemBytes: number;
+}
+
+export class KernelStorage implements BackendStorage {
+  readonly dtype: DType;
+  readonly device: KernelDevice;
+  readonly elemCount: number;
+  readonly #ptr: number;
+  #disposed = false;
+  /** Captured graphs that read or write it. */
+  #graphs: Set<KernelGraph> | undefined;
+
+  constructor(device: KernelDevice, dtype: DType, elemCount: number, ptr: number) {
+    this.device = device;
+    this.dtype = dtype;
+    this.elemCount = elemCount;
+    this.#ptr = ptr;
+  }
+
+  /** The storage as one of `device`; core has checked that operands share a device. */
+  static on(device: BackendDevice, storage: BackendStorage): KernelStorage {
+    if (storage instanceof KernelStorage && storage.device === device) return storage;
+    throw new Error('internal: an operand lives on another device');
+  }
+
+  /** Device address of the first element. */
+  get ptr(): number {
+    if (this.#disposed)
+      throw new DisposedError(
+        'DISPOSED',
+        'use of a storage after its disposal. Keep the tensor alive until its last use',
+      );
+    if (this.device.isWatched) this.device.uses(this, this.#ptr);
+    return this.#ptr;
+  }
+
+  /** Has `graph` told when this storage is disposed. */
+  join(graph: KernelGraph): void {
+    this.#graphs ??= new Set();
+    this.#graphs.add(graph);
+  }
+
+  /** Ends {@link join}. */
+  leave(graph: KernelGraph): void {
+    this.#graphs?.delete(graph);
+  }
+
+  get byteLength(): number {
+    return this.elemCount * sizeInBytes(this.dtype);
+  }
+
+  /** Where a view lies. */
+  view(layout: Layout): View {
+    const itemBytes = sizeInBytes(this.dtype);
+    return { ptr: this.ptr + layout.startOffset * itemBytes, layout, itemBytes };
+  }
+
+  dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    if (this.#graphs) for (const graph of this.#graphs) graph.lose(this);
+    this.device.free(this.#ptr);
+  }
+
+  async toHost(offset = 0, count = this.elemCount - offset): Promise<ArrayBuffer> {
+    this.device.recording?.refuse('toHost');
+    const bytes = new Uint8Array(count * sizeInBytes(this.dtype));
+    const copied =
+      count > 0 ? this.device.hip.memcpyDtoH(bytes, this.ptr + offset * sizeInBytes(this.dtype)) : undefined;
+    await Promise.all([copied, this.device.idReport?.read()]);
+    return bytes.buffer;
+  }
+
+  toHostSync(offset = 0, count = this.elemCount - offset): ArrayBuffer {
+    this.device.recording?.refuse('toHostSync');
+    const bytes = new Uint8Array(count * sizeInBytes(this.dtype));
+    if (count > 0) this.device.hip.memcpyDtoHSync(bytes, this.ptr + offset * sizeInBytes(this.dtype));
+    this.device.idReport?.readSync();
+    return bytes.buffer;
+  }
+}
