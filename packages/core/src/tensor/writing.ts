@@ -6,7 +6,7 @@ import { refuseTracked } from '../autograd/in-place';
 import { refuseInCapture } from '../capture-state';
 import { DTypeError, ShapeError } from '../errors';
 import { allocValues, bytesOf, encodeInput, encodeRaw, type TensorArray } from '../host-array';
-import { formatShape, sameShape } from '../shape';
+import { broadcastShapes, formatShape, sameShape } from '../shape';
 import type { Tensor } from '../tensor';
 import { checkOperands, markWritten, operandOf, sameDType, shapesDiffer, storageOf } from './base';
 import { requireContiguous, requireSeparate, TensorJoining } from './joining';
@@ -68,6 +68,62 @@ export abstract class TensorWriting extends TensorJoining {
     if (src.elemCount > 0) this.device.backend.ops.copy(operandOf(op, src), operandOf(op, this));
     markWritten(this);
   }
+
+  /**
+   * In place: this + rhs, without memory for a result. `rhs` stretches to this shape by numpy's rules; this one must be
+   * contiguous. Views that share the memory see the change.
+   * @throws ShapeError `SHAPE_MISMATCH`, DTypeError; CandleError `GRADIENT_IN_PLACE` as {@link copyFrom}
+   * @example
+   * ```ts
+   * const total = Tensor.from([1, 2]);
+   * total.addSet(Tensor.from([10]));
+   * total.toVecSync(); // => [11, 12]
+   * ```
+   */
+  addSet(this: Tensor, rhs: Tensor): void {
+    combineInto('add', 'addSet', this, rhs);
+  }
+
+  /** In place: this - rhs; shapes, dtypes and errors as {@link addSet}. */
+  subSet(this: Tensor, rhs: Tensor): void {
+    combineInto('sub', 'subSet', this, rhs);
+  }
+
+  /** In place: this * rhs; shapes, dtypes and errors as {@link addSet}. */
+  mulSet(this: Tensor, rhs: Tensor): void {
+    combineInto('mul', 'mulSet', this, rhs);
+  }
+
+  /** In place: this / rhs; shapes, dtypes and errors as {@link addSet}. */
+  divSet(this: Tensor, rhs: Tensor): void {
+    combineInto('div', 'divSet', this, rhs);
+  }
+
+  /** In place: this * mul + add, the numbers rounded to the dtype; errors as {@link addSet}. */
+  affineSet(this: Tensor, mul: number, add: number): void {
+    const op = 'affineSet';
+    const own = operandOf(op, this);
+    requireContiguous(op, this);
+    refuseTracked(op, this);
+    if (this.elemCount > 0) this.device.backend.ops.affine(own, mul, add, own);
+    markWritten(this);
+  }
+}
+
+function combineInto(kernel: 'add' | 'sub' | 'mul' | 'div', op: string, target: Tensor, rhs: Tensor): void {
+  const { backend } = checkOperands(op, [target, rhs]);
+  sameDType(op, target, rhs);
+  if (!sameShape(broadcastShapes(op, target.shape, rhs.shape), target.shape)) {
+    throw shapesDiffer(op, target.shape, rhs.shape, 'give an operand that stretches to the shape of the target');
+  }
+  requireContiguous(op, target);
+  requireSeparate(op, target, rhs);
+  refuseTracked(op, target, [rhs]);
+  const own = operandOf(op, target);
+  if (target.elemCount > 0) {
+    backend.ops.binary(kernel, own, operandOf(op, rhs, rhs.layout.broadcastAs(target.shape)), own);
+  }
+  markWritten(target);
 }
 
 /** The bytes of values that fit a tensor. */

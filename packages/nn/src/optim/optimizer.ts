@@ -82,7 +82,10 @@ export abstract class Optimizer implements Disposable {
     const old = this.state(variable, name);
     // What is remembered must be a tensor of its own, not the value itself.
     const news = old && share === 1 ? value : value.affine(share, 0);
-    return this.remember(variable, name, old ? old.affine(decay, 0).add(news) : news);
+    if (!old) return this.remember(variable, name, news);
+    old.affineSet(decay, 0);
+    old.addSet(news);
+    return old;
   }
 
   /** Forgets everything remembered, as at the start. */

@@ -1,6 +1,6 @@
-/** `write` and `copyFrom` on one device: new values for a tensor that exists. */
+/** `write`, `copyFrom` and arithmetic in place on one device: new values for a tensor that exists. */
 
-import { type Device, DTYPES, noGrad, Var } from '@x/core';
+import { type Device, DTYPES, noGrad, Tensor, Var } from '@x/core';
 import { describe, expect, test } from 'vitest';
 import { makers } from './makers';
 
@@ -87,6 +87,50 @@ export function writingSuite(name: string, device: () => Device): void {
         [7, 8],
         [9, 9],
       ]);
+    });
+
+    test('arithmetic in place is arithmetic, and takes no memory', () => {
+      const [a, b] = [from([4, -6, 8.5]), from([2, 4, -0.5])];
+      for (const [inPlace, plain] of [
+        ['addSet', 'add'],
+        ['subSet', 'sub'],
+        ['mulSet', 'mul'],
+        ['divSet', 'div'],
+      ] as const) {
+        const rows = Tensor.stack([b, a, b], 0);
+        const middle = rows.get(1);
+        middle[inPlace](b);
+        expect(rows.toVecSync()).toEqual([b.toVecSync(), a[plain](b).toVecSync(), b.toVecSync()]);
+      }
+      const t = counted([2, 3]);
+      t.addSet(from([10, 20]).unsqueeze(1));
+      t.affineSet(2, 1);
+      expect(t.toVecSync()).toEqual([
+        [21, 23, 25],
+        [47, 49, 51],
+      ]);
+      const other = t.copy();
+      const before = device().memory();
+      t.addSet(other);
+      const { liveBytes, peakBytes } = device().memory();
+      expect(liveBytes).toBe(before.liveBytes);
+      // The plain backend makes the result apart.
+      if (device().backend.compile) expect(peakBytes).toBe(before.peakBytes);
+    });
+
+    test('arithmetic in place refuses what does not fit', () => {
+      const t = zeros([2, 2]);
+      expect(() => t.addSet(zeros([4]))).toThrow(code('SHAPE_MISMATCH'));
+      expect(() => zeros([2]).addSet(t)).toThrow(code('SHAPE_MISMATCH'));
+      expect(() => t.mulSet(zeros([2], 'f16'))).toThrow(code('DTYPE_MISMATCH'));
+      expect(() => t.subSet(t.t())).toThrow(code('INVALID_SHAPE'));
+      expect(() => t.t().affineSet(1, 1)).toThrow(code('INVALID_SHAPE'));
+      expect(() => t.divSet(2 as never)).toThrow(code('INVALID_ARGUMENT'));
+      const v = Var.from([1, 2], { device: device() });
+      expect(() => v.addSet(zeros([2]))).toThrow(code('GRADIENT_IN_PLACE'));
+      expect(() => zeros([2]).addSet(v)).toThrow(code('GRADIENT_IN_PLACE'));
+      noGrad(() => v.addSet(zeros([2])));
+      expect(v.toVecSync()).toEqual([1, 2]);
     });
 
     test('copyFrom refuses what does not fit', () => {
