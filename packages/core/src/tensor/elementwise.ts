@@ -415,8 +415,9 @@ function binary(op: BinaryOp, lhs: Tensor, rhs: Tensor): Tensor {
   const shape = same ? lhs.shape : broadcastShapes(op, lhs.shape, rhs.shape);
   sameDType(op, lhs, rhs);
   const run = ({ ops }: BackendDevice) => {
-    const stretched = (x: Tensor) => operandOf(op, x, same ? x.layout : x.layout.broadcastAs(shape));
-    return ops.binary(op, stretched(lhs), stretched(rhs));
+    if (same) return ops.binary(op, operandOf(op, lhs), operandOf(op, rhs));
+    const a = operandOf(op, lhs, lhs.layout.broadcastAs(shape));
+    return ops.binary(op, a, operandOf(op, rhs, rhs.layout.broadcastAs(shape)));
   };
   return compute(op, [lhs, rhs], shape, lhs.dtype, run, binaryRow(op).gradient);
 }

@@ -115,7 +115,8 @@ function applyBinary(
 ): KernelStorage {
   const numel = lhs.layout.elemCount;
   const fill = (out: number) => {
-    const [a, b] = [device.view(lhs), device.view(rhs)];
+    const a = device.view(lhs);
+    const b = device.view(rhs);
     const { numDims, ptr: info } = device.info([lhs.layout, rhs.layout]);
     const shape = device.shapes.elementwise(numel, a.itemBytes, workOf(info, 'short'));
     launchBinary(device, kernel, shape, { numel, numDims, info, lhs: a.ptr, rhs: b.ptr, out });

@@ -33,8 +33,7 @@ export function reduceOps(device: KernelDevice): ReduceOps {
     /** A sum over nothing is zero; core refuses the other reductions of an empty dim. */
     reduce(op: ReduceOp, x: Operand, dims: readonly number[]): KernelStorage {
       const { layout } = x;
-      const reduced = dims.reduce((count, dim) => count * layout.shape[dim], 1);
-      if (isArg(op)) checkPositions(op, reduced);
+      if (isArg(op)) checkPositions(op, layout.shape[dims[0]]);
       const { dtype } = x.storage;
       const result = isArg(op) ? 'u32' : dtype;
       let count = 1;
@@ -64,14 +63,22 @@ function reduceRows(
   block: Block | undefined,
   dst: number,
 ): void {
-  const order = [...layout.shape.keys()].filter((dim) => !dims.includes(dim)).concat(dims);
-  const sizes = block ? [block.left, block.size] : order.map((dim) => layout.shape[dim]);
-  const strides = block ? [block.size, 1] : order.map((dim) => layout.strides[dim]);
-  const elPerBlock = block ? block.size : dims.reduce((count, dim) => count * layout.shape[dim], 1);
   const srcNumel = layout.elemCount;
+  const { sizes, strides, elPerBlock } = block
+    ? { sizes: [block.left, block.size], strides: [block.size, 1], elPerBlock: block.size }
+    : reducedLast(layout, dims);
   const { numDims, ptr: info } = device.infoFor(sizes, strides);
   const shape = device.shapes.rows(srcNumel / elPerBlock, elPerBlock, 16);
   launchFast(device, kernel, shape, { srcNumel, elPerBlock, numDims, info, src, dst });
+}
+
+function reducedLast({ shape, strides }: Layout, dims: readonly number[]) {
+  const order = [...shape.keys()].filter((dim) => !dims.includes(dim)).concat(dims);
+  return {
+    sizes: order.map((dim) => shape[dim]),
+    strides: order.map((dim) => strides[dim]),
+    elPerBlock: dims.reduce((count, dim) => count * shape[dim], 1),
+  };
 }
 
 /** A contiguous [left, size, right] whose middle is reduced. */
