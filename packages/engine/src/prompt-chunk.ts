@@ -5,7 +5,7 @@
 import type { Device } from '@x/core';
 import type { DecoderConfig } from '@x/transformers';
 
-const GPU_CHUNK = 256;
+const GPU_CHUNK = 1024;
 
 /**
  * Elsewhere it is the largest power of two from `min` to `max` with at most `work` multiply-adds in a step: some 50 ms on
