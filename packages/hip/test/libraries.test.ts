@@ -229,10 +229,15 @@ describe.runIf(openBlas.available)('OpenBLAS on a host stream', () => {
       const memory = device.alloc(n * n * 8);
       device.memset(memory, 0, n * n * 8);
       const operand = { ptr: memory, transposed: false, ld: n, batchStride: 0 };
-      blas.gemm({ type: 'f32', batch: 1, m: n, n, k: n, lhs: operand, rhs: operand, out: memory + n * n * 4 });
-      const start = process.hrtime.bigint();
-      device.synchronizeSync();
-      return Number(process.hrtime.bigint() - start) < 3e6;`,
+      const shares = [1, 2, 3, 4, 5].map(() => {
+        const begun = process.hrtime.bigint();
+        blas.gemm({ type: 'f32', batch: 1, m: n, n, k: n, lhs: operand, rhs: operand, out: memory + n * n * 4 });
+        const called = process.hrtime.bigint();
+        device.synchronizeSync();
+        return Number(process.hrtime.bigint() - called) / Number(called - begun);
+      });
+      // Nothing is left to wait for; a busy machine may take its time now and then.
+      return Math.min(...shares) < 0.1;`,
       { X_LAUNCH_BLOCKING: '1' },
     );
     expect(done).toBe(true);
