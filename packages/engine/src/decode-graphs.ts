@@ -51,7 +51,7 @@ interface Captured {
 }
 
 export class DecodeGraphs {
-  /** By batch and width, the one used last at the end; null after the first use, which is not worth a capture. */
+  /** By {@link Kind}, the one used last at the end; null after the first use, which is not worth a capture. */
   private readonly graphs = new Map<string, Captured | null>();
   private version: number;
   private usable = true;

@@ -108,7 +108,7 @@ export class BatchScheduler {
    */
   decode(cache: SequenceCache, id: number, sampler: Sampler, signal?: AbortSignal): Promise<Choice> {
     return new Promise((resolve, reject) => {
-      this.checkOpen(cache);
+      this.checkFree(cache);
       this.runner.check([id], cache.tokens.length);
       this.waiting.push({ cache, id, sampler, signal, resolve, reject });
       this.set(cache, 'waiting');
@@ -123,15 +123,16 @@ export class BatchScheduler {
     { signal, reuse = true, onProgress }: PrefillOptions,
   ): Promise<Choice> {
     const { runner } = this;
-    this.checkOpen(cache);
+    this.checkFree(cache);
     runner.check(ids, cache.tokens.length);
     const prompt = [...cache.tokens, ...ids];
     const known = prompt.length - ids.length;
-    // Lets the event loop run, so that timers and abort signals work even on a device that computes synchronously.
-    await nextTurn();
-    signal?.throwIfAborted();
     const pacer = new Pacer(() => signal?.throwIfAborted());
+    this.set(cache, 'waiting');
     try {
+      // Lets the event loop run, so that timers and abort signals work even on a device that computes synchronously.
+      await nextTurn();
+      signal?.throwIfAborted();
       if (reuse && cache.capacity === 0) cache.adopt(prompt);
       for (;;) {
         const start = cache.length;
@@ -266,11 +267,15 @@ export class BatchScheduler {
     entry.since = performance.now();
   }
 
-  private checkOpen(cache: SequenceCache): void {
-    if (this.sequences.has(cache)) return;
+  /** @throws TransformersError INVALID_OPTION unless the sequence is open and nothing of it is under way */
+  private checkFree(cache: SequenceCache): void {
+    const state = this.sequences.get(cache)?.state;
+    if (state === 'idle' || state === 'kept') return;
     throw new TransformersError(
       'INVALID_OPTION',
-      'The sequence was closed, or another scheduler has opened it; open() one.',
+      state === undefined
+        ? 'The sequence was closed, or another scheduler has opened it; open() one.'
+        : 'A step of the sequence is under way; wait for it, or open() another sequence.',
     );
   }
 

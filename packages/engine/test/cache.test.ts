@@ -1,20 +1,17 @@
 // The cache that all sequences share: blocks that grow, prefixes in common, what happens when it is full.
 import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { dirname, join } from 'node:path';
 import { type Device, memoryStats } from '@x/core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Constraint, KvPool, type LanguageModel, LogitsProcessor, loadModel } from '../src';
 import type { Runner } from '../src/runner';
 import type { BatchScheduler } from '../src/scheduler';
-import { deviceNames, GGUF, goldenQ8, maxDifference, openDevice, settledMemory } from './helpers';
+import { deviceNames, GGUF, goldenQ8, maxDifference, openDevice, settledMemory, TINY } from './helpers';
 
 const inside = (model: LanguageModel) => model as unknown as { runner: Runner; scheduler: BatchScheduler };
 
-const folder = fileURLToPath(new URL('../../../models/tiny/llama/', import.meta.url));
-const TINY = join(folder, 'model.safetensors');
 const golden: { logits_std: number; prompts: { ids: number[]; last: number[]; greedy: { ids: number[] } }[] } =
-  JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8'));
+  JSON.parse(readFileSync(join(dirname(TINY), 'golden.json'), 'utf8'));
 
 async function written(model: LanguageModel, prompt: readonly number[], maxTokens: number): Promise<number[]> {
   const ids: number[] = [];
@@ -202,6 +199,27 @@ describe.each(deviceNames)('the cache on %s', (name) => {
     small.dispose();
     expect(memoryStats()).toEqual(before);
   }, 180_000);
+
+  it('takes one step of a sequence at a time', async () => {
+    const { scheduler } = inside(model);
+    const sampler = new LogitsProcessor().sampler([]);
+    const cache = scheduler.open();
+    const first = scheduler.prefill(cache, [1, 2, 3], sampler);
+    const refused = { code: 'INVALID_OPTION', message: expect.stringContaining('under way') };
+    await expect(scheduler.prefill(cache, [4], sampler)).rejects.toMatchObject(refused);
+    await expect(scheduler.decode(cache, 4, sampler)).rejects.toMatchObject(refused);
+    await first;
+    const second = scheduler.decode(cache, 4, sampler);
+    await expect(scheduler.decode(cache, 5, sampler)).rejects.toMatchObject(refused);
+    await second;
+    expect(cache.tokens).toEqual([1, 2, 3, 4]);
+    // One that was aborted before it began is free again.
+    await expect(
+      scheduler.prefill(cache, [5], sampler, { signal: AbortSignal.abort(new Error('enough')) }),
+    ).rejects.toThrow('enough');
+    await scheduler.decode(cache, 5, sampler);
+    scheduler.close(cache);
+  });
 
   it('keeps to what a constraint allows', async () => {
     const { ids, greedy_ids } = goldenQ8().prompts[0];

@@ -14,6 +14,8 @@ export const openDevice = (name: string) => Device.parse(name);
 
 const models = fileURLToPath(new URL('../../../models/tiny-tales/', import.meta.url));
 export const GGUF = join(models, 'tiny-tales-q8_0.gguf');
+/** A small model of random f32 weights: what it chooses hangs on no rounding. */
+export const TINY = fileURLToPath(new URL('../../../models/tiny/llama/model.safetensors', import.meta.url));
 export const TOKENIZER = join(models, 'tokenizer.json');
 
 export interface Golden {

@@ -1,9 +1,21 @@
 // Tokens chosen on the device are those that the host chooses from the same logits with the same data.
 import { type Device, memoryStats, Tensor } from '@x/core';
-import { describe, expect, it } from 'vitest';
-import { type Choice, choose, LogitsProcessor, Random, type Sampler, type SamplingOptions } from '../src';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import {
+  type Choice,
+  choose,
+  type GenerateOptions,
+  type LanguageModel,
+  LogitsProcessor,
+  loadModel,
+  type Piece,
+  Random,
+  type Sampler,
+  type SamplingOptions,
+} from '../src';
+import type { Runner } from '../src/runner';
 import { canChoose, chooseOnDevice } from '../src/sampling/device';
-import { deviceNames, openDevice } from './helpers';
+import { deviceNames, openDevice, settledMemory, TINY } from './helpers';
 
 const kernels = deviceNames.filter((name) => canChoose(openDevice(name), 1000));
 
@@ -155,5 +167,99 @@ describe.each(kernels)('choosing on %s', (name) => {
     const masked = new LogitsProcessor().sampler([], { mask: maskOf(4, (id) => id === 3), top: 3 });
     const [choice] = await onDevice(device, [good], [masked]);
     expect(choice).toEqual({ id: 3, logprob: 0, top: [{ id: 3, logprob: 0 }] });
+  });
+});
+
+describe.each(deviceNames)('generating on %s', (name) => {
+  const PROMPT = [1, 17, 33];
+  let model: LanguageModel;
+
+  beforeAll(async () => {
+    model = await loadModel(TINY, { device: openDevice(name), maxContext: 64 });
+  });
+  afterAll(() => model.dispose());
+
+  async function written(of: LanguageModel, options: GenerateOptions): Promise<Piece[]> {
+    const pieces: Piece[] = [];
+    for await (const piece of of.generate(PROMPT, { maxTokens: 10, ignoreEos: true, ...options })) pieces.push(piece);
+    return pieces;
+  }
+  const idsOf = (pieces: readonly Piece[]) => pieces.map(({ id }) => id);
+
+  it('gives the text of a seed that js gives', async () => {
+    const js = await loadModel(TINY, { device: openDevice('js'), maxContext: 64 });
+    for (const options of [
+      { seed: 1, temperature: 0.8, topK: 40, topP: 0.95 },
+      { seed: 2, temperature: 1.5, minP: 0.02, repetitionPenalty: 1.2 },
+      { seed: 3, typicalP: 0.8, frequencyPenalty: 0.5, logitBias: { 5: 2 } },
+    ])
+      expect(idsOf(await written(model, options))).toEqual(idsOf(await written(js, options)));
+    js.dispose();
+  });
+
+  it('chooses for each of several sequences as it is told', async () => {
+    const before = settledMemory(model);
+    const options: GenerateOptions[] = [
+      {},
+      { temperature: 1, seed: 4 },
+      { topK: 5, seed: 5, topLogprobs: 3 },
+      { presencePenalty: 2, logprobs: true },
+      { logitBias: { 9: 100 }, maxTokens: 4 },
+    ];
+    const alone: number[][] = [];
+    for (const each of options) alone.push(idsOf(await written(model, each)));
+    expect(alone[4]).toEqual([9, 9, 9, 9]);
+    const together = await Promise.all(options.map((each) => written(model, each)));
+    expect(together.map(idsOf)).toEqual(alone);
+    for (const { id, logprob, topLogprobs } of together[2]) {
+      expect(topLogprobs).toHaveLength(3);
+      expect(topLogprobs![0].logprob).toBeGreaterThanOrEqual(topLogprobs![1].logprob);
+      expect(logprob).toBeLessThanOrEqual(topLogprobs![0].logprob);
+      const listed = topLogprobs!.find((token) => token.id === id);
+      if (listed) expect(logprob).toBe(listed.logprob);
+    }
+    for (const piece of together[3]) expect(piece.logprob).toBeLessThan(0);
+    for (const piece of together[0]) expect(piece).not.toHaveProperty('logprob');
+    expect(settledMemory(model)).toEqual(before);
+  });
+
+  it('ends the sequence whose logits are bad, and no other', async () => {
+    const wanted = idsOf(await written(model, {}));
+    const inner = (model as unknown as { runner: Runner }).runner.model;
+    const { pass } = inner;
+    // The second of several sequences gets NaN, in steps as they come and in graphs.
+    inner.pass = function* (batch, kv) {
+      const logits = yield* pass.call(inner, batch, kv);
+      if (batch.outputs === 'all' && batch.tokens.dim(0) > 1) {
+        const second = logits!.narrow(0, 1, 1);
+        second.constSet(Number.NaN);
+        second.dispose();
+      }
+      return logits;
+    };
+    try {
+      const [first, second] = await Promise.allSettled([written(model, {}), written(model, { temperature: 1 })]);
+      expect(first).toMatchObject({ status: 'fulfilled' });
+      expect(idsOf((first as PromiseFulfilledResult<Piece[]>).value)).toEqual(wanted);
+      expect(second).toMatchObject({ reason: { code: 'BAD_LOGITS', message: expect.stringContaining('NaN') } });
+    } finally {
+      inner.pass = pass;
+      model.emptyCache();
+    }
+    expect(idsOf(await written(model, {}))).toEqual(wanted);
+  });
+
+  it('refuses what means nothing before it begins', () => {
+    for (const options of [
+      { topLogprobs: 21 },
+      { topLogprobs: -1 },
+      { topLogprobs: 1.5 },
+      { logitBias: { 512: 1 } },
+      { logitBias: [1] as never },
+      { typicalP: 2 },
+    ])
+      expect(() => model.generate(PROMPT, options), JSON.stringify(options)).toThrow(
+        expect.objectContaining({ code: 'INVALID_OPTION', message: expect.stringContaining(Object.keys(options)[0]) }),
+      );
   });
 });

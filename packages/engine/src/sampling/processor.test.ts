@@ -110,6 +110,32 @@ describe('LogitsProcessor', () => {
     expect(logits).toEqual(Float32Array.of(2, 3, -2, 0));
   });
 
+  it('subtracts for each time, and once for all times, within the window', () => {
+    const logits = Float32Array.of(4, 3.5, 3, 0);
+    const best = (options: SamplingOptions, history: number[]) => new LogitsProcessor(options).sample(logits, history);
+    expect(best({ frequencyPenalty: 0.4 }, [0])).toBe(0);
+    expect(best({ frequencyPenalty: 0.4 }, [0, 0])).toBe(1);
+    expect(best({ presencePenalty: 0.4 }, [0, 0, 0])).toBe(0);
+    expect(best({ presencePenalty: 0.6 }, [0])).toBe(1);
+    expect(best({ presencePenalty: 0.6, repetitionWindow: 1 }, [0, 1])).toBe(0);
+    expect(best({ presencePenalty: -5 }, [3])).toBe(3);
+    expect(logits).toEqual(Float32Array.of(4, 3.5, 3, 0));
+  });
+
+  it('adds biases, and draws nothing that one excludes', () => {
+    expect(new LogitsProcessor({ logitBias: { 4: 100 } }).sample(LOGITS)).toBe(4);
+    expect(new LogitsProcessor({ logitBias: { 0: Number.NEGATIVE_INFINITY } }).sample(LOGITS)).toBe(1);
+    expectClose(frequencies({ temperature: 1, logitBias: { 0: Number.NEGATIVE_INFINITY } }), [0, 0.3, 0.15, 0.1, 0.05]);
+    expectClose(frequencies({ temperature: 1, logitBias: { 4: Math.log(2) } }), [0.4, 0.3, 0.15, 0.1, 0.1]);
+  });
+
+  it('keeps what is about as likely as is to be expected', () => {
+    // The entropy is 1.392: -log of the tokens is 0.92, 1.20, 1.90, 2.30 and 3.00; nearest are 0.3, then 0.4, then 0.15.
+    expectClose(frequencies({ typicalP: 0.2 }), [0, 0.3, 0, 0, 0]);
+    expectClose(frequencies({ typicalP: 0.6 }), [0.4, 0.3, 0, 0, 0]);
+    expectClose(frequencies({ typicalP: 0.8 }), [0.4, 0.3, 0.15, 0, 0]);
+  });
+
   it('refuses options that mean nothing', () => {
     const bad: SamplingOptions[] = [
       { temperature: -1 },
@@ -124,6 +150,14 @@ describe('LogitsProcessor', () => {
       { seed: 2 ** 53 },
       { repetitionPenalty: 0 },
       { repetitionWindow: -1 },
+      { typicalP: 0 },
+      { typicalP: Number.NaN },
+      { frequencyPenalty: Number.POSITIVE_INFINITY },
+      { presencePenalty: Number.NaN },
+      { logitBias: { [-1]: 1 } },
+      { logitBias: { 0.5: 1 } },
+      { logitBias: { 1: Number.NaN } },
+      { logitBias: { 1: Number.POSITIVE_INFINITY } },
       { topP: '0.9' as never },
     ];
     for (const options of bad) {
