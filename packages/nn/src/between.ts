@@ -60,10 +60,10 @@ export function normAdd(
       rows,
       n,
       eps: norm.eps,
-      x: part(x),
-      alpha: part(norm.weight),
-      ...(delta && { delta: part(delta) }),
-      ...(delta && deltaNorm && { deltaAlpha: part(deltaNorm.weight) }),
+      x: x.storagePart(),
+      alpha: norm.weight.storagePart(),
+      ...(delta && { delta: delta.storagePart() }),
+      ...(delta && deltaNorm && { deltaAlpha: deltaNorm.weight.storagePart() }),
     };
     const { sum, normed } = decode.norm(problem, as);
     return {
@@ -104,7 +104,7 @@ export function gatedActivation(
   const fits = both.every((x) => hasRows(x) && x.dim(0) === rows && x.dim(1) === n) && rows > 0;
   if (as === 'blocks' && kernel && fits && decode?.supports(n) && plain(both)) {
     const [gateRow, upRow] = both.map((x) => x.storageAndLayout().layout.strides[0]);
-    const blocks = decode.gated(kernel, { rows, n, gate: part(gate), gateRow, up: part(up), upRow });
+    const blocks = decode.gated(kernel, { rows, n, gate: gate.storagePart(), gateRow, up: up.storagePart(), upRow });
     return inBlocksOf(blocks, rows, n, gate);
   }
   return scope(() => activate(gate, activation).mul(up));
@@ -195,25 +195,33 @@ export function headsAppend(
     const problem = {
       tokens,
       heads,
-      q: part(q),
+      q: q.storagePart(),
       qRow: stride(q),
-      k: part(k),
+      k: k.storagePart(),
       kRow: stride(k),
-      v: part(v),
+      v: v.storagePart(),
       vRow: stride(v),
-      ...(norms && { qNorm: part(norms.q.weight), kNorm: part(norms.k.weight) }),
+      ...(norms && { qNorm: norms.q.weight.storagePart(), kNorm: norms.k.weight.storagePart() }),
       eps: norms?.q.eps ?? 0,
       rotated: 2 * cos.dim(1),
       interleaved: kind === 'interleaved',
-      cos: part(cos),
-      sin: part(sin),
+      cos: cos.storagePart(),
+      sin: sin.storagePart(),
       tableRow: stride(cos),
       tableLength: cos.dim(0),
-      positions: part(positions),
-      slots: part(slots),
+      positions: positions.storagePart(),
+      slots: slots.storagePart(),
       scale,
     };
-    const pool = { keys: part(keys), values: part(values), blocks: poolSlots / blockSize, blockSize, kvHeads, d, dv };
+    const pool = {
+      keys: keys.storagePart(),
+      values: values.storagePart(),
+      blocks: poolSlots / blockSize,
+      blockSize,
+      kvHeads,
+      d,
+      dv,
+    };
     return Tensor.fromStorage(decode.heads(problem, pool), [tokens, heads, d], device);
   }
   return scope(() => {
@@ -249,11 +257,6 @@ function plain(operands: readonly Tensor[]): boolean {
 /** Whether x is a matrix whose rows are contiguous and lie anywhere. */
 function hasRows(x: Tensor): boolean {
   return x.rank === 2 && (x.dim(1) <= 1 || x.storageAndLayout().layout.strides[1] === 1);
-}
-
-function part(tensor: Tensor): StoragePart {
-  const { storage, layout } = tensor.storageAndLayout();
-  return [storage, layout.startOffset];
 }
 
 function inBlocksOf(blocks: StoragePart[0], rows: number, width: number, { device }: Tensor): QuantizedActivations {

@@ -8,7 +8,7 @@
  * Methods of a link declare `this: Tensor`, because only the last link is ever instantiated.
  */
 import { type Rule, record } from '../autograd/record';
-import type { BackendDevice, BackendStorage, Operand } from '../backend';
+import type { BackendDevice, BackendStorage, Operand, StoragePart } from '../backend';
 import type { Device } from '../device';
 import type { DType } from '../dtype';
 import { DeviceError, DisposedError, DTypeError, ShapeError } from '../errors';
@@ -108,6 +108,12 @@ export abstract class TensorBase {
    */
   storageAndLayout(): Operand {
     return operandOf('storageAndLayout', this);
+  }
+
+  /** The storage from this tensor's first element on, for operations that take contiguous memory or strides of their own. */
+  storagePart(): StoragePart {
+    const { storage, layout } = this.storageAndLayout();
+    return [storage, layout.startOffset];
   }
 
   /** Shape, dtype and device in one line, without reading the values. */

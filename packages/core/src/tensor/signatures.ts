@@ -128,6 +128,7 @@ export const METHODS = {
   isContiguous: none,
   isFortranContiguous: none,
   storageAndLayout: none,
+  storagePart: none,
   describe: none,
   dims0: none,
   dims1: none,

@@ -6,7 +6,6 @@ import {
   SAMPLING_KINDS,
   SAMPLING_PARAMS,
   SAMPLING_ROW_WORDS,
-  type StoragePart,
   Tensor,
 } from '@x/core';
 import { type PieceSizes, StepInputs } from '../step-inputs';
@@ -110,10 +109,10 @@ export function enqueueChoices(
     rows,
     vocab,
     top,
-    logits: part(logits),
-    params: part(pieces.params),
-    ...(edits > 0 && { edits: part(pieces.edits) }),
-    ...(masked && { masks: part(pieces.masks) }),
+    logits: logits.storagePart(),
+    params: pieces.params.storagePart(),
+    ...(edits > 0 && { edits: pieces.edits.storagePart() }),
+    ...(masked && { masks: pieces.masks.storagePart() }),
   });
   return Tensor.fromStorage(words, [rows, 2 + 2 * top], device);
 }
@@ -152,9 +151,4 @@ export async function chooseOnDevice(logits: Tensor, samplers: readonly Sampler[
   } finally {
     inputs.dispose();
   }
-}
-
-function part(tensor: Tensor): StoragePart {
-  const { storage, layout } = tensor.storageAndLayout();
-  return [storage, layout.startOffset];
 }

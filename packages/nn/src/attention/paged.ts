@@ -15,7 +15,6 @@ import {
   type PagedTables,
   QuantizedActivations,
   ShapeError,
-  type StoragePart,
   scope,
   Tensor,
 } from '@x/core';
@@ -112,11 +111,11 @@ function kernelsFor(
 
 function tablesOf(tables: Tensor, lengths: Tensor, { rows }: PagedAttentionOptions): PagedTables {
   return {
-    tables: part(tables),
+    tables: tables.storagePart(),
     sequences: tables.dim(0),
     maxBlocks: tables.dim(1),
-    lengths: part(lengths),
-    ...(rows && { rows: part(rows) }),
+    lengths: lengths.storagePart(),
+    ...(rows && { rows: rows.storagePart() }),
   };
 }
 
@@ -181,7 +180,7 @@ export function pagedAppend(cache: PagedCache, k: Tensor, v: Tensor, slots: Tens
   const kernels = device.backend.pagedAttention;
   const same = [v, slots, keys, values].every((tensor) => tensor.device === device) && v.dtype === dtype;
   if (same && slots.isContiguous() && kernels?.supports(dtype, keys.dtype, d, values.dim(2))) {
-    kernels.append(k.storageAndLayout(), v.storageAndLayout(), part(slots), poolOf(cache));
+    kernels.append(k.storageAndLayout(), v.storageAndLayout(), slots.storagePart(), poolOf(cache));
     return;
   }
   scope(() => {
@@ -251,16 +250,11 @@ function checkIds(op: string, name: string, ids: Tensor | undefined): void {
   throw new CandleError('INVALID_ARGUMENT', `${op}: ${name} are ${ids.dtype}; convert them with toDtype('u32').`);
 }
 
-function part(tensor: Tensor): StoragePart {
-  const { storage, layout } = tensor.storageAndLayout();
-  return [storage, layout.startOffset];
-}
-
 function poolOf({ keys, values, blockSize }: PagedCache): PagedPool {
   const [slots, kvHeads, d] = keys.shape;
   return {
-    keys: part(keys),
-    values: part(values),
+    keys: keys.storagePart(),
+    values: values.storagePart(),
     blocks: slots / blockSize,
     blockSize,
     kvHeads,

@@ -1,12 +1,9 @@
 /** Blocks of random bits with sane scales, for any block type: every quant, sub-scale and codebook entry is possible. */
+import { type BlockType, BLOCK_TYPES as FACTS } from '@x/core';
 import { blockFormat, type QuantType } from '@x/quantized';
 
 /** Types with blocks: every one but plain numbers. */
-export const BLOCK_TYPES = [
-  ...(['q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q8_1', 'q2_K', 'q3_K', 'q4_K', 'q5_K', 'q6_K', 'q8_K'] as const),
-  ...(['iq1_s', 'iq1_m', 'iq2_xxs', 'iq2_xs', 'iq2_s', 'iq3_xxs', 'iq3_s', 'iq4_nl', 'iq4_xs'] as const),
-  ...(['tq1_0', 'tq2_0', 'mxfp4', 'nvfp4'] as const),
-];
+export const BLOCK_TYPES = Object.keys(FACTS) as BlockType[];
 
 /** Where halves lie in a block: scales, and the minima of some types. */
 const HALVES: Partial<Record<QuantType, readonly number[]>> = {
