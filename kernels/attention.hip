@@ -4,10 +4,13 @@
 // below 2^31, scale is positive; out is contiguous.
 //   attention_{d}_{t}    on matrix units: 256 threads, NVIDIA (128 + 4 * 64) * d * 2 bytes of dynamic shared memory;
 //                        elsewhere whole warps of any number, each a query
-//   attention_paged_{t}_{kv}, attention_merge_{t}, attention_merge_q8_1, attention_append_{t}_{kv}    over a cache in
-//                        blocks: attention/paged.h
+//   attention_paged_{1,2,4}_{t}_{kv}, attention_merge_{t}, attention_merge_q8_1, attention_append_{t}_{kv}    over a cache
+//                        in blocks: attention/paged.h
+//   attention_prompt_{dv}_{kv}    many tokens of one sequence over the same, in f32, values of up to dv: attention/prompt.h
 //   attention_{d}_f32    on FMA units: NVIDIA 128 threads and 64 * (d + 256) * 4 bytes, AMD 256 threads; on the host plain
+//   attention_packed_{t}    within sequences that lie one after the other: attention/packed.h; any number of whole warps
 #include "x.h"
+#include "shared/barrier.h"
 #include "shared/split.h"
 #include "shared/mma.h"
 #include "shared/wgmma.h"
@@ -19,6 +22,8 @@
 #include "attention/fma.h"
 #include "quantized/activations.h"
 #include "attention/paged.h"
+#include "attention/packed.h"
+#include "attention/prompt.h"
 
 namespace attention {
 
@@ -60,20 +65,21 @@ ATTENTION(128, bf16, bf16, 256)
 ATTENTION(128, f16, f16, 256)
 ATTENTION(128, float, f32, attention::THREADS_F32)
 
+#define PAGED_HEADS(HEADS, T, t, K, kv)                                                                                 \
+  KERNEL_EARLY(attention_paged_##HEADS##_##t##_##kv)                                                                    \
+  KERNEL_BOUNDS(attention_paged_##HEADS##_##t##_##kv, paged::THREADS,                                                   \
+                (u32 items, u32 heads, u32 kv_heads, u32 d, u32 dv, u32 block_shift, u32 max_blocks, u32 sequences,     \
+                 u32 blocks, u32 parts, u32 window, float scale, float softcap, const T* q, u64 q_row, u64 q_head,      \
+                 const K* k, const K* v, u64 v_row, const float* sinks, const u32* tables, const u32* rows,             \
+                 const u32* lengths, float* partial, T* out)) {                                                         \
+    paged::attendAll<HEADS, T, K>({heads, kv_heads, d, dv, block_shift, max_blocks, sequences, blocks, parts, window,   \
+                                   scale, softcap, q, q_row, q_head, k, v, v_row, sinks, tables, rows, lengths,         \
+                                   partial, out}, items);                                                               \
+  }
 #define PAGED(T, t, K, kv)                                                                                              \
-  KERNEL_EARLY(attention_paged_##t##_##kv)                                                                              \
-  KERNEL_BOUNDS(attention_paged_##t##_##kv, paged::THREADS,                                                             \
-                (u32 heads_at_once, u64 tokens, u64 heads, u64 kv_heads, u32 d, u32 dv, u32 block_shift, u32 max_blocks, \
-                 u64 sequences, u64 blocks, u32 parts, u32 window, float scale, float softcap, const T* q, u64 q_row,    \
-                 u64 q_head, const K* k, const K* v, const u32* tables, const u32* rows, const u32* lengths,            \
-                 float* partial, T* out)) {                                                                             \
-    const paged::Problem<T, K> p = {tokens, heads, kv_heads, d, dv, block_shift, max_blocks, sequences,                 \
-                                    blocks, parts, window, scale, softcap, q, q_row, q_head,                            \
-                                    k, v, tables, rows, lengths, partial, out};                                         \
-    if (heads_at_once == 1) paged::attendAll<1>(p);                                                                     \
-    else if (heads_at_once == 2) paged::attendAll<2>(p);                                                                \
-    else paged::attendAll<4>(p);                                                                                        \
-  }                                                                                                                     \
+  PAGED_HEADS(1, T, t, K, kv)                                                                                           \
+  PAGED_HEADS(2, T, t, K, kv)                                                                                           \
+  PAGED_HEADS(4, T, t, K, kv)                                                                                           \
   KERNEL(attention_append_##t##_##kv,                                                                                   \
          (u64 tokens, u64 kv_heads, u64 d, u64 dv, u64 pool_slots, const u32* slots, const T* k, u64 k_head, u64 k_row, \
           const T* v, u64 v_head, u64 v_row, K* k_pool, K* v_pool)) {                                                   \
@@ -84,8 +90,9 @@ ATTENTION(128, float, f32, attention::THREADS_F32)
   PAGED(T, t, f16, f16)                                                                                                 \
   PAGED(T, t, bf16, bf16)                                                                                               \
   KERNEL_EARLY(attention_merge_##t)                                                                                     \
-  KERNEL(attention_merge_##t, (u64 rows, u32 dv, u32 parts, const float* partial, T* out)) {                            \
-    paged::merge<T>(rows, dv, parts, partial, out);                                                                     \
+  KERNEL(attention_merge_##t,                                                                                           \
+         (u64 rows, u32 heads, u32 dv, u32 parts, const float* partial, const float* sinks, T* out)) {                  \
+    paged::merge<T>(rows, heads, dv, parts, partial, sinks, out);                                                       \
   }
 PAGED_EACH(float, f32)
 PAGED_EACH(f16, f16)
@@ -93,6 +100,35 @@ PAGED_EACH(bf16, bf16)
 
 KERNEL_EARLY(attention_merge_q8_1)
 KERNEL(attention_merge_q8_1,
-       (u32 rows, u32 heads, u32 dv, u32 parts, u32 padded, const float* partial, u8* blocks)) {
-  paged::mergeBlocks(rows, heads, dv, parts, padded, partial, blocks);
+       (u32 rows, u32 heads, u32 dv, u32 parts, u32 padded, const float* partial, const float* sinks, u8* blocks)) {
+  paged::mergeBlocks(rows, heads, dv, parts, padded, partial, sinks, blocks);
 }
+
+#define PACKED(T, t)                                                                                                    \
+  KERNEL_BOUNDS(attention_packed_##t, 256,                                                                              \
+                (const u32* tiles, u64 count, u64 heads, u64 kv_heads, u32 d, u32 before, u32 after, float scale,       \
+                 const float* slopes, const T* q, u64 q_row, u64 q_head, const T* k, u64 k_row, u64 k_head, const T* v, \
+                 u64 v_row, u64 v_head, T* out)) {                                                                      \
+    packed::attend<T>({tiles, count, heads, kv_heads, d, before, after, scale, slopes, {q, q_row, q_head},              \
+                       {k, k_row, k_head}, {v, v_row, v_head}, out});                                                   \
+  }
+PACKED(float, f32)
+PACKED(f16, f16)
+PACKED(bf16, bf16)
+
+#define PROMPT(DV, K, kv)                                                                                               \
+  KERNEL_BOUNDS(attention_prompt_##DV##_##kv, prompt::THREADS,                                                          \
+                (u32 tokens, u32 heads, u32 kv_heads, u32 d, u32 dv, u32 block_shift, u32 blocks, u32 before, u32 window, \
+                 float scale, float softcap, const float* q, u64 q_head, u64 q_row, const K* k, const K* v, u64 v_row,  \
+                 const float* sinks, const u32* table, float* out)) {                                                   \
+    prompt::attendAll<DV, K>({tokens, heads, kv_heads, d, dv, block_shift, blocks, before, window, scale, softcap, q,   \
+                              q_head, q_row, k, v, v_row, sinks, table, out});                                          \
+  }
+#define PROMPT_EACH(DV)   \
+  PROMPT(DV, float, f32)  \
+  PROMPT(DV, f16, f16)    \
+  PROMPT(DV, bf16, bf16)
+PROMPT_EACH(64)
+PROMPT_EACH(128)
+PROMPT_EACH(256)
+PROMPT_EACH(512)

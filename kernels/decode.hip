@@ -2,8 +2,10 @@
 // makes each of an operation a step. Every number of tokens is right. Values are f32; blocks are q8_1, which the products
 // of QUANTIZED read, rows padded as for quantize_q8_1. Launched with whole warps.
 //   decode_norm_q8_1_{t}          x + delta and its RMS norm, as blocks and as t; a block a row: decode/between.h
-//   decode_gated_q8_1_{act}       act(gate) * up, as blocks
+//   decode_gated_q8_1_{act}       act(gate) * up, as blocks or as bf16
 //   decode_heads_{kv}             norms and rotation of heads, keys and values into a cache of kv: decode/heads.h
+//   decode_route, decode_group    which experts tokens take, and the pairs of both by expert: decode/route.h; decode_group is
+//                                 one block
 #include "x.h"
 #include "shared/split.h"
 #include "shared/tally.h"
@@ -11,6 +13,7 @@
 #include "quantized/activations.h"
 #include "decode/between.h"
 #include "decode/heads.h"
+#include "decode/route.h"
 
 #define NORM(T, t)                                                                                                     \
   KERNEL_EARLY(decode_norm_q8_1_##t)                                                                                   \
@@ -26,8 +29,8 @@ NORM(bf16, bf16)
 #define GATED(Act, act)                                                                                                \
   KERNEL_EARLY(decode_gated_q8_1_##act)                                                                                \
   KERNEL(decode_gated_q8_1_##act, (u64 rows, u32 n, u32 padded, const float* gate, u64 gate_row, const float* up,      \
-                                   u64 up_row, u8* blocks)) {                                                          \
-    decode::gatedAll<decode::Act>({rows, n, padded, gate, gate_row, up, up_row, blocks});                              \
+                                   u64 up_row, u8* blocks, bf16* y)) {                                                 \
+    decode::gatedAll<decode::Act>({rows, n, padded, gate, gate_row, up, up_row, blocks, y});                           \
   }
 GATED(Silu, silu)
 GATED(Gelu, gelu)
@@ -47,3 +50,17 @@ GATED(Gelu, gelu)
 HEADS(float, f32)
 HEADS(f16, f16)
 HEADS(bf16, bf16)
+
+KERNEL_EARLY(decode_route)
+KERNEL_BOUNDS(decode_route, 64,
+              (u32 tokens, u32 experts, u32 chosen, u32 groups, u32 open_groups, u32 best, bool sigmoid, bool renormalise,
+               float scale, const float* logits, const float* correction, float* weights, u32* ids)) {
+  decode::routeAll({tokens, experts, chosen, groups, open_groups, best, sigmoid, renormalise, scale, logits, correction,
+                    weights, ids});
+}
+
+KERNEL_EARLY(decode_group)
+KERNEL(decode_group, (u32 pairs, u32 experts, u32 chosen, u32 tile, u32 tiles, const u32* ids, u32* places, u32* sources,
+                      u32* owners, u32* out)) {
+  decode::group({pairs, experts, chosen, tile, tiles, ids, places, sources, owners, out});
+}

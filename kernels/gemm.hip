@@ -5,6 +5,7 @@
 //   gemm_mma_{f16,bf16}  on matrix units; 256 threads, and on NVIDIA as many times 48 KiB of dynamic shared memory as there
 //             are, of 2 to 4 (4 where compiled for sm_90a); each operand aligned to 16 bytes in all but one stride, which
 //             is 1. gemm_{t} on targets without such units.
+//   gemm_groups_{t}  rows of a mixture's experts, each group with the weights of its expert
 //   gemv_{t}  the same product for small m, by reading the right matrix once for every 8 rows (4 on the host)
 #include "x.h"
 #include "shared/split.h"
@@ -21,6 +22,16 @@
     function(b, m, n, k, gemm::Operand<T>{lhs, lhs_batch_stride, lhs_row_stride, lhs_col_stride},                      \
              gemm::Operand<T>{rhs, rhs_batch_stride, rhs_row_stride, rhs_col_stride}, out);                            \
   }
+
+// Rows of experts' groups: gemm/tile.h. For any grid and block.
+#define GROUPS(T, t)                                                                                                   \
+  KERNEL_BOUNDS(gemm_groups_##t, 512,                                                                                  \
+                (u64 n, u64 k, const T* rows, const T* weights, const u32* tiles, u32 count, T* out)) {                \
+    gemm::multiplyGroups<T>(n, k, rows, weights, tiles, count, out);                                                   \
+  }
+GROUPS(bf16, bf16)
+GROUPS(f16, f16)
+GROUPS(float, f32)
 
 #define PRODUCT(T, t)                              \
   GEMM_KERNEL(gemm_##t, 512, T, gemm::multiply)    \

@@ -25,10 +25,15 @@
 
 using namespace quant;
 
+// Ours, for products of many rows.
+#define DEQUANTIZE_BF16(Q, name) \
+  KERNEL(dequantize_block_##name##_bf16, (const u8* x, bf16* y, u64 blocks)) { dequantizePairs<Q>(x, y, blocks); }
+
 // The 32-element formats; PER is the number of elements that one unit of k stands for.
 #define DEQUANTIZE(Q, name, PER)                                                                                       \
   KERNEL(dequantize_block_##name##_f32, (const u8* x, float* y, i32 k)) { dequantizeAll<Q>(x, y, (u32)k / (32 / PER)); } \
-  KERNEL(dequantize_block_##name##_f16, (const u8* x, f16* y, i32 k)) { dequantizeAll<Q>(x, y, (u32)k / (32 / PER)); }
+  KERNEL(dequantize_block_##name##_f16, (const u8* x, f16* y, i32 k)) { dequantizeAll<Q>(x, y, (u32)k / (32 / PER)); } \
+  DEQUANTIZE_BF16(Q, name)
 DEQUANTIZE(Q4_0, q4_0, 32)
 DEQUANTIZE(Q4_1, q4_1, 32)
 DEQUANTIZE(Q5_0, q5_0, 1)
@@ -37,7 +42,8 @@ DEQUANTIZE(Q8_0, q8_0, 32)
 
 #define DEQUANTIZE_K(Q, name)                                                                    \
   KERNEL(dequantize_block_##name##_f32, (const u8* x, float* y)) { dequantizeOwn<Q>(x, y); } \
-  KERNEL(dequantize_block_##name##_f16, (const u8* x, f16* y)) { dequantizeOwn<Q>(x, y); }
+  KERNEL(dequantize_block_##name##_f16, (const u8* x, f16* y)) { dequantizeOwn<Q>(x, y); }   \
+  DEQUANTIZE_BF16(Q, name)
 DEQUANTIZE_K(Q2_K, q2_K)
 DEQUANTIZE_K(Q3_K, q3_K)
 DEQUANTIZE_K(Q4_K, q4_K)
@@ -59,6 +65,13 @@ DEQUANTIZE_K(Q8_K, q8_K)
     X_SHARED(u8, memory, (MmaMemory<Q, rows, columns>));                                                               \
     mulMatMma<Q, rows, columns>(x, y, dst, ncols_x, nrows_x, ncols_y, nrows_y, nrows_dst, memory);                     \
   }
+#define MATRIX_MMA_GROUPED(Q, name)                                                                                    \
+  KERNEL_BOUNDS(mul_mat_mma_grouped_##name, MMA_BOUND,                                                                 \
+                (const u8* x, const u8* y, float* dst, i32 ncols_x, i32 nrows_x, const u32* tiles, i32 tile_count,     \
+                 i32 nrows_y)) {                                                                                       \
+    X_SHARED(u8, memory, (MmaMemory<Q, 32, TILE>));                                                                    \
+    mulMatMmaGrouped<Q>(x, y, dst, ncols_x, nrows_x, tiles, tile_count, nrows_y, memory);                              \
+  }
 #define ROWS_AND_TILES(Q, name)                                                                                        \
   KERNEL(get_rows_##name, (const u8* src0, const u32* ids, float* dst, i64 ne00, u64 nb01)) {                          \
     getRows<Q>(src0, ids, dst, (u64)ne00, nb01);                                                                       \
@@ -67,6 +80,12 @@ DEQUANTIZE_K(Q8_K, q8_K)
                 (const u8* x, const u8* y, float* dst, i32 ncols_x, i32 nrows_x, i32 ncols_y, i32 nrows_y, i32 nrows_dst)) { \
     X_SHARED(Tiles, tile, 1);                                                                                          \
     mulMat<Q>(x, y, dst, ncols_x, nrows_x, ncols_y, nrows_y, nrows_dst, tile[0]);                                      \
+  }                                                                                                                    \
+  KERNEL_BOUNDS(mul_mat_grouped_##name, 256,                                                                           \
+                (const u8* x, const u8* y, float* dst, i32 ncols_x, i32 nrows_x, const u32* tiles, i32 tile_count,     \
+                 i32 nrows_y)) {                                                                                       \
+    X_SHARED(Tiles, tile, 1);                                                                                          \
+    mulMatGrouped<Q>(x, y, dst, ncols_x, nrows_x, tiles, tile_count, nrows_y, tile[0]);                                \
   }
 #define MATRIX(Q, name)                                                                                                \
   ROWS_AND_TILES(Q, name)                                                                                              \
@@ -79,7 +98,8 @@ DEQUANTIZE_K(Q8_K, q8_K)
   VEC(Q, name, 7)                                                                                                      \
   VEC(Q, name, 8)                                                                                                      \
   MATRIX_MMA(Q, name, _, 64, 128)                                                                                      \
-  MATRIX_MMA(Q, name, _few_, 32, 64)
+  MATRIX_MMA(Q, name, _few_, 32, 64)                                                                                   \
+  MATRIX_MMA_GROUPED(Q, name)
 MATRIX(Q4_0, q4_0)
 MATRIX(Q4_1, q4_1)
 MATRIX(Q5_0, q5_0)

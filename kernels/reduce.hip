@@ -3,7 +3,7 @@
 // covered; f16, bf16 and f8e4m3 accumulate in f32 and f64 norms in f64; min and max propagate NaN, argmin and argmax
 // give the first NaN, else the first index of the extremum; softmax and the norms take one block a row whatever the
 // block's shape (their block_size argument is read by nobody). cols_* (reduce/columns.h), rows_*, part_* and
-// done_* (reduce/fast.h) are ours.
+// done_* (reduce/fast.h) and cumsum_* (reduce/scan.h) are ours.
 #include "x.h"
 #include "shared/split.h"
 #include "shared/rough.h"
@@ -13,6 +13,7 @@
 #include "reduce/columns.h"
 #include "reduce/row.h"
 #include "reduce/rope.h"
+#include "reduce/scan.h"
 
 #define REDUCE(op, Op, T, t)                                                                                  \
   KERNEL(fast_##op##_##t, (u64 src_numel, u64 el_per_block, u64 num_dims, const u64* info, const T* src, T* dst)) { \
@@ -57,7 +58,8 @@
   REDUCE(min, MinNan, T, t)              \
   REDUCE(max, MaxNan, T, t)              \
   REDUCE_INDEX(argmin, MinNan, T, t)     \
-  REDUCE_INDEX(argmax, MaxNan, T, t)
+  REDUCE_INDEX(argmax, MaxNan, T, t)     \
+  KERNEL(cumsum_##t, (u64 left, u64 size, u64 right, const T* src, T* dst)) { reduce::cumsum(left, size, right, src, dst); }
 REDUCE_ALL(u8, u8)
 REDUCE_ALL(u32, u32)
 REDUCE_ALL(i16, i16)

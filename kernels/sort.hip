@@ -4,6 +4,7 @@
 // and of any width, where candle's shared memory of four bytes a column ends at a few thousand; topk_* is ours and finds
 // the first k without sorting the row.
 #include "x.h"
+#include "shared/barrier.h"
 #include "shared/split.h"
 #include "sort/key.h"
 #include "sort/row.h"

@@ -27,18 +27,20 @@ constexpr u32 LANES = 8;
 
 template <class T, class K>
 struct Problem {
-  u64 tokens, heads, kvHeads;
+  u32 heads, kvHeads;
   u32 d, dv;
   u32 blockShift;  // a block has 2^blockShift positions
   u32 maxBlocks;   // blocks that a row of the table names
-  u64 sequences;   // rows of the table
-  u64 blocks;      // of the pool
+  u32 sequences;   // rows of the table
+  u32 blocks;      // of the pool
   u32 parts;
   u32 window;  // keys that a query sees at most; 0: all
   float scale, softcap;
   const T* q;  // [tokens, heads, d], its last dimension contiguous
   u64 qRow, qHead;
   const K *k, *v;  // [blocks, 2^blockShift, kvHeads, d or dv]
+  u64 vRow;        // from one value to the next: dv, or d where values are the first elements of keys
+  const float* sinks;  // [heads]: a score of each head that has no value; null: none
   const u32 *tables, *rows, *lengths;
   float* partial;  // [tokens, heads, parts, dv + 2]: weighted values, their largest score, the sum of weights
   T* out;          // [tokens, heads, dv]
@@ -139,6 +141,7 @@ X_DEVICE void weigh(const Shared<HEADS>& shared, u32 n) {
       sum += weight;
     }
     sum = warpReduce<Sum>(sum);
+    warpBarrier();  // all lanes have read the top that lane 0 replaces
     if (laneId() == 0) {
       const float kept = m::exp(before - base);
       shared.top[h] = top;
@@ -224,6 +227,15 @@ struct Values {
 };
 #endif
 
+/** A score beside those of keys, whose largest is `top`: its weight, and what theirs are multiplied with. */
+struct Sink {
+  float kept, weight;
+  X_DEVICE static Sink beside(float score, float top) {
+    const float base = attention::finite(score > top ? score : top);
+    return {m::exp(top - base), m::exp(score - base)};
+  }
+};
+
 /** `count` heads from `head` on, of one head of keys, for part `part` of a token's keys. All threads of a block. */
 template <u32 HEADS, class T, class K>
 X_DEVICE void attend(const Problem<T, K>& p, u64 token, u64 head, u32 count, u32 part) {
@@ -262,16 +274,22 @@ X_DEVICE void attend(const Problem<T, K>& p, u64 token, u64 head, u32 count, u32
     barrier();
     weigh<HEADS>(shared, n);
     barrier();
-    values.add(shared, p.v + kvHead * p.dv, p.kvHeads * p.dv, p.dv, n);
+    values.add(shared, p.v + kvHead * p.vRow, p.kvHeads * p.vRow, p.dv, n);
     barrier();
   }
   values.store(shared, p.dv);
+  // Of several parts the merge adds the sink, once.
+  if (p.sinks && p.parts == 1) X_FOR_BLOCK(h, count) {
+    const Sink sink = Sink::beside(p.sinks[head + h], shared.top[h]);
+    shared.kept[h] = sink.kept;
+    shared.sum[h] = shared.sum[h] * sink.kept + sink.weight;
+  }
   barrier();
   X_FOR_BLOCK(i, count * p.dv) {
     const u32 h = (u32)i / p.dv, e = (u32)i % p.dv;
     const float total = values.total(shared, h, e, p.dv);
     if (p.parts > 1) partial[h * p.parts * (p.dv + 2) + e] = total;
-    else out[i] = from_acc<T>(total / shared.sum[h]);
+    else out[i] = from_acc<T>((p.sinks ? total * shared.kept[h] : total) / shared.sum[h]);
   }
   if (p.parts > 1) X_FOR_BLOCK(h, count) {
     partial[h * p.parts * (p.dv + 2) + p.dv] = shared.top[h];
@@ -281,21 +299,24 @@ X_DEVICE void attend(const Problem<T, K>& p, u64 token, u64 head, u32 count, u32
 }
 
 template <u32 HEADS, class T, class K>
-X_DEVICE void attendAll(const Problem<T, K>& p) {
+X_DEVICE void attendItem(const Problem<T, K>& p, u32 item) {
+  const u32 kvHeads = (u32)p.kvHeads, group = (u32)p.heads / kvHeads, tiles = (group + HEADS - 1) / HEADS;
+  const u32 above = item / p.parts, part = item - above * p.parts;
+  const u32 pair = above / tiles, first = (above - pair * tiles) * HEADS;
+  const u32 token = pair / kvHeads, kvHead = pair - token * kvHeads, left = group - first;
+  attend<HEADS>(p, token, kvHead * group + first, left < HEADS ? left : HEADS, part);
+}
+
+/** On GPUs a block an item: what a loop keeps would take more scalar registers than there are. */
+template <u32 HEADS, class T, class K>
+X_DEVICE void attendAll(const Problem<T, K>& p, u32 items) {
   early::await();
   early::letNextBegin();
-  // 32 bits and opaque: the reciprocals of 64-bit divisors would take half of the scalar registers.
-  const u32 kvHeads = opaque((u32)p.kvHeads), parts = opaque(p.parts);
-  const u32 group = (u32)p.heads / kvHeads, tiles = (group + HEADS - 1) / HEADS;
-  X_FOR_SPLIT(item, p.tokens * kvHeads * tiles * parts) {
-    u64 rest = item / parts;
-    const u32 part = (u32)item - (u32)rest * parts;
-    const u64 above = rest / tiles;
-    const u32 first = ((u32)rest - (u32)above * tiles) * HEADS;
-    const u64 token = above / kvHeads;
-    const u32 kvHead = (u32)above - (u32)token * kvHeads, left = group - first;
-    attend<HEADS>(p, token, kvHead * group + first, left < HEADS ? left : HEADS, part);
-  }
+#if X_HOST
+  X_FOR_SPLIT(item, items) attendItem<HEADS>(p, (u32)item);
+#else
+  if (split::block() < items) attendItem<HEADS>(p, (u32)split::block());
+#endif
 }
 
 /** How a row of the result is made of its parts. All threads of a block. */
@@ -303,7 +324,8 @@ struct Weights {
   float* of;    // [parts], in shared memory
   float whole;  // their sum, with those of the parts
 
-  X_DEVICE static Weights make(const float* at, u32 dv, u32 parts, float* shared) {
+  /** @param sink the score that takes part without a value; null: none */
+  X_DEVICE static Weights make(const float* at, u32 dv, u32 parts, const float* sink, float* shared) {
     const float* scores = at + dv;
     const u32 step = dv + 2;
     float top = lanes::lowest<float>(), whole = 0.0f;
@@ -312,13 +334,18 @@ struct Weights {
       const float score = scores[i * step];
       if (scores[i * step + 1] > 0.0f && score > top) top = score;
     }
-    top = attention::finite(blockReduce<Max>(top));
+    top = blockReduce<Max>(top);
+    // A token that sees nothing gives 0 with a sink too.
+    const bool beside = sink && top != lanes::lowest<float>();
+    if (beside && *sink > top) top = *sink;
+    top = attention::finite(top);
     X_FOR_BLOCK(i, parts) {
       const float own = scores[i * step + 1], weight = own == 0.0f ? 0.0f : m::exp(scores[i * step] - top);
       shared[i] = weight;
       if (weight != 0.0f) whole += weight * own;
     }
     whole = blockReduce<Sum>(whole);
+    if (beside) whole += m::exp(*sink - top);
     barrier();
     return {shared, whole};
   }
@@ -336,24 +363,24 @@ struct Weights {
 };
 
 template <class T>
-X_DEVICE void merge(u64 rows, u32 dv, u32 parts, const float* partial, T* out) {
+X_DEVICE void merge(u64 rows, u32 heads, u32 dv, u32 parts, const float* partial, const float* sinks, T* out) {
   early::await();
   early::letNextBegin();
   X_SHARED(float, shared, MAX_PARTS);
   X_FOR_SPLIT(row, rows) {
     const float* at = partial + row * parts * (dv + 2);
-    const Weights weights = Weights::make(at, dv, parts, shared);
+    const Weights weights = Weights::make(at, dv, parts, sinks ? sinks + (u32)row % heads : nullptr, shared);
     X_FOR_BLOCK(e, dv) out[row * dv + e] = from_acc<T>(weights.value(at, dv, parts, (u32)e));
     barrier();
   }
 }
 
 /** Row `row` as q8_1 blocks of a token's heads one after the other, padded with zeros; dv is a multiple of 32. */
-X_DEVICE void mergeBlocksOf(u32 row, u32 heads, u32 dv, u32 parts, u32 padded, const float* partial, u8* blocks,
-                            float* shared, float* values) {
+X_DEVICE void mergeBlocksOf(u32 row, u32 heads, u32 dv, u32 parts, u32 padded, const float* partial,
+                            const float* sinks, u8* blocks, float* shared, float* values) {
   const float* at = partial + (u64)row * parts * (dv + 2);
   const u32 token = row / heads, head = row - token * heads;
-  const Weights weights = Weights::make(at, dv, parts, shared);
+  const Weights weights = Weights::make(at, dv, parts, sinks ? sinks + head : nullptr, shared);
   X_FOR_BLOCK(e, dv) values[e] = weights.value(at, dv, parts, (u32)e);
   barrier();
   u8* out = blocks + (u64)token * (padded / 32) * quant::Q8_1::BYTES;
@@ -362,19 +389,23 @@ X_DEVICE void mergeBlocksOf(u32 row, u32 heads, u32 dv, u32 parts, u32 padded, c
 }
 
 /** On GPUs a block a row, of whole warps: a loop's constants would take more scalar registers than there are. */
-X_DEVICE void mergeBlocks(u32 rows, u32 heads, u32 dv, u32 parts, u32 padded, const float* partial, u8* blocks) {
+X_DEVICE void mergeBlocks(u32 rows, u32 heads, u32 dv, u32 parts, u32 padded, const float* partial, const float* sinks,
+                          u8* blocks) {
   early::await();
   early::letNextBegin();
   X_SHARED(float, shared, MAX_PARTS);
   X_SHARED(float, values, MAX_HEAD);
 #if X_HOST
-  X_FOR_SPLIT(row, rows) mergeBlocksOf((u32)row, heads, dv, parts, padded, partial, blocks, shared, values);
+  X_FOR_SPLIT(row, rows) mergeBlocksOf((u32)row, heads, dv, parts, padded, partial, sinks, blocks, shared, values);
 #else
-  if (split::block() < rows) mergeBlocksOf((u32)split::block(), heads, dv, parts, padded, partial, blocks, shared, values);
+  if (split::block() < rows) mergeBlocksOf((u32)split::block(), heads, dv, parts, padded, partial, sinks, blocks, shared, values);
 #endif
 }
 
-/** Keys [kvHeads, tokens, d] and values [kvHeads, tokens, dv] into the pool's slots; a slot beyond the pool is left out. */
+/**
+ * Keys [kvHeads, tokens, d] and values [kvHeads, tokens, dv] into the pool's slots; a slot beyond the pool is left out. With
+ * dv = 0 there are no values.
+ */
 template <class T, class K>
 X_DEVICE void append(u64 tokens, u64 kvHeads, u64 d, u64 dv, u64 poolSlots, const u32* slots, const T* k, u64 kHead,
                      u64 kRow, const T* v, u64 vHead, u64 vRow, K* kPool, K* vPool) {

@@ -230,7 +230,7 @@ struct Slabs {
 #pragma unroll
         for (u32 i = 0; i < 256 / WARP; ++i)
           weightRows[(r * 16 + mma::rowOf(i)) * WEIGHT_STRIDE + c * 16 + mma::columnOf(i)] = from_acc<T>(weights[r][c].v[i]);
-    warpFence();
+    warpBarrier();
 #pragma unroll
     for (u32 k = 0; k < KEYS; k += K) {
       mma::Operand<T> w[ROWS_OF_WARP];
@@ -243,13 +243,7 @@ struct Slabs {
         for (u32 r = 0; r < ROWS_OF_WARP; ++r) mma::multiply(out[r][d / 16], w[r], v);
       }
     }
-    warpFence();
-  }
-  /** What the warp's lanes wrote to LDS is there for all of them. */
-  static X_DEVICE void warpFence() {
-    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
-    __builtin_amdgcn_wave_barrier();
-    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+    warpBarrier();
   }
 };
 

@@ -175,7 +175,8 @@ struct Gated {
   u64 gateRow;
   const float* up;
   u64 upRow;
-  u8* blocks;
+  u8* blocks;  // as q8_1, or null
+  bf16* y;     // [rows, n], or null
 };
 
 template <class Act>
@@ -190,7 +191,9 @@ X_DEVICE void gatedAll(const Gated& p) {
     float values[32] = {};
     if (at < p.n)
       for (u32 e = 0; e < 32; ++e) values[e] = Act::apply(gate[e]) * up[e];
-    quant::quantizeGroup(values, 32, p.blocks + i * quant::Q8_1::BYTES);
+    if (p.blocks) quant::quantizeGroup(values, 32, p.blocks + i * quant::Q8_1::BYTES);
+    if (p.y && at < p.n)
+      for (u32 e = 0; e < 32; ++e) p.y[row * p.n + at + e] = from_acc<bf16>(values[e]);
   }
 #else
   const u32 quads = p.padded / 4;
@@ -218,7 +221,13 @@ X_DEVICE void gatedAll(const Gated& p) {
 #pragma unroll
       for (u32 e = 0; e < 4; ++e) values[e] = Act::apply(g[e]) * u[e];
     }
-    quant::quantizeQuad(values, p.blocks + i / 8 * quant::Q8_1::BYTES, i < total);
+    if (p.y && inside) {
+      Vec<bf16, 4> out;
+#pragma unroll
+      for (u32 e = 0; e < 4; ++e) out[e] = from_acc<bf16>(values[e]);
+      storeVec(p.y + row * p.n + at, out);
+    }
+    if (p.blocks) quant::quantizeQuad(values, p.blocks + i / 8 * quant::Q8_1::BYTES, i < total);
   }
 #endif
 }

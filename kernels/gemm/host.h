@@ -139,6 +139,26 @@ X_DEVICE void kernel(const A* strip, const A* panel, u64 depth, A* sums, u64 str
   }
 }
 
+/** Rows from m0 and columns from n0 of one product, those below m and n, at most HEIGHT and WIDTH; out has n columns. */
+template <class T>
+X_DEVICE void multiplyTile(const Operand<T>& l, const Operand<T>& r, u64 m0, u64 m, u64 n0, u64 n, u64 k, T* out,
+                           sum_t<T>* panel, sum_t<T>* sums, sum_t<T>* strip) {
+  typedef sum_t<T> A;
+  typedef Sizes<A> S;
+  const u64 width = n - n0 < S::WIDTH ? n - n0 : S::WIDTH, height = m - m0 < S::HEIGHT ? m - m0 : S::HEIGHT;
+  for (u64 i = 0; i < S::HEIGHT * S::WIDTH; ++i) sums[i] = (A)0;
+  for (u64 k0 = 0; k0 < k; k0 += S::DEPTH) {
+    const u64 depth = k - k0 < S::DEPTH ? k - k0 : S::DEPTH;
+    packRight(panel, r, k0, depth, n0, width);
+    for (u64 i = 0; i < height; i += S::ROWS) {
+      packLeft(strip, l, m0 + i, height - i < S::ROWS ? height - i : S::ROWS, k0, depth);
+      for (u64 c = 0; c < width; c += S::COLUMNS) kernel<A>(strip, panel + c * depth, depth, sums + i * S::WIDTH + c, S::WIDTH);
+    }
+  }
+  for (u64 i = 0; i < height; ++i)
+    for (u64 c = 0; c < width; ++c) out[(m0 + i) * n + n0 + c] = from_acc<T>(sums[i * S::WIDTH + c]);
+}
+
 template <class T>
 X_DEVICE void multiply(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& lhs, const Operand<T>& rhs, T* out) {
   typedef sum_t<T> A;
@@ -147,19 +167,22 @@ X_DEVICE void multiply(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& lhs, 
   const u64 across = (n + S::WIDTH - 1) / S::WIDTH, down = (m + S::HEIGHT - 1) / S::HEIGHT;
   X_FOR_SPLIT(at, across * down * batches) {
     const u64 n0 = at % across * S::WIDTH, m0 = at / across % down * S::HEIGHT, b = at / across / down;
-    const u64 width = n - n0 < S::WIDTH ? n - n0 : S::WIDTH, height = m - m0 < S::HEIGHT ? m - m0 : S::HEIGHT;
-    const Operand<T> l = lhs.of(b), r = rhs.of(b);
-    for (u64 i = 0; i < S::HEIGHT * S::WIDTH; ++i) sums[i] = (A)0;
-    for (u64 k0 = 0; k0 < k; k0 += S::DEPTH) {
-      const u64 depth = k - k0 < S::DEPTH ? k - k0 : S::DEPTH;
-      packRight(panel, r, k0, depth, n0, width);
-      for (u64 i = 0; i < height; i += S::ROWS) {
-        packLeft(strip, l, m0 + i, height - i < S::ROWS ? height - i : S::ROWS, k0, depth);
-        for (u64 c = 0; c < width; c += S::COLUMNS) kernel<A>(strip, panel + c * depth, depth, sums + i * S::WIDTH + c, S::WIDTH);
-      }
-    }
-    for (u64 i = 0; i < height; ++i)
-      for (u64 c = 0; c < width; ++c) out[(b * m + m0 + i) * n + n0 + c] = from_acc<T>(sums[i * S::WIDTH + c]);
+    multiplyTile(lhs.of(b), rhs.of(b), m0, m, n0, n, k, out + b * m * n, panel, sums, strip);
+  }
+}
+
+/** As on GPUs (gemm/tile.h). */
+template <class T>
+X_DEVICE void multiplyGroups(u64 n, u64 k, const T* rows, const T* weights, const u32* tiles, u32 count, T* out) {
+  typedef sum_t<T> A;
+  typedef Sizes<A> S;
+  alignas(64) A panel[S::DEPTH * S::WIDTH], sums[S::HEIGHT * S::WIDTH], strip[S::DEPTH * S::ROWS];
+  const u64 across = (n + S::WIDTH - 1) / S::WIDTH;
+  X_FOR_SPLIT(at, across * count) {
+    const u32* own = tiles + at / across * 3;
+    const Operand<T> l = {rows, 0, k, 1}, r = {weights + own[0] * n * k, 0, 1, k};
+    for (u64 m0 = own[1]; m0 < own[2]; m0 += S::HEIGHT)
+      multiplyTile(l, r, m0, (u64)own[2], at % across * S::WIDTH, n, k, out, panel, sums, strip);
   }
 }
 

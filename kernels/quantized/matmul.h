@@ -97,6 +97,30 @@ X_DEVICE void multiplyTiles(const Tiles& tile, u32 r0, u32 c0, float (&acc)[4][8
   }
 }
 
+/** A tile of rows from row0 and columns from column0, those below `rows` and `columns`. All threads of the block. */
+template <class Q>
+X_DEVICE void mulMatTile(const u8* x, u64 rowBytes, u32 row0, u32 rows, const u8* y, u64 columnBytes, u32 column0, u32 columns,
+                         u32 words, float* dst, u32 dstRows, Tiles& tile) {
+  for (u32 base = 0; base < 128; base += blockThreads()) {
+    const u32 member = base + threadIndex();
+    const u32 r0 = member % 8 * 8, c0 = member / 8 * 4;
+    float acc[4][8] = {};
+    for (u32 word0 = 0; word0 < words; word0 += Tiles::WORDS) {
+      loadTiles<Q>(tile, x, rowBytes, row0, rows, y, columnBytes, column0, columns, word0, words);
+      barrier();
+      if (member < 128) multiplyTiles<Q>(tile, r0, c0, acc);
+      barrier();
+    }
+    if (member >= 128) continue;
+#pragma unroll
+    for (u32 c = 0; c < 4; ++c)
+#pragma unroll
+      for (u32 r = 0; r < 8; ++r)
+        if (row0 + r0 + r < rows && column0 + c0 + c < columns)
+          dst[(u64)(column0 + c0 + c) * dstRows + row0 + r0 + r] = acc[c][r];
+  }
+}
+
 #endif
 
 /** dst[column * dstRows + row] = row . column; y holds q8_1 columns of paddedInner elements. */
@@ -122,26 +146,37 @@ X_DEVICE void mulMat(const u8* x, const u8* y, float* dst, i32 innerSize, i32 ro
   const u32 words = (u32)innerSize / 4;
   X_FOR_SPLIT(at, (u64)rowTiles * columnTiles) {
     const u32 row0 = (u32)(at % rowTiles) * TILE, column0 = (u32)(at / rowTiles) * TILE;
-    for (u32 base = 0; base < 128; base += blockThreads()) {
-      const u32 member = base + threadIndex();
-      const u32 r0 = member % 8 * 8, c0 = member / 8 * 4;
-      float acc[4][8] = {};
-      for (u32 word0 = 0; word0 < words; word0 += Tiles::WORDS) {
-        loadTiles<Q>(tile, x, rowBytes, row0, rows, y, columnBytes, column0, columns, word0, words);
-        barrier();
-        if (member < 128) multiplyTiles<Q>(tile, r0, c0, acc);
-        barrier();
-      }
-      if (member >= 128) continue;
-#pragma unroll
-      for (u32 c = 0; c < 4; ++c)
-#pragma unroll
-        for (u32 r = 0; r < 8; ++r)
-          if (row0 + r0 + r < rows && column0 + c0 + c < columns)
-            dst[(u64)(column0 + c0 + c) * (u32)dstRows + row0 + r0 + r] = acc[c][r];
-    }
+    mulMatTile<Q>(x, rowBytes, row0, rows, y, columnBytes, column0, columns, words, dst, (u32)dstRows, tile);
   }
 #endif
+}
+
+/**
+ * Columns in groups, each with the rows of an expert: tiles [tiles, 3] hold the expert, the first column and the one behind the
+ * last, at most TILE of them; x is [experts, rowCount]. dst[column * rowCount + row].
+ */
+template <class Q>
+X_DEVICE void mulMatGrouped(const u8* x, const u8* y, float* dst, i32 innerSize, i32 rowCount, const u32* tiles, i32 tileCount,
+                            i32 paddedInner, Tiles& tile) {
+  const u32 rows = (u32)rowCount;
+  const u64 columnBytes = (u64)paddedInner / 32 * Q8_1::BYTES;
+  const u64 rowBytes = (u64)(innerSize / (i32)Q::SIZE) * Q::BYTES;
+  constexpr u32 ROWS = X_HOST ? 2 * TILE : TILE;
+  const u32 rowTiles = (rows + ROWS - 1) / ROWS;
+  X_FOR_SPLIT(at, (u64)rowTiles * (u32)tileCount) {
+    const u32* own = tiles + at / rowTiles * 3;
+    const u32 row0 = (u32)(at % rowTiles) * ROWS, column0 = own[1], columns = own[2];
+    if (column0 >= columns) continue;
+    const u8* weights = x + (u64)own[0] * rows * rowBytes;
+#if X_HOST
+    (void)tile;
+    const u64 rowEnd = row0 + ROWS < rows ? row0 + ROWS : rows;
+    hostProducts<Q>(weights, row0, rowEnd, (u64)innerSize, y + column0 * columnBytes, columnBytes, columns - column0,
+                    dst + (u64)column0 * rows, (u64)rows);
+#else
+    mulMatTile<Q>(weights, rowBytes, row0, rows, y, columnBytes, column0, columns, (u32)innerSize / 4, dst, rows, tile);
+#endif
+  }
 }
 
 }  // namespace quant

@@ -211,6 +211,42 @@ X_DEVICE void multiplySlab(const Slab<Q, ROWS, COLUMNS>& slab, u32 row, u32 colu
   }
 }
 
+/** A tile of rows from row0 and columns from column0, those below `rows` and `columns`. All threads of the block. */
+template <class Q, u32 ROWS, u32 COLUMNS>
+X_DEVICE void mmaTile(Slab<Q, ROWS, COLUMNS>& slab, const u8* x, u64 rowBytes, u32 row0, u32 rows, const u8* y, u64 columnBytes,
+                      u32 column0, u32 columns, u32 groups, bool aligned, float* dst, u32 dstRows) {
+  constexpr u32 ACROSS = 4, R = ROWS / (MMA_WARPS / ACROSS) / 16, C = COLUMNS / ACROSS / 16, N = mma::Tile<i8>::N;
+  const u32 row = warpId() / ACROSS * R * 16, column = warpId() % ACROSS * C * 16;
+  float acc[C][R][N] = {};
+#pragma unroll 1
+  for (u32 group0 = 0; group0 < groups; group0 += SLAB_GROUPS) {
+    barrier();
+    copyColumns<COLUMNS>(slab.y, y, columnBytes, column0, columns, group0, aligned);
+    unpackRows(slab, x, rowBytes, row0, rows, group0, groups);
+#if X_MMA_NVIDIA
+    mma::commitCopies();
+    mma::awaitCopies<0>();
+#endif
+    barrier();
+    if (Q::MINS) {
+      sumColumns(slab);
+      barrier();
+    }
+    const u32 left = groups - group0;
+    if (column0 + column < columns && row0 + row < rows)
+      multiplySlab(slab, row, column, left < SLAB_GROUPS ? left : SLAB_GROUPS, acc);
+  }
+#pragma unroll
+  for (u32 j = 0; j < C; ++j)
+#pragma unroll
+    for (u32 i = 0; i < R; ++i)
+#pragma unroll
+      for (u32 e = 0; e < N; ++e) {
+        const u32 r = row0 + row + 16 * i + mma::columnOf(e), c = column0 + column + 16 * j + mma::rowOf(e);
+        if (r < rows && c < columns) dst[(u64)c * dstRows + r] = acc[j][i][e];
+      }
+}
+
 #else
 
 [[maybe_unused]] constexpr u32 MMA_BOUND = 256;
@@ -225,49 +261,45 @@ X_DEVICE void mulMatMma(const u8* x, const u8* y, float* dst, i32 innerSize, i32
                         i32 dstRows, u8* memory) {
 #if X_MMA
   if (blockThreads() == MMA_WARPS * WARP) {
-    constexpr u32 ACROSS = 4, R = ROWS / (MMA_WARPS / ACROSS) / 16, C = COLUMNS / ACROSS / 16, N = mma::Tile<i8>::N;
     const u32 rows = (u32)rowCount, columns = (u32)columnCount, groups = (u32)innerSize / 32;
     const u64 rowBytes = (u64)((u32)innerSize / Q::SIZE) * Q::BYTES, columnBytes = (u64)paddedInner / 32 * Q8_1::BYTES;
     const bool aligned = aligned16(y) && paddedInner % (i32)SLAB == 0;
     const u32 rowTiles = (rows + ROWS - 1) / ROWS, columnTiles = (columns + COLUMNS - 1) / COLUMNS;
-    const u32 row = warpId() / ACROSS * R * 16, column = warpId() % ACROSS * C * 16;
     Slab<Q, ROWS, COLUMNS>& slab = *(Slab<Q, ROWS, COLUMNS>*)memory;
     // Blocks that run together share their rows.
     X_FOR_SPLIT(at, (u64)rowTiles * columnTiles) {
       const u32 row0 = (u32)(at / columnTiles) * ROWS, column0 = (u32)(at % columnTiles) * COLUMNS;
-      float acc[C][R][N] = {};
-#pragma unroll 1
-      for (u32 group0 = 0; group0 < groups; group0 += SLAB_GROUPS) {
-        barrier();
-        copyColumns<COLUMNS>(slab.y, y, columnBytes, column0, columns, group0, aligned);
-        unpackRows(slab, x, rowBytes, row0, rows, group0, groups);
-#if X_MMA_NVIDIA
-        mma::commitCopies();
-        mma::awaitCopies<0>();
-#endif
-        barrier();
-        if (Q::MINS) {
-          sumColumns(slab);
-          barrier();
-        }
-        const u32 left = groups - group0;
-        if (column0 + column < columns && row0 + row < rows)
-          multiplySlab(slab, row, column, left < SLAB_GROUPS ? left : SLAB_GROUPS, acc);
-      }
-#pragma unroll
-      for (u32 j = 0; j < C; ++j)
-#pragma unroll
-        for (u32 i = 0; i < R; ++i)
-#pragma unroll
-          for (u32 e = 0; e < N; ++e) {
-            const u32 r = row0 + row + 16 * i + mma::columnOf(e), c = column0 + column + 16 * j + mma::rowOf(e);
-            if (r < rows && c < columns) dst[(u64)c * (u32)dstRows + r] = acc[j][i][e];
-          }
+      mmaTile(slab, x, rowBytes, row0, rows, y, columnBytes, column0, columns, groups, aligned, dst, (u32)dstRows);
     }
     return;
   }
 #endif
   mulMat<Q>(x, y, dst, innerSize, rowCount, columnCount, paddedInner, dstRows, *(Tiles*)memory);
+}
+
+/** As mulMatGrouped, whose tiles it takes on targets without such units and in blocks of other sizes. */
+template <class Q>
+X_DEVICE void mulMatMmaGrouped(const u8* x, const u8* y, float* dst, i32 innerSize, i32 rowCount, const u32* tiles,
+                               i32 tileCount, i32 paddedInner, u8* memory) {
+#if X_MMA
+  if (blockThreads() == MMA_WARPS * WARP) {
+    constexpr u32 ROWS = 32;
+    const u32 rows = (u32)rowCount, groups = (u32)innerSize / 32;
+    const u64 rowBytes = (u64)((u32)innerSize / Q::SIZE) * Q::BYTES, columnBytes = (u64)paddedInner / 32 * Q8_1::BYTES;
+    const bool aligned = aligned16(y) && paddedInner % (i32)SLAB == 0;
+    const u32 rowTiles = (rows + ROWS - 1) / ROWS;
+    Slab<Q, ROWS, TILE>& slab = *(Slab<Q, ROWS, TILE>*)memory;
+    X_FOR_SPLIT(at, (u64)rowTiles * (u32)tileCount) {
+      const u32* own = tiles + at / rowTiles * 3;
+      const u32 row0 = (u32)(at % rowTiles) * ROWS, column0 = own[1], columns = own[2];
+      if (column0 >= columns) continue;
+      mmaTile(slab, x + (u64)own[0] * rows * rowBytes, rowBytes, row0, rows, y, columnBytes, column0, columns, groups, aligned,
+              dst, rows);
+    }
+    return;
+  }
+#endif
+  mulMatGrouped<Q>(x, y, dst, innerSize, rowCount, tiles, tileCount, paddedInner, *(Tiles*)memory);
 }
 
 }  // namespace quant

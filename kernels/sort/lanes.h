@@ -30,21 +30,13 @@ struct LaneMask<64> {
   }
   static X_DEVICE u32 size(type mask) { return (u32)__builtin_popcountll(mask); }
 };
-/** What lanes of this warp wrote to shared memory before is what its lanes read after; every lane must come here. */
-X_DEVICE void warpBarrier() {
-  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
-  __builtin_amdgcn_wave_barrier();
-  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
-}
 #else
 #if X_NVRTC
 X_DEVICE u32 voted(bool v) { return __ballot_sync(0xffffffffu, v); }
 X_DEVICE u32 ones(u32 mask) { return (u32)__popc((int)mask); }
-X_DEVICE void warpBarrier() { __syncwarp(); }
 #else
 X_DEVICE u32 voted(bool v) { return (u32)__nvvm_vote_ballot_sync(0xffffffffu, v); }
 X_DEVICE u32 ones(u32 mask) { return (u32)__builtin_popcount(mask); }
-X_DEVICE void warpBarrier() { __nvvm_bar_warp_sync(0xffffffffu); }
 #endif
 template <u32>
 struct LaneMask {

@@ -18,10 +18,10 @@ export {
   headerSource,
   INDEXING,
   KernelModule,
-  kernelDirectory,
   listTargets,
   QUANTIZED,
   RANDOM,
+  RECURRENT,
   REDUCE,
   readManifest,
   SAMPLING,
@@ -29,6 +29,16 @@ export {
   TERNARY,
   UNARY,
 } from './module';
+export { KERNEL_PACKAGES, type KernelPackage, kernelPackageFor } from './packages';
 export { PtxText } from './ptx';
+export {
+  CODE_OBJECT_FORMAT,
+  type InstalledKernels,
+  installCommand,
+  installedKernels,
+  kernelDirectory,
+  type PackageIndex,
+  type PackedFile,
+} from './stores';
 export { resolveTarget } from './targets';
 export type { CodeObjectFormat, KernelInfo, Manifest, ManifestModule, ParamType, ParsedCodeObject } from './types';

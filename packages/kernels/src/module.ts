@@ -1,14 +1,13 @@
 /**
- * Kernel modules as data: the amalgamated source of each and its code objects on disk, read when asked for. The
- * directory is the package's own; X_KERNEL_DIR names another with the same layout (objects/<target>/, sources/).
+ * Kernel modules as data: the amalgamated source of each and its code objects, read when asked for. stores.ts says where
+ * they are.
  */
-
-import { createHash } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { KernelError } from './errors';
+import { kernelPackageFor } from './packages';
 import { namedDirectory } from './settings';
+import { installCommand, kernelDirectory, objectStores } from './stores';
 import { resolveTarget } from './targets';
 import type { KernelInfo, Manifest } from './types';
 
@@ -19,47 +18,22 @@ export interface CodeObject {
   kernels: Record<string, KernelInfo>;
 }
 
-/** The directory with `objects/` and `sources/`. */
-export function kernelDirectory(): string {
-  return namedDirectory() ?? fileURLToPath(new URL('..', import.meta.url));
-}
-
-/** Targets that have code objects on disk, in name order. */
+/** Targets that have code objects here, in name order. */
 export function listTargets(): string[] {
-  const objects = join(kernelDirectory(), 'objects');
-  if (!existsSync(objects)) return [];
-  return readdirSync(objects)
-    .filter((target) => existsSync(join(objects, target, 'manifest.json')))
-    .sort();
+  return [...new Set(objectStores().flatMap((store) => store.targets()))].sort();
 }
 
 /**
- * The manifest of one target, or undefined when nothing is built for it.
+ * The manifest of one target, or undefined when there is nothing for it.
  *
- * @throws KernelError KERNEL_MANIFEST_INVALID
+ * @throws KernelError KERNEL_MANIFEST_INVALID, KERNEL_PACKAGE_VERSION
  */
 export function readManifest(target: string): Manifest | undefined {
-  const path = join(kernelDirectory(), 'objects', target, 'manifest.json');
-  if (!existsSync(path)) return undefined;
-  try {
-    const manifest = JSON.parse(readFileSync(path, 'utf8')) as Manifest;
-    if (manifest.version === 1 && manifest.target === target && typeof manifest.modules === 'object') return manifest;
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
+  for (const store of objectStores(target)) {
+    const manifest = store.manifest(target);
+    if (manifest) return manifest;
   }
-  throw new KernelError(
-    'KERNEL_MANIFEST_INVALID',
-    `${path} is no manifest of version 1 for ${target}. ${reinstall(`--targets ${target} --force`)}`,
-  );
-}
-
-/** What mends the package's files, where it comes from npm and in a checkout; ours are not asked for with X_KERNEL_DIR. */
-function reinstall(options: string): string {
-  const named = namedDirectory();
-  const first = named
-    ? `Unset X_KERNEL_DIR (${named}) or have it name a directory with the kernels of this version`
-    : 'Install @x/kernels again (remove it from node_modules first)';
-  return `${first}; in a checkout of the project, run \`pnpm kernels ${options}\`.`;
+  return undefined;
 }
 
 /**
@@ -76,10 +50,34 @@ function readSource(file: string, what: string): string {
   try {
     return readFileSync(path, 'utf8');
   } catch (error) {
-    throw new KernelError('KERNEL_SOURCE_MISSING', `${what} has no source at ${path}. ${reinstall('--targets host')}`, {
+    throw new KernelError('KERNEL_SOURCE_MISSING', `${what} has no source at ${path}. ${reinstall()}`, {
       cause: error,
     });
   }
+}
+
+function reinstall(): string {
+  const named = namedDirectory();
+  const first = named
+    ? `Unset X_KERNEL_DIR (${named}) or have it name a directory with the kernels of this version`
+    : 'Install @x/kernels again (remove it from node_modules first)';
+  return `${first}; in a checkout of the project, run \`pnpm kernels --targets host\`.`;
+}
+
+/** What gives a device its code objects: the package to install, where there is one. */
+function missingRemedy(arch: string, targets: readonly string[]): string {
+  const named = namedDirectory();
+  const name = kernelPackageFor(arch);
+  const first = named
+    ? `Unset X_KERNEL_DIR (${named}) or have it name a directory with the kernels of this version`
+    : name
+      ? `Install them: \`${installCommand(name)}\``
+      : 'No package has them';
+  // All of them: the best target may be one that has only some modules.
+  return (
+    `Devices of @x/rocm-backend compile the module's source instead. ${first}; in a checkout of the project, run ` +
+    `\`pnpm kernels --targets ${targets.join(',')}\`.`
+  );
 }
 
 /** One module of kernels, named as candle names its own. */
@@ -101,28 +99,23 @@ export class KernelModule {
   }
 
   /**
-   * The code object for exactly this target, or undefined when none is on disk.
+   * The code object for exactly this target, or undefined when there is none.
    *
-   * @throws KernelError KERNEL_OBJECT_CORRUPT when the file is not the one that the manifest describes.
+   * @throws KernelError KERNEL_OBJECT_CORRUPT when the file is not the one that the manifest describes,
+   * KERNEL_PACKAGE_VERSION when an installed package belongs to another version.
    */
   codeObject(target: string): CodeObject | undefined {
-    const entry = readManifest(target)?.modules[this.id];
-    if (entry === undefined) return undefined;
-    const path = join(kernelDirectory(), 'objects', target, entry.file);
-    if (!existsSync(path)) return undefined;
-    const bytes = new Uint8Array(readFileSync(path));
-    if (bytes.length !== entry.size || createHash('sha256').update(bytes).digest('hex') !== entry.sha256) {
-      throw new KernelError(
-        'KERNEL_OBJECT_CORRUPT',
-        `${path} (${bytes.length} bytes) is not the file of ${entry.size} bytes that its manifest describes. ` +
-          reinstall(`--targets ${target} --force`),
-      );
+    for (const store of objectStores(target)) {
+      const entry = store.manifest(target)?.modules[this.id];
+      const bytes = entry && store.object(target, entry);
+      if (bytes)
+        return { bytes, target, kernels: Object.fromEntries(entry.kernels.map((kernel) => [kernel.name, kernel])) };
     }
-    return { bytes, target, kernels: Object.fromEntries(entry.kernels.map((kernel) => [kernel.name, kernel])) };
+    return undefined;
   }
 
   /**
-   * The best code object on disk for a device: its own target's, then its generic family's.
+   * The best code object that is here for a device: its own target's, then its generic family's.
    *
    * @param arch As the driver names it: gfx1100, gfx90a:sramecc+:xnack-, sm_90, x86-64-v3-vnni.
    * @throws KernelError KERNEL_TARGET_MISSING when there is none.
@@ -133,15 +126,15 @@ export class KernelModule {
       const object = this.codeObject(target);
       if (object !== undefined) return object;
     }
-    // All of them: the best target may be one that has only some modules.
     const remedy =
       targets.length === 0
         ? 'No target of this project runs there: NVIDIA GPUs need compute capability 8.0.'
-        : `Devices of @x/rocm-backend compile the module's source instead. ${reinstall(`--targets ${targets.join(',')}`)}`;
+        : missingRemedy(arch, targets);
+    const places = objectStores().map(({ place }) => place);
     throw new KernelError(
       'KERNEL_TARGET_MISSING',
       `module ${this.name} has no code object for ${arch} (tried ${targets.join(', ') || 'none'}; ` +
-        `${kernelDirectory()} has ${listTargets().join(', ') || 'none'}). ${remedy}`,
+        `${places.join(', ')} have ${listTargets().join(', ') || 'none'}). ${remedy}`,
     );
   }
 }
@@ -157,6 +150,7 @@ export const GEMM = new KernelModule('gemm', 'GEMM');
 export const INDEXING = new KernelModule('indexing', 'INDEXING');
 export const QUANTIZED = new KernelModule('quantized', 'QUANTIZED');
 export const RANDOM = new KernelModule('random', 'RANDOM');
+export const RECURRENT = new KernelModule('recurrent', 'RECURRENT');
 export const REDUCE = new KernelModule('reduce', 'REDUCE');
 export const SAMPLING = new KernelModule('sampling', 'SAMPLING');
 export const SORT = new KernelModule('sort', 'SORT');
@@ -176,6 +170,7 @@ export const ALL_MODULES: readonly KernelModule[] = [
   INDEXING,
   QUANTIZED,
   RANDOM,
+  RECURRENT,
   REDUCE,
   SAMPLING,
   SORT,

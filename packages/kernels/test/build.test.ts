@@ -98,7 +98,10 @@ describe('finding a code object', () => {
     delete process.env.X_KERNEL_DIR;
     try {
       expect(() => FILL.codeObjectFor('sparc')).toThrow(
-        /Install @x\/kernels again \(remove it from node_modules first\); in a checkout .*pnpm kernels --targets sparc`\.$/,
+        /No package has them; in a checkout .*pnpm kernels --targets sparc`\.$/,
+      );
+      expect(() => FILL.codeObjectFor('gfx1036')).toThrow(
+        /`npm install @x\/kernels-gfx10-3@\d+\.\d+\.\d+`; in a checkout .*pnpm kernels --targets gfx1036,gfx10-3-generic`\.$/,
       );
     } finally {
       process.env.X_KERNEL_DIR = named;

@@ -1,0 +1,148 @@
+// Mixtures of experts: which experts a token takes (route), and the pairs of token and expert by expert (group), in tiles
+// that products with experts take. Neither reads nor writes what a launch depends on.
+#pragma once
+
+namespace decode {
+
+constexpr u32 MAX_EXPERTS = 1024, MAX_CHOSEN = 64;
+
+struct Route {
+  u32 tokens, experts, chosen;
+  u32 groups, openGroups;  // experts lie in so many groups of equal size, of which a token may take so many
+  u32 best;                // a group is as good as one or two of its experts together
+  bool sigmoid;            // else the scores are a softmax
+  bool renormalise;        // weights are divided by their sum
+  float scale;
+  const float *logits, *correction;  // [tokens, experts]; [experts], added for the choice only, or null
+  float* weights;                    // [tokens, chosen]
+  u32* ids;
+};
+
+/** Larger where `key` is, and of equal ones where the index is smaller; NaN is below all numbers, and 0 below NaN. */
+X_DEVICE u64 ranked(float key, u32 index) {
+  const u32 bits = bitCast<u32>(key + 0.0f);
+  const u32 ordered = key != key ? 1 : (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+  return (u64)ordered << 32 | (u64)(0xffffffffu - index);
+}
+
+/** The place of the best of `count` keys, which becomes 0. All threads of the block. */
+X_DEVICE u32 take(u64* keys, u32 count) {
+  u64 best = 0;
+  X_FOR_BLOCK(i, count) best = keys[i] > best ? keys[i] : best;
+  const u32 place = 0xffffffffu - (u32)blockReduce<Max>(best);
+  barrier();
+  if (threadIndex() == 0) keys[place] = 0;
+  barrier();
+  return place;
+}
+
+/** All threads of a block. */
+X_DEVICE void routeToken(const Route& p, u32 token, float* scores, u64* keys, u64* groupKeys, u32* picks) {
+  const float* logits = p.logits + (u64)token * p.experts;
+  float top = lanes::lowest<float>(), sum = 0.0f;
+  if (!p.sigmoid) {
+    X_FOR_BLOCK(e, p.experts) top = Max::apply(top, logits[e]);
+    top = blockReduce<Max>(top);
+    X_FOR_BLOCK(e, p.experts) sum += m::exp(logits[e] - top);
+    sum = blockReduce<Sum>(sum);
+  }
+  X_FOR_BLOCK(e, p.experts) {
+    const float score = p.sigmoid ? 1.0f / (1.0f + m::exp(-logits[e])) : m::exp(logits[e] - top) / sum;
+    scores[e] = score;
+    keys[e] = ranked(p.correction ? score + p.correction[e] : score, (u32)e);
+  }
+  barrier();
+  if (p.openGroups < p.groups) {
+    const u32 size = p.experts / p.groups;
+    X_FOR_BLOCK(g, p.groups) {
+      float first = lanes::lowest<float>(), second = first;
+      for (u32 e = (u32)g * size; e < ((u32)g + 1) * size; ++e) {
+        const float key = p.correction ? scores[e] + p.correction[e] : scores[e];
+        if (key > first) second = first, first = key;
+        else if (key > second) second = key;
+      }
+      groupKeys[g] = ranked(p.best == 2 ? first + second : first, (u32)g);
+    }
+    barrier();
+    for (u32 i = 0; i < p.openGroups; ++i) take(groupKeys, p.groups);
+    // Those that were taken are 0 now.
+    X_FOR_BLOCK(e, p.experts) if (groupKeys[(u32)e / size] != 0) keys[e] = ranked(lanes::lowest<float>(), (u32)e);
+    barrier();
+  }
+  for (u32 c = 0; c < p.chosen; ++c) {
+    const u32 expert = take(keys, p.experts);
+    if (threadIndex() == 0) picks[c] = expert;
+  }
+  barrier();
+  float total = 0.0f;
+  if (p.renormalise)
+    for (u32 c = 0; c < p.chosen; ++c) total += scores[picks[c]];
+  X_FOR_BLOCK(c, p.chosen) {
+    const u32 expert = picks[c];
+    const u64 at = (u64)token * p.chosen + c;
+    p.weights[at] = (p.renormalise ? scores[expert] / total : scores[expert]) * p.scale;
+    p.ids[at] = expert;
+  }
+  barrier();
+}
+
+/** On GPUs a block a token: what a loop keeps would take more scalar registers than there are. */
+X_DEVICE void routeAll(const Route& p) {
+  early::await();
+  early::letNextBegin();
+  X_SHARED(float, scores, MAX_EXPERTS);
+  X_SHARED(u64, keys, MAX_EXPERTS);
+  X_SHARED(u64, groupKeys, MAX_EXPERTS);
+  X_SHARED(u32, picks, MAX_CHOSEN);
+#if X_HOST
+  X_FOR_SPLIT(token, p.tokens) routeToken(p, (u32)token, scores, keys, groupKeys, picks);
+#else
+  if (split::block() < p.tokens) routeToken(p, (u32)split::block(), scores, keys, groupKeys, picks);
+#endif
+}
+
+struct Group {
+  u32 pairs, experts, chosen;  // `chosen` pairs of a token follow one another
+  u32 tile, tiles;             // pairs of a tile at most; tiles that there is room for
+  const u32* ids;              // [pairs]
+  u32* places;                 // [pairs]: where a pair goes
+  u32 *sources, *owners;       // [pairs]: the token and the expert of what lies in a place
+  u32* out;                    // [tiles, 3]: expert, first place, the place behind the last; empty ones at the end
+};
+
+/** One block, of any size. */
+X_DEVICE void group(const Group& p) {
+  early::await();
+  early::letNextBegin();
+  X_SHARED(u32, counts, MAX_EXPERTS);
+  X_SHARED(u32, next, MAX_EXPERTS);
+  if (split::block() != 0) return;
+  X_FOR_BLOCK(e, p.experts) counts[e] = 0;
+  barrier();
+  X_FOR_BLOCK(i, p.pairs) atomicAdd(counts + (p.ids[i] < p.experts ? p.ids[i] : p.experts - 1), 1u);
+  barrier();
+  X_FOR_BLOCK(e, p.experts) {
+    u32 start = 0, tile = 0;
+    for (u32 j = 0; j < (u32)e; ++j) start += counts[j], tile += (counts[j] + p.tile - 1) / p.tile;
+    next[e] = start;
+    const u32 end = start + counts[e];
+    for (u32 at = start; at < end; at += p.tile, ++tile) {
+      p.out[tile * 3] = (u32)e;
+      p.out[tile * 3 + 1] = at;
+      p.out[tile * 3 + 2] = end - at < p.tile ? end : at + p.tile;
+    }
+    if (e == p.experts - 1)
+      for (; tile < p.tiles; ++tile) p.out[tile * 3] = 0, p.out[tile * 3 + 1] = p.pairs, p.out[tile * 3 + 2] = p.pairs;
+  }
+  barrier();
+  // Places within an expert are in no order: products of a place do not depend on others.
+  X_FOR_BLOCK(i, p.pairs) {
+    const u32 expert = p.ids[i] < p.experts ? p.ids[i] : p.experts - 1;
+    const u32 place = atomicAdd(next + expert, 1u);
+    p.places[i] = place;
+    p.sources[place] = (u32)i / p.chosen;
+    p.owners[place] = expert;
+  }
+}
+
+}  // namespace decode

@@ -1,0 +1,51 @@
+// RECURRENT: layers that carry a state of fixed size from token to token, for prompts and for single tokens alike. Ours:
+// candle's models write these layers of operations. Values and states are f32. A batch is sequences one behind the other
+// (recurrent/spans.h), of any number of rows each; states are read from one slot of a pool and written to another.
+//   causal_conv1d_f32                  a short convolution: recurrent/conv.h
+//   selective_scan_f32                 Mamba: recurrent/scan.h
+//   ssd_f32_d{32,64,128,256}           Mamba 2, for keys of so many values: recurrent/decayed.h
+//   gated_delta_rule_f32_d{...}        Gated DeltaNet: the same
+#include "x.h"
+#include "shared/split.h"
+#include "recurrent/spans.h"
+#include "recurrent/conv.h"
+#include "recurrent/scan.h"
+#include "recurrent/decayed.h"
+
+KERNEL(causal_conv1d_f32, (u32 sequences, u64 rows, const u32* starts, const u32* from, const u32* to, u32 slots,
+                           u32 channels, u32 taps, bool silu, const float* x, u64 x_row, const float* weight,
+                           const float* bias, float* states, float* out)) {
+  recurrent::convolve({{sequences, rows, starts, from, to, slots}, channels, taps, silu, x, x_row, weight, bias, states, out});
+}
+
+KERNEL_BOUNDS(selective_scan_f32, 128,
+              (u32 sequences, u64 rows, const u32* starts, const u32* from, const u32* to, u32 slots, u32 channels, u32 n,
+               const float* x, u64 x_row, const float* dt, u64 dt_row, const float* dt_bias, const float* a,
+               const float* b, u64 b_row, const float* c, u64 c_row, const float* d, float* states, float* out)) {
+  recurrent::scan({{sequences, rows, starts, from, to, slots}, channels, n, x, x_row, dt, dt_row, dt_bias, a, b, b_row, c,
+                   c_row, d, states, out});
+}
+
+#define DECAYED(KEYS)                                                                                                   \
+  KERNEL_BOUNDS(ssd_f32_d##KEYS, 128,                                                                                   \
+                (u32 sequences, u64 rows, const u32* starts, const u32* from, const u32* to, u32 slots, u32 heads,     \
+                 u32 key_heads, u32 value_dim, u32 group, const float* q, u64 q_row, const float* k,      \
+                 u64 k_row, const float* v, u64 v_row, const float* dt, u64 dt_row, const float* dt_bias,              \
+                 const float* a, const float* d, float dt_min, float dt_max, float* states, float* out)) {             \
+    recurrent::decayed<KEYS>({{sequences, rows, starts, from, to, slots}, heads, key_heads, value_dim, group,  \
+                             q, q_row, k, k_row, v, v_row, dt, dt_row, dt_bias, a, states, out},                       \
+                            recurrent::Ssd{d, dt_min, dt_max});                                                        \
+  }                                                                                                                    \
+  KERNEL_BOUNDS(gated_delta_rule_f32_d##KEYS, 128,                                                                      \
+                (u32 sequences, u64 rows, const u32* starts, const u32* from, const u32* to, u32 slots, u32 heads,     \
+                 u32 key_heads, u32 value_dim, u32 group, const float* q, u64 q_row, const float* k,      \
+                 u64 k_row, const float* v, u64 v_row, const float* dt, u64 dt_row, const float* dt_bias,              \
+                 const float* a, const float* beta, u64 beta_row, float scale, float eps, float* states, float* out)) { \
+    recurrent::decayed<KEYS>({{sequences, rows, starts, from, to, slots}, heads, key_heads, value_dim, group,  \
+                             q, q_row, k, k_row, v, v_row, dt, dt_row, dt_bias, a, states, out},                       \
+                            recurrent::Delta{beta, beta_row, scale, eps});                                             \
+  }
+DECAYED(32)
+DECAYED(64)
+DECAYED(128)
+DECAYED(256)
