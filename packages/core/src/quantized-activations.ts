@@ -6,7 +6,7 @@ import { TENSORS } from './scope';
 import type { Tensor } from './tensor';
 
 export class QuantizedActivations implements Disposable {
-  /** @param blocks u8, on the device that made them; its scope's, as any tensor */
+  /** @param blocks of any dtype, on the device that made them; its scope's, as any tensor */
   constructor(
     readonly blocks: Tensor,
     readonly rows: number,

@@ -28,13 +28,54 @@ export interface AttentionOps {
   forward(problem: AttentionProblem, q: Operand, k: Operand, v: Operand): BackendStorage;
 }
 
+/** Attention of sequences that lie one after the other, each within itself. */
+export interface PackedProblem {
+  /** Of all sequences together. */
+  tokens: number;
+  /** A multiple of `kvHeads`. */
+  heads: number;
+  kvHeads: number;
+  /** Size of a head, of the values too. */
+  d: number;
+  scale: number;
+  /** Keys that a query sees at most in front of it and behind it, its own aside; Infinity: all of its sequence. */
+  before: number;
+  after: number;
+}
+
+export interface PackedTiles {
+  /** Contiguous u32 [count, 3]: the first token of a sequence, its tokens, and the tile's first query, counted within it. */
+  table: StoragePart;
+  count: number;
+}
+
+export interface PackedAttentionOps {
+  /** Queries of a tile in a kernel that is faster here than products and a softmax a sequence; undefined: there is none. */
+  tileRows(dtype: DType, problem: PackedProblem): number | undefined;
+  /**
+   * q [tokens, heads, d], k and v [tokens, kvHeads, d] of any strides and one dtype: [tokens, heads, d], contiguous. Sums are
+   * made in f32. Tiles are those of {@link tileRows}.
+   * @param slopes [heads], f32: slope times distance is taken from the scores (ALiBi)
+   */
+  forward(
+    problem: PackedProblem,
+    q: Operand,
+    k: Operand,
+    v: Operand,
+    tiles: PackedTiles,
+    slopes?: StoragePart,
+  ): BackendStorage;
+}
+
 /** A storage from an element on. */
 export type StoragePart = readonly [storage: BackendStorage, offset: number];
 
-/** Blocks of one layer's cache: keys [blocks · blockSize, kvHeads, d] and values [.., dv], contiguous and of one dtype. */
+/** Blocks of one layer's cache: keys [blocks · blockSize, kvHeads, d], contiguous, and values [.., dv] of the same dtype. */
 export interface PagedPool {
   keys: StoragePart;
   values: StoragePart;
+  /** Elements from one value to the next: dv where they are contiguous, d where they are the first elements of keys. */
+  valueRow: number;
   blocks: number;
   /** Positions of a block, a power of two. */
   blockSize: number;
@@ -52,6 +93,8 @@ export interface PagedProblem {
   window: number;
   /** Scores become cap · tanh(scores / cap); 0: they stay. */
   softcap: number;
+  /** A score of each head that takes its share of the softmax and has no value: [heads], f32, contiguous. */
+  sinks?: StoragePart;
 }
 
 /** Which blocks a token's keys lie in. Contiguous, of u32. No launch depends on what they hold. */
@@ -66,6 +109,12 @@ export interface PagedTables {
   lengths: StoragePart;
 }
 
+/** Many tokens of one sequence, f32. */
+export interface PromptProblem extends PagedProblem {
+  /** Keys in front of the first token. */
+  before: number;
+}
+
 export interface PagedAttentionOps {
   /** Whether there is a kernel for queries of a dtype and a pool of another, with these sizes of heads. */
   supports(dtype: DType, poolDType: DType, d: number, dv: number): boolean;
@@ -75,6 +124,16 @@ export interface PagedAttentionOps {
   supportsBlocks(dtype: DType, poolDType: DType, d: number, dv: number): boolean;
   /** As {@link attend}, [tokens, heads · dv] as blocks (u8) for {@link QuantizedOps.matmulActivations}. */
   attendInBlocks(problem: PagedProblem, q: Operand, pool: PagedPool, at: PagedTables): BackendStorage;
-  /** Keys [kvHeads, tokens, d] and values [kvHeads, tokens, dv] into the pool's slots [tokens], contiguous u32; one beyond the pool is left out. */
-  append(k: Operand, v: Operand, slots: StoragePart, pool: PagedPool): void;
+  /** Whether there is {@link attendPrompt} for a pool of this dtype, with these sizes of heads. */
+  supportsPrompt(poolDType: DType, d: number, dv: number): boolean;
+  /**
+   * q [heads, tokens, d] of any strides, f32, each token looking at the keys up to its own: [tokens, heads, dv], f32.
+   * @param table the blocks of the sequence, contiguous u32, as many as before + tokens positions have
+   */
+  attendPrompt(problem: PromptProblem, q: Operand, pool: PagedPool, table: StoragePart): BackendStorage;
+  /**
+   * Keys [kvHeads, tokens, d] and values [kvHeads, tokens, dv] into the pool's slots [tokens], contiguous u32; one beyond the
+   * pool is left out. Without `v`, values are part of the keys.
+   */
+  append(k: Operand, v: Operand | undefined, slots: StoragePart, pool: PagedPool): void;
 }

@@ -24,6 +24,15 @@ export interface FusedOps {
   rope(kind: RopeKind, x: Operand, cos: Operand, sin: Operand): BackendStorage;
 }
 
+/** Sums of what lies before. */
+export interface ScanOps {
+  /**
+   * Running sums along `dim`: the shape and dtype of `x`, any strides. Floats are summed in f64 and rounded once an element,
+   * integers wrap. Undefined for sizes at which several operations are faster.
+   */
+  cumsum(x: Operand, dim: number): BackendStorage | undefined;
+}
+
 /**
  * Sizes of a 1-D convolution (candle `ParamsConv1D`): input [b, cIn, lIn], kernel [cOut, cIn, k], result [b, cOut, lOut]
  * with lOut = floor((lIn + 2 padding - dilation (k - 1) - 1) / stride) + 1. Groups are split above the backend.

@@ -73,7 +73,7 @@ export interface DecodeOps {
   /** Whether {@link heads} is for a pool of this dtype, with these sizes of heads. */
   supportsHeads(poolDType: DType, d: number, dv: number): boolean;
   /**
-   * The RMS norm of x + delta, [rows, n] in a dtype or as blocks (u8) for {@link QuantizedOps.matmulActivations}, and, where
+   * The RMS norm of x + delta, [rows, n] in a dtype or in the form of {@link QuantizedOps.matmulActivations}, and, where
    * there is a delta, the sum.
    */
   norm(problem: NormProblem, as: NormDType | 'blocks'): { sum?: BackendStorage; normed: BackendStorage };

@@ -4,13 +4,15 @@
  * required, and all there is to write for a new backend; the capabilities behind it make it fast.
  */
 import type { DType } from '../dtype';
-import type { AttentionOps, PagedAttentionOps } from './attention';
-import type { ConvOps, FusedOps, RandomOps, ResamplingOps, SortOps } from './capabilities';
+import type { AttentionOps, PackedAttentionOps, PagedAttentionOps } from './attention';
+import type { ConvOps, FusedOps, RandomOps, ResamplingOps, ScanOps, SortOps } from './capabilities';
 import type { CompiledProgram, CompileOptions } from './compile';
 import type { DecodeOps } from './decode';
+import type { ExpertOps } from './experts';
 import type { BackendGraph } from './graph';
 import type { BackendOperations } from './operations';
 import type { QuantizedOps } from './quantized';
+import type { RecurrentOps } from './recurrent';
 import type { SamplingOps } from './sampling';
 import type { BackendStorage } from './storage';
 import type { StreamOps } from './stream';
@@ -47,6 +49,7 @@ export interface BackendDevice {
   readonly conv?: Partial<ConvOps>;
   readonly resampling?: Partial<ResamplingOps>;
   readonly sorting?: Partial<SortOps>;
+  readonly scan?: Partial<ScanOps>;
   /** Without it numbers are made on the host. */
   readonly random?: RandomOps;
   /** Present when the device has kernels for quantized weights; without it `@x/quantized` computes on the host. */
@@ -55,8 +58,14 @@ export interface BackendDevice {
   readonly attention?: AttentionOps;
   /** Present when the device has kernels for attention over a cache in blocks. */
   readonly pagedAttention?: PagedAttentionOps;
+  /** Present when the device has kernels for attention of packed sequences. */
+  readonly packedAttention?: PackedAttentionOps;
   /** Present when the device has fused kernels for what lies between products. */
   readonly decode?: DecodeOps;
+  /** Present when the device has kernels for layers that carry a state. */
+  readonly recurrent?: RecurrentOps;
+  /** Present when the device has kernels for mixtures of experts. */
+  readonly experts?: ExpertOps;
   /** Present when the device chooses tokens; without it `@x/engine` does on the host. */
   readonly sampling?: SamplingOps;
   /**

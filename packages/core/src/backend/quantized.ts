@@ -1,7 +1,11 @@
 /** Products with block-quantized weights, as a device may have them in kernels. `@x/quantized` computes on the host where not. */
 import type { BlockType } from '../quantized-types';
+import type { ExpertTiles } from './experts';
 import type { Operand } from './operand';
 import type { BackendStorage } from './storage';
+
+/** Dtypes that blocks become. */
+export type DenseForm = 'f32' | 'f16' | 'bf16';
 
 /**
  * Block-quantized weights on a device. A weight is a u8 storage of ggml blocks, row after row, `n` rows of `k` values, made
@@ -16,8 +20,8 @@ export interface QuantizedOps {
    * is set, the blocks are not: they are written from byte 0 on.
    */
   allocate(type: BlockType, elemCount: number): BackendStorage;
-  /** All `elemCount` values as f32 or f16. */
-  dequantize(weight: BackendStorage, type: BlockType, elemCount: number, dtype: 'f32' | 'f16'): BackendStorage;
+  /** All `elemCount` values in a dtype. */
+  dequantize(weight: BackendStorage, type: BlockType, elemCount: number, dtype: DenseForm): BackendStorage;
   /**
    * x [m, k] in f32, f16 or bf16, contiguous, times the transpose of `n` rows of the weight from row
    * `firstRow` (default 0) on: [m, n] f32.
@@ -28,9 +32,9 @@ export interface QuantizedOps {
     size: { m: number; n: number; k: number; firstRow?: number },
     x: Operand,
   ): BackendStorage;
-  /** x [m, k] as for {@link matmul}, in the blocks (u8) that {@link matmulActivations} takes: for several products of one x. */
+  /** x [m, k] as for {@link matmul}, in the form that {@link matmulActivations} takes: for several products of one x. */
   quantizeActivations(x: Operand, size: { m: number; k: number }): BackendStorage;
-  /** As {@link matmul}, of m rows of activations in blocks. */
+  /** As {@link matmul}, of m rows of activations in the device's form. */
   matmulActivations(
     weight: BackendStorage,
     type: BlockType,
@@ -48,6 +52,18 @@ export interface QuantizedOps {
     size: { n: number; k: number; topk: number; shared: boolean },
     x: Operand,
     ids: Operand,
+  ): BackendStorage;
+  /**
+   * For pairs of token and expert in the order of {@link ExpertOps.order} the products of rows x [pairs, k] with the weights of
+   * their experts: weight [experts, n, k], `activations` made by {@link quantizeActivations}; [pairs, n] f32. There where the
+   * device has {@link BackendDevice.experts}.
+   */
+  groupedMatmul?(
+    weight: BackendStorage,
+    type: BlockType,
+    size: { pairs: number; n: number; k: number },
+    activations: BackendStorage,
+    tiles: ExpertTiles,
   ): BackendStorage;
   /** Rows of the weight [.., k] at ids (u32, contiguous): [ids, k] f32. */
   embedding(weight: BackendStorage, type: BlockType, k: number, ids: Operand): BackendStorage;

@@ -87,6 +87,11 @@ export class ShardedSafetensors implements TensorReader {
     return this.#fileOf(name).loadSync(name, device, options);
   }
 
+  /** As `SafetensorsFile.readPartSync`. */
+  readPartSync(name: string, offset: number, into: Uint8Array): void {
+    this.#fileOf(name).readPartSync(name, offset, into);
+  }
+
   /** All tensors by name. */
   loadAll(device?: DeviceLike, options: LoadOptions = {}): Promise<Map<string, Tensor>> {
     return loadEach(this, device, options);

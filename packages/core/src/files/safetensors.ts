@@ -10,7 +10,7 @@
 import { check, show } from '../check';
 import { Device, type DeviceLike } from '../device';
 import { type DType, sizeInBytes } from '../dtype';
-import { CandleError, FileFormatError, UnsupportedError } from '../errors';
+import { CandleError, FileFormatError, ShapeError, UnsupportedError } from '../errors';
 import type { Tensor } from '../tensor';
 import { NAMED_TENSORS } from '../tensor/signatures';
 import {
@@ -116,6 +116,21 @@ export class SafetensorsFile {
     return converted(readTensorSync(this.#source, { type: this.#typeOf(name), offset }, shape, device), options);
   }
 
+  /**
+   * Bytes [offset, offset + into.byteLength) of a tensor as the file holds them, blocking the event loop.
+   * @throws ShapeError `INDEX_OUT_OF_RANGE` beyond the tensor
+   */
+  readPartSync(name: string, offset: number, into: Uint8Array): void {
+    const { offset: start, byteLength } = this.info(name);
+    if (!(Number.isSafeInteger(offset) && offset >= 0 && offset + into.byteLength <= byteLength)) {
+      throw new ShapeError(
+        'INDEX_OUT_OF_RANGE',
+        `${this.path}: bytes ${offset} to ${offset + into.byteLength} of "${name}", which has ${byteLength}; ask for bytes inside of it.`,
+      );
+    }
+    this.#source.readSync(into, start + offset);
+  }
+
   /** All tensors by name. */
   loadAll(device?: DeviceLike, options: LoadOptions = {}): Promise<Map<string, Tensor>> {
     return loadEach(this, device, options);
@@ -150,6 +165,8 @@ export interface TensorReader {
   info(name: string): { readonly name: string; readonly shape: readonly number[]; readonly byteLength: number };
   load(name: string, device?: DeviceLike, options?: LoadOptions): Promise<Tensor>;
   loadSync(name: string, device?: DeviceLike, options?: LoadOptions): Tensor;
+  /** Bytes of a tensor from `offset` on, as the file holds them; readers of packed files have none. */
+  readPartSync?(name: string, offset: number, into: Uint8Array): void;
   close(): void;
 }
 

@@ -7,7 +7,7 @@ import { DisposedError } from '../errors';
 import { allocRaw, bytesOf, rawFromBytes } from '../host-array';
 import { LINE } from '../one-core';
 import { HostRandom } from '../random';
-import { conv, fused, ops, resampling, sorting } from './operations';
+import { conv, fused, ops, resampling, scan, sorting } from './operations';
 import { JsStorage, js } from './storage';
 
 export class JsDevice implements BackendDevice {
@@ -18,6 +18,7 @@ export class JsDevice implements BackendDevice {
   readonly conv = conv;
   readonly resampling = resampling;
   readonly sorting = sorting;
+  readonly scan = scan;
   readonly random: HostRandom = new HostRandom(this);
   #open = true;
   #memory: DeviceMemory = {

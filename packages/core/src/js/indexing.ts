@@ -60,6 +60,10 @@ export const indexing: IndexingOps = {
     const out = allocRaw(x.storage.dtype, outer * picks.length * inner);
     let at = 0;
     for (let o = 0; o < outer; o++) {
+      if (inner === 1) {
+        for (let i = 0; i < picks.length; i++) out[at++] = src[o * size + picks[i]];
+        continue;
+      }
       for (const id of picks) {
         const start = (o * size + id) * inner;
         out.set(src.subarray(start, start + inner) as never, at);

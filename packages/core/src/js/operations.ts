@@ -3,7 +3,7 @@
  * and readable to being fast: operands are brought into row-major order first, narrow floats are computed in f32 (sums in
  * f64), integers wrap.
  */
-import type { BackendOperations, ConvOps, FusedOps, ResamplingOps, SortOps } from '../backend';
+import type { BackendOperations, ConvOps, FusedOps, ResamplingOps, ScanOps, SortOps } from '../backend';
 import * as convolutions from './conv';
 import { copying } from './copy';
 import { elementwise } from './elementwise';
@@ -12,6 +12,7 @@ import { indexing } from './indexing';
 import { matmul } from './matmul';
 import { avgPool2d, maxPool2d } from './pool';
 import { reduce } from './reduce';
+import { cumsum } from './scan';
 import { argSortLastDim, sortLastDim, topkLastDim } from './sort';
 import { upsampleBilinear2d, upsampleNearest1d, upsampleNearest2d } from './upsample';
 
@@ -27,3 +28,4 @@ export const resampling = {
   upsampleBilinear2d,
 } as ResamplingOps;
 export const sorting = { argSortLastDim, sortLastDim, topkLastDim } as SortOps;
+export const scan = { cumsum } as ScanOps;

@@ -3,11 +3,12 @@
  *
  * Differs from candle: sums of u8 are u32, so that they count what comparisons found; narrow floats are averaged through
  * f32, so a mean of large f16 values does not overflow on the way; `mean` and `var` of integers are refused instead of
- * giving 0; `cumsum` sums floats in f64, by doubling steps and so with no n² matrix.
+ * giving 0; `cumsum` sums floats in f64 and makes no n² matrix.
  */
 import * as rules from '../autograd/rules/reducing';
 import { identity } from '../autograd/rules/shared';
 import type { BackendDevice, ReduceOp } from '../backend';
+import * as composed from '../composed/scan';
 import { isFloat } from '../dtype';
 import { DTypeError, ShapeError } from '../errors';
 import { isNarrowFloat } from '../host-array';
@@ -15,7 +16,6 @@ import { elemCount, formatShape, resolveDim, resolveDims, type Shape } from '../
 import type { Tensor } from '../tensor';
 import { compute, operandOf, viewOf, withTemporaries } from './base';
 import { TensorComparing } from './comparing';
-import { cat } from './joining';
 
 type Dims = number | readonly number[];
 
@@ -209,51 +209,9 @@ export abstract class TensorReducing extends TensorComparing {
   cumsum(this: Tensor, dim: number): Tensor {
     const d = resolveDim('cumsum', dim, this.shape);
     if (this.dtype === 'u8') return withTemporaries((temporary) => temporary(this.toDtype('u32')).cumsum(d));
-    if (this.shape[d] <= 1) return this.contiguous();
-    return withTemporaries((temporary) => {
-      const rounds = isFloat(this.dtype) && this.dtype !== 'f64';
-      if (rounds) return temporary(temporary(this.toDtype('f64')).cumsum(d)).toDtype(this.dtype);
-      const sums = temporary(prefixSums(this, d));
-      return viewOf('cumsum', sums, sums.layout, identity);
-    });
+    const run = ({ scan }: BackendDevice) => scan?.cumsum?.(operandOf('cumsum', this), d) ?? composed.cumsum(this, d);
+    return compute('cumsum', [this], this.shape, this.dtype, run, rules.cumsum, d);
   }
-}
-
-/** Elements of a run whose prefix sums are made by doubling steps. */
-const PREFIX_RUN = 32;
-
-/**
- * Prefix sums along dimension `d`. A long one is cut into runs, and the sum of all runs before is added to each: every
- * element is then read a few times, however many there are.
- */
-function prefixSums(tensor: Tensor, d: number): Tensor {
-  const size = tensor.shape[d];
-  if (size <= PREFIX_RUN) return prefixSumsByDoubling(tensor, d);
-  return withTemporaries((temporary) => {
-    const runs = Math.ceil(size / PREFIX_RUN);
-    const padded = temporary(tensor.padWithZeros(d, 0, runs * PREFIX_RUN - size));
-    const cut = padded.shape.toSpliced(d, 1, runs, PREFIX_RUN);
-    const within = temporary(prefixSumsByDoubling(temporary(padded.reshape(cut)), d + 1));
-    const whole = temporary(temporary(within.narrow(d + 1, PREFIX_RUN - 1, 1)).narrow(d, 0, runs - 1));
-    const totals = temporary(temporary(whole.squeeze(d + 1)).contiguous());
-    const before = temporary(temporary(prefixSums(totals, d)).padWithZeros(d, 1, 0));
-    const sums = temporary(within.broadcastAdd(temporary(before.unsqueeze(d + 1))));
-    return temporary(temporary(sums.reshape(padded.shape)).narrow(d, 0, size)).contiguous();
-  });
-}
-
-function prefixSumsByDoubling(tensor: Tensor, d: number): Tensor {
-  const size = tensor.shape[d];
-  return withTemporaries((temporary) => {
-    let current = tensor;
-    for (let step = 1; step < size; step *= 2) {
-      const head = temporary(current.narrow(d, 0, step));
-      const late = temporary(current.narrow(d, step, size - step));
-      const early = temporary(current.narrow(d, 0, size - step));
-      current = temporary(cat([head, temporary(late.add(early))], d));
-    }
-    return current.contiguous();
-  });
 }
 
 function allDims(tensor: Tensor): number[] {

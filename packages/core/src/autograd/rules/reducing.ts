@@ -1,5 +1,5 @@
 /**
- * Gradients of reductions. mean, var, norm, logSumExp and cumsum are made of operations that have theirs.
+ * Gradients of reductions and running sums. mean, var, norm and logSumExp are made of operations that have theirs.
  *
  * Differs from candle: where several elements are the largest or smallest, they share the gradient (candle gives each all
  * of it, which is more than the result's).
@@ -29,3 +29,8 @@ function sharedByWinners(call: Call<Shape>): Tensor {
   const count = reduced < 0 ? winners : winners.sumKeepdim(reduced);
   return call.grad.reshape(kept).div(count).broadcastMul(winners);
 }
+
+/** `args` is the dimension: an element is part of its own sum and of all behind it. */
+export const cumsum: Rule<number> = {
+  backward: (call) => [call.grad.flip([call.args]).cumsum(call.args).flip([call.args])],
+};

@@ -1,0 +1,58 @@
+/**
+ * Mixtures of experts, as a device may have them in kernels: the choice of experts, the pairs of token and expert in an order
+ * in which the pairs of an expert follow one another, and products with the weights of each pair's expert, one launch for all
+ * of them. Nothing of it is read on the host. For weights in blocks see {@link QuantizedOps.groupedMatmul}.
+ */
+import type { StoragePart } from './attention';
+import type { Operand } from './operand';
+import type { BackendStorage } from './storage';
+
+/** Everything contiguous. */
+export interface RouteProblem {
+  tokens: number;
+  experts: number;
+  /** Experts that each token takes. */
+  chosen: number;
+  /** What makes scores of the logits. */
+  scores: 'softmax' | 'sigmoid';
+  /** Whether the weights of those chosen are divided by their sum. */
+  renormalise: boolean;
+  /** Multiplies the weights. */
+  scale: number;
+  /** Experts lie in `count` groups of equal size, of which a token takes the `chosen` best: by their `best` best experts together. */
+  groups?: { count: number; chosen: number; best: 1 | 2 };
+  /** [tokens, experts], f32 */
+  logits: StoragePart;
+  /** Added to the scores for the choice, not for the weights: [experts], f32. */
+  correction?: StoragePart;
+}
+
+/** Runs of pairs of one expert: u32 [count, 3], expert, first place, the place behind the last; at most so many pairs each. */
+export interface ExpertTiles {
+  tiles: StoragePart;
+  count: number;
+}
+
+export interface ExpertOps {
+  /** Whether {@link order} and products are for so many experts. */
+  supports(experts: number): boolean;
+  /** Whether {@link route} is for so many experts, of which each token takes `chosen`. */
+  supportsRoute(experts: number, chosen: number): boolean;
+  /** Weights (f32) and numbers (u32) of each token's experts, the best first: [tokens, chosen]. */
+  route(problem: RouteProblem): { weights: BackendStorage; ids: BackendStorage };
+  /** Tiles that {@link order} makes room for. */
+  tileCount(pairs: number, experts: number): number;
+  /**
+   * The pairs by expert, u32 one after the other: the place of each pair, and of each place the token and the expert, [pairs]
+   * each, then the tiles, [tileCount, 3], of which those left over are empty.
+   * @param ids [pairs], u32, contiguous, below `experts`; `chosen` of a token follow one another
+   */
+  order(ids: StoragePart, size: { pairs: number; experts: number; chosen: number }): BackendStorage;
+  /** x [pairs, k] by expert times the transposes of weights [experts, n, k] of one dtype, f32, f16 or bf16: [pairs, n]. */
+  groupedMatmul(
+    weight: StoragePart,
+    size: { pairs: number; n: number; k: number },
+    x: Operand,
+    tiles: ExpertTiles,
+  ): BackendStorage;
+}
