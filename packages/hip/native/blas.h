@@ -58,6 +58,11 @@ struct ColumnMajor {
 
 std::string describe(const GemmProblem&);
 
+// f16 and bf16 into f32, which GPUs' libraries have beside results of the operands' type.
+inline bool widens(ScalarType type, ScalarType outType) {
+  return outType == ScalarType::F32 && (type == ScalarType::F16 || type == ScalarType::BF16);
+}
+
 class BlasHandle : public VendorHandle {
  public:
   // Enqueues the product on the stream. Throws HipFailure.

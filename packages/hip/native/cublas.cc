@@ -46,6 +46,8 @@ class CuBlas final : public BlasHandle {
     stream_ = nullptr;  // set again with the stream, which resets it
   }
 
+  bool takes(ScalarType type, ScalarType outType) const override { return type == outType || widens(type, outType); }
+
   void gemm(Device&, const GemmProblem& problem, Stream stream) override {
     if (stream != stream_) {
       check("cublasSetStream_v2", api_.cublasSetStream_v2(handle_, stream), "");
@@ -72,12 +74,12 @@ class CuBlas final : public BlasHandle {
     const void* beta = &floats[1];
     if (compute == cublas::kCompute64F) alpha = &doubles[0], beta = &doubles[1];
     if (compute == cublas::kCompute16F) alpha = &halves[0], beta = &halves[1];
-    const int type = datatype(problem.type);
+    const int type = datatype(problem.type), outType = datatype(problem.outType);
     auto operation = [](const GemmOperand& operand) { return operand.transposed ? cublas::kTranspose : cublas::kNone; };
     auto address = [](DevicePtr pointer) { return reinterpret_cast<void*>(pointer); };
     const int status = api_.cublasGemmStridedBatchedEx(
         handle_, operation(p.a), operation(p.b), p.m, p.n, p.k, alpha, address(p.a.pointer), type, int(p.a.ld),
-        p.a.batchStride, address(p.b.pointer), type, int(p.b.ld), p.b.batchStride, beta, address(p.c), type, p.ldc,
+        p.a.batchStride, address(p.b.pointer), type, int(p.b.ld), p.b.batchStride, beta, address(p.c), outType, p.ldc,
         p.strideC, p.batch, compute, cublas::kAlgoDefault);
     if (status != 0) check("cublasGemmStridedBatchedEx", status, describe(problem));
   }

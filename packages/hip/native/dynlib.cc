@@ -47,6 +47,10 @@ Library openFirst(const std::vector<std::string>& candidates) {
   return library;
 }
 
+#if !defined(GLOB_ONLYDIR)
+#define GLOB_ONLYDIR 0  // musl has no such hint; whoever asks looks at what is in the directory
+#endif
+
 std::vector<std::string> globDirectories(const std::string& pattern) {
   std::vector<std::string> found;
   glob_t matches;

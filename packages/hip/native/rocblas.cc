@@ -45,6 +45,8 @@ class RocBlas final : public BlasHandle {
     check("rocblas_set_workspace", api_.rocblas_set_workspace(handle_, reinterpret_cast<void*>(pointer), bytes), "");
   }
 
+  bool takes(ScalarType type, ScalarType outType) const override { return type == outType || widens(type, outType); }
+
   void gemm(Device&, const GemmProblem& problem, Stream stream) override {
     if (stream != stream_) {
       check("rocblas_set_stream", api_.rocblas_set_stream(handle_, stream), "");
@@ -56,13 +58,13 @@ class RocBlas final : public BlasHandle {
     const double doubles[] = {1, 0};
     const void* alpha = isDouble ? static_cast<const void*>(&doubles[0]) : &ones[0];
     const void* beta = isDouble ? static_cast<const void*>(&doubles[1]) : &ones[1];
-    const int type = datatype(problem.type);
+    const int type = datatype(problem.type), outType = datatype(problem.outType);
     auto operation = [](const GemmOperand& operand) { return operand.transposed ? rocblas::kTranspose : rocblas::kNone; };
     auto address = [](DevicePtr pointer) { return reinterpret_cast<void*>(pointer); };
     const int status = api_.rocblas_gemm_strided_batched_ex(
         handle_, operation(p.a), operation(p.b), p.m, p.n, p.k, alpha, address(p.a.pointer), type, int(p.a.ld),
-        p.a.batchStride, address(p.b.pointer), type, int(p.b.ld), p.b.batchStride, beta, address(p.c), type, p.ldc,
-        p.strideC, address(p.c), type, p.ldc, p.strideC, p.batch, isDouble ? rocblas::kF64 : rocblas::kF32,
+        p.a.batchStride, address(p.b.pointer), type, int(p.b.ld), p.b.batchStride, beta, address(p.c), outType, p.ldc,
+        p.strideC, address(p.c), outType, p.ldc, p.strideC, p.batch, isDouble ? rocblas::kF64 : rocblas::kF32,
         rocblas::kAlgoStandard, 0, rocblas::kFlagsNone);
     if (status != 0) check("rocblas_gemm_strided_batched_ex", status, describe(problem));
   }

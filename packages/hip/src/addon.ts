@@ -2,7 +2,9 @@
  * Loads the native addon on first use and describes what it exports. Handles (devices, streams, functions, ...) are small
  * integers, addresses are numbers; every call throws a {@link HipError} that the addon makes through the factory set here.
  */
+import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { version } from '../package.json';
 import type { DeviceProperties } from './device';
 import { HipError, makeNativeError } from './errors';
 
@@ -143,10 +145,18 @@ export interface NativeAddon {
 
 const require = createRequire(import.meta.url);
 
-// Literal paths, so that bundlers and file tracers see the binaries.
-const BINARIES: Record<string, () => NativeAddon> = {
-  'linux-x64': () => require('../prebuilds/linux-x64/hip.node'),
-  'linux-arm64': () => require('../prebuilds/linux-arm64/hip.node'),
+// Literal paths, so that bundlers and file tracers see the binaries: first the package of the platform, which is what comes
+// from npm, then what scripts/build.mjs leaves here.
+const BINARIES: Record<string, readonly (() => NativeAddon)[]> = {
+  'linux-x64-gnu': [() => require('@x/hip-linux-x64-gnu/hip.node'), () => require('../prebuilds/linux-x64/hip.node')],
+  'linux-x64-musl': [
+    () => require('@x/hip-linux-x64-musl/hip.node'),
+    () => require('../prebuilds/linux-x64-musl/hip.node'),
+  ],
+  'linux-arm64-gnu': [
+    () => require('@x/hip-linux-arm64-gnu/hip.node'),
+    () => require('../prebuilds/linux-arm64/hip.node'),
+  ],
 };
 
 let loaded: NativeAddon | undefined;
@@ -154,35 +164,66 @@ let loaded: NativeAddon | undefined;
 /** The addon of this thread. Throws a HipError ADDON_MISSING naming the platform and what to do. */
 export function addon(): NativeAddon {
   if (loaded) return loaded;
-  const target = `${process.platform}-${process.arch}`;
-  const load = BINARIES[target];
-  if (!load) {
-    const known = Object.keys(BINARIES).join(' and ');
+  const target = platformTarget();
+  const candidates = BINARIES[target];
+  if (!candidates) {
+    const known = Object.keys(BINARIES).join(', ');
     throw missing(
       `@x/hip has no native binary for ${target}, only for ${known}`,
       'Run Node on one of those, for example in a Linux container or, on Windows, in WSL',
     );
   }
+  let failure: unknown;
+  for (const load of candidates) {
+    try {
+      const native = load();
+      native.setErrorFactory(makeNativeError);
+      loaded = native;
+      return native;
+    } catch (error) {
+      // One that is there and does not load says more than one that is not there.
+      if (!failure || (failure as NodeJS.ErrnoException).code === 'MODULE_NOT_FOUND') failure = error;
+    }
+  }
+  const { code, message } = failure as NodeJS.ErrnoException;
+  const what = `@x/hip's native binary for ${target}`;
+  if (code === 'ERR_DLOPEN_DISABLED')
+    throw missing(`${what} cannot be loaded: native addons are disabled`, 'Start Node without --no-addons', failure);
+  const why =
+    code === 'MODULE_NOT_FOUND' ? 'is not there' : `cannot be loaded: ${String(message ?? failure).split('\n')[0]}`;
+  throw missing(`${what} (package @x/hip-${target}) ${why}`, reinstall(target), failure);
+}
+
+/** `linux-x64-gnu`: the platform, the processor and, on Linux, the C library that this Node runs on. */
+export function platformTarget(): string {
+  const target = `${process.platform}-${process.arch}`;
+  return process.platform === 'linux' ? `${target}-${isMusl() ? 'musl' : 'gnu'}` : target;
+}
+
+/** musl's loader is there, and Node's report names no glibc. The report would look up the machine's network addresses too. */
+function isMusl(): boolean {
+  const machine = process.arch === 'x64' ? 'x86_64' : process.arch === 'arm64' ? 'aarch64' : process.arch;
+  if (!existsSync(`/lib/ld-musl-${machine}.so.1`)) return false;
+  const report = process.report as typeof process.report & { excludeNetwork?: boolean };
+  if (!report?.getReport) return false;
+  const before = report.excludeNetwork;
+  report.excludeNetwork = true;
   try {
-    const native = load();
-    native.setErrorFactory(makeNativeError);
-    loaded = native;
-    return native;
-  } catch (cause) {
-    const { code, message } = cause as NodeJS.ErrnoException;
-    const what = `@x/hip's native binary for ${target}`;
-    if (code === 'ERR_DLOPEN_DISABLED')
-      throw missing(`${what} cannot be loaded: native addons are disabled`, 'Start Node without --no-addons', cause);
-    const why =
-      code === 'MODULE_NOT_FOUND' ? 'is not there' : `cannot be loaded: ${String(message ?? cause).split('\n')[0]}`;
-    throw missing(`${what} (prebuilds/${target}/hip.node) ${why}`, REBUILD, cause);
+    const { header } = report.getReport() as { header?: { glibcVersionRuntime?: string } };
+    return header !== undefined && header.glibcVersionRuntime === undefined;
+  } finally {
+    report.excludeNetwork = before;
   }
 }
 
 /** What works where the package was installed, and in a checkout. */
-const REBUILD =
-  'Install @x/hip again, or build the binary where it is installed: `npm install --no-save node-gyp node-addon-api`, then ' +
-  '`node node_modules/@x/hip/scripts/build.mjs` (needs g++, make and python3). In a checkout: `npm run setup`';
+function reinstall(target: string): string {
+  return (
+    `Install it: \`npm install @x/hip-${target}@${version}\` (an installation without optional dependencies, or with a lock ` +
+    'file made on another system, leaves it out). Or build it where @x/hip is installed: `npm install --no-save ' +
+    'node-addon-api`, then `node node_modules/@x/hip/scripts/build.mjs` (needs g++). In a checkout: `npm run setup`'
+  );
+}
 
 function missing(message: string, remedy: string, cause?: unknown): HipError {
   return new HipError('ADDON_MISSING', `${message}. ${remedy}`, { remedy, cause });

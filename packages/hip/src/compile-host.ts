@@ -41,6 +41,8 @@ export function hostOptions(arch: string): string[] {
  * clang would call functions of libmvec that need AVX2. Left alone, clang takes half of AVX-512's vectors.
  */
 export function hostLevelOptions(arch: string): string[] {
+  // Atomics as instructions, not as calls of the compiler's library, which kernels do not link.
+  if (arch === 'aarch64') return ['-march=armv8-a', '-mno-outline-atomics'];
   const level = arch.replace(/-vnni$/, '');
   const options = [`-march=${level}`];
   if (level === 'x86-64-v4') options.push('-mprefer-vector-width=512');

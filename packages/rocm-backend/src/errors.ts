@@ -1,8 +1,15 @@
 /** Errors of looking kernels up. Launch and driver errors are `HipError` of `@x/hip`. */
 import { type BackendDevice, CandleError, type DType, ShapeError, UnsupportedError } from '@x/core';
+import { installCommand, kernelPackageFor } from '@x/kernels';
 
 /** The other half of a remedy: who has the sources can build kernels. */
 const CHECKOUT = 'In a checkout of the project, run: pnpm kernels --targets native';
+
+/** The package that has the code objects, where there is one. */
+function install(arch: string): string {
+  const name = kernelPackageFor(arch);
+  return name ? `Install the kernels for it (\`${installCommand(name)}\`), or ` : 'No package has kernels for it: ';
+}
 
 export class KernelLookupError extends CandleError {
   /** Neither a code object for the device's target nor a compiler for the module's source. */
@@ -11,7 +18,7 @@ export class KernelLookupError extends CandleError {
       'KERNEL_TARGET_MISSING',
       `module ${module} has no code object for ${arch} (looked for ${targets.join(', ') || 'nothing: unknown architecture'}) ` +
         `and could not be compiled at run time: ${messageOf(cause)}. ` +
-        `Mend what that names (\`candle doctor\` lists compilers), or install a version of @x/kernels with this target. ${CHECKOUT}`,
+        `${install(arch)}mend what that names (\`candle doctor\` lists compilers). ${CHECKOUT}`,
     );
   }
 

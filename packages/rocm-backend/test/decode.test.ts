@@ -1,5 +1,15 @@
 /** The DECODE kernels against what lies between two products computed in f64 on the host, on every device with kernels. */
-import { type BackendStorage, type Device, type DType, type HeadsProblem, Layout, type StoragePart } from '@x/core';
+import {
+  type BackendStorage,
+  bf16ToF32,
+  type Device,
+  type DType,
+  type GatedProblem,
+  type HeadsProblem,
+  Layout,
+  type StoragePart,
+} from '@x/core';
+import { DECODE } from '@x/kernels';
 import { kernelDevices } from '@x/testing/devices';
 import { at } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
@@ -90,10 +100,25 @@ describe.each(kernelDevices())('decode on %s', (device) => {
         const blocks = decode.gated(activation, problem);
         expectBlocks(blocks, rows, n, expected, activation);
         blocks.dispose();
+        expectGatedNumbers(activation, problem, expected);
       }
       disposeAll();
     }
   });
+
+  /** As the kernel gives them to products of many rows. */
+  function expectGatedNumbers(activation: string, problem: GatedProblem, expected: Float64Array): void {
+    const { rows, n, gateRow, upRow } = problem;
+    const result = backend.allocUninit(rows * n, 'bf16');
+    const [gate, up] = [problem.gate, problem.up].map((operand) => backend.address(operand));
+    const shape = { grid: 3, block: 2 * backend.hip.properties.warpSize };
+    const args = [rows, n, n, gate, gateRow, up, upRow, 0, result.ptr];
+    backend.launch(DECODE, `decode_gated_q8_1_${activation}`, shape, args);
+    const got = Float64Array.from(new Uint16Array(result.toHostSync()), bf16ToF32);
+    result.dispose();
+    const wrong = got.findIndex((value, i) => Math.abs(value - expected[i]) > 2 ** -8 * Math.abs(expected[i]) + 1e-6);
+    expect(wrong < 0 ? undefined : `${activation} ${wrong}: ${got[wrong]} for ${expected[wrong]}`).toBeUndefined();
+  }
 
   interface HeadsCase {
     tokens: number;
@@ -177,6 +202,7 @@ describe.each(kernelDevices())('decode on %s', (device) => {
       const out = decode.heads(problem, {
         keys: [keys, 0],
         values: [values, 0],
+        valueRow: dv,
         blocks,
         blockSize,
         kvHeads,
@@ -201,15 +227,17 @@ describe.each(kernelDevices())('decode on %s', (device) => {
 
   it.each([
     { tokens: 1, heads: 4, kvHeads: 1, d: 64, dv: 64 },
+    { tokens: 1, heads: 4, kvHeads: 1, d: 64, dv: 64, sink: 2 },
     { tokens: 3, heads: 6, kvHeads: 3, d: 80, dv: 96 },
     { tokens: 9, heads: 8, kvHeads: 2, d: 128, dv: 128 },
     { tokens: 2, heads: 3, kvHeads: 1, d: 576, dv: 512 },
-  ])('attention of %j in blocks', ({ tokens, heads, kvHeads, d, dv }) => {
+  ])('attention of %j in blocks', ({ tokens, heads, kvHeads, d, dv, sink }) => {
     const { pagedAttention } = backend;
     const [blocks, blockSize] = [24, 16];
     const pool = {
       keys: part(noise(blocks * blockSize * kvHeads * d, 1, 0.4)),
       values: part(noise(blocks * blockSize * kvHeads * dv, 2)),
+      valueRow: dv,
       blocks,
       blockSize,
       kvHeads,
@@ -226,7 +254,8 @@ describe.each(kernelDevices())('decode on %s', (device) => {
     };
     const [storage] = part(noise(tokens * heads * d, 3));
     const q = { storage, layout: Layout.contiguous([tokens, heads, d]) };
-    const problem = { tokens, heads, scale: 0.2, window: 0, softcap: 0 };
+    const sinks = sink !== undefined && { sinks: part(new Float32Array(heads).fill(sink)) };
+    const problem = { tokens, heads, scale: 0.2, window: 0, softcap: 0, ...sinks };
     const inNumbers = pagedAttention.attend(problem, q, pool, at);
     const inBlocks = pagedAttention.attendInBlocks(problem, q, pool, at);
     const expected = Float64Array.from(numbers(inNumbers));

@@ -2,7 +2,7 @@
  * Every kernel of QUANTIZED that quantized-products.test.ts leaves out, for every block type once, on few blocks: see
  * every-kernel.test.ts. Activations are whole numbers that q8_1 blocks hold exactly.
  */
-import { type DType, f16ToF32, f32ToBf16, f32ToF16, Layout } from '@x/core';
+import { bf16ToF32, type DType, f16ToF32, f32ToBf16, f32ToF16, Layout } from '@x/core';
 import { QUANTIZED } from '@x/kernels';
 import { kernelDevices } from '@x/testing/devices';
 import { at } from '@x/testing/operands';
@@ -73,10 +73,13 @@ describe.each(kernelDevices())('every block type on %s', (device) => {
         const rounded = w.values.map((value) => f16ToF32(f32ToF16(value)));
         // With the signs of zeros.
         expect(Float32Array.from(new Uint16Array(half.toHostSync()), f16ToF32)).toEqual(rounded);
+        const short = quantized.dequantize(blocks, type, 3 * K, 'bf16');
+        const shortened = w.values.map((value) => bf16ToF32(f32ToBf16(value)));
+        expect(Float32Array.from(new Uint16Array(short.toHostSync()), bf16ToF32)).toEqual(shortened);
         const rows = quantized.embedding(blocks, type, K, at(wanted, Layout.contiguous([4])));
         const expected = [...ids].flatMap((id) => [...w.values.subarray(id * K, (id + 1) * K)]);
         expect([...new Float32Array(rows.toHostSync())]).toEqual(expected);
-        for (const storage of [full, half, rows]) storage.dispose();
+        for (const storage of [full, half, short, rows]) storage.dispose();
       },
     );
   });

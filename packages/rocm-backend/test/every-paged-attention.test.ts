@@ -21,6 +21,10 @@ interface Case {
   lengths: number[];
   window: number;
   softcap: number;
+  /** A score of each head beside those of keys. */
+  sinks?: number[];
+  /** Values are the first elements of keys. */
+  valuesInKeys?: boolean;
   /** Launches of `attend`: with a second one, keys were cut into parts that are merged. */
   launches: number;
 }
@@ -29,6 +33,11 @@ const CASES: Case[] = [
   { heads: 6, kvHeads: 2, d: 16, dv: 8, blockSize: 8, lengths: [0, 21, 40], window: 30, softcap: 5, launches: 1 },
   // One item for a whole device, and room for more keys than a step has.
   { heads: 1, kvHeads: 1, d: 8, dv: 16, blockSize: 64, lengths: [150], window: 0, softcap: 0, launches: 2 },
+  // A sink above all scores, one among them, and one below: whole, and beside keys in parts.
+  ...[
+    { heads: 3, lengths: [9, 0, 40], sinks: [90, 0.5, -90], launches: 1 },
+    { heads: 2, lengths: [150], sinks: [0.5, 90], launches: 2 },
+  ].map((of) => ({ kvHeads: 1, d: 24, dv: 16, blockSize: 64, window: 0, softcap: 0, valuesInKeys: true, ...of })),
 ];
 
 describe.each(kernelDevices())('every paged attention on %s', (device) => {
@@ -36,7 +45,8 @@ describe.each(kernelDevices())('every paged attention on %s', (device) => {
 
   describe.each(DTYPES)('of %s', (dtype) => {
     it.each(DTYPES)('over a cache of %s', (poolDType) => {
-      for (const { heads, kvHeads, d, dv, blockSize, lengths, window, softcap, launches } of CASES) {
+      for (const { heads, kvHeads, d, dv, blockSize, lengths, window, softcap, sinks, launches, ...rest } of CASES) {
+        const { valuesInKeys = false } = rest;
         const tokens = lengths.length;
         const maxBlocks = Math.ceil(Math.max(...lengths) / blockSize);
         const blocks = tokens * maxBlocks + 1;
@@ -47,7 +57,8 @@ describe.each(kernelDevices())('every paged attention on %s', (device) => {
         const q = numbers([tokens, heads, d], dtype, 1);
         const counts = lengths.map((length) => Math.max(length, 1));
         const kept = counts.reduce((sum, count) => sum + count, 0);
-        const [k, v] = [d, dv].map((size, i) => numbers([kvHeads, kept, size], dtype, 2 + i));
+        const k = numbers([kvHeads, kept, d], dtype, 2);
+        const v = valuesInKeys ? k.narrow(2, 0, dv).contiguous() : numbers([kvHeads, kept, dv], dtype, 3);
         const slots = counts.flatMap((count, token) =>
           Array.from(
             { length: count },
@@ -62,9 +73,11 @@ describe.each(kernelDevices())('every paged attention on %s', (device) => {
         };
         const zeros = (size: number): StoragePart => [backend.zeros(size, poolDType), 0];
         const slotCount = blocks * blockSize * kvHeads;
+        const poolKeys = zeros(slotCount * d);
         const pool: PagedPool = {
-          keys: zeros(slotCount * d),
-          values: zeros(slotCount * dv),
+          keys: poolKeys,
+          values: valuesInKeys ? poolKeys : zeros(slotCount * dv),
+          valueRow: valuesInKeys ? d : dv,
           blocks,
           blockSize,
           kvHeads,
@@ -72,9 +85,10 @@ describe.each(kernelDevices())('every paged attention on %s', (device) => {
           dv,
         };
         const [keys, values, queries] = [on(k), on(v), on(q)];
-        backend.pagedAttention.append(keys, values, part(slots), pool);
+        backend.pagedAttention.append(keys, valuesInKeys ? undefined : values, part(slots), pool);
 
-        const problem = { tokens, heads, scale, window, softcap };
+        const beside = sinks && on(Tensor.from(Float32Array.from(sinks), { device: 'js' })).storage;
+        const problem = { tokens, heads, scale, window, softcap, ...(beside && { sinks: [beside, 0] as StoragePart }) };
         const at = { tables: part(tables), sequences: tokens, maxBlocks, lengths: part(lengths) };
         const before = backend.launchCount;
         const out = backend.pagedAttention.attend(problem, queries, pool, at);
@@ -95,7 +109,7 @@ describe.each(kernelDevices())('every paged attention on %s', (device) => {
               for (let e = 0; e < d; e++) dot += rows[(token * heads + head) * d + e] * cached[key + e];
               return Math.exp(softcap > 0 ? softcap * Math.tanh((dot * scale) / softcap) : dot * scale);
             });
-            const sum = weights.reduce((a, b) => a + b, 0);
+            const sum = weights.reduce((a, b) => a + b, sinks ? Math.exp(sinks[head]) : 0);
             return Array.from({ length: dv }, (_, e) => {
               const mixed = weights.reduce((total, weight, j) => {
                 return total + weight * added[(kvHead * kept + first + from + j) * dv + e];

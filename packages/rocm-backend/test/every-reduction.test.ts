@@ -102,6 +102,25 @@ describe.each(kernelDevices())('every reduction and sort on %s', (device) => {
     );
   });
 
+  it.each(DTYPES)('running sums of %s, by rows and columns and blocks of any size', (dtype) => {
+    withPair((pair) => {
+      for (const [left, size, right] of [
+        [3, 300, 1],
+        [2, 24, 5],
+      ]) {
+        numbers(pair, dtype, [left, size, right], (x) => {
+          const expected = x.reference.device.scan!.cumsum!(at(x.reference, x.layout), 1)!.toHostSync();
+          for (const block of [48, 256]) {
+            const actual = launched(dtype, x.layout.elemCount, (out) =>
+              backend.launch(REDUCE, `cumsum_${dtype}`, { grid: 2, block }, [left, size, right, ptr(x), out]),
+            );
+            expectClose({ expected, actual, dtype }, `cumsum_${dtype} of [${left}, ${size}, ${right}], block ${block}`);
+          }
+        });
+      }
+    });
+  });
+
   it.each(DTYPES.filter(isFloat))('softmax, norms and rotations of %s', (dtype) => {
     withPair((pair) => {
       numbers(pair, dtype, [2, 3, 2, 8], (x) => {

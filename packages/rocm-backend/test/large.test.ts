@@ -7,12 +7,13 @@ import { type BackendStorage, type DType, Layout } from '@x/core';
 import { valuesOf } from '@x/testing/compare';
 import { kernelDevices } from '@x/testing/devices';
 import { at } from '@x/testing/operands';
+import { testSettings } from '@x/testing/settings';
 import { describe, expect, it } from 'vitest';
 
 const WIDTH = 65536;
 const ROWS = 65537;
 const COUNT = ROWS * WIDTH;
-const huge = process.env.X_TEST_HUGE === '1';
+const huge = testSettings.huge;
 
 describe.each(kernelDevices())('large tensors on %s', (device) => {
   const { backend } = device;

@@ -6,11 +6,11 @@ import { elemCount, Layout } from '@x/core';
 import { REDUCE } from '@x/kernels';
 import { kernelDevices } from '@x/testing/devices';
 import { at, generator, runs, viewOf } from '@x/testing/operands';
+import { testSettings } from '@x/testing/settings';
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import type { RocmDevice } from '../src/index';
 
-const SCALE = Number(process.env.X_TEST_SCALE ?? 1);
 /** Of the sum of the absolute values: one rounding of the result, and those of the pairs, which mostly cancel. */
 const TOLERANCE = 2e-7;
 
@@ -64,7 +64,7 @@ function expectSums(actual: Float32Array, expected: { sum: number; size: number 
 /** Up to some hundred thousand elements in 1 to 5 dims. */
 const longShapes = fc
   .array(fc.oneof(fc.integer({ min: 1, max: 9 }), fc.integer({ min: 10, max: 3000 })), { minLength: 1, maxLength: 5 })
-  .filter((shape) => elemCount(shape) <= 300_000 * SCALE);
+  .filter((shape) => elemCount(shape) <= 300_000 * testSettings.scale);
 
 describe.each(kernelDevices())('long sums on %s', (device) => {
   const backend = device.backend as RocmDevice;
@@ -105,7 +105,7 @@ describe.each(kernelDevices())('long sums on %s', (device) => {
     { grid: 7, block: 64 },
     { grid: 300, block: 128 },
   ];
-  const [rows, cols] = [6, 4 * Math.round(25_000 * SCALE)];
+  const [rows, cols] = [6, 4 * Math.round(25_000 * testSettings.scale)];
   const data = values(rows * cols, 'equal', 3);
 
   /** Launches with the data and `outputs` zeros. */

@@ -117,6 +117,14 @@ const LAUNCHES: Record<string, Launch> = {
     args: (y) => [64, seed, call, 1, 0, y],
     expected: uniformReference(64),
   },
+  RECURRENT: {
+    // Two rows of two channels, of a sequence that begins with nothing.
+    kernel: 'causal_conv1d_f32',
+    operands: [Uint32Array.of(0, 2), Uint32Array.of(0), x4, f32(10, 1, 0, 2)],
+    out: f32(0, 0, 0, 0),
+    args: (starts, place, x, weight, y) => [1, 2, starts, place, place, 0, 2, 2, 0, x, 2, weight, 0, 0, y],
+    expected: [1, 4, 13, 8],
+  },
   REDUCE: {
     kernel: 'fast_sum_f32',
     operands: [x4],

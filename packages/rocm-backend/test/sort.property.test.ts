@@ -3,17 +3,8 @@ import { type BackendStorage, DTYPES, type DType, Layout, sizeInBytes } from '@x
 import { SORT } from '@x/kernels';
 import { expectClose } from '@x/testing/compare';
 import { kernelDevices } from '@x/testing/devices';
-import {
-  at,
-  generator,
-  operandSpec,
-  type Pair,
-  pairsOf,
-  randomBytes,
-  runs,
-  TEST_SCALE,
-  tiedBytes,
-} from '@x/testing/operands';
+import { at, generator, operandSpec, type Pair, pairsOf, randomBytes, runs, tiedBytes } from '@x/testing/operands';
+import { testSettings } from '@x/testing/settings';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { RocmDevice, RocmStorage } from '../src/index';
@@ -98,8 +89,8 @@ describe.each(kernelDevices())('arg-sort on %s', (device) => {
       [2, 4097],
       [1, 8192],
       [2, 12_289],
-      [Math.ceil(70 * TEST_SCALE ** 2), 4100],
-      [1, Math.round(70_001 * TEST_SCALE)],
+      [Math.ceil(70 * testSettings.scale ** 2), 4100],
+      [1, Math.round(70_001 * testSettings.scale)],
     ]) {
       for (const descending of [false, true]) {
         withPair((pair) => {
@@ -112,7 +103,7 @@ describe.each(kernelDevices())('arg-sort on %s', (device) => {
 
   it.each<DType>(['f32', 'bf16', 'u8', 'i64'])('a vocabulary of %s', (type) => {
     withPair((pair) => {
-      const x = pair.operand([2, Math.round(152_064 * TEST_SCALE)], type, { kind: 'offset', seed: 3 });
+      const x = pair.operand([2, Math.round(152_064 * testSettings.scale)], type, { kind: 'offset', seed: 3 });
       for (const descending of [false, true]) expectSorted(pair, x, descending, `vocabulary of ${type}`);
     });
   });

@@ -59,7 +59,11 @@ std::vector<std::string> hostLevels() {
   const bool known = __get_cpuid_count(7, 0, &a, &b, &c, &d);
   if (known && a >= 1) __get_cpuid_count(7, 1, &a1, &b, &d, &d);
   std::vector<std::string> levels;
+#if defined(__GLIBC__)
   const int highest = psabiLevel();
+#else
+  const int highest = std::min(psabiLevel(), 2);  // kernels of higher levels call libmvec, which is glibc's
+#endif
   for (int level = 2; level <= highest; ++level) {
     levels.push_back("x86-64-v" + std::to_string(level));
     const bool products = level == 3 ? hasAll(a1, {4}) : level == 4 && hasAll(c, {11});

@@ -52,10 +52,9 @@ export function launchAttention(device: Launcher, kernel: string, shape: LaunchS
   ]);
 }
 
-/** `attention_paged_f32_f32`, and 8 more. */
+/** `attention_paged_1_f32_f32`, and 26 more. */
 export interface AttentionPagedArguments {
-  headsAtOnce: number;
-  tokens: number;
+  items: number;
   heads: number;
   kvHeads: number;
   d: number;
@@ -73,6 +72,8 @@ export interface AttentionPagedArguments {
   qHead: number;
   k: Address;
   v: Address;
+  vRow: number;
+  sinks: Address;
   tables: Address;
   rows: Address;
   lengths: Address;
@@ -87,8 +88,7 @@ export function launchAttentionPaged(
   a: AttentionPagedArguments,
 ): void {
   device.launch(ATTENTION, kernel, shape, [
-    a.headsAtOnce,
-    a.tokens,
+    a.items,
     a.heads,
     a.kvHeads,
     a.d,
@@ -106,6 +106,8 @@ export function launchAttentionPaged(
     a.qHead,
     a.k,
     a.v,
+    a.vRow,
+    a.sinks,
     a.tables,
     a.rows,
     a.lengths,
@@ -159,9 +161,11 @@ export function launchAttentionAppend(
 /** `attention_merge_f32`, and 2 more. */
 export interface AttentionMergeArguments {
   rows: number;
+  heads: number;
   dv: number;
   parts: number;
   partial: Address;
+  sinks: Address;
   out: Address;
 }
 
@@ -171,7 +175,7 @@ export function launchAttentionMerge(
   shape: LaunchShape,
   a: AttentionMergeArguments,
 ): void {
-  device.launch(ATTENTION, kernel, shape, [a.rows, a.dv, a.parts, a.partial, a.out]);
+  device.launch(ATTENTION, kernel, shape, [a.rows, a.heads, a.dv, a.parts, a.partial, a.sinks, a.out]);
 }
 
 /** `attention_merge_q8_1`. */
@@ -182,6 +186,7 @@ export interface AttentionMergeQ81Arguments {
   parts: number;
   padded: number;
   partial: Address;
+  sinks: Address;
   blocks: Address;
 }
 
@@ -191,5 +196,111 @@ export function launchAttentionMergeQ81(
   shape: LaunchShape,
   a: AttentionMergeQ81Arguments,
 ): void {
-  device.launch(ATTENTION, kernel, shape, [a.rows, a.heads, a.dv, a.parts, a.padded, a.partial, a.blocks]);
+  device.launch(ATTENTION, kernel, shape, [a.rows, a.heads, a.dv, a.parts, a.padded, a.partial, a.sinks, a.blocks]);
+}
+
+/** `attention_packed_f32`, and 2 more. */
+export interface AttentionPackedArguments {
+  tiles: Address;
+  count: number;
+  heads: number;
+  kvHeads: number;
+  d: number;
+  before: number;
+  after: number;
+  scale: number;
+  slopes: Address;
+  q: Address;
+  qRow: number;
+  qHead: number;
+  k: Address;
+  kRow: number;
+  kHead: number;
+  v: Address;
+  vRow: number;
+  vHead: number;
+  out: Address;
+}
+
+export function launchAttentionPacked(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: AttentionPackedArguments,
+): void {
+  device.launch(ATTENTION, kernel, shape, [
+    a.tiles,
+    a.count,
+    a.heads,
+    a.kvHeads,
+    a.d,
+    a.before,
+    a.after,
+    a.scale,
+    a.slopes,
+    a.q,
+    a.qRow,
+    a.qHead,
+    a.k,
+    a.kRow,
+    a.kHead,
+    a.v,
+    a.vRow,
+    a.vHead,
+    a.out,
+  ]);
+}
+
+/** `attention_prompt_64_f32`, and 11 more. */
+export interface AttentionPromptArguments {
+  tokens: number;
+  heads: number;
+  kvHeads: number;
+  d: number;
+  dv: number;
+  blockShift: number;
+  blocks: number;
+  before: number;
+  window: number;
+  scale: number;
+  softcap: number;
+  q: Address;
+  qHead: number;
+  qRow: number;
+  k: Address;
+  v: Address;
+  vRow: number;
+  sinks: Address;
+  table: Address;
+  out: Address;
+}
+
+export function launchAttentionPrompt(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: AttentionPromptArguments,
+): void {
+  device.launch(ATTENTION, kernel, shape, [
+    a.tokens,
+    a.heads,
+    a.kvHeads,
+    a.d,
+    a.dv,
+    a.blockShift,
+    a.blocks,
+    a.before,
+    a.window,
+    a.scale,
+    a.softcap,
+    a.q,
+    a.qHead,
+    a.qRow,
+    a.k,
+    a.v,
+    a.vRow,
+    a.sinks,
+    a.table,
+    a.out,
+  ]);
 }

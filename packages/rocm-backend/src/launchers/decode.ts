@@ -49,6 +49,7 @@ export interface DecodeGatedQ81Arguments {
   up: Address;
   upRow: number;
   blocks: Address;
+  y: Address;
 }
 
 export function launchDecodeGatedQ81(
@@ -57,7 +58,7 @@ export function launchDecodeGatedQ81(
   shape: LaunchShape,
   a: DecodeGatedQ81Arguments,
 ): void {
-  device.launch(DECODE, kernel, shape, [a.rows, a.n, a.padded, a.gate, a.gateRow, a.up, a.upRow, a.blocks]);
+  device.launch(DECODE, kernel, shape, [a.rows, a.n, a.padded, a.gate, a.gateRow, a.up, a.upRow, a.blocks, a.y]);
 }
 
 /** `decode_heads_f32`, and 2 more. */
@@ -120,5 +121,69 @@ export function launchDecodeHeads(device: Launcher, kernel: string, shape: Launc
     a.out,
     a.kPool,
     a.vPool,
+  ]);
+}
+
+/** `decode_route`. */
+export interface DecodeRouteArguments {
+  tokens: number;
+  experts: number;
+  chosen: number;
+  groups: number;
+  openGroups: number;
+  best: number;
+  sigmoid: boolean;
+  renormalise: boolean;
+  scale: number;
+  logits: Address;
+  correction: Address;
+  weights: Address;
+  ids: Address;
+}
+
+export function launchDecodeRoute(device: Launcher, kernel: string, shape: LaunchShape, a: DecodeRouteArguments): void {
+  device.launch(DECODE, kernel, shape, [
+    a.tokens,
+    a.experts,
+    a.chosen,
+    a.groups,
+    a.openGroups,
+    a.best,
+    Number(a.sigmoid),
+    Number(a.renormalise),
+    a.scale,
+    a.logits,
+    a.correction,
+    a.weights,
+    a.ids,
+  ]);
+}
+
+/** `decode_group`. */
+export interface DecodeGroupArguments {
+  pairs: number;
+  experts: number;
+  chosen: number;
+  tile: number;
+  tiles: number;
+  ids: Address;
+  places: Address;
+  sources: Address;
+  owners: Address;
+  out: Address;
+}
+
+export function launchDecodeGroup(device: Launcher, kernel: string, shape: LaunchShape, a: DecodeGroupArguments): void {
+  device.launch(DECODE, kernel, shape, [
+    a.pairs,
+    a.experts,
+    a.chosen,
+    a.tile,
+    a.tiles,
+    a.ids,
+    a.places,
+    a.sources,
+    a.owners,
+    a.out,
   ]);
 }

@@ -3,6 +3,21 @@ import { GEMM } from '@x/kernels';
 import type { LaunchShape } from '../launch-shape';
 import type { Address, Launcher } from './launcher';
 
+/** `gemm_groups_bf16`, and 2 more. */
+export interface GemmGroupsArguments {
+  n: number;
+  k: number;
+  rows: Address;
+  weights: Address;
+  tiles: Address;
+  count: number;
+  out: Address;
+}
+
+export function launchGemmGroups(device: Launcher, kernel: string, shape: LaunchShape, a: GemmGroupsArguments): void {
+  device.launch(GEMM, kernel, shape, [a.n, a.k, a.rows, a.weights, a.tiles, a.count, a.out]);
+}
+
 /** `gemm_bf16`, and 21 more. */
 export interface GemmArguments {
   b: number;

@@ -19,6 +19,22 @@ export function launchDequantizeCounted(
   device.launch(QUANTIZED, kernel, shape, [a.x, a.y, a.k]);
 }
 
+/** `dequantize_block_q4_0_bf16`, and 24 more. */
+export interface DequantizePairsArguments {
+  x: Address;
+  y: Address;
+  blocks: number;
+}
+
+export function launchDequantizePairs(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: DequantizePairsArguments,
+): void {
+  device.launch(QUANTIZED, kernel, shape, [a.x, a.y, a.blocks]);
+}
+
 /** `dequantize_block_q2_K_f32`, and 31 more. */
 export interface DequantizeBlockArguments {
   x: Address;
@@ -61,6 +77,27 @@ export interface MulMatArguments {
 
 export function launchMulMat(device: Launcher, kernel: string, shape: LaunchShape, a: MulMatArguments): void {
   device.launch(QUANTIZED, kernel, shape, [a.x, a.y, a.dst, a.ncolsX, a.nrowsX, a.ncolsY, a.nrowsY, a.nrowsDst]);
+}
+
+/** `mul_mat_grouped_q4_0`, and 34 more. */
+export interface MulMatGroupedArguments {
+  x: Address;
+  y: Address;
+  dst: Address;
+  ncolsX: number;
+  nrowsX: number;
+  tiles: Address;
+  tileCount: number;
+  nrowsY: number;
+}
+
+export function launchMulMatGrouped(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: MulMatGroupedArguments,
+): void {
+  device.launch(QUANTIZED, kernel, shape, [a.x, a.y, a.dst, a.ncolsX, a.nrowsX, a.tiles, a.tileCount, a.nrowsY]);
 }
 
 /** `mul_mat_vec_q4_0_q8_1_cuda1`, and 79 more. */

@@ -125,6 +125,19 @@ export function launchDoneArg(device: Launcher, kernel: string, shape: LaunchSha
   device.launch(REDUCE, kernel, shape, [a.rows, a.size, a.parts, a.src, a.partial, a.dst]);
 }
 
+/** `cumsum_u8`, and 9 more. */
+export interface CumsumArguments {
+  left: number;
+  size: number;
+  right: number;
+  src: Address;
+  dst: Address;
+}
+
+export function launchCumsum(device: Launcher, kernel: string, shape: LaunchShape, a: CumsumArguments): void {
+  device.launch(REDUCE, kernel, shape, [a.left, a.size, a.right, a.src, a.dst]);
+}
+
 /** `sum_bf16`, and 4 more. */
 export interface SumIntoArguments {
   numel: number;

@@ -39,13 +39,14 @@ export class DeviceDecodeOps implements DecodeOps {
     as: NormDType | 'blocks',
   ): { sum?: KernelStorage; normed: KernelStorage } {
     const device = this.#device;
-    const inBlocks = as === 'blocks';
-    if (inBlocks && !this.supports(n)) throw unsupported(`decode.norm of ${n} values in blocks`, 'f32', device);
-    const normed = inBlocks ? this.#blocks(rows, n) : device.allocUninit(rows * n, as);
+    if (as === 'blocks' && !this.supports(n)) throw unsupported(`decode.norm of ${n} values in blocks`, 'f32', device);
+    const form = as === 'blocks' ? device.quantized.formOf(rows) : as;
+    const inBlocks = form === 'blocks';
+    const normed = this.#allocate(rows, n, form);
     let sum: KernelStorage | undefined;
     try {
       sum = delta && device.allocUninit(rows * n, 'f32');
-      const kernel = `decode_norm_q8_1_${inBlocks ? 'f32' : as}`;
+      const kernel = `decode_norm_q8_1_${inBlocks ? 'f32' : form}`;
       if (rows * n > 0)
         launchDecodeNormQ81(device, kernel, this.#normShape(rows, n), {
           rows,
@@ -72,14 +73,18 @@ export class DeviceDecodeOps implements DecodeOps {
     const device = this.#device;
     if (!this.supports(n)) throw unsupported(`decode.gated of ${n} values`, 'f32', device);
     const padded = paddedWidth(n);
-    const result = this.#blocks(rows, n);
+    // Products take either; there is no kernel that gives f32.
+    const form = device.quantized.formOf(rows) === 'bf16' ? 'bf16' : 'blocks';
+    const result = this.#allocate(rows, n, form);
     if (rows === 0) return result;
     const shape: LaunchShape = device.shapes.isHost
       ? device.shapes.elementwise(rows * padded)
       : { grid: device.shapes.blocks((rows * padded) / 4 / GATED_THREADS, GATED_THREADS), block: GATED_THREADS };
-    return keptIfLaunched(result, (blocks) => {
+    return keptIfLaunched(result, (out) => {
       const sources = { gate: device.address(gate), gateRow, up: device.address(up), upRow };
-      launchDecodeGatedQ81(device, `decode_gated_q8_1_${activation}`, shape, { rows, n, padded, ...sources, blocks });
+      const results = form === 'blocks' ? { blocks: out, y: 0 } : { blocks: 0, y: out };
+      const args = { rows, n, padded, ...sources, ...results };
+      launchDecodeGatedQ81(device, `decode_gated_q8_1_${activation}`, shape, args);
     });
   }
 
@@ -124,8 +129,9 @@ export class DeviceDecodeOps implements DecodeOps {
     );
   }
 
-  /** Memory for rows in blocks. */
-  #blocks(rows: number, n: number): KernelStorage {
+  /** Memory for rows in blocks, or of a dtype. */
+  #allocate(rows: number, n: number, form: NormDType | 'blocks'): KernelStorage {
+    if (form !== 'blocks') return this.#device.allocUninit(rows * n, form);
     return this.#device.allocUninit(activationRows(rows) * activationRowBytes(n), 'u8');
   }
 

@@ -51,6 +51,25 @@ export function gemmThroughLibrary(
   }
 }
 
+/** lhs [m, k] times the transpose of [n, k], both row-major, into f32 [m, n]: for types of which the library says it takes that. */
+export function gemmIntoF32(
+  device: KernelDevice,
+  type: LibraryType,
+  {
+    m,
+    n,
+    k,
+    lhs,
+    rhsTransposed,
+    out,
+  }: { m: number; n: number; k: number; lhs: number; rhsTransposed: number; out: number },
+): void {
+  const rows = (ptr: number, transposed: boolean): GemmOperand => ({ ptr, transposed, ld: k, batchStride: 0 });
+  const operands = { lhs: rows(lhs, false), rhs: rows(rhsTransposed, true), out };
+  const reduced = isReduced(device, type);
+  multiply(device, device.libraries.gemm.handle()!, { type, outType: 'f32', batch: 1, m, n, k, ...operands, reduced });
+}
+
 /**
  * Whether OpenBLAS beats our kernels on the host, as tools/bench/gemm.ts shows it: in products with many rows, from some
  * 30 million operations on, and in those of a few rows where the right matrix is not transposed. The 16-bit dtypes must

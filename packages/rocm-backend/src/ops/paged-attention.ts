@@ -1,5 +1,14 @@
 /** Attention over a cache in blocks: the kernels `attention_paged`, `attention_merge` and `attention_append` (kernels/attention/paged.h). */
-import type { DType, Operand, PagedAttentionOps, PagedPool, PagedProblem, PagedTables, StoragePart } from '@x/core';
+import type {
+  DType,
+  Operand,
+  PagedAttentionOps,
+  PagedPool,
+  PagedProblem,
+  PagedTables,
+  PromptProblem,
+  StoragePart,
+} from '@x/core';
 import type { KernelDevice } from '../device';
 import { unsupported } from '../errors';
 import { clamp, type LaunchShape } from '../launch-shape';
@@ -8,6 +17,7 @@ import {
   launchAttentionMerge,
   launchAttentionMergeQ81,
   launchAttentionPaged,
+  launchAttentionPrompt,
 } from '../launchers/attention';
 import type { KernelStorage } from '../storage';
 import { activationRowBytes, activationRows, BLOCK_VALUES, paddedWidth } from './activations';
@@ -22,6 +32,10 @@ const EACH = 8;
 const MAX_PARTS = 64;
 /** Elements of a head at most: a thread has a column of the values. */
 const MAX_HEAD = 576;
+/** Queries of a tile, threads of a block and the sizes of values that there are kernels for: kernels/attention/prompt.h. */
+const PROMPT_ROWS = 64;
+const PROMPT_THREADS = 256;
+const PROMPT_VALUES = [64, 128, 256, 512];
 /** Blocks for each processor from which on keys are not cut into more parts. */
 const BLOCKS_PER_CU = 4;
 const HOST_BLOCKS_PER_CU = 2;
@@ -47,7 +61,7 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
     return filled(this.#device, dtype, rows * dv, (out) =>
       this.#attend(problem, q, pool, at, parts, out, (partial) => {
         if (parts === 1) return;
-        const args = { rows, dv, parts, partial, out };
+        const args = { rows, heads, dv, parts, partial, sinks: this.#sinks(problem), out };
         launchAttentionMerge(this.#device, `attention_merge_${dtype}`, this.#mergeShape(rows, dv), args);
       }),
     );
@@ -70,7 +84,16 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
     const bytes = activationRows(tokens) * activationRowBytes(width);
     return filled(this.#device, 'u8', tokens === 0 ? 0 : bytes, (blocks) =>
       this.#attend(problem, q, pool, at, parts, 0, (partial) => {
-        const args = { rows, heads, dv, parts, padded: paddedWidth(width), partial, blocks };
+        const args = {
+          rows,
+          heads,
+          dv,
+          parts,
+          padded: paddedWidth(width),
+          partial,
+          sinks: this.#sinks(problem),
+          blocks,
+        };
         launchAttentionMergeQ81(this.#device, 'attention_merge_q8_1', this.#mergeShape(rows, dv), args);
       }),
     );
@@ -78,15 +101,16 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
 
   /** One part goes to `out`, several to memory that `merge` is given. */
   #attend(
-    { tokens, heads, scale, window, softcap }: PagedProblem,
+    problem: PagedProblem,
     q: Operand,
-    { keys, values, blocks, blockSize, kvHeads, d, dv }: PagedPool,
+    { keys, values, valueRow, blocks, blockSize, kvHeads, d, dv }: PagedPool,
     { tables, sequences, maxBlocks, rows, lengths }: PagedTables,
     parts: number,
     out: number,
     merge: (partial: number) => void,
   ): void {
     const device = this.#device;
+    const { tokens, heads, scale, window, softcap } = problem;
     const { dtype } = q.storage;
     if (!this.supports(dtype, keys[0].dtype, d, dv)) throw unsupported('pagedAttention', dtype, device);
     const headsAtOnce = headsOfTile(heads / kvHeads);
@@ -96,9 +120,8 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
     const partial = parts > 1 ? device.allocUninit(tokens * heads * parts * (dv + 2), 'f32') : undefined;
     try {
       const shape = this.#shape(items * parts, headsAtOnce, d, dv);
-      launchAttentionPaged(device, `attention_paged_${dtype}_${keys[0].dtype}`, shape, {
-        headsAtOnce,
-        tokens,
+      launchAttentionPaged(device, `attention_paged_${headsAtOnce}_${dtype}_${keys[0].dtype}`, shape, {
+        items: items * parts,
         heads,
         kvHeads,
         d,
@@ -116,6 +139,8 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
         qHead: copy ? d : strides[1],
         k: device.address(keys),
         v: device.address(values),
+        vRow: valueRow,
+        sinks: this.#sinks(problem),
         tables: device.address(tables),
         rows: rows ? device.address(rows) : 0,
         lengths: device.address(lengths),
@@ -129,9 +154,59 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
     }
   }
 
+  supportsPrompt(poolDType: DType, d: number, dv: number): boolean {
+    return this.supports('f32', poolDType, d, dv) && dv <= PROMPT_VALUES[PROMPT_VALUES.length - 1];
+  }
+
+  /** A block a tile of queries and a head of keys. */
+  attendPrompt(problem: PromptProblem, q: Operand, pool: PagedPool, table: StoragePart): KernelStorage {
+    const device = this.#device;
+    const { shapes, hip } = device;
+    const { tokens, heads, before, scale, window, softcap } = problem;
+    const { keys, values, valueRow, blocks, blockSize, kvHeads, d, dv } = pool;
+    const { dtype } = keys[0];
+    if (q.storage.dtype !== 'f32' || !this.supportsPrompt(dtype, d, dv))
+      throw unsupported('attendPrompt', q.storage.dtype, device);
+    const tiles = Math.ceil((tokens * heads) / kvHeads / PROMPT_ROWS) * kvHeads;
+    const shape = shapes.isHost
+      ? { grid: clamp(tokens * heads, 1, hip.properties.multiprocessorCount * 4), block: 1 }
+      : { grid: shapes.blocks(tiles, PROMPT_THREADS), block: PROMPT_THREADS };
+    const { strides } = q.layout;
+    const copy = strides[2] === 1 || d === 1 ? undefined : denseCopy(device, q);
+    try {
+      const width = PROMPT_VALUES.find((most) => dv <= most);
+      return filled(device, 'f32', tokens * heads * dv, (out) =>
+        launchAttentionPrompt(device, `attention_prompt_${width}_${dtype}`, shape, {
+          tokens,
+          heads,
+          kvHeads,
+          d,
+          dv,
+          blockShift: Math.log2(blockSize),
+          blocks,
+          before,
+          window,
+          scale,
+          softcap,
+          q: copy ? copy.ptr : device.view(q).ptr,
+          qHead: copy ? tokens * d : strides[0],
+          qRow: copy ? d : strides[1],
+          k: device.address(keys),
+          v: device.address(values),
+          vRow: valueRow,
+          sinks: this.#sinks(problem),
+          table: device.address(table),
+          out,
+        }),
+      );
+    } finally {
+      copy?.dispose();
+    }
+  }
+
   append(
     k: Operand,
-    v: Operand,
+    v: Operand | undefined,
     slots: StoragePart,
     { keys, values, blocks, blockSize, kvHeads, d, dv }: PagedPool,
   ): void {
@@ -148,13 +223,14 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
       return { ptr: copy.ptr, head: tokens * shape[2], row: shape[2] };
     };
     try {
-      const [key, value] = [source(k), source(v)];
-      const shape = device.shapes.elementwise(tokens * kvHeads * (d + dv), 16, 'strided');
+      const [key, value] = [source(k), v ? source(v) : { ptr: 0, head: 0, row: 0 }];
+      const width = v ? dv : 0;
+      const shape = device.shapes.elementwise(tokens * kvHeads * (d + width), 16, 'strided');
       launchAttentionAppend(device, `attention_append_${dtype}_${keys[0].dtype}`, shape, {
         tokens,
         kvHeads,
         d,
-        dv,
+        dv: width,
         poolSlots: blocks * blockSize,
         slots: device.address(slots),
         k: key.ptr,
@@ -171,6 +247,10 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
     }
   }
 
+  #sinks({ sinks }: PagedProblem): number {
+    return sinks ? this.#device.address(sinks) : 0;
+  }
+
   /** Into how many parts a token's keys are cut: by what its table has room for, since its length is the device's. */
   #parts({ tokens, heads }: PagedProblem, { kvHeads, blockSize }: PagedPool, { maxBlocks }: PagedTables): number {
     const { hip, shapes } = this.#device;
@@ -185,13 +265,16 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
     return this.#device.shapes.rows(rows, dv, 64);
   }
 
-  #shape(items: number, headsAtOnce: number, d: number, dv: number) {
+  #shape(items: number, headsAtOnce: number, d: number, dv: number): LaunchShape {
     const { shapes, hip } = this.#device;
     const block = shapes.isHost ? 1 : THREADS;
     const stripes = shapes.isHost ? 1 : Math.floor(THREADS / (dv / EACH));
     const floats = headsAtOnce * (d + KEYS + 3 + stripes * dv) + KEYS;
-    const grid = shapes.isHost ? clamp(items, 1, hip.properties.multiprocessorCount * 4) : shapes.blocks(items, block);
-    return { grid, block, sharedBytes: 4 * floats };
+    const sharedBytes = 4 * floats;
+    if (shapes.isHost) return { grid: clamp(items, 1, hip.properties.multiprocessorCount * 4), block, sharedBytes };
+    // A block an item: more than a dimension has go on in the next one.
+    const across = shapes.blocks(items, block);
+    return { grid: [across, Math.ceil(items / across), 1], block, sharedBytes };
   }
 }
 

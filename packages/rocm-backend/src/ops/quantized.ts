@@ -2,12 +2,15 @@
  * Quantized weights on a device, after candle's `QCudaStorage` (candle-core/src/quantized/cuda.rs): the activation is
  * quantized to q8_1 blocks once per product, then rows are multiplied in int8. Up to eight activation rows take the
  * matrix-vector kernels, more the tiled ones: on int8 matrix units where the GPU has them, else on dp4a (and on the host).
+ * Many rows are worth a weight that is dequantized for the product: then activations and weights are bf16 for the library.
  * candle's kernels are those of ten types; here every block type of ggml has them, all but the matrix units' ones.
  */
 import {
   type BackendStorage,
   BLOCK_TYPES,
   type BlockType,
+  type DenseForm,
+  type ExpertTiles,
   isBlockType,
   Layout,
   type Operand,
@@ -22,14 +25,19 @@ import { clamp } from '../launch-shape';
 import {
   launchDequantizeBlock,
   launchDequantizeCounted,
+  launchDequantizePairs,
   launchGetRows,
   launchIndexedMoeForward,
   launchMulMat,
+  launchMulMatGrouped,
   launchMulMatVec,
   launchMulMatVecUpTo,
 } from '../launchers/quantized';
 import { KernelStorage } from '../storage';
 import { activationRows, MAX_GRID_Y, MAX_VECTOR_ROWS, paddedWidth, quantizeRows } from './activations';
+import { cast } from './elementwise';
+import { EXPERT_TILE } from './experts';
+import { gemmIntoF32 } from './gemm-library';
 import { filled } from './result';
 
 /** Types that candle has kernels for: one matrix-vector kernel a number of activation rows, and tiles on matrix units. */
@@ -64,14 +72,30 @@ const TILES = {
   mul_mat_mma_few_: { weights: 32, activations: 64 },
 };
 const MMA_WARPS = 8;
+/** Weight rows of a tile of `mul_mat_mma_grouped_*`. */
+const GROUPED_MMA_ROWS = 32;
 const VECTOR_WARPS = 4;
 
+/** Rows from which dequantizing a weight to bf16 for the library's product takes less time than int8 products (cuda). */
+const DENSE_ROWS = 96;
+/** Values of a weight that is dequantized for a product; larger ones stay in blocks, for the memory that would take. */
+const DENSE_VALUES = 2 ** 29;
+
 /**
- * What products of more than eight activation rows use: `dp4a`, int8 matrix units (`mma`, dp4a where there are none), or
- * `auto`: the units where there are any.
+ * What products of more than eight activation rows use: `dp4a`; int8 matrix units (`mma`, dp4a where there are none);
+ * weights dequantized for each product (`dense`: in bf16 through the library, in f32 where it has no such product); or `auto`:
+ * on cuda `dense` for many rows where it is bf16, else the units where there are any.
  */
-export type QuantizedChoice = 'auto' | 'dp4a' | 'mma';
-const CHOICES: readonly string[] = ['auto', 'dp4a', 'mma'] satisfies QuantizedChoice[];
+export type QuantizedChoice = 'auto' | 'dp4a' | 'mma' | 'dense';
+const CHOICES: readonly string[] = ['auto', 'dp4a', 'mma', 'dense'] satisfies QuantizedChoice[];
+
+/** `n` rows of `k` values from a row of the weight on, for `m` rows of activations. */
+interface ProductSize {
+  m: number;
+  n: number;
+  k: number;
+  firstRow?: number;
+}
 
 export class DeviceQuantizedOps implements QuantizedOps {
   /** May be changed at any time. */
@@ -111,34 +135,12 @@ export class DeviceQuantizedOps implements QuantizedOps {
     }
   }
 
-  /**
-   * The K formats take one block a superblock and no count; the others
-   * count in blocks, except q5_0 and q5_1, which count in values (candle's convention).
-   */
-  dequantize(weight: BackendStorage, type: BlockType, elemCount: number, dtype: 'f32' | 'f16'): KernelStorage {
-    const src = KernelStorage.on(this.#device, weight);
-    return filled(this.#device, dtype, elemCount, (out) => {
-      const kernel = `dequantize_block_${type}_${dtype}`;
-      const { blockSize: values, blockBytes: bytes } = BLOCK_TYPES[type];
-      for (let done = 0; done < elemCount; done += DEQUANTIZED_AT_ONCE) {
-        const slice = Math.min(DEQUANTIZED_AT_ONCE, elemCount - done);
-        const args = { x: src.ptr + (done / values) * bytes, y: out + done * sizeInBytes(dtype) };
-        if (values === 256) {
-          launchDequantizeBlock(this.#device, kernel, { grid: slice / 256, block: 64 }, args);
-        } else {
-          const k = COUNTED_IN_VALUES.has(type) ? slice : slice / values;
-          launchDequantizeCounted(this.#device, kernel, this.#device.shapes.elementwise(slice), { ...args, k });
-        }
-      }
-    });
+  dequantize(weight: BackendStorage, type: BlockType, elemCount: number, dtype: DenseForm): KernelStorage {
+    const { ptr } = KernelStorage.on(this.#device, weight);
+    return filled(this.#device, dtype, elemCount, (out) => this.#dequantize(ptr, type, elemCount, dtype, out));
   }
 
-  matmul(
-    weight: BackendStorage,
-    type: BlockType,
-    size: { m: number; n: number; k: number; firstRow?: number },
-    x: Operand,
-  ): KernelStorage {
+  matmul(weight: BackendStorage, type: BlockType, size: ProductSize, x: Operand): KernelStorage {
     const activations = this.quantizeActivations(x, size);
     try {
       return this.matmulActivations(weight, type, size, activations);
@@ -147,19 +149,44 @@ export class DeviceQuantizedOps implements QuantizedOps {
     }
   }
 
+  /** What activations of so many rows are given in: q8_1 blocks, or numbers of a dtype. */
+  formOf(rows: number): 'blocks' | 'bf16' | 'f32' {
+    const isDense = this.choice === 'dense' ? rows > MAX_VECTOR_ROWS : this.choice === 'auto' && rows >= DENSE_ROWS;
+    if (!isDense || (this.choice === 'auto' && this.#device.location.kind !== 'cuda')) return 'blocks';
+    if (this.#device.libraries.gemm.handle()?.takes('bf16', 'f32')) return 'bf16';
+    return this.choice === 'dense' ? 'f32' : 'blocks';
+  }
+
   quantizeActivations(x: Operand, { m, k }: { m: number; k: number }): KernelStorage {
-    return quantizeRows(this.#device, x, { count: m, room: activationRows(m) }, k);
+    const form = this.formOf(m);
+    if (form === 'blocks') return quantizeRows(this.#device, x, { count: m, room: activationRows(m) }, k);
+    return filled(this.#device, form, m * k, (out) => {
+      cast(this.#device, x.storage.dtype, form, this.#device.view(x), out);
+    });
   }
 
   matmulActivations(
     weight: BackendStorage,
     type: BlockType,
-    size: { m: number; n: number; k: number; firstRow?: number },
+    size: ProductSize,
     activations: BackendStorage,
   ): KernelStorage {
     const { m, n, k, firstRow = 0 } = size;
     const w = KernelStorage.on(this.#device, weight).ptr + firstRow * bytesOf(type, k);
-    const { ptr: q8 } = KernelStorage.on(this.#device, activations);
+    const rows = KernelStorage.on(this.#device, activations);
+    if (rows.dtype === 'u8') return this.#inBlocks(w, type, size, rows);
+    if (n * k <= DENSE_VALUES) return this.#dense(w, type, size, rows);
+    const operand = { storage: rows, layout: Layout.contiguous([m, k]) };
+    const blocks = quantizeRows(this.#device, operand, { count: m, room: activationRows(m) }, k);
+    try {
+      return this.#inBlocks(w, type, size, blocks);
+    } finally {
+      blocks.dispose();
+    }
+  }
+
+  /** @param x rows in q8_1 blocks */
+  #inBlocks(w: number, type: BlockType, { m, n, k }: ProductSize, { ptr: q8 }: KernelStorage): KernelStorage {
     const nrowsY = paddedWidth(k);
     return filled(this.#device, 'f32', m * n, (dst) => {
       const args = { x: w, y: q8, dst, ncolsX: k, nrowsX: n, nrowsY, nrowsDst: n };
@@ -173,6 +200,45 @@ export class DeviceQuantizedOps implements QuantizedOps {
         launchMulMatVecUpTo(this.#device, kernel, this.#vectorShape(n, k), { ...args, ncolsY: m });
       }
     });
+  }
+
+  /** @param x rows of numbers, in whose dtype the weight is dequantized */
+  #dense(w: number, type: BlockType, { m, n, k }: ProductSize, x: KernelStorage): KernelStorage {
+    const form = x.dtype as 'bf16' | 'f32';
+    const values = filled(this.#device, form, n * k, (out) => this.#dequantize(w, type, n * k, form, out));
+    try {
+      if (form === 'bf16')
+        return filled(this.#device, 'f32', m * n, (out) =>
+          gemmIntoF32(this.#device, 'bf16', { m, n, k, lhs: x.ptr, rhsTransposed: values.ptr, out }),
+        );
+      const lhs = { storage: x, layout: Layout.contiguous([1, m, k]) };
+      const rhs = { storage: values, layout: Layout.contiguous([1, n, k]).transpose(1, 2) };
+      return this.#device.ops.matmul(lhs, rhs, { b: 1, m, n, k }) as KernelStorage;
+    } finally {
+      values.dispose();
+    }
+  }
+
+  /**
+   * candle's kernels of the K formats take one block a superblock and no count; the others
+   * count in blocks, except q5_0 and q5_1, which count in values.
+   */
+  #dequantize(src: number, type: BlockType, elemCount: number, dtype: DenseForm, out: number): void {
+    const kernel = `dequantize_block_${type}_${dtype}`;
+    const { blockSize: values, blockBytes: bytes } = BLOCK_TYPES[type];
+    for (let done = 0; done < elemCount; done += DEQUANTIZED_AT_ONCE) {
+      const slice = Math.min(DEQUANTIZED_AT_ONCE, elemCount - done);
+      const args = { x: src + (done / values) * bytes, y: out + done * sizeInBytes(dtype) };
+      if (dtype === 'bf16') {
+        const shape = this.#device.shapes.elementwise(slice, sizeInBytes(dtype));
+        launchDequantizePairs(this.#device, kernel, shape, { ...args, blocks: slice / values });
+      } else if (values === 256) {
+        launchDequantizeBlock(this.#device, kernel, { grid: slice / 256, block: 64 }, args);
+      } else {
+        const k = COUNTED_IN_VALUES.has(type) ? slice : slice / values;
+        launchDequantizeCounted(this.#device, kernel, this.#device.shapes.elementwise(slice), { ...args, k });
+      }
+    }
   }
 
   indexedMoe(
@@ -201,6 +267,39 @@ export class DeviceQuantizedOps implements QuantizedOps {
     } finally {
       q8.dispose();
     }
+  }
+
+  groupedMatmul(
+    weight: BackendStorage,
+    type: BlockType,
+    { pairs, n, k }: { pairs: number; n: number; k: number },
+    activations: BackendStorage,
+    { tiles, count }: ExpertTiles,
+  ): KernelStorage {
+    const device = this.#device;
+    const { shapes, hip, matrixUnits } = device;
+    const onUnits = this.choice !== 'dp4a' && matrixUnits !== undefined && CANDLE_TYPES.has(type);
+    const kernel = onUnits ? 'mul_mat_mma_grouped_' : 'mul_mat_grouped_';
+    const rows = onUnits ? GROUPED_MMA_ROWS : EXPERT_TILE;
+    const block = onUnits ? MMA_WARPS * hip.properties.warpSize : 128;
+    const grid = shapes.blocks(count * Math.ceil(n / rows), block);
+    return filled(device, 'f32', pairs * n, (dst) =>
+      launchMulMatGrouped(
+        device,
+        `${kernel}${type}`,
+        { grid, block },
+        {
+          x: KernelStorage.on(device, weight).ptr,
+          y: KernelStorage.on(device, activations).ptr,
+          dst,
+          ncolsX: k,
+          nrowsX: n,
+          tiles: device.address(tiles),
+          tileCount: count,
+          nrowsY: paddedWidth(k),
+        },
+      ),
+    );
   }
 
   embedding(weight: BackendStorage, type: BlockType, k: number, ids: Operand): KernelStorage {

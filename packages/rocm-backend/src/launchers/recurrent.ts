@@ -1,0 +1,229 @@
+/** Written by tools/kernels/launchers.ts from the declarations in kernels/recurrent.hip: do not edit. */
+import { RECURRENT } from '@x/kernels';
+import type { LaunchShape } from '../launch-shape';
+import type { Address, Launcher } from './launcher';
+
+/** `causal_conv1d_f32`. */
+export interface CausalConv1dArguments {
+  sequences: number;
+  rows: number;
+  starts: Address;
+  from: Address;
+  to: Address;
+  slots: number;
+  channels: number;
+  taps: number;
+  silu: boolean;
+  x: Address;
+  xRow: number;
+  weight: Address;
+  bias: Address;
+  states: Address;
+  out: Address;
+}
+
+export function launchCausalConv1d(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: CausalConv1dArguments,
+): void {
+  device.launch(RECURRENT, kernel, shape, [
+    a.sequences,
+    a.rows,
+    a.starts,
+    a.from,
+    a.to,
+    a.slots,
+    a.channels,
+    a.taps,
+    Number(a.silu),
+    a.x,
+    a.xRow,
+    a.weight,
+    a.bias,
+    a.states,
+    a.out,
+  ]);
+}
+
+/** `selective_scan_f32`. */
+export interface SelectiveScanArguments {
+  sequences: number;
+  rows: number;
+  starts: Address;
+  from: Address;
+  to: Address;
+  slots: number;
+  channels: number;
+  n: number;
+  x: Address;
+  xRow: number;
+  dt: Address;
+  dtRow: number;
+  dtBias: Address;
+  a: Address;
+  b: Address;
+  bRow: number;
+  c: Address;
+  cRow: number;
+  d: Address;
+  states: Address;
+  out: Address;
+}
+
+export function launchSelectiveScan(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: SelectiveScanArguments,
+): void {
+  device.launch(RECURRENT, kernel, shape, [
+    a.sequences,
+    a.rows,
+    a.starts,
+    a.from,
+    a.to,
+    a.slots,
+    a.channels,
+    a.n,
+    a.x,
+    a.xRow,
+    a.dt,
+    a.dtRow,
+    a.dtBias,
+    a.a,
+    a.b,
+    a.bRow,
+    a.c,
+    a.cRow,
+    a.d,
+    a.states,
+    a.out,
+  ]);
+}
+
+/** `ssd_f32_d32`, and 3 more. */
+export interface SsdArguments {
+  sequences: number;
+  rows: number;
+  starts: Address;
+  from: Address;
+  to: Address;
+  slots: number;
+  heads: number;
+  keyHeads: number;
+  valueDim: number;
+  group: number;
+  q: Address;
+  qRow: number;
+  k: Address;
+  kRow: number;
+  v: Address;
+  vRow: number;
+  dt: Address;
+  dtRow: number;
+  dtBias: Address;
+  a: Address;
+  d: Address;
+  dtMin: number;
+  dtMax: number;
+  states: Address;
+  out: Address;
+}
+
+export function launchSsd(device: Launcher, kernel: string, shape: LaunchShape, a: SsdArguments): void {
+  device.launch(RECURRENT, kernel, shape, [
+    a.sequences,
+    a.rows,
+    a.starts,
+    a.from,
+    a.to,
+    a.slots,
+    a.heads,
+    a.keyHeads,
+    a.valueDim,
+    a.group,
+    a.q,
+    a.qRow,
+    a.k,
+    a.kRow,
+    a.v,
+    a.vRow,
+    a.dt,
+    a.dtRow,
+    a.dtBias,
+    a.a,
+    a.d,
+    a.dtMin,
+    a.dtMax,
+    a.states,
+    a.out,
+  ]);
+}
+
+/** `gated_delta_rule_f32_d32`, and 3 more. */
+export interface GatedDeltaRuleArguments {
+  sequences: number;
+  rows: number;
+  starts: Address;
+  from: Address;
+  to: Address;
+  slots: number;
+  heads: number;
+  keyHeads: number;
+  valueDim: number;
+  group: number;
+  q: Address;
+  qRow: number;
+  k: Address;
+  kRow: number;
+  v: Address;
+  vRow: number;
+  dt: Address;
+  dtRow: number;
+  dtBias: Address;
+  a: Address;
+  beta: Address;
+  betaRow: number;
+  scale: number;
+  eps: number;
+  states: Address;
+  out: Address;
+}
+
+export function launchGatedDeltaRule(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: GatedDeltaRuleArguments,
+): void {
+  device.launch(RECURRENT, kernel, shape, [
+    a.sequences,
+    a.rows,
+    a.starts,
+    a.from,
+    a.to,
+    a.slots,
+    a.heads,
+    a.keyHeads,
+    a.valueDim,
+    a.group,
+    a.q,
+    a.qRow,
+    a.k,
+    a.kRow,
+    a.v,
+    a.vRow,
+    a.dt,
+    a.dtRow,
+    a.dtBias,
+    a.a,
+    a.beta,
+    a.betaRow,
+    a.scale,
+    a.eps,
+    a.states,
+    a.out,
+  ]);
+}

@@ -1,0 +1,129 @@
+/** Mixtures of experts: the kernels `decode_route`, `decode_group` (kernels/decode/route.h) and `gemm_groups`. */
+import type { ExpertOps, ExpertTiles, Operand, RouteProblem, StoragePart } from '@x/core';
+import type { KernelDevice } from '../device';
+import { unsupported } from '../errors';
+import { clamp } from '../launch-shape';
+import { launchDecodeGroup, launchDecodeRoute } from '../launchers/decode';
+import { launchGemmGroups } from '../launchers/gemm';
+import type { KernelStorage } from '../storage';
+import { filled } from './result';
+
+/** The constants of kernels/decode/route.h. */
+const MAX_EXPERTS = 1024;
+const MAX_CHOSEN = 64;
+/** Pairs of a tile: what the tiles of products have. */
+export const EXPERT_TILE = 64;
+const GROUP_THREADS = 1024;
+const PRODUCT_THREADS = 256;
+/** Blocks of a warp that a grid has. */
+const MOST_TOKENS = 2 ** 24;
+/** What a kernel counts in u32. */
+const MOST_PAIRS = 2 ** 31;
+
+export class DeviceExpertOps implements ExpertOps {
+  readonly #device: KernelDevice;
+
+  constructor(device: KernelDevice) {
+    this.#device = device;
+  }
+
+  supports(experts: number): boolean {
+    return experts > 0 && experts <= MAX_EXPERTS;
+  }
+
+  supportsRoute(experts: number, chosen: number): boolean {
+    return this.supports(experts) && chosen > 0 && chosen <= Math.min(experts, MAX_CHOSEN);
+  }
+
+  /** A warp a token. */
+  route(problem: RouteProblem): { weights: KernelStorage; ids: KernelStorage } {
+    const device = this.#device;
+    const { tokens, experts, chosen, scores, renormalise, scale, groups, logits, correction } = problem;
+    if (!this.supportsRoute(experts, chosen) || tokens > MOST_TOKENS)
+      throw unsupported(`route to ${chosen} of ${experts} experts`, 'f32', device);
+    const { shapes, hip } = device;
+    const block = shapes.isHost ? 1 : hip.properties.warpSize;
+    const most = hip.properties.multiprocessorCount * 4;
+    const grid = shapes.isHost ? clamp(tokens, 1, most) : shapes.blocks(tokens, block);
+    const weights = device.allocUninit(tokens * chosen, 'f32');
+    try {
+      const ids = filled(device, 'u32', tokens * chosen, (to) =>
+        launchDecodeRoute(
+          device,
+          'decode_route',
+          { grid, block },
+          {
+            tokens,
+            experts,
+            chosen,
+            groups: groups?.count ?? 1,
+            openGroups: groups?.chosen ?? 1,
+            best: groups?.best ?? 1,
+            sigmoid: scores === 'sigmoid',
+            renormalise,
+            scale,
+            logits: device.address(logits),
+            correction: correction ? device.address(correction) : 0,
+            weights: weights.ptr,
+            ids: to,
+          },
+        ),
+      );
+      return { weights, ids };
+    } catch (error) {
+      weights.dispose();
+      throw error;
+    }
+  }
+
+  tileCount(pairs: number, experts: number): number {
+    return Math.floor(pairs / EXPERT_TILE) + Math.min(pairs, experts);
+  }
+
+  order(
+    ids: StoragePart,
+    { pairs, experts, chosen }: { pairs: number; experts: number; chosen: number },
+  ): KernelStorage {
+    const device = this.#device;
+    if (!this.supports(experts) || pairs >= MOST_PAIRS)
+      throw unsupported(`order of ${pairs} pairs with ${experts} experts`, 'u32', device);
+    const tiles = this.tileCount(pairs, experts);
+    const shape = { grid: 1, block: device.shapes.isHost ? 1 : GROUP_THREADS };
+    return filled(device, 'u32', 3 * (pairs + tiles), (out) => {
+      const [places, sources, owners] = [0, 1, 2].map((part) => out + part * pairs * 4);
+      const result = { places, sources, owners, out: out + 3 * pairs * 4 };
+      const sizes = { pairs, experts, chosen, tile: EXPERT_TILE, tiles };
+      launchDecodeGroup(device, 'decode_group', shape, { ...sizes, ids: device.address(ids), ...result });
+    });
+  }
+
+  groupedMatmul(
+    weight: StoragePart,
+    { pairs, n, k }: { pairs: number; n: number; k: number },
+    x: Operand,
+    { tiles, count }: ExpertTiles,
+  ): KernelStorage {
+    const device = this.#device;
+    const { dtype } = x.storage;
+    if (!['f32', 'f16', 'bf16'].includes(dtype) || weight[0].dtype !== dtype)
+      throw unsupported('groupedMatmul', dtype, device);
+    return filled(device, dtype, pairs * n, (out) =>
+      launchGemmGroups(device, `gemm_groups_${dtype}`, productShape(device, count, n), {
+        n,
+        k,
+        rows: device.view(x).ptr,
+        weights: device.address(weight),
+        tiles: device.address(tiles),
+        count,
+        out,
+      }),
+    );
+  }
+}
+
+/** Blocks for `count` tiles of pairs and n columns. */
+function productShape({ shapes, hip }: KernelDevice, count: number, n: number) {
+  const blocks = count * Math.ceil(n / EXPERT_TILE);
+  if (shapes.isHost) return { grid: clamp(blocks, 1, hip.properties.multiprocessorCount * 4), block: 1 };
+  return { grid: shapes.blocks(blocks, PRODUCT_THREADS), block: PRODUCT_THREADS };
+}
