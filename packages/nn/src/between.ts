@@ -16,6 +16,7 @@ import {
 } from '@x/core';
 import { type ActivationName, activate } from './activation';
 import { type PagedCache, pagedAppend } from './attention';
+import { pagedPoolOf } from './attention/paged';
 import { checkObjects, checkTensors } from './check';
 import type { RmsNorm } from './layer-norm';
 
@@ -142,7 +143,8 @@ export function fusesHeads(cache: PagedCache): boolean {
   checkObjects('fusesHeads', { cache });
   const { keys, values } = cache;
   checkTensors('fusesHeads', { keys, values });
-  return keys.device.backend.decode?.supportsHeads(keys.dtype, keys.dim(2), values.dim(2)) ?? false;
+  const { decode } = keys.device.backend;
+  return (values.isContiguous() && decode?.supportsHeads(keys.dtype, keys.dim(2), values.dim(2))) ?? false;
 }
 
 /**
@@ -163,8 +165,8 @@ export function headsAppend(
   const { scale = 1, norms } = options;
   if (norms) checkObjects('headsAppend', { norms, 'norms.q': norms.q, 'norms.k': norms.k });
   checkTensors('headsAppend', { q, k, v, cos, sin, positions, slots, keys: cache.keys, values: cache.values });
-  const { keys, values, blockSize } = cache;
-  const [poolSlots, kvHeads, d] = keys.shape;
+  const { keys, values } = cache;
+  const [, kvHeads, d] = keys.shape;
   const dv = values.dim(2);
   const [tokens] = q.shape;
   const heads = q.dim(-1) / d;
@@ -213,16 +215,7 @@ export function headsAppend(
       slots: slots.storagePart(),
       scale,
     };
-    const pool = {
-      keys: keys.storagePart(),
-      values: values.storagePart(),
-      blocks: poolSlots / blockSize,
-      blockSize,
-      kvHeads,
-      d,
-      dv,
-    };
-    return Tensor.fromStorage(decode.heads(problem, pool), [tokens, heads, d], device);
+    return Tensor.fromStorage(decode.heads(problem, pagedPoolOf(cache)), [tokens, heads, d], device);
   }
   return scope(() => {
     const rotated = (x: Tensor, count: number, norm: RmsNorm | undefined) => {

@@ -13,14 +13,20 @@ export {
   flashAttn,
   flashAttnVarlenCpu,
   flashAttnVarlenUnfused,
+  fusesPrompt,
+  type PackedAttentionOptions,
   type PagedAttentionOptions,
   type PagedCache,
+  packedAttention,
   pagedActivations,
   pagedAppend,
   pagedAttention,
+  pagedPrompt,
   runCausalAttnCpu,
   runFlashAttnCpu,
   type SdpaOptions,
+  Segments,
+  Slopes,
   sdpa,
   type VarlenOptions,
 } from './attention';
@@ -76,7 +82,15 @@ export { LayerNorm, type LayerNormConfig, layerNorm, layerNormNoBias, RmsNorm, r
 export { Linear, linear, linearB, linearNoBias } from './linear';
 export * as loss from './loss';
 export { type Module, type ModuleT, OwningModule } from './module';
-export { type ExpertWeights, moeGemm, moeGemmGguf, type SortedExperts, sortByExpert } from './moe';
+export {
+  type ExpertWeights,
+  moeGemm,
+  moeGemmGguf,
+  type RouteOptions,
+  routeExperts,
+  type SortedExperts,
+  sortByExpert,
+} from './moe';
 export * as ops from './ops';
 export {
   Dropout,
@@ -125,6 +139,21 @@ export {
   stepLr,
   warmup,
 } from './optim';
+export {
+  type CausalConv1dOptions,
+  causalConv1d,
+  type DecayedInputs,
+  type DecayedOptions,
+  type GatedDeltaInputs,
+  type GatedDeltaOptions,
+  gatedDeltaRule,
+  type SelectiveScanInputs,
+  type SequenceSpans,
+  type SsdInputs,
+  type SsdOptions,
+  selectiveScan,
+  ssd,
+} from './recurrent';
 export {
   type Direction,
   GRU,

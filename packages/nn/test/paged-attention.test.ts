@@ -2,7 +2,7 @@
 import { type DType, memoryStats, scope, Tensor } from '@x/core';
 import { testDevices } from '@x/testing/devices';
 import { describe, expect, it } from 'vitest';
-import { type PagedAttentionOptions, pagedAppend, pagedAttention, sdpa } from '../src';
+import { type PagedAttentionOptions, pagedAppend, pagedAttention, pagedPrompt, sdpa } from '../src';
 
 interface Case {
   heads: number;
@@ -140,6 +140,48 @@ describe.each(testDevices())('paged attention on %s', (device) => {
       const difference = out.toDeviceSync('js').sub(whole).abs().flattenAll().max(0).toScalarSync();
       expect(difference).toBeLessThan(2e-5);
     });
+  });
+
+  it.each([
+    { heads: 2, kvHeads: 1, d: 64, tokens: 5, before: 0 },
+    { heads: 6, kvHeads: 2, d: 80, tokens: 70, before: 33, sinks: true },
+    { heads: 4, kvHeads: 4, d: 96, tokens: 130, before: 0, window: 50 },
+    { heads: 4, kvHeads: 2, d: 128, tokens: 40, before: 100, softcap: 5, window: 64 },
+    { heads: 2, kvHeads: 2, d: 192, dv: 128, tokens: 20, before: 7 },
+    { heads: 2, kvHeads: 1, d: 256, tokens: 17, before: 64, softcap: 20 },
+    { heads: 8, kvHeads: 1, d: 576, dv: 512, tokens: 19, before: 50, inKeys: true },
+    // No kernel has these sizes.
+    { heads: 2, kvHeads: 1, d: 20, tokens: 6, before: 3 },
+  ])('of many tokens of one sequence: %j', (of) => {
+    const { heads, kvHeads, d, dv = d, tokens, before, sinks: sunk, inKeys = false, ...options } = of;
+    const memory = memoryStats();
+    scope(() => {
+      const [kv, blockSize] = [before + tokens, 16];
+      const blocks = Math.ceil(kv / blockSize);
+      const k = noise([kvHeads, kv, d], 1);
+      const v = inKeys ? k.narrow(2, 0, dv) : noise([kvHeads, kv, dv], 2);
+      const q = noise([heads, tokens, d], 3);
+      const sinks = sunk ? noise([heads], 4) : undefined;
+      const mask = { causal: true, window: options.window, softcapping: options.softcap, sinks };
+      const whole = sdpa(q.unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0), mask).squeeze(0).transpose(0, 1);
+      for (const dtype of ['f32', 'f16', 'bf16'] as const) {
+        const pool = (width: number) => Tensor.zeros([(blocks + 1) * blockSize, kvHeads, width], { dtype, device });
+        const keys = pool(d);
+        const cache = { keys, values: inKeys ? keys.narrow(2, 0, dv) : pool(dv), blockSize };
+        const table = Uint32Array.from({ length: blocks }, (_, i) => blocks - i);
+        const slots = Uint32Array.from({ length: kv }, (_, j) => {
+          return table[Math.floor(j / blockSize)] * blockSize + (j % blockSize);
+        });
+        const [newKeys, newValues] = [k, v].map((x) => x.toDeviceSync(device));
+        pagedAppend(cache, newKeys, inKeys ? undefined : newValues, Tensor.from(slots, { device }));
+        const own = { ...options, ...(sinks && { sinks: sinks.toDeviceSync(device) }) };
+        const out = pagedPrompt(q.toDeviceSync(device), cache, Tensor.from(table, { device }), before, own);
+        expect(out.shape).toEqual([tokens, heads, dv]);
+        const difference = out.toDeviceSync('js').sub(whole).abs().flattenAll().max(0).toScalarSync();
+        expect(difference, dtype).toBeLessThan(TOLERANCE[dtype]!);
+      }
+    });
+    expect(memoryStats()).toEqual(memory);
   });
 
   it('refuses what does not fit, with the numbers', () => {

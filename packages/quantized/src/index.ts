@@ -1,13 +1,16 @@
 /** The public API of `@x/quantized`. */
 export * from './blocks';
+export { ExpertOrder } from './expert-order';
 export * from './gguf';
 export { type DenseDType, deviceBytes } from './load';
 export { isMixName, isQuantizable, MIXES, type MixFacts, type MixName, type MixTensor, planMix } from './mixes';
 export { indexedMoe } from './moe';
+export { mxfp4Names, mxfp4Shape, type PartReader, type RowPart } from './mxfp4';
 export { QMatMul, type QMatMulOptions } from './qmatmul';
 export {
   type AsyncQuantizeTensorOptions,
   type IndexedMoeOptions,
+  type Mxfp4LoadOptions,
   QTensor,
   type QTensorLoadOptions,
   type QTensorOptions,

@@ -5,6 +5,7 @@
  */
 import { DeviceError, DTypeError, elemCount, formatShape, isInt, ShapeError, scope, Tensor } from '@x/core';
 import { byteLengthOf } from './blocks';
+import type { ExpertOrder } from './expert-order';
 import { allocateBlocks } from './load';
 import { blockProduct, QMatMul } from './qmatmul';
 import type { QTensor } from './qtensor';
@@ -33,6 +34,11 @@ export function expertOf(weights: QTensor, expert: number): QTensor {
  */
 const INDEXED_PAIRS = 8;
 
+/** The same of GPUs; vLLM crosses over at about 16 tokens of 8 experts of 128 each on an H200. */
+const INDEXED_PAIRS_GPU = 2;
+/** Tokens above which numbers are grouped. */
+const GROUPED_TOKENS = 8;
+
 /** Whether so many pairs of token and expert are few: for the device's indexed kernel, or numbers gathered by expert. */
 function areFew(weights: QTensor, pairs: number): boolean {
   return weights.elemCount > 0 && pairs <= INDEXED_PAIRS * weights.shape[0];
@@ -49,6 +55,54 @@ const UNREAD_TOKENS = 64;
 export function canStayUnread(weights: QTensor, tokens: number, pairs: number): boolean {
   const possible = weights.kind === 'dense' || weights.device.backend.quantized !== undefined;
   return possible && weights.elemCount > 0 && (tokens <= UNREAD_TOKENS || areFew(weights, pairs));
+}
+
+/**
+ * Products of rows in the order of `order` with the weights of their experts, one launch for all.
+ * @param weights [experts, n, k]
+ * @param x [pairs, k], f32, f16 or bf16 @returns [pairs, n] in x's dtype
+ */
+export function groupedMoe(weights: QTensor, x: Tensor, order: ExpertOrder): Tensor {
+  const op = 'QTensor.groupedMoe';
+  const [experts, n, k] = checkedExperts(op, weights);
+  checkActivation(op, x);
+  checkDevice(op, 'input', x, weights);
+  const { pairs } = order;
+  if (x.rank !== 2 || x.dim(0) !== pairs || x.dim(1) !== k || experts !== order.experts) {
+    throw new ShapeError(
+      'SHAPE_MISMATCH',
+      `${op}: input ${formatShape(x.shape)} and weight ${formatShape(weights.shape)} for ${pairs} pairs of ${order.experts} experts; ` +
+        'give [pairs, k] and [experts, n, k].',
+    );
+  }
+  const { device } = weights;
+  const size = { pairs, n, k };
+  return scope(() => {
+    if (weights.kind === 'dense') {
+      const rows = x.toDtype(weights.data.dtype).contiguous();
+      const ops = device.backend.experts!;
+      const made = ops.groupedMatmul(weights.data.storagePart(), size, rows.storageAndLayout(), order.tiles);
+      return Tensor.fromStorage(made, [pairs, n], device).toDtype(x.dtype);
+    }
+    const ops = device.backend.quantized!;
+    const blocks = ops.quantizeActivations(x.contiguous().storageAndLayout(), { m: pairs, k });
+    const activations = Tensor.fromStorage(blocks, [blocks.elemCount], device);
+    const [storage] = weights.data.storagePart();
+    const made = ops.groupedMatmul!(storage, weights.blockType, size, blocks, order.tiles);
+    activations.dispose();
+    return Tensor.fromStorage(made, [pairs, n], device).toDtype(x.dtype);
+  });
+}
+
+/**
+ * Whether products with so many pairs are better made by {@link groupedMoe}: it reads an expert's weights once for 64 pairs,
+ * the indexed kernel once a pair; numbers are copied for each pair where they are not grouped.
+ */
+export function isGrouped(weights: QTensor, tokens: number, pairs: number): boolean {
+  if (!weights.device.backend.experts?.supports(weights.shape[0])) return false;
+  if (weights.kind === 'dense') return tokens > GROUPED_TOKENS;
+  const each = weights.device.kind === 'cpu' ? INDEXED_PAIRS : INDEXED_PAIRS_GPU;
+  return weights.device.backend.quantized?.groupedMatmul !== undefined && pairs > each * weights.shape[0];
 }
 
 /** As {@link indexedMoe} for {@link canStayUnread}; ids u32, contiguous, are all below the number of experts. */

@@ -31,6 +31,7 @@ import {
 } from '@x/core';
 import type { TensorReader } from '@x/core/files';
 import { type BlockFormat, blockFormat, byteLengthOf, isQuantType, type QuantType } from './blocks';
+import type { ExpertOrder } from './expert-order';
 import { hasBlocks, type TensorFile } from './gguf/has-blocks';
 import { eachRow, gatherRows } from './host-ops';
 import { QTENSOR } from './is-qtensor';
@@ -46,7 +47,17 @@ import {
   pack,
   placement,
 } from './load';
-import { canStayUnread, checkIndexed, checkIndexedHost, expertOf, indexedMoe, indexedUnread } from './moe';
+import {
+  canStayUnread,
+  checkIndexed,
+  checkIndexedHost,
+  expertOf,
+  groupedMoe,
+  indexedMoe,
+  indexedUnread,
+  isGrouped,
+} from './moe';
+import { mxfp4PartShape, mxfp4Pieces, type PartReader, type RowPart } from './mxfp4';
 import {
   checkQuantize,
   type ParallelQuantizeOptions,
@@ -64,6 +75,11 @@ export interface QTensorOptions {
 export interface QTensorLoadOptions extends QTensorOptions {
   /** Stops loading between two pieces; the promise rejects with the signal's reason. */
   signal?: AbortSignal;
+}
+
+export interface Mxfp4LoadOptions extends QTensorLoadOptions {
+  /** Default: all rows. */
+  part?: RowPart;
 }
 
 export interface QuantizeTensorOptions extends QTensorOptions, QuantizeOptions {
@@ -126,6 +142,32 @@ export class QTensor implements Disposable {
     const { shape } = file.tensor(name);
     const { loader, make } = prepare(format, shape, device, file.tensorChunks(name), options);
     return make(await finishAsync(loader, options.signal));
+  }
+
+  /**
+   * A weight that a checkpoint holds in MXFP4 as `NAME_blocks` and `NAME_scales` (gpt-oss), or a part of its rows, as blocks of
+   * type `mxfp4` of the same values: u8 [..., rows, groups, 16] and u8 [..., rows, groups] become [..., rows, 32 · groups].
+   * Raises `FileFormatError` where the two do not belong together.
+   */
+  static async loadMxfp4(
+    file: PartReader,
+    name: string,
+    device: DeviceLike,
+    options: Mxfp4LoadOptions = {},
+  ): Promise<QTensor> {
+    const { loader, make } = prepareMxfp4(file, name, device, options);
+    return make(await finishAsync(loader, options.signal));
+  }
+
+  /** As {@link loadMxfp4}, blocking the event loop. */
+  static loadMxfp4Sync(
+    file: PartReader,
+    name: string,
+    device: DeviceLike,
+    options: Omit<Mxfp4LoadOptions, 'signal'> = {},
+  ): QTensor {
+    const { loader, make } = prepareMxfp4(file, name, device, options);
+    return make(finish(loader));
   }
 
   /** Numbers as a weight of kind `dense`; shares the tensor, which is f32, f16 or bf16. */
@@ -403,6 +445,19 @@ export class QTensor implements Disposable {
     return indexedMoe(this, x, await ids.toArray());
   }
 
+  /**
+   * Products of rows x [pairs, k], in the order of `order` (`x.indexSelect(order.sources, 0)`), with the weights of their experts,
+   * this weight being [experts, n, k]: [pairs, n] in x's dtype. One launch for all experts, straight from blocks or numbers.
+   */
+  groupedMoe(x: Tensor, order: ExpertOrder): Tensor {
+    return groupedMoe(this, x, order);
+  }
+
+  /** Whether {@link groupedMoe} is the faster way for so many tokens, and the device has it; else {@link indexedMoeForward} is. */
+  prefersGroups(tokens: number, chosen: number): boolean {
+    return isGrouped(this, tokens, tokens * chosen);
+  }
+
   /** As {@link indexedMoeForward}, blocking the event loop while the ids are read. */
   indexedMoeForwardSync(x: Tensor, ids: Tensor, options: IndexedMoeOptions = {}): Tensor {
     checkIndexed(this, x, ids);
@@ -531,8 +586,17 @@ function prepare(
   return { loader, make: (storage) => wrap(storage, [byteLengthOf(format, count)]) };
 }
 
+function prepareMxfp4(file: PartReader, name: string, device: DeviceLike, { part, ...options }: Mxfp4LoadOptions) {
+  const shape = mxfp4PartShape(file, name, part);
+  return prepare(blockFormat('mxfp4'), shape, device, mxfp4Pieces(file, name, part), options);
+}
+
 const READER = kinds.kind(
   (value) => typeof (value as { load?: unknown } | null | undefined)?.load === 'function',
+  'give an open file, as SafetensorsFile.open(path)',
+);
+const PART_READER = kinds.kind(
+  (value) => typeof (value as { readPartSync?: unknown } | null | undefined)?.readPartSync === 'function',
   'give an open file, as SafetensorsFile.open(path)',
 );
 const FILE = kinds.kind(
@@ -555,6 +619,8 @@ kinds.checkCalls(
   {
     fromGguf: { file: FILE, name: kinds.STRING, device: kinds.DEVICE, options: OPTIONS },
     load: { file: READER, name: kinds.STRING, device: kinds.DEVICE, options: OPTIONS },
+    loadMxfp4: { file: PART_READER, name: kinds.STRING, device: kinds.DEVICE, options: OPTIONS },
+    loadMxfp4Sync: { file: PART_READER, name: kinds.STRING, device: kinds.DEVICE, options: OPTIONS },
     quantize: { ...QUANTIZE, options: OPTIONS },
     quantizeSync: { ...QUANTIZE, options: OPTIONS },
     quantizeOnto: { ...QUANTIZE, device: kinds.DEVICE },

@@ -7,13 +7,13 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { FileFormatError } from '@x/core';
+import { testSettings } from '@x/testing/settings';
 import { afterAll, expect, test } from 'vitest';
 import { GgmlFile, GgufFile, loadImatrix, type TensorFile } from '../src';
 import { ALL_TYPES, random } from './fixture';
 import { Raw } from './raw-gguf';
 
-const SECONDS = Number(process.env.X_FUZZ_SECONDS ?? 2);
-const SEED = Number(process.env.X_FUZZ_SEED ?? 1);
+const { fuzzSeconds: SECONDS, fuzzSeed: SEED } = testSettings;
 /** The most that one file may take; a header within its budget of memory takes some ms. */
 const MOST_MS = 2000;
 const LIMITS = { headerMemory: 16 * 2 ** 20 };

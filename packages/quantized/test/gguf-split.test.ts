@@ -66,8 +66,10 @@ test('found from any part, and every tensor read', async () => {
 test('parts that are missing, renamed, doubled or of another model', async () => {
   const gone = await split('gone', 3);
   rmSync(gone[1]);
-  expect(codeOf(gone[0])).toBe('FILE_NOT_FOUND');
-  expect(() => GgufFile.open(gone[2])).toThrow(/gone-00002-of-00003\.gguf/);
+  for (const path of [gone[0], gone[2]]) expect(codeOf(path)).toBe('FILE_NOT_FOUND');
+  expect(() => GgufFile.open(gone[2])).toThrow(/one of 3 parts .* there is no gone-00002-of-00003\.gguf\./);
+  rmSync(gone[0]);
+  expect(() => GgufFile.open(gone[2])).toThrow(/there is no gone-00001-of-00003\.gguf, gone-00002-of-00003\.gguf\./);
   const renamed = await split('renamed', 2);
   renameSync(renamed[1], join(folder, 'other.gguf'));
   expect(codeOf(join(folder, 'other.gguf'))).toBe('GGUF_INVALID_CONTENT');

@@ -1,9 +1,10 @@
 /** The devices that the behaviour tests run on: every one that is present, or those named in X_TEST_DEVICES (`cpu,cuda:0`). */
 import { Device } from '@x/core';
 import '@x/rocm-backend';
+import { testSettings } from './settings';
 
 export function testDevices(): Device[] {
-  const named = process.env.X_TEST_DEVICES?.split(',');
+  const named = testSettings.devices;
   if (named) return named.map((name) => Device.parse(name));
   return Device.list()
     .filter((info) => info.available)

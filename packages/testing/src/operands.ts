@@ -15,6 +15,7 @@ import {
   type Shape,
 } from '@x/core';
 import fc from 'fast-check';
+import { testSettings } from './settings';
 
 export type ViewKind = 'contiguous' | 'offset' | 'narrowed' | 'permuted' | 'broadcast';
 
@@ -212,12 +213,9 @@ export function generator(seed: number): () => number {
   };
 }
 
-/** Below 1, tests of devices that a program computes, and of slow checkers of memory accesses, do less. */
-export const TEST_SCALE = Number(process.env.X_TEST_SCALE ?? 1);
-
 /** Runs of a property; X_TEST_SCALE=0.1 makes a tenth of them. */
 export function runs(count: number): { numRuns: number } {
-  return { numRuns: Math.max(1, Math.round(count * TEST_SCALE)) };
+  return { numRuns: Math.max(1, Math.round(count * testSettings.scale)) };
 }
 
 /** Error of a sum of `terms` products of values up to 4, by the type that it is made in. Integers are exact. */

@@ -7,6 +7,15 @@ export {
   runFlashAttnCpu,
 } from './flash';
 export { AttnMask } from './mask';
-export { type PagedAttentionOptions, type PagedCache, pagedActivations, pagedAppend, pagedAttention } from './paged';
+export { type PackedAttentionOptions, packedAttention, Segments, Slopes } from './packed';
+export {
+  fusesPrompt,
+  type PagedAttentionOptions,
+  type PagedCache,
+  pagedActivations,
+  pagedAppend,
+  pagedAttention,
+  pagedPrompt,
+} from './paged';
 export { causalBias, type SdpaOptions, sdpa } from './sdpa';
 export { flashAttnVarlenCpu, flashAttnVarlenUnfused, type VarlenOptions } from './varlen';

@@ -26,7 +26,7 @@ import { sdpa } from './sdpa';
 export interface PagedCache {
   /** [blocks · blockSize, kvHeads, d], contiguous */
   keys: Tensor;
-  /** [blocks · blockSize, kvHeads, dv], contiguous, of the same dtype. */
+  /** [blocks · blockSize, kvHeads, dv], contiguous, of the same dtype; or a view of the keys, their first dv elements. */
   values: Tensor;
   /** Positions of a block: a power of two. */
   blockSize: number;
@@ -63,10 +63,10 @@ export function pagedAttention(
   const problem = check('pagedAttention', q, cache, tables, lengths, options);
   const [tokens, heads] = q.shape;
   const { keys, values } = cache;
-  const kernels = kernelsFor(q, cache, tables, lengths, options);
+  const kernels = kernelsFor(q, cache, [tables, lengths], options);
   if (!kernels?.supports(q.dtype, keys.dtype, q.dim(2), values.dim(2)))
     return composed(q, cache, tables, lengths, { ...options, scale: problem.scale });
-  const out = kernels.attend(problem, q.storageAndLayout(), poolOf(cache), tablesOf(tables, lengths, options));
+  const out = kernels.attend(problem, q.storageAndLayout(), pagedPoolOf(cache), tablesOf(tables, lengths, options));
   return Tensor.fromStorage(out, [tokens, heads, values.dim(2)], q.device);
 }
 
@@ -85,28 +85,87 @@ export function pagedActivations(
   const [tokens, heads] = q.shape;
   const { keys, values } = cache;
   const width = heads * values.dim(2);
-  const kernels = kernelsFor(q, cache, tables, lengths, options);
+  const kernels = kernelsFor(q, cache, [tables, lengths], options);
   if (!kernels?.supportsBlocks(q.dtype, keys.dtype, q.dim(2), values.dim(2))) {
     return scope(() => pagedAttention(q, cache, tables, lengths, options).reshape([tokens, width]));
   }
   const at = tablesOf(tables, lengths, options);
-  const blocks = kernels.attendInBlocks(problem, q.storageAndLayout(), poolOf(cache), at);
+  const blocks = kernels.attendInBlocks(problem, q.storageAndLayout(), pagedPoolOf(cache), at);
   return new QuantizedActivations(Tensor.fromStorage(blocks, [blocks.elemCount], q.device), tokens, width);
+}
+
+/** Whether {@link pagedPrompt} is one kernel, and that the faster way. */
+export function fusesPrompt(q: Tensor, cache: PagedCache): boolean {
+  kinds.check('fusesPrompt', 'cache', cache, kinds.OBJECT);
+  const { keys, values } = cache;
+  checkTensors('fusesPrompt', { q, keys, values });
+  // On the host two products of matrices are faster.
+  const { device, dtype } = q;
+  if (device.kind === 'cpu' || dtype !== 'f32') return false;
+  return device.backend.pagedAttention?.supportsPrompt(keys.dtype, keys.dim(2), values.dim(2)) ?? false;
+}
+
+/**
+ * Attention of many tokens of one sequence, whose keys and values are in the cache with those in front of them: each looks at
+ * the keys up to its own.
+ * @param q [heads, tokens, d], heads a multiple of kvHeads; f32, f16 or bf16
+ * @param table [blocks], u32: the blocks of the sequence in order, as many as before + tokens positions have or more
+ * @param before keys in front of the first token
+ * @returns [tokens, heads, dv] in q's dtype
+ * @throws as {@link pagedAttention}
+ */
+export function pagedPrompt(
+  q: Tensor,
+  cache: PagedCache,
+  table: Tensor,
+  before: number,
+  options: Omit<PagedAttentionOptions, 'rows'> = {},
+): Tensor {
+  const op = 'pagedPrompt';
+  checkTensors(op, { q, table });
+  kinds.check(op, 'cache', cache, kinds.OBJECT);
+  kinds.check(op, 'before', before, kinds.COUNT);
+  const [heads, tokens] = q.shape;
+  const { device } = q;
+  const room = table.dim(0) * cache.blockSize;
+  if (q.rank !== 3 || table.rank !== 1 || before + tokens > room) {
+    throw new ShapeError(
+      'SHAPE_MISMATCH',
+      `${op}: queries [${q.shape}] behind ${before} keys, and a table [${table.shape}] of blocks of ${cache.blockSize}; ` +
+        'give [heads, tokens, d] and a block for every position.',
+    );
+  }
+  return scope(() => {
+    const queries = q.transpose(0, 1);
+    const problem = problemOf(op, queries, cache, options);
+    checkIds(op, 'table', table);
+    const kernels = kernelsFor(queries, cache, [table], options);
+    const { keys, values } = cache;
+    if (q.dtype !== 'f32' || !kernels?.supportsPrompt(keys.dtype, keys.dim(2), values.dim(2))) {
+      const rows = Tensor.zeros([tokens], 'u32', device);
+      const lengths = Tensor.arange(before + 1, before + tokens + 1, 'u32', device);
+      return pagedAttention(queries, cache, table.unsqueeze(0), lengths, { ...options, rows });
+    }
+    const at = { ...problem, before };
+    const out = kernels.attendPrompt(at, q.storageAndLayout(), pagedPoolOf(cache), table.storagePart());
+    return Tensor.fromStorage(out, [tokens, heads, values.dim(2)], device);
+  });
 }
 
 /** The device's kernels, where operands are as these want them. */
 function kernelsFor(
   q: Tensor,
   { keys, values }: PagedCache,
-  tables: Tensor,
-  lengths: Tensor,
+  ids: readonly Tensor[],
   { rows, sinks }: PagedAttentionOptions,
 ): PagedAttentionOps | undefined {
   const { device } = q;
-  const operands = [q, keys, values, tables, lengths, ...(rows ? [rows] : [])];
-  const whole = operands.every((tensor) => tensor.device === device && (tensor === q || tensor.isContiguous()));
-  // The kernels know no sinks.
-  return whole && !sinks && q.dim(0) > 0 ? device.backend.pagedAttention : undefined;
+  const operands = [q, keys, values, ...ids, ...(rows ? [rows] : []), ...(sinks ? [sinks] : [])];
+  const whole = operands.every(
+    (tensor) => tensor.device === device && (tensor === q || tensor === values || tensor.isContiguous()),
+  );
+  const fits = hasValueRows(values) && (!sinks || sinks.dtype === 'f32');
+  return whole && fits && q.dim(0) > 0 ? device.backend.pagedAttention : undefined;
 }
 
 function tablesOf(tables: Tensor, lengths: Tensor, { rows }: PagedAttentionOptions): PagedTables {
@@ -132,8 +191,8 @@ function check(
   checkTensors(op, { q, tables, lengths, ...(rows && { rows }) });
   checkCache(op, cache);
   const { keys } = cache;
-  const fits = q.rank === 3 && q.dim(2) === keys.dim(2) && tables.rank === 2 && tables.dim(0) > 0 && tables.dim(1) > 0;
-  const [tokens, heads, d] = q.shape;
+  const fits = q.rank === 3 && tables.rank === 2 && tables.dim(0) > 0 && tables.dim(1) > 0;
+  const [tokens] = q.shape;
   const each = (ids: Tensor | undefined) => ids === undefined || (ids.rank === 1 && ids.dim(0) === tokens);
   if (!fits || !each(lengths) || !each(rows) || (!rows && tables.dim(0) !== tokens)) {
     throw new ShapeError(
@@ -142,8 +201,23 @@ function check(
         'give [tokens, heads, d], [slots, kvHeads, d], [sequences, maxBlocks], [tokens] and, unless each sequence has one token, rows [tokens].',
     );
   }
-  checkHeads(op, heads, keys.dim(1));
   for (const [name, ids] of Object.entries({ tables, lengths, rows })) checkIds(op, name, ids);
+  return problemOf(op, q, cache, options);
+}
+
+/** @param q [tokens, heads, d] */
+function problemOf(op: string, q: Tensor, cache: PagedCache, options: PagedAttentionOptions): PagedProblem {
+  kinds.check(op, 'options', options, kinds.OBJECT);
+  checkCache(op, cache);
+  const { keys } = cache;
+  const [tokens, heads, d] = q.shape;
+  if (d !== keys.dim(2)) {
+    throw new ShapeError(
+      'SHAPE_MISMATCH',
+      `${op}: queries [${q.shape}] for keys [${keys.shape}]; give heads of ${keys.dim(2)} values.`,
+    );
+  }
+  checkHeads(op, heads, keys.dim(1));
   const { scale = 1 / Math.sqrt(d), window, softcap, sinks } = options;
   checkSinks(op, sinks, heads);
   checkNumbers(op, { scale, ...(softcap !== undefined && { softcap }) });
@@ -151,26 +225,28 @@ function check(
   if (softcap !== undefined && !(softcap > 0)) {
     throw new CandleError('INVALID_ARGUMENT', `${op}: softcap is ${softcap}; give a positive number, or none.`);
   }
-  return { tokens, heads, scale, window: window ?? 0, softcap: softcap ?? 0 };
+  const numbers = { scale, window: window ?? 0, softcap: softcap ?? 0 };
+  return { tokens, heads, ...numbers, ...(sinks && { sinks: sinks.storagePart() }) };
 }
 
 /**
  * Writes keys [kvHeads, tokens, d] and values [kvHeads, tokens, dv] into the slots [tokens], u32, of a cache, in its dtype;
  * slot b · blockSize + i is position i of block b. Of tokens with the same slot any one may win.
+ * @param v undefined where the cache's values are a view of its keys
  * @throws ShapeError `SHAPE_MISMATCH` for shapes that do not fit; CandleError `INVALID_ARGUMENT` as {@link pagedAttention}
  */
-export function pagedAppend(cache: PagedCache, k: Tensor, v: Tensor, slots: Tensor): void {
+export function pagedAppend(cache: PagedCache, k: Tensor, v: Tensor | undefined, slots: Tensor): void {
   const op = 'pagedAppend';
-  checkTensors(op, { k, v, slots });
+  checkTensors(op, { k, ...(v && { v }), slots });
   checkCache(op, cache);
   const { keys, values } = cache;
   const [, kvHeads, d] = keys.shape;
   const fits = (rows: Tensor, width: number) =>
     rows.rank === 3 && rows.dim(0) === kvHeads && rows.dim(1) === slots.dim(0) && rows.dim(2) === width;
-  if (slots.rank !== 1 || !fits(k, d) || !fits(v, values.dim(2))) {
+  if (slots.rank !== 1 || !fits(k, d) || (v && !fits(v, values.dim(2)))) {
     throw new ShapeError(
       'SHAPE_MISMATCH',
-      `${op}: keys [${k.shape}], values [${v.shape}], slots [${slots.shape}] for a cache of [${keys.shape}] and [${values.shape}]; ` +
+      `${op}: keys [${k.shape}], values [${v?.shape}], slots [${slots.shape}] for a cache of [${keys.shape}] and [${values.shape}]; ` +
         'give [kvHeads, tokens, d], [kvHeads, tokens, dv] and [tokens].',
     );
   }
@@ -178,9 +254,10 @@ export function pagedAppend(cache: PagedCache, k: Tensor, v: Tensor, slots: Tens
   if (slots.dim(0) === 0) return;
   const { device, dtype } = k;
   const kernels = device.backend.pagedAttention;
-  const same = [v, slots, keys, values].every((tensor) => tensor.device === device) && v.dtype === dtype;
-  if (same && slots.isContiguous() && kernels?.supports(dtype, keys.dtype, d, values.dim(2))) {
-    kernels.append(k.storageAndLayout(), v.storageAndLayout(), slots.storagePart(), poolOf(cache));
+  const same = [v ?? k, slots, keys, values].every((tensor) => tensor.device === device) && (v ?? k).dtype === dtype;
+  const whole = slots.isContiguous() && keys.isContiguous() && (!v || values.isContiguous());
+  if (same && whole && kernels?.supports(dtype, keys.dtype, d, values.dim(2))) {
+    kernels.append(k.storageAndLayout(), v?.storageAndLayout(), slots.storagePart(), pagedPoolOf(cache));
     return;
   }
   scope(() => {
@@ -189,7 +266,7 @@ export function pagedAppend(cache: PagedCache, k: Tensor, v: Tensor, slots: Tens
       pool.scatterSet(slots.reshape([slots.dim(0), 1, 1]).broadcastAs(source.shape), source, 0);
     };
     write(keys, k);
-    write(values, v);
+    if (v) write(values, v);
   });
 }
 
@@ -209,7 +286,8 @@ function composed(
     if (tokens === 0) return Tensor.zeros([0, heads, dv], q.dtype, device);
     const own = rows ? tables.indexSelect(rows, 0) : tables;
     const kv = own.dim(1) * blockSize;
-    const gathered = (pool: Tensor) => {
+    const gathered = (rows: Tensor) => {
+      const pool = rows.contiguous();
       const blocks = pool.reshape([pool.dim(0) / blockSize, blockSize * kvHeads * pool.dim(2)]);
       return blocks
         .indexSelect(own.flattenAll(), 0)
@@ -250,11 +328,19 @@ function checkIds(op: string, name: string, ids: Tensor | undefined): void {
   throw new CandleError('INVALID_ARGUMENT', `${op}: ${name} are ${ids.dtype}; convert them with toDtype('u32').`);
 }
 
-function poolOf({ keys, values, blockSize }: PagedCache): PagedPool {
+/** Whether values lie at equal distances: contiguous, or in the keys. */
+function hasValueRows(values: Tensor): boolean {
+  const { strides } = values.storageAndLayout().layout;
+  return strides[2] === 1 && strides[0] === values.dim(1) * strides[1];
+}
+
+/** A cache as kernels see it. */
+export function pagedPoolOf({ keys, values, blockSize }: PagedCache): PagedPool {
   const [slots, kvHeads, d] = keys.shape;
   return {
     keys: keys.storagePart(),
     values: values.storagePart(),
+    valueRow: values.storageAndLayout().layout.strides[1],
     blocks: slots / blockSize,
     blockSize,
     kvHeads,

@@ -4,6 +4,7 @@
  * A split model (`model-00001-of-00003.gguf`, llama.cpp's gguf-split) is one file here, found from any of its parts;
  * candle knows none. Its metadata is that of the first part, where the splitter puts it.
  */
+import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { ByteReader } from './byte-reader';
 import { ggufError } from './error';
@@ -90,6 +91,7 @@ function fromSources(
     const part = read(opened);
     const paths = others(part);
     if (paths === undefined) return GgufFile.of(opened.path, [part]);
+    requireParts(opened.path, paths);
     const parts = paths.map((path) => {
       if (basename(path) === basename(opened.path)) return part;
       const source = new FileSource(path);
@@ -128,6 +130,21 @@ function partPaths(path: string, count: number): string[] {
     const number = String(i + 1).padStart(5, '0');
     return join(dirname(path), `${match[1]}-${number}-of-${match[3]}.gguf`);
   });
+}
+
+/** Names of at most so many missing parts are in a message. */
+const SHOWN_PARTS = 10;
+
+function requireParts(path: string, paths: readonly string[]): void {
+  const missing = paths.filter((part) => !existsSync(part)).map((part) => basename(part));
+  if (missing.length === 0) return;
+  const more = missing.length > SHOWN_PARTS ? ` and ${missing.length - SHOWN_PARTS} more` : '';
+  throw ggufError(
+    'FILE_NOT_FOUND',
+    path,
+    `it is one of ${paths.length} parts of a model, and beside it there is no ` +
+      `${missing.slice(0, SHOWN_PARTS).join(', ')}${more}. Put all parts into one directory.`,
+  );
 }
 
 /** Every part in its place, and as many tensors as were split. */

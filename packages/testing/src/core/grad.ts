@@ -239,6 +239,36 @@ export function gradSuite(name: string, device: () => Device): void {
       expectFlat(grads.get(row)!, [3], [4, 14, 2]);
     });
 
+    test('a running sum: an element is part of all sums from its own on', () => {
+      const x = variable([
+        [1, 2, 3],
+        [4, 5, 6],
+      ]);
+      const weights = from([
+        [1, 10, 100],
+        [2, 20, 200],
+      ]);
+      for (const [dim, expected] of [
+        [
+          1,
+          [
+            [111, 110, 100],
+            [222, 220, 200],
+          ],
+        ],
+        [
+          0,
+          [
+            [3, 30, 300],
+            [2, 20, 200],
+          ],
+        ],
+      ] as const) {
+        const grad = x.cumsum(dim).mul(weights).sumAll().backward().getId(x.id)!;
+        expect(grad.toVecSync()).toEqual(expected);
+      }
+    });
+
     test('grad_tests::test_flip_backprop', () => {
       const x = Var.ones([2, 2], 'f64', device());
       const weights = counted([2, 2], 'f64', 1);

@@ -187,6 +187,32 @@ export function tensorReducingSuite(name: string, device: () => Device): void {
       expect(ones([1000], 'i32').cumsum(0).get(-1).toScalarSync()).toBe(1000);
     });
 
+    test.each([
+      [[3, 1100], 1],
+      [[700, 3], 0],
+      [[2, 40, 70], 1],
+    ])('cumsum of %j along %i, in another order too', (shape, dim) => {
+      const count = shape.reduce((a, b) => a * b, 1);
+      const x = shaped(
+        Array.from({ length: count }, (_, i) => Math.sin(i) * 100),
+        shape,
+        'f32',
+      );
+      const inner = shape.slice(dim + 1).reduce((a, b) => a * b, 1);
+      const sums = [...x.flattenAll().toVecSync<number[]>()];
+      for (let i = 0; i < count; i++) if (Math.floor(i / inner) % shape[dim] > 0) sums[i] += sums[i - inner];
+      expectFlat(x.cumsum(dim), shape, sums, 1e-3);
+      const last = x.rank - 1;
+      expectFlat(x.transpose(dim, last).contiguous().transpose(dim, last).cumsum(dim), shape, sums, 1e-3);
+    });
+
+    test('cumsum of nothing, one and NaN', () => {
+      expectFlat(shaped([], [0, 3], 'f32').cumsum(0), [0, 3], []);
+      expectFlat(shaped([], [3, 0], 'f32').cumsum(0), [3, 0], []);
+      expectFlat(from([[5], [6]], 'f32').cumsum(1), [2, 1], [5, 6]);
+      expectFlat(from([1, Number.NaN, 2], 'f32').cumsum(0), [3], [1, Number.NaN, Number.NaN]);
+    });
+
     test.each(['f64', 'f32'] as const)('tensor_tests::log_sum_exp in %s', (dtype) => {
       const data = [1, 2, 3, 4, 5, 6, -1000, -999, -1001, 1000, 999, 1001];
       const t = shaped(data, [2, 2, 3], dtype);

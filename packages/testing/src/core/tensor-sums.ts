@@ -6,11 +6,11 @@
 
 import { type Device, Tensor, Var } from '@x/core';
 import { describe, expect, test } from 'vitest';
+import { testSettings } from '../settings';
 import { makers } from './makers';
 
 /** Sizes are a few times smaller with X_TEST_SCALE=0.2, for devices that a program computes. */
-const SCALE = Number(process.env.X_TEST_SCALE ?? 1);
-const many = (count: number) => Math.max(50, Math.round(count * SCALE));
+const many = (count: number) => Math.max(50, Math.round(count * testSettings.scale));
 const TENTH = Math.fround(0.1);
 
 export function tensorSumsSuite(name: string, device: () => Device): void {

@@ -14,6 +14,7 @@ import {
   VarMap,
 } from '@x/nn';
 import { describe, expect, test } from 'vitest';
+import { testSettings } from '../settings';
 import { INPUT, OUTPUT } from './batch-norm-values';
 import { expectClose } from './close';
 import { tensorMakers } from './helpers';
@@ -212,7 +213,7 @@ export function normsSuite(name: string, device: () => Device): void {
     });
 
     test('statistics of many elements are exact', () => {
-      const size = Math.max(64, Math.round(300_000 * Number(process.env.X_TEST_SCALE ?? 1)));
+      const size = Math.max(64, Math.round(300_000 * testSettings.scale));
       const far = (t: Tensor, value: number) => t.sub(value).abs().maxAll().toScalarSync() as number;
       scope(() => {
         const tenths = Tensor.full(0.1, [2, 2, size], 'f32', device());

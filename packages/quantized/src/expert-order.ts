@@ -1,0 +1,78 @@
+/**
+ * Pairs of token and expert in an order in which those of an expert follow one another, made on the device from the experts that
+ * a router chose: what products with the weights of many experts are given, each in one launch (`QTensor.groupedMoe`).
+ */
+import { type ExpertTiles, formatShape, kinds, ShapeError, TENSORS, Tensor } from '@x/core';
+import { idsInside } from './tensors';
+
+export class ExpertOrder implements Disposable {
+  readonly pairs: number;
+  /** Of a token. */
+  readonly chosen: number;
+  readonly experts: number;
+  /** Views of one tensor: see `ExpertOps.order`. */
+  readonly #parts: Tensor;
+
+  private constructor(pairs: number, chosen: number, experts: number, parts: Tensor) {
+    this.pairs = pairs;
+    this.chosen = chosen;
+    this.experts = experts;
+    this.#parts = parts;
+  }
+
+  /**
+   * undefined where the device has no kernels for it.
+   * @param ids [tokens, chosen], u32 or another integer dtype: the experts of each token
+   * @throws ShapeError `SHAPE_MISMATCH` for another rank; ids beyond `experts` as in `Tensor.embedding`
+   */
+  static of(ids: Tensor, experts: number): ExpertOrder | undefined {
+    kinds.check('ExpertOrder.of', 'ids', ids, kinds.TENSOR);
+    kinds.check('ExpertOrder.of', 'experts', experts, kinds.POSITIVE);
+    if (ids.rank !== 2) {
+      throw new ShapeError('SHAPE_MISMATCH', `ExpertOrder.of: ids ${formatShape(ids.shape)}; give [tokens, chosen].`);
+    }
+    const [tokens, chosen] = ids.shape;
+    const pairs = tokens * chosen;
+    const { device } = ids;
+    const { experts: ops } = device.backend;
+    if (!ops?.supports(experts) || pairs === 0) return undefined;
+    using inside = idsInside('ExpertOrder.of', ids, experts);
+    const size = { pairs, experts, chosen };
+    const storage = ops.order(inside.storagePart(), size);
+    return new ExpertOrder(pairs, chosen, experts, Tensor.fromStorage(storage, [storage.elemCount], device));
+  }
+
+  /** Where each pair goes: [pairs], u32, the pairs of a token side by side. */
+  get places(): Tensor {
+    return this.#parts.narrow(0, 0, this.pairs);
+  }
+
+  /** The token of what lies in each place: [pairs], u32. */
+  get sources(): Tensor {
+    return this.#parts.narrow(0, this.pairs, this.pairs);
+  }
+
+  /** The expert of what lies in each place: [pairs], u32. */
+  get owners(): Tensor {
+    return this.#parts.narrow(0, 2 * this.pairs, this.pairs);
+  }
+
+  /** @internal */
+  get tiles(): ExpertTiles {
+    const [storage, offset] = this.#parts.storagePart();
+    return { tiles: [storage, offset + 3 * this.pairs], count: this.#parts.elemCount / 3 - this.pairs };
+  }
+
+  /** For `scope`: the memory goes where this object goes. */
+  [TENSORS](): unknown[] {
+    return [this.#parts];
+  }
+
+  dispose(): void {
+    this.#parts.dispose();
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+}
