@@ -5,15 +5,21 @@
 import { CandleError } from '@x/core';
 
 export type TransformersErrorCode =
+  | 'BAD_CHAT_TEMPLATE'
   | 'BAD_CONFIG'
   | 'BAD_GGUF_METADATA'
   | 'BAD_LOGITS'
+  | 'BAD_MESSAGES'
   | 'BAD_TOKEN'
   | 'BAD_TOKENIZER'
   | 'CACHE_FULL'
+  | 'CHAT_REFUSED'
   | 'CONTEXT_EXCEEDED'
   | 'EMPTY_INPUT'
   | 'INVALID_OPTION'
+  | 'INVALID_VALUE'
+  | 'NO_CHAT_TEMPLATE'
+  | 'TEXT_INCOMPLETE'
   | 'UNSUPPORTED_MODEL'
   | 'UNSUPPORTED_TOKENIZER';
 

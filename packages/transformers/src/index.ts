@@ -3,9 +3,34 @@
  * `@x/engine` runs it.
  */
 
+export type { ChatMessage, ChatPiece, ChatRole, ToolCall, ToolDefinition } from './chat/messages';
+export { checkMessages } from './chat/normalize';
+export type { ReplyFormat } from './chat/reply/formats';
+export { marksOf, ReplyParser, type ReplyParserOptions } from './chat/reply/parser';
+export { stopIds } from './chat/stops';
+export {
+  CHATML,
+  type ChatPrompt,
+  ChatTemplate,
+  type KnownTokens,
+  type PromptOptions,
+  type RenderOptions,
+  TEMPLATE_VARIABLES,
+} from './chat/template';
 export type { ConfigKey, ConfigSource } from './config/config-source';
 export type { DecoderConfig } from './config/decoder-config';
 export { type RopeConfig, type RopeScaling, ropeFrequencies } from './config/rope';
+export type { EncoderBatch, EncoderModel } from './encoders/encoder-model';
+export { PackedKv } from './encoders/packed-kv';
+export { type PoolingMode, poolRows } from './encoders/pooling';
+export {
+  describeEncoderConfig,
+  describeEncoderGguf,
+  ENCODERS,
+  type EncoderArchitecture,
+  type EncoderDescription,
+  SUPPORTED_ENCODERS,
+} from './encoders/registry';
 export { TransformersError, type TransformersErrorCode } from './errors';
 export { type GgufExport, type GgufTensorName, ggufExport } from './gguf-export';
 export type {
@@ -16,8 +41,10 @@ export type {
   KvLayout,
   KvView,
   LayerKv,
+  LayerStates,
   PagedLayer,
   PassStep,
+  StateLayout,
 } from './models/causal-model';
 export {
   ARCHITECTURES,
@@ -28,6 +55,7 @@ export {
   SUPPORTED_ARCHITECTURES,
 } from './registry';
 export * from './tokenizer';
+export { type CheckedModel, checkWeights, type WeightsReport } from './weights/check-weights';
 export type { LinearGroup } from './weights/linear-group';
 export { QuantizedVarBuilder } from './weights/quantized-var-builder';
 export { type StoredTensor, type TensorForm, type TensorNamePair, TensorNames } from './weights/tensor-names';

@@ -3,19 +3,24 @@ import type { GgufMetadata } from '@x/quantized';
 import { type ConfigKey, type ConfigSource, ggufConfig, jsonConfig, objectOf } from './config/config-source';
 import type { DecoderConfig } from './config/decoder-config';
 import { badConfig, shown } from './config/problems';
+import { ENCODERS, SUPPORTED_ENCODERS } from './encoders/registry';
 import { TransformersError } from './errors';
 import type { CausalModel } from './models/causal-model';
 import { cohere2 } from './models/cohere2';
+import { deepseekV2, deepseekV3 } from './models/deepseek';
 import { exaone4 } from './models/exaone4';
+import { falconMamba } from './models/falcon-mamba';
 import { gemma2 } from './models/gemma2';
-import { gemma3 } from './models/gemma3';
+import { gemma3, gemmaEmbedding } from './models/gemma3';
 import { glm4 } from './models/glm4';
 import { glm4Moe } from './models/glm4-moe';
 import { gptOss } from './models/gpt-oss';
 import { gpt2 } from './models/gpt2';
 import { granite } from './models/granite';
 import { graniteMoe } from './models/granite-moe';
+import { lfm2 } from './models/lfm2';
 import { llama } from './models/llama';
+import { mamba2 } from './models/mamba2';
 import { mistral } from './models/mistral';
 import { mixtral } from './models/mixtral';
 import { nemotron } from './models/nemotron';
@@ -25,7 +30,9 @@ import { olmoe } from './models/olmoe';
 import { phi3 } from './models/phi3';
 import { qwen2 } from './models/qwen2';
 import { qwen3 } from './models/qwen3';
+import { qwen3_5 } from './models/qwen3-5';
 import { qwen3Moe } from './models/qwen3-moe';
+import { qwen3Next } from './models/qwen3-next';
 import { smollm3 } from './models/smollm3';
 import { starcoder2 } from './models/starcoder2';
 import type { TensorLayout, Weights } from './weights/weights';
@@ -67,8 +74,11 @@ export const ARCHITECTURES: readonly Architecture[] = [
   qwen2,
   qwen3,
   qwen3Moe,
+  qwen3Next,
+  qwen3_5,
   gemma2,
   gemma3,
+  gemmaEmbedding,
   phi3,
   smollm3,
   olmo3,
@@ -82,12 +92,19 @@ export const ARCHITECTURES: readonly Architecture[] = [
   exaone4,
   nemotron,
   starcoder2,
+  lfm2,
+  mamba2,
+  falconMamba,
   gpt2,
   gptOss,
+  deepseekV3,
+  deepseekV2,
 ];
 
 /** Architectures that load, by `model_type` of config.json. */
-export const SUPPORTED_ARCHITECTURES: readonly string[] = ARCHITECTURES.map(({ architectures: [name] }) => name);
+export const SUPPORTED_ARCHITECTURES: readonly string[] = ARCHITECTURES.filter((one) => one !== gemmaEmbedding).map(
+  ({ architectures: [name] }) => name,
+);
 
 /** @throws FileFormatError for a missing or mistyped key, TransformersError UNSUPPORTED_MODEL, BAD_CONFIG */
 export function describeGguf(metadata: GgufMetadata): ModelDescription {
@@ -114,8 +131,14 @@ export function describeConfig(json: unknown): ModelDescription {
 }
 
 function unsupportedArchitecture(name: string): TransformersError {
+  if (SUPPORTED_ENCODERS.includes(name) || ENCODERS.some(({ gguf }) => gguf === name)) {
+    return new TransformersError(
+      'UNSUPPORTED_MODEL',
+      `The architecture "${name}" is an encoder, which makes vectors of texts and writes none; load it with loadEmbeddingModel. Models that write: ${SUPPORTED_ARCHITECTURES.join(', ')}.`,
+    );
+  }
   return new TransformersError(
     'UNSUPPORTED_MODEL',
-    `The architecture "${name}" is not supported; supported: ${SUPPORTED_ARCHITECTURES.join(', ')}. Use a model of one of these.`,
+    `The architecture "${name}" is not supported; supported: ${SUPPORTED_ARCHITECTURES.join(', ')}; for vectors of texts ${SUPPORTED_ENCODERS.join(', ')}. Use a model of one of these.`,
   );
 }

@@ -21,9 +21,9 @@ class Blocks {
     { kvLayouts, device }: CausalModel,
     private readonly offers: boolean,
   ) {
-    this.layers = kvLayouts.map(({ kvHeads, keyDim, valueDim }) => ({
-      keys: Tensor.zeros([LENGTH, kvHeads, keyDim], { device }),
-      values: Tensor.zeros([LENGTH, kvHeads, valueDim], { device }),
+    this.layers = kvLayouts.map((layout) => ({
+      keys: Tensor.zeros([LENGTH, layout!.kvHeads, layout!.keyDim], { device }),
+      values: Tensor.zeros([LENGTH, layout!.kvHeads, layout!.valueDim], { device }),
       blockSize: BLOCK,
     }));
     const blocks = Uint32Array.from({ length: LENGTH / BLOCK }, (_, i) => LENGTH / BLOCK - 1 - i);

@@ -75,7 +75,9 @@ describe('patterns', () => {
             pre_tokenizer: { ...split(Regex), behavior, invert },
             model: { ...bpe, vocab: {}, merges: [], unk_token: null },
           };
-          const reference = new HfTokenizer(json, {}).pre_tokenizer!;
+          // Of isolated pieces nothing is lost, whichever of them match; the JavaScript library loses those that do not.
+          const turned = { ...json.pre_tokenizer, invert: invert && behavior === 'Removed' };
+          const reference = new HfTokenizer({ ...json, pre_tokenizer: turned }, {}).pre_tokenizer!;
           const ours = (Tokenizer.fromJson(json) as unknown as { inner: HfTokenizer }).inner.pre_tokenizer!;
           // The library puts captured groups among the pieces of a text that is split by what is removed.
           fc.assert(
@@ -455,6 +457,9 @@ describe('files beside it, and configurations', () => {
       normalizer: { type: 'Precompiled', precompiled_charsmap: 'x'.repeat(1e6), extra: 5 },
       extra: 5,
     });
-    expect([json.normalizer, Object.keys(json).sort()]).toEqual([{ type: 'Precompiled' }, Object.keys(plain).sort()]);
+    expect([json.normalizer, Object.keys(json).sort()]).toEqual([
+      { type: 'Precompiled', charsmap: expect.any(Uint8Array) },
+      Object.keys(plain).sort(),
+    ]);
   });
 });

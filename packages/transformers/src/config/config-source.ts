@@ -17,12 +17,30 @@ export const GGUF_KEYS = {
   num_key_value_heads: 'attention.head_count_kv',
   head_dim: 'attention.key_length',
   value_head_dim: 'attention.value_length',
+  qk_head_dim: 'attention.key_length_mla',
+  v_head_dim: 'attention.value_length_mla',
+  q_lora_rank: 'attention.q_lora_rank',
+  kv_lora_rank: 'attention.kv_lora_rank',
   rms_norm_eps: 'attention.layer_norm_rms_epsilon',
   sliding_window: 'attention.sliding_window',
   rope_theta: 'rope.freq_base',
   rope_local_base_freq: 'rope.freq_base_swa',
   rotary_dim: 'rope.dimension_count',
   vocab_size: 'vocab_size',
+  conv_L_cache: 'shortconv.l_cache',
+  conv_kernel: 'ssm.conv_kernel',
+  ssm_inner_size: 'ssm.inner_size',
+  state_size: 'ssm.state_size',
+  time_step_rank: 'ssm.time_step_rank',
+  n_groups: 'ssm.group_count',
+  ssm_norms: 'ssm.dt_b_c_rms',
+  linear_conv_kernel_dim: 'ssm.conv_kernel',
+  linear_key_head_dim: 'ssm.state_size',
+  linear_num_key_heads: 'ssm.group_count',
+  linear_num_value_heads: 'ssm.time_step_rank',
+  full_attention_interval: 'full_attention_interval',
+  linear_layers: 'attention.recurrent_layers',
+  shared_expert_intermediate_size: 'expert_shared_feed_forward_length',
   layer_norm_eps: 'attention.layer_norm_epsilon',
   sliding_window_pattern: 'attention.sliding_window_pattern',
   attn_logit_softcapping: 'attn_logit_softcapping',
@@ -42,6 +60,7 @@ export const GGUF_KEYS = {
   routed_scaling_factor: 'expert_weights_scale',
   n_group: 'expert_group_count',
   topk_group: 'expert_group_used_count',
+  scoring_func: 'expert_gating_func',
 } as const;
 
 /** What some architectures call the same in config.json. */
@@ -50,6 +69,7 @@ const ALIASES: Partial<Record<ConfigKey, readonly string[]>> = {
   max_position_embeddings: ['n_positions'],
   hidden_size: ['n_embd'],
   intermediate_size: ['n_inner'],
+  rms_norm_eps: ['norm_eps', 'layer_norm_epsilon'],
   num_attention_heads: ['n_head'],
   layer_norm_eps: ['norm_eps', 'norm_epsilon', 'layer_norm_epsilon'],
   num_experts: ['num_local_experts', 'n_routed_experts'],
@@ -66,6 +86,8 @@ export interface ConfigSource {
   flag(key: ConfigKey, fallback: boolean): boolean;
   /** An array of flags that only GGUF files have; undefined in others and without it. */
   flags(key: ConfigKey): readonly boolean[] | undefined;
+  /** An array of numbers, one a layer, that only GGUF files have; undefined in others and where there is one number for all. */
+  numbers(key: ConfigKey): readonly number[] | undefined;
   /** @param kind of layers, where they have rotations of their own; those of layers with a window are scaled only if so said */
   ropeScaling(kind?: 'full_attention' | 'sliding_attention'): RopeScaling | undefined;
   /** As {@link number}, a whole number above 0. */
@@ -110,6 +132,7 @@ export function jsonConfig(json: unknown): ConfigSource {
       throw badConfig(`gives ${key} = ${shown(found)}, but true or false is needed; download it again`);
     },
     flags: () => undefined,
+    numbers: () => undefined,
     ropeScaling: (kind) => {
       const own = (kind && partOf(parameters, kind)) ?? (kind === 'sliding_attention' ? {} : rope);
       const original = source.original_max_position_embeddings;
@@ -150,7 +173,8 @@ function jsonRopeScaling(rope: Record<string, unknown>, contextLength: number): 
   return readRopeScaling({
     type,
     contextLength,
-    has: (key) => rope[key] != null,
+    // As in transformers, 0 is as good as nothing.
+    has: (key) => rope[key] != null && rope[key] !== 0,
     number: (key, fallback) => {
       const value = rope[key] ?? fallback;
       if (typeof value === 'number' && value > 0 && Number.isFinite(value)) return value;
@@ -172,6 +196,9 @@ const GGUF_ROPE_KEYS: Record<string, string> = {
   beta_fast: 'yarn_beta_fast',
   beta_slow: 'yarn_beta_slow',
   attention_factor: 'attn_factor',
+  // What grows with the logarithm of the factor: a tenth of these.
+  mscale: 'yarn_log_multiplier',
+  mscale_all_dim: 'yarn_log_multiplier',
 };
 
 export function ggufConfig(metadata: GgufMetadata): ConfigSource {
@@ -189,6 +216,11 @@ export function ggufConfig(metadata: GgufMetadata): ConfigSource {
       if (entry?.type !== 'array' || entry.elementType !== 'bool') return undefined;
       return Array.from(entry.value as ArrayLike<unknown>, Boolean);
     },
+    numbers: (key) => {
+      const entry = metadata.get(name(key));
+      if (entry?.type !== 'array' || entry.elementType === 'string' || entry.elementType === 'array') return undefined;
+      return Array.from(entry.value as ArrayLike<unknown>, Number);
+    },
     ropeScaling: (kind) => {
       if (kind === 'sliding_attention') return undefined;
       // The llama3 kind is not here: such files hold its factors as the tensor `rope_freqs.weight`.
@@ -199,7 +231,10 @@ export function ggufConfig(metadata: GgufMetadata): ConfigSource {
         type: type === 'none' ? 'default' : type,
         contextLength: metadata.float(name('max_position_embeddings')),
         has: (key) => metadata.has(scaling(key)),
-        number: (key, fallback) => metadata.float(scaling(key), fallback),
+        number: (key, fallback) => {
+          if (!key.startsWith('mscale')) return metadata.float(scaling(key), fallback);
+          return 10 * metadata.float(scaling(key), fallback && fallback / 10);
+        },
         numbers: () => undefined,
         flag: (_, fallback) => fallback,
       });

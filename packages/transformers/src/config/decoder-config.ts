@@ -22,27 +22,38 @@ export interface DecoderConfig extends RopeConfig {
   contextLength: number;
   /** Added to the variance in norms. */
   normEps: number;
+  /** Tokens see those that follow: a model for vectors of texts, which writes none. Default false. */
+  bidirectional?: boolean;
 }
 
 /** Defaults that differ between architectures, where a file leaves them out. */
 export interface DecoderDefaults {
   headDim?: number;
   ropeTheta?: number;
+  /** What files say in other ways, or what the model has not. Default: the usual keys. */
+  sizes?: Partial<
+    Pick<DecoderConfig, 'numHeads' | 'numKvHeads' | 'headDim' | 'rotaryDim' | 'intermediateSize' | 'contextLength'>
+  >;
   /** Share of each head that is rotated. Default 1, all of it. */
   partialRotary?: number;
+  /** Values of `quant_method` under which the architecture's weights are read. Default: none. */
+  packings?: readonly string[];
   /** Width of the feed-forward layer in hidden sizes. Default: the file says it. */
   widening?: number;
   /** Which kind of norms the model has, whose epsilon is `normEps`. Default `rms`. */
   norm?: 'rms' | 'layer';
+  /** Added to the variance of norms that take the mean away. Default 1e-5. */
+  normEps?: number;
   /** Values of `hidden_act` that the architecture's feed-forward layer computes. Default `silu`. */
   activations?: readonly string[];
 }
 
 /** @param vocabSize of the tokenizer, for GGUF files, which may leave it out @throws as {@link ConfigSource} */
 export function decoderConfig(source: ConfigSource, vocabSize?: number, defaults: DecoderDefaults = {}): DecoderConfig {
-  if (source.json('quantization_config'))
-    throw unsupported('has weights quantized by another library (quantization_config)');
-  const { activations = ['silu'], norm = 'rms', partialRotary = 1, widening } = defaults;
+  const packing = source.json('quantization_config') as { quant_method?: unknown } | null | undefined;
+  if (packing && !(typeof packing.quant_method === 'string' && defaults.packings?.includes(packing.quant_method)))
+    throw unsupported(`has weights quantized by another library (quantization_config: ${shown(packing)})`);
+  const { activations = ['silu'], sizes, norm = 'rms', partialRotary = 1, widening } = defaults;
   const keys = ['hidden_activation', 'hidden_act', 'activation_function'];
   const activation = keys.map((key) => source.json(key)).find((name) => name != null) ?? activations[0];
   if (typeof activation !== 'string' || !activations.includes(activation)) {
@@ -50,27 +61,28 @@ export function decoderConfig(source: ConfigSource, vocabSize?: number, defaults
       `uses the activation ${shown(activation)}; its architecture uses "${activations.join('" or "')}"`,
     );
   }
-  const numHeads = source.number('num_attention_heads');
+  const numHeads = sizes?.numHeads ?? source.number('num_attention_heads');
   const hiddenSize = source.number('hidden_size');
-  const headDim = source.number('head_dim', defaults.headDim ?? hiddenSize / numHeads);
+  const headDim = sizes?.headDim ?? source.number('head_dim', defaults.headDim ?? hiddenSize / numHeads);
   const config: DecoderConfig = {
     vocabSize: source.number('vocab_size', vocabSize),
     hiddenSize,
-    intermediateSize: source.number('intermediate_size', widening && widening * hiddenSize),
+    intermediateSize: sizes?.intermediateSize ?? source.number('intermediate_size', widening && widening * hiddenSize),
     numLayers: source.number('num_hidden_layers'),
     numHeads,
-    numKvHeads: source.number('num_key_value_heads', numHeads),
+    numKvHeads: sizes?.numKvHeads ?? source.number('num_key_value_heads', numHeads),
     headDim,
-    rotaryDim: rotaryDimOf(source, headDim, partialRotary),
-    contextLength: source.number('max_position_embeddings', source.format === 'json' ? 2048 : undefined),
+    rotaryDim: sizes?.rotaryDim ?? rotaryDimOf(source, headDim, partialRotary),
+    contextLength:
+      sizes?.contextLength ?? source.number('max_position_embeddings', source.format === 'json' ? 2048 : undefined),
     normEps:
       norm === 'layer'
-        ? source.number('layer_norm_eps', source.format === 'json' ? 1e-5 : undefined)
+        ? source.number('layer_norm_eps', source.format === 'json' ? (defaults.normEps ?? 1e-5) : undefined)
         : source.number('rms_norm_eps', source.format === 'json' ? 1e-6 : undefined),
     ropeTheta: source.number('rope_theta', defaults.ropeTheta ?? 10000),
     ropeScaling: source.ropeScaling(),
   };
-  const valueDim = source.number('value_head_dim', headDim);
+  const valueDim = sizes?.headDim !== undefined ? headDim : source.number('value_head_dim', headDim);
   if (valueDim !== headDim)
     throw unsupported(`has key heads of ${headDim} and value heads of ${valueDim}; they must be equal`);
   return checkConfig(config);

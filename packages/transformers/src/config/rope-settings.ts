@@ -45,6 +45,7 @@ export function readRopeScaling(settings: RopeSettings): RopeScaling | undefined
         betaFast: number('beta_fast', 32),
         betaSlow: number('beta_slow', 1),
         attentionFactor: number('attention_factor', inferred),
+        magnitude: has('mscale_all_dim') ? grown(number('mscale_all_dim')) : 1,
         truncate: settings.flag('truncate', true),
       };
     }

@@ -20,6 +20,8 @@ export type RopeScaling =
       betaFast: number;
       betaSlow: number;
       attentionFactor: number;
+      /** What architectures that say so multiply queries and keys with beside it, rotated or not. */
+      magnitude: number;
       /** The range between fast and slow is rounded to whole dimensions. */
       truncate: boolean;
     }

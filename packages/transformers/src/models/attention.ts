@@ -19,6 +19,8 @@ import type { LinearGroup } from '../weights/linear-group';
 import { inDtype, project, takesBlocks } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
 import type { AttendOptions, LayerKv, PagedLayer } from './causal-model';
+import type { LayerMemory } from './decoder';
+import type { TokenMixer } from './token-mixer';
 
 /** Rows of a {@link RotaryTable} at the positions of a batch: [tokens, rotaryDim / 2]. */
 interface Turn {
@@ -123,6 +125,8 @@ export class Angles {
 export interface AttentionOptions extends Omit<AttendOptions, 'sinks'> {
   /** Norms of queries and keys before the rotation: of each head, or of all heads together. Default: none. */
   qkNorm?: 'head' | 'width';
+  /** What is attended is multiplied by the sigmoid of a gate, which is made with each head's query. Default false. */
+  gate?: boolean;
   /** A learnt score a head takes part in the softmax. Default false. */
   sinks?: boolean;
 }
@@ -134,7 +138,7 @@ interface Parts {
   sinks?: Tensor;
 }
 
-export class Attention {
+export class Attention implements TokenMixer {
   private readonly scale: number;
 
   private constructor(
@@ -158,7 +162,7 @@ export class Attention {
     try {
       const [wide, narrow] = [numHeads * headDim, numKvHeads * headDim];
       const separate = [
-        { name: `${at}.attn_q`, out: wide },
+        { name: `${at}.attn_q`, out: options.gate ? 2 * wide : wide },
         { name: `${at}.attn_k`, out: narrow },
         { name: `${at}.attn_v`, out: narrow },
       ];
@@ -196,18 +200,28 @@ export class Attention {
    * scope's.
    * @param angles undefined where positions do not turn queries and keys
    */
-  forward(x: Activations, angles: Angles | undefined, kv: LayerKv): Tensor {
+  forward(x: Activations, angles: Angles | undefined, { kv }: LayerMemory): Tensor {
     const { qkv, o, norms, sinks } = this.parts;
     const { window, softcap, qkNorm } = this.options;
     let [q, k, v] = qkv.forward(x).map((rows) => inDtype(rows, 'f32'));
+    let gate: Tensor | undefined;
+    if (this.options.gate) [q, gate] = this.queriesAndGates(q);
     if (norms && qkNorm === 'width') [q, k] = [norms.q.forward(q), norms.k.forward(k)];
     const fused = angles !== undefined && kv.paged !== undefined && fusesHeads(kv.paged);
     const queries = fused ? this.appendAtOnce(q, k, v, angles, kv.paged!) : this.append(q, k, v, angles, kv);
     const scale = fused || angles?.rotation.scaled ? 1 : this.scale;
     const options = { scale, window, softcap, sinks };
-    const inBlocks = takesBlocks(o) && kv.attendInBlocks;
-    const attended = inBlocks ? kv.attendInBlocks!(queries, options) : kv.attend(queries, options);
+    const inBlocks = takesBlocks(o) && !gate && kv.attendInBlocks;
+    const plain = () => (gate ? kv.attend(queries, options).mul(gate.sigmoid()) : kv.attend(queries, options));
+    const attended = inBlocks ? kv.attendInBlocks!(queries, options) : plain();
     return inDtype(project(o, attended, this.dtype), 'f32');
+  }
+
+  /** Rows of a query and a gate for each head to those of queries and those of gates. */
+  private queriesAndGates(rows: Tensor): Tensor[] {
+    const { numHeads, headDim } = this.config;
+    const heads = rows.reshape([rows.dim(0), numHeads, 2, headDim]);
+    return [0, 1].map((i) => heads.narrow(2, i, 1).reshape([rows.dim(0), numHeads * headDim]));
   }
 
   /** Norms of each head. */

@@ -1,10 +1,10 @@
 /**
  * What a language model is to whoever runs it: weights and a forward pass over a batch of tokens. It remembers nothing;
- * keys and values lie in a cache that someone else owns, which the model sees through {@link KvView}. candle's models own
- * their cache and their position, so that one model is one sequence.
+ * keys, values and states lie in a cache that someone else owns, which the model sees through {@link KvView}. candle's models
+ * own their cache and their position, so that one model is one sequence.
  */
 import type { Device, Tensor } from '@x/core';
-import type { Activations, PagedCache } from '@x/nn';
+import type { Activations, PagedCache, SequenceSpans } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
 
 /** Tokens of one or more sequences, one sequence after the other. Everything lies on the model's device. */
@@ -13,8 +13,8 @@ export interface Batch {
   tokens: Tensor;
   /** [tokens], u32: the place of each token in its sequence. */
   positions: Tensor;
-  /** Which tokens' logits are wanted: [rows], u32. */
-  outputs: Tensor | 'all' | 'none';
+  /** Which tokens' logits are wanted: [rows], u32; or the hidden states of all tokens, behind the last norm, instead. */
+  outputs: Tensor | 'all' | 'none' | 'hidden';
 }
 
 export interface AttendOptions {
@@ -49,8 +49,18 @@ export interface LayerKv {
   attendInBlocks?(q: Tensor, options: AttendOptions): Activations;
 }
 
+/** The states of one layer, as a forward pass sees them. */
+export interface LayerStates {
+  /** By the names of the layer's {@link StateLayout}: [slots, ...shape], f32. */
+  readonly states: Readonly<Record<string, Tensor>>;
+  /** The sequences of the batch: which states they read and write. */
+  readonly spans: SequenceSpans;
+}
+
 export interface KvView {
   layer(index: number): LayerKv;
+  /** Of a layer that has a {@link StateLayout}; left out where models have none. */
+  states?(index: number): LayerStates;
 }
 
 /** What a layer keeps of a token. */
@@ -58,7 +68,12 @@ export interface KvLayout {
   kvHeads: number;
   keyDim: number;
   valueDim: number;
+  /** Values are the first elements of keys, and are not kept beside them. Default false. */
+  valuesInKeys?: boolean;
 }
+
+/** What a recurrent layer keeps of a sequence, whatever its length: shapes of f32 tensors by their names. */
+export type StateLayout = Readonly<Record<string, readonly number[]>>;
 
 /** Where a forward pass stands after a step. */
 export interface PassStep {
@@ -78,9 +93,14 @@ export type ForwardPass = Generator<PassStep, Tensor | undefined, void>;
 export interface CausalModel {
   readonly config: DecoderConfig;
   readonly device: Device;
-  /** A layer each. */
-  readonly kvLayouts: readonly KvLayout[];
-  /** Returns logits [rows, vocabSize] of the tokens that `batch.outputs` names, f32; the caller's to dispose. */
+  /** A layer each; undefined for one without attention. */
+  readonly kvLayouts: readonly (KvLayout | undefined)[];
+  /** A layer each; undefined for one without a state. Left out: none has one. */
+  readonly stateLayouts?: readonly (StateLayout | undefined)[];
+  /**
+   * Returns logits [rows, vocabSize] of the tokens that `batch.outputs` names, or hidden states [tokens, hiddenSize]; f32, the
+   * caller's to dispose.
+   */
   pass(batch: Batch, kv: KvView): ForwardPass;
   /** Gives the weights back. Harmless when repeated. */
   dispose(): void;

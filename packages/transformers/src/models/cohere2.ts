@@ -11,8 +11,7 @@ import type { Architecture } from '../registry';
 import { BASE_NAMES, GATED_MLP_NAMES } from '../weights/tensor-names';
 import type { Weights } from '../weights/weights';
 import { type Angles, Attention } from './attention';
-import type { LayerKv } from './causal-model';
-import type { DecoderLayer, Own } from './decoder';
+import type { DecoderLayer, LayerMemory, Own } from './decoder';
 import { GatedMlp } from './gated-mlp';
 import { normOf } from './norm-of';
 import { normed, type Residual } from './residual';
@@ -46,9 +45,9 @@ class ParallelLayer implements DecoderLayer {
     );
   }
 
-  attend(at: Residual, [angles]: readonly Angles[], kv: LayerKv): Residual {
+  attend(at: Residual, [angles]: readonly Angles[], memory: LayerMemory): Residual {
     const { x, input } = normed(at, this.norm, 'f32');
-    const attended: Tensor = this.attention.forward(input, this.local ? angles : undefined, kv);
+    const attended: Tensor = this.attention.forward(input, this.local ? angles : undefined, memory);
     return { x, delta: attended.add(this.mlp.forward(input)) };
   }
 

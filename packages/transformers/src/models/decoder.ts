@@ -2,28 +2,51 @@
  * A stack of decoder layers between an embedding and a head: what all causal models have in common. The layers are an
  * architecture's own (llama.ts, qwen3.ts, ...).
  */
-import { type Device, DisposedError, scope } from '@x/core';
+import { type Device, DisposedError, scope, type Tensor } from '@x/core';
 import type { Module } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
+import { unsupported } from '../config/problems';
 import { readsOf } from '../weights/linear-group';
 import { inDtype, project } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
 import type { Angles, Rotation } from './attention';
-import type { Batch, CausalModel, ForwardPass, KvLayout, KvView, LayerKv, PassStep } from './causal-model';
+import type {
+  Batch,
+  CausalModel,
+  ForwardPass,
+  KvLayout,
+  KvView,
+  LayerKv,
+  LayerStates,
+  PassStep,
+  StateLayout,
+} from './causal-model';
 import { normOf } from './norm-of';
 import { normed, type Residual, rowsAt } from './residual';
 
+/** What a layer keeps: keys and values, or states. Of the two that which it has. */
+export interface LayerMemory {
+  readonly kv: LayerKv;
+  readonly states: LayerStates;
+}
+
 /** Two steps, each of which adds what `at` leaves to be added, and leaves its own to the next one. */
 export interface DecoderLayer {
-  /** Attention. @param angles of each of the model's rotations */
-  attend(at: Residual, angles: readonly Angles[], kv: LayerKv): Residual;
+  /** What it keeps of a sequence in the place of keys and values. */
+  readonly stateLayout?: StateLayout;
+  /** Attention, or what is in its place. @param angles of each of the model's rotations */
+  attend(at: Residual, angles: readonly Angles[], memory: LayerMemory): Residual;
   /** The feed-forward layer; layers without it do all in `attend`. */
   feed?(at: Residual): Residual;
+  /** What it keeps of a token. Default: the key and value heads of the configuration. */
+  readonly kvLayout?: KvLayout;
   dispose(): void;
 }
 
 /** What comes in front of the layers and behind them. */
 export interface HeadOptions {
+  /** Name of the last norm. Default `output_norm`. */
+  outputNorm?: string;
   /** Multiplies the embeddings. Default 1. */
   embeddingScale?: number;
   /** Embeddings of so many positions are added to those of the tokens. Default: none. */
@@ -59,7 +82,8 @@ interface Parts {
 
 export class Decoder implements CausalModel {
   readonly device: Device;
-  readonly kvLayouts: readonly KvLayout[];
+  readonly kvLayouts: readonly (KvLayout | undefined)[];
+  readonly stateLayouts: readonly (StateLayout | undefined)[];
   private disposed = false;
 
   private constructor(
@@ -69,7 +93,9 @@ export class Decoder implements CausalModel {
   ) {
     this.device = device;
     const { numKvHeads, headDim } = config;
-    this.kvLayouts = parts.layers.map(() => ({ kvHeads: numKvHeads, keyDim: headDim, valueDim: headDim }));
+    const usual = { kvHeads: numKvHeads, keyDim: headDim, valueDim: headDim };
+    this.stateLayouts = parts.layers.map(({ stateLayout }) => stateLayout);
+    this.kvLayouts = parts.layers.map(({ stateLayout, kvLayout = usual }) => (stateLayout ? undefined : kvLayout));
   }
 
   /** Reads all weights. What was read is given back when it fails. */
@@ -81,13 +107,13 @@ export class Decoder implements CausalModel {
     };
     try {
       const { hiddenSize, vocabSize } = config;
-      const { norm: kind = 'rms', learntPositions: length } = options;
+      const { norm: kind = 'rms', learntPositions: length, outputNorm = 'output_norm' } = options;
       const table = await source.embedding('token_embd', vocabSize, hiddenSize);
       const embed = own(table.lookup);
       const places = length && own((await source.embedding('position_embd', length, hiddenSize)).lookup);
       const layers: DecoderLayer[] = [];
       for (let i = 0; i < config.numLayers; i++) layers.push(own(await options.layer(i, own)));
-      const norm = own(await normOf(source, kind, 'output_norm', config));
+      const norm = own(await normOf(source, kind, outputNorm, config));
       // Checkpoints with tied embeddings may still hold a copy of the table under `output`; it is the same matrix.
       const head = own(source.has('output') ? await source.linear('output', vocabSize, hiddenSize) : table.asLinear());
       const rotations = await options.rotations(own);
@@ -133,11 +159,21 @@ export class Decoder implements CausalModel {
     };
     try {
       for (const [i, layer] of layers.entries()) {
-        yield then(() => layer.attend(at, angles, kv.layer(i)));
+        const memory: LayerMemory = {
+          get kv() {
+            return kv.layer(i);
+          },
+          get states() {
+            if (!kv.states) throw unsupported('carries states from token to token, which are not kept here');
+            return kv.states(i);
+          },
+        };
+        yield then(() => layer.attend(at, angles, memory));
         if (layer.feed) yield then(() => layer.feed!(at));
       }
       if (outputs === 'none') return undefined;
       this.checkAlive();
+      if (outputs === 'hidden') return scope(() => normed(at, norm, 'f32').input as Tensor);
       return scope(() => {
         const wanted = outputs === 'all' ? at : rowsAt(at, outputs);
         const { input } = normed(wanted, norm, readsOf(head, activations));

@@ -28,17 +28,20 @@ export interface Gemma3Config extends DecoderConfig {
 /** Released models have a layer that sees everything after five that do not. */
 const PATTERN = 6;
 
-function gemma3Config(source: ConfigSource, vocabSize?: number): Gemma3Config {
+/** @param embedding whether tokens see those that follow, in GGUF files, where the architecture's name says it */
+function gemma3Config(source: ConfigSource, vocabSize?: number, embedding = false): Gemma3Config {
   if (source.json('attn_logit_softcapping') || source.json('final_logit_softcapping')) {
     throw unsupported('caps its scores or logits');
   }
-  if (source.json('use_bidirectional_attention')) throw unsupported('looks at tokens that follow');
+  const bidirectional = embedding || source.json('use_bidirectional_attention') === true;
   const activations = ['gelu_pytorch_tanh'];
   const base = decoderConfig(source, vocabSize, { headDim: 256, ropeTheta: 1e6, activations });
   const scalar = source.jsonNumber('query_pre_attn_scalar', ggufScalar(base));
   return {
     ...base,
-    slidingWindow: source.count('sliding_window'),
+    // To either side it is half of the number in the file, the token's own place aside.
+    slidingWindow: bidirectional ? Math.floor(source.count('sliding_window') / 2) + 1 : source.count('sliding_window'),
+    bidirectional,
     local: windowedLayers(source, base.numLayers, PATTERN),
     localRope: windowedRope(source, base, 10000),
     attentionScale: 1 / Math.sqrt(scalar),
@@ -55,11 +58,14 @@ export const gemma3: Architecture<Gemma3Config> = {
   gguf: 'gemma3',
   names: [...BASE_NAMES, ...FOUR_NORM_NAMES, ...QK_NORM_NAMES, ...GATED_MLP_NAMES],
   normOffset: 1,
-  config: gemma3Config,
-  ggufExtras: (config) => ({
-    whole: { sliding_window: config.slidingWindow },
-    real: { rope_local_base_freq: config.localRope.ropeTheta },
-  }),
+  config: (source, vocabSize) => gemma3Config(source, vocabSize),
+  ggufExtras: (config) =>
+    config.bidirectional
+      ? undefined
+      : {
+          whole: { sliding_window: config.slidingWindow },
+          real: { rope_local_base_freq: config.localRope.ropeTheta },
+        },
   build(source, config, length) {
     const { localRope, attentionScale, local, slidingWindow, hiddenSize } = config;
     return transformer(source, config, {
@@ -75,4 +81,13 @@ export const gemma3: Architecture<Gemma3Config> = {
       }),
     });
   },
+};
+
+/** EmbeddingGemma in GGUF files; its config.json is that of Gemma 3 with `use_bidirectional_attention`. */
+export const gemmaEmbedding: Architecture<Gemma3Config> = {
+  ...gemma3,
+  architectures: ['gemma_embedding'],
+  gguf: 'gemma-embedding',
+  config: (source, vocabSize) => gemma3Config(source, vocabSize, true),
+  ggufExtras: undefined,
 };

@@ -31,7 +31,7 @@ const experts = (index: number, gguf: string): TensorNamePair[] => {
 };
 
 function gptOssConfig(source: ConfigSource, vocabSize?: number): GptOssConfig {
-  const base = decoderConfig(source, vocabSize, { headDim: 64 });
+  const base = decoderConfig(source, vocabSize, { headDim: 64, packings: ['mxfp4'] });
   const width = source.format === 'gguf' ? source.count('moe_intermediate_size') : base.intermediateSize;
   return {
     ...base,

@@ -1,18 +1,19 @@
 /**
- * A decoder layer of two steps, attention and a feed-forward layer, each added to what it was given. What architectures
- * differ in is where the norms are, and what they say of attention.
+ * A decoder layer of two steps, attention (or what is in its place) and a feed-forward layer, each added to what it was given.
+ * What architectures differ in is where the norms are, and what they say of attention.
  */
 import type { Tensor } from '@x/core';
 import { type Module, RmsNorm } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
 import type { Weights } from '../weights/weights';
 import { type Angles, Attention, type AttentionOptions } from './attention';
-import type { LayerKv } from './causal-model';
-import type { DecoderLayer, Own } from './decoder';
+import type { KvLayout, StateLayout } from './causal-model';
+import type { DecoderLayer, LayerMemory, Own } from './decoder';
 import type { FeedForward } from './feed-forward';
 import { GatedMlp } from './gated-mlp';
 import { normOf } from './norm-of';
 import { normed, type Residual } from './residual';
+import type { TokenMixer } from './token-mixer';
 
 /** Names of norms, without the layer's; undefined where there is none. */
 export interface NormPlaces {
@@ -35,6 +36,8 @@ export const FOUR_NORMS: NormPlaces = { ...PRE_NORMS, ...POST_NORMS };
 
 export interface LayerOptions {
   attention?: AttentionOptions;
+  /** Default: {@link Attention} with the options of `attention`. */
+  mix?: () => Promise<TokenMixer>;
   /** Which of the model's rotations turns queries and keys. Default 0, the first. */
   rotation?: number | 'none';
   /** Default {@link PRE_NORMS}. */
@@ -49,7 +52,7 @@ export interface LayerOptions {
 
 export class ResidualLayer implements DecoderLayer {
   private constructor(
-    private readonly attention: Attention,
+    private readonly mixer: TokenMixer,
     private readonly mlp: FeedForward,
     private readonly norms: { [place in keyof NormPlaces]: Module },
     private readonly rotation: number | 'none',
@@ -68,15 +71,24 @@ export class ResidualLayer implements DecoderLayer {
     const norms: { [place in keyof NormPlaces]: Module } = {};
     for (const [place, name] of Object.entries(places))
       norms[place as keyof NormPlaces] = own(await normOf(source, norm, `${at}.${name}`, config));
-    const attention = own(await Attention.load(source, at, config, options.attention ?? {}));
+    const mix = options.mix ?? (() => Attention.load(source, at, config, options.attention ?? {}));
+    const mixer = own(await mix());
     const mlp = own(await (options.feed?.() ?? GatedMlp.load(source, at, config)));
-    return new ResidualLayer(attention, mlp, norms, rotation, residualScale);
+    return new ResidualLayer(mixer, mlp, norms, rotation, residualScale);
   }
 
-  attend(at: Residual, angles: readonly Angles[], kv: LayerKv): Residual {
-    const { x, input } = normed(at, this.norms.attention, this.attention.reads);
+  get kvLayout(): KvLayout | undefined {
+    return this.mixer.kvLayout;
+  }
+
+  get stateLayout(): StateLayout | undefined {
+    return this.mixer.stateLayout;
+  }
+
+  attend(at: Residual, angles: readonly Angles[], memory: LayerMemory): Residual {
+    const { x, input } = normed(at, this.norms.attention, this.mixer.reads);
     const turn = this.rotation === 'none' ? undefined : angles[this.rotation];
-    return this.add(x, this.attention.forward(input, turn, kv), this.norms.attended);
+    return this.add(x, this.mixer.forward(input, turn, memory), this.norms.attended);
   }
 
   feed(at: Residual): Residual {
@@ -91,6 +103,6 @@ export class ResidualLayer implements DecoderLayer {
   }
 
   dispose(): void {
-    for (const part of [this.attention, this.mlp, ...Object.values(this.norms)]) part?.dispose();
+    for (const part of [this.mixer, this.mlp, ...Object.values(this.norms)]) part?.dispose();
   }
 }

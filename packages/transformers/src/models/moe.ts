@@ -4,7 +4,17 @@
  */
 
 import { QuantizedActivations, type Tensor } from '@x/core';
-import { type ActivationForm, type ActivationName, type Activations, activate, Linear, type Module } from '@x/nn';
+import {
+  type ActivationForm,
+  type ActivationName,
+  type Activations,
+  activate,
+  Linear,
+  type Module,
+  type RouteOptions,
+  routeExperts,
+} from '@x/nn';
+import { ExpertOrder } from '@x/quantized';
 import type { ConfigKey, ConfigSource } from '../config/config-source';
 import type { DecoderConfig } from '../config/decoder-config';
 import { badConfig } from '../config/problems';
@@ -26,9 +36,13 @@ export interface MoeConfig {
   renormalise: boolean;
   /** Multiplies the weights. Default 1. */
   scale?: number;
+  /** Experts lie in so many groups of equal size, of which a token takes the `chosen` best. Default: one group. */
+  groups?: ExpertGroups;
   /** Width of an expert that every token takes. Default: there is none. */
   shared?: number;
 }
+
+export type ExpertGroups = NonNullable<RouteOptions['groups']>;
 
 export interface MoeDecoderConfig extends DecoderConfig {
   moe: MoeConfig;
@@ -61,6 +75,8 @@ interface Parts {
   /** Added to the scores for the choice, not for the weights: [experts]. */
   correction?: Tensor;
   shared?: FeedForward;
+  /** Its sigmoid multiplies what the shared expert gives. */
+  sharedGate?: Linear;
 }
 
 export class MixtureOfExperts implements FeedForward {
@@ -100,7 +116,9 @@ export class MixtureOfExperts implements FeedForward {
       };
       if (shared) {
         const sizes = { hiddenSize, intermediateSize: shared, activation, suffix: '_shexp' };
-        parts.shared = await GatedMlp.load(source, at, sizes);
+        parts.shared = own(await GatedMlp.load(source, at, sizes));
+        const gate = await source.optional(`${at}.ffn_gate_inp_shexp.weight`, [1, hiddenSize]);
+        if (gate) parts.sharedGate = own(new Linear(gate));
       }
       return new MixtureOfExperts(moe, combine, source.activations, parts);
     } catch (error) {
@@ -114,29 +132,35 @@ export class MixtureOfExperts implements FeedForward {
 
   forward(x: Activations): Tensor {
     if (x instanceof QuantizedActivations) throw new Error('internal: activations in blocks for a router');
-    const { gate, up, down, shared } = this.parts;
-    const { weights, ids } = this.route(x);
-    const rows = inDtype(x, this.dtype).unsqueeze(1);
-    const inside = this.combine(gate.forward(rows, ids), up.forward(rows, ids));
-    const outputs = inDtype(down.forward(inside, ids), 'f32');
+    const { router, correction, shared, sharedGate } = this.parts;
+    const { chosen, scores, renormalise, scale, groups } = this.config;
+    const options = { chosen, scores, renormalise, scale, groups, correction };
+    const { weights, ids } = routeExperts(router.forward(x), options);
+    const outputs = inDtype(this.experts(inDtype(x, this.dtype), ids), 'f32');
     const mixed = weights.unsqueeze(1).matmul(outputs).squeeze(1);
-    return shared ? mixed.add(shared.forward(x)) : mixed;
+    if (!shared) return mixed;
+    const all = shared.forward(x);
+    return mixed.add(sharedGate ? all.mul(sharedGate.forward(x).sigmoid()) : all);
   }
 
-  /** Weights, f32, and numbers, u32, of the experts of each token: [tokens, chosen]. */
-  private route(x: Tensor): { weights: Tensor; ids: Tensor } {
-    const { scores: kind, chosen, renormalise, scale = 1 } = this.config;
-    const { router, correction } = this.parts;
-    const raw = router.forward(x);
-    const scores = kind === 'softmax' ? raw.softmaxLastDim() : raw.sigmoid();
-    const [best, ids] = (correction ? scores.broadcastAdd(correction) : scores).topk(chosen);
-    const own = correction ? scores.gather(ids, -1) : best;
-    const shares = renormalise ? own.broadcastDiv(own.sumKeepdim(-1)) : own;
-    return { weights: scale === 1 ? shares : shares.mul(scale), ids };
+  /** What each expert makes of its tokens: x [tokens, hidden] to [tokens, chosen, hidden]. */
+  private experts(x: Tensor, ids: Tensor): Tensor {
+    const { gate, up, down } = this.parts;
+    const [tokens, chosen] = ids.shape;
+    const order = gate.prefersGroups(tokens, chosen) ? ExpertOrder.of(ids, gate.experts) : undefined;
+    if (order) {
+      const rows = x.indexSelect(order.sources, 0);
+      const inside = this.combine(gate.forwardGroups(rows, order), up.forwardGroups(rows, order));
+      return down
+        .forwardGroups(inside, order)
+        .indexSelect(order.places, 0)
+        .reshape([tokens, chosen, x.dim(1)]);
+    }
+    const rows = x.unsqueeze(1);
+    return down.forward(this.combine(gate.forward(rows, ids), up.forward(rows, ids)), ids);
   }
 
   dispose(): void {
-    const { router, gate, up, down, correction, shared } = this.parts;
-    for (const part of [router, gate, up, down, correction, shared]) part?.dispose();
+    for (const part of Object.values(this.parts)) part?.dispose();
   }
 }

@@ -2,6 +2,8 @@
  * Checks a tokenizer.json before `@huggingface/tokenizers` believes it: every field that it reads has its type, ids are whole
  * numbers, and no chain of steps can make much of a small text. Steps come as new objects with the checked fields only.
  */
+import { MOST_MAPPED } from './chars-map';
+import { BEHAVIORS, type Behavior } from './exact-steps';
 import { Fields, wrong } from './fields';
 import { checkModel, MOST_ID } from './model-definition';
 import type { AddedTokenJson, TokenizerJson } from './tokenizer';
@@ -14,6 +16,8 @@ const MOST_GROWTH = 256;
 /** Added tokens become a tree of their characters, which takes some hundred bytes for each. */
 const MOST_ADDED_CHARACTERS = 2 ** 20;
 const MOST_CONTENT = 512;
+/** A table of characters in base64; published ones have some 320 kB. */
+const MOST_TABLE = 2 ** 23;
 
 export interface Definition {
   json: TokenizerJson;
@@ -111,6 +115,14 @@ function patternOf(fields: Fields): Record<string, string> {
   return { String: pattern.text('String', undefined, 256) };
 }
 
+/** What becomes of the places where a text is split. */
+function behaviorOf(fields: Fields): Behavior {
+  const name = fields.text('behavior', 'Isolated');
+  // Old files write it as `merged_with_previous`.
+  const found = BEHAVIORS.find((behavior) => behavior.toLowerCase() === name.replaceAll('_', '').toLowerCase());
+  return found ?? wrong(fields.place('behavior'), name, `one of ${BEHAVIORS.join(', ')}`);
+}
+
 const normalizerOf: StepOf = (fields, type, chain) => {
   switch (type) {
     case 'Sequence':
@@ -136,8 +148,11 @@ const normalizerOf: StepOf = (fields, type, chain) => {
     case 'Lowercase':
       chain.grow(fields, 4);
       return { type };
-    // Its table is not read: @huggingface/tokenizers does what the tables of published models say.
-    case 'Precompiled':
+    case 'Precompiled': {
+      chain.grow(fields, MOST_MAPPED);
+      const table = fields.has('precompiled_charsmap') ? fields.text('precompiled_charsmap', '', MOST_TABLE) : '';
+      return { type, ...(table !== '' && { charsmap: new Uint8Array(Buffer.from(table, 'base64')) }) };
+    }
     case 'NFKC':
     case 'NFKD':
       chain.grow(fields, 18);
@@ -162,14 +177,14 @@ const preTokenizerOf: StepOf = (fields, type, chain) => {
         use_regex: fields.flag('use_regex', true),
       };
     case 'Split': {
-      const behavior = fields.text('behavior', 'Isolated');
-      return { type, pattern: patternOf(fields), behavior, invert: fields.flag('invert', false) };
+      return { type, pattern: patternOf(fields), behavior: behaviorOf(fields), invert: fields.flag('invert', false) };
     }
     case 'Metaspace': {
       const replacement = fields.text('replacement', '▁', 8);
       const str_rep = fields.text('str_rep', replacement, 8);
       chain.grow(fields, Math.max(1, str_rep.length));
-      return { type, replacement, str_rep, prepend_scheme: fields.text('prepend_scheme', 'always') };
+      const prepend_scheme = fields.text('prepend_scheme', 'always');
+      return { type, replacement, str_rep, prepend_scheme, split: fields.flag('split', true) };
     }
     case 'Replace':
       return { type, ...chain.replace(fields) };
@@ -178,7 +193,7 @@ const preTokenizerOf: StepOf = (fields, type, chain) => {
     case 'Digits':
       return { type, individual_digits: fields.flag('individual_digits', false) };
     case 'Punctuation':
-      return { type, behavior: fields.text('behavior', 'Isolated') };
+      return { type, behavior: behaviorOf(fields) };
     case 'BertPreTokenizer':
     case 'Whitespace':
     case 'WhitespaceSplit':

@@ -118,7 +118,8 @@ describe('byte-level BPE', () => {
       'UNSUPPORTED_TOKENIZER',
       expect.stringMatching(/"klingon".*llama-bpe/),
     ]);
-    expect(code({ ...bpe, model: 't5' })).toEqual(['UNSUPPORTED_TOKENIZER', expect.stringContaining('"t5"')]);
+    expect(code({ ...bpe, model: 'rwkv' })).toEqual(['UNSUPPORTED_TOKENIZER', expect.stringContaining('"rwkv"')]);
+    expect(code({ ...bpe, model: 't5' })).toEqual(['GGUF_MISSING_KEY', expect.stringContaining('scores')]);
     expect(code({ ...bpe, merges: ['ab'] })).toEqual(['BAD_GGUF_METADATA', expect.stringContaining('merges[0]')]);
     expect(code({ ...bpe, bos_token_id: 6 })).toEqual([
       'BAD_GGUF_METADATA',

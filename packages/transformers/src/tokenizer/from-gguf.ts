@@ -10,6 +10,8 @@ import type { GgufMetadata } from '@x/quantized';
 import { TransformersError } from '../errors';
 import { PRE_TOKENIZERS } from './pre-tokenizers';
 import type { AddedTokenJson, TokenizerJson } from './tokenizer';
+import { unigram } from './unigram-gguf';
+import { wordPiece } from './word-piece-gguf';
 
 /** llama.cpp's token types. */
 const TYPE = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
@@ -31,15 +33,17 @@ export function tokenizerJsonFromGguf(metadata: GgufMetadata): GgufTokenizer {
   const model = metadata.string('tokenizer.ggml.model');
   const tokens = metadata.strings('tokenizer.ggml.tokens');
   const types = perToken(metadata, 'tokenizer.ggml.token_type', tokens) ?? tokens.map(() => TYPE.normal);
-  if (model !== 'gpt2' && model !== 'llama') {
+  const make = MODELS[model];
+  if (!Object.hasOwn(MODELS, model)) {
     throw new TransformersError(
       'UNSUPPORTED_TOKENIZER',
-      `The GGUF file has a "${model}" tokenizer; "gpt2" (byte-level BPE) and "llama" (SentencePiece) are supported. ` +
+      `The GGUF file has a "${model}" tokenizer; "${Object.keys(MODELS).join('", "')}" are supported. ` +
         "Load the model's tokenizer.json with Tokenizer.fromFile instead.",
     );
   }
   const bosId = tokenId(metadata, 'tokenizer.ggml.bos_token_id', tokens);
   const eosId = tokenId(metadata, 'tokenizer.ggml.eos_token_id', tokens);
+  const sepId = tokenId(metadata, 'tokenizer.ggml.seperator_token_id', tokens);
   const added = addedTokens(tokens, types, [bosId, eosId]);
   const eosIds = new Set<number>();
   for (const key of ['eos', 'eot', 'eom']) {
@@ -48,16 +52,22 @@ export function tokenizerJsonFromGguf(metadata: GgufMetadata): GgufTokenizer {
   }
   for (const token of added) if (token.special && END_OF_GENERATION_NAMES.has(token.content)) eosIds.add(token.id);
 
-  const base = model === 'gpt2' ? byteLevelBpe(metadata, tokens) : sentencePiece(metadata, tokens, types);
+  const base = make(metadata, tokens, types);
   const addBos = metadata.bool('tokenizer.ggml.add_bos_token', base.addBos);
-  const addEos = metadata.bool('tokenizer.ggml.add_eos_token', false);
+  const addEos = metadata.bool('tokenizer.ggml.add_eos_token', base.addEos ?? false);
+  // RoBERTa has one more mark between the texts of a pair. ModernBERT's files say so too, its tokenizers have one in all.
+  const isModernBert = metadata.string('general.architecture', '') === 'modern-bert';
+  const addSep = metadata.bool('tokenizer.ggml.add_sep_token', false) && !isModernBert;
+  const named = (id: number | undefined) => (id === undefined ? undefined : tokens[id]);
+  const marks = {
+    bos: addBos ? named(bosId) : undefined,
+    eos: addEos ? named(eosId) : undefined,
+    sep: addSep ? named(sepId) : undefined,
+  };
   const json: TokenizerJson = {
     ...base.json,
     added_tokens: added,
-    post_processor: template(
-      addBos && bosId !== undefined ? tokens[bosId] : undefined,
-      addEos && eosId !== undefined ? tokens[eosId] : undefined,
-    ),
+    post_processor: template(marks, base.secondType),
   };
   return { json, bosId, eosIds: [...eosIds] };
 }
@@ -108,20 +118,56 @@ function addedTokens(
   return added;
 }
 
-/** What wraps every text that is encoded with special tokens. */
-function template(bos: string | undefined, eos: string | undefined): unknown {
+/** Special tokens around texts. */
+interface Marks {
+  bos?: string;
+  eos?: string;
+  /** Between the texts of a pair, behind `eos`. */
+  sep?: string;
+}
+
+/** What wraps texts that are encoded with special tokens. @param secondType of the second text of a pair, and what is behind */
+function template({ bos, eos, sep }: Marks, secondType = 0): unknown {
   if (bos === undefined && eos === undefined) return null;
-  const special = (id: string) => ({ SpecialToken: { id, type_id: 0 } });
-  const single: unknown[] = [{ Sequence: { id: 'A', type_id: 0 } }];
-  if (bos !== undefined) single.unshift(special(bos));
-  if (eos !== undefined) single.push(special(eos));
-  return { type: 'TemplateProcessing', single, pair: single, special_tokens: {} };
+  const special = (id: string | undefined, type_id = 0) =>
+    id === undefined ? [] : [{ SpecialToken: { id, type_id } }];
+  const text = (id: string, type_id = 0) => ({ Sequence: { id, type_id } });
+  const single = [...special(bos), text('A'), ...special(eos)];
+  const pair = [...single, ...special(sep), text('B', secondType), ...special(eos, secondType)];
+  return { type: 'TemplateProcessing', single, pair, special_tokens: {} };
 }
 
 interface Base {
   json: Omit<TokenizerJson, 'added_tokens' | 'post_processor'>;
   addBos: boolean;
+  addEos?: boolean;
+  /** Type of the second text of a pair. Default 0. */
+  secondType?: number;
 }
+
+type MakeBase = (metadata: GgufMetadata, tokens: readonly string[], types: readonly number[]) => Base;
+
+/** By `tokenizer.ggml.model`. */
+const MODELS: Record<string, MakeBase> = {
+  /** Byte-level BPE. */
+  gpt2: byteLevelBpe,
+  /** SentencePiece BPE. */
+  llama: sentencePiece,
+  /** Unigram. */
+  t5(metadata, tokens, types) {
+    metadata.require('tokenizer.ggml.scores');
+    const scores = perToken(metadata, 'tokenizer.ggml.scores', tokens)!;
+    const marked = types.indexOf(TYPE.unknown);
+    const unknown = tokenId(metadata, 'tokenizer.ggml.unknown_token_id', tokens) ?? (marked < 0 ? undefined : marked);
+    return { addBos: false, addEos: true, json: unigram(metadata, tokens, scores, unknown) };
+  },
+  bert(metadata, tokens, types) {
+    const unknown = tokenId(metadata, 'tokenizer.ggml.unknown_token_id', tokens);
+    const isControl = (id: number) => types[id] === TYPE.control || types[id] === TYPE.unknown;
+    const { json } = wordPiece(metadata, tokens, isControl, tokens[unknown ?? 0] ?? '[UNK]');
+    return { addBos: true, addEos: true, secondType: 1, json };
+  },
+};
 
 function byteLevelBpe(metadata: GgufMetadata, tokens: readonly string[]): Base {
   const name = metadata.string('tokenizer.ggml.pre', 'default');

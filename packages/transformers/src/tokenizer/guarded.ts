@@ -1,8 +1,9 @@
 /**
- * Makes a tokenizer of `@huggingface/tokenizers` safe with files of strangers: expressions that are not those of well-known
+ * Makes a tokenizer of `@huggingface/tokenizers` safe with files of strangers and as exact as the Rust library: expressions that are not those of well-known
  * models are matched in linear time, and pieces are chosen without a lattice of all that are possible.
  */
 import { Tokenizer as HfTokenizer, Unigram } from '@huggingface/tokenizers';
+import { exactNormalizer, exactPreTokenizer, type Step } from './exact-steps';
 import { badTokenizer } from './fields';
 import { LinearPattern } from './linear-pattern';
 import { PRE_TOKENIZERS } from './pre-tokenizers';
@@ -24,16 +25,47 @@ export function guardedTokenizer(json: TokenizerJson): HfTokenizer {
     throw badTokenizer(`the tokenizer definition was refused (${(cause as Error).message})`, cause);
   }
   for (const step of [inner.normalizer, inner.pre_tokenizer, inner.decoder]) guardStep(step as Step | null);
+  each(inner.normalizer as Step | null, json.normalizer, 'normalizers', exactNormalizer);
+  each(inner.pre_tokenizer as Step | null, json.pre_tokenizer, 'pretokenizers', exactPreTokenizer);
   if (inner.model instanceof Unigram) guardUnigram(inner.model);
   return inner;
 }
 
-interface Step {
-  pattern?: unknown;
-  config?: { pattern?: { Regex?: string } };
-  normalizers?: readonly (Step | null)[];
-  tokenizers?: readonly (Step | null)[];
-  decoders?: readonly (Step | null)[];
+interface Splitting {
+  added_tokens_map: ReadonlyMap<string, unknown>;
+  splitter_normalized: { split(text: string): string[] };
+}
+
+/**
+ * The same tokenizer for a text in which `breaker` stands inside of what must not read as an added token. The character goes
+ * after texts were split at added tokens; a part that is one then, whole, is cut in two.
+ */
+export function withBreaker(inner: HfTokenizer, breaker: string): HfTokenizer {
+  const { added_tokens_map: added, splitter_normalized: splitter } = inner as unknown as Splitting;
+  const clean = (part: string): string[] => {
+    if (!part.includes(breaker)) return [part];
+    const text = part.replaceAll(breaker, '');
+    return added.has(text) ? [text.slice(0, 1), text.slice(1)] : [text];
+  };
+  return Object.assign(Object.create(inner) as HfTokenizer, {
+    splitter_normalized: { split: (text: string) => splitter.split(text).flatMap(clean) },
+  });
+}
+
+type Definition = Record<string, unknown>;
+
+/** Calls `replace` with each step and what it was made from, those of sequences too. */
+function each(
+  step: Step | null,
+  definition: unknown,
+  parts: 'normalizers' | 'pretokenizers',
+  replace: (step: Step, definition: Definition) => void,
+): void {
+  if (step === null || definition === null || definition === undefined) return;
+  const inner = step.normalizers ?? step.tokenizers;
+  const definitions = (definition as Definition)[parts] as unknown[] | undefined;
+  if (inner && definitions) for (const [i, one] of inner.entries()) each(one, definitions[i], parts, replace);
+  else replace(step, definition as Definition);
 }
 
 function guardStep(step: Step | null): void {

@@ -1,5 +1,7 @@
 export { PRE_TOKENIZERS, type PreTokenizer } from './pre-tokenizers';
 export { DecodeStream } from './stream';
+export type { ModelInput } from './template';
+export type { TiktokenOptions } from './tiktoken';
 export {
   type AddedTokenJson,
   type DecodeOptions,

@@ -72,6 +72,7 @@ export const PRE_TOKENIZERS: ReadonlyMap<string, PreTokenizer> = new Map([
   ['a.x-4.0', gpt2],
   ['mellum', gpt2],
   ['exaone4', gpt2],
+  ['falcon', { split: [String.raw`[\p{P}$+<=>^~|${'`'}]+`, GPT2, '[0-9][0-9][0-9]'] }],
   ['smollm', digitsThenGpt2],
   ['starcoder', digitsThenGpt2],
   ['refact', digitsThenGpt2],

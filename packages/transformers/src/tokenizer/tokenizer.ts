@@ -15,8 +15,12 @@ import { TransformersError } from '../errors';
 import { checkDefinition } from './definition';
 import { badTokenizer } from './fields';
 import { END_OF_GENERATION_NAMES, tokenizerJsonFromGguf } from './from-gguf';
-import { guardedTokenizer } from './guarded';
+import { guardedTokenizer, withBreaker } from './guarded';
+import { PRE_TOKENIZERS } from './pre-tokenizers';
 import { DecodeStream } from './stream';
+import { type ModelInput, Template } from './template';
+import { type TiktokenOptions, tiktokenJson } from './tiktoken';
+import { tokenBytesOf } from './token-bytes';
 
 /** One entry of `added_tokens` in tokenizer.json. */
 export interface AddedTokenJson {
@@ -49,6 +53,11 @@ export interface TokenizerOptions {
 export interface EncodeOptions {
   /** Add what the model expects around a text, usually the BOS token. Default true. */
   addSpecialTokens?: boolean;
+  /**
+   * A character that is in the text to keep it from reading as added tokens: it breaks them where it stands and is then taken
+   * out. So text of strangers inside of a template does not become control tokens. Default: none.
+   */
+  breaker?: string;
 }
 
 export interface DecodeOptions {
@@ -59,6 +68,8 @@ export interface DecodeOptions {
 export interface DecodeStreamOptions extends DecodeOptions {
   /** Tokens before the first one, such as the prompt: some tokenizers drop a text's leading space otherwise. */
   context?: readonly number[];
+  /** Special tokens that are text all the same, such as those that begin a tool call. Default: none. */
+  keep?: ReadonlySet<number>;
 }
 
 export class Tokenizer {
@@ -69,9 +80,11 @@ export class Tokenizer {
   /** Ids are below this. */
   readonly vocabSize: number;
   private readonly specialIds: ReadonlySet<number>;
+  private readonly template: Template;
 
   private constructor(
     private readonly inner: HfTokenizer,
+    private readonly definition: TokenizerJson,
     vocabSize: number,
     options: TokenizerOptions,
   ) {
@@ -89,6 +102,7 @@ export class Tokenizer {
     const added = inner.get_added_tokens_decoder();
     this.specialIds = new Set([...added.values()].filter((token) => token.special).map((token) => token.id));
     this.vocabSize = vocabSize;
+    this.template = Template.of(definition, (token) => this.tokenToId(token));
     this.bosId = options.bosId ?? inner.encode('').ids.find((id) => this.specialIds.has(id));
     const named = [...this.specialIds].filter((id) => END_OF_GENERATION_NAMES.has(inner.id_to_token(id) ?? ''));
     this.eosIds = options.eosIds ?? named;
@@ -110,7 +124,23 @@ export class Tokenizer {
    */
   static fromJson(json: unknown, options: TokenizerOptions = {}): Tokenizer {
     const { json: checked, vocabSize } = checkDefinition(json);
-    return new Tokenizer(guardedTokenizer(checked), vocabSize, options);
+    return new Tokenizer(guardedTokenizer(checked), checked, vocabSize, options);
+  }
+
+  /**
+   * A file of tiktoken, as Llama 3's `tokenizer.model` is, which holds neither how text is split nor special tokens.
+   * @throws FileFormatError; TransformersError BAD_TOKENIZER, INVALID_OPTION
+   */
+  static fromTiktoken(path: string, options: TiktokenOptions & TokenizerOptions): Tokenizer {
+    const { pattern, specialTokens = {}, ...rest } = options;
+    if (typeof pattern !== 'string' || pattern === '') {
+      throw new TransformersError(
+        'INVALID_OPTION',
+        `fromTiktoken: pattern is ${JSON.stringify(pattern)}; give a regular expression, or a name such as "gpt-4o".`,
+      );
+    }
+    const split = PRE_TOKENIZERS.get(pattern)?.split ?? [pattern];
+    return Tokenizer.fromJson(tiktokenJson(path, split, specialTokens), rest);
   }
 
   /** The tokenizer inside a GGUF file. @throws FileFormatError, TransformersError BAD_GGUF_METADATA, UNSUPPORTED_TOKENIZER */
@@ -127,8 +157,29 @@ export class Tokenizer {
     if (typeof text !== 'string')
       throw new CandleError('INVALID_ARGUMENT', `encode: a ${typeof text} was given; give the text as a string.`);
     // Only the ids of tokens in the vocabulary: a model without an unknown token has nothing for the others.
-    const { ids } = this.inner.encode(text, { add_special_tokens: options.addSpecialTokens ?? true });
+    const inner = options.breaker === undefined ? this.inner : withBreaker(this.inner, options.breaker);
+    const { ids } = inner.encode(text, { add_special_tokens: options.addSpecialTokens ?? true });
     return ids.filter((id) => id !== undefined);
+  }
+
+  /**
+   * A text, or a pair of texts, with its special tokens and at most `maxTokens` tokens, as models that read whole texts are
+   * given it: what does not fit is cut from the ends of the texts, never from the special tokens. Of a pair the longer text
+   * is cut first.
+   * @throws as {@link encode}; TransformersError INVALID_OPTION unless `maxTokens` leaves room for the special tokens
+   */
+  encodeInput(text: string, options: { pair?: string; maxTokens?: number } = {}): ModelInput {
+    const { pair, maxTokens = Number.MAX_SAFE_INTEGER } = options;
+    const least = this.template.specials(pair !== undefined) + 1;
+    if (!Number.isSafeInteger(maxTokens) || maxTokens < least) {
+      throw new TransformersError(
+        'INVALID_OPTION',
+        `encodeInput: maxTokens is ${String(maxTokens)}; give a whole number from ${least}, which has room for the special tokens.`,
+      );
+    }
+    const bare = { addSpecialTokens: false };
+    const second = pair === undefined ? undefined : this.encode(pair, bare);
+    return this.template.apply(this.encode(text, bare), second, maxTokens);
   }
 
   /** Malformed UTF-8 becomes U+FFFD. @throws TransformersError BAD_TOKEN for an id outside the vocabulary */
@@ -148,9 +199,21 @@ export class Tokenizer {
     return new DecodeStream(
       (ids) => this.join(ids),
       // A model's output layer may be wider than its vocabulary; such an id has no text.
-      (id) => this.idToToken(id) === undefined || (skip && this.specialIds.has(id)),
+      (id) => this.idToToken(id) === undefined || (skip && this.specialIds.has(id) && !options.keep?.has(id)),
       options.context,
     );
+  }
+
+  /**
+   * Texts that control a model when they are read as tokens: special tokens, and added ones in brackets such as `<think>`.
+   * Longest first.
+   */
+  get controlTexts(): readonly string[] {
+    const added = [...this.inner.get_added_tokens_decoder().values()];
+    const texts = added
+      .filter(({ special, content }) => special || BRACKETED.test(content))
+      .map(({ content }) => content);
+    return texts.filter((text) => text.length > 1).sort((a, b) => b.length - a.length);
   }
 
   /** The token as the vocabulary spells it (in byte-level models a space is "Ġ"), or undefined. */
@@ -160,6 +223,19 @@ export class Tokenizer {
 
   tokenToId(token: string): number | undefined {
     return this.inner.token_to_id(token);
+  }
+
+  /**
+   * What each token adds to a text, in bytes, by its id: it may end inside of a character. Undefined for special tokens and
+   * for ids outside of the vocabulary.
+   * @throws TransformersError UNSUPPORTED_TOKENIZER where that depends on the tokens around it
+   */
+  tokenBytes(): (id: number) => Uint8Array | undefined {
+    const bytesOf = tokenBytesOf(this.definition);
+    return (id) => {
+      const token = this.idToToken(id);
+      return token === undefined || this.specialIds.has(id) ? undefined : bytesOf(token);
+    };
   }
 
   isSpecial(id: number): boolean {
@@ -179,6 +255,8 @@ export class Tokenizer {
     }
   }
 }
+
+const BRACKETED = /^(<[^\s<>]+>|\[[A-Z_/]+\])$/;
 
 /** Of a tokenizer.json: the largest, of 260,000 tokens, have 33 MB and 2 million items. */
 const TOKENIZER_LIMITS = { bytes: 128 * 2 ** 20, items: 8_000_000, depth: 64 };

@@ -1,6 +1,6 @@
 /** Linear layers of which each token chooses some: the experts of a mixture. */
 import { keep, type Tensor } from '@x/core';
-import type { QTensor } from '@x/quantized';
+import type { ExpertOrder, QTensor } from '@x/quantized';
 
 export class ExpertLinear {
   /** Owns both. @param weight [experts, out, in] @param bias [experts, out], of the dtype of what goes in */
@@ -11,6 +11,15 @@ export class ExpertLinear {
     for (const part of [weight, bias]) if (part) keep(part);
   }
 
+  get experts(): number {
+    return this.weight.shape[0];
+  }
+
+  /** Whether {@link forwardGroups} is the faster way for so many tokens. */
+  prefersGroups(tokens: number, chosen: number): boolean {
+    return this.weight.prefersGroups(tokens, chosen);
+  }
+
   /**
    * x [tokens, chosen or 1, in] times the weights of the experts that each token chose, ids [tokens, chosen], u32:
    * [tokens, chosen, out] in x's dtype. The ids stay on the device where the tokens are few.
@@ -19,6 +28,12 @@ export class ExpertLinear {
     const ys = this.weight.indexedMoeForwardSync(x, ids, { readIds: false });
     if (!this.bias) return ys;
     return ys.add(this.bias.indexSelect(ids.flattenAll(), 0).reshape(ys.shape));
+  }
+
+  /** Rows x [pairs, in] in the order of `order`: [pairs, out] in x's dtype. */
+  forwardGroups(x: Tensor, order: ExpertOrder): Tensor {
+    const ys = this.weight.groupedMoe(x, order);
+    return this.bias ? ys.add(this.bias.indexSelect(order.owners, 0)) : ys;
   }
 
   dispose(): void {

@@ -20,6 +20,7 @@ test('experts, parts, and names of tensors without an ending', () => {
     ['model.layers.{i}.mlp.gate_up', 'blk.{i}.ffn_gate', { part: [0, 2] }],
     ['model.layers.{i}.mlp.gate_up', 'blk.{i}.ffn_up', { part: [1, 2] }],
     ['model.layers.{i}.self_attn.sinks', 'blk.{i}.attn_sinks.weight'],
+    ['model.layers.{i}.mixer.A_log', 'blk.{i}.ssm_a', { bare: true }],
   ]);
   expect(names.toCheckpoint('blk.4.ffn_gate_exps.weight')?.name).toBe('model.layers.4.mlp.experts.{e}.w1.weight');
   expect(names.toGguf('model.layers.4.mlp.experts.11.w1.weight')).toEqual(['blk.4.ffn_gate_exps.weight']);
@@ -27,13 +28,16 @@ test('experts, parts, and names of tensors without an ending', () => {
   expect(names.toCheckpoint('blk.4.ffn_up.weight')?.form).toEqual({ part: [1, 2] });
   expect(names.toCheckpoint('blk.4.attn_sinks.weight')?.name).toBe('model.layers.4.self_attn.sinks');
   expect(names.toGguf('model.layers.4.self_attn.sinks')).toEqual(['blk.4.attn_sinks.weight']);
+  expect(names.toCheckpoint('blk.4.ssm_a')?.name).toBe('model.layers.4.mixer.A_log');
+  expect(names.toCheckpoint('blk.4.ssm_a.weight')).toBeUndefined();
+  expect(names.toGguf('model.layers.4.mixer.A_log')).toEqual(['blk.4.ssm_a']);
 });
 
 test('no architecture gives two tensors one name', () => {
   for (const { architectures, names: pairs } of ARCHITECTURES) {
     const names = new TensorNames(pairs);
-    for (const [, gguf] of pairs) {
-      const asked = `${gguf.replace('{i}', '7')}${/\.(weight|bias)$/.test(gguf) ? '' : '.weight'}`;
+    for (const [, gguf, form] of pairs) {
+      const asked = `${gguf.replace('{i}', '7')}${form?.bare || /\.(weight|bias)$/.test(gguf) ? '' : '.weight'}`;
       const stored = names.toCheckpoint(asked)?.name.replace('{e}', '3') ?? '';
       expect([architectures[0], names.toGguf(stored)]).toEqual([architectures[0], expect.arrayContaining([asked])]);
     }

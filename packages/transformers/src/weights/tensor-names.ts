@@ -12,6 +12,10 @@ export interface TensorForm {
   interleaved?: boolean;
   /** Rows and columns have changed places: [in, out]. */
   transposed?: boolean;
+  /** Neither name has an ending. */
+  bare?: boolean;
+  /** Its values are -exp of those of the checkpoint. */
+  negativeExp?: boolean;
 }
 
 /**
@@ -96,7 +100,7 @@ export class TensorNames {
 
   constructor(pairs: readonly TensorNamePair[]) {
     for (const [checkpoint, gguf, form = {}] of pairs) {
-      for (const ending of ENDING.test(gguf) ? [''] : ['.weight', '.bias']) {
+      for (const ending of ENDING.test(gguf) || form.bare ? [''] : ['.weight', '.bias']) {
         const name = `${checkpoint}${ending}`;
         this.byGguf.set(`${gguf}${ending}`, { name, form });
         this.byCheckpoint.set(name, [...(this.byCheckpoint.get(name) ?? []), `${gguf}${ending}`]);

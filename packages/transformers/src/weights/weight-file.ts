@@ -7,7 +7,15 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Device, type DType, type Shape, scope, Tensor } from '@x/core';
 import { SafetensorsFile, ShardedSafetensors, type TensorReader } from '@x/core/files';
 import type { VarSource } from '@x/nn';
-import { type DenseDType, hasBlocks, QTensor } from '@x/quantized';
+import {
+  type DenseDType,
+  hasBlocks,
+  mxfp4Names,
+  mxfp4Shape,
+  type PartReader,
+  QTensor,
+  type RowPart,
+} from '@x/quantized';
 import { type TensorForm, type TensorNamePair, TensorNames } from './tensor-names';
 
 /** Called after each tensor: bytes of weights read so far and in all. */
@@ -25,6 +33,8 @@ interface Stored {
   names: readonly string[];
   form: TensorForm;
   experts: boolean;
+  /** The name of a weight in MXFP4, whose blocks and scales the names are. */
+  packed?: string;
 }
 
 /** @param paths safetensors files, or an index of them; errors as `SafetensorsFile.open`, `ShardedSafetensors.open` */
@@ -64,9 +74,9 @@ export class WeightFile implements VarSource<QTensor> {
   shapeOf(name: string): Shape | undefined {
     const stored = this.find(name);
     if (!stored) return undefined;
-    const { names, form, experts } = stored;
-    const shape = [...this.file.info(names[0]).shape];
-    if (form.transposed) shape.push(...shape.splice(-2).reverse());
+    const { names, form, experts, packed } = stored;
+    const shape = packed ? mxfp4Shape(this.file, packed) : [...this.file.info(names[0]).shape];
+    if (form.transposed && !packed) shape.push(...shape.splice(-2).reverse());
     if (form.part) shape[rowsDim(name, shape)] /= form.part[1];
     return experts ? [names.length, ...shape] : shape;
   }
@@ -80,6 +90,12 @@ export class WeightFile implements VarSource<QTensor> {
   async load(name: string, device: Device, dtype?: DType, signal?: AbortSignal): Promise<QTensor> {
     const stored = this.find(name)!;
     const dense = dtype as DenseDType | undefined;
+    if (stored.packed) {
+      const options = { dense, signal: signal ?? this.options.signal, ...partOf(stored.form) };
+      const weight = await QTensor.loadMxfp4(this.file as PartReader, stored.packed, device, options);
+      await this.step(this.bytesOf(name));
+      return weight;
+    }
     const parts: QTensor[] = [];
     try {
       for (const one of stored.names) {
@@ -97,6 +113,8 @@ export class WeightFile implements VarSource<QTensor> {
     const { file } = this;
     const stored = this.find(name)!;
     const dense = dtype as DenseDType | undefined;
+    if (stored.packed)
+      return QTensor.loadMxfp4Sync(file as PartReader, stored.packed, device, { dense, ...partOf(stored.form) });
     const parts: QTensor[] = [];
     try {
       for (const one of stored.names) {
@@ -122,13 +140,15 @@ export class WeightFile implements VarSource<QTensor> {
   private search(name: string): Stored | undefined {
     const { file, list } = this;
     const { name: whole, form } = list ? (list.toCheckpoint(name) ?? { name: '', form: {} }) : { name, form: {} };
-    // Checkpoints of a model without its head have no name in front.
-    const first = whole.replace('{e}', '0');
-    const stored = list && !file.has(first) && file.has(withoutFront(first)) ? withoutFront(whole) : whole;
+    const names = list ? spellings(whole) : [whole];
+    const stored = names.find((one) => file.has(one.replace('{e}', '0'))) ?? whole;
+    // Weights in MXFP4 lie as they are used, whatever the form of the same weights as numbers.
+    const packed = file.readPartSync ? names.find((one) => mxfp4Names(one).every((part) => file.has(part))) : undefined;
+    if (packed) return { names: mxfp4Names(packed), form, experts: false, packed };
     if (!stored.includes('{e}')) return file.has(stored) ? { names: [stored], form, experts: false } : undefined;
-    const names: string[] = [];
-    for (let e = 0; file.has(stored.replace('{e}', String(e))); e++) names.push(stored.replace('{e}', String(e)));
-    return names.length > 0 ? { names, form, experts: true } : undefined;
+    const each: string[] = [];
+    for (let e = 0; file.has(stored.replace('{e}', String(e))); e++) each.push(stored.replace('{e}', String(e)));
+    return each.length > 0 ? { names: each, form, experts: true } : undefined;
   }
 
   /** Between two tensors: reports progress, lets the event loop run, and stops when asked to. */
@@ -140,8 +160,12 @@ export class WeightFile implements VarSource<QTensor> {
   }
 }
 
-function withoutFront(name: string): string {
-  return name.replace(/^(?:model|transformer)\./, '');
+/** Checkpoints of a model without its head have no name in front, and those of BERT's first years other names of norms. */
+function spellings(name: string): string[] {
+  const short = name.replace(/^(?:model|transformer|bert|roberta)\./, '');
+  const old = (one: string) =>
+    one.replace(/LayerNorm\.(weight|bias)$/, (_, kind) => `LayerNorm.${kind === 'weight' ? 'gamma' : 'beta'}`);
+  return [...new Set([name, short, old(name), old(short)])];
 }
 
 /** Which dimension counts the outputs of a layer. */
@@ -149,17 +173,23 @@ function rowsDim(name: string, shape: Shape): number {
   return name.endsWith('.bias') || shape.length === 1 ? shape.length - 1 : shape.length - 2;
 }
 
+/** Which rows of a weight in MXFP4 are asked for. */
+function partOf({ part, interleaved = false }: TensorForm): { part?: RowPart } {
+  return part ? { part: { index: part[0], of: part[1], interleaved } } : {};
+}
+
 /** A weight as GGUF has it, for itself: numbers in `dtype`, blocks as they are. */
 function formed(
   weight: QTensor,
   name: string,
-  { part, interleaved, transposed }: TensorForm,
+  { part, interleaved, transposed, negativeExp }: TensorForm,
   dtype?: DenseDType,
 ): QTensor {
   if (weight.kind === 'blocks') return weight.share();
   return scope(() => {
     let numbers: Tensor = weight.data;
     if (transposed && numbers.rank > 1) numbers = numbers.transpose(-1, -2);
+    if (negativeExp) numbers = numbers.toDtype('f32').exp().neg();
     if (part) {
       const [index, of] = part;
       const dim = rowsDim(name, numbers.shape);

@@ -3,11 +3,13 @@
  * know whether it gets products with numbers or with blocks; candle instead has each model twice (llama.rs and
  * quantized_llama.rs).
  */
-import { type Device, keep, type RopeKind, scope, Tensor } from '@x/core';
+import { type Device, keep, type RopeKind, type Shape, scope, Tensor } from '@x/core';
 import type { TensorReader } from '@x/core/files';
 import { LayerNorm, Linear, type Module, OwningModule, RmsNorm, VarBuilder } from '@x/nn';
 import { type DenseDType, hasBlocks, QMatMul, QTensor } from '@x/quantized';
+import { unsupported } from '../config/problems';
 import { ExpertLinear } from './expert-linear';
+import { HeadLinear } from './head-linear';
 import { type LinearGroup, StackedGroup, separateGroups } from './linear-group';
 import { QLinear } from './q-linear';
 import type { TensorNamePair } from './tensor-names';
@@ -33,6 +35,8 @@ export interface WeightOptions {
   dtype?: DenseDType;
   /** As {@link Weights.activations}; default f32. */
   activations?: DenseDType;
+  /** Makes blocks of the matrices of linear layers that are numbers and have whole ones. Default: they stay. */
+  quantize?: 'q8_0';
   signal?: AbortSignal;
   onProgress?: ProgressListener;
 }
@@ -42,6 +46,9 @@ export interface LinearPart {
   name: string;
   out: number;
 }
+
+/** Numbers of a q8_0 block. */
+const BLOCK = 32;
 
 /** Rows of a table in f32, blocks or numbers. */
 class TableRows extends OwningModule {
@@ -66,20 +73,25 @@ export class Weights {
   readonly activations: DenseDType;
   /** How rotated pairs lie in the query and key rows of this file. */
   readonly ropeKind: RopeKind;
+  /** Of matrices that are numbers. */
+  readonly dtype: DenseDType;
+  private readonly file: WeightFile;
   private readonly builder: VarBuilder<QTensor>;
-  private readonly dtype: DenseDType;
   private readonly normOffset: number;
+  private readonly blocks: 'q8_0' | undefined;
 
   /** Takes the file over: {@link close} closes it. */
-  constructor(file: TensorReader, { device, layout, dtype, activations, signal, onProgress }: WeightOptions) {
+  constructor(file: TensorReader, { device, layout, dtype, activations, quantize, signal, onProgress }: WeightOptions) {
     const { names, pairs = 'half', normOffset = 0 } = layout;
     this.device = device;
     this.dtype = dtype ?? 'f32';
     this.activations = activations ?? 'f32';
+    this.blocks = quantize;
     const isGguf = hasBlocks(file);
     this.ropeKind = pairs === 'reordered' ? (isGguf ? 'interleaved' : 'half') : pairs;
     this.normOffset = isGguf ? 0 : normOffset;
-    this.builder = VarBuilder.fromBackend(new WeightFile(file, { names, signal, onProgress }), { device });
+    this.file = new WeightFile(file, { names, signal, onProgress });
+    this.builder = VarBuilder.fromBackend(this.file, { device });
   }
 
   /** Whether there is a weight of this name. @param name without `.weight`, such as `blk.0.attn_q` */
@@ -87,9 +99,14 @@ export class Weights {
     return this.builder.containsTensor(`${name}.weight`);
   }
 
+  /** The shape of a tensor; undefined where the file has none of that name. @param name with its ending */
+  shapeOf(name: string): Shape | undefined {
+    return this.file.shapeOf(name);
+  }
+
   /** The layer y = x · Wᵀ (+ bias, when the file has one); x and y are of {@link activations}. @param name as {@link has} */
   async linear(name: string, out: number, width: number): Promise<Module> {
-    using weight = await this.matrix(name, [out, width]);
+    using weight = await this.layerMatrix(name, [out, width]);
     return this.product(weight, await this.bias(name, out));
   }
 
@@ -100,7 +117,7 @@ export class Weights {
   async group(parts: readonly LinearPart[], width: number): Promise<LinearGroup> {
     const weights: QTensor[] = [];
     try {
-      for (const { name, out } of parts) weights.push(await this.matrix(name, [out, width]));
+      for (const { name, out } of parts) weights.push(await this.layerMatrix(name, [out, width]));
       const runs: LinearPart[][] = [];
       for (const [i, part] of parts.entries()) {
         if (i > 0 && weights[i].type === weights[i - 1].type) runs[runs.length - 1].push(part);
@@ -119,10 +136,19 @@ export class Weights {
     }
   }
 
-  /** As {@link group}, of layers that lie in the file as rows of one weight, in both kinds of files. */
-  async fused(name: string, outs: readonly number[], width: number): Promise<LinearGroup> {
+  /**
+   * As {@link group}, of layers that lie in the file as rows of one weight, in both kinds of files.
+   * @param order which row of the weight each one is, where they lie otherwise; of weights without a bias, that are numbers
+   */
+  async fused(name: string, outs: readonly number[], width: number, order?: Uint32Array): Promise<LinearGroup> {
     const out = outs.reduce((sum, rows) => sum + rows, 0);
-    return new StackedGroup(await this.linear(name, out, width), outs, this.activations);
+    if (!order) return new StackedGroup(await this.linear(name, out, width), outs, this.activations);
+    using weight = await this.matrix(name, [out, width]);
+    if (weight.kind === 'blocks') throw unsupported(`has the rows of ${name}, which are in blocks, in another order`);
+    using ordered = scope(() =>
+      QTensor.fromTensor(weight.data.indexSelect(Tensor.from(order, { device: this.device }), 0)),
+    );
+    return new StackedGroup(this.product(ordered), outs, this.activations);
   }
 
   /** The layers of all experts, stacked. */
@@ -134,6 +160,11 @@ export class Weights {
       weight.dispose();
       throw error;
     }
+  }
+
+  /** The layers of all heads, stacked: from `width` to `out` elements of each. */
+  async heads(name: string, heads: number, out: number, width: number): Promise<HeadLinear> {
+    return new HeadLinear(await this.matrix(name, [heads, out, width]));
   }
 
   /** A table from u32 ids [n] to f32 rows [n, width], and, for models with tied embeddings, the product with the table. */
@@ -157,10 +188,13 @@ export class Weights {
     }
   }
 
-  /** A tensor as numbers, which the caller owns. @param name with its ending */
+  /** A tensor as numbers, which the caller owns; dims of 1 count for nothing. @param name with its ending */
   async numbers(name: string, shape: readonly number[], dtype: DenseDType = 'f32'): Promise<Tensor> {
-    using weight = await this.builder.get(shape, name, { dtype });
-    return weight.dequantize(dtype);
+    const stored = this.file.shapeOf(name) ?? shape;
+    const sizes = (of: readonly number[]) => of.filter((size) => size !== 1).join();
+    using weight = await this.builder.get(sizes(stored) === sizes(shape) ? stored : shape, name, { dtype });
+    using numbers = weight.dequantize(dtype);
+    return numbers.reshape(shape);
   }
 
   /** As {@link numbers}; undefined where the file has no such tensor. */
@@ -186,6 +220,14 @@ export class Weights {
 
   private matrix(name: string, shape: readonly number[]): Promise<QTensor> {
     return this.builder.get(shape, `${name}.weight`, { dtype: this.dtype });
+  }
+
+  /** The matrix of a linear layer, in blocks where these are asked for. */
+  private async layerMatrix(name: string, shape: readonly [number, number]): Promise<QTensor> {
+    const weight = await this.matrix(name, shape);
+    if (this.blocks === undefined || weight.kind !== 'dense' || shape[1] % BLOCK !== 0) return weight;
+    using numbers = weight;
+    return QTensor.quantize(numbers.data, this.blocks, { device: this.device });
   }
 
   private bias(name: string, out: number): Promise<Tensor | undefined> {

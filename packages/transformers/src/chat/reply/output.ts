@@ -1,0 +1,111 @@
+/** What a parser has found: the pieces, and the message that they add up to. */
+import type { ChatMessage, ChatPiece, ToolCall } from '../messages';
+
+export class ReplyOutput {
+  private pieces: ChatPiece[] = [];
+  private content = '';
+  private reasoning = '';
+  private readonly calls: ToolCall[] = [];
+  private started = 0;
+  /** White space that is left out if nothing of its kind follows. */
+  private held = { text: '', reasoning: '' };
+  private open: { index: number; id: string; name: string; text: string; before: string } | undefined;
+
+  constructor(private readonly newId: () => string) {}
+
+  /** Pieces since the last time. */
+  take(): ChatPiece[] {
+    const taken = this.pieces;
+    this.pieces = [];
+    return taken;
+  }
+
+  get message(): ChatMessage {
+    const message: ChatMessage = { role: 'assistant', content: this.content };
+    if (this.reasoning !== '') message.reasoning = this.reasoning;
+    if (this.calls.length > 0) message.toolCalls = this.calls.map((call) => ({ ...call }));
+    return message;
+  }
+
+  /** Answer or reasoning; white space before the first and behind the last of it is left out where `trimmed`. */
+  text(type: 'text' | 'reasoning', text: string): void {
+    const all = this.held[type] + text;
+    const isFirst = (type === 'text' ? this.content : this.reasoning) === '';
+    const from = isFirst && (type === 'reasoning' || this.trimStart) ? all.trimStart() : all;
+    const shown = from.trimEnd();
+    this.held[type] = from.slice(shown.length);
+    this.add(type, shown);
+  }
+
+  /** Whether white space at the beginning of the answer is left out: behind reasoning and calls. */
+  trimStart = false;
+
+  /** What was held back, as it turns out to belong to the answer. */
+  flush(type: 'text' | 'reasoning'): void {
+    const { [type]: text } = this.held;
+    this.held[type] = '';
+    this.add(type, text);
+  }
+
+  /** Reasoning or text ends here. */
+  drop(type: 'text' | 'reasoning'): void {
+    this.held[type] = '';
+  }
+
+  private add(type: 'text' | 'reasoning', text: string): void {
+    if (text === '') return;
+    if (type === 'text') this.content += text;
+    else this.reasoning += text;
+    const last = this.pieces.at(-1);
+    if (last?.type === type) last.text += text;
+    else this.pieces.push({ type, text });
+  }
+
+  startCall(name: string, id = this.newId()): void {
+    const index = this.started++;
+    this.open = { index, id, name, text: '', before: this.held.text };
+    this.drop('text');
+    this.pieces.push({ type: 'tool-call-start', index, id, name });
+  }
+
+  /** More of the JSON of the arguments. */
+  callText(text: string): void {
+    if (!this.open || text === '') return;
+    this.open.text += text;
+    const { index } = this.open;
+    const last = this.pieces.at(-1);
+    if (last?.type === 'tool-call-arguments' && last.index === index) last.text += text;
+    else this.pieces.push({ type: 'tool-call-arguments', index, text });
+  }
+
+  /** Ends the call; whether its arguments were JSON of an object. If not, it has no end. */
+  endCall(): boolean {
+    const { open } = this;
+    const given = open && parseArguments(open.text);
+    if (!given) return false;
+    this.open = undefined;
+    const call = { id: open.id, name: open.name, arguments: given };
+    this.calls.push(call);
+    this.pieces.push({ type: 'tool-call-end', index: open.index, call });
+    return true;
+  }
+
+  /** Leaves a call without an end; what is written next follows the text before it. */
+  abandonCall(): void {
+    if (this.open) this.held.text = this.open.before;
+    this.open = undefined;
+  }
+}
+
+/** The object that a text is, which some models write into a JSON string. */
+function parseArguments(text: string): Record<string, unknown> | undefined {
+  try {
+    let value: unknown = JSON.parse(text);
+    if (typeof value === 'string') value = JSON.parse(value);
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : undefined;
+  } catch {
+    return undefined;
+  }
+}

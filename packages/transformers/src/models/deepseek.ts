@@ -1,0 +1,157 @@
+/**
+ * DeepSeek V2 and V3: latent attention, and behind some dense layers mixtures of many small experts beside some that all
+ * tokens take. V2 scores experts by softmax, V3 by sigmoids with a correction. candle's deepseek2.rs, which has V2 alone.
+ */
+import type { ConfigSource } from '../config/config-source';
+import { decoderConfig } from '../config/decoder-config';
+import { badConfig, unsupported } from '../config/problems';
+import type { Architecture } from '../registry';
+import {
+  BASE_NAMES,
+  EXPERT_NAMES,
+  GATED_MLP_NAMES,
+  PRE_NORM_NAMES,
+  type TensorNamePair,
+} from '../weights/tensor-names';
+import { GatedMlp } from './gated-mlp';
+import { LatentAttention, type LatentConfig } from './latent-attention';
+import { type ExpertGroups, MixtureOfExperts, type MoeDecoderConfig, moeSizes } from './moe';
+import { transformer } from './transformer';
+
+export interface DeepseekConfig extends MoeDecoderConfig, LatentConfig {
+  /** Layers without experts, the first ones. */
+  denseLayers: number;
+}
+
+/** GGUF's numbers of how experts are scored. */
+const SIGMOID = 2;
+
+const NAMES: readonly TensorNamePair[] = [
+  ...BASE_NAMES,
+  ...PRE_NORM_NAMES,
+  ...GATED_MLP_NAMES,
+  ...EXPERT_NAMES,
+  ['model.layers.{i}.self_attn.q_a_proj', 'blk.{i}.attn_q_a'],
+  ['model.layers.{i}.self_attn.q_a_layernorm', 'blk.{i}.attn_q_a_norm'],
+  ['model.layers.{i}.self_attn.q_b_proj', 'blk.{i}.attn_q_b'],
+  ['model.layers.{i}.self_attn.kv_a_proj_with_mqa', 'blk.{i}.attn_kv_a_mqa'],
+  ['model.layers.{i}.self_attn.kv_a_layernorm', 'blk.{i}.attn_kv_a_norm'],
+  ['model.layers.{i}.self_attn.kv_b_proj', 'blk.{i}.attn_kv_b'],
+  ['model.layers.{i}.mlp.gate.e_score_correction_bias', 'blk.{i}.exp_probs_b.bias'],
+  ['model.layers.{i}.mlp.shared_experts.gate_proj', 'blk.{i}.ffn_gate_shexp'],
+  ['model.layers.{i}.mlp.shared_experts.up_proj', 'blk.{i}.ffn_up_shexp'],
+  ['model.layers.{i}.mlp.shared_experts.down_proj', 'blk.{i}.ffn_down_shexp'],
+];
+
+/** What V2 and V3 differ in. */
+interface Version {
+  scores: 'softmax' | 'sigmoid';
+  /** Experts of a group whose scores are added up for that of the group. */
+  best: 1 | 2;
+  /** Default of `norm_topk_prob`; undefined where config.json cannot ask for it. */
+  renormalise?: boolean;
+}
+
+function deepseekConfig(source: ConfigSource, vocabSize: number | undefined, version: Version): DeepseekConfig {
+  if (source.jsonWhole('moe_layer_freq', 1) !== 1) throw unsupported('has layers without experts (moe_layer_freq)');
+  const latent = latentSizes(source);
+  const headDim = latent.plain + latent.rotated;
+  const heads = { numKvHeads: 1, headDim, rotaryDim: latent.rotated };
+  const base = decoderConfig(source, vocabSize, { sizes: heads });
+  const scaling = base.ropeScaling?.type === 'yarn' ? base.ropeScaling.magnitude : 1;
+  const sizes = moeSizes(source, source.count('moe_intermediate_size'));
+  // GGUF files count the layers that predict further tokens, which are not used here.
+  const further = source.format === 'gguf' ? source.number('num_nextn_predict_layers', 0) : 0;
+  const { scores, best, renormalise } = version;
+  return {
+    ...base,
+    numLayers: base.numLayers - further,
+    latent: {
+      ...latent,
+      ropeKind: source.json('rope_interleave') === false ? 'half' : 'interleaved',
+      scale: scaling ** 2 / Math.sqrt(headDim),
+    },
+    denseLayers: source.number('first_k_dense_replace', 0),
+    moe: {
+      ...sizes,
+      scores,
+      renormalise:
+        source.format === 'json' && renormalise === undefined
+          ? false
+          : source.flag('norm_topk_prob', renormalise ?? false),
+      scale: source.number('routed_scaling_factor', 1),
+      shared: source.number('n_shared_experts', 0) * sizes.width,
+      groups: expertGroups(source, sizes.experts, sizes.chosen, best),
+    },
+  };
+}
+
+/** Files from before llama.cpp kept latent vectors give the heads' sizes in the usual keys. */
+function latentSizes(source: ConfigSource): Omit<LatentConfig['latent'], 'ropeKind' | 'scale'> {
+  const isGguf = source.format === 'gguf';
+  const whole = (key: string, value: number) => {
+    if (Number.isSafeInteger(value) && value > 0 && value <= 2 ** 16) return value;
+    throw badConfig(`gives ${key} = ${value}, but a whole number above 0 is needed; download it again`);
+  };
+  const size = (key: string, usual: number) => whole(key, source.jsonWhole(key, usual));
+  const rotated = isGguf ? source.count('rotary_dim') : size('qk_rope_head_dim', 64);
+  const key = isGguf ? source.count(source.has('qk_head_dim') ? 'qk_head_dim' : 'head_dim') : 0;
+  const plain = isGguf ? whole('attention.key_length', key - rotated) : size('qk_nope_head_dim', 128);
+  const value = isGguf && !source.has('v_head_dim') ? source.count('value_head_dim') : source.count('v_head_dim');
+  if (rotated % 2 !== 0) throw badConfig(`rotates ${rotated} elements of a head, an odd number; download it again`);
+  const sizes = {
+    rank: whole('kv_lora_rank', source.count('kv_lora_rank')),
+    rotated,
+    plain,
+    value: whole('v_head_dim', value),
+  };
+  const compressed = source.has('q_lora_rank') && source.number('q_lora_rank') !== 0;
+  return compressed ? { queryRank: whole('q_lora_rank', source.number('q_lora_rank')), ...sizes } : sizes;
+}
+
+/** Groups of experts, undefined where all are one. @throws TransformersError BAD_CONFIG */
+function expertGroups(source: ConfigSource, experts: number, chosen: number, best: 1 | 2): ExpertGroups | undefined {
+  // V2 names the way of choosing; `greedy` looks at no groups whatever it says of them.
+  const isGreedy = source.json('topk_method') === 'greedy';
+  const count = source.number('n_group', 1);
+  const taken = source.number('topk_group', count);
+  if (isGreedy || count === 1 || taken === count) return undefined;
+  const size = experts / count;
+  const fits = [count, taken, size].every((value) => Number.isSafeInteger(value) && value > 0);
+  if (fits && taken <= count && size >= best && taken * size >= chosen) return { count, chosen: taken, best };
+  throw badConfig(
+    `has each token take ${chosen} of ${experts} experts from ${taken} of ${count} groups, which does not go; download it again`,
+  );
+}
+
+const build: Architecture<DeepseekConfig>['build'] = (source, config, length) =>
+  transformer(source, config, {
+    length,
+    layer: (i) => ({
+      mix: () => LatentAttention.load(source, `blk.${i}`, config),
+      feed: () =>
+        i < config.denseLayers
+          ? GatedMlp.load(source, `blk.${i}`, config)
+          : MixtureOfExperts.load(source, `blk.${i}`, config),
+    }),
+  });
+
+export const deepseekV3: Architecture<DeepseekConfig> = {
+  architectures: ['deepseek_v3', 'DeepseekV3ForCausalLM'],
+  gguf: 'deepseek2',
+  isInGguf: (source) => source.number('scoring_func', 0) === SIGMOID,
+  names: NAMES,
+  pairs: 'interleaved',
+  config: (source, vocabSize) => deepseekConfig(source, vocabSize, { scores: 'sigmoid', best: 2, renormalise: true }),
+  build,
+};
+
+export const deepseekV2: Architecture<DeepseekConfig> = {
+  architectures: ['deepseek_v2', 'DeepseekV2ForCausalLM'],
+  gguf: 'deepseek2',
+  names: NAMES,
+  pairs: 'interleaved',
+  // transformers never divides the weights of V2.
+  config: (source, vocabSize) => deepseekConfig(source, vocabSize, { scores: 'softmax', best: 1 }),
+  build,
+};

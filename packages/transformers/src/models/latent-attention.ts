@@ -1,0 +1,148 @@
+/**
+ * Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values of all heads are products of one latent vector
+ * a token, which the cache holds beside one rotated key that heads share. Queries are brought to the latent's width instead of
+ * keys and values to the heads' (the absorbed form), so that attention has one key head, whose first elements are its values.
+ */
+import { type RopeKind, scope, Tensor } from '@x/core';
+import { type ActivationForm, type Activations, type Module, type RmsNorm, rotate } from '@x/nn';
+import { QTensor } from '@x/quantized';
+import { HeadLinear } from '../weights/head-linear';
+import type { LinearGroup } from '../weights/linear-group';
+import { inDtype, project } from '../weights/q-linear';
+import type { Weights } from '../weights/weights';
+import type { Angles } from './attention';
+import type { KvLayout } from './causal-model';
+import type { LayerMemory } from './decoder';
+import type { TokenMixer } from './token-mixer';
+
+/** Of the norms of latent vectors, whatever that of the model's other norms is. */
+const LATENT_EPS = 1e-6;
+
+export interface LatentConfig {
+  hiddenSize: number;
+  numHeads: number;
+  latent: {
+    /** Width that queries are compressed to; undefined where they are not. */
+    queryRank?: number;
+    /** Width of the latent vector of keys and values. */
+    rank: number;
+    /** Elements of a head's key that are not rotated, those that are, and those of its value. */
+    plain: number;
+    rotated: number;
+    value: number;
+    /** How the rotated pairs lie. */
+    ropeKind: RopeKind;
+    /** Multiplies the scores. */
+    scale: number;
+  };
+}
+
+interface Parts {
+  /** What reads the layer's input: queries, or what they are made from, and the latent vector with the shared key. */
+  inputs: LinearGroup;
+  query?: { norm: RmsNorm; up: Module };
+  norm: RmsNorm;
+  /** From the plain part of queries to the latent's width, and from there to values. */
+  keyUp: HeadLinear;
+  valueUp: HeadLinear;
+  o: Module;
+}
+
+export class LatentAttention implements TokenMixer {
+  readonly kvLayout: KvLayout;
+
+  private constructor(
+    private readonly config: LatentConfig,
+    private readonly dtype: Weights['activations'],
+    private readonly parts: Parts,
+  ) {
+    const { rank, rotated } = config.latent;
+    this.kvLayout = { kvHeads: 1, keyDim: rank + rotated, valueDim: rank, valuesInKeys: true };
+  }
+
+  /** @param at the name of the layer, such as `blk.0` */
+  static async load(source: Weights, at: string, config: LatentConfig): Promise<LatentAttention> {
+    const { hiddenSize, numHeads } = config;
+    const { queryRank, rank, plain, rotated, value } = config.latent;
+    const made: { dispose(): void }[] = [];
+    const own = <T extends { dispose(): void }>(thing: T): T => {
+      made.push(thing);
+      return thing;
+    };
+    try {
+      const width = numHeads * (plain + rotated);
+      const query = queryRank ? { name: `${at}.attn_q_a`, out: queryRank } : { name: `${at}.attn_q`, out: width };
+      const parts: Parts = {
+        inputs: own(await source.group([query, { name: `${at}.attn_kv_a_mqa`, out: rank + rotated }], hiddenSize)),
+        norm: own(await source.norm(`${at}.attn_kv_a_norm`, rank, LATENT_EPS)),
+        ...(await headLayers(source, at, config, own)),
+        o: own(await source.linear(`${at}.attn_output`, hiddenSize, numHeads * value)),
+      };
+      if (queryRank)
+        parts.query = {
+          norm: own(await source.norm(`${at}.attn_q_a_norm`, queryRank, LATENT_EPS)),
+          up: own(await source.linear(`${at}.attn_q_b`, width, queryRank)),
+        };
+      return new LatentAttention(config, source.activations, parts);
+    } catch (error) {
+      for (const thing of made) thing.dispose();
+      throw error;
+    }
+  }
+
+  get reads(): ActivationForm {
+    return this.parts.inputs.reads;
+  }
+
+  forward(x: Activations, angles: Angles | undefined, { kv }: LayerMemory): Tensor {
+    if (!angles) throw new Error('internal: latent attention without a rotation');
+    const { numHeads, latent } = this.config;
+    const { rank, plain, rotated, value, scale, ropeKind } = latent;
+    const { inputs, query, norm, keyUp, valueUp, o } = this.parts;
+    const [first, compressed] = inputs.forward(x).map((rows) => inDtype(rows, 'f32'));
+    const tokens = first.dim(0);
+    const turned = (rows: Tensor, { cos, sin }: Angles['query']) =>
+      rotate(rows.transpose(0, 1).unsqueeze(0), cos, sin, ropeKind).squeeze(0);
+    const shared = compressed.narrow(1, rank, rotated).unsqueeze(1);
+    const key = norm.forward(compressed.narrow(1, 0, rank).contiguous()).unsqueeze(0);
+    kv.append(Tensor.cat([key, turned(shared, angles.key)], -1), key);
+
+    const whole = query ? inDtype(project(query.up, query.norm.forward(first.contiguous()), this.dtype), 'f32') : first;
+    const heads = whole.reshape([tokens, numHeads, plain + rotated]);
+    const absorbed = keyUp.forward(heads.narrow(2, 0, plain)).transpose(0, 1);
+    const queries = Tensor.cat([absorbed, turned(heads.narrow(2, plain, rotated), angles.query)], -1);
+    const mixed = kv.attend(queries, { scale }).reshape([tokens, numHeads, rank]);
+    const values = valueUp.forward(mixed).reshape([tokens, numHeads * value]);
+    return inDtype(project(o, values, this.dtype), 'f32');
+  }
+
+  dispose(): void {
+    const { inputs, query, norm, keyUp, valueUp, o } = this.parts;
+    for (const part of [inputs, query?.norm, query?.up, norm, keyUp, valueUp, o]) part?.dispose();
+  }
+}
+
+/**
+ * The second products of keys and values, a matrix a head: GGUF files have each by itself and that of keys turned, checkpoints
+ * and older GGUF files one after the other as rows of one weight.
+ */
+async function headLayers(
+  source: Weights,
+  at: string,
+  { numHeads, latent: { rank, plain, value } }: LatentConfig,
+  own: <T extends { dispose(): void }>(thing: T) => T,
+): Promise<Pick<Parts, 'keyUp' | 'valueUp'>> {
+  if (source.has(`${at}.attn_k_b`)) {
+    return {
+      keyUp: own(await source.heads(`${at}.attn_k_b`, numHeads, rank, plain)),
+      valueUp: own(await source.heads(`${at}.attn_v_b`, numHeads, value, rank)),
+    };
+  }
+  using both = await source.numbers(`${at}.attn_kv_b.weight`, [numHeads * (plain + value), rank], source.dtype);
+  const [keys, values] = scope(() => {
+    const heads = both.reshape([numHeads, plain + value, rank]);
+    const turned = heads.narrow(1, 0, plain).transpose(1, 2).contiguous();
+    return [turned, heads.narrow(1, plain, value).contiguous()].map((part) => QTensor.fromTensor(part));
+  });
+  return { keyUp: own(new HeadLinear(keys)), valueUp: own(new HeadLinear(values)) };
+}

@@ -1,0 +1,51 @@
+/** Qwen 3 Next: as Qwen 3.5, with mixtures of experts and an expert that all tokens take, times a gate of its own. */
+import type { ConfigSource } from '../config/config-source';
+import { unsupported } from '../config/problems';
+import type { Architecture } from '../registry';
+import { EXPERT_NAMES } from '../weights/tensor-names';
+import { MixtureOfExperts, type MoeDecoderConfig, moeSizes } from './moe';
+import { DELTA_HYBRID_NAMES, type DeltaHybridConfig, deltaHybridConfig, deltaHybridLayer } from './qwen3-5';
+import { transformer } from './transformer';
+
+export interface Qwen3NextConfig extends DeltaHybridConfig, MoeDecoderConfig {}
+
+function qwen3NextConfig(source: ConfigSource, vocabSize?: number): Qwen3NextConfig {
+  const dense = source.json('mlp_only_layers');
+  if ((Array.isArray(dense) && dense.length > 0) || source.jsonWhole('decoder_sparse_step', 1) !== 1)
+    throw unsupported('has layers without experts (mlp_only_layers, decoder_sparse_step)');
+  return {
+    ...deltaHybridConfig(source, vocabSize, 'grouped'),
+    moe: {
+      ...moeSizes(source, source.count('moe_intermediate_size')),
+      scores: 'softmax',
+      // llama.cpp divides always.
+      renormalise: source.format === 'gguf' || source.json('norm_topk_prob') !== false,
+      shared: source.count('shared_expert_intermediate_size'),
+    },
+  };
+}
+
+export const qwen3Next: Architecture<Qwen3NextConfig> = {
+  architectures: ['qwen3_next', 'Qwen3NextForCausalLM'],
+  gguf: 'qwen3next',
+  names: [
+    ...DELTA_HYBRID_NAMES,
+    ...EXPERT_NAMES,
+    ['model.layers.{i}.linear_attn.in_proj_qkvz', 'blk.{i}.ssm_in'],
+    ['model.layers.{i}.linear_attn.in_proj_ba', 'blk.{i}.ssm_ba'],
+    ['model.layers.{i}.mlp.shared_expert.gate_proj', 'blk.{i}.ffn_gate_shexp'],
+    ['model.layers.{i}.mlp.shared_expert.up_proj', 'blk.{i}.ffn_up_shexp'],
+    ['model.layers.{i}.mlp.shared_expert.down_proj', 'blk.{i}.ffn_down_shexp'],
+    ['model.layers.{i}.mlp.shared_expert_gate', 'blk.{i}.ffn_gate_inp_shexp'],
+  ],
+  normOffset: 1,
+  config: qwen3NextConfig,
+  build: (source, config, length) =>
+    transformer(source, config, {
+      length,
+      layer: (i) => ({
+        ...deltaHybridLayer(source, i, config),
+        feed: () => MixtureOfExperts.load(source, `blk.${i}`, config),
+      }),
+    }),
+};

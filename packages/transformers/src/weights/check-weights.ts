@@ -1,0 +1,132 @@
+/**
+ * Whether a file has all weights of a model, by their names, shapes and types and without reading them: the model is built
+ * from {@link Weights} that check what is asked for and give layers that compute nothing.
+ */
+import { Device, formatShape, type Shape, Tensor } from '@x/core';
+import type { TensorReader } from '@x/core/files';
+import type { LayerNorm, Module, RmsNorm } from '@x/nn';
+import { hasBlocks } from '@x/quantized';
+import type { ExpertLinear } from './expert-linear';
+import type { HeadLinear } from './head-linear';
+import type { LinearGroup } from './linear-group';
+import { type LinearPart, type TensorLayout, Weights } from './weights';
+
+/** An architecture with its configuration, as `describeGguf` and its like give it. */
+export interface CheckedModel<Config, Model> {
+  readonly architecture: TensorLayout & { build(source: Weights, config: Config, length: number): Promise<Model> };
+  readonly config: Config;
+}
+
+export interface WeightsReport<Model> {
+  /** What is missing or of another shape or type, a sentence each; none for a file that loads. */
+  problems: string[];
+  /** The model without weights: for its layouts, not to run. Dispose it. */
+  model: Model;
+}
+
+/** @throws what `build` throws for a configuration that it refuses */
+export async function checkWeights<Config extends { contextLength: number }, Model>(
+  file: TensorReader,
+  { architecture, config }: CheckedModel<Config, Model>,
+): Promise<WeightsReport<Model>> {
+  const weights = new CheckingWeights(file, architecture);
+  const model = await architecture.build(weights, config, Math.min(config.contextLength, 64));
+  return { problems: weights.problems, model };
+}
+
+class CheckingWeights extends Weights {
+  readonly problems: string[] = [];
+
+  constructor(
+    private readonly reader: TensorReader,
+    layout: TensorLayout,
+  ) {
+    super(reader, { device: Device.js(), layout });
+  }
+
+  override async linear(name: string, out: number, width: number): Promise<Module> {
+    this.want(`${name}.weight`, [out, width]);
+    this.wantIfThere(`${name}.bias`, [out]);
+    return nothing();
+  }
+
+  override async group(parts: readonly LinearPart[], width: number): Promise<LinearGroup> {
+    for (const { name, out } of parts) await this.linear(name, out, width);
+    return nothing();
+  }
+
+  override async fused(name: string, outs: readonly number[], width: number): Promise<LinearGroup> {
+    const out = outs.reduce((sum, rows) => sum + rows, 0);
+    await this.linear(name, out, width);
+    return nothing();
+  }
+
+  override async experts(name: string, experts: number, out: number, width: number): Promise<ExpertLinear> {
+    this.want(`${name}.weight`, [experts, out, width]);
+    this.wantIfThere(`${name}.bias`, [experts, out]);
+    return nothing();
+  }
+
+  override async heads(name: string, heads: number, out: number, width: number): Promise<HeadLinear> {
+    this.want(`${name}.weight`, [heads, out, width]);
+    return nothing();
+  }
+
+  override async embedding(name: string, rows: number, width: number): Promise<{ lookup: Module; asLinear(): Module }> {
+    this.want(`${name}.weight`, [rows, width]);
+    // Encoders look rows up while they are built.
+    const forward = (ids: Tensor) => Tensor.zeros([...ids.shape, width], 'f32', this.device);
+    return { lookup: { ...nothing<Module>(), forward }, asLinear: nothing };
+  }
+
+  override async norm(name: string, size: number): Promise<RmsNorm> {
+    this.want(`${name}.weight`, [size]);
+    return nothing();
+  }
+
+  override async layerNorm(name: string, size: number): Promise<LayerNorm> {
+    this.want(`${name}.weight`, [size]);
+    this.wantIfThere(`${name}.bias`, [size]);
+    return nothing();
+  }
+
+  override async numbers(name: string, shape: readonly number[]): Promise<Tensor> {
+    this.want(name, shape);
+    // A single number for all, so that sizes of a damaged file take no memory.
+    using zero = Tensor.zeros(
+      shape.map(() => 1),
+      'f32',
+      this.device,
+    );
+    return zero.broadcastAs([...shape]);
+  }
+
+  override async optional(name: string, shape: readonly number[]): Promise<Tensor | undefined> {
+    return this.shapeOf(name) === undefined ? undefined : this.numbers(name, shape);
+  }
+
+  private wantIfThere(name: string, shape: Shape): void {
+    if (this.shapeOf(name) !== undefined) this.want(name, shape);
+  }
+
+  private want(name: string, shape: readonly number[]): void {
+    const found = this.shapeOf(name);
+    // As when it is read: dims of 1 count for nothing where numbers are wanted.
+    const sizes = (of: readonly number[]) => of.filter((size) => size !== 1).join();
+    if (found === undefined) this.problems.push(`There is no ${name} ${formatShape(shape)}.`);
+    else if (sizes(found) !== sizes(shape)) {
+      this.problems.push(`${name} has the shape ${formatShape(found)}, and ${formatShape(shape)} is needed.`);
+    } else if (hasBlocks(this.reader) && this.reader.tensors.get(name)?.format === undefined) {
+      this.problems.push(`${name} has the type ${this.reader.tensors.get(name)?.type}, which cannot be read.`);
+    }
+  }
+}
+
+/** A layer of a model that is not run. */
+function nothing<T>(): T {
+  return { forward: notRun, dispose() {} } as T;
+}
+
+function notRun(): never {
+  throw new Error('internal: a model that was only checked is run');
+}
