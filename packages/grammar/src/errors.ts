@@ -1,0 +1,21 @@
+/** What goes wrong here, told apart by `code`. */
+import { CandleError } from '@x/core';
+
+export type GrammarErrorCode =
+  | 'BAD_SCHEMA'
+  | 'UNSUPPORTED_KEYWORD'
+  | 'UNSATISFIABLE'
+  | 'BAD_GRAMMAR'
+  | 'BAD_PATTERN'
+  | 'BAD_VOCABULARY'
+  | 'NOT_ALLOWED'
+  | 'TOO_LARGE';
+
+export class GrammarError extends CandleError {
+  override name = 'GrammarError';
+  declare readonly code: GrammarErrorCode;
+
+  constructor(code: GrammarErrorCode, message: string, options?: { cause?: unknown }) {
+    super(code, message, options);
+  }
+}
