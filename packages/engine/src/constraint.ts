@@ -9,6 +9,8 @@ export interface Constraint {
   mask(): Uint32Array | undefined;
   /** The token that was chosen. Not called for the one that ends the text. */
   accept(id: number): void;
+  /** Whether the text is complete and nothing may follow: the generation ends, without a token for it. Default: never. */
+  readonly isFinished?: boolean;
 }
 
 /** Makes the logits of all other tokens -Infinity, in place. */

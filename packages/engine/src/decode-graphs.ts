@@ -3,10 +3,12 @@
  * sequences and a width of their block tables, and replayed with other tokens, positions, places and tables. Hundreds of
  * launches, which take the host longer than the device, become one.
  */
-import type { CapturedGraph, Tensor } from '@x/core';
+import { type CapturedGraph, CaptureError, type Tensor } from '@x/core';
 import type { CausalModel } from '@x/transformers';
 import { PagedKv } from './kv/paged';
 import type { KvPool } from './kv/pool';
+import { fillSpans, type SpanSizes, spanSizes, spansOf } from './kv/spans';
+import { NO_SLOT } from './kv/states';
 import type { Step } from './runner';
 import type { Choice, Sampler } from './sampling';
 import {
@@ -27,10 +29,7 @@ const MIN_WIDTH = 8;
 /** Graphs kept; the one used longest ago goes. */
 const MAX_GRAPHS = 16;
 
-/** No place in any pool: what goes there is left out. */
-const NO_SLOT = 2 ** 32 - 1;
-
-interface Sizes extends ChoiceSizes {
+interface Sizes extends ChoiceSizes, SpanSizes {
   tokens: number;
   positions: number;
   slots: number;
@@ -91,7 +90,7 @@ export class DecodeGraphs {
     if (!this.usable || batch === undefined) return undefined;
     if (this.version !== this.pool.version) this.dispose();
     this.version = this.pool.version;
-    const longest = Math.max(...steps.map(({ cache }) => cache.blocks.length));
+    const longest = this.pool.hasBlocks ? Math.max(...steps.map(({ cache }) => cache.blocks.length)) : 1;
     const width = Math.max(MIN_WIDTH, 2 ** Math.ceil(Math.log2(longest)));
     const choice = samplers && choiceShape(samplers, batch, this.model.config.vocabSize);
     const kind: Kind = { batch, width, choice };
@@ -104,10 +103,10 @@ export class DecodeGraphs {
     }
     if (known) {
       this.graphs.set(key, known);
-      fill(known.inputs, steps, samplers, kind);
+      fill(known.inputs, steps, samplers, kind, this.pool);
       return use(known.graph.replay());
     }
-    return this.capture(key, kind, use, (inputs) => fill(inputs, steps, samplers, kind));
+    return this.capture(key, kind, use, (inputs) => fill(inputs, steps, samplers, kind, this.pool));
   }
 
   private capture<T>(
@@ -115,7 +114,7 @@ export class DecodeGraphs {
     { batch, width, choice }: Kind,
     use: (output: Tensor) => T,
     fill: (inputs: Captured['inputs']) => void,
-  ): T {
+  ): T | undefined {
     const { model, pool } = this;
     const inputs = new StepInputs<Sizes>(model.device, {
       tokens: batch,
@@ -123,6 +122,7 @@ export class DecodeGraphs {
       slots: batch,
       lengths: batch,
       tables: batch * width,
+      ...spanSizes(pool, batch),
       ...(choice ? choiceSizes(choice) : { params: 0, edits: 0, masks: 0 }),
     });
     try {
@@ -136,7 +136,8 @@ export class DecodeGraphs {
           lengths,
           tables: tables.reshape([batch, width]),
         } as const;
-        const pass = model.pass({ tokens, positions, outputs: 'all' }, new PagedKv(pool, slots, [segment]));
+        const spans = pool.states && spansOf(inputs.pieces, new Array<number>(batch).fill(1));
+        const pass = model.pass({ tokens, positions, outputs: 'all' }, new PagedKv(pool, slots, [segment], spans));
         for (;;) {
           const step = pass.next();
           if (step.done) return choice ? enqueueChoices(step.value!, inputs.pieces, choice) : step.value!;
@@ -154,7 +155,10 @@ export class DecodeGraphs {
       return result;
     } catch (error) {
       inputs.dispose();
-      throw error;
+      // A layer without kernels for its sizes reads what is on the device.
+      if (!(error instanceof CaptureError && error.code === 'CAPTURE_UNSUPPORTED')) throw error;
+      this.usable = false;
+      return undefined;
     }
   }
 
@@ -172,6 +176,7 @@ function fill(
   steps: readonly Step[],
   samplers: readonly Sampler[] | undefined,
   { batch, width, choice }: Kind,
+  pool: KvPool,
 ): void {
   const [tokens, positions, slots, lengths, tables] = (
     ['tokens', 'positions', 'slots', 'lengths', 'tables'] as const
@@ -183,10 +188,12 @@ function fill(
     positions[row] = position;
     slots[row] = step?.cache.slot(position) ?? NO_SLOT;
     lengths[row] = step ? position + 1 : 0;
+    if (!pool.hasBlocks) continue;
     step?.cache.blocks.forEach((block, i) => {
       tables[row * width + i] = block;
     });
   }
+  if (pool.states) fillSpans(inputs, steps, batch);
   if (samplers && choice) fillChoices(inputs, samplers, choice);
   inputs.upload();
 }

@@ -10,8 +10,10 @@ import { boolean, callback, checkOptions, number, type OptionRule, signal } from
 import { LogitsProcessor, MAX_TOP, type Sampler, type SamplingOptions, type TokenLogprob } from './sampling';
 import type { BatchScheduler } from './scheduler';
 import { StopStrings } from './stop';
+import { parsedValue, STRUCTURE_OPTIONS, type StructureOptions, structureOf } from './structured';
 
-export interface GenerateOptions extends SamplingOptions {
+/** @typeParam T type of the value that a `schema` describes */
+export interface GenerateOptions<T = unknown> extends SamplingOptions, StructureOptions<T> {
   /** Most tokens to generate, at least 1. Default: until the model ends its text or the context is full. */
   maxTokens?: number;
   /** Ends the text before the first of these strings; it is not shown. Default: none. */
@@ -56,11 +58,16 @@ export interface Piece {
   topLogprobs?: readonly TokenLogprob[];
 }
 
-/** Why a generation ended: the model's own end, `maxTokens`, a stop string, a full context, the signal, or leaving the loop. */
+/**
+ * Why a generation ended: the model's own end or that of its grammar, `maxTokens`, a stop string, a full context, the signal, or
+ * leaving the loop.
+ */
 export type FinishReason = 'eos' | 'length' | 'stop' | 'context' | 'aborted' | 'left';
 
 export interface GenerationStats {
   promptTokens: number;
+  /** Of them, those that were in the cache and not computed again. */
+  reusedTokens: number;
   /** Tokens generated so far, an end-of-text token included. */
   tokens: number;
   /** Milliseconds that loading the model took. */
@@ -80,9 +87,13 @@ export interface GenerationHost {
   readonly scheduler: BatchScheduler;
   readonly tokenizer: Tokenizer;
   readonly loadMs: number;
+  /** Tokens that end the text, in place of the tokenizer's. */
+  readonly stopIds?: readonly number[];
+  /** Special tokens whose text is part of the text. */
+  readonly keptIds?: ReadonlySet<number>;
 }
 
-const OPTIONS = {
+export const GENERATE_OPTIONS = {
   temperature: number,
   topK: number,
   topP: number,
@@ -114,6 +125,7 @@ const OPTIONS = {
     (value) => typeof (value as Constraint)?.mask === 'function' && typeof (value as Constraint).accept === 'function',
     'an object with mask() and accept()',
   ],
+  ...STRUCTURE_OPTIONS,
   addSpecialTokens: boolean,
   onProgress: callback,
 } satisfies Record<keyof GenerateOptions, OptionRule>;
@@ -121,24 +133,28 @@ const OPTIONS = {
 /** Tokens between two reports of progress, at least. */
 const PROGRESS_STEP = 16;
 
-export class Generation implements AsyncIterable<Piece> {
+export class Generation<T = unknown> implements AsyncIterable<Piece> {
   readonly promptIds: readonly number[];
   private readonly processor: LogitsProcessor;
   private readonly stops: StopStrings;
   private readonly maxTokens: number;
+  private readonly constraint: Constraint | undefined;
+  /** What was shown. */
+  private shown = '';
   private started = false;
   private generated = 0;
+  private reusedTokens = 0;
   private firstTokenMs = 0;
   private decodeMs = 0;
   private finishReason: FinishReason | undefined;
 
-  /** @throws TransformersError INVALID_OPTION, EMPTY_INPUT, CONTEXT_EXCEEDED */
+  /** @throws TransformersError INVALID_OPTION, EMPTY_INPUT, CONTEXT_EXCEEDED; GrammarError */
   constructor(
-    private readonly host: GenerationHost,
+    readonly host: GenerationHost,
     prompt: string | ArrayLike<number>,
-    private readonly options: GenerateOptions,
+    private readonly options: GenerateOptions<T>,
   ) {
-    checkOptions('generate', options, OPTIONS);
+    checkOptions('generate', options, GENERATE_OPTIONS);
     this.processor = new LogitsProcessor(options);
     this.stops = new StopStrings(options.stop);
     this.maxTokens = options.maxTokens ?? Number.POSITIVE_INFINITY;
@@ -151,6 +167,7 @@ export class Generation implements AsyncIterable<Piece> {
     const { tokenizer } = host;
     const { maxContext, model } = host.scheduler.runner;
     const { vocabSize } = model.config;
+    this.constraint = structureOf(options, tokenizer, vocabSize, host.stopIds ?? tokenizer.eosIds);
     const outside = Object.keys(this.processor.logitBias).find((id) => Number(id) >= vocabSize);
     if (outside !== undefined) {
       throw new TransformersError(
@@ -175,9 +192,10 @@ export class Generation implements AsyncIterable<Piece> {
 
   /** Figures so far; final once the iteration has ended. */
   get stats(): GenerationStats {
-    const { generated, firstTokenMs, decodeMs, finishReason } = this;
+    const { reusedTokens, generated, firstTokenMs, decodeMs, finishReason } = this;
     return {
       promptTokens: this.promptIds.length,
+      reusedTokens,
       tokens: generated,
       loadMs: this.host.loadMs,
       firstTokenMs,
@@ -192,6 +210,32 @@ export class Generation implements AsyncIterable<Piece> {
     let text = '';
     for await (const piece of this) text += piece.text;
     return text;
+  }
+
+  /**
+   * Runs to the end, unless that is done, and returns the value of a text that was written for a `schema`.
+   * @throws TransformersError INVALID_OPTION without `schema`; TEXT_INCOMPLETE where `maxTokens`, the context or a stop string cut
+   * the text; INVALID_VALUE where a schema checks more than its JSON Schema says and refuses the value
+   */
+  async value(): Promise<T> {
+    const { schema } = this.options;
+    if (schema === undefined)
+      throw new TransformersError(
+        'INVALID_OPTION',
+        'value() is of texts that follow a schema; give generate the option schema.',
+      );
+    if (this.finishReason === undefined) await this.text();
+    if (this.finishReason !== 'eos') {
+      const remedy = {
+        length: 'give a larger maxTokens, or limit lengths in the schema',
+        context: 'give a shorter prompt, or load the model with a larger maxContext',
+      }[this.finishReason as string];
+      throw new TransformersError(
+        'TEXT_INCOMPLETE',
+        `The text ended early (${this.finishReason}, after ${this.generated} tokens) and is no value of the schema; ${remedy ?? 'let it come to its end'}.`,
+      );
+    }
+    return parsedValue(schema, this.shown);
   }
 
   /** @throws TransformersError INVALID_OPTION when iterated twice: make another generation for that */
@@ -214,11 +258,15 @@ export class Generation implements AsyncIterable<Piece> {
     const cache = scheduler.open();
     let working = performance.now();
     try {
-      const decoder = tokenizer.decodeStream({ context: promptIds });
-      const eos = new Set(options.ignoreEos ? [] : tokenizer.eosIds);
+      const decoder = tokenizer.decodeStream({ context: promptIds, keep: host.keptIds });
+      const eos = new Set(options.ignoreEos ? [] : (host.stopIds ?? tokenizer.eosIds));
       const history = [...promptIds];
-      const { signal, constraint, reusePrompt: reuse } = options;
-      const reading = { signal, reuse, onProgress: this.report };
+      const { constraint } = this;
+      const { signal, reusePrompt: reuse } = options;
+      const onReused = (tokens: number) => {
+        this.reusedTokens = tokens;
+      };
+      const reading = { signal, reuse, onReused, onProgress: this.report };
       let choice = await scheduler.prefill(cache, promptIds, this.sampler(history), reading);
       for (;;) {
         const { id, logprob, top } = choice;
@@ -235,6 +283,7 @@ export class Generation implements AsyncIterable<Piece> {
         const ms = performance.now() - working;
         if (index === 0) this.firstTokenMs = ms;
         else this.decodeMs += ms;
+        this.shown += shown.text;
         const piece: Piece = { text: shown.text, id, index };
         if (logprob !== undefined) piece.logprob = logprob;
         if (top) piece.topLogprobs = top;
@@ -255,8 +304,8 @@ export class Generation implements AsyncIterable<Piece> {
 
   /** How the token after `history` is to be chosen. */
   private sampler(history: readonly number[]): Sampler {
-    const { logprobs, topLogprobs, constraint } = this.options;
-    const mask = constraint?.mask();
+    const { logprobs, topLogprobs } = this.options;
+    const mask = this.constraint?.mask();
     if (mask) checkMask(mask, this.host.scheduler.runner.model.config.vocabSize);
     return this.processor.sampler(history, { mask, logprob: logprobs, top: topLogprobs });
   }
@@ -274,7 +323,7 @@ export class Generation implements AsyncIterable<Piece> {
 
   /** @param position where the token would go in the cache */
   private endAfter(isEos: boolean, position: number): FinishReason | undefined {
-    if (isEos) return 'eos';
+    if (isEos || this.constraint?.isFinished) return 'eos';
     if (this.generated >= this.maxTokens) return 'length';
     return position >= this.host.scheduler.runner.maxContext ? 'context' : undefined;
   }

@@ -2,12 +2,32 @@
  * Runs language models: sequences and their key-value caches, batching, sampling and generation. A model computes, the
  * engine remembers.
  */
+export {
+  ChatSession,
+  type ChatSessionOptions,
+  ChatTurn,
+  type ChatTurnOptions,
+  type SavedChat,
+} from './chat/session';
+export type { ChatGeneration, ChatOptions, ToolChoice } from './chat/types';
 export type { Constraint } from './constraint';
+export type { EmbeddingInput } from './embedding/inputs';
+export { type LoadEmbeddingModelOptions, loadEmbeddingModel } from './embedding/load';
+export {
+  type BatchOptions,
+  type Classification,
+  type Embedding,
+  EmbeddingModel,
+  type EmbedOptions,
+  type RankedDocument,
+  type RerankOptions,
+} from './embedding/model';
 export { type FinishReason, type GenerateOptions, Generation, type GenerationStats, type Piece } from './generation';
 export { type CacheDType, defaultCacheDtype, KvPool, type KvPoolOptions, type KvPoolStats } from './kv/pool';
 export { SequenceCache } from './kv/sequence-cache';
-export { LanguageModel, type LanguageModelParts } from './language-model';
+export { LanguageModel, type LanguageModelParts, type PromptFileOptions } from './language-model';
 export { type LoadModelOptions, loadModel } from './load';
+export { checkOptions, type OptionRule } from './options';
 export { Runner, type Step } from './runner';
 export {
   applyRepetitionPenalty,
@@ -23,3 +43,4 @@ export {
   type TokenLogprob,
 } from './sampling';
 export { BatchScheduler, type PrefillOptions } from './scheduler';
+export type { JsonSchema, StandardResult, StandardSchema, StructureOptions } from './structured';

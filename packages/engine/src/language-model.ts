@@ -1,21 +1,46 @@
 /** A loaded model with its tokenizer: what {@link loadModel} gives. */
 import { type Device, DisposedError, type Tensor } from '@x/core';
-import { type CausalModel, type DecoderConfig, type Tokenizer, TransformersError } from '@x/transformers';
+import {
+  type CausalModel,
+  CHATML,
+  type ChatMessage,
+  ChatTemplate,
+  type DecoderConfig,
+  type Tokenizer,
+  TransformersError,
+} from '@x/transformers';
+import { ChatAnswer } from './chat/generation';
+import { ChatSession, type ChatSessionOptions, restoredChat, type SavedChat } from './chat/session';
+import type { ChatGeneration, ChatOptions } from './chat/types';
 import { type GenerateOptions, Generation } from './generation';
-import type { CacheDType, KvPoolOptions, KvPoolStats } from './kv/pool';
+import { BLOCK_SIZE, type CacheDType, type KvPoolOptions, type KvPoolStats } from './kv/pool';
+import { fillBlocks, readPrompt, writePrompt } from './kv/saved-prompt';
 import type { SequenceCache } from './kv/sequence-cache';
+import { checkOptions, type OptionRule, signal } from './options';
 import { Runner } from './runner';
+import { LogitsProcessor } from './sampling';
 import { BatchScheduler } from './scheduler';
 
 export interface LanguageModelParts {
   model: CausalModel;
   tokenizer: Tokenizer;
+  /** Of the model's files. */
+  chatTemplate?: ChatTemplate;
   /** Positions that a sequence may have. */
   maxContext: number;
   /** Of the key-value cache. */
   cache?: KvPoolOptions;
   loadMs: number;
+  /** A hash of the model, for prompts on disk. */
+  identity?: () => string;
 }
+
+export interface PromptFileOptions {
+  /** Stops between two layers. */
+  signal?: AbortSignal;
+}
+
+const PROMPT_FILE_OPTIONS = { signal } satisfies Record<keyof PromptFileOptions, OptionRule>;
 
 /**
  * One set of weights for any number of sequences: every {@link generate} is one, with its part of a cache that all share.
@@ -32,14 +57,18 @@ export class LanguageModel {
   private readonly runner: Runner;
   private readonly scheduler: BatchScheduler;
   private readonly sequence: SequenceCache;
+  private readonly ownTemplate: ChatTemplate | undefined;
+  private readonly identity: (() => string) | undefined;
   private disposed = false;
 
-  constructor({ model, tokenizer, maxContext, cache, loadMs }: LanguageModelParts) {
+  constructor({ model, tokenizer, chatTemplate, maxContext, cache, loadMs, identity }: LanguageModelParts) {
     this.tokenizer = tokenizer;
+    this.ownTemplate = chatTemplate;
     this.config = model.config;
     this.device = model.device;
     this.maxContext = maxContext;
     this.loadMs = loadMs;
+    this.identity = identity;
     this.runner = new Runner(model, maxContext, cache);
     this.scheduler = new BatchScheduler(this.runner);
     this.sequence = this.scheduler.open(true);
@@ -47,17 +76,57 @@ export class LanguageModel {
 
   /** Positions in the cache of the model's own sequence. */
   get length(): number {
-    return this.sequence.length;
+    return this.sequence.tokens.length;
   }
 
   /**
    * Continues a text or token ids, a sequence of its own: several may run at once. Nothing runs before the first `next()`.
-   * @throws TransformersError INVALID_OPTION, EMPTY_INPUT, CONTEXT_EXCEEDED
+   * With `schema`, `regex`, `grammar` or `choices` the text has that form, unless `maxTokens` or the context cut it.
+   * @throws TransformersError INVALID_OPTION, EMPTY_INPUT, CONTEXT_EXCEEDED; GrammarError
    */
-  generate(prompt: string | ArrayLike<number>, options: GenerateOptions = {}): Generation {
+  generate<T = unknown>(prompt: string | ArrayLike<number>, options: GenerateOptions<T> = {}): Generation<T> {
     this.checkAlive('generate');
     const { scheduler, tokenizer, loadMs } = this;
-    return new Generation({ scheduler, tokenizer, loadMs }, prompt, options);
+    return new Generation<T>({ scheduler, tokenizer, loadMs }, prompt, options);
+  }
+
+  /**
+   * How the model wants chats: the template of its files, or of `loadModel`'s `chatTemplate`. A vocabulary with `<|im_start|>`
+   * and `<|im_end|>` stands for ChatML.
+   * @throws TransformersError NO_CHAT_TEMPLATE
+   */
+  get chatTemplate(): ChatTemplate {
+    if (this.ownTemplate) return this.ownTemplate;
+    const isChatml = ['<|im_start|>', '<|im_end|>'].every((token) => this.tokenizer.tokenToId(token) !== undefined);
+    if (isChatml) return ChatTemplate.fromText(CHATML);
+    throw new TransformersError(
+      'NO_CHAT_TEMPLATE',
+      "The model's files have no chat template, so it may not be made for chats. Load it with chatTemplate: 'chatml' or the Jinja text of another one, or take its instruct version.",
+    );
+  }
+
+  /**
+   * Answers messages; nothing is kept but the cache, from which the next request that begins alike is read. Nothing runs before
+   * the first `next()`.
+   * @throws TransformersError NO_CHAT_TEMPLATE, BAD_MESSAGES, CHAT_REFUSED where the template raises, BAD_CHAT_TEMPLATE,
+   *   INVALID_OPTION, CONTEXT_EXCEEDED
+   */
+  generateChat(messages: readonly ChatMessage[], options: ChatOptions = {}): ChatGeneration {
+    this.checkAlive('generateChat');
+    const { scheduler, tokenizer, loadMs } = this;
+    return new ChatAnswer({ scheduler, tokenizer, loadMs }, this.chatTemplate, messages, options);
+  }
+
+  /**
+   * A chat with a history: options of all its answers, or what a chat's `toJSON` gave, and both with the former first.
+   * @throws TransformersError NO_CHAT_TEMPLATE, BAD_CHAT_TEMPLATE, BAD_MESSAGES, INVALID_OPTION
+   */
+  chat(options: ChatSessionOptions = {}, saved?: SavedChat): ChatSession {
+    this.checkAlive('chat');
+    const { scheduler, tokenizer, loadMs, chatTemplate } = this;
+    const checkAlive = (what: string) => this.checkAlive(what);
+    const restored = saved === undefined ? {} : restoredChat(saved);
+    return new ChatSession({ scheduler, tokenizer, loadMs, chatTemplate, checkAlive }, { ...restored, ...options });
   }
 
   /**
@@ -70,17 +139,90 @@ export class LanguageModel {
   forward(ids: ArrayLike<number>, position: number): Tensor {
     this.checkAlive('forward');
     const { sequence, runner, scheduler } = this;
-    if (!Number.isInteger(position) || position < 0 || position > sequence.length) {
+    if (!Number.isInteger(position) || position < 0 || position > sequence.tokens.length) {
       throw new TransformersError(
         'INVALID_OPTION',
-        `forward: position ${position} with ${sequence.length} positions in the cache; give 0 to ${sequence.length}.`,
+        `forward: position ${position} with ${sequence.tokens.length} positions in the cache; give 0 to ${sequence.tokens.length}.`,
       );
     }
     runner.check(ids, position);
     sequence.truncate(position);
     scheduler.reserve(sequence, position + ids.length);
-    using logits = runner.step([{ cache: sequence, ids }]);
+    // States of an earlier position may have to be computed again.
+    const again = sequence.tokens.slice(sequence.length);
+    using logits = runner.step([{ cache: sequence, ids: again.length > 0 ? [...again, ...Array.from(ids)] : ids }]);
     return logits.reshape([this.config.vocabSize]);
+  }
+
+  /**
+   * Reads a prompt and writes its keys and values to a file, in whole blocks of 32 tokens, so that {@link loadPrompt} of another
+   * process saves computing them. What the cache has of it is not computed again. The file is replaced when the new one is complete.
+   * @throws TransformersError INVALID_OPTION for fewer than 32 tokens, CONTEXT_EXCEEDED, CACHE_FULL; FileFormatError
+   *   FILE_UNWRITABLE, FILE_CHANGED when the model's files are not those that were loaded
+   */
+  async savePrompt(
+    path: string,
+    prompt: string | ArrayLike<number>,
+    options: PromptFileOptions = {},
+  ): Promise<{ tokens: number }> {
+    this.checkAlive('savePrompt');
+    checkOptions('savePrompt', options, PROMPT_FILE_OPTIONS);
+    const { scheduler, runner } = this;
+    const identity = this.identityFor('savePrompt');
+    const ids = typeof prompt === 'string' ? this.tokenizer.encode(prompt) : Array.from(prompt);
+    const count = ids.length - (ids.length % BLOCK_SIZE);
+    if (count === 0) {
+      throw new TransformersError(
+        'INVALID_OPTION',
+        `savePrompt: the prompt has ${ids.length} tokens, and whole blocks of ${BLOCK_SIZE} are saved; give a longer one.`,
+      );
+    }
+    // Nobody takes its blocks while they are written.
+    const cache = scheduler.open(true);
+    try {
+      await scheduler.prefill(cache, ids, new LogitsProcessor({}).sampler(ids), { signal: options.signal });
+      await writePrompt(path, runner.pool, cache, ids.slice(0, count), identity, options.signal);
+      return { tokens: count };
+    } finally {
+      scheduler.close(cache);
+    }
+  }
+
+  /**
+   * Puts a prompt of {@link savePrompt} into the cache, where every later prompt that begins alike finds it until its memory
+   * is needed or {@link emptyCache} is called. A file of which anything is wrong changes nothing.
+   * @returns the tokens that it holds, at most {@link maxContext}
+   * @throws FileFormatError FILE_NOT_FOUND, FILE_INVALID and FILE_TRUNCATED for damaged files, PROMPT_MISMATCH for one of another
+   *   model, cache dtype or version; TransformersError CACHE_FULL
+   */
+  async loadPrompt(path: string, options: PromptFileOptions = {}): Promise<{ tokens: readonly number[] }> {
+    this.checkAlive('loadPrompt');
+    checkOptions('loadPrompt', options, PROMPT_FILE_OPTIONS);
+    const { scheduler, runner, maxContext } = this;
+    const { pool } = runner;
+    const { signal } = options;
+    signal?.throwIfAborted();
+    const saved = await readPrompt(path, pool, this.config.vocabSize, this.identityFor('loadPrompt'));
+    const cache = scheduler.open(true);
+    try {
+      this.checkAlive('loadPrompt');
+      const most = maxContext - (maxContext % BLOCK_SIZE);
+      const tokens = saved.tokens.slice(0, most);
+      // The last token is never adopted, and here each may be.
+      const start = cache.adopt([...tokens, -1]);
+      if (start < tokens.length) {
+        scheduler.reserve(cache, tokens.length);
+        await fillBlocks(pool, cache.blocks, saved, start, () => {
+          signal?.throwIfAborted();
+          this.checkAlive('loadPrompt');
+        });
+        cache.commit(tokens.slice(start));
+      }
+      return { tokens };
+    } finally {
+      scheduler.close(cache);
+      for (const layer of saved.layers.values()) layer.dispose();
+    }
   }
 
   /** Of keys and values in the cache. */
@@ -117,6 +259,24 @@ export class LanguageModel {
 
   [Symbol.dispose](): void {
     this.dispose();
+  }
+
+  /** @throws TransformersError UNSUPPORTED_MODEL where prompts cannot be kept */
+  private identityFor(what: string): string {
+    const { identity, runner } = this;
+    if (runner.pool.states) {
+      throw new TransformersError(
+        'UNSUPPORTED_MODEL',
+        `${what}: prompts of models with states cannot be kept in files; use another model.`,
+      );
+    }
+    if (identity === undefined) {
+      throw new TransformersError(
+        'UNSUPPORTED_MODEL',
+        `${what}: this model was not loaded from files, so a saved prompt could not be told to be its own; use loadModel.`,
+      );
+    }
+    return identity();
   }
 
   private checkAlive(what: string): void {

@@ -2,14 +2,14 @@
  * Loading a model by path: a GGUF file with its tokenizer inside, or a Hugging Face directory. candle leaves this to each
  * example; the rules here are those of its `quantized` and `llama` examples.
  */
-import { type Stats, statSync } from 'node:fs';
-import { readdir } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
-import { Device, type DeviceLike, FileFormatError } from '@x/core';
-import { readJsonFile, type TensorReader } from '@x/core/files';
+import { Device, type DeviceLike } from '@x/core';
+import { readJsonFile, ShardedSafetensors, type TensorReader } from '@x/core/files';
 import { type DenseDType, GgufFile, holdsBlocks } from '@x/quantized';
 import {
+  CHATML,
+  ChatTemplate,
   describeConfig,
   describeGguf,
   type ModelDescription,
@@ -22,9 +22,11 @@ import {
 } from '@x/transformers';
 import { type CacheDType, defaultCacheDtype } from './kv/pool';
 import { LanguageModel } from './language-model';
+import { findModel, HUB_SOURCE, type HubSource, modelPath } from './model-files';
+import { identityOf } from './model-identity';
 import { callback, checkOptions, number, type OptionRule, signal } from './options';
 
-export interface LoadModelOptions {
+export interface LoadModelOptions extends HubSource {
   /** Default: `Device.auto()`, the best one that opens. */
   device?: DeviceLike;
   /**
@@ -53,6 +55,8 @@ export interface LoadModelOptions {
    * for weights in blocks and for a narrow `dtype` or `activations`, otherwise `f32`.
    */
   cacheDtype?: CacheDType;
+  /** How chats are written, in place of the model's own template: `chatml`, or the text of a Jinja template. */
+  chatTemplate?: string;
   /**
    * Positions of all sequences together at most, whole blocks of 32. When they are used up, sequences wait for one another.
    * Default: what the device's memory holds.
@@ -73,19 +77,22 @@ const OPTIONS = {
   onProgress: callback,
   maxContext: number,
   cacheDtype: [(value) => ['f32', 'f16', 'bf16'].includes(value as string), '"f32", "f16" or "bf16"'],
+  chatTemplate: [(value) => typeof value === 'string' && value !== '', "'chatml' or the text of a Jinja template"],
   maxCachePositions: [(value) => Number.isInteger(value) && (value as number) >= 1, 'a whole number of 1 or more'],
+  ...HUB_SOURCE,
 } satisfies Record<keyof LoadModelOptions, OptionRule>;
 
 /**
- * @param path a .gguf file, a directory with config.json, tokenizer.json and safetensors files, or a .safetensors file in one
+ * @param path a .gguf file (any part of a split one), a directory with config.json, tokenizer.json and safetensors files, a
+ *   .safetensors file in one, or a model of the Hugging Face hub, as `hf:org/repo:Q4_K_M`, which is downloaded when it is not here
  * @throws FileFormatError for missing and damaged files (with the file's path) and types of weights that cannot be read;
- *   TransformersError UNSUPPORTED_MODEL, UNSUPPORTED_TOKENIZER, BAD_CONFIG, BAD_TOKENIZER, INVALID_OPTION
+ *   TransformersError UNSUPPORTED_MODEL, UNSUPPORTED_TOKENIZER, BAD_CONFIG, BAD_TOKENIZER, INVALID_OPTION; HubError for a model of the hub that cannot be had
  */
 export async function loadModel(path: string, options: LoadModelOptions = {}): Promise<LanguageModel> {
   const start = performance.now();
   checkOptions('loadModel', options, OPTIONS);
   options.signal?.throwIfAborted();
-  const files = await find(path);
+  const files = await findModel(await modelPath(path, options));
   const source = {
     device: options.device === undefined ? await Device.auto() : Device.of(options.device),
     ...pick(options),
@@ -93,44 +100,6 @@ export async function loadModel(path: string, options: LoadModelOptions = {}): P
   return files.kind === 'gguf'
     ? loadGguf(files.path, source, options, start)
     : loadCheckpoint(files, source, options, start);
-}
-
-type ModelFiles = { kind: 'gguf'; path: string } | { kind: 'checkpoint'; directory: string; weights: string[] };
-
-async function find(path: string): Promise<ModelFiles> {
-  let stats: Stats;
-  try {
-    stats = statSync(path);
-  } catch (cause) {
-    const missing = (cause as NodeJS.ErrnoException).code === 'ENOENT';
-    throw new FileFormatError(
-      missing ? 'FILE_NOT_FOUND' : 'FILE_UNREADABLE',
-      `${path}: ${missing ? 'there is no such file or directory' : (cause as Error).message}. Give a .gguf file, or a directory with config.json, tokenizer.json and *.safetensors.`,
-      { path, cause },
-    );
-  }
-  if (stats.isDirectory()) return { kind: 'checkpoint', directory: path, weights: await weightFiles(path) };
-  if (path.endsWith('.safetensors') || path.endsWith('.safetensors.index.json')) {
-    return { kind: 'checkpoint', directory: dirname(path), weights: [path] };
-  }
-  // Whatever it is called: GgufFile says what is wrong when it is none.
-  return { kind: 'gguf', path };
-}
-
-async function weightFiles(directory: string): Promise<string[]> {
-  const names = await readdir(directory);
-  for (const name of ['model.safetensors.index.json', 'model.safetensors'])
-    if (names.includes(name)) return [join(directory, name)];
-  const found = names.filter((name) => name.endsWith('.safetensors')).sort();
-  if (found.length > 0) return found.map((name) => join(directory, name));
-  const gguf = names.filter((name) => name.endsWith('.gguf'));
-  const hint =
-    gguf.length > 0 ? ` It holds GGUF files: give the path of one, such as ${join(directory, gguf[0])}.` : '';
-  throw new FileFormatError(
-    'FILE_NOT_FOUND',
-    `${directory}: there are no *.safetensors files.${hint} Download the model's weights into it.`,
-    { path: directory },
-  );
 }
 
 async function loadGguf(
@@ -144,7 +113,9 @@ async function loadGguf(
     const model = describeGguf(file.metadata);
     const maxContext = contextOf(model, options);
     const tokenizer = Tokenizer.fromGguf(file.metadata);
-    return await assemble(file, source, model, maxContext, tokenizer, start, options);
+    const own = ChatTemplate.fromGguf(file.metadata);
+    const identity = identityOf(file.paths, model.config);
+    return await assemble(file, source, model, maxContext, { tokenizer, own, identity }, start, options);
   } finally {
     file.close();
   }
@@ -161,7 +132,9 @@ async function loadCheckpoint(
   const tokenizer = await Tokenizer.fromFile(join(directory, 'tokenizer.json'));
   const file = openSafetensors(weights);
   try {
-    return await assemble(file, source, model, maxContext, tokenizer, start, options);
+    const own = ChatTemplate.fromDirectory(directory);
+    const identity = identityOf(file instanceof ShardedSafetensors ? file.paths : [file.path], model.config);
+    return await assemble(file, source, model, maxContext, { tokenizer, own, identity }, start, options);
   } finally {
     file.close();
   }
@@ -172,10 +145,16 @@ async function assemble(
   source: Omit<WeightOptions, 'layout'>,
   { architecture, config }: ModelDescription,
   maxContext: number,
-  tokenizer: Tokenizer,
+  { tokenizer, own, identity }: { tokenizer: Tokenizer; own: ChatTemplate | undefined; identity: () => string },
   start: number,
-  { cacheDtype, maxCachePositions }: LoadModelOptions,
+  { cacheDtype, maxCachePositions, chatTemplate: chosen }: LoadModelOptions,
 ): Promise<LanguageModel> {
+  if (config.bidirectional) {
+    throw new TransformersError(
+      'UNSUPPORTED_MODEL',
+      'The tokens of this model see those that follow: it makes vectors of texts and writes none; load it with loadEmbeddingModel.',
+    );
+  }
   const model = await architecture.build(new Weights(file, { ...source, layout: architecture }), config, maxContext);
   try {
     await source.device.synchronize();
@@ -187,7 +166,16 @@ async function assemble(
   const isNarrow = [source.dtype, source.activations].some((dtype) => (dtype ?? 'f32') !== 'f32') || holdsBlocks(file);
   const dtype = cacheDtype ?? defaultCacheDtype(source.device.kind, isNarrow);
   const cache = { dtype, maxPositions: maxCachePositions };
-  return new LanguageModel({ model, tokenizer, maxContext, cache, loadMs: performance.now() - start });
+  const chatTemplate = chosen === undefined ? own : templateOf(chosen, own, tokenizer);
+  const loadMs = performance.now() - start;
+  return new LanguageModel({ model, tokenizer, chatTemplate, maxContext, cache, loadMs, identity });
+}
+
+/** The template that was asked for, with the special tokens of the model. */
+function templateOf(chosen: string, own: ChatTemplate | undefined, tokenizer: Tokenizer): ChatTemplate {
+  const textOf = (id: number | undefined) => (id === undefined ? '' : (tokenizer.idToToken(id) ?? ''));
+  const ofTokenizer = { bos_token: textOf(tokenizer.bosId), eos_token: textOf(tokenizer.eosIds[0]) };
+  return ChatTemplate.fromText(chosen === 'chatml' ? CHATML : chosen, own?.specialTokens ?? ofTokenizer);
 }
 
 function contextOf({ config }: ModelDescription, { maxContext }: LoadModelOptions): number {

@@ -8,6 +8,8 @@ import { DecodeGraphs } from './decode-graphs';
 import { PagedKv, type Segment } from './kv/paged';
 import { KvPool, type KvPoolOptions } from './kv/pool';
 import type { SequenceCache } from './kv/sequence-cache';
+import { fillSpans, spanSizes, spansOf } from './kv/spans';
+import { promptChunk } from './prompt-chunk';
 import { type Choice, choose, type Sampler } from './sampling';
 import { canChoose, chooseOnDevice } from './sampling/device';
 import { StepInputs } from './step-inputs';
@@ -30,13 +32,27 @@ export class Runner {
     readonly maxContext: number,
     cache: KvPoolOptions = {},
   ) {
-    const { device, kvLayouts } = model;
-    this.pool = new KvPool(kvLayouts, device, cache);
+    const { device, kvLayouts, stateLayouts } = model;
+    this.pool = new KvPool(kvLayouts, device, cache, stateLayouts);
     const { dtype } = this.pool;
     const kernels = device.backend.pagedAttention;
-    const isPaged = kvLayouts.every(({ keyDim, valueDim }) => kernels?.supports('f32', dtype, keyDim, valueDim));
-    if (isPaged) this.graphs = new DecodeGraphs(model, this.pool);
+    const isPaged = kvLayouts.every(
+      (layout) => !layout || kernels?.supports('f32', dtype, layout.keyDim, layout.valueDim),
+    );
+    const hasKernels = isPaged && (!this.pool.states || device.backend.recurrent !== undefined);
+    if (hasKernels) this.graphs = new DecodeGraphs(model, this.pool);
     this.chooses = canChoose(device, model.config.vocabSize);
+  }
+
+  /**
+   * Where the next chunk of a sequence's tokens ends, which begins at `start`. Where there are states one ends with the last
+   * whole block, so that a longer text with this beginning can go on from there.
+   */
+  chunkEnd(start: number, total: number): number {
+    const { model, pool } = this;
+    const end = Math.min(total, start + promptChunk(model.config, model.device, start));
+    const boundary = Math.floor((total - 1) / pool.blockSize) * pool.blockSize;
+    return pool.states && start < boundary && boundary < end ? boundary : end;
   }
 
   /** An empty sequence: the caller's to dispose. */
@@ -95,7 +111,8 @@ export class Runner {
     this.prepare(steps);
     const { inputs, segments } = this.inputs(steps);
     const { tokens, positions, slots, outputs } = inputs.pieces;
-    const view = new PagedKv(this.pool, slots, segments);
+    const counts = steps.map(({ ids }) => ids.length);
+    const view = new PagedKv(this.pool, slots, segments, this.pool.states && spansOf(inputs.pieces, counts));
     const wanted = !logits ? 'none' : tokens.dim(0) === steps.length ? 'all' : outputs;
     try {
       const result = yield* this.model.pass({ tokens, positions, outputs: wanted }, view);
@@ -173,6 +190,7 @@ export class Runner {
       slots: total,
       outputs: steps.length,
       lengths: steps.length,
+      ...spanSizes(this.pool, steps.length),
       tables: tables.reduce((sum, size) => sum + size, 0),
     });
     const [tokens, positions, slots, outputs, lengths, blocks] = (
@@ -189,24 +207,39 @@ export class Runner {
       outputs[row] = at - 1;
       lengths[row] = cache.length + ids.length;
     });
+    if (this.pool.states) fillSpans(inputs, steps, steps.length);
+    let place = 0;
+    for (const group of groups) {
+      const width = widthOf(group);
+      for (const { cache } of group) {
+        blocks.set(cache.blocks, place);
+        place += width;
+      }
+    }
+    try {
+      inputs.upload();
+    } catch (error) {
+      inputs.dispose();
+      throw error;
+    }
+    return { inputs, segments: this.segments(groups, inputs.pieces, tables) };
+  }
+
+  /** @param sizes elements of each group's block tables */
+  private segments(groups: Step[][], pieces: Record<'tables' | 'lengths', Tensor>, sizes: number[]): Segment[] {
     const segments: Segment[] = [];
     let [start, row, place] = [0, 0, 0];
     groups.forEach((group, g) => {
-      const width = widthOf(group);
-      group.forEach(({ cache }, i) => {
-        blocks.set(cache.blocks, place + i * width);
-      });
-      const table = inputs.pieces.tables.narrow(0, place, tables[g]);
+      const table = pieces.tables.narrow(0, place, sizes[g]);
       const count = group.reduce((sum, { ids }) => sum + ids.length, 0);
       if (this.graphs && count === group.length) {
-        const own = { tables: table.reshape([count, width]), lengths: inputs.pieces.lengths.narrow(0, row, count) };
+        const own = { tables: table.reshape([count, sizes[g] / count]), lengths: pieces.lengths.narrow(0, row, count) };
         segments.push({ kind: 'tokens', start, count, ...own });
         table.dispose();
       } else segments.push({ kind: 'sequence', start, count, before: group[0].cache.length, blocks: table });
-      [start, row, place] = [start + count, row + group.length, place + tables[g]];
+      [start, row, place] = [start + count, row + group.length, place + sizes[g]];
     });
-    inputs.upload();
-    return { inputs, segments };
+    return segments;
   }
 
   /** Neighbours with one token each together, where there are kernels for them; others by themselves. */

@@ -10,7 +10,6 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { TransformersError } from '@x/transformers';
 import type { SequenceCache } from './kv/sequence-cache';
 import { Pacer } from './pacer';
-import { promptChunk } from './prompt-chunk';
 import type { Runner } from './runner';
 import { badLogits, type Choice, type Sampler } from './sampling';
 
@@ -41,6 +40,8 @@ export interface PrefillOptions {
   signal?: AbortSignal;
   /** Whether what the cache holds of the beginning is taken from there. Default true. */
   reuse?: boolean;
+  /** Called with the tokens that were, before anything runs. */
+  onReused?: (tokens: number) => void;
   /** Called with the tokens that the device is done with. */
   onProgress?: (done: number) => void;
 }
@@ -120,7 +121,7 @@ export class BatchScheduler {
     cache: SequenceCache,
     ids: readonly number[],
     sampler: Sampler,
-    { signal, reuse = true, onProgress }: PrefillOptions,
+    { signal, reuse = true, onReused, onProgress }: PrefillOptions,
   ): Promise<Choice> {
     const { runner } = this;
     this.checkFree(cache);
@@ -133,10 +134,10 @@ export class BatchScheduler {
       // Lets the event loop run, so that timers and abort signals work even on a device that computes synchronously.
       await nextTurn();
       signal?.throwIfAborted();
-      if (reuse && cache.capacity === 0) cache.adopt(prompt);
+      if (reuse && cache.capacity === 0) onReused?.(cache.adopt(prompt));
       for (;;) {
         const start = cache.length;
-        const chunk = prompt.slice(start, start + promptChunk(runner.model.config, runner.model.device, start));
+        const chunk = prompt.slice(start, runner.chunkEnd(start, prompt.length));
         if (!this.makeRoom(cache, start + chunk.length)) {
           await this.waitForRoom(cache, signal);
           continue;
@@ -221,8 +222,7 @@ export class BatchScheduler {
     const pacer = new Pacer(() => signal?.throwIfAborted());
     try {
       while (cache.length < tokens.length) {
-        const { config, device } = this.runner.model;
-        const end = Math.min(tokens.length, cache.length + promptChunk(config, device, cache.length));
+        const end = this.runner.chunkEnd(cache.length, tokens.length);
         await pacer.run(this.runner.pass([{ cache, ids: tokens.slice(cache.length, end) }], false));
       }
     } finally {

@@ -40,6 +40,30 @@ describe.each(deviceNames)('on %s', (device) => {
     }
   }
 
+  // bf16: what transformers' own results in bf16 are off by, over the three texts, and a quarter.
+  it.each([
+    ['lfm2', 0.11],
+    ['mamba2', 0.06],
+    ['falcon_mamba', 0.05],
+    ['qwen3_5_text', 0.4],
+    ['qwen3_next', 0.17],
+  ])('%s, whose layers carry states', async (name, bf16) => {
+    const { prompts, logits_std } = JSON.parse(readFileSync(join(models, name, 'golden.json'), 'utf8'));
+    for (const [activations, limit] of [
+      ['f16', 3e-2],
+      ['bf16', bf16],
+    ] as const) {
+      const path = join(models, name, 'model.safetensors');
+      using model = await loadModel(path, { device: openDevice(device), activations, dtype: activations });
+      for (const { ids, last } of prompts) {
+        using logits = model.forward(ids, 0);
+        const difference = maxDifference((await logits.toArray()) as Float32Array, last) / logits_std;
+        expect(difference).toBeGreaterThan(1e-4);
+        expect(difference).toBeLessThan(limit);
+      }
+    }
+  });
+
   it('blocks take them too', async () => {
     const ids = [0, 3369, 645, 260, 562];
     const logitsWith = async (on: string, activations: 'f32' | 'f16' | 'bf16') => {

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { memoryStats } from '@x/core';
-import { TEST_SCALE } from '@x/testing/operands';
+import { testSettings } from '@x/testing/settings';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type LanguageModel, loadModel } from '../src';
 import { deviceNames, maxDifference, openDevice } from './helpers';
@@ -28,7 +28,7 @@ const WHOLE = ['llama', 'mistral', 'qwen2', 'qwen3', 'gemma3_text'];
 
 for (const name of readdirSync(models).filter((name) => existsSync(join(models, name, 'golden.json')))) {
   const folder = join(models, name);
-  const isScaled = TEST_SCALE < 1 && !WHOLE.includes(name);
+  const isScaled = testSettings.scale < 1 && !WHOLE.includes(name);
   const golden = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8')) as Golden;
   const files = isScaled ? FILES.slice(0, 1) : FILES;
   for (const file of files.filter((candidate) => existsSync(join(folder, candidate)))) {
@@ -38,7 +38,7 @@ for (const name of readdirSync(models).filter((name) => existsSync(join(models, 
     const prompts = isScaled ? all.slice(0, 2) : all;
     // Decode steps as they come, and as captured graphs; js has none.
     const modes = deviceNames.flatMap((device) =>
-      (device === 'js' ? ['0'] : TEST_SCALE < 1 ? ['1'] : ['0', '1']).map((graphs) => [device, graphs]),
+      (device === 'js' ? ['0'] : testSettings.scale < 1 ? ['1'] : ['0', '1']).map((graphs) => [device, graphs]),
     );
     describe.each(modes)(`${name}/${file} on %s, X_GRAPHS=%s`, (device, graphs) => {
       const before = memoryStats();

@@ -27,6 +27,9 @@ export class BlockIndex {
   private readonly byKey = new Map<string, number>();
   private contents = ROOT;
 
+  /** @param forgotten called with a block whose content is found no more */
+  constructor(private readonly forgotten: (block: number) => void = () => {}) {}
+
   /** Blocks that exist. */
   get count(): number {
     return this.blocks.length;
@@ -92,24 +95,28 @@ export class BlockIndex {
     return this.byKey.get(this.key(previous, tokens));
   }
 
-  /** Says what a block that became full holds. Of two with the same content one is found. */
-  fill(block: number, previous: number | undefined, tokens: readonly number[]): void {
+  /** Says what a block that became full holds. Of two with the same content one is found: the one that is returned. */
+  fill(block: number, previous: number | undefined, tokens: readonly number[]): number {
     const key = this.key(previous, tokens);
     const entry = this.blocks[block];
     const other = this.byKey.get(key);
     if (other !== undefined) {
       // What comes behind either of them is found behind both.
       entry.content = this.blocks[other].content;
-      return;
+      return other;
     }
     entry.key = key;
     entry.content = ++this.contents;
     this.byKey.set(key, block);
+    return block;
   }
 
   private forget(block: number): void {
     const entry = this.blocks[block];
-    if (entry.key !== undefined) this.byKey.delete(entry.key);
+    if (entry.key !== undefined) {
+      this.byKey.delete(entry.key);
+      this.forgotten(block);
+    }
     entry.key = undefined;
     entry.content = ROOT;
   }

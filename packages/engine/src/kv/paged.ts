@@ -1,7 +1,17 @@
 /** The cache of a batch, as a forward pass sees it: the blocks of its sequences, whatever their lengths. */
 import { keep, scope, Tensor } from '@x/core';
-import { causalBias, pagedActivations, pagedAppend, pagedAttention, sdpa } from '@x/nn';
-import type { AttendOptions, KvView, LayerKv } from '@x/transformers';
+import {
+  causalBias,
+  fusesPrompt,
+  type PagedCache,
+  pagedActivations,
+  pagedAppend,
+  pagedAttention,
+  pagedPrompt,
+  type SequenceSpans,
+  sdpa,
+} from '@x/nn';
+import type { AttendOptions, KvView, LayerKv, LayerStates } from '@x/transformers';
 import type { KvPool } from './pool';
 
 /** Rows of a batch whose attention is one call. */
@@ -38,16 +48,27 @@ export class PagedKv implements KvView {
   /** What hides later positions: made for the first layer that needs it, by sizes. */
   private readonly biases = new Map<string, Tensor | undefined>();
 
-  /** @param slots [tokens], u32: where the tokens go in the pool */
+  /**
+   * @param slots [tokens], u32: where the tokens go in the pool
+   * @param spans the sequences of the batch and their states, of models that have states
+   */
   constructor(
     private readonly pool: KvPool,
     private readonly slots: Tensor,
     private readonly segments: readonly Segment[],
+    private readonly spans?: SequenceSpans,
   ) {}
+
+  states(index: number): LayerStates {
+    const states = this.pool.states?.layer(index);
+    if (!states || !this.spans) throw new Error('internal: states of a layer that has none');
+    return { states, spans: this.spans };
+  }
 
   layer(index: number): LayerKv {
     const cache = this.pool.layer(index);
     let fresh: { k: Tensor; v: Tensor } | undefined;
+    const valuesInKeys = this.pool.layouts[index]?.valuesInKeys;
     // Several tokens of a sequence want their keys and values at hand.
     const isInPlace = this.segments.every(isTokens);
     const only = this.segments.length === 1 ? this.segments.find(isTokens) : undefined;
@@ -55,7 +76,7 @@ export class PagedKv implements KvView {
       ...(isInPlace && { paged: { ...cache, slots: this.slots } }),
       ...(only && { attendInBlocks: (q, options) => pagedActivations(...this.tokens(index, only, q, options)) }),
       append: (k, v) => {
-        pagedAppend(cache, k, v, this.slots);
+        pagedAppend(cache, k, valuesInKeys ? undefined : v, this.slots);
         fresh = { k, v };
       },
       attend: (q, options) => {
@@ -100,11 +121,19 @@ export class PagedKv implements KvView {
     { scale = 1, window, softcap = 1, sinks }: AttendOptions,
     fresh: { k: Tensor; v: Tensor } | undefined,
   ): Tensor {
-    const { start, count, before } = segment;
+    const { start, count, before, blocks } = segment;
+    const cache = this.pool.layer(layer);
+    const special =
+      window !== undefined || softcap !== 1 || sinks !== undefined || !this.hasOwnKernel(q, cache, segment);
+    if (special && fusesPrompt(q, cache)) {
+      const options = { scale, window, softcap: softcap === 1 ? undefined : softcap, sinks };
+      const mixed = pagedPrompt(rowsOf(q, start, count), cache, blocks, before, options);
+      return mixed.reshape([count, mixed.dim(1) * mixed.dim(2)]);
+    }
     // Keys that none of these queries sees are left out.
     const first = window === undefined ? 0 : Math.max(0, before + 1 - window);
     const length = before + count - first;
-    const { keys, values } = this.pool.layer(layer);
+    const { keys, values } = cache;
     // What no position in front can add to need not come back from the pool.
     const k = before === 0 && fresh ? rowsOf(fresh.k, start, count) : this.gather(keys, segment, first, length, q);
     const v = before === 0 && fresh ? rowsOf(fresh.v, start, count) : this.gather(values, segment, first, length, q);
@@ -118,6 +147,13 @@ export class PagedKv implements KvView {
       .reshape([count, q.dim(0) * v.dim(2)]);
   }
 
+  /** Whether {@link sdpa} is a kernel of the device for such queries. */
+  private hasOwnKernel(q: Tensor, { keys, values }: PagedCache, { count, before }: SequenceSegment): boolean {
+    const [heads, , d] = q.shape;
+    const size = { heads, kvHeads: keys.dim(1), seq: count, kv: before + count, d, scale: 1, causal: true };
+    return values.dim(2) === d && (q.device.backend.attention?.supports(q.dtype, { b: 1, ...size }) ?? false);
+  }
+
   /** Positions [first, first + length) of a sequence, [kvHeads, length, d] in the dtype of the queries. */
   private gather(rows: Tensor, { blocks }: SequenceSegment, first: number, length: number, { dtype }: Tensor): Tensor {
     const { blockSize } = this.pool;
@@ -125,6 +161,7 @@ export class PagedKv implements KvView {
     const from = Math.floor(first / blockSize);
     const count = Math.ceil((first + length) / blockSize) - from;
     return rows
+      .contiguous()
       .reshape([slots / blockSize, blockSize * kvHeads * width])
       .indexSelect(blocks.narrow(0, from, count), 0)
       .reshape([count * blockSize, kvHeads, width])

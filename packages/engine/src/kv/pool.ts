@@ -5,9 +5,10 @@
  */
 import { type Device, DisposedError, type DType, keep, OutOfMemoryError, scope, sizeInBytes, Tensor } from '@x/core';
 import type { PagedCache } from '@x/nn';
-import { type KvLayout, TransformersError } from '@x/transformers';
+import { type KvLayout, type StateLayout, TransformersError } from '@x/transformers';
 import { BlockIndex } from './blocks';
 import { SequenceCache } from './sequence-cache';
+import { StatePool, type StateStats } from './states';
 
 /** Positions of a block. */
 export const BLOCK_SIZE = 32;
@@ -39,41 +40,57 @@ export interface KvPoolStats {
   blocks: number;
   /** Bytes of all blocks. */
   bytes: number;
+  /** What recurrent layers hold, of models that have some. */
+  states?: StateStats;
 }
 
 export class KvPool {
   readonly blockSize = BLOCK_SIZE;
   readonly dtype: CacheDType;
-  index = new BlockIndex();
+  index = this.emptyIndex();
+  /** Of recurrent layers, of models that have some. */
+  readonly states: StatePool | undefined;
   readonly maxBlocks: number;
   private readonly layers: (PagedCache | undefined)[];
   private generation = 0;
   private disposed = false;
 
   constructor(
-    private readonly layouts: readonly KvLayout[],
+    readonly layouts: readonly (KvLayout | undefined)[],
     readonly device: Device,
     { dtype = 'f32', maxPositions = Number.POSITIVE_INFINITY }: KvPoolOptions = {},
+    stateLayouts: readonly (StateLayout | undefined)[] = [],
   ) {
     this.dtype = dtype;
     this.maxBlocks = Math.ceil(maxPositions / BLOCK_SIZE);
     this.layers = layouts.map(() => undefined);
+    if (stateLayouts.some((layout) => layout)) this.states = new StatePool(stateLayouts, device);
   }
 
   /** Changes when the memory does: what was captured before is of no use then. */
   get version(): number {
-    return this.generation;
+    return this.generation + (this.states?.version ?? 0);
   }
 
   get stats(): KvPoolStats {
     const { used: usedBlocks, count: blocks } = this.index;
-    return { usedBlocks, blocks, bytes: blocks * this.blockBytes };
+    const states = this.states?.stats;
+    return { usedBlocks, blocks, bytes: blocks * this.blockBytes, ...(states && { states }) };
   }
 
   /** Bytes of a block, all layers together. */
   get blockBytes(): number {
-    const widths = this.layouts.map(({ kvHeads, keyDim, valueDim }) => kvHeads * (keyDim + valueDim));
+    const widths = this.layouts.map((layout) => {
+      if (!layout) return 0;
+      const { kvHeads, keyDim, valueDim, valuesInKeys } = layout;
+      return kvHeads * (keyDim + (valuesInKeys ? 0 : valueDim));
+    });
     return widths.reduce((sum, width) => sum + width, 0) * BLOCK_SIZE * sizeInBytes(this.dtype);
+  }
+
+  /** Whether any layer keeps keys and values. Without, blocks take no memory, and say which tokens a state is of. */
+  get hasBlocks(): boolean {
+    return this.layouts.some((layout) => layout);
   }
 
   /** An empty sequence of at most `maxLength` positions. */
@@ -100,8 +117,9 @@ export class KvPool {
   copy(block: number): number {
     const target = this.take();
     scope(() => {
-      for (const { keys, values } of this.layers as PagedCache[]) {
-        for (const rows of [keys, values]) {
+      for (const [i, layer] of this.layers.entries()) {
+        if (!layer) continue;
+        for (const rows of this.layouts[i]!.valuesInKeys ? [layer.keys] : [layer.keys, layer.values]) {
           const source = rows.narrow(0, block * BLOCK_SIZE, BLOCK_SIZE).copy();
           rows.narrow(0, target * BLOCK_SIZE, BLOCK_SIZE).copyFrom(source);
         }
@@ -113,14 +131,20 @@ export class KvPool {
   /** Gives the memory back where no sequence has a block: what was kept for prompts that begin alike is forgotten. */
   empty(): void {
     if (this.index.used > 0) return;
-    this.index = new BlockIndex();
+    this.index = this.emptyIndex();
     this.release();
+    this.states?.clear();
   }
 
   /** Gives the memory back; sequences are of no use afterwards. */
   dispose(): void {
     this.disposed = true;
     this.release();
+    this.states?.dispose();
+  }
+
+  private emptyIndex(): BlockIndex {
+    return new BlockIndex((block) => this.states?.forget(block));
   }
 
   private release(): void {
@@ -149,9 +173,10 @@ export class KvPool {
 
   /** Layer by layer: what does not fit leaves some layers with more blocks than are in use. */
   private resize(blocks: number): void {
-    for (const [i, { kvHeads, keyDim, valueDim }] of this.layouts.entries()) {
+    for (const [i, layout] of this.layouts.entries()) {
       const old = this.layers[i];
-      if (old && old.keys.dim(0) >= blocks * BLOCK_SIZE) continue;
+      if (!layout || (old && old.keys.dim(0) >= blocks * BLOCK_SIZE)) continue;
+      const { kvHeads, keyDim, valueDim, valuesInKeys } = layout;
       const { device, dtype } = this;
       const make = (width: number, from: Tensor | undefined) =>
         scope(() => {
@@ -162,7 +187,7 @@ export class KvPool {
       const keys = make(keyDim, old?.keys);
       let values: Tensor;
       try {
-        values = make(valueDim, old?.values);
+        values = valuesInKeys ? scope(() => keep(keys.narrow(2, 0, valueDim))) : make(valueDim, old?.values);
       } catch (error) {
         keys.dispose();
         throw error;

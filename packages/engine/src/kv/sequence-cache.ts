@@ -1,14 +1,20 @@
 /**
- * One sequence: its tokens, and the blocks of the pool that hold their keys and values. What `length` counts is complete in
- * every layer; a forward pass writes behind it and commits at its end, so that one that fails changes nothing.
+ * One sequence: its tokens, the blocks of the pool that hold their keys and values, and the slot that holds the state of
+ * recurrent layers behind them. What `length` counts is complete in every layer; a forward pass writes behind it, and into
+ * another slot, and commits at its end, so that one that fails changes nothing.
  */
 import { ShapeError } from '@x/core';
 import type { KvPool } from './pool';
+import { NO_SLOT } from './states';
 
 export class SequenceCache {
   private readonly table: number[] = [];
   private ids: number[] = [];
   private filled = 0;
+  /** The slot with the state behind `filled` positions, if there are any. */
+  private state: number | undefined;
+  /** The slot that the next pass writes. */
+  private next: number | undefined;
 
   /** @internal `KvPool.sequence`. @param maxLength positions at most */
   constructor(
@@ -31,7 +37,7 @@ export class SequenceCache {
     return this.table;
   }
 
-  /** Tokens of the sequence: more than {@link length} after {@link evict}. */
+  /** Tokens of the sequence: more than {@link length} where what was held of them was given up, to be computed again. */
   get tokens(): readonly number[] {
     return this.ids;
   }
@@ -43,27 +49,39 @@ export class SequenceCache {
     );
   }
 
+  /** Which states a pass reads and writes, of a pool with states; between {@link reserve} and {@link commit}. */
+  get states(): { from: number; to: number } {
+    if (this.next === undefined) throw new Error('internal: no slot for a state; reserve comes first');
+    return { from: this.state ?? NO_SLOT, to: this.next };
+  }
+
   /**
    * Takes over what the pool holds of the beginning of `ids`, in whole blocks and without the last token, whose logits are
-   * wanted. Of a sequence that is empty, or holds nothing of these tokens any more. @returns positions held now
+   * wanted; where there are states, up to the last block whose state was kept. Of a sequence that is empty, or holds nothing of
+   * these tokens any more. @returns positions held now
    */
   adopt(ids: readonly number[]): number {
-    const { index } = this.pool;
+    const { index, blockSize } = this.pool;
     if (this.table.length > 0) throw new Error('internal: a sequence that has blocks adopts no others');
-    for (let start = 0; start + this.pool.blockSize < ids.length; start += this.pool.blockSize) {
-      const block = index.find(this.table.at(-1), ids.slice(start, start + this.pool.blockSize));
+    const found: number[] = [];
+    for (let start = 0; start + blockSize < ids.length; start += blockSize) {
+      const block = index.find(found.at(-1), ids.slice(start, start + blockSize));
       if (block === undefined) break;
+      found.push(block);
+    }
+    const { blocks, state } = this.held(found, ids, found.length * blockSize);
+    for (const block of found.slice(0, blocks)) {
       index.share(block);
       this.table.push(block);
     }
-    this.filled = this.capacity;
+    this.stand(this.capacity, state);
     if (this.ids.length === 0) this.ids = ids.slice(0, this.filled);
     return this.filled;
   }
 
   /**
-   * Takes blocks for `length` positions; those behind {@link length} are this sequence's alone.
-   * @throws TransformersError CACHE_FULL; the blocks taken until then stay with the sequence
+   * Takes blocks for `length` positions, and a slot for their state; those behind {@link length} are this sequence's alone.
+   * @throws TransformersError CACHE_FULL; what was taken until then stays with the sequence
    */
   reserve(length: number): void {
     if (length > this.maxLength) {
@@ -77,61 +95,104 @@ export class SequenceCache {
       pool.index.release(shared);
     }
     while (this.capacity < length) table.push(pool.take());
+    if (pool.states && length > this.filled) this.next ??= pool.states.take();
   }
 
-  /** What was written behind `length` in every layer now counts: the keys and values of these tokens. */
+  /** What was written behind `length` in every layer now counts: the keys and values of these tokens, and their state. */
   commit(ids: ArrayLike<number>): void {
-    const { index } = this.pool;
+    const { index, states } = this.pool;
     for (let i = 0; i < ids.length; i++) this.ids[this.filled + i] = ids[i];
     const before = Math.floor(this.filled / this.pool.blockSize);
     this.filled += ids.length;
+    if (states) {
+      if (this.state !== undefined) states.release(this.state);
+      this.state = this.next;
+      this.next = undefined;
+    }
     for (let i = before; (i + 1) * this.pool.blockSize <= this.filled; i++) {
       const tokens = this.ids.slice(i * this.pool.blockSize, (i + 1) * this.pool.blockSize);
-      index.fill(this.table[i], i === 0 ? undefined : this.table[i - 1], tokens);
+      const block = index.fill(this.table[i], i === 0 ? undefined : this.table[i - 1], tokens);
+      if (states && (i + 1) * this.pool.blockSize === this.filled) states.snapshot(block, this.state!);
     }
   }
 
-  /** Keeps the first `length` positions. @throws ShapeError when fewer are held */
+  /**
+   * Keeps the first `length` tokens, and what is held of them. States are held at ends of blocks only: where they are wanted,
+   * {@link length} may then be less than the tokens, which are to be computed again. @throws ShapeError for more tokens
+   */
   truncate(length: number): void {
-    if (!Number.isInteger(length) || length < 0 || length > this.filled) {
-      throw new ShapeError(
-        'INDEX_OUT_OF_RANGE',
-        `SequenceCache: truncate to ${length} of ${this.filled} positions; give 0 to ${this.filled}.`,
-      );
-    }
-    this.keepBlocks(Math.ceil(length / this.pool.blockSize));
-    this.filled = length;
+    this.checkLength('truncate to', length);
+    const { positions, blocks, state } = this.held(this.table, this.ids, length);
+    this.stand(positions, state);
+    this.keepBlocks(blocks);
     this.ids.length = length;
   }
 
-  /** Another sequence that begins with the first `length` positions of this one. Blocks are shared until one writes. */
+  /**
+   * Another sequence that begins with the first `length` tokens of this one. Blocks are shared until one writes. Of states as
+   * {@link truncate}.
+   */
   fork(length: number): SequenceCache {
-    if (!Number.isInteger(length) || length < 0 || length > this.filled) {
-      throw new ShapeError(
-        'INDEX_OUT_OF_RANGE',
-        `SequenceCache: fork at ${length} of ${this.filled} positions; give 0 to ${this.filled}.`,
-      );
-    }
+    this.checkLength('fork at', length);
     const other = this.pool.sequence(this.maxLength);
-    for (const block of this.table.slice(0, Math.ceil(length / this.pool.blockSize))) {
+    const { positions, blocks, state } = this.held(this.table, this.ids, length);
+    for (const block of this.table.slice(0, blocks)) {
       this.pool.index.share(block);
       other.table.push(block);
     }
-    other.filled = length;
+    other.stand(positions, state);
     other.ids = this.ids.slice(0, length);
     return other;
   }
 
-  /** Gives the blocks back and keeps the tokens, from which a forward pass can compute them again. */
+  /** Gives blocks and states back and keeps the tokens, from which a forward pass can compute them again. */
   evict(): void {
     this.keepBlocks(0);
-    this.filled = 0;
+    this.stand(0, undefined);
   }
 
   /** Gives the blocks back. */
   dispose(): void {
     this.evict();
     this.ids = [];
+  }
+
+  /** What can be gone on from of the first `length` positions of these blocks: all, or where there are states up to one that is held. */
+  private held(
+    table: readonly number[],
+    ids: readonly number[],
+    length: number,
+  ): { positions: number; blocks: number; state: number | undefined } {
+    const { blockSize, index, states } = this.pool;
+    const most = table === this.table ? Math.min(length, this.filled) : length;
+    const whole = { positions: most, blocks: Math.ceil(most / blockSize) };
+    if (!states) return { ...whole, state: undefined };
+    if (table === this.table && most === this.filled) return { ...whole, state: this.state };
+    for (let blocks = Math.floor(most / blockSize); blocks > 0; blocks--) {
+      // Another block may have this content, and the state.
+      const block = index.find(table[blocks - 2], ids.slice((blocks - 1) * blockSize, blocks * blockSize));
+      const state = block === undefined ? undefined : states.at(block);
+      if (state !== undefined) return { positions: blocks * blockSize, blocks, state };
+    }
+    return { positions: 0, blocks: 0, state: undefined };
+  }
+
+  /** Holds so many positions from now on, with the state in a slot behind them. */
+  private stand(length: number, state: number | undefined): void {
+    const { states } = this.pool;
+    if (state !== undefined) states!.share(state);
+    for (const slot of [this.state, this.next]) if (slot !== undefined) states!.release(slot);
+    this.filled = length;
+    this.state = state;
+    this.next = undefined;
+  }
+
+  private checkLength(what: string, length: number): void {
+    if (Number.isInteger(length) && length >= 0 && length <= this.ids.length) return;
+    throw new ShapeError(
+      'INDEX_OUT_OF_RANGE',
+      `SequenceCache: ${what} ${length} of ${this.ids.length} positions; give 0 to ${this.ids.length}.`,
+    );
   }
 
   private keepBlocks(count: number): void {

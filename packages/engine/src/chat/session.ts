@@ -1,0 +1,308 @@
+/**
+ * A chat: its messages, and answers to them. The history is a list that callers may read and change between answers; the
+ * cache of keys and values is the model's, so that chats that begin alike, branches among them, share what was computed.
+ */
+import {
+  type ChatMessage,
+  type ChatPiece,
+  type ChatTemplate,
+  checkMessages,
+  type KnownTokens,
+  TransformersError,
+} from '@x/transformers';
+import type { GenerationHost, GenerationStats, Piece } from '../generation';
+import { checkOptions, type OptionRule } from '../options';
+import { CHAT_OPTIONS, ChatAnswer } from './generation';
+import type { ChatGeneration, ChatOptions } from './types';
+
+/** Options of all answers of a chat. */
+export interface ChatSessionOptions extends Omit<ChatOptions, 'signal' | 'onProgress' | 'continueLast'> {
+  /** What the model is told before all else: a first message of the role `system`. Default: none, unless `messages` has one. */
+  system?: string;
+  /** A history to go on from, copied. */
+  messages?: readonly ChatMessage[];
+  /**
+   * What happens when prompt and history do not fit into the context: an error (the default), or the oldest turns are left out
+   * of the prompt, of which {@link ChatTurn.dropped} tells. They stay in the history.
+   */
+  whenFull?: 'error' | 'drop-oldest';
+}
+
+/** Options of one answer, which come before those of the chat. */
+export type ChatTurnOptions = Omit<ChatOptions, 'continueLast'>;
+
+/** A chat as JSON: what {@link ChatSession.toJSON} gives and `model.chat({}, saved)` takes. */
+export interface SavedChat {
+  version: 1;
+  messages: ChatMessage[];
+  options: Omit<ChatSessionOptions, 'system' | 'messages' | 'constraint' | 'grammar'>;
+}
+
+/** What a chat needs of a model. */
+export interface ChatHost extends GenerationHost {
+  readonly chatTemplate: ChatTemplate;
+  checkAlive(what: string): void;
+}
+
+export const SESSION_OPTIONS = {
+  ...CHAT_OPTIONS,
+  system: [(value) => typeof value === 'string', 'text'],
+  messages: [Array.isArray, 'a list of messages'],
+  whenFull: [(value) => value === 'error' || value === 'drop-oldest', "'error' or 'drop-oldest'"],
+} satisfies Record<string, OptionRule>;
+
+/** Tokens that a prompt leaves for the answer when turns are left out, at most a quarter of the context. */
+const ROOM = 256;
+/** Answers whose tokens are kept. */
+const MOST_KNOWN = 8;
+
+export class ChatSession {
+  private history: ChatMessage[];
+  private readonly options: Omit<ChatSessionOptions, 'system' | 'messages'>;
+  /** Of the last answers, the latest first. */
+  private known: readonly KnownTokens[] = [];
+  private running: ChatTurn | undefined;
+
+  /** @internal `LanguageModel.chat` */
+  constructor(
+    private readonly host: ChatHost,
+    options: ChatSessionOptions,
+  ) {
+    checkOptions('chat', options, SESSION_OPTIONS);
+    const { system, messages = [], ...rest } = options;
+    host.chatTemplate.check(options.template);
+    if (messages.length > 0) checkMessages(messages);
+    this.options = rest;
+    this.history = structuredClone([...messages]);
+    if (system !== undefined) this.system = system;
+  }
+
+  /** All messages so far, in order. */
+  get messages(): readonly ChatMessage[] {
+    return this.history;
+  }
+
+  /** The system message's text. Setting it changes the first message, adds or, with undefined, removes it. */
+  get system(): string | undefined {
+    return this.history[0]?.role === 'system' ? this.history[0].content : undefined;
+  }
+
+  set system(text: string | undefined) {
+    this.checkIdle('system');
+    const rest = this.system === undefined ? this.history : this.history.slice(1);
+    this.history = text === undefined ? rest : [{ role: 'system', content: text }, ...rest];
+  }
+
+  /**
+   * Adds a message, or several such as the results of tools, and answers. Nothing runs, and the history stays, before the first
+   * `next()`.
+   * @throws TransformersError as `LanguageModel.generateChat`; the history is then as before
+   */
+  send(message: string | ChatMessage | readonly ChatMessage[], options: ChatTurnOptions = {}): ChatTurn {
+    const added = typeof message === 'string' ? [{ role: 'user' as const, content: message }] : [message].flat();
+    checkMessages(added);
+    return this.turn([...this.history, ...structuredClone(added)], options);
+  }
+
+  /** Answers once more in place of the last answer, which comes back if the new one fails before it has begun. */
+  regenerate(options: ChatTurnOptions = {}): ChatTurn {
+    let end = this.history.length;
+    while (end > 0 && this.history[end - 1].role === 'assistant') end--;
+    if (end === 0 || this.history[end - 1].role === 'system') throw nothing('There is nothing to answer');
+    return this.turn(this.history.slice(0, end), options);
+  }
+
+  /** Goes on with the last answer where it ends, such as one that was interrupted. */
+  continue(options: ChatTurnOptions = {}): ChatTurn {
+    const last = this.history.at(-1);
+    if (last?.role !== 'assistant' || last.toolCalls) throw nothing('There is no answer to go on with');
+    return this.turn([...this.history], options, true);
+  }
+
+  /** Changes the text of a message; all others, and its reasoning and calls, stay as they are. */
+  edit(index: number, content: string): void {
+    this.checkIdle('edit');
+    const message = this.at(index, this.history.length - 1);
+    checkMessages([{ ...message, content }]);
+    this.history = this.history.with(index, { ...message, content });
+  }
+
+  /** Another chat with the first `length` messages, all by default. What both have in common is computed once. */
+  branch(length = this.history.length): ChatSession {
+    if (length !== 0) this.at(length - 1, this.history.length - 1);
+    const other = new ChatSession(this.host, { ...this.options, messages: this.history.slice(0, length) });
+    other.known = this.known;
+    return other;
+  }
+
+  /** Forgets all messages but the system's. */
+  clear(): void {
+    this.checkIdle('clear');
+    this.history = this.system === undefined ? [] : this.history.slice(0, 1);
+  }
+
+  toJSON(): SavedChat {
+    const { constraint: _, grammar: __, ...options } = this.options;
+    return { version: 1, messages: structuredClone(this.history), options };
+  }
+
+  private turn(messages: ChatMessage[], options: ChatTurnOptions, continueLast = false): ChatTurn {
+    this.checkIdle('send');
+    this.host.checkAlive('chat');
+    const { whenFull = 'error', ...own } = this.options;
+    const all = { ...own, ...options, continueLast };
+    const answer = (list: readonly ChatMessage[]) =>
+      new ChatAnswer(this.host, this.host.chatTemplate, list, all, this.known);
+    const { history } = this;
+    const made = (found: ChatAnswer, list: readonly ChatMessage[]) =>
+      new ChatTurn(found, this, history, messages, messages.length - list.length, continueLast);
+    const { maxContext } = this.host.scheduler.runner;
+    const room = Math.min(all.maxTokens ?? ROOM, ROOM, Math.floor(maxContext / 4));
+    for (let list: readonly ChatMessage[] = messages; ; ) {
+      let found: ChatAnswer | undefined;
+      try {
+        found = answer(list);
+        if (whenFull === 'error' || found.promptIds.length + room <= maxContext) {
+          return made(found, list);
+        }
+      } catch (error) {
+        if ((error as TransformersError).code !== 'CONTEXT_EXCEEDED') throw error;
+        if (whenFull === 'error') throw full(error as TransformersError);
+      }
+      const shorter = withoutOldestTurn(list);
+      // Nothing more can be left out; where even that does not fit, the error says so.
+      if (!shorter) return made(found ?? answer(list), list);
+      list = shorter;
+    }
+  }
+
+  /** @internal A turn begins: its messages are the history. */
+  begin(turn: ChatTurn, before: readonly ChatMessage[], messages: ChatMessage[]): void {
+    this.checkIdle('send');
+    if (this.history !== before) throw nothing('The chat has changed since this answer was asked for: ask again');
+    this.running = turn;
+    this.history = messages;
+  }
+
+  /** @internal A turn ended, one way or another: what there is of its answer is kept. */
+  end(answer: ChatAnswer, before: readonly ChatMessage[], continued: boolean): void {
+    this.running = undefined;
+    const { content, reasoning, toolCalls } = answer.partial;
+    if (content === '' && reasoning === undefined && toolCalls === undefined) {
+      // A failure that left nothing gives the former answer back.
+      if (before.length > this.history.length) this.history = [...before];
+      return;
+    }
+    this.known = [...(answer.known ? [answer.known] : []), ...this.known].slice(0, MOST_KNOWN);
+    if (!continued) {
+      this.history = [...this.history, answer.partial];
+      return;
+    }
+    const last = this.history.at(-1)!;
+    const all = { ...last, content: last.content + content };
+    if (toolCalls) all.toolCalls = toolCalls;
+    this.history = [...this.history.slice(0, -1), all];
+  }
+
+  private at(index: number, last: number): ChatMessage {
+    if (Number.isInteger(index) && index >= 0 && index <= last) return this.history[index];
+    throw new TransformersError(
+      'INVALID_OPTION',
+      `chat: there is no message ${index}; the chat has ${this.history.length}, counted from 0.`,
+    );
+  }
+
+  private checkIdle(what: string): void {
+    if (!this.running) return;
+    throw new TransformersError(
+      'INVALID_OPTION',
+      `chat: ${what} while an answer is under way; read it to its end, leave its loop or abort it first.`,
+    );
+  }
+}
+
+/** An answer of a {@link ChatSession}; the session has it in its history as soon as it ends, however it does. */
+export class ChatTurn implements ChatGeneration {
+  private iterator: AsyncGenerator<ChatPiece, void, void> | undefined;
+
+  /** @internal */
+  constructor(
+    private readonly answer: ChatAnswer,
+    private readonly session: ChatSession,
+    private readonly before: readonly ChatMessage[],
+    private readonly messages: ChatMessage[],
+    /** Messages at the beginning of the history, the system's aside, that the prompt leaves out because the context is full. */
+    readonly dropped: number,
+    private readonly continued: boolean,
+  ) {}
+
+  get promptIds(): readonly number[] {
+    return this.answer.promptIds;
+  }
+
+  get partial(): ChatMessage {
+    return this.answer.partial;
+  }
+
+  get tokens(): readonly Piece[] {
+    return this.answer.tokens;
+  }
+
+  get stats(): GenerationStats {
+    return this.answer.stats;
+  }
+
+  get finishReason(): ChatGeneration['finishReason'] {
+    return this.answer.finishReason;
+  }
+
+  async message(): Promise<ChatMessage> {
+    this.iterator ??= this.run();
+    for (;;) if ((await this.iterator.next()).done) return this.partial;
+  }
+
+  /** @throws TransformersError INVALID_OPTION when iterated twice */
+  [Symbol.asyncIterator](): AsyncGenerator<ChatPiece, void, void> {
+    if (this.iterator) throw nothing('This answer was iterated before; ask again for another one');
+    this.iterator = this.run();
+    return this.iterator;
+  }
+
+  private async *run(): AsyncGenerator<ChatPiece, void, void> {
+    this.session.begin(this, this.before, this.messages);
+    try {
+      yield* this.answer;
+    } finally {
+      this.session.end(this.answer, this.before, this.continued);
+    }
+  }
+}
+
+/** The messages without the first turn behind the system's; undefined where only the last turn is there. */
+function withoutOldestTurn(messages: readonly ChatMessage[]): ChatMessage[] | undefined {
+  const isSystem = ({ role }: ChatMessage) => role === 'system' || role === 'developer';
+  const start = messages.findIndex((message) => !isSystem(message));
+  const next = messages.findIndex(({ role }, i) => i > start && role === 'user');
+  return start < 0 || next < 0 ? undefined : [...messages.slice(0, start), ...messages.slice(next)];
+}
+
+/** The options of a saved chat. @throws TransformersError BAD_MESSAGES for what is none */
+export function restoredChat(saved: SavedChat): ChatSessionOptions {
+  const { version, messages, options } = (saved ?? {}) as Partial<SavedChat>;
+  if (version !== 1 || !Array.isArray(messages) || typeof options !== 'object' || options === null) {
+    throw new TransformersError(
+      'BAD_MESSAGES',
+      `chat: this is no saved chat of version 1 (version: ${String(version)}); give what a chat's toJSON gave.`,
+    );
+  }
+  return { ...options, messages };
+}
+
+function nothing(what: string): TransformersError {
+  return new TransformersError('INVALID_OPTION', `chat: ${what}.`);
+}
+
+function full(cause: TransformersError): TransformersError {
+  const message = `${cause.message} Or begin another chat, or let it leave out its oldest turns: chat({ whenFull: 'drop-oldest' }).`;
+  return new TransformersError('CONTEXT_EXCEEDED', message, { cause });
+}

@@ -1,0 +1,181 @@
+/**
+ * Texts of a given form: what `generate` is told of it becomes a matcher of `@x/grammar`. Grammars and the tree of a
+ * tokenizer's tokens are made once and shared by all sequences.
+ */
+import {
+  compileChoices,
+  compileGbnf,
+  compileRegex,
+  compileSchema,
+  Grammar,
+  type Matcher,
+  type SchemaOptions,
+  Vocabulary,
+} from '@x/grammar';
+import { type Tokenizer, TransformersError } from '@x/transformers';
+import type { Constraint } from './constraint';
+import type { OptionRule } from './options';
+
+/** A JSON Schema: an object, `true` or `false`. */
+export type JsonSchema = object | boolean;
+
+/** A schema of a library that follows Standard Schema (standardschema.dev), such as zod 4.2 and later. */
+export interface StandardSchema<T = unknown> {
+  readonly '~standard': {
+    readonly version: number;
+    readonly vendor: string;
+    readonly validate: (value: unknown) => StandardResult<T> | Promise<StandardResult<T>>;
+    readonly types?: { readonly input: unknown; readonly output: T } | undefined;
+    readonly jsonSchema?: { readonly input: (options: { target: 'draft-2020-12' }) => Record<string, unknown> };
+  };
+}
+
+export type StandardResult<T> =
+  | { readonly value: T; readonly issues?: undefined }
+  | { readonly issues: readonly { readonly message: string; readonly path?: readonly unknown[] | undefined }[] };
+
+/** The form of a text; one of them at most. */
+export interface StructureOptions<T = unknown> {
+  /**
+   * The text is JSON that meets this schema, and `Generation.value()` gives its value. A schema of a Standard Schema library
+   * also checks and transforms the value; objects then have no properties but those that it names.
+   */
+  schema?: StandardSchema<T> | JsonSchema;
+  /** How JSON of a `schema` is written. */
+  schemaOptions?: SchemaOptions;
+  /** The whole text matches this expression. Of a `RegExp` the flags `i` and `s` count. */
+  regex?: string | RegExp;
+  /** The text belongs to this grammar: GBNF, or one that `compileSchema` and others of `@x/grammar` made. */
+  grammar?: string | Grammar;
+  /** The text is one of these. */
+  choices?: readonly string[];
+}
+
+export const STRUCTURE_OPTIONS = {
+  schema: [
+    (value) =>
+      typeof value === 'boolean' ||
+      isStandard(value) ||
+      (typeof value === 'object' && value !== null && !Array.isArray(value)),
+    'a JSON Schema, or a schema of a library that follows Standard Schema',
+  ],
+  schemaOptions: [
+    (value) => typeof value === 'object' && value !== null,
+    'an object, such as { whitespace: "spaced" }',
+  ],
+  regex: [(value) => typeof value === 'string' || value instanceof RegExp, 'a string or a RegExp'],
+  grammar: [(value) => typeof value === 'string' || value instanceof Grammar, 'a grammar in GBNF, or a Grammar'],
+  choices: [
+    (value) => Array.isArray(value) && value.length > 0 && value.every((text) => typeof text === 'string'),
+    'a list of strings, of one at least',
+  ],
+} satisfies Record<keyof StructureOptions, OptionRule>;
+
+/**
+ * The constraint that the options ask for, if any.
+ * @throws GrammarError; TransformersError INVALID_OPTION, UNSUPPORTED_TOKENIZER
+ */
+export function structureOf(
+  options: StructureOptions & { constraint?: Constraint },
+  tokenizer: Tokenizer,
+  vocabSize: number,
+  endIds: readonly number[],
+): Constraint | undefined {
+  const names = (['schema', 'regex', 'grammar', 'choices', 'constraint'] as const).filter(
+    (name) => options[name] !== undefined,
+  );
+  if (names.length > 1) throw invalid(`${names.join(' and ')} are given together; give one of them`);
+  if (options.schemaOptions && options.schema === undefined) throw invalid('schemaOptions is given without schema');
+  if (options.constraint || names.length === 0) return options.constraint;
+  const matcher: Matcher = grammarOf(options).matcher(vocabularyOf(tokenizer, vocabSize, endIds));
+  return matcher;
+}
+
+/**
+ * The value of a text that was written for a schema.
+ * @throws TransformersError INVALID_VALUE where a Standard Schema library does not take it
+ */
+export async function parsedValue<T>(schema: StandardSchema<T> | JsonSchema, text: string): Promise<T> {
+  const value: unknown = JSON.parse(text);
+  if (!isStandard(schema)) return value as T;
+  const result = await schema['~standard'].validate(value);
+  if (result.issues === undefined) return result.value as T;
+  const issues = result.issues.map(({ message, path }) => `${path?.map(pathStep).join('.') ?? ''}: ${message}`);
+  throw new TransformersError(
+    'INVALID_VALUE',
+    `The schema refuses the value that the model wrote (${issues.join('; ').slice(0, 500)}); what it checks beyond its JSON Schema has to be tried again.`,
+  );
+}
+
+/** Of a Standard Schema a step is a key, or an object with one. */
+function pathStep(step: unknown): string {
+  return String(typeof step === 'object' && step !== null && 'key' in step ? step.key : step);
+}
+
+function isStandard(value: unknown): value is StandardSchema {
+  const holder = (typeof value === 'object' || typeof value === 'function') && value !== null ? value : {};
+  return '~standard' in holder && typeof (holder as StandardSchema)['~standard']?.validate === 'function';
+}
+
+/** Grammars in the order of their use, by what they were made from. */
+const grammars = new Map<string, Grammar>();
+const MOST_GRAMMARS = 16;
+
+function grammarOf({ schema, schemaOptions, regex, grammar, choices }: StructureOptions): Grammar {
+  if (grammar instanceof Grammar) return grammar;
+  if (grammar !== undefined) return remembered(`g${grammar}`, () => compileGbnf(grammar));
+  if (choices) return remembered(`c${JSON.stringify(choices)}`, () => compileChoices(choices));
+  if (regex !== undefined) {
+    const [source, flags] = typeof regex === 'string' ? [regex, ''] : [regex.source, regex.flags];
+    return remembered(`r${flags}/${source}`, () => compileRegex(source, flags));
+  }
+  const json = isStandard(schema) ? jsonOf(schema) : schema;
+  const options = { closed: isStandard(schema), ...schemaOptions };
+  let key: string | undefined;
+  try {
+    key = `s${options.whitespace} ${options.closed} ${JSON.stringify(json)}`;
+  } catch {
+    // Something that is no JSON, which compileSchema says.
+  }
+  return remembered(key, () => compileSchema(json, options));
+}
+
+function jsonOf(schema: StandardSchema): unknown {
+  const { jsonSchema, vendor } = schema['~standard'];
+  if (jsonSchema) return jsonSchema.input({ target: 'draft-2020-12' });
+  const { toJSONSchema } = schema as { toJSONSchema?: (options: object) => unknown };
+  if (typeof toJSONSchema === 'function') return toJSONSchema.call(schema, { io: 'input' });
+  throw invalid(
+    `the ${vendor} schema does not tell its JSON Schema; give that instead, such as z.toJSONSchema(schema)`,
+  );
+}
+
+function remembered(key: string | undefined, compile: () => Grammar): Grammar {
+  const known = key === undefined ? undefined : grammars.get(key);
+  const grammar = known ?? compile();
+  if (key === undefined) return grammar;
+  grammars.delete(key);
+  grammars.set(key, grammar);
+  for (const oldest of grammars.keys()) {
+    if (grammars.size <= MOST_GRAMMARS) break;
+    grammars.delete(oldest);
+  }
+  return grammar;
+}
+
+/** Of each tokenizer by the width of the logits and the tokens that end a text: chats may end with others. */
+const vocabularies = new WeakMap<Tokenizer, Map<string, Vocabulary>>();
+
+function vocabularyOf(tokenizer: Tokenizer, size: number, endIds: readonly number[]): Vocabulary {
+  const ends = endIds.filter((id) => id < size);
+  const known = vocabularies.get(tokenizer) ?? new Map<string, Vocabulary>();
+  vocabularies.set(tokenizer, known);
+  const key = `${size} ${ends.join(' ')}`;
+  const vocabulary = known.get(key) ?? new Vocabulary({ size, bytes: tokenizer.tokenBytes(), endIds: ends });
+  known.set(key, vocabulary);
+  return vocabulary;
+}
+
+function invalid(what: string): TransformersError {
+  return new TransformersError('INVALID_OPTION', `generate: ${what}.`);
+}
