@@ -1,0 +1,312 @@
+/**
+ * Models by name: loaded when they are first asked for, shared by all requests, and unloaded, the least recently used first,
+ * where another one needs their memory. Who asks first is served first, so that requests for a loaded model do not keep one
+ * that waits for room waiting for ever.
+ */
+import { OutOfMemoryError } from '@x/core';
+import {
+  type EmbeddingModel,
+  type LanguageModel,
+  type LoadEmbeddingModelOptions,
+  type LoadModelOptions,
+  loadEmbeddingModel,
+  loadModel,
+} from '@x/engine';
+import { ApiError, ServerError } from './errors';
+import { bytesOf, isOfHub, nameOf } from './model-files';
+
+/** A model that is loaded when it is asked for. */
+export type ModelFile = {
+  /** As `loadModel` takes it. It is told to nobody. */
+  path: string;
+} & (
+  | { kind?: 'text'; options?: Omit<LoadModelOptions, 'signal' | 'onProgress'> }
+  /** One that makes vectors of texts. */
+  | { kind: 'embedding'; options?: Omit<LoadEmbeddingModelOptions, 'signal' | 'onProgress'> }
+);
+
+type Model = LanguageModel | EmbeddingModel;
+
+/** A path, a path with options, or a model that the caller has loaded, which stays the caller's to dispose. */
+export type ModelSource = string | ModelFile | Model;
+
+/** By their names for clients, or paths whose last part is the name, without `.gguf`. */
+export type ModelSources = Readonly<Record<string, ModelSource>> | readonly string[];
+
+export interface PoolLimits {
+  /** Bytes of the weights of all loaded models together; models that the caller loaded are not counted. */
+  maxModelBytes: number;
+  /** Milliseconds without a request after which a model is unloaded. */
+  unloadAfterMs: number;
+}
+
+export type ModelState = 'unloaded' | 'loading' | 'loaded';
+
+interface Entry {
+  name: string;
+  file: ModelFile | undefined;
+  created: number;
+  bytes: number;
+  model: Model | undefined;
+  loading: Promise<Model> | undefined;
+  users: number;
+  usedAt: number;
+  timer: NodeJS.Timeout | undefined;
+}
+
+/** A model in use: it is not unloaded before {@link release}. */
+export interface Lease {
+  readonly name: string;
+  /** @throws ApiError 400 when it makes no texts */
+  readonly model: LanguageModel;
+  /** @throws ApiError 400 when it makes no vectors */
+  readonly embedder: EmbeddingModel;
+  /** Of either. */
+  readonly any: Model;
+  release(): void;
+}
+
+export class ModelPool {
+  private readonly entries = new Map<string, Entry>();
+  private readonly stopped = new AbortController();
+  /** Ends when those who asked before have room. */
+  private turn: Promise<unknown> = Promise.resolve();
+  private changed: (() => void) | undefined;
+  loads = 0;
+  unloads = 0;
+
+  /**
+   * @param onError hears why a model could not be loaded
+   * @throws ServerError INVALID_OPTION; FileFormatError for paths that do not exist
+   */
+  constructor(
+    sources: ModelSources,
+    private readonly limits: PoolLimits,
+    private readonly onError: (error: unknown) => void,
+  ) {
+    const named = Array.isArray(sources)
+      ? sources.map((path) => [nameOf(path), path] as const)
+      : Object.entries(sources);
+    if (named.length === 0) throw new ServerError('INVALID_OPTION', 'There are no models; give at least one.');
+    for (const [name, source] of named) {
+      if (name === '' || name.length > 256)
+        throw new ServerError('INVALID_OPTION', `A model is called ${JSON.stringify(name)}; give 1 to 256 characters.`);
+      if (this.entries.has(name))
+        throw new ServerError(
+          'INVALID_OPTION',
+          `Two models are called ${JSON.stringify(name)}; give each its own name.`,
+        );
+      this.entries.set(name, entryOf(name, source, limits.maxModelBytes));
+    }
+  }
+
+  /** Names, in the order in which they were given. */
+  list(): { name: string; created: number; state: ModelState; users: number }[] {
+    return [...this.entries.values()].map(({ name, created, model, loading, users }) => ({
+      name,
+      created,
+      users,
+      state: model ? 'loaded' : loading ? 'loading' : 'unloaded',
+    }));
+  }
+
+  /** The models of texts that are loaded now. */
+  loaded(): { name: string; model: LanguageModel }[] {
+    return [...this.entries.values()].flatMap(({ name, model }) =>
+      model && !isEmbedder(model) ? [{ name, model }] : [],
+    );
+  }
+
+  /** @throws ApiError 404 */
+  check(name: string): void {
+    if (this.entries.has(name)) return;
+    const shown = name.length > 64 ? 'with this long name' : JSON.stringify(name);
+    throw new ApiError(404, `There is no model ${shown}; GET /v1/models lists them.`, {
+      code: 'model_not_found',
+      param: 'model',
+    });
+  }
+
+  /**
+   * The model, loaded where it is not yet.
+   * @throws ApiError 404, 503; the signal's reason
+   */
+  async acquire(name: string, signal: AbortSignal): Promise<Lease> {
+    this.check(name);
+    const entry = this.entries.get(name)!;
+    // Counted from here on, so that it is not unloaded meanwhile.
+    const mine = this.turn.then(() => this.makeRoomAndLoad(entry, signal));
+    this.turn = mine.catch(() => {});
+    const loading = await mine;
+    try {
+      const model = await loading.promise;
+      signal.throwIfAborted();
+      let released = false;
+      const release = () => {
+        if (!released) this.release(entry);
+        released = true;
+      };
+      return {
+        name,
+        any: model,
+        release,
+        get model() {
+          if (isEmbedder(model)) throw wrongKind(name, 'makes vectors of texts, and no texts');
+          return model;
+        },
+        get embedder() {
+          if (!isEmbedder(model)) throw wrongKind(name, 'makes texts, and no vectors of them');
+          return model;
+        },
+      };
+    } catch (error) {
+      this.release(entry);
+      throw error;
+    }
+  }
+
+  /** Unloads what this pool has loaded; leases must be over. */
+  async close(): Promise<void> {
+    this.stopped.abort(new ApiError(503, 'The server is closing.', { retryAfter: 5 }));
+    this.changed?.();
+    for (const entry of this.entries.values()) {
+      clearTimeout(entry.timer);
+      await entry.loading?.catch(() => {});
+      if (entry.file && entry.model) this.unload(entry);
+    }
+  }
+
+  /** Takes a use of the entry, and begins to load it where there is room. The promise is wrapped so that nobody awaits it here. */
+  private async makeRoomAndLoad(entry: Entry, signal: AbortSignal): Promise<{ promise: Promise<Model> }> {
+    for (;;) {
+      signal.throwIfAborted();
+      this.stopped.signal.throwIfAborted();
+      if (entry.model || entry.loading || this.makeRoom(entry)) break;
+      await this.change(signal);
+    }
+    entry.users++;
+    clearTimeout(entry.timer);
+    if (entry.model) return { promise: Promise.resolve(entry.model) };
+    entry.loading ??= this.load(entry);
+    return { promise: entry.loading };
+  }
+
+  /** Until a model is used no more, or the signal is aborted. */
+  private async change(signal: AbortSignal): Promise<void> {
+    await new Promise<void>((resolve) => {
+      this.changed = resolve;
+      signal.addEventListener('abort', () => resolve(), { once: true });
+    });
+    this.changed = undefined;
+  }
+
+  /** Unloads what nobody uses until there is room. @returns false when what is in use takes too much */
+  private makeRoom(entry: Entry): boolean {
+    const others = [...this.entries.values()].filter(({ file, model, loading }) => file && (model || loading));
+    let total = others.reduce((sum, { bytes }) => sum + bytes, entry.bytes);
+    const idle = others.filter(({ model, users }) => model && users === 0).sort((a, b) => a.usedAt - b.usedAt);
+    const surplus: Entry[] = [];
+    while (total > this.limits.maxModelBytes) {
+      const next = idle.shift();
+      if (!next) return false;
+      surplus.push(next);
+      total -= next.bytes;
+    }
+    for (const next of surplus) this.unload(next);
+    return true;
+  }
+
+  private async load(entry: Entry): Promise<Model> {
+    try {
+      const { signal } = this.stopped;
+      const file = entry.file!;
+      const load = (): Promise<Model> =>
+        file.kind === 'embedding'
+          ? loadEmbeddingModel(file.path, { ...file.options, signal })
+          : loadModel(file.path, { ...file.options, signal });
+      entry.model = await load().catch((error) => {
+        // Caches are not in the budget: what nobody uses makes room once.
+        if (!(error instanceof OutOfMemoryError) || !this.unloadIdle()) throw error;
+        return load();
+      });
+      this.loads++;
+      return entry.model;
+    } catch (error) {
+      this.stopped.signal.throwIfAborted();
+      this.onError(error);
+      throw new ApiError(
+        500,
+        `The model ${JSON.stringify(entry.name)} could not be loaded; the server's log has the cause.`,
+        {
+          code: 'model_load_failed',
+        },
+      );
+    } finally {
+      entry.loading = undefined;
+    }
+  }
+
+  private release(entry: Entry): void {
+    entry.users--;
+    entry.usedAt = performance.now();
+    if (entry.users > 0) return;
+    this.changed?.();
+    if (!entry.file || !Number.isFinite(this.limits.unloadAfterMs)) return;
+    const unload = () => {
+      if (entry.users === 0 && entry.model) this.unload(entry);
+    };
+    clearTimeout(entry.timer);
+    entry.timer = setTimeout(unload, this.limits.unloadAfterMs).unref();
+  }
+
+  /** @returns whether there was anything to unload */
+  private unloadIdle(): boolean {
+    const idle = [...this.entries.values()].filter(({ file, model, users }) => file && model && users === 0);
+    for (const entry of idle) this.unload(entry);
+    return idle.length > 0;
+  }
+
+  private unload(entry: Entry): void {
+    clearTimeout(entry.timer);
+    entry.model?.dispose();
+    entry.model = undefined;
+    this.unloads++;
+  }
+}
+
+function entryOf(name: string, source: ModelSource, maxBytes: number): Entry {
+  const common = {
+    name,
+    created: Math.floor(Date.now() / 1000),
+    users: 0,
+    usedAt: 0,
+    timer: undefined,
+    loading: undefined,
+  };
+  if (typeof source === 'object' && source !== null && ('generate' in source || 'embed' in source))
+    return { ...common, file: undefined, bytes: 0, model: source };
+  const file = typeof source === 'string' ? { path: source } : source;
+  if (typeof file?.path !== 'string')
+    throw new ServerError(
+      'INVALID_OPTION',
+      `The model ${name} has no path; give a path, { path, options } or a loaded model.`,
+    );
+  if (isOfHub(file.path) && Number.isFinite(maxBytes)) {
+    const message = `The size of ${file.path} is not known before it is here, and there is maxModelBytes; download it first and give its path.`;
+    throw new ServerError('INVALID_OPTION', message);
+  }
+  const bytes = isOfHub(file.path) ? 0 : bytesOf(file.path);
+  if (bytes > maxBytes) {
+    const message = `The model ${name} has ${bytes} bytes, maxModelBytes is ${maxBytes}; allow more, or take a smaller model.`;
+    throw new ServerError('INVALID_OPTION', message);
+  }
+  return { ...common, file, bytes, model: undefined };
+}
+
+function isEmbedder(model: Model): model is EmbeddingModel {
+  return 'embed' in model;
+}
+
+function wrongKind(name: string, what: string): ApiError {
+  return new ApiError(400, `The model ${JSON.stringify(name)} ${what}.`, { code: 'wrong_model', param: 'model' });
+}

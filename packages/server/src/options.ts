@@ -1,0 +1,152 @@
+/** What a server is made with: each option with its type, its default and its bounds. */
+import { checkOptions, type OptionRule } from '@x/engine';
+import type { ModelSources } from './model-pool';
+import type { AllowedHosts, AllowedOrigins } from './security';
+
+export interface ServerOptions {
+  /** The models by name, or paths of their files. */
+  models: ModelSources;
+  /** Keys of which a request has to have one. Default: none is asked for. */
+  apiKey?: string | readonly string[];
+  /**
+   * Host names that requests may be sent to, without ports, or `'any'`. Default: `localhost` and the loopback addresses, so
+   * that no page that a browser shows can reach the server under another name.
+   */
+  allowedHosts?: readonly string[] | 'any';
+  /** Origins of other pages that may ask, such as `https://app.example`, or `'*'`. Default: none. */
+  cors?: readonly string[] | '*';
+  /** Sequences that are computed at once, over all models. Default 32. */
+  maxSequences?: number;
+  /** Sequences that wait for a slot at most; more are refused with 429. Default 256. */
+  maxWaiting?: number;
+  /** Sequences of one client (a key and an address), running or waiting. Default: no limit of its own. */
+  maxPerClient?: number;
+  /** Milliseconds to wait for a slot at most, then 503. Default 60,000. */
+  waitTimeoutMs?: number;
+  /** Milliseconds for a request in all, then 504, or an error in its stream. Default 600,000. */
+  requestTimeoutMs?: number;
+  /** Milliseconds that a reader may let its stream stand still while there is something to read. Default 30,000. */
+  stallTimeoutMs?: number;
+  /** Milliseconds for a body to arrive. Default 30,000. */
+  bodyTimeoutMs?: number;
+  /** Bytes of a request's body. Default 4 MiB. */
+  maxBodyBytes?: number;
+  /** Bytes of a request's headers. Default 16,384. */
+  maxHeaderBytes?: number;
+  /** Tokens that a sequence may generate; a larger wish is cut to it. Default: what the context holds. */
+  maxTokens?: number;
+  /** Choices of one request (`n`, or prompts times `n`). Default 32. */
+  maxChoices?: number;
+  /** Bytes of the weights of all models that the server has loaded; the least recently used go. Default: no limit. */
+  maxModelBytes?: number;
+  /** Milliseconds after which a model that nobody asks for is unloaded. Default: never. */
+  unloadAfterMs?: number;
+  /** The page to chat in at `/`. Default true. */
+  page?: boolean;
+  /**
+   * Tells requests of different clients apart, for turns and limits. Default: by key and by the address that
+   * {@link serve} knows.
+   */
+  clientOf?: (request: Request) => string;
+  /** Hears of each request that ended, and of failures. Prompts and answers are no part of it. Default: nothing. */
+  onLog?: (entry: LogEntry) => void;
+}
+
+/** A request that ended. */
+export interface LogEntry {
+  /** As the answer's `x-request-id` has it. */
+  id: string;
+  method: string;
+  /** Of the server's own: what a client wrote is not told. */
+  route: string;
+  status: number;
+  ms: number;
+  /** What went wrong on the server; it may name files. */
+  error?: unknown;
+}
+
+export type ResolvedOptions = Required<
+  Omit<ServerOptions, 'apiKey' | 'allowedHosts' | 'cors' | 'clientOf' | 'onLog'>
+> & {
+  keys: readonly string[];
+  allowedHosts: AllowedHosts;
+  cors: AllowedOrigins;
+  clientOf: ((request: Request) => string) | undefined;
+  onLog: (entry: LogEntry) => void;
+};
+
+const isStrings = (value: unknown): boolean =>
+  Array.isArray(value) && value.every((one) => typeof one === 'string' && one !== '');
+const count: OptionRule = [(value) => isFrom(value, 1) && Number.isInteger(value), 'a whole number of 1 or more'];
+const limit: OptionRule = [
+  (value) => value === Number.POSITIVE_INFINITY || (isFrom(value, 1) && Number.isInteger(value)),
+  'a whole number of 1 or more, or Infinity',
+];
+/** Timers know no longer time. */
+const MAX_MS = 2 ** 31 - 1;
+const milliseconds: OptionRule = [
+  (value) => isFrom(value, 1) && (value as number) <= MAX_MS,
+  `milliseconds from 1 to ${MAX_MS}`,
+];
+const callback: OptionRule = [(value) => typeof value === 'function', 'a function'];
+
+const OPTIONS = {
+  models: [(value) => typeof value === 'object' && value !== null, 'an object of models by name, or a list of paths'],
+  apiKey: [
+    (value) => (typeof value === 'string' && value !== '') || (isStrings(value) && (value as []).length > 0),
+    'a string, or a list of strings, none of them empty',
+  ],
+  allowedHosts: [(value) => value === 'any' || isStrings(value), '"any" or a list of host names'],
+  cors: [(value) => value === '*' || isStrings(value), '"*" or a list of origins'],
+  maxSequences: count,
+  maxWaiting: [(value) => isFrom(value, 0) && Number.isInteger(value), 'a whole number of 0 or more'],
+  maxPerClient: limit,
+  waitTimeoutMs: milliseconds,
+  requestTimeoutMs: milliseconds,
+  stallTimeoutMs: milliseconds,
+  bodyTimeoutMs: milliseconds,
+  maxBodyBytes: count,
+  maxHeaderBytes: count,
+  maxTokens: limit,
+  maxChoices: count,
+  maxModelBytes: limit,
+  unloadAfterMs: [
+    (value) => value === Number.POSITIVE_INFINITY || (isFrom(value, 1) && (value as number) <= MAX_MS),
+    `milliseconds from 1 to ${MAX_MS}, or Infinity`,
+  ],
+  page: [(value) => typeof value === 'boolean', 'true or false'],
+  clientOf: callback,
+  onLog: callback,
+} satisfies Record<keyof ServerOptions, OptionRule>;
+
+/** @throws TransformersError INVALID_OPTION */
+export function resolveOptions(options: ServerOptions): ResolvedOptions {
+  checkOptions('createServer', options, OPTIONS);
+  const { apiKey, allowedHosts, cors = [], clientOf, onLog = () => {} } = options;
+  return {
+    models: options.models ?? [],
+    keys: apiKey === undefined ? [] : typeof apiKey === 'string' ? [apiKey] : apiKey,
+    allowedHosts,
+    cors,
+    clientOf,
+    onLog,
+    maxSequences: options.maxSequences ?? 32,
+    maxWaiting: options.maxWaiting ?? 256,
+    maxPerClient: options.maxPerClient ?? Number.POSITIVE_INFINITY,
+    waitTimeoutMs: options.waitTimeoutMs ?? 60_000,
+    requestTimeoutMs: options.requestTimeoutMs ?? 600_000,
+    stallTimeoutMs: options.stallTimeoutMs ?? 30_000,
+    bodyTimeoutMs: options.bodyTimeoutMs ?? 30_000,
+    maxBodyBytes: options.maxBodyBytes ?? 4 * 2 ** 20,
+    maxHeaderBytes: options.maxHeaderBytes ?? 16_384,
+    maxTokens: options.maxTokens ?? Number.POSITIVE_INFINITY,
+    maxChoices: options.maxChoices ?? 32,
+    maxModelBytes: options.maxModelBytes ?? Number.POSITIVE_INFINITY,
+    unloadAfterMs: options.unloadAfterMs ?? Number.POSITIVE_INFINITY,
+    page: options.page ?? true,
+  };
+}
+
+function isFrom(value: unknown, least: number): boolean {
+  return typeof value === 'number' && value >= least;
+}

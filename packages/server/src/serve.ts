@@ -1,0 +1,128 @@
+/** The server on a port of this machine, in Node. */
+import type { Server as HttpServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { createAdaptorServer } from '@hono/node-server';
+import { checkOptions } from '@x/engine';
+import { createServer, type Server } from './create-server';
+import { ServerError } from './errors';
+import type { ServerOptions } from './options';
+import { isLoopback } from './security';
+
+export interface ServeOptions extends ServerOptions {
+  /** Address to listen on. Default `127.0.0.1`: this machine alone. Others ask for an {@link apiKey}. */
+  host?: string;
+  /** Default 8080; 0 takes one that is free. */
+  port?: number;
+  /** Listens on other addresses than loopback without a key: whoever reaches the port can use the models. Default false. */
+  allowOpenNetwork?: boolean;
+}
+
+export interface RunningServer extends Server {
+  /** Such as `http://127.0.0.1:8080`. */
+  readonly url: string;
+  readonly host: string;
+  readonly port: number;
+}
+
+const DEFAULT_PORT = 8080;
+/** Connections that hold no request, and headers that come byte by byte. */
+const TIMEOUTS = { keepAliveTimeout: 10_000, headersTimeout: 20_000 };
+
+/**
+ * Listens, and answers until it is closed.
+ * @throws ServerError PORT_IN_USE, CANNOT_LISTEN, INVALID_OPTION for an open address without a key; what {@link createServer} throws
+ */
+export async function serve({
+  host = '127.0.0.1',
+  port = DEFAULT_PORT,
+  allowOpenNetwork = false,
+  ...options
+}: ServeOptions): Promise<RunningServer> {
+  checkOptions(
+    'serve',
+    { host, port, allowOpenNetwork },
+    {
+      host: [(value) => typeof value === 'string' && value !== '', 'an address such as "127.0.0.1"'],
+      port: [
+        (value) => Number.isInteger(value) && (value as number) >= 0 && (value as number) <= 65_535,
+        'a whole number from 0 to 65535',
+      ],
+      allowOpenNetwork: [(value) => typeof value === 'boolean', 'true or false'],
+    },
+  );
+  const isLocal = isLoopback(host);
+  if (!isLocal && options.apiKey === undefined && !allowOpenNetwork) {
+    throw new ServerError(
+      'INVALID_OPTION',
+      `serve: on ${host} others reach the server, and there is no key; give apiKey (--api-key), or allowOpenNetwork (--allow-open-network) where that is meant.`,
+    );
+  }
+  const maxHeaderSize = options.maxHeaderBytes ?? 16_384;
+  const server = createServer({ ...options, allowedHosts: options.allowedHosts ?? (isLocal ? undefined : 'any') });
+  const http = createAdaptorServer({
+    fetch: (request, environment) => server.fetch(request, environment),
+    overrideGlobalObjects: false,
+    serverOptions: { maxHeaderSize },
+  }) as HttpServer;
+  Object.assign(http, TIMEOUTS);
+  try {
+    await listen(http, host, port);
+  } catch (error) {
+    await server.close({ timeoutMs: 0 });
+    throw error;
+  }
+  const actual = (http.address() as AddressInfo).port;
+  let closing: Promise<void> | undefined;
+  return {
+    fetch: server.fetch,
+    get stats() {
+      return server.stats;
+    },
+    host,
+    port: actual,
+    url: `http://${host.includes(':') ? `[${host}]` : host}:${actual}`,
+    close(closeOptions) {
+      closing ??= shut(http, server, closeOptions);
+      return closing;
+    },
+  };
+}
+
+async function listen(http: HttpServer, host: string, port: number): Promise<void> {
+  try {
+    await new Promise<void>((resolve, reject) => {
+      http.once('error', reject);
+      http.listen(port, host, () => {
+        http.off('error', reject);
+        resolve();
+      });
+    });
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    if (code === 'EADDRINUSE')
+      throw new ServerError(
+        'PORT_IN_USE',
+        `serve: port ${port} of ${host} is in use; give another one (--port), or 0 for any.`,
+        { cause },
+      );
+    throw new ServerError(
+      'CANNOT_LISTEN',
+      `serve: cannot listen on ${host}, port ${port}: ${(cause as Error).message}.`,
+      { cause },
+    );
+  }
+}
+
+/** Takes no new connections, lets requests end, and drops what is left. */
+async function shut(http: HttpServer, server: Server, options: { timeoutMs?: number } | undefined): Promise<void> {
+  const stopped = new Promise<void>((resolve) => {
+    http.close(() => resolve());
+  });
+  http.closeIdleConnections();
+  await server.close(options);
+  // The last answers are on their way to their sockets.
+  const drop = setTimeout(() => http.closeAllConnections(), 500);
+  http.closeIdleConnections();
+  await stopped;
+  clearTimeout(drop);
+}
