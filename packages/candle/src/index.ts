@@ -32,14 +32,20 @@ export {
 export * as files from '@x/core/files';
 /** Sequences, caches, sampling, generation. */
 export * as engine from '@x/engine';
-export { LanguageModel, loadModel } from '@x/engine';
+export { EmbeddingModel, LanguageModel, loadEmbeddingModel, loadModel } from '@x/engine';
+/** JSON Schema, expressions and grammars as masks over tokens. */
+export * as grammar from '@x/grammar';
 /** Drivers and compilers of this machine. */
 export * as hip from '@x/hip';
+/** Models from the Hugging Face hub. */
+export * as hub from '@x/hub';
 /** Modules, losses, optimisers, `VarBuilder`. */
 export * as nn from '@x/nn';
 /** GGUF files, quantized tensors. */
 export * as quantized from '@x/quantized';
 /** The devices with compiled kernels and their options. */
 export * as rocm from '@x/rocm-backend';
+/** Models over HTTP in OpenAI's form. */
+export * as server from '@x/server';
 /** Models, their weights, tokenizers. */
 export * as transformers from '@x/transformers';

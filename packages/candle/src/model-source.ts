@@ -1,13 +1,15 @@
 /**
- * Weights to be quantised, from a GGUF file, a safetensors file or a Hugging Face directory: one list of tensors whose
+ * MODEL arguments of commands. Weights to be quantised, from a GGUF file, a safetensors file or a Hugging Face directory: one list of tensors whose
  * values are read some rows at a time, so that no more than a part of one weight is in memory as f32.
  */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { Device, FileFormatError, scope, Tensor } from '@x/core';
 import { readJsonFile, ShardedSafetensors } from '@x/core/files';
+import { isHubName } from '@x/hub';
 import { type BlockFormat, byteLengthOf, GgufFile, type GgufValue, gguf } from '@x/quantized';
 import { type GgufExport, type GgufTensorName, ggufExport, readTokenizerJson, WeightFile } from '@x/transformers';
+import { type DownloadOptions, download } from './download';
 
 export interface SourceTensor {
   readonly name: string;
@@ -34,6 +36,12 @@ export interface ModelSource {
   /** Files that are read; none may be the output. */
   readonly paths: readonly string[];
   close(): void;
+}
+
+/** The path of a MODEL argument: a path as it is, a model of the hub where it is in the cache, downloaded when it is not. */
+export async function localModel(model: string, options: DownloadOptions): Promise<string> {
+  if (!isHubName(model)) return model;
+  return (await download(model, { ...options, update: false })).path;
 }
 
 /** Opens whatever `path` names. @throws FileFormatError, TransformersError as the readers of the formats */

@@ -26,7 +26,8 @@ export function wholeNumber(from: number, to = Number.MAX_SAFE_INTEGER): (text: 
 /** A parser of numbers such as 0.7 and 1e-3. */
 export function decimal({ from, to, above }: NumberRange): (text: string) => number {
   return (text) => {
-    const value = DECIMAL.test(text) ? Number(text) : Number.NaN;
+    const digits = from < 0 ? text.replace(/^-/, '') : text;
+    const value = DECIMAL.test(digits) ? Number(text) : Number.NaN;
     if (value <= to && (above ? value > from : value >= from)) return value;
     throw new InvalidArgumentError(`Give a number ${above ? `above ${from} and at most` : `from ${from} to`} ${to}.`);
   };

@@ -103,6 +103,26 @@ describe('run', { timeout: 300_000 }, () => {
     }
   });
 
+  test('--prompt-cache keeps the prompt, takes it from there, and says what is wrong with the file', async () => {
+    const file = join(folder, 'kept.prompt');
+    const prompt = 'Once upon a time there lived a king. '.repeat(6);
+    const line = ['run', TINY, ...greedy, '-n', '3', '--json', '--prompt-cache', file];
+    const first = await run([...line, '-p', prompt]);
+    const { promptTokens, reusedTokens, text } = JSON.parse(first.out);
+    expect([reusedTokens, promptTokens > 40]).toEqual([0, true]);
+    expect(first.err).toMatch(/^\d+ tokens of the prompt are kept in .*kept\.prompt\n$/);
+    const again = await run([...line, '-p', prompt]);
+    expect([JSON.parse(again.out).text, again.err]).toEqual([text, '']);
+    expect(JSON.parse(again.out).reusedTokens).toBe(promptTokens - 1 - ((promptTokens - 1) % 32));
+    const bytes = readFileSync(file);
+    writeFileSync(file, bytes.subarray(0, bytes.length - 9));
+    const damaged = await run([...line, '-p', prompt]);
+    expect([damaged.status, JSON.parse(damaged.out).error.code]).toEqual([1, expect.stringMatching(/^FILE_/)]);
+    expect(readFileSync(file).length).toBe(bytes.length - 9);
+    const short = await run(['run', TINY, ...greedy, '-n', '1', '--prompt-cache', join(folder, 'short.prompt')]);
+    expect([short.status, short.err]).toEqual([0, expect.stringMatching(/5 tokens are not kept: more than 32 are/)]);
+  });
+
   test('says when the context is full', async () => {
     const full = ['run', TINY, ...greedy, '-n', '100', '--max-context', '12'];
     const { status, out, err } = await run(full);
@@ -290,7 +310,16 @@ describe('inspect of a directory', { timeout: 300_000 }, () => {
     const directory = join(folder, 'one');
     mkdirSync(directory);
     copyFileSync(TINY, join(directory, 'model.gguf'));
-    expect(await inspect(directory)).toMatchObject({ format: 'GGUF v3', file: join(directory, 'model.gguf') });
+    const said = await inspect(directory);
+    expect(said).toMatchObject({
+      format: 'GGUF v3',
+      file: join(directory, 'model.gguf'),
+      loads: 'loadModel',
+      problems: [],
+    });
+    expect(said.memory[0].contexts).toEqual([{ positions: 512, cacheBytes: said.memory[0].cacheBytes }]);
+    const { out } = await run(['inspect', directory]);
+    expect(out).toMatch(/\nloads with loadModel\n/);
   });
 
   test('safetensors files with config.json, with an index and without', async () => {
@@ -316,6 +345,10 @@ describe('inspect of a directory', { timeout: 300_000 }, () => {
     expect(without.memory[0]).toMatchObject({ weightBytes: 48, cacheBytes: 2 * 2 * 2 * 2 * 4 * 10, contextLength: 10 });
     const index = join(directory, 'model.safetensors.index.json');
     writeFileSync(index, JSON.stringify({ weight_map: { w0: names[0], w1: names[1] } }));
+    expect([without.loads, without.problems]).toEqual([
+      false,
+      ['There is no tokenizer.json beside the weights.', expect.stringContaining('is not supported')],
+    ]);
     expect((await inspect(directory)).tensors).toEqual(without.tensors);
     expect((await inspect(index)).tensors).toEqual(without.tensors);
   });

@@ -7,16 +7,18 @@ test('daily names are flat, everything else is in a namespace a package', () => 
       ...[
         'CandleError',
         'Device',
+        'EmbeddingModel',
         'LanguageModel',
         'Tensor',
         'Var',
         'keep',
+        'loadEmbeddingModel',
         'loadModel',
         'memoryStats',
         'noGrad',
         'scope',
       ],
-      ...['core', 'engine', 'files', 'hip', 'nn', 'quantized', 'rocm', 'transformers'],
+      ...['core', 'engine', 'files', 'grammar', 'hip', 'hub', 'nn', 'quantized', 'rocm', 'server', 'transformers'],
     ].sort(),
   );
   expect(candle.core.Tensor).toBe(candle.Tensor);

@@ -370,6 +370,8 @@ describe('inspect', () => {
     const js = found.memory.find(({ device }: { device: string }) => device === 'js');
     const bytes = found.tensors.reduce((sum: number, tensor: { bytes: number }) => sum + tensor.bytes, 0);
     // 8 layers, 4 key and value heads of 32 values each, 512 positions, f32.
-    expect(js).toEqual({ device: 'js', weightBytes: bytes, cacheBytes: 8 * 2 * 4 * 32 * 4 * 512, contextLength: 512 });
+    const cacheBytes = 8 * 2 * 4 * 32 * 4 * 512;
+    const contexts = [{ positions: 512, cacheBytes }];
+    expect(js).toEqual({ device: 'js', weightBytes: bytes, cacheBytes, contextLength: 512, contexts });
   });
 });

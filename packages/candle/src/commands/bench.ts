@@ -10,6 +10,7 @@ import '@x/rocm-backend';
 import { version } from '../../package.json';
 import { copyRate, type Figure, type Measurement, measure, type Workload } from '../bench/measure';
 import { interruptible } from '../interrupt';
+import { localModel } from '../model-source';
 import { someText, wholeNumber } from '../option-values';
 import { formatBytes, guarded, printJson, table, UsageError } from '../output';
 
@@ -45,7 +46,10 @@ interface Report {
 export function benchCommand(): Command {
   return new Command('bench')
     .description('measure loading, reading of prompts and decoding')
-    .argument('<model>', 'a .gguf file, or a directory with config.json, *.safetensors and tokenizer.json')
+    .argument(
+      '<model>',
+      'a .gguf file, a directory with config.json, *.safetensors and tokenizer.json, or hf:org/repo:Q4_K_M',
+    )
     .option('--prompt <tokens>', 'tokens of a prompt', wholeNumber(1), 512)
     .option('--gen <tokens>', 'tokens that are generated', wholeNumber(2), 128)
     .option('--batch <counts>', 'sequences together, such as 1,8,64', wholeNumbers, [1])
@@ -72,10 +76,11 @@ function wholeNumbers(text: string): number[] {
   return values;
 }
 
-async function bench(path: string, options: BenchOptions, signal: AbortSignal): Promise<void> {
+async function bench(name: string, options: BenchOptions, signal: AbortSignal): Promise<void> {
   const { prompt, gen, batch, context, repeat } = options;
   if (options.report !== undefined) checkPlace(options.report);
   const device = options.device === 'auto' ? await Device.auto() : Device.parse(options.device);
+  const path = await localModel(name, { json: options.json, signal });
   await device.synchronize();
   const before = device.memory().liveBytes;
   const maxContext = Math.max(prompt, ...context) + gen;

@@ -1,56 +1,91 @@
-/** `candle doctor`: drivers, permissions, compilers, libraries and code objects, and what to install for what is missing. */
+/** `candle doctor`: drivers, permissions, compilers, libraries and code objects, and what to do about what is missing. */
+import { writeFileSync } from 'node:fs';
 import { totalmem } from 'node:os';
-import { compilers, type LibraryReport, libraryReports, openDevice, type PlatformReport, platforms } from '@x/hip';
-import { listTargets, resolveTarget } from '@x/kernels';
-import { Command } from 'commander';
-import { guarded, paint, printJson } from '../output';
+import type { PlatformReport } from '@x/hip';
+import { installCommand, installedKernels, kernelPackageFor, listTargets, resolveTarget } from '@x/kernels';
+import { Command, Option } from 'commander';
+import { version } from '../../package.json';
+import { type DeviceCheck, type Diagnosis, describe } from '../doctor/describe';
+import { findings } from '../doctor/findings';
+import { readMachine } from '../doctor/machine';
+import { PROBES, type ProbedDevice, type ProbeName, type Probes, printAnswer, probeAll } from '../doctor/probe';
+import { guarded, printJson, UsageError } from '../output';
 
-interface DeviceCheck {
-  device: string;
-  name: string;
-  arch: string;
-  memoryBytes: number;
-  /** The built target that serves it, or null. */
-  codeObjects: string | null;
-  advice?: string;
+interface DoctorOptions {
+  json?: boolean;
+  report?: string;
+  probe?: ProbeName;
 }
 
 export function doctorCommand(): Command {
   return new Command('doctor')
     .description('check what this machine can run, and say what to install')
     .option('--json', 'print one JSON object')
-    .action((options: { json?: boolean }) =>
-      guarded(options.json, () => {
-        const targets = listTargets();
-        const reports = platforms();
-        const devices = reports.flatMap((report) => checkDevices(report, targets));
-        if (!devices.some(({ device }) => device === 'cpu')) devices.push(plainCpu());
-        const result = {
-          node: process.versions.node,
-          system: `${process.platform}-${process.arch}`,
-          platforms: reports,
-          devices,
-          compilers: compilers(),
-          libraries: libraryReports(),
-          kernelTargets: targets,
-        };
+    .option('--report <file>', 'write all of it to a file, to send with a report of a problem')
+    .addOption(new Option('--probe <name>').choices(PROBES).hideHelp())
+    .action((options: DoctorOptions) =>
+      guarded(options.json, async () => {
+        if (options.probe) return printAnswer(options.probe);
+        const result = await diagnose();
+        if (options.report) writeReport(options.report, result);
         if (options.json) printJson(result);
         else process.stdout.write(`${describe(result)}\n`);
       }),
     );
 }
 
-function checkDevices(report: PlatformReport, targets: readonly string[]): DeviceCheck[] {
-  return Array.from({ length: report.deviceCount }, (_, ordinal) => {
-    using device = openDevice(report.platform, ordinal);
-    const { name, arch, totalMemory } = device.properties;
-    const codeObjects = resolveTarget(arch).find((target) => targets.includes(target)) ?? null;
-    const advice = codeObjects
-      ? undefined
-      : `no kernels for ${arch}: they are compiled on first use if the run-time compiler below is there (else install it), and kept; in a checkout of the project, build them: pnpm kernels --targets native`;
-    const label = report.platform === 'host' ? 'cpu' : `${report.platform}:${ordinal}`;
-    return { device: label, name, arch, memoryBytes: totalMemory, codeObjects, advice };
-  });
+async function diagnose(): Promise<Diagnosis> {
+  const machine = readMachine();
+  const probes = await probeAll();
+  const targets = listTargets();
+  const targetFor = (arch: string) => resolveTarget(arch).find((target) => targets.includes(target));
+  const installed = installedKernels();
+  const devices = [probes.rocm, probes.cuda, probes.host].flatMap((probe) =>
+    'answer' in probe ? probe.answer.devices.map((device) => checkDevice(device, targetFor(device.arch))) : [],
+  );
+  if (!devices.some(({ device }) => device === 'cpu')) devices.push(plainCpu());
+  const tools = 'answer' in probes.tools ? probes.tools.answer : { compilers: [], libraries: [] };
+  return {
+    node: process.versions.node,
+    system: machine.system,
+    machine,
+    findings: findings(machine, probes, {
+      targetFor,
+      installFor: (arch) => {
+        const name = kernelPackageFor(arch);
+        return name && installCommand(name);
+      },
+      refused: installed.flatMap(({ name, reason }) => (reason ? [{ name, reason: reason.message }] : [])),
+    }),
+    platforms: (['rocm', 'cuda', 'host'] as const).map((name) => platformReport(name, probes)),
+    devices,
+    ...tools,
+    kernelPackages: installed.map(({ name, targets }) => ({ name, targets })),
+    kernelTargets: targets,
+  };
+}
+
+function platformReport(platform: 'rocm' | 'cuda' | 'host', probes: Probes): PlatformReport {
+  const probe = probes[platform];
+  if ('answer' in probe) return probe.answer.report;
+  return {
+    platform,
+    available: false,
+    deviceCount: 0,
+    searched: [],
+    reason: {
+      code: 'DRIVER_ERROR',
+      message: `asking it ended with ${probe.failure.how}`,
+      remedy: 'See the findings above',
+    },
+  };
+}
+
+function checkDevice(device: ProbedDevice, target: string | undefined): DeviceCheck {
+  const advice = target
+    ? undefined
+    : 'its kernels are compiled on first use if the run-time compiler below is there, and kept';
+  return { ...device, codeObjects: target ?? null, ...(advice && { advice }) };
 }
 
 /** The cpu device where the host platform cannot run: core's own, in TypeScript. */
@@ -66,57 +101,14 @@ function plainCpu(): DeviceCheck {
   };
 }
 
-function describe(result: {
-  node: string;
-  system: string;
-  platforms: PlatformReport[];
-  devices: DeviceCheck[];
-  compilers: ReturnType<typeof compilers>;
-  libraries: LibraryReport[];
-  kernelTargets: string[];
-}): string {
-  const mark = (good: boolean) => (good ? paint('green', 'ok') : paint('yellow', '--'));
-  const lines = [`Node ${result.node} on ${result.system}`, '', 'Platforms'];
-  for (const { platform, available, library, version, reason, searched } of result.platforms) {
-    lines.push(`  ${mark(available)} ${platform}${library ? `: ${library}` : ''}${version ? ` (${version})` : ''}`);
-    if (reason)
-      lines.push(`       ${reason.name ? `${reason.name}: ` : ''}${reason.message}`, `       ${reason.remedy}`);
-    if (!library && searched.length > 0) lines.push(paint('dim', `       looked for: ${searched.join(', ')}`));
-  }
-  lines.push('', 'Devices');
-  for (const { device, name, arch, memoryBytes, codeObjects, advice } of result.devices) {
-    lines.push(
-      `  ${mark(codeObjects !== null)} ${device}: ${name} (${arch}), ${(memoryBytes / 2 ** 30).toFixed(1)} GiB, kernels: ${codeObjects ?? 'none'}`,
+/** A file of JSON: the facts as data, and the text in lines. It has no more of the environment than the drivers' variables. */
+function writeReport(file: string, result: Diagnosis): void {
+  const report = { candle: version, written: new Date().toISOString(), ...result, text: describe(result).split('\n') };
+  try {
+    writeFileSync(file, `${JSON.stringify(report, null, 1)}\n`);
+  } catch (error) {
+    throw new UsageError(
+      `the report cannot be written: ${(error as Error).message}. Name a file in a folder that can be written`,
     );
-    if (advice) lines.push(`       ${advice}`);
   }
-  lines.push('', 'Run-time compilers');
-  for (const { platform, available, library, version, reason, candidates } of result.compilers) {
-    lines.push(`  ${mark(available)} ${platform}: ${available ? `${library} (${version})` : reason}`);
-    for (const refused of candidates?.filter((candidate) => candidate.reason) ?? []) {
-      const what = refused.version ? `${refused.path} (${refused.version})` : refused.path;
-      lines.push(paint('dim', `       not ${what}: ${refused.reason}`));
-    }
-  }
-  lines.push('', 'Libraries (our kernels do the work of those that are missing)');
-  for (const { name, platform, purpose, available, library, version, reason, searched } of result.libraries) {
-    const what = `${name} (${platform}, ${purpose === 'gemm' ? 'matrix products' : 'convolutions'})`;
-    lines.push(
-      `  ${mark(available)} ${what}: ${library ? `${library}${version ? ` (${version})` : ''}` : reason?.message}`,
-    );
-    if (reason) lines.push(`       ${reason.remedy}`);
-    if (!available && searched.length > 0) lines.push(paint('dim', `       looked for: ${places(searched)}`));
-  }
-  lines.push(
-    '',
-    `Kernel targets built: ${result.kernelTargets.join(', ') || 'none: install @x/kernels again, or in a checkout of the project run pnpm kernels --targets native'}`,
-  );
-  return lines.join('\n');
-}
-
-/** Paths that were tried, each file and each directory named once. */
-function places(searched: readonly string[]): string {
-  const files = new Set(searched.map((path) => path.slice(path.lastIndexOf('/') + 1)));
-  const directories = new Set(searched.map((path) => path.slice(0, path.lastIndexOf('/') + 1) || "the loader's path"));
-  return `${[...files].join(', ')} in ${[...directories].join(', ')}`;
 }

@@ -1,13 +1,18 @@
-/** `candle inspect MODEL`: what is in a model's file or directory and what it would take on each device, without loading a weight. */
+/**
+ * `candle inspect MODEL`: what is in a model's file or directory, whether it loads, and what it would take on each device,
+ * without loading a weight.
+ */
 import { closeSync, existsSync, openSync, readdirSync, readSync, type Stats, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { Device, FileFormatError, sizeInBytes } from '@x/core';
 import { readJsonFile, SafetensorsFile, ShardedSafetensors } from '@x/core/files';
 import { defaultCacheDtype } from '@x/engine';
 import { deviceBytes, GgmlFile, GgufFile, type GgufMetadata, holdsBlocks, type TensorFile } from '@x/quantized';
 import { Command } from 'commander';
 import '@x/rocm-backend';
-import { weightFiles } from '../model-source';
+import { interruptible } from '../interrupt';
+import { checkCheckpoint, checkGguf, type LoadCheck, nothingButWeights } from '../load-check';
+import { localModel, weightFiles } from '../model-source';
 import { formatBytes, guarded, printJson, table } from '../output';
 
 interface TensorRow {
@@ -22,9 +27,11 @@ interface DeviceEstimate {
   device: string;
   /** Weights in blocks, or as f32 where the device has no kernels for a type. */
   weightBytes: number;
-  /** Keys and values of `contextLength` positions in f32; 0 where the metadata does not say. */
+  /** Keys and values of `contextLength` positions, as many as are loaded by default; 0 where the metadata does not say. */
   cacheBytes: number;
   contextLength: number;
+  /** The same at lengths up to what the model was made for. */
+  contexts: { positions: number; cacheBytes: number }[];
 }
 
 interface Inspection {
@@ -33,6 +40,9 @@ interface Inspection {
   bytes: number;
   metadata: Record<string, unknown>;
   tensors: TensorRow[];
+  /** Whether `loadModel` or `loadEmbeddingModel` would load it, and what stands against it. */
+  loads: LoadCheck['loads'];
+  problems: string[];
   /** Of each device that opens. */
   memory: DeviceEstimate[];
 }
@@ -40,41 +50,53 @@ interface Inspection {
 /** Positions that a cache is estimated for, as many as are loaded by default. */
 const CONTEXT = 4096;
 
+/** Others that it is told for, as far as the model goes. */
+const CONTEXTS = [4096, 8192, 32_768, 131_072];
+
 /** Longer metadata arrays (a vocabulary) are shown by their first items and length. */
 const SHOWN_ITEMS = 4;
+const SHOWN_PROBLEMS = 20;
 
 export function inspectCommand(): Command {
   return new Command('inspect')
     .description(
       'show metadata, tensors and the memory that each device would need, of a GGUF, GGML or safetensors model',
     )
-    .argument('<model>', 'a file, or a directory with config.json and *.safetensors or with a .gguf file')
+    .argument(
+      '<model>',
+      'a file, a directory with config.json and *.safetensors or with a .gguf file, or hf:org/repo:Q4_K_M',
+    )
     .option('--json', 'print one JSON object')
     .action((file: string, options: { json?: boolean }) =>
-      guarded(options.json, () => {
-        const inspection = inspect(file);
-        if (options.json) printJson(summary(inspection));
-        else process.stdout.write(`${describe(inspection)}\n`);
-      }),
+      guarded(options.json, () =>
+        interruptible(async (signal) => {
+          const inspection = await inspect(await localModel(file, { json: options.json, signal }));
+          if (options.json) printJson(summary(inspection));
+          else process.stdout.write(`${describe(inspection)}\n`);
+        }),
+      ),
     );
 }
 
 /** As the bytes lie in the file. */
 const GGML_MAGICS = ['lmgg', 'fmgg', 'tjgg'];
 
-function inspect(path: string): Inspection {
+async function inspect(path: string): Promise<Inspection> {
   if (statOf(path).isDirectory()) return inspectDirectory(path);
-  if (path.endsWith('.safetensors.index.json')) return inspectSafetensors(path, path);
+  if (path.endsWith('.safetensors.index.json')) return inspectSafetensors(path, path, dirname(path));
   const magic = magicOf(path);
   if (magic === 'GGUF') return inspectGguf(path);
-  return GGML_MAGICS.includes(magic) ? inspectGgml(path) : inspectSafetensors(path, path);
+  if (GGML_MAGICS.includes(magic)) return inspectGgml(path);
+  // A file that lies in a model's directory is that model's.
+  const directory = dirname(path);
+  return inspectSafetensors(path, path, existsSync(join(directory, 'config.json')) ? directory : undefined);
 }
 
 /** A Hugging Face directory, or the one model in GGUF, of one part or several, that a directory holds. */
-function inspectDirectory(directory: string): Inspection {
+async function inspectDirectory(directory: string): Promise<Inspection> {
   const names = readdirSync(directory).sort();
   if (names.some((name) => name.endsWith('.safetensors') || name.endsWith('.safetensors.index.json')))
-    return inspectSafetensors(directory, weightFiles(directory), modelConfig(directory));
+    return inspectSafetensors(directory, weightFiles(directory), directory);
   const models = new Map<string, string>();
   for (const name of names) {
     const model = name.replace(/(-\d{5}-of-\d{5})?\.gguf$/, '');
@@ -136,8 +158,9 @@ function modelConfig(directory: string): Record<string, unknown> {
   return typeof config === 'object' && config !== null ? (config as Record<string, unknown>) : {};
 }
 
-function inspectGguf(file: string): Inspection {
+async function inspectGguf(file: string): Promise<Inspection> {
   using opened = GgufFile.open(file);
+  const checked = await checkGguf(opened);
   const parts = opened.paths.length > 1 ? ` in ${opened.paths.length} parts` : '';
   return {
     file,
@@ -145,7 +168,9 @@ function inspectGguf(file: string): Inspection {
     bytes: opened.byteLength,
     metadata: Object.fromEntries([...opened.metadata].map(([key, { value }]) => [key, value])),
     tensors: tensorRows(opened),
-    memory: estimates(opened, cacheOf(opened.metadata)),
+    loads: checked.loads,
+    problems: checked.problems,
+    memory: estimates(opened, cacheBy(checked, cacheOf(opened.metadata))),
   };
 }
 
@@ -158,6 +183,7 @@ function inspectGgml(file: string): Inspection {
     bytes: opened.byteLength,
     metadata: { ...opened.parameters },
     tensors: tensorRows(opened),
+    ...nothingButWeights(file),
     memory: estimates(opened, { positionElements: 2 * blockCount * embeddingLength, contextLength: 2048 }),
   };
 }
@@ -171,7 +197,17 @@ function tensorRows(file: TensorFile): TensorRow[] {
 interface CacheSize {
   /** Elements of the key and value of one position in all layers. */
   positionElements: number;
+  /** Positions that the model was made for. */
   contextLength: number;
+}
+
+/** What the configuration of a known architecture says, else what the metadata do. */
+function cacheBy({ positionElements, contextLength, loads }: LoadCheck, otherwise: CacheSize): CacheSize {
+  if (loads === 'loadEmbeddingModel') return { positionElements: 0, contextLength: contextLength! };
+  return {
+    positionElements: positionElements ?? otherwise.positionElements,
+    contextLength: contextLength ?? otherwise.contextLength,
+  };
 }
 
 /** From the keys that models of all architectures share; nothing for files without them. */
@@ -185,7 +221,7 @@ function cacheOf(metadata: GgufMetadata): CacheSize {
   const keys = number('attention.head_count_kv', heads) * (size + number('attention.value_length', size));
   return {
     positionElements: number('block_count') * keys,
-    contextLength: Math.min(number('context_length'), CONTEXT),
+    contextLength: number('context_length'),
   };
 }
 
@@ -209,19 +245,21 @@ function estimate(
   hasBlocks: boolean,
 ): DeviceEstimate {
   const size = sizeInBytes(defaultCacheDtype(Device.parse(device).kind, hasBlocks));
-  return { device, weightBytes, cacheBytes: positionElements * size * contextLength, contextLength };
+  const cacheBytes = (positions: number) => positionElements * size * positions;
+  const byDefault = Math.min(contextLength, CONTEXT);
+  const lengths = [...CONTEXTS.filter((positions) => positions < contextLength), contextLength];
+  const contexts =
+    positionElements === 0 ? [] : lengths.map((positions) => ({ positions, cacheBytes: cacheBytes(positions) }));
+  return { device, weightBytes, cacheBytes: cacheBytes(byDefault), contextLength: byDefault, contexts };
 }
 
 function devices() {
   return Device.list().filter(({ available }) => available);
 }
 
-/** @param config of the model that the files belong to */
-function inspectSafetensors(
-  file: string,
-  weights: string | string[],
-  config: Record<string, unknown> = {},
-): Inspection {
+/** @param directory of the model that the files belong to */
+async function inspectSafetensors(file: string, weights: string | string[], directory?: string): Promise<Inspection> {
+  const config = directory === undefined ? {} : modelConfig(directory);
   const opened = ShardedSafetensors.open(weights);
   try {
     const tensors = opened.names.map((name) => {
@@ -229,15 +267,19 @@ function inspectSafetensors(
       return { name, type: dtype, shape, bytes: byteLength };
     });
     const { paths } = opened;
-    const cache = cacheOfConfig(config);
-    // Such weights are numbers of the file's dtype everywhere.
-    const weightBytes = tensors.reduce((sum, { bytes }) => sum + bytes, 0);
+    const checked = await checkCheckpoint(opened, directory);
+    const cache = cacheBy(checked, cacheOfConfig(config));
+    // Numbers become f32 where nobody asks for less.
+    const size = sizeInBytes('f32');
+    const weightBytes = tensors.reduce((sum, { shape }) => sum + size * shape.reduce((a, b) => a * b, 1), 0);
     return {
       file,
       format: paths.length > 1 ? `safetensors in ${paths.length} parts` : 'safetensors',
       bytes: paths.reduce((sum, path) => sum + statSync(path).size, 0),
       metadata: paths.length > 1 ? config : { ...metadataOf(paths[0]), ...config },
       tensors,
+      loads: checked.loads,
+      problems: checked.problems,
       memory: devices().map(({ name: device }) => estimate(device, weightBytes, cache, false)),
     };
   } finally {
@@ -257,7 +299,7 @@ function cacheOfConfig(config: Record<string, unknown>): CacheSize {
   const size = number('head_dim', heads === 0 ? 0 : number('hidden_size') / heads);
   return {
     positionElements: 2 * number('num_hidden_layers') * number('num_key_value_heads', heads) * size,
-    contextLength: Math.min(number('max_position_embeddings'), CONTEXT),
+    contextLength: number('max_position_embeddings'),
   };
 }
 
@@ -278,7 +320,7 @@ function shorten(value: unknown): unknown {
 }
 
 function describe(inspection: Inspection): string {
-  const { format, bytes, metadata, parameters, types, tensors, memory } = summary(inspection);
+  const { format, bytes, metadata, parameters, types, tensors, memory, loads, problems } = summary(inspection);
   const show = (value: unknown) => JSON.stringify(value, (_, item) => (typeof item === 'bigint' ? Number(item) : item));
   const typeList = Object.entries(types).map(
     ([type, entry]) => `${entry.tensors} ${type} (${formatBytes(entry.bytes)})`,
@@ -286,9 +328,16 @@ function describe(inspection: Inspection): string {
   return [
     `${inspection.file}: ${format}, ${formatBytes(bytes)}, ${tensors.length} tensors, ${(parameters / 1e6).toFixed(2)} M parameters`,
     `types: ${typeList.join(', ')}`,
-    ...memory.map(({ device, weightBytes, cacheBytes, contextLength }) => {
+    loads === false ? 'does not load:' : `loads with ${loads}`,
+    ...problems.slice(0, SHOWN_PROBLEMS).map((problem) => `  ${problem}`),
+    ...(problems.length > SHOWN_PROBLEMS ? [`  and ${problems.length - SHOWN_PROBLEMS} more`] : []),
+    ...memory.map(({ device, weightBytes, cacheBytes, contextLength, contexts }) => {
       const cache = cacheBytes > 0 ? ` + ${formatBytes(cacheBytes)} for ${contextLength} positions` : '';
-      return `memory on ${device}: about ${formatBytes(weightBytes + cacheBytes)} (${formatBytes(weightBytes)} of weights${cache})`;
+      const more = contexts
+        .filter(({ positions }) => positions > contextLength)
+        .map((at) => `${formatBytes(weightBytes + at.cacheBytes)} for ${at.positions}`);
+      const others = more.length > 0 ? `; ${more.join(', ')}` : '';
+      return `memory on ${device}: about ${formatBytes(weightBytes + cacheBytes)} (${formatBytes(weightBytes)} of weights${cache})${others}`;
     }),
     '',
     table(Object.entries(metadata).map(([key, value]) => [key, show(value)])),

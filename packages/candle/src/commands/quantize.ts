@@ -22,7 +22,7 @@ import {
 } from '@x/quantized';
 import { Command, InvalidArgumentError } from 'commander';
 import { interruptible } from '../interrupt';
-import { type ModelSource, openModel, rowsOf, type SourceTensor } from '../model-source';
+import { localModel, type ModelSource, openModel, rowsOf, type SourceTensor } from '../model-source';
 import { wholeNumber } from '../option-values';
 import { formatBytes, guarded, paint, printJson, table } from '../output';
 
@@ -59,7 +59,10 @@ export interface QuantizeRun extends Pick<QuantizeOptions, 'imatrix' | 'threads'
 export function quantizeCommand(): Command {
   return new Command('quantize')
     .description('write a GGUF file with the weights of a model in a smaller type')
-    .argument('<in>', 'a .gguf file, a .safetensors file, or a directory with config.json and *.safetensors')
+    .argument(
+      '<in>',
+      'a .gguf file, a .safetensors file, a directory with config.json and *.safetensors, or hf:org/repo',
+    )
     .argument('<out>', 'the .gguf file to write, or a pipe; a file of that name is replaced')
     .requiredOption('-t, --type <mix>', `one of ${Object.keys(MIXES).join(', ')}`, mixName)
     .option('--imatrix <file>', 'importance data that llama-imatrix collected, in either of its forms')
@@ -71,7 +74,8 @@ export function quantizeCommand(): Command {
     );
 }
 
-async function run(input: string, output: string, options: QuantizeOptions, signal: AbortSignal): Promise<void> {
+async function run(name: string, output: string, options: QuantizeOptions, signal: AbortSignal): Promise<void> {
+  const input = await localModel(name, { json: options.json, signal });
   const shown = !options.json && process.stderr.isTTY;
   const clear = () => shown && process.stderr.write('\r\x1b[K');
   // A model that goes to standard output has it for itself.

@@ -2,57 +2,43 @@
  * `candle run MODEL`: text from a model, streamed to stdout with nothing else, the figures to stderr; or one JSON object
  * with both.
  */
+import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { Device } from '@x/core';
-import { type GenerationStats, type LanguageModel, loadModel } from '@x/engine';
+import type { Generation, GenerationStats, LanguageModel } from '@x/engine';
 import { Command } from 'commander';
-import '@x/rocm-backend';
+import { addFormFlags, type FormFlags, grammarOf } from '../form-options';
+import { addGenerateFlags, type GenerateFlags, generateOptionsOf } from '../generate-options';
 import { Interrupted, interruptible, isOutputClosed } from '../interrupt';
-import { decimal, someText, wholeNumber } from '../option-values';
-import { formatBytes, guarded, paint, printJson, UsageError } from '../output';
+import { loadForCommand } from '../load-model';
+import { someText } from '../option-values';
+import { guarded, paint, printJson } from '../output';
+import { textFromStdin } from '../standard-input';
 
-interface RunOptions {
+interface RunOptions extends GenerateFlags, FormFlags {
   prompt: string;
-  device: string;
-  maxTokens: number;
-  temperature: number;
-  topK?: number;
-  topP?: number;
-  minP?: number;
-  seed?: number;
-  repetitionPenalty?: number;
-  stop?: string[];
-  maxContext?: number;
+  promptCache?: string;
   json?: boolean;
 }
 
 export function runCommand(): Command {
-  return new Command('run')
+  const command = new Command('run')
     .description('generate text from a GGUF file or a safetensors directory')
-    .argument('<model>', 'a .gguf file, or a directory with config.json, *.safetensors and tokenizer.json')
+    .argument(
+      '<model>',
+      'a .gguf file, a directory with config.json, *.safetensors and tokenizer.json, or hf:org/repo:Q4_K_M',
+    )
     .option(
       '-p, --prompt <text>',
       'text to continue; - reads it from standard input',
       someText(PROMPT_HINT),
       'Once upon a time',
-    )
-    .option('-d, --device <name>', 'auto, js, cpu, rocm:N or cuda:N', 'auto')
-    .option('-n, --max-tokens <count>', 'tokens to generate at most', wholeNumber(1), 128)
-    .option('-t, --temperature <value>', '0 takes the likeliest token each time', decimal({ from: 0, to: 100 }), 0.7)
-    .option('--top-k <count>', 'keep the k likeliest tokens', wholeNumber(1))
+    );
+  return addFormFlags(addGenerateFlags(command, { maxTokens: 128, temperature: 0.7 }))
     .option(
-      '--top-p <value>',
-      'keep the likeliest tokens that make up this probability',
-      decimal({ from: 0, to: 1, above: true }),
+      '--prompt-cache <file>',
+      'take from this file what it holds of the prompt, and keep the prompt in it',
+      someText('Give a file name.'),
     )
-    .option('--min-p <value>', 'keep tokens of at least this share of the likeliest one', decimal({ from: 0, to: 1 }))
-    .option('--seed <number>', 'seed of the sampler', wholeNumber(0))
-    .option('--repetition-penalty <value>', 'above 1 avoids recent tokens', decimal({ from: 0, to: 100, above: true }))
-    .option('--stop <text...>', 'end at any of these texts', (text: string, all: string[] = []) => [
-      ...all,
-      someText('Give some text.')(text),
-    ])
-    .option('--max-context <tokens>', 'size of the KV cache, default the model’s own, at most 4096', wholeNumber(1))
     .option('--json', 'print one JSON object instead of streaming')
     .action((model: string, options: RunOptions) =>
       guarded(options.json, () => interruptible((signal) => run(model, options, signal))),
@@ -61,13 +47,15 @@ export function runCommand(): Command {
 
 const PROMPT_HINT = 'The prompt is empty: give some text.';
 
-async function run(path: string, options: RunOptions, signal: AbortSignal): Promise<void> {
-  const prompt = options.prompt === '-' ? await promptFromStdin(signal) : options.prompt;
-  const device = options.device === 'auto' ? await Device.auto() : Device.parse(options.device);
-  using model = await load(path, device, options, signal);
-  const { maxTokens, temperature, topK, topP, minP, seed, repetitionPenalty, stop } = options;
-  const sampling = { temperature, topK, topP, minP, seed, repetitionPenalty };
-  const generation = model.generate(prompt, { ...sampling, maxTokens, stop, signal });
+async function run(name: string, options: RunOptions, signal: AbortSignal): Promise<void> {
+  const prompt = options.prompt === '-' ? await textFromStdin(signal) : options.prompt;
+  const grammar = grammarOf(options);
+  const { path, ...loaded } = await loadForCommand(name, options, signal);
+  using model = loaded.model;
+  const { device } = model;
+  const kept = options.promptCache;
+  if (kept !== undefined && existsSync(kept)) await model.loadPrompt(kept, { signal });
+  const generation = model.generate(prompt, { ...generateOptionsOf(options), grammar, signal });
   let text = '';
   const tokenIds: number[] = [];
   const write = (part: string) => {
@@ -84,15 +72,17 @@ async function run(path: string, options: RunOptions, signal: AbortSignal): Prom
     if (!(error instanceof Interrupted)) throw error;
   }
   write('\n');
+  if (kept !== undefined && !signal.aborted) await keepPrompt(model, kept, generation, signal);
   if (isOutputClosed()) return;
   const { stats } = generation;
-  if (!options.json) return printFigures(model, stats);
+  if (!options.json) return printFigures(model, stats, grammar !== undefined);
   printJson({
     device: device.toString(),
     deviceName: device.description,
     model: resolve(path),
     prompt,
     promptTokens: stats.promptTokens,
+    reusedTokens: stats.reusedTokens,
     tokens: stats.tokens,
     text,
     tokenIds,
@@ -104,51 +94,28 @@ async function run(path: string, options: RunOptions, signal: AbortSignal): Prom
   });
 }
 
-/** Standard input as a prompt, less the newline at its end. */
-async function promptFromStdin(signal: AbortSignal): Promise<string> {
-  const stop = () => process.stdin.destroy(signal.reason as Error);
-  signal.addEventListener('abort', stop);
-  const chunks: Buffer[] = [];
-  try {
-    signal.throwIfAborted();
-    for await (const chunk of process.stdin) chunks.push(chunk as Buffer);
-  } finally {
-    signal.removeEventListener('abort', stop);
-  }
-  let text: string;
-  try {
-    text = new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks));
-  } catch {
-    throw new UsageError('the prompt on standard input is not UTF-8. Give text in UTF-8.');
-  }
-  const prompt = text.replace(/\r?\n$/, '');
-  if (prompt === '') throw new UsageError('the prompt on standard input is empty. Give some text, or --prompt.');
-  return prompt;
-}
+/** Tokens that are kept together. */
+const BLOCK = 32;
 
-async function load(
+/** Writes the prompt to its file unless that has all of it. */
+async function keepPrompt(
+  model: LanguageModel,
   path: string,
-  device: Device,
-  { json, maxContext }: RunOptions,
+  { promptIds, stats }: Generation,
   signal: AbortSignal,
-): Promise<LanguageModel> {
-  const shown = !json && process.stderr.isTTY;
-  const show = (text: string) => process.stderr.write(`\r${text}\x1b[K`);
-  try {
-    return await loadModel(path, {
-      device,
-      signal,
-      maxContext,
-      onProgress: shown
-        ? (loaded, total) => show(`loading ${formatBytes(loaded)} of ${formatBytes(total)}`)
-        : undefined,
-    });
-  } finally {
-    if (shown) show('');
+): Promise<void> {
+  const say = (text: string) => process.stderr.write(`${paint('dim', text, process.stderr)}\n`);
+  if (promptIds.length <= BLOCK) {
+    say(`the prompt's ${promptIds.length} tokens are not kept: more than ${BLOCK} are`);
+    return;
   }
+  // The last token is always computed, so a prompt of whole blocks takes one less from the file than that has.
+  if (stats.reusedTokens >= promptIds.length - 1 - ((promptIds.length - 1) % BLOCK)) return;
+  const { tokens } = await model.savePrompt(path, promptIds, { signal });
+  say(`${tokens} tokens of the prompt are kept in ${path}`);
 }
 
-function printFigures({ device, maxContext, config }: LanguageModel, stats: GenerationStats): void {
+function printFigures({ device, maxContext, config }: LanguageModel, stats: GenerationStats, isFormed: boolean): void {
   const say = (text: string) => process.stderr.write(`${paint('dim', text, process.stderr)}\n`);
   const { tokens, loadMs, firstTokenMs, decodeTokensPerSecond, finishReason } = stats;
   if (finishReason === 'context') {
@@ -156,6 +123,8 @@ function printFigures({ device, maxContext, config }: LanguageModel, stats: Gene
     const remedy = maxContext < most ? `give more with --max-context, up to ${most}` : 'the model was made for no more';
     say(`\nthe text ends because the context of ${maxContext} tokens is full; ${remedy}`);
   }
+  if (finishReason === 'length' && isFormed)
+    say('\nthe text was cut before its form was complete; give more with --max-tokens');
   if (finishReason === 'aborted') say('\ninterrupted');
   const first = tokens > 0 ? ` · first token after ${round(firstTokenMs)} ms` : '';
   const rate = `${tokens} tokens at ${round(decodeTokensPerSecond)} tokens/s`;

@@ -1,0 +1,34 @@
+/** Loading a model for a command: the device by its name, and progress on a terminal. */
+import { Device } from '@x/core';
+import { type LanguageModel, type LoadModelOptions, loadModel } from '@x/engine';
+import '@x/rocm-backend';
+import { localModel } from './model-source';
+import { formatBytes } from './output';
+
+export interface LoadFlags {
+  device: string;
+  maxContext?: number;
+  json?: boolean;
+}
+
+/** @param name of a file, a directory, or a model on the hub, which is downloaded where it is not there */
+export async function loadForCommand(
+  name: string,
+  { device: deviceName, maxContext, json }: LoadFlags,
+  signal: AbortSignal,
+  options: LoadModelOptions = {},
+): Promise<{ model: LanguageModel; path: string }> {
+  const device = deviceName === 'auto' ? await Device.auto() : Device.parse(deviceName);
+  const path = await localModel(name, { json, signal });
+  const shown = !json && process.stderr.isTTY;
+  const show = (text: string) => process.stderr.write(`\r${text}\x1b[K`);
+  const onProgress = shown
+    ? (loaded: number, total: number) => void show(`loading ${formatBytes(loaded)} of ${formatBytes(total)}`)
+    : undefined;
+  try {
+    const model = await loadModel(path, { ...options, device, signal, maxContext, onProgress });
+    return { model, path };
+  } finally {
+    if (shown) show('');
+  }
+}
