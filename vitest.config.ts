@@ -5,13 +5,27 @@ const source = (name: string) => {
   const [folder, part = ''] = name.split('/');
   return fileURLToPath(new URL(`./packages/${folder}/src/${part}/index.ts`, import.meta.url));
 };
-const packages = ['core', 'hip', 'kernels', 'rocm-backend', 'quantized', 'nn', 'transformers', 'engine', 'candle'];
+const packages = [
+  'core',
+  'hip',
+  'kernels',
+  'rocm-backend',
+  'quantized',
+  'nn',
+  'transformers',
+  'grammar',
+  'hub',
+  'engine',
+  'server',
+  'candle',
+];
 
 export default defineConfig({
   resolve: {
     alias: {
-      // Before its package, whose name it begins with.
+      // Before their packages, whose names they begin with.
       '@x/core/files': source('core/files'),
+      '@x/server/ai-sdk': source('server/ai-sdk'),
       '@x/testing': fileURLToPath(new URL('./packages/testing/src', import.meta.url)),
       ...Object.fromEntries(packages.map((name) => [`@x/${name}`, source(name)])),
     },

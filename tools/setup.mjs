@@ -4,7 +4,7 @@
 // Each step is skipped when its inputs have not changed, so a second run costs well under a second.
 //
 //   node tools/setup.mjs [--for demo|test] [--kernels TARGETS]
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { root, run, say, step } from './setup/steps.mjs';
@@ -41,6 +41,7 @@ const packageFiles = [
   'pnpm-lock.yaml',
   'pnpm-workspace.yaml',
   'packages/*/package.json',
+  'prebuilt/*/package.json',
   'examples/*/package.json',
 ];
 step(
@@ -75,7 +76,7 @@ step(
   {
     files: ['packages/hip/native/**', 'packages/hip/scripts/**'],
     text: process.version,
-    outputs: ['packages/hip/prebuilds'],
+    outputs: [`packages/hip/prebuilds/${process.platform}-${process.arch}/hip.node`],
   },
   'the native addon',
   () => {
@@ -106,6 +107,7 @@ step(
 );
 
 function manifestNames() {
-  const order = ['core', 'hip', 'kernels', 'rocm-backend', 'quantized', 'nn', 'transformers', 'engine', 'candle'];
-  return order.filter((name) => existsSync(join(root, 'packages', name, 'package.json')));
+  return readdirSync(join(root, 'packages')).filter((name) =>
+    existsSync(join(root, 'packages', name, 'tsup.config.ts')),
+  );
 }

@@ -26,6 +26,7 @@ const CHECKS = {
   // Judges candle's tests by the report of `unit`.
   parity: () => program('tools/parity/main.ts', ['--strict', '--quiet', '--tests', report]),
   packages: () => script('tools/test/packages.mjs'),
+  release: () => program('tools/release/main.ts', ['--dry-run']),
   programs: () => script('tools/test/programs.mjs'),
 };
 
@@ -97,6 +98,8 @@ function emulated() {
   const all = [
     'packages/engine/test/architectures.test.ts',
     'packages/engine/test/sampling.test.ts',
+    'packages/nn/test/recurrent.test.ts',
+    'packages/nn/test/packed-attention.test.ts',
     ...products,
     ...named('core-suites candle-defects determinism dtypes id-report nan random steady-state'),
     ...named('elementwise.property indexing.property rows.property sort.property topk.property'),

@@ -2,8 +2,8 @@
  * The operations that `tools/bench/ops.ts` times: names, shapes and dtypes are those of `torch_ops.py` beside it, line by
  * line. Bytes count every input read once and every output written once.
  */
-import { type Device, type DType, Tensor } from '../../packages/core/src';
-import { sdpa } from '../../packages/nn/src';
+import { type Device, type DType, scope, Tensor, Var } from '../../packages/core/src';
+import { lstm, sdpa, VarBuilder, VarMap } from '../../packages/nn/src';
 import { RocmDevice } from '../../packages/rocm-backend/src';
 
 export interface BenchOp {
@@ -33,6 +33,7 @@ export function benchGroups(scale: number): BenchGroup[] {
     castGroup(2 ** 28 / scale),
     ...dtypes.map(vocabularyGroup),
     ...dtypes.map((dtype) => productGroup(dtype, scale)),
+    ...dtypes.map(layerGroup),
     launchGroup(),
   ];
 }
@@ -170,6 +171,70 @@ function productGroup(dtype: BenchDType, scale: number): BenchGroup {
       const q = held.randn([1, 32, 1024, 128], dtype);
       made.push(op(`sdpa_causal_1k_${dtype}`, {}, () => sdpa(q, q, q, { causal: true })));
       return { ops: made, close: () => held.close() };
+    },
+  };
+}
+
+/** What small networks and loaders of data are made of, at their sizes. */
+function layerGroup(dtype: BenchDType): BenchGroup {
+  const list = [
+    'conv2d_small',
+    'conv2d_backward',
+    'conv2d_depthwise',
+    'conv_transpose2d',
+    'max_pool2d',
+    'upsample_nearest2d',
+    'cumsum',
+    'flip',
+    'gather',
+    'scatter_add',
+    'matmul_1024',
+    'lstm_100_steps',
+  ];
+  return {
+    names: list.map((op) => `${op}_${dtype}`),
+    open: (device) => {
+      const held = new Inputs(device);
+      const image = held.randn([4, 32, 56, 56], dtype);
+      const kernel = held.randn([32, 32, 3, 3], dtype);
+      const depthwise = held.randn([32, 1, 3, 3], dtype);
+      const flat = held.randn([2048, 2048], dtype);
+      const zeros = held.keep(flat.zerosLike());
+      const ids = Uint32Array.from({ length: 2048 * 2048 }, (_, i) => Math.imul(i, 40503) >>> 21);
+      const places = held.keep(Tensor.from(ids, { device }).reshape([2048, 2048]));
+      const x = held.randn([1024, 1024], dtype);
+      const y = held.randn([1024, 1024], dtype);
+      const learned = Var.fromTensor(image);
+      const weight = Var.fromTensor(kernel);
+      const weights = new VarMap();
+      const cell = lstm(64, 128, {}, VarBuilder.fromVarMap(weights, { dtype, device }));
+      const steps = held.randn([8, 100, 64], dtype);
+      const backward = () => {
+        const gradients = scope(() => learned.conv2d(weight, { padding: 1 }).sumAll().backward());
+        gradients.dispose();
+        return [];
+      };
+      const bodies: (() => Tensor | readonly Tensor[])[] = [
+        () => image.conv2d(kernel, { padding: 1 }),
+        backward,
+        () => image.conv2d(depthwise, { padding: 1, groups: 32 }),
+        () => image.convTranspose2d(kernel, { padding: 1 }),
+        () => image.maxPool2d(2),
+        () => image.upsampleNearest2d(112, 112),
+        () => flat.cumsum(-1),
+        () => flat.flip([0, 1]),
+        () => flat.gather(places, 1),
+        () => zeros.scatterAdd(places, flat, 1),
+        () => x.matmul(y),
+        () => cell.forward(steps),
+      ];
+      return {
+        ops: bodies.map((run, i) => op(`${list[i]}_${dtype}`, {}, run)),
+        close: () => {
+          for (const tensor of [learned, weight]) tensor.dispose();
+          held.close();
+        },
+      };
     },
   };
 }

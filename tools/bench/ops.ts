@@ -1,10 +1,10 @@
 /**
  * Times tensor operations through the public API, one JSON line an op:
  *
- *   tsx tools/bench/ops.ts [--device cuda:0] [--only REGEX] [--scale N] [--torch]
+ *   tsx tools/bench/ops.ts [--device cuda:0] [--only REGEX] [--scale N] [--torch [--python FILE]]
  *
  * A figure is the median of 30 runs between two device events after warm-up, outputs going back to the allocator. With
- * `--torch`, PyTorch (of `python3`) runs each op on the same GPU, five rounds of six in turn with ours, since a GPU's
+ * `--torch`, PyTorch (of `python3`) runs each op on the same GPU or CPU, five rounds of six in turn with ours, since a GPU's
  * memory gets faster and slower by a few percent within seconds; `ratio` is its time over ours.
  * Copy bandwidth of the run is the line `copy_f32`, which comes first.
  */
@@ -33,12 +33,13 @@ async function main(): Promise<void> {
       only: { type: 'string', default: '' },
       scale: { type: 'string', default: '1' },
       torch: { type: 'boolean', default: false },
+      python: { type: 'string', default: 'python3' },
     },
   });
   const device = values.device === 'auto' ? await Device.auto() : Device.parse(values.device);
   const time = timer(device);
   const wanted = new RegExp(values.only);
-  const torch = values.torch ? new TorchRunner() : undefined;
+  const torch = values.torch ? new TorchRunner(values.python, device, values.scale) : undefined;
   const ratios: number[] = [];
   try {
     const small = benchGroups(Math.max(Number(values.scale), COMPILED.scale));
@@ -138,9 +139,10 @@ class TorchRunner {
   readonly #process: ChildProcess;
   readonly #answers: AsyncIterator<string>;
 
-  constructor() {
+  constructor(python: string, device: Device, scale: string) {
     const script = join(fileURLToPath(new URL('.', import.meta.url)), 'torch_ops.py');
-    this.#process = spawn('python3', [script], { stdio: ['pipe', 'pipe', 'inherit'] });
+    const kind = device.kind === 'cuda' || device.kind === 'rocm' ? 'cuda' : 'cpu';
+    this.#process = spawn(python, [script, '--device', kind, '--scale', scale], { stdio: ['pipe', 'pipe', 'inherit'] });
     this.#answers = createInterface({ input: this.#process.stdout! })[Symbol.asyncIterator]();
   }
 

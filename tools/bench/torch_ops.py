@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""PyTorch eager, for tools/bench/ops.ts: reads {"op", "runs", "warmUp": {"runs", "ms"}}, a line each, and answers each
+"""PyTorch eager, for tools/bench/ops.ts, on the device and with the scale and threads of its arguments: reads {"op", "runs", "warmUp": {"runs", "ms"}}, a line each, and answers each
 with {"op", "ms"}, the milliseconds of `runs` runs by device events after the warm-up, or {"op", "error"}."""
+import argparse
 import json
 import sys
 import time
@@ -8,9 +9,14 @@ import time
 import torch
 import torch.nn.functional as F
 
-DEVICE = "cuda"
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+parser.add_argument("--scale", type=float, default=1)
+parser.add_argument("--threads", type=int, default=0)
+ARGS = parser.parse_args()
+DEVICE = ARGS.device
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
-N = 1 << 28
+N = int((1 << 28) / ARGS.scale)
 
 
 def element_ops(dtype):
@@ -62,19 +68,56 @@ def cast_ops(_):
 
 def product_ops(dtype):
     made = {}
-    for m in (4096, 8192):
+    for size in (4096, 8192):
+        m = round(size / ARGS.scale ** (1 / 3) / 32) * 32
         x = torch.randn(m, m, device=DEVICE, dtype=dtype)
         y = torch.randn(m, m, device=DEVICE, dtype=dtype)
-        made[f"matmul_{m}"] = lambda x=x, y=y: x @ y
+        made[f"matmul_{size}"] = lambda x=x, y=y: x @ y
     vector = torch.randn(1, 4096, device=DEVICE, dtype=dtype)
     weights = torch.randn(14336, 4096, device=DEVICE, dtype=dtype)
-    image = torch.randn(32, 128, 56, 56, device=DEVICE, dtype=dtype)
+    image = torch.randn(max(1, round(32 / ARGS.scale)), 128, 56, 56, device=DEVICE, dtype=dtype)
     kernel = torch.randn(256, 128, 3, 3, device=DEVICE, dtype=dtype)
     q = torch.randn(1, 32, 1024, 128, device=DEVICE, dtype=dtype)
     made["matvec_14336x4096"] = lambda: vector @ weights.t()
     made["conv2d"] = lambda: F.conv2d(image, kernel, padding=1)
     made["sdpa_causal_1k"] = lambda: F.scaled_dot_product_attention(q, q, q, is_causal=True)
     return made
+
+
+def layer_ops(dtype):
+    def randn(*shape):
+        return torch.randn(*shape, device=DEVICE, dtype=dtype)
+
+    image, kernel, depthwise = randn(4, 32, 56, 56), randn(32, 32, 3, 3), randn(32, 1, 3, 3)
+    flat = randn(1 << 22).view(2048, 2048)
+    places = torch.randint(0, 2048, (2048, 2048), device=DEVICE)
+    x, y = randn(1024, 1024), randn(1024, 1024)
+    lstm = torch.nn.LSTM(64, 128, batch_first=True, device=DEVICE, dtype=dtype)
+    steps = randn(8, 100, 64)
+    learned, weight = image.clone().requires_grad_(), kernel.clone().requires_grad_()
+
+    def backward():
+        F.conv2d(learned, weight, padding=1).sum().backward()
+        learned.grad = weight.grad = None
+
+    def lstm_steps():
+        with torch.no_grad():
+            return lstm(steps)
+
+    return {
+        "conv2d_small": lambda: F.conv2d(image, kernel, padding=1),
+        "conv2d_backward": backward,
+        "conv2d_depthwise": lambda: F.conv2d(image, depthwise, padding=1, groups=32),
+        "conv_transpose2d": lambda: F.conv_transpose2d(image, kernel, padding=1),
+        "max_pool2d": lambda: F.max_pool2d(image, 2),
+        "upsample_nearest2d": lambda: F.interpolate(image, (112, 112)),
+        "cumsum": lambda: flat.cumsum(-1),
+        "flip": lambda: flat.flip(0, 1),
+        "gather": lambda: flat.gather(1, places),
+        "scatter_add": lambda: torch.zeros_like(flat).scatter_add_(1, places, flat),
+        "matmul_1024": lambda: x @ y,
+        "lstm_100_steps": lstm_steps,
+    }
 
 
 def launch_ops(_):
@@ -88,12 +131,24 @@ def launch_ops(_):
     return {"launch_1000_small_adds": chain}
 
 
+def clocked(run, runs):
+    times = []
+    for _ in range(runs):
+        begin = time.perf_counter()
+        run()
+        times.append((time.perf_counter() - begin) * 1e3)
+    return times
+
+
 def times_of(run, runs, warm_up):
     begin, done = time.perf_counter(), 0
     while done < warm_up["runs"] or (time.perf_counter() - begin) * 1e3 < warm_up["ms"]:
         run()
-        torch.cuda.synchronize()
+        if DEVICE == "cuda":
+            torch.cuda.synchronize()
         done += 1
+    if DEVICE == "cpu":
+        return clocked(run, runs)
     times = []
     for _ in range(runs):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -105,6 +160,22 @@ def times_of(run, runs, warm_up):
     return times
 
 
+LAYERS = {
+    "conv2d_small",
+    "conv2d_backward",
+    "conv2d_depthwise",
+    "conv_transpose2d",
+    "max_pool2d",
+    "upsample_nearest2d",
+    "cumsum",
+    "flip",
+    "gather",
+    "scatter_add",
+    "matmul_1024",
+    "lstm_100_steps",
+}
+
+
 def group_of(name):
     """The maker of the group that `name` is in, its dtype, and the key within the group."""
     if name.startswith("launch_"):
@@ -114,12 +185,16 @@ def group_of(name):
     base, dtype = name.rsplit("_", 1)
     if base.endswith("_152064"):
         return vocabulary_ops, DTYPES[dtype], base
+    if base in LAYERS:
+        return layer_ops, DTYPES[dtype], base
     heavy = base.startswith(("matmul_", "matvec_", "sdpa_")) or base == "conv2d"
     return (product_ops if heavy else element_ops), DTYPES[dtype], base
 
 
 def main():
     torch.backends.cuda.matmul.allow_tf32 = False
+    if ARGS.threads:
+        torch.set_num_threads(ARGS.threads)
     opened, ops = None, {}
     for line in sys.stdin:
         asked = json.loads(line)
@@ -128,7 +203,8 @@ def main():
             make, dtype, key = group_of(name)
             if opened != (make, dtype):
                 ops = {}
-                torch.cuda.empty_cache()
+                if DEVICE == "cuda":
+                    torch.cuda.empty_cache()
                 ops, opened = make(dtype), (make, dtype)
             answer = {"op": name, "ms": times_of(ops[key], asked["runs"], asked["warmUp"])}
         except Exception as error:

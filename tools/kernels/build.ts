@@ -8,6 +8,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { portabilityProblems } from '../../packages/hip/scripts/portable.mjs';
 import { type Manifest, type ManifestModule, parseCodeObject } from '../../packages/kernels/src/index';
 import { amalgamate, listModules } from './amalgamate';
 import { codeObjectVersionOf, compile, compilerFlags, EXTENSION } from './compile';
@@ -56,7 +57,10 @@ function readManifest(path: string): Manifest | undefined {
   return existsSync(path) ? (JSON.parse(readFileSync(path, 'utf8')) as Manifest) : undefined;
 }
 
+/** What the manifest says of an object. Throws where a host object would not load on the oldest machines. */
 function describe(output: string, job: Job): ManifestModule {
+  const problems = job.target.kind === 'host' ? portabilityProblems(output, 'gnu') : [];
+  if (problems.length > 0) throw new Error(`${output} is not portable: ${problems.join('; ')}.`);
   const bytes = new Uint8Array(readFileSync(output));
   const kernels = Object.values(parseCodeObject(bytes).kernels);
   const digest = createHash('sha256').update(bytes).digest('hex');

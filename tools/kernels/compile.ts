@@ -11,8 +11,9 @@ const COMMON = ['-std=c++17', '-O3', '-ffp-contract=on', '-Wall', '-Wextra', '-W
 
 const HOST_FLAGS = [
   ...['-x', 'c++', '-shared', '-fPIC', '-fvisibility=hidden', '-fno-exceptions', '-fno-rtti', '-fno-math-errno'],
-  // No start-up files and no C++ runtime: the object needs libc and libm only.
-  ...['-nostartfiles', '-nostdlib++', '-fuse-ld=lld', '-Wl,--gc-sections', '-Wl,--as-needed', '-Wl,-z,noexecstack'],
+  // Without the build machine's libraries: what the object takes from libc and libm has no version then, and is found in
+  // whichever the process has. Only libmvec is named, since nothing else loads it.
+  ...['-nostdlib', '-fuse-ld=lld', '-Wl,--gc-sections', '-Wl,--as-needed', '-Wl,-z,noexecstack'],
 ];
 
 /** Code object version of a target: its own, the one asked for, or null where the format has none. */
@@ -41,8 +42,12 @@ export function compilerFlags(target: Target, codeObjectVersion: number | null):
         ...bitcode,
       ];
     case 'host':
-      return [...HOST_FLAGS, ...hostLevelOptions(target.name), ...COMMON];
+      return [`--target=${hostTriple(target.name)}`, ...HOST_FLAGS, ...hostLevelOptions(target.name), ...COMMON];
   }
+}
+
+function hostTriple(name: string): string {
+  return name === 'aarch64' ? 'aarch64-linux-gnu' : 'x86_64-linux-gnu';
 }
 
 export interface CompileResult {
@@ -60,7 +65,7 @@ export async function compile(
 ): Promise<CompileResult> {
   const temporary = `${output}.${process.pid}.tmp`;
   // Libraries come after the input: the linker takes from them what was asked for before.
-  const libraries = flags.includes('-shared') ? ['-lm', ...(flags.includes('-fveclib=libmvec') ? ['-lmvec'] : [])] : [];
+  const libraries = flags.includes('-fveclib=libmvec') ? ['-lmvec'] : [];
   const started = performance.now();
   const { code, messages } = await run(compiler.path, [...flags, source, '-o', temporary, ...libraries]);
   if (code === 0) await rename(temporary, output);

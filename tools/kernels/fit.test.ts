@@ -9,6 +9,7 @@ const BOUNDS: Record<string, number> = {
   exponential: 2 ** -27,
   exponentialBrief: 2 ** -17,
   tangent: 2 ** -27,
+  complement: 2 ** -23.5,
   sine: 2 ** -54,
   cosine: 2 ** -54,
   logarithm: 2 ** -58,

@@ -1,5 +1,5 @@
 /**
- * The polynomials by which exp, tanh, sine, cosine and logarithm are computed here, fitted by the method of Remez in exact
+ * The polynomials by which exp, tanh, erfc, sine, cosine and logarithm are computed here, fitted by the method of Remez in exact
  * arithmetic: of all polynomials of a degree, the one whose largest error is smallest.
  *
  *   tsx tools/kernels/fit.ts        writes the three files that FITTED names, and prints the errors
@@ -72,6 +72,18 @@ export const TARGETS: readonly Target[] = [
       const ratio = div(fixed.tanh(x), x);
       return { value: div(ratio - ONE, z), weight: div(z, ratio) };
     }),
+  },
+  {
+    name: 'complement',
+    about: 'exp(z²) erfc(z) / t of t = 1 / (1 + z / 2) for z up to 10.5',
+    from: div(ONE, of(6.25)),
+    to: ONE,
+    coefficients: 11,
+    type: 'f32',
+    at(t) {
+      const value = div(fixed.erfcx(2n * (div(ONE, t) - ONE)), t);
+      return { value, weight: div(ONE, value) };
+    },
   },
   {
     name: 'sine',
@@ -244,7 +256,7 @@ export function fittedFiles(): { path: string; text: string; fits: Fit[] }[] {
       path: HOST_SERIES,
       fits: narrow,
       text: [
-        `// Polynomials of the host's exp and tanh. ${NOTE}\n#pragma once\n\nnamespace series {\n`,
+        `// Polynomials of the host's exp, tanh and erfc. ${NOTE}\n#pragma once\n\nnamespace series {\n`,
         '// ln 2, and in two parts of which the first times a whole number up to 2^9 is exact.',
         `constexpr float LN_2 = ${literal(Math.fround(Math.LN2), 'f32')};`,
         `constexpr float LN_2_HIGH = ${literal(high, 'f32')};\nconstexpr float LN_2_LOW = ${literal(low, 'f32')};`,

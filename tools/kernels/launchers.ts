@@ -32,6 +32,7 @@ interface Signature {
 const NAMES: Record<string, string> = {
   uelu_f32: 'unaryParam',
   gemm_f32: 'gemm',
+  mul_mat_grouped_q4_0: 'mulMatGrouped',
   sample_f32: 'sample',
   attention_merge_q8_1: 'attentionMergeQ81',
   is_u32_f32: 'indexSelect',
@@ -55,11 +56,14 @@ const NAMES: Record<string, string> = {
   sort_radix_count_asc_f32: 'sortRadixCountFirst',
   sort_radix_scatter_asc_f32: 'sortRadixScatterFirst',
   dequantize_block_q4_0_f32: 'dequantizeCounted',
+  dequantize_block_q4_0_bf16: 'dequantizePairs',
   mul_mat_q4_0: 'mulMat',
   mul_mat_vec_q4_0_q8_1_cuda1: 'mulMatVec',
   mul_mat_vec_q8_1_q8_1_upto8: 'mulMatVecUpTo',
   dequantize_mul_mat_vec_q5_k: 'dequantizeMulMatVecColumns',
   quantize_q8_1: 'quantizeQ81',
+  ssd_f32_d32: 'ssd',
+  gated_delta_rule_f32_d32: 'gatedDeltaRule',
 };
 
 /** A parameter in TypeScript: addresses and counts are numbers, values of a kernel's dtype may be 64-bit integers. */

@@ -22,8 +22,6 @@ export const SGPR_SPILLS: readonly (readonly [pattern: RegExp, most: number])[] 
   [/^cols_(min|max|argmin|argmax)_(bf16|f8e4m3)$/, 20],
   [/^part_(min|max)_f8e4m3$/, 4],
   [/^sort_warp_/, 4],
-  // Tiles of one, two and four heads in one kernel, on GCN and CDNA with their 100 scalar registers; RDNA needs none.
-  [/^attention_paged_/, 73],
   [/^gemv_f8e4m3$/, 2],
   [/^indexed_moe_forward_iq2_xs_q8_1$/, 1],
 ];

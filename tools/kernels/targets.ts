@@ -1,5 +1,6 @@
 /** The targets that kernels are compiled for, and the words that name groups of them. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { KERNEL_PACKAGES } from '../../packages/kernels/src/packages';
 
 export type Target =
   | { kind: 'amdgcn'; name: string; codeObjectVersion: 4 | 6; wave: 32 | 64; isa: string }
@@ -44,6 +45,8 @@ const NVIDIA: { name: string; arch: string; modules?: readonly string[] }[] = [
   },
 ];
 
+/** Linux on ARM: every 64-bit processor, with NEON. */
+const ARM = ['aarch64'];
 /** The psABI's levels, and those with the CPU's int8 dot products (AVX-VNNI, AVX512-VNNI), for the module that uses them. */
 const HOST: { name: string; modules?: readonly string[] }[] = [
   { name: 'x86-64-v2' },
@@ -52,23 +55,20 @@ const HOST: { name: string; modules?: readonly string[] }[] = [
   { name: 'x86-64-v4' },
   { name: 'x86-64-v4-vnni', modules: ['quantized'] },
 ];
-const HOST_NAMES = HOST.map(({ name }) => name);
+const X64_NAMES = HOST.map(({ name }) => name);
+const HOST_NAMES = process.arch === 'arm64' ? ARM : X64_NAMES;
 
-/** Families, the two CDNA chips that no family covers, and chips common on a ROCm too old for families. */
-const RELEASE = [
-  ...AMD.map(([name]) => name).filter((name) => name.endsWith('generic')),
-  ...['gfx906', 'gfx908', 'gfx90a', 'gfx942', 'gfx1030', 'gfx1100', 'gfx1201'],
-  ...NVIDIA.map(({ name }) => name),
-  ...HOST_NAMES,
-];
+/** What the packages hold. */
+const RELEASE = Object.values(KERNEL_PACKAGES).flatMap(({ targets }) => targets);
 
-export const ALL_TARGETS = [...AMD.map(([name]) => name), ...NVIDIA.map(({ name }) => name), ...HOST_NAMES];
+export const ALL_TARGETS = [...AMD.map(([name]) => name), ...NVIDIA.map(({ name }) => name), ...X64_NAMES, ...ARM];
 
 export function makeTarget(name: string): Target {
   const nvidia = NVIDIA.find((target) => target.name === name);
   if (nvidia !== undefined) return { kind: 'nvptx', ...nvidia };
   const host = HOST.find((target) => target.name === name);
   if (host !== undefined) return { kind: 'host', ...host };
+  if (ARM.includes(name)) return { kind: 'host', name };
   const known = AMD.find(([amd]) => amd === name);
   if (known === undefined && !/^gfx[0-9a-f]{3,4}$/.test(name)) {
     throw new Error(
@@ -105,7 +105,7 @@ export function parseTargets(list: string): Target[] {
 /** The host levels that this processor runs best, the gfx targets of its AMD GPUs and NVIDIA's beside an NVIDIA driver. */
 export function nativeTargets(): string[] {
   const flags = /^flags\s*:(.*)$/m.exec(readFileSync('/proc/cpuinfo', 'utf8'))?.[1] ?? '';
-  const names = hostLevels(new Set(flags.trim().split(' ')));
+  const names = process.arch === 'arm64' ? [...ARM] : hostLevels(new Set(flags.trim().split(' ')));
   const nodes = '/sys/class/kfd/kfd/topology/nodes';
   for (const node of existsSync(nodes) ? readdirSync(nodes) : []) {
     const version = Number(

@@ -26,7 +26,7 @@ export function ensureSystemPackages({ purpose, targets }) {
   if (!isDebian()) {
     fail(
       required,
-      'Install a clang of version 19 or newer with lld (and ROCm device libraries for AMD targets, and llvm-objdump for the tests), g++, make and python3.',
+      'Install a clang of version 19 or newer with lld (and ROCm device libraries for AMD targets, and llvm-objdump for the tests) and g++.',
     );
   }
   if (!isRoot()) fail(required, `Run: sudo apt-get install -y ${resolve(required).join(' ')}`);
@@ -56,7 +56,7 @@ function missingPackages(targets, purpose) {
     if (!toolOf(clang, 'ld.lld')) missing.add(`lld-${clang.major}`);
     if (purpose === 'test' && !toolOf(clang, 'llvm-objdump')) missing.add(`llvm-${clang.major}`);
   }
-  for (const command of ['g++', 'make', 'python3']) if (!has(command)) missing.add(command);
+  if (!has('g++')) missing.add('g++');
   if (amd && !process.env.ROCM_PATH && !DEVICE_LIBRARIES.some((path) => holdsOcml(path)))
     missing.add('rocm-device-libs');
   return [...missing];

