@@ -94,7 +94,7 @@ function hostDriver() {
 function emulated() {
   const folder = 'packages/rocm-backend/test';
   const named = (list) => list.split(' ').map((name) => `${folder}/${name}.test.ts`);
-  const products = named('gemm-kernels attention decode quantized-products');
+  const products = named('gemm-kernels attention decode experts quantized-products');
   const all = [
     'packages/engine/test/architectures.test.ts',
     'packages/engine/test/sampling.test.ts',

@@ -102,32 +102,86 @@ describe.each(kernelDevices())('every paged attention on %s', (device) => {
           begin += counts[token];
           const from = window > 0 ? Math.max(0, length - window) : 0;
           return Array.from({ length: heads }, (_, head) => {
-            const kvHead = Math.floor(head / (heads / kvHeads));
-            const weights = Array.from({ length: length - from }, (_, j) => {
-              const key = (kvHead * kept + first + from + j) * d;
-              let dot = 0;
-              for (let e = 0; e < d; e++) dot += rows[(token * heads + head) * d + e] * cached[key + e];
-              return Math.exp(softcap > 0 ? softcap * Math.tanh((dot * scale) / softcap) : dot * scale);
-            });
-            const sum = weights.reduce((a, b) => a + b, sinks ? Math.exp(sinks[head]) : 0);
-            return Array.from({ length: dv }, (_, e) => {
-              const mixed = weights.reduce((total, weight, j) => {
-                return total + weight * added[(kvHead * kept + first + from + j) * dv + e];
-              }, 0);
-              return length === 0 ? 0 : mixed / sum;
-            });
+            const row = Math.floor(head / (heads / kvHeads)) * kept + first;
+            const seen = { keys: cached, values: added, from: row + from, to: row + length };
+            return mixed(rows.slice((token * heads + head) * d), seen, { d, dv, scale, softcap, sink: sinks?.[head] });
           }).flat();
         });
-        const actual = valuesOf(result);
-        expect(actual).toHaveLength(expected.length);
-        for (let i = 0; i < expected.length; i++)
-          expect(Math.abs(actual[i] - expected[i]), `element ${i} of ${dtype} over ${poolDType}`).toBeLessThan(
-            ERROR[dtype],
-          );
+        expectClose(valuesOf(result), expected, ERROR[dtype]);
       }
     });
   });
+
+  // Each kernel with a width that it fills and one that it does not, plain and with all that scores may have.
+  it.each([8, 64, 72, 128, 136, 256, 264, 512])('of a prompt, over values of %i', (dv) => {
+    const [heads, kvHeads, d, tokens, blockSize] = [4, 2, 40, 5, 4];
+    const scale = 1 / Math.sqrt(d);
+    for (const poolDType of DTYPES)
+      for (const { before, window, softcap, sinks } of [
+        { before: 0, window: 0, softcap: 0 },
+        { before: 6, window: 4, softcap: 5, sinks: [0.5, 90, -90, 1] },
+      ]) {
+        const kept = before + tokens;
+        // Blocks from the end of the pool on.
+        const table = Array.from({ length: Math.ceil(kept / blockSize) }, (_, i) => 4 - i);
+        const slots = Array.from(
+          { length: kept },
+          (_, j) => table[Math.floor(j / blockSize)] * blockSize + (j % blockSize),
+        );
+        const [q, k, v] = [
+          [heads, tokens, d],
+          [kvHeads, kept, d],
+          [kvHeads, kept, dv],
+        ].map((shape, i) => numbers(shape, 'f32', i + 1));
+        const on = (x: Tensor) => x.toDeviceSync(device).storageAndLayout();
+        const part = (x: Uint32Array | Float32Array): StoragePart => [on(Tensor.from(x, { device: 'js' })).storage, 0];
+        const zeros = (width: number): StoragePart => [backend.zeros(5 * blockSize * kvHeads * width, poolDType), 0];
+        const sizes = { blocks: 5, blockSize, kvHeads, d, dv };
+        const pool: PagedPool = { keys: zeros(d), values: zeros(dv), valueRow: dv, ...sizes };
+        backend.pagedAttention.append(on(k), on(v), part(Uint32Array.from(slots)), pool);
+        const problem = { tokens, heads, before, scale, window, softcap };
+        const beside = sinks && { sinks: part(Float32Array.from(sinks)) };
+        const out = backend.pagedAttention.attendPrompt(
+          { ...problem, ...beside },
+          on(q),
+          pool,
+          part(Uint32Array.from(table)),
+        );
+        const [rows, keys, values] = [q, k.toDtype(poolDType), v.toDtype(poolDType)].map(valuesOf);
+        const expected = Array.from({ length: tokens * heads }, (_, item) => {
+          const [token, head] = [Math.floor(item / heads), item % heads];
+          const [row, to] = [Math.floor(head / (heads / kvHeads)) * kept, before + token + 1];
+          const seen = { keys, values, from: row + (window > 0 ? Math.max(0, to - window) : 0), to: row + to };
+          return mixed(rows.slice((head * tokens + token) * d), seen, { d, dv, scale, softcap, sink: sinks?.[head] });
+        });
+        expectClose(valuesOf(Tensor.fromStorage(out, [tokens, heads, dv], device)), expected.flat(), ERROR.f32);
+      }
+  });
 });
+
+/** What one query gets of keys and values [from, to), rows of d and dv: sink is a score beside theirs. */
+function mixed(
+  q: number[],
+  { keys, values, from, to }: { keys: number[]; values: number[]; from: number; to: number },
+  { d, dv, scale, softcap, sink }: { d: number; dv: number; scale: number; softcap: number; sink?: number },
+): number[] {
+  const weights = Array.from({ length: to - from }, (_, j) => {
+    let dot = 0;
+    for (let e = 0; e < d; e++) dot += q[e] * keys[(from + j) * d + e];
+    return Math.exp(softcap > 0 ? softcap * Math.tanh((dot * scale) / softcap) : dot * scale);
+  });
+  const sum = weights.reduce((a, b) => a + b, sink === undefined ? 0 : Math.exp(sink));
+  return Array.from({ length: dv }, (_, e) => {
+    const total = weights.reduce((all, weight, j) => all + weight * values[(from + j) * dv + e], 0);
+    return weights.length === 0 ? 0 : total / sum;
+  });
+}
+
+function expectClose(actual: number[], expected: number[], error: number): void {
+  expect(actual).toHaveLength(expected.length);
+  for (let i = 0; i < expected.length; i++)
+    expect(Math.abs(actual[i] - expected[i]), `element ${i}: ${actual[i]} for ${expected[i]}`).toBeLessThan(error);
+}
 
 /** Normal numbers of a fixed stream, the same on every device. */
 function numbers(shape: number[], dtype: DType, seed: number): Tensor {

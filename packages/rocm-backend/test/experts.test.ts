@@ -5,6 +5,7 @@ import { ExpertOrder, QTensor } from '@x/quantized';
 import { kernelDevices } from '@x/testing/devices';
 import { randomBlocks } from '@x/testing/quantized/random-blocks';
 import { describe, expect, it } from 'vitest';
+import type { RocmDevice } from '../src/index';
 
 const noise = (count: number, seed: number) =>
   Float32Array.from({ length: count }, (_, i) => Math.sin(i * 12.9898 + seed * 78.233) * 1.3);
@@ -151,7 +152,14 @@ describe.each(kernelDevices())('experts on %s', (device) => {
   it.each(types)('multiply rows with blocks of %s in groups', (type) => {
     const [experts, n, k] = [3, 70, BLOCK_TYPES[type].blockSize * 2];
     const bytes = randomBlocks(type, experts * n * 2, 5);
-    grouped(QTensor.fromBytes(type, [experts, n, k], bytes, 'js'));
+    const { quantized } = backend as RocmDevice;
+    try {
+      // With and without matrix units.
+      for (quantized.choice of ['dp4a', 'auto'] as const)
+        grouped(QTensor.fromBytes(type, [experts, n, k], bytes, 'js'));
+    } finally {
+      quantized.choice = 'auto';
+    }
   });
 
   /** Against products with each expert by itself. */
