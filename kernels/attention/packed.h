@@ -67,7 +67,7 @@ X_DEVICE void attendPlain(const Problem<T>& p) {
       float top = lanes::lowest<float>(), sum = 0.0f;
       for (u32 j = tile.first(p, row), end = tile.end(p, row, 1); j < end; ++j) {
         const T *k = tile.k + j * p.k.row, *v = tile.v + j * p.v.row;
-        float dot = 0.0f;
+        float dot = opaque(0.0f);  // a zero that is seen would look like a product that is rounded (tools/kernels/roundings.ts)
 #pragma unroll
         for (u32 e = 0; e < EACH; ++e)
           if (laneId() + e * WARP < p.d) dot += query[e] * to_acc(k[laneId() + e * WARP]);

@@ -13,16 +13,21 @@ namespace paged {
 constexpr u32 EACH = 8;
 /** Keys whose weights are in shared memory at once. */
 constexpr u32 KEYS = 128;
+/** Keys of a part are a multiple of it: few enough that a short sequence has parts for many blocks. */
+constexpr u32 GRAIN = 32;
 constexpr u32 MAX_PARTS = 64;
 /** Elements of a head at most. */
 constexpr u32 MAX_HEAD = 576;
 #if X_HOST
 [[maybe_unused]] constexpr u32 THREADS = 1;
 constexpr u32 LANES = 1;
+/** Keys of a thread that are on their way at once. */
+constexpr u32 KEYS_AT_ONCE = 1;
 #else
 constexpr u32 THREADS = 128;
 /** Threads that share a key. */
 constexpr u32 LANES = 8;
+constexpr u32 KEYS_AT_ONCE = 2;
 #endif
 
 template <class T, class K>
@@ -94,33 +99,46 @@ X_DEVICE void score(const Problem<T, K>& p, const Shared<HEADS>& shared, u64 kvH
   const u32 lane = threadIndex() % LANES, first = threadIndex() / LANES, step = (blockThreads() + LANES - 1) / LANES;
   constexpr u32 SUMS = X_HOST ? EACH : 1;  // one chain of additions would keep the host from using vectors
   // Every lane goes through every step, since lanes exchange sums.
-  for (u32 base = 0; base < n; base += step) {
-    const u32 j = base + first;
-    const u64 slot = p.slot(table, start + (j < n ? j : n - 1));
-    const K* key = p.k + (slot * p.kvHeads + kvHead) * p.d;
-    float dot[HEADS][SUMS] = {};
+  for (u32 base = 0; base < n; base += step * KEYS_AT_ONCE) {
+    const K* keys[KEYS_AT_ONCE];
+    u32 slots[KEYS_AT_ONCE];
+#pragma unroll
+    for (u32 i = 0; i < KEYS_AT_ONCE; ++i) {
+      const u32 j = base + i * step + first;
+      const u64 slot = p.slot(table, start + (j < n ? j : n - 1));
+      slots[i] = (u32)slot;
+      keys[i] = p.k + (slot * p.kvHeads + kvHead) * p.d;
+    }
+    float dot[KEYS_AT_ONCE][HEADS][SUMS] = {};
     for (u32 at = lane * EACH; at < p.d; at += LANES * EACH) {
-      float x[EACH];
-      loadEach(key + at, x);
+      float x[KEYS_AT_ONCE][EACH];
+#pragma unroll
+      for (u32 i = 0; i < KEYS_AT_ONCE; ++i) loadEach(keys[i] + at, x[i]);
 #pragma unroll
       for (u32 h = 0; h < HEADS; ++h) {
         const float* q = shared.q + h * p.d + at;
 #pragma unroll
-        for (u32 e = 0; e < EACH; ++e) dot[h][e % SUMS] += x[e] * q[e];
+        for (u32 e = 0; e < EACH; ++e)
+#pragma unroll
+          for (u32 i = 0; i < KEYS_AT_ONCE; ++i) dot[i][h][e % SUMS] += x[i][e] * q[e];
       }
     }
 #pragma unroll
-    for (u32 h = 0; h < HEADS; ++h) {
-      float total = dot[h][0];
+    for (u32 i = 0; i < KEYS_AT_ONCE; ++i) {
+      const u32 j = base + i * step + first;
 #pragma unroll
-      for (u32 e = 1; e < SUMS; ++e) total += dot[h][e];
+      for (u32 h = 0; h < HEADS; ++h) {
+        float total = dot[i][h][0];
 #pragma unroll
-      for (u32 mask = LANES / 2; mask > 0; mask /= 2) total += shuffleXor(total, mask);
-      total *= p.scale;
-      if (p.softcap > 0.0f) total = p.softcap * m::tanh(total / p.softcap);
-      if (lane == 0 && j < n) shared.weights[h * KEYS + j] = total;
+        for (u32 e = 1; e < SUMS; ++e) total += dot[i][h][e];
+#pragma unroll
+        for (u32 mask = LANES / 2; mask > 0; mask /= 2) total += shuffleXor(total, mask);
+        total *= p.scale;
+        if (p.softcap > 0.0f) total = p.softcap * m::tanh(total / p.softcap);
+        if (lane == 0 && j < n) shared.weights[h * KEYS + j] = total;
+      }
+      if (lane == 0 && j < n) shared.slots[j] = slots[i];
     }
-    if (lane == 0 && j < n) shared.slots[j] = (u32)slot;
   }
 }
 
@@ -200,6 +218,8 @@ struct Values {
 #pragma unroll
       for (u32 e = 0; e < EACH; ++e) sums[h][e] *= shared.kept[h];
     const u32 step = stripes(dv);
+    // Nothing is stored, so that the values of several keys are on their way at once.
+#pragma unroll 4
     for (u32 j = stripe < step ? stripe : n; j < n; j += step) {
       float x[EACH];
       loadEach(v + shared.slots[j] * row + column * EACH, x);
@@ -240,9 +260,8 @@ struct Sink {
 template <u32 HEADS, class T, class K>
 X_DEVICE void attend(const Problem<T, K>& p, u64 token, u64 head, u32 count, u32 part) {
   const u32 length = p.length(token), from = p.window && p.window < length ? length - p.window : 0;
-  // Parts are whole steps, so that a short sequence has its keys in few of them.
-  const u32 steps = (length - from + KEYS - 1) / KEYS;
-  const u32 each = (steps + p.parts - 1) / p.parts * KEYS;
+  const u32 grains = (length - from + GRAIN - 1) / GRAIN;
+  const u32 each = (grains + p.parts - 1) / p.parts * GRAIN;
   const u64 begin = from + (u64)each * part;
   const u64 all = begin + each < length ? begin + each : length;
   const u32 end = (u32)all;
@@ -257,9 +276,10 @@ X_DEVICE void attend(const Problem<T, K>& p, u64 token, u64 head, u32 count, u32
   const u64 kvHead = head / (p.heads / p.kvHeads);
   const u32* table = p.table(token);
   const Shared<HEADS> shared(p.d);
-  X_FOR_BLOCK(i, HEADS * p.d) {
-    const u32 h = (u32)i / p.d, e = (u32)i % p.d;
-    shared.q[i] = h < count ? to_acc(p.q[token * p.qRow + (head + h) * p.qHead + e]) : 0.0f;
+#pragma unroll
+  for (u32 h = 0; h < HEADS; ++h) {
+    const T* q = p.q + token * p.qRow + (head + h) * p.qHead;
+    for (u32 e = threadIndex(); e < p.d; e += blockThreads()) shared.q[h * p.d + e] = h < count ? to_acc(q[e]) : 0.0f;
   }
   X_FOR_BLOCK(h, HEADS) {
     shared.top[h] = lanes::lowest<float>();
@@ -285,12 +305,12 @@ X_DEVICE void attend(const Problem<T, K>& p, u64 token, u64 head, u32 count, u32
     shared.sum[h] = shared.sum[h] * sink.kept + sink.weight;
   }
   barrier();
-  X_FOR_BLOCK(i, count * p.dv) {
-    const u32 h = (u32)i / p.dv, e = (u32)i % p.dv;
-    const float total = values.total(shared, h, e, p.dv);
-    if (p.parts > 1) partial[h * p.parts * (p.dv + 2) + e] = total;
-    else out[i] = from_acc<T>((p.sinks ? total * shared.kept[h] : total) / shared.sum[h]);
-  }
+  for (u32 h = 0; h < count; ++h)
+    for (u32 e = threadIndex(); e < p.dv; e += blockThreads()) {
+      const float total = values.total(shared, h, e, p.dv);
+      if (p.parts > 1) partial[h * p.parts * (p.dv + 2) + e] = total;
+      else out[h * p.dv + e] = from_acc<T>((p.sinks ? total * shared.kept[h] : total) / shared.sum[h]);
+    }
   if (p.parts > 1) X_FOR_BLOCK(h, count) {
     partial[h * p.parts * (p.dv + 2) + p.dv] = shared.top[h];
     partial[h * p.parts * (p.dv + 2) + p.dv + 1] = shared.sum[h];
@@ -321,7 +341,7 @@ X_DEVICE void attendAll(const Problem<T, K>& p, u32 items) {
 
 /** How a row of the result is made of its parts. All threads of a block. */
 struct Weights {
-  float* of;    // [parts], in shared memory
+  float* of;    // [MAX_PARTS], in shared memory; zeros behind the parts
   float whole;  // their sum, with those of the parts
 
   /** @param sink the score that takes part without a value; null: none */
@@ -339,8 +359,8 @@ struct Weights {
     const bool beside = sink && top != lanes::lowest<float>();
     if (beside && *sink > top) top = *sink;
     top = attention::finite(top);
-    X_FOR_BLOCK(i, parts) {
-      const float own = scores[i * step + 1], weight = own == 0.0f ? 0.0f : m::exp(scores[i * step] - top);
+    X_FOR_BLOCK(i, MAX_PARTS) {
+      const float own = i < parts ? scores[i * step + 1] : 0.0f, weight = own == 0.0f ? 0.0f : m::exp(scores[i * step] - top);
       shared[i] = weight;
       if (weight != 0.0f) whole += weight * own;
     }
@@ -349,30 +369,61 @@ struct Weights {
     barrier();
     return {shared, whole};
   }
-  /** Element e of the row. */
-  X_DEVICE float value(const float* at, u32 dv, u32 parts, u32 e) const {
-    float total = 0.0f;
-    // Loads do not depend on weights, so that several are on their way.
-#pragma unroll 8
-    for (u32 i = 0; i < parts; ++i) {
-      const float x = at[i * (dv + 2) + e], weight = of[i];
-      total += weight != 0.0f ? weight * x : 0.0f;
-    }
-    return whole == 0.0f ? 0.0f : total / whole;
-  }
 };
 
+/** Elements of parts that a thread has on their way at once. */
+constexpr u32 BATCH = X_HOST ? 1 : X_NVPTX ? 16 : 4;
+
+/** What parts from `first` on have for an element, which is `at` in the first part of all; behind the last part that again. */
+X_DEVICE void loadParts(const float* at, u32 step, u32 parts, u32 first, float (&values)[BATCH]) {
+  const float *from = at + first * step, *last = at + (parts - 1) * step;
+#pragma unroll
+  for (u32 i = 0; i < BATCH; ++i) {
+    values[i] = *from;
+    from = from < last ? from + step : last;
+  }
+}
+
+/** Gives every element of a row, whose parts begin at `at`, to put(e, value). All threads of a block. */
+template <class Put>
+X_DEVICE void mergeRow(const float* at, u32 dv, u32 parts, const float* sink, float* shared, Put put) {
+  float values[BATCH];
+  const u32 own = threadIndex();
+  // On their way while weights are made.
+  if (own < dv) loadParts(at + own, dv + 2, parts, 0, values);
+  const Weights weights = Weights::make(at, dv, parts, sink, shared);
+  for (u32 e = own; e < dv; e += blockThreads()) {
+    float total = 0.0f;
+    for (u32 first = 0; first < parts; first += BATCH) {
+      if (first > 0 || e != own) loadParts(at + e, dv + 2, parts, first, values);
+#pragma unroll
+      for (u32 i = 0; i < BATCH; ++i) {
+        const float weight = weights.of[first + i];
+        total += weight != 0.0f ? weight * values[i] : 0.0f;
+      }
+    }
+    put(e, weights.whole == 0.0f ? 0.0f : total / weights.whole);
+  }
+}
+
+template <class T>
+X_DEVICE void mergeOf(u64 row, u32 heads, u32 dv, u32 parts, const float* partial, const float* sinks, T* out, float* shared) {
+  const float* sink = sinks ? sinks + (u32)row % heads : nullptr;
+  const auto put = [=](u32 e, float value) { out[row * dv + e] = from_acc<T>(value); };
+  mergeRow(partial + row * parts * (dv + 2), dv, parts, sink, shared, put);
+}
+
+/** On GPUs a block a row: a loop's constants would take more scalar registers than there are. */
 template <class T>
 X_DEVICE void merge(u64 rows, u32 heads, u32 dv, u32 parts, const float* partial, const float* sinks, T* out) {
   early::await();
   early::letNextBegin();
   X_SHARED(float, shared, MAX_PARTS);
-  X_FOR_SPLIT(row, rows) {
-    const float* at = partial + row * parts * (dv + 2);
-    const Weights weights = Weights::make(at, dv, parts, sinks ? sinks + (u32)row % heads : nullptr, shared);
-    X_FOR_BLOCK(e, dv) out[row * dv + e] = from_acc<T>(weights.value(at, dv, parts, (u32)e));
-    barrier();
-  }
+#if X_HOST
+  X_FOR_SPLIT(row, rows) mergeOf(row, heads, dv, parts, partial, sinks, out, shared);
+#else
+  if (split::block() < rows) mergeOf(split::block(), heads, dv, parts, partial, sinks, out, shared);
+#endif
 }
 
 /** Row `row` as q8_1 blocks of a token's heads one after the other, padded with zeros; dv is a multiple of 32. */
@@ -380,15 +431,14 @@ X_DEVICE void mergeBlocksOf(u32 row, u32 heads, u32 dv, u32 parts, u32 padded, c
                             const float* sinks, u8* blocks, float* shared, float* values) {
   const float* at = partial + (u64)row * parts * (dv + 2);
   const u32 token = row / heads, head = row - token * heads;
-  const Weights weights = Weights::make(at, dv, parts, sinks ? sinks + head : nullptr, shared);
-  X_FOR_BLOCK(e, dv) values[e] = weights.value(at, dv, parts, (u32)e);
+  mergeRow(at, dv, parts, sinks ? sinks + head : nullptr, shared, [=](u32 e, float value) { values[e] = value; });
   barrier();
   u8* out = blocks + (u64)token * (padded / 32) * quant::Q8_1::BYTES;
   quant::quantizeEach(dv, out + head * (dv / 32) * quant::Q8_1::BYTES, [=](u64 e) { return values[e]; });
   if (head == heads - 1) quant::padRow(out, heads * dv, padded);
 }
 
-/** On GPUs a block a row, of whole warps: a loop's constants would take more scalar registers than there are. */
+/** As {@link merge}; blocks are of whole warps. */
 X_DEVICE void mergeBlocks(u32 rows, u32 heads, u32 dv, u32 parts, u32 padded, const float* partial, const float* sinks,
                           u8* blocks) {
   early::await();

@@ -138,6 +138,10 @@ X_DEVICE void normHeld(const Norm<T>& p, u64 row) {
 
 template <class T>
 X_DEVICE void normAll(const Norm<T>& p) {
+  if (threadIndex() == 0) {
+    early::prefetch(p.alpha, p.n * sizeof(float));
+    if (p.deltaAlpha) early::prefetch(p.deltaAlpha, p.n * sizeof(float));
+  }
   early::await();
   early::letNextBegin();
 #if X_HOST

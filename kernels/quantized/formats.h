@@ -6,7 +6,8 @@
 //   SUPER           scale(e16) is superScale times the integer intScale(e16), minimum(e16) likewise
 //   RUN, first(part, run)  how one thread takes 32 elements that share bytes: 8/RUN runs of RUN quads, a run starting at
 //                   quad first() and lying within 16 (HALVES) or 32 elements, so that it has one scale and one q8_1 partner
-//   run(b, e4, q)   the RUN quads from e4 = first() on; only where that takes fewer loads than the quads one by one
+//   run(b, e4, q)   the quads from e4 = first() on, as many as q has room for: RUN, or in superblocks twice as many from an
+//                   even part on; only where that takes fewer loads than the quads one by one
 // Every product of scale and quant is exact in f32, so fused and separate rounding give the reference's value.
 #pragma once
 
@@ -40,6 +41,17 @@ X_DEVICE Vec<u32, 4> load16(const u8* p) {
 #else
   return loadVec<4>((const u32*)p);
 #endif
+}
+
+/** N words, a multiple of four, from p as load16. */
+template <u32 N>
+X_DEVICE void loadWords16(const u8* p, u32 (&words)[N]) {
+#pragma unroll
+  for (u32 i = 0; i < N; i += 4) {
+    const Vec<u32, 4> four = load16(p + 4 * i);
+#pragma unroll
+    for (u32 e = 0; e < 4; ++e) words[i + e] = four[e];
+  }
 }
 
 /** N words from p, a multiple of 2: on NVIDIA whole words where these are aligned, and halves at both ends. */
@@ -174,12 +186,13 @@ struct Q3_K : FourWay {
     const u32 high = (load2(b + 4 * wordOf(e4)) >> (4 * halfOf(e4) + groupOf(e4))) & 0x01010101u;
     return low | high << 2;
   }
-  static X_DEVICE void run(const u8* b, u32 e4, u32 (&q)[RUN]) {
-    u32 low[RUN], high[RUN];
+  template <u32 N>
+  static X_DEVICE void run(const u8* b, u32 e4, u32 (&q)[N]) {
+    u32 low[N], high[N];
     loadWords2(b + 32 + 32 * halfOf(e4) + 4 * wordOf(e4), low);
     loadWords2(b + 4 * wordOf(e4), high);
 #pragma unroll
-    for (u32 i = 0; i < RUN; ++i)
+    for (u32 i = 0; i < N; ++i)
       q[i] = (low[i] >> (2 * groupOf(e4)) & 0x03030303u) | (high[i] >> (4 * halfOf(e4) + groupOf(e4)) & 0x01010101u) << 2;
   }
   static X_DEVICE i32 intScale(const u8* b, u32 e16) {
@@ -203,13 +216,17 @@ struct Q6_K : FourWay {
     const u32 high = load2(b + 128 + 32 * halfOf(e4) + 4 * wordOf(e4)) >> (2 * g);
     return (low & 0x0f0f0f0fu) | (high & 0x03030303u) << 4;
   }
-  static X_DEVICE void run(const u8* b, u32 e4, u32 (&q)[RUN]) {
+  template <u32 N>
+  static X_DEVICE void run(const u8* b, u32 e4, u32 (&q)[N]) {
     const u32 g = groupOf(e4);
-    u32 low[RUN], high[RUN];
+    u32 low[N], high[N];
     loadWords2(b + 64 * halfOf(e4) + 32 * (g & 1) + 4 * wordOf(e4), low);
     loadWords2(b + 128 + 32 * halfOf(e4) + 4 * wordOf(e4), high);
 #pragma unroll
-    for (u32 i = 0; i < RUN; ++i) q[i] = (low[i] >> (4 * (g >> 1)) & 0x0f0f0f0fu) | (high[i] >> (2 * g) & 0x03030303u) << 4;
+    for (u32 i = 0; i < N; ++i) {
+      const u32 upper = __builtin_rotateleft32(high[i], (4 - 2 * g) & 31);  // where they belong, of which the mask leaves two
+      q[i] = (low[i] >> (4 * (g >> 1)) & 0x0f0f0f0fu) | (upper & 0x30303030u);
+    }
   }
   // From eight bytes, which the runs of a thread share.
   static X_DEVICE i32 intScale(const u8* b, u32 e16) {
@@ -255,10 +272,12 @@ struct TwoWay {
 struct Q4_K : TwoWay {
   static constexpr u32 BYTES = 144;
   static X_DEVICE u32 quad(const u8* b, u32 e4) { return nibbles(b + 16, e4); }
-  static X_DEVICE void run(const u8* b, u32 e4, u32 (&q)[RUN]) {
-    const Vec<u32, 4> words = load16(b + 16 + 32 * (e4 >> 4) + 4 * (e4 & 7));
+  template <u32 N>
+  static X_DEVICE void run(const u8* b, u32 e4, u32 (&q)[N]) {
+    u32 words[N];
+    loadWords16(b + 16 + 32 * (e4 >> 4) + 4 * (e4 & 7), words);
 #pragma unroll
-    for (u32 i = 0; i < RUN; ++i) q[i] = words[i] >> (4 * ((e4 >> 3) & 1)) & 0x0f0f0f0fu;
+    for (u32 i = 0; i < N; ++i) q[i] = words[i] >> (4 * ((e4 >> 3) & 1)) & 0x0f0f0f0fu;
   }
 };
 
@@ -267,10 +286,13 @@ struct Q5_K : TwoWay {
   static X_DEVICE u32 quad(const u8* b, u32 e4) {
     return nibbles(b + 48, e4) | ((load4(b + 16 + 4 * (e4 & 7)) >> (e4 >> 3)) & 0x01010101u) << 4;
   }
-  static X_DEVICE void run(const u8* b, u32 e4, u32 (&q)[RUN]) {
-    const Vec<u32, 4> low = load16(b + 48 + 32 * (e4 >> 4) + 4 * (e4 & 7)), high = load16(b + 16 + 4 * (e4 & 7));
+  template <u32 N>
+  static X_DEVICE void run(const u8* b, u32 e4, u32 (&q)[N]) {
+    u32 low[N], high[N];
+    loadWords16(b + 48 + 32 * (e4 >> 4) + 4 * (e4 & 7), low);
+    loadWords16(b + 16 + 4 * (e4 & 7), high);
 #pragma unroll
-    for (u32 i = 0; i < RUN; ++i)
+    for (u32 i = 0; i < N; ++i)
       q[i] = (low[i] >> (4 * ((e4 >> 3) & 1)) & 0x0f0f0f0fu) | (high[i] >> (e4 >> 3) & 0x01010101u) << 4;
   }
 };

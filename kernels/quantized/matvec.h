@@ -25,18 +25,25 @@ X_DEVICE Team teamFor(u64 groups, u64 block, u64 blocks) {
   return Team{threadIndex(), blockThreads(), block, blocks, false};
 }
 
-/** The quads of a run, as the format loads them itself where it does, else one by one. */
+/**
+ * Parts of 32 elements that a thread takes at once: in superblocks two, whose runs lie beside each other and share scales. AMD's
+ * scalar registers do not hold that many runs of sixteen.
+ */
 template <class Q>
-X_DEVICE auto runOf(const u8* b, u32 e4, u32 (&q)[Q::RUN], int) -> decltype(Q::run(b, e4, q)) {
+constexpr u32 PARTS_AT_ONCE = Q::SUPER && (X_NVPTX || !Q::HALVES) ? 2 : 1;
+
+/** The quads of a run, as the format loads them itself where it does, else one by one. */
+template <class Q, u32 RUN>
+X_DEVICE auto runOf(const u8* b, u32 e4, u32 (&q)[RUN], int) -> decltype(Q::run(b, e4, q)) {
   Q::run(b, e4, q);
 }
-template <class Q>
-X_DEVICE void runOf(const u8* b, u32 e4, u32 (&q)[Q::RUN], long) {
+template <class Q, u32 RUN>
+X_DEVICE void runOf(const u8* b, u32 e4, u32 (&q)[RUN], long) {
 #pragma unroll
-  for (u32 i = 0; i < Q::RUN; ++i) q[i] = Q::quad(b, e4 + i);
+  for (u32 i = 0; i < RUN; ++i) q[i] = Q::quad(b, e4 + i);
 }
 
-/** What the dot products t and `sum` (of the column's quants alone) of sixteen or 32 elements e16 add to a result. */
+/** What the dot products t and `sum` (of the column's quants alone) of a run in the sixteen elements e16 add to a result. */
 template <class Q>
 X_DEVICE float scaled(const u8* b, u32 e16, i32 t, i32 sum) {
   const i32 centred = t - Q::OFFSET * sum;
@@ -54,8 +61,8 @@ X_DEVICE float scaled(const u8* b, u32 e16, i32 t, i32 sum) {
 template <class Q, u32 COLS>
 X_DEVICE void dotRows(const u8* const (&rows)[PAIR], const u8* y, u64 columnBytes, u32 parts, const Team& team,
                       float (&acc)[COLS][PAIR]) {
-  constexpr u32 PARTS = Q::SIZE / 32;
-  for (u32 s = team.thread; s < parts; s += team.threads) {
+  constexpr u32 PARTS = Q::SIZE / 32, AT_ONCE = PARTS_AT_ONCE<Q>, RUN = Q::RUN * AT_ONCE;
+  for (u32 s = team.thread * AT_ONCE; s < parts; s += team.threads * AT_ONCE) {
     const u32 block = s / PARTS, part = s % PARTS;
     const u8* yb = y + (u64)s / PARTS * PARTS * Q8_1::BYTES;
     // With many columns one run at a time: all of them in flight would not fit the registers.
@@ -64,18 +71,18 @@ X_DEVICE void dotRows(const u8* const (&rows)[PAIR], const u8* y, u64 columnByte
       const u32 e4 = Q::first(part, run);
       const u8* yg = yb + (e4 / 8) * Q8_1::BYTES;
       const u8* b[PAIR];
-      u32 quads[PAIR][Q::RUN];
+      u32 quads[PAIR][RUN];
 #pragma unroll
       for (u32 r = 0; r < PAIR; ++r) {
         b[r] = rows[r] + (u64)block * Q::BYTES;
-        runOf<Q>(b[r], e4, quads[r], 0);
+        runOf<Q, RUN>(b[r], e4, quads[r], 0);
       }
 #pragma unroll
       for (u32 c = 0; c < COLS; ++c) {
         const u8* yc = yg + c * columnBytes;
-        i32 u[Q::RUN], sum = 0;
+        i32 u[RUN], sum = 0;
 #pragma unroll
-        for (u32 i = 0; i < Q::RUN; ++i) {
+        for (u32 i = 0; i < RUN; ++i) {
           u[i] = (i32)Q8_1::quad(yc, (e4 & 7) + i);
           if (Q::MINS || Q::OFFSET != 0) sum = dp4a(0x01010101, u[i], sum);
         }
@@ -84,7 +91,7 @@ X_DEVICE void dotRows(const u8* const (&rows)[PAIR], const u8* y, u64 columnByte
         for (u32 r = 0; r < PAIR; ++r) {
           i32 t = 0;
 #pragma unroll
-          for (u32 i = 0; i < Q::RUN; ++i) t = dp4a((i32)quads[r][i], u[i], t);
+          for (u32 i = 0; i < RUN; ++i) t = dp4a((i32)quads[r][i], u[i], t);
           acc[c][r] += d8 * scaled<Q>(b[r], e4 >> 2, t, sum);
         }
       }

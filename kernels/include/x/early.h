@@ -31,4 +31,15 @@ X_DEVICE void await() {
 #endif
 }
 
+/**
+ * Sends for `bytes` from `from` on, into the cache that all processors share; by one thread. Before await only for what no
+ * kernel writes, as weights: up to 15 bytes on either side may come along, and must be memory.
+ */
+X_DEVICE void prefetch([[maybe_unused]] const void* from, [[maybe_unused]] u64 bytes) {
+#if X_EARLY
+  const u64 first = (u64)from / 16 * 16, end = ((u64)from + bytes + 15) / 16 * 16;
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(first), "r"((u32)(end - first)) : "memory");
+#endif
+}
+
 }  // namespace early

@@ -92,15 +92,21 @@ function safetensors(header: string): Buffer {
   return Buffer.concat([length, bytes]);
 }
 
+/** What this process computed, whatever else the machine does. */
+function processorMsSince(begin: NodeJS.CpuUsage): number {
+  const { user, system } = process.cpuUsage(begin);
+  return (user + system) / 1000;
+}
+
 describe('safetensors headers', () => {
   const empty = '{"dtype":"U8","shape":[0],"data_offsets":[0,0]}';
 
   test('of a hundred thousand tensors are read', () => {
     const names = Array.from({ length: 100_000 }, (_, i) => `"model.layers.${i}.self_attn.q_proj.weight":${empty}`);
-    const start = performance.now();
+    const begin = process.cpuUsage();
     expect(SafetensorsFile.open(safetensors(`{${names.join(',')}}`)).names).toHaveLength(100_000);
-    expect(performance.now() - start).toBeLessThan(5000);
-  });
+    expect(processorMsSince(begin)).toBeLessThan(5000);
+  }, 60_000);
 
   test.each([
     ['tensors', () => `{${Array.from({ length: 1_600_000 }, (_, i) => `"${i}":${empty}`).join(',')}}`],
@@ -112,9 +118,9 @@ describe('safetensors headers', () => {
     const bytes = safetensors(header());
     expect(bytes.length).toBeGreaterThan(70_000_000);
     const before = process.memoryUsage().rss;
-    const start = performance.now();
+    const begin = process.cpuUsage();
     expect(thrown(() => SafetensorsFile.open(bytes)).code).toBe('FILE_INVALID');
-    expect(performance.now() - start).toBeLessThan(5000);
+    expect(processorMsSince(begin)).toBeLessThan(5000);
     // A copy of the header, and what the items before the limit took.
     expect(process.memoryUsage().rss - before).toBeLessThan(400 * 2 ** 20);
   });

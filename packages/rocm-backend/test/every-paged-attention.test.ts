@@ -30,12 +30,14 @@ interface Case {
 }
 
 const CASES: Case[] = [
-  { heads: 6, kvHeads: 2, d: 16, dv: 8, blockSize: 8, lengths: [0, 21, 40], window: 30, softcap: 5, launches: 1 },
+  { heads: 6, kvHeads: 2, d: 16, dv: 8, blockSize: 8, lengths: [0, 21, 32], window: 30, softcap: 5, launches: 1 },
   // One item for a whole device, and room for more keys than a step has.
   { heads: 1, kvHeads: 1, d: 8, dv: 16, blockSize: 64, lengths: [150], window: 0, softcap: 0, launches: 2 },
+  // Several steps of a part.
+  { heads: 1, kvHeads: 1, d: 8, dv: 8, blockSize: 64, lengths: [8300], window: 0, softcap: 0, launches: 2 },
   // A sink above all scores, one among them, and one below: whole, and beside keys in parts.
   ...[
-    { heads: 3, lengths: [9, 0, 40], sinks: [90, 0.5, -90], launches: 1 },
+    { heads: 3, blockSize: 32, lengths: [9, 0, 32], sinks: [90, 0.5, -90], launches: 1 },
     { heads: 2, lengths: [150], sinks: [0.5, 90], launches: 2 },
   ].map((of) => ({ kvHeads: 1, d: 24, dv: 16, blockSize: 64, window: 0, softcap: 0, valuesInKeys: true, ...of })),
 ];

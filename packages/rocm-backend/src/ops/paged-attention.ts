@@ -28,6 +28,7 @@ const DTYPES: readonly DType[] = ['f32', 'f16', 'bf16'];
 /** The constants of kernels/attention/paged.h. */
 const THREADS = 128;
 const KEYS = 128;
+const GRAIN = 32;
 const EACH = 8;
 const MAX_PARTS = 64;
 /** Elements of a head at most: a thread has a column of the values. */
@@ -257,7 +258,7 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
     const group = heads / kvHeads;
     const items = tokens * kvHeads * Math.ceil(group / headsOfTile(group));
     const wanted = hip.properties.multiprocessorCount * (shapes.isHost ? HOST_BLOCKS_PER_CU : BLOCKS_PER_CU);
-    return clamp(Math.min(Math.floor(wanted / items), Math.ceil((maxBlocks * blockSize) / KEYS)), 1, MAX_PARTS);
+    return clamp(Math.min(Math.floor(wanted / items), Math.ceil((maxBlocks * blockSize) / GRAIN)), 1, MAX_PARTS);
   }
 
   /** A block a row, a thread an element. */

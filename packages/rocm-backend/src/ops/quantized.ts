@@ -74,6 +74,7 @@ const TILES = {
 const MMA_WARPS = 8;
 /** Weight rows of a tile of `mul_mat_mma_grouped_*`. */
 const GROUPED_MMA_ROWS = 32;
+/** Most warps of a block of matrix-vector kernels. */
 const VECTOR_WARPS = 4;
 
 /** Rows from which dequantizing a weight to bf16 for the library's product takes less time than int8 products (cuda). */
@@ -194,10 +195,10 @@ export class DeviceQuantizedOps implements QuantizedOps {
         const family = this.#tiled(type, n, m);
         launchMulMat(this.#device, `${family}${type}`, this.#tiledShape(family, n, m), { ...args, ncolsY: m });
       } else if (CANDLE_TYPES.has(type)) {
-        launchMulMatVec(this.#device, `mul_mat_vec_${type}_q8_1_cuda${m}`, this.#vectorShape(n, k), args);
+        launchMulMatVec(this.#device, `mul_mat_vec_${type}_q8_1_cuda${m}`, this.#vectorShape(type, n, k), args);
       } else {
         const kernel = `mul_mat_vec_${type}_q8_1_upto${activationRows(m)}`;
-        launchMulMatVecUpTo(this.#device, kernel, this.#vectorShape(n, k), { ...args, ncolsY: m });
+        launchMulMatVecUpTo(this.#device, kernel, this.#vectorShape(type, n, k), { ...args, ncolsY: m });
       }
     });
   }
@@ -257,7 +258,7 @@ export class DeviceQuantizedOps implements QuantizedOps {
     const q8 = quantizeRows(this.#device, x, { count: rows, room: rows }, k);
     try {
       return filled(this.#device, 'f32', tasks * n, (out) => {
-        const { grid, block } = this.#vectorShape(n, k);
+        const { grid, block } = this.#vectorShape(type, n, k);
         const shape: LaunchShape = { grid: [grid, Math.min(tasks, MAX_GRID_Y), 1], block };
         const pointers = { weights: w, inputs: q8.ptr, indices: ptr, out };
         const sizes = { n, k, batch: tokens, topk, kPadded: paddedWidth(k), inputDim1: shared ? 1 : topk };
@@ -317,16 +318,17 @@ export class DeviceQuantizedOps implements QuantizedOps {
   }
 
   /**
-   * Blocks for n weight rows of k elements: a warp takes a pair of rows, or a block where warps for all pairs would leave
-   * the device half empty. On the host each chunk of rows is one call.
+   * Blocks for n weight rows of k elements: a warp takes a pair of rows, or a block of as many warps as have work where warps
+   * for all pairs would leave the device half empty. On the host each chunk of rows is one call.
    */
-  #vectorShape(n: number, k: number): { grid: number; block: number } {
+  #vectorShape(type: BlockType, n: number, k: number): { grid: number; block: number } {
     const { multiprocessorCount, warpSize } = this.#device.hip.properties;
     if (this.#device.shapes.isHost) return { grid: clamp(Math.ceil(n / 16), 1, multiprocessorCount * 4), block: 1 };
-    const block = VECTOR_WARPS * warpSize;
     const pairs = Math.ceil(n / 2);
-    const few = pairs < multiprocessorCount * 20 && k >= 32 * block;
-    return { grid: few ? pairs : Math.ceil(pairs / VECTOR_WARPS), block };
+    const atOnce = CANDLE_TYPES.has(type) && BLOCK_TYPES[type].blockSize === 256 ? 64 : 32;
+    const warps = Math.min(Math.floor(k / atOnce / warpSize), VECTOR_WARPS);
+    if (pairs < multiprocessorCount * 20 && warps > 1) return { grid: pairs, block: warps * warpSize };
+    return { grid: Math.ceil(pairs / VECTOR_WARPS), block: VECTOR_WARPS * warpSize };
   }
 
   /** The kernels for a product with n weight rows and m > 8 activation rows: the one place that decides. */
