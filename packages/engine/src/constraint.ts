@@ -11,19 +11,33 @@ export interface Constraint {
   accept(id: number): void;
   /** Whether the text is complete and nothing may follow: the generation ends, without a token for it. Default: never. */
   readonly isFinished?: boolean;
+  /**
+   * Another constraint at the same place, which goes its own way: speculative decoding asks it what would be possible behind tokens
+   * that it expects. Only that needs it.
+   */
+  fork?(): Constraint;
 }
 
 /** Makes the logits of all other tokens -Infinity, in place. */
 export function applyMask(logits: Float32Array, mask: Uint32Array): void {
-  for (let id = 0; id < logits.length; id++)
-    if (!(((mask[id >>> 5] ?? 0) >>> (id & 31)) & 1)) logits[id] = Number.NEGATIVE_INFINITY;
+  for (let id = 0; id < logits.length; id++) if (!allows(mask, id)) logits[id] = Number.NEGATIVE_INFINITY;
+}
+
+/** Whether a mask allows a token. */
+export function allows(mask: Uint32Array, id: number): boolean {
+  return (((mask[id >>> 5] ?? 0) >>> (id & 31)) & 1) === 1;
+}
+
+/** Whether a mask allows any of `vocab` tokens. */
+export function allowsAny(mask: Uint32Array, vocab: number): boolean {
+  const whole = vocab >>> 5;
+  for (let i = 0; i < Math.min(whole, mask.length); i++) if (mask[i] !== 0) return true;
+  return whole < mask.length && mask[whole] << (32 - (vocab & 31)) !== 0 && (vocab & 31) > 0;
 }
 
 /** @throws TransformersError INVALID_OPTION for a mask that allows none of `vocab` tokens */
 export function checkMask(mask: Uint32Array, vocab: number): void {
-  const whole = vocab >>> 5;
-  for (let i = 0; i < Math.min(whole, mask.length); i++) if (mask[i] !== 0) return;
-  if (whole < mask.length && mask[whole] << (32 - (vocab & 31)) !== 0 && (vocab & 31) > 0) return;
+  if (allowsAny(mask, vocab)) return;
   throw new TransformersError(
     'INVALID_OPTION',
     `The constraint allows none of the ${vocab} tokens; let it allow an end-of-text token where the text may end.`,

@@ -1,7 +1,8 @@
 /**
- * Decode steps as captured graphs: the forward pass of one token each of several sequences, recorded once for a number of
- * sequences and a width of their block tables, and replayed with other tokens, positions, places and tables. Hundreds of
- * launches, which take the host longer than the device, become one.
+ * Decode steps as captured graphs: the forward pass of a few tokens of several sequences, recorded once for a number of
+ * tokens and a width of their block tables, and replayed with other tokens, positions, places and tables. Hundreds of
+ * launches, which take the host longer than the device, become one. Each token is a row with a table and a length of its own,
+ * so a sequence may have several of them: a token and the drafts behind it.
  */
 import { type CapturedGraph, CaptureError, type Tensor } from '@x/core';
 import type { CausalModel } from '@x/transformers';
@@ -10,7 +11,7 @@ import type { KvPool } from './kv/pool';
 import { fillSpans, type SpanSizes, spanSizes, spansOf } from './kv/spans';
 import { NO_SLOT } from './kv/states';
 import type { Step } from './runner';
-import type { Choice, Sampler } from './sampling';
+import type { Choice } from './sampling';
 import {
   type ChoiceShape,
   type ChoiceSizes,
@@ -18,11 +19,12 @@ import {
   choiceSizes,
   enqueueChoices,
   fillChoices,
+  type RowSamplers,
   readChoices,
 } from './sampling/device';
 import { StepInputs } from './step-inputs';
 
-/** Sequences of a graph: a batch takes the next larger one, whose further rows write nothing and see nothing. */
+/** Rows of a graph: a batch takes the next larger one, whose further rows write nothing and see nothing. */
 const BATCHES = [1, 2, 4, 8, 16, 32, 64];
 /** Blocks of a sequence that the smallest tables have room for; wider ones double. */
 const MIN_WIDTH = 8;
@@ -37,7 +39,7 @@ interface Sizes extends ChoiceSizes, SpanSizes {
   tables: number;
 }
 
-/** What a graph is for: sequences, blocks of each, and how tokens are chosen; without that it gives logits. */
+/** What a graph is for: rows, blocks of each, and how tokens are chosen; without that it gives logits. */
 interface Kind {
   batch: number;
   width: number;
@@ -67,11 +69,14 @@ export class DecodeGraphs {
    * then to be computed as any pass. Room for the tokens is reserved; nothing is committed.
    */
   logits(steps: readonly Step[]): Tensor | undefined {
-    return this.step(steps, undefined, (logits) => rows(logits, steps.length));
+    return this.step(steps, undefined, (logits) => firstRows(logits, steps.length));
   }
 
-  /** As {@link logits}, with the tokens that samplers choose instead: they are in the graph. */
-  choices(steps: readonly Step[], samplers: readonly Sampler[]): Promise<(Choice | undefined)[]> | undefined {
+  /**
+   * As {@link logits} for steps of any number of tokens, with the tokens that samplers choose instead: they are in the graph.
+   * @param samplers one for each token of the steps
+   */
+  choices(steps: readonly Step[], samplers: RowSamplers): Promise<(Choice | undefined)[]> | undefined {
     return this.step(steps, samplers, (words) => readChoices(words, samplers));
   }
 
@@ -83,10 +88,11 @@ export class DecodeGraphs {
   /** @param use what is made of the graph's output, which the next step overwrites */
   private step<T>(
     steps: readonly Step[],
-    samplers: readonly Sampler[] | undefined,
+    samplers: RowSamplers | undefined,
     use: (output: Tensor) => T,
   ): T | undefined {
-    const batch = BATCHES.find((size) => size >= steps.length);
+    const tokens = steps.reduce((sum, { ids }) => sum + ids.length, 0);
+    const batch = BATCHES.find((size) => size >= tokens);
     if (!this.usable || batch === undefined) return undefined;
     if (this.version !== this.pool.version) this.dispose();
     this.version = this.pool.version;
@@ -174,22 +180,25 @@ export class DecodeGraphs {
 function fill(
   inputs: Captured['inputs'],
   steps: readonly Step[],
-  samplers: readonly Sampler[] | undefined,
+  samplers: RowSamplers | undefined,
   { batch, width, choice }: Kind,
   pool: KvPool,
 ): void {
+  const rows = steps.flatMap(({ cache, ids }) =>
+    Array.from(ids, (id, i) => ({ id, position: cache.length + i, cache })),
+  );
   const [tokens, positions, slots, lengths, tables] = (
     ['tokens', 'positions', 'slots', 'lengths', 'tables'] as const
   ).map((name) => inputs.host(name));
   for (let row = 0; row < batch; row++) {
-    const step = steps[row];
-    const position = step?.cache.length ?? 0;
-    tokens[row] = step?.ids[0] ?? 0;
+    const token = rows[row];
+    const position = token?.position ?? 0;
+    tokens[row] = token?.id ?? 0;
     positions[row] = position;
-    slots[row] = step?.cache.slot(position) ?? NO_SLOT;
-    lengths[row] = step ? position + 1 : 0;
+    slots[row] = token?.cache.slot(position) ?? NO_SLOT;
+    lengths[row] = token ? position + 1 : 0;
     if (!pool.hasBlocks) continue;
-    step?.cache.blocks.forEach((block, i) => {
+    token?.cache.blocks.forEach((block, i) => {
       tables[row * width + i] = block;
     });
   }
@@ -199,7 +208,7 @@ function fill(
 }
 
 /** The first rows of what a graph gave: the next replay does not change them. */
-function rows(logits: Tensor, count: number): Tensor {
+function firstRows(logits: Tensor, count: number): Tensor {
   const part = logits.narrow(0, 0, count);
   try {
     return part.copy();

@@ -6,9 +6,20 @@
 import { performance } from 'node:perf_hooks';
 import { type Tokenizer, TransformersError } from '@x/transformers';
 import { type Constraint, checkMask } from './constraint';
+import type { SequenceCache } from './kv/sequence-cache';
 import { boolean, callback, checkOptions, number, type OptionRule, signal } from './options';
-import { LogitsProcessor, MAX_TOP, type Sampler, type SamplingOptions, type TokenLogprob } from './sampling';
+import {
+  type Choice,
+  LogitsProcessor,
+  MAX_TOP,
+  type Sampler,
+  type SamplingOptions,
+  type TokenLogprob,
+} from './sampling';
 import type { BatchScheduler } from './scheduler';
+import type { Drafter } from './speculate/drafter';
+import { Lookahead } from './speculate/lookahead';
+import { drafting, type Speculative, speculative } from './speculate/options';
 import { StopStrings } from './stop';
 import { parsedValue, STRUCTURE_OPTIONS, type StructureOptions, structureOf } from './structured';
 
@@ -36,6 +47,13 @@ export interface GenerateOptions<T = unknown> extends SamplingOptions, Structure
   reusePrompt?: boolean;
   /** Which tokens may come next, asked before each. Default: all. */
   constraint?: Constraint;
+  /**
+   * Guess the next tokens and check several of them in one step, which takes a GPU hardly longer than one token: `'lookup'` finds
+   * them in the text so far, `{ draft: model }` has a smaller model of the same vocabulary write them. The text is the same as
+   * without, also with a temperature, for the same seed and logits; only logits computed in other pieces may differ in their last bits.
+   * A `constraint` needs `fork()`. Default: one token a step.
+   */
+  speculative?: Speculative;
   /** Put what the model expects around a text, usually BOS, around a string prompt. Ids are taken as they are. Default true. */
   addSpecialTokens?: boolean;
   /**
@@ -78,8 +96,20 @@ export interface GenerationStats {
   decodeTokensPerSecond: number;
   /** The sampling seed: give it again to repeat the text. */
   seed: number;
+  /** With `speculative` only. */
+  speculative?: SpeculativeStats;
   /** Undefined until the end. */
   finishReason: FinishReason | undefined;
+}
+
+/** How good the drafts were. */
+export interface SpeculativeStats {
+  /** Steps behind the prompt. */
+  steps: number;
+  /** Drafts that these steps checked. */
+  drafted: number;
+  /** Of them, those that were what the model chose. */
+  accepted: number;
 }
 
 /** What a generation needs of a model; {@link LanguageModel} provides it. */
@@ -125,6 +155,7 @@ export const GENERATE_OPTIONS = {
     (value) => typeof (value as Constraint)?.mask === 'function' && typeof (value as Constraint).accept === 'function',
     'an object with mask() and accept()',
   ],
+  speculative,
   ...STRUCTURE_OPTIONS,
   addSpecialTokens: boolean,
   onProgress: callback,
@@ -139,6 +170,9 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
   private readonly stops: StopStrings;
   private readonly maxTokens: number;
   private readonly constraint: Constraint | undefined;
+  private readonly ends: ReadonlySet<number>;
+  private readonly makeDrafter: (() => Drafter) | undefined;
+  private readonly drafts: SpeculativeStats = { steps: 0, drafted: 0, accepted: 0 };
   /** What was shown. */
   private shown = '';
   private started = false;
@@ -148,7 +182,7 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
   private decodeMs = 0;
   private finishReason: FinishReason | undefined;
 
-  /** @throws TransformersError INVALID_OPTION, EMPTY_INPUT, CONTEXT_EXCEEDED; GrammarError */
+  /** @throws TransformersError INVALID_OPTION, EMPTY_INPUT, CONTEXT_EXCEEDED, UNSUPPORTED_MODEL; GrammarError */
   constructor(
     readonly host: GenerationHost,
     prompt: string | ArrayLike<number>,
@@ -168,6 +202,14 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
     const { maxContext, model } = host.scheduler.runner;
     const { vocabSize } = model.config;
     this.constraint = structureOf(options, tokenizer, vocabSize, host.stopIds ?? tokenizer.eosIds);
+    this.ends = new Set(options.ignoreEos ? [] : (host.stopIds ?? tokenizer.eosIds));
+    if (options.speculative !== undefined) this.makeDrafter = drafting(options.speculative, host);
+    if (this.makeDrafter && this.constraint && typeof this.constraint.fork !== 'function') {
+      throw new TransformersError(
+        'INVALID_OPTION',
+        'generate: speculative asks the constraint what may follow drafts, and it has no fork(); add that, or leave speculative out.',
+      );
+    }
     const outside = Object.keys(this.processor.logitBias).find((id) => Number(id) >= vocabSize);
     if (outside !== undefined) {
       throw new TransformersError(
@@ -201,6 +243,7 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
       firstTokenMs,
       decodeTokensPerSecond: decodeMs > 0 ? ((generated - 1) * 1000) / decodeMs : 0,
       seed: this.processor.seed,
+      ...(this.makeDrafter && { speculative: { ...this.drafts } }),
       finishReason,
     };
   }
@@ -256,10 +299,11 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
     options.signal?.throwIfAborted();
     const { scheduler } = host;
     const cache = scheduler.open();
+    const drafter = this.makeDrafter?.();
     let working = performance.now();
     try {
       const decoder = tokenizer.decodeStream({ context: promptIds, keep: host.keptIds });
-      const eos = new Set(options.ignoreEos ? [] : (host.stopIds ?? tokenizer.eosIds));
+      const eos = this.ends;
       const history = [...promptIds];
       const { constraint } = this;
       const { signal, reusePrompt: reuse } = options;
@@ -267,9 +311,13 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
         this.reusedTokens = tokens;
       };
       const reading = { signal, reuse, onReused, onProgress: this.report };
-      let choice = await scheduler.prefill(cache, promptIds, this.sampler(history), reading);
-      for (;;) {
-        const { id, logprob, top } = choice;
+      const [first] = await allOf([
+        scheduler.prefill(cache, promptIds, this.sampler(history), reading),
+        drafter?.read?.(promptIds, signal),
+      ]);
+      let chosen: readonly Choice[] = [first];
+      for (let next = 0; ; next++) {
+        const { id, logprob, top } = chosen[next];
         const index = this.generated++;
         history.push(id);
         if (!eos.has(id)) constraint?.accept(id);
@@ -291,7 +339,11 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
         if (this.finishReason) return;
         working = performance.now();
         options.signal?.throwIfAborted();
-        choice = await scheduler.decode(cache, id, this.sampler(history), options.signal);
+        if (next < chosen.length - 1) continue;
+        chosen = drafter
+          ? await this.speculate(cache, history, drafter)
+          : [await scheduler.decode(cache, id, this.sampler(history), signal)];
+        next = -1;
       }
     } catch (error) {
       if (options.signal?.aborted) this.finishReason = 'aborted';
@@ -299,7 +351,32 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
     } finally {
       this.finishReason ??= 'left';
       scheduler.close(cache);
+      drafter?.close();
     }
+  }
+
+  /** A step of the last token and what the drafter expects behind it: the choices that it gives. */
+  private async speculate(
+    cache: SequenceCache,
+    history: readonly number[],
+    drafter: Drafter,
+  ): Promise<readonly Choice[]> {
+    const { processor, constraint, ends, maxTokens, generated, drafts } = this;
+    const { logprobs: logprob, topLogprobs: top, signal } = this.options;
+    const { scheduler } = this.host;
+    const { maxContext, model } = scheduler.runner;
+    // The last token that is wanted is no draft, and every draft has a place.
+    const most = Math.min(drafter.tokens, maxTokens - generated - 1, maxContext - history.length);
+    const { vocabSize } = model.config;
+    const ahead = new Lookahead({ history, processor, constraint, ends, vocabSize, logprob, top }, most);
+    if (most > 0) await drafter.draft(ahead, signal);
+    const ids = [history[history.length - 1], ...ahead.drafts];
+    const { choices, drafts: checked } = await scheduler.verify(cache, ids, ahead.samplers, signal);
+    processor.take(choices.length);
+    drafts.steps++;
+    drafts.drafted += checked;
+    drafts.accepted += choices.length - 1;
+    return choices;
   }
 
   /** How the token after `history` is to be chosen. */
@@ -327,4 +404,13 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
     if (this.generated >= this.maxTokens) return 'length';
     return position >= this.host.scheduler.runner.maxContext ? 'context' : undefined;
   }
+}
+
+/** As `Promise.all`, but waits for all of them when one fails: nothing of theirs is under way afterwards. */
+async function allOf<T extends readonly unknown[]>(
+  promises: T,
+): Promise<{ -readonly [Index in keyof T]: Awaited<T[Index]> }> {
+  const settled = await Promise.allSettled(promises);
+  for (const result of settled) if (result.status === 'rejected') throw result.reason;
+  return Promise.all(promises);
 }

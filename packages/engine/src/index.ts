@@ -22,7 +22,14 @@ export {
   type RankedDocument,
   type RerankOptions,
 } from './embedding/model';
-export { type FinishReason, type GenerateOptions, Generation, type GenerationStats, type Piece } from './generation';
+export {
+  type FinishReason,
+  type GenerateOptions,
+  Generation,
+  type GenerationStats,
+  type Piece,
+  type SpeculativeStats,
+} from './generation';
 export { type CacheDType, defaultCacheDtype, KvPool, type KvPoolOptions, type KvPoolStats } from './kv/pool';
 export { SequenceCache } from './kv/sequence-cache';
 export { LanguageModel, type LanguageModelParts, type PromptFileOptions } from './language-model';
@@ -42,5 +49,6 @@ export {
   type SamplingOptions,
   type TokenLogprob,
 } from './sampling';
-export { BatchScheduler, type PrefillOptions } from './scheduler';
+export { BatchScheduler, type PrefillOptions, type Verified } from './scheduler';
+export type { DraftModel, DraftOptions, LookupOptions, Speculative } from './speculate/options';
 export type { JsonSchema, StandardResult, StandardSchema, StructureOptions } from './structured';

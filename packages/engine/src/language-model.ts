@@ -20,6 +20,7 @@ import { checkOptions, type OptionRule, signal } from './options';
 import { Runner } from './runner';
 import { LogitsProcessor } from './sampling';
 import { BatchScheduler } from './scheduler';
+import type { DraftParts } from './speculate/draft-model';
 
 export interface LanguageModelParts {
   model: CausalModel;
@@ -82,7 +83,7 @@ export class LanguageModel {
   /**
    * Continues a text or token ids, a sequence of its own: several may run at once. Nothing runs before the first `next()`.
    * With `schema`, `regex`, `grammar` or `choices` the text has that form, unless `maxTokens` or the context cut it.
-   * @throws TransformersError INVALID_OPTION, EMPTY_INPUT, CONTEXT_EXCEEDED; GrammarError
+   * @throws TransformersError INVALID_OPTION, EMPTY_INPUT, CONTEXT_EXCEEDED, UNSUPPORTED_MODEL; GrammarError
    */
   generate<T = unknown>(prompt: string | ArrayLike<number>, options: GenerateOptions<T> = {}): Generation<T> {
     this.checkAlive('generate');
@@ -127,6 +128,13 @@ export class LanguageModel {
     const checkAlive = (what: string) => this.checkAlive(what);
     const restored = saved === undefined ? {} : restoredChat(saved);
     return new ChatSession({ scheduler, tokenizer, loadMs, chatTemplate, checkAlive }, { ...restored, ...options });
+  }
+
+  /** @internal What drafts for another model need of this one. */
+  draftParts(): DraftParts {
+    this.checkAlive('speculative');
+    const { scheduler, tokenizer } = this;
+    return { scheduler, tokenizer };
   }
 
   /**

@@ -18,6 +18,12 @@ import { StepInputs } from './step-inputs';
 export interface Step {
   cache: SequenceCache;
   ids: ArrayLike<number>;
+  /**
+   * How many of the ids, the last ones, are drafts: guesses of what the tokens in front of them let be chosen. Each has a row of
+   * logits, as the last token that is none, and is not part of the sequence before {@link Runner.accept}. Where this is given,
+   * also as 0, tokens are computed one by one as in a decode step, otherwise as those of a prompt. Default: none.
+   */
+  drafts?: number;
 }
 
 export class Runner {
@@ -60,7 +66,7 @@ export class Runner {
     return this.pool.sequence(this.maxContext);
   }
 
-  /** {@link pass} to its end, with logits; a graph of it where each sequence has one token. */
+  /** {@link pass} to its end, with logits; a graph of it where each sequence has one token. Of steps without drafts. */
   step(steps: readonly Step[]): Tensor {
     if (this.graphs && steps.every(({ ids }) => ids.length === 1)) {
       this.prepare(steps);
@@ -74,19 +80,41 @@ export class Runner {
   }
 
   /**
-   * As {@link step}, and chooses the token after each: on the device where it can, so that no logits are read. Undefined for a
-   * sequence whose logits are bad (`badLogits`).
+   * As {@link step}, and chooses the token after each: on the device where it can, so that no logits are read. Undefined where
+   * logits are bad (`badLogits`).
+   * @param samplers for each step one, and one for each of its drafts
    */
   async choose(steps: readonly Step[], samplers: readonly Sampler[]): Promise<(Choice | undefined)[]> {
-    if (this.graphs && this.chooses && steps.every(({ ids }) => ids.length === 1)) {
+    if (this.graphs && this.chooses && steps.every((step) => this.isByToken(step))) {
       this.prepare(steps);
-      const choices = this.graphs.choices(steps, samplers);
+      const choices = this.graphs.choices(steps, samplersOfTokens(steps, samplers));
       if (choices) {
-        for (const { cache, ids } of steps) cache.commit(ids);
+        for (const step of steps) step.cache.commit(known(step));
         return choices;
       }
     }
     return this.chosen(this.whole(steps), samplers);
+  }
+
+  /**
+   * Of what was chosen for each step and its drafts: the choices up to the first that is no draft. The drafts in front of it
+   * become part of the sequence; others are written over by its next tokens. Undefined for a step whose first choice is.
+   */
+  accept(steps: readonly Step[], choices: readonly (Choice | undefined)[]): (readonly Choice[] | undefined)[] {
+    let row = 0;
+    return steps.map((step) => {
+      const { cache, ids, drafts = 0 } = step;
+      const own = choices.slice(row, row + drafts + 1);
+      row += drafts + 1;
+      const first = ids.length - drafts;
+      let accepted = 0;
+      while (accepted < drafts && own[accepted]?.id === ids[first + accepted]) accepted++;
+      // Bad logits behind a draft are met again by the step that begins with it.
+      if (accepted > 0 && !own[accepted]) accepted--;
+      if (accepted > 0) cache.commit(Array.from(ids).slice(first, first + accepted));
+      const kept = own.slice(0, accepted + 1).filter((choice) => choice !== undefined);
+      return kept.length > 0 ? kept : undefined;
+    });
   }
 
   /** Chooses from logits [samplers, vocabSize] that a pass gave, and disposes them. */
@@ -102,9 +130,9 @@ export class Runner {
   }
 
   /**
-   * Reads tokens and predicts, for each sequence, the one after its last: logits [steps, vocabSize], f32, the caller's to
-   * dispose. The sequences change when the pass has come to its end; one that fails or is left changes nothing. A sequence
-   * is in one pass at a time. The checks are made at the first `next()`.
+   * Reads tokens and predicts, for each sequence, the one after its last, and those after its drafts: logits [steps and drafts,
+   * vocabSize], f32, in the order of the tokens, the caller's to dispose. The sequences change when the pass has come to its
+   * end; one that fails or is left changes nothing. A sequence is in one pass at a time. The checks are made at the first `next()`.
    * @throws TransformersError EMPTY_INPUT, BAD_TOKEN, CONTEXT_EXCEEDED, CACHE_FULL
    */
   *pass(steps: readonly Step[], logits: boolean): ForwardPass {
@@ -113,10 +141,10 @@ export class Runner {
     const { tokens, positions, slots, outputs } = inputs.pieces;
     const counts = steps.map(({ ids }) => ids.length);
     const view = new PagedKv(this.pool, slots, segments, this.pool.states && spansOf(inputs.pieces, counts));
-    const wanted = !logits ? 'none' : tokens.dim(0) === steps.length ? 'all' : outputs;
+    const wanted = !logits ? 'none' : tokens.dim(0) === outputs.dim(0) ? 'all' : outputs;
     try {
       const result = yield* this.model.pass({ tokens, positions, outputs: wanted }, view);
-      for (const { cache, ids } of steps) cache.commit(ids);
+      for (const step of steps) step.cache.commit(known(step));
       return result;
     } finally {
       view.dispose();
@@ -182,38 +210,37 @@ export class Runner {
 
   private inputs(steps: readonly Step[]) {
     const groups = this.grouped(steps);
-    const total = steps.reduce((sum, { ids }) => sum + ids.length, 0);
-    const tables = groups.map((group) => group.length * widthOf(group));
+    const total = tokensOf(steps);
+    const tables = groups.map((group) => this.rowsOf(group) * widthOf(group));
     const inputs = new StepInputs(this.model.device, {
       tokens: total,
       positions: total,
       slots: total,
-      outputs: steps.length,
-      lengths: steps.length,
+      outputs: steps.reduce((sum, { drafts = 0 }) => sum + drafts + 1, 0),
+      lengths: total,
       ...spanSizes(this.pool, steps.length),
       tables: tables.reduce((sum, size) => sum + size, 0),
     });
     const [tokens, positions, slots, outputs, lengths, blocks] = (
       ['tokens', 'positions', 'slots', 'outputs', 'lengths', 'tables'] as const
     ).map((name) => inputs.host(name));
-    let at = 0;
-    steps.forEach(({ cache, ids }, row) => {
+    let [at, output] = [0, 0];
+    for (const { cache, ids, drafts = 0 } of steps) {
       tokens.set(ids, at);
       for (let i = 0; i < ids.length; i++) {
         positions[at + i] = cache.length + i;
         slots[at + i] = cache.slot(cache.length + i);
+        lengths[at + i] = cache.length + i + 1;
       }
       at += ids.length;
-      outputs[row] = at - 1;
-      lengths[row] = cache.length + ids.length;
-    });
+      for (let behind = drafts; behind >= 0; behind--) outputs[output++] = at - 1 - behind;
+    }
     if (this.pool.states) fillSpans(inputs, steps, steps.length);
     let place = 0;
     for (const group of groups) {
       const width = widthOf(group);
-      for (const { cache } of group) {
-        blocks.set(cache.blocks, place);
-        place += width;
+      for (const step of group) {
+        for (let row = 0; row < this.rowsOf([step]); row++, place += width) blocks.set(step.cache.blocks, place);
       }
     }
     try {
@@ -228,31 +255,61 @@ export class Runner {
   /** @param sizes elements of each group's block tables */
   private segments(groups: Step[][], pieces: Record<'tables' | 'lengths', Tensor>, sizes: number[]): Segment[] {
     const segments: Segment[] = [];
-    let [start, row, place] = [0, 0, 0];
+    let [start, place] = [0, 0];
     groups.forEach((group, g) => {
       const table = pieces.tables.narrow(0, place, sizes[g]);
-      const count = group.reduce((sum, { ids }) => sum + ids.length, 0);
-      if (this.graphs && count === group.length) {
-        const own = { tables: table.reshape([count, sizes[g] / count]), lengths: pieces.lengths.narrow(0, row, count) };
+      const count = tokensOf(group);
+      if (this.isByToken(group[0])) {
+        const own = {
+          tables: table.reshape([count, sizes[g] / count]),
+          lengths: pieces.lengths.narrow(0, start, count),
+        };
         segments.push({ kind: 'tokens', start, count, ...own });
         table.dispose();
       } else segments.push({ kind: 'sequence', start, count, before: group[0].cache.length, blocks: table });
-      [start, row, place] = [start + count, row + group.length, place + sizes[g]];
+      [start, place] = [start + count, place + sizes[g]];
     });
     return segments;
   }
 
-  /** Neighbours with one token each together, where there are kernels for them; others by themselves. */
+  /** Neighbours that are computed token by token together; others by themselves. */
   private grouped(steps: readonly Step[]): Step[][] {
     const groups: Step[][] = [];
     for (const step of steps) {
       const last = groups.at(-1);
-      const joins = this.graphs && step.ids.length === 1 && last?.[0].ids.length === 1;
-      if (joins) last.push(step);
+      if (last && this.isByToken(step) && this.isByToken(last[0])) last.push(step);
       else groups.push([step]);
     }
     return groups;
   }
+
+  /** Whether each token has a row of the block tables: where there are kernels for that, and a step is no prompt's. */
+  private isByToken({ ids, drafts }: Step): boolean {
+    return this.graphs !== undefined && (ids.length === 1 || (drafts !== undefined && !this.pool.states));
+  }
+
+  /** Rows of the block tables of a group. */
+  private rowsOf(group: readonly Step[]): number {
+    return this.isByToken(group[0]) ? tokensOf(group) : group.length;
+  }
+}
+
+function tokensOf(steps: readonly Step[]): number {
+  return steps.reduce((sum, { ids }) => sum + ids.length, 0);
+}
+
+/** The tokens of a step that are no drafts. */
+function known({ ids, drafts = 0 }: Step): ArrayLike<number> {
+  return drafts === 0 ? ids : Array.from(ids).slice(0, ids.length - drafts);
+}
+
+/** For each token of the steps what chooses behind it: nothing where another known one follows. */
+function samplersOfTokens(steps: readonly Step[], samplers: readonly Sampler[]): (Sampler | undefined)[] {
+  let next = 0;
+  return steps.flatMap(({ ids, drafts = 0 }) => {
+    const first = ids.length - drafts - 1;
+    return Array.from(ids, (_, i) => (i < first ? undefined : samplers[next++]));
+  });
 }
 
 /** Blocks of the longest sequence. */

@@ -2,7 +2,8 @@
  * Who computes when. Continuous batching: the decode steps of all sequences that want their next token are one forward
  * pass; a sequence joins at the next step and leaves when it likes, and weights are read once for all of them. Where the
  * cache is full, sequences that nobody waits for give up their blocks, then those that came last; what was given up is
- * computed again from the tokens. Policy is simple on purpose: who came first goes first, at most {@link MAX_BATCH} at once.
+ * computed again from the tokens. Policy is simple on purpose: who came first goes first, at most {@link MAX_BATCH} tokens at
+ * once; what of that no sequence needs is shared out among their drafts.
  */
 import { AsyncResource } from 'node:async_hooks';
 import { performance } from 'node:perf_hooks';
@@ -13,7 +14,7 @@ import { Pacer } from './pacer';
 import type { Runner } from './runner';
 import { badLogits, type Choice, type Sampler } from './sampling';
 
-/** Sequences in one pass. */
+/** Tokens in one pass, drafts among them: as many as the largest graph has. */
 const MAX_BATCH = 64;
 /** Shorter steps go out in one go: an abort can wait for their end, and watching them takes time. */
 const UNWATCHED_MS = 50;
@@ -29,11 +30,21 @@ const IDLE_MS = 1000;
 
 interface Request {
   cache: SequenceCache;
-  id: number;
-  sampler: Sampler;
+  /** Those that come next, then drafts. */
+  ids: readonly number[];
+  /** For the token behind the known ones, and behind each draft. */
+  samplers: readonly Sampler[];
   signal: AbortSignal | undefined;
-  resolve(choice: Choice): void;
+  resolve(verified: Verified): void;
   reject(error: unknown): void;
+}
+
+/** What {@link BatchScheduler.verify} gives. */
+export interface Verified {
+  /** At least one: the drafts that were chosen, and the token behind them. */
+  choices: readonly Choice[];
+  /** Drafts that were computed, chosen or not. */
+  drafts: number;
 }
 
 export interface PrefillOptions {
@@ -79,6 +90,11 @@ export class BatchScheduler {
     this.report();
   }
 
+  /** Takes blocks for `length` positions where nobody has to give up any for it. */
+  tryReserve(cache: SequenceCache, length: number): boolean {
+    return this.take(cache, length) === undefined;
+  }
+
   /** Takes blocks for `length` positions at once. @throws TransformersError CACHE_FULL */
   reserve(cache: SequenceCache, length: number): void {
     if (this.makeRoom(cache, length)) return;
@@ -107,11 +123,27 @@ export class BatchScheduler {
    * @param signal once aborted, the step is left unless others share it; the promise then rejects with the signal's reason
    * @throws TransformersError as {@link prefill}
    */
-  decode(cache: SequenceCache, id: number, sampler: Sampler, signal?: AbortSignal): Promise<Choice> {
+  async decode(cache: SequenceCache, id: number, sampler: Sampler, signal?: AbortSignal): Promise<Choice> {
+    return (await this.verify(cache, [id], [sampler], signal)).choices[0];
+  }
+
+  /**
+   * As {@link decode} for a few tokens, of which the last ones are drafts: guesses of what will be chosen. The sequence keeps those
+   * that are chosen where they stand, and one step gives their choices and the next. Drafts are left out where there is no room for
+   * them, in the cache or in the batch.
+   * @param ids tokens that come next, at least one, then drafts
+   * @param samplers for the token behind those, and for the token behind each draft
+   */
+  verify(
+    cache: SequenceCache,
+    ids: readonly number[],
+    samplers: readonly Sampler[],
+    signal?: AbortSignal,
+  ): Promise<Verified> {
     return new Promise((resolve, reject) => {
       this.checkFree(cache);
-      this.runner.check([id], cache.tokens.length);
-      this.waiting.push({ cache, id, sampler, signal, resolve, reject });
+      this.runner.check(ids, cache.tokens.length);
+      this.waiting.push({ cache, ids, samplers, signal, resolve, reject });
       this.set(cache, 'waiting');
       if (!this.running) void this.context.runInAsyncScope(() => this.run());
     });
@@ -189,13 +221,18 @@ export class BatchScheduler {
     this.waiting.sort((a, b) => order.get(a.cache)! - order.get(b.cache)!);
     const admitted: Request[] = [];
     const later: Request[] = [];
+    let tokens = 0;
     for (const request of this.waiting.splice(0)) {
       const { cache, signal } = request;
+      const own = known(request);
       try {
         signal?.throwIfAborted();
-        const isRoom = admitted.length < MAX_BATCH && this.makeRoom(cache, cache.tokens.length + 1);
+        const isNext = tokens + own <= MAX_BATCH || tokens === 0;
+        const isRoom = isNext && this.makeRoom(cache, cache.tokens.length + own);
         (isRoom ? admitted : later).push(request);
-        if (isRoom) this.set(cache, 'running');
+        if (!isRoom) continue;
+        tokens += own;
+        this.set(cache, 'running');
       } catch (error) {
         this.set(cache, 'idle');
         request.reject(error);
@@ -234,18 +271,19 @@ export class BatchScheduler {
     const begun = performance.now();
     const { runner } = this;
     try {
-      const steps = requests.map(({ cache, id }) => ({ cache, ids: [id] }));
+      const steps = this.steps(requests);
       const isPaced = this.stepMs > UNWATCHED_MS;
-      const samplers = requests.map(({ sampler }) => sampler);
+      const samplers = requests.flatMap(({ samplers }, row) => samplers.slice(0, steps[row].drafts + 1));
       const choices = isPaced
         ? await runner.chosen((await this.pacer.run(runner.pass(steps, true)))!, samplers)
         : await runner.choose(steps, samplers);
       if (isPaced) await this.pacer.idle();
       this.stepMs = performance.now() - begun;
+      const accepted = runner.accept(steps, choices);
       requests.forEach((request, row) => {
-        const choice = choices[row];
+        const own = accepted[row];
         this.set(request.cache, 'idle');
-        if (choice) request.resolve(choice);
+        if (own) request.resolve({ choices: own, drafts: steps[row].drafts });
         else request.reject(badLogits(runner.model.config.vocabSize));
       });
     } catch (error) {
@@ -257,6 +295,20 @@ export class BatchScheduler {
     } finally {
       this.report();
     }
+  }
+
+  /** The tokens of each request, with drafts as far as there is room in the batch and the cache. */
+  private steps(requests: readonly Request[]): { cache: SequenceCache; ids: readonly number[]; drafts: number }[] {
+    const needed = requests.reduce((sum, request) => sum + known(request), 0);
+    const drafting = requests.filter(({ samplers }) => samplers.length > 1).length;
+    const share = drafting === 0 ? 0 : Math.floor((MAX_BATCH - needed) / drafting);
+    return requests.map((request) => {
+      const { cache, ids, samplers } = request;
+      const own = known(request);
+      const wished = Math.min(samplers.length - 1, share);
+      const drafts = wished > 0 && this.tryReserve(cache, cache.length + own + wished) ? wished : 0;
+      return { cache, ids: ids.slice(0, own + drafts), drafts };
+    });
   }
 
   /** Unless the sequence was closed meanwhile, or is kept. */
@@ -303,17 +355,24 @@ export class BatchScheduler {
    */
   private makeRoom(cache: SequenceCache, length: number): boolean {
     for (;;) {
-      try {
-        if (cache.capacity === 0) cache.adopt(cache.tokens);
-        cache.reserve(length);
-        return true;
-      } catch (error) {
-        if (!(error instanceof TransformersError && error.code === 'CACHE_FULL')) throw error;
-        const victim = this.victim(cache);
-        if (victim) victim.evict();
-        else if (this.isOtherAtWork(cache)) return false;
-        else throw error;
-      }
+      const full = this.take(cache, length);
+      if (!full) return true;
+      const victim = this.victim(cache);
+      if (victim) victim.evict();
+      else if (this.isOtherAtWork(cache)) return false;
+      else throw full;
+    }
+  }
+
+  /** Takes blocks for `length` positions of a sequence. Returns the error where there are no more. */
+  private take(cache: SequenceCache, length: number): TransformersError | undefined {
+    try {
+      if (cache.capacity === 0) cache.adopt(cache.tokens);
+      cache.reserve(length);
+      return undefined;
+    } catch (error) {
+      if (error instanceof TransformersError && error.code === 'CACHE_FULL') return error;
+      throw error;
     }
   }
 
@@ -335,6 +394,11 @@ export class BatchScheduler {
   private isOtherAtWork(cache: SequenceCache): boolean {
     return [...this.sequences].some(([other, { state }]) => other !== cache && other.capacity > 0 && state !== 'kept');
   }
+}
+
+/** Tokens of a request that are no drafts. */
+function known({ ids, samplers }: Request): number {
+  return ids.length - samplers.length + 1;
 }
 
 function deferred(): { promise: Promise<void>; resolve: () => void } {

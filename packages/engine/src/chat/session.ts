@@ -35,7 +35,7 @@ export type ChatTurnOptions = Omit<ChatOptions, 'continueLast'>;
 export interface SavedChat {
   version: 1;
   messages: ChatMessage[];
-  options: Omit<ChatSessionOptions, 'system' | 'messages' | 'constraint' | 'grammar'>;
+  options: Omit<ChatSessionOptions, 'system' | 'messages' | 'constraint' | 'grammar' | 'speculative'>;
 }
 
 /** What a chat needs of a model. */
@@ -142,7 +142,7 @@ export class ChatSession {
   }
 
   toJSON(): SavedChat {
-    const { constraint: _, grammar: __, ...options } = this.options;
+    const { constraint: _, grammar: __, speculative: ___, ...options } = this.options;
     return { version: 1, messages: structuredClone(this.history), options };
   }
 

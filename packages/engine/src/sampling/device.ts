@@ -36,15 +36,18 @@ export function canChoose({ backend }: Device, vocab: number): boolean {
   return backend.sampling?.supports(vocab) ?? false;
 }
 
+/** How each row chooses; undefined for one that does not. */
+export type RowSamplers = readonly (Sampler | undefined)[];
+
 /** @param rows at least one for each sampler */
-export function choiceShape(samplers: readonly Sampler[], rows: number, vocab: number): ChoiceShape {
-  const edits = samplers.reduce((sum, { edits }) => sum + edits.length, 0);
+export function choiceShape(samplers: RowSamplers, rows: number, vocab: number): ChoiceShape {
+  const edits = samplers.reduce((sum, sampler) => sum + (sampler?.edits.length ?? 0), 0);
   return {
     rows,
     vocab,
     edits: edits === 0 ? 0 : Math.max(MIN_EDITS, 2 ** Math.ceil(Math.log2(edits))),
-    masked: samplers.some(({ mask }) => mask),
-    top: samplers.some(({ top }) => top > 0) ? MAX_TOP : 0,
+    masked: samplers.some((sampler) => sampler?.mask),
+    top: samplers.some((sampler) => sampler && sampler.top > 0) ? MAX_TOP : 0,
   };
 }
 
@@ -59,7 +62,7 @@ export function choiceSizes({ rows, vocab, edits, masked }: ChoiceShape): Choice
 /** Writes samplers to the host's copy of the pieces; rows behind them choose nothing. */
 export function fillChoices(
   inputs: { host(name: keyof ChoiceSizes & string): Uint32Array },
-  samplers: readonly Sampler[],
+  samplers: RowSamplers,
   { rows, vocab }: ChoiceShape,
 ): void {
   const [params, edits, masks] = (['params', 'edits', 'masks'] as const).map((name) => inputs.host(name));
@@ -71,6 +74,7 @@ export function fillChoices(
   let edit = 0;
   for (let row = 0; row < Math.min(rows, samplers.length); row++) {
     const sampler = samplers[row];
+    if (!sampler) continue;
     const { kind, mask, logprob } = sampler;
     const first = row * SAMPLING_ROW_WORDS;
     params[first + at.kind] = SAMPLING_KINDS[kind];
@@ -117,13 +121,12 @@ export function enqueueChoices(
   return Tensor.fromStorage(words, [rows, 2 + 2 * top], device);
 }
 
-/** Reads what was chosen; undefined for a row whose logits are bad. */
-export async function readChoices(words: Tensor, samplers: readonly Sampler[]): Promise<(Choice | undefined)[]> {
+/** Reads what the rows with a sampler chose; undefined for one whose logits are bad. */
+export async function readChoices(words: Tensor, samplers: RowSamplers): Promise<(Choice | undefined)[]> {
   const [, width] = words.shape;
   const ids = await words.toArray<Uint32Array>();
   const values = new Float32Array(ids.buffer, ids.byteOffset, ids.length);
-  return samplers.map(({ logprob, top }, row) => {
-    const first = row * width;
+  const read = ({ logprob, top }: Sampler, first: number): Choice | undefined => {
     const id = ids[first];
     if (id === NO_TOKEN) return undefined;
     if (!logprob) return { id };
@@ -135,7 +138,8 @@ export async function readChoices(words: Tensor, samplers: readonly Sampler[]): 
       logprob: values[first + 2 + room + i],
     }));
     return { ...choice, top: listed.filter((token) => token.id !== NO_TOKEN) };
-  });
+  };
+  return samplers.flatMap((sampler, row) => (sampler ? [read(sampler, row * width)] : []));
 }
 
 /** The choices of a step that is no graph. @param logits [samplers, vocab], overwritten */

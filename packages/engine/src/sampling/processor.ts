@@ -39,6 +39,8 @@ export class LogitsProcessor implements SamplingSettings {
   readonly repetitionWindow: number;
   readonly logitBias: Readonly<Record<number, number>>;
   private readonly random: Random;
+  /** Random numbers of the next tokens that were looked at and not taken yet. */
+  private readonly drawn: number[] = [];
   private readonly biases: ReadonlyMap<number, number>;
 
   /** @throws TransformersError INVALID_OPTION */
@@ -72,7 +74,21 @@ export class LogitsProcessor implements SamplingSettings {
   }
 
   /** How the next token is to be chosen; takes a random number where there is one to be drawn. */
-  sampler(history: readonly number[], { mask, logprob = false, top = 0 }: SamplerExtras = {}): Sampler {
+  sampler(history: readonly number[], extras: SamplerExtras = {}): Sampler {
+    const sampler = this.samplerAhead(history, [], extras);
+    this.take(1);
+    return sampler;
+  }
+
+  /**
+   * How the token behind `history` and `drafts` would be chosen, were these drafts chosen before: with the random number that it
+   * will have. Takes none; {@link take} does, when it is known how many tokens were chosen.
+   */
+  samplerAhead(
+    history: readonly number[],
+    drafts: readonly number[],
+    { mask, logprob = false, top = 0 }: SamplerExtras = {},
+  ): Sampler {
     const { temperature, topK, topP, minP, typicalP } = this;
     const isGreedy = temperature < LEAST_TEMPERATURE || topK === 1;
     return {
@@ -82,22 +98,36 @@ export class LogitsProcessor implements SamplingSettings {
       topP: fraction(topP),
       leastLogit: minP > 0 ? fround(temperature * Math.log(minP)) : Number.NEGATIVE_INFINITY,
       typicalP: fraction(typicalP),
-      uniform: isGreedy ? 0 : this.random.nextUint32(),
-      edits: this.edits(history),
+      uniform: isGreedy ? 0 : this.uniform(drafts.length),
+      edits: this.edits(history, drafts),
       ...(mask && { mask }),
       logprob: logprob || top > 0,
       top,
     };
   }
 
-  private edits(history: readonly number[]): Edit[] {
+  /** Takes the random numbers of so many tokens. */
+  take(tokens: number): void {
+    this.drawn.splice(0, tokens);
+  }
+
+  /** That of the token so many places ahead. */
+  private uniform(ahead: number): number {
+    while (this.drawn.length <= ahead) this.drawn.push(this.random.nextUint32());
+    return this.drawn[ahead];
+  }
+
+  private edits(history: readonly number[], drafts: readonly number[]): Edit[] {
     const { repetitionPenalty, frequencyPenalty, presencePenalty, repetitionWindow, biases } = this;
     const edits = new Map<number, Edit>();
     const isPenalised = repetitionPenalty !== 1 || frequencyPenalty !== 0 || presencePenalty !== 0;
     if (isPenalised) {
       const counts = new Map<number, number>();
-      for (let i = Math.max(0, history.length - repetitionWindow); i < history.length; i++)
-        counts.set(history[i], (counts.get(history[i]) ?? 0) + 1);
+      const total = history.length + drafts.length;
+      for (let i = Math.max(0, total - repetitionWindow); i < total; i++) {
+        const id = i < history.length ? history[i] : drafts[i - history.length];
+        counts.set(id, (counts.get(id) ?? 0) + 1);
+      }
       const factors = { positive: fround(1 / repetitionPenalty), negative: fround(repetitionPenalty) };
       for (const [id, count] of counts)
         edits.set(id, { id, ...factors, add: fround(-count * frequencyPenalty - presencePenalty) });
