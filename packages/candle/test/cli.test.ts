@@ -89,6 +89,31 @@ describe('run', { timeout: 300_000 }, () => {
     expect(`${out}${err}`).not.toContain('\x1b');
   });
 
+  test('drafts, of the text or of another model, leave the text as it is and are counted', async () => {
+    const line = ['run', TINY, ...greedy, '-n', '24', '-p', 'The king, the queen and the king, the', '--json'];
+    const { text } = JSON.parse((await run(line)).out);
+    for (const source of ['lookup', TINY]) {
+      const { status, out } = await run([...line, '--speculative', source, '--draft-tokens', '5']);
+      expect(status).toBe(0);
+      expect(JSON.parse(out)).toMatchObject({ text, tokens: 24 });
+      const { steps, drafted, accepted } = JSON.parse(out).speculative;
+      expect(steps + accepted).toBe(23);
+      expect(drafted).toBeGreaterThanOrEqual(accepted);
+      if (source === TINY) expect(accepted).toBe(19);
+    }
+    const { err } = await run(['run', TINY, ...greedy, '-n', '8', '--speculative', TINY]);
+    expect(err).toMatch(/8 tokens at [\d.]+ tokens\/s · 5 of 5 drafts accepted/);
+    for (const wrong of [
+      ['--draft-tokens', '3'],
+      ['--speculative', 'lookup', '--draft-tokens', '16'],
+    ]) {
+      const refused = await run(['run', TINY, ...greedy, ...wrong]);
+      expect([refused.status, refused.out]).toEqual([2, '']);
+    }
+    const missing = await run(['run', TINY, ...greedy, '--speculative', 'nowhere.gguf']);
+    expect([missing.status, missing.err]).toEqual([1, expect.stringMatching(/^error FILE_NOT_FOUND: nowhere.gguf/)]);
+  });
+
   test('- is standard input, less its last newline; without it standard input is left alone', async () => {
     const { out, status } = await run(['run', TINY, ...greedy, '-n', '2', '-p', '-', '--json'], 'The old\nking\r\n');
     expect(status).toBe(0);
@@ -287,6 +312,23 @@ describe('bench', { timeout: 300_000 }, () => {
     expect(text).not.toContain('tiny-tales');
   });
 
+  test('compares with drafts, on prompts of a text', async () => {
+    const text = join(folder, 'prompts.txt');
+    writeFileSync(text, 'The king and the queen went to the sea. '.repeat(8));
+    const small = ['--prompt', '12', '--gen', '8', '--repeat', '1', '--text', text, '--speculative', TINY];
+    const { status, out } = await run(['bench', TINY, '-d', 'cpu', ...small, '--json', '--draft-tokens', '3']);
+    expect(status).toBe(0);
+    const [{ speculative }] = JSON.parse(out).runs;
+    // Of a model for itself: seven tokens behind the first, in two steps of three drafts, less the last one.
+    expect(speculative).toMatchObject({ acceptedShare: 1, draftsPerStep: 2.5 });
+    const { plainTokensPerSecond, decodeTokensPerSecond, speedUp } = speculative;
+    expect(speedUp.median).toBeCloseTo(decodeTokensPerSecond.median / plainTokensPerSecond.median, 6);
+    const table = await run(['bench', TINY, '-d', 'cpu', ...small]);
+    expect(table.out).toMatch(/without drafts +with drafts +ratio +drafts a step +accepted\n.* x?[\d.]+x .* 100 %/);
+    const short = await run(['bench', TINY, '-d', 'cpu', ...small, '--context', '400']);
+    expect([short.status, short.err]).toEqual([2, expect.stringMatching(/the text has \d+ tokens and a prompt 400/)]);
+  });
+
   test('is a table for people; what cannot be is refused before anything runs', async () => {
     const small = ['--prompt', '4', '--gen', '2', '--repeat', '1'];
     const { status, out } = await run(['bench', TINY, '-d', 'js', ...small]);
@@ -295,6 +337,8 @@ describe('bench', { timeout: 300_000 }, () => {
       ['--batch', '1,x'],
       ['--gen', '1'],
       ['--report', join(folder, 'none', 'report')],
+      ['--text', join(folder, 'none')],
+      ['--draft-tokens', '3'],
     ]) {
       const refused = await run(['bench', TINY, '-d', 'js', ...small, ...wrong]);
       expect([wrong, refused.status, refused.out]).toEqual([wrong, 2, '']);

@@ -1,7 +1,7 @@
 /** What `candle bench` measures: reading prompts and decoding, alone and together, beside a copy in the same run. */
 import { performance } from 'node:perf_hooks';
 import { type Device, scope, Tensor } from '@x/core';
-import type { LanguageModel } from '@x/engine';
+import type { LanguageModel, Speculative, SpeculativeStats } from '@x/engine';
 
 /** The median of several runs, and how far apart they were. */
 export interface Figure {
@@ -16,9 +16,11 @@ export interface Workload {
   promptTokens: number;
   /** Tokens that each sequence generates, at least 2. */
   generatedTokens: number;
+  /** Prompts are parts of this text, of at least `promptTokens`. Default: ids that look random. */
+  text?: readonly number[];
 }
 
-export interface Measurement extends Workload {
+export interface Measurement extends Omit<Workload, 'text'> {
   /** Milliseconds from asking for text to the first token of the last sequence. */
   firstTokenMs: Figure;
   /** Prompt tokens of all sequences a second, until each has its first token. */
@@ -31,12 +33,27 @@ export interface Measurement extends Workload {
   hostMicrosecondsPerStep: number;
 }
 
+/** The same texts with drafts and without, in turn. */
+export interface Comparison {
+  /** Tokens of all sequences a second, without drafts. */
+  plainTokensPerSecond: Figure;
+  /** With them. */
+  decodeTokensPerSecond: Figure;
+  /** The latter by the former, run by run. */
+  speedUp: Figure;
+  /** Drafts that were checked, as a mean of each step of a sequence, and the share of them that was accepted. */
+  draftsPerStep: number;
+  acceptedShare: number;
+}
+
 interface Run {
   firstTokenMs: number;
   prefill: number;
   decode: number;
   launchesPerStep: number | null;
   hostMicrosecondsPerStep: number;
+  /** Of all sequences together. */
+  drafts: SpeculativeStats;
 }
 
 /** @param signal once aborted, rejects with its reason */
@@ -51,8 +68,9 @@ export async function measure(
   const runs: Run[] = [];
   for (let i = 0; i < repeats; i++) runs.push(await once(model, workload, i + 1, signal));
   const last = runs[runs.length - 1];
+  const { text: _, ...sizes } = workload;
   return {
-    ...workload,
+    ...sizes,
     firstTokenMs: figure(runs.map((run) => run.firstTokenMs)),
     prefillTokensPerSecond: figure(runs.map((run) => run.prefill)),
     decodeTokensPerSecond: figure(runs.map((run) => run.decode)),
@@ -61,23 +79,59 @@ export async function measure(
   };
 }
 
-async function once(model: LanguageModel, workload: Workload, seed: number, signal: AbortSignal): Promise<Run> {
-  const { sequences, promptTokens, generatedTokens } = workload;
+/** @param signal once aborted, rejects with its reason */
+export async function compare(
+  model: LanguageModel,
+  workload: Workload,
+  speculative: Speculative,
+  repeats: number,
+  signal: AbortSignal,
+): Promise<Comparison> {
+  const pairs: { plain: Run; drafted: Run }[] = [];
+  // The first pair captures steps and counts for nothing.
+  for (let i = 0; i <= repeats; i++) {
+    const plain = await once(model, workload, i, signal);
+    pairs.push({ plain, drafted: await once(model, workload, i, signal, speculative) });
+  }
+  const counted = pairs.slice(1);
+  const sum = (name: keyof SpeculativeStats) => counted.reduce((total, { drafted }) => total + drafted.drafts[name], 0);
+  return {
+    plainTokensPerSecond: figure(counted.map(({ plain }) => plain.decode)),
+    decodeTokensPerSecond: figure(counted.map(({ drafted }) => drafted.decode)),
+    speedUp: figure(counted.map(({ plain, drafted }) => drafted.decode / plain.decode)),
+    draftsPerStep: sum('drafted') / Math.max(1, sum('steps')),
+    acceptedShare: sum('accepted') / Math.max(1, sum('drafted')),
+  };
+}
+
+async function once(
+  model: LanguageModel,
+  workload: Workload,
+  seed: number,
+  signal: AbortSignal,
+  speculative?: Speculative,
+): Promise<Run> {
+  const { sequences, promptTokens, generatedTokens, text } = workload;
   const begun = performance.now();
   const times: number[][] = [];
+  const drafts = { steps: 0, drafted: 0, accepted: 0 };
   let started = 0;
   let stepsBegun = { launches: 0, host: performance.eventLoopUtilization(), at: 0 };
   await Promise.all(
     Array.from({ length: sequences }, async (_, row) => {
-      const ids = promptIds(promptTokens, model.config.vocabSize, seed * sequences + row);
-      const options = { temperature: 0, maxTokens: generatedTokens, ignoreEos: true, signal };
+      const number = seed * sequences + row;
+      const ids = text ? partOf(text, promptTokens, number) : promptIds(promptTokens, model.config.vocabSize, number);
+      const options = { temperature: 0, maxTokens: generatedTokens, ignoreEos: true, speculative, signal };
       const mine: number[] = [];
       times.push(mine);
-      for await (const _piece of model.generate(ids, options)) {
+      const generation = model.generate(ids, options);
+      for await (const _piece of generation) {
         mine.push(performance.now());
         if (mine.length > 1 || ++started < sequences) continue;
         stepsBegun = { launches: model.device.launchCount, host: performance.eventLoopUtilization(), at: mine[0] };
       }
+      const own = generation.stats.speculative;
+      if (own) for (const name of ['steps', 'drafted', 'accepted'] as const) drafts[name] += own[name];
     }),
   );
   // While all decode: from the last one's first token to the first one's last.
@@ -93,7 +147,15 @@ async function once(model: LanguageModel, workload: Workload, seed: number, sign
     decode: end > at ? (decoded * 1000) / (end - at) : 0,
     launchesPerStep: model.device.kind === 'js' ? null : launched / steps,
     hostMicrosecondsPerStep: (active * 1000) / steps,
+    drafts,
   };
+}
+
+/** Another part of a text for each number, as long as there are others. */
+function partOf(text: readonly number[], count: number, number: number): readonly number[] {
+  // The golden ratio spreads numbers over what there is to begin at.
+  const start = Math.floor(((number * 0.6180339887) % 1) * (text.length - count + 1));
+  return text.slice(start, start + count);
 }
 
 /** Ids that look random and are the same in each run of the program. */

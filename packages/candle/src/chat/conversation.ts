@@ -3,6 +3,7 @@ import { CandleError } from '@x/core';
 import type { ChatSession, ChatTurn, LanguageModel, SavedChat } from '@x/engine';
 import { Interrupted } from '../interrupt';
 import { paint, printJson, UsageError } from '../output';
+import { acceptedText } from '../speculative';
 import { readChat, writeChat } from './files';
 import type { ChatInput } from './input';
 import { AnswerPrinter, note } from './printer';
@@ -191,7 +192,7 @@ export class Conversation {
     if (!this.options.stats) return;
     const rate = Math.round(stats.decodeTokensPerSecond * 10) / 10;
     note(
-      `${stats.promptTokens} tokens read, ${stats.reusedTokens} of them known · ${stats.tokens} written at ${rate} tokens/s`,
+      `${stats.promptTokens} tokens read, ${stats.reusedTokens} of them known · ${stats.tokens} written at ${rate} tokens/s${acceptedText(stats)}`,
     );
   }
 

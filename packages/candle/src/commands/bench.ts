@@ -1,5 +1,5 @@
 /** `candle bench MODEL`: how fast a model loads, reads prompts and writes, and how much of the memory's rate that is. */
-import { accessSync, constants, writeFileSync } from 'node:fs';
+import { accessSync, constants, readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { dirname, resolve } from 'node:path';
 import { Device, sizeInBytes } from '@x/core';
@@ -8,17 +8,27 @@ import { platforms } from '@x/hip';
 import { Command, InvalidArgumentError } from 'commander';
 import '@x/rocm-backend';
 import { version } from '../../package.json';
-import { copyRate, type Figure, type Measurement, measure, type Workload } from '../bench/measure';
+import {
+  type Comparison,
+  compare,
+  copyRate,
+  type Figure,
+  type Measurement,
+  measure,
+  type Workload,
+} from '../bench/measure';
 import { interruptible } from '../interrupt';
 import { localModel } from '../model-source';
 import { someText, wholeNumber } from '../option-values';
 import { formatBytes, guarded, printJson, table, UsageError } from '../output';
+import { addSpeculativeFlags, checkSpeculative, loadDrafts, type SpeculativeFlags } from '../speculative';
 
-interface BenchOptions {
+interface BenchOptions extends SpeculativeFlags {
   prompt: number;
   gen: number;
   batch: number[];
   context: number[];
+  text?: string;
   repeat: number;
   device: string;
   json?: boolean;
@@ -38,13 +48,19 @@ interface Report {
   loadSeconds: number;
   weightBytes: number;
   copyBytesPerSecond: number;
-  runs: (Measurement & { bytesPerStep: number; bytesPerSecond: number; shareOfCopy: number })[];
+  runs: (Measurement & {
+    bytesPerStep: number;
+    bytesPerSecond: number;
+    shareOfCopy: number;
+    /** With `--speculative`. */
+    speculative?: Comparison;
+  })[];
   peakDeviceBytes: number;
   peakHostBytes: number;
 }
 
 export function benchCommand(): Command {
-  return new Command('bench')
+  const command = new Command('bench')
     .description('measure loading, reading of prompts and decoding')
     .argument(
       '<model>',
@@ -59,8 +75,14 @@ export function benchCommand(): Command {
       wholeNumbers,
       [],
     )
+    .option(
+      '--text <file>',
+      'take prompts from this text; without, they are random tokens',
+      someText('Give a file name.'),
+    )
     .option('--repeat <count>', 'runs of each, of which the median counts', wholeNumber(1), 3)
-    .option('-d, --device <name>', 'auto, js, cpu, rocm:N or cuda:N', 'auto')
+    .option('-d, --device <name>', 'auto, js, cpu, rocm:N or cuda:N', 'auto');
+  return addSpeculativeFlags(command)
     .option('--report <file>', 'write all figures to a file that can go with an issue', someText('Give a file name.'))
     .option('--json', 'print one JSON object')
     .action((model: string, options: BenchOptions) =>
@@ -79,6 +101,8 @@ function wholeNumbers(text: string): number[] {
 async function bench(name: string, options: BenchOptions, signal: AbortSignal): Promise<void> {
   const { prompt, gen, batch, context, repeat } = options;
   if (options.report !== undefined) checkPlace(options.report);
+  checkSpeculative(options);
+  const written = options.text === undefined ? undefined : textOf(options.text);
   const device = options.device === 'auto' ? await Device.auto() : Device.parse(options.device);
   const path = await localModel(name, { json: options.json, signal });
   await device.synchronize();
@@ -86,17 +110,33 @@ async function bench(name: string, options: BenchOptions, signal: AbortSignal): 
   const maxContext = Math.max(prompt, ...context) + gen;
   using model = await loadModel(path, { device, signal, maxContext });
   const weightBytes = device.memory().liveBytes - before;
+  const { speculative, draft } = await loadDrafts(options, model, { json: options.json, signal });
+  using _draft = draft;
   const copyBytesPerSecond = await copyRate(device);
+  const text = written === undefined ? undefined : model.tokenizer.encode(written, { addSpecialTokens: false });
+  const longest = Math.max(prompt, ...context);
+  if (text && text.length < longest) {
+    throw new UsageError(
+      `the text has ${text.length} tokens and a prompt ${longest}; give a longer --text, or a smaller --prompt.`,
+    );
+  }
   const workloads: Workload[] = [
-    ...batch.map((sequences) => ({ sequences, promptTokens: prompt, generatedTokens: gen })),
-    ...context.map((promptTokens) => ({ sequences: 1, promptTokens, generatedTokens: gen })),
+    ...batch.map((sequences) => ({ sequences, promptTokens: prompt, generatedTokens: gen, text })),
+    ...context.map((promptTokens) => ({ sequences: 1, promptTokens, generatedTokens: gen, text })),
   ];
   const runs: Report['runs'] = [];
   for (const workload of workloads) {
     const measured = await measure(model, workload, repeat, signal);
     const bytesPerStep = weightBytes + cacheBytes(model, workload);
     const bytesPerSecond = (bytesPerStep * measured.decodeTokensPerSecond.median) / workload.sequences;
-    runs.push({ ...measured, bytesPerStep, bytesPerSecond, shareOfCopy: bytesPerSecond / copyBytesPerSecond });
+    const compared = speculative && (await compare(model, workload, speculative, repeat, signal));
+    runs.push({
+      ...measured,
+      bytesPerStep,
+      bytesPerSecond,
+      shareOfCopy: bytesPerSecond / copyBytesPerSecond,
+      ...(compared && { speculative: compared }),
+    });
   }
   const { numLayers, hiddenSize, vocabSize, numHeads, numKvHeads, headDim } = model.config;
   const report: Report = {
@@ -139,6 +179,14 @@ function driverOf(device: Device): string | null {
   return platforms().find((report) => report.platform === platform)?.version ?? null;
 }
 
+function textOf(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (cause) {
+    throw new UsageError(`the text cannot be read: ${(cause as Error).message}. Give another --text.`);
+  }
+}
+
 /** Before minutes are spent on figures. */
 function checkPlace(path: string): void {
   try {
@@ -171,8 +219,30 @@ function describe(report: Report): string {
     '',
     table(rows),
     '',
+    ...drafted(report),
     `peak memory: ${formatBytes(report.peakDeviceBytes)} on the device, ${formatBytes(report.peakHostBytes)} in this process`,
   ].join('\n');
+}
+
+/** What drafts gave, where there were some. */
+function drafted({ runs }: Report): string[] {
+  const rows = runs.flatMap(({ sequences, promptTokens, speculative }) =>
+    speculative
+      ? [
+          [
+            String(sequences),
+            String(promptTokens),
+            rate(speculative.plainTokensPerSecond),
+            rate(speculative.decodeTokensPerSecond),
+            `${speculative.speedUp.median.toFixed(2)}x ±${Math.round(50 * speculative.speedUp.spread)} %`,
+            round(speculative.draftsPerStep).toString(),
+            `${Math.round(100 * speculative.acceptedShare)} %`,
+          ],
+        ]
+      : [],
+  );
+  const head = ['sequences', 'prompt', 'without drafts', 'with drafts', 'ratio', 'drafts a step', 'accepted'];
+  return rows.length === 0 ? [] : [table([head, ...rows]), ''];
 }
 
 function rate({ median, spread }: Figure): string {

@@ -16,9 +16,10 @@ import { Interrupted, interruptible, isOutputClosed } from '../interrupt';
 import { loadForCommand } from '../load-model';
 import { someText } from '../option-values';
 import { guarded, paint, UsageError } from '../output';
+import { addSpeculativeFlags, checkSpeculative, loadDrafts, type SpeculativeFlags } from '../speculative';
 import { textFromStdin } from '../standard-input';
 
-interface ChatFlags extends GenerateFlags, FormFlags {
+interface ChatFlags extends GenerateFlags, FormFlags, SpeculativeFlags {
   prompt?: string;
   system?: string;
   load?: string;
@@ -46,7 +47,7 @@ export function chatCommand(): Command {
     .option('-s, --system <text>', 'what the model is told before all else')
     .option('--load <file>', 'go on with a chat that /save wrote')
     .option('--chat-template <file>', 'a Jinja template in place of the model’s, or chatml');
-  return addFormFlags(addGenerateFlags(command, { temperature: 0.7 }))
+  return addSpeculativeFlags(addFormFlags(addGenerateFlags(command, { temperature: 0.7 })))
     .option('--think', 'ask for reasoning, where the template has a switch for it')
     .option('--no-think', 'ask for an answer without reasoning')
     .option('--template-variable <name=value...>', 'a variable of the template', templateVariable)
@@ -64,11 +65,15 @@ async function chat(name: string, flags: ChatFlags, signal: AbortSignal): Promis
   const prompt = flags.prompt === '-' ? await textFromStdin(signal) : flags.prompt;
   const chatTemplate = templateText(flags.chatTemplate);
   const grammar = grammarOf(flags);
+  checkSpeculative(flags);
   const { path, ...loaded } = await loadForCommand(name, flags, signal, { chatTemplate });
   using model = loaded.model;
+  const { speculative, draft } = await loadDrafts(flags, model, { json, signal });
+  using _draft = draft;
   const template = { ...flags.templateVariable };
   if (flags.think !== undefined) template.enable_thinking ??= flags.think;
-  const options: ChatSessionOptions = { ...generateOptionsOf(flags), grammar, template, whenFull: flags.whenFull };
+  const { whenFull } = flags;
+  const options: ChatSessionOptions = { ...generateOptionsOf(flags), grammar, speculative, template, whenFull };
   const settings = new ChatSettings(options, flags.reasoning ?? (process.stdout.isTTY ? 'show' : 'hide'));
   checkChat(model, options);
   const isTerminal = process.stdin.isTTY && prompt === undefined;

@@ -12,9 +12,10 @@ import { Interrupted, interruptible, isOutputClosed } from '../interrupt';
 import { loadForCommand } from '../load-model';
 import { someText } from '../option-values';
 import { guarded, paint, printJson } from '../output';
+import { acceptedText, addSpeculativeFlags, checkSpeculative, loadDrafts, type SpeculativeFlags } from '../speculative';
 import { textFromStdin } from '../standard-input';
 
-interface RunOptions extends GenerateFlags, FormFlags {
+interface RunOptions extends GenerateFlags, FormFlags, SpeculativeFlags {
   prompt: string;
   promptCache?: string;
   json?: boolean;
@@ -33,7 +34,7 @@ export function runCommand(): Command {
       someText(PROMPT_HINT),
       'Once upon a time',
     );
-  return addFormFlags(addGenerateFlags(command, { maxTokens: 128, temperature: 0.7 }))
+  return addSpeculativeFlags(addFormFlags(addGenerateFlags(command, { maxTokens: 128, temperature: 0.7 })))
     .option(
       '--prompt-cache <file>',
       'take from this file what it holds of the prompt, and keep the prompt in it',
@@ -50,12 +51,15 @@ const PROMPT_HINT = 'The prompt is empty: give some text.';
 async function run(name: string, options: RunOptions, signal: AbortSignal): Promise<void> {
   const prompt = options.prompt === '-' ? await textFromStdin(signal) : options.prompt;
   const grammar = grammarOf(options);
+  checkSpeculative(options);
   const { path, ...loaded } = await loadForCommand(name, options, signal);
   using model = loaded.model;
   const { device } = model;
+  const { speculative, draft } = await loadDrafts(options, model, { json: options.json, signal });
+  using _draft = draft;
   const kept = options.promptCache;
   if (kept !== undefined && existsSync(kept)) await model.loadPrompt(kept, { signal });
-  const generation = model.generate(prompt, { ...generateOptionsOf(options), grammar, signal });
+  const generation = model.generate(prompt, { ...generateOptionsOf(options), grammar, speculative, signal });
   let text = '';
   const tokenIds: number[] = [];
   const write = (part: string) => {
@@ -91,6 +95,7 @@ async function run(name: string, options: RunOptions, signal: AbortSignal): Prom
     loadMs: round(stats.loadMs),
     firstTokenMs: round(stats.firstTokenMs),
     decodeTokensPerSecond: round(stats.decodeTokensPerSecond),
+    ...(stats.speculative && { speculative: stats.speculative }),
   });
 }
 
@@ -128,7 +133,7 @@ function printFigures({ device, maxContext, config }: LanguageModel, stats: Gene
   if (finishReason === 'aborted') say('\ninterrupted');
   const first = tokens > 0 ? ` · first token after ${round(firstTokenMs)} ms` : '';
   const rate = `${tokens} tokens at ${round(decodeTokensPerSecond)} tokens/s`;
-  say(`\n${device} (${device.description}) · loaded in ${round(loadMs)} ms${first} · ${rate}`);
+  say(`\n${device} (${device.description}) · loaded in ${round(loadMs)} ms${first} · ${rate}${acceptedText(stats)}`);
 }
 
 function round(value: number): number {
