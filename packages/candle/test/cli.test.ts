@@ -99,7 +99,8 @@ describe('run', { timeout: 300_000 }, () => {
       const { steps, drafted, accepted } = JSON.parse(out).speculative;
       expect(steps + accepted).toBe(23);
       expect(drafted).toBeGreaterThanOrEqual(accepted);
-      if (source === TINY) expect(accepted).toBe(19);
+      // Three drafts in the first step, five in the next ones.
+      if (source === TINY) expect({ steps, accepted }).toEqual({ steps: 5, accepted: 18 });
     }
     const { err } = await run(['run', TINY, ...greedy, '-n', '8', '--speculative', TINY]);
     expect(err).toMatch(/8 tokens at [\d.]+ tokens\/s · 5 of 5 drafts accepted/);

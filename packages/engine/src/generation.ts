@@ -20,6 +20,7 @@ import type { BatchScheduler } from './scheduler';
 import type { Drafter } from './speculate/drafter';
 import { Lookahead } from './speculate/lookahead';
 import { drafting, type Speculative, speculative } from './speculate/options';
+import { Reach } from './speculate/reach';
 import { StopStrings } from './stop';
 import { parsedValue, STRUCTURE_OPTIONS, type StructureOptions, structureOf } from './structured';
 
@@ -48,7 +49,7 @@ export interface GenerateOptions<T = unknown> extends SamplingOptions, Structure
   /** Which tokens may come next, asked before each. Default: all. */
   constraint?: Constraint;
   /**
-   * Guess the next tokens and check several of them in one step, which takes a GPU hardly longer than one token: `'lookup'` finds
+   * Guess the next tokens and check several of them in one step, which reads the weights once for all of them: `'lookup'` finds
    * them in the text so far, `{ draft: model }` has a smaller model of the same vocabulary write them. The text is the same as
    * without, also with a temperature, for the same seed and logits; only logits computed in other pieces may differ in their last bits.
    * A `constraint` needs `fork()`. Default: one token a step.
@@ -300,6 +301,7 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
     const { scheduler } = host;
     const cache = scheduler.open();
     const drafter = this.makeDrafter?.();
+    const reach = new Reach(drafter?.tokens ?? 0);
     let working = performance.now();
     try {
       const decoder = tokenizer.decodeStream({ context: promptIds, keep: host.keptIds });
@@ -341,7 +343,7 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
         options.signal?.throwIfAborted();
         if (next < chosen.length - 1) continue;
         chosen = drafter
-          ? await this.speculate(cache, history, drafter)
+          ? await this.speculate(cache, history, drafter, reach)
           : [await scheduler.decode(cache, id, this.sampler(history), signal)];
         next = -1;
       }
@@ -360,19 +362,21 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
     cache: SequenceCache,
     history: readonly number[],
     drafter: Drafter,
+    reach: Reach,
   ): Promise<readonly Choice[]> {
     const { processor, constraint, ends, maxTokens, generated, drafts } = this;
     const { logprobs: logprob, topLogprobs: top, signal } = this.options;
     const { scheduler } = this.host;
     const { maxContext, model } = scheduler.runner;
     // The last token that is wanted is no draft, and every draft has a place.
-    const most = Math.min(drafter.tokens, maxTokens - generated - 1, maxContext - history.length);
+    const most = Math.min(reach.drafts, maxTokens - generated - 1, maxContext - history.length);
     const { vocabSize } = model.config;
     const ahead = new Lookahead({ history, processor, constraint, ends, vocabSize, logprob, top }, most);
     if (most > 0) await drafter.draft(ahead, signal);
     const ids = [history[history.length - 1], ...ahead.drafts];
     const { choices, drafts: checked } = await scheduler.verify(cache, ids, ahead.samplers, signal);
     processor.take(choices.length);
+    reach.report(checked, choices.length - 1);
     drafts.steps++;
     drafts.drafted += checked;
     drafts.accepted += choices.length - 1;

@@ -277,6 +277,22 @@ describe.each(deviceNames)('speculative decoding on %s', (name) => {
     }
   });
 
+  it('keeps what was chosen in front of bad logits', async () => {
+    const { runner } = inside(model);
+    const cache = runner.cache();
+    const step = { cache, ids: [5, 6, 7], drafts: 2 };
+    const sampler = new LogitsProcessor().sampler([]);
+    await runner.choose([step], [sampler, sampler, sampler]);
+    expect(cache.tokens).toEqual([5]);
+    expect(runner.accept([step], [undefined, { id: 7 }, { id: 8 }])).toEqual([undefined]);
+    // The step that begins with 6 meets them again.
+    expect(runner.accept([step], [{ id: 6 }, undefined, { id: 8 }])).toEqual([[{ id: 6 }]]);
+    expect(cache.tokens).toEqual([5]);
+    expect(runner.accept([step], [{ id: 6 }, { id: 7 }, undefined])).toEqual([[{ id: 6 }, { id: 7 }]]);
+    expect(cache.tokens).toEqual([5, 6]);
+    cache.dispose();
+  });
+
   it('stops for a signal, also while the draft model writes', async () => {
     const before = settledMemory(small) && settledMemory(model);
     for (const [source, speculative] of sources) {

@@ -11,7 +11,7 @@ export interface DraftModel {
   draftParts(): DraftParts;
 }
 
-/** Drafts are what followed the last tokens earlier in the text. */
+/** Drafts are what followed the last tokens earlier in the text. Steps have fewer than `tokens` while most are wrong. */
 export interface LookupOptions {
   /** Drafts of a step at most, 1 to 15. Default 7. */
   tokens?: number;
@@ -19,7 +19,7 @@ export interface LookupOptions {
   minMatch?: number;
 }
 
-/** Drafts are what a smaller model of the same vocabulary writes, on any device. */
+/** Drafts are what a smaller model of the same vocabulary writes, on any device. Steps have fewer than `tokens` while most are wrong. */
 export interface DraftOptions {
   draft: DraftModel;
   /** Drafts of a step at most, 1 to 15. Default 3. */
