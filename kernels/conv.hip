@@ -2,14 +2,28 @@
 // lists (src_numel is read by nobody). What differs: every kernel is right for any grid and block, sizes and strides are
 // 64-bit throughout, conv1d dilates the tap alone, the small floats are summed in f32 everywhere (candle's col2im1d sums
 // in T), i16 i32 i64 and f8e4m3 are there, and so is upsample_nearest1d, which candle has on its CPU only. Each header
-// says what else.
+// says what else. Ours besides: conv_groups and conv_transpose_groups; and on the host conv_planes, conv_strips, conv_taps
+// and conv_windows, which convolve floats there (conv/host.h).
 #include "x.h"
 #include "shared/exact.h"
+#include "shared/split.h"
 #include "shared/tally.h"
 #include "conv/index.h"
 #include "conv/direct.h"
 #include "conv/pool.h"
 #include "conv/columns.h"
+#include "conv/host.h"
+
+// Ours: groups of channels, and axes with options of their own, so that one dimension is two of which one is 1.
+#define GROUPS(name, transposed, T)                                                                                    \
+  KERNEL_EACH(name, (u64 groups, u64 h_out, u64 w_out, u64 down_stride, u64 down_padding, u64 down_dilation,           \
+                     u64 across_stride, u64 across_padding, u64 across_dilation, const u64* info, const T* src,        \
+                     const T* kernel, T* dst)) {                                                                       \
+    conv::convolve<transposed>(groups, conv::Image(4, info, info + 4), conv::Image(4, info + 8, info + 12),            \
+                               conv::Axis{down_stride, down_padding, down_dilation},                                   \
+                               conv::Axis{across_stride, across_padding, across_dilation}, h_out, w_out, src, kernel,  \
+                               dst);                                                                                   \
+  }
 
 #define CONVOLUTIONS(T, t)                                                                                             \
   KERNEL_EACH(conv1d_##t, (u64 src_numel, u64 l_out, u64 stride, u64 padding, u64 dilation, const u64* info,           \
@@ -31,7 +45,9 @@
                                      u64 dilation, const u64* info, const T* src, const T* kernel, T* dst)) {          \
     (void)src_numel, (void)out_padding;                                                                                \
     conv::convolve2d<true>(w_out, h_out, conv::Axis{stride, padding, dilation}, info, src, kernel, dst);               \
-  }
+  }                                                                                                                    \
+  GROUPS(conv_groups_##t, false, T)                                                                                    \
+  GROUPS(conv_transpose_groups_##t, true, T)
 
 #define POOLS(T, t)                                                                                                    \
   KERNEL_EACH(avg_pool2d_##t, (u64 src_numel, u64 w_k, u64 h_k, u64 w_stride, u64 h_stride, const u64* info,           \
@@ -90,3 +106,35 @@ ALL(u32, u32)
 ALL(i16, i16)
 ALL(i32, i32)
 ALL(i64, i64)
+
+#if X_HOST
+#define FLOATS_ON_HOST(T, t)                                                                                           \
+  KERNEL(conv_planes_##t, (u64 down_parts, u64 down_size, u64 down_step, u64 down_before, u64 across_parts,            \
+                           u64 across_size, u64 across_step, u64 across_before, const u64* info, const T* src,         \
+                           acc_t<T>* dst)) {                                                                           \
+    conv::planes(conv::PlaneAxis{down_parts, down_size, down_step, down_before},                                       \
+                 conv::PlaneAxis{across_parts, across_size, across_step, across_before},                               \
+                 conv::Image(4, info, info + 4), src, dst);                                                            \
+  }                                                                                                                    \
+  KERNEL(conv_strips_##t, (u64 groups, u64 c_out, u64 c_in, u64 phases, u64 group_stride, u64 out_stride,              \
+                           u64 in_stride, const u64* table, const T* kernel, acc_t<T>* dst)) {                         \
+    conv::packTaps(conv::Counts{1, groups, c_out, c_in, phases}, group_stride, out_stride, in_stride, table, kernel, dst); \
+  }                                                                                                                    \
+  KERNEL(conv_taps_##t, (u64 images, u64 groups, u64 c_out, u64 c_in, u64 phases, u64 plane_size, u64 rows_each,       \
+                         u64 pitch, u64 down, u64 across, u64 channel, const u64* table, const acc_t<T>* planes,       \
+                         const acc_t<T>* strips, T* dst)) {                                                            \
+    conv::multiplyPlanes<T>(conv::Counts{images, groups, c_out, c_in, phases}, plane_size, rows_each,                  \
+                            conv::Target{pitch, down, across, channel}, table, planes, strips, dst);                   \
+  }                                                                                                                    \
+  KERNEL(conv_windows_##t, (u64 images, u64 groups, u64 c_out, u64 c_in, u64 plane_size, u64 lines, u64 width,         \
+                            u64 pitch, u64 outputs, const u64* places, const acc_t<T>* planes,                         \
+                            const acc_t<T>* kernel, T* dst)) {                                                         \
+    conv::multiplyWindows<T>(conv::Counts{images, groups, c_out, c_in, 1}, plane_size,                                 \
+                             conv::Window{lines, width, pitch}, outputs, places, planes, kernel, dst);                 \
+  }
+FLOATS_ON_HOST(bf16, bf16)
+FLOATS_ON_HOST(f16, f16)
+FLOATS_ON_HOST(float, f32)
+FLOATS_ON_HOST(double, f64)
+FLOATS_ON_HOST(f8e4m3, f8e4m3)
+#endif

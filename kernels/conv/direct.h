@@ -41,27 +41,32 @@ X_DEVICE Reach reach(const Axis& axis, u64 k, u64 in, u64 o, u64 run) {
 }
 
 /**
- * dst[b, c_out, h, w] = sum of src * kernel. Kernel dims are [c_out, c_in, h, w], or [c_in, c_out, h, w] when transposed.
- * f16 and bf16 are summed in f32 and rounded once; integers wrap.
+ * dst[b, c_out, h, w] = sum of src * kernel. Kernel dims are [c_out, c_in / groups, h, w], or [c_in, c_out / groups, h, w]
+ * when transposed. f16 and bf16 are summed in f32 and rounded once; integers wrap.
  */
 template <bool transposed, class T>
-X_DEVICE void convolve(const Image& image, const Image& taps, const Axis& down, const Axis& across, u64 h_out, u64 w_out,
+X_DEVICE void convolve(u64 groups, const Image& image, const Image& taps, const Axis& down, const Axis& across, u64 h_out, u64 w_out,
                        const T* src, const T* kernel, T* dst) {
   typedef acc_t<T> A;
   if (transposed && (down.stride == 0 || across.stride == 0)) return;
-  const u64 size[4] = {image.dims[0], taps.dims[transposed ? 1 : 0], h_out, w_out};
+  // Channels of a group.
+  const u64 c_in = image.dims[1] / groups, c_out = transposed ? taps.dims[1] : taps.dims[0] / groups;
+  const u64 size[4] = {image.dims[0], c_out * groups, h_out, w_out};
   const u64 outStride = taps.strides[transposed ? 1 : 0], inStride = taps.strides[transposed ? 0 : 1];
   forEachRun(product(size), size, [&](u64 i, const u64(&at)[4], u32 count) {
     A acc[RUN] = {};
+    const u64 group = groups == 1 ? 0 : quotientOf(at[1], c_out);
+    const T* image_part = src + image.plane(at[0], group * c_in);
+    const T* weights = kernel + (transposed ? (at[1] - group * c_out) * outStride + group * c_in * inStride : at[1] * outStride);
     for (u64 y = 0; y < taps.dims[2]; ++y) {
       const Reach row = reach<transposed>(down, y, image.dims[2], at[2], 1);
       if (row.count == 0) continue;
       for (u64 x = 0; x < taps.dims[3]; ++x) {
         const Reach run = reach<transposed>(across, x, image.dims[3], at[3], count);
         if (run.count == 0) continue;
-        const T* w = kernel + at[1] * outStride + y * taps.strides[2] + x * taps.strides[3];
-        const T* p = src + image.plane(at[0], 0) + row.from * image.strides[2] + run.from * image.strides[3];
-        for (u64 c = 0; c < image.dims[1]; ++c, w += inStride, p += image.strides[1]) {
+        const T* w = weights + y * taps.strides[2] + x * taps.strides[3];
+        const T* p = image_part + row.from * image.strides[2] + run.from * image.strides[3];
+        for (u64 c = 0; c < c_in; ++c, w += inStride, p += image.strides[1]) {
           const A weight = to_acc(*w);
           if constexpr (RUN == 1) {
             acc[0] = addWrap<A>(acc[0], mulWrap<A>(to_acc(*p), weight));
@@ -85,13 +90,13 @@ X_DEVICE void convolve(const Image& image, const Image& taps, const Axis& down, 
 /** The arguments of a 1-D kernel: info = src dims, src strides, kernel dims, kernel strides, three each. */
 template <bool transposed, class T>
 X_DEVICE void convolve1d(u64 l_out, const Axis& axis, const u64* info, const T* src, const T* kernel, T* dst) {
-  convolve<transposed>(Image(3, info, info + 3), Image(3, info + 6, info + 9), Axis{1, 0, 1}, axis, 1, l_out, src, kernel, dst);
+  convolve<transposed>(1, Image(3, info, info + 3), Image(3, info + 6, info + 9), Axis{1, 0, 1}, axis, 1, l_out, src, kernel, dst);
 }
 
 /** The same with four each. */
 template <bool transposed, class T>
 X_DEVICE void convolve2d(u64 w_out, u64 h_out, const Axis& axis, const u64* info, const T* src, const T* kernel, T* dst) {
-  convolve<transposed>(Image(4, info, info + 4), Image(4, info + 8, info + 12), axis, axis, h_out, w_out, src, kernel, dst);
+  convolve<transposed>(1, Image(4, info, info + 4), Image(4, info + 8, info + 12), axis, axis, h_out, w_out, src, kernel, dst);
 }
 
 }  // namespace conv

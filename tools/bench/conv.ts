@@ -38,6 +38,7 @@ for (const named of dtypeList.split(',')) {
       b,
       cIn,
       cOut,
+      groups: 1,
       hIn: size,
       wIn: size,
       kH: k,

@@ -39,6 +39,7 @@ const NAMES: Record<string, string> = {
   ia_u32_f32: 'indexAdd',
   s_u32_f32: 'scatter',
   s_view_u32_b32: 'scatterView',
+  conv_groups_f32: 'convGroups',
   max_pool2d_f32: 'pool2d',
   sum_f32: 'sumInto',
   rand_uniform_f32: 'random',

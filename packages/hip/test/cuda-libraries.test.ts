@@ -146,7 +146,7 @@ describe('cuDNN without a plan of a graph', () => {
   test('which alone takes channels innermost, convolves them as they are', () => {
     const body = `${PRELUDE}
       const device = open({ convolution: 'cudnn' });
-      const p = { b: 1, cIn: 8, cOut: 8, hIn: 5, wIn: 5, kH: 3, kW: 3, hOut: 3, wOut: 3, padding: 0, stride: 1, dilation: 1 };
+      const p = { b: 1, cIn: 8, cOut: 8, groups: 1, hIn: 5, wIn: 5, kH: 3, kW: 3, hOut: 3, wOut: 3, padding: 0, stride: 1, dilation: 1 };
       return both(device, 'f16', [200, 576], ([s, w]) => s.device.conv.conv2d({ storage: s, layout: Layout.contiguous([1, 8, 5, 5]) }, { storage: w, layout: Layout.contiguous([8, 8, 3, 3]) }, p));`;
     const { value, log } = runOnFakes<number>(undefined, body, buildFakeCudnn(['-DFAKE_WITHOUT_GRAPHS']));
     expect(value).toBeGreaterThanOrEqual(0);
@@ -162,7 +162,7 @@ describe('cuDNN without a plan of a graph', () => {
       `${PRELUDE}
       const device = open({ convolution: 'cudnn' });
       const [x, w] = [device.fromHost(random(75), 'f32'), device.fromHost(random(27), 'f32')];
-      const p = { b: 1, cIn: 3, cOut: 1, hIn: 5, wIn: 5, kH: 3, kW: 3, hOut: 3, wOut: 3, padding: 0, stride: 1, dilation: 1 };
+      const p = { b: 1, cIn: 3, cOut: 1, groups: 1, hIn: 5, wIn: 5, kH: 3, kW: 3, hOut: 3, wOut: 3, padding: 0, stride: 1, dilation: 1 };
       return caught(() => device.conv.conv2d({ storage: x, layout: Layout.contiguous([1, 3, 5, 5]) }, { storage: w, layout: Layout.contiguous([1, 3, 3, 3]) }, p));`,
       { ...fake, ...NO_KERNELS, FAKE_CUDNN: 'none' },
     );

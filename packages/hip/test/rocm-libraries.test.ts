@@ -248,7 +248,7 @@ ${EVERY_CONVOLUTION}`,
       `${PRELUDE}
       const device = open({});
       const [x, w] = [device.fromHost(random(75), 'f32'), device.fromHost(random(27), 'f32')];
-      const p = { b: 1, cIn: 3, cOut: 1, hIn: 5, wIn: 5, kH: 3, kW: 3, hOut: 3, wOut: 3, padding: 0, stride: 1, dilation: 1 };
+      const p = { b: 1, cIn: 3, cOut: 1, groups: 1, hIn: 5, wIn: 5, kH: 3, kW: 3, hOut: 3, wOut: 3, padding: 0, stride: 1, dilation: 1 };
       for (let i = 0; i < 5; i++) x.device.conv.conv2d({ storage: x, layout: Layout.contiguous([1, 3, 5, 5]) }, { storage: w, layout: Layout.contiguous([1, 3, 3, 3]) }, p).dispose();
       return device.hip.counters().library;`,
     );
@@ -263,7 +263,7 @@ ${EVERY_CONVOLUTION}`,
       `${PRELUDE}
       const device = open({ convolution: 'miopen' });
       const [x, w] = [device.fromHost(random(75), 'f32'), device.fromHost(random(27), 'f32')];
-      const p = { b: 1, cIn: 3, cOut: 1, hIn: 5, wIn: 5, kH: 3, kW: 3, hOut: 3, wOut: 3, padding: 0, stride: 1, dilation: 1 };
+      const p = { b: 1, cIn: 3, cOut: 1, groups: 1, hIn: 5, wIn: 5, kH: 3, kW: 3, hOut: 3, wOut: 3, padding: 0, stride: 1, dilation: 1 };
       const layouts = [Layout.contiguous([1, 3, 5, 5]), Layout.contiguous([3, 1, 3, 3])];
       return [
         caught(() => x.device.conv.conv2d({ storage: x, layout: layouts[0] }, { storage: w, layout: Layout.contiguous([1, 3, 3, 3]) }, p)),

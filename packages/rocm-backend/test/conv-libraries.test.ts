@@ -34,6 +34,7 @@ describe.each(kinds)('convolution libraries on %s', (kind) => {
       b: 2,
       cIn: 4,
       cOut: 8,
+      groups: 1,
       hIn: 16,
       wIn: 16,
       kH: 3,
@@ -92,7 +93,7 @@ describe.each(kinds)('convolution libraries on %s', (kind) => {
       };
       const [hIn, wIn] = g.size;
       const [kH, kW] = g.kernel;
-      return { ...g, hIn, wIn, kH, kW, hOut: reach(hIn, kH), wOut: reach(wIn, kW) };
+      return { ...g, groups: 1, hIn, wIn, kH, kW, hOut: reach(hIn, kH), wOut: reach(wIn, kW) };
     })
     .filter((g) => g.wOut > 0 && (g.flat || g.hOut > 0));
 
@@ -139,6 +140,7 @@ describe.each(kinds)('convolution libraries on %s', (kind) => {
       b: 2,
       cIn: 16,
       cOut: 32,
+      groups: 1,
       hIn: 20,
       wIn: 20,
       kH: 3,

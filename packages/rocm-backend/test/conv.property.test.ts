@@ -14,10 +14,12 @@ const geometry = fc
     b: small(1, 3),
     cIn: small(1, 5),
     cOut: small(1, 12),
+    groups: fc.constantFrom(1, 1, 2, 3),
     hIn: small(1, 12),
     wIn: small(1, 80),
     kH: small(1, 3),
-    kW: small(1, 5),
+    // Wide ones leave results smaller than themselves, as gradients of kernels are.
+    kW: fc.oneof({ weight: 7, arbitrary: small(1, 5) }, { weight: 1, arbitrary: small(20, 40) }),
     padding: small(0, 3),
     stride: small(1, 3),
     dilation: small(1, 3),
@@ -30,7 +32,11 @@ const geometry = fc
       if (g.transposed) return (n - 1) * g.stride - 2 * g.padding + reach + g.outputPadding;
       return Math.floor((n + 2 * g.padding - reach) / g.stride) + 1;
     };
-    return { ...g, hOut: size(g.hIn, g.kH), wOut: size(g.wIn, g.kW) };
+    const { groups } = g;
+    // Groups of few channels: the reference is slow.
+    const channels = (count: number) => groups * (groups === 1 ? count : 1 + (count % 3));
+    const [cIn, cOut] = [channels(g.cIn), channels(g.cOut)];
+    return { ...g, cIn, cOut, hOut: size(g.hIn, g.kH), wOut: size(g.wIn, g.kW) };
   })
   .filter((g) => g.hOut > 0 && g.wOut > 0);
 
@@ -43,7 +49,7 @@ describe.each(kernelDevices())('convolution, pooling and sorting on %s', (device
         withPair((pair) => {
           // Integers of their whole range: products and sums wrap.
           const x = pair.operand([p.b, p.cIn, p.hIn, p.wIn], type, a, isFloat(type));
-          const channels = p.transposed ? [p.cIn, p.cOut] : [p.cOut, p.cIn];
+          const channels = p.transposed ? [p.cIn, p.cOut / p.groups] : [p.cOut, p.cIn / p.groups];
           const kernel = pair.operand([...channels, p.kH, p.kW], type, c, isFloat(type));
           const op = p.transposed ? 'convTranspose2d' : 'conv2d';
           expectClose(
@@ -66,7 +72,7 @@ describe.each(kernelDevices())('convolution, pooling and sorting on %s', (device
           const p = { ...g, ...free, lIn: g.wIn, k: g.kW, lOut: g.wOut };
           if (g.transposed && plain) p.lOut = (p.lIn - 1) * p.stride + p.k;
           const x = pair.operand([p.b, p.cIn, p.lIn], type, a, isFloat(type));
-          const channels = p.transposed ? [p.cIn, p.cOut] : [p.cOut, p.cIn];
+          const channels = p.transposed ? [p.cIn, p.cOut / p.groups] : [p.cOut, p.cIn / p.groups];
           const kernel = pair.operand([...channels, p.k], type, c, isFloat(type));
           const op = p.transposed ? 'convTranspose1d' : 'conv1d';
           expectClose(
@@ -86,11 +92,31 @@ describe.each(kernelDevices())('convolution, pooling and sorting on %s', (device
       const base = pair.operand([3, 6, 5, 4], 'f32', { kind: 'contiguous', seed: 2 }, true);
       const layout = base.layout.transpose(0, 3).narrow(0, 1, 3).narrow(2, 2, 2);
       const p: Conv2dParams = {
-        ...{ b: 2, cIn: 6, cOut: 3, hIn: 9, wIn: 10, hOut: 8, wOut: 8, kH: 2, kW: 3 },
+        ...{ b: 2, cIn: 6, cOut: 3, groups: 1, hIn: 9, wIn: 10, hOut: 8, wOut: 8, kH: 2, kW: 3 },
         ...{ padding: 0, stride: 1, dilation: 1 },
       };
       const result = pair.run((side) => x[side].device.conv!.conv2d!(at(x[side], x.layout), at(base[side], layout), p));
       expectClose(result, 'conv2d', { absolute: 4e-4 });
+    }));
+
+  it('an infinity or NaN reaches the results that read it and no other', () =>
+    withPair((pair) => {
+      for (const [lIn, k, padding, stride] of [
+        [40, 3, 1, 1],
+        [40, 30, 0, 1],
+        [75, 33, 2, 2],
+      ]) {
+        const values = Float32Array.from({ length: 2 * lIn }, (_, i) => (i % lIn === lIn - 1 ? Number.NaN : 1));
+        values[lIn] = Number.POSITIVE_INFINITY;
+        const x = pair.from(values, 'f32', Layout.contiguous([2, 1, lIn]));
+        const kernel = pair.from(new Float32Array(3 * k).fill(1), 'f32', Layout.contiguous([3, 1, k]));
+        const lOut = Math.floor((lIn + 2 * padding - k) / stride) + 1;
+        const p = { ...{ b: 2, cIn: 1, cOut: 3, groups: 1, lIn, lOut, k }, ...{ padding, stride, dilation: 1 } };
+        const run = pair.run((side) =>
+          x[side].device.conv!.conv1d!(at(x[side], x.layout), at(kernel[side], kernel.layout), p),
+        );
+        expect([...new Float32Array(run.actual)]).toEqual([...new Float32Array(run.expected)]);
+      }
     }));
 
   it('pooling', () => {
@@ -204,7 +230,7 @@ describe.each(kernelDevices())('convolution, pooling and sorting on %s', (device
     const make = (count: number) => backend.fromHost(randomBytes('f32', count, count, true), 'f32');
     const [x, kernel] = [make(2 * 3 * 8 * 8), make(4 * 3 * 3 * 3)];
     const before = backend.memory().liveBytes;
-    const p = { b: 2, cIn: 3, cOut: 4, hIn: 8, wIn: 8, hOut: 6, wOut: 6, kH: 3, kW: 3 };
+    const p = { b: 2, cIn: 3, cOut: 4, groups: 1, hIn: 8, wIn: 8, hOut: 6, wOut: 6, kH: 3, kW: 3 };
     const steps = { padding: 0, stride: 1, dilation: 1 };
     const kernelLayout = Layout.contiguous([3, 4, 3, 3]).transpose(0, 1);
     const run = () =>

@@ -13,8 +13,8 @@ const square = Layout.contiguous([1, 1, 4, 4]);
 const matrix = Layout.contiguous([6, 4]);
 const row = (x: Operand, side: Side) => at(x[side], Layout.contiguous([4]));
 const steps = { padding: 1, stride: 2, dilation: 1 };
-const plane = { b: 1, cIn: 1, cOut: 1, hIn: 4, wIn: 4, kH: 4, kW: 4 };
-const line = { b: 1, cIn: 4, cOut: 1, lIn: 4, k: 4 };
+const plane = { b: 1, cIn: 1, cOut: 1, groups: 1, hIn: 4, wIn: 4, kH: 4, kW: 4 };
+const line = { b: 1, cIn: 4, cOut: 1, groups: 1, lIn: 4, k: 4 };
 const planeKernel = Layout.contiguous([1, 1, 4, 4], 16);
 const ids = (pair: Pair, count: number) =>
   pair.from(

@@ -25,7 +25,13 @@ import { describe, expect, it } from 'vitest';
 import { erf } from '../../core/src/elementwise/numbers';
 import type { RocmDevice, RocmStorage } from '../src/index';
 import { launchCheckIds } from '../src/launchers/indexing';
-import { directConv1d, directConv2d, directConvTranspose1d, directConvTranspose2d } from '../src/ops/conv';
+import {
+  directConv1d,
+  directConv2d,
+  directConvTranspose1d,
+  directConvTranspose2d,
+  directGroups,
+} from '../src/ops/conv';
 
 const COUNT = 37;
 const line = Layout.contiguous([COUNT]);
@@ -252,7 +258,7 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
         expected.dispose();
       };
       const steps = { padding: 1, stride: 2, dilation: 1 };
-      const line1d = { ...steps, b: 1, cIn: 2, cOut: 2, lIn: 6, k: 3 };
+      const line1d = { ...steps, b: 1, cIn: 2, cOut: 2, groups: 1, lIn: 6, k: 3 };
       const [row, weights] = [src([1, 2, 6]), src([2, 2, 3])];
       const forward = { ...line1d, lOut: 3 };
       check(
@@ -266,7 +272,7 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
         x.reference.device.conv!.convTranspose1d!(at(x.reference, row.layout), at(x.reference, weights.layout), back),
         (out) => directConvTranspose1d(backend, row, weights, back, out),
       );
-      const plane = { ...steps, b: 1, cIn: 2, cOut: 2, hIn: 6, wIn: 6, kH: 3, kW: 3 };
+      const plane = { ...steps, b: 1, cIn: 2, cOut: 2, groups: 1, hIn: 6, wIn: 6, kH: 3, kW: 3 };
       const [image, kernel] = [src([1, 2, 6, 6]), src([2, 2, 3, 3])];
       const forward2d = { ...plane, hOut: 3, wOut: 3 };
       check(
@@ -284,6 +290,20 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
         ),
         (out) => directConvTranspose2d(backend, image, kernel, back2d, out),
       );
+      const axis = (size: number) => ({ ...steps, k: 3, out: size });
+      for (const transposed of [false, true]) {
+        const size = transposed ? 11 : 3;
+        const sizes = { ...plane, transposed, groups: 2, down: axis(size), across: axis(size) };
+        const each = at(x.tested, Layout.contiguous([2, 1, 3, 3]));
+        const { conv } = x.reference.device;
+        const operands = [at(x.reference, image.layout), at(x.reference, each.layout)] as const;
+        const groups = { ...plane, groups: 2, hOut: size, wOut: size, outputPadding: 0 };
+        check(
+          transposed ? 'transposed groups' : 'groups',
+          transposed ? conv!.convTranspose2d!(...operands, groups) : conv!.conv2d!(...operands, groups),
+          (out) => directGroups(backend, image, each, sizes, out),
+        );
+      }
       for (const side of ['reference', 'tested'] as const) x[side].dispose();
     });
   });

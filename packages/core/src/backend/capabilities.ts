@@ -34,13 +34,16 @@ export interface ScanOps {
 }
 
 /**
- * Sizes of a 1-D convolution (candle `ParamsConv1D`): input [b, cIn, lIn], kernel [cOut, cIn, k], result [b, cOut, lOut]
- * with lOut = floor((lIn + 2 padding - dilation (k - 1) - 1) / stride) + 1. Groups are split above the backend.
+ * Sizes of a 1-D convolution (candle `ParamsConv1D`): input [b, cIn, lIn], kernel [cOut, cIn / groups, k], result
+ * [b, cOut, lOut] with lOut = floor((lIn + 2 padding - dilation (k - 1) - 1) / stride) + 1.
  */
 export interface Conv1dParams {
   b: number;
+  /** Channels of all groups. */
   cIn: number;
   cOut: number;
+  /** Parts of the channels, in order; outputs of one read inputs of the same. Divides cIn and cOut. */
+  groups: number;
   lIn: number;
   lOut: number;
   k: number;
@@ -51,18 +54,20 @@ export interface Conv1dParams {
 }
 
 /**
- * Sizes of a transposed 1-D convolution (candle `ParamsConvTranspose1D`): kernel [cIn, cOut, k], and
+ * Sizes of a transposed 1-D convolution (candle `ParamsConvTranspose1D`): kernel [cIn, cOut / groups, k], and
  * lOut = (lIn - 1) stride - 2 padding + dilation (k - 1) + outputPadding + 1.
  */
 export interface ConvTranspose1dParams extends Conv1dParams {
   outputPadding: number;
 }
 
-/** Sizes of a 2-D convolution (candle `ParamsConv2D`): input [b, cIn, hIn, wIn], kernel [cOut, cIn, kH, kW]. */
+/** Sizes of a 2-D convolution (candle `ParamsConv2D`): input [b, cIn, hIn, wIn], kernel [cOut, cIn / groups, kH, kW]. */
 export interface Conv2dParams {
   b: number;
+  /** Channels of all groups, as in {@link Conv1dParams}. */
   cIn: number;
   cOut: number;
+  groups: number;
   hIn: number;
   wIn: number;
   hOut: number;
@@ -74,7 +79,7 @@ export interface Conv2dParams {
   dilation: number;
 }
 
-/** Sizes of a transposed 2-D convolution (candle `ParamsConvTranspose2D`): kernel [cIn, cOut, kH, kW]. */
+/** Sizes of a transposed 2-D convolution (candle `ParamsConvTranspose2D`): kernel [cIn, cOut / groups, kH, kW]. */
 export interface ConvTranspose2dParams extends Conv2dParams {
   outputPadding: number;
 }

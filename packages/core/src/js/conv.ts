@@ -12,43 +12,56 @@ import { matmul } from './matmul';
 import type { JsOperand, JsStorage } from './storage';
 
 export function conv1d(src: JsOperand, kernel: JsOperand, p: Conv1dParams): JsStorage {
-  return convolve(as2d(src), as2d(kernel), SINGLE, direct(p.lIn, p.lOut, p.k, p));
+  return convolve(as2d(src), grouped(as2d(kernel), p), SINGLE, direct(p.lIn, p.lOut, p.k, p));
 }
 
 export function convTranspose1d(src: JsOperand, kernel: JsOperand, p: ConvTranspose1dParams): JsStorage {
-  return convolve(as2d(src), as2d(outFirst(kernel)), SINGLE, transposed(p.lIn, p.lOut, p.k, p));
+  return convolve(as2d(src), outFirst(as2d(kernel), p), SINGLE, transposed(p.lIn, p.lOut, p.k, p));
 }
 
 export function conv2d(src: JsOperand, kernel: JsOperand, p: Conv2dParams): JsStorage {
-  return convolve(src, kernel, direct(p.hIn, p.hOut, p.kH, p), direct(p.wIn, p.wOut, p.kW, p));
+  return convolve(src, grouped(kernel, p), direct(p.hIn, p.hOut, p.kH, p), direct(p.wIn, p.wOut, p.kW, p));
 }
 
 export function convTranspose2d(src: JsOperand, kernel: JsOperand, p: ConvTranspose2dParams): JsStorage {
-  return convolve(src, outFirst(kernel), transposed(p.hIn, p.hOut, p.kH, p), transposed(p.wIn, p.wOut, p.kW, p));
+  const [rows, columns] = [transposed(p.hIn, p.hOut, p.kH, p), transposed(p.wIn, p.wOut, p.kW, p)];
+  return convolve(src, outFirst(kernel, p), rows, columns);
 }
 
 function as2d({ storage, layout }: JsOperand): JsOperand {
   return { storage, layout: layout.unsqueeze(2) };
 }
 
-/** The kernel of a transposed convolution as one of [cOut, cIn, ..]. */
-function outFirst({ storage, layout }: JsOperand): JsOperand {
-  return { storage, layout: layout.transpose(0, 1) };
+/** A kernel [cOut, ..] as [groups, cOut / groups, ..]. */
+function grouped({ storage, layout }: JsOperand, { groups }: { groups: number }): JsOperand {
+  const { shape, strides, startOffset } = layout;
+  const each = shape[0] / groups;
+  return {
+    storage,
+    layout: new Layout([groups, each, ...shape.slice(1)], [each * strides[0], ...strides], startOffset),
+  };
 }
 
-/** Input [b, cIn, h, w], kernel [cOut, cIn, kH, kW]; the result is [b, cOut, rows.out, columns.out]. */
+/** The kernel of a transposed convolution, [cIn, cOut / groups, ..], as [groups, cOut / groups, cIn / groups, ..]. */
+function outFirst(kernel: JsOperand, p: { groups: number }): JsOperand {
+  const { storage, layout } = grouped(kernel, p);
+  return { storage, layout: layout.transpose(1, 2) };
+}
+
+/** Input [b, groups * cIn, h, w], kernel [groups, cOut, cIn, kH, kW]; the result is [b, groups * cOut, rows.out, columns.out]. */
 function convolve(src: JsOperand, kernel: JsOperand, rows: Axis, columns: Axis): JsStorage {
   const { storage } = src;
-  const [b, cIn] = src.layout.shape;
-  const [cOut] = kernel.layout.shape;
+  const [b] = src.layout.shape;
+  const [groups, cOut, cIn] = kernel.layout.shape;
   const k = cIn * rows.k * columns.k;
   const n = rows.out * columns.out;
   const windows = storage.make(storage.dtype, unfold(src, rows, columns));
   const weights = storage.make(storage.dtype, denseRaw(kernel));
   try {
-    const left = Layout.contiguous([1, cOut, k]).broadcastAs([b, cOut, k]);
-    const right = Layout.contiguous([b, k, n]);
-    return matmul({ storage: weights, layout: left }, { storage: windows, layout: right }, { b, m: cOut, n, k });
+    const left = Layout.contiguous([1, groups, cOut, k]).broadcastAs([b, groups, cOut, k]);
+    const right = Layout.contiguous([b, groups, k, n]);
+    const size = { b: b * groups, m: cOut, n, k };
+    return matmul({ storage: weights, layout: left }, { storage: windows, layout: right }, size);
   } finally {
     windows.dispose();
     weights.dispose();

@@ -1,7 +1,7 @@
 /**
  * Convolutions, after candle-core/src/conv.rs: correlation with a kernel over [b, c, l] or [b, c, h, w]. Padding, stride
- * and dilation are one number for both axes. Groups are separate convolutions of parts of the channels, put together with
- * `cat`, as in candle; `convTranspose2d` has them too, which candle's does not. Input and kernel may have any strides.
+ * and dilation are one number for both axes. Groups are one operation (candle convolves each by itself and joins the
+ * results); `convTranspose2d` has them too, which candle's does not. Input and kernel may have any strides.
  */
 import * as rules from '../autograd/rules/convolution';
 import type { BackendStorage, Conv1dParams, Conv2dParams } from '../backend';
@@ -10,9 +10,8 @@ import * as composed from '../composed/conv';
 import { CandleError, ShapeError } from '../errors';
 import { elemCount, formatShape, type Shape } from '../shape';
 import type { Tensor } from '../tensor';
-import { compute, operandOf, sameDType, shapesDiffer, withTemporaries } from './base';
+import { compute, operandOf, sameDType, shapesDiffer } from './base';
 import { TensorFused } from './fused';
-import { cat } from './joining';
 
 export interface ConvOptions {
   /** Zeros added on either side of each axis. Default 0. */
@@ -52,8 +51,8 @@ export type ConvAlgorithm = (typeof CONV_ALGORITHMS)[number];
 /** Options with their defaults filled in. */
 type Settings = Required<ConvTransposeOptions>;
 
-/** Output sizes of one axis after the other, and what the backend does for one group. */
-type OneGroup = (input: Tensor, kernel: Tensor, out: readonly number[]) => BackendStorage;
+/** What the backend does, given the output's size of one axis after the other. */
+type Run = (input: Tensor, kernel: Tensor, out: readonly number[]) => BackendStorage;
 
 export abstract class TensorConvolution extends TensorFused {
   /**
@@ -115,7 +114,8 @@ export abstract class TensorConvolution extends TensorFused {
     const settings = checkOptions(op, options);
     return convolve(op, this, kernel, settings, true, (input, weights, out) => {
       const { outputPadding } = settings;
-      const sizes = { ...sizes1d(input, weights, settings, weights.shape[1], out), outputPadding };
+      const cOut = weights.shape[1] * settings.groups;
+      const sizes = { ...sizes1d(input, weights, settings, cOut, out), outputPadding };
       const { conv } = input.device.backend;
       const operands = [operandOf(op, input), operandOf(op, weights)] as const;
       return conv?.convTranspose1d?.(...operands, sizes) ?? composed.convTranspose1d(input, weights, sizes);
@@ -128,7 +128,8 @@ export abstract class TensorConvolution extends TensorFused {
     const settings = checkOptions(op, options);
     return convolve(op, this, kernel, settings, true, (input, weights, out) => {
       const { outputPadding } = settings;
-      const sizes = { ...sizes2d(input, weights, settings, weights.shape[1], out), outputPadding };
+      const cOut = weights.shape[1] * settings.groups;
+      const sizes = { ...sizes2d(input, weights, settings, cOut, out), outputPadding };
       const { conv } = input.device.backend;
       const operands = [operandOf(op, input), operandOf(op, weights)] as const;
       return conv?.convTranspose2d?.(...operands, sizes) ?? composed.convTranspose2d(input, weights, sizes);
@@ -163,8 +164,8 @@ function sizes1d(
   out: readonly number[],
 ): Conv1dParams {
   const [b, cIn, lIn] = input.shape;
-  const { padding, stride, dilation } = settings;
-  return { b, cIn, cOut, lIn, lOut: out[0], k: kernel.shape[2], padding, stride, dilation };
+  const { padding, stride, dilation, groups } = settings;
+  return { b, cIn, cOut, groups, lIn, lOut: out[0], k: kernel.shape[2], padding, stride, dilation };
 }
 
 function sizes2d(
@@ -176,18 +177,18 @@ function sizes2d(
 ): Conv2dParams {
   const [b, cIn, hIn, wIn] = input.shape;
   const [kH, kW] = [kernel.shape[2], kernel.shape[3]];
-  const { padding, stride, dilation } = settings;
-  return { b, cIn, cOut, hIn, wIn, hOut: out[0], wOut: out[1], kH, kW, padding, stride, dilation };
+  const { padding, stride, dilation, groups } = settings;
+  return { b, cIn, cOut, groups, hIn, wIn, hOut: out[0], wOut: out[1], kH, kW, padding, stride, dilation };
 }
 
-/** Checks the shapes, splits into groups, and answers operands without elements. */
+/** Checks the shapes, and answers operands without elements. */
 function convolve(
   op: string,
   input: Tensor,
   kernel: Tensor,
   settings: Settings,
   transposed: boolean,
-  run: OneGroup,
+  run: Run,
 ): Tensor {
   const { groups } = settings;
   sameDType(op, input, kernel);
@@ -200,24 +201,13 @@ function convolve(
         `and dilation ${settings.dilation} leave an output of size ${formatShape(out)}; use a smaller kernel or other padding.`,
     );
   }
-  const single = (part: Tensor, weights: Tensor): Tensor => {
-    const shape = [part.shape[0], weights.shape[transposed ? 1 : 0], ...out];
-    const guarded = () => {
-      const empty = part.elemCount === 0 || weights.elemCount === 0;
-      return empty ? part.device.backend.zeros(elemCount(shape), part.dtype) : run(part, weights, out);
-    };
-    const rule = transposed ? rules.transposed : rules.convolution;
-    return compute(op, [part, weights], shape, input.dtype, guarded, rule, settings);
+  const shape = [input.shape[0], transposed ? kernel.shape[1] * groups : kernel.shape[0], ...out];
+  const guarded = () => {
+    const empty = input.elemCount === 0 || kernel.elemCount === 0;
+    return empty ? input.device.backend.zeros(elemCount(shape), input.dtype) : run(input, kernel, out);
   };
-  if (groups === 1) return single(input, kernel);
-  return withTemporaries((temporary) => {
-    const parts = input.chunk(groups, 1).map(temporary);
-    const weights = kernel.chunk(groups, 0).map(temporary);
-    return cat(
-      parts.map((part, i) => temporary(single(part, weights[i]))),
-      1,
-    );
-  });
+  const rule = transposed ? rules.transposed : rules.convolution;
+  return compute(op, [input, kernel], shape, input.dtype, guarded, rule, settings);
 }
 
 function outputSize(size: number, k: number, settings: Settings, transposed: boolean): number {

@@ -128,7 +128,7 @@ const both = (device, dtype, sizes, run) => {
 export const EVERY_CONVOLUTION = `
 let worst = 0;
 for (const dtype of ['f32', 'f16', 'bf16']) for (const stride of [1, 2]) for (const dilation of [1, 2]) {
-  const p = { b: 2, cIn: 3, cOut: 4, hIn: 9, wIn: 10, kH: 3, kW: 2, padding: 1, stride, dilation, outputPadding: stride - 1 };
+  const p = { b: 2, cIn: 3, cOut: 4, groups: 1, hIn: 9, wIn: 10, kH: 3, kW: 2, padding: 1, stride, dilation, outputPadding: stride - 1 };
   const size = (n, kk) => Math.floor((n + 2 - dilation * (kk - 1) - 1) / stride) + 1;
   const back = (n, kk) => (n - 1) * stride - 2 + dilation * (kk - 1) + 1 + p.outputPadding;
   const x = Layout.contiguous([2, 3, 9, 10]);

@@ -129,6 +129,41 @@ export function launchConvTranspose2d(
   ]);
 }
 
+/** `conv_groups_bf16`, and 19 more. */
+export interface ConvGroupsArguments {
+  groups: number;
+  hOut: number;
+  wOut: number;
+  downStride: number;
+  downPadding: number;
+  downDilation: number;
+  acrossStride: number;
+  acrossPadding: number;
+  acrossDilation: number;
+  info: Address;
+  src: Address;
+  kernel: Address;
+  dst: Address;
+}
+
+export function launchConvGroups(device: Launcher, kernel: string, shape: LaunchShape, a: ConvGroupsArguments): void {
+  device.launch(CONV, kernel, shape, [
+    a.groups,
+    a.hOut,
+    a.wOut,
+    a.downStride,
+    a.downPadding,
+    a.downDilation,
+    a.acrossStride,
+    a.acrossPadding,
+    a.acrossDilation,
+    a.info,
+    a.src,
+    a.kernel,
+    a.dst,
+  ]);
+}
+
 /** `avg_pool2d_bf16`, and 19 more. */
 export interface Pool2dArguments {
   srcNumel: number;
@@ -279,4 +314,138 @@ export interface Col2im1dArguments {
 
 export function launchCol2im1d(device: Launcher, kernel: string, shape: LaunchShape, a: Col2im1dArguments): void {
   device.launch(CONV, kernel, shape, [a.dstEl, a.lOut, a.lIn, a.cOut, a.kSize, a.stride, a.src, a.dst]);
+}
+
+/** `conv_planes_bf16`, and 4 more. */
+export interface ConvPlanesArguments {
+  downParts: number;
+  downSize: number;
+  downStep: number;
+  downBefore: number;
+  acrossParts: number;
+  acrossSize: number;
+  acrossStep: number;
+  acrossBefore: number;
+  info: Address;
+  src: Address;
+  dst: Address;
+}
+
+export function launchConvPlanes(device: Launcher, kernel: string, shape: LaunchShape, a: ConvPlanesArguments): void {
+  device.launch(CONV, kernel, shape, [
+    a.downParts,
+    a.downSize,
+    a.downStep,
+    a.downBefore,
+    a.acrossParts,
+    a.acrossSize,
+    a.acrossStep,
+    a.acrossBefore,
+    a.info,
+    a.src,
+    a.dst,
+  ]);
+}
+
+/** `conv_strips_bf16`, and 4 more. */
+export interface ConvStripsArguments {
+  groups: number;
+  cOut: number;
+  cIn: number;
+  phases: number;
+  groupStride: number;
+  outStride: number;
+  inStride: number;
+  table: Address;
+  kernel: Address;
+  dst: Address;
+}
+
+export function launchConvStrips(device: Launcher, kernel: string, shape: LaunchShape, a: ConvStripsArguments): void {
+  device.launch(CONV, kernel, shape, [
+    a.groups,
+    a.cOut,
+    a.cIn,
+    a.phases,
+    a.groupStride,
+    a.outStride,
+    a.inStride,
+    a.table,
+    a.kernel,
+    a.dst,
+  ]);
+}
+
+/** `conv_taps_bf16`, and 4 more. */
+export interface ConvTapsArguments {
+  images: number;
+  groups: number;
+  cOut: number;
+  cIn: number;
+  phases: number;
+  planeSize: number;
+  rowsEach: number;
+  pitch: number;
+  down: number;
+  across: number;
+  channel: number;
+  table: Address;
+  planes: Address;
+  strips: Address;
+  dst: Address;
+}
+
+export function launchConvTaps(device: Launcher, kernel: string, shape: LaunchShape, a: ConvTapsArguments): void {
+  device.launch(CONV, kernel, shape, [
+    a.images,
+    a.groups,
+    a.cOut,
+    a.cIn,
+    a.phases,
+    a.planeSize,
+    a.rowsEach,
+    a.pitch,
+    a.down,
+    a.across,
+    a.channel,
+    a.table,
+    a.planes,
+    a.strips,
+    a.dst,
+  ]);
+}
+
+/** `conv_windows_bf16`, and 4 more. */
+export interface ConvWindowsArguments {
+  images: number;
+  groups: number;
+  cOut: number;
+  cIn: number;
+  planeSize: number;
+  lines: number;
+  width: number;
+  pitch: number;
+  outputs: number;
+  places: Address;
+  planes: Address;
+  kernel: Address;
+  dst: Address;
+}
+
+export function launchConvWindows(device: Launcher, kernel: string, shape: LaunchShape, a: ConvWindowsArguments): void {
+  device.launch(CONV, kernel, shape, [
+    a.images,
+    a.groups,
+    a.cOut,
+    a.cIn,
+    a.planeSize,
+    a.lines,
+    a.width,
+    a.pitch,
+    a.outputs,
+    a.places,
+    a.planes,
+    a.kernel,
+    a.dst,
+  ]);
 }

@@ -1,0 +1,373 @@
+// Convolutions of floats on the host, as products whose right matrix is never written down. Each channel of the image is
+// copied once to a plane: widened to what is summed in, with zeros around it, and cut into parts of every `step`-th row
+// and column, so that what neighbouring windows read lies side by side. The rows of the right matrix are then the planes
+// themselves, begun at another offset for every tap of the kernel. `table` has these offsets (ops/conv-host.ts).
+#pragma once
+
+#if X_HOST
+namespace conv {
+
+#ifdef __AVX512F__
+constexpr u32 VECTOR_BYTES = 64, BLOCK_ROWS = 8;
+#else
+constexpr u32 VECTOR_BYTES = 32, BLOCK_ROWS = 4;
+#endif
+/** Vectors that a tile is wide: as many as registers hold sums of, with BLOCK_ROWS rows and with one or two. */
+constexpr u32 BLOCK_VECTORS = 3, WIDE_VECTORS = BLOCK_ROWS == 8 ? 8 : 4, WIDE_ROWS = 2;
+
+X_DEVICE constexpr i32 bitsOf(float) { return 0; }
+X_DEVICE constexpr i64 bitsOf(double) { return 0; }
+
+template <class A, class Signed = decltype(bitsOf(A()))>
+struct Lanes {
+  static constexpr u32 N = VECTOR_BYTES / sizeof(A);
+  typedef A type __attribute__((vector_size(VECTOR_BYTES)));
+  typedef A loose __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(A)), may_alias));
+  typedef Signed mask __attribute__((vector_size(VECTOR_BYTES)));
+};
+
+template <u32 v>
+struct Number {
+  static constexpr u32 value = v;
+};
+
+/** f(number) with the rows of a block as a constant: BLOCK_ROWS, or a power of two of what is left. */
+template <u32 ROWS = BLOCK_ROWS, class F>
+X_DEVICE u32 withRows(u64 left, F f) {
+  if constexpr (ROWS > 1) {
+    if (left < ROWS) return withRows<ROWS / 2>(left, f);
+  }
+  f(Number<ROWS>());
+  return ROWS;
+}
+
+/** f(number) for 1 to MOST. */
+template <u32 MOST, class F>
+X_DEVICE void withCount(u64 count, F f) {
+  if constexpr (MOST > 1) {
+    if (count < MOST) return withCount<MOST - 1>(count, f);
+  }
+  f(Number<MOST>());
+}
+
+/** One axis of planes: parts, elements of a part, and zeros before the image. */
+struct PlaneAxis {
+  u64 parts, size, step, before;
+};
+
+/** dst [b * c][parts down][parts across][rows][columns] = the image, zeros around it. */
+template <class T>
+X_DEVICE void planes(const PlaneAxis& down, const PlaneAxis& across, const Image& image, const T* src, acc_t<T>* dst) {
+  typedef acc_t<T> A;
+  const u64 channels = image.dims[1], height = image.dims[2], width = image.dims[3], next = image.strides[3];
+  const u64 lines = image.dims[0] * channels * down.parts * across.parts * down.size;
+  for (u64 line = split::begin(lines), last = split::end(lines); line < last;) {
+    const u64 part = line / down.size, plane = part / across.parts / down.parts;
+    const T* from = src + image.plane(plane / channels, plane % channels);
+    // Element i of a line is column i * step + first of the image.
+    const i64 first = (i64)(part % across.parts) - (i64)across.before;
+    u64 begin = first >= 0 ? 0 : stepsTo((u64)-first, across.step);
+    u64 end = (i64)width > first ? stepsTo((u64)((i64)width - first), across.step) : 0;
+    if (end > across.size) end = across.size;
+    if (begin > end) begin = end;
+    const u64 skip = across.step * next, start = (begin * across.step + first) * next;
+    u64 row = line % down.size;
+    for (; row < down.size && line < last; ++row, ++line) {
+      const u64 y = row * down.step + part / across.parts % down.parts - down.before;
+      A* to = dst + line * across.size;
+      if (y >= height) {
+        for (u64 x = 0; x < across.size; ++x) to[x] = (A)0;
+        continue;
+      }
+      const T* p = from + y * image.strides[2] + start;
+      for (u64 x = 0; x < begin; ++x) to[x] = (A)0;
+      if (skip == 1) {
+        for (u64 x = begin; x < end; ++x) to[x] = to_acc(p[x - begin]);
+      } else {
+        for (u64 x = begin; x < end; ++x) to[x] = to_acc(p[(x - begin) * skip]);
+      }
+      for (u64 x = end; x < across.size; ++x) to[x] = (A)0;
+    }
+  }
+}
+
+/** What a convolution has of each: channels are those of a group. */
+struct Counts {
+  u64 images, groups, c_out, c_in, phases;
+};
+
+/**
+ * Outputs that read the same taps: all of them, or in a transposed convolution those of one remainder by the stride. In the
+ * table as many words, the taps of all phases behind: each two words, its offset in a plane and in the kernel.
+ */
+struct Phase {
+  u64 taps, first, rows, columns, start;
+};
+constexpr u64 PHASE_WORDS = 5, TAP_WORDS = 2;
+
+X_DEVICE Phase phaseAt(const u64* table, u64 i) {
+  const u64* p = table + i * PHASE_WORDS;
+  return Phase{p[0], p[1], p[2], p[3], p[4]};
+}
+X_DEVICE const u64* tapsOf(const u64* table, const Counts& n, const Phase& phase) {
+  return table + n.phases * PHASE_WORDS + phase.first * TAP_WORDS;
+}
+
+/** dst [group][phase][block of rows][c_in][tap][row] from kernel, by whose strides channels and groups go on. */
+template <class T>
+X_DEVICE void packTaps(const Counts& n, u64 group_stride, u64 out_stride, u64 in_stride, const u64* table, const T* kernel,
+                       acc_t<T>* dst) {
+  const Phase last = phaseAt(table, n.phases - 1);
+  const u64 each = n.c_out * n.c_in * (last.first + last.taps), blocks = stepsTo(n.c_out, BLOCK_ROWS);
+  X_FOR_SPLIT(item, n.groups * n.phases * blocks) {
+    const u64 group = item / blocks / n.phases, begin = item % blocks * BLOCK_ROWS;
+    const u64 end = begin + BLOCK_ROWS < n.c_out ? begin + BLOCK_ROWS : n.c_out;
+    const Phase phase = phaseAt(table, item / blocks % n.phases);
+    const u64* taps = tapsOf(table, n, phase);
+    acc_t<T>* to = dst + group * each + n.c_out * n.c_in * phase.first;
+    for (u64 row = begin; row < end;) {
+      row += withRows(end - row, [&](auto rows) {
+        acc_t<T>* strip = to + row * n.c_in * phase.taps;
+        const T* from = kernel + group * group_stride + row * out_stride;
+        for (u64 c = 0; c < n.c_in; ++c, from += in_stride)
+          for (u64 t = 0; t < phase.taps; ++t)
+            for (u32 r = 0; r < rows.value; ++r) *strip++ = to_acc(from[r * out_stride + taps[t * TAP_WORDS + 1]]);
+      });
+    }
+  }
+}
+
+/** sums [ROWS][VECTORS of lanes] = strip times the rows of planes from `plane` at all taps of all channels. */
+template <u32 ROWS, u32 VECTORS, class A>
+__attribute__((noinline)) void multiplyTaps(const A* strip, const A* plane, u64 plane_size, u64 c_in, const u64* taps, u64 count,
+                                            A* sums) {
+  typedef Lanes<A> L;
+  typename L::type acc[ROWS][VECTORS] = {};
+  for (u64 c = 0; c < c_in; ++c, plane += plane_size) {
+    for (u64 t = 0; t < count; ++t, strip += ROWS) {
+      const A* from = plane + taps[t * TAP_WORDS];
+      typename L::type x[VECTORS];
+#pragma unroll
+      for (u32 v = 0; v < VECTORS; ++v) x[v] = *(const typename L::loose*)(from + v * L::N);
+#pragma unroll
+      for (u32 r = 0; r < ROWS; ++r) {
+#pragma unroll
+        for (u32 v = 0; v < VECTORS; ++v) acc[r][v] += strip[r] * x[v];
+      }
+    }
+  }
+#pragma unroll
+  for (u32 r = 0; r < ROWS; ++r) {
+#pragma unroll
+    for (u32 v = 0; v < VECTORS; ++v) *(typename L::loose*)(sums + (r * VECTORS + v) * L::N) = acc[r][v];
+  }
+}
+
+/** Where a phase's outputs go: the elements of a row of planes, of a step down and across in dst, and of a channel. */
+struct Target {
+  u64 pitch, down, across, channel;
+};
+
+/** An output of a phase, by rows as long as the planes', the ends of which are none. */
+struct Position {
+  u64 row, column;
+};
+
+/** As many outputs as `sums` has, from a position on. */
+template <class T>
+X_DEVICE void storeRun(const Target& target, const Phase& phase, Position at, u64 count, const acc_t<T>* sums, T* dst) {
+  for (; count > 0 && at.row < phase.rows; ++at.row) {
+    const u64 left = target.pitch - at.column < count ? target.pitch - at.column : count;
+    if (at.column < phase.columns) {
+      const u64 stored = phase.columns - at.column < left ? phase.columns - at.column : left;
+      T* to = dst + at.row * target.down + at.column * target.across;
+      if (target.across == 1) {
+        for (u64 j = 0; j < stored; ++j) to[j] = from_acc<T>(sums[j]);
+      } else {
+        for (u64 j = 0; j < stored; ++j) to[j * target.across] = from_acc<T>(sums[j]);
+      }
+    }
+    at.column = 0;
+    count -= left;
+    sums += left;
+  }
+}
+
+/** Channels [row, end) of a tile of VECTORS vectors, `plane` being what its first output reads. */
+template <u32 VECTORS, u32 ROWS, class T>
+X_DEVICE void tile(const Counts& n, const Phase& phase, const u64* taps, const Target& target, u64 plane_size, u64 row, u64 end,
+                   Position at, const acc_t<T>* plane, const acc_t<T>* strips, T* dst) {
+  typedef acc_t<T> A;
+  constexpr u32 WIDTH = VECTORS * Lanes<A>::N;
+  alignas(64) A sums[ROWS * WIDTH];
+  while (row < end) {
+    row += withRows<ROWS>(end - row, [&](auto rows) {
+      multiplyTaps<rows.value, VECTORS>(strips + row * n.c_in * phase.taps, plane, plane_size, n.c_in, taps, phase.taps, sums);
+      for (u32 r = 0; r < rows.value; ++r)
+        storeRun<T>(target, phase, at, WIDTH, sums + r * WIDTH, dst + (row + r) * target.channel);
+    });
+  }
+}
+
+/**
+ * dst [images][groups * c_out][channel] = strips (packTaps) times planes of `plane_size`. An item of work is one tile of some
+ * channels, `rows_each` (a multiple of BLOCK_ROWS).
+ */
+template <class T>
+X_DEVICE void multiplyPlanes(const Counts& n, u64 plane_size, u64 rows_each, const Target& target, const u64* table,
+                             const acc_t<T>* planes, const acc_t<T>* strips, T* dst) {
+  typedef Lanes<acc_t<T>> L;
+  const Phase last = phaseAt(table, n.phases - 1);
+  const u64 each = n.c_out * n.c_in * (last.first + last.taps), parts = stepsTo(n.c_out, rows_each);
+  const u64 width = (n.c_out <= WIDE_ROWS ? WIDE_VECTORS : BLOCK_VECTORS) * L::N;
+  u64 most = 0;
+  for (u64 p = 0; p < n.phases; ++p) {
+    const Phase phase = phaseAt(table, p);
+    const u64 tiles = stepsTo((phase.rows - 1) * target.pitch + phase.columns, width);
+    if (tiles > most) most = tiles;
+  }
+  const u64 items = n.images * n.groups * n.phases * parts * most;
+  for (u64 item = split::begin(items), stop = split::end(items); item < stop;) {
+    const u64 row = item / most % parts * rows_each, p = item / most / parts % n.phases;
+    const u64 channels = item / most / parts / n.phases, group = channels % n.groups;
+    const u64 end = row + rows_each < n.c_out ? row + rows_each : n.c_out;
+    const Phase phase = phaseAt(table, p);
+    const u64 outputs = (phase.rows - 1) * target.pitch + phase.columns;
+    const u64* taps = tapsOf(table, n, phase);
+    const acc_t<T>* plane = planes + channels * n.c_in * plane_size;
+    const acc_t<T>* own = strips + group * each + n.c_out * n.c_in * phase.first;
+    T* to = dst + channels * n.c_out * target.channel + phase.start;
+    // Tiles of the same channels, one behind the other.
+    u64 from = item % most * width;
+    Position at = {from / target.pitch, from % target.pitch};
+    const u64 next = item - item % most + most, last = next < stop ? next : stop;
+    for (; item < last && from < outputs; ++item, from += width) {
+      const u64 vectors = stepsTo(outputs - from < width ? outputs - from : width, L::N);
+      const auto run = [&](auto count) {
+        constexpr u32 ROWS = count.value > BLOCK_VECTORS ? WIDE_ROWS : BLOCK_ROWS;
+        tile<count.value, ROWS>(n, phase, taps, target, plane_size, row, end, at, plane + from, own, to);
+      };
+      if (vectors > BLOCK_VECTORS) run(Number<WIDE_VECTORS>());
+      else withCount<BLOCK_VECTORS>(vectors, run);
+      for (at.column += width; at.column >= target.pitch; ++at.row) at.column -= target.pitch;
+    }
+    item = last;
+  }
+}
+
+/** The sum of a vector's lanes, halves first. */
+template <class A>
+X_DEVICE A total(typename Lanes<A>::type v) {
+  A lane[Lanes<A>::N];
+  *(typename Lanes<A>::loose*)lane = v;
+#pragma unroll
+  for (u32 half = Lanes<A>::N / 2; half > 0; half /= 2) {
+#pragma unroll
+    for (u32 i = 0; i < half; ++i) lane[i] += lane[i + half];
+  }
+  return lane[0];
+}
+
+/** Part of a plane as the kernel lies on it: lines, elements of one, and from one to the next in the plane. */
+struct Window {
+  u64 lines, width, pitch;
+};
+
+/** sums[ROWS][COLUMNS] += lines of ROWS channels of the kernel times the plane at COLUMNS places. */
+template <u32 ROWS, u32 COLUMNS, class A>
+__attribute__((noinline)) void multiplyLines(const Window& window, const A* kernel, u64 kernel_step, const A* plane,
+                                             const u64* places, A* sums, u64 sums_step) {
+  typedef Lanes<A> L;
+  typedef typename L::type V;
+  typedef typename L::loose loose;
+  V acc[ROWS][COLUMNS] = {};
+  const A* at[COLUMNS];
+  for (u32 c = 0; c < COLUMNS; ++c) at[c] = plane + places[c];
+  typename L::mask inside;
+  for (u32 i = 0; i < L::N; ++i) inside[i] = i < window.width % L::N ? -1 : 0;
+  for (u64 y = 0; y < window.lines; ++y, kernel += window.width) {
+    u64 x = 0;
+    for (; x + L::N <= window.width; x += L::N) {
+      V p[COLUMNS];
+#pragma unroll
+      for (u32 c = 0; c < COLUMNS; ++c) p[c] = *(const loose*)(at[c] + x);
+#pragma unroll
+      for (u32 r = 0; r < ROWS; ++r) {
+        const V w = *(const loose*)(kernel + r * kernel_step + x);
+#pragma unroll
+        for (u32 c = 0; c < COLUMNS; ++c) acc[r][c] += w * p[c];
+      }
+    }
+    // Both without what lies behind the end: a NaN there is no part of the sum.
+    if (x < window.width) {
+      V p[COLUMNS];
+#pragma unroll
+      for (u32 c = 0; c < COLUMNS; ++c) p[c] = (V)((typename L::mask)*(const loose*)(at[c] + x) & inside);
+#pragma unroll
+      for (u32 r = 0; r < ROWS; ++r) {
+        const V w = (V)((typename L::mask)*(const loose*)(kernel + r * kernel_step + x) & inside);
+#pragma unroll
+        for (u32 c = 0; c < COLUMNS; ++c) acc[r][c] += w * p[c];
+      }
+    }
+    for (u32 c = 0; c < COLUMNS; ++c) at[c] += window.pitch;
+  }
+#pragma unroll
+  for (u32 r = 0; r < ROWS; ++r) {
+#pragma unroll
+    for (u32 c = 0; c < COLUMNS; ++c) sums[r * sums_step + c] += total<A>(acc[r][c]);
+  }
+}
+
+/**
+ * dst [images][groups * c_out][outputs] where the kernel [groups * c_out][c_in][lines][width] is larger than the result: vectors
+ * run along the kernel, and `places` has the offset of each output in a plane.
+ */
+template <class T>
+X_DEVICE void multiplyWindows(const Counts& n, u64 plane_size, const Window& window, u64 outputs, const u64* places,
+                              const acc_t<T>* planes, const acc_t<T>* kernel, T* dst) {
+  typedef acc_t<T> A;
+  // What a chunk of the kernel's lines takes fits a level 1 cache, beside the sums of some images.
+  constexpr u64 IMAGES = 4, PLACES = 48, ELEMENTS = 16384 / sizeof(A);
+  const u64 blocks = stepsTo(n.c_out, BLOCK_ROWS), some = stepsTo(n.images, IMAGES), parts = stepsTo(outputs, PLACES);
+  const u64 size = window.lines * window.width, step = n.c_in * size;
+  const u64 fitting = ELEMENTS / BLOCK_ROWS / window.width, most = fitting == 0 ? 1 : fitting;
+  alignas(64) A sums[IMAGES][BLOCK_ROWS * PLACES];
+  X_FOR_SPLIT(item, n.groups * blocks * some * parts) {
+    const u64 part = item % parts * PLACES, image = item / parts % some * IMAGES;
+    const u64 row = item / parts / some % blocks * BLOCK_ROWS, group = item / parts / some / blocks;
+    const u64 rows = n.c_out - row < BLOCK_ROWS ? n.c_out - row : BLOCK_ROWS;
+    const u64 images = n.images - image < IMAGES ? n.images - image : IMAGES;
+    const u64 count = outputs - part < PLACES ? outputs - part : PLACES;
+    for (u64 i = 0; i < images; ++i)
+      for (u64 j = 0; j < BLOCK_ROWS * PLACES; ++j) sums[i][j] = (A)0;
+    for (u64 c = 0; c < n.c_in; ++c) {
+      for (u64 y = 0; y < window.lines; y += most) {
+        const Window chunk{window.lines - y < most ? window.lines - y : most, window.width, window.pitch};
+        const A* lines = kernel + (group * n.c_out + row) * step + c * size + y * window.width;
+        for (u64 i = 0; i < images; ++i) {
+          const A* plane = planes + (((image + i) * n.groups + group) * n.c_in + c) * plane_size + y * window.pitch;
+          for (u64 r = 0; r < rows;) {
+            r += withRows(rows - r, [&](auto height) {
+              for (u64 k = 0; k < count; k += BLOCK_VECTORS) {
+                withCount<BLOCK_VECTORS>(count - k, [&](auto columns) {
+                  multiplyLines<height.value, columns.value>(chunk, lines + r * step, step, plane, places + part + k,
+                                                             sums[i] + r * PLACES + k, PLACES);
+                });
+              }
+            });
+          }
+        }
+      }
+    }
+    for (u64 i = 0; i < images; ++i) {
+      for (u64 r = 0; r < rows; ++r) {
+        T* to = dst + (((image + i) * n.groups + group) * n.c_out + row + r) * outputs + part;
+        for (u64 j = 0; j < count; ++j) to[j] = from_acc<T>(sums[i][r * PLACES + j]);
+      }
+    }
+  }
+}
+
+}  // namespace conv
+#endif
