@@ -1,10 +1,11 @@
 // fill_{t}(buf, value, numel), const_set_{t} (a constant into a strided destination) and copy2d_{t} (d1 rows of d2
-// elements between two row strides); transpose_b{bits} is ours (fill/transpose.h). candle: candle-kernels/src/fill.cu.
+// elements between two row strides); transpose_b{bits} and copy_back_b{bits} are ours (fill/*.h). candle: candle-kernels/src/fill.cu.
 // What differs: any grid and block size is right (candle's copy2d is one thread an element), i16 and i32 are there, rows
 // that allow it move 16 bytes an access.
 #include "x.h"
 #include "shared/split.h"
 #include "fill/transpose.h"
+#include "fill/back.h"
 
 template <class T>
 struct Constant {
@@ -76,3 +77,12 @@ TRANSPOSE(transpose_b32, u32, 64, 4)
 TRANSPOSE(transpose_b64, u64, 32, 4)
 // Larger tiles, whose places take less of the time; AMD's GPUs have too little shared memory for several of them.
 TRANSPOSE(transpose_b16_wide, u16, X_NVPTX ? 64 : 32, 3)
+
+#define COPY_BACK(name, T)                                                                             \
+  KERNEL_EACH(name, (u64 numel, u64 num_dims, const u64* X_RESTRICT info, const T* src, T* dst)) { \
+    back::copy(numel, num_dims, info, src, dst);                                                       \
+  }
+COPY_BACK(copy_back_b8, u8)
+COPY_BACK(copy_back_b16, u16)
+COPY_BACK(copy_back_b32, u32)
+COPY_BACK(copy_back_b64, u64)

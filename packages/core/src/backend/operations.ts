@@ -85,7 +85,7 @@ export interface IndexingOps {
 }
 
 export interface CopyOps {
-  /** The elements of x in row-major order. */
+  /** The elements of x in row-major order. Its strides may be below 0, as a flipped dim has them; others take none such. */
   copy(x: Operand, out?: Operand): BackendStorage;
   /** In place, between storages of one dtype. */
   copy2d(src: BackendStorage, dst: BackendStorage, copy: Copy2d): void;

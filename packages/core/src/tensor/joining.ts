@@ -5,14 +5,12 @@ import { identity } from '../autograd/rules/shared';
 import type { BackendDevice, BackendStorage } from '../backend';
 import { BOOLEAN, check } from '../check';
 import { DTypeError, ShapeError } from '../errors';
-import { allocRaw } from '../host-array';
 import { Layout } from '../layout';
 import { elemCount, formatShape, resolveDim, type Shape, sameShape, validateShape } from '../shape';
 import type { Tensor } from '../tensor';
 import {
   checkOperands,
   compute,
-  idsOn,
   markWritten,
   operandOf,
   sameDType,
@@ -109,16 +107,17 @@ export abstract class TensorJoining extends TensorViews {
    * ```
    */
   flip(this: Tensor, dims: readonly number[]): Tensor {
-    return withTemporaries((temporary) => {
-      let current = viewOf('flip', this, this.layout, identity);
-      for (const dim of dims) {
-        const d = resolveDim('flip', dim, this.shape);
-        const order = allocRaw('u32', this.shape[d]) as Uint32Array;
-        for (let i = 0; i < order.length; i++) order[i] = order.length - 1 - i;
-        current = temporary(current).indexSelect(temporary(idsOn(this, order)), d);
-      }
-      return current;
-    });
+    if (dims.length === 0) return viewOf('flip', this, this.layout, identity);
+    const strides = this.layout.strides.slice();
+    let { startOffset } = this.layout;
+    for (const dim of dims) {
+      const d = resolveDim('flip', dim, this.shape);
+      startOffset += Math.max(0, this.shape[d] - 1) * strides[d];
+      strides[d] = -strides[d];
+    }
+    const run = ({ ops }: BackendDevice) =>
+      ops.copy(operandOf('flip', this, new Layout(this.shape, strides, startOffset)));
+    return compute('flip', [this], this.shape, this.dtype, run, rules.flip, dims);
   }
 
   /**

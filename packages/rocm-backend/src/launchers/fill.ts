@@ -67,3 +67,16 @@ export function launchTranspose(device: Launcher, kernel: string, shape: LaunchS
     a.dst,
   ]);
 }
+
+/** `copy_back_b8`, and 3 more. */
+export interface CopyBackArguments {
+  numel: number;
+  numDims: number;
+  info: Address;
+  src: Address;
+  dst: Address;
+}
+
+export function launchCopyBack(device: Launcher, kernel: string, shape: LaunchShape, a: CopyBackArguments): void {
+  device.launch(FILL, kernel, shape, [a.numel, a.numDims, a.info, a.src, a.dst]);
+}

@@ -3,7 +3,7 @@ import { type Copy2d, type CopyOps, type DType, Layout, type Operand, roundScala
 import type { KernelDevice } from '../device';
 import { kernelName } from '../kernel-name';
 import type { Work } from '../launch-shape';
-import { launchConstSet, launchCopy2d, launchTranspose } from '../launchers/fill';
+import { launchConstSet, launchCopy2d, launchCopyBack, launchTranspose } from '../launchers/fill';
 import { launchUnary } from '../launchers/unary';
 import { KernelStorage, type View } from '../storage';
 import { filled } from './result';
@@ -88,8 +88,18 @@ function transposeOf({ hip }: KernelDevice, bytes: number, elements: number): { 
   return bytes === 2 && hip.platform === 'cuda' && many ? WIDE_TRANSPOSE : TRANSPOSES[bytes];
 }
 
+/** The kernel that copies views with strides below 0, by the size of an element: kernels/fill/back.h. */
+const BACK: Record<number, string> = { 1: 'copy_back_b8', 2: 'copy_back_b16', 4: 'copy_back_b32', 8: 'copy_back_b64' };
+
 /** A contiguous copy of a view; where the view's unit stride is not its last dim, in tiles that are transposed. */
 function copyStrided(device: KernelDevice, dtype: DType, src: View, out: number): void {
+  if (goesBack(src.layout)) {
+    const { numDims, ptr: info } = device.info([src.layout]);
+    const numel = src.layout.elemCount;
+    const shape = device.shapes.elementwise(numel, src.itemBytes, 'strided');
+    launchCopyBack(device, BACK[src.itemBytes], shape, { numel, numDims, info, src: src.ptr, dst: out });
+    return;
+  }
   const cut = device.transpositionOf(src.layout);
   if (!cut) {
     applyUnary(device, kernelName('ucopy', dtype), src, out, 'short');
@@ -102,6 +112,11 @@ function copyStrided(device: KernelDevice, dtype: DType, src: View, out: number)
   const shape = device.shapes.tiles(count, rows, cols, device.shapes.isHost ? HOST_TILE : tile);
   const sizes = { batches: count, rows, cols, numDims, info, rowStep, colStep };
   launchTranspose(device, kernel, shape, { ...sizes, src: src.ptr, dst: out });
+}
+
+function goesBack({ strides }: Layout): boolean {
+  for (let i = 0; i < strides.length; i++) if (strides[i] < 0) return true;
+  return false;
 }
 
 /** A contiguous copy, by a kernel also where the view is contiguous. */

@@ -140,6 +140,24 @@ export function tensorJoiningSuite(name: string, device: () => Device): void {
       expectFlat(counted([2, 2, 3], dtype).flip([2]), [2, 2, 3], [2, 1, 0, 5, 4, 3, 8, 7, 6, 11, 10, 9]);
     });
 
+    test('flips of views, of nothing, and of many elements', () => {
+      const t = counted([2, 3, 4], 'f32');
+      expectFlat(t.transpose(0, 2).flip([0, 2]).i(0), [3, 2], [15, 3, 19, 7, 23, 11]);
+      expectFlat(t.i(1).narrow(1, 1, 2).flip([-1]), [3, 2], [14, 13, 18, 17, 22, 21]);
+      expectFlat(from([1, 2]).reshape([2, 1]).broadcastAs([2, 3]).flip([0, 1]), [2, 3], [2, 2, 2, 1, 1, 1]);
+      expectSame(t.flip([1, 1]), t);
+      expectSame(t.flip([]), t);
+      expect(zeros([0, 3]).flip([0, 1]).shape).toEqual([0, 3]);
+      const size = [300, 401];
+      const back = counted(size, 'f32').flip([0, 1]);
+      expectFlat(
+        back,
+        size,
+        Array.from({ length: 300 * 401 }, (_, i) => 300 * 401 - 1 - i),
+      );
+      expectFlat(counted(size, 'f32').flip([1]).narrow(0, 299, 1).narrow(1, 0, 2), [1, 2], [120299, 120298]);
+    });
+
     test('meshgrid', () => {
       const [x, y] = [from([1, 2, 3]), from([4, 5])];
       const [across, down] = Tensor.meshgrid([x, y], false);

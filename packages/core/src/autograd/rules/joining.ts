@@ -31,3 +31,6 @@ export const sliceScatter: Rule<readonly [dim: number, start: number]> = {
     return [call.needs(0) ? grad.sliceScatter(written.zerosLike(), dim, start) : null, call.needs(1) ? written : null];
   },
 };
+
+/** `args` are the dimensions. */
+export const flip: Rule<readonly number[]> = { backward: (call) => [call.grad.flip(call.args)] };
