@@ -26,21 +26,43 @@ struct Add {
 template <class Op, bool flat, class T, class I>
 X_DEVICE void scatter(const I* ids, const T* inp, T* out, u64 left, u64 src_dim, u64 dst_dim, u64 right) {
 #if X_HOST
+  const Taken<I> taken(dst_dim);
   // Positions of one row go side by side: each step of j is a run of neighbouring elements.
   for (u64 i = launch::eachBegin(left * right), end = launch::eachEnd(left * right); i < end;) {
     const Place at = placeOf(i, right);
     const u64 count = right - at.column < end - i ? right - at.column : end - i;
+    if (right == 1) {
+      const T* from = inp + at.row * src_dim;
+      T* row = out + at.row * dst_dim;
+      const I* own = flat ? ids : ids + at.row * src_dim;
+      // An element stays in a register while the ids are its own: adding to memory would wait for the addition before.
+      u64 held = NOWHERE;
+      T value = {};
+      for (u64 j = 0; j < src_dim; ++j) {
+        if (!taken(own[j])) continue;
+        const u64 id = (u64)own[j];
+        if (id != held) {
+          if (held != NOWHERE) row[held] = value;
+          held = id;
+          value = row[id];
+        }
+        value = Op::apply(value, from[j]);
+      }
+      if (held != NOWHERE) row[held] = value;
+      ++i;
+      continue;
+    }
     for (u64 j = 0; j < src_dim; ++j) {
       const u64 from = (at.row * src_dim + j) * right + at.column;
       T* row = out + at.row * dst_dim * right + at.column;
       if (flat) {
-        const u64 id = checked(ids[j], dst_dim);
-        if (id == NOWHERE) continue;
+        if (!taken(ids[j])) continue;
+        const u64 id = (u64)ids[j];
         for (u64 c = 0; c < count; ++c) row[id * right + c] = Op::apply(row[id * right + c], inp[from + c]);
       } else {
         for (u64 c = 0; c < count; ++c) {
-          const u64 id = checked(ids[from + c], dst_dim);
-          if (id != NOWHERE) row[id * right + c] = Op::apply(row[id * right + c], inp[from + c]);
+          const u64 id = (u64)ids[from + c];
+          if (taken(ids[from + c])) row[id * right + c] = Op::apply(row[id * right + c], inp[from + c]);
         }
       }
     }

@@ -19,6 +19,15 @@ X_DEVICE u64 checked(I id, u64 size) {
   return id == convert::Limits<I>::high ? NOWHERE : indexOf(id, size);
 }
 
+/** Which ids `checked` takes, by one comparison: negative ones are the largest without their sign. */
+template <class I>
+struct Taken {
+  u64 limit;
+
+  X_DEVICE explicit Taken(u64 size) : limit(size < (u64)convert::Limits<I>::high ? size : (u64)convert::Limits<I>::high) {}
+  X_DEVICE bool operator()(I id) const { return (u64)id < limit; }
+};
+
 // Values are only moved here, so they travel as words of their size.
 template <u32 bytes>
 using Bits = typename vec::Word<bytes>::type;
@@ -113,6 +122,22 @@ template <u32 bytes, class I>
 X_DEVICE void gather(u64 numel, const I* ids, const void* inp, void* out, u64 src_dim, u64 ids_dim, u64 right) {
   const Bits<bytes>* from = (const Bits<bytes>*)inp;
   Bits<bytes>* to = (Bits<bytes>*)out;
+#if X_HOST
+  const Taken<I> taken(src_dim);
+  // Ids of one `pre`, and of these what has neighbours in the source.
+  const u64 each = ids_dim * right;
+  for (u64 i = launch::eachBegin(numel), end = launch::eachEnd(numel); i < end;) {
+    const u64 pre = i / each, last = pre * each + each < end ? pre * each + each : end;
+    const Bits<bytes>* own = from + pre * src_dim * right;
+    if (right == 1) {
+      for (; i < last; ++i) to[i] = taken(ids[i]) ? own[ids[i]] : Bits<bytes>{};
+      continue;
+    }
+    for (u64 column = i % right; i < last; column = 0)
+      for (; i < last && column < right; ++i, ++column)
+        to[i] = taken(ids[i]) ? own[(u64)ids[i] * right + column] : Bits<bytes>{};
+  }
+#else
   X_FOR_EACH(i, numel) {
     const Place at = placeOf(i, right);
     const u64 pre = placeOf(at.row, ids_dim).row;
@@ -121,6 +146,7 @@ X_DEVICE void gather(u64 numel, const I* ids, const void* inp, void* out, u64 sr
     if (id != NOWHERE) value = from[(pre * src_dim + id) * right + at.column];
     to[i] = value;
   }
+#endif
 }
 
 }  // namespace indexing
