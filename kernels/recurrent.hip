@@ -5,12 +5,14 @@
 //   selective_scan_f32                 Mamba: recurrent/scan.h
 //   ssd_f32_d{32,64,128,256}           Mamba 2, for keys of so many values: recurrent/decayed.h
 //   gated_delta_rule_f32_d{...}        Gated DeltaNet: the same
+//   lstm_f32, lstm_pack_f32            long short-term memory over rows of equal length: recurrent/lstm.h
 #include "x.h"
 #include "shared/split.h"
 #include "recurrent/spans.h"
 #include "recurrent/conv.h"
 #include "recurrent/scan.h"
 #include "recurrent/decayed.h"
+#include "recurrent/lstm.h"
 
 KERNEL(causal_conv1d_f32, (u32 sequences, u64 rows, const u32* starts, const u32* from, const u32* to, u32 slots,
                            u32 channels, u32 taps, bool silu, const float* x, u64 x_row, const float* weight,
@@ -49,3 +51,13 @@ DECAYED(32)
 DECAYED(64)
 DECAYED(128)
 DECAYED(256)
+
+KERNEL_BOUNDS(lstm_pack_f32, 128, (u32 hidden, const float* weights, float* packed)) {
+  recurrent::packGates(hidden, weights, packed);
+}
+
+KERNEL_BOUNDS(lstm_f32, 512,
+              (u64 rows, u64 steps, u32 hidden, bool reversed, const float* gates, const float* packed, const float* h,
+               const float* c, float* outputs, float* cells)) {
+  recurrent::Lstm{rows, steps, hidden, reversed, gates, packed, h, c, outputs, cells}.run();
+}

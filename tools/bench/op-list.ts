@@ -2,7 +2,7 @@
  * The operations that `tools/bench/ops.ts` times: names, shapes and dtypes are those of `torch_ops.py` beside it, line by
  * line. Bytes count every input read once and every output written once.
  */
-import { type Device, type DType, scope, Tensor, Var } from '../../packages/core/src';
+import { type Device, type DType, noGrad, scope, Tensor, Var } from '../../packages/core/src';
 import { lstm, sdpa, VarBuilder, VarMap } from '../../packages/nn/src';
 import { RocmDevice } from '../../packages/rocm-backend/src';
 
@@ -226,7 +226,7 @@ function layerGroup(dtype: BenchDType): BenchGroup {
         () => flat.gather(places, 1),
         () => zeros.scatterAdd(places, flat, 1),
         () => x.matmul(y),
-        () => cell.forward(steps),
+        () => noGrad(() => cell.forward(steps)),
       ];
       return {
         ops: bodies.map((run, i) => op(`${list[i]}_${dtype}`, {}, run)),

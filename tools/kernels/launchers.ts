@@ -40,6 +40,7 @@ const NAMES: Record<string, string> = {
   s_u32_f32: 'scatter',
   s_view_u32_b32: 'scatterView',
   conv_groups_f32: 'convGroups',
+  lstm_f32: 'lstm',
   max_pool2d_f32: 'pool2d',
   sum_f32: 'sumInto',
   rand_uniform_f32: 'random',

@@ -5,7 +5,7 @@
  * only), the GRU has the direction and layer options too, and both stack their states to [b, seq, hidden] (candle's GRU
  * joins them to [b, seq * hidden]).
  */
-import { kinds, ShapeError, scope, Tensor } from '@x/core';
+import { isGradEnabled, kinds, ShapeError, scope, Tensor } from '@x/core';
 import { checkConfig, checkLayer } from './check';
 import { DEFAULT_KAIMING_UNIFORM, type Init, ZERO } from './init';
 import { OwningModule } from './module';
@@ -84,12 +84,7 @@ export abstract class RNN<State extends RnnState> extends OwningModule {
 
   /** As {@link seq}, from a state. */
   seqInit(input: Tensor, initState: State): State[] {
-    if (input.rank !== 3 || input.dim(2) !== this.inDim) {
-      throw new ShapeError(
-        'SHAPE_MISMATCH',
-        `${this.constructor.name}: input [${input.shape}]; give [b, seq, ${this.inDim}].`,
-      );
-    }
+    checkSequence(this, input);
     const steps = Array.from({ length: input.dim(1) }, (_, i) => i);
     if (this.config.direction === 'backward') steps.reverse();
     return scope(() => {
@@ -132,6 +127,14 @@ export abstract class RNN<State extends RnnState> extends OwningModule {
   }
 }
 
+function checkSequence(layer: RNN<RnnState>, input: Tensor): void {
+  if (input.rank === 3 && input.dim(2) === layer.inDim) return;
+  throw new ShapeError(
+    'SHAPE_MISMATCH',
+    `${layer.constructor.name}: input [${input.shape}]; give [b, seq, ${layer.inDim}].`,
+  );
+}
+
 /** Long short-term memory; weights as PyTorch's: input, forget, cell and output gate. */
 export class LSTM extends RNN<LSTMState> {
   constructor(inDim: number, hiddenDim: number, config: LSTMConfig, vb: VarBuilder) {
@@ -140,6 +143,45 @@ export class LSTM extends RNN<LSTMState> {
 
   zeroState(batchDim: number): LSTMState {
     return { h: this.zeros(batchDim), c: this.zeros(batchDim) };
+  }
+
+  /** One kernel for all steps where the device has it, in f32 without gradients. */
+  override seqInit(input: Tensor, initState: LSTMState): LSTMState[] {
+    checkSequence(this, input);
+    return scope(() => {
+      const all = this.#allSteps(input, initState);
+      if (!all) return super.seqInit(input, initState);
+      const at = (x: Tensor, step: number) => x.narrow(1, step, 1).squeeze(1);
+      return Array.from({ length: input.dim(1) }, (_, step) => ({ h: at(all.h, step), c: at(all.c, step) }));
+    });
+  }
+
+  override forward(xs: Tensor): Tensor {
+    checkSequence(this, xs);
+    return scope(() => this.#allSteps(xs, this.zeroState(xs.dim(0)))?.h ?? super.forward(xs));
+  }
+
+  /** Outputs and cells of all steps, [b, seq, hidden], by the device's kernel; undefined where that is not for these. */
+  #allSteps(input: Tensor, { h, c }: LSTMState): LSTMState | undefined {
+    const { hiddenDim: hidden, wIh, wHh, bIh, bHh, inDim } = this;
+    const [rows, steps] = input.shape;
+    const operands = [input, h, c, wIh, wHh, bIh, bHh].filter((x) => x !== undefined);
+    const { device } = wIh;
+    const { recurrent } = device.backend;
+    const recorded = isGradEnabled() && operands.some((x) => x.trackOp);
+    const alike = operands.every((x) => x.dtype === 'f32' && x.device === device);
+    const fits = [h, c].every((x) => x.rank === 2 && x.dim(0) === rows && x.dim(1) === hidden);
+    if (!recurrent?.supportsLstm(hidden) || recorded || !alike || !fits || input.elemCount === 0) return undefined;
+    const products = input.reshape([rows * steps, inDim]).matmul(wIh.t());
+    const bias = bIh && bHh ? bIh.add(bHh) : (bIh ?? bHh);
+    const gates = bias ? products.broadcastAdd(bias) : products;
+    const part = (x: Tensor) => x.contiguous().storagePart();
+    const made = recurrent.lstm({
+      ...{ rows, steps, hidden, reversed: this.config.direction === 'backward' },
+      ...{ gates: part(gates), weight: part(wHh), h: part(h), c: part(c) },
+    });
+    const shape = [rows, steps, hidden];
+    return { h: Tensor.fromStorage(made.h, shape, device), c: Tensor.fromStorage(made.c, shape, device) };
   }
 
   step(input: Tensor, state: LSTMState): LSTMState {
@@ -185,6 +227,7 @@ export function gru(inDim: number, hiddenDim: number, config: GRUConfig, vb: Var
 }
 
 const STATE = kinds.fields({ h: kinds.TENSOR });
+const LSTM_STATE = kinds.fields({ h: kinds.TENSOR, c: kinds.TENSOR });
 const STATES = kinds.kind((value) => Array.isArray(value) && value.every(STATE.test), 'give an array of states');
 
 kinds.checkCalls(
@@ -201,7 +244,9 @@ kinds.checkCalls(
   LSTM.prototype,
   {
     zeroState: { batchDim: kinds.COUNT },
-    step: { input: kinds.TENSOR, state: kinds.fields({ h: kinds.TENSOR, c: kinds.TENSOR }) },
+    step: { input: kinds.TENSOR, state: LSTM_STATE },
+    seqInit: { input: kinds.TENSOR, initState: LSTM_STATE },
+    forward: { xs: kinds.TENSOR },
   },
   'LSTM.',
 );

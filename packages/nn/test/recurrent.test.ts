@@ -5,7 +5,7 @@
 import { type Device, memoryStats, scope, Tensor } from '@x/core';
 import { testDevices } from '@x/testing/devices';
 import { describe, expect, it } from 'vitest';
-import { causalConv1d, gatedDeltaRule, type SequenceSpans, selectiveScan, ssd } from '../src';
+import { causalConv1d, gatedDeltaRule, lstm, type SequenceSpans, selectiveScan, ssd, VarBuilder } from '../src';
 
 const NOWHERE = 2 ** 32 - 1;
 const SLOTS = 7;
@@ -225,6 +225,55 @@ describe.each(testDevices().map(String))('layers with states on %s', (name) => {
       expect(() => heads.run(made.rows, made.weights, pool, spans)).toThrow(code('INVALID_ARGUMENT', /dtLimit/));
     });
   });
+
+  it.each([
+    [1, 1, 1],
+    [7, 3, 33],
+    [2, 2, 600],
+  ])('a long short-term memory of %i rows, %i steps and %i units', (rows, steps, hidden) => {
+    scope(() => {
+      const noise = noiseOf(rows + hidden);
+      const shapes = {
+        weight_ih: [4 * hidden, 3],
+        weight_hh: [4 * hidden, hidden],
+        bias_ih: [4 * hidden],
+        x: [rows, steps, 3],
+      };
+      const host = Object.fromEntries(
+        Object.entries(shapes).map(([key, shape]) => [key, noise(shape.reduce((product, size) => product * size, 1))]),
+      );
+      host.weight_hh = host.weight_hh.map((value) => value / Math.sqrt(hidden));
+      const [h, c] = [new Float64Array(rows * hidden), new Float64Array(rows * hidden)];
+      const outputs = new Float64Array(rows * steps * hidden);
+      for (let step = 0; step < steps; step++) {
+        const before = h.slice();
+        for (let row = 0; row < rows; row++) {
+          for (let unit = 0; unit < hidden; unit++) {
+            const gates = [0, 1, 2, 3].map((gate) => {
+              const own = gate * hidden + unit;
+              let sum = host.bias_ih[own];
+              for (let k = 0; k < 3; k++) sum += host.weight_ih[own * 3 + k] * host.x[(row * steps + step) * 3 + k];
+              for (let k = 0; k < hidden; k++) sum += host.weight_hh[own * hidden + k] * before[row * hidden + k];
+              return sum;
+            });
+            const at = row * hidden + unit;
+            c[at] = sigmoid(gates[1]) * c[at] + sigmoid(gates[0]) * Math.tanh(gates[2]);
+            h[at] = outputs[(row * steps + step) * hidden + unit] = sigmoid(gates[3]) * Math.tanh(c[at]);
+          }
+        }
+      }
+      const named = Object.entries(shapes).map(([key, shape]) => [
+        `${key}_l0`,
+        Tensor.from(host[key], { shape, device }),
+      ]);
+      const vb = VarBuilder.fromTensors(Object.fromEntries(named), { device });
+      using layer = lstm(3, hidden, { bHhInit: null }, vb);
+      const xs = Tensor.from(host.x, { shape: shapes.x, device });
+      close(layer.forward(xs), outputs);
+      const states = layer.seq(xs);
+      close(states[steps - 1].c, c);
+    });
+  });
 });
 
 function spansOf(
@@ -237,14 +286,19 @@ function spansOf(
   return { starts: places(starts), counts, from: places(from), to: places(to) };
 }
 
-/** Numbers as layers meet them; rows as views of a wider matrix, as of a product of several. */
-function inputsOf({ rows, weights }: Layer, total: number, device: Device, seed: number) {
+/** Numbers between -1 and 1. */
+function noiseOf(seed: number) {
   let state = seed + 1;
-  const noise = (count: number) =>
+  return (count: number) =>
     Float32Array.from({ length: count }, () => {
       state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
       return state / 2 ** 31 - 1;
     });
+}
+
+/** Numbers as layers meet them; rows as views of a wider matrix, as of a product of several. */
+function inputsOf({ rows, weights }: Layer, total: number, device: Device, seed: number) {
+  const noise = noiseOf(seed);
   const host: Values = {};
   const tensors = { rows: {} as Record<string, Tensor>, weights: {} as Record<string, Tensor> };
   for (const [name, width] of Object.entries(rows)) {

@@ -105,11 +105,31 @@ export interface GatedDeltaRuleProblem extends DecayProblem {
   eps: number;
 }
 
+/** A long short-term memory over rows of equally many steps. Everything is f32 and contiguous. */
+export interface LstmProblem {
+  rows: number;
+  steps: number;
+  hidden: number;
+  /** From the last step to the first. */
+  reversed: boolean;
+  /** [rows, steps, 4 · hidden]: input, forget, cell and output gate without what the state adds. */
+  gates: StoragePart;
+  /** [4 · hidden, hidden]: what it adds. */
+  weight: StoragePart;
+  /** [rows, hidden]: output and cell before the first step. */
+  h: StoragePart;
+  c: StoragePart;
+}
+
 export interface RecurrentOps {
   /** Whether {@link ssd} and {@link gatedDeltaRule} are for keys of this size. */
   supportsKeys(keyDim: number): boolean;
   /** Whether {@link selectiveScan} is for channels with so many values. */
   supportsScan(n: number): boolean;
+  /** Whether {@link lstm} is for so many units. */
+  supportsLstm(hidden: number): boolean;
+  /** Outputs and cells of all steps, each [rows, steps, hidden]. */
+  lstm(problem: LstmProblem): { h: BackendStorage; c: BackendStorage };
   /** [rows, channels] */
   causalConv1d(problem: CausalConv1dProblem, spans: StateSpans, pool: StatePoolPart): BackendStorage;
   /** [rows, channels] */

@@ -227,3 +227,43 @@ export function launchGatedDeltaRule(
     a.out,
   ]);
 }
+
+/** `lstm_pack_f32`. */
+export interface LstmPackArguments {
+  hidden: number;
+  weights: Address;
+  packed: Address;
+}
+
+export function launchLstmPack(device: Launcher, kernel: string, shape: LaunchShape, a: LstmPackArguments): void {
+  device.launch(RECURRENT, kernel, shape, [a.hidden, a.weights, a.packed]);
+}
+
+/** `lstm_f32`. */
+export interface LstmArguments {
+  rows: number;
+  steps: number;
+  hidden: number;
+  reversed: boolean;
+  gates: Address;
+  packed: Address;
+  h: Address;
+  c: Address;
+  outputs: Address;
+  cells: Address;
+}
+
+export function launchLstm(device: Launcher, kernel: string, shape: LaunchShape, a: LstmArguments): void {
+  device.launch(RECURRENT, kernel, shape, [
+    a.rows,
+    a.steps,
+    a.hidden,
+    Number(a.reversed),
+    a.gates,
+    a.packed,
+    a.h,
+    a.c,
+    a.outputs,
+    a.cells,
+  ]);
+}

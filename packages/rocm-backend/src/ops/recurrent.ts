@@ -3,6 +3,7 @@ import type {
   CausalConv1dProblem,
   DecayProblem,
   GatedDeltaRuleProblem,
+  LstmProblem,
   RecurrentOps,
   RowsPart,
   SelectiveScanProblem,
@@ -14,7 +15,14 @@ import type { KernelDevice } from '../device';
 import { unsupported } from '../errors';
 import { kernelName } from '../kernel-name';
 import { clamp, type LaunchShape } from '../launch-shape';
-import { launchCausalConv1d, launchGatedDeltaRule, launchSelectiveScan, launchSsd } from '../launchers/recurrent';
+import {
+  launchCausalConv1d,
+  launchGatedDeltaRule,
+  launchLstm,
+  launchLstmPack,
+  launchSelectiveScan,
+  launchSsd,
+} from '../launchers/recurrent';
 import type { KernelStorage } from '../storage';
 import { filled } from './result';
 
@@ -26,6 +34,10 @@ const HOST_COLUMNS = 4;
 const HOST_CHANNELS = 16;
 const SCAN_VALUES = 16;
 const THREADS = 128;
+/** The constants of kernels/recurrent/lstm.h; units are a multiple of those of every target. */
+const LSTM_HIDDEN = 1024;
+const LSTM_UNITS = 32;
+const LSTM_THREADS = 512;
 /** Few channels a block, so that few of them are many blocks. */
 const SCAN_THREADS = 64;
 const HOST_BLOCKS_PER_CU = 4;
@@ -43,6 +55,51 @@ export class DeviceRecurrentOps implements RecurrentOps {
 
   supportsScan(n: number): boolean {
     return n > 0 && n % SCAN_VALUES === 0;
+  }
+
+  supportsLstm(hidden: number): boolean {
+    return hidden > 0 && hidden <= LSTM_HIDDEN;
+  }
+
+  /** A block a row, or on the host some of them. */
+  lstm({ rows, steps, hidden, reversed, ...parts }: LstmProblem): { h: KernelStorage; c: KernelStorage } {
+    const device = this.#device;
+    const { warpSize, multiprocessorCount } = device.hip.properties;
+    const padded = Math.ceil(hidden / LSTM_UNITS) * LSTM_UNITS;
+    const packed = device.allocUninit(4 * padded * hidden, 'f32');
+    const made: KernelStorage[] = [];
+    try {
+      const place = this.#shape(padded, THREADS);
+      launchLstmPack(device, 'lstm_pack_f32', place, {
+        hidden,
+        weights: device.address(parts.weight),
+        packed: packed.ptr,
+      });
+      for (let i = 0; i < 2; i++) made.push(device.allocUninit(rows * steps * hidden, 'f32'));
+      const threads = clamp(Math.ceil(hidden / warpSize) * warpSize, warpSize, LSTM_THREADS);
+      const shape: LaunchShape = device.shapes.isHost
+        ? { grid: clamp(rows, 1, multiprocessorCount), block: 1 }
+        : { grid: device.shapes.blocks(rows, threads), block: threads };
+      const [gates, h, c] = [parts.gates, parts.h, parts.c].map((part) => device.address(part));
+      const outputs = { outputs: made[0].ptr, cells: made[1].ptr };
+      launchLstm(device, 'lstm_f32', shape, {
+        rows,
+        steps,
+        hidden,
+        reversed,
+        gates,
+        packed: packed.ptr,
+        h,
+        c,
+        ...outputs,
+      });
+      return { h: made[0], c: made[1] };
+    } catch (error) {
+      for (const storage of made) storage.dispose();
+      throw error;
+    } finally {
+      packed.dispose();
+    }
   }
 
   /** A block a row and a part of its channels. */

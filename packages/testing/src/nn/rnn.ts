@@ -1,5 +1,5 @@
 /** Recurrent layers on one device: candle-nn's tests/rnn.rs, whose values are PyTorch's, and what they leave out. */
-import { type Device, memoryStats, scope, Tensor } from '@x/core';
+import { type Device, memoryStats, noGrad, scope, Tensor } from '@x/core';
 import { GRU, gru, LSTM, lstm, type RnnConfig, VarBuilder, VarMap } from '@x/nn';
 import { describe, expect, test } from 'vitest';
 import { expectClose } from './close';
@@ -65,6 +65,34 @@ export function rnnSuite(name: string, device: () => Device): void {
         using backward = make(2, 3, { direction: 'backward', layerIdx: 2 }, builder(rows, 'l2_reverse'));
         const expected = forward.forward(sequence().flip([1])).flip([1]);
         expectClose(backward.forward(sequence()), expected.toVecSync(), 1e-6);
+      }
+    });
+
+    check('sequences of several lengths and widths, with and without gradients', () => {
+      device().setSeed(6);
+      for (const [batch, steps, hidden] of [
+        [1, 1, 1],
+        [3, 4, 16],
+        [7, 3, 33],
+        [2, 5, 130],
+      ]) {
+        for (const direction of ['forward', 'backward'] as const) {
+          using map = new VarMap();
+          const bIhInit = batch === 3 ? null : undefined;
+          using layer = lstm(5, hidden, { direction, bIhInit }, VarBuilder.fromVarMap(map, { device: device() }));
+          const xs = Tensor.from(values(batch * steps * 5, 3), { shape: [batch, steps, 5], device: device() });
+          const start = { h: layer.zeroState(batch).h.add(0.25), c: layer.zeroState(batch).c.sub(0.5) };
+          // Variables are recorded, which is done step by step.
+          const recorded = layer.seqInit(xs, start);
+          const states = noGrad(() => layer.seqInit(xs, start));
+          expect(states.length).toBe(steps);
+          for (const [i, { h, c }] of states.entries()) {
+            expectClose(h, recorded[i].h.toVecSync(), 2e-6);
+            expectClose(c, recorded[i].c.toVecSync(), 2e-6);
+          }
+          const all = noGrad(() => layer.forward(xs.transpose(0, 1).contiguous().transpose(0, 1)));
+          expectClose(all, layer.forward(xs).toVecSync(), 2e-6);
+        }
       }
     });
 
