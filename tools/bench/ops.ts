@@ -1,11 +1,13 @@
 /**
  * Times tensor operations through the public API, one JSON line an op:
  *
- *   tsx tools/bench/ops.ts [--device cuda:0] [--only REGEX] [--scale N] [--torch [--python FILE]]
+ *   tsx tools/bench/ops.ts [--device cuda:0] [--only REGEX] [--scale N] [--torch [--python FILE]] [--processor-time]
  *
  * A figure is the median of 30 runs between two device events after warm-up, outputs going back to the allocator. With
  * `--torch`, PyTorch (of `python3`) runs each op on the same GPU or CPU, five rounds of six in turn with ours, since a GPU's
  * memory gets faster and slower by a few percent within seconds; `ratio` is its time over ours.
+ * `--processor-time` is for a CPU that others use too: the time that a process was given, of all its threads and JavaScript's,
+ * and PyTorch on one thread, which waits for no other.
  * Copy bandwidth of the run is the line `copy_f32`, which comes first.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -34,12 +36,14 @@ async function main(): Promise<void> {
       scale: { type: 'string', default: '1' },
       torch: { type: 'boolean', default: false },
       python: { type: 'string', default: 'python3' },
+      'processor-time': { type: 'boolean', default: false },
     },
   });
   const device = values.device === 'auto' ? await Device.auto() : Device.parse(values.device);
-  const time = timer(device);
+  const ofProcessor = values['processor-time'];
+  const time = ofProcessor ? processorTimer(device) : timer(device);
   const wanted = new RegExp(values.only);
-  const torch = values.torch ? new TorchRunner(values.python, device, values.scale) : undefined;
+  const torch = values.torch ? new TorchRunner(values.python, device, values.scale, ofProcessor) : undefined;
   const ratios: number[] = [];
   try {
     const small = benchGroups(Math.max(Number(values.scale), COMPILED.scale));
@@ -114,6 +118,17 @@ function timer(device: Device): (op: BenchOp) => number {
   };
 }
 
+/** Milliseconds that a run takes of the processors, waiting included where a thread spins. */
+function processorTimer(device: Device): (op: BenchOp) => number {
+  return (op) => {
+    const before = process.cpuUsage();
+    op.run();
+    device.synchronizeSync();
+    const { user, system } = process.cpuUsage(before);
+    return (user + system) / 1000;
+  };
+}
+
 function timesOf(once: () => number, warmUp: typeof WARM_UP): number[] {
   const begin = performance.now();
   for (let i = 0; i < warmUp.runs || performance.now() - begin < warmUp.ms; i++) once();
@@ -139,10 +154,12 @@ class TorchRunner {
   readonly #process: ChildProcess;
   readonly #answers: AsyncIterator<string>;
 
-  constructor(python: string, device: Device, scale: string) {
+  constructor(python: string, device: Device, scale: string, ofProcessor: boolean) {
     const script = join(fileURLToPath(new URL('.', import.meta.url)), 'torch_ops.py');
     const kind = device.kind === 'cuda' || device.kind === 'rocm' ? 'cuda' : 'cpu';
-    this.#process = spawn(python, [script, '--device', kind, '--scale', scale], { stdio: ['pipe', 'pipe', 'inherit'] });
+    const more = ofProcessor ? ['--threads', '1', '--processor-time'] : [];
+    const args = [script, '--device', kind, '--scale', scale, ...more];
+    this.#process = spawn(python, args, { stdio: ['pipe', 'pipe', 'inherit'] });
     this.#answers = createInterface({ input: this.#process.stdout! })[Symbol.asyncIterator]();
   }
 
