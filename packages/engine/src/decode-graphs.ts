@@ -3,9 +3,12 @@
  * tokens and a width of their block tables, and replayed with other tokens, positions, places and tables. Hundreds of
  * launches, which take the host longer than the device, become one. Each token is a row with a table and a length of its own,
  * so a sequence may have several of them: a token and the drafts behind it.
+ * Sequences with an adapter have graphs of their own where all of a step have the same one; a step of several is computed as any
+ * pass.
  */
 import { type CapturedGraph, CaptureError, type Tensor } from '@x/core';
-import type { CausalModel } from '@x/transformers';
+import type { CausalModel, Lora } from '@x/transformers';
+import { type AdapterUse, adaptedRows } from './adapters';
 import { PagedKv } from './kv/paged';
 import type { KvPool } from './kv/pool';
 import { fillSpans, type SpanSizes, spanSizes, spansOf } from './kv/spans';
@@ -39,16 +42,18 @@ interface Sizes extends ChoiceSizes, SpanSizes {
   tables: number;
 }
 
-/** What a graph is for: rows, blocks of each, and how tokens are chosen; without that it gives logits. */
+/** What a graph is for: rows, blocks of each, their adapter, and how tokens are chosen; without that it gives logits. */
 interface Kind {
   batch: number;
   width: number;
+  adapter: AdapterUse | undefined;
   choice: ChoiceShape | undefined;
 }
 
 interface Captured {
   inputs: StepInputs<Sizes>;
   graph: CapturedGraph<Tensor>;
+  lora: Lora | undefined;
 }
 
 export class DecodeGraphs {
@@ -80,6 +85,15 @@ export class DecodeGraphs {
     return this.step(steps, samplers, (words) => readChoices(words, samplers));
   }
 
+  /** Gives the graphs of an adapter back, which read its memory. */
+  forget(lora: Lora): void {
+    for (const [key, captured] of this.graphs) {
+      if (captured?.lora !== lora) continue;
+      this.graphs.delete(key);
+      discard(captured);
+    }
+  }
+
   dispose(): void {
     for (const captured of this.graphs.values()) discard(captured);
     this.graphs.clear();
@@ -93,14 +107,17 @@ export class DecodeGraphs {
   ): T | undefined {
     const tokens = steps.reduce((sum, { ids }) => sum + ids.length, 0);
     const batch = BATCHES.find((size) => size >= tokens);
-    if (!this.usable || batch === undefined) return undefined;
+    const [{ cache }] = steps;
+    const { adapter } = cache;
+    const isAlike = steps.every((step) => step.cache.adapter?.key === adapter?.key);
+    if (!this.usable || batch === undefined || !isAlike) return undefined;
     if (this.version !== this.pool.version) this.dispose();
     this.version = this.pool.version;
     const longest = this.pool.hasBlocks ? Math.max(...steps.map(({ cache }) => cache.blocks.length)) : 1;
     const width = Math.max(MIN_WIDTH, 2 ** Math.ceil(Math.log2(longest)));
     const choice = samplers && choiceShape(samplers, batch, this.model.config.vocabSize);
-    const kind: Kind = { batch, width, choice };
-    const key = `${batch} ${width} ${choice?.edits} ${choice?.masked} ${choice?.top}`;
+    const kind: Kind = { batch, width, adapter, choice };
+    const key = `${batch} ${width} ${choice?.edits} ${choice?.masked} ${choice?.top} ${adapter?.key}`;
     const known = this.graphs.get(key);
     this.graphs.delete(key);
     if (known === undefined) {
@@ -117,7 +134,7 @@ export class DecodeGraphs {
 
   private capture<T>(
     key: string,
-    { batch, width, choice }: Kind,
+    { batch, width, adapter, choice }: Kind,
     use: (output: Tensor) => T,
     fill: (inputs: Captured['inputs']) => void,
   ): T | undefined {
@@ -143,7 +160,12 @@ export class DecodeGraphs {
           tables: tables.reshape([batch, width]),
         } as const;
         const spans = pool.states && spansOf(inputs.pieces, new Array<number>(batch).fill(1));
-        const pass = model.pass({ tokens, positions, outputs: 'all' }, new PagedKv(pool, slots, [segment], spans));
+        const rows = adaptedRows([{ use: adapter, count: batch }]);
+        const lora = { tokens: rows, outputs: rows };
+        const pass = model.pass(
+          { tokens, positions, outputs: 'all', lora },
+          new PagedKv(pool, slots, [segment], spans),
+        );
         for (;;) {
           const step = pass.next();
           if (step.done) return choice ? enqueueChoices(step.value!, inputs.pieces, choice) : step.value!;
@@ -151,12 +173,12 @@ export class DecodeGraphs {
       });
       const result = use(graph.outputs);
       if (graph.isCaptured) {
-        this.graphs.set(key, { inputs, graph });
+        this.graphs.set(key, { inputs, graph, lora: adapter?.adapter });
         this.limit();
       } else {
         // Here a graph is the function itself, for a batch that is larger than it has to be.
         this.usable = false;
-        discard({ inputs, graph });
+        discard({ inputs, graph, lora: undefined });
       }
       return result;
     } catch (error) {

@@ -5,6 +5,7 @@
 
 import { performance } from 'node:perf_hooks';
 import { type Tokenizer, TransformersError } from '@x/transformers';
+import { ADAPTER_OPTION, type AdapterChoice, type AdapterUse } from './adapters';
 import { type Constraint, checkMask } from './constraint';
 import type { SequenceCache } from './kv/sequence-cache';
 import { boolean, callback, checkOptions, number, type OptionRule, signal } from './options';
@@ -46,6 +47,8 @@ export interface GenerateOptions<T = unknown> extends SamplingOptions, Structure
    * in other pieces may differ in its last bits. Default true.
    */
   reusePrompt?: boolean;
+  /** Compute with a LoRA adapter of the model, by its name, or at another `scale` than 1. Default: the model as it is. */
+  adapter?: AdapterChoice;
   /** Which tokens may come next, asked before each. Default: all. */
   constraint?: Constraint;
   /**
@@ -152,6 +155,7 @@ export const GENERATE_OPTIONS = {
   ],
   ignoreEos: boolean,
   reusePrompt: boolean,
+  adapter: ADAPTER_OPTION,
   constraint: [
     (value) => typeof (value as Constraint)?.mask === 'function' && typeof (value as Constraint).accept === 'function',
     'an object with mask() and accept()',
@@ -174,6 +178,7 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
   private readonly ends: ReadonlySet<number>;
   private readonly makeDrafter: (() => Drafter) | undefined;
   private readonly drafts: SpeculativeStats = { steps: 0, drafted: 0, accepted: 0 };
+  private readonly adapter: AdapterUse | undefined;
   /** What was shown. */
   private shown = '';
   private started = false;
@@ -200,7 +205,8 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
       );
     }
     const { tokenizer } = host;
-    const { maxContext, model } = host.scheduler.runner;
+    const { maxContext, model, adapters } = host.scheduler.runner;
+    this.adapter = adapters.use(options.adapter);
     const { vocabSize } = model.config;
     this.constraint = structureOf(options, tokenizer, vocabSize, host.stopIds ?? tokenizer.eosIds);
     this.ends = new Set(options.ignoreEos ? [] : (host.stopIds ?? tokenizer.eosIds));
@@ -299,7 +305,7 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
     const { tokenizer } = host;
     options.signal?.throwIfAborted();
     const { scheduler } = host;
-    const cache = scheduler.open();
+    const cache = scheduler.open(false, this.adapter);
     const drafter = this.makeDrafter?.();
     const reach = new Reach(drafter?.tokens ?? 0);
     let working = performance.now();

@@ -2,6 +2,8 @@
  * Runs language models: sequences and their key-value caches, batching, sampling and generation. A model computes, the
  * engine remembers.
  */
+
+export type { AdapterChoice, AdapterUse } from './adapters';
 export {
   ChatSession,
   type ChatSessionOptions,
@@ -32,7 +34,12 @@ export {
 } from './generation';
 export { type CacheDType, defaultCacheDtype, KvPool, type KvPoolOptions, type KvPoolStats } from './kv/pool';
 export { SequenceCache } from './kv/sequence-cache';
-export { LanguageModel, type LanguageModelParts, type PromptFileOptions } from './language-model';
+export {
+  LanguageModel,
+  type LanguageModelParts,
+  type LoadAdapterOptions,
+  type PromptFileOptions,
+} from './language-model';
 export { type LoadModelOptions, loadModel } from './load';
 export { checkOptions, type OptionRule } from './options';
 export { Runner, type Step } from './runner';

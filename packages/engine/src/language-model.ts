@@ -6,6 +6,7 @@ import {
   type ChatMessage,
   ChatTemplate,
   type DecoderConfig,
+  type LoraBase,
   type Tokenizer,
   TransformersError,
 } from '@x/transformers';
@@ -34,6 +35,8 @@ export interface LanguageModelParts {
   loadMs: number;
   /** A hash of the model, for prompts on disk. */
   identity?: () => string;
+  /** Of the model, for adapters. */
+  architecture?: LoraBase['architecture'];
 }
 
 export interface PromptFileOptions {
@@ -41,6 +44,12 @@ export interface PromptFileOptions {
   signal?: AbortSignal;
 }
 
+export interface LoadAdapterOptions {
+  /** Stops between two layers' matrices; the promise rejects with the signal's reason. */
+  signal?: AbortSignal;
+}
+
+const LOAD_ADAPTER_OPTIONS = { signal } satisfies Record<keyof LoadAdapterOptions, OptionRule>;
 const PROMPT_FILE_OPTIONS = { signal } satisfies Record<keyof PromptFileOptions, OptionRule>;
 
 /**
@@ -62,7 +71,8 @@ export class LanguageModel {
   private readonly identity: (() => string) | undefined;
   private disposed = false;
 
-  constructor({ model, tokenizer, chatTemplate, maxContext, cache, loadMs, identity }: LanguageModelParts) {
+  constructor(parts: LanguageModelParts) {
+    const { model, tokenizer, chatTemplate, maxContext, cache, loadMs, identity, architecture } = parts;
     this.tokenizer = tokenizer;
     this.ownTemplate = chatTemplate;
     this.config = model.config;
@@ -70,7 +80,8 @@ export class LanguageModel {
     this.maxContext = maxContext;
     this.loadMs = loadMs;
     this.identity = identity;
-    this.runner = new Runner(model, maxContext, cache);
+    const { config } = model;
+    this.runner = new Runner(model, maxContext, cache, architecture && { architecture, config });
     this.scheduler = new BatchScheduler(this.runner);
     this.sequence = this.scheduler.open(true);
   }
@@ -231,6 +242,32 @@ export class LanguageModel {
       scheduler.close(cache);
       for (const layer of saved.layers.values()) layer.dispose();
     }
+  }
+
+  /**
+   * Loads a LoRA adapter beside the model, for `generate`'s `adapter`; weights stay as they are. Texts may be under way.
+   * @param path a folder that PEFT saved (adapter_config.json, adapter_model.safetensors), or a GGUF file of llama.cpp's converter
+   * @throws TransformersError INVALID_OPTION for a name that is taken, BAD_ADAPTER for one that does not fit the model,
+   *   UNSUPPORTED_ADAPTER for another kind (DoRA, modules_to_save, ...); FileFormatError for missing and damaged files
+   */
+  async loadAdapter(name: string, path: string, options: LoadAdapterOptions = {}): Promise<void> {
+    this.checkAlive('loadAdapter');
+    checkOptions('loadAdapter', options, LOAD_ADAPTER_OPTIONS);
+    await this.runner.adapters.load(name, path, options.signal);
+  }
+
+  /**
+   * Forgets an adapter. Texts that are under way with it go on; its memory is given back when the last of them ends.
+   * @throws TransformersError INVALID_OPTION for a name that is not there
+   */
+  unloadAdapter(name: string): void {
+    this.checkAlive('unloadAdapter');
+    this.runner.adapters.unload(name);
+  }
+
+  /** Names of the adapters, in the order in which they were loaded. */
+  get adapters(): readonly string[] {
+    return this.runner.adapters.names;
   }
 
   /** Of keys and values in the cache. */

@@ -20,6 +20,7 @@ import {
   type WeightOptions,
   Weights,
 } from '@x/transformers';
+import { ADAPTERS_OPTION } from './adapters';
 import { type CacheDType, defaultCacheDtype } from './kv/pool';
 import { LanguageModel } from './language-model';
 import { findModel, HUB_SOURCE, type HubSource, modelPath } from './model-files';
@@ -62,6 +63,11 @@ export interface LoadModelOptions extends HubSource {
    * Default: what the device's memory holds.
    */
   maxCachePositions?: number;
+  /**
+   * LoRA adapters by the names that `generate`'s `adapter` gives: paths of folders that PEFT saved, or of GGUF files. Others may come
+   * later (`loadAdapter`). Default: none.
+   */
+  adapters?: Readonly<Record<string, string>>;
 }
 
 const DEFAULT_CONTEXT = 4096;
@@ -79,6 +85,7 @@ const OPTIONS = {
   cacheDtype: [(value) => ['f32', 'f16', 'bf16'].includes(value as string), '"f32", "f16" or "bf16"'],
   chatTemplate: [(value) => typeof value === 'string' && value !== '', "'chatml' or the text of a Jinja template"],
   maxCachePositions: [(value) => Number.isInteger(value) && (value as number) >= 1, 'a whole number of 1 or more'],
+  adapters: ADAPTERS_OPTION,
   ...HUB_SOURCE,
 } satisfies Record<keyof LoadModelOptions, OptionRule>;
 
@@ -147,7 +154,7 @@ async function assemble(
   maxContext: number,
   { tokenizer, own, identity }: { tokenizer: Tokenizer; own: ChatTemplate | undefined; identity: () => string },
   start: number,
-  { cacheDtype, maxCachePositions, chatTemplate: chosen }: LoadModelOptions,
+  { cacheDtype, maxCachePositions, chatTemplate: chosen, adapters = {} }: LoadModelOptions,
 ): Promise<LanguageModel> {
   if (config.bidirectional) {
     throw new TransformersError(
@@ -168,7 +175,16 @@ async function assemble(
   const cache = { dtype, maxPositions: maxCachePositions };
   const chatTemplate = chosen === undefined ? own : templateOf(chosen, own, tokenizer);
   const loadMs = performance.now() - start;
-  return new LanguageModel({ model, tokenizer, chatTemplate, maxContext, cache, loadMs, identity });
+  const parts = { model, tokenizer, chatTemplate, maxContext, cache, loadMs, identity, architecture };
+  const loaded = new LanguageModel(parts);
+  try {
+    for (const [name, path] of Object.entries(adapters))
+      await loaded.loadAdapter(name, path, { signal: source.signal });
+    return loaded;
+  } catch (error) {
+    loaded.dispose();
+    throw error;
+  }
 }
 
 /** The template that was asked for, with the special tokens of the model. */

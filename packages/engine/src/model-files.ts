@@ -56,6 +56,12 @@ export async function findModel(path: string): Promise<ModelFiles> {
 
 async function weightFiles(directory: string): Promise<string[]> {
   const names = await readdir(directory);
+  if (names.includes('adapter_config.json') && !names.includes('config.json'))
+    throw new FileFormatError(
+      'FILE_NOT_FOUND',
+      `${directory}: it holds an adapter, which changes a model and is none. Load the model, and give this directory to loadModel's adapters or to loadAdapter.`,
+      { path: directory },
+    );
   for (const name of ['model.safetensors.index.json', 'model.safetensors'])
     if (names.includes(name)) return [join(directory, name)];
   const found = names.filter((name) => name.endsWith('.safetensors')).sort();

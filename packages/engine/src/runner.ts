@@ -3,7 +3,8 @@
  * and commits what was written when all layers are through. Decode steps are replayed from graphs where the device has them.
  */
 import type { Tensor } from '@x/core';
-import { type CausalModel, type ForwardPass, TransformersError } from '@x/transformers';
+import { type Batch, type CausalModel, type ForwardPass, type LoraBase, TransformersError } from '@x/transformers';
+import { Adapters, type AdapterUse, adaptedRows } from './adapters';
 import { DecodeGraphs } from './decode-graphs';
 import { PagedKv, type Segment } from './kv/paged';
 import { KvPool, type KvPoolOptions } from './kv/pool';
@@ -28,15 +29,17 @@ export interface Step {
 
 export class Runner {
   readonly pool: KvPool;
+  readonly adapters: Adapters;
   private readonly graphs: DecodeGraphs | undefined;
   /** Whether the device chooses tokens. */
   private readonly chooses: boolean;
 
-  /** @param maxContext positions that a sequence may have */
+  /** @param maxContext positions that a sequence may have @param base what adapters are opened for; without it there are none */
   constructor(
     readonly model: CausalModel,
     readonly maxContext: number,
     cache: KvPoolOptions = {},
+    base?: Omit<LoraBase, 'pairs'>,
   ) {
     const { device, kvLayouts, stateLayouts } = model;
     this.pool = new KvPool(kvLayouts, device, cache, stateLayouts);
@@ -48,6 +51,7 @@ export class Runner {
     const hasKernels = isPaged && (!this.pool.states || device.backend.recurrent !== undefined);
     if (hasKernels) this.graphs = new DecodeGraphs(model, this.pool);
     this.chooses = canChoose(device, model.config.vocabSize);
+    this.adapters = new Adapters(model.lora, base, (lora) => this.graphs?.forget(lora));
   }
 
   /**
@@ -61,9 +65,9 @@ export class Runner {
     return pool.states && start < boundary && boundary < end ? boundary : end;
   }
 
-  /** An empty sequence: the caller's to dispose. */
-  cache(): SequenceCache {
-    return this.pool.sequence(this.maxContext);
+  /** An empty sequence: the caller's to dispose. @throws DisposedError for an adapter that was unloaded */
+  cache(adapter?: AdapterUse): SequenceCache {
+    return this.pool.sequence(this.maxContext, adapter);
   }
 
   /** {@link pass} to its end, with logits; a graph of it where each sequence has one token. Of steps without drafts. */
@@ -143,7 +147,7 @@ export class Runner {
     const view = new PagedKv(this.pool, slots, segments, this.pool.states && spansOf(inputs.pieces, counts));
     const wanted = !logits ? 'none' : tokens.dim(0) === outputs.dim(0) ? 'all' : outputs;
     try {
-      const result = yield* this.model.pass({ tokens, positions, outputs: wanted }, view);
+      const result = yield* this.model.pass({ tokens, positions, outputs: wanted, lora: adaptersOf(steps) }, view);
       for (const step of steps) step.cache.commit(known(step));
       return result;
     } finally {
@@ -310,6 +314,15 @@ function samplersOfTokens(steps: readonly Step[], samplers: readonly Sampler[]):
     const first = ids.length - drafts - 1;
     return Array.from(ids, (_, i) => (i < first ? undefined : samplers[next++]));
   });
+}
+
+/** Which rows of a batch adapters are for: of its tokens, and of those whose logits are wanted. */
+function adaptersOf(steps: readonly Step[]): Batch['lora'] {
+  if (!steps.some(({ cache }) => cache.adapter)) return undefined;
+  return {
+    tokens: adaptedRows(steps.map(({ cache, ids }) => ({ use: cache.adapter, count: ids.length }))),
+    outputs: adaptedRows(steps.map(({ cache, drafts = 0 }) => ({ use: cache.adapter, count: drafts + 1 }))),
+  };
 }
 
 /** Blocks of the longest sequence. */

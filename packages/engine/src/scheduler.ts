@@ -9,6 +9,7 @@ import { AsyncResource } from 'node:async_hooks';
 import { performance } from 'node:perf_hooks';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { TransformersError } from '@x/transformers';
+import type { AdapterUse } from './adapters';
 import type { SequenceCache } from './kv/sequence-cache';
 import { Pacer } from './pacer';
 import type { Runner } from './runner';
@@ -77,9 +78,11 @@ export class BatchScheduler {
   /**
    * An empty sequence. {@link close} it.
    * @param kept it does not give up its blocks for others, which the scheduler has sequences do between two steps
+   * @param adapter what its tokens are computed with; default none
+   * @throws DisposedError for an adapter that was unloaded
    */
-  open(kept = false): SequenceCache {
-    const cache = this.runner.cache();
+  open(kept = false, adapter?: AdapterUse): SequenceCache {
+    const cache = this.runner.cache(adapter);
     this.sequences.set(cache, { state: kept ? 'kept' : 'idle', since: performance.now() });
     return cache;
   }
@@ -249,7 +252,9 @@ export class BatchScheduler {
         request.reject(error);
       }
     }
-    return ready;
+    // Sequences with one adapter are neighbours, so that each adapter is one product a layer.
+    const keyOf = ({ cache }: Request) => cache.adapter?.key ?? '';
+    return ready.sort((a, b) => keyOf(a).localeCompare(keyOf(b)));
   }
 
   /** Computes what a sequence had to give up. */

@@ -5,6 +5,7 @@
 import { CandleError } from '@x/core';
 
 export type TransformersErrorCode =
+  | 'BAD_ADAPTER'
   | 'BAD_CHAT_TEMPLATE'
   | 'BAD_CONFIG'
   | 'BAD_GGUF_METADATA'
@@ -20,6 +21,7 @@ export type TransformersErrorCode =
   | 'INVALID_VALUE'
   | 'NO_CHAT_TEMPLATE'
   | 'TEXT_INCOMPLETE'
+  | 'UNSUPPORTED_ADAPTER'
   | 'UNSUPPORTED_MODEL'
   | 'UNSUPPORTED_TOKENIZER';
 

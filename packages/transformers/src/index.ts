@@ -3,6 +3,8 @@
  * `@x/engine` runs it.
  */
 
+export type { LoraBase } from './adapters/base';
+export { openLora } from './adapters/open';
 export type { ChatMessage, ChatPiece, ChatRole, ToolCall, ToolDefinition } from './chat/messages';
 export { checkMessages } from './chat/normalize';
 export type { ReplyFormat } from './chat/reply/formats';
@@ -57,7 +59,9 @@ export {
 export * from './tokenizer';
 export { type CheckedModel, checkWeights, type WeightsReport } from './weights/check-weights';
 export type { LinearGroup } from './weights/linear-group';
+export { checkLora, Lora, type LoraDelta, type LoraFile, type LoraRows, LoraSites } from './weights/lora';
 export { QuantizedVarBuilder } from './weights/quantized-var-builder';
+export { checkpointRow } from './weights/row-order';
 export { type StoredTensor, type TensorForm, type TensorNamePair, TensorNames } from './weights/tensor-names';
 export { openSafetensors, type ProgressListener, WeightFile, type WeightFileOptions } from './weights/weight-file';
 export { type LinearPart, type TensorLayout, type WeightOptions, Weights } from './weights/weights';

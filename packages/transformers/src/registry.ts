@@ -108,6 +108,11 @@ export const SUPPORTED_ARCHITECTURES: readonly string[] = ARCHITECTURES.filter((
 
 /** @throws FileFormatError for a missing or mistyped key, TransformersError UNSUPPORTED_MODEL, BAD_CONFIG */
 export function describeGguf(metadata: GgufMetadata): ModelDescription {
+  if (metadata.string('general.type', 'model') === 'adapter')
+    throw new TransformersError(
+      'UNSUPPORTED_MODEL',
+      "The file holds an adapter, which changes a model and is none. Load the model, and give this file to loadModel's adapters or to loadAdapter.",
+    );
   const name = metadata.string('general.architecture');
   const source = ggufConfig(metadata);
   const architecture = ARCHITECTURES.find(({ gguf, isInGguf }) => gguf === name && isInGguf?.(source) !== false);

@@ -90,14 +90,17 @@ export class BlockIndex {
     return true;
   }
 
-  /** The block that holds `tokens`, all of a block's, behind `previous` (undefined for the first). */
-  find(previous: number | undefined, tokens: readonly number[]): number | undefined {
-    return this.byKey.get(this.key(previous, tokens));
+  /**
+   * The block that holds `tokens`, all of a block's, behind `previous` (undefined for the first).
+   * @param variant of the model that computed it, such as an adapter; what others computed is not found
+   */
+  find(previous: number | undefined, tokens: readonly number[], variant = ''): number | undefined {
+    return this.byKey.get(this.key(previous, tokens, variant));
   }
 
   /** Says what a block that became full holds. Of two with the same content one is found: the one that is returned. */
-  fill(block: number, previous: number | undefined, tokens: readonly number[]): number {
-    const key = this.key(previous, tokens);
+  fill(block: number, previous: number | undefined, tokens: readonly number[], variant = ''): number {
+    const key = this.key(previous, tokens, variant);
     const entry = this.blocks[block];
     const other = this.byKey.get(key);
     if (other !== undefined) {
@@ -121,7 +124,9 @@ export class BlockIndex {
     entry.content = ROOT;
   }
 
-  private key(previous: number | undefined, tokens: readonly number[]): string {
-    return `${previous === undefined ? ROOT : this.blocks[previous].content}:${tokens.join()}`;
+  /** Whatever follows a first block is found behind its content only, so the variant is part of first keys alone. */
+  private key(previous: number | undefined, tokens: readonly number[], variant: string): string {
+    const before = previous === undefined ? `${ROOT} ${variant}` : this.blocks[previous].content;
+    return `${before}:${tokens.join()}`;
   }
 }

@@ -6,6 +6,7 @@
 import { type Device, DisposedError, type DType, keep, OutOfMemoryError, scope, sizeInBytes, Tensor } from '@x/core';
 import type { PagedCache } from '@x/nn';
 import { type KvLayout, type StateLayout, TransformersError } from '@x/transformers';
+import type { AdapterUse } from '../adapters';
 import { BlockIndex } from './blocks';
 import { SequenceCache } from './sequence-cache';
 import { StatePool, type StateStats } from './states';
@@ -93,9 +94,9 @@ export class KvPool {
     return this.layouts.some((layout) => layout);
   }
 
-  /** An empty sequence of at most `maxLength` positions. */
-  sequence(maxLength: number): SequenceCache {
-    return new SequenceCache(this, maxLength);
+  /** An empty sequence of at most `maxLength` positions. @param adapter what its tokens are computed with; default none */
+  sequence(maxLength: number, adapter?: AdapterUse): SequenceCache {
+    return new SequenceCache(this, maxLength, adapter);
   }
 
   /** The blocks of one layer; the pool's, and others after {@link version} changed. */

@@ -4,6 +4,7 @@
  * another slot, and commits at its end, so that one that fails changes nothing.
  */
 import { ShapeError } from '@x/core';
+import type { AdapterUse } from '../adapters';
 import type { KvPool } from './pool';
 import { NO_SLOT } from './states';
 
@@ -15,12 +16,16 @@ export class SequenceCache {
   private state: number | undefined;
   /** The slot that the next pass writes. */
   private next: number | undefined;
+  private disposed = false;
 
-  /** @internal `KvPool.sequence`. @param maxLength positions at most */
+  /** @internal `KvPool.sequence`. @param maxLength positions at most @param adapter what its tokens are computed with */
   constructor(
     private readonly pool: KvPool,
     readonly maxLength: number,
-  ) {}
+    readonly adapter?: AdapterUse,
+  ) {
+    adapter?.hold();
+  }
 
   /** Positions held. */
   get length(): number {
@@ -65,7 +70,7 @@ export class SequenceCache {
     if (this.table.length > 0) throw new Error('internal: a sequence that has blocks adopts no others');
     const found: number[] = [];
     for (let start = 0; start + blockSize < ids.length; start += blockSize) {
-      const block = index.find(found.at(-1), ids.slice(start, start + blockSize));
+      const block = index.find(found.at(-1), ids.slice(start, start + blockSize), this.adapter?.key);
       if (block === undefined) break;
       found.push(block);
     }
@@ -111,7 +116,7 @@ export class SequenceCache {
     }
     for (let i = before; (i + 1) * this.pool.blockSize <= this.filled; i++) {
       const tokens = this.ids.slice(i * this.pool.blockSize, (i + 1) * this.pool.blockSize);
-      const block = index.fill(this.table[i], i === 0 ? undefined : this.table[i - 1], tokens);
+      const block = index.fill(this.table[i], i === 0 ? undefined : this.table[i - 1], tokens, this.adapter?.key);
       if (states && (i + 1) * this.pool.blockSize === this.filled) states.snapshot(block, this.state!);
     }
   }
@@ -134,7 +139,7 @@ export class SequenceCache {
    */
   fork(length: number): SequenceCache {
     this.checkLength('fork at', length);
-    const other = this.pool.sequence(this.maxLength);
+    const other = this.pool.sequence(this.maxLength, this.adapter);
     const { positions, blocks, state } = this.held(this.table, this.ids, length);
     for (const block of this.table.slice(0, blocks)) {
       this.pool.index.share(block);
@@ -151,10 +156,12 @@ export class SequenceCache {
     this.stand(0, undefined);
   }
 
-  /** Gives the blocks back. */
+  /** Gives the blocks back, and its use of the adapter. Harmless when repeated. */
   dispose(): void {
     this.evict();
     this.ids = [];
+    if (!this.disposed) this.adapter?.release();
+    this.disposed = true;
   }
 
   /** What can be gone on from of the first `length` positions of these blocks: all, or where there are states up to one that is held. */
@@ -170,7 +177,8 @@ export class SequenceCache {
     if (table === this.table && most === this.filled) return { ...whole, state: this.state };
     for (let blocks = Math.floor(most / blockSize); blocks > 0; blocks--) {
       // Another block may have this content, and the state.
-      const block = index.find(table[blocks - 2], ids.slice((blocks - 1) * blockSize, blocks * blockSize));
+      const tokens = ids.slice((blocks - 1) * blockSize, blocks * blockSize);
+      const block = index.find(table[blocks - 2], tokens, this.adapter?.key);
       const state = block === undefined ? undefined : states.at(block);
       if (state !== undefined) return { positions: blocks * blockSize, blocks, state };
     }

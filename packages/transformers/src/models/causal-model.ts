@@ -6,6 +6,7 @@
 import type { Device, Tensor } from '@x/core';
 import type { Activations, PagedCache, SequenceSpans } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
+import type { LoraRows, LoraSites } from '../weights/lora';
 
 /** Tokens of one or more sequences, one sequence after the other. Everything lies on the model's device. */
 export interface Batch {
@@ -15,6 +16,8 @@ export interface Batch {
   positions: Tensor;
   /** Which tokens' logits are wanted: [rows], u32; or the hidden states of all tokens, behind the last norm, instead. */
   outputs: Tensor | 'all' | 'none' | 'hidden';
+  /** Whose rows adapters are for: of the tokens, and of those whose logits are wanted. Default: nobody's. */
+  lora?: { readonly tokens: readonly LoraRows[]; readonly outputs: readonly LoraRows[] };
 }
 
 export interface AttendOptions {
@@ -97,6 +100,8 @@ export interface CausalModel {
   readonly kvLayouts: readonly (KvLayout | undefined)[];
   /** A layer each; undefined for one without a state. Left out: none has one. */
   readonly stateLayouts?: readonly (StateLayout | undefined)[];
+  /** What adapters can change. Left out: nothing. */
+  readonly lora?: LoraSites;
   /**
    * Returns logits [rows, vocabSize] of the tokens that `batch.outputs` names, or hidden states [tokens, hiddenSize]; f32, the
    * caller's to dispose.

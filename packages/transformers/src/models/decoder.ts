@@ -7,6 +7,7 @@ import type { Module } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
 import { unsupported } from '../config/problems';
 import { readsOf } from '../weights/linear-group';
+import type { LoraSites } from '../weights/lora';
 import { inDtype, project } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
 import type { Angles, Rotation } from './attention';
@@ -70,6 +71,7 @@ export type Own = <T extends { dispose(): void }>(thing: T) => T;
 interface Parts {
   /** Of what goes into the head. */
   activations: Weights['activations'];
+  lora: LoraSites;
   embed: Module;
   /** Embeddings of positions. */
   places: Module | undefined;
@@ -119,6 +121,7 @@ export class Decoder implements CausalModel {
       const rotations = await options.rotations(own);
       return new Decoder(config, source.device, {
         activations: source.activations,
+        lora: source.lora,
         embed,
         places: places || undefined,
         options,
@@ -133,9 +136,13 @@ export class Decoder implements CausalModel {
     }
   }
 
-  *pass({ tokens, positions, outputs }: Batch, kv: KvView): ForwardPass {
+  get lora(): LoraSites {
+    return this.parts.lora;
+  }
+
+  *pass({ tokens, positions, outputs, lora: adapted }: Batch, kv: KvView): ForwardPass {
     this.checkAlive();
-    const { activations, embed, places, options, rotations, layers, norm, head } = this.parts;
+    const { activations, lora, embed, places, options, rotations, layers, norm, head } = this.parts;
     const { embeddingScale = 1, logitScale = 1, logitSoftcap } = options;
     const parts = layers.reduce((sum, layer) => sum + (layer.feed ? 2 : 1), 0);
     const steps = parts + (outputs === 'none' ? 0 : 1);
@@ -152,7 +159,8 @@ export class Decoder implements CausalModel {
       // Between two steps anything may have happened.
       this.checkAlive();
       const before = at;
-      at = scope(run);
+      // Another pass may have its turn before the next step, with other adapters.
+      at = lora.during(adapted?.tokens, () => scope(run));
       // Where nothing was to be added, x stays the same.
       for (const tensor of tensors(before)) if (!tensors(at).includes(tensor)) tensor.dispose();
       return { output: at.delta ?? at.x, share: ++taken / steps };
@@ -174,13 +182,14 @@ export class Decoder implements CausalModel {
       if (outputs === 'none') return undefined;
       this.checkAlive();
       if (outputs === 'hidden') return scope(() => normed(at, norm, 'f32').input as Tensor);
-      return scope(() => {
+      const logitsOf = () => {
         const wanted = outputs === 'all' ? at : rowsAt(at, outputs);
         const { input } = normed(wanted, norm, readsOf(head, activations));
         const rows = inDtype(project(head, input, activations), 'f32');
         const logits = logitScale === 1 ? rows : rows.mul(logitScale);
         return logitSoftcap === undefined ? logits : logits.div(logitSoftcap).tanh().mul(logitSoftcap);
-      });
+      };
+      return lora.during(adapted?.outputs, () => scope(logitsOf));
     } finally {
       for (const thing of [...tensors(at), ...angles]) thing.dispose();
     }
@@ -193,7 +202,8 @@ export class Decoder implements CausalModel {
   dispose(): void {
     if (this.disposed) return;
     this.disposed = true;
-    const { embed, places, rotations, layers, norm, head } = this.parts;
+    const { lora, embed, places, rotations, layers, norm, head } = this.parts;
+    lora.dispose();
     for (const part of [embed, places, ...rotations, ...layers, norm, head]) part?.dispose();
   }
 }

@@ -33,9 +33,15 @@ export class QLinear extends OwningModule {
   }
 }
 
+/** A layer that reads activations in blocks while `takesBlocks` says so. */
+export interface BlockLayer extends Omit<Module, 'forward'> {
+  readonly takesBlocks: boolean;
+  forward(xs: Activations): Tensor;
+}
+
 /** Whether a layer reads activations in blocks. */
-export function takesBlocks(layer: Module): layer is QLinear {
-  return layer instanceof QLinear && layer.takesBlocks;
+export function takesBlocks(layer: Module | BlockLayer): layer is BlockLayer {
+  return (layer as Partial<BlockLayer>).takesBlocks === true;
 }
 
 /** What a layer makes of activations, which are in blocks only if it takes these; numbers are given in `dtype`. */

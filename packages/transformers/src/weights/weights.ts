@@ -11,6 +11,7 @@ import { unsupported } from '../config/problems';
 import { ExpertLinear } from './expert-linear';
 import { HeadLinear } from './head-linear';
 import { type LinearGroup, StackedGroup, separateGroups } from './linear-group';
+import { LoraSites } from './lora';
 import { QLinear } from './q-linear';
 import type { TensorNamePair } from './tensor-names';
 import { type ProgressListener, WeightFile } from './weight-file';
@@ -73,6 +74,8 @@ export class Weights {
   readonly activations: DenseDType;
   /** How rotated pairs lie in the query and key rows of this file. */
   readonly ropeKind: RopeKind;
+  /** What adapters add to the linear layers that are made here. */
+  readonly lora: LoraSites;
   /** Of matrices that are numbers. */
   readonly dtype: DenseDType;
   private readonly file: WeightFile;
@@ -90,6 +93,7 @@ export class Weights {
     const isGguf = hasBlocks(file);
     this.ropeKind = pairs === 'reordered' ? (isGguf ? 'interleaved' : 'half') : pairs;
     this.normOffset = isGguf ? 0 : normOffset;
+    this.lora = new LoraSites(device, this.activations, this.ropeKind);
     this.file = new WeightFile(file, { names, signal, onProgress });
     this.builder = VarBuilder.fromBackend(this.file, { device });
   }
@@ -107,7 +111,7 @@ export class Weights {
   /** The layer y = x · Wᵀ (+ bias, when the file has one); x and y are of {@link activations}. @param name as {@link has} */
   async linear(name: string, out: number, width: number): Promise<Module> {
     using weight = await this.layerMatrix(name, [out, width]);
-    return this.product(weight, await this.bias(name, out));
+    return this.lora.layer(this.product(weight, await this.bias(name, out)), [{ name, out }], width);
   }
 
   /**
@@ -128,7 +132,8 @@ export class Weights {
         const outs = run.map(({ out }) => out);
         using weight =
           run.length === 1 ? weights[first].share() : QTensor.stack(weights.slice(first, first + run.length));
-        return new StackedGroup(this.product(weight, await this.stackedBias(run)), outs, this.activations);
+        const layer = this.lora.layer(this.product(weight, await this.stackedBias(run)), run, width);
+        return new StackedGroup(layer, outs, this.activations);
       };
       return await separateGroups(runs.map((run) => () => stack(run)));
     } finally {
@@ -170,7 +175,9 @@ export class Weights {
   /** A table from u32 ids [n] to f32 rows [n, width], and, for models with tied embeddings, the product with the table. */
   async embedding(name: string, rows: number, width: number): Promise<{ lookup: Module; asLinear(): Module }> {
     const table = await this.matrix(name, [rows, width]);
-    return { lookup: new TableRows(table), asLinear: () => this.product(table) };
+    // What adapters know as the head is then this product.
+    const asLinear = () => this.lora.layer(this.product(table), [{ name: 'output', out: rows }], width);
+    return { lookup: new TableRows(table), asLinear };
   }
 
   async norm(name: string, size: number, eps: number): Promise<RmsNorm> {

@@ -1,0 +1,181 @@
+/**
+ * LoRA adapters of a loaded model, by names: which there are, who uses them, and what a request asks for. An adapter that is
+ * unloaded is found no more and goes when the last sequence that has it ends.
+ */
+import { DisposedError, didYouMean } from '@x/core';
+import { type Lora, type LoraBase, type LoraRows, type LoraSites, openLora, TransformersError } from '@x/transformers';
+import type { OptionRule } from './options';
+
+/** An adapter for a text, by its name. `scale` multiplies what it adds; default 1. */
+export type AdapterChoice = string | { name: string; scale?: number };
+
+export const ADAPTER_OPTION: OptionRule = [
+  (value) => typeof value === 'string' || isChoice(value),
+  'the name of an adapter, or { name, scale }',
+];
+
+export const ADAPTERS_OPTION: OptionRule = [
+  (value) => isObject(value) && Object.values(value as object).every((path) => typeof path === 'string'),
+  "an object of paths by the adapters' names",
+];
+
+function isObject(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isChoice(value: unknown): boolean {
+  if (!isObject(value)) return false;
+  const { name, scale = 1, ...rest } = value as Record<string, unknown>;
+  return typeof name === 'string' && Number.isFinite(scale) && Object.keys(rest).length === 0;
+}
+
+/** An adapter at a scale, as a sequence has it. Each sequence holds it until it ends. */
+export class AdapterUse {
+  constructor(
+    private readonly entry: Entry,
+    readonly scale: number,
+  ) {}
+
+  get adapter(): Lora {
+    return this.entry.lora;
+  }
+
+  /** What keys and values that were made with it are known by. */
+  get key(): string {
+    return `${this.entry.lora.id}*${this.scale}`;
+  }
+
+  /** @throws DisposedError where it was unloaded meanwhile */
+  hold(): void {
+    this.entry.hold();
+  }
+
+  release(): void {
+    this.entry.release();
+  }
+}
+
+class Entry {
+  private users = 0;
+  private retired = false;
+
+  /** @param free called when it was unloaded and nobody uses it */
+  constructor(
+    readonly name: string,
+    readonly lora: Lora,
+    private readonly free: (lora: Lora) => void,
+  ) {}
+
+  hold(): void {
+    if (this.retired) {
+      const message = `generate: the adapter "${this.name}" was unloaded; load it again.`;
+      throw new DisposedError('DISPOSED', message);
+    }
+    this.users++;
+  }
+
+  release(): void {
+    this.users--;
+    this.freeIfUnused();
+  }
+
+  retire(): void {
+    this.retired = true;
+    this.freeIfUnused();
+  }
+
+  private freeIfUnused(): void {
+    if (this.retired && this.users === 0) this.free(this.lora);
+  }
+}
+
+export class Adapters {
+  private readonly entries = new Map<string, Entry>();
+  /** Names that are being loaded. */
+  private readonly loading = new Set<string>();
+
+  /** @param forget called before an adapter's memory goes */
+  constructor(
+    private readonly sites: LoraSites | undefined,
+    private readonly base: Omit<LoraBase, 'pairs'> | undefined,
+    private readonly forget: (lora: Lora) => void,
+  ) {}
+
+  get names(): string[] {
+    return [...this.entries.keys()];
+  }
+
+  /**
+   * @throws TransformersError INVALID_OPTION for a name that is taken, BAD_ADAPTER, UNSUPPORTED_ADAPTER; FileFormatError;
+   *   the signal's reason
+   */
+  async load(name: string, path: string, signal?: AbortSignal): Promise<void> {
+    const { sites, base } = this;
+    if (name === '' || this.entries.has(name) || this.loading.has(name)) {
+      const what =
+        name === '' ? 'the name is empty; give one' : `there is an adapter "${name}"; unload it, or take another name`;
+      throw new TransformersError('INVALID_OPTION', `loadAdapter: ${what}.`);
+    }
+    if (!sites || !base) {
+      const message =
+        'loadAdapter: the layers of this model are not known by names, since it was not loaded from files; use loadModel.';
+      throw new TransformersError('UNSUPPORTED_MODEL', message);
+    }
+    signal?.throwIfAborted();
+    this.loading.add(name);
+    try {
+      const file = openLora(path, { ...base, pairs: sites.pairs });
+      try {
+        const lora = await sites.attach(file, signal);
+        const free = () => {
+          this.forget(lora);
+          sites.detach(lora);
+        };
+        this.entries.set(name, new Entry(name, lora, free));
+      } finally {
+        file.close();
+      }
+    } finally {
+      this.loading.delete(name);
+    }
+  }
+
+  /** @throws TransformersError INVALID_OPTION for a name that is not there */
+  unload(name: string): void {
+    const entry = this.find('unloadAdapter', name);
+    this.entries.delete(name);
+    entry.retire();
+  }
+
+  /** What a request asks for; undefined for the model as it is. @throws TransformersError INVALID_OPTION */
+  use(choice: AdapterChoice | undefined): AdapterUse | undefined {
+    if (choice === undefined) return undefined;
+    const { name, scale = 1 } = typeof choice === 'string' ? { name: choice } : choice;
+    return new AdapterUse(this.find('generate', name), scale);
+  }
+
+  private find(op: string, name: string): Entry {
+    const entry = this.entries.get(name);
+    if (entry) return entry;
+    const { names } = this;
+    const rest = names.length > 0 ? `Adapters: ${names.join(', ')}` : 'None is loaded: use loadAdapter';
+    throw new TransformersError(
+      'INVALID_OPTION',
+      `${op}: there is no adapter ${JSON.stringify(name)}.${didYouMean(name, names)} ${rest}.`,
+    );
+  }
+}
+
+/** The rows of a batch that have adapters. @param steps whose rows follow each other, `count` each */
+export function adaptedRows(steps: readonly { use: AdapterUse | undefined; count: number }[]): LoraRows[] {
+  const rows: (LoraRows & { key: string })[] = [];
+  let start = 0;
+  for (const { use, count } of steps) {
+    const last = rows.at(-1);
+    if (use && last?.key === use.key && last.start + last.count === start)
+      rows[rows.length - 1] = { ...last, count: last.count + count };
+    else if (use) rows.push({ adapter: use.adapter, scale: use.scale, key: use.key, start, count });
+    start += count;
+  }
+  return rows;
+}
