@@ -1,6 +1,7 @@
 /** Options of generating text, once for all commands: as flags, and by their names in a chat's `/set`. */
 import type { GenerateOptions } from '@x/engine';
 import { type Command, InvalidArgumentError } from 'commander';
+import { type AdapterSource, adapterSource } from './merge-adapters';
 import { decimal, someText, wholeNumber } from './option-values';
 
 export interface GenerateFlags {
@@ -19,6 +20,7 @@ export interface GenerateFlags {
   logitBias?: Record<number, number>;
   stop?: string[];
   maxContext?: number;
+  lora?: AdapterSource;
 }
 
 /** An option whose value is one word. */
@@ -30,6 +32,9 @@ export interface Setting {
   description: string;
   parse(text: string): unknown;
 }
+
+/** What the adapter of `--lora` is called. */
+export const ADAPTER = 'lora';
 
 const share = decimal({ from: 0, to: 1, above: true });
 const penalty = decimal({ from: -100, to: 100 });
@@ -117,6 +122,7 @@ export function addGenerateFlags(command: Command, defaults: { maxTokens?: numbe
       ...all,
       someText('Give some text.')(text),
     ])
+    .option('--lora <path[=scale]>', 'compute with this LoRA adapter, a folder of PEFT or a .gguf file', adapterSource)
     .option('--max-context <tokens>', 'size of the KV cache, default the model’s own, at most 4096', wholeNumber(1));
 }
 
@@ -134,5 +140,6 @@ export function generateOptionsOf(flags: GenerateFlags): GenerateOptions {
     const value = flags[key as keyof GenerateFlags];
     if (value !== undefined) options[key] = value;
   }
+  if (flags.lora) options.adapter = { name: ADAPTER, scale: flags.lora.scale };
   return options;
 }

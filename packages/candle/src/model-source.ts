@@ -8,7 +8,17 @@ import { Device, FileFormatError, scope, Tensor } from '@x/core';
 import { readJsonFile, ShardedSafetensors } from '@x/core/files';
 import { isHubName } from '@x/hub';
 import { type BlockFormat, byteLengthOf, GgufFile, type GgufValue, gguf } from '@x/quantized';
-import { type GgufExport, type GgufTensorName, ggufExport, readTokenizerJson, WeightFile } from '@x/transformers';
+import {
+  checkpointRow,
+  describeConfig,
+  describeGguf,
+  type GgufExport,
+  type GgufTensorName,
+  ggufExport,
+  type ModelDescription,
+  readTokenizerJson,
+  WeightFile,
+} from '@x/transformers';
 import { type DownloadOptions, download } from './download';
 
 export interface SourceTensor {
@@ -21,6 +31,8 @@ export interface SourceTensor {
   readonly byteLength: number;
   /** The blocks' format, where the source has them as GGUF does, so that they can be copied. */
   readonly format?: BlockFormat;
+  /** Its values are not those of the source's blocks. Default false. */
+  readonly merged?: boolean;
   /** The source's blocks in pieces; only with `format`. */
   blocks?(): Iterable<Uint8Array>;
   /** Values of rows [first, first + count) in f32; a row is the last dimension. */
@@ -35,6 +47,8 @@ export interface ModelSource {
   readonly tensors: readonly SourceTensor[];
   /** Files that are read; none may be the output. */
   readonly paths: readonly string[];
+  /** What model it is, where the source says it. @throws TransformersError UNSUPPORTED_MODEL, BAD_CONFIG */
+  describe?(): ModelDescription;
   close(): void;
 }
 
@@ -86,18 +100,21 @@ function openGguf(path: string): ModelSource {
       done() {},
     };
   });
-  return { kind: 'gguf', metadata: file.metadata, tensors, paths: file.paths, close: () => file.close() };
+  const describe = () => describeGguf(file.metadata);
+  return { kind: 'gguf', metadata: file.metadata, tensors, paths: file.paths, describe, close: () => file.close() };
 }
 
 /** A Hugging Face directory of a language model: names, row order, metadata and tokenizer become GGUF's. */
 function openCheckpoint(directory: string, weights: string | string[]): ModelSource {
   const tokenizer = join(directory, 'tokenizer.json');
+  const config = readJsonFile(join(directory, 'config.json'));
   const { metadata, names, tensors, ropeFactors } = ggufExport(
-    readJsonFile(join(directory, 'config.json')),
+    config,
     existsSync(tokenizer) ? readTokenizerJson(tokenizer) : undefined,
     basename(resolve(directory)),
   );
-  return fromSafetensors(weights, new Map(Object.entries(metadata)), tensors, { names, ropeFactors });
+  const source = fromSafetensors(weights, new Map(Object.entries(metadata)), tensors, { names, ropeFactors });
+  return { ...source, describe: () => describeConfig(config) };
 }
 
 function openTensors(path: string): ModelSource {
@@ -159,12 +176,6 @@ function checkpointTensor(
       loaded = undefined;
     },
   };
-}
-
-/** The checkpoint's row that is row `row` in GGUF, in heads of `size` rows: neighbours come from both halves of the head. */
-function checkpointRow(row: number, size: number): number {
-  const within = row % size;
-  return row - within + (within % 2) * (size / 2) + Math.floor(within / 2);
 }
 
 function inMemory(name: string, values: Float32Array): SourceTensor {

@@ -22,6 +22,7 @@ import {
 } from '@x/quantized';
 import { Command, InvalidArgumentError } from 'commander';
 import { interruptible } from '../interrupt';
+import { type AdapterSource, adapterSources, mergeAdapters } from '../merge-adapters';
 import { localModel, type ModelSource, openModel, rowsOf, type SourceTensor } from '../model-source';
 import { wholeNumber } from '../option-values';
 import { formatBytes, guarded, paint, printJson, table } from '../output';
@@ -31,6 +32,7 @@ interface QuantizeOptions {
   imatrix?: string;
   threads?: number;
   allowRequantize?: boolean;
+  lora?: AdapterSource[];
   json?: boolean;
 }
 
@@ -43,6 +45,8 @@ export interface QuantizeReport {
   quantized: number;
   /** Weights that importance data was found for. */
   weighted: number;
+  /** Weights that adapters were merged into. */
+  merged: number;
   types: Record<string, number>;
   inputBytes: number;
   outputBytes: number;
@@ -50,6 +54,8 @@ export interface QuantizeReport {
 }
 
 export interface QuantizeRun extends Pick<QuantizeOptions, 'imatrix' | 'threads' | 'allowRequantize'> {
+  /** LoRA adapters that are merged into the weights. */
+  adapters?: readonly AdapterSource[];
   /** Stops between two pieces and removes what was written. */
   signal?: AbortSignal;
   /** Called after every piece with the values done and in all, and the weight's name. */
@@ -68,6 +74,11 @@ export function quantizeCommand(): Command {
     .option('--imatrix <file>', 'importance data that llama-imatrix collected, in either of its forms')
     .option('--threads <count>', 'threads to quantise with, default one a processor', wholeNumber(1, 1024))
     .option('--allow-requantize', 'quantise weights that are quantised already, which loses more than once')
+    .option(
+      '--lora <path[=scale]>',
+      'merge this LoRA adapter into the weights; several times for several',
+      adapterSources,
+    )
     .option('--json', 'print one JSON object')
     .action((input: string, output: string, options: QuantizeOptions) =>
       guarded(options.json, () => interruptible((signal) => run(input, output, options, signal))),
@@ -84,6 +95,7 @@ async function run(name: string, output: string, options: QuantizeOptions, signa
   try {
     const result = await quantizeModel(input, output, options.type, {
       ...options,
+      adapters: options.lora,
       signal,
       onProgress: shown ? (done, total, name) => process.stderr.write(progressLine(done, total, name)) : undefined,
     });
@@ -100,8 +112,9 @@ async function run(name: string, output: string, options: QuantizeOptions, signa
 const PIECE_VALUES = 2 ** 22;
 
 /**
- * Does the command's work. Raises `FileFormatError` for files that cannot be read or written, and `CandleError`
- * INVALID_ARGUMENT for weights that are quantised already and importance data of other sizes.
+ * Does the command's work. Raises `FileFormatError` for files that cannot be read or written, `CandleError`
+ * INVALID_ARGUMENT for weights that are quantised already and importance data of other sizes, and `TransformersError`
+ * BAD_ADAPTER and UNSUPPORTED_ADAPTER for adapters that do not fit.
  */
 export async function quantizeModel(
   input: string,
@@ -110,7 +123,7 @@ export async function quantizeModel(
   options: QuantizeRun = {},
 ): Promise<QuantizeReport> {
   const started = performance.now();
-  const source = openModel(input);
+  const source = mergeAdapters(openModel(input), options.adapters ?? []);
   try {
     const existing = statSync(output, { throwIfNoEntry: false });
     const replaced = source.paths.find((path) => existing !== undefined && isSame(statSync(path), existing));
@@ -126,6 +139,7 @@ export async function quantizeModel(
       tensors: source.tensors.length,
       quantized: 0,
       weighted: 0,
+      merged: 0,
       types: {},
       inputBytes: 0,
       outputBytes: 0,
@@ -138,6 +152,7 @@ export async function quantizeModel(
       report.inputBytes += tensor.byteLength;
       if (type !== tensor.type) report.quantized++;
       if (importance !== undefined) report.weighted++;
+      if (tensor.merged) report.merged++;
       const onPiece = (values: number) => {
         done += values;
         options.onProgress?.(done, total, tensor.name);
@@ -178,14 +193,15 @@ function planTypes(
     importance: imatrix !== undefined,
   });
   const types = new Map<string, QuantType>();
-  for (const { name, type, format } of source.tensors) {
-    const wanted = plan.get(name);
+  for (const { name, type, format, merged } of source.tensors) {
+    const kept = source.kind === 'gguf' && format !== undefined ? format.type : 'f32';
+    const wanted = plan.get(name) ?? kept;
     const plain = format === undefined || format.blockSize === 1;
-    if (wanted === undefined) types.set(name, source.kind === 'gguf' && format !== undefined ? format.type : 'f32');
-    else if (plain || format.type === wanted || allowRequantize) types.set(name, wanted);
+    if (plain || (format.type === wanted && !merged) || allowRequantize) types.set(name, wanted);
     else {
+      const why = merged ? ', and the adapter changes it' : '';
       throw invalid(
-        `tensor '${name}' is ${type} already. Quantise from an f32, f16 or bf16 file, or pass --allow-requantize and lose ` +
+        `tensor '${name}' is ${type} already${why}. Quantise from an f32, f16 or bf16 file, or pass --allow-requantize and lose ` +
           'precision twice.',
       );
     }
@@ -271,9 +287,10 @@ function countOf(shape: readonly number[]): number {
 function describe(report: QuantizeReport, stream: NodeJS.WriteStream): string {
   const size = `${formatBytes(report.inputBytes)} to ${formatBytes(report.outputBytes)}`;
   const weighted = report.weighted > 0 ? `, ${report.weighted} with importance` : '';
+  const merged = report.merged > 0 ? `, ${report.merged} with adapters` : '';
   const types = Object.entries(report.types).map(([type, count]) => [`  ${type}`, `${count} tensors`]);
   return [
-    `${report.output}: ${paint('bold', report.type, stream)}, ${size} in ${report.seconds.toFixed(1)} s (${report.quantized} of ${report.tensors} tensors changed${weighted})`,
+    `${report.output}: ${paint('bold', report.type, stream)}, ${size} in ${report.seconds.toFixed(1)} s (${report.quantized} of ${report.tensors} tensors changed${weighted}${merged})`,
     table(types),
   ].join('\n');
 }

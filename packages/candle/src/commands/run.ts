@@ -11,7 +11,7 @@ import { addGenerateFlags, type GenerateFlags, generateOptionsOf } from '../gene
 import { Interrupted, interruptible, isOutputClosed } from '../interrupt';
 import { loadForCommand } from '../load-model';
 import { someText } from '../option-values';
-import { guarded, paint, printJson } from '../output';
+import { guarded, paint, printJson, UsageError } from '../output';
 import { acceptedText, addSpeculativeFlags, checkSpeculative, loadDrafts, type SpeculativeFlags } from '../speculative';
 import { textFromStdin } from '../standard-input';
 
@@ -52,6 +52,8 @@ async function run(name: string, options: RunOptions, signal: AbortSignal): Prom
   const prompt = options.prompt === '-' ? await textFromStdin(signal) : options.prompt;
   const grammar = grammarOf(options);
   checkSpeculative(options);
+  if (options.lora && options.promptCache !== undefined)
+    throw new UsageError('--prompt-cache keeps prompts of the model without adapters. Leave it or --lora out.');
   const { path, ...loaded } = await loadForCommand(name, options, signal);
   using model = loaded.model;
   const { device } = model;
