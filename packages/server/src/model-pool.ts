@@ -20,7 +20,11 @@ export type ModelFile = {
   /** As `loadModel` takes it. It is told to nobody. */
   path: string;
 } & (
-  | { kind?: 'text'; options?: Omit<LoadModelOptions, 'signal' | 'onProgress'> }
+  | {
+      kind?: 'text';
+      /** Each of its `adapters` is a model of its own name to clients. */
+      options?: Omit<LoadModelOptions, 'signal' | 'onProgress'>;
+    }
   /** One that makes vectors of texts. */
   | { kind: 'embedding'; options?: Omit<LoadEmbeddingModelOptions, 'signal' | 'onProgress'> }
 );
@@ -54,9 +58,17 @@ interface Entry {
   timer: NodeJS.Timeout | undefined;
 }
 
+/** What a name stands for: a model, or a model with one of its adapters. */
+interface Named {
+  entry: Entry;
+  adapter?: string;
+}
+
 /** A model in use: it is not unloaded before {@link release}. */
 export interface Lease {
   readonly name: string;
+  /** The adapter that the name stands for. */
+  readonly adapter: string | undefined;
   /** @throws ApiError 400 when it makes no texts */
   readonly model: LanguageModel;
   /** @throws ApiError 400 when it makes no vectors */
@@ -68,6 +80,7 @@ export interface Lease {
 
 export class ModelPool {
   private readonly entries = new Map<string, Entry>();
+  private readonly names = new Map<string, Named>();
   private readonly stopped = new AbortController();
   /** Ends when those who asked before have room. */
   private turn: Promise<unknown> = Promise.resolve();
@@ -89,24 +102,21 @@ export class ModelPool {
       : Object.entries(sources);
     if (named.length === 0) throw new ServerError('INVALID_OPTION', 'There are no models; give at least one.');
     for (const [name, source] of named) {
-      if (name === '' || name.length > 256)
-        throw new ServerError('INVALID_OPTION', `A model is called ${JSON.stringify(name)}; give 1 to 256 characters.`);
-      if (this.entries.has(name))
-        throw new ServerError(
-          'INVALID_OPTION',
-          `Two models are called ${JSON.stringify(name)}; give each its own name.`,
-        );
-      this.entries.set(name, entryOf(name, source, limits.maxModelBytes));
+      const entry = entryOf(name, source, limits.maxModelBytes);
+      this.entries.set(name, entry);
+      this.name(name, { entry });
+      for (const adapter of adaptersOf(entry.file)) this.name(adapter, { entry, adapter });
     }
   }
 
-  /** Names, in the order in which they were given. */
-  list(): { name: string; created: number; state: ModelState; users: number }[] {
-    return [...this.entries.values()].map(({ name, created, model, loading, users }) => ({
+  /** Names, in the order in which they were given, each followed by those of its adapters. */
+  list(): { name: string; created: number; state: ModelState; users: number; adapter?: string }[] {
+    return [...this.names].map(([name, { entry, adapter }]) => ({
       name,
-      created,
-      users,
-      state: model ? 'loaded' : loading ? 'loading' : 'unloaded',
+      created: entry.created,
+      users: entry.users,
+      state: entry.model ? 'loaded' : entry.loading ? 'loading' : 'unloaded',
+      ...(adapter !== undefined && { adapter }),
     }));
   }
 
@@ -119,7 +129,7 @@ export class ModelPool {
 
   /** @throws ApiError 404 */
   check(name: string): void {
-    if (this.entries.has(name)) return;
+    if (this.names.has(name)) return;
     const shown = name.length > 64 ? 'with this long name' : JSON.stringify(name);
     throw new ApiError(404, `There is no model ${shown}; GET /v1/models lists them.`, {
       code: 'model_not_found',
@@ -133,7 +143,7 @@ export class ModelPool {
    */
   async acquire(name: string, signal: AbortSignal): Promise<Lease> {
     this.check(name);
-    const entry = this.entries.get(name)!;
+    const { entry, adapter } = this.names.get(name)!;
     // Counted from here on, so that it is not unloaded meanwhile.
     const mine = this.turn.then(() => this.makeRoomAndLoad(entry, signal));
     this.turn = mine.catch(() => {});
@@ -148,6 +158,7 @@ export class ModelPool {
       };
       return {
         name,
+        adapter,
         any: model,
         release,
         get model() {
@@ -174,6 +185,17 @@ export class ModelPool {
       await entry.loading?.catch(() => {});
       if (entry.file && entry.model) this.unload(entry);
     }
+  }
+
+  /** @throws ServerError INVALID_OPTION */
+  private name(name: string, named: Named): void {
+    if (name === '' || name.length > 256)
+      throw new ServerError('INVALID_OPTION', `A model is called ${JSON.stringify(name)}; give 1 to 256 characters.`);
+    if (this.names.has(name)) {
+      const message = `Two models or adapters are called ${JSON.stringify(name)}; give each its own name.`;
+      throw new ServerError('INVALID_OPTION', message);
+    }
+    this.names.set(name, named);
   }
 
   /** Takes a use of the entry, and begins to load it where there is room. The promise is wrapped so that nobody awaits it here. */
@@ -301,6 +323,11 @@ function entryOf(name: string, source: ModelSource, maxBytes: number): Entry {
     throw new ServerError('INVALID_OPTION', message);
   }
   return { ...common, file, bytes, model: undefined };
+}
+
+/** Names of the adapters that a model is loaded with; what is no list of them is refused when it is loaded. */
+function adaptersOf(file: ModelFile | undefined): string[] {
+  return file === undefined || file.kind === 'embedding' ? [] : Object.keys(file.options?.adapters ?? {});
 }
 
 function isEmbedder(model: Model): model is EmbeddingModel {

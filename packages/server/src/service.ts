@@ -69,9 +69,9 @@ export class Service {
     return fields;
   }
 
-  /** The model that a body names; where there is only one, the body need not. @throws ApiError 400, 404 */
+  /** The model that a body names; where there is only one, adapters aside, the body need not. @throws ApiError 400, 404 */
   modelName(fields: Fields): string {
-    const [only, ...others] = this.pool.list();
+    const [only, ...others] = this.pool.list().filter(({ adapter }) => adapter === undefined);
     const name = fields.string('model') ?? (others.length === 0 ? only.name : undefined);
     this.pool.check(fields.required('model', name));
     return name!;

@@ -1,5 +1,5 @@
 /** `candle serve MODEL...`: models over HTTP in OpenAI's form, and a page to chat in, until Ctrl-C. */
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { Device } from '@x/core';
 import { type LogEntry, type ModelFile, modelName, type RunningServer, ServerError, serve } from '@x/server';
 import { Command } from 'commander';
@@ -21,6 +21,7 @@ interface ServeCommandOptions {
   context?: number;
   chatTemplate?: string;
   embedding?: string[];
+  lora?: string[];
   maxSequences?: number;
   maxWaiting?: number;
   maxTokens?: number;
@@ -49,6 +50,7 @@ export function serveCommand(): Command {
     .option('-c, --context <tokens>', 'of a sequence, default the model’s own, at most 4096', wholeNumber(1))
     .option('--chat-template <file>', 'chatml, or a file with the Jinja text, in place of the models’ own')
     .option('--embedding <models...>', 'models that make vectors of texts', several)
+    .option('--lora <name=path...>', 'LoRA adapters of the one model, each a model of its name', several)
     .option('--max-sequences <count>', 'computed at once; default 32', wholeNumber(1))
     .option('--max-waiting <count>', 'waiting at most; more are told to come again; default 256', wholeNumber(0))
     .option('--max-tokens <count>', 'that a sequence may generate', wholeNumber(1))
@@ -73,9 +75,10 @@ async function run(names: readonly string[], options: ServeCommandOptions, signa
     throw new UsageError('there is no model to serve. Give a .gguf file, a model directory or hf:org/repo.');
   const device = options.device === 'auto' ? await Device.auto() : Device.parse(options.device);
   const chatTemplate = options.chatTemplate === undefined ? undefined : templateOf(options.chatTemplate);
+  const adapters = adaptersOf(options.lora, names.length);
   const models = await modelFiles(
     names,
-    (path) => ({ path, options: { device, maxContext: options.context, chatTemplate } }),
+    (path) => ({ path, options: { device, maxContext: options.context, chatTemplate, adapters } }),
     { json, signal },
   );
   const embedders = await modelFiles(embedding, (path) => ({ path, kind: 'embedding', options: { device } }), {
@@ -125,6 +128,22 @@ async function modelFiles(
     files[name] = describe(await localModel(path, download));
   }
   return files;
+}
+
+/** Adapters by name, of `--lora`. */
+function adaptersOf(list: readonly string[] | undefined, models: number): Record<string, string> | undefined {
+  if (list === undefined) return undefined;
+  if (models !== 1)
+    throw new UsageError(`--lora is of one model, and there are ${models}. Serve the others elsewhere.`);
+  const adapters: Record<string, string> = {};
+  for (const text of list) {
+    const [, name, path] = /^([^=/\\]+)=(.+)$/.exec(text) ?? [];
+    if (name === undefined) throw new UsageError(`--lora: ${text} has no name. Give NAME=PATH.`);
+    if (name in adapters) throw twice(name);
+    if (!existsSync(path)) throw new UsageError(`--lora: there is no ${path}. Give a folder of PEFT or a .gguf file.`);
+    adapters[name] = path;
+  }
+  return adapters;
 }
 
 function twice(name: string): UsageError {

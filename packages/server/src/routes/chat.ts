@@ -16,10 +16,10 @@ export async function chatCompletions(service: Service, job: Job): Promise<Respo
   const name = service.modelName(fields);
   const { messages, n, options, parallel, stream, includeUsage } = readRequest(fields, service.options);
   const work = await service.enter(job, name, n);
-  const { model } = work.lease;
+  const { model, adapter } = work.lease;
   const texts = TokenTexts.of(model.tokenizer);
   const choices = work.tickets.map((_, index): Choice<ChatPiece> & { generation: ChatGeneration } => {
-    const own = { ...options, ...forChoice(options, index), signal: job.signal };
+    const own = { ...options, ...forChoice(options, index), signal: job.signal, adapter };
     return { index, generation: model.generateChat(messages, own) };
   });
   const common = { id: `chatcmpl-${randomUUID()}`, created: Math.floor(Date.now() / 1000), model: name };

@@ -1,8 +1,9 @@
 /** `POST /v1/completions`: texts that go on, as OpenAI's first interface has them. */
 import { randomUUID } from 'node:crypto';
-import type { FinishReason, GenerationStats, LanguageModel, Piece } from '@x/engine';
+import type { FinishReason, GenerationStats, Piece } from '@x/engine';
 import { badField } from '../errors';
 import type { Job } from '../job';
+import type { Lease } from '../model-pool';
 import type { ResolvedOptions } from '../options';
 import { type Fields, shown } from '../request/fields';
 import {
@@ -45,8 +46,7 @@ export async function completions(service: Service, job: Job): Promise<Response>
   const request = readRequest(fields, service.options);
   const { prompts, n, echo, stream, includeUsage } = request;
   const work = await service.enter(job, name, prompts.length * n);
-  const { model } = work.lease;
-  const choices = work.tickets.map((_, index) => new Choice(model, request, index, job.signal));
+  const choices = work.tickets.map((_, index) => new Choice(work.lease, request, index, job.signal));
   const common = {
     id: `cmpl-${randomUUID()}`,
     object: 'text_completion',
@@ -98,7 +98,7 @@ class Choice {
   private offset: number;
 
   constructor(
-    model: LanguageModel,
+    { model, adapter }: Lease,
     { prompts, n, echo, logprobs, maxTokens, sampling }: CompletionRequest,
     readonly index: number,
     signal: AbortSignal,
@@ -107,6 +107,7 @@ class Choice {
     this.generation = model.generate(prompt, {
       ...forChoice(sampling, index),
       signal,
+      adapter,
       ...(Number.isFinite(maxTokens) && { maxTokens }),
       ...(logprobs !== undefined && { logprobs: true, topLogprobs: logprobs }),
     });

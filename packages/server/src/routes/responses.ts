@@ -12,8 +12,8 @@ export async function responses(service: Service, job: Job): Promise<Response> {
   const name = service.modelName(fields);
   const { messages, options, stream, parallel, echo } = readResponses(fields, service.options);
   const work = await service.enter(job, name, 1);
-  const { model } = work.lease;
-  const generation = model.generateChat(messages, { ...options, signal: job.signal });
+  const { model, adapter } = work.lease;
+  const generation = model.generateChat(messages, { ...options, signal: job.signal, adapter });
   const texts = TokenTexts.of(model.tokenizer);
   const items = new ResponseItems();
   const id = `resp_${randomUUID()}`;
