@@ -3,6 +3,7 @@
 // of QUANTIZED read, rows padded as for quantize_q8_1. Launched with whole warps.
 //   decode_norm_q8_1_{t}          x + delta and its RMS norm, as blocks and as t; a block a row: decode/between.h
 //   decode_gated_q8_1_{act}       act(gate) * up, as blocks or as bf16
+//   decode_gate_{act}_{t}         act(gate) * up as t, of any number of values: decode/gate.h
 //   decode_heads_{kv}             norms and rotation of heads, keys and values into a cache of kv: decode/heads.h
 //   decode_route, decode_group    which experts tokens take, and the pairs of both by expert: decode/route.h; decode_group is
 //                                 one block
@@ -12,6 +13,7 @@
 #include "reduce/range.h"
 #include "quantized/activations.h"
 #include "decode/between.h"
+#include "decode/gate.h"
 #include "decode/heads.h"
 #include "decode/route.h"
 
@@ -34,6 +36,15 @@ NORM(bf16, bf16)
   }
 GATED(Silu, silu)
 GATED(Gelu, gelu)
+
+#define GATE(Act, act, T, t)                                                                                           \
+  KERNEL_EARLY(decode_gate_##act##_##t)                                                                                \
+  KERNEL(decode_gate_##act##_##t,                                                                                      \
+         (u64 rows, u32 n, const float* gate, u64 gate_row, const float* up, u64 up_row, T* y)) {                      \
+    decode::gateAll<decode::Act, T>({rows, n, gate, gate_row, up, up_row, y});                                         \
+  }
+GATE(Silu, silu, float, f32)
+GATE(Gelu, gelu, float, f32)
 
 #define HEADS(K, kv)                                                                                                   \
   KERNEL_EARLY(decode_heads_##kv)                                                                                      \

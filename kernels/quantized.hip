@@ -4,6 +4,7 @@
 // their own block size; K-format dequantize and q5_k's matrix-vector kernel carry no count, so there grid.x must be exact.
 #include "x.h"
 #include "shared/split.h"
+#include "shared/team.h"
 #include "shared/mma.h"
 #include "quantized/lookup.h"
 #include "quantized/activations.h"

@@ -140,10 +140,10 @@ X_DEVICE void kernel(const A* strip, const A* panel, u64 depth, A* sums, u64 str
 }
 
 /** Rows from m0 and columns from n0 of one product, those below m and n, at most HEIGHT and WIDTH; out has n columns. */
-template <class T>
-X_DEVICE void multiplyTile(const Operand<T>& l, const Operand<T>& r, u64 m0, u64 m, u64 n0, u64 n, u64 k, T* out,
-                           sum_t<T>* panel, sum_t<T>* sums, sum_t<T>* strip) {
-  typedef sum_t<T> A;
+template <class L, class R, class O>
+X_DEVICE void multiplyTile(const Operand<L>& l, const Operand<R>& r, u64 m0, u64 m, u64 n0, u64 n, u64 k, O* out,
+                           sum_t<L>* panel, sum_t<L>* sums, sum_t<L>* strip) {
+  typedef sum_t<L> A;
   typedef Sizes<A> S;
   const u64 width = n - n0 < S::WIDTH ? n - n0 : S::WIDTH, height = m - m0 < S::HEIGHT ? m - m0 : S::HEIGHT;
   for (u64 i = 0; i < S::HEIGHT * S::WIDTH; ++i) sums[i] = (A)0;
@@ -156,12 +156,12 @@ X_DEVICE void multiplyTile(const Operand<T>& l, const Operand<T>& r, u64 m0, u64
     }
   }
   for (u64 i = 0; i < height; ++i)
-    for (u64 c = 0; c < width; ++c) out[(m0 + i) * n + n0 + c] = from_acc<T>(sums[i * S::WIDTH + c]);
+    for (u64 c = 0; c < width; ++c) out[(m0 + i) * n + n0 + c] = from_acc<O>(sums[i * S::WIDTH + c]);
 }
 
-template <class T>
-X_DEVICE void multiply(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& lhs, const Operand<T>& rhs, T* out) {
-  typedef sum_t<T> A;
+template <class L, class R, class O>
+X_DEVICE void multiply(u64 batches, u64 m, u64 n, u64 k, const Operand<L>& lhs, const Operand<R>& rhs, O* out) {
+  typedef sum_t<L> A;
   typedef Sizes<A> S;
   alignas(64) A panel[S::DEPTH * S::WIDTH], sums[S::HEIGHT * S::WIDTH], strip[S::DEPTH * S::ROWS];
   const u64 across = (n + S::WIDTH - 1) / S::WIDTH, down = (m + S::HEIGHT - 1) / S::HEIGHT;
@@ -172,15 +172,16 @@ X_DEVICE void multiply(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& lhs, 
 }
 
 /** As on GPUs (gemm/tile.h). */
-template <class T>
-X_DEVICE void multiplyGroups(u64 n, u64 k, const T* rows, const T* weights, const u32* tiles, u32 count, T* out) {
-  typedef sum_t<T> A;
+template <class L, class R, class O>
+X_DEVICE void multiplyGroups(u64 n, u64 k, const L* rows, const R* weights, const u32* tiles, u32 count, O* out) {
+  typedef sum_t<L> A;
   typedef Sizes<A> S;
   alignas(64) A panel[S::DEPTH * S::WIDTH], sums[S::HEIGHT * S::WIDTH], strip[S::DEPTH * S::ROWS];
   const u64 across = (n + S::WIDTH - 1) / S::WIDTH;
   X_FOR_SPLIT(at, across * count) {
     const u32* own = tiles + at / across * 3;
-    const Operand<T> l = {rows, 0, k, 1}, r = {weights + own[0] * n * k, 0, 1, k};
+    const Operand<L> l = {rows, 0, k, 1};
+    const Operand<R> r = {weights + own[0] * n * k, 0, 1, k};
     for (u64 m0 = own[1]; m0 < own[2]; m0 += S::HEIGHT)
       multiplyTile(l, r, m0, (u64)own[2], at % across * S::WIDTH, n, k, out, panel, sums, strip);
   }
@@ -196,9 +197,9 @@ X_DEVICE A total(typename Vector<A>::type v) {
 }
 
 /** ROWS rows of l times COLUMNS columns of r, both contiguous along k. */
-template <u32 ROWS, u32 COLUMNS, class T>
-X_DEVICE void dots(const Operand<T>& l, u64 row, const Operand<T>& r, u64 column, u64 k, T* out, u64 outStride) {
-  typedef sum_t<T> A;
+template <u32 ROWS, u32 COLUMNS, class L, class R, class O>
+X_DEVICE void dots(const Operand<L>& l, u64 row, const Operand<R>& r, u64 column, u64 k, O* out, u64 outStride) {
+  typedef sum_t<L> A;
   constexpr u32 N = Vector<A>::N;
   typename Vector<A>::type acc[ROWS][COLUMNS][2] = {};
   u64 i = 0;
@@ -220,41 +221,42 @@ X_DEVICE void dots(const Operand<T>& l, u64 row, const Operand<T>& r, u64 column
     for (u32 c = 0; c < COLUMNS; ++c) {
       A sum = total<A>(acc[a][c][0] + acc[a][c][1]);
       for (u64 j = i; j < k; ++j) sum += widened(*l.at(row + a, j)) * widened(*r.at(j, column + c));
-      out[(row + a) * outStride + column + c] = from_acc<T>(sum);
+      out[(row + a) * outStride + column + c] = from_acc<O>(sum);
     }
   }
 }
 
 /** sums[c] += row . column c for neighbouring columns, four steps of k at a time. */
-template <class T, class A>
-X_DEVICE void addRows(A* sums, const Operand<T>& l, u64 row, const Operand<T>& r, u64 column, u64 count, u64 k) {
+template <class L, class R, class A>
+X_DEVICE void addRows(A* sums, const Operand<L>& l, u64 row, const Operand<R>& r, u64 column, u64 count, u64 k) {
   u64 j = 0;
   if (r.column == 1) {
     for (; j + 4 <= k; j += 4) {
       const A x0 = widened(*l.at(row, j)), x1 = widened(*l.at(row, j + 1)), x2 = widened(*l.at(row, j + 2)), x3 = widened(*l.at(row, j + 3));
-      const T *w0 = r.at(j, column), *w1 = w0 + r.row, *w2 = w1 + r.row, *w3 = w2 + r.row;
+      const R *w0 = r.at(j, column), *w1 = w0 + r.row, *w2 = w1 + r.row, *w3 = w2 + r.row;
       for (u64 c = 0; c < count; ++c)
         sums[c] = (sums[c] + x0 * widened(w0[c])) + x1 * widened(w1[c]) + (x2 * widened(w2[c]) + x3 * widened(w3[c]));
     }
   }
   for (; j < k; ++j) {
     const A x = widened(*l.at(row, j));
-    const T* w = r.at(j, column);
+    const R* w = r.at(j, column);
     for (u64 c = 0; c < count; ++c) sums[c] += x * widened(w[c * r.column]);
   }
 }
 
 /** Few rows: the right matrix is read once, in the order in which it lies. */
-template <class T>
-X_DEVICE void multiplyFew(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& lhs, const Operand<T>& rhs, T* out) {
-  typedef sum_t<T> A;
+template <class L, class R, class O>
+X_DEVICE void multiplyFew(u64 batches, u64 m, u64 n, u64 k, const Operand<L>& lhs, const Operand<R>& rhs, O* out) {
+  typedef sum_t<L> A;
   constexpr u64 WIDTH = 256, ROWS = 4;
   for (u64 i = launch::eachBegin(batches * n), end = launch::eachEnd(batches * n); i < end;) {
     const u64 b = i / n, column = i % n;
     u64 count = n - column < WIDTH ? n - column : WIDTH;
     if (count > end - i) count = end - i;
-    const Operand<T> l = lhs.of(b), r = rhs.of(b);
-    T* o = out + b * m * n;
+    const Operand<L> l = lhs.of(b);
+    const Operand<R> r = rhs.of(b);
+    O* o = out + b * m * n;
     const bool dotted = r.row == 1 && l.column == 1;
     for (u64 row = 0; row < m;) {
       const u64 rows = m - row < ROWS ? m - row : ROWS;
@@ -273,7 +275,7 @@ X_DEVICE void multiplyFew(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& lh
       A acc[ROWS][WIDTH] = {};
       for (u64 a = 0; a < rows; ++a) addRows(acc[a], l, row + a, r, column, count, k);
       for (u64 a = 0; a < rows; ++a)
-        for (u64 c = 0; c < count; ++c) o[(row + a) * n + column + c] = from_acc<T>(acc[a][c]);
+        for (u64 c = 0; c < count; ++c) o[(row + a) * n + column + c] = from_acc<O>(acc[a][c]);
       row += rows;
     }
     i += count;

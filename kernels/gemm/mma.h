@@ -28,8 +28,8 @@ X_DEVICE void placeTile(u64 index, u64 down, u64 across, u64& row, u64& column) 
 }
 
 /** A warp's part of the tile: R x C tiles of 16 x 16 from (row, column) of the result. */
-template <u32 R, u32 C, class T>
-X_DEVICE void storeTiles(const mma::Tile<T> (&acc)[R][C], u64 row, u64 column, u64 m, u64 n, T* out) {
+template <u32 R, u32 C, class T, class O>
+X_DEVICE void storeTiles(const mma::Tile<T> (&acc)[R][C], u64 row, u64 column, u64 m, u64 n, O* out) {
 #pragma unroll
   for (u32 r = 0; r < R; ++r)
 #pragma unroll
@@ -40,19 +40,21 @@ X_DEVICE void storeTiles(const mma::Tile<T> (&acc)[R][C], u64 row, u64 column, u
       for (u32 i = 0; i < mma::Tile<T>::N; i += 2) {
         const u64 y = row + r * 16 + mma::rowOf(i), x = column + c * 16 + mma::columnOf(i);
         if (y >= m || x >= n) continue;
-        T* to = out + y * n + x;
-        const u32 pair = mma::roundPair<T>(acc[r][c].v[i], acc[r][c].v[i + 1]);
-        if (n % 2 == 0) *(u32*)to = pair;
+        O* to = out + y * n + x;
+        Vec<O, 2> pair;
+        if constexpr (sameType<O, float>) pair = {acc[r][c].v[i], acc[r][c].v[i + 1]};
+        else pair = bitCast<Vec<O, 2>>(mma::roundPair<T>(acc[r][c].v[i], acc[r][c].v[i + 1]));
+        if (n % 2 == 0) storeVec(to, pair);
         else {
-          to[0] = bitCast<T>((u16)pair);
-          if (x + 1 < n) to[1] = bitCast<T>((u16)(pair >> 16));
+          to[0] = pair[0];
+          if (x + 1 < n) to[1] = pair[1];
         }
       }
 #else
 #pragma unroll
       for (u32 i = 0; i < mma::Tile<T>::N; ++i) {
         const u64 y = row + r * 16 + mma::rowOf(i), x = column + c * 16 + mma::columnOf(i);
-        if (y < m && x < n) out[y * n + x] = from_acc<T>(acc[r][c].v[i]);
+        if (y < m && x < n) out[y * n + x] = from_acc<O>(acc[r][c].v[i]);
       }
 #endif
     }
@@ -175,8 +177,8 @@ struct Slabs {
 #if X_WGMMA
 
 // Four slabs: two are on their way while one is multiplied and another one may still be. A warpgroup has 64 rows.
-template <bool LEFT, bool RIGHT, class T>
-X_DEVICE void mmaTile(const Lines<T>& lhs, const Lines<T>& rhs, u64 row0, u64 column0, T* out) {
+template <bool LEFT, bool RIGHT, class T, class O>
+X_DEVICE void mmaTile(const Lines<T>& lhs, const Lines<T>& rhs, u64 row0, u64 column0, O* out) {
   Slabs<LEFT, RIGHT, T> slabs(lhs, rhs, row0, column0);
   const u32 row = warpId() / 4 * 64;
   mma::Tile<T> acc[1][MMA_N / 16] = {};
@@ -210,8 +212,8 @@ X_DEVICE void mmaTile(const Lines<T>& lhs, const Lines<T>& rhs, u64 row0, u64 co
 #else
 
 // Of two or three slabs one is multiplied while the others are on their way.
-template <bool LEFT, bool RIGHT, class T>
-X_DEVICE void mmaTile(const Lines<T>& lhs, const Lines<T>& rhs, u64 row0, u64 column0, T* out) {
+template <bool LEFT, bool RIGHT, class T, class O>
+X_DEVICE void mmaTile(const Lines<T>& lhs, const Lines<T>& rhs, u64 row0, u64 column0, O* out) {
   typedef Slab<MMA_M, LEFT> Left;
   typedef Slab<MMA_N, RIGHT> Right;
   Slabs<LEFT, RIGHT, T> slabs(lhs, rhs, row0, column0);
@@ -293,8 +295,8 @@ struct Piece {
   }
 };
 
-template <class T>
-X_DEVICE void mmaTile(const Lines<T>& lhs, const Lines<T>& rhs, u64 row0, u64 column0, T* out) {
+template <class T, class O>
+X_DEVICE void mmaTile(const Lines<T>& lhs, const Lines<T>& rhs, u64 row0, u64 column0, O* out) {
   X_SHARED(T, left, MMA_M * PADDED);
   X_SHARED(T, right, MMA_N * PADDED);
   const u32 row = warpId() % 2 * 64, column = warpId() / 2 * WARP_COLUMNS * 16;
@@ -330,8 +332,8 @@ X_DEVICE void mmaTile(const Lines<T>& lhs, const Lines<T>& rhs, u64 row0, u64 co
 
 #endif
 
-template <class T>
-X_DEVICE void multiplyMma(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& lhs, const Operand<T>& rhs, T* out) {
+template <class T, class O>
+X_DEVICE void multiplyMma(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& lhs, const Operand<T>& rhs, O* out) {
   const u64 across = (n + MMA_N - 1) / MMA_N, down = (m + MMA_M - 1) / MMA_M;
   X_FOR_SPLIT(at, across * down * batches) {
     const u64 b = at / (across * down);
@@ -339,7 +341,7 @@ X_DEVICE void multiplyMma(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& lh
     placeTile(at - b * across * down, down, across, row, column);
     const Operand<T> l = lhs.of(b), r = rhs.of(b);
     const Lines<T> x{l.data, l.row, l.column, m, k}, y{r.data, r.column, r.row, n, k};
-    T* to = out + b * m * n;
+    O* to = out + b * m * n;
 #if X_MMA_NVIDIA
     if (x.alongDepth() && y.alongDepth()) mmaTile<true, true>(x, y, row * MMA_M, column * MMA_N, to);
     else if (x.alongDepth()) mmaTile<true, false>(x, y, row * MMA_M, column * MMA_N, to);

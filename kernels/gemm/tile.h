@@ -54,10 +54,10 @@ X_DEVICE void loadTile(A* tile, const T* x, u64 lineStride, u64 depthStride, u64
 }
 
 /** Rows from m0 and columns from n0 of one product, those below m and n; out has n columns. All threads of the block. */
-template <class T>
-X_DEVICE void multiplyTile(const Operand<T>& l, const Operand<T>& r, u64 m0, u64 m, u64 n0, u64 n, u64 k, T* out,
-                           sum_t<T>* left, sum_t<T>* right) {
-  typedef sum_t<T> A;
+template <class L, class R, class O>
+X_DEVICE void multiplyTile(const Operand<L>& l, const Operand<R>& r, u64 m0, u64 m, u64 n0, u64 n, u64 k, O* out,
+                           sum_t<L>* left, sum_t<L>* right) {
+  typedef sum_t<L> A;
   for (u32 base = 0; base < PER_SIDE * PER_SIDE; base += blockThreads()) {
     const u32 member = base + threadIndex();
     const u32 row = member / PER_SIDE * MICRO, column = member % PER_SIDE * MICRO;
@@ -89,14 +89,14 @@ X_DEVICE void multiplyTile(const Operand<T>& l, const Operand<T>& r, u64 m0, u64
 #pragma unroll
       for (u32 j = 0; j < MICRO; ++j)
         if (m0 + row + i < m && n0 + column + j < n)
-          out[(m0 + row + i) * n + n0 + column + j] = from_acc<T>(acc[i][j]);
+          out[(m0 + row + i) * n + n0 + column + j] = from_acc<O>(acc[i][j]);
   }
 }
 
-template <class T>
-X_DEVICE void multiply(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& lhs, const Operand<T>& rhs, T* out) {
-  X_SHARED(sum_t<T>, left, DEPTH * STRIDE);
-  X_SHARED(sum_t<T>, right, DEPTH * STRIDE);
+template <class L, class R, class O>
+X_DEVICE void multiply(u64 batches, u64 m, u64 n, u64 k, const Operand<L>& lhs, const Operand<R>& rhs, O* out) {
+  X_SHARED(sum_t<L>, left, DEPTH * STRIDE);
+  X_SHARED(sum_t<L>, right, DEPTH * STRIDE);
   const u64 across = (n + TILE - 1) / TILE, down = (m + TILE - 1) / TILE;
   X_FOR_SPLIT(at, across * down * batches) {
     const u64 n0 = at % across * TILE, m0 = at / across % down * TILE, b = at / across / down;
@@ -108,15 +108,16 @@ X_DEVICE void multiply(u64 batches, u64 m, u64 n, u64 k, const Operand<T>& lhs, 
  * Rows in groups, each with the weights [n, k] of an expert: tiles [tiles, 3] hold the expert, the first row and the one behind
  * the last, at most TILE of them; rows [.., k] and weights [experts, n, k], contiguous.
  */
-template <class T>
-X_DEVICE void multiplyGroups(u64 n, u64 k, const T* rows, const T* weights, const u32* tiles, u32 count, T* out) {
-  X_SHARED(sum_t<T>, left, DEPTH * STRIDE);
-  X_SHARED(sum_t<T>, right, DEPTH * STRIDE);
+template <class L, class R, class O>
+X_DEVICE void multiplyGroups(u64 n, u64 k, const L* rows, const R* weights, const u32* tiles, u32 count, O* out) {
+  X_SHARED(sum_t<L>, left, DEPTH * STRIDE);
+  X_SHARED(sum_t<L>, right, DEPTH * STRIDE);
   const u64 across = (n + TILE - 1) / TILE;
   X_FOR_SPLIT(at, across * count) {
     const u32* own = tiles + at / across * 3;
     if (own[1] >= own[2]) continue;
-    const Operand<T> l = {rows, 0, k, 1}, r = {weights + own[0] * n * k, 0, 1, k};
+    const Operand<L> l = {rows, 0, k, 1};
+    const Operand<R> r = {weights + own[0] * n * k, 0, 1, k};
     multiplyTile(l, r, own[1], own[2], at % across * TILE, n, k, out, left, right);
   }
 }

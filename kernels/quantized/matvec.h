@@ -11,20 +11,6 @@ namespace quant {
 // Rows of a team: one loads the column too often, four leave too few warps (tools/bench/quantized.ts).
 constexpr u32 PAIR = 2;
 
-struct Team {
-  u32 thread, threads;
-  u64 index, count;
-  bool isWarp;
-};
-
-/** Of `groups` groups of rows. */
-X_DEVICE Team teamFor(u64 groups, u64 block, u64 blocks) {
-  const u32 warps = warpsInBlock();
-  if (blockThreads() % WARP == 0 && blocks * warps < groups + warps)
-    return Team{laneId(), WARP, block * warps + warpId(), blocks * warps, true};
-  return Team{threadIndex(), blockThreads(), block, blocks, false};
-}
-
 /**
  * Parts of 32 elements that a thread takes at once: in superblocks two, whose runs lie beside each other and share scales. AMD's
  * scalar registers do not hold that many runs of sixteen.

@@ -32,6 +32,8 @@ interface Signature {
 const NAMES: Record<string, string> = {
   uelu_f32: 'unaryParam',
   gemm_f32: 'gemm',
+  gemm_groups_f32: 'gemmGroups',
+  linear_many_f16: 'linear',
   mul_mat_grouped_q4_0: 'mulMatGrouped',
   sample_f32: 'sample',
   attention_merge_q8_1: 'attentionMergeQ81',

@@ -12,6 +12,8 @@ import {
   ChatTemplate,
   describeConfig,
   describeGguf,
+  holdsHalves,
+  keepsHalves,
   type ModelDescription,
   openSafetensors,
   type ProgressListener,
@@ -31,8 +33,10 @@ export interface LoadModelOptions extends HubSource {
   /** Default: `Device.auto()`, the best one that opens. */
   device?: DeviceLike;
   /**
-   * How matrices that are not quantized lie in memory: `f16` and `bf16` take half of `f32`.
-   * In a GGUF file it concerns weights whose type the device has no kernels for. Default `f32`.
+   * How matrices that are not quantized lie in memory: `f16` and `bf16` take half of `f32`, and the time of reading it. Default:
+   * as in the file on devices with kernels (`cpu` and GPUs), where f16 and bf16 are multiplied by activations of f32; steps of
+   * up to 8 rows round neither. GPUs round the activations of more rows to the weights' dtype: for f16 what is over 65504 becomes
+   * 65504, so f16 files of models with larger values (Gemma) want `bf16` or `f32`. Other numbers become `f32`, on `js` all do.
    */
   dtype?: DenseDType;
   /**
@@ -53,7 +57,7 @@ export interface LoadModelOptions extends HubSource {
   maxContext?: number;
   /**
    * Of the key-value cache, whose positions take 2 · layers · kvHeads · headDim elements each. Default: `f16` on GPUs
-   * for weights in blocks and for a narrow `dtype` or `activations`, otherwise `f32`.
+   * for weights in blocks or in 16 bits and for narrow `activations`, otherwise `f32`.
    */
   cacheDtype?: CacheDType;
   /** How chats are written, in place of the model's own template: `chatml`, or the text of a Jinja template. */
@@ -170,7 +174,9 @@ async function assemble(
     model.dispose();
     throw error;
   }
-  const isNarrow = [source.dtype, source.activations].some((dtype) => (dtype ?? 'f32') !== 'f32') || holdsBlocks(file);
+  const isAsked = [source.dtype, source.activations].some((dtype) => (dtype ?? 'f32') !== 'f32');
+  const isKept = source.dtype === undefined && keepsHalves(source.device) && holdsHalves(file);
+  const isNarrow = isAsked || isKept || holdsBlocks(file);
   const dtype = cacheDtype ?? defaultCacheDtype(source.device.kind, isNarrow);
   const cache = { dtype, maxPositions: maxCachePositions };
   const chatTemplate = chosen === undefined ? own : templateOf(chosen, own, tokenizer);

@@ -103,10 +103,12 @@ export function gatedActivation(
   const both = [gate, up];
   const [rows, n] = gate.shape;
   const fits = both.every((x) => hasRows(x) && x.dim(0) === rows && x.dim(1) === n) && rows > 0;
-  if (as === 'blocks' && kernel && fits && decode?.supports(n) && plain(both)) {
+  if (kernel && fits && decode && plain(both)) {
+    const form = as === 'blocks' && decode.supports(n) ? 'blocks' : 'f32';
     const [gateRow, upRow] = both.map((x) => x.storageAndLayout().layout.strides[0]);
-    const blocks = decode.gated(kernel, { rows, n, gate: gate.storagePart(), gateRow, up: up.storagePart(), upRow });
-    return inBlocksOf(blocks, rows, n, gate);
+    const problem = { rows, n, gate: gate.storagePart(), gateRow, up: up.storagePart(), upRow };
+    const made = decode.gated(kernel, problem, form);
+    return form === 'blocks' ? inBlocksOf(made, rows, n, gate) : Tensor.fromStorage(made, [rows, n], gate.device);
   }
   return scope(() => activate(gate, activation).mul(up));
 }

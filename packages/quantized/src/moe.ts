@@ -3,7 +3,18 @@
  * here for every type on every device). Few pairs of token and expert, as in decoding, are one launch of the device's
  * indexed kernel. More are sorted by expert, and the rows of each expert are one product with its part of the weight.
  */
-import { DeviceError, DTypeError, elemCount, formatShape, isInt, ShapeError, scope, Tensor } from '@x/core';
+import {
+  DeviceError,
+  type DType,
+  DTypeError,
+  elemCount,
+  formatShape,
+  isGradEnabled,
+  isInt,
+  ShapeError,
+  scope,
+  Tensor,
+} from '@x/core';
 import { byteLengthOf } from './blocks';
 import type { ExpertOrder } from './expert-order';
 import { allocateBlocks } from './load';
@@ -36,16 +47,23 @@ const INDEXED_PAIRS = 8;
 
 /** The same of GPUs; vLLM crosses over at about 16 tokens of 8 experts of 128 each on an H200. */
 const INDEXED_PAIRS_GPU = 2;
-/** Tokens above which numbers are grouped. */
+/** Tokens above which numbers are grouped that no indexed kernel takes. */
 const GROUPED_TOKENS = 8;
+
+function isHalf(dtype: DType): boolean {
+  return dtype === 'f16' || dtype === 'bf16';
+}
 
 /** Whether so many pairs of token and expert are few: for the device's indexed kernel, or numbers gathered by expert. */
 function areFew(weights: QTensor, pairs: number): boolean {
   return weights.elemCount > 0 && pairs <= INDEXED_PAIRS * weights.shape[0];
 }
 
-function isForKernel(weights: QTensor, pairs: number): boolean {
-  return weights.device.backend.quantized !== undefined && weights.kind === 'blocks' && areFew(weights, pairs);
+/** Whether the device has a kernel that reads the weights of each pair's expert, and no gradient of `x` is wanted. */
+function hasIndexedKernel(weights: QTensor, x: Tensor): boolean {
+  const { quantized, linear } = weights.device.backend;
+  if (weights.kind === 'blocks') return quantized !== undefined;
+  return linear !== undefined && isHalf(weights.data.dtype) && !(isGradEnabled() && x.trackOp);
 }
 
 /** Tokens whose experts are never read on the host where they need not: a captured step of as many sequences cannot wait. */
@@ -79,7 +97,9 @@ export function groupedMoe(weights: QTensor, x: Tensor, order: ExpertOrder): Ten
   const size = { pairs, n, k };
   return scope(() => {
     if (weights.kind === 'dense') {
-      const rows = x.toDtype(weights.data.dtype).contiguous();
+      const { dtype } = weights.data;
+      // Kernels of devices with products of f32 by halves have groups of these too.
+      const rows = x.toDtype(device.backend.linear && x.dtype !== dtype ? 'f32' : dtype).contiguous();
       const ops = device.backend.experts!;
       const made = ops.groupedMatmul(weights.data.storagePart(), size, rows.storageAndLayout(), order.tiles);
       return Tensor.fromStorage(made, [pairs, n], device).toDtype(x.dtype);
@@ -100,14 +120,16 @@ export function groupedMoe(weights: QTensor, x: Tensor, order: ExpertOrder): Ten
  */
 export function isGrouped(weights: QTensor, tokens: number, pairs: number): boolean {
   if (!weights.device.backend.experts?.supports(weights.shape[0])) return false;
-  if (weights.kind === 'dense') return tokens > GROUPED_TOKENS;
+  const { quantized, linear } = weights.device.backend;
+  const dense = weights.kind === 'dense';
+  if (dense && !(linear && isHalf(weights.data.dtype))) return tokens > GROUPED_TOKENS;
   const each = weights.device.kind === 'cpu' ? INDEXED_PAIRS : INDEXED_PAIRS_GPU;
-  return weights.device.backend.quantized?.groupedMatmul !== undefined && pairs > each * weights.shape[0];
+  return (dense || quantized?.groupedMatmul !== undefined) && pairs > each * weights.shape[0];
 }
 
 /** As {@link indexedMoe} for {@link canStayUnread}; ids u32, contiguous, are all below the number of experts. */
 export function indexedUnread(weights: QTensor, x: Tensor, ids: Tensor): Tensor {
-  return weights.kind === 'dense' ? indexedNumbers(weights, x, ids) : indexedKernel(weights, x, ids);
+  return hasIndexedKernel(weights, x) ? indexedKernel(weights, x, ids) : indexedNumbers(weights, x, ids);
 }
 
 /** Products with numbers: the weights of each pair's expert are gathered, no more at once than there are experts. */
@@ -139,11 +161,15 @@ function indexedKernel(weights: QTensor, x: Tensor, ids: Tensor): Tensor {
   const [tokens, choices] = x.shape;
   const topk = ids.elemCount / tokens;
   return scope(() => {
-    const [input, list] = [x.contiguous().storageAndLayout(), ids.storageAndLayout()];
+    const inBlocks = weights.kind === 'blocks';
+    const rows = (inBlocks ? x : x.toDtype('f32')).contiguous();
+    const [input, list] = [rows.storageAndLayout(), ids.storageAndLayout()];
     const size = { n, k, topk, shared: choices === 1 };
-    const { storage } = weights.data.storageAndLayout();
-    const { quantized } = weights.device.backend;
-    const made = quantized!.indexedMoe(storage, weights.blockType, size, input, list);
+    const part = weights.data.storagePart();
+    const { quantized, linear } = weights.device.backend;
+    const made = inBlocks
+      ? quantized!.indexedMoe(part[0], weights.blockType, size, input, list)
+      : linear!.indexedMoe(part, input, list, size);
     return Tensor.fromStorage(made, [tokens, topk, n], weights.device).toDtype(x.dtype);
   });
 }
@@ -176,7 +202,7 @@ export function indexedMoe(weights: QTensor, x: Tensor, ids: ArrayLike<number | 
     if (id >= 0 && id < experts && Number.isInteger(Number(id))) return Number(id);
     throw outOfRange('QTensor.indexedMoeForward', id, experts);
   });
-  if (isForKernel(weights, chosen.length))
+  if (hasIndexedKernel(weights, x) && areFew(weights, chosen.length))
     return scope(() => indexedKernel(weights, x, Tensor.from(chosen, { device })));
   const order = Uint32Array.from(chosen, (_, pair) => pair).sort((a, b) => chosen[a] - chosen[b] || a - b);
   const shared = x.dim(1) === 1;

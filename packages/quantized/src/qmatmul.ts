@@ -5,7 +5,8 @@
  * - `quantized`: the device's kernels, or the host in TypeScript where the device has none. Kernels read activations of f32,
  *   f16 and bf16 and sum in f32; the result is rounded to x's dtype on the device.
  * - `dense`: an ordinary product with the weight as numbers, for f32, f16 and bf16 weights and for types that a device
- *   with quantized kernels lacks. As in candle the numbers are f32 unless the `dense` option asks for less.
+ *   with quantized kernels lacks. As in candle the numbers are f32 unless the `dense` option asks for less. Kernels multiply
+ *   f16 and bf16 weights by activations of f32 without converting either, but for many rows on GPUs.
  *
  * Two switches of the environment are candle's: with `X_DEQUANTIZE_ALL=1` every quantized weight is made dense in f32,
  * with `X_DEQUANTIZE_ALL_F16=1` in f16 (candle: CANDLE_DEQUANTIZE_ALL, CANDLE_DEQUANTIZE_ALL_F16).
@@ -13,6 +14,7 @@
 import {
   DeviceError,
   formatShape,
+  isGradEnabled,
   kinds,
   Layout,
   type QuantizedActivations,
@@ -29,7 +31,7 @@ import type { QTensor } from './qtensor';
 import { checkActivation, rowsOf, shareOf, withTemporaries } from './tensors';
 
 export interface QMatMulOptions {
-  /** Dtype of a dense weight, and so of its products; default `f32`. */
+  /** Dtype of a dense weight; default `f32`. */
   dense?: DenseDType;
 }
 
@@ -77,10 +79,13 @@ export class QMatMul implements Disposable {
     checkDevice('QMatMul.forward', x, weight);
     const shape = [...x.shape.slice(0, -1), n];
     if (this.#blocks !== undefined) return blockProduct(this.#blocks, x, { m, n, k }, shape);
+    const dense = this.#dense!;
+    if (x.dtype !== dense.dtype && dense.dtype !== 'f32' && x.device.backend.linear && !(isGradEnabled() && x.trackOp))
+      return halfProduct(dense, x, { m, n, k }, shape);
     return withTemporaries((temporary) => {
-      const numbers = temporary(x.toDtype(this.#dense!.dtype));
+      const numbers = temporary(x.toDtype(dense.dtype));
       const rows = temporary(temporary(numbers.reshape([m, k])).contiguous());
-      const transposed = temporary(this.#dense!.t());
+      const transposed = temporary(dense.t());
       return temporary(temporary(rows.matmul(transposed)).toDtype(x.dtype)).reshape(shape);
     });
   }
@@ -209,6 +214,18 @@ function quantized(weight: QTensor, x: Tensor, size: ProductSize, shape: readonl
   const values = new Float32Array(storage.toHostSync(layout.startOffset, layout.elemCount));
   const product = matmulRows(blocks, weight.format, size, values);
   return Tensor.fromStorage(backend.fromHost(product, 'f32'), shape, device);
+}
+
+/** x (m * k values of another dtype) times the transpose of a contiguous weight [n, k] in f16 or bf16, by the device's kernels. */
+function halfProduct(weight: Tensor, x: Tensor, size: ProductSize, shape: readonly number[]): Tensor {
+  if (x.dtype === 'f32' && x.isContiguous()) {
+    const made = x.device.backend.linear!.matmul(weight.storagePart(), x.storageAndLayout(), size);
+    return Tensor.fromStorage(made, shape, x.device);
+  }
+  return withTemporaries((temporary) => {
+    const rows = temporary(temporary(x.toDtype('f32')).contiguous());
+    return temporary(halfProduct(weight, rows, size, shape)).toDtype(x.dtype);
+  });
 }
 
 kinds.checkCalls(

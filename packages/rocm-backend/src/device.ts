@@ -45,6 +45,7 @@ import { elementwiseOps } from './ops/elementwise';
 import { DeviceExpertOps } from './ops/experts';
 import { fusedOps } from './ops/fused';
 import { indexingOps } from './ops/indexing';
+import { DeviceLinearOps } from './ops/linear';
 import { matmulOps } from './ops/matmul';
 import { DevicePackedAttentionOps } from './ops/packed-attention';
 import { DevicePagedAttentionOps } from './ops/paged-attention';
@@ -81,6 +82,7 @@ export class KernelDevice implements BackendDevice {
   readonly scan = scanOps(this);
   readonly random = new DeviceRandom(this);
   readonly quantized: DeviceQuantizedOps;
+  readonly linear: DeviceLinearOps;
   readonly attention: AttentionOps;
   readonly packedAttention: DevicePackedAttentionOps;
   readonly pagedAttention: DevicePagedAttentionOps;
@@ -160,6 +162,7 @@ export class KernelDevice implements BackendDevice {
       upload: (ptr, words) => this.#uploadShared(ptr, words),
     });
     this.quantized = new DeviceQuantizedOps(this, options.quantized);
+    this.linear = new DeviceLinearOps(this);
     this.attention = new DeviceAttentionOps(this);
     this.packedAttention = new DevicePackedAttentionOps(this);
     this.pagedAttention = new DevicePagedAttentionOps(this);

@@ -101,9 +101,23 @@ describe.each(kernelDevices())('decode on %s', (device) => {
         expectBlocks(blocks, rows, n, expected, activation);
         blocks.dispose();
         expectGatedNumbers(activation, problem, expected);
+        const wide = decode.gated(activation, problem, 'f32');
+        expectNear(numbers(wide), expected, 4e-6, `${activation} in f32`);
+        wide.dispose();
       }
       disposeAll();
     }
+  });
+
+  it('gates of any number of values as numbers', () => {
+    const [gate, up] = [noise(3 * 45, 5, 4), noise(3 * 50, 6)];
+    const expected = Float64Array.from(gate, (value, i) => silu(value) * up[Math.floor(i / 45) * 50 + (i % 45)]);
+    const problem = { rows: 3, n: 45, gate: part(gate, 1), gateRow: 45, up: part(up), upRow: 50 };
+    const wide = decode.gated('silu', problem, 'f32');
+    expectNear(numbers(wide), expected, 4e-6, '45 values');
+    expect(() => decode.gated('silu', problem)).toThrow(expect.objectContaining({ name: 'UnsupportedError' }));
+    wide.dispose();
+    disposeAll();
   });
 
   /** As the kernel gives them to products of many rows. */

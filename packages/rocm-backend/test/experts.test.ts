@@ -145,7 +145,10 @@ describe.each(kernelDevices())('experts on %s', (device) => {
       [5, 70, 33],
       [3, 8, 64],
     ])
-      grouped(QTensor.fromTensor(Tensor.from(noise(experts * n * k, 1), { shape: [experts, n, k] }).toDtype(dtype)));
+      for (const input of dtype === 'f32' ? (['f32'] as const) : (['f32', dtype] as const)) {
+        const numbers = Tensor.from(noise(experts * n * k, 1), { shape: [experts, n, k] });
+        grouped(QTensor.fromTensor(numbers.toDtype(dtype)), input);
+      }
   });
 
   const types = Object.keys(BLOCK_TYPES) as BlockType[];
@@ -163,21 +166,23 @@ describe.each(kernelDevices())('experts on %s', (device) => {
   });
 
   /** Against products with each expert by itself. */
-  function grouped(weight: QTensor): void {
+  function grouped(weight: QTensor, input: 'f32' | 'f16' | 'bf16' = 'f32'): void {
     scope(() => {
       const [experts, n, k] = weight.shape;
       const [tokens, chosen] = [41, 2];
       const ids = Tensor.from(idsOf(tokens, chosen, experts, 2), { shape: [tokens, chosen] });
-      const x = Tensor.from(noise(tokens * k, 3), { shape: [tokens, k] });
+      const x = Tensor.from(noise(tokens * k, 3), { shape: [tokens, k] }).toDtype(input);
       const own = weight.kind === 'dense' ? QTensor.fromTensor(weight.data.toDeviceSync(device)) : onto(weight);
       const order = ExpertOrder.of(ids.toDeviceSync(device), experts)!;
       const rows = x.toDeviceSync(device).indexSelect(order.sources, 0);
-      const made = own.groupedMoe(rows, order).indexSelect(order.places, 0).reshape([tokens, chosen, n]);
-      const expected = own.indexedMoeForwardSync(x.unsqueeze(1).toDeviceSync(device), ids.toDeviceSync(device));
+      const made = own.groupedMoe(rows, order).indexSelect(order.places, 0).reshape([tokens, chosen, n]).toDtype('f32');
+      const expected = own
+        .indexedMoeForwardSync(x.unsqueeze(1).toDeviceSync(device), ids.toDeviceSync(device))
+        .toDtype('f32');
       const largest = expected.abs().flattenAll().max(0).toScalarSync() as number;
       const difference = made.sub(expected).abs().flattenAll().max(0).toScalarSync() as number;
       expect(largest).toBeGreaterThan(1e-3);
-      expect(difference / largest).toBeLessThan(weight.kind === 'dense' && weight.type !== 'f32' ? 1e-2 : 1e-5);
+      expect(difference / largest).toBeLessThan(input === 'f32' ? 1e-5 : 1e-2);
       expect(() => own.groupedMoe(rows.narrow(0, 0, 3), order)).toThrow(
         expect.objectContaining({ code: 'SHAPE_MISMATCH' }),
       );

@@ -58,6 +58,7 @@ export {
 } from './registry';
 export * from './tokenizer';
 export { type CheckedModel, checkWeights, type WeightsReport } from './weights/check-weights';
+export { holdsHalves, keepsHalves, numberBytes } from './weights/halves';
 export type { LinearGroup } from './weights/linear-group';
 export { checkLora, Lora, type LoraDelta, type LoraFile, type LoraRows, LoraSites } from './weights/lora';
 export { QuantizedVarBuilder } from './weights/quantized-var-builder';

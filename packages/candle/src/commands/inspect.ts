@@ -5,9 +5,10 @@
 import { closeSync, existsSync, openSync, readdirSync, readSync, type Stats, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { Device, FileFormatError, sizeInBytes } from '@x/core';
-import { readJsonFile, SafetensorsFile, ShardedSafetensors } from '@x/core/files';
+import { readJsonFile, SafetensorsFile, ShardedSafetensors, type TensorReader } from '@x/core/files';
 import { defaultCacheDtype } from '@x/engine';
 import { deviceBytes, GgmlFile, GgufFile, type GgufMetadata, holdsBlocks, type TensorFile } from '@x/quantized';
+import { holdsHalves, keepsHalves, numberBytes } from '@x/transformers';
 import { Command } from 'commander';
 import '@x/rocm-backend';
 import { interruptible } from '../interrupt';
@@ -25,7 +26,7 @@ interface TensorRow {
 /** Estimated bytes of a model on one device. */
 interface DeviceEstimate {
   device: string;
-  /** Weights in blocks, or as f32 where the device has no kernels for a type. */
+  /** Weights in blocks or in 16 bits as the file has them, or as f32 where the device has no kernels for a type. */
   weightBytes: number;
   /** Keys and values of `contextLength` positions, as many as are loaded by default; 0 where the metadata does not say. */
   cacheBytes: number;
@@ -228,23 +229,31 @@ function cacheOf(metadata: GgufMetadata): CacheSize {
 function estimates(file: TensorFile, cache: CacheSize): DeviceEstimate[] {
   return devices().map(({ name }) => {
     const device = Device.parse(name);
-    const weights = [...file.tensors.values()].map((tensor) => deviceBytes(tensor, device) ?? 0);
+    const weights = [...file.tensors.values()].map((tensor) => {
+      const isNumbers = tensor.format?.blockSize === 1;
+      return isNumbers ? numberBytes(tensor.type, tensor.shape, device) : (deviceBytes(tensor, device) ?? 0);
+    });
     return estimate(
       name,
       weights.reduce((a, b) => a + b, 0),
       cache,
-      holdsBlocks(file),
+      isNarrow(file, name),
     );
   });
+}
+
+/** Whether weights of the file are narrower than f32 on a device, by default. */
+function isNarrow(file: TensorReader, device: string): boolean {
+  return holdsBlocks(file) || (keepsHalves(device) && holdsHalves(file));
 }
 
 function estimate(
   device: string,
   weightBytes: number,
   { positionElements, contextLength }: CacheSize,
-  hasBlocks: boolean,
+  narrow: boolean,
 ): DeviceEstimate {
-  const size = sizeInBytes(defaultCacheDtype(Device.parse(device).kind, hasBlocks));
+  const size = sizeInBytes(defaultCacheDtype(Device.parse(device).kind, narrow));
   const cacheBytes = (positions: number) => positionElements * size * positions;
   const byDefault = Math.min(contextLength, CONTEXT);
   const lengths = [...CONTEXTS.filter((positions) => positions < contextLength), contextLength];
@@ -269,9 +278,8 @@ async function inspectSafetensors(file: string, weights: string | string[], dire
     const { paths } = opened;
     const checked = await checkCheckpoint(opened, directory);
     const cache = cacheBy(checked, cacheOfConfig(config));
-    // Numbers become f32 where nobody asks for less.
-    const size = sizeInBytes('f32');
-    const weightBytes = tensors.reduce((sum, { shape }) => sum + size * shape.reduce((a, b) => a * b, 1), 0);
+    const weightBytes = (device: string) =>
+      tensors.reduce((sum, { type, shape }) => sum + numberBytes(type, shape, device), 0);
     return {
       file,
       format: paths.length > 1 ? `safetensors in ${paths.length} parts` : 'safetensors',
@@ -280,7 +288,7 @@ async function inspectSafetensors(file: string, weights: string | string[], dire
       tensors,
       loads: checked.loads,
       problems: checked.problems,
-      memory: devices().map(({ name: device }) => estimate(device, weightBytes, cache, false)),
+      memory: devices().map(({ name }) => estimate(name, weightBytes(name), cache, isNarrow(opened, name))),
     };
   } finally {
     opened.close();

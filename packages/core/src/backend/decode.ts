@@ -27,7 +27,7 @@ export interface NormProblem {
 /** Two matrices [rows, n] of f32, whose rows are contiguous and begin every so many values. */
 export interface GatedProblem {
   rows: number;
-  /** A multiple of 32. */
+  /** A multiple of 32 for blocks. */
   n: number;
   gate: StoragePart;
   gateRow: number;
@@ -77,8 +77,8 @@ export interface DecodeOps {
    * there is a delta, the sum.
    */
   norm(problem: NormProblem, as: NormDType | 'blocks'): { sum?: BackendStorage; normed: BackendStorage };
-  /** act(gate) · up as blocks. `gelu` is the form with tanh. */
-  gated(activation: 'silu' | 'gelu', problem: GatedProblem): BackendStorage;
+  /** act(gate) · up as blocks, or as numbers in f32, of any `n`. `gelu` is the form with tanh. */
+  gated(activation: 'silu' | 'gelu', problem: GatedProblem, as?: 'blocks' | 'f32'): BackendStorage;
   /** Normalises and rotates heads and writes keys and values into the pool: queries [tokens, heads, d], f32. */
   heads(problem: HeadsProblem, pool: PagedPool): BackendStorage;
 }

@@ -10,6 +10,7 @@ import type { CompiledProgram, CompileOptions } from './compile';
 import type { DecodeOps } from './decode';
 import type { ExpertOps } from './experts';
 import type { BackendGraph } from './graph';
+import type { LinearOps } from './linear';
 import type { BackendOperations } from './operations';
 import type { QuantizedOps } from './quantized';
 import type { RecurrentOps } from './recurrent';
@@ -54,6 +55,8 @@ export interface BackendDevice {
   readonly random?: RandomOps;
   /** Present when the device has kernels for quantized weights; without it `@x/quantized` computes on the host. */
   readonly quantized?: QuantizedOps;
+  /** Present when the device has kernels for weights in f16 and bf16 with activations in f32. */
+  readonly linear?: LinearOps;
   /** Present when the device has attention kernels. */
   readonly attention?: AttentionOps;
   /** Present when the device has kernels for attention over a cache in blocks. */

@@ -48,7 +48,10 @@ export interface ExpertOps {
    * @param ids [pairs], u32, contiguous, below `experts`; `chosen` of a token follow one another
    */
   order(ids: StoragePart, size: { pairs: number; experts: number; chosen: number }): BackendStorage;
-  /** x [pairs, k] by expert times the transposes of weights [experts, n, k] of one dtype, f32, f16 or bf16: [pairs, n]. */
+  /**
+   * x [pairs, k] by expert times the transposes of weights [experts, n, k], f32, f16 or bf16, in whose dtype x is, or in f32:
+   * [pairs, n] in x's dtype.
+   */
   groupedMatmul(
     weight: StoragePart,
     size: { pairs: number; n: number; k: number },

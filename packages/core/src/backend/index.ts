@@ -24,6 +24,7 @@ export * from './decode';
 export * from './device';
 export * from './experts';
 export * from './graph';
+export * from './linear';
 export * from './operand';
 export * from './operations';
 export * from './quantized';

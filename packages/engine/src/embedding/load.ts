@@ -32,7 +32,7 @@ import { decoderTexts, encoderTexts, type TextModel } from './text-model';
 export interface LoadEmbeddingModelOptions extends HubSource {
   /** Default: `Device.auto()`, the best one that opens. */
   device?: DeviceLike;
-  /** How matrices that are not quantized lie in memory. Default `f32`. */
+  /** How matrices that are not quantized lie in memory. Default: as `loadModel`'s. */
   dtype?: DenseDType;
   /** What linear layers are given and give; norms and sums are f32. Default `f32`. */
   activations?: DenseDType;

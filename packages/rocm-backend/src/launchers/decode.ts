@@ -61,6 +61,21 @@ export function launchDecodeGatedQ81(
   device.launch(DECODE, kernel, shape, [a.rows, a.n, a.padded, a.gate, a.gateRow, a.up, a.upRow, a.blocks, a.y]);
 }
 
+/** `decode_gate_silu_f32`, and 1 more. */
+export interface DecodeGateArguments {
+  rows: number;
+  n: number;
+  gate: Address;
+  gateRow: number;
+  up: Address;
+  upRow: number;
+  y: Address;
+}
+
+export function launchDecodeGate(device: Launcher, kernel: string, shape: LaunchShape, a: DecodeGateArguments): void {
+  device.launch(DECODE, kernel, shape, [a.rows, a.n, a.gate, a.gateRow, a.up, a.upRow, a.y]);
+}
+
 /** `decode_heads_f32`, and 2 more. */
 export interface DecodeHeadsArguments {
   tokens: number;

@@ -3,7 +3,7 @@ import { GEMM } from '@x/kernels';
 import type { LaunchShape } from '../launch-shape';
 import type { Address, Launcher } from './launcher';
 
-/** `gemm_groups_bf16`, and 2 more. */
+/** `gemm_groups_bf16`, and 4 more. */
 export interface GemmGroupsArguments {
   n: number;
   k: number;
@@ -51,4 +51,51 @@ export function launchGemm(device: Launcher, kernel: string, shape: LaunchShape,
     a.rhsColStride,
     a.out,
   ]);
+}
+
+/** `linear_upto1_bf16`, and 11 more. */
+export interface LinearArguments {
+  m: number;
+  n: number;
+  k: number;
+  x: Address;
+  weights: Address;
+  out: Address;
+}
+
+export function launchLinear(device: Launcher, kernel: string, shape: LaunchShape, a: LinearArguments): void {
+  device.launch(GEMM, kernel, shape, [a.m, a.n, a.k, a.x, a.weights, a.out]);
+}
+
+/** `linear_round_bf16`, and 1 more. */
+export interface LinearRoundArguments {
+  count: number;
+  x: Address;
+  y: Address;
+}
+
+export function launchLinearRound(device: Launcher, kernel: string, shape: LaunchShape, a: LinearRoundArguments): void {
+  device.launch(GEMM, kernel, shape, [a.count, a.x, a.y]);
+}
+
+/** `linear_experts_bf16`, and 1 more. */
+export interface LinearExpertsArguments {
+  pairs: number;
+  n: number;
+  k: number;
+  topk: number;
+  shared: boolean;
+  x: Address;
+  weights: Address;
+  ids: Address;
+  out: Address;
+}
+
+export function launchLinearExperts(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: LinearExpertsArguments,
+): void {
+  device.launch(GEMM, kernel, shape, [a.pairs, a.n, a.k, a.topk, Number(a.shared), a.x, a.weights, a.ids, a.out]);
 }

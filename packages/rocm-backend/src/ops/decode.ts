@@ -1,11 +1,21 @@
 /** What lies between the products of a layer: the kernels of DECODE (kernels/decode.hip). */
-import type { DecodeOps, DType, GatedProblem, HeadsProblem, NormDType, NormProblem, PagedPool } from '@x/core';
+import {
+  type DecodeOps,
+  type DType,
+  type GatedProblem,
+  type HeadsProblem,
+  type NormDType,
+  type NormProblem,
+  type PagedPool,
+  sizeInBytes,
+} from '@x/core';
 import type { KernelDevice } from '../device';
 import { unsupported } from '../errors';
 import { clamp, type LaunchShape } from '../launch-shape';
-import { launchDecodeGatedQ81, launchDecodeHeads, launchDecodeNormQ81 } from '../launchers/decode';
+import { launchDecodeGate, launchDecodeGatedQ81, launchDecodeHeads, launchDecodeNormQ81 } from '../launchers/decode';
 import type { KernelStorage } from '../storage';
 import { activationRowBytes, activationRows, BLOCK_VALUES, paddedWidth } from './activations';
+import { filled } from './result';
 
 const POOL_DTYPES: readonly DType[] = ['f32', 'f16', 'bf16'];
 /** The constants of kernels/decode/. */
@@ -69,8 +79,16 @@ export class DeviceDecodeOps implements DecodeOps {
     }
   }
 
-  gated(activation: 'silu' | 'gelu', { rows, n, gate, gateRow, up, upRow }: GatedProblem): KernelStorage {
+  gated(activation: 'silu' | 'gelu', problem: GatedProblem, as: 'blocks' | 'f32' = 'blocks'): KernelStorage {
     const device = this.#device;
+    const { rows, n, gate, gateRow, up, upRow } = problem;
+    if (as === 'f32') {
+      const shape = device.shapes.elementwise(rows * n, sizeInBytes('f32'));
+      return filled(device, 'f32', rows * n, (y) => {
+        const sources = { gate: device.address(gate), gateRow, up: device.address(up), upRow };
+        launchDecodeGate(device, `decode_gate_${activation}_f32`, shape, { rows, n, ...sources, y });
+      });
+    }
     if (!this.supports(n)) throw unsupported(`decode.gated of ${n} values`, 'f32', device);
     const padded = paddedWidth(n);
     // Products take either; there is no kernel that gives f32.

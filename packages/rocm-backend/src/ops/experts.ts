@@ -105,10 +105,12 @@ export class DeviceExpertOps implements ExpertOps {
   ): KernelStorage {
     const device = this.#device;
     const { dtype } = x.storage;
-    if (!['f32', 'f16', 'bf16'].includes(dtype) || weight[0].dtype !== dtype)
+    const [{ dtype: type }] = weight;
+    if (!['f32', 'f16', 'bf16'].includes(type) || (dtype !== type && dtype !== 'f32'))
       throw unsupported('groupedMatmul', dtype, device);
+    const kernel = `${dtype === type ? 'gemm' : 'linear'}_groups_${type}`;
     return filled(device, dtype, pairs * n, (out) =>
-      launchGemmGroups(device, `gemm_groups_${dtype}`, productShape(device, count, n), {
+      launchGemmGroups(device, kernel, productShape(device, count, n), {
         n,
         k,
         rows: device.view(x).ptr,

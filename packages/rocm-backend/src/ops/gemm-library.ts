@@ -9,6 +9,8 @@
 import { type DType, Layout, type MatmulSize, sizeInBytes } from '@x/core';
 import type { BlasHandle, GemmOperand, GemmProblem, LibraryType } from '@x/hip';
 import type { KernelDevice } from '../device';
+import { kernelName } from '../kernel-name';
+import { launchLinearRound } from '../launchers/gemm';
 import { cast } from './elementwise';
 
 /** A matrix operand of a batched product, strides in elements. */
@@ -68,6 +70,47 @@ export function gemmIntoF32(
   const operands = { lhs: rows(lhs, false), rhs: rows(rhsTransposed, true), out };
   const reduced = isReduced(device, type);
   multiply(device, device.libraries.gemm.handle()!, { type, outType: 'f32', batch: 1, m, n, k, ...operands, reduced });
+}
+
+/**
+ * A linear layer's product through the library, x [m, k] in f32 times the transpose of weights [n, k] of `type` into f32 [m, n];
+ * false when our kernels should do it. On the host weights are widened. On GPUs x is rounded to `type`, since libraries multiply
+ * one dtype: to bf16 without a limit, to f16 as llama.cpp does, but so that finite values stay finite.
+ */
+export function linearThroughLibrary(
+  device: KernelDevice,
+  type: 'f16' | 'bf16',
+  { m, n, k, x, weights, out }: { m: number; n: number; k: number; x: number; weights: number; out: number },
+): boolean {
+  if (k === 0 || Math.max(m, n, k) > INT_MAX) return false;
+  const { gemm } = device.libraries;
+  const { isHost } = device.shapes;
+  const transposed: MatrixOperand = { ptr: weights, batchStride: 0, rowStride: 1, colStride: k };
+  if (!gemm.isForced && isHost && !paysOnHost(type, { b: 1, m, n, k }, transposed)) return false;
+  const blas = gemm.handle();
+  if (!blas || (!isHost && !blas.takes(type, 'f32'))) return false;
+  const count = isHost ? n * k : m * k;
+  const converted = device.malloc(count * sizeInBytes(isHost ? 'f32' : type));
+  try {
+    if (isHost) {
+      cast(device, type, 'f32', { ptr: weights, layout: Layout.contiguous([count]), itemBytes: 2 }, converted);
+      gemmIntoF32(device, 'f32', { m, n, k, lhs: x, rhsTransposed: converted, out });
+    } else {
+      roundRows(device, type, count, x, converted);
+      gemmIntoF32(device, type, { m, n, k, lhs: converted, rhsTransposed: weights, out });
+    }
+    return true;
+  } catch (error) {
+    if (!gemm.worksAround(error)) throw error;
+    return false;
+  } finally {
+    device.free(converted);
+  }
+}
+
+/** f32 to f16 or bf16; finite values stay finite. */
+export function roundRows(device: KernelDevice, type: 'f16' | 'bf16', count: number, x: number, y: number): void {
+  launchLinearRound(device, kernelName('linear_round', type), device.shapes.elementwise(count), { count, x, y });
 }
 
 /**

@@ -8,12 +8,14 @@ import type { KernelDevice } from '../device';
 import { kernelName } from '../kernel-name';
 import { clamp, type LaunchShape } from '../launch-shape';
 import { launchGemm } from '../launchers/gemm';
+import type { MatrixUnits } from '../matrix-units';
 import type { KernelStorage } from '../storage';
 import { denseCopy } from './copy';
 import { gemmThroughLibrary, type MatrixOperand } from './gemm-library';
 import { filled } from './result';
 
-const GEMM_TILE = 64;
+/** Rows and columns of a block's tile, without matrix units. */
+export const GEMM_TILE = 64;
 /** Rows up to which a warp per output column beats a tile of the output. */
 const GEMV_MAX_ROWS = 8;
 /** Tiles of `gemm_mma_{t}`, and the dynamic shared memory of a slab of both operands (kernels/gemm/mma.h). */
@@ -75,17 +77,25 @@ function multiply(
     launch('gemv', gemvShape(device, n, batches, rhs.rowStride === 1));
     return;
   }
-  const units = device.matrixUnits;
-  if (units && (dtype === 'f16' || dtype === 'bf16') && k < 2 ** 31 && fitsUnits(lhs, b) && fitsUnits(rhs, b)) {
-    const { rows, columns, slabBytes } = MMA_TILES[units];
-    const { sharedMemoryPerBlock } = device.hip.properties;
-    const slabs = slabBytes === 0 ? 0 : Math.min(MMA_SLABS, Math.floor(sharedMemoryPerBlock / slabBytes));
-    const grid = shapes.blocks(Math.ceil(m / rows) * Math.ceil(n / columns) * batches, 256);
-    launch('gemm_mma', { grid, block: 256, sharedBytes: slabs * slabBytes });
+  const narrow = dtype === 'f16' || dtype === 'bf16';
+  if (device.matrixUnits && narrow && k < 2 ** 31 && fitsUnits(lhs, b) && fitsUnits(rhs, b)) {
+    launch('gemm_mma', unitsShape(device, device.matrixUnits, { batches, m, n }));
   } else {
     const down = clamp(Math.ceil(m / GEMM_TILE), 1, 65535);
     launch('gemm', { grid: [shapes.blocks(Math.ceil(n / GEMM_TILE), 256), down, batches], block: 256 });
   }
+}
+
+/** For kernels whose tiles matrix units multiply. */
+export function unitsShape(
+  { shapes, hip }: KernelDevice,
+  units: MatrixUnits,
+  { batches, m, n }: { batches: number; m: number; n: number },
+): LaunchShape {
+  const { rows, columns, slabBytes } = MMA_TILES[units];
+  const fitting = slabBytes === 0 ? 0 : Math.floor(hip.properties.sharedMemoryPerBlock / slabBytes);
+  const grid = shapes.blocks(Math.ceil(m / rows) * Math.ceil(n / columns) * batches, 256);
+  return { grid, block: 256, sharedBytes: Math.min(MMA_SLABS, fitting) * slabBytes };
 }
 
 function matrixOperand(device: KernelDevice, x: Operand): { matrix: MatrixOperand; copy?: KernelStorage } {

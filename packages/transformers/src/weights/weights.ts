@@ -9,6 +9,7 @@ import { LayerNorm, Linear, type Module, OwningModule, RmsNorm, VarBuilder } fro
 import { type DenseDType, hasBlocks, QMatMul, QTensor } from '@x/quantized';
 import { unsupported } from '../config/problems';
 import { ExpertLinear } from './expert-linear';
+import { keepsHalves } from './halves';
 import { HeadLinear } from './head-linear';
 import { type LinearGroup, StackedGroup, separateGroups } from './linear-group';
 import { LoraSites } from './lora';
@@ -32,7 +33,10 @@ export interface TensorLayout {
 export interface WeightOptions {
   device: Device;
   layout: TensorLayout;
-  /** Of matrices that are numbers; default f32. */
+  /**
+   * Of matrices that are numbers. Default: f16 and bf16 stay as they are where the device multiplies them by activations of f32
+   * ({@link keepsHalves}); all others are f32.
+   */
   dtype?: DenseDType;
   /** As {@link Weights.activations}; default f32. */
   activations?: DenseDType;
@@ -76,8 +80,8 @@ export class Weights {
   readonly ropeKind: RopeKind;
   /** What adapters add to the linear layers that are made here. */
   readonly lora: LoraSites;
-  /** Of matrices that are numbers. */
-  readonly dtype: DenseDType;
+  /** Of matrices that are numbers; undefined: as the file has them. */
+  readonly dtype: DenseDType | undefined;
   private readonly file: WeightFile;
   private readonly builder: VarBuilder<QTensor>;
   private readonly normOffset: number;
@@ -87,7 +91,8 @@ export class Weights {
   constructor(file: TensorReader, { device, layout, dtype, activations, quantize, signal, onProgress }: WeightOptions) {
     const { names, pairs = 'half', normOffset = 0 } = layout;
     this.device = device;
-    this.dtype = dtype ?? 'f32';
+    // Widened, the weights of a 16-bit model take twice the memory, and a decoding step, which reads all of them, twice the time.
+    this.dtype = dtype ?? (keepsHalves(device) ? undefined : 'f32');
     this.activations = activations ?? 'f32';
     this.blocks = quantize;
     const isGguf = hasBlocks(file);
@@ -169,7 +174,9 @@ export class Weights {
 
   /** The layers of all heads, stacked: from `width` to `out` elements of each. */
   async heads(name: string, heads: number, out: number, width: number): Promise<HeadLinear> {
-    return new HeadLinear(await this.matrix(name, [heads, out, width]));
+    // These are multiplied in batches, which no kernel does with two dtypes.
+    const dtype = this.dtype ?? 'f32';
+    return new HeadLinear(await this.builder.get([heads, out, width], `${name}.weight`, { dtype }));
   }
 
   /** A table from u32 ids [n] to f32 rows [n, width], and, for models with tied embeddings, the product with the table. */
@@ -268,8 +275,9 @@ export class Weights {
 
   /** A layer that shares `weight` and owns `bias`. */
   private product(weight: QTensor, bias?: Tensor): Module {
-    if (weight.kind === 'dense' && this.dtype === 'f32' && this.activations === 'f32')
+    const dense = weight.kind === 'dense' ? (weight.data.dtype as DenseDType) : this.dtype;
+    if (dense === 'f32' && weight.kind === 'dense' && this.activations === 'f32')
       return new Linear(weight.data.detach(), bias);
-    return new QLinear(QMatMul.fromQTensor(weight, { dense: this.dtype }), bias);
+    return new QLinear(QMatMul.fromQTensor(weight, { dense }), bias);
   }
 }

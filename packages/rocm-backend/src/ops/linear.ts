@@ -1,0 +1,127 @@
+/** Products with weights in f16 or bf16 and activations in f32: the `linear_*` kernels of GEMM (kernels/gemm/linear.h). */
+import type { HalfDType, LinearOps, Operand, StoragePart } from '@x/core';
+import type { KernelDevice } from '../device';
+import { unsupported } from '../errors';
+import { kernelName } from '../kernel-name';
+import { clamp, type LaunchShape } from '../launch-shape';
+import { launchLinear, launchLinearExperts } from '../launchers/gemm';
+import type { KernelStorage } from '../storage';
+import { activationRows, MAX_GRID_Y, MAX_VECTOR_ROWS } from './activations';
+import { linearThroughLibrary, roundRows } from './gemm-library';
+import { GEMM_TILE, unitsShape } from './matmul';
+import { filled } from './result';
+
+/** Rows from which products on matrix units, for which activations are rounded, are worth it over exact ones without. */
+const UNITS_ROWS = 64;
+const FEW_WARPS = 4;
+/** Weights that a thread loads at once. */
+const LOAD_VALUES = 8;
+
+interface ProductSize {
+  m: number;
+  n: number;
+  k: number;
+}
+
+export class DeviceLinearOps implements LinearOps {
+  readonly #device: KernelDevice;
+
+  constructor(device: KernelDevice) {
+    this.#device = device;
+  }
+
+  /**
+   * Few rows cost the reading of the weights, which are widened as they come. For many, GPUs' libraries and matrix units multiply
+   * operands of one dtype, which is worth the rounding of activations; the host has no such units.
+   */
+  formOf(dtype: HalfDType, rows: number): 'f32' | HalfDType {
+    const { shapes, libraries, matrixUnits } = this.#device;
+    if (shapes.isHost || rows <= MAX_VECTOR_ROWS) return 'f32';
+    if (libraries.gemm.handle()?.takes(dtype, 'f32')) return dtype;
+    return matrixUnits && rows >= UNITS_ROWS ? dtype : 'f32';
+  }
+
+  matmul(weight: StoragePart, x: Operand, size: ProductSize): KernelStorage {
+    const device = this.#device;
+    const type = this.#typeOf('matmul', weight, x);
+    const weights = device.address(weight);
+    const { ptr } = device.view(x);
+    return filled(device, 'f32', size.m * size.n, (out) => {
+      if (size.m <= MAX_VECTOR_ROWS) this.#few(type, size, ptr, weights, out);
+      else this.#many(type, size, ptr, weights, out);
+    });
+  }
+
+  #few(type: HalfDType, size: ProductSize, x: number, weights: number, out: number): void {
+    const kernel = `linear_upto${activationRows(size.m)}_${type}`;
+    const { grid, block } = this.#fewShape(size.n, size.k);
+    launchLinear(this.#device, kernel, { grid, block }, { ...size, x, weights, out });
+  }
+
+  #many(type: HalfDType, size: ProductSize, x: number, weights: number, out: number): void {
+    const device = this.#device;
+    const { m, n, k } = size;
+    if (linearThroughLibrary(device, type, { m, n, k, x, weights, out })) return;
+    const { matrixUnits } = device;
+    if (matrixUnits && m >= UNITS_ROWS && k > 0 && k % LOAD_VALUES === 0 && weights % 16 === 0) {
+      const rounded = device.malloc(m * k * 2);
+      try {
+        roundRows(device, type, m * k, x, rounded);
+        const shape = unitsShape(device, matrixUnits, { batches: 1, m, n });
+        launchLinear(device, `linear_mma_${type}`, shape, { m, n, k, x: rounded, weights, out });
+      } finally {
+        device.free(rounded);
+      }
+      return;
+    }
+    const down = clamp(Math.ceil(m / GEMM_TILE), 1, MAX_GRID_Y);
+    const shape: LaunchShape = {
+      grid: [device.shapes.blocks(Math.ceil(n / GEMM_TILE), 256), down, 1],
+      block: 256,
+    };
+    launchLinear(device, `linear_many_${type}`, shape, { m, n, k, x, weights, out });
+  }
+
+  indexedMoe(
+    weight: StoragePart,
+    x: Operand,
+    ids: Operand,
+    { n, k, topk, shared }: { n: number; k: number; topk: number; shared: boolean },
+  ): KernelStorage {
+    const device = this.#device;
+    const type = this.#typeOf('indexedMoe', weight, x);
+    const pairs = ids.layout.elemCount;
+    const { grid, block } = this.#fewShape(n, k);
+    return filled(device, 'f32', pairs * n, (out) => {
+      const shape: LaunchShape = { grid: [grid, Math.min(pairs, MAX_GRID_Y), 1], block };
+      const pointers = { x: device.view(x).ptr, weights: device.address(weight), ids: device.view(ids).ptr, out };
+      launchLinearExperts(device, kernelName('linear_experts', type), shape, {
+        pairs,
+        n,
+        k,
+        topk,
+        shared,
+        ...pointers,
+      });
+    });
+  }
+
+  #typeOf(op: string, [{ dtype }]: StoragePart, x: Operand): HalfDType {
+    if (dtype !== 'f16' && dtype !== 'bf16') throw unsupported(`linear.${op} with weights`, dtype, this.#device);
+    if (x.storage.dtype !== 'f32') throw unsupported(`linear.${op}`, x.storage.dtype, this.#device);
+    return dtype;
+  }
+
+  /**
+   * A warp takes a pair of weight rows, or a block where warps for all pairs would leave the device half empty. On the host
+   * each chunk of rows is one call.
+   */
+  #fewShape(n: number, k: number): { grid: number; block: number } {
+    const { multiprocessorCount, warpSize } = this.#device.hip.properties;
+    if (this.#device.shapes.isHost) return { grid: clamp(Math.ceil(n / 16), 1, multiprocessorCount * 4), block: 1 };
+    const block = FEW_WARPS * warpSize;
+    const pairs = Math.ceil(n / 2);
+    const few = pairs < multiprocessorCount * 20 && k >= LOAD_VALUES * block;
+    return { grid: few ? pairs : Math.ceil(pairs / FEW_WARPS), block };
+  }
+}
