@@ -42,38 +42,50 @@ constexpr u32 LINEAR_ROWS = 2;
 /** Threads of a block at most. */
 constexpr u32 LINEAR_THREADS = 256;
 
+/**
+ * Adds to acc the products of two weight rows with ROWS rows of x at STEPS places of 8, `step` apart, whose loads are all on their
+ * way before the first is waited for: there is no branch between them.
+ */
+template <u32 STEPS, u32 ROWS, class T>
+X_DEVICE void linearSteps(const T* const (&w)[LINEAR_ROWS], const float* const (&x)[ROWS], u32 at, u32 step,
+                          float (&acc)[ROWS][LINEAR_ROWS]) {
+  constexpr u32 V = vecWidth<T>;
+  Vec<T, V> right[STEPS][LINEAR_ROWS];
+#pragma unroll
+  for (u32 s = 0; s < STEPS; ++s)
+#pragma unroll
+    for (u32 r = 0; r < LINEAR_ROWS; ++r) right[s][r] = loadVec<V>(w[r] + at + s * step);
+#pragma unroll
+  for (u32 s = 0; s < STEPS; ++s)
+#pragma unroll
+    for (u32 a = 0; a < ROWS; ++a)
+#pragma unroll
+      for (u32 half = 0; half < V; half += 4) {
+        const Vec<float, 4> left = loadVec<4>(x[a] + at + s * step + half);
+#pragma unroll
+        for (u32 e = 0; e < 4; ++e)
+#pragma unroll
+          for (u32 r = 0; r < LINEAR_ROWS; ++r) acc[a][r] += left[e] * widened(right[s][r][half + e]);
+      }
+}
+
 /** Adds to acc the products of two weight rows with ROWS rows of x over this thread's share of k. */
 template <u32 ROWS, class T>
 X_DEVICE void linearDots(const T* const (&w)[LINEAR_ROWS], const float* const (&x)[ROWS], u32 k, bool wide, const Team& team,
                          float (&acc)[ROWS][LINEAR_ROWS]) {
   constexpr u32 V = vecWidth<T>;
-  // Loads of a thread that are on their way at once, 16 bytes each of every weight row.
-  constexpr u32 STEPS = ROWS == 1 ? 4 : 2;
+  // With more rows their sums take the registers.
+  constexpr u32 MOST = ROWS == 1 ? 4 : 2;
   const u32 whole = wide ? k / V * V : 0, step = team.threads * V;
-  for (u32 base = team.thread * V; base < whole; base += STEPS * step) {
-    Vec<T, V> right[STEPS][LINEAR_ROWS] = {};
-#pragma unroll
-    for (u32 s = 0; s < STEPS; ++s)
-#pragma unroll
-      for (u32 r = 0; r < LINEAR_ROWS; ++r)
-        if (base + s * step < whole) right[s][r] = loadVec<V>(w[r] + base + s * step);
-#pragma unroll
-    for (u32 s = 0; s < STEPS; ++s) {
-      const u32 j = base + s * step;
-      if (j >= whole) break;
-#pragma unroll
-      for (u32 a = 0; a < ROWS; ++a) {
-#pragma unroll
-        for (u32 half = 0; half < V; half += 4) {
-          const Vec<float, 4> left = loadVec<4>(x[a] + j + half);
-#pragma unroll
-          for (u32 e = 0; e < 4; ++e)
-#pragma unroll
-            for (u32 r = 0; r < LINEAR_ROWS; ++r) acc[a][r] += left[e] * widened(right[s][r][half + e]);
-        }
-      }
-    }
+  u32 at = team.thread * V;
+#pragma unroll 1
+  for (; at + (MOST - 1) * step < whole; at += MOST * step) linearSteps<MOST>(w, x, at, step, acc);
+  if (MOST > 2 && at + step < whole) {
+    linearSteps<2>(w, x, at, step, acc);
+    at += 2 * step;
   }
+  if (at < whole) linearSteps<1>(w, x, at, step, acc);
+#pragma unroll 1
   for (u32 j = whole + team.thread; j < k; j += team.threads)
 #pragma unroll
     for (u32 r = 0; r < LINEAR_ROWS; ++r) {
