@@ -94,9 +94,10 @@ function hostDriver() {
 function emulated() {
   const folder = 'packages/rocm-backend/test';
   const named = (list) => list.split(' ').map((name) => `${folder}/${name}.test.ts`);
-  const products = named('gemm-kernels attention decode experts quantized-products');
+  const products = named('gemm-kernels attention decode experts linear quantized-products');
   const all = [
     'packages/engine/test/architectures.test.ts',
+    'packages/engine/test/halves.test.ts',
     'packages/engine/test/sampling.test.ts',
     'packages/nn/test/recurrent.test.ts',
     'packages/nn/test/packed-attention.test.ts',

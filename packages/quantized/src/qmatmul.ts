@@ -80,8 +80,7 @@ export class QMatMul implements Disposable {
     const shape = [...x.shape.slice(0, -1), n];
     if (this.#blocks !== undefined) return blockProduct(this.#blocks, x, { m, n, k }, shape);
     const dense = this.#dense!;
-    if (x.dtype !== dense.dtype && dense.dtype !== 'f32' && x.device.backend.linear && !(isGradEnabled() && x.trackOp))
-      return halfProduct(dense, x, { m, n, k }, shape);
+    if (isForHalves(dense, x)) return halfProduct(dense, x, { m, n, k }, shape);
     return withTemporaries((temporary) => {
       const numbers = temporary(x.toDtype(dense.dtype));
       const rows = temporary(temporary(numbers.reshape([m, k])).contiguous());
@@ -214,6 +213,13 @@ function quantized(weight: QTensor, x: Tensor, size: ProductSize, shape: readonl
   const values = new Float32Array(storage.toHostSync(layout.startOffset, layout.elemCount));
   const product = matmulRows(blocks, weight.format, size, values);
   return Tensor.fromStorage(backend.fromHost(product, 'f32'), shape, device);
+}
+
+/** Whether the device has kernels for this weight in f16 or bf16 and activations of another dtype, whose gradient nobody wants. */
+function isForHalves(weight: Tensor, x: Tensor): boolean {
+  const { linear } = x.device.backend;
+  const fits = weight.dtype !== 'f32' && weight.dtype !== x.dtype && weight.isContiguous();
+  return linear !== undefined && fits && !(isGradEnabled() && x.trackOp);
 }
 
 /** x (m * k values of another dtype) times the transpose of a contiguous weight [n, k] in f16 or bf16, by the device's kernels. */

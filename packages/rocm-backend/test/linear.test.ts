@@ -270,6 +270,17 @@ describe.each(kernelDevices())('QMatMul with halves on %s', (device) => {
     expect(memoryStats()).toEqual(before);
   });
 
+  it('takes weights that are views', () => {
+    scope(() => {
+      const numbers = Tensor.from(noise(7 * 5, 1), { shape: [5, 7], device }).toDtype('bf16');
+      using map = QMatMul.fromTensor(numbers.t());
+      const x = Tensor.from(noise(2 * 5, 2), { shape: [2, 5], device });
+      const expected = x.matmul(numbers.toDtype('f32'));
+      const difference = map.forward(x).sub(expected).abs().flattenAll().max(0).toScalarSync() as number;
+      expect(difference).toBeLessThan(5e-2);
+    });
+  });
+
   it('keeps gradients of its input', () => {
     scope(() => {
       const weight = Tensor.from(noise(3 * 4, 1), { shape: [3, 4], device }).toDtype('f16');
