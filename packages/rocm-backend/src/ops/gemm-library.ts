@@ -22,6 +22,8 @@ export interface MatrixOperand {
 }
 
 const INT_MAX = 2 ** 31 - 1;
+/** Weights of a linear layer that are widened for one product on the host, 256 MiB; larger ones go to our kernels. */
+const WIDENED_VALUES = 2 ** 26;
 
 /** Enqueues the product through the library; false when our kernels should do it. */
 export function gemmThroughLibrary(
@@ -87,6 +89,7 @@ export function linearThroughLibrary(
   const { isHost } = device.shapes;
   const transposed: MatrixOperand = { ptr: weights, batchStride: 0, rowStride: 1, colStride: k };
   if (!gemm.isForced && isHost && !paysOnHost(type, { b: 1, m, n, k }, transposed)) return false;
+  if (isHost && n * k > WIDENED_VALUES) return false;
   const blas = gemm.handle();
   if (!blas || (!isHost && !blas.takes(type, 'f32'))) return false;
   const count = isHost ? n * k : m * k;
