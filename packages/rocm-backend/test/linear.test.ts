@@ -104,6 +104,7 @@ describe.each(kinds)('products with halves on %s', (kind) => {
     [8, 64],
     [37, 65],
     [130, 72],
+    [11, 520],
     [9, 2056],
     [7, 4096],
     [3, 10_248],

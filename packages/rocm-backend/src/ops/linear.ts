@@ -13,6 +13,7 @@ import { filled } from './result';
 
 /** Rows from which products on matrix units, for which activations are rounded, are worth it over exact ones without. */
 const UNITS_ROWS = 64;
+/** Most warps of a block of `linear_upto*`. */
 const FEW_WARPS = 4;
 /** Weights that a thread loads at once. */
 const LOAD_VALUES = 8;
@@ -113,15 +114,15 @@ export class DeviceLinearOps implements LinearOps {
   }
 
   /**
-   * A warp takes a pair of weight rows, or a block where warps for all pairs would leave the device half empty. On the host
-   * each chunk of rows is one call.
+   * A warp takes a pair of weight rows, or a block of as many warps as have work where warps for all pairs would leave the device
+   * half empty. On the host each chunk of rows is one call.
    */
   #fewShape(n: number, k: number): { grid: number; block: number } {
     const { multiprocessorCount, warpSize } = this.#device.hip.properties;
     if (this.#device.shapes.isHost) return { grid: clamp(Math.ceil(n / 16), 1, multiprocessorCount * 4), block: 1 };
-    const block = FEW_WARPS * warpSize;
     const pairs = Math.ceil(n / 2);
-    const few = pairs < multiprocessorCount * 20 && k >= LOAD_VALUES * block;
-    return { grid: few ? pairs : Math.ceil(pairs / FEW_WARPS), block };
+    const warps = Math.min(Math.floor(k / LOAD_VALUES / warpSize), FEW_WARPS);
+    if (pairs < multiprocessorCount * 20 && warps > 1) return { grid: pairs, block: warps * warpSize };
+    return { grid: Math.ceil(pairs / FEW_WARPS), block: FEW_WARPS * warpSize };
   }
 }
