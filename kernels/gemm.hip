@@ -86,8 +86,8 @@ GEMM_KERNEL(gemm_mma_f16, 256, f16, MULTIPLY)
   KERNEL_BOUNDS(linear_mma_##t, 256, (u64 m, u64 n, u64 k, const T* x, const T* weights, float* out)) {                \
     LINEAR_MMA(1, m, n, k, gemm::Operand<T>{x, 0, k, 1}, gemm::Operand<T>{weights, 0, 1, k}, out);                     \
   }                                                                                                                    \
-  KERNEL_EACH(linear_round_##t, (u64 count, const float* x, T* y)) {                                                   \
-    X_FOR_EACH_SIMD(i, count) y[i] = gemm::roundedFinite<T>(x[i]);                                                     \
+  KERNEL_MAP(linear_round_##t, (u64 count, const float* x, T* y)) {                                                    \
+    mapEach(count, 0, nullptr, [](float v) { return gemm::roundedFinite<T>(v); }, y, x);                               \
   }                                                                                                                    \
   KERNEL_EARLY(linear_experts_##t)                                                                                     \
   KERNEL_BOUNDS(linear_experts_##t, 256,                                                                               \

@@ -113,7 +113,8 @@ export function linearThroughLibrary(
 
 /** f32 to f16 or bf16; finite values stay finite. */
 export function roundRows(device: KernelDevice, type: 'f16' | 'bf16', count: number, x: number, y: number): void {
-  launchLinearRound(device, kernelName('linear_round', type), device.shapes.elementwise(count), { count, x, y });
+  const shape = device.shapes.elementwise(count, sizeInBytes('f32'));
+  launchLinearRound(device, kernelName('linear_round', type), shape, { count, x, y });
 }
 
 /**
