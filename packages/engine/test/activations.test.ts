@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { memoryStats } from '@x/core';
 import { describe, expect, it } from 'vitest';
 import { loadModel } from '../src';
-import { deviceNames, GGUF, maxDifference, openDevice } from './helpers';
+import { deviceNames, GGUF, maxDifference, openDevice, STATES_IN_BF16 } from './helpers';
 
 const models = fileURLToPath(new URL('../../../models/tiny/', import.meta.url));
 
@@ -40,14 +40,7 @@ describe.each(deviceNames)('on %s', (device) => {
     }
   }
 
-  // bf16: what transformers' own results in bf16 are off by, over the three texts, and a quarter.
-  it.each([
-    ['lfm2', 0.11],
-    ['mamba2', 0.06],
-    ['falcon_mamba', 0.05],
-    ['qwen3_5_text', 0.4],
-    ['qwen3_next', 0.17],
-  ])('%s, whose layers carry states', async (name, bf16) => {
+  it.each(Object.entries(STATES_IN_BF16))('%s, whose layers carry states', async (name, bf16) => {
     const { prompts, logits_std } = JSON.parse(readFileSync(join(models, name, 'golden.json'), 'utf8'));
     for (const [activations, limit] of [
       ['f16', 3e-2],
