@@ -9,7 +9,7 @@
 //   linear_{way}_{f16,bf16}  rows times the transpose of weights of t into f32, summed in f32: gemm/linear.h. upto1, 2, 4 and 8:
 //             so many rows of f32; many: any number of them; mma: rows of t on matrix units, as gemm_mma; groups: as gemm_groups,
 //             rows of f32; experts: a row of f32 for each choice of an expert
-//   linear_round_{f16,bf16}  f32 to t, where finite values stay finite
+//   linear_round_{f16,bf16}  f32 to t, where finite values stay finite; with `less`, what that leaves of them
 //   gemv_{t}  the same product for small m, by reading the right matrix once for every 8 rows (4 on the host)
 #include "x.h"
 #include "shared/split.h"
@@ -86,8 +86,9 @@ GEMM_KERNEL(gemm_mma_f16, 256, f16, MULTIPLY)
   KERNEL_BOUNDS(linear_mma_##t, 256, (u64 m, u64 n, u64 k, const T* x, const T* weights, float* out)) {                \
     LINEAR_MMA(1, m, n, k, gemm::Operand<T>{x, 0, k, 1}, gemm::Operand<T>{weights, 0, 1, k}, out);                     \
   }                                                                                                                    \
-  KERNEL_MAP(linear_round_##t, (u64 count, const float* x, T* y)) {                                                    \
-    mapEach(count, 0, nullptr, [](float v) { return gemm::roundedFinite<T>(v); }, y, x);                               \
+  KERNEL_MAP(linear_round_##t, (u64 count, const float* x, const T* less, T* y)) {                                     \
+    if (less) mapEach(count, 0, nullptr, [](float v, T part) { return gemm::roundedRest(v, part); }, y, x, less);      \
+    else mapEach(count, 0, nullptr, [](float v) { return gemm::roundedFinite<T>(v); }, y, x);                          \
   }                                                                                                                    \
   KERNEL_EARLY(linear_experts_##t)                                                                                     \
   KERNEL_BOUNDS(linear_experts_##t, 256,                                                                               \

@@ -15,6 +15,13 @@ X_DEVICE T roundedFinite(float v) {
   return from_acc<T>(v);
 }
 
+/** What `part`, v as T, leaves of v; of infinity nothing. */
+template <class T>
+X_DEVICE T roundedRest(float v, T part) {
+  const float rest = v - to_acc(part);
+  return roundedFinite<T>(rest == rest ? rest : 0.0f);
+}
+
 #if X_HOST
 
 /** Columns from `begin` to `end` of x times the transpose of w, four at a time, whose weights stay in the cache for all rows. */

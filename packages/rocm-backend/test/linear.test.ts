@@ -14,7 +14,7 @@ import {
 import { QMatMul, QTensor } from '@x/quantized';
 import { kernelDevices } from '@x/testing/devices';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { RocmDevice } from '../src/index';
+import { RocmDevice, type RocmStorage } from '../src/index';
 import { launchLinear, launchLinearRound } from '../src/launchers/gemm';
 
 const kinds = kernelDevices().map((device) => device.location.kind as 'cpu' | 'cuda' | 'rocm');
@@ -185,18 +185,25 @@ describe.each(kinds)('products with halves on %s', (kind) => {
       3e38,
     );
     const x = device.fromHost(values, 'f32');
-    const rounded = device.allocUninit(values.length, type);
-    launchLinearRound(
-      device,
-      `linear_round_${type}`,
-      { grid: 2, block: 64 },
-      { count: values.length, x: x.ptr, y: rounded.ptr },
-    );
+    const [rounded, rest] = [device.allocUninit(values.length, type), device.allocUninit(values.length, type)];
+    const round = (y: RocmStorage, less: number) =>
+      launchLinearRound(
+        device,
+        `linear_round_${type}`,
+        { grid: 2, block: 64 },
+        { count: values.length, x: x.ptr, less, y: y.ptr },
+      );
+    round(rounded, 0);
+    round(rest, rounded.ptr);
     const expected =
       type === 'f16' ? values.map((v) => (Number.isFinite(v) ? Math.max(-65504, Math.min(65504, v)) : v)) : values;
     const got = decode(type, new Uint16Array(rounded.toHostSync()));
     expect(got).toEqual(decode(type, encode(type, expected)));
-    for (const storage of [x, rounded]) storage.dispose();
+    // What is left of a value: nothing of infinity, nor of what is no number.
+    const remainders = values.map((v, i) => (Number.isNaN(v - got[i]) ? 0 : v - got[i]));
+    const limited = type === 'f16' ? remainders.map((v) => Math.max(-65504, Math.min(65504, v))) : remainders;
+    expect(decode(type, new Uint16Array(rest.toHostSync()))).toEqual(decode(type, encode(type, limited)));
+    for (const storage of [x, rounded, rest]) storage.dispose();
 
     // The same kernel on devices without units, and below the rows from which it is taken.
     const [m, n, k] = [20, 50, 40];

@@ -71,11 +71,12 @@ export function launchLinear(device: Launcher, kernel: string, shape: LaunchShap
 export interface LinearRoundArguments {
   count: number;
   x: Address;
+  less: Address;
   y: Address;
 }
 
 export function launchLinearRound(device: Launcher, kernel: string, shape: LaunchShape, a: LinearRoundArguments): void {
-  device.launch(GEMM, kernel, shape, [a.count, a.x, a.y]);
+  device.launch(GEMM, kernel, shape, [a.count, a.x, a.less, a.y]);
 }
 
 /** `linear_experts_bf16`, and 1 more. */

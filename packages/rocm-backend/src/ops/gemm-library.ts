@@ -10,6 +10,7 @@ import { type DType, Layout, type MatmulSize, sizeInBytes } from '@x/core';
 import type { BlasHandle, GemmOperand, GemmProblem, LibraryType } from '@x/hip';
 import type { KernelDevice } from '../device';
 import { kernelName } from '../kernel-name';
+import { launchBinary } from '../launchers/binary';
 import { launchLinearRound } from '../launchers/gemm';
 import { cast } from './elementwise';
 
@@ -74,17 +75,30 @@ export function gemmIntoF32(
   multiply(device, device.libraries.gemm.handle()!, { type, outType: 'f32', batch: 1, m, n, k, ...operands, reduced });
 }
 
+interface LinearProduct {
+  m: number;
+  n: number;
+  k: number;
+  x: number;
+  weights: number;
+  out: number;
+}
+
+/**
+ * Rows from which activations are rounded to the dtype of f16 or bf16 weights: fewer cost the reading of the weights, however
+ * they are multiplied.
+ */
+export const ROUNDED_ROWS = 64;
+
 /**
  * A linear layer's product through the library, x [m, k] in f32 times the transpose of weights [n, k] of `type` into f32 [m, n];
- * false when our kernels should do it. On the host weights are widened. On GPUs x is rounded to `type`, since libraries multiply
- * one dtype: to bf16 without a limit, to f16 as llama.cpp does, but so that finite values stay finite.
+ * false when our kernels should do it. On the host weights are widened. GPUs' libraries multiply one dtype: many rows are rounded
+ * to it, to bf16 without a limit, to f16 as llama.cpp does, but so that finite values stay finite; few rows go in two parts,
+ * whose results are added, and are nearly as exact as in f32.
  */
-export function linearThroughLibrary(
-  device: KernelDevice,
-  type: 'f16' | 'bf16',
-  { m, n, k, x, weights, out }: { m: number; n: number; k: number; x: number; weights: number; out: number },
-): boolean {
-  if (k === 0 || Math.max(m, n, k) > INT_MAX) return false;
+export function linearThroughLibrary(device: KernelDevice, type: 'f16' | 'bf16', product: LinearProduct): boolean {
+  const { m, n, k, weights } = product;
+  if (k === 0 || Math.max(2 * m, n, k) > INT_MAX) return false;
   const { gemm } = device.libraries;
   const { isHost } = device.shapes;
   const transposed: MatrixOperand = { ptr: weights, batchStride: 0, rowStride: 1, colStride: k };
@@ -92,29 +106,68 @@ export function linearThroughLibrary(
   if (isHost && n * k > WIDENED_VALUES) return false;
   const blas = gemm.handle();
   if (!blas || (!isHost && !blas.takes(type, 'f32'))) return false;
-  const count = isHost ? n * k : m * k;
-  const converted = device.malloc(count * sizeInBytes(isHost ? 'f32' : type));
   try {
-    if (isHost) {
-      cast(device, type, 'f32', { ptr: weights, layout: Layout.contiguous([count]), itemBytes: 2 }, converted);
-      gemmIntoF32(device, 'f32', { m, n, k, lhs: x, rhsTransposed: converted, out });
-    } else {
-      roundRows(device, type, count, x, converted);
-      gemmIntoF32(device, type, { m, n, k, lhs: converted, rhsTransposed: weights, out });
-    }
+    (isHost ? throughWidened : m < ROUNDED_ROWS ? throughTwoParts : throughRounded)(device, type, product);
     return true;
   } catch (error) {
     if (!gemm.worksAround(error)) throw error;
     return false;
-  } finally {
-    device.free(converted);
   }
 }
 
-/** f32 to f16 or bf16; finite values stay finite. */
-export function roundRows(device: KernelDevice, type: 'f16' | 'bf16', count: number, x: number, y: number): void {
+function throughWidened(device: KernelDevice, type: 'f16' | 'bf16', { m, n, k, x, weights, out }: LinearProduct): void {
+  withMemory(device, n * k * sizeInBytes('f32'), (wide) => {
+    const source = { ptr: weights, layout: Layout.contiguous([n * k]), itemBytes: sizeInBytes(type) };
+    cast(device, type, 'f32', source, wide);
+    gemmIntoF32(device, 'f32', { m, n, k, lhs: x, rhsTransposed: wide, out });
+  });
+}
+
+function throughRounded(device: KernelDevice, type: 'f16' | 'bf16', { m, n, k, x, weights, out }: LinearProduct): void {
+  withMemory(device, m * k * sizeInBytes(type), (rounded) => {
+    roundRows(device, type, m * k, x, rounded);
+    gemmIntoF32(device, type, { m, n, k, lhs: rounded, rhsTransposed: weights, out });
+  });
+}
+
+/** Rows as x in `type`, then rows of what that leaves of x: one product, in which weights are read once. */
+function throughTwoParts(
+  device: KernelDevice,
+  type: 'f16' | 'bf16',
+  { m, n, k, x, weights, out }: LinearProduct,
+): void {
+  const partBytes = m * k * sizeInBytes(type);
+  const resultBytes = m * n * sizeInBytes('f32');
+  withMemory(device, 2 * (partBytes + resultBytes), (results) => {
+    const parts = results + 2 * resultBytes;
+    roundRows(device, type, m * k, x, parts);
+    roundRows(device, type, m * k, x, parts + partBytes, parts);
+    gemmIntoF32(device, type, { m: 2 * m, n, k, lhs: parts, rhsTransposed: weights, out: results });
+    const sum = { numel: m * n, numDims: 1, info: 0, lhs: results, rhs: results + resultBytes, out };
+    launchBinary(device, 'badd_f32', device.shapes.elementwise(m * n, sizeInBytes('f32')), sum);
+  });
+}
+
+/** f32 to f16 or bf16; finite values stay finite. With `less`, the same rounded before, what that left of them. */
+export function roundRows(
+  device: KernelDevice,
+  type: 'f16' | 'bf16',
+  count: number,
+  x: number,
+  y: number,
+  less = 0,
+): void {
   const shape = device.shapes.elementwise(count, sizeInBytes('f32'));
-  launchLinearRound(device, kernelName('linear_round', type), shape, { count, x, y });
+  launchLinearRound(device, kernelName('linear_round', type), shape, { count, x, less, y });
+}
+
+function withMemory(device: KernelDevice, bytes: number, use: (ptr: number) => void): void {
+  const ptr = device.malloc(bytes);
+  try {
+    use(ptr);
+  } finally {
+    device.free(ptr);
+  }
 }
 
 /**

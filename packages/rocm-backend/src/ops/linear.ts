@@ -7,12 +7,10 @@ import { clamp, type LaunchShape } from '../launch-shape';
 import { launchLinear, launchLinearExperts } from '../launchers/gemm';
 import type { KernelStorage } from '../storage';
 import { activationRows, MAX_GRID_Y, MAX_VECTOR_ROWS } from './activations';
-import { linearThroughLibrary, roundRows } from './gemm-library';
+import { linearThroughLibrary, ROUNDED_ROWS, roundRows } from './gemm-library';
 import { GEMM_TILE, unitsShape } from './matmul';
 import { filled } from './result';
 
-/** Rows from which products on matrix units, for which activations are rounded, are worth it over exact ones without. */
-const UNITS_ROWS = 64;
 /** Most warps of a block of `linear_upto*`. */
 const FEW_WARPS = 4;
 /** Weights that a thread loads at once. */
@@ -37,9 +35,8 @@ export class DeviceLinearOps implements LinearOps {
    */
   formOf(dtype: HalfDType, rows: number): 'f32' | HalfDType {
     const { shapes, libraries, matrixUnits } = this.#device;
-    if (shapes.isHost || rows <= MAX_VECTOR_ROWS) return 'f32';
-    if (libraries.gemm.handle()?.takes(dtype, 'f32')) return dtype;
-    return matrixUnits && rows >= UNITS_ROWS ? dtype : 'f32';
+    if (shapes.isHost || rows < ROUNDED_ROWS) return 'f32';
+    return matrixUnits || libraries.gemm.handle()?.takes(dtype, 'f32') ? dtype : 'f32';
   }
 
   matmul(weight: StoragePart, x: Operand, size: ProductSize): KernelStorage {
@@ -64,7 +61,7 @@ export class DeviceLinearOps implements LinearOps {
     const { m, n, k } = size;
     if (linearThroughLibrary(device, type, { m, n, k, x, weights, out })) return;
     const { matrixUnits } = device;
-    if (matrixUnits && m >= UNITS_ROWS && k > 0 && k % LOAD_VALUES === 0 && weights % 16 === 0) {
+    if (matrixUnits && m >= ROUNDED_ROWS && k > 0 && k % LOAD_VALUES === 0 && weights % 16 === 0) {
       const rounded = device.malloc(m * k * 2);
       try {
         roundRows(device, type, m * k, x, rounded);

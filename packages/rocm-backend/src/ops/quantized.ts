@@ -78,7 +78,7 @@ const GROUPED_MMA_ROWS = 32;
 const VECTOR_WARPS = 4;
 
 /** Rows from which dequantizing a weight to bf16 for the library's product takes less time than int8 products (cuda). */
-const DENSE_ROWS = 96;
+const DENSE_ROWS = 16;
 /** Values of a weight that is dequantized for a product; larger ones stay in blocks, for the memory that would take. */
 const DENSE_VALUES = 2 ** 29;
 
