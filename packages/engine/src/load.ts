@@ -12,8 +12,6 @@ import {
   ChatTemplate,
   describeConfig,
   describeGguf,
-  holdsHalves,
-  keepsHalves,
   type ModelDescription,
   openSafetensors,
   type ProgressListener,
@@ -57,7 +55,7 @@ export interface LoadModelOptions extends HubSource {
   maxContext?: number;
   /**
    * Of the key-value cache, whose positions take 2 · layers · kvHeads · headDim elements each. Default: `f16` on GPUs
-   * for weights in blocks or in 16 bits and for narrow `activations`, otherwise `f32`.
+   * for weights in blocks and for a narrow `dtype` or `activations`, otherwise `f32`.
    */
   cacheDtype?: CacheDType;
   /** How chats are written, in place of the model's own template: `chatml`, or the text of a Jinja template. */
@@ -175,8 +173,8 @@ async function assemble(
     throw error;
   }
   const isAsked = [source.dtype, source.activations].some((dtype) => (dtype ?? 'f32') !== 'f32');
-  const isKept = source.dtype === undefined && keepsHalves(source.device) && holdsHalves(file);
-  const isNarrow = isAsked || isKept || holdsBlocks(file);
+  // What a file has in 16 bits is multiplied as exactly as in f32; its cache is rounded for those who ask.
+  const isNarrow = isAsked || holdsBlocks(file);
   const dtype = cacheDtype ?? defaultCacheDtype(source.device.kind, isNarrow);
   const cache = { dtype, maxPositions: maxCachePositions };
   const chatTemplate = chosen === undefined ? own : templateOf(chosen, own, tokenizer);

@@ -105,11 +105,9 @@ export function groupedMoe(weights: QTensor, x: Tensor, order: ExpertOrder): Ten
       return Tensor.fromStorage(made, [pairs, n], device).toDtype(x.dtype);
     }
     const ops = device.backend.quantized!;
-    const blocks = ops.quantizeActivations(x.contiguous().storageAndLayout(), { m: pairs, k });
-    const activations = Tensor.fromStorage(blocks, [blocks.elemCount], device);
     const [storage] = weights.data.storagePart();
-    const made = ops.groupedMatmul!(storage, weights.blockType, size, blocks, order.tiles);
-    activations.dispose();
+    const rows = x.contiguous().storageAndLayout();
+    const made = ops.groupedMatmul!(storage, weights.blockType, size, rows, order.tiles);
     return Tensor.fromStorage(made, [pairs, n], device).toDtype(x.dtype);
   });
 }

@@ -5,10 +5,10 @@
 import { closeSync, existsSync, openSync, readdirSync, readSync, type Stats, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { Device, FileFormatError, sizeInBytes } from '@x/core';
-import { readJsonFile, SafetensorsFile, ShardedSafetensors, type TensorReader } from '@x/core/files';
+import { readJsonFile, SafetensorsFile, ShardedSafetensors } from '@x/core/files';
 import { defaultCacheDtype } from '@x/engine';
 import { deviceBytes, GgmlFile, GgufFile, type GgufMetadata, holdsBlocks, type TensorFile } from '@x/quantized';
-import { holdsHalves, keepsHalves, numberBytes } from '@x/transformers';
+import { numberBytes } from '@x/transformers';
 import { Command } from 'commander';
 import '@x/rocm-backend';
 import { interruptible } from '../interrupt';
@@ -237,14 +237,9 @@ function estimates(file: TensorFile, cache: CacheSize): DeviceEstimate[] {
       name,
       weights.reduce((a, b) => a + b, 0),
       cache,
-      isNarrow(file, name),
+      holdsBlocks(file),
     );
   });
-}
-
-/** Whether weights of the file are narrower than f32 on a device, by default. */
-function isNarrow(file: TensorReader, device: string): boolean {
-  return holdsBlocks(file) || (keepsHalves(device) && holdsHalves(file));
 }
 
 function estimate(
@@ -288,7 +283,7 @@ async function inspectSafetensors(file: string, weights: string | string[], dire
       tensors,
       loads: checked.loads,
       problems: checked.problems,
-      memory: devices().map(({ name }) => estimate(name, weightBytes(name), cache, isNarrow(opened, name))),
+      memory: devices().map(({ name }) => estimate(name, weightBytes(name), cache, holdsBlocks(opened))),
     };
   } finally {
     opened.close();

@@ -54,15 +54,15 @@ export interface QuantizedOps {
     ids: Operand,
   ): BackendStorage;
   /**
-   * For pairs of token and expert in the order of {@link ExpertOps.order} the products of rows x [pairs, k] with the weights of
-   * their experts: weight [experts, n, k], `activations` made by {@link quantizeActivations}; [pairs, n] f32. There where the
-   * device has {@link BackendDevice.experts}.
+   * For pairs of token and expert in the order of {@link ExpertOps.order} the products of rows with the weights of their experts:
+   * weight [experts, n, k], x [pairs, k] contiguous in f32, f16 or bf16; [pairs, n] f32. There where the device has
+   * {@link BackendDevice.experts}.
    */
   groupedMatmul?(
     weight: BackendStorage,
     type: BlockType,
     size: { pairs: number; n: number; k: number },
-    activations: BackendStorage,
+    x: Operand,
     tiles: ExpertTiles,
   ): BackendStorage;
   /** Rows of the weight [.., k] at ids (u32, contiguous): [ids, k] f32. */

@@ -270,11 +270,12 @@ export class DeviceQuantizedOps implements QuantizedOps {
     }
   }
 
+  /** In q8_1 blocks with any number of pairs: there are no products of numbers in groups. */
   groupedMatmul(
     weight: BackendStorage,
     type: BlockType,
     { pairs, n, k }: { pairs: number; n: number; k: number },
-    activations: BackendStorage,
+    x: Operand,
     { tiles, count }: ExpertTiles,
   ): KernelStorage {
     const device = this.#device;
@@ -284,23 +285,18 @@ export class DeviceQuantizedOps implements QuantizedOps {
     const rows = onUnits ? GROUPED_MMA_ROWS : EXPERT_TILE;
     const block = onUnits ? MMA_WARPS * hip.properties.warpSize : 128;
     const grid = shapes.blocks(count * Math.ceil(n / rows), block);
-    return filled(device, 'f32', pairs * n, (dst) =>
-      launchMulMatGrouped(
-        device,
-        `${kernel}${type}`,
-        { grid, block },
-        {
-          x: KernelStorage.on(device, weight).ptr,
-          y: KernelStorage.on(device, activations).ptr,
-          dst,
-          ncolsX: k,
-          nrowsX: n,
-          tiles: device.address(tiles),
-          tileCount: count,
-          nrowsY: paddedWidth(k),
-        },
-      ),
-    );
+    const blocks = quantizeRows(device, x, { count: pairs, room: activationRows(pairs) }, k);
+    try {
+      return filled(device, 'f32', pairs * n, (dst) => {
+        const weights = KernelStorage.on(device, weight).ptr;
+        const sizes = { ncolsX: k, nrowsX: n, nrowsY: paddedWidth(k) };
+        const pairsOf = { tiles: device.address(tiles), tileCount: count };
+        const args = { x: weights, y: blocks.ptr, dst, ...sizes, ...pairsOf };
+        launchMulMatGrouped(device, `${kernel}${type}`, { grid, block }, args);
+      });
+    } finally {
+      blocks.dispose();
+    }
   }
 
   embedding(weight: BackendStorage, type: BlockType, k: number, ids: Operand): KernelStorage {
