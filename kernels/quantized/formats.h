@@ -73,6 +73,8 @@ X_DEVICE void loadWords2(const u8* p, u32 (&words)[N]) {
   __builtin_memcpy(words, p, 4 * N);
 #endif
 }
+/** v to the left, by any number of bits. */
+X_DEVICE u32 rotated(u32 v, u32 bits) { return v << (bits & 31) | v >> (-bits & 31); }
 X_DEVICE float half(const u8* p) { return to_acc(bitCast<f16>(*(const u16*)p)); }
 
 // One block of 32 is one thread's share.
@@ -224,7 +226,7 @@ struct Q6_K : FourWay {
     loadWords2(b + 128 + 32 * halfOf(e4) + 4 * wordOf(e4), high);
 #pragma unroll
     for (u32 i = 0; i < N; ++i) {
-      const u32 upper = __builtin_rotateleft32(high[i], (4 - 2 * g) & 31);  // where they belong, of which the mask leaves two
+      const u32 upper = rotated(high[i], 4 - 2 * g);  // two bits where they belong, which the mask leaves
       q[i] = (low[i] >> (4 * (g >> 1)) & 0x0f0f0f0fu) | (upper & 0x30303030u);
     }
   }

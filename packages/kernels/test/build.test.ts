@@ -53,7 +53,7 @@ describe('what was built', () => {
     const parsed = parseCodeObject(object.bytes);
     expect(parsed).toMatchObject({ format, arch });
     expect(parsed.kernels).toEqual(object.kernels);
-    expect(Object.keys(object.kernels)).toHaveLength(35);
+    expect(Object.keys(object.kernels)).toHaveLength(39);
     expect(object.kernels.fill_f8e4m3).toMatchObject({ params: ['ptr', 'f8e4m3', 'u64'], warpSize });
     expect(object.kernels.const_set_i16!.params).toEqual(['u64', 'u64', 'ptr', 'i16', 'ptr']);
     expect(object.kernels.copy2d_bf16!.params).toEqual(['ptr', 'ptr', 'u32', 'u32', 'u32', 'u32']);
