@@ -19,10 +19,10 @@
   KERNEL_EACH(name, (u64 groups, u64 h_out, u64 w_out, u64 down_stride, u64 down_padding, u64 down_dilation,           \
                      u64 across_stride, u64 across_padding, u64 across_dilation, const u64* info, const T* src,        \
                      const T* kernel, T* dst)) {                                                                       \
-    conv::convolve<transposed>(groups, conv::Image(4, info, info + 4), conv::Image(4, info + 8, info + 12),            \
-                               conv::Axis{down_stride, down_padding, down_dilation},                                   \
-                               conv::Axis{across_stride, across_padding, across_dilation}, h_out, w_out, src, kernel,  \
-                               dst);                                                                                   \
+    conv::convolve<transposed>(opaque(groups), conv::Image(4, info, info + 4), conv::Image(4, info + 8, info + 12),    \
+                               conv::Axis{down_stride, down_padding, opaque(down_dilation)},                           \
+                               conv::Axis{across_stride, across_padding, opaque(across_dilation)}, h_out, w_out, src,  \
+                               kernel, dst);                                                                           \
   }
 
 #define CONVOLUTIONS(T, t)                                                                                             \
