@@ -111,6 +111,24 @@ export class CaptureError extends CandleError {
   }
 }
 
+export type CollectiveErrorCode = 'BAD_RANK' | 'RANK_LOST' | 'RANK_TIMEOUT' | 'RANKS_DIFFER' | 'GROUP_FAILED';
+
+/**
+ * Ranks that compute together: a rank that there is not (`BAD_RANK`), one that ended or broke its connection (`RANK_LOST`), did
+ * not come in time (`RANK_TIMEOUT`) or made another call (`RANKS_DIFFER`), or a failure of the library (`GROUP_FAILED`).
+ */
+export class CollectiveError extends CandleError {
+  override name = 'CollectiveError';
+  declare readonly code: CollectiveErrorCode;
+  /** The rank at fault, where it is known. */
+  readonly rank: number | undefined;
+
+  constructor(code: CollectiveErrorCode, message: string, options: { rank?: number; cause?: unknown } = {}) {
+    super(code, message, options);
+    this.rank = options.rank;
+  }
+}
+
 /** Formats add their own codes (`GGUF_...`). */
 export type FileErrorCode =
   | 'FILE_NOT_FOUND'
@@ -146,4 +164,5 @@ brand(DeviceError, 'x.core.DeviceError');
 brand(OutOfMemoryError, 'x.core.OutOfMemoryError');
 brand(UnsupportedError, 'x.core.UnsupportedError');
 brand(CaptureError, 'x.core.CaptureError');
+brand(CollectiveError, 'x.core.CollectiveError');
 brand(FileFormatError, 'x.core.FileFormatError');

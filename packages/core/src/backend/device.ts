@@ -6,6 +6,7 @@
 import type { DType } from '../dtype';
 import type { AttentionOps, PackedAttentionOps, PagedAttentionOps } from './attention';
 import type { ConvOps, FusedOps, RandomOps, ResamplingOps, ScanOps, SortOps } from './capabilities';
+import type { CollectiveOps } from './collectives';
 import type { CompiledProgram, CompileOptions } from './compile';
 import type { DecodeOps } from './decode';
 import type { ExpertOps } from './experts';
@@ -71,6 +72,8 @@ export interface BackendDevice {
   readonly experts?: ExpertOps;
   /** Present when the device chooses tokens; without it `@x/engine` does on the host. */
   readonly sampling?: SamplingOps;
+  /** Present when devices of this kind compute together. */
+  readonly collectives?: CollectiveOps;
   /**
    * Calls `record` and makes a graph of what it enqueues, none of which runs before {@link BackendGraph.replay}. What is
    * allocated meanwhile belongs to the graph: nothing else gets that memory while the graph lives. Null, without having

@@ -19,6 +19,7 @@ export {
 } from '../elementwise/unary';
 export * from './attention';
 export * from './capabilities';
+export * from './collectives';
 export * from './compile';
 export * from './decode';
 export * from './device';
