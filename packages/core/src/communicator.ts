@@ -188,7 +188,8 @@ export class Communicator {
   }
 
   #alive(op: string): void {
-    if (this.#disposed) throw new DisposedError('DISPOSED', `${op}: the communicator was disposed; join a group again.`);
+    if (this.#disposed)
+      throw new DisposedError('DISPOSED', `${op}: the communicator was disposed; join a group again.`);
     const failure = this.#backend.failure();
     if (failure) throw failure;
   }
@@ -221,17 +222,16 @@ export class Communicator {
     this.#alive(op);
     check(op, name, rank, WHOLE);
     if (rank < 0 || rank >= this.size)
-      throw new CollectiveError('BAD_RANK', `${op}: ${name} is ${rank} of ${this.size} ranks; they are counted from 0.`);
+      throw new CollectiveError(
+        'BAD_RANK',
+        `${op}: ${name} is ${rank} of ${this.size} ranks; they are counted from 0.`,
+      );
   }
 
   #made(shape: Shape, dtype: DType, fill: (out: Tensor) => void): Tensor {
     const { backend } = this.device;
     const count = elemCount(shape);
-    const out = tensorOf(
-      count === 0 ? backend.zeros(0, dtype) : backend.allocUninit(count, dtype),
-      shape,
-      this.device,
-    );
+    const out = tensorOf(count === 0 ? backend.zeros(0, dtype) : backend.allocUninit(count, dtype), shape, this.device);
     try {
       if (count > 0) fill(out);
       return out;

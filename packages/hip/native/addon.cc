@@ -168,6 +168,7 @@ static Napi::Object initialise(Napi::Env env, Napi::Object exports) {
   exportModules(env, exports);
   exportWaits(env, exports);
   exportLibraries(env, exports);
+  exportCollectives(env, exports);
   return exports;
 }
 

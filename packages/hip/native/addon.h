@@ -91,6 +91,7 @@ void exportStreams(Napi::Env env, Napi::Object exports);
 void exportModules(Napi::Env env, Napi::Object exports);
 void exportWaits(Napi::Env env, Napi::Object exports);
 void exportLibraries(Napi::Env env, Napi::Object exports);
+void exportCollectives(Napi::Env env, Napi::Object exports);
 
 // Refuses a range that lies in no live allocation of this environment on the same platform (a peer device counts).
 void requireRange(Addon& addon, Device& device, DevicePtr pointer, size_t bytes, const char* what);

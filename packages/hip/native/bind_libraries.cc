@@ -40,6 +40,8 @@ std::unique_ptr<VendorHandle> create(LibraryId id, Device& device) {
     case LibraryId::CuBlas: return createCuBlas(device);
     case LibraryId::CuDnn: return createCuDnn(device);
     case LibraryId::OpenBlas: return createOpenBlas(device);
+    case LibraryId::Rccl:
+    case LibraryId::Nccl: invalidArgument(device.platformText(), "libraries of collectives are opened by joining a group");
   }
   invalidArgument("", "there is no such library");
 }

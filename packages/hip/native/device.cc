@@ -60,7 +60,10 @@ void Device::close() {
     Graph graph = nullptr;
     if (counting_.capturing(stream) && counting_.streamEndCapture(stream, &graph) == 0) (void)counting_.graphDestroy(graph);
   });
+  // A rank that closes without leaving its group must not wait for the others.
+  communicators.each([](uint32_t, std::unique_ptr<Communicator>& communicator) { communicator->abort(); });
   (void)counting_.deviceSynchronize();
+  communicators.clear();
   for (auto& library : libraries) library.reset();
   graphExecs.each([this](uint32_t, GraphExec& exec) { (void)counting_.graphExecDestroy(exec); });
   graphs.each([this](uint32_t, Graph& graph) { (void)counting_.graphDestroy(graph); });

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "calls.h"
+#include "collectives.h"
 #include "counting_driver.h"
 #include "driver.h"
 #include "failure.h"
@@ -159,6 +160,7 @@ class Device {
   Slots<GraphExec> graphExecs;
   StagingPool staging;
   std::array<std::unique_ptr<VendorHandle>, kLibraryCount> libraries;  // opened when first asked for
+  Slots<std::unique_ptr<Communicator>> communicators;
   uint32_t pending = 0;  // asynchronous waits under way; the device closes after the last
   bool closing = false;
   uint8_t* launchBuffer = nullptr;

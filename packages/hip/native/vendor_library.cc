@@ -36,6 +36,11 @@ const Entry& entryOf(LibraryId id) {
       {"OpenBLAS", Platform::Host, "X_OPENBLAS_LIBRARY", {"libopenblas.so.0", "libopenblasp.so.0", "libopenblas.so"},
        "Install OpenBLAS (Debian, Ubuntu: libopenblas0-pthread; Fedora, Arch: openblas), or set X_OPENBLAS_LIBRARY",
        findOpenBlas},
+      {"RCCL", Platform::Rocm, "X_RCCL_LIBRARY", {"librccl.so.1", "librccl.so"},
+       "Install ROCm's rccl, or set ROCM_PATH or X_RCCL_LIBRARY", findRccl},
+      {"NCCL", Platform::Cuda, "X_NCCL_LIBRARY", {"libnccl.so.2", "libnccl.so"},
+       "Install NCCL (NVIDIA's package libnccl2; the wheel nvidia-nccl-cu13 or nvidia-nccl-cu12), or set X_NCCL_LIBRARY",
+       findNccl},
   };
   return entries[uint32_t(id)];
 }

@@ -1,4 +1,4 @@
-// The vendor libraries behind matrix products and convolutions: what each is called, which platform it serves, where it is
+// The vendor libraries behind matrix products, convolutions and collectives: what each is called, which platform it serves, where it is
 // looked for and what to install. None is linked; each is opened when a report or a handle is asked for, and kept.
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace xhip {
 
-enum class LibraryId : uint32_t { RocBlas = 0, HipBlasLt = 1, MiOpen = 2, CuBlas = 3, CuDnn = 4, OpenBlas = 5 };
-constexpr uint32_t kLibraryCount = 6;
+enum class LibraryId : uint32_t { RocBlas = 0, HipBlasLt = 1, MiOpen = 2, CuBlas = 3, CuDnn = 4, OpenBlas = 5, Rccl = 6, Nccl = 7 };
+constexpr uint32_t kLibraryCount = 8;
 
 struct LibraryInfo {
   bool available = false;
@@ -55,5 +55,7 @@ LibraryInfo findMiOpen();
 LibraryInfo findCuBlas();
 LibraryInfo findCuDnn();
 LibraryInfo findOpenBlas();
+LibraryInfo findRccl();
+LibraryInfo findNccl();
 
 }  // namespace xhip

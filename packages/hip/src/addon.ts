@@ -5,6 +5,7 @@
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { version } from '../package.json';
+import type { GroupFailure } from './communicator';
 import type { DeviceProperties } from './device';
 import { HipError, makeNativeError } from './errors';
 
@@ -61,7 +62,7 @@ export interface Counters {
   dtod: number;
   memset: number;
   graphLaunch: number;
-  /** Products and convolutions given to a vendor library. */
+  /** Products, convolutions and collectives given to a library. */
   library: number;
 }
 
@@ -141,6 +142,14 @@ export interface NativeAddon {
   ): void;
   convolutionDrop(device: number, library: number, plan: number): void;
   streamCapturing(device: number, stream: number): boolean;
+  groupId(device: number): Uint8Array;
+  groupJoin(device: number, id: Uint8Array, rank: number, size: number, timeoutMs: number): Promise<number>;
+  groupCall(device: number, communicator: number, stream: number, call: Float64Array): void;
+  groupBegin(device: number, communicator: number): void;
+  groupEnd(device: number, communicator: number, stream: number): void;
+  groupFailure(device: number, communicator: number): GroupFailure | undefined;
+  groupAbort(device: number, communicator: number): void;
+  groupLeave(device: number, communicator: number): void;
 }
 
 const require = createRequire(import.meta.url);

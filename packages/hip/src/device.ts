@@ -5,6 +5,7 @@
  */
 import { addon, type Counters, type HostView, type NativeAddon } from './addon';
 import { BlasHandle } from './blas';
+import { type GroupMembership, HipCommunicator } from './communicator';
 import { DeviceContext } from './context';
 import { ConvolutionHandle } from './convolution';
 import { invalidArgument } from './errors';
@@ -234,6 +235,21 @@ export class HipDevice {
       this.#convolution.set(library, handle);
     }
     return handle;
+  }
+
+  /** Names a new group of devices of this platform. Throws LIBRARY_NOT_FOUND or SYMBOL_MISSING without NCCL or RCCL. */
+  groupId(): Uint8Array {
+    this.#context.check();
+    return this.#native.groupId(this.#id);
+  }
+
+  /**
+   * Joins a group as one of its ranks; resolves when all have come. Errors: as {@link groupId}; RANK_TIMEOUT, RANK_LOST,
+   * RANKS_DIFFER or GROUP_FAILED for a group that does not come together.
+   */
+  async joinGroup(member: GroupMembership): Promise<HipCommunicator> {
+    this.#context.check();
+    return HipCommunicator.join(this.#context, member);
   }
 
   /** Calls of the driver since the device was opened. */

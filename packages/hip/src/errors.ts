@@ -16,7 +16,11 @@ export type HipErrorCode =
   | 'COMPILE_FAILED'
   | 'LIBRARY_ERROR'
   | 'ADDON_MISSING'
-  | 'FUNCTION_NOT_FOUND';
+  | 'FUNCTION_NOT_FOUND'
+  | 'RANK_LOST'
+  | 'RANK_TIMEOUT'
+  | 'RANKS_DIFFER'
+  | 'GROUP_FAILED';
 
 /** What a {@link HipError} carries beside its code and message. */
 export interface HipErrorDetails {

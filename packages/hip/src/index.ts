@@ -5,6 +5,14 @@
 export type { Counters, HostView } from './addon';
 export { BlasHandle, type GemmOperand, type GemmProblem } from './blas';
 export type { ClangCandidate } from './clang.mjs';
+export {
+  type CollectiveData,
+  type CollectiveReduction,
+  type CollectiveType,
+  type GroupFailure,
+  type GroupMembership,
+  HipCommunicator,
+} from './communicator';
 export { type CompileOptions, type CompilerReport, compileProgram, compilers, targetOptions } from './compile';
 export {
   CONVOLUTION_ALIGNMENT,
@@ -21,7 +29,9 @@ export { HipGraphExec } from './graph-exec';
 export {
   BLAS_LIBRARIES,
   type BlasLibrary,
+  COLLECTIVE_LIBRARIES,
   CONVOLUTION_LIBRARIES,
+  type CollectiveLibrary,
   type ConvolutionLibrary,
   type LibraryName,
   type LibraryReport,

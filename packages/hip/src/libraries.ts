@@ -10,7 +10,9 @@ import { failureOf, type Platform, type PlatformFailure } from './platforms';
 export type BlasLibrary = 'rocblas' | 'hipblaslt' | 'cublas' | 'openblas';
 /** Libraries with convolutions. */
 export type ConvolutionLibrary = 'miopen' | 'cudnn';
-export type LibraryName = BlasLibrary | ConvolutionLibrary;
+/** Libraries with collectives. */
+export type CollectiveLibrary = 'rccl' | 'nccl';
+export type LibraryName = BlasLibrary | ConvolutionLibrary | CollectiveLibrary;
 
 /** Element types that libraries take: the float dtypes of candle's matmul. */
 export type LibraryType = 'bf16' | 'f16' | 'f32' | 'f64';
@@ -21,7 +23,7 @@ const TYPES: readonly LibraryType[] = ['bf16', 'f16', 'f32', 'f64'];
 interface Library {
   readonly number: number;
   readonly platform: Platform;
-  readonly purpose: 'gemm' | 'convolution';
+  readonly purpose: 'gemm' | 'convolution' | 'collectives';
 }
 
 /** What the addon calls them, and in which order they are preferred on their platform. */
@@ -32,6 +34,8 @@ const LIBRARIES: Readonly<Record<LibraryName, Library>> = {
   cublas: { number: 3, platform: 'cuda', purpose: 'gemm' },
   cudnn: { number: 4, platform: 'cuda', purpose: 'convolution' },
   openblas: { number: 5, platform: 'host', purpose: 'gemm' },
+  rccl: { number: 6, platform: 'rocm', purpose: 'collectives' },
+  nccl: { number: 7, platform: 'cuda', purpose: 'collectives' },
 };
 
 const names = Object.keys(LIBRARIES) as LibraryName[];
@@ -52,11 +56,18 @@ export const CONVOLUTION_LIBRARIES: Readonly<Record<Platform, readonly Convoluti
   host: named('convolution', 'host') as ConvolutionLibrary[],
 };
 
+/** The library through which devices of a platform compute together; the host needs none. */
+export const COLLECTIVE_LIBRARIES: Readonly<Record<Platform, CollectiveLibrary | undefined>> = {
+  rocm: 'rccl',
+  cuda: 'nccl',
+  host: undefined,
+};
+
 export interface LibraryReport {
   readonly name: LibraryName;
   readonly platform: Platform;
-  /** What our own kernels do otherwise. */
-  readonly purpose: 'gemm' | 'convolution';
+  /** What it is for. Our own kernels do the same without a library, but for collectives. */
+  readonly purpose: 'gemm' | 'convolution' | 'collectives';
   readonly available: boolean;
   /** The file that was loaded. */
   readonly library?: string;

@@ -38,6 +38,7 @@ import { type ConvolutionChoice, DeviceLibraries, type DeviceOptions, type GemmC
 import { type MatrixUnits, matrixUnits } from './matrix-units';
 import { ModuleStore } from './module-store';
 import { DeviceAttentionOps } from './ops/attention';
+import { DeviceCollectiveOps } from './ops/collectives';
 import { convOps } from './ops/conv';
 import { copyOps } from './ops/copy';
 import { DeviceDecodeOps } from './ops/decode';
@@ -90,6 +91,7 @@ export class KernelDevice implements BackendDevice {
   readonly recurrent: DeviceRecurrentOps;
   readonly experts: DeviceExpertOps;
   readonly sampling: DeviceSamplingOps;
+  readonly collectives = new DeviceCollectiveOps(this);
   readonly hip: HipDevice;
   readonly shapes: LaunchShapes;
   readonly modules: ModuleStore;

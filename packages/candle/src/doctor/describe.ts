@@ -4,6 +4,12 @@ import { paint } from '../output';
 import type { Finding } from './findings';
 import type { Machine } from './machine';
 
+const PURPOSES = {
+  gemm: 'matrix products',
+  convolution: 'convolutions',
+  collectives: 'several devices together',
+} as const;
+
 export interface DeviceCheck {
   device: string;
   name: string;
@@ -94,9 +100,12 @@ function describeTools({ compilers, libraries }: Diagnosis): string[] {
       lines.push(paint('dim', `       not ${what}: ${refused.reason}`));
     }
   }
-  lines.push('', 'Libraries (our kernels do the work of those that are missing)');
+  lines.push(
+    '',
+    'Libraries (our kernels do the work of those that are missing; several GPUs need the one for collectives)',
+  );
   for (const { name, platform, purpose, available, library, version, reason, searched } of libraries) {
-    const what = `${name} (${platform}, ${purpose === 'gemm' ? 'matrix products' : 'convolutions'})`;
+    const what = `${name} (${platform}, ${PURPOSES[purpose]})`;
     lines.push(
       `  ${mark(available)} ${what}: ${library ? `${library}${version ? ` (${version})` : ''}` : reason?.message}`,
     );

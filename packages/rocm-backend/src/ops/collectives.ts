@@ -1,0 +1,162 @@
+/** Devices that compute together: NCCL on NVIDIA's GPUs, RCCL on AMD's, sockets on the host (`@x/hip`). */
+import {
+  type BackendCommunicator,
+  CollectiveError,
+  type CollectiveErrorCode,
+  type CollectiveOps,
+  type DType,
+  type GroupMember,
+  type Reduction,
+  type StoragePart,
+  sizeInBytes,
+} from '@x/core';
+import {
+  COLLECTIVE_LIBRARIES,
+  type CollectiveReduction,
+  type CollectiveType,
+  type HipCommunicator,
+  HipError,
+  libraryReport,
+} from '@x/hip';
+import type { KernelDevice } from '../device';
+import { unsupported } from '../errors';
+
+const TYPES: readonly CollectiveType[] = ['u8', 'u32', 'i32', 'i64', 'f16', 'bf16', 'f32', 'f64'];
+const FAILURES: readonly string[] = ['RANK_LOST', 'RANK_TIMEOUT', 'RANKS_DIFFER', 'GROUP_FAILED'];
+
+export class DeviceCollectiveOps implements CollectiveOps {
+  readonly #device: KernelDevice;
+
+  constructor(device: KernelDevice) {
+    this.#device = device;
+  }
+
+  describe(): string {
+    const { hip } = this.#device;
+    const name = COLLECTIVE_LIBRARIES[hip.platform];
+    if (name === undefined) return 'sockets';
+    const { available, library, version, reason } = libraryReport(name);
+    if (available) return `${name} ${version ?? ''} (${library})`;
+    throw new HipError(reason!.code, `${reason!.message}. ${reason!.remedy}`, { platform: hip.platform });
+  }
+
+  uniqueId(): Uint8Array {
+    return named(() => this.#device.hip.groupId());
+  }
+
+  async join(member: GroupMember): Promise<BackendCommunicator> {
+    try {
+      return new DeviceCommunicator(this.#device, await this.#device.hip.joinGroup(member));
+    } catch (error) {
+      throw collectiveError(error);
+    }
+  }
+}
+
+class DeviceCommunicator implements BackendCommunicator {
+  readonly #device: KernelDevice;
+  readonly #ranks: HipCommunicator;
+
+  constructor(device: KernelDevice, ranks: HipCommunicator) {
+    this.#device = device;
+    this.#ranks = ranks;
+  }
+
+  get rank(): number {
+    return this.#ranks.rank;
+  }
+
+  get size(): number {
+    return this.#ranks.size;
+  }
+
+  allReduce(source: StoragePart, target: StoragePart, count: number, reduction: Reduction): void {
+    const type = this.#numbers('allReduce', source);
+    this.#call('allReduce', () => this.#ranks.allReduce({ type, ...this.#both(source, target), count }, reduction));
+  }
+
+  allGather(source: StoragePart, target: StoragePart, count: number): void {
+    const bytes = this.#bytes(source, count);
+    this.#call('allGather', () => this.#ranks.allGather({ ...bytes, ...this.#both(source, target) }));
+  }
+
+  reduceScatter(source: StoragePart, target: StoragePart, count: number, reduction: CollectiveReduction): void {
+    const type = this.#numbers('reduceScatter', source);
+    const data = { type, ...this.#both(source, target), count };
+    this.#call('reduceScatter', () => this.#ranks.reduceScatter(data, reduction));
+  }
+
+  broadcast(data: StoragePart, count: number, root: number): void {
+    const bytes = this.#bytes(data, count);
+    this.#call('broadcast', () => this.#ranks.broadcast({ ...bytes, ...this.#both(data, data) }, root));
+  }
+
+  send(source: StoragePart, count: number, to: number): void {
+    const bytes = this.#bytes(source, count);
+    this.#call('send', () => this.#ranks.send({ ...bytes, source: this.#device.address(source) }, to));
+  }
+
+  recv(target: StoragePart, count: number, from: number): void {
+    const bytes = this.#bytes(target, count);
+    this.#call('recv', () => this.#ranks.recv({ ...bytes, target: this.#device.address(target) }, from));
+  }
+
+  grouped(calls: () => void): void {
+    named(() => this.#ranks.grouped(calls));
+  }
+
+  failure(): Error | undefined {
+    const failure = this.#ranks.failure();
+    if (!failure) return undefined;
+    const { code, rank, message } = failure;
+    return new CollectiveError(code, remedied(message), rank >= 0 ? { rank } : {});
+  }
+
+  abort(): void {
+    this.#ranks.abort();
+  }
+
+  dispose(): void {
+    this.#ranks.dispose();
+  }
+
+  #call(name: string, call: () => void): void {
+    named(() => this.#device.callLibrary(() => name, call));
+  }
+
+  #both(source: StoragePart, target: StoragePart): { source: number; target: number } {
+    return { source: this.#device.address(source), target: this.#device.address(target) };
+  }
+
+  /** What is only moved is bytes, whatever its dtype. */
+  #bytes([{ dtype }]: StoragePart, count: number): { type: CollectiveType; count: number } {
+    return { type: 'u8', count: count * sizeInBytes(dtype) };
+  }
+
+  #numbers(op: string, [{ dtype }]: StoragePart): CollectiveType {
+    if (isReduced(dtype)) return dtype;
+    throw unsupported(op, dtype, this.#device);
+  }
+}
+
+function isReduced(dtype: DType): dtype is CollectiveType {
+  return (TYPES as readonly DType[]).includes(dtype);
+}
+
+function named<T>(run: () => T): T {
+  try {
+    return run();
+  } catch (error) {
+    throw collectiveError(error);
+  }
+}
+
+/** A group that failed is core's error; a missing library and a wrong argument stay what they are. */
+function collectiveError(error: unknown): unknown {
+  if (!(error instanceof HipError) || !FAILURES.includes(error.code)) return error;
+  return new CollectiveError(error.code as CollectiveErrorCode, remedied(error.message), { cause: error });
+}
+
+function remedied(message: string): string {
+  return message.includes('. ') ? message : `${message}; end all ranks and start them again`;
+}

@@ -1,0 +1,76 @@
+/** Ranks for tests of what several devices compute together: a worker thread each, with a device of its own. */
+import { fileURLToPath } from 'node:url';
+import { Worker } from 'node:worker_threads';
+import { Communicator, Device } from '@x/core';
+
+const from = (path: string) => new URL(path, import.meta.url).href;
+
+/** Runs the body of an async function (communicator, core, device, rank, input) and posts what it returns, or its error. */
+const RANK = `
+  const { parentPort, workerData } = require('node:worker_threads');
+  (async () => {
+    const { rank, size, id, timeoutMs, device: name, body, input } = workerData;
+    try {
+      (await import(workerData.loader)).register({ tsconfig: workerData.tsconfig });
+      const core = await import(workerData.core);
+      await import(workerData.backend);
+      const device = core.Device.parse(name);
+      const communicator = await core.Communicator.join(device, { id, rank, size, timeoutMs });
+      const run = new (async () => {}).constructor('communicator', 'core', 'device', 'rank', 'input', body);
+      const value = await run(communicator, core, device, rank, input);
+      communicator.dispose();
+      parentPort.postMessage({ value, live: device.memory().liveBytes });
+    } catch (error) {
+      parentPort.postMessage({ error: { code: error.code, rank: error.rank, message: error.message } });
+    }
+  })();
+`;
+
+export interface Outcome {
+  value?: unknown;
+  /** Bytes of the device that were left. */
+  live?: number;
+  error?: { code: string; rank?: number; message: string };
+}
+
+export interface RanksOptions {
+  device?: string;
+  timeoutMs?: number;
+  /** Cloned to every rank. */
+  input?: unknown;
+  /** Ranks of the group, where not all of them come. */
+  size?: number;
+  /** Called with the workers once all run. */
+  started?: (workers: readonly Worker[]) => void;
+}
+
+/** What each of `count` ranks posts; a worker that ends without a word gives an empty outcome. */
+export async function ranks(count: number, body: string, options: RanksOptions = {}): Promise<Outcome[]> {
+  const { device = 'cpu', timeoutMs = 10_000, input, size = count, started } = options;
+  const id = Communicator.uniqueId(Device.parse(device));
+  const workers = Array.from({ length: count }, (_, rank) => {
+    const paths = {
+      loader: from('../../../node_modules/tsx/dist/esm/api/index.mjs'),
+      tsconfig: fileURLToPath(from('../../../tsconfig.json')),
+      core: from('../../core/src/index.ts'),
+      backend: from('../src/index.ts'),
+    };
+    return new Worker(RANK, {
+      eval: true,
+      workerData: { rank, size, id, timeoutMs, device, body, input, ...paths },
+    });
+  });
+  started?.(workers);
+  const outcomes = workers.map(
+    (worker) =>
+      new Promise<Outcome>((resolve, reject) => {
+        let outcome: Outcome = {};
+        worker.on('message', (message: Outcome) => {
+          outcome = message;
+        });
+        worker.on('error', reject);
+        worker.on('exit', () => resolve(outcome));
+      }),
+  );
+  return Promise.all(outcomes);
+}
