@@ -1,17 +1,18 @@
 /**
- * Decode steps as captured graphs: the forward pass of a few tokens of several sequences, recorded once for a number of
- * tokens and a width of their block tables, and replayed with other tokens, positions, places and tables. Hundreds of
- * launches, which take the host longer than the device, become one. Each token is a row with a table and a length of its own,
- * so a sequence may have several of them: a token and the drafts behind it.
+ * Which decode steps are captured graphs: one for a number of tokens and a width of their block tables, replayed with other
+ * tokens, positions, places and tables. Hundreds of launches, which take the host longer than the device, become one. Each token
+ * is a row with a table and a length of its own, so a sequence may have several of them: a token and the drafts behind it.
  * Sequences with an adapter have graphs of their own where all of a step have the same one; a step of several is computed as any
  * pass.
  */
-import { type CapturedGraph, CaptureError, type Tensor } from '@x/core';
-import type { CausalModel, Lora } from '@x/transformers';
-import { type AdapterUse, adaptedRows } from './adapters';
-import { PagedKv } from './kv/paged';
+import type { Tensor } from '@x/core';
+import type { Lora } from '@x/transformers';
+import type { AdapterUse } from './adapters';
+import { type StepShape, type StepSizes, stepSizes } from './execute/batch';
+import type { Executor } from './execute/executor';
+import { StepNumbers } from './execute/step-inputs';
 import type { KvPool } from './kv/pool';
-import { fillSpans, type SpanSizes, spanSizes, spansOf } from './kv/spans';
+import { fillSpans } from './kv/spans';
 import { NO_SLOT } from './kv/states';
 import type { Step } from './runner';
 import type { Choice } from './sampling';
@@ -20,12 +21,10 @@ import {
   type ChoiceSizes,
   choiceShape,
   choiceSizes,
-  enqueueChoices,
   fillChoices,
   type RowSamplers,
   readChoices,
 } from './sampling/device';
-import { StepInputs } from './step-inputs';
 
 /** Rows of a graph: a batch takes the next larger one, whose further rows write nothing and see nothing. */
 const BATCHES = [1, 2, 4, 8, 16, 32, 64];
@@ -34,26 +33,19 @@ const MIN_WIDTH = 8;
 /** Graphs kept; the one used longest ago goes. */
 const MAX_GRAPHS = 16;
 
-interface Sizes extends ChoiceSizes, SpanSizes {
-  tokens: number;
-  positions: number;
-  slots: number;
-  lengths: number;
-  tables: number;
-}
-
-/** What a graph is for: rows, blocks of each, their adapter, and how tokens are chosen; without that it gives logits. */
-interface Kind {
-  batch: number;
-  width: number;
-  adapter: AdapterUse | undefined;
-  choice: ChoiceShape | undefined;
-}
+/** The numbers of a step, and of what chooses its tokens. */
+type Numbers = StepNumbers<StepSizes & ChoiceSizes>;
 
 interface Captured {
-  inputs: StepInputs<Sizes>;
-  graph: CapturedGraph<Tensor>;
+  numbers: Numbers;
+  /** Whose memory it reads. */
   lora: Lora | undefined;
+}
+
+/** What a graph is for. Without a choice it gives logits. */
+interface Kind extends StepShape {
+  adapter: AdapterUse | undefined;
+  choice: ChoiceShape | undefined;
 }
 
 export class DecodeGraphs {
@@ -63,7 +55,7 @@ export class DecodeGraphs {
   private usable = true;
 
   constructor(
-    private readonly model: CausalModel,
+    private readonly executor: Executor,
     private readonly pool: KvPool,
   ) {
     this.version = pool.version;
@@ -90,12 +82,12 @@ export class DecodeGraphs {
     for (const [key, captured] of this.graphs) {
       if (captured?.lora !== lora) continue;
       this.graphs.delete(key);
-      discard(captured);
+      this.executor.drop(key);
     }
   }
 
   dispose(): void {
-    for (const captured of this.graphs.values()) discard(captured);
+    for (const [key, captured] of this.graphs) if (captured) this.executor.drop(key);
     this.graphs.clear();
   }
 
@@ -115,7 +107,7 @@ export class DecodeGraphs {
     this.version = this.pool.version;
     const longest = this.pool.hasBlocks ? Math.max(...steps.map(({ cache }) => cache.blocks.length)) : 1;
     const width = Math.max(MIN_WIDTH, 2 ** Math.ceil(Math.log2(longest)));
-    const choice = samplers && choiceShape(samplers, batch, this.model.config.vocabSize);
+    const choice = samplers && choiceShape(samplers, batch, this.executor.model.config.vocabSize);
     const kind: Kind = { batch, width, adapter, choice };
     const key = `${batch} ${width} ${choice?.edits} ${choice?.masked} ${choice?.top} ${adapter?.key}`;
     const known = this.graphs.get(key);
@@ -126,81 +118,52 @@ export class DecodeGraphs {
     }
     if (known) {
       this.graphs.set(key, known);
-      fill(known.inputs, steps, samplers, kind, this.pool);
-      return use(known.graph.replay());
+      fill(known.numbers, steps, samplers, kind, this.pool);
+      return use(this.executor.replay(key, known.numbers.values));
     }
-    return this.capture(key, kind, use, (inputs) => fill(inputs, steps, samplers, kind, this.pool));
+    const numbers: Numbers = new StepNumbers({
+      ...stepSizes(this.pool.memory, kind),
+      ...(choice ? choiceSizes(choice) : { params: 0, edits: 0, masks: 0 }),
+    });
+    fill(numbers, steps, samplers, kind, this.pool);
+    return this.capture(key, kind, numbers, use);
   }
 
   private capture<T>(
     key: string,
     { batch, width, adapter, choice }: Kind,
+    numbers: Numbers,
     use: (output: Tensor) => T,
-    fill: (inputs: Captured['inputs']) => void,
   ): T | undefined {
-    const { model, pool } = this;
-    const inputs = new StepInputs<Sizes>(model.device, {
-      tokens: batch,
-      positions: batch,
-      slots: batch,
-      lengths: batch,
-      tables: batch * width,
-      ...spanSizes(pool, batch),
-      ...(choice ? choiceSizes(choice) : { params: 0, edits: 0, masks: 0 }),
-    });
-    try {
-      fill(inputs);
-      const { tokens, positions, slots, lengths, tables } = inputs.pieces;
-      const graph = model.device.capture(() => {
-        const segment = {
-          kind: 'tokens',
-          start: 0,
-          count: batch,
-          lengths,
-          tables: tables.reshape([batch, width]),
-        } as const;
-        const spans = pool.states && spansOf(inputs.pieces, new Array<number>(batch).fill(1));
-        const rows = adaptedRows([{ use: adapter, count: batch }]);
-        const lora = { tokens: rows, outputs: rows };
-        const pass = model.pass(
-          { tokens, positions, outputs: 'all', lora },
-          new PagedKv(pool, slots, [segment], spans),
-        );
-        for (;;) {
-          const step = pass.next();
-          if (step.done) return choice ? enqueueChoices(step.value!, inputs.pieces, choice) : step.value!;
-        }
-      });
-      const result = use(graph.outputs);
-      if (graph.isCaptured) {
-        this.graphs.set(key, { inputs, graph, lora: adapter?.adapter });
-        this.limit();
-      } else {
-        // Here a graph is the function itself, for a batch that is larger than it has to be.
-        this.usable = false;
-        discard({ inputs, graph, lora: undefined });
-      }
-      return result;
-    } catch (error) {
-      inputs.dispose();
-      // A layer without kernels for its sizes reads what is on the device.
-      if (!(error instanceof CaptureError && error.code === 'CAPTURE_UNSUPPORTED')) throw error;
+    const { executor } = this;
+    const captured = executor.capture(key, { batch, width }, numbers.values, { adapter, choice });
+    if (!captured) {
       this.usable = false;
       return undefined;
     }
+    const result = use(captured.output);
+    if (captured.isCaptured) {
+      this.graphs.set(key, { numbers, lora: adapter?.adapter });
+      this.limit();
+    } else {
+      // Here a graph is the function itself, for a batch that is larger than it has to be.
+      this.usable = false;
+      executor.drop(key);
+    }
+    return result;
   }
 
   private limit(): void {
     for (const [key, captured] of this.graphs) {
       if (this.graphs.size <= MAX_GRAPHS) return;
       this.graphs.delete(key);
-      discard(captured);
+      if (captured) this.executor.drop(key);
     }
   }
 }
 
 function fill(
-  inputs: Captured['inputs'],
+  numbers: Numbers,
   steps: readonly Step[],
   samplers: RowSamplers | undefined,
   { batch, width, choice }: Kind,
@@ -211,7 +174,7 @@ function fill(
   );
   const [tokens, positions, slots, lengths, tables] = (
     ['tokens', 'positions', 'slots', 'lengths', 'tables'] as const
-  ).map((name) => inputs.host(name));
+  ).map((name) => numbers.piece(name));
   for (let row = 0; row < batch; row++) {
     const token = rows[row];
     const position = token?.position ?? 0;
@@ -224,9 +187,8 @@ function fill(
       tables[row * width + i] = block;
     });
   }
-  if (pool.states) fillSpans(inputs, steps, batch);
-  if (samplers && choice) fillChoices(inputs, samplers, choice);
-  inputs.upload();
+  if (pool.states) fillSpans(numbers, steps, batch);
+  if (samplers && choice) fillChoices(numbers, samplers, choice);
 }
 
 /** The first rows of what a graph gave: the next replay does not change them. */
@@ -237,9 +199,4 @@ function firstRows(logits: Tensor, count: number): Tensor {
   } finally {
     part.dispose();
   }
-}
-
-function discard(captured: Captured | null): void {
-  captured?.graph.dispose();
-  captured?.inputs.dispose();
 }

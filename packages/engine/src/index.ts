@@ -32,7 +32,8 @@ export {
   type Piece,
   type SpeculativeStats,
 } from './generation';
-export { type CacheDType, defaultCacheDtype, KvPool, type KvPoolOptions, type KvPoolStats } from './kv/pool';
+export type { CacheDType } from './kv/memory';
+export { defaultCacheDtype, KvPool, type KvPoolOptions, type KvPoolStats } from './kv/pool';
 export { SequenceCache } from './kv/sequence-cache';
 export {
   LanguageModel,

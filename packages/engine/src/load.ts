@@ -2,29 +2,15 @@
  * Loading a model by path: a GGUF file with its tokenizer inside, or a Hugging Face directory. candle leaves this to each
  * example; the rules here are those of its `quantized` and `llama` examples.
  */
-import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { Device, type DeviceLike } from '@x/core';
-import { readJsonFile, ShardedSafetensors, type TensorReader } from '@x/core/files';
-import { type DenseDType, GgufFile, holdsBlocks } from '@x/quantized';
-import {
-  CHATML,
-  ChatTemplate,
-  describeConfig,
-  describeGguf,
-  type ModelDescription,
-  openSafetensors,
-  type ProgressListener,
-  Tokenizer,
-  TransformersError,
-  type WeightOptions,
-  Weights,
-} from '@x/transformers';
+import type { DenseDType } from '@x/quantized';
+import { CHATML, ChatTemplate, type ProgressListener, type Tokenizer } from '@x/transformers';
 import { ADAPTERS_OPTION } from './adapters';
-import { type CacheDType, defaultCacheDtype } from './kv/pool';
+import { type BuiltModel, buildModel, type ModelTexts } from './build-model';
+import type { CacheDType } from './kv/memory';
 import { LanguageModel } from './language-model';
-import { findModel, HUB_SOURCE, type HubSource, modelPath } from './model-files';
-import { identityOf } from './model-identity';
+import { HUB_SOURCE, type HubSource, modelPath } from './model-files';
 import { callback, checkOptions, number, type OptionRule, signal } from './options';
 
 export interface LoadModelOptions extends HubSource {
@@ -72,8 +58,6 @@ export interface LoadModelOptions extends HubSource {
   adapters?: Readonly<Record<string, string>>;
 }
 
-const DEFAULT_CONTEXT = 4096;
-
 const OPTIONS = {
   device: [
     (value) => value instanceof Device || typeof value === 'string',
@@ -101,89 +85,34 @@ export async function loadModel(path: string, options: LoadModelOptions = {}): P
   const start = performance.now();
   checkOptions('loadModel', options, OPTIONS);
   options.signal?.throwIfAborted();
-  const files = await findModel(await modelPath(path, options));
-  const source = {
-    device: options.device === undefined ? await Device.auto() : Device.of(options.device),
-    ...pick(options),
-  };
-  return files.kind === 'gguf'
-    ? loadGguf(files.path, source, options, start)
-    : loadCheckpoint(files, source, options, start);
-}
-
-async function loadGguf(
-  path: string,
-  source: Omit<WeightOptions, 'layout'>,
-  options: LoadModelOptions,
-  start: number,
-): Promise<LanguageModel> {
-  const file = GgufFile.open(path);
-  try {
-    const model = describeGguf(file.metadata);
-    const maxContext = contextOf(model, options);
-    const tokenizer = Tokenizer.fromGguf(file.metadata);
-    const own = ChatTemplate.fromGguf(file.metadata);
-    const identity = identityOf(file.paths, model.config);
-    return await assemble(file, source, model, maxContext, { tokenizer, own, identity }, start, options);
-  } finally {
-    file.close();
-  }
-}
-
-async function loadCheckpoint(
-  { directory, weights }: { directory: string; weights: string[] },
-  source: Omit<WeightOptions, 'layout'>,
-  options: LoadModelOptions,
-  start: number,
-): Promise<LanguageModel> {
-  const model = describeConfig(readJsonFile(join(directory, 'config.json')));
-  const maxContext = contextOf(model, options);
-  const tokenizer = await Tokenizer.fromFile(join(directory, 'tokenizer.json'));
-  const file = openSafetensors(weights);
-  try {
-    const own = ChatTemplate.fromDirectory(directory);
-    const identity = identityOf(file instanceof ShardedSafetensors ? file.paths : [file.path], model.config);
-    return await assemble(file, source, model, maxContext, { tokenizer, own, identity }, start, options);
-  } finally {
-    file.close();
-  }
+  const place = await modelPath(path, options);
+  const device = options.device === undefined ? await Device.auto() : Device.of(options.device);
+  const { dtype, activations, signal, onProgress, maxContext, cacheDtype } = options;
+  const built = await buildModel(
+    place,
+    { device, dtype, activations, signal, onProgress, maxContext, cacheDtype },
+    true,
+  );
+  return assemble(built, options, start);
 }
 
 async function assemble(
-  file: TensorReader,
-  source: Omit<WeightOptions, 'layout'>,
-  { architecture, config }: ModelDescription,
-  maxContext: number,
-  { tokenizer, own, identity }: { tokenizer: Tokenizer; own: ChatTemplate | undefined; identity: () => string },
+  built: BuiltModel & ModelTexts,
+  { maxCachePositions, chatTemplate: chosen, adapters = {}, signal }: LoadModelOptions,
   start: number,
-  { cacheDtype, maxCachePositions, chatTemplate: chosen, adapters = {} }: LoadModelOptions,
 ): Promise<LanguageModel> {
-  if (config.bidirectional) {
-    throw new TransformersError(
-      'UNSUPPORTED_MODEL',
-      'The tokens of this model see those that follow: it makes vectors of texts and writes none; load it with loadEmbeddingModel.',
-    );
-  }
-  const model = await architecture.build(new Weights(file, { ...source, layout: architecture }), config, maxContext);
+  const { tokenizer, template, cacheDtype, ...parts } = built;
+  let loaded: LanguageModel;
   try {
-    await source.device.synchronize();
-    source.signal?.throwIfAborted();
+    const cache = { dtype: cacheDtype, maxPositions: maxCachePositions };
+    const chatTemplate = chosen === undefined ? template : templateOf(chosen, template, tokenizer);
+    loaded = new LanguageModel({ ...parts, tokenizer, chatTemplate, cache, loadMs: performance.now() - start });
   } catch (error) {
-    model.dispose();
+    built.model.dispose();
     throw error;
   }
-  const isAsked = [source.dtype, source.activations].some((dtype) => (dtype ?? 'f32') !== 'f32');
-  // What a file has in 16 bits is multiplied as exactly as in f32; its cache is rounded for those who ask.
-  const isNarrow = isAsked || holdsBlocks(file);
-  const dtype = cacheDtype ?? defaultCacheDtype(source.device.kind, isNarrow);
-  const cache = { dtype, maxPositions: maxCachePositions };
-  const chatTemplate = chosen === undefined ? own : templateOf(chosen, own, tokenizer);
-  const loadMs = performance.now() - start;
-  const parts = { model, tokenizer, chatTemplate, maxContext, cache, loadMs, identity, architecture };
-  const loaded = new LanguageModel(parts);
   try {
-    for (const [name, path] of Object.entries(adapters))
-      await loaded.loadAdapter(name, path, { signal: source.signal });
+    for (const [name, path] of Object.entries(adapters)) await loaded.loadAdapter(name, path, { signal });
     return loaded;
   } catch (error) {
     loaded.dispose();
@@ -196,17 +125,4 @@ function templateOf(chosen: string, own: ChatTemplate | undefined, tokenizer: To
   const textOf = (id: number | undefined) => (id === undefined ? '' : (tokenizer.idToToken(id) ?? ''));
   const ofTokenizer = { bos_token: textOf(tokenizer.bosId), eos_token: textOf(tokenizer.eosIds[0]) };
   return ChatTemplate.fromText(chosen === 'chatml' ? CHATML : chosen, own?.specialTokens ?? ofTokenizer);
-}
-
-function contextOf({ config }: ModelDescription, { maxContext }: LoadModelOptions): number {
-  if (maxContext === undefined) return Math.min(config.contextLength, DEFAULT_CONTEXT);
-  if (Number.isInteger(maxContext) && maxContext >= 1 && maxContext <= config.contextLength) return maxContext;
-  throw new TransformersError(
-    'INVALID_OPTION',
-    `maxContext is ${maxContext}; give a whole number from 1 to ${config.contextLength}, the positions that the model was made for.`,
-  );
-}
-
-function pick({ dtype, activations, signal, onProgress }: LoadModelOptions) {
-  return { dtype, activations, signal, onProgress };
 }

@@ -32,8 +32,14 @@ export class Pacer {
   private stepMs: number | undefined;
   private lastFinished = 0;
 
-  /** @param check called between groups, after a turn of the event loop; throws to stop */
-  constructor(private readonly check: () => void) {}
+  /**
+   * @param check called between groups, after a turn of the event loop; throws to stop
+   * @param settled what is to be waited for in place of a device's work
+   */
+  constructor(
+    private readonly check: () => void,
+    private readonly settled: <T>(work: Promise<T>) => Promise<T> = (work) => work,
+  ) {}
 
   /**
    * Runs a pass to its end, or until something throws, and returns what it returns.
@@ -54,7 +60,7 @@ export class Pacer {
         } while (steps < most && step.value.share < 1);
         const { output, share } = step.value;
         const expectedMs = steps * (this.stepMs ?? 0);
-        const finished = whenDone(output);
+        const finished = this.settled(whenDone(output));
         // A failure is thrown where the group is waited for; until then it is nobody's.
         finished.catch(() => {});
         this.groups.push({ steps, expectedMs, begun, finished, report: () => onDone(share) });

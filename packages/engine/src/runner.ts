@@ -6,14 +6,15 @@ import type { Tensor } from '@x/core';
 import { type Batch, type CausalModel, type ForwardPass, type LoraBase, TransformersError } from '@x/transformers';
 import { Adapters, type AdapterUse, adaptedRows } from './adapters';
 import { DecodeGraphs } from './decode-graphs';
-import { PagedKv, type Segment } from './kv/paged';
+import type { PassNumbers, PassSizes, SegmentShape } from './execute/batch';
+import { Executor, type Followers } from './execute/executor';
+import { StepNumbers } from './execute/step-inputs';
 import { KvPool, type KvPoolOptions } from './kv/pool';
 import type { SequenceCache } from './kv/sequence-cache';
-import { fillSpans, spanSizes, spansOf } from './kv/spans';
+import { fillSpans, spanSizes } from './kv/spans';
 import { promptChunk } from './prompt-chunk';
 import { type Choice, choose, type Sampler } from './sampling';
 import { canChoose, chooseOnDevice } from './sampling/device';
-import { StepInputs } from './step-inputs';
 
 /** Tokens that follow what a sequence's cache holds. */
 export interface Step {
@@ -30,26 +31,35 @@ export interface Step {
 export class Runner {
   readonly pool: KvPool;
   readonly adapters: Adapters;
+  private readonly executor: Executor;
   private readonly graphs: DecodeGraphs | undefined;
   /** Whether the device chooses tokens. */
   private readonly chooses: boolean;
 
-  /** @param maxContext positions that a sequence may have @param base what adapters are opened for; without it there are none */
+  /**
+   * @param maxContext positions that a sequence may have
+   * @param base what adapters are opened for; without it there are none
+   * @param followers other ranks of the model
+   */
   constructor(
     readonly model: CausalModel,
     readonly maxContext: number,
     cache: KvPoolOptions = {},
     base?: Omit<LoraBase, 'pairs'>,
+    private readonly followers?: Followers,
   ) {
     const { device, kvLayouts, stateLayouts } = model;
-    this.pool = new KvPool(kvLayouts, device, cache, stateLayouts);
+    this.pool = new KvPool(kvLayouts, device, cache, stateLayouts, (change) => {
+      if (followers && !followers.failure) followers.tell({ kind: 'memory', change });
+    });
+    this.executor = new Executor(model, this.pool.memory, followers);
     const { dtype } = this.pool;
     const kernels = device.backend.pagedAttention;
     const isPaged = kvLayouts.every(
       (layout) => !layout || kernels?.supports('f32', dtype, layout.keyDim, layout.valueDim),
     );
     const hasKernels = isPaged && (!this.pool.states || device.backend.recurrent !== undefined);
-    if (hasKernels) this.graphs = new DecodeGraphs(model, this.pool);
+    if (hasKernels) this.graphs = new DecodeGraphs(this.executor, this.pool);
     this.chooses = canChoose(device, model.config.vocabSize);
     this.adapters = new Adapters(model.lora, base, (lora) => this.graphs?.forget(lora));
   }
@@ -94,7 +104,7 @@ export class Runner {
       const choices = this.graphs.choices(steps, samplersOfTokens(steps, samplers));
       if (choices) {
         for (const step of steps) step.cache.commit(known(step));
-        return choices;
+        return this.settled(choices);
       }
     }
     return this.chosen(this.whole(steps), samplers);
@@ -122,7 +132,26 @@ export class Runner {
   }
 
   /** Chooses from logits [samplers, vocabSize] that a pass gave, and disposes them. */
-  async chosen(logits: Tensor, samplers: readonly Sampler[]): Promise<(Choice | undefined)[]> {
+  chosen(logits: Tensor, samplers: readonly Sampler[]): Promise<(Choice | undefined)[]> {
+    return this.settled(this.chooseFrom(logits, samplers));
+  }
+
+  /** What the device gives later; an error where other ranks fail meanwhile. */
+  settled<T>(work: Promise<T>): Promise<T> {
+    return this.followers ? this.followers.settle(work) : work;
+  }
+
+  /** Why a step failed: the failure of a rank, where one did. */
+  async reason(error: unknown): Promise<unknown> {
+    return (await this.followers?.reason()) ?? error;
+  }
+
+  /** @throws CollectiveError where a rank of the model has failed */
+  checkRanks(): void {
+    if (this.followers?.failure) throw this.followers.failure;
+  }
+
+  private async chooseFrom(logits: Tensor, samplers: readonly Sampler[]): Promise<(Choice | undefined)[]> {
     try {
       if (this.chooses && logits.isContiguous()) return await chooseOnDevice(logits, samplers);
       const values = await logits.toArray<Float32Array>();
@@ -141,27 +170,14 @@ export class Runner {
    */
   *pass(steps: readonly Step[], logits: boolean): ForwardPass {
     this.prepare(steps);
-    const { inputs, segments } = this.inputs(steps);
-    const { tokens, positions, slots, outputs } = inputs.pieces;
-    const counts = steps.map(({ ids }) => ids.length);
-    const view = new PagedKv(this.pool, slots, segments, this.pool.states && spansOf(inputs.pieces, counts));
-    const wanted = !logits ? 'none' : tokens.dim(0) === outputs.dim(0) ? 'all' : outputs;
-    try {
-      const result = yield* this.model.pass({ tokens, positions, outputs: wanted, lora: adaptersOf(steps) }, view);
-      for (const step of steps) step.cache.commit(known(step));
-      return result;
-    } finally {
-      view.dispose();
-      for (const segment of segments) {
-        if (segment.kind === 'tokens') for (const ids of [segment.tables, segment.lengths]) ids.dispose();
-        else segment.blocks.dispose();
-      }
-      inputs.dispose();
-    }
+    const result = yield* this.executor.pass(this.numbers(steps, logits), adaptersOf(steps));
+    for (const step of steps) step.cache.commit(known(step));
+    return result;
   }
 
   /** @throws what {@link pass} throws for tokens at a position */
   check(ids: ArrayLike<number>, position: number): void {
+    this.checkRanks();
     if (ids.length === 0) {
       throw new TransformersError(
         'EMPTY_INPUT',
@@ -191,7 +207,7 @@ export class Runner {
     this.pool.empty();
   }
 
-  /** Gives back graphs and cache; the model stays. */
+  /** Gives back graphs and cache; the model stays. The other ranks' go with them. */
   dispose(): void {
     this.graphs?.dispose();
     this.pool.dispose();
@@ -212,22 +228,23 @@ export class Runner {
     }
   }
 
-  private inputs(steps: readonly Step[]) {
+  /** What the other ranks, and this one, compute a pass from. */
+  private numbers(steps: readonly Step[], logits: boolean): PassNumbers {
     const groups = this.grouped(steps);
     const total = tokensOf(steps);
-    const tables = groups.map((group) => this.rowsOf(group) * widthOf(group));
-    const inputs = new StepInputs(this.model.device, {
+    const segments = this.segments(groups);
+    const numbers = new StepNumbers<PassSizes>({
       tokens: total,
       positions: total,
       slots: total,
       outputs: steps.reduce((sum, { drafts = 0 }) => sum + drafts + 1, 0),
       lengths: total,
       ...spanSizes(this.pool, steps.length),
-      tables: tables.reduce((sum, size) => sum + size, 0),
+      tables: segments.reduce((sum, { tables }) => sum + tables, 0),
     });
     const [tokens, positions, slots, outputs, lengths, blocks] = (
       ['tokens', 'positions', 'slots', 'outputs', 'lengths', 'tables'] as const
-    ).map((name) => inputs.host(name));
+    ).map((name) => numbers.piece(name));
     let [at, output] = [0, 0];
     for (const { cache, ids, drafts = 0 } of steps) {
       tokens.set(ids, at);
@@ -239,7 +256,7 @@ export class Runner {
       at += ids.length;
       for (let behind = drafts; behind >= 0; behind--) outputs[output++] = at - 1 - behind;
     }
-    if (this.pool.states) fillSpans(inputs, steps, steps.length);
+    if (this.pool.states) fillSpans(numbers, steps, steps.length);
     let place = 0;
     for (const group of groups) {
       const width = widthOf(group);
@@ -247,33 +264,20 @@ export class Runner {
         for (let row = 0; row < this.rowsOf([step]); row++, place += width) blocks.set(step.cache.blocks, place);
       }
     }
-    try {
-      inputs.upload();
-    } catch (error) {
-      inputs.dispose();
-      throw error;
-    }
-    return { inputs, segments: this.segments(groups, inputs.pieces, tables) };
+    const counts = steps.map(({ ids }) => ids.length);
+    return { sizes: numbers.sizes, values: numbers.values, segments, counts, logits };
   }
 
-  /** @param sizes elements of each group's block tables */
-  private segments(groups: Step[][], pieces: Record<'tables' | 'lengths', Tensor>, sizes: number[]): Segment[] {
-    const segments: Segment[] = [];
-    let [start, place] = [0, 0];
-    groups.forEach((group, g) => {
-      const table = pieces.tables.narrow(0, place, sizes[g]);
+  private segments(groups: Step[][]): SegmentShape[] {
+    let start = 0;
+    return groups.map((group) => {
       const count = tokensOf(group);
-      if (this.isByToken(group[0])) {
-        const own = {
-          tables: table.reshape([count, sizes[g] / count]),
-          lengths: pieces.lengths.narrow(0, start, count),
-        };
-        segments.push({ kind: 'tokens', start, count, ...own });
-        table.dispose();
-      } else segments.push({ kind: 'sequence', start, count, before: group[0].cache.length, blocks: table });
-      [start, place] = [start + count, place + sizes[g]];
+      const own = { start, count, tables: this.rowsOf(group) * widthOf(group) };
+      start += count;
+      return this.isByToken(group[0])
+        ? { kind: 'tokens', ...own }
+        : { kind: 'sequence', ...own, before: group[0].cache.length };
     });
-    return segments;
   }
 
   /** Neighbours that are computed token by token together; others by themselves. */

@@ -69,11 +69,13 @@ export class BatchScheduler {
   private readonly sequences = new Map<SequenceCache, { state: State; since: number }>();
   private changed = deferred();
   private readonly context = new AsyncResource('BatchScheduler');
-  private readonly pacer = new Pacer(() => {
-    if (this.batch.every(({ signal }) => signal?.aborted)) this.batch[0]?.signal?.throwIfAborted();
-  });
+  private readonly pacer: Pacer;
 
-  constructor(readonly runner: Runner) {}
+  constructor(readonly runner: Runner) {
+    this.pacer = this.paced(() => {
+      if (this.batch.every(({ signal }) => signal?.aborted)) this.batch[0]?.signal?.throwIfAborted();
+    });
+  }
 
   /**
    * An empty sequence. {@link close} it.
@@ -85,6 +87,11 @@ export class BatchScheduler {
     const cache = this.runner.cache(adapter);
     this.sequences.set(cache, { state: kept ? 'kept' : 'idle', since: performance.now() });
     return cache;
+  }
+
+  /** Wakes all that wait for room, where there will be none. */
+  wake(): void {
+    this.report();
   }
 
   close(cache: SequenceCache): void {
@@ -163,7 +170,7 @@ export class BatchScheduler {
     runner.check(ids, cache.tokens.length);
     const prompt = [...cache.tokens, ...ids];
     const known = prompt.length - ids.length;
-    const pacer = new Pacer(() => signal?.throwIfAborted());
+    const pacer = this.paced(() => signal?.throwIfAborted());
     this.set(cache, 'waiting');
     try {
       // Lets the event loop run, so that timers and abort signals work even on a device that computes synchronously.
@@ -171,6 +178,7 @@ export class BatchScheduler {
       signal?.throwIfAborted();
       if (reuse && cache.capacity === 0) onReused?.(cache.adopt(prompt));
       for (;;) {
+        runner.checkRanks();
         const start = cache.length;
         const chunk = prompt.slice(start, runner.chunkEnd(start, prompt.length));
         if (!this.makeRoom(cache, start + chunk.length)) {
@@ -188,11 +196,18 @@ export class BatchScheduler {
         if (!choice) throw badLogits(runner.model.config.vocabSize);
         return choice;
       }
+    } catch (error) {
+      throw await runner.reason(error);
     } finally {
       await pacer.idle();
       this.set(cache, 'idle');
       this.report();
     }
+  }
+
+  private paced(check: () => void): Pacer {
+    const { runner } = this;
+    return new Pacer(check, (work) => runner.settled(work));
   }
 
   /** Until something has changed. Meanwhile others may take what the sequence has. */
@@ -230,6 +245,7 @@ export class BatchScheduler {
       const own = known(request);
       try {
         signal?.throwIfAborted();
+        this.runner.checkRanks();
         const isNext = tokens + own <= MAX_BATCH || tokens === 0;
         const isRoom = isNext && this.makeRoom(cache, cache.tokens.length + own);
         (isRoom ? admitted : later).push(request);
@@ -249,7 +265,7 @@ export class BatchScheduler {
         ready.push(request);
       } catch (error) {
         this.set(request.cache, 'idle');
-        request.reject(error);
+        request.reject(await this.runner.reason(error));
       }
     }
     // Sequences with one adapter are neighbours, so that each adapter is one product a layer.
@@ -261,7 +277,7 @@ export class BatchScheduler {
   private async restore({ cache, signal }: Request): Promise<void> {
     const { tokens } = cache;
     if (cache.length === tokens.length) return;
-    const pacer = new Pacer(() => signal?.throwIfAborted());
+    const pacer = this.paced(() => signal?.throwIfAborted());
     try {
       while (cache.length < tokens.length) {
         const end = this.runner.chunkEnd(cache.length, tokens.length);
@@ -293,9 +309,10 @@ export class BatchScheduler {
       });
     } catch (error) {
       await this.pacer.idle();
+      const reason = await runner.reason(error);
       for (const request of requests) {
         this.set(request.cache, 'idle');
-        request.reject(request.signal?.aborted ? request.signal.reason : error);
+        request.reject(request.signal?.aborted ? request.signal.reason : reason);
       }
     } finally {
       this.report();

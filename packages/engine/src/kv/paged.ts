@@ -12,7 +12,7 @@ import {
   sdpa,
 } from '@x/nn';
 import type { AttendOptions, KvView, LayerKv, LayerStates } from '@x/transformers';
-import type { KvPool } from './pool';
+import { BLOCK_SIZE, type KvMemory } from './memory';
 
 /** Rows of a batch whose attention is one call. */
 export type Segment =
@@ -53,22 +53,22 @@ export class PagedKv implements KvView {
    * @param spans the sequences of the batch and their states, of models that have states
    */
   constructor(
-    private readonly pool: KvPool,
+    private readonly memory: KvMemory,
     private readonly slots: Tensor,
     private readonly segments: readonly Segment[],
     private readonly spans?: SequenceSpans,
   ) {}
 
   states(index: number): LayerStates {
-    const states = this.pool.states?.layer(index);
+    const states = this.memory.states?.layer(index);
     if (!states || !this.spans) throw new Error('internal: states of a layer that has none');
     return { states, spans: this.spans };
   }
 
   layer(index: number): LayerKv {
-    const cache = this.pool.layer(index);
+    const cache = this.memory.layer(index);
     let fresh: { k: Tensor; v: Tensor } | undefined;
-    const valuesInKeys = this.pool.layouts[index]?.valuesInKeys;
+    const valuesInKeys = this.memory.layouts[index]?.valuesInKeys;
     // Several tokens of a sequence want their keys and values at hand.
     const isInPlace = this.segments.every(isTokens);
     const only = this.segments.length === 1 ? this.segments.find(isTokens) : undefined;
@@ -110,7 +110,7 @@ export class PagedKv implements KvView {
     { scale = 1, window, softcap, sinks }: AttendOptions,
   ) {
     const queries = rowsOf(q, start, count).transpose(0, 1);
-    return [queries, this.pool.layer(layer), tables, lengths, { scale, window, softcap, sinks }] as const;
+    return [queries, this.memory.layer(layer), tables, lengths, { scale, window, softcap, sinks }] as const;
   }
 
   /** q [heads, tokens, d] to [count, heads · dv] */
@@ -122,7 +122,7 @@ export class PagedKv implements KvView {
     fresh: { k: Tensor; v: Tensor } | undefined,
   ): Tensor {
     const { start, count, before, blocks } = segment;
-    const cache = this.pool.layer(layer);
+    const cache = this.memory.layer(layer);
     const special =
       window !== undefined || softcap !== 1 || sinks !== undefined || !this.hasOwnKernel(q, cache, segment);
     if (special && fusesPrompt(q, cache)) {
@@ -156,7 +156,7 @@ export class PagedKv implements KvView {
 
   /** Positions [first, first + length) of a sequence, [kvHeads, length, d] in the dtype of the queries. */
   private gather(rows: Tensor, { blocks }: SequenceSegment, first: number, length: number, { dtype }: Tensor): Tensor {
-    const { blockSize } = this.pool;
+    const blockSize = BLOCK_SIZE;
     const [slots, kvHeads, width] = rows.shape;
     const from = Math.floor(first / blockSize);
     const count = Math.ceil((first + length) / blockSize) - from;

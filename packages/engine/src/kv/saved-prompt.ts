@@ -6,7 +6,8 @@
 import { createHash } from 'node:crypto';
 import { cat, Device, FileFormatError, scope, Tensor } from '@x/core';
 import { SafetensorsFile, saveSafetensors } from '@x/core/files';
-import { BLOCK_SIZE, type KvPool } from './pool';
+import { BLOCK_SIZE } from './memory';
+import type { KvPool } from './pool';
 import type { SequenceCache } from './sequence-cache';
 
 /** Of the file's layout: another number is another layout. */

@@ -4,8 +4,9 @@
  * forks share a slot as sequences share blocks. A state can only be taken up where it was kept: at ends of blocks where a pass
  * ended, as snapshots, of which those used longest ago give their slots back when there are no others.
  */
-import { type Device, DisposedError, keep, OutOfMemoryError, scope, Tensor } from '@x/core';
+import { type Device, DisposedError, OutOfMemoryError, type Tensor } from '@x/core';
 import { type StateLayout, TransformersError } from '@x/transformers';
+import { StateMemory } from './state-memory';
 
 /** Slots allocated at first. */
 const FIRST_SLOTS = 8;
@@ -30,21 +31,23 @@ export class StatePool {
   private readonly empty: number[] = [];
   /** Slots with the state at the end of a block, by the block; that used longest ago first. */
   private readonly snapshots = new Map<number, number>();
-  private readonly layers: (Readonly<Record<string, Tensor>> | undefined)[];
-  private generation = 0;
   private disposed = false;
 
   /** @param layouts of each layer, undefined for those without a state */
   constructor(
-    private readonly layouts: readonly (StateLayout | undefined)[],
-    private readonly device: Device,
-  ) {
-    this.layers = layouts.map(() => undefined);
-  }
+    layouts: readonly (StateLayout | undefined)[],
+    device: Device,
+    private readonly memory = new StateMemory(layouts, device),
+  ) {}
 
   /** Changes when the memory does. */
   get version(): number {
-    return this.generation;
+    return this.memory.version;
+  }
+
+  /** Bytes of a slot, all layers together. */
+  get slotBytes(): number {
+    return this.memory.slotBytes;
   }
 
   get stats(): StateStats {
@@ -52,18 +55,9 @@ export class StatePool {
     return { used: slots - this.empty.length, slots, bytes: slots * this.slotBytes };
   }
 
-  /** Bytes of a slot, all layers together. */
-  get slotBytes(): number {
-    const shapes = this.layouts.flatMap((layout) => Object.values(layout ?? {}));
-    return 4 * shapes.reduce((sum, shape) => sum + shape.reduce((product, size) => product * size, 1), 0);
-  }
-
   /** The states of one layer by their names, [slots, ...shape]; undefined for a layer without. */
   layer(index: number): Readonly<Record<string, Tensor>> | undefined {
-    if (!this.layouts[index]) return undefined;
-    const layer = this.layers[index];
-    if (!layer) throw new Error('internal: the pool has no slots; SequenceCache.reserve comes first');
-    return layer;
+    return this.memory.layer(index);
   }
 
   /** A slot for one user. @throws TransformersError CACHE_FULL when all are in use and there is no memory for more */
@@ -113,13 +107,13 @@ export class StatePool {
     this.snapshots.clear();
     this.references.length = 0;
     this.empty.length = 0;
-    this.releaseMemory();
+    this.memory.release();
   }
 
   /** Gives the memory back; sequences are of no use afterwards. */
   dispose(): void {
     this.disposed = true;
-    this.releaseMemory();
+    this.memory.release();
   }
 
   /** Makes a slot empty that only a snapshot has. */
@@ -132,19 +126,13 @@ export class StatePool {
     return false;
   }
 
-  private releaseMemory(): void {
-    this.generation++;
-    for (const layer of this.layers) for (const states of Object.values(layer ?? {})) states.dispose();
-    this.layers.fill(undefined);
-  }
-
   private grow(): void {
     if (this.disposed) throw new DisposedError('DISPOSED', 'forward: the model was disposed; load it again.');
     const count = this.references.length;
     // Doubling may be more than there is room for where a little more would fit.
     for (let slots = Math.max(FIRST_SLOTS, 2 * count); ; slots = count + Math.floor((slots - count) / 2)) {
       try {
-        this.resize(slots);
+        this.memory.resize(slots);
         for (let slot = slots - 1; slot >= count; slot--) this.empty.push(slot);
         this.references.push(...new Array<number>(slots - count).fill(0));
         return;
@@ -155,32 +143,11 @@ export class StatePool {
     }
   }
 
-  /** Layer by layer: what does not fit leaves some layers with more slots than are in use. */
-  private resize(slots: number): void {
-    const { device } = this;
-    for (const [i, layout] of this.layouts.entries()) {
-      const old = this.layers[i];
-      if (!layout || (old && Object.values(old).every((states) => states.dim(0) >= slots))) continue;
-      const grown = scope(() => {
-        const made: Record<string, Tensor> = {};
-        for (const [name, shape] of Object.entries(layout)) {
-          made[name] = Tensor.zeros([slots, ...shape], { device });
-          if (old) made[name].narrow(0, 0, old[name].dim(0)).copyFrom(old[name]);
-        }
-        for (const states of Object.values(made)) keep(states);
-        return made;
-      });
-      this.generation++;
-      this.layers[i] = grown;
-      for (const states of Object.values(old ?? {})) states.dispose();
-    }
-  }
-
   private full(cause: unknown): TransformersError {
     const { slots, bytes } = this.stats;
     return new TransformersError(
       'CACHE_FULL',
-      `The states of ${slots} sequences and steps (${Math.round(bytes / 2 ** 20)} MiB) are in use and ${this.device} has no memory ` +
+      `The states of ${slots} sequences and steps (${Math.round(bytes / 2 ** 20)} MiB) are in use and ${this.memory.device} has no memory ` +
         'for more. Run fewer sequences at once.',
       { cause },
     );

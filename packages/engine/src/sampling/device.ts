@@ -8,7 +8,7 @@ import {
   SAMPLING_ROW_WORDS,
   Tensor,
 } from '@x/core';
-import { type PieceSizes, StepInputs } from '../step-inputs';
+import { type PieceSizes, StepInputs, StepNumbers } from '../execute/step-inputs';
 import { type Choice, MAX_TOP, type Sampler } from './sampler';
 
 const EDIT_WORDS = 4;
@@ -61,11 +61,11 @@ export function choiceSizes({ rows, vocab, edits, masked }: ChoiceShape): Choice
 
 /** Writes samplers to the host's copy of the pieces; rows behind them choose nothing. */
 export function fillChoices(
-  inputs: { host(name: keyof ChoiceSizes & string): Uint32Array },
+  numbers: { piece(name: keyof ChoiceSizes & string): Uint32Array },
   samplers: RowSamplers,
   { rows, vocab }: ChoiceShape,
 ): void {
-  const [params, edits, masks] = (['params', 'edits', 'masks'] as const).map((name) => inputs.host(name));
+  const [params, edits, masks] = (['params', 'edits', 'masks'] as const).map((name) => numbers.piece(name));
   const [paramsF32, editsF32] = [params, edits].map(
     (words) => new Float32Array(words.buffer, words.byteOffset, words.length),
   );
@@ -146,10 +146,11 @@ export async function readChoices(words: Tensor, samplers: RowSamplers): Promise
 export async function chooseOnDevice(logits: Tensor, samplers: readonly Sampler[]): Promise<(Choice | undefined)[]> {
   const [rows, vocab] = logits.shape;
   const shape = choiceShape(samplers, rows, vocab);
-  const inputs = new StepInputs(logits.device, choiceSizes(shape));
+  const numbers = new StepNumbers(choiceSizes(shape));
+  fillChoices(numbers, samplers, shape);
+  const inputs = new StepInputs(logits.device, numbers.sizes);
   try {
-    fillChoices(inputs, samplers, shape);
-    inputs.upload();
+    inputs.write(numbers.values);
     using words = enqueueChoices(logits, inputs.pieces, shape);
     return await readChoices(words, samplers);
   } finally {

@@ -1,0 +1,159 @@
+/** From files to a model on a device: what every rank of a model does, the one that leads among them. */
+import { join } from 'node:path';
+import type { Communicator, Device } from '@x/core';
+import { readJsonFile, ShardedSafetensors, type TensorReader } from '@x/core/files';
+import { type DenseDType, GgufFile, holdsBlocks } from '@x/quantized';
+import {
+  type CausalModel,
+  ChatTemplate,
+  describeConfig,
+  describeGguf,
+  type LoraBase,
+  type ModelDescription,
+  openSafetensors,
+  type ProgressListener,
+  Tokenizer,
+  TransformersError,
+  type WeightOptions,
+  Weights,
+} from '@x/transformers';
+import type { CacheDType } from './kv/memory';
+import { defaultCacheDtype } from './kv/pool';
+import { findModel } from './model-files';
+import { identityOf } from './model-identity';
+
+/** Which part of each weight a rank has. */
+export interface Shard {
+  rank: number;
+  size: number;
+  communicator: Communicator;
+}
+
+export interface BuildOptions {
+  device: Device;
+  dtype?: DenseDType | undefined;
+  activations?: DenseDType | undefined;
+  maxContext?: number | undefined;
+  cacheDtype?: CacheDType | undefined;
+  signal?: AbortSignal | undefined;
+  onProgress?: ProgressListener | undefined;
+  /** Of a model on several devices. */
+  shard?: Shard | undefined;
+}
+
+export interface BuiltModel {
+  model: CausalModel;
+  architecture: LoraBase['architecture'];
+  /** Positions that a sequence may have. */
+  maxContext: number;
+  cacheDtype: CacheDType;
+  /** A hash of the model's files. */
+  identity: () => string;
+}
+
+/** What texts need beside the model. */
+export interface ModelTexts {
+  tokenizer: Tokenizer;
+  /** Of the model's files. */
+  template: ChatTemplate | undefined;
+}
+
+/** A model's files, open. */
+interface OpenModel {
+  file: TensorReader & { close(): void };
+  description: ModelDescription;
+  identity: () => string;
+  texts: () => Promise<ModelTexts>;
+}
+
+const DEFAULT_CONTEXT = 4096;
+
+/**
+ * @param path of a file or directory
+ * @param withTexts whether the tokenizer and the template are read too, before any weight
+ * @throws as `loadModel`
+ */
+export async function buildModel(
+  path: string,
+  options: BuildOptions,
+  withTexts: true,
+): Promise<BuiltModel & ModelTexts>;
+export async function buildModel(path: string, options: BuildOptions, withTexts: false): Promise<BuiltModel>;
+export async function buildModel(
+  path: string,
+  options: BuildOptions,
+  withTexts: boolean,
+): Promise<BuiltModel & Partial<ModelTexts>> {
+  const opened = await openModel(path);
+  const { file, description, identity } = opened;
+  const { architecture, config } = description;
+  try {
+    const maxContext = contextOf(description, options.maxContext);
+    const texts = withTexts ? await opened.texts() : {};
+    if (config.bidirectional) {
+      throw new TransformersError(
+        'UNSUPPORTED_MODEL',
+        'The tokens of this model see those that follow: it makes vectors of texts and writes none; load it with loadEmbeddingModel.',
+      );
+    }
+    const model = await architecture.build(new Weights(file, weightOptions(description, options)), config, maxContext);
+    try {
+      await options.device.synchronize();
+      options.signal?.throwIfAborted();
+    } catch (error) {
+      model.dispose();
+      throw error;
+    }
+    return { model, architecture, maxContext, cacheDtype: cacheDtypeOf(file, options), identity, ...texts };
+  } finally {
+    file.close();
+  }
+}
+
+async function openModel(path: string): Promise<OpenModel> {
+  const files = await findModel(path);
+  if (files.kind === 'gguf') {
+    const file = GgufFile.open(files.path);
+    try {
+      const { metadata, paths } = file;
+      const description = describeGguf(metadata);
+      const texts = async () => ({
+        tokenizer: Tokenizer.fromGguf(metadata),
+        template: ChatTemplate.fromGguf(metadata),
+      });
+      return { file, description, identity: identityOf(paths, description.config), texts };
+    } catch (error) {
+      file.close();
+      throw error;
+    }
+  }
+  const { directory, weights } = files;
+  const description = describeConfig(readJsonFile(join(directory, 'config.json')));
+  const file = openSafetensors(weights);
+  const paths = file instanceof ShardedSafetensors ? file.paths : [file.path];
+  const texts = async () => ({
+    tokenizer: await Tokenizer.fromFile(join(directory, 'tokenizer.json')),
+    template: ChatTemplate.fromDirectory(directory),
+  });
+  return { file, description, identity: identityOf(paths, description.config), texts };
+}
+
+function weightOptions({ architecture }: ModelDescription, options: BuildOptions): WeightOptions {
+  const { device, dtype, activations, signal, onProgress, shard } = options;
+  return { device, dtype, activations, signal, onProgress, layout: architecture, ...(shard && { shard }) };
+}
+
+function cacheDtypeOf(file: TensorReader, { device, dtype, activations, cacheDtype }: BuildOptions): CacheDType {
+  const isAsked = [dtype, activations].some((asked) => (asked ?? 'f32') !== 'f32');
+  // What a file has in 16 bits is multiplied as exactly as in f32; its cache is rounded for those who ask.
+  return cacheDtype ?? defaultCacheDtype(device.kind, isAsked || holdsBlocks(file));
+}
+
+function contextOf({ config }: ModelDescription, maxContext: number | undefined): number {
+  if (maxContext === undefined) return Math.min(config.contextLength, DEFAULT_CONTEXT);
+  if (Number.isInteger(maxContext) && maxContext >= 1 && maxContext <= config.contextLength) return maxContext;
+  throw new TransformersError(
+    'INVALID_OPTION',
+    `maxContext is ${maxContext}; give a whole number from 1 to ${config.contextLength}, the positions that the model was made for.`,
+  );
+}

@@ -1,0 +1,90 @@
+/**
+ * A forward pass as numbers: what a rank computes it from, whoever decided that it is to be computed. Numbers and plain
+ * objects only, so that they can be sent to other threads and processes.
+ */
+import type { Tensor } from '@x/core';
+import type { KvMemory } from '../kv/memory';
+import type { Segment } from '../kv/paged';
+import { type SpanSizes, spanSizes } from '../kv/spans';
+import type { PieceSizes } from './step-inputs';
+
+/** Pieces of the inputs of a pass. */
+export interface PassSizes extends PieceSizes, SpanSizes {
+  tokens: number;
+  positions: number;
+  slots: number;
+  outputs: number;
+  lengths: number;
+  tables: number;
+}
+
+/** Rows of a batch whose attention is one call, and the elements of their block tables. */
+export type SegmentShape = { start: number; count: number; tables: number } & (
+  | { kind: 'tokens' }
+  /** `before`: positions in front of these tokens. */
+  | { kind: 'sequence'; before: number }
+);
+
+export interface PassNumbers {
+  sizes: PassSizes;
+  /** Of all pieces, in the order of `sizes`. */
+  values: Uint32Array;
+  /** In the order of rows and of block tables. */
+  segments: readonly SegmentShape[];
+  /** Tokens of each sequence. */
+  counts: readonly number[];
+  /** Whether logits are wanted, of the rows in `outputs`. */
+  logits: boolean;
+}
+
+/** The segments of a pass as views of its inputs, to be given to {@link disposeSegments}. */
+export function segmentsOf(
+  shapes: readonly SegmentShape[],
+  pieces: { readonly tables: Tensor; readonly lengths: Tensor },
+): Segment[] {
+  let place = 0;
+  return shapes.map((shape) => {
+    const { start, count } = shape;
+    const table = pieces.tables.narrow(0, place, shape.tables);
+    place += shape.tables;
+    if (shape.kind === 'sequence') return { kind: 'sequence', start, count, before: shape.before, blocks: table };
+    const tables = table.reshape([count, shape.tables / count]);
+    table.dispose();
+    return { kind: 'tokens', start, count, tables, lengths: pieces.lengths.narrow(0, start, count) };
+  });
+}
+
+export function disposeSegments(segments: readonly Segment[]): void {
+  for (const segment of segments) {
+    if (segment.kind === 'tokens') for (const ids of [segment.tables, segment.lengths]) ids.dispose();
+    else segment.blocks.dispose();
+  }
+}
+
+/** What a captured decode step has room for. */
+export interface StepShape {
+  /** Rows, a token each. */
+  batch: number;
+  /** Blocks of each. */
+  width: number;
+}
+
+/** Pieces of the inputs of a captured step, without those that choose tokens. */
+export interface StepSizes extends PieceSizes, SpanSizes {
+  tokens: number;
+  positions: number;
+  slots: number;
+  lengths: number;
+  tables: number;
+}
+
+export function stepSizes(memory: KvMemory, { batch, width }: StepShape): StepSizes {
+  return {
+    tokens: batch,
+    positions: batch,
+    slots: batch,
+    lengths: batch,
+    tables: batch * width,
+    ...spanSizes(memory, batch),
+  };
+}

@@ -1,0 +1,176 @@
+/**
+ * One rank of a model: its weights, the memory of its cache and its captured steps. It computes what it is told in numbers,
+ * and decides nothing. The rank that leads tells the others what it does itself, in the same order, so that all make the same
+ * calls: what several ranks compute together needs nothing else.
+ */
+import type { Tensor } from '@x/core';
+import type { Batch, CausalModel, ForwardPass } from '@x/transformers';
+import type { MemoryChange } from '../kv/change';
+import type { KvMemory } from '../kv/memory';
+import { PagedKv } from '../kv/paged';
+import { spansOf } from '../kv/spans';
+import { disposeSegments, type PassNumbers, type StepShape, segmentsOf, stepSizes } from './batch';
+import { type StepExtras, StepGraphs } from './step-graphs';
+import { StepInputs, totalOf } from './step-inputs';
+
+/** What the rank that leads does, for the others to do as well. */
+export type Command =
+  | { kind: 'memory'; change: MemoryChange }
+  | { kind: 'begin'; pass: number; numbers: PassNumbers }
+  | { kind: 'advance'; pass: number }
+  | { kind: 'leave'; pass: number }
+  | { kind: 'capture'; graph: string; shape: StepShape; values: Uint32Array }
+  | { kind: 'replay'; graph: string; values: Uint32Array }
+  | { kind: 'drop'; graph: string };
+
+/** The ranks that are told. */
+export interface Followers {
+  /** @throws the failure that ended the group */
+  tell(command: Command): void;
+  /** Does this rank's part; what it throws ends the group. @throws the failure */
+  own<T>(part: () => T): T;
+  /** What a device or a rank gives later. It is the failure, where the group fails meanwhile. */
+  settle<T>(work: Promise<T>): Promise<T>;
+  /** The failure, when all is known about it; undefined while the group works. */
+  reason(): Promise<Error | undefined>;
+  readonly failure: Error | undefined;
+}
+
+export class Executor {
+  private readonly graphs: StepGraphs;
+  /** Elements of a captured step's inputs that all ranks have, by graph. */
+  private readonly shared = new Map<string, number>();
+  private passes = 0;
+
+  /** @param followers of the rank that leads; none where there is one rank, or another one leads */
+  constructor(
+    readonly model: CausalModel,
+    readonly memory: KvMemory,
+    private readonly followers?: Followers,
+  ) {
+    this.graphs = new StepGraphs(model, memory);
+  }
+
+  /** Computes a pass: logits of the rows that are wanted, the caller's to dispose. */
+  pass(numbers: PassNumbers, lora?: Batch['lora']): ForwardPass {
+    return this.followers ? this.together(this.followers, numbers) : this.alone(numbers, lora);
+  }
+
+  /** As {@link StepGraphs.capture}. */
+  capture(key: string, shape: StepShape, values: Uint32Array, extras: StepExtras = {}) {
+    const { graphs, followers } = this;
+    if (!followers) return graphs.capture(key, shape, values, extras);
+    const count = totalOf(stepSizes(this.memory, shape));
+    this.shared.set(key, count);
+    followers.tell({ kind: 'capture', graph: key, shape, values: values.slice(0, count) });
+    return followers.own(() => graphs.capture(key, shape, values, extras));
+  }
+
+  /** As {@link StepGraphs.replay}. */
+  replay(key: string, values: Uint32Array): Tensor {
+    const { graphs, followers } = this;
+    if (!followers) return graphs.replay(key, values);
+    followers.tell({ kind: 'replay', graph: key, values: values.slice(0, this.shared.get(key)) });
+    return followers.own(() => graphs.replay(key, values));
+  }
+
+  /** As {@link StepGraphs.drop}. */
+  drop(key: string): void {
+    const { followers } = this;
+    this.shared.delete(key);
+    if (followers && !followers.failure) followers.tell({ kind: 'drop', graph: key });
+    this.graphs.drop(key);
+  }
+
+  /** Gives captured steps back: of this rank. */
+  dispose(): void {
+    this.graphs.dispose();
+  }
+
+  private *together(followers: Followers, numbers: PassNumbers): ForwardPass {
+    const pass = this.passes++;
+    followers.tell({ kind: 'begin', pass, numbers });
+    const own = this.alone(numbers, undefined);
+    let isOver = false;
+    try {
+      for (;;) {
+        followers.tell({ kind: 'advance', pass });
+        const step = followers.own(() => own.next());
+        isOver = step.done === true;
+        if (step.done) return step.value;
+        yield step.value;
+      }
+    } finally {
+      if (!isOver) {
+        own.return(undefined);
+        if (!followers.failure) followers.tell({ kind: 'leave', pass });
+      }
+    }
+  }
+
+  private *alone(numbers: PassNumbers, lora: Batch['lora']): ForwardPass {
+    const { model, memory } = this;
+    const { counts, logits } = numbers;
+    const inputs = new StepInputs(model.device, numbers.sizes);
+    try {
+      inputs.write(numbers.values);
+      const { tokens, positions, slots, outputs } = inputs.pieces;
+      const segments = segmentsOf(numbers.segments, inputs.pieces);
+      const view = new PagedKv(memory, slots, segments, memory.states && spansOf(inputs.pieces, counts));
+      const wanted = !logits ? 'none' : tokens.dim(0) === outputs.dim(0) ? 'all' : outputs;
+      try {
+        return yield* model.pass({ tokens, positions, outputs: wanted, lora }, view);
+      } finally {
+        view.dispose();
+        disposeSegments(segments);
+      }
+    } finally {
+      inputs.dispose();
+    }
+  }
+}
+
+/** A rank that is told: makes what the leading rank does. */
+export class Obedience {
+  private readonly passes = new Map<number, ForwardPass>();
+
+  constructor(private readonly executor: Executor) {}
+
+  obey(command: Command): void {
+    const { executor, passes } = this;
+    switch (command.kind) {
+      case 'memory':
+        executor.memory.apply(command.change);
+        break;
+      case 'begin':
+        passes.set(command.pass, executor.pass(command.numbers));
+        break;
+      case 'advance': {
+        const step = passes.get(command.pass)!.next();
+        if (!step.done) break;
+        passes.delete(command.pass);
+        step.value?.dispose();
+        break;
+      }
+      case 'leave':
+        passes.get(command.pass)?.return(undefined);
+        passes.delete(command.pass);
+        break;
+      case 'capture':
+        executor.capture(command.graph, command.shape, command.values);
+        break;
+      case 'replay':
+        executor.replay(command.graph, command.values);
+        break;
+      case 'drop':
+        executor.drop(command.graph);
+        break;
+    }
+  }
+
+  /** Leaves what is under way. */
+  dispose(): void {
+    for (const pass of this.passes.values()) pass.return(undefined);
+    this.passes.clear();
+  }
+}

@@ -1,0 +1,129 @@
+/**
+ * Memory of a key-value cache on a device: the keys and values of all blocks and the states of all slots, without any notion of
+ * whose they are. A {@link KvPool} decides; where a model is computed by several ranks, each has such a memory and changes it as
+ * the leader does.
+ */
+import { type Device, type DType, keep, scope, sizeInBytes, Tensor } from '@x/core';
+import type { PagedCache } from '@x/nn';
+import type { KvLayout, StateLayout } from '@x/transformers';
+import type { MemoryChange } from './change';
+import { StateMemory } from './state-memory';
+
+/** Positions of a block. */
+export const BLOCK_SIZE = 32;
+
+export type CacheDType = Extract<DType, 'f32' | 'f16' | 'bf16'>;
+
+export class KvMemory {
+  /** Of recurrent layers, of models that have some. */
+  readonly states: StateMemory | undefined;
+  private readonly layers: (PagedCache | undefined)[];
+  private generation = 0;
+
+  /** @param changed called after each change */
+  constructor(
+    readonly layouts: readonly (KvLayout | undefined)[],
+    readonly device: Device,
+    readonly dtype: CacheDType,
+    stateLayouts: readonly (StateLayout | undefined)[] = [],
+    private readonly changed: (change: MemoryChange) => void = () => {},
+  ) {
+    this.layers = layouts.map(() => undefined);
+    if (stateLayouts.some((layout) => layout)) this.states = new StateMemory(stateLayouts, device, changed);
+  }
+
+  /** Changes when the memory does: what was captured before is of no use then. */
+  get version(): number {
+    return this.generation + (this.states?.version ?? 0);
+  }
+
+  /** Bytes of a block, all layers together. */
+  get blockBytes(): number {
+    const widths = this.layouts.map((layout) => {
+      if (!layout) return 0;
+      const { kvHeads, keyDim, valueDim, valuesInKeys } = layout;
+      return kvHeads * (keyDim + (valuesInKeys ? 0 : valueDim));
+    });
+    return widths.reduce((sum, width) => sum + width, 0) * BLOCK_SIZE * sizeInBytes(this.dtype);
+  }
+
+  /** Whether any layer keeps keys and values. */
+  get hasBlocks(): boolean {
+    return this.layouts.some((layout) => layout);
+  }
+
+  /** The blocks of one layer; others after {@link version} changed. */
+  layer(index: number): PagedCache {
+    const layer = this.layers[index];
+    if (!layer) throw new Error('internal: the pool has no blocks; SequenceCache.reserve comes first');
+    return layer;
+  }
+
+  /** Makes a change that another rank's memory reported. */
+  apply(change: MemoryChange): void {
+    if (change.kind === 'blocks') this.resize(change.count);
+    else if (change.kind === 'copy') this.copy(change.from, change.to);
+    else if (change.kind === 'release') this.release();
+    else if (change.kind === 'slots') this.states!.resize(change.count);
+    else this.states!.release();
+  }
+
+  /**
+   * Room for so many blocks; what blocks held stays. Layer by layer: what does not fit leaves some layers with more blocks than
+   * were there. @throws OutOfMemoryError
+   */
+  resize(blocks: number): void {
+    for (const [i, layout] of this.layouts.entries()) {
+      const old = this.layers[i];
+      if (!layout || (old && old.keys.dim(0) >= blocks * BLOCK_SIZE)) continue;
+      const { kvHeads, keyDim, valueDim, valuesInKeys } = layout;
+      const { device, dtype } = this;
+      const make = (width: number, from: Tensor | undefined) =>
+        scope(() => {
+          const rows = Tensor.zeros([blocks * BLOCK_SIZE, kvHeads, width], { dtype, device });
+          if (from) rows.narrow(0, 0, from.dim(0)).copyFrom(from);
+          return keep(rows);
+        });
+      const keys = make(keyDim, old?.keys);
+      let values: Tensor;
+      try {
+        values = valuesInKeys ? scope(() => keep(keys.narrow(2, 0, valueDim))) : make(valueDim, old?.values);
+      } catch (error) {
+        keys.dispose();
+        throw error;
+      }
+      this.generation++;
+      this.layers[i] = { keys, values, blockSize: BLOCK_SIZE };
+      for (const rows of [old?.keys, old?.values]) rows?.dispose();
+    }
+    this.changed({ kind: 'blocks', count: blocks });
+  }
+
+  /** Copies what a block holds to another one. */
+  copy(from: number, to: number): void {
+    scope(() => {
+      for (const [i, layer] of this.layers.entries()) {
+        if (!layer) continue;
+        for (const rows of this.layouts[i]!.valuesInKeys ? [layer.keys] : [layer.keys, layer.values]) {
+          const source = rows.narrow(0, from * BLOCK_SIZE, BLOCK_SIZE).copy();
+          rows.narrow(0, to * BLOCK_SIZE, BLOCK_SIZE).copyFrom(source);
+        }
+      }
+    });
+    this.changed({ kind: 'copy', from, to });
+  }
+
+  /** Gives the memory of all blocks back; that of states stays. */
+  release(): void {
+    this.generation++;
+    for (const layer of this.layers) for (const rows of [layer?.keys, layer?.values]) rows?.dispose();
+    this.layers.fill(undefined);
+    this.changed({ kind: 'release' });
+  }
+
+  /** Gives all memory back. */
+  dispose(): void {
+    this.release();
+    this.states?.release();
+  }
+}
