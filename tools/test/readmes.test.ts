@@ -1,39 +1,20 @@
 /**
- * The TypeScript blocks of the READMEs: each is a program whose types are right and that Node 20 can parse once types are
- * stripped. `using` is a syntax error before Node 24. tools/test/programs.mjs also runs the first of them.
+ * The TypeScript blocks of READMEs and guides: each is a program whose types are right and that Node 20 can parse once types
+ * are stripped. `using` is a syntax error before Node 24. guides.test.ts runs those of README and the guides.
  */
-import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
 import { expect, test } from 'vitest';
+import { blocksOf, GUIDES, PACKAGE_READMES, ROOT, SHEET, sheetProgram } from './blocks';
 
-const root = fileURLToPath(new URL('../..', import.meta.url));
-const packages = readdirSync(join(root, 'packages')).map((name) => `packages/${name}/README.md`);
+const blocks = [...GUIDES, ...PACKAGE_READMES]
+  .flatMap(blocksOf)
+  .filter(({ language }) => ['ts', 'typescript', 'js', 'mjs'].includes(language))
+  .map(({ title, path, before, code }) => ({ title, path, code: before + code }));
+// Its expressions are lines of one program.
+blocks.push({ title: SHEET, path: join(ROOT, 'docs/guide/sheet.ts'), code: sheetProgram(SHEET) });
 
-interface Block {
-  /** README and line, for messages. */
-  title: string;
-  /** Where the program would be, so that its imports are found. */
-  path: string;
-  code: string;
-}
-
-function blocksOf(readme: string): Block[] {
-  const text = readFileSync(join(root, readme), 'utf8');
-  let before = '';
-  return [...text.matchAll(/^```(?:ts|typescript|js|mjs)\n([\s\S]*?)^```$/gm)].map(({ 1: block, index }) => {
-    const line = text.slice(0, index).split('\n').length;
-    // A block without imports goes on where the one before it ended.
-    const code = /^import /m.test(block) ? block : `${before}${block}`;
-    before = code;
-    return { title: `${readme}:${line}`, path: join(root, readme, `../readme-${line}.ts`), code };
-  });
-}
-
-const blocks = ['README.md', ...packages].flatMap(blocksOf);
-
-test('there are blocks to check', () => expect(blocks.length).toBeGreaterThan(12));
+test('there are blocks to check', () => expect(blocks.length).toBeGreaterThan(50));
 
 test.each(blocks)('$title is ES2022 without its types', ({ code }) => {
   const file = ts.createSourceFile('block.ts', code, ts.ScriptTarget.ES2022, true);
@@ -52,8 +33,8 @@ test.each(blocks)('$title is ES2022 without its types', ({ code }) => {
 });
 
 test('types are right', { timeout: 300_000 }, () => {
-  const { config } = ts.readConfigFile(join(root, 'tsconfig.base.json'), ts.sys.readFile);
-  const { options } = ts.parseJsonConfigFileContent({ ...config, files: [] }, ts.sys, root);
+  const { config } = ts.readConfigFile(join(ROOT, 'tsconfig.base.json'), ts.sys.readFile);
+  const { options } = ts.parseJsonConfigFileContent({ ...config, files: [] }, ts.sys, ROOT);
   const byPath = new Map(blocks.map((block) => [block.path, block]));
   const host = ts.createCompilerHost(options);
   const { getSourceFile, fileExists, readFile } = host;
