@@ -6,6 +6,7 @@ export { type DenseDType, deviceBytes } from './load';
 export { isMixName, isQuantizable, MIXES, type MixFacts, type MixName, type MixTensor, planMix } from './mixes';
 export { indexedMoe } from './moe';
 export { mxfp4Names, mxfp4Shape, type PartReader, type RowPart } from './mxfp4';
+export type { PartRange, TensorPart } from './part';
 export { QMatMul, type QMatMulOptions } from './qmatmul';
 export {
   type AsyncQuantizeTensorOptions,

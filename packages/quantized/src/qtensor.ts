@@ -25,6 +25,7 @@ import {
   kinds,
   Layout,
   ShapeError,
+  scope,
   sizeInBytes,
   Tensor,
   UnsupportedError,
@@ -58,6 +59,7 @@ import {
   isGrouped,
 } from './moe';
 import { mxfp4PartShape, mxfp4Pieces, type PartReader, type RowPart } from './mxfp4';
+import { partPieces, partShape, type TensorPart } from './part';
 import {
   checkQuantize,
   type ParallelQuantizeOptions,
@@ -75,9 +77,11 @@ export interface QTensorOptions {
 export interface QTensorLoadOptions extends QTensorOptions {
   /** Stops loading between two pieces; the promise rejects with the signal's reason. */
   signal?: AbortSignal;
+  /** A part of the tensor, of which no other bytes are read where the file allows. Default: all of it. */
+  part?: TensorPart;
 }
 
-export interface Mxfp4LoadOptions extends QTensorLoadOptions {
+export interface Mxfp4LoadOptions extends Omit<QTensorLoadOptions, 'part'> {
   /** Default: all rows. */
   part?: RowPart;
 }
@@ -132,6 +136,7 @@ export class QTensor implements Disposable {
     device: DeviceLike,
     options: QTensorLoadOptions = {},
   ): Promise<QTensor> {
+    if (options.part) return loadPart(file, name, device, options.part, options);
     if (!hasBlocks(file)) {
       const { signal, dense = 'f32' } = options;
       using numbers = await file.load(name, device, { signal });
@@ -341,6 +346,31 @@ export class QTensor implements Disposable {
       );
     }
     return this.withData(shape, this.kind === 'dense' ? this.data.reshape(shape) : shareOf(this.data));
+  }
+
+  /** A part in memory of its own. @throws ShapeError `SHAPE_MISMATCH` for ranges outside of the dimension, and parts of blocks */
+  part(part: TensorPart): QTensor {
+    const { format, shape, data, device } = this;
+    const dims = partShape(format, shape, part);
+    const outer = elemCount(shape.slice(0, part.dim));
+    const inner = this.kind === 'dense' ? elemCount(shape.slice(part.dim + 1)) : undefined;
+    // Of blocks, an index of the dimension is bytes; of the last dimension, which is blocks, each block is one.
+    const isLast = part.dim === shape.length - 1;
+    const unit = inner === undefined && isLast ? format.blockSize : 1;
+    const width = inner ?? byteLengthOf(format, isLast ? format.blockSize : elemCount(shape.slice(part.dim + 1)));
+    const used = outer * (shape[part.dim] / unit) * width;
+    using flat = scope(() => {
+      const all = data
+        .flattenAll()
+        .narrow(0, 0, used)
+        .reshape([outer, shape[part.dim] / unit, width]);
+      const taken = part.ranges.map(({ start, count }) => all.narrow(1, start / unit, count / unit));
+      return Tensor.cat(taken, 1).flattenAll();
+    });
+    if (this.kind === 'dense') return this.withData(dims, flat.reshape(dims));
+    const made = Tensor.fromStorage(allocateBlocks(device, this.blockType, elemCount(dims)), [flat.elemCount], device);
+    made.sliceSet(flat, 0, 0);
+    return this.withData(dims, made);
   }
 
   /** All values as numbers, [shape] in `dtype`; a tensor of its own, also where the weight is dense already. */
@@ -584,6 +614,30 @@ function prepare(
   }
   const loader = loadSame(device, () => allocateBlocks(device, type, count), pieces);
   return { loader, make: (storage) => wrap(storage, [byteLengthOf(format, count)]) };
+}
+
+/** A part of a weight of any file. Numbers that files keep in other types than they become are read as a whole. */
+async function loadPart(
+  file: TensorReader,
+  name: string,
+  device: DeviceLike,
+  part: TensorPart,
+  { part: _, ...options }: QTensorLoadOptions,
+): Promise<QTensor> {
+  const info = file.info(name) as ReturnType<TensorReader['info']> & { dtype?: string };
+  const plain = { F32: 'f32', F16: 'f16', BF16: 'bf16' }[info.dtype ?? ''] as DenseDType | undefined;
+  const isReadable = hasBlocks(file) || (file.readPartSync !== undefined && plain !== undefined);
+  if (!isReadable) {
+    using whole = await QTensor.load(file, name, device, options);
+    return whole.part(part);
+  }
+  const format = hasBlocks(file) ? file.format(name) : blockFormat(plain!);
+  const shape = hasBlocks(file) ? file.tensor(name).shape : info.shape;
+  const read = (offset: number, into: Uint8Array) =>
+    hasBlocks(file) ? file.readTensorSlice(name, offset, into) : file.readPartSync!(name, offset, into);
+  const pieces = partPieces(read, format, shape, part);
+  const { loader, make } = prepare(format, partShape(format, shape, part), device, pieces, options);
+  return make(await finishAsync(loader, options.signal));
 }
 
 function prepareMxfp4(file: PartReader, name: string, device: DeviceLike, { part, ...options }: Mxfp4LoadOptions) {

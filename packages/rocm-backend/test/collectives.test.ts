@@ -1,8 +1,8 @@
 /** Communicators of cpu devices, a rank a thread: every call in every dtype, what a group does when ranks fail, and graphs. */
 import { CollectiveError, Communicator, Device, Tensor } from '@x/core';
+import { ranks } from '@x/testing/ranks';
 import { describe, expect, test } from 'vitest';
 import '../src';
-import { ranks } from './ranks';
 
 const values = (outcomes: readonly { value?: unknown; error?: unknown }[]) =>
   outcomes.map(({ value, error }) => error ?? value);

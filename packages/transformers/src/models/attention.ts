@@ -13,12 +13,14 @@ import {
   RotaryTable,
   rotate,
 } from '@x/nn';
+import type { PartRange } from '@x/quantized';
 import type { DecoderConfig } from '../config/decoder-config';
 import { type RopeConfig, ropeFrequencies, ropeMagnitude } from '../config/rope';
 import type { LinearGroup } from '../weights/linear-group';
 import { inDtype, project, takesBlocks } from '../weights/q-linear';
+import { headsOf, timesRange } from '../weights/shard';
 import type { Weights } from '../weights/weights';
-import type { AttendOptions, LayerKv, PagedLayer } from './causal-model';
+import type { AttendOptions, KvLayout, LayerKv, PagedLayer } from './causal-model';
 import type { LayerMemory } from './decoder';
 import type { TokenMixer } from './token-mixer';
 
@@ -139,6 +141,7 @@ interface Parts {
 }
 
 export class Attention implements TokenMixer {
+  readonly kvLayout: KvLayout;
   private readonly scale: number;
 
   private constructor(
@@ -148,7 +151,9 @@ export class Attention implements TokenMixer {
     private readonly options: AttentionOptions,
     private readonly parts: Parts,
   ) {
-    this.scale = options.scale ?? 1 / Math.sqrt(config.headDim);
+    const { numKvHeads, headDim } = config;
+    this.kvLayout = { kvHeads: numKvHeads, keyDim: headDim, valueDim: headDim };
+    this.scale = options.scale ?? 1 / Math.sqrt(headDim);
   }
 
   /** @param at the name of the layer, such as `blk.0` */
@@ -161,19 +166,30 @@ export class Attention implements TokenMixer {
     };
     try {
       const [wide, narrow] = [numHeads * headDim, numKvHeads * headDim];
+      const output = `${at}.attn_output`;
+      const unit = source.unitOf(output);
+      // Norms of all heads together need all heads.
+      const share =
+        options.qkNorm === 'width'
+          ? undefined
+          : headsOf(source.shard, numHeads, numKvHeads, ({ count }) => (count * headDim) % unit === 0);
+      const keys = share && timesRange(share.keys, headDim);
+      const queries = share && timesRange(share.queries, headDim);
+      const asked = options.gate ? 2 : 1;
       const separate = [
-        { name: `${at}.attn_q`, out: options.gate ? 2 * wide : wide },
-        { name: `${at}.attn_k`, out: narrow },
-        { name: `${at}.attn_v`, out: narrow },
+        { name: `${at}.attn_q`, out: asked * wide, rows: queries && timesRange(queries, asked) },
+        { name: `${at}.attn_k`, out: narrow, rows: keys },
+        { name: `${at}.attn_v`, out: narrow, rows: keys },
       ];
       const fused = `${at}.attn_qkv`;
+      const shares = queries && keys && [queries, keys, keys];
       const parts: Parts = {
         qkv: own(
           source.has(fused)
-            ? await source.fused(fused, [wide, narrow, narrow], hiddenSize)
+            ? await source.fused(fused, [wide, narrow, narrow], hiddenSize, { shares })
             : await source.group(separate, hiddenSize),
         ),
-        o: own(await source.linear(`${at}.attn_output`, hiddenSize, wide)),
+        o: own(await source.linear(output, hiddenSize, wide, { columns: queries })),
       };
       if (options.qkNorm) {
         const [q, k] = options.qkNorm === 'head' ? [headDim, headDim] : [wide, narrow];
@@ -182,8 +198,9 @@ export class Attention implements TokenMixer {
           k: own(await source.norm(`${at}.attn_k_norm`, k, normEps)),
         };
       }
-      if (options.sinks) parts.sinks = own(await source.numbers(`${at}.attn_sinks.weight`, [numHeads]));
-      return new Attention(config, source.ropeKind, source.activations, options, parts);
+      if (options.sinks) parts.sinks = own(await sinksOf(source, at, numHeads, share?.queries));
+      const heads = share && { numHeads: share.queries.count, numKvHeads: share.keys.count };
+      return new Attention({ ...config, ...heads }, source.ropeKind, source.activations, options, parts);
     } catch (error) {
       for (const thing of made) thing.dispose();
       throw error;
@@ -255,4 +272,11 @@ export class Attention implements TokenMixer {
     const { qkv, o, norms, sinks } = this.parts;
     for (const part of [qkv, o, norms?.q, norms?.k, sinks]) part?.dispose();
   }
+}
+
+async function sinksOf(source: Weights, at: string, heads: number, own: PartRange | undefined): Promise<Tensor> {
+  const all = await source.numbers(`${at}.attn_sinks.weight`, [heads]);
+  if (!own) return all;
+  using whole = all;
+  return scope(() => whole.narrow(0, own.start, own.count).copy());
 }

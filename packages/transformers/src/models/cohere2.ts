@@ -11,6 +11,7 @@ import type { Architecture } from '../registry';
 import { BASE_NAMES, GATED_MLP_NAMES } from '../weights/tensor-names';
 import type { Weights } from '../weights/weights';
 import { type Angles, Attention } from './attention';
+import type { KvLayout } from './causal-model';
 import type { DecoderLayer, LayerMemory, Own } from './decoder';
 import { GatedMlp } from './gated-mlp';
 import { normOf } from './norm-of';
@@ -43,6 +44,10 @@ class ParallelLayer implements DecoderLayer {
       own(await GatedMlp.load(source, at, config)),
       local,
     );
+  }
+
+  get kvLayout(): KvLayout {
+    return this.attention.kvLayout;
   }
 
   attend(at: Residual, [angles]: readonly Angles[], memory: LayerMemory): Residual {

@@ -117,7 +117,7 @@ export class Decoder implements CausalModel {
       for (let i = 0; i < config.numLayers; i++) layers.push(own(await options.layer(i, own)));
       const norm = own(await normOf(source, kind, outputNorm, config));
       // Checkpoints with tied embeddings may still hold a copy of the table under `output`; it is the same matrix.
-      const head = own(source.has('output') ? await source.linear('output', vocabSize, hiddenSize) : table.asLinear());
+      const head = own(source.has('output') ? await source.head('output', vocabSize, hiddenSize) : table.asLinear());
       const rotations = await options.rotations(own);
       return new Decoder(config, source.device, {
         activations: source.activations,

@@ -4,6 +4,7 @@ import { type ActivationForm, type ActivationName, type Activations, activate, t
 import type { DecoderConfig } from '../config/decoder-config';
 import { readsOf } from '../weights/linear-group';
 import { inDtype, project } from '../weights/q-linear';
+import { shareOf } from '../weights/shard';
 import type { Weights } from '../weights/weights';
 
 export interface FeedForward {
@@ -26,9 +27,11 @@ export class Mlp implements FeedForward {
   /** @param at the name of the layer, such as `blk.0` */
   static async load(source: Weights, at: string, config: DecoderConfig, activation: ActivationName): Promise<Mlp> {
     const { hiddenSize, intermediateSize } = config;
-    const up = await source.linear(`${at}.ffn_up`, intermediateSize, hiddenSize);
+    const names = { up: `${at}.ffn_up`, down: `${at}.ffn_down` };
+    const own = shareOf(source.shard, intermediateSize, source.unitOf(names.down));
+    const up = await source.linear(names.up, intermediateSize, hiddenSize, { rows: own });
     try {
-      const down = await source.linear(`${at}.ffn_down`, hiddenSize, intermediateSize);
+      const down = await source.linear(names.down, hiddenSize, intermediateSize, { columns: own });
       return new Mlp(activation, source.activations, up, down);
     } catch (error) {
       up.dispose();

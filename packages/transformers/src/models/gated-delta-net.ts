@@ -94,7 +94,7 @@ export class GatedDeltaNet implements TokenMixer {
       const parts: Parts = {
         qkvz: own(
           source.has(`${at}.ssm_in`)
-            ? await source.fused(`${at}.ssm_in`, [mixed, inner], hiddenSize, orderOfHeads(config.delta))
+            ? await source.fused(`${at}.ssm_in`, [mixed, inner], hiddenSize, { order: orderOfHeads(config.delta) })
             : await source.group(
                 [
                   { name: `${at}.attn_qkv`, out: mixed },

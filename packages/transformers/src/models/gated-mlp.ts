@@ -6,6 +6,7 @@ import type { Tensor } from '@x/core';
 import { type ActivationForm, type ActivationName, type Activations, gatedActivation, type Module } from '@x/nn';
 import type { LinearGroup } from '../weights/linear-group';
 import { inDtype, project, takesBlocks } from '../weights/q-linear';
+import { shareOf } from '../weights/shard';
 import type { Weights } from '../weights/weights';
 import type { FeedForward } from './feed-forward';
 
@@ -16,6 +17,8 @@ export interface GatedMlpOptions {
   activation?: ActivationName;
   /** Behind the names of its weights, such as `_shexp`. Default: nothing. */
   suffix?: string;
+  /** Of a layer that ranks share: whether whoever asks adds over the ranks. Default false. */
+  partial?: boolean;
 }
 
 export class GatedMlp implements FeedForward {
@@ -28,19 +31,16 @@ export class GatedMlp implements FeedForward {
 
   /** @param at the name of the layer, such as `blk.0` */
   static async load(source: Weights, at: string, options: GatedMlpOptions): Promise<GatedMlp> {
-    const { hiddenSize, intermediateSize, activation = 'silu', suffix = '' } = options;
+    const { hiddenSize, intermediateSize, activation = 'silu', suffix = '', partial } = options;
     const [gate, up, down] = ['gate', 'up', 'down'].map((name) => `${at}.ffn_${name}${suffix}`);
-    const parts = [gate, up].map((name) => ({ name, out: intermediateSize }));
+    const own = shareOf(source.shard, intermediateSize, source.unitOf(down));
+    const parts = [gate, up].map((name) => ({ name, out: intermediateSize, rows: own }));
     const gateUp = source.has(gate)
       ? await source.group(parts, hiddenSize)
-      : await source.fused(up, [intermediateSize, intermediateSize], hiddenSize);
+      : await source.fused(up, [intermediateSize, intermediateSize], hiddenSize, own && { shares: [own, own] });
     try {
-      return new GatedMlp(
-        activation,
-        source.activations,
-        gateUp,
-        await source.linear(down, hiddenSize, intermediateSize),
-      );
+      const last = await source.linear(down, hiddenSize, intermediateSize, { columns: own, partial });
+      return new GatedMlp(activation, source.activations, gateUp, last);
     } catch (error) {
       gateUp.dispose();
       throw error;

@@ -5,10 +5,11 @@
  */
 import { type RopeKind, scope, Tensor } from '@x/core';
 import { type ActivationForm, type Activations, type Module, type RmsNorm, rotate } from '@x/nn';
-import { QTensor } from '@x/quantized';
+import { type PartRange, QTensor } from '@x/quantized';
 import { HeadLinear } from '../weights/head-linear';
 import type { LinearGroup } from '../weights/linear-group';
 import { inDtype, project } from '../weights/q-linear';
+import { headsOf, timesRange } from '../weights/shard';
 import type { Weights } from '../weights/weights';
 import type { Angles } from './attention';
 import type { KvLayout } from './causal-model';
@@ -71,19 +72,25 @@ export class LatentAttention implements TokenMixer {
     };
     try {
       const width = numHeads * (plain + rotated);
-      const query = queryRank ? { name: `${at}.attn_q_a`, out: queryRank } : { name: `${at}.attn_q`, out: width };
+      const output = `${at}.attn_output`;
+      const unit = source.unitOf(output);
+      const share = headsOf(source.shard, numHeads, numHeads, ({ count }) => (count * value) % unit === 0)?.queries;
+      const rows = share && timesRange(share, plain + rotated);
+      const query = queryRank ? { name: `${at}.attn_q_a`, out: queryRank } : { name: `${at}.attn_q`, out: width, rows };
       const parts: Parts = {
         inputs: own(await source.group([query, { name: `${at}.attn_kv_a_mqa`, out: rank + rotated }], hiddenSize)),
         norm: own(await source.norm(`${at}.attn_kv_a_norm`, rank, LATENT_EPS)),
-        ...(await headLayers(source, at, config, own)),
-        o: own(await source.linear(`${at}.attn_output`, hiddenSize, numHeads * value)),
+        ...(await headLayers(source, at, config, own, share)),
+        o: own(
+          await source.linear(output, hiddenSize, numHeads * value, { columns: share && timesRange(share, value) }),
+        ),
       };
       if (queryRank)
         parts.query = {
           norm: own(await source.norm(`${at}.attn_q_a_norm`, queryRank, LATENT_EPS)),
-          up: own(await source.linear(`${at}.attn_q_b`, width, queryRank)),
+          up: own(await source.linear(`${at}.attn_q_b`, width, queryRank, { rows })),
         };
-      return new LatentAttention(config, source.activations, parts);
+      return new LatentAttention({ ...config, numHeads: share?.count ?? numHeads }, source.activations, parts);
     } catch (error) {
       for (const thing of made) thing.dispose();
       throw error;
@@ -131,16 +138,18 @@ async function headLayers(
   at: string,
   { numHeads, latent: { rank, plain, value } }: LatentConfig,
   own: <T extends { dispose(): void }>(thing: T) => T,
+  share: PartRange | undefined,
 ): Promise<Pick<Parts, 'keyUp' | 'valueUp'>> {
   if (source.has(`${at}.attn_k_b`)) {
     return {
-      keyUp: own(await source.heads(`${at}.attn_k_b`, numHeads, rank, plain)),
-      valueUp: own(await source.heads(`${at}.attn_v_b`, numHeads, value, rank)),
+      keyUp: own(await source.heads(`${at}.attn_k_b`, numHeads, rank, plain, share)),
+      valueUp: own(await source.heads(`${at}.attn_v_b`, numHeads, value, rank, share)),
     };
   }
   using both = await source.numbers(`${at}.attn_kv_b.weight`, [numHeads * (plain + value), rank], source.dtype);
   const [keys, values] = scope(() => {
-    const heads = both.reshape([numHeads, plain + value, rank]);
+    const all = both.reshape([numHeads, plain + value, rank]);
+    const heads = share ? all.narrow(0, share.start, share.count) : all;
     const turned = heads.narrow(1, 0, plain).transpose(1, 2).contiguous();
     return [turned, heads.narrow(1, plain, value).contiguous()].map((part) => QTensor.fromTensor(part));
   });

@@ -3,7 +3,7 @@
  * best scores, and their outputs are added by weight. The choice stays on the device. candle writes this out in every model.
  */
 
-import { QuantizedActivations, type Tensor } from '@x/core';
+import { type Communicator, QuantizedActivations, type Tensor } from '@x/core';
 import {
   type ActivationForm,
   type ActivationName,
@@ -14,12 +14,13 @@ import {
   type RouteOptions,
   routeExperts,
 } from '@x/nn';
-import { ExpertOrder } from '@x/quantized';
+import { ExpertOrder, type PartRange } from '@x/quantized';
 import type { ConfigKey, ConfigSource } from '../config/config-source';
 import type { DecoderConfig } from '../config/decoder-config';
 import { badConfig } from '../config/problems';
 import type { ExpertLinear } from '../weights/expert-linear';
 import { inDtype } from '../weights/q-linear';
+import { shareOf, summed } from '../weights/shard';
 import type { Weights } from '../weights/weights';
 import type { FeedForward } from './feed-forward';
 import { GatedMlp } from './gated-mlp';
@@ -79,12 +80,22 @@ interface Parts {
   sharedGate?: Linear;
 }
 
+/** What a rank has of a mixture: a part of every expert, or some experts as a whole. */
+interface Share {
+  communicator: Communicator;
+  /** Undefined where it has a part of every one. */
+  experts?: PartRange;
+  /** Whether what the shared expert gives is a part, too. */
+  shared: boolean;
+}
+
 export class MixtureOfExperts implements FeedForward {
   private constructor(
     private readonly config: MoeConfig,
     private readonly combine: (gate: Tensor, up: Tensor) => Tensor,
     private readonly dtype: Weights['activations'],
     private readonly parts: Parts,
+    private readonly share: Share | undefined,
   ) {}
 
   /** @param at the name of the layer, such as `blk.0` */
@@ -105,22 +116,31 @@ export class MixtureOfExperts implements FeedForward {
       // The choice hangs on small differences: the router is f32 whatever the other layers are.
       const weight = await source.numbers(`${at}.ffn_gate_inp.weight`, [experts, hiddenSize]);
       const router = own(new Linear(weight, await source.optional(`${at}.ffn_gate_inp.bias`, [experts])));
-      const layer = async (name: string, out: number, size: number) =>
-        own(await source.experts(`${at}.ffn_${name}_exps`, experts, out, size));
+      const { shard } = source;
+      const inside = shareOf(shard, width, source.unitOf(`${at}.ffn_down_exps`));
+      const some = inside ? undefined : shareOf(shard, experts);
+      // Dimension 1 counts what `gate` and `up` give, dimension 2 what `down` takes.
+      const partOf = (dim: 1 | 2) => (inside ? { dim, ranges: [inside] } : some && { dim: 0, ranges: [some] });
+      const layer = async (name: string, out: number, size: number, dim: 1 | 2) =>
+        own(await source.experts(`${at}.ffn_${name}_exps`, experts, out, size, partOf(dim)));
       const parts: Parts = {
         router,
-        gate: await layer('gate', width, hiddenSize),
-        up: await layer('up', width, hiddenSize),
-        down: await layer('down', hiddenSize, width),
+        gate: await layer('gate', width, hiddenSize, 1),
+        up: await layer('up', width, hiddenSize, 1),
+        down: await layer('down', hiddenSize, width, 2),
         correction: own(await source.optional(`${at}.exp_probs_b.bias`, [experts])),
       };
+      const isShared = inside !== undefined || some !== undefined;
+      let partial = false;
       if (shared) {
-        const sizes = { hiddenSize, intermediateSize: shared, activation, suffix: '_shexp' };
+        partial = isShared && shareOf(shard, shared, source.unitOf(`${at}.ffn_down_shexp`)) !== undefined;
+        const sizes = { hiddenSize, intermediateSize: shared, activation, suffix: '_shexp', partial };
         parts.shared = own(await GatedMlp.load(source, at, sizes));
         const gate = await source.optional(`${at}.ffn_gate_inp_shexp.weight`, [1, hiddenSize]);
         if (gate) parts.sharedGate = own(new Linear(gate));
       }
-      return new MixtureOfExperts(moe, combine, source.activations, parts);
+      const share = isShared ? { communicator: shard!.communicator, experts: some, shared: partial } : undefined;
+      return new MixtureOfExperts(moe, combine, source.activations, parts, share);
     } catch (error) {
       for (const thing of made) thing.dispose();
       throw error;
@@ -135,12 +155,25 @@ export class MixtureOfExperts implements FeedForward {
     const { router, correction, shared, sharedGate } = this.parts;
     const { chosen, scores, renormalise, scale, groups } = this.config;
     const options = { chosen, scores, renormalise, scale, groups, correction };
-    const { weights, ids } = routeExperts(router.forward(x), options);
+    const { share } = this;
+    const { weights, ids } = this.own(routeExperts(router.forward(x), options));
     const outputs = inDtype(this.experts(inDtype(x, this.dtype), ids), 'f32');
     const mixed = weights.unsqueeze(1).matmul(outputs).squeeze(1);
-    if (!shared) return mixed;
-    const all = shared.forward(x);
-    return mixed.add(sharedGate ? all.mul(sharedGate.forward(x).sigmoid()) : all);
+    const whole = (part: Tensor) => (share ? summed(part, share.communicator) : part);
+    if (!shared) return whole(mixed);
+    const always = shared.forward(x);
+    const gated = sharedGate ? always.mul(sharedGate.forward(x).sigmoid()) : always;
+    return share?.shared ? whole(mixed.add(gated)) : whole(mixed).add(gated);
+  }
+
+  /** The choice among this rank's experts: others become its first one, with a weight of 0. */
+  private own({ weights, ids }: { weights: Tensor; ids: Tensor }): { weights: Tensor; ids: Tensor } {
+    const { experts } = this.share ?? {};
+    if (!experts) return { weights, ids };
+    // Those in front wrap around and are above the range, too.
+    const local = ids.sub(experts.start);
+    const isOwn = local.lt(experts.count);
+    return { weights: weights.mul(isOwn.toDtype('f32')), ids: local.mul(isOwn.toDtype('u32')) };
   }
 
   /** What each expert makes of its tokens: x [tokens, hidden] to [tokens, chosen, hidden]. */

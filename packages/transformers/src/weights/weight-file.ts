@@ -15,11 +15,15 @@ import {
   type PartReader,
   QTensor,
   type RowPart,
+  type TensorPart,
 } from '@x/quantized';
 import { type TensorForm, type TensorNamePair, TensorNames } from './tensor-names';
 
 /** Called after each tensor: bytes of weights read so far and in all. */
 export type ProgressListener = (loadedBytes: number, totalBytes: number) => void;
+
+/** Elements of a block of weights that checkpoints have in MXFP4. */
+const MXFP4_BLOCK = 32;
 
 export interface WeightFileOptions {
   /** Names of an architecture's tensors, for files that are no GGUF. Default: names are those of the file. */
@@ -48,6 +52,7 @@ export class WeightFile implements VarSource<QTensor> {
   private readonly list: TensorNames | undefined;
   private readonly known = new Map<string, Stored | undefined>();
   private readonly total: number;
+  private readonly parts = new Map<string, TensorPart>();
   private loaded = 0;
 
   /** Takes the file over: {@link close} closes it. */
@@ -81,6 +86,19 @@ export class WeightFile implements VarSource<QTensor> {
     return experts ? [names.length, ...shape] : shape;
   }
 
+  /** Elements of a row that stay together in the file: those of a block; 1 for numbers. */
+  blockSizeOf(name: string): number {
+    const stored = this.find(name);
+    if (!stored) return 1;
+    if (stored.packed) return MXFP4_BLOCK;
+    return hasBlocks(this.file) ? this.file.format(stored.names[0]).blockSize : 1;
+  }
+
+  /** Of a tensor `load` gives this part from now on. @param part of the shape that {@link shapeOf} says */
+  split(name: string, part: TensorPart): void {
+    this.parts.set(name, part);
+  }
+
   bytesOf(name: string): number {
     const { names, form } = this.find(name)!;
     return names.reduce((sum, stored) => sum + this.file.info(stored).byteLength, 0) / (form.part?.[1] ?? 1);
@@ -92,18 +110,23 @@ export class WeightFile implements VarSource<QTensor> {
     const dense = dtype as DenseDType | undefined;
     if (stored.packed) {
       const options = { dense, signal: signal ?? this.options.signal, ...partOf(stored.form) };
-      const weight = await QTensor.loadMxfp4(this.file as PartReader, stored.packed, device, options);
+      using weight = await QTensor.loadMxfp4(this.file as PartReader, stored.packed, device, options);
       await this.step(this.bytesOf(name));
-      return weight;
+      const part = this.parts.get(name);
+      return part ? weight.part(part) : weight.share();
     }
+    const part = this.parts.get(name);
+    const { names, inFile, behind } = divided(stored, part);
     const parts: QTensor[] = [];
     try {
-      for (const one of stored.names) {
-        using read = await QTensor.load(this.file, one, device, { dense, signal: signal ?? this.options.signal });
+      for (const one of names) {
+        const options = { dense, signal: signal ?? this.options.signal, part: inFile };
+        using read = await QTensor.load(this.file, one, device, options);
         parts.push(formed(read, name, stored.form, dense));
         await this.step(this.file.info(one).byteLength / (stored.form.part?.[1] ?? 1));
       }
-      return joined(parts, stored.experts);
+      using whole = joined(parts, stored.experts);
+      return behind ? whole.part(behind) : whole.share();
     } finally {
       for (const part of parts) part.dispose();
     }
@@ -166,6 +189,22 @@ function spellings(name: string): string[] {
   const old = (one: string) =>
     one.replace(/LayerNorm\.(weight|bias)$/, (_, kind) => `LayerNorm.${kind === 'weight' ? 'gamma' : 'beta'}`);
   return [...new Set([name, short, old(name), old(short)])];
+}
+
+/**
+ * Where a part of a tensor is taken: in the file, if the tensor lies there as it is asked for, or from what was read; of experts in
+ * tensors of their own those of the part are read.
+ */
+function divided(
+  { names, form, experts }: Stored,
+  part: TensorPart | undefined,
+): { names: readonly string[]; inFile?: TensorPart; behind?: TensorPart } {
+  if (!part) return { names };
+  const { dim, ranges } = part;
+  if (form.part || form.transposed) return { names, behind: part };
+  if (!experts) return { names, inFile: part };
+  if (dim > 0) return { names, inFile: { dim: dim - 1, ranges } };
+  return { names: ranges.flatMap(({ start, count }) => names.slice(start, start + count)) };
 }
 
 /** Which dimension counts the outputs of a layer. */

@@ -6,7 +6,7 @@
 import { type Device, keep, type RopeKind, type Shape, scope, Tensor } from '@x/core';
 import type { TensorReader } from '@x/core/files';
 import { LayerNorm, Linear, type Module, OwningModule, RmsNorm, VarBuilder } from '@x/nn';
-import { type DenseDType, hasBlocks, QMatMul, QTensor } from '@x/quantized';
+import { type DenseDType, hasBlocks, type PartRange, QMatMul, QTensor, type TensorPart } from '@x/quantized';
 import { unsupported } from '../config/problems';
 import { ExpertLinear } from './expert-linear';
 import { keepsHalves } from './halves';
@@ -14,6 +14,7 @@ import { HeadLinear } from './head-linear';
 import { type LinearGroup, StackedGroup, separateGroups } from './linear-group';
 import { LoraSites } from './lora';
 import { QLinear } from './q-linear';
+import { checkShard, type Shard, SharedHead, SharedTable, SummedLinear } from './shard';
 import type { TensorNamePair } from './tensor-names';
 import { type ProgressListener, WeightFile } from './weight-file';
 
@@ -44,12 +45,26 @@ export interface WeightOptions {
   quantize?: 'q8_0';
   signal?: AbortSignal;
   onProgress?: ProgressListener;
+  /** Reads this rank's part of the weights; the others' ranks read theirs. Default: all of them. */
+  shard?: Shard;
 }
 
 export interface LinearPart {
   /** As in {@link Weights.linear}. */
   name: string;
   out: number;
+  /** Of the outputs those that this rank has. Default: all. */
+  rows?: PartRange;
+}
+
+/** What a rank has of a linear layer. */
+export interface LinearShare {
+  /** Outputs. Default: all. */
+  rows?: PartRange;
+  /** Inputs: what the layer gives is added over the ranks. Default: all. */
+  columns?: PartRange;
+  /** Whether whoever asks adds over the ranks instead. Default false. */
+  partial?: boolean;
 }
 
 /** Numbers of a q8_0 block. */
@@ -78,6 +93,8 @@ export class Weights {
   readonly activations: DenseDType;
   /** How rotated pairs lie in the query and key rows of this file. */
   readonly ropeKind: RopeKind;
+  /** The rank whose part of the weights this is; undefined for all of them. */
+  readonly shard: Shard | undefined;
   /** What adapters add to the linear layers that are made here. */
   readonly lora: LoraSites;
   /** Of matrices that are numbers; undefined: as the file has them. */
@@ -88,9 +105,12 @@ export class Weights {
   private readonly blocks: 'q8_0' | undefined;
 
   /** Takes the file over: {@link close} closes it. */
-  constructor(file: TensorReader, { device, layout, dtype, activations, quantize, signal, onProgress }: WeightOptions) {
+  constructor(file: TensorReader, options: WeightOptions) {
+    const { device, layout, dtype, activations, quantize, signal, onProgress, shard } = options;
     const { names, pairs = 'half', normOffset = 0 } = layout;
     this.device = device;
+    if (shard) checkShard(shard, device);
+    this.shard = shard;
     // Widened, the weights of a 16-bit model take twice the memory, and a decoding step, which reads all of them, twice the time.
     this.dtype = dtype ?? (keepsHalves(device) ? undefined : 'f32');
     this.activations = activations ?? 'f32';
@@ -113,10 +133,32 @@ export class Weights {
     return this.file.shapeOf(name);
   }
 
-  /** The layer y = x · Wᵀ (+ bias, when the file has one); x and y are of {@link activations}. @param name as {@link has} */
-  async linear(name: string, out: number, width: number): Promise<Module> {
-    using weight = await this.layerMatrix(name, [out, width]);
-    return this.lora.layer(this.product(weight, await this.bias(name, out)), [{ name, out }], width);
+  /** Elements of a weight's row that stay together when it is divided. @param name as {@link has} */
+  unitOf(name: string): number {
+    const inFile = this.file.blockSizeOf(`${name}.weight`);
+    return this.blocks === undefined ? inFile : Math.max(inFile, BLOCK);
+  }
+
+  /**
+   * The layer y = x · Wᵀ (+ bias, when the file has one); x and y are of {@link activations}. @param name as {@link has}
+   * @param share what this rank has of `out` and `width`, which are the whole layer's
+   */
+  async linear(name: string, out: number, width: number, share: LinearShare = {}): Promise<Module> {
+    const { rows, columns, partial } = share;
+    const part = rows ? { dim: 0, ranges: [rows] } : columns && { dim: 1, ranges: [columns] };
+    using weight = await this.layerMatrix(name, [out, width], part);
+    // Of what is added over the ranks the bias is in one part.
+    const bias = columns && this.shard!.rank > 0 ? undefined : await this.bias(name, out, rows && [rows]);
+    const [outs, wide] = [rows?.count ?? out, columns?.count ?? width];
+    const layer = this.lora.layer(this.product(weight, bias), [{ name, out: outs }], wide);
+    return columns && !partial ? new SummedLinear(layer, this.shard!.communicator) : layer;
+  }
+
+  /** The layer that makes logits of [tokens, width], of which each rank has some rows and gets all. */
+  async head(name: string, out: number, width: number): Promise<Module> {
+    const rows = this.vocabulary(out);
+    const layer = await this.linear(name, out, width, { rows });
+    return rows ? this.sharedHead(layer, rows, out) : layer;
   }
 
   /**
@@ -126,7 +168,8 @@ export class Weights {
   async group(parts: readonly LinearPart[], width: number): Promise<LinearGroup> {
     const weights: QTensor[] = [];
     try {
-      for (const { name, out } of parts) weights.push(await this.layerMatrix(name, [out, width]));
+      for (const { name, out, rows } of parts)
+        weights.push(await this.layerMatrix(name, [out, width], rows && { dim: 0, ranges: [rows] }));
       const runs: LinearPart[][] = [];
       for (const [i, part] of parts.entries()) {
         if (i > 0 && weights[i].type === weights[i - 1].type) runs[runs.length - 1].push(part);
@@ -134,10 +177,11 @@ export class Weights {
       }
       const stack = async (run: readonly LinearPart[]) => {
         const first = parts.indexOf(run[0]);
-        const outs = run.map(({ out }) => out);
+        const outs = run.map(({ out, rows }) => rows?.count ?? out);
         using weight =
           run.length === 1 ? weights[first].share() : QTensor.stack(weights.slice(first, first + run.length));
-        const layer = this.lora.layer(this.product(weight, await this.stackedBias(run)), run, width);
+        const sites = run.map(({ name }, i) => ({ name, out: outs[i] }));
+        const layer = this.lora.layer(this.product(weight, await this.stackedBias(run)), sites, width);
         return new StackedGroup(layer, outs, this.activations);
       };
       return await separateGroups(runs.map((run) => () => stack(run)));
@@ -149,9 +193,24 @@ export class Weights {
   /**
    * As {@link group}, of layers that lie in the file as rows of one weight, in both kinds of files.
    * @param order which row of the weight each one is, where they lie otherwise; of weights without a bias, that are numbers
+   * @param shares of each layer's outputs those that this rank has; default: all
    */
-  async fused(name: string, outs: readonly number[], width: number, order?: Uint32Array): Promise<LinearGroup> {
+  async fused(
+    name: string,
+    outs: readonly number[],
+    width: number,
+    { order, shares }: { order?: Uint32Array; shares?: readonly PartRange[] } = {},
+  ): Promise<LinearGroup> {
     const out = outs.reduce((sum, rows) => sum + rows, 0);
+    if (shares) {
+      const starts = outs.map((_, i) => outs.slice(0, i).reduce((sum, rows) => sum + rows, 0));
+      const ranges = shares.map(({ start, count }, i) => ({ start: starts[i] + start, count }));
+      using weight = await this.layerMatrix(name, [out, width], { dim: 0, ranges });
+      const counts = shares.map(({ count }) => count);
+      const bias = await this.bias(name, out, ranges);
+      const sites = [{ name, out: counts.reduce((sum, rows) => sum + rows, 0) }];
+      return new StackedGroup(this.lora.layer(this.product(weight, bias), sites, width), counts, this.activations);
+    }
     if (!order) return new StackedGroup(await this.linear(name, out, width), outs, this.activations);
     using weight = await this.matrix(name, [out, width]);
     if (weight.kind === 'blocks') throw unsupported(`has the rows of ${name}, which are in blocks, in another order`);
@@ -161,11 +220,11 @@ export class Weights {
     return new StackedGroup(this.product(ordered), outs, this.activations);
   }
 
-  /** The layers of all experts, stacked. */
-  async experts(name: string, experts: number, out: number, width: number): Promise<ExpertLinear> {
-    const weight = await this.matrix(name, [experts, out, width]);
+  /** The layers of all experts, stacked. @param part of [experts, out, width] what this rank has; default: all */
+  async experts(name: string, experts: number, out: number, width: number, part?: TensorPart): Promise<ExpertLinear> {
+    const weight = await this.matrix(name, [experts, out, width], part);
     try {
-      return new ExpertLinear(weight, await this.optional(`${name}.bias`, [experts, out], this.activations));
+      return new ExpertLinear(weight, await this.expertBias(`${name}.bias`, [experts, out], part));
     } catch (error) {
       weight.dispose();
       throw error;
@@ -173,18 +232,23 @@ export class Weights {
   }
 
   /** The layers of all heads, stacked: from `width` to `out` elements of each. */
-  async heads(name: string, heads: number, out: number, width: number): Promise<HeadLinear> {
+  async heads(name: string, heads: number, out: number, width: number, own?: PartRange): Promise<HeadLinear> {
     // These are multiplied in batches, which no kernel does with two dtypes.
     const dtype = this.dtype ?? 'f32';
+    if (own) this.file.split(`${name}.weight`, { dim: 0, ranges: [own] });
     return new HeadLinear(await this.builder.get([heads, out, width], `${name}.weight`, { dtype }));
   }
 
   /** A table from u32 ids [n] to f32 rows [n, width], and, for models with tied embeddings, the product with the table. */
   async embedding(name: string, rows: number, width: number): Promise<{ lookup: Module; asLinear(): Module }> {
-    const table = await this.matrix(name, [rows, width]);
+    const own = this.vocabulary(rows);
+    const table = await this.matrix(name, [rows, width], own && { dim: 0, ranges: [own] });
     // What adapters know as the head is then this product.
-    const asLinear = () => this.lora.layer(this.product(table), [{ name: 'output', out: rows }], width);
-    return { lookup: new TableRows(table), asLinear };
+    const asLinear = () => {
+      const layer = this.lora.layer(this.product(table), [{ name: 'output', out: own?.count ?? rows }], width);
+      return own ? this.sharedHead(layer, own, rows) : layer;
+    };
+    return { lookup: own ? new SharedTable(table, own, this.shard!.communicator) : new TableRows(table), asLinear };
   }
 
   async norm(name: string, size: number, eps: number): Promise<RmsNorm> {
@@ -232,32 +296,59 @@ export class Weights {
     this.builder.dispose();
   }
 
-  private matrix(name: string, shape: readonly number[]): Promise<QTensor> {
+  /** Rows of a table that this rank has: as many as the others, but for the last ranks; undefined for all. */
+  private vocabulary(rows: number): PartRange | undefined {
+    const { rank, size } = this.shard ?? { rank: 0, size: 1 };
+    const each = Math.ceil(rows / size);
+    return size === 1 || each * (size - 1) >= rows
+      ? undefined
+      : { start: rank * each, count: Math.min(each, rows - rank * each) };
+  }
+
+  private sharedHead(layer: Module, { count: own }: PartRange, all: number): Module {
+    const { size, communicator } = this.shard!;
+    return new SharedHead(layer, { own, each: Math.ceil(all / size), all }, communicator);
+  }
+
+  private async expertBias(name: string, shape: [number, number], part?: TensorPart): Promise<Tensor | undefined> {
+    if (!part) return this.optional(name, shape, this.activations);
+    const { dim, ranges } = part;
+    // Of what is added over the ranks the bias is in one part.
+    if (dim === 2 && this.shard!.rank > 0) return undefined;
+    using whole = await this.optional(name, shape, this.activations);
+    return whole && (dim === 2 ? whole.detach() : ranged(whole, dim, ranges));
+  }
+
+  private matrix(name: string, shape: readonly number[], part?: TensorPart): Promise<QTensor> {
+    if (part) this.file.split(`${name}.weight`, part);
     return this.builder.get(shape, `${name}.weight`, { dtype: this.dtype });
   }
 
   /** The matrix of a linear layer, in blocks where these are asked for. */
-  private async layerMatrix(name: string, shape: readonly [number, number]): Promise<QTensor> {
-    const weight = await this.matrix(name, shape);
-    if (this.blocks === undefined || weight.kind !== 'dense' || shape[1] % BLOCK !== 0) return weight;
+  private async layerMatrix(name: string, shape: readonly [number, number], part?: TensorPart): Promise<QTensor> {
+    const weight = await this.matrix(name, shape, part);
+    if (this.blocks === undefined || weight.kind !== 'dense' || weight.shape[1] % BLOCK !== 0) return weight;
     using numbers = weight;
     return QTensor.quantize(numbers.data, this.blocks, { device: this.device });
   }
 
-  private bias(name: string, out: number): Promise<Tensor | undefined> {
-    return this.optional(`${name}.bias`, [out], this.activations);
+  private async bias(name: string, out: number, rows?: readonly PartRange[]): Promise<Tensor | undefined> {
+    const whole = await this.optional(`${name}.bias`, [out], this.activations);
+    if (!rows || !whole) return whole;
+    using all = whole;
+    return ranged(all, 0, rows);
   }
 
   /** The biases of layers one after the other, zeros for those that have none; undefined when none has. */
   private async stackedBias(parts: readonly LinearPart[]): Promise<Tensor | undefined> {
     const biases: (Tensor | undefined)[] = [];
     try {
-      for (const { name, out } of parts) biases.push(await this.bias(name, out));
+      for (const { name, out, rows } of parts) biases.push(await this.bias(name, out, rows && [rows]));
       if (biases.every((bias) => bias === undefined)) return undefined;
       const { device, activations: dtype } = this;
       return scope(() =>
         Tensor.cat(
-          parts.map(({ out }, i) => biases[i] ?? Tensor.zeros([out], dtype, device)),
+          parts.map(({ out, rows }, i) => biases[i] ?? Tensor.zeros([rows?.count ?? out], dtype, device)),
           0,
         ),
       );
@@ -280,4 +371,14 @@ export class Weights {
       return new Linear(weight.data.detach(), bias);
     return new QLinear(QMatMul.fromQTensor(weight, { dense }), bias);
   }
+}
+
+/** Ranges of a dimension one behind the other, in memory of their own. */
+function ranged(tensor: Tensor, dim: number, ranges: readonly PartRange[]): Tensor {
+  return scope(() =>
+    Tensor.cat(
+      ranges.map(({ start, count }) => tensor.narrow(dim, start, count)),
+      dim,
+    ).copy(),
+  );
 }

@@ -5,19 +5,21 @@ import { Communicator, Device } from '@x/core';
 
 const from = (path: string) => new URL(path, import.meta.url).href;
 
-/** Runs the body of an async function (communicator, core, device, rank, input) and posts what it returns, or its error. */
+/** Runs the body of an async function (communicator, core, device, rank, input, modules) and posts what it returns, or its error. */
 const RANK = `
   const { parentPort, workerData } = require('node:worker_threads');
   (async () => {
-    const { rank, size, id, timeoutMs, device: name, body, input } = workerData;
+    const { rank, size, id, timeoutMs, device: name, body, input, modules } = workerData;
     try {
       (await import(workerData.loader)).register({ tsconfig: workerData.tsconfig });
       const core = await import(workerData.core);
       await import(workerData.backend);
       const device = core.Device.parse(name);
       const communicator = await core.Communicator.join(device, { id, rank, size, timeoutMs });
-      const run = new (async () => {}).constructor('communicator', 'core', 'device', 'rank', 'input', body);
-      const value = await run(communicator, core, device, rank, input);
+      const loaded = {};
+      for (const [key, path] of Object.entries(modules)) loaded[key] = await import(path);
+      const run = new (async () => {}).constructor('communicator', 'core', 'device', 'rank', 'input', 'modules', body);
+      const value = await run(communicator, core, device, rank, input, loaded);
       communicator.dispose();
       parentPort.postMessage({ value, live: device.memory().liveBytes });
     } catch (error) {
@@ -38,6 +40,8 @@ export interface RanksOptions {
   timeoutMs?: number;
   /** Cloned to every rank. */
   input?: unknown;
+  /** Modules that the body has beside core, by the name that it has for each: URLs. */
+  modules?: Readonly<Record<string, string>>;
   /** Ranks of the group, where not all of them come. */
   size?: number;
   /** Called with the workers once all run. */
@@ -46,18 +50,18 @@ export interface RanksOptions {
 
 /** What each of `count` ranks posts; a worker that ends without a word gives an empty outcome. */
 export async function ranks(count: number, body: string, options: RanksOptions = {}): Promise<Outcome[]> {
-  const { device = 'cpu', timeoutMs = 10_000, input, size = count, started } = options;
+  const { device = 'cpu', timeoutMs = 10_000, input, modules = {}, size = count, started } = options;
   const id = Communicator.uniqueId(Device.parse(device));
   const workers = Array.from({ length: count }, (_, rank) => {
     const paths = {
       loader: from('../../../node_modules/tsx/dist/esm/api/index.mjs'),
       tsconfig: fileURLToPath(from('../../../tsconfig.json')),
       core: from('../../core/src/index.ts'),
-      backend: from('../src/index.ts'),
+      backend: from('../../rocm-backend/src/index.ts'),
     };
     return new Worker(RANK, {
       eval: true,
-      workerData: { rank, size, id, timeoutMs, device, body, input, ...paths },
+      workerData: { rank, size, id, timeoutMs, device, body, input, modules, ...paths },
     });
   });
   started?.(workers);
