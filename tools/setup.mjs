@@ -43,6 +43,7 @@ const packageFiles = [
   'packages/*/package.json',
   'prebuilt/*/package.json',
   'examples/*/package.json',
+  'docs/package.json',
 ];
 step(
   'dependencies',

@@ -28,6 +28,7 @@ const CHECKS = {
   packages: () => script('tools/test/packages.mjs'),
   release: () => program('tools/release/main.ts', ['--dry-run']),
   programs: () => script('tools/test/programs.mjs'),
+  site: () => program('docs/build.ts', []),
 };
 
 const chosen = process.argv.slice(2);

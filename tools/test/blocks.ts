@@ -44,6 +44,7 @@ const KNOWN: Record<string, RegExp> = {
 export const PACKAGE_READMES = readdirSync(join(ROOT, 'packages')).map((name) => `packages/${name}/README.md`);
 export const GUIDES = [
   'README.md',
+  'docs/index.md',
   ...readdirSync(join(ROOT, 'docs/guide'))
     .filter((name) => name.endsWith('.md'))
     .map((name) => `docs/guide/${name}`),

@@ -37,7 +37,7 @@ export interface QMatMulOptions {
 
 export class QMatMul implements Disposable {
   readonly kind: 'quantized' | 'dense';
-  /** [n, k]: values given out and taken in. */
+  /** [n, k], values given out and taken in. */
   readonly shape: readonly number[];
   /** Blocks, when `kind` is quantized. */
   readonly #blocks: QTensor | undefined;

@@ -103,9 +103,9 @@ export interface PagedTables {
   tables: StoragePart;
   sequences: number;
   maxBlocks: number;
-  /** [tokens]: the row of the tables; without it token i has row i. */
+  /** [tokens], the row of the tables; without it token i has row i. */
   rows?: StoragePart;
-  /** [tokens]: keys before and at the token. One that has none gives 0. */
+  /** [tokens], keys before and at the token. One that has none gives 0. */
   lengths: StoragePart;
 }
 

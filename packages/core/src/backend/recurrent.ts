@@ -13,11 +13,11 @@ export interface StateSpans {
   sequences: number;
   /** Rows of all sequences together. */
   rows: number;
-  /** [sequences + 1]: the first row of each sequence, and behind the last one the number of rows. */
+  /** [sequences + 1], the first row of each sequence, and behind the last one the number of rows. */
   starts: StoragePart;
-  /** [sequences]: the state that each begins with; one beyond the pool is zeros. */
+  /** [sequences], the state that each begins with; one beyond the pool is zeros. */
   from: StoragePart;
-  /** [sequences]: where the state at its end goes; one beyond the pool is left out. */
+  /** [sequences], where the state at its end goes; one beyond the pool is left out. */
   to: StoragePart;
 }
 
@@ -74,9 +74,9 @@ export interface DecayProblem {
   valueDim: number;
   /** Head h has the keys of head h / group % keyHeads. */
   group: number;
-  /** [rows, keyHeads · keyDim]: what the states are read by; C of Mamba 2. */
+  /** [rows, keyHeads · keyDim], what the states are read by; C of Mamba 2. */
   q: RowsPart;
-  /** [rows, keyHeads · keyDim]: what they are written by; B of Mamba 2. */
+  /** [rows, keyHeads · keyDim], what they are written by; B of Mamba 2. */
   k: RowsPart;
   /** [rows, heads · valueDim]; x of Mamba 2. */
   v: RowsPart;
@@ -89,7 +89,7 @@ export interface DecayProblem {
 }
 
 export interface SsdProblem extends DecayProblem {
-  /** [heads]: times v is added to what is read. */
+  /** [heads], times v is added to what is read. */
   d: StoragePart;
   /** Steps are cut to this range after softplus. */
   dtMin: number;
@@ -97,7 +97,7 @@ export interface SsdProblem extends DecayProblem {
 }
 
 export interface GatedDeltaRuleProblem extends DecayProblem {
-  /** [rows, heads]: the share of the difference that is written, before the sigmoid. */
+  /** [rows, heads], the share of the difference that is written, before the sigmoid. */
   beta: RowsPart;
   /** Multiplies the queries. */
   scale: number;
@@ -112,11 +112,11 @@ export interface LstmProblem {
   hidden: number;
   /** From the last step to the first. */
   reversed: boolean;
-  /** [rows, steps, 4 · hidden]: input, forget, cell and output gate without what the state adds. */
+  /** [rows, steps, 4 · hidden], input, forget, cell and output gate without what the state adds. */
   gates: StoragePart;
-  /** [4 · hidden, hidden]: what it adds. */
+  /** [4 · hidden, hidden], what it adds. */
   weight: StoragePart;
-  /** [rows, hidden]: output and cell before the first step. */
+  /** [rows, hidden], output and cell before the first step. */
   h: StoragePart;
   c: StoragePart;
 }

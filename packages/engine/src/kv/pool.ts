@@ -31,7 +31,7 @@ export interface KvPoolOptions {
   maxPositions?: number;
 }
 
-/** What a pool holds, in positions of {@link BLOCK_SIZE} a block. */
+/** What a pool holds, in positions of `BLOCK_SIZE` a block. */
 export interface KvPoolStats {
   /** Blocks of sequences. */
   usedBlocks: number;

@@ -85,7 +85,7 @@ export class SequenceCache {
   }
 
   /**
-   * Takes blocks for `length` positions, and a slot for their state; those behind {@link length} are this sequence's alone.
+   * Takes blocks for `length` positions, and a slot for their state; those behind {@link SequenceCache.length} are this sequence's alone.
    * @throws TransformersError CACHE_FULL; what was taken until then stays with the sequence
    */
   reserve(length: number): void {
@@ -123,7 +123,7 @@ export class SequenceCache {
 
   /**
    * Keeps the first `length` tokens, and what is held of them. States are held at ends of blocks only: where they are wanted,
-   * {@link length} may then be less than the tokens, which are to be computed again. @throws ShapeError for more tokens
+   * {@link SequenceCache.length} may then be less than the tokens, which are to be computed again. @throws ShapeError for more tokens
    */
   truncate(length: number): void {
     this.checkLength('truncate to', length);

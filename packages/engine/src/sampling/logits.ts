@@ -24,7 +24,7 @@ export function badLogits(count: number): TransformersError {
   );
 }
 
-/** As {@link likeliest}. @throws TransformersError BAD_LOGITS where that is undefined */
+/** The position of the largest logit, the first of equal ones. @throws TransformersError BAD_LOGITS where that is undefined */
 export function argmax(logits: Float32Array): number {
   const best = likeliest(logits);
   if (best === undefined) throw badLogits(logits.length);

@@ -40,7 +40,7 @@ export interface Sampler {
   mask?: Uint32Array;
   /** Whether the log probability of the token is wanted. */
   logprob: boolean;
-  /** How many of the likeliest tokens are to be listed, at most {@link MAX_TOP}; `logprob` is true then. */
+  /** How many of the likeliest tokens are to be listed, at most 20; `logprob` is true then. */
   top: number;
 }
 

@@ -34,7 +34,7 @@ export interface DecayedOptions {
 }
 
 export interface SsdInputs extends DecayedInputs {
-  /** [heads]: times v is added to what is read. */
+  /** [heads], times v is added to what is read. */
   d: Tensor;
 }
 

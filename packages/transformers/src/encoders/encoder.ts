@@ -40,7 +40,7 @@ interface Parts {
   embed: Module;
   places: Module | undefined;
   types: Module | undefined;
-  /** [hidden]: the embedding of type 0. */
+  /** [hidden], the embedding of type 0. */
   firstType: Tensor | undefined;
   embedNorm: Module | undefined;
   rotations: readonly Rotation[];

@@ -33,7 +33,7 @@ interface Parts {
   dtBias: Tensor;
   a: Tensor;
   d: Tensor;
-  /** [inner]: each group of heads is normalised by itself, as the model's authors have it; transformers has all together. */
+  /** [inner], each group of heads is normalised by itself, as the model's authors have it; transformers has all together. */
   norm: Tensor;
   outProj: Module;
 }

@@ -74,7 +74,7 @@ export const bilinear: Rule<BilinearParams> = {
   },
 };
 
-/** [out, size]: how much each input position has in each output position. */
+/** [out, size], how much each input position has in each output position. */
 function weights(
   call: Call<BilinearParams>,
   size: number,
