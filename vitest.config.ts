@@ -35,5 +35,7 @@ export default defineConfig({
     pool: 'forks',
     maxWorkers: 2,
     testTimeout: 60_000,
+    // Some compile stand-ins, beside whatever else the machine does.
+    hookTimeout: 120_000,
   },
 });

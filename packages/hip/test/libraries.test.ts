@@ -31,7 +31,16 @@ const openBlas = libraryReports('host')[0];
 describe('reports', () => {
   test('cover every library, with its place or what to install', () => {
     const reports = libraryReports();
-    expect(reports.map(({ name }) => name)).toEqual(['rocblas', 'hipblaslt', 'miopen', 'cublas', 'cudnn', 'openblas']);
+    expect(reports.map(({ name }) => name)).toEqual([
+      'rocblas',
+      'hipblaslt',
+      'miopen',
+      'cublas',
+      'cudnn',
+      'openblas',
+      'rccl',
+      'nccl',
+    ]);
     for (const report of reports) {
       expect(report.available).toBe(report.reason === undefined);
       expect(report.searched.length).toBeGreaterThan(0);
@@ -67,8 +76,14 @@ describe('reports', () => {
       X_ROCBLAS_LIBRARY: '/nowhere/a.so',
       X_HIPBLASLT_LIBRARY: '/nowhere/b.so',
       X_MIOPEN_LIBRARY: '/nowhere/c.so',
+      X_RCCL_LIBRARY: '/nowhere/d.so',
     });
-    expect(reports.map((report) => report.searched)).toEqual([['/nowhere/a.so'], ['/nowhere/b.so'], ['/nowhere/c.so']]);
+    expect(reports.map((report) => report.searched)).toEqual([
+      ['/nowhere/a.so'],
+      ['/nowhere/b.so'],
+      ['/nowhere/c.so'],
+      ['/nowhere/d.so'],
+    ]);
   });
 
   test('opening what a report refuses throws the same reason', () => {

@@ -5,6 +5,7 @@
  * compiled against prototypes made from this table, and native/*_api.h is compared with it.
  */
 import { CUDNN_SIGNATURES } from './cudnn-signatures';
+import { NCCL_SIGNATURES } from './nccl-signatures';
 
 export interface Signature {
   readonly name: string;
@@ -40,8 +41,11 @@ const tensor = 'miopenTensorDescriptor_t';
 const convolution = 'miopenConvolutionDescriptor_t';
 const layout = 'hipblasLtMatrixLayout_t';
 
-export const LIBRARY_SIGNATURES: Readonly<Record<'rocblas' | 'hipblaslt' | 'miopen' | 'cudnn', LibrarySignatures>> = {
+export const LIBRARY_SIGNATURES: Readonly<
+  Record<'rocblas' | 'hipblaslt' | 'miopen' | 'cudnn' | 'nccl', LibrarySignatures>
+> = {
   cudnn: CUDNN_SIGNATURES,
+  nccl: NCCL_SIGNATURES,
   rocblas: {
     types: {
       rocblas_handle: 'void*',

@@ -30,7 +30,7 @@ describe.each(LIBRARIES)('the addon declares %s as its headers do', (library) =>
     expect(found, `${name} in native/${library}_api.h`).not.toBeNull();
     expect(abi(found![1])).toBe(abi(returns));
     expect(found![2].split(',').filter(Boolean).map(declared)).toEqual(params.map(abi));
-    expect(versions[0]).toMatch(/^[5-9]\.\d$/);
+    expect(versions[0]).toMatch(/^[2-9]\.\d+$/);
   });
 
   test('declares nothing else, and the same numbers and structs', () => {
@@ -60,7 +60,7 @@ describe('rocBLAS', () => {
       hip,
       "return hip.openDevice('rocm').libraries();",
     );
-    expect(value.map((report) => report.available)).toEqual([true, false, false]);
+    expect(value.map((report) => report.available)).toEqual([true, false, false, false]);
     expect(value[0].library).toBe(hip.replace('libamdhip64', 'librocblas'));
     expect(value[0].version).toBe('4.2.1.fake');
   });

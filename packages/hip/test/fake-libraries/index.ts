@@ -1,5 +1,5 @@
 /**
- * Builds stand-ins for rocBLAS, hipBLASLt and MIOpen (beside the fake HIP runtime), cuDNN (beside a fake libcuda) and
+ * Builds stand-ins for rocBLAS, hipBLASLt, MIOpen and RCCL (beside the fake HIP runtime), NCCL, cuDNN (beside a fake libcuda) and
  * OpenBLAS, and runs code on them.
  */
 import { execFileSync } from 'node:child_process';
@@ -12,7 +12,12 @@ import { LIBRARY_SIGNATURES } from '../library-signatures';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-const FILES = { rocblas: 'librocblas.so', hipblaslt: 'libhipblaslt.so', miopen: 'libMIOpen.so' } as const;
+const FILES = {
+  rocblas: 'librocblas.so',
+  hipblaslt: 'libhipblaslt.so',
+  miopen: 'libMIOpen.so',
+  rccl: 'librccl.so',
+} as const;
 type FakeRocmLibrary = keyof typeof FILES;
 export type FakeLibrary = keyof typeof LIBRARY_SIGNATURES;
 
@@ -48,7 +53,8 @@ function compile(library: FakeLibrary, output: string, definitions: readonly str
 /** The fake HIP's path in a directory that has the wanted libraries beside it, where the addon looks first. */
 export function buildFakes(libraries: readonly FakeRocmLibrary[]): string {
   const hip = buildFakeHip(['-DFAKE_R0600']);
-  for (const library of libraries) compile(library, join(dirname(hip), FILES[library]));
+  // RCCL has NCCL's interface.
+  for (const library of libraries) compile(library === 'rccl' ? 'nccl' : library, join(dirname(hip), FILES[library]));
   return hip;
 }
 
@@ -65,6 +71,13 @@ export function buildFakeCudnn(definitions: readonly string[] = []): Record<stri
   compile('cudnn', library, definitions);
   const path = [directory, process.env.LD_LIBRARY_PATH].filter(Boolean).join(':');
   return { LD_LIBRARY_PATH: path, X_CUDNN_LIBRARY: library };
+}
+
+/** The stand-in for NCCL. */
+export function buildFakeNccl(): string {
+  const library = join(mkdtempSync(join(tmpdir(), 'x-fake-nccl-')), 'libnccl.so.2');
+  compile('nccl', library);
+  return library;
 }
 
 /** The stand-in for OpenBLAS, whose interface is CBLAS. */

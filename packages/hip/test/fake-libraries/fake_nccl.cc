@@ -1,0 +1,216 @@
+// A stand-in for libnccl and librccl with their C interface: signatures.h is made from nccl-signatures.ts, so a definition that
+// differs from the table does not compile. Groups are of one process and their memory is the host's. A call is made when the
+// last rank has come to it, whichever thread that is on; each is written to FAKE_LOG. FAKE_NCCL: `slow` has every call report
+// ncclInProgress first, `alone` never lets a group come together, `lost` says after the first reduction that a rank is gone.
+#include "signatures.h"
+
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "values.h"
+
+namespace {
+
+struct Call {
+  std::string what;
+  const void* send;
+  void* recv;
+  size_t count;
+  int type, op, peer;
+};
+struct Group {
+  int size = 0;
+  int joined = 0;
+  bool lost = false;
+  std::vector<std::vector<Call>> waiting;  // of each rank, in order
+};
+struct Comm {
+  Group* group;
+  int rank;
+  int progress = 0;  // how often it is still asked for
+  bool aborted = false;
+};
+
+std::recursive_mutex gMutex;
+std::map<std::string, Group> gGroups;
+int gIds = 0;
+thread_local int tDepth = 0;
+
+bool isMode(const char* mode) {
+  const char* set = std::getenv("FAKE_NCCL");
+  return set && std::string(set) == mode;
+}
+
+size_t widthOf(int type) {
+  switch (type) {
+    case ncclUint8: return 1;
+    case ncclFloat16: case ncclBfloat16: return 2;
+    case ncclInt32: case ncclUint32: case ncclFloat32: return 4;
+    default: return 8;
+  }
+}
+
+double numberAt(int type, const void* base, size_t i) {
+  switch (type) {
+    case ncclUint8: return static_cast<const uint8_t*>(base)[i];
+    case ncclInt32: return static_cast<const int32_t*>(base)[i];
+    case ncclUint32: return static_cast<const uint32_t*>(base)[i];
+    case ncclInt64: return double(static_cast<const int64_t*>(base)[i]);
+    case ncclFloat16: return load(Format::F16, base, int64_t(i));
+    case ncclBfloat16: return load(Format::BF16, base, int64_t(i));
+    case ncclFloat32: return static_cast<const float*>(base)[i];
+    default: return static_cast<const double*>(base)[i];
+  }
+}
+
+void putNumber(int type, void* base, size_t i, double value) {
+  switch (type) {
+    case ncclUint8: static_cast<uint8_t*>(base)[i] = uint8_t(value); break;
+    case ncclInt32: static_cast<int32_t*>(base)[i] = int32_t(value); break;
+    case ncclUint32: static_cast<uint32_t*>(base)[i] = uint32_t(value); break;
+    case ncclInt64: static_cast<int64_t*>(base)[i] = int64_t(value); break;
+    case ncclFloat16: store(Format::F16, base, int64_t(i), value); break;
+    case ncclBfloat16: store(Format::BF16, base, int64_t(i), value); break;
+    case ncclFloat32: static_cast<float*>(base)[i] = float(value); break;
+    default: static_cast<double*>(base)[i] = value;
+  }
+}
+
+double reduced(Group& group, size_t i) {
+  const Call& first = group.waiting[0].front();
+  double sum = numberAt(first.type, first.send, i);
+  for (int rank = 1; rank < group.size; rank++) {
+    const Call& call = group.waiting[size_t(rank)].front();
+    const double value = numberAt(call.type, call.send, i);
+    sum = call.op == ncclProd ? sum * value : call.op == ncclMax ? (value > sum ? value : sum) : call.op == ncclMin ? (value < sum ? value : sum) : sum + value;
+  }
+  return first.op == ncclAvg ? sum / group.size : sum;
+}
+
+void perform(Group& group) {
+  const Call call = group.waiting[0].front();
+  const size_t bytes = call.count * widthOf(call.type);
+  const bool reduces = call.what == "allReduce" || call.what == "reduceScatter";
+  std::vector<double> sums(reduces ? call.count * (call.what == "reduceScatter" ? size_t(group.size) : 1) : 0);
+  for (size_t i = 0; i < sums.size(); i++) sums[i] = reduced(group, i);
+  std::vector<std::string> sent;
+  for (auto& calls : group.waiting) {
+    const char* from = static_cast<const char*>(calls.front().send);
+    sent.push_back(reduces ? std::string() : std::string(from, from + bytes));
+  }
+  for (int rank = 0; rank < group.size; rank++) {
+    const Call own = group.waiting[size_t(rank)].front();
+    char* to = static_cast<char*>(own.recv);
+    if (reduces) {
+      const size_t start = own.what == "reduceScatter" ? size_t(rank) * own.count : 0;
+      for (size_t i = 0; i < own.count; i++) putNumber(own.type, to, i, sums[start + i]);
+    } else if (own.what == "allGather") {
+      for (int other = 0; other < group.size; other++) std::memcpy(to + size_t(other) * bytes, sent[size_t(other)].data(), bytes);
+    } else {
+      std::memcpy(to, sent[size_t(own.peer)].data(), bytes);
+    }
+    group.waiting[size_t(rank)].erase(group.waiting[size_t(rank)].begin());
+  }
+  if (reduces && isMode("lost")) group.lost = true;
+}
+
+// Pairs a send with the receive that waits for it.
+bool deliver(Group& group) {
+  for (int from = 0; from < group.size; from++) {
+    for (auto s = group.waiting[size_t(from)].begin(); s != group.waiting[size_t(from)].end(); ++s) {
+      if (s->what != "send") continue;
+      auto& others = group.waiting[size_t(s->peer)];
+      for (auto r = others.begin(); r != others.end(); ++r) {
+        if (r->what != "recv" || r->peer != from) continue;
+        std::memcpy(r->recv, s->send, s->count * widthOf(s->type));
+        others.erase(r);
+        group.waiting[size_t(from)].erase(s);
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+ncclResult_t enqueue(const char* what, const void* send, void* recv, size_t count, int type, int op, int peer, void* handle, void* stream) {
+  std::lock_guard<std::recursive_mutex> lock(gMutex);
+  Comm* comm = static_cast<Comm*>(handle);
+  if (!comm || comm->aborted || !stream) return ncclInvalidArgument;
+  Group& group = *comm->group;
+  note(std::string(what) + " rank " + std::to_string(comm->rank) + " type " + std::to_string(type) + " op " + std::to_string(op) +
+       " peer " + std::to_string(peer) + " count " + std::to_string(count) + (tDepth > 0 ? " grouped" : ""));
+  group.waiting[size_t(comm->rank)].push_back({what, send, recv, count, type, op, peer});
+  while (deliver(group)) {
+  }
+  auto ready = [&] {
+    for (auto& calls : group.waiting) {
+      if (calls.empty() || calls.front().what == "send" || calls.front().what == "recv") return false;
+    }
+    return true;
+  };
+  while (ready()) perform(group);
+  if (!isMode("slow")) return ncclSuccess;
+  comm->progress = 3;
+  return ncclInProgress;
+}
+
+ncclResult_t join(void** out, int size, const UniqueId& id, int rank) {
+  std::lock_guard<std::recursive_mutex> lock(gMutex);
+  Group& group = gGroups[std::string(id.bytes, sizeof id.bytes)];
+  group.size = size;
+  group.joined++;
+  group.waiting.resize(size_t(size));
+  *out = new Comm{&group, rank, isMode("slow") ? 3 : 0};
+  note("join rank " + std::to_string(rank) + " of " + std::to_string(size));
+  return ncclInProgress;
+}
+
+}  // namespace
+
+extern "C" {
+
+ncclResult_t ncclGetVersion(int* version) { return *version = 22703, ncclSuccess; }
+ncclResult_t ncclGetUniqueId(ncclUniqueId* out) {
+  std::memset(out->bytes, 0, sizeof out->bytes);
+  std::snprintf(out->bytes, sizeof out->bytes, "group %d", ++gIds);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommInitRank(ncclComm_t*, int, ncclUniqueId, int) { return ncclInvalidUsage; }
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* out, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  if (config->size != sizeof *config || config->magic != 0xcafebeef || config->version < 21400 || config->blocking != 0) return ncclInvalidArgument;
+  return join(out, size, id, rank);
+}
+ncclResult_t ncclCommDestroy(ncclComm_t comm) { return note("destroy"), delete static_cast<Comm*>(comm), ncclSuccess; }
+ncclResult_t ncclCommAbort(ncclComm_t comm) { return note("abort"), static_cast<Comm*>(comm)->aborted = true, ncclSuccess; }
+ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* result) {
+  std::lock_guard<std::recursive_mutex> lock(gMutex);
+  Comm* comm = static_cast<Comm*>(handle);
+  const bool together = comm->group->joined >= comm->group->size && !isMode("alone");
+  *result = comm->group->lost ? ncclRemoteError : !together || comm->progress-- > 0 ? ncclInProgress : ncclSuccess;
+  return ncclSuccess;
+}
+const char* ncclGetErrorString(ncclResult_t result) { return result == ncclRemoteError ? "remote process exited" : "invalid argument"; }
+const char* ncclGetLastError(ncclComm_t) { return "the stand-in's last words"; }
+ncclResult_t ncclAllReduce(const void* send, void* recv, size_t n, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, ncclStream_t stream) {
+  return enqueue("allReduce", send, recv, n, type, op, 0, comm, stream);
+}
+ncclResult_t ncclAllGather(const void* send, void* recv, size_t n, ncclDataType_t type, ncclComm_t comm, ncclStream_t stream) {
+  return enqueue("allGather", send, recv, n, type, 0, 0, comm, stream);
+}
+ncclResult_t ncclReduceScatter(const void* send, void* recv, size_t n, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, ncclStream_t stream) {
+  return enqueue("reduceScatter", send, recv, n, type, op, 0, comm, stream);
+}
+ncclResult_t ncclBroadcast(const void* send, void* recv, size_t n, ncclDataType_t type, int root, ncclComm_t comm, ncclStream_t stream) {
+  return enqueue("broadcast", send, recv, n, type, 0, root, comm, stream);
+}
+ncclResult_t ncclSend(const void* send, size_t n, ncclDataType_t type, int peer, ncclComm_t comm, ncclStream_t stream) {
+  return enqueue("send", send, nullptr, n, type, 0, peer, comm, stream);
+}
+ncclResult_t ncclRecv(void* recv, size_t n, ncclDataType_t type, int peer, ncclComm_t comm, ncclStream_t stream) {
+  return enqueue("recv", nullptr, recv, n, type, 0, peer, comm, stream);
+}
+ncclResult_t ncclGroupStart() { return tDepth++, ncclSuccess; }
+ncclResult_t ncclGroupEnd() { return tDepth--, ncclSuccess; }
+
+}  // extern "C"
