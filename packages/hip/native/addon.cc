@@ -20,21 +20,42 @@ Addon& addonOf(napi_env env) {
   return *static_cast<Addon*>(data);
 }
 
+bool Addon::load(Platform platform) {
+  PlatformState& state = platforms_[uint32_t(platform)];
+  if (state.driver) return true;
+  if (platform == Platform::Host) {
+    state.driver = makeHostDriver();
+  } else {
+    LoadResult result = platform == Platform::Rocm ? loadRocmDriver() : loadCudaDriver();
+    state.driver = std::move(result.driver);
+    state.searched = std::move(result.searched);
+    state.failure = std::move(result.failure);
+  }
+  return state.driver != nullptr;
+}
+
+FaultyDriver& Addon::faulty(Platform platform) {
+  PlatformState& state = platforms_[uint32_t(platform)];
+  if (state.faulty) return *state.faulty;
+  for (const auto& device : devices_) {
+    if (device->platform() == platform && !device->closed()) {
+      invalidArgument(platformName(platform), "faults of a platform with an open device. Ask for them before it is opened");
+    }
+  }
+  std::lock_guard<std::mutex> lock(gLoadMutex);
+  if (!load(platform)) invalidArgument(platformName(platform), state.failure.message);
+  auto wrapped = std::make_unique<FaultyDriver>(std::move(state.driver));
+  state.faulty = wrapped.get();
+  state.driver = std::move(wrapped);
+  state.deviceCount = 0;
+  return *state.faulty;
+}
+
 PlatformState& Addon::probe(Platform platform) {
   PlatformState& state = platforms_[uint32_t(platform)];
   if (state.driver && state.deviceCount > 0) return state;
   std::lock_guard<std::mutex> lock(gLoadMutex);
-  if (!state.driver) {
-    if (platform == Platform::Host) {
-      state.driver = makeHostDriver();
-    } else {
-      LoadResult result = platform == Platform::Rocm ? loadRocmDriver() : loadCudaDriver();
-      state.driver = std::move(result.driver);
-      state.searched = std::move(result.searched);
-      state.failure = std::move(result.failure);
-    }
-    if (!state.driver) return state;
-  }
+  if (!load(platform)) return state;
   Call call = Call::Init;
   Status status = state.driver->init();
   // HIP without a GPU fails its init with hipErrorInvalidDevice; the device count says it better.
@@ -169,6 +190,7 @@ static Napi::Object initialise(Napi::Env env, Napi::Object exports) {
   exportWaits(env, exports);
   exportLibraries(env, exports);
   exportCollectives(env, exports);
+  exportFaults(env, exports);
   return exports;
 }
 

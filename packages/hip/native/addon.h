@@ -13,12 +13,14 @@
 #include "device.h"
 #include "driver.h"
 #include "failure.h"
+#include "faulty_driver.h"
 
 namespace xhip {
 
 // One platform as this environment sees it.
 struct PlatformState {
   std::unique_ptr<Driver> driver;
+  FaultyDriver* faulty = nullptr;  // the same, where tests have asked for it
   std::vector<std::string> searched;
   LoadFailure failure;      // why there is no driver or no device
   int deviceCount = 0;
@@ -29,6 +31,8 @@ class Addon {
  public:
   // Loads the platform's library if that has not succeeded before, and asks it for its devices.
   PlatformState& probe(Platform platform);
+  // The platform's table with one in front of it that fails on request, for tests: devices opened from now on use it.
+  FaultyDriver& faulty(Platform platform);
   Device& device(uint32_t id);
   uint32_t add(std::unique_ptr<Device> device, Napi::ObjectReference launchBuffer);
   // Whether a live allocation on this platform, of any device of this environment, holds the range.
@@ -37,6 +41,9 @@ class Addon {
   Napi::FunctionReference makeError;
 
  private:
+  // Loads the platform's library; false, with the reason in the state, where there is none.
+  bool load(Platform platform);
+
   // Order matters: devices are closed before their drivers go.
   PlatformState platforms_[kPlatformCount];
   std::vector<Napi::ObjectReference> launchBuffers_;  // keep each device's launch buffer alive
@@ -92,6 +99,7 @@ void exportModules(Napi::Env env, Napi::Object exports);
 void exportWaits(Napi::Env env, Napi::Object exports);
 void exportLibraries(Napi::Env env, Napi::Object exports);
 void exportCollectives(Napi::Env env, Napi::Object exports);
+void exportFaults(Napi::Env env, Napi::Object exports);
 
 // Refuses a range that lies in no live allocation of this environment on the same platform (a peer device counts).
 void requireRange(Addon& addon, Device& device, DevicePtr pointer, size_t bytes, const char* what);

@@ -66,6 +66,16 @@ export interface Counters {
   library: number;
 }
 
+/** What a driver table has done since a fault was last planned, and what is live on the platform; without zeros. */
+export interface NativeFaultState {
+  /** Calls that failed because they were planned to. */
+  hits: number;
+  /** Calls by entry point of the table (native/driver.h). */
+  counts: Record<string, number>;
+  /** `contexts`, `allocations`, their `bytes`, `pinned`, `streams`, `events`, `modules`, `graphs`, `graphExecs`. */
+  live: Record<string, number>;
+}
+
 /** The addon's exports; the first argument of the device functions is the device's number. */
 export interface NativeAddon {
   readonly launchArgsOffset: number;
@@ -150,6 +160,9 @@ export interface NativeAddon {
   groupFailure(device: number, communicator: number): GroupFailure | undefined;
   groupAbort(device: number, communicator: number): void;
   groupLeave(device: number, communicator: number): void;
+  /** For tests, before a device of the platform is open: see native/bind_faults.cc. */
+  planFault(platform: number, entry: string, nth: number, status: number, reach: number): void;
+  faultState(platform: number): NativeFaultState;
 }
 
 const require = createRequire(import.meta.url);
