@@ -28,6 +28,11 @@ struct Wait {
   std::string detail;
 };
 
+// The wait has failed: its page-locked memory is used again, so nothing may still be written there.
+void abandonCopy(Wait* wait) {
+  if (wait->staging.host) (void)wait->device->table().deviceSynchronize();
+}
+
 void waitOnWorker(napi_env, void* data) {
   Wait* wait = static_cast<Wait*>(data);
   Driver& driver = wait->device->table();
@@ -37,7 +42,9 @@ void waitOnWorker(napi_env, void* data) {
     wait->call = wait->event ? Call::EventSynchronize : Call::DeviceSynchronize;
     wait->status = wait->event ? driver.eventSynchronize(wait->event) : driver.deviceSynchronize();
   }
-  if (wait->status != 0) wait->detail = driver.failureDetail();
+  if (wait->status == 0) return;
+  wait->detail = driver.failureDetail();
+  abandonCopy(wait);
 }
 
 // Copies into the view; false when its buffer has gone away.
@@ -115,6 +122,7 @@ Napi::Value start(const Napi::CallbackInfo& info, std::unique_ptr<Wait> owned) {
       done = true;
       wait->status = status;
       wait->call = Call::EventQuery;
+      abandonCopy(wait);
     }
   }
   bool queued = !done && napi_create_string_utf8(env, "x-hip-wait", NAPI_AUTO_LENGTH, &name) == napi_ok &&
@@ -222,7 +230,8 @@ Napi::Value dtohSync(const Napi::CallbackInfo& info) {
   StagingPool::Buffer buffers[2];
   Status status = 0;
   Call call = Call::HostMalloc;
-  Event events[2] = {device.takeEvent(), device.takeEvent()};
+  const LentEvent lent[2] = {LentEvent(device), LentEvent(device)};
+  const Event events[2] = {lent[0].event, lent[1].event};
   for (size_t i = 0; i < 2 && i < pieces && status == 0; i++) {
     status = device.staging.acquire(device.table(), std::min(kPiece, target.bytes), &buffers[i]);
   }
@@ -247,9 +256,8 @@ Napi::Value dtohSync(const Napi::CallbackInfo& info) {
     }
   }
   if (status != 0) (void)device.table().streamSynchronize(stream);  // nothing may still write into the staging memory
-  for (int i = 0; i < 2; i++) {
-    device.giveEvent(events[i]);
-    if (buffers[i].host) device.staging.giveBack(device.table(), buffers[i]);
+  for (const StagingPool::Buffer& buffer : buffers) {
+    if (buffer.host) device.staging.giveBack(device.table(), buffer);
   }
   device.check(call, status, std::to_string(target.bytes) + " bytes");
   return Napi::Value();

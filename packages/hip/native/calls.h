@@ -50,7 +50,8 @@ inline const char* platformName(Platform platform) {
   X(GraphInstantiate, "hipGraphInstantiate", "cuGraphInstantiateWithFlags", "graphInstantiate") \
   X(GraphExecUpdate, "hipGraphExecUpdate", "cuGraphExecUpdate", "graphExecUpdate")       \
   X(GraphLaunch, "hipGraphLaunch", "cuGraphLaunch", "graphLaunch")                       \
-  X(GraphDestroy, "hipGraphDestroy", "cuGraphDestroy", "graphDestroy")
+  X(GraphDestroy, "hipGraphDestroy", "cuGraphDestroy", "graphDestroy")                   \
+  X(GraphExecDestroy, "hipGraphExecDestroy", "cuGraphExecDestroy", "graphExecDestroy")
 
 enum class Call : uint32_t {
 #define X_ENUM(operation, hip, cuda, host) operation,

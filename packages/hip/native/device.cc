@@ -166,8 +166,9 @@ void Device::free(DevicePtr pointer) {
                                         ", which alloc() of this device did not return or which was freed already. Free "
                                         "each allocation once");
   }
-  check(Call::Free, counting_.free(pointer));
+  // First: a driver that reports an earlier failure here has freed it, and may give the address to another allocation.
   allocations_.erase(found);
+  check(Call::Free, counting_.free(pointer));
 }
 
 bool Device::owns(DevicePtr pointer, size_t bytes) const {

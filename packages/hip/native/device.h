@@ -140,6 +140,8 @@ class Device {
   void destroyGraph(uint32_t id);
   void destroyGraphExec(uint32_t id);
   void waitForAll(const char* what);  // device synchronise, refused while a stream is being captured
+  // The same, with the device's failure returned: what is disposed goes all the same.
+  Status waitToDispose(const char* what);
   void launch(const uint8_t* record);
 
   // Whether this device can copy from memory of `source`, another device of the platform, without the host.
@@ -176,6 +178,15 @@ class Device {
   DeviceProperties properties_;
   std::map<DevicePtr, size_t> allocations_;
   std::vector<Event> spareEvents_;
+};
+
+// A recycled event for as long as a scope: a wait that is enqueued keeps what was recorded then.
+struct LentEvent {
+  explicit LentEvent(Device& owner) : device(owner), event(owner.takeEvent()) {}
+  ~LentEvent() { device.giveEvent(event); }
+  LentEvent(const LentEvent&) = delete;
+  Device& device;
+  const Event event;
 };
 
 }  // namespace xhip

@@ -70,24 +70,12 @@ bool Device::reaches(Device& source) {
   return reached;
 }
 
-namespace {
-
-// An event for as long as a scope: a wait that is enqueued keeps what was recorded then.
-struct Lent {
-  explicit Lent(Device& owner) : device(owner), event(owner.takeEvent()) {}
-  ~Lent() { device.giveEvent(event); }
-  Device& device;
-  Event event;
-};
-
-}  // namespace
-
 void Device::copyFrom(Device& source, DevicePtr dst, DevicePtr src, size_t bytes, Stream to, Stream from) {
   source.enter();
-  Lent ready(source);
+  LentEvent ready(source);
   source.check(Call::EventRecord, source.counting_.eventRecord(ready.event, from));
   enter();
-  Lent copied(*this);
+  LentEvent copied(*this);
   check(Call::StreamWaitEvent, counting_.streamWaitEvent(to, ready.event));
   check(Call::MemcpyPeer, counting_.memcpyPeerAsync(dst, context_, src, source.context_, bytes, to),
         std::to_string(bytes) + " bytes from device " + std::to_string(source.ordinal_));
@@ -107,14 +95,16 @@ uint32_t Device::loadModule(const void* image, size_t bytes) {
 void Device::unloadModule(uint32_t id) {
   enter();
   Module handle = module(id);
-  waitForAll("a module's disposal");
+  const Status waited = waitToDispose("a module's disposal");
   std::vector<uint32_t> gone;
   functions.each([&](uint32_t function, FunctionEntry& entry) {
     if (entry.module == id) gone.push_back(function);
   });
   for (uint32_t function : gone) functions.remove(function);
   modules.remove(id);
-  check(Call::ModuleUnload, counting_.moduleUnload(handle));
+  const Status status = counting_.moduleUnload(handle);
+  check(Call::DeviceSynchronize, waited);
+  check(Call::ModuleUnload, status);
 }
 
 uint32_t Device::getFunction(uint32_t moduleId, const std::string& name) {
@@ -140,18 +130,22 @@ void Device::destroyGraph(uint32_t id) {
 void Device::destroyGraphExec(uint32_t id) {
   enter();
   GraphExec handle = graphExec(id);
-  waitForAll("a graph instance's disposal");
+  const Status waited = waitToDispose("a graph instance's disposal");
   graphExecs.remove(id);
-  check(Call::GraphDestroy, counting_.graphExecDestroy(handle));
+  const Status status = counting_.graphExecDestroy(handle);
+  check(Call::DeviceSynchronize, waited);
+  check(Call::GraphExecDestroy, status);
 }
 
-void Device::waitForAll(const char* what) {
+void Device::waitForAll(const char* what) { check(Call::DeviceSynchronize, waitToDispose(what)); }
+
+Status Device::waitToDispose(const char* what) {
   enter();
   if (counting_.anyCapturing()) {
     invalidArgument(platformText(), std::string(what) + " must wait for the device, which is impossible while a stream is "
                                                         "being captured. Call endCapture() first");
   }
-  check(Call::DeviceSynchronize, counting_.deviceSynchronize());
+  return counting_.deviceSynchronize();
 }
 
 void Device::launch(const uint8_t* record) {

@@ -92,6 +92,11 @@ LoadFailure explainNoDevice(Platform platform, const Driver& driver, Call call, 
 
 std::string remedyFor(Platform platform, Call call, Status status, bool blocking) {
   if (status == kStatusOutOfMemory) return "Free buffers, use a smaller batch or dtype, or close other programs on the device";
+  // An illegal address, a failed launch or a device assertion; it may surface at whatever call comes next.
+  if (status == 700 || status == 719 || status == 710) {
+    return std::string("A kernel read or wrote outside its buffers, and the device is unusable until the process ends") +
+           (blocking ? "" : "; set X_LAUNCH_BLOCKING=1 to find which");
+  }
   if (status == kStatusInvalidDevice) return "Use an ordinal below the device count of platforms()";
   if (call == Call::ModuleLoad) {
     if (platform == Platform::Rocm) {
@@ -106,11 +111,6 @@ std::string remedyFor(Platform platform, Call call, Status status, bool blocking
   bool geometry = status == 1 || status == 9 || status == 701;
   if (call == Call::FuncSetShared || (call == Call::Launch && geometry)) {
     return "Check grid, block and shared bytes against device.properties";
-  }
-  // An illegal address, a failed launch or a device assertion; it may surface at whatever call comes next.
-  if (status == 700 || status == 719 || status == 710) {
-    return std::string("A kernel read or wrote outside its buffers, and the device is unusable until the process ends") +
-           (blocking ? "" : "; set X_LAUNCH_BLOCKING=1 to find which");
   }
   if (status >= 900 && status <= 908) return "End the capture first, and keep allocations, host copies and waits out of it";
   return "";
