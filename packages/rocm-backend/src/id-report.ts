@@ -64,9 +64,13 @@ export class IdReport {
     if (!this.#begin()) return;
     const words = new BigInt64Array(WORDS);
     const copied = this.#hip.memcpyDtoH(words, this.#ptr);
-    // What is found from here on is for the next reading.
-    this.#clear();
-    await copied;
+    try {
+      // What is found from here on is for the next reading.
+      this.#clear();
+    } finally {
+      // Also where that fails: a copy that nobody waits for would be an unhandled rejection.
+      await copied;
+    }
     this.#raise(words);
   }
 
