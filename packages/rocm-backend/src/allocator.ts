@@ -198,10 +198,24 @@ export class CachingAllocator {
     listOf(block.pool.free, block.bytes).push(block);
   }
 
-  /** Returns every unused driver allocation. The caller has made sure that the device is idle. */
+  /**
+   * Returns every unused driver allocation. The caller has made sure that the device is idle. When the driver fails to free some,
+   * the others are freed before the first of its errors passes through.
+   */
   emptyCache(): void {
+    const unused: { ptr: number; bytes: number }[] = [];
     for (const lists of this.#free.values())
-      for (const [blockBytes, list] of lists) lists.set(blockBytes, this.#kept(list));
+      for (const [blockBytes, list] of lists) lists.set(blockBytes, this.#kept(list, unused));
+    const errors: unknown[] = [];
+    for (const { ptr, bytes } of unused) {
+      this.#driverBytes -= bytes;
+      try {
+        this.#driver.free(ptr);
+      } catch (error) {
+        errors.push(error);
+      }
+    }
+    if (errors.length > 0) throw errors[0];
   }
 
   memory(): DeviceMemory {
@@ -222,8 +236,8 @@ export class CachingAllocator {
     return block;
   }
 
-  /** Returns the unused driver allocations of a list; what is left of it stays. */
-  #kept(list: readonly Block[]): Block[] {
+  /** Takes the blocks of unused driver allocations out of a list, whose others are returned. */
+  #kept(list: readonly Block[], unused: { ptr: number; bytes: number }[]): Block[] {
     const kept: Block[] = [];
     for (const block of list) {
       const { ptr, segment, bytes } = block;
@@ -232,8 +246,8 @@ export class CachingAllocator {
         continue;
       }
       this.#blocks.delete(ptr);
-      if (!segment) this.#release(ptr, bytes);
-      else if (ptr === segment.base) this.#release(ptr, SEGMENT);
+      if (!segment) unused.push({ ptr, bytes });
+      else if (ptr === segment.base) unused.push({ ptr, bytes: SEGMENT });
     }
     return kept;
   }
@@ -313,11 +327,6 @@ export class CachingAllocator {
     }
     this.#driverBytes += bytes;
     return ptr;
-  }
-
-  #release(ptr: number, bytes: number): void {
-    this.#driver.free(ptr);
-    this.#driverBytes -= bytes;
   }
 }
 

@@ -55,6 +55,7 @@ import { DeviceRandom } from './ops/random';
 import { DeviceRecurrentOps } from './ops/recurrent';
 import { reduceOps } from './ops/reduce';
 import { resamplingOps } from './ops/resampling';
+import { filled } from './ops/result';
 import { DeviceSamplingOps } from './ops/sampling';
 import { scanOps } from './ops/scan';
 import { sortOps } from './ops/sort';
@@ -344,17 +345,14 @@ export class KernelDevice implements BackendDevice {
   }
 
   zeros(elemCount: number, dtype: DType): KernelStorage {
-    const storage = this.allocUninit(elemCount, dtype);
-    if (elemCount > 0) this.hip.memset(storage.ptr, 0, elemCount * sizeInBytes(dtype));
-    return storage;
+    return filled(this, dtype, elemCount, (out) => this.hip.memset(out, 0, elemCount * sizeInBytes(dtype)));
   }
 
   fromHost(bytes: ArrayBufferView, dtype: DType): KernelStorage {
-    const storage = this.allocUninit(bytes.byteLength / sizeInBytes(dtype), dtype);
-    if (bytes.byteLength === 0) return storage;
-    if (this.recording) this.recording.fromHost(storage.ptr, bytes);
-    else this.hip.memcpyHtoD(storage.ptr, bytes);
-    return storage;
+    return filled(this, dtype, bytes.byteLength / sizeInBytes(dtype), (out) => {
+      if (this.recording) this.recording.fromHost(out, bytes);
+      else this.hip.memcpyHtoD(out, bytes);
+    });
   }
 
   fromPeer(source: BackendStorage, offset: number, count: number): KernelStorage | null {
@@ -364,14 +362,9 @@ export class KernelDevice implements BackendDevice {
     (this.recording ?? from.recording)?.refuse('a copy between devices');
     if (from === this || !this.#peers.reaches(from)) return null;
     const itemBytes = sizeInBytes(source.dtype);
-    const storage = this.allocUninit(count, source.dtype);
-    try {
-      this.hip.memcpyFrom(from.hip, storage.ptr, source.ptr + offset * itemBytes, count * itemBytes);
-      return storage;
-    } catch (error) {
-      storage.dispose();
-      throw error;
-    }
+    return filled(this, source.dtype, count, (out) =>
+      this.hip.memcpyFrom(from.hip, out, source.ptr + offset * itemBytes, count * itemBytes),
+    );
   }
 
   write(dst: BackendStorage, byteOffset: number, bytes: ArrayBufferView): void {
@@ -413,10 +406,8 @@ export class KernelDevice implements BackendDevice {
   dispose(): void {
     if (this.#disposed) return;
     this.recording?.refuse('dispose');
-    this.hip.synchronizeSync();
-    this.#info.clear();
-    this.modules.dispose();
     this.#disposed = true;
+    // Waits, and gives back whatever was made on the device, also where the device has failed.
     this.hip.dispose();
   }
 

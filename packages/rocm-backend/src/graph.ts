@@ -108,8 +108,13 @@ export class KernelGraph implements BackendGraph {
     for (const storage of this.#inputs) storage.leave(this);
     this.#inputs.clear();
     if (this.#device.isDisposed) return;
-    // Waits for the device.
-    this.#exec?.dispose();
+    try {
+      // Waits for the device.
+      this.#exec?.dispose();
+    } catch (error) {
+      // What the device failed with is for those who read its results; the memory goes back all the same.
+      if (!(error instanceof HipError)) throw error;
+    }
     this.#releaseInfo();
     const { allocator } = this.#memory;
     allocator.close(this.#pool);

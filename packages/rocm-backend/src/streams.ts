@@ -6,7 +6,7 @@
  * passed when an event has that was recorded in it afterwards. A device without further streams never asks.
  */
 import { type BackendEvent, type BackendStream, DisposedError, type StreamOps } from '@x/core';
-import type { HipDevice, HipEvent, HipStream } from '@x/hip';
+import { type HipDevice, HipError, type HipEvent, type HipStream } from '@x/hip';
 import type { StreamOrder } from './allocator';
 
 /** What a stream does to the rest of the device. */
@@ -64,8 +64,13 @@ export class DeviceStreams implements StreamOps, StreamOrder {
     this.#owner.refuseInCapture('creating a stream');
     const stream = new DeviceStream(this, this.#hip, ++this.#lastId, this.#hip.createStream());
     this.#streams.set(stream.id, stream);
-    // What was uploaded for all work is there, and memory that was freed so far may be had: no stamps tell of these.
-    this.wait(stream.id, OWN);
+    try {
+      // What was uploaded for all work is there, and memory that was freed so far may be had: no stamps tell of these.
+      this.wait(stream.id, OWN);
+    } catch (error) {
+      this.close(stream);
+      throw error;
+    }
     this.#enter(this.#current);
     return stream;
   }
@@ -85,8 +90,13 @@ export class DeviceStreams implements StreamOps, StreamOrder {
   /** @internal `stream.dispose`. */
   close(stream: DeviceStream): void {
     this.#owner.refuseInCapture('disposing a stream');
-    // Waits for the stream.
-    stream.hip.dispose();
+    try {
+      // Waits for the stream.
+      stream.hip.dispose();
+    } catch (error) {
+      // It is gone all the same; what its work failed with is for those who read the results.
+      if (!(error instanceof HipError)) throw error;
+    }
     this.#streams.delete(stream.id);
     this.#marks.get(stream.id)?.event.dispose();
     this.#marks.delete(stream.id);
@@ -121,9 +131,12 @@ export class DeviceStreams implements StreamOps, StreamOrder {
     // Work of a stream that was disposed is done.
     if (waiter === stream || !waits || !passes) return;
     const event = this.#hip.createEvent();
-    event.record(passes.hip);
-    waits.hip.waitEvent(event);
-    event.dispose();
+    try {
+      event.record(passes.hip);
+      waits.hip.waitEvent(event);
+    } finally {
+      event.dispose();
+    }
     this.noteWait(waiter, stream, this.nextStamp());
   }
 
@@ -188,7 +201,12 @@ export class DeviceStream implements BackendStream {
   record(): StreamEvent {
     this.#check('record');
     const event = this.#device.createEvent();
-    event.record(this.hip);
+    try {
+      event.record(this.hip);
+    } catch (error) {
+      event.dispose();
+      throw error;
+    }
     return new StreamEvent(event, this.id, this.#streams.nextStamp());
   }
 

@@ -24,14 +24,18 @@ export function filled(
     return target;
   }
   const out = device.allocUninit(elemCount, dtype);
-  if (elemCount === 0) return out;
+  return elemCount === 0 ? out : keptIfFilled(out, fill);
+}
+
+/** A result that `fill` writes to; given back when that fails. */
+export function keptIfFilled(result: KernelStorage, fill: (out: number) => void): KernelStorage {
   try {
-    fill(out.ptr);
+    fill(result.ptr);
+    return result;
   } catch (error) {
-    out.dispose();
+    result.dispose();
     throw error;
   }
-  return out;
 }
 
 /** The dtype of conditions and ids, an integer one. */
