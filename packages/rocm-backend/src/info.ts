@@ -94,7 +94,12 @@ export class InfoCache {
   #put(dims: readonly number[], strides: readonly (readonly number[])[]): HeldInfo {
     const words = [...dims, ...strides.flat()];
     const ptr = this.#memory.alloc(Math.max(1, words.length) * 8);
-    this.#memory.upload(ptr, BigUint64Array.from(words, BigInt));
+    try {
+      this.#memory.upload(ptr, BigUint64Array.from(words, BigInt));
+    } catch (error) {
+      this.#memory.free(ptr);
+      throw error;
+    }
     return { numDims: dims.length, ptr, graphs: 0, evicted: false };
   }
 }

@@ -88,9 +88,12 @@ function convolve(
   try {
     for (let group = 0; group < groups; group++) {
       const one = single(part(x, 1, group), part(kernel, 0, group), { cIn, cOut, groups: 1 });
-      const rows = { d1: b, d2: each, srcStride: each, dstStride: groups * each };
-      device.ops.copy2d(one, result, { ...rows, srcOffset: 0, dstOffset: group * each });
-      one.dispose();
+      try {
+        const rows = { d1: b, d2: each, srcStride: each, dstStride: groups * each };
+        device.ops.copy2d(one, result, { ...rows, srcOffset: 0, dstOffset: group * each });
+      } finally {
+        one.dispose();
+      }
     }
     return result;
   } catch (error) {

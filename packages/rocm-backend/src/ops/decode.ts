@@ -15,7 +15,7 @@ import { clamp, type LaunchShape } from '../launch-shape';
 import { launchDecodeGate, launchDecodeGatedQ81, launchDecodeHeads, launchDecodeNormQ81 } from '../launchers/decode';
 import type { KernelStorage } from '../storage';
 import { activationRowBytes, activationRows, BLOCK_VALUES, paddedWidth } from './activations';
-import { filled } from './result';
+import { filled, keptIfFilled } from './result';
 
 const POOL_DTYPES: readonly DType[] = ['f32', 'f16', 'bf16'];
 /** The constants of kernels/decode/. */
@@ -98,7 +98,7 @@ export class DeviceDecodeOps implements DecodeOps {
     const shape: LaunchShape = device.shapes.isHost
       ? device.shapes.elementwise(rows * padded)
       : { grid: device.shapes.blocks((rows * padded) / 4 / GATED_THREADS, GATED_THREADS), block: GATED_THREADS };
-    return keptIfLaunched(result, (out) => {
+    return keptIfFilled(result, (out) => {
       const sources = { gate: device.address(gate), gateRow, up: device.address(up), upRow };
       const results = form === 'blocks' ? { blocks: out, y: 0 } : { blocks: 0, y: out };
       const args = { rows, n, padded, ...sources, ...results };
@@ -114,7 +114,7 @@ export class DeviceDecodeOps implements DecodeOps {
     const { tokens, heads } = p;
     const result = device.allocUninit(tokens * heads * d, 'f32');
     if (tokens === 0) return result;
-    return keptIfLaunched(result, (out) =>
+    return keptIfFilled(result, (out) =>
       launchDecodeHeads(device, `decode_heads_${dtype}`, this.#headsShape(tokens * (heads + 2 * kvHeads)), {
         tokens,
         heads,
@@ -167,16 +167,5 @@ export class DeviceDecodeOps implements DecodeOps {
     if (shapes.isHost) return { grid: clamp(items, 1, multiprocessorCount * HOST_BLOCKS_PER_CU), block: 1 };
     const block = HEAD_WARPS * warpSize;
     return { grid: shapes.blocks(Math.ceil(items / HEAD_WARPS), block), block };
-  }
-}
-
-/** What a kernel fills; given back when the launch fails. */
-function keptIfLaunched(result: KernelStorage, launch: (out: number) => void): KernelStorage {
-  try {
-    launch(result.ptr);
-    return result;
-  } catch (error) {
-    result.dispose();
-    throw error;
   }
 }

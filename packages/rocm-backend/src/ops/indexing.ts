@@ -16,7 +16,7 @@ import {
 import type { KernelStorage } from '../storage';
 import { denseCopy, withContiguous, withTemporary } from './copy';
 import { cast } from './elementwise';
-import { filled, indexDtype } from './result';
+import { filled, indexDtype, keptIfFilled } from './result';
 
 /** The largest value of each type of ids, and a type in which it is an ordinary one. */
 const LARGEST: Partial<Record<DType, { id: number; wider: DType }>> = {
@@ -92,15 +92,16 @@ export function indexingOps(device: KernelDevice): IndexingOps {
       const dstDimSize = x.layout.shape[dim];
       const { left: leftSize, dim: srcDimSize, right: rightSize } = splitAt(src.layout.shape, dim);
       if (src.layout.elemCount === 0) return result;
-      return withWidened(device, ids, dstDimSize, (wide) =>
-        withContiguous(device, wide, (list) =>
-          withContiguous(device, src, (from) => {
-            const kernel = byIds(device, 'ia', list, x.storage.dtype);
-            const pointers = { ids: device.view(list).ptr, inp: device.view(from).ptr, out: result.ptr };
-            const sizes = { idsDimSize: srcDimSize, leftSize, srcDimSize, dstDimSize, rightSize };
-            launchIndexAdd(device, kernel, device.shapes.perItem(leftSize * rightSize), { ...pointers, ...sizes });
-            return result;
-          }),
+      return keptIfFilled(result, (out) =>
+        withWidened(device, ids, dstDimSize, (wide) =>
+          withContiguous(device, wide, (list) =>
+            withContiguous(device, src, (from) => {
+              const kernel = byIds(device, 'ia', list, x.storage.dtype);
+              const pointers = { ids: device.view(list).ptr, inp: device.view(from).ptr, out };
+              const sizes = { idsDimSize: srcDimSize, leftSize, srcDimSize, dstDimSize, rightSize };
+              launchIndexAdd(device, kernel, device.shapes.perItem(leftSize * rightSize), { ...pointers, ...sizes });
+            }),
+          ),
         ),
       );
     },
@@ -155,12 +156,7 @@ function hasLargest({ storage }: Operand, size: number): boolean {
 }
 
 /** Runs `use` with ids whose largest value is no position. */
-function withWidened(
-  device: KernelDevice,
-  ids: Operand,
-  size: number,
-  use: (ids: Operand) => KernelStorage,
-): KernelStorage {
+function withWidened<T>(device: KernelDevice, ids: Operand, size: number, use: (ids: Operand) => T): T {
   if (!hasLargest(ids, size)) return use(ids);
   const { dtype } = ids.storage;
   const { wider } = LARGEST[dtype]!;

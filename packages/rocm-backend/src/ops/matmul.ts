@@ -31,16 +31,18 @@ export function matmulOps(device: KernelDevice): MatmulOps {
     matmul(lhs: Operand, rhs: Operand, size: MatmulSize, out?: Operand): KernelStorage {
       const { dtype } = lhs.storage;
       const a = matrixOperand(device, lhs);
-      const b = matrixOperand(device, rhs);
+      let b: ReturnType<typeof matrixOperand> | undefined;
       try {
+        b = matrixOperand(device, rhs);
+        const [left, right] = [a.matrix, b.matrix];
         const fill = (to: number) => {
-          if (gemmThroughLibrary(device, dtype, size, a.matrix, b.matrix, to)) return;
-          multiply(device, dtype, size, a.matrix, b.matrix, to);
+          if (gemmThroughLibrary(device, dtype, size, left, right, to)) return;
+          multiply(device, dtype, size, left, right, to);
         };
         return filled(device, dtype, size.b * size.m * size.n, fill, out);
       } finally {
         a.copy?.dispose();
-        b.copy?.dispose();
+        b?.copy?.dispose();
       }
     },
   };

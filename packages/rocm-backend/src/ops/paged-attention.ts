@@ -118,8 +118,9 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
     const items = tokens * kvHeads * Math.ceil(heads / kvHeads / headsAtOnce);
     const { strides } = q.layout;
     const copy = strides[2] === 1 || d === 1 ? undefined : denseCopy(device, q);
-    const partial = parts > 1 ? device.allocUninit(tokens * heads * parts * (dv + 2), 'f32') : undefined;
+    let partial: KernelStorage | undefined;
     try {
+      partial = parts > 1 ? device.allocUninit(tokens * heads * parts * (dv + 2), 'f32') : undefined;
       const shape = this.#shape(items * parts, headsAtOnce, d, dv);
       launchAttentionPaged(device, `attention_paged_${headsAtOnce}_${dtype}_${keys[0].dtype}`, shape, {
         items: items * parts,
