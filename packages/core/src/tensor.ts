@@ -26,7 +26,7 @@ import { LINE } from './one-core';
 import { elemCount, formatShape, type Shape, validateShape } from './shape';
 import { type SharedTensor, tensorFromShared } from './shared-tensor';
 import type { StorageRef } from './storage-ref';
-import { nameTensorClass, tensorOf } from './tensor/base';
+import { filledBy, nameTensorClass, tensorOf } from './tensor/base';
 import { displayTensor } from './tensor/display';
 import { TensorFiles } from './tensor/files';
 import { cat, meshgrid, stack } from './tensor/joining';
@@ -87,8 +87,9 @@ export class Tensor extends TensorFiles {
     const checked = validateShape('full', shape);
     const count = elemCount(checked);
     const held = heldScalar('full', dtype, value);
-    const storage = on.backend.allocUninit(count, dtype);
-    if (count > 0) on.backend.ops.fill({ storage, layout: Layout.contiguous(checked) }, held);
+    const storage = filledBy(on.backend.allocUninit(count, dtype), (storage) => {
+      if (count > 0) on.backend.ops.fill({ storage, layout: Layout.contiguous(checked) }, held);
+    });
     return tensorOf(storage, checked, on);
   }
 

@@ -175,6 +175,17 @@ export function checkOperands(op: string, inputs: readonly TensorBase[]): Device
   return device;
 }
 
+/** A new storage that `fill` writes; given back when it cannot. */
+export function filledBy(storage: BackendStorage, fill: (storage: BackendStorage) => void): BackendStorage {
+  try {
+    fill(storage);
+    return storage;
+  } catch (error) {
+    storage.dispose();
+    throw error;
+  }
+}
+
 /** A new tensor that owns `storage`, which is contiguous and holds exactly `shape`. */
 export function adopt(like: TensorBase, storage: BackendStorage, shape: Shape, device: Device = like.device): Tensor {
   return like.make(new StorageRef(storage, device), Layout.contiguous(shape));

@@ -19,7 +19,16 @@ import { heldScalar } from '../host-array';
 import { Layout } from '../layout';
 import { formatShape, resolveDim } from '../shape';
 import type { Tensor } from '../tensor';
-import { checkOperands, compute, markWritten, operandOf, sameDType, shapesDiffer, withTemporaries } from './base';
+import {
+  checkOperands,
+  compute,
+  filledBy,
+  markWritten,
+  operandOf,
+  sameDType,
+  shapesDiffer,
+  withTemporaries,
+} from './base';
 import { requireContiguous, requireSeparate } from './joining';
 import { TensorReducing } from './reducing';
 
@@ -190,12 +199,12 @@ function placed(op: 'scatter' | 'scatterAdd', tensor: Tensor, ids: Tensor, src: 
   const d = scatterDim(op, tensor, ids, src, dim);
   checkIds(op, [tensor, ids, src], ids, d);
   const run = ({ ops }: BackendDevice) => {
-    const out = ops.copy(operandOf(op, tensor));
-    if (ids.elemCount === 0) return out;
-    const method = op === 'scatter' ? 'scatterSet' : 'scatterAddSet';
-    const target = { storage: out, layout: Layout.contiguous(tensor.shape) };
-    ops[method](target, operandOf(op, ids), operandOf(op, src, src.layout.narrowTo(ids.shape)), d);
-    return out;
+    return filledBy(ops.copy(operandOf(op, tensor)), (storage) => {
+      if (ids.elemCount === 0) return;
+      const method = op === 'scatter' ? 'scatterSet' : 'scatterAddSet';
+      const target = { storage, layout: Layout.contiguous(tensor.shape) };
+      ops[method](target, operandOf(op, ids), operandOf(op, src, src.layout.narrowTo(ids.shape)), d);
+    });
   };
   return compute(
     op,

@@ -11,6 +11,7 @@ import type { Tensor } from '../tensor';
 import {
   checkOperands,
   compute,
+  filledBy,
   markWritten,
   operandOf,
   sameDType,
@@ -61,9 +62,9 @@ export abstract class TensorJoining extends TensorViews {
       this.dtype,
       () => {
         const { backend } = this.device;
-        const out = backend.zeros(elemCount(padded), this.dtype);
-        if (this.elemCount > 0) copyInto(this, d, padded[d], left, out);
-        return out;
+        return filledBy(backend.zeros(elemCount(padded), this.dtype), (out) => {
+          if (this.elemCount > 0) copyInto(this, d, padded[d], left, out);
+        });
       },
       rules.padWithZeros,
       [d, left],
@@ -294,13 +295,13 @@ export function cat(tensors: readonly Tensor[], dim: number): Tensor {
   const total = tensors.reduce((sum, tensor) => sum + tensor.shape[d], 0);
   const shape = first.shape.map((size, i) => (i === d ? total : size));
   const joined = () => {
-    const out = first.device.backend.allocUninit(elemCount(shape), first.dtype);
-    let start = 0;
-    for (const tensor of tensors) {
-      if (tensor.elemCount > 0) copyInto(tensor, d, total, start, out);
-      start += tensor.shape[d];
-    }
-    return out;
+    return filledBy(first.device.backend.allocUninit(elemCount(shape), first.dtype), (out) => {
+      let start = 0;
+      for (const tensor of tensors) {
+        if (tensor.elemCount > 0) copyInto(tensor, d, total, start, out);
+        start += tensor.shape[d];
+      }
+    });
   };
   return compute('cat', tensors, shape, first.dtype, joined, rules.cat, d);
 }
