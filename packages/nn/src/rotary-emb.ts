@@ -45,8 +45,8 @@ export class RotaryTable {
         sin[position * half + i] = scale * Math.sin(angle);
       }
     }
-    this.cos = keep(Tensor.from(cos, { shape: [length, half], device }));
-    this.sin = keep(Tensor.from(sin, { shape: [length, half], device }));
+    const tables = scope(() => [cos, sin].map((values) => Tensor.from(values, { shape: [length, half], device })));
+    [this.cos, this.sin] = tables.map((table) => keep(table));
   }
 
   get length(): number {

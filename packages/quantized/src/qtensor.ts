@@ -203,13 +203,18 @@ export class QTensor implements Disposable {
     const { device, blockType } = first;
     const bytes = datas.reduce((sum, data) => sum + data.elemCount, 0);
     const stacked = Tensor.fromStorage(allocateBlocks(device, blockType, elemCount(shape)), [bytes], device);
-    let at = 0;
-    for (const data of datas) {
-      // Rows are whole blocks, so stacking is appending.
-      stacked.sliceSet(data, 0, at);
-      at += data.elemCount;
+    try {
+      let at = 0;
+      for (const data of datas) {
+        // Rows are whole blocks, so stacking is appending.
+        stacked.sliceSet(data, 0, at);
+        at += data.elemCount;
+      }
+      return first.withData(shape, stacked);
+    } catch (error) {
+      stacked.dispose();
+      throw error;
     }
-    return first.withData(shape, stacked);
   }
 
   /** Blocks that are in memory: `bytes` holds exactly `shape` in `type`. */

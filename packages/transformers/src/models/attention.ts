@@ -69,11 +69,10 @@ export class Rotation {
     const magnitude = ropeMagnitude(config);
     const { device } = source;
     const table = scope(() => {
-      const query = new RotaryTable({ frequencies, length, device, scale: scaled ? scale * magnitude : magnitude });
-      const key = new RotaryTable({ frequencies, length, device, scale: magnitude });
-      const stacked = Tensor.stack([query.cos, query.sin, key.cos, key.sin], 1);
-      for (const part of [query, key]) part.dispose();
-      return keep(stacked);
+      // Tables are of no scope.
+      using query = new RotaryTable({ frequencies, length, device, scale: scaled ? scale * magnitude : magnitude });
+      using key = new RotaryTable({ frequencies, length, device, scale: magnitude });
+      return keep(Tensor.stack([query.cos, query.sin, key.cos, key.sin], 1));
     });
     return new Rotation(table, scaled);
   }

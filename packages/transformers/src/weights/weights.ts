@@ -236,7 +236,13 @@ export class Weights {
     // These are multiplied in batches, which no kernel does with two dtypes.
     const dtype = this.dtype ?? 'f32';
     if (own) this.file.split(`${name}.weight`, { dim: 0, ranges: [own] });
-    return new HeadLinear(await this.builder.get([heads, out, width], `${name}.weight`, { dtype }));
+    const weight = await this.builder.get([heads, out, width], `${name}.weight`, { dtype });
+    try {
+      return new HeadLinear(weight);
+    } catch (error) {
+      weight.dispose();
+      throw error;
+    }
   }
 
   /** A table from u32 ids [n] to f32 rows [n, width], and, for models with tied embeddings, the product with the table. */
@@ -369,7 +375,12 @@ export class Weights {
     const dense = weight.kind === 'dense' ? (weight.data.dtype as DenseDType) : this.dtype;
     if (dense === 'f32' && weight.kind === 'dense' && this.activations === 'f32')
       return new Linear(weight.data.detach(), bias);
-    return new QLinear(QMatMul.fromQTensor(weight, { dense }), bias);
+    try {
+      return new QLinear(QMatMul.fromQTensor(weight, { dense }), bias);
+    } catch (error) {
+      bias?.dispose();
+      throw error;
+    }
   }
 }
 
