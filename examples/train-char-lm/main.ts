@@ -1,13 +1,14 @@
 // Trains a small transformer on fairy tales, character by character, until it writes something like them. See README.md.
 // Run from the repository: tsx examples/train-char-lm/main.ts [--device cpu] [--steps N] [--minutes N] [--seed N]
-//   [--out DIR] [--max-perplexity N] [--json]
+//   [--out DIR] [--max-perplexity N] [--json]; on several devices with --devices cuda:0,cuda:1
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { Device, nn, noGrad, scope, Tensor } from '@x/candle';
+import { core, Device, nn, noGrad, scope, Tensor } from '@x/candle';
 import { DEVICE, JSON_FLAG, readFlags, runExample } from '../flags';
 import { type Curve, lossChart } from './chart';
 import { CharModel } from './model';
+import { endRanks, ownRank, startRanks } from './ranks';
 import { type Batch, batchAt, type Corpus, countingPerplexity, readCorpus, windows } from './text';
 
 const MODEL = { context: 64, width: 128, heads: 4, layers: 3 };
@@ -22,6 +23,7 @@ const GLIMPSE = 96;
 const NO_LIMIT = { default: Number.POSITIVE_INFINITY, from: 0, fractions: true };
 const values = readFlags(import.meta.url, {
   device: DEVICE,
+  devices: { type: 'text', help: 'devices that train together, such as cuda:0,cuda:1, in place of --device' },
   steps: { type: 'number', help: 'steps of training', default: 900, from: 1 },
   minutes: { type: 'number', help: 'minutes to train at most, default no limit', ...NO_LIMIT },
   seed: { type: 'number', help: 'seed of the random numbers', default: 1, from: 0 },
@@ -33,10 +35,21 @@ const values = readFlags(import.meta.url, {
   'max-perplexity': { type: 'number', help: 'fail when the result is above this, default no limit', ...NO_LIMIT },
   json: JSON_FLAG,
 });
-const say = values.json ? () => {} : (line: string) => console.log(line);
+const say = values.json || ownRank !== undefined ? () => {} : (line: string) => console.log(line);
 
 async function main(): Promise<void> {
-  const device = values.device ? Device.parse(values.device) : await Device.auto();
+  const names = values.devices?.split(',');
+  if (names && BATCH % names.length !== 0)
+    throw new Error(`a batch of ${BATCH} does not go into ${names.length} parts`);
+  const rank = ownRank?.rank ?? 0;
+  const name = names?.[rank] ?? values.device;
+  const device = name ? Device.parse(name) : await Device.auto();
+  // The first rank is this thread; it starts the others.
+  const ranks =
+    names && !ownRank ? startRanks(new URL(import.meta.url), core.Communicator.uniqueId(device), names.length) : [];
+  const id = ownRank?.id ?? ranks[0]?.id;
+  using communicator =
+    names && id ? await core.Communicator.join(device, { id, rank, size: names.length, timeoutMs: 60_000 }) : undefined;
   const corpus = readCorpus(new URL('grimm.txt', import.meta.url));
   const baseline = countingPerplexity(corpus);
   device.setSeed(values.seed);
@@ -47,7 +60,9 @@ async function main(): Promise<void> {
   say(`${parameters} parameters on ${device}; ${corpus.train.length} characters, ${corpus.alphabet.length} different`);
   say(`held-out perplexity of counting characters ${baseline.unigram.toFixed(2)}, pairs ${baseline.bigram.toFixed(2)}`);
 
-  const { curve, steps, seconds } = await train(model, vars, corpus);
+  const { curve, steps, seconds } = await train(model, vars, corpus, communicator);
+  if (ownRank) return;
+  await endRanks(ranks);
   const perplexity = Math.exp(await meanLoss(model, windows(corpus.heldOut, MODEL.context, BATCH)));
   const sample = await write(model, corpus.alphabet, 'Once upon a time', 300);
 
@@ -67,8 +82,11 @@ async function main(): Promise<void> {
   }
 }
 
-async function train(model: CharModel, vars: nn.VarMap, { train: text, heldOut }: Corpus) {
+async function train(model: CharModel, vars: nn.VarMap, { train: text, heldOut }: Corpus, group?: core.Communicator) {
   const [total, limitMs] = [values.steps, values.minutes * 60_000];
+  const together = group && new nn.DistributedDataParallel(vars.allVars(), group);
+  // Every rank draws the places of the whole batch, and reads its own.
+  const [rank, part] = [group?.rank ?? 0, BATCH / (group?.size ?? 1)];
   using optimizer = new nn.AdamW(vars.allVars(), { weightDecay: 0.1, beta2: 0.99 });
   const schedule = nn.warmup(
     WARMUP,
@@ -85,8 +103,10 @@ async function train(model: CharModel, vars: nn.VarMap, { train: text, heldOut }
     optimizer.learningRate = schedule(Math.max(step, total * (elapsed / limitMs)));
     const starts = Array.from({ length: BATCH }, () => Math.floor(random() * (text.length - MODEL.context - 1)));
     const next = scope(() => {
-      const error = lossOf(model, batchAt(text, starts, MODEL.context));
+      const own = starts.slice(rank * part, (rank + 1) * part);
+      const error = lossOf(model, batchAt(text, own, MODEL.context));
       const grads = error.backward();
+      together?.averageGradients(grads);
       nn.clipGradNorm(grads, optimizer.vars, 1);
       optimizer.step(grads);
       return sum.add(error.detach());
@@ -95,6 +115,8 @@ async function train(model: CharModel, vars: nn.VarMap, { train: text, heldOut }
     sum = next;
     if (++step % REPORT !== 0 && step !== total) continue;
     const since = step - (curve.train.at(-1)?.step ?? 0);
+    const failure = group?.failure();
+    if (failure) throw failure;
     curve.train.push({ step, loss: Number(await sum.toScalar()) / since });
     curve.heldOut.push({ step, loss: await meanLoss(model, windows(heldOut, MODEL.context, BATCH, GLIMPSE)) });
     sum.dispose();

@@ -119,6 +119,8 @@ export {
   constantLr,
   cosineAnnealingLr,
   cosineAnnealingWarmRestarts,
+  type DataParallelOptions,
+  DistributedDataParallel,
   exponentialLr,
   GradAccumulator,
   type GradAccumulatorOptions,

@@ -6,7 +6,8 @@ import type { Optimizer } from './optimizer';
 
 const GRADS = kinds.kind((value) => value instanceof GradStore, 'give what backward gave');
 
-function checkGradients(op: string, grads: unknown, vars: unknown): void {
+/** @throws CandleError INVALID_ARGUMENT for what is no store of gradients, or no list of variables */
+export function checkGradients(op: string, grads: unknown, vars: unknown): void {
   kinds.check(op, 'grads', grads, GRADS);
   kinds.check(op, 'vars', vars, kinds.TENSORS);
 }

@@ -1,5 +1,6 @@
 /** Optimisers, schedules and gradient helpers: candle-nn's `optim` (optim.rs) and what PyTorch has beside it. */
 export { Adam, AdamW, type ParamsAdam, type ParamsAdamW } from './adam';
+export { type DataParallelOptions, DistributedDataParallel } from './data-parallel';
 export { clipGradNorm, clipGradValue, GradAccumulator, type GradAccumulatorOptions } from './gradients';
 export { Lion, type LionParams } from './lion';
 export { Optimizer } from './optimizer';
