@@ -58,6 +58,7 @@ export const SECTIONS: Section[] = [
     text: 'Run',
     items: entries({
       '/guide/deploying': 'Bundling and deploying',
+      '/deploying': 'Replicas and offline batches',
       '/guide/troubleshooting-rocm': 'Troubleshooting ROCm',
       '/guide/faq': 'Questions',
       '/switches': 'Switches',

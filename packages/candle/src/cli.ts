@@ -4,6 +4,7 @@
  */
 import { Command, CommanderError } from 'commander';
 import { version } from '../package.json';
+import { batchCommand } from './commands/batch';
 import { benchCommand } from './commands/bench';
 import { chatCommand } from './commands/chat';
 import { devicesCommand } from './commands/devices';
@@ -25,6 +26,7 @@ const program = new Command('candle')
 for (const make of [
   runCommand,
   serveCommand,
+  batchCommand,
   chatCommand,
   embedCommand,
   pullCommand,

@@ -7,7 +7,7 @@ import { pageFile } from './page';
 import { chatCompletions } from './routes/chat';
 import { completions } from './routes/completions';
 import { embeddings } from './routes/embeddings';
-import { health, metrics } from './routes/health';
+import { health, live, metrics, ready } from './routes/health';
 import { listModels, oneModel } from './routes/models';
 import { responses } from './routes/responses';
 import { detokenize, tokenize } from './routes/tokenize';
@@ -33,6 +33,10 @@ export interface Server {
   /** Answers a request. It never rejects: what goes wrong is a response. It needs no `this`. */
   readonly fetch: (request: Request, environment?: RequestEnvironment) => Promise<Response>;
   readonly stats: ServerStats;
+  /** Settles when the models of `preload` are loaded, at once without it; rejects with why one could not be loaded. */
+  readonly ready: Promise<void>;
+  /** `/ready` says 503 from here on, and answers close their connections, so that balancers send requests elsewhere. */
+  drain(): void;
   /**
    * Refuses new requests with 503, waits for those under way, ends the rest after `timeoutMs` (default 30,000), and unloads
    * the models that the server has loaded. Repeated calls wait for the same end.
@@ -45,6 +49,8 @@ type Handler = (service: Service, job: Job, name: string) => Response | Promise<
 
 const GET: Readonly<Record<string, Handler>> = {
   '/health': health,
+  '/ready': ready,
+  '/live': live,
   '/metrics': metrics,
   '/v1/models': listModels,
   // Names may hold slashes.
@@ -59,7 +65,7 @@ const POST: Readonly<Record<string, Handler>> = {
   '/detokenize': detokenize,
 };
 /** Answered without a key, and while the server closes. */
-const OPEN = new Set(['/health']);
+const OPEN = new Set(['/health', '/ready', '/live']);
 
 /**
  * An OpenAI-compatible server over models in this process.
@@ -80,6 +86,7 @@ export function createServer(options: ServerOptions): Server {
     job.status = c.res.status;
     c.header('x-request-id', job.id);
     c.header('x-content-type-options', 'nosniff');
+    if (service.isDraining) c.header('connection', 'close');
     if (!job.streams) job.end();
   };
 
@@ -140,6 +147,8 @@ export function createServer(options: ServerOptions): Server {
       const models = pool.list().map(({ name, state }) => ({ name, state }));
       return { requests: active, running: queue.running, waiting: queue.waiting, models };
     },
+    ready: service.ready,
+    drain: () => service.drain(),
     close: ({ timeoutMs = 30_000 } = {}) => service.close(timeoutMs),
   };
 }

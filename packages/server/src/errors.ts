@@ -21,6 +21,8 @@ export interface ApiErrorDetails {
   /** Seconds after which the same request may succeed. */
   retryAfter?: number;
   headers?: Record<string, string>;
+  /** For whoever runs the server; no client is told. */
+  cause?: unknown;
 }
 
 /** What a client is told: a status and the body that OpenAI's clients expect. The message holds nothing of this machine. */
@@ -33,9 +35,9 @@ export class ApiError extends CandleError {
   constructor(
     readonly status: number,
     message: string,
-    { code = CODES[status] ?? 'server_error', param, retryAfter, headers = {} }: ApiErrorDetails = {},
+    { code = CODES[status] ?? 'server_error', param, retryAfter, headers = {}, cause }: ApiErrorDetails = {},
   ) {
-    super(code, message);
+    super(code, message, cause === undefined ? undefined : { cause });
     this.param = param;
     this.retryAfter = retryAfter;
     this.headers = headers;

@@ -176,6 +176,19 @@ export class ModelPool {
     }
   }
 
+  /** Loads the models one after the other, those that have room beside each other. @throws why one could not be loaded */
+  async preload(): Promise<void> {
+    let total = 0;
+    for (const { name, bytes } of this.entries.values()) {
+      total += bytes;
+      if (total > this.limits.maxModelBytes) return;
+      const lease = await this.acquire(name, this.stopped.signal).catch((error: ApiError) => {
+        throw error.cause ?? error;
+      });
+      lease.release();
+    }
+  }
+
   /** Unloads what this pool has loaded; leases must be over. */
   async close(): Promise<void> {
     this.stopped.abort(new ApiError(503, 'The server is closing.', { retryAfter: 5 }));
@@ -259,9 +272,7 @@ export class ModelPool {
       throw new ApiError(
         500,
         `The model ${JSON.stringify(entry.name)} could not be loaded; the server's log has the cause.`,
-        {
-          code: 'model_load_failed',
-        },
+        { code: 'model_load_failed', cause: error },
       );
     } finally {
       entry.loading = undefined;

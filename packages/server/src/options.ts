@@ -41,6 +41,11 @@ export interface ServerOptions {
   maxModelBytes?: number;
   /** Milliseconds after which a model that nobody asks for is unloaded. Default: never. */
   unloadAfterMs?: number;
+  /**
+   * Loads the models at once, in their order as far as `maxModelBytes` allows, and not with their first requests; `/ready`
+   * says 503 until they are there. Default false.
+   */
+  preload?: boolean;
   /** The page to chat in at `/`. Default true. */
   page?: boolean;
   /**
@@ -114,6 +119,7 @@ const OPTIONS = {
     (value) => value === Number.POSITIVE_INFINITY || (isFrom(value, 1) && (value as number) <= MAX_MS),
     `milliseconds from 1 to ${MAX_MS}, or Infinity`,
   ],
+  preload: [(value) => typeof value === 'boolean', 'true or false'],
   page: [(value) => typeof value === 'boolean', 'true or false'],
   clientOf: callback,
   onLog: callback,
@@ -143,6 +149,7 @@ export function resolveOptions(options: ServerOptions): ResolvedOptions {
     maxChoices: options.maxChoices ?? 32,
     maxModelBytes: options.maxModelBytes ?? Number.POSITIVE_INFINITY,
     unloadAfterMs: options.unloadAfterMs ?? Number.POSITIVE_INFINITY,
+    preload: options.preload ?? false,
     page: options.page ?? true,
   };
 }

@@ -1,6 +1,7 @@
 /** The server on a port of this machine, in Node. */
 import type { Server as HttpServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { createAdaptorServer } from '@hono/node-server';
 import { checkOptions } from '@x/engine';
 import { createServer, type Server } from './create-server';
@@ -22,6 +23,11 @@ export interface RunningServer extends Server {
   readonly url: string;
   readonly host: string;
   readonly port: number;
+  /**
+   * As {@link Server.close}, after `drainMs` (default 0) in which `/ready` says 503 and requests are still taken: balancers
+   * look only now and then.
+   */
+  close(options?: { timeoutMs?: number; drainMs?: number }): Promise<void>;
 }
 
 const DEFAULT_PORT = 8080;
@@ -78,6 +84,8 @@ export async function serve({
     get stats() {
       return server.stats;
     },
+    ready: server.ready,
+    drain: server.drain,
     host,
     port: actual,
     url: `http://${host.includes(':') ? `[${host}]` : host}:${actual}`,
@@ -113,8 +121,14 @@ async function listen(http: HttpServer, host: string, port: number): Promise<voi
   }
 }
 
-/** Takes no new connections, lets requests end, and drops what is left. */
-async function shut(http: HttpServer, server: Server, options: { timeoutMs?: number } | undefined): Promise<void> {
+/** Lets balancers know, takes no new connections, lets requests end, and drops what is left. */
+async function shut(
+  http: HttpServer,
+  server: Server,
+  { drainMs = 0, ...options }: { timeoutMs?: number; drainMs?: number } = {},
+): Promise<void> {
+  server.drain();
+  if (drainMs > 0) await sleep(drainMs);
   const stopped = new Promise<void>((resolve) => {
     http.close(() => resolve());
   });

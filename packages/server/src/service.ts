@@ -27,7 +27,11 @@ export class Service {
   readonly pool: ModelPool;
   readonly queue: FairQueue;
   readonly metrics = new Metrics();
+  /** Settles when the models that are to be there from the beginning are. */
+  readonly ready: Promise<void>;
   private readonly jobs = new Set<Job>();
+  private loading: 'loading' | 'failed' | 'ready' = 'loading';
+  private draining = false;
   private closing: Promise<void> | undefined;
   private idle: (() => void) | undefined;
 
@@ -36,14 +40,39 @@ export class Service {
     this.pool = new ModelPool(options.models, options, (error) =>
       this.log({ id: '', method: '', route: 'load', status: 500, ms: 0, error }),
     );
+    this.ready = options.preload ? this.pool.preload() : Promise.resolve();
+    if (!options.preload) this.loading = 'ready';
+    this.ready.then(
+      () => {
+        this.loading = 'ready';
+      },
+      () => {
+        this.loading = 'failed';
+      },
+    );
   }
 
   get active(): number {
     return this.jobs.size;
   }
 
+  get isDraining(): boolean {
+    return this.draining;
+  }
+
   get isClosing(): boolean {
     return this.closing !== undefined;
+  }
+
+  /** Whether requests should come here, and why not. */
+  get readiness(): 'loading' | 'failed' | 'ready' | 'draining' | 'closing' {
+    if (this.isClosing) return 'closing';
+    return this.draining ? 'draining' : this.loading;
+  }
+
+  /** Requests should go elsewhere from here on; those that come are still answered. */
+  drain(): void {
+    this.draining = true;
   }
 
   /** A job for a request. Whoever calls ends it, unless it `streams`. */

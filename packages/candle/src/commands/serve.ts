@@ -1,13 +1,12 @@
 /** `candle serve MODEL...`: models over HTTP in OpenAI's form, and a page to chat in, until Ctrl-C. */
-import { existsSync, readFileSync } from 'node:fs';
 import { Device } from '@x/core';
-import { type LogEntry, type ModelFile, modelName, type RunningServer, ServerError, serve } from '@x/server';
+import { type LogEntry, type RunningServer, serve } from '@x/server';
 import { Command } from 'commander';
 import '@x/rocm-backend';
 import { Interrupted, interruptible } from '../interrupt';
-import { localModel } from '../model-source';
 import { decimal, someText, wholeNumber } from '../option-values';
 import { guarded, paint, printJson, UsageError } from '../output';
+import { servedModels, textOf } from '../served-models';
 
 interface ServeCommandOptions {
   host: string;
@@ -27,6 +26,8 @@ interface ServeCommandOptions {
   maxTokens?: number;
   modelMemory?: number;
   unloadAfter?: number;
+  preload?: boolean;
+  drain: number;
   shutdownTimeout: number;
   page: boolean;
   log?: boolean;
@@ -60,6 +61,13 @@ export function serveCommand(): Command {
       decimal({ from: 0, to: 1e6, above: true }),
     )
     .option('--unload-after <seconds>', 'without a request, a model goes', decimal({ from: 0, to: 2e6, above: true }))
+    .option('--preload', 'load the models at once; /ready says 503 until they are there')
+    .option(
+      '--drain <seconds>',
+      'after Ctrl-C: /ready says 503 and requests are still taken',
+      decimal({ from: 0, to: 1e6 }),
+      0,
+    )
     .option('--shutdown-timeout <seconds>', 'for requests under way after Ctrl-C', decimal({ from: 0, to: 1e6 }), 30)
     .option('--no-page', 'leave out the page to chat in')
     .option('--log', 'a line for each request on standard error')
@@ -74,20 +82,9 @@ async function run(names: readonly string[], options: ServeCommandOptions, signa
   if (names.length + embedding.length === 0)
     throw new UsageError('there is no model to serve. Give a .gguf file, a model directory or hf:org/repo.');
   const device = options.device === 'auto' ? await Device.auto() : Device.parse(options.device);
-  const chatTemplate = options.chatTemplate === undefined ? undefined : templateOf(options.chatTemplate);
-  const adapters = adaptersOf(options.lora, names.length);
-  const models = await modelFiles(
-    names,
-    (path) => ({ path, options: { device, maxContext: options.context, chatTemplate, adapters } }),
-    { json, signal },
-  );
-  const embedders = await modelFiles(embedding, (path) => ({ path, kind: 'embedding', options: { device } }), {
-    json,
-    signal,
-  });
-  for (const name of Object.keys(embedders)) if (name in models) throw twice(name);
+  const models = await servedModels({ ...options, models: names, embedding, device }, { json, signal });
   const server = await serve({
-    models: { ...models, ...embedders },
+    models,
     host,
     port,
     apiKey: keysOf(options),
@@ -99,55 +96,32 @@ async function run(names: readonly string[], options: ServeCommandOptions, signa
     maxTokens,
     maxModelBytes: modelMemory === undefined ? undefined : Math.max(1, Math.floor(modelMemory * 1e9)),
     unloadAfterMs: unloadAfter === undefined ? undefined : unloadAfter * 1000,
+    preload: options.preload,
     page: options.page,
     onLog: (entry) => log(entry, options.log === true),
   });
   tell(server, device, json);
-  await new Promise<void>((resolve) => {
-    if (signal.aborted) resolve();
-    signal.addEventListener('abort', () => resolve(), { once: true });
-  });
+  try {
+    await Promise.race([server.ready.then(() => never), ended(signal)]);
+  } catch (error) {
+    await server.close({ timeoutMs: 0 });
+    throw error;
+  }
   const { requests } = server.stats;
   if (requests > 0 && signal.reason instanceof Interrupted)
     process.stderr.write(
       `waiting for ${requests} requests, at most ${options.shutdownTimeout} s; Ctrl-C again ends at once\n`,
     );
-  await server.close({ timeoutMs: options.shutdownTimeout * 1000 });
+  await server.close({ timeoutMs: options.shutdownTimeout * 1000, drainMs: options.drain * 1000 });
 }
 
-async function modelFiles(
-  names: readonly string[],
-  describe: (path: string) => ModelFile,
-  download: { json: boolean | undefined; signal: AbortSignal },
-): Promise<Record<string, ModelFile>> {
-  const files: Record<string, ModelFile> = {};
-  for (const text of names) {
-    const [, given, path] = /^([^=/\\]+)=(.+)$/.exec(text) ?? [undefined, undefined, text];
-    const name = given ?? modelName(path);
-    if (name in files) throw twice(name);
-    files[name] = describe(await localModel(path, download));
-  }
-  return files;
-}
+const never = new Promise<never>(() => {});
 
-/** Adapters by name, of `--lora`. */
-function adaptersOf(list: readonly string[] | undefined, models: number): Record<string, string> | undefined {
-  if (list === undefined) return undefined;
-  if (models !== 1)
-    throw new UsageError(`--lora is of one model, and there are ${models}. Serve the others elsewhere.`);
-  const adapters: Record<string, string> = {};
-  for (const text of list) {
-    const [, name, path] = /^([^=/\\]+)=(.+)$/.exec(text) ?? [];
-    if (name === undefined) throw new UsageError(`--lora: ${text} has no name. Give NAME=PATH.`);
-    if (name in adapters) throw twice(name);
-    if (!existsSync(path)) throw new UsageError(`--lora: there is no ${path}. Give a folder of PEFT or a .gguf file.`);
-    adapters[name] = path;
-  }
-  return adapters;
-}
-
-function twice(name: string): UsageError {
-  return new UsageError(`two models are called ${name}. Give one of them another name: NAME=PATH.`);
+function ended(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    signal.addEventListener('abort', () => resolve(), { once: true });
+  });
 }
 
 function keysOf({ apiKey, apiKeyFile }: ServeCommandOptions): string[] | undefined {
@@ -157,18 +131,6 @@ function keysOf({ apiKey, apiKeyFile }: ServeCommandOptions): string[] | undefin
     .filter((key) => key !== '');
   if (keys.length === 0) throw new UsageError(`${apiKeyFile} holds no key. Give a file with a key on each line.`);
   return apiKey === undefined ? keys : [apiKey, ...keys];
-}
-
-function templateOf(option: string): string {
-  return option === 'chatml' ? option : textOf(option);
-}
-
-function textOf(path: string): string {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch (cause) {
-    throw new ServerError('INVALID_OPTION', `${path} cannot be read: ${(cause as Error).message}.`, { cause });
-  }
 }
 
 function tell(server: RunningServer, device: Device, json: boolean | undefined): void {

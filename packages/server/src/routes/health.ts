@@ -1,4 +1,4 @@
-/** `GET /health` for balancers, `GET /metrics` for Prometheus. */
+/** `GET /health`, `/ready` and `/live` for balancers and whatever starts servers again, `GET /metrics` for Prometheus. */
 import type { Gauge } from '../metrics';
 import type { Service } from '../service';
 
@@ -6,6 +6,17 @@ import type { Service } from '../service';
 export function health(service: Service): Response {
   const status = service.isClosing ? 'closing' : 'ok';
   return Response.json({ status }, { status: service.isClosing ? 503 : 200 });
+}
+
+/** 200 while requests should come: not before the models of `preload` are loaded, nor while the server drains or closes. */
+export function ready(service: Service): Response {
+  const status = service.readiness;
+  return Response.json({ status }, { status: status === 'ready' ? 200 : 503 });
+}
+
+/** 200 as long as anything is answered at all, also while the server closes: one that does not answer is to be ended. */
+export function live(): Response {
+  return Response.json({ status: 'ok' });
 }
 
 export function metrics(service: Service): Response {

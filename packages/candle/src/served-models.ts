@@ -1,0 +1,84 @@
+/** Models of the commands that serve: which files, under which names, with which options. */
+import { existsSync, readFileSync } from 'node:fs';
+import type { Device } from '@x/core';
+import { type ModelFile, modelName, ServerError } from '@x/server';
+import type { DownloadOptions } from './download';
+import { localModel } from './model-source';
+import { UsageError } from './output';
+
+export interface ServedModelOptions {
+  /** Names of models that make texts, each a path or NAME=PATH. */
+  models: readonly string[];
+  /** Those that make vectors. */
+  embedding?: readonly string[];
+  /** NAME=PATH of adapters of the one model. */
+  lora?: readonly string[];
+  device: Device;
+  context?: number;
+  chatTemplate?: string;
+}
+
+/** @throws UsageError for names that do not fit; HubError for what cannot be downloaded */
+export async function servedModels(
+  { models, embedding = [], lora, device, context, chatTemplate }: ServedModelOptions,
+  download: DownloadOptions,
+): Promise<Record<string, ModelFile>> {
+  const template = chatTemplate === undefined ? undefined : templateOf(chatTemplate);
+  const adapters = adaptersOf(lora, models.length);
+  const texts = await modelFiles(
+    models,
+    (path) => ({ path, options: { device, maxContext: context, chatTemplate: template, adapters } }),
+    download,
+  );
+  const vectors = await modelFiles(embedding, (path) => ({ path, kind: 'embedding', options: { device } }), download);
+  for (const name of Object.keys(vectors)) if (name in texts) throw twice(name);
+  return { ...texts, ...vectors };
+}
+
+async function modelFiles(
+  names: readonly string[],
+  describe: (path: string) => ModelFile,
+  download: DownloadOptions,
+): Promise<Record<string, ModelFile>> {
+  const files: Record<string, ModelFile> = {};
+  for (const text of names) {
+    const [, given, path] = /^([^=/\\]+)=(.+)$/.exec(text) ?? [undefined, undefined, text];
+    const name = given ?? modelName(path);
+    if (name in files) throw twice(name);
+    files[name] = describe(await localModel(path, download));
+  }
+  return files;
+}
+
+/** Adapters by name, of `--lora`. */
+function adaptersOf(list: readonly string[] | undefined, models: number): Record<string, string> | undefined {
+  if (list === undefined) return undefined;
+  if (models !== 1)
+    throw new UsageError(`--lora is of one model, and there are ${models}. Serve the others elsewhere.`);
+  const adapters: Record<string, string> = {};
+  for (const text of list) {
+    const [, name, path] = /^([^=/\\]+)=(.+)$/.exec(text) ?? [];
+    if (name === undefined) throw new UsageError(`--lora: ${text} has no name. Give NAME=PATH.`);
+    if (name in adapters) throw twice(name);
+    if (!existsSync(path)) throw new UsageError(`--lora: there is no ${path}. Give a folder of PEFT or a .gguf file.`);
+    adapters[name] = path;
+  }
+  return adapters;
+}
+
+function twice(name: string): UsageError {
+  return new UsageError(`two models are called ${name}. Give one of them another name: NAME=PATH.`);
+}
+
+function templateOf(option: string): string {
+  return option === 'chatml' ? option : textOf(option);
+}
+
+/** @throws ServerError INVALID_OPTION */
+export function textOf(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (cause) {
+    throw new ServerError('INVALID_OPTION', `${path} cannot be read: ${(cause as Error).message}.`, { cause });
+  }
+}
