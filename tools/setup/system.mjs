@@ -1,5 +1,5 @@
 // System packages: a clang with the AMD and host targets, its linker, AMD's device libraries, a C++ compiler for the addon,
-// and for the tests the disassembler of that clang, a browser, and a server for queues.
+// and for the tests the disassembler of that clang, a browser, a server for queues, and a gateway.
 // Installed with apt when root on Debian or Ubuntu; otherwise the exact command is printed.
 import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
@@ -18,12 +18,14 @@ export function ensureSystemPackages({ purpose, targets }) {
   const required = missingPackages(targets, purpose);
   // For tests only. Debian's HIP runtime finds no device on most machines, but how that is reported is checked; with
   // OpenBLAS the products of the cpu device run through a real library; a browser runs the js device; Redis holds a queue
-  // (redis-tools has the server as redis-check-rdb, and starts none by itself). Without these their tests do less.
+  // (redis-tools has the server as redis-check-rdb, and starts none by itself), HAProxy stands before servers. Without these
+  // their tests do less.
   const optional = {
     libamdhip64: 'libamdhip64-5',
     libopenblas: 'libopenblas0-pthread',
     chromium: 'chromium',
     'redis-check-rdb': 'redis-tools',
+    haproxy: 'haproxy',
   };
   const absent = Object.keys(optional).filter((name) => !(name.startsWith('lib') ? hasLibrary(name) : has(name)));
   const wanted = purpose === 'test' && isDebian() ? absent.map((name) => optional[name]) : [];
