@@ -41,7 +41,6 @@ export async function buildReference(out: string): Promise<void> {
     // Types are checked by the check `types`.
     skipErrorChecking: true,
     validation: { invalidLink: true, notExported: false, notDocumented: false },
-    treatValidationWarningsAsErrors: true,
     navigationLinks: { Guide: '/guide/install' },
     logLevel: 'Warn',
   });
