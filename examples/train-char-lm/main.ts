@@ -42,8 +42,8 @@ async function main(): Promise<void> {
   if (names && BATCH % names.length !== 0)
     throw new Error(`a batch of ${BATCH} does not go into ${names.length} parts`);
   const rank = ownRank?.rank ?? 0;
-  const name = names?.[rank] ?? values.device;
-  const device = name ? Device.parse(name) : await Device.auto();
+  const devices = names?.map((name) => Device.parse(name));
+  const device = devices?.[rank] ?? (values.device ? Device.parse(values.device) : await Device.auto());
   // The first rank is this thread; it starts the others.
   const ranks =
     names && !ownRank ? startRanks(new URL(import.meta.url), core.Communicator.uniqueId(device), names.length) : [];

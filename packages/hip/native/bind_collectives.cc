@@ -1,5 +1,8 @@
 // Groups of ranks for JavaScript: joining, which waits on a libuv worker, and the calls, each of which enqueues.
 #include <cstring>
+#include <future>
+#include <system_error>
+#include <thread>
 
 #include "addon.h"
 #include "collectives.h"
@@ -20,38 +23,18 @@ Napi::Value groupId(const Napi::CallbackInfo& info) {
   return out;
 }
 
-// One rank on its way into a group. Raw Node-API for the reason that bind_waits.cc gives.
+// One rank on its way into a group, on a thread of its own: those of libuv are few, and all ranks of a process may wait for the
+// last one at the same time.
 struct Joining {
-  napi_env env = nullptr;
   Device* device = nullptr;
-  Context context = nullptr;
   napi_deferred deferred = nullptr;
-  napi_async_work work = nullptr;
+  napi_threadsafe_function finish = nullptr;
   GroupMember member;
   std::unique_ptr<Communicator> made;
   FailureInfo failure;
 };
 
-void joinOnWorker(napi_env, void* data) {
-  Joining* joining = static_cast<Joining*>(data);
-  Device& device = *joining->device;
-  try {
-    const Status status = device.table().makeCurrent(joining->context);
-    if (status != 0) {
-      joining->failure = device.describe(Call::MakeCurrent, status, device.table().failureDetail());
-      return;
-    }
-    joining->made = isHost(device) ? joinHostGroup(joining->member) : joinNcclGroup(isRocm(device), joining->member);
-  } catch (const HipFailure& failure) {
-    joining->failure = failure.info;
-  } catch (const std::bad_alloc&) {
-    joining->failure.code = "OUT_OF_MEMORY";
-    joining->failure.message = "the process ran out of host memory";
-  }
-}
-
-napi_value settle(Joining* joining) {
-  napi_env env = joining->env;
+napi_value settle(napi_env env, Joining* joining) {
   napi_value value = nullptr;
   if (joining->made) {
     const uint32_t id = joining->device->communicators.add(std::move(joining->made));
@@ -63,17 +46,36 @@ napi_value settle(Joining* joining) {
   return nullptr;
 }
 
-void finishOnMain(napi_env env, napi_status, void* data) {
+// On the environment's thread; without an environment when that ends first, and nobody is left to be told.
+void finishOnMain(napi_env env, napi_value, void*, void* data) {
   std::unique_ptr<Joining> joining(static_cast<Joining*>(data));
+  if (!env) return;
   Device& device = *joining->device;
-  napi_handle_scope scope = nullptr;
-  const bool scoped = napi_open_handle_scope(env, &scope) == napi_ok;
-  contained(env, [&] { return settle(joining.get()); });
-  if (scoped) napi_close_handle_scope(env, scope);
-  napi_delete_async_work(env, joining->work);
+  contained(env, [&] { return settle(env, joining.get()); });
+  napi_release_threadsafe_function(joining->finish, napi_tsfn_release);
   joining.reset();
   device.pending--;
   if (device.pending == 0 && device.closing) device.close();
+}
+
+// `ready` is set when the device is not looked at any more: the environment may end from then on.
+void joinOnThread(Joining* joining, std::promise<void> ready) {
+  const Platform platform = joining->device->platform();
+  const Status status = joining->device->table().makeCurrent(joining->device->context());
+  if (status != 0) joining->failure = joining->device->describe(Call::MakeCurrent, status, "");
+  ready.set_value();
+  try {
+    if (status == 0) {
+      joining->made = platform == Platform::Host ? joinHostGroup(joining->member)
+                                                 : joinNcclGroup(platform == Platform::Rocm, joining->member);
+    }
+  } catch (const HipFailure& failure) {
+    joining->failure = failure.info;
+  } catch (const std::exception& error) {
+    joining->failure.code = "OUT_OF_MEMORY";
+    joining->failure.message = std::string("joining a group of ranks: ") + error.what();
+  }
+  if (napi_call_threadsafe_function(joining->finish, joining, napi_tsfn_blocking) != napi_ok) delete joining;
 }
 
 // groupJoin(device, id, rank, size, timeoutMs) => Promise<communicator>
@@ -90,20 +92,31 @@ Napi::Value groupJoin(const Napi::CallbackInfo& info) {
   joining->member.rank = int(u32(info, 2));
   joining->member.size = int(u32(info, 3));
   joining->member.timeoutMs = int(u32(info, 4));
-  joining->env = info.Env();
   joining->device = &device;
-  joining->context = device.context();
+  napi_env env = info.Env();
   napi_value promise = nullptr;
   napi_value name = nullptr;
-  const bool queued = napi_create_promise(info.Env(), &joining->deferred, &promise) == napi_ok &&
-                      napi_create_string_utf8(info.Env(), "x-hip-join", NAPI_AUTO_LENGTH, &name) == napi_ok &&
-                      napi_create_async_work(info.Env(), nullptr, name, joinOnWorker, finishOnMain, joining.get(),
-                                             &joining->work) == napi_ok &&
-                      napi_queue_async_work(info.Env(), joining->work) == napi_ok;
-  if (!queued) invalidArgument(device.platformText(), "a promise could not be created");
+  const bool made = napi_create_promise(env, &joining->deferred, &promise) == napi_ok &&
+                    napi_create_string_utf8(env, "x-hip-join", NAPI_AUTO_LENGTH, &name) == napi_ok &&
+                    napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, nullptr, nullptr,
+                                                    finishOnMain, &joining->finish) == napi_ok;
+  if (!made) invalidArgument(device.platformText(), "a promise could not be created");
+  std::promise<void> ready;
+  std::future<void> isReady = ready.get_future();
+  try {
+    std::thread(joinOnThread, joining.get(), std::move(ready)).detach();
+  } catch (const std::system_error&) {
+    napi_release_threadsafe_function(joining->finish, napi_tsfn_abort);
+    FailureInfo failure;
+    failure.code = "OUT_OF_MEMORY";
+    failure.platform = device.platformText();
+    failure.message = "no thread to join a group of ranks on. End other work of this process";
+    throw HipFailure{std::move(failure)};
+  }
   device.pending++;
   (void)joining.release();
-  return Napi::Value(info.Env(), promise);
+  isReady.wait();
+  return Napi::Value(env, promise);
 }
 
 Communicator& communicatorArg(const Napi::CallbackInfo& info, Device& device) {

@@ -225,11 +225,7 @@ class Meeting {
       if (socket.fd() < 0) continue;
       (void)fcntl(socket.fd(), F_SETFD, FD_CLOEXEC);
       Hello hello;
-      // A stranger who says nothing must not hold up the others for long.
-      pollfd polled = {socket.fd(), POLLIN, 0};
-      if (poll(&polled, 1, 1000) != 1) continue;
-      if (recv(socket.fd(), &hello, sizeof hello, MSG_WAITALL) != ssize_t(sizeof hello)) continue;
-      if (hello.secret != name_.secret) continue;
+      if (!heard(socket.fd(), &hello, sizeof hello) || hello.secret != name_.secret) continue;
       if (hello.size != member_.size) {
         refuse("RANKS_DIFFER", "rank " + std::to_string(hello.rank) + " came to a group of " + std::to_string(hello.size) +
                                    " ranks, rank " + std::to_string(member_.rank) + " to one of " + std::to_string(member_.size));
@@ -240,6 +236,21 @@ class Meeting {
       set(hello.rank, std::move(socket));
       return hello;
     }
+  }
+
+  // A stranger who says little or nothing must not hold up the others for long.
+  static bool heard(int socket, void* data, size_t bytes) {
+    const auto deadline = Clock::now() + std::chrono::seconds(1);
+    size_t done = 0;
+    while (done < bytes) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+      pollfd polled = {socket, POLLIN, 0};
+      if (left <= 0 || poll(&polled, 1, int(left)) != 1) return false;
+      const ssize_t got = recv(socket, static_cast<char*>(data) + done, bytes - done, MSG_DONTWAIT);
+      if (got <= 0) return false;
+      done += size_t(got);
+    }
+    return true;
   }
 
   // The one who listens may come later than the one who calls.

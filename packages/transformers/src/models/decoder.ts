@@ -2,13 +2,14 @@
  * A stack of decoder layers between an embedding and a head: what all causal models have in common. The layers are an
  * architecture's own (llama.ts, qwen3.ts, ...).
  */
-import { type Device, DisposedError, scope, type Tensor } from '@x/core';
+import { type Device, DisposedError, scope, Tensor } from '@x/core';
 import type { Module } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
 import { unsupported } from '../config/problems';
 import { readsOf } from '../weights/linear-group';
 import type { LoraSites } from '../weights/lora';
 import { inDtype, project } from '../weights/q-linear';
+import { type Stage, stageOf } from '../weights/shard';
 import type { Weights } from '../weights/weights';
 import type { Angles, Rotation } from './attention';
 import type {
@@ -72,14 +73,19 @@ interface Parts {
   /** Of what goes into the head. */
   activations: Weights['activations'];
   lora: LoraSites;
-  embed: Module;
+  /** Where ranks have layers: this one's. */
+  stage: Stage | undefined;
+  /** On the rank that has the first layer; so are `places`. */
+  embed: Module | undefined;
   /** Embeddings of positions. */
   places: Module | undefined;
   options: HeadOptions;
   rotations: readonly Rotation[];
-  layers: readonly DecoderLayer[];
-  norm: Module;
-  head: Module;
+  /** Undefined for those of other ranks. */
+  layers: readonly (DecoderLayer | undefined)[];
+  /** On the rank that has the last layer; so is the head. */
+  norm: Module | undefined;
+  head: Module | undefined;
 }
 
 export class Decoder implements CausalModel {
@@ -96,8 +102,8 @@ export class Decoder implements CausalModel {
     this.device = device;
     const { numKvHeads, headDim } = config;
     const usual = { kvHeads: numKvHeads, keyDim: headDim, valueDim: headDim };
-    this.stateLayouts = parts.layers.map(({ stateLayout }) => stateLayout);
-    this.kvLayouts = parts.layers.map(({ stateLayout, kvLayout = usual }) => (stateLayout ? undefined : kvLayout));
+    this.stateLayouts = parts.layers.map((layer) => layer?.stateLayout);
+    this.kvLayouts = parts.layers.map((layer) => (!layer || layer.stateLayout ? undefined : (layer.kvLayout ?? usual)));
   }
 
   /** Reads all weights. What was read is given back when it fails. */
@@ -110,18 +116,28 @@ export class Decoder implements CausalModel {
     try {
       const { hiddenSize, vocabSize } = config;
       const { norm: kind = 'rms', learntPositions: length, outputNorm = 'output_norm' } = options;
-      const table = await source.embedding('token_embd', vocabSize, hiddenSize);
-      const embed = own(table.lookup);
-      const places = length && own((await source.embedding('position_embd', length, hiddenSize)).lookup);
-      const layers: DecoderLayer[] = [];
-      for (let i = 0; i < config.numLayers; i++) layers.push(own(await options.layer(i, own)));
-      const norm = own(await normOf(source, kind, outputNorm, config));
+      const stage = stageOf(source.shard, config.numLayers);
+      const { isFirst, isLast, layers: has } = stage ?? { isFirst: true, isLast: true, layers: undefined };
       // Checkpoints with tied embeddings may still hold a copy of the table under `output`; it is the same matrix.
-      const head = own(source.has('output') ? await source.head('output', vocabSize, hiddenSize) : table.asLinear());
+      const isTied = !source.has('output');
+      const table =
+        isFirst || (isLast && isTied) ? await source.embedding('token_embd', vocabSize, hiddenSize) : undefined;
+      const embed = table && own(table.lookup);
+      const places = isFirst && length && own((await source.embedding('position_embd', length, hiddenSize)).lookup);
+      const layers: (DecoderLayer | undefined)[] = [];
+      for (let i = 0; i < config.numLayers; i++) {
+        const isOwn = !has || (i >= has.start && i < has.start + has.count);
+        layers.push(isOwn ? own(await options.layer(i, own)) : undefined);
+      }
+      const norm = isLast ? own(await normOf(source, kind, outputNorm, config)) : undefined;
+      const head = isLast
+        ? own(isTied ? table!.asLinear() : await source.head('output', vocabSize, hiddenSize))
+        : undefined;
       const rotations = await options.rotations(own);
       return new Decoder(config, source.device, {
         activations: source.activations,
         lora: source.lora,
+        stage,
         embed,
         places: places || undefined,
         options,
@@ -142,14 +158,21 @@ export class Decoder implements CausalModel {
 
   *pass({ tokens, positions, outputs, lora: adapted }: Batch, kv: KvView): ForwardPass {
     this.checkAlive();
-    const { activations, lora, embed, places, options, rotations, layers, norm, head } = this.parts;
+    const { activations, lora, stage, embed, places, options, rotations, layers, norm, head } = this.parts;
     const { embeddingScale = 1, logitScale = 1, logitSoftcap } = options;
-    const parts = layers.reduce((sum, layer) => sum + (layer.feed ? 2 : 1), 0);
+    const { hiddenSize, vocabSize } = this.config;
+    // Those of other ranks have as many parts as this one's: all ranks take as many steps.
+    const usual = layers.find((layer) => layer)!;
+    const partsOf = (layer: DecoderLayer = usual) => (layer.feed ? 2 : 1);
+    const parts = layers.reduce((sum, layer) => sum + partsOf(layer), 0);
     const steps = parts + (outputs === 'none' ? 0 : 1);
     let taken = 0;
     const angles = rotations.map((rotation) => rotation.at(positions));
+    const communicator = stage?.shard.communicator;
     const embedded = scope(() => {
-      const rows = embed.forward(tokens);
+      // What the rank in front sends takes its place.
+      if (stage && !stage.isFirst) return Tensor.zeros([1], 'f32', this.device);
+      const rows = embed!.forward(tokens);
       const scaled = embeddingScale === 1 ? rows : rows.mul(embeddingScale);
       return places ? scaled.add(places.forward(positions)) : scaled;
     });
@@ -167,6 +190,15 @@ export class Decoder implements CausalModel {
     };
     try {
       for (const [i, layer] of layers.entries()) {
+        if (!layer) {
+          for (let part = partsOf(); part > 0; part--) yield { output: at.x, share: ++taken / steps };
+          continue;
+        }
+        if (stage && !stage.isFirst && i === stage.layers.start) {
+          const from = stage.shard.rank - 1;
+          at.x.dispose();
+          at = { x: communicator!.recv([tokens.dim(0), hiddenSize], 'f32', from) };
+        }
         const memory: LayerMemory = {
           get kv() {
             return kv.layer(i);
@@ -178,18 +210,30 @@ export class Decoder implements CausalModel {
         };
         yield then(() => layer.attend(at, angles, memory));
         if (layer.feed) yield then(() => layer.feed!(at));
+        if (stage && !stage.isLast && i === stage.layers.start + stage.layers.count - 1)
+          scope(() => communicator!.send(normed(at, undefined, 'f32').x, stage.shard.rank + 1));
       }
       if (outputs === 'none') return undefined;
       this.checkAlive();
-      if (outputs === 'hidden') return scope(() => normed(at, norm, 'f32').input as Tensor);
-      const logitsOf = () => {
+      const isHidden = outputs === 'hidden';
+      const result = () => {
+        if (isHidden) return normed(at, norm, 'f32').input as Tensor;
         const wanted = outputs === 'all' ? at : rowsAt(at, outputs);
-        const { input } = normed(wanted, norm, readsOf(head, activations));
-        const rows = inDtype(project(head, input, activations), 'f32');
+        const { input } = normed(wanted, norm, readsOf(head!, activations));
+        const rows = inDtype(project(head!, input, activations), 'f32');
         const logits = logitScale === 1 ? rows : rows.mul(logitScale);
         return logitSoftcap === undefined ? logits : logits.div(logitSoftcap).tanh().mul(logitSoftcap);
       };
-      return lora.during(adapted?.outputs, () => scope(logitsOf));
+      if (!stage) return lora.during(adapted?.outputs, () => scope(result));
+      // All ranks get what the last one has.
+      return scope(() => {
+        const rows = outputs === 'all' || isHidden ? tokens.dim(0) : outputs.dim(0);
+        const whole = stage.isLast
+          ? result().contiguous()
+          : Tensor.zeros([rows, isHidden ? hiddenSize : vocabSize], 'f32', this.device);
+        communicator!.broadcast(whole, stage.shard.size - 1);
+        return whole;
+      });
     } finally {
       for (const thing of [...tensors(at), ...angles]) thing.dispose();
     }

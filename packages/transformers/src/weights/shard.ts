@@ -7,6 +7,7 @@
 import { type Communicator, DeviceError, keep, scope, Tensor } from '@x/core';
 import { type Activations, type Module, OwningModule } from '@x/nn';
 import type { PartRange, QTensor } from '@x/quantized';
+import { TransformersError } from '../errors';
 import { type BlockLayer, takesBlocks } from './q-linear';
 
 /** The rank of a group whose part of the weights is read. Its communicator stays its owner's. */
@@ -15,15 +16,42 @@ export interface Shard {
   /** Ranks of the group. */
   readonly size: number;
   readonly communicator: Communicator;
+  /** What is shared: `tensors`, of every layer a part (the default), or whole `layers`, one behind the other. */
+  readonly split?: 'tensors' | 'layers';
+}
+
+/** The layers of a rank, where ranks have layers; its neighbours have those in front and behind. */
+export interface Stage {
+  readonly shard: Shard;
+  readonly layers: PartRange;
+  readonly isFirst: boolean;
+  readonly isLast: boolean;
+}
+
+/** @throws TransformersError `INVALID_OPTION` for more ranks than layers */
+export function stageOf(shard: Shard | undefined, layers: number): Stage | undefined {
+  if (shard?.split !== 'layers' || shard.size === 1) return undefined;
+  const { rank, size } = shard;
+  const own = shareOf({ ...shard, split: 'tensors' }, layers);
+  if (own) return { shard, layers: own, isFirst: rank === 0, isLast: rank === size - 1 };
+  throw new TransformersError(
+    'INVALID_OPTION',
+    `the model has ${layers} layers, which ${size} devices cannot share; give at most ${layers} devices.`,
+  );
 }
 
 /** This rank's part of so many things, of which each has a `unit` of elements that stay together; undefined where it has none to share. */
 export function shareOf(shard: Shard | undefined, count: number, unit = 1): PartRange | undefined {
-  if (!shard || shard.size === 1 || count % unit !== 0 || count / unit < shard.size) return undefined;
+  if (!isDivided(shard) || count % unit !== 0 || count / unit < shard.size) return undefined;
   const [first, end] = [shard.rank, shard.rank + 1].map(
     (rank) => Math.floor((rank * count) / unit / shard.size) * unit,
   );
   return { start: first, count: end - first };
+}
+
+/** Whether ranks have parts of tensors. */
+export function isDivided(shard: Shard | undefined): shard is Shard {
+  return shard !== undefined && shard.size > 1 && shard.split !== 'layers';
 }
 
 /** Heads of queries, and those of keys and values that they look at. */
@@ -42,7 +70,7 @@ export function headsOf(
   kvHeads: number,
   valid: (heads: PartRange) => boolean,
 ): HeadShare | undefined {
-  if (!shard || shard.size === 1 || heads % shard.size !== 0) return undefined;
+  if (!isDivided(shard) || heads % shard.size !== 0) return undefined;
   const { rank, size } = shard;
   const own = heads / size;
   const queries = { start: rank * own, count: own };

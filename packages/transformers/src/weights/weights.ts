@@ -14,7 +14,7 @@ import { HeadLinear } from './head-linear';
 import { type LinearGroup, StackedGroup, separateGroups } from './linear-group';
 import { LoraSites } from './lora';
 import { QLinear } from './q-linear';
-import { checkShard, type Shard, SharedHead, SharedTable, SummedLinear } from './shard';
+import { checkShard, isDivided, type Shard, SharedHead, SharedTable, SummedLinear } from './shard';
 import type { TensorNamePair } from './tensor-names';
 import { type ProgressListener, WeightFile } from './weight-file';
 
@@ -304,11 +304,11 @@ export class Weights {
 
   /** Rows of a table that this rank has: as many as the others, but for the last ranks; undefined for all. */
   private vocabulary(rows: number): PartRange | undefined {
-    const { rank, size } = this.shard ?? { rank: 0, size: 1 };
+    if (!isDivided(this.shard)) return undefined;
+    const { rank, size } = this.shard;
     const each = Math.ceil(rows / size);
-    return size === 1 || each * (size - 1) >= rows
-      ? undefined
-      : { start: rank * each, count: Math.min(each, rows - rank * each) };
+    if (each * (size - 1) >= rows) return undefined;
+    return { start: rank * each, count: Math.min(each, rows - rank * each) };
   }
 
   private sharedHead(layer: Module, { count: own }: PartRange, all: number): Module {
