@@ -1,7 +1,7 @@
 import type { Options } from 'tsup';
 
 /** What every package of the workspace is built with: ESM and CommonJS with types for both. */
-export function library(entry: string[] = ['src/index.ts'], extra: Options = {}): Options {
+export function library(entry: string[] | Record<string, string> = ['src/index.ts'], extra: Options = {}): Options {
   return {
     entry,
     format: ['esm', 'cjs'],

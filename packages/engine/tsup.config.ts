@@ -1,4 +1,5 @@
 import { defineConfig } from 'tsup';
 import { library } from '../../tsup.config.base';
 
-export default defineConfig(library());
+// The program of threads lies beside what starts them.
+export default defineConfig(library({ index: 'src/index.ts', worker: 'src/parallel/worker.ts' }));

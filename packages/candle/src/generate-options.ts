@@ -1,11 +1,11 @@
 /** Options of generating text, once for all commands: as flags, and by their names in a chat's `/set`. */
 import type { GenerateOptions } from '@x/engine';
 import { type Command, InvalidArgumentError } from 'commander';
+import { addDeviceFlags, type DeviceFlags } from './devices';
 import { type AdapterSource, adapterSource } from './merge-adapters';
 import { decimal, someText, wholeNumber } from './option-values';
 
-export interface GenerateFlags {
-  device: string;
+export interface GenerateFlags extends DeviceFlags {
   maxTokens?: number;
   temperature: number;
   topK?: number;
@@ -111,7 +111,7 @@ export const SETTINGS: readonly Setting[] = [
 
 /** Adds the flags of {@link GenerateFlags}. @param defaults of options that have one */
 export function addGenerateFlags(command: Command, defaults: { maxTokens?: number; temperature: number }): Command {
-  command.option('-d, --device <name>', 'auto, js, cpu, rocm:N or cuda:N', 'auto');
+  addDeviceFlags(command);
   for (const { key, short, flag, value, description, parse } of SETTINGS) {
     const flags = `${short === undefined ? '' : `${short}, `}--${flag} <${value}>`;
     command.option(flags, description, parse, defaults[key as keyof typeof defaults]);

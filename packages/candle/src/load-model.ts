@@ -1,14 +1,13 @@
 /** Loading a model for a command: the device by its name, and progress on a terminal. */
-import { Device } from '@x/core';
 import { type LanguageModel, type LoadModelOptions, loadModel } from '@x/engine';
 import '@x/rocm-backend';
+import { type DeviceFlags, placeOf } from './devices';
 import { ADAPTER } from './generate-options';
 import type { AdapterSource } from './merge-adapters';
 import { localModel } from './model-source';
 import { formatBytes } from './output';
 
-export interface LoadFlags {
-  device: string;
+export interface LoadFlags extends DeviceFlags {
   maxContext?: number;
   lora?: AdapterSource;
   json?: boolean;
@@ -17,11 +16,12 @@ export interface LoadFlags {
 /** @param name of a file, a directory, or a model on the hub, which is downloaded where it is not there */
 export async function loadForCommand(
   name: string,
-  { device: deviceName, maxContext, lora, json }: LoadFlags,
+  flags: LoadFlags,
   signal: AbortSignal,
   options: LoadModelOptions = {},
 ): Promise<{ model: LanguageModel; path: string }> {
-  const device = deviceName === 'auto' ? await Device.auto() : Device.parse(deviceName);
+  const { maxContext, lora, json } = flags;
+  const place = await placeOf(flags);
   const path = await localModel(name, { json, signal });
   const shown = !json && process.stderr.isTTY;
   const show = (text: string) => process.stderr.write(`\r${text}\x1b[K`);
@@ -30,7 +30,7 @@ export async function loadForCommand(
     : undefined;
   try {
     const adapters = lora && { [ADAPTER]: lora.path };
-    const model = await loadModel(path, { ...options, device, signal, maxContext, adapters, onProgress });
+    const model = await loadModel(path, { ...options, ...place, signal, maxContext, adapters, onProgress });
     return { model, path };
   } finally {
     if (shown) show('');

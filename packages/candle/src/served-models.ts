@@ -2,6 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { Device } from '@x/core';
 import { type ModelFile, modelName, ServerError } from '@x/server';
+import type { Place } from './devices';
 import type { DownloadOptions } from './download';
 import { localModel } from './model-source';
 import { UsageError } from './output';
@@ -14,20 +15,22 @@ export interface ServedModelOptions {
   /** NAME=PATH of adapters of the one model. */
   lora?: readonly string[];
   device: Device;
+  /** Of models that make texts, in place of `device`. */
+  place?: Place;
   context?: number;
   chatTemplate?: string;
 }
 
 /** @throws UsageError for names that do not fit; HubError for what cannot be downloaded */
 export async function servedModels(
-  { models, embedding = [], lora, device, context, chatTemplate }: ServedModelOptions,
+  { models, embedding = [], lora, device, place = { device }, context, chatTemplate }: ServedModelOptions,
   download: DownloadOptions,
 ): Promise<Record<string, ModelFile>> {
   const template = chatTemplate === undefined ? undefined : templateOf(chatTemplate);
   const adapters = adaptersOf(lora, models.length);
   const texts = await modelFiles(
     models,
-    (path) => ({ path, options: { device, maxContext: context, chatTemplate: template, adapters } }),
+    (path) => ({ path, options: { ...place, maxContext: context, chatTemplate: template, adapters } }),
     download,
   );
   const vectors = await modelFiles(embedding, (path) => ({ path, kind: 'embedding', options: { device } }), download);
@@ -42,12 +45,18 @@ async function modelFiles(
 ): Promise<Record<string, ModelFile>> {
   const files: Record<string, ModelFile> = {};
   for (const text of names) {
-    const [, given, path] = /^([^=/\\]+)=(.+)$/.exec(text) ?? [undefined, undefined, text];
+    const { given, path } = placeOfName(text);
     const name = given ?? modelName(path);
     if (name in files) throw twice(name);
     files[name] = describe(await localModel(path, download));
   }
   return files;
+}
+
+/** NAME=PATH, or a path. */
+export function placeOfName(text: string): { given: string | undefined; path: string } {
+  const [, given, path] = /^([^=/\\]+)=(.+)$/.exec(text) ?? [undefined, undefined, text];
+  return { given, path };
 }
 
 /** Adapters by name, of `--lora`. */

@@ -75,6 +75,11 @@ export function registeredBackends(): DeviceKind[] {
   return [...providers.keys()];
 }
 
+/** URLs of the modules whose import registers the backends that are registered here, for another thread to import. */
+export function backendModules(): string[] {
+  return [...new Set([...providers.values()].flatMap(({ module }) => module ?? []))];
+}
+
 /** The plain TypeScript backend under a name; `why` it takes the place of a package's backend that has no device here. */
 function builtIn(kind: 'js' | 'cpu', why?: string): BackendProvider {
   const description = why ? `plain TypeScript on the CPU, because ${why}` : 'plain TypeScript on the CPU';

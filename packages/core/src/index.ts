@@ -17,6 +17,7 @@ export { Var } from './autograd/var';
 export * from './backend';
 export { Communicator, type CommunicatorOptions } from './communicator';
 export {
+  backendModules,
   Device,
   type DeviceInfo,
   type DeviceKind,

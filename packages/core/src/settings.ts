@@ -32,6 +32,10 @@ export const settings = {
   quantized: setting('X_QUANTIZED', 'auto', text),
   /** Where kernels compiled at run time are kept; empty for the user's cache directory. An absolute path. */
   cacheDirectory: setting('X_CACHE_DIR', '', text),
+  /** What processes that compute a model together show each other; empty for none. */
+  groupToken: setting('X_GROUP_TOKEN', '', text),
+  /** Where they meet, in place of `MASTER_PORT`; empty for that. */
+  groupPort: setting('X_GROUP_PORT', '', text),
   /** Whether quantized weights become f32 when a `QMatMul` is made of them. */
   dequantizeAll: setting('X_DEQUANTIZE_ALL', false, flag),
   /** The same for f16. */

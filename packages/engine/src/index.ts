@@ -43,6 +43,9 @@ export {
 } from './language-model';
 export { type LoadModelOptions, loadModel } from './load';
 export { checkOptions, type OptionRule } from './options';
+export { type ProcessGroup, processGroup } from './parallel/environment';
+export type { ParallelOptions } from './parallel/options';
+export { type FollowOptions, followModel } from './parallel/processes';
 export { Runner, type Step } from './runner';
 export {
   applyRepetitionPenalty,

@@ -1,5 +1,5 @@
 /** A loaded model with its tokenizer: what {@link loadModel} gives. */
-import { type Device, DisposedError, type Tensor } from '@x/core';
+import { type CollectiveError, type Device, DisposedError, type Tensor } from '@x/core';
 import {
   type CausalModel,
   CHATML,
@@ -19,6 +19,8 @@ import type { KvPoolOptions, KvPoolStats } from './kv/pool';
 import { fillBlocks, readPrompt, writePrompt } from './kv/saved-prompt';
 import type { SequenceCache } from './kv/sequence-cache';
 import { checkOptions, type OptionRule, signal } from './options';
+import type { Group } from './parallel/group';
+import { track } from './parallel/load';
 import { Runner } from './runner';
 import { LogitsProcessor } from './sampling';
 import { BatchScheduler } from './scheduler';
@@ -38,6 +40,8 @@ export interface LanguageModelParts {
   identity?: () => string;
   /** Of the model, for adapters. */
   architecture?: LoraBase['architecture'];
+  /** The other ranks of the model. */
+  group?: Group;
 }
 
 export interface PromptFileOptions {
@@ -70,10 +74,12 @@ export class LanguageModel {
   private readonly sequence: SequenceCache;
   private readonly ownTemplate: ChatTemplate | undefined;
   private readonly identity: (() => string) | undefined;
+  private readonly group: Group | undefined;
+  private readonly failureListeners: ((error: CollectiveError) => void)[] = [];
   private disposed = false;
 
   constructor(parts: LanguageModelParts) {
-    const { model, tokenizer, chatTemplate, maxContext, cache, loadMs, identity, architecture } = parts;
+    const { model, tokenizer, chatTemplate, maxContext, cache, loadMs, identity, architecture, group } = parts;
     this.tokenizer = tokenizer;
     this.ownTemplate = chatTemplate;
     this.config = model.config;
@@ -82,9 +88,32 @@ export class LanguageModel {
     this.loadMs = loadMs;
     this.identity = identity;
     const { config } = model;
-    this.runner = new Runner(model, maxContext, cache, architecture && { architecture, config });
+    this.runner = new Runner(model, maxContext, cache, architecture && { architecture, config }, group);
+    this.group = group;
+    if (group)
+      group.onFailed = () => {
+        this.release();
+        for (const listener of this.failureListeners.splice(0)) listener(group.failure!);
+      };
     this.scheduler = new BatchScheduler(this.runner);
     this.sequence = this.scheduler.open(true);
+  }
+
+  /** Devices that compute the model together. */
+  get ranks(): number {
+    return this.group?.size ?? 1;
+  }
+
+  /** Why a model of several ranks cannot be used any more: a rank ended, hung or failed. What it had is given back. */
+  get failure(): CollectiveError | undefined {
+    return this.group?.failure;
+  }
+
+  /** Calls `listener` once when {@link failure} is known, at once where it is. */
+  onFailure(listener: (error: CollectiveError) => void): void {
+    const { failure } = this;
+    if (failure) listener(failure);
+    else this.failureListeners.push(listener);
   }
 
   /** Positions in the cache of the model's own sequence. */
@@ -253,6 +282,7 @@ export class LanguageModel {
    */
   async loadAdapter(name: string, path: string, options: LoadAdapterOptions = {}): Promise<void> {
     this.checkAlive('loadAdapter');
+    this.checkAlone('loadAdapter', 'adapters lie');
     checkOptions('loadAdapter', options, LOAD_ADAPTER_OPTIONS);
     await this.runner.adapters.load(name, path, options.signal);
   }
@@ -296,11 +326,19 @@ export class LanguageModel {
     this.sequence.truncate(0);
   }
 
-  /** Gives all memory back. Harmless when repeated; anything else afterwards raises a `DisposedError`. */
+  /**
+   * Gives all memory back. Harmless when repeated; anything else afterwards raises a `DisposedError`. Other ranks end by
+   * themselves; {@link ended} tells when they have.
+   */
   dispose(): void {
     this.disposed = true;
-    this.runner.dispose();
-    this.runner.model.dispose();
+    this.release();
+    if (this.group) void track(this.group.end());
+  }
+
+  /** Resolves when a disposed model's ranks have given all memory back and are gone. */
+  async ended(): Promise<void> {
+    await this.group?.end();
   }
 
   [Symbol.dispose](): void {
@@ -310,6 +348,7 @@ export class LanguageModel {
   /** @throws TransformersError UNSUPPORTED_MODEL where prompts cannot be kept */
   private identityFor(what: string): string {
     const { identity, runner } = this;
+    this.checkAlone(what, 'prompts are kept');
     if (runner.pool.states) {
       throw new TransformersError(
         'UNSUPPORTED_MODEL',
@@ -325,7 +364,22 @@ export class LanguageModel {
     return identity();
   }
 
+  /** Graphs, cache and weights of this rank. */
+  private release(): void {
+    this.runner.dispose();
+    this.runner.model.dispose();
+    this.scheduler.wake();
+  }
+
   private checkAlive(what: string): void {
     if (this.disposed) throw new DisposedError('DISPOSED', `${what}: the model was disposed; load it again.`);
+    if (this.failure) throw this.failure;
+  }
+
+  /** @throws TransformersError UNSUPPORTED_MODEL for a model on several devices */
+  private checkAlone(what: string, why: string): void {
+    if (this.ranks === 1) return;
+    const message = `${what}: ${why} on one device, and the model is on ${this.ranks}; load it on one.`;
+    throw new TransformersError('UNSUPPORTED_MODEL', message);
   }
 }

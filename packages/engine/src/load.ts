@@ -12,9 +12,13 @@ import type { CacheDType } from './kv/memory';
 import { LanguageModel } from './language-model';
 import { HUB_SOURCE, type HubSource, modelPath } from './model-files';
 import { callback, checkOptions, number, type OptionRule, signal } from './options';
+import type { Group } from './parallel/group';
+import { loadOnThreads } from './parallel/load';
+import { devicesOf, PARALLEL_OPTIONS, type ParallelOptions } from './parallel/options';
+import { deviceOfProcess, loadOnProcesses } from './parallel/processes';
 
-export interface LoadModelOptions extends HubSource {
-  /** Default: `Device.auto()`, the best one that opens. */
+export interface LoadModelOptions extends HubSource, ParallelOptions {
+  /** Default: `Device.auto()`, the best one that opens. Several of them: {@link LoadModelOptions.devices}. */
   device?: DeviceLike;
   /**
    * How matrices that are not quantized lie in memory: `f16` and `bf16` take half of `f32`, and the time of reading it. Default:
@@ -73,6 +77,7 @@ const OPTIONS = {
   maxCachePositions: [(value) => Number.isInteger(value) && (value as number) >= 1, 'a whole number of 1 or more'],
   adapters: ADAPTERS_OPTION,
   ...HUB_SOURCE,
+  ...PARALLEL_OPTIONS,
 } satisfies Record<keyof LoadModelOptions, OptionRule>;
 
 /**
@@ -86,18 +91,24 @@ export async function loadModel(path: string, options: LoadModelOptions = {}): P
   checkOptions('loadModel', options, OPTIONS);
   options.signal?.throwIfAborted();
   const place = await modelPath(path, options);
-  const device = options.device === undefined ? await Device.auto() : Device.of(options.device);
-  const { dtype, activations, signal, onProgress, maxContext, cacheDtype } = options;
-  const built = await buildModel(
-    place,
-    { device, dtype, activations, signal, onProgress, maxContext, cacheDtype },
-    true,
-  );
+  const { devices: wanted, processes, dtype, activations, signal, onProgress } = options;
+  const named = options.device === undefined ? undefined : Device.of(options.device);
+  // A list of devices needs no other; the processes of a group have a kind of device each.
+  const single = wanted ? undefined : (named ?? (processes ? await deviceOfProcess(processes) : await Device.auto()));
+  const devices = devicesOf(wanted ? named : single, options);
+  const device = devices?.[0] ?? single ?? Device.of(wanted![0]);
+  const { maxContext, cacheDtype } = options;
+  const build = { device, dtype, activations, signal, onProgress, maxContext, cacheDtype };
+  const built = processes
+    ? await loadOnProcesses(place, processes, build, options)
+    : devices
+      ? await loadOnThreads(place, devices, build, options)
+      : await buildModel(place, build, true);
   return assemble(built, options, start);
 }
 
 async function assemble(
-  built: BuiltModel & ModelTexts,
+  built: BuiltModel & ModelTexts & { group?: Group },
   { maxCachePositions, chatTemplate: chosen, adapters = {}, signal }: LoadModelOptions,
   start: number,
 ): Promise<LanguageModel> {
@@ -109,6 +120,7 @@ async function assemble(
     loaded = new LanguageModel({ ...parts, tokenizer, chatTemplate, cache, loadMs: performance.now() - start });
   } catch (error) {
     built.model.dispose();
+    void built.group?.end();
     throw error;
   }
   try {

@@ -17,4 +17,4 @@ export type { QuantizedChoice } from './ops/quantized';
 export { type CompileCacheStats, compileCacheStats, type RuntimeSource } from './runtime-compile';
 export { KernelStorage, KernelStorage as RocmStorage } from './storage';
 
-registerProviders();
+registerProviders(import.meta.url);

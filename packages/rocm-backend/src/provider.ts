@@ -3,9 +3,10 @@ import { type BackendProvider, DeviceError, registerBackend } from '@x/core';
 import { HipError, type Platform, platforms } from '@x/hip';
 import { KernelDevice } from './device';
 
-function provider(kind: 'rocm' | 'cuda' | 'cpu', platform: Platform): BackendProvider {
+function provider(kind: 'rocm' | 'cuda' | 'cpu', platform: Platform, module: string): BackendProvider {
   return {
     kind,
+    module,
     list() {
       const report = platforms().find((entry) => entry.platform === platform)!;
       if (!report.available)
@@ -31,9 +32,9 @@ function provider(kind: 'rocm' | 'cuda' | 'cpu', platform: Platform): BackendPro
   };
 }
 
-/** Called once by the package's index. */
-export function registerProviders(): void {
-  registerBackend(provider('rocm', 'rocm'));
-  registerBackend(provider('cuda', 'cuda'));
-  registerBackend(provider('cpu', 'host'));
+/** Called once by the package's index. @param module its URL */
+export function registerProviders(module: string): void {
+  registerBackend(provider('rocm', 'rocm', module));
+  registerBackend(provider('cuda', 'cuda', module));
+  registerBackend(provider('cpu', 'host', module));
 }

@@ -216,6 +216,7 @@ export class ModelPool {
     for (;;) {
       signal.throwIfAborted();
       this.stopped.signal.throwIfAborted();
+      if (entry.file && isFailed(entry.model)) this.unload(entry);
       if (entry.model || entry.loading || this.makeRoom(entry)) break;
       await this.change(signal);
     }
@@ -305,6 +306,11 @@ export class ModelPool {
     entry.model = undefined;
     this.unloads++;
   }
+}
+
+/** Whether a rank of a model on several devices has failed, which ends all of it. */
+function isFailed(model: Model | undefined): boolean {
+  return model !== undefined && !isEmbedder(model) && model.failure !== undefined;
 }
 
 function entryOf(name: string, source: ModelSource, maxBytes: number): Entry {

@@ -2,7 +2,7 @@
 import { accessSync, constants, readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { dirname, resolve } from 'node:path';
-import { Device, sizeInBytes } from '@x/core';
+import { type Device, sizeInBytes } from '@x/core';
 import { type LanguageModel, loadModel } from '@x/engine';
 import { platforms } from '@x/hip';
 import { Command, InvalidArgumentError } from 'commander';
@@ -17,20 +17,20 @@ import {
   measure,
   type Workload,
 } from '../bench/measure';
+import { addDeviceFlags, type DeviceFlags, followed, placeOf } from '../devices';
 import { interruptible } from '../interrupt';
 import { localModel } from '../model-source';
 import { someText, wholeNumber } from '../option-values';
 import { formatBytes, guarded, printJson, table, UsageError } from '../output';
 import { addSpeculativeFlags, checkSpeculative, loadDrafts, type SpeculativeFlags } from '../speculative';
 
-interface BenchOptions extends SpeculativeFlags {
+interface BenchOptions extends SpeculativeFlags, DeviceFlags {
   prompt: number;
   gen: number;
   batch: number[];
   context: number[];
   text?: string;
   repeat: number;
-  device: string;
   json?: boolean;
   report?: string;
 }
@@ -43,6 +43,8 @@ interface Report {
   processor: string;
   device: string;
   deviceName: string;
+  /** Devices that compute together. */
+  ranks: number;
   driver: string | null;
   model: { layers: number; hiddenSize: number; vocabSize: number; heads: number; kvHeads: number; headDim: number };
   loadSeconds: number;
@@ -80,9 +82,8 @@ export function benchCommand(): Command {
       'take prompts from this text; without, they are random tokens',
       someText('Give a file name.'),
     )
-    .option('--repeat <count>', 'runs of each, of which the median counts', wholeNumber(1), 3)
-    .option('-d, --device <name>', 'auto, js, cpu, rocm:N or cuda:N', 'auto');
-  return addSpeculativeFlags(command)
+    .option('--repeat <count>', 'runs of each, of which the median counts', wholeNumber(1), 3);
+  return addSpeculativeFlags(addDeviceFlags(command))
     .option('--report <file>', 'write all figures to a file that can go with an issue', someText('Give a file name.'))
     .option('--json', 'print one JSON object')
     .action((model: string, options: BenchOptions) =>
@@ -103,13 +104,14 @@ async function bench(name: string, options: BenchOptions, signal: AbortSignal): 
   if (options.report !== undefined) checkPlace(options.report);
   checkSpeculative(options);
   const written = options.text === undefined ? undefined : textOf(options.text);
-  const device = options.device === 'auto' ? await Device.auto() : Device.parse(options.device);
+  if (await followed(name, options, { json: options.json, signal })) return;
+  const place = await placeOf(options);
   const path = await localModel(name, { json: options.json, signal });
-  await device.synchronize();
-  const before = device.memory().liveBytes;
   const maxContext = Math.max(prompt, ...context) + gen;
-  using model = await loadModel(path, { device, signal, maxContext });
-  const weightBytes = device.memory().liveBytes - before;
+  using model = await loadModel(path, { ...place, signal, maxContext });
+  const { device } = model;
+  // Nothing else is there yet. Of this rank, as all that is measured of devices.
+  const weightBytes = device.memory().liveBytes;
   const { speculative, draft } = await loadDrafts(options, model, { json: options.json, signal });
   using _draft = draft;
   const copyBytesPerSecond = await copyRate(device);
@@ -146,6 +148,7 @@ async function bench(name: string, options: BenchOptions, signal: AbortSignal): 
     processor: cpus()[0]?.model ?? 'unknown',
     device: device.toString(),
     deviceName: device.description,
+    ranks: model.ranks,
     driver: driverOf(device),
     model: { layers: numLayers, hiddenSize, vocabSize, heads: numHeads, kvHeads: numKvHeads, headDim },
     loadSeconds: model.loadMs / 1000,
@@ -160,17 +163,18 @@ async function bench(name: string, options: BenchOptions, signal: AbortSignal): 
   else process.stdout.write(`${describe(report)}\n`);
 }
 
-/** Keys and values that a step reads, half of what is generated being there. */
+/** Keys and values that a step reads on one device, half of what is generated being there. */
 function cacheBytes(model: LanguageModel, { sequences, promptTokens, generatedTokens }: Workload): number {
   const { numLayers, numKvHeads, headDim } = model.config;
   return (
-    sequences *
-    (promptTokens + generatedTokens / 2) *
-    numLayers *
-    2 *
-    numKvHeads *
-    headDim *
-    sizeInBytes(model.cacheDtype)
+    (sequences *
+      (promptTokens + generatedTokens / 2) *
+      numLayers *
+      2 *
+      numKvHeads *
+      headDim *
+      sizeInBytes(model.cacheDtype)) /
+    Math.min(model.ranks, numKvHeads)
   );
 }
 
@@ -214,7 +218,7 @@ function describe(report: Report): string {
     ]),
   ];
   return [
-    `${device} (${deviceName})${driver ? `, driver ${driver}` : ''}`,
+    `${report.ranks > 1 ? `${report.ranks} devices, ` : ''}${device} (${deviceName})${driver ? `, driver ${driver}` : ''}`,
     `loaded in ${loadSeconds.toFixed(2)} s, ${formatBytes(weightBytes)} of weights, a copy reaches ${gigabytes(copyBytesPerSecond)}`,
     '',
     table(rows),

@@ -10,6 +10,7 @@ import { Conversation } from '../chat/conversation';
 import { NO_INPUT, openInput } from '../chat/input';
 import { note, type ShowReasoning } from '../chat/printer';
 import { ChatSettings, jsonOrText } from '../chat/settings';
+import { followed } from '../devices';
 import { addFormFlags, type FormFlags, grammarOf } from '../form-options';
 import { addGenerateFlags, type GenerateFlags, generateOptionsOf } from '../generate-options';
 import { Interrupted, interruptible, isOutputClosed } from '../interrupt';
@@ -62,6 +63,7 @@ export function chatCommand(): Command {
 
 async function chat(name: string, flags: ChatFlags, signal: AbortSignal): Promise<void> {
   const { json = false, stats = false } = flags;
+  if (await followed(name, flags, { json, signal })) return;
   const prompt = flags.prompt === '-' ? await textFromStdin(signal) : flags.prompt;
   const chatTemplate = templateText(flags.chatTemplate);
   const grammar = grammarOf(flags);

@@ -6,6 +6,7 @@ import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Generation, GenerationStats, LanguageModel } from '@x/engine';
 import { Command } from 'commander';
+import { followed } from '../devices';
 import { addFormFlags, type FormFlags, grammarOf } from '../form-options';
 import { addGenerateFlags, type GenerateFlags, generateOptionsOf } from '../generate-options';
 import { Interrupted, interruptible, isOutputClosed } from '../interrupt';
@@ -49,6 +50,7 @@ export function runCommand(): Command {
 const PROMPT_HINT = 'The prompt is empty: give some text.';
 
 async function run(name: string, options: RunOptions, signal: AbortSignal): Promise<void> {
+  if (await followed(name, options, { json: options.json, signal })) return;
   const prompt = options.prompt === '-' ? await textFromStdin(signal) : options.prompt;
   const grammar = grammarOf(options);
   checkSpeculative(options);
@@ -85,6 +87,7 @@ async function run(name: string, options: RunOptions, signal: AbortSignal): Prom
   printJson({
     device: device.toString(),
     deviceName: device.description,
+    ranks: model.ranks,
     model: resolve(path),
     prompt,
     promptTokens: stats.promptTokens,
@@ -122,7 +125,11 @@ async function keepPrompt(
   say(`${tokens} tokens of the prompt are kept in ${path}`);
 }
 
-function printFigures({ device, maxContext, config }: LanguageModel, stats: GenerationStats, isFormed: boolean): void {
+function printFigures(
+  { device, ranks, maxContext, config }: LanguageModel,
+  stats: GenerationStats,
+  isFormed: boolean,
+): void {
   const say = (text: string) => process.stderr.write(`${paint('dim', text, process.stderr)}\n`);
   const { tokens, loadMs, firstTokenMs, decodeTokensPerSecond, finishReason } = stats;
   if (finishReason === 'context') {
@@ -135,7 +142,8 @@ function printFigures({ device, maxContext, config }: LanguageModel, stats: Gene
   if (finishReason === 'aborted') say('\ninterrupted');
   const first = tokens > 0 ? ` · first token after ${round(firstTokenMs)} ms` : '';
   const rate = `${tokens} tokens at ${round(decodeTokensPerSecond)} tokens/s`;
-  say(`\n${device} (${device.description}) · loaded in ${round(loadMs)} ms${first} · ${rate}${acceptedText(stats)}`);
+  const place = ranks === 1 ? `${device}` : `${ranks} devices, ${device} first`;
+  say(`\n${place} (${device.description}) · loaded in ${round(loadMs)} ms${first} · ${rate}${acceptedText(stats)}`);
 }
 
 function round(value: number): number {

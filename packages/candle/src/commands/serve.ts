@@ -1,14 +1,16 @@
 /** `candle serve MODEL...`: models over HTTP in OpenAI's form, and a page to chat in, until Ctrl-C. */
 import { Device } from '@x/core';
-import { type LogEntry, type RunningServer, serve } from '@x/server';
+import { type LanguageModel, type LoadModelOptions, loadModel, processGroup } from '@x/engine';
+import { type LogEntry, type ModelFile, type RunningServer, serve } from '@x/server';
 import { Command } from 'commander';
 import '@x/rocm-backend';
+import { addDeviceFlags, type DeviceFlags, followed, placeOf } from '../devices';
 import { Interrupted, interruptible } from '../interrupt';
 import { decimal, someText, wholeNumber } from '../option-values';
 import { guarded, paint, printJson, UsageError } from '../output';
-import { servedModels, textOf } from '../served-models';
+import { placeOfName, servedModels, textOf } from '../served-models';
 
-interface ServeCommandOptions {
+interface ServeCommandOptions extends DeviceFlags {
   host: string;
   port: number;
   apiKey?: string;
@@ -16,7 +18,6 @@ interface ServeCommandOptions {
   allowOpenNetwork?: boolean;
   allowedHost?: string[];
   cors?: string[];
-  device: string;
   context?: number;
   chatTemplate?: string;
   embedding?: string[];
@@ -37,7 +38,7 @@ interface ServeCommandOptions {
 const several = (text: string, all: string[] = []) => [...all, someText('Give some text.')(text)];
 
 export function serveCommand(): Command {
-  return new Command('serve')
+  const command = new Command('serve')
     .description("serve models over HTTP in OpenAI's form, with a page to chat in")
     .argument('[models...]', '.gguf files, model directories or hf:org/repo, each also as NAME=PATH')
     .option('--host <address>', 'address to listen on; others than this machine ask for a key', '127.0.0.1')
@@ -46,8 +47,8 @@ export function serveCommand(): Command {
     .option('--api-key-file <path>', 'the same from a file with a key on each line')
     .option('--allow-open-network', 'listen on other addresses without a key: everyone there can use the models')
     .option('--allowed-host <names...>', 'names under which requests may come, or any', several)
-    .option('--cors <origins...>', 'pages of these origins may ask, or *', several)
-    .option('-d, --device <name>', 'auto, js, cpu, rocm:N or cuda:N', 'auto')
+    .option('--cors <origins...>', 'pages of these origins may ask, or *', several);
+  return addDeviceFlags(command)
     .option('-c, --context <tokens>', 'of a sequence, default the model’s own, at most 4096', wholeNumber(1))
     .option('--chat-template <file>', 'chatml, or a file with the Jinja text, in place of the models’ own')
     .option('--embedding <models...>', 'models that make vectors of texts', several)
@@ -81,10 +82,18 @@ async function run(names: readonly string[], options: ServeCommandOptions, signa
   const { embedding = [], json, host, port, maxSequences, maxWaiting, maxTokens, modelMemory, unloadAfter } = options;
   if (names.length + embedding.length === 0)
     throw new UsageError('there is no model to serve. Give a .gguf file, a model directory or hf:org/repo.');
-  const device = options.device === 'auto' ? await Device.auto() : Device.parse(options.device);
-  const models = await servedModels({ ...options, models: names, embedding, device }, { json, signal });
+  const isGroup = processGroup() !== undefined;
+  if (isGroup) {
+    checkOneModel(names, options);
+    if (await followed(placeOfName(names[0]).path, options, { json, signal })) return;
+  }
+  const place = await placeOf(options);
+  const device = Device.of(place.device ?? place.devices?.[0] ?? (await Device.auto()));
+  const models = await servedModels({ ...options, models: names, embedding, device, place }, { json, signal });
+  // Other processes wait for it, so it is loaded before anyone asks.
+  using together = isGroup ? await loadWithOthers(models, signal) : undefined;
   const server = await serve({
-    models,
+    models: together ? { [Object.keys(models)[0]]: together } : models,
     host,
     port,
     apiKey: keysOf(options),
@@ -100,9 +109,9 @@ async function run(names: readonly string[], options: ServeCommandOptions, signa
     page: options.page,
     onLog: (entry) => log(entry, options.log === true),
   });
-  tell(server, device, json);
+  tell(server, together?.device ?? device, json);
   try {
-    await Promise.race([server.ready.then(() => never), ended(signal)]);
+    await Promise.race([server.ready.then(() => never), ended(signal, together)]);
   } catch (error) {
     await server.close({ timeoutMs: 0 });
     throw error;
@@ -113,15 +122,33 @@ async function run(names: readonly string[], options: ServeCommandOptions, signa
       `waiting for ${requests} requests, at most ${options.shutdownTimeout} s; Ctrl-C again ends at once\n`,
     );
   await server.close({ timeoutMs: options.shutdownTimeout * 1000, drainMs: options.drain * 1000 });
+  if (together?.failure) throw together.failure;
 }
 
 const never = new Promise<never>(() => {});
 
-function ended(signal: AbortSignal): Promise<void> {
+/** Until the command is to end, or a rank of its model has failed: who started the processes starts all of them again. */
+function ended(signal: AbortSignal, together: LanguageModel | undefined): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();
     signal.addEventListener('abort', () => resolve(), { once: true });
+    together?.onFailure(() => resolve());
   });
+}
+
+/** @throws UsageError for what one process of several cannot serve */
+function checkOneModel(names: readonly string[], { embedding, modelMemory, unloadAfter }: ServeCommandOptions): void {
+  if (names.length !== 1 || embedding !== undefined)
+    throw new UsageError('processes that compute together (WORLD_SIZE) serve one model. Give one, and no --embedding.');
+  if (modelMemory !== undefined || unloadAfter !== undefined)
+    throw new UsageError(
+      'processes that compute together (WORLD_SIZE) keep their model. Leave --model-memory and --unload-after out.',
+    );
+}
+
+async function loadWithOthers(models: Record<string, ModelFile>, signal: AbortSignal): Promise<LanguageModel> {
+  const [file] = Object.values(models);
+  return loadModel(file.path, { ...(file.options as LoadModelOptions), signal });
 }
 
 function keysOf({ apiKey, apiKeyFile }: ServeCommandOptions): string[] | undefined {

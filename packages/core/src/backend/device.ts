@@ -109,6 +109,8 @@ export interface BackendDevice {
 /** How a backend package announces itself to core: see `registerBackend` in device.ts. */
 export interface BackendProvider {
   readonly kind: DeviceLocation['kind'];
+  /** URL of the module whose import registers it, for other threads to import too. */
+  readonly module?: string;
   /** Devices that can be opened now, or why there are none. Never throws. */
   list(): { devices: { ordinal: number; description: string }[]; reason?: string };
   open(ordinal: number): BackendDevice;

@@ -1,0 +1,75 @@
+/** Where a command computes: on a device, on several of this machine, or as one of several processes that a launcher started. */
+import { Device } from '@x/core';
+import { followModel, type LoadModelOptions, type ProcessGroup, processGroup } from '@x/engine';
+import { type Command, InvalidArgumentError } from 'commander';
+import { localModel } from './model-source';
+import { wholeNumber } from './option-values';
+import { paint, UsageError } from './output';
+
+export interface DeviceFlags {
+  device: string;
+  devices?: string[];
+  tensorParallel?: number | 'auto';
+}
+
+export function addDeviceFlags(command: Command): Command {
+  return command
+    .option('-d, --device <name>', 'auto, js, cpu, rocm:N or cuda:N', 'auto')
+    .option('--devices <names>', 'several that compute the model together, such as cuda:0,cuda:1', deviceNames)
+    .option('--tensor-parallel <count>', 'how many of its kind do, or auto for all', tensorParallel);
+}
+
+/** cuda:0,cuda:1 */
+function deviceNames(text: string): string[] {
+  const names = text.split(',').map((name) => name.trim());
+  if (names.every((name) => name !== '')) return names;
+  throw new InvalidArgumentError('Give names of devices with commas between them, such as cuda:0,cuda:1.');
+}
+
+function tensorParallel(text: string): number | 'auto' {
+  return text === 'auto' ? 'auto' : wholeNumber(1)(text);
+}
+
+/** What `loadModel` is told of it. */
+export type Place = Pick<LoadModelOptions, 'device' | 'devices' | 'tensorParallel' | 'processes'>;
+
+/** @throws UsageError for flags that do not go together */
+export async function placeOf({ device, devices, tensorParallel }: DeviceFlags): Promise<Place> {
+  const processes = processGroup();
+  if (processes) {
+    if (devices !== undefined || tensorParallel !== undefined)
+      throw new UsageError(
+        `${inGroup(processes)}, each with one device; leave --devices and --tensor-parallel out, or unset WORLD_SIZE.`,
+      );
+    return { device: device === 'auto' ? undefined : device, processes };
+  }
+  if (devices !== undefined) {
+    if (device !== 'auto')
+      throw new UsageError('--device and --devices are two answers to one question. Give one of them.');
+    return { devices, tensorParallel };
+  }
+  return { device: device === 'auto' ? await Device.auto() : Device.parse(device), tensorParallel };
+}
+
+/**
+ * In a process with a rank above 0: computes its part of the model until rank 0, which does what the command is for, ends.
+ * @returns false in all other processes
+ */
+export async function followed(
+  model: string,
+  { device }: DeviceFlags,
+  { json, signal }: { json?: boolean; signal: AbortSignal },
+): Promise<boolean> {
+  const group = processGroup();
+  if (group === undefined || group.rank === 0) return false;
+  const path = await localModel(model, { json, signal });
+  process.stderr.write(
+    `${paint('dim', `${inGroup(group)}; rank 0 is at ${group.host}:${group.port}`, process.stderr)}\n`,
+  );
+  await followModel(path, group, { device: device === 'auto' ? undefined : device, signal });
+  return true;
+}
+
+function inGroup({ rank, size }: ProcessGroup): string {
+  return `this is process ${rank} of ${size} that compute one model together (RANK, WORLD_SIZE)`;
+}

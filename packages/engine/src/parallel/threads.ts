@@ -1,0 +1,114 @@
+/** Ranks in worker threads of this process. */
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
+import { backendModules, UnsupportedError } from '@x/core';
+import type { Channel, FromFollower, ToFollower } from './messages';
+
+/** What a thread starts with. */
+export interface ThreadData {
+  port: MessagePort;
+  /** {@link SENT} and {@link ACKNOWLEDGED}. */
+  counts: Int32Array;
+  /** URLs of modules that register backends. */
+  modules: readonly string[];
+}
+
+/** Places in {@link ThreadData.counts}: messages to the rank, and those that it has dealt with. */
+export const SENT = 0;
+export const ACKNOWLEDGED = 1;
+
+/** A thread that does not end within this time is in a call that cannot be ended from outside. */
+const TERMINATE_MS = 2000;
+
+export function startThread(rank: number): Channel {
+  const { port1, port2 } = new MessageChannel();
+  const counts = new Int32Array(new SharedArrayBuffer(8));
+  const data: ThreadData = { port: port2, counts, modules: backendModules() };
+  const { program, isText } = workerEntry();
+  const worker = new Worker(program, {
+    workerData: data,
+    transferList: [port2],
+    eval: isText,
+    name: `rank ${rank}`,
+  });
+  return new ThreadChannel(rank, worker, port1, counts);
+}
+
+/** The program that a thread runs: the module beside this one, built or as it is written. */
+function workerEntry(): { program: URL | string; isText: boolean } {
+  const [extension] = /\.(ts|cjs|js)$/.exec(import.meta.url) ?? ['.js'];
+  const url = new URL(`./worker${extension}`, import.meta.url);
+  if (!existsSync(fileURLToPath(url))) {
+    const message = `loadModel: several devices need the thread's program ${url}, which is not there; leave @x/engine out of bundles (external), or load on one device.`;
+    throw new UnsupportedError('UNSUPPORTED', message);
+  }
+  if (extension !== '.ts') return { program: url, isText: false };
+  // A thread does not inherit the loader that the program runs TypeScript with.
+  const loader = createRequire(import.meta.url)
+    .resolve('tsx/esm/api')
+    .replace(/\.cjs$/, '.mjs');
+  const [api, entry] = [pathToFileURL(loader).href, url.href].map((name) => JSON.stringify(name));
+  const program = `import(${api}).then(({ register }) => { register(); return import(${entry}); });`;
+  return { program, isText: true };
+}
+
+class ThreadChannel implements Channel {
+  onMessage: (message: FromFollower) => void = () => {};
+  onEnd: (why: string) => void = () => {};
+  private readonly gone: Promise<void>;
+  private cause: string | undefined;
+
+  constructor(
+    readonly rank: number,
+    private readonly worker: Worker,
+    private readonly port: MessagePort,
+    private readonly counts: Int32Array,
+  ) {
+    worker.on('error', (error) => {
+      this.cause = error instanceof Error ? error.message : String(error);
+    });
+    this.gone = new Promise((resolve) => {
+      worker.once('exit', (code) => {
+        port.close();
+        this.onEnd(this.cause ?? `its thread ended with status ${code}`);
+        resolve();
+      });
+    });
+  }
+
+  start(): void {
+    this.port.on('message', (message: FromFollower) => this.onMessage(message));
+  }
+
+  send(message: ToFollower): void {
+    this.port.postMessage(message);
+    Atomics.add(this.counts, SENT, 1);
+    Atomics.notify(this.counts, SENT);
+  }
+
+  acknowledged(): number {
+    return Atomics.load(this.counts, ACKNOWLEDGED);
+  }
+
+  async terminate(): Promise<void> {
+    void this.worker.terminate();
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, TERMINATE_MS);
+    });
+    await Promise.race([this.gone, late]);
+    clearTimeout(timer);
+  }
+
+  keepAlive(isKept: boolean): void {
+    if (isKept) {
+      this.worker.ref();
+      this.port.ref();
+    } else {
+      this.worker.unref();
+      this.port.unref();
+    }
+  }
+}

@@ -1,0 +1,11 @@
+/** The program of a process with a rank above 0, for tests: `tsx follow.ts MODEL`, in the environment of its group. */
+import '@x/rocm-backend';
+import { followModel, processGroup } from '../src';
+
+followModel(process.argv[2], processGroup()!, { device: 'cpu' }).then(
+  () => console.log('ended'),
+  (error) => {
+    console.log(JSON.stringify({ name: error.name, code: error.code, rank: error.rank, message: error.message }));
+    process.exitCode = 1;
+  },
+);
