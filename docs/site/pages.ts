@@ -61,6 +61,7 @@ export const SECTIONS: Section[] = [
       '/deploying': 'Replicas and offline batches',
       '/guide/troubleshooting-rocm': 'Troubleshooting ROCm',
       '/guide/faq': 'Questions',
+      '/several-devices': 'Several devices',
       '/switches': 'Switches',
     }),
   },

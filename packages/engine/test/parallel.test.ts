@@ -3,7 +3,7 @@ import { CollectiveError, memoryStats } from '@x/core';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type GenerateOptions, type LanguageModel, loadModel } from '../src';
 import type { Group } from '../src/parallel/group';
-import { GGUF, openDevice } from './helpers';
+import { GGUF, maxDifference, openDevice } from './helpers';
 
 const PROMPTS = [
   'Once upon a time',
@@ -77,7 +77,8 @@ describe.each([
     for (const position of [0, 4, 2]) {
       using ours = two.forward(ids.slice(position), position);
       using theirs = one.forward(ids.slice(position), position);
-      expect(await ours.toArray()).toEqual(await theirs.toArray());
+      const [logits, wanted] = await Promise.all([ours, theirs].map((all) => all.toArray<Float32Array>()));
+      expect(maxDifference(logits, wanted)).toBeLessThan(1e-3);
     }
     for (const model of [one, two]) {
       model.reset();
@@ -171,7 +172,7 @@ describe('loading on several devices', () => {
     await expect(loadModel(GGUF, { devices: ['cpu', 'js'] })).rejects.toThrow('devices of one kind');
     await expect(loadModel(GGUF, { devices: [] })).rejects.toThrow('a list of devices');
     await expect(loadModel(GGUF, { devices, tensorParallel: 3 })).rejects.toThrow('there are 2 devices');
-    await expect(loadModel(GGUF, { device: 'cpu', tensorParallel: 2 })).rejects.toThrow('there are 1 cpu devices');
+    await expect(loadModel(GGUF, { device: 'cpu', tensorParallel: 2 })).rejects.toThrow('the cpu devices here are cpu');
     await expect(loadModel(GGUF, { device: 'cpu', tensorParallel: 0 })).rejects.toThrow('1 or more');
     expect(memoryStats()).toEqual(before);
   });

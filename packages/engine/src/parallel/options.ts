@@ -78,7 +78,7 @@ export function devicesOf(
     const kind = device.kind;
     throw new DeviceError(
       'DEVICE_UNAVAILABLE',
-      `loadModel: tensorParallel is ${count} and there are ${found.length} ${kind} devices (${found.join(', ')}); give at most ${found.length}.`,
+      `loadModel: tensorParallel is ${count} and the ${kind} devices here are ${found.join(', ')}; give at most ${found.length}.`,
     );
   }
   if (count === 1) return undefined;
