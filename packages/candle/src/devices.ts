@@ -66,7 +66,19 @@ export async function followed(
   process.stderr.write(
     `${paint('dim', `${inGroup(group)}; rank 0 is at ${group.host}:${group.port}`, process.stderr)}\n`,
   );
-  await followModel(path, group, { device: device === 'auto' ? undefined : device, signal });
+  const stop = new AbortController();
+  let isLoaded = false;
+  // Launchers tell all processes to end, and rank 0 may have requests under way: it ends the group.
+  const onSignal = () => {
+    if (!isLoaded) stop.abort(signal.reason);
+    else process.stderr.write('waiting for rank 0 to end; Ctrl-C again ends this process at once\n');
+  };
+  if (signal.aborted) onSignal();
+  signal.addEventListener('abort', onSignal, { once: true });
+  const onLoaded = () => {
+    isLoaded = true;
+  };
+  await followModel(path, group, { device: device === 'auto' ? undefined : device, signal: stop.signal, onLoaded });
   return true;
 }
 

@@ -1,6 +1,6 @@
 /** From files to a model on a device: what every rank of a model does, the one that leads among them. */
 import { join } from 'node:path';
-import type { Communicator, Device } from '@x/core';
+import type { Device } from '@x/core';
 import { readJsonFile, ShardedSafetensors, type TensorReader } from '@x/core/files';
 import { type DenseDType, GgufFile, holdsBlocks } from '@x/quantized';
 import {
@@ -23,11 +23,7 @@ import { findModel } from './model-files';
 import { identityOf } from './model-identity';
 
 /** Which part of each weight a rank has. */
-export interface Shard {
-  rank: number;
-  size: number;
-  communicator: Communicator;
-}
+export type Shard = NonNullable<WeightOptions['shard']>;
 
 export interface BuildOptions {
   device: Device;

@@ -18,6 +18,8 @@ export interface OwnPlace {
 }
 
 export class Follower {
+  /** Called when this rank has loaded its part. */
+  onLoaded: () => void = () => {};
   /** Hears what this rank failed with. */
   onFailed: (error: unknown) => void = () => {};
   private readonly ended = new AbortController();
@@ -92,6 +94,7 @@ export class Follower {
     this.obedience = new Obedience(executor);
     this.parts.push({ dispose: () => memory.dispose() }, executor, this.obedience);
     this.link.send({ type: 'loaded', identity: built.identity() });
+    this.onLoaded();
   }
 
   private obey(command: Command): void {

@@ -2,7 +2,7 @@
 import { CollectiveError, Device, type DeviceLike } from '@x/core';
 import type { BuildOptions } from '../build-model';
 import { HUB_SOURCE, type HubSource, modelPath } from '../model-files';
-import { checkOptions, type OptionRule, signal } from '../options';
+import { callback, checkOptions, type OptionRule, signal } from '../options';
 import { checkGroup, type ProcessGroup } from './environment';
 import { Follower } from './follower';
 import { loadTogether, type ParallelModel } from './load';
@@ -14,6 +14,8 @@ export interface FollowOptions extends HubSource {
   device?: DeviceLike;
   /** Leaves the group, which then ends; the promise rejects with the signal's reason. */
   signal?: AbortSignal;
+  /** Called when this process has loaded its part of the model. */
+  onLoaded?: () => void;
 }
 
 const OPTIONS = {
@@ -22,6 +24,7 @@ const OPTIONS = {
     'a Device or its name, such as Device.cpu() or "cpu"',
   ],
   signal,
+  onLoaded: callback,
   ...HUB_SOURCE,
 } satisfies Record<keyof FollowOptions, OptionRule>;
 
@@ -93,6 +96,7 @@ export async function followModel(path: string, group: ProcessGroup, options: Fo
       },
     );
     const follower = new Follower(link, { path: place, device });
+    follower.onLoaded = options.onLoaded ?? follower.onLoaded;
     follower.onFailed = (error) => {
       failure = error;
     };

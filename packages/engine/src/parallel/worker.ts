@@ -4,8 +4,11 @@ import { Follower } from './follower';
 import type { FromFollower, ToFollower } from './messages';
 import { ACKNOWLEDGED, SENT, type ThreadData } from './threads';
 
-/** How long a thread that has just been busy waits for the next message asleep, which wakes it at once. */
-const WAIT_MS = 5;
+/**
+ * So long after a message the thread waits for the next one asleep, which wakes it in a few microseconds; a turn of the event
+ * loop takes more, and steps follow each other closely.
+ */
+const WAIT_MS = 100;
 /** The event loop turns at least so often. */
 const TURN_MS = 50;
 
@@ -35,17 +38,23 @@ async function main(): Promise<void> {
     received++;
     follower.receive(message);
   };
-  port.on('message', (message: ToFollower) => {
-    receive(message);
-    // Steps follow each other closely, and a turn of the event loop for each takes longer than a wait.
-    const until = performance.now() + TURN_MS;
-    while (performance.now() < until) {
+  let last = 0;
+  const drain = () => {
+    for (let now = performance.now(), end = now + TURN_MS; now < end; now = performance.now()) {
       const next = receiveMessageOnPort(port);
-      if (next) receive(next.message);
-      else if (Atomics.load(counts, SENT) === received) {
-        if (Atomics.wait(counts, SENT, received, WAIT_MS) === 'timed-out') return;
-      }
+      if (next) {
+        receive(next.message);
+        last = performance.now();
+      } else if (now - last > WAIT_MS) return;
+      else if (Atomics.load(counts, SENT) === received) Atomics.wait(counts, SENT, received, end - now);
     }
+    setImmediate(drain);
+  };
+  port.on('message', (message: ToFollower) => {
+    const isIdle = performance.now() - last > WAIT_MS;
+    receive(message);
+    last = performance.now();
+    if (isIdle) drain();
   });
   port.postMessage({ type: 'here' } satisfies FromFollower);
 }
