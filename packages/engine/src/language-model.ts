@@ -20,7 +20,6 @@ import { fillBlocks, readPrompt, writePrompt } from './kv/saved-prompt';
 import type { SequenceCache } from './kv/sequence-cache';
 import { checkOptions, type OptionRule, signal } from './options';
 import type { Group } from './parallel/group';
-import { track } from './parallel/load';
 import { Runner } from './runner';
 import { LogitsProcessor } from './sampling';
 import { BatchScheduler } from './scheduler';
@@ -333,7 +332,7 @@ export class LanguageModel {
   dispose(): void {
     this.disposed = true;
     this.release();
-    if (this.group) void track(this.group.end());
+    void this.group?.end();
   }
 
   /** Resolves when a disposed model's ranks have given all memory back and are gone. */

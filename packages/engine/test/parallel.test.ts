@@ -153,6 +153,23 @@ describe('ranks that fail', () => {
     expect(await text(other, PROMPTS[0])).not.toBe('');
   });
 
+  it('ends what is under way as one device does when the model is disposed', async () => {
+    const names: string[] = [];
+    for (const devices of [['cpu'], ['cpu', 'cpu']]) {
+      const model = await loadModel(GGUF, { devices });
+      const writing = rejection(
+        (async () => {
+          for (;;) await text(model, PROMPTS[0]);
+        })(),
+      );
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      model.dispose();
+      names.push(((await writing) as Error).name);
+      await model.ended();
+    }
+    expect(names).toEqual(['DisposedError', 'DisposedError']);
+  });
+
   it('notices a rank that ends while nothing is asked of it', async () => {
     const model = await loadModel(GGUF, { devices: ['cpu', 'cpu'] });
     groupOf(model).disturb(1, 'exit');

@@ -18,6 +18,14 @@ const GRACE_MS = 300;
 const END_MS = 5000;
 const FAILED_END_MS = 1500;
 
+/** Groups that are ending: their devices' memory is not yet given back. */
+const endings = new Set<Promise<unknown>>();
+
+/** Until no group of this process is ending. */
+export async function groupsEnded(): Promise<void> {
+  await Promise.all(endings);
+}
+
 /** What is known of a failure. What names its origin comes before what may follow from another rank's failure. */
 interface Report {
   code: CollectiveError['code'];
@@ -122,6 +130,7 @@ export class Group implements Followers {
   send(message: ToFollower, isFirst = false): void {
     const { failure } = this;
     if (failure) throw failure;
+    if (this.ending) return;
     this.told = performance.now();
     for (const rank of this.ranks) {
       rank.sent++;
@@ -143,14 +152,11 @@ export class Group implements Followers {
     try {
       return part();
     } catch (error) {
-      this.failOwn(error);
+      // What is under way when the model is disposed ends as on one device.
+      if (this.ending) throw error;
+      this.failBy(0, error);
       throw this.failure;
     }
-  }
-
-  /** This rank cannot go on. */
-  failOwn(error: unknown): void {
-    this.failBy(0, error);
   }
 
   /** A rank has loaded another model than this one. */
@@ -191,7 +197,11 @@ export class Group implements Followers {
 
   /** Ends all ranks: resolves when they are gone, with the buffers that they then still had on their devices. */
   end(): Promise<number> {
-    this.ending ??= this.leave();
+    if (this.ending === undefined) {
+      const ending = this.leave().finally(() => endings.delete(ending));
+      endings.add(ending);
+      this.ending = ending;
+    }
     return this.ending.then(() => this.storages);
   }
 

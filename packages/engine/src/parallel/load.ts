@@ -2,16 +2,13 @@
 import { Communicator, type Device } from '@x/core';
 import { type BuildOptions, type BuiltModel, buildModel, type ModelTexts } from '../build-model';
 import { findModel } from '../model-files';
-import { Group } from './group';
+import { Group, groupsEnded } from './group';
 import type { Channel, FromFollower, RankPlan } from './messages';
 import { DEFAULT_RANK_TIMEOUT_MS, type ParallelOptions } from './options';
 import { startThread } from './threads';
 
 /** What a group of devices waits longer than {@link Group}, which knows more about who is at fault. */
 const LATER_MS = 2000;
-
-/** Groups whose memory is not yet given back. */
-const leaving = new Set<Promise<unknown>>();
 
 /** A model whose ranks are loaded. */
 export interface ParallelModel extends BuiltModel, ModelTexts {
@@ -26,7 +23,7 @@ export async function loadOnThreads(
   { rankTimeoutMs }: ParallelOptions,
 ): Promise<ParallelModel> {
   // What ended before may still hold the devices' memory.
-  await Promise.all(leaving);
+  await groupsEnded();
   options.signal?.throwIfAborted();
   await findModel(path);
   const channels = devices.slice(1).map((_, i) => startThread(i + 1));
@@ -83,17 +80,9 @@ export async function loadTogether(
     built?.model.dispose();
     // A rank that failed before is why this one stopped; otherwise this one's own error says most.
     const reason = signal?.aborted ? signal.reason : stop.signal.aborted ? await group.reason() : error;
-    await track(group.end());
+    await group.end();
     throw reason ?? error;
   }
-}
-
-/** Remembers a group that is ending, for the next one to wait for. */
-export function track<T>(ending: Promise<T>): Promise<T> {
-  leaving.add(ending);
-  const done = () => void leaving.delete(ending);
-  ending.then(done, done);
-  return ending;
 }
 
 /** Bytes that all ranks have read, as one number. */
