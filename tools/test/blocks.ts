@@ -2,6 +2,7 @@
  * The code blocks of READMEs and guides. The words behind a fence's language say what is done with a block:
  *
  *   ts, sh, cpp            run; a program of TypeScript without imports goes on where the one before it ended
+ *   json                   read, a value a line
  *   text output            what the block before it prints; … stands for anything
  *   ts gpu, ts hub         types only: it needs a GPU, or a model of the hub
  *   ts within=FOLDER       types only, as a file of that folder
@@ -37,6 +38,7 @@ const KNOWN: Record<string, RegExp> = {
   ts: /^(gpu|hub|within=.+)$/,
   sh: /^(gpu|hub|install|serving|slow)$/,
   cpp: /^$/,
+  json: /^$/,
   dockerfile: /^$/,
   text: /^output$/,
 };
@@ -45,6 +47,8 @@ export const PACKAGE_READMES = readdirSync(join(ROOT, 'packages')).map((name) =>
 export const GUIDES = [
   'README.md',
   'docs/index.md',
+  'docs/deploying.md',
+  'docs/kernels.md',
   ...readdirSync(join(ROOT, 'docs/guide'))
     .filter((name) => name.endsWith('.md'))
     .map((name) => `docs/guide/${name}`),

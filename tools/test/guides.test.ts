@@ -71,7 +71,9 @@ describe('commands', () => {
       for (const option of rest.filter((word) => word.startsWith('--')))
         expect(help.get(command)!.split(/[\s,=]+/), `${title}: candle ${command}`).toContain(option);
     }
-    expect([...help.keys()].sort()).toEqual(expect.arrayContaining(['chat', 'doctor', 'quantize', 'run', 'serve']));
+    expect([...help.keys()].sort()).toEqual(
+      expect.arrayContaining(['batch', 'chat', 'doctor', 'quantize', 'run', 'serve']),
+    );
   });
 });
 
@@ -83,6 +85,10 @@ describe('kernels', () => {
     const program = Device.cpu().compile(code);
     for (const name of names) expect(program.kernel(name)).toBeDefined();
   });
+});
+
+test.each(runs('json'))('$title', ({ code }) => {
+  for (const line of code.trim().split('\n')) expect(typeof JSON.parse(line)).toBe('object');
 });
 
 describe('sheets', () => {
@@ -112,7 +118,7 @@ test('the prelude of the sheets is what the guide says', () => {
 /** The candle command of a line of shell or of a Dockerfile, without `npx candle`. */
 function wordsOf(line: string): string[] {
   const words = line.replace(/["[\],]/g, ' ').split(/\s+/);
-  const at = words.findIndex((word, i) => word === 'candle' && words[i - 1] === 'npx');
+  const at = words.findIndex((word, i) => word === 'candle' && (i === 0 || words[i - 1] === 'npx'));
   if (at < 0) return [];
   const rest = words.slice(at + 1).filter(Boolean);
   const end = rest.findIndex((word) => ['#', '|', '>', '&&'].includes(word));
