@@ -3,6 +3,7 @@
  *
  *   tsx tools/bench/serve.ts [MODEL] [--device cpu] [--clients 1,4,16,64,256] [--rate 0.5] [--seconds 20]
  *     [--prompt 512] [--output 128] [--spread 0.5] [--max-sequences 64] [--seed 1]
+ *   tsx tools/bench/serve.ts --clients 16 --rate 0.1 --seconds 600 --rss 30   # does its memory stay as it is?
  *   tsx tools/bench/serve.ts --url http://127.0.0.1:8080 --model NAME [--key KEY] …
  *
  * The load is open: each client sends its requests at times drawn from a Poisson process of `--rate` requests a second,
@@ -14,9 +15,13 @@
  *
  * After `--seconds` no more requests are sent, and those under way are waited for. `tokensPerSecond` is what was generated,
  * over the time from the first request to the last token; the times between tokens are those between events that hold text.
+ *
+ * `--rss` looks at the memory of the server that this program started every so many seconds (Linux): `rss.mib` are the values, and
+ * `rss.perHour` is how many MiB an hour a straight line through those of the second half rises.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 
@@ -65,10 +70,11 @@ async function main(): Promise<void> {
       spread: { type: 'string', default: '0.5' },
       'max-sequences': { type: 'string', default: '64' },
       'max-waiting': { type: 'string', default: '100000' },
+      rss: { type: 'string', default: '0' },
       seed: { type: 'string', default: '1' },
     },
   });
-  const number = (name: 'vocabulary' | 'rate' | 'seconds' | 'prompt' | 'output' | 'spread' | 'seed') => {
+  const number = (name: 'vocabulary' | 'rate' | 'seconds' | 'prompt' | 'output' | 'spread' | 'seed' | 'rss') => {
     const value = Number(values[name]);
     if (Number.isFinite(value) && value >= 0) return value;
     throw new Error(`--${name} is ${values[name]}: give a number of 0 or more`);
@@ -92,7 +98,9 @@ async function main(): Promise<void> {
         random: generator(number('seed') + clients),
       };
       if (clients === counts[0]) await request(load, load.prompt, load.output);
-      console.log(JSON.stringify(await measure(load)));
+      const memory = own && number('rss') > 0 ? new MemoryWatch(own.child.pid!, number('rss')) : undefined;
+      const measured = await measure(load);
+      console.log(JSON.stringify({ ...measured, ...(memory && { rss: memory.end() }) }));
     }
   } finally {
     own?.child.kill('SIGTERM');
@@ -183,6 +191,35 @@ async function request(load: Load, promptTokens: number, maxTokens: number): Pro
     return outcome;
   } catch (error) {
     return { ...outcome, error: String((error as { cause?: unknown }).cause ?? error) };
+  }
+}
+
+/** Looks at the resident memory of a process now and then. */
+class MemoryWatch {
+  private readonly mib: number[] = [];
+  private readonly timer: NodeJS.Timeout;
+
+  constructor(
+    pid: number,
+    private readonly seconds: number,
+  ) {
+    const look = () => {
+      const [, kib] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
+      this.mib.push(round(Number(kib) / 1024));
+    };
+    look();
+    this.timer = setInterval(look, seconds * 1000);
+  }
+
+  end(): { everySeconds: number; mib: number[]; perHour: number | null } {
+    clearInterval(this.timer);
+    const { mib, seconds } = this;
+    const half = mib.slice(Math.floor(mib.length / 2));
+    const middle = (half.length - 1) / 2;
+    const mean = half.reduce((sum, value) => sum + value, 0) / half.length;
+    const rise = half.reduce((sum, value, i) => sum + (i - middle) * (value - mean), 0);
+    const spread = half.reduce((sum, _, i) => sum + (i - middle) ** 2, 0);
+    return { everySeconds: seconds, mib, perHour: half.length < 3 ? null : round((rise / spread) * (3600 / seconds)) };
   }
 }
 
