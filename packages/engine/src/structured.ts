@@ -166,7 +166,7 @@ function remembered(key: string | undefined, compile: () => Grammar): Grammar {
 /** Of each tokenizer by the width of the logits and the tokens that end a text: chats may end with others. */
 const vocabularies = new WeakMap<Tokenizer, Map<string, Vocabulary>>();
 
-function vocabularyOf(tokenizer: Tokenizer, size: number, endIds: readonly number[]): Vocabulary {
+export function vocabularyOf(tokenizer: Tokenizer, size: number, endIds: readonly number[]): Vocabulary {
   const ends = endIds.filter((id) => id < size);
   const known = vocabularies.get(tokenizer) ?? new Map<string, Vocabulary>();
   vocabularies.set(tokenizer, known);

@@ -21,6 +21,8 @@ import {
   type Piece,
 } from '../generation';
 import { boolean, checkOptions, type OptionRule } from '../options';
+import { vocabularyOf } from '../structured';
+import { CallConstraint, callForm } from './call-constraint';
 import type { ChatGeneration, ChatOptions, ToolChoice } from './types';
 
 const { addSpecialTokens: _, ...generateOptions } = GENERATE_OPTIONS;
@@ -38,6 +40,9 @@ export const CHAT_OPTIONS = {
   template: [isObject, "an object with the template's variables"],
   continueLast: boolean,
 } satisfies Record<keyof ChatOptions, OptionRule>;
+
+/** Options that give the whole text a form. */
+const FORMS = ['schema', 'regex', 'grammar', 'choices', 'constraint'] as const;
 
 export class ChatAnswer implements ChatGeneration {
   private readonly prompt: ChatPrompt;
@@ -67,8 +72,18 @@ export class ChatAnswer implements ChatGeneration {
     const { format, ids, inReasoning, begun } = this.prompt;
     if (force) rest.grammar = callGrammar(format, force, offered, rest);
     this.parser = new ReplyParser(format, { tools: offered, inReasoning, continued: continueLast });
-    const kept = marksOf(format).map((mark) => tokenizer.tokenToId(mark));
-    const keptIds = new Set(kept.filter((id) => id !== undefined));
+    const marks = new Map<number, string>();
+    for (const mark of marksOf(format)) {
+      const id = tokenizer.tokenToId(mark);
+      if (id !== undefined) marks.set(id, mark);
+    }
+    const keptIds = new Set(marks.keys());
+    const form = force || FORMS.some((name) => rest[name] !== undefined) ? undefined : callForm(format, offered);
+    if (form && (canSpell(tokenizer) || offered.some(({ strict }) => strict))) {
+      const { vocabSize } = host.scheduler.runner.model.config;
+      const vocabulary = vocabularyOf(tokenizer, vocabSize, stopIds(tokenizer, format));
+      rest.constraint = new CallConstraint(form, vocabulary, marks, inReasoning);
+    }
     this.generation = new Generation({ ...host, stopIds: stopIds(tokenizer, format), keptIds }, ids, rest);
     this.begun = this.parser.push(begun);
   }
@@ -133,6 +148,16 @@ export class ChatAnswer implements ChatGeneration {
   }
 }
 
+/** Whether the bytes of single tokens are known, which grammars need. */
+function canSpell(tokenizer: GenerationHost['tokenizer']): boolean {
+  try {
+    tokenizer.tokenBytes();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /**
  * What follows a call that the prompt has begun: a tool's name, where the prompt has none, and arguments that meet its schema.
  * Undefined in families that do not write calls as JSON objects; their calls are as the model writes them.
@@ -144,9 +169,7 @@ function callGrammar(
   tools: readonly ToolDefinition[],
   options: GenerateOptions,
 ): Grammar | undefined {
-  const forms = (['schema', 'regex', 'grammar', 'choices', 'constraint'] as const).filter(
-    (form) => options[form] !== undefined,
-  );
+  const forms = FORMS.filter((form) => options[form] !== undefined);
   if (forms.length > 0)
     throw new TransformersError(
       'INVALID_OPTION',

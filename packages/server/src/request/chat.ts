@@ -101,7 +101,8 @@ export function readTool(fields: Fields): ToolDefinition {
   const parameters = fields.object('parameters')
     ? (fields.raw('parameters') as object)
     : { type: 'object', properties: {} };
-  return { name, parameters, ...(description !== undefined && { description }) };
+  const strict = fields.boolean('strict') ?? false;
+  return { name, parameters, ...(description !== undefined && { description }), ...(strict && { strict }) };
 }
 
 export function checkNames(fields: Fields, tools: ToolDefinition[]): ToolDefinition[] {

@@ -32,6 +32,11 @@ export interface ToolDefinition {
   description?: string;
   /** JSON Schema of the arguments: an object schema. */
   parameters: object;
+  /**
+   * Whether calls must meet `parameters` in all: a schema that cannot be enforced is an error then. Otherwise it is enforced where it
+   * can be, and where it cannot the arguments are an object. Default false.
+   */
+  strict?: boolean;
 }
 
 /**

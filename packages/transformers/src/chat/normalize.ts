@@ -52,6 +52,8 @@ export function checkTools(tools: readonly ToolDefinition[]): void {
     if (tool.description !== undefined && typeof tool.description !== 'string')
       throw fail('.description', tool.description, 'text');
     if (!isObject(tool.parameters)) throw fail('.parameters', tool.parameters, 'a JSON Schema');
+    if (tool.strict !== undefined && typeof tool.strict !== 'boolean')
+      throw fail('.strict', tool.strict, 'true or false');
     checkDepth(tool.parameters, `tools[${i}].parameters`);
   }
 }
