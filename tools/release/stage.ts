@@ -117,8 +117,11 @@ function completeManifest(folder: string, source: string): void {
   // Only in what is released: changesets would take every version of a peer for a change that breaks.
   const peers = optionalPeers(manifest.name);
   if (peers.length > 0) {
-    manifest.peerDependencies = Object.fromEntries(peers.map((peer) => [peer, manifest.version]));
-    manifest.peerDependenciesMeta = Object.fromEntries(peers.map((peer) => [peer, { optional: true }]));
+    const [versions, optional] = [manifest.version, { optional: true }].map((value) =>
+      Object.fromEntries(peers.map((peer) => [peer, value])),
+    );
+    manifest.peerDependencies = { ...manifest.peerDependencies, ...versions };
+    manifest.peerDependenciesMeta = { ...manifest.peerDependenciesMeta, ...optional };
   }
   writeFileSync(path, `${JSON.stringify(manifest, null, 2)}\n`);
   copyFileSync(join(ROOT, 'LICENSE'), join(folder, 'LICENSE'));
