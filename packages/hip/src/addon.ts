@@ -165,7 +165,8 @@ export interface NativeAddon {
   faultState(platform: number): NativeFaultState;
 }
 
-const require = createRequire(import.meta.url);
+// In a bundle that was made a CommonJS one there is no `import.meta.url`: then from the program, or where it was started.
+const require = createRequire(import.meta.url || process.argv[1] || `${process.cwd()}/`);
 
 // Literal paths, so that bundlers and file tracers see the binaries: first the package of the platform, which is what comes
 // from npm, then what scripts/build.mjs leaves here.
@@ -180,6 +181,12 @@ const BINARIES: Record<string, readonly (() => NativeAddon)[]> = {
     () => require('../prebuilds/linux-arm64/hip.node'),
   ],
 };
+
+/** Why a module without the addon's functions stands in its place. */
+const BUNDLED = 'a bundler has put something else in its place';
+const LEAVE_OUT =
+  'Leave the @x packages out of the bundle (webpack: externals, esbuild and rollup: external, Next: serverExternalPackages) ' +
+  'and install them beside it';
 
 let loaded: NativeAddon | undefined;
 
@@ -199,6 +206,7 @@ export function addon(): NativeAddon {
   for (const load of candidates) {
     try {
       const native = load();
+      if (typeof native?.setErrorFactory !== 'function') throw new Error(BUNDLED);
       native.setErrorFactory(makeNativeError);
       loaded = native;
       return native;
@@ -213,7 +221,11 @@ export function addon(): NativeAddon {
     throw missing(`${what} cannot be loaded: native addons are disabled`, 'Start Node without --no-addons', failure);
   const why =
     code === 'MODULE_NOT_FOUND' ? 'is not there' : `cannot be loaded: ${String(message ?? failure).split('\n')[0]}`;
-  throw missing(`${what} (package @x/hip-${target}) ${why}`, reinstall(target), failure);
+  throw missing(
+    `${what} (package @x/hip-${target}) ${why}`,
+    message === BUNDLED ? LEAVE_OUT : reinstall(target),
+    failure,
+  );
 }
 
 /** `linux-x64-gnu`: the platform, the processor and, on Linux, the C library that this Node runs on. */

@@ -51,7 +51,8 @@ export interface ObjectStore {
 
 /** The directory with `objects/` and `sources/`. */
 export function kernelDirectory(): string {
-  return namedDirectory() ?? fileURLToPath(new URL('..', import.meta.url));
+  // A bundle that was made a CommonJS one has no `import.meta.url`, and no kernels of its own.
+  return namedDirectory() ?? (import.meta.url ? fileURLToPath(new URL('..', import.meta.url)) : process.cwd());
 }
 
 /** Every place that may have code objects of a target, or of any: first one first, and with X_KERNEL_DIR that alone. */

@@ -164,6 +164,8 @@ export async function quantizeBlocks(
 
 /** Where the worker's script is; undefined when it was not built. */
 function workerScript(): URL | undefined {
+  // Absent in a bundle that was made a CommonJS one.
+  if (!import.meta.url) return undefined;
   const url = new URL('./quantize-worker.js', import.meta.url);
   return existsSync(fileURLToPath(url)) ? url : undefined;
 }

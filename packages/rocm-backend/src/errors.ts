@@ -17,7 +17,7 @@ export class KernelLookupError extends CandleError {
     return new KernelLookupError(
       'KERNEL_TARGET_MISSING',
       `module ${module} has no code object for ${arch} (looked for ${targets.join(', ') || 'nothing: unknown architecture'}) ` +
-        `and could not be compiled at run time: ${messageOf(cause)}. ` +
+        `and could not be compiled at run time: ${messageOf(cause).replace(/\.$/, '')}. ` +
         `${install(arch)}mend what that names (\`candle doctor\` lists compilers). ${CHECKOUT}`,
     );
   }

@@ -99,10 +99,15 @@ export class ModuleStore {
       () =>
         `module ${module.name}: no code object for ${arch} (looked for ${targets.join(', ')}), compiling its source`,
     );
-    const compiled = compileCached(
-      { source: module.source, options: {}, platform: this.#device.platform, arch },
-      (cause) => KernelLookupError.noCodeObject(module.name, arch, targets, cause),
-    );
+    const refused = (cause: unknown) => KernelLookupError.noCodeObject(module.name, arch, targets, cause);
+    let source: string;
+    try {
+      ({ source } = module);
+    } catch (cause) {
+      // Neither: a bundle or a traced copy of the program without the packages of kernels.
+      throw refused(cause);
+    }
+    const compiled = compileCached({ source, options: {}, platform: this.#device.platform, arch }, refused);
     return this.#load(module.name, arch, compiled.bytes);
   }
 
