@@ -3,38 +3,46 @@
 // into an empty project and loads it as ESM and as CommonJS. Catches missing files, undeclared dependencies and top-level
 // await. What the package exports beside its main entry is loaded too, and the core is bundled for a browser. The umbrella,
 // installed by npm and by pnpm, generates text with no compiler around, and what is missing is named.
+// In one more project: their sizes and manifests (quality), TypeScript, threads, several copies (uses), bundles, and with --full
+// other runtimes and package managers, which are hundreds of MB.
+//
+//   node tools/test/packages.mjs [--full] [NAME...]   of a package, or compiled, pnpm, quality, uses, bundles, runtimes
 import { spawnSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { root } from '../setup/steps.mjs';
+import { checkBundles } from './pack/bundles.mjs';
+import { bare, failed, GPU_KERNELS, install, isCompiledCode, node, pack, report, work } from './pack/project.mjs';
+import { checkQuality } from './pack/quality.mjs';
+import { checkRuntimes } from './pack/runtimes.mjs';
+import { checkUses } from './pack/uses.mjs';
 
-const pnpm = join(root, '.cache/tools/node_modules/pnpm/bin/pnpm.cjs');
-const GPU_KERNELS = '@x/kernels-gfx11';
-// Named, only these checks: `node tools/test/packages.mjs compiled pnpm`.
-const chosen = process.argv.slice(2);
-const work = mkdtempSync(join(tmpdir(), 'candle-packages-'));
-let failures = 0;
+const full = process.argv.includes('--full');
+const chosen = process.argv.slice(2).filter((name) => name !== '--full');
 try {
   const tarballs = pack();
   const wanted = (name) => chosen.length === 0 || chosen.includes(name);
   for (const name of Object.keys(tarballs)) if (!isCompiledCode(name) && wanted(name)) check(name, tarballs);
-  if (wanted('compiled')) checkCompiledCode(tarballs);
+  if (wanted('quality')) await checkQuality(tarballs);
+  const shared = ['uses', 'bundles', 'runtimes', 'compiled'].filter(wanted);
+  if (shared.length > 0) await checkTogether(tarballs, shared);
   if (wanted('pnpm')) checkPnpm(tarballs);
 } finally {
   rmSync(work, { recursive: true, force: true });
 }
-process.exit(failures === 0 ? 0 : 1);
+process.exit(failed() === 0 ? 0 : 1);
 
-// The compiled code of this machine's platform, and of one GPU that CI builds for.
-function pack() {
-  const host = `@x/hip-linux-${process.arch}-gnu,@x/kernels-host-${process.arch},${GPU_KERNELS}`;
-  const stage = join(root, 'node_modules/.bin/tsx');
-  const out = join(work, 'tarballs');
-  must(stage, ['tools/release/stage.ts', '--out', out, '--quality', '5', '--only', host, '--allow-missing'], root);
-  const { packages } = JSON.parse(readFileSync(join(out, 'release.json'), 'utf8'));
-  return Object.fromEntries(packages.map(({ name, tarball }) => [name, join(out, tarball)]));
+// What one installation serves; the last check takes packages away.
+async function checkTogether(tarballs, checks) {
+  const project = join(work, 'projects', 'together');
+  install(project, ['@x/candle', GPU_KERNELS], tarballs);
+  cpSync(join(root, 'models/tiny-tales/tiny-tales-q8_0.gguf'), join(project, 'model.gguf'));
+  if (checks.includes('uses')) checkUses(project);
+  if (checks.includes('bundles')) await checkBundles(project);
+  if (checks.includes('runtimes') && full) checkRuntimes(project, tarballs);
+  if (checks.includes('compiled')) checkCompiledCode(project);
 }
+
 function check(name, tarballs) {
   const project = join(work, 'projects', name.replace('/', '-'));
   install(project, [name], tarballs);
@@ -57,37 +65,8 @@ function check(name, tarballs) {
   if (name === '@x/candle') checkProgram(project);
 }
 
-function isCompiledCode(name) {
-  return /^@x\/(hip|kernels)-/.test(name);
-}
-
-// Our own packages resolve to their tarballs, everything else to the registry.
-function install(project, names, tarballs, settings = {}) {
-  mkdirSync(project, { recursive: true });
-  const dependencies = Object.fromEntries(names.map((name) => [name, `file:${tarballs[name]}`]));
-  // npm refuses to override what is asked for directly; pnpm wants every name.
-  const others = Object.entries(tarballs).filter(([name]) => settings.pnpm || !names.includes(name));
-  const overrides = Object.fromEntries(others.map(([name, tarball]) => [name, `file:${tarball}`]));
-  // Those of other platforms are not packed here, and npm leaves them out when it does not find them; pnpm is told to.
-  if (settings.pnpm)
-    for (const name of readdirSync(join(root, 'prebuilt')).map((folder) => `@x/${folder}`))
-      if (!(name in tarballs)) overrides[name] = '-';
-  const manifest = {
-    name: 'consumer',
-    private: true,
-    dependencies,
-    ...(settings.pnpm ? { pnpm: { overrides } } : { overrides }),
-  };
-  writeFileSync(join(project, 'package.json'), JSON.stringify(manifest));
-  if (settings.pnpm)
-    must(process.execPath, [pnpm, 'install', '--ignore-scripts', '--silent', '--no-frozen-lockfile'], project);
-  else must('npm', ['install', '--no-audit', '--no-fund', '--silent', '--ignore-scripts'], project);
-}
-
 // What the umbrella and a package of kernels do together, and what is said when a part is not there or does not fit.
-function checkCompiledCode(tarballs) {
-  const project = join(work, 'projects', 'compiled-code');
-  install(project, ['@x/candle', GPU_KERNELS], tarballs);
+function checkCompiledCode(project) {
   const inside = (...path) => join(project, 'node_modules', '@x', ...path);
   report('kernels of an installed package', inspectKernels(project));
   const index = inside(GPU_KERNELS.slice('@x/'.length), 'index.json');
@@ -157,19 +136,6 @@ function inspectKernels(project) {
   );
 }
 
-function node(project, program) {
-  return spawnSync(process.execPath, ['--input-type=module', '-e', program], {
-    cwd: project,
-    encoding: 'utf8',
-    env: bare(),
-  });
-}
-
-// Without what could compile kernels: all must come from packages.
-function bare() {
-  return { ...process.env, X_CLANG: '/nonexistent', X_CACHE_DIR: join(work, 'cache') };
-}
-
 // A bundler takes the installed core for a browser, with nothing in place of modules of Node and no warning.
 function checkBundle(project) {
   writeFileSync(join(project, 'page.mjs'), "import { Tensor } from '@x/core';\nconsole.log(Tensor.ones([2]).shape);\n");
@@ -179,12 +145,6 @@ function checkBundle(project) {
     encoding: 'utf8',
   });
   report('@x/core in a bundle for browsers', result.status === 0 && result.stderr === '' ? result : result.stderr);
-}
-
-function report(label, result) {
-  const good = result === true || result.status === 0;
-  if (!good) failures++;
-  console.log(`${good ? 'ok  ' : 'FAIL'} ${label}${good ? '' : `\n${result.stderr ?? result}`}`);
 }
 
 // The installed umbrella must generate text, with no workspace around it.
@@ -204,15 +164,5 @@ function checkProgram(project, prefix = '') {
   ];
   const result = spawnSync(process.execPath, args, { cwd: project, encoding: 'utf8', env: bare() });
   const good = result.status === 0 && JSON.parse(result.stdout).tokens === 4 && result.stderr === '';
-  if (!good) failures++;
-  console.log(
-    `${good ? 'ok  ' : 'FAIL'} ${prefix}installed candle run${good ? '' : `\n${result.stdout}${result.stderr}`}`,
-  );
-}
-
-function must(program, args, cwd) {
-  const result = spawnSync(program, args, { cwd, encoding: 'utf8' });
-  if (result.status === 0) return;
-  console.error(`${program} ${args.join(' ')} in ${cwd}\n${result.stdout}${result.stderr}`);
-  process.exit(1);
+  report(`${prefix}installed candle run`, good || `${result.stdout}${result.stderr}`);
 }
