@@ -10,13 +10,15 @@ export interface DeviceFlags {
   device: string;
   devices?: string[];
   tensorParallel?: number | 'auto';
+  pipeline?: boolean;
 }
 
 export function addDeviceFlags(command: Command): Command {
   return command
     .option('-d, --device <name>', 'auto, js, cpu, rocm:N or cuda:N', 'auto')
     .option('--devices <names>', 'several that compute the model together, such as cuda:0,cuda:1', deviceNames)
-    .option('--tensor-parallel <count>', 'how many of its kind do, or auto for all', tensorParallel);
+    .option('--tensor-parallel <count>', 'how many of its kind do, or auto for all', tensorParallel)
+    .option('--pipeline', 'give each device whole layers in place of a part of every layer');
 }
 
 /** cuda:0,cuda:1 */
@@ -31,24 +33,24 @@ function tensorParallel(text: string): number | 'auto' {
 }
 
 /** What `loadModel` is told of it. */
-export type Place = Pick<LoadModelOptions, 'device' | 'devices' | 'tensorParallel' | 'processes'>;
+export type Place = Pick<LoadModelOptions, 'device' | 'devices' | 'tensorParallel' | 'pipeline' | 'processes'>;
 
 /** @throws UsageError for flags that do not go together */
-export async function placeOf({ device, devices, tensorParallel }: DeviceFlags): Promise<Place> {
+export async function placeOf({ device, devices, tensorParallel, pipeline }: DeviceFlags): Promise<Place> {
   const processes = processGroup();
   if (processes) {
     if (devices !== undefined || tensorParallel !== undefined)
       throw new UsageError(
         `${inGroup(processes)}, each with one device; leave --devices and --tensor-parallel out, or unset WORLD_SIZE.`,
       );
-    return { device: device === 'auto' ? undefined : device, processes };
+    return { device: device === 'auto' ? undefined : device, processes, pipeline };
   }
   if (devices !== undefined) {
     if (device !== 'auto')
       throw new UsageError('--device and --devices are two answers to one question. Give one of them.');
-    return { devices, tensorParallel };
+    return { devices, tensorParallel, pipeline };
   }
-  return { device: device === 'auto' ? await Device.auto() : Device.parse(device), tensorParallel };
+  return { device: device === 'auto' ? await Device.auto() : Device.parse(device), tensorParallel, pipeline };
 }
 
 /**

@@ -35,6 +35,8 @@ export interface BuildOptions {
   onProgress?: ProgressListener | undefined;
   /** Of a model on several devices. */
   shard?: Shard | undefined;
+  /** What the devices of a model on several have of it. Default: parts of every layer. */
+  split?: Shard['split'];
 }
 
 export interface BuiltModel {

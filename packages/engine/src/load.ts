@@ -97,8 +97,9 @@ export async function loadModel(path: string, options: LoadModelOptions = {}): P
   const single = wanted ? undefined : (named ?? (processes ? await deviceOfProcess(processes) : await Device.auto()));
   const devices = devicesOf(wanted ? named : single, options);
   const device = devices?.[0] ?? single ?? Device.of(wanted![0]);
-  const { maxContext, cacheDtype } = options;
-  const build = { device, dtype, activations, signal, onProgress, maxContext, cacheDtype };
+  const { maxContext, cacheDtype, pipeline } = options;
+  const split = pipeline ? ('layers' as const) : undefined;
+  const build = { device, dtype, activations, signal, onProgress, maxContext, cacheDtype, split };
   const built = processes
     ? await loadOnProcesses(place, processes, build, options)
     : devices

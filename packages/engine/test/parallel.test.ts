@@ -30,6 +30,21 @@ async function rejection(work: Promise<unknown>): Promise<unknown> {
   );
 }
 
+it('has whole layers on each device where that is asked for', async () => {
+  const one = await loadModel(GGUF, { device: 'cpu' });
+  const two = await loadModel(GGUF, { devices: ['cpu', 'cpu'], pipeline: true });
+  try {
+    for (const prompt of [...PROMPTS, LONG]) expect(await text(two, prompt)).toBe(await text(one, prompt));
+    const together = await Promise.all(PROMPTS.map((prompt) => text(two, prompt)));
+    expect(together).toEqual(await Promise.all(PROMPTS.map((prompt) => text(one, prompt))));
+  } finally {
+    one.dispose();
+    two.dispose();
+    expect(await groupOf(two).end()).toBe(0);
+  }
+  await expect(loadModel(GGUF, { device: 'cpu', pipeline: true })).rejects.toThrow(/pipeline is for several devices/);
+});
+
 describe.each([
   ['as graphs', '1'],
   ['as they come', '0'],

@@ -120,7 +120,7 @@ describe('weights shared by ranks', () => {
   }, 300_000);
 
   test('or its layers, for architectures of each kind of layer', async () => {
-    const names = ['llama', 'gemma3_text', 'cohere2', 'mamba2', 'qwen3_next', 'deepseek_v3', 'gpt2', 'granite'];
+    const names = ['llama', 'gemma3_text', 'cohere2', 'mixtral', 'deepseek_v3', 'gpt2', 'granite', 'phi3'];
     const paths = names.map((name) => join(models, name, 'model.safetensors'));
     const whole = await outcomes(paths, 1, { dtype: 'f32' });
     const shared = await outcomes(paths, 2, { dtype: 'f32', split: 'layers' });

@@ -72,7 +72,7 @@ export class Follower {
   }
 
   private async load(plan: RankPlan): Promise<void> {
-    const { rank, size, id, timeoutMs, dtype, activations, cacheDtype, maxContext } = plan;
+    const { rank, size, id, timeoutMs, dtype, activations, cacheDtype, maxContext, split } = plan;
     const device = this.own?.device ?? Device.parse(plan.device!);
     const { signal } = this.ended;
     let reported = 0;
@@ -83,7 +83,7 @@ export class Follower {
       this.link.send({ type: 'progress', loaded, total });
     };
     if (id) this.communicator = await Communicator.join(device, { id, rank, size, timeoutMs });
-    const shard = this.communicator && { rank, size, communicator: this.communicator };
+    const shard = this.communicator && { rank, size, split, communicator: this.communicator };
     const options = { device, dtype, activations, cacheDtype, maxContext, shard, signal, onProgress };
     const built = await buildModel(this.own?.path ?? plan.path!, options, false);
     const { model } = built;

@@ -39,7 +39,7 @@ export async function loadTogether(
   timeoutMs = DEFAULT_RANK_TIMEOUT_MS,
   inThreads = false,
 ): Promise<ParallelModel> {
-  const { device, dtype, activations, cacheDtype, maxContext, onProgress, signal } = options;
+  const { device, dtype, activations, cacheDtype, maxContext, split, onProgress, signal } = options;
   const size = devices.length;
   const joinMs = timeoutMs + LATER_MS;
   const group = new Group({ devices, channels, timeoutMs });
@@ -64,13 +64,14 @@ export async function loadTogether(
         activations,
         cacheDtype,
         maxContext,
+        split,
         ...place,
       };
       group.sendTo(rank, { type: 'load', plan });
     }
     if (id)
       group.communicator = await group.settle(Communicator.join(device, { id, rank: 0, size, timeoutMs: joinMs }));
-    const shard = group.communicator && { rank: 0, size, communicator: group.communicator };
+    const shard = group.communicator && { rank: 0, size, split, communicator: group.communicator };
     const onOwn = (loaded: number, total: number) => progress.report(0, loaded, total);
     built = await buildModel(path, { ...options, shard, signal: own, onProgress: onOwn }, true);
     await group.settle(ranks.loaded(built.identity(), own));

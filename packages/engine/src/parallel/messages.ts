@@ -1,6 +1,7 @@
 /** What the rank that leads and those that follow tell each other: plain objects, for threads and for processes. */
 import { CandleError, CollectiveError } from '@x/core';
 import type { DenseDType } from '@x/quantized';
+import type { Shard } from '../build-model';
 import type { Command } from '../execute/executor';
 import type { CacheDType } from '../kv/memory';
 
@@ -19,6 +20,7 @@ export interface RankPlan {
   activations: DenseDType | undefined;
   cacheDtype: CacheDType | undefined;
   maxContext: number | undefined;
+  split: Shard['split'];
 }
 
 export type ToFollower =

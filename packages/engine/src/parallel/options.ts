@@ -16,6 +16,11 @@ export interface ParallelOptions {
    */
   tensorParallel?: number | 'auto';
   /**
+   * Whether each device has whole layers, one behind the other, in place of a part of every layer: for models whose heads and
+   * widths the devices do not divide, and devices that reach each other slowly. One works at a time. Default false.
+   */
+  pipeline?: boolean;
+  /**
    * Processes that compute the model together, a device each, as {@link processGroup} reads them from the environment. This one
    * has rank 0; the others call {@link followModel}.
    */
@@ -40,6 +45,7 @@ export const PARALLEL_OPTIONS = {
     (value) => value === 'auto' || (Number.isInteger(value) && (value as number) >= 1),
     "'auto' or a whole number of 1 or more",
   ],
+  pipeline: [(value) => typeof value === 'boolean', 'true or false'],
   processes: [(value) => typeof value === 'object' && value !== null, 'what processGroup() gives'],
   rankTimeoutMs: [
     (value) => Number.isInteger(value) && (value as number) >= 100 && (value as number) <= MAX_MS,
@@ -54,9 +60,11 @@ export const PARALLEL_OPTIONS = {
  */
 export function devicesOf(
   device: Device | undefined,
-  { devices, tensorParallel, processes }: ParallelOptions,
+  { devices, tensorParallel, processes, pipeline }: ParallelOptions,
 ): Device[] | undefined {
   const fail = (what: string) => new TransformersError('INVALID_OPTION', `loadModel: ${what}.`);
+  if (pipeline && !devices && !processes && (tensorParallel ?? 1) === 1)
+    throw fail('pipeline is for several devices; give devices, or leave it out');
   if (devices && device) throw fail('device and devices are two answers to one question; give one of them');
   if (processes && (devices || (tensorParallel ?? 1) !== 1))
     throw fail(

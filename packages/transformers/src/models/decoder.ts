@@ -128,6 +128,10 @@ export class Decoder implements CausalModel {
       for (let i = 0; i < config.numLayers; i++) {
         const isOwn = !has || (i >= has.start && i < has.start + has.count);
         layers.push(isOwn ? own(await options.layer(i, own)) : undefined);
+        if (stage && layers[i]?.stateLayout)
+          throw unsupported(
+            'has layers that carry a state, which devices cannot share as whole layers; leave pipeline out',
+          );
       }
       const norm = isLast ? own(await normOf(source, kind, outputNorm, config)) : undefined;
       const head = isLast
