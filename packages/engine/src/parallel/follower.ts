@@ -82,8 +82,9 @@ export class Follower {
       reported = now;
       this.link.send({ type: 'progress', loaded, total });
     };
-    if (id) this.communicator = await Communicator.join(device, { id, rank, size, timeoutMs });
-    const shard = this.communicator && { rank, size, split, communicator: this.communicator };
+    const communicator = await Communicator.join(device, { id, rank, size, timeoutMs });
+    this.communicator = communicator;
+    const shard = { rank, size, split, communicator };
     const options = { device, dtype, activations, cacheDtype, maxContext, shard, signal, onProgress };
     const built = await buildModel(this.own?.path ?? plan.path!, options, false);
     const { model } = built;

@@ -60,7 +60,7 @@ export interface GroupOptions {
 }
 
 export class Group implements Followers {
-  /** Of the devices, where there are ranks that compute parts. */
+  /** Of the devices, from when they have come together. */
   communicator: Communicator | undefined;
   /** Called once, when the group has failed: to give back what this rank has. */
   onFailed: () => void = () => {};

@@ -52,7 +52,7 @@ export async function loadTogether(
   try {
     // Devices that come together wait for each other, and threads and programs take their time to start.
     await group.settle(ranks.here(own));
-    const id = device.backend.collectives ? Communicator.uniqueId(device) : undefined;
+    const id = Communicator.uniqueId(device);
     for (const { rank } of channels) {
       const place = inThreads ? { path, device: devices[rank] } : { path: undefined, device: undefined };
       const plan: RankPlan = {
@@ -69,9 +69,9 @@ export async function loadTogether(
       };
       group.sendTo(rank, { type: 'load', plan });
     }
-    if (id)
-      group.communicator = await group.settle(Communicator.join(device, { id, rank: 0, size, timeoutMs: joinMs }));
-    const shard = group.communicator && { rank: 0, size, split, communicator: group.communicator };
+    const communicator = await group.settle(Communicator.join(device, { id, rank: 0, size, timeoutMs: joinMs }));
+    group.communicator = communicator;
+    const shard = { rank: 0, size, split, communicator };
     const onOwn = (loaded: number, total: number) => progress.report(0, loaded, total);
     built = await buildModel(path, { ...options, shard, signal: own, onProgress: onOwn }, true);
     await group.settle(ranks.loaded(built.identity(), own));

@@ -9,8 +9,8 @@ import type { CacheDType } from '../kv/memory';
 export interface RankPlan {
   rank: number;
   size: number;
-  /** Of the group of devices; none where every rank computes the whole model. */
-  id: Uint8Array | undefined;
+  /** Of the group of devices. */
+  id: Uint8Array;
   /** How long a rank waits for another one, in milliseconds. */
   timeoutMs: number;
   /** Of a thread: a process knows its own. */
