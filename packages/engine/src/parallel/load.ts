@@ -49,6 +49,7 @@ export async function loadTogether(
   const progress = new Progress(size, onProgress);
   const ranks = new Ranks(group, progress);
   let built: (BuiltModel & ModelTexts) | undefined;
+  let joining: Promise<Communicator> | undefined;
   try {
     // Devices that come together wait for each other, and threads and programs take their time to start.
     await group.settle(ranks.here(own));
@@ -69,7 +70,8 @@ export async function loadTogether(
       };
       group.sendTo(rank, { type: 'load', plan });
     }
-    const communicator = await group.settle(Communicator.join(device, { id, rank: 0, size, timeoutMs: joinMs }));
+    joining = Communicator.join(device, { id, rank: 0, size, timeoutMs: joinMs });
+    const communicator = await group.settle(joining);
     group.communicator = communicator;
     const shard = { rank: 0, size, split, communicator };
     const onOwn = (loaded: number, total: number) => progress.report(0, loaded, total);
@@ -79,6 +81,9 @@ export async function loadTogether(
     return { ...built, group };
   } catch (error) {
     built?.model.dispose();
+    // Devices may still come together after a rank has failed.
+    const giveUp = (late: Communicator) => late !== group.communicator && late.dispose();
+    void joining?.then(giveUp).catch(() => {});
     // A rank that failed before is why this one stopped; otherwise this one's own error says most.
     const reason = signal?.aborted ? signal.reason : stop.signal.aborted ? await group.reason() : error;
     await group.end();

@@ -192,8 +192,8 @@ export class Weights {
 
   /**
    * As {@link group}, of layers that lie in the file as rows of one weight, in both kinds of files.
-   * @param order which row of the weight each one is, where they lie otherwise; of weights without a bias, that are numbers
-   * @param shares of each layer's outputs those that this rank has; default: all
+   * @param options `order`: which row of the weight each one is, where they lie otherwise; of weights without a bias, that are
+   *   numbers. `shares`: of each layer's outputs those that this rank has; default: all
    */
   async fused(
     name: string,
