@@ -28,10 +28,12 @@ export class DistributedDataParallel {
   constructor(
     readonly vars: readonly Var[],
     readonly communicator: Communicator,
-    { bucketBytes = BUCKET_BYTES }: DataParallelOptions = {},
+    options: DataParallelOptions = {},
   ) {
     kinds.check('DistributedDataParallel', 'vars', vars, kinds.TENSORS);
     kinds.check('DistributedDataParallel', 'communicator', communicator, COMMUNICATOR);
+    kinds.check('DistributedDataParallel', 'options', options, kinds.OBJECT);
+    const { bucketBytes = BUCKET_BYTES } = options;
     checkPositive('DistributedDataParallel', { bucketBytes });
     checkAlike(vars, communicator);
     for (const variable of vars) communicator.broadcast(variable, 0);
