@@ -3,10 +3,11 @@
 // into an empty project and loads it as ESM and as CommonJS. Catches missing files, undeclared dependencies and top-level
 // await. What the package exports beside its main entry is loaded too, and the core is bundled for a browser. The umbrella,
 // installed by npm and by pnpm, generates text with no compiler around, and what is missing is named.
-// In one more project: their sizes and manifests (quality), TypeScript, threads, several copies (uses), bundles, and with --full
-// other runtimes and package managers, which are hundreds of MB.
+// In one more project: their sizes and manifests (quality), TypeScript, threads, several copies (uses), bundles, the projects of
+// deploy/ (samples), and with --full other runtimes, package managers and Next, which are hundreds of MB.
 //
-//   node tools/test/packages.mjs [--full] [NAME...]   of a package, or compiled, pnpm, quality, uses, bundles, runtimes
+//   node tools/test/packages.mjs [--full] [NAME...]   of a package, or compiled, pnpm, quality, uses, bundles, samples,
+//   runtimes
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,6 +16,7 @@ import { checkBundles } from './pack/bundles.mjs';
 import { bare, failed, GPU_KERNELS, install, isCompiledCode, node, pack, report, work } from './pack/project.mjs';
 import { checkQuality } from './pack/quality.mjs';
 import { checkRuntimes } from './pack/runtimes.mjs';
+import { checkSamples } from './pack/samples.mjs';
 import { checkUses } from './pack/uses.mjs';
 
 const full = process.argv.includes('--full');
@@ -24,7 +26,7 @@ try {
   const wanted = (name) => chosen.length === 0 || chosen.includes(name);
   for (const name of Object.keys(tarballs)) if (!isCompiledCode(name) && wanted(name)) check(name, tarballs);
   if (wanted('quality')) await checkQuality(tarballs);
-  const shared = ['uses', 'bundles', 'runtimes', 'compiled'].filter(wanted);
+  const shared = ['uses', 'bundles', 'runtimes', 'samples', 'compiled'].filter(wanted);
   if (shared.length > 0) await checkTogether(tarballs, shared);
   if (wanted('pnpm')) checkPnpm(tarballs);
 } finally {
@@ -40,6 +42,7 @@ async function checkTogether(tarballs, checks) {
   if (checks.includes('uses')) checkUses(project);
   if (checks.includes('bundles')) await checkBundles(project);
   if (checks.includes('runtimes') && full) checkRuntimes(project, tarballs);
+  if (checks.includes('samples')) await checkSamples(project, full);
   if (checks.includes('compiled')) checkCompiledCode(project);
 }
 
