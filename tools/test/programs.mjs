@@ -29,7 +29,7 @@ json(
   ['doctor', '--json'],
   (result) =>
     result.platforms.length === 3 &&
-    result.libraries.length === 6 &&
+    result.libraries.length === 8 &&
     result.platforms.every((entry) => entry.available || entry.reason.message) &&
     result.libraries.every((entry) => (entry.available ? entry.library : entry.searched.length && entry.reason.remedy)),
 );
