@@ -4,7 +4,7 @@
  * order, with the same shapes and dtypes; results are not differentiated.
  */
 import type { BackendCommunicator, CollectiveOps, Reduction } from './backend';
-import { check, fields, kind, POSITIVE, WHOLE } from './check';
+import { check, fields, kind, WHOLE } from './check';
 import { Device, type DeviceLike } from './device';
 import type { DType } from './dtype';
 import { CollectiveError, DeviceError, DisposedError, ShapeError, UnsupportedError } from './errors';
@@ -27,7 +27,17 @@ const REDUCTIONS: readonly Reduction[] = ['sum', 'prod', 'min', 'max', 'avg'];
 const REDUCTION = kind((value) => REDUCTIONS.includes(value as Reduction), `use one of ${REDUCTIONS.join(', ')}`);
 const ID = kind((value) => value instanceof Uint8Array && value.length > 0, 'give what uniqueId gave, as a Uint8Array');
 const TENSOR = kind(isTensor, 'give a tensor');
-const OPTIONS = fields({ id: ID, rank: WHOLE, size: POSITIVE });
+/** Far above any group, and below what would be memory for its own sake. */
+const MAX_SIZE = 65_536;
+/** The longest wait that the systems' calls take. */
+const MAX_TIMEOUT_MS = 2 ** 31 - 1;
+const upTo = (most: number) =>
+  kind(
+    (value) => Number.isInteger(value) && (value as number) >= 1 && (value as number) <= most,
+    `give a whole number from 1 to ${most}`,
+  );
+const TIMEOUT = upTo(MAX_TIMEOUT_MS);
+const OPTIONS = fields({ id: ID, rank: WHOLE, size: upTo(MAX_SIZE) });
 
 /** One rank of a group. */
 export class Communicator {
@@ -56,7 +66,7 @@ export class Communicator {
   static async join(device: DeviceLike, options: CommunicatorOptions): Promise<Communicator> {
     check('join', 'options', options, OPTIONS);
     const { id, rank, size, timeoutMs = 10_000 } = options;
-    check('join', 'timeoutMs', timeoutMs, POSITIVE);
+    check('join', 'timeoutMs', timeoutMs, TIMEOUT);
     if (rank < 0 || rank >= size)
       throw new CollectiveError('BAD_RANK', `join: rank is ${rank} of ${size} ranks; they are counted from 0.`);
     const own = Device.of(device);

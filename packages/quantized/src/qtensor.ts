@@ -374,8 +374,13 @@ export class QTensor implements Disposable {
     });
     if (this.kind === 'dense') return this.withData(dims, flat.reshape(dims));
     const made = Tensor.fromStorage(allocateBlocks(device, this.blockType, elemCount(dims)), [flat.elemCount], device);
-    made.sliceSet(flat, 0, 0);
-    return this.withData(dims, made);
+    try {
+      made.sliceSet(flat, 0, 0);
+      return this.withData(dims, made);
+    } catch (error) {
+      made.dispose();
+      throw error;
+    }
   }
 
   /** All values as numbers, [shape] in `dtype`; a tensor of its own, also where the weight is dense already. */

@@ -183,6 +183,10 @@ describe('a communicator refuses', () => {
     await expect(Communicator.join(device, { id, rank: 2, size: 2 })).rejects.toThrow(CollectiveError);
     await expect(Communicator.join(device, { id, rank: -1, size: 2 })).rejects.toThrow(/rank is -1 of 2 ranks/);
     await expect(Communicator.join(device, { id, rank: 0, size: 0 })).rejects.toThrow(/size is 0/);
+    for (const size of [2 ** 31, 1e9, Number.NaN, 1.5])
+      await expect(Communicator.join(device, { id, rank: 0, size })).rejects.toThrow(/a whole number from 1 to 65536/);
+    for (const timeoutMs of [2 ** 32, Number.POSITIVE_INFINITY])
+      await expect(Communicator.join(device, { id, rank: 0, size: 1, timeoutMs })).rejects.toThrow(/timeoutMs is/);
     await expect(Communicator.join(device, { id: id.subarray(1), rank: 0, size: 1 })).rejects.toThrow(
       /128 bytes, not 127/,
     );
