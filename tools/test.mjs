@@ -1,9 +1,9 @@
 #!/usr/bin/env node
-// Every check that CI makes, in order; the last line is `N passed, N failed`. A check that is one command counts as one
-// test; test runners are counted by their own reports. Name checks to run only those: node tools/test.mjs lint unit
+// Every check that CI makes, in order, then what failed again, and last `N passed, N failed`. A check that is one command
+// counts as one test; test runners are counted by their own reports. Name checks to run only those: node tools/test.mjs lint unit
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { delimiter, join } from 'node:path';
+import { basename, delimiter, join, relative } from 'node:path';
 import { root } from './setup/steps.mjs';
 
 const bin = (name) => join(root, 'node_modules/.bin', name);
@@ -39,15 +39,19 @@ if (unknown.length > 0) {
 }
 mkdirSync(scratch, { recursive: true });
 const total = { passed: 0, failed: 0 };
+const failures = [];
 for (const [name, check] of Object.entries(CHECKS)) {
   if (chosen.length > 0 && !chosen.includes(name)) continue;
   console.log(`\n== ${name}`);
   const started = Date.now();
+  const known = failures.length;
   const { passed, failed } = check();
   total.passed += passed;
   total.failed += failed;
+  if (failed > 0 && failures.length === known) failures.push(`${name}, see above`);
   console.log(`== ${name}: ${passed} passed, ${failed} failed in ${((Date.now() - started) / 1000).toFixed(1)} s`);
 }
+if (failures.length > 0) console.log(`\nfailed:\n${failures.join('\n')}`);
 process.exitCode = total.failed === 0 ? 0 : 1;
 console.log(`\n${total.passed} passed, ${total.failed} failed`);
 
@@ -73,9 +77,10 @@ function counted(program, args, options = {}) {
   });
   process.stdout.write(result.stdout ?? '');
   const lines = (result.stdout ?? '').split('\n');
-  const failed = lines.filter((line) => line.startsWith('FAIL')).length;
+  const failed = lines.filter((line) => line.startsWith('FAIL'));
   const passed = lines.filter((line) => line.startsWith('ok ')).length;
-  return { passed, failed: failed === 0 && result.status !== 0 ? 1 : failed };
+  failures.push(...failed);
+  return { passed, failed: failed.length === 0 && result.status !== 0 ? 1 : failed.length };
 }
 
 function script(path) {
@@ -151,6 +156,7 @@ function everyKernelLaunched(chip, launches) {
   console.log(
     `FAIL never launched on ${chip}: ${never.join(' ')}\nAdd them to the every-*.test.ts of packages/rocm-backend/test.`,
   );
+  failures.push(`kernels never launched on ${chip}: ${never.join(' ')}`);
   return { passed: 0, failed: 1 };
 }
 
@@ -174,11 +180,23 @@ function vitest(report, program, args, env = process.env) {
   const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${report}`];
   const result = spawnSync(program, [...args, ...reporters], { cwd: root, stdio: 'inherit', env });
   try {
-    const { numPassedTests, numFailedTests, numFailedTestSuites } = JSON.parse(readFileSync(report, 'utf8'));
+    const { numPassedTests, numFailedTests, numFailedTestSuites, testResults } = JSON.parse(
+      readFileSync(report, 'utf8'),
+    );
+    for (const { name, status, message, assertionResults } of testResults) {
+      const tests = assertionResults.filter((test) => test.status === 'failed');
+      const file = `${basename(report, '.json')}: ${relative(root, name)}`;
+      for (const test of tests) failures.push(`${file}: ${test.fullName}: ${firstLine(test.failureMessages[0])}`);
+      if (status === 'failed' && tests.length === 0) failures.push(`${file}: ${firstLine(message)}`);
+    }
     // A file that fails to load has no failed test of its own.
     const failed = Math.max(numFailedTests, numFailedTestSuites > 0 || result.status !== 0 ? 1 : 0);
     return { passed: numPassedTests, failed };
   } catch {
     return { passed: 0, failed: 1 };
   }
+}
+
+function firstLine(text = '') {
+  return text.trim().split('\n')[0];
 }
