@@ -6,8 +6,9 @@
  *   pnpm release --publish      the same, then publishes, the packages that others need first
  *   pnpm release --dry-run      checks what is built, quickly compressed; what is not built is listed and no error
  *
- * Needs, from Debian: g++-aarch64-linux-gnu. zig, for musl, comes from npm. Of the repository's package.json it takes
- * `repository`, `homepage` and `bugs` for every package; without `repository` there is no provenance, and nothing is published.
+ * Needs, from Debian: g++-aarch64-linux-gnu. zig, for musl, comes from npm. Every package gets the
+ * `repository`, `homepage` and `bugs` of the root's package.json, or else those of the workflow of GitHub that this runs in;
+ * without `repository` there is no provenance, and nothing is published.
  */
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -16,6 +17,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { TARGETS } from '../../packages/hip/scripts/targets.mjs';
+import { address } from './address';
 import { apiDifferences } from './api';
 import { ROOT } from './prebuilt';
 import { type Staged, type StagedPackage, stage } from './stage';
@@ -87,8 +89,11 @@ function problemsOf(packages: readonly StagedPackage[]): string[] {
 
 /** What a release may not have, and a rehearsal may. */
 function hindrances(): string[] {
-  const { repository } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
-  const found = repository?.url ? [] : ['package.json has no repository.url, which npm checks provenance against'];
+  const found = address().repository?.url
+    ? []
+    : [
+        'npm checks provenance against repository.url: write it into package.json, or publish from a workflow of GitHub',
+      ];
   const changes = spawnSync('git', ['status', '--porcelain'], { cwd: ROOT, encoding: 'utf8' }).stdout;
   if (changes !== '') found.push('the working tree has changes that are not committed');
   return found;

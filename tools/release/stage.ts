@@ -19,7 +19,7 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs, promisify } from 'node:util';
 import { brotliCompress, constants } from 'node:zlib';
@@ -33,6 +33,7 @@ import {
 } from '../../packages/kernels/src/index';
 import { listModules } from '../kernels/amalgamate';
 import { hasModule, makeTarget } from '../kernels/targets';
+import { address } from './address';
 import { differences, filesOf, type PrebuiltPackage, prebuiltPackages, ROOT, version } from './prebuilt';
 
 export interface StageOptions {
@@ -105,15 +106,13 @@ function writeFiles(entry: PrebuiltPackage, folder: string): void {
 }
 
 /**
- * Adds what is said once: where the sources are, for npm's page and its provenance, from the repository's package.json; and
- * which packages of kernels a package reads.
+ * Adds what is said once: where the sources are, and which packages of kernels a package reads.
  */
 function completeManifest(folder: string, source: string): void {
-  const root = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
   const path = join(folder, 'package.json');
-  const manifest = JSON.parse(readFileSync(path, 'utf8'));
-  if (root.repository) manifest.repository = { ...root.repository, directory: source.slice(ROOT.length) };
-  for (const field of ['homepage', 'bugs']) if (root[field]) manifest[field] = root[field];
+  const where = address();
+  const manifest = { ...JSON.parse(readFileSync(path, 'utf8')), ...where };
+  if (where.repository) manifest.repository = { ...where.repository, directory: relative(ROOT, source) };
   // Only in what is released: changesets would take every version of a peer for a change that breaks.
   const peers = optionalPeers(manifest.name);
   if (peers.length > 0) {
