@@ -3,11 +3,10 @@
 // into an empty project and loads it as ESM and as CommonJS. Catches missing files, undeclared dependencies and top-level
 // await. What the package exports beside its main entry is loaded too, and the core is bundled for a browser. The umbrella,
 // installed by npm and by pnpm, generates text with no compiler around, and what is missing is named.
-// In one more project: their sizes and manifests (quality), TypeScript, threads, several copies (uses), bundles, the projects of
-// deploy/ (samples), and with --full other runtimes, package managers and Next, which are hundreds of MB.
+// In one more project: their sizes and manifests (quality), TypeScript, threads, several copies (uses), bundles, other runtimes
+// and package managers (runtimes), and the projects of deploy/ (samples).
 //
-//   node tools/test/packages.mjs [--full] [NAME...]   of a package, or compiled, pnpm, quality, uses, bundles, samples,
-//   runtimes
+//   node tools/test/packages.mjs [NAME...]   of a package, or compiled, pnpm, quality, uses, bundles, samples, runtimes
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -19,8 +18,7 @@ import { checkRuntimes } from './pack/runtimes.mjs';
 import { checkSamples } from './pack/samples.mjs';
 import { checkUses } from './pack/uses.mjs';
 
-const full = process.argv.includes('--full');
-const chosen = process.argv.slice(2).filter((name) => name !== '--full');
+const chosen = process.argv.slice(2);
 try {
   const tarballs = pack();
   const wanted = (name) => chosen.length === 0 || chosen.includes(name);
@@ -41,8 +39,8 @@ async function checkTogether(tarballs, checks) {
   cpSync(join(root, 'models/tiny-tales/tiny-tales-q8_0.gguf'), join(project, 'model.gguf'));
   if (checks.includes('uses')) checkUses(project);
   if (checks.includes('bundles')) await checkBundles(project);
-  if (checks.includes('runtimes') && full) checkRuntimes(project, tarballs);
-  if (checks.includes('samples')) await checkSamples(project, full);
+  if (checks.includes('runtimes')) checkRuntimes(project, tarballs);
+  if (checks.includes('samples')) await checkSamples(project);
   if (checks.includes('compiled')) checkCompiledCode(project);
 }
 

