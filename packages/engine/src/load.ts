@@ -28,10 +28,9 @@ export interface LoadModelOptions extends HubSource, ParallelOptions {
    */
   dtype?: DenseDType;
   /**
-   * What linear layers are given and give, `f32` by default on every device: `f16` and `bf16` halve what they read and write
-   * and let matrices of the same `dtype` be multiplied on a GPU's matrix units. Products are summed in f32; norms, rotations,
-   * attention, what is added up from layer to layer, and logits are f32 always. f16 ends at 65504: models whose values
-   * are larger (Gemma) want bf16.
+   * What linear layers are given, `f32` by default on every device: `f16` and `bf16` halve what they read and let matrices of
+   * the same `dtype` be multiplied on a GPU's matrix units. What they give is f32 always, as are norms, rotations, attention,
+   * what is added up from layer to layer, and logits. f16 ends at 65504: models whose values are larger (Gemma) want bf16.
    */
   activations?: DenseDType;
   /** Stops loading after a piece of some MiB; the promise rejects with the signal's reason and what was loaded is given back. */

@@ -1,12 +1,14 @@
 /** Models in f16 and bf16, whose matrices stay so on devices with kernels. */
-import { readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { testSettings } from '@x/testing/settings';
 import { describe, expect, it } from 'vitest';
-import { loadModel } from '../src';
-import { deviceNames, maxDifference, openDevice } from './helpers';
+import { type LoadModelOptions, loadModel } from '../src';
+import { deviceNames, maxDifference, openDevice, PROMPTS_IN_BF16 } from './helpers';
 
-const folder = fileURLToPath(new URL('../../../models/tiny/llama/', import.meta.url));
+const models = fileURLToPath(new URL('../../../models/tiny/', import.meta.url));
+const folder = join(models, 'llama');
 const { logits_std: deviation } = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8')) as {
   logits_std: number;
 };
@@ -44,5 +46,32 @@ describe.each(deviceNames)('on %s', (name) => {
     expect(model.cacheDtype).toBe('f32');
     using narrow = await loadModel(join(folder, 'model-f16.gguf'), { device, dtype: 'f16' });
     expect(narrow.cacheDtype).toBe(device.kind === 'cpu' || device.kind === 'js' ? 'f32' : 'f16');
+  });
+});
+
+describe('prompts of 80 tokens', () => {
+  const names = readdirSync(models).filter((name) => existsSync(join(models, name, 'golden.json')));
+  // On devices that a program computes: dense, experts, latent attention, states.
+  const some = ['llama', 'gpt_oss', 'deepseek_v3', 'qwen3_next'];
+  const chosen = testSettings.scale < 1 ? some : names;
+
+  it.each(chosen)('%s in bf16 and f16, as f32 on js', async (name) => {
+    const { logits_std } = JSON.parse(readFileSync(join(models, name, 'golden.json'), 'utf8'));
+    const logitsOf = async (options: LoadModelOptions) => {
+      using model = await loadModel(join(models, name, 'model.safetensors'), { cacheDtype: 'f32', ...options });
+      using logits = model.forward(ids, 0);
+      return (await logits.toArray()) as Float32Array;
+    };
+    const exact = await logitsOf({ device: 'js', dtype: 'f32' });
+    for (const device of deviceNames.map(openDevice)) {
+      const off = async (options: LoadModelOptions) =>
+        maxDifference(await logitsOf({ device, ...options }), exact) / logits_std;
+      const limit = PROMPTS_IN_BF16[name] ?? 3e-2;
+      expect(await off({ dtype: 'bf16', activations: 'bf16' })).toBeLessThan(limit);
+      if (device.kind === 'js') continue;
+      // Units of matrices round what they are given; what they give is f32.
+      expect(await off({ dtype: 'bf16' })).toBeLessThan(limit);
+      expect(await off({ dtype: 'f16', activations: 'f16' })).toBeLessThan(3e-2);
+    }
   });
 });

@@ -138,12 +138,13 @@ function indexedNumbers(weights: QTensor, x: Tensor, ids: Tensor): Tensor {
   return scope(() => {
     const { data } = weights;
     const chosen = ids.reshape([pairs]);
-    const rows = x.toDtype(data.dtype).broadcastAs([tokens, topk, k]).reshape([pairs, 1, k]);
+    const dtype = x.dtype === 'f32' ? 'f32' : data.dtype;
+    const rows = x.toDtype(dtype).broadcastAs([tokens, topk, k]).reshape([pairs, 1, k]);
     const parts: Tensor[] = [];
     for (let at = 0; at < pairs; at += experts) {
       const count = Math.min(experts, pairs - at);
       const product = () => {
-        const own = data.indexSelect(chosen.narrow(0, at, count), 0);
+        const own = data.indexSelect(chosen.narrow(0, at, count), 0).toDtype(dtype);
         return rows.narrow(0, at, count).matmul(own.transpose(1, 2));
       };
       parts.push(scope(product));

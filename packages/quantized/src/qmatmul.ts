@@ -89,6 +89,28 @@ export class QMatMul implements Disposable {
     });
   }
 
+  /** As {@link forward}, but [..., n] is in f32 whatever x's dtype, and sums of narrow numbers are not rounded. */
+  forwardWide(x: Tensor): Tensor {
+    const op = 'QMatMul.forwardWide';
+    checkActivation(op, x);
+    const dense = this.#dense;
+    if (dense && x.dtype === dense.dtype && areForKernels(dense, x)) {
+      const [n, k] = this.shape;
+      const m = rowsOf(op, x, k);
+      checkDevice(op, x, dense);
+      return withTemporaries((temporary) =>
+        linearProduct(dense, temporary(x.contiguous()), { m, n, k }, [...x.shape.slice(0, -1), n]),
+      );
+    }
+    return withTemporaries((temporary) => {
+      const wide = temporary(x.toDtype('f32'));
+      if (!dense || dense.dtype === 'f32' || isForHalves(dense, wide)) return this.forward(wide);
+      const numbers = temporary(dense.toDtype('f32'));
+      using map = QMatMul.fromTensor(numbers);
+      return map.forward(wide);
+    });
+  }
+
   /** Whether {@link forwardBlocks} works: the weight is in blocks on a device with kernels. */
   get takesBlocks(): boolean {
     return this.#blocks?.device.backend.quantized !== undefined;
@@ -215,23 +237,30 @@ function quantized(weight: QTensor, x: Tensor, size: ProductSize, shape: readonl
   return Tensor.fromStorage(backend.fromHost(product, 'f32'), shape, device);
 }
 
-/** Whether the device has kernels for this weight in f16 or bf16 and activations of another dtype, whose gradient nobody wants. */
+/** Whether the device has kernels for this weight in f16 or bf16, and nobody wants the gradient of activations. */
+function areForKernels(weight: Tensor, x: Tensor): boolean {
+  const fits = weight.dtype !== 'f32' && weight.isContiguous() && x.device.backend.linear !== undefined;
+  return fits && !(isGradEnabled() && x.trackOp);
+}
+
+/** The same for activations of another dtype. */
 function isForHalves(weight: Tensor, x: Tensor): boolean {
-  const { linear } = x.device.backend;
-  const fits = weight.dtype !== 'f32' && weight.dtype !== x.dtype && weight.isContiguous();
-  return linear !== undefined && fits && !(isGradEnabled() && x.trackOp);
+  return weight.dtype !== x.dtype && areForKernels(weight, x);
 }
 
 /** x (m * k values of another dtype) times the transpose of a contiguous weight [n, k] in f16 or bf16, by the device's kernels. */
 function halfProduct(weight: Tensor, x: Tensor, size: ProductSize, shape: readonly number[]): Tensor {
-  if (x.dtype === 'f32' && x.isContiguous()) {
-    const made = x.device.backend.linear!.matmul(weight.storagePart(), x.storageAndLayout(), size);
-    return Tensor.fromStorage(made, shape, x.device);
-  }
+  if (x.dtype === 'f32' && x.isContiguous()) return linearProduct(weight, x, size, shape);
   return withTemporaries((temporary) => {
     const rows = temporary(temporary(x.toDtype('f32')).contiguous());
-    return temporary(halfProduct(weight, rows, size, shape)).toDtype(x.dtype);
+    return temporary(linearProduct(weight, rows, size, shape)).toDtype(x.dtype);
   });
+}
+
+/** As {@link halfProduct} for contiguous x in f32 or in the weight's dtype, in f32. */
+function linearProduct(weight: Tensor, x: Tensor, size: ProductSize, shape: readonly number[]): Tensor {
+  const made = x.device.backend.linear!.matmul(weight.storagePart(), x.storageAndLayout(), size);
+  return Tensor.fromStorage(made, shape, x.device);
 }
 
 kinds.checkCalls(
@@ -245,4 +274,8 @@ kinds.checkCalls(
   },
   'QMatMul.',
 );
-kinds.checkCalls(QMatMul.prototype, { forward: { x: kinds.TENSOR }, embedding: { ids: kinds.TENSOR } }, 'QMatMul.');
+kinds.checkCalls(
+  QMatMul.prototype,
+  { forward: { x: kinds.TENSOR }, forwardWide: { x: kinds.TENSOR }, embedding: { ids: kinds.TENSOR } },
+  'QMatMul.',
+);

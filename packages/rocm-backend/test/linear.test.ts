@@ -124,6 +124,31 @@ describe.each(kinds)('products with halves on %s', (kind) => {
         multiply(type, m, 33, 264, at);
   });
 
+  it.each(TYPES)('%s: activations in it give what the same numbers in f32 give', (type) => {
+    for (const [m, n, k, at] of [
+      [1, 37, 65, 0],
+      [8, 33, 64, 3],
+      [63, 20, 72, 0],
+      [64, 65, 72, 0],
+      [70, 33, 264, 4],
+      [70, 33, 264, 8],
+      [65, 16, 33, 0],
+    ]) {
+      const size = { m, n, k };
+      const bits = new Uint16Array(m * k + at);
+      bits.set(encode(type, noise(m * k, m)), at);
+      const narrow = { storage: device.fromHost(bits, type), layout: Layout.contiguous([m * k], at) };
+      const wide = operandAt(decode(type, bits.subarray(at)), 0);
+      const weights = weightsAt(type, noise(n * k, n + k), 0);
+      const [made, expected] = [narrow, wide].map((x) => device.linear.matmul(weights, x, size));
+      expect(made.dtype).toBe('f32');
+      // The same products, whichever kernel adds them.
+      const off = read(made).map((value, i) => Math.abs(value - read(expected)[i]));
+      expect(Math.max(...off)).toBeLessThan(1e-5 * k);
+      for (const storage of [made, expected, narrow.storage, wide.storage, weights[0]]) storage.dispose();
+    }
+  });
+
   it.each(TYPES)('%s: many rows', (type) => {
     for (const [m, n, k] of [
       [17, 70, 33],
@@ -251,8 +276,10 @@ describe.each(kinds)('products with halves on %s', (kind) => {
     const size = { m: 1, n: 1, k: 4 };
     const error = expect.objectContaining({ name: 'UnsupportedError' });
     expect(() => device.linear.matmul([f32, 0], at(f32), size)).toThrow(error);
-    expect(() => device.linear.matmul([f16, 0], at(f16), size)).toThrow(error);
-    for (const storage of [f32, f16]) storage.dispose();
+    const bf16 = device.fromHost(encodeBf16(noise(4, 1)), 'bf16');
+    expect(() => device.linear.matmul([f16, 0], at(bf16), size)).toThrow(error);
+    expect(() => device.linear.matmul([bf16, 0], at(f16), size)).toThrow(error);
+    for (const storage of [f32, f16, bf16]) storage.dispose();
   });
 });
 

@@ -1,6 +1,6 @@
 /**
- * Products with a linear layer's weights in f16 or bf16, as a device may have them in kernels: activations are f32 and so are
- * results and sums. `@x/quantized` converts and multiplies where not.
+ * Products with a linear layer's weights in f16 or bf16, as a device may have them in kernels: activations are f32, or rounded to
+ * the weights' dtype already; results and sums are f32. `@x/quantized` converts and multiplies where not.
  */
 import type { StoragePart } from './attention';
 import type { Operand } from './operand';
@@ -15,7 +15,7 @@ export interface LinearOps {
    * products are exact.
    */
   formOf(dtype: HalfDType, rows: number): 'f32' | HalfDType;
-  /** x [m, k] in f32, contiguous, times the transpose of the weight [n, k], contiguous: [m, n] f32. */
+  /** x [m, k] in f32 or the weight's dtype, contiguous, times the transpose of the weight [n, k], contiguous: [m, n] f32. */
   matmul(weight: StoragePart, x: Operand, size: { m: number; n: number; k: number }): BackendStorage;
   /**
    * For every id the product of a row of x with the expert's weights: weight [experts, n, k], ids [tokens * topk] (u32,

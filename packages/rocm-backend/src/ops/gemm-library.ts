@@ -115,6 +115,21 @@ export function linearThroughLibrary(device: KernelDevice, type: 'f16' | 'bf16',
   }
 }
 
+/** As {@link linearThroughLibrary} for x in `type` already, which GPUs' libraries take as it is. */
+export function roundedThroughLibrary(device: KernelDevice, type: 'f16' | 'bf16', product: LinearProduct): boolean {
+  const { m, n, k, x, weights, out } = product;
+  const { gemm } = device.libraries;
+  if (k === 0 || Math.max(m, n, k) > INT_MAX || device.shapes.isHost) return false;
+  if (!gemm.handle()?.takes(type, 'f32')) return false;
+  try {
+    gemmIntoF32(device, type, { m, n, k, lhs: x, rhsTransposed: weights, out });
+    return true;
+  } catch (error) {
+    if (!gemm.worksAround(error)) throw error;
+    return false;
+  }
+}
+
 function throughWidened(device: KernelDevice, type: 'f16' | 'bf16', { m, n, k, x, weights, out }: LinearProduct): void {
   withMemory(device, n * k * sizeInBytes('f32'), (wide) => {
     const source = { ptr: weights, layout: Layout.contiguous([n * k]), itemBytes: sizeInBytes(type) };

@@ -1,5 +1,5 @@
-/** Products with weights in f16 or bf16 and activations in f32: the `linear_*` kernels of GEMM (kernels/gemm/linear.h). */
-import type { HalfDType, LinearOps, Operand, StoragePart } from '@x/core';
+/** Products with weights in f16 or bf16 and activations in f32 or the same dtype: the `linear_*` kernels of GEMM (kernels/gemm/linear.h). */
+import { type HalfDType, Layout, type LinearOps, type Operand, type StoragePart, sizeInBytes } from '@x/core';
 import type { KernelDevice } from '../device';
 import { unsupported } from '../errors';
 import { kernelName } from '../kernel-name';
@@ -7,7 +7,8 @@ import { clamp, type LaunchShape } from '../launch-shape';
 import { launchLinear, launchLinearExperts } from '../launchers/gemm';
 import type { KernelStorage } from '../storage';
 import { activationRows, MAX_GRID_Y, MAX_VECTOR_ROWS } from './activations';
-import { linearThroughLibrary, ROUNDED_ROWS, roundRows } from './gemm-library';
+import { cast } from './elementwise';
+import { linearThroughLibrary, ROUNDED_ROWS, roundedThroughLibrary, roundRows } from './gemm-library';
 import { GEMM_TILE, unitsShape } from './matmul';
 import { filled } from './result';
 
@@ -15,6 +16,7 @@ import { filled } from './result';
 const FEW_WARPS = 4;
 /** Weights that a thread loads at once. */
 const LOAD_VALUES = 8;
+const LOAD_BYTES = 16;
 
 interface ProductSize {
   m: number;
@@ -45,9 +47,44 @@ export class DeviceLinearOps implements LinearOps {
     const weights = device.address(weight);
     const { ptr } = device.view(x);
     return filled(device, 'f32', size.m * size.n, (out) => {
-      if (size.m <= MAX_VECTOR_ROWS) this.#few(type, size, ptr, weights, out);
-      else this.#many(type, size, ptr, weights, out);
+      if (x.storage.dtype === type) this.#ofHalves(type, size, ptr, weights, out);
+      else this.#ofWide(type, size, ptr, weights, out);
     });
+  }
+
+  #ofWide(type: HalfDType, size: ProductSize, x: number, weights: number, out: number): void {
+    if (size.m <= MAX_VECTOR_ROWS) this.#few(type, size, x, weights, out);
+    else this.#many(type, size, x, weights, out);
+  }
+
+  /** Of activations in the weights' dtype: many rows as they are where they would be rounded to it, others widened. */
+  #ofHalves(type: HalfDType, size: ProductSize, x: number, weights: number, out: number): void {
+    const device = this.#device;
+    const { m, k } = size;
+    const product = { ...size, x, weights, out };
+    const asTheyAre = this.formOf(type, m) === type;
+    if (asTheyAre && (roundedThroughLibrary(device, type, product) || this.#onUnits(type, product))) return;
+    const wide = device.malloc(m * k * sizeInBytes('f32'));
+    try {
+      cast(device, type, 'f32', { ptr: x, layout: Layout.contiguous([m * k]), itemBytes: sizeInBytes(type) }, wide);
+      this.#ofWide(type, size, wide, weights, out);
+    } finally {
+      device.free(wide);
+    }
+  }
+
+  /** On matrix units: x in the weights' dtype. False where these do not take the operands. */
+  #onUnits(type: HalfDType, product: ProductSize & { x: number; weights: number; out: number }): boolean {
+    const { matrixUnits } = this.#device;
+    const { m, n, k, x, weights } = product;
+    if (!matrixUnits || m < ROUNDED_ROWS || !fitsUnits(k, weights) || x % LOAD_BYTES !== 0) return false;
+    launchLinear(
+      this.#device,
+      `linear_mma_${type}`,
+      unitsShape(this.#device, matrixUnits, { batches: 1, m, n }),
+      product,
+    );
+    return true;
   }
 
   #few(type: HalfDType, size: ProductSize, x: number, weights: number, out: number): void {
@@ -60,13 +97,11 @@ export class DeviceLinearOps implements LinearOps {
     const device = this.#device;
     const { m, n, k } = size;
     if (linearThroughLibrary(device, type, { m, n, k, x, weights, out })) return;
-    const { matrixUnits } = device;
-    if (matrixUnits && m >= ROUNDED_ROWS && k > 0 && k % LOAD_VALUES === 0 && weights % 16 === 0) {
+    if (device.matrixUnits && m >= ROUNDED_ROWS && fitsUnits(k, weights)) {
       const rounded = device.malloc(m * k * 2);
       try {
         roundRows(device, type, m * k, x, rounded);
-        const shape = unitsShape(device, matrixUnits, { batches: 1, m, n });
-        launchLinear(device, `linear_mma_${type}`, shape, { m, n, k, x: rounded, weights, out });
+        this.#onUnits(type, { m, n, k, x: rounded, weights, out });
       } finally {
         device.free(rounded);
       }
@@ -106,7 +141,8 @@ export class DeviceLinearOps implements LinearOps {
 
   #typeOf(op: string, [{ dtype }]: StoragePart, x: Operand): HalfDType {
     if (dtype !== 'f16' && dtype !== 'bf16') throw unsupported(`linear.${op} with weights`, dtype, this.#device);
-    if (x.storage.dtype !== 'f32') throw unsupported(`linear.${op}`, x.storage.dtype, this.#device);
+    const isRounded = op === 'matmul' && x.storage.dtype === dtype;
+    if (x.storage.dtype !== 'f32' && !isRounded) throw unsupported(`linear.${op}`, x.storage.dtype, this.#device);
     return dtype;
   }
 
@@ -122,4 +158,9 @@ export class DeviceLinearOps implements LinearOps {
     if (pairs < multiprocessorCount * 20 && warps > 1) return { grid: pairs, block: warps * warpSize };
     return { grid: Math.ceil(pairs / FEW_WARPS), block: FEW_WARPS * warpSize };
   }
+}
+
+/** Whether the kernels on matrix units take rows of k values of such weights: they load {@link LOAD_VALUES} at once. */
+function fitsUnits(k: number, weights: number): boolean {
+  return k > 0 && k % LOAD_VALUES === 0 && weights % LOAD_BYTES === 0;
 }

@@ -79,19 +79,18 @@ export class EncoderAttention {
     const [q, k, v] = qkv.forward(x);
     const heads = (rows: Tensor) => rows.reshape([tokens, numHeads, headDim]);
     const turned = (rows: Tensor, norm: LayerNorm | undefined, turn: { cos: Tensor; sin: Tensor } | undefined) => {
-      const normed = norm ? inDtype(norm.forward(inDtype(rows, 'f32')), this.dtype) : rows;
-      if (!turn) return heads(normed);
-      const wide = inDtype(heads(normed), 'f32').unsqueeze(0);
-      return inDtype(rotate(wide, turn.cos, turn.sin, 'thd').squeeze(0), this.dtype);
+      const normed = heads(norm ? norm.forward(rows) : rows);
+      const placed = turn ? rotate(normed.unsqueeze(0), turn.cos, turn.sin, 'thd').squeeze(0) : normed;
+      return inDtype(placed, this.dtype);
     };
     const attended = packedAttention(
       turned(q, norms?.q, angles?.query),
       turned(k, norms?.k, angles?.key),
-      heads(v),
+      inDtype(heads(v), this.dtype),
       segments,
       { scale: angles?.rotation.scaled ? 1 : 1 / Math.sqrt(headDim), window, slopes },
     );
-    return inDtype(project(o, attended.reshape([tokens, numHeads * headDim]), this.dtype), 'f32');
+    return project(o, attended.reshape([tokens, numHeads * headDim]), this.dtype);
   }
 
   dispose(): void {

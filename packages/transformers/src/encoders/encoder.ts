@@ -7,7 +7,7 @@ import { TransformersError } from '../errors';
 import { Rotation } from '../models/attention';
 import type { ForwardPass, PassStep } from '../models/causal-model';
 import type { Own } from '../models/decoder';
-import { inDtype, project } from '../weights/q-linear';
+import { project } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
 import type { EncoderContext } from './encoder-attention';
 import { EncoderLayer, type EncoderLayerOptions } from './encoder-layer';
@@ -159,8 +159,8 @@ export class Encoder implements EncoderModel {
     const { pooling = 'cls', activation = 'tanh' } = this.options.classifier ?? {};
     return scope(() => {
       const pooled = poolRows(hidden, segments, pooling);
-      const inner = activate(inDtype(project(head.dense, pooled, this.dtype), 'f32'), activation);
-      return inDtype(project(head.out, head.norm ? head.norm.forward(inner) : inner, this.dtype), 'f32');
+      const inner = activate(project(head.dense, pooled, this.dtype), activation);
+      return project(head.out, head.norm ? head.norm.forward(inner) : inner, this.dtype);
     });
   }
 

@@ -17,7 +17,7 @@ import type { PartRange } from '@x/quantized';
 import type { DecoderConfig } from '../config/decoder-config';
 import { type RopeConfig, ropeFrequencies, ropeMagnitude } from '../config/rope';
 import type { LinearGroup } from '../weights/linear-group';
-import { inDtype, project, takesBlocks } from '../weights/q-linear';
+import { project, takesBlocks } from '../weights/q-linear';
 import { headsOf, timesRange } from '../weights/shard';
 import type { Weights } from '../weights/weights';
 import type { AttendOptions, KvLayout, LayerKv, PagedLayer } from './causal-model';
@@ -219,7 +219,7 @@ export class Attention implements TokenMixer {
   forward(x: Activations, angles: Angles | undefined, { kv }: LayerMemory): Tensor {
     const { qkv, o, norms, sinks } = this.parts;
     const { window, softcap, qkNorm } = this.options;
-    let [q, k, v] = qkv.forward(x).map((rows) => inDtype(rows, 'f32'));
+    let [q, k, v] = qkv.forward(x);
     let gate: Tensor | undefined;
     if (this.options.gate) [q, gate] = this.queriesAndGates(q);
     if (norms && qkNorm === 'width') [q, k] = [norms.q.forward(q), norms.k.forward(k)];
@@ -230,7 +230,7 @@ export class Attention implements TokenMixer {
     const inBlocks = takesBlocks(o) && !gate && kv.attendInBlocks;
     const plain = () => (gate ? kv.attend(queries, options).mul(gate.sigmoid()) : kv.attend(queries, options));
     const attended = inBlocks ? kv.attendInBlocks!(queries, options) : plain();
-    return inDtype(project(o, attended, this.dtype), 'f32');
+    return project(o, attended, this.dtype);
   }
 
   /** Rows of a query and a gate for each head to those of queries and those of gates. */

@@ -8,7 +8,7 @@ import type { DecoderConfig } from '../config/decoder-config';
 import { unsupported } from '../config/problems';
 import { readsOf } from '../weights/linear-group';
 import type { LoraSites } from '../weights/lora';
-import { inDtype, project } from '../weights/q-linear';
+import { project } from '../weights/q-linear';
 import { type Stage, stageOf } from '../weights/shard';
 import type { Weights } from '../weights/weights';
 import type { Angles, Rotation } from './attention';
@@ -224,7 +224,7 @@ export class Decoder implements CausalModel {
         if (isHidden) return normed(at, norm, 'f32').input as Tensor;
         const wanted = outputs === 'all' ? at : rowsAt(at, outputs);
         const { input } = normed(wanted, norm, readsOf(head!, activations));
-        const rows = inDtype(project(head!, input, activations), 'f32');
+        const rows = project(head!, input, activations);
         const logits = logitScale === 1 ? rows : rows.mul(logitScale);
         return logitSoftcap === undefined ? logits : logits.div(logitSoftcap).tanh().mul(logitSoftcap);
       };

@@ -5,7 +5,7 @@ import type { ConfigSource } from '../config/config-source';
 import { unsupported } from '../config/problems';
 import type { Architecture } from '../registry';
 import type { LinearGroup } from '../weights/linear-group';
-import { inDtype, project } from '../weights/q-linear';
+import { project } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
 import type { Angles } from './attention';
 import type { StateLayout } from './causal-model';
@@ -79,13 +79,13 @@ class Mamba implements TokenMixer {
 
   forward(input: Activations, _angles: Angles | undefined, { states: { states, spans } }: LayerMemory): Tensor {
     const { inProj, taps, bias, xProj, dtProj, a, d, noBias, norms, outProj } = this.parts;
-    const [before, z] = inProj.forward(input).map((rows) => inDtype(rows, 'f32'));
+    const [before, z] = inProj.forward(input);
     const x = causalConv1d(before, taps, states.conv, spans, { bias, activation: 'silu' });
-    const [step, b, c] = xProj.forward(x).map((rows) => inDtype(rows, 'f32').contiguous());
-    const dt = inDtype(project(dtProj, norms.dt.forward(step), this.dtype), 'f32');
+    const [step, b, c] = xProj.forward(x).map((rows) => rows.contiguous());
+    const dt = project(dtProj, norms.dt.forward(step), this.dtype);
     const inputs = { x, dt, dtBias: noBias, a, b: norms.bc.forward(b), c: norms.bc.forward(c), d };
     const y = selectiveScan(inputs, states.ssm, spans);
-    return inDtype(project(outProj, y.mul(z.silu()), this.dtype), 'f32');
+    return project(outProj, y.mul(z.silu()), this.dtype);
   }
 
   dispose(): void {

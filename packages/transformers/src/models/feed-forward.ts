@@ -3,7 +3,7 @@ import type { Tensor } from '@x/core';
 import { type ActivationForm, type ActivationName, type Activations, activate, type Module } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
 import { readsOf } from '../weights/linear-group';
-import { inDtype, project } from '../weights/q-linear';
+import { project } from '../weights/q-linear';
 import { shareOf } from '../weights/shard';
 import type { Weights } from '../weights/weights';
 
@@ -45,7 +45,7 @@ export class Mlp implements FeedForward {
 
   forward(x: Activations): Tensor {
     const inside = activate(project(this.up, x, this.dtype), this.activation);
-    return inDtype(project(this.down, inside, this.dtype), 'f32');
+    return project(this.down, inside, this.dtype);
   }
 
   dispose(): void {

@@ -7,7 +7,7 @@ import { type ActivationForm, type Activations, causalConv1d, gatedDeltaRule, ty
 import type { ConfigSource } from '../config/config-source';
 import { badConfig } from '../config/problems';
 import type { LinearGroup } from '../weights/linear-group';
-import { inDtype, project } from '../weights/q-linear';
+import { project } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
 import type { Angles } from './attention';
 import type { StateLayout } from './causal-model';
@@ -133,8 +133,8 @@ export class GatedDeltaNet implements TokenMixer {
   forward(input: Activations, _angles: Angles | undefined, { states: { states, spans } }: LayerMemory): Tensor {
     const { keyHeads, valueHeads, keyDim, valueDim, sharing } = this.config.delta;
     const { qkvz, ba, taps, dtBias, a, norm, outProj } = this.parts;
-    const [qkv, z] = qkvz.forward(input).map((rows) => inDtype(rows, 'f32'));
-    const [beta, dt] = this.sharesAndSteps(ba.forward(input).map((rows) => inDtype(rows, 'f32')));
+    const [qkv, z] = qkvz.forward(input);
+    const [beta, dt] = this.sharesAndSteps(ba.forward(input));
     const mixed = causalConv1d(qkv, taps, states.conv, spans, { activation: 'silu' });
     const keys = keyHeads * keyDim;
     const [q, k, v] = [
@@ -144,7 +144,7 @@ export class GatedDeltaNet implements TokenMixer {
     ];
     const read = gatedDeltaRule({ q, k, v, dt, dtBias, a, beta }, { keyHeads, sharing }, states.delta, spans);
     const normed = norm.forward(read.reshape([read.dim(0) * valueHeads, valueDim])).reshape(read.shape);
-    return inDtype(project(outProj, normed.mul(z.silu()), this.dtype), 'f32');
+    return project(outProj, normed.mul(z.silu()), this.dtype);
   }
 
   /** [rows, valueHeads] each, of one product or of two. */

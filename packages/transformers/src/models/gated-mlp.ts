@@ -5,7 +5,7 @@
 import type { Tensor } from '@x/core';
 import { type ActivationForm, type ActivationName, type Activations, gatedActivation, type Module } from '@x/nn';
 import type { LinearGroup } from '../weights/linear-group';
-import { inDtype, project, takesBlocks } from '../weights/q-linear';
+import { project, takesBlocks } from '../weights/q-linear';
 import { shareOf } from '../weights/shard';
 import type { Weights } from '../weights/weights';
 import type { FeedForward } from './feed-forward';
@@ -54,7 +54,7 @@ export class GatedMlp implements FeedForward {
   forward(x: Activations): Tensor {
     const [gate, up] = this.gateUp.forward(x);
     const gated = gatedActivation(gate, up, this.activation, takesBlocks(this.down) ? 'blocks' : 'numbers');
-    return inDtype(project(this.down, gated, this.dtype), 'f32');
+    return project(this.down, gated, this.dtype);
   }
 
   dispose(): void {

@@ -8,7 +8,7 @@ import { type ActivationForm, type Activations, type Module, type RmsNorm, rotat
 import { type PartRange, QTensor } from '@x/quantized';
 import { HeadLinear } from '../weights/head-linear';
 import type { LinearGroup } from '../weights/linear-group';
-import { inDtype, project } from '../weights/q-linear';
+import { project } from '../weights/q-linear';
 import { headsOf, timesRange } from '../weights/shard';
 import type { Weights } from '../weights/weights';
 import type { Angles } from './attention';
@@ -106,7 +106,7 @@ export class LatentAttention implements TokenMixer {
     const { numHeads, latent } = this.config;
     const { rank, plain, rotated, value, scale, ropeKind } = latent;
     const { inputs, query, norm, keyUp, valueUp, o } = this.parts;
-    const [first, compressed] = inputs.forward(x).map((rows) => inDtype(rows, 'f32'));
+    const [first, compressed] = inputs.forward(x);
     const tokens = first.dim(0);
     const turned = (rows: Tensor, { cos, sin }: Angles['query']) =>
       rotate(rows.transpose(0, 1).unsqueeze(0), cos, sin, ropeKind).squeeze(0);
@@ -114,13 +114,13 @@ export class LatentAttention implements TokenMixer {
     const key = norm.forward(compressed.narrow(1, 0, rank).contiguous()).unsqueeze(0);
     kv.append(Tensor.cat([key, turned(shared, angles.key)], -1), key);
 
-    const whole = query ? inDtype(project(query.up, query.norm.forward(first.contiguous()), this.dtype), 'f32') : first;
+    const whole = query ? project(query.up, query.norm.forward(first.contiguous()), this.dtype) : first;
     const heads = whole.reshape([tokens, numHeads, plain + rotated]);
     const absorbed = keyUp.forward(heads.narrow(2, 0, plain)).transpose(0, 1);
     const queries = Tensor.cat([absorbed, turned(heads.narrow(2, plain, rotated), angles.query)], -1);
     const mixed = kv.attend(queries, { scale }).reshape([tokens, numHeads, rank]);
     const values = valueUp.forward(mixed).reshape([tokens, numHeads * value]);
-    return inDtype(project(o, values, this.dtype), 'f32');
+    return project(o, values, this.dtype);
   }
 
   dispose(): void {

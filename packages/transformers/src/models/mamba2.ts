@@ -5,7 +5,7 @@ import type { ConfigSource } from '../config/config-source';
 import { badConfig, shown } from '../config/problems';
 import type { Architecture } from '../registry';
 import type { LinearGroup } from '../weights/linear-group';
-import { inDtype, project } from '../weights/q-linear';
+import { project } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
 import type { Angles } from './attention';
 import type { StateLayout } from './causal-model';
@@ -75,7 +75,7 @@ class Mamba2 implements TokenMixer {
   forward(input: Activations, _angles: Angles | undefined, { states: { states, spans } }: LayerMemory): Tensor {
     const { inner, groups, stateSize, normEps, dtLimit } = this.config;
     const { inProj, taps, bias, dtBias, a, d, norm, outProj } = this.parts;
-    const [z, before, dt] = inProj.forward(input).map((rows) => inDtype(rows, 'f32'));
+    const [z, before, dt] = inProj.forward(input);
     const mixed = causalConv1d(before, taps, states.conv, spans, { bias, activation: 'silu' });
     const [v, k, q] = [0, inner, inner + groups * stateSize].map((start, i) =>
       mixed.narrow(1, start, i === 0 ? inner : groups * stateSize),
@@ -83,7 +83,7 @@ class Mamba2 implements TokenMixer {
     const y = ssd({ q, k, v, dt, dtBias, a, d }, { keyHeads: groups, dtLimit }, states.ssm, spans);
     const gated = y.mul(z.silu()).reshape([y.dim(0), groups, inner / groups]);
     const normed = gated.div(gated.sqr().meanKeepdim(2).add(normEps).sqrt()).mul(norm).reshape(y.shape);
-    return inDtype(project(outProj, normed, this.dtype), 'f32');
+    return project(outProj, normed, this.dtype);
   }
 
   dispose(): void {

@@ -19,7 +19,6 @@ import type { ConfigKey, ConfigSource } from '../config/config-source';
 import type { DecoderConfig } from '../config/decoder-config';
 import { badConfig } from '../config/problems';
 import type { ExpertLinear } from '../weights/expert-linear';
-import { inDtype } from '../weights/q-linear';
 import { shareOf, summed } from '../weights/shard';
 import type { Weights } from '../weights/weights';
 import type { FeedForward } from './feed-forward';
@@ -93,7 +92,6 @@ export class MixtureOfExperts implements FeedForward {
   private constructor(
     private readonly config: MoeConfig,
     private readonly combine: (gate: Tensor, up: Tensor) => Tensor,
-    private readonly dtype: Weights['activations'],
     private readonly parts: Parts,
     private readonly share: Share | undefined,
   ) {}
@@ -140,7 +138,7 @@ export class MixtureOfExperts implements FeedForward {
         if (gate) parts.sharedGate = own(new Linear(gate));
       }
       const share = isShared ? { communicator: shard!.communicator, experts: some, shared: partial } : undefined;
-      return new MixtureOfExperts(moe, combine, source.activations, parts, share);
+      return new MixtureOfExperts(moe, combine, parts, share);
     } catch (error) {
       for (const thing of made) thing.dispose();
       throw error;
@@ -157,7 +155,7 @@ export class MixtureOfExperts implements FeedForward {
     const options = { chosen, scores, renormalise, scale, groups, correction };
     const { share } = this;
     const { weights, ids } = this.own(routeExperts(router.forward(x), options));
-    const outputs = inDtype(this.experts(inDtype(x, this.dtype), ids), 'f32');
+    const outputs = this.experts(x, ids);
     const mixed = weights.unsqueeze(1).matmul(outputs).squeeze(1);
     const whole = (part: Tensor) => (share ? summed(part, share.communicator) : part);
     if (!shared) return whole(mixed);

@@ -5,7 +5,7 @@
 import type { Tensor } from '@x/core';
 import { type ActivationForm, type Activations, causalConv1d, type Module } from '@x/nn';
 import type { LinearGroup } from '../weights/linear-group';
-import { inDtype, project } from '../weights/q-linear';
+import { project } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
 import type { Angles } from './attention';
 import type { StateLayout } from './causal-model';
@@ -48,9 +48,9 @@ export class ShortConv implements TokenMixer {
   }
 
   forward(x: Activations, _angles: Angles | undefined, { states: { states, spans } }: LayerMemory): Tensor {
-    const [b, c, inside] = this.inProj.forward(x).map((rows) => inDtype(rows, 'f32'));
+    const [b, c, inside] = this.inProj.forward(x);
     const mixed = causalConv1d(b.mul(inside), this.taps, states.conv, spans, { bias: this.bias });
-    return inDtype(project(this.outProj, c.mul(mixed), this.dtype), 'f32');
+    return project(this.outProj, c.mul(mixed), this.dtype);
   }
 
   dispose(): void {

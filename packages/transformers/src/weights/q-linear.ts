@@ -1,4 +1,4 @@
-/** A linear layer on a {@link QMatMul}: weights in blocks, or numbers; what comes out is of the dtype that goes in. */
+/** A linear layer on a {@link QMatMul}: weights in blocks, or numbers; what comes out is f32, whatever goes in. */
 import { keep, QuantizedActivations, TENSORS, type Tensor } from '@x/core';
 import { type Activations, type Module, OwningModule } from '@x/nn';
 import type { DenseDType, QMatMul } from '@x/quantized';
@@ -6,7 +6,7 @@ import type { DenseDType, QMatMul } from '@x/quantized';
 export class QLinear extends OwningModule {
   private readonly bias: Tensor | undefined;
 
-  /** Owns both. @param bias [out], of the dtype of what goes in */
+  /** Owns both. @param bias [out], f32 */
   constructor(
     private readonly product: QMatMul,
     bias?: Tensor,
@@ -16,14 +16,14 @@ export class QLinear extends OwningModule {
     this.bias = bias && this.own(bias);
   }
 
-  /** Whether it reads activations in blocks, of which it makes f32. */
+  /** Whether it reads activations in blocks. */
   get takesBlocks(): boolean {
-    return this.product.takesBlocks && (this.bias === undefined || this.bias.dtype === 'f32');
+    return this.product.takesBlocks;
   }
 
-  /** [..., in] to [..., out]; blocks to [rows, out] in f32. */
+  /** [..., in] to [..., out]; blocks to [rows, out]. */
   forward(xs: Activations): Tensor {
-    const ys = xs instanceof QuantizedActivations ? this.product.forwardBlocks(xs) : this.product.forward(xs);
+    const ys = xs instanceof QuantizedActivations ? this.product.forwardBlocks(xs) : this.product.forwardWide(xs);
     return this.bias ? ys.broadcastAdd(this.bias) : ys;
   }
 
@@ -44,7 +44,7 @@ export function takesBlocks(layer: Module | BlockLayer): layer is BlockLayer {
   return (layer as Partial<BlockLayer>).takesBlocks === true;
 }
 
-/** What a layer makes of activations, which are in blocks only if it takes these; numbers are given in `dtype`. */
+/** What a layer makes of activations, f32. They are in blocks only if it takes these; numbers are rounded to `dtype`. */
 export function project(layer: Module, xs: Activations, dtype: DenseDType): Tensor {
   if (!(xs instanceof QuantizedActivations)) return layer.forward(takesBlocks(layer) ? xs : inDtype(xs, dtype));
   if (!takesBlocks(layer)) throw new Error('internal: activations in blocks for a layer that does not take them');

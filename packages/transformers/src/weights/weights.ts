@@ -89,7 +89,7 @@ class TableRows extends OwningModule {
 
 export class Weights {
   readonly device: Device;
-  /** What linear layers are given, and give; sums, norms and what is added up from layer to layer are f32. */
+  /** What linear layers are given; what they give is f32, as are norms and what is added up from layer to layer. */
   readonly activations: DenseDType;
   /** How rotated pairs lie in the query and key rows of this file. */
   readonly ropeKind: RopeKind;
@@ -140,7 +140,7 @@ export class Weights {
   }
 
   /**
-   * The layer y = x · Wᵀ (+ bias, when the file has one); x and y are of {@link activations}. @param name as {@link has}
+   * The layer y = x · Wᵀ (+ bias, when the file has one); x is of {@link activations}, y f32. @param name as {@link has}
    * @param share what this rank has of `out` and `width`, which are the whole layer's
    */
   async linear(name: string, out: number, width: number, share: LinearShare = {}): Promise<Module> {
@@ -224,7 +224,7 @@ export class Weights {
   async experts(name: string, experts: number, out: number, width: number, part?: TensorPart): Promise<ExpertLinear> {
     const weight = await this.matrix(name, [experts, out, width], part);
     try {
-      return new ExpertLinear(weight, await this.expertBias(`${name}.bias`, [experts, out], part));
+      return new ExpertLinear(weight, this.activations, await this.expertBias(`${name}.bias`, [experts, out], part));
     } catch (error) {
       weight.dispose();
       throw error;
@@ -317,11 +317,11 @@ export class Weights {
   }
 
   private async expertBias(name: string, shape: [number, number], part?: TensorPart): Promise<Tensor | undefined> {
-    if (!part) return this.optional(name, shape, this.activations);
+    if (!part) return this.optional(name, shape);
     const { dim, ranges } = part;
     // Of what is added over the ranks the bias is in one part.
     if (dim === 2 && this.shard!.rank > 0) return undefined;
-    using whole = await this.optional(name, shape, this.activations);
+    using whole = await this.optional(name, shape);
     return whole && (dim === 2 ? whole.detach() : ranged(whole, dim, ranges));
   }
 
@@ -339,7 +339,7 @@ export class Weights {
   }
 
   private async bias(name: string, out: number, rows?: readonly PartRange[]): Promise<Tensor | undefined> {
-    const whole = await this.optional(`${name}.bias`, [out], this.activations);
+    const whole = await this.optional(`${name}.bias`, [out]);
     if (!rows || !whole) return whole;
     using all = whole;
     return ranged(all, 0, rows);
@@ -351,10 +351,10 @@ export class Weights {
     try {
       for (const { name, out, rows } of parts) biases.push(await this.bias(name, out, rows && [rows]));
       if (biases.every((bias) => bias === undefined)) return undefined;
-      const { device, activations: dtype } = this;
+      const { device } = this;
       return scope(() =>
         Tensor.cat(
-          parts.map(({ out, rows }, i) => biases[i] ?? Tensor.zeros([rows?.count ?? out], dtype, device)),
+          parts.map(({ out, rows }, i) => biases[i] ?? Tensor.zeros([rows?.count ?? out], 'f32', device)),
           0,
         ),
       );
