@@ -6,6 +6,7 @@ Two columns a length: with the inputs of linear layers rounded to bf16 and all e
 of bf16 make at least, and with the whole model in bf16. Of the last position, against f32 with the same weights. Needs torch
 and transformers; the tests have the second column of 80 tokens for models whose first one is near 3e-2 or above.
 """
+import gzip
 import json
 import sys
 from pathlib import Path
@@ -34,11 +35,11 @@ def load(folder, dtype):
 
 
 def main(root, *names):
-    chosen = names or sorted(path.parent.name for path in root.glob("*/golden.json"))
+    chosen = names or sorted(path.parent.name for path in root.glob("*/golden.json.gz"))
     print("tokens", *(f"{length:>16}" for length in LENGTHS))
     for name in chosen:
         folder = root / name
-        deviation = json.loads((folder / "golden.json").read_text())["logits_std"]
+        deviation = json.loads(gzip.decompress((folder / "golden.json.gz").read_bytes()))["logits_std"]
         model = load(folder, torch.float32)
         exact = logits(model)
         for module in model.modules():

@@ -5,7 +5,7 @@ V2), and yarn has two unequal mscales.
 
   python tools/golden/deepseek_v2.py [--out models/tiny/deepseek_v2]      with torch 2.13 and transformers 5.18
 """
-import argparse, json, math, os, shutil
+import argparse, gzip, json, math, os, shutil
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
@@ -116,8 +116,8 @@ def main():
         "logits_std": rounded([torch.cat([logits_of(model, p["ids"]) for p in prompts]).std().item()])[0],
         "prompts": prompts,
     }
-    with open(os.path.join(out, "golden.json"), "w") as file:
-        json.dump(golden, file, separators=(",", ":"))
+    with open(os.path.join(out, "golden.json.gz"), "wb") as file:
+        file.write(gzip.compress(json.dumps(golden, separators=(",", ":")).encode(), mtime=0))
         file.write("\n")
 
 

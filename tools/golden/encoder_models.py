@@ -6,6 +6,7 @@ Needs torch, transformers and safetensors. jina_bert is computed by the few line
 (ALiBi, a gated feed-forward layer, norms behind); the others by transformers. Tokenizers are those of models/encoders.
 """
 
+import gzip
 import json
 import math
 import os
@@ -59,10 +60,10 @@ def write(root, name, config, weights, hidden_of, pooling, tokenizer):
         "reference": f"torch {torch.__version__}, transformers {transformers.__version__}, float32",
         "embedding": {"pooling": pooling, "rows": rows},
         "batch": {"input_ids": prompts[1:], "attention_mask": [[1] * len(ids) for ids in prompts[1:]], **batch},
-        "tokenizer_samples": json.load(open(os.path.join(root, tokenizer, "golden.json")))["tokenizer_samples"],
+        "tokenizer_samples": json.load(gzip.open(os.path.join(root, tokenizer, "golden.json.gz")))["tokenizer_samples"],
     }
-    with open(os.path.join(folder, "golden.json"), "w") as file:
-        json.dump(golden, file)
+    with open(os.path.join(folder, "golden.json.gz"), "wb") as file:
+        file.write(gzip.compress(json.dumps(golden).encode(), mtime=0))
 
 
 def by_transformers(root, name, model_class, config, pooling, tokenizer, rename=lambda key: key):

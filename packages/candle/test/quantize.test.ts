@@ -18,6 +18,7 @@ import {
   type QuantType,
   writeGguf,
 } from '@x/quantized';
+import { readGolden } from '@x/testing/golden';
 import { build } from 'esbuild';
 import { afterAll, describe, expect, test } from 'vitest';
 import { QuantizePool, quantizeJob } from '../../quantized/src/quantize';
@@ -224,7 +225,8 @@ describe('safetensors in, GGUF out', () => {
     '%s: the file gives what its checkpoint gives',
     async (name) => {
       const source = join(root, 'models/tiny', name);
-      const golden = JSON.parse(readFileSync(join(source, 'golden.json'), 'utf8'));
+      type Golden = { prompts: { ids: number[]; last: number[] }[] };
+      const golden = readGolden<Golden & { gguf?: Golden }>(source);
       const path = place();
       await quantizeModel(source, path, 'f32');
       const model = await loadModel(path, { device: 'js' });

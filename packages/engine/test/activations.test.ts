@@ -1,23 +1,28 @@
 // Activations in half precision: the logits of f32 within what their rounding makes, on every architecture and device.
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { memoryStats } from '@x/core';
+import { readGolden } from '@x/testing/golden';
 import { describe, expect, it } from 'vitest';
 import { loadModel } from '../src';
 import { deviceNames, GGUF, maxDifference, openDevice, STATES_IN_BF16 } from './helpers';
+
+interface Golden {
+  logits_std: number;
+  prompts: { ids: number[]; last: number[] }[];
+}
 
 const models = fileURLToPath(new URL('../../../models/tiny/', import.meta.url));
 
 describe.each(deviceNames)('on %s', (device) => {
   for (const name of ['llama', 'qwen2', 'gemma3_text']) {
     const folder = join(models, name);
-    const golden = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8'));
+    const golden = readGolden<Golden & { gguf?: Golden }>(folder);
     const ggufPrompts = golden.gguf?.prompts ?? golden.prompts;
     for (const [file, prompts] of [
       ['model.safetensors', golden.prompts],
       ['model-f16.gguf', ggufPrompts],
-    ]) {
+    ] as const) {
       it.each([
         ['f16', 'f32'],
         ['f16', 'f16'],
@@ -41,7 +46,7 @@ describe.each(deviceNames)('on %s', (device) => {
   }
 
   it.each(Object.entries(STATES_IN_BF16))('%s, whose layers carry states', async (name, bf16) => {
-    const { prompts, logits_std } = JSON.parse(readFileSync(join(models, name, 'golden.json'), 'utf8'));
+    const { prompts, logits_std } = readGolden<Golden>(join(models, name));
     for (const [activations, limit] of [
       ['f16', 3e-2],
       ['bf16', bf16],

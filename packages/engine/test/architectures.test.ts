@@ -1,9 +1,10 @@
 // Every architecture against transformers: random weights in every layer kind, golden logits and greedy ids.
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { memoryStats } from '@x/core';
 import { SafetensorsFile } from '@x/core/files';
+import { goldenNames, readGolden } from '@x/testing/golden';
 import { testSettings } from '@x/testing/settings';
 import { holdsHalves } from '@x/transformers';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -40,10 +41,10 @@ function halvesOf(path: string): 'f16' | 'bf16' | undefined {
   }
 }
 
-for (const name of readdirSync(models).filter((name) => existsSync(join(models, name, 'golden.json')))) {
+for (const name of goldenNames(models)) {
   const folder = join(models, name);
   const isScaled = testSettings.scale < 1 && !WHOLE.includes(name);
-  const golden = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8')) as Golden;
+  const golden = readGolden<Golden>(folder);
   const files = isScaled ? FILES.slice(0, 1) : FILES;
   for (const file of files.filter((candidate) => existsSync(join(folder, candidate)))) {
     const halves = halvesOf(join(folder, file));
@@ -123,7 +124,7 @@ for (const name of readdirSync(models).filter((name) => existsSync(join(models, 
 
 it.each(deviceNames)("Phi's factors for short texts, where it is loaded for these, on %s", async (device) => {
   const folder = join(models, 'phi3');
-  const golden = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8')) as Golden;
+  const golden = readGolden<Golden>(folder);
   for (const file of ['model.safetensors', 'model-f16.gguf']) {
     const options = { device: openDevice(device), maxContext: 16, cacheDtype: 'f32' } as const;
     const model = await loadModel(join(folder, file), options);
@@ -139,7 +140,7 @@ it.each(deviceNames)("Phi's factors for short texts, where it is loaded for thes
 
 it.each(deviceNames)('experts of more sequences than a mixture has, in steps of all of them, on %s', async (device) => {
   const folder = join(models, 'mixtral');
-  const golden = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8')) as Golden;
+  const golden = readGolden<Golden>(folder);
   const model = await loadModel(join(folder, 'model-f16.gguf'), { device: openDevice(device) });
   const { ids, greedy } = golden.prompts[1];
   const write = async () => {

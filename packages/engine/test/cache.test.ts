@@ -1,7 +1,7 @@
 // The cache that all sequences share: blocks that grow, prefixes in common, what happens when it is full.
-import { readFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { dirname } from 'node:path';
 import { type Device, memoryStats } from '@x/core';
+import { readGolden } from '@x/testing/golden';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Constraint, KvPool, type LanguageModel, LogitsProcessor, loadModel } from '../src';
 import type { Runner } from '../src/runner';
@@ -10,8 +10,11 @@ import { deviceNames, GGUF, goldenQ8, maxDifference, openDevice, settledMemory, 
 
 const inside = (model: LanguageModel) => model as unknown as { runner: Runner; scheduler: BatchScheduler };
 
-const golden: { logits_std: number; prompts: { ids: number[]; last: number[]; greedy: { ids: number[] } }[] } =
-  JSON.parse(readFileSync(join(dirname(TINY), 'golden.json'), 'utf8'));
+interface Golden {
+  logits_std: number;
+  prompts: { ids: number[]; last: number[]; greedy: { ids: number[] } }[];
+}
+const golden = readGolden<Golden>(dirname(TINY));
 
 async function written(model: LanguageModel, prompt: readonly number[], maxTokens: number): Promise<number[]> {
   const ids: number[] = [];

@@ -1,9 +1,9 @@
 /** GGUF files of DeepSeek from before llama.cpp kept latent vectors in the cache, which are most of those that are out. */
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Device, scope, Tensor } from '@x/core';
 import { GgufFile, gguf, QTensor, writeGguf } from '@x/quantized';
+import { readGolden } from '@x/testing/golden';
 import { expect, it } from 'vitest';
 import { loadModel } from '../src';
 import { maxDifference, temporaryDirectory } from './helpers';
@@ -35,7 +35,9 @@ it('loads files with keys and values in one weight', async () => {
   const older = join(path, 'older.gguf');
   await scope(() => writeOlder(older));
   const model = await loadModel(older, { device: 'js' });
-  const { logits_std, prompts } = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8'));
+  const { logits_std, prompts } = readGolden<{ logits_std: number; prompts: { ids: number[]; last: number[] }[] }>(
+    folder,
+  );
   const [, { ids, last }] = prompts;
   using logits = model.forward(ids, 0);
   expect(maxDifference((await logits.toArray()) as Float32Array, last)).toBeLessThan(2e-4 * logits_std);

@@ -1,9 +1,10 @@
 // Every encoder against transformers: random weights in every layer kind, golden hidden states, vectors and scores.
-import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { memoryStats, scope, Tensor } from '@x/core';
 import { saveSafetensors } from '@x/core/files';
+import { goldenNames, readGolden } from '@x/testing/golden';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type EmbeddingModel, loadEmbeddingModel } from '../src';
 import { deviceNames, maxDifference, temporaryDirectory } from './helpers';
@@ -16,7 +17,7 @@ interface Golden {
   tokenizer_samples: { text: string; ids: number[] }[];
 }
 
-const goldenOf = (name: string) => JSON.parse(readFileSync(join(models, name, 'golden.json'), 'utf8')) as Golden;
+const goldenOf = (name: string) => readGolden<Golden>(join(models, name));
 
 /** Of numbers of a unit vector of 64. */
 const TOLERANCES: Record<string, number> = {
@@ -31,7 +32,7 @@ beforeEach(() => {
 });
 afterEach(() => expect(memoryStats()).toEqual(before));
 
-const names = readdirSync(models).filter((name) => existsSync(join(models, name, 'golden.json')));
+const names = goldenNames(models);
 for (const name of names) {
   const golden = goldenOf(name);
   const { embedding, batch, tokenizer_samples: samples } = golden;

@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { Device, memoryStats, scope, Tensor } from '@x/core';
 import { SafetensorsFile, saveSafetensors } from '@x/core/files';
 import { GgufFile, QTensor, writeGguf } from '@x/quantized';
+import { readGolden } from '@x/testing/golden';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadModel } from '../src';
 import { deviceNames, maxDifference, openDevice, temporaryDirectory } from './helpers';
@@ -70,8 +71,8 @@ describe('experts in MXFP4', () => {
   });
 
   it.each(deviceNames)('compute what their numbers do, on %s', async (name) => {
-    const { logits_std, prompts } = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8'));
-    const [, , { ids }] = prompts as { ids: number[] }[];
+    const { logits_std, prompts } = readGolden<{ logits_std: number; prompts: { ids: number[] }[] }>(folder);
+    const [, , { ids }] = prompts;
     const before = memoryStats();
     const logits: Float32Array[] = [];
     const bytes: number[] = [];

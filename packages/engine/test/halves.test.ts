@@ -1,7 +1,7 @@
 /** Models in f16 and bf16, whose matrices stay so on devices with kernels. */
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { goldenNames, readGolden } from '@x/testing/golden';
 import { testSettings } from '@x/testing/settings';
 import { describe, expect, it } from 'vitest';
 import { type LoadModelOptions, loadModel } from '../src';
@@ -9,9 +9,7 @@ import { deviceNames, maxDifference, openDevice, PROMPTS_IN_BF16 } from './helpe
 
 const models = fileURLToPath(new URL('../../../models/tiny/', import.meta.url));
 const folder = join(models, 'llama');
-const { logits_std: deviation } = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8')) as {
-  logits_std: number;
-};
+const { logits_std: deviation } = readGolden<{ logits_std: number }>(folder);
 const ids = Array.from({ length: 80 }, (_, i) => (i * 37 + 11) % 200);
 
 describe.each(deviceNames)('on %s', (name) => {
@@ -50,13 +48,13 @@ describe.each(deviceNames)('on %s', (name) => {
 });
 
 describe('prompts of 80 tokens', () => {
-  const names = readdirSync(models).filter((name) => existsSync(join(models, name, 'golden.json')));
+  const names = goldenNames(models);
   // On devices that a program computes: dense, experts, latent attention, states.
   const some = ['llama', 'gpt_oss', 'deepseek_v3', 'qwen3_next'];
   const chosen = testSettings.scale < 1 ? some : names;
 
   it.each(chosen)('%s in bf16 and f16, as f32 on js', async (name) => {
-    const { logits_std } = JSON.parse(readFileSync(join(models, name, 'golden.json'), 'utf8'));
+    const { logits_std } = readGolden<{ logits_std: number }>(join(models, name));
     const logitsOf = async (options: LoadModelOptions) => {
       using model = await loadModel(join(models, name, 'model.safetensors'), { cacheDtype: 'f32', ...options });
       using logits = model.forward(ids, 0);

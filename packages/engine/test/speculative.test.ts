@@ -1,9 +1,9 @@
 // Drafts, from the text itself and from another model: what is written is what would be written without them.
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type Device, memoryStats } from '@x/core';
 import { GgufFile } from '@x/quantized';
+import { readGolden } from '@x/testing/golden';
 import { describeGguf, Tokenizer, Weights } from '@x/transformers';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import {
@@ -437,9 +437,7 @@ const ARCHITECTURES = ['llama', 'qwen3', 'gemma2', 'gemma3_text', 'phi3_window',
 describe.each(deviceNames.flatMap((device) => ARCHITECTURES.map((name) => [name, device] as const)))(
   'drafts of %s on %s',
   (name, device) => {
-    const { prompts } = JSON.parse(readFileSync(join(folder(name), 'golden.json'), 'utf8')) as {
-      prompts: { ids: number[]; greedy?: { ids: number[] } }[];
-    };
+    const { prompts } = readGolden<{ prompts: { ids: number[]; greedy?: { ids: number[] } }[] }>(folder(name));
 
     it('are kept up to the first that is wrong', async () => {
       const before = memoryStats();

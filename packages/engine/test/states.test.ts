@@ -1,7 +1,8 @@
 // States of recurrent layers: what is kept, shared, given up and computed again, on models of each kind of layer.
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { readGolden } from '@x/testing/golden';
 import { testSettings } from '@x/testing/settings';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type LanguageModel, loadModel } from '../src';
@@ -22,7 +23,7 @@ const TEXT = Array.from({ length: 70 }, (_, i) => 20 + ((i * 131) % 480));
 describe.each(MODELS)('states of %s on %s', (name, deviceName) => {
   let model: LanguageModel;
   let runner: Runner;
-  const { logits_std } = JSON.parse(readFileSync(join(folder(name), 'golden.json'), 'utf8')) as { logits_std: number };
+  const { logits_std } = readGolden<{ logits_std: number }>(folder(name));
   /** The same numbers in other pieces. */
   const tolerance = 1e-3 * logits_std;
 
