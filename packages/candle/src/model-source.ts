@@ -134,7 +134,7 @@ function fromSafetensors(
   const files = ShardedSafetensors.open(weights);
   try {
     const file = new WeightFile(files, { names });
-    const tensors = list(files.names).map((tensor) => checkpointTensor(file, files, tensor));
+    const tensors = list(file.names()).map((tensor) => checkpointTensor(file, tensor));
     if (ropeFactors !== undefined) tensors.push(inMemory('rope_freqs.weight', ropeFactors));
     return { kind: 'safetensors', metadata, tensors, paths: files.paths, close: () => files.close() };
   } catch (error) {
@@ -143,19 +143,16 @@ function fromSafetensors(
   }
 }
 
-function checkpointTensor(
-  file: WeightFile,
-  files: ShardedSafetensors,
-  { name, heads, add = 0 }: GgufTensorName,
-): SourceTensor {
+function checkpointTensor(file: WeightFile, { name, heads, add = 0 }: GgufTensorName): SourceTensor {
   const shape = file.shapeOf(name)!;
   const { rows, k } = rowsOf(shape);
+  const { dtype } = file.file.info(file.storedName(name)) as { dtype: string };
   // In the dtype of the file, on the host; rows are converted when they are read.
   let loaded: Tensor | undefined;
   return {
     name,
     shape,
-    type: files.info(file.storedName(name)).dtype.toLowerCase(),
+    type: dtype.toLowerCase(),
     byteLength: file.bytesOf(name),
     async rows(first, count) {
       if (!loaded) {

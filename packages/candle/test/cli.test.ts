@@ -397,4 +397,17 @@ describe('inspect of a directory', { timeout: 300_000 }, () => {
     expect((await inspect(directory)).tensors).toEqual(without.tensors);
     expect((await inspect(index)).tensors).toEqual(without.tensors);
   });
+
+  test('fp8 with scales, which becomes bf16', async () => {
+    const directory = join(folder, 'fp8');
+    mkdirSync(directory);
+    const weight = Tensor.zeros([256, 8], 'f8e4m3', Device.js());
+    const scales = Tensor.zeros([2, 1], { device: Device.js() });
+    const path = join(directory, 'model.safetensors');
+    await saveSafetensors(path, { 'a.weight': weight, 'a.weight_scale_inv': scales });
+    for (const tensor of [weight, scales]) tensor.dispose();
+    const { format, memory } = await inspect(directory);
+    expect(format).toBe('safetensors, fp8 with scales, which is loaded as bf16');
+    for (const { device, weightBytes } of memory) expect(weightBytes).toBe(256 * 8 * (device === 'js' ? 4 : 2));
+  });
 });

@@ -63,6 +63,7 @@ export type { LinearGroup } from './weights/linear-group';
 export { checkLora, Lora, type LoraDelta, type LoraFile, type LoraRows, LoraSites } from './weights/lora';
 export { QuantizedVarBuilder } from './weights/quantized-var-builder';
 export { checkpointRow } from './weights/row-order';
+export { withScales } from './weights/scaled-fp8';
 export { type StoredTensor, type TensorForm, type TensorNamePair, TensorNames } from './weights/tensor-names';
 export { openSafetensors, type ProgressListener, WeightFile, type WeightFileOptions } from './weights/weight-file';
 export { type LinearPart, type TensorLayout, type WeightOptions, Weights } from './weights/weights';

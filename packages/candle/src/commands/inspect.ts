@@ -8,7 +8,7 @@ import { Device, FileFormatError, sizeInBytes } from '@x/core';
 import { readJsonFile, SafetensorsFile, ShardedSafetensors } from '@x/core/files';
 import { defaultCacheDtype } from '@x/engine';
 import { deviceBytes, GgmlFile, GgufFile, type GgufMetadata, holdsBlocks, type TensorFile } from '@x/quantized';
-import { numberBytes } from '@x/transformers';
+import { numberBytes, withScales } from '@x/transformers';
 import { Command } from 'commander';
 import '@x/rocm-backend';
 import { interruptible } from '../interrupt';
@@ -273,11 +273,15 @@ async function inspectSafetensors(file: string, weights: string | string[], dire
     const { paths } = opened;
     const checked = await checkCheckpoint(opened, directory);
     const cache = cacheBy(checked, cacheOfConfig(config));
+    // As a model has them: fp8 with scales becomes bf16.
+    const read = withScales(opened);
+    const weights = read.names.map((name) => read.info(name) as { dtype: string; shape: readonly number[] });
     const weightBytes = (device: string) =>
-      tensors.reduce((sum, { type, shape }) => sum + numberBytes(type, shape, device), 0);
+      weights.reduce((sum, { dtype, shape }) => sum + numberBytes(dtype, shape, device), 0);
+    const form = read === opened ? '' : ', fp8 with scales, which is loaded as bf16';
     return {
       file,
-      format: paths.length > 1 ? `safetensors in ${paths.length} parts` : 'safetensors',
+      format: `${paths.length > 1 ? `safetensors in ${paths.length} parts` : 'safetensors'}${form}`,
       bytes: paths.reduce((sum, path) => sum + statSync(path).size, 0),
       metadata: paths.length > 1 ? config : { ...metadataOf(paths[0]), ...config },
       tensors,

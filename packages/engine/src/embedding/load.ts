@@ -34,7 +34,7 @@ export interface LoadEmbeddingModelOptions extends HubSource {
   device?: DeviceLike;
   /** How matrices that are not quantized lie in memory. Default: as `loadModel`'s. */
   dtype?: DenseDType;
-  /** What linear layers are given and give; norms and sums are f32. Default `f32`. */
+  /** What linear layers are given; what they give, norms and sums are f32. Default `f32`. */
   activations?: DenseDType;
   /**
    * Makes q8_0 blocks of the matrices of linear layers while loading, unless they are in blocks already: some two to three times as

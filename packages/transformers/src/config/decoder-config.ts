@@ -36,7 +36,7 @@ export interface DecoderDefaults {
   >;
   /** Share of each head that is rotated. Default 1, all of it. */
   partialRotary?: number;
-  /** Values of `quant_method` under which the architecture's weights are read. Default: none. */
+  /** Values of `quant_method` under which the architecture's weights are read, but `fp8`, which all are. Default: none. */
   packings?: readonly string[];
   /** Width of the feed-forward layer in hidden sizes. Default: the file says it. */
   widening?: number;
@@ -50,8 +50,8 @@ export interface DecoderDefaults {
 
 /** @param vocabSize of the tokenizer, for GGUF files, which may leave it out @throws as {@link ConfigSource} */
 export function decoderConfig(source: ConfigSource, vocabSize?: number, defaults: DecoderDefaults = {}): DecoderConfig {
-  const packing = source.json('quantization_config') as { quant_method?: unknown } | null | undefined;
-  if (packing && !(typeof packing.quant_method === 'string' && defaults.packings?.includes(packing.quant_method)))
+  const packing = source.json('quantization_config') as Packing | null | undefined;
+  if (packing && !isRead(packing, defaults.packings))
     throw unsupported(`has weights quantized by another library (quantization_config: ${shown(packing)})`);
   const { activations = ['silu'], sizes, norm = 'rms', partialRotary = 1, widening } = defaults;
   const keys = ['hidden_activation', 'hidden_act', 'activation_function'];
@@ -86,6 +86,18 @@ export function decoderConfig(source: ConfigSource, vocabSize?: number, defaults
   if (valueDim !== headDim)
     throw unsupported(`has key heads of ${headDim} and value heads of ${valueDim}; they must be equal`);
   return checkConfig(config);
+}
+
+/** What config.json says of weights that are not numbers. */
+interface Packing {
+  quant_method?: unknown;
+  fmt?: unknown;
+}
+
+/** fp8 with scales is read in the files of all architectures. */
+function isRead({ quant_method: method, fmt = 'e4m3' }: Packing, others: readonly string[] = []): boolean {
+  if (method === 'fp8') return fmt === 'e4m3';
+  return typeof method === 'string' && others.includes(method);
 }
 
 /** How much of each head is rotated: a share in config.json, a number of elements in GGUF files. */

@@ -17,6 +17,7 @@ import {
   type RowPart,
   type TensorPart,
 } from '@x/quantized';
+import { withScales } from './scaled-fp8';
 import { type TensorForm, type TensorNamePair, TensorNames } from './tensor-names';
 
 /** Called after each tensor: bytes of weights read so far and in all. */
@@ -55,13 +56,16 @@ export class WeightFile implements VarSource<QTensor> {
   private readonly parts = new Map<string, TensorPart>();
   private loaded = 0;
 
-  /** Takes the file over: {@link close} closes it. */
+  readonly file: TensorReader;
+
+  /** Takes the file over: {@link close} closes it. Weights in fp8 with scales are read as bf16. */
   constructor(
-    readonly file: TensorReader,
+    file: TensorReader,
     private readonly options: WeightFileOptions = {},
   ) {
+    this.file = withScales(file);
     this.list = options.names && !hasBlocks(file) ? new TensorNames(options.names) : undefined;
-    this.total = file.names.reduce((sum, name) => sum + file.info(name).byteLength, 0);
+    this.total = this.file.names.reduce((sum, name) => sum + this.file.info(name).byteLength, 0);
   }
 
   get label(): string {
