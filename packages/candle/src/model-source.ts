@@ -146,7 +146,7 @@ function fromSafetensors(
 function checkpointTensor(file: WeightFile, { name, heads, add = 0 }: GgufTensorName): SourceTensor {
   const shape = file.shapeOf(name)!;
   const { rows, k } = rowsOf(shape);
-  const { dtype } = file.file.info(file.storedName(name)) as { dtype: string };
+  const { dtype = '' } = file.file.info(file.storedName(name)) as { dtype?: string };
   // In the dtype of the file, on the host; rows are converted when they are read.
   let loaded: Tensor | undefined;
   return {
@@ -161,9 +161,12 @@ function checkpointTensor(file: WeightFile, { name, heads, add = 0 }: GgufTensor
       }
       const whole = loaded;
       using part = scope(() => {
-        const flat = whole.reshape([rows, k]);
-        if (heads === undefined) return flat.narrow(0, first, count).toDtype('f32').add(add);
-        const ids = Uint32Array.from({ length: count }, (_, i) => checkpointRow(first + i, rows / heads));
+        if (heads === undefined) return whole.reshape([rows, k]).narrow(0, first, count).toDtype('f32').add(add);
+        // A bias has as many rows as its weight, of one number each, and is asked for as one.
+        const isBias = shape.length === 1;
+        const [from, asked, all] = isBias ? [0, k, k] : [first, count, rows];
+        const ids = Uint32Array.from({ length: asked }, (_, i) => checkpointRow(from + i, all / heads));
+        const flat = whole.reshape([all, isBias ? 1 : k]);
         return flat.indexSelect(Tensor.from(ids, { device: Device.js() }), 0).toDtype('f32');
       });
       return Float32Array.from((await part.toArray()) as Float32Array);

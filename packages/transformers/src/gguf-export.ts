@@ -78,7 +78,9 @@ function configMetadata(architecture: Architecture, config: DecoderConfig): Reco
   const extras = architecture.ggufExtras?.(config);
   const scaling = config.ropeScaling?.type;
   if (!extras || (scaling !== undefined && scaling !== 'linear' && scaling !== 'llama3')) {
-    const what = extras ? `positions scaled by "${scaling}"` : `the architecture "${architecture.architectures[0]}"`;
+    const settings = architecture.ggufExtras ? ' and settings that its GGUF files do not hold' : '';
+    const named = `the architecture "${architecture.architectures[0]}"${settings}`;
+    const what = extras ? `positions scaled by "${scaling}"` : named;
     throw new TransformersError(
       'UNSUPPORTED_MODEL',
       `Models with ${what} are not written to GGUF here. Convert it with the tool of its own model family.`,

@@ -275,9 +275,9 @@ async function inspectSafetensors(file: string, weights: string | string[], dire
     const cache = cacheBy(checked, cacheOfConfig(config));
     // As a model has them: fp8 with scales becomes bf16.
     const read = withScales(opened);
-    const weights = read.names.map((name) => read.info(name) as { dtype: string; shape: readonly number[] });
+    const stored = read.names.map((name) => read.info(name) as ReturnType<typeof read.info> & { dtype: string });
     const weightBytes = (device: string) =>
-      weights.reduce((sum, { dtype, shape }) => sum + numberBytes(dtype, shape, device), 0);
+      stored.reduce((sum, { dtype, shape }) => sum + numberBytes(dtype, shape, device), 0);
     const form = read === opened ? '' : ', fp8 with scales, which is loaded as bf16';
     return {
       file,

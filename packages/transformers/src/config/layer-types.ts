@@ -25,6 +25,25 @@ export function windowedLayers(source: ConfigSource, numLayers: number, pattern:
   return Array.from({ length: numLayers }, (_, i) => every > 0 && (i + 1) % every !== 0);
 }
 
+/** Whether windows are in all layers but each of so many, which files that do not say it mean. */
+export function isPattern(windowed: readonly boolean[], every: number): boolean {
+  return windowed.every((flag, i) => flag === ((i + 1) % every !== 0));
+}
+
+/**
+ * The window of each layer of Qwen's models, which have one where `use_sliding_window` says so: layers that `layer_types` names, else
+ * those from `max_window_layers` on. Undefined for layers that see everything; GGUF files hold no windows of these models.
+ */
+export function qwenWindows(source: ConfigSource, numLayers: number): (number | undefined)[] {
+  const all = Array.from({ length: numLayers }, () => undefined);
+  if (source.json('use_sliding_window') !== true || source.json('sliding_window') == null) return all;
+  const window = source.count('sliding_window');
+  const named = source.json('layer_types') != null;
+  const first = source.jsonWhole('max_window_layers', 28);
+  const windowed = named ? windowedLayers(source, numLayers, 0) : all.map((_, i) => i >= first);
+  return windowed.map((flag) => (flag ? window : undefined));
+}
+
 /** How layers with a window rotate where it is not as the others do: by a base of their own, unscaled unless it says so. */
 export function windowedRope(
   source: ConfigSource,

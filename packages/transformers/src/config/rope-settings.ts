@@ -52,7 +52,7 @@ export function readRopeScaling(settings: RopeSettings): RopeScaling | undefined
     case 'longrope':
     case 'su': {
       const originalContextLength = original();
-      const longer = contextLength / originalContextLength;
+      const longer = has('factor') ? number('factor') : contextLength / originalContextLength;
       const inferred = longer <= 1 ? 1 : Math.sqrt(1 + Math.log(longer) / Math.log(originalContextLength));
       return {
         type: 'longrope',

@@ -5,7 +5,7 @@
 import type { Tensor } from '@x/core';
 import type { Module } from '@x/nn';
 import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
-import { windowedLayers } from '../config/layer-types';
+import { isPattern, windowedLayers } from '../config/layer-types';
 import { unsupported } from '../config/problems';
 import type { Architecture } from '../registry';
 import { BASE_NAMES, GATED_MLP_NAMES } from '../weights/tensor-names';
@@ -61,6 +61,9 @@ class ParallelLayer implements DecoderLayer {
   }
 }
 
+/** Layers without a window: each of so many, which GGUF files do not say. */
+const PATTERN = 4;
+
 export const cohere2: Architecture<Cohere2Config> = {
   architectures: ['cohere2', 'Cohere2ForCausalLM'],
   gguf: 'cohere2',
@@ -73,14 +76,14 @@ export const cohere2: Architecture<Cohere2Config> = {
     return {
       ...base,
       slidingWindow: source.has('sliding_window') ? source.count('sliding_window') : 4096,
-      local: windowedLayers(source, base.numLayers, source.jsonWhole('layer_switch', 4)),
+      local: windowedLayers(source, base.numLayers, source.jsonWhole('layer_switch', PATTERN)),
       logitScale: source.number('logit_scale', 0.0625),
     };
   },
-  ggufExtras: ({ slidingWindow, logitScale, normEps }) => ({
-    whole: { sliding_window: slidingWindow },
-    real: { logit_scale: logitScale, layer_norm_eps: normEps },
-  }),
+  ggufExtras: ({ slidingWindow, local, logitScale, normEps }) =>
+    isPattern(local, PATTERN)
+      ? { whole: { sliding_window: slidingWindow }, real: { logit_scale: logitScale, layer_norm_eps: normEps } }
+      : undefined,
   build: (source, config, length) =>
     transformer(source, config, {
       length,

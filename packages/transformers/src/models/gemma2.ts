@@ -4,7 +4,7 @@
  */
 import type { ConfigSource } from '../config/config-source';
 import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
-import { windowedLayers } from '../config/layer-types';
+import { isPattern, windowedLayers } from '../config/layer-types';
 import { unsupported } from '../config/problems';
 import type { Architecture } from '../registry';
 import { BASE_NAMES, FOUR_NORM_NAMES, GATED_MLP_NAMES } from '../weights/tensor-names';
@@ -26,9 +26,7 @@ export interface Gemma2Config extends DecoderConfig {
 function gemma2Config(source: ConfigSource, vocabSize?: number): Gemma2Config {
   if (source.json('use_bidirectional_attention')) throw unsupported('looks at tokens that follow');
   const base = decoderConfig(source, vocabSize, { headDim: 256, activations: ['gelu_pytorch_tanh'] });
-  const { numLayers, hiddenSize, numHeads, headDim } = base;
-  // GGUF files do not hold it; llama.cpp knows that the 27B model (46 layers) is the exception.
-  const scalar = source.jsonNumber('query_pre_attn_scalar', numLayers === 46 ? hiddenSize / numHeads : headDim);
+  const scalar = source.jsonNumber('query_pre_attn_scalar', ggufScalar(base));
   const cap = (key: 'attn_logit_softcapping' | 'final_logit_softcapping', inGguf: number) => {
     if (source.has(key)) return source.number(key);
     return source.format === 'gguf' ? inGguf : undefined;
@@ -36,10 +34,18 @@ function gemma2Config(source: ConfigSource, vocabSize?: number): Gemma2Config {
   return {
     ...base,
     slidingWindow: source.has('sliding_window') ? source.count('sliding_window') : 4096,
-    local: windowedLayers(source, numLayers, 2),
+    local: windowedLayers(source, base.numLayers, PATTERN),
     attentionScale: 1 / Math.sqrt(scalar),
     softcap: { scores: cap('attn_logit_softcapping', 50), logits: cap('final_logit_softcapping', 30) },
   };
+}
+
+/** Each of so many layers sees everything; GGUF files do not say it. */
+const PATTERN = 2;
+
+/** GGUF files do not hold it; llama.cpp knows that the 27B model (46 layers) is the exception. */
+function ggufScalar({ numLayers, hiddenSize, numHeads, headDim }: DecoderConfig): number {
+  return numLayers === 46 ? hiddenSize / numHeads : headDim;
 }
 
 export const gemma2: Architecture<Gemma2Config> = {
@@ -48,9 +54,9 @@ export const gemma2: Architecture<Gemma2Config> = {
   names: [...BASE_NAMES, ...FOUR_NORM_NAMES, ...GATED_MLP_NAMES],
   normOffset: 1,
   config: gemma2Config,
-  // Without caps a file would be read with those of the released models.
-  ggufExtras: ({ slidingWindow, softcap: { scores, logits } }) =>
-    scores && logits
+  // Without caps, or with other layers or scores, a file would be read with those of the released models.
+  ggufExtras: ({ slidingWindow, local, attentionScale, softcap: { scores, logits }, ...config }) =>
+    scores && logits && isPattern(local, PATTERN) && attentionScale === 1 / Math.sqrt(ggufScalar(config))
       ? {
           whole: { sliding_window: slidingWindow },
           real: { attn_logit_softcapping: scores, final_logit_softcapping: logits },

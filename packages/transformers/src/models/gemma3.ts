@@ -5,7 +5,7 @@
  */
 import type { ConfigSource } from '../config/config-source';
 import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
-import { windowedLayers, windowedRope } from '../config/layer-types';
+import { isPattern, windowedLayers, windowedRope } from '../config/layer-types';
 import { unsupported } from '../config/problems';
 import type { RopeConfig } from '../config/rope';
 import type { Architecture } from '../registry';
@@ -59,8 +59,12 @@ export const gemma3: Architecture<Gemma3Config> = {
   names: [...BASE_NAMES, ...FOUR_NORM_NAMES, ...QK_NORM_NAMES, ...GATED_MLP_NAMES],
   normOffset: 1,
   config: (source, vocabSize) => gemma3Config(source, vocabSize),
+  // Files do not say which layers have windows, how scores are scaled, or that local layers scale positions.
   ggufExtras: (config) =>
-    config.bidirectional
+    config.bidirectional ||
+    !isPattern(config.local, PATTERN) ||
+    config.attentionScale !== 1 / Math.sqrt(ggufScalar(config)) ||
+    config.localRope.ropeScaling !== undefined
       ? undefined
       : {
           whole: { sliding_window: config.slidingWindow },

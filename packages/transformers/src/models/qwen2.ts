@@ -1,19 +1,25 @@
 /** Qwen 2 and 2.5: Llama with biases of query, key and value. candle's qwen2.rs and quantized_qwen2.rs. */
-import { decoderConfig } from '../config/decoder-config';
-import { unsupported } from '../config/problems';
+import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
+import { qwenWindows } from '../config/layer-types';
 import type { Architecture } from '../registry';
 import { DECODER_NAMES } from '../weights/tensor-names';
 import { transformer } from './transformer';
 
-export const qwen2: Architecture = {
+/** Qwen 2 and 3 can have windows; no GGUF file holds them. */
+export interface QwenConfig extends DecoderConfig {
+  /** Positions that a token sees in each layer, its own included; undefined for all. */
+  windows: readonly (number | undefined)[];
+}
+
+export const qwen2: Architecture<QwenConfig> = {
   architectures: ['qwen2', 'Qwen2ForCausalLM'],
   gguf: 'qwen2',
   names: DECODER_NAMES,
   config(source, vocabSize) {
-    // Which layers have the window differs between versions of transformers; no released model uses it.
-    if (source.json('use_sliding_window') === true) throw unsupported('uses sliding windows (use_sliding_window)');
-    return decoderConfig(source, vocabSize);
+    const base = decoderConfig(source, vocabSize);
+    return { ...base, windows: qwenWindows(source, base.numLayers) };
   },
-  ggufExtras: () => ({}),
-  build: (source, config, length) => transformer(source, config, { length }),
+  ggufExtras: ({ windows }) => (windows.every((window) => window === undefined) ? {} : undefined),
+  build: (source, config, length) =>
+    transformer(source, config, { length, layer: (i) => ({ attention: { window: config.windows[i] } }) }),
 };

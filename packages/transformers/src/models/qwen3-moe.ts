@@ -1,38 +1,57 @@
 /** Qwen 3 with mixtures of experts. candle's qwen3_moe.rs and quantized_qwen3_moe.rs. */
 import type { ConfigSource } from '../config/config-source';
 import { decoderConfig } from '../config/decoder-config';
-import { unsupported } from '../config/problems';
+import { qwenWindows } from '../config/layer-types';
+import { badConfig } from '../config/problems';
 import type { Architecture } from '../registry';
-import { BASE_NAMES, EXPERT_NAMES, PRE_NORM_NAMES, QK_NORM_NAMES } from '../weights/tensor-names';
+import { BASE_NAMES, EXPERT_NAMES, GATED_MLP_NAMES, PRE_NORM_NAMES, QK_NORM_NAMES } from '../weights/tensor-names';
+import { GatedMlp } from './gated-mlp';
 import { MixtureOfExperts, type MoeDecoderConfig, moeMetadata, moeSizes } from './moe';
+import type { QwenConfig } from './qwen2';
 import { transformer } from './transformer';
 
-function qwen3MoeConfig(source: ConfigSource, vocabSize?: number): MoeDecoderConfig {
-  const dense = source.json('mlp_only_layers');
-  if ((Array.isArray(dense) && dense.length > 0) || source.jsonWhole('decoder_sparse_step', 1) !== 1)
-    throw unsupported('has layers without experts (mlp_only_layers, decoder_sparse_step)');
-  if (source.json('use_sliding_window') === true) throw unsupported('uses sliding windows (use_sliding_window)');
+interface Qwen3MoeConfig extends MoeDecoderConfig, QwenConfig {
+  /** Whether each layer has experts; the others have one feed-forward layer. */
+  sparse: readonly boolean[];
+}
+
+/** Each of so many layers (`decoder_sparse_step`) has experts, but those of `mlp_only_layers`; in GGUF files all do. */
+function sparseLayers(source: ConfigSource, numLayers: number): boolean[] {
+  const dense = source.json('mlp_only_layers') ?? [];
+  const step = source.jsonWhole('decoder_sparse_step', 1);
+  if (!Array.isArray(dense) || !dense.every((i) => Number.isInteger(i) && i >= 0 && i < numLayers) || step < 1)
+    throw badConfig(
+      `has mlp_only_layers and decoder_sparse_step that name no layers without experts among ${numLayers}; download it again`,
+    );
+  return Array.from({ length: numLayers }, (_, i) => !dense.includes(i) && (i + 1) % step === 0);
+}
+
+function qwen3MoeConfig(source: ConfigSource, vocabSize?: number): Qwen3MoeConfig {
   const sizes = moeSizes(source, source.count('moe_intermediate_size'));
   // llama.cpp divides always; transformers leaves it out unless told.
   const renormalise = source.format === 'gguf' || source.json('norm_topk_prob') === true;
+  const base = decoderConfig(source, vocabSize, { headDim: 128 });
   return {
-    ...decoderConfig(source, vocabSize, { headDim: 128 }),
+    ...base,
+    windows: qwenWindows(source, base.numLayers),
+    sparse: sparseLayers(source, base.numLayers),
     moe: { ...sizes, scores: 'softmax', renormalise },
   };
 }
 
-export const qwen3Moe: Architecture<MoeDecoderConfig> = {
+export const qwen3Moe: Architecture<Qwen3MoeConfig> = {
   architectures: ['qwen3_moe', 'Qwen3MoeForCausalLM'],
   gguf: 'qwen3moe',
-  names: [...BASE_NAMES, ...PRE_NORM_NAMES, ...QK_NORM_NAMES, ...EXPERT_NAMES],
+  names: [...BASE_NAMES, ...PRE_NORM_NAMES, ...QK_NORM_NAMES, ...GATED_MLP_NAMES, ...EXPERT_NAMES],
   config: qwen3MoeConfig,
-  ggufExtras: ({ moe }) => ({ whole: moeMetadata(moe) }),
+  ggufExtras: ({ moe, windows, sparse }) =>
+    sparse.every((flag, i) => flag && windows[i] === undefined) ? { whole: moeMetadata(moe) } : undefined,
   build: (source, config, length) =>
     transformer(source, config, {
       length,
       layer: (i) => ({
-        attention: { qkNorm: 'head' },
-        feed: () => MixtureOfExperts.load(source, `blk.${i}`, config),
+        attention: { qkNorm: 'head', window: config.windows[i] },
+        feed: () => (config.sparse[i] ? MixtureOfExperts : GatedMlp).load(source, `blk.${i}`, config),
       }),
     }),
 };

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { bf16ToF32, encodeF8e4m3, FileFormatError, f8e4m3ToF32, Tensor } from '@x/core';
+import { bf16ToF32, encodeF8e4m3, FileFormatError, Tensor } from '@x/core';
 import { SafetensorsFile, saveSafetensors } from '@x/core/files';
 import { afterAll, expect, it } from 'vitest';
 import { withScales } from './scaled-fp8';

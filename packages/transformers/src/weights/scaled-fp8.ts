@@ -109,7 +109,7 @@ export class ScaledFp8 implements TensorReader {
   }
 
   /** Elements from `first` on as bits of bf16. */
-  private readValues(name: string, first: number, into: Uint16Array): void {
+  private readValues(name: string, first: number, into: Uint16Array<ArrayBuffer>): void {
     const [, columns] = this.info(name).shape;
     const { rowsEach, columnsEach, across, values } = this.gridOf(name);
     const bytes = new Uint8Array(into.length);
