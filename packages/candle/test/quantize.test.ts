@@ -1,11 +1,20 @@
 /** `candle quantize` and `candle inspect`: files in, files out, and what is left behind when something goes wrong. */
 import { execFileSync, spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Device, Tensor } from '@x/core';
-import { saveSafetensors } from '@x/core/files';
+import { SafetensorsFile, saveSafetensors } from '@x/core/files';
 import { loadModel } from '@x/engine';
 import {
   blockFormat,
@@ -237,6 +246,54 @@ describe('safetensors in, GGUF out', () => {
       model.dispose();
     },
   );
+
+  /** A model of `models/tiny` with other settings and more tensors. */
+  const variantOf = async (name: string, changes: object, add: Record<string, Tensor> = {}) => {
+    const [source, path] = [join(root, 'models/tiny', name), mkdtempSync(join(folder, 'variant-'))];
+    copyFileSync(join(source, 'tokenizer.json'), join(path, 'tokenizer.json'));
+    const config = JSON.parse(readFileSync(join(source, 'config.json'), 'utf8'));
+    writeFileSync(join(path, 'config.json'), JSON.stringify({ ...config, ...changes }));
+    using file = SafetensorsFile.open(join(source, 'model.safetensors'));
+    const tensors = await file.loadAll('js');
+    await saveSafetensors(join(path, 'model.safetensors'), new Map([...tensors, ...Object.entries(add)]));
+    for (const tensor of [...tensors.values(), ...Object.values(add)]) tensor.dispose();
+    return path;
+  };
+
+  test('biases of queries and keys are ordered as their weights', async () => {
+    const biases: Record<string, Tensor> = {};
+    for (const layer of [0, 1, 2])
+      for (const [part, size] of Object.entries({ q: 128, k: 64, v: 64, o: 64 })) {
+        const values = Float32Array.from({ length: size }, (_, i) => Math.sin(7 * i + layer));
+        biases[`model.layers.${layer}.self_attn.${part}_proj.bias`] = Tensor.from(values);
+      }
+    const source = await variantOf('llama', { attention_bias: true }, biases);
+    const path = place();
+    await quantizeModel(source, path, 'f32');
+    const [first, second] = await Promise.all(
+      [source, path].map((from) => loadModel(from, { device: 'js', dtype: 'f32' })),
+    );
+    const [wanted, found] = await Promise.all(
+      [first, second].map(async (model) => {
+        using logits = model.forward([5, 60, 108, 9], 0);
+        return (await logits.toArray()) as Float32Array;
+      }),
+    );
+    for (const [i, value] of found.entries()) expect(Math.abs(value - wanted[i])).toBeLessThan(1e-4);
+    for (const model of [first, second]) model.dispose();
+  });
+
+  test.each([
+    ['gemma2', { query_pre_attn_scalar: 17 }],
+    ['gemma3_text', { layer_types: ['full_attention', 'sliding_attention'], num_hidden_layers: 2 }],
+    ['cohere2', { layer_types: ['full_attention', 'sliding_attention'], num_hidden_layers: 2 }],
+    ['qwen3', { use_sliding_window: true, sliding_window: 4, max_window_layers: 1, layer_types: null }],
+  ])('%s with %o is refused, which GGUF files cannot say', async (name, changes) => {
+    const source = await variantOf(name, changes);
+    await expect(quantizeModel(source, place(), 'f32')).rejects.toThrow(
+      expect.objectContaining({ code: 'UNSUPPORTED_MODEL', message: expect.stringContaining('do not hold') }),
+    );
+  });
 
   test('one file of tensors keeps their names', async () => {
     const path = join(folder, 'tensors.safetensors');
