@@ -6,6 +6,7 @@ import { CandleError, didYouMean } from '@x/core';
 import { type Tokenizer, TransformersError } from '@x/transformers';
 import type { EmbeddingSettings } from './settings';
 import type { TextIds } from './text-model';
+import { YesNoPairs } from './yes-no';
 
 /** A text, or token ids. */
 export type EmbeddingInput = string | ArrayLike<number>;
@@ -58,12 +59,26 @@ export class Inputs {
     );
   }
 
-  async pairs(op: string, query: string, documents: readonly string[], options: InputOptions): Promise<Input[]> {
+  /** @param options `instruction`: what is asked of a document, of models that are told it */
+  async pairs(
+    op: string,
+    query: string,
+    documents: readonly string[],
+    options: InputOptions & { instruction?: string },
+  ): Promise<Input[]> {
+    const { instruction } = options;
+    const questions = this.settings.yesNo ? new YesNoPairs(this.tokenizer) : undefined;
+    if (instruction !== undefined && !questions)
+      throw new TransformersError(
+        'INVALID_OPTION',
+        `${op}: this model takes no instruction; leave it out, or use a reranker that is told what to look for (Qwen3-Reranker).`,
+      );
     if (typeof query !== 'string') throw notTexts(op, 'query', query);
     if (!Array.isArray(documents)) throw notTexts(op, 'documents', documents);
     const most = this.most(op, options);
     return this.each(op, documents, options, (document, i) => {
       if (typeof document !== 'string') throw notTexts(op, `documents[${i}]`, document);
+      if (questions) return questions.encode(this.cased(query), this.cased(document), most, instruction);
       return this.tokenizer.encodeInput(this.cased(query), { pair: this.cased(document), maxTokens: most });
     });
   }

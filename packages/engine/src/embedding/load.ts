@@ -2,7 +2,7 @@
  * Loading a model of embeddings or a reranker by path: an encoder, or a decoder whose hidden states are wanted, from a GGUF
  * file or a Hugging Face directory, as sentence-transformers lays it out or not.
  */
-import { join } from 'node:path';
+import { basename, join, resolve, sep } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { Device, type DeviceLike } from '@x/core';
 import { readJsonFile, type TensorReader } from '@x/core/files';
@@ -28,6 +28,7 @@ import { Dense } from './dense';
 import { EmbeddingModel } from './model';
 import { checkpointSettings, type EmbeddingSettings, ggufSettings } from './settings';
 import { decoderTexts, encoderTexts, type TextModel } from './text-model';
+import { isYesNo, yesNoHead } from './yes-no';
 
 export interface LoadEmbeddingModelOptions extends HubSource {
   /** Default: `Device.auto()`, the best one that opens. */
@@ -47,6 +48,11 @@ export interface LoadEmbeddingModelOptions extends HubSource {
   pooling?: PoolingMode;
   /** Prompts by name, for files that hold none (GGUF); they replace those of the files. */
   prompts?: Readonly<Record<string, string>>;
+  /**
+   * What scores pairs in `rerank`: `yes-no` asks a language model and compares its logits of "yes" and "no" (Qwen3-Reranker), `head`
+   * is a classification head of the files. Default: `yes-no` for models whose name says Qwen3-Reranker, else `head`.
+   */
+  reranker?: 'yes-no' | 'head';
   /** Stops loading after a piece of some MiB; the promise rejects with the signal's reason and what was loaded is given back. */
   signal?: AbortSignal;
   /** Called after each tensor with the bytes read so far and in all. */
@@ -70,6 +76,7 @@ const OPTIONS = {
       typeof value === 'object' && value !== null && Object.values(value).every((text) => typeof text === 'string'),
     'an object of texts',
   ],
+  reranker: [(value) => value === 'yes-no' || value === 'head', '"yes-no" or "head"'],
   signal,
   onProgress: callback,
   ...HUB_SOURCE,
@@ -87,6 +94,8 @@ interface Source {
   causal: boolean;
   settings: EmbeddingSettings;
   tokenizer: Tokenizer;
+  /** What the model is called. */
+  name: string;
 }
 
 /**
@@ -122,7 +131,8 @@ function openGguf(path: string): Source {
       description.config.bidirectional !== true &&
       metadata.bool(`${metadata.string('general.architecture')}.attention.causal`, true);
     const tokenizer = Tokenizer.fromGguf(metadata);
-    return { path, file, description, isEncoder: encoder !== undefined, causal, settings, tokenizer };
+    const name = metadata.has('general.name') ? metadata.string('general.name') : basename(path);
+    return { path, file, description, isEncoder: encoder !== undefined, causal, settings, tokenizer, name };
   } catch (error) {
     file.close();
     throw error;
@@ -137,7 +147,10 @@ async function openCheckpoint(directory: string, weights: string[]): Promise<Sou
   const tokenizer = await Tokenizer.fromFile(join(directory, 'tokenizer.json'));
   const file = openSafetensors(weights);
   const causal = description.config.bidirectional !== true;
-  return { path: directory, file, description, isEncoder: encoder !== undefined, causal, settings, tokenizer };
+  // In the cache of the hub the folder's name is a commit.
+  const parts = resolve(directory).split(sep);
+  const name = parts.findLast((part) => part.startsWith('models--')) ?? parts.at(-1)!;
+  return { path: directory, file, description, isEncoder: encoder !== undefined, causal, settings, tokenizer, name };
 }
 
 async function assemble(
@@ -147,10 +160,14 @@ async function assemble(
   start: number,
 ): Promise<EmbeddingModel> {
   const { description, isEncoder, tokenizer } = source;
-  const settings = { ...source.settings, ...(options.prompts && { prompts: options.prompts }) };
+  const settings = {
+    ...source.settings,
+    ...(options.prompts && { prompts: options.prompts }),
+    ...(asksYesNo(source, options) && { yesNo: true, labels: ['yes'], scores: 'sigmoid' as const }),
+  };
   const maxTokens = tokensOf(description.config, settings, options);
   const pooling = options.pooling ? [options.pooling] : (settings.pooling ?? [isEncoder ? 'mean' : 'last']);
-  const { model, behind } = await build(source, device, maxTokens, options);
+  const { model, behind } = await build(source, device, maxTokens, options, settings.yesNo === true);
   const made: { dispose(): void }[] = [model, ...behind];
   try {
     const layers: Dense[] = [...behind];
@@ -177,10 +194,11 @@ async function assemble(
 }
 
 async function build(
-  { description, isEncoder, file, causal }: Source,
+  { description, isEncoder, file, causal, tokenizer }: Source,
   device: Device,
   length: number,
   { dtype, activations, quantize, signal, onProgress }: LoadEmbeddingModelOptions,
+  yesNo: boolean,
 ): Promise<{ model: TextModel; behind: Dense[] }> {
   const options = { device, dtype, activations, quantize, signal, onProgress };
   if (isEncoder) {
@@ -193,6 +211,10 @@ async function build(
   const weights = new Weights(file, { ...options, layout });
   const model = await architecture.build(weights, config, length);
   try {
+    if (yesNo) {
+      const layer = await yesNoHead(weights, config, tokenizer);
+      return { model: decoderTexts(model, causal, { layer, labels: 1 }), behind: [] };
+    }
     const labels = weights.shapeOf('cls.output.weight')?.[0];
     const layer = labels === undefined ? undefined : await weights.linear('cls.output', labels, config.hiddenSize);
     const texts = decoderTexts(model, causal, layer && { layer, labels: labels! });
@@ -201,6 +223,16 @@ async function build(
     model.dispose();
     throw error;
   }
+}
+
+/** Whether pairs are put as a question. @throws TransformersError INVALID_OPTION for an encoder */
+function asksYesNo({ isEncoder, name }: Source, { reranker }: LoadEmbeddingModelOptions): boolean {
+  if (isEncoder && reranker === 'yes-no')
+    throw new TransformersError(
+      'INVALID_OPTION',
+      'reranker is "yes-no", which asks a language model, and the model is an encoder; leave it out.',
+    );
+  return !isEncoder && (reranker === undefined ? isYesNo(name) : reranker === 'yes-no');
 }
 
 /** EmbeddingGemma's products behind pooling, which its GGUF files hold. */

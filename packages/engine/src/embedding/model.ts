@@ -58,6 +58,8 @@ export interface Embedding {
 export interface RerankOptions extends BatchOptions {
   /** Return so many of the best documents only. Default: all. */
   topN?: number;
+  /** What a document is asked for, of models that are told it (Qwen3-Reranker). Default: to answer a web search. */
+  instruction?: string;
 }
 
 export interface RankedDocument {
@@ -91,7 +93,7 @@ const EMBED = { ...BATCH, promptName: text, prompt: text, dimensions: count, nor
   keyof EmbedOptions,
   OptionRule
 >;
-const RERANK = { ...BATCH, topN: count } satisfies Record<keyof RerankOptions, OptionRule>;
+const RERANK = { ...BATCH, topN: count, instruction: text } satisfies Record<keyof RerankOptions, OptionRule>;
 
 export class EmbeddingModel {
   readonly tokenizer: Tokenizer;
@@ -196,10 +198,11 @@ export class EmbeddingModel {
   async classify(texts: readonly EmbeddingInput[], options: BatchOptions = {}): Promise<Classification[]> {
     checkOptions('classify', options, BATCH);
     this.#checkAlive('classify');
-    if (this.labels.length === 0) {
+    if (this.labels.length === 0 || this.#settings.yesNo) {
+      const what = this.#settings.yesNo ? 'scores pairs of a query and a document' : 'has no classification head';
       throw new TransformersError(
         'UNSUPPORTED_MODEL',
-        'classify: the model has no classification head; use one for sequence classification.',
+        `classify: the model ${what}; use one for sequence classification.`,
       );
     }
     const inputs = await this.#inputs.texts('classify', texts, '', options);

@@ -37,6 +37,8 @@ export interface EmbeddingSettings {
   labels: readonly string[];
   /** What makes scores of one such result. */
   scores: 'sigmoid' | 'none';
+  /** Whether pairs are put as a question that the model answers with yes or no. Default false. */
+  yesNo?: boolean;
 }
 
 const NOTHING: EmbeddingSettings = {
