@@ -5,7 +5,7 @@
 //   attention_{d}_{t}    on matrix units: 256 threads, NVIDIA (128 + 4 * 64) * d * 2 bytes of dynamic shared memory;
 //                        elsewhere whole warps of any number, each a query
 //   attention_paged_{1,2,4}_{t}_{kv}, attention_merge_{t}, attention_merge_q8_1, attention_append_{t}_{kv}    over a cache
-//                        in blocks: attention/paged.h
+//                        in blocks: attention/paged.h, attention/paged-merge.h
 //   attention_prompt_{dv}_{kv}    many tokens of one sequence over the same, in f32, values of up to dv: attention/prompt.h
 //   attention_{d}_f32    on FMA units: NVIDIA 128 threads and 64 * (d + 256) * 4 bytes, AMD 256 threads; on the host plain
 //   attention_packed_{t}    within sequences that lie one after the other: attention/packed.h; any number of whole warps
@@ -22,6 +22,7 @@
 #include "attention/fma.h"
 #include "quantized/activations.h"
 #include "attention/paged.h"
+#include "attention/paged-merge.h"
 #include "attention/packed.h"
 #include "attention/prompt.h"
 

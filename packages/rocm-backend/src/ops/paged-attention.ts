@@ -1,4 +1,7 @@
-/** Attention over a cache in blocks: the kernels `attention_paged`, `attention_merge` and `attention_append` (kernels/attention/paged.h). */
+/**
+ * Attention over a cache in blocks: the kernels `attention_paged` (kernels/attention/paged.h), `attention_merge` and
+ * `attention_append` (kernels/attention/paged-merge.h).
+ */
 import type {
   DType,
   Operand,
