@@ -287,6 +287,8 @@ describe('safetensors in, GGUF out', () => {
     ['gemma2', { query_pre_attn_scalar: 17 }],
     ['gemma3_text', { layer_types: ['full_attention', 'sliding_attention'], num_hidden_layers: 2 }],
     ['cohere2', { layer_types: ['full_attention', 'sliding_attention'], num_hidden_layers: 2 }],
+    ['olmoe', { norm_topk_prob: true }],
+    ['qwen3_moe', { norm_topk_prob: false }],
     ['qwen3', { use_sliding_window: true, sliding_window: 4, max_window_layers: 1, layer_types: null }],
   ])('%s with %o is refused, which GGUF files cannot say', async (name, changes) => {
     const source = await variantOf(name, changes);

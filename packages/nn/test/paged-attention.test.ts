@@ -184,6 +184,18 @@ describe.each(testDevices())('paged attention on %s', (device) => {
     expect(memoryStats()).toEqual(memory);
   });
 
+  it('has kernels for the head sizes of language models, for steps and for prompts', () => {
+    const kernels = device.backend.pagedAttention;
+    if (!kernels) return;
+    for (const [d, dv] of [64, 80, 96, 128, [192, 128], 256, [576, 512]].map((size) => [size, size].flat()))
+      for (const pool of ['f32', 'f16', 'bf16'] as const) {
+        for (const dtype of ['f32', 'f16', 'bf16'] as const) expect(kernels.supports(dtype, pool, d, dv)).toBe(true);
+        // Blocks are of 32 numbers of a head; others are quantized behind.
+        expect(kernels.supportsBlocks('f32', pool, d, dv)).toBe(dv % 32 === 0);
+        expect(kernels.supportsPrompt(pool, d, dv)).toBe(true);
+      }
+  });
+
   it('refuses what does not fit, with the numbers', () => {
     scope(() => {
       const cache = (blockSize: number) => ({

@@ -16,7 +16,8 @@ export const olmoe: Architecture<MoeDecoderConfig> = {
     const renormalise = source.json('norm_topk_prob') === true;
     return { ...base, moe: { ...moeSizes(source, base.intermediateSize), scores: 'softmax', renormalise } };
   },
-  ggufExtras: ({ moe }) => ({ whole: moeMetadata(moe) }),
+  // Files of this architecture mean weights that are not divided by their sum.
+  ggufExtras: ({ moe }) => (moe.renormalise ? undefined : { whole: moeMetadata(moe) }),
   build: (source, config, length) =>
     transformer(source, config, {
       length,

@@ -45,7 +45,9 @@ export const qwen3Moe: Architecture<Qwen3MoeConfig> = {
   names: [...BASE_NAMES, ...PRE_NORM_NAMES, ...QK_NORM_NAMES, ...GATED_MLP_NAMES, ...EXPERT_NAMES],
   config: qwen3MoeConfig,
   ggufExtras: ({ moe, windows, sparse }) =>
-    sparse.every((flag, i) => flag && windows[i] === undefined) ? { whole: moeMetadata(moe) } : undefined,
+    moe.renormalise && sparse.every((flag, i) => flag && windows[i] === undefined)
+      ? { whole: moeMetadata(moe) }
+      : undefined,
   build: (source, config, length) =>
     transformer(source, config, {
       length,
