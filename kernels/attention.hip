@@ -7,7 +7,8 @@
 //   attention_paged_{1,2,4}_{t}_{kv}, attention_merge_{t}, attention_merge_q8_1, attention_append_{t}_{kv}    over a cache
 //                        in blocks: attention/paged.h, attention/paged-merge.h
 //   attention_prompt_{dv}_{kv}    many tokens of one sequence over the same, in f32, values of up to dv: attention/prompt.h
-//   attention_{d}_f32    on FMA units: NVIDIA 128 threads and 64 * (d + 256) * 4 bytes, AMD 256 threads; on the host plain
+//   attention_{d}_f32    on FMA units: NVIDIA 128 threads and 64 * (d + 256) * 4 bytes, AMD 256 threads; on the host, as
+//                        of f16 and bf16 there, attention/host.h
 //   attention_packed_{t}    within sequences that lie one after the other: attention/packed.h; any number of whole warps
 #include "x.h"
 #include "shared/barrier.h"
@@ -20,6 +21,7 @@
 #include "attention/flash.h"
 #include "attention/chunks.h"
 #include "attention/fma.h"
+#include "attention/host.h"
 #include "quantized/activations.h"
 #include "attention/paged.h"
 #include "attention/paged-merge.h"
@@ -37,7 +39,7 @@ constexpr u32 THREADS_F32 = fma::THREADS;
 template <u32 D, class T>
 X_DEVICE void attend(const Problem<T>& p) {
 #if X_HOST
-  attendPlain<D>(p);
+  attendTiles<D>(p);
 #else
   if constexpr (sameType<T, float>) fma::attendFma<D>(p);
 #if X_MMA

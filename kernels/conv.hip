@@ -2,8 +2,8 @@
 // lists (src_numel is read by nobody). What differs: every kernel is right for any grid and block, sizes and strides are
 // 64-bit throughout, conv1d dilates the tap alone, the small floats are summed in f32 everywhere (candle's col2im1d sums
 // in T), i16 i32 i64 and f8e4m3 are there, and so is upsample_nearest1d, which candle has on its CPU only. Each header
-// says what else. Ours besides: conv_groups and conv_transpose_groups; and on the host conv_planes, conv_strips, conv_taps
-// and conv_windows, which convolve floats there (conv/host.h).
+// says what else. Ours besides: conv_groups and conv_transpose_groups; and on the host conv_planes, conv_strips, conv_taps,
+// conv_windows (conv/host.h) and conv_own (conv/depthwise.h), which convolve floats there.
 #include "x.h"
 #include "shared/exact.h"
 #include "shared/split.h"
@@ -13,6 +13,7 @@
 #include "conv/pool.h"
 #include "conv/columns.h"
 #include "conv/host.h"
+#include "conv/depthwise.h"
 
 // Ours: groups of channels, and axes with options of their own, so that one dimension is two of which one is 1.
 #define GROUPS(name, transposed, T)                                                                                    \
@@ -131,6 +132,16 @@ ALL(i64, i64)
                             const acc_t<T>* kernel, T* dst)) {                                                         \
     conv::multiplyWindows<T>(conv::Counts{images, groups, c_out, c_in, 1}, plane_size,                                 \
                              conv::Window{lines, width, pitch}, outputs, places, planes, kernel, dst);                 \
+  }                                                                                                                    \
+  KERNEL(conv_own_##t, (u64 images, u64 groups, u64 c_out, u64 phases, u64 down_parts, u64 down_size, u64 down_step,    \
+                        u64 down_before, u64 across_parts, u64 across_size, u64 across_step, u64 across_before,        \
+                        u64 plane_size, u64 group_stride, u64 out_stride, u64 down, u64 across, u64 channel,           \
+                        const u64* table, const u64* info, const T* src, const T* kernel, T* dst)) {                   \
+    conv::multiplyOwn<T>(conv::Counts{images, groups, c_out, 1, phases},                                               \
+                         conv::PlaneAxis{down_parts, down_size, down_step, down_before},                               \
+                         conv::PlaneAxis{across_parts, across_size, across_step, across_before},                       \
+                         conv::Image(4, info, info + 4), plane_size, group_stride, out_stride,                         \
+                         conv::Target{across_size, down, across, channel}, table, src, kernel, dst);                   \
   }
 FLOATS_ON_HOST(bf16, bf16)
 FLOATS_ON_HOST(f16, f16)

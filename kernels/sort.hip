@@ -12,6 +12,8 @@
 #include "sort/lanes.h"
 #include "sort/warp-row.h"
 #include "sort/radix.h"
+#include "sort/select.h"
+#include "sort/topk-host.h"
 #include "sort/topk.h"
 
 #define SORT(order, ascending, T, t)                                                                                   \

@@ -55,13 +55,13 @@ struct PlaneAxis {
   u64 parts, size, step, before;
 };
 
-/** dst [b * c][parts down][parts across][rows][columns] = the image, zeros around it. */
+/** to = the lines [line, last) of [b * c][parts down][parts across][rows][columns]: the image, zeros around it. */
 template <class T>
-X_DEVICE void planes(const PlaneAxis& down, const PlaneAxis& across, const Image& image, const T* src, acc_t<T>* dst) {
+X_DEVICE void planeLines(const PlaneAxis& down, const PlaneAxis& across, const Image& image, const T* src, u64 line, u64 last,
+                         acc_t<T>* to) {
   typedef acc_t<T> A;
   const u64 channels = image.dims[1], height = image.dims[2], width = image.dims[3], next = image.strides[3];
-  const u64 lines = image.dims[0] * channels * down.parts * across.parts * down.size;
-  for (u64 line = split::begin(lines), last = split::end(lines); line < last;) {
+  while (line < last) {
     const u64 part = line / down.size, plane = part / across.parts / down.parts;
     const T* from = src + image.plane(plane / channels, plane % channels);
     // Element i of a line is column i * step + first of the image.
@@ -72,9 +72,8 @@ X_DEVICE void planes(const PlaneAxis& down, const PlaneAxis& across, const Image
     if (begin > end) begin = end;
     const u64 skip = across.step * next, start = (begin * across.step + first) * next;
     u64 row = line % down.size;
-    for (; row < down.size && line < last; ++row, ++line) {
+    for (; row < down.size && line < last; ++row, ++line, to += across.size) {
       const u64 y = row * down.step + part / across.parts % down.parts - down.before;
-      A* to = dst + line * across.size;
       if (y >= height) {
         for (u64 x = 0; x < across.size; ++x) to[x] = (A)0;
         continue;
@@ -89,6 +88,13 @@ X_DEVICE void planes(const PlaneAxis& down, const PlaneAxis& across, const Image
       for (u64 x = end; x < across.size; ++x) to[x] = (A)0;
     }
   }
+}
+
+/** dst = all lines. */
+template <class T>
+X_DEVICE void planes(const PlaneAxis& down, const PlaneAxis& across, const Image& image, const T* src, acc_t<T>* dst) {
+  const u64 lines = image.dims[0] * image.dims[1] * down.parts * across.parts * down.size, line = split::begin(lines);
+  planeLines(down, across, image, src, line, split::end(lines), dst + line * across.size);
 }
 
 /** What a convolution has of each: channels are those of a group. */

@@ -1,88 +1,9 @@
-// The first k positions of a row in sorted order, without sorting the row: a radix select over the bits of the keys finds
-// which k elements they are, and only those are sorted. A long row is cut into parts whose winners are candidates of a
+// The first k positions of a row in sorted order, without sorting the row: which k elements they are is selected (sort/select.h,
+// on the host sort/topk-host.h), and only those are sorted. A long row is cut into parts whose winners are candidates of a
 // second pass, so that one row of a vocabulary keeps a whole GPU busy. candle has no counterpart: it sorts everything.
 #pragma once
 
 namespace sort {
-
-/** The most elements that can be asked for; they are sorted in shared memory. */
-constexpr u32 TOP = 1024;
-
-namespace top {
-
-constexpr u32 DIGIT = 11, BUCKETS = 1 << DIGIT, GROUP = 32;
-// Candidates up to which a GPU sorts them all at once; on the host selecting first is always cheaper.
-constexpr u32 SMALL = X_HOST ? 0 : TOP;
-
-struct State {
-  u32 bucket, before, size;
-};
-
-struct Shared {
-  u32* counts;
-  u32* groups;
-  State* state;
-};
-
-// *p += 1, giving the old value; the threads of a block may do it at once.
-X_DEVICE u32 increment(u32* p) {
-#if X_HOST
-  return (*p)++;
-#else
-  return atomicAdd(p, 1u);
-#endif
-}
-
-/** A set of keys by their leading bits: those before `bits` under `mask`, and those equal to it as far as needed. */
-template <class K>
-struct Bound {
-  K bits, mask;
-
-  X_DEVICE bool equal(K key) const { return ((key ^ bits) & mask) == 0; }
-  X_DEVICE bool before(K key) const { return (key & mask) < bits; }
-};
-
-/**
- * The bound of the `rest` smallest of the keys that keyAt(i, key) gives (false: i takes no part) for i in [0, n). `rest`
- * becomes how many of the keys equal to the bound belong to them; true says that all of these do.
- */
-template <class K, class F>
-X_DEVICE bool select(u64 n, u32 width, u32& rest, Bound<K>& bound, Shared shared, F keyAt) {
-  bound = Bound<K>{0, 0};
-  for (u32 left = width; left > 0;) {
-    const u32 digit = left < DIGIT ? left : DIGIT;
-    left -= digit;
-    const u32 last = ((u32)1 << digit) - 1;
-    X_FOR_BLOCK(b, BUCKETS) shared.counts[b] = 0;
-    barrier();
-    X_FOR_BLOCK(i, n) {
-      K key;
-      if (keyAt(i, key) && bound.equal(key)) increment(shared.counts + ((u32)(key >> left) & last));
-    }
-    barrier();
-    X_FOR_BLOCK(g, BUCKETS / GROUP) {
-      u32 sum = 0;
-      for (u32 b = 0; b < GROUP; ++b) sum += shared.counts[g * GROUP + b];
-      shared.groups[g] = sum;
-    }
-    barrier();
-    if (threadIndex() == 0) {
-      u32 before = 0, b = 0;
-      while (b + GROUP <= last && before + shared.groups[b / GROUP] < rest) before += shared.groups[b / GROUP], b += GROUP;
-      while (b < last && before + shared.counts[b] < rest) before += shared.counts[b++];
-      *shared.state = State{b, before, shared.counts[b]};
-    }
-    barrier();
-    const State state = *shared.state;
-    bound.bits |= (K)state.bucket << left;
-    bound.mask |= (K)last << left;
-    rest -= state.before;
-    if (state.size == rest) return true;
-  }
-  return false;
-}
-
-}  // namespace top
 
 /**
  * Item (row, part) of rows * parts: the first k positions, in sorted order, among the part's share of the row's `width`
@@ -91,12 +12,17 @@ X_DEVICE bool select(u64 n, u32 width, u32& rest, Bound<K>& bound, Shared shared
  */
 template <bool ascending, class T>
 X_DEVICE void topk(u64 rows, u64 cols, u64 width, u64 k, u64 parts, const T* x, const u32* from, u32* to) {
+#if X_HOST
+  X_SHARED(Key<T>, keys, top::KEPT);
+  X_SHARED(u32, slots, top::KEPT);
+#else
   X_SHARED(Key<T>, keys, TOP);
   X_SHARED(u32, slots, TOP);
+  X_SHARED(u32, found, 1);
+#endif
   X_SHARED(u32, counts, top::BUCKETS);
   X_SHARED(u32, groups, top::BUCKETS / top::GROUP);
   X_SHARED(top::State, state, 1);
-  X_SHARED(u32, found, 1);
   if (k == 0 || k > TOP || parts == 0 || width / parts < k) return;
   X_FOR_SPLIT(item, rows * parts) {
     const u64 part = item % parts;
@@ -108,6 +34,12 @@ X_DEVICE void topk(u64 rows, u64 cols, u64 width, u64 k, u64 parts, const T* x, 
     const auto keyAt = [=](u64 i) { return keyOf<ascending>(row[list == nullptr ? i : (u64)list[i]]); };
 
     u32 taken = (u32)n;
+#if X_HOST
+    taken = (u32)k;
+    const top::Shared shared = {counts, groups, state};
+    if (list == nullptr) top::first(n, taken, keys, slots, shared, [=](u64 i) { return keyOf<ascending>(row[i]); });
+    else top::first(n, taken, keys, slots, shared, keyAt);
+#else
     if (n <= top::SMALL) {
       X_FOR_BLOCK(i, n) {
         keys[i] = keyAt(i);
@@ -143,6 +75,7 @@ X_DEVICE void topk(u64 rows, u64 cols, u64 width, u64 k, u64 parts, const T* x, 
         }
       }
     }
+#endif
     // Slots that are left over go last.
     const u32 size = roundUpToPower(taken);
     X_FOR_BLOCK(i, size - taken) {

@@ -86,6 +86,34 @@ describe.each(kernelDevices())('convolution, pooling and sorting on %s', (device
     );
   });
 
+  it('groups of one channel: kernels of 3 x 3 and others, rows of more than a vector', () =>
+    withPair((pair) => {
+      for (const [type, size, stride, transposed] of [
+        ['f32', 3, 1, false],
+        ['f32', 3, 1, true],
+        ['f64', 3, 1, false],
+        ['bf16', 3, 2, false],
+        ['f16', 5, 1, false],
+        ['f32', 4, 2, true],
+      ] as const) {
+        const [b, groups, hIn, wIn, padding] = [2, 3, 7, 37, 1];
+        const out = (n: number) =>
+          transposed ? (n - 1) * stride - 2 * padding + size : Math.floor((n + 2 * padding - size) / stride) + 1;
+        const p = {
+          ...{ b, cIn: groups, cOut: groups, groups, hIn, wIn, hOut: out(hIn), wOut: out(wIn), kH: size, kW: size },
+          ...{ padding, stride, dilation: 1, outputPadding: 0 },
+        };
+        const x = pair.operand([b, groups, hIn, wIn], type, { kind: 'contiguous', seed: size }, true);
+        const kernel = pair.operand([groups, 1, size, size], type, { kind: 'contiguous', seed: 7 }, true);
+        const op = transposed ? 'convTranspose2d' : 'conv2d';
+        expectClose(
+          pair.run((side) => x[side].device.conv![op]!(at(x[side], x.layout), at(kernel[side], kernel.layout), p)),
+          `${op} ${JSON.stringify(p)}`,
+          sumError(type, size * size),
+        );
+      }
+    }));
+
   it('a kernel whose strides allow no matrix view is multiplied from its copy', () =>
     withPair((pair) => {
       const x = pair.operand([2, 6, 9, 10], 'f32', { kind: 'contiguous', seed: 1 }, true);

@@ -449,3 +449,58 @@ export function launchConvWindows(device: Launcher, kernel: string, shape: Launc
     a.dst,
   ]);
 }
+
+/** `conv_own_bf16`, and 4 more. */
+export interface ConvOwnArguments {
+  images: number;
+  groups: number;
+  cOut: number;
+  phases: number;
+  downParts: number;
+  downSize: number;
+  downStep: number;
+  downBefore: number;
+  acrossParts: number;
+  acrossSize: number;
+  acrossStep: number;
+  acrossBefore: number;
+  planeSize: number;
+  groupStride: number;
+  outStride: number;
+  down: number;
+  across: number;
+  channel: number;
+  table: Address;
+  info: Address;
+  src: Address;
+  kernel: Address;
+  dst: Address;
+}
+
+export function launchConvOwn(device: Launcher, kernel: string, shape: LaunchShape, a: ConvOwnArguments): void {
+  device.launch(CONV, kernel, shape, [
+    a.images,
+    a.groups,
+    a.cOut,
+    a.phases,
+    a.downParts,
+    a.downSize,
+    a.downStep,
+    a.downBefore,
+    a.acrossParts,
+    a.acrossSize,
+    a.acrossStep,
+    a.acrossBefore,
+    a.planeSize,
+    a.groupStride,
+    a.outStride,
+    a.down,
+    a.across,
+    a.channel,
+    a.table,
+    a.info,
+    a.src,
+    a.kernel,
+    a.dst,
+  ]);
+}

@@ -1,4 +1,7 @@
-/** Attention in one kernel of the ATTENTION module: of f16 and bf16 on matrix units, of f32 on the FMA units beside them. */
+/**
+ * Attention in one kernel of the ATTENTION module: of f16 and bf16 on matrix units, of f32 on the FMA units beside them, of all
+ * three on the host.
+ */
 import { type AttentionOps, type AttentionProblem, type DType, Layout, type Operand, sizeInBytes } from '@x/core';
 import type { KernelDevice } from '../device';
 import { unsupported } from '../errors';
@@ -17,6 +20,9 @@ const QUERIES = 128;
 const KEYS = 64;
 /** Queries below which a tile is mostly empty. */
 const FEWEST_QUERIES = 16;
+/** Of a tile on the host (kernels/attention/host.h), and tiles a thread, so that long ones do not come last. */
+const QUERIES_HOST = 64;
+const TILES_HOST = 16;
 /** The same of the f32 kernels; and values in shared memory beside the queries (kernels/attention/chunks.h). */
 const QUERIES_F32 = 64;
 const BESIDE_QUERIES_F32 = QUERIES_F32 * 256;
@@ -31,14 +37,15 @@ export class DeviceAttentionOps implements AttentionOps {
   }
 
   supports(dtype: DType, { b, heads, seq, kv, d, scale }: AttentionProblem): boolean {
-    const { hip, matrixUnits } = this.#device;
+    const { hip, matrixUnits, shapes } = this.#device;
     // A tile of f32 has its keys one after the other: tiles must fill the device, or two products are faster.
-    const tiles = dtype === 'f32' ? b * heads * Math.floor(seq / QUERIES_F32) : 0;
+    const few = dtype === 'f32' || shapes.isHost;
+    const tiles = few ? b * heads * Math.floor(seq / QUERIES_F32) : 0;
     return (
-      matrixUnits !== undefined &&
+      (matrixUnits !== undefined || shapes.isHost) &&
       DTYPES.includes(dtype) &&
       d in KERNELS &&
-      (dtype === 'f32' ? tiles >= hip.properties.multiprocessorCount : seq >= FEWEST_QUERIES) &&
+      (few ? tiles >= hip.properties.multiprocessorCount : seq >= FEWEST_QUERIES) &&
       Math.max(seq, kv) < 2 ** 31 &&
       scale > 0 &&
       this.#shape(dtype, 1, 1, d).sharedBytes! <= hip.properties.sharedMemoryPerBlock
@@ -86,7 +93,10 @@ export class DeviceAttentionOps implements AttentionOps {
   #shape(dtype: DType, heads: number, seq: number, d: number): LaunchShape {
     const { shapes, hip, matrixUnits: units } = this.#device;
     const { multiprocessorCount } = hip.properties;
-    if (shapes.isHost) return { grid: clamp(heads * seq, 1, multiprocessorCount * 4), block: 1, sharedBytes: 0 };
+    if (shapes.isHost) {
+      const tiles = heads * Math.ceil(seq / QUERIES_HOST);
+      return { grid: clamp(tiles, 1, multiprocessorCount * TILES_HOST), block: 1, sharedBytes: 0 };
+    }
     const size = sizeInBytes(dtype);
     if (dtype === 'f32') {
       const grid = clamp(heads * Math.ceil(seq / QUERIES_F32), 1, multiprocessorCount * BLOCKS_PER_CU_F32);

@@ -1,12 +1,19 @@
 /**
  * Convolutions of floats on the host (kernels/conv/host.h): the image is copied to planes, and tiles of the result are
- * products of the kernel with these. Two forms: tiles of neighbouring outputs, for which the kernel is packed by tap; and,
- * where the kernel is larger than the result, as in gradients of kernels, sums along the kernel itself.
+ * products of the kernel with these. Three forms: tiles of neighbouring outputs, for which the kernel is packed by tap;
+ * where the kernel is larger than the result, as in gradients of kernels, sums along the kernel itself; and for groups of one
+ * channel of the image, one plane after the other in memory of a thread's own.
  */
 import { type DType, type Operand, sizeInBytes } from '@x/core';
 import type { KernelDevice } from '../device';
 import { kernelName } from '../kernel-name';
-import { launchConvPlanes, launchConvStrips, launchConvTaps, launchConvWindows } from '../launchers/conv';
+import {
+  launchConvOwn,
+  launchConvPlanes,
+  launchConvStrips,
+  launchConvTaps,
+  launchConvWindows,
+} from '../launchers/conv';
 import { LayoutCache } from '../layout-cache';
 import type { KernelStorage } from '../storage';
 import { type AxisSizes, type PlanesPlan, type TapsPlan, tapsPlan, type WindowsPlan, windowsPlan } from './conv-planes';
@@ -36,6 +43,9 @@ const ITEMS = 8;
 /** Products that take about as long as an element of elementwise work. */
 const PRODUCTS = 16;
 
+/** Elements of a plane, taps of a phase and output channels of a group up to which a plane is a thread's own (kernels/conv/depthwise.h). */
+const OWN = { plane: 32768, taps: 128, outputs: 2 };
+
 /** A kernel and planes on the device, and where the result goes. */
 interface Places {
   planes: number;
@@ -48,6 +58,7 @@ export function convOnHost(device: KernelDevice, x: Operand, kernel: Operand, si
   const plan = planOf(sizes);
   if ('places' in plan) return throughPlanes(device, x, lines(device, kernel), sizes, plan, multiplyWindows);
   const table = tableOf(device, plan, kernel);
+  if (fitsThread(plan, sizes)) return convOwn(device, x, kernel, sizes, plan, table);
   const packed = strips(device, kernel, sizes, plan, table);
   return throughPlanes(device, x, packed, sizes, plan, (...args) => multiplyTaps(...args, table));
 }
@@ -164,19 +175,58 @@ function tableOf(device: KernelDevice, plan: TapsPlan, { layout: { strides } }: 
   return device.infoFor(words).ptr;
 }
 
+function fitsThread({ planeSize, phases }: TapsPlan, { groups, cIn, cOut }: ConvSizes): boolean {
+  const most = Math.max(...phases.map(({ taps }) => taps.length));
+  return cIn === groups && cOut / groups <= OWN.outputs && planeSize <= OWN.plane && most <= OWN.taps;
+}
+
+function convOwn(
+  device: KernelDevice,
+  x: Operand,
+  kernel: Operand,
+  sizes: ConvSizes,
+  { down, across, planeSize, phases, steps }: TapsPlan,
+  table: number,
+): KernelStorage {
+  const { dtype } = x.storage;
+  const { b: images, groups } = sizes;
+  const cOut = sizes.cOut / groups;
+  const { ptr: src, layout } = device.view(x);
+  const outputs = sizes.down.out * sizes.across.out;
+  const products = images * groups * (planeSize + outputs * cOut * sizes.down.k * sizes.across.k);
+  return filled(device, dtype, images * sizes.cOut * outputs, (dst) => {
+    const { ptr: info } = device.infoFor(layout.shape, layout.strides);
+    const { groupStride, outStride } = stridesOf(kernel, sizes);
+    launchConvOwn(device, kernelName('conv_own', dtype), device.shapes.elementwise(products / PRODUCTS), {
+      ...{ images, groups, cOut, phases: phases.length },
+      ...{ downParts: down.parts, downSize: down.size, downStep: down.step, downBefore: down.before },
+      ...{ acrossParts: across.parts, acrossSize: across.size, acrossStep: across.step, acrossBefore: across.before },
+      ...{ planeSize, groupStride, outStride, down: steps.down, across: steps.across, channel: outputs },
+      ...{ table, info, src, kernel: device.view(kernel).ptr, dst },
+    });
+  });
+}
+
+/** Of a kernel: from a group to the next, and within a group from a channel of the result and of the image to the next. */
+function stridesOf({ layout: { strides } }: Operand, { transposed, groups, cIn, cOut }: ConvSizes) {
+  const [first, second] = strides;
+  const [outStride, inStride] = transposed ? [second, first] : [first, second];
+  const groupStride = transposed ? (cIn / groups) * inStride : (cOut / groups) * outStride;
+  return { groupStride, outStride, inStride };
+}
+
 /** The kernel as `conv_taps` reads it. */
 function strips(
   device: KernelDevice,
   kernel: Operand,
-  { transposed, groups, ...sizes }: ConvSizes,
+  sizes: ConvSizes,
   { phases }: TapsPlan,
   table: number,
 ): KernelStorage {
+  const { groups } = sizes;
   const [cOut, cIn] = [sizes.cOut / groups, sizes.cIn / groups];
   const { ptr, layout } = device.view(kernel);
-  const [first, second] = layout.strides;
-  const [outStride, inStride] = transposed ? [second, first] : [first, second];
-  const groupStride = transposed ? cIn * inStride : cOut * outStride;
+  const { groupStride, outStride, inStride } = stridesOf(kernel, sizes);
   const { dtype } = kernel.storage;
   const count = layout.elemCount;
   return filled(device, sumType(dtype), count, (dst) => {

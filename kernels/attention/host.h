@@ -1,0 +1,155 @@
+// Attention on the host, in f32: tiles of queries that lie turned, so that neighbouring queries are the lanes of a vector and
+// the softmax needs no sums over lanes. Blocks of keys and values are read where they lie, or are widened once a tile.
+#pragma once
+
+#if X_HOST
+namespace attention {
+
+constexpr u32 TILE_QUERIES = 64, TILE_KEYS = 64;
+/** Rows and vectors of a product: as many sums as registers hold. */
+#if defined(__AVX512F__)
+constexpr u32 TILE_LANES = 16, TILE_ROWS = 6, TILE_VECTORS = 4;
+#elif defined(__AVX__)
+constexpr u32 TILE_LANES = 8, TILE_ROWS = 6, TILE_VECTORS = 2;
+#else
+constexpr u32 TILE_LANES = 4, TILE_ROWS = 6, TILE_VECTORS = 2;
+#endif
+typedef float TileVector __attribute__((vector_size(TILE_LANES * 4)));
+typedef float TileLoose __attribute__((vector_size(TILE_LANES * 4), aligned(4), may_alias));
+
+/** Rows and columns of a matrix by their distances. */
+struct TileLeft {
+  const float* data;
+  u64 row, step;
+};
+
+/** ROWS rows of out (+)= left [ROWS, depth] . right [depth, columns], whose rows lie `stride` and `pitch` apart. */
+template <bool adding, u32 ROWS>
+__attribute__((noinline)) void multiplyRows(TileLeft left, const float* right, u64 stride, u32 depth, float* out, u64 pitch,
+                                            u32 columns) {
+  for (u32 at = 0; at < columns; at += TILE_VECTORS * TILE_LANES) {
+    TileVector sums[ROWS][TILE_VECTORS];
+#pragma unroll
+    for (u32 r = 0; r < ROWS; ++r)
+#pragma unroll
+      for (u32 c = 0; c < TILE_VECTORS; ++c)
+        sums[r][c] = adding ? *(const TileLoose*)(out + r * pitch + at + c * TILE_LANES) : TileVector{};
+    const float *l = left.data, *x = right + at;
+    for (u32 k = 0; k < depth; ++k, l += left.step, x += stride) {
+      TileVector row[TILE_VECTORS];
+#pragma unroll
+      for (u32 c = 0; c < TILE_VECTORS; ++c) row[c] = *(const TileLoose*)(x + c * TILE_LANES);
+#pragma unroll
+      for (u32 r = 0; r < ROWS; ++r)
+#pragma unroll
+        for (u32 c = 0; c < TILE_VECTORS; ++c) sums[r][c] += l[r * left.row] * row[c];
+    }
+#pragma unroll
+    for (u32 r = 0; r < ROWS; ++r)
+#pragma unroll
+      for (u32 c = 0; c < TILE_VECTORS; ++c) *(TileLoose*)(out + r * pitch + at + c * TILE_LANES) = sums[r][c];
+  }
+}
+
+/** The same of any number of rows; columns are a multiple of what a product is wide. */
+template <bool adding, u32 ROWS = TILE_ROWS>
+X_DEVICE void multiplyTile(TileLeft left, u32 rows, const float* right, u64 stride, u32 depth, float* out, u64 pitch, u32 columns) {
+  u32 i = 0;
+  for (; i + ROWS <= rows; i += ROWS)
+    multiplyRows<adding, ROWS>({left.data + i * left.row, left.row, left.step}, right, stride, depth, out + i * pitch, pitch, columns);
+  if constexpr (ROWS > 1)
+    if (i < rows)
+      multiplyTile<adding, ROWS / 2>({left.data + i * left.row, left.row, left.step}, rows - i, right, stride, depth,
+                                     out + i * pitch, pitch, columns);
+}
+
+/** A tile's queries and what it has come to so far. */
+template <u32 D>
+struct TileState {
+  alignas(64) float queries[D * TILE_QUERIES];          // by elements, times the scale
+  alignas(64) float values[TILE_QUERIES * D];           // weighted
+  alignas(64) float scores[TILE_KEYS * TILE_QUERIES];   // by keys
+  alignas(64) float top[TILE_QUERIES], sum[TILE_QUERIES], kept[TILE_QUERIES];
+};
+
+/** Scores become weights; what is known of the queries goes on by n keys. */
+template <u32 D>
+__attribute__((noinline)) void weigh(TileState<D>& s, u32 n) {
+  float best[TILE_QUERIES], sum[TILE_QUERIES];
+  for (u32 r = 0; r < TILE_QUERIES; ++r) best[r] = s.top[r];
+  for (u32 j = 0; j < n; ++j) {
+    const float* row = s.scores + j * TILE_QUERIES;
+    for (u32 r = 0; r < TILE_QUERIES; ++r) best[r] = row[r] > best[r] ? row[r] : best[r];
+  }
+  for (u32 r = 0; r < TILE_QUERIES; ++r) {
+    const float base = finite(best[r]);
+    s.kept[r] = m::exp(s.top[r] - base);
+    s.top[r] = best[r];
+    best[r] = base;
+    sum[r] = 0.0f;
+  }
+  for (u32 j = 0; j < n; ++j) {
+    float* row = s.scores + j * TILE_QUERIES;
+    for (u32 r = 0; r < TILE_QUERIES; ++r) {
+      row[r] = m::exp(row[r] - best[r]);
+      sum[r] += row[r];
+    }
+  }
+  for (u32 r = 0; r < TILE_QUERIES; ++r) s.sum[r] = s.sum[r] * s.kept[r] + sum[r];
+}
+
+/** n rows as f32: themselves, or a copy. */
+template <u32 D, class T>
+X_DEVICE const float* tileRows(const T* rows, u64 stride, u32 n, float* copy, u64& pitch) {
+  if constexpr (sameType<T, float>) {
+    pitch = stride;
+    return rows;
+  } else {
+    for (u32 j = 0; j < n; ++j)
+      for (u32 c = 0; c < D; ++c) copy[j * D + c] = to_acc(rows[j * stride + c]);
+    pitch = D;
+    return copy;
+  }
+}
+
+template <u32 D, class T>
+X_DEVICE void attendTiles(const Problem<T>& p) {
+  TileState<D> s;
+  alignas(64) float keyCopy[sameType<T, float> ? 1 : TILE_KEYS * D], valueCopy[sameType<T, float> ? 1 : TILE_KEYS * D];
+  const u64 tiles = ((u64)p.seq + TILE_QUERIES - 1) / TILE_QUERIES;
+  X_FOR_SPLIT(item, p.b * p.heads * tiles) {
+    const u64 i = item / tiles, head = i % p.heads, b = i / p.heads, kvHead = head / (p.heads / p.kvHeads);
+    const u32 row0 = (u32)(item % tiles) * TILE_QUERIES, rows = p.seq - row0 < TILE_QUERIES ? p.seq - row0 : TILE_QUERIES;
+    const T *q = p.q.at(b, head) + row0 * p.q.row, *k = p.k.at(b, kvHead), *v = p.v.at(b, kvHead);
+    for (u32 r = 0; r < TILE_QUERIES; ++r) {
+      s.top[r] = lanes::lowest<float>(), s.sum[r] = 0.0f;
+      for (u32 c = 0; c < D; ++c) s.queries[c * TILE_QUERIES + r] = r < rows ? to_acc(q[r * p.q.row + c]) * p.scale : 0.0f;
+      for (u32 c = 0; c < D; ++c) s.values[r * D + c] = 0.0f;
+    }
+    const u32 first = p.visible(row0), end = p.visible(row0 + rows - 1);
+    for (u32 key0 = 0; key0 < end; key0 += TILE_KEYS) {
+      const u32 n = end - key0 < TILE_KEYS ? end - key0 : TILE_KEYS;
+      u64 pitch;
+      const float* keys = tileRows<D>(k + key0 * p.k.row, p.k.row, n, keyCopy, pitch);
+      multiplyTile<false>({keys, pitch, 1}, n, s.queries, TILE_QUERIES, D, s.scores, TILE_QUERIES, TILE_QUERIES);
+      if (key0 + n > first) {
+        for (u32 r = 0; r < rows; ++r)
+          for (u32 j = p.visible(row0 + r) > key0 ? p.visible(row0 + r) - key0 : 0; j < n; ++j)
+            s.scores[j * TILE_QUERIES + r] = lanes::lowest<float>();
+      }
+      weigh(s, n);
+      for (u32 r = 0; r < rows; ++r)
+        if (s.kept[r] != 1.0f)
+          for (u32 c = 0; c < D; ++c) s.values[r * D + c] *= s.kept[r];
+      const float* values = tileRows<D>(v + key0 * p.v.row, p.v.row, n, valueCopy, pitch);
+      multiplyTile<true>({s.scores, 1, TILE_QUERIES}, rows, values, pitch, n, s.values, D, D);
+    }
+    for (u32 r = 0; r < rows; ++r) {
+      T* out = p.out + (i * p.seq + row0 + r) * D;
+      for (u32 c = 0; c < D; ++c) out[c] = from_acc<T>(s.values[r * D + c] / s.sum[r]);
+    }
+  }
+}
+
+}  // namespace attention
+#endif
