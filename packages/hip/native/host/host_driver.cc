@@ -47,7 +47,7 @@ class HostDriver final : public Driver {
     DeviceProperties properties;
     properties.name = cpu_.name;
     properties.arch = cpu_.arch;
-    properties.archFull = cpu_.arch;
+    properties.archFull = cpu_.arch + cpu_.features;
     properties.warpSize = 1;
     properties.multiprocessorCount = static_cast<int>(cpu_.threads);
     properties.maxThreadsPerBlock = 1024;

@@ -72,6 +72,13 @@ std::vector<std::string> hostLevels() {
   return levels;
 }
 
+// AVX512-BF16, whose registers the level's name vouches for.
+bool multipliesPairs(const std::string& arch) {
+  uint32_t a = 0, b, c, d;
+  if (arch.compare(0, 9, "x86-64-v4") != 0 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || a < 1) return false;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && hasAll(a, {5});
+}
+
 std::string brandString() {
   uint32_t highest = __get_cpuid_max(0x80000000u, nullptr);
   if (highest < 0x80000004u) return "";
@@ -226,6 +233,7 @@ Status readCpu(CpuInfo* out) {
     }
     cpu.arch = baseline ? "" : name;
   }
+  if (multipliesPairs(cpu.arch)) cpu.features = ":bf16";
   cpu.name = brandString();
 #elif defined(__aarch64__)
   cpu.arch = "aarch64";

@@ -26,6 +26,9 @@ const INT_MAX = 2 ** 31 - 1;
 /** Weights of a linear layer that are widened for one product on the host, 256 MiB; larger ones go to our kernels. */
 const WIDENED_VALUES = 2 ** 26;
 
+/** Of a host that multiplies pairs of bf16 in our kernel (kernels/gemm/host-pairs.h), twice as fast as OpenBLAS what is widened. */
+const PAIRS = ':bf16';
+
 /** Enqueues the product through the library; false when our kernels should do it. */
 export function gemmThroughLibrary(
   device: KernelDevice,
@@ -40,7 +43,7 @@ export function gemmThroughLibrary(
   const { b, m, n, k } = size;
   if (k === 0 || Math.max(b, m, n, k) > INT_MAX) return false;
   const { gemm } = device.libraries;
-  if (!gemm.isForced && device.shapes.isHost && !paysOnHost(dtype, size, rhs)) return false;
+  if (!gemm.isForced && device.shapes.isHost && !paysOnHost(device, dtype, size, rhs)) return false;
   const blas = gemm.handle();
   if (!blas) return false;
   try {
@@ -102,7 +105,7 @@ export function linearThroughLibrary(device: KernelDevice, type: 'f16' | 'bf16',
   const { gemm } = device.libraries;
   const { isHost } = device.shapes;
   const transposed: MatrixOperand = { ptr: weights, batchStride: 0, rowStride: 1, colStride: k };
-  if (!gemm.isForced && isHost && !paysOnHost(type, { b: 1, m, n, k }, transposed)) return false;
+  if (!gemm.isForced && isHost && !paysWidened(m, m * n * k)) return false;
   if (isHost && n * k > WIDENED_VALUES) return false;
   const blas = gemm.handle();
   if (!blas || (!isHost && !blas.takes(type, 'f32'))) return false;
@@ -190,11 +193,16 @@ function withMemory(device: KernelDevice, bytes: number, use: (ptr: number) => v
  * 30 million operations on, and in those of a few rows where the right matrix is not transposed. The 16-bit dtypes must
  * be widened for it and gain only when the product is large.
  */
-function paysOnHost(dtype: DType, { m, n, k }: MatmulSize, rhs: MatrixOperand): boolean {
+function paysOnHost(device: KernelDevice, dtype: DType, { m, n, k }: MatmulSize, rhs: MatrixOperand): boolean {
   const products = m * n * k;
-  if (dtype === 'f16' || dtype === 'bf16') return m >= 128 && products >= 2 ** 27;
+  if (dtype === 'bf16' && device.hip.properties.archFull.endsWith(PAIRS)) return false;
+  if (dtype === 'f16' || dtype === 'bf16') return paysWidened(m, products);
   if (m >= 48) return products >= 2 ** 24;
   return m >= 4 && m <= 16 && rhs.colStride === 1 && products >= 2 ** 22;
+}
+
+function paysWidened(m: number, products: number): boolean {
+  return m >= 128 && products >= 2 ** 27;
 }
 
 function isLibraryType(dtype: DType): dtype is LibraryType {

@@ -1,0 +1,132 @@
+// Products of bf16 on hosts with dot products of pairs (AVX512-BF16): both operands are packed as pairs of neighbours along k, a
+// lane of 32 bits each, which an instruction multiplies and adds up in f32. Twice the products of f32 in the same time. Products
+// and sums below the least normal number of f32 are 0.
+#pragma once
+
+#if X_HOST && defined(__AVX512F__)
+namespace gemm::pairs {
+
+typedef float Sums __attribute__((vector_size(64)));
+typedef u32 Words __attribute__((vector_size(64)));
+typedef u32 LooseWords __attribute__((vector_size(64), aligned(4), may_alias));
+typedef u16 LooseHalves __attribute__((vector_size(64), aligned(2), may_alias));
+typedef __bf16 Bf16s __attribute__((vector_size(64)));
+
+/** Of a tile: results, and elements along k at a time; of a product in registers: rows, and vectors of columns. */
+constexpr u32 LANES = 16, HEIGHT = 96, WIDTH = 192, DEPTH = 256, ROWS = 8, VECTORS = 3, COLUMNS = VECTORS * LANES;
+
+/** Whether this CPU has the instruction; it is asked once, since a virtual one takes microseconds to answer. */
+X_DEVICE bool supported() {
+  static u32 known = 0;
+  if (known == 0) {
+    u32 a = 7, b, c = 0, d;
+    __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+    const u32 leaves = a;
+    a = 7, c = 1;
+    __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+    known = leaves >= 1 && (a >> 5 & 1) ? 1 : 2;
+  }
+  return known == 1;
+}
+
+/** Rows of sixteen words become columns of sixteen. */
+X_DEVICE void transpose16(Words (&v)[16]) {
+#pragma unroll
+  for (u32 step = 0; step < 4; ++step) {
+    Words t[16];
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) {
+      t[2 * i] = __builtin_shufflevector(v[i], v[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+      t[2 * i + 1] = __builtin_shufflevector(v[i], v[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    }
+#pragma unroll
+    for (u32 i = 0; i < 16; ++i) v[i] = t[i];
+  }
+}
+
+/** The pair at k of a line whose elements lie `step` apart; zeros from `depth` on. */
+X_DEVICE u32 pairAt(const bf16* line, u64 step, u64 k, u64 depth) {
+  if (k >= depth) return 0;
+  const u32 low = bitCast<u16>(line[k * step]);
+  return k + 1 < depth ? low | (u32)bitCast<u16>(line[(k + 1) * step]) << 16 : low;
+}
+
+/**
+ * packed[k / 2][GROUP] of `count` lines, at most GROUP, that lie `apart`, with zeros beside and below: GROUP lines of `depth`
+ * elements, `step` apart.
+ */
+template <u32 GROUP>
+X_DEVICE void pack(u32* packed, const bf16* lines, u64 apart, u64 step, u64 count, u64 depth) {
+  u64 k = 0;
+  if (step == 1 && count == GROUP) {
+    for (; k + 32 <= depth; k += 32) {
+      for (u32 first = 0; first < GROUP; first += 16) {
+        Words v[16] = {};
+        for (u32 j = 0; j < 16 && first + j < GROUP; ++j) v[j] = *(const LooseWords*)(lines + (first + j) * apart + k);
+        transpose16(v);
+        for (u32 j = 0; j < 16; ++j)
+          __builtin_memcpy(packed + (k / 2 + j) * GROUP + first, &v[j], (GROUP - first < 16 ? GROUP - first : 16) * 4);
+      }
+    }
+  } else if (apart == 1 && count == GROUP && GROUP % 16 == 0) {
+    for (; k + 2 <= depth; k += 2) {
+      const bf16 *even = lines + k * step, *odd = even + step;
+      u32* to = packed + k / 2 * GROUP;
+      for (u32 j = 0; j < GROUP; ++j) to[j] = bitCast<u16>(even[j]) | (u32)bitCast<u16>(odd[j]) << 16;
+    }
+  }
+  for (; k < depth; k += 2)
+    for (u32 j = 0; j < GROUP; ++j) packed[k / 2 * GROUP + j] = j < count ? pairAt(lines + j * apart, step, k, depth) : 0;
+}
+
+/** sums[ROWS][COLUMNS], rows WIDTH apart, += strip . panel over so many pairs. */
+inline __attribute__((noinline, target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16"))) void multiply(const u32* strip, const u32* panel,
+                                                                                                u64 count, float* sums) {
+  Sums acc[ROWS][VECTORS];
+#pragma unroll
+  for (u32 r = 0; r < ROWS; ++r)
+#pragma unroll
+    for (u32 c = 0; c < VECTORS; ++c) acc[r][c] = *(const Sums*)(sums + r * WIDTH + c * LANES);
+  for (u64 k = 0; k < count; ++k, strip += ROWS, panel += COLUMNS) {
+    Bf16s right[VECTORS];
+#pragma unroll
+    for (u32 c = 0; c < VECTORS; ++c) right[c] = (Bf16s) * (const Words*)(panel + c * LANES);
+#pragma unroll
+    for (u32 r = 0; r < ROWS; ++r) {
+      const Bf16s left = (Bf16s)(Words{} + strip[r]);
+#pragma unroll
+      for (u32 c = 0; c < VECTORS; ++c) acc[r][c] = __builtin_ia32_dpbf16ps_512(acc[r][c], left, right[c]);
+    }
+  }
+#pragma unroll
+  for (u32 r = 0; r < ROWS; ++r)
+#pragma unroll
+    for (u32 c = 0; c < VECTORS; ++c) *(Sums*)(sums + r * WIDTH + c * LANES) = acc[r][c];
+}
+
+/** As gemm::multiply (gemm/host.h). */
+X_DEVICE void multiplyAll(u64 batches, u64 m, u64 n, u64 k, const Operand<bf16>& lhs, const Operand<bf16>& rhs, bf16* out) {
+  alignas(64) u32 panel[DEPTH / 2 * WIDTH], strip[DEPTH / 2 * ROWS];
+  alignas(64) float sums[HEIGHT * WIDTH];
+  const u64 across = (n + WIDTH - 1) / WIDTH, down = (m + HEIGHT - 1) / HEIGHT;
+  X_FOR_SPLIT(item, across * down * batches) {
+    const u64 n0 = item % across * WIDTH, m0 = item / across % down * HEIGHT, b = item / across / down;
+    const Operand<bf16> l = lhs.of(b), r = rhs.of(b);
+    const u64 width = n - n0 < WIDTH ? n - n0 : WIDTH, height = m - m0 < HEIGHT ? m - m0 : HEIGHT;
+    for (u32 i = 0; i < HEIGHT * WIDTH; ++i) sums[i] = 0.0f;
+    for (u64 k0 = 0; k0 < k; k0 += DEPTH) {
+      const u64 depth = k - k0 < DEPTH ? k - k0 : DEPTH, count = (depth + 1) / 2;
+      for (u64 c = 0; c < width; c += COLUMNS)
+        pack<COLUMNS>(panel + c * count, r.at(k0, n0 + c), r.column, r.row, width - c < COLUMNS ? width - c : COLUMNS, depth);
+      for (u64 i = 0; i < height; i += ROWS) {
+        pack<ROWS>(strip, l.at(m0 + i, k0), l.row, l.column, height - i < ROWS ? height - i : ROWS, depth);
+        for (u64 c = 0; c < width; c += COLUMNS) multiply(strip, panel + c * count, count, sums + i * WIDTH + c);
+      }
+    }
+    for (u64 i = 0; i < height; ++i)
+      for (u64 c = 0; c < width; ++c) out[(b * m + m0 + i) * n + n0 + c] = from_acc<bf16>(sums[i * WIDTH + c]);
+  }
+}
+
+}  // namespace gemm::pairs
+#endif
