@@ -100,11 +100,10 @@ export const ROUNDED_ROWS = 64;
  * whose results are added, and are nearly as exact as in f32.
  */
 export function linearThroughLibrary(device: KernelDevice, type: 'f16' | 'bf16', product: LinearProduct): boolean {
-  const { m, n, k, weights } = product;
+  const { m, n, k } = product;
   if (k === 0 || Math.max(2 * m, n, k) > INT_MAX) return false;
   const { gemm } = device.libraries;
   const { isHost } = device.shapes;
-  const transposed: MatrixOperand = { ptr: weights, batchStride: 0, rowStride: 1, colStride: k };
   if (!gemm.isForced && isHost && !paysWidened(m, m * n * k)) return false;
   if (isHost && n * k > WIDENED_VALUES) return false;
   const blas = gemm.handle();
