@@ -21,9 +21,9 @@ X_DEVICE void sumTaps(const A* from, u64 pitch, const A* weights, const u64* tap
   }
 }
 
-/** The same of a kernel of 3 x 3 neighbours, `weights` by rows: what rows of the result share is loaded once. */
+/** The same of a kernel of 3 x 3 neighbours, `weights` by rows in every lane: what rows of the result share is loaded once. */
 template <u32 ROWS, class A>
-X_DEVICE void sumSquare(const A* from, u64 pitch, const A* weights, typename Lanes<A>::type (&acc)[ROWS]) {
+X_DEVICE void sumSquare(const A* from, u64 pitch, const typename Lanes<A>::type (&weights)[9], typename Lanes<A>::type (&acc)[ROWS]) {
 #pragma unroll
   for (u32 r = 0; r < ROWS; ++r) acc[r] = typename Lanes<A>::type{};
 #pragma unroll
@@ -59,15 +59,26 @@ __attribute__((noinline)) void ownRows(const Phase& phase, const Target& target,
   typedef acc_t<T> A;
   typedef Lanes<A> L;
   const u64 count = phase.columns < L::N ? phase.columns : L::N;
+  typename L::type spread[9] = {};
+  if (square) {
+#pragma unroll
+    for (u32 t = 0; t < 9; ++t) spread[t] += weights[t];
+  }
   for (u64 column = 0; column < phase.columns;) {
     typename L::type acc[ROWS];
     const A* from = plane + row * target.pitch + column;
-    if (square) sumSquare<ROWS>(from, target.pitch, weights, acc);
+    if (square) sumSquare<ROWS>(from, target.pitch, spread, acc);
     else sumTaps<ROWS>(from, target.pitch, weights, taps, phase.taps, acc);
     for (u32 r = 0; r < ROWS; ++r) {
+      T* to = dst + (row + r) * target.down + column * target.across;
+      if constexpr (sameType<T, A>) {
+        if (target.across == 1 && count == L::N) {
+          *(typename L::loose*)to = acc[r];
+          continue;
+        }
+      }
       A sums[L::N];
       *(typename L::loose*)sums = acc[r];
-      T* to = dst + (row + r) * target.down + column * target.across;
       if (target.across == 1 && count == L::N) {
         for (u32 j = 0; j < L::N; ++j) to[j] = from_acc<T>(sums[j]);
       } else {

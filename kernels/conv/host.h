@@ -55,6 +55,27 @@ struct PlaneAxis {
   u64 parts, size, step, before;
 };
 
+/** A few zeros: a loop of vectors would take longer to begin. */
+template <class A>
+X_DEVICE void zeros(A* to, u64 begin, u64 end) {
+#pragma clang loop vectorize(disable) unroll(disable)
+  for (u64 x = begin; x < end; ++x) to[x] = (A)0;
+}
+
+/** Neighbours, widened; the last vector ends with them and repeats what it has in common with the one before. */
+template <class T>
+X_DEVICE void copyLine(const T* from, acc_t<T>* to, u64 count) {
+  typedef Lanes<acc_t<T>> L;
+  if constexpr (sameType<T, acc_t<T>>) {
+    if (count >= L::N) {
+      for (u64 x = 0; x + L::N <= count; x += L::N) *(typename L::loose*)(to + x) = *(const typename L::loose*)(from + x);
+      *(typename L::loose*)(to + count - L::N) = *(const typename L::loose*)(from + count - L::N);
+      return;
+    }
+  }
+  for (u64 x = 0; x < count; ++x) to[x] = to_acc(from[x]);
+}
+
 /** to = the lines [line, last) of [b * c][parts down][parts across][rows][columns]: the image, zeros around it. */
 template <class T>
 X_DEVICE void planeLines(const PlaneAxis& down, const PlaneAxis& across, const Image& image, const T* src, u64 line, u64 last,
@@ -79,13 +100,13 @@ X_DEVICE void planeLines(const PlaneAxis& down, const PlaneAxis& across, const I
         continue;
       }
       const T* p = from + y * image.strides[2] + start;
-      for (u64 x = 0; x < begin; ++x) to[x] = (A)0;
+      zeros(to, 0, begin);
       if (skip == 1) {
-        for (u64 x = begin; x < end; ++x) to[x] = to_acc(p[x - begin]);
+        copyLine(p, to + begin, end - begin);
       } else {
         for (u64 x = begin; x < end; ++x) to[x] = to_acc(p[(x - begin) * skip]);
       }
-      for (u64 x = end; x < across.size; ++x) to[x] = (A)0;
+      zeros(to, end, across.size);
     }
   }
 }
@@ -279,14 +300,22 @@ struct Window {
   u64 lines, width, pitch;
 };
 
-/** sums[ROWS][COLUMNS] += lines of ROWS channels of the kernel times the plane at COLUMNS places. */
+/**
+ * sums[ROWS][COLUMNS] += lines of ROWS channels of the kernel times the plane at COLUMNS places; lanes are added up when all lines
+ * are through.
+ */
 template <u32 ROWS, u32 COLUMNS, class A>
 __attribute__((noinline)) void multiplyLines(const Window& window, const A* kernel, u64 kernel_step, const A* plane,
-                                             const u64* places, A* sums, u64 sums_step) {
+                                             const u64* places, typename Lanes<A>::type* sums, u64 sums_step) {
   typedef Lanes<A> L;
   typedef typename L::type V;
   typedef typename L::loose loose;
-  V acc[ROWS][COLUMNS] = {};
+  V acc[ROWS][COLUMNS];
+#pragma unroll
+  for (u32 r = 0; r < ROWS; ++r) {
+#pragma unroll
+    for (u32 c = 0; c < COLUMNS; ++c) acc[r][c] = sums[r * sums_step + c];
+  }
   const A* at[COLUMNS];
   for (u32 c = 0; c < COLUMNS; ++c) at[c] = plane + places[c];
   typename L::mask inside;
@@ -321,7 +350,7 @@ __attribute__((noinline)) void multiplyLines(const Window& window, const A* kern
 #pragma unroll
   for (u32 r = 0; r < ROWS; ++r) {
 #pragma unroll
-    for (u32 c = 0; c < COLUMNS; ++c) sums[r * sums_step + c] += total<A>(acc[r][c]);
+    for (u32 c = 0; c < COLUMNS; ++c) sums[r * sums_step + c] = acc[r][c];
   }
 }
 
@@ -338,7 +367,7 @@ X_DEVICE void multiplyWindows(const Counts& n, u64 plane_size, const Window& win
   const u64 blocks = stepsTo(n.c_out, BLOCK_ROWS), some = stepsTo(n.images, IMAGES), parts = stepsTo(outputs, PLACES);
   const u64 size = window.lines * window.width, step = n.c_in * size;
   const u64 fitting = ELEMENTS / BLOCK_ROWS / window.width, most = fitting == 0 ? 1 : fitting;
-  alignas(64) A sums[IMAGES][BLOCK_ROWS * PLACES];
+  typename Lanes<A>::type sums[IMAGES][BLOCK_ROWS * PLACES];
   X_FOR_SPLIT(item, n.groups * blocks * some * parts) {
     const u64 part = item % parts * PLACES, image = item / parts % some * IMAGES;
     const u64 row = item / parts / some % blocks * BLOCK_ROWS, group = item / parts / some / blocks;
@@ -346,7 +375,8 @@ X_DEVICE void multiplyWindows(const Counts& n, u64 plane_size, const Window& win
     const u64 images = n.images - image < IMAGES ? n.images - image : IMAGES;
     const u64 count = outputs - part < PLACES ? outputs - part : PLACES;
     for (u64 i = 0; i < images; ++i)
-      for (u64 j = 0; j < BLOCK_ROWS * PLACES; ++j) sums[i][j] = (A)0;
+      for (u64 r = 0; r < rows; ++r)
+        for (u64 j = 0; j < count; ++j) sums[i][r * PLACES + j] = typename Lanes<A>::type{};
     for (u64 c = 0; c < n.c_in; ++c) {
       for (u64 y = 0; y < window.lines; y += most) {
         const Window chunk{window.lines - y < most ? window.lines - y : most, window.width, window.pitch};
@@ -369,7 +399,7 @@ X_DEVICE void multiplyWindows(const Counts& n, u64 plane_size, const Window& win
     for (u64 i = 0; i < images; ++i) {
       for (u64 r = 0; r < rows; ++r) {
         T* to = dst + (((image + i) * n.groups + group) * n.c_out + row + r) * outputs + part;
-        for (u64 j = 0; j < count; ++j) to[j] = from_acc<T>(sums[i][r * PLACES + j]);
+        for (u64 j = 0; j < count; ++j) to[j] = from_acc<T>(total<A>(sums[i][r * PLACES + j]));
       }
     }
   }

@@ -73,6 +73,22 @@ X_DEVICE Handed<Op, T> ofWarp(const Tally<Op, acc_t<T>>& tally) {
 #endif
 
 #if X_HOST
+/**
+ * to_acc for terms that are compared. What was f16 would be compared as f16 once the compiler sees that nothing was lost, an element
+ * at a time where the CPU has no such arithmetic: a factor that it does not see is in the way.
+ */
+template <class T>
+struct Widening {
+  acc_t<T> one = (acc_t<T>)1;
+  X_DEVICE Widening() {
+    if constexpr (sameType<T, f16>) asm("" : "+m"(one));
+  }
+  X_DEVICE acc_t<T> operator()(T v) const {
+    if constexpr (sameType<T, f16>) return to_acc(v) * one;
+    else return to_acc(v);
+  }
+};
+
 /** Lane l takes the terms j + l, j + N + l, ... of S steps. */
 template <class Op, class A, u32 N, u32 S, class Get>
 X_DEVICE void takeSteps(Tally<Op, A> (&lanes)[N], u64 j, Get get) {
@@ -165,8 +181,12 @@ template <class Op, class T>
 X_DEVICE Handed<Op, T> overBlockAt(const T* p, u64 n) {
 #if !X_HOST
   if (vectorises(p, n)) return ofBlock<Op, T>(shareOf<Op>(p, n, threadIndex(), blockThreads()));
-#endif
   return overBlock<Op, T>(n, [p](u64 j) { return to_acc(p[j]); });
+#else
+  if constexpr (isSum<Op>) return overBlock<Op, T>(n, [p](u64 j) { return to_acc(p[j]); });
+  const Widening<T> widen;
+  return overBlock<Op, T>(n, [p, widen](u64 j) { return widen(p[j]); });
+#endif
 }
 
 constexpr u32 NO_INDEX = 0xffffffffu;
@@ -287,8 +307,11 @@ X_DEVICE u32 indexOverBlockAt(const T* p, u64 n) {
     const Best<acc_t<T>> best = bestOfShare<Op>(p, n, threadIndex(), blockThreads());
     return winnerOf<Op>(best.value, best.index);
   }
-#endif
   return indexOverBlock<Op, acc_t<T>>(n, [p](u64 j) { return to_acc(p[j]); });
+#else
+  const Widening<T> widen;
+  return indexOverBlock<Op, acc_t<T>>(n, [p, widen](u64 j) { return widen(p[j]); });
+#endif
 }
 
 }  // namespace reduce

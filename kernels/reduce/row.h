@@ -68,12 +68,17 @@ struct Row {
     }
 #endif
     const T* p = x;
+#if X_HOST
+    const Widening<T> widen;
+    return overBlock<Op, T>(n, [p, f, widen](u64 j) { return f((u32)j, widen(p[j])); }).result();
+#else
     return overBlock<Op, T>(n, [p, f](u64 j) { return f((u32)j, to_acc(p[j])); }).result();
+#endif
   }
 
   /** y[column] = f(value, weights at column...); y may be the row itself. */
-  template <class F, class... Ts>
-  X_DEVICE void map(T* y, F f, const Ts*... weights) const {
+  template <class Y, class F, class... Ts>
+  X_DEVICE void map(Y* y, F f, const Ts*... weights) const {
 #if !X_HOST
     if (wide && aligned16(y) && (aligned16(weights) && ...)) {
 #pragma unroll
@@ -92,7 +97,7 @@ struct Row {
     // In place is the only overlap there can be, so iterations do not depend on each other.
     const T* p = x;
 #pragma clang loop vectorize(assume_safety)
-    for (u32 j = 0; j < n; ++j) y[j] = from_acc<T>(f(to_acc(p[j]), to_acc(weights[j])...));
+    for (u32 j = 0; j < n; ++j) y[j] = from_acc<Y>(f(to_acc(p[j]), to_acc(weights[j])...));
 #endif
   }
 
@@ -141,6 +146,16 @@ X_DEVICE void softmax(const T* src, T* dst, u32 n) {
     const A sum = row.template reduce<Sum>([](u32, A v) { return v; });
     row.map(out, [sum](A v) { return v / sum; });
     return;
+  } else {
+    constexpr u32 HELD = 8192;
+    if (n <= HELD) {
+      A held[HELD];
+      row.map(held, [largest](A v) { return m::exp(v - largest); });
+      const A scale = (A)1 / overBlock<Sum, A>(n, [&held](u64 j) { return held[j]; }).result();
+      T* out = dst + at;
+      for (u32 j = 0; j < n; ++j) out[j] = from_acc<T>(held[j] * scale);
+      return;
+    }
   }
 #endif
   const A sum = row.template reduce<Sum>([largest](u32, A v) { return expBelow<T>(v - largest); });

@@ -35,6 +35,52 @@ X_DEVICE A sumOf(const T* p, u64 count) {
   return sums[0];
 }
 
+typedef double Eight __attribute__((vector_size(CHAINS * 8)));
+typedef float Floats __attribute__((vector_size(CHAINS * 4)));
+
+/** CHAINS rows of CHAINS elements become as many columns: halves are merged three times. */
+X_DEVICE void turnChains(Floats (&v)[CHAINS]) {
+#pragma unroll
+  for (u32 step = 0; step < 3; ++step) {
+    Floats t[CHAINS];
+#pragma unroll
+    for (u32 i = 0; i < CHAINS / 2; ++i) {
+      t[2 * i] = __builtin_shufflevector(v[i], v[i + CHAINS / 2], 0, 8, 1, 9, 2, 10, 3, 11);
+      t[2 * i + 1] = __builtin_shufflevector(v[i], v[i + CHAINS / 2], 4, 12, 5, 13, 6, 14, 7, 15);
+    }
+#pragma unroll
+    for (u32 i = 0; i < CHAINS; ++i) v[i] = t[i];
+  }
+}
+
+/** Steps of all chains, of floats whose sums are f64, eight at a time; gives how many were made. */
+template <class T>
+X_DEVICE u64 takeChains(const T* p, T* out, u64 each, double (&sums)[CHAINS]) {
+  Eight all;
+  for (u32 c = 0; c < CHAINS; ++c) all[c] = sums[c];
+  u64 j = 0;
+  for (; j + CHAINS <= each; j += CHAINS) {
+    Floats v[CHAINS];
+#pragma unroll
+    for (u32 c = 0; c < CHAINS; ++c)
+#pragma unroll
+      for (u32 i = 0; i < CHAINS; ++i) v[c][i] = to_acc(p[c * each + j + i]);
+    turnChains(v);
+#pragma unroll
+    for (u32 i = 0; i < CHAINS; ++i) {
+      all += __builtin_convertvector(v[i], Eight);
+      v[i] = __builtin_convertvector(all, Floats);
+    }
+    turnChains(v);
+#pragma unroll
+    for (u32 c = 0; c < CHAINS; ++c)
+#pragma unroll
+      for (u32 i = 0; i < CHAINS; ++i) out[c * each + j + i] = from_acc<T>(v[c][i]);
+  }
+  for (u32 c = 0; c < CHAINS; ++c) sums[c] = all[c];
+  return j;
+}
+
 // A row is cut into a piece for each chain, which begins with the sum of those before.
 template <class T>
 X_DEVICE void cumsumRows(u64 rows, u64 size, const T* src, T* dst) {
@@ -45,14 +91,16 @@ X_DEVICE void cumsumRows(u64 rows, u64 size, const T* src, T* dst) {
     const u64 each = size / CHAINS;
     A sums[CHAINS] = {};
     for (u32 c = 1; c < CHAINS; ++c) sums[c] = addWrap(sums[c - 1], sumOf<A>(p + (c - 1) * each, each));
-    for (u64 j = 0; j < each; ++j) {
+    u64 j = 0;
+    if constexpr (sameType<T, float>) j = takeChains(p, out, each, sums);
+    for (; j < each; ++j) {
 #pragma unroll
       for (u32 c = 0; c < CHAINS; ++c) {
         sums[c] = addWrap(sums[c], cast<A>(p[c * each + j]));
         out[c * each + j] = cast<T>(sums[c]);
       }
     }
-    for (u64 j = CHAINS * each; j < size; ++j) {
+    for (j = CHAINS * each; j < size; ++j) {
       sums[CHAINS - 1] = addWrap(sums[CHAINS - 1], cast<A>(p[j]));
       out[j] = cast<T>(sums[CHAINS - 1]);
     }

@@ -5,7 +5,7 @@
  * only), the GRU has the direction and layer options too, and both stack their states to [b, seq, hidden] (candle's GRU
  * joins them to [b, seq * hidden]).
  */
-import { isGradEnabled, kinds, ShapeError, scope, Tensor } from '@x/core';
+import { type DType, isGradEnabled, kinds, ShapeError, scope, Tensor } from '@x/core';
 import { checkConfig, checkLayer } from './check';
 import { DEFAULT_KAIMING_UNIFORM, type Init, ZERO } from './init';
 import { OwningModule } from './module';
@@ -136,6 +136,8 @@ function checkSequence(layer: RNN<RnnState>, input: Tensor): void {
 }
 
 /** Long short-term memory; weights as PyTorch's: input, forget, cell and output gate. */
+const IN_ONE_KERNEL: ReadonlySet<DType> = new Set(['f32', 'f16', 'bf16']);
+
 export class LSTM extends RNN<LSTMState> {
   constructor(inDim: number, hiddenDim: number, config: LSTMConfig, vb: VarBuilder) {
     super(inDim, hiddenDim, config, 4, vb);
@@ -145,7 +147,7 @@ export class LSTM extends RNN<LSTMState> {
     return { h: this.zeros(batchDim), c: this.zeros(batchDim) };
   }
 
-  /** One kernel for all steps where the device has it, in f32 without gradients. */
+  /** One kernel for all steps where the device has it, without gradients; f16 and bf16 are widened for it and states stay f32. */
   override seqInit(input: Tensor, initState: LSTMState): LSTMState[] {
     checkSequence(this, input);
     return scope(() => {
@@ -166,22 +168,26 @@ export class LSTM extends RNN<LSTMState> {
     const { hiddenDim: hidden, wIh, wHh, bIh, bHh, inDim } = this;
     const [rows, steps] = input.shape;
     const operands = [input, h, c, wIh, wHh, bIh, bHh].filter((x) => x !== undefined);
-    const { device } = wIh;
+    const { device, dtype } = wIh;
     const { recurrent } = device.backend;
     const recorded = isGradEnabled() && operands.some((x) => x.trackOp);
-    const alike = operands.every((x) => x.dtype === 'f32' && x.device === device);
+    const alike = operands.every((x) => x.dtype === dtype && x.device === device) && IN_ONE_KERNEL.has(dtype);
     const fits = [h, c].every((x) => x.rank === 2 && x.dim(0) === rows && x.dim(1) === hidden);
     if (!recurrent?.supportsLstm(hidden) || recorded || !alike || !fits || input.elemCount === 0) return undefined;
-    const products = input.reshape([rows * steps, inDim]).matmul(wIh.t());
-    const bias = bIh && bHh ? bIh.add(bHh) : (bIh ?? bHh);
-    const gates = bias ? products.broadcastAdd(bias) : products;
-    const part = (x: Tensor) => x.contiguous().storagePart();
+    const wide = (x: Tensor) => x.toDtype('f32');
+    const products = wide(input)
+      .reshape([rows * steps, inDim])
+      .matmul(wide(wIh).t());
+    const bias = bIh && bHh ? wide(bIh).add(wide(bHh)) : (bIh ?? bHh);
+    const gates = bias ? products.broadcastAdd(wide(bias)) : products;
+    const part = (x: Tensor) => wide(x).contiguous().storagePart();
     const made = recurrent.lstm({
       ...{ rows, steps, hidden, reversed: this.config.direction === 'backward' },
       ...{ gates: part(gates), weight: part(wHh), h: part(h), c: part(c) },
     });
     const shape = [rows, steps, hidden];
-    return { h: Tensor.fromStorage(made.h, shape, device), c: Tensor.fromStorage(made.c, shape, device) };
+    const narrow = (storage: typeof made.h) => Tensor.fromStorage(storage, shape, device).toDtype(dtype);
+    return { h: narrow(made.h), c: narrow(made.c) };
   }
 
   step(input: Tensor, state: LSTMState): LSTMState {
