@@ -163,15 +163,21 @@ function remembered(key: string | undefined, compile: () => Grammar): Grammar {
   return grammar;
 }
 
-/** Of each tokenizer by the width of the logits and the tokens that end a text: chats may end with others. */
+/** Of each tokenizer by the width of the logits, the tokens that end a text, which chats may add to, and those of marks. */
 const vocabularies = new WeakMap<Tokenizer, Map<string, Vocabulary>>();
 
-export function vocabularyOf(tokenizer: Tokenizer, size: number, endIds: readonly number[]): Vocabulary {
+/** @param marks texts of tokens that stand for nothing else */
+export function vocabularyOf(
+  tokenizer: Tokenizer,
+  size: number,
+  endIds: readonly number[],
+  marks: ReadonlyMap<number, string> = new Map(),
+): Vocabulary {
   const ends = endIds.filter((id) => id < size);
   const known = vocabularies.get(tokenizer) ?? new Map<string, Vocabulary>();
   vocabularies.set(tokenizer, known);
-  const key = `${size} ${ends.join(' ')}`;
-  const vocabulary = known.get(key) ?? new Vocabulary({ size, bytes: tokenizer.tokenBytes(), endIds: ends });
+  const key = JSON.stringify([size, ends, [...marks]]);
+  const vocabulary = known.get(key) ?? new Vocabulary({ size, bytes: tokenizer.tokenBytes(), endIds: ends, marks });
   known.set(key, vocabulary);
   return vocabulary;
 }

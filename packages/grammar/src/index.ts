@@ -4,5 +4,6 @@ export { Grammar } from './grammar';
 export { Matcher } from './matcher';
 export { compileSchema, type SchemaOptions, type Whitespace } from './schema';
 export { compileChoices, compileGbnf, compileRegex } from './text';
-export { compileToolCalls, type ToolSyntax } from './tools';
+export type { ArgumentNotation } from './tool-values';
+export { type CallRow, compileToolCalls, type ToolSyntax } from './tools';
 export { Vocabulary, type VocabularyParts } from './vocabulary';

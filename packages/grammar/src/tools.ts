@@ -1,22 +1,38 @@
 /** Calls of tools: one of several names with arguments that meet its schema. */
 import { GrammarError } from './errors';
 import { Grammar } from './grammar';
-import { Expressions } from './regular/expression';
+import { type Expression, Expressions } from './regular/expression';
 import { Cases } from './schema/cases';
 import { SchemaDocument } from './schema/document';
-import { Writer } from './schema/writer';
-import { either, type Rule, repeat, sequence, terminal } from './syntax/node';
+import { EPSILON, either, type Rule, repeat, sequence, terminal } from './syntax/node';
+import { type ArgumentNotation, argumentWriter } from './tool-values';
+import { markBytes } from './vocabulary';
 
 export interface ToolSyntax {
-  /** What comes before the arguments of a tool, by its name; the arguments may have a space in front. */
-  before(name: string): string;
+  /** What comes before the arguments of a tool, by its name, in one form or several; the arguments may have a space in front. */
+  before(name: string): string | readonly string[];
   /** What comes behind the arguments. */
   behind: string;
-  /**
-   * More than one call: one after the other, with nothing, a comma or a semicolon between, or a list in brackets, and white space
-   * around. What ends them may follow: one of these texts, or nothing. Default: one call alone.
-   */
-  several?: { ends: readonly string[] };
+  /** How the arguments are written. Default: as JSON. */
+  notation?: ArgumentNotation;
+  /** Texts that are tokens of their own in `marks` of the vocabulary: wherever the syntax has them, only those tokens are. */
+  marks?: readonly string[];
+  /** More than one call. Default: one call alone. */
+  several?: CallRow;
+}
+
+/** How calls stand one after the other. */
+export interface CallRow {
+  /** One behind the other with one of these texts between, or as a list in brackets. */
+  lists?: readonly string[];
+  /** White space may stand before a call. */
+  spaced?: boolean;
+  /** What comes before the first call, behind white space. */
+  lead?: string;
+  /** Texts that begin one more call. */
+  opens?: readonly string[];
+  /** What ends the calls may follow: one of these texts, or nothing. */
+  ends: readonly string[];
 }
 
 /** One after the other; who calls more does not end. */
@@ -29,21 +45,23 @@ const MOST_CALLS = 127;
  */
 export function compileToolCalls(
   tools: readonly { name: string; parameters: unknown }[],
-  { before, behind, several }: ToolSyntax,
+  { before, behind, notation = { kind: 'json' }, marks = [], several }: ToolSyntax,
 ): Grammar {
   if (tools.length === 0) throw new GrammarError('BAD_SCHEMA', 'There are no tools to call; give one at least.');
   const make = new Expressions();
   const rules: Rule[] = [];
   const space = make.repeat(make.literal(' '), 0, 1);
+  const mark = (text: string) => markedText(make, text, marks);
   const calls = tools.map(({ name, parameters }) => {
     try {
       const cases = new Cases(make, new SchemaDocument(parameters));
-      const writer = new Writer(make, cases, { whitespace: 'any', closed: true });
+      const { writer, node } = argumentWriter(make, cases, notation, name, mark);
       const object = cases.conditions.schema({ type: 'object' }, { pointer: '', base: 'schema://root/' });
-      const given = writer.node(cases.conditions.all(object, cases.root));
+      const given = node(cases.conditions.all(object, cases.root));
       rules.push(...writer.rules);
-      const end = make.sequence(writer.marks.space, make.literal(behind));
-      return sequence(terminal(make.sequence(make.literal(before(name)), space)), given, terminal(end));
+      const starts = [before(name)].flat().map(mark);
+      const end = make.sequence(writer.marks.space, mark(behind));
+      return sequence(terminal(make.sequence(make.either(...starts), space)), given, terminal(end));
     } catch (error) {
       if (!(error instanceof GrammarError)) throw error;
       throw new GrammarError(error.code, `The tool "${name}": ${error.message}`, { cause: error });
@@ -51,11 +69,36 @@ export function compileToolCalls(
   });
   const one = either(...calls);
   if (!several) return new Grammar(make, one, rules);
-  const byte = (text: string) => terminal(make.literal(text));
+  const { lists, spaced = false, lead = '', opens = [], ends } = several;
+  const text = (part: string) => terminal(mark(part));
   const white = terminal(make.repeat(make.either(...[' ', '\n', '\r', '\t'].map((one) => make.literal(one))), 0, 16));
-  const next = (...between: string[]) => sequence(white, either(...between.map(byte)), white, one);
-  const row = sequence(one, repeat(next('', ',', ';'), 0, MOST_CALLS));
-  const list = sequence(byte('['), white, one, repeat(next(','), 0, MOST_CALLS), white, byte(']'));
-  const end = repeat(sequence(white, either(...several.ends.map(byte))), 0, 1);
-  return new Grammar(make, sequence(white, either(row, list), end), rules);
+  const next = (...between: string[]) => sequence(white, either(...between.map(text)), white, one);
+  const row = lists ? sequence(one, repeat(next(...lists), 0, MOST_CALLS)) : one;
+  const list = sequence(text('['), white, one, repeat(next(','), 0, MOST_CALLS), white, text(']'));
+  const group = lists ? either(row, list) : row;
+  const gap = spaced ? white : EPSILON;
+  const first = lead === '' ? gap : sequence(white, text(lead));
+  const more = repeat(sequence(white, either(...opens.map(text)), gap, group), 0, MOST_CALLS);
+  const end = repeat(sequence(white, either(...ends.map(text))), 0, 1);
+  return new Grammar(make, sequence(first, group, more, end), rules);
+}
+
+/** A text in which marks are tokens of their own. */
+function markedText(make: Expressions, text: string, marks: readonly string[]): Expression {
+  const parts: Expression[] = [];
+  let plain = '';
+  const endPlain = () => {
+    if (plain !== '') parts.push(make.literal(plain));
+    plain = '';
+  };
+  for (let i = 0; i < text.length; ) {
+    const [found] = marks.filter((mark) => text.startsWith(mark, i)).sort((a, b) => b.length - a.length);
+    if (found) {
+      endPlain();
+      parts.push(make.literalBytes(markBytes(found)));
+    } else plain += text[i];
+    i += found?.length ?? 1;
+  }
+  endPlain();
+  return make.sequence(...parts);
 }

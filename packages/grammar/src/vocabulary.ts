@@ -11,6 +11,16 @@ export interface VocabularyParts {
   bytes(id: number): Uint8Array | undefined;
   /** Tokens that end a text. */
   endIds: readonly number[];
+  /** Tokens that are marks, such as those around calls, by their text. In other texts they are never. Default: none. */
+  marks?: ReadonlyMap<number, string>;
+}
+
+/**
+ * A mark that is a token of its own, in the bytes of a text: begun by one that UTF-8 does not have, so that no text of a model's
+ * other tokens is taken for it.
+ */
+export function markBytes(mark: string): Uint8Array {
+  return Buffer.concat([Buffer.of(0xff), Buffer.from(mark, 'utf8')]);
 }
 
 /** One for each tokenizer, for any number of grammars. Nodes are numbered from the root down, each before its children. */
@@ -34,7 +44,7 @@ export class Vocabulary {
   private readonly texts: readonly (Uint8Array | undefined)[];
 
   /** @throws GrammarError BAD_VOCABULARY for sizes and ids that are none */
-  constructor({ size, bytes, endIds }: VocabularyParts) {
+  constructor({ size, bytes, endIds, marks }: VocabularyParts) {
     if (!Number.isSafeInteger(size) || size < 1 || size > 2 ** 24)
       throw new GrammarError('BAD_VOCABULARY', `The vocabulary has ${size} tokens; give a whole number of 1 to 2^24.`);
     const outside = endIds.find((id) => !(Number.isSafeInteger(id) && id >= 0 && id < size));
@@ -44,7 +54,8 @@ export class Vocabulary {
     this.endIds = [...endIds];
     const ends = new Set(endIds);
     this.texts = Array.from({ length: size }, (_, id) => {
-      const text = ends.has(id) ? undefined : bytes(id);
+      const mark = marks?.get(id);
+      const text = ends.has(id) ? undefined : mark === undefined ? bytes(id) : markBytes(mark);
       return text && text.length > 0 ? text : undefined;
     });
     const sorted = sortedByText(this.texts);

@@ -4,8 +4,24 @@ import { afterAll, expect, test } from 'vitest';
 import { events, ON_CPU, TINY, testServer } from './support';
 
 const chatTemplate = '{{ messages | length }}{{ tools | length }}<tool_call></tool_call>';
+/** Words of other families' templates. */
+const FAMILIES = {
+  mistral: '[TOOL_CALLS][ARGS]',
+  deepseek: '<｜tool▁calls▁begin｜>',
+  coder: '<tool_call><function=',
+  glm: '<arg_key>',
+  gemma: '<|tool_call>',
+  harmony: '<|channel|><|message|>',
+};
+const speaking = (words: string) => ({
+  path: TINY,
+  options: { ...ON_CPU, chatTemplate: `{{ messages | length }}{{ tools | length }}${words}` },
+});
 const { server, post } = testServer({ models: { tiny: { path: TINY, options: { ...ON_CPU, chatTemplate } } } });
-afterAll(() => server.close());
+const others = testServer({
+  models: Object.fromEntries(Object.entries(FAMILIES).map(([name, words]) => [name, speaking(words)])),
+});
+afterAll(() => Promise.all([server.close(), others.server.close()]));
 
 const properties = { city: { enum: ['Oslo', 'Rome'] }, days: { type: 'integer', minimum: 1, maximum: 9 } };
 const parameters = { type: 'object', properties, required: ['city'], additionalProperties: false };
@@ -33,6 +49,20 @@ test.each(['required', { type: 'function', function: { name: 'weather' } }])(
     }
   },
 );
+
+test.each(Object.keys(FAMILIES))('a chat of the family %s that has to call', async (model) => {
+  const named = { type: 'function', function: { name: 'weather' } };
+  const body = { model, messages, tools: nested({ strict: true }), ...hot, max_tokens: 300 };
+  const { choices } = await (await others.post('/v1/chat/completions', { ...body, tool_choice: 'required' })).json();
+  expect([choices[0].finish_reason, choices[0].message.content]).toEqual(['tool_calls', null]);
+  const [{ function: call }] = choices[0].message.tool_calls;
+  expect([call.name, schema.accepts(call.arguments)], call.arguments).toEqual(['weather', true]);
+  const streamed = await events(
+    await others.post('/v1/chat/completions', { ...body, tool_choice: named, stream: true }),
+  );
+  const text = streamed.map((event) => event.choices?.[0].delta.tool_calls?.[0].function.arguments ?? '').join('');
+  expect(schema.accepts(text), text).toBe(true);
+});
 
 test('a response that has to call', async () => {
   for (const tool_choice of ['required', { type: 'function', name: 'weather' }]) {

@@ -9,6 +9,7 @@ export type { ChatMessage, ChatPiece, ChatRole, ToolCall, ToolDefinition } from 
 export { checkMessages } from './chat/normalize';
 export type { ReplyFormat } from './chat/reply/formats';
 export { marksOf, ReplyParser, type ReplyParserOptions } from './chat/reply/parser';
+export { type ArgumentReading, ArgumentTypes } from './chat/reply/tag-calls';
 export { stopIds } from './chat/stops';
 export {
   CHATML,

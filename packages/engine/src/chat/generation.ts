@@ -1,5 +1,4 @@
 /** One answer of a chat: a text generation whose tokens are read as reasoning, text and tool calls while they come. */
-import { compileToolCalls, type Grammar } from '@x/grammar';
 import {
   type ChatMessage,
   type ChatPiece,
@@ -12,6 +11,7 @@ import {
   type ToolDefinition,
   TransformersError,
 } from '@x/transformers';
+import type { Constraint } from '../constraint';
 import {
   GENERATE_OPTIONS,
   type GenerateOptions,
@@ -22,7 +22,8 @@ import {
 } from '../generation';
 import { boolean, checkOptions, type OptionRule } from '../options';
 import { vocabularyOf } from '../structured';
-import { CallConstraint, callForm } from './call-constraint';
+import { CallConstraint } from './call-constraint';
+import { callForm, forcedCall } from './call-form';
 import type { ChatGeneration, ChatOptions, ToolChoice } from './types';
 
 const { addSpecialTokens: _, ...generateOptions } = GENERATE_OPTIONS;
@@ -70,7 +71,6 @@ export class ChatAnswer implements ChatGeneration {
     const { tokenizer } = host;
     this.prompt = template.prompt(tokenizer, messages, { tools: offered, variables, continueLast, force, known });
     const { format, ids, inReasoning, begun } = this.prompt;
-    if (force) rest.grammar = callGrammar(format, force, offered, rest);
     this.parser = new ReplyParser(format, { tools: offered, inReasoning, continued: continueLast });
     const marks = new Map<number, string>();
     for (const mark of marksOf(format)) {
@@ -78,12 +78,7 @@ export class ChatAnswer implements ChatGeneration {
       if (id !== undefined) marks.set(id, mark);
     }
     const keptIds = new Set(marks.keys());
-    const form = force || FORMS.some((name) => rest[name] !== undefined) ? undefined : callForm(format, offered);
-    if (form && (canSpell(tokenizer) || offered.some(({ strict }) => strict))) {
-      const { vocabSize } = host.scheduler.runner.model.config;
-      const vocabulary = vocabularyOf(tokenizer, vocabSize, stopIds(tokenizer, format));
-      rest.constraint = new CallConstraint(form, vocabulary, marks, inReasoning);
-    }
+    rest.constraint = callConstraint(host, this.prompt, offered, force, marks, rest);
     this.generation = new Generation({ ...host, stopIds: stopIds(tokenizer, format), keptIds }, ids, rest);
     this.begun = this.parser.push(begun);
   }
@@ -158,27 +153,37 @@ function canSpell(tokenizer: GenerationHost['tokenizer']): boolean {
   }
 }
 
+/** Marks that stand in no text; others, such as a semicolon between calls, are tokens like all. */
+const BRACKETED = /^[<[].*[>\]]$/s;
+
 /**
- * What follows a call that the prompt has begun: a tool's name, where the prompt has none, and arguments that meet its schema.
- * Undefined in families that do not write calls as JSON objects; their calls are as the model writes them.
+ * What holds calls to the schemas of their tools: the one that the prompt has begun, or those that the model makes by itself. Else
+ * the constraint that the caller gave, if any.
  * @throws GrammarError with the tool's name; TransformersError INVALID_OPTION where the text has a form of its own
  */
-function callGrammar(
-  { calls, force }: ChatPrompt['format'],
-  { name }: { name?: string },
+function callConstraint(
+  { tokenizer, scheduler }: GenerationHost,
+  { format, inReasoning }: ChatPrompt,
   tools: readonly ToolDefinition[],
+  force: { name?: string } | undefined,
+  marks: ReadonlyMap<number, string>,
   options: GenerateOptions,
-): Grammar | undefined {
-  const forms = FORMS.filter((form) => options[form] !== undefined);
-  if (forms.length > 0)
+): Constraint | undefined {
+  const given = FORMS.filter((form) => options[form] !== undefined);
+  if (force && given.length > 0)
     throw new TransformersError(
       'INVALID_OPTION',
-      `chat: toolChoice demands a call and ${forms[0]} another text; give one.`,
+      `chat: toolChoice demands a call and ${given[0]} another text; give one.`,
     );
-  if (calls?.syntax !== 'json' || !force) return undefined;
-  const begun = force(name).length;
-  const callable = name === undefined ? tools : tools.filter((tool) => tool.name === name);
-  return compileToolCalls(callable, { before: (tool) => force(tool).slice(begun), behind: '}' });
+  if (given.length > 0) return options.constraint;
+  const tokens = new Map([...marks].filter(([, mark]) => BRACKETED.test(mark)));
+  const texts = [...tokens.values()];
+  const vocabulary = () =>
+    vocabularyOf(tokenizer, scheduler.runner.model.config.vocabSize, stopIds(tokenizer, format), tokens);
+  if (force) return forcedCall(format, force, tools, texts)?.matcher(vocabulary());
+  const form = callForm(format, tools, texts);
+  if (!form || !(canSpell(tokenizer) || tools.some(({ strict }) => strict))) return undefined;
+  return new CallConstraint(form, vocabulary(), tokens, inReasoning);
 }
 
 /** The call that the prompt begins for the model, if it must make one. */

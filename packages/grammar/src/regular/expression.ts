@@ -205,7 +205,7 @@ export class Expressions {
     return this.literalBytes(Buffer.from(text, 'utf8'));
   }
 
-  private literalBytes(bytes: Uint8Array): Expression {
+  literalBytes(bytes: Uint8Array): Expression {
     let result = this.epsilon;
     for (let i = bytes.length - 1; i >= 0; i--) result = this.pair(this.one(bytes[i]), result);
     return result;

@@ -115,11 +115,11 @@ function uniqueItems(writer: Writer, of: ArrayCase, pointer: string): Node {
       );
   }
   const heads: DistinctHead[] = [];
-  const add = (language: Expression, quoted: boolean) => {
-    if (make.isProductive(language)) heads.push({ language, quoted, tail: EPSILON });
+  const add = (head: Pick<DistinctHead, 'language' | 'quoted'>) => {
+    if (make.isProductive(head.language)) heads.push({ ...head, tail: EPSILON });
   };
-  add(make.either(...texts), true);
-  add(make.either(...plain), false);
+  add(writer.textHead(make.either(...texts)));
+  add({ language: make.either(...plain), quoted: false });
   if (of.min > MOST_COUNTED)
     tooLarge(pointer, `asks for ${of.min} different items; at most ${MOST_COUNTED} are possible`);
   const there = heads.reduce((sum, { language }) => sum + countTexts(make, language, of.min), 0);

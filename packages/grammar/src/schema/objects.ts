@@ -14,15 +14,29 @@ const MOST_STATES = 100_000;
 /** Patterns whose combinations are told apart. */
 const MOST_PATTERNS = 8;
 
+/** How the members of an object are written. */
+export interface Members {
+  /** Between two of them. */
+  readonly separator: Expression;
+  /** A declared name with all that comes before its value. */
+  key(name: string): Expression;
+  /** Before another name, the texts of such names, and what stands between one and its value. */
+  readonly before: Node;
+  head(names: Expression): Pick<DistinctHead, 'language' | 'quoted'>;
+  readonly behind: Expression;
+  /** A value with all that belongs to it. @param name of a declared property */
+  value(condition: Condition, name?: string): Node;
+}
+
 /** What stands between the braces. */
-export function objectNode(writer: Writer, of: ObjectCase): Node {
-  const { cases, make, marks } = writer;
+export function objectNode(writer: Writer, of: ObjectCase, members: Members = writer.members): Node {
+  const { cases, make } = writer;
   const names = [...new Set([...of.groups.flatMap(({ properties }) => [...properties.keys()]), ...of.required])];
   const required = new Set(of.required);
   const declared = names
     .map((name) => ({ name, condition: cases.property(of, name), isRequired: required.has(name) }))
     .filter(({ condition, isRequired }) => isRequired || condition !== cases.conditions.never);
-  const heads = otherNames(writer, of, names);
+  const heads = otherNames(writer, of, names, members);
   const open = declared.length;
   // Counts that make a difference: none above the least where there is no most.
   const counted = of.max < Number.POSITIVE_INFINITY ? Math.min(of.max, open) : Math.min(of.min, open);
@@ -32,18 +46,19 @@ export function objectNode(writer: Writer, of: ObjectCase): Node {
   const others = (hasBefore: boolean, count: number): Node => {
     const min = Math.max(0, of.min - count);
     const max = of.max - count;
-    const separator = terminal(marks.comma);
-    if (!hasBefore) return distinct({ heads, separator, min, max });
-    const some = sequence(separator, distinct({ heads, separator, min: Math.max(1, min), max }));
+    const separator = sequence(terminal(members.separator), members.before);
+    if (!hasBefore && members.before === EPSILON) return distinct({ heads, separator, min, max });
+    const first = hasBefore ? separator : members.before;
+    const some = sequence(first, distinct({ heads, separator, min: Math.max(1, min), max }));
     return min === 0 ? either(EPSILON, max > 0 ? some : either()) : max > 0 ? some : either();
   };
   /** What may follow after this many declared properties, by count and whether there was one. */
   let after = table(counted, (hasBefore, count) => others(hasBefore, count));
   for (const { name, condition, isRequired } of declared.reverse()) {
-    const key = make.sequence(make.literal(JSON.stringify(name)), marks.colon);
+    const key = members.key(name);
     const first = terminal(key);
-    const next = terminal(make.sequence(marks.comma, key));
-    const value = writer.node(condition);
+    const next = terminal(make.sequence(members.separator, key));
+    const value = members.value(condition, name);
     const behind = after;
     after = table(counted, (hasBefore, count) => {
       const isFull = count + 1 > of.max;
@@ -68,7 +83,7 @@ function table(counted: number, make: (hasBefore: boolean, count: number) => Nod
 }
 
 /** Names that are not declared, by what their values have to meet. */
-function otherNames(writer: Writer, of: ObjectCase, declared: readonly string[]): DistinctHead[] {
+function otherNames(writer: Writer, of: ObjectCase, declared: readonly string[], members: Members): DistinctHead[] {
   const { make, cases, options } = writer;
   const { conditions, anyText } = cases;
   const patterns = of.groups.flatMap((group) => group.patterns.map((pattern) => ({ ...pattern, group })));
@@ -100,9 +115,9 @@ function otherNames(writer: Writer, of: ObjectCase, declared: readonly string[])
     if (condition === conditions.never) continue;
     byCondition.set(condition, [...(byCondition.get(condition) ?? []), language]);
   }
-  return [...byCondition].map(([condition, languages]) => ({
-    language: make.either(...languages),
-    quoted: true,
-    tail: sequence(terminal(writer.marks.colon), writer.node(condition)),
-  }));
+  return [...byCondition].flatMap(([condition, languages]) => {
+    const head = members.head(make.either(...languages));
+    const tail = () => sequence(terminal(members.behind), members.value(condition));
+    return make.isProductive(head.language) ? [{ ...head, tail: tail() }] : [];
+  });
 }

@@ -1,13 +1,23 @@
 /** Writes the grammar of the JSON texts that a schema allows. */
 import type { Expression, Expressions } from '../regular/expression';
-import { either, type Node, newRule, type Rule, ruleNode, sequence, terminal } from '../syntax/node';
+import {
+  type DistinctHead,
+  EPSILON,
+  either,
+  type Node,
+  newRule,
+  type Rule,
+  ruleNode,
+  sequence,
+  terminal,
+} from '../syntax/node';
 import { Decimals } from '../text/decimal';
 import { arrayNode } from './arrays';
 import type { Case } from './case';
 import type { Cases } from './cases';
 import type { Condition } from './condition';
 import { numberTexts } from './numbers';
-import { objectNode } from './objects';
+import { type Members, objectNode } from './objects';
 
 /**
  * White space between the parts of a JSON text: none, one space behind each comma and colon, or any up to some characters
@@ -86,6 +96,23 @@ export class Writer {
   /** JSON strings that stand for the texts of a language. */
   quoted(language: Expression): Expression {
     return this.make.sequence(this.make.literal('"'), this.make.string(language));
+  }
+
+  /** Texts that are told apart in a list. */
+  textHead(language: Expression): Pick<DistinctHead, 'language' | 'quoted'> {
+    return { language, quoted: true };
+  }
+
+  get members(): Members {
+    const { make, marks } = this;
+    return {
+      separator: marks.comma,
+      key: (name) => make.sequence(make.literal(JSON.stringify(name)), marks.colon),
+      before: EPSILON,
+      head: (names) => this.textHead(names),
+      behind: marks.colon,
+      value: (condition) => this.node(condition),
+    };
   }
 
   private case(one: Case): Node {

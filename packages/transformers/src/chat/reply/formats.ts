@@ -16,7 +16,9 @@ export type CallSyntax =
   /** GLM 4.5: `name<arg_key>key</arg_key><arg_value>value</arg_value>`. */
   | 'argument-tags'
   /** Gemma: `call:name{key:value}` with its own quotes around strings. */
-  | 'gemma';
+  | 'gemma'
+  /** gpt-oss: `to=functions.name` in the header of a message, its content the JSON. */
+  | 'harmony';
 
 export interface ReplyFormat {
   family:
@@ -64,7 +66,14 @@ export function replyFormatOf(source: string): ReplyFormat {
       ? THINK
       : undefined;
 
-  if (has('<|channel|>') && has('<|message|>')) return { family: 'harmony' };
+  if (has('<|channel|>') && has('<|message|>')) {
+    return {
+      family: 'harmony',
+      calls: { syntax: 'harmony', open: [], close: [] },
+      force: (name) =>
+        `<|channel|>commentary to=functions.${name === undefined ? '' : `${name} <|constrain|>json<|message|>`}`,
+    };
+  }
   if (has('<|tool_call>') || has('<start_function_call>')) {
     const isFour = has('<|tool_call>');
     return {
@@ -76,8 +85,7 @@ export function replyFormatOf(source: string): ReplyFormat {
         close: [isFour ? '<tool_call|>' : '<end_function_call>'],
         quote: isFour ? '<|"|>' : '<escape>',
       },
-      force: (name) =>
-        `${isFour ? '<|tool_call>' : '<start_function_call>'}call:${name === undefined ? '' : `${name}{`}`,
+      force: (name) => `${isFour ? '<|tool_call>' : '<start_function_call>'}call:${name ?? ''}`,
     };
   }
   if (has('<｜tool▁calls▁begin｜>')) {

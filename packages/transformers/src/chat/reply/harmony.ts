@@ -2,6 +2,7 @@
  * Harmony, the format of gpt-oss: an answer is several messages, each with a header that names its channel and recipient.
  * `analysis` is reasoning, a recipient `functions.f` is a call of f, all else is text (openai/harmony, docs/format.md).
  */
+import { readValue } from './json-calls';
 import type { ReplyOutput } from './output';
 import { END, type Reader, type Reading } from './reader';
 
@@ -38,10 +39,14 @@ export function* harmonyReply(reader: Reader, out: ReplyOutput, continued: boole
     if (recipient !== undefined) {
       out.startCall(recipient.replace(/^functions\./, ''));
       let text = '';
-      const mark = yield* body(reader, (part) => {
+      const emit = (part: string) => {
         text += part;
         out.callText(part);
-      });
+      };
+      yield* reader.skipSpace();
+      // Marks within the strings of JSON are text.
+      if ((yield* reader.peek()) === '{') yield* readValue(reader, emit);
+      const mark = yield* body(reader, emit);
       if (text === '' && mark !== END) out.callText('{}');
       if (!out.endCall()) {
         out.abandonCall();

@@ -161,6 +161,8 @@ export class ReplyParser {
         return yield* argumentTags(reader, out, types);
       case 'gemma':
         return yield* gemmaCall(reader, out, quote);
+      case 'harmony':
+        return false; // Read by harmonyReply.
     }
   }
 

@@ -3,6 +3,9 @@ import type { ToolDefinition } from '../messages';
 import type { ReplyOutput } from './output';
 import { END, type Reader, type Reading } from './reader';
 
+/** How the text of an argument between tags is taken: as it is, as it is but for `null`, or as JSON where it is some. */
+export type ArgumentReading = 'text' | 'text or null' | 'json';
+
 /** Types of a tool's arguments: tags do not tell a number from a text. */
 export class ArgumentTypes {
   private readonly tools: ReadonlyMap<string, ToolDefinition>;
@@ -11,12 +14,20 @@ export class ArgumentTypes {
     this.tools = new Map(tools.map((tool) => [tool.name, tool]));
   }
 
-  /** What a text stands for: itself where the schema wants a string, else the JSON that it is. */
-  value(tool: string, argument: string, text: string): unknown {
+  reading(tool: string, argument: string): ArgumentReading {
     const { properties } = (this.tools.get(tool)?.parameters ?? {}) as { properties?: Record<string, unknown> };
-    const { type } = (properties?.[argument] ?? {}) as { type?: unknown };
+    const { type } = (properties && Object.hasOwn(properties, argument) ? (properties[argument] ?? {}) : {}) as {
+      type?: unknown;
+    };
     const types = Array.isArray(type) ? type : [type];
-    if (types.includes('string') && !(types.includes('null') && text.trim() === 'null')) return text;
+    if (!types.includes('string')) return 'json';
+    return types.includes('null') ? 'text or null' : 'text';
+  }
+
+  /** What a text stands for. */
+  value(tool: string, argument: string, text: string): unknown {
+    const reading = this.reading(tool, argument);
+    if (reading === 'text' || (reading === 'text or null' && text.trim() !== 'null')) return text;
     try {
       return JSON.parse(text);
     } catch {
@@ -100,65 +111,82 @@ export function* argumentTags(reader: Reader, out: ReplyOutput, types: ArgumentT
   return writer.end();
 }
 
-/** `call:name{key:value,...}` with strings in `quote`s. */
+/** `call:name{key:value,...}` with strings in `quote`s. Goes out as JSON while it comes in. */
 export function* gemmaCall(reader: Reader, out: ReplyOutput, quote: string): Reading<boolean> {
   yield* reader.skipSpace();
   if ((yield* reader.mark(['call:'])) === '') return false;
   const name = yield* textUntil(reader, ['{']);
   if (name.mark === END || name.text.trim() === '') return false;
   out.startCall(name.text.trim());
-  reader.unread('{');
-  const value = yield* gemmaValue(reader, quote, 0);
-  if (value === undefined) return false;
-  out.callText(JSON.stringify(value));
-  return out.endCall();
-}
-
-/** Levels of objects and lists. */
-const MOST_DEPTH = 64;
-
-/** A value, or undefined for what is none. */
-function* gemmaValue(reader: Reader, quote: string, depth: number): Reading<unknown> {
-  if (depth > MOST_DEPTH) return undefined;
-  yield* reader.skipSpace();
-  if ((yield* reader.mark([quote])) !== '') {
-    const text = yield* textUntil(reader, [quote]);
-    return text.mark === END ? undefined : text.text;
-  }
-  const first = yield* reader.peek();
-  if (first !== '{' && first !== '[') return yield* gemmaPlain(reader);
-  yield* reader.next();
-  const close = first === '{' ? '}' : ']';
-  const fields: [string, unknown][] = [];
+  /** Objects and lists around the place, by what closes them. */
+  const open: string[] = ['}'];
+  out.callText('{');
+  let count = 0;
   for (;;) {
+    const close = open[open.length - 1];
     yield* reader.skipSpace();
-    if ((yield* reader.mark([close])) !== '') break;
-    let key = '';
-    if (first === '{') {
-      const isQuoted = (yield* reader.mark([quote])) !== '';
-      const name = yield* textUntil(reader, [isQuoted ? quote : ':']);
-      if (name.mark === END || (isQuoted && (yield* reader.mark([':'])) === '')) return undefined;
-      key = name.text.trim();
+    if ((yield* reader.mark([close])) !== '') {
+      out.callText(close);
+      open.pop();
+      if (open.length === 0) return out.endCall();
+      count = 1;
+      yield* reader.skipSpace();
+      const next = yield* reader.mark([',', open[open.length - 1]]);
+      if (next === '') return false;
+      if (next !== ',') reader.unread(next);
+      continue;
     }
-    const value = yield* gemmaValue(reader, quote, depth + 1);
-    if (value === undefined) return undefined;
-    fields.push([key, value]);
+    if (count++ > 0) out.callText(', ');
+    if (close === '}') {
+      const key = yield* gemmaKey(reader, quote);
+      if (key === undefined) return false;
+      out.callText(`${JSON.stringify(key)}: `);
+      yield* reader.skipSpace();
+    }
+    const first = yield* reader.mark([quote, '{', '[']);
+    if (first === '{' || first === '[') {
+      out.callText(first);
+      open.push(first === '{' ? '}' : ']');
+      count = 0;
+      continue;
+    }
+    const isWhole = first === quote ? yield* gemmaText(reader, out, quote) : yield* gemmaPlain(reader, out);
+    if (!isWhole) return false;
     yield* reader.skipSpace();
     const next = yield* reader.mark([',', close]);
-    if (next === '') return undefined;
-    if (next === close) break;
+    if (next === '') return false;
+    if (next === close) reader.unread(next);
   }
-  return first === '{' ? Object.fromEntries(fields) : fields.map(([, value]) => value);
+}
+
+function* gemmaKey(reader: Reader, quote: string): Reading<string | undefined> {
+  const isQuoted = (yield* reader.mark([quote])) !== '';
+  const name = yield* textUntil(reader, [isQuoted ? quote : ':']);
+  if (name.mark === END) return undefined;
+  if (!isQuoted) return name.text.trim();
+  yield* reader.skipSpace();
+  return (yield* reader.mark([':'])) === '' ? undefined : name.text;
+}
+
+/** The rest of a text in quotes. */
+function* gemmaText(reader: Reader, out: ReplyOutput, quote: string): Reading<boolean> {
+  out.callText('"');
+  const mark = yield* reader.until([quote], (text) => out.callText(JSON.stringify(text).slice(1, -1)));
+  out.callText('"');
+  return mark !== END;
 }
 
 /** A number, true, false, null, or text without quotes. */
-function* gemmaPlain(reader: Reader): Reading<unknown> {
+function* gemmaPlain(reader: Reader, out: ReplyOutput): Reading<boolean> {
   const { text, mark } = yield* textUntil(reader, [',', '}', ']']);
-  if (mark === END || text.trim() === '') return undefined;
+  if (mark === END || text.trim() === '') return false;
   reader.unread(mark);
+  const value = text.trim();
   try {
-    return JSON.parse(text.trim());
+    JSON.parse(value);
+    out.callText(value);
   } catch {
-    return text.trim();
+    out.callText(JSON.stringify(value));
   }
+  return true;
 }
