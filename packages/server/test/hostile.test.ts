@@ -20,6 +20,16 @@ const complete = (parts: object, headers = {}) =>
   post('/v1/completions', { model: 'tiny', prompt: 'a', max_tokens: 1, ...parts }, headers);
 afterAll(async () => expect((await complete({})).status).toBe(200));
 
+test('the content of a message that is neither text nor parts', async () => {
+  for (const content of [5, true, { type: 'text', text: 'a' }]) {
+    const response = await post('/v1/chat/completions', { model: 'tiny', messages: [{ role: 'user', content }] });
+    expect(response.status).toBe(400);
+    const { message, param } = await errorOf(response);
+    expect(param).toBe('messages[0].content');
+    expect(message).toMatch(/give a text, or a list of parts/);
+  }
+});
+
 describe('bodies', () => {
   const nested = `{"prompt":${'['.repeat(60_000)}${']'.repeat(60_000)}}`;
   test.each([

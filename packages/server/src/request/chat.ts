@@ -44,6 +44,7 @@ function readMessage(fields: Fields): ChatMessage {
 export function readContent(fields: Fields, name: string, types: readonly string[]): string | undefined {
   const raw = fields.raw(name);
   if (raw === undefined || typeof raw === 'string') return raw;
+  if (!Array.isArray(raw)) throw badField(fields.at(name), `is ${shown(raw)}; give a text, or a list of parts`);
   const parts = fields.objects(name, MAX_PARTS)!;
   return parts
     .map((part) => {
