@@ -83,10 +83,13 @@ export class HubClient {
       const { token } = this.settings;
       watch.start();
       if (token !== undefined && url.origin === this.#endpoint.origin) own.authorization = `Bearer ${token}`;
-      const response = await this.settings.fetch(url, { redirect: 'manual', headers: own, signal });
+      const response = await unlessAborted(
+        this.settings.fetch(url, { redirect: 'manual', headers: own, signal }),
+        signal,
+      );
       trail.push(response.headers);
       if (!REDIRECTS.includes(response.status)) return response;
-      await response.body?.cancel();
+      if (response.body) await unlessAborted(response.body.cancel(), signal);
       const location = response.headers.get('location');
       const next = location === null || !URL.canParse(location, url.href) ? undefined : new URL(location, url);
       if (next === undefined) {
@@ -122,7 +125,7 @@ export class HubClient {
         for (;;) {
           // Only waiting counts: what a reader does with a piece, as waiting for a disk, is no silence.
           watch.start();
-          const { done, value } = await reader.read().catch((error) => {
+          const { done, value } = await unlessAborted(reader.read(), controller.signal).catch((error) => {
             throw failure(error);
           });
           watch.end();
@@ -220,6 +223,19 @@ export class HubClient {
       }
     });
   }
+}
+
+/**
+ * A promise of fetch or of a body, unless the signal is aborted first. Their own answer to it may never come: a body whose
+ * request is aborted while its headers arrive is neither read nor refused.
+ */
+function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const stop = () => reject(signal.reason);
+    if (signal.aborted) stop();
+    signal.addEventListener('abort', stop, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', stop));
+  });
 }
 
 /** Ends a request when nothing comes for too long. */

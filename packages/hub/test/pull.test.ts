@@ -662,6 +662,19 @@ describe('stopping', () => {
     expect(readFileSync((await pull('hf:org/repo:Q8_0', options())).path).equals(ggufRepo['m-Q8_0.gguf'])).toBe(true);
   });
 
+  test.each(['fetch', 'body'])('a %s that does not answer to its signal', async (which) => {
+    hub.add('org/repo', ggufRepo);
+    const controller = new AbortController();
+    const reason = new Error('enough');
+    const never = new Promise<never>(() => {});
+    const deaf: typeof fetch = async (input, init) => {
+      if (!String(input).includes('/resolve/')) return fetch(input, init);
+      setTimeout(() => controller.abort(reason), 20);
+      return which === 'fetch' ? never : new Response(new ReadableStream({ pull: () => never }));
+    };
+    await expect(pull('hf:org/repo', options({ fetch: deaf, signal: controller.signal }))).rejects.toBe(reason);
+  });
+
   test('while it waits to try again', async () => {
     hub.add('org/repo', ggufRepo);
     hub.apiFault = () => ({ status: 503, headers: { 'retry-after': '30' } });
