@@ -36,10 +36,15 @@ export interface Outcome<T> {
   problem?: string;
 }
 
+/** Says that more is kept than before: wrong where a second failure of the same call keeps more again. */
+export interface Growth {
+  grows: string;
+}
+
 /** Does work while a call fails, and what is to be true afterwards; yields a line for each thing that is wrong. */
 export type FaultTrial = (
   settled: <T>(work: () => Promise<T> | T) => Promise<Outcome<T>>,
-) => AsyncGenerator<string | undefined, void, void>;
+) => AsyncGenerator<string | Growth | undefined, void, void>;
 
 /** What a device with kernels allocates through: every allocation, also those that its cache serves. */
 interface Allocating {
@@ -124,23 +129,28 @@ export class Faults {
       [faultSites(counts, 1), LAUNCH_FAILURE, 'all'],
     ];
     const problems: string[] = [];
-    const run = async (site: FaultSite, reach: FaultReach) => {
+    const once = async (site: FaultSite, reach: FaultReach, arm: () => void): Promise<(string | Growth)[]> => {
       const settled = <T>(work: () => Promise<T> | T) => this.settled(site, reach, work);
-      for await (const problem of trial(settled))
-        if (problem) problems.push(`${site.entry} ${site.nth} (${reach}) ${problem}`);
+      const found: (string | Growth)[] = [];
+      arm();
+      for await (const problem of trial(settled)) if (problem) found.push(problem);
       this.clear();
+      return found;
     };
-    for (const [sites, status, reach] of plans) {
-      for (const site of sites) {
-        this.plan(site, status, reach);
-        await run(site, reach);
-      }
-    }
+    const run = async (site: FaultSite, reach: FaultReach, arm: () => void) => {
+      let found = await once(site, reach, arm);
+      // What a device keeps of a batch that was made for the first time is no leak.
+      if (found.length > 0 && found.every((each) => typeof each !== 'string')) found = await once(site, reach, arm);
+      for (const each of found)
+        problems.push(`${site.entry} ${site.nth} (${reach}) ${typeof each === 'string' ? each : each.grows}`);
+    };
+    for (const [sites, status, reach] of plans)
+      for (const site of sites) await run(site, reach, () => this.plan(site, status, reach));
     if (!allocating) return problems;
     for (const site of faultSites({ [ALLOCATION]: allocating.count }, scaled)) {
       for (const reach of ['once', 'entry'] as const) {
-        this.allocations(allocating.backend, (nth) => nth === site.nth || (reach === 'entry' && nth > site.nth));
-        await run(site, reach);
+        const fails = (nth: number) => nth === site.nth || (reach === 'entry' && nth > site.nth);
+        await run(site, reach, () => void this.allocations(allocating.backend, fails));
       }
     }
     return problems;
