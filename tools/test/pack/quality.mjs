@@ -9,7 +9,7 @@ import { isCompiledCode, report } from './project.mjs';
 const MOST = {
   '@x/candle': 320,
   '@x/core': 980,
-  '@x/engine': 500,
+  '@x/engine': 540,
   '@x/grammar': 290,
   '@x/hip': 320,
   '@x/hub': 160,
