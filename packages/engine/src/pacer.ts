@@ -11,11 +11,20 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { scope, type Tensor } from '@x/core';
 import type { ForwardPass } from '@x/transformers';
 
-/** What a group of steps should take. */
-const GROUP_MS = 30;
-/** Groups enqueued and not finished, at most; and what they may take together, unless one step alone takes longer. */
+/** What a group of steps should take: alone on the device, and where others wait for the end of what is enqueued. */
+const GROUP_MS = { alone: 30, shared: 8 };
+/**
+ * Groups enqueued and not finished, at most; together they take no longer than so many groups should, unless one step alone
+ * does.
+ */
 const MAX_GROUPS = 2;
-const MAX_AHEAD_MS = 60;
+
+export interface PacerOptions {
+  /** What is to be waited for in place of a device's work. */
+  settled?: <T>(work: Promise<T>) => Promise<T>;
+  /** Whether others want the device between two groups. Default: nobody. */
+  isShared?: () => boolean;
+}
 
 interface Group {
   steps: number;
@@ -31,15 +40,19 @@ export class Pacer {
   /** What a step took lately; unknown at first, when a group is one step. */
   private stepMs: number | undefined;
   private lastFinished = 0;
+  private readonly settled: <T>(work: Promise<T>) => Promise<T>;
+  private readonly isShared: () => boolean;
 
   /**
    * @param check called between groups, after a turn of the event loop; throws to stop
-   * @param settled what is to be waited for in place of a device's work
    */
   constructor(
     private readonly check: () => void,
-    private readonly settled: <T>(work: Promise<T>) => Promise<T> = (work) => work,
-  ) {}
+    { settled = (work) => work, isShared = () => false }: PacerOptions = {},
+  ) {
+    this.settled = settled;
+    this.isShared = isShared;
+  }
 
   /**
    * Runs a pass to its end, or until something throws, and returns what it returns.
@@ -49,7 +62,7 @@ export class Pacer {
     try {
       for (;;) {
         await this.makeRoom();
-        const most = this.stepMs === undefined ? 1 : Math.max(1, Math.floor(GROUP_MS / this.stepMs));
+        const most = this.stepMs === undefined ? 1 : Math.max(1, Math.floor(this.groupMs() / this.stepMs));
         const begun = performance.now();
         let steps = 0;
         let step: ReturnType<ForwardPass['next']>;
@@ -92,7 +105,11 @@ export class Pacer {
   private hasRoom(): boolean {
     if (this.stepMs === undefined || this.groups.length >= MAX_GROUPS) return false;
     const ahead = this.groups.reduce((sum, { expectedMs }) => sum + expectedMs, 0);
-    return ahead + Math.max(this.stepMs, GROUP_MS) <= MAX_AHEAD_MS;
+    return ahead + Math.max(this.stepMs, this.groupMs()) <= MAX_GROUPS * this.groupMs();
+  }
+
+  private groupMs(): number {
+    return this.isShared() ? GROUP_MS.shared : GROUP_MS.alone;
   }
 }
 

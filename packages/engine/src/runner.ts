@@ -69,10 +69,15 @@ export class Runner {
    * whole block, so that a longer text with this beginning can go on from there.
    */
   chunkEnd(start: number, total: number): number {
-    const { model, pool } = this;
-    const end = Math.min(total, start + promptChunk(model.config, model.device, start));
+    const { pool } = this;
+    const end = Math.min(total, start + this.chunkAt(start));
     const boundary = Math.floor((total - 1) / pool.blockSize) * pool.blockSize;
     return pool.states && start < boundary && boundary < end ? boundary : end;
+  }
+
+  /** Tokens of a prompt in one pass, the first of which is at `position`. */
+  chunkAt(position: number): number {
+    return promptChunk(this.model.config, this.model.device, position);
   }
 
   /** An empty sequence: the caller's to dispose. @throws DisposedError for an adapter that was unloaded */

@@ -1,9 +1,10 @@
 /**
  * Who computes when. Continuous batching: the decode steps of all sequences that want their next token are one forward
- * pass; a sequence joins at the next step and leaves when it likes, and weights are read once for all of them. Where the
- * cache is full, sequences that nobody waits for give up their blocks, then those that came last; what was given up is
- * computed again from the tokens. Policy is simple on purpose: who came first goes first, at most {@link MAX_BATCH} tokens at
- * once; what of that no sequence needs is shared out among their drafts.
+ * pass; a sequence joins at the next step and leaves when it likes, and weights are read once for all of them. Prompts are
+ * read together as well, between the steps ({@link PromptQueue}). Where the cache is full, sequences that nobody waits for give
+ * up their blocks, then those that came last; what was given up is computed again from the tokens. Policy is simple on purpose:
+ * who came first goes first, at most {@link MAX_BATCH} tokens at once; what of that no sequence needs is shared out among their
+ * drafts.
  */
 import { AsyncResource } from 'node:async_hooks';
 import { performance } from 'node:perf_hooks';
@@ -12,6 +13,7 @@ import { TransformersError } from '@x/transformers';
 import type { AdapterUse } from './adapters';
 import type { SequenceCache } from './kv/sequence-cache';
 import { Pacer } from './pacer';
+import { PromptQueue } from './prompt-queue';
 import type { Runner } from './runner';
 import { badLogits, type Choice, type Sampler } from './sampling';
 
@@ -70,8 +72,10 @@ export class BatchScheduler {
   private changed = deferred();
   private readonly context = new AsyncResource('BatchScheduler');
   private readonly pacer: Pacer;
+  private readonly prompts: PromptQueue;
 
   constructor(readonly runner: Runner) {
+    this.prompts = new PromptQueue(runner, () => this.running);
     this.pacer = this.paced(() => {
       if (this.batch.every(({ signal }) => signal?.aborted)) this.batch[0]?.signal?.throwIfAborted();
     });
@@ -170,14 +174,14 @@ export class BatchScheduler {
     runner.check(ids, cache.tokens.length);
     const prompt = [...cache.tokens, ...ids];
     const known = prompt.length - ids.length;
-    const pacer = this.paced(() => signal?.throwIfAborted());
+    let isOver = false;
     this.set(cache, 'waiting');
     try {
       // Lets the event loop run, so that timers and abort signals work even on a device that computes synchronously.
       await nextTurn();
-      signal?.throwIfAborted();
       if (reuse && cache.capacity === 0) onReused?.(cache.adopt(prompt));
       for (;;) {
+        signal?.throwIfAborted();
         runner.checkRanks();
         const start = cache.length;
         const chunk = prompt.slice(start, runner.chunkEnd(start, prompt.length));
@@ -187,19 +191,25 @@ export class BatchScheduler {
         }
         this.set(cache, 'running');
         const last = start + chunk.length === prompt.length;
-        const pass = runner.pass([{ cache, ids: chunk }], last);
-        const done = (share: number) => onProgress?.(Math.max(0, start + Math.floor(share * chunk.length) - known));
-        const logits = await pacer.run(pass, done);
-        if (!last) continue;
-        const [choice] = await runner.chosen(logits!, [sampler]);
+        const onDone = (share: number) => {
+          if (!isOver) onProgress?.(Math.max(0, start + Math.floor(share * chunk.length) - known));
+        };
+        const choice = await this.prompts.read({
+          cache,
+          ids: chunk,
+          sampler: last ? sampler : undefined,
+          signal,
+          onDone,
+        });
+        if (!choice) continue;
+        isOver = true;
         onProgress?.(ids.length);
-        if (!choice) throw badLogits(runner.model.config.vocabSize);
         return choice;
       }
     } catch (error) {
       throw await runner.reason(error);
     } finally {
-      await pacer.idle();
+      isOver = true;
       this.set(cache, 'idle');
       this.report();
     }
@@ -207,7 +217,7 @@ export class BatchScheduler {
 
   private paced(check: () => void): Pacer {
     const { runner } = this;
-    return new Pacer(check, (work) => runner.settled(work));
+    return new Pacer(check, { settled: (work) => runner.settled(work) });
   }
 
   /** Until something has changed. Meanwhile others may take what the sequence has. */

@@ -1,0 +1,149 @@
+/**
+ * Prompts that are being read, a part each in a pass together: weights are read once for all of them. Parts are taken in the
+ * order in which they came, as many as have no more tokens than the largest part of one prompt, so that a short prompt goes
+ * beside or after a part of a long one. How a prompt is cut does not depend on the others.
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Tensor } from '@x/core';
+import type { SequenceCache } from './kv/sequence-cache';
+import { Pacer } from './pacer';
+import type { Runner } from './runner';
+import { badLogits, type Choice, type Sampler } from './sampling';
+
+export interface PromptPart {
+  cache: SequenceCache;
+  /** Room for them is reserved. */
+  ids: readonly number[];
+  /** Chooses the token behind the part; without it none is chosen. */
+  sampler: Sampler | undefined;
+  signal: AbortSignal | undefined;
+  /** Called with the share of the part that the device is done with, perhaps when later parts are read already. */
+  onDone(share: number): void;
+}
+
+interface Waiting extends PromptPart {
+  resolve(choice: Choice | undefined): void;
+  reject(error: unknown): void;
+}
+
+export class PromptQueue {
+  private waiting: Waiting[] = [];
+  /** Those of the pass under way. */
+  private batch: readonly Waiting[] = [];
+  private running = false;
+  private readonly pacer: Pacer;
+
+  /** @param isShared whether other sequences want the device between two groups of a pass's steps */
+  constructor(
+    private readonly runner: Runner,
+    isShared: () => boolean,
+  ) {
+    const check = () => {
+      if (this.batch.every(({ signal }) => signal?.aborted)) this.batch[0]?.signal?.throwIfAborted();
+    };
+    this.pacer = new Pacer(check, { settled: (work) => runner.settled(work), isShared });
+  }
+
+  /**
+   * Computes a part. Once its signal is aborted, it is left unless others share the pass.
+   * @throws what {@link Runner.pass} throws, TransformersError BAD_LOGITS; the signal's reason
+   */
+  async read(part: PromptPart): Promise<Choice | undefined> {
+    const { signal } = part;
+    let leave = () => {};
+    const done = new Promise<Choice | undefined>((resolve, reject) => {
+      const own: Waiting = { ...part, resolve, reject };
+      this.waiting.push(own);
+      leave = () => {
+        if (!this.waiting.includes(own)) return;
+        this.waiting = this.waiting.filter((other) => other !== own);
+        reject(signal?.reason);
+      };
+    });
+    signal?.addEventListener('abort', leave, { once: true });
+    if (!this.running) void this.run();
+    try {
+      return await done;
+    } finally {
+      signal?.removeEventListener('abort', leave);
+    }
+  }
+
+  private async run(): Promise<void> {
+    this.running = true;
+    while (this.waiting.length > 0) {
+      // Others that ask within this turn of the event loop come along.
+      await nextTurn();
+      const batch = this.take();
+      if (batch.length > 0) await this.compute(batch);
+      // Those who go on with their next part are there before the device has nothing to do.
+      await nextTurn();
+      if (this.waiting.length === 0) await this.pacer.idle();
+    }
+    this.running = false;
+  }
+
+  /** The next parts, in front those that a token is chosen behind. */
+  private take(): Waiting[] {
+    const most = this.runner.chunkAt(0);
+    let tokens = 0;
+    const taken: Waiting[] = [];
+    const later: Waiting[] = [];
+    for (const part of this.waiting) {
+      const fits = later.length === 0 && (taken.length === 0 || tokens + part.ids.length <= most);
+      (fits ? taken : later).push(part);
+      if (fits) tokens += part.ids.length;
+    }
+    this.waiting = later;
+    const keyOf = ({ cache }: Waiting) => cache.adapter?.key ?? '';
+    const rank = ({ sampler }: Waiting) => (sampler ? 0 : 1);
+    return taken.sort((a, b) => rank(a) - rank(b) || keyOf(a).localeCompare(keyOf(b)));
+  }
+
+  private async compute(parts: readonly Waiting[]): Promise<void> {
+    const { runner, pacer } = this;
+    const chosen = parts.filter(({ sampler }) => sampler);
+    this.batch = parts;
+    try {
+      const logits = await pacer.run(runner.pass(parts, chosen.length > 0), (share) => {
+        for (const part of parts) part.onDone(share);
+      });
+      for (const part of parts.slice(chosen.length)) part.resolve(undefined);
+      // The device has the next pass meanwhile.
+      if (logits) void this.choose(chosen, logits);
+    } catch (error) {
+      await pacer.idle();
+      const reason = await runner.reason(error);
+      for (const part of parts) {
+        // A pass that fails has changed nothing: who is not to blame goes on alone.
+        if (part.signal?.aborted) part.reject(part.signal.reason);
+        else if (parts.length === 1) part.reject(reason);
+        else await this.compute([part]);
+      }
+    } finally {
+      this.batch = [];
+    }
+  }
+
+  /** @param logits [parts, or more, vocabSize], given back */
+  private async choose(parts: readonly Waiting[], logits: Tensor): Promise<void> {
+    const { runner } = this;
+    try {
+      const own = logits.narrow(0, 0, parts.length);
+      const choices = await runner.chosen(
+        own,
+        parts.map(({ sampler }) => sampler!),
+      );
+      parts.forEach((part, row) => {
+        const choice = choices[row];
+        if (choice) part.resolve(choice);
+        else part.reject(badLogits(runner.model.config.vocabSize));
+      });
+    } catch (error) {
+      const reason = await runner.reason(error);
+      for (const part of parts) part.reject(reason);
+    } finally {
+      logits.dispose();
+    }
+  }
+}
