@@ -174,7 +174,7 @@ export class BatchScheduler {
     runner.check(ids, cache.tokens.length);
     const prompt = [...cache.tokens, ...ids];
     const known = prompt.length - ids.length;
-    let isOver = false;
+    const listener: { isOver: boolean; thrown?: { error: unknown } } = { isOver: false };
     this.set(cache, 'waiting');
     try {
       // Lets the event loop run, so that timers and abort signals work even on a device that computes synchronously.
@@ -191,8 +191,14 @@ export class BatchScheduler {
         }
         this.set(cache, 'running');
         const last = start + chunk.length === prompt.length;
+        // Called in passes of others too, which what it throws is not to end.
         const onDone = (share: number) => {
-          if (!isOver) onProgress?.(Math.max(0, start + Math.floor(share * chunk.length) - known));
+          if (listener.isOver || listener.thrown) return;
+          try {
+            onProgress?.(Math.max(0, start + Math.floor(share * chunk.length) - known));
+          } catch (error) {
+            listener.thrown = { error };
+          }
         };
         const choice = await this.prompts.read({
           cache,
@@ -201,15 +207,16 @@ export class BatchScheduler {
           signal,
           onDone,
         });
+        if (listener.thrown) throw listener.thrown.error;
         if (!choice) continue;
-        isOver = true;
+        listener.isOver = true;
         onProgress?.(ids.length);
         return choice;
       }
     } catch (error) {
       throw await runner.reason(error);
     } finally {
-      isOver = true;
+      listener.isOver = true;
       this.set(cache, 'idle');
       this.report();
     }

@@ -4,7 +4,7 @@ import { memoryStats } from '@x/core';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type LanguageModel, LogitsProcessor, loadModel } from '../src';
 import type { Runner } from '../src/runner';
-import type { BatchScheduler } from '../src/scheduler';
+import type { BatchScheduler, PrefillOptions } from '../src/scheduler';
 import { deviceNames, GGUF, openDevice } from './helpers';
 
 const inside = (model: LanguageModel) => model as unknown as { runner: Runner; scheduler: BatchScheduler };
@@ -35,7 +35,7 @@ describe.each(deviceNames)('prompts on %s', (name) => {
 
     const prompt = (length: number, seed: number) => Array.from({ length }, (_, i) => 3 + ((i * 37 + seed * 11) % 200));
 
-    async function read(ids: readonly number[], options: { signal?: AbortSignal } = {}): Promise<number> {
+    async function read(ids: readonly number[], options: PrefillOptions = {}): Promise<number> {
       const { scheduler } = inside(model);
       const cache = scheduler.open();
       try {
@@ -91,6 +91,16 @@ describe.each(deviceNames)('prompts on %s', (name) => {
       const alone = await read(prompt(6, 4));
       expect(await other).toBe(alone);
       expect(memoryStats()).toEqual(before);
+    });
+
+    it('are not ended by what the listener of another one throws', async () => {
+      const alone = await read(prompt(150, 5));
+      const onProgress = () => {
+        throw new Error('from the listener');
+      };
+      const thrower = expect(read(prompt(200, 3), { onProgress })).rejects.toThrow('from the listener');
+      expect(await read(prompt(150, 5))).toBe(alone);
+      await thrower;
     });
 
     it('go on alone when a pass of several fails', async () => {
