@@ -1,5 +1,5 @@
 /** Arguments of calls as families of models write them: JSON, tags around names and values, or Gemma's notation. */
-import { characters, complement } from './regular/characters';
+import { characters, complement, WHITE_SPACE } from './regular/characters';
 import type { Expression, Expressions } from './regular/expression';
 import type { Cases } from './schema/cases';
 import { badSchema } from './schema/complaints';
@@ -58,20 +58,6 @@ function without(make: Expressions, text: string): Expression {
   return make.not(make.sequence(make.all, make.literal(text), make.all));
 }
 
-/** What JavaScript's trim takes away. */
-const SPACES: readonly (readonly [number, number])[] = [
-  [9, 13],
-  [0x20, 0x20],
-  [0xa0, 0xa0],
-  [0x1680, 0x1680],
-  [0x2000, 0x200a],
-  [0x2028, 0x2029],
-  [0x202f, 0x202f],
-  [0x205f, 0x205f],
-  [0x3000, 0x3000],
-  [0xfeff, 0xfeff],
-];
-
 class TagWriter extends Writer {
   private readonly free: Expression;
 
@@ -129,7 +115,7 @@ class TagWriter extends Writer {
 
   private plainNames(): Expression {
     const { make } = this;
-    const one = characters(make, complement([...SPACES, [0x3c, 0x3c], [0x3e, 0x3e]]));
+    const one = characters(make, complement([...WHITE_SPACE, [0x3c, 0x3c], [0x3e, 0x3e]]));
     return make.repeat(one, 1, Number.POSITIVE_INFINITY);
   }
 
@@ -146,7 +132,7 @@ class TagWriter extends Writer {
       return either(sequence(this.node(condition), terminal(close)), closed(make.both(texts, this.noJson())));
     if (read === 'text') return closed(texts);
     const hasNull = found.some(({ type }) => type === 'null');
-    const space = make.repeat(characters(make, SPACES), 0, Number.POSITIVE_INFINITY);
+    const space = make.repeat(characters(make, WHITE_SPACE), 0, Number.POSITIVE_INFINITY);
     const nulls = make.sequence(space, make.literal('null'), space);
     return closed(make.either(make.both(texts, make.not(nulls)), hasNull ? make.literal('null') : make.empty));
   }

@@ -4,6 +4,20 @@ import type { Expression, Expressions } from './expression';
 /** First and last code point of each part, in order, with gaps between the parts. */
 export type CharacterSet = readonly (readonly [number, number])[];
 
+/** What JavaScript's `\s` stands for and its `trim` takes away (ECMA-262, WhiteSpace and LineTerminator). */
+export const WHITE_SPACE: CharacterSet = [
+  [0x09, 0x0d],
+  [0x20, 0x20],
+  [0xa0, 0xa0],
+  [0x1680, 0x1680],
+  [0x2000, 0x200a],
+  [0x2028, 0x2029],
+  [0x202f, 0x202f],
+  [0x205f, 0x205f],
+  [0x3000, 0x3000],
+  [0xfeff, 0xfeff],
+];
+
 export const MOST_CODE_POINT = 0x10ffff;
 
 /** Puts parts in order and joins what touches. */

@@ -1,6 +1,13 @@
 /** Reads regular expressions of JavaScript. */
 import { GrammarError } from '../errors';
-import { type CharacterSet, complement, MOST_CODE_POINT, union, withBothCases } from '../regular/characters';
+import {
+  type CharacterSet,
+  complement,
+  MOST_CODE_POINT,
+  union,
+  WHITE_SPACE,
+  withBothCases,
+} from '../regular/characters';
 
 export type PatternNode =
   | { readonly kind: 'set'; readonly set: CharacterSet }
@@ -14,18 +21,6 @@ const MOST_DEPTH = 200;
 
 const DIGITS: CharacterSet = [[0x30, 0x39]];
 const WORD: CharacterSet = union(DIGITS, [[0x41, 0x5a]], [[0x5f, 0x5f]], [[0x61, 0x7a]]);
-const SPACE: CharacterSet = union([
-  [0x09, 0x0d],
-  [0x20, 0x20],
-  [0xa0, 0xa0],
-  [0x1680, 0x1680],
-  [0x2000, 0x200a],
-  [0x2028, 0x2029],
-  [0x202f, 0x202f],
-  [0x205f, 0x205f],
-  [0x3000, 0x3000],
-  [0xfeff, 0xfeff],
-]);
 const LINE_ENDS: CharacterSet = [
   [0x0a, 0x0a],
   [0x0d, 0x0d],
@@ -189,9 +184,9 @@ class Parser {
       case 'W':
         return complement(WORD);
       case 's':
-        return SPACE;
+        return WHITE_SPACE;
       case 'S':
-        return complement(SPACE);
+        return complement(WHITE_SPACE);
       case 'b':
         return isInClass ? point(8) : this.fail('has a word boundary, which is not supported');
       case 'B':
