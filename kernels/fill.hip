@@ -4,6 +4,7 @@
 // that allow it move 16 bytes an access.
 #include "x.h"
 #include "shared/split.h"
+#include "shared/turn.h"
 #include "fill/transpose.h"
 #include "fill/back.h"
 

@@ -8,6 +8,7 @@
 #include "shared/split.h"
 #include "shared/rough.h"
 #include "shared/tally.h"
+#include "shared/turn.h"
 #include "reduce/range.h"
 #include "reduce/fast.h"
 #include "reduce/columns.h"

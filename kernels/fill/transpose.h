@@ -24,21 +24,11 @@ struct Copy {
   typedef T Eight __attribute__((vector_size(BLOCK * sizeof(T))));
   typedef T Loose __attribute__((vector_size(BLOCK * sizeof(T)), aligned(sizeof(T)), may_alias));
 
-  // Rows of eight become columns of eight: halves are merged three times.
   static X_DEVICE void turn(const T* from, T* to) {
-    Eight v[BLOCK], t[BLOCK];
+    Eight v[BLOCK];
 #pragma unroll
     for (u32 i = 0; i < BLOCK; ++i) v[i] = *(const Loose*)(from + i * TILE);
-#pragma unroll
-    for (u32 step = 0; step < 3; ++step) {
-#pragma unroll
-      for (u32 i = 0; i < BLOCK / 2; ++i) {
-        t[2 * i] = __builtin_shufflevector(v[i], v[i + BLOCK / 2], 0, 8, 1, 9, 2, 10, 3, 11);
-        t[2 * i + 1] = __builtin_shufflevector(v[i], v[i + BLOCK / 2], 4, 12, 5, 13, 6, 14, 7, 15);
-      }
-#pragma unroll
-      for (u32 i = 0; i < BLOCK; ++i) v[i] = t[i];
-    }
+    turnEight(v);
 #pragma unroll
     for (u32 i = 0; i < BLOCK; ++i) *(Loose*)(to + i * TILE) = v[i];
   }

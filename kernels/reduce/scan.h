@@ -38,21 +38,6 @@ X_DEVICE A sumOf(const T* p, u64 count) {
 typedef double Eight __attribute__((vector_size(CHAINS * 8)));
 typedef float Floats __attribute__((vector_size(CHAINS * 4)));
 
-/** CHAINS rows of CHAINS elements become as many columns: halves are merged three times. */
-X_DEVICE void turnChains(Floats (&v)[CHAINS]) {
-#pragma unroll
-  for (u32 step = 0; step < 3; ++step) {
-    Floats t[CHAINS];
-#pragma unroll
-    for (u32 i = 0; i < CHAINS / 2; ++i) {
-      t[2 * i] = __builtin_shufflevector(v[i], v[i + CHAINS / 2], 0, 8, 1, 9, 2, 10, 3, 11);
-      t[2 * i + 1] = __builtin_shufflevector(v[i], v[i + CHAINS / 2], 4, 12, 5, 13, 6, 14, 7, 15);
-    }
-#pragma unroll
-    for (u32 i = 0; i < CHAINS; ++i) v[i] = t[i];
-  }
-}
-
 /** Steps of all chains, of floats whose sums are f64, eight at a time; gives how many were made. */
 template <class T>
 X_DEVICE u64 takeChains(const T* p, T* out, u64 each, double (&sums)[CHAINS]) {
@@ -65,13 +50,13 @@ X_DEVICE u64 takeChains(const T* p, T* out, u64 each, double (&sums)[CHAINS]) {
     for (u32 c = 0; c < CHAINS; ++c)
 #pragma unroll
       for (u32 i = 0; i < CHAINS; ++i) v[c][i] = to_acc(p[c * each + j + i]);
-    turnChains(v);
+    turnEight(v);
 #pragma unroll
     for (u32 i = 0; i < CHAINS; ++i) {
       all += __builtin_convertvector(v[i], Eight);
       v[i] = __builtin_convertvector(all, Floats);
     }
-    turnChains(v);
+    turnEight(v);
 #pragma unroll
     for (u32 c = 0; c < CHAINS; ++c)
 #pragma unroll
