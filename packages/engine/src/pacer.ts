@@ -90,6 +90,11 @@ export class Pacer {
     for (const { finished } of this.groups.splice(0)) await finished.catch(() => {});
   }
 
+  /** Waits until the device is done with what is enqueued now. As with {@link idle}, errors are left to others. */
+  async enqueued(): Promise<void> {
+    await Promise.allSettled(this.groups.map(({ finished }) => finished));
+  }
+
   private async makeRoom(): Promise<void> {
     while (this.groups.length > 0 && !this.hasRoom()) {
       const group = this.groups[0];

@@ -57,7 +57,7 @@ export class PromptQueue {
       leave = () => {
         if (!this.waiting.includes(own)) return;
         this.waiting = this.waiting.filter((other) => other !== own);
-        reject(signal?.reason);
+        void this.pacer.enqueued().then(() => reject(signal?.reason));
       };
     });
     signal?.addEventListener('abort', leave, { once: true });
@@ -128,12 +128,15 @@ export class PromptQueue {
   /** @param logits [parts, or more, vocabSize], given back */
   private async choose(parts: readonly Waiting[], logits: Tensor): Promise<void> {
     const { runner } = this;
+    // Who gets the token may give back the model: no group of the pass is to hold anything then.
+    const enqueued = this.pacer.enqueued();
     try {
       const own = logits.narrow(0, 0, parts.length);
       const choices = await runner.chosen(
         own,
         parts.map(({ sampler }) => sampler!),
       );
+      await enqueued;
       parts.forEach((part, row) => {
         const choice = choices[row];
         if (choice) part.resolve(choice);
@@ -141,6 +144,7 @@ export class PromptQueue {
       });
     } catch (error) {
       const reason = await runner.reason(error);
+      await enqueued;
       for (const part of parts) part.reject(reason);
     } finally {
       logits.dispose();
