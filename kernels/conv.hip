@@ -3,15 +3,19 @@
 // 64-bit throughout, conv1d dilates the tap alone, the small floats are summed in f32 everywhere (candle's col2im1d sums
 // in T), i16 i32 i64 and f8e4m3 are there, and so is upsample_nearest1d, which candle has on its CPU only. Each header
 // says what else. Ours besides: conv_groups and conv_transpose_groups; and on the host conv_planes, conv_strips, conv_taps,
-// conv_windows (conv/host.h) and conv_own (conv/depthwise.h), which convolve floats there.
+// conv_windows (conv/host.h) and conv_own (conv/depthwise.h), which convolve floats there; with the first four, CPUs that have dot
+// products of pairs multiply bf16 in them (conv/forms.h).
 #include "x.h"
 #include "shared/exact.h"
+#include "shared/pairs.h"
 #include "shared/split.h"
 #include "shared/tally.h"
 #include "conv/index.h"
 #include "conv/direct.h"
 #include "conv/pool.h"
 #include "conv/columns.h"
+#include "conv/forms.h"
+#include "conv/planes.h"
 #include "conv/host.h"
 #include "conv/depthwise.h"
 
@@ -111,27 +115,41 @@ ALL(i64, i64)
 #if X_HOST
 #define FLOATS_ON_HOST(T, t)                                                                                           \
   KERNEL(conv_planes_##t, (u64 down_parts, u64 down_size, u64 down_step, u64 down_before, u64 across_parts,            \
-                           u64 across_size, u64 across_step, u64 across_before, const u64* info, const T* src,         \
-                           acc_t<T>* dst)) {                                                                           \
+                           u64 across_size, u64 across_step, u64 across_before, u64 channels, const u64* info,         \
+                           const T* src, acc_t<T>* dst)) {                                                             \
     conv::planes(conv::PlaneAxis{down_parts, down_size, down_step, down_before},                                       \
                  conv::PlaneAxis{across_parts, across_size, across_step, across_before},                               \
-                 conv::Image(4, info, info + 4), src, dst);                                                            \
+                 conv::Image(4, info, info + 4), channels, src, dst);                                                  \
   }                                                                                                                    \
   KERNEL(conv_strips_##t, (u64 groups, u64 c_out, u64 c_in, u64 phases, u64 group_stride, u64 out_stride,              \
                            u64 in_stride, const u64* table, const T* kernel, acc_t<T>* dst)) {                         \
-    conv::packTaps(conv::Counts{1, groups, c_out, c_in, phases}, group_stride, out_stride, in_stride, table, kernel, dst); \
+    conv::withForm<T, conv::Channels>([&](auto form) {                                                                 \
+      typedef decltype(form) Form;                                                                                     \
+      conv::packTaps<T, Form>(conv::Counts{1, groups, c_out, c_in, phases}, group_stride, out_stride, in_stride,       \
+                              table, kernel, (typename Form::Element*)dst);                                            \
+    });                                                                                                                \
   }                                                                                                                    \
   KERNEL(conv_taps_##t, (u64 images, u64 groups, u64 c_out, u64 c_in, u64 phases, u64 plane_size, u64 rows_each,       \
                          u64 pitch, u64 down, u64 across, u64 channel, const u64* table, const acc_t<T>* planes,       \
                          const acc_t<T>* strips, T* dst)) {                                                            \
-    conv::multiplyPlanes<T>(conv::Counts{images, groups, c_out, c_in, phases}, plane_size, rows_each,                  \
-                            conv::Target{pitch, down, across, channel}, table, planes, strips, dst);                   \
+    conv::withForm<T, conv::Channels>([&](auto form) {                                                                 \
+      typedef decltype(form) Form;                                                                                     \
+      typedef typename Form::Element Element;                                                                          \
+      conv::multiplyPlanes<T, Form>(conv::Counts{images, groups, c_out, c_in, phases}, plane_size, rows_each,          \
+                                    conv::Target{pitch, down, across, channel}, table, (const Element*)planes,         \
+                                    (const Element*)strips, dst);                                                      \
+    });                                                                                                                \
   }                                                                                                                    \
   KERNEL(conv_windows_##t, (u64 images, u64 groups, u64 c_out, u64 c_in, u64 plane_size, u64 lines, u64 width,         \
                             u64 pitch, u64 outputs, const u64* places, const acc_t<T>* planes,                         \
                             const acc_t<T>* kernel, T* dst)) {                                                         \
-    conv::multiplyWindows<T>(conv::Counts{images, groups, c_out, c_in, 1}, plane_size,                                 \
-                             conv::Window{lines, width, pitch}, outputs, places, planes, kernel, dst);                 \
+    conv::withForm<T, conv::Neighbours>([&](auto form) {                                                               \
+      typedef decltype(form) Form;                                                                                     \
+      typedef typename Form::Element Element;                                                                          \
+      conv::multiplyWindows<T, Form>(conv::Counts{images, groups, c_out, c_in, 1}, plane_size,                         \
+                                     conv::Window{lines, width, pitch}, outputs, places, (const Element*)planes,       \
+                                     (const Element*)kernel, dst);                                                     \
+    });                                                                                                                \
   }                                                                                                                    \
   KERNEL(conv_own_##t, (u64 images, u64 groups, u64 c_out, u64 phases, u64 down_parts, u64 down_size, u64 down_step,    \
                         u64 down_before, u64 across_parts, u64 across_size, u64 across_step, u64 across_before,        \

@@ -14,6 +14,7 @@
 #include "x.h"
 #include "shared/split.h"
 #include "shared/team.h"
+#include "shared/pairs.h"
 #include "shared/mma.h"
 #include "shared/wgmma.h"
 #include "gemm/tile.h"

@@ -1,4 +1,4 @@
-// Convolutions of floats on the host whose groups have one channel of the image: a plane (conv/host.h) is made in memory of the
+// Convolutions of floats on the host whose groups have one channel of the image: a plane (conv/planes.h) is made in memory of the
 // thread's own, multiplied while a cache has it, and written nowhere else. Vectors run along rows of the result.
 #pragma once
 
@@ -105,7 +105,7 @@ X_DEVICE void multiplyOwn(const Counts& n, const PlaneAxis& down, const PlaneAxi
   if (plane_size > OWN_PLANE) return;
   const u64 lines = down.parts * across.parts * down.size;
   X_FOR_SPLIT(item, n.images * n.groups) {
-    planeLines(down, across, image, src, item * lines, (item + 1) * lines, plane);
+    planeLines<T, Widened<T>>(down, across, image, n.groups, src, item * lines, (item + 1) * lines, plane);
     for (u64 i = 0; i < n.c_out * n.phases; ++i) {
       const u64 own = i / n.phases;
       const Phase phase = phaseAt(table, i % n.phases);

@@ -1,30 +1,13 @@
-// Convolutions of floats on the host, as products whose right matrix is never written down. Each channel of the image is
-// copied once to a plane: widened to what is summed in, with zeros around it, and cut into parts of every `step`-th row
-// and column, so that what neighbouring windows read lies side by side. The rows of the right matrix are then the planes
-// themselves, begun at another offset for every tap of the kernel. `table` has these offsets (ops/conv-host.ts).
+// Convolutions of floats on the host, as products whose right matrix is never written down. Each channel of the image, or a pair
+// of them, is copied once to a plane (conv/planes.h). The rows of the right matrix are then the planes themselves, begun at
+// another offset for every tap of the kernel. `table` has these offsets (ops/conv-host.ts).
 #pragma once
 
 #if X_HOST
 namespace conv {
 
-#ifdef __AVX512F__
-constexpr u32 VECTOR_BYTES = 64, BLOCK_ROWS = 8;
-#else
-constexpr u32 VECTOR_BYTES = 32, BLOCK_ROWS = 4;
-#endif
 /** Vectors that a tile is wide: as many as registers hold sums of, with BLOCK_ROWS rows and with one or two. */
 constexpr u32 BLOCK_VECTORS = 3, WIDE_VECTORS = BLOCK_ROWS == 8 ? 8 : 4, WIDE_ROWS = 2;
-
-X_DEVICE constexpr i32 bitsOf(float) { return 0; }
-X_DEVICE constexpr i64 bitsOf(double) { return 0; }
-
-template <class A, class Signed = decltype(bitsOf(A()))>
-struct Lanes {
-  static constexpr u32 N = VECTOR_BYTES / sizeof(A);
-  typedef A type __attribute__((vector_size(VECTOR_BYTES)));
-  typedef A loose __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(A)), may_alias));
-  typedef Signed mask __attribute__((vector_size(VECTOR_BYTES)));
-};
 
 template <u32 v>
 struct Number {
@@ -50,74 +33,6 @@ X_DEVICE void withCount(u64 count, F f) {
   f(Number<MOST>());
 }
 
-/** One axis of planes: parts, elements of a part, and zeros before the image. */
-struct PlaneAxis {
-  u64 parts, size, step, before;
-};
-
-/** A few zeros: a loop of vectors would take longer to begin. */
-template <class A>
-X_DEVICE void zeros(A* to, u64 begin, u64 end) {
-#pragma clang loop vectorize(disable) unroll(disable)
-  for (u64 x = begin; x < end; ++x) to[x] = (A)0;
-}
-
-/** Neighbours, widened; the last vector ends with them and repeats what it has in common with the one before. */
-template <class T>
-X_DEVICE void copyLine(const T* from, acc_t<T>* to, u64 count) {
-  typedef Lanes<acc_t<T>> L;
-  if constexpr (sameType<T, acc_t<T>>) {
-    if (count >= L::N) {
-      for (u64 x = 0; x + L::N <= count; x += L::N) *(typename L::loose*)(to + x) = *(const typename L::loose*)(from + x);
-      *(typename L::loose*)(to + count - L::N) = *(const typename L::loose*)(from + count - L::N);
-      return;
-    }
-  }
-  for (u64 x = 0; x < count; ++x) to[x] = to_acc(from[x]);
-}
-
-/** to = the lines [line, last) of [b * c][parts down][parts across][rows][columns]: the image, zeros around it. */
-template <class T>
-X_DEVICE void planeLines(const PlaneAxis& down, const PlaneAxis& across, const Image& image, const T* src, u64 line, u64 last,
-                         acc_t<T>* to) {
-  typedef acc_t<T> A;
-  const u64 channels = image.dims[1], height = image.dims[2], width = image.dims[3], next = image.strides[3];
-  while (line < last) {
-    const u64 part = line / down.size, plane = part / across.parts / down.parts;
-    const T* from = src + image.plane(plane / channels, plane % channels);
-    // Element i of a line is column i * step + first of the image.
-    const i64 first = (i64)(part % across.parts) - (i64)across.before;
-    u64 begin = first >= 0 ? 0 : stepsTo((u64)-first, across.step);
-    u64 end = (i64)width > first ? stepsTo((u64)((i64)width - first), across.step) : 0;
-    if (end > across.size) end = across.size;
-    if (begin > end) begin = end;
-    const u64 skip = across.step * next, start = (begin * across.step + first) * next;
-    u64 row = line % down.size;
-    for (; row < down.size && line < last; ++row, ++line, to += across.size) {
-      const u64 y = row * down.step + part / across.parts % down.parts - down.before;
-      if (y >= height) {
-        for (u64 x = 0; x < across.size; ++x) to[x] = (A)0;
-        continue;
-      }
-      const T* p = from + y * image.strides[2] + start;
-      zeros(to, 0, begin);
-      if (skip == 1) {
-        copyLine(p, to + begin, end - begin);
-      } else {
-        for (u64 x = begin; x < end; ++x) to[x] = to_acc(p[(x - begin) * skip]);
-      }
-      zeros(to, end, across.size);
-    }
-  }
-}
-
-/** dst = all lines. */
-template <class T>
-X_DEVICE void planes(const PlaneAxis& down, const PlaneAxis& across, const Image& image, const T* src, acc_t<T>* dst) {
-  const u64 lines = image.dims[0] * image.dims[1] * down.parts * across.parts * down.size, line = split::begin(lines);
-  planeLines(down, across, image, src, line, split::end(lines), dst + line * across.size);
-}
-
 /** What a convolution has of each: channels are those of a group. */
 struct Counts {
   u64 images, groups, c_out, c_in, phases;
@@ -140,37 +55,48 @@ X_DEVICE const u64* tapsOf(const u64* table, const Counts& n, const Phase& phase
   return table + n.phases * PHASE_WORDS + phase.first * TAP_WORDS;
 }
 
-/** dst [group][phase][block of rows][c_in][tap][row] from kernel, by whose strides channels and groups go on. */
-template <class T>
+/** dst [group][phase][block of rows][c_in / DEEP][tap][row] from kernel, by whose strides channels and groups go on. */
+template <class T, class Form>
 X_DEVICE void packTaps(const Counts& n, u64 group_stride, u64 out_stride, u64 in_stride, const u64* table, const T* kernel,
-                       acc_t<T>* dst) {
+                       typename Form::Element* dst) {
   const Phase last = phaseAt(table, n.phases - 1);
-  const u64 each = n.c_out * n.c_in * (last.first + last.taps), blocks = stepsTo(n.c_out, BLOCK_ROWS);
+  const u64 deep = stepsTo(n.c_in, Form::DEEP);
+  const u64 each = n.c_out * deep * (last.first + last.taps), blocks = stepsTo(n.c_out, BLOCK_ROWS);
   X_FOR_SPLIT(item, n.groups * n.phases * blocks) {
     const u64 group = item / blocks / n.phases, begin = item % blocks * BLOCK_ROWS;
     const u64 end = begin + BLOCK_ROWS < n.c_out ? begin + BLOCK_ROWS : n.c_out;
     const Phase phase = phaseAt(table, item / blocks % n.phases);
     const u64* taps = tapsOf(table, n, phase);
-    acc_t<T>* to = dst + group * each + n.c_out * n.c_in * phase.first;
+    typename Form::Element* to = dst + group * each + n.c_out * deep * phase.first;
     for (u64 row = begin; row < end;) {
       row += withRows(end - row, [&](auto rows) {
-        acc_t<T>* strip = to + row * n.c_in * phase.taps;
+        typename Form::Element* strip = to + row * deep * phase.taps;
         const T* from = kernel + group * group_stride + row * out_stride;
-        for (u64 c = 0; c < n.c_in; ++c, from += in_stride)
-          for (u64 t = 0; t < phase.taps; ++t)
-            for (u32 r = 0; r < rows.value; ++r) *strip++ = to_acc(from[r * out_stride + taps[t * TAP_WORDS + 1]]);
+        for (u64 c = 0; c < n.c_in; c += Form::DEEP, from += Form::DEEP * in_stride) {
+          for (u64 t = 0; t < phase.taps; ++t) {
+            const T* p = from + taps[t * TAP_WORDS + 1];
+            if constexpr (Form::DEEP == 2) {
+              for (u32 r = 0; r < rows.value; ++r, p += out_stride) *strip++ = Form::of(*p, c + 1 < n.c_in ? p[in_stride] : T{});
+            } else {
+              for (u32 r = 0; r < rows.value; ++r, p += out_stride) *strip++ = Form::of(*p);
+            }
+          }
+        }
       });
     }
   }
 }
 
-/** sums [ROWS][VECTORS of lanes] = strip times the rows of planes from `plane` at all taps of all channels. */
-template <u32 ROWS, u32 VECTORS, class A>
-__attribute__((noinline)) void multiplyTaps(const A* strip, const A* plane, u64 plane_size, u64 c_in, const u64* taps, u64 count,
-                                            A* sums) {
+/** sums [ROWS][VECTORS of lanes] = strip times the rows of `count` planes from `plane` at all taps. */
+template <u32 ROWS, u32 VECTORS, class Form>
+X_PAIRS_TARGET __attribute__((noinline)) void multiplyTaps(const typename Form::Element* strip, const typename Form::Element* plane,
+                                                           u64 plane_size, u64 planes, const u64* taps, u64 count,
+                                                           typename Form::Sum* sums) {
+  typedef typename Form::Element A;
   typedef Lanes<A> L;
-  typename L::type acc[ROWS][VECTORS] = {};
-  for (u64 c = 0; c < c_in; ++c, plane += plane_size) {
+  typedef Lanes<typename Form::Sum> S;
+  typename S::type acc[ROWS][VECTORS] = {};
+  for (u64 c = 0; c < planes; ++c, plane += plane_size) {
     for (u64 t = 0; t < count; ++t, strip += ROWS) {
       const A* from = plane + taps[t * TAP_WORDS];
       typename L::type x[VECTORS];
@@ -179,14 +105,14 @@ __attribute__((noinline)) void multiplyTaps(const A* strip, const A* plane, u64 
 #pragma unroll
       for (u32 r = 0; r < ROWS; ++r) {
 #pragma unroll
-        for (u32 v = 0; v < VECTORS; ++v) acc[r][v] += strip[r] * x[v];
+        for (u32 v = 0; v < VECTORS; ++v) acc[r][v] = Form::add(acc[r][v], typename L::type{} + strip[r], x[v]);
       }
     }
   }
 #pragma unroll
   for (u32 r = 0; r < ROWS; ++r) {
 #pragma unroll
-    for (u32 v = 0; v < VECTORS; ++v) *(typename L::loose*)(sums + (r * VECTORS + v) * L::N) = acc[r][v];
+    for (u32 v = 0; v < VECTORS; ++v) *(typename S::loose*)(sums + (r * VECTORS + v) * S::N) = acc[r][v];
   }
 }
 
@@ -221,15 +147,15 @@ X_DEVICE void storeRun(const Target& target, const Phase& phase, Position at, u6
 }
 
 /** Channels [row, end) of a tile of VECTORS vectors, `plane` being what its first output reads. */
-template <u32 VECTORS, u32 ROWS, class T>
+template <u32 VECTORS, u32 ROWS, class T, class Form>
 X_DEVICE void tile(const Counts& n, const Phase& phase, const u64* taps, const Target& target, u64 plane_size, u64 row, u64 end,
-                   Position at, const acc_t<T>* plane, const acc_t<T>* strips, T* dst) {
-  typedef acc_t<T> A;
-  constexpr u32 WIDTH = VECTORS * Lanes<A>::N;
-  alignas(64) A sums[ROWS * WIDTH];
+                   Position at, const typename Form::Element* plane, const typename Form::Element* strips, T* dst) {
+  constexpr u32 WIDTH = VECTORS * Lanes<acc_t<T>>::N;
+  const u64 deep = stepsTo(n.c_in, Form::DEEP);
+  alignas(64) acc_t<T> sums[ROWS * WIDTH];
   while (row < end) {
     row += withRows<ROWS>(end - row, [&](auto rows) {
-      multiplyTaps<rows.value, VECTORS>(strips + row * n.c_in * phase.taps, plane, plane_size, n.c_in, taps, phase.taps, sums);
+      multiplyTaps<rows.value, VECTORS, Form>(strips + row * deep * phase.taps, plane, plane_size, deep, taps, phase.taps, sums);
       for (u32 r = 0; r < rows.value; ++r)
         storeRun<T>(target, phase, at, WIDTH, sums + r * WIDTH, dst + (row + r) * target.channel);
     });
@@ -240,12 +166,13 @@ X_DEVICE void tile(const Counts& n, const Phase& phase, const u64* taps, const T
  * dst [images][groups * c_out][channel] = strips (packTaps) times planes of `plane_size`. An item of work is one tile of some
  * channels, `rows_each` (a multiple of BLOCK_ROWS).
  */
-template <class T>
+template <class T, class Form>
 X_DEVICE void multiplyPlanes(const Counts& n, u64 plane_size, u64 rows_each, const Target& target, const u64* table,
-                             const acc_t<T>* planes, const acc_t<T>* strips, T* dst) {
+                             const typename Form::Element* planes, const typename Form::Element* strips, T* dst) {
   typedef Lanes<acc_t<T>> L;
   const Phase last = phaseAt(table, n.phases - 1);
-  const u64 each = n.c_out * n.c_in * (last.first + last.taps), parts = stepsTo(n.c_out, rows_each);
+  const u64 deep = stepsTo(n.c_in, Form::DEEP);
+  const u64 each = n.c_out * deep * (last.first + last.taps), parts = stepsTo(n.c_out, rows_each);
   const u64 width = (n.c_out <= WIDE_ROWS ? WIDE_VECTORS : BLOCK_VECTORS) * L::N;
   u64 most = 0;
   for (u64 p = 0; p < n.phases; ++p) {
@@ -261,8 +188,8 @@ X_DEVICE void multiplyPlanes(const Counts& n, u64 plane_size, u64 rows_each, con
     const Phase phase = phaseAt(table, p);
     const u64 outputs = (phase.rows - 1) * target.pitch + phase.columns;
     const u64* taps = tapsOf(table, n, phase);
-    const acc_t<T>* plane = planes + channels * n.c_in * plane_size;
-    const acc_t<T>* own = strips + group * each + n.c_out * n.c_in * phase.first;
+    const typename Form::Element* plane = planes + channels * deep * plane_size;
+    const typename Form::Element* own = strips + group * each + n.c_out * deep * phase.first;
     T* to = dst + channels * n.c_out * target.channel + phase.start;
     // Tiles of the same channels, one behind the other.
     u64 from = item % most * width;
@@ -272,7 +199,7 @@ X_DEVICE void multiplyPlanes(const Counts& n, u64 plane_size, u64 rows_each, con
       const u64 vectors = stepsTo(outputs - from < width ? outputs - from : width, L::N);
       const auto run = [&](auto count) {
         constexpr u32 ROWS = count.value > BLOCK_VECTORS ? WIDE_ROWS : BLOCK_ROWS;
-        tile<count.value, ROWS>(n, phase, taps, target, plane_size, row, end, at, plane + from, own, to);
+        tile<count.value, ROWS, T, Form>(n, phase, taps, target, plane_size, row, end, at, plane + from, own, to);
       };
       if (vectors > BLOCK_VECTORS) run(Number<WIDE_VECTORS>());
       else withCount<BLOCK_VECTORS>(vectors, run);
@@ -304,13 +231,16 @@ struct Window {
  * sums[ROWS][COLUMNS] += lines of ROWS channels of the kernel times the plane at COLUMNS places; lanes are added up when all lines
  * are through.
  */
-template <u32 ROWS, u32 COLUMNS, class A>
-__attribute__((noinline)) void multiplyLines(const Window& window, const A* kernel, u64 kernel_step, const A* plane,
-                                             const u64* places, typename Lanes<A>::type* sums, u64 sums_step) {
+template <u32 ROWS, u32 COLUMNS, class Form>
+X_PAIRS_TARGET __attribute__((noinline)) void multiplyLines(const Window& window, const typename Form::Element* kernel,
+                                                            u64 kernel_step, const typename Form::Element* plane,
+                                                            const u64* places, typename Lanes<typename Form::Sum>::type* sums,
+                                                            u64 sums_step) {
+  typedef typename Form::Element A;
   typedef Lanes<A> L;
   typedef typename L::type V;
   typedef typename L::loose loose;
-  V acc[ROWS][COLUMNS];
+  typename Lanes<typename Form::Sum>::type acc[ROWS][COLUMNS];
 #pragma unroll
   for (u32 r = 0; r < ROWS; ++r) {
 #pragma unroll
@@ -330,7 +260,7 @@ __attribute__((noinline)) void multiplyLines(const Window& window, const A* kern
       for (u32 r = 0; r < ROWS; ++r) {
         const V w = *(const loose*)(kernel + r * kernel_step + x);
 #pragma unroll
-        for (u32 c = 0; c < COLUMNS; ++c) acc[r][c] += w * p[c];
+        for (u32 c = 0; c < COLUMNS; ++c) acc[r][c] = Form::add(acc[r][c], w, p[c]);
       }
     }
     // Both without what lies behind the end: a NaN there is no part of the sum.
@@ -342,7 +272,7 @@ __attribute__((noinline)) void multiplyLines(const Window& window, const A* kern
       for (u32 r = 0; r < ROWS; ++r) {
         const V w = (V)((typename L::mask)*(const loose*)(kernel + r * kernel_step + x) & inside);
 #pragma unroll
-        for (u32 c = 0; c < COLUMNS; ++c) acc[r][c] += w * p[c];
+        for (u32 c = 0; c < COLUMNS; ++c) acc[r][c] = Form::add(acc[r][c], w, p[c]);
       }
     }
     for (u32 c = 0; c < COLUMNS; ++c) at[c] += window.pitch;
@@ -358,16 +288,17 @@ __attribute__((noinline)) void multiplyLines(const Window& window, const A* kern
  * dst [images][groups * c_out][outputs] where the kernel [groups * c_out][c_in][lines][width] is larger than the result: vectors
  * run along the kernel, and `places` has the offset of each output in a plane.
  */
-template <class T>
+template <class T, class Form>
 X_DEVICE void multiplyWindows(const Counts& n, u64 plane_size, const Window& window, u64 outputs, const u64* places,
-                              const acc_t<T>* planes, const acc_t<T>* kernel, T* dst) {
-  typedef acc_t<T> A;
+                              const typename Form::Element* planes, const typename Form::Element* kernel, T* dst) {
+  typedef typename Form::Element A;
+  typedef Lanes<typename Form::Sum> S;
   // What a chunk of the kernel's lines takes fits a level 1 cache, beside the sums of some images.
   constexpr u64 IMAGES = 4, PLACES = 48, ELEMENTS = 16384 / sizeof(A);
   const u64 blocks = stepsTo(n.c_out, BLOCK_ROWS), some = stepsTo(n.images, IMAGES), parts = stepsTo(outputs, PLACES);
   const u64 size = window.lines * window.width, step = n.c_in * size;
   const u64 fitting = ELEMENTS / BLOCK_ROWS / window.width, most = fitting == 0 ? 1 : fitting;
-  typename Lanes<A>::type sums[IMAGES][BLOCK_ROWS * PLACES];
+  typename S::type sums[IMAGES][BLOCK_ROWS * PLACES];
   X_FOR_SPLIT(item, n.groups * blocks * some * parts) {
     const u64 part = item % parts * PLACES, image = item / parts % some * IMAGES;
     const u64 row = item / parts / some % blocks * BLOCK_ROWS, group = item / parts / some / blocks;
@@ -376,7 +307,7 @@ X_DEVICE void multiplyWindows(const Counts& n, u64 plane_size, const Window& win
     const u64 count = outputs - part < PLACES ? outputs - part : PLACES;
     for (u64 i = 0; i < images; ++i)
       for (u64 r = 0; r < rows; ++r)
-        for (u64 j = 0; j < count; ++j) sums[i][r * PLACES + j] = typename Lanes<A>::type{};
+        for (u64 j = 0; j < count; ++j) sums[i][r * PLACES + j] = typename S::type{};
     for (u64 c = 0; c < n.c_in; ++c) {
       for (u64 y = 0; y < window.lines; y += most) {
         const Window chunk{window.lines - y < most ? window.lines - y : most, window.width, window.pitch};
@@ -387,7 +318,7 @@ X_DEVICE void multiplyWindows(const Counts& n, u64 plane_size, const Window& win
             r += withRows(rows - r, [&](auto height) {
               for (u64 k = 0; k < count; k += BLOCK_VECTORS) {
                 withCount<BLOCK_VECTORS>(count - k, [&](auto columns) {
-                  multiplyLines<height.value, columns.value>(chunk, lines + r * step, step, plane, places + part + k,
+                  multiplyLines<height.value, columns.value, Form>(chunk, lines + r * step, step, plane, places + part + k,
                                                              sums[i] + r * PLACES + k, PLACES);
                 });
               }
@@ -399,7 +330,7 @@ X_DEVICE void multiplyWindows(const Counts& n, u64 plane_size, const Window& win
     for (u64 i = 0; i < images; ++i) {
       for (u64 r = 0; r < rows; ++r) {
         T* to = dst + (((image + i) * n.groups + group) * n.c_out + row + r) * outputs + part;
-        for (u64 j = 0; j < count; ++j) to[j] = from_acc<T>(total<A>(sums[i][r * PLACES + j]));
+        for (u64 j = 0; j < count; ++j) to[j] = from_acc<T>(total<typename Form::Sum>(sums[i][r * PLACES + j]));
       }
     }
   }

@@ -1,33 +1,16 @@
-// Products of bf16 on hosts with dot products of pairs (AVX512-BF16): both operands are packed as pairs of neighbours along k, a
-// lane of 32 bits each, which an instruction multiplies and adds up in f32. Twice the products of f32 in the same time. Products
-// and sums below the least normal number of f32 are 0.
+// Products of bf16 on hosts with dot products of pairs (shared/pairs.h): both operands are packed as pairs of neighbours along k.
+// Twice the products of f32 in the same time.
 #pragma once
 
 #if X_HOST && defined(__AVX512F__)
 namespace gemm::pairs {
 
-typedef float Sums __attribute__((vector_size(64)));
-typedef u32 Words __attribute__((vector_size(64)));
-typedef u32 LooseWords __attribute__((vector_size(64), aligned(4), may_alias));
-typedef u16 LooseHalves __attribute__((vector_size(64), aligned(2), may_alias));
-typedef __bf16 Bf16s __attribute__((vector_size(64)));
+using ::pairs::LooseWords;
+using ::pairs::Sums;
+using ::pairs::Words;
 
 /** Of a tile: results, and elements along k at a time; of a product in registers: rows, and vectors of columns. */
 constexpr u32 LANES = 16, HEIGHT = 96, WIDTH = 192, DEPTH = 256, ROWS = 8, VECTORS = 3, COLUMNS = VECTORS * LANES;
-
-/** Whether this CPU has the instruction; it is asked once, since a virtual one takes microseconds to answer. */
-X_DEVICE bool supported() {
-  static u32 known = 0;
-  if (known == 0) {
-    u32 a = 7, b, c = 0, d;
-    __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-    const u32 leaves = a;
-    a = 7, c = 1;
-    __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-    known = leaves >= 1 && (a >> 5 & 1) ? 1 : 2;
-  }
-  return known == 1;
-}
 
 /** Rows of sixteen words become columns of sixteen. */
 X_DEVICE void transpose16(Words (&v)[16]) {
@@ -80,22 +63,21 @@ X_DEVICE void pack(u32* packed, const bf16* lines, u64 apart, u64 step, u64 coun
 }
 
 /** sums[ROWS][COLUMNS], rows WIDTH apart, += strip . panel over so many pairs. */
-inline __attribute__((noinline, target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16"))) void multiply(const u32* strip, const u32* panel,
-                                                                                                u64 count, float* sums) {
+X_PAIRS_TARGET inline __attribute__((noinline)) void multiply(const u32* strip, const u32* panel, u64 count, float* sums) {
   Sums acc[ROWS][VECTORS];
 #pragma unroll
   for (u32 r = 0; r < ROWS; ++r)
 #pragma unroll
     for (u32 c = 0; c < VECTORS; ++c) acc[r][c] = *(const Sums*)(sums + r * WIDTH + c * LANES);
   for (u64 k = 0; k < count; ++k, strip += ROWS, panel += COLUMNS) {
-    Bf16s right[VECTORS];
+    Words right[VECTORS];
 #pragma unroll
-    for (u32 c = 0; c < VECTORS; ++c) right[c] = (Bf16s) * (const Words*)(panel + c * LANES);
+    for (u32 c = 0; c < VECTORS; ++c) right[c] = *(const Words*)(panel + c * LANES);
 #pragma unroll
     for (u32 r = 0; r < ROWS; ++r) {
-      const Bf16s left = (Bf16s)(Words{} + strip[r]);
+      const Words left = Words{} + strip[r];
 #pragma unroll
-      for (u32 c = 0; c < VECTORS; ++c) acc[r][c] = __builtin_ia32_dpbf16ps_512(acc[r][c], left, right[c]);
+      for (u32 c = 0; c < VECTORS; ++c) acc[r][c] = ::pairs::add(acc[r][c], left, right[c]);
     }
   }
 #pragma unroll

@@ -163,7 +163,7 @@ template <class L, class R, class O>
 X_DEVICE void multiply(u64 batches, u64 m, u64 n, u64 k, const Operand<L>& lhs, const Operand<R>& rhs, O* out) {
 #ifdef __AVX512F__
   if constexpr (sameType<L, bf16> && sameType<R, bf16> && sameType<O, bf16>) {
-    if (pairs::supported()) return pairs::multiplyAll(batches, m, n, k, lhs, rhs, out);
+    if (::pairs::supported()) return pairs::multiplyAll(batches, m, n, k, lhs, rhs, out);
   }
 #endif
   typedef sum_t<L> A;

@@ -22,6 +22,38 @@ struct Add {
   }
 };
 
+#if X_HOST
+/**
+ * ROWS rows at once, since in one an addition waits for that before. An element stays in a register while the ids are its own: adding to
+ * memory would wait longer.
+ */
+template <u32 ROWS, class Op, class T, class I>
+X_DEVICE void scatterRows(const Taken<I>& taken, const I* ids, u64 ids_step, const T* inp, T* out, u64 src_dim, u64 dst_dim) {
+  u64 held[ROWS];
+  T value[ROWS] = {};
+#pragma unroll
+  for (u32 r = 0; r < ROWS; ++r) held[r] = NOWHERE;
+  for (u64 j = 0; j < src_dim; ++j) {
+#pragma unroll
+    for (u32 r = 0; r < ROWS; ++r) {
+      const I own = ids[r * ids_step + j];
+      if (!taken(own)) continue;
+      T* row = out + r * dst_dim;
+      const u64 id = (u64)own;
+      if (id != held[r]) {
+        if (held[r] != NOWHERE) row[held[r]] = value[r];
+        held[r] = id;
+        value[r] = row[id];
+      }
+      value[r] = Op::apply(value[r], inp[r * src_dim + j]);
+    }
+  }
+#pragma unroll
+  for (u32 r = 0; r < ROWS; ++r)
+    if (held[r] != NOWHERE) out[r * dst_dim + held[r]] = value[r];
+}
+#endif
+
 /** out[pre, ids[..], post] = Op(itself, inp[pre, j, post]) for j in order. ids has inp's shape, or (flat) only j. */
 template <class Op, bool flat, class T, class I>
 X_DEVICE void scatter(const I* ids, const T* inp, T* out, u64 left, u64 src_dim, u64 dst_dim, u64 right) {
@@ -32,24 +64,11 @@ X_DEVICE void scatter(const I* ids, const T* inp, T* out, u64 left, u64 src_dim,
     const Place at = placeOf(i, right);
     const u64 count = right - at.column < end - i ? right - at.column : end - i;
     if (right == 1) {
-      const T* from = inp + at.row * src_dim;
-      T* row = out + at.row * dst_dim;
-      const I* own = flat ? ids : ids + at.row * src_dim;
-      // An element stays in a register while the ids are its own: adding to memory would wait for the addition before.
-      u64 held = NOWHERE;
-      T value = {};
-      for (u64 j = 0; j < src_dim; ++j) {
-        if (!taken(own[j])) continue;
-        const u64 id = (u64)own[j];
-        if (id != held) {
-          if (held != NOWHERE) row[held] = value;
-          held = id;
-          value = row[id];
-        }
-        value = Op::apply(value, from[j]);
-      }
-      if (held != NOWHERE) row[held] = value;
-      ++i;
+      const u64 step = flat ? 0 : src_dim;
+      const u64 some = end - i < 4 ? 1 : 4;
+      (some == 4 ? scatterRows<4, Op, T, I> : scatterRows<1, Op, T, I>)(taken, ids + i * step, step, inp + i * src_dim,
+                                                                        out + i * dst_dim, src_dim, dst_dim);
+      i += some;
       continue;
     }
     for (u64 j = 0; j < src_dim; ++j) {

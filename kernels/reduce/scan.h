@@ -36,7 +36,22 @@ X_DEVICE A sumOf(const T* p, u64 count) {
 }
 
 typedef double Eight __attribute__((vector_size(CHAINS * 8)));
+typedef u64 EightBits __attribute__((vector_size(CHAINS * 8)));
 typedef float Floats __attribute__((vector_size(CHAINS * 4)));
+
+/**
+ * Sums as f32, for types that are narrower rounded to odd: what is cut off stays in the last bit, so that the rounding to T is the
+ * only one. Sums below the normal numbers of f32 are whole steps of T and have nothing to cut off.
+ */
+template <class T>
+X_DEVICE Floats roundedSums(Eight sums) {
+  if constexpr (sizeof(T) < 4) {
+    constexpr u64 CUT = (1u << 29) - 1;
+    const EightBits bits = (EightBits)sums, rest = (EightBits)((bits & CUT) != 0) & (CUT + 1);
+    sums = (Eight)((bits & ~CUT) | rest);
+  }
+  return __builtin_convertvector(sums, Floats);
+}
 
 /** Steps of all chains, of floats whose sums are f64, eight at a time; gives how many were made. */
 template <class T>
@@ -54,7 +69,7 @@ X_DEVICE u64 takeChains(const T* p, T* out, u64 each, double (&sums)[CHAINS]) {
 #pragma unroll
     for (u32 i = 0; i < CHAINS; ++i) {
       all += __builtin_convertvector(v[i], Eight);
-      v[i] = __builtin_convertvector(all, Floats);
+      v[i] = roundedSums<T>(all);
     }
     turnEight(v);
 #pragma unroll
@@ -77,7 +92,7 @@ X_DEVICE void cumsumRows(u64 rows, u64 size, const T* src, T* dst) {
     A sums[CHAINS] = {};
     for (u32 c = 1; c < CHAINS; ++c) sums[c] = addWrap(sums[c - 1], sumOf<A>(p + (c - 1) * each, each));
     u64 j = 0;
-    if constexpr (sameType<T, float>) j = takeChains(p, out, each, sums);
+    if constexpr (isFloatType<T> && !sameType<T, double>) j = takeChains(p, out, each, sums);
     for (; j < each; ++j) {
 #pragma unroll
       for (u32 c = 0; c < CHAINS; ++c) {

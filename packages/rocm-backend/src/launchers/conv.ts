@@ -326,6 +326,7 @@ export interface ConvPlanesArguments {
   acrossSize: number;
   acrossStep: number;
   acrossBefore: number;
+  channels: number;
   info: Address;
   src: Address;
   dst: Address;
@@ -341,6 +342,7 @@ export function launchConvPlanes(device: Launcher, kernel: string, shape: Launch
     a.acrossSize,
     a.acrossStep,
     a.acrossBefore,
+    a.channels,
     a.info,
     a.src,
     a.dst,

@@ -87,7 +87,7 @@ function throughPlanes<Plan extends PlanesPlan>(
       for (let first = 0; first < b; first += most) {
         const count = Math.min(most, b - first);
         const part = count === b ? x : { storage: x.storage, layout: x.layout.narrow(0, first, count) };
-        planesOf(device, part, plan, ptr);
+        planesOf(device, part, plan, 'places' in plan ? 0 : cIn / sizes.groups, ptr);
         const dst = out + first * each * sizeInBytes(dtype);
         multiply(device, dtype, { ...sizes, b: count }, plan, { planes: ptr, weights: kernel.ptr, dst });
       }
@@ -120,10 +120,12 @@ function planOf({ transposed, down, across }: ConvSizes): TapsPlan | WindowsPlan
   return plans.add(kind, axes, byWindows < byTaps ? windowsPlan(down, across) : taps);
 }
 
+/** `channels` are those of a group, of which a form of pairs takes two; 0: it takes neighbours of a line. */
 function planesOf(
   device: KernelDevice,
   x: Operand,
   { down, across }: Pick<PlanesPlan, 'down' | 'across'>,
+  channels: number,
   dst: number,
 ): void {
   const { ptr: src, layout } = device.view(x);
@@ -138,6 +140,7 @@ function planesOf(
     acrossSize: across.size,
     acrossStep: across.step,
     acrossBefore: across.before,
+    channels,
     info,
     src,
     dst,
@@ -149,7 +152,7 @@ function lines(device: KernelDevice, kernel: Operand): KernelStorage {
   const { shape, elemCount } = kernel.layout;
   const axis = (size: number) => ({ parts: 1, size, step: 1, before: 0 });
   return filled(device, sumType(kernel.storage.dtype), elemCount + SLACK, (dst) =>
-    planesOf(device, kernel, { down: axis(shape[2]), across: axis(shape[3]) }, dst),
+    planesOf(device, kernel, { down: axis(shape[2]), across: axis(shape[3]) }, 0, dst),
   );
 }
 

@@ -1,5 +1,5 @@
 /**
- * How a convolution lies on planes (kernels/conv/host.h): a plane is a channel of the image with zeros around it, cut into
+ * How a convolution lies on planes (kernels/conv/planes.h): a plane is a channel of the image with zeros around it, cut into
  * parts of every `step`-th row and column, and whatever moves on along it reads neighbours. What stays in a tile then has an
  * offset in the plane: a tap of the kernel, or in `windows` an output.
  */
