@@ -16,10 +16,14 @@ export class CandleError extends Error {
   override name = 'CandleError';
   /** Stable and upper case, e.g. `SHAPE_MISMATCH`. */
   readonly code: string;
+  /** The option of the call that is wrong, where one is, e.g. `topP`. */
+  declare readonly option?: string;
 
-  constructor(code: string, message: string, options?: { cause?: unknown }) {
-    super(message, options);
+  constructor(code: string, message: string, options: { cause?: unknown; option?: string } = {}) {
+    const { option, ...rest } = options;
+    super(message, rest);
     this.code = code;
+    if (option !== undefined) this.option = option;
   }
 }
 

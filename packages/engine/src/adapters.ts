@@ -162,6 +162,7 @@ export class Adapters {
     throw new TransformersError(
       'INVALID_OPTION',
       `${op}: there is no adapter ${JSON.stringify(name)}.${didYouMean(name, names)} ${rest}.`,
+      { option: 'adapter' },
     );
   }
 }

@@ -202,6 +202,7 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
       throw new TransformersError(
         'INVALID_OPTION',
         `maxTokens is ${options.maxTokens}; give a whole number of 1 or more.`,
+        { option: 'maxTokens' },
       );
     }
     const { tokenizer } = host;
@@ -215,6 +216,7 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
       throw new TransformersError(
         'INVALID_OPTION',
         'generate: speculative asks the constraint what may follow drafts, and it has no fork(); add that, or leave speculative out.',
+        { option: 'speculative' },
       );
     }
     const outside = Object.keys(this.processor.logitBias).find((id) => Number(id) >= vocabSize);
@@ -222,6 +224,7 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
       throw new TransformersError(
         'INVALID_OPTION',
         `logitBias has token ${outside}, which is not in the vocabulary of ${vocabSize}; use ids of this model's tokenizer.`,
+        { option: 'logitBias' },
       );
     }
     this.promptIds = typeof prompt === 'string' ? tokenizer.encode(prompt, options) : Array.from(prompt);

@@ -12,17 +12,18 @@ export const signal: OptionRule = [(value) => value instanceof AbortSignal, "an 
 
 /** @throws TransformersError INVALID_OPTION naming the first option that is unknown or of another type */
 export function checkOptions(op: string, options: unknown, rules: Readonly<Record<string, OptionRule>>): void {
-  const fail = (what: string) => new TransformersError('INVALID_OPTION', `${op}: ${what}.`);
+  const fail = (what: string, option?: string) =>
+    new TransformersError('INVALID_OPTION', `${op}: ${what}.`, { option });
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
     throw fail(`the options are ${String(options)}; give an object, such as { ${Object.keys(rules)[0]}: ... }`);
   }
   for (const [name, value] of Object.entries(options)) {
     if (!Object.hasOwn(rules, name)) {
       const known = Object.keys(rules);
-      throw fail(`there is no option "${name}".${didYouMean(name, known)} Options: ${known.join(', ')}`);
+      throw fail(`there is no option "${name}".${didYouMean(name, known)} Options: ${known.join(', ')}`, name);
     }
     const [test, wanted] = rules[name];
-    if (value !== undefined && !test(value)) throw fail(`${name} is ${shown(value)}; give ${wanted}`);
+    if (value !== undefined && !test(value)) throw fail(`${name} is ${shown(value)}; give ${wanted}`, name);
   }
 }
 

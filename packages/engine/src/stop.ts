@@ -13,6 +13,7 @@ export class StopStrings {
         throw new TransformersError(
           'INVALID_OPTION',
           `stop holds ${JSON.stringify(text)}; give strings of at least one character.`,
+          { option: 'stop' },
         );
       }
     }

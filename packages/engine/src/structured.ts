@@ -84,8 +84,9 @@ export function structureOf(
   const names = (['schema', 'regex', 'grammar', 'choices', 'constraint'] as const).filter(
     (name) => options[name] !== undefined,
   );
-  if (names.length > 1) throw invalid(`${names.join(' and ')} are given together; give one of them`);
-  if (options.schemaOptions && options.schema === undefined) throw invalid('schemaOptions is given without schema');
+  if (names.length > 1) throw invalid(`${names.join(' and ')} are given together; give one of them`, names[0]);
+  if (options.schemaOptions && options.schema === undefined)
+    throw invalid('schemaOptions is given without schema', 'schemaOptions');
   if (options.constraint || names.length === 0) return options.constraint;
   const matcher: Matcher = grammarOf(options).matcher(vocabularyOf(tokenizer, vocabSize, endIds));
   return matcher;
@@ -147,6 +148,7 @@ function jsonOf(schema: StandardSchema): unknown {
   if (typeof toJSONSchema === 'function') return toJSONSchema.call(schema, { io: 'input' });
   throw invalid(
     `the ${vendor} schema does not tell its JSON Schema; give that instead, such as z.toJSONSchema(schema)`,
+    'schema',
   );
 }
 
@@ -182,6 +184,6 @@ export function vocabularyOf(
   return vocabulary;
 }
 
-function invalid(what: string): TransformersError {
-  return new TransformersError('INVALID_OPTION', `generate: ${what}.`);
+function invalid(what: string, option: string): TransformersError {
+  return new TransformersError('INVALID_OPTION', `generate: ${what}.`, { option });
 }

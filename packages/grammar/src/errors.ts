@@ -15,7 +15,7 @@ export class GrammarError extends CandleError {
   override name = 'GrammarError';
   declare readonly code: GrammarErrorCode;
 
-  constructor(code: GrammarErrorCode, message: string, options?: { cause?: unknown }) {
+  constructor(code: GrammarErrorCode, message: string, options?: { cause?: unknown; option?: string }) {
     super(code, message, options);
   }
 }

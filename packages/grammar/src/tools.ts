@@ -47,7 +47,8 @@ export function compileToolCalls(
   tools: readonly { name: string; parameters: unknown }[],
   { before, behind, notation = { kind: 'json' }, marks = [], several }: ToolSyntax,
 ): Grammar {
-  if (tools.length === 0) throw new GrammarError('BAD_SCHEMA', 'There are no tools to call; give one at least.');
+  if (tools.length === 0)
+    throw new GrammarError('BAD_SCHEMA', 'There are no tools to call; give one at least.', { option: 'tools' });
   const make = new Expressions();
   const rules: Rule[] = [];
   const space = make.repeat(make.literal(' '), 0, 1);
@@ -64,7 +65,7 @@ export function compileToolCalls(
       return sequence(terminal(make.sequence(make.either(...starts), space)), given, terminal(end));
     } catch (error) {
       if (!(error instanceof GrammarError)) throw error;
-      throw new GrammarError(error.code, `The tool "${name}": ${error.message}`, { cause: error });
+      throw new GrammarError(error.code, `The tool "${name}": ${error.message}`, { cause: error, option: 'tools' });
     }
   });
   const one = either(...calls);

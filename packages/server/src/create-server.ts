@@ -114,7 +114,7 @@ export function createServer(options: ServerOptions): Server {
     };
 
   const fail = (error: unknown, job: Job): Response => {
-    const told = toApiError(job.signal.aborted ? job.signal.reason : error);
+    const told = toApiError(job.signal.aborted ? job.signal.reason : error, job.route);
     if (told.status === 500) job.error = error;
     return told.response();
   };

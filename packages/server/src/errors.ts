@@ -1,5 +1,6 @@
 /** What goes wrong here, told apart by `code`. */
 import { CandleError } from '@x/core';
+import { inWordsOf, paramOf } from './request/params';
 
 export type ServerErrorCode = 'INVALID_OPTION' | 'PORT_IN_USE' | 'CANNOT_LISTEN' | 'CLOSED';
 
@@ -88,37 +89,55 @@ export function badField(param: string, what: string): ApiError {
   return new ApiError(400, `${param} ${what}.`, { code: 'invalid_value', param });
 }
 
-/** Codes of errors that the request is to blame for, with what OpenAI calls them. Their messages name no file. */
-const OF_THE_REQUEST: Readonly<Record<string, string>> = {
-  INVALID_OPTION: 'invalid_value',
-  EMPTY_INPUT: 'invalid_value',
-  BAD_TOKEN: 'invalid_value',
-  CONTEXT_EXCEEDED: 'context_length_exceeded',
-  BAD_MESSAGES: 'invalid_value',
-  CHAT_REFUSED: 'invalid_value',
-  NO_CHAT_TEMPLATE: 'no_chat_template',
-  BAD_SCHEMA: 'invalid_schema',
-  UNSUPPORTED_KEYWORD: 'invalid_schema',
-  UNSATISFIABLE: 'invalid_schema',
-  BAD_GRAMMAR: 'invalid_schema',
-  BAD_PATTERN: 'invalid_schema',
-  TOO_LARGE: 'invalid_schema',
+interface Blame {
+  /** What OpenAI calls it. */
+  code: string;
+  /** The option that is wrong where the error names none; `prompt` is what the model reads. */
+  option?: string;
+  /** Where the engine's own message is for who runs the server. */
+  message?: string;
+}
+
+/** Codes of errors that the request is to blame for. Their messages name no file. */
+const OF_THE_REQUEST: Readonly<Record<string, Blame>> = {
+  INVALID_OPTION: { code: 'invalid_value' },
+  EMPTY_INPUT: { code: 'invalid_value', option: 'prompt' },
+  BAD_TOKEN: { code: 'invalid_value', option: 'prompt' },
+  CONTEXT_EXCEEDED: { code: 'context_length_exceeded', option: 'prompt' },
+  CACHE_FULL: {
+    code: 'context_length_exceeded',
+    option: 'prompt',
+    message: 'The prompt and its answer need more of the key-value cache than the server has; shorten them.',
+  },
+  BAD_MESSAGES: { code: 'invalid_value', option: 'prompt' },
+  CHAT_REFUSED: { code: 'invalid_value', option: 'prompt' },
+  NO_CHAT_TEMPLATE: {
+    code: 'no_chat_template',
+    option: 'model',
+    message:
+      'The model has no chat template, so it takes no chats; send a prompt to /v1/completions, or name another model.',
+  },
+  BAD_SCHEMA: { code: 'invalid_schema', option: 'schema' },
+  UNSUPPORTED_KEYWORD: { code: 'invalid_schema', option: 'schema' },
+  UNSATISFIABLE: { code: 'invalid_schema', option: 'schema' },
+  BAD_GRAMMAR: { code: 'invalid_schema', option: 'schema' },
+  BAD_PATTERN: { code: 'invalid_schema', option: 'schema' },
+  TOO_LARGE: { code: 'invalid_schema', option: 'schema' },
 };
 
-/** Any error as one for a client: what is not the request's fault says nothing of its cause. */
-export function toApiError(error: unknown): ApiError {
+/**
+ * Any error as one for a client: what is the request's fault names its field, and what is not says nothing of its cause.
+ * @param route of the request, whose names for the engine's options it has
+ */
+export function toApiError(error: unknown, route: string): ApiError {
   if (error instanceof ApiError) return error;
   if (error instanceof CandleError) {
-    const code = OF_THE_REQUEST[error.code];
-    if (code) return new ApiError(400, error.message, { code });
-    if (error.code === 'CACHE_FULL')
-      return new ApiError(
-        400,
-        'The prompt and its answer need more of the key-value cache than the server has; shorten them.',
-        {
-          code: 'context_length_exceeded',
-        },
-      );
+    const blame = OF_THE_REQUEST[error.code];
+    if (blame) {
+      const option = error.option ?? blame.option;
+      const { code, message = inWordsOf(route, error) } = blame;
+      return new ApiError(400, message, { code, ...(option !== undefined && { param: paramOf(option, route) }) });
+    }
     if (error.code === 'OUT_OF_MEMORY')
       return new ApiError(503, 'The server is out of memory for now; try again later.', { retryAfter: 5 });
   }

@@ -177,7 +177,7 @@ export class Service {
 
   /** Keeps a failure of the server's own for the log. */
   private failed(job: Job, error: unknown): void {
-    if (toApiError(error).status === 500) job.error = error;
+    if (toApiError(error, job.route).status === 500) job.error = error;
   }
 
   private log(entry: LogEntry): void {

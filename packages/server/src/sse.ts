@@ -114,7 +114,7 @@ export function sse(
     try {
       await body(writer);
     } catch (error) {
-      const told = toApiError(job.signal.aborted ? job.signal.reason : error);
+      const told = toApiError(job.signal.aborted ? job.signal.reason : error, job.route);
       onError(job.signal.aborted ? job.signal.reason : error);
       job.abort(told);
       const { data, event } = failure(told);

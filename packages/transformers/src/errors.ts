@@ -29,7 +29,7 @@ export class TransformersError extends CandleError {
   override name = 'TransformersError';
   declare readonly code: TransformersErrorCode;
 
-  constructor(code: TransformersErrorCode, message: string, options?: { cause?: unknown }) {
+  constructor(code: TransformersErrorCode, message: string, options?: { cause?: unknown; option?: string }) {
     super(code, message, options);
   }
 }

@@ -174,6 +174,7 @@ function callConstraint(
     throw new TransformersError(
       'INVALID_OPTION',
       `chat: toolChoice demands a call and ${given[0]} another text; give one.`,
+      { option: 'toolChoice' },
     );
   if (given.length > 0) return options.constraint;
   const tokens = new Map([...marks].filter(([, mark]) => BRACKETED.test(mark)));
@@ -189,7 +190,8 @@ function callConstraint(
 /** The call that the prompt begins for the model, if it must make one. */
 function forced(choice: ToolChoice, tools: ChatOptions['tools'] = []): { name?: string } | undefined {
   if (choice === 'auto' || choice === 'none') return undefined;
-  const fail = (what: string) => new TransformersError('INVALID_OPTION', `chat: toolChoice ${what}.`);
+  const fail = (what: string) =>
+    new TransformersError('INVALID_OPTION', `chat: toolChoice ${what}.`, { option: 'toolChoice' });
   if (tools.length === 0) throw fail('demands a call, but there are no tools; give tools');
   if (choice === 'required') return {};
   const names = tools.map(({ name }) => name);

@@ -72,6 +72,7 @@ export class Inputs {
       throw new TransformersError(
         'INVALID_OPTION',
         `${op}: this model takes no instruction; leave it out, or use a reranker that is told what to look for (Qwen3-Reranker).`,
+        { option: 'instruction' },
       );
     if (typeof query !== 'string') throw notTexts(op, 'query', query);
     if (!Array.isArray(documents)) throw notTexts(op, 'documents', documents);
@@ -94,7 +95,8 @@ export class Inputs {
     const list = known.length === 0 ? 'has no prompts' : `has the prompts ${known.join(', ')}`;
     throw new TransformersError(
       'INVALID_OPTION',
-      `embed: there is no prompt ${JSON.stringify(name)}.${didYouMean(name, known)} The model ${list}; give the text itself as "prompt".`,
+      `embed: there is no prompt ${JSON.stringify(name)}.${didYouMean(name, known)} The model ${list}; name one that it has, or begin the texts with yours.`,
+      { option: 'promptName' },
     );
   }
 
@@ -103,6 +105,7 @@ export class Inputs {
     throw new TransformersError(
       'INVALID_OPTION',
       `${op}: maxTokens is ${maxTokens}; the model was loaded for ${this.maxTokens}.`,
+      { option: 'maxTokens' },
     );
   }
 
@@ -122,6 +125,7 @@ export class Inputs {
       throw new TransformersError(
         'BAD_TOKEN',
         `${op}: texts[${i}][${at}] is ${String(id)}; give ids from 0 to ${this.tokenizer.vocabSize - 1}.`,
+        { option: 'texts' },
       );
     }
     const kept = Array.from(ids).slice(0, most);

@@ -149,6 +149,7 @@ export class EmbeddingModel {
       throw new TransformersError(
         'INVALID_OPTION',
         `embed: dimensions is ${dimensions}; the model's vectors have ${this.dimensions}.`,
+        { option: 'dimensions' },
       );
     }
     const before = this.#inputs.prompt(prompt, promptName);

@@ -34,8 +34,8 @@ export interface SamplingOptions {
 
 export type SamplingSettings = Required<SamplingOptions>;
 
-function invalid(name: string, value: unknown, allowed: string): TransformersError {
-  return new TransformersError('INVALID_OPTION', `${name} is ${String(value)}; give ${allowed}.`);
+function invalid(option: string, value: unknown, allowed: string, of = ''): TransformersError {
+  return new TransformersError('INVALID_OPTION', `${option}${of} is ${String(value)}; give ${allowed}.`, { option });
 }
 
 /** @throws TransformersError INVALID_OPTION naming the first option that means nothing */
@@ -62,7 +62,8 @@ export function samplingSettings(options: SamplingOptions): SamplingSettings {
   for (const [id, bias] of Object.entries(logitBias)) {
     if (!/^\d+$/.test(id)) throw invalid('logitBias', `for "${id}"`, 'ids of tokens, whole numbers from 0 on');
     const isBias = typeof bias === 'number' && (Number.isFinite(bias) || bias === Number.NEGATIVE_INFINITY);
-    if (!isBias) throw invalid(`logitBias of token ${id}`, bias, 'a finite number, or -Infinity to exclude the token');
+    if (!isBias)
+      throw invalid('logitBias', bias, 'a finite number, or -Infinity to exclude the token', ` of token ${id}`);
   }
   return settings;
 }

@@ -285,6 +285,7 @@ function noCalls(what: string): TransformersError {
   return new TransformersError(
     'CHAT_REFUSED',
     `The model's chat template knows no tools: ${what}. Leave tools out, or take a model that was made for them.`,
+    { option: 'tools' },
   );
 }
 
@@ -353,6 +354,7 @@ function markEnd(list: Record<string, unknown>[]): string {
     throw new TransformersError(
       'BAD_MESSAGES',
       'chat: an answer is to be continued, but the last message is no text of an assistant; give one, or leave continueLast out.',
+      { option: 'continueLast' },
     );
   }
   const end = unusedCharacter([JSON.stringify(list)], true);
@@ -373,6 +375,7 @@ function checkedVariables(variables: Readonly<Record<string, unknown>>): Readonl
     throw new TransformersError(
       'INVALID_OPTION',
       `chat: there is no template variable "${name}" that may be set. Variables: ${known.join(', ')}.`,
+      { option: 'template' },
     );
   }
   return variables;
