@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// Packs every package as it is released (tools/release/stage.ts), installs each tarball alone (with its own dependencies)
-// into an empty project and loads it as ESM and as CommonJS. Catches missing files, undeclared dependencies and top-level
+// Packs every package as it is released (tools/release/stage.ts), installs each alone (with its own dependencies) from a
+// registry on this machine into an empty project and loads it as ESM and as CommonJS. Catches missing files, undeclared dependencies and top-level
 // await. What the package exports beside its main entry is loaded too, and the core is bundled for a browser. The umbrella,
 // installed by npm and by pnpm, generates text with no compiler around, and what is missing is named.
 // In one more project: their sizes and manifests (quality), TypeScript, threads, several copies (uses), bundles, other runtimes
@@ -20,33 +20,33 @@ import { checkUses } from './pack/uses.mjs';
 
 const chosen = process.argv.slice(2);
 try {
-  const tarballs = pack();
+  const tarballs = await pack();
   const wanted = (name) => chosen.length === 0 || chosen.includes(name);
-  for (const name of Object.keys(tarballs)) if (!isCompiledCode(name) && wanted(name)) check(name, tarballs);
+  for (const name of Object.keys(tarballs)) if (!isCompiledCode(name) && wanted(name)) check(name);
   if (wanted('quality')) await checkQuality(tarballs);
   const shared = ['uses', 'bundles', 'runtimes', 'samples', 'compiled'].filter(wanted);
-  if (shared.length > 0) await checkTogether(tarballs, shared);
-  if (wanted('pnpm')) checkPnpm(tarballs);
+  if (shared.length > 0) await checkTogether(shared);
+  if (wanted('pnpm')) checkPnpm();
 } finally {
   rmSync(work, { recursive: true, force: true });
 }
 process.exit(failed() === 0 ? 0 : 1);
 
 // What one installation serves; the last check takes packages away.
-async function checkTogether(tarballs, checks) {
+async function checkTogether(checks) {
   const project = join(work, 'projects', 'together');
-  install(project, ['@x/candle', GPU_KERNELS], tarballs);
+  install(project, ['@x/candle', GPU_KERNELS]);
   cpSync(join(root, 'models/tiny-tales/tiny-tales-q8_0.gguf'), join(project, 'model.gguf'));
   if (checks.includes('uses')) checkUses(project);
   if (checks.includes('bundles')) await checkBundles(project);
-  if (checks.includes('runtimes')) checkRuntimes(project, tarballs);
+  if (checks.includes('runtimes')) checkRuntimes(project);
   if (checks.includes('samples')) await checkSamples(project);
   if (checks.includes('compiled')) checkCompiledCode(project);
 }
 
-function check(name, tarballs) {
+function check(name) {
   const project = join(work, 'projects', name.replace('/', '-'));
-  install(project, [name], tarballs);
+  install(project, [name]);
   const { exports } = JSON.parse(readFileSync(join(project, 'node_modules', name, 'package.json'), 'utf8'));
   for (const [entry, conditions] of Object.entries(exports)) {
     if (typeof conditions === 'string') continue;
@@ -116,9 +116,9 @@ function refusedWithout(project, label, program, pattern) {
 }
 
 // pnpm shows a package only what it declares.
-function checkPnpm(tarballs) {
+function checkPnpm() {
   const project = join(work, 'projects', 'pnpm');
-  install(project, ['@x/candle', '@x/kernels', GPU_KERNELS], tarballs, { pnpm: true });
+  install(project, ['@x/candle', '@x/kernels', GPU_KERNELS], { pnpm: true });
   report('pnpm: kernels of an installed package', inspectKernels(project));
   checkProgram(project, 'pnpm: ');
 }

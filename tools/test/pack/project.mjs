@@ -1,6 +1,7 @@
 // What the checks of packed packages share: the tarballs, projects that install them, and the lines of the report.
-import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { root } from '../../setup/steps.mjs';
@@ -10,18 +11,27 @@ export const GPU_KERNELS = '@x/kernels-gfx11';
 export const work = mkdtempSync(join(tmpdir(), 'candle-packages-'));
 const pnpm = join(root, '.cache/tools/node_modules/pnpm/bin/pnpm.cjs');
 let failures = 0;
+let registry;
 
 export function failed() {
   return failures;
 }
 
-/** The tarballs by name, with the compiled code of this machine's platform, and of one GPU that CI builds for. */
-export function pack() {
+/**
+ * The tarballs by name, with the compiled code of this machine's platform, and of one GPU that CI builds for; from here on a
+ * registry has them.
+ */
+export async function pack() {
   const host = `@x/hip-linux-${process.arch}-gnu,@x/kernels-host-${process.arch},${GPU_KERNELS}`;
   const stage = join(root, 'node_modules/.bin/tsx');
   const out = join(work, 'tarballs');
   must(stage, ['tools/release/stage.ts', '--out', out, '--quality', '5', '--only', host, '--allow-missing'], root);
   const { packages } = JSON.parse(readFileSync(join(out, 'release.json'), 'utf8'));
+  // A process of its own, for this one waits for others. It ends with this one.
+  const stdio = ['pipe', 'pipe', 'inherit'];
+  const server = spawn(process.execPath, [join(root, 'tools/test/pack/registry.mjs'), out], { stdio });
+  registry = `${(await once(server.stdout, 'data'))[0]}`.trim();
+  for (const handle of [server, server.stdin, server.stdout]) handle.unref();
   return Object.fromEntries(packages.map(({ name, tarball }) => [name, join(out, tarball)]));
 }
 
@@ -30,29 +40,30 @@ export function isCompiledCode(name) {
 }
 
 /**
- * A project that depends on `names`: our own packages resolve to their tarballs, everything else to the registry.
+ * A project that depends on `names`, whose packages come from {@link pack} and all others from the machine's registry.
  * @param settings `pnpm`: installed by it instead of npm
  */
-export function install(project, names, tarballs, settings = {}) {
+export function install(project, names, { pnpm: byPnpm = false } = {}) {
+  newProject(project);
+  if (byPnpm) must(process.execPath, [pnpm, 'add', '--silent', ...names], project);
+  else must('npm', ['install', '--no-audit', '--no-fund', '--silent', ...names], project);
+}
+
+/** An empty project that asks our registry for our packages, whichever program installs them. */
+export function newProject(project) {
   mkdirSync(project, { recursive: true });
-  const dependencies = Object.fromEntries(names.map((name) => [name, `file:${tarballs[name]}`]));
-  // npm refuses to override what is asked for directly; pnpm wants every name.
-  const others = Object.entries(tarballs).filter(([name]) => settings.pnpm || !names.includes(name));
-  const overrides = Object.fromEntries(others.map(([name, tarball]) => [name, `file:${tarball}`]));
-  // Those of other platforms are not packed here, and npm leaves them out when it does not find them; pnpm is told to.
-  if (settings.pnpm)
-    for (const name of readdirSync(join(root, 'prebuilt')).map((folder) => `@x/${folder}`))
-      if (!(name in tarballs)) overrides[name] = '-';
-  const manifest = {
-    name: 'consumer',
-    private: true,
-    dependencies,
-    ...(settings.pnpm ? { pnpm: { overrides } } : { overrides }),
+  const files = {
+    'package.json': JSON.stringify({ name: 'consumer', private: true }),
+    '.npmrc': `@x:registry=${registry}\n`,
+    '.yarnrc.yml': [
+      'nodeLinker: node-modules',
+      'enableTelemetry: false',
+      'unsafeHttpWhitelist: ["127.0.0.1"]',
+      `npmScopes: { x: { npmRegistryServer: "${registry}" } }`,
+      '',
+    ].join('\n'),
   };
-  writeFileSync(join(project, 'package.json'), JSON.stringify(manifest));
-  if (settings.pnpm)
-    must(process.execPath, [pnpm, 'install', '--ignore-scripts', '--silent', '--no-frozen-lockfile'], project);
-  else must('npm', ['install', '--no-audit', '--no-fund', '--silent', '--ignore-scripts'], project);
+  for (const [file, text] of Object.entries(files)) writeFileSync(join(project, file), text);
 }
 
 /** Runs a module's text in a project. */

@@ -1,14 +1,15 @@
 // Other runtimes and package managers: each loads the packages and generates on the kernels.
-import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { root } from '../../setup/steps.mjs';
 import { APP, checkBunCompile } from './bundles.mjs';
-import { must, report, work } from './project.mjs';
+import { must, newProject, report, work } from './project.mjs';
 import { ran, TEXT } from './uses.mjs';
 
 const NODE = `npm:node-linux-${process.arch}`;
 /** As npm has them, by the names they are installed under. */
 const RUNTIMES = {
+  node18: `${NODE}@18.20.8`,
   node20: `${NODE}@20.20.2`,
   node22: `${NODE}@22.23.3`,
   node24: `${NODE}@24.21.0`,
@@ -19,7 +20,7 @@ const RUNTIMES = {
 };
 
 /** @param project with the packages and the model */
-export function checkRuntimes(project, tarballs) {
+export function checkRuntimes(project) {
   const tools = join(work, 'runtimes');
   mkdirSync(tools, { recursive: true });
   writeFileSync(join(tools, 'package.json'), JSON.stringify({ private: true, dependencies: RUNTIMES }));
@@ -42,46 +43,21 @@ export function checkRuntimes(project, tarballs) {
   };
   for (const [label, command] of Object.entries(commands)) runs(label, command);
   checkBunCompile(bun, project);
+  const command = join(project, 'node_modules/@x/candle/bin/candle.js');
+  const old = spawnSync(tool('node18/bin/node'), [command, '--version'], { cwd: project, encoding: 'utf8' });
+  const told = old.status === 1 && old.stderr === 'candle: Node 18.20.8 is too old: install Node 20.19 or newer.\n';
+  report('Node 18 is told to be too old', told || `${old.stdout}${old.stderr}`);
   const managers = {
-    'yarn 1': [
-      tool('yarn/bin/yarn.js'),
-      'install',
-      '--silent',
-      '--ignore-scripts',
-      '--ignore-optional',
-      '--no-lockfile',
-    ],
-    'yarn 4': [tool('@yarnpkg/cli-dist/bin/yarn.js'), 'install'],
+    'yarn 1': [tool('yarn/bin/yarn.js'), 'add', '--silent'],
+    'yarn 4': [tool('@yarnpkg/cli-dist/bin/yarn.js'), 'add'],
   };
   for (const [label, args] of Object.entries(managers)) {
     const folder = join(work, 'projects', label.replace(' ', ''));
-    mkdirSync(folder, { recursive: true });
-    const files = Object.fromEntries(Object.entries(tarballs).map(([name, tarball]) => [name, `file:${tarball}`]));
-    const resolutions = { ...files, ...standIns(folder, tarballs) };
-    writeFileSync(
-      join(folder, 'package.json'),
-      JSON.stringify({ name: 'consumer', private: true, dependencies: files, resolutions }),
-    );
+    newProject(folder);
     writeFileSync(join(folder, 'app.mjs'), APP);
-    writeFileSync(
-      join(folder, '.yarnrc.yml'),
-      'nodeLinker: node-modules\nenableScripts: false\nenableTelemetry: false\n',
-    );
+    // A project of its own, whatever is above it.
     writeFileSync(join(folder, 'yarn.lock'), '');
-    must(process.execPath, args, folder, { ...process.env, YARN_ENABLE_IMMUTABLE_INSTALLS: 'false' });
+    must(process.execPath, [...args, '@x/candle'], folder, { ...process.env, YARN_ENABLE_IMMUTABLE_INSTALLS: 'false' });
     runs(label, [process.execPath], folder);
   }
-}
-
-/** What stands in for the packages of other platforms, which are not packed here: managers want to find them somewhere. */
-function standIns(folder, tarballs) {
-  const names = readdirSync(join(root, 'prebuilt')).map((name) => `@x/${name}`);
-  const missing = names.filter((name) => !(name in tarballs));
-  const entries = missing.map((name) => {
-    const place = join(folder, 'stand-ins', name);
-    mkdirSync(place, { recursive: true });
-    writeFileSync(join(place, 'package.json'), JSON.stringify({ name, version: '0.0.0' }));
-    return [name, `file:${place}`];
-  });
-  return Object.fromEntries(entries);
 }

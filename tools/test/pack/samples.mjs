@@ -1,19 +1,22 @@
-// The projects of deploy/ on packed packages: what a function of Lambda answers, what Electron is to unpack, and a site of Next,
+// The projects of deploy/ on packed packages: what a function of Lambda answers, the archive of an application of Electron, and a site of Next,
 // built and started from what its build copied.
 import { spawn } from 'node:child_process';
-import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { root } from '../../setup/steps.mjs';
-import { must, node, report } from './project.mjs';
+import { must, node, report, work } from './project.mjs';
 
 const REQUEST = { model: 'model', prompt: 'Once upon a time', max_tokens: 8, temperature: 0 };
 const PORT = 34_871;
+/** What electron-builder packs with. */
+const ASAR = '@electron/asar@3.4.1';
 
 /** @param project with the packages and the model */
 export async function checkSamples(project) {
   checkLambda(project);
-  checkElectron(project);
+  await checkElectron(project);
   await checkNext(project);
 }
 
@@ -37,16 +40,53 @@ function checkLambda(project) {
   report('deploy/lambda answers', stdout.trim() === '200 true' || `${stdout}\n${stderr}`);
 }
 
-// What the system loads and what is read as plain files is outside of the archive: the patterns of electron-builder name folders.
-function checkElectron(project) {
-  const { asarUnpack } = JSON.parse(readFileSync(join(root, 'deploy/electron/package.json'), 'utf8')).build;
-  const unpacked = asarUnpack.map((pattern) => new RegExp(`^${pattern.replace('/**', '').replace('*', '[^/]*')}$`));
-  const scope = join(project, 'node_modules/@x');
-  const compiled = readdirSync(scope).filter((name) =>
-    ['hip.node', 'index.json'].some((file) => existsSync(join(scope, name, file))),
+// Electron itself is not on npm (it downloads), so this is what can be seen without it: the archive, packed as electron-builder
+// packs it (`asarUnpack` names paths in the project), and what lies beside it, which the system loads and which is read as plain
+// files: the addon, loaded by this Node, and the kernels.
+async function checkElectron(project) {
+  const tools = join(work, 'asar');
+  mkdirSync(tools);
+  must('npm', ['install', '--prefix', tools, '--no-audit', '--no-fund', '--silent', ASAR], work);
+  const asar = createRequire(join(tools, 'x.js'))('@electron/asar');
+  const app = join(work, 'electron');
+  const sample = join(root, 'deploy/electron');
+  cpSync(sample, app, { recursive: true });
+  cpSync(join(project, 'node_modules'), join(app, 'node_modules'), { recursive: true });
+  const { main, build } = JSON.parse(readFileSync(join(sample, 'package.json'), 'utf8'));
+  const unpackDir = `{${build.asarUnpack.map((pattern) => pattern.replace(/\/\*\*$/, '')).join(',')}}`;
+  const archive = join(work, 'resources', 'app.asar');
+  await asar.createPackageWithOptions(app, archive, { unpackDir });
+  const files = asar.listPackage(archive).map((file) => file.slice(1));
+  const isUnpacked = (file) => asar.statFile(archive, file).unpacked === true;
+  // What no archive can hold: code that the system loads, and the kernels with their index.
+  const beside = files.filter((file) =>
+    /\.node$|^node_modules\/@x\/kernels-[^/]+\/(index\.json|objects\/.+\/.+)$/.test(file),
   );
-  const missed = compiled.filter((name) => !unpacked.some((pattern) => pattern.test(`node_modules/@x/${name}`)));
-  report('deploy/electron unpacks addon and kernels', (compiled.length > 1 && missed.length === 0) || `not: ${missed}`);
+  const missed = beside.filter((file) => !isUnpacked(file));
+  report('deploy/electron unpacks addon and kernels', (beside.length > 20 && missed.length === 0) || `not: ${missed}`);
+  const inside = [main, 'node_modules/@x/core/dist/index.js', 'node_modules/@x/candle/dist/index.js'];
+  const out = inside.filter((file) => !files.includes(file) || isUnpacked(file));
+  report('deploy/electron keeps the rest in the archive', out.length === 0 || `not: ${out}`);
+  const unpacked = `${archive}.unpacked/node_modules/@x`;
+  report(
+    'deploy/electron: the unpacked addon loads',
+    node(
+      work,
+      `import { createRequire } from 'node:module';
+      import { createHash } from 'node:crypto';
+      import { readFileSync } from 'node:fs';
+      import { brotliDecompressSync } from 'node:zlib';
+      const addon = createRequire(import.meta.url)(${JSON.stringify(join(unpacked, `hip-linux-${process.arch}-gnu`))});
+      if (typeof addon.open !== 'function') throw new Error(Object.keys(addon).join());
+      const kernels = ${JSON.stringify(join(unpacked, `kernels-host-${process.arch}`))};
+      const { targets } = JSON.parse(readFileSync(kernels + '/index.json', 'utf8'));
+      for (const files of Object.values(targets))
+        for (const { path, sha256 } of Object.values(files)) {
+          const bytes = brotliDecompressSync(readFileSync(kernels + '/' + path));
+          if (createHash('sha256').update(bytes).digest('hex') !== sha256) throw new Error(path);
+        }`,
+    ),
+  );
 }
 
 async function checkNext(project) {

@@ -183,10 +183,10 @@ spec:
 - --preload
 - --drain={{ .Values.drain.seconds }}
 - --shutdown-timeout={{ .Values.drain.shutdownSeconds }}
-- --max-sequences={{ .Values.serve.maxSequences }}
-- --max-waiting={{ .Values.serve.maxWaiting }}
+- --max-sequences={{ int64 .Values.serve.maxSequences }}
+- --max-waiting={{ int64 .Values.serve.maxWaiting }}
 {{- if .Values.serve.context }}
-- --context={{ .Values.serve.context }}
+- --context={{ int64 .Values.serve.context }}
 {{- end }}
 {{- range .Values.serve.allowedHosts }}
 - {{ printf "--allowed-host=%s" . | quote }}
