@@ -8,7 +8,7 @@
 //
 //   node tools/test/packages.mjs [NAME...]   of a package, or compiled, pnpm, quality, uses, bundles, samples, runtimes
 import { spawnSync } from 'node:child_process';
-import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { root } from '../setup/steps.mjs';
 import { checkBundles } from './pack/bundles.mjs';
@@ -100,6 +100,14 @@ function checkCompiledCode(project) {
     'kernels that are missing',
     "import { AFFINE } from '@x/kernels'; AFFINE.codeObjectFor('gfx1100');",
     new RegExp(command),
+  );
+  const addon = inside(`hip-linux-${process.arch}-gnu`, 'hip.node');
+  truncateSync(addon, 5000);
+  refusedWithout(
+    project,
+    'an addon that was cut',
+    "import { openDevice } from '@x/hip'; openDevice('host');",
+    /hip\.node was cut: it has 5000 of \d+ bytes\. Install it: `npm install @x\/hip-linux-/,
   );
   rmSync(inside(`hip-linux-${process.arch}-gnu`), { recursive: true });
   refusedWithout(

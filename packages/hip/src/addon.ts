@@ -8,6 +8,7 @@ import { version } from '../package.json';
 import type { GroupFailure } from './communicator';
 import type { DeviceProperties } from './device';
 import { HipError, makeNativeError } from './errors';
+import { cutShort } from './whole';
 
 /** A page of raw memory on the JavaScript side: any typed array, a DataView, or an ArrayBuffer. */
 export type HostView = ArrayBufferView | ArrayBuffer;
@@ -205,6 +206,7 @@ export function addon(): NativeAddon {
   let failure: unknown;
   for (const load of candidates) {
     try {
+      if (load === candidates[0]) checkInstalled(target);
       const native = load();
       if (typeof native?.setErrorFactory !== 'function') throw new Error(BUNDLED);
       native.setErrorFactory(makeNativeError);
@@ -226,6 +228,18 @@ export function addon(): NativeAddon {
     message === BUNDLED ? LEAVE_OUT : reinstall(target),
     failure,
   );
+}
+
+/** Throws where the installed binary was cut; what is wrong with it otherwise, loading it says. */
+function checkInstalled(target: string): void {
+  let path: string;
+  try {
+    path = require.resolve(`@x/hip-${target}/hip.node`);
+  } catch {
+    return;
+  }
+  const cut = cutShort(path);
+  if (cut) throw new Error(`${path} was cut: it has ${cut.bytes} of ${cut.whole} bytes`);
 }
 
 /** `linux-x64-gnu`: the platform, the processor and, on Linux, the C library that this Node runs on. */

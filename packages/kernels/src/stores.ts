@@ -253,7 +253,9 @@ function readIndex(name: string, folder: string): PackageIndex | undefined {
   try {
     index = JSON.parse(readFileSync(path, 'utf8'));
   } catch (cause) {
-    throw new KernelError('KERNEL_PACKAGE_INVALID', `${path} is no JSON. ${installAgain(name)}`, { cause });
+    const { code, message } = cause as NodeJS.ErrnoException;
+    const why = code === undefined ? 'is no JSON' : `cannot be read (${message})`;
+    throw new KernelError('KERNEL_PACKAGE_INVALID', `${path} ${why}. ${installAgain(name)}`, { cause });
   }
   const format = String(index?.format);
   if (format.split('.')[0] !== CODE_OBJECT_FORMAT.split('.')[0]) {

@@ -57,7 +57,10 @@ export function checkRuntimes(project) {
     writeFileSync(join(folder, 'app.mjs'), APP);
     // A project of its own, whatever is above it.
     writeFileSync(join(folder, 'yarn.lock'), '');
-    must(process.execPath, [...args, '@x/candle'], folder, { ...process.env, YARN_ENABLE_IMMUTABLE_INSTALLS: 'false' });
+    // Its own would keep the tarballs of another run for those of this version.
+    const cache = { YARN_CACHE_FOLDER: join(work, 'yarn'), YARN_GLOBAL_FOLDER: join(work, 'yarn4') };
+    const settings = { ...process.env, ...cache, YARN_ENABLE_IMMUTABLE_INSTALLS: 'false' };
+    must(process.execPath, [...args, '@x/candle'], folder, settings);
     runs(label, [process.execPath], folder);
   }
 }
