@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 const source = (name: string) => {
   const [folder, part = ''] = name.split('/');
@@ -20,6 +21,16 @@ const packages = [
   'candle',
 ];
 
+/** What takes minutes or nearly one begins first: last, it would leave a core with nothing to do. */
+const LONG = /(hiprtc-\w+|runtime-modules|nvcc|speculative|faults|cli|parallel|architectures)\.test\.ts$/;
+
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const rank = ({ moduleId }: TestSpecification) => (LONG.test(moduleId) ? 0 : 1);
+    return (await super.sort(files)).sort((a, b) => rank(a) - rank(b));
+  }
+}
+
 export default defineConfig({
   resolve: {
     alias: {
@@ -34,6 +45,7 @@ export default defineConfig({
     include: ['packages/*/{src,test}/**/*.test.ts', 'tools/**/*.test.ts'],
     pool: 'forks',
     maxWorkers: 2,
+    sequence: { sequencer: LongestFirst },
     testTimeout: 60_000,
     // Some compile stand-ins, beside whatever else the machine does.
     hookTimeout: 120_000,

@@ -26,15 +26,15 @@ if (major < 20 || (major === 20 && minor < 19)) {
   process.exit(1);
 }
 
-ensureSystemPackages({ purpose: values.for, targets });
+await ensureSystemPackages({ purpose: values.for, targets });
 
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
 const pnpmVersion = manifest.packageManager.split('@')[1];
 const pnpm = join(root, '.cache/tools/node_modules/pnpm/bin/pnpm.cjs');
 
-step('pnpm', { text: pnpmVersion, outputs: [pnpm] }, `pnpm ${pnpmVersion}`, () => {
-  run('npm', ['install', '--prefix', '.cache/tools', '--no-save', '--no-audit', '--no-fund', `pnpm@${pnpmVersion}`]);
-});
+await step('pnpm', { text: pnpmVersion, outputs: [pnpm] }, `pnpm ${pnpmVersion}`, () =>
+  run('npm', ['install', '--prefix', '.cache/tools', '--no-save', '--no-audit', '--no-fund', `pnpm@${pnpmVersion}`]),
+);
 
 const packageFiles = [
   'package.json',
@@ -45,50 +45,39 @@ const packageFiles = [
   'examples/*/package.json',
   'docs/package.json',
 ];
-step(
+await step(
   'dependencies',
   { files: packageFiles, outputs: ['node_modules/.pnpm'] },
   'dependencies from the npm registry',
-  () => {
-    run(process.execPath, [pnpm, 'install', '--frozen-lockfile', '--reporter=append-only']);
-  },
+  () => run(process.execPath, [pnpm, 'install', '--frozen-lockfile', '--reporter=append-only']),
 );
 
-step(
-  'kernels',
-  {
+// The packages wait for one another, and leave cores to the kernels.
+await Promise.all([kernels(), addon().then(packages)]);
+
+function kernels() {
+  const inputs = {
     files: ['kernels/**', 'tools/kernels/**', 'packages/kernels/src/**'],
     text: targets,
     outputs: ['packages/kernels/objects'],
-  },
-  `kernels for ${targets}`,
-  () => {
-    run(process.execPath, [
-      join(root, 'node_modules/tsx/dist/cli.mjs'),
-      'tools/kernels/build.ts',
-      '--targets',
-      targets,
-    ]);
-  },
-);
+  };
+  const tsx = join(root, 'node_modules/tsx/dist/cli.mjs');
+  return step('kernels', inputs, `kernels for ${targets}`, () =>
+    run(process.execPath, [tsx, 'tools/kernels/build.ts', '--targets', targets]),
+  );
+}
 
-step(
-  'addon',
-  {
+function addon() {
+  const inputs = {
     files: ['packages/hip/native/**', 'packages/hip/scripts/**'],
     text: process.version,
     outputs: [`packages/hip/prebuilds/${process.platform}-${process.arch}/hip.node`],
-  },
-  'the native addon',
-  () => {
-    run(process.execPath, ['packages/hip/scripts/build.mjs']);
-  },
-);
+  };
+  return step('addon', inputs, 'the native addon', () => run(process.execPath, ['packages/hip/scripts/build.mjs']));
+}
 
-const built = manifestNames().map((name) => `packages/${name}/dist/index.js`);
-step(
-  'packages',
-  {
+function packages() {
+  const inputs = {
     files: [
       'packages/*/src/**',
       'packages/*/package.json',
@@ -96,16 +85,15 @@ step(
       'tsup.config.base.ts',
       'tsconfig.base.json',
     ],
-    outputs: built,
-  },
-  'the packages (ESM, CommonJS, types)',
-  () => {
+    outputs: manifestNames().map((name) => `packages/${name}/dist/index.js`),
+  };
+  return step('packages', inputs, 'the packages (ESM, CommonJS, types)', () =>
     run(process.execPath, [pnpm, 'exec', 'turbo', 'run', 'build', '--output-logs=errors-only'], {
       TURBO_TELEMETRY_DISABLED: '1',
       DO_NOT_TRACK: '1',
-    });
-  },
-);
+    }),
+  );
+}
 
 function manifestNames() {
   return readdirSync(join(root, 'packages')).filter((name) =>

@@ -1,103 +1,138 @@
 #!/usr/bin/env node
-// Every check that CI makes, in order, then what failed again, and last `N passed, N failed`. A check that is one command
-// counts as one test; test runners are counted by their own reports. Name checks to run only those: node tools/test.mjs lint unit
-import { spawnSync } from 'node:child_process';
+// Every check that CI makes, then what failed again, and last `N passed, N failed`. A check that is one command counts as one
+// test; test runners are counted by their own reports. Name checks to run only those: node tools/test.mjs lint unit
+import { spawn } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { basename, delimiter, join, relative } from 'node:path';
 import { root } from './setup/steps.mjs';
 
 const bin = (name) => join(root, 'node_modules/.bin', name);
 const scratch = join(root, '.cache/test');
 const report = join(scratch, 'vitest.json');
-const CHECKS = {
-  lint: () => command(bin('biome'), ['check', '--error-on-warnings', '.']),
-  layers: () => command(process.execPath, ['tools/lint/layers.mjs']),
-  switches: () => command(process.execPath, ['tools/lint/switches.mjs']),
-  types: () => command(bin('tsc'), ['-p', 'tsconfig.json']),
-  driver: hostDriver,
-  unit: () => vitest(report, bin('vitest'), ['run'], besideOldClang()),
-  emulated,
-  fuzz: () =>
-    command(bin('vitest'), ['run', 'packages/quantized/test/fuzz.test.ts'], {
-      env: { ...process.env, X_FUZZ_SECONDS: process.env.X_FUZZ_SECONDS ?? '60' },
-    }),
-  // Named, the checks fail where they cannot be made.
-  quality: () => program('tools/kernels/quality.ts', ['--quiet', '--checks', 'resources,accesses,roundings']),
-  // Judges candle's tests by the report of `unit`.
-  parity: () => program('tools/parity/main.ts', ['--strict', '--quiet', '--tests', report]),
-  packages: () => script('tools/test/packages.mjs'),
-  release: () => program('tools/release/main.ts', ['--dry-run']),
-  programs: () => script('tools/test/programs.mjs'),
-  site: () => program('docs/build.ts', []),
-};
+/** In order. Checks of one round run two at a time, for each leaves a core idle; those that keep every core busy are alone. */
+const ROUNDS = [
+  {
+    driver: hostDriver,
+    types: (out) => command(out, bin('tsc'), ['-p', 'tsconfig.json']),
+    lint: (out) => command(out, bin('biome'), ['check', '--error-on-warnings', '.']),
+    layers: (out) => command(out, process.execPath, ['tools/lint/layers.mjs']),
+    switches: (out) => command(out, process.execPath, ['tools/lint/switches.mjs']),
+  },
+  { unit: (out) => vitest(out, report, bin('vitest'), ['run'], besideOldClang()) },
+  { emulated },
+  {
+    packages: (out) => script(out, 'tools/test/packages.mjs'),
+    programs: (out) => script(out, 'tools/test/programs.mjs'),
+    site: (out) => program(out, 'docs/build.ts', []),
+    fuzz: (out) =>
+      command(out, bin('vitest'), ['run', 'packages/quantized/test/fuzz.test.ts'], {
+        env: { ...process.env, X_FUZZ_SECONDS: process.env.X_FUZZ_SECONDS ?? '60' },
+      }),
+    // Named, the checks fail where they cannot be made.
+    quality: (out) => program(out, 'tools/kernels/quality.ts', ['--quiet', '--checks', 'resources,accesses,roundings']),
+    release: (out) => program(out, 'tools/release/main.ts', ['--dry-run']),
+    // Judges candle's tests by the report of `unit`.
+    parity: (out) => program(out, 'tools/parity/main.ts', ['--strict', '--quiet', '--tests', report]),
+  },
+];
 
 const chosen = process.argv.slice(2);
-const unknown = chosen.filter((name) => !(name in CHECKS));
+const names = ROUNDS.flatMap((round) => Object.keys(round));
+const unknown = chosen.filter((name) => !names.includes(name));
 if (unknown.length > 0) {
-  console.error(`unknown check ${unknown.join(', ')}: choose from ${Object.keys(CHECKS).join(', ')}`);
+  console.error(`unknown check ${unknown.join(', ')}: choose from ${names.join(', ')}`);
   process.exit(2);
 }
 mkdirSync(scratch, { recursive: true });
 const total = { passed: 0, failed: 0 };
 const failures = [];
-for (const [name, check] of Object.entries(CHECKS)) {
-  if (chosen.length > 0 && !chosen.includes(name)) continue;
-  console.log(`\n== ${name}`);
-  const started = Date.now();
-  const known = failures.length;
-  const { passed, failed } = check();
-  total.passed += passed;
-  total.failed += failed;
-  if (failed > 0 && failures.length === known) failures.push(`${name}, see above`);
-  console.log(`== ${name}: ${passed} passed, ${failed} failed in ${((Date.now() - started) / 1000).toFixed(1)} s`);
+for (const round of ROUNDS) {
+  const checks = Object.entries(round).filter(([name]) => chosen.length === 0 || chosen.includes(name));
+  const lanes = Math.min(2, availableParallelism(), checks.length);
+  if (lanes > 1) console.log(`\n== ${checks.map(([name]) => name).join(' ')}, ${lanes} at a time`);
+  const lane = async () => {
+    for (let next = checks.shift(); next; next = checks.shift()) await run(next[0], next[1], lanes > 1);
+  };
+  await Promise.all(Array.from({ length: lanes }, lane));
 }
 if (failures.length > 0) console.log(`\nfailed:\n${failures.join('\n')}`);
 process.exitCode = total.failed === 0 ? 0 : 1;
 console.log(`\n${total.passed} passed, ${total.failed} failed`);
 
+// One check. What it prints beside another is kept together, and comes when it has ended.
+async function run(name, check, beside) {
+  const kept = [];
+  const out = { live: !beside, write: (text) => (beside ? kept.push(text) : process.stdout.write(text)) };
+  out.write(`\n== ${name}\n`);
+  const started = Date.now();
+  const known = failures.length;
+  const { passed, failed } = await check(out);
+  total.passed += passed;
+  total.failed += failed;
+  if (failed > 0 && failures.length === known) failures.push(`${name}, see above`);
+  out.write(`== ${name}: ${passed} passed, ${failed} failed in ${((Date.now() - started) / 1000).toFixed(1)} s\n`);
+  process.stdout.write(kept.join(''));
+}
+
+// Runs a program to its end; gives what it wrote to standard output, unless that went to the terminal.
+function exited(out, program, args, { keep = false, ...options } = {}) {
+  const piped = keep || !out.live;
+  const stdio = ['ignore', piped ? 'pipe' : 'inherit', out.live ? 'inherit' : 'pipe'];
+  return new Promise((resolve) => {
+    const child = spawn(program, args, { cwd: root, stdio, ...options });
+    let stdout = '';
+    const take = (stream, keep) =>
+      stream?.setEncoding('utf8').on('data', (text) => {
+        if (keep) stdout += text;
+        out.write(text);
+      });
+    take(child.stdout, keep);
+    take(child.stderr, false);
+    child.on('error', (error) => {
+      out.write(`${error.message}\n`);
+      resolve({ status: 1, stdout });
+    });
+    child.on('close', (status) => resolve({ status: status ?? 1, stdout }));
+  });
+}
+
 // One command: one test.
-function command(program, args, options = {}) {
-  const result = spawnSync(program, args, { cwd: root, stdio: 'inherit', ...options });
-  if (result.error) console.error(result.error.message);
-  return result.status === 0 ? { passed: 1, failed: 0 } : { passed: 0, failed: 1 };
+async function command(out, program, args, options) {
+  const { status } = await exited(out, program, args, options);
+  return status === 0 ? { passed: 1, failed: 0 } : { passed: 0, failed: 1 };
 }
 
 // A TypeScript program: one test.
-function program(path, args) {
-  return command(bin('tsx'), [path, ...args]);
+function program(out, path, args) {
+  return command(out, bin('tsx'), [path, ...args]);
 }
 
 // A program that prints a line a test, beginning with `ok` or `FAIL`.
-function counted(program, args, options = {}) {
-  const result = spawnSync(program, args, {
-    cwd: root,
-    encoding: 'utf8',
-    stdio: ['ignore', 'pipe', 'inherit'],
-    ...options,
-  });
-  process.stdout.write(result.stdout ?? '');
-  const lines = (result.stdout ?? '').split('\n');
+async function counted(out, program, args, options) {
+  const { status, stdout } = await exited(out, program, args, { keep: true, ...options });
+  const lines = stdout.split('\n');
   const failed = lines.filter((line) => line.startsWith('FAIL'));
   const passed = lines.filter((line) => line.startsWith('ok ')).length;
   failures.push(...failed);
-  return { passed, failed: failed.length === 0 && result.status !== 0 ? 1 : failed.length };
+  return { passed, failed: failed.length === 0 && status !== 0 ? 1 : failed.length };
 }
 
-function script(path) {
-  return counted(process.execPath, [path]);
+function script(out, path) {
+  return counted(out, process.execPath, [path]);
 }
 
 // The host platform's C++ tests compile their kernels beside their sources.
-function hostDriver() {
+async function hostDriver(out) {
   const cwd = join(root, 'packages/hip/native/test');
   const program = join(scratch, 'host_test');
   const compile = `exec g++ -std=c++17 -O1 -pthread *.cc ../host/*.cc -ldl -o ${JSON.stringify(program)}`;
-  const compiled = command('sh', ['-c', compile], { cwd });
-  return compiled.failed > 0 ? compiled : counted(program, [], { cwd, timeout: 300_000 });
+  const compiled = await command(out, 'sh', ['-c', compile], { cwd });
+  return compiled.failed > 0 ? compiled : counted(out, program, [], { cwd, timeout: 300_000 });
 }
 
 // Wherever code depends on the GPU: on a chip with waves of 32 lanes, one with 64, and what differs between matrix units.
-function emulated() {
+async function emulated(out) {
   const folder = 'packages/rocm-backend/test';
   const named = (list) => list.split(' ').map((name) => `${folder}/${name}.test.ts`);
   const products = named('gemm-kernels attention decode experts linear quantized-products');
@@ -120,7 +155,7 @@ function emulated() {
     gfx908: products,
     gfx1201: products,
   })) {
-    console.log(`\n-- ${chip}`);
+    out.write(`\n-- ${chip}\n`);
     const tests = [bin('vitest'), 'run', '--testTimeout=300000', ...files];
     const launches = join(scratch, `${chip}.launches`);
     rmSync(launches, { force: true });
@@ -130,8 +165,9 @@ function emulated() {
       FAKE_HIP_LAUNCHES: launches,
     };
     const chipReport = join(scratch, `${chip}.json`);
-    const results = [vitest(chipReport, bin('tsx'), ['tools/emulator/main.ts', chip, '--', ...tests], env)];
-    if (files === all) results.push(everyKernelLaunched(chip, launches));
+    const args = ['tools/emulator/main.ts', chip, '--', ...tests];
+    const results = [await vitest(out, chipReport, bin('tsx'), args, env)];
+    if (files === all) results.push(everyKernelLaunched(out, chip, launches));
     for (const { passed, failed } of results) {
       total.passed += passed;
       total.failed += failed;
@@ -141,20 +177,20 @@ function emulated() {
 }
 
 // One test: that the chip ran every kernel of its manifest, by the names that the stand-in for libamdhip64 wrote down.
-function everyKernelLaunched(chip, launches) {
+function everyKernelLaunched(out, chip, launches) {
   const manifest = join(root, '.cache/emulator', chip, 'objects', chip, 'manifest.json');
   let never;
   try {
     const launched = new Set(readFileSync(launches, 'utf8').split('\n'));
     const kernels = Object.values(JSON.parse(readFileSync(manifest, 'utf8')).modules).flatMap(({ kernels }) => kernels);
     never = kernels.map(({ name }) => name).filter((name) => !launched.has(name));
-    console.log(`${chip}: ${kernels.length - never.length} of ${kernels.length} kernels launched`);
+    out.write(`${chip}: ${kernels.length - never.length} of ${kernels.length} kernels launched\n`);
   } catch (error) {
     never = [error.message];
   }
   if (never.length === 0) return { passed: 1, failed: 0 };
-  console.log(
-    `FAIL never launched on ${chip}: ${never.join(' ')}\nAdd them to the every-*.test.ts of packages/rocm-backend/test.`,
+  out.write(
+    `FAIL never launched on ${chip}: ${never.join(' ')}\nAdd them to the every-*.test.ts of packages/rocm-backend/test.\n`,
   );
   failures.push(`kernels never launched on ${chip}: ${never.join(' ')}`);
   return { passed: 0, failed: 1 };
@@ -175,10 +211,10 @@ exit 1
 }
 
 // A program that runs vitest, which takes the options for its report.
-function vitest(report, program, args, env = process.env) {
+async function vitest(out, report, program, args, env) {
   rmSync(report, { force: true });
   const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${report}`];
-  const result = spawnSync(program, [...args, ...reporters], { cwd: root, stdio: 'inherit', env });
+  const { status: exit } = await exited(out, program, [...args, ...reporters], { env });
   try {
     const { numPassedTests, numFailedTests, numFailedTestSuites, testResults } = JSON.parse(
       readFileSync(report, 'utf8'),
@@ -190,7 +226,7 @@ function vitest(report, program, args, env = process.env) {
       if (status === 'failed' && tests.length === 0) failures.push(`${file}: ${firstLine(message)}`);
     }
     // A file that fails to load has no failed test of its own.
-    const failed = Math.max(numFailedTests, numFailedTestSuites > 0 || result.status !== 0 ? 1 : 0);
+    const failed = Math.max(numFailedTests, numFailedTestSuites > 0 || exit !== 0 ? 1 : 0);
     return { passed: numPassedTests, failed };
   } catch {
     return { passed: 0, failed: 1 };

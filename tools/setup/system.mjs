@@ -14,7 +14,7 @@ const DEVICE_LIBRARIES = [
   '/usr/lib/rocm',
 ];
 
-export function ensureSystemPackages({ purpose, targets }) {
+export async function ensureSystemPackages({ purpose, targets }) {
   const required = missingPackages(targets, purpose);
   // For tests only. Debian's HIP runtime finds no device on most machines, but how that is reported is checked; with
   // OpenBLAS the products of the cpu device run through a real library; a browser runs the js device; Redis holds a queue
@@ -38,9 +38,9 @@ export function ensureSystemPackages({ purpose, targets }) {
   }
   if (!isRoot()) fail(required, `Run: sudo apt-get install -y ${resolve(required).join(' ')}`);
   say('system packages from the distribution ...');
-  run('apt-get', ['update', '-qq']);
+  await run('apt-get', ['update', '-qq']);
   const available = wanted.filter(isAvailable);
-  run('apt-get', ['install', '-y', '-qq', '--no-install-recommends', ...resolve(required), ...available], {
+  await run('apt-get', ['install', '-y', '-qq', '--no-install-recommends', ...resolve(required), ...available], {
     DEBIAN_FRONTEND: 'noninteractive',
   });
 }
