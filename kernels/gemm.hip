@@ -15,6 +15,7 @@
 #include "shared/split.h"
 #include "shared/team.h"
 #include "shared/pairs.h"
+#include "shared/turn.h"
 #include "shared/mma.h"
 #include "shared/wgmma.h"
 #include "gemm/tile.h"

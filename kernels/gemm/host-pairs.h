@@ -9,8 +9,15 @@ using ::pairs::LooseWords;
 using ::pairs::Sums;
 using ::pairs::Words;
 
-/** Of a tile: results, and elements along k at a time; of a product in registers: rows, and vectors of columns. */
-constexpr u32 LANES = 16, HEIGHT = 96, WIDTH = 192, DEPTH = 256, ROWS = 8, VECTORS = 3, COLUMNS = VECTORS * LANES;
+/** Of a tile: results, and elements along k at a time. It is half as high where there are few of them for threads to share. */
+constexpr u32 HEIGHT = 192, WIDTH = 192, DEPTH = 256, FEW_TILES = 32;
+/** Of a product in registers: rows, and vectors of columns. */
+constexpr u32 LANES = 16, ROWS = 8, MOST_VECTORS = 3, MOST_COLUMNS = MOST_VECTORS * LANES;
+
+template <u32 count>
+struct Vectors {
+  static constexpr u32 value = count, columns = count * LANES;
+};
 
 /** Rows of sixteen words become columns of sixteen. */
 X_DEVICE void transpose16(Words (&v)[16]) {
@@ -41,14 +48,22 @@ X_DEVICE u32 pairAt(const bf16* line, u64 step, u64 k, u64 depth) {
 template <u32 GROUP>
 X_DEVICE void pack(u32* packed, const bf16* lines, u64 apart, u64 step, u64 count, u64 depth) {
   u64 k = 0;
-  if (step == 1 && count == GROUP) {
+  if (GROUP == 8 && step == 1 && count == GROUP) {
+    typedef u32 Eight __attribute__((vector_size(32)));
+    typedef u32 LooseEight __attribute__((vector_size(32), aligned(4), may_alias));
+    for (; k + 16 <= depth; k += 16) {
+      Eight v[8];
+      for (u32 j = 0; j < 8; ++j) v[j] = *(const LooseEight*)(lines + j * apart + k);
+      turnEight(v);
+      for (u32 j = 0; j < 8; ++j) *(LooseEight*)(packed + k / 2 * GROUP + j * 8) = v[j];
+    }
+  } else if (GROUP % 16 == 0 && step == 1 && count == GROUP) {
     for (; k + 32 <= depth; k += 32) {
       for (u32 first = 0; first < GROUP; first += 16) {
-        Words v[16] = {};
-        for (u32 j = 0; j < 16 && first + j < GROUP; ++j) v[j] = *(const LooseWords*)(lines + (first + j) * apart + k);
+        Words v[16];
+        for (u32 j = 0; j < 16; ++j) v[j] = *(const LooseWords*)(lines + (first + j) * apart + k);
         transpose16(v);
-        for (u32 j = 0; j < 16; ++j)
-          __builtin_memcpy(packed + (k / 2 + j) * GROUP + first, &v[j], (GROUP - first < 16 ? GROUP - first : 16) * 4);
+        for (u32 j = 0; j < 16; ++j) *(LooseWords*)(packed + (k / 2 + j) * GROUP + first) = v[j];
       }
     }
   } else if (apart == 1 && count == GROUP && GROUP % 16 == 0) {
@@ -62,14 +77,21 @@ X_DEVICE void pack(u32* packed, const bf16* lines, u64 apart, u64 step, u64 coun
     for (u32 j = 0; j < GROUP; ++j) packed[k / 2 * GROUP + j] = j < count ? pairAt(lines + j * apart, step, k, depth) : 0;
 }
 
-/** sums[ROWS][COLUMNS], rows WIDTH apart, += strip . panel over so many pairs. */
+/** Asks for lines [begin, end) of so many elements, `apart`, before they are packed: one behind the other they lie elsewhere. */
+X_DEVICE void fetch(const bf16* lines, u64 apart, u64 begin, u64 end, u64 elements) {
+  for (u64 i = begin; i < end; ++i)
+    for (u64 e = 0; e < elements; e += 32) __builtin_prefetch(lines + i * apart + e, 0, 2);
+}
+
+/** sums[ROWS][VECTORS of lanes], rows WIDTH apart, += strip . panel over so many pairs. */
+template <u32 VECTORS>
 X_PAIRS_TARGET inline __attribute__((noinline)) void multiply(const u32* strip, const u32* panel, u64 count, float* sums) {
   Sums acc[ROWS][VECTORS];
 #pragma unroll
   for (u32 r = 0; r < ROWS; ++r)
 #pragma unroll
     for (u32 c = 0; c < VECTORS; ++c) acc[r][c] = *(const Sums*)(sums + r * WIDTH + c * LANES);
-  for (u64 k = 0; k < count; ++k, strip += ROWS, panel += COLUMNS) {
+  for (u64 k = 0; k < count; ++k, strip += ROWS, panel += VECTORS * LANES) {
     Words right[VECTORS];
 #pragma unroll
     for (u32 c = 0; c < VECTORS; ++c) right[c] = *(const Words*)(panel + c * LANES);
@@ -86,23 +108,43 @@ X_PAIRS_TARGET inline __attribute__((noinline)) void multiply(const u32* strip, 
     for (u32 c = 0; c < VECTORS; ++c) *(Sums*)(sums + r * WIDTH + c * LANES) = acc[r][c];
 }
 
+/** f(vectors) with the vectors of as many columns as there are, at most MOST_VECTORS, as a constant. */
+template <u32 VECTORS = MOST_VECTORS, class F>
+X_DEVICE void withVectors(u64 columns, F f) {
+  if constexpr (VECTORS > 1) {
+    if (columns <= (VECTORS - 1) * LANES) return withVectors<VECTORS - 1>(columns, f);
+  }
+  f(Vectors<VECTORS>());
+}
+
 /** As gemm::multiply (gemm/host.h). */
 X_DEVICE void multiplyAll(u64 batches, u64 m, u64 n, u64 k, const Operand<bf16>& lhs, const Operand<bf16>& rhs, bf16* out) {
   alignas(64) u32 panel[DEPTH / 2 * WIDTH], strip[DEPTH / 2 * ROWS];
   alignas(64) float sums[HEIGHT * WIDTH];
-  const u64 across = (n + WIDTH - 1) / WIDTH, down = (m + HEIGHT - 1) / HEIGHT;
+  const u64 across = (n + WIDTH - 1) / WIDTH, tall = (m + HEIGHT - 1) / HEIGHT;
+  const u64 most = tall * across * batches < FEW_TILES ? HEIGHT / 2 : HEIGHT, down = (m + most - 1) / most;
   X_FOR_SPLIT(item, across * down * batches) {
-    const u64 n0 = item % across * WIDTH, m0 = item / across % down * HEIGHT, b = item / across / down;
+    const u64 n0 = item % across * WIDTH, m0 = item / across % down * most, b = item / across / down;
     const Operand<bf16> l = lhs.of(b), r = rhs.of(b);
-    const u64 width = n - n0 < WIDTH ? n - n0 : WIDTH, height = m - m0 < HEIGHT ? m - m0 : HEIGHT;
-    for (u32 i = 0; i < HEIGHT * WIDTH; ++i) sums[i] = 0.0f;
+    const u64 width = n - n0 < WIDTH ? n - n0 : WIDTH, height = m - m0 < most ? m - m0 : most;
+    for (u64 i = 0; i < most * WIDTH; ++i) sums[i] = 0.0f;
     for (u64 k0 = 0; k0 < k; k0 += DEPTH) {
       const u64 depth = k - k0 < DEPTH ? k - k0 : DEPTH, count = (depth + 1) / 2;
-      for (u64 c = 0; c < width; c += COLUMNS)
-        pack<COLUMNS>(panel + c * count, r.at(k0, n0 + c), r.column, r.row, width - c < COLUMNS ? width - c : COLUMNS, depth);
+      for (u64 c = 0; c < width; c += MOST_COLUMNS) {
+        withVectors(width - c, [&](auto v) {
+          const u64 columns = width - c < v.columns ? width - c : v.columns;
+          pack<v.columns>(panel + c * count, r.at(k0, n0 + c), r.column, r.row, columns, depth);
+        });
+      }
+      // Of the right matrix's next slab, for the time of each strip its part.
+      const u64 after = k - k0 - depth < DEPTH ? k - k0 - depth : DEPTH;
       for (u64 i = 0; i < height; i += ROWS) {
+        const u64 next = i + ROWS < height ? i + ROWS : height;
+        if (after > 0 && r.column == 1) fetch(r.at(k0 + depth, n0), r.row, after * i / height, after * next / height, width);
+        if (after > 0 && r.row == 1) fetch(r.at(k0 + depth, n0), r.column, width * i / height, width * next / height, after);
         pack<ROWS>(strip, l.at(m0 + i, k0), l.row, l.column, height - i < ROWS ? height - i : ROWS, depth);
-        for (u64 c = 0; c < width; c += COLUMNS) multiply(strip, panel + c * count, count, sums + i * WIDTH + c);
+        for (u64 c = 0; c < width; c += MOST_COLUMNS)
+          withVectors(width - c, [&](auto v) { multiply<v.value>(strip, panel + c * count, count, sums + i * WIDTH + c); });
       }
     }
     for (u64 i = 0; i < height; ++i)

@@ -37,6 +37,7 @@ describe.each(kinds)('gemm kernels on %s', (kind) => {
     [1, 257, 513, 8],
     [1, 40, 24, 1],
     [1, 100, 40, 1000],
+    [16, 193, 100, 3],
   ])('b %i, m %i, n %i, k %i', (b, m, n, k) => {
     for (const dtype of DTYPES) {
       for (const [leftAlong, rightAlong, gap] of [
