@@ -126,23 +126,23 @@ struct Position {
   u64 row, column;
 };
 
-/** As many outputs as `sums` has, from a position on. */
+/** As many outputs as there are `values`, from a position on. */
 template <class T>
-X_DEVICE void storeRun(const Target& target, const Phase& phase, Position at, u64 count, const acc_t<T>* sums, T* dst) {
+X_DEVICE void storeRun(const Target& target, const Phase& phase, Position at, u64 count, const T* values, T* dst) {
   for (; count > 0 && at.row < phase.rows; ++at.row) {
     const u64 left = target.pitch - at.column < count ? target.pitch - at.column : count;
     if (at.column < phase.columns) {
       const u64 stored = phase.columns - at.column < left ? phase.columns - at.column : left;
       T* to = dst + at.row * target.down + at.column * target.across;
       if (target.across == 1) {
-        for (u64 j = 0; j < stored; ++j) to[j] = from_acc<T>(sums[j]);
+        copyNeighbours(values, to, stored);
       } else {
-        for (u64 j = 0; j < stored; ++j) to[j * target.across] = from_acc<T>(sums[j]);
+        for (u64 j = 0; j < stored; ++j) to[j * target.across] = values[j];
       }
     }
     at.column = 0;
     count -= left;
-    sums += left;
+    values += left;
   }
 }
 
@@ -156,8 +156,10 @@ X_DEVICE void tile(const Counts& n, const Phase& phase, const u64* taps, const T
   while (row < end) {
     row += withRows<ROWS>(end - row, [&](auto rows) {
       multiplyTaps<rows.value, VECTORS, Form>(strips + row * deep * phase.taps, plane, plane_size, deep, taps, phase.taps, sums);
+      T values[ROWS * WIDTH];
+      for (u32 i = 0; i < rows.value * WIDTH; ++i) values[i] = from_acc<T>(sums[i]);
       for (u32 r = 0; r < rows.value; ++r)
-        storeRun<T>(target, phase, at, WIDTH, sums + r * WIDTH, dst + (row + r) * target.channel);
+        storeRun<T>(target, phase, at, WIDTH, values + r * WIDTH, dst + (row + r) * target.channel);
     });
   }
 }

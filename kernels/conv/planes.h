@@ -18,18 +18,18 @@ X_DEVICE void zeros(A* to, u64 begin, u64 end) {
   for (u64 x = begin; x < end; ++x) to[x] = (A)0;
 }
 
-/** Neighbours as they are; the last vector ends with them and repeats what it has in common with the one before. */
-template <class T, class Form>
-X_DEVICE void copyLine(const T* from, typename Form::Element* to, u64 count) {
-  if constexpr (sizeof(T) == sizeof(typename Form::Element)) {
-    typedef Lanes<typename Form::Element> L;
-    if (count >= L::N) {
-      for (u64 x = 0; x + L::N <= count; x += L::N) *(typename L::loose*)(to + x) = *(const typename L::loose*)(from + x);
-      *(typename L::loose*)(to + count - L::N) = *(const typename L::loose*)(from + count - L::N);
-      return;
-    }
+/** Neighbours in vectors; the last one ends with them and repeats what it has in common with the one before. */
+template <class T, class U>
+X_DEVICE void copyNeighbours(const T* from, U* to, u64 count) {
+  static_assert(sizeof(T) == sizeof(U), "elements of one size");
+  typedef u8 Loose __attribute__((vector_size(VECTOR_BYTES), aligned(1), may_alias));
+  constexpr u32 N = VECTOR_BYTES / sizeof(T);
+  if (count >= N) {
+    for (u64 x = 0; x + N <= count; x += N) *(Loose*)(to + x) = *(const Loose*)(from + x);
+    *(Loose*)(to + count - N) = *(const Loose*)(from + count - N);
+  } else {
+    for (u64 x = 0; x < count; ++x) to[x] = bitCast<U>(from[x]);
   }
-  for (u64 x = 0; x < count; ++x) to[x] = Form::of(from[x]);
 }
 
 /** to = every `skip`-th of a line, and with a form of two channels that beside it, unless there is none. */
@@ -44,7 +44,11 @@ X_DEVICE void planeLine(const T* from, u64 beside, bool alone, u64 skip, typenam
       for (u64 x = 0; x < count; ++x) to[x] = Form::of(from[x * skip], from[x * skip + beside]);
     }
   } else if (skip == 1) {
-    copyLine<T, Form>(from, to, count);
+    if constexpr (sizeof(T) == sizeof(typename Form::Element)) {
+      copyNeighbours(from, to, count);
+    } else {
+      for (u64 x = 0; x < count; ++x) to[x] = Form::of(from[x]);
+    }
   } else {
     for (u64 x = 0; x < count; ++x) to[x] = Form::of(from[x * skip]);
   }

@@ -176,6 +176,56 @@ X_DEVICE Tally<Op, acc_t<T>> shareOf(const T* p, u64 n, u32 first, u32 step) {
 }
 #endif
 
+#if X_HOST
+template <class Op>
+constexpr bool isExtremum = sameType<Op, MaxNan> || sameType<Op, MinNan>;
+
+/**
+ * The extremum of n floats by an instruction that knows neither NaN nor the sign of 0: false where there is a NaN among them or
+ * the extremum is 0, and where they are few.
+ */
+template <class Op>
+X_DEVICE bool plainExtremum(const float* p, u64 n, float* extremum) {
+  typedef float Floats __attribute__((vector_size(64)));
+  typedef float LooseFloats __attribute__((vector_size(64), aligned(4), may_alias));
+  typedef u32 Words __attribute__((vector_size(64)));
+  constexpr u32 N = 16, CHAINS = 4;
+  if (n < CHAINS * N) return false;
+  const auto merge = [](Floats a, Floats b) {
+    if constexpr (sameType<Op, MaxNan>) return a > b ? a : b;
+    else return a < b ? a : b;
+  };
+  Floats best[CHAINS];
+  Words magnitude[CHAINS] = {};
+  for (u32 c = 0; c < CHAINS; ++c) best[c] = Floats{} + p[0];
+  // The last step ends with the range and repeats what it has in common with the one before.
+  for (u64 j = 0; j < n; j += CHAINS * N) {
+    const float* from = p + (n - j < CHAINS * N ? n - CHAINS * N : j);
+#pragma unroll
+    for (u32 c = 0; c < CHAINS; ++c) {
+      const Floats v = *(const LooseFloats*)(from + c * N);
+      const Words m = (Words)v & 0x7fffffffu;
+      best[c] = merge(v, best[c]);
+      magnitude[c] = m > magnitude[c] ? m : magnitude[c];
+    }
+  }
+#pragma unroll
+  for (u32 c = 1; c < CHAINS; ++c) {
+    best[0] = merge(best[c], best[0]);
+    magnitude[0] = magnitude[c] > magnitude[0] ? magnitude[c] : magnitude[0];
+  }
+  float result = best[0][0];
+  bool nan = false;
+  for (u32 l = 0; l < N; ++l) {
+    const float v = best[0][l];
+    result = (sameType<Op, MaxNan> ? v > result : v < result) ? v : result;
+    nan |= magnitude[0][l] > 0x7f800000u;
+  }
+  *extremum = result;
+  return !nan && result != 0.0f;
+}
+#endif
+
 /** The same over n contiguous elements at p, with 16-byte loads where p allows them. */
 template <class Op, class T>
 X_DEVICE Handed<Op, T> overBlockAt(const T* p, u64 n) {
@@ -184,6 +234,10 @@ X_DEVICE Handed<Op, T> overBlockAt(const T* p, u64 n) {
   return overBlock<Op, T>(n, [p](u64 j) { return to_acc(p[j]); });
 #else
   if constexpr (isSum<Op>) return overBlock<Op, T>(n, [p](u64 j) { return to_acc(p[j]); });
+  if constexpr (isExtremum<Op> && sameType<T, float>) {
+    float extremum;
+    if (plainExtremum<Op>(p, n, &extremum)) return {extremum};
+  }
   const Widening<T> widen;
   return overBlock<Op, T>(n, [p, widen](u64 j) { return widen(p[j]); });
 #endif

@@ -136,8 +136,8 @@ X_DEVICE void softmax(const T* src, T* dst, u32 n) {
   const u64 at = (u64)blockX() * n;
   Row<T> row;
   row.open(src + at, n);
-  const A largest = row.template reduce<MaxNan>([](u32, A v) { return v; });
 #if X_HOST
+  const A largest = overBlockAt<MaxNan>(src + at, n).result();
   // exp is the cost here: f32 and f64 rows keep it in dst between the passes, narrower ones would lose bits.
   if constexpr (sameType<T, A>) {
     T* out = dst + at;
@@ -157,6 +157,8 @@ X_DEVICE void softmax(const T* src, T* dst, u32 n) {
       return;
     }
   }
+#else
+  const A largest = row.template reduce<MaxNan>([](u32, A v) { return v; });
 #endif
   const A sum = row.template reduce<Sum>([largest](u32, A v) { return expBelow<T>(v - largest); });
   const A scale = (A)1 / sum;

@@ -1,4 +1,4 @@
-/** What NaN does, on every device and in every float dtype: the rules of docs/kernels.md. */
+/** What NaN and zeros of either sign do, on every device and in every float dtype: the rules of docs/kernels.md. */
 import { type DType, Tensor } from '@x/core';
 import { testDevices } from '@x/testing/devices';
 import { FLOAT_DTYPES } from '@x/testing/operands';
@@ -60,6 +60,15 @@ describe.each(cases)('NaN on %s in %s', (_name, dtype, device) => {
       expect(await read(from(values).min(0))).toEqual([NAN]);
       expect(await read(from(values).argmax(0))).toEqual([at]);
       expect(await read(from(values).argmin(0))).toEqual([at]);
+    }
+  });
+
+  it('of zeros in a long row +0 is the largest and -0 the smallest', async () => {
+    for (const at of [0, 777, 2999]) {
+      const zeros = (one: number, others: number) =>
+        from(Array.from({ length: 3000 }, (_, i) => (i === at ? one : others)));
+      expect(await read(zeros(0, -0).max(0))).toEqual([0]);
+      expect(await read(zeros(-0, 0).min(0))).toEqual([-0]);
     }
   });
 
