@@ -1,7 +1,7 @@
 /**
  * What structured output costs the host: one JSON line a schema.
  *
- *   tsx tools/bench/grammar.ts [--words 128256] [--texts 40] [--sequences 64]
+ *   tsx tools/bench/grammar.ts [--words 128256] [--texts 40] [--sequences 64] [--only NAME]
  *
  * The vocabulary is made up: bytes, words of syllables with and without a space, numbers, white space, punctuation as JSON has it,
  * words in other scripts. Texts are written by choosing among the allowed tokens at random, one in five times the longest.
@@ -203,6 +203,7 @@ function main(): void {
       words: { type: 'string', default: '128256' },
       texts: { type: 'string', default: '40' },
       sequences: { type: 'string', default: '64' },
+      only: { type: 'string' },
     },
   });
   let begun = performance.now();
@@ -224,6 +225,7 @@ function main(): void {
   );
   const end = vocabulary.endIds[0];
   for (const [name, compile] of Object.entries(SUBJECTS)) {
+    if (values.only !== undefined && name !== values.only) continue;
     const compiles: number[] = [];
     let grammar = compile();
     for (let i = 0; i < 7; i++) {

@@ -1,6 +1,6 @@
 /** The tokens that stay inside of one terminal, or leave it at its end: what masks are made of. */
 import { clamped } from './regular/clamp';
-import { type Expression, Expressions } from './regular/expression';
+import { type Expression, Expressions, has } from './regular/expression';
 import type { Vocabulary } from './vocabulary';
 
 export interface Inside {
@@ -106,8 +106,13 @@ export class InsideFinder {
     /** Ranges of nodes that the smaller one does not reach, and nodes where it does not end. */
     const removed: [number, number][] = [];
     states[0] = start;
+    const differing = [differingBytes(start)];
     for (let i = 0; i < nodes; ) {
       const at = depth[i];
+      if (differing[at]?.[byte[i]] === 0) {
+        i = end[i];
+        continue;
+      }
       const other = make.step(others[at], byte[i]);
       const state = other.kind === 'empty' ? other : make.step(states[at], byte[i]);
       const isGone = state.kind === 'empty' && other.kind !== 'empty';
@@ -121,11 +126,40 @@ export class InsideFinder {
       }
       states[at + 1] = state;
       others[at + 1] = other;
+      differing[at + 1] = differingBytes(state);
       i++;
     }
     const isLeft = (node: number) => !removed.some(([from, to]) => node >= from && node < to);
-    return { mask, ids: undefined, exits: removed.length > 0 ? exits.filter(isLeft) : exits, reach };
+    // The same object where it is the same: masks are remembered by it.
+    const kept = exits.filter(isLeft);
+    return { mask, ids: undefined, exits: kept.length < exits.length ? kept : exits, reach };
   }
+}
+
+/**
+ * By byte: 1 where a JSON string of texts without some may go on in another way than one of all texts: where one of those goes on,
+ * and where a character is written as an escape. Undefined where any byte may.
+ */
+function differingBytes(state: Expression): Uint8Array | undefined {
+  if (state.kind !== 'string' || state.item.kind !== 'both') return undefined;
+  const found = new Uint8Array(256);
+  found[0x5c] = 1;
+  for (const item of state.item.items) {
+    if (item.kind !== 'not') continue;
+    if (item.item.nullable) found[0x22] = 1;
+    if (!addFirstBytes(item.item, found)) return undefined;
+  }
+  return found;
+}
+
+/** Marks the bytes that texts begin with. Returns false where the expression does not say them at once. */
+function addFirstBytes(of: Expression, found: Uint8Array): boolean {
+  if (of.kind === 'epsilon') return true;
+  if (of.kind === 'either') return of.items.every((item) => addFirstBytes(item, found));
+  const bytes = of.kind === 'sequence' ? of.first : of;
+  if (bytes.kind !== 'bytes') return false;
+  for (let byte = 0; byte < 256; byte++) if (has(bytes.bytes, byte)) found[byte] = 1;
+  return true;
 }
 
 /** Tokens as a list while they are few. */

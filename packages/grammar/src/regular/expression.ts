@@ -16,6 +16,8 @@ export type Expression = Readonly<ExpressionParts> & {
   steps: (Expression | undefined)[] | undefined;
   /** Whether any text belongs to it, once known. */
   productive: boolean | undefined;
+  /** The first sequence that was made with this as its rest: nearly always the only one. */
+  before: Expression | undefined;
 };
 
 type ExpressionParts =
@@ -96,8 +98,12 @@ export class Expressions {
     if (rest.kind === 'epsilon') return first;
     if (first === this.all && rest === this.all) return first;
     if (first.kind === 'sequence') return this.pair(first.first, this.pair(first.rest, rest));
+    const { before } = rest;
+    if (before?.kind === 'sequence' && before.first === first) return before;
     const nullable = first.nullable && rest.nullable;
-    const made = this.make(`s${first.id},${rest.id}`, { kind: 'sequence', first, rest }, nullable);
+    const parts: ExpressionParts = { kind: 'sequence', first, rest };
+    const made = before ? this.make(`s${first.id},${rest.id}`, parts, nullable) : newExpression(parts, nullable);
+    rest.before ??= made;
     // Known from the start, because texts are long and looking would go down to their ends.
     if (first.productive && rest.productive) made.productive = true;
     return made;
@@ -389,17 +395,16 @@ export class Expressions {
   private make(key: string, parts: ExpressionParts, nullable: boolean): Expression {
     const known = this.known.get(key);
     if (known) return known;
-    const made: Expression = {
-      ...parts,
-      id: ++ids,
-      nullable,
-      steps: undefined,
-      productive: nullable ? true : undefined,
-    };
+    const made = newExpression(parts, nullable);
     if (this.known.size >= MOST_REMEMBERED) this.known.clear();
     this.known.set(key, made);
     return made;
   }
+}
+
+function newExpression(parts: ExpressionParts, nullable: boolean): Expression {
+  const productive = nullable ? true : undefined;
+  return { ...parts, id: ++ids, nullable, steps: undefined, productive, before: undefined };
 }
 
 /** Kinds of which only a search tells whether they are empty. */

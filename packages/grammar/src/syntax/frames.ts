@@ -19,8 +19,16 @@ export interface Frame {
   readonly list: ListPlace | undefined;
   /** Whether nothing more has to come. */
   readonly canEnd: boolean;
+  /** Frames below. */
+  readonly depth: number;
   /** Threads that begin here, once known. */
   begin: readonly Thread[] | undefined;
+  /** {@link Frames.lowest} of finding them. */
+  lowest: number;
+  /** What {@link Frames.part} says of the frame, once known. */
+  readonly parts: [used: number | undefined, place: number | undefined];
+  /** Of an item in a list: the text that it was last, and what followed. */
+  item: readonly [text: Buffer, after: Frame] | undefined;
   /** Whether something is left out of them because the text of an item is open. */
   isOpenText: boolean;
   /** Threads whose terminal is followed by this, by state and beginning. */
@@ -66,7 +74,13 @@ let ids = 0;
 
 export class Frames {
   private readonly frames = new Map<string, Frame>();
+  private readonly parts = new Map<string, number>();
   readonly bottom: Frame;
+  /**
+   * How far down stacks were looked at since this was last set to infinity: everything found depends on {@link part} of the
+   * levels from here up alone.
+   */
+  lowest = Number.POSITIVE_INFINITY;
   /** Set where it made a difference that the text of an item was left open. */
   isOpenText = false;
 
@@ -126,16 +140,48 @@ export class Frames {
     return [...next];
   }
 
+  /** Notes that what is found from here on depends on a frame. */
+  touch({ depth, list }: Frame): void {
+    this.lowest = Math.min(this.lowest, 2 * depth + (list?.at === 'item' ? 0 : 1));
+  }
+
+  /**
+   * A number for what a stack has at a level, equal where that is equal. Each frame has two: its place in the grammar (odd), and
+   * below it the texts that may not come again (even), which only what begins an item depends on.
+   */
+  part(frame: Frame, level: number): number {
+    const which = (level & 1) as 0 | 1;
+    const known = frame.parts[which];
+    if (known !== undefined) return known;
+    const { list, max, min, node } = frame;
+    const key =
+      which === 0
+        ? `${list?.used?.quoted.id},${list?.used?.plain.id}`
+        : `${node?.id},${min},${max},${list?.at},${list?.at === 'after' && this.hasMore(frame)}`;
+    let part = this.parts.get(key);
+    if (part === undefined) {
+      if (this.parts.size >= MOST_REMEMBERED) this.parts.clear();
+      part = ++ids;
+      this.parts.set(key, part);
+    }
+    frame.parts[which] = part;
+    return part;
+  }
+
   /** Threads with which a frame begins, and those behind them where they may be empty. */
   begin(frame: Frame): readonly Thread[] {
     if (frame.begin) {
       this.isOpenText ||= frame.isOpenText;
+      this.lowest = Math.min(this.lowest, frame.lowest);
       return frame.begin;
     }
+    const { lowest } = this;
+    this.lowest = Number.POSITIVE_INFINITY;
     const threads = new Set<Thread>();
     const seen = new Set<Frame>();
     const open = [frame];
     for (let next = open.pop(); next; next = open.pop()) {
+      this.touch(next);
       if (seen.has(next) || !next.node) continue;
       seen.add(next);
       if (this.expand(next, threads, open)) frame.isOpenText = true;
@@ -147,6 +193,8 @@ export class Frames {
       }
     }
     this.isOpenText ||= frame.isOpenText;
+    frame.lowest = this.lowest;
+    this.lowest = Math.min(lowest, frame.lowest);
     frame.begin = [...threads];
     return frame.begin;
   }
@@ -185,23 +233,17 @@ export class Frames {
   }
 
   private expandList(node: DistinctNode, frame: Frame, threads: Set<Thread>, open: Frame[]): boolean {
-    const { make } = this;
     const { min, max, next } = frame;
     const { at, used } = frame.list!;
     if (min === 0) open.push(next!);
     if (max === 0) return false;
     if (!used) return true;
-    const states = node.heads.map(({ language, quoted }) => {
-      const left = make.both(language, make.not(quoted ? used.quoted : used.plain));
-      if (!make.isProductive(left)) return undefined;
-      return quoted ? make.sequence(make.range(0x22, 0x22), make.string(left)) : left;
-    });
     if (at === 'after') {
-      if (states.some(Boolean))
+      if (this.hasMore(frame))
         open.push(this.push(node.separator, this.frame(node, next, Math.max(1, min), max, { at: 'item', used })));
       return false;
     }
-    states.forEach((state, head) => {
+    this.itemStates(frame).forEach((state, head) => {
       if (!state) return;
       const place = this.frame(node, next, min, max, { at: head, used });
       threads.add(this.thread(state, place, HERE));
@@ -209,19 +251,38 @@ export class Frames {
     return false;
   }
 
+  /** By head: what an item may be, without the texts that came before; undefined where nothing is left. */
+  private itemStates({ node, list }: Frame): (Expression | undefined)[] {
+    const { make } = this;
+    const used = list!.used!;
+    return (node as DistinctNode).heads.map(({ language, quoted }) => {
+      const left = make.both(language, make.not(quoted ? used.quoted : used.plain));
+      if (!make.isProductive(left)) return undefined;
+      return quoted ? make.sequence(make.range(0x22, 0x22), make.string(left)) : left;
+    });
+  }
+
+  /** Whether an item is left for a list. */
+  private hasMore(frame: Frame): boolean {
+    return frame.list!.used !== undefined && this.itemStates(frame).some(Boolean);
+  }
+
   /** What follows an item of a list, now that its text is known. */
   private afterItem(frame: Frame, text: Buffer): Frame {
+    if (frame.item?.[0].equals(text)) return frame.item[1];
     const { make } = this;
     const { node, list } = frame;
     const { quoted, plain } = list!.used!;
     const isQuoted = (node as DistinctNode).heads[list!.at as number].quoted;
     const literal = (value: string) => make.literal(value);
-    return this.behind(
+    const after = this.behind(
       frame,
       isQuoted
         ? { plain, quoted: make.either(quoted, literal(JSON.parse(text.toString()) as string)) }
         : { quoted, plain: make.either(plain, literal(text.toString())) },
     );
+    frame.item = [Buffer.from(text), after];
+    return after;
   }
 
   private behind({ node, next, min, max, list }: Frame, used: Used | undefined): Frame {
@@ -242,7 +303,11 @@ export class Frames {
       max,
       list,
       canEnd: !node || (isSkipped(node, min, list) && next!.canEnd),
+      depth: next ? next.depth + 1 : 0,
       begin: undefined,
+      lowest: Number.POSITIVE_INFINITY,
+      parts: [undefined, undefined],
+      item: undefined,
       isOpenText: false,
       threads: new Map(),
     };
