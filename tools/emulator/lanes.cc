@@ -8,9 +8,9 @@
 
 namespace emulated {
 
-thread_local Lane* lane = nullptr;
-thread_local const Launch* launch = nullptr;
-thread_local uint32_t blockId[3];
+thread_local constinit Lane* lane = nullptr;
+thread_local constinit const Launch* launch = nullptr;
+thread_local constinit uint32_t blockId[3] = {};
 
 namespace {
 

@@ -28,9 +28,11 @@ struct Launch {
   uint32_t grid[3], block[3];
 };
 
-extern thread_local Lane* lane;
-extern thread_local const Launch* launch;
-extern thread_local uint32_t blockId[3];
+// At fixed places of a thread's memory: kernels ask for them at every turn, and the general way is a call.
+#define EMULATED_HERE __attribute__((tls_model("initial-exec")))
+extern thread_local constinit Lane* lane EMULATED_HERE;
+extern thread_local constinit const Launch* launch EMULATED_HERE;
+extern thread_local constinit uint32_t blockId[3] EMULATED_HERE;
 
 /** Suspends the lane until its block has reached `state` too. */
 void wait(State state);
