@@ -14,6 +14,8 @@ import { filled } from './result';
 
 /** Most warps of a block of `linear_upto*`. */
 const FEW_WARPS = 4;
+/** Where cuBLAS takes more: from three rows on products in f32 take longer than the reading of the weights. */
+const VECTOR_ROWS_CUDA = 2;
 /** Weights that a thread loads at once. */
 const LOAD_VALUES = 8;
 const LOAD_BYTES = 16;
@@ -52,8 +54,15 @@ export class DeviceLinearOps implements LinearOps {
     });
   }
 
+  /** Rows up to which `linear_upto*` takes less time than what takes more, or in bf16, of which two parts lose more, is worth it. */
+  #vectorRows(type: HalfDType): number {
+    const { location, libraries } = this.#device;
+    const isFaster = type === 'f16' && location.kind === 'cuda' && libraries.gemm.handle()?.takes(type, 'f32');
+    return isFaster ? VECTOR_ROWS_CUDA : MAX_VECTOR_ROWS;
+  }
+
   #ofWide(type: HalfDType, size: ProductSize, x: number, weights: number, out: number): void {
-    if (size.m <= MAX_VECTOR_ROWS) this.#few(type, size, x, weights, out);
+    if (size.m <= this.#vectorRows(type)) this.#few(type, size, x, weights, out);
     else this.#many(type, size, x, weights, out);
   }
 
