@@ -12,7 +12,7 @@ const WATCH_MS = 250;
 const PING_MS = 1000;
 /** For what is done for the first time: kernels may be compiled. */
 const FIRST_MS = 60_000;
-/** For a rank that fails because another one did: that one's own word comes within this time, after its memory's end. */
+/** For a rank that fails because another one did: that one's own word comes within this time. An ending thread frees memory first. */
 const GRACE_MS = 2000;
 /** For giving memory back and ending; less where a rank may not be able to. */
 const END_MS = 5000;

@@ -14,7 +14,7 @@ import { filled } from './result';
 
 /** Most warps of a block of `linear_upto*`. */
 const FEW_WARPS = 4;
-/** Where cuBLAS takes more: from three rows on products in f32 take longer than the reading of the weights. */
+/** Rows of `linear_upto*` beside cuBLAS: with more, arithmetic in f32 takes longer than reading the weights. */
 const VECTOR_ROWS_CUDA = 2;
 /** Weights that a thread loads at once. */
 const LOAD_VALUES = 8;
@@ -54,11 +54,11 @@ export class DeviceLinearOps implements LinearOps {
     });
   }
 
-  /** Rows up to which `linear_upto*` takes less time than what takes more, or in bf16, of which two parts lose more, is worth it. */
+  /** Rows up to which `linear_upto*` is used. The library multiplies few rows in two parts, which in bf16 are less exact. */
   #vectorRows(type: HalfDType): number {
     const { location, libraries } = this.#device;
-    const isFaster = type === 'f16' && location.kind === 'cuda' && libraries.gemm.handle()?.takes(type, 'f32');
-    return isFaster ? VECTOR_ROWS_CUDA : MAX_VECTOR_ROWS;
+    const throughLibrary = type === 'f16' && location.kind === 'cuda' && libraries.gemm.handle()?.takes(type, 'f32');
+    return throughLibrary ? VECTOR_ROWS_CUDA : MAX_VECTOR_ROWS;
   }
 
   #ofWide(type: HalfDType, size: ProductSize, x: number, weights: number, out: number): void {
