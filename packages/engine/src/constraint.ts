@@ -1,5 +1,6 @@
 /** What may come next: how grammars and schemas steer a text without the engine knowing them. */
 import { TransformersError } from '@x/transformers';
+import type { Sampler } from './sampling/sampler';
 
 export interface Constraint {
   /**
@@ -35,11 +36,31 @@ export function allowsAny(mask: Uint32Array, vocab: number): boolean {
   return whole < mask.length && mask[whole] << (32 - (vocab & 31)) !== 0 && (vocab & 31) > 0;
 }
 
-/** @throws TransformersError INVALID_OPTION for a mask that allows none of `vocab` tokens */
-export function checkMask(mask: Uint32Array, vocab: number): void {
-  if (allowsAny(mask, vocab)) return;
+/** What of a sampler makes tokens impossible. */
+type Limits = Pick<Sampler, 'mask' | 'edits'>;
+
+/** Whether mask and biases together leave any of `vocab` tokens. */
+export function isAnyPossible({ mask, edits }: Limits, vocab: number): boolean {
+  const excluded = edits.filter(({ add }) => add === Number.NEGATIVE_INFINITY);
+  if (excluded.length === 0) return mask === undefined || allowsAny(mask, vocab);
+  const left = mask?.slice() ?? new Uint32Array(Math.ceil(vocab / 32)).fill(2 ** 32 - 1);
+  for (const { id } of excluded) left[id >>> 5] &= ~(1 << (id & 31));
+  return allowsAny(left, vocab);
+}
+
+/** @throws TransformersError INVALID_OPTION where mask and biases leave none of `vocab` tokens */
+export function checkPossible(limits: Limits, vocab: number): void {
+  if (isAnyPossible(limits, vocab)) return;
+  const { mask } = limits;
+  if (mask && !allowsAny(mask, vocab))
+    throw new TransformersError(
+      'INVALID_OPTION',
+      `The constraint allows none of the ${vocab} tokens; let it allow an end-of-text token where the text may end.`,
+    );
+  const all = mask ? 'every token that the form of the text allows here' : `all ${vocab} tokens`;
   throw new TransformersError(
     'INVALID_OPTION',
-    `The constraint allows none of the ${vocab} tokens; let it allow an end-of-text token where the text may end.`,
+    `logitBias excludes ${all}, so none can be chosen; give -Infinity to fewer tokens.`,
+    { option: 'logitBias' },
   );
 }

@@ -6,7 +6,7 @@
 import { performance } from 'node:perf_hooks';
 import { type Tokenizer, TransformersError } from '@x/transformers';
 import { ADAPTER_OPTION, type AdapterChoice, type AdapterUse } from './adapters';
-import { type Constraint, checkMask } from './constraint';
+import { type Constraint, checkPossible } from './constraint';
 import type { SequenceCache } from './kv/sequence-cache';
 import { boolean, callback, checkOptions, number, type OptionRule, signal } from './options';
 import {
@@ -396,8 +396,9 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
   private sampler(history: readonly number[]): Sampler {
     const { logprobs, topLogprobs } = this.options;
     const mask = this.constraint?.mask();
-    if (mask) checkMask(mask, this.host.scheduler.runner.model.config.vocabSize);
-    return this.processor.sampler(history, { mask, logprob: logprobs, top: topLogprobs });
+    const sampler = this.processor.sampler(history, { mask, logprob: logprobs, top: topLogprobs });
+    checkPossible(sampler, this.host.scheduler.runner.model.config.vocabSize);
+    return sampler;
   }
 
   /** Calls `onProgress` when there is enough to tell. */

@@ -3,6 +3,7 @@ import { type Device, memoryStats, Tensor } from '@x/core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   type Choice,
+  type Constraint,
   choose,
   type GenerateOptions,
   type LanguageModel,
@@ -247,6 +248,33 @@ describe.each(deviceNames)('generating on %s', (name) => {
       model.emptyCache();
     }
     expect(idsOf(await written(model, {}))).toEqual(wanted);
+  });
+
+  it('says that biases leave no token, of all or of those that a form allows', async () => {
+    const excluding = (ids: Iterable<number>) =>
+      Object.fromEntries([...ids].map((id) => [id, Number.NEGATIVE_INFINITY]));
+    const all = excluding(Array(model.config.vocabSize).keys());
+    const form = () => {
+      const mask = maskOf(model.config.vocabSize, (id) => id === 7 || id === 40);
+      const constraint: Constraint = { mask: () => mask, accept: () => {}, fork: () => constraint };
+      return constraint;
+    };
+    const refused: [GenerateOptions, RegExp][] = [
+      [{ logitBias: all }, /^logitBias excludes all 512 tokens/],
+      [{ logitBias: excluding([7, 40]), constraint: form() }, /^logitBias excludes every token that the form/],
+      [{ logitBias: all, constraint: form(), speculative: 'lookup' }, /^logitBias excludes every token that the form/],
+    ];
+    for (const [options, message] of refused)
+      await expect(written(model, options)).rejects.toMatchObject({
+        code: 'INVALID_OPTION',
+        option: 'logitBias',
+        message: expect.stringMatching(message),
+      });
+    for (const options of [
+      { logitBias: excluding([7]) },
+      { logitBias: excluding([7]), speculative: 'lookup' } as const,
+    ])
+      expect(idsOf(await written(model, { ...options, constraint: form() }))).toEqual(Array(10).fill(40));
   });
 
   it('refuses what means nothing before it begins', () => {

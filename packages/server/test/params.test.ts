@@ -22,6 +22,12 @@ const format = { type: 'json_schema', json_schema: { name: 'a', schema: bad } };
 const far = { 99999999: 1 };
 test.each([
   ['/v1/completions', { prompt: 'a', logit_bias: far }, 'logit_bias', /^logit_bias has token 99999999/],
+  [
+    '/v1/completions',
+    { prompt: 'a', repetition_penalty: 1e-39 },
+    'repetition_penalty',
+    /^repetition_penalty is 1e-39; /,
+  ],
   ['/v1/completions', { prompt: [5, 99999999] }, 'prompt', /^token 99999999/],
   ['/v1/completions', { prompt: '', stream: true }, 'prompt', /no tokens/],
   ['/v1/chat/completions', { ...chat, logit_bias: far }, 'logit_bias', /^logit_bias has token/],

@@ -3,7 +3,7 @@ import { TransformersError } from '@x/transformers';
 
 export interface SamplingOptions {
   /**
-   * Divides the logits: below 1 sharpens the distribution, above 1 flattens it; 0 always takes the most likely token.
+   * Divides the logits, 0 to 1e30: below 1 sharpens the distribution, above 1 flattens it; 0 always takes the most likely token.
    * Default: 0, or 1 when a filter (`topK`, `topP`, `minP`, `typicalP`) is given.
    */
   temperature?: number;
@@ -20,15 +20,15 @@ export interface SamplingOptions {
   typicalP?: number;
   /** An integer in [0, 2^53). The same seed, options and logits give the same tokens. Default: a random one. */
   seed?: number;
-  /** Divides positive and multiplies negative logits of recent tokens. Default 1: off. Usual: 1.05 to 1.3. */
+  /** Divides positive and multiplies negative logits of recent tokens. From 1e-30 to 1e30. Default 1: off. Usual: 1.05 to 1.3. */
   repetitionPenalty?: number;
-  /** Subtracted from a token's logit for each time that it is among the recent ones. Default 0; negative numbers favour them. */
+  /** Subtracted from a token's logit for each time that it is among the recent ones, -1e30 to 1e30. Default 0; below, it favours them. */
   frequencyPenalty?: number;
-  /** Subtracted once from the logits of recent tokens. Default 0. */
+  /** Subtracted once from the logits of recent tokens, -1e30 to 1e30. Default 0. */
   presencePenalty?: number;
   /** How many of the last tokens (prompt included) are recent. Default 64; `Infinity`: all. */
   repetitionWindow?: number;
-  /** Added to the logits of tokens, by their ids; -Infinity makes one impossible. Default: none. */
+  /** Added to the logits of tokens, by their ids: -1e30 to 1e30, or -Infinity to make one impossible. Default: none. */
   logitBias?: Readonly<Record<number, number>>;
 }
 
@@ -61,27 +61,34 @@ export function samplingSettings(options: SamplingOptions): SamplingSettings {
   }
   for (const [id, bias] of Object.entries(logitBias)) {
     if (!/^\d+$/.test(id)) throw invalid('logitBias', `for "${id}"`, 'ids of tokens, whole numbers from 0 on');
-    const isBias = typeof bias === 'number' && (Number.isFinite(bias) || bias === Number.NEGATIVE_INFINITY);
-    if (!isBias)
-      throw invalid('logitBias', bias, 'a finite number, or -Infinity to exclude the token', ` of token ${id}`);
+    const isBias = typeof bias === 'number' && (isAddend(bias) || bias === Number.NEGATIVE_INFINITY);
+    if (!isBias) throw invalid('logitBias', bias, `${ADDENDS}, or -Infinity to exclude the token`, ` of token ${id}`);
   }
   return settings;
 }
 
+/**
+ * Logits are f32. So far from the end of its range they stay finite when these numbers multiply, divide and count what a model
+ * gives and a text repeats.
+ */
+const MOST = 1e30;
+const ADDENDS = 'a number from -1e30 to 1e30';
+const isAddend = (x: number) => Math.abs(x) <= MOST;
+
 type Rule = readonly [test: (value: number) => boolean, allowed: string];
 const share: Rule = [(x) => x > 0 && x <= 1, 'a number above 0 and at most 1 (off)'];
-const finite: Rule = [Number.isFinite, 'a finite number (0 is off)'];
+const addend: Rule = [isAddend, `${ADDENDS} (0 is off)`];
 
 const RULES: Record<Exclude<keyof SamplingSettings, 'logitBias'>, Rule> = {
   topK: [(x) => Number.isInteger(x) && x >= 0, 'an integer of 0 (off) or more'],
   topP: share,
   minP: [(x) => x >= 0 && x <= 1, 'a number from 0 (off) to 1'],
   typicalP: share,
-  temperature: [(x) => Number.isFinite(x) && x >= 0, 'a finite number of 0 (greedy) or more'],
+  temperature: [(x) => x >= 0 && x <= MOST, 'a number from 0 (greedy) to 1e30'],
   seed: [(x) => Number.isSafeInteger(x) && x >= 0, 'an integer from 0 to 2^53 - 1'],
-  repetitionPenalty: [(x) => Number.isFinite(x) && x > 0, 'a finite number above 0 (1 is off)'],
-  frequencyPenalty: finite,
-  presencePenalty: finite,
+  repetitionPenalty: [(x) => x >= 1e-30 && x <= MOST, 'a number from 1e-30 to 1e30 (1 is off)'],
+  frequencyPenalty: addend,
+  presencePenalty: addend,
   repetitionWindow: [
     (x) => x >= 0 && (Number.isInteger(x) || x === Number.POSITIVE_INFINITY),
     'an integer of 0 or more, or Infinity',

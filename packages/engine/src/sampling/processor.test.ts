@@ -158,12 +158,36 @@ describe('LogitsProcessor', () => {
       { logitBias: { 0.5: 1 } },
       { logitBias: { 1: Number.NaN } },
       { logitBias: { 1: Number.POSITIVE_INFINITY } },
+      // Finite here, and not in the f32 of logits.
+      { temperature: 1e39 },
+      { repetitionPenalty: 1e39 },
+      { repetitionPenalty: 1e-39 },
+      { frequencyPenalty: -1e39 },
+      { presencePenalty: -1e39 },
+      { logitBias: { 1: 1e39 } },
+      { logitBias: { 1: -1e39 } },
       { topP: '0.9' as never },
     ];
     for (const options of bad) {
       expect(() => new LogitsProcessor(options)).toThrow(TransformersError);
       expect(() => new LogitsProcessor(options)).toThrow(Object.keys(options)[0]);
     }
+  });
+
+  it('chooses with the furthest numbers that it takes', () => {
+    const far: SamplingOptions[] = [
+      { temperature: 1e-46 },
+      { temperature: 1e30, minP: 5e-324 },
+      { temperature: 1e30, topK: 2, typicalP: 5e-324 },
+      { repetitionPenalty: 1e30, temperature: 1 },
+      { repetitionPenalty: 1e-30, frequencyPenalty: -1e30, presencePenalty: -1e30, topP: 5e-324 },
+      { frequencyPenalty: 1e30, presencePenalty: 1e30, repetitionWindow: Number.POSITIVE_INFINITY },
+      { logitBias: { 0: 1e30, 1: -1e30, 2: Number.NEGATIVE_INFINITY }, temperature: 1e-6 },
+    ];
+    const logits = Float32Array.of(3e5, -3e5, 1, Number.NEGATIVE_INFINITY);
+    const history = Array.from({ length: 100_000 }, (_, i) => i % 2);
+    for (const options of far)
+      expect([0, 1, 2], JSON.stringify(options)).toContain(new LogitsProcessor(options).sample(logits, history));
   });
 
   it('refuses logits that are not numbers', () => {

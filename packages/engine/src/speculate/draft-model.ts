@@ -4,7 +4,7 @@
  * several texts are steps of one batch, as any decode steps.
  */
 import { type Tokenizer, TransformersError } from '@x/transformers';
-import { allowsAny } from '../constraint';
+import { isAnyPossible } from '../constraint';
 import type { SequenceCache } from '../kv/sequence-cache';
 import { LogitsProcessor } from '../sampling';
 import type { BatchScheduler } from '../scheduler';
@@ -49,7 +49,7 @@ export class ModelDrafter implements Drafter {
     let next = this.rewind(history);
     for (;;) {
       const sampler = { ...ahead.last, logprob: false, top: 0 };
-      if (sampler.mask && !allowsAny(sampler.mask, scheduler.runner.model.config.vocabSize)) return;
+      if (!isAnyPossible(sampler, scheduler.runner.model.config.vocabSize)) return;
       const choice =
         next.length > MOST_AT_ONCE
           ? await scheduler.prefill(cache, next, sampler, { signal })

@@ -3,7 +3,7 @@
  * Every choice keeps the random number, the penalties and the mask that it would have without drafts, so a text with drafts is the
  * text without them.
  */
-import { allows, allowsAny, type Constraint, checkMask } from '../constraint';
+import { allows, allowsAny, type Constraint, checkPossible } from '../constraint';
 import type { LogitsProcessor, Sampler } from '../sampling';
 
 /** The text that goes on. */
@@ -32,8 +32,8 @@ export class Lookahead {
     readonly most: number,
   ) {
     const mask = text.constraint?.mask()?.slice();
-    if (mask) checkMask(mask, text.vocabSize);
     this.samplers = [this.sampler(mask)];
+    checkPossible(this.last, text.vocabSize);
     if (text.constraint && most > 0) this.constraint = text.constraint.fork!();
   }
 
