@@ -47,6 +47,7 @@ test.each([
   ['/v1/chat/completions', { ...chat, model: 'mute' }, 'model', /no chat template/],
   ['/v1/embeddings', { model: 'embed', input: 'a', dimensions: 1000000 }, 'dimensions', /^dimensions is 1000000/],
   ['/v1/embeddings', { model: 'embed', input: 'a', prompt_name: 'mine' }, 'prompt_name', /"mine"/],
+  ['/v1/embeddings', { model: 'embed', input: 'a', input_type: 'mine' }, 'input_type', /"mine"/],
   ['/v1/embeddings', { model: 'embed', input: [[5, 99999999]] }, 'input', /^input\[0\]\[1\] is 99999999/],
   ['/v1/embeddings', { model: 'embed', input: 'a '.repeat(5000) }, 'input', /shorten it/],
   ['/detokenize', { tokens: [99999999] }, 'tokens', /99999999/],

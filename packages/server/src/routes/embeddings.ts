@@ -1,6 +1,6 @@
 /** `POST /v1/embeddings`. */
 import type { EmbeddingInput } from '@x/engine';
-import { badField } from '../errors';
+import { ApiError, badField, toApiError } from '../errors';
 import type { Job } from '../job';
 import { type Fields, shown } from '../request/fields';
 import type { Service } from '../service';
@@ -15,7 +15,8 @@ export async function embeddings(service: Service, job: Job): Promise<Response> 
   const isBase64 = fields.choice('encoding_format', ['float', 'base64']) === 'base64';
   const dimensions = fields.integer('dimensions', 1, 2 ** 20);
   // Other servers' names for the prompts that models want before queries and documents.
-  const promptName = fields.string('prompt_name', 64) ?? fields.string('input_type', 64);
+  const named = (['prompt_name', 'input_type'] as const).find((field) => fields.has(field));
+  const promptName = named && fields.string(named, 64);
   const truncate = fields.boolean('truncate') ?? false;
   const { lease, tickets } = await service.enter(job, name, 1);
   const { embedder } = lease;
@@ -26,7 +27,10 @@ export async function embeddings(service: Service, job: Job): Promise<Response> 
     ...(dimensions !== undefined && { dimensions }),
     ...(promptName !== undefined && { promptName }),
   };
-  const results = await embedder.embed(inputs, options);
+  const results = await embedder.embed(inputs, options).catch((error: unknown) => {
+    const { status, message, code, param } = toApiError(error, job.route);
+    throw param === 'prompt_name' && named ? new ApiError(status, message, { code, param: named }) : error;
+  });
   const tokens = results.reduce((sum, result) => sum + result.tokens, 0);
   service.metrics.promptTokens.add(tokens, { model: name });
   return Response.json({
