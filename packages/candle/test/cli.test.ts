@@ -1,6 +1,6 @@
 /** The `candle` command as a shell sees it: what goes to which stream, exit statuses, signals, and wrong command lines. */
 import { spawn } from 'node:child_process';
-import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -147,6 +147,18 @@ describe('run', { timeout: 300_000 }, () => {
     expect(readFileSync(file).length).toBe(bytes.length - 9);
     const short = await run(['run', TINY, ...greedy, '-n', '1', '--prompt-cache', join(folder, 'short.prompt')]);
     expect([short.status, short.err]).toEqual([0, expect.stringMatching(/5 tokens are not kept: more than 32 are/)]);
+  });
+
+  test('an error behind the prompt has a line of its own', async () => {
+    const damaged = join(folder, 'damaged');
+    cpSync(join(root, 'models/tiny/llama'), damaged, { recursive: true });
+    const weights = readFileSync(join(damaged, 'model.safetensors'));
+    const length = Number(weights.readBigUInt64LE(0));
+    const [from, to] = JSON.parse(weights.toString('utf8', 8, 8 + length))['model.norm.weight'].data_offsets;
+    writeFileSync(join(damaged, 'model.safetensors'), weights.fill(0xff, 8 + length + from, 8 + length + to));
+    const { status, out, err } = await run(['run', damaged, ...greedy, '-p', 'Once']);
+    expect([status, out]).toEqual([1, 'Once\n']);
+    expect(err).toMatch(/^error BAD_LOGITS: /);
   });
 
   test('says when the context is full', async () => {
@@ -332,8 +344,9 @@ describe('bench', { timeout: 300_000 }, () => {
 
   test('is a table for people; what cannot be is refused before anything runs', async () => {
     const small = ['--prompt', '4', '--gen', '2', '--repeat', '1'];
-    const { status, out } = await run(['bench', TINY, '-d', 'js', ...small]);
+    const { status, out, err } = await run(['bench', TINY, '-d', 'js', ...small, '--batch', '12']);
     expect([status, out]).toEqual([0, expect.stringMatching(/sequences +prompt +first token/)]);
+    expect(err).toBe('');
     for (const wrong of [
       ['--batch', '1,x'],
       ['--gen', '1'],

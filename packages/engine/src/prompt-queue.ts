@@ -32,6 +32,12 @@ export class PromptQueue {
   private batch: readonly Waiting[] = [];
   private running = false;
   private readonly pacer: Pacer;
+  /** Listens to each signal once, however many prompts have it: Node warns of the eleventh listener. */
+  private readonly leave = () => {
+    const left = this.waiting.filter(({ signal }) => signal?.aborted);
+    this.waiting = this.waiting.filter((part) => !left.includes(part));
+    for (const { signal, reject } of left) void this.pacer.enqueued().then(() => reject(signal?.reason));
+  };
 
   /** @param isShared whether other sequences want the device between two groups of a pass's steps */
   constructor(
@@ -50,22 +56,15 @@ export class PromptQueue {
    */
   async read(part: PromptPart): Promise<Choice | undefined> {
     const { signal } = part;
-    let leave = () => {};
     const done = new Promise<Choice | undefined>((resolve, reject) => {
-      const own: Waiting = { ...part, resolve, reject };
-      this.waiting.push(own);
-      leave = () => {
-        if (!this.waiting.includes(own)) return;
-        this.waiting = this.waiting.filter((other) => other !== own);
-        void this.pacer.enqueued().then(() => reject(signal?.reason));
-      };
+      this.waiting.push({ ...part, resolve, reject });
     });
-    signal?.addEventListener('abort', leave, { once: true });
+    signal?.addEventListener('abort', this.leave, { once: true });
     if (!this.running) void this.run();
     try {
       return await done;
     } finally {
-      signal?.removeEventListener('abort', leave);
+      if (!this.waiting.some((other) => other.signal === signal)) signal?.removeEventListener('abort', this.leave);
     }
   }
 

@@ -1,8 +1,9 @@
+import { getEventListeners } from 'node:events';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Device, memoryStats, scope } from '@x/core';
 import { GgufFile } from '@x/quantized';
 import { describeGguf, Tokenizer, Weights } from '@x/transformers';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type GenerateOptions, LanguageModel, loadModel, type Piece } from '../src';
 import type { Runner } from '../src/runner';
 import { deviceNames, GGUF, goldenQ8, openDevice, settledMemory, TOKENIZER } from './helpers';
@@ -113,6 +114,29 @@ describe.each(deviceNames)('generate on %s', (name) => {
     expect(() => model.generate(new Array<number>(161).fill(5))).toThrow(
       expect.objectContaining({ code: 'CONTEXT_EXCEEDED' }),
     );
+  });
+
+  it('listens once to the signal of many, whom it stops, and no longer than they run', async () => {
+    const controller = new AbortController();
+    const { signal } = controller;
+    const add = vi.spyOn(signal, 'addEventListener');
+    let most = 0;
+    const listeners = () => getEventListeners(signal, 'abort').length;
+    const onProgress = () => {
+      most = Math.max(most, listeners());
+    };
+    const prompt = Array.from({ length: 60 }, (_, i) => 3 + i);
+    const all = (options: GenerateOptions) =>
+      Promise.allSettled(
+        Array.from({ length: 12 }, (_, i) => run([...prompt, i], { signal, maxTokens: 2, onProgress, ...options })),
+      );
+    for (const { status } of await all({ reusePrompt: false })) expect(status).toBe('fulfilled');
+    expect([add.mock.calls.length >= 12, most, listeners()]).toEqual([true, 1, 0]);
+    const leaving = all({ reusePrompt: false, maxTokens: 90 });
+    await nextTurn();
+    controller.abort(new Error('enough'));
+    for (const result of await leaving) expect(result).toMatchObject({ reason: { message: 'enough' } });
+    expect(listeners()).toBe(0);
   });
 
   it('stops for a signal with its reason, between tokens and before the first', async () => {
