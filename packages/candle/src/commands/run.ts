@@ -78,8 +78,10 @@ async function run(name: string, options: RunOptions, signal: AbortSignal): Prom
     }
   } catch (error) {
     if (!(error instanceof Interrupted)) throw error;
+  } finally {
+    // What follows, an error too, has lines of its own.
+    write('\n');
   }
-  write('\n');
   if (kept !== undefined && !signal.aborted) await keepPrompt(model, kept, generation, signal);
   if (isOutputClosed()) return;
   const { stats } = generation;
