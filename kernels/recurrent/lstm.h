@@ -48,12 +48,15 @@ struct Lstm {
   typedef float Units __attribute__((vector_size(LSTM_UNITS * 4)));
   typedef float Loose __attribute__((vector_size(LSTM_UNITS * 4), aligned(4), may_alias));
 
-  /** ROWS sequences from `row`, with their outputs as [hidden][ROWS] beside. */
+  /** Of a sequence's output in the thread's memory to that of the next; not 4 KiB, which share places of the cache. */
+  static constexpr u32 PITCH = LSTM_HIDDEN + LSTM_UNITS;
+
+  /** ROWS sequences from `row`, with their outputs as [ROWS][hidden] beside. */
   template <u32 ROWS>
   X_DEVICE void sequences(u64 row) const {
-    alignas(64) float held[2][LSTM_HIDDEN * ROWS];
-    for (u32 k = 0; k < hidden; ++k)
-      for (u32 r = 0; r < ROWS; ++r) held[0][k * ROWS + r] = h[(row + r) * hidden + k];
+    alignas(64) float held[2][ROWS * PITCH];
+    for (u32 r = 0; r < ROWS; ++r)
+      for (u32 k = 0; k < hidden; ++k) held[0][r * PITCH + k] = h[(row + r) * hidden + k];
     for (u64 step = 0; step < steps; ++step) {
       const float* now = held[step % 2];
       float* next = held[1 - step % 2];
@@ -65,28 +68,50 @@ struct Lstm {
           for (u32 g = 0; g < LSTM_GATES; ++g) {
             const Units x = *(const Loose*)(w + g * LSTM_UNITS);
 #pragma unroll
-            for (u32 r = 0; r < ROWS; ++r) sums[r][g] += now[k * ROWS + r] * x;
+            for (u32 r = 0; r < ROWS; ++r) sums[r][g] += now[r * PITCH + k] * x;
           }
         }
-        const u32 count = hidden - unit < LSTM_UNITS ? hidden - unit : LSTM_UNITS;
-        for (u32 r = 0; r < ROWS; ++r) cell(row + r, step, unit, count, sums[r], next + unit * ROWS + r, ROWS);
+        const u32 left = hidden - unit;
+        for (u32 r = 0; r < ROWS; ++r) {
+          float* to = next + r * PITCH + unit;
+          if (left >= LSTM_UNITS) cell<true>(row + r, step, unit, LSTM_UNITS, sums[r], to);
+          else cell<false>(row + r, step, unit, left, sums[r], to);
+        }
       }
     }
   }
 
-  X_DEVICE void cell(u64 row, u64 step, u32 unit, u32 count, const Units (&sums)[LSTM_GATES], float* next, u32 pitch) const {
-    const u64 place = at(row, step);
-    const float *given = gates + place * LSTM_GATES * hidden + unit, *last = before(row, step) + unit;
-    float x[LSTM_GATES][LSTM_UNITS] = {}, state[LSTM_UNITS] = {}, output[LSTM_UNITS];
-    for (u32 g = 0; g < LSTM_GATES; ++g)
-      for (u32 j = 0; j < count; ++j) x[g][j] = sums[g][j] + given[g * hidden + j];
-    for (u32 j = 0; j < count; ++j) state[j] = last[j];
+  /** The units [unit, unit + units) of a sequence's step; WHOLE: LSTM_UNITS of them. */
+  template <bool WHOLE>
+  X_DEVICE void cell(u64 row, u64 step, u32 unit, u32 units, const Units (&sums)[LSTM_GATES], float* next) const {
+    const u64 place = at(row, step), to = place * hidden + unit;
+    const float* given = gates + place * LSTM_GATES * hidden + unit;
+    alignas(64) float x[LSTM_GATES][LSTM_UNITS], state[LSTM_UNITS], output[LSTM_UNITS];
+#pragma unroll
+    for (u32 g = 0; g < LSTM_GATES; ++g) *(Loose*)x[g] = sums[g] + load<WHOLE>(given + g * hidden, units);
+    *(Loose*)state = load<WHOLE>(before(row, step) + unit, units);
     for (u32 j = 0; j < LSTM_UNITS; ++j) {
       state[j] = sigmoid(x[1][j]) * state[j] + sigmoid(x[0][j]) * m::tanh(x[2][j]);
       output[j] = sigmoid(x[3][j]) * m::tanh(state[j]);
     }
-    for (u32 j = 0; j < count; ++j) cells[place * hidden + unit + j] = state[j];
-    for (u32 j = 0; j < count; ++j) outputs[place * hidden + unit + j] = next[j * pitch] = output[j];
+    store<WHOLE>(cells + to, state, units);
+    store<WHOLE>(outputs + to, output, units);
+    store<WHOLE>(next, output, units);
+  }
+
+  /** Units that lie side by side, zeros from `count` on. Loops would make gathers of them. */
+  template <bool WHOLE>
+  X_DEVICE static Units load(const float* from, u32 count) {
+    if (WHOLE) return *(const Loose*)from;
+    Units x = {};
+    for (u32 j = 0; j < count; ++j) x[j] = from[j];
+    return x;
+  }
+  template <bool WHOLE>
+  X_DEVICE static void store(float* to, const float* units, u32 count) {
+    if (WHOLE) *(Loose*)to = *(const Loose*)units;
+    else
+      for (u32 j = 0; j < count; ++j) to[j] = units[j];
   }
 
   X_DEVICE void run() const {
