@@ -23,6 +23,7 @@
 #include "quantized/matvec.h"
 #include "quantized/matmul.h"
 #include "quantized/mma.h"
+#include "quantized/stream.h"
 
 using namespace quant;
 
@@ -73,6 +74,12 @@ DEQUANTIZE_K(Q8_K, q8_K)
     X_SHARED(u8, memory, (MmaMemory<Q, 32, TILE>));                                                                    \
     mulMatMmaGrouped<Q>(x, y, dst, ncols_x, nrows_x, tiles, tile_count, nrows_y, memory);                              \
   }
+#define MATRIX_STREAM(Q, name, columns)                                                                                \
+  KERNEL_EARLY(mul_mat_stream_##name##_##columns)                                                                      \
+  KERNEL_BLOCKS(mul_mat_stream_##name##_##columns, STREAM_BOUND, 2,                                                    \
+                (const u8* x, const u8* y, float* dst, i32 ncols_x, i32 nrows_x, i32 ncols_y, i32 nrows_y, i32 nrows_dst)) { \
+    mulMatStream<Q, columns>(x, y, dst, ncols_x, nrows_x, ncols_y, nrows_y, nrows_dst);                                \
+  }
 #define ROWS_AND_TILES(Q, name)                                                                                        \
   KERNEL(get_rows_##name, (const u8* src0, const u32* ids, float* dst, i64 ne00, u64 nb01)) {                          \
     getRows<Q>(src0, ids, dst, (u64)ne00, nb01);                                                                       \
@@ -100,7 +107,10 @@ DEQUANTIZE_K(Q8_K, q8_K)
   VEC(Q, name, 8)                                                                                                      \
   MATRIX_MMA(Q, name, _, 64, 128)                                                                                      \
   MATRIX_MMA(Q, name, _few_, 32, 64)                                                                                   \
-  MATRIX_MMA_GROUPED(Q, name)
+  MATRIX_MMA_GROUPED(Q, name)                                                                                          \
+  MATRIX_STREAM(Q, name, 8)                                                                                            \
+  MATRIX_STREAM(Q, name, 16)                                                                                           \
+  MATRIX_STREAM(Q, name, 32)
 MATRIX(Q4_0, q4_0)
 MATRIX(Q4_1, q4_1)
 MATRIX(Q5_0, q5_0)

@@ -1,6 +1,6 @@
 /**
  * Products of activation rows with quantized weights, by each family of kernels: dp4a tiles (the host's loops on `cpu`)
- * and int8 matrix units where the device has them for many rows, matrix-vector kernels for one. Weights are random blocks, and activations whole numbers of which
+ * and int8 matrix units where the device has them for many rows, streams of weights for few, matrix-vector kernels for one. Weights are random blocks, and activations whole numbers of which
  * q8_1 blocks hold every one exactly, so a result differs from the exact one only by the rounding of f32 sums: any element,
  * scale or minimum out of place shows. Sizes lie around the tiles and slabs; what is beyond the result stays untouched.
  */
@@ -34,6 +34,8 @@ const FAMILIES = ['mul_mat_', 'mul_mat_mma_', 'mul_mat_mma_few_'];
 
 /** Rows of activations, rows of weights, columns in blocks of 256: below, at and past 64 and 128, one slab and more. */
 const SIZES = [
+  { m: 2, n: 97, k: 4608 },
+  { m: 8, n: 32, k: 768 },
   { m: 9, n: 33, k: 256 },
   { m: 16, n: 1, k: 768 },
   { m: 33, n: 65, k: 768 },
@@ -109,7 +111,7 @@ function firstWrong(
 }
 
 describe.each(kinds)('quantized products on %s', (kind) => {
-  const choices: QuantizedChoice[] = ['auto', 'dp4a', 'mma', 'dense'];
+  const choices: QuantizedChoice[] = ['auto', 'dp4a', 'mma', 'stream', 'dense'];
   /** Of weights in bf16, rounded once; activations are whole numbers, which bf16 holds. */
   const BF16_ERROR = 2 ** -9 * 1.01 + 2e-5;
   let device: RocmDevice;
@@ -184,6 +186,46 @@ describe.each(kinds)('quantized products on %s', (kind) => {
               expect(got.every((value, i) => i % stride < size.n || value === -77)).toBe(true);
             },
           );
+        }
+      }
+    }
+  });
+
+  it.each(TYPES)('%s, streams of weights for each number of columns, in other grids', (type) => {
+    const units = device.matrixUnits;
+    const shape = units === 'nvidia' ? { warps: 8, sharedBytes: 110592 } : { warps: 4, sharedBytes: 65536 };
+    if (units && device.hip.properties.sharedMemoryPerBlock < shape.sharedBytes) return;
+    const block = units ? shape.warps * device.hip.properties.warpSize : 128;
+    const sharedBytes = units ? shape.sharedBytes : 0;
+    const { blockSize } = blockFormat(type);
+    // Rows that begin at any multiple of 2 bytes, columns that end within a span and within what warps take beside each other.
+    for (const k of [blockSize === 32 ? 416 : 768, 2048 + 256]) {
+      const size = { m: 41, n: 67, k };
+      const padded = Math.ceil(k / 512) * 512;
+      const stride = size.n + 5;
+      const w = weights(type, size.n, k);
+      const x = activations(size.m, k);
+      const expected = exact(x, w.values, size);
+      const untouched = new Float32Array(size.m * stride).fill(-77);
+      for (const columns of [8, 16, 32]) {
+        for (const grid of [1, 5, 40]) {
+          // Another block of each behind the rows, as weights and activations have it.
+          const data = [
+            Uint8Array.from([...w.bytes, ...new Uint8Array(512)]),
+            x,
+            new Uint8Array(size.m * (padded / 32) * 36),
+            untouched,
+          ];
+          withStorages(data, (blocks, input, rows, out) => {
+            const quantized = { grid: [Math.ceil(padded / 256), size.m, 1], block: 256 } as const;
+            device.launch(QUANTIZED, 'quantize_q8_1', quantized, [input.ptr, rows.ptr, k, padded]);
+            const args = [blocks.ptr, rows.ptr, out.ptr, k, size.n, size.m, padded, stride];
+            device.launch(QUANTIZED, `mul_mat_stream_${type}_${columns}`, { grid, block, sharedBytes }, args);
+            const got = new Float32Array(out.toHostSync());
+            const inside = got.filter((_, i) => i % stride < size.n);
+            expect([k, columns, grid, firstWrong(inside, expected, size.n)]).toEqual([k, columns, grid, undefined]);
+            expect(got.every((value, i) => i % stride < size.n || value === -77)).toBe(true);
+          });
         }
       }
     }

@@ -63,7 +63,7 @@ export function launchGetRows(device: Launcher, kernel: string, shape: LaunchSha
   device.launch(QUANTIZED, kernel, shape, [a.src0, a.ids, a.dst, a.ne00, a.nb01]);
 }
 
-/** `mul_mat_q4_0`, and 44 more. */
+/** `mul_mat_q4_0`, and 74 more. */
 export interface MulMatArguments {
   x: Address;
   y: Address;

@@ -2,7 +2,7 @@
  * Quantized weights on a device, after candle's `QCudaStorage` (candle-core/src/quantized/cuda.rs): the activation is
  * quantized to q8_1 blocks once per product, then rows are multiplied in int8. Up to eight activation rows take the
  * matrix-vector kernels, more the tiled ones: on int8 matrix units where the GPU has them, else on dp4a (and on the host).
- * Many rows are worth a weight that is dequantized for the product: then activations and weights are bf16 for the library.
+ * NVIDIA's units take few rows through kernels that are bound by the weight's bytes alone. Many rows are worth a weight that is dequantized for the product: then activations and weights are bf16 for the library.
  * candle's kernels are those of ten types; here every block type of ggml has them, all but the matrix units' ones.
  */
 import {
@@ -35,6 +35,7 @@ import {
 } from '../launchers/quantized';
 import { KernelStorage } from '../storage';
 import { activationRows, MAX_GRID_Y, MAX_VECTOR_ROWS, paddedWidth, quantizeRows } from './activations';
+import { denseCopy } from './copy';
 import { cast } from './elementwise';
 import { EXPERT_TILE } from './experts';
 import { gemmIntoF32 } from './gemm-library';
@@ -72,6 +73,16 @@ const TILES = {
   mul_mat_mma_few_: { weights: 32, activations: 64 },
 };
 const MMA_WARPS = 8;
+/**
+ * `mul_mat_stream_*` (kernels/quantized/stream.h): warps of a block, its dynamic shared memory, and activation rows from which
+ * on and up to which it is the fastest of all (cuda).
+ */
+const STREAM = {
+  nvidia: { warps: 8, sharedBytes: 110592 },
+  amd: { warps: 4, sharedBytes: 65536 },
+  fromRows: 2,
+  toRows: 64,
+};
 /** Weight rows of a tile of `mul_mat_mma_grouped_*`. */
 const GROUPED_MMA_ROWS = 32;
 /** Most warps of a block of matrix-vector kernels. */
@@ -83,12 +94,13 @@ const DENSE_ROWS = 16;
 const DENSE_VALUES = 2 ** 29;
 
 /**
- * What products of more than eight activation rows use: `dp4a`; int8 matrix units (`mma`, dp4a where there are none);
- * weights dequantized for each product (`dense`: in bf16 through the library, in f32 where it has no such product); or `auto`:
- * on cuda `dense` for many rows where it is bf16, else the units where there are any.
+ * What products of more than eight activation rows use: `dp4a`; int8 matrix units (`mma`, dp4a where there are none); the units
+ * with weights straight from memory (`stream`, from two rows on; `mma` where it does not run); weights dequantized for each
+ * product (`dense`: in bf16 through the library, in f32 where it has no such product); or `auto`: on cuda `stream` for few rows
+ * and `dense` for many where it is bf16, else the units where there are any.
  */
-export type QuantizedChoice = 'auto' | 'dp4a' | 'mma' | 'dense';
-const CHOICES: readonly string[] = ['auto', 'dp4a', 'mma', 'dense'] satisfies QuantizedChoice[];
+export type QuantizedChoice = 'auto' | 'dp4a' | 'mma' | 'stream' | 'dense';
+const CHOICES: readonly string[] = ['auto', 'dp4a', 'mma', 'stream', 'dense'] satisfies QuantizedChoice[];
 
 /** `n` rows of `k` values from a row of the weight on, for `m` rows of activations. */
 interface ProductSize {
@@ -152,7 +164,8 @@ export class DeviceQuantizedOps implements QuantizedOps {
 
   /** What activations of so many rows are given in: q8_1 blocks, or numbers of a dtype. */
   formOf(rows: number): 'blocks' | 'bf16' | 'f32' {
-    const isDense = this.choice === 'dense' ? rows > MAX_VECTOR_ROWS : this.choice === 'auto' && rows >= DENSE_ROWS;
+    const from = this.#streams('q4_K', rows) ? STREAM.toRows + 1 : DENSE_ROWS;
+    const isDense = this.choice === 'dense' ? rows > MAX_VECTOR_ROWS : this.choice === 'auto' && rows >= from;
     if (!isDense || (this.choice === 'auto' && this.#device.location.kind !== 'cuda')) return 'blocks';
     if (this.#device.libraries.gemm.handle()?.takes('bf16', 'f32')) return 'bf16';
     return this.choice === 'dense' ? 'f32' : 'blocks';
@@ -175,6 +188,14 @@ export class DeviceQuantizedOps implements QuantizedOps {
     const { m, n, k, firstRow = 0 } = size;
     const w = KernelStorage.on(this.#device, weight).ptr + firstRow * bytesOf(type, k);
     const rows = KernelStorage.on(this.#device, activations);
+    if (rows.dtype === 'u8' && this.#isDense(type, size)) {
+      const values = this.#numbersOf(rows, size);
+      try {
+        return this.#dense(w, type, size, values);
+      } finally {
+        values.dispose();
+      }
+    }
     if (rows.dtype === 'u8') return this.#inBlocks(w, type, size, rows);
     if (n * k <= DENSE_VALUES) return this.#dense(w, type, size, rows);
     const operand = { storage: rows, layout: Layout.contiguous([m, k]) };
@@ -186,12 +207,34 @@ export class DeviceQuantizedOps implements QuantizedOps {
     }
   }
 
+  /** Whether rows that come in blocks, for the types that `#streams` takes, are worth a weight of another type in bf16. */
+  #isDense(type: BlockType, { m, n, k }: ProductSize): boolean {
+    if (this.choice !== 'auto' || m < DENSE_ROWS || CANDLE_TYPES.has(type) || n * k > DENSE_VALUES) return false;
+    return this.#device.location.kind === 'cuda' && this.#device.libraries.gemm.handle()?.takes('bf16', 'f32') === true;
+  }
+
+  /** m rows of k values in bf16, from q8_1 blocks. */
+  #numbersOf(blocks: KernelStorage, { m, k }: ProductSize): KernelStorage {
+    const padded = paddedWidth(k);
+    const values = this.dequantize(blocks, 'q8_1', m * padded, 'bf16');
+    if (padded === k) return values;
+    try {
+      return denseCopy(this.#device, { storage: values, layout: Layout.contiguous([m, padded]).narrow(1, 0, k) });
+    } finally {
+      values.dispose();
+    }
+  }
+
   /** @param x rows in q8_1 blocks */
   #inBlocks(w: number, type: BlockType, { m, n, k }: ProductSize, { ptr: q8 }: KernelStorage): KernelStorage {
     const nrowsY = paddedWidth(k);
     return filled(this.#device, 'f32', m * n, (dst) => {
       const args = { x: w, y: q8, dst, ncolsX: k, nrowsX: n, nrowsY, nrowsDst: n };
-      if (m > MAX_VECTOR_ROWS) {
+      if (this.#streams(type, m)) {
+        const columns = m <= 8 ? 8 : m <= 16 ? 16 : 32;
+        const kernel = `mul_mat_stream_${type}_${columns}`;
+        launchMulMat(this.#device, kernel, this.#streamShape(columns, n, m), { ...args, ncolsY: m });
+      } else if (m > MAX_VECTOR_ROWS) {
         const family = this.#tiled(type, n, m);
         launchMulMat(this.#device, `${family}${type}`, this.#tiledShape(family, n, m), { ...args, ncolsY: m });
       } else if (CANDLE_TYPES.has(type)) {
@@ -327,7 +370,24 @@ export class DeviceQuantizedOps implements QuantizedOps {
     return { grid: Math.ceil(pairs / VECTOR_WARPS), block: VECTOR_WARPS * warpSize };
   }
 
-  /** The kernels for a product with n weight rows and m > 8 activation rows: the one place that decides. */
+  /** Whether `mul_mat_stream_*` computes products with m activation rows. */
+  #streams(type: BlockType, m: number): boolean {
+    const { matrixUnits, location, hip } = this.#device;
+    if (!matrixUnits || m < STREAM.fromRows || !CANDLE_TYPES.has(type)) return false;
+    if (hip.properties.sharedMemoryPerBlock < STREAM[matrixUnits].sharedBytes) return false;
+    if (this.choice === 'auto') return location.kind === 'cuda' && m <= STREAM.toRows;
+    return this.choice === 'stream';
+  }
+
+  #streamShape(columns: number, n: number, m: number): LaunchShape {
+    const { warps, sharedBytes } = STREAM[this.#device.matrixUnits!];
+    const rows = columns > 16 ? warps * 8 : warps * 4;
+    const block = warps * this.#device.hip.properties.warpSize;
+    const grid = this.#device.shapes.blocks(Math.ceil(n / rows) * Math.ceil(m / columns), block);
+    return { grid, block, sharedBytes };
+  }
+
+  /** The kernels for a product with n weight rows and m > 8 activation rows that `#streams` leaves: the one place that decides. */
   #tiled(type: BlockType, n: number, m: number): keyof typeof TILES {
     const units = this.#device.matrixUnits;
     if (this.choice === 'dp4a' || !units || !CANDLE_TYPES.has(type)) return 'mul_mat_';
