@@ -3,6 +3,7 @@
 // kernel family is written once; mul_mat_vec writes no row past the last; experts of the q8_0 MoE kernel are strided by
 // their own block size; K-format dequantize and q5_k's matrix-vector kernel carry no count, so there grid.x must be exact.
 #include "x.h"
+#include "shared/barrier.h"
 #include "shared/split.h"
 #include "shared/team.h"
 #include "shared/mma.h"

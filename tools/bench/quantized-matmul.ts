@@ -1,6 +1,6 @@
 /**
- * Products of many activation rows with quantized weights, on int8 matrix units and on dp4a: the figures behind what
- * packages/rocm-backend/src/storage/quantized.ts chooses.
+ * Products of activation rows with quantized weights, by each family of kernels: the figures behind what
+ * packages/rocm-backend/src/ops/quantized.ts chooses. One row has the kernels for vectors.
  *
  *   tsx tools/bench/quantized-matmul.ts [cpu|cuda|rocm] [type,...] [m,k,n;...]
  *
@@ -8,7 +8,7 @@
  * the activations to q8_1. Weights are random bytes: the time does not depend on them.
  */
 import { BLOCK_TYPES, type BlockType, Layout } from '@x/core';
-import { RocmDevice } from '@x/rocm-backend';
+import { type QuantizedChoice, RocmDevice } from '@x/rocm-backend';
 import { seconds } from './seconds';
 
 const [kind = 'cpu', typeList, shapeList] = process.argv.slice(2);
@@ -30,19 +30,18 @@ for (const type of types) {
     for (let i = 0; i < bytes.length; i++) bytes[i] = Math.imul(i, 2654435761) >>> 24;
     const weight = device.fromHost(bytes, 'u8');
     const x = device.random.uniform(m * k, 'f32', -1, 1);
-    const figures = (['dp4a', 'mma'] as const).map((choice) => {
+    const choices: QuantizedChoice[] =
+      m === 1 ? ['auto'] : isCpu ? ['auto', 'dp4a'] : ['dp4a', 'mma', 'stream', 'dense'];
+    const figures = choices.map((choice) => {
       device.quantized.choice = choice;
       const taken = seconds(device, () =>
         device.quantized.matmul(weight, type, { m, n, k }, { storage: x, layout: Layout.contiguous([m, k]) }).dispose(),
       );
       const rate = (2 * m * n * k) / taken / (isCpu ? 1e9 : 1e12);
-      return {
-        taken,
-        text: `${choice} ${(taken * 1e6).toFixed(1)} us ${rate.toFixed(1)} ${isCpu ? 'GOP/s' : 'TOP/s'}`,
-      };
+      const read = bytes.length / taken / 1e9;
+      return `${choice} ${(taken * 1e6).toFixed(1)} us ${rate.toFixed(1)} ${isCpu ? 'GOP/s' : 'TOP/s'} ${read.toFixed(0)} GB/s`;
     });
-    const gain = (figures[0].taken / figures[1].taken).toFixed(2);
-    console.log(`${type} ${[m, k, n].join('x')}: ${figures.map(({ text }) => text).join(', ')}, ${gain}x`);
+    console.log(`${type} ${[m, k, n].join('x')}: ${figures.join(', ')}`);
     weight.dispose();
     x.dispose();
   }

@@ -12,6 +12,7 @@ import { BLOCK_TYPES, randomBlocks } from '@x/testing/quantized/random-blocks';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { blockFormat } from '../../quantized/src/blocks';
 import { type QuantizedChoice, RocmDevice, type RocmStorage } from '../src/index';
+import { streamLaunch } from '../src/ops/quantized-stream';
 
 const kinds = kernelDevices().map((device) => device.location.kind as 'cpu' | 'cuda' | 'rocm');
 
@@ -192,11 +193,6 @@ describe.each(kinds)('quantized products on %s', (kind) => {
   });
 
   it.each(TYPES)('%s, streams of weights for each number of columns, in other grids', (type) => {
-    const units = device.matrixUnits;
-    const shape = units === 'nvidia' ? { warps: 8, sharedBytes: 110592 } : { warps: 4, sharedBytes: 65536 };
-    if (units && device.hip.properties.sharedMemoryPerBlock < shape.sharedBytes) return;
-    const block = units ? shape.warps * device.hip.properties.warpSize : 128;
-    const sharedBytes = units ? shape.sharedBytes : 0;
     const { blockSize } = blockFormat(type);
     // Rows that begin at any multiple of 2 bytes, columns that end within a span and within what warps take beside each other.
     for (const k of [blockSize === 32 ? 416 : 768, 2048 + 256]) {
@@ -220,7 +216,9 @@ describe.each(kinds)('quantized products on %s', (kind) => {
             const quantized = { grid: [Math.ceil(padded / 256), size.m, 1], block: 256 } as const;
             device.launch(QUANTIZED, 'quantize_q8_1', quantized, [input.ptr, rows.ptr, k, padded]);
             const args = [blocks.ptr, rows.ptr, out.ptr, k, size.n, size.m, padded, stride];
-            device.launch(QUANTIZED, `mul_mat_stream_${type}_${columns}`, { grid, block, sharedBytes }, args);
+            // Without such units the kernels are those of tiles.
+            const shape = streamLaunch(device, type, size, columns)?.shape ?? { block: 128 };
+            device.launch(QUANTIZED, `mul_mat_stream_${type}_${columns}`, { ...shape, grid }, args);
             const got = new Float32Array(out.toHostSync());
             const inside = got.filter((_, i) => i % stride < size.n);
             expect([k, columns, grid, firstWrong(inside, expected, size.n)]).toEqual([k, columns, grid, undefined]);

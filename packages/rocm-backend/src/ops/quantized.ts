@@ -39,6 +39,7 @@ import { denseCopy } from './copy';
 import { cast } from './elementwise';
 import { EXPERT_TILE } from './experts';
 import { gemmIntoF32 } from './gemm-library';
+import { streamLaunch } from './quantized-stream';
 import { filled } from './result';
 
 /** Types that candle has kernels for: one matrix-vector kernel a number of activation rows, and tiles on matrix units. */
@@ -73,16 +74,8 @@ const TILES = {
   mul_mat_mma_few_: { weights: 32, activations: 64 },
 };
 const MMA_WARPS = 8;
-/**
- * `mul_mat_stream_*` (kernels/quantized/stream.h): warps of a block, its dynamic shared memory, and activation rows from which
- * on and up to which it is the fastest of all (cuda).
- */
-const STREAM = {
-  nvidia: { warps: 8, sharedBytes: 110592 },
-  amd: { warps: 4, sharedBytes: 65536 },
-  fromRows: 2,
-  toRows: 64,
-};
+/** Activation rows from which on and up to which `mul_mat_stream_*` is the fastest of all (cuda). */
+const STREAM_ROWS = { from: 2, to: 64 };
 /** Weight rows of a tile of `mul_mat_mma_grouped_*`. */
 const GROUPED_MMA_ROWS = 32;
 /** Most warps of a block of matrix-vector kernels. */
@@ -164,8 +157,10 @@ export class DeviceQuantizedOps implements QuantizedOps {
 
   /** What activations of so many rows are given in: q8_1 blocks, or numbers of a dtype. */
   formOf(rows: number): 'blocks' | 'bf16' | 'f32' {
-    const from = this.#streams('q4_K', rows) ? STREAM.toRows + 1 : DENSE_ROWS;
-    const isDense = this.choice === 'dense' ? rows > MAX_VECTOR_ROWS : this.choice === 'auto' && rows >= from;
+    const isDense =
+      this.choice === 'dense'
+        ? rows > MAX_VECTOR_ROWS
+        : this.choice === 'auto' && rows >= DENSE_ROWS && !this.#streams(rows);
     if (!isDense || (this.choice === 'auto' && this.#device.location.kind !== 'cuda')) return 'blocks';
     if (this.#device.libraries.gemm.handle()?.takes('bf16', 'f32')) return 'bf16';
     return this.choice === 'dense' ? 'f32' : 'blocks';
@@ -207,9 +202,10 @@ export class DeviceQuantizedOps implements QuantizedOps {
     }
   }
 
-  /** Whether rows that come in blocks, for the types that `#streams` takes, are worth a weight of another type in bf16. */
+  /** Whether rows that come in blocks, for the types that are streamed, are worth a weight in bf16 that is not. */
   #isDense(type: BlockType, { m, n, k }: ProductSize): boolean {
-    if (this.choice !== 'auto' || m < DENSE_ROWS || CANDLE_TYPES.has(type) || n * k > DENSE_VALUES) return false;
+    if (this.choice !== 'auto' || m < DENSE_ROWS || n * k > DENSE_VALUES) return false;
+    if (streamLaunch(this.#device, type, { m, n })) return false;
     return this.#device.location.kind === 'cuda' && this.#device.libraries.gemm.handle()?.takes('bf16', 'f32') === true;
   }
 
@@ -230,10 +226,9 @@ export class DeviceQuantizedOps implements QuantizedOps {
     const nrowsY = paddedWidth(k);
     return filled(this.#device, 'f32', m * n, (dst) => {
       const args = { x: w, y: q8, dst, ncolsX: k, nrowsX: n, nrowsY, nrowsDst: n };
-      if (this.#streams(type, m)) {
-        const columns = m <= 8 ? 8 : m <= 16 ? 16 : 32;
-        const kernel = `mul_mat_stream_${type}_${columns}`;
-        launchMulMat(this.#device, kernel, this.#streamShape(columns, n, m), { ...args, ncolsY: m });
+      const stream = this.#streams(m) ? streamLaunch(this.#device, type, { m, n }) : undefined;
+      if (stream) {
+        launchMulMat(this.#device, stream.kernel, stream.shape, { ...args, ncolsY: m });
       } else if (m > MAX_VECTOR_ROWS) {
         const family = this.#tiled(type, n, m);
         launchMulMat(this.#device, `${family}${type}`, this.#tiledShape(family, n, m), { ...args, ncolsY: m });
@@ -370,24 +365,13 @@ export class DeviceQuantizedOps implements QuantizedOps {
     return { grid: Math.ceil(pairs / VECTOR_WARPS), block: VECTOR_WARPS * warpSize };
   }
 
-  /** Whether `mul_mat_stream_*` computes products with m activation rows. */
-  #streams(type: BlockType, m: number): boolean {
-    const { matrixUnits, location, hip } = this.#device;
-    if (!matrixUnits || m < STREAM.fromRows || !CANDLE_TYPES.has(type)) return false;
-    if (hip.properties.sharedMemoryPerBlock < STREAM[matrixUnits].sharedBytes) return false;
-    if (this.choice === 'auto') return location.kind === 'cuda' && m <= STREAM.toRows;
-    return this.choice === 'stream';
+  /** Whether products with m activation rows are for `mul_mat_stream_*`, where a type has it. */
+  #streams(m: number): boolean {
+    if (this.choice !== 'auto') return this.choice === 'stream' && m >= STREAM_ROWS.from;
+    return this.#device.location.kind === 'cuda' && m >= STREAM_ROWS.from && m <= STREAM_ROWS.to;
   }
 
-  #streamShape(columns: number, n: number, m: number): LaunchShape {
-    const { warps, sharedBytes } = STREAM[this.#device.matrixUnits!];
-    const rows = columns > 16 ? warps * 8 : warps * 4;
-    const block = warps * this.#device.hip.properties.warpSize;
-    const grid = this.#device.shapes.blocks(Math.ceil(n / rows) * Math.ceil(m / columns), block);
-    return { grid, block, sharedBytes };
-  }
-
-  /** The kernels for a product with n weight rows and m > 8 activation rows that `#streams` leaves: the one place that decides. */
+  /** The kernels for a product with n weight rows and m > 8 activation rows that is no stream: the one place that decides. */
   #tiled(type: BlockType, n: number, m: number): keyof typeof TILES {
     const units = this.#device.matrixUnits;
     if (this.choice === 'dp4a' || !units || !CANDLE_TYPES.has(type)) return 'mul_mat_';
