@@ -154,6 +154,10 @@ X_DEVICE float sumOf(i32 v) { return (float)v; }
 template <u32 PER_GROUP>
 X_DEVICE mma::Tile<i8> product(const Group& a, const Group& b, u32 h) {
   mma::Tile<i8> t;
+#if X_MMA_NVIDIA
+  if constexpr (PER_GROUP == 1) mma::multiplyFrom(t, a.part[0], b.part[0], ZERO);
+  else mma::multiplyPartFrom(t, a.part[0], b.part[0], h, ZERO);
+#else
 #pragma unroll
   for (u32 e = 0; e < mma::Tile<i8>::N; ++e) t.v[e] = ZERO;
   if constexpr (PER_GROUP == 1) {
@@ -162,10 +166,11 @@ X_DEVICE mma::Tile<i8> product(const Group& a, const Group& b, u32 h) {
   } else if constexpr (Group::PARTS == 2) {
     mma::multiply(t, a.part[h], b.part[h]);
   } else {
-#if X_MMA_NVIDIA || X_MMA_CDNA == 3
+#if X_MMA_CDNA == 3
     mma::multiplyPart(t, a.part[0], b.part[0], h);
 #endif
   }
+#endif
   return t;
 }
 

@@ -208,6 +208,26 @@ X_DEVICE void multiplyPart(Tile<i8>& d, const Operand<i8>& a, const Operand<i8>&
   multiplyQuarter(d.v + 4, a.word[2 * part], a.word[2 * part + 1], b.word[part + 2]);
 }
 
+// The same with sums that begin at a number, which stays where it is: one register for all of them.
+X_DEVICE void productFrom(i32* d, const u32 (&a)[4], u32 b0, u32 b1, i32 from) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(from));
+}
+X_DEVICE void productFrom(i32* d, u32 a0, u32 a1, u32 b, i32 from) {
+  asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %7, %7, %7};"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(a0), "r"(a1), "r"(b), "r"(from));
+}
+X_DEVICE void multiplyFrom(Tile<i8>& d, const Operand<i8>& a, const Operand<i8>& b, i32 from) {
+  productFrom(d.v, a.word, b.word[0], b.word[1], from);
+  productFrom(d.v + 4, a.word, b.word[2], b.word[3], from);
+}
+X_DEVICE void multiplyPartFrom(Tile<i8>& d, const Operand<i8>& a, const Operand<i8>& b, u32 part, i32 from) {
+  productFrom(d.v, a.word[2 * part], a.word[2 * part + 1], b.word[part], from);
+  productFrom(d.v + 4, a.word[2 * part], a.word[2 * part + 1], b.word[part + 2], from);
+}
+
 /** Two sums rounded to 16 bits, the first in the low half: the second conversion of a pair costs nothing. */
 template <class T>
 X_DEVICE u32 roundPair(float first, float second) {

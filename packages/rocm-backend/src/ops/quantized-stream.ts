@@ -55,10 +55,11 @@ export function streamLaunch(
   const along = warps / across;
   const held = Math.max(columns, least);
   const parts = facts.halves ? 2 : 1;
-  const own = rows * 16 * rowBytes(type) + GROUPS * parts * 16 * (facts.minima ? 2 : 1) * 4;
+  const blocks = rows * 16 * across * rowBytes(type, along);
+  const scaled = warps * GROUPS * parts * 16 * (facts.minima ? 2 : 1) * 4;
   const slab = along * (SPAN / 128) * held * QUARTER_BYTES;
   const records = along * GROUPS * held * (facts.minima ? 2 * parts : 1) * 4;
-  const sharedBytes = warps * own + stages * slab + scales * records;
+  const sharedBytes = blocks + scaled + stages * slab + scales * records;
   if (sharedBytes > sharedMemoryPerBlock) return undefined;
   const tiles = Math.ceil(n / (16 * across)) * Math.ceil(m / held);
   // A block goes from tile to tile, so there are as many as run at once.
@@ -70,9 +71,9 @@ export function streamLaunch(
   };
 }
 
-/** Bytes of a row's span in shared memory: the 16-byte pieces that hold it wherever it begins, an odd number of them. */
-function rowBytes(type: BlockType): number {
+/** Bytes of so many spans of a row in shared memory: the 16-byte pieces that hold them wherever they begin, an odd number. */
+function rowBytes(type: BlockType, spans: number): number {
   const { blockSize, blockBytes } = BLOCK_TYPES[type];
   const skew = blockBytes % 16 === 0 ? 0 : blockBytes % 4 === 0 ? 12 : 14;
-  return (Math.ceil(((SPAN / blockSize) * blockBytes + skew) / 16) | 1) * 16;
+  return (Math.ceil((((spans * SPAN) / blockSize) * blockBytes + skew) / 16) | 1) * 16;
 }
