@@ -350,7 +350,8 @@ template <class Q, class S>
 X_DEVICE void multiplySpan(const u8* const (&held)[HELD_ROWS], const float* scales, const u8* y, const float* records,
                            float (&acc)[S::C][mma::Tile<i8>::N]) {
   constexpr u32 N = mma::Tile<i8>::N;
-#pragma unroll S::C == 1 ? S::GROUPS : 4
+// AMD's lanes hold more of an operand, and have no registers for several groups.
+#pragma unroll !X_MMA_NVIDIA ? 1 : S::C == 1 ? S::GROUPS : 4
   for (u32 g = 0; g < S::GROUPS; ++g) {
     const Group x = unpackGroup<Q>(held, g);
     const u8* columns = y + g / SLAB_GROUPS * S::COLUMNS * Y_STRIDE + g % SLAB_GROUPS * Q8_1::BYTES + 4;
@@ -439,7 +440,7 @@ X_DEVICE void streamTiles(S& s, const StreamProduct& p, float* dst, u32 dstRows)
 #endif
   u32 stage = 0;
 #pragma unroll 1
-  for (u32 i = 0; at.tile < tiles; ++i) {
+  for ([[maybe_unused]] u32 i = 0; at.tile < tiles; ++i) {
 #if X_MMA_NVIDIA
     // Rows of the next slab and columns of the one after it are on their way while this one is multiplied.
     const u32 ahead = stage == 2 ? 0 : stage + 1, behind = stage == 0 ? 2 : stage - 1;
