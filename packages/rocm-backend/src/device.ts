@@ -29,6 +29,7 @@ import { type HipDevice, HipError, type HipFunction, type HipStream, openDevice 
 import type { KernelModule } from '@x/kernels';
 import { CachingAllocator } from './allocator';
 import { compileProgram } from './compiled-program';
+import { Counters } from './counters';
 import { debug, debugLevel } from './debug';
 import { KernelGraph } from './graph';
 import { IdReport } from './id-report';
@@ -153,10 +154,14 @@ export class KernelDevice implements BackendDevice {
       },
       free: (ptr) => hip.free(ptr),
     });
+    const counters = new Counters(hip, () => this.streams.current);
     this.streams = new DeviceStreams(hip, {
       refuseInCapture: (op) => this.recording?.refuse(op),
       entered: (stream) => this.#allocator.enter(stream, this.streams),
-      closed: (stream) => this.#allocator.leave(stream),
+      closed: (stream) => {
+        this.#allocator.leave(stream);
+        counters.closed(stream);
+      },
     });
     this.#info = new InfoCache({
       // Graphs come and go, what is cached stays.
@@ -168,7 +173,7 @@ export class KernelDevice implements BackendDevice {
     this.linear = new DeviceLinearOps(this);
     this.attention = new DeviceAttentionOps(this);
     this.packedAttention = new DevicePackedAttentionOps(this);
-    this.pagedAttention = new DevicePagedAttentionOps(this);
+    this.pagedAttention = new DevicePagedAttentionOps(this, counters);
     this.decode = new DeviceDecodeOps(this);
     this.recurrent = new DeviceRecurrentOps(this);
     this.experts = new DeviceExpertOps(this);

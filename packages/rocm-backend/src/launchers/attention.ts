@@ -78,7 +78,10 @@ export interface AttentionPagedArguments {
   rows: Address;
   lengths: Address;
   partial: Address;
+  counters: Address;
   out: Address;
+  quantized: Address;
+  padded: number;
 }
 
 export function launchAttentionPaged(
@@ -112,7 +115,10 @@ export function launchAttentionPaged(
     a.rows,
     a.lengths,
     a.partial,
+    a.counters,
     a.out,
+    a.quantized,
+    a.padded,
   ]);
 }
 
@@ -156,47 +162,6 @@ export function launchAttentionAppend(
     a.kPool,
     a.vPool,
   ]);
-}
-
-/** `attention_merge_f32`, and 2 more. */
-export interface AttentionMergeArguments {
-  rows: number;
-  heads: number;
-  dv: number;
-  parts: number;
-  partial: Address;
-  sinks: Address;
-  out: Address;
-}
-
-export function launchAttentionMerge(
-  device: Launcher,
-  kernel: string,
-  shape: LaunchShape,
-  a: AttentionMergeArguments,
-): void {
-  device.launch(ATTENTION, kernel, shape, [a.rows, a.heads, a.dv, a.parts, a.partial, a.sinks, a.out]);
-}
-
-/** `attention_merge_q8_1`. */
-export interface AttentionMergeQ81Arguments {
-  rows: number;
-  heads: number;
-  dv: number;
-  parts: number;
-  padded: number;
-  partial: Address;
-  sinks: Address;
-  blocks: Address;
-}
-
-export function launchAttentionMergeQ81(
-  device: Launcher,
-  kernel: string,
-  shape: LaunchShape,
-  a: AttentionMergeQ81Arguments,
-): void {
-  device.launch(ATTENTION, kernel, shape, [a.rows, a.heads, a.dv, a.parts, a.padded, a.partial, a.sinks, a.blocks]);
 }
 
 /** `attention_packed_f32`, and 2 more. */
