@@ -5,13 +5,14 @@
  *   tools/gpu/run.sh test|sanitize|decode|bench|example   there, in a copy of the checkout that has .gpu/
  *
  * Everything JavaScript is bundled, since the links of pnpm's node_modules rarely survive copying. Each source keeps the
- * file URL that it has in the repository, so that fixtures, models, the addon and kernels are found where they are.
+ * file URL that it has in the repository, so that fixtures, models, the addon and kernels are found where they are; ranks in
+ * worker threads have programs of their own beside the bundles.
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { build, type Plugin } from 'esbuild';
+import { type BuildOptions, build, type Plugin } from 'esbuild';
 import { parseTargets } from '../kernels/targets';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
@@ -35,15 +36,51 @@ const TARGETS = ['nvptx64', 'sm_90a', 'gfx1100', ...parseTargets('host').map(({ 
 /** Examples that say something about a GPU and are one program (worker-threads starts another one). */
 const EXAMPLES = ['custom-kernel', 'linear-regression', 'mandelbrot', 'train-char-lm'];
 
+/** Programs of worker threads and what they import, in files of their own that share core: see {@link STANDS_FOR}. */
+const THREAD_ENTRIES = {
+  worker: 'packages/engine/src/parallel/worker.ts',
+  backend: 'packages/rocm-backend/src/index.ts',
+  core: 'packages/core/src/index.ts',
+};
+
+/** Sources that look for a thread's program beside themselves, or are one's import: where they are in the bundle. */
+const STANDS_FOR: Record<string, string> = {
+  'packages/engine/src/parallel/threads.ts': '.gpu/threads.js',
+  'packages/testing/src/ranks.ts': '.gpu/ranks.js',
+  'packages/rocm-backend/src/index.ts': '.gpu/backend.js',
+};
+
 const sourceUrls: Plugin = {
   name: 'source-urls',
   setup({ onLoad }) {
     onLoad({ filter: /\.ts$/ }, ({ path }) => {
       if (path.includes('node_modules')) return undefined;
-      const url = `globalThis.__fileUrl(${JSON.stringify(relative(root, path))})`;
+      const source = relative(root, path);
+      const url = `globalThis.__fileUrl(${JSON.stringify(STANDS_FOR[source] ?? source)})`;
       return { contents: readFileSync(path, 'utf8').replaceAll('import.meta.url', url), loader: 'ts' };
     });
   },
+};
+
+const SETTINGS: BuildOptions = {
+  bundle: true,
+  platform: 'node',
+  format: 'esm',
+  target: 'node20',
+  tsconfig: join(root, 'tsconfig.base.json'),
+  alias: { vitest: join(root, 'tools/gpu/vitest-shim.ts') },
+  plugins: [sourceUrls],
+  banner: {
+    js: [
+      "import { createRequire as __createRequire } from 'node:module';",
+      "import { pathToFileURL as __pathToFileURL } from 'node:url';",
+      'const require = __createRequire(import.meta.url);',
+      'globalThis.__fileUrl = (path) => __pathToFileURL(path).href;',
+    ].join('\n'),
+  },
+  logLevel: 'warning',
+  // Tests are imported for their effects, which the packages' manifests rule out.
+  ignoreAnnotations: true,
 };
 
 async function main(): Promise<void> {
@@ -66,6 +103,7 @@ async function main(): Promise<void> {
     await bundle({ entryPoints: [join(root, `tools/bench/${name}.ts`)] }, `bench-${name}.mjs`);
   for (const name of EXAMPLES)
     await bundle({ entryPoints: [join(root, `examples/${name}/main.ts`)] }, `example-${name}.mjs`);
+  await bundleThreads();
   const built = TARGETS.map((target) => `packages/kernels/objects/${target}`).filter((path) =>
     existsSync(join(root, path)),
   );
@@ -84,28 +122,14 @@ function testFiles(directory: string): string[] {
 }
 
 async function bundle(input: { stdin?: object; entryPoints?: string[] }, name: string): Promise<void> {
-  await build({
-    ...(input as object),
-    outfile: join(out, name),
-    bundle: true,
-    platform: 'node',
-    format: 'esm',
-    target: 'node20',
-    tsconfig: join(root, 'tsconfig.base.json'),
-    alias: { vitest: join(root, 'tools/gpu/vitest-shim.ts') },
-    plugins: [sourceUrls],
-    banner: {
-      js: [
-        "import { createRequire as __createRequire } from 'node:module';",
-        "import { pathToFileURL as __pathToFileURL } from 'node:url';",
-        'const require = __createRequire(import.meta.url);',
-        'globalThis.__fileUrl = (path) => __pathToFileURL(path).href;',
-      ].join('\n'),
-    },
-    logLevel: 'warning',
-    // Tests are imported for their effects, which the packages' manifests rule out.
-    ignoreAnnotations: true,
-  });
+  await build({ ...SETTINGS, ...(input as object), outfile: join(out, name) });
+}
+
+async function bundleThreads(): Promise<void> {
+  const entryPoints = Object.fromEntries(
+    Object.entries(THREAD_ENTRIES).map(([name, source]) => [name, join(root, source)]),
+  );
+  await build({ ...SETTINGS, entryPoints, outdir: out, splitting: true });
 }
 
 void main();

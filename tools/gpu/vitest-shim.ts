@@ -37,7 +37,7 @@ setState(
 Object.defineProperty(globalThis, GLOBAL_EXPECT, { value: expectValue, writable: true, configurable: true });
 
 type Body = () => void | Promise<void>;
-type Options = number | { timeout?: number };
+type Options = number | { timeout?: number; interval?: number };
 
 function timeoutOf(options?: Options): { timeout?: number } {
   return typeof options === 'number' ? { timeout: options } : (options ?? {});
@@ -82,8 +82,19 @@ export { addCustomEqualityTesters, afterEach, beforeEach, expectValue as expect 
 
 const stubbed = new Map<string, string | undefined>();
 
-/** Environment variables for a test's time. */
+/** Environment variables for a test's time, and waiting for what is to be. */
 export const vi = {
+  async waitFor<T>(body: () => T | Promise<T>, options: Options = {}): Promise<T> {
+    const { timeout = 1000, interval = 50 } = typeof options === 'number' ? { timeout: options } : options;
+    for (const end = performance.now() + timeout; ; ) {
+      try {
+        return await body();
+      } catch (error) {
+        if (performance.now() >= end) throw error;
+        await new Promise((resolve) => setTimeout(resolve, interval));
+      }
+    }
+  },
   stubEnv(name: string, value: string | undefined): void {
     if (!stubbed.has(name)) stubbed.set(name, process.env[name]);
     setEnv(name, value);

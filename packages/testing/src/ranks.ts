@@ -5,13 +5,23 @@ import { Communicator, Device } from '@x/core';
 
 const from = (path: string) => new URL(path, import.meta.url).href;
 
+/** What a thread imports: sources, through a loader, or beside the bundle of tools/gpu. */
+const PATHS = import.meta.url.endsWith('.ts')
+  ? {
+      loader: from('../../../node_modules/tsx/dist/esm/api/index.mjs'),
+      tsconfig: fileURLToPath(from('../../../tsconfig.json')),
+      core: from('../../core/src/index.ts'),
+      backend: from('../../rocm-backend/src/index.ts'),
+    }
+  : { core: from('./core.js'), backend: from('./backend.js') };
+
 /** Runs the body of an async function (communicator, core, device, rank, input, modules) and posts what it returns, or its error. */
 const RANK = `
   const { parentPort, workerData } = require('node:worker_threads');
   (async () => {
     const { rank, size, id, timeoutMs, device: name, body, input, modules } = workerData;
     try {
-      (await import(workerData.loader)).register({ tsconfig: workerData.tsconfig });
+      if (workerData.loader) (await import(workerData.loader)).register({ tsconfig: workerData.tsconfig });
       const core = await import(workerData.core);
       await import(workerData.backend);
       const device = core.Device.parse(name);
@@ -53,15 +63,9 @@ export async function ranks(count: number, body: string, options: RanksOptions =
   const { device = 'cpu', timeoutMs = 10_000, input, modules = {}, size = count, started } = options;
   const id = Communicator.uniqueId(Device.parse(device));
   const workers = Array.from({ length: count }, (_, rank) => {
-    const paths = {
-      loader: from('../../../node_modules/tsx/dist/esm/api/index.mjs'),
-      tsconfig: fileURLToPath(from('../../../tsconfig.json')),
-      core: from('../../core/src/index.ts'),
-      backend: from('../../rocm-backend/src/index.ts'),
-    };
     return new Worker(RANK, {
       eval: true,
-      workerData: { rank, size, id, timeoutMs, device, body, input, modules, ...paths },
+      workerData: { rank, size, id, timeoutMs, device, body, input, modules, ...PATHS },
     });
   });
   started?.(workers);
