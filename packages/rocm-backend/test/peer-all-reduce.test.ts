@@ -37,9 +37,11 @@ if (pairs.length === 0) it.skip('there are no two GPUs of one kind', () => {});
 describe.each(pairs)('sums of %s and %s', (...device) => {
   afterEach(() => void vi.unstubAllEnvs());
 
-  it('are what the library gives, of every size and dtype, in place or not', { timeout: SLOW }, async () => {
-    const COUNTS = [1, 3, 7, 1024, 4099, 16384, 32771].slice(0, isEmulated ? 6 : 7);
-    const body = `${PRELUDE}
+  it(
+    'are what the library gives, of every size and dtype, in place or not',
+    async () => {
+      const COUNTS = [1, 3, 7, 1024, 4099, 16384, 32771].slice(0, isEmulated ? 6 : 7);
+      const body = `${PRELUDE}
       const sums = {};
       const before = calls();
       for (const dtype of ['f32', 'f16', 'bf16']) for (const count of input.counts) {
@@ -52,22 +54,26 @@ describe.each(pairs)('sums of %s and %s', (...device) => {
         for (const one of [x, sum, odd]) one?.dispose();
       }
       return { sums, calls: calls() - before };`;
-    const input = { counts: COUNTS };
-    const [a, b] = valuesOf(await ranks(2, body, { device, input }));
-    vi.stubEnv('X_PEER', '0');
-    const [library] = valuesOf(await ranks(2, body, { device, input }));
-    expect(a.calls).toBe(0);
-    expect(library.calls).toBeGreaterThan(0);
-    expect(b).toEqual(a);
-    expect(a.sums).toEqual(library.sums);
-    for (const [sum, inPlace, odd] of Object.values(a.sums as Record<string, number[][]>)) {
-      expect(inPlace).toEqual(sum);
-      if (odd.length > 0) expect(odd).toEqual(sum.slice(1));
-    }
-  });
+      const input = { counts: COUNTS };
+      const [a, b] = valuesOf(await ranks(2, body, { device, input }));
+      vi.stubEnv('X_PEER', '0');
+      const [library] = valuesOf(await ranks(2, body, { device, input }));
+      expect(a.calls).toBe(0);
+      expect(library.calls).toBeGreaterThan(0);
+      expect(b).toEqual(a);
+      expect(a.sums).toEqual(library.sums);
+      for (const [sum, inPlace, odd] of Object.values(a.sums as Record<string, number[][]>)) {
+        expect(inPlace).toEqual(sum);
+        if (odd.length > 0) expect(odd).toEqual(sum.slice(1));
+      }
+    },
+    SLOW,
+  );
 
-  it('are right a hundred times one after the other, with sizes that change', { timeout: SLOW }, async () => {
-    const body = `${PRELUDE}
+  it(
+    'are right a hundred times one after the other, with sizes that change',
+    async () => {
+      const body = `${PRELUDE}
       let wrong = 0;
       const before = calls();
       for (let i = 0; i < 100; i++) {
@@ -78,11 +84,15 @@ describe.each(pairs)('sums of %s and %s', (...device) => {
         x.dispose();
       }
       return { wrong, calls: calls() - before };`;
-    for (const value of valuesOf(await ranks(2, body, { device }))) expect(value).toEqual({ wrong: 0, calls: 0 });
-  });
+      for (const value of valuesOf(await ranks(2, body, { device }))) expect(value).toEqual({ wrong: 0, calls: 0 });
+    },
+    SLOW,
+  );
 
-  it('are part of a captured graph, and leave nothing', { timeout: SLOW }, async () => {
-    const body = `${PRELUDE}
+  it(
+    'are part of a captured graph, and leave nothing',
+    async () => {
+      const body = `${PRELUDE}
       const x = Tensor.full(0, [4000], { dtype: 'f32', device });
       const graph = device.capture(() => core.scope(() => {
         let y = communicator.allReduce(x.mul(2));
@@ -101,18 +111,22 @@ describe.each(pairs)('sums of %s and %s', (...device) => {
       graph.dispose();
       x.dispose();
       return { isCaptured, seen };`;
-    const outcomes = await ranks(2, body, { device });
-    const seen = Array.from({ length: 20 }, (_, i) => {
-      let y = 2 * (2 * i + 1);
-      for (let k = 0; k < 4; k++) y = 2 * y + 1;
-      return [y, y];
-    }).flat();
-    for (const value of valuesOf(outcomes)) expect(value).toEqual({ isCaptured: true, seen });
-    expect(outcomes.map(({ live }) => live)).toEqual([0, 0]);
-  });
+      const outcomes = await ranks(2, body, { device });
+      const seen = Array.from({ length: 20 }, (_, i) => {
+        let y = 2 * (2 * i + 1);
+        for (let k = 0; k < 4; k++) y = 2 * y + 1;
+        return [y, y];
+      }).flat();
+      for (const value of valuesOf(outcomes)) expect(value).toEqual({ isCaptured: true, seen });
+      expect(outcomes.map(({ live }) => live)).toEqual([0, 0]);
+    },
+    SLOW,
+  );
 
-  it("of more than the bound, and other reductions, are the library's", { timeout: SLOW }, async () => {
-    const body = `${PRELUDE}
+  it(
+    "of more than the bound, and other reductions, are the library's",
+    async () => {
+      const body = `${PRELUDE}
       const used = [];
       const count = async (reduce) => { const before = calls(); const y = reduce(); const first = (await y.toArray())[0]; y.dispose(); used.push([calls() - before, Number(first)]); };
       const large = Tensor.full(rank + 1, [2 ** 18 + 1], { dtype: 'f32', device });
@@ -122,17 +136,21 @@ describe.each(pairs)('sums of %s and %s', (...device) => {
       await count(() => communicator.allReduce(large.narrow(0, 0, 8)));
       large.dispose();
       return { used };`;
-    const used = [
-      [1, 3],
-      [1, 2],
-      [1, 3],
-      [0, 3],
-    ];
-    for (const value of valuesOf(await ranks(2, body, { device }))) expect(value).toEqual({ used });
-  });
+      const used = [
+        [1, 3],
+        [1, 2],
+        [1, 3],
+        [0, 3],
+      ];
+      for (const value of valuesOf(await ranks(2, body, { device }))) expect(value).toEqual({ used });
+    },
+    SLOW,
+  );
 
-  it('end with one error when a rank does not come', { timeout: SLOW }, async () => {
-    const body = `${PRELUDE}
+  it(
+    'end with one error when a rank does not come',
+    async () => {
+      const body = `${PRELUDE}
       const x = Tensor.full(1, [3000], { dtype: 'f32', device });
       await communicator.allReduce(x).toArray();
       // As long as a rank is there, it only does not call.
@@ -140,30 +158,36 @@ describe.each(pairs)('sums of %s and %s', (...device) => {
       const begun = performance.now();
       for (let i = 0; i < 50; i++) await communicator.allReduce(x).toArray().catch(() => {});
       return 'nothing happened';`;
-    const begun = performance.now();
-    const [first, second] = await ranks(2, body, { device, timeoutMs: 1000 });
-    expect(first.error).toMatchObject({ code: 'RANK_TIMEOUT', rank: 1 });
-    expect(first.error?.message).toContain('rank 1 did not come within 1000 ms');
-    expect(second.value).toBe('late');
-    expect(performance.now() - begun).toBeLessThan(isEmulated ? 60_000 : 10_000);
-  });
+      const begun = performance.now();
+      const [first, second] = await ranks(2, body, { device, timeoutMs: 1000 });
+      expect(first.error).toMatchObject({ code: 'RANK_TIMEOUT', rank: 1 });
+      expect(first.error?.message).toContain('rank 1 did not come within 1000 ms');
+      expect(second.value).toBe('late');
+      expect(performance.now() - begun).toBeLessThan(isEmulated ? 60_000 : 10_000);
+    },
+    SLOW,
+  );
 
-  it('end when a rank is ended in between', { timeout: SLOW }, async () => {
-    const body = `${PRELUDE}
+  it(
+    'end when a rank is ended in between',
+    async () => {
+      const body = `${PRELUDE}
       const x = Tensor.full(1, [3000], { dtype: 'f32', device });
       for (let i = 0; ; i++) {
         if (rank === 1 && i === 5) process.exit();
         await communicator.allReduce(x).toArray();
       }`;
-    const [first, second] = await ranks(2, body, { device, timeoutMs: 1000 });
-    expect(second).toEqual({});
-    expect(first.error).toMatchObject({ code: 'RANK_TIMEOUT', rank: 1 });
-    // The device is as good as new.
-    const [again] = await ranks(
-      2,
-      `return communicator.allReduce(core.Tensor.ones([4], 'f32', device)).toArraySync();`,
-      { device },
-    );
-    expect(again).toMatchObject({ value: new Float32Array(4).fill(2) });
-  });
+      const [first, second] = await ranks(2, body, { device, timeoutMs: 1000 });
+      expect(second).toEqual({});
+      expect(first.error).toMatchObject({ code: 'RANK_TIMEOUT', rank: 1 });
+      // The device is as good as new.
+      const [again] = await ranks(
+        2,
+        `return communicator.allReduce(core.Tensor.ones([4], 'f32', device)).toArraySync();`,
+        { device },
+      );
+      expect(again).toMatchObject({ value: new Float32Array(4).fill(2) });
+    },
+    SLOW,
+  );
 });

@@ -189,8 +189,10 @@ API int hipGetDeviceProperties(char* out, int) { return properties(out, 792, 396
 
 API int hipDeviceSynchronize() {
   LOCKED;
-  for (auto& captured : gCaptures) spoils(captured.first);
-  return gCaptures.empty() ? settle() : kCaptureUnsupported;
+  bool isCaptured = false;
+  for (auto& captured : gCaptures)
+    if (static_cast<Stream*>(captured.first)->device == tDevice) isCaptured = spoils(captured.first);
+  return isCaptured ? kCaptureUnsupported : settle();
 }
 API int hipMemGetInfo(size_t* f, size_t* t) {
   LOCKED;
