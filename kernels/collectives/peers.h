@@ -18,6 +18,7 @@ constexpr u32 PACKS = 256;   // of 16 bytes of the source, that a block takes at
 // Bytes of a stage: the blocks' numbers, the addresses behind them, the inbox.
 constexpr u32 ADDRESSES_AT = 512;
 constexpr u32 INBOX_AT = 1024;
+static_assert(BLOCKS * sizeof(u32) <= ADDRESSES_AT && ADDRESSES_AT + RANKS * sizeof(u64) <= INBOX_AT, "parts of a stage");
 
 /** Where a sender's packs of a turn lie in a stage: in two planes of messages, each the half of every pack. */
 struct Inbox {

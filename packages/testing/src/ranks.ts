@@ -58,18 +58,21 @@ export interface RanksOptions {
   modules?: Readonly<Record<string, string>>;
   /** Ranks of the group, where not all of them come. */
   size?: number;
+  /** Of each rank, added to the caller's. */
+  environment?: readonly NodeJS.ProcessEnv[];
   /** Called with the workers once all run. */
   started?: (workers: readonly Worker[]) => void;
 }
 
 /** What each of `count` ranks posts; a worker that ends without a word gives an empty outcome. */
 export async function ranks(count: number, body: string, options: RanksOptions = {}): Promise<Outcome[]> {
-  const { device = 'cpu', timeoutMs = 10_000, input, modules = {}, size = count, started } = options;
+  const { device = 'cpu', timeoutMs = 10_000, input, modules = {}, size = count, environment, started } = options;
   const nameOf = (rank: number) => (typeof device === 'string' ? device : device[rank]);
   const id = Communicator.uniqueId(Device.parse(nameOf(0)));
   const workers = Array.from({ length: count }, (_, rank) => {
     return new Worker(RANK, {
       eval: true,
+      env: { ...process.env, ...environment?.[rank] },
       workerData: { rank, size, id, timeoutMs, device: nameOf(rank), body, input, modules, ...PATHS },
     });
   });
