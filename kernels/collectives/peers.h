@@ -36,11 +36,11 @@ struct Words {
 
 /** 16 bytes of x, from element `first` on; zeros behind its end. */
 template <class T>
-X_DEVICE Vec<T, vecWidth<T>> load(const T* x, u64 first, u64 count, bool wide) {
-  if (wide && first + vecWidth<T> <= count) return loadVec<vecWidth<T>>(x + first);
+X_DEVICE Words load(const T* x, u64 first, u64 count, bool wide) {
+  if (wide && first + vecWidth<T> <= count) return bitCast<Words>(loadVec<4>((const u32*)(x + first)));
   Vec<T, vecWidth<T>> pack;
   for (u32 i = 0; i < vecWidth<T>; ++i) pack[i] = first + i < count ? x[first + i] : from_acc<T>(0.0f);
-  return pack;
+  return bitCast<Words>(pack);
 }
 
 template <class T>
@@ -75,12 +75,12 @@ struct AllReduce {
     for (u64 first = begin; first < packs; ++turn, first += step)
       if (!sum(call, turn, first, packs, patient)) break;
     barrier();
-    if (threadIndex() == 0) number() = call;
+    if (threadIndex() == 0) wire::sendWord(number(), call);
   }
 
-  // Volatile: read where it is written, so that it is under way together with what is loaded before and behind it.
-  X_DEVICE volatile u32& number() const { return ((volatile u32*)stage)[blockX()]; }
-  X_DEVICE u64* stageOf(u32 other) const { return (u64*)((volatile u64*)stage)[ADDRESSES_AT / sizeof(u64) + other]; }
+  // Looked up in the order in which they stand, so that all are under way together.
+  X_DEVICE u32* number() const { return (u32*)stage + blockX(); }
+  X_DEVICE u64* stageOf(u32 other) const { return (u64*)wire::lookWord(stage + ADDRESSES_AT / sizeof(u64) + other); }
   X_DEVICE Inbox inbox(u32 call) const { return {ranks, turns, call & 1, blockX()}; }
 
   X_DEVICE bool wide() const { return aligned16(source) && aligned16(target); }
@@ -90,8 +90,8 @@ struct AllReduce {
   X_DEVICE u32 send(u32 turn, u64 first, u64 packs) const {
     u32 call = 0;
     X_FOR_BLOCK(t, packsOfTurn(first, packs)) {
-      const Words words = bitCast<Words>(load(source, (first + t) * WIDTH, count, wide()));
-      const u32 last = number();
+      const Words words = load(source, (first + t) * WIDTH, count, wide());
+      const u32 last = wire::lookWord(number());
       u32 to = after(rank);
       u64* next = stageOf(to);
       // 0 is what a new inbox holds.
@@ -114,15 +114,12 @@ struct AllReduce {
   X_DEVICE bool sum(u32 call, u32 turn, u64 first, u64 packs, wire::Patience& patient) const {
     X_FOR_BLOCK(t, packsOfTurn(first, packs)) {
       const u64 element = (first + t) * WIDTH;
-      const Vec<T, WIDTH> mine = load(source, element, count, wide());
+      const Words mine = load(source, element, count, wide());
       float sums[WIDTH];
       for (u32 from = 0; from < ranks; ++from) {
-        Vec<T, WIDTH> pack = mine;
-        if (from != rank) {
-          Words words;
-          if (!receive(inbox(call).at(stage, from, turn) + 2 * t, call, from, patient, words)) return false;
-          pack = bitCast<Vec<T, WIDTH>>(words);
-        }
+        Words words = mine;
+        if (from != rank && !receive(inbox(call).at(stage, from, turn) + 2 * t, call, from, patient, words)) return false;
+        const Vec<T, WIDTH> pack = bitCast<Vec<T, WIDTH>>(words);
         for (u32 i = 0; i < WIDTH; ++i) {
           const float value = to_acc(pack[i]);
           sums[i] = from == 0 ? value : sums[i] + value;

@@ -37,11 +37,23 @@ X_DEVICE Message look(const u64* p) {
   return m;
 }
 
-/** A word that the host shares. */
+/** A word that others write too, the host or another device. */
 X_DEVICE u32 lookWord(const u32* p) {
 #if X_NVPTX
   u32 word;
   asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(word) : "l"(p) : "memory");
+  return word;
+#elif X_AMDGCN
+  return __hip_atomic_load(p, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+#else
+  return __atomic_load_n(p, __ATOMIC_RELAXED);
+#endif
+}
+
+X_DEVICE u64 lookWord(const u64* p) {
+#if X_NVPTX
+  u64 word;
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(word) : "l"(p) : "memory");
   return word;
 #elif X_AMDGCN
   return __hip_atomic_load(p, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
