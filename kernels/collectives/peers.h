@@ -1,13 +1,13 @@
 // Sums over the ranks of a group whose devices write to each other's memory, in one kernel. Every rank has a stage: a word for
 // each block, the number of its last call; the addresses of all ranks' stages; and an inbox with room for what each rank sends,
-// twice. A block sends its part of the
-// source to the same block of all other ranks, in messages (wire.h) that carry the number of the call, and adds up what comes, in
-// the order of the ranks, so that all get the same bits. The number is counted here, not on the host, so that a captured launch can
-// be replayed.
+// twice. A block exchanges with the same block of all other ranks, in messages (wire.h) that carry the number of the call. It sends
+// its packs to all and adds up what comes; or, by parts, each pack to the one rank that adds it up for all, which sends the sum
+// back: two ways in a row, but of more than two ranks each sends less. Sums are taken in the order of the ranks, so all get the same
+// bits. The number is counted here, not on the host, so that a captured launch can be replayed.
 //
 // A call writes to the half of the inbox that its number's last bit says. That half was read two calls ago, and a block that begins
-// a call has heard of the call before from the same block of all ranks, each of which had then ended the one before that. So no
-// rank waits for a message to have been read, and what a block may write to lies where only the same block of the rank reads.
+// a call has heard in the one before, from all ranks or from one that had, that they had ended the one before that. So no rank waits
+// for a message to have been read, and what a block may write to lies where only the same block of the rank reads.
 #pragma once
 
 namespace peers {
@@ -50,7 +50,7 @@ X_DEVICE void store(T* x, u64 first, u64 count, bool wide, const Vec<T, vecWidth
     if (first + i < count) x[first + i] = pack[i];
 }
 
-template <class T>
+template <class T, bool PARTS>
 struct AllReduce {
   u64 count;
   u32 rank, ranks;
@@ -86,49 +86,73 @@ struct AllReduce {
   X_DEVICE bool wide() const { return aligned16(source) && aligned16(target); }
   X_DEVICE static u64 packsOfTurn(u64 first, u64 packs) { return packs - first < PACKS ? packs - first : PACKS; }
 
+  X_DEVICE u32 after(u32 one) const { return one + 1 < ranks ? one + 1 : 0; }
+  /** The rank that adds up a pack, by parts. */
+  X_DEVICE u32 ownerOf(u64 t) const { return (u32)t * ranks / PACKS; }
+
+  X_DEVICE void put(u64* other, u32 call, u32 turn, u64 t, const Words& words) const {
+    const u64 tag = (u64)call << 32;
+    u64* place = inbox(call).at(other, rank, turn) + 2 * t;
+    wire::send(place, tag | words.v[0], tag | words.v[1]);
+    wire::send(place + 2 * PACKS, tag | words.v[2], tag | words.v[3]);
+  }
+
+  /** To all others: `next` is the stage of the rank after this one. */
+  X_DEVICE void putToAll(u64* next, u32 call, u32 turn, u64 t, const Words& words) const {
+    for (u32 to = after(rank); to != rank;) {
+      u64* other = next;
+      to = after(to);
+      if (to != rank) next = stageOf(to);
+      put(other, call, turn, t, words);
+    }
+  }
+
   /** The number of this call. */
   X_DEVICE u32 send(u32 turn, u64 first, u64 packs) const {
     u32 call = 0;
     X_FOR_BLOCK(t, packsOfTurn(first, packs)) {
       const Words words = load(source, (first + t) * WIDTH, count, wide());
       const u32 last = wire::lookWord(number());
-      u32 to = after(rank);
-      u64* next = stageOf(to);
+      u64* next = stageOf(PARTS ? ownerOf(t) : after(rank));
       // 0 is what a new inbox holds.
       call = last == ~0u ? 2 : last + 1;
-      const u64 tag = (u64)call << 32;
-      while (to != rank) {
-        u64* place = inbox(call).at(next, rank, turn) + 2 * t;
-        to = after(to);
-        next = stageOf(to);
-        wire::send(place, tag | words.v[0], tag | words.v[1]);
-        wire::send(place + 2 * PACKS, tag | words.v[2], tag | words.v[3]);
-      }
+      if (!PARTS) putToAll(next, call, turn, t, words);
+      else if (ownerOf(t) != rank) put(next, call, turn, t, words);
     }
     return call;
   }
-
-  X_DEVICE u32 after(u32 one) const { return one + 1 < ranks ? one + 1 : 0; }
 
   /** False when the group has failed. */
   X_DEVICE bool sum(u32 call, u32 turn, u64 first, u64 packs, wire::Patience& patient) const {
     X_FOR_BLOCK(t, packsOfTurn(first, packs)) {
       const u64 element = (first + t) * WIDTH;
-      const Words mine = load(source, element, count, wide());
-      float sums[WIDTH];
-      for (u32 from = 0; from < ranks; ++from) {
-        Words words = mine;
-        if (from != rank && !receive(inbox(call).at(stage, from, turn) + 2 * t, call, from, patient, words)) return false;
-        const Vec<T, WIDTH> pack = bitCast<Vec<T, WIDTH>>(words);
-        for (u32 i = 0; i < WIDTH; ++i) {
-          const float value = to_acc(pack[i]);
-          sums[i] = from == 0 ? value : sums[i] + value;
-        }
+      Words result;
+      if (!PARTS || ownerOf(t) == rank) {
+        if (!sumOf(call, turn, t, element, patient, result)) return false;
+        if (PARTS) putToAll(stageOf(after(rank)), call, turn, t, result);
+      } else if (!receive(inbox(call).at(stage, ownerOf(t), turn) + 2 * t, call, ownerOf(t), patient, result)) {
+        return false;
       }
-      Vec<T, WIDTH> pack;
-      for (u32 i = 0; i < WIDTH; ++i) pack[i] = from_acc<T>(sums[i]);
-      store(target, element, count, wide(), pack);
+      store(target, element, count, wide(), bitCast<Vec<T, WIDTH>>(result));
     }
+    return true;
+  }
+
+  X_DEVICE bool sumOf(u32 call, u32 turn, u64 t, u64 element, wire::Patience& patient, Words& result) const {
+    const Words mine = load(source, element, count, wide());
+    float sums[WIDTH];
+    for (u32 from = 0; from < ranks; ++from) {
+      Words words = mine;
+      if (from != rank && !receive(inbox(call).at(stage, from, turn) + 2 * t, call, from, patient, words)) return false;
+      const Vec<T, WIDTH> pack = bitCast<Vec<T, WIDTH>>(words);
+      for (u32 i = 0; i < WIDTH; ++i) {
+        const float value = to_acc(pack[i]);
+        sums[i] = from == 0 ? value : sums[i] + value;
+      }
+    }
+    Vec<T, WIDTH> pack;
+    for (u32 i = 0; i < WIDTH; ++i) pack[i] = from_acc<T>(sums[i]);
+    result = bitCast<Words>(pack);
     return true;
   }
 

@@ -162,12 +162,24 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
     });
   });
 
-  it.each(['f32', 'f16', 'bf16'] as const)('a sum of %s over one rank', (dtype) => {
+  it.each([
+    ['f32', ''],
+    ['f16', ''],
+    ['bf16', ''],
+    ['f32', 'parts_'],
+    ['f16', 'parts_'],
+    ['bf16', 'parts_'],
+  ] as const)('a sum of %s over one rank %s', (dtype, parts) => {
     const x = backend.fromHost(randomBytes(dtype, COUNT, 4, true), dtype);
     const stage = backend.zeros(256, 'u32');
     const one = { count: COUNT, rank: 0, ranks: 1, turns: 1, patience: 0, control: 0, source: x.ptr, stage: stage.ptr };
     const sum = launched(dtype, COUNT, (out) =>
-      launchAllReducePeers(backend, `all_reduce_peers_${dtype}`, { grid: 1, block: 64 }, { ...one, target: out.ptr }),
+      launchAllReducePeers(
+        backend,
+        `all_reduce_peers_${parts}${dtype}`,
+        { grid: 1, block: 64 },
+        { ...one, target: out.ptr },
+      ),
     );
     expect(valuesOf(sum, dtype)).toEqual(valuesOf(x.toHostSync(), dtype));
     // The block has counted its call.

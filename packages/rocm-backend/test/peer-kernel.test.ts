@@ -23,12 +23,12 @@ const PRELUDE = `
   const all = communicator.allGather(name);
   backend.write(stage, ADDRESSES_AT, BigUint64Array.from(await all.toArray()));
   const meet = async () => (await communicator.allReduce(name).toArray());
-  const launch = (x, out, patience) => {
+  const launch = (x, out, patience, kernel = 'all_reduce_peers_') => {
     const [[source, from], [target, to]] = [x.storagePart(), out.storagePart()];
     const count = x.elemCount, width = x.dtype === 'f32' ? 4 : 2;
     const grid = Math.min(BLOCKS, Math.ceil((count * width) / 16 / PACKS));
     const args = [count, rank, size, turns, patience, source.ptr + from * width, target.ptr + to * width, control.ptr, stage.ptr];
-    backend.launch(modules.kernels.COLLECTIVES, 'all_reduce_peers_' + x.dtype, { grid, block: 1 }, args);
+    backend.launch(modules.kernels.COLLECTIVES, kernel + x.dtype, { grid, block: 1 }, args);
   };
   const end = () => { for (const one of [name, all, stage, control]) one.dispose(); };
 `;
@@ -51,7 +51,7 @@ describe.skipIf(inBundle)('on cpu ranks', () => {
       // Each size twice, so that both halves of the inboxes are used, and old messages lie where new ones come.
       const body = `${PRELUDE}
       const wrong = [];
-      for (const count of [...input.counts, ...input.counts]) for (const inPlace of [false, true]) {
+      for (const count of [...input.counts, ...input.counts]) for (const inPlace of [false, true]) for (const kernel of ['all_reduce_peers_', 'all_reduce_peers_parts_']) {
         const values = Float32Array.from({ length: count + 1 }, (_, i) => (((i * 37 + rank * 53) % 509) - 250) / 16);
         const whole = Tensor.from(values, { dtype: input.dtype, device });
         // In place of what does not begin at 16 bytes.
@@ -59,9 +59,9 @@ describe.skipIf(inBundle)('on cpu ranks', () => {
         const wanted = communicator.allReduce(x);
         const out = inPlace ? x : Tensor.zeros([count], { dtype: input.dtype, device });
         await meet();
-        launch(x, out, 1e6);
+        launch(x, out, 1e6, kernel);
         const differs = out.contiguous().ne(wanted).toDtype('f32').sumAll().toScalarSync();
-        if (differs > 0) wrong.push([count, inPlace, differs]);
+        if (differs > 0) wrong.push([kernel, count, inPlace, differs]);
         for (const one of [whole, x, wanted, out]) one.dispose();
       }
       end();

@@ -3,7 +3,7 @@ import { COLLECTIVES } from '@x/kernels';
 import type { LaunchShape } from '../launch-shape';
 import type { Address, Launcher } from './launcher';
 
-/** `all_reduce_peers_f32`, and 2 more. */
+/** `all_reduce_peers_f32`, and 5 more. */
 export interface AllReducePeersArguments {
   count: number;
   rank: number;

@@ -26,15 +26,14 @@ const INBOX_AT = 1024;
 const MESSAGE_BYTES = 2 * PACK_BYTES;
 const TURN_BYTES = MAX_BLOCKS * PACKS * PACK_BYTES;
 
-/** The largest sums, in bytes of a rank: of two ranks, and of more, which each send to all. */
+/** The largest sums, in bytes of a rank: of two ranks, and of more. */
 const PAIR_BYTES = 2 ** 20;
-const GROUP_BYTES = 2 ** 18;
+const GROUP_BYTES = 2 ** 19;
+/** Where each of more than two ranks would send more than this, each adds up a part for all. */
+const SENT_BYTES = 2 ** 17;
 
-const KERNELS: Partial<Record<DType, string>> = {
-  f32: 'all_reduce_peers_f32',
-  f16: 'all_reduce_peers_f16',
-  bf16: 'all_reduce_peers_bf16',
-};
+const DTYPES: readonly DType[] = ['f32', 'f16', 'bf16'];
+const KERNELS = ['all_reduce_peers', 'all_reduce_peers_parts'];
 
 /** What the kernel counts in a millisecond. */
 const TICKS_PER_MS = { cuda: 1e6, rocm: 1e5, host: 25 } as const;
@@ -95,7 +94,8 @@ export class PeerAllReduce {
       const can =
         settings.peer() &&
         attempt(() => {
-          for (const kernel of Object.values(KERNELS)) device.getOrLoadFunc(kernel, COLLECTIVES);
+          for (const kernel of KERNELS)
+            for (const dtype of DTYPES) device.getOrLoadFunc(`${kernel}_${dtype}`, COLLECTIVES);
           peers = new PeerAllReduce(device, member);
         });
       const words = await agreement.words(can, peers?.name);
@@ -125,7 +125,7 @@ export class PeerAllReduce {
 
   /** Whether such a reduction goes this way: what is the same on all ranks decides. */
   takes(dtype: DType, count: number, reduction: Reduction): boolean {
-    return reduction === 'sum' && dtype in KERNELS && count * sizeInBytes(dtype) <= this.#maxBytes;
+    return reduction === 'sum' && DTYPES.includes(dtype) && count * sizeInBytes(dtype) <= this.#maxBytes;
   }
 
   /** Enqueues `target` = the sum of all ranks' `source`, addresses of `count` elements; they may be the same. */
@@ -156,11 +156,13 @@ export class PeerAllReduce {
   #launch(dtype: DType, source: number, target: number, count: number, timeoutMs: number): void {
     const { hip } = this.#device;
     const { rank, size } = this.#member;
-    const packs = Math.ceil((count * sizeInBytes(dtype)) / PACK_BYTES);
+    const bytes = count * sizeInBytes(dtype);
+    const packs = Math.ceil(bytes / PACK_BYTES);
+    const byParts = size > 2 && bytes * (size - 1) > SENT_BYTES;
     const grid = Math.min(MAX_BLOCKS, Math.ceil(packs / PACKS));
     launchAllReducePeers(
       this.#device,
-      KERNELS[dtype]!,
+      `${KERNELS[Number(byParts)]}_${dtype}`,
       { grid, block: PACKS },
       {
         count,
