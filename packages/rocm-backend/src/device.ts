@@ -221,17 +221,20 @@ export class KernelDevice implements BackendDevice {
   /** Runs a call that enqueues a vendor library's work on this device's stream. */
   callLibrary(what: () => string, call: () => void): void {
     this.#check('callLibrary');
-    if (this.recording) {
-      this.recording.launches.push(what());
-      this.recording.usesLibraries = true;
-    } else {
-      this.orderLibraries();
-    }
+    this.recording?.launches.push(what());
+    this.orderLibraries();
     this.enqueue(what, call);
   }
 
-  /** Puts what the current stream is given next behind the libraries' work on other streams: they share a workspace. */
+  /**
+   * Puts what the current stream is given next, or the graph that is being captured, behind the libraries' work on other streams:
+   * they share a workspace, and a group's ranks make their calls in one order.
+   */
   orderLibraries(): void {
+    if (this.recording) {
+      this.recording.usesLibraries = true;
+      return;
+    }
     const { current } = this.streams;
     if (current === this.#libraryStream) return;
     this.streams.wait(current, this.#libraryStream);
