@@ -64,6 +64,7 @@ X_DEVICE void putAll(const Problem<T, K>& p, u64 token, u64 head, u32 count, [[m
 #else
   const u32 quads = p.dv / 4, total = count * quads;
   // All threads go through every step, since lanes share blocks.
+#pragma unroll 1
   for (u32 base = 0; base < total; base += blockThreads()) {
     const u32 i = base + threadIndex(), h = i < total ? i / quads : 0, c = i < total ? (i - h * quads) * 4 : 0;
     putQuad(p, token, head + h, c, get(h, c), i < total);
@@ -74,8 +75,9 @@ X_DEVICE void putAll(const Problem<T, K>& p, u64 token, u64 head, u32 count, [[m
 
 /** Elements `at` to `at + 3` of parts from `first` on; behind the last part those of the last. */
 X_DEVICE void loadParts(const float* at, u32 step, u32 parts, u32 first, Vec<float, 4> (&quads)[BATCH]) {
+  const u32 from = opaque(first);
 #pragma unroll
-  for (u32 i = 0; i < BATCH; ++i) quads[i] = loadVec<4>(at + (first + i < parts ? first + i : parts - 1) * step);
+  for (u32 i = 0; i < BATCH; ++i) quads[i] = loadVec<4>(at + (from + i < parts ? from + i : parts - 1) * step);
 }
 
 /**
@@ -107,6 +109,7 @@ template <class T, class K>
 X_DEVICE void mergeParts(const Problem<T, K>& p, u64 token, u64 head, u32 count, u32 parts, float* shared,
                          [[maybe_unused]] float* scratch) {
   const u32 step = p.dv + TAIL;
+#pragma unroll 1
   for (u32 h = warpId(); h < count; h += warpsInBlock()) {
     const float* at = p.partialOf(token, head + h);
     float* weights = shared + h * KEYS;
@@ -115,6 +118,7 @@ X_DEVICE void mergeParts(const Problem<T, K>& p, u64 token, u64 head, u32 count,
     // On their way while weights are made.
     if (own < p.dv) loadParts(at + own, step, parts, 0, quads);
     const float whole = weighParts(at, p.dv, parts, p.sinks ? p.sinks + head + h : nullptr, weights);
+#pragma unroll 1
     for (u32 base = 0; base < p.dv; base += WARP * 4) {
       const u32 c = base + own;
       const bool inside = c < p.dv;

@@ -13,7 +13,9 @@ namespace paged {
 /** Where keys [start, start + n) lie. All threads of a block. */
 template <class T, class K>
 X_DEVICE void place(const Problem<T, K>& p, u32* slots, const u32* table, u32 start, u32 n) {
-  X_FOR_BLOCK(j, n) slots[j] = (u32)p.slot(table[(start + (u32)j) >> p.blockShift], start + (u32)j);
+#pragma unroll 1
+  for (u32 j = threadIndex(); j < n; j += blockThreads())
+    slots[j] = (u32)p.slot(table[(start + j) >> p.blockShift], start + j);
 }
 
 /** Adds the products of EACH elements of keys with those of a tile's queries. */
@@ -210,7 +212,7 @@ struct Values {
   X_DEVICE Vec<float, 4> total(const Shared<HEADS>& shared, u32 h, u32 c, u32 dv) {
     Vec<float, 4> sum = {};
     for (u32 stripe = 0; stripe < stripes(dv); ++stripe) {
-      const Vec<float, 4> part = loadVec<4>(shared.values + (stripe * HEADS + h) * dv + c);
+      const Vec<float, 4> part = loadVec<4>(shared.values + (opaque(stripe) * HEADS + h) * dv + c);
 #pragma unroll
       for (u32 e = 0; e < 4; ++e) sum[e] += part[e];
     }
@@ -234,26 +236,39 @@ struct Item {
   }
 };
 
-/** All threads of a block. */
+/** Queries that lie in memory. */
 template <u32 HEADS, class T, class K>
-X_DEVICE void attend(const Problem<T, K>& p, const Item& item) {
-  const Shared<HEADS> shared(p.d);
-  const u32 own = threadIndex(), *lengths = p.lengths + item.token;
-  const T* q = p.q + item.token * p.qRow + item.head * p.qHead;
-  const auto query = [&](u32 h, u32 e) { return h < item.count ? to_acc(q[h * p.qHead + e]) : 0.0f; };
+struct Stored {
+  const Problem<T, K>& p;
+  const Item& item;
   float first[HEADS];
+
+  X_DEVICE float query(u32 h, u32 e) const {
+    return h < item.count ? to_acc(p.q[item.token * p.qRow + (item.head + h) * p.qHead + e]) : 0.0f;
+  }
+  /** What does not depend on a length. */
+  X_DEVICE void begin() {
 #pragma unroll
-  for (u32 h = 0; h < HEADS; ++h) first[h] = own < p.d ? query(h, own) : 0.0f;
+    for (u32 h = 0; h < HEADS; ++h) first[h] = threadIndex() < p.d ? query(h, threadIndex()) : 0.0f;
+  }
+  X_DEVICE void put(const Part&, float* to) {
+    for (u32 e = threadIndex(); e < p.d; e += blockThreads())
+#pragma unroll
+      for (u32 h = 0; h < HEADS; ++h) to[h * p.d + e] = e == threadIndex() ? first[h] : query(h, e);
+  }
+};
+
+/** All threads of a block. `queries`: as {@link Stored}. */
+template <u32 HEADS, class Queries, class T, class K>
+X_DEVICE void attend(const Problem<T, K>& p, const Item& item, Queries queries) {
+  const Shared<HEADS> shared(p.d);
+  const u32* length = p.lengths + item.token;
+  queries.begin();
   const u32* table = p.table(p.rows ? p.rows[item.token] : item.token);
-  const Part part = p.part(*lengths, item.part);
+  const Part part = p.part(*length, item.part);
   if (item.part >= part.parts) return;
   const u32 begin = part.begin, end = part.end;
-#pragma unroll
-  for (u32 h = 0; h < HEADS; ++h)
-    if (own < p.d) shared.q[h * p.d + own] = first[h];
-  for (u32 e = own + blockThreads(); e < p.d; e += blockThreads())
-#pragma unroll
-    for (u32 h = 0; h < HEADS; ++h) shared.q[h * p.d + e] = query(h, e);
+  queries.put(part, shared.q);
   X_FOR_BLOCK(h, HEADS) {
     shared.top[h] = lanes::lowest<float>();
     shared.sum[h] = 0.0f;
@@ -297,37 +312,43 @@ X_DEVICE void attend(const Problem<T, K>& p, const Item& item) {
     for (u32 e = 0; e < 4; ++e) quad[e] = begin < end ? quad[e] * kept / sum : 0.0f;
     return quad;
   };
+  // What is not needed before this would fill scalar registers until here.
+  const u32 token = opaque(item.token), head = opaque(item.head);
   if (part.parts == 1) {
-    putAll(p, item.token, item.head, item.count, shared.values, whole);
+    putAll(p, token, head, item.count, shared.values, whole);
     return;
   }
-  float* partial = p.partialOf(item.token, item.head) + item.part * (p.dv + TAIL);
+  float* partial = p.partialOf(token, head) + opaque(item.part) * (p.dv + TAIL);
   const u64 step = (u64)p.parts * (p.dv + TAIL);
   const u32 quads = p.dv / 4;
-  X_FOR_BLOCK(i, item.count * quads) {
-    const u32 h = (u32)i / quads, c = ((u32)i - h * quads) * 4;
+#pragma unroll 1
+  for (u32 i = threadIndex(); i < item.count * quads; i += blockThreads()) {
+    const u32 h = i / quads, c = (i - h * quads) * 4;
     storeVec(partial + h * step + c, values.total(shared, h, c, p.dv));
   }
   X_FOR_BLOCK(h, item.count) {
     partial[h * step + p.dv] = shared.top[h];
     partial[h * step + p.dv + 1] = shared.sum[h];
   }
-  if (lastToArrive(p.counters + item.tile, part.parts))
-    mergeParts(p, item.token, item.head, item.count, part.parts, shared.weights, shared.values);
+  if (lastToArrive(p.counters + opaque(item.tile), part.parts))
+    mergeParts(p, token, head, item.count, part.parts, shared.weights, shared.values);
 }
 
 /** On GPUs a block an item: what a loop keeps would take more scalar registers than there are. */
 template <u32 HEADS, class T, class K>
 X_DEVICE void attendAll(const Problem<T, K>& p, u32 items) {
 #if X_HOST
-  X_FOR_SPLIT(index, items) attend<HEADS>(p, Item::of<HEADS>((u32)index, p.heads, p.kvHeads, p.parts));
+  X_FOR_SPLIT(index, items) {
+    const Item item = Item::of<HEADS>((u32)index, p.heads, p.kvHeads, p.parts);
+    attend<HEADS>(p, item, Stored<HEADS, T, K>{p, item, {}});
+  }
 #else
   const bool inside = split::block() < items;
   const Item item = Item::of<HEADS>(inside ? (u32)split::block() : 0, p.heads, p.kvHeads, p.parts);
   if (inside) sendForKeys(p, item.token, item.kvHead, item.part);
   early::await();
   early::letNextBegin();
-  if (inside) attend<HEADS>(p, item);
+  if (inside) attend<HEADS>(p, item, Stored<HEADS, T, K>{p, item, {}});
 #endif
 }
 

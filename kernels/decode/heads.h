@@ -7,7 +7,6 @@ namespace decode {
 
 /** Elements of a head at most. */
 constexpr u32 MAX_HEAD = 512;
-constexpr u32 PAIRS = MAX_HEAD / 2 / WARP;
 
 #if X_HOST
 #define X_FOR_PAIRS(i, pairs) for (u32 i = 0; i < (pairs); ++i)
@@ -40,9 +39,10 @@ struct Heads {
   X_DEVICE u64 row(u32 position) const { return (position < tableLength ? position : tableLength - 1) * tableRow; }
 };
 
-/** Normalises and rotates a head of keys or queries, and writes it if `writes`. All lanes of a warp. */
-template <class K, class O>
-X_DEVICE void rotateHead(const Heads<K>& p, u32 position, const float* from, const float* norm, float factor, O* to, bool writes) {
+/** Normalises and rotates a head of up to MOST keys or queries, and gives it to put(e, value). All lanes of a warp. */
+template <u32 MOST, class K, class Put>
+X_DEVICE void rotateHead(const Heads<K>& p, u32 position, const float* from, const float* norm, float factor, Put put) {
+  constexpr u32 PAIRS = MOST / 2 / WARP;
   const u32 pairs = p.d / 2, half = p.rotated / 2;
   const u64 row = p.row(position);
   float x[PAIRS], y[PAIRS], c[PAIRS], s[PAIRS];
@@ -74,9 +74,9 @@ X_DEVICE void rotateHead(const Heads<K>& p, u32 position, const float* from, con
   }
   X_FOR_PAIRS(i, pairs) {
     const u32 pair = i * WARP + laneId();
-    if (pair >= pairs || !writes) continue;
-    to[first(pair)] = cast<O>((x[i] * c[i] - y[i] * s[i]) * factor);
-    to[second(pair)] = cast<O>((x[i] * s[i] + y[i] * c[i]) * factor);
+    if (pair >= pairs) continue;
+    put(first(pair), (x[i] * c[i] - y[i] * s[i]) * factor);
+    put(second(pair), (x[i] * s[i] + y[i] * c[i]) * factor);
   }
 }
 
@@ -87,13 +87,17 @@ X_DEVICE void oneHead(const Heads<K>& p, u64 token, u32 head) {
   const bool writes = slot < p.poolSlots;
   if (head < p.heads) {
     const float* from = p.q + token * p.qRow + (u64)head * p.d;
-    rotateHead(p, position, from, p.qNorm, p.scale, p.out + (token * p.heads + head) * p.d, true);
+    float* to = p.out + (token * p.heads + head) * p.d;
+    rotateHead<MAX_HEAD>(p, position, from, p.qNorm, p.scale, [=](u32 e, float value) { to[e] = value; });
     return;
   }
   head -= p.heads;
   if (head < p.kvHeads) {
     const float* from = p.k + token * p.kRow + (u64)head * p.d;
-    rotateHead(p, position, from, p.kNorm, 1.0f, p.kPool + ((u64)slot * p.kvHeads + head) * p.d, writes);
+    K* to = p.kPool + ((u64)slot * p.kvHeads + head) * p.d;
+    rotateHead<MAX_HEAD>(p, position, from, p.kNorm, 1.0f, [=](u32 e, float value) {
+      if (writes) to[e] = cast<K>(value);
+    });
     return;
   }
   head -= p.kvHeads;

@@ -164,6 +164,98 @@ export function launchAttentionAppend(
   ]);
 }
 
+/** `attention_step_1_f32`, and 8 more. */
+export interface AttentionStepArguments {
+  items: number;
+  tokens: number;
+  heads: number;
+  kvHeads: number;
+  d: number;
+  dv: number;
+  rotated: number;
+  interleaved: boolean;
+  scale: number;
+  eps: number;
+  q: Address;
+  qRow: number;
+  k: Address;
+  kRow: number;
+  v: Address;
+  vRow: number;
+  qNorm: Address;
+  kNorm: Address;
+  cos: Address;
+  sin: Address;
+  tableRow: number;
+  tableLength: number;
+  positions: Address;
+  slots: Address;
+  kPool: Address;
+  vPool: Address;
+  blockShift: number;
+  maxBlocks: number;
+  blocks: number;
+  parts: number;
+  window: number;
+  softcap: number;
+  sinks: Address;
+  tables: Address;
+  lengths: Address;
+  partial: Address;
+  counters: Address;
+  quantized: Address;
+  padded: number;
+}
+
+export function launchAttentionStep(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: AttentionStepArguments,
+): void {
+  device.launch(ATTENTION, kernel, shape, [
+    a.items,
+    a.tokens,
+    a.heads,
+    a.kvHeads,
+    a.d,
+    a.dv,
+    a.rotated,
+    Number(a.interleaved),
+    a.scale,
+    a.eps,
+    a.q,
+    a.qRow,
+    a.k,
+    a.kRow,
+    a.v,
+    a.vRow,
+    a.qNorm,
+    a.kNorm,
+    a.cos,
+    a.sin,
+    a.tableRow,
+    a.tableLength,
+    a.positions,
+    a.slots,
+    a.kPool,
+    a.vPool,
+    a.blockShift,
+    a.maxBlocks,
+    a.blocks,
+    a.parts,
+    a.window,
+    a.softcap,
+    a.sinks,
+    a.tables,
+    a.lengths,
+    a.partial,
+    a.counters,
+    a.quantized,
+    a.padded,
+  ]);
+}
+
 /** `attention_packed_f32`, and 2 more. */
 export interface AttentionPackedArguments {
   tiles: Address;

@@ -1,9 +1,10 @@
 /**
- * Attention over a cache in blocks: the kernels `attention_paged` (kernels/attention/paged.h) and `attention_append`
- * (kernels/attention/paged-append.h).
+ * Attention over a cache in blocks: the kernels `attention_paged` (kernels/attention/paged.h), `attention_step`
+ * (kernels/attention/step.h) and `attention_append` (kernels/attention/paged-append.h).
  */
 import type {
   DType,
+  HeadsProblem,
   Operand,
   PagedAttentionOps,
   PagedPool,
@@ -16,7 +17,12 @@ import type { Counters } from '../counters';
 import type { KernelDevice } from '../device';
 import { unsupported } from '../errors';
 import { clamp, type LaunchShape } from '../launch-shape';
-import { launchAttentionAppend, launchAttentionPaged, launchAttentionPrompt } from '../launchers/attention';
+import {
+  launchAttentionAppend,
+  launchAttentionPaged,
+  launchAttentionPrompt,
+  launchAttentionStep,
+} from '../launchers/attention';
 import type { KernelStorage } from '../storage';
 import { activationRowBytes, activationRows, BLOCK_VALUES, paddedWidth } from './activations';
 import { denseCopy } from './copy';
@@ -32,13 +38,25 @@ const MAX_PARTS = 64;
 const TAIL = 4;
 /** Elements of a head at most: a thread has a column of the values. */
 const MAX_HEAD = 576;
+const MAX_STEP_HEAD = 256;
 /** Queries of a tile, threads of a block and the sizes of values that there are kernels for: kernels/attention/prompt.h. */
 const PROMPT_ROWS = 64;
 const PROMPT_THREADS = 256;
 const PROMPT_VALUES = [64, 128, 256, 512];
 /** Blocks for each processor from which on keys are not cut into more parts. */
 const BLOCKS_PER_CU = 4;
+const STEP_BLOCKS_PER_CU = 3;
 const HOST_BLOCKS_PER_CU = 2;
+
+/** How a launch cuts keys into parts. */
+interface Cut {
+  headsAtOnce: number;
+  items: number;
+  parts: number;
+  shape: LaunchShape;
+  partial: number;
+  counters: number;
+}
 
 export class DevicePagedAttentionOps implements PagedAttentionOps {
   readonly #device: KernelDevice;
@@ -81,53 +99,141 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
   #attend(
     problem: PagedProblem,
     q: Operand,
-    { keys, values, valueRow, blocks, blockSize, kvHeads, d, dv }: PagedPool,
-    { tables, sequences, maxBlocks, rows, lengths }: PagedTables,
+    pool: PagedPool,
+    at: PagedTables,
     result: { out: number; quantized: number; padded: number },
   ): void {
     const device = this.#device;
-    const { tokens, heads, scale, window, softcap, sinks } = problem;
+    const { heads, scale, window, softcap, sinks } = problem;
+    const { keys, values, valueRow, blocks, blockSize, kvHeads, d, dv } = pool;
+    const { tables, sequences, maxBlocks, rows, lengths } = at;
     const { dtype } = q.storage;
     if (!this.supports(dtype, keys[0].dtype, d, dv)) throw unsupported('pagedAttention', dtype, device);
-    const headsAtOnce = headsOfTile(heads / kvHeads);
-    const tiles = tokens * kvHeads * Math.ceil(heads / kvHeads / headsAtOnce);
-    const parts = this.#parts(tiles, maxBlocks * blockSize);
     const { strides } = q.layout;
     const copy = strides[2] === 1 || d === 1 ? undefined : denseCopy(device, q);
-    let partial: KernelStorage | undefined;
     try {
-      partial = parts > 1 ? device.allocUninit(tokens * heads * parts * (dv + TAIL), 'f32') : undefined;
-      const shape = this.#shape(tiles * parts, headsAtOnce, d, dv);
-      launchAttentionPaged(device, `attention_paged_${headsAtOnce}_${dtype}_${keys[0].dtype}`, shape, {
-        items: tiles * parts,
-        heads,
-        kvHeads,
-        d,
-        dv,
-        blockShift: Math.log2(blockSize),
-        maxBlocks,
-        sequences,
-        blocks,
-        parts,
-        window,
-        scale,
-        softcap,
-        q: copy ? copy.ptr : device.view(q).ptr,
-        qRow: copy ? heads * d : strides[0],
-        qHead: copy ? d : strides[1],
-        k: device.address(keys),
-        v: device.address(values),
-        vRow: valueRow,
-        sinks: sinks ? device.address(sinks) : 0,
-        tables: device.address(tables),
-        rows: rows ? device.address(rows) : 0,
-        lengths: device.address(lengths),
-        partial: partial?.ptr ?? 0,
-        counters: partial ? this.#counters.of(tiles) : 0,
-        ...result,
-      });
+      this.#inParts(problem, pool, at, BLOCKS_PER_CU, (cut) =>
+        launchAttentionPaged(device, `attention_paged_${cut.headsAtOnce}_${dtype}_${keys[0].dtype}`, cut.shape, {
+          items: cut.items,
+          heads,
+          kvHeads,
+          d,
+          dv,
+          blockShift: Math.log2(blockSize),
+          maxBlocks,
+          sequences,
+          blocks,
+          parts: cut.parts,
+          window,
+          scale,
+          softcap,
+          q: copy ? copy.ptr : device.view(q).ptr,
+          qRow: copy ? heads * d : strides[0],
+          qHead: copy ? d : strides[1],
+          k: device.address(keys),
+          v: device.address(values),
+          vRow: valueRow,
+          sinks: sinks ? device.address(sinks) : 0,
+          tables: device.address(tables),
+          rows: rows ? device.address(rows) : 0,
+          lengths: device.address(lengths),
+          partial: cut.partial,
+          counters: cut.counters,
+          ...result,
+        }),
+      );
     } finally {
       copy?.dispose();
+    }
+  }
+
+  supportsStep(poolDType: DType, d: number, dv: number): boolean {
+    return d <= MAX_STEP_HEAD && dv <= MAX_STEP_HEAD && this.supportsBlocks('f32', poolDType, d, dv);
+  }
+
+  step(from: HeadsProblem, problem: PagedProblem, pool: PagedPool, at: PagedTables): KernelStorage {
+    const device = this.#device;
+    const { tokens, heads, window, softcap, sinks } = problem;
+    const { keys, values, blocks, blockSize, kvHeads, d, dv } = pool;
+    const { dtype } = keys[0];
+    if (!this.supportsStep(dtype, d, dv)) throw unsupported('pagedAttention.step', dtype, device);
+    const width = heads * dv;
+    const bytes = activationRows(tokens) * activationRowBytes(width);
+    return filled(device, 'u8', tokens === 0 ? 0 : bytes, (quantized) =>
+      this.#inParts(problem, pool, at, STEP_BLOCKS_PER_CU, (cut) =>
+        launchAttentionStep(device, `attention_step_${cut.headsAtOnce}_${dtype}`, cut.shape, {
+          items: cut.items,
+          tokens,
+          heads,
+          kvHeads,
+          d,
+          dv,
+          rotated: from.rotated,
+          interleaved: from.interleaved,
+          scale: from.scale,
+          eps: from.eps,
+          q: device.address(from.q),
+          qRow: from.qRow,
+          k: device.address(from.k),
+          kRow: from.kRow,
+          v: device.address(from.v),
+          vRow: from.vRow,
+          qNorm: from.qNorm ? device.address(from.qNorm) : 0,
+          kNorm: from.kNorm ? device.address(from.kNorm) : 0,
+          cos: device.address(from.cos),
+          sin: device.address(from.sin),
+          tableRow: from.tableRow,
+          tableLength: from.tableLength,
+          positions: device.address(from.positions),
+          slots: device.address(from.slots),
+          kPool: device.address(keys),
+          vPool: device.address(values),
+          blockShift: Math.log2(blockSize),
+          maxBlocks: at.maxBlocks,
+          blocks,
+          parts: cut.parts,
+          window,
+          softcap,
+          sinks: sinks ? device.address(sinks) : 0,
+          tables: device.address(at.tables),
+          lengths: device.address(at.lengths),
+          partial: cut.partial,
+          counters: cut.counters,
+          quantized,
+          padded: paddedWidth(width),
+        }),
+      ),
+    );
+  }
+
+  /** How keys are cut, and memory for what the parts of several make, for the time of `launch`. */
+  #inParts(
+    { tokens, heads }: PagedProblem,
+    { kvHeads, blockSize, d, dv }: PagedPool,
+    { maxBlocks }: PagedTables,
+    blocksPerCu: number,
+    launch: (cut: Cut) => void,
+  ): void {
+    const device = this.#device;
+    const { hip, shapes } = device;
+    const group = heads / kvHeads;
+    const headsAtOnce = headsOfTile(group);
+    const tiles = tokens * kvHeads * Math.ceil(group / headsAtOnce);
+    // By what the tables have room for: lengths are the device's.
+    const wanted = hip.properties.multiprocessorCount * (shapes.isHost ? HOST_BLOCKS_PER_CU : blocksPerCu);
+    const grains = Math.ceil((maxBlocks * blockSize) / GRAIN);
+    const parts = clamp(Math.min(Math.floor(wanted / tiles), grains), 1, MAX_PARTS);
+    const partial = parts > 1 ? device.allocUninit(tokens * heads * parts * (dv + TAIL), 'f32') : undefined;
+    try {
+      launch({
+        headsAtOnce,
+        items: tiles * parts,
+        parts,
+        shape: this.#shape(tiles * parts, headsAtOnce, d, dv),
+        partial: partial?.ptr ?? 0,
+        counters: partial ? this.#counters.of(tiles) : 0,
+      });
+    } finally {
       partial?.dispose();
     }
   }
@@ -223,13 +329,6 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
     } finally {
       for (const copy of copies) copy.dispose();
     }
-  }
-
-  /** Into how many parts a token's keys are cut: by what its table has room for, since its length is the device's. */
-  #parts(tiles: number, room: number): number {
-    const { hip, shapes } = this.#device;
-    const wanted = hip.properties.multiprocessorCount * (shapes.isHost ? HOST_BLOCKS_PER_CU : BLOCKS_PER_CU);
-    return clamp(Math.min(Math.floor(wanted / tiles), Math.ceil(room / GRAIN)), 1, MAX_PARTS);
   }
 
   #shape(items: number, headsAtOnce: number, d: number, dv: number): LaunchShape {
