@@ -148,8 +148,6 @@ X_DEVICE void linearFew(u64 m, u64 n, u64 k, const float* x, const T* w, float* 
   linearColumns(x, w, out, m, n, k, split::part(split::block(), n), split::part(split::block() + 1, n));
 #else
   early::letNextBegin();
-  const Team team = teamFor((n + LINEAR_ROWS - 1) / LINEAR_ROWS, split::block(), split::blocks());
-  sendForRows<LINEAR_ROWS>(w, k * sizeof(T), n, team);
   early::await();
   linearRows<ROWS>(x, w, out, (u32)m, n, (u32)k, split::block(), split::blocks());
 #endif

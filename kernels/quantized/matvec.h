@@ -84,6 +84,18 @@ X_DEVICE void dotRows(const u8* const (&rows)[PAIR], const u8* y, u64 columnByte
     }
   }
 }
+
+/** Bytes of a weight that are sent for before the columns are there: more than memory gives in that time. */
+constexpr u64 AHEAD = 16u << 20;
+
+/**
+ * Sends for the rows that this team takes first, by two of its threads, while the kernel that makes the columns still runs.
+ * Teams behind AHEAD would only ask twice: their blocks come when those of others have gone.
+ */
+X_DEVICE void sendForRows(const u8* x, u64 rowBytes, u32 rows, const Team& team) {
+  const u64 row = team.index * PAIR + team.thread;
+  if (team.thread < PAIR && row < rows && (row + 1) * rowBytes <= AHEAD) early::prefetch(x + row * rowBytes, rowBytes);
+}
 #endif
 
 /**
@@ -101,7 +113,7 @@ X_DEVICE void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32 r
   const Team team = teamFor((rows + PAIR - 1) / PAIR, block, blocks);
   early::letNextBegin();
   if constexpr (WAITS) {
-    sendForRows<PAIR>(x, rowBytes, rows, team);
+    sendForRows(x, rowBytes, rows, team);
     early::await();
   }
   for (u64 row = team.index * PAIR; row < rows; row += team.count * PAIR) {

@@ -18,18 +18,4 @@ X_DEVICE Team teamFor(u64 groups, u64 block, u64 blocks) {
   return Team{threadIndex(), blockThreads(), block, blocks, false};
 }
 
-/** Bytes of a weight that are sent for before the columns are there: more than memory gives in that time. */
-constexpr u64 AHEAD = 16u << 20;
-
-/**
- * Sends for the ROWS rows of weights that a team takes first, by as many of its threads, while the kernel that makes the
- * columns still runs. Teams behind AHEAD would only ask twice: their blocks come when those of others have gone.
- */
-template <u32 ROWS>
-X_DEVICE void sendForRows(const void* weights, u64 rowBytes, u64 rows, const Team& team) {
-  const u64 row = team.index * ROWS + team.thread;
-  if (team.thread < ROWS && row < rows && (row + 1) * rowBytes <= AHEAD)
-    early::prefetch((const u8*)weights + row * rowBytes, rowBytes);
-}
-
 #endif
