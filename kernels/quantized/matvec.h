@@ -84,38 +84,22 @@ X_DEVICE void dotRows(const u8* const (&rows)[PAIR], const u8* y, u64 columnByte
     }
   }
 }
-
-/** Bytes of a weight that are sent for before the columns are there: more than memory gives in that time. */
-constexpr u64 AHEAD = 16u << 20;
-
-/**
- * Sends for the rows that this team takes first, by two of its threads, while the kernel that makes the columns still runs.
- * Teams behind AHEAD would only ask twice: their blocks come when those of others have gone.
- */
-X_DEVICE void sendForRows(const u8* x, u64 rowBytes, u32 rows, const Team& team) {
-  const u64 row = team.index * PAIR + team.thread;
-  if (team.thread < PAIR && row < rows && (row + 1) * rowBytes <= AHEAD) early::prefetch(x + row * rowBytes, rowBytes);
-}
 #endif
 
 /**
  * dst[c * dstStride + row] for all rows and the first `count` of COLS columns, shared by `blocks` thread blocks of which
  * this is number `block`. GPUs read all COLS columns, so y has room for them, and drop what is not asked for.
- * WAITS: nothing has waited for earlier kernels yet.
  */
-template <class Q, u32 COLS, bool WAITS = true>
+template <class Q, u32 COLS>
 X_DEVICE void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32 rows, u32 count, u64 columnBytes,
                         u64 dstStride, u64 block, u64 blocks) {
 #if X_HOST
   hostProducts<Q>(x, rows * block / blocks, rows * (block + 1) / blocks, columns, y, columnBytes, count, dst, dstStride);
 #else
   const u64 rowBytes = (u64)(columns / Q::SIZE) * Q::BYTES;
-  const Team team = teamFor((rows + PAIR - 1) / PAIR, block, blocks);
   early::letNextBegin();
-  if constexpr (WAITS) {
-    sendForRows(x, rowBytes, rows, team);
-    early::await();
-  }
+  early::await();
+  const Team team = teamFor((rows + PAIR - 1) / PAIR, block, blocks);
   for (u64 row = team.index * PAIR; row < rows; row += team.count * PAIR) {
     const u8* at[PAIR];
 #pragma unroll
@@ -157,7 +141,7 @@ X_DEVICE void indexedMoe(const u8* weights, const u8* inputs, const u32* ids, fl
   early::await();  // for ids
   for (u64 task = blockY() + (u64)gridY() * blockZ(); task < tasks; task += stride) {
     const u8* input = inputs + (inputDim1 == 1 ? task / (u32)topk : task) * inputBytes;
-    mulMatVec<Q, 1, false>(weights + ids[task] * expertBytes, input, out + task * (u64)n, (u32)k, (u32)n, 1, 0, 0, blockX(), gridX());
+    mulMatVec<Q, 1>(weights + ids[task] * expertBytes, input, out + task * (u64)n, (u32)k, (u32)n, 1, 0, 0, blockX(), gridX());
   }
 }
 
