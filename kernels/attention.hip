@@ -4,8 +4,9 @@
 // below 2^31, scale is positive; out is contiguous.
 //   attention_{d}_{t}    on matrix units: 256 threads, NVIDIA (128 + 4 * 64) * d * 2 bytes of dynamic shared memory;
 //                        elsewhere whole warps of any number, each a query
-//   attention_paged_{1,2,4}_{t}_{kv}, attention_merge_{t}, attention_merge_q8_1, attention_append_{t}_{kv}    over a cache
-//                        in blocks: attention/paged.h, attention/paged-merge.h
+//   attention_paged_{1,2,4}_{t}_{kv}, attention_append_{t}_{kv}    over a cache in blocks: attention/paged.h,
+//                        attention/paged-append.h
+//   attention_step_{1,2,4}_{kv}    of single tokens, from what a product gives: attention/step.h
 //   attention_prompt_{dv}_{kv}    many tokens of one sequence over the same, in f32, values of up to dv: attention/prompt.h
 //   attention_{d}_f32    on FMA units: NVIDIA 128 threads and 64 * (d + 256) * 4 bytes, AMD 256 threads; on the host, as
 //                        of f16 and bf16 there, attention/host.h
@@ -23,8 +24,13 @@
 #include "attention/fma.h"
 #include "attention/host.h"
 #include "quantized/activations.h"
-#include "attention/paged.h"
+#include "shared/arrive.h"
+#include "attention/paged-problem.h"
 #include "attention/paged-merge.h"
+#include "attention/paged.h"
+#include "attention/paged-append.h"
+#include "decode/heads.h"
+#include "attention/step.h"
 #include "attention/packed.h"
 #include "attention/prompt.h"
 
@@ -70,14 +76,14 @@ ATTENTION(128, float, f32, attention::THREADS_F32)
 
 #define PAGED_HEADS(HEADS, T, t, K, kv)                                                                                 \
   KERNEL_EARLY(attention_paged_##HEADS##_##t##_##kv)                                                                    \
-  KERNEL_BOUNDS(attention_paged_##HEADS##_##t##_##kv, paged::THREADS,                                                   \
+  KERNEL_BLOCKS(attention_paged_##HEADS##_##t##_##kv, paged::THREADS, paged::BLOCKS<K>,                                 \
                 (u32 items, u32 heads, u32 kv_heads, u32 d, u32 dv, u32 block_shift, u32 max_blocks, u32 sequences,     \
                  u32 blocks, u32 parts, u32 window, float scale, float softcap, const T* q, u64 q_row, u64 q_head,      \
                  const K* k, const K* v, u64 v_row, const float* sinks, const u32* tables, const u32* rows,             \
-                 const u32* lengths, float* partial, T* out)) {                                                         \
+                 const u32* lengths, float* partial, u32* counters, T* out, u8* quantized, u32 padded)) {               \
     paged::attendAll<HEADS, T, K>({heads, kv_heads, d, dv, block_shift, max_blocks, sequences, blocks, parts, window,   \
                                    scale, softcap, q, q_row, q_head, k, v, v_row, sinks, tables, rows, lengths,         \
-                                   partial, out}, items);                                                               \
+                                   partial, counters, out, quantized, padded}, items);                                  \
   }
 #define PAGED(T, t, K, kv)                                                                                              \
   PAGED_HEADS(1, T, t, K, kv)                                                                                           \
@@ -91,21 +97,34 @@ ATTENTION(128, float, f32, attention::THREADS_F32)
 #define PAGED_EACH(T, t)                                                                                                \
   PAGED(T, t, float, f32)                                                                                               \
   PAGED(T, t, f16, f16)                                                                                                 \
-  PAGED(T, t, bf16, bf16)                                                                                               \
-  KERNEL_EARLY(attention_merge_##t)                                                                                     \
-  KERNEL(attention_merge_##t,                                                                                           \
-         (u64 rows, u32 heads, u32 dv, u32 parts, const float* partial, const float* sinks, T* out)) {                  \
-    paged::merge<T>(rows, heads, dv, parts, partial, sinks, out);                                                       \
-  }
+  PAGED(T, t, bf16, bf16)
 PAGED_EACH(float, f32)
 PAGED_EACH(f16, f16)
 PAGED_EACH(bf16, bf16)
 
-KERNEL_EARLY(attention_merge_q8_1)
-KERNEL(attention_merge_q8_1,
-       (u32 rows, u32 heads, u32 dv, u32 parts, u32 padded, const float* partial, const float* sinks, u8* blocks)) {
-  paged::mergeBlocks(rows, heads, dv, parts, padded, partial, sinks, blocks);
-}
+#define STEP(HEADS, K, kv)                                                                                              \
+  KERNEL_EARLY(attention_step_##HEADS##_##kv)                                                                           \
+  KERNEL_BLOCKS(attention_step_##HEADS##_##kv, paged::THREADS, paged::STEP_BLOCKS,                                      \
+                (u32 items, u32 tokens, u32 heads, u32 kv_heads, u32 d, u32 dv, u32 rotated, bool interleaved,          \
+                 float scale, float eps, const float* q, u64 q_row, const float* k, u64 k_row, const float* v,          \
+                 u64 v_row, const float* q_norm, const float* k_norm, const float* cos, const float* sin,               \
+                 u64 table_row, u64 table_length, const u32* positions, const u32* slots, K* k_pool, K* v_pool,         \
+                 u32 block_shift, u32 max_blocks, u32 blocks, u32 parts, u32 window, float softcap, const float* sinks, \
+                 const u32* tables, const u32* lengths, float* partial, u32* counters, u8* quantized, u32 padded)) {    \
+    paged::stepAll<HEADS, K>({heads, kv_heads, d, dv, block_shift, max_blocks, tokens, blocks, parts, window, 1.0f,     \
+                              softcap, nullptr, 0, 0, k_pool, v_pool, dv, sinks, tables, nullptr, lengths, partial,     \
+                              counters, nullptr, quantized, padded},                                                    \
+                             {tokens, heads, kv_heads, d, dv, rotated, interleaved, scale, eps, q, q_row, k, k_row, v,  \
+                              v_row, q_norm, k_norm, cos, sin, table_row, table_length, positions, slots,               \
+                              (u64)blocks << block_shift, nullptr, k_pool, v_pool}, items);                             \
+  }
+#define STEP_EACH(K, kv) \
+  STEP(1, K, kv)         \
+  STEP(2, K, kv)         \
+  STEP(4, K, kv)
+STEP_EACH(float, f32)
+STEP_EACH(f16, f16)
+STEP_EACH(bf16, bf16)
 
 #define PACKED(T, t)                                                                                                    \
   KERNEL_BOUNDS(attention_packed_##t, 256,                                                                              \

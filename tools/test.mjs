@@ -147,15 +147,18 @@ async function emulated(out) {
     ...named('elementwise.property indexing.property rows.property sort.property topk.property'),
     ...named('every-kernel every-reduction every-block-type every-paged-attention'),
   ];
+  // What several devices do together.
+  const together = [...named('peers peer-all-reduce'), 'packages/engine/test/parallel-gpus.test.ts'];
   const total = { passed: 0, failed: 0 };
-  for (const [chip, files] of Object.entries({
-    gfx1100: all,
-    gfx942: all,
-    gfx90a: products,
-    gfx908: products,
-    gfx1201: products,
-  })) {
-    out.write(`\n-- ${chip}\n`);
+  for (const [chip, files, devices = 1] of [
+    ['gfx1100', all],
+    ['gfx1100', together, 3],
+    ['gfx942', all],
+    ['gfx90a', products],
+    ['gfx908', products],
+    ['gfx1201', products],
+  ]) {
+    out.write(`\n-- ${chip}${devices > 1 ? `, ${devices} devices` : ''}\n`);
     const tests = [bin('vitest'), 'run', '--testTimeout=300000', ...files];
     const launches = join(scratch, `${chip}.launches`);
     rmSync(launches, { force: true });
@@ -165,7 +168,7 @@ async function emulated(out) {
       FAKE_HIP_LAUNCHES: launches,
     };
     const chipReport = join(scratch, `${chip}.json`);
-    const args = ['tools/emulator/main.ts', chip, '--', ...tests];
+    const args = ['tools/emulator/main.ts', chip, '--devices', `${devices}`, '--', ...tests];
     const results = [await vitest(out, chipReport, bin('tsx'), args, env)];
     if (files === all) results.push(everyKernelLaunched(out, chip, launches));
     for (const { passed, failed } of results) {

@@ -16,9 +16,7 @@ const SHOWN: [model: string, sequences: string][] = [
 export const LAYER = [
   'norm',
   'product q k v',
-  'heads',
   'attention',
-  'merge',
   'product o',
   'norm',
   'product up, gate',
@@ -71,7 +69,7 @@ export function decodePicture(): string {
   return picture(width, below + 56, 'A decode step: the host’s work beside the step, and the launches of a layer', [
     text(20, 18, 'One graph a step: the host writes its inputs, replays it and reads the tokens. One NVIDIA H200.'),
     ...lanes,
-    text(20, below - 10, 'A layer in it, ten launches (not to scale): only products read weights.'),
+    text(20, below - 10, 'A layer in it, eight launches for one sequence (not to scale): only products read weights.'),
     ...layer,
   ]);
 }

@@ -2,125 +2,70 @@
 // Each token is one query, whose number of visible keys lies on the device like the tables: a launch holds no length, so
 // one that was captured serves every step.
 //
-// A block of threads takes a tile of heads that share keys, and a part of a token's keys; with several parts a second
-// kernel merges them. Keys go in steps of KEYS: scores by lanes that share a key, weights by a warp a head, then the sum
-// of values by threads that share a column.
+// A block of threads takes a tile of heads that share keys, and a part of a token's keys; the last of several parts to be
+// done merges them (paged-merge.h). Keys go in steps of KEYS: scores by lanes that share a key, weights by a warp a head,
+// then the sum of values by threads that share a column. A short part is all latency, so that what does not depend on each
+// other is on its way at once: queries and the length, keys and values.
 #pragma once
 
 namespace paged {
 
-/** Elements of a row that a thread takes at once: sizes of heads are multiples of it. */
-constexpr u32 EACH = 8;
-/** Keys whose weights are in shared memory at once. */
-constexpr u32 KEYS = 128;
-/** Keys of a part are a multiple of it: few enough that a short sequence has parts for many blocks. */
-constexpr u32 GRAIN = 32;
-constexpr u32 MAX_PARTS = 64;
-/** Elements of a head at most. */
-constexpr u32 MAX_HEAD = 576;
-#if X_HOST
-[[maybe_unused]] constexpr u32 THREADS = 1;
-constexpr u32 LANES = 1;
-/** Keys of a thread that are on their way at once. */
-constexpr u32 KEYS_AT_ONCE = 1;
-#else
-constexpr u32 THREADS = 128;
-/** Threads that share a key. */
-constexpr u32 LANES = 8;
-constexpr u32 KEYS_AT_ONCE = 2;
-#endif
-
+/** Where keys [start, start + n) lie. All threads of a block. */
 template <class T, class K>
-struct Problem {
-  u32 heads, kvHeads;
-  u32 d, dv;
-  u32 blockShift;  // a block has 2^blockShift positions
-  u32 maxBlocks;   // blocks that a row of the table names
-  u32 sequences;   // rows of the table
-  u32 blocks;      // of the pool
-  u32 parts;
-  u32 window;  // keys that a query sees at most; 0: all
-  float scale, softcap;
-  const T* q;  // [tokens, heads, d], its last dimension contiguous
-  u64 qRow, qHead;
-  const K *k, *v;  // [blocks, 2^blockShift, kvHeads, d or dv]
-  u64 vRow;        // from one value to the next: dv, or d where values are the first elements of keys
-  const float* sinks;  // [heads]: a score of each head that has no value; null: none
-  const u32 *tables, *rows, *lengths;
-  float* partial;  // [tokens, heads, parts, dv + 2]: weighted values, their largest score, the sum of weights
-  T* out;          // [tokens, heads, dv]
+X_DEVICE void place(const Problem<T, K>& p, u32* slots, const u32* table, u32 start, u32 n) {
+#pragma unroll 1
+  for (u32 j = threadIndex(); j < n; j += blockThreads())
+    slots[j] = (u32)p.slot(table[(start + j) >> p.blockShift], start + j);
+}
 
-  /** Keys that a token may look at: a length beyond its table is cut. */
-  X_DEVICE u32 length(u64 token) const {
-    const u32 most = maxBlocks << blockShift, wanted = lengths[token];
-    return wanted < most ? wanted : most;
-  }
-  X_DEVICE const u32* table(u64 token) const {
-    const u64 row = rows ? rows[token] : token;
-    return tables + (row < sequences ? row : 0) * maxBlocks;
-  }
-  /** Where position j lies in the pool; block 0 stands for one that does not exist. */
-  X_DEVICE u64 slot(const u32* table, u32 j) const {
-    const u32 block = table[j >> blockShift];
-    return ((u64)(block < blocks ? block : 0) << blockShift) + (j & ((1u << blockShift) - 1));
-  }
-};
-
-template <class K>
-X_DEVICE void loadEach(const K* from, float* to) {
-  constexpr u32 N = vecWidth<K> < EACH ? vecWidth<K> : EACH;
+/** Adds the products of EACH elements of keys with those of a tile's queries. */
+template <u32 HEADS, u32 SUMS>
+X_DEVICE void multiply(const float (&x)[EACH], const float* queries, u32 d, float (&dot)[HEADS][SUMS]) {
 #pragma unroll
-  for (u32 i = 0; i < EACH; i += N) {
-    const Vec<K, N> values = loadVec<N>(from + i);
+  for (u32 h = 0; h < HEADS; ++h) {
+    float q[EACH];
 #pragma unroll
-    for (u32 e = 0; e < N; ++e) to[i + e] = to_acc(values[e]);
+    for (u32 e = 0; e < EACH; e += 4) {
+      const Vec<float, 4> quad = loadVec<4>(queries + h * d + e);
+#pragma unroll
+      for (u32 i = 0; i < 4; ++i) q[e + i] = quad[i];
+    }
+#pragma unroll
+    for (u32 e = 0; e < EACH; ++e) dot[h][e % SUMS] += x[e] * q[e];
   }
 }
 
-/** What a block keeps in shared memory; launches say how much (packages/rocm-backend/src/ops/paged-attention.ts). */
-template <u32 HEADS>
-struct Shared {
-  float *q, *weights, *top, *sum, *kept, *values;
-  u32* slots;
-  X_DEVICE Shared(u32 d) {
-    q = dynamicShared<float>();       // [HEADS, d]
-    weights = q + HEADS * d;          // [HEADS, KEYS]
-    top = weights + HEADS * KEYS;     // [HEADS] each
-    sum = top + HEADS;
-    kept = sum + HEADS;
-    slots = (u32*)(kept + HEADS);     // [KEYS]
-    values = (float*)(slots + KEYS);  // [threads that share a column, HEADS, dv]
-  }
-};
-
-/** Scores of keys [start, start + n) in shared.weights. */
+/** Scores of n keys, which lie in `slots`, in shared.weights. */
 template <u32 HEADS, class T, class K>
-X_DEVICE void score(const Problem<T, K>& p, const Shared<HEADS>& shared, u64 kvHead, const u32* table, u32 start, u32 n) {
+X_DEVICE void score(const Problem<T, K>& p, const Shared<HEADS>& shared, const u32* slots, u32 kvHead, u32 n) {
   const u32 lane = threadIndex() % LANES, first = threadIndex() / LANES, step = (blockThreads() + LANES - 1) / LANES;
+  constexpr u32 AT_ONCE = EACH_AT_ONCE<K>;
   constexpr u32 SUMS = X_HOST ? EACH : 1;  // one chain of additions would keep the host from using vectors
   // Every lane goes through every step, since lanes exchange sums.
   for (u32 base = 0; base < n; base += step * KEYS_AT_ONCE) {
     const K* keys[KEYS_AT_ONCE];
-    u32 slots[KEYS_AT_ONCE];
 #pragma unroll
     for (u32 i = 0; i < KEYS_AT_ONCE; ++i) {
       const u32 j = base + i * step + first;
-      const u64 slot = p.slot(table, start + (j < n ? j : n - 1));
-      slots[i] = (u32)slot;
-      keys[i] = p.k + (slot * p.kvHeads + kvHead) * p.d;
+      keys[i] = p.k + ((u64)slots[j < n ? j : n - 1] * p.kvHeads + kvHead) * p.d;
     }
     float dot[KEYS_AT_ONCE][HEADS][SUMS] = {};
-    for (u32 at = lane * EACH; at < p.d; at += LANES * EACH) {
-      float x[KEYS_AT_ONCE][EACH];
+    for (u32 at = lane * EACH; at < p.d; at += LANES * EACH * AT_ONCE) {
+      Raw<K> raw[AT_ONCE][KEYS_AT_ONCE];
 #pragma unroll
-      for (u32 i = 0; i < KEYS_AT_ONCE; ++i) loadEach(keys[i] + at, x[i]);
+      for (u32 a = 0; a < AT_ONCE; ++a)
 #pragma unroll
-      for (u32 h = 0; h < HEADS; ++h) {
-        const float* q = shared.q + h * p.d + at;
+        for (u32 i = 0; i < KEYS_AT_ONCE; ++i)
+          if (a == 0 || at + a * LANES * EACH < p.d) raw[a][i].load(keys[i] + at + a * LANES * EACH);
 #pragma unroll
-        for (u32 e = 0; e < EACH; ++e)
+      for (u32 a = 0; a < AT_ONCE; ++a) {
+        if (a > 0 && at + a * LANES * EACH >= p.d) break;
 #pragma unroll
-          for (u32 i = 0; i < KEYS_AT_ONCE; ++i) dot[i][h][e % SUMS] += x[i][e] * q[e];
+        for (u32 i = 0; i < KEYS_AT_ONCE; ++i) {
+          float x[EACH];
+          raw[a][i].widen(x);
+          multiply(x, shared.q + at + a * LANES * EACH, p.d, dot[i]);
+        }
       }
     }
 #pragma unroll
@@ -137,7 +82,6 @@ X_DEVICE void score(const Problem<T, K>& p, const Shared<HEADS>& shared, u64 kvH
         if (p.softcap > 0.0f) total = p.softcap * m::tanh(total / p.softcap);
         if (lane == 0 && j < n) shared.weights[h * KEYS + j] = total;
       }
-      if (lane == 0 && j < n) shared.slots[j] = slots[i];
     }
   }
 }
@@ -171,20 +115,22 @@ X_DEVICE void weigh(const Shared<HEADS>& shared, u32 n) {
 
 #if X_HOST
 /** Weighted values, in shared.values from the first step to the last. */
-template <u32 HEADS>
+template <u32 HEADS, class K>
 struct Values {
   X_DEVICE void clear(const Shared<HEADS>& shared, u32 dv) {
     for (u32 i = 0; i < HEADS * dv; ++i) shared.values[i] = 0.0f;
   }
-  template <class K>
-  X_DEVICE void add(const Shared<HEADS>& shared, const K* v, u64 row, u32 dv, u32 n) {
+  X_DEVICE void sendFor(const u32*, const K*, u64, u32, u32) {}
+  X_DEVICE void add(const Shared<HEADS>& shared, const u32* slots, const K* v, u64 row, u32 dv, u32 n) {
     for (u32 h = 0; h < HEADS; ++h)
       for (u32 e = 0; e < dv; ++e) shared.values[h * dv + e] *= shared.kept[h];
     for (u32 j = 0; j < n; ++j) {
-      const K* value = v + shared.slots[j] * row;
+      const K* value = v + slots[j] * row;
       for (u32 at = 0; at < dv; at += EACH) {
+        Raw<K> raw;
         float x[EACH];
-        loadEach(value + at, x);
+        raw.load(value + at);
+        raw.widen(x);
         for (u32 h = 0; h < HEADS; ++h) {
           float* sum = shared.values + h * dv + at;
           const float weight = shared.weights[h * KEYS + j];
@@ -195,13 +141,17 @@ struct Values {
     }
   }
   X_DEVICE void store(const Shared<HEADS>&, u32) {}
-  X_DEVICE float total(const Shared<HEADS>& shared, u32 h, u32 e, u32 dv) { return shared.values[h * dv + e]; }
+  X_DEVICE Vec<float, 4> total(const Shared<HEADS>& shared, u32 h, u32 c, u32 dv) {
+    return loadVec<4>(shared.values + h * dv + c);
+  }
 };
 #else
 /** Weighted values: a thread has a column of every so many keys in registers, and they are added up at the end. */
-template <u32 HEADS>
+template <u32 HEADS, class K>
 struct Values {
+  static constexpr u32 AHEAD = VALUES_AHEAD<K>;
   float sums[HEADS][EACH];
+  Raw<K> ahead[AHEAD > 0 ? AHEAD : 1];
 
   X_DEVICE static u32 stripes(u32 dv) { return blockThreads() / (dv / EACH); }
   X_DEVICE void clear(const Shared<HEADS>&, u32) {
@@ -210,25 +160,41 @@ struct Values {
 #pragma unroll
       for (u32 e = 0; e < EACH; ++e) sums[h][e] = 0.0f;
   }
-  template <class K>
-  X_DEVICE void add(const Shared<HEADS>& shared, const K* v, u64 row, u32 dv, u32 n) {
-    const u32 columns = dv / EACH, column = threadIndex() % columns, stripe = threadIndex() / columns;
+  /** The first of those that `add` adds. */
+  X_DEVICE void sendFor(const u32* slots, const K* v, u64 row, u32 dv, u32 n) {
+    const u32 columns = dv / EACH, column = threadIndex() % columns, stripe = threadIndex() / columns, step = stripes(dv);
+#pragma unroll
+    for (u32 i = 0; i < AHEAD; ++i) {
+      const u32 j = stripe + i * step;
+      if (stripe < step && j < n) ahead[i].load(v + slots[j] * row + column * EACH);
+    }
+  }
+  X_DEVICE void take(const Shared<HEADS>& shared, const Raw<K>& raw, u32 j) {
+    float x[EACH];
+    raw.widen(x);
+#pragma unroll
+    for (u32 h = 0; h < HEADS; ++h) {
+      const float weight = shared.weights[h * KEYS + j];
+#pragma unroll
+      for (u32 e = 0; e < EACH; ++e) sums[h][e] += weight * x[e];
+    }
+  }
+  X_DEVICE void add(const Shared<HEADS>& shared, const u32* slots, const K* v, u64 row, u32 dv, u32 n) {
+    const u32 columns = dv / EACH, column = threadIndex() % columns, stripe = threadIndex() / columns, step = stripes(dv);
 #pragma unroll
     for (u32 h = 0; h < HEADS; ++h)
 #pragma unroll
       for (u32 e = 0; e < EACH; ++e) sums[h][e] *= shared.kept[h];
-    const u32 step = stripes(dv);
+    if (stripe >= step) return;
+#pragma unroll
+    for (u32 i = 0; i < AHEAD; ++i)
+      if (stripe + i * step < n) take(shared, ahead[i], stripe + i * step);
     // Nothing is stored, so that the values of several keys are on their way at once.
 #pragma unroll 4
-    for (u32 j = stripe < step ? stripe : n; j < n; j += step) {
-      float x[EACH];
-      loadEach(v + shared.slots[j] * row + column * EACH, x);
-#pragma unroll
-      for (u32 h = 0; h < HEADS; ++h) {
-        const float weight = shared.weights[h * KEYS + j];
-#pragma unroll
-        for (u32 e = 0; e < EACH; ++e) sums[h][e] += weight * x[e];
-      }
+    for (u32 j = stripe + AHEAD * step; j < n; j += step) {
+      Raw<K> raw;
+      raw.load(v + slots[j] * row + column * EACH);
+      take(shared, raw, j);
     }
   }
   X_DEVICE void store(const Shared<HEADS>& shared, u32 dv) {
@@ -237,105 +203,152 @@ struct Values {
 #pragma unroll
     for (u32 h = 0; h < HEADS; ++h)
 #pragma unroll
-      for (u32 e = 0; e < EACH; ++e) shared.values[(stripe * HEADS + h) * dv + column * EACH + e] = sums[h][e];
+      for (u32 e = 0; e < EACH; e += 4) {
+        const Vec<float, 4> quad = {{sums[h][e], sums[h][e + 1], sums[h][e + 2], sums[h][e + 3]}};
+        storeVec(shared.values + (stripe * HEADS + h) * dv + column * EACH + e, quad);
+      }
   }
-  X_DEVICE float total(const Shared<HEADS>& shared, u32 h, u32 e, u32 dv) {
-    float sum = 0.0f;
-    for (u32 stripe = 0; stripe < stripes(dv); ++stripe) sum += shared.values[(stripe * HEADS + h) * dv + e];
+  /** Elements c to c + 3 of a head. */
+  X_DEVICE Vec<float, 4> total(const Shared<HEADS>& shared, u32 h, u32 c, u32 dv) {
+    Vec<float, 4> sum = {};
+    for (u32 stripe = 0; stripe < stripes(dv); ++stripe) {
+      const Vec<float, 4> part = loadVec<4>(shared.values + (opaque(stripe) * HEADS + h) * dv + c);
+#pragma unroll
+      for (u32 e = 0; e < 4; ++e) sum[e] += part[e];
+    }
     return sum;
   }
 };
 #endif
 
-/** A score beside those of keys, whose largest is `top`: its weight, and what theirs are multiplied with. */
-struct Sink {
-  float kept, weight;
-  X_DEVICE static Sink beside(float score, float top) {
-    const float base = attention::finite(score > top ? score : top);
-    return {m::exp(top - base), m::exp(score - base)};
+/** A tile of a token's heads, of one head of keys, and a part of the keys. */
+struct Item {
+  u32 token, kvHead, head, count;  // `count` heads from `head` on
+  u32 tile, part;                  // tiles are counted over all tokens
+
+  template <u32 HEADS>
+  X_DEVICE static Item of(u32 index, u32 heads, u32 kvHeads, u32 parts) {
+    const u32 group = heads / kvHeads, tiles = (group + HEADS - 1) / HEADS;
+    const u32 tile = index / parts, part = index - tile * parts;
+    const u32 pair = tile / tiles, first = (tile - pair * tiles) * HEADS;
+    const u32 token = pair / kvHeads, kvHead = pair - token * kvHeads, left = group - first;
+    return {token, kvHead, kvHead * group + first, left < HEADS ? left : HEADS, tile, part};
   }
 };
 
-/** `count` heads from `head` on, of one head of keys, for part `part` of a token's keys. All threads of a block. */
+/** Queries that lie in memory. */
 template <u32 HEADS, class T, class K>
-X_DEVICE void attend(const Problem<T, K>& p, u64 token, u64 head, u32 count, u32 part) {
-  const u32 length = p.length(token), from = p.window && p.window < length ? length - p.window : 0;
-  const u32 grains = (length - from + GRAIN - 1) / GRAIN;
-  const u32 each = (grains + p.parts - 1) / p.parts * GRAIN;
-  const u64 begin = from + (u64)each * part;
-  const u64 all = begin + each < length ? begin + each : length;
-  const u32 end = (u32)all;
-  float* partial = p.partial + ((token * p.heads + head) * p.parts + part) * (p.dv + 2);
-  T* out = p.out + (token * p.heads + head) * p.dv;
-  if (begin >= end) {
-    // Nothing to see here: no weight in the merged sum; a token that sees nothing at all gives 0.
-    if (p.parts > 1) X_FOR_BLOCK(h, count) partial[h * p.parts * (p.dv + 2) + p.dv + 1] = 0.0f;
-    else X_FOR_BLOCK(i, count * p.dv) out[i] = from_acc<T>(0.0f);
-    return;
+struct Stored {
+  const Problem<T, K>& p;
+  const Item& item;
+  float first[HEADS];
+
+  X_DEVICE float query(u32 h, u32 e) const {
+    return h < item.count ? to_acc(p.q[item.token * p.qRow + (item.head + h) * p.qHead + e]) : 0.0f;
   }
-  const u64 kvHead = head / (p.heads / p.kvHeads);
-  const u32* table = p.table(token);
-  const Shared<HEADS> shared(p.d);
+  /** What does not depend on a length. */
+  X_DEVICE void begin() {
 #pragma unroll
-  for (u32 h = 0; h < HEADS; ++h) {
-    const T* q = p.q + token * p.qRow + (head + h) * p.qHead;
-    for (u32 e = threadIndex(); e < p.d; e += blockThreads()) shared.q[h * p.d + e] = h < count ? to_acc(q[e]) : 0.0f;
+    for (u32 h = 0; h < HEADS; ++h) first[h] = threadIndex() < p.d ? query(h, threadIndex()) : 0.0f;
   }
+  X_DEVICE void put(const Part&, float* to) {
+    for (u32 e = threadIndex(); e < p.d; e += blockThreads())
+#pragma unroll
+      for (u32 h = 0; h < HEADS; ++h) to[h * p.d + e] = e == threadIndex() ? first[h] : query(h, e);
+  }
+};
+
+/** All threads of a block. `queries`: as {@link Stored}. */
+template <u32 HEADS, class Queries, class T, class K>
+X_DEVICE void attend(const Problem<T, K>& p, const Item& item, Queries queries) {
+  const Shared<HEADS> shared(p.d);
+  const u32* length = p.lengths + item.token;
+  queries.begin();
+  const u32* table = p.table(p.rows ? p.rows[item.token] : item.token);
+  const Part part = p.part(*length, item.part);
+  if (item.part >= part.parts) return;
+  const u32 begin = part.begin, end = part.end;
+  queries.put(part, shared.q);
   X_FOR_BLOCK(h, HEADS) {
     shared.top[h] = lanes::lowest<float>();
     shared.sum[h] = 0.0f;
   }
-  Values<HEADS> values;
+  const K* v = p.v + item.kvHead * p.vRow;
+  const u64 row = p.kvHeads * p.vRow;
+  Values<HEADS, K> values;
   values.clear(shared, p.dv);
+  u32 *slots = shared.slots, *next = slots + KEYS;
+  place(p, slots, table, begin, end - begin < KEYS ? end - begin : KEYS);
   barrier();
-  for (u32 start = (u32)begin; start < end; start += KEYS) {
-    const u32 n = end - start < KEYS ? end - start : KEYS;
-    score<HEADS>(p, shared, kvHead, table, start, n);
+  for (u32 start = begin; start < end; start += KEYS) {
+    const u32 n = end - start < KEYS ? end - start : KEYS, left = end - start - n;
+    values.sendFor(slots, v, row, p.dv, n);
+    score<HEADS>(p, shared, slots, item.kvHead, n);
+    place(p, next, table, start + KEYS, left < KEYS ? left : KEYS);
     barrier();
     weigh<HEADS>(shared, n);
     barrier();
-    values.add(shared, p.v + kvHead * p.vRow, p.kvHeads * p.vRow, p.dv, n);
-    barrier();
+    values.add(shared, slots, v, row, p.dv, n);
+    if (left > 0) barrier();
+    u32* const done = slots;
+    slots = next;
+    next = done;
   }
   values.store(shared, p.dv);
   // Of several parts the merge adds the sink, once.
-  if (p.sinks && p.parts == 1) X_FOR_BLOCK(h, count) {
-    const Sink sink = Sink::beside(p.sinks[head + h], shared.top[h]);
-    shared.kept[h] = sink.kept;
-    shared.sum[h] = shared.sum[h] * sink.kept + sink.weight;
-  }
-  barrier();
-  for (u32 h = 0; h < count; ++h)
-    for (u32 e = threadIndex(); e < p.dv; e += blockThreads()) {
-      const float total = values.total(shared, h, e, p.dv);
-      if (p.parts > 1) partial[h * p.parts * (p.dv + 2) + e] = total;
-      else out[h * p.dv + e] = from_acc<T>((p.sinks ? total * shared.kept[h] : total) / shared.sum[h]);
+  if (p.sinks && part.parts == 1) {
+    barrier();
+    X_FOR_BLOCK(h, item.count) {
+      const Sink sink = Sink::beside(p.sinks[item.head + h], shared.top[h]);
+      shared.kept[h] = sink.kept;
+      shared.sum[h] = shared.sum[h] * sink.kept + sink.weight;
     }
-  if (p.parts > 1) X_FOR_BLOCK(h, count) {
-    partial[h * p.parts * (p.dv + 2) + p.dv] = shared.top[h];
-    partial[h * p.parts * (p.dv + 2) + p.dv + 1] = shared.sum[h];
   }
   barrier();
-}
-
-template <u32 HEADS, class T, class K>
-X_DEVICE void attendItem(const Problem<T, K>& p, u32 item) {
-  const u32 kvHeads = (u32)p.kvHeads, group = (u32)p.heads / kvHeads, tiles = (group + HEADS - 1) / HEADS;
-  const u32 above = item / p.parts, part = item - above * p.parts;
-  const u32 pair = above / tiles, first = (above - pair * tiles) * HEADS;
-  const u32 token = pair / kvHeads, kvHead = pair - token * kvHeads, left = group - first;
-  attend<HEADS>(p, token, kvHead * group + first, left < HEADS ? left : HEADS, part);
+  const auto whole = [&](u32 h, u32 c) {
+    Vec<float, 4> quad = values.total(shared, h, c, p.dv);
+    const float kept = p.sinks ? shared.kept[h] : 1.0f, sum = shared.sum[h];
+#pragma unroll
+    for (u32 e = 0; e < 4; ++e) quad[e] = begin < end ? quad[e] * kept / sum : 0.0f;
+    return quad;
+  };
+  // What is not needed before this would fill scalar registers until here.
+  const u32 token = opaque(item.token), head = opaque(item.head);
+  if (part.parts == 1) {
+    putAll(p, token, head, item.count, shared.values, whole);
+    return;
+  }
+  float* partial = p.partialOf(token, head) + opaque(item.part) * (p.dv + TAIL);
+  const u64 step = (u64)p.parts * (p.dv + TAIL);
+  const u32 quads = p.dv / 4;
+#pragma unroll 1
+  for (u32 i = threadIndex(); i < item.count * quads; i += blockThreads()) {
+    const u32 h = i / quads, c = (i - h * quads) * 4;
+    storeVec(partial + h * step + c, values.total(shared, h, c, p.dv));
+  }
+  X_FOR_BLOCK(h, item.count) {
+    partial[h * step + p.dv] = shared.top[h];
+    partial[h * step + p.dv + 1] = shared.sum[h];
+  }
+  if (lastToArrive(p.counters + opaque(item.tile), part.parts))
+    mergeParts(p, token, head, item.count, part.parts, shared.weights, shared.values);
 }
 
 /** On GPUs a block an item: what a loop keeps would take more scalar registers than there are. */
 template <u32 HEADS, class T, class K>
 X_DEVICE void attendAll(const Problem<T, K>& p, u32 items) {
+#if X_HOST
+  X_FOR_SPLIT(index, items) {
+    const Item item = Item::of<HEADS>((u32)index, p.heads, p.kvHeads, p.parts);
+    attend<HEADS>(p, item, Stored<HEADS, T, K>{p, item, {}});
+  }
+#else
+  const bool inside = split::block() < items;
+  const Item item = Item::of<HEADS>(inside ? (u32)split::block() : 0, p.heads, p.kvHeads, p.parts);
+  if (inside) sendForKeys(p, item.token, item.kvHead, item.part);
   early::await();
   early::letNextBegin();
-#if X_HOST
-  X_FOR_SPLIT(item, items) attendItem<HEADS>(p, (u32)item);
-#else
-  if (split::block() < items) attendItem<HEADS>(p, (u32)split::block());
+  if (inside) attend<HEADS>(p, item, Stored<HEADS, T, K>{p, item, {}});
 #endif
 }
 

@@ -4,8 +4,8 @@
 
 namespace decode {
 
-/** Where GPUs keep a row: quads of values that a thread has in registers. */
-[[maybe_unused]] constexpr u32 TILES = 4;
+/** Where GPUs keep a row: quads of values that a thread has in registers, for most rows and for long ones. */
+[[maybe_unused]] constexpr u32 FEW_TILES = 2, TILES = 4;
 
 /** x + delta, or x + norm(delta), and the norm of that. Rows are contiguous. */
 template <class T>
@@ -70,40 +70,43 @@ X_DEVICE bool fitsRegisters(const Norm<T>& p) {
          aligned16(p.deltaAlpha) && aligned16(p.alpha) && aligned16(p.sum) && alignedTo(p.y, 4 * sizeof(T));
 }
 
-X_DEVICE float squaresOf(const float (&v)[TILES][4]) {
-  float sums[TILES];
+template <u32 N>
+X_DEVICE float squaresOf(const float (&v)[N][4]) {
+  float sums[N];
 #pragma unroll
-  for (u32 t = 0; t < TILES; ++t) sums[t] = (v[t][0] * v[t][0] + v[t][1] * v[t][1]) + (v[t][2] * v[t][2] + v[t][3] * v[t][3]);
-  return blockReduce<Sum>((sums[0] + sums[1]) + (sums[2] + sums[3]));
+  for (u32 t = 0; t < N; ++t) sums[t] = (v[t][0] * v[t][0] + v[t][1] * v[t][1]) + (v[t][2] * v[t][2] + v[t][3] * v[t][3]);
+#pragma unroll
+  for (u32 w = N / 2; w > 0; w /= 2)
+#pragma unroll
+    for (u32 t = 0; t < w; ++t) sums[t] = sums[2 * t] + sums[2 * t + 1];
+  return blockReduce<Sum>(sums[0]);
 }
 
 /** What is added to a row. */
 enum class Delta { None, Plain, Normed };
 
-/** A row in registers: all of it is on its way before anything is added. */
-template <Delta KIND, class T>
+/** A row in registers: all of it is on its way before anything is added; of a long row, its weights come later. */
+template <Delta KIND, u32 N, class T>
 X_DEVICE void normHeld(const Norm<T>& p, u64 row) {
   const u64 at = row * p.n;
   const auto column = [](u32 t) { return (t * blockThreads() + threadIndex()) * 4; };
-  float v[TILES][4] = {}, alpha[TILES][4];
+  float v[N][4] = {};
+  Vec<float, 4> alpha[N];
 #pragma unroll
-  for (u32 t = 0; t < TILES; ++t) {
+  for (u32 t = 0; t < N; ++t) {
     const u32 c = column(t);
     if (c >= p.n) continue;
     const Vec<float, 4> first = loadVec<4>((KIND == Delta::Normed ? p.delta : p.x) + at + c);
-    const Vec<float, 4> weights = loadVec<4>(p.alpha + c);
+    if (N == FEW_TILES) alpha[t] = loadVec<4>(p.alpha + c);
     Vec<float, 4> second = {};
     if constexpr (KIND == Delta::Plain) second = loadVec<4>(p.delta + at + c);
 #pragma unroll
-    for (u32 e = 0; e < 4; ++e) {
-      v[t][e] = first[e] + second[e];
-      alpha[t][e] = weights[e];
-    }
+    for (u32 e = 0; e < 4; ++e) v[t][e] = first[e] + second[e];
   }
   if constexpr (KIND == Delta::Normed) {
     const float scale = p.scale(squaresOf(v));
 #pragma unroll
-    for (u32 t = 0; t < TILES; ++t) {
+    for (u32 t = 0; t < N; ++t) {
       const u32 c = column(t);
       if (c >= p.n) continue;
       const Vec<float, 4> x = loadVec<4>(p.x + at + c), weights = loadVec<4>(p.deltaAlpha + c);
@@ -114,7 +117,7 @@ X_DEVICE void normHeld(const Norm<T>& p, u64 row) {
   const float scale = p.scale(squaresOf(v));
   u8* blocks = p.blocksOf(row);
 #pragma unroll
-  for (u32 t = 0; t < TILES; ++t) {
+  for (u32 t = 0; t < N; ++t) {
     if (t * blockThreads() * 4 >= p.n) break;
     const u32 c = column(t);
     const bool inside = c < p.n;
@@ -122,6 +125,7 @@ X_DEVICE void normHeld(const Norm<T>& p, u64 row) {
     if (inside) {
       Vec<float, 4> sum;
       Vec<T, 4> out;
+      if (N != FEW_TILES) alpha[t] = loadVec<4>(p.alpha + c);
 #pragma unroll
       for (u32 e = 0; e < 4; ++e) {
         sum[e] = v[t][e];
@@ -134,13 +138,22 @@ X_DEVICE void normHeld(const Norm<T>& p, u64 row) {
     if (p.blocks) quant::quantizeQuad(y, blocks + c / 32 * quant::Q8_1::BYTES, inside);
   }
 }
+
+template <u32 N, class T>
+X_DEVICE void normOf(const Norm<T>& p, u64 row) {
+  if (p.deltaAlpha) normHeld<Delta::Normed, N>(p, row);
+  else if (p.delta) normHeld<Delta::Plain, N>(p, row);
+  else normHeld<Delta::None, N>(p, row);
+}
 #endif
 
 template <class T>
 X_DEVICE void normAll(const Norm<T>& p) {
+  // While the product that makes `delta` still runs; x was written long before, and other things since.
   if (threadIndex() == 0) {
     early::prefetch(p.alpha, p.n * sizeof(float));
     if (p.deltaAlpha) early::prefetch(p.deltaAlpha, p.n * sizeof(float));
+    if (split::block() < p.rows) early::prefetch(p.x + split::block() * p.n, p.n * sizeof(float));
   }
   early::await();
   early::letNextBegin();
@@ -154,9 +167,8 @@ X_DEVICE void normAll(const Norm<T>& p) {
   const u64 row = split::block();
   if (row >= p.rows) return;
   if (!fitsRegisters(p)) normPlain(p, row);
-  else if (p.deltaAlpha) normHeld<Delta::Normed>(p, row);
-  else if (p.delta) normHeld<Delta::Plain>(p, row);
-  else normHeld<Delta::None>(p, row);
+  else if (p.n <= FEW_TILES * 4 * blockThreads()) normOf<FEW_TILES>(p, row);
+  else normOf<TILES>(p, row);
   if (p.blocks) quant::padRow(p.blocksOf(row), p.n, p.padded);
 #endif
 }

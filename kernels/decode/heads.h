@@ -7,7 +7,6 @@ namespace decode {
 
 /** Elements of a head at most. */
 constexpr u32 MAX_HEAD = 512;
-constexpr u32 PAIRS = MAX_HEAD / 2 / WARP;
 
 #if X_HOST
 #define X_FOR_PAIRS(i, pairs) for (u32 i = 0; i < (pairs); ++i)
@@ -35,23 +34,31 @@ struct Heads {
   u64 poolSlots;  // a slot beyond these is left out
   float* out;     // queries [tokens, heads, d]
   K *kPool, *vPool;  // [poolSlots, kvHeads, d or dv]
+
+  /** Where a position's row of the tables begins. */
+  X_DEVICE u64 row(u32 position) const { return (position < tableLength ? position : tableLength - 1) * tableRow; }
 };
 
-/** Normalises and rotates a head of keys or queries. All lanes of a warp. */
-template <class K, class O>
-X_DEVICE void rotateHead(const Heads<K>& p, u64 token, const float* from, const float* norm, float factor, O* to) {
+/** Normalises and rotates a head of up to MOST keys or queries, and gives it to put(e, value). All lanes of a warp. */
+template <u32 MOST, class K, class Put>
+X_DEVICE void rotateHead(const Heads<K>& p, u32 position, const float* from, const float* norm, float factor, Put put) {
+  constexpr u32 PAIRS = MOST / 2 / WARP;
   const u32 pairs = p.d / 2, half = p.rotated / 2;
-  const u64 wanted = p.positions[token], last = p.tableLength - 1;
-  const u64 row = (wanted < last ? wanted : last) * p.tableRow;
+  const u64 row = p.row(position);
   float x[PAIRS], y[PAIRS], c[PAIRS], s[PAIRS];
   float squares = 0.0f;
   const auto first = [&](u32 pair) { return pair < half && !p.interleaved ? pair : 2 * pair; };
   const auto second = [&](u32 pair) { return pair < half && !p.interleaved ? pair + half : 2 * pair + 1; };
+  // On their way before the first address that a position gives.
   X_FOR_PAIRS(i, pairs) {
     const u32 pair = i * WARP + laneId();
-    const bool inside = pair < pairs, turns = pair < half;
+    const bool inside = pair < pairs;
     x[i] = inside ? from[first(pair)] : 0.0f;
     y[i] = inside ? from[second(pair)] : 0.0f;
+  }
+  X_FOR_PAIRS(i, pairs) {
+    const u32 pair = i * WARP + laneId();
+    const bool turns = pair < half;
     c[i] = turns ? p.cos[row + pair] : 1.0f;
     s[i] = turns ? p.sin[row + pair] : 0.0f;
   }
@@ -68,44 +75,63 @@ X_DEVICE void rotateHead(const Heads<K>& p, u64 token, const float* from, const 
   X_FOR_PAIRS(i, pairs) {
     const u32 pair = i * WARP + laneId();
     if (pair >= pairs) continue;
-    to[first(pair)] = cast<O>((x[i] * c[i] - y[i] * s[i]) * factor);
-    to[second(pair)] = cast<O>((x[i] * s[i] + y[i] * c[i]) * factor);
+    put(first(pair), (x[i] * c[i] - y[i] * s[i]) * factor);
+    put(second(pair), (x[i] * s[i] + y[i] * c[i]) * factor);
   }
 }
 
-/** Head `head` of a token: its queries, then its keys, then its values. */
+/** Head `head` of a token: its queries, then its keys, then its values. What names places is loaded before any is looked at. */
 template <class K>
 X_DEVICE void oneHead(const Heads<K>& p, u64 token, u32 head) {
+  const u32 position = p.positions[token], slot = p.slots[token];
+  const bool writes = slot < p.poolSlots;
   if (head < p.heads) {
     const float* from = p.q + token * p.qRow + (u64)head * p.d;
-    rotateHead(p, token, from, p.qNorm, p.scale, p.out + (token * p.heads + head) * p.d);
+    float* to = p.out + (token * p.heads + head) * p.d;
+    rotateHead<MAX_HEAD>(p, position, from, p.qNorm, p.scale, [=](u32 e, float value) { to[e] = value; });
     return;
   }
-  const u64 slot = p.slots[token];
-  if (slot >= p.poolSlots) return;
   head -= p.heads;
   if (head < p.kvHeads) {
     const float* from = p.k + token * p.kRow + (u64)head * p.d;
-    rotateHead(p, token, from, p.kNorm, 1.0f, p.kPool + (slot * p.kvHeads + head) * p.d);
+    K* to = p.kPool + ((u64)slot * p.kvHeads + head) * p.d;
+    rotateHead<MAX_HEAD>(p, position, from, p.kNorm, 1.0f, [=](u32 e, float value) {
+      if (writes) to[e] = cast<K>(value);
+    });
     return;
   }
   head -= p.kvHeads;
   const float* from = p.v + token * p.vRow + (u64)head * p.dv;
-  K* to = p.vPool + (slot * p.kvHeads + head) * p.dv;
-  for (u32 e = laneId(); e < p.dv; e += WARP) to[e] = cast<K>(from[e]);
+  K* to = p.vPool + ((u64)slot * p.kvHeads + head) * p.dv;
+  for (u32 e = laneId(); e < p.dv; e += WARP) {
+    const float value = from[e];
+    if (writes) to[e] = cast<K>(value);
+  }
+}
+
+/** Sends for what a token's heads are turned and normalised with, while the kernel before this one still runs; by a warp. */
+template <class K>
+X_DEVICE void sendForTables([[maybe_unused]] const Heads<K>& p, [[maybe_unused]] u64 token) {
+#if X_EARLY
+  const u64 row = p.row(early::peek(p.positions + token));
+  const u32 lane = laneId();
+  if (lane < 2) early::prefetchLines((lane == 0 ? p.cos : p.sin) + row, p.rotated / 2 * sizeof(float));
+  const float* norm = lane == 2 ? p.qNorm : lane == 3 ? p.kNorm : nullptr;
+  if (norm) early::prefetchLines(norm, p.d * sizeof(float));
+#endif
 }
 
 template <class K>
 X_DEVICE void headsAll(const Heads<K>& p) {
-  early::await();
-  early::letNextBegin();
   const u32 each = p.heads + 2 * p.kvHeads;
 #if X_HOST
   X_FOR_SPLIT(item, p.tokens * each) oneHead(p, item / each, (u32)(item % each));
 #else
-  const u64 step = split::blocks() * warpsInBlock();
-  for (u64 item = split::block() * warpsInBlock() + warpId(); item < p.tokens * each; item += step)
-    oneHead(p, item / each, (u32)(item % each));
+  const u64 step = split::blocks() * warpsInBlock(), begin = split::block() * warpsInBlock() + warpId();
+  if (begin < p.tokens * each) sendForTables(p, begin / each);
+  early::await();
+  early::letNextBegin();
+  for (u64 item = begin; item < p.tokens * each; item += step) oneHead(p, item / each, (u32)(item % each));
 #endif
 }
 

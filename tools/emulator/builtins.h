@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 #include "lanes.h"
 
@@ -40,7 +41,12 @@
 #define __builtin_amdgcn_rcpf(x) (1.0f / (x))
 #define __builtin_amdgcn_sdot4(a, b, c, clamp) emulated::dot4(a, b, c)
 #define __builtin_amdgcn_sudot4(as, a, bs, b, c, clamp) emulated::dot4(a, b, c)
+#define __builtin_amdgcn_s_sleep(time) emulated::wait(emulated::State::Ready)
+#define __builtin_readsteadycounter() emulated::steadyCounter()
 #define __HIP_MEMORY_SCOPE_AGENT 0
+#define __HIP_MEMORY_SCOPE_SYSTEM 1
+#define __hip_atomic_load(p, order, scope) __atomic_load_n(p, order)
+#define __hip_atomic_store(p, v, order, scope) __atomic_store_n(p, v, order)
 #define __hip_atomic_fetch_add(p, v, order, scope) emulated::fetchAdd(p, v)
 #define __hip_atomic_compare_exchange_strong(p, expected, desired, success, failure, scope) \
   __atomic_compare_exchange_n(p, expected, desired, false, success, failure)
@@ -49,6 +55,13 @@ namespace emulated {
 
 __attribute__((noinline)) inline void waveBarrier() {
   together([](Lane* const*) {}, nullptr, __builtin_return_address(0));
+}
+
+/** Ticks of 10 ns. */
+inline uint64_t steadyCounter() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return uint64_t(now.tv_sec) * 100000000 + uint64_t(now.tv_nsec) / 10;
 }
 
 /** v_mbcnt: how many bits of the mask belong to lanes before this one, the mask being that of lanes from `first` on. */

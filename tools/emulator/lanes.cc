@@ -1,6 +1,7 @@
 // The fibers behind lanes.h.
 #include "lanes.h"
 
+#include <sched.h>
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -73,10 +74,12 @@ Lane* readyAfter(uint32_t index) {
   return nullptr;
 }
 
-/** Lets the lanes of a wave that wait at the first of its operations go on; false if none waits at one. */
+/** Lets the lanes of a wave that wait at the first of its operations go on; false if none waits at one, or one polls memory. */
 bool meet(size_t first) {
   const Lane* at = nullptr;
   const size_t end = first + WAVE < lanes.size() ? first + WAVE : lanes.size();
+  for (size_t i = first; i < end; ++i)
+    if (lanes[i].state == State::Ready) return false;
   for (size_t i = first; i < end; ++i)
     if (lanes[i].state == State::AtWave && (!at || lanes[i].site < at->site)) at = &lanes[i];
   if (!at) return false;
@@ -105,6 +108,11 @@ void runBlock() {
     bool going = false;
     for (size_t first = 0; first < lanes.size(); first += WAVE) going |= meet(first);
     if (going) continue;
+    // What a lane that polls memory waits for comes from another thread; those that wait for the lane go on waiting.
+    if (readyAfter(backwards ? uint32_t(lanes.size()) : ~0u)) {
+      sched_yield();
+      continue;
+    }
     for (Lane& one : lanes)
       if (one.state == State::AtBlock) going = true, one.state = State::Ready;
     if (!going) return;

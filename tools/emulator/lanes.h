@@ -34,7 +34,7 @@ extern thread_local constinit Lane* lane EMULATED_HERE;
 extern thread_local constinit const Launch* launch EMULATED_HERE;
 extern thread_local constinit uint32_t blockId[3] EMULATED_HERE;
 
-/** Suspends the lane until its block has reached `state` too. */
+/** Suspends the lane until its block has reached `state` too; with Ready, until the others have had their turn. */
 void wait(State state);
 
 /** Waits for the lanes of the wave that come here and has `operation` done for them; lanes[i] is null for all others. */

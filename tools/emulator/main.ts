@@ -8,6 +8,7 @@ import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs, promisify } from 'node:util';
+import { buildFakeRccl } from '../../packages/hip/test/fake-libraries';
 import { listModules } from '../kernels/amalgamate';
 import { parseTargets } from '../kernels/targets';
 import { findCompiler } from '../kernels/toolchain';
@@ -15,6 +16,7 @@ import { findCompiler } from '../kernels/toolchain';
 const USAGE = `usage: tsx tools/emulator/main.ts CHIP [options] -- COMMAND...
   CHIP             gfx908, gfx90a, gfx942, gfx1030, gfx1100 or gfx1201
   --modules LIST   comma-separated modules whose kernels can be run (default: every kernels/*.hip)
+  --devices N      how many there are, all alike (default: 1)
   --optimize       kernels that take ten times as long to compile and run in a quarter of the time`;
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -38,7 +40,7 @@ const run = promisify(execFile);
 async function build(
   name: string,
   modules: string[],
-  optimize: boolean,
+  { devices, optimize }: { devices: number; optimize: boolean },
   directory: string,
 ): Promise<NodeJS.ProcessEnv> {
   const { macros, wave, objects } = CHIPS[name];
@@ -63,6 +65,7 @@ async function build(
   const hip = join(directory, 'libamdhip64.so');
   const standIn = join(ROOT, 'packages/hip/test/fake-hip/fake_hip.cc');
   await run('g++', ['-std=c++17', '-w', '-O1', '-shared', '-fPIC', standIn, '-ldl', '-o', hip]);
+  buildFakeRccl(directory);
 
   const folder = join(directory, 'objects', name);
   cpSync(join(BUILT, 'objects', objects), folder, { recursive: true });
@@ -79,12 +82,18 @@ async function build(
     X_KERNEL_DIR: directory,
     FAKE_HIP_ARCH: name,
     FAKE_HIP_KERNELS: libraries,
-    X_TEST_DEVICES: 'js,rocm:0',
+    FAKE_HIP_DEVICES: `${devices}`,
+    FAKE_NCCL: 'threads',
+    X_TEST_DEVICES: ['js', ...Array.from({ length: devices }, (_, ordinal) => `rocm:${ordinal}`)].join(),
   };
 }
 
 const { values, positionals } = parseArgs({
-  options: { modules: { type: 'string' }, optimize: { type: 'boolean', default: false } },
+  options: {
+    modules: { type: 'string' },
+    devices: { type: 'string', default: '1' },
+    optimize: { type: 'boolean', default: false },
+  },
   allowPositionals: true,
 });
 const [chip, ...command] = positionals;
@@ -93,7 +102,8 @@ if (!chip || !(chip in CHIPS) || command.length === 0) {
   process.exit(2);
 }
 const modules = values.modules?.split(',') ?? listModules(KERNELS);
-const environment = await build(chip, modules, values.optimize, join(ROOT, '.cache/emulator', chip));
+const options = { devices: Number(values.devices), optimize: values.optimize };
+const environment = await build(chip, modules, options, join(ROOT, '.cache/emulator', chip));
 const { status } = spawnSync(command[0], command.slice(1), {
   stdio: 'inherit',
   env: { ...process.env, ...environment },

@@ -99,7 +99,16 @@ async function main(): Promise<void> {
     );
   }
   await bundle({ entryPoints: [join(root, 'packages/candle/src/cli.ts')] }, 'candle.mjs');
-  for (const name of ['ops', 'gemm', 'conv', 'dispatch', 'cpu-bandwidth', 'quantized-matmul', 'quantized'])
+  for (const name of [
+    'all-reduce',
+    'ops',
+    'gemm',
+    'conv',
+    'dispatch',
+    'cpu-bandwidth',
+    'quantized-matmul',
+    'quantized',
+  ])
     await bundle({ entryPoints: [join(root, `tools/bench/${name}.ts`)] }, `bench-${name}.mjs`);
   for (const name of EXAMPLES)
     await bundle({ entryPoints: [join(root, `examples/${name}/main.ts`)] }, `example-${name}.mjs`);

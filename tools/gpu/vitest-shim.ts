@@ -72,6 +72,7 @@ const runIt = withEach(
   (name: string, body: Body, options?: Options) => void nodeIt(name, timeoutOf(options), async () => body()),
 );
 export const it = Object.assign(runIt, {
+  skip,
   skipIf: (condition: unknown) => (condition ? skip : runIt),
   runIf: (condition: unknown) => (condition ? runIt : skip),
 });

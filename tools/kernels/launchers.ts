@@ -36,7 +36,6 @@ const NAMES: Record<string, string> = {
   linear_many_f16: 'linear',
   mul_mat_grouped_q4_0: 'mulMatGrouped',
   sample_f32: 'sample',
-  attention_merge_q8_1: 'attentionMergeQ81',
   is_u32_f32: 'indexSelect',
   ia_u32_f32: 'indexAdd',
   s_u32_f32: 'scatter',

@@ -41,7 +41,18 @@ const NVIDIA: { name: string; arch: string; modules?: readonly string[] }[] = [
   {
     name: 'sm_90a',
     arch: 'sm_90a',
-    modules: ['affine', 'attention', 'binary', 'cast', 'decode', 'gemm', 'quantized', 'ternary', 'unary'],
+    modules: [
+      'affine',
+      'attention',
+      'binary',
+      'cast',
+      'collectives',
+      'decode',
+      'gemm',
+      'quantized',
+      'ternary',
+      'unary',
+    ],
   },
 ];
 

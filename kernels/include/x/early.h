@@ -32,8 +32,8 @@ X_DEVICE void await() {
 }
 
 /**
- * Sends for `bytes` from `from` on, into the cache that all processors share; by one thread. Before await only for what no
- * kernel writes, as weights: up to 15 bytes on either side may come along, and must be memory.
+ * Sends for `bytes` from `from` on, into the cache that all processors share; by one thread. Before await too, of anything:
+ * in that cache every write is seen. Up to 15 bytes on either side may come along, and must be memory.
  */
 X_DEVICE void prefetch([[maybe_unused]] const void* from, [[maybe_unused]] u64 bytes) {
 #if X_EARLY
@@ -41,5 +41,24 @@ X_DEVICE void prefetch([[maybe_unused]] const void* from, [[maybe_unused]] u64 b
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(first), "r"((u32)(end - first)) : "memory");
 #endif
 }
+
+/** The same of few bytes, a line after the other. */
+X_DEVICE void prefetchLines([[maybe_unused]] const void* from, [[maybe_unused]] u32 bytes) {
+#if X_EARLY
+  for (u32 at = 0; at < bytes; at += 128) asm volatile("prefetch.global.L2 [%0];" ::"l"((u64)from + at) : "memory");
+#endif
+}
+
+#if X_EARLY
+/**
+ * A word that may be about to change, before await: good for what to send for and nothing else. It is left out of the first
+ * cache, where it would hide the change.
+ */
+X_DEVICE u32 peek(const u32* from) {
+  u32 word;
+  asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(word) : "l"(from) : "memory");
+  return word;
+}
+#endif
 
 }  // namespace early

@@ -190,6 +190,7 @@ static Napi::Object initialise(Napi::Env env, Napi::Object exports) {
   exportWaits(env, exports);
   exportLibraries(env, exports);
   exportCollectives(env, exports);
+  exportPeers(env, exports);
   exportFaults(env, exports);
   return exports;
 }

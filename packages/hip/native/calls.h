@@ -30,6 +30,8 @@ inline const char* platformName(Platform platform) {
   X(MemcpyDtoD, "hipMemcpyDtoDAsync", "cuMemcpyDtoDAsync", "memcpyDtoD")                 \
   X(PeerAccess, "hipDeviceCanAccessPeer", "cuDeviceCanAccessPeer", "reachPeer")          \
   X(MemcpyPeer, "hipMemcpyPeerAsync", "cuMemcpyPeerAsync", "memcpyPeer")                 \
+  X(PeerMalloc, "hipExtMallocWithFlags", "cuMemAlloc", "peerMalloc")                     \
+  X(PeerOpen, "hipIpcOpenMemHandle", "cuIpcOpenMemHandle", "peerOpen")                   \
   X(Memset, "hipMemsetD8Async", "cuMemsetD8Async", "memset")                             \
   X(StreamCreate, "hipStreamCreateWithFlags", "cuStreamCreate", "streamCreate")          \
   X(StreamSynchronize, "hipStreamSynchronize", "cuStreamSynchronize", "streamSynchronize") \

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "driver.h"
+
 namespace xhip {
 namespace cuda {
 
@@ -34,6 +36,7 @@ enum Attribute : int {
 constexpr int kJitErrorLogBuffer = 5;
 constexpr int kJitErrorLogBufferBytes = 6;
 constexpr int kFunctionMaxDynamicSharedBytes = 8;
+constexpr unsigned kIpcLazyEnablePeerAccess = 1;
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr int kCaptureModeRelaxed = 2;
 inline void* launchParamEnd() { return nullptr; }
@@ -88,6 +91,9 @@ struct Api {
   CUresult (*cuDeviceCanAccessPeer)(int*, int device, int peer);
   CUresult (*cuCtxEnablePeerAccess)(void* peer, unsigned flags);
   CUresult (*cuMemcpyPeerAsync)(uint64_t dst, void* dstContext, uint64_t src, void* srcContext, size_t, void* stream);
+  CUresult (*cuIpcGetMemHandle)(PeerHandle*, uint64_t);
+  CUresult (*cuIpcOpenMemHandle_v2)(uint64_t*, PeerHandle, unsigned flags);
+  CUresult (*cuIpcCloseMemHandle)(uint64_t);
   CUresult (*cuMemcpyDtoDAsync_v2)(uint64_t dst, uint64_t src, size_t, void* stream);
   CUresult (*cuMemsetD8Async)(uint64_t dst, unsigned char, size_t, void* stream);
   CUresult (*cuStreamCreate)(void**, unsigned flags);

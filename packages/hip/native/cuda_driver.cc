@@ -103,6 +103,19 @@ class CudaDriver final : public Driver {
     return api_.cuMemcpyPeerAsync(dst, static_cast<OpenContext*>(to)->context, src,
                                   static_cast<OpenContext*>(from)->context, bytes, stream);
   }
+  // Memory that a handle opens is whole pages of the driver's.
+  Status peerMalloc(DevicePtr* out, size_t bytes) override {
+    constexpr size_t kPage = size_t(2) << 20;
+    return api_.cuMemAlloc_v2(out, (bytes + kPage - 1) / kPage * kPage);
+  }
+  Status peerExport(DevicePtr pointer, PeerHandle* out) override {
+    return api_.cuIpcGetMemHandle ? api_.cuIpcGetMemHandle(out, pointer) : kNotSupported;
+  }
+  Status peerOpen(DevicePtr* out, const PeerHandle& handle) override {
+    if (!api_.cuIpcOpenMemHandle_v2 || !api_.cuIpcCloseMemHandle) return kNotSupported;
+    return api_.cuIpcOpenMemHandle_v2(out, handle, cuda::kIpcLazyEnablePeerAccess);
+  }
+  Status peerClose(DevicePtr pointer) override { return api_.cuIpcCloseMemHandle(pointer); }
 
   Status streamCreate(Stream* out) override { return api_.cuStreamCreate(out, cuda::kStreamNonBlocking); }
   Status streamDestroy(Stream stream) override { return api_.cuStreamDestroy_v2(stream); }
@@ -262,7 +275,9 @@ std::vector<Symbol> symbolsOf(Api& api) {
       X_SYMBOL(cuMemFree_v2, false), X_SYMBOL(cuMemHostAlloc, false), X_SYMBOL(cuMemFreeHost, false),
       X_SYMBOL(cuMemcpyHtoDAsync_v2, false), X_SYMBOL(cuMemcpyDtoHAsync_v2, false),
       X_SYMBOL(cuDeviceCanAccessPeer, true), X_SYMBOL(cuCtxEnablePeerAccess, true),
-      X_SYMBOL(cuMemcpyPeerAsync, true), X_SYMBOL(cuMemcpyDtoDAsync_v2, false), X_SYMBOL(cuMemsetD8Async, false), X_SYMBOL(cuStreamCreate, false),
+      X_SYMBOL(cuMemcpyPeerAsync, true), X_SYMBOL(cuIpcGetMemHandle, true), X_SYMBOL(cuIpcOpenMemHandle_v2, true),
+      X_SYMBOL(cuIpcCloseMemHandle, true), X_SYMBOL(cuMemcpyDtoDAsync_v2, false), X_SYMBOL(cuMemsetD8Async, false),
+      X_SYMBOL(cuStreamCreate, false),
       X_SYMBOL(cuStreamDestroy_v2, false), X_SYMBOL(cuStreamSynchronize, false), X_SYMBOL(cuStreamWaitEvent, false),
       X_SYMBOL(cuStreamBeginCapture_v2, false), X_SYMBOL(cuStreamEndCapture, false), X_SYMBOL(cuEventCreate, false),
       X_SYMBOL(cuEventDestroy_v2, false), X_SYMBOL(cuEventRecord, false), X_SYMBOL(cuEventSynchronize, false),

@@ -62,8 +62,10 @@ void Device::close() {
   });
   // A rank that closes without leaving its group must not wait for the others.
   communicators.each([](uint32_t, std::unique_ptr<Communicator>& communicator) { communicator->abort(); });
+  peerMemories.each([](uint32_t, std::unique_ptr<PeerMemory>& memory) { memory->abort(); });
   (void)counting_.deviceSynchronize();
   communicators.clear();
+  peerMemories.clear();
   for (auto& library : libraries) library.reset();
   graphExecs.each([this](uint32_t, GraphExec& exec) { (void)counting_.graphExecDestroy(exec); });
   graphs.each([this](uint32_t, Graph& graph) { (void)counting_.graphDestroy(graph); });

@@ -51,6 +51,11 @@ using HostTask = void (*)(const void* payload, uint64_t begin, uint64_t end);
 
 constexpr Status kNotSupported = 801;  // in HIP, CUDA and on the host
 
+// How another process names a peer's memory.
+struct PeerHandle {
+  char bytes[64];
+};
+
 // One platform. Every method may be called from any thread; `makeCurrent` is called by the binding before the
 // others on a thread. A method that a platform lacks returns its "not supported" status, never crashes.
 class Driver {
@@ -95,6 +100,24 @@ class Driver {
   }
   virtual Status memcpyPeerAsync(DevicePtr dst, Context dstContext, DevicePtr src, Context srcContext, size_t bytes, Stream) {
     (void)dst, (void)dstContext, (void)src, (void)srcContext, (void)bytes;
+    return kNotSupported;
+  }
+  // Memory of the current device that kernels of others may write to while its own read it, page by page; `free` gives it back.
+  // A handle of it opens it in another process, on that one's current device.
+  virtual Status peerMalloc(DevicePtr* out, size_t bytes) {
+    (void)out, (void)bytes;
+    return kNotSupported;
+  }
+  virtual Status peerExport(DevicePtr pointer, PeerHandle* out) {
+    (void)pointer, (void)out;
+    return kNotSupported;
+  }
+  virtual Status peerOpen(DevicePtr* out, const PeerHandle& handle) {
+    (void)out, (void)handle;
+    return kNotSupported;
+  }
+  virtual Status peerClose(DevicePtr pointer) {
+    (void)pointer;
     return kNotSupported;
   }
 

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "driver.h"
+
 namespace xhip {
 namespace rocm {
 
@@ -38,6 +40,10 @@ constexpr size_t kArchNameOffsetR0600 = 1160;
 constexpr size_t kArchNameBytes = 256;
 constexpr size_t kPropertiesBuffer = 8192;  // several times the largest struct, so that a longer one cannot overrun it
 
+// Of hipExtMallocWithFlags: memory that no cache of the device keeps, since ROCm 5.3, and memory that its caches keep in step.
+constexpr unsigned kMallocFineGrained = 1;
+constexpr unsigned kMallocUncached = 3;
+constexpr unsigned kIpcLazyEnablePeerAccess = 1;
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr int kCaptureModeRelaxed = 2;
 inline void* launchParamBufferPointer() { return reinterpret_cast<void*>(1); }
@@ -71,6 +77,10 @@ struct Api {
   hipError (*hipDeviceCanAccessPeer)(int*, int device, int peer);
   hipError (*hipDeviceEnablePeerAccess)(int peer, unsigned flags);
   hipError (*hipMemcpyPeerAsync)(void* dst, int dstDevice, const void* src, int srcDevice, size_t, void* stream);
+  hipError (*hipExtMallocWithFlags)(void**, size_t, unsigned flags);
+  hipError (*hipIpcGetMemHandle)(PeerHandle*, void*);
+  hipError (*hipIpcOpenMemHandle)(void**, PeerHandle, unsigned flags);
+  hipError (*hipIpcCloseMemHandle)(void*);
   hipError (*hipStreamCreateWithFlags)(void**, unsigned flags);
   hipError (*hipStreamDestroy)(void*);
   hipError (*hipStreamSynchronize)(void*);

@@ -121,6 +121,29 @@ class RocmDriver final : public Driver {
   Status memcpyPeerAsync(DevicePtr dst, Context to, DevicePtr src, Context from, size_t bytes, Stream stream) override {
     return api_.hipMemcpyPeerAsync(address(dst), ordinalOf(to), address(src), ordinalOf(from), bytes, stream);
   }
+  // A device's own caches would not see what another one writes to its memory.
+  Status peerMalloc(DevicePtr* out, size_t bytes) override {
+    if (!api_.hipExtMallocWithFlags) return kNotSupported;
+    void* pointer = nullptr;
+    Status status = api_.hipExtMallocWithFlags(&pointer, bytes, rocm::kMallocUncached);
+    if (status != kSuccess) {
+      (void)api_.hipGetLastError();
+      status = api_.hipExtMallocWithFlags(&pointer, bytes, rocm::kMallocFineGrained);
+    }
+    *out = reinterpret_cast<DevicePtr>(pointer);
+    return status;
+  }
+  Status peerExport(DevicePtr pointer, PeerHandle* out) override {
+    return api_.hipIpcGetMemHandle ? api_.hipIpcGetMemHandle(out, address(pointer)) : kNotSupported;
+  }
+  Status peerOpen(DevicePtr* out, const PeerHandle& handle) override {
+    if (!api_.hipIpcOpenMemHandle || !api_.hipIpcCloseMemHandle) return kNotSupported;
+    void* pointer = nullptr;
+    const Status status = api_.hipIpcOpenMemHandle(&pointer, handle, rocm::kIpcLazyEnablePeerAccess);
+    *out = reinterpret_cast<DevicePtr>(pointer);
+    return status;
+  }
+  Status peerClose(DevicePtr pointer) override { return api_.hipIpcCloseMemHandle(address(pointer)); }
 
   Status streamCreate(Stream* out) override { return api_.hipStreamCreateWithFlags(out, rocm::kStreamNonBlocking); }
   Status streamDestroy(Stream stream) override { return api_.hipStreamDestroy(stream); }
@@ -269,6 +292,8 @@ std::vector<Symbol> symbolsOf(Api& api) {
       X_SYMBOL(hipMemcpyDtoHAsync, false), X_SYMBOL(hipMemcpyDtoDAsync, false), X_SYMBOL(hipMemsetD8Async, false),
       X_SYMBOL(hipDeviceCanAccessPeer, true),
       X_SYMBOL(hipDeviceEnablePeerAccess, true), X_SYMBOL(hipMemcpyPeerAsync, true),
+      X_SYMBOL(hipExtMallocWithFlags, true), X_SYMBOL(hipIpcGetMemHandle, true), X_SYMBOL(hipIpcOpenMemHandle, true),
+      X_SYMBOL(hipIpcCloseMemHandle, true),
       X_SYMBOL(hipStreamCreateWithFlags, false), X_SYMBOL(hipStreamDestroy, false),
       X_SYMBOL(hipStreamSynchronize, false), X_SYMBOL(hipStreamWaitEvent, false),
       X_SYMBOL(hipStreamBeginCapture, false), X_SYMBOL(hipStreamEndCapture, false), X_SYMBOL(hipEventCreate, false),

@@ -50,6 +50,13 @@ export interface NativeDevice {
   launch: () => void;
 }
 
+export interface NativePeerMemory {
+  id: number;
+  address: number;
+  control: number;
+  name: Uint8Array;
+}
+
 /** How often each driver entry was called on a device since it was opened. */
 export interface Counters {
   moduleLoad: number;
@@ -161,6 +168,12 @@ export interface NativeAddon {
   groupFailure(device: number, communicator: number): GroupFailure | undefined;
   groupAbort(device: number, communicator: number): void;
   groupLeave(device: number, communicator: number): void;
+  peerMemory(device: number, bytes: number): NativePeerMemory;
+  peerReach(device: number, memory: number, name: Uint8Array): number;
+  peerWrite(device: number, memory: number, offset: number, view: HostView): void;
+  peerMissing(device: number, memory: number): number;
+  peerAbort(device: number, memory: number): void;
+  peerFree(device: number, memory: number): void;
   /** For tests, before a device of the platform is open: see native/bind_faults.cc. */
   planFault(platform: number, entry: string, nth: number, status: number, reach: number): void;
   faultState(platform: number): NativeFaultState;

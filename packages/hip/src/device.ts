@@ -12,6 +12,7 @@ import { invalidArgument } from './errors';
 import { HipEvent } from './event';
 import { type BlasLibrary, type ConvolutionLibrary, type LibraryReport, libraryReports } from './libraries';
 import { HipModule } from './module';
+import { PeerMemory } from './peer-memory';
 import { type Platform, platformNumber } from './platforms';
 import { HipStream } from './stream';
 
@@ -250,6 +251,15 @@ export class HipDevice {
   async joinGroup(member: GroupMembership): Promise<HipCommunicator> {
     this.#context.check();
     return HipCommunicator.join(this.#context, member);
+  }
+
+  /**
+   * Memory that kernels of other devices write to; waits for the default stream.
+   * @throws HipError with status 801 where the platform or its driver has none
+   */
+  peerMemory(bytes: number): PeerMemory {
+    this.#context.check();
+    return new PeerMemory(this.#context, this.#native.peerMemory(this.#id, bytes));
   }
 
   /** Calls of the driver since the device was opened. */

@@ -41,5 +41,6 @@ export {
 } from './libraries';
 export { HipModule } from './module';
 export type { ParamType } from './params';
+export { PeerMemory } from './peer-memory';
 export { PLATFORMS, type Platform, type PlatformFailure, type PlatformReport, platforms } from './platforms';
 export { HipStream } from './stream';

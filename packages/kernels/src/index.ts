@@ -10,6 +10,7 @@ export {
   ATTENTION,
   BINARY,
   CAST,
+  COLLECTIVES,
   CONV,
   type CodeObject,
   DECODE,

@@ -143,6 +143,7 @@ export const AFFINE = new KernelModule('affine', 'AFFINE');
 export const ATTENTION = new KernelModule('attention', 'ATTENTION');
 export const BINARY = new KernelModule('binary', 'BINARY');
 export const CAST = new KernelModule('cast', 'CAST');
+export const COLLECTIVES = new KernelModule('collectives', 'COLLECTIVES');
 export const CONV = new KernelModule('conv', 'CONV');
 export const DECODE = new KernelModule('decode', 'DECODE');
 export const FILL = new KernelModule('fill', 'FILL');
@@ -163,6 +164,7 @@ export const ALL_MODULES: readonly KernelModule[] = [
   ATTENTION,
   BINARY,
   CAST,
+  COLLECTIVES,
   CONV,
   DECODE,
   FILL,

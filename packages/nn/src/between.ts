@@ -5,6 +5,7 @@
  */
 import {
   type DType,
+  type HeadsProblem,
   isGradEnabled,
   type NormDType,
   QuantizedActivations,
@@ -15,8 +16,8 @@ import {
   Tensor,
 } from '@x/core';
 import { type ActivationName, activate } from './activation';
-import { type PagedCache, pagedAppend } from './attention';
-import { pagedPoolOf } from './attention/paged';
+import { type PagedAttentionOptions, type PagedCache, pagedActivations, pagedAppend } from './attention';
+import { type PagedStep, pagedPoolOf, pagedStep } from './attention/paged';
 import { checkObjects, checkTensors } from './check';
 import type { RmsNorm } from './layer-norm';
 
@@ -140,6 +141,8 @@ export interface HeadOptions {
   norms?: { q: RmsNorm; k: RmsNorm };
 }
 
+export type HeadAttentionOptions = HeadOptions & Omit<PagedAttentionOptions, 'rows' | 'scale'>;
+
 /** Whether {@link headsAppend} is one kernel for a cache of f32 products. */
 export function fusesHeads(cache: PagedCache): boolean {
   checkObjects('fusesHeads', { cache });
@@ -161,12 +164,62 @@ export function headsAppend(
   cache: PagedCache,
   slots: Tensor,
 ): Tensor {
-  checkObjects('headsAppend', { parts, rotation, options, cache });
+  const { problem, sizes } = headsOf('headsAppend', parts, rotation, options, cache, slots);
+  const { q, k, v } = parts;
+  const { norms, scale = 1 } = options;
+  const { tokens, heads, kvHeads, d, dv } = sizes;
+  const { device } = q;
+  if (problem && device.backend.decode) {
+    return Tensor.fromStorage(device.backend.decode.heads(problem, pagedPoolOf(cache)), [tokens, heads, d], device);
+  }
+  return scope(() => {
+    const rotated = (x: Tensor, count: number, norm: RmsNorm | undefined) => {
+      const split = x.reshape([tokens, count, d]);
+      return rotate(norm ? norm.forward(split) : split, rotation);
+    };
+    const newKeys = rotated(k, kvHeads, norms?.k);
+    pagedAppend(cache, newKeys.transpose(0, 1), v.reshape([tokens, kvHeads, dv]).transpose(0, 1), slots);
+    return rotated(q, heads, norms?.q).mul(scale);
+  });
+}
+
+/**
+ * {@link headsAppend} and then attention over the cache, as `pagedActivations` gives it, of tokens of which no two are of one
+ * sequence: where the device can, one kernel.
+ * @throws as both
+ */
+export function headsAttend(
+  parts: HeadParts,
+  rotation: HeadRotation,
+  options: HeadAttentionOptions,
+  cache: PagedCache,
+  places: PagedStep,
+): Activations {
+  checkObjects('headsAttend', { options, places });
+  const { window, softcap, sinks } = options;
+  const attention = { window, softcap, sinks };
+  const { problem } = headsOf('headsAttend', parts, rotation, options, cache, places.slots);
+  const made = problem && pagedStep(problem, cache, places, attention);
+  if (made) return made;
+  using q = headsAppend(parts, rotation, options, cache, places.slots);
+  return pagedActivations(q, cache, places.tables, places.lengths, { ...attention, scale: 1 });
+}
+
+/** What {@link headsAppend} is asked for: sizes, and the same for a kernel where the device has one for it. */
+function headsOf(
+  op: string,
+  parts: HeadParts,
+  rotation: HeadRotation,
+  options: HeadOptions,
+  cache: PagedCache,
+  slots: Tensor,
+): { problem?: HeadsProblem; sizes: { tokens: number; heads: number; kvHeads: number; d: number; dv: number } } {
+  checkObjects(op, { parts, rotation, options, cache });
   const { q, k, v } = parts;
   const { cos, sin, positions, kind } = rotation;
   const { scale = 1, norms } = options;
-  if (norms) checkObjects('headsAppend', { norms, 'norms.q': norms.q, 'norms.k': norms.k });
-  checkTensors('headsAppend', { q, k, v, cos, sin, positions, slots, keys: cache.keys, values: cache.values });
+  if (norms) checkObjects(op, { norms, 'norms.q': norms.q, 'norms.k': norms.k });
+  checkTensors(op, { q, k, v, cos, sin, positions, slots, keys: cache.keys, values: cache.values });
   const { keys, values } = cache;
   const [, kvHeads, d] = keys.shape;
   const dv = values.dim(2);
@@ -182,7 +235,7 @@ export function headsAppend(
   ) {
     throw new ShapeError(
       'SHAPE_MISMATCH',
-      `headsAppend: queries [${q.shape}], keys [${k.shape}] and values [${v.shape}] with tables of [${cos.shape}] for a cache of ` +
+      `${op}: queries [${q.shape}], keys [${k.shape}] and values [${v.shape}] with tables of [${cos.shape}] for a cache of ` +
         `[${keys.shape}] and [${values.shape}]; give [tokens, heads * d], [tokens, kvHeads * d], [tokens, kvHeads * dv] and at most d / 2 columns.`,
     );
   }
@@ -195,39 +248,31 @@ export function headsAppend(
   const whole = [...others, ...operands.slice(5)].every((x) => x.device === device && x.isContiguous());
   const ids = [positions, slots].every((x) => x.dtype === 'u32' && x.dim(0) === tokens);
   const one = !norms || norms.q.eps === norms.k.eps;
-  if (tokens > 0 && placed && whole && ids && one && plain(operands) && decode?.supportsHeads(keys.dtype, d, dv)) {
-    const problem = {
-      tokens,
-      heads,
-      q: q.storagePart(),
-      qRow: stride(q),
-      k: k.storagePart(),
-      kRow: stride(k),
-      v: v.storagePart(),
-      vRow: stride(v),
-      ...(norms && { qNorm: norms.q.weight.storagePart(), kNorm: norms.k.weight.storagePart() }),
-      eps: norms?.q.eps ?? 0,
-      rotated: 2 * cos.dim(1),
-      interleaved: kind === 'interleaved',
-      cos: cos.storagePart(),
-      sin: sin.storagePart(),
-      tableRow: stride(cos),
-      tableLength: cos.dim(0),
-      positions: positions.storagePart(),
-      slots: slots.storagePart(),
-      scale,
-    };
-    return Tensor.fromStorage(decode.heads(problem, pagedPoolOf(cache)), [tokens, heads, d], device);
-  }
-  return scope(() => {
-    const rotated = (x: Tensor, count: number, norm: RmsNorm | undefined) => {
-      const split = x.reshape([tokens, count, d]);
-      return rotate(norm ? norm.forward(split) : split, rotation);
-    };
-    const newKeys = rotated(k, kvHeads, norms?.k);
-    pagedAppend(cache, newKeys.transpose(0, 1), v.reshape([tokens, kvHeads, dv]).transpose(0, 1), slots);
-    return rotated(q, heads, norms?.q).mul(scale);
-  });
+  const sizes = { tokens, heads, kvHeads, d, dv };
+  const fits = tokens > 0 && placed && whole && ids && one && plain(operands);
+  if (!fits || !decode?.supportsHeads(keys.dtype, d, dv)) return { sizes };
+  const problem = {
+    tokens,
+    heads,
+    q: q.storagePart(),
+    qRow: stride(q),
+    k: k.storagePart(),
+    kRow: stride(k),
+    v: v.storagePart(),
+    vRow: stride(v),
+    ...(norms && { qNorm: norms.q.weight.storagePart(), kNorm: norms.k.weight.storagePart() }),
+    eps: norms?.q.eps ?? 0,
+    rotated: 2 * cos.dim(1),
+    interleaved: kind === 'interleaved',
+    cos: cos.storagePart(),
+    sin: sin.storagePart(),
+    tableRow: stride(cos),
+    tableLength: cos.dim(0),
+    positions: positions.storagePart(),
+    slots: slots.storagePart(),
+    scale,
+  };
+  return { problem, sizes };
 }
 
 /** x [tokens, heads, d], whose first elements are rotated. */

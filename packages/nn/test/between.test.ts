@@ -2,7 +2,7 @@
 import { Device, type DType, memoryStats, QuantizedActivations, scope, Tensor, Var } from '@x/core';
 import { testDevices } from '@x/testing/devices';
 import { describe, expect, it } from 'vitest';
-import { activate, fusesHeads, gatedActivation, headsAppend, normAdd, RmsNorm } from '../src';
+import { activate, fusesHeads, gatedActivation, headsAppend, headsAttend, normAdd, RmsNorm } from '../src';
 
 const TOLERANCE: Partial<Record<DType, number>> = { f32: 1e-5, f16: 4e-3, bf16: 3e-2 };
 
@@ -156,6 +156,42 @@ describe.each(testDevices())('between products on %s', (device) => {
         const actual = run(device);
         for (const name of ['q', 'keys', 'values'] as const)
           expectSame(actual[name], expected[name], `${name} ${dtype}`);
+      });
+    }
+  });
+
+  it('appends heads and attends to them, in one kernel where there is one', () => {
+    // Of 32 values and of 20, which blocks do not hold.
+    for (const d of [32, 20]) {
+      balanced(() => {
+        const [tokens, heads, kvHeads, blockSize] = [2, 4, 2, 8];
+        const product = noise([tokens, (heads + 2 * kvHeads) * d], 1);
+        const table = noise([16, d / 2], 2);
+        const run = (on: Device) => {
+          const put = (...ids: number[]) => Tensor.from(Uint32Array.from(ids), { device: on });
+          const all = product.toDeviceSync(on);
+          const part = (from: number, count: number) => all.narrow(1, from * d, count * d);
+          const cos = table.toDeviceSync(on);
+          const rotation = { cos, sin: cos, positions: put(3, 9), kind: 'half' } as const;
+          const cache = {
+            keys: noise([32, kvHeads, d], 3).toDeviceSync(on),
+            values: noise([32, kvHeads, d], 4).toDeviceSync(on),
+            blockSize,
+          };
+          const parts = { q: part(0, heads), k: part(heads, kvHeads), v: part(heads + kvHeads, kvHeads) };
+          const tables = put(2, 3, 1, 0).reshape([tokens, 2]);
+          const places = { slots: put(2 * blockSize + 3, 1), tables, lengths: put(4, 10) };
+          const attended = headsAttend(parts, rotation, { scale: 0.3, window: 6 }, cache, places);
+          return { attended, keys: cache.keys, values: cache.values };
+        };
+        const [expected, actual] = [run(Device.js()), run(device)];
+        expect((expected.attended as Tensor).shape).toEqual([tokens, heads * d]);
+        const fused = device.backend.decode !== undefined && d % 32 === 0;
+        expect(actual.attended instanceof QuantizedActivations).toBe(fused);
+        if (actual.attended instanceof QuantizedActivations)
+          expect([actual.attended.rows, actual.attended.width]).toEqual([tokens, heads * d]);
+        else expectSame(actual.attended, expected.attended as Tensor, 'attention');
+        for (const name of ['keys', 'values'] as const) expectSame(actual[name], expected[name], name);
       });
     }
   });

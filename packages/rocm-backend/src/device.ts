@@ -29,6 +29,7 @@ import { type HipDevice, HipError, type HipFunction, type HipStream, openDevice 
 import type { KernelModule } from '@x/kernels';
 import { CachingAllocator } from './allocator';
 import { compileProgram } from './compiled-program';
+import { Counters } from './counters';
 import { debug, debugLevel } from './debug';
 import { KernelGraph } from './graph';
 import { IdReport } from './id-report';
@@ -153,10 +154,14 @@ export class KernelDevice implements BackendDevice {
       },
       free: (ptr) => hip.free(ptr),
     });
+    const counters = new Counters(hip, () => this.streams.current);
     this.streams = new DeviceStreams(hip, {
       refuseInCapture: (op) => this.recording?.refuse(op),
       entered: (stream) => this.#allocator.enter(stream, this.streams),
-      closed: (stream) => this.#allocator.leave(stream),
+      closed: (stream) => {
+        this.#allocator.leave(stream);
+        counters.closed(stream);
+      },
     });
     this.#info = new InfoCache({
       // Graphs come and go, what is cached stays.
@@ -168,7 +173,7 @@ export class KernelDevice implements BackendDevice {
     this.linear = new DeviceLinearOps(this);
     this.attention = new DeviceAttentionOps(this);
     this.packedAttention = new DevicePackedAttentionOps(this);
-    this.pagedAttention = new DevicePagedAttentionOps(this);
+    this.pagedAttention = new DevicePagedAttentionOps(this, counters);
     this.decode = new DeviceDecodeOps(this);
     this.recurrent = new DeviceRecurrentOps(this);
     this.experts = new DeviceExpertOps(this);
@@ -216,17 +221,20 @@ export class KernelDevice implements BackendDevice {
   /** Runs a call that enqueues a vendor library's work on this device's stream. */
   callLibrary(what: () => string, call: () => void): void {
     this.#check('callLibrary');
-    if (this.recording) {
-      this.recording.launches.push(what());
-      this.recording.usesLibraries = true;
-    } else {
-      this.orderLibraries();
-    }
+    this.recording?.launches.push(what());
+    this.orderLibraries();
     this.enqueue(what, call);
   }
 
-  /** Puts what the current stream is given next behind the libraries' work on other streams: they share a workspace. */
+  /**
+   * Puts what the current stream is given next, or the graph that is being captured, behind the libraries' work on other streams:
+   * they share a workspace, and a group's ranks make their calls in one order.
+   */
   orderLibraries(): void {
+    if (this.recording) {
+      this.recording.usesLibraries = true;
+      return;
+    }
     const { current } = this.streams;
     if (current === this.#libraryStream) return;
     this.streams.wait(current, this.#libraryStream);

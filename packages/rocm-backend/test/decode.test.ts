@@ -1,22 +1,11 @@
 /** The DECODE kernels against what lies between two products computed in f64 on the host, on every device with kernels. */
-import {
-  type BackendStorage,
-  bf16ToF32,
-  type Device,
-  type DType,
-  type GatedProblem,
-  type HeadsProblem,
-  Layout,
-  type StoragePart,
-} from '@x/core';
+import { bf16ToF32, type GatedProblem, type HeadsProblem, Layout } from '@x/core';
 import { DECODE } from '@x/kernels';
 import { kernelDevices } from '@x/testing/devices';
 import { at } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
 import type { RocmDevice } from '../src/index';
-
-const PADDING = 512;
-const EPS = 1e-5;
+import { EPS, expectBlocks, expectNear, gelu, memory, noise, q8_0, rmsNorm, silu } from './decode-operands';
 
 describe.each(kernelDevices())('decode on %s', (device) => {
   const backend = device.backend as RocmDevice;
@@ -239,54 +228,6 @@ describe.each(kernelDevices())('decode on %s', (device) => {
     expect(decode.supportsHeads('u8', 64, 64)).toBe(false);
   });
 
-  it.each([
-    { tokens: 1, heads: 4, kvHeads: 1, d: 64, dv: 64 },
-    { tokens: 1, heads: 4, kvHeads: 1, d: 64, dv: 64, sink: 2 },
-    { tokens: 3, heads: 6, kvHeads: 3, d: 80, dv: 96 },
-    { tokens: 9, heads: 8, kvHeads: 2, d: 128, dv: 128 },
-    { tokens: 2, heads: 3, kvHeads: 1, d: 576, dv: 512 },
-  ])('attention of %j in blocks', ({ tokens, heads, kvHeads, d, dv, sink }) => {
-    const { pagedAttention } = backend;
-    const [blocks, blockSize] = [24, 16];
-    const pool = {
-      keys: part(noise(blocks * blockSize * kvHeads * d, 1, 0.4)),
-      values: part(noise(blocks * blockSize * kvHeads * dv, 2)),
-      valueRow: dv,
-      blocks,
-      blockSize,
-      kvHeads,
-      d,
-      dv,
-    };
-    // Nothing to see, a few keys, and as many as several parts have.
-    const lengths = Uint32Array.from({ length: tokens }, (_, i) => [300, 0, 7][i % 3] + i);
-    const at = {
-      tables: part(Uint32Array.from({ length: tokens * 20 }, (_, i) => (i * 7) % blocks)),
-      sequences: tokens,
-      maxBlocks: 20,
-      lengths: part(lengths),
-    };
-    const [storage] = part(noise(tokens * heads * d, 3));
-    const q = { storage, layout: Layout.contiguous([tokens, heads, d]) };
-    const sinks = sink !== undefined && { sinks: part(new Float32Array(heads).fill(sink)) };
-    const problem = { tokens, heads, scale: 0.2, window: 0, softcap: 0, ...sinks };
-    const inNumbers = pagedAttention.attend(problem, q, pool, at);
-    const inBlocks = pagedAttention.attendInBlocks(problem, q, pool, at);
-    const expected = Float64Array.from(numbers(inNumbers));
-    expect(expected.some((value) => Math.abs(value) > 0.1)).toBe(true);
-    expectBlocks(inBlocks, tokens, heads * dv, expected, 'attention');
-    inNumbers.dispose();
-    inBlocks.dispose();
-    disposeAll();
-  });
-
-  it('has attention in blocks of 32 values of f32', () => {
-    const { pagedAttention } = backend;
-    expect(pagedAttention.supportsBlocks('f32', 'f16', 80, 96)).toBe(true);
-    expect(pagedAttention.supportsBlocks('f32', 'f16', 96, 80)).toBe(false);
-    expect(pagedAttention.supportsBlocks('f16', 'f16', 64, 64)).toBe(false);
-  });
-
   it('gives products what they would make of the numbers themselves', () => {
     const [n, k] = [48, 576];
     for (const m of [1, 3, 8, 9]) {
@@ -308,101 +249,3 @@ describe.each(kernelDevices())('decode on %s', (device) => {
     }
   });
 });
-
-/** Operands on a device, and what is in its storages. */
-function memory(device: Device) {
-  const { backend } = device;
-  const made: BackendStorage[] = [];
-  return {
-    /** Values from an element on, with as many before them. */
-    part(values: Float32Array | Uint32Array, offset = 0): StoragePart {
-      const padded =
-        values instanceof Float32Array ? new Float32Array(values.length + offset) : new Uint32Array(values.length);
-      padded.set(values, offset);
-      const storage = backend.fromHost(padded, values instanceof Float32Array ? 'f32' : 'u32');
-      made.push(storage);
-      return [storage, offset];
-    },
-    numbers(storage: BackendStorage): Float32Array {
-      const wide = storage.device.ops.toDtype(
-        at(storage, Layout.contiguous([storage.elemCount])),
-        'f32' satisfies DType,
-      );
-      const values = new Float32Array(wide.toHostSync());
-      wide.dispose();
-      return values;
-    },
-    disposeAll() {
-      for (const storage of made.splice(0)) storage.dispose();
-    },
-  };
-}
-
-function noise(count: number, seed: number, range = 1.5): Float32Array {
-  return Float32Array.from({ length: count }, (_, i) => Math.sin(i * 12.9898 + seed * 78.233) * range);
-}
-
-function rmsNorm(x: ArrayLike<number>, alpha: ArrayLike<number>, n: number): Float64Array {
-  const out = new Float64Array(x.length);
-  for (let row = 0; row < x.length; row += n) {
-    let squares = 0;
-    for (let i = 0; i < n; i++) squares += x[row + i] ** 2;
-    for (let i = 0; i < n; i++) out[row + i] = (x[row + i] / Math.sqrt(squares / n + EPS)) * alpha[i];
-  }
-  return out;
-}
-
-const silu = (x: number) => x / (1 + Math.exp(-x));
-const gelu = (x: number) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * x * (1 + 0.044715 * x * x)));
-
-/** Every value within `tolerance`, relative where it is larger than 1. */
-function expectNear(actual: ArrayLike<number>, expected: ArrayLike<number>, tolerance: number, label: string): void {
-  expect(actual.length, label).toBe(expected.length);
-  let worst = 0;
-  for (let i = 0; i < actual.length; i++) {
-    const error = Math.abs(actual[i] - expected[i]) / Math.max(1, Math.abs(expected[i]));
-    if (!(error <= worst)) worst = error;
-  }
-  expect(worst, label).toBeLessThan(tolerance);
-}
-
-/** q8_1 blocks of rows padded with zeros: f16 scale, f16 sum of the values, 32 int8. */
-function expectBlocks(storage: BackendStorage, rows: number, n: number, expected: Float64Array, label: string): void {
-  const padded = Math.ceil(n / PADDING) * PADDING;
-  const bytes = new DataView(storage.toHostSync());
-  const half = (at: number) => f16(bytes.getUint16(at, true));
-  for (let row = 0; row < rows; row++) {
-    for (let g = 0; g < padded / 32; g++) {
-      const at = ((row * padded) / 32 + g) * 36;
-      const values = Array.from({ length: 32 }, (_, i) => (g * 32 < n ? expected[row * n + g * 32 + i] : 0));
-      const largest = Math.max(...values.map(Math.abs));
-      const [scale, sum] = [half(at), half(at + 2)];
-      const where = `${label}, row ${row}, block ${g}`;
-      expect(Math.abs(scale - largest / 127), where).toBeLessThanOrEqual(largest * 1e-5 + 1e-7);
-      const total = values.reduce((a, b) => a + b, 0);
-      expect(Math.abs(sum - total), where).toBeLessThanOrEqual(largest * 0.02);
-      let worst = 0;
-      values.forEach((value, i) => {
-        worst = Math.max(worst, Math.abs(bytes.getInt8(at + 4 + i) * scale - value));
-      });
-      expect(worst, where).toBeLessThanOrEqual(largest / 220);
-    }
-  }
-}
-
-function f16(bits: number): number {
-  const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
-  const magnitude = exponent === 0 ? fraction * 2 ** -24 : (1 + fraction / 1024) * 2 ** (exponent - 15);
-  return bits & 0x8000 ? -magnitude : magnitude;
-}
-
-/** Blocks of 32 values with the scale 1/64, which f16 holds. */
-function q8_0(values: Float32Array): Uint8Array {
-  const blocks = new Uint8Array((values.length / 32) * 34);
-  const view = new DataView(blocks.buffer);
-  for (let g = 0; g < values.length / 32; g++) {
-    view.setUint16(g * 34, 0x2400, true);
-    for (let i = 0; i < 32; i++) view.setInt8(g * 34 + 2 + i, Math.round(values[g * 32 + i] * 64));
-  }
-  return blocks;
-}

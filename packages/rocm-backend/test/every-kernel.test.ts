@@ -24,6 +24,7 @@ import { at, type Pair, pairsOf, randomBytes } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
 import { erf } from '../../core/src/elementwise/numbers';
 import type { RocmDevice, RocmStorage } from '../src/index';
+import { launchAllReducePeers } from '../src/launchers/collectives';
 import { launchCheckIds } from '../src/launchers/indexing';
 import {
   directConv1d,
@@ -159,6 +160,32 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
       ]).flat();
       expect([...new Uint8Array(cut)]).toEqual(wanted);
     });
+  });
+
+  it.each([
+    ['f32', ''],
+    ['f16', ''],
+    ['bf16', ''],
+    ['f32', 'parts_'],
+    ['f16', 'parts_'],
+    ['bf16', 'parts_'],
+  ] as const)('a sum of %s over one rank %s', (dtype, parts) => {
+    const x = backend.fromHost(randomBytes(dtype, COUNT, 4, true), dtype);
+    const stage = backend.zeros(256, 'u32');
+    const one = { count: COUNT, rank: 0, ranks: 1, turns: 1, patience: 0, control: 0, source: x.ptr, stage: stage.ptr };
+    const sum = launched(dtype, COUNT, (out) =>
+      launchAllReducePeers(
+        backend,
+        `all_reduce_peers_${parts}${dtype}`,
+        { grid: 1, block: 64 },
+        { ...one, target: out.ptr },
+      ),
+    );
+    expect(valuesOf(sum, dtype)).toEqual(valuesOf(x.toHostSync(), dtype));
+    // The block has counted its call.
+    expect(new Uint32Array(stage.toHostSync())[0]).toBe(1);
+    x.dispose();
+    stage.dispose();
   });
 
   it.each([

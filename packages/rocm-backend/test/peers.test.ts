@@ -1,5 +1,5 @@
 /**
- * Copies between two devices of one kind, where there are two: `FAKE_HIP_DEVICES=2` with the emulator, or two GPUs. That
+ * Copies between two devices of one kind, where there are two: the emulator with `--devices 2`, or two GPUs. That
  * `FAKE_HIP_PEER` makes them fail is tested in packages/hip/test/rocm-driver.test.ts.
  */
 import { type Device, scope, Tensor, Var } from '@x/core';

@@ -74,6 +74,14 @@ const LAUNCHES: Record<string, Launch> = {
     args: (x, y) => [4, 1, 0, x, y],
     expected: [1, -2, 2 ** 31 - 1, 0],
   },
+  COLLECTIVES: {
+    // Of one rank, whose sum is what it has.
+    kernel: 'all_reduce_peers_f32',
+    operands: [x4, new Uint32Array(256)],
+    out: f32(0, 0, 0, 0),
+    args: (x, stage, y) => [4, 0, 1, 1, 0, x, y, 0, stage],
+    expected: [1, 2, 3, 4],
+  },
   CONV: {
     kernel: 'upsample_nearest1d_f32',
     operands: [words(1, 2, 2, 4, 2, 1), x4],

@@ -5,8 +5,11 @@ import { Communicator, Device } from '@x/core';
 
 const from = (path: string) => new URL(path, import.meta.url).href;
 
-/** What a thread imports: sources, through a loader, or beside the bundle of tools/gpu. */
-const PATHS = import.meta.url.endsWith('.ts')
+/** Whether this is part of a bundle of tools/gpu, whose threads have core and the backend and no other module. */
+export const inBundle = !import.meta.url.endsWith('.ts');
+
+/** What a thread imports: sources, through a loader, or what lies beside the bundle. */
+const PATHS = !inBundle
   ? {
       loader: from('../../../node_modules/tsx/dist/esm/api/index.mjs'),
       tsconfig: fileURLToPath(from('../../../tsconfig.json')),
@@ -46,7 +49,8 @@ export interface Outcome {
 }
 
 export interface RanksOptions {
-  device?: string;
+  /** Of all ranks, or of each. */
+  device?: string | readonly string[];
   timeoutMs?: number;
   /** Cloned to every rank. */
   input?: unknown;
@@ -54,18 +58,22 @@ export interface RanksOptions {
   modules?: Readonly<Record<string, string>>;
   /** Ranks of the group, where not all of them come. */
   size?: number;
+  /** Of each rank, added to the caller's. */
+  environment?: readonly NodeJS.ProcessEnv[];
   /** Called with the workers once all run. */
   started?: (workers: readonly Worker[]) => void;
 }
 
 /** What each of `count` ranks posts; a worker that ends without a word gives an empty outcome. */
 export async function ranks(count: number, body: string, options: RanksOptions = {}): Promise<Outcome[]> {
-  const { device = 'cpu', timeoutMs = 10_000, input, modules = {}, size = count, started } = options;
-  const id = Communicator.uniqueId(Device.parse(device));
+  const { device = 'cpu', timeoutMs = 10_000, input, modules = {}, size = count, environment, started } = options;
+  const nameOf = (rank: number) => (typeof device === 'string' ? device : device[rank]);
+  const id = Communicator.uniqueId(Device.parse(nameOf(0)));
   const workers = Array.from({ length: count }, (_, rank) => {
     return new Worker(RANK, {
       eval: true,
-      workerData: { rank, size, id, timeoutMs, device, body, input, modules, ...PATHS },
+      env: { ...process.env, ...environment?.[rank] },
+      workerData: { rank, size, id, timeoutMs, device: nameOf(rank), body, input, modules, ...PATHS },
     });
   });
   started?.(workers);

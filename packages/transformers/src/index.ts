@@ -46,6 +46,7 @@ export type {
   LayerKv,
   LayerStates,
   PagedLayer,
+  PagedStepLayer,
   PassStep,
   StateLayout,
 } from './models/causal-model';

@@ -3,6 +3,7 @@
  * operations where not.
  */
 import type { DType } from '../dtype';
+import type { HeadsProblem } from './decode';
 import type { Operand } from './operand';
 import type { BackendStorage } from './storage';
 
@@ -124,6 +125,13 @@ export interface PagedAttentionOps {
   supportsBlocks(dtype: DType, poolDType: DType, d: number, dv: number): boolean;
   /** As {@link attend}, [tokens, heads · dv] as blocks (u8) for {@link QuantizedOps.matmulActivations}. */
   attendInBlocks(problem: PagedProblem, q: Operand, pool: PagedPool, at: PagedTables): BackendStorage;
+  /** Whether there is {@link step} for a pool of this dtype, with these sizes of heads. */
+  supportsStep(poolDType: DType, d: number, dv: number): boolean;
+  /**
+   * `DecodeOps.heads` and {@link attendInBlocks} at once, of tokens of which no two are of one sequence: the slot of each is
+   * that of the last key that it sees. The scale is that of `heads`; `at` has no rows.
+   */
+  step(heads: HeadsProblem, problem: PagedProblem, pool: PagedPool, at: PagedTables): BackendStorage;
   /** Whether there is {@link attendPrompt} for a pool of this dtype, with these sizes of heads. */
   supportsPrompt(poolDType: DType, d: number, dv: number): boolean;
   /**

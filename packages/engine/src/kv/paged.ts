@@ -74,6 +74,10 @@ export class PagedKv implements KvView {
     const only = this.segments.length === 1 ? this.segments.find(isTokens) : undefined;
     return {
       ...(isInPlace && { paged: { ...cache, slots: this.slots } }),
+      // Several may be of one sequence, as drafts are.
+      ...(only?.count === 1 && {
+        step: { ...cache, slots: this.slots, tables: only.tables, lengths: only.lengths },
+      }),
       ...(only && { attendInBlocks: (q, options) => pagedActivations(...this.tokens(index, only, q, options)) }),
       append: (k, v) => {
         pagedAppend(cache, k, valuesInKeys ? undefined : v, this.slots);

@@ -4,6 +4,7 @@
 // copies and fills on the device, anything else spoils the capture) and answers as FAKE_HIP says:
 //   (unset)       one gfx90a device          none         the device count is hipErrorNoDevice
 //   faulty        synchronising fails with hipErrorLaunchFailure after a launch of "bad_kernel"
+// It may be used by several threads; a kernel runs on the thread that launches it.
 // FAKE_HIP_DEVICES is how many devices there are, all alike; with FAKE_HIP_PEER=none they do not reach each other, with
 // =wrong copies between them arrive as zeros.
 // Built with FAKE_R0600 it has ROCm 6's property struct, without it ROCm 5's. FAKE_HIP_ARCH names another chip. With
@@ -18,6 +19,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -25,6 +27,7 @@
 namespace {
 
 enum { kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kInvalidDevice = 101, kInvalidHandle = 400, kNotFound = 500, kLaunchFailure = 719, kCaptureUnsupported = 900, kCaptureInvalidated = 901 };
+std::recursive_mutex gMutex;      // of what follows
 std::map<char*, size_t> gMemory;  // device allocations
 std::map<char*, size_t> gPinned;
 std::map<char*, int> gOwner;  // device of an allocation
@@ -98,6 +101,7 @@ void record(const std::string& kernel) {
     return path.empty() ? nullptr : std::fopen(path.c_str(), "a");
   }();
   static std::set<std::string> known;
+  std::lock_guard<std::recursive_mutex> lock(gMutex);
   if (!file || !known.insert(kernel).second) return;
   std::fputs((kernel + "\n").c_str(), file);
   std::fflush(file);
@@ -115,13 +119,16 @@ int settle() { return gFaulted ? kLaunchFailure : kSuccess; }
 
 // Work of a stream: done now, or kept by the graph that is being captured.
 int enqueue(void* stream, std::function<void()> work) {
-  auto captured = gCaptures.find(stream);
-  if (captured == gCaptures.end()) return work(), kSuccess;
-  captured->second.work.push_back(std::move(work));
-  return kSuccess;
+  {
+    std::lock_guard<std::recursive_mutex> lock(gMutex);
+    auto captured = gCaptures.find(stream);
+    if (captured != gCaptures.end()) return captured->second.work.push_back(std::move(work)), kSuccess;
+  }
+  return work(), kSuccess;
 }
 // What a stream cannot be given while it is captured; afterwards the capture is good for nothing.
 bool spoils(void* stream) {
+  std::lock_guard<std::recursive_mutex> lock(gMutex);
   auto captured = gCaptures.find(stream);
   return captured != gCaptures.end() && (captured->second.spoilt = true);
 }
@@ -129,6 +136,7 @@ bool spoils(void* stream) {
 }  // namespace
 
 #define API extern "C" __attribute__((visibility("default")))
+#define LOCKED std::lock_guard<std::recursive_mutex> lock(gMutex)
 
 API int hipInit(unsigned) { return mode() == "none" ? kInvalidDevice : kSuccess; }
 API int hipRuntimeGetVersion(int* v) { return *v = 60443484, kSuccess; }
@@ -180,11 +188,18 @@ API int hipGetDeviceProperties(char* out, int) { return properties(out, 792, 396
 #endif
 
 API int hipDeviceSynchronize() {
-  for (auto& captured : gCaptures) spoils(captured.first);
-  return gCaptures.empty() ? settle() : kCaptureUnsupported;
+  LOCKED;
+  bool isCaptured = false;
+  for (auto& captured : gCaptures)
+    if (static_cast<Stream*>(captured.first)->device == tDevice) isCaptured = spoils(captured.first);
+  return isCaptured ? kCaptureUnsupported : settle();
 }
-API int hipMemGetInfo(size_t* f, size_t* t) { return *f = kTotal - gUsed, *t = kTotal, kSuccess; }
+API int hipMemGetInfo(size_t* f, size_t* t) {
+  LOCKED;
+  return *f = kTotal - gUsed, *t = kTotal, kSuccess;
+}
 API int hipMalloc(void** out, size_t bytes) {
+  LOCKED;
   if (gUsed + bytes > kTotal) return kOutOfMemory;
   char* memory = static_cast<char*>(std::malloc(bytes));
   gMemory[memory] = bytes;
@@ -193,6 +208,7 @@ API int hipMalloc(void** out, size_t bytes) {
   return *out = memory, kSuccess;
 }
 API int hipFree(void* p) {
+  LOCKED;
   auto found = gMemory.find(static_cast<char*>(p));
   if (found == gMemory.end()) return kInvalidValue;
   gUsed -= found->second;
@@ -201,22 +217,26 @@ API int hipFree(void* p) {
   return std::free(p), kSuccess;
 }
 API int hipHostMalloc(void** out, size_t bytes, unsigned) {
+  LOCKED;
   char* memory = static_cast<char*>(std::malloc(bytes));
   gPinned[memory] = bytes;
   return *out = memory, kSuccess;
 }
 API int hipHostFree(void* p) {
+  LOCKED;
   if (!gPinned.erase(static_cast<char*>(p))) return kInvalidValue;
   return std::free(p), kSuccess;
 }
 static int copy(void* dst, const void* src, size_t n) { return std::memmove(dst, src, n), kSuccess; }
 // Small uploads must come from page-locked memory; only large ones may be pageable.
 API int hipMemcpyHtoDAsync(void* d, void* s, size_t n, void* stream) {
+  LOCKED;
   if (spoils(stream)) return kCaptureUnsupported;
   if (!inside(gMemory, d, n) || (n <= 256 * 1024 && !inside(gPinned, s, n))) return kInvalidValue;
   return copy(d, s, n);
 }
 API int hipMemcpyDtoHAsync(void* d, void* s, size_t n, void* stream) {
+  LOCKED;
   if (spoils(stream)) return kCaptureUnsupported;
   if (!inside(gMemory, s, n) || !inside(gPinned, d, n)) return kInvalidValue;
   return copy(d, s, n);
@@ -232,6 +252,7 @@ API int hipDeviceCanAccessPeer(int* can, int device, int peer) {
   return *can = device != peer && setting("FAKE_HIP_PEER") != "none", kSuccess;
 }
 API int hipDeviceEnablePeerAccess(int peer, unsigned flags) {
+  LOCKED;
   if (flags || peer == tDevice) return kInvalidValue;
   return gPeers.emplace(tDevice, peer).second ? kSuccess : 704;
 }
@@ -240,21 +261,43 @@ static bool isOn(void* p, size_t n, int device) {
 }
 // The stream is that of the target, which may reach the source.
 API int hipMemcpyPeerAsync(void* d, int to, void* s, int from, size_t n, void* stream) {
+  LOCKED;
   if (!isOn(d, n, to) || !isOn(s, n, from) || static_cast<Stream*>(stream)->device != to || !gPeers.count({to, from})) return kInvalidValue;
   return enqueue(stream, [=] { setting("FAKE_HIP_PEER") == "wrong" ? (void)std::memset(d, 0, n) : (void)copy(d, s, n); });
 }
+
+// Memory for kernels of other devices has flags of its own; a handle of it is its address, and a process has no use for its own.
+API int hipExtMallocWithFlags(void** out, size_t bytes, unsigned flags) {
+  return flags == 3 || flags == 1 ? hipMalloc(out, bytes) : kInvalidValue;
+}
+struct Handle {
+  char bytes[64];
+};
+API int hipIpcGetMemHandle(Handle* handle, void* p) {
+  LOCKED;
+  if (!gMemory.count(static_cast<char*>(p))) return kInvalidValue;
+  std::memcpy(handle->bytes, &p, sizeof p);
+  return kSuccess;
+}
+API int hipIpcOpenMemHandle(void**, Handle, unsigned) { return kInvalidValue; }
+API int hipIpcCloseMemHandle(void*) { return kInvalidValue; }
 
 API int hipStreamCreateWithFlags(void** s, unsigned flags) {
   if (flags != 1) return kInvalidValue;
   return *s = new Stream{tDevice}, kSuccess;
 }
 API int hipStreamDestroy(void* s) { return delete static_cast<Stream*>(s), kSuccess; }
-API int hipStreamSynchronize(void* s) { return spoils(s) ? kCaptureUnsupported : settle(); }
+API int hipStreamSynchronize(void* s) {
+  LOCKED;
+  return spoils(s) ? kCaptureUnsupported : settle();
+}
 API int hipStreamWaitEvent(void*, void*, unsigned) { return kSuccess; }
 API int hipStreamBeginCapture(void* s, int mode) {
+  LOCKED;
   return mode == 2 && gCaptures.emplace(s, Graph{}).second ? kSuccess : kInvalidValue;
 }
 API int hipStreamEndCapture(void* s, void** g) {
+  LOCKED;
   auto captured = gCaptures.find(s);
   if (captured == gCaptures.end()) return kInvalidValue;
   const bool spoilt = captured->second.spoilt;
@@ -265,6 +308,7 @@ API int hipStreamEndCapture(void* s, void** g) {
 API int hipEventCreate(void** e) { return *e = new Event{0, tDevice, nullptr}, kSuccess; }
 API int hipEventDestroy(void* e) { return delete static_cast<Event*>(e), kSuccess; }
 API int hipEventRecord(void* e, void* s) {
+  LOCKED;
   if (spoils(s)) return kCaptureUnsupported;
   auto* event = static_cast<Event*>(e);
   if (event->device != static_cast<Stream*>(s)->device) return kInvalidHandle;
@@ -272,11 +316,13 @@ API int hipEventRecord(void* e, void* s) {
   return event->queries = 3, kSuccess;
 }
 API int hipEventSynchronize(void* e) {
+  LOCKED;
   auto* event = static_cast<Event*>(e);
   return spoils(event->stream) ? kCaptureUnsupported : (event->queries = 0, settle());
 }
 // Not ready a few times, so that waiting is exercised.
 API int hipEventQuery(void* e) {
+  LOCKED;
   if (spoils(static_cast<Event*>(e)->stream)) return kCaptureUnsupported;
   int& queries = static_cast<Event*>(e)->queries;
   return gFaulted ? kLaunchFailure : queries-- > 0 ? 600 : (queries = 0);

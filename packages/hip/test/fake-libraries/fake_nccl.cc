@@ -1,9 +1,11 @@
 // A stand-in for libnccl and librccl with their C interface: signatures.h is made from nccl-signatures.ts, so a definition that
 // differs from the table does not compile. Groups are of one process and their memory is the host's. A call is made when the
 // last rank has come to it, whichever thread that is on; each is written to FAKE_LOG. FAKE_NCCL: `slow` has every call report
-// ncclInProgress first, `alone` never lets a group come together, `lost` says after the first reduction that a rank is gone.
+// ncclInProgress first, `alone` never lets a group come together, `lost` says after the first reduction that a rank is gone, and
+// `threads` has a call return when it is made, or its rank gives up, for ranks with a thread each.
 #include "signatures.h"
 
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -33,6 +35,7 @@ struct Comm {
 };
 
 std::recursive_mutex gMutex;
+std::condition_variable_any gMade;
 std::map<std::string, Group> gGroups;
 int gIds = 0;
 thread_local int tDepth = 0;
@@ -134,7 +137,7 @@ bool deliver(Group& group) {
 }
 
 ncclResult_t enqueue(const char* what, const void* send, void* recv, size_t count, int type, int op, int peer, void* handle, void* stream) {
-  std::lock_guard<std::recursive_mutex> lock(gMutex);
+  std::unique_lock<std::recursive_mutex> lock(gMutex);
   Comm* comm = static_cast<Comm*>(handle);
   if (!comm || comm->aborted || !stream) return ncclInvalidArgument;
   Group& group = *comm->group;
@@ -150,6 +153,8 @@ ncclResult_t enqueue(const char* what, const void* send, void* recv, size_t coun
     return true;
   };
   while (ready()) perform(group);
+  gMade.notify_all();
+  if (isMode("threads") && tDepth == 0) gMade.wait(lock, [&] { return comm->aborted || group.waiting[size_t(comm->rank)].empty(); });
   if (!isMode("slow")) return ncclSuccess;
   comm->progress = 3;
   return ncclInProgress;
@@ -182,7 +187,12 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* out, int size, ncclUniqueId id, 
   return join(out, size, id, rank);
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) { return note("destroy"), delete static_cast<Comm*>(comm), ncclSuccess; }
-ncclResult_t ncclCommAbort(ncclComm_t comm) { return note("abort"), static_cast<Comm*>(comm)->aborted = true, ncclSuccess; }
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  std::lock_guard<std::recursive_mutex> lock(gMutex);
+  note("abort");
+  static_cast<Comm*>(comm)->aborted = true;
+  return gMade.notify_all(), ncclSuccess;
+}
 ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* result) {
   std::lock_guard<std::recursive_mutex> lock(gMutex);
   Comm* comm = static_cast<Comm*>(handle);

@@ -73,6 +73,11 @@ export function buildFakeCudnn(definitions: readonly string[] = []): Record<stri
   return { LD_LIBRARY_PATH: path, X_CUDNN_LIBRARY: library };
 }
 
+/** The stand-in for RCCL, to lie beside a HIP runtime. */
+export function buildFakeRccl(directory: string): void {
+  compile('nccl', join(directory, FILES.rccl));
+}
+
 /** The stand-in for NCCL. */
 export function buildFakeNccl(): string {
   const library = join(mkdtempSync(join(tmpdir(), 'x-fake-nccl-')), 'libnccl.so.2');

@@ -12,6 +12,7 @@ export {
   fusesPrompt,
   type PagedAttentionOptions,
   type PagedCache,
+  type PagedStep,
   pagedActivations,
   pagedAppend,
   pagedAttention,

@@ -8,6 +8,7 @@
  */
 import {
   CandleError,
+  type HeadsProblem,
   kinds,
   type PagedAttentionOps,
   type PagedPool,
@@ -60,7 +61,8 @@ export function pagedAttention(
   lengths: Tensor,
   options: PagedAttentionOptions = {},
 ): Tensor {
-  const problem = check('pagedAttention', q, cache, tables, lengths, options);
+  checkTensors('pagedAttention', { q });
+  const problem = check('pagedAttention', q.shape, cache, tables, lengths, options);
   const [tokens, heads] = q.shape;
   const { keys, values } = cache;
   const kernels = kernelsFor(q, cache, [tables, lengths], options);
@@ -81,7 +83,8 @@ export function pagedActivations(
   lengths: Tensor,
   options: PagedAttentionOptions = {},
 ): Tensor | QuantizedActivations {
-  const problem = check('pagedActivations', q, cache, tables, lengths, options);
+  checkTensors('pagedActivations', { q });
+  const problem = check('pagedActivations', q.shape, cache, tables, lengths, options);
   const [tokens, heads] = q.shape;
   const { keys, values } = cache;
   const width = heads * values.dim(2);
@@ -92,6 +95,39 @@ export function pagedActivations(
   const at = tablesOf(tables, lengths, options);
   const blocks = kernels.attendInBlocks(problem, q.storageAndLayout(), pagedPoolOf(cache), at);
   return new QuantizedActivations(Tensor.fromStorage(blocks, [blocks.elemCount], q.device), tokens, width);
+}
+
+/** Places of single tokens in a cache, no two of one sequence. Of u32. */
+export interface PagedStep {
+  /** [tokens]: that of each sequence's last position */
+  slots: Tensor;
+  /** [tokens, maxBlocks] and [tokens], as {@link pagedAttention} has them */
+  tables: Tensor;
+  lengths: Tensor;
+}
+
+/** {@link pagedActivations} of queries that `heads` makes, which also fills `slots`; undefined where no kernel does both. */
+export function pagedStep(
+  heads: HeadsProblem,
+  cache: PagedCache,
+  { tables, lengths }: PagedStep,
+  options: Omit<PagedAttentionOptions, 'rows' | 'scale'>,
+): QuantizedActivations | undefined {
+  const { keys, values } = cache;
+  const [d, dv] = [keys.dim(2), values.dim(2)];
+  const problem = check('headsAttend', [heads.tokens, heads.heads, d], cache, tables, lengths, options);
+  const { device } = keys;
+  const kernels = device.backend.pagedAttention;
+  const { sinks } = options;
+  const operands = [values, tables, lengths, ...(sinks ? [sinks] : [])];
+  const whole = operands.every((tensor) => tensor.device === device && tensor.isContiguous());
+  if (!whole || (sinks && sinks.dtype !== 'f32') || !kernels?.supportsStep(keys.dtype, d, dv)) return undefined;
+  const blocks = kernels.step(heads, problem, pagedPoolOf(cache), tablesOf(tables, lengths, {}));
+  return new QuantizedActivations(
+    Tensor.fromStorage(blocks, [blocks.elemCount], device),
+    heads.tokens,
+    heads.heads * dv,
+  );
 }
 
 /** Whether {@link pagedPrompt} is one kernel, and that the faster way. */
@@ -137,7 +173,7 @@ export function pagedPrompt(
   }
   return scope(() => {
     const queries = q.transpose(0, 1);
-    const problem = problemOf(op, queries, cache, options);
+    const problem = problemOf(op, queries.shape, cache, options);
     checkIds(op, 'table', table);
     const kernels = kernelsFor(queries, cache, [table], options);
     const { keys, values } = cache;
@@ -178,9 +214,10 @@ function tablesOf(tables: Tensor, lengths: Tensor, { rows }: PagedAttentionOptio
   };
 }
 
+/** @param shape of the queries */
 function check(
   op: string,
-  q: Tensor,
+  shape: readonly number[],
   cache: PagedCache,
   tables: Tensor,
   lengths: Tensor,
@@ -188,33 +225,38 @@ function check(
 ): PagedProblem {
   kinds.check(op, 'options', options, kinds.OBJECT);
   const { rows } = options;
-  checkTensors(op, { q, tables, lengths, ...(rows && { rows }) });
+  checkTensors(op, { tables, lengths, ...(rows && { rows }) });
   checkCache(op, cache);
   const { keys } = cache;
-  const fits = q.rank === 3 && tables.rank === 2 && tables.dim(0) > 0 && tables.dim(1) > 0;
-  const [tokens] = q.shape;
+  const fits = shape.length === 3 && tables.rank === 2 && tables.dim(0) > 0 && tables.dim(1) > 0;
+  const [tokens] = shape;
   const each = (ids: Tensor | undefined) => ids === undefined || (ids.rank === 1 && ids.dim(0) === tokens);
   if (!fits || !each(lengths) || !each(rows) || (!rows && tables.dim(0) !== tokens)) {
     throw new ShapeError(
       'SHAPE_MISMATCH',
-      `${op}: queries [${q.shape}], keys [${keys.shape}], tables [${tables.shape}], lengths [${lengths.shape}]${rows ? `, rows [${rows.shape}]` : ''}; ` +
+      `${op}: queries [${shape}], keys [${keys.shape}], tables [${tables.shape}], lengths [${lengths.shape}]${rows ? `, rows [${rows.shape}]` : ''}; ` +
         'give [tokens, heads, d], [slots, kvHeads, d], [sequences, maxBlocks], [tokens] and, unless each sequence has one token, rows [tokens].',
     );
   }
   for (const [name, ids] of Object.entries({ tables, lengths, rows })) checkIds(op, name, ids);
-  return problemOf(op, q, cache, options);
+  return problemOf(op, shape, cache, options);
 }
 
-/** @param q [tokens, heads, d] */
-function problemOf(op: string, q: Tensor, cache: PagedCache, options: PagedAttentionOptions): PagedProblem {
+/** @param shape of the queries, [tokens, heads, d] */
+function problemOf(
+  op: string,
+  shape: readonly number[],
+  cache: PagedCache,
+  options: PagedAttentionOptions,
+): PagedProblem {
   kinds.check(op, 'options', options, kinds.OBJECT);
   checkCache(op, cache);
   const { keys } = cache;
-  const [tokens, heads, d] = q.shape;
+  const [tokens, heads, d] = shape;
   if (d !== keys.dim(2)) {
     throw new ShapeError(
       'SHAPE_MISMATCH',
-      `${op}: queries [${q.shape}] for keys [${keys.shape}]; give heads of ${keys.dim(2)} values.`,
+      `${op}: queries [${shape}] for keys [${keys.shape}]; give heads of ${keys.dim(2)} values.`,
     );
   }
   checkHeads(op, heads, keys.dim(1));

@@ -78,7 +78,10 @@ export interface AttentionPagedArguments {
   rows: Address;
   lengths: Address;
   partial: Address;
+  counters: Address;
   out: Address;
+  quantized: Address;
+  padded: number;
 }
 
 export function launchAttentionPaged(
@@ -112,7 +115,10 @@ export function launchAttentionPaged(
     a.rows,
     a.lengths,
     a.partial,
+    a.counters,
     a.out,
+    a.quantized,
+    a.padded,
   ]);
 }
 
@@ -158,45 +164,96 @@ export function launchAttentionAppend(
   ]);
 }
 
-/** `attention_merge_f32`, and 2 more. */
-export interface AttentionMergeArguments {
-  rows: number;
+/** `attention_step_1_f32`, and 8 more. */
+export interface AttentionStepArguments {
+  items: number;
+  tokens: number;
   heads: number;
+  kvHeads: number;
+  d: number;
   dv: number;
+  rotated: number;
+  interleaved: boolean;
+  scale: number;
+  eps: number;
+  q: Address;
+  qRow: number;
+  k: Address;
+  kRow: number;
+  v: Address;
+  vRow: number;
+  qNorm: Address;
+  kNorm: Address;
+  cos: Address;
+  sin: Address;
+  tableRow: number;
+  tableLength: number;
+  positions: Address;
+  slots: Address;
+  kPool: Address;
+  vPool: Address;
+  blockShift: number;
+  maxBlocks: number;
+  blocks: number;
   parts: number;
-  partial: Address;
+  window: number;
+  softcap: number;
   sinks: Address;
-  out: Address;
-}
-
-export function launchAttentionMerge(
-  device: Launcher,
-  kernel: string,
-  shape: LaunchShape,
-  a: AttentionMergeArguments,
-): void {
-  device.launch(ATTENTION, kernel, shape, [a.rows, a.heads, a.dv, a.parts, a.partial, a.sinks, a.out]);
-}
-
-/** `attention_merge_q8_1`. */
-export interface AttentionMergeQ81Arguments {
-  rows: number;
-  heads: number;
-  dv: number;
-  parts: number;
+  tables: Address;
+  lengths: Address;
+  partial: Address;
+  counters: Address;
+  quantized: Address;
   padded: number;
-  partial: Address;
-  sinks: Address;
-  blocks: Address;
 }
 
-export function launchAttentionMergeQ81(
+export function launchAttentionStep(
   device: Launcher,
   kernel: string,
   shape: LaunchShape,
-  a: AttentionMergeQ81Arguments,
+  a: AttentionStepArguments,
 ): void {
-  device.launch(ATTENTION, kernel, shape, [a.rows, a.heads, a.dv, a.parts, a.padded, a.partial, a.sinks, a.blocks]);
+  device.launch(ATTENTION, kernel, shape, [
+    a.items,
+    a.tokens,
+    a.heads,
+    a.kvHeads,
+    a.d,
+    a.dv,
+    a.rotated,
+    Number(a.interleaved),
+    a.scale,
+    a.eps,
+    a.q,
+    a.qRow,
+    a.k,
+    a.kRow,
+    a.v,
+    a.vRow,
+    a.qNorm,
+    a.kNorm,
+    a.cos,
+    a.sin,
+    a.tableRow,
+    a.tableLength,
+    a.positions,
+    a.slots,
+    a.kPool,
+    a.vPool,
+    a.blockShift,
+    a.maxBlocks,
+    a.blocks,
+    a.parts,
+    a.window,
+    a.softcap,
+    a.sinks,
+    a.tables,
+    a.lengths,
+    a.partial,
+    a.counters,
+    a.quantized,
+    a.padded,
+  ]);
 }
 
 /** `attention_packed_f32`, and 2 more. */

@@ -1,4 +1,7 @@
-/** Devices that compute together: NCCL on NVIDIA's GPUs, RCCL on AMD's, sockets on the host (`@x/hip`). */
+/**
+ * Devices that compute together: NCCL on NVIDIA's GPUs, RCCL on AMD's, sockets on the host (`@x/hip`). Small sums go through the
+ * devices' own memory where they reach each other's (peer-all-reduce.ts).
+ */
 import {
   type BackendCommunicator,
   CollectiveError,
@@ -20,6 +23,7 @@ import {
 } from '@x/hip';
 import type { KernelDevice } from '../device';
 import { unsupported } from '../errors';
+import { PeerAllReduce } from './peer-all-reduce';
 
 const TYPES: readonly CollectiveType[] = ['u8', 'u32', 'i32', 'i64', 'f16', 'bf16', 'f32', 'f64'];
 const FAILURES: readonly string[] = ['RANK_LOST', 'RANK_TIMEOUT', 'RANKS_DIFFER', 'GROUP_FAILED'];
@@ -46,7 +50,14 @@ export class DeviceCollectiveOps implements CollectiveOps {
 
   async join(member: GroupMember): Promise<BackendCommunicator> {
     try {
-      return new DeviceCommunicator(this.#device, await this.#device.hip.joinGroup(member));
+      const ranks = await this.#device.hip.joinGroup(member);
+      try {
+        return new DeviceCommunicator(this.#device, ranks, await PeerAllReduce.join(this.#device, ranks, member));
+      } catch (error) {
+        ranks.abort();
+        ranks.dispose();
+        throw error;
+      }
     } catch (error) {
       throw collectiveError(error);
     }
@@ -56,10 +67,12 @@ export class DeviceCollectiveOps implements CollectiveOps {
 class DeviceCommunicator implements BackendCommunicator {
   readonly #device: KernelDevice;
   readonly #ranks: HipCommunicator;
+  readonly #peers: PeerAllReduce | undefined;
 
-  constructor(device: KernelDevice, ranks: HipCommunicator) {
+  constructor(device: KernelDevice, ranks: HipCommunicator, peers: PeerAllReduce | undefined) {
     this.#device = device;
     this.#ranks = ranks;
+    this.#peers = peers;
   }
 
   get rank(): number {
@@ -72,7 +85,9 @@ class DeviceCommunicator implements BackendCommunicator {
 
   allReduce(source: StoragePart, target: StoragePart, count: number, reduction: Reduction): void {
     const type = this.#numbers('allReduce', source);
-    this.#call('allReduce', () => this.#ranks.allReduce({ type, ...this.#both(source, target), count }, reduction));
+    const both = this.#both(source, target);
+    if (this.#peers?.takes(type, count, reduction)) this.#peers.run(type, both.source, both.target, count);
+    else this.#call('allReduce', () => this.#ranks.allReduce({ type, ...both, count }, reduction));
   }
 
   allGather(source: StoragePart, target: StoragePart, count: number): void {
@@ -106,6 +121,8 @@ class DeviceCommunicator implements BackendCommunicator {
   }
 
   failure(): Error | undefined {
+    const missing = this.#peers?.failure();
+    if (missing) return missing;
     const failure = this.#ranks.failure();
     if (!failure) return undefined;
     const { code, rank, message } = failure;
@@ -113,11 +130,13 @@ class DeviceCommunicator implements BackendCommunicator {
   }
 
   abort(): void {
+    this.#peers?.abort();
     this.#ranks.abort();
   }
 
   dispose(): void {
     this.#ranks.dispose();
+    this.#peers?.dispose();
   }
 
   #call(name: string, call: () => void): void {

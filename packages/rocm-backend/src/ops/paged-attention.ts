@@ -1,9 +1,10 @@
 /**
- * Attention over a cache in blocks: the kernels `attention_paged` (kernels/attention/paged.h), `attention_merge` and
- * `attention_append` (kernels/attention/paged-merge.h).
+ * Attention over a cache in blocks: the kernels `attention_paged` (kernels/attention/paged.h), `attention_step`
+ * (kernels/attention/step.h) and `attention_append` (kernels/attention/paged-append.h).
  */
 import type {
   DType,
+  HeadsProblem,
   Operand,
   PagedAttentionOps,
   PagedPool,
@@ -12,15 +13,15 @@ import type {
   PromptProblem,
   StoragePart,
 } from '@x/core';
+import type { Counters } from '../counters';
 import type { KernelDevice } from '../device';
 import { unsupported } from '../errors';
 import { clamp, type LaunchShape } from '../launch-shape';
 import {
   launchAttentionAppend,
-  launchAttentionMerge,
-  launchAttentionMergeQ81,
   launchAttentionPaged,
   launchAttentionPrompt,
+  launchAttentionStep,
 } from '../launchers/attention';
 import type { KernelStorage } from '../storage';
 import { activationRowBytes, activationRows, BLOCK_VALUES, paddedWidth } from './activations';
@@ -28,27 +29,42 @@ import { denseCopy } from './copy';
 import { filled } from './result';
 
 const DTYPES: readonly DType[] = ['f32', 'f16', 'bf16'];
-/** The constants of kernels/attention/paged.h. */
+/** The constants of kernels/attention/paged-problem.h. */
 const THREADS = 128;
 const KEYS = 128;
 const GRAIN = 32;
 const EACH = 8;
 const MAX_PARTS = 64;
+const TAIL = 4;
 /** Elements of a head at most: a thread has a column of the values. */
 const MAX_HEAD = 576;
+const MAX_STEP_HEAD = 256;
 /** Queries of a tile, threads of a block and the sizes of values that there are kernels for: kernels/attention/prompt.h. */
 const PROMPT_ROWS = 64;
 const PROMPT_THREADS = 256;
 const PROMPT_VALUES = [64, 128, 256, 512];
 /** Blocks for each processor from which on keys are not cut into more parts. */
 const BLOCKS_PER_CU = 4;
+const STEP_BLOCKS_PER_CU = 3;
 const HOST_BLOCKS_PER_CU = 2;
+
+/** How a launch cuts keys into parts. */
+interface Cut {
+  headsAtOnce: number;
+  items: number;
+  parts: number;
+  shape: LaunchShape;
+  partial: number;
+  counters: number;
+}
 
 export class DevicePagedAttentionOps implements PagedAttentionOps {
   readonly #device: KernelDevice;
+  readonly #counters: Counters;
 
-  constructor(device: KernelDevice) {
+  constructor(device: KernelDevice, counters: Counters) {
     this.#device = device;
+    this.#counters = counters;
   }
 
   supports(dtype: DType, poolDType: DType, d: number, dv: number): boolean {
@@ -58,16 +74,8 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
 
   attend(problem: PagedProblem, q: Operand, pool: PagedPool, at: PagedTables): KernelStorage {
     const { tokens, heads } = problem;
-    const { dv } = pool;
-    const { dtype } = q.storage;
-    const rows = tokens * heads;
-    const parts = this.#parts(problem, pool, at);
-    return filled(this.#device, dtype, rows * dv, (out) =>
-      this.#attend(problem, q, pool, at, parts, out, (partial) => {
-        if (parts === 1) return;
-        const args = { rows, heads, dv, parts, partial, sinks: this.#sinks(problem), out };
-        launchAttentionMerge(this.#device, `attention_merge_${dtype}`, this.#mergeShape(rows, dv), args);
-      }),
+    return filled(this.#device, q.storage.dtype, tokens * heads * pool.dv, (out) =>
+      this.#attend(problem, q, pool, at, { out, quantized: 0, padded: 0 }),
     );
   }
 
@@ -75,86 +83,157 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
     return dtype === 'f32' && dv % BLOCK_VALUES === 0 && this.supports(dtype, poolDType, d, dv);
   }
 
-  /** As {@link attend} in parts, which `attention_merge_q8_1` merges. */
   attendInBlocks(problem: PagedProblem, q: Operand, pool: PagedPool, at: PagedTables): KernelStorage {
     const { tokens, heads } = problem;
     const { keys, d, dv } = pool;
     const { dtype } = q.storage;
     if (!this.supportsBlocks(dtype, keys[0].dtype, d, dv))
       throw unsupported('pagedAttention in blocks', dtype, this.#device);
-    const rows = tokens * heads;
-    const parts = Math.max(2, this.#parts(problem, pool, at));
     const width = heads * dv;
     const bytes = activationRows(tokens) * activationRowBytes(width);
-    return filled(this.#device, 'u8', tokens === 0 ? 0 : bytes, (blocks) =>
-      this.#attend(problem, q, pool, at, parts, 0, (partial) => {
-        const args = {
-          rows,
-          heads,
-          dv,
-          parts,
-          padded: paddedWidth(width),
-          partial,
-          sinks: this.#sinks(problem),
-          blocks,
-        };
-        launchAttentionMergeQ81(this.#device, 'attention_merge_q8_1', this.#mergeShape(rows, dv), args);
-      }),
+    return filled(this.#device, 'u8', tokens === 0 ? 0 : bytes, (quantized) =>
+      this.#attend(problem, q, pool, at, { out: 0, quantized, padded: paddedWidth(width) }),
     );
   }
 
-  /** One part goes to `out`, several to memory that `merge` is given. */
   #attend(
     problem: PagedProblem,
     q: Operand,
-    { keys, values, valueRow, blocks, blockSize, kvHeads, d, dv }: PagedPool,
-    { tables, sequences, maxBlocks, rows, lengths }: PagedTables,
-    parts: number,
-    out: number,
-    merge: (partial: number) => void,
+    pool: PagedPool,
+    at: PagedTables,
+    result: { out: number; quantized: number; padded: number },
   ): void {
     const device = this.#device;
-    const { tokens, heads, scale, window, softcap } = problem;
+    const { heads, scale, window, softcap, sinks } = problem;
+    const { keys, values, valueRow, blocks, blockSize, kvHeads, d, dv } = pool;
+    const { tables, sequences, maxBlocks, rows, lengths } = at;
     const { dtype } = q.storage;
     if (!this.supports(dtype, keys[0].dtype, d, dv)) throw unsupported('pagedAttention', dtype, device);
-    const headsAtOnce = headsOfTile(heads / kvHeads);
-    const items = tokens * kvHeads * Math.ceil(heads / kvHeads / headsAtOnce);
     const { strides } = q.layout;
     const copy = strides[2] === 1 || d === 1 ? undefined : denseCopy(device, q);
-    let partial: KernelStorage | undefined;
     try {
-      partial = parts > 1 ? device.allocUninit(tokens * heads * parts * (dv + 2), 'f32') : undefined;
-      const shape = this.#shape(items * parts, headsAtOnce, d, dv);
-      launchAttentionPaged(device, `attention_paged_${headsAtOnce}_${dtype}_${keys[0].dtype}`, shape, {
-        items: items * parts,
-        heads,
-        kvHeads,
-        d,
-        dv,
-        blockShift: Math.log2(blockSize),
-        maxBlocks,
-        sequences,
-        blocks,
-        parts,
-        window,
-        scale,
-        softcap,
-        q: copy ? copy.ptr : device.view(q).ptr,
-        qRow: copy ? heads * d : strides[0],
-        qHead: copy ? d : strides[1],
-        k: device.address(keys),
-        v: device.address(values),
-        vRow: valueRow,
-        sinks: this.#sinks(problem),
-        tables: device.address(tables),
-        rows: rows ? device.address(rows) : 0,
-        lengths: device.address(lengths),
-        partial: partial?.ptr ?? 0,
-        out,
-      });
-      merge(partial?.ptr ?? 0);
+      this.#inParts(problem, pool, at, BLOCKS_PER_CU, (cut) =>
+        launchAttentionPaged(device, `attention_paged_${cut.headsAtOnce}_${dtype}_${keys[0].dtype}`, cut.shape, {
+          items: cut.items,
+          heads,
+          kvHeads,
+          d,
+          dv,
+          blockShift: Math.log2(blockSize),
+          maxBlocks,
+          sequences,
+          blocks,
+          parts: cut.parts,
+          window,
+          scale,
+          softcap,
+          q: copy ? copy.ptr : device.view(q).ptr,
+          qRow: copy ? heads * d : strides[0],
+          qHead: copy ? d : strides[1],
+          k: device.address(keys),
+          v: device.address(values),
+          vRow: valueRow,
+          sinks: sinks ? device.address(sinks) : 0,
+          tables: device.address(tables),
+          rows: rows ? device.address(rows) : 0,
+          lengths: device.address(lengths),
+          partial: cut.partial,
+          counters: cut.counters,
+          ...result,
+        }),
+      );
     } finally {
       copy?.dispose();
+    }
+  }
+
+  supportsStep(poolDType: DType, d: number, dv: number): boolean {
+    return d <= MAX_STEP_HEAD && dv <= MAX_STEP_HEAD && this.supportsBlocks('f32', poolDType, d, dv);
+  }
+
+  step(from: HeadsProblem, problem: PagedProblem, pool: PagedPool, at: PagedTables): KernelStorage {
+    const device = this.#device;
+    const { tokens, heads, window, softcap, sinks } = problem;
+    const { keys, values, blocks, blockSize, kvHeads, d, dv } = pool;
+    const { dtype } = keys[0];
+    if (!this.supportsStep(dtype, d, dv)) throw unsupported('pagedAttention.step', dtype, device);
+    const width = heads * dv;
+    const bytes = activationRows(tokens) * activationRowBytes(width);
+    return filled(device, 'u8', tokens === 0 ? 0 : bytes, (quantized) =>
+      this.#inParts(problem, pool, at, STEP_BLOCKS_PER_CU, (cut) =>
+        launchAttentionStep(device, `attention_step_${cut.headsAtOnce}_${dtype}`, cut.shape, {
+          items: cut.items,
+          tokens,
+          heads,
+          kvHeads,
+          d,
+          dv,
+          rotated: from.rotated,
+          interleaved: from.interleaved,
+          scale: from.scale,
+          eps: from.eps,
+          q: device.address(from.q),
+          qRow: from.qRow,
+          k: device.address(from.k),
+          kRow: from.kRow,
+          v: device.address(from.v),
+          vRow: from.vRow,
+          qNorm: from.qNorm ? device.address(from.qNorm) : 0,
+          kNorm: from.kNorm ? device.address(from.kNorm) : 0,
+          cos: device.address(from.cos),
+          sin: device.address(from.sin),
+          tableRow: from.tableRow,
+          tableLength: from.tableLength,
+          positions: device.address(from.positions),
+          slots: device.address(from.slots),
+          kPool: device.address(keys),
+          vPool: device.address(values),
+          blockShift: Math.log2(blockSize),
+          maxBlocks: at.maxBlocks,
+          blocks,
+          parts: cut.parts,
+          window,
+          softcap,
+          sinks: sinks ? device.address(sinks) : 0,
+          tables: device.address(at.tables),
+          lengths: device.address(at.lengths),
+          partial: cut.partial,
+          counters: cut.counters,
+          quantized,
+          padded: paddedWidth(width),
+        }),
+      ),
+    );
+  }
+
+  /** How keys are cut, and memory for what the parts of several make, for the time of `launch`. */
+  #inParts(
+    { tokens, heads }: PagedProblem,
+    { kvHeads, blockSize, d, dv }: PagedPool,
+    { maxBlocks }: PagedTables,
+    blocksPerCu: number,
+    launch: (cut: Cut) => void,
+  ): void {
+    const device = this.#device;
+    const { hip, shapes } = device;
+    const group = heads / kvHeads;
+    const headsAtOnce = headsOfTile(group);
+    const tiles = tokens * kvHeads * Math.ceil(group / headsAtOnce);
+    // By what the tables have room for: lengths are the device's.
+    const wanted = hip.properties.multiprocessorCount * (shapes.isHost ? HOST_BLOCKS_PER_CU : blocksPerCu);
+    const grains = Math.ceil((maxBlocks * blockSize) / GRAIN);
+    const parts = clamp(Math.min(Math.floor(wanted / tiles), grains), 1, MAX_PARTS);
+    const partial = parts > 1 ? device.allocUninit(tokens * heads * parts * (dv + TAIL), 'f32') : undefined;
+    try {
+      launch({
+        headsAtOnce,
+        items: tiles * parts,
+        parts,
+        shape: this.#shape(tiles * parts, headsAtOnce, d, dv),
+        partial: partial?.ptr ?? 0,
+        counters: partial ? this.#counters.of(tiles) : 0,
+      });
+    } finally {
       partial?.dispose();
     }
   }
@@ -167,7 +246,7 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
   attendPrompt(problem: PromptProblem, q: Operand, pool: PagedPool, table: StoragePart): KernelStorage {
     const device = this.#device;
     const { shapes, hip } = device;
-    const { tokens, heads, before, scale, window, softcap } = problem;
+    const { tokens, heads, before, scale, window, softcap, sinks } = problem;
     const { keys, values, valueRow, blocks, blockSize, kvHeads, d, dv } = pool;
     const { dtype } = keys[0];
     if (q.storage.dtype !== 'f32' || !this.supportsPrompt(dtype, d, dv))
@@ -199,7 +278,7 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
           k: device.address(keys),
           v: device.address(values),
           vRow: valueRow,
-          sinks: this.#sinks(problem),
+          sinks: sinks ? device.address(sinks) : 0,
           table: device.address(table),
           out,
         }),
@@ -252,29 +331,11 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
     }
   }
 
-  #sinks({ sinks }: PagedProblem): number {
-    return sinks ? this.#device.address(sinks) : 0;
-  }
-
-  /** Into how many parts a token's keys are cut: by what its table has room for, since its length is the device's. */
-  #parts({ tokens, heads }: PagedProblem, { kvHeads, blockSize }: PagedPool, { maxBlocks }: PagedTables): number {
-    const { hip, shapes } = this.#device;
-    const group = heads / kvHeads;
-    const items = tokens * kvHeads * Math.ceil(group / headsOfTile(group));
-    const wanted = hip.properties.multiprocessorCount * (shapes.isHost ? HOST_BLOCKS_PER_CU : BLOCKS_PER_CU);
-    return clamp(Math.min(Math.floor(wanted / items), Math.ceil((maxBlocks * blockSize) / GRAIN)), 1, MAX_PARTS);
-  }
-
-  /** A block a row, a thread an element. */
-  #mergeShape(rows: number, dv: number): LaunchShape {
-    return this.#device.shapes.rows(rows, dv, 64);
-  }
-
   #shape(items: number, headsAtOnce: number, d: number, dv: number): LaunchShape {
     const { shapes, hip } = this.#device;
     const block = shapes.isHost ? 1 : THREADS;
     const stripes = shapes.isHost ? 1 : Math.floor(THREADS / (dv / EACH));
-    const floats = headsAtOnce * (d + KEYS + 3 + stripes * dv) + KEYS;
+    const floats = headsAtOnce * (d + KEYS + 4 + stripes * dv) + 2 * KEYS;
     const sharedBytes = 4 * floats;
     if (shapes.isHost) return { grid: clamp(items, 1, hip.properties.multiprocessorCount * 4), block, sharedBytes };
     // A block an item: more than a dimension has go on in the next one.

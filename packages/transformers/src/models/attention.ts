@@ -7,7 +7,10 @@ import {
   type ActivationForm,
   type Activations,
   fusesHeads,
+  type HeadOptions,
+  type HeadRotation,
   headsAppend,
+  headsAttend,
   type Module,
   type RmsNorm,
   RotaryTable,
@@ -224,10 +227,14 @@ export class Attention implements TokenMixer {
     if (this.options.gate) [q, gate] = this.queriesAndGates(q);
     if (norms && qkNorm === 'width') [q, k] = [norms.q.forward(q), norms.k.forward(k)];
     const fused = angles !== undefined && kv.paged !== undefined && fusesHeads(kv.paged);
+    const inBlocks = takesBlocks(o) && !gate && kv.attendInBlocks;
+    if (fused && inBlocks && kv.step) {
+      const options = { ...this.headOptions, window, softcap, sinks };
+      return project(o, headsAttend({ q, k, v }, this.turnOf(angles), options, kv.step, kv.step), this.dtype);
+    }
     const queries = fused ? this.appendAtOnce(q, k, v, angles, kv.paged!) : this.append(q, k, v, angles, kv);
     const scale = fused || angles?.rotation.scaled ? 1 : this.scale;
     const options = { scale, window, softcap, sinks };
-    const inBlocks = takesBlocks(o) && !gate && kv.attendInBlocks;
     const plain = () => (gate ? kv.attend(queries, options).mul(gate.sigmoid()) : kv.attend(queries, options));
     const attended = inBlocks ? kv.attendInBlocks!(queries, options) : plain();
     return project(o, attended, this.dtype);
@@ -259,12 +266,17 @@ export class Attention implements TokenMixer {
   }
 
   /** The same in one step; queries are scaled. */
-  private appendAtOnce(q: Tensor, k: Tensor, v: Tensor, { rotation, positions }: Angles, paged: PagedLayer): Tensor {
-    const { cos, sin } = rotation;
-    const turn = { cos, sin, positions, kind: this.ropeKind as Exclude<RopeKind, 'thd'> };
+  private appendAtOnce(q: Tensor, k: Tensor, v: Tensor, angles: Angles, paged: PagedLayer): Tensor {
+    return headsAppend({ q, k, v }, this.turnOf(angles), this.headOptions, paged, paged.slots).transpose(0, 1);
+  }
+
+  private turnOf({ rotation: { cos, sin }, positions }: Angles): HeadRotation {
+    return { cos, sin, positions, kind: this.ropeKind as Exclude<RopeKind, 'thd'> };
+  }
+
+  private get headOptions(): HeadOptions {
     const norms = this.headNorms;
-    const options = { scale: this.scale, ...(norms && { norms }) };
-    return headsAppend({ q, k, v }, turn, options, paged, paged.slots).transpose(0, 1);
+    return { scale: this.scale, ...(norms && { norms }) };
   }
 
   dispose(): void {

@@ -4,7 +4,7 @@
  * own their cache and their position, so that one model is one sequence.
  */
 import type { Device, Tensor } from '@x/core';
-import type { Activations, PagedCache, SequenceSpans } from '@x/nn';
+import type { Activations, PagedCache, PagedStep, SequenceSpans } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
 import type { LoraRows, LoraSites } from '../weights/lora';
 
@@ -37,10 +37,15 @@ export interface PagedLayer extends PagedCache {
   slots: Tensor;
 }
 
+/** The same for single tokens, no two of one sequence. */
+export interface PagedStepLayer extends PagedCache, PagedStep {}
+
 /** The cache of one layer, as a forward pass sees it: the sequences of its batch, and room for their new tokens. */
 export interface LayerKv {
   /** Where the cache is in blocks: what a kernel may write to instead of calling {@link append}. */
   readonly paged?: PagedLayer;
+  /** The same where a kernel may also attend at once. Only with {@link attendInBlocks}. */
+  readonly step?: PagedStepLayer;
   /** Puts the keys [kvHeads, tokens, d] and values [kvHeads, tokens, dv] of the batch behind those of each sequence. */
   append(k: Tensor, v: Tensor): void;
   /**
