@@ -36,7 +36,7 @@ describe.each(pairs)('sums of %s and %s', (...device) => {
   it(
     'are what the library gives, of every size and dtype, in place or not',
     async () => {
-      const COUNTS = [1, 3, 7, 1024, 4099, 16384, 32771].slice(0, isEmulated ? 6 : 7);
+      const COUNTS = [1, 3, 7, 1024, 4099, 16384];
       const body = `${PRELUDE}
       const sums = {};
       const before = calls();
@@ -125,7 +125,7 @@ describe.each(pairs)('sums of %s and %s', (...device) => {
       const body = `${PRELUDE}
       const used = [];
       const count = async (reduce) => { const before = calls(); const y = reduce(); const first = (await y.toArray())[0]; y.dispose(); used.push([calls() - before, Number(first)]); };
-      const large = Tensor.full(rank + 1, [2 ** 18 + 1], { dtype: 'f32', device });
+      const large = Tensor.full(rank + 1, [2 ** 14 + 1], { dtype: 'f32', device });
       await count(() => communicator.allReduce(large));
       await count(() => communicator.allReduce(large.narrow(0, 0, 8), 'max'));
       await count(() => communicator.allReduce(large.narrow(0, 0, 8).toDtype('i64')));
@@ -197,7 +197,7 @@ describe.skipIf(most.length < 3)('sums of more than two GPUs', () => {
       const wrong = [];
       for (let i = 0; i < 12; i++) for (const dtype of ['f32', 'f16']) {
         // The last one by parts.
-        const count = [1, 900, 5003, 40_001][i % 4];
+        const count = [1, 900, 5003, 16_001][i % 4];
         const x = Tensor.from(Float32Array.from({ length: count }, (_, at) => (at % 61) + rank + i), { dtype, device });
         const sum = await communicator.allReduce(x).toDtype('f32').toArray();
         const { size } = communicator;
