@@ -55,7 +55,7 @@ struct Stream {
   alignas(16) u8 y[COLUMN_STAGES][SLAB_QUARTERS * COLUMNS * Y_STRIDE];
   alignas(16) float records[SCALE_STAGES][SLAB_COLUMNS * RECORD];
 
-  /** Where a tile's sums meet, in the columns that were the last ones of it. */
+  // A tile's sums meet in the memory of the columns that were the last ones of it, so many apart from column to column.
   static constexpr u32 SUM_STRIDE = ROWS + 4;
 };
 
