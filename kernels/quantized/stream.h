@@ -40,6 +40,8 @@ struct Stream {
   // An odd number of pieces apart, the same word of eight rows lies in different banks.
   static constexpr u32 STRIDE = (PIECES | 1) * 16;
   static constexpr u32 PER_GROUP = Q::HALVES ? 2 : 1, SCALES = GROUPS * PER_GROUP, WIDTH = Q::MINS ? 2 : 1;
+  // AMD's lanes hold more of an operand, and have no registers for several groups.
+  static constexpr u32 GROUPS_AT_ONCE = !X_MMA_NVIDIA ? 1 : C == 1 ? GROUPS : 4;
   static constexpr u32 SLAB_QUARTERS = ALONG * QUARTERS, SLAB_COLUMNS = ALONG * GROUPS * COLUMNS;
   // Pieces of 16 bytes of a quarter of a column, lines of which each warp copies a share, and a lane's pieces of that.
   static constexpr u32 LINE_PIECES = Y_STRIDE / 16, LINES = SLAB_QUARTERS * COLUMNS / STREAM_WARPS;
@@ -350,8 +352,7 @@ template <class Q, class S>
 X_DEVICE void multiplySpan(const u8* const (&held)[HELD_ROWS], const float* scales, const u8* y, const float* records,
                            float (&acc)[S::C][mma::Tile<i8>::N]) {
   constexpr u32 N = mma::Tile<i8>::N;
-// AMD's lanes hold more of an operand, and have no registers for several groups.
-#pragma unroll !X_MMA_NVIDIA ? 1 : S::C == 1 ? S::GROUPS : 4
+#pragma unroll S::GROUPS_AT_ONCE
   for (u32 g = 0; g < S::GROUPS; ++g) {
     const Group x = unpackGroup<Q>(held, g);
     const u8* columns = y + g / SLAB_GROUPS * S::COLUMNS * Y_STRIDE + g % SLAB_GROUPS * Q8_1::BYTES + 4;
@@ -415,7 +416,7 @@ X_DEVICE void streamTiles(S& s, const StreamProduct& p, float* dst, u32 dstRows)
   float acc[C][N] = {};
   const RowPieces<S> rowPieces;
   const ColumnPieces<S> columnPieces(p);
-  StreamPlace at;
+  StreamPlace at{};
   at.enter<S>(p, (u32)split::block());
   const auto rows = [&](const StreamPlace& place, u32 stage) {
     if (place.tile < tiles) rowPieces.copy(s.rows[stage], p, place);
