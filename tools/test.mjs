@@ -145,7 +145,7 @@ async function emulated(out) {
     ...products,
     ...named('core-suites candle-defects determinism dtypes id-report nan random steady-state'),
     ...named('elementwise.property indexing.property rows.property sort.property topk.property'),
-    ...named('every-kernel every-reduction every-block-type every-paged-attention'),
+    ...named('every-kernel every-reduction every-block-type every-paged-attention attention-parts decode-attention'),
   ];
   // What several devices do together.
   const together = [...named('peers peer-all-reduce'), 'packages/engine/test/parallel-gpus.test.ts'];
