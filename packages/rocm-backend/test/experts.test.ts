@@ -158,8 +158,7 @@ describe.each(kernelDevices())('experts on %s', (device) => {
     const { quantized } = backend as RocmDevice;
     try {
       // With and without matrix units.
-      for (quantized.choice of ['dp4a', 'mma'] as const)
-        grouped(QTensor.fromBytes(type, [experts, n, k], bytes, 'js'));
+      for (quantized.choice of ['dp4a', 'mma'] as const) grouped(QTensor.fromBytes(type, [experts, n, k], bytes, 'js'));
     } finally {
       quantized.choice = 'auto';
     }
