@@ -196,19 +196,7 @@ X_DEVICE void multiply(Tile<T>& d, const Operand<T>& a, const Operand<T>& b) {
   multiplyHalf(d.v + 4, a.word, b.word[2], b.word[3], (T*)nullptr);
 }
 
-X_DEVICE void multiplyQuarter(i32* c, u32 a0, u32 a1, u32 b) {
-  asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-      : "r"(a0), "r"(a1), "r"(b));
-}
-
-/** Only elements 16 * part .. 16 * part + 15 of the 32 along k. */
-X_DEVICE void multiplyPart(Tile<i8>& d, const Operand<i8>& a, const Operand<i8>& b, u32 part) {
-  multiplyQuarter(d.v, a.word[2 * part], a.word[2 * part + 1], b.word[part]);
-  multiplyQuarter(d.v + 4, a.word[2 * part], a.word[2 * part + 1], b.word[part + 2]);
-}
-
-// The same with sums that begin at a number, which stays where it is: one register for all of them.
+// Integer sums that begin at a number, which stays where it is: one register for all of them.
 X_DEVICE void productFrom(i32* d, const u32 (&a)[4], u32 b0, u32 b1, i32 from) {
   asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
       : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
@@ -223,6 +211,7 @@ X_DEVICE void multiplyFrom(Tile<i8>& d, const Operand<i8>& a, const Operand<i8>&
   productFrom(d.v, a.word, b.word[0], b.word[1], from);
   productFrom(d.v + 4, a.word, b.word[2], b.word[3], from);
 }
+/** Only elements 16 * part .. 16 * part + 15 of the 32 along k. */
 X_DEVICE void multiplyPartFrom(Tile<i8>& d, const Operand<i8>& a, const Operand<i8>& b, u32 part, i32 from) {
   productFrom(d.v, a.word[2 * part], a.word[2 * part + 1], b.word[part], from);
   productFrom(d.v + 4, a.word[2 * part], a.word[2 * part + 1], b.word[part + 2], from);
