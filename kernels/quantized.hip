@@ -5,8 +5,10 @@
 #include "x.h"
 #include "shared/barrier.h"
 #include "shared/split.h"
+#include "shared/arrive.h"
 #include "shared/team.h"
 #include "shared/mma.h"
+#include "shared/wgmma.h"
 #include "quantized/lookup.h"
 #include "quantized/activations.h"
 #include "quantized/formats.h"
@@ -24,6 +26,7 @@
 #include "quantized/matvec.h"
 #include "quantized/matmul.h"
 #include "quantized/mma.h"
+#include "quantized/operands.h"
 #include "quantized/stream.h"
 
 using namespace quant;
@@ -75,11 +78,13 @@ DEQUANTIZE_K(Q8_K, q8_K)
     X_SHARED(u8, memory, (MmaMemory<Q, 32, TILE>));                                                                    \
     mulMatMmaGrouped<Q>(x, y, dst, ncols_x, nrows_x, tiles, tile_count, nrows_y, memory);                              \
   }
+#define STREAM_BOUND(Q, columns) (STREAM_WARPS<Q, columns> * WARP)
 #define MATRIX_STREAM(Q, name, columns)                                                                                \
   KERNEL_EARLY(mul_mat_stream_##name##_##columns)                                                                      \
-  KERNEL_BLOCKS(mul_mat_stream_##name##_##columns, STREAM_BOUND, 2,                                                    \
-                (const u8* x, const u8* y, float* dst, i32 ncols_x, i32 nrows_x, i32 ncols_y, i32 nrows_y, i32 nrows_dst)) { \
-    mulMatStream<Q, columns>(x, y, dst, ncols_x, nrows_x, ncols_y, nrows_y, nrows_dst);                                \
+  KERNEL_BLOCKS(mul_mat_stream_##name##_##columns, STREAM_BOUND(Q, columns), (columns > 32 ? 1 : columns > 8 ? 2 : 3), \
+                (const u8* x, const u8* y, float* dst, i32 ncols_x, i32 nrows_x, i32 ncols_y, i32 nrows_y, i32 nrows_dst, \
+                 float* parts, u32* counters)) {                                                                       \
+    mulMatStream<Q, columns>(x, y, dst, ncols_x, nrows_x, ncols_y, nrows_y, nrows_dst, parts, counters);               \
   }
 #define ROWS_AND_TILES(Q, name)                                                                                        \
   KERNEL(get_rows_##name, (const u8* src0, const u32* ids, float* dst, i64 ne00, u64 nb01)) {                          \
@@ -111,7 +116,8 @@ DEQUANTIZE_K(Q8_K, q8_K)
   MATRIX_MMA_GROUPED(Q, name)                                                                                          \
   MATRIX_STREAM(Q, name, 8)                                                                                            \
   MATRIX_STREAM(Q, name, 16)                                                                                           \
-  MATRIX_STREAM(Q, name, 32)
+  MATRIX_STREAM(Q, name, 32)                                                                                           \
+  MATRIX_STREAM(Q, name, 64)
 MATRIX(Q4_0, q4_0)
 MATRIX(Q4_1, q4_1)
 MATRIX(Q5_0, q5_0)

@@ -251,12 +251,13 @@ struct TwoWay {
   static X_DEVICE u32 nibbles(const u8* qs, u32 e4) {
     return (load4(qs + 32 * (e4 >> 4) + 4 * (e4 & 7)) >> (4 * ((e4 >> 3) & 1))) & 0x0f0f0f0fu;
   }
-  // Of group g, six bits of byte g & 3 of `own`, or four of `last` below two of `own`: for two groups, a thread's, at once.
-  static X_DEVICE i32 sixBits(u32 own, u32 last, u32 g) {
+  // Of group g, six bits of byte g & 3 of `own`, or four of `last` below two of `own`: for two groups, a thread's, at once,
+  // the first an even one.
+  static X_DEVICE u32 twoSixBits(u32 own, u32 last, u32 g) {
     const u32 place = 16 * (g >> 1 & 1), pair = own >> place;
-    const u32 both = g >> 1 < 2 ? pair & 0x3f3f : (last >> place & 0x0f0f) | (pair >> 2 & 0x3030);
-    return (i32)(both >> (8 * (g & 1)) & 63);
+    return g >> 1 < 2 ? pair & 0x3f3f : (last >> place & 0x0f0f) | (pair >> 2 & 0x3030);
   }
+  static X_DEVICE i32 sixBits(u32 own, u32 last, u32 g) { return (i32)(twoSixBits(own, last, g) >> (8 * (g & 1)) & 63); }
   static X_DEVICE i32 intScale(const u8* b, u32 e16) {
     const Vec<u32, 4> head = load16(b);
     return sixBits(head[1], head[3], e16 >> 1);

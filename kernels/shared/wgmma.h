@@ -33,6 +33,7 @@ X_DEVICE void await() {
 #define X_TEN(tens)                                                                                           \
   "%" #tens "0, %" #tens "1, %" #tens "2, %" #tens "3, %" #tens "4, %" #tens "5, %" #tens "6, %" #tens "7, %" \
   #tens "8, %" #tens "9, "
+#define X_REGISTERS_32 X_TEN() "%10, %11, %12, %13, %14, %15"
 #define X_REGISTERS_64 X_TEN() X_TEN(1) X_TEN(2) "%30, %31"
 #define X_REGISTERS_128 X_TEN() X_TEN(1) X_TEN(2) X_TEN(3) X_TEN(4) X_TEN(5) "%60, %61, %62, %63"
 #define X_REGISTERS_256                                                                                      \
@@ -41,7 +42,8 @@ X_DEVICE void await() {
 #define X_SUMS_8(i)                                                                                        \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
       "+f"(d[i + 7])
-#define X_SUMS_64 X_SUMS_8(0), X_SUMS_8(8), X_SUMS_8(16), X_SUMS_8(24)
+#define X_SUMS_32 X_SUMS_8(0), X_SUMS_8(8)
+#define X_SUMS_64 X_SUMS_32, X_SUMS_8(16), X_SUMS_8(24)
 #define X_SUMS_128 X_SUMS_64, X_SUMS_8(32), X_SUMS_8(40), X_SUMS_8(48), X_SUMS_8(56)
 #define X_SUMS_256 \
   X_SUMS_128, X_SUMS_8(64), X_SUMS_8(72), X_SUMS_8(80), X_SUMS_8(88), X_SUMS_8(96), X_SUMS_8(104), X_SUMS_8(112), X_SUMS_8(120)
@@ -67,6 +69,7 @@ X_DEVICE void await() {
 #define X_WGMMA_PRODUCTS(N, ...)                  \
   X_WGMMA_PRODUCT(N, f16, "f16", __VA_ARGS__)     \
   X_WGMMA_PRODUCT(N, bf16, "bf16", __VA_ARGS__)
+X_WGMMA_PRODUCTS(32, 16, 17, 18, 19, 20, 21)
 X_WGMMA_PRODUCTS(64, 32, 33, 34, 35, 36, 37)
 X_WGMMA_PRODUCTS(128, 64, 65, 66, 67, 68, 69)
 X_WGMMA_PRODUCTS(256, 128, 129, 130, 131, 132, 133)

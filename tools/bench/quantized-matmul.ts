@@ -2,7 +2,7 @@
  * Products of activation rows with quantized weights, by each family of kernels: the figures behind what
  * packages/rocm-backend/src/ops/quantized.ts chooses. One row has the kernels for vectors.
  *
- *   tsx tools/bench/quantized-matmul.ts [cpu|cuda|rocm] [type,...] [m,k,n;...]
+ *   tsx tools/bench/quantized-matmul.ts [cpu|cuda|rocm] [type,...] [m,k,n;...] [choice,...]
  *
  * A figure is the best of several batches of products, each batch enqueued at once and waited for; it contains rounding
  * the activations to q8_1. Weights are random bytes: the time does not depend on them.
@@ -11,7 +11,7 @@ import { BLOCK_TYPES, type BlockType, Layout } from '@x/core';
 import { type QuantizedChoice, RocmDevice } from '@x/rocm-backend';
 import { seconds } from './seconds';
 
-const [kind = 'cpu', typeList, shapeList] = process.argv.slice(2);
+const [kind = 'cpu', typeList, shapeList, choiceList] = process.argv.slice(2);
 const isCpu = kind === 'cpu';
 const types = (typeList || 'q4_0,q4_1,q5_0,q5_1,q8_0,q2_K,q3_K,q4_K,q5_K,q6_K').split(',') as BlockType[];
 const shapes = (
@@ -30,8 +30,8 @@ for (const type of types) {
     for (let i = 0; i < bytes.length; i++) bytes[i] = Math.imul(i, 2654435761) >>> 24;
     const weight = device.fromHost(bytes, 'u8');
     const x = device.random.uniform(m * k, 'f32', -1, 1);
-    const choices: QuantizedChoice[] =
-      m === 1 ? ['auto'] : isCpu ? ['auto', 'dp4a'] : ['dp4a', 'mma', 'stream', 'dense'];
+    const usual = m === 1 ? 'auto' : isCpu ? 'auto,dp4a' : 'dp4a,mma,stream,dense';
+    const choices = (choiceList || usual).split(',') as QuantizedChoice[];
     const figures = choices.map((choice) => {
       device.quantized.choice = choice;
       const taken = seconds(device, () =>

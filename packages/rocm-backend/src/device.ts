@@ -169,7 +169,7 @@ export class KernelDevice implements BackendDevice {
       free: (ptr) => this.#freeShared(ptr),
       upload: (ptr, words) => this.#uploadShared(ptr, words),
     });
-    this.quantized = new DeviceQuantizedOps(this, options.quantized);
+    this.quantized = new DeviceQuantizedOps(this, counters, options.quantized);
     this.linear = new DeviceLinearOps(this);
     this.attention = new DeviceAttentionOps(this);
     this.packedAttention = new DevicePackedAttentionOps(this);

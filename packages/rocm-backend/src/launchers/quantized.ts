@@ -63,7 +63,7 @@ export function launchGetRows(device: Launcher, kernel: string, shape: LaunchSha
   device.launch(QUANTIZED, kernel, shape, [a.src0, a.ids, a.dst, a.ne00, a.nb01]);
 }
 
-/** `mul_mat_q4_0`, and 74 more. */
+/** `mul_mat_q4_0`, and 44 more. */
 export interface MulMatArguments {
   x: Address;
   y: Address;
@@ -113,6 +113,40 @@ export interface MulMatVecArguments {
 
 export function launchMulMatVec(device: Launcher, kernel: string, shape: LaunchShape, a: MulMatVecArguments): void {
   device.launch(QUANTIZED, kernel, shape, [a.x, a.y, a.dst, a.ncolsX, a.nrowsX, a.nrowsY, a.nrowsDst]);
+}
+
+/** `mul_mat_stream_q4_0_8`, and 39 more. */
+export interface MulMatStreamArguments {
+  x: Address;
+  y: Address;
+  dst: Address;
+  ncolsX: number;
+  nrowsX: number;
+  ncolsY: number;
+  nrowsY: number;
+  nrowsDst: number;
+  parts: Address;
+  counters: Address;
+}
+
+export function launchMulMatStream(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: MulMatStreamArguments,
+): void {
+  device.launch(QUANTIZED, kernel, shape, [
+    a.x,
+    a.y,
+    a.dst,
+    a.ncolsX,
+    a.nrowsX,
+    a.ncolsY,
+    a.nrowsY,
+    a.nrowsDst,
+    a.parts,
+    a.counters,
+  ]);
 }
 
 /** `dequantize_mul_mat_vec_q4_0_cuda`, and 8 more. */

@@ -6,74 +6,74 @@ import { BLOCK_TYPES, type BlockType } from '@x/core';
 import type { KernelDevice } from '../device';
 import type { LaunchShape } from '../launch-shape';
 
-/** The types that have these kernels, and what the elements of one share: minima, and whether scales are of 16 or of 32. */
-const FACTS: Partial<Record<BlockType, { minima: boolean; halves: boolean }>> = {
-  q4_0: { minima: false, halves: false },
-  q4_1: { minima: true, halves: false },
-  q5_0: { minima: false, halves: false },
-  q5_1: { minima: true, halves: false },
-  q8_0: { minima: false, halves: false },
-  q2_K: { minima: true, halves: true },
-  q3_K: { minima: false, halves: true },
-  q4_K: { minima: true, halves: false },
-  q5_K: { minima: true, halves: false },
-  q6_K: { minima: false, halves: true },
-};
-
-/** Elements of a row that a warp takes at once, and groups of 32 of them. */
+/** Elements of a row that are taken at once. */
 const SPAN = 256;
-const GROUPS = SPAN / 32;
-/** Bytes of 128 activations in blocks. */
-const QUARTER_BYTES = 144;
-/** Warps of a block, slabs of rows, columns and scales that are held at a time, and columns of the smallest tile. */
-const NVIDIA = { warps: 8, rows: 2, columns: 3, scales: 2, least: 8 };
-const AMD = { warps: 4, rows: 1, columns: 1, scales: 1, least: 16 };
-/** What the hardware takes of the shared memory for each block. */
+/** Bytes of so many activations in blocks. */
+const COLUMN_BYTES = 288;
+/** Their bytes as an operand, how many operands are held at a time, and columns of the smallest tile. */
+const NVIDIA = { operandBytes: 512, operands: 2, least: 8 };
+const AMD = { operandBytes: 528, operands: 1, least: 16 };
+/** What the hardware takes of the shared memory for each block, and the kernels themselves beside what is asked for. */
 const RESERVED_BYTES = 1024;
+const STATIC_BYTES = 1024;
+/** Spans that a block takes at least: for fewer it takes longer to begin than to multiply. */
+const LEAST_SPANS = 2;
 
 export interface StreamLaunch {
   kernel: string;
   shape: LaunchShape;
+  /** Tiles of the result, which each have a counter, and f32 of the parts of them that blocks leave to each other. */
+  tiles: number;
+  parts: number;
 }
 
 /**
- * The launch for m activation rows and n weight rows; undefined where the device or the type has no such kernel.
- * @param columns of a tile: 8, 16 or 32; default: as fits m
+ * The launch for m activation rows and n weight rows of k values; undefined where the device has no such units or
+ * no room for the kernel. Candle's ten types have them.
+ * @param columns of a tile: 8, 16, 32 or 64; default: as fits m and the device's shared memory
  */
 export function streamLaunch(
   device: KernelDevice,
   type: BlockType,
-  { m, n }: { m: number; n: number },
-  columns: number = m <= 8 ? 8 : m <= 16 ? 16 : 32,
+  size: { m: number; n: number; k: number },
+  columns: number = size.m <= 8 ? 8 : size.m <= 16 ? 16 : size.m <= 32 ? 32 : 64,
 ): StreamLaunch | undefined {
-  const facts = FACTS[type];
   const { matrixUnits, hip } = device;
-  if (!facts || !matrixUnits) return undefined;
+  if (!matrixUnits) return undefined;
+  const { m, n, k } = size;
   const { warpSize, sharedMemoryPerBlock, multiprocessorCount } = hip.properties;
-  const { warps, rows, columns: stages, scales, least } = matrixUnits === 'nvidia' ? NVIDIA : AMD;
-  const across = columns > 16 ? warps / 2 : warps / 4;
-  const along = warps / across;
+  const nvidia = matrixUnits === 'nvidia';
+  const { operandBytes, operands, least } = nvidia ? NVIDIA : AMD;
   const held = Math.max(columns, least);
-  const parts = facts.halves ? 2 : 1;
-  const blocks = rows * 16 * across * rowBytes(type, along);
-  const scaled = warps * GROUPS * parts * 16 * (facts.minima ? 2 : 1) * 4;
-  const slab = along * (SPAN / 128) * held * QUARTER_BYTES;
-  const records = along * GROUPS * held * (facts.minima ? 2 * parts : 1) * 4;
-  const sharedBytes = blocks + scaled + stages * slab + scales * records;
-  if (sharedBytes > sharedMemoryPerBlock) return undefined;
-  const tiles = Math.ceil(n / (16 * across)) * Math.ceil(m / held);
-  // A block goes from tile to tile, so there are as many as run at once.
-  const together = Math.floor((sharedMemoryPerBlock + RESERVED_BYTES) / (sharedBytes + RESERVED_BYTES));
-  const grid = Math.min(tiles, multiprocessorCount * Math.min(together, 2));
+  const { blockSize, blockBytes } = BLOCK_TYPES[type];
+  const spanBytes = (SPAN / blockSize) * blockBytes;
+  const warps = !nvidia ? 4 : columns > 32 && spanBytes <= SPAN ? 16 : 8;
+  const rows = warps * 16;
+  const stages = nvidia ? (columns <= 16 && spanBytes <= SPAN ? 3 : 2) : 1;
+  const copied = rows * rowBytes(spanBytes, blockBytes) + (nvidia ? held * COLUMN_BYTES : 0);
+  const sharedBytes = Math.ceil((operands * held * operandBytes + stages * copied) / 1024) * 1024;
+  if (sharedBytes + (nvidia ? STATIC_BYTES : 64) > sharedMemoryPerBlock)
+    return columns > least ? streamLaunch(device, type, size, columns / 2) : undefined;
+  const tiles = Math.ceil(n / rows) * Math.ceil(m / held);
+  const spans = tiles * Math.ceil(k / SPAN);
+  const each = sharedBytes + STATIC_BYTES + RESERVED_BYTES;
+  const together = Math.min(
+    Math.floor((sharedMemoryPerBlock + RESERVED_BYTES) / each),
+    columns > 32 ? 1 : columns > 8 ? 2 : 3,
+  );
+  const grid = Math.max(1, Math.min(Math.floor(spans / LEAST_SPANS), multiprocessorCount * Math.max(1, together)));
+  // The kernels count in 32 bits.
+  if (spans * (grid + 1) >= 2 ** 32) return undefined;
   return {
     kernel: `mul_mat_stream_${type}_${columns}`,
     shape: { grid, block: warps * warpSize, sharedBytes },
+    tiles,
+    parts: grid * 2 * rows * held,
   };
 }
 
-/** Bytes of so many spans of a row in shared memory: the 16-byte pieces that hold them wherever they begin, an odd number. */
-function rowBytes(type: BlockType, spans: number): number {
-  const { blockSize, blockBytes } = BLOCK_TYPES[type];
+/** Bytes of a span of a row in shared memory: the 16-byte pieces that hold it wherever it begins, an odd number. */
+function rowBytes(spanBytes: number, blockBytes: number): number {
   const skew = blockBytes % 16 === 0 ? 0 : blockBytes % 4 === 0 ? 12 : 14;
-  return (Math.ceil((((spans * SPAN) / blockSize) * blockBytes + skew) / 16) | 1) * 16;
+  return (Math.ceil((spanBytes + skew) / 16) | 1) * 16;
 }

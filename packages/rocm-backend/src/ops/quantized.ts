@@ -19,6 +19,7 @@ import {
   sizeInBytes,
 } from '@x/core';
 import { HipError } from '@x/hip';
+import type { Counters } from '../counters';
 import type { KernelDevice } from '../device';
 import type { LaunchShape } from '../launch-shape';
 import { clamp } from '../launch-shape';
@@ -30,8 +31,10 @@ import {
   launchIndexedMoeForward,
   launchMulMat,
   launchMulMatGrouped,
+  launchMulMatStream,
   launchMulMatVec,
   launchMulMatVecUpTo,
+  type MulMatArguments,
 } from '../launchers/quantized';
 import { KernelStorage } from '../storage';
 import { activationRows, MAX_GRID_Y, MAX_VECTOR_ROWS, paddedWidth, quantizeRows } from './activations';
@@ -39,10 +42,13 @@ import { denseCopy } from './copy';
 import { cast } from './elementwise';
 import { EXPERT_TILE } from './experts';
 import { gemmIntoF32 } from './gemm-library';
-import { streamLaunch } from './quantized-stream';
+import { type StreamLaunch, streamLaunch } from './quantized-stream';
 import { filled } from './result';
 
-/** Types that candle has kernels for: one matrix-vector kernel a number of activation rows, and tiles on matrix units. */
+/**
+ * Types that candle has kernels for: one matrix-vector kernel a number of activation rows, and tiles and streams on
+ * matrix units.
+ */
 const CANDLE_TYPES: ReadonlySet<BlockType> = new Set([
   'q4_0',
   'q4_1',
@@ -107,9 +113,10 @@ export class DeviceQuantizedOps implements QuantizedOps {
   /** May be changed at any time. */
   choice: QuantizedChoice;
   readonly #device: KernelDevice;
+  readonly #counters: Counters;
 
   /** Default of `choice`: `X_QUANTIZED`, else `auto`. Errors: INVALID_ARGUMENT for a value that `X_QUANTIZED` may not have. */
-  constructor(device: KernelDevice, choice: string = settings.quantized()) {
+  constructor(device: KernelDevice, counters: Counters, choice: string = settings.quantized()) {
     if (!CHOICES.includes(choice))
       throw new HipError(
         'INVALID_ARGUMENT',
@@ -117,6 +124,7 @@ export class DeviceQuantizedOps implements QuantizedOps {
       );
     this.choice = choice as QuantizedChoice;
     this.#device = device;
+    this.#counters = counters;
   }
 
   /** There are kernels for every type of the table. */
@@ -205,7 +213,7 @@ export class DeviceQuantizedOps implements QuantizedOps {
   /** Whether rows that come in blocks, for the types that are streamed, are worth a weight in bf16 that is not. */
   #isDense(type: BlockType, { m, n, k }: ProductSize): boolean {
     if (this.choice !== 'auto' || m < DENSE_ROWS || n * k > DENSE_VALUES) return false;
-    if (streamLaunch(this.#device, type, { m, n })) return false;
+    if (this.#streamOf(type, { m, n, k })) return false;
     return this.#device.location.kind === 'cuda' && this.#device.libraries.gemm.handle()?.takes('bf16', 'f32') === true;
   }
 
@@ -226,9 +234,9 @@ export class DeviceQuantizedOps implements QuantizedOps {
     const nrowsY = paddedWidth(k);
     return filled(this.#device, 'f32', m * n, (dst) => {
       const args = { x: w, y: q8, dst, ncolsX: k, nrowsX: n, nrowsY, nrowsDst: n };
-      const stream = this.#streams(m) ? streamLaunch(this.#device, type, { m, n }) : undefined;
+      const stream = this.#streams(m) ? this.#streamOf(type, { m, n, k }) : undefined;
       if (stream) {
-        launchMulMat(this.#device, stream.kernel, stream.shape, { ...args, ncolsY: m });
+        this.#stream(stream, { ...args, ncolsY: m });
       } else if (m > MAX_VECTOR_ROWS) {
         const family = this.#tiled(type, n, m);
         launchMulMat(this.#device, `${family}${type}`, this.#tiledShape(family, n, m), { ...args, ncolsY: m });
@@ -239,6 +247,20 @@ export class DeviceQuantizedOps implements QuantizedOps {
         launchMulMatVecUpTo(this.#device, kernel, this.#vectorShape(type, n, k), { ...args, ncolsY: m });
       }
     });
+  }
+
+  #streamOf(type: BlockType, size: ProductSize): StreamLaunch | undefined {
+    return CANDLE_TYPES.has(type) ? streamLaunch(this.#device, type, size) : undefined;
+  }
+
+  #stream({ kernel, shape, tiles, parts }: StreamLaunch, product: MulMatArguments): void {
+    const partial = this.#device.allocUninit(parts, 'f32');
+    try {
+      const counters = this.#counters.of(tiles);
+      launchMulMatStream(this.#device, kernel, shape, { ...product, parts: partial.ptr, counters });
+    } finally {
+      partial.dispose();
+    }
   }
 
   /** @param x rows of numbers, in whose dtype the weight is dequantized */
