@@ -1,6 +1,6 @@
 /**
- * What a sum over the ranks of a group takes in a captured step: microseconds through peer memory and through the library, a rank
- * a device in threads of this process, one JSON line a size:
+ * What a sum over the ranks of a group takes, in a captured step and called eagerly: microseconds through peer memory and through
+ * the library, a rank a device in threads of this process, one JSON line a size:
  *
  *   tools/gpu/run.sh bench all-reduce [--devices cuda:0,cuda:1] [--kib 8,64,256,1024] [--dtype f16] [--calls 200] [--mixed]
  *
@@ -8,12 +8,15 @@
  * such rounds on the slowest rank, over the sums of a round. With `--mixed` a kernel that doubles a tensor of the same size lies
  * between two of them, as a step's products do, and counts too. `through` says what the ranks agreed on. What is above the bound of
  * docs/several-devices.md goes through the library both times.
+ *
+ * `eager_us` is of as many calls one after the other that are not captured, until the device has made them, and `host_us` the part
+ * of it until the last call has returned: what a call costs the host. Where both are the same, the host is what the device waits for.
  */
 import { parseArgs } from 'node:util';
 import { ranks } from '../../packages/testing/src/ranks';
 import '../../packages/rocm-backend/src';
 
-/** What a rank does: the least time of a sum, in microseconds, for each size, and whether the library computed it. */
+/** What a rank does: the least times of a sum, in microseconds, for each size, and whether the library computed it. */
 const BODY = `
   const { Tensor } = core;
   const { hip } = device.backend;
@@ -45,14 +48,26 @@ const BODY = `
     const times = Math.max(1, Math.min(1000, Math.round(100 / ms)));
     let best = Number.POSITIVE_INFINITY;
     for (let round = 0; round < 5; round++) best = Math.min(best, replay(times));
-    figures.push({ through, us: (best * 1000) / input.calls, isCaptured: graph.isCaptured });
+    let [eager, host] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
+    for (let round = 0; round < 5; round++) {
+      const start = performance.now();
+      for (let i = 0; i < input.calls; i++) communicator.allReduceInPlace(x);
+      host = Math.min(host, performance.now() - start);
+      device.synchronizeSync();
+      eager = Math.min(eager, performance.now() - start);
+    }
+    const perCall = (ms) => (ms * 1000) / input.calls;
+    const us = { captured: perCall(best), eager: perCall(eager), host: perCall(host) };
+    figures.push({ through, us, isCaptured: graph.isCaptured });
     for (const one of [graph, x, other]) one.dispose();
   }
   return figures;`;
 
+const TIMES = ['captured', 'eager', 'host'] as const;
+
 interface Figure {
   through: string;
-  us: number;
+  us: Record<(typeof TIMES)[number], number>;
   isCaptured: boolean;
 }
 
@@ -62,7 +77,10 @@ async function measured(devices: string[], input: { kib: number[] }): Promise<Fi
     if (error) throw new Error(error.message);
     return value as Figure[];
   });
-  return input.kib.map((_, i) => ({ ...all[0][i], us: Math.max(...all.map((figures) => figures[i].us)) }));
+  return input.kib.map((_, i) => {
+    const slowest = TIMES.map((time) => [time, Math.max(...all.map((figures) => figures[i].us[time]))]);
+    return { ...all[0][i], us: Object.fromEntries(slowest) as Figure['us'] };
+  });
 }
 
 async function main(): Promise<void> {
@@ -87,16 +105,22 @@ async function main(): Promise<void> {
   const rounded = (us: number) => Math.round(us * 100) / 100;
   kib.forEach((size, i) => {
     const { through, us, isCaptured } = peers[i];
+    const other = library[i].us;
     const figure = {
       kib: size,
       dtype,
       mixed,
       through,
       isCaptured,
-      us: rounded(us),
-      library_us: rounded(library[i].us),
+      us: rounded(us.captured),
+      library_us: rounded(other.captured),
+      ratio: rounded(other.captured / us.captured),
+      eager_us: rounded(us.eager),
+      library_eager_us: rounded(other.eager),
+      host_us: rounded(us.host),
+      library_host_us: rounded(other.host),
     };
-    console.log(JSON.stringify({ ...figure, ratio: rounded(library[i].us / us) }));
+    console.log(JSON.stringify(figure));
   });
 }
 

@@ -2,6 +2,7 @@
 // receive) and later. No header of either is included.
 #pragma once
 
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 
@@ -19,12 +20,20 @@ struct UniqueId {
   char bytes[128];
 };
 
-// ncclConfig_t as version 2.14 has it; later ones read from `size` and `version` that no more was meant.
+constexpr int kUndefined = INT_MIN;
+
+// ncclConfig_t as version 2.18 has it. Earlier ones read as much of it as they know; later ones see from `size` and `version` that
+// no more was meant.
 struct Config {
   size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
-  unsigned version = 21400;
-  int blocking = 0;
+  unsigned version = 21800;
+  int blocking = kUndefined;
+  int cgaClusterSize = kUndefined;
+  int minCTAs = kUndefined;
+  int maxCTAs = kUndefined;
+  const char* netName = nullptr;
+  int splitShare = kUndefined;
 };
 
 struct Api {
@@ -32,6 +41,7 @@ struct Api {
   int (*ncclGetUniqueId)(UniqueId* out);
   int (*ncclCommInitRank)(void** out, int ranks, UniqueId id, int rank);
   int (*ncclCommInitRankConfig)(void** out, int ranks, UniqueId id, int rank, Config* config);  // from 2.14 on
+  int (*ncclCommSplit)(void* comm, int color, int key, void** out, Config* config);  // from 2.18 on
   int (*ncclCommDestroy)(void* comm);
   int (*ncclCommAbort)(void* comm);
   int (*ncclCommGetAsyncError)(void* comm, int* result);

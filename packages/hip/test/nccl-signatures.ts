@@ -28,7 +28,9 @@ export const NCCL_SIGNATURES: LibrarySignatures = {
     ncclConfig_t: 'Config',
   },
   structs:
-    'struct UniqueId { char bytes[128]; };\nstruct Config { size_t size; unsigned magic; unsigned version; int blocking; };',
+    'struct UniqueId { char bytes[128]; };\n' +
+    'struct Config { size_t size; unsigned magic; unsigned version; int blocking; int cgaClusterSize; int minCTAs; ' +
+    'int maxCTAs; const char* netName; int splitShare; };',
   enums: {
     ncclSuccess: 0,
     ncclUnhandledCudaError: 1,
@@ -57,6 +59,7 @@ export const NCCL_SIGNATURES: LibrarySignatures = {
     nccl('ncclGetUniqueId', 'ncclResult_t', 'ncclUniqueId*'),
     nccl('ncclCommInitRank', 'ncclResult_t', 'ncclComm_t*', 'int', 'ncclUniqueId', 'int'),
     of('2.14')('ncclCommInitRankConfig', 'ncclResult_t', 'ncclComm_t*', 'int', 'ncclUniqueId', 'int', 'ncclConfig_t*'),
+    of('2.18')('ncclCommSplit', 'ncclResult_t', 'ncclComm_t', 'int', 'int', 'ncclComm_t*', 'ncclConfig_t*'),
     nccl('ncclCommDestroy', 'ncclResult_t', 'ncclComm_t'),
     nccl('ncclCommAbort', 'ncclResult_t', 'ncclComm_t'),
     nccl('ncclCommGetAsyncError', 'ncclResult_t', 'ncclComm_t', 'ncclResult_t*'),

@@ -1,6 +1,7 @@
 // A stand-in for libcuda, for machines without an NVIDIA GPU: memory is the host's, and work is done when it is enqueued. It
 // carries what the vendor libraries need, memory, streams and events, and modules of PTX text. Of a kernel, a launch only notes
-// at the address that is its first argument how it was asked for: 1, or 2 as one that may begin early; and how many blocks.
+// at the address that is its first argument how it was asked for: 1, or 2 as one that may begin early; and how many blocks. There
+// are FAKE_CUDA_DEVICES devices, or one.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -24,7 +25,10 @@ API int cuInit(unsigned) { return kSuccess; }
 API int cuDriverGetVersion(int* version) { return *version = 13000, kSuccess; }
 API int cuGetErrorName(int e, const char** name) { return *name = e ? "CUDA_ERROR_UNKNOWN" : "CUDA_SUCCESS", kSuccess; }
 API int cuGetErrorString(int e, const char** text) { return cuGetErrorName(e, text); }
-API int cuDeviceGetCount(int* n) { return *n = 1, kSuccess; }
+API int cuDeviceGetCount(int* n) {
+  const char* devices = std::getenv("FAKE_CUDA_DEVICES");
+  return *n = devices ? std::atoi(devices) : 1, kSuccess;
+}
 API int cuDeviceGet(int* device, int ordinal) { return *device = ordinal, kSuccess; }
 API int cuDeviceGetName(char* text, int bytes, int) { return std::strncpy(text, "Fake Hopper", size_t(bytes)), kSuccess; }
 API int cuDeviceGetAttribute(int* value, int which, int) {

@@ -1,12 +1,14 @@
 // A stand-in for libnccl and librccl with their C interface: signatures.h is made from nccl-signatures.ts, so a definition that
 // differs from the table does not compile. Groups are of one process and their memory is the host's. A call is made when the
 // last rank has come to it, whichever thread that is on; each is written to FAKE_LOG. FAKE_NCCL: `slow` has every call report
-// ncclInProgress first, `alone` never lets a group come together, `lost` says after the first reduction that a rank is gone, and
-// `threads` has a call return when it is made, or its rank gives up, for ranks with a thread each.
+// ncclInProgress first, `alone` never lets a group come together, `whole` never lets it be split, `lost` says after the first
+// reduction that a rank is gone, and `threads` has a call return when it is made, or its communicator is aborted, for ranks with a
+// thread each. FAKE_NCCL_VERSION is another version than 2.27.3.
 #include "signatures.h"
 
 #include <condition_variable>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -22,6 +24,7 @@ struct Call {
   int type, op, peer;
 };
 struct Group {
+  std::string name;
   int size = 0;
   int joined = 0;
   bool lost = false;
@@ -30,8 +33,13 @@ struct Group {
 struct Comm {
   Group* group;
   int rank;
+  bool blocking = false;
+  bool shares = false;  // with what is split from it
+  std::shared_ptr<bool> aborted;
   int progress = 0;  // how often it is still asked for
-  bool aborted = false;
+  int calls = 0;     // under way
+  Comm* child = nullptr;  // being split off, to be stored here:
+  void** childTo = nullptr;
 };
 
 std::recursive_mutex gMutex;
@@ -139,10 +147,11 @@ bool deliver(Group& group) {
 ncclResult_t enqueue(const char* what, const void* send, void* recv, size_t count, int type, int op, int peer, void* handle, void* stream) {
   std::unique_lock<std::recursive_mutex> lock(gMutex);
   Comm* comm = static_cast<Comm*>(handle);
-  if (!comm || comm->aborted || !stream) return ncclInvalidArgument;
+  if (!comm || *comm->aborted || !stream) return ncclInvalidArgument;
   Group& group = *comm->group;
   note(std::string(what) + " rank " + std::to_string(comm->rank) + " type " + std::to_string(type) + " op " + std::to_string(op) +
-       " peer " + std::to_string(peer) + " count " + std::to_string(count) + (tDepth > 0 ? " grouped" : ""));
+       " peer " + std::to_string(peer) + " count " + std::to_string(count) + (tDepth > 0 ? " grouped" : "") +
+       (comm->blocking ? " blocking" : ""));
   group.waiting[size_t(comm->rank)].push_back({what, send, recv, count, type, op, peer});
   while (deliver(group)) {
   }
@@ -154,28 +163,43 @@ ncclResult_t enqueue(const char* what, const void* send, void* recv, size_t coun
   };
   while (ready()) perform(group);
   gMade.notify_all();
-  if (isMode("threads") && tDepth == 0) gMade.wait(lock, [&] { return comm->aborted || group.waiting[size_t(comm->rank)].empty(); });
-  if (!isMode("slow")) return ncclSuccess;
+  if (isMode("threads") && tDepth == 0) {
+    comm->calls++;
+    gMade.wait(lock, [&] { return *comm->aborted || group.waiting[size_t(comm->rank)].empty(); });
+    comm->calls--;
+    if (*comm->aborted) return ncclInternalError;
+  }
+  if (!isMode("slow") || comm->blocking) return ncclSuccess;
   comm->progress = 3;
   return ncclInProgress;
 }
 
-ncclResult_t join(void** out, int size, const UniqueId& id, int rank) {
-  std::lock_guard<std::recursive_mutex> lock(gMutex);
-  Group& group = gGroups[std::string(id.bytes, sizeof id.bytes)];
+// A rank of the group of that name.
+Comm* join(const std::string& name, int size, int rank) {
+  Group& group = gGroups[name];
+  group.name = name;
   group.size = size;
   group.joined++;
   group.waiting.resize(size_t(size));
-  *out = new Comm{&group, rank, isMode("slow") ? 3 : 0};
-  note("join rank " + std::to_string(rank) + " of " + std::to_string(size));
-  return ncclInProgress;
+  Comm* comm = new Comm;
+  comm->group = &group;
+  comm->rank = rank;
+  comm->progress = isMode("slow") ? 3 : 0;
+  return comm;
+}
+
+bool isConfig(const Config& config, int blocking) {
+  return config.size == sizeof config && config.magic == 0xcafebeef && config.version >= 21800 && config.blocking == blocking;
 }
 
 }  // namespace
 
 extern "C" {
 
-ncclResult_t ncclGetVersion(int* version) { return *version = 22703, ncclSuccess; }
+ncclResult_t ncclGetVersion(int* version) {
+  const char* set = std::getenv("FAKE_NCCL_VERSION");
+  return *version = set ? std::atoi(set) : 22703, ncclSuccess;
+}
 ncclResult_t ncclGetUniqueId(ncclUniqueId* out) {
   std::memset(out->bytes, 0, sizeof out->bytes);
   std::snprintf(out->bytes, sizeof out->bytes, "group %d", ++gIds);
@@ -183,20 +207,45 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* out) {
 }
 ncclResult_t ncclCommInitRank(ncclComm_t*, int, ncclUniqueId, int) { return ncclInvalidUsage; }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* out, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
-  if (config->size != sizeof *config || config->magic != 0xcafebeef || config->version < 21400 || config->blocking != 0) return ncclInvalidArgument;
-  return join(out, size, id, rank);
+  if (!isConfig(*config, 0)) return ncclInvalidArgument;
+  std::lock_guard<std::recursive_mutex> lock(gMutex);
+  Comm* comm = join(std::string(id.bytes, sizeof id.bytes), size, rank);
+  comm->shares = config->splitShare == 1;
+  comm->aborted = std::make_shared<bool>(false);
+  note("join rank " + std::to_string(rank) + " of " + std::to_string(size));
+  return *out = comm, ncclInProgress;
+}
+// Done when the parent is asked and all have come, and not when it returns.
+ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* out, ncclConfig_t* config) {
+  Comm* comm = static_cast<Comm*>(handle);
+  if (color != 0 || key != comm->rank || !isConfig(*config, 1)) return ncclInvalidArgument;
+  std::lock_guard<std::recursive_mutex> lock(gMutex);
+  comm->child = join(comm->group->name + " split", comm->group->size, key);
+  comm->child->blocking = true;
+  comm->child->aborted = comm->shares ? comm->aborted : std::make_shared<bool>(false);
+  comm->childTo = out;
+  note("split rank " + std::to_string(key));
+  return *out = nullptr, ncclSuccess;
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) { return note("destroy"), delete static_cast<Comm*>(comm), ncclSuccess; }
-ncclResult_t ncclCommAbort(ncclComm_t comm) {
+ncclResult_t ncclCommAbort(ncclComm_t handle) {
   std::lock_guard<std::recursive_mutex> lock(gMutex);
-  note("abort");
-  static_cast<Comm*>(comm)->aborted = true;
+  Comm* comm = static_cast<Comm*>(handle);
+  note(comm->calls > 0 ? "abort under a call" : "abort");
+  *comm->aborted = true;
   return gMade.notify_all(), ncclSuccess;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* result) {
   std::lock_guard<std::recursive_mutex> lock(gMutex);
   Comm* comm = static_cast<Comm*>(handle);
-  const bool together = comm->group->joined >= comm->group->size && !isMode("alone");
+  bool together = comm->group->joined >= comm->group->size && !isMode("alone");
+  if (comm->child) {
+    together = comm->child->group->joined >= comm->group->size && !isMode("whole");
+    if (together) {
+      *comm->childTo = comm->child;
+      comm->child = nullptr;
+    }
+  }
   *result = comm->group->lost ? ncclRemoteError : !together || comm->progress-- > 0 ? ncclInProgress : ncclSuccess;
   return ncclSuccess;
 }

@@ -58,31 +58,36 @@ export function buildFakes(libraries: readonly FakeRocmLibrary[]): string {
   return hip;
 }
 
+/** The environment in which the fake libcuda is the driver. */
+function buildFakeCuda(directory: string): Record<string, string> {
+  const flags = ['-shared', '-fPIC', '-std=c++17', '-O1', '-Wall', '-Werror'];
+  const driver = join(directory, 'libcuda.so.1');
+  execFileSync(process.env.CXX ?? 'g++', [...flags, here('../fake-cuda/fake_cuda.cc'), '-o', driver]);
+  return { LD_LIBRARY_PATH: [directory, process.env.LD_LIBRARY_PATH].filter(Boolean).join(':') };
+}
+
 /**
  * The environment in which the fake libcuda is the driver and the stand-in for cuDNN its library. `definitions`:
  * -DFAKE_WITHOUT_GRAPHS leaves out the functions of operation graphs.
  */
 export function buildFakeCudnn(definitions: readonly string[] = []): Record<string, string> {
   const directory = mkdtempSync(join(tmpdir(), 'x-fake-cuda-'));
-  const flags = ['-shared', '-fPIC', '-std=c++17', '-O1', '-Wall', '-Werror'];
-  const driver = join(directory, 'libcuda.so.1');
-  execFileSync(process.env.CXX ?? 'g++', [...flags, here('../fake-cuda/fake_cuda.cc'), '-o', driver]);
   const library = join(directory, 'libcudnn.so.9');
   compile('cudnn', library, definitions);
-  const path = [directory, process.env.LD_LIBRARY_PATH].filter(Boolean).join(':');
-  return { LD_LIBRARY_PATH: path, X_CUDNN_LIBRARY: library };
+  return { ...buildFakeCuda(directory), X_CUDNN_LIBRARY: library };
+}
+
+/** The environment in which the fake libcuda is the driver and the stand-in for NCCL its library. */
+export function buildFakeNccl(): Record<string, string> {
+  const directory = mkdtempSync(join(tmpdir(), 'x-fake-cuda-'));
+  const library = join(directory, 'libnccl.so.2');
+  compile('nccl', library);
+  return { ...buildFakeCuda(directory), X_NCCL_LIBRARY: library };
 }
 
 /** The stand-in for RCCL, to lie beside a HIP runtime. */
 export function buildFakeRccl(directory: string): void {
   compile('nccl', join(directory, FILES.rccl));
-}
-
-/** The stand-in for NCCL. */
-export function buildFakeNccl(): string {
-  const library = join(mkdtempSync(join(tmpdir(), 'x-fake-nccl-')), 'libnccl.so.2');
-  compile('nccl', library);
-  return library;
 }
 
 /** The stand-in for OpenBLAS, whose interface is CBLAS. */
