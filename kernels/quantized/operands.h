@@ -39,7 +39,7 @@ X_DEVICE u32 widen(u32 bytes, u32 above, u32 half) { return permute(bytes, above
 #else
 typedef _Float16 Halves __attribute__((ext_vector_type(2)));
 X_DEVICE u32 of(float v) {
-  const u32 bits = bitCast<u16>((_Float16)v);
+  const u32 bits = bitCast<u16>(cast<f16>(v));
   return bits | bits << 16;
 }
 X_DEVICE u32 subtract(u32 a, u32 b) { return bitCast<u32>(bitCast<Halves>(a) - bitCast<Halves>(b)); }
