@@ -1,7 +1,7 @@
 // Quantised rows and columns as f16 operands of matrix units, for stream.h. Whatever the format, a step along k takes four
 // elements of each quarter of a span of 256 (a quarter is 64 elements that lie together in the row), so that a lane unpacks one
 // quarter, or several where lanes hold more of an operand, and needs that one's scales only. Which elements a step takes is
-// the format's affair (spanQuad); rows and columns have the same.
+// the format's affair (Quarter); rows and columns have the same.
 //   - values are rounded once: a weight is fma(quant, scale, -minimum) with scale and minimum in f16, an activation quant * scale
 //   - weights are 16 times what they are, up to 4094, and activations a sixteenth, up to 1048064, so that small ones keep
 //     their digits; beyond that results are not finite

@@ -93,8 +93,8 @@ const DENSE_ROWS = 16;
 const DENSE_VALUES = 2 ** 29;
 
 /**
- * What products of more than eight activation rows use: `dp4a`; int8 matrix units (`mma`, dp4a where there are none); the units
- * with weights straight from memory (`stream`, from two rows on; `mma` where it does not run); weights dequantized for each
+ * What products of more than eight activation rows use: `dp4a`; int8 matrix units (`mma`, dp4a where there are none); units
+ * in f16 with weights straight from memory (`stream`, from two rows on; `mma` where it does not run); weights dequantized for each
  * product (`dense`: in bf16 through the library, in f32 where it has no such product); or `auto`: on cuda `stream` for few rows
  * and `dense` for many where it is bf16, else the units where there are any.
  */
