@@ -4,6 +4,7 @@
  *   tsx tools/bench/serve.ts [MODEL] [--device cpu] [--clients 1,4,16,64,256] [--rate 0.5] [--seconds 20]
  *     [--prompt 512] [--output 128] [--spread 0.5] [--max-sequences 64] [--seed 1]
  *   tsx tools/bench/serve.ts --clients 16 --rate 0.1 --seconds 600 --rss 30   # does its memory stay as it is?
+ *   tsx tools/bench/serve.ts MODEL --candle PROGRAM …   # a JavaScript program that is `candle`, in place of the one that is built
  *   tsx tools/bench/serve.ts --url http://127.0.0.1:8080 --model NAME [--key KEY] …
  *
  * The load is open: each client sends its requests at times drawn from a Poisson process of `--rate` requests a second,
@@ -62,6 +63,10 @@ async function main(): Promise<void> {
       key: { type: 'string', default: 'none' },
       vocabulary: { type: 'string', default: '4000' },
       device: { type: 'string', default: 'cpu' },
+      candle: {
+        type: 'string',
+        default: fileURLToPath(new URL('../../packages/candle/bin/candle.js', import.meta.url)),
+      },
       clients: { type: 'string', default: '1,4,16,64,256' },
       rate: { type: 'string', default: '0.5' },
       seconds: { type: 'string', default: '20' },
@@ -112,10 +117,9 @@ async function start(
   model: string,
   values: Record<string, string | undefined>,
 ): Promise<{ url: string; child: ChildProcess }> {
-  const cli = fileURLToPath(new URL('../../packages/candle/bin/candle.js', import.meta.url));
   const limits = ['--max-sequences', values['max-sequences']!, '--max-waiting', values['max-waiting']!];
   const args = ['serve', model, '--json', '--port', '0', '--device', values.device!, ...limits];
-  const child = spawn(process.execPath, [cli, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(process.execPath, [values.candle!, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
   const [line] = await Promise.race([once(child.stdout, 'data'), once(child, 'close').then(() => [undefined])]);
   if (line === undefined) throw new Error('the server ended before it listened');
   return { url: JSON.parse(String(line)).url, child };

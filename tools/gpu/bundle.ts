@@ -108,6 +108,7 @@ async function main(): Promise<void> {
     'cpu-bandwidth',
     'quantized-matmul',
     'quantized',
+    'serve',
   ])
     await bundle({ entryPoints: [join(root, `tools/bench/${name}.ts`)] }, `bench-${name}.mjs`);
   for (const name of EXAMPLES)

@@ -8,7 +8,7 @@
 import type { Tensor } from '@x/core';
 import type { Lora } from '@x/transformers';
 import type { AdapterUse } from './adapters';
-import { type StepShape, type StepSizes, stepSizes } from './execute/batch';
+import { MAX_ROWS, type StepShape, type StepSizes, stepSizes } from './execute/batch';
 import type { Executor } from './execute/executor';
 import { StepNumbers } from './execute/step-inputs';
 import type { KvPool } from './kv/pool';
@@ -27,7 +27,7 @@ import {
 } from './sampling/device';
 
 /** Rows of a graph: a batch takes the next larger one, whose further rows write nothing and see nothing. */
-const BATCHES = [1, 2, 4, 8, 16, 32, 64];
+const BATCHES = [1, 2, 4, 8, 16, 32, MAX_ROWS];
 /** Blocks of a sequence that the smallest tables have room for; wider ones double. */
 const MIN_WIDTH = 8;
 /** Graphs kept; the one used longest ago goes. */
@@ -44,6 +44,8 @@ interface Captured {
 
 /** What a graph is for. Without a choice it gives logits. */
 interface Kind extends StepShape {
+  /** Says all of it. */
+  key: string;
   adapter: AdapterUse | undefined;
   choice: ChoiceShape | undefined;
 }
@@ -77,6 +79,17 @@ export class DecodeGraphs {
     return this.step(steps, samplers, (words) => readChoices(words, samplers));
   }
 
+  /**
+   * As {@link choices}, right behind a step of which that gave a promise: ids of the tokens may be those of its rows (`idOfRow`).
+   * Undefined where the graph is not captured yet.
+   */
+  follow(steps: readonly Step[], samplers: RowSamplers): Promise<(Choice | undefined)[]> | undefined {
+    const kind = this.kindOf(steps, samplers);
+    const captured = kind && this.version === this.pool.version ? this.graphs.get(kind.key) : undefined;
+    if (!kind || !captured) return undefined;
+    return this.replay(kind, captured, steps, samplers, (words) => readChoices(words, samplers));
+  }
+
   /** Gives the graphs of an adapter back, which read its memory. */
   forget(lora: Lora): void {
     for (const [key, captured] of this.graphs) {
@@ -97,41 +110,55 @@ export class DecodeGraphs {
     samplers: RowSamplers | undefined,
     use: (output: Tensor) => T,
   ): T | undefined {
+    const kind = this.kindOf(steps, samplers);
+    if (!kind) return undefined;
+    if (this.version !== this.pool.version) this.dispose();
+    this.version = this.pool.version;
+    const known = this.graphs.get(kind.key);
+    if (known) return this.replay(kind, known, steps, samplers, use);
+    this.graphs.delete(kind.key);
+    this.graphs.set(kind.key, null);
+    if (known === undefined) return undefined;
+    const { choice } = kind;
+    const numbers: Numbers = new StepNumbers({
+      ...stepSizes(this.pool.memory, kind),
+      ...(choice ? choiceSizes(choice) : { params: 0, edits: 0, masks: 0 }),
+    });
+    fill(numbers, steps, samplers, kind, this.pool);
+    return this.capture(kind, numbers, use);
+  }
+
+  /** Which graph a step is; undefined where none can be. */
+  private kindOf(steps: readonly Step[], samplers: RowSamplers | undefined): Kind | undefined {
     const tokens = steps.reduce((sum, { ids }) => sum + ids.length, 0);
     const batch = BATCHES.find((size) => size >= tokens);
     const [{ cache }] = steps;
     const { adapter } = cache;
     const isAlike = steps.every((step) => step.cache.adapter?.key === adapter?.key);
     if (!this.usable || batch === undefined || !isAlike) return undefined;
-    if (this.version !== this.pool.version) this.dispose();
-    this.version = this.pool.version;
     const longest = this.pool.hasBlocks ? Math.max(...steps.map(({ cache }) => cache.blocks.length)) : 1;
     const width = Math.max(MIN_WIDTH, 2 ** Math.ceil(Math.log2(longest)));
     const choice = samplers && choiceShape(samplers, batch, this.executor.model.config.vocabSize);
-    const kind: Kind = { batch, width, adapter, choice };
     const key = `${batch} ${width} ${choice?.edits} ${choice?.masked} ${choice?.top} ${adapter?.key}`;
-    const known = this.graphs.get(key);
+    return { key, batch, width, adapter, choice };
+  }
+
+  private replay<T>(
+    kind: Kind,
+    captured: Captured,
+    steps: readonly Step[],
+    samplers: RowSamplers | undefined,
+    use: (output: Tensor) => T,
+  ): T {
+    const { key } = kind;
     this.graphs.delete(key);
-    if (known === undefined) {
-      this.graphs.set(key, null);
-      return undefined;
-    }
-    if (known) {
-      this.graphs.set(key, known);
-      fill(known.numbers, steps, samplers, kind, this.pool);
-      return use(this.executor.replay(key, known.numbers.values));
-    }
-    const numbers: Numbers = new StepNumbers({
-      ...stepSizes(this.pool.memory, kind),
-      ...(choice ? choiceSizes(choice) : { params: 0, edits: 0, masks: 0 }),
-    });
-    fill(numbers, steps, samplers, kind, this.pool);
-    return this.capture(key, kind, numbers, use);
+    this.graphs.set(key, captured);
+    fill(captured.numbers, steps, samplers, kind, this.pool);
+    return use(this.executor.replay(key, captured.numbers.values));
   }
 
   private capture<T>(
-    key: string,
-    { batch, width, adapter, choice }: Kind,
+    { key, batch, width, adapter, choice }: Kind,
     numbers: Numbers,
     use: (output: Tensor) => T,
   ): T | undefined {

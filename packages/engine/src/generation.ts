@@ -327,6 +327,7 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
         drafter?.read?.(promptIds, signal),
       ]);
       let chosen: readonly Choice[] = [first];
+      let following: Sampler | null | undefined;
       for (let next = 0; ; next++) {
         const { id, logprob, top } = chosen[next];
         const index = this.generated++;
@@ -351,18 +352,23 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
         working = performance.now();
         options.signal?.throwIfAborted();
         if (next < chosen.length - 1) continue;
-        chosen = drafter
-          ? await this.speculate(cache, history, drafter, reach)
-          : [await scheduler.decode(cache, id, this.sampler(history), signal)];
         next = -1;
+        if (drafter) {
+          chosen = await this.speculate(cache, history, drafter, reach);
+          continue;
+        }
+        const sampler = following ?? this.sampler(history);
+        following = this.following(history);
+        chosen = [await scheduler.decode(cache, id, sampler, signal, following)];
       }
     } catch (error) {
       if (options.signal?.aborted) this.finishReason = 'aborted';
       throw error;
     } finally {
       this.finishReason ??= 'left';
-      scheduler.close(cache);
+      const settled = scheduler.close(cache);
       drafter?.close();
+      await settled;
     }
   }
 
@@ -399,6 +405,13 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
     const sampler = this.processor.sampler(history, { mask, logprob: logprobs, top: topLogprobs });
     checkPossible(sampler, this.host.scheduler.runner.model.config.vocabSize);
     return sampler;
+  }
+
+  /** How the token after the next one is to be chosen: null where the next one is the last, undefined where that depends on it. */
+  private following(history: readonly number[]): Sampler | null | undefined {
+    const { maxContext } = this.host.scheduler.runner;
+    if (this.generated + 1 >= this.maxTokens || history.length >= maxContext) return null;
+    return this.constraint || this.processor.readsHistory ? undefined : this.sampler(history);
   }
 
   /** Calls `onProgress` when there is enough to tell. */

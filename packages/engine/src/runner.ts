@@ -14,7 +14,7 @@ import type { SequenceCache } from './kv/sequence-cache';
 import { fillSpans, spanSizes } from './kv/spans';
 import { promptChunk } from './prompt-chunk';
 import { type Choice, choose, type Sampler } from './sampling';
-import { canChoose, chooseOnDevice } from './sampling/device';
+import { canChoose, chooseOnDevice, isIdOfRow } from './sampling/device';
 
 /** Tokens that follow what a sequence's cache holds. */
 export interface Step {
@@ -26,6 +26,14 @@ export interface Step {
    * also as 0, tokens are computed one by one as in a decode step, otherwise as those of a prompt. Default: none.
    */
   drafts?: number;
+}
+
+/** A step that is enqueued. */
+export interface StepUnderWay {
+  /** The token after each sequence and draft; undefined where logits are bad (`badLogits`). */
+  choices: Promise<(Choice | undefined)[]>;
+  /** Whether {@link Runner.follow} may enqueue another one behind it. */
+  leads: boolean;
 }
 
 export class Runner {
@@ -99,20 +107,33 @@ export class Runner {
   }
 
   /**
-   * As {@link step}, and chooses the token after each: on the device where it can, so that no logits are read. Undefined where
-   * logits are bad (`badLogits`).
+   * As {@link step}, and chooses the token after each: on the device where it can, so that no logits are read. Nothing is waited for.
    * @param samplers for each step one, and one for each of its drafts
    */
-  async choose(steps: readonly Step[], samplers: readonly Sampler[]): Promise<(Choice | undefined)[]> {
+  choose(steps: readonly Step[], samplers: readonly Sampler[]): StepUnderWay {
     if (this.graphs && this.chooses && steps.every((step) => this.isByToken(step))) {
       this.prepare(steps);
       const choices = this.graphs.choices(steps, samplersOfTokens(steps, samplers));
       if (choices) {
         for (const step of steps) step.cache.commit(known(step));
-        return this.settled(choices);
+        // Other ranks do not know what this one chooses, and a state that was written over cannot be gone back to.
+        const leads = !this.followers && !this.pool.states && steps.every(({ drafts = 0 }) => drafts === 0);
+        return { choices: this.settled(choices), leads };
       }
     }
-    return this.chosen(this.whole(steps), samplers);
+    return { choices: this.chosen(this.whole(steps), samplers), leads: false };
+  }
+
+  /**
+   * Enqueues a step right behind one that {@link StepUnderWay.leads}, before its choices are known. Room is reserved for a token of
+   * each sequence, whose only id may be that of a row of the step before (`idOfRow`); such a one is not committed. Undefined where
+   * that step's graph is not captured yet.
+   */
+  follow(steps: readonly Step[], samplers: readonly Sampler[]): StepUnderWay | undefined {
+    const choices = this.graphs!.follow(steps, samplers);
+    if (!choices) return undefined;
+    for (const { cache, ids } of steps) if (!isIdOfRow(ids[0])) cache.commit(ids);
+    return { choices, leads: true };
   }
 
   /**

@@ -11,14 +11,16 @@ import { performance } from 'node:perf_hooks';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { TransformersError } from '@x/transformers';
 import type { AdapterUse } from './adapters';
+import { MAX_ROWS } from './execute/batch';
 import type { SequenceCache } from './kv/sequence-cache';
 import { Pacer } from './pacer';
 import { PromptQueue } from './prompt-queue';
-import type { Runner } from './runner';
+import type { Runner, StepUnderWay } from './runner';
 import { badLogits, type Choice, type Sampler } from './sampling';
+import { type Asked, type DecodeRequest, StepAhead } from './step-ahead';
 
 /** Tokens in one pass, drafts among them: as many as the largest graph has. */
-const MAX_BATCH = 64;
+const MAX_BATCH = MAX_ROWS;
 /** Shorter steps go out in one go: an abort can wait for their end, and watching them takes time. */
 const UNWATCHED_MS = 50;
 
@@ -31,13 +33,7 @@ type State = 'idle' | 'waiting' | 'running' | 'kept';
 /** One that nobody waited for during this time gives up its blocks to those that came after it, too. */
 const IDLE_MS = 1000;
 
-interface Request {
-  cache: SequenceCache;
-  /** Those that come next, then drafts. */
-  ids: readonly number[];
-  /** For the token behind the known ones, and behind each draft. */
-  samplers: readonly Sampler[];
-  signal: AbortSignal | undefined;
+interface Request extends DecodeRequest {
   resolve(verified: Verified): void;
   reject(error: unknown): void;
 }
@@ -73,9 +69,11 @@ export class BatchScheduler {
   private readonly context = new AsyncResource('BatchScheduler');
   private readonly pacer: Pacer;
   private readonly prompts: PromptQueue;
+  private readonly ahead: StepAhead<Request>;
 
   constructor(readonly runner: Runner) {
     this.prompts = new PromptQueue(runner, () => this.running);
+    this.ahead = new StepAhead(runner, (cache, length) => this.tryReserve(cache, length), MAX_BATCH);
     this.pacer = this.paced(() => {
       if (this.batch.every(({ signal }) => signal?.aborted)) this.batch[0]?.signal?.throwIfAborted();
     });
@@ -98,10 +96,12 @@ export class BatchScheduler {
     this.report();
   }
 
-  close(cache: SequenceCache): void {
+  /** @returns a promise of when nothing of the sequence is on its way through the device, which need not be waited for */
+  close(cache: SequenceCache): Promise<void> {
     this.sequences.delete(cache);
     cache.dispose();
     this.report();
+    return this.ahead.settled(cache);
   }
 
   /** Takes blocks for `length` positions where nobody has to give up any for it. */
@@ -135,10 +135,18 @@ export class BatchScheduler {
    * before.
    * @param sampler read until then
    * @param signal once aborted, the step is left unless others share it; the promise then rejects with the signal's reason
+   * @param following what will choose the token after that, to be given as `sampler` then, so that its step can be enqueued now; null
+   * where none will be asked for. Undefined, the default: not known before the token is
    * @throws TransformersError as {@link prefill}
    */
-  async decode(cache: SequenceCache, id: number, sampler: Sampler, signal?: AbortSignal): Promise<Choice> {
-    return (await this.verify(cache, [id], [sampler], signal)).choices[0];
+  async decode(
+    cache: SequenceCache,
+    id: number,
+    sampler: Sampler,
+    signal?: AbortSignal,
+    following?: Sampler | null,
+  ): Promise<Choice> {
+    return (await this.verify(cache, [id], [sampler], signal, following)).choices[0];
   }
 
   /**
@@ -147,17 +155,19 @@ export class BatchScheduler {
    * them, in the cache or in the batch.
    * @param ids tokens that come next, at least one, then drafts
    * @param samplers for the token behind those, and for the token behind each draft
+   * @param following as of {@link decode}, where there are no drafts
    */
   verify(
     cache: SequenceCache,
     ids: readonly number[],
     samplers: readonly Sampler[],
     signal?: AbortSignal,
+    following?: Sampler | null,
   ): Promise<Verified> {
     return new Promise((resolve, reject) => {
       this.checkFree(cache);
       this.runner.check(ids, cache.tokens.length);
-      this.waiting.push({ cache, ids, samplers, signal, resolve, reject });
+      this.waiting.push({ cache, ids, samplers, signal, following, resolve, reject });
       this.set(cache, 'waiting');
       if (!this.running) void this.context.runInAsyncScope(() => this.run());
     });
@@ -239,9 +249,11 @@ export class BatchScheduler {
     this.running = true;
     // Others that ask within this turn of the event loop come along.
     await nextTurn();
-    while (this.waiting.length > 0) {
-      this.batch = await this.admit();
-      if (this.batch.length > 0) await this.step(this.batch);
+    while (this.waiting.length > 0 || this.ahead.isAsked) {
+      const asked = this.ahead.take(this.waiting);
+      if (asked) this.waiting = asked.rest;
+      this.batch = asked?.requests ?? (await this.admit());
+      if (this.batch.length > 0) await this.step(this.batch, asked);
       // Only prompts are being read: their end makes room.
       else if (this.waiting.length > 0) await this.change(this.waiting.map(({ signal }) => signal));
       await nextTurn();
@@ -305,17 +317,24 @@ export class BatchScheduler {
     }
   }
 
-  private async step(requests: readonly Request[]): Promise<void> {
+  /** @param asked the step, where it is on its way already */
+  private async step(requests: readonly Request[], asked: Asked<Request> | undefined): Promise<void> {
     const begun = performance.now();
     const { runner } = this;
     try {
-      const steps = this.steps(requests);
-      const isPaced = this.stepMs > UNWATCHED_MS;
+      const steps = asked ? requests.map(({ cache, ids }) => ({ cache, ids, drafts: 0 })) : this.steps(requests);
       const samplers = requests.flatMap(({ samplers }, row) => samplers.slice(0, steps[row].drafts + 1));
-      const choices = isPaced
-        ? await runner.chosen((await this.pacer.run(runner.pass(steps, true)))!, samplers)
-        : await runner.choose(steps, samplers);
-      if (isPaced) await this.pacer.idle();
+      const isPaced = !asked && this.stepMs > UNWATCHED_MS;
+      let choices: readonly (Choice | undefined)[];
+      if (isPaced) {
+        choices = await runner.chosen((await this.pacer.run(runner.pass(steps, true)))!, samplers);
+        await this.pacer.idle();
+      } else {
+        const { under, rows } = asked ?? { under: runner.choose(steps, samplers), rows: [...requests.keys()] };
+        this.lookAhead(under, requests, rows);
+        const all = await under.choices;
+        choices = asked ? rows.map((row) => all[row]) : all;
+      }
       this.stepMs = performance.now() - begun;
       const accepted = runner.accept(steps, choices);
       requests.forEach((request, row) => {
@@ -334,6 +353,13 @@ export class BatchScheduler {
     } finally {
       this.report();
     }
+  }
+
+  /** Enqueues the step behind one, also of those who wait. */
+  private lookAhead(under: StepUnderWay, requests: readonly Request[], rows: readonly number[]): void {
+    for (const { cache } of requests) this.set(cache, 'running');
+    if (!this.ahead.enqueue(under, requests, rows, this.waiting)) return;
+    for (const { cache } of this.waiting.splice(0)) this.set(cache, 'running');
   }
 
   /** The tokens of each request, with drafts as far as there is room in the batch and the cache. */

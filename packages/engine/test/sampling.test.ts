@@ -1,5 +1,5 @@
 // Tokens chosen on the device are those that the host chooses from the same logits with the same data.
-import { type Device, memoryStats, Tensor } from '@x/core';
+import { type Device, memoryStats, NO_TOKEN, Tensor } from '@x/core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   type Choice,
@@ -15,7 +15,7 @@ import {
   type SamplingOptions,
 } from '../src';
 import type { Runner } from '../src/runner';
-import { canChoose, chooseOnDevice } from '../src/sampling/device';
+import { canChoose, chooseOnDevice, enqueueIds, idOfRow, isIdOfRow } from '../src/sampling/device';
 import { deviceNames, openDevice, settledMemory, TINY } from './helpers';
 
 const kernels = deviceNames.filter((name) => canChoose(openDevice(name), 1000));
@@ -94,6 +94,17 @@ function expectNear(actual: number, expected: number, label: string): void {
 
 describe.each(kernels)('choosing on %s', (name) => {
   const device = openDevice(name);
+
+  it('puts what rows chose in place of their numbers, and never what is no token', async () => {
+    const chosen = Array.from({ length: 64 }, (_, row) => (row % 5 === 3 ? NO_TOKEN : 7 * row));
+    const ids = Array.from({ length: 64 }, (_, i) => (i % 3 === 0 ? i : idOfRow((i * 11) % 64)));
+    using given = Tensor.from(ids, { dtype: 'u32', device });
+    using from = Tensor.from(chosen, { dtype: 'u32', device });
+    using followed = enqueueIds(given, from, 400);
+    const expected = ids.map((id, i) => (isIdOfRow(id) ? Math.min(chosen[(i * 11) % 64], 399) : id));
+    expect([...(await followed.toArray())]).toEqual(expected);
+    expect(expected).toContain(399);
+  });
 
   it.each([2, 100, 1000, 4096, 33_333])(
     'takes the tokens that the host takes, of %i',

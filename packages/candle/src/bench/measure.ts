@@ -1,7 +1,7 @@
 /** What `candle bench` measures: reading prompts and decoding, alone and together, beside a copy in the same run. */
 import { performance } from 'node:perf_hooks';
 import { type Device, scope, Tensor } from '@x/core';
-import type { LanguageModel, Speculative, SpeculativeStats } from '@x/engine';
+import type { GenerateOptions, LanguageModel, SpeculativeStats } from '@x/engine';
 
 /** The median of several runs, and how far apart they were. */
 export interface Figure {
@@ -33,18 +33,21 @@ export interface Measurement extends Omit<Workload, 'text'> {
   hostMicrosecondsPerStep: number;
 }
 
-/** The same texts with drafts and without, in turn. */
+/** Texts with further options and without, in turn. */
 export interface Comparison {
-  /** Tokens of all sequences a second, without drafts. */
+  /** Tokens of all sequences a second, without the options. */
   plainTokensPerSecond: Figure;
   /** With them. */
   decodeTokensPerSecond: Figure;
   /** The latter by the former, run by run. */
   speedUp: Figure;
-  /** Drafts that were checked, as a mean of each step of a sequence, and the share of them that was accepted. */
+  /** Drafts that were checked, as a mean of each step of a sequence, and the share of them that was accepted; 0 without drafts. */
   draftsPerStep: number;
   acceptedShare: number;
 }
+
+/** What is compared: drafts, or a form of the text that is not to end before the tokens are generated. */
+export type Compared = Pick<GenerateOptions, 'speculative' | 'grammar'>;
 
 interface Run {
   firstTokenMs: number;
@@ -83,22 +86,22 @@ export async function measure(
 export async function compare(
   model: LanguageModel,
   workload: Workload,
-  speculative: Speculative,
+  options: Compared,
   repeats: number,
   signal: AbortSignal,
 ): Promise<Comparison> {
-  const pairs: { plain: Run; drafted: Run }[] = [];
+  const pairs: { plain: Run; other: Run }[] = [];
   // The first pair captures steps and counts for nothing.
   for (let i = 0; i <= repeats; i++) {
     const plain = await once(model, workload, i, signal);
-    pairs.push({ plain, drafted: await once(model, workload, i, signal, speculative) });
+    pairs.push({ plain, other: await once(model, workload, i, signal, options) });
   }
   const counted = pairs.slice(1);
-  const sum = (name: keyof SpeculativeStats) => counted.reduce((total, { drafted }) => total + drafted.drafts[name], 0);
+  const sum = (name: keyof SpeculativeStats) => counted.reduce((total, { other }) => total + other.drafts[name], 0);
   return {
     plainTokensPerSecond: figure(counted.map(({ plain }) => plain.decode)),
-    decodeTokensPerSecond: figure(counted.map(({ drafted }) => drafted.decode)),
-    speedUp: figure(counted.map(({ plain, drafted }) => drafted.decode / plain.decode)),
+    decodeTokensPerSecond: figure(counted.map(({ other }) => other.decode)),
+    speedUp: figure(counted.map(({ plain, other }) => other.decode / plain.decode)),
     draftsPerStep: sum('drafted') / Math.max(1, sum('steps')),
     acceptedShare: sum('accepted') / Math.max(1, sum('drafted')),
   };
@@ -109,7 +112,7 @@ async function once(
   workload: Workload,
   seed: number,
   signal: AbortSignal,
-  speculative?: Speculative,
+  compared: Compared = {},
 ): Promise<Run> {
   const { sequences, promptTokens, generatedTokens, text } = workload;
   const begun = performance.now();
@@ -121,7 +124,7 @@ async function once(
     Array.from({ length: sequences }, async (_, row) => {
       const number = seed * sequences + row;
       const ids = text ? partOf(text, promptTokens, number) : promptIds(promptTokens, model.config.vocabSize, number);
-      const options = { temperature: 0, maxTokens: generatedTokens, ignoreEos: true, speculative, signal };
+      const options = { temperature: 0, maxTokens: generatedTokens, ignoreEos: true, ...compared, signal };
       const mine: number[] = [];
       times.push(mine);
       const generation = model.generate(ids, options);

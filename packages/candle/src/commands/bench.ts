@@ -18,13 +18,14 @@ import {
   type Workload,
 } from '../bench/measure';
 import { addDeviceFlags, type DeviceFlags, followed, placeOf } from '../devices';
+import { addFormFlags, type FormFlags, grammarOf } from '../form-options';
 import { interruptible } from '../interrupt';
 import { localModel } from '../model-source';
 import { someText, wholeNumber } from '../option-values';
 import { formatBytes, guarded, printJson, table, UsageError } from '../output';
 import { addSpeculativeFlags, checkSpeculative, loadDrafts, type SpeculativeFlags } from '../speculative';
 
-interface BenchOptions extends SpeculativeFlags, DeviceFlags {
+interface BenchOptions extends SpeculativeFlags, FormFlags, DeviceFlags {
   prompt: number;
   gen: number;
   batch: number[];
@@ -56,6 +57,8 @@ interface Report {
     shareOfCopy: number;
     /** With `--speculative`. */
     speculative?: Comparison;
+    /** With a form of the text, such as `--schema`. */
+    structured?: Comparison;
   })[];
   peakDeviceBytes: number;
   peakHostBytes: number;
@@ -83,7 +86,7 @@ export function benchCommand(): Command {
       someText('Give a file name.'),
     )
     .option('--repeat <count>', 'runs of each, of which the median counts', wholeNumber(1), 3);
-  return addSpeculativeFlags(addDeviceFlags(command))
+  return addFormFlags(addSpeculativeFlags(addDeviceFlags(command)))
     .option('--report <file>', 'write all figures to a file that can go with an issue', someText('Give a file name.'))
     .option('--json', 'print one JSON object')
     .action((model: string, options: BenchOptions) =>
@@ -103,6 +106,7 @@ async function bench(name: string, options: BenchOptions, signal: AbortSignal): 
   const { prompt, gen, batch, context, repeat } = options;
   if (options.report !== undefined) checkPlace(options.report);
   checkSpeculative(options);
+  const grammar = grammarOf(options);
   const written = options.text === undefined ? undefined : textOf(options.text);
   if (await followed(name, options, { json: options.json, signal })) return;
   const place = await placeOf(options);
@@ -131,13 +135,15 @@ async function bench(name: string, options: BenchOptions, signal: AbortSignal): 
     const measured = await measure(model, workload, repeat, signal);
     const bytesPerStep = weightBytes + cacheBytes(model, workload);
     const bytesPerSecond = (bytesPerStep * measured.decodeTokensPerSecond.median) / workload.sequences;
-    const compared = speculative && (await compare(model, workload, speculative, repeat, signal));
+    const drafting = speculative && (await compare(model, workload, { speculative }, repeat, signal));
+    const structured = grammar && (await compare(model, workload, { grammar }, repeat, signal));
     runs.push({
       ...measured,
       bytesPerStep,
       bytesPerSecond,
       shareOfCopy: bytesPerSecond / copyBytesPerSecond,
-      ...(compared && { speculative: compared }),
+      ...(drafting && { speculative: drafting }),
+      ...(structured && { structured }),
     });
   }
   const { numLayers, hiddenSize, vocabSize, numHeads, numKvHeads, headDim } = model.config;
@@ -223,30 +229,31 @@ function describe(report: Report): string {
     '',
     table(rows),
     '',
-    ...drafted(report),
+    ...comparedTo(report, 'speculative', 'drafts'),
+    ...comparedTo(report, 'structured', 'the form'),
     `peak memory: ${formatBytes(report.peakDeviceBytes)} on the device, ${formatBytes(report.peakHostBytes)} in this process`,
   ].join('\n');
 }
 
-/** What drafts gave, where there were some. */
-function drafted({ runs }: Report): string[] {
-  const rows = runs.flatMap(({ sequences, promptTokens, speculative }) =>
-    speculative
+/** What further options gave or cost, where there were some. */
+function comparedTo({ runs }: Report, name: 'speculative' | 'structured', what: string): string[] {
+  const drafts = name === 'speculative';
+  const rows = runs.flatMap(({ sequences, promptTokens, [name]: compared }) =>
+    compared
       ? [
           [
             String(sequences),
             String(promptTokens),
-            rate(speculative.plainTokensPerSecond),
-            rate(speculative.decodeTokensPerSecond),
-            `${speculative.speedUp.median.toFixed(2)}x ±${Math.round(50 * speculative.speedUp.spread)} %`,
-            round(speculative.draftsPerStep).toString(),
-            `${Math.round(100 * speculative.acceptedShare)} %`,
+            rate(compared.plainTokensPerSecond),
+            rate(compared.decodeTokensPerSecond),
+            `${compared.speedUp.median.toFixed(2)}x ±${Math.round(50 * compared.speedUp.spread)} %`,
+            ...(drafts ? [`${round(compared.draftsPerStep)}`, `${Math.round(100 * compared.acceptedShare)} %`] : []),
           ],
         ]
       : [],
   );
-  const head = ['sequences', 'prompt', 'without drafts', 'with drafts', 'ratio', 'drafts a step', 'accepted'];
-  return rows.length === 0 ? [] : [table([head, ...rows]), ''];
+  const head = ['sequences', 'prompt', `without ${what}`, `with ${what}`, 'ratio'];
+  return rows.length === 0 ? [] : [table([[...head, ...(drafts ? ['drafts a step', 'accepted'] : [])], ...rows]), ''];
 }
 
 function rate({ median, spread }: Figure): string {

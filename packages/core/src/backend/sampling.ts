@@ -59,6 +59,19 @@ export interface SamplingProblem {
   masks?: StoragePart;
 }
 
+/** Added to a row's number: in place of an id, what that row chose. */
+export const FROM_CHOSEN = 0x80000000;
+
+/** Contiguous, of one device. */
+export interface FollowProblem {
+  rows: number;
+  vocab: number;
+  /** [rows], u32: ids below {@link FROM_CHOSEN}, and {@link FROM_CHOSEN} + a row of `chosen`. */
+  ids: StoragePart;
+  /** [rows of the step before], u32: ids, or {@link NO_TOKEN}. */
+  chosen: StoragePart;
+}
+
 export interface SamplingOps {
   /** Whether there is a kernel for rows of this many logits. */
   supports(vocab: number): boolean;
@@ -68,4 +81,6 @@ export interface SamplingOps {
    * first are the likeliest. Log probabilities are there where wanted.
    */
   choose(problem: SamplingProblem): BackendStorage;
+  /** Ids with those of `chosen` where they stand for them: [rows], u32. What is no token becomes the last one of `vocab`. */
+  follow(problem: FollowProblem): BackendStorage;
 }

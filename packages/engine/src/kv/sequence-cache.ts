@@ -17,6 +17,7 @@ export class SequenceCache {
   /** The slot that the next pass writes. */
   private next: number | undefined;
   private disposed = false;
+  private changeCount = 0;
 
   /** @internal `KvPool.sequence`. @param maxLength positions at most @param adapter what its tokens are computed with */
   constructor(
@@ -35,6 +36,11 @@ export class SequenceCache {
   /** Positions that fit without another block. */
   get capacity(): number {
     return this.table.length * this.pool.blockSize;
+  }
+
+  /** How often what is held was changed by other than {@link commit}: what was written behind it then counts for nothing. */
+  get changes(): number {
+    return this.changeCount;
   }
 
   /** Blocks of the pool, in the order of positions. */
@@ -188,6 +194,7 @@ export class SequenceCache {
   /** Holds so many positions from now on, with the state in a slot behind them. */
   private stand(length: number, state: number | undefined): void {
     const { states } = this.pool;
+    this.changeCount++;
     if (state !== undefined) states!.share(state);
     for (const slot of [this.state, this.next]) if (slot !== undefined) states!.release(slot);
     this.filled = length;

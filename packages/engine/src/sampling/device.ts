@@ -1,6 +1,7 @@
 /** Choosing tokens on the device: samplers as rows of a tensor, and what comes back as choices. */
 import {
   type Device,
+  FROM_CHOSEN,
   NO_TOKEN,
   SAMPLING_FLAGS,
   SAMPLING_KINDS,
@@ -119,6 +120,34 @@ export function enqueueChoices(
     ...(masked && { masks: pieces.masks.storagePart() }),
   });
   return Tensor.fromStorage(words, [rows, 2 + 2 * top], device);
+}
+
+/** In place of an id: what a row of the step before chooses. */
+export function idOfRow(row: number): number {
+  return FROM_CHOSEN + row;
+}
+
+export function isIdOfRow(id: number): boolean {
+  return id >= FROM_CHOSEN;
+}
+
+/** Enqueues the ids with those in place of which {@link idOfRow} stands. @param chosen [rows], u32, by {@link keepChosen} */
+export function enqueueIds(ids: Tensor, chosen: Tensor, vocab: number): Tensor {
+  const { device } = ids;
+  const rows = ids.dim(0);
+  const followed = device.backend.sampling!.follow({
+    rows,
+    vocab,
+    ids: ids.storagePart(),
+    chosen: chosen.storagePart(),
+  });
+  return Tensor.fromStorage(followed, [rows], device);
+}
+
+/** Enqueues the copy of the ids of {@link enqueueChoices} to the first rows of `chosen`. */
+export function keepChosen(words: Tensor, chosen: Tensor): void {
+  const rows = words.dim(0);
+  chosen.narrow(0, 0, rows).copyFrom(words.narrow(1, 0, 1).reshape([rows]));
 }
 
 /** Reads what the rows with a sampler chose; undefined for one whose logits are bad. */

@@ -18,3 +18,16 @@ export interface SampleArguments {
 export function launchSample(device: Launcher, kernel: string, shape: LaunchShape, a: SampleArguments): void {
   device.launch(SAMPLING, kernel, shape, [a.rows, a.vocab, a.top, a.logits, a.params, a.edits, a.masks, a.out]);
 }
+
+/** `follow_u32`. */
+export interface FollowArguments {
+  rows: number;
+  vocab: number;
+  ids: Address;
+  chosen: Address;
+  out: Address;
+}
+
+export function launchFollow(device: Launcher, kernel: string, shape: LaunchShape, a: FollowArguments): void {
+  device.launch(SAMPLING, kernel, shape, [a.rows, a.vocab, a.ids, a.chosen, a.out]);
+}

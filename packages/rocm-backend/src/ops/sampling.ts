@@ -1,9 +1,9 @@
-/** Choosing tokens: the kernel of SAMPLING (kernels/sampling.hip). */
-import type { SamplingOps, SamplingProblem } from '@x/core';
+/** Choosing tokens: the kernels of SAMPLING (kernels/sampling.hip). */
+import type { FollowProblem, SamplingOps, SamplingProblem } from '@x/core';
 import type { KernelDevice } from '../device';
 import { unsupported } from '../errors';
 import { clamp } from '../launch-shape';
-import { launchSample } from '../launchers/sampling';
+import { launchFollow, launchSample } from '../launchers/sampling';
 import type { KernelStorage } from '../storage';
 
 /** Sums of this many weights are exact on the host too (kernels/sampling/weight.h). */
@@ -40,6 +40,25 @@ export class DeviceSamplingOps implements SamplingOps {
         params: device.address(params),
         edits: edits ? device.address(edits) : 0,
         masks: masks ? device.address(masks) : 0,
+        out: out.ptr,
+      });
+      return out;
+    } catch (error) {
+      out.dispose();
+      throw error;
+    }
+  }
+
+  follow({ rows, vocab, ids, chosen }: FollowProblem): KernelStorage {
+    const device = this.#device;
+    const out = device.allocUninit(rows, 'u32');
+    if (rows === 0) return out;
+    try {
+      launchFollow(device, 'follow_u32', device.shapes.elementwise(rows), {
+        rows,
+        vocab,
+        ids: device.address(ids),
+        chosen: device.address(chosen),
         out: out.ptr,
       });
       return out;

@@ -1,0 +1,120 @@
+// Steps that are enqueued before their tokens are known: the texts are those without, whoever joins, leaves or changes meanwhile.
+import fc from 'fast-check';
+import { describe, expect, it, vi } from 'vitest';
+import { type GenerateOptions, type LanguageModel, loadModel } from '../src';
+import type { Runner } from '../src/runner';
+import { deviceNames, goldenQ8, openDevice, settledMemory, TINY } from './helpers';
+
+const PROMPTS = goldenQ8().prompts.map(({ text }) => text);
+
+/** A text, until the reader leaves, who takes his time now and then. */
+interface Reader {
+  prompt: number;
+  options: GenerateOptions;
+  leaveAt: number;
+  pauseAt: number;
+  startAfter: number;
+}
+
+const runnerOf = (model: LanguageModel) => (model as unknown as { runner: Runner }).runner;
+
+async function read(model: LanguageModel, { prompt, options, leaveAt, pauseAt, startAfter }: Reader) {
+  if (startAfter > 0) await new Promise((resolve) => setTimeout(resolve, startAfter));
+  const pieces: unknown[] = [];
+  for await (const piece of model.generate(PROMPTS[prompt], options)) {
+    pieces.push(piece);
+    if (piece.index === pauseAt) await new Promise((resolve) => setTimeout(resolve, 15));
+    if (piece.index === leaveAt) break;
+  }
+  return pieces;
+}
+
+/** As they are written one after the other and step by step. */
+async function alone(model: LanguageModel, readers: readonly Reader[]) {
+  const spy = vi.spyOn(runnerOf(model), 'follow').mockReturnValue(undefined);
+  try {
+    const texts: unknown[][] = [];
+    for (const reader of readers) texts.push(await read(model, { ...reader, startAfter: 0, pauseAt: -1 }));
+    return texts;
+  } finally {
+    spy.mockRestore();
+  }
+}
+
+describe.each(deviceNames.filter((name) => name !== 'js'))('steps ahead on %s', (name) => {
+  const models = new Map<string, Promise<LanguageModel>>();
+  const load = (key: string, options = {}) => {
+    const model = models.get(key) ?? loadModel(TINY, { device: openDevice(name), ...options });
+    models.set(key, model);
+    return model;
+  };
+
+  it('are most of the steps of a text, and give the same tokens and log probabilities', async () => {
+    const model = await load('usual');
+    const reader = (options: GenerateOptions): Reader => ({
+      prompt: 0,
+      options: { maxTokens: 40, ignoreEos: true, ...options },
+      leaveAt: -1,
+      pauseAt: -1,
+      startAfter: 0,
+    });
+    const readers = [reader({ temperature: 0 }), reader({ temperature: 1, seed: 3, topK: 40, topLogprobs: 3 })];
+    const expected = await alone(model, readers);
+    const before = settledMemory(model);
+    for (const [i, one] of readers.entries()) {
+      const follow = vi.spyOn(runnerOf(model), 'follow');
+      try {
+        expect(await read(model, one)).toEqual(expected[i]);
+        expect(follow.mock.results.filter(({ value }) => value !== undefined).length).toBeGreaterThan(30);
+      } finally {
+        follow.mockRestore();
+      }
+    }
+    expect(settledMemory(model)).toEqual(before);
+  });
+
+  it('are left where the next choice depends on the token before it', async () => {
+    const model = await load('usual');
+    const follow = vi.spyOn(runnerOf(model), 'follow');
+    try {
+      const one = { maxTokens: 12, temperature: 0 } as const;
+      await model.generate(PROMPTS[0], { ...one, repetitionPenalty: 1.2 }).text();
+      await model.generate(PROMPTS[0], { ...one, regex: '[a-z ]*' }).text();
+      await model.generate(PROMPTS[0], { ...one, speculative: 'lookup' }).text();
+      expect(follow).not.toHaveBeenCalled();
+    } finally {
+      follow.mockRestore();
+    }
+  });
+
+  // A pool of few blocks, so that sequences give theirs up and are computed again.
+  it.each([
+    ['usual', {}],
+    ['narrow', { maxContext: 128, maxCachePositions: 192 }],
+  ])('give each its own text, whoever comes, waits, leaves or gives up blocks: %s', async (key, options) => {
+    const model = await load(key, options);
+    const reader = fc.record({
+      prompt: fc.nat(PROMPTS.length - 1),
+      options: fc.record({
+        maxTokens: fc.integer({ min: 1, max: 24 }),
+        temperature: fc.constantFrom(0, 1),
+        seed: fc.nat(50),
+        repetitionPenalty: fc.constantFrom(1, 1, 1, 1.2),
+        ignoreEos: fc.boolean(),
+      }),
+      leaveAt: fc.integer({ min: 0, max: 60 }),
+      pauseAt: fc.integer({ min: 0, max: 30 }),
+      startAfter: fc.nat(12),
+    });
+    const runs = name === 'cpu' ? 12 : 3;
+    await fc.assert(
+      fc.asyncProperty(fc.array(reader, { minLength: 1, maxLength: 6 }), async (readers) => {
+        const tokensOf = (texts: unknown[][]) => texts.map((text) => text.map((piece) => (piece as { id: number }).id));
+        const expected = tokensOf(await alone(model, readers));
+        const texts = await Promise.all(readers.map((one) => read(model, one)));
+        expect(tokensOf(texts)).toEqual(expected);
+      }),
+      { numRuns: runs, seed: 7 },
+    );
+  });
+});
