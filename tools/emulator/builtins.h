@@ -1,6 +1,4 @@
-// What kernels ask of amdgcn's compiler, for lanes of lanes.h: built-ins, the matrix units and ROCm's mathematics. WMMA and
-// MFMA are computed from what the lanes hold, by the layouts of AMD's ISA guides ("Matrix core instructions", RDNA3 7.9,
-// RDNA4 7.12, CDNA3 7.1). Given -DEMULATED_WAVE=32|64 and the chip's macro: -D__GFX11__, -D__GFX12__, -D__gfx942__ ...
+// What kernels ask of amdgcn's compiler, for lanes of lanes.h: built-ins, the matrix units and ROCm's mathematics. Given -DEMULATED_WAVE=32|64 and the chip's macro: -D__GFX11__, -D__GFX12__, -D__gfx942__ ...
 #pragma once
 #include <cmath>
 #include <cstdlib>
@@ -8,6 +6,7 @@
 #include <ctime>
 
 #include "lanes.h"
+#include "matrix.h"
 
 #undef __has_builtin
 #define __has_builtin(x) 1
@@ -53,10 +52,6 @@
 
 namespace emulated {
 
-__attribute__((noinline)) inline void waveBarrier() {
-  together([](Lane* const*) {}, nullptr, __builtin_return_address(0));
-}
-
 /** Ticks of 10 ns. */
 inline uint64_t steadyCounter() {
   timespec now;
@@ -65,60 +60,22 @@ inline uint64_t steadyCounter() {
 }
 
 /** v_mbcnt: how many bits of the mask belong to lanes before this one, the mask being that of lanes from `first` on. */
-inline uint32_t countBelow(uint32_t mask, uint32_t first, uint32_t base) {
+__attribute__((always_inline)) inline uint32_t countBelow(uint32_t mask, uint32_t first, uint32_t base) {
   const uint32_t own = lane->index % WAVE;
   const uint64_t before = own <= first ? 0 : own - first >= 32 ? ~0u : (uint64_t{1} << (own - first)) - 1;
   return base + uint32_t(__builtin_popcount(mask & uint32_t(before)));
 }
 
-struct Vote {
-  bool own;
-  unsigned long long all;
-};
-__attribute__((noinline)) inline unsigned long long ballot(bool v) {
-  Vote own{v, 0};
-  together(
-      [](Lane* const* lanes) {
-        unsigned long long all = 0;
-        for (uint32_t i = 0; i < WAVE; ++i)
-          if (lanes[i] && static_cast<Vote*>(lanes[i]->data)->own) all |= 1ull << i;
-        for (uint32_t i = 0; i < WAVE; ++i)
-          if (lanes[i]) static_cast<Vote*>(lanes[i]->data)->all = all;
-      },
-      &own, __builtin_return_address(0));
-  return own.all;
-}
-
-struct Permute {
-  int address, value, result;
-};
-/** ds_bpermute_b32; what a lane reads of one that is not there is nothing to rely on. */
-__attribute__((noinline)) inline int permute(int address, int value) {
-  Permute own{address, value, 0};
-  together(
-      [](Lane* const* lanes) {
-        for (uint32_t i = 0; i < WAVE; ++i) {
-          if (!lanes[i]) continue;
-          Permute& one = *static_cast<Permute*>(lanes[i]->data);
-          const Lane* from = lanes[uint32_t(one.address) / 4 % WAVE];
-          one.result = from ? static_cast<Permute*>(from->data)->value : 0x7fbadbad;
-        }
-      },
-      &own, __builtin_return_address(0));
-  return own.result;
-}
-
 /** v_perm_b32 for selectors of 0 to 7. */
-inline uint32_t pickBytes(uint32_t high, uint32_t low, uint32_t selectors) {
+__attribute__((always_inline)) inline uint32_t pickBytes(uint32_t high, uint32_t low, uint32_t selectors) {
   const uint64_t bytes = uint64_t{high} << 32 | low;
-  uint32_t picked = 0;
-  for (uint32_t i = 0; i < 32; i += 8) picked |= uint32_t(uint8_t(bytes >> (8 * (selectors >> i & 7)))) << i;
-  return picked;
+#define PICKED(i) uint32_t(uint8_t(bytes >> (8 * (selectors >> i & 7)))) << i
+  return PICKED(0) | PICKED(8) | PICKED(16) | PICKED(24);
+#undef PICKED
 }
 
-inline int dot4(int a, int b, int c) {
-  for (int i = 0; i < 32; i += 8) c += int(int8_t(a >> i)) * int(int8_t(b >> i));
-  return c;
+__attribute__((always_inline)) inline int dot4(int a, int b, int c) {
+  return c + int8_t(a) * int8_t(b) + int8_t(a >> 8) * int8_t(b >> 8) + int8_t(a >> 16) * int8_t(b >> 16) + (a >> 24) * (b >> 24);
 }
 
 template <class T>
@@ -128,70 +85,27 @@ T fetchAdd(T* p, T v) {
   return before;
 }
 
-struct HalfElements {
-  static float at(const void* words, uint32_t i) { return float(static_cast<const _Float16*>(words)[i]); }
-};
-struct BrainElements {
-  static float at(const void* words, uint32_t i) {
-    return __builtin_bit_cast(float, uint32_t{static_cast<const uint16_t*>(words)[i]} << 16);
-  }
-};
-struct ByteElements {
-  static int at(const void* words, uint32_t i) { return static_cast<const int8_t*>(words)[i]; }
-};
-
-template <class V, class C>
-struct Multiply {
-  V a, b;
-  C c;
-};
-
-// c += A . B over 16 x 16, of which a lane holds one row of A and one column of B, that of its number mod 16: EACH
-// elements in every one of GROUPS groups of 16 lanes, whose k follow each other. Element i of a result lies in column
-// lane % 16 and in the row that the chip's guide gives.
-template <class E, uint32_t EACH, uint32_t GROUPS, class V, class C>
+/** A matrix instruction by its operation of matrix.h. */
+template <void (*operation)(Lane* const* lanes), class V, class C>
 __attribute__((noinline)) C multiplied(V a, V b, C c) {
-  typedef Multiply<V, C> Data;
-  Data own{a, b, c};
-  together(
-      [](Lane* const* lanes) {
-        for (uint32_t lane = 0; lane < WAVE; ++lane) {
-          if (!lanes[lane]) std::abort();  // matrix instructions ignore which lanes are active
-          C& c = static_cast<Data*>(lanes[lane]->data)->c;
-          const uint32_t group = lane / 16, column = lane % 16;
-          for (uint32_t i = 0; i < 256 / WAVE; ++i) {
-#if defined(__GFX11__)
-            const uint32_t row = 2 * i + group;
-#elif defined(__GFX12__)
-            const uint32_t row = 8 * group + i;
-#else
-            const uint32_t row = 4 * group + i;
-#endif
-            for (uint32_t g = 0; g < GROUPS; ++g) {
-              const Data* left = static_cast<Data*>(lanes[16 * g + row]->data);
-              const Data* right = static_cast<Data*>(lanes[16 * g + column]->data);
-              for (uint32_t e = 0; e < EACH; ++e) c[i] += E::at(&left->a, e) * E::at(&right->b, e);
-            }
-          }
-        }
-      },
-      &own, __builtin_return_address(0));
-  return own.c;
+  Multiply own{&a, &b, &c};
+  together(operation, &own, __builtin_return_address(0));
+  return c;
 }
 
 }  // namespace emulated
 
-#define __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a, b, c) emulated::multiplied<emulated::HalfElements, 16, 1>(a, b, c)
-#define __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(a, b, c) emulated::multiplied<emulated::BrainElements, 16, 1>(a, b, c)
-#define __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(as, a, bs, b, c, clamp) emulated::multiplied<emulated::ByteElements, 16, 1>(a, b, c)
-#define __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(a, b, c) emulated::multiplied<emulated::HalfElements, 8, 2>(a, b, c)
-#define __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(a, b, c) emulated::multiplied<emulated::BrainElements, 8, 2>(a, b, c)
-#define __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(as, a, bs, b, c, clamp) emulated::multiplied<emulated::ByteElements, 8, 2>(a, b, c)
-#define __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, x, y, z) emulated::multiplied<emulated::HalfElements, 4, 4>(a, b, c)
-#define __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c, x, y, z) emulated::multiplied<emulated::BrainElements, 4, 4>(a, b, c)
-#define __builtin_amdgcn_mfma_f32_16x16x8bf16(a, b, c, x, y, z) emulated::multiplied<emulated::BrainElements, 2, 4>(a, b, c)
-#define __builtin_amdgcn_mfma_i32_16x16x32_i8(a, b, c, x, y, z) emulated::multiplied<emulated::ByteElements, 8, 4>(a, b, c)
-#define __builtin_amdgcn_mfma_i32_16x16x16i8(a, b, c, x, y, z) emulated::multiplied<emulated::ByteElements, 4, 4>(a, b, c)
+#define __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a, b, c) emulated::multiplied<emulated::multiply<emulated::HalfElements, 16, 1, 2, 1>>(a, b, c)
+#define __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(a, b, c) emulated::multiplied<emulated::multiply<emulated::BrainElements, 16, 1, 2, 1>>(a, b, c)
+#define __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(as, a, bs, b, c, clamp) emulated::multiplied<emulated::multiply<emulated::ByteElements, 16, 1, 2, 1>>(a, b, c)
+#define __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(a, b, c) emulated::multiplied<emulated::multiply<emulated::HalfElements, 8, 2, 1, 8>>(a, b, c)
+#define __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(a, b, c) emulated::multiplied<emulated::multiply<emulated::BrainElements, 8, 2, 1, 8>>(a, b, c)
+#define __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(as, a, bs, b, c, clamp) emulated::multiplied<emulated::multiply<emulated::ByteElements, 8, 2, 1, 8>>(a, b, c)
+#define __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, x, y, z) emulated::multiplied<emulated::multiply<emulated::HalfElements, 4, 4, 1, 4>>(a, b, c)
+#define __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c, x, y, z) emulated::multiplied<emulated::multiply<emulated::BrainElements, 4, 4, 1, 4>>(a, b, c)
+#define __builtin_amdgcn_mfma_f32_16x16x8bf16(a, b, c, x, y, z) emulated::multiplied<emulated::multiply<emulated::BrainElements, 2, 4, 1, 4>>(a, b, c)
+#define __builtin_amdgcn_mfma_i32_16x16x32_i8(a, b, c, x, y, z) emulated::multiplied<emulated::multiply<emulated::ByteElements, 8, 4, 1, 4>>(a, b, c)
+#define __builtin_amdgcn_mfma_i32_16x16x16i8(a, b, c, x, y, z) emulated::multiplied<emulated::multiply<emulated::ByteElements, 4, 4, 1, 4>>(a, b, c)
 
 // ROCm's mathematics by libm's names.
 #define OCML_1(name, f)                                      \

@@ -1,6 +1,8 @@
 // The fibers behind lanes.h.
 #include "lanes.h"
 
+#include "matrix.h"
+
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -15,9 +17,13 @@ thread_local constinit uint32_t blockId[3] = {};
 
 namespace {
 
-constexpr size_t STACK_BYTES = size_t{1} << 20;
+// Five times what the deepest kernel takes. Stacks lie together in a few huge pages, since going from lane to lane would
+// otherwise wait for the address of a page each time; an odd number of the cache's lines apart, so that they share none.
+constexpr size_t STACK_BYTES = 1105 * 64, HUGE_PAGE = size_t{1} << 21;
 
-thread_local std::vector<Lane> lanes;
+thread_local std::vector<Lane> allLanes;
+thread_local constinit Lane* lanes EMULATED_HERE = nullptr;
+thread_local constinit uint32_t count EMULATED_HERE = 0;
 thread_local std::vector<char*> freeStacks;
 thread_local void* scheduler = nullptr;
 // Every other block goes through its lanes backwards, so that waves that race give different results.
@@ -38,14 +44,17 @@ void runLane() {
 }
 
 char* takeStack() {
-  if (!freeStacks.empty()) {
-    char* stack = freeStacks.back();
-    freeStacks.pop_back();
-    return stack;
+  if (freeStacks.empty()) {
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void* memory = mmap(nullptr, 2 * HUGE_PAGE, PROT_READ | PROT_WRITE, flags, -1, 0);
+    if (memory == MAP_FAILED) std::abort();
+    char* page = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(memory) + HUGE_PAGE - 1) & -HUGE_PAGE);
+    madvise(page, HUGE_PAGE, MADV_HUGEPAGE);
+    for (size_t at = 0; at + STACK_BYTES <= HUGE_PAGE; at += STACK_BYTES) freeStacks.push_back(page + at);
   }
-  void* memory = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) std::abort();
-  return static_cast<char*>(memory);
+  char* stack = freeStacks.back();
+  freeStacks.pop_back();
+  return stack;
 }
 
 /** The stack pointer with which the lane goes on, or begins. */
@@ -58,12 +67,14 @@ void* enter(Lane& next) {
     next.sp = top - 8;  // six registers below the address to return to
   }
   lane = &next;
+  // What the lane after this one will need first.
+  const uint32_t after = next.index + (backwards ? -1u : 1u);
+  if (after < count) __builtin_prefetch(lanes[after].sp);
   return next.sp;
 }
 
 /** The first lane after `index`, in the order of this block, that can go on; null if none can. */
 Lane* readyAfter(uint32_t index) {
-  const uint32_t count = uint32_t(lanes.size());
   if (backwards) {
     while (index-- > 0)
       if (lanes[index].state == State::Ready) return &lanes[index];
@@ -77,7 +88,7 @@ Lane* readyAfter(uint32_t index) {
 /** Lets the lanes of a wave that wait at the first of its operations go on; false if none waits at one, or one polls memory. */
 bool meet(size_t first) {
   const Lane* at = nullptr;
-  const size_t end = first + WAVE < lanes.size() ? first + WAVE : lanes.size();
+  const size_t end = first + WAVE < count ? first + WAVE : count;
   for (size_t i = first; i < end; ++i)
     if (lanes[i].state == State::Ready) return false;
   for (size_t i = first; i < end; ++i)
@@ -94,10 +105,10 @@ bool meet(size_t first) {
 }
 
 void runBlock() {
-  for (Lane& one : lanes) one.state = State::Ready;
+  for (uint32_t i = 0; i < count; ++i) lanes[i].state = State::Ready;
   for (;;) {
     // A lane that waits hands over to the next one itself; one that is done comes back here.
-    for (Lane* next = readyAfter(backwards ? uint32_t(lanes.size()) : ~0u); next;) {
+    for (Lane* next = readyAfter(backwards ? count : ~0u); next;) {
       switchTo(&scheduler, enter(*next));
       next = nullptr;
       if (lane->state != State::Done) continue;
@@ -106,15 +117,15 @@ void runBlock() {
       next = readyAfter(lane->index);
     }
     bool going = false;
-    for (size_t first = 0; first < lanes.size(); first += WAVE) going |= meet(first);
+    for (size_t first = 0; first < count; first += WAVE) going |= meet(first);
     if (going) continue;
     // What a lane that polls memory waits for comes from another thread; those that wait for the lane go on waiting.
-    if (readyAfter(backwards ? uint32_t(lanes.size()) : ~0u)) {
+    if (readyAfter(backwards ? count : ~0u)) {
       sched_yield();
       continue;
     }
-    for (Lane& one : lanes)
-      if (one.state == State::AtBlock) going = true, one.state = State::Ready;
+    for (uint32_t i = 0; i < count; ++i)
+      if (lanes[i].state == State::AtBlock) going = true, lanes[i].state = State::Ready;
     if (!going) return;
   }
 }
@@ -128,6 +139,90 @@ void wait(State state) {
   switchTo(&self->sp, next ? enter(*next) : scheduler);
 }
 
+void waveBarrier() {
+  together([](Lane* const*) {}, nullptr, __builtin_return_address(0));
+}
+
+namespace {
+struct Vote {
+  bool own;
+  unsigned long long all;
+};
+struct Permute {
+  int address, value, result;
+};
+}  // namespace
+
+unsigned long long ballot(bool v) {
+  Vote own{v, 0};
+  together(
+      [](Lane* const* lanes) {
+        unsigned long long all = 0;
+        for (uint32_t i = 0; i < WAVE; ++i)
+          if (lanes[i] && static_cast<Vote*>(lanes[i]->data)->own) all |= 1ull << i;
+        for (uint32_t i = 0; i < WAVE; ++i)
+          if (lanes[i]) static_cast<Vote*>(lanes[i]->data)->all = all;
+      },
+      &own, __builtin_return_address(0));
+  return own.all;
+}
+
+int permute(int address, int value) {
+  Permute own{address, value, 0};
+  together(
+      [](Lane* const* lanes) {
+        for (uint32_t i = 0; i < WAVE; ++i) {
+          if (!lanes[i]) continue;
+          Permute& one = *static_cast<Permute*>(lanes[i]->data);
+          const Lane* from = lanes[uint32_t(one.address) / 4 % WAVE];
+          one.result = from ? static_cast<Permute*>(from->data)->value : 0x7fbadbad;
+        }
+      },
+      &own, __builtin_return_address(0));
+  return own.result;
+}
+
+template <class E, uint32_t EACH, uint32_t GROUPS, uint32_t ROW, uint32_t GROUP_ROW>
+void multiply(Lane* const* lanes) {
+  constexpr uint32_t DEPTH = EACH * GROUPS;
+  typedef typename E::Sum Sum;
+  Sum left[16][DEPTH], right[DEPTH][16], sums[16][16];
+  const auto of = [&](uint32_t lane) -> const Multiply& { return *static_cast<const Multiply*>(lanes[lane]->data); };
+  // Matrix instructions ignore which lanes are active.
+  for (uint32_t lane = 0; lane < WAVE; ++lane)
+    if (!lanes[lane]) std::abort();
+  for (uint32_t g = 0; g < GROUPS; ++g)
+    for (uint32_t i = 0; i < 16; ++i)
+      for (uint32_t e = 0; e < EACH; ++e) {
+        left[i][g * EACH + e] = E::at(of(16 * g + i).a, e);
+        right[g * EACH + e][i] = E::at(of(16 * g + i).b, e);
+      }
+  const auto each = [&](auto&& element) {
+    for (uint32_t lane = 0; lane < WAVE; ++lane)
+      for (uint32_t i = 0; i < 256 / WAVE; ++i)
+        element(static_cast<Sum*>(of(lane).c)[i], sums[i * ROW + lane / 16 * GROUP_ROW][lane % 16]);
+  };
+  each([](Sum& own, Sum& sum) { sum = own; });
+  for (uint32_t row = 0; row < 16; ++row)
+    for (uint32_t k = 0; k < DEPTH; ++k)
+      for (uint32_t column = 0; column < 16; ++column) sums[row][column] += left[row][k] * right[k][column];
+  each([](Sum& own, Sum& sum) { own = sum; });
+}
+#if EMULATED_WAVE == 32
+template void multiply<HalfElements, 16, 1, 2, 1>(Lane* const*);
+template void multiply<BrainElements, 16, 1, 2, 1>(Lane* const*);
+template void multiply<ByteElements, 16, 1, 2, 1>(Lane* const*);
+template void multiply<HalfElements, 8, 2, 1, 8>(Lane* const*);
+template void multiply<BrainElements, 8, 2, 1, 8>(Lane* const*);
+template void multiply<ByteElements, 8, 2, 1, 8>(Lane* const*);
+#else
+template void multiply<HalfElements, 4, 4, 1, 4>(Lane* const*);
+template void multiply<BrainElements, 4, 4, 1, 4>(Lane* const*);
+template void multiply<BrainElements, 2, 4, 1, 4>(Lane* const*);
+template void multiply<ByteElements, 8, 4, 1, 4>(Lane* const*);
+template void multiply<ByteElements, 4, 4, 1, 4>(Lane* const*);
+#endif
+
 }  // namespace emulated
 
 using namespace emulated;
@@ -136,8 +231,10 @@ using namespace emulated;
 extern "C" __attribute__((visibility("default"))) void emulatedRun(void (*kernel)(const unsigned char*), const unsigned char* args,
                                                                    const uint32_t* grid, const uint32_t* block) {
   const Launch work{kernel, args, {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}};
-  lanes.resize(size_t{block[0]} * block[1] * block[2]);
-  for (uint32_t i = 0; i < lanes.size(); ++i) {
+  count = block[0] * block[1] * block[2];
+  if (allLanes.size() < count) allLanes.resize(count);
+  lanes = allLanes.data();
+  for (uint32_t i = 0; i < count; ++i) {
     lanes[i].index = i;
     lanes[i].id[0] = i % block[0];
     lanes[i].id[1] = i / block[0] % block[1];

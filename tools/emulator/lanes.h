@@ -45,4 +45,11 @@ __attribute__((always_inline)) inline void together(void (*operation)(Lane* cons
   wait(State::AtWave);
 }
 
+// Operations of the wave: each is where it returns to.
+void waveBarrier();
+/** The lanes that vote for it. */
+unsigned long long ballot(bool v);
+/** ds_bpermute_b32; what a lane reads of one that is not there is nothing to rely on. */
+int permute(int address, int value);
+
 }  // namespace emulated

@@ -12,17 +12,18 @@ import { buildFakeRccl } from '../../packages/hip/test/fake-libraries';
 import { listModules } from '../kernels/amalgamate';
 import { parseTargets } from '../kernels/targets';
 import { findCompiler } from '../kernels/toolchain';
+import { LaneCompiler } from './compile';
 
 const USAGE = `usage: tsx tools/emulator/main.ts CHIP [options] -- COMMAND...
   CHIP             gfx908, gfx90a, gfx942, gfx1030, gfx1100 or gfx1201
   --modules LIST   comma-separated modules whose kernels can be run (default: every kernels/*.hip)
   --devices N      how many there are, all alike (default: 1)
-  --optimize       kernels that take ten times as long to compile and run in a quarter of the time`;
+  --optimize       kernels that take many times as long to compile, for what runs long`;
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const KERNELS = join(ROOT, 'kernels');
+const INCLUDES = [`-I${KERNELS}`, `-I${join(KERNELS, 'include')}`];
 const BUILT = join(ROOT, 'packages/kernels');
-const FLAGS = ['-std=c++20', '-march=x86-64-v3', '-ffp-contract=on', '-w', '-shared', '-fPIC'];
 
 /** What clang defines for a chip, as far as kernels ask for it; the lanes of a wave; the target whose objects it is given. */
 const CHIPS: Record<string, { macros: string[]; wave: number; objects: string }> = {
@@ -46,21 +47,16 @@ async function build(
   const { macros, wave, objects } = CHIPS[name];
   const libraries = join(directory, 'kernels');
   mkdirSync(libraries, { recursive: true });
-  const compiler = findCompiler('host').path;
+  const compiler = new LaneCompiler(findCompiler('host'), join(ROOT, '.cache/emulator/kept'), optimize);
   const defines = [...macros.map((macro) => `-D${macro}`), `-DEMULATED_WAVE=${wave}`];
-  const lanes = join(libraries, 'liblanes.so');
-  await run(compiler, [...FLAGS, '-O2', ...defines, join(ROOT, 'tools/emulator/lanes.cc'), '-o', lanes]);
-  const waiting = [...modules];
-  const next = async (): Promise<void> => {
-    const module = waiting.shift();
-    if (!module) return;
-    const flags = [optimize ? '-O1' : '-O0', '-fvisibility=hidden', `-I${KERNELS}`, `-I${join(KERNELS, 'include')}`];
-    const kernel = `-DEMULATED_MODULE="${join(KERNELS, `${module}.hip`)}"`;
-    const paths = [join(ROOT, 'tools/emulator/module.cc'), lanes, '-o', join(libraries, `${module}.so`)];
-    await run(compiler, [...FLAGS, ...flags, ...defines, kernel, ...paths, '-Wl,-rpath,$ORIGIN']);
-    return next();
-  };
-  await Promise.all([next(), next()]);
+  await compiler.lanes(join(ROOT, 'tools/emulator/lanes.cc'), defines, join(libraries, 'liblanes.so'));
+  const path = join(ROOT, 'tools/emulator/module.cc');
+  const sources = modules.map((module) => ({
+    name: module,
+    path,
+    flags: [...defines, ...INCLUDES, `-DEMULATED_MODULE="${join(KERNELS, `${module}.hip`)}"`],
+  }));
+  await compiler.libraries(sources, libraries);
 
   const hip = join(directory, 'libamdhip64.so');
   const standIn = join(ROOT, 'packages/hip/test/fake-hip/fake_hip.cc');
