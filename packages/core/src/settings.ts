@@ -20,6 +20,8 @@ export const settings = {
   debug: setting('X_DEBUG', 0, level),
   /** Whether captured functions become graphs. Off, each replay calls the function again. */
   graphs: setting('X_GRAPHS', true, flag),
+  /** Whether a decode step is enqueued before the token is known that it begins with. */
+  stepAhead: setting('X_STEP_AHEAD', true, flag),
   /** Whether tensors go from GPU to GPU without the host, where the GPUs reach each other. */
   peer: setting('X_PEER', true, flag),
   /** Whether every launch, copy and event is waited for, so that a fault is reported where it happened. */

@@ -2,7 +2,7 @@
  * Forward passes for sequences: puts the tokens of several sequences into one batch, gives the model a view of their blocks,
  * and commits what was written when all layers are through. Decode steps are replayed from graphs where the device has them.
  */
-import type { Tensor } from '@x/core';
+import { settings, type Tensor } from '@x/core';
 import { type Batch, type CausalModel, type ForwardPass, type LoraBase, TransformersError } from '@x/transformers';
 import { Adapters, type AdapterUse, adaptedRows } from './adapters';
 import { DecodeGraphs } from './decode-graphs';
@@ -117,8 +117,8 @@ export class Runner {
       if (choices) {
         for (const step of steps) step.cache.commit(known(step));
         // Other ranks do not know what this one chooses, and a state that was written over cannot be gone back to.
-        const leads = !this.followers && !this.pool.states && steps.every(({ drafts = 0 }) => drafts === 0);
-        return { choices: this.settled(choices), leads };
+        const canFollow = !this.followers && !this.pool.states && steps.every(({ drafts = 0 }) => drafts === 0);
+        return { choices: this.settled(choices), leads: canFollow && settings.stepAhead() };
       }
     }
     return { choices: this.chosen(this.whole(steps), samplers), leads: false };
