@@ -15,16 +15,7 @@ import type { KvPool } from './kv/pool';
 import { fillSpans } from './kv/spans';
 import { NO_SLOT } from './kv/states';
 import type { Step } from './runner';
-import type { Choice } from './sampling';
-import {
-  type ChoiceShape,
-  type ChoiceSizes,
-  choiceShape,
-  choiceSizes,
-  fillChoices,
-  type RowSamplers,
-  readChoices,
-} from './sampling/device';
+import type { DeviceChooser } from './sampling/device-chooser';
 
 /** Rows of a graph: a batch takes the next larger one, whose further rows write nothing and see nothing. */
 const BATCHES = [1, 2, 4, 8, 16, 32, MAX_ROWS];
@@ -33,8 +24,7 @@ const MIN_WIDTH = 8;
 /** Graphs kept; the one used longest ago goes. */
 const MAX_GRAPHS = 16;
 
-/** The numbers of a step, and of what chooses its tokens. */
-type Numbers = StepNumbers<StepSizes & ChoiceSizes>;
+type Numbers = StepNumbers<StepSizes>;
 
 interface Captured {
   numbers: Numbers;
@@ -42,12 +32,11 @@ interface Captured {
   lora: Lora | undefined;
 }
 
-/** What a graph is for. Without a choice it gives logits. */
+/** What a graph is for. */
 interface Kind extends StepShape {
   /** Says all of it. */
   key: string;
   adapter: AdapterUse | undefined;
-  choice: ChoiceShape | undefined;
 }
 
 export class DecodeGraphs {
@@ -55,81 +44,77 @@ export class DecodeGraphs {
   private readonly graphs = new Map<string, Captured | null>();
   private version: number;
   private usable = true;
+  private useCount = 0;
 
+  /** @param chooser whose choices may be tokens of the next step */
   constructor(
     private readonly executor: Executor,
     private readonly pool: KvPool,
+    private readonly chooser: DeviceChooser | undefined,
   ) {
     this.version = pool.version;
   }
 
+  /** Changes when the logits of the last step are there no more. */
+  get uses(): number {
+    return this.useCount;
+  }
+
   /**
-   * Logits [steps, vocabSize] of one token each, the caller's to dispose; undefined where a graph is of no use: the step is
-   * then to be computed as any pass. Room for the tokens is reserved; nothing is committed.
+   * Logits [tokens, vocabSize] of steps, the caller's to dispose; undefined where a graph is of no use: the steps are then to be
+   * computed as any pass. Room for the tokens is reserved; nothing is committed.
    */
   logits(steps: readonly Step[]): Tensor | undefined {
-    return this.step(steps, undefined, (logits) => firstRows(logits, steps.length));
+    return this.forward(steps, (logits) => firstRows(logits, steps.length));
   }
 
   /**
-   * As {@link logits} for steps of any number of tokens, with the tokens that samplers choose instead: they are in the graph.
-   * @param samplers one for each token of the steps
+   * As {@link logits}, without a copy.
+   * @param use what is made of logits [tokens or more, vocabSize], which the next step overwrites
    */
-  choices(steps: readonly Step[], samplers: RowSamplers): Promise<(Choice | undefined)[]> | undefined {
-    return this.step(steps, samplers, (words) => readChoices(words, samplers));
+  forward<T>(steps: readonly Step[], use: (logits: Tensor) => T): T | undefined {
+    const kind = this.kindOf(steps);
+    if (!kind) return undefined;
+    if (this.version !== this.pool.version) this.dispose();
+    this.version = this.pool.version;
+    const known = this.graphs.get(kind.key);
+    if (known) return use(this.replay(kind, known, steps));
+    this.graphs.delete(kind.key);
+    this.graphs.set(kind.key, null);
+    if (known === undefined) return undefined;
+    const numbers: Numbers = new StepNumbers(stepSizes(this.pool.memory, kind));
+    fill(numbers, steps, kind, this.pool);
+    return this.capture(kind, numbers, use);
   }
 
   /**
-   * As {@link choices}, right behind a step of which that gave a promise: ids of the tokens may be those of its rows (`idOfRow`).
-   * Undefined where the graph is not captured yet.
+   * The logits of {@link forward}, where the graph is captured already: of steps whose tokens may be those that rows of the step
+   * before chose (`idOfRow`).
    */
-  follow(steps: readonly Step[], samplers: RowSamplers): Promise<(Choice | undefined)[]> | undefined {
-    const kind = this.kindOf(steps, samplers);
-    const captured = kind && this.version === this.pool.version ? this.graphs.get(kind.key) : undefined;
-    if (!kind || !captured) return undefined;
-    return this.replay(kind, captured, steps, samplers, (words) => readChoices(words, samplers));
+  follow(steps: readonly Step[]): Tensor | undefined {
+    const kind = this.chooser && this.version === this.pool.version ? this.kindOf(steps) : undefined;
+    const captured = kind && this.graphs.get(kind.key);
+    return captured ? this.replay(kind!, captured, steps) : undefined;
   }
 
   /** Gives the graphs of an adapter back, which read its memory. */
   forget(lora: Lora): void {
     for (const [key, captured] of this.graphs) {
       if (captured?.lora !== lora) continue;
+      this.useCount++;
       this.graphs.delete(key);
       this.executor.drop(key);
     }
   }
 
   dispose(): void {
+    this.useCount++;
     for (const [key, captured] of this.graphs) if (captured) this.executor.drop(key);
     this.graphs.clear();
   }
 
-  /** @param use what is made of the graph's output, which the next step overwrites */
-  private step<T>(
-    steps: readonly Step[],
-    samplers: RowSamplers | undefined,
-    use: (output: Tensor) => T,
-  ): T | undefined {
-    const kind = this.kindOf(steps, samplers);
-    if (!kind) return undefined;
-    if (this.version !== this.pool.version) this.dispose();
-    this.version = this.pool.version;
-    const known = this.graphs.get(kind.key);
-    if (known) return this.replay(kind, known, steps, samplers, use);
-    this.graphs.delete(kind.key);
-    this.graphs.set(kind.key, null);
-    if (known === undefined) return undefined;
-    const { choice } = kind;
-    const numbers: Numbers = new StepNumbers({
-      ...stepSizes(this.pool.memory, kind),
-      ...(choice ? choiceSizes(choice) : { params: 0, edits: 0, masks: 0 }),
-    });
-    fill(numbers, steps, samplers, kind, this.pool);
-    return this.capture(kind, numbers, use);
-  }
-
-  /** Which graph a step is; undefined where none can be. */
-  private kindOf(steps: readonly Step[], samplers: RowSamplers | undefined): Kind | undefined {
+  /** Which graph steps are; undefined where none can be. */
+  private kindOf(steps: readonly Step[]): Kind | undefined {
     const tokens = steps.reduce((sum, { ids }) => sum + ids.length, 0);
     const batch = BATCHES.find((size) => size >= tokens);
     const [{ cache }] = steps;
@@ -138,32 +123,26 @@ export class DecodeGraphs {
     if (!this.usable || batch === undefined || !isAlike) return undefined;
     const longest = this.pool.hasBlocks ? Math.max(...steps.map(({ cache }) => cache.blocks.length)) : 1;
     const width = Math.max(MIN_WIDTH, 2 ** Math.ceil(Math.log2(longest)));
-    const choice = samplers && choiceShape(samplers, batch, this.executor.model.config.vocabSize);
-    const key = `${batch} ${width} ${choice?.edits} ${choice?.masked} ${choice?.top} ${adapter?.key}`;
-    return { key, batch, width, adapter, choice };
+    return { key: `${batch} ${width} ${adapter?.key}`, batch, width, adapter };
   }
 
-  private replay<T>(
-    kind: Kind,
-    captured: Captured,
-    steps: readonly Step[],
-    samplers: RowSamplers | undefined,
-    use: (output: Tensor) => T,
-  ): T {
+  private replay(kind: Kind, captured: Captured, steps: readonly Step[]): Tensor {
     const { key } = kind;
+    this.useCount++;
     this.graphs.delete(key);
     this.graphs.set(key, captured);
-    fill(captured.numbers, steps, samplers, kind, this.pool);
-    return use(this.executor.replay(key, captured.numbers.values));
+    fill(captured.numbers, steps, kind, this.pool);
+    return this.executor.replay(key, captured.numbers.values);
   }
 
   private capture<T>(
-    { key, batch, width, adapter, choice }: Kind,
+    { key, batch, width, adapter }: Kind,
     numbers: Numbers,
-    use: (output: Tensor) => T,
+    use: (logits: Tensor) => T,
   ): T | undefined {
-    const { executor } = this;
-    const captured = executor.capture(key, { batch, width }, numbers.values, { adapter, choice });
+    const { executor, chooser } = this;
+    this.useCount++;
+    const captured = executor.capture(key, { batch, width }, numbers.values, { adapter, chooser });
     if (!captured) {
       this.usable = false;
       return undefined;
@@ -189,13 +168,7 @@ export class DecodeGraphs {
   }
 }
 
-function fill(
-  numbers: Numbers,
-  steps: readonly Step[],
-  samplers: RowSamplers | undefined,
-  { batch, width, choice }: Kind,
-  pool: KvPool,
-): void {
+function fill(numbers: Numbers, steps: readonly Step[], { batch, width }: Kind, pool: KvPool): void {
   const rows = steps.flatMap(({ cache, ids }) =>
     Array.from(ids, (id, i) => ({ id, position: cache.length + i, cache })),
   );
@@ -215,7 +188,6 @@ function fill(
     });
   }
   if (pool.states) fillSpans(numbers, steps, batch);
-  if (samplers && choice) fillChoices(numbers, samplers, choice);
 }
 
 /** The first rows of what a graph gave: the next replay does not change them. */

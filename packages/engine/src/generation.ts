@@ -327,7 +327,6 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
         drafter?.read?.(promptIds, signal),
       ]);
       let chosen: readonly Choice[] = [first];
-      let following: Sampler | null | undefined;
       for (let next = 0; ; next++) {
         const { id, logprob, top } = chosen[next];
         const index = this.generated++;
@@ -357,18 +356,15 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
           chosen = await this.speculate(cache, history, drafter, reach);
           continue;
         }
-        const sampler = following ?? this.sampler(history);
-        following = this.following(history);
-        chosen = [await scheduler.decode(cache, id, sampler, signal, following)];
+        chosen = [await scheduler.decode(cache, id, this.sampler(history), signal, this.goesOn(history.length))];
       }
     } catch (error) {
       if (options.signal?.aborted) this.finishReason = 'aborted';
       throw error;
     } finally {
       this.finishReason ??= 'left';
-      const settled = scheduler.close(cache);
+      scheduler.close(cache);
       drafter?.close();
-      await settled;
     }
   }
 
@@ -407,11 +403,9 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
     return sampler;
   }
 
-  /** How the token after the next one is to be chosen: null where the next one is the last, undefined where that depends on it. */
-  private following(history: readonly number[]): Sampler | null | undefined {
-    const { maxContext } = this.host.scheduler.runner;
-    if (this.generated + 1 >= this.maxTokens || history.length >= maxContext) return null;
-    return this.constraint || this.processor.readsHistory ? undefined : this.sampler(history);
+  /** Whether a token may follow the next one, which goes to this position. */
+  private goesOn(position: number): boolean {
+    return this.generated + 1 < this.maxTokens && position < this.host.scheduler.runner.maxContext;
   }
 
   /** Calls `onProgress` when there is enough to tell. */

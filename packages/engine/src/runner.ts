@@ -14,7 +14,8 @@ import type { SequenceCache } from './kv/sequence-cache';
 import { fillSpans, spanSizes } from './kv/spans';
 import { promptChunk } from './prompt-chunk';
 import { type Choice, choose, type Sampler } from './sampling';
-import { canChoose, chooseOnDevice, isIdOfRow } from './sampling/device';
+import { canChoose, isIdOfRow, type RowSamplers } from './sampling/device';
+import { DeviceChooser } from './sampling/device-chooser';
 
 /** Tokens that follow what a sequence's cache holds. */
 export interface Step {
@@ -36,13 +37,20 @@ export interface StepUnderWay {
   leads: boolean;
 }
 
+/** What a step gives that was enqueued before its tokens were known. */
+export interface LogitsAhead {
+  logits: Tensor;
+  /** {@link DecodeGraphs.uses} */
+  use: number;
+}
+
 export class Runner {
   readonly pool: KvPool;
   readonly adapters: Adapters;
   private readonly executor: Executor;
   private readonly graphs: DecodeGraphs | undefined;
-  /** Whether the device chooses tokens. */
-  private readonly chooses: boolean;
+  /** Where the device chooses tokens. */
+  private readonly chooser: DeviceChooser | undefined;
 
   /**
    * @param maxContext positions that a sequence may have
@@ -67,8 +75,11 @@ export class Runner {
       (layout) => !layout || kernels?.supports('f32', dtype, layout.keyDim, layout.valueDim),
     );
     const hasKernels = isPaged && (!this.pool.states || device.backend.recurrent !== undefined);
-    if (hasKernels) this.graphs = new DecodeGraphs(this.executor, this.pool);
-    this.chooses = canChoose(device, model.config.vocabSize);
+    const { vocabSize } = model.config;
+    if (canChoose(device, vocabSize)) this.chooser = new DeviceChooser(device, vocabSize);
+    // Other ranks do not know what this one chooses, and a state that was written over cannot be gone back to.
+    const chooser = followers || this.pool.states ? undefined : this.chooser;
+    if (hasKernels) this.graphs = new DecodeGraphs(this.executor, this.pool, chooser);
     this.adapters = new Adapters(model.lora, base, (lora) => this.graphs?.forget(lora));
   }
 
@@ -111,29 +122,39 @@ export class Runner {
    * @param samplers for each step one, and one for each of its drafts
    */
   choose(steps: readonly Step[], samplers: readonly Sampler[]): StepUnderWay {
-    if (this.graphs && this.chooses && steps.every((step) => this.isByToken(step))) {
+    const { graphs, chooser } = this;
+    if (graphs && chooser && steps.every((step) => this.isByToken(step))) {
       this.prepare(steps);
-      const choices = this.graphs.choices(steps, samplersOfTokens(steps, samplers));
+      const rows = samplersOfTokens(steps, samplers);
+      const choices = graphs.forward(steps, (logits) => chooser.choose(logits, rows, true));
       if (choices) {
         for (const step of steps) step.cache.commit(known(step));
-        // Other ranks do not know what this one chooses, and a state that was written over cannot be gone back to.
-        const canFollow = !this.followers && !this.pool.states && steps.every(({ drafts = 0 }) => drafts === 0);
-        return { choices: this.settled(choices), leads: canFollow && settings.stepAhead() };
+        return { choices: this.settled(choices), leads: steps.every(({ ids }) => ids.length === 1) };
       }
     }
     return { choices: this.chosen(this.whole(steps), samplers), leads: false };
   }
 
   /**
-   * Enqueues a step right behind one that {@link StepUnderWay.leads}, before its choices are known. Room is reserved for a token of
-   * each sequence, whose only id may be that of a row of the step before (`idOfRow`); such a one is not committed. Undefined where
-   * that step's graph is not captured yet.
+   * Enqueues the forward pass right behind a step that {@link StepUnderWay.leads}, before its choices are known. Room is reserved for a
+   * token of each sequence, which may be what a row of the step before chooses (`idOfRow`); such a one is not committed.
+   * @returns undefined where the graph is not captured yet, or there is none
    */
-  follow(steps: readonly Step[], samplers: readonly Sampler[]): StepUnderWay | undefined {
-    const choices = this.graphs!.follow(steps, samplers);
-    if (!choices) return undefined;
+  follow(steps: readonly Step[]): LogitsAhead | undefined {
+    const logits = settings.stepAhead() ? this.graphs?.follow(steps) : undefined;
+    if (!logits) return undefined;
     for (const { cache, ids } of steps) if (!isIdOfRow(ids[0])) cache.commit(ids);
-    return { choices, leads: true };
+    return { logits, use: this.graphs!.uses };
+  }
+
+  /** Whether logits of {@link follow} are there still: no other step was computed since. */
+  has({ use }: LogitsAhead): boolean {
+    return this.graphs?.uses === use;
+  }
+
+  /** Chooses from logits of {@link follow}. @param samplers of its rows; the choices are of those that have one */
+  answer({ logits }: LogitsAhead, samplers: RowSamplers): StepUnderWay {
+    return { choices: this.chooser!.choose(logits, samplers, true), leads: true };
   }
 
   /**
@@ -179,7 +200,7 @@ export class Runner {
 
   private async chooseFrom(logits: Tensor, samplers: readonly Sampler[]): Promise<(Choice | undefined)[]> {
     try {
-      if (this.chooses && logits.isContiguous()) return await chooseOnDevice(logits, samplers);
+      if (this.chooser && logits.isContiguous()) return await this.chooser.choose(logits, samplers, false);
       const values = await logits.toArray<Float32Array>();
       const width = values.length / samplers.length;
       return samplers.map((sampler, row) => choose(values.subarray(row * width, (row + 1) * width), sampler));
@@ -230,12 +251,14 @@ export class Runner {
   /** Gives back graphs, and the cache where no sequence is in it. */
   emptyCache(): void {
     this.graphs?.dispose();
+    this.chooser?.dispose();
     this.pool.empty();
   }
 
   /** Gives back graphs and cache; the model stays. The other ranks' go with them. */
   dispose(): void {
     this.graphs?.dispose();
+    this.chooser?.dispose();
     this.pool.dispose();
   }
 

@@ -15,7 +15,7 @@ import { MAX_ROWS } from './execute/batch';
 import type { SequenceCache } from './kv/sequence-cache';
 import { Pacer } from './pacer';
 import { PromptQueue } from './prompt-queue';
-import type { Runner, StepUnderWay } from './runner';
+import type { Runner } from './runner';
 import { badLogits, type Choice, type Sampler } from './sampling';
 import { type Asked, type DecodeRequest, StepAhead } from './step-ahead';
 
@@ -96,12 +96,10 @@ export class BatchScheduler {
     this.report();
   }
 
-  /** @returns a promise of when nothing of the sequence is on its way through the device, which need not be waited for */
-  close(cache: SequenceCache): Promise<void> {
+  close(cache: SequenceCache): void {
     this.sequences.delete(cache);
     cache.dispose();
     this.report();
-    return this.ahead.settled(cache);
   }
 
   /** Takes blocks for `length` positions where nobody has to give up any for it. */
@@ -135,8 +133,7 @@ export class BatchScheduler {
    * before.
    * @param sampler read until then
    * @param signal once aborted, the step is left unless others share it; the promise then rejects with the signal's reason
-   * @param following what will choose the token after that, to be given as `sampler` then, so that its step can be enqueued now; null
-   * where none will be asked for. Undefined, the default: not known before the token is
+   * @param goesOn whether the token after that is likely to be asked for too, so that its pass can begin before this one is read
    * @throws TransformersError as {@link prefill}
    */
   async decode(
@@ -144,9 +141,9 @@ export class BatchScheduler {
     id: number,
     sampler: Sampler,
     signal?: AbortSignal,
-    following?: Sampler | null,
+    goesOn = false,
   ): Promise<Choice> {
-    return (await this.verify(cache, [id], [sampler], signal, following)).choices[0];
+    return (await this.verify(cache, [id], [sampler], signal, goesOn)).choices[0];
   }
 
   /**
@@ -155,19 +152,19 @@ export class BatchScheduler {
    * them, in the cache or in the batch.
    * @param ids tokens that come next, at least one, then drafts
    * @param samplers for the token behind those, and for the token behind each draft
-   * @param following as of {@link decode}, where there are no drafts
+   * @param goesOn as of {@link decode}, where there are no drafts
    */
   verify(
     cache: SequenceCache,
     ids: readonly number[],
     samplers: readonly Sampler[],
     signal?: AbortSignal,
-    following?: Sampler | null,
+    goesOn = false,
   ): Promise<Verified> {
     return new Promise((resolve, reject) => {
       this.checkFree(cache);
       this.runner.check(ids, cache.tokens.length);
-      this.waiting.push({ cache, ids, samplers, signal, following, resolve, reject });
+      this.waiting.push({ cache, ids, samplers, signal, goesOn, resolve, reject });
       this.set(cache, 'waiting');
       if (!this.running) void this.context.runInAsyncScope(() => this.run());
     });
@@ -252,8 +249,9 @@ export class BatchScheduler {
     while (this.waiting.length > 0 || this.ahead.isAsked) {
       const asked = this.ahead.take(this.waiting);
       if (asked) this.waiting = asked.rest;
-      this.batch = asked?.requests ?? (await this.admit());
-      if (this.batch.length > 0) await this.step(this.batch, asked);
+      const isAsked = asked !== undefined && asked.requests.length > 0;
+      this.batch = isAsked ? asked.requests : await this.admit();
+      if (this.batch.length > 0) await this.step(this.batch, isAsked ? asked : undefined);
       // Only prompts are being read: their end makes room.
       else if (this.waiting.length > 0) await this.change(this.waiting.map(({ signal }) => signal));
       await nextTurn();
@@ -317,7 +315,7 @@ export class BatchScheduler {
     }
   }
 
-  /** @param asked the step, where it is on its way already */
+  /** @param asked the step, where its pass is on its way already */
   private async step(requests: readonly Request[], asked: Asked<Request> | undefined): Promise<void> {
     const begun = performance.now();
     const { runner } = this;
@@ -330,10 +328,10 @@ export class BatchScheduler {
         choices = await runner.chosen((await this.pacer.run(runner.pass(steps, true)))!, samplers);
         await this.pacer.idle();
       } else {
-        const { under, rows } = asked ?? { under: runner.choose(steps, samplers), rows: [...requests.keys()] };
-        this.lookAhead(under, requests, rows);
-        const all = await under.choices;
-        choices = asked ? rows.map((row) => all[row]) : all;
+        for (const { cache } of requests) this.set(cache, 'running');
+        const under = asked ? runner.answer(asked.ahead, asked.samplers) : runner.choose(steps, samplers);
+        if (under.leads) this.lookAhead(requests, asked?.rows ?? [...requests.keys()]);
+        choices = await under.choices;
       }
       this.stepMs = performance.now() - begun;
       const accepted = runner.accept(steps, choices);
@@ -355,10 +353,9 @@ export class BatchScheduler {
     }
   }
 
-  /** Enqueues the step behind one, also of those who wait. */
-  private lookAhead(under: StepUnderWay, requests: readonly Request[], rows: readonly number[]): void {
-    for (const { cache } of requests) this.set(cache, 'running');
-    if (!this.ahead.enqueue(under, requests, rows, this.waiting)) return;
+  /** Enqueues the pass behind a step, also of those who wait. */
+  private lookAhead(requests: readonly Request[], rows: readonly number[]): void {
+    if (!this.ahead.enqueue(requests, rows, this.waiting)) return;
     for (const { cache } of this.waiting.splice(0)) this.set(cache, 'running');
   }
 

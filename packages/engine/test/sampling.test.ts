@@ -15,7 +15,8 @@ import {
   type SamplingOptions,
 } from '../src';
 import type { Runner } from '../src/runner';
-import { canChoose, chooseOnDevice, enqueueIds, idOfRow, isIdOfRow } from '../src/sampling/device';
+import { canChoose, enqueueIds, idOfRow, isIdOfRow } from '../src/sampling/device';
+import { DeviceChooser } from '../src/sampling/device-chooser';
 import { deviceNames, openDevice, settledMemory, TINY } from './helpers';
 
 const kernels = deviceNames.filter((name) => canChoose(openDevice(name), 1000));
@@ -71,7 +72,12 @@ async function onDevice(device: Device, rows: readonly Float32Array[], samplers:
     all.set(row, i * n);
   });
   using logits = Tensor.fromArray(all, [rows.length, n], { device });
-  return chooseOnDevice(logits, samplers);
+  const chooser = new DeviceChooser(device, n);
+  try {
+    return await chooser.choose(logits, samplers, false);
+  } finally {
+    chooser.dispose();
+  }
 }
 
 function expectSame(actual: Choice | undefined, expected: Choice | undefined, label: string): void {

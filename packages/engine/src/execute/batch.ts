@@ -72,7 +72,7 @@ export interface StepShape {
   width: number;
 }
 
-/** Pieces of the inputs of a captured step, without those that choose tokens. */
+/** Pieces of the inputs of a captured step. */
 export interface StepSizes extends PieceSizes, SpanSizes {
   tokens: number;
   positions: number;

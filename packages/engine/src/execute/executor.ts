@@ -9,9 +9,9 @@ import type { MemoryChange } from '../kv/change';
 import type { KvMemory } from '../kv/memory';
 import { PagedKv } from '../kv/paged';
 import { spansOf } from '../kv/spans';
-import { disposeSegments, type PassNumbers, type StepShape, segmentsOf, stepSizes } from './batch';
+import { disposeSegments, type PassNumbers, type StepShape, segmentsOf } from './batch';
 import { type StepExtras, StepGraphs } from './step-graphs';
-import { StepInputs, totalOf } from './step-inputs';
+import { StepInputs } from './step-inputs';
 
 /** What the rank that leads does, for the others to do as well. */
 export type Command =
@@ -38,8 +38,6 @@ export interface Followers {
 
 export class Executor {
   private readonly graphs: StepGraphs;
-  /** Elements of a captured step's inputs that all ranks have, by graph. */
-  private readonly shared = new Map<string, number>();
   private passes = 0;
 
   /** @param followers of the rank that leads; none where there is one rank, or another one leads */
@@ -60,9 +58,7 @@ export class Executor {
   capture(key: string, shape: StepShape, values: Uint32Array, extras: StepExtras = {}) {
     const { graphs, followers } = this;
     if (!followers) return graphs.capture(key, shape, values, extras);
-    const count = totalOf(stepSizes(this.memory, shape));
-    this.shared.set(key, count);
-    followers.tell({ kind: 'capture', graph: key, shape, values: values.slice(0, count) });
+    followers.tell({ kind: 'capture', graph: key, shape, values: values.slice() });
     return followers.own(() => graphs.capture(key, shape, values, extras));
   }
 
@@ -70,14 +66,13 @@ export class Executor {
   replay(key: string, values: Uint32Array): Tensor {
     const { graphs, followers } = this;
     if (!followers) return graphs.replay(key, values);
-    followers.tell({ kind: 'replay', graph: key, values: values.slice(0, this.shared.get(key)) });
+    followers.tell({ kind: 'replay', graph: key, values: values.slice() });
     return followers.own(() => graphs.replay(key, values));
   }
 
   /** As {@link StepGraphs.drop}. */
   drop(key: string): void {
     const { followers } = this;
-    this.shared.delete(key);
     if (followers && !followers.failure) followers.tell({ kind: 'drop', graph: key });
     this.graphs.drop(key);
   }

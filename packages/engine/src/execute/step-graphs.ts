@@ -2,22 +2,22 @@
  * Decode steps as captured graphs: the forward pass of a few tokens of several sequences, recorded once for a number of
  * tokens and a width of their block tables, and replayed with other numbers. Which there are is said from outside.
  */
-import { type CapturedGraph, CaptureError, Tensor } from '@x/core';
+import { type CapturedGraph, CaptureError, type Tensor } from '@x/core';
 import type { CausalModel } from '@x/transformers';
 import { type AdapterUse, adaptedRows } from '../adapters';
 import type { KvMemory } from '../kv/memory';
 import { PagedKv } from '../kv/paged';
 import { spansOf } from '../kv/spans';
-import { type ChoiceShape, choiceSizes, enqueueChoices, enqueueIds, keepChosen } from '../sampling/device';
-import { MAX_ROWS, type StepShape, stepSizes } from './batch';
+import type { DeviceChooser } from '../sampling/device-chooser';
+import { type StepShape, stepSizes } from './batch';
 import { StepInputs } from './step-inputs';
 
 /** What only the rank that leads has at a graph. */
 export interface StepExtras {
   /** Of all rows. */
   adapter?: AdapterUse | undefined;
-  /** How tokens are chosen, from inputs behind those of the step; without that the graph gives logits. */
-  choice?: ChoiceShape | undefined;
+  /** Whose last choices may be tokens of the step. */
+  chooser?: DeviceChooser | undefined;
 }
 
 interface Captured {
@@ -27,8 +27,6 @@ interface Captured {
 
 export class StepGraphs {
   private readonly graphs = new Map<string, Captured>();
-  /** [MAX_ROWS], u32: the tokens that the last step with a choice chose. */
-  private chosen: Tensor | undefined;
 
   constructor(
     private readonly model: CausalModel,
@@ -36,26 +34,24 @@ export class StepGraphs {
   ) {}
 
   /**
-   * Captures a step and computes it. Tokens of a step with a choice may be those of rows of the step with one before it (`idOfRow`). Where nothing is recorded, what was computed is right, and {@link drop} follows all the same.
-   * @param values of the step's inputs, and of the choice's
+   * Captures a step, which gives logits, and computes it. Where nothing is recorded, what was computed is right, and {@link drop}
+   * follows all the same.
+   * @param values of the step's inputs
    * @returns undefined where a layer does what a graph cannot repeat: the step is then to be computed as any pass
    */
   capture(
     key: string,
     shape: StepShape,
     values: Uint32Array,
-    { adapter, choice }: StepExtras = {},
+    { adapter, chooser }: StepExtras = {},
   ): { output: Tensor; isCaptured: boolean } | undefined {
     const { model, memory } = this;
     const { batch, width } = shape;
-    const inputs = new StepInputs(model.device, {
-      ...stepSizes(memory, shape),
-      ...(choice ? choiceSizes(choice) : { params: 0, edits: 0, masks: 0 }),
-    });
+    const inputs = new StepInputs(model.device, stepSizes(memory, shape));
     try {
       inputs.write(values);
-      if (choice) this.chosen ??= Tensor.zeros([MAX_ROWS], { dtype: 'u32', device: model.device });
-      const { chosen } = this;
+      // Nothing is made for good while a graph is captured.
+      void chooser?.kept;
       const { positions, slots, lengths, tables } = inputs.pieces;
       const graph = model.device.capture(() => {
         const segment = {
@@ -69,23 +65,18 @@ export class StepGraphs {
         const rows = adaptedRows([{ use: adapter, count: batch }]);
         const lora = { tokens: rows, outputs: rows };
         const view = new PagedKv(memory, slots, [segment], spans);
-        const ids = inputs.pieces.tokens;
-        const tokens = choice ? enqueueIds(ids, chosen!, model.config.vocabSize) : ids;
+        const { tokens: ids } = inputs.pieces;
+        const tokens = chooser?.followed(ids) ?? ids;
         const pass = model.pass({ tokens, positions, outputs: 'all', lora }, view);
         for (;;) {
           const step = pass.next();
-          if (!step.done) continue;
-          if (!choice) return step.value!;
-          const words = enqueueChoices(step.value!, inputs.pieces, choice);
-          keepChosen(words, chosen!);
-          return words;
+          if (step.done) return step.value!;
         }
       });
       this.graphs.set(key, { inputs, graph });
       return { output: graph.outputs, isCaptured: graph.isCaptured };
     } catch (error) {
       inputs.dispose();
-      this.tidy();
       // A layer without kernels for its sizes reads what is on the device.
       if (!(error instanceof CaptureError && error.code === 'CAPTURE_UNSUPPORTED')) throw error;
       return undefined;
@@ -106,17 +97,9 @@ export class StepGraphs {
     this.graphs.delete(key);
     captured?.graph.dispose();
     captured?.inputs.dispose();
-    this.tidy();
   }
 
   dispose(): void {
     for (const key of [...this.graphs.keys()]) this.drop(key);
-  }
-
-  /** Without graphs nothing is kept. */
-  private tidy(): void {
-    if (this.graphs.size > 0) return;
-    this.chosen?.dispose();
-    this.chosen = undefined;
   }
 }

@@ -9,7 +9,7 @@ import { type Device, keep, scope, Tensor } from '@x/core';
 export type PieceSizes = Readonly<Record<string, number>>;
 
 /** Elements of all pieces. */
-export function totalOf(sizes: PieceSizes): number {
+function totalOf(sizes: PieceSizes): number {
   return Object.values(sizes).reduce((sum, size) => sum + size, 0);
 }
 

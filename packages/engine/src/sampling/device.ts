@@ -9,14 +9,14 @@ import {
   SAMPLING_ROW_WORDS,
   Tensor,
 } from '@x/core';
-import { type PieceSizes, StepInputs, StepNumbers } from '../execute/step-inputs';
+import type { PieceSizes } from '../execute/step-inputs';
 import { type Choice, MAX_TOP, type Sampler } from './sampler';
 
 const EDIT_WORDS = 4;
 /** Room for edits that the smallest list has. */
 const MIN_EDITS = 64;
 
-/** What the choices of a step have room for: steps of one shape can be one graph. */
+/** What the choices of a step have room for. */
 export interface ChoiceShape {
   rows: number;
   vocab: number;
@@ -169,20 +169,4 @@ export async function readChoices(words: Tensor, samplers: RowSamplers): Promise
     return { ...choice, top: listed.filter((token) => token.id !== NO_TOKEN) };
   };
   return samplers.flatMap((sampler, row) => (sampler ? [read(sampler, row * width)] : []));
-}
-
-/** The choices of a step that is no graph. @param logits [samplers, vocab], overwritten */
-export async function chooseOnDevice(logits: Tensor, samplers: readonly Sampler[]): Promise<(Choice | undefined)[]> {
-  const [rows, vocab] = logits.shape;
-  const shape = choiceShape(samplers, rows, vocab);
-  const numbers = new StepNumbers(choiceSizes(shape));
-  fillChoices(numbers, samplers, shape);
-  const inputs = new StepInputs(logits.device, numbers.sizes);
-  try {
-    inputs.write(numbers.values);
-    using words = enqueueChoices(logits, inputs.pieces, shape);
-    return await readChoices(words, samplers);
-  } finally {
-    inputs.dispose();
-  }
 }

@@ -61,11 +61,6 @@ export class LogitsProcessor implements SamplingSettings {
     this.random = Random.fromSeed(this.seed);
   }
 
-  /** Whether what is chosen depends on the tokens before. */
-  get readsHistory(): boolean {
-    return this.repetitionPenalty !== 1 || this.frequencyPenalty !== 0 || this.presencePenalty !== 0;
-  }
-
   /**
    * The next token's id.
    * @param logits one row, [vocab]; not modified
@@ -125,7 +120,8 @@ export class LogitsProcessor implements SamplingSettings {
   private edits(history: readonly number[], drafts: readonly number[]): Edit[] {
     const { repetitionPenalty, frequencyPenalty, presencePenalty, repetitionWindow, biases } = this;
     const edits = new Map<number, Edit>();
-    if (this.readsHistory) {
+    const isPenalised = repetitionPenalty !== 1 || frequencyPenalty !== 0 || presencePenalty !== 0;
+    if (isPenalised) {
       const counts = new Map<number, number>();
       const total = history.length + drafts.length;
       for (let i = Math.max(0, total - repetitionWindow); i < total; i++) {
