@@ -65,6 +65,9 @@ export function objectStores(target?: string): ObjectStore[] {
   return [directory, ...names.flatMap((name) => installedPackage(name) ?? [])];
 }
 
+/** Manifests of directories as they were last read: every device that is opened asks, and taking one apart takes milliseconds. */
+const lastRead = new Map<string, { bytes: Buffer; manifest: Manifest }>();
+
 class DirectoryStore implements ObjectStore {
   constructor(readonly place: string) {}
 
@@ -75,7 +78,13 @@ class DirectoryStore implements ObjectStore {
 
   manifest(target: string): Manifest | undefined {
     const path = join(this.place, target, 'manifest.json');
-    return existsSync(path) ? parseManifest(readFileSync(path), target, path, checkoutRemedy(target)) : undefined;
+    if (!existsSync(path)) return undefined;
+    const bytes = readFileSync(path);
+    const known = lastRead.get(path);
+    if (known?.bytes.equals(bytes)) return known.manifest;
+    const manifest = parseManifest(bytes, target, path, checkoutRemedy(target));
+    lastRead.set(path, { bytes, manifest });
+    return manifest;
   }
 
   object(target: string, entry: ManifestModule): Uint8Array | undefined {
