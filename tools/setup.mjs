@@ -26,11 +26,12 @@ if (major < 20 || (major === 20 && minor < 19)) {
   process.exit(1);
 }
 
-await ensureSystemPackages({ purpose: values.for, targets });
-
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
 const pnpmVersion = manifest.packageManager.split('@')[1];
 const pnpm = join(root, '.cache/tools/node_modules/pnpm/bin/pnpm.cjs');
+
+// Nothing that Node does waits for the distribution's packages, whose installation leaves a core idle.
+const systemPackages = ensureSystemPackages({ purpose: values.for, targets });
 
 await step('pnpm', { text: pnpmVersion, outputs: [pnpm] }, `pnpm ${pnpmVersion}`, () =>
   run('npm', ['install', '--prefix', '.cache/tools', '--no-save', '--no-audit', '--no-fund', `pnpm@${pnpmVersion}`]),
@@ -53,7 +54,7 @@ await step(
 );
 
 // The packages wait for one another, and leave cores to the kernels.
-await Promise.all([kernels(), addon().then(packages)]);
+await Promise.all([systemPackages.then(() => Promise.all([kernels(), addon()])), packages()]);
 
 function kernels() {
   const inputs = {
