@@ -50,6 +50,11 @@ export class PromptQueue {
     this.pacer = new Pacer(check, { settled: (work) => runner.settled(work), isShared });
   }
 
+  /** Whether parts are being read, or wait to be. */
+  get isReading(): boolean {
+    return this.running;
+  }
+
   /**
    * Computes a part. Once its signal is aborted, it is left unless others share the pass.
    * @throws what {@link Runner.pass} throws, TransformersError BAD_LOGITS; the signal's reason

@@ -262,8 +262,7 @@ export class BatchScheduler {
 
   /** Takes the next batch from those who wait: the first that came and that there is room for. */
   private async admit(): Promise<Request[]> {
-    const order = new Map([...this.sequences.keys()].map((cache, i) => [cache, i]));
-    this.waiting.sort((a, b) => order.get(a.cache)! - order.get(b.cache)!);
+    this.sortWaiting();
     const admitted: Request[] = [];
     const later: Request[] = [];
     let tokens = 0;
@@ -300,6 +299,13 @@ export class BatchScheduler {
     return ready.sort((a, b) => keyOf(a).localeCompare(keyOf(b)));
   }
 
+  /** Who came first is first. */
+  private sortWaiting(): void {
+    if (this.waiting.length < 2) return;
+    const order = new Map([...this.sequences.keys()].map((cache, i) => [cache, i]));
+    this.waiting.sort((a, b) => order.get(a.cache)! - order.get(b.cache)!);
+  }
+
   /** Computes what a sequence had to give up. */
   private async restore({ cache, signal }: Request): Promise<void> {
     const { tokens } = cache;
@@ -333,7 +339,9 @@ export class BatchScheduler {
         if (under.leads) this.lookAhead(requests, asked?.rows ?? [...requests.keys()]);
         choices = await under.choices;
       }
-      this.stepMs = performance.now() - begun;
+      const took = performance.now() - begun;
+      // Beside prompts it says little about the step itself.
+      this.stepMs = this.prompts.isReading ? Math.min(this.stepMs, took) : took;
       const accepted = runner.accept(steps, choices);
       requests.forEach((request, row) => {
         const own = accepted[row];
@@ -355,8 +363,9 @@ export class BatchScheduler {
 
   /** Enqueues the pass behind a step, also of those who wait. */
   private lookAhead(requests: readonly Request[], rows: readonly number[]): void {
-    if (!this.ahead.enqueue(requests, rows, this.waiting)) return;
-    for (const { cache } of this.waiting.splice(0)) this.set(cache, 'running');
+    this.sortWaiting();
+    const served = this.ahead.enqueue(requests, rows, this.waiting);
+    for (const { cache } of this.waiting.splice(0, served)) this.set(cache, 'running');
   }
 
   /** The tokens of each request, with drafts as far as there is room in the batch and the cache. */

@@ -61,27 +61,28 @@ export class StepAhead<Request extends DecodeRequest> {
   }
 
   /**
-   * Enqueues the pass behind a step: of those whose tokens that chooses, and of all that wait. Where it cannot be for all of them,
-   * there is none, and who waits is served as usual.
+   * Enqueues the pass behind a step: of those whose tokens that chooses, and of the first of those that wait. Where one of these
+   * cannot come along there is none, and all are served as usual.
    * @param requests of the step under way, and their rows in it
-   * @returns whether those that wait are served
+   * @returns how many of those that wait are served
    */
-  enqueue(requests: readonly Request[], rows: readonly number[], waiting: readonly Request[]): boolean {
+  enqueue(requests: readonly Request[], rows: readonly number[], waiting: readonly Request[]): number {
     this.flight = undefined;
     const going = requests.flatMap(({ cache, goesOn }, i) => (goesOn ? [{ cache, ids: [idOfRow(rows[i])] }] : []));
-    const steps: Step[] = [...going, ...waiting];
-    if (going.length === 0 || steps.length > this.most || !waiting.every(isReady)) return false;
+    const joining = waiting.slice(0, this.most - going.length);
+    const steps: Step[] = [...going, ...joining];
+    if (going.length === 0 || !joining.every(isReady)) return 0;
     try {
-      if (!steps.every(({ cache }) => this.tryReserve(cache, cache.length + 1))) return false;
+      if (!steps.every(({ cache }) => this.tryReserve(cache, cache.length + 1))) return 0;
       const places = steps.map(({ cache }) => ({ cache, position: cache.length, changes: cache.changes }));
       const ahead = this.runner.follow(steps);
-      if (!ahead) return false;
-      const own = places.map((place, i) => ({ ...place, request: waiting[i - going.length] }));
+      if (!ahead) return 0;
+      const own = places.map((place, i) => ({ ...place, request: joining[i - going.length] }));
       this.flight = { rows: own, ahead };
-      return true;
+      return joining.length;
     } catch {
       // What is wrong shows itself when the step is made as usual.
-      return false;
+      return 0;
     }
   }
 
