@@ -17,9 +17,9 @@ thread_local constinit uint32_t blockId[3] = {};
 
 namespace {
 
-// Five times what the deepest kernel takes. Stacks lie together in a few huge pages, since going from lane to lane would
+// Three times what the deepest kernel takes at -O0. Stacks lie together in a few huge pages, since going from lane to lane would
 // otherwise wait for the address of a page each time; an odd number of the cache's lines apart, so that they share none.
-constexpr size_t STACK_BYTES = 1105 * 64, HUGE_PAGE = size_t{1} << 21;
+constexpr size_t STACK_BYTES = 2177 * 64, HUGE_PAGE = size_t{1} << 21;
 
 thread_local std::vector<Lane> allLanes;
 thread_local constinit Lane* lanes EMULATED_HERE = nullptr;
