@@ -70,6 +70,35 @@ describe('pacer', () => {
     expect(shares.length).toBeGreaterThan(5);
   });
 
+  test('little is ahead of the device where this thread is busy and passes differ', async () => {
+    const stepMsOf = (size: number) => size;
+    let end = 0;
+    let most = 0;
+    function* pass(size: number): ForwardPass {
+      for (let i = 1; i <= 40; i++) {
+        end = Math.max(end, performance.now()) + stepMsOf(size);
+        most = Math.max(most, end - performance.now());
+        const at = end;
+        const toBytes = async () => sleep(Math.max(0, at - performance.now()));
+        const tensor = { shape: [1], handle: { release() {} }, narrow: () => tensor, toBytes, dispose() {} };
+        yield { output: tensor as unknown as Tensor, share: i / 40 };
+      }
+      return undefined;
+    }
+    const busy = setInterval(() => {
+      const until = performance.now() + 35;
+      while (performance.now() < until);
+    }, 50);
+    try {
+      const pacer = new Pacer(() => {}, { isShared: () => true });
+      for (const size of [1, 1, 4, 1, 4, 2]) await pacer.run(pass(size), () => {}, size);
+      await pacer.idle();
+    } finally {
+      clearInterval(busy);
+    }
+    expect(most).toBeLessThanOrEqual(60);
+  });
+
   test('fast steps go out together', async () => {
     const device = new SlowDevice(0);
     const pacer = new Pacer(() => {});

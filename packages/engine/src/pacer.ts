@@ -18,6 +18,11 @@ const GROUP_MS = { alone: 30, shared: 8 };
  * does.
  */
 const MAX_GROUPS = 2;
+/**
+ * How much of what was measured counts beside the next group. Times are read on this thread: where it is busy it comes late to one
+ * group, and the next one seems to have taken nothing.
+ */
+const KEPT = 0.7;
 
 export interface PacerOptions {
   /** What is to be waited for in place of a device's work. */
@@ -37,8 +42,8 @@ interface Group {
 
 export class Pacer {
   private readonly groups: Group[] = [];
-  /** What a step took lately; unknown at first, when a group is one step. */
-  private stepMs: number | undefined;
+  /** What steps took lately: of passes of this size. */
+  private readonly lately = { ms: 0, steps: 0, size: 1 };
   private lastFinished = 0;
   private readonly settled: <T>(work: Promise<T>) => Promise<T>;
   private readonly isShared: () => boolean;
@@ -57,12 +62,17 @@ export class Pacer {
   /**
    * Runs a pass to its end, or until something throws, and returns what it returns.
    * @param onDone the share of the pass that the device has finished; the last call may come from a later `run`
+   * @param size what the time of a step grows with, such as the tokens of the pass
    */
-  async run(pass: ForwardPass, onDone: (share: number) => void = () => {}): Promise<Tensor | undefined> {
+  async run(pass: ForwardPass, onDone: (share: number) => void = () => {}, size = 1): Promise<Tensor | undefined> {
+    const { lately } = this;
+    lately.ms *= Math.max(1, size / lately.size);
+    lately.size = size;
     try {
       for (;;) {
         await this.makeRoom();
-        const most = this.stepMs === undefined ? 1 : Math.max(1, Math.floor(this.groupMs() / this.stepMs));
+        const { stepMs } = this;
+        const most = stepMs === undefined ? 1 : Math.max(1, Math.floor(this.groupMs() / stepMs));
         const begun = performance.now();
         let steps = 0;
         let step: ReturnType<ForwardPass['next']>;
@@ -72,7 +82,7 @@ export class Pacer {
           steps++;
         } while (steps < most && step.value.share < 1);
         const { output, share } = step.value;
-        const expectedMs = steps * (this.stepMs ?? 0);
+        const expectedMs = steps * (stepMs ?? 0);
         const finished = this.settled(whenDone(output));
         // A failure is thrown where the group is waited for; until then it is nobody's.
         finished.catch(() => {});
@@ -100,17 +110,26 @@ export class Pacer {
       const group = this.groups[0];
       const finished = await group.finished;
       this.groups.shift();
-      this.stepMs = Math.max(finished - Math.max(group.begun, this.lastFinished), 1e-3) / group.steps;
+      const took = Math.max(finished - Math.max(group.begun, this.lastFinished), 1e-3);
+      this.lately.ms = KEPT * this.lately.ms + took;
+      this.lately.steps = KEPT * this.lately.steps + group.steps;
       this.lastFinished = finished;
       group.report();
       this.check();
     }
   }
 
+  /** What a step takes; unknown at first, when a group is one step. */
+  private get stepMs(): number | undefined {
+    const { ms, steps } = this.lately;
+    return steps > 0 ? ms / steps : undefined;
+  }
+
   private hasRoom(): boolean {
-    if (this.stepMs === undefined || this.groups.length >= MAX_GROUPS) return false;
+    const { stepMs } = this;
+    if (stepMs === undefined || this.groups.length >= MAX_GROUPS) return false;
     const ahead = this.groups.reduce((sum, { expectedMs }) => sum + expectedMs, 0);
-    return ahead + Math.max(this.stepMs, this.groupMs()) <= MAX_GROUPS * this.groupMs();
+    return ahead + Math.max(stepMs, this.groupMs()) <= MAX_GROUPS * this.groupMs();
   }
 
   private groupMs(): number {

@@ -109,9 +109,11 @@ export class PromptQueue {
     const chosen = parts.filter(({ sampler }) => sampler);
     this.batch = parts;
     try {
-      const logits = await pacer.run(runner.pass(parts, chosen.length > 0), (share) => {
+      const tokens = parts.reduce((sum, { ids }) => sum + ids.length, 0);
+      const onDone = (share: number) => {
         for (const part of parts) part.onDone(share);
-      });
+      };
+      const logits = await pacer.run(runner.pass(parts, chosen.length > 0), onDone, tokens);
       for (const part of parts.slice(chosen.length)) part.resolve(undefined);
       // The device has the next pass meanwhile.
       if (logits) void this.choose(chosen, logits);
