@@ -90,7 +90,7 @@ describe('pacer', () => {
       while (performance.now() < until);
     }, 50);
     try {
-      const pacer = new Pacer(() => {}, { isShared: () => true });
+      const pacer = new Pacer(() => {}, { others: () => ({ areWaiting: true, deviceMs: 0 }) });
       for (const size of [1, 1, 4, 1, 4, 2]) await pacer.run(pass(size), () => {}, size);
       await pacer.idle();
     } finally {

@@ -27,8 +27,14 @@ const KEPT = 0.7;
 export interface PacerOptions {
   /** What is to be waited for in place of a device's work. */
   settled?: <T>(work: Promise<T>) => Promise<T>;
-  /** Whether others want the device between two groups. Default: nobody. */
-  isShared?: () => boolean;
+  /** Who wants the device between two groups. Default: nobody. */
+  others?: () => Others;
+}
+
+export interface Others {
+  areWaiting: boolean;
+  /** Milliseconds that the device has worked for them so far, about. */
+  deviceMs: number;
 }
 
 interface Group {
@@ -45,28 +51,30 @@ export class Pacer {
   /** What steps took lately: of passes of this size. */
   private readonly lately = { ms: 0, steps: 0, size: 1 };
   private lastFinished = 0;
+  /** What others had taken then. */
+  private othersMs = 0;
   private readonly settled: <T>(work: Promise<T>) => Promise<T>;
-  private readonly isShared: () => boolean;
+  private readonly others: () => Others;
 
   /**
    * @param check called between groups, after a turn of the event loop; throws to stop
    */
   constructor(
     private readonly check: () => void,
-    { settled = (work) => work, isShared = () => false }: PacerOptions = {},
+    { settled = (work) => work, others = () => ({ areWaiting: false, deviceMs: 0 }) }: PacerOptions = {},
   ) {
     this.settled = settled;
-    this.isShared = isShared;
+    this.others = others;
   }
 
   /**
    * Runs a pass to its end, or until something throws, and returns what it returns.
    * @param onDone the share of the pass that the device has finished; the last call may come from a later `run`
-   * @param size what the time of a step grows with, such as the tokens of the pass
+   * @param size what the time of a step grows with, such as the tokens of the pass: not in proportion
    */
   async run(pass: ForwardPass, onDone: (share: number) => void = () => {}, size = 1): Promise<Tensor | undefined> {
     const { lately } = this;
-    lately.ms *= Math.max(1, size / lately.size);
+    lately.ms *= Math.sqrt(Math.max(1, size / lately.size));
     lately.size = size;
     try {
       for (;;) {
@@ -110,7 +118,10 @@ export class Pacer {
       const group = this.groups[0];
       const finished = await group.finished;
       this.groups.shift();
-      const took = Math.max(finished - Math.max(group.begun, this.lastFinished), 1e-3);
+      const passed = Math.max(finished - Math.max(group.begun, this.lastFinished), 1e-3);
+      const { deviceMs } = this.others();
+      const took = Math.max(passed - (deviceMs - this.othersMs), passed / 8);
+      this.othersMs = deviceMs;
       this.lately.ms = KEPT * this.lately.ms + took;
       this.lately.steps = KEPT * this.lately.steps + group.steps;
       this.lastFinished = finished;
@@ -133,7 +144,7 @@ export class Pacer {
   }
 
   private groupMs(): number {
-    return this.isShared() ? GROUP_MS.shared : GROUP_MS.alone;
+    return this.others().areWaiting ? GROUP_MS.shared : GROUP_MS.alone;
   }
 }
 

@@ -6,7 +6,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Tensor } from '@x/core';
 import type { SequenceCache } from './kv/sequence-cache';
-import { Pacer } from './pacer';
+import { type Others, Pacer } from './pacer';
 import type { Runner } from './runner';
 import { badLogits, type Choice, type Sampler } from './sampling';
 
@@ -39,15 +39,15 @@ export class PromptQueue {
     for (const { signal, reject } of left) void this.pacer.enqueued().then(() => reject(signal?.reason));
   };
 
-  /** @param isShared whether other sequences want the device between two groups of a pass's steps */
+  /** @param others who wants the device between two groups of a pass's steps */
   constructor(
     private readonly runner: Runner,
-    isShared: () => boolean,
+    others: () => Others,
   ) {
     const check = () => {
       if (this.batch.every(({ signal }) => signal?.aborted)) this.batch[0]?.signal?.throwIfAborted();
     };
-    this.pacer = new Pacer(check, { settled: (work) => runner.settled(work), isShared });
+    this.pacer = new Pacer(check, { settled: (work) => runner.settled(work), others });
   }
 
   /** Whether parts are being read, or wait to be. */

@@ -35,6 +35,14 @@ export class StepNumbers<Sizes extends PieceSizes> {
     this.values = new Uint32Array(totalOf(sizes));
   }
 
+  /** The pieces of a tensor of all of them, as views of it: as many as the scope around lets live. */
+  split(all: Tensor): { readonly [Name in keyof Sizes]: Tensor } {
+    const pieces = {} as { [Name in keyof Sizes]: Tensor };
+    for (const name of Object.keys(this.sizes) as (keyof Sizes)[])
+      pieces[name] = all.narrow(0, this.starts[name], this.sizes[name]);
+    return pieces;
+  }
+
   /** A piece, to be written. */
   piece(name: keyof Sizes): Uint32Array {
     return this.values.subarray(this.starts[name], this.starts[name] + this.sizes[name]);

@@ -1,13 +1,11 @@
 /**
- * What chooses tokens on a device, step after step: it has the memory that samplers are written to, and keeps the tokens that
- * were chosen last on the device, for a step that begins before the host has read them.
+ * What chooses tokens on a device: it keeps those that were chosen last there, for a step that begins before the host has read
+ * them.
  */
 import { type Device, keep, scope, Tensor } from '@x/core';
 import { MAX_ROWS } from '../execute/batch';
-import { StepInputs, StepNumbers } from '../execute/step-inputs';
+import { StepNumbers } from '../execute/step-inputs';
 import {
-  type ChoiceShape,
-  type ChoiceSizes,
   choiceShape,
   choiceSizes,
   enqueueChoices,
@@ -19,16 +17,7 @@ import {
 } from './device';
 import type { Choice } from './sampler';
 
-/** Shapes of samplers that memory is kept for; the one used longest ago goes. */
-const MAX_SHAPES = 8;
-
-interface Room {
-  numbers: StepNumbers<ChoiceSizes>;
-  inputs: StepInputs<ChoiceSizes>;
-}
-
 export class DeviceChooser {
-  private readonly rooms = new Map<string, Room>();
   /** [MAX_ROWS], u32. */
   private chosen: Tensor | undefined;
 
@@ -43,11 +32,14 @@ export class DeviceChooser {
    * @param isStep of a decode step: {@link followed} then means its rows
    */
   async choose(logits: Tensor, samplers: RowSamplers, isStep: boolean): Promise<(Choice | undefined)[]> {
-    const shape = choiceShape(samplers, 2 ** Math.ceil(Math.log2(samplers.length)), this.vocab);
-    const { numbers, inputs } = this.roomFor(shape);
+    const shape = choiceShape(samplers, samplers.length, this.vocab);
+    const numbers = new StepNumbers(choiceSizes(shape));
     fillChoices(numbers, samplers, shape);
-    inputs.write(numbers.values);
-    using words = scope(() => keep(enqueueChoices(logits, inputs.pieces, { ...shape, rows: samplers.length })));
+    using words = scope(() => {
+      const { device } = this;
+      const pieces = numbers.split(Tensor.fromArray(numbers.values, [numbers.values.length], { device }));
+      return keep(enqueueChoices(logits, pieces, shape));
+    });
     if (isStep) scope(() => keepChosen(words, this.kept));
     return await readChoices(words, samplers);
   }
@@ -65,26 +57,7 @@ export class DeviceChooser {
 
   /** Gives the memory back, after graphs that read it. It is made again when there are choices. */
   dispose(): void {
-    for (const { inputs } of this.rooms.values()) inputs.dispose();
-    this.rooms.clear();
     this.chosen?.dispose();
     this.chosen = undefined;
-  }
-
-  private roomFor(shape: ChoiceShape): Room {
-    const key = `${shape.rows} ${shape.edits} ${shape.masked} ${shape.top}`;
-    let room = this.rooms.get(key);
-    if (!room) {
-      const sizes = choiceSizes(shape);
-      room = { numbers: new StepNumbers(sizes), inputs: new StepInputs(this.device, sizes) };
-    }
-    this.rooms.delete(key);
-    this.rooms.set(key, room);
-    for (const [oldest, { inputs }] of this.rooms) {
-      if (this.rooms.size <= MAX_SHAPES) break;
-      inputs.dispose();
-      this.rooms.delete(oldest);
-    }
-    return room;
   }
 }
