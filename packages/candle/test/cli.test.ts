@@ -342,6 +342,19 @@ describe('bench', { timeout: 300_000 }, () => {
     expect([short.status, short.err]).toEqual([2, expect.stringMatching(/the text has \d+ tokens and a prompt 400/)]);
   });
 
+  test('compares with texts of a form', async () => {
+    const small = ['--prompt', '12', '--gen', '8', '--repeat', '1', '--batch', '1,3', '--regex', '[a-z ]{200,}'];
+    const { status, out } = await run(['bench', TINY, '-d', 'cpu', ...small, '--json']);
+    expect(status).toBe(0);
+    for (const { structured, speculative } of JSON.parse(out).runs) {
+      expect(speculative).toBeUndefined();
+      expect(structured.decodeTokensPerSecond.median).toBeGreaterThan(0);
+      expect(structured.speedUp.median).toBeGreaterThan(0);
+    }
+    const table = await run(['bench', TINY, '-d', 'cpu', ...small]);
+    expect(table.out).toMatch(/without the form +with the form +ratio\n.* [\d.]+x /);
+  });
+
   test('is a table for people; what cannot be is refused before anything runs', async () => {
     const small = ['--prompt', '4', '--gen', '2', '--repeat', '1'];
     const { status, out, err } = await run(['bench', TINY, '-d', 'js', ...small, '--batch', '12']);
