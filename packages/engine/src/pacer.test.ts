@@ -90,13 +90,29 @@ describe('pacer', () => {
       while (performance.now() < until);
     }, 50);
     try {
-      const pacer = new Pacer(() => {}, { others: () => ({ areWaiting: true, deviceMs: 0 }) });
+      const pacer = new Pacer(() => {}, { others: () => ({ areWaiting: true, steps: 0, stepMs: 0 }) });
       for (const size of [1, 1, 4, 1, 4, 2]) await pacer.run(pass(size), () => {}, size);
       await pacer.idle();
     } finally {
       clearInterval(busy);
     }
     expect(most).toBeLessThanOrEqual(60);
+  });
+
+  test.each([
+    [40, 1, 4],
+    [4, 12, 40],
+  ])('groups follow from what others wait for: %i ms', async (stepMs, least, most) => {
+    const device = new SlowDevice(1);
+    let steps = 0;
+    let groups = 0;
+    const pacer = new Pacer(() => {}, { others: () => ({ areWaiting: true, steps: steps++, stepMs }) });
+    // How many it takes to get there is no matter.
+    for (let i = 0; i < 4; i++) await pacer.run(device.pass(40, false));
+    for (let i = 0; i < 4; i++) await pacer.run(device.pass(40, false), () => groups++);
+    await pacer.idle();
+    expect(160 / groups).toBeGreaterThanOrEqual(least);
+    expect(160 / groups).toBeLessThanOrEqual(most);
   });
 
   test('fast steps go out together', async () => {

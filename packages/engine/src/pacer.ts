@@ -11,8 +11,16 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { scope, type Tensor } from '@x/core';
 import type { ForwardPass } from '@x/transformers';
 
-/** What a group of steps should take: alone on the device, and where others wait for the end of what is enqueued. */
-const GROUP_MS = { alone: 30, shared: 8 };
+/** What a group of steps should take, alone on the device. */
+const GROUP_MS = 30;
+/**
+ * The same where others want the device in between: it follows from how long they have to wait, for the time of a group that is
+ * measured here then has theirs in it. At first, and within bounds.
+ */
+const SHARED_MS = { first: 8, least: 4, most: 24 };
+/** What a step of others should take, the groups in front of it included; by how much groups grow until it does. */
+const OTHERS_MS = 16;
+const GROWTH = 1.2;
 /**
  * Groups enqueued and not finished, at most; together they take no longer than so many groups should, unless one step alone
  * does.
@@ -33,8 +41,9 @@ export interface PacerOptions {
 
 export interface Others {
   areWaiting: boolean;
-  /** Milliseconds that the device has worked for them so far, about. */
-  deviceMs: number;
+  /** How many steps of theirs have ended, and milliseconds that the last one took. */
+  steps: number;
+  stepMs: number;
 }
 
 interface Group {
@@ -51,8 +60,9 @@ export class Pacer {
   /** What steps took lately: of passes of this size. */
   private readonly lately = { ms: 0, steps: 0, size: 1 };
   private lastFinished = 0;
-  /** What others had taken then. */
-  private othersMs = 0;
+  private sharedMs = SHARED_MS.first;
+  /** Steps of others that {@link sharedMs} knows of. */
+  private seen = 0;
   private readonly settled: <T>(work: Promise<T>) => Promise<T>;
   private readonly others: () => Others;
 
@@ -61,7 +71,7 @@ export class Pacer {
    */
   constructor(
     private readonly check: () => void,
-    { settled = (work) => work, others = () => ({ areWaiting: false, deviceMs: 0 }) }: PacerOptions = {},
+    { settled = (work) => work, others = () => ({ areWaiting: false, steps: 0, stepMs: 0 }) }: PacerOptions = {},
   ) {
     this.settled = settled;
     this.others = others;
@@ -79,6 +89,7 @@ export class Pacer {
     try {
       for (;;) {
         await this.makeRoom();
+        this.share();
         const { stepMs } = this;
         const most = stepMs === undefined ? 1 : Math.max(1, Math.floor(this.groupMs() / stepMs));
         const begun = performance.now();
@@ -118,10 +129,7 @@ export class Pacer {
       const group = this.groups[0];
       const finished = await group.finished;
       this.groups.shift();
-      const passed = Math.max(finished - Math.max(group.begun, this.lastFinished), 1e-3);
-      const { deviceMs } = this.others();
-      const took = Math.max(passed - (deviceMs - this.othersMs), passed / 8);
-      this.othersMs = deviceMs;
+      const took = Math.max(finished - Math.max(group.begun, this.lastFinished), 1e-3);
       this.lately.ms = KEPT * this.lately.ms + took;
       this.lately.steps = KEPT * this.lately.steps + group.steps;
       this.lastFinished = finished;
@@ -143,8 +151,18 @@ export class Pacer {
     return ahead + Math.max(stepMs, this.groupMs()) <= MAX_GROUPS * this.groupMs();
   }
 
+  /** What a group should take now. */
   private groupMs(): number {
-    return this.others().areWaiting ? GROUP_MS.shared : GROUP_MS.alone;
+    return this.others().areWaiting ? this.sharedMs : GROUP_MS;
+  }
+
+  /** Lets groups grow or shrink, after each step of others. */
+  private share(): void {
+    const { steps, stepMs } = this.others();
+    if (steps === this.seen) return;
+    this.seen = steps;
+    const wanted = this.sharedMs * Math.max(0.5, Math.min(GROWTH, OTHERS_MS / stepMs));
+    this.sharedMs = Math.min(SHARED_MS.most, Math.max(SHARED_MS.least, wanted));
   }
 }
 

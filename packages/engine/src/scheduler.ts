@@ -63,8 +63,8 @@ export class BatchScheduler {
   private running = false;
   /** How long the last step took: the last one beside which no prompt was read, or less. */
   private stepMs = Number.POSITIVE_INFINITY;
-  /** What steps have taken together. */
-  private stepsMs = 0;
+  /** Steps so far, and what the last one took with what was in front of it. */
+  private lately = { steps: 0, stepMs: 0 };
   /** In the order in which they came. */
   private readonly sequences = new Map<SequenceCache, { state: State; since: number }>();
   private changed = deferred();
@@ -74,7 +74,7 @@ export class BatchScheduler {
   private readonly ahead: StepAhead<Request>;
 
   constructor(readonly runner: Runner) {
-    this.prompts = new PromptQueue(runner, () => ({ areWaiting: this.running, deviceMs: this.stepsMs }));
+    this.prompts = new PromptQueue(runner, () => ({ areWaiting: this.running, ...this.lately }));
     this.ahead = new StepAhead(runner, (cache, length) => this.tryReserve(cache, length), MAX_BATCH);
     this.pacer = this.paced(() => {
       if (this.batch.every(({ signal }) => signal?.aborted)) this.batch[0]?.signal?.throwIfAborted();
@@ -344,7 +344,7 @@ export class BatchScheduler {
       const took = performance.now() - begun;
       // Beside prompts it says little about the step itself.
       this.stepMs = this.prompts.isReading ? Math.min(this.stepMs, took) : took;
-      this.stepsMs += this.stepMs;
+      this.lately = { steps: this.lately.steps + 1, stepMs: took };
       const accepted = runner.accept(steps, choices);
       requests.forEach((request, row) => {
         const own = accepted[row];
