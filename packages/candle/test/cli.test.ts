@@ -353,6 +353,8 @@ describe('bench', { timeout: 300_000 }, () => {
     }
     const table = await run(['bench', TINY, '-d', 'cpu', ...small]);
     expect(table.out).toMatch(/without the form +with the form +ratio\n.* [\d.]+x /);
+    const short = await run(['bench', TINY, '-d', 'cpu', ...small, '--regex', 'a']);
+    expect([short.status, short.err]).toEqual([2, expect.stringMatching(/ended after \d+ of 8 tokens; give a form/)]);
   });
 
   test('is a table for people; what cannot be is refused before anything runs', async () => {

@@ -2,6 +2,7 @@
 import { performance } from 'node:perf_hooks';
 import { type Device, scope, Tensor } from '@x/core';
 import type { GenerateOptions, LanguageModel, SpeculativeStats } from '@x/engine';
+import { UsageError } from '../output';
 
 /** The median of several runs, and how far apart they were. */
 export interface Figure {
@@ -57,6 +58,8 @@ interface Run {
   hostMicrosecondsPerStep: number;
   /** Of all sequences together. */
   drafts: SpeculativeStats;
+  /** Tokens of the shortest text. */
+  shortest: number;
 }
 
 /** @param signal once aborted, rejects with its reason */
@@ -82,7 +85,7 @@ export async function measure(
   };
 }
 
-/** @param signal once aborted, rejects with its reason */
+/** @param signal once aborted, rejects with its reason @throws UsageError for a form whose texts end too early */
 export async function compare(
   model: LanguageModel,
   workload: Workload,
@@ -94,7 +97,13 @@ export async function compare(
   // The first pair captures steps and counts for nothing.
   for (let i = 0; i <= repeats; i++) {
     const plain = await once(model, workload, i, signal);
-    pairs.push({ plain, other: await once(model, workload, i, signal, options) });
+    const other = await once(model, workload, i, signal, options);
+    const { generatedTokens } = workload;
+    if (other.shortest < generatedTokens)
+      throw new UsageError(
+        `a text of the form ended after ${other.shortest} of ${generatedTokens} tokens; give a form of longer texts, or a smaller --gen.`,
+      );
+    pairs.push({ plain, other });
   }
   const counted = pairs.slice(1);
   const sum = (name: keyof SpeculativeStats) => counted.reduce((total, { other }) => total + other.drafts[name], 0);
@@ -151,6 +160,7 @@ async function once(
     launchesPerStep: model.device.kind === 'js' ? null : launched / steps,
     hostMicrosecondsPerStep: (active * 1000) / steps,
     drafts,
+    shortest: Math.min(...times.map((all) => all.length)),
   };
 }
 
