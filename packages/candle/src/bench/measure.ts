@@ -128,6 +128,10 @@ async function once(
   const times: number[][] = [];
   const drafts = { steps: 0, drafted: 0, accepted: 0 };
   let started = 0;
+  let begin = () => {};
+  const allStarted = new Promise<void>((resolve) => {
+    begin = resolve;
+  });
   let stepsBegun = { launches: 0, host: performance.eventLoopUtilization(), at: 0 };
   await Promise.all(
     Array.from({ length: sequences }, async (_, row) => {
@@ -137,10 +141,19 @@ async function once(
       const mine: number[] = [];
       times.push(mine);
       const generation = model.generate(ids, options);
-      for await (const _piece of generation) {
-        mine.push(performance.now());
-        if (mine.length > 1 || ++started < sequences) continue;
-        stepsBegun = { launches: model.device.launchCount, host: performance.eventLoopUtilization(), at: mine[0] };
+      try {
+        for await (const _piece of generation) {
+          mine.push(performance.now());
+          if (mine.length > 1) continue;
+          if (++started === sequences) {
+            stepsBegun = { launches: model.device.launchCount, host: performance.eventLoopUtilization(), at: mine[0] };
+            begin();
+          }
+          // Nobody decodes while others read their prompts, so that both are measured by themselves.
+          await allStarted;
+        }
+      } finally {
+        begin();
       }
       const own = generation.stats.speculative;
       if (own) for (const name of ['steps', 'drafted', 'accepted'] as const) drafts[name] += own[name];
