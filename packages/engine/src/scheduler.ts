@@ -340,6 +340,7 @@ export class BatchScheduler {
         const under = asked ? runner.answer(asked.ahead, asked.samplers) : runner.choose(steps, samplers);
         if (under.leads) this.lookAhead(requests, asked?.rows ?? [...requests.keys()]);
         choices = await under.choices;
+        this.ahead.know(requests, choices);
       }
       const took = performance.now() - begun;
       // Beside prompts it says little about the step itself.

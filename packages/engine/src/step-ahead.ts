@@ -6,7 +6,7 @@
  */
 import type { SequenceCache } from './kv/sequence-cache';
 import type { LogitsAhead, Runner, Step } from './runner';
-import type { Sampler } from './sampling';
+import type { Choice, Sampler } from './sampling';
 import { idOfRow, type RowSamplers } from './sampling/device';
 
 /** A sequence that wants its next token. */
@@ -28,6 +28,8 @@ interface Row<Request> {
   changes: number;
   /** Of a sequence that had asked already. */
   request: Request | undefined;
+  /** Its token, once it is known. */
+  id: number | undefined;
 }
 
 /** A pass on its way, and what it is asked for. */
@@ -77,13 +79,19 @@ export class StepAhead<Request extends DecodeRequest> {
       const places = steps.map(({ cache }) => ({ cache, position: cache.length, changes: cache.changes }));
       const ahead = this.runner.follow(steps);
       if (!ahead) return 0;
-      const own = places.map((place, i) => ({ ...place, request: joining[i - going.length] }));
+      const own = places.map((place, i) => ({ ...place, request: joining[i - going.length], id: undefined }));
       this.flight = { rows: own, ahead };
       return joining.length;
     } catch {
       // What is wrong shows itself when the step is made as usual.
       return 0;
     }
+  }
+
+  /** What the step in front of the pass chose, for each of its requests. */
+  know(requests: readonly Request[], choices: readonly (Choice | undefined)[]): void {
+    const ids = new Map(requests.map(({ cache }, i) => [cache, choices[i]?.id]));
+    for (const row of this.flight?.rows ?? []) row.id = ids.get(row.cache);
   }
 
   /**
@@ -127,8 +135,8 @@ function isReady({ cache, ids, signal }: DecodeRequest): boolean {
   return ids.length === 1 && cache.capacity > 0 && cache.length === cache.tokens.length && !signal?.aborted;
 }
 
-function isFor({ cache, position, changes }: Row<unknown>, { cache: asking, ids, signal }: DecodeRequest): boolean {
-  return (
-    asking === cache && ids.length === 1 && cache.length === position && cache.changes === changes && !signal?.aborted
-  );
+function isFor({ cache, position, changes, id }: Row<unknown>, request: DecodeRequest): boolean {
+  const { ids, signal } = request;
+  const isNext = request.cache === cache && ids.length === 1 && ids[0] === id && !signal?.aborted;
+  return isNext && cache.length === position && cache.changes === changes;
 }

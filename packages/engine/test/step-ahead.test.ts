@@ -1,8 +1,9 @@
 // Passes that are enqueued before their tokens are known: the texts are those without, whoever joins, leaves or changes meanwhile.
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import { type GenerateOptions, type LanguageModel, loadModel } from '../src';
+import { type GenerateOptions, type LanguageModel, LogitsProcessor, loadModel } from '../src';
 import type { Runner } from '../src/runner';
+import type { BatchScheduler } from '../src/scheduler';
 import { deviceNames, goldenQ8, openDevice, settledMemory, TINY } from './helpers';
 
 const PROMPTS = goldenQ8().prompts.map(({ text }) => text);
@@ -16,7 +17,8 @@ interface Reader {
   startAfter: number;
 }
 
-const runnerOf = (model: LanguageModel) => (model as unknown as { runner: Runner }).runner;
+const insideOf = (model: LanguageModel) => model as unknown as { runner: Runner; scheduler: BatchScheduler };
+const runnerOf = (model: LanguageModel) => insideOf(model).runner;
 
 async function read(model: LanguageModel, { prompt, options, leaveAt, pauseAt, startAfter }: Reader) {
   if (startAfter > 0) await new Promise((resolve) => setTimeout(resolve, startAfter));
@@ -92,6 +94,41 @@ describe.each(deviceNames.filter((name) => name !== 'js'))('passes ahead on %s',
     } finally {
       follow.mockRestore();
     }
+  });
+
+  it('are not taken for another token than the one that was chosen', async () => {
+    const { scheduler } = insideOf(await load('usual'));
+    const sampler = new LogitsProcessor().sampler([]);
+    const ids = [5, 9, 14];
+    // The first step of a kind is no graph, the second one is captured.
+    const written = async (goesOn: boolean, forced: readonly number[]) => {
+      const cache = scheduler.open();
+      const chosen = [(await scheduler.prefill(cache, ids, sampler, { reuse: false })).id];
+      for (const id of forced) chosen.push((await scheduler.decode(cache, id, sampler, undefined, goesOn)).id);
+      expect(cache.tokens).toEqual([...ids, ...forced]);
+      scheduler.close(cache);
+      return chosen;
+    };
+    const forced = [20, 21, 22, 23, 24, 25];
+    const expected = await written(false, forced);
+    expect(await written(true, forced)).toEqual(expected);
+  });
+
+  it('are not taken for a sequence that was changed behind its token', async () => {
+    const { scheduler } = insideOf(await load('usual'));
+    const sampler = new LogitsProcessor().sampler([], { logprob: true });
+    const written = async (goesOn: boolean) => {
+      const cache = scheduler.open();
+      await scheduler.prefill(cache, [5, 9, 14], sampler, { reuse: false });
+      let id = 20;
+      for (let i = 0; i < 4; i++) ({ id } = await scheduler.decode(cache, id, sampler, undefined, goesOn));
+      cache.truncate(cache.length - 1);
+      await scheduler.prefill(cache, [33], sampler);
+      const last = await scheduler.decode(cache, id, sampler);
+      scheduler.close(cache);
+      return last;
+    };
+    expect(await written(true)).toEqual(await written(false));
   });
 
   it('are computed again where the model was used in between', async () => {
