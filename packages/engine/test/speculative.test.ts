@@ -282,7 +282,7 @@ describe.each(deviceNames)('speculative decoding on %s', (name) => {
     const cache = runner.cache();
     const step = { cache, ids: [5, 6, 7], drafts: 2 };
     const sampler = new LogitsProcessor().sampler([]);
-    await runner.choose([step], [sampler, sampler, sampler]);
+    await runner.choose([step], [sampler, sampler, sampler]).choices;
     expect(cache.tokens).toEqual([5]);
     expect(runner.accept([step], [undefined, { id: 7 }, { id: 8 }])).toEqual([undefined]);
     // The step that begins with 6 meets them again.
