@@ -1,4 +1,5 @@
-// What kernels ask of amdgcn's compiler, for lanes of lanes.h: built-ins, the matrix units and ROCm's mathematics. Given -DEMULATED_WAVE=32|64 and the chip's macro: -D__GFX11__, -D__GFX12__, -D__gfx942__ ...
+// What kernels ask of amdgcn's compiler, for lanes of lanes.h: built-ins, the matrix units and ROCm's mathematics. Given
+// -DEMULATED_WAVE=32|64 and the chip's macro: -D__GFX11__, -D__GFX12__, -D__gfx942__ ...
 #pragma once
 #include <cmath>
 #include <cstdlib>
