@@ -24,6 +24,17 @@ function startsOf<Sizes extends PieceSizes>(sizes: Sizes): { readonly [Name in k
   return starts;
 }
 
+/** The pieces of a tensor of all of them, as views of it. */
+export function piecesOf<Sizes extends PieceSizes>(
+  all: Tensor,
+  sizes: Sizes,
+): { readonly [Name in keyof Sizes]: Tensor } {
+  const starts = startsOf(sizes);
+  const pieces = {} as { [Name in keyof Sizes]: Tensor };
+  for (const name of Object.keys(sizes) as (keyof Sizes)[]) pieces[name] = all.narrow(0, starts[name], sizes[name]);
+  return pieces;
+}
+
 /** The numbers, on the host. */
 export class StepNumbers<Sizes extends PieceSizes> {
   /** Of all pieces, in their order. */
@@ -33,14 +44,6 @@ export class StepNumbers<Sizes extends PieceSizes> {
   constructor(readonly sizes: Sizes) {
     this.starts = startsOf(sizes);
     this.values = new Uint32Array(totalOf(sizes));
-  }
-
-  /** The pieces of a tensor of all of them, as views of it: as many as the scope around lets live. */
-  split(all: Tensor): { readonly [Name in keyof Sizes]: Tensor } {
-    const pieces = {} as { [Name in keyof Sizes]: Tensor };
-    for (const name of Object.keys(this.sizes) as (keyof Sizes)[])
-      pieces[name] = all.narrow(0, this.starts[name], this.sizes[name]);
-    return pieces;
   }
 
   /** A piece, to be written. */
@@ -56,15 +59,12 @@ export class StepInputs<Sizes extends PieceSizes> {
   private readonly all: Tensor;
 
   constructor(device: Device, sizes: Sizes) {
-    const starts = startsOf(sizes);
-    const pieces = {} as { [Name in keyof Sizes]: Tensor };
-    this.all = scope(() => {
-      const all = Tensor.zeros([totalOf(sizes)], { dtype: 'u32', device });
-      for (const name of Object.keys(sizes) as (keyof Sizes)[])
-        pieces[name] = keep(all.narrow(0, starts[name], sizes[name]));
-      return keep(all);
+    [this.all, this.pieces] = scope(() => {
+      const all = keep(Tensor.zeros([totalOf(sizes)], { dtype: 'u32', device }));
+      const pieces = piecesOf(all, sizes);
+      for (const piece of Object.values(pieces) as Tensor[]) keep(piece);
+      return [all, pieces];
     });
-    this.pieces = pieces;
   }
 
   /** @param values of {@link StepNumbers.values}; they may be changed afterwards */

@@ -4,7 +4,7 @@
  */
 import { type Device, keep, scope, Tensor } from '@x/core';
 import { MAX_ROWS } from '../execute/batch';
-import { StepNumbers } from '../execute/step-inputs';
+import { piecesOf, StepNumbers } from '../execute/step-inputs';
 import {
   choiceShape,
   choiceSizes,
@@ -32,12 +32,13 @@ export class DeviceChooser {
    * @param isStep of a decode step: {@link followed} then means its rows
    */
   async choose(logits: Tensor, samplers: RowSamplers, isStep: boolean): Promise<(Choice | undefined)[]> {
-    const shape = choiceShape(samplers, samplers.length, this.vocab);
+    const shape = choiceShape(samplers, this.vocab);
     const numbers = new StepNumbers(choiceSizes(shape));
     fillChoices(numbers, samplers, shape);
     using words = scope(() => {
       const { device } = this;
-      const pieces = numbers.split(Tensor.fromArray(numbers.values, [numbers.values.length], { device }));
+      const all = Tensor.fromArray(numbers.values, [numbers.values.length], { device });
+      const pieces = piecesOf(all, numbers.sizes);
       return keep(enqueueChoices(logits, pieces, shape));
     });
     if (isStep) scope(() => keepChosen(words, this.kept));

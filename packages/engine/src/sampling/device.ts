@@ -40,11 +40,10 @@ export function canChoose({ backend }: Device, vocab: number): boolean {
 /** How each row chooses; undefined for one that does not. */
 export type RowSamplers = readonly (Sampler | undefined)[];
 
-/** @param rows at least one for each sampler */
-export function choiceShape(samplers: RowSamplers, rows: number, vocab: number): ChoiceShape {
+export function choiceShape(samplers: RowSamplers, vocab: number): ChoiceShape {
   const edits = samplers.reduce((sum, sampler) => sum + (sampler?.edits.length ?? 0), 0);
   return {
-    rows,
+    rows: samplers.length,
     vocab,
     edits: edits === 0 ? 0 : Math.max(MIN_EDITS, 2 ** Math.ceil(Math.log2(edits))),
     masked: samplers.some((sampler) => sampler?.mask),
@@ -60,11 +59,11 @@ export function choiceSizes({ rows, vocab, edits, masked }: ChoiceShape): Choice
   };
 }
 
-/** Writes samplers to the host's copy of the pieces; rows behind them choose nothing. */
+/** Writes samplers to the host's copy of the pieces; rows without one choose nothing. */
 export function fillChoices(
   numbers: { piece(name: keyof ChoiceSizes & string): Uint32Array },
   samplers: RowSamplers,
-  { rows, vocab }: ChoiceShape,
+  { vocab }: ChoiceShape,
 ): void {
   const [params, edits, masks] = (['params', 'edits', 'masks'] as const).map((name) => numbers.piece(name));
   const [paramsF32, editsF32] = [params, edits].map(
@@ -73,7 +72,7 @@ export function fillChoices(
   const at = SAMPLING_PARAMS;
   params.fill(0);
   let edit = 0;
-  for (let row = 0; row < Math.min(rows, samplers.length); row++) {
+  for (let row = 0; row < samplers.length; row++) {
     const sampler = samplers[row];
     if (!sampler) continue;
     const { kind, mask, logprob } = sampler;
