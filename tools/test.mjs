@@ -140,6 +140,7 @@ async function emulated(out) {
     'packages/engine/test/architectures.test.ts',
     'packages/engine/test/halves.test.ts',
     'packages/engine/test/sampling.test.ts',
+    'packages/engine/test/step-ahead.test.ts',
     'packages/nn/test/recurrent.test.ts',
     'packages/nn/test/packed-attention.test.ts',
     ...products,
