@@ -32,6 +32,8 @@ export const settings = {
   convolution: setting('X_CONV', 'auto', text),
   /** What products of many rows with quantized weights use on GPUs: `auto`, `dp4a` or `mma`; refused by the device. */
   quantized: setting('X_QUANTIZED', 'auto', text),
+  /** Whether quantized weights are kept as numbers for products of many rows, while half of a GPU's memory stays free. */
+  denseWeights: setting('X_DENSE_WEIGHTS', true, flag),
   /** Where kernels compiled at run time are kept; empty for the user's cache directory. An absolute path. */
   cacheDirectory: setting('X_CACHE_DIR', '', text),
   /** What processes that compute a model together show each other; empty for none. */

@@ -314,6 +314,7 @@ export class KernelDevice implements BackendDevice {
       return this.#allocator.alloc(bytes);
     } catch (error) {
       if (!(error instanceof HipError) || error.code !== 'OUT_OF_MEMORY') throw error;
+      if (this.quantized.denseWeights.release()) return this.malloc(bytes);
       const { free, total } = this.hip.memoryInfo();
       throw new OutOfMemoryError(
         'OUT_OF_MEMORY',
@@ -407,6 +408,7 @@ export class KernelDevice implements BackendDevice {
   emptyCache(): void {
     this.#check('emptyCache');
     this.recording?.refuse('emptyCache');
+    this.quantized.denseWeights.release();
     this.hip.synchronizeSync();
     this.#allocator.emptyCache();
   }

@@ -1,7 +1,6 @@
 /** KernelStorage: a buffer on a device and core's `BackendStorage` over it (candle's `CudaStorage`). */
 import { type BackendDevice, type BackendStorage, DisposedError, type DType, type Layout, sizeInBytes } from '@x/core';
 import type { KernelDevice } from './device';
-import type { KernelGraph } from './graph';
 
 /** Address of an operand's first element and how it is laid out. */
 export interface View {
@@ -11,14 +10,19 @@ export interface View {
   itemBytes: number;
 }
 
+/** Who must know when a storage is gone: captured graphs that read or write it, and what was made of it. */
+export interface Dependent {
+  /** `storage` is being disposed. */
+  lose(storage: KernelStorage): void;
+}
+
 export class KernelStorage implements BackendStorage {
   readonly dtype: DType;
   readonly device: KernelDevice;
   readonly elemCount: number;
   readonly #ptr: number;
   #disposed = false;
-  /** Captured graphs that read or write it. */
-  #graphs: Set<KernelGraph> | undefined;
+  #dependents: Set<Dependent> | undefined;
 
   constructor(device: KernelDevice, dtype: DType, elemCount: number, ptr: number) {
     this.device = device;
@@ -44,15 +48,19 @@ export class KernelStorage implements BackendStorage {
     return this.#ptr;
   }
 
-  /** Has `graph` told when this storage is disposed. */
-  join(graph: KernelGraph): void {
-    this.#graphs ??= new Set();
-    this.#graphs.add(graph);
+  /** Has `dependent` told when this storage is disposed. */
+  join(dependent: Dependent): void {
+    this.#dependents ??= new Set();
+    this.#dependents.add(dependent);
   }
 
   /** Ends {@link join}. */
-  leave(graph: KernelGraph): void {
-    this.#graphs?.delete(graph);
+  leave(dependent: Dependent): void {
+    this.#dependents?.delete(dependent);
+  }
+
+  get hasDependents(): boolean {
+    return (this.#dependents?.size ?? 0) > 0;
   }
 
   get byteLength(): number {
@@ -68,7 +76,7 @@ export class KernelStorage implements BackendStorage {
   dispose(): void {
     if (this.#disposed) return;
     this.#disposed = true;
-    if (this.#graphs) for (const graph of this.#graphs) graph.lose(this);
+    if (this.#dependents) for (const dependent of this.#dependents) dependent.lose(this);
     this.device.free(this.#ptr);
   }
 

@@ -39,6 +39,7 @@ import {
 import { KernelStorage } from '../storage';
 import { activationRows, MAX_GRID_Y, MAX_VECTOR_ROWS, paddedWidth, quantizeRows } from './activations';
 import { denseCopy } from './copy';
+import { DenseWeights } from './dense-weights';
 import { cast } from './elementwise';
 import { EXPERT_TILE } from './experts';
 import { gemmIntoF32 } from './gemm-library';
@@ -112,6 +113,8 @@ interface ProductSize {
 export class DeviceQuantizedOps implements QuantizedOps {
   /** May be changed at any time. */
   choice: QuantizedChoice;
+  /** What `dense` products have dequantized and keep. */
+  readonly denseWeights: DenseWeights;
   readonly #device: KernelDevice;
   readonly #counters: Counters;
 
@@ -123,6 +126,7 @@ export class DeviceQuantizedOps implements QuantizedOps {
         `X_QUANTIZED=${choice} is none of ${CHOICES.join(', ')}. Set one of these`,
       );
     this.choice = choice as QuantizedChoice;
+    this.denseWeights = new DenseWeights(device);
     this.#device = device;
     this.#counters = counters;
   }
@@ -189,18 +193,19 @@ export class DeviceQuantizedOps implements QuantizedOps {
     activations: BackendStorage,
   ): KernelStorage {
     const { m, n, k, firstRow = 0 } = size;
-    const w = KernelStorage.on(this.#device, weight).ptr + firstRow * bytesOf(type, k);
+    const blocksOf = KernelStorage.on(this.#device, weight);
+    const w = blocksOf.ptr + firstRow * bytesOf(type, k);
     const rows = KernelStorage.on(this.#device, activations);
     if (rows.dtype === 'u8' && this.#isDense(type, size)) {
       const values = this.#numbersOf(rows, size);
       try {
-        return this.#dense(w, type, size, values);
+        return this.#dense(blocksOf, type, size, values);
       } finally {
         values.dispose();
       }
     }
     if (rows.dtype === 'u8') return this.#inBlocks(w, type, size, rows);
-    if (n * k <= DENSE_VALUES) return this.#dense(w, type, size, rows);
+    if (n * k <= DENSE_VALUES) return this.#dense(blocksOf, type, size, rows);
     const operand = { storage: rows, layout: Layout.contiguous([m, k]) };
     const blocks = quantizeRows(this.#device, operand, { count: m, room: activationRows(m) }, k);
     try {
@@ -264,20 +269,31 @@ export class DeviceQuantizedOps implements QuantizedOps {
   }
 
   /** @param x rows of numbers, in whose dtype the weight is dequantized */
-  #dense(w: number, type: BlockType, { m, n, k }: ProductSize, x: KernelStorage): KernelStorage {
+  #dense(weight: KernelStorage, type: BlockType, size: ProductSize, x: KernelStorage): KernelStorage {
+    const { n, k, firstRow = 0 } = size;
     const form = x.dtype as 'bf16' | 'f32';
-    const values = filled(this.#device, form, n * k, (out) => this.#dequantize(w, type, n * k, form, out));
+    const fill = (out: number) => this.#dequantize(weight.ptr + firstRow * bytesOf(type, k), type, n * k, form, out);
+    // Rows of a weight are those of an expert, of which others may be wanted next.
+    const isWhole = weight.byteLength === this.allocatedBytes(type, n * k);
+    const kept = isWhole ? this.denseWeights.of(weight, form, n * k, fill) : undefined;
+    if (kept) return this.#denseProduct(x, kept, size);
+    const values = filled(this.#device, form, n * k, fill);
     try {
-      if (form === 'bf16')
-        return filled(this.#device, 'f32', m * n, (out) =>
-          gemmIntoF32(this.#device, 'bf16', { m, n, k, lhs: x.ptr, rhsTransposed: values.ptr, out }),
-        );
-      const lhs = { storage: x, layout: Layout.contiguous([1, m, k]) };
-      const rhs = { storage: values, layout: Layout.contiguous([1, n, k]).transpose(1, 2) };
-      return this.#device.ops.matmul(lhs, rhs, { b: 1, m, n, k }) as KernelStorage;
+      return this.#denseProduct(x, values, size);
     } finally {
       values.dispose();
     }
+  }
+
+  /** x [m, k] times the transpose of the weight's numbers [n, k], of the same dtype. */
+  #denseProduct(x: KernelStorage, weight: KernelStorage, { m, n, k }: ProductSize): KernelStorage {
+    if (x.dtype === 'bf16')
+      return filled(this.#device, 'f32', m * n, (out) =>
+        gemmIntoF32(this.#device, 'bf16', { m, n, k, lhs: x.ptr, rhsTransposed: weight.ptr, out }),
+      );
+    const lhs = { storage: x, layout: Layout.contiguous([1, m, k]) };
+    const rhs = { storage: weight, layout: Layout.contiguous([1, n, k]).transpose(1, 2) };
+    return this.#device.ops.matmul(lhs, rhs, { b: 1, m, n, k }) as KernelStorage;
   }
 
   /**
