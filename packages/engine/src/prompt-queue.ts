@@ -1,10 +1,12 @@
 /**
  * Prompts that are being read, a part each in a pass together: weights are read once for all of them. Parts are taken in the
  * order in which they came, as many as have no more tokens than the largest part of one prompt, so that a short prompt goes
- * beside or after a part of a long one. How a prompt is cut does not depend on the others.
+ * beside or after a part of a long one. How a prompt is cut does not depend on the others. Where decode steps can take parts
+ * along, those are left to them.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Tensor } from '@x/core';
+import { MAX_PARTS } from './execute/batch';
 import type { SequenceCache } from './kv/sequence-cache';
 import { type Others, Pacer } from './pacer';
 import type { Runner } from './runner';
@@ -21,17 +23,28 @@ export interface PromptPart {
   onDone(share: number): void;
 }
 
-interface Waiting extends PromptPart {
+/** A part until it is read. */
+export interface QueuedPart extends PromptPart {
   resolve(choice: Choice | undefined): void;
   reject(error: unknown): void;
+  /** Whether it is to be read in a pass of prompts only. */
+  isApart?: boolean;
+}
+
+/** What decode steps do with parts. */
+export interface TakingAlong extends Others {
+  /** Tokens that the next step takes along; 0 where it takes none. */
+  room: number;
 }
 
 export class PromptQueue {
-  private waiting: Waiting[] = [];
+  private waiting: QueuedPart[] = [];
   /** Those of the pass under way. */
-  private batch: readonly Waiting[] = [];
+  private batch: readonly QueuedPart[] = [];
   private running = false;
   private readonly pacer: Pacer;
+  /** Ends a wait for decode steps to take parts along. */
+  private look = () => {};
   /** Listens to each signal once, however many prompts have it: Node warns of the eleventh listener. */
   private readonly leave = () => {
     const left = this.waiting.filter(({ signal }) => signal?.aborted);
@@ -42,7 +55,7 @@ export class PromptQueue {
   /** @param others who wants the device between two groups of a pass's steps */
   constructor(
     private readonly runner: Runner,
-    others: () => Others,
+    private readonly others: () => TakingAlong,
   ) {
     const check = () => {
       if (this.batch.every(({ signal }) => signal?.aborted)) this.batch[0]?.signal?.throwIfAborted();
@@ -78,6 +91,10 @@ export class PromptQueue {
     while (this.waiting.length > 0) {
       // Others that ask within this turn of the event loop come along.
       await nextTurn();
+      while (this.isLeftToOthers())
+        await new Promise<void>((resolve) => {
+          this.look = resolve;
+        });
       const batch = this.take();
       if (batch.length > 0) await this.compute(batch);
       // Those who go on with their next part are there before the device has nothing to do.
@@ -87,24 +104,45 @@ export class PromptQueue {
     this.running = false;
   }
 
+  /** Takes parts for a pass with decode steps, as many as there is room for, in front those that a token is chosen behind. */
+  takeAlong(): readonly QueuedPart[] {
+    return this.isLeftToOthers() ? this.take(this.others().room, MAX_PARTS) : [];
+  }
+
+  /** Gives parts back that could not be read with decode steps. */
+  giveBack(parts: readonly QueuedPart[]): void {
+    this.waiting.unshift(...parts.map((part) => ({ ...part, isApart: true })));
+    this.lookAgain();
+  }
+
+  /** To be called when decode steps may take other parts along than before, or none. */
+  lookAgain(): void {
+    this.look();
+  }
+
+  private isLeftToOthers(): boolean {
+    const part = this.waiting.at(0);
+    return this.batch.length === 0 && part !== undefined && !part.isApart && part.ids.length <= this.others().room;
+  }
+
   /** The next parts, in front those that a token is chosen behind. */
-  private take(): Waiting[] {
-    const most = this.runner.chunkAt(0);
+  private take(mostTokens = this.runner.chunkAt(0), mostParts = Number.POSITIVE_INFINITY): QueuedPart[] {
     let tokens = 0;
-    const taken: Waiting[] = [];
-    const later: Waiting[] = [];
+    const taken: QueuedPart[] = [];
+    const later: QueuedPart[] = [];
     for (const part of this.waiting) {
-      const fits = later.length === 0 && (taken.length === 0 || tokens + part.ids.length <= most);
+      const isRoom = tokens + part.ids.length <= mostTokens && taken.length < mostParts;
+      const fits = later.length === 0 && (taken.length === 0 || isRoom);
       (fits ? taken : later).push(part);
       if (fits) tokens += part.ids.length;
     }
     this.waiting = later;
-    const keyOf = ({ cache }: Waiting) => cache.adapter?.key ?? '';
-    const rank = ({ sampler }: Waiting) => (sampler ? 0 : 1);
+    const keyOf = ({ cache }: QueuedPart) => cache.adapter?.key ?? '';
+    const rank = ({ sampler }: QueuedPart) => (sampler ? 0 : 1);
     return taken.sort((a, b) => rank(a) - rank(b) || keyOf(a).localeCompare(keyOf(b)));
   }
 
-  private async compute(parts: readonly Waiting[]): Promise<void> {
+  private async compute(parts: readonly QueuedPart[]): Promise<void> {
     const { runner, pacer } = this;
     const chosen = parts.filter(({ sampler }) => sampler);
     this.batch = parts;
@@ -132,7 +170,7 @@ export class PromptQueue {
   }
 
   /** @param logits [parts, or more, vocabSize], given back */
-  private async choose(parts: readonly Waiting[], logits: Tensor): Promise<void> {
+  private async choose(parts: readonly QueuedPart[], logits: Tensor): Promise<void> {
     const { runner } = this;
     // Who gets the token may give back the model: no group of the pass is to hold anything then.
     const enqueued = this.pacer.enqueued();

@@ -40,8 +40,8 @@ export interface StepUnderWay {
 /** What a step gives that was enqueued before its tokens were known. */
 export interface LogitsAhead {
   logits: Tensor;
-  /** {@link DecodeGraphs.uses} */
-  use: number;
+  /** {@link DecodeGraphs.uses}, of logits that are a graph's; undefined of a pass that made them for itself. */
+  use: number | undefined;
 }
 
 export class Runner {
@@ -51,6 +51,8 @@ export class Runner {
   private readonly graphs: DecodeGraphs | undefined;
   /** Where the device chooses tokens. */
   private readonly chooser: DeviceChooser | undefined;
+  /** The same, where its choices may be tokens of the next pass. */
+  private readonly leader: DeviceChooser | undefined;
 
   /**
    * @param maxContext positions that a sequence may have
@@ -78,8 +80,8 @@ export class Runner {
     const { vocabSize } = model.config;
     if (canChoose(device, vocabSize)) this.chooser = new DeviceChooser(device, vocabSize);
     // Other ranks do not know what this one chooses, and a state that was written over cannot be gone back to.
-    const chooser = followers || this.pool.states ? undefined : this.chooser;
-    if (hasKernels) this.graphs = new DecodeGraphs(this.executor, this.pool, chooser);
+    if (!followers && !this.pool.states) this.leader = this.chooser;
+    if (hasKernels) this.graphs = new DecodeGraphs(this.executor, this.pool, this.leader);
     this.adapters = new Adapters(model.lora, base, (lora) => this.graphs?.forget(lora));
   }
 
@@ -147,14 +149,33 @@ export class Runner {
     return { logits, use: this.graphs!.uses };
   }
 
+  /**
+   * As {@link follow}, with parts of prompts in the same pass, for which room is reserved: weights are read once for both. Rows of
+   * logits are those of the steps, then those behind each part.
+   */
+  followBeside(steps: readonly Step[], parts: readonly Step[]): LogitsAhead | undefined {
+    if (!this.graphs || !this.leader || !settings.stepAhead()) return undefined;
+    const all = [...steps, ...parts];
+    const logits = toItsEnd(this.executor.pass(this.numbers(all, true), adaptersOf(all), this.leader));
+    for (const { cache, ids } of all) if (!isIdOfRow(ids[0])) cache.commit(ids);
+    return { logits, use: undefined };
+  }
+
   /** Whether logits of {@link follow} are there still: no other step was computed since. */
   has({ use }: LogitsAhead): boolean {
-    return this.graphs?.uses === use;
+    return use === undefined || this.graphs?.uses === use;
   }
 
   /** Chooses from logits of {@link follow}. @param samplers of its rows; the choices are of those that have one */
-  answer({ logits }: LogitsAhead, samplers: RowSamplers): StepUnderWay {
-    return { choices: this.chooser!.choose(logits, samplers, true), leads: true };
+  answer(ahead: LogitsAhead, samplers: RowSamplers): StepUnderWay {
+    const choices = this.chooser!.choose(ahead.logits, samplers, true);
+    this.forget(ahead);
+    return { choices, leads: true };
+  }
+
+  /** Gives back logits that nobody chooses from, or everything was enqueued for that does. */
+  forget({ logits, use }: LogitsAhead): void {
+    if (use === undefined) logits.dispose();
   }
 
   /**
@@ -263,11 +284,7 @@ export class Runner {
   }
 
   private whole(steps: readonly Step[]): Tensor {
-    const pass = this.pass(steps, true);
-    for (;;) {
-      const step = pass.next();
-      if (step.done) return step.value!;
-    }
+    return toItsEnd(this.pass(steps, true));
   }
 
   private prepare(steps: readonly Step[]): void {
@@ -348,6 +365,14 @@ export class Runner {
   /** Rows of the block tables of a group. */
   private rowsOf(group: readonly Step[]): number {
     return this.isByToken(group[0]) ? tokensOf(group) : group.length;
+  }
+}
+
+/** Logits of a pass whose steps are enqueued in one go. */
+function toItsEnd(pass: ForwardPass): Tensor {
+  for (;;) {
+    const step = pass.next();
+    if (step.done) return step.value!;
   }
 }
 

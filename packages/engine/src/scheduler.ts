@@ -1,7 +1,7 @@
 /**
  * Who computes when. Continuous batching: the decode steps of all sequences that want their next token are one forward
  * pass; a sequence joins at the next step and leaves when it likes, and weights are read once for all of them. Prompts are
- * read together as well, between the steps ({@link PromptQueue}). Where the cache is full, sequences that nobody waits for give
+ * read together as well, between the steps ({@link PromptQueue}), or in their passes where many sequences decode. Where the cache is full, sequences that nobody waits for give
  * up their blocks, then those that came last; what was given up is computed again from the tokens. Policy is simple on purpose:
  * who came first goes first, at most {@link MAX_BATCH} tokens at once; what of that no sequence needs is shared out among their
  * drafts.
@@ -14,13 +14,21 @@ import type { AdapterUse } from './adapters';
 import { MAX_ROWS } from './execute/batch';
 import type { SequenceCache } from './kv/sequence-cache';
 import { Pacer } from './pacer';
-import { PromptQueue } from './prompt-queue';
+import { PromptQueue, type QueuedPart } from './prompt-queue';
 import type { Runner } from './runner';
 import { badLogits, type Choice, type Sampler } from './sampling';
 import { type Asked, type DecodeRequest, StepAhead } from './step-ahead';
 
 /** Tokens in one pass, drafts among them: as many as the largest graph has. */
 const MAX_BATCH = MAX_ROWS;
+/** Sequences that decode together from which on parts of prompts come along. */
+const MANY_ROWS = 16;
+/**
+ * How many tokens of prompts a step takes along: as many as make it last so long, which is measured. The step of a sequence that
+ * decodes takes no longer where prompts are read in between.
+ */
+const ALONG_MS = 24;
+const ALONG_TOKENS = { first: 512, least: 64 };
 /** Shorter steps go out in one go: an abort can wait for their end, and watching them takes time. */
 const UNWATCHED_MS = 50;
 
@@ -65,6 +73,11 @@ export class BatchScheduler {
   private stepMs = Number.POSITIVE_INFINITY;
   /** Steps so far, and what the last one took with what was in front of it. */
   private lately = { steps: 0, stepMs: 0 };
+  /** Whether the next step takes parts of prompts along, and tokens of them that it has room for. */
+  private takesAlong = false;
+  private alongTokens = ALONG_TOKENS.first;
+  /** @internal {@link MANY_ROWS} */
+  manyRows = MANY_ROWS;
   /** In the order in which they came. */
   private readonly sequences = new Map<SequenceCache, { state: State; since: number }>();
   private changed = deferred();
@@ -74,8 +87,11 @@ export class BatchScheduler {
   private readonly ahead: StepAhead<Request>;
 
   constructor(readonly runner: Runner) {
-    this.prompts = new PromptQueue(runner, () => ({ areWaiting: this.running, ...this.lately }));
-    this.ahead = new StepAhead(runner, (cache, length) => this.tryReserve(cache, length), MAX_BATCH);
+    this.prompts = new PromptQueue(runner, () => {
+      const room = this.takesAlong ? Math.floor(this.alongTokens) : 0;
+      return { areWaiting: this.running, ...this.lately, room };
+    });
+    this.ahead = new StepAhead(runner, this.prompts, (cache, length) => this.tryReserve(cache, length), MAX_BATCH);
     this.pacer = this.paced(() => {
       if (this.batch.every(({ signal }) => signal?.aborted)) this.batch[0]?.signal?.throwIfAborted();
     });
@@ -251,15 +267,24 @@ export class BatchScheduler {
     while (this.waiting.length > 0 || this.ahead.isAsked) {
       const asked = this.ahead.take(this.waiting);
       if (asked) this.waiting = asked.rest;
-      const isAsked = asked !== undefined && asked.requests.length > 0;
+      const isAsked = asked !== undefined && asked.requests.length + asked.parts.length > 0;
       this.batch = isAsked ? asked.requests : await this.admit();
-      if (this.batch.length > 0) await this.step(this.batch, isAsked ? asked : undefined);
+      if (isAsked || this.batch.length > 0) await this.step(this.batch, isAsked ? asked : undefined);
+      else this.setTakesAlong(false);
       // Only prompts are being read: their end makes room.
-      else if (this.waiting.length > 0) await this.change(this.waiting.map(({ signal }) => signal));
+      if (!isAsked && this.batch.length === 0 && this.waiting.length > 0)
+        await this.change(this.waiting.map(({ signal }) => signal));
       await nextTurn();
     }
     this.batch = [];
     this.running = false;
+    this.setTakesAlong(false);
+  }
+
+  /** Parts of prompts that were left to steps and not taken are looked at again: these may take none along now, or shorter ones. */
+  private setTakesAlong(takesAlong: boolean): void {
+    this.takesAlong = takesAlong;
+    this.prompts.lookAgain();
   }
 
   /** Takes the next batch from those who wait: the first that came and that there is room for. */
@@ -339,14 +364,13 @@ export class BatchScheduler {
         for (const { cache } of requests) this.set(cache, 'running');
         const under = asked ? runner.answer(asked.ahead, asked.samplers) : runner.choose(steps, samplers);
         if (under.leads) this.lookAhead(requests, asked?.rows ?? [...requests.keys()]);
+        else this.setTakesAlong(false);
         choices = await under.choices;
         this.ahead.know(requests, choices);
       }
-      const took = performance.now() - begun;
-      // Beside prompts it says little about the step itself.
-      this.stepMs = this.prompts.isReading ? Math.min(this.stepMs, took) : took;
-      this.lately = { steps: this.lately.steps + 1, stepMs: took };
+      this.measure(performance.now() - begun, asked?.parts ?? []);
       const accepted = runner.accept(steps, choices);
+      if (asked) this.answer(asked.parts, choices.slice(requests.length));
       requests.forEach((request, row) => {
         const own = accepted[row];
         this.set(request.cache, 'idle');
@@ -355,7 +379,9 @@ export class BatchScheduler {
       });
     } catch (error) {
       await this.pacer.idle();
+      this.setTakesAlong(false);
       const reason = await runner.reason(error);
+      for (const { signal, reject } of asked?.parts ?? []) reject(signal?.aborted ? signal.reason : reason);
       for (const request of requests) {
         this.set(request.cache, 'idle');
         request.reject(request.signal?.aborted ? request.signal.reason : reason);
@@ -370,6 +396,36 @@ export class BatchScheduler {
     this.sortWaiting();
     const served = this.ahead.enqueue(requests, rows, this.waiting);
     for (const { cache } of this.waiting.splice(0, served)) this.set(cache, 'running');
+    this.setTakesAlong(this.ahead.rows >= this.manyRows);
+  }
+
+  /** What a step took, and with which parts of prompts. */
+  private measure(took: number, parts: readonly QueuedPart[]): void {
+    const { least } = ALONG_TOKENS;
+    const tokens = parts.reduce((sum, { ids }) => sum + ids.length, 0);
+    // Fewer tokens than there was room for say only what is too much; what was too slow once is tried again.
+    const wish = parts.length === 0 ? 1.01 : ALONG_MS / took;
+    if (wish < 1 || parts.length === 0 || tokens > this.alongTokens * 0.7) {
+      const wanted = this.alongTokens * Math.min(1.1, Math.max(0.7, wish));
+      this.alongTokens = Math.min(this.runner.chunkAt(0), Math.max(least, wanted));
+    }
+    if (parts.length > 0) return;
+    // Beside prompts it says little about the step itself.
+    this.stepMs = this.prompts.isReading ? Math.min(this.stepMs, took) : took;
+    this.lately = { steps: this.lately.steps + 1, stepMs: took };
+  }
+
+  /** @param choices behind the parts that have a sampler */
+  private answer(parts: readonly QueuedPart[], choices: readonly (Choice | undefined)[]): void {
+    let next = 0;
+    for (const { sampler, signal, onDone, resolve, reject } of parts) {
+      onDone(1);
+      if (!sampler) continue;
+      const choice = choices[next++];
+      if (signal?.aborted) reject(signal.reason);
+      else if (choice) resolve(choice);
+      else reject(badLogits(this.runner.model.config.vocabSize));
+    }
   }
 
   /** The tokens of each request, with drafts as far as there is room in the batch and the cache. */

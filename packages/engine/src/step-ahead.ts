@@ -2,9 +2,10 @@
  * The forward pass behind the step under way, enqueued before the tokens are known that it begins with: the device takes them from
  * where that step leaves its choices, so it does not wait while the host reads them, shows them and is asked for the next ones.
  * How those are chosen is enqueued when they are asked for, which is in time where that takes the host less than the pass takes
- * the device. A row that nobody asks for is left, and its place in the cache is written over.
+ * the device. A row that nobody asks for is left, and its place in the cache is written over. Parts of prompts that wait come along.
  */
 import type { SequenceCache } from './kv/sequence-cache';
+import type { QueuedPart } from './prompt-queue';
 import type { LogitsAhead, Runner, Step } from './runner';
 import type { Choice, Sampler } from './sampling';
 import { idOfRow, type RowSamplers } from './sampling/device';
@@ -37,15 +38,29 @@ export interface Asked<Request> {
   requests: readonly Request[];
   /** The row of each. */
   rows: readonly number[];
-  /** Of all rows. */
+  /** Parts of prompts in it. */
+  parts: readonly QueuedPart[];
+  /** Of all rows, those behind parts last. */
   samplers: RowSamplers;
   ahead: LogitsAhead;
   /** Requests that it is not for. */
   rest: Request[];
 }
 
+interface Flight<Request> {
+  rows: readonly Row<Request>[];
+  parts: readonly QueuedPart[];
+  ahead: LogitsAhead;
+}
+
+/** Where parts of prompts come from. */
+export interface PartSource {
+  takeAlong(): readonly QueuedPart[];
+  giveBack(parts: readonly QueuedPart[]): void;
+}
+
 export class StepAhead<Request extends DecodeRequest> {
-  private flight: { rows: readonly Row<Request>[]; ahead: LogitsAhead } | undefined;
+  private flight: Flight<Request> | undefined;
 
   /**
    * @param tryReserve takes room for so many positions of a sequence where nobody has to give up any for it
@@ -53,13 +68,22 @@ export class StepAhead<Request extends DecodeRequest> {
    */
   constructor(
     private readonly runner: Runner,
+    private readonly prompts: PartSource,
     private readonly tryReserve: (cache: SequenceCache, length: number) => boolean,
     private readonly most: number,
   ) {}
 
   /** Whether someone waits for the pass. */
   get isAsked(): boolean {
-    return this.flight?.rows.some(({ request }) => request !== undefined) ?? false;
+    const { flight } = this;
+    return (
+      flight !== undefined && (flight.parts.length > 0 || flight.rows.some(({ request }) => request !== undefined))
+    );
+  }
+
+  /** Sequences whose next token is on its way. */
+  get rows(): number {
+    return this.flight?.rows.length ?? 0;
   }
 
   /**
@@ -77,15 +101,34 @@ export class StepAhead<Request extends DecodeRequest> {
     try {
       if (!steps.every(({ cache }) => this.tryReserve(cache, cache.length + 1))) return 0;
       const places = steps.map(({ cache }) => ({ cache, position: cache.length, changes: cache.changes }));
-      const ahead = this.runner.follow(steps);
+      const beside = this.beside(steps);
+      const ahead = beside?.ahead ?? this.runner.follow(steps);
       if (!ahead) return 0;
       const own = places.map((place, i) => ({ ...place, request: joining[i - going.length], id: undefined }));
-      this.flight = { rows: own, ahead };
+      this.flight = { rows: own, parts: beside?.parts ?? [], ahead };
       return joining.length;
     } catch {
       // What is wrong shows itself when the step is made as usual.
       return 0;
     }
+  }
+
+  /** A pass of steps and of the parts that wait; undefined where there are none, or they are better read by themselves. */
+  private beside(steps: readonly Step[]): { ahead: LogitsAhead; parts: readonly QueuedPart[] } | undefined {
+    const parts = this.prompts.takeAlong();
+    if (parts.length === 0) return undefined;
+    try {
+      const ahead = this.runner.followBeside(steps, parts);
+      if (ahead) {
+        // Who goes on with the next part is there for the next pass.
+        for (const { sampler, resolve } of parts) if (!sampler) resolve(undefined);
+        return { ahead, parts };
+      }
+    } catch {
+      // What is wrong with one of them shows itself when they are read as usual.
+    }
+    this.prompts.giveBack(parts);
+    return undefined;
   }
 
   /** What the step in front of the pass chose, for each of its requests. */
@@ -102,19 +145,23 @@ export class StepAhead<Request extends DecodeRequest> {
     const { flight } = this;
     if (!flight || (waiting.length === 0 && !this.isAsked)) return undefined;
     this.flight = undefined;
-    const { rows, ahead } = flight;
+    const { rows, parts, ahead } = flight;
     if (!this.runner.has(ahead))
-      return { requests: [], rows: [], samplers: [], ahead, rest: [...lost(rows), ...waiting] };
+      return { requests: [], rows: [], parts: [], samplers: [], ahead, rest: [...lost(rows), ...waiting] };
     const asking = rows.map((row) => row.request ?? waiting.find((one) => isFor(row, one)));
     asking.forEach((request, i) => {
       if (request && !rows[i].request) request.cache.commit(request.ids);
     });
     const requests = asking.filter((request) => request !== undefined);
-    if (requests.length === 0) return undefined;
+    if (requests.length === 0 && parts.length === 0) return undefined;
     return {
       requests,
       rows: [...asking.keys()].filter((i) => asking[i]),
-      samplers: asking.map((request) => request?.samplers[0]),
+      parts,
+      samplers: [
+        ...asking.map((request) => request?.samplers[0]),
+        ...parts.map(({ sampler }) => sampler).filter((sampler) => sampler !== undefined),
+      ],
       ahead,
       rest: waiting.filter((request) => !requests.includes(request)),
     };

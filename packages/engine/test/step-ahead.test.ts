@@ -2,46 +2,8 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { type GenerateOptions, type LanguageModel, LogitsProcessor, loadModel } from '../src';
-import type { Runner } from '../src/runner';
-import type { BatchScheduler } from '../src/scheduler';
-import { deviceNames, goldenQ8, openDevice, settledMemory, TINY } from './helpers';
-
-const PROMPTS = goldenQ8().prompts.map(({ text }) => text);
-
-/** A text, until the reader leaves, who takes his time now and then. */
-interface Reader {
-  prompt: number;
-  options: GenerateOptions;
-  leaveAt: number;
-  pauseAt: number;
-  startAfter: number;
-}
-
-const insideOf = (model: LanguageModel) => model as unknown as { runner: Runner; scheduler: BatchScheduler };
-const runnerOf = (model: LanguageModel) => insideOf(model).runner;
-
-async function read(model: LanguageModel, { prompt, options, leaveAt, pauseAt, startAfter }: Reader) {
-  if (startAfter > 0) await new Promise((resolve) => setTimeout(resolve, startAfter));
-  const pieces: unknown[] = [];
-  for await (const piece of model.generate(PROMPTS[prompt], options)) {
-    pieces.push(piece);
-    if (piece.index === pauseAt) await new Promise((resolve) => setTimeout(resolve, 15));
-    if (piece.index === leaveAt) break;
-  }
-  return pieces;
-}
-
-/** As they are written one after the other and step by step. */
-async function alone(model: LanguageModel, readers: readonly Reader[]) {
-  const spy = vi.spyOn(runnerOf(model), 'follow').mockReturnValue(undefined);
-  try {
-    const texts: unknown[][] = [];
-    for (const reader of readers) texts.push(await read(model, { ...reader, startAfter: 0, pauseAt: -1 }));
-    return texts;
-  } finally {
-    spy.mockRestore();
-  }
-}
+import { deviceNames, openDevice, settledMemory, TINY } from './helpers';
+import { alone, anyReader, idsOf, insideOf, PROMPTS, type Reader, read, runnerOf } from './readers';
 
 describe.each(deviceNames.filter((name) => name !== 'js'))('passes ahead on %s', (name) => {
   const models = new Map<string, Promise<LanguageModel>>();
@@ -159,26 +121,12 @@ describe.each(deviceNames.filter((name) => name !== 'js'))('passes ahead on %s',
     ['narrow', { maxContext: 128, maxCachePositions: 192 }],
   ])('give each its own text, whoever comes, waits, leaves or gives up blocks: %s', async (key, options) => {
     const model = await load(key, options);
-    const reader = fc.record({
-      prompt: fc.nat(PROMPTS.length - 1),
-      options: fc.record({
-        maxTokens: fc.integer({ min: 1, max: 24 }),
-        temperature: fc.constantFrom(0, 1),
-        seed: fc.nat(50),
-        repetitionPenalty: fc.constantFrom(1, 1, 1.2),
-        ignoreEos: fc.boolean(),
-      }),
-      leaveAt: fc.integer({ min: 0, max: 60 }),
-      pauseAt: fc.integer({ min: 0, max: 30 }),
-      startAfter: fc.nat(12),
-    });
     const runs = name === 'cpu' ? 20 : 3;
     await fc.assert(
-      fc.asyncProperty(fc.array(reader, { minLength: 1, maxLength: 6 }), async (readers) => {
-        const tokensOf = (texts: unknown[][]) => texts.map((text) => text.map((piece) => (piece as { id: number }).id));
-        const expected = tokensOf(await alone(model, readers));
+      fc.asyncProperty(fc.array(anyReader, { minLength: 1, maxLength: 6 }), async (readers) => {
+        const expected = idsOf(await alone(model, readers));
         const texts = await Promise.all(readers.map((one) => read(model, one)));
-        expect(tokensOf(texts)).toEqual(expected);
+        expect(idsOf(texts)).toEqual(expected);
       }),
       { numRuns: runs, seed: 7 },
     );

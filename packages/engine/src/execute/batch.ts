@@ -64,6 +64,9 @@ export function disposeSegments(segments: readonly Segment[]): void {
 /** Rows of a captured step, at most. */
 export const MAX_ROWS = 64;
 
+/** Parts of prompts beside the rows of a step, at most. */
+export const MAX_PARTS = 16;
+
 /** What a captured decode step has room for. */
 export interface StepShape {
   /** Rows, a token each. */

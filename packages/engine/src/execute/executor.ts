@@ -9,6 +9,7 @@ import type { MemoryChange } from '../kv/change';
 import type { KvMemory } from '../kv/memory';
 import { PagedKv } from '../kv/paged';
 import { spansOf } from '../kv/spans';
+import type { DeviceChooser } from '../sampling/device-chooser';
 import { disposeSegments, type PassNumbers, type StepShape, segmentsOf } from './batch';
 import { type StepExtras, StepGraphs } from './step-graphs';
 import { StepInputs } from './step-inputs';
@@ -49,9 +50,12 @@ export class Executor {
     this.graphs = new StepGraphs(model, memory);
   }
 
-  /** Computes a pass: logits of the rows that are wanted, the caller's to dispose. */
-  pass(numbers: PassNumbers, lora?: Batch['lora']): ForwardPass {
-    return this.followers ? this.together(this.followers, numbers) : this.alone(numbers, lora);
+  /**
+   * Computes a pass: logits of the rows that are wanted, the caller's to dispose.
+   * @param chooser whose last choices may be tokens of the pass; of one rank
+   */
+  pass(numbers: PassNumbers, lora?: Batch['lora'], chooser?: DeviceChooser): ForwardPass {
+    return this.followers ? this.together(this.followers, numbers) : this.alone(numbers, lora, chooser);
   }
 
   /** As {@link StepGraphs.capture}. */
@@ -85,7 +89,7 @@ export class Executor {
   private *together(followers: Followers, numbers: PassNumbers): ForwardPass {
     const pass = this.passes++;
     followers.tell({ kind: 'begin', pass, numbers });
-    const own = this.alone(numbers, undefined);
+    const own = this.alone(numbers);
     let isOver = false;
     try {
       for (;;) {
@@ -103,13 +107,16 @@ export class Executor {
     }
   }
 
-  private *alone(numbers: PassNumbers, lora: Batch['lora']): ForwardPass {
+  private *alone(numbers: PassNumbers, lora?: Batch['lora'], chooser?: DeviceChooser): ForwardPass {
     const { model, memory } = this;
     const { counts, logits } = numbers;
     const inputs = new StepInputs(model.device, numbers.sizes);
+    let followed: Tensor | undefined;
     try {
       inputs.write(numbers.values);
-      const { tokens, positions, slots, outputs } = inputs.pieces;
+      const { positions, slots, outputs } = inputs.pieces;
+      followed = chooser?.followed(inputs.pieces.tokens);
+      const tokens = followed ?? inputs.pieces.tokens;
       const segments = segmentsOf(numbers.segments, inputs.pieces);
       const view = new PagedKv(memory, slots, segments, memory.states && spansOf(inputs.pieces, counts));
       const wanted = !logits ? 'none' : tokens.dim(0) === outputs.dim(0) ? 'all' : outputs;
@@ -120,6 +127,7 @@ export class Executor {
         disposeSegments(segments);
       }
     } finally {
+      followed?.dispose();
       inputs.dispose();
     }
   }

@@ -3,7 +3,7 @@
  * them.
  */
 import { type Device, keep, scope, Tensor } from '@x/core';
-import { MAX_ROWS } from '../execute/batch';
+import { MAX_PARTS, MAX_ROWS } from '../execute/batch';
 import { piecesOf, StepNumbers } from '../execute/step-inputs';
 import {
   choiceShape,
@@ -18,7 +18,7 @@ import {
 import type { Choice } from './sampler';
 
 export class DeviceChooser {
-  /** [MAX_ROWS], u32. */
+  /** [MAX_ROWS + MAX_PARTS], u32. */
   private chosen: Tensor | undefined;
 
   constructor(
@@ -52,7 +52,7 @@ export class DeviceChooser {
 
   /** What {@link followed} reads. It is made before a capture. */
   get kept(): Tensor {
-    this.chosen ??= scope(() => keep(Tensor.zeros([MAX_ROWS], { dtype: 'u32', device: this.device })));
+    this.chosen ??= scope(() => keep(Tensor.zeros([MAX_ROWS + MAX_PARTS], { dtype: 'u32', device: this.device })));
     return this.chosen;
   }
 
