@@ -101,6 +101,7 @@ async function main(): Promise<void> {
   await bundle({ entryPoints: [join(root, 'packages/candle/src/cli.ts')] }, 'candle.mjs');
   for (const name of [
     'all-reduce',
+    'architectures',
     'ops',
     'gemm',
     'conv',
