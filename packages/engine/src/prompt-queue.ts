@@ -1,8 +1,8 @@
 /**
  * Prompts that are being read, a part each in a pass together: weights are read once for all of them. Parts are taken in the
  * order in which they came, as many as have no more tokens than the largest part of one prompt, so that a short prompt goes
- * beside or after a part of a long one. How a prompt is cut does not depend on the others. Where decode steps can take parts
- * along, those are left to them.
+ * beside or after a part of a long one. How a prompt is cut does not depend on the others, but where decode steps take parts along,
+ * as much of one as they have room for.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Tensor } from '@x/core';
@@ -11,6 +11,9 @@ import type { SequenceCache } from './kv/sequence-cache';
 import { type Others, Pacer } from './pacer';
 import type { Runner } from './runner';
 import { badLogits, type Choice, type Sampler } from './sampling';
+
+/** Tokens along which a part may be cut for a step. */
+const CUT = 256;
 
 export interface PromptPart {
   cache: SequenceCache;
@@ -29,6 +32,8 @@ export interface QueuedPart extends PromptPart {
   reject(error: unknown): void;
   /** Whether it is to be read in a pass of prompts only. */
   isApart?: boolean;
+  /** Of what was cut off at the beginning of a part: all of it. */
+  whole?: QueuedPart;
 }
 
 /** What decode steps do with parts. */
@@ -43,6 +48,8 @@ export class PromptQueue {
   private batch: readonly QueuedPart[] = [];
   private running = false;
   private readonly pacer: Pacer;
+  /** @internal {@link CUT} */
+  cutAt = CUT;
   /** Ends a wait for decode steps to take parts along. */
   private look = () => {};
   /** Listens to each signal once, however many prompts have it: Node warns of the eleventh listener. */
@@ -106,13 +113,45 @@ export class PromptQueue {
 
   /** Takes parts for a pass with decode steps, as many as there is room for, in front those that a token is chosen behind. */
   takeAlong(): readonly QueuedPart[] {
-    return this.isLeftToOthers() ? this.take(this.others().room, MAX_PARTS) : [];
+    if (!this.isLeftToOthers()) return [];
+    const { room } = this.others();
+    const [first] = this.waiting;
+    return first.ids.length <= room ? this.take(room, MAX_PARTS) : [this.cut(first, room)];
   }
 
   /** Gives parts back that could not be read with decode steps. */
   giveBack(parts: readonly QueuedPart[]): void {
-    this.waiting.unshift(...parts.map((part) => ({ ...part, isApart: true })));
+    for (const { whole } of parts) if (whole) this.remove(whole);
+    this.waiting.unshift(...parts.map((part) => ({ ...(part.whole ?? part), isApart: true })));
     this.lookAgain();
+  }
+
+  /** Takes what there is room for of the first part, whose rest stays the first. */
+  private cut(part: QueuedPart, room: number): QueuedPart {
+    const count = Math.floor(room / this.cutAt) * this.cutAt;
+    const begun = count / part.ids.length;
+    this.waiting[0] = {
+      ...part,
+      ids: part.ids.slice(count),
+      onDone: (share) => part.onDone(begun + share * (1 - begun)),
+    };
+    return {
+      ...part,
+      ids: part.ids.slice(0, count),
+      sampler: undefined,
+      onDone: (share) => part.onDone(share * begun),
+      resolve: () => {},
+      reject: (error) => {
+        this.remove(part);
+        part.reject(error);
+      },
+      whole: part,
+    };
+  }
+
+  /** Takes what is left of a part out of those that wait. */
+  private remove({ resolve }: QueuedPart): void {
+    this.waiting = this.waiting.filter((other) => other.resolve !== resolve);
   }
 
   /** To be called when decode steps may take other parts along than before, or none. */
@@ -122,7 +161,8 @@ export class PromptQueue {
 
   private isLeftToOthers(): boolean {
     const part = this.waiting.at(0);
-    return this.batch.length === 0 && part !== undefined && !part.isApart && part.ids.length <= this.others().room;
+    if (this.batch.length > 0 || part === undefined || part.isApart) return false;
+    return Math.min(part.ids.length, this.cutAt) <= this.others().room;
   }
 
   /** The next parts, in front those that a token is chosen behind. */

@@ -27,7 +27,7 @@ const MANY_ROWS = 16;
  * How many tokens of prompts a step takes along: as many as make it last so long, which is measured. The step of a sequence that
  * decodes takes no longer where prompts are read in between.
  */
-const ALONG_MS = 24;
+const ALONG_MS = 28;
 const ALONG_TOKENS = { first: 512, least: 64 };
 /** Shorter steps go out in one go: an abort can wait for their end, and watching them takes time. */
 const UNWATCHED_MS = 50;

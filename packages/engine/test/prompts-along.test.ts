@@ -80,6 +80,47 @@ describe.each(deviceNames.filter((name) => name !== 'js'))('prompts in decode st
     }
   });
 
+  it('are cut where there is no room for all of one, which then goes on in the next pass', async () => {
+    const model = await load('usual');
+    const long = PROMPTS.join(' ').repeat(3);
+    const [expected] = await alone(model, [carrier]);
+    const options = { maxTokens: 6, temperature: 0, ignoreEos: true } as const;
+    const text = async (onProgress?: (done: number) => void) => {
+      const written: unknown[] = [];
+      for await (const piece of model.generate(long, { ...options, onProgress })) written.push(piece);
+      return written;
+    };
+    const other = await text();
+    const { scheduler } = insideOf(model);
+    const inside = scheduler as unknown as { prompts: { cutAt: number }; alongTokens: number };
+    const beside = spied(model);
+    for (const fails of [false, true]) {
+      model.reset();
+      model.emptyCache();
+      if (fails) {
+        beside.mockImplementation(() => {
+          throw new Error('no such pass');
+        });
+      }
+      inside.prompts.cutAt = 8;
+      const done: number[] = [];
+      const pieces: unknown[] = [];
+      let reading: Promise<unknown[]> | undefined;
+      for await (const piece of model.generate(PROMPTS[0], carrier.options)) {
+        pieces.push(piece);
+        if (piece.index === 8) reading = text((tokens) => done.push(tokens));
+        inside.alongTokens = 20;
+      }
+      expect(idsOf([await reading!])).toEqual(idsOf([other]));
+      expect(idsOf([pieces])).toEqual(idsOf([expected]));
+      expect([...done].sort((a, b) => a - b)).toEqual(done);
+      const cuts = beside.mock.calls.map(([, parts]) => parts.map(({ ids }) => ids.length));
+      if (!fails) expect(cuts.filter(([count]) => count === 16).length).toBeGreaterThan(1);
+    }
+    beside.mockRestore();
+    inside.prompts.cutAt = 256;
+  });
+
   it('that are left on their way end alone', async () => {
     const model = await load('usual');
     const runner = runnerOf(model);

@@ -1,5 +1,5 @@
 /** The cache of a batch, as a forward pass sees it: the blocks of its sequences, whatever their lengths. */
-import { keep, scope, Tensor } from '@x/core';
+import { type DType, keep, scope, Tensor } from '@x/core';
 import {
   causalBias,
   fusesPrompt,
@@ -127,8 +127,9 @@ export class PagedKv implements KvView {
   ): Tensor {
     const { start, count, before, blocks } = segment;
     const cache = this.memory.layer(layer);
+    const dtype = this.promptDtype(q, cache, segment);
     const special =
-      window !== undefined || softcap !== 1 || sinks !== undefined || !this.hasOwnKernel(q, cache, segment);
+      window !== undefined || softcap !== 1 || sinks !== undefined || !this.hasOwnKernel(dtype, q, cache, segment);
     if (special && fusesPrompt(q, cache)) {
       const options = { scale, window, softcap: softcap === 1 ? undefined : softcap, sinks };
       const mixed = pagedPrompt(rowsOf(q, start, count), cache, blocks, before, options);
@@ -139,27 +140,46 @@ export class PagedKv implements KvView {
     const length = before + count - first;
     const { keys, values } = cache;
     // What no position in front can add to need not come back from the pool.
-    const k = before === 0 && fresh ? rowsOf(fresh.k, start, count) : this.gather(keys, segment, first, length, q);
-    const v = before === 0 && fresh ? rowsOf(fresh.v, start, count) : this.gather(values, segment, first, length, q);
+    const isFresh = before === 0 && fresh;
+    const k = isFresh ? rowsOf(fresh.k, start, count).toDtype(dtype) : this.gather(keys, segment, first, length, dtype);
+    const v = isFresh
+      ? rowsOf(fresh.v, start, count).toDtype(dtype)
+      : this.gather(values, segment, first, length, dtype);
     // One query sees all that is left; several see less the earlier they are.
-    const masked = count > 1 && { causal: true, window, causalBias: () => this.bias(count, length, window, q) };
-    const queries = rowsOf(q, start, count).unsqueeze(0);
+    const queries = rowsOf(q, start, count).toDtype(dtype).unsqueeze(0);
+    const masked = count > 1 && { causal: true, window, causalBias: () => this.bias(count, length, window, queries) };
     const mixed = sdpa(queries, k.unsqueeze(0), v.unsqueeze(0), { scale, softcapping: softcap, sinks, ...masked });
     return mixed
       .squeeze(0)
       .transpose(0, 1)
+      .toDtype(q.dtype)
       .reshape([count, q.dim(0) * v.dim(2)]);
   }
 
-  /** Whether {@link sdpa} is a kernel of the device for such queries. */
-  private hasOwnKernel(q: Tensor, { keys, values }: PagedCache, { count, before }: SequenceSegment): boolean {
-    const [heads, , d] = q.shape;
-    const size = { heads, kvHeads: keys.dim(1), seq: count, kv: before + count, d, scale: 1, causal: true };
-    return values.dim(2) === d && (q.device.backend.attention?.supports(q.dtype, { b: 1, ...size }) ?? false);
+  /**
+   * What queries are multiplied in: on GPUs as narrow as the cache, to which keys and values are rounded for later tokens anyway,
+   * where that is a kernel on matrix units.
+   */
+  private promptDtype(q: Tensor, cache: PagedCache, segment: SequenceSegment): DType {
+    const { dtype } = cache.keys;
+    const isNarrower = q.dtype === 'f32' && dtype !== 'f32' && q.device.kind !== 'cpu';
+    return isNarrower && this.hasOwnKernel(dtype, q, cache, segment) ? dtype : q.dtype;
   }
 
-  /** Positions [first, first + length) of a sequence, [kvHeads, length, d] in the dtype of the queries. */
-  private gather(rows: Tensor, { blocks }: SequenceSegment, first: number, length: number, { dtype }: Tensor): Tensor {
+  /** Whether {@link sdpa} is a kernel of the device for such queries in a dtype. */
+  private hasOwnKernel(
+    dtype: DType,
+    q: Tensor,
+    { keys, values }: PagedCache,
+    { count, before }: SequenceSegment,
+  ): boolean {
+    const [heads, , d] = q.shape;
+    const size = { heads, kvHeads: keys.dim(1), seq: count, kv: before + count, d, scale: 1, causal: true };
+    return values.dim(2) === d && (q.device.backend.attention?.supports(dtype, { b: 1, ...size }) ?? false);
+  }
+
+  /** Positions [first, first + length) of a sequence, [kvHeads, length, d] in a dtype. */
+  private gather(rows: Tensor, { blocks }: SequenceSegment, first: number, length: number, dtype: DType): Tensor {
     const blockSize = BLOCK_SIZE;
     const [slots, kvHeads, width] = rows.shape;
     const from = Math.floor(first / blockSize);
