@@ -1,10 +1,9 @@
 /**
  * Who computes when. Continuous batching: the decode steps of all sequences that want their next token are one forward
  * pass; a sequence joins at the next step and leaves when it likes, and weights are read once for all of them. Prompts are
- * read together as well, between the steps ({@link PromptQueue}), or in their passes where many sequences decode. Where the cache is full, sequences that nobody waits for give
- * up their blocks, then those that came last; what was given up is computed again from the tokens. Policy is simple on purpose:
- * who came first goes first, at most {@link MAX_BATCH} tokens at once; what of that no sequence needs is shared out among their
- * drafts.
+ * read together as well, between the steps ({@link PromptQueue}), or in their passes where many sequences decode. Who gives up
+ * room in the cache for whom, {@link Residents} says. Policy is simple on purpose: who came first goes first, at most
+ * {@link MAX_BATCH} tokens at once; what of that no sequence needs is shared out among their drafts.
  */
 import { AsyncResource } from 'node:async_hooks';
 import { performance } from 'node:perf_hooks';
@@ -15,6 +14,7 @@ import { MAX_ROWS } from './execute/batch';
 import type { SequenceCache } from './kv/sequence-cache';
 import { Pacer } from './pacer';
 import { PromptQueue, type QueuedPart } from './prompt-queue';
+import { Residents } from './residents';
 import type { Runner } from './runner';
 import { badLogits, type Choice, type Sampler } from './sampling';
 import { type Asked, type DecodeRequest, StepAhead } from './step-ahead';
@@ -23,23 +23,11 @@ import { type Asked, type DecodeRequest, StepAhead } from './step-ahead';
 const MAX_BATCH = MAX_ROWS;
 /** Sequences that decode together from which on parts of prompts come along. */
 const MANY_ROWS = 16;
-/**
- * How many tokens of prompts a step takes along: as many as make it last so long, which is measured. The step of a sequence that
- * decodes takes no longer where prompts are read in between.
- */
+/** How many tokens of prompts a step takes along: as many as make it last so long, which is measured. */
 const ALONG_MS = 28;
 const ALONG_TOKENS = { first: 512, least: 64 };
 /** Shorter steps go out in one go: an abort can wait for their end, and watching them takes time. */
 const UNWATCHED_MS = 50;
-
-/**
- * What a sequence is doing: nothing that anyone waits for, waiting for room or a step, or part of a pass. One that is kept
- * is never taken from.
- */
-type State = 'idle' | 'waiting' | 'running' | 'kept';
-
-/** One that nobody waited for during this time gives up its blocks to those that came after it, too. */
-const IDLE_MS = 1000;
 
 interface Request extends DecodeRequest {
   resolve(verified: Verified): void;
@@ -78,9 +66,7 @@ export class BatchScheduler {
   private alongTokens = ALONG_TOKENS.first;
   /** @internal {@link MANY_ROWS} */
   manyRows = MANY_ROWS;
-  /** In the order in which they came. */
-  private readonly sequences = new Map<SequenceCache, { state: State; since: number }>();
-  private changed = deferred();
+  private readonly residents = new Residents();
   private readonly context = new AsyncResource('BatchScheduler');
   private readonly pacer: Pacer;
   private readonly prompts: PromptQueue;
@@ -105,29 +91,29 @@ export class BatchScheduler {
    */
   open(kept = false, adapter?: AdapterUse): SequenceCache {
     const cache = this.runner.cache(adapter);
-    this.sequences.set(cache, { state: kept ? 'kept' : 'idle', since: performance.now() });
+    this.residents.add(cache, kept);
     return cache;
   }
 
   /** Wakes all that wait for room, where there will be none. */
   wake(): void {
-    this.report();
+    this.residents.report();
   }
 
   close(cache: SequenceCache): void {
-    this.sequences.delete(cache);
+    this.residents.remove(cache);
     cache.dispose();
-    this.report();
+    this.residents.report();
   }
 
   /** Takes blocks for `length` positions where nobody has to give up any for it. */
   tryReserve(cache: SequenceCache, length: number): boolean {
-    return this.take(cache, length) === undefined;
+    return this.residents.take(cache, length) === undefined;
   }
 
   /** Takes blocks for `length` positions at once. @throws TransformersError CACHE_FULL */
   reserve(cache: SequenceCache, length: number): void {
-    if (this.makeRoom(cache, length)) return;
+    if (this.residents.makeRoom(cache, length)) return;
     // Says why not.
     cache.reserve(length);
   }
@@ -183,7 +169,7 @@ export class BatchScheduler {
       this.checkFree(cache);
       this.runner.check(ids, cache.tokens.length);
       this.waiting.push({ cache, ids, samplers, signal, goesOn, resolve, reject });
-      this.set(cache, 'waiting');
+      this.residents.set(cache, 'waiting');
       if (!this.running) void this.context.runInAsyncScope(() => this.run());
     });
   }
@@ -200,7 +186,7 @@ export class BatchScheduler {
     const prompt = [...cache.tokens, ...ids];
     const known = prompt.length - ids.length;
     const listener: { isOver: boolean; thrown?: { error: unknown } } = { isOver: false };
-    this.set(cache, 'waiting');
+    this.residents.set(cache, 'waiting');
     try {
       // Lets the event loop run, so that timers and abort signals work even on a device that computes synchronously.
       await nextTurn();
@@ -210,11 +196,11 @@ export class BatchScheduler {
         runner.checkRanks();
         const start = cache.length;
         const chunk = prompt.slice(start, runner.chunkEnd(start, prompt.length));
-        if (!this.makeRoom(cache, start + chunk.length)) {
+        if (!this.residents.makeRoom(cache, start + chunk.length)) {
           await this.waitForRoom(cache, signal);
           continue;
         }
-        this.set(cache, 'running');
+        this.residents.set(cache, 'running');
         const last = start + chunk.length === prompt.length;
         // Called in passes of others too, which what it throws is not to end.
         const onDone = (share: number) => {
@@ -242,8 +228,8 @@ export class BatchScheduler {
       throw await runner.reason(error);
     } finally {
       listener.isOver = true;
-      this.set(cache, 'idle');
-      this.report();
+      this.residents.set(cache, 'idle');
+      this.residents.report();
     }
   }
 
@@ -254,9 +240,9 @@ export class BatchScheduler {
 
   /** Until something has changed. Meanwhile others may take what the sequence has. */
   private async waitForRoom(cache: SequenceCache, signal: AbortSignal | undefined): Promise<void> {
-    if (this.sequences.get(cache)?.state === 'running') this.report();
-    this.set(cache, 'waiting');
-    await this.change([signal]);
+    if (this.residents.stateOf(cache) === 'running') this.residents.report();
+    this.residents.set(cache, 'waiting');
+    await this.residents.change([signal]);
     signal?.throwIfAborted();
   }
 
@@ -273,7 +259,7 @@ export class BatchScheduler {
       else this.setTakesAlong(false);
       // Only prompts are being read: their end makes room.
       if (!isAsked && this.batch.length === 0 && this.waiting.length > 0)
-        await this.change(this.waiting.map(({ signal }) => signal));
+        await this.residents.change(this.waiting.map(({ signal }) => signal));
       await nextTurn();
     }
     this.batch = [];
@@ -300,13 +286,13 @@ export class BatchScheduler {
         signal?.throwIfAborted();
         this.runner.checkRanks();
         const isNext = tokens + own <= MAX_BATCH || tokens === 0;
-        const isRoom = isNext && this.makeRoom(cache, cache.tokens.length + own);
+        const isRoom = isNext && this.residents.makeRoom(cache, cache.tokens.length + own);
         (isRoom ? admitted : later).push(request);
         if (!isRoom) continue;
         tokens += own;
-        this.set(cache, 'running');
+        this.residents.set(cache, 'running');
       } catch (error) {
-        this.set(cache, 'idle');
+        this.residents.set(cache, 'idle');
         request.reject(error);
       }
     }
@@ -317,7 +303,7 @@ export class BatchScheduler {
         await this.restore(request);
         ready.push(request);
       } catch (error) {
-        this.set(request.cache, 'idle');
+        this.residents.set(request.cache, 'idle');
         request.reject(await this.runner.reason(error));
       }
     }
@@ -329,7 +315,7 @@ export class BatchScheduler {
   /** Who came first is first. */
   private sortWaiting(): void {
     if (this.waiting.length < 2) return;
-    const order = new Map([...this.sequences.keys()].map((cache, i) => [cache, i]));
+    const order = this.residents.places;
     this.waiting.sort((a, b) => order.get(a.cache)! - order.get(b.cache)!);
   }
 
@@ -361,7 +347,7 @@ export class BatchScheduler {
         choices = await runner.chosen((await this.pacer.run(runner.pass(steps, true)))!, samplers);
         await this.pacer.idle();
       } else {
-        for (const { cache } of requests) this.set(cache, 'running');
+        for (const { cache } of requests) this.residents.set(cache, 'running');
         const under = asked ? runner.answer(asked.ahead, asked.samplers) : runner.choose(steps, samplers);
         if (under.leads) this.lookAhead(requests, asked?.rows ?? [...requests.keys()]);
         else this.setTakesAlong(false);
@@ -373,7 +359,7 @@ export class BatchScheduler {
       if (asked) this.answer(asked.parts, choices.slice(requests.length));
       requests.forEach((request, row) => {
         const own = accepted[row];
-        this.set(request.cache, 'idle');
+        this.residents.set(request.cache, 'idle');
         if (own) request.resolve({ choices: own, drafts: steps[row].drafts });
         else request.reject(badLogits(runner.model.config.vocabSize));
       });
@@ -383,11 +369,11 @@ export class BatchScheduler {
       const reason = await runner.reason(error);
       for (const { signal, reject } of asked?.parts ?? []) reject(signal?.aborted ? signal.reason : reason);
       for (const request of requests) {
-        this.set(request.cache, 'idle');
+        this.residents.set(request.cache, 'idle');
         request.reject(request.signal?.aborted ? request.signal.reason : reason);
       }
     } finally {
-      this.report();
+      this.residents.report();
     }
   }
 
@@ -395,7 +381,7 @@ export class BatchScheduler {
   private lookAhead(requests: readonly Request[], rows: readonly number[]): void {
     this.sortWaiting();
     const served = this.ahead.enqueue(requests, rows, this.waiting);
-    for (const { cache } of this.waiting.splice(0, served)) this.set(cache, 'running');
+    for (const { cache } of this.waiting.splice(0, served)) this.residents.set(cache, 'running');
     this.setTakesAlong(this.ahead.rows >= this.manyRows);
   }
 
@@ -442,17 +428,9 @@ export class BatchScheduler {
     });
   }
 
-  /** Unless the sequence was closed meanwhile, or is kept. */
-  private set(cache: SequenceCache, state: State): void {
-    const entry = this.sequences.get(cache);
-    if (entry === undefined || entry.state === 'kept') return;
-    entry.state = state;
-    entry.since = performance.now();
-  }
-
   /** @throws TransformersError INVALID_OPTION unless the sequence is open and nothing of it is under way */
   private checkFree(cache: SequenceCache): void {
-    const state = this.sequences.get(cache)?.state;
+    const state = this.residents.stateOf(cache);
     if (state === 'idle' || state === 'kept') return;
     throw new TransformersError(
       'INVALID_OPTION',
@@ -461,81 +439,9 @@ export class BatchScheduler {
         : 'A step of the sequence is under way; wait for it, or open() another sequence.',
     );
   }
-
-  /** Wakes those who wait for a change: of who has which blocks. */
-  private report(): void {
-    this.changed.resolve();
-    this.changed = deferred();
-  }
-
-  /** Until the next {@link report}, a signal is aborted, or a sequence may have become idle. */
-  private async change(signals: readonly (AbortSignal | undefined)[]): Promise<void> {
-    const { promise, resolve } = this.changed;
-    for (const signal of signals) signal?.addEventListener('abort', resolve, { once: true });
-    const timer = setTimeout(resolve, IDLE_MS);
-    await promise;
-    clearTimeout(timer);
-    for (const signal of signals) signal?.removeEventListener('abort', resolve);
-    // Who was idle for the moment asks for the next step before anyone takes its blocks.
-    await nextTurn();
-  }
-
-  /**
-   * Takes blocks for `length` positions of a sequence, others' where there are no more.
-   * @returns false when it has to wait for others @throws TransformersError CACHE_FULL when nobody else could make room
-   */
-  private makeRoom(cache: SequenceCache, length: number): boolean {
-    for (;;) {
-      const full = this.take(cache, length);
-      if (!full) return true;
-      const victim = this.victim(cache);
-      if (victim) victim.evict();
-      else if (this.isOtherAtWork(cache)) return false;
-      else throw full;
-    }
-  }
-
-  /** Takes blocks for `length` positions of a sequence. Returns the error where there are no more. */
-  private take(cache: SequenceCache, length: number): TransformersError | undefined {
-    try {
-      if (cache.capacity === 0) cache.adopt(cache.tokens);
-      cache.reserve(length);
-      return undefined;
-    } catch (error) {
-      if (error instanceof TransformersError && error.code === 'CACHE_FULL') return error;
-      throw error;
-    }
-  }
-
-  /** Whose blocks to take for a sequence: those of one that nobody waits for, or of the last that came after it. */
-  private victim(cache: SequenceCache): SequenceCache | undefined {
-    const all = [...this.sequences];
-    const position = all.findIndex(([other]) => other === cache);
-    const younger = all.slice(position + 1).filter(([other, { state }]) => {
-      return other.capacity > 0 && (state === 'idle' || state === 'waiting');
-    });
-    const now = performance.now();
-    const unwanted = all.find(([other, { state, since }]) => {
-      return other !== cache && other.capacity > 0 && state === 'idle' && now - since >= IDLE_MS;
-    });
-    return (unwanted ?? younger.at(-1))?.[0];
-  }
-
-  /** Whether a sequence that will go on, or become idle for good, holds blocks. */
-  private isOtherAtWork(cache: SequenceCache): boolean {
-    return [...this.sequences].some(([other, { state }]) => other !== cache && other.capacity > 0 && state !== 'kept');
-  }
 }
 
 /** Tokens of a request that are no drafts. */
 function known({ ids, samplers }: Request): number {
   return ids.length - samplers.length + 1;
-}
-
-function deferred(): { promise: Promise<void>; resolve: () => void } {
-  let resolve = () => {};
-  const promise = new Promise<void>((done) => {
-    resolve = done;
-  });
-  return { promise, resolve };
 }
