@@ -5,17 +5,23 @@
 //   decode_gated_q8_1_{act}       act(gate) * up, as blocks or as bf16
 //   decode_gate_{act}_{t}         act(gate) * up as t, of any number of values: decode/gate.h
 //   decode_heads_{kv}             norms and rotation of heads, keys and values into a cache of kv: decode/heads.h
+//   decode_head_norm_silu_q8_1    norms of heads times silu of a gate, as blocks: decode/head-norm.h
 //   decode_route, decode_group    which experts tokens take, and the pairs of both by expert: decode/route.h; decode_group is
 //                                 one block
+//   decode_router                 the product that decode_route's logits come from, and the choice: decode/router.h
 #include "x.h"
 #include "shared/split.h"
 #include "shared/tally.h"
+#include "shared/gates.h"
+#include "shared/arrive.h"
 #include "reduce/range.h"
 #include "quantized/activations.h"
 #include "decode/between.h"
 #include "decode/gate.h"
 #include "decode/heads.h"
+#include "decode/head-norm.h"
 #include "decode/route.h"
+#include "decode/router.h"
 
 #define NORM(T, t)                                                                                                     \
   KERNEL_EARLY(decode_norm_q8_1_##t)                                                                                   \
@@ -32,7 +38,7 @@ NORM(bf16, bf16)
   KERNEL_EARLY(decode_gated_q8_1_##act)                                                                                \
   KERNEL(decode_gated_q8_1_##act, (u64 rows, u32 n, u32 padded, const float* gate, u64 gate_row, const float* up,      \
                                    u64 up_row, u8* blocks, bf16* y)) {                                                 \
-    decode::gatedAll<decode::Act>({rows, n, padded, gate, gate_row, up, up_row, blocks, y});                           \
+    decode::gatedAll<gates::Act>({rows, n, padded, gate, gate_row, up, up_row, blocks, y});                           \
   }
 GATED(Silu, silu)
 GATED(Gelu, gelu)
@@ -41,7 +47,7 @@ GATED(Gelu, gelu)
   KERNEL_EARLY(decode_gate_##act##_##t)                                                                                \
   KERNEL(decode_gate_##act##_##t,                                                                                      \
          (u64 rows, u32 n, const float* gate, u64 gate_row, const float* up, u64 up_row, T* y)) {                      \
-    decode::gateAll<decode::Act, T>({rows, n, gate, gate_row, up, up_row, y});                                         \
+    decode::gateAll<gates::Act, T>({rows, n, gate, gate_row, up, up_row, y});                                         \
   }
 GATE(Silu, silu, float, f32)
 GATE(Gelu, gelu, float, f32)
@@ -62,12 +68,30 @@ HEADS(float, f32)
 HEADS(f16, f16)
 HEADS(bf16, bf16)
 
+KERNEL_EARLY(decode_head_norm_silu_q8_1)
+KERNEL_BOUNDS(decode_head_norm_silu_q8_1, 256,
+              (u64 rows, u32 heads, u32 d, u32 padded, float eps, const float* x, const float* alpha, const float* gate,
+               u64 gate_row, u8* blocks)) {
+  decode::headNormAll({rows, heads, d, padded, eps, x, alpha, gate, gate_row, blocks});
+}
+
 KERNEL_EARLY(decode_route)
 KERNEL_BOUNDS(decode_route, 64,
               (u32 tokens, u32 experts, u32 chosen, u32 groups, u32 open_groups, u32 best, bool sigmoid, bool renormalise,
-               float scale, const float* logits, const float* correction, float* weights, u32* ids)) {
-  decode::routeAll({tokens, experts, chosen, groups, open_groups, best, sigmoid, renormalise, scale, logits, correction,
-                    weights, ids});
+               float scale, const float* logits, u64 logits_row, const float* bias, const float* correction,
+               float* weights, u32* ids)) {
+  decode::routeAll({tokens, experts, chosen, groups, open_groups, best, sigmoid, renormalise, scale, logits, logits_row,
+                    bias, correction, weights, ids});
+}
+
+KERNEL_EARLY(decode_router)
+KERNEL_BOUNDS(decode_router, 128,
+              (u32 tokens, u32 hidden, u32 rows, const float* x, const float* weight, u32* counters, u32 experts,
+               u32 chosen, u32 groups, u32 open_groups, u32 best, bool sigmoid, bool renormalise, float scale,
+               float* logits, const float* bias, const float* correction, float* weights, u32* ids)) {
+  decode::routerAll({hidden, rows, x, weight, logits, counters},
+                    {tokens, experts, chosen, groups, open_groups, best, sigmoid, renormalise, scale, logits, rows, bias,
+                     correction, weights, ids});
 }
 
 KERNEL_EARLY(decode_group)

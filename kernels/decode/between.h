@@ -173,16 +173,6 @@ X_DEVICE void normAll(const Norm<T>& p) {
 #endif
 }
 
-struct Silu {
-  static X_DEVICE float apply(float x) { return m::overOneOrMore(x, 1.0f + m::exp(-x)); }
-};
-/** The form with tanh. */
-struct Gelu {
-  static X_DEVICE float apply(float x) {
-    return 0.5f * x * (1.0f + m::tanh(0.7978845608028654f * x * (1.0f + 0.044715f * x * x)));
-  }
-};
-
 /** act(gate) * up of rows of n values, that begin every `gateRow` and `upRow` values. */
 struct Gated {
   u64 rows;

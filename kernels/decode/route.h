@@ -13,7 +13,9 @@ struct Route {
   bool sigmoid;            // else the scores are a softmax
   bool renormalise;        // weights are divided by their sum
   float scale;
-  const float *logits, *correction;  // [tokens, experts]; [experts], added for the choice only, or null
+  const float* logits;               // [tokens, experts], rows begin every logitsRow values
+  u64 logitsRow;
+  const float *bias, *correction;    // [experts] or null: added to logits; added to scores for the choice only
   float* weights;                    // [tokens, chosen]
   u32* ids;
 };
@@ -38,16 +40,17 @@ X_DEVICE u32 take(u64* keys, u32 count) {
 
 /** All threads of a block. */
 X_DEVICE void routeToken(const Route& p, u32 token, float* scores, u64* keys, u64* groupKeys, u32* picks) {
-  const float* logits = p.logits + (u64)token * p.experts;
+  const float* row = p.logits + token * p.logitsRow;
+  const auto logit = [=](u64 e) { return p.bias ? row[e] + p.bias[e] : row[e]; };
   float top = lanes::lowest<float>(), sum = 0.0f;
   if (!p.sigmoid) {
-    X_FOR_BLOCK(e, p.experts) top = Max::apply(top, logits[e]);
+    X_FOR_BLOCK(e, p.experts) top = Max::apply(top, logit(e));
     top = blockReduce<Max>(top);
-    X_FOR_BLOCK(e, p.experts) sum += m::exp(logits[e] - top);
+    X_FOR_BLOCK(e, p.experts) sum += m::exp(logit(e) - top);
     sum = blockReduce<Sum>(sum);
   }
   X_FOR_BLOCK(e, p.experts) {
-    const float score = p.sigmoid ? 1.0f / (1.0f + m::exp(-logits[e])) : m::exp(logits[e] - top) / sum;
+    const float score = p.sigmoid ? 1.0f / (1.0f + m::exp(-logit(e))) : m::exp(logit(e) - top) / sum;
     scores[e] = score;
     keys[e] = ranked(p.correction ? score + p.correction[e] : score, (u32)e);
   }

@@ -48,6 +48,7 @@ const NVIDIA: { name: string; arch: string; modules?: readonly string[] }[] = [
       'cast',
       'collectives',
       'decode',
+      'experts',
       'gemm',
       'quantized',
       'ternary',
@@ -58,13 +59,13 @@ const NVIDIA: { name: string; arch: string; modules?: readonly string[] }[] = [
 
 /** Linux on ARM: every 64-bit processor, with NEON. */
 const ARM = ['aarch64'];
-/** The psABI's levels, and those with the CPU's int8 dot products (AVX-VNNI, AVX512-VNNI), for the module that uses them. */
+/** The psABI's levels, and those with the CPU's int8 dot products (AVX-VNNI, AVX512-VNNI), for the modules that use them. */
 const HOST: { name: string; modules?: readonly string[] }[] = [
   { name: 'x86-64-v2' },
   { name: 'x86-64-v3' },
-  { name: 'x86-64-v3-vnni', modules: ['quantized'] },
+  { name: 'x86-64-v3-vnni', modules: ['experts', 'quantized'] },
   { name: 'x86-64-v4' },
-  { name: 'x86-64-v4-vnni', modules: ['quantized'] },
+  { name: 'x86-64-v4-vnni', modules: ['experts', 'quantized'] },
 ];
 const X64_NAMES = HOST.map(({ name }) => name);
 const HOST_NAMES = process.arch === 'arm64' ? ARM : X64_NAMES;

@@ -12,15 +12,18 @@ export class QuantizedActivations implements Disposable {
     readonly rows: number,
     /** Values of a row. */
     readonly width: number,
+    /** The same in f32, [rows, width], where whoever made the blocks was asked for both. */
+    readonly numbers?: Tensor,
   ) {}
 
   /** For `scope`: the blocks go where this object goes. */
   [TENSORS](): unknown[] {
-    return [this.blocks];
+    return this.numbers ? [this.blocks, this.numbers] : [this.blocks];
   }
 
   dispose(): void {
     this.blocks.dispose();
+    this.numbers?.dispose();
   }
 
   [Symbol.dispose](): void {

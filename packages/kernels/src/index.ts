@@ -14,6 +14,7 @@ export {
   CONV,
   type CodeObject,
   DECODE,
+  EXPERTS,
   FILL,
   GEMM,
   headerSource,

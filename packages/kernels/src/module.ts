@@ -146,6 +146,7 @@ export const CAST = new KernelModule('cast', 'CAST');
 export const COLLECTIVES = new KernelModule('collectives', 'COLLECTIVES');
 export const CONV = new KernelModule('conv', 'CONV');
 export const DECODE = new KernelModule('decode', 'DECODE');
+export const EXPERTS = new KernelModule('experts', 'EXPERTS');
 export const FILL = new KernelModule('fill', 'FILL');
 export const GEMM = new KernelModule('gemm', 'GEMM');
 export const INDEXING = new KernelModule('indexing', 'INDEXING');
@@ -167,6 +168,7 @@ export const ALL_MODULES: readonly KernelModule[] = [
   COLLECTIVES,
   CONV,
   DECODE,
+  EXPERTS,
   FILL,
   GEMM,
   INDEXING,

@@ -24,8 +24,11 @@ import type { RmsNorm } from './layer-norm';
 /** What a linear layer reads: numbers, or the blocks of its device. */
 export type Activations = Tensor | QuantizedActivations;
 
-/** As what a step gives its result: in blocks where the device can (else f32), or in a dtype. */
-export type ActivationForm = 'blocks' | NormDType;
+/**
+ * As what a step gives its result: in blocks where the device can (else f32), in a dtype, or `both`, blocks with numbers in f32
+ * beside them (`QuantizedActivations.numbers`; else f32).
+ */
+export type ActivationForm = 'blocks' | 'both' | NormDType;
 
 export interface NormAddOptions {
   /** Default f32. */
@@ -55,7 +58,7 @@ export function normAdd(
   const fits = x.rank === 2 && rows > 0 && n > 0 && weights.every((weight) => weight.dim(0) === n);
   const alike = fits && (!delta || (delta.rank === 2 && delta.dim(0) === rows && delta.dim(1) === n));
   const one = !deltaNorm || deltaNorm.eps === norm.eps;
-  const inBlocks = as === 'blocks';
+  const inBlocks = as === 'blocks' || as === 'both';
   const whole = operands.every((operand) => operand.isContiguous());
   if (decode && alike && one && whole && plain(operands) && (!inBlocks || decode.supports(n))) {
     const problem = {
@@ -67,10 +70,12 @@ export function normAdd(
       ...(delta && { delta: delta.storagePart() }),
       ...(delta && deltaNorm && { deltaAlpha: deltaNorm.weight.storagePart() }),
     };
-    const { sum, normed } = decode.norm(problem, as);
+    const { sum, normed, blocks } = decode.norm(problem, as);
+    const numbers = as === 'blocks' ? undefined : Tensor.fromStorage(normed, x.shape, x.device);
+    const made = as === 'blocks' ? normed : blocks;
     return {
       sum: sum ? Tensor.fromStorage(sum, x.shape, x.device) : x,
-      normed: inBlocks ? inBlocksOf(normed, rows, n, x) : Tensor.fromStorage(normed, x.shape, x.device),
+      normed: made ? inBlocksOf(made, rows, n, x, numbers) : numbers!,
     };
   }
   return scope(() => {
@@ -87,6 +92,11 @@ const GATES: Partial<Record<ActivationName, 'silu' | 'gelu'>> = {
   gelu_new: 'gelu',
   gelu_pytorch_tanh: 'gelu',
 };
+
+/** What a device's fused kernels call an activation of gates; undefined for one that they have not. */
+export function gateActivation(activation: ActivationName): 'silu' | 'gelu' | undefined {
+  return GATES[activation];
+}
 
 /**
  * activation(gate) · up, for two results of one product or of two.
@@ -112,6 +122,33 @@ export function gatedActivation(
     return form === 'blocks' ? inBlocksOf(made, rows, n, gate) : Tensor.fromStorage(made, [rows, n], gate.device);
   }
   return scope(() => activate(gate, activation).mul(up));
+}
+
+/**
+ * The RMS norm of each head of x, [rows, heads · d], times silu of a gate of that shape.
+ * @param norm of d values @param gate a view of rows too
+ * @param as 'blocks' where the next product takes them; else numbers
+ */
+export function headNorm(x: Tensor, norm: RmsNorm, gate: Tensor, as: 'blocks' | 'numbers' = 'numbers'): Activations {
+  checkObjects('headNorm', { norm });
+  const { weight, eps } = norm;
+  checkTensors('headNorm', { x, gate, weight });
+  const [rows, n] = x.shape;
+  const d = weight.dim(0);
+  const { decode } = x.device.backend;
+  const fits = x.rank === 2 && n % d === 0 && hasRows(gate) && gate.dim(0) === rows && gate.dim(1) === n;
+  const whole = x.isContiguous() && weight.isContiguous();
+  if (as === 'blocks' && fits && whole && plain([x, weight, gate]) && decode?.supportsHeadNorm(rows, d)) {
+    const operands = { x: x.storagePart(), alpha: weight.storagePart(), gate: gate.storagePart() };
+    const gateRow = gate.storageAndLayout().layout.strides[0];
+    return inBlocksOf(decode.headNorm({ rows, heads: n / d, d, eps, ...operands, gateRow }), rows, n, x);
+  }
+  return scope(() =>
+    norm
+      .forward(x.reshape([(rows * n) / d, d]))
+      .reshape(x.shape)
+      .mul(gate.silu()),
+  );
 }
 
 /** Queries, keys and values as products give them: f32, views too, heads one after the other. */
@@ -299,6 +336,12 @@ function hasRows(x: Tensor): boolean {
   return x.rank === 2 && (x.dim(1) <= 1 || x.storageAndLayout().layout.strides[1] === 1);
 }
 
-function inBlocksOf(blocks: StoragePart[0], rows: number, width: number, { device }: Tensor): QuantizedActivations {
-  return new QuantizedActivations(Tensor.fromStorage(blocks, [blocks.elemCount], device), rows, width);
+function inBlocksOf(
+  blocks: StoragePart[0],
+  rows: number,
+  width: number,
+  { device }: Tensor,
+  numbers?: Tensor,
+): QuantizedActivations {
+  return new QuantizedActivations(Tensor.fromStorage(blocks, [blocks.elemCount], device), rows, width, numbers);
 }

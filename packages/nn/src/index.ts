@@ -36,11 +36,13 @@ export {
   type ActivationForm,
   type Activations,
   fusesHeads,
+  gateActivation,
   gatedActivation,
   type HeadAttentionOptions,
   type HeadOptions,
   type HeadParts,
   type HeadRotation,
+  headNorm,
   headsAppend,
   headsAttend,
   type NormAddOptions,
@@ -89,8 +91,6 @@ export {
   type ExpertWeights,
   moeGemm,
   moeGemmGguf,
-  type RouteOptions,
-  routeExperts,
   type SortedExperts,
   sortByExpert,
 } from './moe';
@@ -184,6 +184,7 @@ export {
   ropeThdSlow,
   rotate,
 } from './rotary-emb';
+export { type RouteOptions, routeExperts, routeTokens } from './route';
 export { gumbelSoftmax } from './sampling';
 export { Sequential, seq } from './sequential';
 export { type GetOptions, type Shard, VarBuilder, type VarBuilderOptions, type VarSource } from './var-builder';

@@ -4,7 +4,7 @@
  * gradients. The routing is on the host, where the products are laid out: read the chosen experts with
  * `await ids.toArray()` and give them to {@link sortByExpert}.
  */
-import { CandleError, formatShape, isGradEnabled, kinds, ShapeError, scope, Tensor } from '@x/core';
+import { CandleError, formatShape, kinds, ShapeError, scope, Tensor } from '@x/core';
 import { checkNumbers, checkTensors } from './check';
 
 /** Pairs of token and expert, by expert. A pair's number is token * topk + its place among the token's experts. */
@@ -118,105 +118,6 @@ function byExpert(
     });
     return weighted(Tensor.cat(parts, 0).indexSelect(ids(places), 0), topkWeights);
   });
-}
-
-export interface RouteOptions {
-  /** Experts that each token takes. */
-  chosen: number;
-  /** What the logits become before the choice. Default `softmax`. */
-  scores?: 'softmax' | 'sigmoid';
-  /** Whether the weights of those chosen are divided by their sum. Default false. */
-  renormalise?: boolean;
-  /** Multiplies the weights. Default 1. */
-  scale?: number;
-  /**
-   * Experts lie in `count` groups of equal size, of which a token takes the `chosen` best, judged by their `best` best experts
-   * together (DeepSeek-V2 1, DeepSeek-V3 2). Default: one group.
-   */
-  groups?: { count: number; chosen: number; best: 1 | 2 };
-  /** Added to the scores for the choice, not for the weights: [experts]. Default: nothing. */
-  correction?: Tensor;
-}
-
-const ROUTE = kinds.fields({
-  chosen: kinds.POSITIVE,
-  scores: kinds.optional(
-    kinds.kind((value) => value === 'softmax' || value === 'sigmoid', "give 'softmax' or 'sigmoid'"),
-  ),
-  renormalise: kinds.optional(kinds.BOOLEAN),
-  scale: kinds.optional(kinds.NUMBER),
-  groups: kinds.optional(
-    kinds.fields({
-      count: kinds.POSITIVE,
-      chosen: kinds.POSITIVE,
-      best: kinds.kind((value) => value === 1 || value === 2, 'give 1 or 2'),
-    }),
-  ),
-  correction: kinds.optional(kinds.TENSOR),
-});
-
-/**
- * Which experts each token takes: one kernel where the device has it and nothing is recorded.
- * @param logits [tokens, experts], f32
- * @returns weights, f32, and ids, u32, of the chosen experts, the best first: [tokens, chosen]
- * @throws ShapeError `SHAPE_MISMATCH` for sizes that do not go together
- */
-export function routeExperts(logits: Tensor, options: RouteOptions): { weights: Tensor; ids: Tensor } {
-  checkTensors('routeExperts', { logits });
-  kinds.check('routeExperts', 'options', options, ROUTE);
-  const { chosen, scores = 'softmax', renormalise = false, scale = 1, groups, correction } = options;
-  const [tokens, experts] = logits.shape;
-  const size = groups ? experts / groups.count : experts;
-  const fits =
-    logits.rank === 2 &&
-    Number.isInteger(size) &&
-    (!groups || (groups.chosen <= groups.count && groups.best <= size)) &&
-    chosen <= (groups ? groups.chosen * size : experts) &&
-    (!correction || (correction.rank === 1 && correction.dim(0) === experts));
-  if (!fits) {
-    const grouped = groups ? `, ${groups.chosen} of ${groups.count} groups judged by ${groups.best}` : '';
-    throw new ShapeError(
-      'SHAPE_MISMATCH',
-      `routeExperts: logits ${formatShape(logits.shape)}, ${chosen} experts a token${grouped}${correction ? `, correction ${formatShape(correction.shape)}` : ''}; ` +
-        'give [tokens, experts], no more experts than the groups have, and [experts].',
-    );
-  }
-  const { device } = logits;
-  const { experts: ops } = device.backend;
-  const operands = correction ? [logits, correction] : [logits];
-  const plain = operands.every((x) => x.dtype === 'f32' && x.device === device && !(isGradEnabled() && x.trackOp));
-  if (plain && tokens > 0 && ops?.supportsRoute(experts, chosen)) {
-    return scope(() => {
-      const made = ops.route({
-        ...{ tokens, experts, chosen, scores, renormalise, scale },
-        ...(groups && { groups }),
-        logits: logits.contiguous().storagePart(),
-        ...(correction && { correction: correction.contiguous().storagePart() }),
-      });
-      const shape = [tokens, chosen];
-      const weights = Tensor.fromStorage(made.weights, shape, device);
-      return { weights, ids: Tensor.fromStorage(made.ids, shape, device) };
-    });
-  }
-  return scope(() => {
-    const all = scores === 'softmax' ? logits.softmaxLastDim() : logits.sigmoid();
-    const corrected = correction ? all.broadcastAdd(correction) : all;
-    const [best, ids] = (groups ? withinGroups(corrected, groups) : corrected).topk(chosen);
-    const own = correction || groups ? all.gather(ids, -1) : best;
-    const shares = renormalise ? own.broadcastDiv(own.sumKeepdim(-1)) : own;
-    return { weights: scale === 1 ? shares : shares.mul(scale), ids };
-  });
-}
-
-/** Scores [tokens, experts], minus infinity outside of each token's best groups. */
-function withinGroups(scores: Tensor, { count, chosen, best }: NonNullable<RouteOptions['groups']>): Tensor {
-  const [tokens, experts] = scores.shape;
-  const grouped = scores.reshape([tokens, count, experts / count]);
-  const [, ids] = grouped.topk(best)[0].sum(-1).topk(chosen);
-  const open = Tensor.zeros([tokens, count], 'u8', scores.device);
-  open.scatterSet(ids, Tensor.ones([tokens, chosen], 'u8', scores.device), 1);
-  const hidden = Tensor.full(Number.NEGATIVE_INFINITY, grouped.shape, scores.dtype, scores.device);
-  return open.unsqueeze(2).broadcastAs(grouped.shape).whereCond(grouped, hidden).reshape([tokens, experts]);
 }
 
 function checked(

@@ -1,6 +1,17 @@
 /** The public API of `@x/quantized`. */
 export * from './blocks';
 export { ExpertOrder } from './expert-order';
+export {
+  areBlocks,
+  fusesGate,
+  fusesMix,
+  type GatedExpertsOptions,
+  type GateWeights,
+  gatedExperts,
+  type MixedExpertsOptions,
+  mixedExperts,
+  quantizedRows,
+} from './fused-experts';
 export * from './gguf';
 export { type DenseDType, deviceBytes } from './load';
 export { isMixName, isQuantizable, MIXES, type MixFacts, type MixName, type MixTensor, planMix } from './mixes';

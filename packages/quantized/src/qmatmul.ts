@@ -111,6 +111,11 @@ export class QMatMul implements Disposable {
     });
   }
 
+  /** @internal The weight where {@link takesBlocks}; it stays this object's. */
+  get blocks(): QTensor | undefined {
+    return this.takesBlocks ? this.#blocks : undefined;
+  }
+
   /** Whether {@link forwardBlocks} works: the weight is in blocks on a device with kernels. */
   get takesBlocks(): boolean {
     return this.#blocks?.device.backend.quantized !== undefined;

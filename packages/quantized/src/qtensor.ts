@@ -98,6 +98,8 @@ export interface IndexedMoeOptions {
    * as in `Tensor.embedding`: right for ids that a top-k made.
    */
   readIds?: boolean;
+  /** Whether ids, u32, are known to be in range, such as a router's: with `readIds: false` nothing looks at them then. Default false. */
+  areInside?: boolean;
 }
 
 export interface AsyncQuantizeTensorOptions extends QuantizeTensorOptions, ParallelQuantizeOptions {}
@@ -481,7 +483,7 @@ export class QTensor implements Disposable {
    */
   async indexedMoeForward(x: Tensor, ids: Tensor, options: IndexedMoeOptions = {}): Promise<Tensor> {
     checkIndexed(this, x, ids);
-    if (this.#unread(ids, options)) return this.#indexedUnread(x, ids);
+    if (this.#unread(ids, options)) return this.#indexedUnread(x, ids, options);
     return indexedMoe(this, x, await ids.toArray());
   }
 
@@ -501,7 +503,7 @@ export class QTensor implements Disposable {
   /** As {@link indexedMoeForward}, blocking the event loop while the ids are read. */
   indexedMoeForwardSync(x: Tensor, ids: Tensor, options: IndexedMoeOptions = {}): Tensor {
     checkIndexed(this, x, ids);
-    if (this.#unread(ids, options)) return this.#indexedUnread(x, ids);
+    if (this.#unread(ids, options)) return this.#indexedUnread(x, ids, options);
     return indexedMoe(this, x, ids.toArraySync());
   }
 
@@ -509,7 +511,8 @@ export class QTensor implements Disposable {
     return !readIds && ids.elemCount > 0 && canStayUnread(this, ids.dim(0), ids.elemCount);
   }
 
-  #indexedUnread(x: Tensor, ids: Tensor): Tensor {
+  #indexedUnread(x: Tensor, ids: Tensor, { areInside = false }: IndexedMoeOptions): Tensor {
+    if (areInside && ids.dtype === 'u32' && ids.isContiguous()) return indexedUnread(this, x, ids);
     using inside = idsInside('QTensor.indexedMoeForward', ids, this.shape[0]);
     return indexedUnread(this, x, inside);
   }

@@ -52,6 +52,7 @@ import { matmulOps } from './ops/matmul';
 import { DevicePackedAttentionOps } from './ops/packed-attention';
 import { DevicePagedAttentionOps } from './ops/paged-attention';
 import { DeviceQuantizedOps } from './ops/quantized';
+import { DeviceQuantizedExpertOps } from './ops/quantized-experts';
 import { DeviceRandom } from './ops/random';
 import { DeviceRecurrentOps } from './ops/recurrent';
 import { reduceOps } from './ops/reduce';
@@ -85,6 +86,7 @@ export class KernelDevice implements BackendDevice {
   readonly scan = scanOps(this);
   readonly random = new DeviceRandom(this);
   readonly quantized: DeviceQuantizedOps;
+  readonly quantizedExperts: DeviceQuantizedExpertOps;
   readonly linear: DeviceLinearOps;
   readonly attention: AttentionOps;
   readonly packedAttention: DevicePackedAttentionOps;
@@ -170,13 +172,14 @@ export class KernelDevice implements BackendDevice {
       upload: (ptr, words) => this.#uploadShared(ptr, words),
     });
     this.quantized = new DeviceQuantizedOps(this, counters, options.quantized);
+    this.quantizedExperts = new DeviceQuantizedExpertOps(this);
     this.linear = new DeviceLinearOps(this);
     this.attention = new DeviceAttentionOps(this);
     this.packedAttention = new DevicePackedAttentionOps(this);
     this.pagedAttention = new DevicePagedAttentionOps(this, counters);
     this.decode = new DeviceDecodeOps(this);
     this.recurrent = new DeviceRecurrentOps(this);
-    this.experts = new DeviceExpertOps(this);
+    this.experts = new DeviceExpertOps(this, counters);
     this.sampling = new DeviceSamplingOps(this);
     this.idReport = this.shapes.isHost || debugLevel() >= 1 ? new IdReport(this) : undefined;
     debug(1, () => `opened ${location.kind}:${location.ordinal}, ${this.description}`);

@@ -24,7 +24,7 @@ describe.each(kernelDevices())('decode on %s', (device) => {
   ];
   it.each(NORMS)('norms of $rows rows of $n values', ({ rows, n }) => {
     for (const kind of ['none', 'zero', 'plain', 'normed'] as const) {
-      for (const as of ['blocks', 'f32', 'f16', 'bf16'] as const) {
+      for (const as of ['blocks', 'both', 'f32', 'f16', 'bf16'] as const) {
         const x = noise(rows * n, 1);
         const delta = kind === 'zero' ? new Float32Array(rows * n) : noise(rows * n, 2);
         const [alpha, deltaAlpha] = [noise(n, 3), noise(n, 4)];
@@ -47,12 +47,33 @@ describe.each(kernelDevices())('decode on %s', (device) => {
         expect(result.sum === undefined).toBe(kind === 'none');
         if (result.sum) expectNear(numbers(result.sum), sum, 2e-6, label);
         if (as === 'blocks') expectBlocks(result.normed, rows, n, expected, label);
-        else expectNear(numbers(result.normed), expected, { f32: 4e-6, f16: 2e-3, bf16: 1.6e-2 }[as], label);
+        else
+          expectNear(numbers(result.normed), expected, { both: 4e-6, f32: 4e-6, f16: 2e-3, bf16: 1.6e-2 }[as], label);
+        expect(result.blocks === undefined).toBe(as !== 'both');
+        if (result.blocks) expectBlocks(result.blocks, rows, n, expected, label);
+        result.blocks?.dispose();
         result.sum?.dispose();
         result.normed.dispose();
         disposeAll();
       }
     }
+  });
+
+  it.each([
+    { rows: 1, heads: 32, d: 128 },
+    { rows: 3, heads: 5, d: 32 },
+    { rows: 9, heads: 3, d: 480 },
+  ])('norms of $heads heads of $d values times a gate, $rows rows', ({ rows, heads, d }) => {
+    const n = heads * d;
+    const [x, alpha, gate] = [noise(rows * n, 1), noise(d, 2), noise(rows * (n + 3), 3)];
+    const expected = rmsNorm(x, alpha, d).map((value, i) => value * silu(gate[Math.floor(i / n) * (n + 3) + (i % n)]));
+    expect(decode.supportsHeadNorm(rows, d)).toBe(true);
+    const operands = { x: part(x, 1), alpha: part(alpha, 3), gate: part(gate, 2), gateRow: n + 3 };
+    const blocks = decode.headNorm({ rows, heads, d, eps: EPS, ...operands });
+    expectBlocks(blocks, rows, n, expected, 'head norms');
+    blocks.dispose();
+    disposeAll();
+    expect([0, 33, 544].map((size) => decode.supportsHeadNorm(1, size))).toEqual([false, false, false]);
   });
 
   it('gives norms of any length as numbers, and of blocks of 32 only as blocks', () => {

@@ -1,6 +1,6 @@
 /** Mixtures of experts: the choice, the order of pairs, and products in groups, against the same on the host. */
 import { BLOCK_TYPES, type BlockType, memoryStats, scope, Tensor } from '@x/core';
-import { type RouteOptions, routeExperts } from '@x/nn';
+import { type RouteOptions, routeExperts, routeTokens } from '@x/nn';
 import { ExpertOrder, QTensor } from '@x/quantized';
 import { kernelDevices } from '@x/testing/devices';
 import { randomBlocks } from '@x/testing/quantized/random-blocks';
@@ -10,7 +10,7 @@ import type { RocmDevice } from '../src/index';
 const noise = (count: number, seed: number) =>
   Float32Array.from({ length: count }, (_, i) => Math.sin(i * 12.9898 + seed * 78.233) * 1.3);
 
-interface Routing extends Omit<RouteOptions, 'correction'> {
+interface Routing extends Omit<RouteOptions, 'correction' | 'bias'> {
   tokens: number;
   experts: number;
   corrected?: boolean;
@@ -81,6 +81,55 @@ describe.each(kernelDevices())('experts on %s', (device) => {
             expect(Math.abs(weights[i][c] - weight)).toBeLessThan(2e-6 * Math.max(1, weight));
           });
         });
+      }
+    });
+    expect(memoryStats()).toEqual(before);
+  });
+
+  it('are chosen of logits in rows of a wider matrix, with a bias', () => {
+    scope(() => {
+      for (const scores of ['softmax', 'sigmoid'] as const) {
+        const made = (['js', device] as const).map((on) => {
+          const logits = Tensor.from(noise(3 * 11, 2), { shape: [3, 11], device: on }).narrow(1, 2, 8);
+          const bias = Tensor.from(noise(8, 3), { device: on });
+          const options = { chosen: 3, scores, renormalise: true };
+          const { ids, weights } = routeExperts(logits, { ...options, bias });
+          const expected = routeExperts(logits.broadcastAdd(bias), options);
+          expect(ids.toVecSync()).toEqual(expected.ids.toVecSync());
+          expect(weights.toVecSync()).toEqual(expected.weights.toVecSync());
+          return ids.toVecSync();
+        });
+        expect(made[1]).toEqual(made[0]);
+      }
+    });
+  });
+
+  it.each([
+    { tokens: 1, hidden: 96, experts: 128, others: 0, chosen: 8 },
+    { tokens: 5, hidden: 37, experts: 9, others: 1, chosen: 3 },
+    { tokens: 8, hidden: 520, experts: 33, others: 3, chosen: 2 },
+    { tokens: 9, hidden: 64, experts: 4, others: 1, chosen: 4 },
+  ])('are chosen by a product with a router of %j', ({ tokens, hidden, experts, others, chosen }) => {
+    const before = memoryStats();
+    scope(() => {
+      const x = Tensor.from(noise(tokens * hidden, 1), { shape: [tokens, hidden], device });
+      const weight = Tensor.from(noise((experts + others) * hidden, 2), { shape: [experts + others, hidden], device });
+      const bias = Tensor.from(noise(experts, 3), { device });
+      const correction = Tensor.from(noise(experts, 4), { device });
+      for (const options of [
+        {},
+        { bias },
+        { bias, correction, scores: 'sigmoid', renormalise: true, scale: 2 },
+      ] as const) {
+        // Twice, since blocks leave counters for the next launch.
+        for (let turn = 0; turn < 2; turn++) {
+          const made = routeTokens(x, weight, experts, { chosen, ...options });
+          const logits = x.matmul(weight.t());
+          expect(made.logits.sub(logits).abs().maxAll().toScalarSync()).toBeLessThan(1e-4);
+          const own = routeExperts(made.logits.narrow(1, 0, experts), { chosen, ...options });
+          expect(made.ids.toVecSync()).toEqual(own.ids.toVecSync());
+          expect(made.weights.sub(own.weights).abs().maxAll().toScalarSync()).toBeLessThan(1e-6);
+        }
       }
     });
     expect(memoryStats()).toEqual(before);

@@ -44,6 +44,9 @@ const halfOnes = new Uint16Array(64).fill(0x3c00);
 /** A q8_0 block: scale 0.5 as f16, then 32 signed bytes. */
 const q8Block = Uint8Array.from({ length: 34 }, (_, i) => (i < 2 ? [0x00, 0x38][i] : i - 10));
 
+/** A q8_1 block: scale 1 as f16, a sum that is not read, then ones. */
+const q8Ones = Uint8Array.from({ length: 36 }, (_, i) => (i < 4 ? [0x00, 0x3c, 0, 0][i] : 1));
+
 const LAUNCHES: Record<string, Launch> = {
   AFFINE: {
     kernel: 'affine_f32',
@@ -96,6 +99,14 @@ const LAUNCHES: Record<string, Launch> = {
     out: f32(0, 0, 0, 0),
     args: (x, alpha, y) => [1, 4, 512, 0, x, 0, 0, alpha, 0, 0, y],
     expected: [1, 2, 3, 4],
+  },
+  EXPERTS: {
+    // One row of one expert times ones.
+    kernel: 'experts_mixed_q8_0',
+    operands: [q8Block, q8Ones],
+    out: f32(0),
+    args: (weights, x, y) => [weights, x, 0, 0, 0, 0, 0, 0, y, 1, 32, 1, 1, 32],
+    expected: [120],
   },
   FILL: { kernel: 'fill_f32', operands: [], out: f32(0, 0, 0), args: (y) => [y, 2.5, 3], expected: [2.5, 2.5, 2.5] },
   GEMM: {

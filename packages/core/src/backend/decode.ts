@@ -67,6 +67,22 @@ export interface HeadsProblem {
   scale: number;
 }
 
+/** Rows of heads, f32, contiguous but for rows of the gate. */
+export interface HeadNormProblem {
+  rows: number;
+  heads: number;
+  /** Values of a head. */
+  d: number;
+  eps: number;
+  /** [rows, heads * d] */
+  x: StoragePart;
+  /** [d] */
+  alpha: StoragePart;
+  /** heads * d values a row, which begins every `gateRow` values. */
+  gate: StoragePart;
+  gateRow: number;
+}
+
 export interface DecodeOps {
   /** Whether there are kernels for rows of n values in blocks. */
   supports(n: number): boolean;
@@ -74,11 +90,18 @@ export interface DecodeOps {
   supportsHeads(poolDType: DType, d: number, dv: number): boolean;
   /**
    * The RMS norm of x + delta, [rows, n] in a dtype or in the form of {@link QuantizedOps.matmulActivations}, and, where
-   * there is a delta, the sum.
+   * there is a delta, the sum. `both`: in f32, and as `blocks` where that form is blocks (u8) for so many rows.
    */
-  norm(problem: NormProblem, as: NormDType | 'blocks'): { sum?: BackendStorage; normed: BackendStorage };
+  norm(
+    problem: NormProblem,
+    as: NormDType | 'blocks' | 'both',
+  ): { sum?: BackendStorage; normed: BackendStorage; blocks?: BackendStorage };
   /** act(gate) · up as blocks, or as numbers in f32, of any `n`. `gelu` is the form with tanh. */
   gated(activation: 'silu' | 'gelu', problem: GatedProblem, as?: 'blocks' | 'f32'): BackendStorage;
+  /** Whether {@link headNorm} is for so many rows of heads of d values. */
+  supportsHeadNorm(rows: number, d: number): boolean;
+  /** The RMS norm of each head times silu of the gate, as blocks of rows of heads * d values. */
+  headNorm(problem: HeadNormProblem): BackendStorage;
   /** Normalises and rotates heads and writes keys and values into the pool: queries [tokens, heads, d], f32. */
   heads(problem: HeadsProblem, pool: PagedPool): BackendStorage;
 }

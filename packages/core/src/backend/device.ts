@@ -14,6 +14,7 @@ import type { BackendGraph } from './graph';
 import type { LinearOps } from './linear';
 import type { BackendOperations } from './operations';
 import type { QuantizedOps } from './quantized';
+import type { QuantizedExpertOps } from './quantized-experts';
 import type { RecurrentOps } from './recurrent';
 import type { SamplingOps } from './sampling';
 import type { BackendStorage } from './storage';
@@ -56,6 +57,8 @@ export interface BackendDevice {
   readonly random?: RandomOps;
   /** Present when the device has kernels for quantized weights; without it `@x/quantized` computes on the host. */
   readonly quantized?: QuantizedOps;
+  /** Present when the device has fused kernels for experts whose weights are in blocks; there is `quantized` then. */
+  readonly quantizedExperts?: QuantizedExpertOps;
   /** Present when the device has kernels for weights in f16 and bf16 with activations in f32. */
   readonly linear?: LinearOps;
   /** Present when the device has attention kernels. */

@@ -7,8 +7,8 @@ import type { StoragePart } from './attention';
 import type { Operand } from './operand';
 import type { BackendStorage } from './storage';
 
-/** Everything contiguous. */
-export interface RouteProblem {
+/** How logits become a choice. */
+export interface RouteRules {
   tokens: number;
   experts: number;
   /** Experts that each token takes. */
@@ -21,10 +21,26 @@ export interface RouteProblem {
   scale: number;
   /** Experts lie in `count` groups of equal size, of which a token takes the `chosen` best: by their `best` best experts together. */
   groups?: { count: number; chosen: number; best: 1 | 2 };
-  /** [tokens, experts], f32 */
-  logits: StoragePart;
+  /** Added to the logits: [experts], f32. */
+  bias?: StoragePart;
   /** Added to the scores for the choice, not for the weights: [experts], f32. */
   correction?: StoragePart;
+}
+
+export interface RouteProblem extends RouteRules {
+  /** [tokens, experts], f32; a row begins every `logitsRow` values, which is at least `experts`. */
+  logits: StoragePart;
+  logitsRow: number;
+}
+
+/** Everything contiguous, f32. */
+export interface RouterProblem extends RouteRules {
+  hidden: number;
+  /** [tokens, hidden] */
+  x: StoragePart;
+  /** [rows, hidden]: the experts' rows and, behind them, any others. */
+  weight: StoragePart;
+  rows: number;
 }
 
 /** Runs of pairs of one expert: u32 [count, 3], expert, first place, the place behind the last; at most so many pairs each. */
@@ -40,6 +56,10 @@ export interface ExpertOps {
   supportsRoute(experts: number, chosen: number): boolean;
   /** Weights (f32) and numbers (u32) of each token's experts, the best first: [tokens, chosen]. */
   route(problem: RouteProblem): { weights: BackendStorage; ids: BackendStorage };
+  /** Whether {@link router} is for so many tokens. */
+  supportsRouter(problem: Pick<RouterProblem, 'tokens' | 'experts' | 'chosen'>): boolean;
+  /** The logits x · weightᵀ, [tokens, rows], f32, and {@link route} of the experts' ones. */
+  router(problem: RouterProblem): { logits: BackendStorage; weights: BackendStorage; ids: BackendStorage };
   /** Tiles that {@link order} makes room for. */
   tileCount(pairs: number, experts: number): number;
   /**

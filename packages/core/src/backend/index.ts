@@ -29,6 +29,7 @@ export * from './linear';
 export * from './operand';
 export * from './operations';
 export * from './quantized';
+export * from './quantized-experts';
 export * from './recurrent';
 export * from './sampling';
 export * from './storage';

@@ -139,6 +139,40 @@ export function launchDecodeHeads(device: Launcher, kernel: string, shape: Launc
   ]);
 }
 
+/** `decode_head_norm_silu_q8_1`. */
+export interface DecodeHeadNormSiluQ81Arguments {
+  rows: number;
+  heads: number;
+  d: number;
+  padded: number;
+  eps: number;
+  x: Address;
+  alpha: Address;
+  gate: Address;
+  gateRow: number;
+  blocks: Address;
+}
+
+export function launchDecodeHeadNormSiluQ81(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: DecodeHeadNormSiluQ81Arguments,
+): void {
+  device.launch(DECODE, kernel, shape, [
+    a.rows,
+    a.heads,
+    a.d,
+    a.padded,
+    a.eps,
+    a.x,
+    a.alpha,
+    a.gate,
+    a.gateRow,
+    a.blocks,
+  ]);
+}
+
 /** `decode_route`. */
 export interface DecodeRouteArguments {
   tokens: number;
@@ -151,6 +185,8 @@ export interface DecodeRouteArguments {
   renormalise: boolean;
   scale: number;
   logits: Address;
+  logitsRow: number;
+  bias: Address;
   correction: Address;
   weights: Address;
   ids: Address;
@@ -168,6 +204,60 @@ export function launchDecodeRoute(device: Launcher, kernel: string, shape: Launc
     Number(a.renormalise),
     a.scale,
     a.logits,
+    a.logitsRow,
+    a.bias,
+    a.correction,
+    a.weights,
+    a.ids,
+  ]);
+}
+
+/** `decode_router`. */
+export interface DecodeRouterArguments {
+  tokens: number;
+  hidden: number;
+  rows: number;
+  x: Address;
+  weight: Address;
+  counters: Address;
+  experts: number;
+  chosen: number;
+  groups: number;
+  openGroups: number;
+  best: number;
+  sigmoid: boolean;
+  renormalise: boolean;
+  scale: number;
+  logits: Address;
+  bias: Address;
+  correction: Address;
+  weights: Address;
+  ids: Address;
+}
+
+export function launchDecodeRouter(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: DecodeRouterArguments,
+): void {
+  device.launch(DECODE, kernel, shape, [
+    a.tokens,
+    a.hidden,
+    a.rows,
+    a.x,
+    a.weight,
+    a.counters,
+    a.experts,
+    a.chosen,
+    a.groups,
+    a.openGroups,
+    a.best,
+    Number(a.sigmoid),
+    Number(a.renormalise),
+    a.scale,
+    a.logits,
+    a.bias,
     a.correction,
     a.weights,
     a.ids,

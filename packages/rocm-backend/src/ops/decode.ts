@@ -3,6 +3,7 @@ import {
   type DecodeOps,
   type DType,
   type GatedProblem,
+  type HeadNormProblem,
   type HeadsProblem,
   type NormDType,
   type NormProblem,
@@ -12,7 +13,13 @@ import {
 import type { KernelDevice } from '../device';
 import { unsupported } from '../errors';
 import { clamp, type LaunchShape } from '../launch-shape';
-import { launchDecodeGate, launchDecodeGatedQ81, launchDecodeHeads, launchDecodeNormQ81 } from '../launchers/decode';
+import {
+  launchDecodeGate,
+  launchDecodeGatedQ81,
+  launchDecodeHeadNormSiluQ81,
+  launchDecodeHeads,
+  launchDecodeNormQ81,
+} from '../launchers/decode';
 import type { KernelStorage } from '../storage';
 import { activationRowBytes, activationRows, BLOCK_VALUES, paddedWidth } from './activations';
 import { filled, keptIfFilled } from './result';
@@ -46,15 +53,19 @@ export class DeviceDecodeOps implements DecodeOps {
   /** A block a row. */
   norm(
     { rows, n, eps, x, delta, deltaAlpha, alpha }: NormProblem,
-    as: NormDType | 'blocks',
-  ): { sum?: KernelStorage; normed: KernelStorage } {
+    as: NormDType | 'blocks' | 'both',
+  ): { sum?: KernelStorage; normed: KernelStorage; blocks?: KernelStorage } {
     const device = this.#device;
-    if (as === 'blocks' && !this.supports(n)) throw unsupported(`decode.norm of ${n} values in blocks`, 'f32', device);
-    const form = as === 'blocks' ? device.quantized.formOf(rows) : as;
+    if ((as === 'blocks' || as === 'both') && !this.supports(n))
+      throw unsupported(`decode.norm of ${n} values in blocks`, 'f32', device);
+    const ofDevice = as === 'blocks' || as === 'both' ? device.quantized.formOf(rows) : undefined;
+    const form = as === 'both' ? 'f32' : (ofDevice ?? (as as NormDType));
     const inBlocks = form === 'blocks';
     const normed = this.#allocate(rows, n, form);
     let sum: KernelStorage | undefined;
+    let blocks: KernelStorage | undefined;
     try {
+      blocks = as === 'both' && ofDevice === 'blocks' ? this.#allocate(rows, n, 'blocks') : undefined;
       sum = delta && device.allocUninit(rows * n, 'f32');
       const kernel = `decode_norm_q8_1_${inBlocks ? 'f32' : form}`;
       if (rows * n > 0)
@@ -68,13 +79,12 @@ export class DeviceDecodeOps implements DecodeOps {
           deltaAlpha: deltaAlpha ? device.address(deltaAlpha) : 0,
           alpha: device.address(alpha),
           sum: sum?.ptr ?? 0,
-          blocks: inBlocks ? normed.ptr : 0,
+          blocks: inBlocks ? normed.ptr : (blocks?.ptr ?? 0),
           y: inBlocks ? 0 : normed.ptr,
         });
-      return sum ? { sum, normed } : { normed };
+      return { normed, ...(sum && { sum }), ...(blocks && { blocks }) };
     } catch (error) {
-      normed.dispose();
-      sum?.dispose();
+      for (const made of [normed, sum, blocks]) made?.dispose();
       throw error;
     }
   }
@@ -103,6 +113,22 @@ export class DeviceDecodeOps implements DecodeOps {
       const results = form === 'blocks' ? { blocks: out, y: 0 } : { blocks: 0, y: out };
       const args = { rows, n, padded, ...sources, ...results };
       launchDecodeGatedQ81(device, `decode_gated_q8_1_${activation}`, shape, args);
+    });
+  }
+
+  supportsHeadNorm(rows: number, d: number): boolean {
+    return this.supports(d) && d <= MAX_HEAD && rows > 0 && this.#device.quantized.formOf(rows) === 'blocks';
+  }
+
+  /** A warp a head. */
+  headNorm({ rows, heads, d, eps, x, alpha, gate, gateRow }: HeadNormProblem): KernelStorage {
+    const device = this.#device;
+    if (!this.supportsHeadNorm(rows, d)) throw unsupported(`decode.headNorm of ${d} values`, 'f32', device);
+    const n = heads * d;
+    return keptIfFilled(this.#allocate(rows, n, 'blocks'), (blocks) => {
+      const operands = { x: device.address(x), alpha: device.address(alpha), gate: device.address(gate), gateRow };
+      const args = { rows, heads, d, padded: paddedWidth(n), eps, ...operands, blocks };
+      launchDecodeHeadNormSiluQ81(device, 'decode_head_norm_silu_q8_1', this.#headsShape(rows * heads), args);
     });
   }
 

@@ -1,9 +1,15 @@
-/** Mixtures of experts: the kernels `decode_route`, `decode_group` (kernels/decode/route.h) and `gemm_groups`. */
-import type { ExpertOps, ExpertTiles, Operand, RouteProblem, StoragePart } from '@x/core';
+/** Mixtures of experts: the kernels `decode_route`, `decode_group`, `decode_router` (kernels/decode/) and `gemm_groups`. */
+import type { ExpertOps, ExpertTiles, Operand, RouteProblem, RouteRules, RouterProblem, StoragePart } from '@x/core';
+import type { Counters } from '../counters';
 import type { KernelDevice } from '../device';
 import { unsupported } from '../errors';
 import { clamp } from '../launch-shape';
-import { launchDecodeGroup, launchDecodeRoute } from '../launchers/decode';
+import {
+  type DecodeRouteArguments,
+  launchDecodeGroup,
+  launchDecodeRoute,
+  launchDecodeRouter,
+} from '../launchers/decode';
 import { launchGemmGroups } from '../launchers/gemm';
 import type { KernelStorage } from '../storage';
 import { filled } from './result';
@@ -15,16 +21,25 @@ const MAX_CHOSEN = 64;
 export const EXPERT_TILE = 64;
 const GROUP_THREADS = 1024;
 const PRODUCT_THREADS = 256;
+/** Tokens of which the router's weights are read once each, and rows that a block of so many threads takes. */
+const ROUTER_TOKENS = 8;
+const ROUTER_ROWS = 2;
+const ROUTER_THREADS = 128;
 /** Blocks of a warp that a grid has. */
 const MOST_TOKENS = 2 ** 24;
 /** What a kernel counts in u32. */
 const MOST_PAIRS = 2 ** 31;
 
+/** What both kernels that choose are launched with. */
+type RouteArguments = Omit<DecodeRouteArguments, 'logits' | 'logitsRow'>;
+
 export class DeviceExpertOps implements ExpertOps {
   readonly #device: KernelDevice;
+  readonly #counters: Counters;
 
-  constructor(device: KernelDevice) {
+  constructor(device: KernelDevice, counters: Counters) {
     this.#device = device;
+    this.#counters = counters;
   }
 
   supports(experts: number): boolean {
@@ -38,36 +53,65 @@ export class DeviceExpertOps implements ExpertOps {
   /** A warp a token. */
   route(problem: RouteProblem): { weights: KernelStorage; ids: KernelStorage } {
     const device = this.#device;
-    const { tokens, experts, chosen, scores, renormalise, scale, groups, logits, correction } = problem;
-    if (!this.supportsRoute(experts, chosen) || tokens > MOST_TOKENS)
-      throw unsupported(`route to ${chosen} of ${experts} experts`, 'f32', device);
+    const { tokens, logits, logitsRow } = problem;
     const { shapes, hip } = device;
     const block = shapes.isHost ? 1 : hip.properties.warpSize;
     const most = hip.properties.multiprocessorCount * 4;
     const grid = shapes.isHost ? clamp(tokens, 1, most) : shapes.blocks(tokens, block);
+    return this.#choice(problem, (rules) => {
+      const args = { ...rules, logits: device.address(logits), logitsRow };
+      launchDecodeRoute(device, 'decode_route', { grid, block }, args);
+    });
+  }
+
+  supportsRouter({ tokens, experts, chosen }: Pick<RouterProblem, 'tokens' | 'experts' | 'chosen'>): boolean {
+    return tokens > 0 && tokens <= ROUTER_TOKENS && this.supportsRoute(experts, chosen);
+  }
+
+  router(problem: RouterProblem): { logits: KernelStorage; weights: KernelStorage; ids: KernelStorage } {
+    const device = this.#device;
+    const { tokens, hidden, rows, x, weight } = problem;
+    if (!this.supportsRouter(problem)) throw unsupported(`router of ${tokens} tokens`, 'f32', device);
+    const { shapes, hip } = device;
+    const pairs = Math.ceil(rows / ROUTER_ROWS);
+    const across = shapes.isHost ? clamp(Math.ceil(pairs / 8), 1, hip.properties.multiprocessorCount) : pairs;
+    const shape = { grid: [across, tokens, 1] as const, block: shapes.isHost ? 1 : ROUTER_THREADS };
+    const logits = device.allocUninit(tokens * rows, 'f32');
+    try {
+      const choice = this.#choice(problem, (rules) => {
+        const operands = { x: device.address(x), weight: device.address(weight), logits: logits.ptr };
+        const args = { ...rules, hidden, rows, ...operands, counters: this.#counters.of(tokens) };
+        launchDecodeRouter(device, 'decode_router', shape, args);
+      });
+      return { logits, ...choice };
+    } catch (error) {
+      logits.dispose();
+      throw error;
+    }
+  }
+
+  /** Memory for a choice, which `launch` fills. */
+  #choice(
+    { tokens, experts, chosen, scores, renormalise, scale, groups, bias, correction }: RouteRules,
+    launch: (rules: RouteArguments) => void,
+  ): { weights: KernelStorage; ids: KernelStorage } {
+    const device = this.#device;
+    if (!this.supportsRoute(experts, chosen) || tokens > MOST_TOKENS)
+      throw unsupported(`route to ${chosen} of ${experts} experts`, 'f32', device);
     const weights = device.allocUninit(tokens * chosen, 'f32');
     try {
       const ids = filled(device, 'u32', tokens * chosen, (to) =>
-        launchDecodeRoute(
-          device,
-          'decode_route',
-          { grid, block },
-          {
-            tokens,
-            experts,
-            chosen,
-            groups: groups?.count ?? 1,
-            openGroups: groups?.chosen ?? 1,
-            best: groups?.best ?? 1,
-            sigmoid: scores === 'sigmoid',
-            renormalise,
-            scale,
-            logits: device.address(logits),
-            correction: correction ? device.address(correction) : 0,
-            weights: weights.ptr,
-            ids: to,
-          },
-        ),
+        launch({
+          ...{ tokens, experts, chosen, renormalise, scale },
+          groups: groups?.count ?? 1,
+          openGroups: groups?.chosen ?? 1,
+          best: groups?.best ?? 1,
+          sigmoid: scores === 'sigmoid',
+          bias: bias ? device.address(bias) : 0,
+          correction: correction ? device.address(correction) : 0,
+          weights: weights.ptr,
+          ids: to,
+        }),
       );
       return { weights, ids };
     } catch (error) {

@@ -22,7 +22,6 @@ import { HipError } from '@x/hip';
 import type { Counters } from '../counters';
 import type { KernelDevice } from '../device';
 import type { LaunchShape } from '../launch-shape';
-import { clamp } from '../launch-shape';
 import {
   launchDequantizeBlock,
   launchDequantizeCounted,
@@ -45,23 +44,8 @@ import { EXPERT_TILE } from './experts';
 import { gemmIntoF32 } from './gemm-library';
 import { type StreamLaunch, streamLaunch } from './quantized-stream';
 import { filled } from './result';
+import { CANDLE_TYPES, vectorShape } from './vector-shape';
 
-/**
- * Types that candle has kernels for: one matrix-vector kernel a number of activation rows, and tiles and streams on
- * matrix units.
- */
-const CANDLE_TYPES: ReadonlySet<BlockType> = new Set([
-  'q4_0',
-  'q4_1',
-  'q5_0',
-  'q5_1',
-  'q8_0',
-  'q2_K',
-  'q3_K',
-  'q4_K',
-  'q5_K',
-  'q6_K',
-]);
 /** Types whose `dequantize_block` kernels count values instead of blocks. */
 const COUNTED_IN_VALUES: ReadonlySet<BlockType> = new Set(['q5_0', 'q5_1']);
 
@@ -85,9 +69,6 @@ const MMA_WARPS = 8;
 const STREAM_ROWS = { from: 2, to: 64 };
 /** Weight rows of a tile of `mul_mat_mma_grouped_*`. */
 const GROUPED_MMA_ROWS = 32;
-/** Most warps of a block of matrix-vector kernels. */
-const VECTOR_WARPS = 4;
-
 /** Rows from which dequantizing a weight to bf16 for the library's product takes less time than int8 products (cuda). */
 const DENSE_ROWS = 16;
 /** Values of a weight that is dequantized for a product; larger ones stay in blocks, for the memory that would take. */
@@ -246,10 +227,10 @@ export class DeviceQuantizedOps implements QuantizedOps {
         const family = this.#tiled(type, n, m);
         launchMulMat(this.#device, `${family}${type}`, this.#tiledShape(family, n, m), { ...args, ncolsY: m });
       } else if (CANDLE_TYPES.has(type)) {
-        launchMulMatVec(this.#device, `mul_mat_vec_${type}_q8_1_cuda${m}`, this.#vectorShape(type, n, k), args);
+        launchMulMatVec(this.#device, `mul_mat_vec_${type}_q8_1_cuda${m}`, vectorShape(this.#device, type, n, k), args);
       } else {
         const kernel = `mul_mat_vec_${type}_q8_1_upto${activationRows(m)}`;
-        launchMulMatVecUpTo(this.#device, kernel, this.#vectorShape(type, n, k), { ...args, ncolsY: m });
+        launchMulMatVecUpTo(this.#device, kernel, vectorShape(this.#device, type, n, k), { ...args, ncolsY: m });
       }
     });
   }
@@ -334,7 +315,7 @@ export class DeviceQuantizedOps implements QuantizedOps {
     const q8 = quantizeRows(this.#device, x, { count: rows, room: rows }, k);
     try {
       return filled(this.#device, 'f32', tasks * n, (out) => {
-        const { grid, block } = this.#vectorShape(type, n, k);
+        const { grid, block } = vectorShape(this.#device, type, n, k);
         const shape: LaunchShape = { grid: [grid, Math.min(tasks, MAX_GRID_Y), 1], block };
         const pointers = { weights: w, inputs: q8.ptr, indices: ptr, out };
         const sizes = { n, k, batch: tokens, topk, kPadded: paddedWidth(k), inputDim1: shared ? 1 : topk };
@@ -387,20 +368,6 @@ export class DeviceQuantizedOps implements QuantizedOps {
         launchGetRows(this.#device, `get_rows_${type}`, { grid, block: 64 }, { ...pointers, ...sizes });
       }
     });
-  }
-
-  /**
-   * Blocks for n weight rows of k elements: a warp takes a pair of rows, or a block of as many warps as have work where warps
-   * for all pairs would leave the device half empty. On the host each chunk of rows is one call.
-   */
-  #vectorShape(type: BlockType, n: number, k: number): { grid: number; block: number } {
-    const { multiprocessorCount, warpSize } = this.#device.hip.properties;
-    if (this.#device.shapes.isHost) return { grid: clamp(Math.ceil(n / 16), 1, multiprocessorCount * 4), block: 1 };
-    const pairs = Math.ceil(n / 2);
-    const atOnce = CANDLE_TYPES.has(type) && BLOCK_TYPES[type].blockSize === 256 ? 64 : 32;
-    const warps = Math.min(Math.floor(k / atOnce / warpSize), VECTOR_WARPS);
-    if (pairs < multiprocessorCount * 20 && warps > 1) return { grid: pairs, block: warps * warpSize };
-    return { grid: Math.ceil(pairs / VECTOR_WARPS), block: VECTOR_WARPS * warpSize };
   }
 
   /** Whether products with m activation rows are for `mul_mat_stream_*`, where a type has it. */

@@ -3,11 +3,19 @@
  * convolution, states follow the gated delta rule, and what is read is normalised a head, times silu of a gate.
  */
 import type { Tensor } from '@x/core';
-import { type ActivationForm, type Activations, causalConv1d, gatedDeltaRule, type Module, RmsNorm } from '@x/nn';
+import {
+  type ActivationForm,
+  type Activations,
+  causalConv1d,
+  gatedDeltaRule,
+  headNorm,
+  type Module,
+  RmsNorm,
+} from '@x/nn';
 import type { ConfigSource } from '../config/config-source';
 import { badConfig } from '../config/problems';
 import type { LinearGroup } from '../weights/linear-group';
-import { project } from '../weights/q-linear';
+import { project, takesBlocks } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
 import type { Angles } from './attention';
 import type { StateLayout } from './causal-model';
@@ -143,8 +151,8 @@ export class GatedDeltaNet implements TokenMixer {
       mixed.narrow(1, 2 * keys, valueHeads * valueDim),
     ];
     const read = gatedDeltaRule({ q, k, v, dt, dtBias, a, beta }, { keyHeads, sharing }, states.delta, spans);
-    const normed = norm.forward(read.reshape([read.dim(0) * valueHeads, valueDim])).reshape(read.shape);
-    return project(outProj, normed.mul(z.silu()), this.dtype);
+    const normed = headNorm(read, norm, z, takesBlocks(outProj) ? 'blocks' : 'numbers');
+    return project(outProj, normed, this.dtype);
   }
 
   /** [rows, valueHeads] each, of one product or of two. */
@@ -152,8 +160,13 @@ export class GatedDeltaNet implements TokenMixer {
     if (products.length === 2) return products;
     const { keyHeads, valueHeads } = this.config.delta;
     const [both] = products;
-    const heads = both.reshape([both.dim(0), keyHeads, 2, valueHeads / keyHeads]);
-    return [0, 1].map((i) => heads.narrow(2, i, 1).reshape([both.dim(0), valueHeads]));
+    const rows = both.dim(0);
+    // One copy for both.
+    const apart = both
+      .reshape([rows, keyHeads, 2, valueHeads / keyHeads])
+      .permute([2, 0, 1, 3])
+      .contiguous();
+    return [0, 1].map((i) => apart.narrow(0, i, 1).reshape([rows, valueHeads]));
   }
 
   dispose(): void {

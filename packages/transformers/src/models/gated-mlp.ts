@@ -2,8 +2,15 @@
  * The feed-forward layer of the Llama family: down(activation(gate(x)) · up(x)); gate and up are one product, in some files
  * one weight.
  */
-import type { Tensor } from '@x/core';
-import { type ActivationForm, type ActivationName, type Activations, gatedActivation, type Module } from '@x/nn';
+import { QuantizedActivations, type Tensor } from '@x/core';
+import {
+  type ActivationForm,
+  type ActivationName,
+  type Activations,
+  gateActivation,
+  gatedActivation,
+  type Module,
+} from '@x/nn';
 import type { LinearGroup } from '../weights/linear-group';
 import { project, takesBlocks } from '../weights/q-linear';
 import { shareOf } from '../weights/shard';
@@ -19,7 +26,15 @@ export interface GatedMlpOptions {
   suffix?: string;
   /** Of a layer that ranks share: whether whoever asks adds over the ranks. Default false. */
   partial?: boolean;
+  /**
+   * Whether gate, up and activation of few rows are one kernel where the device has it, for layers so small that launches count.
+   * Default false.
+   */
+  small?: boolean;
 }
+
+/** Rows of which they are one kernel, which reads the weights once a row. */
+const FUSED_ROWS = 2;
 
 export class GatedMlp implements FeedForward {
   private constructor(
@@ -27,11 +42,12 @@ export class GatedMlp implements FeedForward {
     private readonly dtype: Weights['activations'],
     private readonly gateUp: LinearGroup,
     private readonly down: Module,
+    private readonly small: boolean,
   ) {}
 
   /** @param at the name of the layer, such as `blk.0` */
   static async load(source: Weights, at: string, options: GatedMlpOptions): Promise<GatedMlp> {
-    const { hiddenSize, intermediateSize, activation = 'silu', suffix = '', partial } = options;
+    const { hiddenSize, intermediateSize, activation = 'silu', suffix = '', partial, small = false } = options;
     const [gate, up, down] = ['gate', 'up', 'down'].map((name) => `${at}.ffn_${name}${suffix}`);
     const own = shareOf(source.shard, intermediateSize, source.unitOf(down));
     const parts = [gate, up].map((name) => ({ name, out: intermediateSize, rows: own }));
@@ -40,7 +56,7 @@ export class GatedMlp implements FeedForward {
       : await source.fused(up, [intermediateSize, intermediateSize], hiddenSize, own && { shares: [own, own] });
     try {
       const last = await source.linear(down, hiddenSize, intermediateSize, { columns: own, partial });
-      return new GatedMlp(activation, source.activations, gateUp, last);
+      return new GatedMlp(activation, source.activations, gateUp, last, small);
     } catch (error) {
       gateUp.dispose();
       throw error;
@@ -52,9 +68,18 @@ export class GatedMlp implements FeedForward {
   }
 
   forward(x: Activations): Tensor {
+    return project(this.down, this.fused(x) ?? this.gated(x), this.dtype);
+  }
+
+  private gated(x: Activations): Activations {
     const [gate, up] = this.gateUp.forward(x);
-    const gated = gatedActivation(gate, up, this.activation, takesBlocks(this.down) ? 'blocks' : 'numbers');
-    return project(this.down, gated, this.dtype);
+    return gatedActivation(gate, up, this.activation, takesBlocks(this.down) ? 'blocks' : 'numbers');
+  }
+
+  private fused(x: Activations): QuantizedActivations | undefined {
+    const kernel = gateActivation(this.activation);
+    const fits = this.small && x instanceof QuantizedActivations && x.rows <= FUSED_ROWS && takesBlocks(this.down);
+    return fits && kernel ? this.gateUp.gated?.(x, kernel) : undefined;
   }
 
   dispose(): void {

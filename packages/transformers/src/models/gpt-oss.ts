@@ -18,9 +18,6 @@ export interface GptOssConfig extends MoeDecoderConfig {
   limit: number;
 }
 
-/** Of the sigmoid that gates take. */
-const STEEPNESS = 1.702;
-
 /** Rows of gates and ups take turns in one weight, which is stored [experts, in, out]. */
 const experts = (index: number, gguf: string): TensorNamePair[] => {
   const form: TensorForm = { part: [index, 2], interleaved: true };
@@ -64,13 +61,7 @@ export const gptOss: Architecture<GptOssConfig> = {
       layer: (i) => ({
         attention: { sinks: true, window: local[i] ? slidingWindow : undefined },
         norms: { attention: 'attn_norm', feed: 'post_attention_norm' },
-        feed: () =>
-          MixtureOfExperts.load(source, `blk.${i}`, config, {
-            combine(gate, up) {
-              const most = gate.minimum(limit);
-              return most.mul(most.mul(STEEPNESS).sigmoid()).mul(up.clamp(-limit, limit).add(1));
-            },
-          }),
+        feed: () => MixtureOfExperts.load(source, `blk.${i}`, config, { limit }),
       }),
     });
   },

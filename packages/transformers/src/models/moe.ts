@@ -3,18 +3,26 @@
  * best scores, and their outputs are added by weight. The choice stays on the device. candle writes this out in every model.
  */
 
-import { type Communicator, QuantizedActivations, type Tensor } from '@x/core';
+import { type Communicator, type GateActivation, keep, QuantizedActivations, Tensor } from '@x/core';
 import {
   type ActivationForm,
   type ActivationName,
   type Activations,
   activate,
-  Linear,
-  type Module,
+  gateActivation,
   type RouteOptions,
-  routeExperts,
+  routeTokens,
 } from '@x/nn';
-import { ExpertOrder, type PartRange } from '@x/quantized';
+import {
+  areBlocks,
+  ExpertOrder,
+  fusesGate,
+  fusesMix,
+  gatedExperts,
+  mixedExperts,
+  type PartRange,
+  quantizedRows,
+} from '@x/quantized';
 import type { ConfigKey, ConfigSource } from '../config/config-source';
 import type { DecoderConfig } from '../config/decoder-config';
 import { badConfig } from '../config/problems';
@@ -61,22 +69,26 @@ export function moeMetadata({ experts, chosen, width }: MoeConfig): Partial<Reco
 }
 
 export interface MoeOptions {
-  /** What an expert computes between its products; default: the activation of the gate times `up`. */
-  combine?: (gate: Tensor, up: Tensor) => Tensor;
   /** Default `silu`. */
   activation?: ActivationName;
+  /** In the place of `activation` gpt-oss's: gates are at most this, ups within plus and minus this. */
+  limit?: number;
 }
 
+/** Of the sigmoid that gates with a limit take. */
+const STEEPNESS = 1.702;
+
 interface Parts {
-  router: Module;
+  /** [experts, hidden], and behind them a row for the gate of the shared one. */
+  router: Tensor;
+  /** Added to the experts' logits: [experts]. */
+  routerBias?: Tensor;
   gate: ExpertLinear;
   up: ExpertLinear;
   down: ExpertLinear;
   /** Added to the scores for the choice, not for the weights: [experts]. */
   correction?: Tensor;
   shared?: FeedForward;
-  /** Its sigmoid multiplies what the shared expert gives. */
-  sharedGate?: Linear;
 }
 
 /** What a rank has of a mixture: a part of every expert, or some experts as a whole. */
@@ -88,10 +100,22 @@ interface Share {
   shared: boolean;
 }
 
+/** [tokens, chosen] each, f32 and u32. */
+interface Choice {
+  weights: Tensor;
+  ids: Tensor;
+}
+
+/** What is added to the sum of the experts: what the shared one gives, and the logits of its gate. */
+interface Base {
+  always: Tensor;
+  sharedGate?: Tensor;
+}
+
 export class MixtureOfExperts implements FeedForward {
   private constructor(
     private readonly config: MoeConfig,
-    private readonly combine: (gate: Tensor, up: Tensor) => Tensor,
+    private readonly options: MoeOptions,
     private readonly parts: Parts,
     private readonly share: Share | undefined,
   ) {}
@@ -104,7 +128,7 @@ export class MixtureOfExperts implements FeedForward {
     options: MoeOptions = {},
   ): Promise<MixtureOfExperts> {
     const { experts, width, shared } = moe;
-    const { activation = 'silu', combine = (gate, up) => activate(gate, activation).mul(up) } = options;
+    const { activation = 'silu' } = options;
     const made: { dispose(): void }[] = [];
     const own = <T extends { dispose(): void } | undefined>(thing: T): T => {
       if (thing) made.push(thing);
@@ -112,8 +136,8 @@ export class MixtureOfExperts implements FeedForward {
     };
     try {
       // The choice hangs on small differences: the router is f32 whatever the other layers are.
-      const weight = await source.numbers(`${at}.ffn_gate_inp.weight`, [experts, hiddenSize]);
-      const router = own(new Linear(weight, await source.optional(`${at}.ffn_gate_inp.bias`, [experts])));
+      const logits = own(await source.numbers(`${at}.ffn_gate_inp.weight`, [experts, hiddenSize]));
+      const gate = shared ? own(await source.optional(`${at}.ffn_gate_inp_shexp.weight`, [1, hiddenSize])) : undefined;
       const { shard } = source;
       const inside = shareOf(shard, width, source.unitOf(`${at}.ffn_down_exps`));
       const some = inside ? undefined : shareOf(shard, experts);
@@ -122,7 +146,8 @@ export class MixtureOfExperts implements FeedForward {
       const layer = async (name: string, out: number, size: number, dim: 1 | 2) =>
         own(await source.experts(`${at}.ffn_${name}_exps`, experts, out, size, partOf(dim)));
       const parts: Parts = {
-        router,
+        router: keep(own(gate ? stacked(logits, gate) : logits.detach())),
+        routerBias: own(await source.optional(`${at}.ffn_gate_inp.bias`, [experts])),
         gate: await layer('gate', width, hiddenSize, 1),
         up: await layer('up', width, hiddenSize, 1),
         down: await layer('down', hiddenSize, width, 2),
@@ -132,46 +157,101 @@ export class MixtureOfExperts implements FeedForward {
       let partial = false;
       if (shared) {
         partial = isShared && shareOf(shard, shared, source.unitOf(`${at}.ffn_down_shexp`)) !== undefined;
-        const sizes = { hiddenSize, intermediateSize: shared, activation, suffix: '_shexp', partial };
+        const sizes = { hiddenSize, intermediateSize: shared, activation, suffix: '_shexp', partial, small: true };
         parts.shared = own(await GatedMlp.load(source, at, sizes));
-        const gate = await source.optional(`${at}.ffn_gate_inp_shexp.weight`, [1, hiddenSize]);
-        if (gate) parts.sharedGate = own(new Linear(gate));
       }
       const share = isShared ? { communicator: shard!.communicator, experts: some, shared: partial } : undefined;
-      return new MixtureOfExperts(moe, combine, parts, share);
+      for (const part of [logits, gate]) part?.dispose();
+      return new MixtureOfExperts(moe, options, parts, share);
     } catch (error) {
       for (const thing of made) thing.dispose();
       throw error;
     }
   }
 
-  /** Numbers, of which the router makes its scores. */
-  readonly reads: ActivationForm = 'f32';
+  /** Numbers, of which the router makes its scores, and blocks, where the experts of few tokens take these. */
+  get reads(): ActivationForm {
+    return this.fusesFew ? 'both' : 'f32';
+  }
 
   forward(x: Activations): Tensor {
-    if (x instanceof QuantizedActivations) throw new Error('internal: activations in blocks for a router');
-    const { router, correction, shared, sharedGate } = this.parts;
-    const { chosen, scores, renormalise, scale, groups } = this.config;
-    const options = { chosen, scores, renormalise, scale, groups, correction };
+    const numbers = x instanceof QuantizedActivations ? x.numbers : x;
+    if (!numbers) throw new Error('internal: activations in blocks alone for a router');
+    const { router, routerBias: bias, correction, shared } = this.parts;
+    const { experts, chosen, scores, renormalise, scale, groups } = this.config;
+    const options = { chosen, scores, renormalise, scale, groups, bias, correction };
+    const { logits, ...routed } = routeTokens(numbers, router, experts, options);
+    const sharedGate = logits.dim(1) > experts ? logits.narrow(1, experts, 1) : undefined;
+    const choice = this.own(routed);
+    const always = shared?.forward(shared.reads === 'blocks' ? x : numbers);
     const { share } = this;
-    const { weights, ids } = this.own(routeExperts(router.forward(x), options));
-    const outputs = this.experts(x, ids);
-    const mixed = weights.unsqueeze(1).matmul(outputs).squeeze(1);
     const whole = (part: Tensor) => (share ? summed(part, share.communicator) : part);
-    if (!shared) return whole(mixed);
-    const always = shared.forward(x);
-    const gated = sharedGate ? always.mul(sharedGate.forward(x).sigmoid()) : always;
-    return share?.shared ? whole(mixed.add(gated)) : whole(mixed).add(gated);
+    // What the shared expert gives is added before the sum over the ranks where it is a part, too.
+    const inside = always !== undefined && (!share || share.shared);
+    const base = inside ? { always, sharedGate } : undefined;
+    const mixed = whole(this.fused(x, choice, base) ?? this.composed(numbers, choice, base));
+    return always === undefined || inside ? mixed : mixed.add(gated(always, sharedGate));
   }
 
   /** The choice among this rank's experts: others become its first one, with a weight of 0. */
-  private own({ weights, ids }: { weights: Tensor; ids: Tensor }): { weights: Tensor; ids: Tensor } {
+  private own({ weights, ids }: Choice): Choice {
     const { experts } = this.share ?? {};
     if (!experts) return { weights, ids };
     // Those in front wrap around and are above the range, too.
     const local = ids.sub(experts.start);
     const isOwn = local.lt(experts.count);
     return { weights: weights.mul(isOwn.toDtype('f32')), ids: local.mul(isOwn.toDtype('u32')) };
+  }
+
+  /** Whether the device has kernels for all that experts do with few tokens. */
+  private get fusesFew(): boolean {
+    const { gate, up, down } = this.parts;
+    return (
+      this.activation !== undefined &&
+      [gate, up, down].every(({ weight }) => weight !== undefined) &&
+      fusesGate({ gate: gate.weight, up: up.weight }) &&
+      fusesMix(down.weight)
+    );
+  }
+
+  /** The activation, where fused kernels have it. */
+  private get activation(): GateActivation | undefined {
+    const { limit, activation = 'silu' } = this.options;
+    return limit === undefined ? gateActivation(activation) : { clamped: limit };
+  }
+
+  /** Two kernels for few tokens; undefined where {@link composed} is to do it. */
+  private fused(x: Activations, { weights: mix, ids }: Choice, base?: Base): Tensor | undefined {
+    const { gate, up, down } = this.parts;
+    const [tokens, chosen] = ids.shape;
+    const { activation } = this;
+    if (!activation || !this.fusesFew || gate.prefersGroups(tokens, chosen)) return undefined;
+    const blocks = x instanceof QuantizedActivations ? x : quantizedRows(x);
+    if (!blocks || !areBlocks(blocks.blocks)) return undefined;
+    const inside = gatedExperts({ gate: gate.weight, up: up.weight }, blocks, ids, {
+      activation,
+      gateBias: gate.bias,
+      upBias: up.bias,
+    });
+    return mixedExperts(down.weight, inside, ids, {
+      mix,
+      bias: down.bias,
+      base: base?.always,
+      baseGate: base?.sharedGate,
+    });
+  }
+
+  private composed(x: Tensor, { weights, ids }: Choice, base?: Base): Tensor {
+    const mixed = weights.unsqueeze(1).matmul(this.experts(x, ids)).squeeze(1);
+    return base ? mixed.add(gated(base.always, base.sharedGate)) : mixed;
+  }
+
+  /** What an expert computes between its products. */
+  private combine(gate: Tensor, up: Tensor): Tensor {
+    const { limit, activation = 'silu' } = this.options;
+    if (limit === undefined) return activate(gate, activation).mul(up);
+    const most = gate.minimum(limit);
+    return most.mul(most.mul(STEEPNESS).sigmoid()).mul(up.clamp(-limit, limit).add(1));
   }
 
   /** What each expert makes of its tokens: x [tokens, hidden] to [tokens, chosen, hidden]. */
@@ -194,4 +274,15 @@ export class MixtureOfExperts implements FeedForward {
   dispose(): void {
     for (const part of Object.values(this.parts)) part?.dispose();
   }
+}
+
+/** Rows of one weight above those of another. */
+function stacked(above: Tensor, below: Tensor): Tensor {
+  // Weights that are looked at and not loaded are one number for all, and stay so.
+  return above.isContiguous() ? Tensor.cat([above, below], 0) : above.detach();
+}
+
+/** What a shared expert gives, times the sigmoid of its gate's logits [tokens, 1]. */
+function gated(always: Tensor, gate: Tensor | undefined): Tensor {
+  return gate ? always.mul(gate.sigmoid()) : always;
 }

@@ -6,9 +6,11 @@ import { inDtype } from './q-linear';
 export class ExpertLinear {
   /** Owns both. @param weight [experts, out, in] @param dtype that inputs are rounded to @param bias [experts, out], f32 */
   constructor(
-    private readonly weight: QTensor,
+    /** [experts, out, in] */
+    readonly weight: QTensor,
     private readonly dtype: DenseDType,
-    private readonly bias?: Tensor,
+    /** [experts, out], f32 */
+    readonly bias?: Tensor,
   ) {
     for (const part of [weight, bias]) if (part) keep(part);
   }
@@ -23,11 +25,11 @@ export class ExpertLinear {
   }
 
   /**
-   * x [tokens, chosen or 1, in] times the weights of the experts that each token chose, ids [tokens, chosen], u32:
+   * x [tokens, chosen or 1, in] times the weights of the experts that each token chose, ids [tokens, chosen], u32, in range:
    * [tokens, chosen, out] in f32. The ids stay on the device where the tokens are few.
    */
   forward(x: Tensor, ids: Tensor): Tensor {
-    const ys = this.weight.indexedMoeForwardSync(this.rounded(x), ids, { readIds: false });
+    const ys = this.weight.indexedMoeForwardSync(this.rounded(x), ids, { readIds: false, areInside: true });
     if (!this.bias) return ys;
     return ys.add(this.bias.indexSelect(ids.flattenAll(), 0).reshape(ys.shape));
   }

@@ -20,7 +20,7 @@ export class HeadLinear {
       const rows = tokens * heads;
       const ids = this.ids.broadcastAs([tokens, heads]).contiguous();
       const order = weight.prefersGroups(rows, 1) ? ExpertOrder.of(ids.reshape([rows, 1]), heads) : undefined;
-      if (!order) return weight.indexedMoeForwardSync(x, ids, { readIds: false });
+      if (!order) return weight.indexedMoeForwardSync(x, ids, { readIds: false, areInside: true });
       const made = weight.groupedMoe(x.reshape([rows, width]).indexSelect(order.sources, 0), order);
       return made.indexSelect(order.places, 0).reshape([tokens, heads, weight.shape[1]]);
     }

@@ -2,9 +2,9 @@
  * Linear layers that read the same input (query, key and value; gate and up). Where their weights are of one kind they are
  * stacked into one matrix, so that one product does the work of several: at one token a time the launches are the cost.
  */
-import type { Tensor } from '@x/core';
+import type { GateActivation, QuantizedActivations, Tensor } from '@x/core';
 import type { ActivationForm, Activations, Module } from '@x/nn';
-import type { DenseDType } from '@x/quantized';
+import { areBlocks, type DenseDType, fusesGate, gatedExperts } from '@x/quantized';
 import { project, takesBlocks } from './q-linear';
 
 export interface LinearGroup {
@@ -12,6 +12,8 @@ export interface LinearGroup {
   readonly reads: ActivationForm;
   /** One output per layer, [..., out]; views of one tensor where weights are stacked. */
   forward(xs: Activations): Tensor[];
+  /** Of two layers of one size: activation(first) · second in one kernel; undefined where the device has none for them. */
+  gated?(xs: QuantizedActivations, activation: GateActivation): QuantizedActivations | undefined;
   dispose(): void;
 }
 
@@ -41,6 +43,18 @@ export class StackedGroup implements LinearGroup {
       start += out;
       return part;
     });
+  }
+
+  gated(xs: QuantizedActivations, activation: GateActivation): QuantizedActivations | undefined {
+    const { outs } = this;
+    const { weight, bias } = (takesBlocks(this.layer) && this.layer.blockWeight) || {};
+    const areTwo = outs.length === 2 && outs[0] === outs[1];
+    if (!weight || !areTwo || !areBlocks(xs.blocks) || !fusesGate({ both: weight })) return undefined;
+    const biases = bias && {
+      gateBias: bias.narrow(0, 0, outs[0]),
+      upBias: bias.narrow(0, outs[0], outs[0]),
+    };
+    return gatedExperts({ both: weight }, xs, undefined, { activation, ...biases });
   }
 
   dispose(): void {

@@ -10,7 +10,7 @@ import { type Device, DisposedError, formatShape, keep, type RopeKind, type Shap
 import type { Activations, Module } from '@x/nn';
 import type { DenseDType } from '@x/quantized';
 import { TransformersError } from '../errors';
-import { type BlockLayer, inDtype, takesBlocks } from './q-linear';
+import { type BlockLayer, type BlockWeight, inDtype, takesBlocks } from './q-linear';
 
 /** What an adapter adds to one linear layer: W + scale · B · A. */
 export interface LoraDelta {
@@ -209,6 +209,10 @@ export class LoraLinear implements BlockLayer {
   /** Whether it reads activations in blocks: not while an adapter changes it, which reads numbers. */
   get takesBlocks(): boolean {
     return takesBlocks(this.layer) && !this.adapters.rows.some(({ adapter }) => adapter.at(this));
+  }
+
+  get blockWeight(): BlockWeight | undefined {
+    return takesBlocks(this.layer) && this.takesBlocks ? this.layer.blockWeight : undefined;
   }
 
   /** [..., in] to [..., out], or blocks to [rows, out]; [rows, in] where an adapter changes it. */

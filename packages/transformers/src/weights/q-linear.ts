@@ -1,7 +1,16 @@
 /** A linear layer on a {@link QMatMul}: weights in blocks, or numbers; what comes out is f32, whatever goes in. */
 import { keep, QuantizedActivations, TENSORS, type Tensor } from '@x/core';
 import { type Activations, type Module, OwningModule } from '@x/nn';
-import type { DenseDType, QMatMul } from '@x/quantized';
+import { areBlocks, type DenseDType, fusesMix, mixedExperts, type QMatMul, type QTensor } from '@x/quantized';
+
+/** Rows of which the product and the bias are one kernel, which reads the weight once a row. */
+const BIASED_ROWS = 1;
+
+/** A weight in blocks, [out, in], and the bias of its layer, [out]. */
+export interface BlockWeight {
+  weight: QTensor;
+  bias?: Tensor;
+}
 
 export class QLinear extends OwningModule {
   private readonly bias: Tensor | undefined;
@@ -21,10 +30,21 @@ export class QLinear extends OwningModule {
     return this.product.takesBlocks;
   }
 
+  /** Its weight where that is in blocks; this layer's. */
+  get blockWeight(): BlockWeight | undefined {
+    const weight = this.product.blocks;
+    return weight && { weight, ...(this.bias && { bias: this.bias }) };
+  }
+
   /** [..., in] to [..., out]; blocks to [rows, out]. */
   forward(xs: Activations): Tensor {
+    const { bias } = this;
+    if (bias && xs instanceof QuantizedActivations && xs.rows <= BIASED_ROWS && areBlocks(xs.blocks)) {
+      const weight = this.product.blocks;
+      if (weight && fusesMix(weight)) return mixedExperts(weight, xs, undefined, { bias });
+    }
     const ys = xs instanceof QuantizedActivations ? this.product.forwardBlocks(xs) : this.product.forwardWide(xs);
-    return this.bias ? ys.broadcastAdd(this.bias) : ys;
+    return bias ? ys.broadcastAdd(bias) : ys;
   }
 
   override dispose(): void {
@@ -36,6 +56,8 @@ export class QLinear extends OwningModule {
 /** A layer that reads activations in blocks while `takesBlocks` says so. */
 export interface BlockLayer extends Omit<Module, 'forward'> {
   readonly takesBlocks: boolean;
+  /** Undefined where it is more than a product with one, such as while an adapter changes it. */
+  readonly blockWeight?: BlockWeight;
   forward(xs: Activations): Tensor;
 }
 

@@ -1,0 +1,71 @@
+// EXPERTS: a mixture of experts for few tokens, in two launches between its router and the next norm. Ours: candle has a launch
+// a step of it (indexed_moe_forward_* of QUANTIZED, an activation, weights, a sum). Experts are block formats of QUANTIZED, and
+// with one expert and no ids the same kernels are for a layer that all tokens take.
+//   experts_gated_{type}   activation(gate * x) * (up * x) of each token's experts, as q8_1: experts/gated.h
+//   experts_mixed_{type}   down * x of each token's experts by the router's weights, and their sum: experts/mixed.h
+// Nothing is added atomically: the same operands on the same device give the same bits.
+#include "x.h"
+#include "shared/barrier.h"
+#include "shared/split.h"
+#include "shared/team.h"
+#include "shared/gates.h"
+#include "quantized/lookup.h"
+#include "quantized/activations.h"
+#include "quantized/formats.h"
+#include "quantized/codebooks.h"
+#include "quantized/level-formats.h"
+#include "quantized/codebook-formats.h"
+#include "quantized/host.h"
+#include "quantized/host-vectors.h"
+#include "quantized/host-codebooks.h"
+#include "quantized/host-steps.h"
+#include "quantized/host-scales.h"
+#include "quantized/host-dot.h"
+#include "quantized/host-products.h"
+#include "quantized/matvec.h"
+#include "experts/gated.h"
+#include "experts/mixed.h"
+
+using namespace quant;
+
+#define EXPERTS(Q, name)                                                                                               \
+  KERNEL_EARLY(experts_gated_##name)                                                                                   \
+  KERNEL_BLOCKS(experts_gated_##name, 512, 2,                                                                          \
+                (const u8* gate, const u8* up, const u8* inputs, const u32* ids, const float* gate_bias,               \
+                 const float* up_bias, u8* blocks, u32 n, u32 k, u32 tokens, u32 topk, u32 k_padded, u32 n_padded,     \
+                 u32 activation, float limit)) {                                                                       \
+    experts::gatedAll<Q>({gate, up, inputs, ids, gate_bias, up_bias, blocks, n, k, tokens, topk, k_padded, n_padded,   \
+                          activation, limit});                                                                         \
+  }                                                                                                                    \
+  KERNEL_EARLY(experts_mixed_##name)                                                                                   \
+  KERNEL_BLOCKS(experts_mixed_##name, 256, 3,                                                                          \
+                (const u8* weights, const u8* inputs, const u32* ids, const float* mix, const float* bias,             \
+                 const float* base, const float* gates, u64 gates_row, float* out, u32 n, u32 k, u32 tokens, u32 topk, \
+                 u32 k_padded)) {                                                                                      \
+    experts::mixedAll<Q>({weights, inputs, ids, mix, bias, base, gates, gates_row, out, n, k, tokens, topk, k_padded}); \
+  }
+EXPERTS(Q4_0, q4_0)
+EXPERTS(Q4_1, q4_1)
+EXPERTS(Q5_0, q5_0)
+EXPERTS(Q5_1, q5_1)
+EXPERTS(Q8_0, q8_0)
+EXPERTS(Q8_1_Weight, q8_1)
+EXPERTS(Q2_K, q2_K)
+EXPERTS(Q3_K, q3_K)
+EXPERTS(Q4_K, q4_K)
+EXPERTS(Q5_K, q5_K)
+EXPERTS(Q6_K, q6_K)
+EXPERTS(Q8_K, q8_K)
+EXPERTS(IQ4_NL, iq4_nl)
+EXPERTS(IQ4_XS, iq4_xs)
+EXPERTS(IQ3_XXS, iq3_xxs)
+EXPERTS(IQ3_S, iq3_s)
+EXPERTS(IQ2_XXS, iq2_xxs)
+EXPERTS(IQ2_XS, iq2_xs)
+EXPERTS(IQ2_S, iq2_s)
+EXPERTS(IQ1_S, iq1_s)
+EXPERTS(IQ1_M, iq1_m)
+EXPERTS(TQ1_0, tq1_0)
+EXPERTS(TQ2_0, tq2_0)
+EXPERTS(MXFP4, mxfp4)
+EXPERTS(NVFP4, nvfp4)

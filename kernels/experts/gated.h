@@ -1,0 +1,121 @@
+// The first half of experts for few tokens: products of a token with the gate and up weights of each expert that it chose,
+// and what the activation makes of both, as the q8_1 blocks that the second half reads. 32 rows of an expert are one block of
+// results and a thread block's work, so that nothing between the two halves goes through memory in f32.
+#pragma once
+
+namespace experts {
+
+/** Rows of a group: values of a q8_1 block. */
+constexpr u32 GROUP = 32;
+
+/** Values of `activation`; `Clamped` is gpt-oss's: gate * sigmoid(1.702 * gate) * (up + 1), with both limited. */
+enum Activation : u32 { SILU, GELU, CLAMPED };
+
+struct Gated {
+  const u8 *gate, *up;             // [experts, n, k] in blocks
+  const u8* inputs;                // [tokens, k] in q8_1
+  const u32* ids;                  // [tokens, topk], or null: each token takes the only expert
+  const float *gateBias, *upBias;  // [experts, n], or null
+  u8* blocks;                      // [tokens * topk, n] in q8_1
+  u32 n, k;                        // multiples of 32
+  u32 tokens, topk;
+  u32 kPadded, nPadded;  // values that rows in q8_1 have room for; zeros behind n
+  u32 activation;
+  float limit;  // of CLAMPED
+
+  X_DEVICE u64 tasks() const { return (u64)tokens * topk; }
+  X_DEVICE u32 expertOf(u64 task) const { return ids ? ids[task] : 0; }
+  X_DEVICE const u8* inputOf(u64 task) const { return inputs + task / topk * (kPadded / GROUP * quant::Q8_1::BYTES); }
+
+  /** Of the products of row `row` of an expert. */
+  X_DEVICE float apply(float g, float u, u32 expert, u32 row) const {
+    const u64 at = (u64)expert * n + row;
+    if (gateBias) g += gateBias[at];
+    if (upBias) u += upBias[at];
+    if (activation == CLAMPED) {
+      // As minimum and clamp do, NaN stays NaN.
+      g = g > limit ? limit : g;
+      u = u > limit ? limit : u < -limit ? -limit : u;
+      return m::overOneOrMore(g, 1.0f + m::exp(-1.702f * g)) * (u + 1.0f);
+    }
+    return (activation == GELU ? gates::Gelu::apply(g) : gates::Silu::apply(g)) * u;
+  }
+};
+
+#if !X_HOST
+/** Lanes that share a row of so many steps, as a power of two: all of a warp, or fewer where a row is short. */
+X_DEVICE u32 rowLanes(u32 steps) {
+  u32 width = 1;
+  while (width < WARP && width < steps) width *= 2;
+  return width;
+}
+
+/** A group of an expert by the whole block: its results lie in `values` when all threads are through. */
+template <class Q>
+X_DEVICE void gatedGroup(const Gated& p, u64 task, u32 expert, u32 group, float* values) {
+  const u64 rowBytes = (u64)(p.k / Q::SIZE) * Q::BYTES;
+  const u64 first = ((u64)expert * p.n + group * GROUP) * rowBytes;
+  const u8* input = p.inputOf(task);
+  const u32 parts = p.k / 32, width = rowLanes(parts / quant::PARTS_AT_ONCE<Q>);
+  const u32 teams = blockThreads() / width, team = threadIndex() / width, lane = threadIndex() % width;
+  // Every lane goes through every step, since lanes exchange sums.
+  for (u32 base = 0; base < GROUP; base += teams) {
+    const u32 r = base + team, row = r < GROUP ? r : GROUP - 1;
+    const u8* rows[quant::PAIR] = {p.gate + first + row * rowBytes, p.up + first + row * rowBytes};
+    float acc[1][quant::PAIR] = {};
+    quant::dotRows<Q, 1>(rows, input, 0, parts, Team{lane, width, 0, 1, true}, acc);
+    float g = acc[0][0], u = acc[0][1];
+    for (u32 mask = width / 2; mask > 0; mask /= 2) {
+      g += shuffleXor(g, mask);
+      u += shuffleXor(u, mask);
+    }
+    if (lane == 0 && r < GROUP) values[r] = p.apply(g, u, expert, group * GROUP + row);
+  }
+}
+#endif
+
+/**
+ * A row of blocks for each pair of token and expert: y counts them, and z where y is not enough. On GPUs blocks of whole warps,
+ * and one for each group along x: what loops keep would take more scalar registers than there are.
+ */
+template <class Q>
+X_DEVICE void gatedAll(const Gated& p) {
+  const u32 groups = p.nPadded / GROUP, whole = p.n / GROUP;
+  early::letNextBegin();
+  early::await();
+#if X_HOST
+  for (u64 task = blockY() + (u64)gridY() * blockZ(); task < p.tasks(); task += (u64)gridY() * gridZ()) {
+    const u32 expert = p.expertOf(task);
+    u8* out = p.blocks + task * groups * quant::Q8_1::BYTES;
+    constexpr u64 AT_ONCE = 8;  // groups, for which activations are brought into order once
+    const u64 rowBytes = (u64)(p.k / Q::SIZE) * Q::BYTES, end = (u64)groups * (blockX() + 1) / gridX();
+    for (u64 g = (u64)groups * blockX() / gridX(); g < end; g += AT_ONCE) {
+      const u64 left = end - g < AT_ONCE ? end - g : AT_ONCE, count = g >= whole ? 0 : whole - g < left ? whole - g : left;
+      const u64 first = ((u64)expert * p.n + g * GROUP) * rowBytes;
+      float gate[AT_ONCE * GROUP], up[AT_ONCE * GROUP];
+      if (count > 0) {
+        quant::hostProducts<Q>(p.gate + first, 0, count * GROUP, p.k, p.inputOf(task), 0, 1, gate, 0);
+        quant::hostProducts<Q>(p.up + first, 0, count * GROUP, p.k, p.inputOf(task), 0, 1, up, 0);
+      }
+      for (u64 i = 0; i < count * GROUP; ++i) gate[i] = p.apply(gate[i], up[i], expert, (u32)(g * GROUP + i));
+      for (u64 i = 0; i < left; ++i)
+        quant::quantizeGroup(gate + i * GROUP, i < count ? GROUP : 0, out + (g + i) * quant::Q8_1::BYTES);
+    }
+  }
+#else
+  X_SHARED(float, values, GROUP);
+  const u64 task = blockY() + (u64)gridY() * blockZ();
+  const u32 group = blockX();
+  if (task >= p.tasks() || group >= groups) return;
+  if (group < whole) gatedGroup<Q>(p, task, p.expertOf(task), group, values);
+  barrier();
+  if (warpId() != 0) return;
+  const u32 member = threadIndex() % 8;
+  float four[4];
+#pragma unroll
+  for (u32 e = 0; e < 4; ++e) four[e] = group < whole ? values[4 * member + e] : 0.0f;
+  quant::quantizeQuad(four, p.blocks + (task * groups + group) * quant::Q8_1::BYTES, threadIndex() < 8);
+#endif
+}
+
+}  // namespace experts

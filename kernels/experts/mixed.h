@@ -1,0 +1,107 @@
+// The second half of experts for few tokens: products with the down weights of the experts that a token chose, times what the
+// router gives each, added up in the order of the choice, and behind them what an expert of all tokens gave. A team (shared/team.h)
+// takes a pair of rows of all of a token's experts as if they were one long row, so that short rows fill it, too.
+#pragma once
+
+namespace experts {
+
+struct Mixed {
+  const u8* weights;   // [experts, n, k] in blocks
+  const u8* inputs;    // [tokens * topk, k] in q8_1
+  const u32* ids;      // [tokens, topk], or null: each token takes the only expert
+  const float* mix;    // [tokens, topk], or null: ones
+  const float* bias;   // [experts, n], or null
+  const float* base;   // [tokens, n], added at the end, or null
+  const float* gates;  // [tokens], whose sigmoid multiplies base, or null; one every gatesRow values
+  u64 gatesRow;
+  float* out;  // [tokens, n]
+  u32 n, k, tokens, topk;
+  u32 kPadded;  // values that rows in q8_1 have room for
+
+  X_DEVICE u32 expertOf(u64 pair) const { return ids ? ids[pair] : 0; }
+  X_DEVICE float mixOf(u64 pair) const { return mix ? mix[pair] : 1.0f; }
+  X_DEVICE const u8* inputOf(u64 pair) const { return inputs + pair * (kPadded / 32 * quant::Q8_1::BYTES); }
+  /** What multiplies a token's row of base. */
+  X_DEVICE float gateOf(u64 token) const {
+    return gates ? 1.0f / (1.0f + m::exp(-gates[token * gatesRow])) : 1.0f;
+  }
+};
+
+template <class Q>
+X_DEVICE void mixedToken(const Mixed& p, u64 token) {
+  const u64 rowBytes = (u64)(p.k / Q::SIZE) * Q::BYTES, expertBytes = rowBytes * p.n;
+  const float gate = p.base ? p.gateOf(token) : 0.0f;
+#if X_HOST
+  constexpr u64 AT_ONCE = 256;  // rows, for which activations are brought into order once
+  const u64 end = (u64)p.n * (blockX() + 1) / gridX();
+  for (u64 row = (u64)p.n * blockX() / gridX(); row < end; row += AT_ONCE) {
+    const u64 count = end - row < AT_ONCE ? end - row : AT_ONCE;
+    float sums[AT_ONCE] = {}, part[AT_ONCE];
+    for (u32 c = 0; c < p.topk; ++c) {
+      const u64 pair = token * p.topk + c, expert = p.expertOf(pair);
+      const float mix = p.mixOf(pair);
+      quant::hostProducts<Q>(p.weights + expert * expertBytes + row * rowBytes, 0, count, p.k, p.inputOf(pair), 0, 1, part, 0);
+      if (p.bias)
+        for (u64 i = 0; i < count; ++i) part[i] += p.bias[expert * p.n + row + i];
+      for (u64 i = 0; i < count; ++i) sums[i] += mix * part[i];
+    }
+    const u64 at = token * p.n + row;
+    for (u64 i = 0; i < count; ++i) p.out[at + i] = p.base ? sums[i] + gate * p.base[at + i] : sums[i];
+  }
+#else
+  constexpr u32 PAIR = quant::PAIR;
+  const u32 parts = p.k / 32, steps = parts / quant::PARTS_AT_ONCE<Q>;
+  const Team team = teamFor((p.n + PAIR - 1) / PAIR, blockX(), gridX());
+  for (u64 row = team.index * PAIR; row < p.n; row += team.count * PAIR) {
+    float sums[PAIR] = {};
+#pragma unroll 1
+    for (u32 s = team.thread; s < p.topk * steps; s += team.threads) {
+      const u32 c = s / steps;
+      const u64 pair = token * p.topk + c;
+      const u8* weights = p.weights + p.expertOf(pair) * expertBytes;
+      const float mix = p.mixOf(pair);
+      const u8* rows[PAIR];
+#pragma unroll
+      for (u32 r = 0; r < PAIR; ++r) rows[r] = weights + (row + r < p.n ? row + r : p.n - 1) * rowBytes;
+      float acc[1][PAIR] = {};
+      // One step of the row.
+      quant::dotRows<Q, 1>(rows, p.inputOf(pair), 0, parts, Team{s - c * steps, steps, 0, 1, true}, acc);
+#pragma unroll
+      for (u32 r = 0; r < PAIR; ++r) sums[r] += mix * acc[0][r];
+    }
+    if (p.bias) {
+      for (u32 c = team.thread; c < p.topk; c += team.threads) {
+        const u64 pair = token * p.topk + c;
+        const float* bias = p.bias + (u64)p.expertOf(pair) * p.n;
+        const float mix = p.mixOf(pair);
+#pragma unroll
+        for (u32 r = 0; r < PAIR; ++r)
+          if (row + r < p.n) sums[r] += mix * bias[row + r];
+      }
+    }
+#pragma unroll
+    for (u32 r = 0; r < PAIR; ++r) {
+      const float sum = team.isWarp ? warpReduce<Sum>(sums[r]) : blockReduce<Sum>(sums[r]);
+      if (team.thread != 0 || row + r >= p.n) continue;
+      const u64 at = token * p.n + row + r;
+      p.out[at] = p.base ? sum + gate * p.base[at] : sum;
+    }
+  }
+#endif
+}
+
+/** The x axis shares the rows; y counts the tokens, and z where y is not enough. */
+template <class Q>
+X_DEVICE void mixedAll(const Mixed& p) {
+  early::letNextBegin();
+  early::await();
+  const u64 first = blockY() + (u64)gridY() * blockZ();
+#if X_HOST
+  for (u64 token = first; token < p.tokens; token += (u64)gridY() * gridZ()) mixedToken<Q>(p, token);
+#else
+  // No loop: what it keeps would take more scalar registers than there are.
+  if (first < p.tokens) mixedToken<Q>(p, first);
+#endif
+}
+
+}  // namespace experts

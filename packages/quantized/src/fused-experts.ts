@@ -1,0 +1,153 @@
+/**
+ * The experts of a mixture for few tokens by a device's fused kernels (core's `QuantizedExpertOps`): one launch for gate, up and
+ * activation of all that were chosen, one for down, the router's weights and the sum. With one weight and no ids the same for a
+ * layer that all tokens take. Where a device has none, {@link QTensor.indexedMoeForward} and tensor operations do it.
+ */
+import {
+  type ExpertChoice,
+  formatShape,
+  type GateActivation,
+  QuantizedActivations,
+  ShapeError,
+  type StoragePart,
+  Tensor,
+} from '@x/core';
+import { byteLengthOf } from './blocks';
+import type { QTensor } from './qtensor';
+
+/** Values of the blocks that activations are in. */
+const ACTIVATION_BLOCK = 32;
+
+/** Gate and up of experts, [experts, n, k] each; or, of a layer that all tokens take, both as rows of one weight, [2n, k]. */
+export type GateWeights = { gate: QTensor; up: QTensor } | { both: QTensor };
+
+export interface GatedExpertsOptions {
+  activation: GateActivation;
+  /** [experts, n], f32, contiguous. */
+  gateBias?: Tensor;
+  upBias?: Tensor;
+}
+
+export interface MixedExpertsOptions {
+  /** What multiplies the result of each of a token's experts: [tokens, topk], f32. Default: ones. */
+  mix?: Tensor;
+  /** [experts, n], f32, contiguous. */
+  bias?: Tensor;
+  /** Added to the sum: [tokens, n], f32. */
+  base?: Tensor;
+  /** Its sigmoid multiplies `base`: [tokens, 1], f32, a view of rows too. */
+  baseGate?: Tensor;
+}
+
+/** Whether the device has {@link gatedExperts} for these weights: in blocks of one type, of rows in whole blocks of activations. */
+export function fusesGate(weights: GateWeights): boolean {
+  const [gate, up] = 'both' in weights ? [weights.both, weights.both] : [weights.gate, weights.up];
+  const rows = 'both' in weights ? gate.shape[0] / 2 : gate.shape[1];
+  const alike = gate.type === up.type && gate.shape.join() === up.shape.join() && gate.device.equals(up.device);
+  return alike && rows % ACTIVATION_BLOCK === 0 && fusesMix(gate);
+}
+
+/** Whether the device has {@link mixedExperts} for this weight: in blocks. */
+export function fusesMix(weight: QTensor): boolean {
+  return weight.kind === 'blocks' && weight.elemCount > 0 && weight.device.backend.quantizedExperts !== undefined;
+}
+
+/**
+ * Rows of numbers, [rows, width], f32, f16 or bf16, in the blocks that products of few rows read; undefined where the device has
+ * no such form for so many.
+ */
+export function quantizedRows(x: Tensor): QuantizedActivations | undefined {
+  const { quantized } = x.device.backend;
+  const [rows, width] = x.shape;
+  if (!quantized || x.rank !== 2 || width % ACTIVATION_BLOCK !== 0 || x.elemCount === 0) return undefined;
+  using whole = x.contiguous();
+  const made = quantized.quantizeActivations(whole.storageAndLayout(), { m: rows, k: width });
+  const blocks = Tensor.fromStorage(made, [made.elemCount], x.device);
+  if (areBlocks(blocks)) return new QuantizedActivations(blocks, rows, width);
+  blocks.dispose();
+  return undefined;
+}
+
+/** Whether activations are in blocks; for many rows a device may have them in another form. */
+export function areBlocks(blocks: Tensor): boolean {
+  return blocks.dtype === 'u8';
+}
+
+/**
+ * activation(gate · x) times (up · x) of the experts that each token takes: [tokens * topk, n].
+ * @param x [tokens, k], {@link areBlocks} @param ids [tokens, topk], u32, contiguous, below the number of experts
+ * @throws ShapeError `SHAPE_MISMATCH` for weights of other widths
+ */
+export function gatedExperts(
+  weights: GateWeights,
+  x: QuantizedActivations,
+  ids: Tensor | undefined,
+  { activation, gateBias, upBias }: GatedExpertsOptions,
+): QuantizedActivations {
+  const isOne = 'both' in weights;
+  const first = isOne ? weights.both : weights.gate;
+  const [n, k] = isOne ? [first.shape[0] / 2, first.shape[1]] : first.shape.slice(1);
+  checkWidth('gatedExperts', x, k, first);
+  const gate = first.data.storagePart();
+  const up: StoragePart = isOne
+    ? [gate[0], gate[1] + byteLengthOf(first.format, n * k)]
+    : weights.up.data.storagePart();
+  const choice = choiceOf(x.rows, ids);
+  const made = first.device.backend.quantizedExperts!.gated({
+    ...choice,
+    ...{ type: first.blockType, n, k, gate, up, activation, x: blocksOf(x) },
+    ...(gateBias && { gateBias: gateBias.storagePart() }),
+    ...(upBias && { upBias: upBias.storagePart() }),
+  });
+  return new QuantizedActivations(
+    Tensor.fromStorage(made, [made.elemCount], first.device),
+    choice.tokens * choice.topk,
+    n,
+  );
+}
+
+/**
+ * The sum over the experts that each token takes of weight · x, by their weights: [tokens, n], f32.
+ * @param weight [experts, n, k], or [n, k] without ids @param x [tokens * topk, k], {@link areBlocks}
+ * @param ids [tokens, topk], u32, contiguous, below the number of experts
+ * @throws ShapeError `SHAPE_MISMATCH` for a weight of another width
+ */
+export function mixedExperts(
+  weight: QTensor,
+  x: QuantizedActivations,
+  ids: Tensor | undefined,
+  { mix, bias, base, baseGate }: MixedExpertsOptions,
+): Tensor {
+  const [n, k] = weight.shape.slice(-2);
+  checkWidth('mixedExperts', x, k, weight);
+  const { device } = weight;
+  const choice = choiceOf(ids ? ids.dim(0) : x.rows, ids);
+  const made = device.backend.quantizedExperts!.mixed({
+    ...choice,
+    ...{ type: weight.blockType, n, k, weights: weight.data.storagePart(), x: blocksOf(x) },
+    ...(mix && { mix: mix.storagePart() }),
+    ...(bias && { bias: bias.storagePart() }),
+    ...(base && { base: base.storagePart() }),
+    ...(base &&
+      baseGate && {
+        baseGate: { values: baseGate.storagePart(), row: baseGate.storageAndLayout().layout.strides[0] },
+      }),
+  });
+  return Tensor.fromStorage(made, [choice.tokens, n], device);
+}
+
+function choiceOf(tokens: number, ids: Tensor | undefined): ExpertChoice {
+  return { tokens, topk: ids ? ids.dim(1) : 1, ...(ids && { ids: ids.storagePart() }) };
+}
+
+function blocksOf(x: QuantizedActivations) {
+  return x.blocks.storageAndLayout().storage;
+}
+
+function checkWidth(op: string, x: QuantizedActivations, k: number, weight: QTensor): void {
+  if (x.width === k) return;
+  throw new ShapeError(
+    'SHAPE_MISMATCH',
+    `${op}: rows of ${x.width} values and a weight ${formatShape(weight.shape)}. Check which layer the input belongs to.`,
+  );
+}

@@ -1,0 +1,90 @@
+/** Written by tools/kernels/launchers.ts from the declarations in kernels/experts.hip: do not edit. */
+import { EXPERTS } from '@x/kernels';
+import type { LaunchShape } from '../launch-shape';
+import type { Address, Launcher } from './launcher';
+
+/** `experts_gated_q4_0`, and 24 more. */
+export interface ExpertsGatedArguments {
+  gate: Address;
+  up: Address;
+  inputs: Address;
+  ids: Address;
+  gateBias: Address;
+  upBias: Address;
+  blocks: Address;
+  n: number;
+  k: number;
+  tokens: number;
+  topk: number;
+  kPadded: number;
+  nPadded: number;
+  activation: number;
+  limit: number;
+}
+
+export function launchExpertsGated(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: ExpertsGatedArguments,
+): void {
+  device.launch(EXPERTS, kernel, shape, [
+    a.gate,
+    a.up,
+    a.inputs,
+    a.ids,
+    a.gateBias,
+    a.upBias,
+    a.blocks,
+    a.n,
+    a.k,
+    a.tokens,
+    a.topk,
+    a.kPadded,
+    a.nPadded,
+    a.activation,
+    a.limit,
+  ]);
+}
+
+/** `experts_mixed_q4_0`, and 24 more. */
+export interface ExpertsMixedArguments {
+  weights: Address;
+  inputs: Address;
+  ids: Address;
+  mix: Address;
+  bias: Address;
+  base: Address;
+  gates: Address;
+  gatesRow: number;
+  out: Address;
+  n: number;
+  k: number;
+  tokens: number;
+  topk: number;
+  kPadded: number;
+}
+
+export function launchExpertsMixed(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: ExpertsMixedArguments,
+): void {
+  device.launch(EXPERTS, kernel, shape, [
+    a.weights,
+    a.inputs,
+    a.ids,
+    a.mix,
+    a.bias,
+    a.base,
+    a.gates,
+    a.gatesRow,
+    a.out,
+    a.n,
+    a.k,
+    a.tokens,
+    a.topk,
+    a.kPadded,
+  ]);
+}

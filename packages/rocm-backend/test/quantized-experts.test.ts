@@ -1,0 +1,160 @@
+/** The experts of few tokens in two kernels, against the same of a product and an operation a step. */
+import { BLOCK_TYPES, type BlockType, type GateActivation, memoryStats, scope, Tensor } from '@x/core';
+import { fusesGate, fusesMix, gatedExperts, mixedExperts, QMatMul, QTensor, quantizedRows } from '@x/quantized';
+import { kernelDevices } from '@x/testing/devices';
+import { randomBlocks } from '@x/testing/quantized/random-blocks';
+import { describe, expect, it } from 'vitest';
+import { noise } from './decode-operands';
+
+const TYPES = Object.keys(BLOCK_TYPES) as BlockType[];
+const EXPERTS = 5;
+
+interface Sizes {
+  tokens: number;
+  topk: number;
+  /** Blocks along the input and along what experts have inside; rows of the result. */
+  inputs: number;
+  insides: number;
+  hidden: number;
+}
+
+/** Tokens that share experts, rows that fill no warp, widths that fill no padding. */
+const SIZES: Sizes[] = [
+  { tokens: 1, topk: 3, inputs: 1, insides: 1, hidden: 71 },
+  { tokens: 3, topk: 2, inputs: 3, insides: 2, hidden: 1 },
+  { tokens: 8, topk: 1, inputs: 2, insides: 1, hidden: 34 },
+];
+
+/** Whole blocks of at least 32 values. */
+const widthOf = (type: BlockType, blocks: number) => blocks * Math.max(64, BLOCK_TYPES[type].blockSize);
+
+/** Experts that neighbouring tokens share, none twice by a token. */
+const idsOf = (tokens: number, topk: number) =>
+  Uint32Array.from({ length: tokens * topk }, (_, i) => (Math.floor(i / topk) * 3 + (i % topk) * 2) % EXPERTS);
+
+function composedGate(gate: Tensor, up: Tensor, activation: GateActivation): Tensor {
+  if (activation === 'silu') return gate.silu().mul(up);
+  if (activation === 'gelu') return gate.gelu().mul(up);
+  const { clamped: limit } = activation;
+  const most = gate.minimum(limit);
+  return most.mul(most.mul(1.702).sigmoid()).mul(up.clamp(-limit, limit).add(1));
+}
+
+function expectAlike(actual: Tensor, expected: Tensor, what: string): void {
+  expect(actual.shape).toEqual(expected.shape);
+  const [got, wanted] = [actual, expected].map((x) => x.flattenAll().toVecSync<number[]>());
+  const most = Math.max(...wanted.map(Math.abs));
+  // Values inside that lie between two quants may be rounded either way.
+  got.forEach((value, i) => {
+    expect(Math.abs(value - wanted[i]), `${what} ${i}: ${value} for ${wanted[i]}`).toBeLessThanOrEqual(8e-3 * most);
+  });
+}
+
+describe.each(kernelDevices())('fused experts on %s', (device) => {
+  const numbers = (shape: number[], seed: number, range = 1) =>
+    Tensor.from(
+      noise(
+        shape.reduce((a, b) => a * b),
+        seed,
+        range,
+      ),
+      { shape, device },
+    );
+  const blocks = (type: BlockType, shape: number[], seed: number) => {
+    const count = shape.reduce((a, b) => a * b) / BLOCK_TYPES[type].blockSize;
+    return QTensor.fromBytes(type, shape, randomBlocks(type, count, seed), device);
+  };
+  const addBias = (x: Tensor, bias: Tensor | undefined, ids: Tensor) =>
+    bias ? x.add(bias.indexSelect(ids.flattenAll(), 0).reshape(x.shape)) : x;
+
+  function compare(type: BlockType, sizes: Sizes, activation: GateActivation, withBiases: boolean): void {
+    const { tokens, topk, inputs, insides, hidden } = sizes;
+    const [k, n] = [widthOf(type, inputs), widthOf(type, insides)];
+    const what = `${type} ${JSON.stringify({ ...sizes, activation, withBiases })}`;
+    scope(() => {
+      const [gate, up] = [1, 2].map((seed) => blocks(type, [EXPERTS, n, k], seed));
+      const down = blocks(type, [EXPERTS, hidden, n], 3);
+      expect([fusesGate({ gate, up }), fusesMix(down)]).toEqual([true, true]);
+      const x = numbers([tokens, k], 4, 0.5);
+      const ids = Tensor.from(idsOf(tokens, topk), { shape: [tokens, topk], device });
+      const mix = numbers([tokens, topk], 5);
+      const [gateBias, upBias, bias] = withBiases
+        ? [numbers([EXPERTS, n], 6), numbers([EXPERTS, n], 7), numbers([EXPERTS, hidden], 8)]
+        : [];
+      const base = withBiases ? numbers([tokens, hidden], 9) : undefined;
+      // A column of a wider matrix.
+      const baseGate = withBiases ? numbers([tokens, 3], 10).narrow(1, 1, 1) : undefined;
+      const fused = () => {
+        const inside = gatedExperts({ gate, up }, quantizedRows(x)!, ids, { activation, gateBias, upBias });
+        expect([inside.rows, inside.width]).toEqual([tokens * topk, n]);
+        return mixedExperts(down, inside, ids, { mix, bias, base, baseGate });
+      };
+      const product = (weights: QTensor, rows: Tensor, own: Tensor | undefined) =>
+        addBias(weights.indexedMoeForwardSync(rows, ids), own, ids);
+      const rows = x.unsqueeze(1);
+      const inside = composedGate(product(gate, rows, gateBias), product(up, rows, upBias), activation);
+      const sum = mix
+        .unsqueeze(1)
+        .matmul(product(down, inside, bias))
+        .squeeze(1);
+      const made = fused();
+      expectAlike(made, base ? sum.add(base.mul(baseGate!.sigmoid())) : sum, what);
+      expect(fused().toVecSync(), what).toEqual(made.toVecSync());
+    });
+  }
+
+  it.each(TYPES)('of %s are the product, the activation and the sum', (type) => {
+    const before = memoryStats();
+    for (const sizes of SIZES) compare(type, sizes, 'silu', false);
+    compare(type, SIZES[0], { clamped: 0.4 }, true);
+    compare(type, SIZES[1], 'gelu', true);
+    expect(memoryStats()).toEqual(before);
+  });
+
+  it('are as exact over long rows and more blocks than fit the grid of a small device', () => {
+    compare('q4_K', { tokens: 2, topk: 4, inputs: 9, insides: 3, hidden: 130 }, 'silu', true);
+    compare('q8_0', { tokens: 1, topk: 5, inputs: 45, insides: 15, hidden: 300 }, { clamped: 7 }, true);
+  });
+
+  it('of one weight are a layer that all tokens take', () => {
+    scope(() => {
+      const [rows, n, k, hidden] = [2, 96, 160, 37];
+      const both = blocks('q5_0', [2 * n, k], 1);
+      const down = blocks('q5_0', [hidden, n], 2);
+      const [bias, x] = [numbers([hidden], 3), numbers([rows, k], 4)];
+      expect(fusesGate({ both })).toBe(true);
+      const inside = gatedExperts({ both }, quantizedRows(x)!, undefined, { activation: 'silu' });
+      const made = mixedExperts(down, inside, undefined, { bias });
+      const product = QMatMul.fromQTensor(both).forward(x);
+      const gated = composedGate(product.narrow(1, 0, n), product.narrow(1, n, n), 'silu');
+      expectAlike(made, QMatMul.fromQTensor(down).forward(gated).broadcastAdd(bias), 'a layer');
+      // What the first kernel writes is for any product.
+      const plain = QMatMul.fromQTensor(down).forwardBlocks(inside);
+      expectAlike(made, plain.broadcastAdd(bias), 'its blocks');
+    });
+  });
+
+  it('say which weights they are for', () => {
+    scope(() => {
+      const [gate, other] = [blocks('q8_0', [2, 32, 64], 1), blocks('q4_0', [2, 32, 64], 1)];
+      const odd = blocks('q8_0', [2, 33, 64], 1);
+      expect(
+        [
+          { gate, up: other },
+          { gate, up: odd },
+          { gate: odd, up: odd },
+        ].map(fusesGate),
+      ).toEqual([false, false, false]);
+      expect(fusesMix(QTensor.fromTensor(numbers([2, 3, 4], 1)))).toBe(false);
+      const x = quantizedRows(numbers([1, 32], 1))!;
+      const ids = Tensor.from(Uint32Array.of(1), { shape: [1, 1], device });
+      const error = expect.objectContaining({
+        code: 'SHAPE_MISMATCH',
+        message: expect.stringContaining('[2, 32, 64]'),
+      });
+      expect(() => gatedExperts({ gate, up: gate }, x, ids, { activation: 'silu' })).toThrow(error);
+      expect(() => mixedExperts(gate, x, ids, {})).toThrow(error);
+      expect(quantizedRows(numbers([1, 33], 1))).toBeUndefined();
+    });
+  });
+});
