@@ -86,8 +86,13 @@ describe.each(deviceNames.filter((name) => name !== 'js'))('faults on %s', (name
         const { liveStorages, liveBytes, graphBytes } = device.memory();
         return JSON.stringify({ cache: model.cacheStats, liveStorages, liveBytes, graphBytes });
       };
-      const texts = async () => (await Promise.all(PROMPTS.map((prompt) => write(model, prompt)))).join(' ');
-      // Uploads of dims and strides stay.
+      const written = (prompts: readonly string[]) => Promise.all(prompts.map((prompt) => write(model, prompt)));
+      const texts = async () => (await written(PROMPTS)).join(' ');
+      // Uploads of dims and strides stay: of each batch that is left when a call fails.
+      for (let subset = 1; subset < 2 ** PROMPTS.length; subset++) {
+        await written(PROMPTS.filter((_, i) => (subset >> i) & 1));
+        state();
+      }
       for (let i = 0; i < 2; i++) {
         await texts();
         state();

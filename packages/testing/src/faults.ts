@@ -26,8 +26,6 @@ const UNKNOWN_ERROR = 999;
 const ALLOCATING = ['malloc', 'hostMalloc', 'streamCreate', 'eventCreate', 'moduleLoad', 'graphInstantiate'];
 /** What a failed call may come to. */
 const CODES = ['DRIVER_ERROR', 'OUT_OF_MEMORY', 'CACHE_FULL', 'CAPTURE_FAILED', 'DEVICE_UNAVAILABLE'];
-/** How often batches may be made for the first time, one after the other. */
-const GROWTHS = 4;
 /** What takes longer hangs. */
 const DEADLINE_MS = 30_000;
 const PLATFORMS: Readonly<Record<string, Platform>> = { cpu: 'host', rocm: 'rocm', cuda: 'cuda' };
@@ -38,7 +36,7 @@ export interface Outcome<T> {
   problem?: string;
 }
 
-/** Says that more is kept than before: wrong where each of {@link GROWTHS} more failures of the same call keeps more again. */
+/** Says that more is kept than before: wrong where a second failure of the same call keeps more again. */
 export interface Growth {
   grows: string;
 }
@@ -141,9 +139,8 @@ export class Faults {
     };
     const run = async (site: FaultSite, reach: FaultReach, arm: () => void) => {
       let found = await once(site, reach, arm);
-      // What a device keeps of a batch that was made for the first time is no leak; a leak is there each time.
-      const onlyGrows = () => found.length > 0 && found.every((each) => typeof each !== 'string');
-      for (let again = 0; again < GROWTHS && onlyGrows(); again++) found = await once(site, reach, arm);
+      // What a device keeps of a batch that was made for the first time is no leak.
+      if (found.length > 0 && found.every((each) => typeof each !== 'string')) found = await once(site, reach, arm);
       for (const each of found)
         problems.push(`${site.entry} ${site.nth} (${reach}) ${typeof each === 'string' ? each : each.grows}`);
     };
