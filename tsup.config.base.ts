@@ -10,6 +10,10 @@ export function library(entry: string[] | Record<string, string> = ['src/index.t
     clean: true,
     target: 'node20',
     shims: true,
+    // The sources are in the maps of the ESM files.
+    esbuildOptions(options, { format }) {
+      options.sourcesContent = format === 'esm';
+    },
     ...extra,
   };
 }

@@ -63,8 +63,10 @@ X_DEVICE void mixedToken(const Mixed& p, u64 token) {
       const u8* rows[PAIR];
 #pragma unroll
       for (u32 r = 0; r < PAIR; ++r) rows[r] = weights + (row + r < p.n ? row + r : p.n - 1) * rowBytes;
-      float acc[1][PAIR] = {};
-      // One step of the row.
+      // One step of the row. A zero that is seen would look like a product that is rounded (tools/kernels/roundings.ts).
+      float acc[1][PAIR];
+#pragma unroll
+      for (u32 r = 0; r < PAIR; ++r) acc[0][r] = opaque(0.0f);
       quant::dotRows<Q, 1>(rows, p.inputOf(pair), 0, parts, Team{s - c * steps, steps, 0, 1, true}, acc);
 #pragma unroll
       for (u32 r = 0; r < PAIR; ++r) sums[r] += mix * acc[0][r];
