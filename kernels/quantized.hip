@@ -22,6 +22,7 @@
 #include "quantized/host-scales.h"
 #include "quantized/host-dot.h"
 #include "quantized/host-products.h"
+#include "quantized/host-tiles.h"
 #include "quantized/dequantize.h"
 #include "quantized/matvec.h"
 #include "quantized/matmul.h"

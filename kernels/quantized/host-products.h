@@ -1,7 +1,7 @@
 // Quantised rows times q8_1 columns on the host. Activations are brought into the order of a format's steps
-// (host-steps.h), then rows pass by, each unpacked once for up to eight columns. With one column cores are faster than
-// their memory, so rows are one stream that is prefetched far ahead, across their ends; with more it is caches that
-// count, so few steps are taken for several rows before the next steps.
+// (host-steps.h), then rows pass by, each unpacked once for up to eight columns; of more columns host-tiles.h makes use. With
+// one column cores are faster than their memory, so rows are one stream that is prefetched far ahead, across their ends; with
+// more it is caches that count, so few steps are taken for several rows before the next steps.
 #pragma once
 
 #if X_HOST
@@ -41,24 +41,26 @@ struct alignas(64) StepColumn {
   }
 };
 
-/** Adds to acc what one step of a row gives with COLS columns. */
-template <class Q, u32 COLS>
-X_DEVICE void addStep(const u8* b, const StepColumn<Q>* columns, Floats16 (&acc)[COLS]) {
-  const typename Units<Q>::Floats units = Units<Q>::scales(b);
-  const Floats16 scales = ofLanes<Q, Units<Q>::SIZE>(units);
-  Floats16 minima = {};
-  if constexpr (Q::MINS) minima = ofLanes<Q, Units<Q>::SIZE>(Units<Q>::minima(b));
+/** A step of a row, unpacked. */
+template <class Q>
+struct alignas(64) StepRow {
   Bytes64 q[4];
-  Step<Q>::quants(b, q);
-#pragma unroll
-  for (u32 c = 0; c < COLS; ++c) {
-    const StepColumn<Q>& y = columns[c];
+  Floats16 units[Q::MINS ? 2 : 1];  // scales, and minima where there are such
+
+  X_DEVICE void open(const u8* b) {
+    units[0] = ofLanes<Q, Units<Q>::SIZE>(Units<Q>::scales(b));
+    if constexpr (Q::MINS) units[1] = ofLanes<Q, Units<Q>::SIZE>(Units<Q>::minima(b));
+    Step<Q>::quants(b, q);
+  }
+
+  /** Adds the step's product with a column. */
+  X_DEVICE void addTo(Floats16& acc, const StepColumn<Q>& y) const {
     Ints16 start = {};
     if constexpr (Step<Q>::OFFSET != 0) start = y.start;
-    acc[c] += __builtin_convertvector(dots<Q::SIGNED, largestOf<Q>()>(q, y.u, start), Floats16) * (scales * y.d);
-    if constexpr (Q::MINS) acc[c] -= minima * y.sums;
+    acc += __builtin_convertvector(dots<Q::SIGNED, largestOf<Q>()>(q, y.u, start), Floats16) * (units[0] * y.d);
+    if constexpr (Q::MINS) acc -= units[1] * y.sums;
   }
-}
+};
 
 // Groups of 2 * W lanes of a, then b, as groups of W: their halves added.
 template <u32 W>
@@ -97,6 +99,13 @@ struct HostProducts {
   X_DEVICE u64 steps() const { return (inner + 255) / 256; }
   X_DEVICE u64 rowBytes() const { return inner / Q::SIZE * Q::BYTES; }
 
+  /** The blocks that are left behind whole steps, and no scales beyond them. */
+  X_DEVICE const u8* lastStep(const u8* b, u8 (&step)[Step<Q>::BYTES]) const {
+    __builtin_memset(step, 0, sizeof(step));
+    __builtin_memcpy(step, b, inner % 256 / Q::SIZE * Q::BYTES);
+    return step;
+  }
+
   /** What steps `first` to `first + STEPS` add, for `left` of COLS columns from `column` on. */
   template <u32 COLS>
   X_DEVICE void add(u64 first, u64 column, u64 left) const {
@@ -120,6 +129,14 @@ struct HostProducts {
 
  private:
   template <u32 COLS>
+  static X_DEVICE void addStep(const u8* b, const StepColumn<Q>* columns, Floats16 (&acc)[COLS]) {
+    StepRow<Q> row;
+    row.open(b);
+#pragma unroll
+    for (u32 c = 0; c < COLS; ++c) row.addTo(acc[c], columns[c]);
+  }
+
+  template <u32 COLS>
   X_DEVICE void addRow(u64 row, u64 first, u64 count, const StepColumn<Q> (*columns)[COLS], u64 column,
                        u64 left) const {
     constexpr u32 LINE = 64;
@@ -131,13 +148,11 @@ struct HostProducts {
     for (u64 k = 0; k < whole; ++k, b += Step<Q>::BYTES) {
 #pragma unroll
       for (u32 at = 0; at < Step<Q>::BYTES; at += LINE) __builtin_prefetch(b + ahead + at);
-      addStep<Q, COLS>(b, columns[k], acc);
+      addStep<COLS>(b, columns[k], acc);
     }
     if (Q::SIZE < 256 && whole < count) {
-      // The blocks that are left, and no scales beyond them.
-      alignas(64) u8 last[Step<Q>::BYTES] = {};
-      __builtin_memcpy(last, b, inner % 256 / Q::SIZE * Q::BYTES);
-      addStep<Q, COLS>(last, columns[whole], acc);
+      alignas(64) u8 last[Step<Q>::BYTES];
+      addStep<COLS>(lastStep(b, last), columns[whole], acc);
     }
     const Floats16 sums = laneSums<COLS>(acc);
     float* out = dst + column * stride + row;
@@ -146,28 +161,6 @@ struct HostProducts {
       if (c < left) out[c * stride] = first > 0 ? out[c * stride] + sums[c] : sums[c];
   }
 };
-
-/** dst[c * stride + row] = row . column c for rows begin to end and any number of columns. */
-template <class Q>
-QUANT_CALL void hostProducts(const u8* x, u64 begin, u64 end, u64 inner, const u8* y, u64 columnBytes, u64 columns,
-                             float* dst, u64 stride) {
-  const HostProducts<Q> products{x, begin, end, inner, y, columnBytes, dst, stride};
-  for (u64 first = 0; first < products.steps(); first += HostProducts<Q>::STEPS) {
-    for (u64 c = 0; c < columns;) {
-      const u64 left = columns - c;
-      if (left == 1) {
-        products.template add<1>(first, c, 1);
-        c += 1;
-      } else if (left < 8) {
-        products.template add<4>(first, c, left);
-        c += 4;
-      } else {
-        products.template add<8>(first, c, 8);
-        c += 8;
-      }
-    }
-  }
-}
 
 }  // namespace quant
 #endif

@@ -129,19 +129,20 @@ X_DEVICE void mulMat(const u8* x, const u8* y, float* dst, i32 innerSize, i32 ro
                      Tiles& tile) {
   const u32 rows = (u32)rowCount, columns = (u32)columnCount;
   const u64 columnBytes = (u64)paddedInner / 32 * Q8_1::BYTES;
-  constexpr u32 ROWS = X_HOST ? 2 * TILE : TILE;
-  const u32 rowTiles = (rows + ROWS - 1) / ROWS, columnTiles = (columns + TILE - 1) / TILE;
 #if X_HOST
   (void)tile;
+  constexpr u32 ROWS = 2 * TILE, COLUMNS = HostTile<Q>::COLUMNS;
+  const u32 rowTiles = (rows + ROWS - 1) / ROWS, columnTiles = (columns + COLUMNS - 1) / COLUMNS;
   // Neighbouring tiles share their rows, which stay in the second cache.
   X_FOR_SPLIT(at, (u64)rowTiles * columnTiles) {
-    const u64 row0 = at / columnTiles * ROWS, column0 = at % columnTiles * TILE;
+    const u64 row0 = at / columnTiles * ROWS, column0 = at % columnTiles * COLUMNS;
     const u64 rowEnd = row0 + ROWS < rows ? row0 + ROWS : rows;
-    const u64 width = column0 + TILE < columns ? TILE : columns - column0;
+    const u64 width = column0 + COLUMNS < columns ? COLUMNS : columns - column0;
     hostProducts<Q>(x, row0, rowEnd, (u64)innerSize, y + column0 * columnBytes, columnBytes, width,
                     dst + column0 * (u32)dstRows, (u64)dstRows);
   }
 #else
+  const u32 rowTiles = (rows + TILE - 1) / TILE, columnTiles = (columns + TILE - 1) / TILE;
   const u64 rowBytes = (u64)(innerSize / (i32)Q::SIZE) * Q::BYTES;
   const u32 words = (u32)innerSize / 4;
   X_FOR_SPLIT(at, (u64)rowTiles * columnTiles) {

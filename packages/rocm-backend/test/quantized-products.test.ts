@@ -35,7 +35,7 @@ const TYPES = Object.keys(HALVES) as Type[];
 const STREAM_ERROR = 2 ** -11;
 const FAMILIES = ['mul_mat_', 'mul_mat_mma_', 'mul_mat_mma_few_'];
 
-/** Rows of activations, rows of weights, columns in blocks of 256: below, at and past 64 and 128, one slab and more. */
+/** Rows of activations, rows of weights, columns in blocks of 256: below, at and past 64, 128 and 256, one slab and more. */
 const SIZES = [
   { m: 2, n: 97, k: 4608 },
   { m: 8, n: 32, k: 768 },
@@ -46,6 +46,7 @@ const SIZES = [
   { m: 65, n: 64, k: 1280 },
   { m: 129, n: 97, k: 768 },
   { m: 200, n: 31, k: 256 },
+  { m: 259, n: 18, k: 512 },
 ];
 
 function random(seed: number): () => number {
@@ -243,7 +244,7 @@ describe.each(kinds)('quantized products on %s', (kind) => {
     }
   });
 
-  // The host takes 256 columns at a time, 16384 before it begins again, of more rows 2048 or 4096; rows by 8, 4 and 1.
+  // The host takes 256 columns at a time, 16384 before it begins again, of two to eight rows 2048 or 4096, of more 512.
   it.each(BLOCK_TYPES)('%s, some rows of activations', (type) => {
     const { blockSize, blockBytes } = blockFormat(type);
     const rest = blockSize === 256 ? 0 : 256 - blockSize;
