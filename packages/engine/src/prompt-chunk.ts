@@ -12,7 +12,7 @@ const GPU_CHUNK = 1024;
  * two cores. Fewer tokens than `min` share the reading of the weights among too few, more than `max` gain nothing.
  */
 const CHUNKS: Partial<Record<Device['location']['kind'], { work: number; min: number; max: number }>> = {
-  cpu: { work: 2 ** 31, min: 32, max: 128 },
+  cpu: { work: 2 ** 34, min: 64, max: 256 },
   js: { work: 2 ** 24, min: 8, max: 128 },
 };
 
