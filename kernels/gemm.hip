@@ -19,6 +19,7 @@
 #include "shared/mma.h"
 #include "shared/wgmma.h"
 #include "gemm/tile.h"
+#include "gemm/host-vectors.h"
 #include "gemm/host-pairs.h"
 #include "gemm/host.h"
 #include "gemm/vector.h"

@@ -14,26 +14,6 @@ constexpr u32 HEIGHT = 192, WIDTH = 192, DEPTH = 256, FEW_TILES = 32;
 /** Of a product in registers: rows, and vectors of columns. */
 constexpr u32 LANES = 16, ROWS = 8, MOST_VECTORS = 3, MOST_COLUMNS = MOST_VECTORS * LANES;
 
-template <u32 count>
-struct Vectors {
-  static constexpr u32 value = count, columns = count * LANES;
-};
-
-/** Rows of sixteen words become columns of sixteen. */
-X_DEVICE void transpose16(Words (&v)[16]) {
-#pragma unroll
-  for (u32 step = 0; step < 4; ++step) {
-    Words t[16];
-#pragma unroll
-    for (u32 i = 0; i < 8; ++i) {
-      t[2 * i] = __builtin_shufflevector(v[i], v[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-      t[2 * i + 1] = __builtin_shufflevector(v[i], v[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-    }
-#pragma unroll
-    for (u32 i = 0; i < 16; ++i) v[i] = t[i];
-  }
-}
-
 /** The pair at k of a line whose elements lie `step` apart; zeros from `depth` on. */
 X_DEVICE u32 pairAt(const bf16* line, u64 step, u64 k, u64 depth) {
   if (k >= depth) return 0;
@@ -62,7 +42,7 @@ X_DEVICE void pack(u32* packed, const bf16* lines, u64 apart, u64 step, u64 coun
       for (u32 first = 0; first < GROUP; first += 16) {
         Words v[16];
         for (u32 j = 0; j < 16; ++j) v[j] = *(const LooseWords*)(lines + (first + j) * apart + k);
-        transpose16(v);
+        turnSixteen(v);
         for (u32 j = 0; j < 16; ++j) *(LooseWords*)(packed + (k / 2 + j) * GROUP + first) = v[j];
       }
     }
@@ -108,15 +88,6 @@ X_PAIRS_TARGET inline __attribute__((noinline)) void multiply(const u32* strip, 
     for (u32 c = 0; c < VECTORS; ++c) *(Sums*)(sums + r * WIDTH + c * LANES) = acc[r][c];
 }
 
-/** f(vectors) with the vectors of as many columns as there are, at most MOST_VECTORS, as a constant. */
-template <u32 VECTORS = MOST_VECTORS, class F>
-X_DEVICE void withVectors(u64 columns, F f) {
-  if constexpr (VECTORS > 1) {
-    if (columns <= (VECTORS - 1) * LANES) return withVectors<VECTORS - 1>(columns, f);
-  }
-  f(Vectors<VECTORS>());
-}
-
 /** As gemm::multiply (gemm/host.h). */
 X_DEVICE void multiplyAll(u64 batches, u64 m, u64 n, u64 k, const Operand<bf16>& lhs, const Operand<bf16>& rhs, bf16* out) {
   alignas(64) u32 panel[DEPTH / 2 * WIDTH], strip[DEPTH / 2 * ROWS];
@@ -131,7 +102,7 @@ X_DEVICE void multiplyAll(u64 batches, u64 m, u64 n, u64 k, const Operand<bf16>&
     for (u64 k0 = 0; k0 < k; k0 += DEPTH) {
       const u64 depth = k - k0 < DEPTH ? k - k0 : DEPTH, count = (depth + 1) / 2;
       for (u64 c = 0; c < width; c += MOST_COLUMNS) {
-        withVectors(width - c, [&](auto v) {
+        withVectors<MOST_VECTORS, LANES>(width - c, [&](auto v) {
           const u64 columns = width - c < v.columns ? width - c : v.columns;
           pack<v.columns>(panel + c * count, r.at(k0, n0 + c), r.column, r.row, columns, depth);
         });
@@ -144,7 +115,7 @@ X_DEVICE void multiplyAll(u64 batches, u64 m, u64 n, u64 k, const Operand<bf16>&
         if (after > 0 && r.row == 1) fetch(r.at(k0 + depth, n0), r.column, width * i / height, width * next / height, after);
         pack<ROWS>(strip, l.at(m0 + i, k0), l.row, l.column, height - i < ROWS ? height - i : ROWS, depth);
         for (u64 c = 0; c < width; c += MOST_COLUMNS)
-          withVectors(width - c, [&](auto v) { multiply<v.value>(strip, panel + c * count, count, sums + i * WIDTH + c); });
+          withVectors<MOST_VECTORS, LANES>(width - c, [&](auto v) { multiply<v.value>(strip, panel + c * count, count, sums + i * WIDTH + c); });
       }
     }
     for (u64 i = 0; i < height; ++i)

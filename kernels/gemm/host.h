@@ -1,162 +1,138 @@
-// Matrix products on the host: a 6 x 2-register microkernel over packed panels. The right panel (DEPTH x WIDTH, at most
-// 64 KiB, so that a small thread stack holds it) is packed once for HEIGHT rows; packing widens f16, bf16 and f8e4m3 to f32, and narrow integers to u32.
-// Which orientation the right matrix has only matters to the packing, which transposes in registers.
+// Matrix products on the host: a microkernel whose results fill the registers, over packed panels. The right panel (DEPTH x WIDTH)
+// is packed once for HEIGHT rows; packing widens f16, bf16 and f8e4m3 to f32, and narrow integers to u32. Which orientation the
+// right matrix has only matters to the packing, which transposes in registers.
 #pragma once
 
 #if X_HOST
 namespace gemm {
 
-template <class A>
-struct Vector {
-  static constexpr u32 N = 32 / sizeof(A);
-  typedef A type __attribute__((vector_size(32)));
-  typedef A loose __attribute__((vector_size(32), aligned(sizeof(A)), may_alias));
-};
-
-/** N neighbouring elements, widened. */
-template <class T>
-X_DEVICE typename Vector<sum_t<T>>::type loadWide(const T* p) {
-  typedef Vector<sum_t<T>> V;
-  if constexpr (sameType<T, sum_t<T>>) {
-    return *(const typename V::loose*)p;
-  } else if constexpr (sameType<T, bf16>) {
-    typedef u16 Halves __attribute__((vector_size(16)));
-    typedef u32 Words __attribute__((vector_size(32)));
-    Halves h;
-    __builtin_memcpy(&h, p, 16);
-    return (typename V::type)(__builtin_convertvector(h, Words) << 16);
-#if !X_F16_BITS
-  } else if constexpr (sameType<T, f16>) {
-    typedef _Float16 Halves __attribute__((vector_size(16)));
-    Halves h;
-    __builtin_memcpy(&h, p, 16);
-    return __builtin_convertvector(h, typename V::type);
-#endif
-  } else {
-    typename V::type v;
-    for (u32 i = 0; i < V::N; ++i) v[i] = widened(p[i]);
-    return v;
-  }
-}
-
+/** Of a product in registers rows and vectors of columns, of a tile its sides and how much of k at a time. */
 template <class A>
 struct Sizes {
-  static constexpr u32 N = Vector<A>::N, ROWS = 6, COLUMNS = 2 * N, DEPTH = 128, WIDTH = 64 * 1024 / DEPTH / sizeof(A), HEIGHT = 48;
+  static constexpr u32 N = Vector<A>::N, DEPTH = 128;
+#ifdef __AVX512F__
+  static constexpr u32 ROWS = 8, VECTORS = 3, WIDTH = 4 * VECTORS * N, HEIGHT = 192;
+#else
+  static constexpr u32 ROWS = 6, VECTORS = 2, WIDTH = 8 * VECTORS * N, HEIGHT = 96;
+#endif
+  static constexpr u32 COLUMNS = VECTORS * N;
 };
 
-typedef float Eight __attribute__((vector_size(32)));
+/** Where there are fewer tiles than this they are less high, so that threads share them. */
+constexpr u64 FEW = 32, LEAST_HEIGHT = 48;
 
-// Rows of eight become columns of eight.
-X_DEVICE void transpose8(Eight (&v)[8]) {
-  Eight t[8];
-  for (u32 i = 0; i < 8; i += 2) {
-    t[i] = __builtin_shufflevector(v[i], v[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
-    t[i + 1] = __builtin_shufflevector(v[i], v[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
-  }
-  Eight s[8];
-  for (u32 i = 0; i < 8; i += 4) {
-    for (u32 j = 0; j < 2; ++j) {
-      s[i + j] = __builtin_shufflevector(t[i + j], t[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-      s[i + j + 2] = __builtin_shufflevector(t[i + j], t[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
-    }
-  }
-  for (u32 i = 0; i < 4; ++i) {
-    v[i] = __builtin_shufflevector(s[i], s[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-    v[i + 4] = __builtin_shufflevector(s[i], s[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-  }
+X_DEVICE u64 tilesOf(u64 n, u64 each) { return (n + each - 1) / each; }
+
+/** v[i] is what lies from at(i) on, turned: rows become columns. */
+template <class A, class At>
+X_DEVICE void loadTurned(typename Vector<A, 8 * sizeof(A)>::type (&v)[8], At at) {
+#pragma unroll
+  for (u32 i = 0; i < 8; ++i) v[i] = loadWide<8 * sizeof(A)>(at(i));
+  turnEight(v);
 }
 
-/** panel[strip][k][COLUMNS] from r, zeros beyond `width` columns. */
-template <class T, class A>
-X_DEVICE void packRight(A* panel, const Operand<T>& r, u64 k0, u64 depth, u64 n0, u64 width) {
-  typedef Sizes<A> S;
-  for (u64 c0 = 0; c0 < width; c0 += S::COLUMNS, panel += S::COLUMNS * depth) {
-    const u64 count = width - c0 < S::COLUMNS ? width - c0 : S::COLUMNS;
-    if (count == S::COLUMNS && r.column == 1) {
-      for (u64 k = 0; k < depth; ++k) {
-        const T* p = r.at(k0 + k, n0 + c0);
-        *(typename Vector<A>::loose*)(panel + k * S::COLUMNS) = loadWide(p);
-        *(typename Vector<A>::loose*)(panel + k * S::COLUMNS + S::N) = loadWide(p + S::N);
-      }
-      continue;
+/** panel[k][COLUMNS] from `count` columns of r, zeros beyond them. */
+template <u32 COLUMNS, class T, class A>
+X_DEVICE void packRight(A* panel, const Operand<T>& r, u64 k0, u64 depth, u64 n0, u64 count) {
+  constexpr u32 N = Vector<A>::N;
+  u64 k = 0;
+  if (count == COLUMNS && r.column == 1) {
+    for (; k < depth; ++k) {
+      const T* p = r.at(k0 + k, n0);
+#pragma unroll
+      for (u32 c = 0; c < COLUMNS; c += N) *(typename Vector<A>::loose*)(panel + k * COLUMNS + c) = loadWide(p + c);
     }
-    u64 k = 0;
-    if constexpr (sizeof(A) == 4) {
-      if (count == S::COLUMNS && r.row == 1) {
-        for (; k + 8 <= depth; k += 8) {
-          for (u32 half = 0; half < 2; ++half) {
-            Eight v[8];
-            for (u32 j = 0; j < 8; ++j) v[j] = (Eight)loadWide(r.at(k0 + k, n0 + c0 + 8 * half + j));
-            transpose8(v);
-            for (u32 j = 0; j < 8; ++j) __builtin_memcpy(panel + (k + j) * S::COLUMNS + 8 * half, &v[j], 32);
-          }
-        }
-      }
-    }
-    for (; k < depth; ++k)
-      for (u64 c = 0; c < S::COLUMNS; ++c) panel[k * S::COLUMNS + c] = c < count ? widened(*r.at(k0 + k, n0 + c0 + c)) : (A)0;
   }
+  if (count == COLUMNS && r.row == 1) {
+    for (; k + 8 <= depth; k += 8) {
+      for (u32 c = 0; c < COLUMNS; c += 8) {
+        typename Vector<A, 8 * sizeof(A)>::type v[8];
+        loadTurned<A>(v, [&](u32 i) { return r.at(k0 + k, n0 + c + i); });
+        for (u32 i = 0; i < 8; ++i) __builtin_memcpy(panel + (k + i) * COLUMNS + c, &v[i], sizeof(v[i]));
+      }
+    }
+  }
+  for (; k < depth; ++k)
+    for (u64 c = 0; c < COLUMNS; ++c) panel[k * COLUMNS + c] = c < count ? widened(*r.at(k0 + k, n0 + c)) : (A)0;
 }
 
 /** strip[k][ROWS] from l, zeros beyond `count` rows. */
 template <class T, class A>
 X_DEVICE void packLeft(A* strip, const Operand<T>& l, u64 m0, u64 count, u64 k0, u64 depth) {
-  for (u32 i = 0; i < Sizes<A>::ROWS; ++i) {
-    const T* p = l.at(m0 + (i < count ? i : 0), k0);
-    const A keep = i < count ? (A)1 : (A)0;
-    if (keep == (A)0) {
-      for (u64 k = 0; k < depth; ++k) strip[k * Sizes<A>::ROWS + i] = (A)0;
-    } else {
-      for (u64 k = 0; k < depth; ++k) strip[k * Sizes<A>::ROWS + i] = widened(p[k * l.column]);
+  constexpr u32 ROWS = Sizes<A>::ROWS;
+  u64 first = 0;
+  if constexpr (ROWS == 8) {
+    if (count == ROWS && l.column == 1) {
+      for (; first + 8 <= depth; first += 8) {
+        typename Vector<A, 8 * sizeof(A)>::type v[8];
+        loadTurned<A>(v, [&](u32 i) { return l.at(m0 + i, k0 + first); });
+        for (u32 i = 0; i < 8; ++i) __builtin_memcpy(strip + (first + i) * ROWS, &v[i], sizeof(v[i]));
+      }
     }
+  }
+  for (u32 i = 0; i < ROWS; ++i) {
+    const T* p = l.at(m0 + (i < count ? i : 0), k0);
+    for (u64 k = first; k < depth; ++k) strip[k * ROWS + i] = i < count ? widened(p[k * l.column]) : (A)0;
   }
 }
 
-/** sums[row][column] += strip . panel over `depth`, ROWS x COLUMNS results, rows `stride` apart. */
-template <class A>
+/** sums[ROWS][VECTORS of columns], rows `stride` apart, += strip . panel over `depth`. */
+template <class A, u32 VECTORS>
 X_DEVICE void kernel(const A* strip, const A* panel, u64 depth, A* sums, u64 stride) {
-  typedef Sizes<A> S;
+  constexpr u32 ROWS = Sizes<A>::ROWS, N = Vector<A>::N;
   typedef typename Vector<A>::type V;
   typedef typename Vector<A>::loose L;
-  V acc[S::ROWS][2];
+  V acc[ROWS][VECTORS];
 #pragma unroll
-  for (u32 i = 0; i < S::ROWS; ++i) {
-    acc[i][0] = *(const L*)(sums + i * stride);
-    acc[i][1] = *(const L*)(sums + i * stride + S::N);
-  }
-  for (u64 k = 0; k < depth; ++k, strip += S::ROWS, panel += S::COLUMNS) {
-    const V r0 = *(const L*)panel, r1 = *(const L*)(panel + S::N);
+  for (u32 i = 0; i < ROWS; ++i)
 #pragma unroll
-    for (u32 i = 0; i < S::ROWS; ++i) {
-      acc[i][0] += strip[i] * r0;
-      acc[i][1] += strip[i] * r1;
-    }
+    for (u32 c = 0; c < VECTORS; ++c) acc[i][c] = *(const L*)(sums + i * stride + c * N);
+  for (u64 k = 0; k < depth; ++k, strip += ROWS, panel += VECTORS * N) {
+    V right[VECTORS];
+#pragma unroll
+    for (u32 c = 0; c < VECTORS; ++c) right[c] = *(const L*)(panel + c * N);
+#pragma unroll
+    for (u32 i = 0; i < ROWS; ++i)
+#pragma unroll
+      for (u32 c = 0; c < VECTORS; ++c) acc[i][c] += strip[i] * right[c];
   }
 #pragma unroll
-  for (u32 i = 0; i < S::ROWS; ++i) {
-    *(L*)(sums + i * stride) = acc[i][0];
-    *(L*)(sums + i * stride + S::N) = acc[i][1];
-  }
+  for (u32 i = 0; i < ROWS; ++i)
+#pragma unroll
+    for (u32 c = 0; c < VECTORS; ++c) *(L*)(sums + i * stride + c * N) = acc[i][c];
 }
 
-/** Rows from m0 and columns from n0 of one product, those below m and n, at most HEIGHT and WIDTH; out has n columns. */
+/** What a thread has for tiles of products. */
+template <class A>
+struct alignas(64) Workspace {
+  A panel[Sizes<A>::DEPTH * Sizes<A>::WIDTH], sums[Sizes<A>::HEIGHT * Sizes<A>::WIDTH], strip[Sizes<A>::DEPTH * Sizes<A>::ROWS];
+};
+
+/** Rows from m0 to m, at most HEIGHT, and columns from n0 of one product, those below n, at most WIDTH; out has n columns. */
 template <class L, class R, class O>
 X_DEVICE void multiplyTile(const Operand<L>& l, const Operand<R>& r, u64 m0, u64 m, u64 n0, u64 n, u64 k, O* out,
-                           sum_t<L>* panel, sum_t<L>* sums, sum_t<L>* strip) {
+                           Workspace<sum_t<L>>& own) {
   typedef sum_t<L> A;
   typedef Sizes<A> S;
-  const u64 width = n - n0 < S::WIDTH ? n - n0 : S::WIDTH, height = m - m0 < S::HEIGHT ? m - m0 : S::HEIGHT;
-  for (u64 i = 0; i < S::HEIGHT * S::WIDTH; ++i) sums[i] = (A)0;
+  const u64 width = n - n0 < S::WIDTH ? n - n0 : S::WIDTH, height = m - m0;
+  const auto eachVectors = [&](auto f) {
+    for (u64 c = 0; c < width; c += S::COLUMNS) withVectors<S::VECTORS, S::N>(width - c, [&](auto v) { f(v, c); });
+  };
+  for (u64 i = 0; i < tilesOf(height, S::ROWS) * S::ROWS * S::WIDTH; ++i) own.sums[i] = (A)0;
   for (u64 k0 = 0; k0 < k; k0 += S::DEPTH) {
     const u64 depth = k - k0 < S::DEPTH ? k - k0 : S::DEPTH;
-    packRight(panel, r, k0, depth, n0, width);
+    eachVectors([&](auto v, u64 c) {
+      packRight<v.columns>(own.panel + c * depth, r, k0, depth, n0 + c, width - c < v.columns ? width - c : v.columns);
+    });
     for (u64 i = 0; i < height; i += S::ROWS) {
-      packLeft(strip, l, m0 + i, height - i < S::ROWS ? height - i : S::ROWS, k0, depth);
-      for (u64 c = 0; c < width; c += S::COLUMNS) kernel<A>(strip, panel + c * depth, depth, sums + i * S::WIDTH + c, S::WIDTH);
+      packLeft(own.strip, l, m0 + i, height - i < S::ROWS ? height - i : S::ROWS, k0, depth);
+      eachVectors([&](auto v, u64 c) {
+        kernel<A, v.value>(own.strip, own.panel + c * depth, depth, own.sums + i * S::WIDTH + c, S::WIDTH);
+      });
     }
   }
   for (u64 i = 0; i < height; ++i)
-    for (u64 c = 0; c < width; ++c) out[(m0 + i) * n + n0 + c] = from_acc<O>(sums[i * S::WIDTH + c]);
+    for (u64 c = 0; c < width; ++c) out[(m0 + i) * n + n0 + c] = from_acc<O>(own.sums[i * S::WIDTH + c]);
 }
 
 template <class L, class R, class O>
@@ -166,29 +142,30 @@ X_DEVICE void multiply(u64 batches, u64 m, u64 n, u64 k, const Operand<L>& lhs, 
     if (::pairs::supported()) return pairs::multiplyAll(batches, m, n, k, lhs, rhs, out);
   }
 #endif
-  typedef sum_t<L> A;
-  typedef Sizes<A> S;
-  alignas(64) A panel[S::DEPTH * S::WIDTH], sums[S::HEIGHT * S::WIDTH], strip[S::DEPTH * S::ROWS];
-  const u64 across = (n + S::WIDTH - 1) / S::WIDTH, down = (m + S::HEIGHT - 1) / S::HEIGHT;
+  typedef Sizes<sum_t<L>> S;
+  Workspace<sum_t<L>> own;
+  const u64 across = tilesOf(n, S::WIDTH);
+  u64 most = S::HEIGHT;
+  while (most > LEAST_HEIGHT && across * tilesOf(m, most) * batches < FEW) most /= 2;
+  const u64 down = tilesOf(m, most);
   X_FOR_SPLIT(at, across * down * batches) {
-    const u64 n0 = at % across * S::WIDTH, m0 = at / across % down * S::HEIGHT, b = at / across / down;
-    multiplyTile(lhs.of(b), rhs.of(b), m0, m, n0, n, k, out + b * m * n, panel, sums, strip);
+    const u64 n0 = at % across * S::WIDTH, m0 = at / across % down * most, b = at / across / down;
+    multiplyTile(lhs.of(b), rhs.of(b), m0, m - m0 < most ? m : m0 + most, n0, n, k, out + b * m * n, own);
   }
 }
 
 /** As on GPUs (gemm/tile.h). */
 template <class L, class R, class O>
 X_DEVICE void multiplyGroups(u64 n, u64 k, const L* rows, const R* weights, const u32* tiles, u32 count, O* out) {
-  typedef sum_t<L> A;
-  typedef Sizes<A> S;
-  alignas(64) A panel[S::DEPTH * S::WIDTH], sums[S::HEIGHT * S::WIDTH], strip[S::DEPTH * S::ROWS];
-  const u64 across = (n + S::WIDTH - 1) / S::WIDTH;
+  typedef Sizes<sum_t<L>> S;
+  Workspace<sum_t<L>> own;
+  const u64 across = tilesOf(n, S::WIDTH);
   X_FOR_SPLIT(at, across * count) {
-    const u32* own = tiles + at / across * 3;
+    const u32* group = tiles + at / across * 3;
     const Operand<L> l = {rows, 0, k, 1};
-    const Operand<R> r = {weights + own[0] * n * k, 0, 1, k};
-    for (u64 m0 = own[1]; m0 < own[2]; m0 += S::HEIGHT)
-      multiplyTile(l, r, m0, (u64)own[2], at % across * S::WIDTH, n, k, out, panel, sums, strip);
+    const Operand<R> r = {weights + group[0] * n * k, 0, 1, k};
+    for (u64 m0 = group[1], end = group[2]; m0 < end; m0 += S::HEIGHT)
+      multiplyTile(l, r, m0, end - m0 < S::HEIGHT ? end : m0 + S::HEIGHT, at % across * S::WIDTH, n, k, out, own);
   }
 }
 

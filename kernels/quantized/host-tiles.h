@@ -6,35 +6,6 @@
 #if X_HOST
 namespace quant {
 
-/** v[i]'s lane j becomes v[j]'s lane i. */
-X_DEVICE void turn(Ints16 (&v)[16]) {
-// Of blocks of d lanes: those of x at even places and y's there, and those of both at odd places.
-#define EVEN(i, d) ((i) & (d) ? 16 + ((i) ^ (d)) : (i))
-#define ODD(i, d) ((i) & (d) ? 16 + (i) : ((i) ^ (d)))
-#define LANES(at, d)                                                                                                   \
-  at(0, d), at(1, d), at(2, d), at(3, d), at(4, d), at(5, d), at(6, d), at(7, d), at(8, d), at(9, d), at(10, d),       \
-      at(11, d), at(12, d), at(13, d), at(14, d), at(15, d)
-#define EXCHANGE(d)                                                                                                    \
-  for (u32 i = 0; i < 16; ++i) {                                                                                       \
-    if (i & (d)) continue;                                                                                             \
-    const Ints16 x = v[i], y = v[i + (d)];                                                                             \
-    v[i] = __builtin_shufflevector(x, y, LANES(EVEN, d));                                                              \
-    v[i + (d)] = __builtin_shufflevector(x, y, LANES(ODD, d));                                                         \
-  }
-#pragma unroll
-  EXCHANGE(8)
-#pragma unroll
-  EXCHANGE(4)
-#pragma unroll
-  EXCHANGE(2)
-#pragma unroll
-  EXCHANGE(1)
-#undef EXCHANGE
-#undef LANES
-#undef ODD
-#undef EVEN
-}
-
 /** A step of sixteen rows, each a lane. */
 template <class Q>
 struct alignas(64) Panel {
@@ -58,18 +29,18 @@ struct alignas(64) Panel {
     }
 #pragma unroll
     for (u32 v = 0; v < 4; ++v) {
-      turn(quants[v]);
+      turnSixteen(quants[v]);
 #pragma unroll
       for (u32 lane = 0; lane < 16; ++lane) {
         const u32 sixteen = Step<Q>::valueOfLane(lane) / 16;
         q[sixteen / SIXTEENS][4 * (sixteen % SIXTEENS) + v] = (Bytes64)quants[v][lane];
       }
     }
-    turn(units);
+    turnSixteen(units);
 #pragma unroll
     for (u32 u = 0; u < UNITS; ++u) scales[u] = (Floats16)units[u];
     if constexpr (Q::MINS) {
-      turn(more);
+      turnSixteen(more);
 #pragma unroll
       for (u32 u = 0; u < UNITS; ++u) minima[u] = (Floats16)more[u];
     }
