@@ -109,9 +109,8 @@ struct alignas(64) PanelColumn {
 
 template <class Q>
 struct HostTile {
-  static constexpr u64 COLUMNS = 256, STEPS = 2;  // unpacked at once
-  static constexpr u32 PANELS = 1, FOUR = 8;      // whose sums registers hold
-  static constexpr u64 ROWS = 16 * PANELS;
+  static constexpr u64 COLUMNS = 256, STEPS = 2, ROWS = 16;  // unpacked at once
+  static constexpr u32 EIGHT = 8;                            // columns whose sums registers hold
   const HostProducts<Q>& p;
   u64 column0, columns;
 
@@ -124,64 +123,55 @@ struct HostTile {
         const u64 at = 8 * (first + k), left = p.inner / 32 - at;
         opened[c][k].open(p.y + (column0 + c) * p.columnBytes + at * Q8_1::BYTES, (u32)(left < 8 ? left : 8));
       }
-    Panel<Q> panels[PANELS][STEPS];
+    Panel<Q> panel[STEPS];
     for (u64 row = p.begin; row < p.end; row += ROWS) {
-      for (u32 i = 0; i < PANELS; ++i)
-        for (u64 k = 0; k < count; ++k) open(row + 16 * i, first + k, panels[i][k]);
-      for (u64 c = 0; c < columns; c += FOUR) {
-        const PanelColumn<Q>* four[FOUR];
-        for (u32 i = 0; i < FOUR; ++i) four[i] = opened[c + i < columns ? c + i : columns - 1];
+      for (u64 k = 0; k < count; ++k) open(row, first + k, panel[k]);
+      for (u64 c = 0; c < columns; c += EIGHT) {
+        const u64 most = columns - c < EIGHT ? columns - c : EIGHT;
+        const PanelColumn<Q>* eight[EIGHT];
+        for (u32 i = 0; i < EIGHT; ++i) eight[i] = opened[c + (i < most ? i : most - 1)];
         // Results a power of two apart share a set of the caches, and are there no more.
-        for (u32 i = 0; i < FOUR && c + i < columns; ++i)
-          for (u32 panel = 0; panel < PANELS; ++panel)
-            __builtin_prefetch(p.dst + (column0 + c + i) * p.stride + row + 16 * panel, 1);
-        Floats16 sums[PANELS][FOUR] = {};
-        for (u64 k = 0; k < count; ++k) multiply(panels, k, four, sums);
-        for (u32 i = 0; i < FOUR && c + i < columns; ++i)
-          for (u32 panel = 0; panel < PANELS; ++panel) store(sums[panel][i], row + 16 * panel, column0 + c + i, first > 0);
+        for (u64 i = 0; i < most; ++i) __builtin_prefetch(resultsAt(row, c + i), 1);
+        Floats16 sums[EIGHT] = {};
+        for (u64 k = 0; k < count; ++k) multiply(panel[k], k, eight, sums);
+        for (u64 i = 0; i < most; ++i) store(sums[i], row, c + i, first > 0);
       }
     }
   }
 
  private:
+  X_DEVICE float* resultsAt(u64 row, u64 column) const { return p.dst + (column0 + column) * p.stride + row; }
+
   X_DEVICE void open(u64 row, u64 step, Panel<Q>& panel) const {
     const auto at = [&](u64 r) {
       return p.x + (row + r < p.end ? row + r : p.end - 1) * p.rowBytes() + step * Step<Q>::BYTES;
     };
     if (Q::SIZE == 256 || step < p.inner / 256) return panel.open(at);
-    alignas(64) u8 last[16][Step<Q>::BYTES];
-    for (u32 r = 0; r < 16; ++r) p.lastStep(at(r), last[r]);
+    alignas(64) u8 last[ROWS][Step<Q>::BYTES];
+    for (u32 r = 0; r < ROWS; ++r) p.lastStep(at(r), last[r]);
     panel.open([&](u64 r) { return last[r]; });
   }
 
-  static X_DEVICE void multiply(const Panel<Q> (&panels)[PANELS][STEPS], u64 k, const PanelColumn<Q>* const (&four)[FOUR],
-                                Floats16 (&sums)[PANELS][FOUR]) {
+  static X_DEVICE void multiply(const Panel<Q>& panel, u64 k, const PanelColumn<Q>* const (&eight)[EIGHT],
+                                Floats16 (&sums)[EIGHT]) {
     constexpr u32 UNITS = Panel<Q>::UNITS, SIXTEENS = Panel<Q>::SIXTEENS;
 #pragma unroll 1
     for (u32 unit = 0; unit < UNITS; ++unit) {
-      Bytes64 q[PANELS][SIXTEENS][4];
+      Bytes64 q[SIXTEENS][4];
+      __builtin_memcpy(q, panel.q[unit], sizeof(q));
 #pragma unroll
-      for (u32 i = 0; i < PANELS; ++i) __builtin_memcpy(q[i], panels[i][k].q[unit], sizeof(q[i]));
-#pragma unroll
-      for (u32 c = 0; c < FOUR; ++c) {
-        const PanelColumn<Q>& y = four[c][k];
-        Ints16 sum[PANELS];
-#pragma unroll
-        for (u32 i = 0; i < PANELS; ++i) sum[i] = Ints16{} + (Step<Q>::OFFSET != 0 ? y.start[unit] : 0);
+      for (u32 c = 0; c < EIGHT; ++c) {
+        const PanelColumn<Q>& y = eight[c][k];
+        Ints16 sum = Ints16{} + (Step<Q>::OFFSET != 0 ? y.start[unit] : 0);
 #pragma unroll
         for (u32 s = 0; s < SIXTEENS; ++s) {
           Bytes64 u[4];
 #pragma unroll
           for (u32 v = 0; v < 4; ++v) u[v] = (Bytes64)(Ints16{} + (i32)y.dwords[unit * SIXTEENS + s][v]);
-#pragma unroll
-          for (u32 i = 0; i < PANELS; ++i) sum[i] = dots<Q::SIGNED, largestOf<Q>()>(q[i][s], u, sum[i]);
+          sum = dots<Q::SIGNED, largestOf<Q>()>(q[s], u, sum);
         }
-        const float d = y.d[unit * 8 / UNITS];
-#pragma unroll
-        for (u32 i = 0; i < PANELS; ++i) {
-          sums[i][c] += __builtin_convertvector(sum[i], Floats16) * (panels[i][k].scales[unit] * d);
-          if constexpr (Q::MINS) sums[i][c] -= panels[i][k].minima[unit] * y.sums[unit];
-        }
+        sums[c] += __builtin_convertvector(sum, Floats16) * (panel.scales[unit] * y.d[unit * 8 / UNITS]);
+        if constexpr (Q::MINS) sums[c] -= panel.minima[unit] * y.sums[unit];
         // One column after the other: together they would need more registers than there are.
         asm volatile("" ::: "memory");
       }
@@ -189,9 +179,8 @@ struct HostTile {
   }
 
   X_DEVICE void store(Floats16 sums, u64 row, u64 column, bool adds) const {
-    if (row >= p.end) return;
-    float* out = p.dst + column * p.stride + row;
-    if (p.end - row >= 16) {
+    float* out = resultsAt(row, column);
+    if (p.end - row >= ROWS) {
       if (adds) sums += loadAs<Floats16>((const u8*)out);
       __builtin_memcpy(out, &sums, 64);
     } else {
