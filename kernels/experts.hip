@@ -8,7 +8,6 @@
 #include "shared/barrier.h"
 #include "shared/split.h"
 #include "shared/team.h"
-#include "shared/turn.h"
 #include "shared/gates.h"
 #include "quantized/lookup.h"
 #include "quantized/activations.h"

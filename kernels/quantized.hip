@@ -7,7 +7,6 @@
 #include "shared/split.h"
 #include "shared/arrive.h"
 #include "shared/team.h"
-#include "shared/turn.h"
 #include "shared/mma.h"
 #include "shared/wgmma.h"
 #include "quantized/lookup.h"

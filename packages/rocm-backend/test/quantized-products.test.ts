@@ -244,13 +244,13 @@ describe.each(kinds)('quantized products on %s', (kind) => {
     }
   });
 
-  // The host takes 256 columns at a time, 16384 before it begins again, of two to eight rows 2048 or 4096, of more 512.
+  // The host takes 256 columns at a time, 16384 before it begins again, of more rows 2048 or 4096.
   it.each(BLOCK_TYPES)('%s, some rows of activations', (type) => {
     const { blockSize, blockBytes } = blockFormat(type);
     const rest = blockSize === 256 ? 0 : 256 - blockSize;
     for (const [m, k] of [
       ...[1, 3, 9].flatMap((rows) => [256, 768 + rest, rest || 512, 16384 + 256 + rest].map((width) => [rows, width])),
-      ...[2, 4, 5, 6, 7, 8, 13].map((rows) => [rows, 2048 + 512 + rest]),
+      ...[2, 4, 5, 6, 7, 8, 13, 37].map((rows) => [rows, 2048 + 512 + rest]),
     ]) {
       const size = { m, n: 21, k };
       const bytes = randomBlocks(type, (size.n * k) / blockSize, k);

@@ -176,7 +176,8 @@ function inline(parent, text, depth) {
       plain += text[i + 1];
       i += 2;
     } else if (c === '\n') {
-      if (/ {2}$/.test(plain)) put(element('br'));
+      // Asked of the text: what was put together so far would be copied for it.
+      if (text.startsWith('  ', i - 2)) put(element('br'));
       else plain += '\n';
       i++;
     } else if (c === '`') {
