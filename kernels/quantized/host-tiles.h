@@ -1,6 +1,7 @@
 // Quantised rows times many q8_1 columns on the host. Both sides of a tile are unpacked before they are multiplied: rows once for
 // all of its columns, columns once for all of its rows. Pairs of rows then meet four columns at a time, whose steps the first
-// cache holds. Sums are added in the order in which one to eight columns add theirs, so a column gives the same bits in any company.
+// cache holds. Sums are added in the order in which fewer columns add theirs, so with rows of up to 2048 values a column gives the
+// same bits in any company: prompts that are read together give the texts that each gives alone.
 #pragma once
 
 #if X_HOST
