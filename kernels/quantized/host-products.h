@@ -1,11 +1,29 @@
 // Quantised rows times q8_1 columns on the host. Activations are brought into the order of a format's steps
-// (host-steps.h), then rows pass by, each unpacked once for up to eight columns; of more columns host-tiles.h makes use. With
-// one column cores are faster than their memory, so rows are one stream that is prefetched far ahead, across their ends; with
-// more it is caches that count, so few steps are taken for several rows before the next steps.
+// (host-steps.h), then rows pass by, each unpacked once for up to four columns; more columns meet panels of rows
+// (host-panels.h). With one column cores are faster than their memory, so rows are one stream that is prefetched far ahead,
+// across their ends; with more it is caches that count, so few steps are taken for several rows before the next steps.
+//
+// However many columns there are, a column's sums are added in one order, so that it gives the same bits in any company: each
+// unit (what shares a scale) of a step is an integer, multiplied and added to its lanes' sums, up to 16384 values; then lanes
+// are added up, those 8, 4, 2 and 1 apart. A unit of 32 has two lanes with one sum, so lanes then have twice what is asked for.
 #pragma once
 
 #if X_HOST
 namespace quant {
+
+/** The sums of units in their lanes, from those of sixteens. */
+template <class Q>
+X_DEVICE Ints16 ofUnits(Ints16 sixteens) {
+  if constexpr (Units<Q>::SIZE == 16) return sixteens;
+#define OTHER(i) Step<Q>::laneOf(Step<Q>::valueOfLane(i) ^ 16)
+  else return sixteens + __builtin_shufflevector(sixteens, sixteens, OTHER(0), OTHER(1), OTHER(2), OTHER(3), OTHER(4),
+                                                 OTHER(5), OTHER(6), OTHER(7), OTHER(8), OTHER(9), OTHER(10), OTHER(11),
+                                                 OTHER(12), OTHER(13), OTHER(14), OTHER(15));
+#undef OTHER
+}
+/** What is left of lanes' sums where a unit has two. */
+template <class Q>
+constexpr float LANE_SHARE = Units<Q>::SIZE == 16 ? 1.0f : 0.5f;
 
 /** 256 activations in a format's order, and what those of a lane have in common. */
 template <class Q>
@@ -36,7 +54,7 @@ struct alignas(64) StepColumn {
     }
     d = ofLanes<Q, 32>(loadAs<Floats>((const u8*)scales));
     const Ints16 sum = sumsOf(u);
-    if constexpr (Q::MINS) sums = __builtin_convertvector(sum, Floats16) * d;
+    if constexpr (Q::MINS) sums = __builtin_convertvector(ofUnits<Q>(sum), Floats16) * d;
     else start = sum * -Step<Q>::OFFSET;
   }
 };
@@ -57,7 +75,8 @@ struct alignas(64) StepRow {
   X_DEVICE void addTo(Floats16& acc, const StepColumn<Q>& y) const {
     Ints16 start = {};
     if constexpr (Step<Q>::OFFSET != 0) start = y.start;
-    acc += __builtin_convertvector(dots<Q::SIGNED, largestOf<Q>()>(q, y.u, start), Floats16) * (units[0] * y.d);
+    const Ints16 products = ofUnits<Q>(dots<Q::SIGNED, largestOf<Q>()>(q, y.u, start));
+    acc += __builtin_convertvector(products, Floats16) * (units[0] * y.d);
     if constexpr (Q::MINS) acc -= units[1] * y.sums;
   }
 };
@@ -88,7 +107,7 @@ X_DEVICE Floats16 laneSums(const Floats16 (&v)[COLS]) {
 /** Rows `begin` to `end` of x times columns of y: dst[column * stride + row]. */
 template <class Q>
 struct HostProducts {
-  static constexpr u64 STEPS = 64;  // brought into order at once: what a stack and the second cache hold
+  static constexpr u64 STEPS = 64;  // whose sums are added up before lanes are: what a stack and the second cache hold
   const u8* x;
   u64 begin, end, inner;
   const u8* y;
@@ -110,7 +129,7 @@ struct HostProducts {
   template <u32 COLS>
   X_DEVICE void add(u64 first, u64 column, u64 left) const {
     // Steps whose activations the first cache holds, and rows that wait in the second.
-    constexpr u64 AT_ONCE = STEPS / COLS, ROWS = 32;
+    constexpr u64 AT_ONCE = STEPS / COLS, ROWS = COLS > 1 ? 32 : 1;
     const u64 count = steps() - first < STEPS ? steps() - first : STEPS;
     StepColumn<Q> columns[STEPS][COLS];
     for (u64 k = 0; k < count; ++k) {
@@ -119,46 +138,51 @@ struct HostProducts {
         columns[k][c].open(y + (column + (c < left ? c : 0)) * columnBytes + at * Q8_1::BYTES, (u32)groups);
     }
     for (u64 row0 = begin, rowEnd; row0 < end; row0 = rowEnd) {
-      rowEnd = COLS == 1 || end - row0 < ROWS ? end : row0 + ROWS;
+      rowEnd = COLS > 1 && end - row0 > ROWS ? row0 + ROWS : end;
+      Floats16 sums[ROWS][COLS];
       for (u64 k = 0; k < count; k += AT_ONCE) {
         const u64 most = count - k < AT_ONCE ? count - k : AT_ONCE;
-        for (u64 row = row0; row < rowEnd; ++row) addRow<COLS>(row, first + k, most, columns + k, column, left);
+        for (u64 row = row0; row < rowEnd; ++row) {
+          Floats16(&own)[COLS] = sums[COLS > 1 ? row - row0 : 0];
+          addRow<COLS>(row, first + k, most, columns + k, k > 0, own);
+          if (k + most == count) store<COLS>(own, dst + column * stride + row, left, first > 0);
+        }
       }
     }
   }
 
  private:
+  /** Lanes' sums of `count` steps, added to what there is in `sums` where that `continues`. */
   template <u32 COLS>
-  static X_DEVICE void addStep(const u8* b, const StepColumn<Q>* columns, Floats16 (&acc)[COLS]) {
-    StepRow<Q> row;
-    row.open(b);
-#pragma unroll
-    for (u32 c = 0; c < COLS; ++c) row.addTo(acc[c], columns[c]);
-  }
-
-  template <u32 COLS>
-  X_DEVICE void addRow(u64 row, u64 first, u64 count, const StepColumn<Q> (*columns)[COLS], u64 column,
-                       u64 left) const {
+  X_DEVICE void addRow(u64 row, u64 first, u64 count, const StepColumn<Q> (*columns)[COLS], bool continues,
+                       Floats16 (&sums)[COLS]) const {
     constexpr u32 LINE = 64;
     // Of several columns a part of each row comes next: that of the row after the next is fetched.
     const u64 ahead = COLS == 1 ? 8192 : 2 * rowBytes();
     const u64 whole = inner / 256 - first < count ? inner / 256 - first : count;
     const u8* b = x + row * rowBytes() + first * Step<Q>::BYTES;
-    Floats16 acc[COLS] = {};
-    for (u64 k = 0; k < whole; ++k, b += Step<Q>::BYTES) {
+    alignas(64) u8 last[Step<Q>::BYTES];
+    Floats16 acc[COLS];
+#pragma unroll
+    for (u32 c = 0; c < COLS; ++c) acc[c] = COLS > 1 && continues ? sums[c] : Floats16{};
+    for (u64 k = 0; k < count; ++k, b += Step<Q>::BYTES) {
 #pragma unroll
       for (u32 at = 0; at < Step<Q>::BYTES; at += LINE) __builtin_prefetch(b + ahead + at);
-      addStep<COLS>(b, columns[k], acc);
+      StepRow<Q> step;
+      step.open(Q::SIZE == 256 || k < whole ? b : lastStep(b, last));
+#pragma unroll
+      for (u32 c = 0; c < COLS; ++c) step.addTo(acc[c], columns[k][c]);
     }
-    if (Q::SIZE < 256 && whole < count) {
-      alignas(64) u8 last[Step<Q>::BYTES];
-      addStep<COLS>(lastStep(b, last), columns[whole], acc);
-    }
-    const Floats16 sums = laneSums<COLS>(acc);
-    float* out = dst + column * stride + row;
+#pragma unroll
+    for (u32 c = 0; c < COLS; ++c) sums[c] = acc[c];
+  }
+
+  template <u32 COLS>
+  X_DEVICE void store(const Floats16 (&lanes)[COLS], float* out, u64 left, bool adds) const {
+    const Floats16 sums = laneSums<COLS>(lanes) * LANE_SHARE<Q>;
 #pragma unroll
     for (u32 c = 0; c < COLS; ++c)
-      if (c < left) out[c * stride] = first > 0 ? out[c * stride] + sums[c] : sums[c];
+      if (c < left) out[c * stride] = adds ? out[c * stride] + sums[c] : sums[c];
   }
 };
 

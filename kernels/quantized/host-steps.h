@@ -66,25 +66,30 @@ struct Step {
     }
   }
   static constexpr u32 valueOfLane(u32 lane) { return at(lane & 3, lane >> 2); }
+  /** The lane of a sixteen's values. */
+  static constexpr u32 laneOf(u32 value) {
+    u32 lane = 0;
+    while (valueOfLane(lane) != value / 16 * 16) ++lane;
+    return lane;
+  }
 
   /** What quants are larger by than what they stand for. */
   static constexpr i32 OFFSET = Q::SIGNED ? BIAS : Q::OFFSET;
 
   static X_DEVICE void quants(const u8* b, Bytes64 (&q)[4]) {
+    unpack(b, q);
+    if constexpr (HAS_SIXTEENS) transpose(q);
+  }
+
+  /** Whether `unpack` leaves the sixteens at(v, 0) to at(v, 3) in vector v, one after the other; else it leaves them in lanes. */
+  static constexpr bool HAS_SIXTEENS = ORDER != Order::Entries && ORDER != Order::Quarters;
+
+  static X_DEVICE void unpack(const u8* b, Bytes64 (&q)[4]) {
     if constexpr (ORDER == Order::Entries) {
       codebookQuants<Q>(b, q);
     } else if constexpr (ORDER == Order::Quarters) {
       quarters(b, q);
-    } else {
-      unpack(b, q);
-      transpose(q);
-    }
-  }
-
- private:
-  // Vector v has the sixteens at(v, 0) to at(v, 3), one after the other.
-  static X_DEVICE void unpack(const u8* b, Bytes64 (&q)[4]) {
-    if constexpr (ORDER == Order::Halves) {
+    } else if constexpr (ORDER == Order::Halves) {
 #pragma unroll
       for (u32 i = 0; i < 2; ++i) halves(b + i * BYTES / 2, i, q[2 * i], q[2 * i + 1]);
     } else if constexpr (ORDER == Order::Nibbles) {
@@ -128,6 +133,7 @@ struct Step {
     }
   }
 
+ private:
   static X_DEVICE void nibblePair(Bytes64 raw, Bytes64& low, Bytes64& high) {
     low = raw & 15;
     high = right(raw, 4) & 15;

@@ -11,9 +11,11 @@ const COMMON = ['-std=c++17', '-O3', '-ffp-contract=on', '-Wall', '-Wextra', '-W
 
 const HOST_FLAGS = [
   ...['-x', 'c++', '-shared', '-fPIC', '-fvisibility=hidden', '-fno-exceptions', '-fno-rtti', '-fno-math-errno'],
+  // Nothing is thrown through kernels.
+  ...['-fno-asynchronous-unwind-tables', '-fno-unwind-tables'],
   // Without the build machine's libraries: what the object takes from libc and libm has no version then, and is found in
   // whichever the process has. Only libmvec is named, since nothing else loads it.
-  ...['-nostdlib', '-fuse-ld=lld', '-Wl,--gc-sections', '-Wl,--as-needed', '-Wl,-z,noexecstack'],
+  ...['-nostdlib', '-fuse-ld=lld', '-Wl,--gc-sections', '-Wl,--strip-all', '-Wl,--as-needed', '-Wl,-z,noexecstack'],
 ];
 
 /** Code object version of a target: its own, the one asked for, or null where the format has none. */

@@ -244,7 +244,7 @@ describe.each(kinds)('quantized products on %s', (kind) => {
     }
   });
 
-  // The host takes 256 columns at a time, 16384 before it begins again, of more rows 2048 or 4096.
+  // The host takes 256 columns at a time, 16384 before it begins again, of more than four rows 2048.
   it.each(BLOCK_TYPES)('%s, some rows of activations', (type) => {
     const { blockSize, blockBytes } = blockFormat(type);
     const rest = blockSize === 256 ? 0 : 256 - blockSize;
@@ -264,6 +264,27 @@ describe.each(kinds)('quantized products on %s', (kind) => {
         const error = rounds('auto', m) && type in HALVES ? STREAM_ERROR : undefined;
         expect([m, k, firstWrong(got, exact(x, values, size), size.n, error)]).toEqual([m, k, undefined]);
       });
+    }
+  });
+
+  // Prompts that are read together, and drafts that are verified, give the texts that each gives alone.
+  it.runIf(kind === 'cpu').each(BLOCK_TYPES)('%s, a row of activations alone and in any company', (type) => {
+    const { blockSize } = blockFormat(type);
+    const [n, most] = [21, 70];
+    for (const k of [256, 4096 + 512, 16384 + 4096 + (blockSize === 256 ? 256 : 192)]) {
+      const blocks = randomBlocks(type, (n * k) / blockSize, k);
+      const x = Float32Array.from({ length: most * k }, random(k));
+      const rowsOf = (from: number, m: number): Float32Array =>
+        withStorages([blocks, x.subarray(from * k, (from + m) * k)], (weight, input) => {
+          const y = device.quantized.matmul(weight, type, { m, n, k }, at(input, Layout.contiguous([m, k])));
+          const got = new Float32Array(y.toHostSync());
+          y.dispose();
+          return got;
+        });
+      const together = rowsOf(0, most);
+      expect(together.every(Number.isFinite)).toBe(true);
+      for (const [from, m] of [...[0, 1, 69].map((row) => [row, 1]), [3, 2], [5, 4], [9, 5], [2, 8], [11, 33]])
+        expect([k, from, m, rowsOf(from, m)]).toEqual([k, from, m, together.slice(from * n, (from + m) * n)]);
     }
   });
 

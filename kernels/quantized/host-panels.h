@@ -1,0 +1,213 @@
+// Quantised rows times many q8_1 columns on the host. Sixteen rows are a panel: unpacked once for all columns of a tile, and turned so
+// that a lane is a row. Four activations of a column then meet a dword of each row at once, sums need no adding across lanes, and
+// scales of rows are vectors. Units are what a lane of host-products.h has, and are added up in its order.
+#pragma once
+
+#if X_HOST
+namespace quant {
+
+/** A unit of sixteen rows, each a lane. */
+template <class Q>
+struct alignas(64) PanelUnit {
+  Bytes64 q[Units<Q>::SIZE / 4];  // dwords, in the format's order
+  Floats16 scales;
+  Floats16 minima[Q::MINS ? 1 : 0];
+};
+
+/** The same of a column: what a panel's lanes have in common. */
+template <class Q>
+struct ColumnUnit {
+  u32 dwords[Units<Q>::SIZE / 4];
+  float d;
+  union {
+    i32 start;  // what products begin with: minus their sum times what quants are too large by
+    float sum;  // where there are minima: d times their sum
+  };
+};
+
+X_DEVICE Floats16 sixteen(Floats16 v) { return v; }
+X_DEVICE Floats16 sixteen(Floats v) {
+  return __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7);
+}
+
+/** Writes the units of a step of sixteen rows, `apart` from each other; the step of row r begins at rows[r]. */
+template <class Q>
+X_DEVICE void openPanel(const u8* const (&rows)[16], PanelUnit<Q>* units, u64 apart) {
+  constexpr u32 SIXTEENS = Units<Q>::SIZE / 16;
+  Ints16 quants[4][16], scales[16], minima[16];
+  for (u32 r = 0; r < 16; ++r) {
+    const u8* b = rows[r];
+    Bytes64 step[4];
+    Step<Q>::unpack(b, step);
+#pragma unroll
+    for (u32 v = 0; v < 4; ++v) quants[v][r] = (Ints16)step[v];
+    scales[r] = (Ints16)sixteen(Units<Q>::scales(b));
+    if constexpr (Q::MINS) minima[r] = (Ints16)sixteen(Units<Q>::minima(b));
+  }
+#pragma unroll
+  for (u32 v = 0; v < 4; ++v) {
+    turnSixteen(quants[v]);
+#pragma unroll
+    for (u32 i = 0; i < 16; ++i) {
+      // What was dword i of vector v: a dword of a sixteen, or of a lane.
+      const u32 lane = Step<Q>::HAS_SIXTEENS ? i / 4 * 4 + v : i, dword = Step<Q>::HAS_SIXTEENS ? i % 4 : v;
+      const u32 sixteen = Step<Q>::valueOfLane(lane) / 16;
+      units[sixteen / SIXTEENS * apart].q[4 * (sixteen % SIXTEENS) + dword] = (Bytes64)quants[v][i];
+    }
+  }
+  turnSixteen(scales);
+  if constexpr (Q::MINS) turnSixteen(minima);
+#pragma unroll
+  for (u32 u = 0; u < Units<Q>::COUNT; ++u) {
+    units[u * apart].scales = (Floats16)scales[u];
+    if constexpr (Q::MINS) units[u * apart].minima[0] = (Floats16)minima[u];
+  }
+}
+
+/** Writes the units of a step of a column, of which there are `groups` 32s from y, then zeros. */
+template <class Q>
+X_DEVICE void openColumn(const u8* y, u32 groups, ColumnUnit<Q>* units, u64 apart) {
+  constexpr u32 SIXTEENS = Units<Q>::SIZE / 16;
+  StepColumn<Q> lanes;
+  lanes.open(y, groups);
+  const Ints16 starts = ofUnits<Q>(lanes.start);
+  transpose(lanes.u);
+#pragma unroll
+  for (u32 lane = 0; lane < 16; ++lane) {
+    const u32 sixteen = Step<Q>::valueOfLane(lane) / 16;
+    ColumnUnit<Q>& unit = units[sixteen / SIXTEENS * apart];
+    __builtin_memcpy(unit.dwords + 4 * (sixteen % SIXTEENS), (const u8*)&lanes.u[lane % 4] + lane / 4 * 16, 16);
+    unit.d = lanes.d[lane];
+    if constexpr (Q::MINS) unit.sum = lanes.sums[lane];
+    else unit.start = starts[lane];
+  }
+}
+
+/** Rows of `p` times columns `column0` to `column0 + columns`, with at most as many steps as HostProducts adds up at once. */
+template <class Q>
+struct HostTile {
+  static constexpr u64 OPENED = 1024;  // steps of columns, which the second cache holds
+  static constexpr u64 COLUMNS = 64;   // at most
+  static constexpr u64 STEPS = 8;      // of a panel, unpacked at once
+  static constexpr u32 GROUP = 8 / REGISTERS;      // columns whose sums registers hold
+  static constexpr u32 UNITS = Units<Q>::COUNT;
+  const HostProducts<Q>& p;
+  u64 column0, columns;
+
+  static X_DEVICE u64 mostColumns(u64 steps) {
+    const u64 most = OPENED / (steps < HostProducts<Q>::STEPS ? steps : HostProducts<Q>::STEPS);
+    return most < COLUMNS ? most : COLUMNS;
+  }
+
+  /** What steps `first` to `first + HostProducts::STEPS` add. */
+  X_DEVICE void add(u64 first) const {
+    constexpr u64 MOST = HostProducts<Q>::STEPS;
+    const u64 steps = p.steps() - first < MOST ? p.steps() - first : MOST;
+    ColumnUnit<Q> opened[OPENED * UNITS];
+    for (u64 c = 0; c < columns; ++c)
+      for (u64 k = 0; k < steps; ++k) {
+        const u64 at = 8 * (first + k), left = p.inner / 32 - at;
+        const u8* y = p.y + (column0 + c) * p.columnBytes + at * Q8_1::BYTES;
+        openColumn(y, (u32)(left < 8 ? left : 8), opened + c * steps * UNITS + k, steps);
+      }
+    for (u64 row = p.begin; row < p.end; row += 16) addPanel(row, first, steps, opened);
+  }
+
+ private:
+  X_DEVICE void addPanel(u64 row, u64 first, u64 steps, const ColumnUnit<Q>* opened) const {
+    Floats16 sums[COLUMNS / GROUP][UNITS][GROUP];
+    for (u64 k0 = 0; k0 < steps; k0 += STEPS) {
+      PanelUnit<Q> panel[UNITS][STEPS];
+      const u64 count = steps - k0 < STEPS ? steps - k0 : STEPS;
+      for (u64 k = 0; k < count; ++k) open(row, first + k0 + k, panel[0] + k);
+      for (u64 c = 0; c < columns; c += GROUP) {
+        const ColumnUnit<Q>* group[GROUP];
+        for (u32 i = 0; i < GROUP; ++i) group[i] = opened + (c + i < columns ? c + i : columns - 1) * steps * UNITS + k0;
+#pragma unroll 1
+        for (u32 unit = 0; unit < UNITS; ++unit)
+          multiply(panel[unit], count, group, unit * steps, k0 == 0, sums[c / GROUP][unit]);
+      }
+    }
+    for (u64 c = 0; c < columns; ++c) store(sums[c / GROUP], c % GROUP, row, column0 + c, first > 0);
+  }
+
+  X_DEVICE void open(u64 row, u64 step, PanelUnit<Q>* units) const {
+    const bool whole = Q::SIZE == 256 || step < p.inner / 256;
+    alignas(64) u8 last[16][Step<Q>::BYTES];
+    const u8* rows[16];
+    for (u64 r = 0; r < 16; ++r) {
+      const u64 own = row + r < p.end ? row + r : p.end - 1;
+      rows[r] = p.x + own * p.rowBytes() + step * Step<Q>::BYTES;
+      if (!whole) rows[r] = p.lastStep(rows[r], last[r]);
+    }
+    openPanel(rows, units, STEPS);
+  }
+
+  /** Adds the products of a unit of `count` steps with those of the group that are `from` on from where its columns begin. */
+  static X_DEVICE void multiply(const PanelUnit<Q>* steps, u64 count, const ColumnUnit<Q>* const (&group)[GROUP], u64 from,
+                                bool first, Floats16 (&sums)[GROUP]) {
+    constexpr u32 SIXTEENS = Units<Q>::SIZE / 16;
+    Floats16 acc[GROUP];
+#pragma unroll
+    for (u32 c = 0; c < GROUP; ++c) acc[c] = first ? Floats16{} : sums[c];
+    for (u64 k = 0; k < count; ++k) {
+      Bytes64 q[SIXTEENS][4];
+      __builtin_memcpy(q, steps[k].q, sizeof(q));
+#pragma unroll
+      for (u32 c = 0; c < GROUP; ++c) {
+        const ColumnUnit<Q>& y = group[c][from + k];
+        Ints16 products = Ints16{} + (Step<Q>::OFFSET != 0 ? y.start : 0);
+#pragma unroll
+        for (u32 s = 0; s < SIXTEENS; ++s) {
+          Bytes64 u[4];
+#pragma unroll
+          for (u32 v = 0; v < 4; ++v) u[v] = (Bytes64)(Ints16{} + (i32)y.dwords[4 * s + v]);
+          products = dots<Q::SIGNED, largestOf<Q>()>(q[s], u, products);
+        }
+        acc[c] += __builtin_convertvector(products, Floats16) * (steps[k].scales * y.d);
+        if constexpr (Q::MINS) acc[c] -= steps[k].minima[0] * y.sum;
+        // One column after the other: together they would need more registers than there are.
+        asm volatile("" ::: "memory");
+      }
+    }
+#pragma unroll
+    for (u32 c = 0; c < GROUP; ++c) sums[c] = acc[c];
+  }
+
+  X_DEVICE void store(const Floats16 (&units)[UNITS][GROUP], u64 c, u64 row, u64 column, bool adds) const {
+    Floats16 lanes[16];
+#pragma unroll
+    for (u32 lane = 0; lane < 16; ++lane) lanes[lane] = units[Step<Q>::valueOfLane(lane) / Units<Q>::SIZE][c];
+#pragma unroll
+    for (u32 apart = 8; apart > 0; apart /= 2)
+#pragma unroll
+      for (u32 lane = 0; lane < apart; ++lane) lanes[lane] += lanes[lane + apart];
+    Floats16 sums = lanes[0] * LANE_SHARE<Q>;
+    float* out = p.dst + column * p.stride + row;
+    if (p.end - row >= 16) {
+      if (adds) sums = loadAs<Floats16>((const u8*)out) + sums;
+      __builtin_memcpy(out, &sums, 64);
+    } else {
+      for (u64 r = 0; r < p.end - row; ++r) out[r] = adds ? out[r] + sums[r] : sums[r];
+    }
+  }
+};
+
+/** dst[c * stride + row] = row . column c for rows begin to end and any number of columns. */
+template <class Q>
+QUANT_CALL void hostProducts(const u8* x, u64 begin, u64 end, u64 inner, const u8* y, u64 columnBytes, u64 columns,
+                             float* dst, u64 stride) {
+  const HostProducts<Q> products{x, begin, end, inner, y, columnBytes, dst, stride};
+  const u64 most = HostTile<Q>::mostColumns(products.steps());
+  for (u64 c = 0, left; left = columns - c, left > 0; c += left) {
+    if (left > 4) left = left < most ? left : most;
+    for (u64 first = 0; first < products.steps(); first += HostProducts<Q>::STEPS) {
+      if (left > 4) HostTile<Q>{products, c, left}.add(first);
+      else if (left > 1) products.template add<4>(first, c, left);
+      else products.template add<1>(first, c, 1);
+    }
+  }
+}
+
+}  // namespace quant
+#endif
