@@ -89,7 +89,7 @@ struct HostTile {
   static constexpr u64 OPENED = 1024;  // steps of columns, which the second cache holds
   static constexpr u64 COLUMNS = 64;   // at most
   static constexpr u64 STEPS = 8;      // of a panel, unpacked at once
-  static constexpr u32 GROUP = 8 / REGISTERS;      // columns whose sums registers hold
+  static constexpr u32 GROUP = 8 / REGISTERS;  // columns whose sums registers hold
   static constexpr u32 UNITS = Units<Q>::COUNT;
   const HostProducts<Q>& p;
   u64 column0, columns;

@@ -32,6 +32,7 @@ import { dirname, isAbsolute, join } from 'node:path';
 import { settings } from '@x/core';
 import { debug } from './debug';
 import { messageOf } from './errors';
+import { warnOnce } from './warn-once';
 
 /** What was found under a key; `refused` is a file or directory that somebody else may have written. */
 export type CacheRead = { state: 'hit'; bytes: Uint8Array } | { state: 'miss' | 'damaged' | 'refused' };
@@ -42,9 +43,8 @@ const TEMPORARY = /^[0-9a-f]{64}\..+\.tmp$/;
 /** Links are not followed, and a pipe in the file's place does not wait for a writer. Zero where the system has no such flag. */
 const READ = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 
-/** Directories that were looked through for abandoned files, and warnings that were given. */
+/** Directories that were looked through for abandoned files. */
 const cleaned = new Set<string>();
-const warned = new Set<string>();
 
 class Refusal extends Error {}
 
@@ -80,7 +80,7 @@ export function readCache(key: string): CacheRead {
     file = readChecked(join(directory, `${key}.bin`));
   } catch (error) {
     if (!(error instanceof Refusal)) return { state: 'miss' };
-    warn('KERNEL_CACHE_REFUSED', error.message);
+    warnOnce('KERNEL_CACHE_REFUSED', error.message);
     return { state: 'refused' };
   }
   const bytes = new Uint8Array(file.subarray(64));
@@ -104,9 +104,9 @@ export function writeCache(key: string, bytes: Uint8Array): boolean {
     return true;
   } catch (error) {
     if (temporary) removeQuietly(temporary);
-    if (error instanceof Refusal) warn('KERNEL_CACHE_REFUSED', error.message);
+    if (error instanceof Refusal) warnOnce('KERNEL_CACHE_REFUSED', error.message);
     else
-      warn(
+      warnOnce(
         'KERNEL_CACHE_UNWRITABLE',
         `compiled kernels cannot be kept in ${directory}: ${messageOf(error)}. ` +
           'Every process compiles them again; set X_CACHE_DIR to a directory that can be written',
@@ -236,11 +236,4 @@ function removeQuietly(path: string): void {
 
 function hash(bytes: Uint8Array): string {
   return createHash('sha256').update(bytes).digest('hex');
-}
-
-/** Once a process and subject. */
-function warn(code: string, message: string, subject = message): void {
-  if (warned.has(`${code} ${subject}`)) return;
-  warned.add(`${code} ${subject}`);
-  process.emitWarning(message, { type: 'CandleWarning', code });
 }

@@ -12,6 +12,7 @@ import { type KernelInfo, type KernelModule, PtxText, parseCodeObject, resolveTa
 import { debug } from './debug';
 import { KernelLookupError } from './errors';
 import { compileCached, type RuntimeSource } from './runtime-compile';
+import { warnOnce } from './warn-once';
 
 interface LoadedModule {
   label: string;
@@ -25,6 +26,18 @@ interface LoadedModule {
 
 /** PTX begins with a comment or a directive, ELF does not. */
 const ELF = 0x7f;
+
+/** The level of the host's instructions that a target is built for, whatever else it has; undefined of GPUs. */
+const levelOf = (target: string): string | undefined => /^x86-64-v\d/.exec(target)?.[0];
+
+/** In packages no level is missing; a checkout has what was built. */
+function warnOfLowerLevel(target: string, arch: string): void {
+  warnOnce(
+    'KERNELS_OF_LOWER_LEVEL',
+    `this CPU is ${arch}, and its kernels of ${target} are used, which are several times slower, since none of its own level were built. In a checkout of the project, run \`pnpm kernels --targets host\`.`,
+    target,
+  );
+}
 
 export interface ModuleStoreStats {
   /** Modules handed to the driver since the device was opened. */
@@ -89,6 +102,7 @@ export class ModuleStore {
       const object = module.codeObject(target);
       if (!object) continue;
       debug(2, () => `module ${module.name}: code object ${target} for ${arch}`);
+      if (levelOf(target) !== levelOf(arch)) warnOfLowerLevel(target, arch);
       const { bytes, kernels } = object;
       return bytes[0] === ELF
         ? this.#register(module.name, target, bytes, kernels)

@@ -68,6 +68,31 @@ describe.each(kinds)('module store on %s', (kind) => {
     Object.defineProperties(foreign, { codeObject: { value: () => object }, name: { value: 'foreign' } });
     expect(() => device.getOrLoadFunc('affine_f32', foreign)).toThrow(/waves of \d+ lanes, the device runs \d+/);
   });
+
+  it.runIf(kind === 'cpu' && AFFINE.codeObject('x86-64-v2'))(
+    'says once that a lower level of the host is used',
+    async () => {
+      const warnings: Error[] = [];
+      const listen = (warning: Error) => warnings.push(warning);
+      process.on('warning', listen);
+      try {
+        for (const name of ['first', 'second']) {
+          const lower = Object.create(AFFINE) as KernelModule;
+          const codeObject = (target: string) => (target === 'x86-64-v2' ? AFFINE.codeObject(target) : undefined);
+          Object.defineProperties(lower, { codeObject: { value: codeObject }, name: { value: name } });
+          device.getOrLoadFunc('affine_f32', lower);
+        }
+        await new Promise(setImmediate);
+      } finally {
+        process.off('warning', listen);
+      }
+      const isLower = device.hip.properties.arch.split('-v')[1]?.[0] !== '2';
+      expect(warnings.map((warning) => (warning as NodeJS.ErrnoException).code)).toEqual(
+        isLower ? ['KERNELS_OF_LOWER_LEVEL'] : [],
+      );
+      if (isLower) expect(warnings[0].message).toMatch(/kernels of x86-64-v2 are used.*pnpm kernels --targets host/);
+    },
+  );
 });
 
 const compilerKinds = kinds.filter((kind) =>
