@@ -1,5 +1,5 @@
 // Quantised rows times q8_1 columns on the host. Activations are brought into the order of a format's steps
-// (host-steps.h), then rows pass by, each unpacked once for up to four columns; more columns meet panels of rows
+// (host-steps.h), then rows pass by, each unpacked once for up to eight columns; more columns meet panels of rows
 // (host-panels.h). With one column cores are faster than their memory, so rows are one stream that is prefetched far ahead,
 // across their ends; with more it is caches that count, so few steps are taken for several rows before the next steps.
 //
@@ -36,7 +36,7 @@ struct alignas(64) StepColumn {
   };
 
   /** The first `groups` 32s from y, then zeros. */
-  X_DEVICE void open(const u8* y, u32 groups) {
+  QUANT_CALL void open(const u8* y, u32 groups) {
     alignas(64) u8 values[256] = {};
     alignas(32) float scales[8] = {};
     for (u32 g = 0; g < groups; ++g) {

@@ -34,7 +34,7 @@ const levelOf = (target: string): string | undefined => /^x86-64-v\d/.exec(targe
 function warnOfLowerLevel(target: string, arch: string): void {
   warnOnce(
     'KERNELS_OF_LOWER_LEVEL',
-    `this CPU is ${arch}, and its kernels of ${target} are used, which are several times slower, since none of its own level were built. In a checkout of the project, run \`pnpm kernels --targets host\`.`,
+    `this CPU is ${arch}, and its kernels of ${target} are used, which are slower, up to several times, since none of its own level were built. In a checkout of the project, run \`pnpm kernels --targets host\`.`,
     target,
   );
 }
