@@ -24,6 +24,8 @@
 #include "shared/turn.h"
 #include "quantized/host-products.h"
 #include "quantized/host-panels.h"
+#include "quantized/host-amx.h"
+#include "quantized/host-matmul.h"
 #include "quantized/matvec.h"
 #include "experts/gated.h"
 #include "experts/mixed.h"

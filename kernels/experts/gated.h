@@ -94,8 +94,8 @@ X_DEVICE void gatedAll(const Gated& p) {
       const u64 first = ((u64)expert * p.n + g * GROUP) * rowBytes;
       float gate[AT_ONCE * GROUP], up[AT_ONCE * GROUP];
       if (count > 0) {
-        quant::hostProducts<Q>(p.gate + first, 0, count * GROUP, p.k, p.inputOf(task), 0, 1, gate, 0);
-        quant::hostProducts<Q>(p.up + first, 0, count * GROUP, p.k, p.inputOf(task), 0, 1, up, 0);
+        quant::hostColumn<Q>(p.gate + first, 0, count * GROUP, p.k, p.inputOf(task), gate);
+        quant::hostColumn<Q>(p.up + first, 0, count * GROUP, p.k, p.inputOf(task), up);
       }
       for (u64 i = 0; i < count * GROUP; ++i) gate[i] = p.apply(gate[i], up[i], expert, (u32)(g * GROUP + i));
       for (u64 i = 0; i < left; ++i)

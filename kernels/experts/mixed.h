@@ -40,7 +40,7 @@ X_DEVICE void mixedToken(const Mixed& p, u64 token) {
     for (u32 c = 0; c < p.topk; ++c) {
       const u64 pair = token * p.topk + c, expert = p.expertOf(pair);
       const float mix = p.mixOf(pair);
-      quant::hostProducts<Q>(p.weights + expert * expertBytes + row * rowBytes, 0, count, p.k, p.inputOf(pair), 0, 1, part, 0);
+      quant::hostColumn<Q>(p.weights + expert * expertBytes + row * rowBytes, 0, count, p.k, p.inputOf(pair), part);
       if (p.bias)
         for (u64 i = 0; i < count; ++i) part[i] += p.bias[expert * p.n + row + i];
       for (u64 i = 0; i < count; ++i) sums[i] += mix * part[i];

@@ -78,29 +78,29 @@ X_DEVICE auto fourSums(PairSums pairs) {
 }
 #endif
 
-/** In each lane start and the products of its bytes in all four vectors; q is larger by BIAS where it is signed. */
-template <bool isSigned, u32 LARGEST>
-X_DEVICE Ints16 dots(const Bytes64 (&q)[4], const Bytes64 (&u)[4], Ints16 start) {
+/** In each lane start and the products of its bytes in all N vectors; q is larger by BIAS where it is signed. */
+template <bool isSigned, u32 LARGEST, u32 N>
+X_DEVICE Ints16 dots(const Bytes64 (&q)[N], const Bytes64 (&u)[N], Ints16 start) {
   Ints16 sums = start;
 #pragma unroll
   for (u32 r = 0; r < REGISTERS; ++r) {
 #if QUANT_VNNI
 #if defined(__AVX512VNNI__)
 #pragma unroll
-    for (u32 v = 0; v < 4; ++v) sums = (Ints16)__builtin_ia32_vpdpbusd512(sums, q[v], (Chars64)u[v]);
+    for (u32 v = 0; v < N; ++v) sums = (Ints16)__builtin_ia32_vpdpbusd512(sums, q[v], (Chars64)u[v]);
 #else
     Ints sum = loadAs<Ints>((const u8*)&start + 32 * r);
 #pragma unroll
-    for (u32 v = 0; v < 4; ++v)
+    for (u32 v = 0; v < N; ++v)
       sum = (Ints)__builtin_ia32_vpdpbusd256(sum, registerOf(q[v], r), (Chars)registerOf(u[v], r));
     __builtin_memcpy((u8*)&sums + 32 * r, &sum, 32);
 #endif
 #else
     // Sums of pairs are added in 16 bits while these hold them.
-    constexpr u32 TOGETHER = LARGEST < 32 ? 4 : LARGEST < 64 ? 2 : 1;
+    constexpr u32 TOGETHER = LARGEST < 32 ? N : LARGEST < 64 ? 2 : 1;
     auto sum = fourSums(PairSums{});
 #pragma unroll
-    for (u32 v = 0; v < 4; v += TOGETHER) {
+    for (u32 v = 0; v < N; v += TOGETHER) {
       PairSums pairs = pairSums<isSigned>(registerOf(q[v], r), registerOf(u[v], r));
 #pragma unroll
       for (u32 w = v + 1; w < v + TOGETHER; ++w)
@@ -117,8 +117,11 @@ X_DEVICE Ints16 dots(const Bytes64 (&q)[4], const Bytes64 (&u)[4], Ints16 start)
 }
 
 /** Sums of the activations in a lane. */
-X_DEVICE Ints16 sumsOf(const Bytes64 (&u)[4]) {
-  const Bytes64 one = Bytes64{} + 1, ones[4] = {one, one, one, one};
+template <u32 N>
+X_DEVICE Ints16 sumsOf(const Bytes64 (&u)[N]) {
+  Bytes64 ones[N];
+#pragma unroll
+  for (u32 v = 0; v < N; ++v) ones[v] = Bytes64{} + 1;
   return dots<false, 1>(ones, u, Ints16{});
 }
 

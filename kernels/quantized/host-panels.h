@@ -96,7 +96,7 @@ struct HostTile {
 
   static X_DEVICE u64 mostColumns(u64 steps) {
     const u64 most = OPENED / (steps < HostProducts<Q>::STEPS ? steps : HostProducts<Q>::STEPS);
-    return most < COLUMNS ? most : COLUMNS;
+    return most < COLUMNS ? most / 16 * 16 : COLUMNS;
   }
 
   /** What steps `first` to `first + HostProducts::STEPS` add. */
@@ -192,26 +192,6 @@ struct HostTile {
     }
   }
 };
-
-/** dst[c * stride + row] = row . column c for rows begin to end and any number of columns. */
-template <class Q>
-QUANT_CALL void hostProducts(const u8* x, u64 begin, u64 end, u64 inner, const u8* y, u64 columnBytes, u64 columns,
-                             float* dst, u64 stride) {
-  const HostProducts<Q> products{x, begin, end, inner, y, columnBytes, dst, stride};
-  const u64 most = HostTile<Q>::mostColumns(products.steps());
-  // Up to eight columns turning a panel costs more than it saves; narrow registers hold the sums of four at most.
-  constexpr u64 PANEL = 9, AT_ONCE = REGISTERS < 4 ? 8 : 4;
-  for (u64 c = 0, left; left = columns - c, left > 0; c += left) {
-    const u64 limit = left >= PANEL ? most : AT_ONCE;
-    if (left > limit) left = limit;
-    for (u64 first = 0; first < products.steps(); first += HostProducts<Q>::STEPS) {
-      if (left >= PANEL) HostTile<Q>{products, c, left}.add(first);
-      else if (left > 4) products.template add<AT_ONCE>(first, c, left);
-      else if (left > 1) products.template add<4>(first, c, left);
-      else products.template add<1>(first, c, 1);
-    }
-  }
-}
 
 }  // namespace quant
 #endif

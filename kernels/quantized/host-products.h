@@ -21,13 +21,36 @@ X_DEVICE Ints16 ofUnits(Ints16 sixteens) {
                                                  OTHER(12), OTHER(13), OTHER(14), OTHER(15));
 #undef OTHER
 }
+/**
+ * Whether a single column's row stays as it was unpacked, and sums of sixteens are added up behind its products: less than to
+ * transpose it where two vectors have the same units.
+ */
+template <class Q, u32 COLS>
+constexpr bool ADDED_LATER = COLS == 1 && Step<Q>::ORDER == Order::Halves;
+
+/** Of what two pairs of vectors gave, the sums of units in their lanes then: in lane 4t + i of unit t where i is even, else of 4 + t. */
+X_DEVICE Ints16 addedLater(Ints16 a, Ints16 b) {
+#define IN_QUARTERS(i, j, k, l) \
+  i, j, k, l, i + 4, j + 4, k + 4, l + 4, i + 8, j + 8, k + 8, l + 8, i + 12, j + 12, k + 12, l + 12
+  const Ints16 halves = __builtin_shufflevector(a, b, IN_QUARTERS(0, 16, 1, 17)) + __builtin_shufflevector(a, b, IN_QUARTERS(2, 18, 3, 19));
+  return halves + __builtin_shufflevector(halves, halves, IN_QUARTERS(2, 3, 0, 1));
+#undef IN_QUARTERS
+}
+template <class V>
+X_DEVICE Floats16 inLanesLater(V units) {
+  return __builtin_shufflevector(units, units, 0, 4, 0, 4, 1, 5, 1, 5, 2, 6, 2, 6, 3, 7, 3, 7);
+}
+template <u32 N>
+X_DEVICE const Bytes64 (&pairOf(const Bytes64 (&v)[4]))[2] { return *(const Bytes64(*)[2])(v + N); }
+
 /** What is left of lanes' sums where a unit has two. */
 template <class Q>
 constexpr float LANE_SHARE = Units<Q>::SIZE == 16 ? 1.0f : 0.5f;
 
 /** 256 activations in a format's order, and what those of a lane have in common. */
-template <class Q>
+template <class Q, u32 COLS = 0>
 struct alignas(64) StepColumn {
+  static constexpr bool LATER = ADDED_LATER<Q, COLS>;
   Bytes64 u[4];
   Floats16 d;  // their scale
   union {
@@ -50,34 +73,57 @@ struct alignas(64) StepColumn {
       for (u32 v = 0; v < 4; ++v)
         u[v] = joined4(loadAs<Bytes16>(values + Step<Q>::at(v, 0)), loadAs<Bytes16>(values + Step<Q>::at(v, 1)),
                        loadAs<Bytes16>(values + Step<Q>::at(v, 2)), loadAs<Bytes16>(values + Step<Q>::at(v, 3)));
-      transpose(u);
+      if constexpr (!LATER) transpose(u);
     }
-    d = ofLanes<Q, 32>(loadAs<Floats>((const u8*)scales));
-    const Ints16 sum = sumsOf(u);
-    if constexpr (Q::MINS) sums = __builtin_convertvector(ofUnits<Q>(sum), Floats16) * d;
+    const Floats each = loadAs<Floats>((const u8*)scales);
+    Ints16 sum;
+    if constexpr (LATER) {
+      d = inLanesLater(each);
+      sum = addedLater(sumsOf(pairOf<0>(u)), sumsOf(pairOf<2>(u)));
+    } else {
+      d = ofLanes<Q, 32>(each);
+      sum = sumsOf(u);
+      if constexpr (Q::MINS) sum = ofUnits<Q>(sum);
+    }
+    if constexpr (Q::MINS) sums = __builtin_convertvector(sum, Floats16) * d;
     else start = sum * -Step<Q>::OFFSET;
   }
 };
 
 /** A step of a row, unpacked. */
-template <class Q>
+template <class Q, u32 COLS>
 struct alignas(64) StepRow {
+  static constexpr bool LATER = ADDED_LATER<Q, COLS>;
   Bytes64 q[4];
   Floats16 units[Q::MINS ? 2 : 1];  // scales, and minima where there are such
 
   X_DEVICE void open(const u8* b) {
-    units[0] = ofLanes<Q, Units<Q>::SIZE>(Units<Q>::scales(b));
-    if constexpr (Q::MINS) units[1] = ofLanes<Q, Units<Q>::SIZE>(Units<Q>::minima(b));
-    Step<Q>::quants(b, q);
+    units[0] = inLanes(Units<Q>::scales(b));
+    if constexpr (Q::MINS) units[1] = inLanes(Units<Q>::minima(b));
+    if constexpr (LATER) Step<Q>::unpack(b, q);
+    else Step<Q>::quants(b, q);
   }
 
   /** Adds the step's product with a column. */
-  X_DEVICE void addTo(Floats16& acc, const StepColumn<Q>& y) const {
+  X_DEVICE void addTo(Floats16& acc, const StepColumn<Q, COLS>& y) const {
     Ints16 start = {};
     if constexpr (Step<Q>::OFFSET != 0) start = y.start;
-    const Ints16 products = ofUnits<Q>(dots<Q::SIGNED, largestOf<Q>()>(q, y.u, start));
+    Ints16 products;
+    if constexpr (LATER) products = addedLater(dotsOf<0>(y), dotsOf<2>(y)) + start;
+    else products = ofUnits<Q>(dots<Q::SIGNED, largestOf<Q>()>(q, y.u, start));
     acc += __builtin_convertvector(products, Floats16) * (units[0] * y.d);
     if constexpr (Q::MINS) acc -= units[1] * y.sums;
+  }
+
+ private:
+  template <class V>
+  static X_DEVICE Floats16 inLanes(V v) {
+    if constexpr (LATER) return inLanesLater(v);
+    else return ofLanes<Q, Units<Q>::SIZE>(v);
+  }
+  template <u32 PAIR>
+  X_DEVICE Ints16 dotsOf(const StepColumn<Q, COLS>& y) const {
+    return dots<Q::SIGNED, largestOf<Q>()>(pairOf<PAIR>(q), pairOf<PAIR>(y.u), Ints16{});
   }
 };
 
@@ -131,7 +177,7 @@ struct HostProducts {
     // Steps whose activations the first cache holds, and rows that wait in the second.
     constexpr u64 AT_ONCE = STEPS / COLS, ROWS = COLS > 1 ? 32 : 1;
     const u64 count = steps() - first < STEPS ? steps() - first : STEPS;
-    StepColumn<Q> columns[STEPS][COLS];
+    StepColumn<Q, COLS> columns[STEPS][COLS];
     for (u64 k = 0; k < count; ++k) {
       const u64 at = 8 * (first + k), groups = inner / 32 - at < 8 ? inner / 32 - at : 8;
       for (u32 c = 0; c < COLS; ++c)
@@ -154,7 +200,7 @@ struct HostProducts {
  private:
   /** Lanes' sums of `count` steps, added to what there is in `sums` where that `continues`. */
   template <u32 COLS>
-  X_DEVICE void addRow(u64 row, u64 first, u64 count, const StepColumn<Q> (*columns)[COLS], bool continues,
+  X_DEVICE void addRow(u64 row, u64 first, u64 count, const StepColumn<Q, COLS> (*columns)[COLS], bool continues,
                        Floats16 (&sums)[COLS]) const {
     constexpr u32 LINE = 64;
     // Of several columns a part of each row comes next: that of the row after the next is fetched.
@@ -168,7 +214,7 @@ struct HostProducts {
     for (u64 k = 0; k < count; ++k, b += Step<Q>::BYTES) {
 #pragma unroll
       for (u32 at = 0; at < Step<Q>::BYTES; at += LINE) __builtin_prefetch(b + ahead + at);
-      StepRow<Q> step;
+      StepRow<Q, COLS> step;
       step.open(Q::SIZE == 256 || k < whole ? b : lastStep(b, last));
 #pragma unroll
       for (u32 c = 0; c < COLS; ++c) step.addTo(acc[c], columns[k][c]);
@@ -185,6 +231,13 @@ struct HostProducts {
       if (c < left) out[c * stride] = adds ? out[c * stride] + sums[c] : sums[c];
   }
 };
+
+/** dst[row] = row . y for rows begin to end. */
+template <class Q>
+QUANT_CALL void hostColumn(const u8* x, u64 begin, u64 end, u64 inner, const u8* y, float* dst) {
+  const HostProducts<Q> products{x, begin, end, inner, y, 0, dst, 1};
+  for (u64 first = 0; first < products.steps(); first += HostProducts<Q>::STEPS) products.template add<1>(first, 0, 1);
+}
 
 }  // namespace quant
 #endif

@@ -102,12 +102,13 @@ struct Units {
   // The f16 at p in each of eight small blocks.
   static X_DEVICE Floats eightHalves(const u8* p) {
 #if defined(__F16C__)
-    typedef u16 Shorts __attribute__((vector_size(16)));
     typedef _Float16 Halves __attribute__((vector_size(16)));
-    Shorts bits;
+    // Put together outside of vector registers: cores have fewer ports for these.
+    u64 words[2] = {};
 #pragma unroll
-    for (u32 i = 0; i < 8; ++i) bits[i] = *(const u16*)(p + i * Q::BYTES);
-    return __builtin_convertvector((Halves)bits, Floats);
+    for (u32 i = 0; i < 8; ++i) words[i / 4] |= (u64) * (const u16*)(p + i * Q::BYTES) << 16 * (i % 4);
+    asm("" : "+r"(words[0]), "+r"(words[1]));
+    return __builtin_convertvector(loadAs<Halves>((const u8*)words), Floats);
 #else
     Floats values;
 #pragma unroll

@@ -11,6 +11,7 @@ Status Device::open(std::unique_ptr<Device>* out, const CpuInfo& cpu) {
   std::unique_ptr<Device> device(new Device);
   device->pool_ = ThreadPool::create(cpu.threads, cpu.cores);
   if (!device->pool_) return fail(kOutOfMemory, "%u worker threads cannot be started", cpu.threads);
+  device->tiles_ = cpu.tiles;
   *out = std::move(device);
   return kSuccess;
 }

@@ -129,6 +129,7 @@ class Device final : private StreamOwner {
   std::mutex streamsMutex_;
   std::condition_variable streamGone_;
   std::vector<Stream*> streams_;  // every stream that has not run its last record
+  bool tiles_ = false;            // whether kernels may use tile registers
   size_t liveStreams_ = 0;        // those whose worker has not let go of them yet
 };
 

@@ -38,6 +38,7 @@ Status Device::moduleLoad(void** out, const void* image, size_t bytes) {
   if (!image) return fail(kInvalidValue, "moduleLoad: the image is a null pointer");
   std::shared_ptr<ModuleImage> loaded;
   if (const Status status = ModuleImage::load(&loaded, image, bytes)) return status;
+  if (tiles_) loaded->allowTiles();
   LoadedModule* module = modules_.acquire();
   {
     std::lock_guard<std::mutex> lock(module->mutex);

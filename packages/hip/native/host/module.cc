@@ -90,16 +90,25 @@ ModuleImage::~ModuleImage() {
   }
 }
 
+void ModuleImage::allowTiles() {
+  if (void* symbol = ownSymbol("x_amx")) *static_cast<int32_t*>(symbol) = 1;
+}
+
+// dlsym also searches what the object depends on: `memcpy` is not one of its kernels.
+void* ModuleImage::ownSymbol(const char* name) {
+  dlerror();
+  void* symbol = *name ? dlsym(library_, name) : nullptr;
+  Dl_info where{};
+  const bool foreign = symbol && dladdr(symbol, &where) && where.dli_fname && path_ != where.dli_fname;
+  return foreign ? nullptr : symbol;
+}
+
 Status ModuleImage::kernel(Kernel** out, const char* name) {
   std::lock_guard<std::mutex> lock(mutex_);
   auto known = kernels_.find(name);
   if (known == kernels_.end()) {
-    dlerror();
-    void* symbol = *name ? dlsym(library_, name) : nullptr;
-    Dl_info where{};
-    // dlsym also searches what the object depends on: `memcpy` is not one of its kernels.
-    const bool foreign = symbol && dladdr(symbol, &where) && where.dli_fname && path_ != where.dli_fname;
-    if (!symbol || foreign) return fail(kNotFound, "no function \"%.200s\" in the module", name);
+    void* symbol = ownSymbol(name);
+    if (!symbol) return fail(kNotFound, "no function \"%.200s\" in the module", name);
     auto kernel = std::make_unique<Kernel>();
     std::memcpy(&kernel->entry, &symbol, sizeof symbol);
     kernel->image = this;

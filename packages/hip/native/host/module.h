@@ -29,11 +29,15 @@ class ModuleImage : public std::enable_shared_from_this<ModuleImage> {
   static Status load(std::shared_ptr<ModuleImage>* out, const void* bytes, size_t size);
   ~ModuleImage();
 
+  // Sets the object's x_amx, if it has one (host_abi.h).
+  void allowTiles();
+
   // kNotFound for a name that the object does not export.
   Status kernel(Kernel** out, const char* name);
 
  private:
   ModuleImage() = default;
+  void* ownSymbol(const char* name);
 
   void* library_ = nullptr;
   int file_ = -1;

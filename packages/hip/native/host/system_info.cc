@@ -2,6 +2,7 @@
 #include "system_info.h"
 
 #include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -77,6 +78,18 @@ bool multipliesPairs(const std::string& arch) {
   uint32_t a = 0, b, c, d;
   if (arch.compare(0, 9, "x86-64-v4") != 0 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || a < 1) return false;
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) && hasAll(a, {5});
+}
+
+// AMX-TILE and AMX-INT8, whose registers the system saves for processes that ask.
+bool allowsTiles() {
+  uint32_t a = 0, b, c, d = 0;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !hasAll(d, {24, 25}) || (enabledState() & 0x60000) != 0x60000) return false;
+#if defined(SYS_arch_prctl)
+  constexpr long kAskForState = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, since Linux 5.16
+  return syscall(SYS_arch_prctl, kAskForState, kTileData) == 0;
+#else
+  return false;
+#endif
 }
 
 std::string brandString() {
@@ -222,6 +235,7 @@ Status readCpu(CpuInfo* out) {
 #if defined(__x86_64__)
   const std::vector<std::string> levels = hostLevels();
   if (!levels.empty()) cpu.arch = levels.back();
+  bool named = false;
   if (const char* wanted = std::getenv("X_HOST_ARCH"); wanted && *wanted) {
     const std::string name = wanted;
     // The baseline has no kernels.
@@ -232,8 +246,12 @@ Status readCpu(CpuInfo* out) {
       return fail(kInvalidValue, "X_HOST_ARCH=%.40s is none that this CPU has (%s): unset it", wanted, known.c_str());
     }
     cpu.arch = baseline ? "" : name;
+    named = true;
   }
   if (multipliesPairs(cpu.arch)) cpu.features = ":bf16";
+  // A level that was asked for is that one alone.
+  cpu.tiles = !named && cpu.arch == "x86-64-v4-vnni" && allowsTiles();
+  if (cpu.tiles) cpu.features += ":amx";
   cpu.name = brandString();
 #elif defined(__aarch64__)
   cpu.arch = "aarch64";

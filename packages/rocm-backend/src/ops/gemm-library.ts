@@ -27,7 +27,7 @@ const INT_MAX = 2 ** 31 - 1;
 const WIDENED_VALUES = 2 ** 26;
 
 /** Of a host that multiplies pairs of bf16 in our kernel (kernels/gemm/host-pairs.h), twice as fast as OpenBLAS what is widened. */
-const PAIRS = ':bf16';
+const PAIRS = 'bf16';
 
 /** Enqueues the product through the library; false when our kernels should do it. */
 export function gemmThroughLibrary(
@@ -194,7 +194,7 @@ function withMemory(device: KernelDevice, bytes: number, use: (ptr: number) => v
  */
 function paysOnHost(device: KernelDevice, dtype: DType, { m, n, k }: MatmulSize, rhs: MatrixOperand): boolean {
   const products = m * n * k;
-  if (dtype === 'bf16' && device.hip.properties.archFull.endsWith(PAIRS)) return false;
+  if (dtype === 'bf16' && device.hip.properties.archFull.split(':').includes(PAIRS)) return false;
   if (dtype === 'f16' || dtype === 'bf16') return paysWidened(m, products);
   if (m >= 48) return products >= 2 ** 24;
   return m >= 4 && m <= 16 && rhs.colStride === 1 && products >= 2 ** 22;
