@@ -18,29 +18,24 @@ template <class Q>
 constexpr bool IN_TILES = Step<Q>::HAS_SIXTEENS;
 
 #if defined(X_TILES_BY_LOOPS)
-/** What the registers below do, for tests on processors without them. */
+/** The same by loops, for tests on processors without such registers. */
 struct AmxRegisters {
-  X_DEVICE AmxRegisters(u8 size) { bytes() = size; }
-  static u8& bytes() {
-    static thread_local u8 value;
-    return value;
-  }
-  static Ints16 (&held())[4][16] {
-    static thread_local Ints16 value[4][16];
-    return value;
+  inline static thread_local u32 bytes;
+  inline static thread_local Ints16 held[4][16];
+  AmxRegisters(u8 size) { bytes = size; }
+
+  static __attribute__((noinline)) i32 dot(const i8* row, const i8* column) {
+    i32 sum = 0;
+    for (u32 i = 0; i < bytes; ++i) sum += row[i] * column[i / 4 * 64 + i % 4];
+    return sum;
   }
   template <u32 N>
   static void multiply(const i8* rows, u64 apart, const i8* columns) {
-    for (u32 r = 0; r < 16; ++r)
-      for (u32 c = 0; c < 16; ++c) {
-        i32 sum = 0;
-        for (u32 i = 0; i < bytes(); ++i) sum += rows[r * apart + i] * columns[i / 4 * 64 + 4 * c + i % 4];
-        held()[N][r][c] = sum;
-      }
+    for (u32 i = 0; i < 256; ++i) held[N][i / 16][i % 16] = dot(rows + i / 16 * apart, columns + 4 * (i % 16));
   }
   template <u32 N>
   static void store(Ints16 (&products)[16]) {
-    for (u32 r = 0; r < 16; ++r) products[r] = held()[N][r];
+    __builtin_memcpy(products, held[N], sizeof(products));
   }
 };
 #else

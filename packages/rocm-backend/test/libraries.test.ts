@@ -19,10 +19,13 @@ const kinds = kernelDevices().map((device) => device.location.kind as 'cpu' | 'c
 describe.each(kinds)('libraries on %s', (kind) => {
   let device: RocmDevice;
   let gemm: LibraryReport | undefined;
+  /** Whether `auto` gives it large products: kernels of a host with AVX-512 are faster. */
+  let takesLarge: boolean;
   beforeAll(() => {
     device = RocmDevice.open(kind, 0);
     const there = device.hip.libraries().filter((report) => report.available);
     gemm = there.find((report) => report.purpose === 'gemm');
+    takesLarge = gemm !== undefined && !device.hip.properties.arch.startsWith('x86-64-v4');
   });
   afterAll(() => device.dispose());
 
@@ -87,7 +90,7 @@ describe.each(kinds)('libraries on %s', (kind) => {
     withPair(device, (pair) => {
       const size = { b: 1, m: 260, n: 270, k: 300 };
       const counts = product(pair, size, Layout.contiguous([260, 300]), Layout.contiguous([300, 270]));
-      expect(counts.library).toBe(gemm ? 1 : 0);
+      expect(counts.library).toBe(takesLarge ? 1 : 0);
     });
   });
 
@@ -231,7 +234,7 @@ describe.each(kinds)('libraries on %s', (kind) => {
       }
       stream.endCapture().dispose();
       run();
-      expect(fresh.hip.counters().library).toBe(gemm ? 1 : 0);
+      expect(fresh.hip.counters().library).toBe(takesLarge ? 1 : 0);
     } finally {
       fresh.dispose();
     }

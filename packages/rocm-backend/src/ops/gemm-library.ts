@@ -26,9 +26,6 @@ const INT_MAX = 2 ** 31 - 1;
 /** Weights of a linear layer that are widened for one product on the host, 256 MiB; larger ones go to our kernels. */
 const WIDENED_VALUES = 2 ** 26;
 
-/** Of a host that multiplies pairs of bf16 in our kernel (kernels/gemm/host-pairs.h), twice as fast as OpenBLAS what is widened. */
-const PAIRS = 'bf16';
-
 /** Enqueues the product through the library; false when our kernels should do it. */
 export function gemmThroughLibrary(
   device: KernelDevice,
@@ -104,7 +101,7 @@ export function linearThroughLibrary(device: KernelDevice, type: 'f16' | 'bf16',
   if (k === 0 || Math.max(2 * m, n, k) > INT_MAX) return false;
   const { gemm } = device.libraries;
   const { isHost } = device.shapes;
-  if (!gemm.isForced && isHost && !paysWidened(m, m * n * k)) return false;
+  if (!gemm.isForced && isHost && (hasAvx512(device) || !paysWidened(m, m * n * k))) return false;
   if (isHost && n * k > WIDENED_VALUES) return false;
   const blas = gemm.handle();
   if (!blas || (!isHost && !blas.takes(type, 'f32'))) return false;
@@ -188,16 +185,20 @@ function withMemory(device: KernelDevice, bytes: number, use: (ptr: number) => v
 }
 
 /**
- * Whether OpenBLAS beats our kernels on the host, as tools/bench/gemm.ts shows it: in products with many rows, from some
- * 30 million operations on, and in those of a few rows where the right matrix is not transposed. The 16-bit dtypes must
- * be widened for it and gain only when the product is large.
+ * Whether OpenBLAS beats our kernels on the host, as tools/bench/gemm.ts shows it. With AVX-512 it does in f32 alone, of a few
+ * rows with a right matrix that is not transposed. Without, such rows up to 16, and many rows from some 30 million operations
+ * on; the 16-bit dtypes must be widened for it and gain only when the product is large.
  */
 function paysOnHost(device: KernelDevice, dtype: DType, { m, n, k }: MatmulSize, rhs: MatrixOperand): boolean {
   const products = m * n * k;
-  if (dtype === 'bf16' && device.hip.properties.archFull.split(':').includes(PAIRS)) return false;
+  const few = m >= 4 && rhs.colStride === 1 && products >= 2 ** 22;
+  if (hasAvx512(device)) return dtype === 'f32' && few && m <= 8;
   if (dtype === 'f16' || dtype === 'bf16') return paysWidened(m, products);
-  if (m >= 48) return products >= 2 ** 24;
-  return m >= 4 && m <= 16 && rhs.colStride === 1 && products >= 2 ** 22;
+  return m >= 48 ? products >= 2 ** 24 : few && m <= 16;
+}
+
+function hasAvx512(device: KernelDevice): boolean {
+  return device.hip.properties.arch.startsWith('x86-64-v4');
 }
 
 function paysWidened(m: number, products: number): boolean {
