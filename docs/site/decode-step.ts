@@ -9,7 +9,7 @@ const SHOWN: [model: string, sequences: string][] = [
   ['1b q4_k_m', '1'],
   ['8b q4_k_m', '1'],
   ['8b q4_k_m', '8'],
-  ['8b f16', '16'],
+  ['8b f16', '8'],
 ];
 
 /** The launches of a layer of a quantized Llama. */

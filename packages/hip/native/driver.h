@@ -24,7 +24,7 @@ using GraphExec = void*;
 struct DeviceProperties {
   std::string name;
   std::string arch;      // gfx1100, sm_90, x86-64-v3: the key that code objects are looked up by.
-  std::string archFull;  // As the driver spells it, e.g. gfx90a:sramecc+:xnack-, x86-64-v4-vnni:bf16.
+  std::string archFull;  // As the driver spells it, e.g. gfx90a:sramecc+:xnack-, x86-64-v4-vnni:bf16:amx.
   std::string pciBusId;
   int warpSize = 0;
   int multiprocessorCount = 0;
