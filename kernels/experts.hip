@@ -22,6 +22,7 @@
 #include "quantized/host-scales.h"
 #include "quantized/host-dot.h"
 #include "shared/turn.h"
+#include "shared/amx.h"
 #include "quantized/host-products.h"
 #include "quantized/host-panels.h"
 #include "quantized/host-amx.h"

@@ -139,6 +139,7 @@ template <class L, class R, class O>
 X_DEVICE void multiply(u64 batches, u64 m, u64 n, u64 k, const Operand<L>& lhs, const Operand<R>& rhs, O* out) {
 #ifdef __AVX512F__
   if constexpr (sameType<L, bf16> && sameType<R, bf16> && sameType<O, bf16>) {
+    if (x_amx) return tiles::multiplyAll(batches, m, n, k, lhs, rhs, out);
     if (::pairs::supported()) return pairs::multiplyAll(batches, m, n, k, lhs, rhs, out);
   }
 #endif

@@ -4,71 +4,13 @@
 // A unit's integers are stored two units after their product began and scaled two units later, so that nothing waits.
 #pragma once
 
-#if X_HOST && defined(__AVX512VNNI__)
+#if X_AMX && defined(__AVX512VNNI__)
 #define QUANT_AMX 1
-
-/** Set by the host driver where this process may use tile registers (host_abi.h). */
-extern "C" __attribute__((visibility("default"))) i32 x_amx;
-i32 x_amx = 0;
-
 namespace quant {
 
 /** Formats whose values `unpack` leaves in their order. */
 template <class Q>
 constexpr bool IN_TILES = Step<Q>::HAS_SIXTEENS;
-
-#if defined(X_TILES_BY_LOOPS)
-/** The same by loops, for tests on processors without such registers. */
-struct AmxRegisters {
-  inline static thread_local u32 bytes;
-  inline static thread_local Ints16 held[4][16];
-  AmxRegisters(u8 size) { bytes = size; }
-
-  static __attribute__((noinline)) i32 dot(const i8* row, const i8* column) {
-    i32 sum = 0;
-    for (u32 i = 0; i < bytes; ++i) sum += row[i] * column[i / 4 * 64 + i % 4];
-    return sum;
-  }
-  template <u32 N>
-  static void multiply(const i8* rows, u64 apart, const i8* columns) {
-    for (u32 i = 0; i < 256; ++i) held[N][i / 16][i % 16] = dot(rows + i / 16 * apart, columns + 4 * (i % 16));
-  }
-  template <u32 N>
-  static void store(Ints16 (&products)[16]) {
-    __builtin_memcpy(products, held[N], sizeof(products));
-  }
-};
-#else
-/** The thread's tile registers while it lives: 0 to 3 hold products, 4 and 5 rows, 6 and 7 columns. */
-struct AmxRegisters {
-  X_DEVICE AmxRegisters(u8 size) {
-    struct {
-      u8 palette = 1, startRow = 0, reserved[14] = {};
-      u16 rowBytes[16] = {64, 64, 64, 64, 0, 0, 64, 64};
-      u8 rows[16] = {16, 16, 16, 16, 16, 16, 0, 0};
-    } config;
-    config.rowBytes[4] = config.rowBytes[5] = size;
-    config.rows[6] = config.rows[7] = size / 4;
-    static_assert(sizeof(config) == 64);
-    asm volatile("ldtilecfg %0" ::"m"(config));
-  }
-  X_DEVICE ~AmxRegisters() { asm volatile("tilerelease"); }
-
-  /** Register N = 16 rows of `size` bytes, `apart` from each other, times a unit of columns. */
-  template <u32 N>
-  static X_DEVICE void multiply(const i8* rows, u64 apart, const i8* columns) {
-    asm volatile(
-        "tileloadd (%0,%1,1), %%tmm%c[a]\n\ttileloadd (%2,%3,1), %%tmm%c[b]\n\ttilezero %%tmm%c[n]\n\t"
-        "tdpbssd %%tmm%c[b], %%tmm%c[a], %%tmm%c[n]" ::"r"(rows),
-        "r"(apart), "r"(columns), "r"((u64)64), [n] "i"(N), [a] "i"(4 + N % 2), [b] "i"(6 + N % 2)
-        : "memory");
-  }
-  template <u32 N>
-  static X_DEVICE void store(Ints16 (&products)[16]) {
-    asm volatile("tilestored %%tmm%c[n], (%0,%1,1)" ::"r"(products), "r"((u64)64), [n] "i"(N) : "memory");
-  }
-};
-#endif
 
 /** `p` for columns `column0` to `column0 + columns`: what HostTile computes. */
 template <class Q>
@@ -86,7 +28,14 @@ struct AmxTile {
     for (u64 c = 0; c < columns; c += 16)
       for (u64 k0 = 0; k0 < steps; k0 += STEPS)
         openColumns(c, first + k0, steps - k0 < STEPS ? steps - k0 : STEPS, opened + (c / 16 * steps + k0) * UNITS);
-    const AmxRegisters registers(SIZE);
+    // 0 to 3 hold products, 4 and 5 rows, 6 and 7 columns.
+    amx::Shape shape;
+    for (u32 i = 0; i < 4; ++i) shape.set(i, 16, 64);
+    for (u32 i = 0; i < 2; ++i) {
+      shape.set(4 + i, 16, SIZE);
+      shape.set(6 + i, SIZE / 4, 64);
+    }
+    const amx::Registers registers(shape);
     for (u64 row = p.begin; row < p.end; row += 16) addPanel(row, first, steps, opened);
   }
 
@@ -205,11 +154,15 @@ struct AmxTile {
     template <u32 N>
     X_DEVICE void step(u64 i, Floats16 (&acc)[16]) {
       if (i < count) {
-        AmxRegisters::multiply<N>(panel.values[0] + 256 * begun.step + SIZE * begun.unit, STEPS * 256, columns[i].values[0][0]);
+        constexpr u32 A = 4 + N % 2, B = 6 + N % 2;
+        amx::load<A>(panel.values[0] + 256 * begun.step + SIZE * begun.unit, STEPS * 256);
+        amx::load<B>(columns[i].values, 64);
+        amx::zero<N>();
+        amx::multiplyBytes<N, A, B>();
         begun.advance(panel.count);
       }
       if (i >= 3 && i - 3 < count) scale(i - 3, products[(N + 1) % 2], acc);
-      if (i >= 2 && i - 2 < count) AmxRegisters::store<(N + 2) % 4>(products[N % 2]);
+      if (i >= 2 && i - 2 < count) amx::store<(N + 2) % 4>(products[N % 2], 64);
     }
 
     X_DEVICE void scale(u64 i, const Ints16 (&own)[16], Floats16 (&acc)[16]) {

@@ -1,10 +1,6 @@
-/**
- * The code objects of every host level that is built and that this CPU runs: the same bits of quantized products, in tile registers
- * too, and the host's own exp.
- */
+/** The code objects of every host level that is built and that this CPU runs: the same bits of quantized products, and the host's own exp. */
 import { readFileSync } from 'node:fs';
 import { bf16ToF32, f16ToF32, f32ToBf16, f32ToF16 } from '@x/core';
-import { compilers } from '@x/hip';
 import { type KernelModule, QUANTIZED, UNARY } from '@x/kernels';
 import { kernelDevices } from '@x/testing/devices';
 import { BLOCK_TYPES, randomBlocks } from '@x/testing/quantized/random-blocks';
@@ -58,60 +54,6 @@ describe.runIf(hasCpu && levels.length > 1)(`quantized products of ${levels.map(
     for (const storage of [weight, x, columns]) storage.dispose();
     expect(new Float32Array(results[0].buffer, results[0].byteOffset, m * n).some((value) => value !== 0)).toBe(true);
     expect(results.map((got) => got.equals(results[0]))).toEqual(levels.map(() => true));
-  });
-});
-
-/** Formats of each order, unit and kind of minima that tile registers have. */
-const IN_TILES = ['q4_0', 'q5_1', 'q8_0', 'q2_K', 'q4_K', 'q6_K', 'iq4_xs', 'tq1_0'] as const;
-/** The module's headers with tile registers that are loops, and kernels of these formats. */
-const byLoops = [
-  '#define X_TILES_BY_LOOPS 1',
-  QUANTIZED.source.slice(0, QUANTIZED.source.indexOf('using namespace quant;')),
-  'using namespace quant;',
-  ...IN_TILES.map(
-    (type) =>
-      `KERNEL(tiles_${type}, (const u8* x, const u8* y, float* out, u64 rows, u64 inner, u64 columns, u64 apart)) {
-  x_amx = 1;
-  if (blockX() == 0 && threadIndex() == 0) hostProducts<${type.toUpperCase()}>(x, 0, rows, inner, y, apart, columns, out, rows);
-}`,
-  ),
-].join('\n');
-const compiles = compilers().some(({ platform, available }) => platform === 'host' && available);
-
-describe.runIf(hasCpu && compiles && flags.includes('avx512_vnni'))('products in tile registers, by loops', () => {
-  // Columns, rows and values that end within a tile, a panel and a step, and more steps than are added up at once.
-  it.each(IN_TILES)('%s gives the bits of dot products', (type) => {
-    const device = RocmDevice.open('cpu', 0);
-    try {
-      const { blockSize } = blockFormat(type);
-      for (const [m, n, k] of [
-        [33, 37, blockSize === 256 ? 2304 : 2272],
-        [17, 16, 16384 + 768],
-      ]) {
-        const padded = Math.ceil(k / 512) * 512;
-        const weight = device.fromHost(randomBlocks(type, (n * k) / blockSize, 3), 'u8');
-        const x = device.random.uniform(m * k, 'f32', -1, 1);
-        const columns = device.zeros((m * padded * 36) / 32, 'u8');
-        const rows = { grid: [padded / 256, m, 1], block: 256 } as const;
-        device.launch(QUANTIZED, 'quantize_q8_1', rows, [x.ptr, columns.ptr, k, padded]);
-        const [byDots, byTiles] = [device.zeros(m * n, 'f32'), device.zeros(m * n, 'f32')];
-        const whole = { grid: 1, block: 1 } as const;
-        for (let c = 0; c < m; c++)
-          device.launch(QUANTIZED, `mul_mat_${type}`, whole, [
-            ...[weight.ptr, columns.ptr + (c * padded * 36) / 32, byDots.ptr + 4 * c * n],
-            ...[k, n, 1, padded, n],
-          ]);
-        const args = [weight.ptr, columns.ptr, byTiles.ptr, n, k, m, (padded * 36) / 32];
-        device.getOrLoadFuncRaw(`tiles_${type}`, byLoops).launch(1, 1, 0, args);
-        const got = new Float32Array(byTiles.toHostSync());
-        expect(got.every((value) => Number.isFinite(value))).toBe(true);
-        expect(got.some((value) => value !== 0)).toBe(true);
-        expect(got).toEqual(new Float32Array(byDots.toHostSync()));
-        for (const storage of [weight, x, columns, byDots, byTiles]) storage.dispose();
-      }
-    } finally {
-      device.dispose();
-    }
   });
 });
 

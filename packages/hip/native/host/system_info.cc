@@ -80,10 +80,10 @@ bool multipliesPairs(const std::string& arch) {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) && hasAll(a, {5});
 }
 
-// AMX-TILE and AMX-INT8, whose registers the system saves for processes that ask.
+// AMX-BF16, AMX-TILE and AMX-INT8, whose registers the system saves for processes that ask.
 bool allowsTiles() {
   uint32_t a = 0, b, c, d = 0;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !hasAll(d, {24, 25}) || (enabledState() & 0x60000) != 0x60000) return false;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !hasAll(d, {22, 24, 25}) || (enabledState() & 0x60000) != 0x60000) return false;
 #if defined(SYS_arch_prctl)
   constexpr long kAskForState = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, since Linux 5.16
   return syscall(SYS_arch_prctl, kAskForState, kTileData) == 0;

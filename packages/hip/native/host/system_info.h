@@ -11,7 +11,7 @@ namespace xhip::host {
 struct CpuInfo {
   std::string arch;     // the best level the CPU and the operating system support: x86-64-v4-vnni; empty when below x86-64-v2
   std::string features; // what it has besides that kernels use: ":bf16:amx"
-  bool tiles = false;   // AMX-INT8, which the system lets this process use
+  bool tiles = false;   // AMX-INT8 and AMX-BF16, which the system lets this process use
   std::string name;     // brand string
   uint32_t cores = 1;   // that this process may use (affinity and container quota)
   uint32_t threads = 1; // workers to start

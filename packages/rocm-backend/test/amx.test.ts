@@ -1,0 +1,105 @@
+/** What a host's kernels do in tile registers (AMX), by loops in their place, so that it is seen on processors without any. */
+import { bf16ToF32, f32ToBf16 } from '@x/core';
+import { compilers } from '@x/hip';
+import { GEMM, QUANTIZED } from '@x/kernels';
+import { kernelDevices } from '@x/testing/devices';
+import { randomBlocks } from '@x/testing/quantized/random-blocks';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { blockFormat } from '../../quantized/src/blocks';
+import { RocmDevice } from '../src/index';
+
+const compiles = compilers().some(({ platform, available }) => platform === 'host' && available);
+const cpu = kernelDevices().find((device) => device.location.kind === 'cpu');
+const { arch } = (cpu?.backend as RocmDevice | undefined)?.hip.properties ?? {};
+
+/** Formats of each order, unit and kind of minima that tile registers have. */
+const IN_TILES = ['q4_0', 'q5_1', 'q8_0', 'q2_K', 'q4_K', 'q6_K', 'iq4_xs', 'tq1_0'] as const;
+/** The module's headers with tile registers that are loops, and kernels of these formats. */
+const quantized = [
+  '#define X_TILES_BY_LOOPS 1',
+  QUANTIZED.source.slice(0, QUANTIZED.source.indexOf('using namespace quant;')),
+  'using namespace quant;',
+  ...IN_TILES.map(
+    (type) =>
+      `KERNEL(tiles_${type}, (const u8* x, const u8* y, float* out, u64 rows, u64 inner, u64 columns, u64 apart)) {
+  x_amx = 1;
+  if (blockX() == 0 && threadIndex() == 0) hostProducts<${type.toUpperCase()}>(x, 0, rows, inner, y, apart, columns, out, rows);
+}`,
+  ),
+].join('\n');
+/** The same of GEMM, and a product of bf16 by them. */
+const products = [
+  '#define X_TILES_BY_LOOPS 1',
+  GEMM.source.slice(0, GEMM.source.indexOf('#define GEMM_KERNEL')),
+  `KERNEL(tiles_bf16, (const bf16* l, const bf16* r, bf16* out, u64 b, u64 m, u64 n, u64 k, u64 lr, u64 lc, u64 rr, u64 rc)) {
+  gemm::tiles::multiplyAll(b, m, n, k, {l, m * k, lr, lc}, {r, k * n, rr, rc}, out);
+}`,
+].join('\n');
+
+describe.runIf(compiles && arch === 'x86-64-v4-vnni')('products in tile registers, by loops', () => {
+  let device: RocmDevice;
+  beforeAll(() => {
+    device = RocmDevice.open('cpu', 0);
+  });
+  afterAll(() => device.dispose());
+
+  // Columns, rows and values that end within a tile, a panel and a step, and more steps than are added up at once.
+  it.each(IN_TILES)('%s gives the bits of dot products', (type) => {
+    const { blockSize } = blockFormat(type);
+    for (const [m, n, k] of [
+      [33, 37, blockSize === 256 ? 2304 : 2272],
+      [17, 16, 16384 + 768],
+    ]) {
+      const padded = Math.ceil(k / 512) * 512;
+      const weight = device.fromHost(randomBlocks(type, (n * k) / blockSize, 3), 'u8');
+      const x = device.random.uniform(m * k, 'f32', -1, 1);
+      const columns = device.zeros((m * padded * 36) / 32, 'u8');
+      const rows = { grid: [padded / 256, m, 1], block: 256 } as const;
+      device.launch(QUANTIZED, 'quantize_q8_1', rows, [x.ptr, columns.ptr, k, padded]);
+      const [byDots, byTiles] = [device.zeros(m * n, 'f32'), device.zeros(m * n, 'f32')];
+      const whole = { grid: 1, block: 1 } as const;
+      for (let c = 0; c < m; c++)
+        device.launch(QUANTIZED, `mul_mat_${type}`, whole, [
+          ...[weight.ptr, columns.ptr + (c * padded * 36) / 32, byDots.ptr + 4 * c * n],
+          ...[k, n, 1, padded, n],
+        ]);
+      const args = [weight.ptr, columns.ptr, byTiles.ptr, n, k, m, (padded * 36) / 32];
+      device.getOrLoadFuncRaw(`tiles_${type}`, quantized).launch(1, 1, 0, args);
+      const got = new Float32Array(byTiles.toHostSync());
+      expect(got.every((value) => Number.isFinite(value))).toBe(true);
+      expect(got.some((value) => value !== 0)).toBe(true);
+      expect(got).toEqual(new Float32Array(byDots.toHostSync()));
+      for (const storage of [weight, x, columns, byDots, byTiles]) storage.dispose();
+    }
+  });
+
+  // Sides and depths that end within a tile, a strip and a slab, one slab and several, each matrix in both orders.
+  it.each([
+    [1, 40, 50, 33, false, false],
+    [2, 200, 210, 256, false, true],
+    [1, 97, 33, 600, true, false],
+    [1, 16, 400, 31, true, true],
+  ])('bf16: %i of %i x %i x %i, transposed: %s, %s', (b, m, n, k, leftTurned, rightTurned) => {
+    const left = Float32Array.from({ length: b * m * k }, (_, i) => ((i * 7919) % 255) / 64 - 2);
+    const right = Float32Array.from({ length: b * k * n }, (_, i) => ((i * 104729) % 251) / 64 - 2);
+    const bits = (values: Float32Array) => device.fromHost(Uint16Array.from(values, f32ToBf16), 'bf16');
+    const [l, r, out] = [bits(left), bits(right), device.zeros(b * m * n, 'bf16')];
+    const strides = [...(leftTurned ? [1, m] : [k, 1]), ...(rightTurned ? [1, k] : [n, 1])];
+    device.getOrLoadFuncRaw('tiles_bf16', products).launch(1, 1, 0, [l.ptr, r.ptr, out.ptr, b, m, n, k, ...strides]);
+    const got = Float32Array.from(new Uint16Array(out.toHostSync()), bf16ToF32);
+    for (const storage of [l, r, out]) storage.dispose();
+    const at = (values: Float32Array, i: number) => bf16ToF32(f32ToBf16(values[i]));
+    const [lr, lc, rr, rc] = strides;
+    for (let i = 0; i < b * m * n; i++) {
+      const [batch, row, column] = [Math.floor(i / (m * n)), Math.floor(i / n) % m, i % n];
+      let sum = 0;
+      let size = 0;
+      for (let e = 0; e < k; e++) {
+        const term = at(left, batch * m * k + row * lr + e * lc) * at(right, batch * k * n + e * rr + column * rc);
+        sum += term;
+        size += Math.abs(term);
+      }
+      if (!(Math.abs(got[i] - sum) <= Math.abs(sum) * 2 ** -8 + size * 2 ** -20)) expect([i, got[i]]).toEqual([i, sum]);
+    }
+  });
+});
