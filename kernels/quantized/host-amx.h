@@ -15,7 +15,7 @@ constexpr bool IN_TILES = Step<Q>::HAS_SIXTEENS;
 /** `p` for columns `column0` to `column0 + columns`: what HostTile computes. */
 template <class Q>
 struct AmxTile {
-  static constexpr u64 COLUMNS = HostTile<Q>::COLUMNS, OPENED = HostTile<Q>::OPENED, STEPS = 8;
+  static constexpr u64 COLUMNS = HostTile<Q>::COLUMNS, STEPS = 8;
   static constexpr u32 UNITS = Units<Q>::COUNT, SIZE = Units<Q>::SIZE;
   const HostProducts<Q>& p;
   u64 column0, columns;
@@ -24,7 +24,7 @@ struct AmxTile {
   X_DEVICE void add(u64 first) const {
     constexpr u64 MOST = HostProducts<Q>::STEPS;
     const u64 steps = p.steps() - first < MOST ? p.steps() - first : MOST;
-    Unit opened[OPENED / 16 * UNITS];
+    Unit opened[COLUMNS / 16 * MOST * UNITS];
     for (u64 c = 0; c < columns; c += 16)
       for (u64 k0 = 0; k0 < steps; k0 += STEPS)
         openColumns(c, first + k0, steps - k0 < STEPS ? steps - k0 : STEPS, opened + (c / 16 * steps + k0) * UNITS);

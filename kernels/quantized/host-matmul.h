@@ -4,7 +4,7 @@
 #if X_HOST
 namespace quant {
 
-/** Products of columns c to c + count, at most as many as a tile has. */
+/** Products of columns c to c + count, at most HostTile::COLUMNS. */
 template <class Q>
 X_DEVICE void hostPanels(const HostProducts<Q>& products, u64 c, u64 count) {
   for (u64 first = 0; first < products.steps(); first += HostProducts<Q>::STEPS) {
@@ -26,9 +26,8 @@ QUANT_CALL void hostProducts(const u8* x, u64 begin, u64 end, u64 inner, const u
   const HostProducts<Q> products{x, begin, end, inner, y, columnBytes, dst, stride};
   // Up to eight columns turning a panel costs more than it saves; narrow registers hold the sums of four at most.
   constexpr u64 PANEL = 9, AT_ONCE = REGISTERS < 4 ? 8 : 4;
-  const u64 most = HostTile<Q>::mostColumns(products.steps());
   for (u64 c = 0, left; left = columns - c, left > 0; c += left) {
-    const u64 limit = left >= PANEL ? most : AT_ONCE;
+    const u64 limit = left >= PANEL ? HostTile<Q>::COLUMNS : AT_ONCE;
     if (left > limit) left = limit;
     if (left >= PANEL) hostPanels(products, c, left);
     else if (left == 1) hostColumn<Q>(x, begin, end, inner, y + c * columnBytes, dst + c * stride);

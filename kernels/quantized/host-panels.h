@@ -86,24 +86,18 @@ X_DEVICE void openColumn(const u8* y, u32 groups, ColumnUnit<Q>* units, u64 apar
 /** Rows of `p` times columns `column0` to `column0 + columns`, with at most as many steps as HostProducts adds up at once. */
 template <class Q>
 struct HostTile {
-  static constexpr u64 OPENED = 1024;  // steps of columns, which the second cache holds
-  static constexpr u64 COLUMNS = 64;   // at most
-  static constexpr u64 STEPS = 8;      // of a panel, unpacked at once
+  static constexpr u64 COLUMNS = 64;  // at most: unpacking a panel costs what its products with some 16 take
+  static constexpr u64 STEPS = 8;     // of a panel, unpacked at once
   static constexpr u32 GROUP = 8 / REGISTERS;  // columns whose sums registers hold
   static constexpr u32 UNITS = Units<Q>::COUNT;
   const HostProducts<Q>& p;
   u64 column0, columns;
 
-  static X_DEVICE u64 mostColumns(u64 steps) {
-    const u64 most = OPENED / (steps < HostProducts<Q>::STEPS ? steps : HostProducts<Q>::STEPS);
-    return most < COLUMNS ? most / 16 * 16 : COLUMNS;
-  }
-
   /** What steps `first` to `first + HostProducts::STEPS` add. */
   X_DEVICE void add(u64 first) const {
     constexpr u64 MOST = HostProducts<Q>::STEPS;
     const u64 steps = p.steps() - first < MOST ? p.steps() - first : MOST;
-    ColumnUnit<Q> opened[OPENED * UNITS];
+    ColumnUnit<Q> opened[COLUMNS * MOST * UNITS];
     for (u64 c = 0; c < columns; ++c)
       for (u64 k = 0; k < steps; ++k) {
         const u64 at = 8 * (first + k), left = p.inner / 32 - at;
