@@ -73,6 +73,12 @@ describe.runIf(compiles && arch === 'x86-64-v4-vnni')('products in tile register
     }
   });
 
+  it('the variable that allows them is no kernel', () => {
+    const { bytes } = QUANTIZED.codeObject('x86-64-v4-vnni')!;
+    using module = device.hip.loadModule(bytes);
+    expect(() => module.getFunction('x_amx', [])).toThrow('no function "x_amx"');
+  });
+
   // Sides and depths that end within a tile, a strip and a slab, one slab and several, each matrix in both orders.
   it.each([
     [1, 40, 50, 33, false, false],

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -44,6 +45,19 @@ int anonymousFile() {
 const char* linkerMessage() {
   const char* message = dlerror();
   return message ? message : "no message from the dynamic linker";
+}
+
+// Whether a symbol is a variable, such as x_amx: to call it would end the process.
+bool isData(void* symbol) {
+#if defined(__GLIBC__)
+  Dl_info where{};
+  const ElfW(Sym)* entry = nullptr;
+  const bool known = dladdr1(symbol, &where, const_cast<void**>(reinterpret_cast<const void**>(&entry)), RTLD_DL_SYMENT) != 0;
+  return known && entry && ELF64_ST_TYPE(entry->st_info) == STT_OBJECT;
+#else
+  (void)symbol;
+  return false;
+#endif
 }
 
 }  // namespace
@@ -108,7 +122,7 @@ Status ModuleImage::kernel(Kernel** out, const char* name) {
   auto known = kernels_.find(name);
   if (known == kernels_.end()) {
     void* symbol = ownSymbol(name);
-    if (!symbol) return fail(kNotFound, "no function \"%.200s\" in the module", name);
+    if (!symbol || isData(symbol)) return fail(kNotFound, "no function \"%.200s\" in the module", name);
     auto kernel = std::make_unique<Kernel>();
     std::memcpy(&kernel->entry, &symbol, sizeof symbol);
     kernel->image = this;
