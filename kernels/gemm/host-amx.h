@@ -8,7 +8,7 @@ namespace gemm::tiles {
 using pairs::DEPTH;
 using pairs::WIDTH;
 
-constexpr u32 HEIGHT = 192, FEW_TILES = pairs::FEW_TILES, STRIP = 32, GROUP = 32, LANES = 16;
+constexpr u32 STRIP = 32, GROUP = 32, LANES = 16;
 
 /** strip[row][DEPTH] from `count` rows of `depth` elements, zeros beside and below. */
 X_DEVICE void packRows(bf16* strip, const Operand<bf16>& l, u64 row, u64 k0, u64 count, u64 depth) {
@@ -26,7 +26,7 @@ X_DEVICE void packRows(bf16* strip, const Operand<bf16>& l, u64 row, u64 k0, u64
   }
 }
 
-/** sums[STRIP][COLUMNS], rows WIDTH apart, += strip . panel of GROUP pairs a row, over `steps` of 32 along k. */
+/** sums[STRIP][COLUMNS], rows WIDTH apart, += strip . panel of COLUMNS pairs a row, over `steps` of 32 along k. */
 template <u32 COLUMNS>
 X_DEVICE void multiply(const bf16* strip, const u32* panel, u64 steps, float* sums) {
   constexpr u64 ROW = WIDTH * sizeof(float);
@@ -61,17 +61,11 @@ X_DEVICE void multiply(const bf16* strip, const u32* panel, u64 steps, float* su
 X_DEVICE void multiplyAll(u64 batches, u64 m, u64 n, u64 k, const Operand<bf16>& lhs, const Operand<bf16>& rhs, bf16* out) {
   alignas(64) u32 panel[DEPTH / 2 * WIDTH];
   alignas(64) bf16 strip[STRIP * DEPTH];
-  alignas(64) float sums[HEIGHT * WIDTH];
   amx::Shape shape;
   for (u32 i = 0; i < 8; ++i) shape.set(i, 16, 64);
   const amx::Registers registers(shape);
-  const u64 across = (n + WIDTH - 1) / WIDTH, tall = (m + HEIGHT - 1) / HEIGHT;
-  const u64 most = tall * across * batches < FEW_TILES ? HEIGHT / 2 : HEIGHT, down = (m + most - 1) / most;
-  X_FOR_SPLIT(item, across * down * batches) {
-    const u64 n0 = item % across * WIDTH, m0 = item / across % down * most, b = item / across / down;
+  pairs::eachTile(batches, m, n, out, [&](float* sums, u64 b, u64 m0, u64 height, u64 n0, u64 width) {
     const Operand<bf16> l = lhs.of(b), r = rhs.of(b);
-    const u64 width = n - n0 < WIDTH ? n - n0 : WIDTH, height = m - m0 < most ? m - m0 : most;
-    for (u64 i = 0; i < most * WIDTH; ++i) sums[i] = 0.0f;
     for (u64 k0 = 0; k0 < k; k0 += DEPTH) {
       const u64 depth = k - k0 < DEPTH ? k - k0 : DEPTH, steps = (depth + 31) / 32, count = steps * LANES;
       for (u64 c = 0; c < width; c += GROUP)
@@ -88,9 +82,7 @@ X_DEVICE void multiplyAll(u64 batches, u64 m, u64 n, u64 k, const Operand<bf16>&
               width - c, [&](auto v) { multiply<v.columns>(strip, panel + c * count, steps, sums + i * WIDTH + c); });
       }
     }
-    for (u64 i = 0; i < height; ++i)
-      for (u64 c = 0; c < width; ++c) out[(b * m + m0 + i) * n + n0 + c] = from_acc<bf16>(sums[i * WIDTH + c]);
-  }
+  });
 }
 
 }  // namespace gemm::tiles

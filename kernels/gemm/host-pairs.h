@@ -88,17 +88,30 @@ X_PAIRS_TARGET inline __attribute__((noinline)) void multiply(const u32* strip, 
     for (u32 c = 0; c < VECTORS; ++c) *(Sums*)(sums + r * WIDTH + c * LANES) = acc[r][c];
 }
 
-/** As gemm::multiply (gemm/host.h). */
-X_DEVICE void multiplyAll(u64 batches, u64 m, u64 n, u64 k, const Operand<bf16>& lhs, const Operand<bf16>& rhs, bf16* out) {
-  alignas(64) u32 panel[DEPTH / 2 * WIDTH], strip[DEPTH / 2 * ROWS];
+/**
+ * f(sums, batch, row, rows, column, columns) for each tile of out [batches, m, n] that this block has: it adds to sums [HEIGHT, WIDTH],
+ * which are zeros before and are written behind it.
+ */
+template <class F>
+X_DEVICE void eachTile(u64 batches, u64 m, u64 n, bf16* out, F f) {
   alignas(64) float sums[HEIGHT * WIDTH];
   const u64 across = (n + WIDTH - 1) / WIDTH, tall = (m + HEIGHT - 1) / HEIGHT;
   const u64 most = tall * across * batches < FEW_TILES ? HEIGHT / 2 : HEIGHT, down = (m + most - 1) / most;
   X_FOR_SPLIT(item, across * down * batches) {
     const u64 n0 = item % across * WIDTH, m0 = item / across % down * most, b = item / across / down;
-    const Operand<bf16> l = lhs.of(b), r = rhs.of(b);
     const u64 width = n - n0 < WIDTH ? n - n0 : WIDTH, height = m - m0 < most ? m - m0 : most;
     for (u64 i = 0; i < most * WIDTH; ++i) sums[i] = 0.0f;
+    f(sums, b, m0, height, n0, width);
+    for (u64 i = 0; i < height; ++i)
+      for (u64 c = 0; c < width; ++c) out[(b * m + m0 + i) * n + n0 + c] = from_acc<bf16>(sums[i * WIDTH + c]);
+  }
+}
+
+/** As gemm::multiply (gemm/host.h). */
+X_DEVICE void multiplyAll(u64 batches, u64 m, u64 n, u64 k, const Operand<bf16>& lhs, const Operand<bf16>& rhs, bf16* out) {
+  alignas(64) u32 panel[DEPTH / 2 * WIDTH], strip[DEPTH / 2 * ROWS];
+  eachTile(batches, m, n, out, [&](float* sums, u64 b, u64 m0, u64 height, u64 n0, u64 width) {
+    const Operand<bf16> l = lhs.of(b), r = rhs.of(b);
     for (u64 k0 = 0; k0 < k; k0 += DEPTH) {
       const u64 depth = k - k0 < DEPTH ? k - k0 : DEPTH, count = (depth + 1) / 2;
       for (u64 c = 0; c < width; c += MOST_COLUMNS) {
@@ -118,9 +131,7 @@ X_DEVICE void multiplyAll(u64 batches, u64 m, u64 n, u64 k, const Operand<bf16>&
           withVectors<MOST_VECTORS, LANES>(width - c, [&](auto v) { multiply<v.value>(strip, panel + c * count, count, sums + i * WIDTH + c); });
       }
     }
-    for (u64 i = 0; i < height; ++i)
-      for (u64 c = 0; c < width; ++c) out[(b * m + m0 + i) * n + n0 + c] = from_acc<bf16>(sums[i * WIDTH + c]);
-  }
+  });
 }
 
 }  // namespace gemm::pairs

@@ -1,7 +1,7 @@
 // Quantised rows times many q8_1 columns in the processor's tile registers (AMX-INT8). Sixteen rows are unpacked for all columns of a
 // tile, in the order of their values; columns are turned, four values of sixteen columns to a vector. A unit of both is then one
 // instruction, which gives the integers that dot products give; lanes are columns, and sums are added up as host-products.h says.
-// A unit's integers are stored two units after their product began and scaled two units later, so that nothing waits.
+// A unit's integers are stored two units after their product began, and scaled at the next, so that no unit waits for its own.
 #pragma once
 
 #if X_AMX && defined(__AVX512VNNI__)

@@ -14,6 +14,7 @@ struct XHostLaunch {
 };
 typedef void (*HostKernel)(const XHostLaunch* launch, const unsigned char* args);
 
-// An object whose kernels can use tile registers (AMX-INT8 and AMX-BF16) exports `int32_t x_amx`. The driver makes it 1 after loading where
-// this process may use them; without that it stays 0. A kernel that used them releases them before it returns.
+// An object whose kernels can use tile registers (AMX-INT8 and AMX-BF16) exports `int32_t x_amx`. The driver makes it 1
+// after loading where this process may use them; without that it stays 0. A kernel that used them releases them before
+// it returns.
 }
