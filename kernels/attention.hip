@@ -89,9 +89,12 @@ ATTENTION(128, float, f32, attention::THREADS_F32)
   PAGED_HEADS(1, T, t, K, kv)                                                                                           \
   PAGED_HEADS(2, T, t, K, kv)                                                                                           \
   PAGED_HEADS(4, T, t, K, kv)                                                                                           \
+  KERNEL_EARLY(attention_append_##t##_##kv)                                                                             \
   KERNEL(attention_append_##t##_##kv,                                                                                   \
          (u64 tokens, u64 kv_heads, u64 d, u64 dv, u64 pool_slots, const u32* slots, const T* k, u64 k_head, u64 k_row, \
           const T* v, u64 v_head, u64 v_row, K* k_pool, K* v_pool)) {                                                   \
+    early::await();                                                                                                     \
+    early::letNextBegin();                                                                                              \
     paged::append<T, K>(tokens, kv_heads, d, dv, pool_slots, slots, k, k_head, k_row, v, v_head, v_row, k_pool, v_pool); \
   }
 #define PAGED_EACH(T, t)                                                                                                \

@@ -1,11 +1,14 @@
 // DECODE: what lies between the products of a quantised language model's layer, few launches for few tokens. Ours: candle
 // makes each of an operation a step. Every number of tokens is right. Values are f32; blocks are q8_1, which the products
 // of QUANTIZED read, rows padded as for quantize_q8_1. Launched with whole warps.
-//   decode_norm_q8_1_{t}          x + delta and its RMS norm, as blocks and as t; a block a row: decode/between.h
-//   decode_gated_q8_1_{act}       act(gate) * up, as blocks or as bf16
+//   decode_norm_q8_1_{t}          x + delta and its RMS or layer norm, as blocks and as t; a block a row: decode/between.h
+//   decode_gated_q8_1_{act}       act(gate) * up, or act(gate) where up is null, as blocks or as bf16
 //   decode_gate_{act}_{t}         act(gate) * up as t, of any number of values: decode/gate.h
 //   decode_heads_{kv}             norms and rotation of heads, keys and values into a cache of kv: decode/heads.h
+//   decode_latent_{kv}            queries, latent vectors and shared keys of latent attention: decode/latent.h
 //   decode_head_norm_silu_q8_1    norms of heads times silu of a gate, as blocks: decode/head-norm.h
+//   decode_silu_group_norm_q8_1   norms of groups of values that were multiplied by silu of a gate, as blocks; a block a
+//                                 group: decode/group-norm.h
 //   decode_route, decode_group    which experts tokens take, and the pairs of both by expert: decode/route.h; decode_group is
 //                                 one block
 //   decode_router                 the product that decode_route's logits come from, and the choice: decode/router.h
@@ -19,16 +22,19 @@
 #include "decode/between.h"
 #include "decode/gate.h"
 #include "decode/heads.h"
+#include "decode/latent.h"
 #include "decode/head-norm.h"
+#include "decode/group-norm.h"
 #include "decode/route.h"
 #include "decode/router.h"
 
 #define NORM(T, t)                                                                                                     \
   KERNEL_EARLY(decode_norm_q8_1_##t)                                                                                   \
   KERNEL(decode_norm_q8_1_##t,                                                                                         \
-         (u64 rows, u32 n, u32 padded, float eps, const float* x, const float* delta, const float* delta_alpha,        \
-          const float* alpha, float* sum, u8* blocks, T* y)) {                                                         \
-    decode::normAll<T>({rows, n, padded, eps, x, delta, delta_alpha, alpha, sum, blocks, y});                          \
+         (u64 rows, u32 n, u32 padded, float eps, float delta_scale, bool centred, const float* x, const float* delta, \
+          const float* delta_alpha, const float* alpha, const float* beta, float* sum, u8* blocks, T* y)) {            \
+    decode::normAll<T>({rows, n, padded, eps, delta_scale, centred, x, delta, delta_alpha, alpha, beta, sum, blocks,   \
+                        y});                                                                                           \
   }
 NORM(float, f32)
 NORM(f16, f16)
@@ -68,11 +74,31 @@ HEADS(float, f32)
 HEADS(f16, f16)
 HEADS(bf16, bf16)
 
+#define LATENT(K, kv)                                                                                                  \
+  KERNEL_EARLY(decode_latent_##kv)                                                                                     \
+  KERNEL_BOUNDS(decode_latent_##kv, 256,                                                                               \
+                (u64 tokens, u32 heads, u32 plain, u32 rotated, u32 rank, u32 padded, bool interleaved, float eps,     \
+                 const float* q, u64 q_row, const float* latent, u64 latent_row, const float* alpha, const float* cos, \
+                 const float* sin, u64 table_row, u64 table_length, const u32* positions, const u32* slots,            \
+                 u64 pool_slots, float* out, u8* blocks, K* pool)) {                                                   \
+    decode::latentAll<K>({tokens, heads, plain, rotated, rank, padded, interleaved, eps, q, q_row, latent, latent_row, \
+                          alpha, cos, sin, table_row, table_length, positions, slots, pool_slots, out, blocks, pool}); \
+  }
+LATENT(float, f32)
+LATENT(f16, f16)
+LATENT(bf16, bf16)
+
 KERNEL_EARLY(decode_head_norm_silu_q8_1)
 KERNEL_BOUNDS(decode_head_norm_silu_q8_1, 256,
               (u64 rows, u32 heads, u32 d, u32 padded, float eps, const float* x, const float* alpha, const float* gate,
                u64 gate_row, u8* blocks)) {
   decode::headNormAll({rows, heads, d, padded, eps, x, alpha, gate, gate_row, blocks});
+}
+
+KERNEL_EARLY(decode_silu_group_norm_q8_1)
+KERNEL(decode_silu_group_norm_q8_1, (u64 rows, u32 groups, u32 d, u32 padded, float eps, const float* x, const float* alpha,
+                                     const float* gate, u64 gate_row, u8* blocks)) {
+  decode::groupNormAll({rows, groups, d, padded, eps, x, alpha, gate, gate_row, blocks});
 }
 
 KERNEL_EARLY(decode_route)

@@ -45,9 +45,10 @@ using namespace quant;
   KERNEL_EARLY(experts_mixed_##name)                                                                                   \
   KERNEL_BLOCKS(experts_mixed_##name, 256, 3,                                                                          \
                 (const u8* weights, const u8* inputs, const u32* ids, const float* mix, const float* bias,             \
-                 const float* base, const float* gates, u64 gates_row, float* out, u32 n, u32 k, u32 tokens, u32 topk, \
-                 u32 k_padded)) {                                                                                      \
-    experts::mixedAll<Q>({weights, inputs, ids, mix, bias, base, gates, gates_row, out, n, k, tokens, topk, k_padded}); \
+                 const float* base, const float* gates, u64 gates_row, float* out, u64 out_row, u32 n, u32 k,          \
+                 u32 tokens, u32 topk, u32 k_padded)) {                                                                \
+    experts::mixedAll<Q>({weights, inputs, ids, mix, bias, base, gates, gates_row, out, out_row, n, k, tokens, topk,   \
+                          k_padded});                                                                                  \
   }
 EXPERTS(Q4_0, q4_0)
 EXPERTS(Q4_1, q4_1)

@@ -58,7 +58,9 @@ X_DEVICE void copy2d(const T* src, T* dst, u32 d1, u32 d2, u32 src_s, u32 dst_s)
     constSet<T>(numel, num_dims, info, value, out);                                                        \
   }
 #define COPY2D(T)                                                                              \
+  KERNEL_EARLY(copy2d_##T)                                                                     \
   KERNEL_EACH(copy2d_##T, (const T* src, T* dst, u32 d1, u32 d2, u32 src_s, u32 dst_s)) { \
+    early::await();                                                                            \
     copy2d<T>(src, dst, d1, d2, src_s, dst_s);                                                 \
   }
 

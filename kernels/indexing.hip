@@ -76,8 +76,10 @@ INDEXED_BY_ALL(f8e4m3, f8e4m3)
   MOVED(I, i, 16)                                                                                                      \
   MOVED(I, i, 32)                                                                                                      \
   MOVED(I, i, 64)                                                                                                      \
+  KERNEL_EARLY(check_ids_##i)                                                                                          \
   KERNEL_EACH(check_ids_##i, (u64 numel, u64 num_dims, const u64* info, const I* ids, i64 low, u64 size, u64 op,       \
                               u64 dim, u64* report)) {                                                                 \
+    early::await();                                                                                                    \
     indexing::check(numel, num_dims, info, ids, low, size, op, dim, report);                                           \
   }
 BY(u8, u8)

@@ -14,12 +14,14 @@
 #include "recurrent/decayed.h"
 #include "recurrent/lstm.h"
 
+KERNEL_EARLY(causal_conv1d_f32)
 KERNEL(causal_conv1d_f32, (u32 sequences, u64 rows, const u32* starts, const u32* from, const u32* to, u32 slots,
                            u32 channels, u32 taps, bool silu, const float* x, u64 x_row, const float* weight,
                            const float* bias, float* states, float* out)) {
   recurrent::convolve({{sequences, rows, starts, from, to, slots}, channels, taps, silu, x, x_row, weight, bias, states, out});
 }
 
+KERNEL_EARLY(selective_scan_f32)
 KERNEL_BOUNDS(selective_scan_f32, 128,
               (u32 sequences, u64 rows, const u32* starts, const u32* from, const u32* to, u32 slots, u32 channels, u32 n,
                const float* x, u64 x_row, const float* dt, u64 dt_row, const float* dt_bias, const float* a,
@@ -29,6 +31,7 @@ KERNEL_BOUNDS(selective_scan_f32, 128,
 }
 
 #define DECAYED(KEYS)                                                                                                   \
+  KERNEL_EARLY(ssd_f32_d##KEYS)                                                                                         \
   KERNEL_BOUNDS(ssd_f32_d##KEYS, 128,                                                                                   \
                 (u32 sequences, u64 rows, const u32* starts, const u32* from, const u32* to, u32 slots, u32 heads,     \
                  u32 key_heads, u32 value_dim, u32 group, const float* q, u64 q_row, const float* k,      \
@@ -38,6 +41,7 @@ KERNEL_BOUNDS(selective_scan_f32, 128,
                              q, q_row, k, k_row, v, v_row, dt, dt_row, dt_bias, a, states, out},                       \
                             recurrent::Ssd{d, dt_min, dt_max});                                                        \
   }                                                                                                                    \
+  KERNEL_EARLY(gated_delta_rule_f32_d##KEYS)                                                                            \
   KERNEL_BOUNDS(gated_delta_rule_f32_d##KEYS, 128,                                                                      \
                 (u32 sequences, u64 rows, const u32* starts, const u32* from, const u32* to, u32 slots, u32 heads,     \
                  u32 key_heads, u32 value_dim, u32 group, const float* q, u64 q_row, const float* k,      \

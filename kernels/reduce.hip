@@ -84,19 +84,27 @@ SUM_INTO(u32, u32)
 
 #define ROWS(T, t)                                                                                             \
   KERNEL(softmax_##t, (const T* src, T* dst, i32 n_cols)) { reduce::softmax(src, dst, (u32)n_cols); }          \
+  KERNEL_EARLY(rmsnorm_##t)                                                                                    \
   KERNEL(rmsnorm_##t, (const T* src, T* dst, const T* alpha, i32 n_cols, i32 block_size, float eps)) {         \
     (void)block_size;                                                                                          \
+    early::await();                                                                                            \
     reduce::rmsNorm(src, dst, alpha, (u32)n_cols, eps);                                                        \
   }                                                                                                            \
+  KERNEL_EARLY(layernorm_##t)                                                                                  \
   KERNEL(layernorm_##t,                                                                                        \
          (const T* src, T* dst, const T* alpha, const T* beta, i32 n_cols, i32 block_size, float eps)) {       \
     (void)block_size;                                                                                          \
+    early::await();                                                                                            \
     reduce::layerNorm(src, dst, alpha, beta, (u32)n_cols, eps);                                                \
   }                                                                                                            \
+  KERNEL_EARLY(rope_i_##t)                                                                                     \
   KERNEL_EACH(rope_i_##t, (const T* src, const T* cos, const T* sin, T* dst, u32 bh, u32 td, u32 stride_b)) {  \
+    early::await();                                                                                            \
     reduce::ropeInterleaved(src, cos, sin, dst, bh, td, stride_b);                                             \
   }                                                                                                            \
+  KERNEL_EARLY(rope_##t)                                                                                       \
   KERNEL_EACH(rope_##t, (const T* src, const T* cos, const T* sin, T* dst, u32 bh, u32 td, u32 d, u32 stride_b)) { \
+    early::await();                                                                                            \
     reduce::rope(src, cos, sin, dst, bh, td, d, stride_b);                                                     \
   }                                                                                                            \
   KERNEL_EACH(rope_thd_##t,                                                                                    \

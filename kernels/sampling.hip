@@ -17,7 +17,9 @@ KERNEL(sample_f32, (u64 rows, u32 vocab, u32 top, float* logits, const u32* para
   sampling::chooseAll({rows, vocab, top, logits, (const sampling::Params*)params, edits, masks, out});
 }
 
+KERNEL_EARLY(follow_u32)
 KERNEL(follow_u32, (u64 rows, u32 vocab, const u32* ids, const u32* chosen, u32* out)) {
+  early::await();
   constexpr u32 FROM_CHOSEN = 0x80000000u;
   X_FOR_EACH(i, rows) {
     const u32 id = ids[i];

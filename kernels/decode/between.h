@@ -7,14 +7,18 @@ namespace decode {
 /** Where GPUs keep a row: quads of values that a thread has in registers, for most rows and for long ones. */
 [[maybe_unused]] constexpr u32 FEW_TILES = 2, TILES = 4;
 
-/** x + delta, or x + norm(delta), and the norm of that. Rows are contiguous. */
+/**
+ * x + delta * deltaScale, or x + norm(delta), and the norm of that: over the root of the mean of squares or, where `centred`,
+ * of the variance, once the mean is taken away. Rows are contiguous.
+ */
 template <class T>
 struct Norm {
   u64 rows;
   u32 n, padded;  // values of a row, and of one in blocks; n is a multiple of 32 where there are blocks
-  float eps;
-  const float *x, *delta;          // delta may be null
-  const float *deltaAlpha, *alpha;  // [n]; deltaAlpha null: delta is added as it is
+  float eps, deltaScale;
+  bool centred;
+  const float *x, *delta;                 // delta may be null
+  const float *deltaAlpha, *alpha, *beta;  // [n]; deltaAlpha null: delta is added as it is; beta null: nothing is added behind
   float* sum;  // x + delta, where there is a delta; may not be null then
   u8* blocks;  // the norm, as q8_1, or null
   T* y;        // the norm, or null
@@ -23,16 +27,21 @@ struct Norm {
   X_DEVICE float scale(float squares) const { return 1.0f / m::sqrt(squares / (float)n + eps); }
 };
 
-/** The sum of the squares of n values, by the whole block; every thread gets it. */
-X_DEVICE float squaresOf(const float* x, u32 n) {
+/** The sum of get(0) .. get(n - 1), by the whole block; every thread gets it. */
+template <class Get>
+X_DEVICE float sumOf(u32 n, Get get) {
 #if X_HOST
-  return reduce::overBlock<Sum, float>(n, [=](u64 j) { return x[j] * x[j]; }).result();
+  return reduce::overBlock<Sum, float>(n, get).result();
 #else
   float sum = 0.0f;
 #pragma unroll 1
-  for (u32 j = threadIndex(); j < n; j += blockThreads()) sum += x[j] * x[j];
+  for (u32 j = threadIndex(); j < n; j += blockThreads()) sum += get(j);
   return blockReduce<Sum>(sum);
 #endif
+}
+
+X_DEVICE float squaresOf(const float* x, float mean, u32 n) {
+  return sumOf(n, [=](u64 j) { return (x[j] - mean) * (x[j] - mean); });
 }
 
 /** A row of any length and place, through memory. */
@@ -45,21 +54,24 @@ X_DEVICE void normPlain(const Norm<T>& p, u64 row) {
     float* sum = p.sum + at;
     if (p.deltaAlpha) {
       const float* alpha = p.deltaAlpha;
-      const float scale = p.scale(squaresOf(delta, p.n));
+      const float scale = p.scale(squaresOf(delta, 0.0f, p.n));
       X_FOR_BLOCK(j, p.n) sum[j] = x[j] + delta[j] * scale * alpha[j];
     } else {
-      X_FOR_BLOCK(j, p.n) sum[j] = x[j] + delta[j];
+      const float times = p.deltaScale;
+      X_FOR_BLOCK(j, p.n) sum[j] = x[j] + delta[j] * times;
     }
     barrier();
     from = sum;
   }
-  const float* alpha = p.alpha;
-  const float scale = p.scale(squaresOf(from, p.n));
+  const float *alpha = p.alpha, *beta = p.beta;
+  const float mean = p.centred ? sumOf(p.n, [=](u64 j) { return from[j]; }) / (float)p.n : 0.0f;
+  const float scale = p.scale(squaresOf(from, mean, p.n));
+  const auto normed = [=](u64 j) { return (from[j] - mean) * scale * alpha[j] + (beta ? beta[j] : 0.0f); };
   if (p.y) {
     T* y = p.y + at;
-    X_FOR_BLOCK(j, p.n) y[j] = from_acc<T>(from[j] * scale * alpha[j]);
+    X_FOR_BLOCK(j, p.n) y[j] = from_acc<T>(normed(j));
   }
-  if (p.blocks) quant::quantizeEach(p.n, p.blocksOf(row), [=](u64 j) { return from[j] * scale * alpha[j]; });
+  if (p.blocks) quant::quantizeEach(p.n, p.blocksOf(row), normed);
 }
 
 #if !X_HOST
@@ -67,19 +79,26 @@ X_DEVICE void normPlain(const Norm<T>& p, u64 row) {
 template <class T>
 X_DEVICE bool fitsRegisters(const Norm<T>& p) {
   return p.n % 4 == 0 && p.n <= TILES * 4 * blockThreads() && aligned16(p.x) && aligned16(p.delta) &&
-         aligned16(p.deltaAlpha) && aligned16(p.alpha) && aligned16(p.sum) && alignedTo(p.y, 4 * sizeof(T));
+         aligned16(p.deltaAlpha) && aligned16(p.alpha) && aligned16(p.beta) && aligned16(p.sum) &&
+         alignedTo(p.y, 4 * sizeof(T));
 }
 
-template <u32 N>
-X_DEVICE float squaresOf(const float (&v)[N][4]) {
+/** The sum over the block of get() of what threads hold. */
+template <u32 N, class Get>
+X_DEVICE float sumHeld(const float (&v)[N][4], Get get) {
   float sums[N];
 #pragma unroll
-  for (u32 t = 0; t < N; ++t) sums[t] = (v[t][0] * v[t][0] + v[t][1] * v[t][1]) + (v[t][2] * v[t][2] + v[t][3] * v[t][3]);
+  for (u32 t = 0; t < N; ++t) sums[t] = (get(v[t][0]) + get(v[t][1])) + (get(v[t][2]) + get(v[t][3]));
 #pragma unroll
   for (u32 w = N / 2; w > 0; w /= 2)
 #pragma unroll
     for (u32 t = 0; t < w; ++t) sums[t] = sums[2 * t] + sums[2 * t + 1];
   return blockReduce<Sum>(sums[0]);
+}
+
+template <u32 N>
+X_DEVICE float squaresHeld(const float (&v)[N][4]) {
+  return sumHeld(v, [](float each) { return each * each; });
 }
 
 /** What is added to a row. */
@@ -101,10 +120,10 @@ X_DEVICE void normHeld(const Norm<T>& p, u64 row) {
     Vec<float, 4> second = {};
     if constexpr (KIND == Delta::Plain) second = loadVec<4>(p.delta + at + c);
 #pragma unroll
-    for (u32 e = 0; e < 4; ++e) v[t][e] = first[e] + second[e];
+    for (u32 e = 0; e < 4; ++e) v[t][e] = first[e] + second[e] * p.deltaScale;
   }
   if constexpr (KIND == Delta::Normed) {
-    const float scale = p.scale(squaresOf(v));
+    const float scale = p.scale(squaresHeld(v));
 #pragma unroll
     for (u32 t = 0; t < N; ++t) {
       const u32 c = column(t);
@@ -114,7 +133,24 @@ X_DEVICE void normHeld(const Norm<T>& p, u64 row) {
       for (u32 e = 0; e < 4; ++e) v[t][e] = x[e] + v[t][e] * scale * weights[e];
     }
   }
-  const float scale = p.scale(squaresOf(v));
+  if constexpr (KIND != Delta::None) {
+#pragma unroll
+    for (u32 t = 0; t < N; ++t) {
+      Vec<float, 4> sum;
+#pragma unroll
+      for (u32 e = 0; e < 4; ++e) sum[e] = v[t][e];
+      if (column(t) < p.n) storeVec(p.sum + at + column(t), sum);
+    }
+  }
+  if (p.centred) {
+    const float mean = sumHeld(v, [](float each) { return each; }) / (float)p.n;
+#pragma unroll
+    for (u32 t = 0; t < N; ++t)
+#pragma unroll
+      for (u32 e = 0; e < 4; ++e)
+        if (column(t) < p.n) v[t][e] -= mean;
+  }
+  const float scale = p.scale(squaresHeld(v));
   u8* blocks = p.blocksOf(row);
 #pragma unroll
   for (u32 t = 0; t < N; ++t) {
@@ -123,16 +159,15 @@ X_DEVICE void normHeld(const Norm<T>& p, u64 row) {
     const bool inside = c < p.n;
     float y[4] = {};
     if (inside) {
-      Vec<float, 4> sum;
       Vec<T, 4> out;
+      Vec<float, 4> beta = {};
       if (N != FEW_TILES) alpha[t] = loadVec<4>(p.alpha + c);
+      if (p.beta) beta = loadVec<4>(p.beta + c);
 #pragma unroll
       for (u32 e = 0; e < 4; ++e) {
-        sum[e] = v[t][e];
-        y[e] = v[t][e] * scale * alpha[t][e];
+        y[e] = v[t][e] * scale * alpha[t][e] + beta[e];
         out[e] = from_acc<T>(y[e]);
       }
-      if (KIND != Delta::None) storeVec(p.sum + at + c, sum);
       if (p.y) storeVec(p.y + at + c, out);
     }
     if (p.blocks) quant::quantizeQuad(y, blocks + c / 32 * quant::Q8_1::BYTES, inside);
@@ -152,6 +187,7 @@ X_DEVICE void normAll(const Norm<T>& p) {
   // While the product that makes `delta` still runs; x was written long before, and other things since.
   if (threadIndex() == 0) {
     early::prefetch(p.alpha, p.n * sizeof(float));
+    if (p.beta) early::prefetch(p.beta, p.n * sizeof(float));
     if (p.deltaAlpha) early::prefetch(p.deltaAlpha, p.n * sizeof(float));
     if (split::block() < p.rows) early::prefetch(p.x + split::block() * p.n, p.n * sizeof(float));
   }
@@ -173,7 +209,7 @@ X_DEVICE void normAll(const Norm<T>& p) {
 #endif
 }
 
-/** act(gate) * up of rows of n values, that begin every `gateRow` and `upRow` values. */
+/** act(gate) * up of rows of n values, that begin every `gateRow` and `upRow` values; act(gate) where `up` is null. */
 struct Gated {
   u64 rows;
   u32 n, padded;
@@ -196,7 +232,7 @@ X_DEVICE void gatedAll(const Gated& p) {
     const float *gate = p.gate + row * p.gateRow + at, *up = p.up + row * p.upRow + at;
     float values[32] = {};
     if (at < p.n)
-      for (u32 e = 0; e < 32; ++e) values[e] = Act::apply(gate[e]) * up[e];
+      for (u32 e = 0; e < 32; ++e) values[e] = Act::apply(gate[e]) * (p.up ? up[e] : 1.0f);
     if (p.blocks) quant::quantizeGroup(values, 32, p.blocks + i * quant::Q8_1::BYTES);
     if (p.y && at < p.n)
       for (u32 e = 0; e < 32; ++e) p.y[row * p.n + at + e] = from_acc<bf16>(values[e]);
@@ -213,15 +249,15 @@ X_DEVICE void gatedAll(const Gated& p) {
     float values[4] = {};
     if (inside) {
       const float *gate = p.gate + row * p.gateRow + at, *up = p.up + row * p.upRow + at;
-      Vec<float, 4> g, u;
+      Vec<float, 4> g, u = {1.0f, 1.0f, 1.0f, 1.0f};
       if (wide) {
         g = loadVec<4>(gate);
-        u = loadVec<4>(up);
+        if (p.up) u = loadVec<4>(up);
       } else {
 #pragma unroll
         for (u32 e = 0; e < 4; ++e) {
           g[e] = gate[e];
-          u[e] = up[e];
+          if (p.up) u[e] = up[e];
         }
       }
 #pragma unroll

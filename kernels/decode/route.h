@@ -20,22 +20,36 @@ struct Route {
   u32* ids;
 };
 
-/** Larger where `key` is, and of equal ones where the index is smaller; NaN is below all numbers, and 0 below NaN. */
+/** Larger where `key` is, and of equal ones where the index is smaller; NaN is below all numbers, and above 0. */
 X_DEVICE u64 ranked(float key, u32 index) {
   const u32 bits = bitCast<u32>(key + 0.0f);
   const u32 ordered = key != key ? 1 : (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
   return (u64)ordered << 32 | (u64)(0xffffffffu - index);
 }
 
-/** The place of the best of `count` keys, which becomes 0. All threads of the block. */
-X_DEVICE u32 take(u64* keys, u32 count) {
-  u64 best = 0;
-  X_FOR_BLOCK(i, count) best = keys[i] > best ? keys[i] : best;
-  const u32 place = 0xffffffffu - (u32)blockReduce<Max>(best);
+/**
+ * Gives put(i, place) the places of the `chosen` best of `count` keys, the best first; no two keys are equal. All threads of the
+ * block. GPUs count for each key how many are better: no choice waits for the one before it.
+ */
+template <class Put>
+X_DEVICE void takeBest(const u64* keys, u32 count, u32 chosen, Put put) {
+#if X_HOST
+  u64 before = ~(u64)0;
+  for (u32 c = 0; c < chosen; ++c) {
+    u64 best = 0;
+    for (u32 i = 0; i < count; ++i) best = keys[i] < before && keys[i] > best ? keys[i] : best;
+    put(c, 0xffffffffu - (u32)best);
+    before = best;
+  }
+#else
+  X_FOR_BLOCK(i, count) {
+    const u64 own = keys[i];
+    u32 better = 0;
+    for (u32 j = 0; j < count; ++j) better += keys[j] > own;
+    if (better < chosen) put(better, (u32)i);
+  }
+#endif
   barrier();
-  if (threadIndex() == 0) keys[place] = 0;
-  barrier();
-  return place;
 }
 
 /** All threads of a block. */
@@ -67,16 +81,14 @@ X_DEVICE void routeToken(const Route& p, u32 token, float* scores, u64* keys, u6
       groupKeys[g] = ranked(p.best == 2 ? first + second : first, (u32)g);
     }
     barrier();
-    for (u32 i = 0; i < p.openGroups; ++i) take(groupKeys, p.groups);
-    // Those that were taken are 0 now.
-    X_FOR_BLOCK(e, p.experts) if (groupKeys[(u32)e / size] != 0) keys[e] = ranked(lanes::lowest<float>(), (u32)e);
+    takeBest(groupKeys, p.groups, p.openGroups, [=](u32 i, u32 group) {
+      if (i + 1 == p.openGroups) picks[0] = group;
+    });
+    const u64 last = groupKeys[picks[0]];
+    X_FOR_BLOCK(e, p.experts) if (groupKeys[(u32)e / size] < last) keys[e] = ranked(lanes::lowest<float>(), (u32)e);
     barrier();
   }
-  for (u32 c = 0; c < p.chosen; ++c) {
-    const u32 expert = take(keys, p.experts);
-    if (threadIndex() == 0) picks[c] = expert;
-  }
-  barrier();
+  takeBest(keys, p.experts, p.chosen, [=](u32 c, u32 expert) { picks[c] = expert; });
   float total = 0.0f;
   if (p.renormalise)
     for (u32 c = 0; c < p.chosen; ++c) total += scores[picks[c]];

@@ -14,7 +14,8 @@ struct Mixed {
   const float* base;   // [tokens, n], added at the end, or null
   const float* gates;  // [tokens], whose sigmoid multiplies base, or null; one every gatesRow values
   u64 gatesRow;
-  float* out;  // [tokens, n]
+  float* out;  // [tokens, n], rows begin every outRow values
+  u64 outRow;
   u32 n, k, tokens, topk;
   u32 kPadded;  // values that rows in q8_1 have room for
 
@@ -45,8 +46,9 @@ X_DEVICE void mixedToken(const Mixed& p, u64 token) {
         for (u64 i = 0; i < count; ++i) part[i] += p.bias[expert * p.n + row + i];
       for (u64 i = 0; i < count; ++i) sums[i] += mix * part[i];
     }
-    const u64 at = token * p.n + row;
-    for (u64 i = 0; i < count; ++i) p.out[at + i] = p.base ? sums[i] + gate * p.base[at + i] : sums[i];
+    float* out = p.out + token * p.outRow + row;
+    const float* base = p.base ? p.base + token * p.n + row : nullptr;
+    for (u64 i = 0; i < count; ++i) out[i] = base ? sums[i] + gate * base[i] : sums[i];
   }
 #else
   constexpr u32 PAIR = quant::PAIR;
@@ -85,8 +87,7 @@ X_DEVICE void mixedToken(const Mixed& p, u64 token) {
     for (u32 r = 0; r < PAIR; ++r) {
       const float sum = team.isWarp ? warpReduce<Sum>(sums[r]) : blockReduce<Sum>(sums[r]);
       if (team.thread != 0 || row + r >= p.n) continue;
-      const u64 at = token * p.n + row + r;
-      p.out[at] = p.base ? sum + gate * p.base[at] : sum;
+      p.out[token * p.outRow + row + r] = p.base ? sum + gate * p.base[token * p.n + row + r] : sum;
     }
   }
 #endif

@@ -39,6 +39,8 @@ struct Conv {
 
 /** A block a row and a part of its channels. */
 X_DEVICE void convolve(const Conv& p) {
+  early::await();
+  early::letNextBegin();
   const u32 width = X_HOST ? p.channels : blockThreads();
   const u32 parts = (p.channels + width - 1) / width;
   X_FOR_SPLIT(item, p.at.rows * parts) {

@@ -138,6 +138,8 @@ X_DEVICE void columns(const Decayed& p, const Rule& rule, u32 sequence, u32 head
 /** A block a sequence, head and part of its columns. Whole warps. */
 template <u32 KEYS, class Rule>
 X_DEVICE void decayed(const Decayed& p, const Rule& rule) {
+  early::await();
+  early::letNextBegin();
   const u32 width = X_HOST ? AT_ONCE : blockThreads() / LANES;
   const u32 parts = (p.valueDim + width - 1) / width;
   X_FOR_SPLIT(item, (u64)p.at.sequences * p.heads * parts) {

@@ -73,6 +73,8 @@ struct Scan {
 };
 
 X_DEVICE void scan(const Scan& p) {
+  early::await();
+  early::letNextBegin();
   const u32 sides = (p.channels + SIDE - 1) / SIDE;
   X_FOR_EACH(item, (u64)p.at.sequences * sides) {
     const u32 channel = (u32)(item % sides) * SIDE, left = p.channels - channel;

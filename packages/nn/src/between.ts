@@ -5,21 +5,17 @@
  */
 import {
   type DType,
-  type HeadsProblem,
   isGradEnabled,
   type NormDType,
   QuantizedActivations,
-  type RopeKind,
-  ShapeError,
   type StoragePart,
   scope,
   Tensor,
 } from '@x/core';
 import { type ActivationName, activate } from './activation';
-import { type PagedAttentionOptions, type PagedCache, pagedActivations, pagedAppend } from './attention';
-import { type PagedStep, pagedPoolOf, pagedStep } from './attention/paged';
-import { checkObjects, checkTensors } from './check';
-import type { RmsNorm } from './layer-norm';
+import { checkNumbers, checkObjects, checkTensors } from './check';
+import { LayerNorm, type RmsNorm } from './layer-norm';
+import { hasRows } from './recurrent/spans';
 
 /** What a linear layer reads: numbers, or the blocks of its device. */
 export type Activations = Tensor | QuantizedActivations;
@@ -35,6 +31,8 @@ export interface NormAddOptions {
   as?: ActivationForm;
   /** A norm of `delta` before it is added. */
   deltaNorm?: RmsNorm;
+  /** Multiplies `delta`, behind its norm. Default 1. */
+  deltaScale?: number;
 }
 
 /**
@@ -45,19 +43,21 @@ export interface NormAddOptions {
 export function normAdd(
   x: Tensor,
   delta: Tensor | undefined,
-  norm: RmsNorm,
+  norm: RmsNorm | LayerNorm,
   options: NormAddOptions = {},
 ): { sum: Tensor; normed: Activations } {
   checkObjects('normAdd', { norm, options });
-  const { as = 'f32', deltaNorm } = options;
-  const weights = [norm.weight, ...(deltaNorm ? [deltaNorm.weight] : [])];
+  const { as = 'f32', deltaNorm, deltaScale = 1 } = options;
+  checkNumbers('normAdd', { deltaScale });
+  const { beta, centred } = kindOf(norm);
+  const weights = [norm.weight, ...(beta ? [beta] : []), ...(deltaNorm ? [deltaNorm.weight] : [])];
   checkTensors('normAdd', { x, ...(delta && { delta }), ...weights });
   const operands = [x, ...(delta ? [delta] : []), ...weights];
   const [rows, n] = x.shape;
   const { decode } = x.device.backend;
   const fits = x.rank === 2 && rows > 0 && n > 0 && weights.every((weight) => weight.dim(0) === n);
   const alike = fits && (!delta || (delta.rank === 2 && delta.dim(0) === rows && delta.dim(1) === n));
-  const one = !deltaNorm || deltaNorm.eps === norm.eps;
+  const one = !deltaNorm || (deltaNorm.eps === norm.eps && deltaScale === 1);
   const inBlocks = as === 'blocks' || as === 'both';
   const whole = operands.every((operand) => operand.isContiguous());
   if (decode && alike && one && whole && plain(operands) && (!inBlocks || decode.supports(n))) {
@@ -67,7 +67,9 @@ export function normAdd(
       eps: norm.eps,
       x: x.storagePart(),
       alpha: norm.weight.storagePart(),
-      ...(delta && { delta: delta.storagePart() }),
+      centred,
+      ...(beta && { beta: beta.storagePart() }),
+      ...(delta && { delta: delta.storagePart(), deltaScale }),
       ...(delta && deltaNorm && { deltaAlpha: deltaNorm.weight.storagePart() }),
     };
     const { sum, normed, blocks } = decode.norm(problem, as);
@@ -79,10 +81,17 @@ export function normAdd(
     };
   }
   return scope(() => {
-    const added = delta && deltaNorm ? deltaNorm.forward(delta) : delta;
+    const before = delta && deltaNorm ? deltaNorm.forward(delta) : delta;
+    const added = before && deltaScale !== 1 ? before.mul(deltaScale) : before;
     const sum = added ? x.add(added) : x;
     return { sum, normed: norm.forward(sum).toDtype(inBlocks ? 'f32' : as) };
   });
+}
+
+/** What a norm adds, and whether it takes the mean away. */
+function kindOf(norm: RmsNorm | LayerNorm): { beta?: Tensor; centred: boolean } {
+  if (!(norm instanceof LayerNorm)) return { centred: false };
+  return { centred: norm.removeMean, ...(norm.bias && { beta: norm.bias }) };
 }
 
 /** Activations that gates of kernels have. */
@@ -125,6 +134,52 @@ export function gatedActivation(
 }
 
 /**
+ * activation(x), of a layer without a gate.
+ * @param x [rows, n], a view too @param as 'blocks' where the next product takes them; else numbers in its dtype
+ */
+export function activateAs(x: Tensor, name: ActivationName, as: 'blocks' | 'numbers' = 'numbers'): Activations {
+  checkTensors('activateAs', { x });
+  const kernel = GATES[name];
+  const { decode } = x.device.backend;
+  const [rows, n] = x.shape;
+  if (as === 'blocks' && kernel && decode?.supports(n) && rows > 0 && hasRows(x) && plain([x])) {
+    const gateRow = x.storageAndLayout().layout.strides[0];
+    return inBlocksOf(decode.activated(kernel, { rows, n, gate: x.storagePart(), gateRow }), rows, n, x);
+  }
+  return activate(x, name);
+}
+
+/**
+ * The RMS norm of each group of x · silu(gate), as Mamba 2 has it.
+ * @param x [rows, groups · d] @param weight [groups, d] @param gate of x's shape, a view of rows too
+ * @param as 'blocks' where the next product takes them; else numbers
+ */
+export function gatedGroupNorm(
+  x: Tensor,
+  weight: Tensor,
+  eps: number,
+  gate: Tensor,
+  as: 'blocks' | 'numbers' = 'numbers',
+): Activations {
+  checkTensors('gatedGroupNorm', { x, weight, gate });
+  checkNumbers('gatedGroupNorm', { eps });
+  const [rows, n] = x.shape;
+  const [groups, d] = weight.shape;
+  const { decode } = x.device.backend;
+  const fits = x.rank === 2 && n === groups * d && hasRows(gate) && gate.dim(0) === rows && gate.dim(1) === n;
+  const whole = x.isContiguous() && weight.isContiguous();
+  if (as === 'blocks' && fits && whole && plain([x, weight, gate]) && decode?.supportsGroupNorm(rows, d)) {
+    const operands = { x: x.storagePart(), alpha: weight.storagePart(), gate: gate.storagePart() };
+    const gateRow = gate.storageAndLayout().layout.strides[0];
+    return inBlocksOf(decode.groupNorm({ rows, groups, d, eps, ...operands, gateRow }), rows, n, x);
+  }
+  return scope(() => {
+    const gated = x.mul(gate.silu()).reshape([rows, groups, d]);
+    return gated.div(gated.sqr().meanKeepdim(2).add(eps).sqrt()).mul(weight).reshape(x.shape);
+  });
+}
+
+/**
  * The RMS norm of each head of x, [rows, heads · d], times silu of a gate of that shape.
  * @param norm of d values @param gate a view of rows too
  * @param as 'blocks' where the next product takes them; else numbers
@@ -151,189 +206,11 @@ export function headNorm(x: Tensor, norm: RmsNorm, gate: Tensor, as: 'blocks' | 
   );
 }
 
-/** Queries, keys and values as products give them: f32, views too, heads one after the other. */
-export interface HeadParts {
-  /** [tokens, heads · d] */
-  q: Tensor;
-  /** [tokens, kvHeads · d] */
-  k: Tensor;
-  /** [tokens, kvHeads · dv] */
-  v: Tensor;
-}
-
-/** How the first elements of each head are rotated. */
-export interface HeadRotation {
-  /** Rows of a table, one a position: [length, rotated / 2], f32; views of a wider table too. */
-  cos: Tensor;
-  sin: Tensor;
-  /** [tokens], u32 */
-  positions: Tensor;
-  kind: Exclude<RopeKind, 'thd'>;
-}
-
-export interface HeadOptions {
-  /** Multiplies the queries. Default 1. */
-  scale?: number;
-  /** Norms of each head before its rotation, of one eps. */
-  norms?: { q: RmsNorm; k: RmsNorm };
-}
-
-export type HeadAttentionOptions = HeadOptions & Omit<PagedAttentionOptions, 'rows' | 'scale'>;
-
-/** Whether {@link headsAppend} is one kernel for a cache of f32 products. */
-export function fusesHeads(cache: PagedCache): boolean {
-  checkObjects('fusesHeads', { cache });
-  const { keys, values } = cache;
-  checkTensors('fusesHeads', { keys, values });
-  const { decode } = keys.device.backend;
-  return (values.isContiguous() && decode?.supportsHeads(keys.dtype, keys.dim(2), values.dim(2))) ?? false;
-}
-
-/**
- * Normalises and rotates queries and keys, and puts keys and values into the slots [tokens], u32, of a cache.
- * @returns queries [tokens, heads, d], f32
- * @throws ShapeError `SHAPE_MISMATCH` for rows that are no heads of the cache
- */
-export function headsAppend(
-  parts: HeadParts,
-  rotation: HeadRotation,
-  options: HeadOptions,
-  cache: PagedCache,
-  slots: Tensor,
-): Tensor {
-  const { problem, sizes } = headsOf('headsAppend', parts, rotation, options, cache, slots);
-  const { q, k, v } = parts;
-  const { norms, scale = 1 } = options;
-  const { tokens, heads, kvHeads, d, dv } = sizes;
-  const { device } = q;
-  if (problem && device.backend.decode) {
-    return Tensor.fromStorage(device.backend.decode.heads(problem, pagedPoolOf(cache)), [tokens, heads, d], device);
-  }
-  return scope(() => {
-    const rotated = (x: Tensor, count: number, norm: RmsNorm | undefined) => {
-      const split = x.reshape([tokens, count, d]);
-      return rotate(norm ? norm.forward(split) : split, rotation);
-    };
-    const newKeys = rotated(k, kvHeads, norms?.k);
-    pagedAppend(cache, newKeys.transpose(0, 1), v.reshape([tokens, kvHeads, dv]).transpose(0, 1), slots);
-    return rotated(q, heads, norms?.q).mul(scale);
-  });
-}
-
-/**
- * {@link headsAppend} and then attention over the cache, as `pagedActivations` gives it, of tokens of which no two are of one
- * sequence: where the device can, one kernel.
- * @throws as both
- */
-export function headsAttend(
-  parts: HeadParts,
-  rotation: HeadRotation,
-  options: HeadAttentionOptions,
-  cache: PagedCache,
-  places: PagedStep,
-): Activations {
-  checkObjects('headsAttend', { options, places });
-  const { window, softcap, sinks } = options;
-  const attention = { window, softcap, sinks };
-  const { problem } = headsOf('headsAttend', parts, rotation, options, cache, places.slots);
-  const made = problem && pagedStep(problem, cache, places, attention);
-  if (made) return made;
-  using q = headsAppend(parts, rotation, options, cache, places.slots);
-  return pagedActivations(q, cache, places.tables, places.lengths, { ...attention, scale: 1 });
-}
-
-/** What {@link headsAppend} is asked for: sizes, and the same for a kernel where the device has one for it. */
-function headsOf(
-  op: string,
-  parts: HeadParts,
-  rotation: HeadRotation,
-  options: HeadOptions,
-  cache: PagedCache,
-  slots: Tensor,
-): { problem?: HeadsProblem; sizes: { tokens: number; heads: number; kvHeads: number; d: number; dv: number } } {
-  checkObjects(op, { parts, rotation, options, cache });
-  const { q, k, v } = parts;
-  const { cos, sin, positions, kind } = rotation;
-  const { scale = 1, norms } = options;
-  if (norms) checkObjects(op, { norms, 'norms.q': norms.q, 'norms.k': norms.k });
-  checkTensors(op, { q, k, v, cos, sin, positions, slots, keys: cache.keys, values: cache.values });
-  const { keys, values } = cache;
-  const [, kvHeads, d] = keys.shape;
-  const dv = values.dim(2);
-  const [tokens] = q.shape;
-  const heads = q.dim(-1) / d;
-  const rows = [q, k, v].every((x) => x.rank === 2 && x.dim(0) === tokens);
-  if (
-    !rows ||
-    !Number.isInteger(heads) ||
-    k.dim(1) !== kvHeads * d ||
-    v.dim(1) !== kvHeads * dv ||
-    2 * cos.dim(1) > d
-  ) {
-    throw new ShapeError(
-      'SHAPE_MISMATCH',
-      `${op}: queries [${q.shape}], keys [${k.shape}] and values [${v.shape}] with tables of [${cos.shape}] for a cache of ` +
-        `[${keys.shape}] and [${values.shape}]; give [tokens, heads * d], [tokens, kvHeads * d], [tokens, kvHeads * dv] and at most d / 2 columns.`,
-    );
-  }
-  const { device } = q;
-  const { decode } = device.backend;
-  const operands = [q, k, v, cos, sin, ...(norms ? [norms.q.weight, norms.k.weight] : [])];
-  const others = [positions, slots, keys, values];
-  const stride = (x: Tensor) => x.storageAndLayout().layout.strides[0];
-  const placed = operands.slice(0, 5).every(hasRows) && stride(cos) === stride(sin);
-  const whole = [...others, ...operands.slice(5)].every((x) => x.device === device && x.isContiguous());
-  const ids = [positions, slots].every((x) => x.dtype === 'u32' && x.dim(0) === tokens);
-  const one = !norms || norms.q.eps === norms.k.eps;
-  const sizes = { tokens, heads, kvHeads, d, dv };
-  const fits = tokens > 0 && placed && whole && ids && one && plain(operands);
-  if (!fits || !decode?.supportsHeads(keys.dtype, d, dv)) return { sizes };
-  const problem = {
-    tokens,
-    heads,
-    q: q.storagePart(),
-    qRow: stride(q),
-    k: k.storagePart(),
-    kRow: stride(k),
-    v: v.storagePart(),
-    vRow: stride(v),
-    ...(norms && { qNorm: norms.q.weight.storagePart(), kNorm: norms.k.weight.storagePart() }),
-    eps: norms?.q.eps ?? 0,
-    rotated: 2 * cos.dim(1),
-    interleaved: kind === 'interleaved',
-    cos: cos.storagePart(),
-    sin: sin.storagePart(),
-    tableRow: stride(cos),
-    tableLength: cos.dim(0),
-    positions: positions.storagePart(),
-    slots: slots.storagePart(),
-    scale,
-  };
-  return { problem, sizes };
-}
-
-/** x [tokens, heads, d], whose first elements are rotated. */
-function rotate(x: Tensor, { cos, sin, positions, kind }: HeadRotation): Tensor {
-  const [tokens, , d] = x.shape;
-  const width = 2 * cos.dim(1);
-  if (width === 0 || tokens === 0) return x;
-  // As kernels do, a position beyond the table takes its last row.
-  const at = positions.minimum(cos.dim(0) - 1);
-  const [c, s] = [cos, sin].map((table) => table.contiguous().indexSelect(at, 0));
-  const turned = x.narrow(2, 0, width).transpose(0, 1).unsqueeze(0).rope(c, s, kind).squeeze(0).transpose(0, 1);
-  return width === d ? turned : Tensor.cat([turned, x.narrow(2, width, d - width)], 2);
-}
-
 /** Whether kernels may have these: f32 on one device, nothing recorded. */
-function plain(operands: readonly Tensor[]): boolean {
+export function plain(operands: readonly Tensor[]): boolean {
   const [{ device }] = operands;
   const recorded = isGradEnabled() && operands.some((operand) => operand.trackOp);
   return !recorded && operands.every((x) => x.dtype === ('f32' satisfies DType) && x.device === device);
-}
-
-/** Whether x is a matrix whose rows are contiguous and lie anywhere. */
-function hasRows(x: Tensor): boolean {
-  return x.rank === 2 && (x.dim(1) <= 1 || x.storageAndLayout().layout.strides[1] === 1);
 }
 
 function inBlocksOf(

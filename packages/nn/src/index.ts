@@ -35,16 +35,11 @@ export { BatchNorm, type BatchNormConfig, type BatchNormOptions, batchNorm } fro
 export {
   type ActivationForm,
   type Activations,
-  fusesHeads,
+  activateAs,
   gateActivation,
   gatedActivation,
-  type HeadAttentionOptions,
-  type HeadOptions,
-  type HeadParts,
-  type HeadRotation,
+  gatedGroupNorm,
   headNorm,
-  headsAppend,
-  headsAttend,
   type NormAddOptions,
   normAdd,
 } from './between';
@@ -70,6 +65,15 @@ export { Embedding, embedding } from './embedding';
 export { oneHot } from './encoding';
 export { Func, FuncT, func, funcT } from './func';
 export { GroupNorm, groupNorm } from './group-norm';
+export {
+  fusesHeads,
+  type HeadAttentionOptions,
+  type HeadOptions,
+  type HeadParts,
+  type HeadRotation,
+  headsAppend,
+  headsAttend,
+} from './heads';
 export * as init from './init';
 export { DEFAULT_KAIMING_NORMAL, DEFAULT_KAIMING_UNIFORM, Init } from './init';
 export {
@@ -83,6 +87,7 @@ export {
   ScatteredCacheBuilder,
   ScatteredKvCache,
 } from './kv-cache';
+export { type LatentParts, type LatentQueries, latentAppend } from './latent';
 export { LayerNorm, type LayerNormConfig, layerNorm, layerNormNoBias, RmsNorm, rmsNorm } from './layer-norm';
 export { Linear, linear, linearB, linearNoBias } from './linear';
 export * as loss from './loss';

@@ -2,23 +2,39 @@
 import { Device, type DType, memoryStats, QuantizedActivations, scope, Tensor, Var } from '@x/core';
 import { testDevices } from '@x/testing/devices';
 import { describe, expect, it } from 'vitest';
-import { activate, fusesHeads, gatedActivation, headsAppend, headsAttend, normAdd, RmsNorm } from '../src';
+import {
+  activate,
+  activateAs,
+  fusesHeads,
+  gatedActivation,
+  gatedGroupNorm,
+  headsAppend,
+  headsAttend,
+  LayerNorm,
+  normAdd,
+  RmsNorm,
+} from '../src';
+import { noise, valuesOf } from './blocks';
 
 const TOLERANCE: Partial<Record<DType, number>> = { f32: 1e-5, f16: 4e-3, bf16: 3e-2 };
-
-const noise = (shape: readonly number[], seed: number) => {
-  const count = shape.reduce((product, size) => product * size, 1);
-  return Tensor.from(
-    Float32Array.from({ length: count }, (_, i) => Math.sin(i * 12.9898 + seed * 78.233) * 1.3),
-    { shape, device: 'js' },
-  );
-};
 
 function expectSame(actual: Tensor, expected: Tensor, label: string): void {
   expect(actual.shape, label).toEqual(expected.shape);
   const difference = actual.toDeviceSync('js').toDtype('f32').sub(expected.toDtype('f32')).abs();
   // The largest of a tensor with a NaN is NaN.
   expect(difference.flattenAll().max(0).toScalarSync(), label).toBeLessThan(TOLERANCE[actual.dtype]!);
+}
+
+function expectNear(actual: Tensor, expected: Tensor, tolerance: number, label: string): void {
+  const difference = actual.toDeviceSync('js').toDtype('f32').sub(expected.toDtype('f32')).abs();
+  expect(difference.flattenAll().max(0).toScalarSync(), label).toBeLessThan(tolerance);
+}
+
+/** Blocks hold values to a 254th of the largest of 32, numbers as their dtype does. */
+function expectBlocks(actual: QuantizedActivations, expected: Tensor): void {
+  expect([actual.rows, actual.width]).toEqual(expected.shape);
+  const largest = expected.abs().flattenAll().max(0).toScalarSync() as number;
+  expectNear(valuesOf(actual), expected, largest / 100, 'blocks');
 }
 
 /** What `body` gives on `js`, and checks that it leaves no memory behind on `device`. */
@@ -67,6 +83,39 @@ describe.each(testDevices())('between products on %s', (device) => {
     }
   });
 
+  it.each([
+    [1, 64, 1],
+    [9, 160, 0.22],
+    // Rows through memory, long rows, and numbers only.
+    [2, 45, 0.22],
+    [1, 16416, 1],
+    [2, 20000, -3],
+  ])('norms of %i rows of %i values without their mean, of a sum scaled by %f', (rows, n, deltaScale) => {
+    for (const as of ['f32', 'bf16', 'blocks'] as const) {
+      for (const kind of ['rms', 'layer', 'biased'] as const) {
+        balanced(() => {
+          const run = (on: Device, form: typeof as) => {
+            const [weight, bias] = [3, 4].map((seed) => noise([n], seed).toDeviceSync(on));
+            const norm =
+              kind === 'rms'
+                ? new RmsNorm(weight, 1e-5)
+                : new LayerNorm(weight, kind === 'layer' ? undefined : bias, 1e-5);
+            // Far from zero, so that a variance without its mean is seen.
+            const [x, delta] = [noise([rows, n], 1).add(40), noise([rows, n], 2)].map((part) => part.toDeviceSync(on));
+            const result = normAdd(x, delta, norm, { as: form, deltaScale });
+            norm.dispose();
+            return result;
+          };
+          const expected = run(Device.js(), as === 'blocks' ? 'f32' : as);
+          const { sum, normed } = run(device, as);
+          expectNear(sum, expected.sum, 1e-5 * 45, `${kind} sum`);
+          if (normed instanceof QuantizedActivations) expectBlocks(normed, expected.normed as Tensor);
+          else expectNear(normed, expected.normed as Tensor, 8 * TOLERANCE[normed.dtype]!, `${kind} as ${as}`);
+        });
+      }
+    }
+  });
+
   it('composes norms whose eps differ, of views, and those that gradients pass through', () => {
     balanced(() => {
       const wide = noise([4, 96], 1);
@@ -103,6 +152,49 @@ describe.each(testDevices())('between products on %s', (device) => {
         expect(blocks instanceof QuantizedActivations).toBe(fused);
         if (!(blocks instanceof QuantizedActivations)) expectSame(blocks, expected, 'composed');
       }
+    });
+  });
+
+  it.each(['silu', 'gelu_new', 'relu'] as const)('%s without a gate', (name) => {
+    balanced(() => {
+      for (const [rows, n] of [
+        [1, 64],
+        [9, 160],
+        [2, 20],
+      ]) {
+        const wide = noise([rows, n + 32], 6);
+        const expected = activate(wide.narrow(1, 32, n).contiguous(), name);
+        const made = activateAs(here(wide).narrow(1, 32, n), name, 'blocks');
+        const fused = device.backend.decode !== undefined && name !== 'relu' && n % 32 === 0;
+        expect(made instanceof QuantizedActivations).toBe(fused);
+        if (made instanceof QuantizedActivations) expectBlocks(made, expected);
+        else expectSame(made, expected, `${rows} rows of ${n}`);
+        expectSame(activateAs(here(wide), name) as Tensor, activate(wide, name), 'numbers');
+      }
+    });
+  });
+
+  it.each([
+    { rows: 1, groups: 1, d: 1536, fused: true },
+    { rows: 3, groups: 8, d: 1024, fused: true },
+    { rows: 2, groups: 3, d: 96, fused: true },
+    { rows: 1, groups: 2, d: 8192, fused: true },
+    { rows: 2, groups: 3, d: 40, fused: false },
+    { rows: 1, groups: 1, d: 8224, fused: false },
+  ])('norms of groups times a gate, %j', ({ rows, groups, d, fused }) => {
+    balanced(() => {
+      const n = groups * d;
+      const [x, both] = [noise([rows, n], 1), noise([rows, 2 * n], 2)];
+      const weight = noise([groups, d], 3);
+      const expected = gatedGroupNorm(x, weight, 1e-5, both.narrow(1, n, n)) as Tensor;
+      const gated = x.mul(both.narrow(1, n, n).silu()).reshape([rows, groups, d]);
+      const squares = gated.sqr().meanKeepdim(2).add(1e-5);
+      expectSame(expected, gated.div(squares.sqrt()).mul(weight).reshape([rows, n]), 'composed');
+      const made = gatedGroupNorm(here(x), here(weight), 1e-5, here(both).narrow(1, n, n), 'blocks');
+      const can = fused && device.backend.decode?.supportsGroupNorm(rows, d) === true;
+      expect(made instanceof QuantizedActivations).toBe(can);
+      if (made instanceof QuantizedActivations) expectBlocks(made, expected);
+      else expectSame(made, expected, 'numbers');
     });
   });
 

@@ -7,6 +7,7 @@ import {
   type ExpertChoice,
   formatShape,
   type GateActivation,
+  type MixedExpertsProblem,
   QuantizedActivations,
   ShapeError,
   type StoragePart,
@@ -116,14 +117,49 @@ export function mixedExperts(
   weight: QTensor,
   x: QuantizedActivations,
   ids: Tensor | undefined,
-  { mix, bias, base, baseGate }: MixedExpertsOptions,
+  options: MixedExpertsOptions,
 ): Tensor {
-  const [n, k] = weight.shape.slice(-2);
-  checkWidth('mixedExperts', x, k, weight);
   const { device } = weight;
-  const choice = choiceOf(ids ? ids.dim(0) : x.rows, ids);
-  const made = device.backend.quantizedExperts!.mixed({
-    ...choice,
+  const problem = mixedProblem('mixedExperts', weight, x, ids, options);
+  const made = device.backend.quantizedExperts!.mixed(problem);
+  return Tensor.fromStorage(made, [problem.tokens, problem.n], device);
+}
+
+/**
+ * {@link mixedExperts} into the first columns of a matrix that is not read yet by anyone.
+ * @param out [tokens, n or more], f32, contiguous
+ * @throws ShapeError `SHAPE_MISMATCH` for a weight or a matrix of another width
+ */
+export function mixedExpertsInto(
+  out: Tensor,
+  weight: QTensor,
+  x: QuantizedActivations,
+  ids: Tensor | undefined,
+  options: MixedExpertsOptions = {},
+): void {
+  const problem = mixedProblem('mixedExpertsInto', weight, x, ids, options);
+  const { tokens, n } = problem;
+  if (out.rank !== 2 || out.dim(0) !== tokens || out.dim(1) < n || out.dtype !== 'f32' || !out.isContiguous()) {
+    throw new ShapeError(
+      'SHAPE_MISMATCH',
+      `mixedExpertsInto: a product of ${tokens} rows of ${n} values into ${formatShape(out.shape)} (${out.dtype}). Give ` +
+        'contiguous f32 of as many rows, at least as wide.',
+    );
+  }
+  weight.device.backend.quantizedExperts!.mixedInto(problem, out.storagePart(), out.dim(1));
+}
+
+function mixedProblem(
+  op: string,
+  weight: QTensor,
+  x: QuantizedActivations,
+  ids: Tensor | undefined,
+  { mix, bias, base, baseGate }: MixedExpertsOptions,
+): MixedExpertsProblem {
+  const [n, k] = weight.shape.slice(-2);
+  checkWidth(op, x, k, weight);
+  return {
+    ...choiceOf(ids ? ids.dim(0) : x.rows, ids),
     ...{ type: weight.blockType, n, k, weights: weight.data.storagePart(), x: blocksOf(x) },
     ...(mix && { mix: mix.storagePart() }),
     ...(bias && { bias: bias.storagePart() }),
@@ -132,8 +168,7 @@ export function mixedExperts(
       baseGate && {
         baseGate: { values: baseGate.storagePart(), row: baseGate.storageAndLayout().layout.strides[0] },
       }),
-  });
-  return Tensor.fromStorage(made, [choice.tokens, n], device);
+  };
 }
 
 function choiceOf(tokens: number, ids: Tensor | undefined): ExpertChoice {

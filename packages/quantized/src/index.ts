@@ -10,6 +10,7 @@ export {
   gatedExperts,
   type MixedExpertsOptions,
   mixedExperts,
+  mixedExpertsInto,
   quantizedRows,
 } from './fused-experts';
 export * from './gguf';

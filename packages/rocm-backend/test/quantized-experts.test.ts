@@ -1,6 +1,15 @@
 /** The experts of few tokens in two kernels, against the same of a product and an operation a step. */
 import { BLOCK_TYPES, type BlockType, type GateActivation, memoryStats, scope, Tensor } from '@x/core';
-import { fusesGate, fusesMix, gatedExperts, mixedExperts, QMatMul, QTensor, quantizedRows } from '@x/quantized';
+import {
+  fusesGate,
+  fusesMix,
+  gatedExperts,
+  mixedExperts,
+  mixedExpertsInto,
+  QMatMul,
+  QTensor,
+  quantizedRows,
+} from '@x/quantized';
 import { kernelDevices } from '@x/testing/devices';
 import { randomBlocks } from '@x/testing/quantized/random-blocks';
 import { describe, expect, it } from 'vitest';
@@ -131,6 +140,40 @@ describe.each(kernelDevices())('fused experts on %s', (device) => {
       // What the first kernel writes is for any product.
       const plain = QMatMul.fromQTensor(down).forwardBlocks(inside);
       expectAlike(made, plain.broadcastAdd(bias), 'its blocks');
+    });
+  });
+
+  it('of heads, each token of one, go into the first columns of a matrix', () => {
+    scope(() => {
+      const [tokens, heads, k, n, wide] = [3, 4, 128, 66, 80];
+      const weight = blocks('q5_0', [heads, n, k], 1);
+      const x = quantizedRows(numbers([tokens * heads, k], 2))!;
+      const ids = Tensor.from(
+        Uint32Array.from({ length: tokens * heads }, (_, i) => i % heads),
+        {
+          shape: [tokens * heads, 1],
+          device,
+        },
+      );
+      const made = mixedExperts(weight, x, ids, {});
+      const out = Tensor.full(7, [tokens * heads, wide], { device });
+      mixedExpertsInto(out, weight, x, ids);
+      expect(out.narrow(1, 0, n).contiguous().toVecSync()).toEqual(made.toVecSync());
+      expect(
+        out
+          .narrow(1, n, wide - n)
+          .sub(7)
+          .abs()
+          .flattenAll()
+          .max(0)
+          .toScalarSync(),
+      ).toBe(0);
+      const narrow = Tensor.zeros([tokens * heads, n - 1], { device });
+      for (const wrong of [narrow, out.narrow(0, 0, 2), out.narrow(1, 0, n), out.toDtype('f16')]) {
+        expect(() => mixedExpertsInto(wrong, weight, x, ids)).toThrow(
+          expect.objectContaining({ code: 'SHAPE_MISMATCH', message: expect.stringContaining('12 rows of 66 values') }),
+        );
+      }
     });
   });
 

@@ -19,9 +19,15 @@ export interface NormProblem {
   x: StoragePart;
   /** What is added to x first. */
   delta?: StoragePart;
-  /** Weights of a norm of the delta before it is added. */
+  /** Multiplies the delta where it has no norm. Default 1. */
+  deltaScale?: number;
+  /** Weights of an RMS norm of the delta before it is added. */
   deltaAlpha?: StoragePart;
   alpha: StoragePart;
+  /** What is added to the norm. */
+  beta?: StoragePart;
+  /** Whether the mean is taken away first: a layer norm. Default false. */
+  centred?: boolean;
 }
 
 /** Two matrices [rows, n] of f32, whose rows are contiguous and begin every so many values. */
@@ -34,6 +40,9 @@ export interface GatedProblem {
   up: StoragePart;
   upRow: number;
 }
+
+/** One of them, for an activation without a gate: `n` is a multiple of 32. */
+export type ActivatedProblem = Omit<GatedProblem, 'up' | 'upRow'>;
 
 /** Queries, keys and values as products give them: a row a token, f32, heads one after the other, rows every so many values. */
 export interface HeadsProblem {
@@ -83,13 +92,55 @@ export interface HeadNormProblem {
   gateRow: number;
 }
 
+/** Rows of groups, f32, contiguous but for rows of the gate. */
+export interface GroupNormProblem {
+  rows: number;
+  groups: number;
+  /** Values of a group. */
+  d: number;
+  eps: number;
+  /** [rows, groups * d] */
+  x: StoragePart;
+  /** [groups * d] */
+  alpha: StoragePart;
+  /** groups * d values a row, which begins every `gateRow` values. */
+  gate: StoragePart;
+  gateRow: number;
+}
+
+/** Queries, latent vectors and shared keys of multi-head latent attention, a row a token, f32, rows every so many values. */
+export interface LatentProblem {
+  tokens: number;
+  heads: number;
+  /** Elements of a head that are not rotated, a multiple of 32, and those behind them that are; even. */
+  plain: number;
+  rotated: number;
+  /** Elements of the latent vector, behind which the shared key is: `rotated` more. */
+  rank: number;
+  interleaved: boolean;
+  q: StoragePart;
+  qRow: number;
+  latent: StoragePart;
+  latentRow: number;
+  /** Weights [rank] of the latent vector's RMS norm, and what is added to the mean of squares. */
+  alpha: StoragePart;
+  eps: number;
+  /** Tables, positions and slots as of {@link HeadsProblem}. */
+  cos: StoragePart;
+  sin: StoragePart;
+  tableRow: number;
+  tableLength: number;
+  positions: StoragePart;
+  slots: StoragePart;
+}
+
 export interface DecodeOps {
   /** Whether there are kernels for rows of n values in blocks. */
   supports(n: number): boolean;
   /** Whether {@link heads} is for a pool of this dtype, with these sizes of heads. */
   supportsHeads(poolDType: DType, d: number, dv: number): boolean;
   /**
-   * The RMS norm of x + delta, [rows, n] in a dtype or in the form of {@link QuantizedOps.matmulActivations}, and, where
+   * The norm of x + delta, [rows, n] in a dtype or in the form of {@link QuantizedOps.matmulActivations}, and, where
    * there is a delta, the sum. `both`: in f32, and as `blocks` where that form is blocks (u8) for so many rows.
    */
   norm(
@@ -98,10 +149,26 @@ export interface DecodeOps {
   ): { sum?: BackendStorage; normed: BackendStorage; blocks?: BackendStorage };
   /** act(gate) · up as blocks, or as numbers in f32, of any `n`. `gelu` is the form with tanh. */
   gated(activation: 'silu' | 'gelu', problem: GatedProblem, as?: 'blocks' | 'f32'): BackendStorage;
+  /** act(gate) as blocks. */
+  activated(activation: 'silu' | 'gelu', problem: ActivatedProblem): BackendStorage;
   /** Whether {@link headNorm} is for so many rows of heads of d values. */
   supportsHeadNorm(rows: number, d: number): boolean;
   /** The RMS norm of each head times silu of the gate, as blocks of rows of heads * d values. */
   headNorm(problem: HeadNormProblem): BackendStorage;
+  /** Whether {@link groupNorm} is for so many rows of groups of d values. */
+  supportsGroupNorm(rows: number, d: number): boolean;
+  /** The RMS norm of each group of x times silu of the gate, as blocks of rows of groups * d values. */
+  groupNorm(problem: GroupNormProblem): BackendStorage;
   /** Normalises and rotates heads and writes keys and values into the pool: queries [tokens, heads, d], f32. */
   heads(problem: HeadsProblem, pool: PagedPool): BackendStorage;
+  /** Whether {@link latent} is for so many tokens, a pool of this dtype and heads with so many elements that are not rotated. */
+  supportsLatent(poolDType: DType, tokens: number, plain: number): boolean;
+  /**
+   * Writes norms of latent vectors and the rotated shared keys into the pool. `queries` are [tokens, heads, rank + rotated], f32,
+   * with the rotated parts of queries; what goes in front of these is a product with `plain`, the plain parts as blocks of
+   * tokens * heads rows.
+   */
+  latent(problem: LatentProblem, pool: PagedPool): { queries: BackendStorage; plain: BackendStorage };
+  /** Whether a row in blocks of several times `d` values is as many rows of `d` values in blocks. */
+  splitsRows(d: number): boolean;
 }

@@ -58,4 +58,6 @@ export interface QuantizedExpertOps {
   gated(problem: GatedExpertsProblem): BackendStorage;
   /** The sum over each token's experts of weights · x, [tokens, n], f32. */
   mixed(problem: MixedExpertsProblem): BackendStorage;
+  /** The same into memory from `out` on, f32, where a token's `n` values begin every `row` values. */
+  mixedInto(problem: MixedExpertsProblem, out: StoragePart, row: number): void;
 }

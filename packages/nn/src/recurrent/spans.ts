@@ -96,8 +96,8 @@ export function forKernels(
 }
 
 /** Whether x is a matrix whose rows are contiguous and lie anywhere. */
-function hasRows(x: Tensor): boolean {
-  return x.dim(1) <= 1 || x.storageAndLayout().layout.strides[1] === 1;
+export function hasRows(x: Tensor): boolean {
+  return x.rank === 2 && (x.dim(1) <= 1 || x.storageAndLayout().layout.strides[1] === 1);
 }
 
 export function rowsPart(x: Tensor): RowsPart {

@@ -9,10 +9,13 @@ export interface DecodeNormQ81Arguments {
   n: number;
   padded: number;
   eps: number;
+  deltaScale: number;
+  centred: boolean;
   x: Address;
   delta: Address;
   deltaAlpha: Address;
   alpha: Address;
+  beta: Address;
   sum: Address;
   blocks: Address;
   y: Address;
@@ -29,10 +32,13 @@ export function launchDecodeNormQ81(
     a.n,
     a.padded,
     a.eps,
+    a.deltaScale,
+    Number(a.centred),
     a.x,
     a.delta,
     a.deltaAlpha,
     a.alpha,
+    a.beta,
     a.sum,
     a.blocks,
     a.y,
@@ -139,6 +145,66 @@ export function launchDecodeHeads(device: Launcher, kernel: string, shape: Launc
   ]);
 }
 
+/** `decode_latent_f32`, and 2 more. */
+export interface DecodeLatentArguments {
+  tokens: number;
+  heads: number;
+  plain: number;
+  rotated: number;
+  rank: number;
+  padded: number;
+  interleaved: boolean;
+  eps: number;
+  q: Address;
+  qRow: number;
+  latent: Address;
+  latentRow: number;
+  alpha: Address;
+  cos: Address;
+  sin: Address;
+  tableRow: number;
+  tableLength: number;
+  positions: Address;
+  slots: Address;
+  poolSlots: number;
+  out: Address;
+  blocks: Address;
+  pool: Address;
+}
+
+export function launchDecodeLatent(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: DecodeLatentArguments,
+): void {
+  device.launch(DECODE, kernel, shape, [
+    a.tokens,
+    a.heads,
+    a.plain,
+    a.rotated,
+    a.rank,
+    a.padded,
+    Number(a.interleaved),
+    a.eps,
+    a.q,
+    a.qRow,
+    a.latent,
+    a.latentRow,
+    a.alpha,
+    a.cos,
+    a.sin,
+    a.tableRow,
+    a.tableLength,
+    a.positions,
+    a.slots,
+    a.poolSlots,
+    a.out,
+    a.blocks,
+    a.pool,
+  ]);
+}
+
 /** `decode_head_norm_silu_q8_1`. */
 export interface DecodeHeadNormSiluQ81Arguments {
   rows: number;
@@ -162,6 +228,40 @@ export function launchDecodeHeadNormSiluQ81(
   device.launch(DECODE, kernel, shape, [
     a.rows,
     a.heads,
+    a.d,
+    a.padded,
+    a.eps,
+    a.x,
+    a.alpha,
+    a.gate,
+    a.gateRow,
+    a.blocks,
+  ]);
+}
+
+/** `decode_silu_group_norm_q8_1`. */
+export interface DecodeSiluGroupNormQ81Arguments {
+  rows: number;
+  groups: number;
+  d: number;
+  padded: number;
+  eps: number;
+  x: Address;
+  alpha: Address;
+  gate: Address;
+  gateRow: number;
+  blocks: Address;
+}
+
+export function launchDecodeSiluGroupNormQ81(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: DecodeSiluGroupNormQ81Arguments,
+): void {
+  device.launch(DECODE, kernel, shape, [
+    a.rows,
+    a.groups,
     a.d,
     a.padded,
     a.eps,

@@ -58,6 +58,7 @@ export interface ExpertsMixedArguments {
   gates: Address;
   gatesRow: number;
   out: Address;
+  outRow: number;
   n: number;
   k: number;
   tokens: number;
@@ -81,6 +82,7 @@ export function launchExpertsMixed(
     a.gates,
     a.gatesRow,
     a.out,
+    a.outRow,
     a.n,
     a.k,
     a.tokens,

@@ -1,10 +1,13 @@
 /** What lies between the products of a layer: the kernels of DECODE (kernels/decode.hip). */
 import {
+  type ActivatedProblem,
   type DecodeOps,
   type DType,
   type GatedProblem,
+  type GroupNormProblem,
   type HeadNormProblem,
   type HeadsProblem,
+  type LatentProblem,
   type NormDType,
   type NormProblem,
   type PagedPool,
@@ -18,7 +21,9 @@ import {
   launchDecodeGatedQ81,
   launchDecodeHeadNormSiluQ81,
   launchDecodeHeads,
+  launchDecodeLatent,
   launchDecodeNormQ81,
+  launchDecodeSiluGroupNormQ81,
 } from '../launchers/decode';
 import type { KernelStorage } from '../storage';
 import { activationRowBytes, activationRows, BLOCK_VALUES, paddedWidth } from './activations';
@@ -52,7 +57,7 @@ export class DeviceDecodeOps implements DecodeOps {
 
   /** A block a row. */
   norm(
-    { rows, n, eps, x, delta, deltaAlpha, alpha }: NormProblem,
+    { rows, n, eps, x, delta, deltaScale = 1, deltaAlpha, alpha, beta, centred = false }: NormProblem,
     as: NormDType | 'blocks' | 'both',
   ): { sum?: KernelStorage; normed: KernelStorage; blocks?: KernelStorage } {
     const device = this.#device;
@@ -74,10 +79,13 @@ export class DeviceDecodeOps implements DecodeOps {
           n,
           padded: paddedWidth(n),
           eps,
+          deltaScale,
+          centred,
           x: device.address(x),
           delta: delta ? device.address(delta) : 0,
           deltaAlpha: deltaAlpha ? device.address(deltaAlpha) : 0,
           alpha: device.address(alpha),
+          beta: beta ? device.address(beta) : 0,
           sum: sum?.ptr ?? 0,
           blocks: inBlocks ? normed.ptr : (blocks?.ptr ?? 0),
           y: inBlocks ? 0 : normed.ptr,
@@ -92,13 +100,21 @@ export class DeviceDecodeOps implements DecodeOps {
   gated(activation: 'silu' | 'gelu', problem: GatedProblem, as: 'blocks' | 'f32' = 'blocks'): KernelStorage {
     const device = this.#device;
     const { rows, n, gate, gateRow, up, upRow } = problem;
-    if (as === 'f32') {
-      const shape = device.shapes.elementwise(rows * n, sizeInBytes('f32'));
-      return filled(device, 'f32', rows * n, (y) => {
-        const sources = { gate: device.address(gate), gateRow, up: device.address(up), upRow };
-        launchDecodeGate(device, `decode_gate_${activation}_f32`, shape, { rows, n, ...sources, y });
-      });
-    }
+    if (as === 'blocks') return this.#gatedBlocks(activation, problem);
+    const shape = device.shapes.elementwise(rows * n, sizeInBytes('f32'));
+    return filled(device, 'f32', rows * n, (y) => {
+      const sources = { gate: device.address(gate), gateRow, up: device.address(up), upRow };
+      launchDecodeGate(device, `decode_gate_${activation}_f32`, shape, { rows, n, ...sources, y });
+    });
+  }
+
+  activated(activation: 'silu' | 'gelu', problem: ActivatedProblem): KernelStorage {
+    return this.#gatedBlocks(activation, problem);
+  }
+
+  #gatedBlocks(activation: 'silu' | 'gelu', problem: ActivatedProblem & Partial<GatedProblem>): KernelStorage {
+    const device = this.#device;
+    const { rows, n, gate, gateRow, up, upRow = 0 } = problem;
     if (!this.supports(n)) throw unsupported(`decode.gated of ${n} values`, 'f32', device);
     const padded = paddedWidth(n);
     // Products take either; there is no kernel that gives f32.
@@ -109,7 +125,7 @@ export class DeviceDecodeOps implements DecodeOps {
       ? device.shapes.elementwise(rows * padded)
       : { grid: device.shapes.blocks((rows * padded) / 4 / GATED_THREADS, GATED_THREADS), block: GATED_THREADS };
     return keptIfFilled(result, (out) => {
-      const sources = { gate: device.address(gate), gateRow, up: device.address(up), upRow };
+      const sources = { gate: device.address(gate), gateRow, up: up ? device.address(up) : 0, upRow };
       const results = form === 'blocks' ? { blocks: out, y: 0 } : { blocks: 0, y: out };
       const args = { rows, n, padded, ...sources, ...results };
       launchDecodeGatedQ81(device, `decode_gated_q8_1_${activation}`, shape, args);
@@ -117,7 +133,12 @@ export class DeviceDecodeOps implements DecodeOps {
   }
 
   supportsHeadNorm(rows: number, d: number): boolean {
-    return this.supports(d) && d <= MAX_HEAD && rows > 0 && this.#device.quantized.formOf(rows) === 'blocks';
+    return this.#supportsParts(rows, d, MAX_HEAD);
+  }
+
+  /** Whether rows are in blocks, and parts of d values of them are groups of those, at most so long. */
+  #supportsParts(rows: number, d: number, most: number): boolean {
+    return this.supports(d) && d <= most && rows > 0 && this.#device.quantized.formOf(rows) === 'blocks';
   }
 
   /** A warp a head. */
@@ -129,6 +150,22 @@ export class DeviceDecodeOps implements DecodeOps {
       const operands = { x: device.address(x), alpha: device.address(alpha), gate: device.address(gate), gateRow };
       const args = { rows, heads, d, padded: paddedWidth(n), eps, ...operands, blocks };
       launchDecodeHeadNormSiluQ81(device, 'decode_head_norm_silu_q8_1', this.#headsShape(rows * heads), args);
+    });
+  }
+
+  supportsGroupNorm(rows: number, d: number): boolean {
+    return this.#supportsParts(rows, d, NORM_VALUES * MAX_THREADS);
+  }
+
+  /** A block a group. */
+  groupNorm({ rows, groups, d, eps, x, alpha, gate, gateRow }: GroupNormProblem): KernelStorage {
+    const device = this.#device;
+    if (!this.supportsGroupNorm(rows, d)) throw unsupported(`decode.groupNorm of ${d} values`, 'f32', device);
+    const n = groups * d;
+    return keptIfFilled(this.#allocate(rows, n, 'blocks'), (blocks) => {
+      const operands = { x: device.address(x), alpha: device.address(alpha), gate: device.address(gate), gateRow };
+      const args = { rows, groups, d, padded: paddedWidth(n), eps, ...operands, blocks };
+      launchDecodeSiluGroupNormQ81(device, 'decode_silu_group_norm_q8_1', this.#normShape(rows * groups, d), args);
     });
   }
 
@@ -171,6 +208,50 @@ export class DeviceDecodeOps implements DecodeOps {
         vPool: device.address(values),
       }),
     );
+  }
+
+  supportsLatent(poolDType: DType, tokens: number, plain: number): boolean {
+    return this.#supportsParts(tokens, plain, Number.POSITIVE_INFINITY) && POOL_DTYPES.includes(poolDType);
+  }
+
+  /** A warp a head, and one a latent vector. */
+  latent(p: LatentProblem, { keys, blocks, blockSize }: PagedPool): { queries: KernelStorage; plain: KernelStorage } {
+    const device = this.#device;
+    const dtype = keys[0].dtype;
+    const { tokens, heads, plain, rotated, rank, interleaved, eps, qRow, latentRow, tableRow, tableLength } = p;
+    if (!this.supportsLatent(dtype, tokens, plain))
+      throw unsupported(`decode.latent of ${plain} values`, dtype, device);
+    const queries = device.allocUninit(tokens * heads * (rank + rotated), 'f32');
+    try {
+      const made = keptIfFilled(this.#allocate(tokens * heads, plain, 'blocks'), (to) =>
+        launchDecodeLatent(device, `decode_latent_${dtype}`, this.#headsShape(tokens * (heads + 1)), {
+          ...{ tokens, heads, plain, rotated, rank, padded: paddedWidth(plain), interleaved, eps },
+          q: device.address(p.q),
+          qRow,
+          latent: device.address(p.latent),
+          latentRow,
+          alpha: device.address(p.alpha),
+          cos: device.address(p.cos),
+          sin: device.address(p.sin),
+          tableRow,
+          tableLength,
+          positions: device.address(p.positions),
+          slots: device.address(p.slots),
+          poolSlots: blocks * blockSize,
+          out: queries.ptr,
+          blocks: to,
+          pool: device.address(keys),
+        }),
+      );
+      return { queries, plain: made };
+    } catch (error) {
+      queries.dispose();
+      throw error;
+    }
+  }
+
+  splitsRows(d: number): boolean {
+    return paddedWidth(d) === d;
   }
 
   /** Memory for rows in blocks, or of a dtype. */

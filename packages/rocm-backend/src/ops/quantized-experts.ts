@@ -10,6 +10,7 @@ import type {
 import type { KernelDevice } from '../device';
 import { clamp, type LaunchShape } from '../launch-shape';
 import { launchExpertsGated, launchExpertsMixed } from '../launchers/experts';
+import type { Address } from '../launchers/launcher';
 import { KernelStorage } from '../storage';
 import { activationRowBytes, activationRows, BLOCK_VALUES, MAX_GRID_Y, paddedWidth } from './activations';
 import { filled, keptIfFilled } from './result';
@@ -51,26 +52,33 @@ export class DeviceQuantizedExpertOps implements QuantizedExpertOps {
   }
 
   mixed(p: MixedExpertsProblem): KernelStorage {
+    return filled(this.#device, 'f32', p.tokens * p.n, (out) => this.#mix(p, out, p.n));
+  }
+
+  mixedInto(p: MixedExpertsProblem, out: StoragePart, row: number): void {
+    if (p.tokens * p.n > 0) this.#mix(p, this.#device.address(out), row);
+  }
+
+  #mix(p: MixedExpertsProblem, out: Address, outRow: number): void {
     const device = this.#device;
     const { tokens, topk, n, k, type, weights, x, baseGate } = p;
     // Rows of all of a token's experts are as one.
     const { grid, block } = vectorShape(device, type, n, topk * k);
     const shape: LaunchShape = { grid: [grid, ...counted(tokens)], block };
-    return filled(device, 'f32', tokens * n, (out) =>
-      launchExpertsMixed(device, `experts_mixed_${type}`, shape, {
-        weights: device.address(weights),
-        inputs: KernelStorage.on(device, x).ptr,
-        ids: this.#optional(p.ids),
-        mix: this.#optional(p.mix),
-        bias: this.#optional(p.bias),
-        base: this.#optional(p.base),
-        gates: this.#optional(baseGate?.values),
-        gatesRow: baseGate?.row ?? 0,
-        out,
-        ...{ n, k, tokens, topk },
-        kPadded: paddedWidth(k),
-      }),
-    );
+    launchExpertsMixed(device, `experts_mixed_${type}`, shape, {
+      weights: device.address(weights),
+      inputs: KernelStorage.on(device, x).ptr,
+      ids: this.#optional(p.ids),
+      mix: this.#optional(p.mix),
+      bias: this.#optional(p.bias),
+      base: this.#optional(p.base),
+      gates: this.#optional(baseGate?.values),
+      gatesRow: baseGate?.row ?? 0,
+      out,
+      outRow,
+      ...{ n, k, tokens, topk },
+      kPadded: paddedWidth(k),
+    });
   }
 
   #optional(part: StoragePart | undefined): number {

@@ -1,11 +1,21 @@
 /** Falcon Mamba: layers of Mamba with norms, without weights, of the steps and of B and C. */
 import { Tensor } from '@x/core';
-import { type ActivationForm, type Activations, causalConv1d, type Module, RmsNorm, selectiveScan } from '@x/nn';
+import {
+  type ActivationForm,
+  type Activations,
+  causalConv1d,
+  gatedActivation,
+  type Module,
+  normAdd,
+  RmsNorm,
+  selectiveScan,
+} from '@x/nn';
 import type { ConfigSource } from '../config/config-source';
 import { unsupported } from '../config/problems';
 import type { Architecture } from '../registry';
 import type { LinearGroup } from '../weights/linear-group';
-import { project } from '../weights/q-linear';
+import { readsOf } from '../weights/linear-group';
+import { project, takesBlocks } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
 import type { Angles } from './attention';
 import type { StateLayout } from './causal-model';
@@ -28,14 +38,13 @@ interface Parts {
   inProj: LinearGroup;
   taps: Tensor;
   bias: Tensor | undefined;
-  /** Steps (before `dtProj`), B and C. */
+  /** Steps (before `dtProj`), and B and C together. */
   xProj: LinearGroup;
-  /** With the bias of the steps. */
   dtProj: Module;
+  /** Of the steps. */
+  dtBias: Tensor;
   a: Tensor;
   d: Tensor;
-  /** Of the scan, whose steps have their bias already. */
-  noBias: Tensor;
   norms: { dt: RmsNorm; bc: RmsNorm };
   outProj: Module;
 }
@@ -61,11 +70,11 @@ class Mamba implements TokenMixer {
         inProj: own(await source.fused(`${at}.ssm_in`, [inner, inner], hiddenSize)),
         taps: own(await source.numbers(`${at}.ssm_conv1d.weight`, [inner, taps])),
         bias: own(await source.optional(`${at}.ssm_conv1d.bias`, [inner])),
-        xProj: own(await source.fused(`${at}.ssm_x`, [rank, stateSize, stateSize], inner)),
-        dtProj: own(await source.linear(`${at}.ssm_dt`, inner, rank)),
+        xProj: own(await source.fused(`${at}.ssm_x`, [rank, 2 * stateSize], inner)),
+        dtProj: own(await source.linear(`${at}.ssm_dt`, inner, rank, { withoutBias: true })),
+        dtBias: own(await source.numbers(`${at}.ssm_dt.bias`, [inner])),
         a: own(await source.numbers(`${at}.ssm_a`, [inner, stateSize])),
         d: own(await source.numbers(`${at}.ssm_d`, [inner])),
-        noBias: own(Tensor.zeros([inner], { device })),
         norms: { dt: ones(rank), bc: ones(stateSize) },
         outProj: own(await source.linear(`${at}.ssm_out`, hiddenSize, inner)),
       };
@@ -78,14 +87,18 @@ class Mamba implements TokenMixer {
   }
 
   forward(input: Activations, _angles: Angles | undefined, { states: { states, spans } }: LayerMemory): Tensor {
-    const { inProj, taps, bias, xProj, dtProj, a, d, noBias, norms, outProj } = this.parts;
+    const { inProj, taps, bias, xProj, dtProj, dtBias, a, d, norms, outProj } = this.parts;
     const [before, z] = inProj.forward(input);
     const x = causalConv1d(before, taps, states.conv, spans, { bias, activation: 'silu' });
-    const [step, b, c] = xProj.forward(x).map((rows) => rows.contiguous());
-    const dt = project(dtProj, norms.dt.forward(step), this.dtype);
-    const inputs = { x, dt, dtBias: noBias, a, b: norms.bc.forward(b), c: norms.bc.forward(c), d };
-    const y = selectiveScan(inputs, states.ssm, spans);
-    return project(outProj, y.mul(z.silu()), this.dtype);
+    const [step, both] = xProj.forward(x).map((rows) => rows.contiguous());
+    const { normed } = normAdd(step, undefined, norms.dt, { as: readsOf(dtProj, this.dtype) });
+    const dt = project(dtProj, normed, this.dtype);
+    const [rows, stateSize] = [both.dim(0), both.dim(1) / 2];
+    const bc = norms.bc.forward(both.reshape([rows, 2, stateSize])).reshape(both.shape);
+    const [b, c] = [0, stateSize].map((start) => bc.narrow(1, start, stateSize));
+    const y = selectiveScan({ x, dt, dtBias, a, b, c, d }, states.ssm, spans);
+    const gated = gatedActivation(z, y, 'silu', takesBlocks(outProj) ? 'blocks' : 'numbers');
+    return project(outProj, gated, this.dtype);
   }
 
   dispose(): void {

@@ -1,9 +1,9 @@
 /** What the second half of a layer is: a feed-forward layer of some kind. */
 import type { Tensor } from '@x/core';
-import { type ActivationForm, type ActivationName, type Activations, activate, type Module } from '@x/nn';
+import { type ActivationForm, type ActivationName, type Activations, activateAs, type Module } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
 import { readsOf } from '../weights/linear-group';
-import { project } from '../weights/q-linear';
+import { project, takesBlocks } from '../weights/q-linear';
 import { shareOf } from '../weights/shard';
 import type { Weights } from '../weights/weights';
 
@@ -44,7 +44,8 @@ export class Mlp implements FeedForward {
   }
 
   forward(x: Activations): Tensor {
-    const inside = activate(project(this.up, x, this.dtype), this.activation);
+    const form = takesBlocks(this.down) ? 'blocks' : 'numbers';
+    const inside = activateAs(project(this.up, x, this.dtype), this.activation, form);
     return project(this.down, inside, this.dtype);
   }
 

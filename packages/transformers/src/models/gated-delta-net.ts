@@ -12,6 +12,7 @@ import {
   type Module,
   RmsNorm,
 } from '@x/nn';
+import type { PartRange } from '@x/quantized';
 import type { ConfigSource } from '../config/config-source';
 import { badConfig } from '../config/problems';
 import type { LinearGroup } from '../weights/linear-group';
@@ -69,7 +70,7 @@ export function linearLayers(source: ConfigSource, numLayers: number): boolean[]
 interface Parts {
   /** Queries, keys and values together, and the gate. */
   qkvz: LinearGroup;
-  /** Shares of the difference that are written, and steps; or both as one, head by head of keys. */
+  /** Shares of the difference that are written, and steps. */
   ba: LinearGroup;
   taps: Tensor;
   dtBias: Tensor;
@@ -97,12 +98,14 @@ export class GatedDeltaNet implements TokenMixer {
     const { keyHeads, valueHeads, keyDim, valueDim, taps } = config.delta;
     const inner = valueHeads * valueDim;
     const mixed = 2 * keyHeads * keyDim + inner;
+    const shared = valueHeads / keyHeads;
     return owning(async (own) => {
-      const together = source.has(`${at}.ssm_ba`);
       const parts: Parts = {
         qkvz: own(
           source.has(`${at}.ssm_in`)
-            ? await source.fused(`${at}.ssm_in`, [mixed, inner], hiddenSize, { order: orderOfHeads(config.delta) })
+            ? await source.fused(`${at}.ssm_in`, [mixed, inner], hiddenSize, {
+                order: orderOfHeads(keyHeads, [keyDim, keyDim, shared * valueDim, shared * valueDim]),
+              })
             : await source.group(
                 [
                   { name: `${at}.attn_qkv`, out: mixed },
@@ -112,8 +115,10 @@ export class GatedDeltaNet implements TokenMixer {
               ),
         ),
         ba: own(
-          together
-            ? await source.fused(`${at}.ssm_ba`, [2 * valueHeads], hiddenSize)
+          source.has(`${at}.ssm_ba`)
+            ? await source.fused(`${at}.ssm_ba`, [valueHeads, valueHeads], hiddenSize, {
+                order: orderOfHeads(keyHeads, [shared, shared]),
+              })
             : await source.group(
                 [
                   { name: `${at}.ssm_beta`, out: valueHeads },
@@ -142,7 +147,7 @@ export class GatedDeltaNet implements TokenMixer {
     const { keyHeads, valueHeads, keyDim, valueDim, sharing } = this.config.delta;
     const { qkvz, ba, taps, dtBias, a, norm, outProj } = this.parts;
     const [qkv, z] = qkvz.forward(input);
-    const [beta, dt] = this.sharesAndSteps(ba.forward(input));
+    const [beta, dt] = ba.forward(input);
     const mixed = causalConv1d(qkv, taps, states.conv, spans, { activation: 'silu' });
     const keys = keyHeads * keyDim;
     const [q, k, v] = [
@@ -155,38 +160,19 @@ export class GatedDeltaNet implements TokenMixer {
     return project(outProj, normed, this.dtype);
   }
 
-  /** [rows, valueHeads] each, of one product or of two. */
-  private sharesAndSteps(products: readonly Tensor[]): readonly Tensor[] {
-    if (products.length === 2) return products;
-    const { keyHeads, valueHeads } = this.config.delta;
-    const [both] = products;
-    const rows = both.dim(0);
-    // One copy for both.
-    const apart = both
-      .reshape([rows, keyHeads, 2, valueHeads / keyHeads])
-      .permute([2, 0, 1, 3])
-      .contiguous();
-    return [0, 1].map((i) => apart.narrow(0, i, 1).reshape([rows, valueHeads]));
-  }
-
   dispose(): void {
     for (const part of Object.values(this.parts)) part.dispose();
   }
 }
 
 /**
- * Where rows of queries, keys, values and gates are in a weight that has them by heads of keys: queries, keys, values and gates of
- * the first, then of the second.
+ * Where rows of layers are in a weight that has them by heads of keys, each of `sizes` for a head: all of the first layer, then
+ * all of the second.
  */
-function orderOfHeads({ keyHeads, valueHeads, keyDim, valueDim }: GatedDeltaNetConfig['delta']): Uint32Array {
-  const values = (valueHeads / keyHeads) * valueDim;
-  const sizes = [keyDim, keyDim, values, values];
+function orderOfHeads(keyHeads: number, sizes: readonly number[]): PartRange[] {
   const each = sizes.reduce((sum, size) => sum + size, 0);
-  const rows: number[] = [];
-  let start = 0;
-  for (const size of sizes) {
-    for (let head = 0; head < keyHeads; head++) for (let i = 0; i < size; i++) rows.push(head * each + start + i);
-    start += size;
-  }
-  return Uint32Array.from(rows);
+  const starts = sizes.map((_, i) => sizes.slice(0, i).reduce((sum, size) => sum + size, 0));
+  return sizes.flatMap((count, i) =>
+    Array.from({ length: keyHeads }, (_, head) => ({ start: head * each + starts[i], count })),
+  );
 }

@@ -3,16 +3,25 @@
  * a token, which the cache holds beside one rotated key that heads share. Queries are brought to the latent's width instead of
  * keys and values to the heads' (the absorbed form), so that attention has one key head, whose first elements are its values.
  */
-import { type RopeKind, scope, Tensor } from '@x/core';
-import { type ActivationForm, type Activations, type Module, type RmsNorm, rotate } from '@x/nn';
-import { type PartRange, QTensor } from '@x/quantized';
+import { QuantizedActivations, type RopeKind, scope, Tensor } from '@x/core';
+import {
+  type ActivationForm,
+  type Activations,
+  type LatentQueries,
+  latentAppend,
+  type Module,
+  normAdd,
+  type RmsNorm,
+  rotate,
+} from '@x/nn';
+import { areBlocks, type PartRange, QTensor } from '@x/quantized';
 import { HeadLinear } from '../weights/head-linear';
-import type { LinearGroup } from '../weights/linear-group';
+import { type LinearGroup, readsOf } from '../weights/linear-group';
 import { project } from '../weights/q-linear';
 import { headsOf, timesRange } from '../weights/shard';
 import type { Weights } from '../weights/weights';
 import type { Angles } from './attention';
-import type { KvLayout } from './causal-model';
+import type { KvLayout, LayerKv } from './causal-model';
 import type { LayerMemory } from './decoder';
 import type { TokenMixer } from './token-mixer';
 
@@ -104,23 +113,66 @@ export class LatentAttention implements TokenMixer {
   forward(x: Activations, angles: Angles | undefined, { kv }: LayerMemory): Tensor {
     if (!angles) throw new Error('internal: latent attention without a rotation');
     const { numHeads, latent } = this.config;
-    const { rank, plain, rotated, value, scale, ropeKind } = latent;
-    const { inputs, query, norm, keyUp, valueUp, o } = this.parts;
+    const { inputs, query, o } = this.parts;
     const [first, compressed] = inputs.forward(x);
     const tokens = first.dim(0);
+    const whole = query ? project(query.up, this.normedQuery(first, query), this.dtype) : first;
+    const fused = this.appendAtOnce(whole, compressed, angles, kv);
+    const queries = fused ? this.absorb(fused, tokens) : this.append(whole, compressed, angles, kv);
+    const values = this.attend(queries, kv).reshape([tokens, numHeads * latent.value]);
+    return project(o, values, this.dtype);
+  }
+
+  private normedQuery(first: Tensor, { norm, up }: NonNullable<Parts['query']>): Activations {
+    return normAdd(first.contiguous(), undefined, norm, { as: readsOf(up, this.dtype) }).normed;
+  }
+
+  /** Puts latent vectors and shared keys into the cache: queries [heads, tokens, rank + rotated]. */
+  private append(whole: Tensor, compressed: Tensor, angles: Angles, kv: LayerKv): Tensor {
+    const { numHeads, latent } = this.config;
+    const { rank, plain, rotated, ropeKind } = latent;
+    const { norm, keyUp } = this.parts;
     const turned = (rows: Tensor, { cos, sin }: Angles['query']) =>
       rotate(rows.transpose(0, 1).unsqueeze(0), cos, sin, ropeKind).squeeze(0);
     const shared = compressed.narrow(1, rank, rotated).unsqueeze(1);
     const key = norm.forward(compressed.narrow(1, 0, rank).contiguous()).unsqueeze(0);
     kv.append(Tensor.cat([key, turned(shared, angles.key)], -1), key);
-
-    const whole = query ? project(query.up, query.norm.forward(first.contiguous()), this.dtype) : first;
-    const heads = whole.reshape([tokens, numHeads, plain + rotated]);
+    const heads = whole.reshape([whole.dim(0), numHeads, plain + rotated]);
     const absorbed = keyUp.forward(heads.narrow(2, 0, plain)).transpose(0, 1);
-    const queries = Tensor.cat([absorbed, turned(heads.narrow(2, plain, rotated), angles.query)], -1);
-    const mixed = kv.attend(queries, { scale }).reshape([tokens, numHeads, rank]);
-    const values = valueUp.forward(mixed).reshape([tokens, numHeads * value]);
-    return project(o, values, this.dtype);
+    return Tensor.cat([absorbed, turned(heads.narrow(2, plain, rotated), angles.query)], -1);
+  }
+
+  /** The same in one step, but for the product with the plain parts; undefined where the device has no kernel for it. */
+  private appendAtOnce(
+    whole: Tensor,
+    compressed: Tensor,
+    { rotation, positions }: Angles,
+    { paged }: LayerKv,
+  ): LatentQueries | undefined {
+    const { numHeads: heads, latent } = this.config;
+    const { norm, keyUp } = this.parts;
+    if (!paged || !keyUp.takesBlocks || rotation.scaled || latent.ropeKind === 'thd') return undefined;
+    const turn = { cos: rotation.cos, sin: rotation.sin, positions, kind: latent.ropeKind };
+    return latentAppend({ q: whole, heads, latent: compressed }, turn, norm, paged, paged.slots);
+  }
+
+  /** Brings the plain parts to the latent's width, in front of the rotated ones. */
+  private absorb({ queries, plain }: LatentQueries, tokens: number): Tensor {
+    this.parts.keyUp.forwardInto(queries, plain);
+    return queries.reshape([tokens, this.config.numHeads, queries.dim(1)]).transpose(0, 1);
+  }
+
+  /** @param queries [heads, tokens, rank + rotated] @returns values of the heads, in the order of tokens */
+  private attend(queries: Tensor, kv: LayerKv): Tensor {
+    const { rank, scale } = this.config.latent;
+    const { valueUp } = this.parts;
+    const [heads, tokens] = queries.shape;
+    const splits = valueUp.takesBlocks && queries.device.backend.decode?.splitsRows(rank);
+    const mixed = splits && kv.attendInBlocks ? kv.attendInBlocks(queries, { scale }) : kv.attend(queries, { scale });
+    if (mixed instanceof QuantizedActivations && areBlocks(mixed.blocks))
+      return valueUp.forwardBlocks(new QuantizedActivations(mixed.blocks, tokens * heads, rank));
+    if (mixed instanceof QuantizedActivations) throw new Error('internal: attention in another form than blocks');
+    return valueUp.forward(mixed.reshape([tokens, heads, rank]));
   }
 
   dispose(): void {

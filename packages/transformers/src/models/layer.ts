@@ -97,9 +97,9 @@ export class ResidualLayer implements DecoderLayer {
   }
 
   private add(x: Tensor, part: Tensor, norm: Module | undefined): Residual {
-    if (norm instanceof RmsNorm && this.residualScale === 1) return { x, delta: part, deltaNorm: norm };
-    const behind = norm ? norm.forward(part) : part;
-    return { x, delta: this.residualScale === 1 ? behind : behind.mul(this.residualScale) };
+    const deltaScale = this.residualScale;
+    if (norm instanceof RmsNorm) return { x, delta: part, deltaNorm: norm, deltaScale };
+    return { x, delta: norm ? norm.forward(part) : part, deltaScale };
   }
 
   dispose(): void {

@@ -1,11 +1,11 @@
 /** Mamba 2: states that decay by one number a head. candle has it in mamba2.rs. */
 import type { Tensor } from '@x/core';
-import { type ActivationForm, type Activations, causalConv1d, type Module, ssd } from '@x/nn';
+import { type ActivationForm, type Activations, causalConv1d, gatedGroupNorm, type Module, ssd } from '@x/nn';
 import type { ConfigSource } from '../config/config-source';
 import { badConfig, shown } from '../config/problems';
 import type { Architecture } from '../registry';
 import type { LinearGroup } from '../weights/linear-group';
-import { project } from '../weights/q-linear';
+import { project, takesBlocks } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
 import type { Angles } from './attention';
 import type { StateLayout } from './causal-model';
@@ -81,8 +81,7 @@ class Mamba2 implements TokenMixer {
       mixed.narrow(1, start, i === 0 ? inner : groups * stateSize),
     );
     const y = ssd({ q, k, v, dt, dtBias, a, d }, { keyHeads: groups, dtLimit }, states.ssm, spans);
-    const gated = y.mul(z.silu()).reshape([y.dim(0), groups, inner / groups]);
-    const normed = gated.div(gated.sqr().meanKeepdim(2).add(normEps).sqrt()).mul(norm).reshape(y.shape);
+    const normed = gatedGroupNorm(y, norm, normEps, z, takesBlocks(outProj) ? 'blocks' : 'numbers');
     return project(outProj, normed, this.dtype);
   }
 

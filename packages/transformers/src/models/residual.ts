@@ -3,7 +3,7 @@
  * the device has one, which also leaves the norm in the form that the next product reads.
  */
 import type { Tensor } from '@x/core';
-import { type ActivationForm, type Activations, type Module, normAdd, RmsNorm } from '@x/nn';
+import { type ActivationForm, type Activations, LayerNorm, type Module, normAdd, RmsNorm } from '@x/nn';
 
 export interface Residual {
   /** [tokens, hidden], f32 */
@@ -12,25 +12,24 @@ export interface Residual {
   delta?: Tensor;
   /** A norm of the delta, before it is added. */
   deltaNorm?: RmsNorm;
+  /** Multiplies the delta, behind its norm. Default 1. */
+  deltaScale?: number;
 }
 
 /** The sum, and its norm (or itself, without a norm) as a product wants it: {@link readsOf}. */
 export function normed(at: Residual, norm: Module | undefined, as: ActivationForm): { x: Tensor; input: Activations } {
-  const { x, delta, deltaNorm } = at;
-  if (norm instanceof RmsNorm) {
-    const { sum, normed: input } = normAdd(x, delta, norm, { as, ...(deltaNorm && { deltaNorm }) });
+  const { x, delta, deltaNorm, deltaScale = 1 } = at;
+  if (norm instanceof RmsNorm || norm instanceof LayerNorm) {
+    const { sum, normed: input } = normAdd(x, delta, norm, { as, deltaScale, ...(deltaNorm && { deltaNorm }) });
     return { x: sum, input };
   }
-  const added = delta && deltaNorm ? deltaNorm.forward(delta) : delta;
+  const before = delta && deltaNorm ? deltaNorm.forward(delta) : delta;
+  const added = before && deltaScale !== 1 ? before.mul(deltaScale) : before;
   const sum = added ? x.add(added) : x;
   return { x: sum, input: norm ? norm.forward(sum) : sum };
 }
 
 /** The rows `ids` of it, [rows], u32. */
-export function rowsAt({ x, delta, deltaNorm }: Residual, ids: Tensor): Residual {
-  return {
-    x: x.indexSelect(ids, 0),
-    ...(delta && { delta: delta.indexSelect(ids, 0) }),
-    ...(deltaNorm && { deltaNorm }),
-  };
+export function rowsAt({ x, delta, ...how }: Residual, ids: Tensor): Residual {
+  return { ...how, x: x.indexSelect(ids, 0), ...(delta && { delta: delta.indexSelect(ids, 0) }) };
 }

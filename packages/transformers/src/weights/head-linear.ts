@@ -1,6 +1,6 @@
 /** Linear layers of heads, each of which has its own. */
-import { keep, scope, Tensor } from '@x/core';
-import { ExpertOrder, type QTensor } from '@x/quantized';
+import { keep, type QuantizedActivations, scope, Tensor } from '@x/core';
+import { ExpertOrder, fusesMix, mixedExperts, mixedExpertsInto, type QTensor } from '@x/quantized';
 
 export class HeadLinear {
   /** The number of each head, as a token's choice of experts: what the product with blocks is given. */
@@ -26,6 +26,28 @@ export class HeadLinear {
     }
     const { data } = weight;
     return x.toDtype(data.dtype).transpose(0, 1).matmul(data.transpose(1, 2)).transpose(0, 1).toDtype(x.dtype);
+  }
+
+  /** Whether {@link forwardBlocks} and {@link forwardInto} are kernels of the device. */
+  get takesBlocks(): boolean {
+    return fusesMix(this.weight);
+  }
+
+  /** x, a row a head of a token, to [tokens · heads, out], f32. */
+  forwardBlocks(x: QuantizedActivations): Tensor {
+    return mixedExperts(this.weight, x, this.idsOf(x.rows), {});
+  }
+
+  /** The same into the first columns of `to`, [tokens · heads, out or more], f32. */
+  forwardInto(to: Tensor, x: QuantizedActivations): void {
+    mixedExpertsInto(to, this.weight, x, this.idsOf(x.rows));
+  }
+
+  /** The head of each row, [rows, 1]. */
+  private idsOf(rows: number): Tensor {
+    const heads = this.ids.dim(1);
+    const each = rows === heads ? this.ids : this.ids.broadcastAs([rows / heads, heads]).contiguous();
+    return each.reshape([rows, 1]);
   }
 
   dispose(): void {

@@ -7,7 +7,6 @@ import { type Device, keep, type RopeKind, type Shape, scope, Tensor } from '@x/
 import type { TensorReader } from '@x/core/files';
 import { LayerNorm, Linear, type Module, OwningModule, RmsNorm, VarBuilder } from '@x/nn';
 import { type DenseDType, hasBlocks, type PartRange, QMatMul, QTensor, type TensorPart } from '@x/quantized';
-import { unsupported } from '../config/problems';
 import { ExpertLinear } from './expert-linear';
 import { keepsHalves } from './halves';
 import { HeadLinear } from './head-linear';
@@ -57,7 +56,7 @@ export interface LinearPart {
   rows?: PartRange;
 }
 
-/** What a rank has of a linear layer. */
+/** What a rank has of a linear layer, or its caller wants of it. */
 export interface LinearShare {
   /** Outputs. Default: all. */
   rows?: PartRange;
@@ -65,6 +64,8 @@ export interface LinearShare {
   columns?: PartRange;
   /** Whether whoever asks adds over the ranks instead. Default false. */
   partial?: boolean;
+  /** Whether its bias is left out, for a caller that adds it elsewhere. Default false. */
+  withoutBias?: boolean;
 }
 
 /** Numbers of a q8_0 block. */
@@ -144,11 +145,12 @@ export class Weights {
    * @param share what this rank has of `out` and `width`, which are the whole layer's
    */
   async linear(name: string, out: number, width: number, share: LinearShare = {}): Promise<Module> {
-    const { rows, columns, partial } = share;
+    const { rows, columns, partial, withoutBias } = share;
     const part = rows ? { dim: 0, ranges: [rows] } : columns && { dim: 1, ranges: [columns] };
     using weight = await this.layerMatrix(name, [out, width], part);
     // Of what is added over the ranks the bias is in one part.
-    const bias = columns && this.shard!.rank > 0 ? undefined : await this.bias(name, out, rows && [rows]);
+    const none = withoutBias || (columns && this.shard!.rank > 0);
+    const bias = none ? undefined : await this.bias(name, out, rows && [rows]);
     const [outs, wide] = [rows?.count ?? out, columns?.count ?? width];
     const layer = this.lora.layer(this.product(weight, bias), [{ name, out: outs }], wide);
     return columns && !partial ? new SummedLinear(layer, this.shard!.communicator) : layer;
@@ -192,14 +194,14 @@ export class Weights {
 
   /**
    * As {@link group}, of layers that lie in the file as rows of one weight, in both kinds of files.
-   * @param options `order`: which row of the weight each one is, where they lie otherwise; of weights without a bias, that are
-   *   numbers. `shares`: of each layer's outputs those that this rank has; default: all
+   * @param options `order`: where the layers' rows are in a weight, without a bias, that has them in another order. `shares`: of
+   *   each layer's outputs those that this rank has; default: all
    */
   async fused(
     name: string,
     outs: readonly number[],
     width: number,
-    { order, shares }: { order?: Uint32Array; shares?: readonly PartRange[] } = {},
+    { order, shares }: { order?: readonly PartRange[]; shares?: readonly PartRange[] } = {},
   ): Promise<LinearGroup> {
     const out = outs.reduce((sum, rows) => sum + rows, 0);
     if (shares) {
@@ -212,12 +214,8 @@ export class Weights {
       return new StackedGroup(this.lora.layer(this.product(weight, bias), sites, width), counts, this.activations);
     }
     if (!order) return new StackedGroup(await this.linear(name, out, width), outs, this.activations);
-    using weight = await this.matrix(name, [out, width]);
-    if (weight.kind === 'blocks') throw unsupported(`has the rows of ${name}, which are in blocks, in another order`);
-    using ordered = scope(() =>
-      QTensor.fromTensor(weight.data.indexSelect(Tensor.from(order, { device: this.device }), 0)),
-    );
-    return new StackedGroup(this.product(ordered), outs, this.activations);
+    using weight = await this.layerMatrix(name, [out, width], { dim: 0, ranges: order });
+    return new StackedGroup(this.product(weight), outs, this.activations);
   }
 
   /** The layers of all experts, stacked. @param part of [experts, out, width] what this rank has; default: all */

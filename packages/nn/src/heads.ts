@@ -1,0 +1,184 @@
+/**
+ * What lies between the products of queries, keys and values and attention: norms and rotation of heads, and the cache; one
+ * kernel where a device has it (`BackendDevice.decode`) and nothing is recorded for gradients, else composed. Not in candle.
+ */
+import { type HeadsProblem, type RopeKind, ShapeError, scope, Tensor } from '@x/core';
+import { type PagedAttentionOptions, type PagedCache, pagedActivations, pagedAppend } from './attention';
+import { type PagedStep, pagedPoolOf, pagedStep } from './attention/paged';
+import { type Activations, plain } from './between';
+import { checkObjects, checkTensors } from './check';
+import type { RmsNorm } from './layer-norm';
+import { hasRows } from './recurrent/spans';
+
+/** Queries, keys and values as products give them: f32, views too, heads one after the other. */
+export interface HeadParts {
+  /** [tokens, heads · d] */
+  q: Tensor;
+  /** [tokens, kvHeads · d] */
+  k: Tensor;
+  /** [tokens, kvHeads · dv] */
+  v: Tensor;
+}
+
+/** How the first elements of each head are rotated. */
+export interface HeadRotation {
+  /** Rows of a table, one a position: [length, rotated / 2], f32; views of a wider table too. */
+  cos: Tensor;
+  sin: Tensor;
+  /** [tokens], u32 */
+  positions: Tensor;
+  kind: Exclude<RopeKind, 'thd'>;
+}
+
+export interface HeadOptions {
+  /** Multiplies the queries. Default 1. */
+  scale?: number;
+  /** Norms of each head before its rotation, of one eps. */
+  norms?: { q: RmsNorm; k: RmsNorm };
+}
+
+export type HeadAttentionOptions = HeadOptions & Omit<PagedAttentionOptions, 'rows' | 'scale'>;
+
+/** Whether {@link headsAppend} is one kernel for a cache of f32 products. */
+export function fusesHeads(cache: PagedCache): boolean {
+  checkObjects('fusesHeads', { cache });
+  const { keys, values } = cache;
+  checkTensors('fusesHeads', { keys, values });
+  const { decode } = keys.device.backend;
+  return (values.isContiguous() && decode?.supportsHeads(keys.dtype, keys.dim(2), values.dim(2))) ?? false;
+}
+
+/**
+ * Normalises and rotates queries and keys, and puts keys and values into the slots [tokens], u32, of a cache.
+ * @returns queries [tokens, heads, d], f32
+ * @throws ShapeError `SHAPE_MISMATCH` for rows that are no heads of the cache
+ */
+export function headsAppend(
+  parts: HeadParts,
+  rotation: HeadRotation,
+  options: HeadOptions,
+  cache: PagedCache,
+  slots: Tensor,
+): Tensor {
+  const { problem, sizes } = headsOf('headsAppend', parts, rotation, options, cache, slots);
+  const { q, k, v } = parts;
+  const { norms, scale = 1 } = options;
+  const { tokens, heads, kvHeads, d, dv } = sizes;
+  const { device } = q;
+  if (problem && device.backend.decode) {
+    return Tensor.fromStorage(device.backend.decode.heads(problem, pagedPoolOf(cache)), [tokens, heads, d], device);
+  }
+  return scope(() => {
+    const rotated = (x: Tensor, count: number, norm: RmsNorm | undefined) => {
+      const split = x.reshape([tokens, count, d]);
+      return rotate(norm ? norm.forward(split) : split, rotation);
+    };
+    const newKeys = rotated(k, kvHeads, norms?.k);
+    pagedAppend(cache, newKeys.transpose(0, 1), v.reshape([tokens, kvHeads, dv]).transpose(0, 1), slots);
+    return rotated(q, heads, norms?.q).mul(scale);
+  });
+}
+
+/**
+ * {@link headsAppend} and then attention over the cache, as `pagedActivations` gives it, of tokens of which no two are of one
+ * sequence: where the device can, one kernel.
+ * @throws as both
+ */
+export function headsAttend(
+  parts: HeadParts,
+  rotation: HeadRotation,
+  options: HeadAttentionOptions,
+  cache: PagedCache,
+  places: PagedStep,
+): Activations {
+  checkObjects('headsAttend', { options, places });
+  const { window, softcap, sinks } = options;
+  const attention = { window, softcap, sinks };
+  const { problem } = headsOf('headsAttend', parts, rotation, options, cache, places.slots);
+  const made = problem && pagedStep(problem, cache, places, attention);
+  if (made) return made;
+  using q = headsAppend(parts, rotation, options, cache, places.slots);
+  return pagedActivations(q, cache, places.tables, places.lengths, { ...attention, scale: 1 });
+}
+
+/** What {@link headsAppend} is asked for: sizes, and the same for a kernel where the device has one for it. */
+function headsOf(
+  op: string,
+  parts: HeadParts,
+  rotation: HeadRotation,
+  options: HeadOptions,
+  cache: PagedCache,
+  slots: Tensor,
+): { problem?: HeadsProblem; sizes: { tokens: number; heads: number; kvHeads: number; d: number; dv: number } } {
+  checkObjects(op, { parts, rotation, options, cache });
+  const { q, k, v } = parts;
+  const { cos, sin, positions, kind } = rotation;
+  const { scale = 1, norms } = options;
+  if (norms) checkObjects(op, { norms, 'norms.q': norms.q, 'norms.k': norms.k });
+  checkTensors(op, { q, k, v, cos, sin, positions, slots, keys: cache.keys, values: cache.values });
+  const { keys, values } = cache;
+  const [, kvHeads, d] = keys.shape;
+  const dv = values.dim(2);
+  const [tokens] = q.shape;
+  const heads = q.dim(-1) / d;
+  const rows = [q, k, v].every((x) => x.rank === 2 && x.dim(0) === tokens);
+  if (
+    !rows ||
+    !Number.isInteger(heads) ||
+    k.dim(1) !== kvHeads * d ||
+    v.dim(1) !== kvHeads * dv ||
+    2 * cos.dim(1) > d
+  ) {
+    throw new ShapeError(
+      'SHAPE_MISMATCH',
+      `${op}: queries [${q.shape}], keys [${k.shape}] and values [${v.shape}] with tables of [${cos.shape}] for a cache of ` +
+        `[${keys.shape}] and [${values.shape}]; give [tokens, heads * d], [tokens, kvHeads * d], [tokens, kvHeads * dv] and at most d / 2 columns.`,
+    );
+  }
+  const { device } = q;
+  const { decode } = device.backend;
+  const operands = [q, k, v, cos, sin, ...(norms ? [norms.q.weight, norms.k.weight] : [])];
+  const others = [positions, slots, keys, values];
+  const stride = (x: Tensor) => x.storageAndLayout().layout.strides[0];
+  const placed = operands.slice(0, 5).every(hasRows) && stride(cos) === stride(sin);
+  const whole = [...others, ...operands.slice(5)].every((x) => x.device === device && x.isContiguous());
+  const ids = [positions, slots].every((x) => x.dtype === 'u32' && x.dim(0) === tokens);
+  const one = !norms || norms.q.eps === norms.k.eps;
+  const sizes = { tokens, heads, kvHeads, d, dv };
+  const fits = tokens > 0 && placed && whole && ids && one && plain(operands);
+  if (!fits || !decode?.supportsHeads(keys.dtype, d, dv)) return { sizes };
+  const problem = {
+    tokens,
+    heads,
+    q: q.storagePart(),
+    qRow: stride(q),
+    k: k.storagePart(),
+    kRow: stride(k),
+    v: v.storagePart(),
+    vRow: stride(v),
+    ...(norms && { qNorm: norms.q.weight.storagePart(), kNorm: norms.k.weight.storagePart() }),
+    eps: norms?.q.eps ?? 0,
+    rotated: 2 * cos.dim(1),
+    interleaved: kind === 'interleaved',
+    cos: cos.storagePart(),
+    sin: sin.storagePart(),
+    tableRow: stride(cos),
+    tableLength: cos.dim(0),
+    positions: positions.storagePart(),
+    slots: slots.storagePart(),
+    scale,
+  };
+  return { problem, sizes };
+}
+
+/** x [tokens, heads, d], whose first elements are rotated. */
+function rotate(x: Tensor, { cos, sin, positions, kind }: HeadRotation): Tensor {
+  const [tokens, , d] = x.shape;
+  const width = 2 * cos.dim(1);
+  if (width === 0 || tokens === 0) return x;
+  // As kernels do, a position beyond the table takes its last row.
+  const at = positions.minimum(cos.dim(0) - 1);
+  const [c, s] = [cos, sin].map((table) => table.contiguous().indexSelect(at, 0));
+  const turned = x.narrow(2, 0, width).transpose(0, 1).unsqueeze(0).rope(c, s, kind).squeeze(0).transpose(0, 1);
+  return width === d ? turned : Tensor.cat([turned, x.narrow(2, width, d - width)], 2);
+}
