@@ -79,8 +79,8 @@ export class Runner {
     const hasKernels = isPaged && (!this.pool.states || device.backend.recurrent !== undefined);
     const { vocabSize } = model.config;
     if (canChoose(device, vocabSize)) this.chooser = new DeviceChooser(device, vocabSize);
-    // Other ranks do not know what this one chooses, and a state that was written over cannot be gone back to.
-    if (!followers && !this.pool.states) this.leader = this.chooser;
+    // A state that was written over cannot be gone back to.
+    if (!this.pool.states) this.leader = this.chooser;
     if (hasKernels) this.graphs = new DecodeGraphs(this.executor, this.pool, this.leader);
     this.adapters = new Adapters(model.lora, base, (lora) => this.graphs?.forget(lora));
   }
@@ -170,7 +170,7 @@ export class Runner {
   answer(ahead: LogitsAhead, samplers: RowSamplers): StepUnderWay {
     const choices = this.chooser!.choose(ahead.logits, samplers, true);
     this.forget(ahead);
-    return { choices, leads: true };
+    return { choices: this.settled(choices), leads: true };
   }
 
   /** Gives back logits that nobody chooses from, or everything was enqueued for that does. */

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type GenerateOptions, type LanguageModel, loadModel } from '../src';
 import type { Group } from '../src/parallel/group';
 import { GGUF, maxDifference, openDevice } from './helpers';
+import { insideOf, runnerOf } from './readers';
 
 const PROMPTS = [
   'Once upon a time',
@@ -73,6 +74,36 @@ describe.each([
       expect(await text(two, prompt)).toBe(alone.at(-1));
     }
     expect(await Promise.all(PROMPTS.map((prompt) => text(two, prompt)))).toEqual(alone);
+  });
+
+  it.skipIf(graphs === '0')('begins steps before the tokens are known that they begin with', async () => {
+    Object.defineProperty(insideOf(two).scheduler, 'stepMs', { get: () => 0, set() {} });
+    const options = { maxTokens: 40, ignoreEos: true };
+    const sampled = { ...options, temperature: 0.9, seed: 5, topK: 30, repetitionPenalty: 1.2 };
+    for (const how of [options, sampled, { ...options, regex: '[a-z ]{80,}' }]) {
+      const follow = vi.spyOn(runnerOf(two), 'follow');
+      try {
+        expect(await text(two, PROMPTS[0], how)).toBe(await text(one, PROMPTS[0], how));
+        expect(follow.mock.results.filter(({ value }) => value !== undefined).length).toBeGreaterThan(30);
+      } finally {
+        follow.mockRestore();
+      }
+    }
+    // Prompts are read beside any step, not only beside those of many.
+    insideOf(two).scheduler.manyRows = 1;
+    const others = PROMPTS.slice(1);
+    const alone = [await text(two, PROMPTS[0], options)];
+    for (const prompt of others) alone.push(await text(two, prompt, options));
+    two.reset();
+    const beside = vi.spyOn(runnerOf(two), 'followBeside');
+    let [written, joined]: [string, Promise<string[]> | undefined] = ['', undefined];
+    for await (const piece of two.generate(PROMPTS[0], { temperature: 0, ...options })) {
+      written += piece.text;
+      if (piece.index === 10) joined = Promise.all(others.map((prompt) => text(two, prompt, options)));
+    }
+    expect([written, ...(await joined!)]).toEqual(alone);
+    expect(beside).toHaveBeenCalled();
+    beside.mockRestore();
   });
 
   it('reads prompts in pieces while others write, and takes what it has of them', async () => {

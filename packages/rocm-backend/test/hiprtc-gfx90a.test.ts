@@ -1,5 +1,5 @@
 /** For a wave of 64 lanes, the modules whose code depends on it or on matrix units, but those that take half a minute each. */
-import { AFFINE, ATTENTION, FILL, GEMM, SORT } from '@x/kernels';
+import { AFFINE, ATTENTION, FILL, GEMM } from '@x/kernels';
 import { hiprtcSuite } from './hiprtc';
 
-hiprtcSuite('gfx90a', 64, [AFFINE, FILL, ATTENTION, GEMM, SORT]);
+hiprtcSuite('gfx90a', 64, [AFFINE, FILL, ATTENTION, GEMM]);

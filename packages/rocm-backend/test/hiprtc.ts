@@ -8,20 +8,26 @@ import { describe, expect, it } from 'vitest';
 
 const available = compilers().some((compiler) => compiler.platform === 'rocm' && compiler.available);
 
-/** One test a module; each prints the kernels that keep something in scratch memory. */
-export function hiprtcSuite(arch: string, wave: 32 | 64, modules: readonly KernelModule[]): void {
+/** One test a module; each prints the kernels that keep something in scratch memory. @param options the compiler's, beside ours */
+export function hiprtcSuite(
+  arch: string,
+  wave: 32 | 64,
+  modules: readonly KernelModule[],
+  options: readonly string[] = [],
+): void {
   describe.runIf(available)(`hiprtc for ${arch}`, () => {
     it.each(modules as KernelModule[])(
       'compiles $name to the kernels of the object built ahead of time',
       (module) => {
-        const compiled = parseCodeObject(compileProgram('rocm', module.source, { arch, name: `${module.id}.hip` }));
+        const name = `${module.id}.hip`;
+        const compiled = parseCodeObject(compileProgram('rocm', module.source, { arch, name, options }));
         // Names and parameters are those of every target.
         const built = module.codeObject(listTargets()[0])!.kernels;
         expect(compiled.format).toBe('hsaco');
         expect(compiled.arch).toBe(arch);
         expect(Object.keys(compiled.kernels)).toEqual(Object.keys(built));
-        for (const [name, { params, warpSize }] of Object.entries(compiled.kernels)) {
-          expect([name, params, warpSize]).toEqual([name, built[name].params, wave]);
+        for (const [kernel, { params, warpSize }] of Object.entries(compiled.kernels)) {
+          expect([kernel, params, warpSize]).toEqual([kernel, built[kernel].params, wave]);
         }
         const kernels = Object.values(compiled.kernels);
         report(arch, module, kernels);

@@ -35,6 +35,8 @@ export interface PassNumbers {
   counts: readonly number[];
   /** Whether logits are wanted, of the rows in `outputs`. */
   logits: boolean;
+  /** Whether tokens may be choices of the rank that leads, which the others learn of on their devices. Default false. */
+  follows?: boolean;
 }
 
 /** The segments of a pass as views of its inputs, to be given to {@link disposeSegments}. */

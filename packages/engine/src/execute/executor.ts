@@ -3,7 +3,7 @@
  * and decides nothing. The rank that leads tells the others what it does itself, in the same order, so that all make the same
  * calls: what several ranks compute together needs nothing else.
  */
-import type { Tensor } from '@x/core';
+import type { Communicator, Tensor } from '@x/core';
 import type { Batch, CausalModel, ForwardPass } from '@x/transformers';
 import type { MemoryChange } from '../kv/change';
 import type { KvMemory } from '../kv/memory';
@@ -11,6 +11,7 @@ import { PagedKv } from '../kv/paged';
 import { spansOf } from '../kv/spans';
 import type { DeviceChooser } from '../sampling/device-chooser';
 import { disposeSegments, type PassNumbers, type StepShape, segmentsOf } from './batch';
+import { type Following, followed } from './followed';
 import { type StepExtras, StepGraphs } from './step-graphs';
 import { StepInputs } from './step-inputs';
 
@@ -20,7 +21,7 @@ export type Command =
   | { kind: 'begin'; pass: number; numbers: PassNumbers }
   | { kind: 'advance'; pass: number }
   | { kind: 'leave'; pass: number }
-  | { kind: 'capture'; graph: string; shape: StepShape; values: Uint32Array }
+  | { kind: 'capture'; graph: string; shape: StepShape; values: Uint32Array; follows: boolean }
   | { kind: 'replay'; graph: string; values: Uint32Array }
   | { kind: 'drop'; graph: string };
 
@@ -35,35 +36,49 @@ export interface Followers {
   /** The failure, when all is known about it; undefined while the group works. */
   reason(): Promise<Error | undefined>;
   readonly failure: Error | undefined;
+  /** Of all ranks, while the group works. */
+  readonly communicator: Communicator | undefined;
 }
 
 export class Executor {
   private readonly graphs: StepGraphs;
   private passes = 0;
 
-  /** @param followers of the rank that leads; none where there is one rank, or another one leads */
+  /**
+   * @param followers of the rank that leads; none where there is one rank, or another one leads
+   * @param communicator of all ranks
+   */
   constructor(
     readonly model: CausalModel,
     readonly memory: KvMemory,
     private readonly followers?: Followers,
+    private readonly communicator = followers?.communicator,
   ) {
     this.graphs = new StepGraphs(model, memory);
   }
 
   /**
    * Computes a pass: logits of the rows that are wanted, the caller's to dispose.
-   * @param chooser whose last choices may be tokens of the pass; of one rank
+   * @param chooser whose last choices may be tokens of the pass; of the rank that leads
    */
   pass(numbers: PassNumbers, lora?: Batch['lora'], chooser?: DeviceChooser): ForwardPass {
-    return this.followers ? this.together(this.followers, numbers) : this.alone(numbers, lora, chooser);
+    const { followers } = this;
+    return followers ? this.together(followers, numbers, chooser) : this.alone(numbers, lora, chooser);
   }
 
-  /** As {@link StepGraphs.capture}. */
-  capture(key: string, shape: StepShape, values: Uint32Array, extras: StepExtras = {}) {
+  /** As {@link StepGraphs.capture}. @param follows whether tokens may be choices of the rank that leads; its own default: its chooser's */
+  capture(
+    key: string,
+    shape: StepShape,
+    values: Uint32Array,
+    extras: Omit<StepExtras, 'communicator'> = {},
+    follows = extras.chooser !== undefined,
+  ) {
     const { graphs, followers } = this;
-    if (!followers) return graphs.capture(key, shape, values, extras);
-    followers.tell({ kind: 'capture', graph: key, shape, values: values.slice() });
-    return followers.own(() => graphs.capture(key, shape, values, extras));
+    const own = { ...extras, ...this.following(extras.chooser, follows) };
+    if (!followers) return graphs.capture(key, shape, values, own);
+    followers.tell({ kind: 'capture', graph: key, shape, values: values.slice(), follows });
+    return followers.own(() => graphs.capture(key, shape, values, own));
   }
 
   /** As {@link StepGraphs.replay}. */
@@ -86,10 +101,15 @@ export class Executor {
     this.graphs.dispose();
   }
 
-  private *together(followers: Followers, numbers: PassNumbers): ForwardPass {
+  private following(chooser: DeviceChooser | undefined, follows: boolean): Following {
+    return { chooser, communicator: follows ? this.communicator : undefined };
+  }
+
+  private *together(followers: Followers, numbers: PassNumbers, chooser?: DeviceChooser): ForwardPass {
     const pass = this.passes++;
-    followers.tell({ kind: 'begin', pass, numbers });
-    const own = this.alone(numbers);
+    const told = { ...numbers, follows: chooser !== undefined };
+    followers.tell({ kind: 'begin', pass, numbers: told });
+    const own = this.alone(told, undefined, chooser);
     let isOver = false;
     try {
       for (;;) {
@@ -109,14 +129,14 @@ export class Executor {
 
   private *alone(numbers: PassNumbers, lora?: Batch['lora'], chooser?: DeviceChooser): ForwardPass {
     const { model, memory } = this;
-    const { counts, logits } = numbers;
+    const { counts, logits, follows = false } = numbers;
     const inputs = new StepInputs(model.device, numbers.sizes);
-    let followed: Tensor | undefined;
+    let chosen: Tensor | undefined;
     try {
       inputs.write(numbers.values);
       const { positions, slots, outputs } = inputs.pieces;
-      followed = chooser?.followed(inputs.pieces.tokens);
-      const tokens = followed ?? inputs.pieces.tokens;
+      chosen = followed(inputs.pieces.tokens, this.following(chooser, follows));
+      const tokens = chosen ?? inputs.pieces.tokens;
       const segments = segmentsOf(numbers.segments, inputs.pieces);
       const view = new PagedKv(memory, slots, segments, memory.states && spansOf(inputs.pieces, counts));
       const wanted = !logits ? 'none' : tokens.dim(0) === outputs.dim(0) ? 'all' : outputs;
@@ -127,7 +147,7 @@ export class Executor {
         disposeSegments(segments);
       }
     } finally {
-      followed?.dispose();
+      chosen?.dispose();
       inputs.dispose();
     }
   }
@@ -160,7 +180,7 @@ export class Obedience {
         passes.delete(command.pass);
         break;
       case 'capture':
-        executor.capture(command.graph, command.shape, command.values);
+        executor.capture(command.graph, command.shape, command.values, {}, command.follows);
         break;
       case 'replay':
         executor.replay(command.graph, command.values);

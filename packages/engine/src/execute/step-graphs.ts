@@ -8,16 +8,14 @@ import { type AdapterUse, adaptedRows } from '../adapters';
 import type { KvMemory } from '../kv/memory';
 import { PagedKv } from '../kv/paged';
 import { spansOf } from '../kv/spans';
-import type { DeviceChooser } from '../sampling/device-chooser';
 import { type StepShape, stepSizes } from './batch';
+import { type Following, followed } from './followed';
 import { StepInputs } from './step-inputs';
 
-/** What only the rank that leads has at a graph. */
-export interface StepExtras {
+/** What a graph has beside its shape. */
+export interface StepExtras extends Following {
   /** Of all rows. */
   adapter?: AdapterUse | undefined;
-  /** Whose last choices may be tokens of the step. */
-  chooser?: DeviceChooser | undefined;
 }
 
 interface Captured {
@@ -43,7 +41,7 @@ export class StepGraphs {
     key: string,
     shape: StepShape,
     values: Uint32Array,
-    { adapter, chooser }: StepExtras = {},
+    { adapter, ...following }: StepExtras = {},
   ): { output: Tensor; isCaptured: boolean } | undefined {
     const { model, memory } = this;
     const { batch, width } = shape;
@@ -51,7 +49,7 @@ export class StepGraphs {
     try {
       inputs.write(values);
       // Nothing is made for good while a graph is captured.
-      void chooser?.kept;
+      void following.chooser?.kept;
       const { positions, slots, lengths, tables } = inputs.pieces;
       const graph = model.device.capture(() => {
         const segment = {
@@ -66,7 +64,7 @@ export class StepGraphs {
         const lora = { tokens: rows, outputs: rows };
         const view = new PagedKv(memory, slots, [segment], spans);
         const { tokens: ids } = inputs.pieces;
-        const tokens = chooser?.followed(ids) ?? ids;
+        const tokens = followed(ids, following) ?? ids;
         const pass = model.pass({ tokens, positions, outputs: 'all', lora }, view);
         for (;;) {
           const step = pass.next();

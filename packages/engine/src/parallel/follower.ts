@@ -91,7 +91,7 @@ export class Follower {
     this.parts.push(model);
     signal.throwIfAborted();
     const memory = new KvMemory(model.kvLayouts, device, built.cacheDtype, model.stateLayouts);
-    const executor = new Executor(model, memory);
+    const executor = new Executor(model, memory, undefined, communicator);
     this.obedience = new Obedience(executor);
     this.parts.push({ dispose: () => memory.dispose() }, executor, this.obedience);
     this.link.send({ type: 'loaded', identity: built.identity() });
