@@ -252,25 +252,9 @@ struct Stored {
     for (u32 h = 0; h < HEADS; ++h) first[h] = threadIndex() < p.d ? query(h, threadIndex()) : 0.0f;
   }
   X_DEVICE void put(const Part&, float* to) {
-    const u32 own = threadIndex(), step = blockThreads();
-    if (own < p.d)
+    for (u32 e = threadIndex(); e < p.d; e += blockThreads())
 #pragma unroll
-      for (u32 h = 0; h < HEADS; ++h) to[h * p.d + own] = first[h];
-    // Of long heads several elements are on their way at once.
-    constexpr u32 AT_ONCE = X_HOST ? 1 : 4;
-#pragma unroll 1
-    for (u32 base = own + step; base < p.d; base += AT_ONCE * step) {
-      float more[AT_ONCE][HEADS];
-#pragma unroll
-      for (u32 i = 0; i < AT_ONCE; ++i)
-#pragma unroll
-        for (u32 h = 0; h < HEADS; ++h) more[i][h] = base + i * step < p.d ? query(h, base + i * step) : 0.0f;
-#pragma unroll
-      for (u32 i = 0; i < AT_ONCE; ++i)
-#pragma unroll
-        for (u32 h = 0; h < HEADS; ++h)
-          if (base + i * step < p.d) to[h * p.d + base + i * step] = more[i][h];
-    }
+      for (u32 h = 0; h < HEADS; ++h) to[h * p.d + e] = e == threadIndex() ? first[h] : query(h, e);
   }
 };
 

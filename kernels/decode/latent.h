@@ -108,11 +108,12 @@ X_DEVICE void latentAll(const Latent<K>& p) {
 #if X_HOST
   X_FOR_SPLIT(item, items) p.one(item);
 #else
-  const u64 step = split::blocks() * warpsInBlock(), begin = split::block() * warpsInBlock() + warpId();
-  if (begin < items) sendForTables(p, begin / (p.heads + 1));
+  // Enough blocks for all: what a loop keeps would take more scalar registers than there are.
+  const u64 item = split::block() * warpsInBlock() + warpId();
+  if (item < items) sendForTables(p, item / (p.heads + 1));
   early::await();
   early::letNextBegin();
-  for (u64 item = begin; item < items; item += step) p.one(item);
+  if (item < items) p.one(item);
 #endif
 }
 
