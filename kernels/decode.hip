@@ -1,7 +1,8 @@
 // DECODE: what lies between the products of a quantised language model's layer, few launches for few tokens. Ours: candle
 // makes each of an operation a step. Every number of tokens is right. Values are f32; blocks are q8_1, which the products
 // of QUANTIZED read, rows padded as for quantize_q8_1. Launched with whole warps.
-//   decode_norm_q8_1_{t}          x + delta and its RMS or layer norm, as blocks and as t; a block a row: decode/between.h
+//   decode_norm_q8_1_{t}          x + delta and its RMS or layer norm, or itself where alpha is null, as blocks and as t; a block
+//                                 a row: decode/between.h
 //   decode_gated_q8_1_{act}       act(gate) * up, or act(gate) where up is null, as blocks or as bf16
 //   decode_gate_{act}_{t}         act(gate) * up as t, of any number of values: decode/gate.h
 //   decode_heads_{kv}             norms and rotation of heads, keys and values into a cache of kv: decode/heads.h

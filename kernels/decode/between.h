@@ -9,7 +9,7 @@ namespace decode {
 
 /**
  * x + delta * deltaScale, or x + norm(delta), and the norm of that: over the root of the mean of squares or, where `centred`,
- * of the variance, once the mean is taken away. Rows are contiguous.
+ * of the variance, once the mean is taken away; without `alpha` it is the sum itself. Rows are contiguous.
  */
 template <class T>
 struct Norm {
@@ -18,7 +18,7 @@ struct Norm {
   float eps, deltaScale;
   bool centred;
   const float *x, *delta;                 // delta may be null
-  const float *deltaAlpha, *alpha, *beta;  // [n]; deltaAlpha null: delta is added as it is; beta null: nothing is added behind
+  const float *deltaAlpha, *alpha, *beta;  // [n] or null: delta is added as it is, there is no norm, nothing is added behind it
   float* sum;  // x + delta, where there is a delta; may not be null then
   u8* blocks;  // the norm, as q8_1, or null
   T* y;        // the norm, or null
@@ -65,8 +65,10 @@ X_DEVICE void normPlain(const Norm<T>& p, u64 row) {
   }
   const float *alpha = p.alpha, *beta = p.beta;
   const float mean = p.centred ? sumOf(p.n, [=](u64 j) { return from[j]; }) / (float)p.n : 0.0f;
-  const float scale = p.scale(squaresOf(from, mean, p.n));
-  const auto normed = [=](u64 j) { return (from[j] - mean) * scale * alpha[j] + (beta ? beta[j] : 0.0f); };
+  const float scale = alpha ? p.scale(squaresOf(from, mean, p.n)) : 1.0f;
+  const auto normed = [=](u64 j) {
+    return alpha ? (from[j] - mean) * scale * alpha[j] + (beta ? beta[j] : 0.0f) : from[j];
+  };
   if (p.y) {
     T* y = p.y + at;
     X_FOR_BLOCK(j, p.n) y[j] = from_acc<T>(normed(j));
@@ -116,7 +118,7 @@ X_DEVICE void normHeld(const Norm<T>& p, u64 row) {
     const u32 c = column(t);
     if (c >= p.n) continue;
     const Vec<float, 4> first = loadVec<4>((KIND == Delta::Normed ? p.delta : p.x) + at + c);
-    if (N == FEW_TILES) alpha[t] = loadVec<4>(p.alpha + c);
+    if (N == FEW_TILES && p.alpha) alpha[t] = loadVec<4>(p.alpha + c);
     Vec<float, 4> second = {};
     if constexpr (KIND == Delta::Plain) second = loadVec<4>(p.delta + at + c);
 #pragma unroll
@@ -150,7 +152,7 @@ X_DEVICE void normHeld(const Norm<T>& p, u64 row) {
       for (u32 e = 0; e < 4; ++e)
         if (column(t) < p.n) v[t][e] -= mean;
   }
-  const float scale = p.scale(squaresHeld(v));
+  const float scale = p.alpha ? p.scale(squaresHeld(v)) : 1.0f;
   u8* blocks = p.blocksOf(row);
 #pragma unroll
   for (u32 t = 0; t < N; ++t) {
@@ -161,11 +163,11 @@ X_DEVICE void normHeld(const Norm<T>& p, u64 row) {
     if (inside) {
       Vec<T, 4> out;
       Vec<float, 4> beta = {};
-      if (N != FEW_TILES) alpha[t] = loadVec<4>(p.alpha + c);
+      if (N != FEW_TILES && p.alpha) alpha[t] = loadVec<4>(p.alpha + c);
       if (p.beta) beta = loadVec<4>(p.beta + c);
 #pragma unroll
       for (u32 e = 0; e < 4; ++e) {
-        y[e] = v[t][e] * scale * alpha[t][e] + beta[e];
+        y[e] = p.alpha ? v[t][e] * scale * alpha[t][e] + beta[e] : v[t][e];
         out[e] = from_acc<T>(y[e]);
       }
       if (p.y) storeVec(p.y + at + c, out);
@@ -186,7 +188,7 @@ template <class T>
 X_DEVICE void normAll(const Norm<T>& p) {
   // While the product that makes `delta` still runs; x was written long before, and other things since.
   if (threadIndex() == 0) {
-    early::prefetch(p.alpha, p.n * sizeof(float));
+    if (p.alpha) early::prefetch(p.alpha, p.n * sizeof(float));
     if (p.beta) early::prefetch(p.beta, p.n * sizeof(float));
     if (p.deltaAlpha) early::prefetch(p.deltaAlpha, p.n * sizeof(float));
     if (split::block() < p.rows) early::prefetch(p.x + split::block() * p.n, p.n * sizeof(float));

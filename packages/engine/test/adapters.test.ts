@@ -1,7 +1,8 @@
 // LoRA adapters: against PEFT, alone and in batches with others, with prompts that begin alike, while they come and go.
-import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Device, memoryStats } from '@x/core';
+import { Device, memoryStats, scope, Tensor } from '@x/core';
+import { SafetensorsFile, saveSafetensors } from '@x/core/files';
 import { GgufFile, gguf, writeGguf } from '@x/quantized';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type AdapterChoice, argmax, type LanguageModel, type LoadModelOptions, loadModel } from '../src';
@@ -280,6 +281,48 @@ async function writeRandomAdapter(path: string): Promise<void> {
   };
   await writeGguf(path, { metadata: new Map(Object.entries(metadata)), tensors });
 }
+
+it('of weights whose rows lie by heads are those of a model that has them in its weights', async () => {
+  const [alpha, rank] = [3, 2];
+  const layers = ['in_proj_qkvz', 'in_proj_ba'].map((name) => `model.layers.0.linear_attn.${name}`);
+  const file = SafetensorsFile.open(modelFile('qwen3_next', 'model.safetensors'));
+  const [adapter, merged] = ['heads-adapter', 'heads-merged'].map((name) => join(folder, name));
+  for (const path of [adapter, merged]) mkdirSync(path);
+  const config = { peft_type: 'LORA', r: rank, lora_alpha: alpha, target_modules: ['in_proj_qkvz', 'in_proj_ba'] };
+  writeFileSync(join(adapter, 'adapter_config.json'), JSON.stringify(config));
+  const base = modelFile('qwen3_next', 'model.safetensors').replace(/model\.safetensors$/, '');
+  for (const name of ['config.json', 'tokenizer.json', 'tokenizer_config.json'])
+    cpSync(join(base, name), join(merged, name));
+  const [all, deltas] = scope(() => {
+    const all: Record<string, Tensor> = {};
+    for (const name of file.names) all[name] = file.loadSync(name, Device.js(), { dtype: 'f32' });
+    const deltas: Record<string, Tensor> = {};
+    for (const [i, name] of layers.entries()) {
+      const weight = `${name}.weight`;
+      const [out, width] = all[weight].shape;
+      const numbers = (shape: number[], seed: number) =>
+        Tensor.from(
+          Float32Array.from({ length: shape[0] * shape[1] }, (_, at) => 0.4 * Math.sin(at * 12.9898 + seed * 78.233)),
+          { shape, device: 'js' },
+        );
+      const [a, b] = [numbers([rank, width], i), numbers([out, rank], i + 5)];
+      all[weight] = all[weight].add(b.matmul(a).mul(alpha / rank));
+      deltas[`base_model.model.${name}.lora_A.weight`] = a;
+      deltas[`base_model.model.${name}.lora_B.weight`] = b;
+    }
+    return [all, deltas];
+  });
+  file.close();
+  await saveSafetensors(join(merged, 'model.safetensors'), all);
+  await saveSafetensors(join(adapter, 'adapter_model.safetensors'), deltas);
+  for (const tensor of [...Object.values(all), ...Object.values(deltas)]) tensor.dispose();
+  using plain = await loadModel(base, { device: 'js', adapters: { heads: adapter } });
+  using whole = await loadModel(merged, { device: 'js' });
+  const ids = [3, 17, 44, 9, 120];
+  const expected = await logitsOf(whole, ids);
+  expect(maxDifference(await logitsOf(plain, ids, 'heads'), expected)).toBeLessThan(1e-4);
+  expect(maxDifference(await logitsOf(plain, ids), expected)).toBeGreaterThan(1e-2);
+});
 
 describe('adapters that do not load', () => {
   let model: LanguageModel;

@@ -36,37 +36,39 @@ export interface NormAddOptions {
 }
 
 /**
- * The norm of x + delta, and that sum.
+ * The norm of x + delta, and that sum. Without a norm it is the sum itself.
  * @param x [rows, n], f32
  * @param delta of x's shape; undefined: the sum is x itself
  */
 export function normAdd(
   x: Tensor,
   delta: Tensor | undefined,
-  norm: RmsNorm | LayerNorm,
+  norm: RmsNorm | LayerNorm | undefined,
   options: NormAddOptions = {},
 ): { sum: Tensor; normed: Activations } {
-  checkObjects('normAdd', { norm, options });
+  checkObjects('normAdd', { ...(norm && { norm }), options });
   const { as = 'f32', deltaNorm, deltaScale = 1 } = options;
   checkNumbers('normAdd', { deltaScale });
-  const { beta, centred } = kindOf(norm);
-  const weights = [norm.weight, ...(beta ? [beta] : []), ...(deltaNorm ? [deltaNorm.weight] : [])];
+  const { alpha, beta, centred } = kindOf(norm);
+  const weights = [...(alpha ? [alpha] : []), ...(beta ? [beta] : []), ...(deltaNorm ? [deltaNorm.weight] : [])];
   checkTensors('normAdd', { x, ...(delta && { delta }), ...weights });
   const operands = [x, ...(delta ? [delta] : []), ...weights];
   const [rows, n] = x.shape;
   const { decode } = x.device.backend;
   const fits = x.rank === 2 && rows > 0 && n > 0 && weights.every((weight) => weight.dim(0) === n);
   const alike = fits && (!delta || (delta.rank === 2 && delta.dim(0) === rows && delta.dim(1) === n));
-  const one = !deltaNorm || (deltaNorm.eps === norm.eps && deltaScale === 1);
   const inBlocks = as === 'blocks' || as === 'both';
+  const one = !deltaNorm || ((!norm || deltaNorm.eps === norm.eps) && deltaScale === 1);
+  // Without a norm only blocks are something new.
+  const isNew = norm !== undefined || (delta !== undefined && inBlocks);
   const whole = operands.every((operand) => operand.isContiguous());
-  if (decode && alike && one && whole && plain(operands) && (!inBlocks || decode.supports(n))) {
+  if (decode && isNew && alike && one && whole && plain(operands) && (!inBlocks || decode.supports(n))) {
     const problem = {
       rows,
       n,
-      eps: norm.eps,
+      eps: (norm ?? deltaNorm)?.eps ?? 0,
       x: x.storagePart(),
-      alpha: norm.weight.storagePart(),
+      ...(alpha && { alpha: alpha.storagePart() }),
       centred,
       ...(beta && { beta: beta.storagePart() }),
       ...(delta && { delta: delta.storagePart(), deltaScale }),
@@ -84,14 +86,16 @@ export function normAdd(
     const before = delta && deltaNorm ? deltaNorm.forward(delta) : delta;
     const added = before && deltaScale !== 1 ? before.mul(deltaScale) : before;
     const sum = added ? x.add(added) : x;
-    return { sum, normed: norm.forward(sum).toDtype(inBlocks ? 'f32' : as) };
+    return { sum, normed: (norm ? norm.forward(sum) : sum).toDtype(inBlocks ? 'f32' : as) };
   });
 }
 
-/** What a norm adds, and whether it takes the mean away. */
-function kindOf(norm: RmsNorm | LayerNorm): { beta?: Tensor; centred: boolean } {
-  if (!(norm instanceof LayerNorm)) return { centred: false };
-  return { centred: norm.removeMean, ...(norm.bias && { beta: norm.bias }) };
+/** What a norm multiplies by and adds, and whether it takes the mean away. */
+function kindOf(norm: RmsNorm | LayerNorm | undefined): { alpha?: Tensor; beta?: Tensor; centred: boolean } {
+  if (!norm) return { centred: false };
+  const { weight: alpha } = norm;
+  if (!(norm instanceof LayerNorm)) return { alpha, centred: false };
+  return { alpha, centred: norm.removeMean, ...(norm.bias && { beta: norm.bias }) };
 }
 
 /** Activations that gates of kernels have. */

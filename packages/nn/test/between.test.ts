@@ -116,6 +116,36 @@ describe.each(testDevices())('between products on %s', (device) => {
     }
   });
 
+  it.each([
+    [1, 64],
+    [3, 4096],
+    [2, 16416],
+    // No multiple of 32: numbers only.
+    [2, 45],
+  ])('sums of %i rows of %i values, without a norm', (rows, n) => {
+    for (const as of ['f32', 'bf16', 'blocks'] as const) {
+      for (const kind of ['none', 'plain', 'normed'] as const) {
+        balanced(() => {
+          const run = (on: Device, form: typeof as) => {
+            const [x, delta] = [noise([rows, n], 1), noise([rows, n], 2)].map((part) => part.toDeviceSync(on));
+            const deltaNorm = new RmsNorm(noise([n], 3).toDeviceSync(on), 1e-5);
+            const options = { as: form, ...(kind === 'normed' && { deltaNorm }) };
+            const result = normAdd(x, kind === 'none' ? undefined : delta, undefined, options);
+            deltaNorm.dispose();
+            return result;
+          };
+          const expected = run(Device.js(), as === 'blocks' ? 'f32' : as);
+          const { sum, normed } = run(device, as);
+          expectSame(sum, expected.sum, `${kind} sum`);
+          const can = as === 'blocks' && kind !== 'none' && n % 32 === 0 && device.backend.decode !== undefined;
+          expect(normed instanceof QuantizedActivations).toBe(can);
+          if (normed instanceof QuantizedActivations) expectBlocks(normed, expected.normed as Tensor);
+          else expectSame(normed, expected.normed as Tensor, `${kind} as ${as}`);
+        });
+      }
+    }
+  });
+
   it('composes norms whose eps differ, of views, and those that gradients pass through', () => {
     balanced(() => {
       const wide = noise([4, 96], 1);

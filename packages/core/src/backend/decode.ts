@@ -23,7 +23,8 @@ export interface NormProblem {
   deltaScale?: number;
   /** Weights of an RMS norm of the delta before it is added. */
   deltaAlpha?: StoragePart;
-  alpha: StoragePart;
+  /** Weights of the norm. Default: there is none, the sum itself is given. */
+  alpha?: StoragePart;
   /** What is added to the norm. */
   beta?: StoragePart;
   /** Whether the mean is taken away first: a layer norm. Default false. */

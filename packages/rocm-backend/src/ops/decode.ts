@@ -84,7 +84,7 @@ export class DeviceDecodeOps implements DecodeOps {
           x: device.address(x),
           delta: delta ? device.address(delta) : 0,
           deltaAlpha: deltaAlpha ? device.address(deltaAlpha) : 0,
-          alpha: device.address(alpha),
+          alpha: alpha ? device.address(alpha) : 0,
           beta: beta ? device.address(beta) : 0,
           sum: sum?.ptr ?? 0,
           blocks: inBlocks ? normed.ptr : (blocks?.ptr ?? 0),

@@ -19,14 +19,14 @@ export interface Residual {
 /** The sum, and its norm (or itself, without a norm) as a product wants it: {@link readsOf}. */
 export function normed(at: Residual, norm: Module | undefined, as: ActivationForm): { x: Tensor; input: Activations } {
   const { x, delta, deltaNorm, deltaScale = 1 } = at;
-  if (norm instanceof RmsNorm || norm instanceof LayerNorm) {
+  if (norm === undefined || norm instanceof RmsNorm || norm instanceof LayerNorm) {
     const { sum, normed: input } = normAdd(x, delta, norm, { as, deltaScale, ...(deltaNorm && { deltaNorm }) });
     return { x: sum, input };
   }
   const before = delta && deltaNorm ? deltaNorm.forward(delta) : delta;
   const added = before && deltaScale !== 1 ? before.mul(deltaScale) : before;
   const sum = added ? x.add(added) : x;
-  return { x: sum, input: norm ? norm.forward(sum) : sum };
+  return { x: sum, input: norm.forward(sum) };
 }
 
 /** The rows `ids` of it, [rows], u32. */

@@ -8,7 +8,7 @@
  */
 import { type Device, DisposedError, formatShape, keep, type RopeKind, type Shape, scope, Tensor } from '@x/core';
 import type { Activations, Module } from '@x/nn';
-import type { DenseDType } from '@x/quantized';
+import type { DenseDType, PartRange } from '@x/quantized';
 import { TransformersError } from '../errors';
 import { type BlockLayer, type BlockWeight, inDtype, takesBlocks } from './q-linear';
 
@@ -45,12 +45,22 @@ export interface LoraRows {
   readonly count: number;
 }
 
+/** A layer that adapters know, among those that are one product here. */
+export interface LoraPart {
+  /** The GGUF name, without `.weight`. */
+  name: string;
+  out: number;
+  /** Where its outputs are in the files, in the order in which they are here. Default: as they are there. */
+  order?: readonly PartRange[];
+}
+
 /** One layer, or a part of the outputs of layers that are stacked. */
 interface Site {
   layer: LoraLinear;
   start: number;
   out: number;
   width: number;
+  order: readonly PartRange[] | undefined;
 }
 
 /** A layer's share of an adapter. */
@@ -103,12 +113,12 @@ export class LoraSites {
   ) {}
 
   /** A layer that adapters can change; it owns `layer`, whose outputs are those of the parts one after the other. */
-  layer(layer: Module, parts: readonly { name: string; out: number }[], width: number): LoraLinear {
+  layer(layer: Module, parts: readonly LoraPart[], width: number): LoraLinear {
     const outs = parts.reduce((sum, { out }) => sum + out, 0);
     const made = new LoraLinear(layer, outs, this);
     let start = 0;
-    for (const { name, out } of parts) {
-      this.sites.set(name, { layer: made, start, out, width });
+    for (const { name, out, order } of parts) {
+      this.sites.set(name, { layer: made, start, out, width, order });
       start += out;
     }
     return made;
@@ -185,8 +195,10 @@ export class LoraSites {
       const { rank, scale } = delta;
       const own = await delta.load();
       a.set(own.a, first * site.width);
-      for (let row = 0; row < site.out; row++)
-        for (let i = 0; i < rank; i++) b[(site.start + row) * ranks + first + i] = scale * own.b[row * rank + i];
+      let to = site.start;
+      for (const { start, count } of site.order ?? [{ start: 0, count: site.out }])
+        for (let row = start; row < start + count; row++, to++)
+          for (let i = 0; i < rank; i++) b[to * ranks + first + i] = scale * own.b[row * rank + i];
       first += rank;
     }
     const { device, dtype } = this;

@@ -215,7 +215,8 @@ export class Weights {
     }
     if (!order) return new StackedGroup(await this.linear(name, out, width), outs, this.activations);
     using weight = await this.layerMatrix(name, [out, width], { dim: 0, ranges: order });
-    return new StackedGroup(this.product(weight), outs, this.activations);
+    const layer = this.lora.layer(this.product(weight), [{ name, out, order }], width);
+    return new StackedGroup(layer, outs, this.activations);
   }
 
   /** The layers of all experts, stacked. @param part of [experts, out, width] what this rank has; default: all */
