@@ -97,7 +97,7 @@ const LAUNCHES: Record<string, Launch> = {
     kernel: 'decode_norm_q8_1_f32',
     operands: [f32(2, 2, 2, 2), x4],
     out: f32(0, 0, 0, 0),
-    args: (x, alpha, y) => [1, 4, 512, 0, x, 0, 0, alpha, 0, 0, y],
+    args: (x, alpha, y) => [1, 4, 512, 0, 1, 0, x, 0, 0, alpha, 0, 0, 0, y],
     expected: [1, 2, 3, 4],
   },
   EXPERTS: {
@@ -105,7 +105,7 @@ const LAUNCHES: Record<string, Launch> = {
     kernel: 'experts_mixed_q8_0',
     operands: [q8Block, q8Ones],
     out: f32(0),
-    args: (weights, x, y) => [weights, x, 0, 0, 0, 0, 0, 0, y, 1, 32, 1, 1, 32],
+    args: (weights, x, y) => [weights, x, 0, 0, 0, 0, 0, 0, y, 1, 1, 32, 1, 1, 32],
     expected: [120],
   },
   FILL: { kernel: 'fill_f32', operands: [], out: f32(0, 0, 0), args: (y) => [y, 2.5, 3], expected: [2.5, 2.5, 2.5] },
