@@ -46,7 +46,8 @@ export function normAdd(
   norm: RmsNorm | LayerNorm | undefined,
   options: NormAddOptions = {},
 ): { sum: Tensor; normed: Activations } {
-  checkObjects('normAdd', { ...(norm && { norm }), options });
+  checkObjects('normAdd', { ...(norm !== undefined && { norm }), options });
+  if (norm !== undefined) checkTensors('normAdd', { 'norm.weight': norm.weight });
   const { as = 'f32', deltaNorm, deltaScale = 1 } = options;
   checkNumbers('normAdd', { deltaScale });
   const { alpha, beta, centred } = kindOf(norm);
