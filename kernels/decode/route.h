@@ -84,7 +84,7 @@ X_DEVICE void routeToken(const Route& p, u32 token, float* scores, u64* keys, u6
     takeBest(groupKeys, p.groups, p.openGroups, [=](u32 i, u32 group) {
       if (i + 1 == p.openGroups) picks[0] = group;
     });
-    const u64 last = groupKeys[picks[0]];
+    const u64 last = p.openGroups > 0 ? groupKeys[picks[0]] : ~(u64)0;
     X_FOR_BLOCK(e, p.experts) if (groupKeys[(u32)e / size] < last) keys[e] = ranked(lanes::lowest<float>(), (u32)e);
     barrier();
   }

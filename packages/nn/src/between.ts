@@ -63,7 +63,7 @@ export function normAdd(
   // Without a norm only blocks are something new.
   const isNew = norm !== undefined || (delta !== undefined && inBlocks);
   const whole = operands.every((operand) => operand.isContiguous());
-  if (decode && isNew && alike && one && whole && plain(operands) && (!inBlocks || decode.supports(n))) {
+  if (decode && isNew && alike && one && whole && isPlain(operands) && (!inBlocks || decode.supports(n))) {
     const problem = {
       rows,
       n,
@@ -128,7 +128,7 @@ export function gatedActivation(
   const both = [gate, up];
   const [rows, n] = gate.shape;
   const fits = both.every((x) => hasRows(x) && x.dim(0) === rows && x.dim(1) === n) && rows > 0;
-  if (kernel && fits && decode && plain(both)) {
+  if (kernel && fits && decode && isPlain(both)) {
     const form = as === 'blocks' && decode.supports(n) ? 'blocks' : 'f32';
     const [gateRow, upRow] = both.map((x) => x.storageAndLayout().layout.strides[0]);
     const problem = { rows, n, gate: gate.storagePart(), gateRow, up: up.storagePart(), upRow };
@@ -147,7 +147,7 @@ export function activateAs(x: Tensor, name: ActivationName, as: 'blocks' | 'numb
   const kernel = GATES[name];
   const { decode } = x.device.backend;
   const [rows, n] = x.shape;
-  if (as === 'blocks' && kernel && decode?.supports(n) && rows > 0 && hasRows(x) && plain([x])) {
+  if (as === 'blocks' && kernel && decode?.supports(n) && rows > 0 && hasRows(x) && isPlain([x])) {
     const gateRow = x.storageAndLayout().layout.strides[0];
     return inBlocksOf(decode.activated(kernel, { rows, n, gate: x.storagePart(), gateRow }), rows, n, x);
   }
@@ -173,7 +173,7 @@ export function gatedGroupNorm(
   const { decode } = x.device.backend;
   const fits = x.rank === 2 && n === groups * d && hasRows(gate) && gate.dim(0) === rows && gate.dim(1) === n;
   const whole = x.isContiguous() && weight.isContiguous();
-  if (as === 'blocks' && fits && whole && plain([x, weight, gate]) && decode?.supportsGroupNorm(rows, d)) {
+  if (as === 'blocks' && fits && whole && isPlain([x, weight, gate]) && decode?.supportsGroupNorm(rows, d)) {
     const operands = { x: x.storagePart(), alpha: weight.storagePart(), gate: gate.storagePart() };
     const gateRow = gate.storageAndLayout().layout.strides[0];
     return inBlocksOf(decode.groupNorm({ rows, groups, d, eps, ...operands, gateRow }), rows, n, x);
@@ -198,7 +198,7 @@ export function headNorm(x: Tensor, norm: RmsNorm, gate: Tensor, as: 'blocks' | 
   const { decode } = x.device.backend;
   const fits = x.rank === 2 && n % d === 0 && hasRows(gate) && gate.dim(0) === rows && gate.dim(1) === n;
   const whole = x.isContiguous() && weight.isContiguous();
-  if (as === 'blocks' && fits && whole && plain([x, weight, gate]) && decode?.supportsHeadNorm(rows, d)) {
+  if (as === 'blocks' && fits && whole && isPlain([x, weight, gate]) && decode?.supportsHeadNorm(rows, d)) {
     const operands = { x: x.storagePart(), alpha: weight.storagePart(), gate: gate.storagePart() };
     const gateRow = gate.storageAndLayout().layout.strides[0];
     return inBlocksOf(decode.headNorm({ rows, heads: n / d, d, eps, ...operands, gateRow }), rows, n, x);
@@ -212,7 +212,7 @@ export function headNorm(x: Tensor, norm: RmsNorm, gate: Tensor, as: 'blocks' | 
 }
 
 /** Whether kernels may have these: f32 on one device, nothing recorded. */
-export function plain(operands: readonly Tensor[]): boolean {
+export function isPlain(operands: readonly Tensor[]): boolean {
   const [{ device }] = operands;
   const recorded = isGradEnabled() && operands.some((operand) => operand.trackOp);
   return !recorded && operands.every((x) => x.dtype === ('f32' satisfies DType) && x.device === device);

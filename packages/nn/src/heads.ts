@@ -5,7 +5,7 @@
 import { type HeadsProblem, type RopeKind, ShapeError, scope, Tensor } from '@x/core';
 import { type PagedAttentionOptions, type PagedCache, pagedActivations, pagedAppend } from './attention';
 import { type PagedStep, pagedPoolOf, pagedStep } from './attention/paged';
-import { type Activations, plain } from './between';
+import { type Activations, isPlain } from './between';
 import { checkObjects, checkTensors } from './check';
 import type { RmsNorm } from './layer-norm';
 import { hasRows } from './recurrent/spans';
@@ -145,7 +145,7 @@ function headsOf(
   const ids = [positions, slots].every((x) => x.dtype === 'u32' && x.dim(0) === tokens);
   const one = !norms || norms.q.eps === norms.k.eps;
   const sizes = { tokens, heads, kvHeads, d, dv };
-  const fits = tokens > 0 && placed && whole && ids && one && plain(operands);
+  const fits = tokens > 0 && placed && whole && ids && one && isPlain(operands);
   if (!fits || !decode?.supportsHeads(keys.dtype, d, dv)) return { sizes };
   const problem = {
     tokens,

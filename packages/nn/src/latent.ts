@@ -5,7 +5,7 @@
 import { formatShape, QuantizedActivations, ShapeError, Tensor } from '@x/core';
 import type { PagedCache } from './attention';
 import { pagedPoolOf } from './attention/paged';
-import { plain as isPlain } from './between';
+import { isPlain } from './between';
 import { checkObjects, checkPositive, checkTensors } from './check';
 import type { HeadRotation } from './heads';
 import type { RmsNorm } from './layer-norm';

@@ -13,8 +13,7 @@ import {
 import type { ConfigSource } from '../config/config-source';
 import { unsupported } from '../config/problems';
 import type { Architecture } from '../registry';
-import type { LinearGroup } from '../weights/linear-group';
-import { readsOf } from '../weights/linear-group';
+import { type LinearGroup, readsOf } from '../weights/linear-group';
 import { project, takesBlocks } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
 import type { Angles } from './attention';
