@@ -151,7 +151,7 @@ export class LatentAttention implements TokenMixer {
   ): LatentQueries | undefined {
     const { numHeads: heads, latent } = this.config;
     const { norm, keyUp } = this.parts;
-    if (!paged || !keyUp.takesBlocks || rotation.scaled || latent.ropeKind === 'thd') return undefined;
+    if (!paged || !keyUp.takesBlocks(whole.dim(0)) || rotation.scaled || latent.ropeKind === 'thd') return undefined;
     const turn = { cos: rotation.cos, sin: rotation.sin, positions, kind: latent.ropeKind };
     return latentAppend({ q: whole, heads, latent: compressed }, turn, norm, paged, paged.slots);
   }
@@ -167,7 +167,7 @@ export class LatentAttention implements TokenMixer {
     const { rank, scale } = this.config.latent;
     const { valueUp } = this.parts;
     const [heads, tokens] = queries.shape;
-    const splits = valueUp.takesBlocks && queries.device.backend.decode?.splitsRows(rank);
+    const splits = valueUp.takesBlocks(tokens) && queries.device.backend.decode?.splitsRows(rank);
     const mixed = splits && kv.attendInBlocks ? kv.attendInBlocks(queries, { scale }) : kv.attend(queries, { scale });
     if (mixed instanceof QuantizedActivations && areBlocks(mixed.blocks))
       return valueUp.forwardBlocks(new QuantizedActivations(mixed.blocks, tokens * heads, rank));

@@ -28,9 +28,9 @@ export class HeadLinear {
     return x.toDtype(data.dtype).transpose(0, 1).matmul(data.transpose(1, 2)).transpose(0, 1).toDtype(x.dtype);
   }
 
-  /** Whether {@link forwardBlocks} and {@link forwardInto} are kernels of the device. */
-  get takesBlocks(): boolean {
-    return fusesMix(this.weight);
+  /** Whether {@link forwardBlocks} and {@link forwardInto} are kernels of the device, and the best way for so many tokens. */
+  takesBlocks(tokens: number): boolean {
+    return fusesMix(this.weight) && !this.weight.prefersGroups(tokens * this.ids.dim(1), 1);
   }
 
   /** x, a row a head of a token, to [tokens · heads, out], f32. */
