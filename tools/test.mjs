@@ -139,6 +139,7 @@ async function emulated(out) {
   const all = [
     'packages/engine/test/architectures.test.ts',
     'packages/engine/test/halves.test.ts',
+    'packages/engine/test/mixed-attention.test.ts',
     'packages/engine/test/sampling.test.ts',
     'packages/nn/test/between.test.ts',
     'packages/nn/test/latent.test.ts',

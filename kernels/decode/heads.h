@@ -34,6 +34,8 @@ struct Heads {
   u64 poolSlots;  // a slot beyond these is left out
   float* out;     // queries [tokens, heads, d]
   K *kPool, *vPool;  // [poolSlots, kvHeads, d or dv]
+  u64 wide = ~0ull;  // tokens that `out` is of; of later ones queries are in qNarrow, keys and values beside the pool too
+  K *qNarrow = nullptr, *kNarrow = nullptr, *vNarrow = nullptr;  // [tokens - wide, heads or kvHeads, d or dv]
 
   /** Where a position's row of the tables begins. */
   X_DEVICE u64 row(u32 position) const { return (position < tableLength ? position : tableLength - 1) * tableRow; }
@@ -80,32 +82,43 @@ X_DEVICE void rotateHead(const Heads<K>& p, u32 position, const float* from, con
   }
 }
 
-/** Head `head` of a token: its queries, then its keys, then its values. What names places is loaded before any is looked at. */
-template <class K>
+/**
+ * Head `head` of a token, of up to MOST elements: its queries, then its keys, then its values. What names places is loaded before
+ * any is looked at.
+ */
+template <u32 MOST, class K>
 X_DEVICE void oneHead(const Heads<K>& p, u64 token, u32 head) {
   const u32 position = p.positions[token], slot = p.slots[token];
-  const bool writes = slot < p.poolSlots;
+  const bool writes = slot < p.poolSlots, isNarrow = token >= p.wide;
+  const u64 later = token - p.wide;
   if (head < p.heads) {
     const float* from = p.q + token * p.qRow + (u64)head * p.d;
-    float* to = p.out + (token * p.heads + head) * p.d;
-    rotateHead<MAX_HEAD>(p, position, from, p.qNorm, p.scale, [=](u32 e, float value) { to[e] = value; });
+    const u64 at = ((isNarrow ? later : token) * p.heads + head) * p.d;
+    rotateHead<MOST>(p, position, from, p.qNorm, p.scale, [=, &p](u32 e, float value) {
+      if (isNarrow) p.qNarrow[at + e] = cast<K>(value);
+      else p.out[at + e] = value;
+    });
     return;
   }
   head -= p.heads;
   if (head < p.kvHeads) {
     const float* from = p.k + token * p.kRow + (u64)head * p.d;
     K* to = p.kPool + ((u64)slot * p.kvHeads + head) * p.d;
-    rotateHead<MAX_HEAD>(p, position, from, p.kNorm, 1.0f, [=](u32 e, float value) {
+    const u64 at = (later * p.kvHeads + head) * p.d;
+    rotateHead<MOST>(p, position, from, p.kNorm, 1.0f, [=, &p](u32 e, float value) {
       if (writes) to[e] = cast<K>(value);
+      if (isNarrow) p.kNarrow[at + e] = cast<K>(value);
     });
     return;
   }
   head -= p.kvHeads;
   const float* from = p.v + token * p.vRow + (u64)head * p.dv;
   K* to = p.vPool + ((u64)slot * p.kvHeads + head) * p.dv;
+  const u64 at = (later * p.kvHeads + head) * p.dv;
   for (u32 e = laneId(); e < p.dv; e += WARP) {
     const float value = from[e];
     if (writes) to[e] = cast<K>(value);
+    if (isNarrow) p.vNarrow[at + e] = cast<K>(value);
   }
 }
 
@@ -125,13 +138,17 @@ template <class K>
 X_DEVICE void headsAll(const Heads<K>& p) {
   const u32 each = p.heads + 2 * p.kvHeads;
 #if X_HOST
-  X_FOR_SPLIT(item, p.tokens * each) oneHead(p, item / each, (u32)(item % each));
+  X_FOR_SPLIT(item, p.tokens * each) oneHead<MAX_HEAD>(p, item / each, (u32)(item % each));
 #else
   const u64 step = split::blocks() * warpsInBlock(), begin = split::block() * warpsInBlock() + warpId();
   if (begin < p.tokens * each) sendForTables(p, begin / each);
   early::await();
   early::letNextBegin();
-  for (u64 item = begin; item < p.tokens * each; item += step) oneHead(p, item / each, (u32)(item % each));
+  // Heads of most models, which have room in fewer registers, are done sooner; AMD's scalar registers do not hold both loops.
+  if (X_NVPTX && p.d <= 128)
+    for (u64 item = begin; item < p.tokens * each; item += step) oneHead<128>(p, item / each, (u32)(item % each));
+  else
+    for (u64 item = begin; item < p.tokens * each; item += step) oneHead<MAX_HEAD>(p, item / each, (u32)(item % each));
 #endif
 }
 

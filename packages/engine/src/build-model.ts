@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import type { Device } from '@x/core';
 import { readJsonFile, ShardedSafetensors, type TensorReader } from '@x/core/files';
-import { type DenseDType, GgufFile, holdsBlocks } from '@x/quantized';
+import { type DenseDType, GgufFile, holdsBlocks, holdsNarrow } from '@x/quantized';
 import {
   type CausalModel,
   ChatTemplate,
@@ -143,8 +143,8 @@ function weightOptions({ architecture }: ModelDescription, options: BuildOptions
 
 function cacheDtypeOf(file: TensorReader, { device, dtype, activations, cacheDtype }: BuildOptions): CacheDType {
   const isAsked = [dtype, activations].some((asked) => (asked ?? 'f32') !== 'f32');
-  // What a file has in 16 bits is multiplied as exactly as in f32; its cache is rounded for those who ask.
-  return cacheDtype ?? defaultCacheDtype(device.kind, isAsked || holdsBlocks(file));
+  const isNarrow = isAsked || (dtype === 'f32' ? holdsBlocks(file) : holdsNarrow(file));
+  return cacheDtype ?? defaultCacheDtype(device.kind, isNarrow);
 }
 
 function contextOf({ config }: ModelDescription, maxContext: number | undefined): number {

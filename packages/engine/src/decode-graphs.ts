@@ -18,7 +18,7 @@ import type { Step } from './runner';
 import type { DeviceChooser } from './sampling/device-chooser';
 
 /** Rows of a graph: a batch takes the next larger one, whose further rows write nothing and see nothing. */
-const BATCHES = [1, 2, 4, 8, 16, 32, MAX_ROWS];
+const BATCHES = [1, 2, 4, 8, 16, 32, 64, 96, MAX_ROWS];
 /** Blocks of a sequence that the smallest tables have room for; wider ones double. */
 const MIN_WIDTH = 8;
 /** Graphs kept; the one used longest ago goes. */

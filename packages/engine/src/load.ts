@@ -44,7 +44,7 @@ export interface LoadModelOptions extends HubSource, ParallelOptions {
   maxContext?: number;
   /**
    * Of the key-value cache, whose positions take 2 · layers · kvHeads · headDim elements each. Default: `f16` on GPUs
-   * for weights in blocks and for a narrow `dtype` or `activations`, otherwise `f32`.
+   * for weights in blocks or 16 bits, in the file or by `dtype`, and for narrow `activations`; otherwise `f32`.
    */
   cacheDtype?: CacheDType;
   /** How chats are written, in place of the model's own template: `chatml`, or the text of a Jinja template. */

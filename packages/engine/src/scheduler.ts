@@ -24,7 +24,7 @@ const MAX_BATCH = MAX_ROWS;
 /** Sequences that decode together from which on parts of prompts come along. */
 const MANY_ROWS = 16;
 /** How many tokens of prompts a step takes along: as many as make it last so long, which is measured. */
-const ALONG_MS = 28;
+const ALONG_MS = 24;
 const ALONG_TOKENS = { first: 512, least: 64 };
 /** Shorter steps go out in one go: an abort can wait for their end, and watching them takes time. */
 const UNWATCHED_MS = 50;

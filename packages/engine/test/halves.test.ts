@@ -39,11 +39,14 @@ describe.each(deviceNames)('on %s', (name) => {
       expect(maxDifference(kept[part], wide[part]) / deviation).toBeLessThan(bound);
   });
 
-  it('has a cache of f32, unless 16 bits are asked for', async () => {
+  it('has a cache of f16 on a GPU, unless f32 is asked for', async () => {
+    const narrow = device.kind === 'cpu' || device.kind === 'js' ? 'f32' : 'f16';
     using model = await loadModel(join(folder, 'model-f16.gguf'), { device });
-    expect(model.cacheDtype).toBe('f32');
-    using narrow = await loadModel(join(folder, 'model-f16.gguf'), { device, dtype: 'f16' });
-    expect(narrow.cacheDtype).toBe(device.kind === 'cpu' || device.kind === 'js' ? 'f32' : 'f16');
+    expect(model.cacheDtype).toBe(narrow);
+    using wide = await loadModel(join(folder, 'model-f16.gguf'), { device, dtype: 'f32' });
+    expect(wide.cacheDtype).toBe('f32');
+    using asked = await loadModel(join(folder, 'model-f16.gguf'), { device, dtype: 'f32', activations: 'f16' });
+    expect(asked.cacheDtype).toBe(narrow);
   });
 });
 

@@ -2,7 +2,7 @@
  * What lies between the products of queries, keys and values and attention: norms and rotation of heads, and the cache; one
  * kernel where a device has it (`BackendDevice.decode`) and nothing is recorded for gradients, else composed. Not in candle.
  */
-import { type HeadsProblem, type RopeKind, ShapeError, scope, Tensor } from '@x/core';
+import { type HeadsProblem, type RopeKind, ShapeError, scope, Tensor, UnsupportedError } from '@x/core';
 import { type PagedAttentionOptions, type PagedCache, pagedActivations, pagedAppend } from './attention';
 import { type PagedStep, pagedPoolOf, pagedStep } from './attention/paged';
 import { type Activations, isPlain } from './between';
@@ -61,21 +61,77 @@ export function headsAppend(
   slots: Tensor,
 ): Tensor {
   const { problem, sizes } = headsOf('headsAppend', parts, rotation, options, cache, slots);
-  const { q, k, v } = parts;
-  const { norms, scale = 1 } = options;
-  const { tokens, heads, kvHeads, d, dv } = sizes;
-  const { device } = q;
+  const { tokens, heads, d } = sizes;
+  const { device } = parts.q;
   if (problem && device.backend.decode) {
     return Tensor.fromStorage(device.backend.decode.heads(problem, pagedPoolOf(cache)), [tokens, heads, d], device);
   }
-  return scope(() => {
-    const rotated = (x: Tensor, count: number, norm: RmsNorm | undefined) => {
-      const split = x.reshape([tokens, count, d]);
-      return rotate(norm ? norm.forward(split) : split, rotation);
+  return scope(() => composed(parts, rotation, options, cache, slots, sizes).q);
+}
+
+/** The same in steps: queries, keys and values [tokens, heads or kvHeads, d or dv]. */
+function composed(
+  { q, k, v }: HeadParts,
+  rotation: HeadRotation,
+  { norms, scale = 1 }: HeadOptions,
+  cache: PagedCache,
+  slots: Tensor,
+  { tokens, heads, kvHeads, d, dv }: HeadSizes,
+): HeadParts {
+  const rotated = (x: Tensor, count: number, norm: RmsNorm | undefined) => {
+    const split = x.reshape([tokens, count, d]);
+    return rotate(norm ? norm.forward(split) : split, rotation);
+  };
+  const keys = rotated(k, kvHeads, norms?.k);
+  const values = v.reshape([tokens, kvHeads, dv]);
+  pagedAppend(cache, keys.transpose(0, 1), values.transpose(0, 1), slots);
+  return { q: rotated(q, heads, norms?.q).mul(scale), k: keys, v: values };
+}
+
+/** What {@link promptHeads} gives. */
+export interface PromptHeadParts {
+  /** Queries of the first tokens, [wide, heads, d], f32. */
+  wide: Tensor;
+  /** Of the others, [tokens - wide, heads, d], and their keys and values [tokens - wide, kvHeads, d or dv]: in the cache's dtype. */
+  q: Tensor;
+  k: Tensor;
+  v: Tensor;
+}
+
+/**
+ * {@link headsAppend} where tokens from `wide` on are those of prompts, whose attention multiplies what the cache rounds to: a
+ * cache of f16 or bf16.
+ * @throws as {@link headsAppend}; UnsupportedError for a cache of another dtype
+ */
+export function promptHeads(
+  parts: HeadParts,
+  rotation: HeadRotation,
+  options: HeadOptions,
+  cache: PagedCache,
+  slots: Tensor,
+  wide: number,
+): PromptHeadParts {
+  const { problem, sizes } = headsOf('promptHeads', parts, rotation, options, cache, slots);
+  const { tokens, heads, kvHeads, d, dv } = sizes;
+  const { device, dtype } = cache.keys;
+  if (!Number.isInteger(wide) || wide < 0 || wide > tokens)
+    throw new ShapeError('SHAPE_MISMATCH', `promptHeads: wide is ${wide}; give a number of the ${tokens} tokens.`);
+  if (dtype !== 'f16' && dtype !== 'bf16')
+    throw new UnsupportedError('UNSUPPORTED', `promptHeads: the cache is of ${dtype}; give one of f16 or bf16.`);
+  const later = tokens - wide;
+  if (problem && device.backend.decode) {
+    const made = device.backend.decode.promptHeads(problem, wide, pagedPoolOf(cache));
+    return {
+      wide: Tensor.fromStorage(made.wide, [wide, heads, d], device),
+      q: Tensor.fromStorage(made.q, [later, heads, d], device),
+      k: Tensor.fromStorage(made.k, [later, kvHeads, d], device),
+      v: Tensor.fromStorage(made.v, [later, kvHeads, dv], device),
     };
-    const newKeys = rotated(k, kvHeads, norms?.k);
-    pagedAppend(cache, newKeys.transpose(0, 1), v.reshape([tokens, kvHeads, dv]).transpose(0, 1), slots);
-    return rotated(q, heads, norms?.q).mul(scale);
+  }
+  return scope(() => {
+    const { q, k, v } = composed(parts, rotation, options, cache, slots, sizes);
+    const narrow = (x: Tensor) => x.narrow(0, wide, later).toDtype(dtype);
+    return { wide: q.narrow(0, 0, wide).copy(), q: narrow(q), k: narrow(k), v: narrow(v) };
   });
 }
 
@@ -101,6 +157,14 @@ export function headsAttend(
   return pagedActivations(q, cache, places.tables, places.lengths, { ...attention, scale: 1 });
 }
 
+interface HeadSizes {
+  tokens: number;
+  heads: number;
+  kvHeads: number;
+  d: number;
+  dv: number;
+}
+
 /** What {@link headsAppend} is asked for: sizes, and the same for a kernel where the device has one for it. */
 function headsOf(
   op: string,
@@ -109,7 +173,7 @@ function headsOf(
   options: HeadOptions,
   cache: PagedCache,
   slots: Tensor,
-): { problem?: HeadsProblem; sizes: { tokens: number; heads: number; kvHeads: number; d: number; dv: number } } {
+): { problem?: HeadsProblem; sizes: HeadSizes } {
   checkObjects(op, { parts, rotation, options, cache });
   const { q, k, v } = parts;
   const { cos, sin, positions, kind } = rotation;

@@ -73,6 +73,8 @@ export {
   type HeadRotation,
   headsAppend,
   headsAttend,
+  type PromptHeadParts,
+  promptHeads,
 } from './heads';
 export * as init from './init';
 export { DEFAULT_KAIMING_NORMAL, DEFAULT_KAIMING_UNIFORM, Init } from './init';

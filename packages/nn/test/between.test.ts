@@ -12,6 +12,7 @@ import {
   headsAttend,
   LayerNorm,
   normAdd,
+  promptHeads,
   RmsNorm,
 } from '../src';
 import { noise, valuesOf } from './blocks';
@@ -264,20 +265,31 @@ describe.each(testDevices())('between products on %s', (device) => {
           };
           expect(fusesHeads(cache)).toBe(on.backend.decode !== undefined && d <= 512);
           const part = (from: number, count: number) => all.narrow(1, from * d, count * d);
-          const q = headsAppend(
-            { q: part(0, heads), k: part(heads, kvHeads), v: part(heads + kvHeads, kvHeads) },
-            { cos, sin, positions, kind },
-            { scale: 0.3, ...(norms && { norms: { q: layers[0], k: layers[1] } }) },
-            cache,
-            slots,
-          );
+          const parts = { q: part(0, heads), k: part(heads, kvHeads), v: part(heads + kvHeads, kvHeads) };
+          const rotation = { cos, sin, positions, kind };
+          const options = { scale: 0.3, ...(norms && { norms: { q: layers[0], k: layers[1] } }) };
+          const q = headsAppend(parts, rotation, options, cache, slots);
+          const { keys, values } = cache;
+          const made: Record<string, Tensor> = { q, keys: keys.copy(), values: values.copy() };
+          if (dtype !== 'f32') {
+            // Of no tokens, of some and of all.
+            for (const wide of [0, 1, tokens]) {
+              for (const pool of [keys, values]) pool.copyFrom(Tensor.zeros(pool.shape, { dtype, device: on }));
+              const of = promptHeads(parts, rotation, options, cache, slots, wide);
+              for (const [name, rows] of Object.entries(of)) made[`${name} from ${wide}`] = rows;
+              made[`keys from ${wide}`] = keys.copy();
+              made[`values from ${wide}`] = values.copy();
+            }
+          }
           for (const layer of layers) layer.dispose();
-          return { q, keys: cache.keys, values: cache.values };
+          return made;
         };
         const expected = run(Device.js());
         const actual = run(device);
-        for (const name of ['q', 'keys', 'values'] as const)
-          expectSame(actual[name], expected[name], `${name} ${dtype}`);
+        expect(Object.keys(actual)).toEqual(Object.keys(expected));
+        for (const [name, tensor] of Object.entries(expected))
+          if (tensor.elemCount > 0) expectSame(actual[name], tensor, `${name} ${dtype}`);
+          else expect(actual[name].shape).toEqual(tensor.shape);
       });
     }
   });

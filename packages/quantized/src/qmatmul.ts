@@ -102,6 +102,15 @@ export class QMatMul implements Disposable {
         linearProduct(dense, temporary(x.contiguous()), { m, n, k }, [...x.shape.slice(0, -1), n]),
       );
     }
+    const weight = this.#blocks;
+    if (weight && x.dtype !== 'f32' && weight.device.backend.quantized !== undefined) {
+      const [n, k] = this.shape;
+      const m = rowsOf(op, x, k);
+      checkDevice(op, x, weight);
+      return withTemporaries((temporary) =>
+        quantized(weight, temporary(x.contiguous()), { m, n, k }, [...x.shape.slice(0, -1), n]),
+      );
+    }
     return withTemporaries((temporary) => {
       const wide = temporary(x.toDtype('f32'));
       if (!dense || dense.dtype === 'f32' || isForHalves(dense, wide)) return this.forward(wide);

@@ -48,6 +48,7 @@ export type {
   PagedLayer,
   PagedStepLayer,
   PassStep,
+  PromptLayer,
   StateLayout,
 } from './models/causal-model';
 export {

@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path';
 import { Device, FileFormatError, sizeInBytes } from '@x/core';
 import { readJsonFile, SafetensorsFile, ShardedSafetensors } from '@x/core/files';
 import { defaultCacheDtype } from '@x/engine';
-import { deviceBytes, GgmlFile, GgufFile, type GgufMetadata, holdsBlocks, type TensorFile } from '@x/quantized';
+import { deviceBytes, GgmlFile, GgufFile, type GgufMetadata, holdsNarrow, type TensorFile } from '@x/quantized';
 import { numberBytes, withScales } from '@x/transformers';
 import { Command } from 'commander';
 import '@x/rocm-backend';
@@ -237,7 +237,7 @@ function estimates(file: TensorFile, cache: CacheSize): DeviceEstimate[] {
       name,
       weights.reduce((a, b) => a + b, 0),
       cache,
-      holdsBlocks(file),
+      holdsNarrow(file),
     );
   });
 }
@@ -287,7 +287,7 @@ async function inspectSafetensors(file: string, weights: string | string[], dire
       tensors,
       loads: checked.loads,
       problems: checked.problems,
-      memory: devices().map(({ name }) => estimate(name, weightBytes(name), cache, holdsBlocks(opened))),
+      memory: devices().map(({ name }) => estimate(name, weightBytes(name), cache, holdsNarrow(opened))),
     };
   } finally {
     opened.close();

@@ -77,6 +77,15 @@ export interface HeadsProblem {
   scale: number;
 }
 
+/** What {@link DecodeOps.promptHeads} gives. */
+export interface PromptHeads {
+  /** [wide, heads, d], f32 */
+  wide: BackendStorage;
+  q: BackendStorage;
+  k: BackendStorage;
+  v: BackendStorage;
+}
+
 /** Rows of heads, f32, contiguous but for rows of the gate. */
 export interface HeadNormProblem {
   rows: number;
@@ -162,6 +171,11 @@ export interface DecodeOps {
   groupNorm(problem: GroupNormProblem): BackendStorage;
   /** Normalises and rotates heads and writes keys and values into the pool: queries [tokens, heads, d], f32. */
   heads(problem: HeadsProblem, pool: PagedPool): BackendStorage;
+  /**
+   * As {@link heads} of the first `wide` tokens; of later ones queries, keys and values are given in the dtype of the pool, f16 or
+   * bf16, as attention of prompts multiplies them: [tokens - wide, heads or kvHeads, d or dv].
+   */
+  promptHeads(problem: HeadsProblem, wide: number, pool: PagedPool): PromptHeads;
   /** Whether {@link latent} is for so many tokens, a pool of this dtype and heads with so many elements that are not rotated. */
   supportsLatent(poolDType: DType, tokens: number, plain: number): boolean;
   /**

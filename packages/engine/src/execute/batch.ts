@@ -64,7 +64,7 @@ export function disposeSegments(segments: readonly Segment[]): void {
 }
 
 /** Rows of a captured step, at most. */
-export const MAX_ROWS = 64;
+export const MAX_ROWS = 128;
 
 /** Parts of prompts beside the rows of a step, at most. */
 export const MAX_PARTS = 16;

@@ -2,8 +2,10 @@
 import { type DType, keep, scope, Tensor } from '@x/core';
 import {
   causalBias,
+  fusesHeads,
   fusesPrompt,
   type PagedCache,
+  type PromptHeadParts,
   pagedActivations,
   pagedAppend,
   pagedAttention,
@@ -11,7 +13,7 @@ import {
   type SequenceSpans,
   sdpa,
 } from '@x/nn';
-import type { AttendOptions, KvView, LayerKv, LayerStates } from '@x/transformers';
+import type { AttendOptions, KvView, LayerKv, LayerStates, PromptLayer } from '@x/transformers';
 import { BLOCK_SIZE, type KvMemory } from './memory';
 
 /** Rows of a batch whose attention is one call. */
@@ -79,6 +81,7 @@ export class PagedKv implements KvView {
         step: { ...cache, slots: this.slots, tables: only.tables, lengths: only.lengths },
       }),
       ...(only && { attendInBlocks: (q, options) => pagedActivations(...this.tokens(index, only, q, options)) }),
+      ...(!isInPlace && { prompts: (heads, options) => this.prompts(index, heads, options) }),
       append: (k, v) => {
         pagedAppend(cache, k, valuesInKeys ? undefined : v, this.slots);
         fresh = { k, v };
@@ -92,6 +95,31 @@ export class PagedKv implements KvView {
         return mixed.length === 1 ? mixed[0] : Tensor.cat(mixed, 0);
       },
     };
+  }
+
+  /** {@link LayerKv.prompts}: where decoding tokens are in front, and each prompt's attention is a kernel of the cache's dtype. */
+  private prompts(index: number, heads: number, { window, softcap, sinks }: AttendOptions): PromptLayer | undefined {
+    const { device, layouts } = this.memory;
+    const cache = this.memory.layer(index);
+    const first = this.segments.findIndex((segment) => !isTokens(segment));
+    const { dtype } = cache.keys;
+    const isPlain = window === undefined && softcap === undefined && sinks === undefined;
+    const isOwn = (segment: Segment) => !isTokens(segment) && this.hasOwnKernel(dtype, heads, cache, segment);
+    if (!isPlain || dtype === 'f32' || device.kind === 'cpu' || layouts[index]?.valuesInKeys) return undefined;
+    if (!fusesHeads(cache) || !this.segments.slice(first).every(isOwn)) return undefined;
+    const wide = this.segments[first].start;
+    return { ...cache, slots: this.slots, wide, attend: (made) => this.attendMixed(index, wide, made) };
+  }
+
+  /** Queries are scaled. @returns [tokens, heads · dv] in the cache's dtype */
+  private attendMixed(layer: number, wide: number, made: PromptHeadParts): Tensor {
+    const [single, q, k, v] = [made.wide, made.q, made.k, made.v].map((rows) => rows.transpose(0, 1));
+    const mixed = this.segments.map((segment) =>
+      isTokens(segment)
+        ? this.attendTokens(layer, segment, single, {}).toDtype(q.dtype)
+        : this.attendSequence(layer, { ...segment, start: segment.start - wide }, q, {}, { k, v }),
+    );
+    return mixed.length === 1 ? mixed[0] : Tensor.cat(mixed, 0);
   }
 
   /** Gives back what belongs to the forward pass; the pool stays. */
@@ -129,7 +157,10 @@ export class PagedKv implements KvView {
     const cache = this.memory.layer(layer);
     const dtype = this.promptDtype(q, cache, segment);
     const special =
-      window !== undefined || softcap !== 1 || sinks !== undefined || !this.hasOwnKernel(dtype, q, cache, segment);
+      window !== undefined ||
+      softcap !== 1 ||
+      sinks !== undefined ||
+      !this.hasOwnKernel(dtype, q.dim(0), cache, segment);
     if (special && fusesPrompt(q, cache)) {
       const options = { scale, window, softcap: softcap === 1 ? undefined : softcap, sinks };
       const mixed = pagedPrompt(rowsOf(q, start, count), cache, blocks, before, options);
@@ -163,19 +194,19 @@ export class PagedKv implements KvView {
   private promptDtype(q: Tensor, cache: PagedCache, segment: SequenceSegment): DType {
     const { dtype } = cache.keys;
     const isNarrower = q.dtype === 'f32' && dtype !== 'f32' && q.device.kind !== 'cpu';
-    return isNarrower && this.hasOwnKernel(dtype, q, cache, segment) ? dtype : q.dtype;
+    return isNarrower && this.hasOwnKernel(dtype, q.dim(0), cache, segment) ? dtype : q.dtype;
   }
 
   /** Whether {@link sdpa} is a kernel of the device for such queries in a dtype. */
   private hasOwnKernel(
     dtype: DType,
-    q: Tensor,
+    heads: number,
     { keys, values }: PagedCache,
     { count, before }: SequenceSegment,
   ): boolean {
-    const [heads, , d] = q.shape;
-    const size = { heads, kvHeads: keys.dim(1), seq: count, kv: before + count, d, scale: 1, causal: true };
-    return values.dim(2) === d && (q.device.backend.attention?.supports(dtype, { b: 1, ...size }) ?? false);
+    const [, kvHeads, d] = keys.shape;
+    const size = { heads, kvHeads, seq: count, kv: before + count, d, scale: 1, causal: true };
+    return values.dim(2) === d && (keys.device.backend.attention?.supports(dtype, { b: 1, ...size }) ?? false);
   }
 
   /** Positions [first, first + length) of a sequence, [kvHeads, length, d] in a dtype. */

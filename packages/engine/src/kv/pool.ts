@@ -18,7 +18,7 @@ const FIRST_BLOCKS = 16;
 
 /**
  * Of a cache that nobody gave one for: half the memory and the reading on GPUs, where the model is rounded more than that.
- * @param isNarrow whether weights are in blocks, or they or activations were asked for in 16 bits
+ * @param isNarrow whether weights are in blocks or 16 bits, or activations were asked for in 16 bits
  */
 export function defaultCacheDtype(kind: Device['kind'], isNarrow: boolean): CacheDType {
   return isNarrow && (kind === 'rocm' || kind === 'cuda') ? 'f16' : 'f32';

@@ -1,7 +1,7 @@
 export type { GgufErrorCode } from './error';
 export { GgufFile, type GgufOpenOptions } from './file';
 export { GgmlFile, type GgmlHyperParameters, type GgmlVocabularyEntry } from './ggml-file';
-export { hasBlocks, holdsBlocks } from './has-blocks';
+export { hasBlocks, holdsBlocks, holdsNarrow } from './has-blocks';
 export { DEFAULT_LIMITS, type GgufLimits } from './header';
 export { type Imatrix, loadImatrix } from './imatrix';
 export { GgufMetadata } from './metadata';

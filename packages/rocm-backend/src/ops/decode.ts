@@ -11,22 +11,26 @@ import {
   type NormDType,
   type NormProblem,
   type PagedPool,
+  type PromptHeads,
   sizeInBytes,
 } from '@x/core';
 import type { KernelDevice } from '../device';
 import { unsupported } from '../errors';
 import { clamp, type LaunchShape } from '../launch-shape';
 import {
+  type DecodePromptHeadsArguments,
   launchDecodeGate,
   launchDecodeGatedQ81,
   launchDecodeHeadNormSiluQ81,
   launchDecodeHeads,
   launchDecodeLatent,
   launchDecodeNormQ81,
+  launchDecodePromptHeads,
   launchDecodeSiluGroupNormQ81,
 } from '../launchers/decode';
 import type { KernelStorage } from '../storage';
 import { activationRowBytes, activationRows, BLOCK_VALUES, paddedWidth } from './activations';
+import { libraryRows } from './gemm-library';
 import { filled, keptIfFilled } from './result';
 
 const POOL_DTYPES: readonly DType[] = ['f32', 'f16', 'bf16'];
@@ -170,44 +174,92 @@ export class DeviceDecodeOps implements DecodeOps {
   }
 
   /** A warp a head. */
-  heads(p: HeadsProblem, { keys, values, blocks, blockSize, kvHeads, d, dv }: PagedPool): KernelStorage {
+  heads(p: HeadsProblem, pool: PagedPool): KernelStorage {
     const device = this.#device;
-    const dtype = keys[0].dtype;
+    const { kvHeads, d, dv } = pool;
+    const dtype = pool.keys[0].dtype;
     if (!this.supportsHeads(dtype, d, dv)) throw unsupported(`decode.heads of ${d} and ${dv} values`, dtype, device);
     const { tokens, heads } = p;
     const result = device.allocUninit(tokens * heads * d, 'f32');
     if (tokens === 0) return result;
+    const shape = this.#headsShape(tokens * (heads + 2 * kvHeads));
     return keptIfFilled(result, (out) =>
-      launchDecodeHeads(device, `decode_heads_${dtype}`, this.#headsShape(tokens * (heads + 2 * kvHeads)), {
-        tokens,
-        heads,
-        kvHeads,
-        d,
-        dv,
-        rotated: p.rotated,
-        interleaved: p.interleaved,
-        scale: p.scale,
-        eps: p.eps,
-        q: device.address(p.q),
-        qRow: p.qRow,
-        k: device.address(p.k),
-        kRow: p.kRow,
-        v: device.address(p.v),
-        vRow: p.vRow,
-        qNorm: p.qNorm ? device.address(p.qNorm) : 0,
-        kNorm: p.kNorm ? device.address(p.kNorm) : 0,
-        cos: device.address(p.cos),
-        sin: device.address(p.sin),
-        tableRow: p.tableRow,
-        tableLength: p.tableLength,
-        positions: device.address(p.positions),
-        slots: device.address(p.slots),
-        poolSlots: blocks * blockSize,
-        out,
-        kPool: device.address(keys),
-        vPool: device.address(values),
-      }),
+      launchDecodeHeads(device, `decode_heads_${dtype}`, shape, this.#headsArguments(p, pool, { out })),
     );
+  }
+
+  promptHeads(p: HeadsProblem, wide: number, pool: PagedPool): PromptHeads {
+    const device = this.#device;
+    const { kvHeads, d, dv } = pool;
+    const dtype = pool.keys[0].dtype;
+    if (!this.supportsHeads(dtype, d, dv) || dtype === 'f32')
+      throw unsupported(`decode.promptHeads of ${d} and ${dv} values`, dtype, device);
+    const { tokens, heads } = p;
+    const later = tokens - wide;
+    const made: KernelStorage[] = [];
+    const allocate = (count: number, as: DType) => {
+      const storage = device.allocUninit(count, as);
+      made.push(storage);
+      return storage;
+    };
+    try {
+      const result = {
+        wide: allocate(wide * heads * d, 'f32'),
+        q: allocate(later * heads * d, dtype),
+        k: allocate(later * kvHeads * d, dtype),
+        v: allocate(later * kvHeads * dv, dtype),
+      };
+      if (tokens === 0) return result;
+      const shape = this.#headsShape(tokens * (heads + 2 * kvHeads));
+      const out = { out: result.wide.ptr, wide, q: result.q.ptr, k: result.k.ptr, v: result.v.ptr };
+      launchDecodePromptHeads(device, `decode_prompt_heads_${dtype}`, shape, this.#headsArguments(p, pool, out));
+      return result;
+    } catch (error) {
+      for (const storage of made) storage.dispose();
+      throw error;
+    }
+  }
+
+  /** Of both kernels, in one literal: this is on the way of every layer, and objects that are spread cost more than the launch. */
+  #headsArguments(
+    p: HeadsProblem,
+    { keys, values, blocks, blockSize, kvHeads, d, dv }: PagedPool,
+    { out, wide = p.tokens, q = 0, k = 0, v = 0 }: { out: number; wide?: number; q?: number; k?: number; v?: number },
+  ): DecodePromptHeadsArguments {
+    const device = this.#device;
+    return {
+      tokens: p.tokens,
+      heads: p.heads,
+      kvHeads,
+      d,
+      dv,
+      rotated: p.rotated,
+      interleaved: p.interleaved,
+      scale: p.scale,
+      eps: p.eps,
+      q: device.address(p.q),
+      qRow: p.qRow,
+      k: device.address(p.k),
+      kRow: p.kRow,
+      v: device.address(p.v),
+      vRow: p.vRow,
+      qNorm: p.qNorm ? device.address(p.qNorm) : 0,
+      kNorm: p.kNorm ? device.address(p.kNorm) : 0,
+      cos: device.address(p.cos),
+      sin: device.address(p.sin),
+      tableRow: p.tableRow,
+      tableLength: p.tableLength,
+      positions: device.address(p.positions),
+      slots: device.address(p.slots),
+      poolSlots: blocks * blockSize,
+      out,
+      kPool: device.address(keys),
+      vPool: device.address(values),
+      wide,
+      qNarrow: q,
+      kNarrow: k,
+      vNarrow: v,
+    };
   }
 
   supportsLatent(poolDType: DType, tokens: number, plain: number): boolean {
@@ -256,6 +308,7 @@ export class DeviceDecodeOps implements DecodeOps {
 
   /** Memory for rows in blocks, or of a dtype. */
   #allocate(rows: number, n: number, form: NormDType | 'blocks'): KernelStorage {
+    if (form === 'bf16') return this.#device.allocUninit(libraryRows(this.#device, rows) * n, form);
     if (form !== 'blocks') return this.#device.allocUninit(rows * n, form);
     return this.#device.allocUninit(activationRows(rows) * activationRowBytes(n), 'u8');
   }

@@ -45,6 +45,11 @@ export class DenseWeights {
     return copy;
   }
 
+  /** Whether one more would be kept, as far as is known. */
+  get areKept(): boolean {
+    return this.isOn && !this.#isFull;
+  }
+
   /** Bytes of all that are kept. */
   get bytes(): number {
     let sum = 0;

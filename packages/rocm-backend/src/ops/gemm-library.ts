@@ -56,6 +56,17 @@ export function gemmThroughLibrary(
   }
 }
 
+/** Rows that {@link libraryRows} gives are a multiple of this. */
+const ROW_STEP = 32;
+
+/**
+ * The rows that a product of m rows is made with where its operand and result have room for them: the library has a kernel for
+ * every few rows, and takes 10 to 30 ms to load one when it is wanted first, so that passes of ever other lengths stall.
+ */
+export function libraryRows(device: KernelDevice, m: number): number {
+  return device.location.kind === 'cuda' && m >= ROUNDED_ROWS ? Math.ceil(m / ROW_STEP) * ROW_STEP : m;
+}
+
 /** lhs [m, k] times the transpose of [n, k], both row-major, into f32 [m, n]: for types of which the library says it takes that. */
 export function gemmIntoF32(
   device: KernelDevice,
@@ -81,6 +92,7 @@ interface LinearProduct {
   k: number;
   x: number;
   weights: number;
+  /** With room for {@link libraryRows}. */
   out: number;
 }
 
@@ -138,9 +150,10 @@ function throughWidened(device: KernelDevice, type: 'f16' | 'bf16', { m, n, k, x
 }
 
 function throughRounded(device: KernelDevice, type: 'f16' | 'bf16', { m, n, k, x, weights, out }: LinearProduct): void {
-  withMemory(device, m * k * sizeInBytes(type), (rounded) => {
+  const rows = libraryRows(device, m);
+  withMemory(device, rows * k * sizeInBytes(type), (rounded) => {
     roundRows(device, type, m * k, x, rounded);
-    gemmIntoF32(device, type, { m, n, k, lhs: rounded, rhsTransposed: weights, out });
+    gemmIntoF32(device, type, { m: rows, n, k, lhs: rounded, rhsTransposed: weights, out });
   });
 }
 

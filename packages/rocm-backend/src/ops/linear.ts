@@ -8,7 +8,7 @@ import { launchLinear, launchLinearExperts } from '../launchers/gemm';
 import type { KernelStorage } from '../storage';
 import { activationRows, MAX_GRID_Y, MAX_VECTOR_ROWS } from './activations';
 import { cast } from './elementwise';
-import { linearThroughLibrary, ROUNDED_ROWS, roundedThroughLibrary, roundRows } from './gemm-library';
+import { libraryRows, linearThroughLibrary, ROUNDED_ROWS, roundedThroughLibrary, roundRows } from './gemm-library';
 import { GEMM_TILE, unitsShape } from './matmul';
 import { filled } from './result';
 
@@ -48,7 +48,7 @@ export class DeviceLinearOps implements LinearOps {
     const type = this.#typeOf('matmul', weight, x);
     const weights = device.address(weight);
     const { ptr } = device.view(x);
-    return filled(device, 'f32', size.m * size.n, (out) => {
+    return filled(device, 'f32', libraryRows(device, size.m) * size.n, (out) => {
       if (x.storage.dtype === type) this.#ofHalves(type, size, ptr, weights, out);
       else this.#ofWide(type, size, ptr, weights, out);
     });

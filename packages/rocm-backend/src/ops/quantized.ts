@@ -41,7 +41,7 @@ import { denseCopy } from './copy';
 import { DenseWeights } from './dense-weights';
 import { cast } from './elementwise';
 import { EXPERT_TILE } from './experts';
-import { gemmIntoF32 } from './gemm-library';
+import { gemmIntoF32, libraryRows } from './gemm-library';
 import { type StreamLaunch, streamLaunch } from './quantized-stream';
 import { filled } from './result';
 import { CANDLE_TYPES, vectorShape } from './vector-shape';
@@ -65,8 +65,11 @@ const TILES = {
   mul_mat_mma_few_: { weights: 32, activations: 64 },
 };
 const MMA_WARPS = 8;
-/** Activation rows from which on and up to which `mul_mat_stream_*` is the fastest of all (cuda). */
-const STREAM_ROWS = { from: 2, to: 64 };
+/**
+ * Activation rows from which on and up to which `mul_mat_stream_*` is the fastest of all (cuda): weights that are kept as numbers
+ * are multiplied faster by more, others would be dequantized for each product.
+ */
+const STREAM_ROWS = { from: 2, to: 64, toWhereNotKept: 128 };
 /** Weight rows of a tile of `mul_mat_mma_grouped_*`. */
 const GROUPED_MMA_ROWS = 32;
 /** Rows from which dequantizing a weight to bf16 for the library's product takes less time than int8 products (cuda). */
@@ -162,7 +165,7 @@ export class DeviceQuantizedOps implements QuantizedOps {
   quantizeActivations(x: Operand, { m, k }: { m: number; k: number }): KernelStorage {
     const form = this.formOf(m);
     if (form === 'blocks') return quantizeRows(this.#device, x, { count: m, room: activationRows(m) }, k);
-    return filled(this.#device, form, m * k, (out) => {
+    return filled(this.#device, form, libraryRows(this.#device, m) * k, (out) => {
       cast(this.#device, x.storage.dtype, form, this.#device.view(x), out);
     });
   }
@@ -268,10 +271,12 @@ export class DeviceQuantizedOps implements QuantizedOps {
 
   /** x [m, k] times the transpose of the weight's numbers [n, k], of the same dtype. */
   #denseProduct(x: KernelStorage, weight: KernelStorage, { m, n, k }: ProductSize): KernelStorage {
-    if (x.dtype === 'bf16')
-      return filled(this.#device, 'f32', m * n, (out) =>
-        gemmIntoF32(this.#device, 'bf16', { m, n, k, lhs: x.ptr, rhsTransposed: weight.ptr, out }),
+    if (x.dtype === 'bf16') {
+      const rows = Math.min(libraryRows(this.#device, m), Math.floor(x.elemCount / k));
+      return filled(this.#device, 'f32', rows * n, (out) =>
+        gemmIntoF32(this.#device, 'bf16', { m: rows, n, k, lhs: x.ptr, rhsTransposed: weight.ptr, out }),
       );
+    }
     const lhs = { storage: x, layout: Layout.contiguous([1, m, k]) };
     const rhs = { storage: weight, layout: Layout.contiguous([1, n, k]).transpose(1, 2) };
     return this.#device.ops.matmul(lhs, rhs, { b: 1, m, n, k }) as KernelStorage;
@@ -373,7 +378,8 @@ export class DeviceQuantizedOps implements QuantizedOps {
   /** Whether products with m activation rows are for `mul_mat_stream_*`, where a type has it. */
   #streams(m: number): boolean {
     if (this.choice !== 'auto') return this.choice === 'stream' && m >= STREAM_ROWS.from;
-    return this.#device.location.kind === 'cuda' && m >= STREAM_ROWS.from && m <= STREAM_ROWS.to;
+    const to = this.denseWeights.areKept ? STREAM_ROWS.to : STREAM_ROWS.toWhereNotKept;
+    return this.#device.location.kind === 'cuda' && m >= STREAM_ROWS.from && m <= to;
   }
 
   /** The kernels for a product with n weight rows and m > 8 activation rows that is no stream: the one place that decides. */

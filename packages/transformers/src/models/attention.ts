@@ -12,6 +12,7 @@ import {
   headsAppend,
   headsAttend,
   type Module,
+  promptHeads,
   type RmsNorm,
   RotaryTable,
   rotate,
@@ -23,7 +24,7 @@ import type { LinearGroup } from '../weights/linear-group';
 import { project, takesBlocks } from '../weights/q-linear';
 import { headsOf, timesRange } from '../weights/shard';
 import type { Weights } from '../weights/weights';
-import type { AttendOptions, KvLayout, LayerKv, PagedLayer } from './causal-model';
+import type { AttendOptions, KvLayout, LayerKv, PagedLayer, PromptLayer } from './causal-model';
 import type { LayerMemory } from './decoder';
 import type { TokenMixer } from './token-mixer';
 
@@ -232,6 +233,11 @@ export class Attention implements TokenMixer {
       const options = { ...this.headOptions, window, softcap, sinks };
       return project(o, headsAttend({ q, k, v }, this.turnOf(angles), options, kv.step, kv.step), this.dtype);
     }
+    const prompts = angles && kv.prompts?.(this.config.numHeads, { window, softcap, sinks });
+    if (prompts) {
+      const attended = prompts.attend(this.headsOfPrompts(q, k, v, angles, prompts));
+      return project(o, gate ? attended.toDtype('f32').mul(gate.sigmoid()) : attended, this.dtype);
+    }
     const queries = fused ? this.appendAtOnce(q, k, v, angles, kv.paged!) : this.append(q, k, v, angles, kv);
     const scale = fused || angles?.rotation.scaled ? 1 : this.scale;
     const options = { scale, window, softcap, sinks };
@@ -268,6 +274,11 @@ export class Attention implements TokenMixer {
   /** The same in one step; queries are scaled. */
   private appendAtOnce(q: Tensor, k: Tensor, v: Tensor, angles: Angles, paged: PagedLayer): Tensor {
     return headsAppend({ q, k, v }, this.turnOf(angles), this.headOptions, paged, paged.slots).transpose(0, 1);
+  }
+
+  /** The same where some tokens are prompts'. */
+  private headsOfPrompts(q: Tensor, k: Tensor, v: Tensor, angles: Angles, { wide, ...paged }: PromptLayer) {
+    return promptHeads({ q, k, v }, this.turnOf(angles), this.headOptions, paged, paged.slots, wide);
   }
 
   private turnOf({ rotation: { cos, sin }, positions }: Angles): HeadRotation {

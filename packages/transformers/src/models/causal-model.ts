@@ -4,7 +4,7 @@
  * own their cache and their position, so that one model is one sequence.
  */
 import type { Device, Tensor } from '@x/core';
-import type { Activations, PagedCache, PagedStep, SequenceSpans } from '@x/nn';
+import type { Activations, PagedCache, PagedStep, PromptHeadParts, SequenceSpans } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
 import type { LoraRows, LoraSites } from '../weights/lora';
 
@@ -40,12 +40,25 @@ export interface PagedLayer extends PagedCache {
 /** The same for single tokens, no two of one sequence. */
 export interface PagedStepLayer extends PagedCache, PagedStep {}
 
+/** The same for tokens of prompts: queries, keys and values as `promptHeads` of `@x/nn` makes them. */
+export interface PromptLayer extends PagedLayer {
+  /** Tokens in front of those of prompts. */
+  wide: number;
+  /** Attention of all tokens, whose keys and values are in the cache: [tokens, heads · dv] in the cache's dtype. */
+  attend(made: PromptHeadParts): Tensor;
+}
+
 /** The cache of one layer, as a forward pass sees it: the sequences of its batch, and room for their new tokens. */
 export interface LayerKv {
   /** Where the cache is in blocks: what a kernel may write to instead of calling {@link append}. */
   readonly paged?: PagedLayer;
   /** The same where a kernel may also attend at once. Only with {@link attendInBlocks}. */
   readonly step?: PagedStepLayer;
+  /**
+   * Where the batch has tokens of prompts, whose attention may multiply in the cache's narrow dtype: undefined where it may not, or
+   * is no kernel for these heads and options.
+   */
+  prompts?(heads: number, options: AttendOptions): PromptLayer | undefined;
   /** Puts the keys [kvHeads, tokens, d] and values [kvHeads, tokens, dv] of the batch behind those of each sequence. */
   append(k: Tensor, v: Tensor): void;
   /**
