@@ -46,6 +46,7 @@ typedef double f64;
   M(u8, __VA_ARGS__) M(u32, __VA_ARGS__) M(i16, __VA_ARGS__) M(i32, __VA_ARGS__) M(i64, __VA_ARGS__) \
   X_FLOAT_TYPES_OF(M, __VA_ARGS__)
 
+// X_OUTLINED: as X_DEVICE on GPUs, where calls cost registers; on the host a function that is compiled once and called.
 #if X_NVRTC
 #define X_DEVICE __device__ __forceinline__
 #define X_GLOBAL(threads, blocks) __global__ __launch_bounds__(threads, blocks)
@@ -53,6 +54,7 @@ typedef double f64;
 #define X_DEVICE_DATA __device__
 #elif X_HOST
 #define X_DEVICE inline __attribute__((always_inline))
+#define X_OUTLINED static inline __attribute__((noinline, unused))
 #define X_SHARED_MEMORY
 #define X_DEVICE_DATA __attribute__((visibility("default")))
 #else
@@ -64,6 +66,9 @@ typedef double f64;
 #endif
 #define X_SHARED_MEMORY __attribute__((shared))
 #define X_DEVICE_DATA __attribute__((device, visibility("default")))
+#endif
+#if !X_HOST
+#define X_OUTLINED X_DEVICE
 #endif
 
 #if X_HOST
