@@ -52,6 +52,7 @@ X_DEVICE void mixedToken(const Mixed& p, u64 token) {
   }
 #else
   constexpr u32 PAIR = quant::PAIR;
+  X_SHARED(float, partial, quant::MOST_WARPS * PAIR);
   const u32 parts = p.k / 32, steps = parts / quant::PARTS_AT_ONCE<Q>;
   const Team team = teamFor((p.n + PAIR - 1) / PAIR, blockX(), gridX());
   for (u64 row = team.index * PAIR; row < p.n; row += team.count * PAIR) {
@@ -83,11 +84,20 @@ X_DEVICE void mixedToken(const Mixed& p, u64 token) {
           if (row + r < p.n) sums[r] += mix * bias[row + r];
       }
     }
+    warpReduceEach<Sum>(sums);
+    if (!team.isWarp) {
+#pragma unroll
+      for (u32 r = 0; r < PAIR; ++r)
+        if (laneId() == 0) partial[warpId() * PAIR + r] = sums[r];
+      barrier();
+#pragma unroll
+      for (u32 r = 0; r < PAIR; ++r) sums[r] = quant::sumOfWarps(partial + r, PAIR);
+      barrier();
+    }
 #pragma unroll
     for (u32 r = 0; r < PAIR; ++r) {
-      const float sum = team.isWarp ? warpReduce<Sum>(sums[r]) : blockReduce<Sum>(sums[r]);
       if (team.thread != 0 || row + r >= p.n) continue;
-      p.out[token * p.outRow + row + r] = p.base ? sum + gate * p.base[token * p.n + row + r] : sum;
+      p.out[token * p.outRow + row + r] = p.base ? sums[r] + gate * p.base[token * p.n + row + r] : sums[r];
     }
   }
 #endif

@@ -43,6 +43,28 @@ X_DEVICE float scaled(const u8* b, u32 e16, i32 t, i32 sum) {
   return v;
 }
 
+// Warps of the largest block, of 256 threads.
+constexpr u32 MOST_WARPS = 256 / WARP;
+
+/** The sum of what the block's warps have at at[warp * step], in blockReduce's order. */
+X_DEVICE float sumOfWarps(const float* at, u32 step) {
+  const u32 warps = warpsInBlock();
+  if constexpr (FEW_REGISTERS) {
+    float sums[MOST_WARPS];
+#pragma unroll
+    for (u32 warp = 0; warp < MOST_WARPS; ++warp) sums[warp] = warp < warps ? 0.0f + at[warp * step] : 0.0f;
+#pragma unroll
+    for (u32 half = MOST_WARPS / 2; half > 0; half /= 2)
+#pragma unroll
+      for (u32 i = 0; i < half; ++i) sums[i] += sums[i + half];
+    if (warps > 1) return sums[0];
+  }
+  float sum = at[0];
+#pragma unroll 1
+  for (u32 warp = 1; warp < warps; ++warp) sum += at[warp * step];
+  return sum;
+}
+
 /** Adds to acc the products of COLS columns with PAIR rows over this thread's share of the row. */
 template <class Q, u32 COLS>
 X_DEVICE void dotRows(const u8* const (&rows)[PAIR], const u8* y, u64 columnBytes, u32 parts, const Team& team,
@@ -96,6 +118,8 @@ X_DEVICE void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32 r
 #if X_HOST
   hostProducts<Q>(x, rows * block / blocks, rows * (block + 1) / blocks, columns, y, columnBytes, count, dst, dstStride);
 #else
+  constexpr u32 SUMS = COLS * PAIR;
+  X_SHARED(float, partial, MOST_WARPS * SUMS);
   const u64 rowBytes = (u64)(columns / Q::SIZE) * Q::BYTES;
   early::letNextBegin();
   early::await();
@@ -106,14 +130,24 @@ X_DEVICE void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32 r
     for (u32 r = 0; r < PAIR; ++r) at[r] = x + (row + r < rows ? row + r : rows - 1) * rowBytes;
     float acc[COLS][PAIR] = {};
     dotRows<Q, COLS>(at, y, columnBytes, columns / 32, team, acc);
+    float sums[SUMS];
 #pragma unroll
-    for (u32 c = 0; c < COLS; ++c) {
+    for (u32 i = 0; i < SUMS; ++i) sums[i] = acc[i / PAIR][i % PAIR];
+    warpReduceEach<Sum>(sums);
+    if (laneId() == 0) {
 #pragma unroll
-      for (u32 r = 0; r < PAIR; ++r) {
-        const float sum = team.isWarp ? warpReduce<Sum>(acc[c][r]) : blockReduce<Sum>(acc[c][r]);
-        if (team.thread == 0 && row + r < rows && c < opaque(count)) dst[c * dstStride + row + r] = sum;
+      for (u32 i = 0; i < SUMS; ++i) {
+        if (!team.isWarp) partial[warpId() * SUMS + i] = sums[i];
+        else if (row + i % PAIR < rows && i / PAIR < opaque(count)) dst[i / PAIR * dstStride + row + i % PAIR] = sums[i];
       }
     }
+    if (team.isWarp) continue;
+    barrier();
+    for (u32 i = threadIndex(); i < SUMS; i += blockThreads()) {
+      const float sum = sumOfWarps(partial + i, SUMS);
+      if (row + i % PAIR < rows && i / PAIR < count) dst[i / PAIR * dstStride + row + i % PAIR] = sum;
+    }
+    barrier();
   }
 #endif
 }

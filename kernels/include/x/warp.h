@@ -205,26 +205,39 @@ struct MinNan {
   }
 };
 
-/** Op over the lanes of this warp; every lane gets the result. */
-template <class Op, class T>
-X_DEVICE T warpReduce(T v) {
+/** Op over the lanes of this warp, of N values; every lane gets the results. */
+template <class Op, u32 N, class T>
+X_DEVICE void warpReduceEach(T (&v)[N]) {
   if constexpr (WARP > 1) {
     const u32 count = lanes::active();
     if (count == WARP) {
 #pragma unroll
-      for (u32 mask = WARP / 2; mask > 0; mask /= 2) v = Op::apply(v, shuffleXor(v, mask));
+      for (u32 n = 0; n < N; ++n)
+#pragma unroll
+        for (u32 mask = WARP / 2; mask > 0; mask /= 2) v[n] = Op::apply(v[n], shuffleXor(v[n], mask));
     } else {
       const u32 lane = laneId();
 #pragma unroll 1
       for (u32 mask = WARP / 2; mask > 0; mask /= 2) {
-        const T other = shuffle(v, lane ^ mask);
-        v = Op::apply(v, (lane ^ mask) < count ? other : Op::template identity<T>());
+#pragma unroll
+        for (u32 n = 0; n < N; ++n) {
+          const T other = shuffle(v[n], lane ^ mask);
+          v[n] = Op::apply(v[n], (lane ^ mask) < count ? other : Op::template identity<T>());
+        }
       }
       // The lanes' results differ; lane 0 has seen them all.
-      v = shuffle(v, 0);
+#pragma unroll
+      for (u32 n = 0; n < N; ++n) v[n] = shuffle(v[n], 0);
     }
   }
-  return v;
+}
+
+/** Op over the lanes of this warp; every lane gets the result. */
+template <class Op, class T>
+X_DEVICE T warpReduce(T v) {
+  T values[1] = {v};
+  warpReduceEach<Op>(values);
+  return values[0];
 }
 
 /** Op over the threads of this block; every thread gets the result. */
