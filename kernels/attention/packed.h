@@ -56,33 +56,35 @@ struct Tile {
 template <class T>
 X_DEVICE void attendPlain(const Problem<T>& p) {
   constexpr u32 EACH = (MAX_HEAD + WARP - 1) / WARP;
+  // Elements of a lane: the host, where one has all, goes through those that are there.
+  const u32 own = X_HOST && p.d < EACH ? p.d : EACH;
   X_FOR_SPLIT(item, p.count * p.heads) {
     const Tile<T> tile(p, item);
     for (u32 i = warpId(); i < tile.rows; i += warpsInBlock()) {
       const u32 row = tile.row0 + i;
       const T* q = p.q.at(tile.start + row, tile.head);
       float query[EACH], values[EACH] = {};
-#pragma unroll
-      for (u32 e = 0; e < EACH; ++e) query[e] = laneId() + e * WARP < p.d ? to_acc(q[laneId() + e * WARP]) : 0.0f;
+#pragma unroll EACH > 16 ? 1 : EACH
+      for (u32 e = 0; e < own; ++e) query[e] = laneId() + e * WARP < p.d ? to_acc(q[laneId() + e * WARP]) : 0.0f;
       float top = lanes::lowest<float>(), sum = 0.0f;
       for (u32 j = tile.first(p, row), end = tile.end(p, row, 1); j < end; ++j) {
         const T *k = tile.k + j * p.k.row, *v = tile.v + j * p.v.row;
         float dot = opaque(0.0f);  // a zero that is seen would look like a product that is rounded (tools/kernels/roundings.ts)
-#pragma unroll
-        for (u32 e = 0; e < EACH; ++e)
+#pragma unroll EACH > 16 ? 1 : EACH
+        for (u32 e = 0; e < own; ++e)
           if (laneId() + e * WARP < p.d) dot += query[e] * to_acc(k[laneId() + e * WARP]);
         const float distance = j > row ? (float)(j - row) : (float)(row - j);
         const float score = warpReduce<Sum>(dot) * p.scale - tile.slope * distance, before = top;
         top = score > top ? score : top;
         const float kept = m::exp(before - top), weight = m::exp(score - top);
         sum = sum * kept + weight;
-#pragma unroll
-        for (u32 e = 0; e < EACH; ++e)
+#pragma unroll EACH > 16 ? 1 : EACH
+        for (u32 e = 0; e < own; ++e)
           if (laneId() + e * WARP < p.d) values[e] = values[e] * kept + weight * to_acc(v[laneId() + e * WARP]);
       }
       T* out = p.out + ((tile.start + row) * p.heads + tile.head) * p.d;
-#pragma unroll
-      for (u32 e = 0; e < EACH; ++e)
+#pragma unroll EACH > 16 ? 1 : EACH
+      for (u32 e = 0; e < own; ++e)
         if (laneId() + e * WARP < p.d) out[laneId() + e * WARP] = from_acc<T>(values[e] / sum);
     }
   }

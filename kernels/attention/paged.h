@@ -78,9 +78,7 @@ X_DEVICE void score(const Problem<T, K>& p, const Shared<HEADS>& shared, const u
         for (u32 e = 1; e < SUMS; ++e) total += dot[i][h][e];
 #pragma unroll
         for (u32 mask = LANES / 2; mask > 0; mask /= 2) total += shuffleXor(total, mask);
-        total *= p.scale;
-        if (p.softcap > 0.0f) total = p.softcap * m::tanh(total / p.softcap);
-        if (lane == 0 && j < n) shared.weights[h * KEYS + j] = total;
+        if (lane == 0 && j < n) shared.weights[h * KEYS + j] = total * p.scale;
       }
     }
   }
@@ -88,9 +86,12 @@ X_DEVICE void score(const Problem<T, K>& p, const Shared<HEADS>& shared, const u
 
 /** Scores to weights, relative to the largest score so far. */
 template <u32 HEADS>
-X_DEVICE void weigh(const Shared<HEADS>& shared, u32 n) {
+X_DEVICE void weigh(const Shared<HEADS>& shared, u32 n, float softcap) {
   for (u32 h = warpId(); h < HEADS; h += warpsInBlock()) {
     float* weights = shared.weights + h * KEYS;
+    // Here, where tanh stands in the code once.
+    if (softcap > 0.0f)
+      for (u32 j = laneId(); j < n; j += WARP) weights[j] = softcap * m::tanh(weights[j] / softcap);
     const float before = shared.top[h];
     float top = before;
     for (u32 j = laneId(); j < n; j += WARP) top = weights[j] > top ? weights[j] : top;
@@ -286,7 +287,7 @@ X_DEVICE void attend(const Problem<T, K>& p, const Item& item, Queries queries) 
     score<HEADS>(p, shared, slots, item.kvHead, n);
     place(p, next, table, start + KEYS, left < KEYS ? left : KEYS);
     barrier();
-    weigh<HEADS>(shared, n);
+    weigh<HEADS>(shared, n, p.softcap);
     barrier();
     values.add(shared, slots, v, row, p.dv, n);
     if (left > 0) barrier();

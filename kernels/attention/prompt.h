@@ -36,10 +36,7 @@ struct Problem {
   }
   X_DEVICE u32 end(u32 token) const { return before + token + 1; }
   X_DEVICE u32 begin(u32 token) const { return window && window < end(token) ? end(token) - window : 0; }
-  X_DEVICE float score(float product) const {
-    const float x = product * scale;
-    return softcap > 0.0f ? softcap * m::tanh(x / softcap) : x;
-  }
+  X_DEVICE float capped(float score) const { return softcap > 0.0f ? softcap * m::tanh(score / softcap) : score; }
 };
 
 #if X_HOST
@@ -58,7 +55,7 @@ X_DEVICE void attendAll(const Problem<K>& p) {
       const K *k = p.k + (slot * p.kvHeads + kvHead) * p.d, *v = p.v + (slot * p.kvHeads + kvHead) * p.vRow;
       float dot = 0.0f;
       for (u32 e = 0; e < p.d; ++e) dot += q[e] * to_acc(k[e]);
-      const float score = p.score(dot), before = top;
+      const float score = p.capped(dot * p.scale), before = top;
       top = score > top ? score : top;
       const float base = attention::finite(top), kept = m::exp(before - base), weight = m::exp(score - base);
       sum = sum * kept + weight;
@@ -89,6 +86,24 @@ struct Memory {
     alignas(16) float values[CHUNK * DV];
   };
 };
+
+/** Caps a thread's scores, through its places among the weights: so tanh stands in the code once. */
+template <class K>
+X_DEVICE void capScores(const Problem<K>& p, float (&scores)[MICRO][MICRO], float* places) {
+#pragma unroll
+  for (u32 i = 0; i < MICRO; ++i)
+#pragma unroll
+    for (u32 j = 0; j < MICRO; ++j) places[i * STRIDE + LANES * j] = scores[i][j];
+#pragma unroll 1
+  for (u32 n = 0; n < MICRO * MICRO; ++n) {
+    float& score = places[n / MICRO * STRIDE + LANES * (n % MICRO)];
+    score = p.capped(score);
+  }
+#pragma unroll
+  for (u32 i = 0; i < MICRO; ++i)
+#pragma unroll
+    for (u32 j = 0; j < MICRO; ++j) scores[i][j] = places[i * STRIDE + LANES * j];
+}
 
 /** The tile of ROWS queries from row0 on of a head of keys: row r is head r % group of token r / group. */
 template <u32 DV, class K>
@@ -131,6 +146,11 @@ X_DEVICE void attendTile(const Problem<K>& p, u32 kvHead, u32 row0, Memory<DV>& 
       barrier();
     }
 #pragma unroll
+    for (u32 i = 0; i < MICRO; ++i)
+#pragma unroll
+      for (u32 j = 0; j < MICRO; ++j) scores[i][j] *= p.scale;
+    if (p.softcap > 0.0f) capScores(p, scores, memory.weights + own * STRIDE + lane);
+#pragma unroll
     for (u32 i = 0; i < MICRO; ++i) {
       const u32 token = (row0 + own + i < rows ? row0 + own + i : last) / group;
       const u32 from = p.begin(token), to = p.end(token);
@@ -138,7 +158,7 @@ X_DEVICE void attendTile(const Problem<K>& p, u32 kvHead, u32 row0, Memory<DV>& 
 #pragma unroll
       for (u32 j = 0; j < MICRO; ++j) {
         const u32 key = key0 + lane + LANES * j;
-        scores[i][j] = key >= from && key < to ? p.score(scores[i][j]) : lanes::lowest<float>();
+        scores[i][j] = key >= from && key < to ? scores[i][j] : lanes::lowest<float>();
         best = scores[i][j] > best ? scores[i][j] : best;
       }
 #pragma unroll
