@@ -62,7 +62,7 @@ function withEach<T extends (name: string, body: never, options?: Options) => vo
   });
 }
 
-const skip = (name: string) => void nodeIt(name, { skip: true });
+const skip = withEach((name: string) => void nodeIt(name, { skip: true }));
 const runSuite = withEach((name: string, body: Body) => void nodeDescribe(name, body));
 export const describe = Object.assign(runSuite, {
   skipIf: (condition: unknown) => (condition ? skip : runSuite),

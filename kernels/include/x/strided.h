@@ -12,11 +12,11 @@ X_DEVICE bool isContiguous(u64 num_dims, const u64* dims, const u64* strides) {
 }
 
 /**
- * a / b, by 32-bit division where that is enough: it is several times cheaper than 64-bit. For GPUs clang asks that itself, in
- * its last steps, and a division is one instruction up to there.
+ * a / b, by 32-bit division where that is enough: it is several times cheaper than 64-bit. For AMD's GPUs clang asks that
+ * itself, in its last steps, and a division is one instruction up to there.
  */
 X_DEVICE u64 quotientOf(u64 a, u64 b) {
-#if X_HOST || X_NVRTC
+#if X_HOST || X_NVRTC || X_NVPTX
   if (((a | b) >> 32) == 0) return (u32)a / (u32)b;
 #endif
   return a / b;

@@ -3,7 +3,7 @@
  * pass; a sequence joins at the next step and leaves when it likes, and weights are read once for all of them. Prompts are
  * read together as well, between the steps ({@link PromptQueue}), or in their passes where many sequences decode. Who gives up
  * room in the cache for whom, {@link Residents} says. Policy is simple on purpose: who came first goes first, at most
- * {@link MAX_BATCH} tokens at once; what of that no sequence needs is shared out among their drafts.
+ * {@link MAX_BATCH} tokens at once; what of {@link MAX_DRAFTING} no sequence needs is shared out among their drafts.
  */
 import { AsyncResource } from 'node:async_hooks';
 import { performance } from 'node:perf_hooks';
@@ -21,6 +21,8 @@ import { type Asked, type DecodeRequest, StepAhead } from './step-ahead';
 
 /** Tokens in one pass, drafts among them: as many as the largest graph has. */
 const MAX_BATCH = MAX_ROWS;
+/** The same where some are drafts, which may be in vain: more tokens cost products of many rows. */
+const MAX_DRAFTING = 64;
 /** Sequences that decode together from which on parts of prompts come along. */
 const MANY_ROWS = 16;
 /** How many tokens of prompts a step takes along: as many as make it last so long, which is measured. */
@@ -418,7 +420,7 @@ export class BatchScheduler {
   private steps(requests: readonly Request[]): { cache: SequenceCache; ids: readonly number[]; drafts: number }[] {
     const needed = requests.reduce((sum, request) => sum + known(request), 0);
     const drafting = requests.filter(({ samplers }) => samplers.length > 1).length;
-    const share = drafting === 0 ? 0 : Math.floor((MAX_BATCH - needed) / drafting);
+    const share = drafting === 0 ? 0 : Math.max(0, Math.floor((MAX_DRAFTING - needed) / drafting));
     return requests.map((request) => {
       const { cache, ids, samplers } = request;
       const own = known(request);

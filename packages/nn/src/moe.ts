@@ -5,7 +5,7 @@
  * `await ids.toArray()` and give them to {@link sortByExpert}.
  */
 import { CandleError, formatShape, kinds, ShapeError, scope, Tensor } from '@x/core';
-import { checkNumbers, checkTensors } from './check';
+import { checkNumbers, checkObjects, checkTensors } from './check';
 
 /** Pairs of token and expert, by expert. A pair's number is token * topk + its place among the token's experts. */
 export interface SortedExperts {
@@ -65,6 +65,7 @@ export function moeGemmGguf(
   sorted: SortedExperts,
   topk: number,
 ): Tensor {
+  checkObjects('moeGemmGguf', { weights });
   checkTensors('moeGemmGguf', { input });
   checkNumbers('moeGemmGguf', { topk });
   const [, n, k] = checked('moeGemmGguf', weights.shape, input, sorted, topkWeights, topk);

@@ -352,8 +352,9 @@ export class KernelDevice implements BackendDevice {
     if (!this.#disposed) this.#allocator.free(ptr);
   }
 
-  allocUninit(elemCount: number, dtype: DType): KernelStorage {
-    return new KernelStorage(this, dtype, elemCount, this.malloc(elemCount * sizeInBytes(dtype)));
+  /** @param room elements that there is memory for, where a kernel writes behind the last one */
+  allocUninit(elemCount: number, dtype: DType, room = elemCount): KernelStorage {
+    return new KernelStorage(this, dtype, elemCount, this.malloc(room * sizeInBytes(dtype)));
   }
 
   zeros(elemCount: number, dtype: DType): KernelStorage {

@@ -70,7 +70,7 @@ export class DeviceDecodeOps implements DecodeOps {
     const ofDevice = as === 'blocks' || as === 'both' ? device.quantized.formOf(rows) : undefined;
     const form = as === 'both' ? 'f32' : (ofDevice ?? (as as NormDType));
     const inBlocks = form === 'blocks';
-    const normed = this.#allocate(rows, n, form);
+    const normed = this.#allocate(ofDevice === 'bf16' && as === 'blocks' ? libraryRows(device, rows) : rows, n, form);
     let sum: KernelStorage | undefined;
     let blocks: KernelStorage | undefined;
     try {
@@ -123,7 +123,7 @@ export class DeviceDecodeOps implements DecodeOps {
     const padded = paddedWidth(n);
     // Products take either; there is no kernel that gives f32.
     const form = device.quantized.formOf(rows) === 'bf16' ? 'bf16' : 'blocks';
-    const result = this.#allocate(rows, n, form);
+    const result = this.#allocate(form === 'bf16' ? libraryRows(device, rows) : rows, n, form);
     if (rows === 0) return result;
     const shape: LaunchShape = device.shapes.isHost
       ? device.shapes.elementwise(rows * padded)
@@ -308,7 +308,6 @@ export class DeviceDecodeOps implements DecodeOps {
 
   /** Memory for rows in blocks, or of a dtype. */
   #allocate(rows: number, n: number, form: NormDType | 'blocks'): KernelStorage {
-    if (form === 'bf16') return this.#device.allocUninit(libraryRows(this.#device, rows) * n, form);
     if (form !== 'blocks') return this.#device.allocUninit(rows * n, form);
     return this.#device.allocUninit(activationRows(rows) * activationRowBytes(n), 'u8');
   }

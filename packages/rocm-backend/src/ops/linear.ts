@@ -10,7 +10,7 @@ import { activationRows, MAX_GRID_Y, MAX_VECTOR_ROWS } from './activations';
 import { cast } from './elementwise';
 import { libraryRows, linearThroughLibrary, ROUNDED_ROWS, roundedThroughLibrary, roundRows } from './gemm-library';
 import { GEMM_TILE, unitsShape } from './matmul';
-import { filled } from './result';
+import { filled, filledRows } from './result';
 
 /** Most warps of a block of `linear_upto*`. */
 const FEW_WARPS = 4;
@@ -48,7 +48,8 @@ export class DeviceLinearOps implements LinearOps {
     const type = this.#typeOf('matmul', weight, x);
     const weights = device.address(weight);
     const { ptr } = device.view(x);
-    return filled(device, 'f32', libraryRows(device, size.m) * size.n, (out) => {
+    const rows = { rows: size.m, room: libraryRows(device, size.m), width: size.n };
+    return filledRows(device, 'f32', rows, (out) => {
       if (x.storage.dtype === type) this.#ofHalves(type, size, ptr, weights, out);
       else this.#ofWide(type, size, ptr, weights, out);
     });

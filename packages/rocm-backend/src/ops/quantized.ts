@@ -43,7 +43,7 @@ import { cast } from './elementwise';
 import { EXPERT_TILE } from './experts';
 import { gemmIntoF32, libraryRows } from './gemm-library';
 import { type StreamLaunch, streamLaunch } from './quantized-stream';
-import { filled } from './result';
+import { filled, filledRows } from './result';
 import { CANDLE_TYPES, vectorShape } from './vector-shape';
 
 /** Types whose `dequantize_block` kernels count values instead of blocks. */
@@ -272,9 +272,9 @@ export class DeviceQuantizedOps implements QuantizedOps {
   /** x [m, k] times the transpose of the weight's numbers [n, k], of the same dtype. */
   #denseProduct(x: KernelStorage, weight: KernelStorage, { m, n, k }: ProductSize): KernelStorage {
     if (x.dtype === 'bf16') {
-      const rows = Math.min(libraryRows(this.#device, m), Math.floor(x.elemCount / k));
-      return filled(this.#device, 'f32', rows * n, (out) =>
-        gemmIntoF32(this.#device, 'bf16', { m: rows, n, k, lhs: x.ptr, rhsTransposed: weight.ptr, out }),
+      const room = Math.min(libraryRows(this.#device, m), Math.floor(x.elemCount / k));
+      return filledRows(this.#device, 'f32', { rows: m, room, width: n }, (out) =>
+        gemmIntoF32(this.#device, 'bf16', { m: room, n, k, lhs: x.ptr, rhsTransposed: weight.ptr, out }),
       );
     }
     const lhs = { storage: x, layout: Layout.contiguous([1, m, k]) };

@@ -27,6 +27,17 @@ export function filled(
   return elemCount === 0 ? out : keptIfFilled(out, fill);
 }
 
+/** As {@link filled}, of rows whose kernel may write more of them: `room` rows. */
+export function filledRows(
+  device: KernelDevice,
+  dtype: DType,
+  { rows, room, width }: { rows: number; room: number; width: number },
+  fill: (out: number) => void,
+): KernelStorage {
+  const out = device.allocUninit(rows * width, dtype, room * width);
+  return rows * width === 0 ? out : keptIfFilled(out, fill);
+}
+
 /** A result that `fill` writes to; given back when that fails. */
 export function keptIfFilled(result: KernelStorage, fill: (out: number) => void): KernelStorage {
   try {
