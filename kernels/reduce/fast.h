@@ -43,15 +43,21 @@ X_DEVICE void fast(u64 numel, u64 size, u64 num_dims, const u64* info, const T* 
   typedef acc_t<T> A;
   const Groups groups = Groups::of(size, num_dims, info);
   X_FOR_SPLIT(output, outputsOf(numel, size)) {
-    const u64 n = size == 0 ? 0 : lengthOf(output, numel, size), step = groups.step;
-    const T* p = src + (n == 0 || step == 0 ? 0 : groups.base(output));
-    Tally<Op, A> mine;
-    if (step == 1) mine = shareAt<Op>(p, n);
-    else if (step != 0) mine = shareOver<Op, T>(n, [p, step](u64 j) { return to_acc(p[j * step]); });
-    // One at a time: the index chain's registers leave no room for more.
-    else mine = shareOver<Op, T, 1>(n, [&](u64 j) { return to_acc(src[groups.chain(output, j)]); });
-    const auto tally = ofBlock<Op, T>(mine);
-    if (threadIndex() == 0) dst[output] = from_acc<T>(tally.result());
+    A result;
+    const u64 n = size == 0 ? 0 : lengthOf(output, numel, size);
+    if (n == 0) {
+      result = Op::template identity<A>();
+    } else if (groups.step == 1) {
+      result = overBlockAt<Op>(src + groups.base(output), n).result();
+    } else if (groups.step != 0) {
+      const T* p = src + groups.base(output);
+      const u64 step = groups.step;
+      result = overBlock<Op, T>(n, [p, step](u64 j) { return to_acc(p[j * step]); }).result();
+    } else {
+      // One at a time: the index chain's registers leave no room for more.
+      result = overBlock<Op, T, 1>(n, [&](u64 j) { return to_acc(src[groups.chain(output, j)]); }).result();
+    }
+    if (threadIndex() == 0) dst[output] = from_acc<T>(result);
   }
 }
 
@@ -60,13 +66,17 @@ X_DEVICE void fastIndex(u64 numel, u64 size, u64 num_dims, const u64* info, cons
   typedef acc_t<T> A;
   const Groups groups = Groups::of(size, num_dims, info);
   X_FOR_SPLIT(output, outputsOf(numel, size)) {
-    const u64 n = size == 0 ? 0 : lengthOf(output, numel, size), step = groups.step;
-    const T* p = src + (n == 0 || step == 0 ? 0 : groups.base(output));
-    Found<A> mine;
-    if (step == 1) mine = bestAt<Op>(p, n);
-    else if (step != 0) mine = bestOver<Op, A>(n, [p, step](u64 j) { return to_acc(p[j * step]); });
-    else mine = bestOver<Op, A, 1>(n, [&](u64 j) { return to_acc(src[groups.chain(output, j)]); });
-    const u32 index = winnerOf<Op>(mine);
+    u32 index = 0;
+    const u64 n = size == 0 ? 0 : lengthOf(output, numel, size);
+    if (groups.step == 1) {
+      index = indexOverBlockAt<Op>(src + (n == 0 ? 0 : groups.base(output)), n);
+    } else if (groups.step != 0) {
+      const T* p = src + (n == 0 ? 0 : groups.base(output));
+      const u64 step = groups.step;
+      index = indexOverBlock<Op, A>(n, [p, step](u64 j) { return to_acc(p[j * step]); });
+    } else {
+      index = indexOverBlock<Op, A>(n, [&](u64 j) { return to_acc(src[groups.chain(output, j)]); });
+    }
     if (threadIndex() == 0) dst[output] = index;
   }
 }

@@ -100,9 +100,9 @@ X_DEVICE void takeSteps(Tally<Op, A> (&lanes)[N], u64 j, Get get) {
 }
 #endif
 
-/** This thread's share of Op over get(0) .. get(n-1). N terms are on the way at once. */
+/** Op over get(0) .. get(n-1), by the whole block; every thread gets the result. N terms are on the way at once. */
 template <class Op, class T, u32 N = LANES<acc_t<T>>, class Get>
-X_DEVICE Tally<Op, acc_t<T>> shareOver(u64 n, Get get) {
+X_DEVICE Handed<Op, T> overBlock(u64 n, Get get) {
   typedef acc_t<T> A;
 #if X_HOST
   Tally<Op, A> lanes[N];
@@ -121,7 +121,7 @@ X_DEVICE Tally<Op, acc_t<T>> shareOver(u64 n, Get get) {
 #pragma unroll
   for (u32 w = N / 2; w > 0; w /= 2)
     for (u32 l = 0; l < w; ++l) lanes[l].join(lanes[l + w]);
-  return lanes[0];
+  return ofBlock<Op, T>(lanes[0]);
 #else
   Tally<Op, A> mine = Tally<Op, A>::none();
   const u64 threads = blockThreads();
@@ -133,14 +133,8 @@ X_DEVICE Tally<Op, acc_t<T>> shareOver(u64 n, Get get) {
     mine.take(inPairs<Op>(terms));
   }
   for (; j < n; j += threads) mine.take(get(j));
-  return mine;
+  return ofBlock<Op, T>(mine);
 #endif
-}
-
-/** Op over get(0) .. get(n-1), by the whole block; every thread gets the result. */
-template <class Op, class T, u32 N = LANES<acc_t<T>>, class Get>
-X_DEVICE Handed<Op, T> overBlock(u64 n, Get get) {
-  return ofBlock<Op, T>(shareOver<Op, T, N>(n, get));
 }
 
 #if !X_HOST
@@ -197,9 +191,9 @@ X_DEVICE bool plainExtremum(const float* p, u64 n, float* extremum) {
   typedef u32 Words __attribute__((vector_size(64)));
   constexpr u32 N = 16, CHAINS = 4;
   if (n < CHAINS * N) return false;
-  const auto merge = [](Floats& best, const Floats& v) {
-    if constexpr (sameType<Op, MaxNan>) best = v > best ? v : best;
-    else best = v < best ? v : best;
+  const auto merge = [](Floats a, Floats b) {
+    if constexpr (sameType<Op, MaxNan>) return a > b ? a : b;
+    else return a < b ? a : b;
   };
   Floats best[CHAINS];
   Words magnitude[CHAINS] = {};
@@ -211,13 +205,13 @@ X_DEVICE bool plainExtremum(const float* p, u64 n, float* extremum) {
     for (u32 c = 0; c < CHAINS; ++c) {
       const Floats v = *(const LooseFloats*)(from + c * N);
       const Words m = (Words)v & 0x7fffffffu;
-      merge(best[c], v);
+      best[c] = merge(v, best[c]);
       magnitude[c] = m > magnitude[c] ? m : magnitude[c];
     }
   }
 #pragma unroll
   for (u32 c = 1; c < CHAINS; ++c) {
-    merge(best[0], best[c]);
+    best[0] = merge(best[c], best[0]);
     magnitude[0] = magnitude[c] > magnitude[0] ? magnitude[c] : magnitude[0];
   }
   float result = best[0][0];
@@ -232,27 +226,21 @@ X_DEVICE bool plainExtremum(const float* p, u64 n, float* extremum) {
 }
 #endif
 
-/** This thread's share of n contiguous elements at p, with 16-byte loads where p allows them. */
+/** The same over n contiguous elements at p, with 16-byte loads where p allows them. */
 template <class Op, class T>
-X_OUTLINED Tally<Op, acc_t<T>> shareAt(const T* p, u64 n) {
+X_DEVICE Handed<Op, T> overBlockAt(const T* p, u64 n) {
 #if !X_HOST
-  if (vectorises(p, n)) return shareOf<Op>(p, n, threadIndex(), blockThreads());
-  return shareOver<Op, T>(n, [p](u64 j) { return to_acc(p[j]); });
+  if (vectorises(p, n)) return ofBlock<Op, T>(shareOf<Op>(p, n, threadIndex(), blockThreads()));
+  return overBlock<Op, T>(n, [p](u64 j) { return to_acc(p[j]); });
 #else
-  if constexpr (isSum<Op>) return shareOver<Op, T>(n, [p](u64 j) { return to_acc(p[j]); });
+  if constexpr (isSum<Op>) return overBlock<Op, T>(n, [p](u64 j) { return to_acc(p[j]); });
   if constexpr (isExtremum<Op> && sameType<T, float>) {
     float extremum;
     if (plainExtremum<Op>(p, n, &extremum)) return {extremum};
   }
   const Widening<T> widen;
-  return shareOver<Op, T>(n, [p, widen](u64 j) { return widen(p[j]); });
+  return overBlock<Op, T>(n, [p, widen](u64 j) { return widen(p[j]); });
 #endif
-}
-
-/** Op over n contiguous elements at p, by the whole block. */
-template <class Op, class T>
-X_DEVICE Handed<Op, T> overBlockAt(const T* p, u64 n) {
-  return ofBlock<Op, T>(shareAt<Op>(p, n));
 }
 
 constexpr u32 NO_INDEX = 0xffffffffu;
@@ -260,6 +248,47 @@ constexpr u32 NO_INDEX = 0xffffffffu;
 template <class T>
 X_DEVICE bool sameValue(T a, T b) {
   return a == b || (a != a && b != b);
+}
+
+#if !X_HOST
+/** The block's winner from every thread's best value and its position, NO_INDEX where a thread saw none. */
+template <class Op, class A>
+X_DEVICE u32 winnerOf(A best, u32 index) {
+  typedef typename Carried<A>::type C;
+  const A winner = (A)blockReduce<Op>((C)best);
+  return blockReduce<Min>(index != NO_INDEX && sameValue(best, winner) ? index : NO_INDEX);
+}
+#endif
+
+/** The smallest j whose get(j) is the extremum; a NaN beats every number. n > 0. */
+template <class Op, class A, class Get>
+X_DEVICE u32 indexOverBlock(u64 n, Get get) {
+#if X_HOST
+  const A best = overBlock<Op, A>(n, get).result();
+  for (u64 j = 0; j < n; j += 256) {
+    const u64 stop = j + 256 < n ? j + 256 : n;
+    u32 hits = 0;
+    for (u64 i = j; i < stop; ++i) {
+      const A v = get(i);
+      hits += (v == best) | ((v != v) & (best != best));
+    }
+    if (hits == 0) continue;
+    for (u64 i = j; i < stop; ++i)
+      if (sameValue(get(i), best)) return (u32)i;
+  }
+  return NO_INDEX;
+#else
+  A best = Op::template identity<A>();
+  u32 index = NO_INDEX;
+#pragma unroll 2
+  for (u64 j = threadIndex(); j < n; j += blockThreads()) {
+    const A v = get(j);
+    const bool better = index == NO_INDEX || Op::beats(v, best);
+    best = better ? v : best;
+    index = better ? (u32)j : index;
+  }
+  return winnerOf<Op>(best, index);
+#endif
 }
 
 /** The extremum met so far and where; positions come in ascending order, so the first of equals stays. */
@@ -285,59 +314,6 @@ struct Best {
     index = better ? i : index;
   }
 };
-
-#if X_HOST
-// The block is one thread: what it found is the position.
-template <class A>
-using Found = u32;
-
-template <class Op>
-X_DEVICE u32 winnerOf(u32 index) {
-  return index;
-}
-#else
-template <class A>
-using Found = Best<A>;
-
-/** The block's winner from every thread's best. */
-template <class Op, class A>
-X_DEVICE u32 winnerOf(const Best<A>& best) {
-  typedef typename Carried<A>::type C;
-  const A winner = (A)blockReduce<Op>((C)best.value);
-  return blockReduce<Min>(best.index != NO_INDEX && sameValue(best.value, winner) ? best.index : NO_INDEX);
-}
-#endif
-
-/** This thread's best of get(0) .. get(n-1), the first of equals; a NaN beats every number. N are on the way at once. */
-template <class Op, class A, u32 N = 2, class Get>
-X_DEVICE Found<A> bestOver(u64 n, Get get) {
-#if X_HOST
-  const A best = overBlock<Op, A>(n, get).result();
-  for (u64 j = 0; j < n; j += 256) {
-    const u64 stop = j + 256 < n ? j + 256 : n;
-    u32 hits = 0;
-    for (u64 i = j; i < stop; ++i) {
-      const A v = get(i);
-      hits += (v == best) | ((v != v) & (best != best));
-    }
-    if (hits == 0) continue;
-    for (u64 i = j; i < stop; ++i)
-      if (sameValue(get(i), best)) return (u32)i;
-  }
-  return NO_INDEX;
-#else
-  Best<A> best = Best<A>::template none<Op>();
-#pragma unroll N
-  for (u64 j = threadIndex(); j < n; j += blockThreads()) best.template take<Op>(get(j), (u32)j);
-  return best;
-#endif
-}
-
-/** The smallest j whose get(j) is the extremum; a NaN beats every number. n > 0. */
-template <class Op, class A, class Get>
-X_DEVICE u32 indexOverBlock(u64 n, Get get) {
-  return winnerOf<Op>(bestOver<Op, A>(n, get));
-}
 
 #if !X_HOST
 /**
@@ -377,22 +353,19 @@ X_DEVICE Best<acc_t<T>> bestOfShare(const T* p, u64 n, u32 first, u32 step) {
 }
 #endif
 
-/** This thread's best of n contiguous elements at p, with 16-byte loads where p allows them. */
-template <class Op, class T>
-X_OUTLINED Found<acc_t<T>> bestAt(const T* p, u64 n) {
-#if !X_HOST
-  if (vectorises(p, n)) return bestOfShare<Op>(p, n, threadIndex(), blockThreads());
-  return bestOver<Op, acc_t<T>>(n, [p](u64 j) { return to_acc(p[j]); });
-#else
-  const Widening<T> widen;
-  return bestOver<Op, acc_t<T>>(n, [p, widen](u64 j) { return widen(p[j]); });
-#endif
-}
-
-/** The position of the extremum of n contiguous elements at p, by the whole block. */
+/** The same over n contiguous elements at p, with 16-byte loads where p allows them. */
 template <class Op, class T>
 X_DEVICE u32 indexOverBlockAt(const T* p, u64 n) {
-  return winnerOf<Op>(bestAt<Op>(p, n));
+#if !X_HOST
+  if (vectorises(p, n)) {
+    const Best<acc_t<T>> best = bestOfShare<Op>(p, n, threadIndex(), blockThreads());
+    return winnerOf<Op>(best.value, best.index);
+  }
+  return indexOverBlock<Op, acc_t<T>>(n, [p](u64 j) { return to_acc(p[j]); });
+#else
+  const Widening<T> widen;
+  return indexOverBlock<Op, acc_t<T>>(n, [p, widen](u64 j) { return widen(p[j]); });
+#endif
 }
 
 }  // namespace reduce

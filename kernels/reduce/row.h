@@ -50,12 +50,9 @@ struct Row {
   template <class Op, class F>
   X_DEVICE A reduce(F f) const {
 #if !X_HOST
-    auto mine = Tally<Op, A>::none();
     if (wide) {
-      if constexpr (TILES == 1) {
-#pragma unroll 1
-        for (u32 c = threadIndex() * V; c < n; c += blockThreads() * V) mine.take(overVector<Op>(tileAt(c), c, f));
-      } else if (held) {
+      auto mine = Tally<Op, A>::none();
+      if (held) {
         A terms[TILES];
 #pragma unroll
         for (u32 t = 0; t < TILES; ++t) {
@@ -67,15 +64,15 @@ struct Row {
 #pragma unroll 2
         for (u32 c = threadIndex() * V; c < n; c += blockThreads() * V) mine.take(overVector<Op>(load(x + c), c, f));
       }
-    } else {
-      const T* p = x;
-      mine = shareOver<Op, T>(n, [p, f](u64 j) { return f((u32)j, to_acc(p[j])); });
+      return ofBlock<Op, T>(mine).result();
     }
-    return ofBlock<Op, T>(mine).result();
-#else
+#endif
     const T* p = x;
+#if X_HOST
     const Widening<T> widen;
     return overBlock<Op, T>(n, [p, f, widen](u64 j) { return f((u32)j, widen(p[j])); }).result();
+#else
+    return overBlock<Op, T>(n, [p, f](u64 j) { return f((u32)j, to_acc(p[j])); }).result();
 #endif
   }
 
@@ -84,11 +81,6 @@ struct Row {
   X_DEVICE void map(Y* y, F f, const Ts*... weights) const {
 #if !X_HOST
     if (wide && aligned16(y) && (aligned16(weights) && ...)) {
-      if constexpr (TILES == 1) {
-#pragma unroll 1
-        for (u32 c = threadIndex() * V; c < n; c += blockThreads() * V) put(y + c, tileAt(c), f, load(weights + c)...);
-        return;
-      }
 #pragma unroll
       for (u32 t = 0; t < TILES; ++t) {
         const u32 c = (t * blockThreads() + threadIndex()) * V;
@@ -110,9 +102,6 @@ struct Row {
   }
 
 #if !X_HOST
-  /** Of one tile, so that what is done with long conversions stands in the code once: it, or where it is not held column c on. */
-  X_DEVICE Vec<W, V> tileAt(u32 c) const { return held ? tile[0] : load(x + c); }
-
   template <class Op, class F>
   static X_DEVICE A overVector(const Vec<W, V>& v, u32 column, F f) {
     A terms[V];
