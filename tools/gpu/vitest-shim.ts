@@ -14,6 +14,7 @@ import {
   JestExtend,
   setState,
 } from '@vitest/expect';
+import { spyOn } from '@vitest/spy';
 import * as chai from 'chai';
 
 chai.use(JestExtend);
@@ -83,8 +84,9 @@ export { addCustomEqualityTesters, afterEach, beforeEach, expectValue as expect 
 
 const stubbed = new Map<string, string | undefined>();
 
-/** Environment variables for a test's time, and waiting for what is to be. */
+/** Environment variables for a test's time, calls of methods, and waiting for what is to be. */
 export const vi = {
+  spyOn,
   async waitFor<T>(body: () => T | Promise<T>, options: Options = {}): Promise<T> {
     const { timeout = 1000, interval = 50 } = typeof options === 'number' ? { timeout: options } : options;
     for (const end = performance.now() + timeout; ; ) {
