@@ -35,13 +35,13 @@ function weights(type: BlockType, rows: number): { bytes: Uint8Array; values: Fl
   return { bytes, values };
 }
 
-function expectProduct(got: number, w: Float32Array, x: Float32Array, what: string): void {
+function expectProduct(got: number, w: Float32Array, x: Float32Array, what: string, relative = 2e-5): void {
   let [sum, magnitude] = [0, 0];
   for (let i = 0; i < K; i++) {
     sum += w[i] * x[i];
     magnitude += Math.abs(w[i] * x[i]);
   }
-  expect(Math.abs(got - sum), `${what}: ${got} for ${sum}`).toBeLessThanOrEqual(2e-5 * magnitude + 1e-3);
+  expect(Math.abs(got - sum), `${what}: ${got} for ${sum}`).toBeLessThanOrEqual(relative * magnitude + 1e-3);
 }
 
 describe.each(kernelDevices())('every block type on %s', (device) => {
@@ -159,8 +159,12 @@ describe.each(kernelDevices())('every block type on %s', (device) => {
         const expected = [...ids].flatMap((id) => [...x.subarray(id * K, (id + 1) * K)]);
         expect([...new Float32Array(out.toHostSync())]).toEqual(expected);
         const y = quantized.matmul(blocks, 'q8_0', { m: 3, n: 4, k: K }, at(source, Layout.contiguous([3, K])));
-        for (const [i, value] of new Float32Array(y.toHostSync()).entries())
-          expectProduct(value, w.values.subarray((i % 4) * K), x.subarray(Math.floor(i / 4) * K), `${dtype} ${i}`);
+        // NVIDIA's GPUs multiply a few rows of activations in f16.
+        const relative = device.kind === 'cuda' ? 2 ** -11 : undefined;
+        for (const [i, value] of new Float32Array(y.toHostSync()).entries()) {
+          const row = x.subarray(Math.floor(i / 4) * K);
+          expectProduct(value, w.values.subarray((i % 4) * K), row, `${dtype} ${i}`, relative);
+        }
         y.dispose();
       },
     );
