@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { CandleError } from '@x/core';
 import { readJsonFile, type TensorReader } from '@x/core/files';
+import { multipliesNarrow } from '@x/engine';
 import type { GgufFile } from '@x/quantized';
 import {
   checkWeights,
@@ -26,6 +27,8 @@ export interface LoadCheck {
   contextLength?: number;
   /** Elements of keys and values of one position in all layers. */
   positionElements?: number;
+  /** Whether those are in 16 bits on GPUs where the weights are: {@link multipliesNarrow}. */
+  narrowHeads?: boolean;
 }
 
 /** Of a GGUF file, with all parts of a split one. */
@@ -107,6 +110,7 @@ async function decoderWeights(file: TensorReader, description: ModelDescription)
     if (!layout) return 0;
     return layout.kvHeads * (layout.keyDim + (layout.valuesInKeys ? 0 : layout.valueDim));
   });
+  const narrowHeads = multipliesNarrow(model.kvLayouts);
   model.dispose();
   const positionElements = layers.reduce((sum, elements) => sum + elements, 0);
   return {
@@ -114,6 +118,7 @@ async function decoderWeights(file: TensorReader, description: ModelDescription)
     architecture: architecture.architectures[0],
     contextLength: config.contextLength,
     positionElements,
+    narrowHeads,
   };
 }
 

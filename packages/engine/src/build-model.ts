@@ -18,7 +18,7 @@ import {
   Weights,
 } from '@x/transformers';
 import type { CacheDType } from './kv/memory';
-import { defaultCacheDtype } from './kv/pool';
+import { defaultCacheDtype, multipliesNarrow } from './kv/pool';
 import { findModel } from './model-files';
 import { identityOf } from './model-identity';
 
@@ -102,7 +102,7 @@ export async function buildModel(
       model.dispose();
       throw error;
     }
-    return { model, architecture, maxContext, cacheDtype: cacheDtypeOf(file, options), identity, ...texts };
+    return { model, architecture, maxContext, cacheDtype: cacheDtypeOf(file, model, options), identity, ...texts };
   } finally {
     file.close();
   }
@@ -141,10 +141,14 @@ function weightOptions({ architecture }: ModelDescription, options: BuildOptions
   return { device, dtype, activations, signal, onProgress, layout: architecture, ...(shard && { shard }) };
 }
 
-function cacheDtypeOf(file: TensorReader, { device, dtype, activations, cacheDtype }: BuildOptions): CacheDType {
+function cacheDtypeOf(
+  file: TensorReader,
+  { kvLayouts }: CausalModel,
+  { device, dtype, activations, cacheDtype }: BuildOptions,
+): CacheDType {
   const isAsked = [dtype, activations].some((asked) => (asked ?? 'f32') !== 'f32');
-  const isNarrow = isAsked || (dtype === 'f32' ? holdsBlocks(file) : holdsNarrow(file));
-  return cacheDtype ?? defaultCacheDtype(device.kind, isNarrow);
+  const isStored = dtype !== 'f32' && holdsNarrow(file) && multipliesNarrow(kvLayouts);
+  return cacheDtype ?? defaultCacheDtype(device.kind, isAsked || isStored || holdsBlocks(file));
 }
 
 function contextOf({ config }: ModelDescription, maxContext: number | undefined): number {

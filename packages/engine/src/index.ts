@@ -33,7 +33,7 @@ export {
   type SpeculativeStats,
 } from './generation';
 export type { CacheDType } from './kv/memory';
-export { defaultCacheDtype, KvPool, type KvPoolOptions, type KvPoolStats } from './kv/pool';
+export { defaultCacheDtype, KvPool, type KvPoolOptions, type KvPoolStats, multipliesNarrow } from './kv/pool';
 export { SequenceCache } from './kv/sequence-cache';
 export {
   LanguageModel,

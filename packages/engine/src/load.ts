@@ -44,7 +44,8 @@ export interface LoadModelOptions extends HubSource, ParallelOptions {
   maxContext?: number;
   /**
    * Of the key-value cache, whose positions take 2 · layers · kvHeads · headDim elements each. Default: `f16` on GPUs
-   * for weights in blocks or 16 bits, in the file or by `dtype`, and for narrow `activations`; otherwise `f32`.
+   * for weights in blocks, for a narrow `dtype` or `activations`, and for files of 16 bits whose heads have 64 or 128 values,
+   * which are then multiplied in f16; otherwise `f32`.
    */
   cacheDtype?: CacheDType;
   /** How chats are written, in place of the model's own template: `chatml`, or the text of a Jinja template. */

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { goldenNames, readGolden } from '@x/testing/golden';
 import { testSettings } from '@x/testing/settings';
 import { describe, expect, it } from 'vitest';
-import { type LoadModelOptions, loadModel } from '../src';
+import { type LoadModelOptions, loadModel, multipliesNarrow } from '../src';
 import { deviceNames, maxDifference, openDevice, PROMPTS_IN_BF16 } from './helpers';
 
 const models = fileURLToPath(new URL('../../../models/tiny/', import.meta.url));
@@ -39,15 +39,18 @@ describe.each(deviceNames)('on %s', (name) => {
       expect(maxDifference(kept[part], wide[part]) / deviation).toBeLessThan(bound);
   });
 
-  it('has a cache of f16 on a GPU, unless f32 is asked for', async () => {
-    const narrow = device.kind === 'cpu' || device.kind === 'js' ? 'f32' : 'f16';
+  it('has a cache of f32 where heads have no kernels of 16 bits, unless these are asked for', async () => {
     using model = await loadModel(join(folder, 'model-f16.gguf'), { device });
-    expect(model.cacheDtype).toBe(narrow);
-    using wide = await loadModel(join(folder, 'model-f16.gguf'), { device, dtype: 'f32' });
-    expect(wide.cacheDtype).toBe('f32');
-    using asked = await loadModel(join(folder, 'model-f16.gguf'), { device, dtype: 'f32', activations: 'f16' });
-    expect(asked.cacheDtype).toBe(narrow);
+    expect(model.cacheDtype).toBe('f32');
+    using narrow = await loadModel(join(folder, 'model-f16.gguf'), { device, dtype: 'f16' });
+    expect(narrow.cacheDtype).toBe(device.kind === 'cpu' || device.kind === 'js' ? 'f32' : 'f16');
   });
+});
+
+it('knows which heads are multiplied in 16 bits', () => {
+  const layouts = (keyDim: number, valueDim = keyDim) => [undefined, { kvHeads: 2, keyDim, valueDim }];
+  expect([64, 128, 16, 96].map((size) => multipliesNarrow(layouts(size)))).toEqual([true, true, false, false]);
+  expect(multipliesNarrow(layouts(128, 64))).toBe(false);
 });
 
 describe('prompts of 80 tokens', () => {

@@ -5,9 +5,17 @@
 import { closeSync, existsSync, openSync, readdirSync, readSync, type Stats, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { Device, FileFormatError, sizeInBytes } from '@x/core';
-import { readJsonFile, SafetensorsFile, ShardedSafetensors } from '@x/core/files';
+import { readJsonFile, SafetensorsFile, ShardedSafetensors, type TensorReader } from '@x/core/files';
 import { defaultCacheDtype } from '@x/engine';
-import { deviceBytes, GgmlFile, GgufFile, type GgufMetadata, holdsNarrow, type TensorFile } from '@x/quantized';
+import {
+  deviceBytes,
+  GgmlFile,
+  GgufFile,
+  type GgufMetadata,
+  holdsBlocks,
+  holdsNarrow,
+  type TensorFile,
+} from '@x/quantized';
 import { numberBytes, withScales } from '@x/transformers';
 import { Command } from 'commander';
 import '@x/rocm-backend';
@@ -200,14 +208,21 @@ interface CacheSize {
   positionElements: number;
   /** Positions that the model was made for. */
   contextLength: number;
+  narrowHeads?: boolean | undefined;
+}
+
+/** Whether the cache of a file is in 16 bits on GPUs. */
+function isNarrow(file: TensorReader, { narrowHeads = false }: CacheSize): boolean {
+  return holdsBlocks(file) || (narrowHeads && holdsNarrow(file));
 }
 
 /** What the configuration of a known architecture says, else what the metadata do. */
-function cacheBy({ positionElements, contextLength, loads }: LoadCheck, otherwise: CacheSize): CacheSize {
+function cacheBy({ positionElements, contextLength, narrowHeads, loads }: LoadCheck, otherwise: CacheSize): CacheSize {
   if (loads === 'loadEmbeddingModel') return { positionElements: 0, contextLength: contextLength! };
   return {
     positionElements: positionElements ?? otherwise.positionElements,
     contextLength: contextLength ?? otherwise.contextLength,
+    narrowHeads,
   };
 }
 
@@ -237,7 +252,7 @@ function estimates(file: TensorFile, cache: CacheSize): DeviceEstimate[] {
       name,
       weights.reduce((a, b) => a + b, 0),
       cache,
-      holdsNarrow(file),
+      isNarrow(file, cache),
     );
   });
 }
@@ -287,7 +302,7 @@ async function inspectSafetensors(file: string, weights: string | string[], dire
       tensors,
       loads: checked.loads,
       problems: checked.problems,
-      memory: devices().map(({ name }) => estimate(name, weightBytes(name), cache, holdsNarrow(opened))),
+      memory: devices().map(({ name }) => estimate(name, weightBytes(name), cache, isNarrow(opened, cache))),
     };
   } finally {
     opened.close();

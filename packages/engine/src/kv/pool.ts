@@ -16,9 +16,23 @@ import { StatePool, type StateStats } from './states';
 /** Blocks allocated at first. */
 const FIRST_BLOCKS = 16;
 
+/** Sizes of heads for which GPUs have attention in 16 bits (`attention_64_f16` and its relatives). */
+const NARROW_HEADS = [64, 128];
+
+/**
+ * Whether keys and values of all layers are multiplied in 16 bits where they are kept so: others gain memory by it, and lose digits
+ * that weights in 16 bits do not.
+ */
+export function multipliesNarrow(layouts: readonly (KvLayout | undefined)[]): boolean {
+  const isNarrow = ({ keyDim, valueDim, valuesInKeys }: KvLayout) =>
+    !valuesInKeys && keyDim === valueDim && NARROW_HEADS.includes(keyDim);
+  return layouts.every((layout) => layout === undefined || isNarrow(layout));
+}
+
 /**
  * Of a cache that nobody gave one for: half the memory and the reading on GPUs, where the model is rounded more than that.
- * @param isNarrow whether weights are in blocks or 16 bits, or activations were asked for in 16 bits
+ * @param isNarrow whether weights are in blocks, they or activations were asked for in 16 bits, or the file has 16 and the model
+ *   {@link multipliesNarrow}
  */
 export function defaultCacheDtype(kind: Device['kind'], isNarrow: boolean): CacheDType {
   return isNarrow && (kind === 'rocm' || kind === 'cuda') ? 'f16' : 'f32';
