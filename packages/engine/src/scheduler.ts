@@ -420,7 +420,7 @@ export class BatchScheduler {
   private steps(requests: readonly Request[]): { cache: SequenceCache; ids: readonly number[]; drafts: number }[] {
     const needed = requests.reduce((sum, request) => sum + known(request), 0);
     const drafting = requests.filter(({ samplers }) => samplers.length > 1).length;
-    const share = drafting === 0 ? 0 : Math.max(0, Math.floor((MAX_DRAFTING - needed) / drafting));
+    const share = drafting === 0 ? 0 : Math.floor((MAX_DRAFTING - needed) / drafting);
     return requests.map((request) => {
       const { cache, ids, samplers } = request;
       const own = known(request);

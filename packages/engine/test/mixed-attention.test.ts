@@ -2,6 +2,7 @@
 import { Device, scope, Tensor } from '@x/core';
 import { headsAppend, promptHeads } from '@x/nn';
 import { testDevices } from '@x/testing/devices';
+import { generator } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
 import { BLOCK_SIZE, KvMemory } from '../src/kv/memory';
 import { PagedKv, type Segment } from '../src/kv/paged';
@@ -16,12 +17,9 @@ const PARTS = [
 const DECODING = [5, 0, 11];
 
 function noise(shape: number[], seed: number): Tensor {
-  let state = seed;
-  const next = () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return state / 2 ** 31 - 1;
-  };
-  return Tensor.from(Float32Array.from({ length: shape.reduce((a, b) => a * b) }, next)).reshape(shape);
+  const next = generator(seed);
+  const values = Float32Array.from({ length: shape.reduce((a, b) => a * b) }, () => 2 * next() - 1);
+  return Tensor.from(values).reshape(shape);
 }
 
 function attended(on: Device, dtype: 'f16' | 'bf16', decoding: readonly number[]): { one?: Tensor; steps: Tensor } {

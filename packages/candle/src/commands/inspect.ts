@@ -208,6 +208,7 @@ interface CacheSize {
   positionElements: number;
   /** Positions that the model was made for. */
   contextLength: number;
+  /** {@link LoadCheck.narrowHeads} */
   narrowHeads?: boolean | undefined;
 }
 
