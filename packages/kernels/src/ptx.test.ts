@@ -51,6 +51,13 @@ describe('PtxText', () => {
     expect(Object.keys(parseCodeObject(new TextEncoder().encode(first)).kernels)).toEqual(['first']);
   });
 
+  it('takes along what says that the kernel may begin early, which the binding looks for by name', () => {
+    const mark = (name: string) => `.visible .const .align 1 .u8 x_early_${name} = 1;`;
+    const marked = TEXT.replace('.extern .shared', `${mark('first')}\n${mark('second')}\n.extern .shared`);
+    expect(new PtxText(marked).kernel('first')).toContain(mark('first'));
+    expect(new PtxText(marked).kernel('first')).not.toContain(mark('second'));
+  });
+
   it('takes along what a declaration names, in order', () => {
     const second = text.kernel('second')!;
     expect(second.indexOf('table[2]')).toBeGreaterThan(0);

@@ -10,6 +10,8 @@ const CODE = /^[ \t]*(?:\.(?:visible|weak|extern)\s+)*\.(?:entry|func)\b/gm;
 /** Memory without contents, which kernels would share: such a text stays whole. */
 const SHARED = /^[ \t]*(?:\.(?:visible|weak|extern)\s+)*\.global\b[^;=]*;/m;
 const NAME = /[A-Za-z_$%][\w$]*/g;
+/** Constants that say something of the kernel whose name follows, which names none of them: kernels/include/x/early.h. */
+const MARKS = ['x_early_'];
 
 interface Declaration {
   name: string;
@@ -59,7 +61,7 @@ export class PtxText {
     const entry = this.entries.get(name);
     if (entry === undefined || this.whole !== undefined) return entry && this.whole;
     const used = new Set<Declaration>();
-    const named = new Set(entry.match(NAME));
+    const named = new Set([...(entry.match(NAME) ?? []), ...MARKS.map((mark) => mark + name)]);
     for (let before = -1; before < used.size; ) {
       before = used.size;
       for (const declaration of [...this.declarations, ...this.functions]) {
