@@ -1,5 +1,7 @@
 // A kernel file for emulated lanes: -DEMULATED_MODULE names it. Every kernel becomes a function that reads its packed
 // arguments and is run by each lane, and a number, the threads that a block of it may have.
+#include <utility>
+
 #include "builtins.h"
 
 #include "../../kernels/include/x/platform.h"
@@ -12,35 +14,32 @@ namespace emulated {
 
 constexpr uint32_t SHARED_BYTES = 65536;
 
-struct Reader {
-  const unsigned char* args;
-  size_t at = 0;
-  template <class T>
-  T next() {
-    at = (at + alignof(T) - 1) / alignof(T) * alignof(T);
-    T value;
-    std::memcpy(&value, args + at, sizeof value);
-    at += sizeof value;
-    return value;
+/** Where each argument lies in the packed ones. */
+template <class... A>
+struct Places {
+  size_t at[sizeof...(A) + 1] = {};
+  constexpr Places() {
+    size_t end = 0, i = 0;
+    ((at[i] = (end + alignof(A) - 1) / alignof(A) * alignof(A), end = at[i++] + sizeof(A)), ...);
   }
 };
 
-template <class... A>
-struct Arguments {};
+template <class T>
+__attribute__((always_inline)) inline T read(const unsigned char* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
 
-template <class F, class... Read>
-void callWith(F* body, Reader&, Arguments<>, Read... read) {
-  body(read...);
-}
-template <class F, class First, class... Rest, class... Read>
-void callWith(F* body, Reader& reader, Arguments<First, Rest...>, Read... read) {
-  const First value = reader.next<First>();
-  callWith(body, reader, Arguments<Rest...>{}, read..., value);
+// In one step, for every lane of every launch does this, and what is not inlined is not optimised.
+template <class... A, size_t... I>
+__attribute__((always_inline)) inline void callWith(void (*body)(A...), const unsigned char* args, std::index_sequence<I...>) {
+  constexpr Places<A...> places;
+  body(read<A>(args + places.at[I])...);
 }
 template <class... A>
-void call(void (*body)(A...), const unsigned char* args) {
-  Reader reader{args};
-  callWith(body, reader, Arguments<A...>{});
+__attribute__((always_inline)) inline void call(void (*body)(A...), const unsigned char* args) {
+  callWith(body, args, std::index_sequence_for<A...>{});
 }
 
 }  // namespace emulated
