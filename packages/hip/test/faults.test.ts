@@ -5,7 +5,6 @@
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import { addon } from '../src/addon';
 import { openDevice, type Platform } from '../src/index';
@@ -103,12 +102,10 @@ function emptyElf(): Uint8Array {
 function live(platform: Platform, code: Uint8Array, environment: Record<string, string> = {}) {
   const path = join(mkdtempSync(join(tmpdir(), 'x-hip-faults-')), 'code');
   writeFileSync(path, code);
-  const addonPath = fileURLToPath(new URL('../src/addon.ts', import.meta.url));
   const prelude = `
     const { readFileSync } = await import('node:fs');
-    const { addon } = await import(${JSON.stringify(addonPath)});
     const [platform, name, code] = ['${platform}', 'fill', readFileSync(${JSON.stringify(path)})];
-    const native = addon();`;
+    const native = addon.addon();`;
   type Result = { value: string; counts: Record<string, number>; trials: Trial[] };
   return runIsolated<Result>(prelude + LIFE, environment);
 }

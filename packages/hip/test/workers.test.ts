@@ -1,6 +1,6 @@
 // Worker threads: every thread loads the addon for itself, works at the same time as the others, and may end in the middle.
 import { expect, test } from 'vitest';
-import { runIsolated } from './fake-hip';
+import { hipModule, runIsolated } from './fake-hip';
 import { hostKernels } from './host-kernels';
 
 const code = () => Buffer.from(hostKernels()).toString('base64');
@@ -9,9 +9,8 @@ const WORKER = `
   const { Worker } = await import('node:worker_threads');
   const { writeFileSync } = await import('node:fs');
   const start = (body) => {
-    const file = import.meta.filename.replace('run.mts', 'worker' + Math.random().toString(36).slice(2) + '.mjs');
-    // A worker does not inherit the TypeScript loader of its parent, so it registers one.
-    writeFileSync(file, "import { register } from " + JSON.stringify(process.env.TSX_API) + ";import { parentPort, workerData } from 'node:worker_threads';\\nregister();\\nconst hip = await import(" + JSON.stringify(process.env.HIP_INDEX) + ");\\nconst code = Buffer.from(workerData.code, 'base64');\\n" + body);
+    const file = import.meta.filename.replace('run.mjs', 'worker' + Math.random().toString(36).slice(2) + '.mjs');
+    writeFileSync(file, "import { parentPort, workerData } from 'node:worker_threads';\\nimport * as hip from " + JSON.stringify(process.env.HIP_MODULE) + ";\\nconst code = Buffer.from(workerData.code, 'base64');\\n" + body);
     return new Worker(file, { workerData: { code: process.env.HIP_CODE } });
   };
   const ended = (worker) => new Promise((done, failed) => {
@@ -23,11 +22,7 @@ const WORKER = `
 `;
 
 function environment(): Record<string, string> {
-  return {
-    HIP_CODE: code(),
-    HIP_INDEX: new URL('../src/index.ts', import.meta.url).href,
-    TSX_API: new URL('../../../node_modules/tsx/dist/esm/api/index.mjs', import.meta.url).href,
-  };
+  return { HIP_CODE: code(), HIP_MODULE: hipModule() };
 }
 
 test('threads work side by side, and one may leave its device open', () => {

@@ -2,21 +2,21 @@
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { Communicator, Device } from '@x/core';
+import { bundled } from './bundle';
 
 const from = (path: string) => new URL(path, import.meta.url).href;
 
 /** Whether this is part of a bundle of tools/gpu, whose threads have core and the backend and no other module. */
 export const inBundle = !import.meta.url.endsWith('.ts');
 
-/** What a thread imports: sources, through a loader, or what lies beside the bundle. */
-const PATHS = !inBundle
-  ? {
-      loader: from('../../../node_modules/tsx/dist/esm/api/index.mjs'),
-      tsconfig: fileURLToPath(from('../../../tsconfig.json')),
-      core: from('../../core/src/index.ts'),
-      backend: from('../../rocm-backend/src/index.ts'),
-    }
-  : { core: from('./core.js'), backend: from('./backend.js') };
+/** What a thread imports: a bundle of the sources, or what lies beside the bundle. */
+function pathsOf(modules: Readonly<Record<string, string>>) {
+  if (inBundle) return { core: from('./core.js'), backend: from('./backend.js'), modules };
+  const own = { core: from('../../core/src/index.ts'), backend: from('../../rocm-backend/src/index.ts') };
+  const sources = Object.entries({ ...own, ...modules }).map(([name, url]) => [name, fileURLToPath(url)]);
+  const { core, backend, ...others } = bundled(Object.fromEntries(sources));
+  return { core, backend, modules: others };
+}
 
 /** Runs the body of an async function (communicator, core, device, rank, input, modules) and posts what it returns, or its error. */
 const RANK = `
@@ -24,7 +24,6 @@ const RANK = `
   (async () => {
     const { rank, size, id, timeoutMs, device: name, body, input, modules } = workerData;
     try {
-      if (workerData.loader) (await import(workerData.loader)).register({ tsconfig: workerData.tsconfig });
       const core = await import(workerData.core);
       await import(workerData.backend);
       const device = core.Device.parse(name);
@@ -68,12 +67,13 @@ export interface RanksOptions {
 export async function ranks(count: number, body: string, options: RanksOptions = {}): Promise<Outcome[]> {
   const { device = 'cpu', timeoutMs = 10_000, input, modules = {}, size = count, environment, started } = options;
   const nameOf = (rank: number) => (typeof device === 'string' ? device : device[rank]);
+  const paths = pathsOf(modules);
   const id = Communicator.uniqueId(Device.parse(nameOf(0)));
   const workers = Array.from({ length: count }, (_, rank) => {
     return new Worker(RANK, {
       eval: true,
       env: { ...process.env, ...environment?.[rank] },
-      workerData: { rank, size, id, timeoutMs, device: nameOf(rank), body, input, modules, ...PATHS },
+      workerData: { rank, size, id, timeoutMs, device: nameOf(rank), body, input, ...paths },
     });
   });
   started?.(workers);

@@ -4,6 +4,8 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { bundled } from '@x/testing/bundle';
+import { transformSync } from 'esbuild';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
@@ -24,29 +26,34 @@ export function buildFakeHip(flags: string[] = []): string {
   return library;
 }
 
+const sources = { hip: here('../../src/index.ts'), addon: here('../../src/addon.ts') };
+const packages = (name: string) => here(`../../../${name}/src/index.ts`);
+
+/** The URL of the package's index, as `runIsolated` has it. */
+export const hipModule = () => bundled(sources).hip;
+
 /**
- * Runs the body of an async function in a fresh process and returns what it returned. `hip` is the package's index. The
- * environment is the caller's, changed by `environment` (undefined removes a variable).
+ * Runs the body of an async function in a fresh process and returns what it returned. `hip` is the package's index, `addon`
+ * its module; with `above`, `core` and `backend` are the packages above it. The environment is the caller's, changed by
+ * `environment` (undefined removes a variable).
  */
-export function runIsolated<T>(body: string, environment: Record<string, string | undefined> = {}): T {
+export function runIsolated<T>(
+  body: string,
+  environment: Record<string, string | undefined> = {},
+  { above = false } = {},
+): T {
   const directory = mkdtempSync(join(tmpdir(), 'x-hip-run-'));
-  const script = join(directory, 'run.mts');
-  const index = JSON.stringify(here('../../src/index.ts'));
-  writeFileSync(
-    script,
-    `import * as hip from ${index};
+  const script = join(directory, 'run.mjs');
+  const higher: Record<string, string> = above ? { core: packages('core'), backend: packages('rocm-backend') } : {};
+  const modules = bundled({ ...sources, ...higher });
+  const imports = Object.entries(modules).map(([name, url]) => `import * as ${name} from ${JSON.stringify(url)};`);
+  const program = `${imports.join('\n')}
 const run = async () => { ${body} };
-run().then((value) => console.log('\\nRESULT' + JSON.stringify(value ?? null)), (error) => { console.error(error); process.exit(3); });`,
-  );
-  const tsx = here('../../../../node_modules/tsx/dist/cli.mjs');
-  const config = here('../../../../tsconfig.base.json');
+run().then((value) => console.log('\\nRESULT' + JSON.stringify(value ?? null)), (error) => { console.error(error); process.exit(3); });`;
+  writeFileSync(script, transformSync(program, { loader: 'ts', format: 'esm', target: 'node20' }).code);
   const env: NodeJS.ProcessEnv = { ...process.env, ...environment };
   for (const key of Object.keys(environment)) if (environment[key] === undefined) delete env[key];
-  const result = spawnSync(process.execPath, [tsx, '--tsconfig', config, script], {
-    encoding: 'utf8',
-    env,
-    timeout: 50_000,
-  });
+  const result = spawnSync(process.execPath, [script], { encoding: 'utf8', env, timeout: 50_000 });
   const line = result.stdout?.split('\n').find((text) => text.startsWith('RESULT'));
   if (result.status !== 0 || !line) {
     throw new Error(`child ended with ${result.signal ?? result.status}\n${result.stdout}\n${result.stderr}`);

@@ -111,12 +111,10 @@ export function runOnFakes<T>(
   environment: Record<string, string> = {},
 ): FakeRun<T> {
   const log = join(mkdtempSync(join(tmpdir(), 'x-fake-log-')), 'calls');
-  const index = (name: string) => JSON.stringify(here(`../../../${name}/src/index.ts`));
   const value = runIsolated<T>(
-    `const core = await import(${index('core')});
-    const backend = await import(${index('rocm-backend')});
-    ${body}`,
+    body,
     { ...(hip && { X_HIP_LIBRARY: hip }), FAKE_LOG: log, X_GEMM: undefined, X_CONV: undefined, ...environment },
+    { above: true },
   );
   return { value, log: existsSync(log) ? readFileSync(log, 'utf8').trim().split('\n') : [] };
 }
