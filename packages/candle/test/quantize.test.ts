@@ -32,12 +32,16 @@ import { build } from 'esbuild';
 import { afterAll, describe, expect, test } from 'vitest';
 import { QuantizePool, quantizeJob } from '../../quantized/src/quantize';
 import { quantizeModel } from '../src/commands/quantize';
+import { bundleCommand } from './command';
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
 const TINY = join(root, 'models/tiny-tales/tiny-tales-q8_0.gguf');
 const TOKENIZER = join(root, 'models/tiny-tales/tokenizer.json');
 const folder = mkdtempSync(join(tmpdir(), 'candle-quantize-'));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const command = await bundleCommand();
+afterAll(() => {
+  for (const path of [folder, command.directory]) rmSync(path, { recursive: true, force: true });
+});
 
 let count = 0;
 const place = () => join(folder, `${count++}.gguf`);
@@ -366,7 +370,7 @@ describe('what goes wrong leaves nothing', () => {
 
   test('an interrupt of the command', { timeout: 60_000 }, async () => {
     const out = join(folder, 'interrupted.gguf');
-    const args = ['--import', 'tsx', 'packages/candle/src/cli.ts', 'quantize', TINY, out, '--type', 'q2_k'];
+    const args = [command.program, 'quantize', TINY, out, '--type', 'q2_k'];
     const child = spawn(process.execPath, [...args, '--allow-requantize', '--threads', '1', '--json'], { cwd: root });
     let output = '';
     child.stdout.on('data', (data) => {
@@ -412,14 +416,10 @@ test('threads make the same blocks', async () => {
 
 describe('inspect', () => {
   const inspect = (file: string) => {
-    const out = execFileSync(
-      process.execPath,
-      ['--import', 'tsx', 'packages/candle/src/cli.ts', 'inspect', file, '--json'],
-      {
-        cwd: root,
-        encoding: 'utf8',
-      },
-    );
+    const out = execFileSync(process.execPath, [command.program, 'inspect', file, '--json'], {
+      cwd: root,
+      encoding: 'utf8',
+    });
     return JSON.parse(out);
   };
 

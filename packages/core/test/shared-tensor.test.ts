@@ -1,17 +1,17 @@
 /** Tensors handed from thread to thread through shared memory, and the default device of a scope. */
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
+import { bundled } from '@x/testing/bundle';
 import { afterAll, describe, expect, test } from 'vitest';
 import '../../rocm-backend/src';
 import { type CandleError, Device, memoryStats, type SharedTensor, scope, Tensor } from '../src';
 
-const from = (path: string) => new URL(path, import.meta.url).href;
+const from = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-/** Doubles each tensor it gets and posts the result. A worker has no TypeScript loader until it registers one. */
+/** Doubles each tensor it gets and posts the result. */
 const DOUBLER = `
   const { parentPort, workerData } = require('node:worker_threads');
   const opened = (async () => {
-    (await import(workerData.loader)).register({ tsconfig: workerData.tsconfig });
     const { Device, Tensor } = await import(workerData.core);
     await import(workerData.backend);
     return { Tensor, device: Device.parse(workerData.device) };
@@ -42,10 +42,7 @@ describe.each(['js', 'cpu'])('shared memory on %s', (name) => {
         eval: true,
         workerData: {
           device: name,
-          loader: from('../../../node_modules/tsx/dist/esm/api/index.mjs'),
-          tsconfig: fileURLToPath(from('../../../tsconfig.json')),
-          core: from('../src/index.ts'),
-          backend: from('../../rocm-backend/src/index.ts'),
+          ...bundled({ core: from('../src/index.ts'), backend: from('../../rocm-backend/src/index.ts') }),
         },
       });
       workers.push(worker);

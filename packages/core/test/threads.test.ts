@@ -5,17 +5,17 @@
  */
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
+import { bundled } from '@x/testing/bundle';
 import { afterAll, describe, expect, test } from 'vitest';
 import { Device, Tensor } from '../src';
 import '../../rocm-backend/src';
 
-const from = (path: string) => new URL(path, import.meta.url).href;
+const from = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-/** Adds each tensor that it gets to itself and sends the bytes back. A worker has no TypeScript loader until it registers one. */
+/** Adds each tensor that it gets to itself and sends the bytes back. */
 const ADDER = `
   const { parentPort, workerData } = require('node:worker_threads');
   const opened = (async () => {
-    (await import(workerData.loader)).register({ tsconfig: workerData.tsconfig });
     const { Device, Tensor } = await import(workerData.core);
     await import(workerData.backend);
     return { Tensor, device: Device.parse(workerData.device) };
@@ -43,10 +43,7 @@ const workers: Worker[] = [];
 function startWorker(device: string): Worker {
   const workerData = {
     device,
-    loader: from('../../../node_modules/tsx/dist/esm/api/index.mjs'),
-    tsconfig: fileURLToPath(from('../../../tsconfig.json')),
-    core: from('../src/index.ts'),
-    backend: from('../../rocm-backend/src/index.ts'),
+    ...bundled({ core: from('../src/index.ts'), backend: from('../../rocm-backend/src/index.ts') }),
   };
   const worker = new Worker(ADDER, { eval: true, workerData });
   workers.push(worker);

@@ -1,4 +1,4 @@
-/** The program of a process with a rank above 0, for tests: `tsx follow.ts MODEL`, in the environment of its group. */
+/** The program of a process with a rank above 0, for tests: `node follow.mjs MODEL` of a bundle, in the environment of its group. */
 import '@x/rocm-backend';
 import { followModel, processGroup } from '../src';
 

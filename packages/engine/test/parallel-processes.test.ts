@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { memoryStats } from '@x/core';
+import { bundled } from '@x/testing/bundle';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { type LanguageModel, loadModel, type ProcessGroup, processGroup } from '../src';
 import { FrameReader, MAX_FRAME, writeFrame } from '../src/parallel/frames';
@@ -28,7 +29,7 @@ function groupAt(port: number, rank: number, size = 2): ProcessGroup {
 
 /** A process with a rank, and what it printed when it ended. */
 function follower(port: number, rank: number, { size = 2, token = TOKEN, model = GGUF } = {}) {
-  const script = fileURLToPath(new URL('./follow.ts', import.meta.url));
+  const { follow } = bundled({ follow: fileURLToPath(new URL('./follow.ts', import.meta.url)) });
   const env = {
     ...process.env,
     RANK: `${rank}`,
@@ -37,7 +38,7 @@ function follower(port: number, rank: number, { size = 2, token = TOKEN, model =
     MASTER_PORT: `${port}`,
     X_GROUP_TOKEN: token,
   };
-  const child: ChildProcess = spawn(process.execPath, ['--import', 'tsx', script, model], { env });
+  const child: ChildProcess = spawn(process.execPath, [fileURLToPath(follow), model], { env });
   let printed = '';
   child.stdout!.on('data', (chunk) => {
     printed += chunk;

@@ -4,15 +4,21 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { bundled } from '@x/testing/bundle';
 import { afterAll, expect, test } from 'vitest';
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
 const directory = mkdtempSync(join(tmpdir(), 'candle-no-addon-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
+const modules = bundled({
+  core: join(root, 'packages/core/src/index.ts'),
+  backend: join(root, 'packages/rocm-backend/src/index.ts'),
+  cli: join(root, 'packages/candle/src/cli.ts'),
+});
+
 function runWithoutAddons(...args: string[]) {
-  const tsx = join(root, 'node_modules/tsx/dist/cli.mjs');
-  return spawnSync(process.execPath, [tsx, '--tsconfig', join(root, 'tsconfig.json'), ...args], {
+  return spawnSync(process.execPath, args, {
     cwd: root,
     encoding: 'utf8',
     env: { ...process.env, NODE_OPTIONS: '--no-addons', X_TEST_DEVICES: undefined },
@@ -20,12 +26,12 @@ function runWithoutAddons(...args: string[]) {
 }
 
 test('tensors, devices and errors', () => {
-  const script = join(directory, 'run.mts');
+  const script = join(directory, 'run.mjs');
   writeFileSync(
     script,
-    `import { Device, Tensor } from ${JSON.stringify(join(root, 'packages/core/src/index.ts'))};
-     import ${JSON.stringify(join(root, 'packages/rocm-backend/src/index.ts'))};
-     const errorOf = (run: () => unknown) => { try { run(); } catch (e) { return [(e as any).code, (e as Error).message]; } };
+    `import { Device, Tensor } from ${JSON.stringify(modules.core)};
+     import ${JSON.stringify(modules.backend)};
+     const errorOf = (run) => { try { run(); } catch (e) { return [e.code, e.message]; } };
      const ones = Tensor.ones([2]).toVecSync();
      const auto = await Device.auto();
      const result = {
@@ -59,7 +65,7 @@ test('tensors, devices and errors', () => {
 });
 
 test('candle doctor says why, and what cpu is', () => {
-  const cli = join(root, 'packages/candle/src/cli.ts');
+  const cli = fileURLToPath(modules.cli);
   const { stdout, status } = runWithoutAddons(cli, 'doctor', '--json');
   expect(status).toBe(0);
   const { platforms, devices, libraries } = JSON.parse(stdout);

@@ -23,6 +23,8 @@ await build({
   outExtension: { '.js': '.mjs' },
   bundle: true,
   splitting: true,
+  // A test may ask for the name of a class.
+  keepNames: true,
   platform: 'node',
   format: 'esm',
   target: 'node20',
