@@ -49,19 +49,21 @@ async function build(
   mkdirSync(libraries, { recursive: true });
   const compiler = new LaneCompiler(findCompiler('host'), join(ROOT, '.cache/emulator/kept'), optimize);
   const defines = [...macros.map((macro) => `-D${macro}`), `-DEMULATED_WAVE=${wave}`];
-  await compiler.lanes(join(ROOT, 'tools/emulator/lanes.cc'), defines, join(libraries, 'liblanes.so'));
+  const lanes = compiler.lanes(join(ROOT, 'tools/emulator/lanes.cc'), defines, join(libraries, 'liblanes.so'));
   const path = join(ROOT, 'tools/emulator/module.cc');
   const sources = modules.map((module) => ({
     name: module,
     path,
     flags: [...defines, ...INCLUDES, `-DEMULATED_MODULE="${join(KERNELS, `${module}.hip`)}"`],
   }));
-  await compiler.libraries(sources, libraries);
-
   const hip = join(directory, 'libamdhip64.so');
   const standIn = join(ROOT, 'packages/hip/test/fake-hip/fake_hip.cc');
-  await run('g++', ['-std=c++17', '-w', '-O1', '-shared', '-fPIC', standIn, '-ldl', '-o', hip]);
-  buildFakeRccl(directory);
+  await Promise.all([
+    lanes.then(() => compiler.libraries(sources, libraries)),
+    run('g++', ['-std=c++17', '-w', '-O1', '-shared', '-fPIC', standIn, '-ldl', '-o', hip]).then(() =>
+      buildFakeRccl(directory),
+    ),
+  ]);
 
   const folder = join(directory, 'objects', name);
   cpSync(join(BUILT, 'objects', objects), folder, { recursive: true });
