@@ -32,6 +32,9 @@ interface Verdict {
   failures: string[];
 }
 
+/** Disassemblies that both checks read, between them. */
+const kept = new Map<string, string>();
+
 function accessFailures(objdump: string, target: string): Verdict {
   const failures: string[] = [];
   let checked = 0;
@@ -41,7 +44,9 @@ function accessFailures(objdump: string, target: string): Verdict {
       failures.push(`${target} ${module}: no code object; build it with \`pnpm kernels --targets ${target}\``);
       continue;
     }
-    const functions = parseDisassembly(disassemble(objdump, target, entry.file));
+    const text = disassemble(objdump, target, entry.file);
+    kept.set(`${target} ${module}`, text);
+    const functions = parseDisassembly(text);
     for (const { name } of entry.kernels) {
       const found = functions.get(name);
       const problems = found === undefined ? ['not in the disassembly'] : narrowAccesses(name, found);
@@ -55,7 +60,7 @@ function accessFailures(objdump: string, target: string): Verdict {
 function roundingFailures(objdump: string, target: string): Verdict {
   const modules = Object.entries(readManifest(target)?.modules ?? {});
   const failures = modules.flatMap(([module, { file }]) =>
-    [...zeroAddends(disassemble(objdump, target, file))].map(
+    [...zeroAddends(kept.get(`${target} ${module}`) ?? disassemble(objdump, target, file))].map(
       ([name, count]) => `${target} ${module} ${name}: ${count} products rounded to f16 with +0 added, which loses -0`,
     ),
   );
