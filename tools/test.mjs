@@ -21,16 +21,17 @@ const ROUNDS = [
   },
   { unit: (out) => vitest(out, report, bin('vitest'), ['run'], besideOldClang()) },
   { emulated },
+  // The longest first, and a release after the packages, whose compressed kernels it takes.
   {
     packages: (out) => script(out, 'tools/test/packages.mjs'),
     programs: (out) => script(out, 'tools/test/programs.mjs'),
+    // Named, the checks fail where they cannot be made.
+    quality: (out) => program(out, 'tools/kernels/quality.ts', ['--quiet', '--checks', 'resources,accesses,roundings']),
     site: (out) => program(out, 'docs/build.ts', []),
     fuzz: (out) =>
       command(out, bin('vitest'), ['run', 'packages/quantized/test/fuzz.test.ts'], {
         env: { ...process.env, X_FUZZ_SECONDS: process.env.X_FUZZ_SECONDS ?? '60' },
       }),
-    // Named, the checks fail where they cannot be made.
-    quality: (out) => program(out, 'tools/kernels/quality.ts', ['--quiet', '--checks', 'resources,accesses,roundings']),
     release: (out) => program(out, 'tools/release/main.ts', ['--dry-run']),
     // Judges candle's tests by the report of `unit`.
     parity: (out) => program(out, 'tools/parity/main.ts', ['--strict', '--quiet', '--tests', report]),
