@@ -348,7 +348,6 @@ X_DEVICE void attendAll(const Problem<T, K>& p, u32 items) {
   const Item item = Item::of<HEADS>(inside ? (u32)split::block() : 0, p.heads, p.kvHeads, p.parts);
   if (inside) sendForKeys(p, item.token, item.kvHead, item.part);
   early::await();
-  early::letNextBegin();
   if (inside) attend<HEADS>(p, item, Stored<HEADS, T, K>{p, item, {}});
 #endif
 }

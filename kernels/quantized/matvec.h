@@ -121,7 +121,7 @@ X_DEVICE void mulMatVec(const u8* x, const u8* y, float* dst, u32 columns, u32 r
   constexpr u32 SUMS = COLS * PAIR;
   X_SHARED(float, partial, MOST_WARPS * SUMS);
   const u64 rowBytes = (u64)(columns / Q::SIZE) * Q::BYTES;
-  early::letNextBegin();
+  // The next kernel begins when blocks end: what waits beside their loads makes these slower.
   early::await();
   const Team team = teamFor((rows + PAIR - 1) / PAIR, block, blocks);
   for (u64 row = team.index * PAIR; row < rows; row += team.count * PAIR) {
