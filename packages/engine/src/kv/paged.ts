@@ -92,7 +92,7 @@ export class PagedKv implements KvView {
             ? this.attendTokens(index, segment, q, options)
             : this.attendSequence(index, segment, q, options, fresh),
         );
-        return mixed.length === 1 ? mixed[0] : Tensor.cat(mixed, 0);
+        return rowsOfHeads(mixed);
       },
     };
   }
@@ -119,7 +119,7 @@ export class PagedKv implements KvView {
         ? this.attendTokens(layer, segment, single, {}).toDtype(q.dtype)
         : this.attendSequence(layer, { ...segment, start: segment.start - wide }, q, {}, { k, v }),
     );
-    return mixed.length === 1 ? mixed[0] : Tensor.cat(mixed, 0);
+    return rowsOfHeads(mixed);
   }
 
   /** Gives back what belongs to the forward pass; the pool stays. */
@@ -128,10 +128,9 @@ export class PagedKv implements KvView {
     this.biases.clear();
   }
 
-  /** q [heads, tokens, d] to [count, heads · dv] */
+  /** q [heads, tokens, d] to [count, heads, dv] */
   private attendTokens(layer: number, segment: TokenSegment, q: Tensor, options: AttendOptions): Tensor {
-    const mixed = pagedAttention(...this.tokens(layer, segment, q, options));
-    return mixed.reshape([segment.count, mixed.dim(1) * mixed.dim(2)]);
+    return pagedAttention(...this.tokens(layer, segment, q, options));
   }
 
   /** What attention of such a segment is given. */
@@ -145,7 +144,7 @@ export class PagedKv implements KvView {
     return [queries, this.memory.layer(layer), tables, lengths, { scale, window, softcap, sinks }] as const;
   }
 
-  /** q [heads, tokens, d] to [count, heads · dv] */
+  /** q [heads, tokens, d] to [count, heads, dv], a view too */
   private attendSequence(
     layer: number,
     segment: SequenceSegment,
@@ -163,8 +162,7 @@ export class PagedKv implements KvView {
       !this.hasOwnKernel(dtype, q.dim(0), cache, segment);
     if (special && fusesPrompt(q, cache)) {
       const options = { scale, window, softcap: softcap === 1 ? undefined : softcap, sinks };
-      const mixed = pagedPrompt(rowsOf(q, start, count), cache, blocks, before, options);
-      return mixed.reshape([count, mixed.dim(1) * mixed.dim(2)]);
+      return pagedPrompt(rowsOf(q, start, count), cache, blocks, before, options);
     }
     // Keys that none of these queries sees are left out.
     const first = window === undefined ? 0 : Math.max(0, before + 1 - window);
@@ -180,11 +178,7 @@ export class PagedKv implements KvView {
     const queries = rowsOf(q, start, count).toDtype(dtype).unsqueeze(0);
     const masked = count > 1 && { causal: true, window, causalBias: () => this.bias(count, length, window, queries) };
     const mixed = sdpa(queries, k.unsqueeze(0), v.unsqueeze(0), { scale, softcapping: softcap, sinks, ...masked });
-    return mixed
-      .squeeze(0)
-      .transpose(0, 1)
-      .toDtype(q.dtype)
-      .reshape([count, q.dim(0) * v.dim(2)]);
+    return mixed.squeeze(0).transpose(0, 1).toDtype(q.dtype);
   }
 
   /**
@@ -238,6 +232,12 @@ export class PagedKv implements KvView {
     }
     return this.biases.get(key);
   }
+}
+
+/** [count, heads, dv] of segments one after the other, as [tokens, heads · dv]: of several, each is copied once, to its place. */
+function rowsOfHeads(parts: readonly Tensor[]): Tensor {
+  const all = parts.length === 1 ? parts[0] : Tensor.cat(parts, 0);
+  return all.reshape([all.dim(0), all.dim(1) * all.dim(2)]);
 }
 
 /** Tokens [start, start + count) of [heads, tokens, d]. */
