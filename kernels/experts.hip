@@ -4,7 +4,7 @@
 //   experts_gated_{type}   activation(gate * x) * (up * x) of each token's experts, as q8_1: experts/gated.h
 //   experts_mixed_{type}   down * x of each token's experts by the router's weights, and their sum: experts/mixed.h
 // Nothing is added atomically: the same operands on the same device give the same bits. They do not begin early themselves,
-// which made mixtures of small experts 4 to 8 % slower (x/early.h), but let the next kernel do so.
+// which made mixtures of small experts 5 to 8 % slower, but let the next kernel do so (x/early.h).
 #include "x.h"
 #include "shared/barrier.h"
 #include "shared/split.h"

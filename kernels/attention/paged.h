@@ -348,6 +348,7 @@ X_DEVICE void attendAll(const Problem<T, K>& p, u32 items) {
   const Item item = Item::of<HEADS>(inside ? (u32)split::block() : 0, p.heads, p.kvHeads, p.parts);
   if (inside) sendForKeys(p, item.token, item.kvHead, item.part);
   early::await();
+  // The next kernel begins when blocks end, as behind products of one column.
   if (inside) attend<HEADS>(p, item, Stored<HEADS, T, K>{p, item, {}});
 #endif
 }

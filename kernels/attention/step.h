@@ -67,6 +67,7 @@ X_DEVICE void stepAll(const Problem<float, K>& p, const decode::Heads<K>& heads,
     if (warpId() == 0) decode::sendForTables(heads, item.token);
   }
   early::await();
+  // The next kernel begins when blocks end, as behind products of one column.
   if (inside) attend<HEADS>(p, item, Fresh<HEADS, K>{heads, item, 0, 0, 0.0f});
 #endif
 }

@@ -32,8 +32,15 @@ interface Verdict {
   failures: string[];
 }
 
-/** Disassemblies that both checks read, between them. */
-const kept = new Map<string, string>();
+const texts = new Map<string, string>();
+
+/** The disassembly of a module, which several checks read. */
+function textOf(objdump: string, target: string, file: string): string {
+  const key = `${target} ${file}`;
+  const text = texts.get(key) ?? disassemble(objdump, target, file);
+  texts.set(key, text);
+  return text;
+}
 
 function accessFailures(objdump: string, target: string): Verdict {
   const failures: string[] = [];
@@ -44,9 +51,7 @@ function accessFailures(objdump: string, target: string): Verdict {
       failures.push(`${target} ${module}: no code object; build it with \`pnpm kernels --targets ${target}\``);
       continue;
     }
-    const text = disassemble(objdump, target, entry.file);
-    kept.set(`${target} ${module}`, text);
-    const functions = parseDisassembly(text);
+    const functions = parseDisassembly(textOf(objdump, target, entry.file));
     for (const { name } of entry.kernels) {
       const found = functions.get(name);
       const problems = found === undefined ? ['not in the disassembly'] : narrowAccesses(name, found);
@@ -60,7 +65,7 @@ function accessFailures(objdump: string, target: string): Verdict {
 function roundingFailures(objdump: string, target: string): Verdict {
   const modules = Object.entries(readManifest(target)?.modules ?? {});
   const failures = modules.flatMap(([module, { file }]) =>
-    [...zeroAddends(kept.get(`${target} ${module}`) ?? disassemble(objdump, target, file))].map(
+    [...zeroAddends(textOf(objdump, target, file))].map(
       ([name, count]) => `${target} ${module} ${name}: ${count} products rounded to f16 with +0 added, which loses -0`,
     ),
   );
