@@ -8,6 +8,8 @@
 //                        attention/paged-append.h
 //   attention_step_{1,2,4}_{kv}    of single tokens, from what a product gives: attention/step.h
 //   attention_prompt_{dv}_{kv}    many tokens of one sequence over the same, in f32, values of up to dv: attention/prompt.h
+//   attention_varlen_{d}_{t}    of tiles of several sequences over a cache in blocks: attention/varlen.h; threads and shared
+//                        memory as above, where matrix units are, else any number of whole warps
 //   attention_{d}_f32    on FMA units: NVIDIA 128 threads and 64 * (d + 256) * 4 bytes, AMD 256 threads; on the host, as
 //                        of f16 and bf16 there, attention/host.h
 //   attention_packed_{t}    within sequences that lie one after the other: attention/packed.h; any number of whole warps
@@ -23,6 +25,7 @@
 #include "attention/chunks.h"
 #include "attention/fma.h"
 #include "attention/host.h"
+#include "attention/varlen.h"
 #include "quantized/activations.h"
 #include "shared/arrive.h"
 #include "attention/paged-problem.h"
@@ -73,6 +76,19 @@ ATTENTION(64, float, f32, attention::THREADS_F32)
 ATTENTION(128, bf16, bf16, 256)
 ATTENTION(128, f16, f16, 256)
 ATTENTION(128, float, f32, attention::THREADS_F32)
+
+#define VARLEN(D, T, t)                                                                                                 \
+  KERNEL_BOUNDS(attention_varlen_##D##_##t, 256,                                                                        \
+                (const u32* tiles, u32 count, u32 heads, u32 kv_heads, u32 block_shift, u32 blocks, u32 window,         \
+                 float scale, const T* q, u64 q_row, u64 q_head, const T* k, const T* v, const u32* tables,             \
+                 const float* sinks, T* out)) {                                                                         \
+    attention::attendVarlen<D, T>({tiles, count, heads, kv_heads, block_shift, blocks, window, scale, q, q_row, q_head, \
+                                   k, v, tables, sinks, out});                                                          \
+  }
+VARLEN(64, bf16, bf16)
+VARLEN(64, f16, f16)
+VARLEN(128, bf16, bf16)
+VARLEN(128, f16, f16)
 
 #define PAGED_HEADS(HEADS, T, t, K, kv)                                                                                 \
   KERNEL_EARLY(attention_paged_##HEADS##_##t##_##kv)                                                                    \

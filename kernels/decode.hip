@@ -6,7 +6,7 @@
 //   decode_gated_q8_1_{act}       act(gate) * up, or act(gate) where up is null, as blocks or as bf16
 //   decode_gate_{act}_{t}         act(gate) * up as t, of any number of values: decode/gate.h
 //   decode_heads_{kv}             norms and rotation of heads, keys and values into a cache of kv: decode/heads.h
-//   decode_prompt_heads_{kv}      the same, with queries, keys and values of prompts' tokens in kv too: decode/heads.h
+//   decode_prompt_heads_{kv}      the same, with queries of prompts' tokens in kv: decode/heads.h
 //   decode_latent_{kv}            queries, latent vectors and shared keys of latent attention: decode/latent.h
 //   decode_head_norm_silu_q8_1    norms of heads times silu of a gate, as blocks: decode/head-norm.h
 //   decode_silu_group_norm_q8_1   norms of groups of values that were multiplied by silu of a gate, as blocks; a block a
@@ -83,10 +83,10 @@ HEADS(bf16, bf16)
                  float eps, const float* q, u64 q_row, const float* k, u64 k_row, const float* v, u64 v_row,           \
                  const float* q_norm, const float* k_norm, const float* cos, const float* sin, u64 table_row,          \
                  u64 table_length, const u32* positions, const u32* slots, u64 pool_slots, float* out, K* k_pool,      \
-                 K* v_pool, u64 wide, K* q_narrow, K* k_narrow, K* v_narrow)) {                                        \
+                 K* v_pool, u64 wide, K* q_narrow)) {                                                                  \
     decode::headsAll<K>({tokens, heads, kv_heads, d, dv, rotated, interleaved, scale, eps, q, q_row, k, k_row, v,      \
                          v_row, q_norm, k_norm, cos, sin, table_row, table_length, positions, slots, pool_slots, out,  \
-                         k_pool, v_pool, wide, q_narrow, k_narrow, v_narrow});                                         \
+                         k_pool, v_pool, wide, q_narrow});                                                             \
   }
 PROMPT_HEADS(f16, f16)
 PROMPT_HEADS(bf16, bf16)

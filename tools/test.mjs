@@ -148,13 +148,14 @@ async function emulated(out) {
     'packages/nn/test/latent.test.ts',
     'packages/nn/test/recurrent.test.ts',
     'packages/nn/test/packed-attention.test.ts',
+    'packages/nn/test/paged-varlen.test.ts',
     ...products,
     ...named('quantized-experts core-suites candle-defects determinism dtypes id-report nan random steady-state'),
     ...named('elementwise.property indexing.property rows.property sort.property topk.property'),
     ...named('every-kernel every-reduction every-block-type every-paged-attention attention-parts decode-attention'),
   ];
   // What is the same on every chip.
-  const once = ['packages/engine/test/step-ahead.test.ts'];
+  const once = ['packages/engine/test/prompt-graphs.test.ts', 'packages/engine/test/step-ahead.test.ts'];
   // What several devices do together.
   const together = [...named('peers peer-all-reduce'), 'packages/engine/test/parallel-gpus.test.ts'];
   const total = { passed: 0, failed: 0 };

@@ -23,8 +23,7 @@ template <u32 D>
 struct Chunks {
   static constexpr u32 PARTS = D / DEPTH, VALUES = CHUNK / D, FLOATS = QUERIES * (D + KEYS) + 2 * CHUNK;
   static constexpr u32 COPIES = CHUNK / 4 / THREADS;
-  const float *keys, *values;
-  u64 keyStride, valueStride;
+  const Spaced<float> keys, values;
   float *queries, *weights, *chunks;
   u32 end, key0, part;  // what is fetched next: of the slab from key0 on, first PARTS chunks of keys, then the values
   u32 arrived;          // offset of the chunk that is used
@@ -32,7 +31,8 @@ struct Chunks {
   Piece held[COPIES];
 #endif
 
-  X_DEVICE Chunks(const Problem<float>& p, u64 head, u32 row0, u32 end_) : end(end_), key0(0), part(0), arrived(CHUNK) {
+  X_DEVICE Chunks(const Tile<float, Spaced<float>>& tile, u32 end_)
+      : keys(tile.keys), values(tile.values), end(end_), key0(0), part(0), arrived(CHUNK) {
 #if X_NVPTX
     queries = dynamicShared<float>();
 #else
@@ -41,10 +41,7 @@ struct Chunks {
 #endif
     weights = queries + QUERIES * D;
     chunks = weights + QUERIES * KEYS;
-    const u64 b = head / p.heads, h = head % p.heads, kvHead = h / (p.heads / p.kvHeads);
-    keys = p.k.at(b, kvHead), keyStride = p.k.row;
-    values = p.v.at(b, kvHead), valueStride = p.v.row;
-    fetchQueries(p.q.at(b, h) + row0 * p.q.row, p.q.row, row0 < p.seq ? p.seq - row0 : 0);
+    fetchQueries(tile.q, tile.rows);
     fetch();
   }
 
@@ -82,13 +79,13 @@ struct Chunks {
   static X_DEVICE u32 row(u32 i) { return (warpId() * ROWS + i) * APART + ownQuery(); }
 
  private:
-  X_DEVICE void fetchQueries(const float* from, u64 stride, u32 rows) {
+  X_DEVICE void fetchQueries(const Spaced<float>& from, u32 rows) {
     constexpr u32 PIECES = D / 4, STEP = THREADS / PIECES;
     const u32 piece = threadIndex() % PIECES, first = threadIndex() / PIECES;
 #pragma unroll 4
     for (u32 row = first; row < QUERIES; row += STEP) {
       float* to = queries + row * D + (piece ^ row % APART) * 4;
-      const float* piece0 = from + row * stride + piece * 4;
+      const float* piece0 = from.at(row) + piece * 4;
 #if X_NVPTX
       mma::copyAsync(mma::sharedAddress(to), piece0, row < rows ? 16 : 0);
 #else
@@ -104,11 +101,11 @@ struct Chunks {
   X_DEVICE void fetch() {
     if (key0 >= end) return;
     if (part < PARTS) {
-      fetchRows<true>(keys + part * DEPTH, keyStride, key0);
+      fetchRows<true>(keys.data + part * DEPTH, keys.stride, key0);
       ++part;
     } else {
       const u32 value0 = key0 + (part - PARTS) * VALUES;
-      fetchRows<false>(values, valueStride, value0);
+      fetchRows<false>(values.data, values.stride, value0);
       if (++part == 2 * PARTS || value0 + VALUES >= end) part = 0, key0 += KEYS;
     }
 #if X_NVPTX

@@ -65,7 +65,9 @@ struct Queries {
     }
   }
 
-  X_DEVICE void store(const Problem<T>& p, u64 head, u32 row0) {
+  /** @param row0 the warp's first in the tile @param factor scores are products times it, in powers of two */
+  template <class Rows>
+  X_DEVICE void store(const Tile<T, Rows>& tile, u32 row0, float factor) {
 #pragma unroll
     for (u32 r = 0; r < ROWS_OF_WARP; ++r)
 #pragma unroll
@@ -73,13 +75,14 @@ struct Queries {
         float total = sum[r][ownRow(i)];
 #pragma unroll
         for (u32 lane = 1; lane < ROW_LANES; lane *= 2) total += shuffleXor(total, lane);
+        if (tile.sink) total += rough::exp2Normal(*tile.sink * rough::LOG2_E - finite(top[r][ownRow(i)]) * factor);
+        if (Rows::ZEROS && total == 0.0f) total = 1.0f;
         const u32 row = row0 + r * 16 + mma::rowOf(i);
         const float part = 1.0f / total;
-        T* out = p.out + (head * p.seq + row) * D + mma::columnOf(i);
-        if (row >= p.seq) continue;
+        T* out = tile.out + row * tile.outRow + mma::columnOf(i);
+        if (row >= tile.rows) continue;
 #pragma unroll
         for (u32 c = 0; c < D / 16; ++c) {
-          // 0 / 0, a query that saw nothing, is NaN.
 #if X_MMA_NVIDIA
           *(u32*)(out + c * 16) = mma::roundPair<T>(values[r][c].v[i] * part, values[r][c].v[i + 1] * part);
 #else
@@ -90,40 +93,45 @@ struct Queries {
   }
 };
 
-/** Scores in the tile of queries from row0 and keys from key0; those that may not be seen are minus infinity. */
-template <class T>
-X_DEVICE void mask(const Problem<T>& p, u32 row0, u32 key0, mma::Tile<T> (&scores)[KEYS / 16]) {
+/** Scores of queries from row0 of a tile and keys from key0; those that may not be seen are minus infinity. */
+template <class T, class Rows>
+X_DEVICE void mask(const Tile<T, Rows>& tile, u32 row0, u32 key0, mma::Tile<T> (&scores)[KEYS / 16]) {
 #pragma unroll
   for (u32 i = 0; i < ELEMENTS; ++i) {
-    const u32 end = p.visible(row0 + mma::rowOf(i));
+    const u32 row = row0 + mma::rowOf(i), first = tile.first(row), end = tile.end(row);
 #pragma unroll
-    for (u32 c = 0; c < KEYS / 16; ++c)
-      if (key0 + c * 16 + mma::columnOf(i) >= end) scores[c].v[i] = lanes::lowest<float>();
+    for (u32 c = 0; c < KEYS / 16; ++c) {
+      const u32 key = key0 + c * 16 + mma::columnOf(i);
+      if (key < first || key >= end) scores[c].v[i] = lanes::lowest<float>();
+    }
   }
 }
 
-template <u32 D, class T>
-X_DEVICE void attendTile(const Problem<T>& p, u64 head, u32 row0) {
-  Slabs<D, T> slabs(p, head, row0);
+template <u32 D, class T, class Rows>
+X_DEVICE void attendTile(const Tile<T, Rows>& tile) {
+  const u32 end = tile.end(tile.rows - 1), begin = tile.first(0) / KEYS * KEYS;
+  Slabs<D, T, Rows> slabs(tile, begin, end);
   Queries<D, T> queries;
   queries.clear();
-  const u32 last = row0 + QUERIES < p.seq ? row0 + QUERIES : p.seq, end = p.visible(last - 1), first = p.visible(row0);
-  const u32 own0 = row0 + warpId() * ROWS_OF_WARP * 16;
-  const float factor = p.scale * rough::LOG2_E;
+  // Between them all queries see all keys.
+  const u32 from = tile.first(tile.rows - 1), to = tile.end(0);
+  const u32 own0 = warpId() * ROWS_OF_WARP * 16;
+  const float factor = tile.scale * rough::LOG2_E;
 #pragma unroll 1
-  for (u32 key0 = 0; key0 < end; key0 += KEYS) {
+  for (u32 key0 = begin; key0 < end; key0 += KEYS) {
     slabs.next(key0, end);
     mma::Tile<T> scores[ROWS_OF_WARP][KEYS / 16] = {};
     slabs.multiplyKeys(scores);
 #pragma unroll
     for (u32 r = 0; r < ROWS_OF_WARP; ++r) {
-      if (key0 + KEYS > first) mask(p, own0 + r * 16, key0, scores[r]);
+      if (key0 < from || key0 + KEYS > to) mask(tile, own0 + r * 16, key0, scores[r]);
       queries.weigh(r, factor, scores[r]);
     }
     slabs.multiplyValues(scores, queries.values);
   }
   slabs.finish();
-  queries.store(p, head, own0);
+  // Not known before: addresses of results would be kept in registers all along.
+  queries.store(tile, opaque(own0), factor);
 }
 
 /** Tiles are handed out so that those with many keys begin first and those with few share processors with them, or follow. */
@@ -133,7 +141,7 @@ X_DEVICE void attendMma(const Problem<T>& p) {
   const u64 tiles = (p.seq + QUERIES - 1) / QUERIES, heads = p.b * p.heads, items = tiles * heads;
   X_FOR_SPLIT(at, items) {
     const u64 turned = ALONE || at < items / 2 ? items - 1 - at : at - items / 2;
-    attendTile<D>(p, turned % heads, (u32)(turned / heads) * QUERIES);
+    attendTile<D>(p.template tile<D>(turned % heads, (u32)(turned / heads) * QUERIES, QUERIES));
   }
 }
 

@@ -70,21 +70,20 @@ struct Queries {
     }
   }
 
-  X_DEVICE void store(const Problem<float>& p, u64 head, u32 row0) {
+  X_DEVICE void store(const Tile<float, Spaced<float>>& tile) {
 #pragma unroll
     for (u32 i = 0; i < ROWS; ++i) {
       float total = sum[i];
 #pragma unroll
       for (u32 lane = APART; lane < WARP; lane *= 2) total += shuffleXor(total, lane);
-      const u32 row = row0 + Chunks<D>::row(i);
-      if (row >= p.seq) continue;
-      // 0 / 0, a query that saw nothing, is NaN.
+      const u32 row = Chunks<D>::row(i);
+      if (row >= tile.rows) continue;
       const float part = 1.0f / total;
 #pragma unroll
       for (u32 c = 0; c < PIECES; ++c) {
 #pragma unroll
         for (u32 e = 0; e < 4; ++e) values[i][c][e] *= part;
-        storeVec(p.out + (head * p.seq + row) * D + (c * LANES + ownKey()) * 4, values[i][c]);
+        storeVec(tile.out + row * tile.outRow + (c * LANES + ownKey()) * 4, values[i][c]);
       }
     }
   }
@@ -109,12 +108,12 @@ X_DEVICE void multiplyKeys(const Chunks<D>& chunks, const float* chunk, u32 dept
   }
 }
 
-/** Scores of queries from row0 and keys from key0; those that may not be seen are minus infinity. */
+/** Scores of a tile's queries and keys from key0; those that may not be seen are minus infinity. */
 template <u32 D>
-X_DEVICE void mask(const Problem<float>& p, u32 row0, u32 key0, float (&scores)[ROWS][COLUMNS]) {
+X_DEVICE void mask(const Tile<float, Spaced<float>>& tile, u32 key0, float (&scores)[ROWS][COLUMNS]) {
 #pragma unroll
   for (u32 i = 0; i < ROWS; ++i) {
-    const u32 end = p.visible(row0 + Chunks<D>::row(i));
+    const u32 end = tile.end(Chunks<D>::row(i));
 #pragma unroll
     for (u32 j = 0; j < COLUMNS; ++j)
       if (key0 + j * LANES + ownKey() >= end) scores[i][j] = lanes::lowest<float>();
@@ -122,16 +121,16 @@ X_DEVICE void mask(const Problem<float>& p, u32 row0, u32 key0, float (&scores)[
 }
 
 /** Keys that some of `count` queries from `row` on see. */
-X_DEVICE u32 seen(const Problem<float>& p, u32 row, u32 count) {
-  return row >= p.seq ? 0 : p.visible(p.seq - row < count ? p.seq - 1 : row + count - 1);
+X_DEVICE u32 seen(const Tile<float, Spaced<float>>& tile, u32 row, u32 count) {
+  return row >= tile.rows ? 0 : tile.end(tile.rows - row < count ? tile.rows - 1 : row + count - 1);
 }
 
 template <u32 D>
-X_DEVICE void attendTile(const Problem<float>& p, u64 head, u32 row0) {
+X_DEVICE void attendTile(const Tile<float, Spaced<float>>& tile) {
   constexpr u32 OWN = ROWS * APART;
-  const u32 own0 = row0 + warpId() * OWN, end = seen(p, row0, QUERIES), ownEnd = seen(p, own0, OWN), all = p.visible(own0);
-  const float factor = p.scale * rough::LOG2_E;
-  Chunks<D> chunks(p, head, row0, end);
+  const u32 own0 = warpId() * OWN, end = seen(tile, 0, QUERIES), ownEnd = seen(tile, own0, OWN), all = tile.end(own0);
+  const float factor = tile.scale * rough::LOG2_E;
+  Chunks<D> chunks(tile, end);
   Queries<D> queries;
   queries.clear();
 #pragma unroll 1
@@ -143,7 +142,7 @@ X_DEVICE void attendTile(const Problem<float>& p, u64 head, u32 row0) {
       if (key0 + KEYS / 2 < ownEnd) multiplyKeys<COLUMNS>(chunks, chunk, depth, scores);
       else if (key0 < ownEnd) multiplyKeys<COLUMNS / 2>(chunks, chunk, depth, scores);
     }
-    if (key0 + KEYS > all) mask<D>(p, row0, key0, scores);
+    if (key0 + KEYS > all) mask<D>(tile, key0, scores);
     queries.weigh(factor, scores, chunks);
 #pragma unroll 1
     for (u32 key = 0; key < KEYS && key0 + key < end; key += Chunks<D>::VALUES) {
@@ -152,7 +151,7 @@ X_DEVICE void attendTile(const Problem<float>& p, u64 head, u32 row0) {
     }
   }
   chunks.finish();
-  queries.store(p, head, row0);
+  queries.store(tile);
 }
 
 /**
@@ -170,7 +169,7 @@ X_DEVICE void attendFma(const Problem<float>& p) {
     const u64 at = first + (back ? blocks - 1 - place : place);
     if (at >= items) continue;
     const u64 turned = items - 1 - at;
-    attendTile<D>(p, turned % heads, (u32)(turned / heads) * QUERIES);
+    attendTile<D>(p.template tile<D>(turned % heads, (u32)(turned / heads) * QUERIES, QUERIES));
   }
 }
 

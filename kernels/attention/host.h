@@ -118,34 +118,33 @@ X_DEVICE void attendTiles(const Problem<T>& p) {
   alignas(64) float keyCopy[sameType<T, float> ? 1 : TILE_KEYS * D], valueCopy[sameType<T, float> ? 1 : TILE_KEYS * D];
   const u64 tiles = ((u64)p.seq + TILE_QUERIES - 1) / TILE_QUERIES;
   X_FOR_SPLIT(item, p.b * p.heads * tiles) {
-    const u64 i = item / tiles, head = i % p.heads, b = i / p.heads, kvHead = head / (p.heads / p.kvHeads);
-    const u32 row0 = (u32)(item % tiles) * TILE_QUERIES, rows = p.seq - row0 < TILE_QUERIES ? p.seq - row0 : TILE_QUERIES;
-    const T *q = p.q.at(b, head) + row0 * p.q.row, *k = p.k.at(b, kvHead), *v = p.v.at(b, kvHead);
+    const auto tile = p.template tile<D>(item / tiles, (u32)(item % tiles) * TILE_QUERIES, TILE_QUERIES);
+    const u32 rows = tile.rows;
     for (u32 r = 0; r < TILE_QUERIES; ++r) {
       s.top[r] = lanes::lowest<float>(), s.sum[r] = 0.0f;
-      for (u32 c = 0; c < D; ++c) s.queries[c * TILE_QUERIES + r] = r < rows ? to_acc(q[r * p.q.row + c]) * p.scale : 0.0f;
+      for (u32 c = 0; c < D; ++c) s.queries[c * TILE_QUERIES + r] = r < rows ? to_acc(tile.q.at(r)[c]) * p.scale : 0.0f;
       for (u32 c = 0; c < D; ++c) s.values[r * D + c] = 0.0f;
     }
-    const u32 first = p.visible(row0), end = p.visible(row0 + rows - 1);
+    const u32 first = tile.end(0), end = tile.end(rows - 1);
     for (u32 key0 = 0; key0 < end; key0 += TILE_KEYS) {
       const u32 n = end - key0 < TILE_KEYS ? end - key0 : TILE_KEYS;
       u64 pitch;
-      const float* keys = tileRows<D>(k + key0 * p.k.row, p.k.row, n, keyCopy, pitch);
+      const float* keys = tileRows<D>(tile.keys.at(key0), p.k.row, n, keyCopy, pitch);
       multiplyTile<false>({keys, pitch, 1}, n, s.queries, TILE_QUERIES, D, s.scores, TILE_QUERIES, TILE_QUERIES);
       if (key0 + n > first) {
         for (u32 r = 0; r < rows; ++r)
-          for (u32 j = p.visible(row0 + r) > key0 ? p.visible(row0 + r) - key0 : 0; j < n; ++j)
+          for (u32 j = tile.end(r) > key0 ? tile.end(r) - key0 : 0; j < n; ++j)
             s.scores[j * TILE_QUERIES + r] = lanes::lowest<float>();
       }
       weigh(s, n);
       for (u32 r = 0; r < rows; ++r)
         if (s.kept[r] != 1.0f)
           for (u32 c = 0; c < D; ++c) s.values[r * D + c] *= s.kept[r];
-      const float* values = tileRows<D>(v + key0 * p.v.row, p.v.row, n, valueCopy, pitch);
+      const float* values = tileRows<D>(tile.values.at(key0), p.v.row, n, valueCopy, pitch);
       multiplyTile<true>({s.scores, 1, TILE_QUERIES}, rows, values, pitch, n, s.values, D, D);
     }
     for (u32 r = 0; r < rows; ++r) {
-      T* out = p.out + (i * p.seq + row0 + r) * D;
+      T* out = tile.out + r * D;
       for (u32 c = 0; c < D; ++c) out[c] = from_acc<T>(s.values[r * D + c] / s.sum[r]);
     }
   }

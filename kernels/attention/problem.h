@@ -1,4 +1,5 @@
-// What attention is asked for, and the plain form of it, a warp a query: for the host and for GPUs without matrix units.
+// What attention is asked for, in tiles of queries, and the plain form of it, a warp a query: for the host and for GPUs without
+// matrix units.
 #pragma once
 
 namespace attention {
@@ -11,6 +12,41 @@ struct Heads {
   X_DEVICE const T* at(u64 b, u64 h) const { return data + b * batch + h * head; }
 };
 
+/** Rows of one head that lie at equal distances. */
+template <class T>
+struct Spaced {
+  /** What a query that sees no key gives: zeros, or 0 / 0, which is NaN. */
+  static constexpr bool ZEROS = false;
+  const T* data;
+  u64 stride;
+  X_DEVICE const T* at(u32 row) const { return data + (u64)row * stride; }
+};
+
+/** Queries of one head, one after the other, and the keys that they look at. */
+template <class T, class Rows>
+struct Tile {
+  Spaced<T> q;
+  u32 rows;
+  i32 seen;  // keys that the first query sees at most, each further one sees one more; below 0 so many queries see none
+  u32 kv;    // keys that there are
+  Rows keys, values;
+  T* out;
+  u64 outRow;
+  float scale;
+  u32 window = 0;               // keys that a query sees at most, the last ones; 0: all
+  const float* sink = nullptr;  // a score that has no value
+
+  /** Query `row` looks at keys [first, end). */
+  X_DEVICE u32 end(u32 row) const {
+    const u32 most = (u32)seen + row;  // may be 2^31, and a bit more
+    return seen < 0 && (i32)most < 0 ? 0 : most < kv ? most : kv;
+  }
+  X_DEVICE u32 first(u32 row) const {
+    const u32 last = end(row);
+    return window != 0 && last > window ? last - window : 0;
+  }
+};
+
 template <class T>
 struct Problem {
   u64 b, heads, kvHeads;
@@ -20,40 +56,49 @@ struct Problem {
   float scale;
   bool causal;
 
-  /** Keys that query `row` may look at: the last query sees all, the one before it one fewer, and so on. */
-  X_DEVICE u32 visible(u32 row) const {
-    if (!causal) return kv;
-    const u32 after = seq - 1 - row;
-    return row >= seq || after == 0 ? kv : after < kv ? kv - after : 0;
+  /** Up to `most` queries from row0 of one of b * heads heads. The last query of all sees all keys, the one before it one fewer. */
+  template <u32 D>
+  X_DEVICE Tile<T, Spaced<T>> tile(u64 head, u32 row0, u32 most) const {
+    const u64 at = head / heads, h = head % heads, kvHead = h / (heads / kvHeads);
+    const u32 rows = seq - row0 < most ? seq - row0 : most;
+    const i32 seen = (i32)(causal ? kv - (seq - 1 - row0) : kv);
+    return {{q.at(at, h) + row0 * q.row, q.row}, rows, seen, kv, {k.at(at, kvHead), k.row}, {v.at(at, kvHead), v.row},
+            out + (head * seq + row0) * D, D, scale};
   }
 };
 
 // A score of minus infinity leaves no weight, and no NaN where nothing is seen yet.
 X_DEVICE float finite(float top) { return top == lanes::lowest<float>() ? 0.0f : top; }
 
+/** Query `row` of a tile, by a warp. */
+template <u32 D, class T, class Rows>
+X_DEVICE void attendRow(const Tile<T, Rows>& tile, u32 row) {
+  constexpr u32 EACH = (D + WARP - 1) / WARP;
+  const T* q = tile.q.at(row);
+  float values[EACH] = {};
+  float top = lanes::lowest<float>(), sum = 0.0f;
+  for (u32 j = tile.first(row), end = tile.end(row); j < end; ++j) {
+    const T *k = tile.keys.at(j), *v = tile.values.at(j);
+    float dot = 0.0f;
+    for (u32 d = laneId(); d < D; d += WARP) dot += to_acc(q[d]) * to_acc(k[d]);
+    const float score = warpReduce<Sum>(dot) * tile.scale, before = top;
+    top = score > top ? score : top;
+    const float kept = m::exp(before - finite(top)), weight = m::exp(score - finite(top));
+    sum = sum * kept + weight;
+    for (u32 d = laneId(), e = 0; d < D; d += WARP, ++e) values[e] = values[e] * kept + weight * to_acc(v[d]);
+  }
+  if (tile.sink) sum += m::exp(*tile.sink - finite(top));
+  const float total = Rows::ZEROS && sum == 0.0f ? 1.0f : sum;
+  T* out = tile.out + row * tile.outRow;
+  for (u32 d = laneId(), e = 0; d < D; d += WARP, ++e) out[d] = from_acc<T>(values[e] / total);
+}
+
 /** Blocks are whole warps. */
 template <u32 D, class T>
 X_DEVICE void attendPlain(const Problem<T>& p) {
-  constexpr u32 EACH = (D + WARP - 1) / WARP;
   const u64 warps = split::blocks() * warpsInBlock();
-  for (u64 i = split::block() * warpsInBlock() + warpId(); i < p.b * p.heads * p.seq; i += warps) {
-    const u32 row = (u32)(i % p.seq);
-    const u64 head = i / p.seq % p.heads, b = i / p.seq / p.heads, kvHead = head / (p.heads / p.kvHeads);
-    const T *q = p.q.at(b, head) + row * p.q.row, *k = p.k.at(b, kvHead), *v = p.v.at(b, kvHead);
-    float values[EACH] = {};
-    float top = lanes::lowest<float>(), sum = 0.0f;
-    for (u32 j = 0, end = p.visible(row); j < end; ++j, k += p.k.row, v += p.v.row) {
-      float dot = 0.0f;
-      for (u32 d = laneId(); d < D; d += WARP) dot += to_acc(q[d]) * to_acc(k[d]);
-      const float score = warpReduce<Sum>(dot) * p.scale, before = top;
-      top = score > top ? score : top;
-      const float kept = m::exp(before - finite(top)), weight = m::exp(score - finite(top));
-      sum = sum * kept + weight;
-      for (u32 d = laneId(), e = 0; d < D; d += WARP, ++e) values[e] = values[e] * kept + weight * to_acc(v[d]);
-    }
-    T* out = p.out + i * D;
-    for (u32 d = laneId(), e = 0; d < D; d += WARP, ++e) out[d] = from_acc<T>(values[e] / sum);
-  }
+  for (u64 i = split::block() * warpsInBlock() + warpId(); i < p.b * p.heads * p.seq; i += warps)
+    attendRow<D>(p.template tile<D>(i / p.seq, (u32)(i % p.seq), 1), 0);
 }
 
 }  // namespace attention

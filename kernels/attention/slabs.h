@@ -23,39 +23,37 @@ struct Rows {
   static X_DEVICE u32 at(u32 row, u32 piece) { return piece / 8 * BLOCK + row * 128 + (piece % 8 ^ row % 8) * 16; }
 
   /** Begins the copy of rows from `row`; those from `end` on become zero. */
-  template <class T>
-  static X_DEVICE void fetch(u32 shared, const T* data, u64 stride, u32 row, u32 end) {
+  template <class Source>
+  static X_DEVICE void fetch(u32 shared, const Source& source, u32 row, u32 end) {
     const u32 piece = threadIndex() % PIECES, first = threadIndex() / PIECES;
-    const T* from = data + (u64)(row + first) * stride + piece * 8;
 #pragma unroll
-    for (u32 i = 0; i < COUNT / STEP; ++i)
-      mma::copyAsync(shared + at(first + i * STEP, piece), from + i * STEP * stride, row + first + i * STEP < end ? 16 : 0);
+    for (u32 i = 0; i < COUNT / STEP; ++i) {
+      const u32 own = first + i * STEP;
+      mma::copyAsync(shared + at(own, piece), source.at(row + own) + piece * 8, row + own < end ? 16 : 0);
+    }
   }
 };
 
 /** The queries and two slabs each of keys and values, of which one is on its way while the other is used. */
-template <u32 D, class T>
+template <u32 D, class T, class Source>
 struct Slabs {
   typedef Rows<D, QUERIES> QueryRows;
   typedef Rows<D, KEYS> KeyRows;
-  const T *keys, *values;
-  u64 keyStride, valueStride;
+  const Source keys, values;
   u32 queries, reading, writing;
 
-  X_DEVICE Slabs(const Problem<T>& p, u64 head, u32 row0) {
-    const u64 b = head / p.heads, h = head % p.heads, kvHead = h / (p.heads / p.kvHeads);
-    keys = p.k.at(b, kvHead), keyStride = p.k.row;
-    values = p.v.at(b, kvHead), valueStride = p.v.row;
+  /** Sends for the queries, and keys from key0 on. */
+  X_DEVICE Slabs(const Tile<T, Source>& tile, u32 key0, u32 end) : keys(tile.keys), values(tile.values) {
     queries = mma::sharedAddress(dynamicShared<u8>());
     writing = queries + QueryRows::BYTES;
     reading = writing + 2 * KeyRows::BYTES;
-    QueryRows::fetch(queries, p.q.at(b, h), p.q.row, row0, p.seq);
-    fetch(0, p.visible(row0 + QUERIES < p.seq ? row0 + QUERIES - 1 : p.seq - 1));
+    QueryRows::fetch(queries, tile.q, 0, tile.rows);
+    fetch(key0, end);
   }
 
   X_DEVICE void fetch(u32 key0, u32 end) {
-    KeyRows::fetch(writing, keys, keyStride, key0, end);
-    KeyRows::fetch(writing + KeyRows::BYTES, values, valueStride, key0, end);
+    KeyRows::fetch(writing, keys, key0, end);
+    KeyRows::fetch(writing + KeyRows::BYTES, values, key0, end);
     mma::commitCopies();
   }
   /** Waits for the slab from key0 on and begins to fetch the one after it. */
@@ -151,29 +149,24 @@ struct Slabs {
 #else
 
 /** Keys by rows and values by columns in LDS, both padded; the queries in registers, weights turned through LDS. */
-template <u32 D, class T>
+template <u32 D, class T, class Source>
 struct Slabs {
   static constexpr u32 KEY_STRIDE = D + 8, VALUE_STRIDE = KEYS + 8, WEIGHT_STRIDE = KEYS + 8, K = mma::Unit<T>::K;
-  const T *keys, *values;
-  u64 keyStride, valueStride;
+  const Source keys, values;
   mma::Operand<T> queries[ROWS_OF_WARP][D / K];
   T *keyRows, *valueColumns, *weightRows;
 
-  X_DEVICE Slabs(const Problem<T>& p, u64 head, u32 row0) {
+  X_DEVICE Slabs(const Tile<T, Source>& tile, u32, u32) : keys(tile.keys), values(tile.values) {
     X_SHARED(T, keySlab, KEYS * KEY_STRIDE);
     X_SHARED(T, valueSlab, D * VALUE_STRIDE);
     X_SHARED(T, weightSlab, QUERIES * WEIGHT_STRIDE);
-    const u64 b = head / p.heads, h = head % p.heads, kvHead = h / (p.heads / p.kvHeads);
-    keys = p.k.at(b, kvHead), keyStride = p.k.row;
-    values = p.v.at(b, kvHead), valueStride = p.v.row;
     keyRows = keySlab, valueColumns = valueSlab;
     weightRows = weightSlab + warpId() * ROWS_OF_WARP * 16 * WEIGHT_STRIDE;
-    const u32 own0 = row0 + warpId() * ROWS_OF_WARP * 16;
 #pragma unroll
     for (u32 r = 0; r < ROWS_OF_WARP; ++r) {
       // Rows past the last are the last one again: what comes of them is not stored.
-      const u32 row = own0 + r * 16 + laneId() % 16, within = row < p.seq ? row : p.seq - 1;
-      const T* from = p.q.at(b, h) + within * p.q.row;
+      const u32 row = (warpId() * ROWS_OF_WARP + r) * 16 + laneId() % 16;
+      const T* from = tile.q.at(row < tile.rows ? row : tile.rows - 1);
 #pragma unroll
       for (u32 d = 0; d < D / K; ++d) queries[r][d] = mma::loadRow<T>(from + d * K);
     }
@@ -187,22 +180,22 @@ struct Slabs {
 #pragma unroll
     for (u32 i = threadIndex(); i < KEYS * PIECES; i += THREADS) {
       const u32 row = i / PIECES, piece = i % PIECES;
-      storeVec(keyRows + row * KEY_STRIDE + piece * 8, fetchPiece(keys, keyStride, key0 + row, end, piece));
+      storeVec(keyRows + row * KEY_STRIDE + piece * 8, fetchPiece(keys, key0 + row, end, piece));
     }
     // Two rows of values make one word of each column.
 #pragma unroll
     for (u32 i = threadIndex(); i < KEYS / 2 * PIECES; i += THREADS) {
       const u32 row = i / PIECES * 2, piece = i % PIECES;
-      const Vec<T, 8> even = fetchPiece(values, valueStride, key0 + row, end, piece);
-      const Vec<T, 8> odd = fetchPiece(values, valueStride, key0 + row + 1, end, piece);
+      const Vec<T, 8> even = fetchPiece(values, key0 + row, end, piece);
+      const Vec<T, 8> odd = fetchPiece(values, key0 + row + 1, end, piece);
 #pragma unroll
       for (u32 e = 0; e < 8; ++e)
         *(u32*)(valueColumns + (piece * 8 + e) * VALUE_STRIDE + row) = bitCast<u16>(even[e]) | (u32)bitCast<u16>(odd[e]) << 16;
     }
     barrier();
   }
-  static X_DEVICE Vec<T, 8> fetchPiece(const T* data, u64 stride, u32 row, u32 end, u32 piece) {
-    if (row < end) return loadVec<8>(data + (u64)row * stride + piece * 8);
+  static X_DEVICE Vec<T, 8> fetchPiece(const Source& source, u32 row, u32 end, u32 piece) {
+    if (row < end) return loadVec<8>(source.at(row) + piece * 8);
     Vec<T, 8> zero;
 #pragma unroll
     for (u32 e = 0; e < 8; ++e) zero[e] = from_acc<T>(0.0f);

@@ -34,8 +34,8 @@ struct Heads {
   u64 poolSlots;  // a slot beyond these is left out
   float* out;     // queries [tokens, heads, d]
   K *kPool, *vPool;  // [poolSlots, kvHeads, d or dv]
-  u64 wide = ~0ull;  // tokens that `out` is of; of later ones queries are in qNarrow, keys and values beside the pool too
-  K *qNarrow = nullptr, *kNarrow = nullptr, *vNarrow = nullptr;  // [tokens - wide, heads or kvHeads, d or dv]
+  u64 wide = ~0ull;      // tokens that `out` is of; queries of later ones are in qNarrow
+  K* qNarrow = nullptr;  // [tokens - wide, heads, d]
 
   /** Where a position's row of the tables begins. */
   X_DEVICE u64 row(u32 position) const { return (position < tableLength ? position : tableLength - 1) * tableRow; }
@@ -89,11 +89,11 @@ X_DEVICE void rotateHead(const Heads<K>& p, u32 position, const float* from, con
 template <u32 MOST, class K>
 X_DEVICE void oneHead(const Heads<K>& p, u64 token, u32 head) {
   const u32 position = p.positions[token], slot = p.slots[token];
-  const bool writes = slot < p.poolSlots, isNarrow = token >= p.wide;
-  const u64 later = token - p.wide;
+  const bool writes = slot < p.poolSlots;
   if (head < p.heads) {
     const float* from = p.q + token * p.qRow + (u64)head * p.d;
-    const u64 at = ((isNarrow ? later : token) * p.heads + head) * p.d;
+    const bool isNarrow = token >= p.wide;
+    const u64 at = ((isNarrow ? token - p.wide : token) * p.heads + head) * p.d;
     rotateHead<MOST>(p, position, from, p.qNorm, p.scale, [=, &p](u32 e, float value) {
       if (isNarrow) p.qNarrow[at + e] = cast<K>(value);
       else p.out[at + e] = value;
@@ -104,22 +104,16 @@ X_DEVICE void oneHead(const Heads<K>& p, u64 token, u32 head) {
   if (head < p.kvHeads) {
     const float* from = p.k + token * p.kRow + (u64)head * p.d;
     K* to = p.kPool + ((u64)slot * p.kvHeads + head) * p.d;
-    const u64 at = (later * p.kvHeads + head) * p.d;
-    rotateHead<MOST>(p, position, from, p.kNorm, 1.0f, [=, &p](u32 e, float value) {
+    rotateHead<MOST>(p, position, from, p.kNorm, 1.0f, [=](u32 e, float value) {
       if (writes) to[e] = cast<K>(value);
-      if (isNarrow) p.kNarrow[at + e] = cast<K>(value);
     });
     return;
   }
   head -= p.kvHeads;
   const float* from = p.v + token * p.vRow + (u64)head * p.dv;
   K* to = p.vPool + ((u64)slot * p.kvHeads + head) * p.dv;
-  const u64 at = (later * p.kvHeads + head) * p.dv;
-  for (u32 e = laneId(); e < p.dv; e += WARP) {
-    const float value = from[e];
-    if (writes) to[e] = cast<K>(value);
-    if (isNarrow) p.vNarrow[at + e] = cast<K>(value);
-  }
+  if (!writes) return;
+  for (u32 e = laneId(); e < p.dv; e += WARP) to[e] = cast<K>(from[e]);
 }
 
 /** Sends for what a token's heads are turned and normalised with, while the kernel before this one still runs; by a warp. */

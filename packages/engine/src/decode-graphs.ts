@@ -11,6 +11,7 @@ import type { AdapterUse } from './adapters';
 import { MAX_ROWS, type StepShape, type StepSizes, stepSizes } from './execute/batch';
 import type { Executor } from './execute/executor';
 import { StepNumbers } from './execute/step-inputs';
+import { GraphTable } from './graph-table';
 import type { KvPool } from './kv/pool';
 import { fillSpans } from './kv/spans';
 import { NO_SLOT } from './kv/states';
@@ -40,8 +41,8 @@ interface Kind extends StepShape {
 }
 
 export class DecodeGraphs {
-  /** By {@link Kind}, the one used last at the end; null after the first use, which is not worth a capture. */
-  private readonly graphs = new Map<string, Captured | null>();
+  /** By {@link Kind}. */
+  private readonly graphs: GraphTable<Captured>;
   private version: number;
   private usable = true;
   private useCount = 0;
@@ -53,6 +54,7 @@ export class DecodeGraphs {
     private readonly chooser: DeviceChooser | undefined,
   ) {
     this.version = pool.version;
+    this.graphs = new GraphTable(MAX_GRAPHS, (key) => executor.drop(key));
   }
 
   /** Changes when the logits of the last step are there no more. */
@@ -77,11 +79,9 @@ export class DecodeGraphs {
     if (!kind) return undefined;
     if (this.version !== this.pool.version) this.dispose();
     this.version = this.pool.version;
-    const known = this.graphs.get(kind.key);
-    if (known) return use(this.replay(kind, known, steps));
-    this.graphs.delete(kind.key);
-    this.graphs.set(kind.key, null);
+    const known = this.graphs.use(kind.key);
     if (known === undefined) return undefined;
+    if (known) return use(this.replay(kind, known, steps));
     const numbers: Numbers = new StepNumbers(stepSizes(this.pool.memory, kind));
     fill(numbers, steps, kind, this.pool);
     return this.capture(kind, numbers, use);
@@ -93,23 +93,18 @@ export class DecodeGraphs {
    */
   follow(steps: readonly Step[]): Tensor | undefined {
     const kind = this.chooser && this.version === this.pool.version ? this.kindOf(steps) : undefined;
-    const captured = kind && this.graphs.get(kind.key);
-    return captured ? this.replay(kind!, captured, steps) : undefined;
+    const isCaptured = kind && this.graphs.find(kind.key);
+    return isCaptured ? this.replay(kind, this.graphs.use(kind.key)!, steps) : undefined;
   }
 
   /** Gives the graphs of an adapter back, which read its memory. */
   forget(lora: Lora): void {
-    for (const [key, captured] of this.graphs) {
-      if (captured?.lora !== lora) continue;
-      this.useCount++;
-      this.graphs.delete(key);
-      this.executor.drop(key);
-    }
+    this.useCount++;
+    this.graphs.clear((captured) => captured.lora === lora);
   }
 
   dispose(): void {
     this.useCount++;
-    for (const [key, captured] of this.graphs) if (captured) this.executor.drop(key);
     this.graphs.clear();
   }
 
@@ -129,8 +124,6 @@ export class DecodeGraphs {
   private replay(kind: Kind, captured: Captured, steps: readonly Step[]): Tensor {
     const { key } = kind;
     this.useCount++;
-    this.graphs.delete(key);
-    this.graphs.set(key, captured);
     fill(captured.numbers, steps, kind, this.pool);
     return this.executor.replay(key, captured.numbers.values);
   }
@@ -149,22 +142,13 @@ export class DecodeGraphs {
     }
     const result = use(captured.output);
     if (captured.isCaptured) {
-      this.graphs.set(key, { numbers, lora: adapter?.adapter });
-      this.limit();
+      this.graphs.add(key, { numbers, lora: adapter?.adapter });
     } else {
       // Here a graph is the function itself, for a batch that is larger than it has to be.
       this.usable = false;
       executor.drop(key);
     }
     return result;
-  }
-
-  private limit(): void {
-    for (const [key, captured] of this.graphs) {
-      if (this.graphs.size <= MAX_GRAPHS) return;
-      this.graphs.delete(key);
-      if (captured) this.executor.drop(key);
-    }
   }
 }
 

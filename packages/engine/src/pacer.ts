@@ -98,7 +98,7 @@ export class Pacer {
         do {
           step = pass.next();
           if (step.done) return step.value;
-          steps++;
+          steps += step.value.steps ?? 1;
         } while (steps < most && step.value.share < 1);
         const { output, share } = step.value;
         const expectedMs = steps * (stepMs ?? 0);

@@ -5,7 +5,8 @@
 import type { Device } from '@x/core';
 import type { DecoderConfig } from '@x/transformers';
 
-const GPU_CHUNK = 1024;
+/** On a GPU: the narrower a model, the more tokens it takes until products fill the GPU, and the sooner a pass is over. */
+const GPU = { work: 2 ** 34, min: 1024, max: 4096 };
 
 /**
  * Elsewhere it is the largest power of two from `min` to `max` with at most `work` multiply-adds in a step: some 50 ms on
@@ -18,11 +19,15 @@ const CHUNKS: Partial<Record<Device['location']['kind'], { work: number; min: nu
 
 /** @param position of the first token of the chunk */
 export function promptChunk(config: DecoderConfig, device: Device, position: number): number {
-  const rule = CHUNKS[device.location.kind];
-  if (!rule) return GPU_CHUNK;
   const { hiddenSize, headDim, numHeads, numKvHeads, intermediateSize } = config;
+  const rule = CHUNKS[device.location.kind];
+  if (!rule) return powerOfTwo(GPU, hiddenSize ** 2);
   const width = numHeads * headDim;
   const attention = 2 * hiddenSize * (width + numKvHeads * headDim) + 2 * width * position;
-  const work = Math.max(3 * hiddenSize * intermediateSize, attention);
-  return Math.min(rule.max, Math.max(rule.min, 2 ** Math.floor(Math.log2(rule.work / work))));
+  return powerOfTwo(rule, Math.max(3 * hiddenSize * intermediateSize, attention));
+}
+
+/** The largest one, within bounds, of tokens of `each` work that come to no more than the rule's. */
+function powerOfTwo({ work, min, max }: { work: number; min: number; max: number }, each: number): number {
+  return Math.min(max, Math.max(min, 2 ** Math.floor(Math.log2(work / each))));
 }

@@ -191,7 +191,7 @@ export class PromptQueue {
       const onDone = (share: number) => {
         for (const part of parts) part.onDone(share);
       };
-      const logits = await pacer.run(runner.pass(parts, chosen.length > 0), onDone, tokens);
+      const logits = await pacer.run(runner.pass(parts, chosen.length > 0, !this.others().areWaiting), onDone, tokens);
       for (const part of parts.slice(chosen.length)) part.resolve(undefined);
       // The device has the next pass meanwhile.
       if (logits) void this.choose(chosen, logits);

@@ -3,16 +3,18 @@
  * and commits what was written when all layers are through. Decode steps are replayed from graphs where the device has them.
  */
 import { settings, type Tensor } from '@x/core';
+import { TILE_NUMBERS, type VarlenPart, varlenTileCount, varlenTiles } from '@x/nn';
 import { type Batch, type CausalModel, type ForwardPass, type LoraBase, TransformersError } from '@x/transformers';
 import { Adapters, type AdapterUse, adaptedRows } from './adapters';
 import { DecodeGraphs } from './decode-graphs';
-import type { PassNumbers, PassSizes, SegmentShape } from './execute/batch';
+import { type PassNumbers, type PassSizes, promptStart, type SegmentShape } from './execute/batch';
 import { Executor, type Followers } from './execute/executor';
 import { StepNumbers } from './execute/step-inputs';
 import { KvPool, type KvPoolOptions } from './kv/pool';
 import type { SequenceCache } from './kv/sequence-cache';
 import { fillSpans, spanSizes } from './kv/spans';
 import { promptChunk } from './prompt-chunk';
+import { PromptGraphs } from './prompt-graphs';
 import { type Choice, choose, type Sampler } from './sampling';
 import { canChoose, isIdOfRow, type RowSamplers } from './sampling/device';
 import { DeviceChooser } from './sampling/device-chooser';
@@ -49,6 +51,7 @@ export class Runner {
   readonly adapters: Adapters;
   private readonly executor: Executor;
   private readonly graphs: DecodeGraphs | undefined;
+  private readonly promptGraphs: PromptGraphs | undefined;
   /** Where the device chooses tokens. */
   private readonly chooser: DeviceChooser | undefined;
   /** The same, where its choices may be tokens of the next pass. */
@@ -82,6 +85,7 @@ export class Runner {
     // A state that was written over cannot be gone back to.
     if (!this.pool.states) this.leader = this.chooser;
     if (hasKernels) this.graphs = new DecodeGraphs(this.executor, this.pool, this.leader);
+    if (hasKernels) this.promptGraphs = new PromptGraphs(this.executor, this.pool);
     this.adapters = new Adapters(model.lora, base, (lora) => this.graphs?.forget(lora));
   }
 
@@ -234,13 +238,29 @@ export class Runner {
    * Reads tokens and predicts, for each sequence, the one after its last, and those after its drafts: logits [steps and drafts,
    * vocabSize], f32, in the order of the tokens, the caller's to dispose. The sequences change when the pass has come to its
    * end; one that fails or is left changes nothing. A sequence is in one pass at a time. The checks are made at the first `next()`.
+   * @param atOnce whether it may be one step, which nobody gets between
    * @throws TransformersError EMPTY_INPUT, BAD_TOKEN, CONTEXT_EXCEEDED, CACHE_FULL
    */
-  *pass(steps: readonly Step[], logits: boolean): ForwardPass {
+  *pass(steps: readonly Step[], logits: boolean, atOnce = false): ForwardPass {
     this.prepare(steps);
+    const whole = atOnce && logits ? this.promptGraphs?.logits(steps) : undefined;
+    if (whole) return yield* this.oneStep(steps, whole);
     const result = yield* this.executor.pass(this.numbers(steps, logits), adaptersOf(steps));
     for (const step of steps) step.cache.commit(known(step));
     return result;
+  }
+
+  /** A pass that is enqueued. */
+  private *oneStep(steps: readonly Step[], logits: Tensor): ForwardPass {
+    let isLeft = true;
+    try {
+      yield { output: logits, share: 1, steps: this.model.kvLayouts.length };
+      isLeft = false;
+    } finally {
+      if (isLeft) logits.dispose();
+    }
+    for (const step of steps) step.cache.commit(known(step));
+    return logits;
   }
 
   /** @throws what {@link pass} throws for tokens at a position */
@@ -272,6 +292,7 @@ export class Runner {
   /** Gives back graphs, and the cache where no sequence is in it. */
   emptyCache(): void {
     this.graphs?.dispose();
+    this.promptGraphs?.dispose();
     this.chooser?.dispose();
     this.pool.empty();
   }
@@ -279,12 +300,13 @@ export class Runner {
   /** Gives back graphs and cache; the model stays. The other ranks' go with them. */
   dispose(): void {
     this.graphs?.dispose();
+    this.promptGraphs?.dispose();
     this.chooser?.dispose();
     this.pool.dispose();
   }
 
   private whole(steps: readonly Step[]): Tensor {
-    return toItsEnd(this.pass(steps, true));
+    return toItsEnd(this.pass(steps, true, true));
   }
 
   private prepare(steps: readonly Step[]): void {
@@ -307,6 +329,7 @@ export class Runner {
       lengths: total,
       ...spanSizes(this.pool, steps.length),
       tables: segments.reduce((sum, { tables }) => sum + tables, 0),
+      tiles: this.tileCount(segments) * TILE_NUMBERS,
     });
     const [tokens, positions, slots, outputs, lengths, blocks] = (
       ['tokens', 'positions', 'slots', 'outputs', 'lengths', 'tables'] as const
@@ -330,8 +353,20 @@ export class Runner {
         for (let row = 0; row < this.rowsOf([step]); row++, place += width) blocks.set(step.cache.blocks, place);
       }
     }
+    if (numbers.sizes.tiles > 0) {
+      const parts = partsOf(segments);
+      varlenTiles(parts, this.pool.memory.varlenRows!, numbers.piece('tiles'));
+    }
     const counts = steps.map(({ ids }) => ids.length);
     return { sizes: numbers.sizes, values: numbers.values, segments, counts, logits };
+  }
+
+  /** Tiles of prompts, where the device attends in such and decoding sequences are in front. */
+  private tileCount(segments: readonly SegmentShape[]): number {
+    const rows = this.pool.memory.varlenRows;
+    const first = segments.findIndex(({ kind }) => kind === 'sequence');
+    const isOrdered = first >= 0 && segments.slice(first).every(({ kind }) => kind === 'sequence');
+    return rows === undefined || !isOrdered ? 0 : varlenTileCount(segments.slice(first), rows);
   }
 
   private segments(groups: Step[][]): SegmentShape[] {
@@ -366,6 +401,18 @@ export class Runner {
   private rowsOf(group: readonly Step[]): number {
     return this.isByToken(group[0]) ? tokensOf(group) : group.length;
   }
+}
+
+/** Parts of prompts, whose rows count from the first of them. */
+function partsOf(segments: readonly SegmentShape[]): VarlenPart[] {
+  const first = promptStart(segments);
+  let table = 0;
+  return segments.flatMap((segment) => {
+    const own = table;
+    table += segment.tables;
+    const { start, count } = segment;
+    return segment.kind === 'sequence' ? [{ start: start - first, count, before: segment.before, table: own }] : [];
+  });
 }
 
 /** Logits of a pass whose steps are enqueued in one go. */

@@ -1,5 +1,5 @@
 /** What the behaviour tests share: devices, files, golden values, and a Hugging Face checkpoint made from the GGUF file. */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { copyFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { Device, type MemoryStats, memoryStats } from '@x/core';
 import { GgufFile, type GgufValue, QTensor, writeGguf } from '@x/quantized';
 import { testDevices } from '@x/testing/devices';
+import { generator } from '@x/testing/operands';
 import type { LanguageModel } from '../src';
 
 export const deviceNames = testDevices().map(String);
@@ -167,6 +168,54 @@ export async function writeCheckpoint(directory: string, shards = 1, source = GG
     for (const entry of part) weight_map[entry.name] = name;
   }
   writeFileSync(join(directory, 'model.safetensors.index.json'), JSON.stringify({ metadata: {}, weight_map }));
+}
+
+/** A model of two layers with heads of 64 values and random weights. @param changes of its config */
+export function writeRandomCheckpoint(directory: string, changes: Readonly<Record<string, unknown>>): void {
+  const [hidden, heads, kvHeads, headDim, feed, vocab, layers] = [128, 4, 2, 64, 192, 4096, 2];
+  const next = generator(7);
+  const entries: Entry[] = [];
+  const add = (name: string, shape: number[], around: number, spread: number) => {
+    const values = Float32Array.from(
+      { length: shape.reduce((a, b) => a * b) },
+      () => around + spread * (2 * next() - 1),
+    );
+    entries.push({ name, shape, values });
+  };
+  const matrix = (name: string, rows: number, columns: number) =>
+    add(`${name}.weight`, [rows, columns], 0, Math.sqrt(3 / columns));
+  const norm = (name: string, width: number) => add(`${name}.weight`, [width], 1, 0.2);
+  matrix('model.embed_tokens', vocab, hidden);
+  for (let i = 0; i < layers; i++) {
+    const at = `model.layers.${i}`;
+    for (const name of ['input_layernorm', 'post_attention_layernorm']) norm(`${at}.${name}`, hidden);
+    if (changes.model_type === 'qwen3')
+      for (const name of ['q_norm', 'k_norm']) norm(`${at}.self_attn.${name}`, headDim);
+    matrix(`${at}.self_attn.q_proj`, heads * headDim, hidden);
+    for (const name of ['k_proj', 'v_proj']) matrix(`${at}.self_attn.${name}`, kvHeads * headDim, hidden);
+    matrix(`${at}.self_attn.o_proj`, hidden, heads * headDim);
+    for (const name of ['gate_proj', 'up_proj']) matrix(`${at}.mlp.${name}`, feed, hidden);
+    matrix(`${at}.mlp.down_proj`, hidden, feed);
+  }
+  norm('model.norm', hidden);
+  const config = {
+    hidden_act: 'silu',
+    vocab_size: vocab,
+    hidden_size: hidden,
+    intermediate_size: feed,
+    num_hidden_layers: layers,
+    num_attention_heads: heads,
+    num_key_value_heads: kvHeads,
+    head_dim: headDim,
+    max_position_embeddings: 1024,
+    rms_norm_eps: 1e-5,
+    rope_theta: 10000,
+    tie_word_embeddings: true,
+    ...changes,
+  };
+  writeFileSync(join(directory, 'config.json'), JSON.stringify(config));
+  copyFileSync(TOKENIZER, join(directory, 'tokenizer.json'));
+  writeSafetensors(join(directory, 'model.safetensors'), entries);
 }
 
 /** Rows 2i and 2i + 1 of each head to rows i and i + headDim / 2. */

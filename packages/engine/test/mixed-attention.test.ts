@@ -1,6 +1,6 @@
 /** Attention of a pass that holds decoding tokens and parts of prompts, in the cache's narrow dtype: what js makes of it in steps. */
 import { Device, scope, Tensor } from '@x/core';
-import { headsAppend, promptHeads } from '@x/nn';
+import { headsAppend, promptHeads, TILE_NUMBERS, type VarlenPart, varlenTileCount, varlenTiles } from '@x/nn';
 import { testDevices } from '@x/testing/devices';
 import { generator } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
@@ -22,7 +22,12 @@ function noise(shape: number[], seed: number): Tensor {
   return Tensor.from(values).reshape(shape);
 }
 
-function attended(on: Device, dtype: 'f16' | 'bf16', decoding: readonly number[]): { one?: Tensor; steps: Tensor } {
+function attended(
+  on: Device,
+  dtype: 'f16' | 'bf16',
+  decoding: readonly number[],
+  window?: number,
+): { one?: Tensor; steps: Tensor } {
   const slotOf = (blocks: readonly number[], position: number) =>
     blocks[Math.floor(position / BLOCK_SIZE)] * BLOCK_SIZE + (position % BLOCK_SIZE);
   const places = [
@@ -43,9 +48,13 @@ function attended(on: Device, dtype: 'f16' | 'bf16', decoding: readonly number[]
       lengths: ids(decoding.map((position) => position + 1)),
     });
   let start = decoding.length;
+  let table = 0;
+  const parts: VarlenPart[] = [];
   for (const { before, count, blocks } of PARTS) {
     segments.push({ kind: 'sequence', start, count, before, blocks: ids(blocks) });
+    parts.push({ start: start - decoding.length, count, before, table });
     start += count;
+    table += blocks.length;
   }
   const memory = new KvMemory([{ kvHeads: KV_HEADS, keyDim: D, valueDim: D }], on, dtype);
   try {
@@ -63,18 +72,26 @@ function attended(on: Device, dtype: 'f16' | 'bf16', decoding: readonly number[]
     );
     const rows = noise([start, (HEADS + 2 * KV_HEADS) * D], 9).toDeviceSync(on);
     const part = (from: number, count: number) => rows.narrow(1, from * D, count * D);
-    const parts = { q: part(0, HEADS), k: part(HEADS, KV_HEADS), v: part(HEADS + KV_HEADS, KV_HEADS) };
+    const heads = { q: part(0, HEADS), k: part(HEADS, KV_HEADS), v: part(HEADS + KV_HEADS, KV_HEADS) };
     const angles = noise([TABLE, D / 2], 10).mul(Math.PI);
     const [cos, sin] = [angles.cos(), angles.sin()].map((table) => table.toDeviceSync(on));
     const rotation = { cos, sin, positions, kind: 'half' } as const;
     const options = { scale: D ** -0.5 };
-    const view = new PagedKv(memory, slots, segments);
+    const tileRows = memory.varlenRows ?? 128;
+    const numbers = new Uint32Array(TILE_NUMBERS * varlenTileCount(parts, tileRows));
+    varlenTiles(parts, tileRows, numbers);
+    const tiles = {
+      start: decoding.length,
+      tiles: ids([...numbers]).reshape([numbers.length / TILE_NUMBERS, TILE_NUMBERS]),
+      tables: ids(PARTS.flatMap(({ blocks }) => blocks)),
+    };
+    const view = new PagedKv(memory, slots, segments, undefined, memory.varlenRows === undefined ? undefined : tiles);
     const layer = view.layer(0);
-    const q = headsAppend(parts, rotation, options, cache, slots);
-    const steps = layer.attend(q.transpose(0, 1), { scale: 1 });
-    const prompts = layer.prompts?.(HEADS, {});
-    expect(layer.prompts?.(HEADS, { window: 8 })).toBeUndefined();
-    const one = prompts?.attend(promptHeads(parts, rotation, options, prompts, slots, prompts.wide));
+    const q = headsAppend(heads, rotation, options, cache, slots);
+    const steps = layer.attend(q.transpose(0, 1), { scale: 1, window });
+    const prompts = layer.prompts?.({ window });
+    expect(layer.prompts?.({ softcap: 8 })).toBeUndefined();
+    const one = prompts?.attend(promptHeads(heads, rotation, options, prompts, slots, prompts.wide));
     view.dispose();
     return { steps, ...(one && { one }) };
   } finally {
@@ -83,22 +100,26 @@ function attended(on: Device, dtype: 'f16' | 'bf16', decoding: readonly number[]
 }
 
 describe.each(testDevices())('a pass of decoding tokens and prompts on %s', (device) => {
-  it.each(['f16', 'bf16'] as const)('attends in %s, at once where it can', (dtype) => {
-    for (const decoding of [DECODING, []]) {
-      scope(() => {
-        const { steps: expected } = attended(Device.js(), dtype, decoding);
-        const { one, steps } = attended(device, dtype, decoding);
-        const { attention, decode } = device.backend;
-        const size = { b: 1, heads: HEADS, kvHeads: KV_HEADS, seq: 17, kv: 26, d: D, scale: 1, causal: true };
-        const can = device.kind !== 'cpu' && decode !== undefined && attention?.supports(dtype, size) === true;
-        expect(one !== undefined).toBe(can);
-        if (one) expect(one.dtype).toBe(dtype);
-        for (const made of [steps, ...(one ? [one] : [])]) {
-          expect(made.shape).toEqual([expected.dim(0), HEADS * D]);
-          const difference = made.toDeviceSync('js').toDtype('f32').sub(expected).abs().flattenAll().max(0);
-          expect(difference.toScalarSync()).toBeLessThan(dtype === 'f16' ? 4e-3 : 3e-2);
-        }
-      });
-    }
-  });
+  const windows = [undefined, 8];
+  it.each((['f16', 'bf16'] as const).flatMap((dtype) => windows.map((window) => ({ dtype, window }))))(
+    'attends in %j, at once where it can',
+    ({ dtype, window }) => {
+      for (const decoding of [DECODING, []]) {
+        scope(() => {
+          const { steps: expected } = attended(Device.js(), dtype, decoding, window);
+          const { one, steps } = attended(device, dtype, decoding, window);
+          const { attention, decode } = device.backend;
+          const size = { b: 1, heads: HEADS, kvHeads: KV_HEADS, seq: 17, kv: 26, d: D, scale: 1, causal: true };
+          const can = device.kind !== 'cpu' && decode !== undefined && attention?.supports(dtype, size) === true;
+          expect(one !== undefined).toBe(can);
+          if (one) expect(one.dtype).toBe(dtype);
+          for (const made of [steps, ...(one ? [one] : [])]) {
+            expect(made.shape).toEqual([expected.dim(0), HEADS * D]);
+            const difference = made.toDeviceSync('js').toDtype('f32').sub(expected).abs().flattenAll().max(0);
+            expect(difference.toScalarSync()).toBeLessThan(dtype === 'f16' ? 4e-3 : 3e-2);
+          }
+        });
+      }
+    },
+  );
 });

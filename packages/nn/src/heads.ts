@@ -66,10 +66,10 @@ export function headsAppend(
   if (problem && device.backend.decode) {
     return Tensor.fromStorage(device.backend.decode.heads(problem, pagedPoolOf(cache)), [tokens, heads, d], device);
   }
-  return scope(() => composed(parts, rotation, options, cache, slots, sizes).q);
+  return scope(() => composed(parts, rotation, options, cache, slots, sizes));
 }
 
-/** The same in steps: queries, keys and values [tokens, heads or kvHeads, d or dv]. */
+/** The same in steps. */
 function composed(
   { q, k, v }: HeadParts,
   rotation: HeadRotation,
@@ -77,7 +77,7 @@ function composed(
   cache: PagedCache,
   slots: Tensor,
   { tokens, heads, kvHeads, d, dv }: HeadSizes,
-): HeadParts {
+): Tensor {
   const rotated = (x: Tensor, count: number, norm: RmsNorm | undefined) => {
     const split = x.reshape([tokens, count, d]);
     return rotate(norm ? norm.forward(split) : split, rotation);
@@ -85,17 +85,15 @@ function composed(
   const keys = rotated(k, kvHeads, norms?.k);
   const values = v.reshape([tokens, kvHeads, dv]);
   pagedAppend(cache, keys.transpose(0, 1), values.transpose(0, 1), slots);
-  return { q: rotated(q, heads, norms?.q).mul(scale), k: keys, v: values };
+  return rotated(q, heads, norms?.q).mul(scale);
 }
 
 /** What {@link promptHeads} gives. */
 export interface PromptHeadParts {
   /** Queries of the first tokens, [wide, heads, d], f32. */
   wide: Tensor;
-  /** Of the others, [tokens - wide, heads, d], and their keys and values [tokens - wide, kvHeads, d or dv]: in the cache's dtype. */
+  /** Of the others, [tokens - wide, heads, d], in the cache's dtype. */
   q: Tensor;
-  k: Tensor;
-  v: Tensor;
 }
 
 /**
@@ -112,7 +110,7 @@ export function promptHeads(
   wide: number,
 ): PromptHeadParts {
   const { problem, sizes } = headsOf('promptHeads', parts, rotation, options, cache, slots);
-  const { tokens, heads, kvHeads, d, dv } = sizes;
+  const { tokens, heads, d } = sizes;
   const { device, dtype } = cache.keys;
   if (!Number.isInteger(wide) || wide < 0 || wide > tokens)
     throw new ShapeError('SHAPE_MISMATCH', `promptHeads: wide is ${wide}; give a number of the ${tokens} tokens.`);
@@ -124,14 +122,11 @@ export function promptHeads(
     return {
       wide: Tensor.fromStorage(made.wide, [wide, heads, d], device),
       q: Tensor.fromStorage(made.q, [later, heads, d], device),
-      k: Tensor.fromStorage(made.k, [later, kvHeads, d], device),
-      v: Tensor.fromStorage(made.v, [later, kvHeads, dv], device),
     };
   }
   return scope(() => {
-    const { q, k, v } = composed(parts, rotation, options, cache, slots, sizes);
-    const narrow = (x: Tensor) => x.narrow(0, wide, later).toDtype(dtype);
-    return { wide: q.narrow(0, 0, wide).copy(), q: narrow(q), k: narrow(k), v: narrow(v) };
+    const q = composed(parts, rotation, options, cache, slots, sizes);
+    return { wide: q.narrow(0, 0, wide).copy(), q: q.narrow(0, wide, later).toDtype(dtype) };
   });
 }
 

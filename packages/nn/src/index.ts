@@ -23,13 +23,20 @@ export {
   pagedAppend,
   pagedAttention,
   pagedPrompt,
+  pagedVarlen,
   runCausalAttnCpu,
   runFlashAttnCpu,
   type SdpaOptions,
   Segments,
   Slopes,
   sdpa,
+  TILE_NUMBERS,
   type VarlenOptions,
+  type VarlenPart,
+  type VarlenTables,
+  varlenRows,
+  varlenTileCount,
+  varlenTiles,
 } from './attention';
 export { BatchNorm, type BatchNormConfig, type BatchNormOptions, batchNorm } from './batch-norm';
 export {

@@ -116,6 +116,31 @@ export interface PromptProblem extends PagedProblem {
   before: number;
 }
 
+/** Parts of several sequences, such as prompts, each token looking at the keys of its sequence up to its own. */
+export interface VarlenProblem {
+  /** Rows of the result. */
+  tokens: number;
+  /** A multiple of the pool's. */
+  heads: number;
+  scale: number;
+  /** Keys that a query sees at most; 0: all. */
+  window: number;
+  /** As {@link PagedProblem} has them. */
+  sinks?: StoragePart;
+}
+
+/** Tiles of their tokens, which are in every row of the result once. Contiguous, of u32. No launch depends on what they hold. */
+export interface VarlenTiles {
+  /**
+   * [count, 4]: a tile's first row, its rows, the keys that the first of them sees, and where the blocks of its sequence begin in
+   * `tables`. Rows of a tile that sees no key become 0; a tile of no rows is left out. Long ones come first.
+   */
+  tiles: StoragePart;
+  count: number;
+  /** Blocks of the sequences, in order, one sequence after the other. */
+  tables: StoragePart;
+}
+
 export interface PagedAttentionOps {
   /** Whether there is a kernel for queries of a dtype and a pool of another, with these sizes of heads. */
   supports(dtype: DType, poolDType: DType, d: number, dv: number): boolean;
@@ -139,6 +164,10 @@ export interface PagedAttentionOps {
    * @param table the blocks of the sequence, contiguous u32, as many as before + tokens positions have
    */
   attendPrompt(problem: PromptProblem, q: Operand, pool: PagedPool, table: StoragePart): BackendStorage;
+  /** Rows of a tile at most, where there is {@link attendVarlen} for a pool of this dtype, with these sizes of heads. */
+  varlenRows(poolDType: DType, d: number, dv: number): number | undefined;
+  /** q [tokens, heads, d] of any strides, of the pool's dtype: [tokens, heads, dv] of it. Sums are made in f32. */
+  attendVarlen(problem: VarlenProblem, q: Operand, pool: PagedPool, tiles: VarlenTiles): BackendStorage;
   /**
    * Keys [kvHeads, tokens, d] and values [kvHeads, tokens, dv] into the pool's slots [tokens], contiguous u32; one beyond the
    * pool is left out. Without `v`, values are part of the keys.

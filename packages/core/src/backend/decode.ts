@@ -81,9 +81,8 @@ export interface HeadsProblem {
 export interface PromptHeads {
   /** [wide, heads, d], f32 */
   wide: BackendStorage;
+  /** [tokens - wide, heads, d], of the dtype of the pool. */
   q: BackendStorage;
-  k: BackendStorage;
-  v: BackendStorage;
 }
 
 /** Rows of heads, f32, contiguous but for rows of the gate. */
@@ -172,8 +171,8 @@ export interface DecodeOps {
   /** Normalises and rotates heads and writes keys and values into the pool: queries [tokens, heads, d], f32. */
   heads(problem: HeadsProblem, pool: PagedPool): BackendStorage;
   /**
-   * As {@link heads} of the first `wide` tokens; of later ones queries, keys and values are given in the dtype of the pool, f16 or
-   * bf16, as attention of prompts multiplies them: [tokens - wide, heads or kvHeads, d or dv].
+   * As {@link heads} of the first `wide` tokens; queries of later ones are given in the dtype of the pool, f16 or bf16, as
+   * attention of prompts multiplies them.
    */
   promptHeads(problem: HeadsProblem, wide: number, pool: PagedPool): PromptHeads;
   /** Whether {@link latent} is for so many tokens, a pool of this dtype and heads with so many elements that are not rotated. */

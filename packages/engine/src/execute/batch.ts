@@ -3,8 +3,9 @@
  * objects only, so that they can be sent to other threads and processes.
  */
 import type { Tensor } from '@x/core';
+import { TILE_NUMBERS } from '@x/nn';
 import type { KvMemory } from '../kv/memory';
-import type { Segment } from '../kv/paged';
+import type { PromptTiles, Segment } from '../kv/paged';
 import { type SpanSizes, spanSizes } from '../kv/spans';
 import type { PieceSizes } from './step-inputs';
 
@@ -16,6 +17,8 @@ export interface PassSizes extends PieceSizes, SpanSizes {
   outputs: number;
   lengths: number;
   tables: number;
+  /** Of all prompts, where the device attends in such; else 0. */
+  tiles: number;
 }
 
 /** Rows of a batch whose attention is one call, and the elements of their block tables. */
@@ -54,6 +57,22 @@ export function segmentsOf(
     table.dispose();
     return { kind: 'tokens', start, count, tables, lengths: pieces.lengths.narrow(0, start, count) };
   });
+}
+
+/** The first row of a prompt: behind the tokens of decoding sequences. */
+export function promptStart(segments: readonly SegmentShape[]): number {
+  return segments.find(({ kind }) => kind === 'sequence')?.start ?? 0;
+}
+
+/** The tiles of a pass as views of its inputs; undefined where it has none. */
+export function tilesOf(
+  start: number,
+  pieces: { readonly tables: Tensor; readonly tiles: Tensor },
+): PromptTiles | undefined {
+  const numbers = pieces.tiles.dim(0);
+  if (numbers === 0) return undefined;
+  const tiles = pieces.tiles.reshape([numbers / TILE_NUMBERS, TILE_NUMBERS]);
+  return { start, tiles, tables: pieces.tables };
 }
 
 export function disposeSegments(segments: readonly Segment[]): void {
@@ -96,3 +115,37 @@ export function stepSizes(memory: KvMemory, { batch, width }: StepShape): StepSi
     ...spanSizes(memory, batch),
   };
 }
+
+/** What a captured pass of prompts has room for. */
+export interface PromptShape {
+  rows: number;
+  sequences: number;
+  /** Blocks of all of them. */
+  blocks: number;
+}
+
+/** Pieces of the inputs of a captured pass of prompts. */
+export interface PromptSizes extends PieceSizes {
+  tokens: number;
+  positions: number;
+  slots: number;
+  outputs: number;
+  tables: number;
+  tiles: number;
+}
+
+export function promptSizes(memory: KvMemory, { rows, sequences, blocks }: PromptShape): PromptSizes {
+  // Of each sequence, and of the rows behind them, one may be not full.
+  const tiles = Math.floor(rows / memory.varlenRows!) + sequences + 1;
+  return {
+    tokens: rows,
+    positions: rows,
+    slots: rows,
+    outputs: sequences,
+    tables: blocks,
+    tiles: tiles * TILE_NUMBERS,
+  };
+}
+
+/** What a captured pass has room for. */
+export type GraphShape = StepShape | PromptShape;

@@ -10,7 +10,7 @@ import type { KvMemory } from '../kv/memory';
 import { PagedKv } from '../kv/paged';
 import { spansOf } from '../kv/spans';
 import type { DeviceChooser } from '../sampling/device-chooser';
-import { disposeSegments, type PassNumbers, type StepShape, segmentsOf } from './batch';
+import { disposeSegments, type GraphShape, type PassNumbers, promptStart, segmentsOf, tilesOf } from './batch';
 import { type Following, followed } from './followed';
 import { type StepExtras, StepGraphs } from './step-graphs';
 import { StepInputs } from './step-inputs';
@@ -21,7 +21,7 @@ export type Command =
   | { kind: 'begin'; pass: number; numbers: PassNumbers }
   | { kind: 'advance'; pass: number }
   | { kind: 'leave'; pass: number }
-  | { kind: 'capture'; graph: string; shape: StepShape; values: Uint32Array; follows: boolean }
+  | { kind: 'capture'; graph: string; shape: GraphShape; values: Uint32Array; follows: boolean }
   | { kind: 'replay'; graph: string; values: Uint32Array }
   | { kind: 'drop'; graph: string };
 
@@ -69,7 +69,7 @@ export class Executor {
   /** As {@link StepGraphs.capture}. @param follows whether tokens may be choices of the rank that leads; its own default: its chooser's */
   capture(
     key: string,
-    shape: StepShape,
+    shape: GraphShape,
     values: Uint32Array,
     extras: Omit<StepExtras, 'communicator'> = {},
     follows = extras.chooser !== undefined,
@@ -138,13 +138,15 @@ export class Executor {
       chosen = followed(inputs.pieces.tokens, this.following(chooser, follows));
       const tokens = chosen ?? inputs.pieces.tokens;
       const segments = segmentsOf(numbers.segments, inputs.pieces);
-      const view = new PagedKv(memory, slots, segments, memory.states && spansOf(inputs.pieces, counts));
+      const tiles = tilesOf(promptStart(numbers.segments), inputs.pieces);
+      const view = new PagedKv(memory, slots, segments, memory.states && spansOf(inputs.pieces, counts), tiles);
       const wanted = !logits ? 'none' : tokens.dim(0) === outputs.dim(0) ? 'all' : outputs;
       try {
         return yield* model.pass({ tokens, positions, outputs: wanted, lora }, view);
       } finally {
         view.dispose();
         disposeSegments(segments);
+        tiles?.tiles.dispose();
       }
     } finally {
       chosen?.dispose();

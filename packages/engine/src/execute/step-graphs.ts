@@ -1,25 +1,23 @@
 /**
- * Decode steps as captured graphs: the forward pass of a few tokens of several sequences, recorded once for a number of
- * tokens and a width of their block tables, and replayed with other numbers. Which there are is said from outside.
+ * Forward passes as captured graphs, of decode steps and of prompts: recorded once for a shape, and replayed with other numbers.
+ * Which there are is said from outside.
  */
 import { type CapturedGraph, CaptureError, type Tensor } from '@x/core';
 import type { CausalModel } from '@x/transformers';
-import { type AdapterUse, adaptedRows } from '../adapters';
+import type { AdapterUse } from '../adapters';
 import type { KvMemory } from '../kv/memory';
-import { PagedKv } from '../kv/paged';
-import { spansOf } from '../kv/spans';
-import { type StepShape, stepSizes } from './batch';
+import type { GraphShape } from './batch';
 import { type Following, followed } from './followed';
-import { StepInputs } from './step-inputs';
+import { type GraphInputs, graphInputs } from './graph-inputs';
 
 /** What a graph has beside its shape. */
 export interface StepExtras extends Following {
-  /** Of all rows. */
+  /** Of all rows of a step. */
   adapter?: AdapterUse | undefined;
 }
 
 interface Captured {
-  inputs: { write(values: Uint32Array): void; dispose(): void };
+  inputs: GraphInputs;
   graph: CapturedGraph<Tensor>;
 }
 
@@ -32,40 +30,27 @@ export class StepGraphs {
   ) {}
 
   /**
-   * Captures a step, which gives logits, and computes it. Where nothing is recorded, what was computed is right, and {@link drop}
+   * Captures a pass, which gives logits, and computes it. Where nothing is recorded, what was computed is right, and {@link drop}
    * follows all the same.
-   * @param values of the step's inputs
-   * @returns undefined where a layer does what a graph cannot repeat: the step is then to be computed as any pass
+   * @param values of its inputs
+   * @returns undefined where a layer does what a graph cannot repeat: it is then to be computed as any pass
    */
   capture(
     key: string,
-    shape: StepShape,
+    shape: GraphShape,
     values: Uint32Array,
     { adapter, ...following }: StepExtras = {},
   ): { output: Tensor; isCaptured: boolean } | undefined {
     const { model, memory } = this;
-    const { batch, width } = shape;
-    const inputs = new StepInputs(model.device, stepSizes(memory, shape));
+    const inputs = graphInputs(model.device, memory, shape, adapter);
     try {
       inputs.write(values);
       // Nothing is made for good while a graph is captured.
       void following.chooser?.kept;
-      const { positions, slots, lengths, tables } = inputs.pieces;
       const graph = model.device.capture(() => {
-        const segment = {
-          kind: 'tokens',
-          start: 0,
-          count: batch,
-          lengths,
-          tables: tables.reshape([batch, width]),
-        } as const;
-        const spans = memory.states && spansOf(inputs.pieces, new Array<number>(batch).fill(1));
-        const rows = adaptedRows([{ use: adapter, count: batch }]);
-        const lora = { tokens: rows, outputs: rows };
-        const view = new PagedKv(memory, slots, [segment], spans);
-        const { tokens: ids } = inputs.pieces;
-        const tokens = followed(ids, following) ?? ids;
-        const pass = model.pass({ tokens, positions, outputs: 'all', lora }, view);
+        const { batch, view } = inputs.open();
+        const tokens = followed(inputs.tokens, following) ?? inputs.tokens;
+        const pass = model.pass({ tokens, positions: inputs.positions, ...batch }, view);
         for (;;) {
           const step = pass.next();
           if (step.done) return step.value!;
@@ -81,7 +66,7 @@ export class StepGraphs {
     }
   }
 
-  /** Computes a captured step with other numbers. @returns what the next replay overwrites */
+  /** Computes a captured pass with other numbers. @returns what the next replay overwrites */
   replay(key: string, values: Uint32Array): Tensor {
     const captured = this.graphs.get(key);
     if (!captured) throw new Error(`internal: there is no graph "${key}"`);

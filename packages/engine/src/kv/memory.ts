@@ -17,6 +17,8 @@ export type CacheDType = Extract<DType, 'f32' | 'f16' | 'bf16'>;
 export class KvMemory {
   /** Of recurrent layers, of models that have some. */
   readonly states: StateMemory | undefined;
+  /** Rows of the tiles in which the device computes attention of all prompts of a pass at once; undefined: it does so in no layer. */
+  readonly varlenRows: number | undefined;
   private readonly layers: (PagedCache | undefined)[];
   private generation = 0;
 
@@ -29,6 +31,10 @@ export class KvMemory {
     private readonly changed: (change: MemoryChange) => void = () => {},
   ) {
     this.layers = layouts.map(() => undefined);
+    // On the host products of matrices are faster.
+    const kernels = device.kind === 'cpu' ? undefined : device.backend.pagedAttention;
+    const rows = layouts.map((layout) => layout && kernels?.varlenRows(dtype, layout.keyDim, layout.valueDim));
+    this.varlenRows = rows.find((own) => own !== undefined);
     if (stateLayouts.some((layout) => layout)) this.states = new StateMemory(stateLayouts, device, changed);
   }
 

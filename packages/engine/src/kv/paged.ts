@@ -1,5 +1,5 @@
 /** The cache of a batch, as a forward pass sees it: the blocks of its sequences, whatever their lengths. */
-import { type DType, keep, scope, Tensor } from '@x/core';
+import { CaptureError, type DType, keep, scope, Tensor } from '@x/core';
 import {
   causalBias,
   fusesHeads,
@@ -10,8 +10,11 @@ import {
   pagedAppend,
   pagedAttention,
   pagedPrompt,
+  pagedVarlen,
   type SequenceSpans,
   sdpa,
+  type VarlenTables,
+  varlenRows,
 } from '@x/nn';
 import type { AttendOptions, KvView, LayerKv, LayerStates, PromptLayer } from '@x/transformers';
 import { BLOCK_SIZE, type KvMemory } from './memory';
@@ -39,6 +42,12 @@ export type Segment =
       blocks: Tensor;
     };
 
+/** All segments of several tokens, which are behind the others, in tiles. */
+export interface PromptTiles extends VarlenTables {
+  /** Their first row, from which on tiles count rows. */
+  start: number;
+}
+
 type TokenSegment = Extract<Segment, { kind: 'tokens' }>;
 type SequenceSegment = Extract<Segment, { kind: 'sequence' }>;
 
@@ -53,12 +62,15 @@ export class PagedKv implements KvView {
   /**
    * @param slots [tokens], u32: where the tokens go in the pool
    * @param spans the sequences of the batch and their states, of models that have states
+   * @param tiles where the device attends in such; of a captured pass there are no segments of several tokens, whose numbers are of
+   * one pass only
    */
   constructor(
     private readonly memory: KvMemory,
     private readonly slots: Tensor,
     private readonly segments: readonly Segment[],
     private readonly spans?: SequenceSpans,
+    private readonly tiles?: PromptTiles,
   ) {}
 
   states(index: number): LayerStates {
@@ -72,8 +84,8 @@ export class PagedKv implements KvView {
     let fresh: { k: Tensor; v: Tensor } | undefined;
     const valuesInKeys = this.memory.layouts[index]?.valuesInKeys;
     // Several tokens of a sequence want their keys and values at hand.
-    const isInPlace = this.segments.every(isTokens);
-    const only = this.segments.length === 1 ? this.segments.find(isTokens) : undefined;
+    const isInPlace = !this.tiles && this.segments.every(isTokens);
+    const only = isInPlace && this.segments.length === 1 ? this.segments.find(isTokens) : undefined;
     return {
       ...(isInPlace && { paged: { ...cache, slots: this.slots } }),
       // Several may be of one sequence, as drafts are.
@@ -81,12 +93,17 @@ export class PagedKv implements KvView {
         step: { ...cache, slots: this.slots, tables: only.tables, lengths: only.lengths },
       }),
       ...(only && { attendInBlocks: (q, options) => pagedActivations(...this.tokens(index, only, q, options)) }),
-      ...(!isInPlace && { prompts: (heads, options) => this.prompts(index, heads, options) }),
+      ...(this.tiles && { prompts: (options) => this.prompts(index, this.tiles!, options) }),
       append: (k, v) => {
         pagedAppend(cache, k, valuesInKeys ? undefined : v, this.slots);
         fresh = { k, v };
       },
       attend: (q, options) => {
+        if (this.tiles && this.segments.every(isTokens))
+          throw new CaptureError(
+            'CAPTURE_UNSUPPORTED',
+            'attention that is not in tiles cannot be repeated with other lengths.',
+          );
         const mixed = this.segments.map((segment) =>
           isTokens(segment)
             ? this.attendTokens(index, segment, q, options)
@@ -97,29 +114,28 @@ export class PagedKv implements KvView {
     };
   }
 
-  /** {@link LayerKv.prompts}: where decoding tokens are in front, and each prompt's attention is a kernel of the cache's dtype. */
-  private prompts(index: number, heads: number, { window, softcap, sinks }: AttendOptions): PromptLayer | undefined {
-    const { device, layouts } = this.memory;
+  /** {@link LayerKv.prompts}: where the kernel of tiles is for this layer. */
+  private prompts(index: number, tiles: PromptTiles, options: AttendOptions): PromptLayer | undefined {
     const cache = this.memory.layer(index);
-    const first = this.segments.findIndex((segment) => !isTokens(segment));
-    const { dtype } = cache.keys;
-    const isPlain = window === undefined && softcap === undefined && sinks === undefined;
-    const isOwn = (segment: Segment) => !isTokens(segment) && this.hasOwnKernel(dtype, heads, cache, segment);
-    if (!isPlain || dtype === 'f32' || device.kind === 'cpu' || layouts[index]?.valuesInKeys) return undefined;
-    if (!fusesHeads(cache) || !this.segments.slice(first).every(isOwn)) return undefined;
-    const wide = this.segments[first].start;
-    return { ...cache, slots: this.slots, wide, attend: (made) => this.attendMixed(index, wide, made) };
+    const isOwn = !this.memory.layouts[index]?.valuesInKeys && varlenRows(cache) !== undefined;
+    if (options.softcap !== undefined || !isOwn || !fusesHeads(cache)) return undefined;
+    const attend = (made: PromptHeadParts) => this.attendTiles(index, tiles, made, options);
+    return { ...cache, slots: this.slots, wide: tiles.start, attend };
   }
 
   /** Queries are scaled. @returns [tokens, heads · dv] in the cache's dtype */
-  private attendMixed(layer: number, wide: number, made: PromptHeadParts): Tensor {
-    const [single, q, k, v] = [made.wide, made.q, made.k, made.v].map((rows) => rows.transpose(0, 1));
-    const mixed = this.segments.map((segment) =>
-      isTokens(segment)
-        ? this.attendTokens(layer, segment, single, {}).toDtype(q.dtype)
-        : this.attendSequence(layer, { ...segment, start: segment.start - wide }, q, {}, { k, v }),
-    );
-    return rowsOfHeads(mixed);
+  private attendTiles(
+    layer: number,
+    tiles: PromptTiles,
+    { wide, q }: PromptHeadParts,
+    { window, sinks }: AttendOptions,
+  ): Tensor {
+    const single = wide.transpose(0, 1);
+    const mixed = this.segments
+      .filter(isTokens)
+      .map((segment) => this.attendTokens(layer, segment, single, { window, sinks }).toDtype(q.dtype));
+    const options = { scale: 1, ...(window !== undefined && { window }), ...(sinks && { sinks }) };
+    return rowsOfHeads([...mixed, pagedVarlen(q, this.memory.layer(layer), tiles, options)]);
   }
 
   /** Gives back what belongs to the forward pass; the pool stays. */

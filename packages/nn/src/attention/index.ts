@@ -18,5 +18,14 @@ export {
   pagedAttention,
   pagedPrompt,
 } from './paged';
+export {
+  pagedVarlen,
+  TILE_NUMBERS,
+  type VarlenPart,
+  type VarlenTables,
+  varlenRows,
+  varlenTileCount,
+  varlenTiles,
+} from './paged-varlen';
 export { causalBias, type SdpaOptions, sdpa } from './sdpa';
 export { flashAttnVarlenCpu, flashAttnVarlenUnfused, type VarlenOptions } from './varlen';

@@ -352,7 +352,7 @@ function composed(
   });
 }
 
-function checkCache(op: string, { keys, values, blockSize }: PagedCache): void {
+export function checkCache(op: string, { keys, values, blockSize }: PagedCache): void {
   checkTensors(op, { keys, values });
   const power = Number.isInteger(blockSize) && blockSize >= 1 && Number.isInteger(Math.log2(blockSize));
   if (!power) throw new CandleError('INVALID_ARGUMENT', `${op}: blockSize is ${blockSize}; give a power of two.`);

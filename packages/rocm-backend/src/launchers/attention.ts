@@ -52,6 +52,52 @@ export function launchAttention(device: Launcher, kernel: string, shape: LaunchS
   ]);
 }
 
+/** `attention_varlen_64_bf16`, and 3 more. */
+export interface AttentionVarlenArguments {
+  tiles: Address;
+  count: number;
+  heads: number;
+  kvHeads: number;
+  blockShift: number;
+  blocks: number;
+  window: number;
+  scale: number;
+  q: Address;
+  qRow: number;
+  qHead: number;
+  k: Address;
+  v: Address;
+  tables: Address;
+  sinks: Address;
+  out: Address;
+}
+
+export function launchAttentionVarlen(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: AttentionVarlenArguments,
+): void {
+  device.launch(ATTENTION, kernel, shape, [
+    a.tiles,
+    a.count,
+    a.heads,
+    a.kvHeads,
+    a.blockShift,
+    a.blocks,
+    a.window,
+    a.scale,
+    a.q,
+    a.qRow,
+    a.qHead,
+    a.k,
+    a.v,
+    a.tables,
+    a.sinks,
+    a.out,
+  ]);
+}
+
 /** `attention_paged_1_f32_f32`, and 26 more. */
 export interface AttentionPagedArguments {
   items: number;

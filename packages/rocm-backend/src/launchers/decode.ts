@@ -176,8 +176,6 @@ export interface DecodePromptHeadsArguments {
   vPool: Address;
   wide: number;
   qNarrow: Address;
-  kNarrow: Address;
-  vNarrow: Address;
 }
 
 export function launchDecodePromptHeads(
@@ -216,8 +214,6 @@ export function launchDecodePromptHeads(
     a.vPool,
     a.wide,
     a.qNarrow,
-    a.kNarrow,
-    a.vNarrow,
   ]);
 }
 

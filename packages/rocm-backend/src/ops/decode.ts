@@ -195,27 +195,22 @@ export class DeviceDecodeOps implements DecodeOps {
     if (!this.supportsHeads(dtype, d, dv) || dtype === 'f32')
       throw unsupported(`decode.promptHeads of ${d} and ${dv} values`, dtype, device);
     const { tokens, heads } = p;
-    const later = tokens - wide;
-    const made: KernelStorage[] = [];
-    const allocate = (count: number, as: DType) => {
-      const storage = device.allocUninit(count, as);
-      made.push(storage);
-      return storage;
-    };
+    const first = device.allocUninit(wide * heads * d, 'f32');
     try {
-      const result = {
-        wide: allocate(wide * heads * d, 'f32'),
-        q: allocate(later * heads * d, dtype),
-        k: allocate(later * kvHeads * d, dtype),
-        v: allocate(later * kvHeads * dv, dtype),
-      };
-      if (tokens === 0) return result;
+      const q = device.allocUninit((tokens - wide) * heads * d, dtype);
+      if (tokens === 0) return { wide: first, q };
       const shape = this.#headsShape(tokens * (heads + 2 * kvHeads));
-      const out = { out: result.wide.ptr, wide, q: result.q.ptr, k: result.k.ptr, v: result.v.ptr };
-      launchDecodePromptHeads(device, `decode_prompt_heads_${dtype}`, shape, this.#headsArguments(p, pool, out));
-      return result;
+      keptIfFilled(q, (later) =>
+        launchDecodePromptHeads(
+          device,
+          `decode_prompt_heads_${dtype}`,
+          shape,
+          this.#headsArguments(p, pool, { out: first.ptr, wide, q: later }),
+        ),
+      );
+      return { wide: first, q };
     } catch (error) {
-      for (const storage of made) storage.dispose();
+      first.dispose();
       throw error;
     }
   }
@@ -224,7 +219,7 @@ export class DeviceDecodeOps implements DecodeOps {
   #headsArguments(
     p: HeadsProblem,
     { keys, values, blocks, blockSize, kvHeads, d, dv }: PagedPool,
-    { out, wide = p.tokens, q = 0, k = 0, v = 0 }: { out: number; wide?: number; q?: number; k?: number; v?: number },
+    { out, wide = p.tokens, q = 0 }: { out: number; wide?: number; q?: number },
   ): DecodePromptHeadsArguments {
     const device = this.#device;
     return {
@@ -257,8 +252,6 @@ export class DeviceDecodeOps implements DecodeOps {
       vPool: device.address(values),
       wide,
       qNarrow: q,
-      kNarrow: k,
-      vNarrow: v,
     };
   }
 

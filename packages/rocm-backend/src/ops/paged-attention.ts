@@ -12,6 +12,8 @@ import type {
   PagedTables,
   PromptProblem,
   StoragePart,
+  VarlenProblem,
+  VarlenTiles,
 } from '@x/core';
 import type { Counters } from '../counters';
 import type { KernelDevice } from '../device';
@@ -27,6 +29,7 @@ import type { KernelStorage } from '../storage';
 import { activationRowBytes, activationRows, BLOCK_VALUES, paddedWidth } from './activations';
 import { denseCopy } from './copy';
 import { filled } from './result';
+import { attendVarlen, varlenRows } from './varlen-attention';
 
 const DTYPES: readonly DType[] = ['f32', 'f16', 'bf16'];
 /** The constants of kernels/attention/paged-problem.h. */
@@ -286,6 +289,14 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
     } finally {
       copy?.dispose();
     }
+  }
+
+  varlenRows(poolDType: DType, d: number, dv: number): number | undefined {
+    return varlenRows(this.#device, poolDType, d, dv);
+  }
+
+  attendVarlen(problem: VarlenProblem, q: Operand, pool: PagedPool, tiles: VarlenTiles): KernelStorage {
+    return attendVarlen(this.#device, problem, q, pool, tiles);
   }
 
   append(

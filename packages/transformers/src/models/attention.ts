@@ -233,7 +233,7 @@ export class Attention implements TokenMixer {
       const options = { ...this.headOptions, window, softcap, sinks };
       return project(o, headsAttend({ q, k, v }, this.turnOf(angles), options, kv.step, kv.step), this.dtype);
     }
-    const prompts = angles && kv.prompts?.(this.config.numHeads, { window, softcap, sinks });
+    const prompts = angles && kv.prompts?.({ window, softcap, sinks });
     if (prompts) {
       const attended = prompts.attend(this.headsOfPrompts(q, k, v, angles, prompts));
       return project(o, gate ? attended.toDtype('f32').mul(gate.sigmoid()) : attended, this.dtype);

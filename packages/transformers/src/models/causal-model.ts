@@ -40,7 +40,7 @@ export interface PagedLayer extends PagedCache {
 /** The same for single tokens, no two of one sequence. */
 export interface PagedStepLayer extends PagedCache, PagedStep {}
 
-/** The same for tokens of prompts: queries, keys and values as `promptHeads` of `@x/nn` makes them. */
+/** The same for tokens of prompts: queries as `promptHeads` of `@x/nn` makes them. */
 export interface PromptLayer extends PagedLayer {
   /** Tokens in front of those of prompts. */
   wide: number;
@@ -55,10 +55,10 @@ export interface LayerKv {
   /** The same where a kernel may also attend at once. Only with {@link attendInBlocks}. */
   readonly step?: PagedStepLayer;
   /**
-   * Where the batch has tokens of prompts, whose attention may multiply in the cache's narrow dtype: undefined where it may not, or
-   * is no kernel for these heads and options.
+   * Where the batch has tokens of prompts, whose attention may multiply in the cache's narrow dtype: undefined where there is no
+   * kernel for this layer and options.
    */
-  prompts?(heads: number, options: AttendOptions): PromptLayer | undefined;
+  prompts?(options: AttendOptions): PromptLayer | undefined;
   /** Puts the keys [kvHeads, tokens, d] and values [kvHeads, tokens, dv] of the batch behind those of each sequence. */
   append(k: Tensor, v: Tensor): void;
   /**
@@ -102,6 +102,8 @@ export interface PassStep {
   output: Tensor;
   /** Steps enqueued so far as a share of all, above 0 and at most 1. */
   share: number;
+  /** Steps of other passes that it takes the place of, for who measures them. Default 1. */
+  steps?: number;
 }
 
 /**

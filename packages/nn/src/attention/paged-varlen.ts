@@ -1,0 +1,122 @@
+/**
+ * Attention of parts of several sequences at once, such as prompts of different lengths, over a cache in blocks:
+ * FlashAttention's `flash_attn_varlen_func` with a block table. What belongs to which sequence is said by tensors of the device,
+ * tiles of queries, so a launch that was captured serves other lengths too. Not in candle, whose form of it has no blocks.
+ */
+import { CandleError, ShapeError, Tensor, UnsupportedError } from '@x/core';
+import { checkNumbers, checkObjects, checkPositive, checkTensors } from '../check';
+import { checkHeads, checkSinks } from './mask';
+import { checkCache, type PagedAttentionOptions, type PagedCache, pagedPoolOf } from './paged';
+
+/** Neighbouring rows of one sequence, or of none: those become 0. */
+export interface VarlenPart {
+  /** The first of its rows. */
+  start: number;
+  count: number;
+  /** Keys in front of the first; -1: the rows are of no sequence. */
+  before: number;
+  /** Where the blocks of its sequence begin in {@link VarlenTables.tables}. */
+  table: number;
+}
+
+export interface VarlenTables {
+  /** [count, 4], u32: {@link varlenTiles}. */
+  tiles: Tensor;
+  /** [blocks], u32: the blocks of each sequence, in order, one sequence after the other. */
+  tables: Tensor;
+}
+
+/** Numbers of a tile. */
+export const TILE_NUMBERS = 4;
+
+/** Rows of a tile at most, where the cache's device has a kernel for it; undefined: {@link pagedVarlen} throws. */
+export function varlenRows(cache: PagedCache): number | undefined {
+  checkObjects('varlenRows', { cache });
+  checkCache('varlenRows', cache);
+  const { keys, values } = cache;
+  if (!keys.isContiguous() || !values.isContiguous()) return undefined;
+  return keys.device.backend.pagedAttention?.varlenRows(keys.dtype, keys.dim(2), values.dim(2));
+}
+
+/** How many tiles of up to `rows` rows there are. */
+export function varlenTileCount(parts: readonly Pick<VarlenPart, 'count'>[], rows: number): number {
+  return parts.reduce((sum, { count }) => sum + Math.ceil(count / rows), 0);
+}
+
+/**
+ * Writes tiles of up to `rows` rows, those with most keys first; what there is room for beyond them becomes tiles of nothing.
+ * @param into room for {@link varlenTileCount} tiles of four numbers
+ */
+export function varlenTiles(parts: readonly VarlenPart[], rows: number, into: Uint32Array): void {
+  const tiles = parts.flatMap(({ start, count, before, table }) =>
+    Array.from({ length: Math.ceil(count / rows) }, (_, i) => [
+      start + i * rows,
+      Math.min(rows, count - i * rows),
+      before < 0 ? 0 : before + i * rows + 1,
+      table,
+    ]),
+  );
+  tiles.sort((a, b) => b[1] + b[2] - (a[1] + a[2]));
+  into.fill(0);
+  tiles.forEach((tile, i) => {
+    into.set(tile, i * TILE_NUMBERS);
+  });
+}
+
+/**
+ * Each row looks at the keys of its sequence up to its own; keys and values of all rows are in the cache.
+ * @param q [tokens, heads, d], of the cache's dtype, heads a multiple of kvHeads
+ * @param at tiles that name each row once
+ * @returns [tokens, heads, d]
+ * @throws ShapeError `SHAPE_MISMATCH`; CandleError `INVALID_ARGUMENT`; UnsupportedError where {@link varlenRows} is undefined
+ */
+export function pagedVarlen(
+  q: Tensor,
+  cache: PagedCache,
+  at: VarlenTables,
+  options: Omit<PagedAttentionOptions, 'rows' | 'softcap'> = {},
+): Tensor {
+  const op = 'pagedVarlen';
+  checkObjects(op, { at, options });
+  const { tiles, tables } = at;
+  checkTensors(op, { q, tiles, tables });
+  const rows = varlenRows(cache);
+  const { keys } = cache;
+  const { device } = keys;
+  const [, kvHeads, d] = keys.shape;
+  const fits = q.rank === 3 && q.dim(2) === d && tiles.rank === 2 && tiles.dim(1) === TILE_NUMBERS && tables.rank === 1;
+  if (!fits) {
+    throw new ShapeError(
+      'SHAPE_MISMATCH',
+      `${op}: queries [${q.shape}], keys [${keys.shape}], tiles [${tiles.shape}], tables [${tables.shape}]; ` +
+        `give [tokens, heads, d], [slots, kvHeads, d], [count, ${TILE_NUMBERS}] and [blocks].`,
+    );
+  }
+  const [tokens, heads] = q.shape;
+  checkHeads(op, heads, kvHeads);
+  const { scale = 1 / Math.sqrt(d), window, sinks } = options;
+  checkNumbers(op, { scale });
+  if (!(scale > 0)) throw new CandleError('INVALID_ARGUMENT', `${op}: scale is ${scale}; give a positive number.`);
+  if (window !== undefined) checkPositive(op, { window });
+  checkSinks(op, sinks, heads);
+  for (const [name, ids] of Object.entries({ tiles, tables })) {
+    if (ids.dtype === 'u32' && ids.isContiguous() && ids.device === device) continue;
+    throw new CandleError('INVALID_ARGUMENT', `${op}: give contiguous ${name} of u32 on the cache's device.`);
+  }
+  if (sinks && (sinks.dtype !== 'f32' || !sinks.isContiguous() || sinks.device !== device))
+    throw new CandleError('INVALID_ARGUMENT', `${op}: give contiguous sinks of f32 on the cache's device.`);
+  if (rows === undefined || q.dtype !== keys.dtype || q.device !== device) {
+    throw new UnsupportedError(
+      'UNSUPPORTED',
+      `${op}: there is no kernel for queries of ${q.dtype} and a cache of ${keys.dtype} with heads of ${d} values on this ${device.kind} device; ` +
+        'ask varlenRows, and use pagedAttention where it is undefined.',
+    );
+  }
+  const problem = { tokens, heads, scale, window: window ?? 0, ...(sinks && { sinks: sinks.storagePart() }) };
+  const out = device.backend.pagedAttention!.attendVarlen(problem, q.storageAndLayout(), pagedPoolOf(cache), {
+    tiles: tiles.storagePart(),
+    count: tiles.dim(0),
+    tables: tables.storagePart(),
+  });
+  return Tensor.fromStorage(out, [tokens, heads, d], device);
+}

@@ -1,0 +1,220 @@
+// Attention of parts of several sequences over a cache in blocks: against paged attention a token on the host.
+import { Device, memoryStats, scope, Tensor } from '@x/core';
+import { testDevices } from '@x/testing/devices';
+import { generator } from '@x/testing/operands';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import {
+  pagedAttention,
+  pagedVarlen,
+  TILE_NUMBERS,
+  type VarlenPart,
+  varlenRows,
+  varlenTileCount,
+  varlenTiles,
+} from '../src';
+
+let before: ReturnType<typeof memoryStats>;
+beforeEach(() => {
+  before = memoryStats();
+});
+afterEach(() => expect(memoryStats()).toEqual(before));
+
+const BLOCK = 32;
+
+interface Case {
+  /** Tokens of each sequence, and keys in front of them. */
+  parts: readonly (readonly [count: number, before: number])[];
+  heads: number;
+  kvHeads: number;
+  d: 64 | 128;
+  window?: number;
+  sinks?: boolean;
+  /** Rows behind those of the sequences. */
+  padded?: number;
+}
+
+const CASES: Record<string, Case> = {
+  'one token': { parts: [[1, 0]], heads: 2, kvHeads: 2, d: 64 },
+  'lengths about a tile': {
+    parts: [
+      [128, 0],
+      [129, 0],
+      [127, 3],
+      [1, 40],
+    ].map(pair),
+    heads: 2,
+    kvHeads: 1,
+    d: 64,
+  },
+  'heads of 128, grouped': {
+    parts: [
+      [70, 0],
+      [33, 95],
+    ].map(pair),
+    heads: 6,
+    kvHeads: 2,
+    d: 128,
+  },
+  'keys in front': {
+    parts: [
+      [5, 200],
+      [17, 31],
+      [40, 64],
+    ].map(pair),
+    heads: 2,
+    kvHeads: 2,
+    d: 64,
+  },
+  'a window': {
+    parts: [
+      [150, 100],
+      [9, 0],
+      [3, 7],
+    ].map(pair),
+    heads: 2,
+    kvHeads: 1,
+    d: 64,
+    window: 40,
+  },
+  'a window of one key': { parts: [[130, 5]].map(pair), heads: 1, kvHeads: 1, d: 128, window: 1 },
+  'a window that is wider': { parts: [[20, 5]].map(pair), heads: 1, kvHeads: 1, d: 128, window: 500 },
+  sinks: {
+    parts: [
+      [70, 20],
+      [4, 0],
+    ].map(pair),
+    heads: 4,
+    kvHeads: 2,
+    d: 64,
+    sinks: true,
+  },
+  'sinks and a window': { parts: [[140, 20]].map(pair), heads: 2, kvHeads: 2, d: 128, sinks: true, window: 33 },
+  'rows of no sequence': {
+    parts: [
+      [20, 9],
+      [3, 0],
+    ].map(pair),
+    heads: 2,
+    kvHeads: 1,
+    d: 64,
+    padded: 140,
+  },
+};
+
+function pair([count, before]: number[]): [number, number] {
+  return [count, before];
+}
+
+function noise(shape: number[], seed: number): Tensor {
+  const next = generator(seed);
+  return Tensor.from(
+    Float32Array.from({ length: shape.reduce((a, b) => a * b) }, () => 3 * next() - 1.5),
+    { shape, device: Device.js() },
+  );
+}
+
+const ids = (values: readonly number[], device: Device) => Tensor.from(Uint32Array.from(values), { device });
+
+/** The blocks of each sequence: of all of them in turn, so that neighbours in a sequence are none in the pool. */
+function blocksOf(parts: Case['parts']): number[][] {
+  const all = parts.map(([count, before]) => new Array<number>(Math.ceil((count + before) / BLOCK)).fill(0));
+  let next = 0;
+  for (let i = 0; all.some((blocks) => i < blocks.length); i++)
+    for (const blocks of all) if (i < blocks.length) blocks[i] = next++;
+  return all;
+}
+
+describe.each(testDevices())('varlen attention over blocks on %s', (device) => {
+  const dtypes = ['f16', 'bf16'] as const;
+  it.each(Object.keys(CASES).flatMap((key) => dtypes.map((dtype) => [key, dtype] as const)))('%s, %s', (key, dtype) => {
+    const { parts, heads, kvHeads, d, window, sinks, padded = 0 } = CASES[key];
+    const blocks = blocksOf(parts);
+    const tokens = parts.reduce((sum, [count]) => sum + count, padded);
+    const slots = blocks.flat().length * BLOCK;
+    scope(() => {
+      const [q, k, v] = [heads, kvHeads, kvHeads].map((count, i) =>
+        noise([i === 0 ? tokens : slots, count, d], i + 1).toDtype(dtype),
+      );
+      const scores = sinks ? noise([heads], 4).mul(2) : undefined;
+      const cacheOn = (on: Device) => ({ keys: k.toDeviceSync(on), values: v.toDeviceSync(on), blockSize: BLOCK });
+      const cache = cacheOn(device);
+      const rows = varlenRows(cache);
+      const options = { scale: 0.2, ...(window !== undefined && { window }) };
+      const give = (on: Device) => ({ ...options, ...(scores && { sinks: scores.toDeviceSync(on) }) });
+      expect(rows !== undefined).toBe(
+        device.kind === 'cpu' || device.backend.attention?.supports(dtype, problem(d)) === true,
+      );
+      const places: VarlenPart[] = [];
+      let [start, table] = [0, 0];
+      for (const [i, [count, front]] of parts.entries()) {
+        places.push({ start, count, before: front, table });
+        start += count;
+        table += blocks[i].length;
+      }
+      if (padded > 0) places.push({ start, count: padded, before: -1, table: 0 });
+      // With a tile of nothing at the end.
+      const numbers = new Uint32Array((varlenTileCount(places, rows ?? 128) + 1) * TILE_NUMBERS);
+      varlenTiles(places, rows ?? 128, numbers);
+      const tiles = ids([...numbers], device).reshape([numbers.length / TILE_NUMBERS, TILE_NUMBERS]);
+      const at = { tiles, tables: ids(blocks.flat(), device) };
+      const attend = () => pagedVarlen(q.toDeviceSync(device), cache, at, give(device));
+      if (rows === undefined) {
+        expect(attend).toThrow(/no kernel/);
+        return;
+      }
+      const made = attend();
+      expect([made.shape, made.dtype]).toEqual([[tokens, heads, d], dtype]);
+      const width = Math.max(...blocks.map((own) => own.length));
+      const js = Device.js();
+      const tables = ids(
+        blocks.flatMap((own) => Array.from({ length: width }, (_, i) => own[i] ?? 0)),
+        js,
+      );
+      const each = parts.flatMap(([count, front], i) => Array.from({ length: count }, (_, j) => [i, front + j + 1]));
+      for (let i = 0; i < padded; i++) each.push([0, 0]);
+      const [of, lengths] = [0, 1].map((i) =>
+        ids(
+          each.map((own) => own[i]),
+          js,
+        ),
+      );
+      const { keys, values } = cacheOn(js);
+      const wide = { keys: keys.toDtype('f32'), values: values.toDtype('f32'), blockSize: BLOCK };
+      const expected = pagedAttention(q.toDtype('f32'), wide, tables.reshape([parts.length, width]), lengths, {
+        ...give(js),
+        rows: of,
+      });
+      const difference = made.toDeviceSync('js').toDtype('f32').sub(expected).abs().flattenAll().max(0).toScalarSync();
+      expect(difference).toBeLessThan(dtype === 'f16' ? 2e-3 : 1.6e-2);
+      // A view of wider rows gives the same.
+      const joined = Tensor.cat([q, q], 1).toDeviceSync(device).narrow(1, heads, heads);
+      const again = pagedVarlen(joined, cache, at, give(device));
+      expect(again.sub(made).abs().flattenAll().max(0).toDtype('f32').toScalarSync()).toBe(0);
+    });
+  });
+
+  it('says what does not fit', () => {
+    scope(() => {
+      const on = (shape: number[], dtype: 'f16' | 'f32' = 'f16') => Tensor.zeros(shape, { dtype, device });
+      const cache = { keys: on([64, 2, 64]), values: on([64, 2, 64]), blockSize: BLOCK };
+      const tiles = ids([0, 2, 1, 0], device).reshape([1, 4]);
+      const at = { tiles, tables: ids([0], device) };
+      const q = on([2, 4, 64]);
+      expect(() => pagedVarlen(on([2, 4, 32]), cache, at)).toThrow(/give \[tokens, heads, d\]/);
+      expect(() => pagedVarlen(on([2, 3, 64]), cache, at)).toThrow(/3/);
+      expect(() => pagedVarlen(q, cache, { ...at, tiles: ids([0, 2, 1], device) })).toThrow(/\[count, 4\]/);
+      expect(() => pagedVarlen(q, cache, { ...at, tables: on([2], 'f32') })).toThrow(/tables of u32/);
+      expect(() => pagedVarlen(q, cache, at, { window: 0 })).toThrow(/window/);
+      expect(() => pagedVarlen(q, cache, at, { scale: Number.NaN })).toThrow(/scale/);
+      expect(() => pagedVarlen(q, cache, at, { scale: -1 })).toThrow(/positive/);
+      expect(() => pagedVarlen(q, cache, at, { sinks: on([3], 'f32') })).toThrow(/sinks/);
+      expect(() => pagedVarlen(on([2, 4, 64], 'f32'), cache, at)).toThrow(/no kernel for queries of f32/);
+      expect(() => pagedVarlen(q, undefined as never, at)).toThrow(/cache/);
+      expect(() => pagedVarlen(q, cache, undefined as never)).toThrow(/at/);
+    });
+  });
+});
+
+function problem(d: number) {
+  return { b: 1, heads: 2, kvHeads: 2, seq: 128, kv: 128, d, scale: 1, causal: true };
+}
