@@ -19,9 +19,13 @@ import {
 } from '@x/core';
 import { type BlockFormat, byteLengthOf } from './blocks';
 
-/** Bytes of a tensor in order; every piece is whole blocks, except where the type is loaded as it is. */
-export type Pieces = Iterable<{ offset: number; bytes: Uint8Array }>;
-export type Loader = Generator<void, BackendStorage, void>;
+/**
+ * Bytes of a tensor in order; every piece is whole blocks, except where the type is loaded as it is. Those with `ready` are there
+ * when that is, and are for {@link finishAsync} only.
+ */
+export type Pieces = Iterable<{ offset: number; bytes: Uint8Array; ready?: Promise<void> }>;
+/** Pauses after each piece, and for one that is not there yet. */
+export type Loader = Generator<Promise<void> | undefined, BackendStorage, void>;
 export type DenseDType = 'f32' | 'f16' | 'bf16';
 
 /** What becomes of a weight on a device. */
@@ -61,9 +65,10 @@ export function* loadSame({ backend }: Device, allocate: () => BackendStorage, p
   const storage = allocate();
   let loaded = false;
   try {
-    for (const { offset, bytes } of pieces) {
+    for (const { offset, bytes, ready } of pieces) {
+      if (ready) yield ready;
       backend.write(storage, offset, bytes);
-      yield;
+      if (!ready) yield undefined;
     }
     loaded = true;
     return storage;
@@ -87,7 +92,8 @@ export function* loadDense(
   let loaded = false;
   try {
     let at = 0;
-    for (const { bytes } of pieces) {
+    for (const { bytes, ready } of pieces) {
+      if (ready) yield ready;
       const blocks = bytes.byteLength / format.blockBytes;
       const length = blocks * format.blockSize;
       if (values.length < length) values = new Float32Array(length);
@@ -95,7 +101,7 @@ export function* loadDense(
       const packed = pack(values.subarray(0, length), dtype);
       backend.write(storage, at, packed);
       at += packed.byteLength;
-      yield;
+      if (!ready) yield undefined;
     }
     loaded = true;
     return storage;
@@ -125,7 +131,7 @@ export async function finishAsync(loader: Loader, signal?: AbortSignal): Promise
       signal?.throwIfAborted();
       const step = loader.next();
       if (step.done) return step.value;
-      await nextTurn();
+      await (step.value ?? nextTurn());
     }
   } catch (error) {
     // Closing a finished or failed generator does nothing.

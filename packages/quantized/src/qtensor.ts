@@ -147,7 +147,7 @@ export class QTensor implements Disposable {
     }
     const format = file.format(name);
     const { shape } = file.tensor(name);
-    const { loader, make } = prepare(format, shape, device, file.tensorChunks(name), options);
+    const { loader, make } = prepare(format, shape, device, file.tensorChunksAhead(name), options);
     return make(await finishAsync(loader, options.signal));
   }
 

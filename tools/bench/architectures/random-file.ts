@@ -133,6 +133,10 @@ class Pools {
     }
   }
 
+  async readAsync(into: Uint8Array, position: number): Promise<void> {
+    this.read(into, position);
+  }
+
   close(): void {}
 }
 

@@ -14,6 +14,8 @@ export interface ByteSource {
   /** For messages: the path, or what stands for it. */
   readonly path: string;
   readonly size: number;
+  /** Whether several reads may be under way, of any places. Default false. */
+  readonly concurrent?: boolean;
   /**
    * Fills `target` with the bytes from `offset` on.
    * @throws FileFormatError `FILE_TRUNCATED` when the source ends before, DisposedError once closed
@@ -45,8 +47,12 @@ export function readBlockSync(source: ByteSource, offset: number, length: number
 class OpenFile implements ByteSource {
   readonly path: string;
   readonly size: number;
+  readonly concurrent = true;
   readonly #fs = node('fs');
   #fd: number | null;
+  /** Reads under way, at the end of which a descriptor is given back that was closed meanwhile. */
+  #reading = 0;
+  #giveBack = () => {};
 
   constructor(path: string) {
     this.path = path;
@@ -55,14 +61,20 @@ class OpenFile implements ByteSource {
   }
 
   async read(target: Uint8Array, offset: number): Promise<void> {
-    for (let got = 0; got < target.length; ) {
-      const bytesRead = await new Promise<number>((resolve, reject) => {
-        this.#fs.read(this.#open(), target, got, target.length - got, offset + got, (error, count) =>
-          error ? reject(error) : resolve(count),
-        );
-      });
-      if (bytesRead === 0) throw truncated(this.path, offset + got);
-      got += bytesRead;
+    const fd = this.#open();
+    this.#reading++;
+    try {
+      for (let got = 0; got < target.length; ) {
+        const bytesRead = await new Promise<number>((resolve, reject) => {
+          this.#fs.read(fd, target, got, target.length - got, offset + got, (error, count) =>
+            error ? reject(error) : resolve(count),
+          );
+        });
+        if (bytesRead === 0) throw truncated(this.path, offset + got);
+        got += bytesRead;
+      }
+    } finally {
+      if (--this.#reading === 0) this.#giveBack();
     }
   }
 
@@ -75,8 +87,12 @@ class OpenFile implements ByteSource {
   }
 
   close(): void {
-    if (this.#fd !== null) this.#fs.closeSync(this.#fd);
+    const fd = this.#fd;
     this.#fd = null;
+    if (fd === null) return;
+    // A descriptor that is read from must not become another file's.
+    if (this.#reading === 0) this.#fs.closeSync(fd);
+    else this.#giveBack = () => this.#fs.closeSync(fd);
   }
 
   #open(): number {
@@ -119,6 +135,7 @@ export function partOf(source: ByteSource, start: number, size: number, path = s
   return {
     path,
     size,
+    concurrent: source.concurrent,
     async read(target, offset) {
       check(target, offset);
       await source.read(target, start + offset);

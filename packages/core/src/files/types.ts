@@ -91,6 +91,9 @@ export interface StoredElements {
 
 /** Bytes moved at once; a multiple of every element size. */
 export const PIECE = 8 * 1024 * 1024;
+/** Pieces that are read ahead, as many as Node has threads for that, and bytes of each: the first one is waited for. */
+const AHEAD = 4;
+const AHEAD_BYTES = 2 * 1024 * 1024;
 
 /** A tensor of `shape` streamed from a source to a device. */
 export async function readTensor(
@@ -103,12 +106,25 @@ export async function readTensor(
   signal?.throwIfAborted();
   const { target, total, put } = start(stored, shape, device);
   try {
-    const buffer = new Uint8Array(Math.min(PIECE, total));
-    for (let done = 0; done < total; done += PIECE) {
-      const piece = buffer.subarray(0, Math.min(PIECE, total - done));
-      await source.read(piece, stored.offset + done);
+    const begin = (at: number, buffer = new Uint8Array(Math.min(AHEAD_BYTES, total))) => {
+      const piece = buffer.subarray(0, Math.min(AHEAD_BYTES, total - at));
+      const ready = source.read(piece, stored.offset + at);
+      // Nobody waits for those behind one that fails.
+      ready.catch(() => {});
+      return { buffer, piece, ready };
+    };
+    // While one is put where it belongs, the next ones are read on other threads.
+    const pending: ReturnType<typeof begin>[] = [];
+    let next = 0;
+    const ahead = source.concurrent ? AHEAD : 1;
+    for (; next < total && pending.length < ahead; next += AHEAD_BYTES) pending.push(begin(next));
+    for (let done = 0; done < total; done += AHEAD_BYTES) {
+      const { buffer, piece, ready } = pending.shift()!;
+      await ready;
       signal?.throwIfAborted();
       put(done, piece);
+      if (next < total) pending.push(begin(next, buffer));
+      next += AHEAD_BYTES;
     }
     return target;
   } catch (error) {

@@ -1,5 +1,5 @@
 /** Where a file's bytes come from: a file on disk, read by position and never mapped, or bytes in memory. */
-import { closeSync, openSync, readSync, statSync } from 'node:fs';
+import { closeSync, openSync, readSync, read as readWithCallback, statSync } from 'node:fs';
 import { DisposedError } from '@x/core';
 import { ggufError } from './error';
 
@@ -10,6 +10,9 @@ export interface ByteSource {
   readonly size: number;
   /** Fills `into` from `position`; the caller has checked that so much is there. */
   read(into: Uint8Array, position: number): void;
+  /** The same on another thread. */
+  readAsync(into: Uint8Array, position: number): Promise<void>;
+  /** What is being read then is lost: `into` may be filled or not. */
   close(): void;
 }
 
@@ -22,10 +25,16 @@ const forgotten = new FinalizationRegistry<number>((fd) => {
   }
 });
 
+/** Bytes of a system call. */
+const MOST_AT_ONCE = 1 << 30;
+
 export class FileSource implements ByteSource {
   readonly path: string;
   readonly size: number;
   #fd: number | undefined;
+  /** Reads under way, at the end of which a descriptor is given back that was closed meanwhile. */
+  #reading = 0;
+  #giveBack = () => {};
 
   /** Raises `FILE_NOT_FOUND`, or `FILE_UNREADABLE` for what is no regular file or cannot be opened. */
   constructor(path: string) {
@@ -46,31 +55,44 @@ export class FileSource implements ByteSource {
     while (done < into.byteLength) {
       let got: number;
       try {
-        got = readSync(this.#fd, into, done, Math.min(into.byteLength - done, 1 << 30), position + done);
+        got = readSync(this.#fd, into, done, Math.min(into.byteLength - done, MOST_AT_ONCE), position + done);
       } catch (cause) {
-        throw ggufError(
-          'FILE_UNREADABLE',
-          path,
-          `reading ${into.byteLength} bytes at byte ${position} failed: ${reason(cause)}. Check the disk or the mount.`,
-        );
+        throw unreadable(path, into, position, cause);
       }
-      if (got === 0) {
-        throw ggufError(
-          'GGUF_TRUNCATED',
-          path,
-          `the file ended at byte ${position + done} while ${into.byteLength} bytes were read at byte ${position}: it ` +
-            'became shorter after it was opened. Open it again once nothing writes to it.',
-        );
-      }
+      if (got === 0) throw truncated(path, into, position, done);
       done += got;
     }
   }
 
+  async readAsync(into: Uint8Array, position: number): Promise<void> {
+    const fd = this.#fd;
+    if (fd === undefined) throw closed(this.path);
+    const { path } = this;
+    this.#reading++;
+    try {
+      for (let done = 0; done < into.byteLength; ) {
+        const length = Math.min(into.byteLength - done, MOST_AT_ONCE);
+        const got = await new Promise<number>((resolve, reject) => {
+          readWithCallback(fd, into, done, length, position + done, (cause, count) =>
+            cause ? reject(unreadable(path, into, position, cause)) : resolve(count),
+          );
+        });
+        if (got === 0) throw truncated(path, into, position, done);
+        done += got;
+      }
+    } finally {
+      if (--this.#reading === 0) this.#giveBack();
+    }
+  }
+
   close(): void {
-    if (this.#fd === undefined) return;
+    const fd = this.#fd;
+    if (fd === undefined) return;
     forgotten.unregister(this);
-    closeSync(this.#fd);
     this.#fd = undefined;
+    // A descriptor that is read from must not become another file's.
+    if (this.#reading === 0) closeSync(fd);
+    else this.#giveBack = () => closeSync(fd);
   }
 }
 
@@ -90,9 +112,30 @@ export class MemorySource implements ByteSource {
     into.set(this.#bytes.subarray(position, position + into.byteLength));
   }
 
+  async readAsync(into: Uint8Array, position: number): Promise<void> {
+    this.read(into, position);
+  }
+
   close(): void {
     this.#bytes = undefined;
   }
+}
+
+function unreadable(path: string, into: Uint8Array, position: number, cause: unknown): Error {
+  return ggufError(
+    'FILE_UNREADABLE',
+    path,
+    `reading ${into.byteLength} bytes at byte ${position} failed: ${reason(cause)}. Check the disk or the mount.`,
+  );
+}
+
+function truncated(path: string, into: Uint8Array, position: number, done: number): Error {
+  return ggufError(
+    'GGUF_TRUNCATED',
+    path,
+    `the file ended at byte ${position + done} while ${into.byteLength} bytes were read at byte ${position}: it ` +
+      'became shorter after it was opened. Open it again once nothing writes to it.',
+  );
 }
 
 function closed(path: string): DisposedError {

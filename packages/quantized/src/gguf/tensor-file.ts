@@ -33,6 +33,8 @@ export interface GgufTensorInfo {
 export interface GgufChunk {
   readonly offset: number;
   readonly bytes: Uint8Array;
+  /** When `bytes` is there, of pieces that are read ahead. */
+  readonly ready?: Promise<void>;
 }
 
 /** One file on disk, of a split model one of several. */
@@ -45,6 +47,9 @@ export interface FilePart {
 }
 
 const CHUNK_BYTES = 4 * 2 ** 20;
+/** Pieces that are read ahead, as many as Node has threads for that, and bytes of each: the first one is waited for. */
+const AHEAD = 4;
+const AHEAD_BYTES = 2 * 2 ** 20;
 
 export abstract class TensorFile implements TensorReader, Disposable {
   /** The path that was opened. */
@@ -56,6 +61,8 @@ export abstract class TensorFile implements TensorReader, Disposable {
   /** Which part a tensor is in. */
   readonly #partOf = new Map<string, FilePart>();
   readonly #parts: readonly FilePart[];
+  /** Buffers of pieces that were read ahead, for the next tensors. */
+  readonly #spare: Uint8Array[] = [];
 
   protected constructor(path: string, parts: readonly FilePart[]) {
     const tensors = new Map<string, GgufTensorInfo>();
@@ -182,6 +189,43 @@ export abstract class TensorFile implements TensorReader, Disposable {
       const bytes = buffer.subarray(0, Math.min(size, length - offset));
       this.#read(name, offset, bytes);
       yield { offset, bytes };
+    }
+  }
+
+  /**
+   * As {@link tensorChunks}, while the next pieces are read on other threads: a piece is there when its `ready` is, and its
+   * buffer is read into again when the next one is asked for.
+   */
+  *tensorChunksAhead(name: string): Generator<GgufChunk, void, void> {
+    const part = this.#partOf.get(name);
+    const length = this.#dataLength(name);
+    if (!part || part.bigEndian) return yield* this.tensorChunks(name);
+    const start = part.dataOffset + this.tensor(name).offset;
+    const { blockBytes } = this.format(name);
+    const size = Math.max(blockBytes, AHEAD_BYTES - (AHEAD_BYTES % blockBytes));
+    const buffers: Uint8Array[] = [];
+    const begin = (offset: number, buffer: Uint8Array): Required<GgufChunk> => {
+      const bytes = buffer.subarray(0, Math.min(size, length - offset));
+      const ready = part.source.readAsync(bytes, start + offset);
+      // Nobody waits for those behind one that fails.
+      ready.catch(() => {});
+      return { offset, bytes, ready };
+    };
+    const pending: Required<GgufChunk>[] = [];
+    let next = 0;
+    for (; next < length && pending.length < AHEAD; next += size) {
+      let buffer = this.#spare.pop();
+      if (!buffer || buffer.byteLength < size) buffer = new Uint8Array(Math.max(size, AHEAD_BYTES));
+      buffers.push(buffer);
+      pending.push(begin(next, buffer));
+    }
+    for (let turn = 0; pending.length > 0; turn++) {
+      yield pending.shift()!;
+      const buffer = buffers[turn % AHEAD];
+      if (next < length) {
+        pending.push(begin(next, buffer));
+        next += size;
+      } else this.#spare.push(buffer);
     }
   }
 

@@ -233,16 +233,15 @@ function sentencePiece(metadata: GgufMetadata, tokens: readonly string[], types:
         `The GGUF file's vocabulary has ${what}; convert the file again.`,
       );
     }
-    const characters = Array.from(tokens[id]);
+    const token = tokens[id];
     const local: { score: number; left: number; right: number }[] = [];
-    let prefix = '';
-    for (let cut = 1; cut < characters.length; cut++) {
-      prefix += characters[cut - 1];
-      const left = ids.get(prefix);
-      const right = ids.get(tokens[id].slice(prefix.length));
+    for (let cut = 1; cut < token.length; cut++) {
+      // Half a character is no token.
+      const left = ids.get(token.slice(0, cut));
+      const right = left === undefined ? undefined : ids.get(token.slice(cut));
       if (left !== undefined && right !== undefined) local.push({ score: scores[id], left, right });
     }
-    local.sort((a, b) => a.left - b.left || a.right - b.right);
+    if (local.length > 1) local.sort((a, b) => a.left - b.left || a.right - b.right);
     for (const merge of local) merges.push(merge);
   }
   merges.sort((a, b) => b.score - a.score); // stable: equal scores keep the vocabulary's order
