@@ -100,7 +100,7 @@ export class DecodeGraphs {
   /** Gives the graphs of an adapter back, which read its memory. */
   forget(lora: Lora): void {
     this.useCount++;
-    this.graphs.clear((captured) => captured.lora === lora);
+    this.graphs.forget((captured) => captured.lora === lora);
   }
 
   dispose(): void {

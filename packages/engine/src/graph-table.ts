@@ -32,12 +32,20 @@ export class GraphTable<T> {
     }
   }
 
-  /** Gives graphs back: those that `isOver` names, or all. */
-  clear(isOver?: (graph: T) => boolean): void {
+  /** Gives all graphs back. What they were for is captured when it is next used. */
+  clear(): void {
     for (const [key, captured] of this.graphs) {
-      if (isOver && !(captured && isOver(captured))) continue;
-      this.graphs.delete(key);
       if (captured) this.drop(key);
+      this.graphs.set(key, null);
+    }
+  }
+
+  /** Gives those graphs back that are of no use any more. */
+  forget(isOver: (graph: T) => boolean): void {
+    for (const [key, captured] of this.graphs) {
+      if (!captured || !isOver(captured)) continue;
+      this.graphs.delete(key);
+      this.drop(key);
     }
   }
 }

@@ -63,3 +63,4 @@ export {
 export { BatchScheduler, type PrefillOptions, type Verified } from './scheduler';
 export type { DraftModel, DraftOptions, LookupOptions, Speculative } from './speculate/options';
 export type { JsonSchema, StandardResult, StandardSchema, StructureOptions } from './structured';
+export type { WarmUpOptions } from './warm-up';

@@ -24,6 +24,7 @@ import { Runner } from './runner';
 import { LogitsProcessor } from './sampling';
 import { BatchScheduler } from './scheduler';
 import type { DraftParts } from './speculate/draft-model';
+import { type WarmUpOptions, warmUp } from './warm-up';
 
 export interface LanguageModelParts {
   model: CausalModel;
@@ -54,6 +55,11 @@ export interface LoadAdapterOptions {
 }
 
 const LOAD_ADAPTER_OPTIONS = { signal } satisfies Record<keyof LoadAdapterOptions, OptionRule>;
+const COUNT: OptionRule = [(value) => Number.isSafeInteger(value) && (value as number) >= 1, 'a whole number from 1'];
+const WARM_UP_OPTIONS = { sequences: COUNT, positions: COUNT, signal } satisfies Record<
+  keyof WarmUpOptions,
+  OptionRule
+>;
 const PROMPT_FILE_OPTIONS = { signal } satisfies Record<keyof PromptFileOptions, OptionRule>;
 
 /**
@@ -317,6 +323,18 @@ export class LanguageModel {
   emptyCache(): void {
     this.checkAlive('emptyCache');
     this.runner.emptyCache();
+  }
+
+  /**
+   * Makes a GPU ready, so that nobody waits for what is done once: kernels that the driver compiles, graphs of the steps of up to
+   * `sequences` sequences, memory of the cache. Takes a second or two, some ten where the driver has never seen the kernels;
+   * elsewhere there is nothing to do. Texts may be under way.
+   * @throws TransformersError INVALID_OPTION; the signal's reason
+   */
+  async warmUp(options: WarmUpOptions = {}): Promise<void> {
+    this.checkAlive('warmUp');
+    checkOptions('warmUp', options, WARM_UP_OPTIONS);
+    await warmUp(this.runner, this.scheduler, options);
   }
 
   /** Forgets the model's own sequence; its memory stays for others. */

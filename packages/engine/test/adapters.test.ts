@@ -166,9 +166,9 @@ describe.each(deviceNames)('adapters on %s', (deviceName) => {
     using model = await loadModel(modelFile('llama', 'model.safetensors'), { device, adapters });
     const { runner } = inside(model);
     const { graphs } = runner as unknown as {
-      graphs?: { usable: boolean; graphs: Map<string, { lora?: unknown } | null> };
+      graphs?: { usable: boolean; graphs: { graphs: Map<string, { lora?: unknown } | null> } };
     };
-    const captured = () => [...(graphs?.graphs.values() ?? [])].filter((entry) => entry?.lora).length;
+    const captured = () => [...(graphs?.graphs.graphs.values() ?? [])].filter((entry) => entry?.lora).length;
     const caches = ['some', { name: 'some', scale: 0 }, undefined].map((choice) =>
       runner.cache(runner.adapters.use(choice)),
     );

@@ -42,6 +42,8 @@ export interface PoolLimits {
   maxModelBytes: number;
   /** Milliseconds without a request after which a model is unloaded. */
   unloadAfterMs: number;
+  /** Sequences that are computed at once, for which models are made ready. */
+  maxSequences: number;
 }
 
 export type ModelState = 'unloaded' | 'loading' | 'loaded';
@@ -85,6 +87,7 @@ export class ModelPool {
   /** Ends when those who asked before have room. */
   private turn: Promise<unknown> = Promise.resolve();
   private changed: (() => void) | undefined;
+  private preloading: Promise<void> | undefined;
   loads = 0;
   unloads = 0;
 
@@ -176,8 +179,16 @@ export class ModelPool {
     }
   }
 
-  /** Loads the models one after the other, those that have room beside each other. @throws why one could not be loaded */
-  async preload(): Promise<void> {
+  /**
+   * Loads the models one after the other, those that have room beside each other, and makes their device ready for texts.
+   * @throws why one could not be loaded
+   */
+  preload(): Promise<void> {
+    this.preloading = this.loadAll();
+    return this.preloading;
+  }
+
+  private async loadAll(): Promise<void> {
     let total = 0;
     for (const { name, bytes } of this.entries.values()) {
       total += bytes;
@@ -185,7 +196,12 @@ export class ModelPool {
       const lease = await this.acquire(name, this.stopped.signal).catch((error: ApiError) => {
         throw error.cause ?? error;
       });
-      lease.release();
+      try {
+        const { any } = lease;
+        if (!isEmbedder(any)) await any.warmUp({ sequences: this.limits.maxSequences, signal: this.stopped.signal });
+      } finally {
+        lease.release();
+      }
     }
   }
 
@@ -193,6 +209,7 @@ export class ModelPool {
   async close(): Promise<void> {
     this.stopped.abort(new ApiError(503, 'The server is closing.', { retryAfter: 5 }));
     this.changed?.();
+    await this.preloading?.catch(() => {});
     for (const entry of this.entries.values()) {
       clearTimeout(entry.timer);
       await entry.loading?.catch(() => {});

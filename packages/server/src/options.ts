@@ -42,8 +42,8 @@ export interface ServerOptions {
   /** Milliseconds after which a model that nobody asks for is unloaded. Default: never. */
   unloadAfterMs?: number;
   /**
-   * Loads the models at once, in their order as far as `maxModelBytes` allows, and not with their first requests; `/ready`
-   * says 503 until they are there. Default false.
+   * Loads the models at once, in their order as far as `maxModelBytes` allows, and not with their first requests, and makes a
+   * GPU ready for `maxSequences` (`LanguageModel.warmUp`); `/ready` says 503 until they are there. Default false.
    */
   preload?: boolean;
   /** The page to chat in at `/`. Default true. */

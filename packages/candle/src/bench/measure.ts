@@ -69,7 +69,8 @@ export async function measure(
   repeats: number,
   signal: AbortSignal,
 ): Promise<Measurement> {
-  // The second step of a kind is captured.
+  const { sequences, promptTokens, generatedTokens } = workload;
+  await model.warmUp({ sequences, positions: sequences * (promptTokens + generatedTokens), signal });
   await once(model, { ...workload, generatedTokens: 4 }, 0, signal);
   const runs: Run[] = [];
   for (let i = 0; i < repeats; i++) runs.push(await once(model, workload, i + 1, signal));

@@ -62,7 +62,7 @@ export function serveCommand(): Command {
       decimal({ from: 0, to: 1e6, above: true }),
     )
     .option('--unload-after <seconds>', 'without a request, a model goes', decimal({ from: 0, to: 2e6, above: true }))
-    .option('--preload', 'load the models at once; /ready says 503 until they are there')
+    .option('--preload', 'load the models at once and make the GPU ready; /ready says 503 until then')
     .option(
       '--drain <seconds>',
       'after Ctrl-C: /ready says 503 and requests are still taken',
