@@ -77,7 +77,10 @@ export class DecodeGraphs {
   forward<T>(steps: readonly Step[], use: (logits: Tensor) => T): T | undefined {
     const kind = this.kindOf(steps);
     if (!kind) return undefined;
-    if (this.version !== this.pool.version) this.dispose();
+    if (this.version !== this.pool.version) {
+      this.useCount++;
+      this.graphs.renew();
+    }
     this.version = this.pool.version;
     const known = this.graphs.use(kind.key);
     if (known === undefined) return undefined;

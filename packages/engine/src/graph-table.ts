@@ -32,12 +32,18 @@ export class GraphTable<T> {
     }
   }
 
-  /** Gives all graphs back. What they were for is captured when it is next used. */
-  clear(): void {
+  /** Gives all graphs back, whose memory is another one now. What they were for is captured when it is next used. */
+  renew(): void {
     for (const [key, captured] of this.graphs) {
       if (captured) this.drop(key);
       this.graphs.set(key, null);
     }
+  }
+
+  /** Gives all graphs back. */
+  clear(): void {
+    this.renew();
+    this.graphs.clear();
   }
 
   /** Gives those graphs back that are of no use any more. */

@@ -41,7 +41,7 @@ export class PromptGraphs {
   logits(steps: readonly Step[]): Tensor | undefined {
     const shape = this.shapeOf(steps);
     if (!shape) return undefined;
-    if (this.version !== this.pool.version) this.dispose();
+    if (this.version !== this.pool.version) this.graphs.renew();
     this.version = this.pool.version;
     const key = `prompts ${shape.rows} ${shape.sequences} ${shape.blocks}`;
     const known = this.graphs.use(key);
