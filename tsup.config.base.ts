@@ -5,7 +5,8 @@ export function library(entry: string[] | Record<string, string> = ['src/index.t
   return {
     entry,
     format: ['esm', 'cjs'],
-    dts: true,
+    // What the sources mean is checked once for all packages (`pnpm typecheck`): here it would double the time.
+    dts: { compilerOptions: { noCheck: true } },
     sourcemap: true,
     clean: true,
     target: 'node20',
