@@ -24,10 +24,12 @@ constexpr size_t STACK_BYTES = 2177 * 64, HUGE_PAGE = size_t{1} << 21;
 thread_local std::vector<Lane> allLanes;
 thread_local constinit Lane* lanes EMULATED_HERE = nullptr;
 thread_local constinit uint32_t count EMULATED_HERE = 0;
+// The lanes of the wave that runs: those from `first` on and before `end`.
+thread_local constinit uint32_t first EMULATED_HERE = 0, end EMULATED_HERE = 0;
 thread_local std::vector<char*> freeStacks;
-thread_local void* scheduler = nullptr;
-// Every other block goes through its lanes backwards, so that waves that race give different results.
-thread_local bool backwards = false;
+thread_local constinit void* scheduler EMULATED_HERE = nullptr;
+// Every other block goes through its waves and their lanes backwards, so that waves that race give different results.
+thread_local constinit bool backwards EMULATED_HERE = false;
 
 // Keeps the registers that a call must keep on the stack it leaves, and goes on with another.
 __attribute__((naked, noinline)) void switchTo(void** leave, void* enter) {
@@ -73,30 +75,42 @@ void* enter(Lane& next) {
   return next.sp;
 }
 
-/** The first lane after `index`, in the order of this block, that can go on; null if none can. */
+/** The first lane of the wave after `index`, in the order of this block, that can go on; null if none can. */
 Lane* readyAfter(uint32_t index) {
   if (backwards) {
-    while (index-- > 0)
+    while (index-- > first)
       if (lanes[index].state == State::Ready) return &lanes[index];
   } else {
-    while (++index < count)
+    while (++index < end)
       if (lanes[index].state == State::Ready) return &lanes[index];
   }
   return nullptr;
 }
 
-/** Lets the lanes of a wave that wait at the first of its operations go on; false if none waits at one, or one polls memory. */
-bool meet(size_t first) {
+/** Gives each lane of the wave that can go on its turn. */
+void runWave() {
+  // A lane that waits hands over to the next one itself; one that is done comes back here.
+  for (Lane* next = readyAfter(backwards ? end : first - 1); next;) {
+    switchTo(&scheduler, enter(*next));
+    next = nullptr;
+    if (lane->state != State::Done) continue;
+    freeStacks.push_back(lane->stack);
+    lane->stack = nullptr;
+    next = readyAfter(lane->index);
+  }
+}
+
+/** Lets the lanes of the wave that wait at the first of its operations go on; false if none waits at one, or one polls memory. */
+bool meet() {
   const Lane* at = nullptr;
-  const size_t end = first + WAVE < count ? first + WAVE : count;
-  for (size_t i = first; i < end; ++i)
+  for (uint32_t i = first; i < end; ++i)
     if (lanes[i].state == State::Ready) return false;
-  for (size_t i = first; i < end; ++i)
+  for (uint32_t i = first; i < end; ++i)
     if (lanes[i].state == State::AtWave && (!at || lanes[i].site < at->site)) at = &lanes[i];
   if (!at) return false;
   Lane* taking[WAVE] = {};
   const void* site = at->site;
-  for (size_t i = first; i < end; ++i)
+  for (uint32_t i = first; i < end; ++i)
     if (lanes[i].state == State::AtWave && lanes[i].site == site) taking[i - first] = &lanes[i];
   at->operation(taking);
   for (Lane* one : taking)
@@ -104,23 +118,24 @@ bool meet(size_t first) {
   return true;
 }
 
+/**
+ * A wave goes on until its lanes wait for the block, so that its stacks stay in the cache, and no wave is between two barriers
+ * as far as another: what lacks a barrier goes wrong.
+ */
 void runBlock() {
+  const uint32_t waves = (count + WAVE - 1) / WAVE;
   for (uint32_t i = 0; i < count; ++i) lanes[i].state = State::Ready;
   for (;;) {
-    // A lane that waits hands over to the next one itself; one that is done comes back here.
-    for (Lane* next = readyAfter(backwards ? count : ~0u); next;) {
-      switchTo(&scheduler, enter(*next));
-      next = nullptr;
-      if (lane->state != State::Done) continue;
-      freeStacks.push_back(lane->stack);
-      lane->stack = nullptr;
-      next = readyAfter(lane->index);
+    for (uint32_t i = 0; i < waves; ++i) {
+      first = (backwards ? waves - 1 - i : i) * WAVE;
+      end = first + WAVE < count ? first + WAVE : count;
+      do runWave();
+      while (meet());
     }
-    bool going = false;
-    for (size_t first = 0; first < count; first += WAVE) going |= meet(first);
-    if (going) continue;
-    // What a lane that polls memory waits for comes from another thread; those that wait for the lane go on waiting.
-    if (readyAfter(backwards ? count : ~0u)) {
+    bool polling = false, going = false;
+    for (uint32_t i = 0; i < count; ++i) polling |= lanes[i].state == State::Ready;
+    // What a lane that polls memory waits for may come from another thread; those that wait for the lane go on waiting.
+    if (polling) {
       sched_yield();
       continue;
     }
