@@ -17,11 +17,14 @@ const CHUNKS: Partial<Record<Device['location']['kind'], { work: number; min: nu
   js: { work: 2 ** 24, min: 8, max: 128 },
 };
 
-/** @param position of the first token of the chunk */
-export function promptChunk(config: DecoderConfig, device: Device, position: number): number {
+/**
+ * @param position of the first token of the chunk
+ * @param ranks that share the work of each token: more tokens fill their parts of the products
+ */
+export function promptChunk(config: DecoderConfig, device: Device, position: number, ranks = 1): number {
   const { hiddenSize, headDim, numHeads, numKvHeads, intermediateSize } = config;
   const rule = CHUNKS[device.location.kind];
-  if (!rule) return powerOfTwo(GPU, hiddenSize ** 2);
+  if (!rule) return powerOfTwo(GPU, hiddenSize ** 2 / ranks);
   const width = numHeads * headDim;
   const attention = 2 * hiddenSize * (width + numKvHeads * headDim) + 2 * width * position;
   return powerOfTwo(rule, Math.max(3 * hiddenSize * intermediateSize, attention));

@@ -102,7 +102,7 @@ export class Runner {
 
   /** Tokens of a prompt in one pass, the first of which is at `position`. */
   chunkAt(position: number): number {
-    return promptChunk(this.model.config, this.model.device, position);
+    return promptChunk(this.model.config, this.model.device, position, this.followers?.communicator?.size);
   }
 
   /** An empty sequence: the caller's to dispose. @throws DisposedError for an adapter that was unloaded */
@@ -254,7 +254,8 @@ export class Runner {
   private *oneStep(steps: readonly Step[], logits: Tensor): ForwardPass {
     let isLeft = true;
     try {
-      yield { output: logits, share: 1, steps: this.model.kvLayouts.length };
+      // Of two parts a layer, and the head.
+      yield { output: logits, share: 1, steps: 2 * this.model.kvLayouts.length + 1 };
       isLeft = false;
     } finally {
       if (isLeft) logits.dispose();
