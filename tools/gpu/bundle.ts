@@ -102,6 +102,7 @@ async function main(): Promise<void> {
   for (const name of [
     'all-reduce',
     'architectures',
+    'decode-gaps',
     'decode-kernels',
     'ops',
     'gemm',
