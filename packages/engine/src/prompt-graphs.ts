@@ -115,5 +115,6 @@ function fill(numbers: Numbers, steps: readonly Step[], { rows }: PromptShape, p
   positions.fill(0, at);
   slots.fill(NO_SLOT, at);
   if (at < rows) parts.push({ start: at, count: rows - at, before: -1, table: 0 });
-  varlenTiles(parts, pool.memory.varlenRows!, tiles);
+  tiles.fill(0);
+  tiles.set(varlenTiles(parts, pool.memory.varlenRows!));
 }

@@ -3,7 +3,7 @@
  * and commits what was written when all layers are through. Decode steps are replayed from graphs where the device has them.
  */
 import { settings, type Tensor } from '@x/core';
-import { TILE_NUMBERS, type VarlenPart, varlenTileCount, varlenTiles } from '@x/nn';
+import { type VarlenPart, varlenTiles } from '@x/nn';
 import { type Batch, type CausalModel, type ForwardPass, type LoraBase, TransformersError } from '@x/transformers';
 import { Adapters, type AdapterUse, adaptedRows } from './adapters';
 import { DecodeGraphs } from './decode-graphs';
@@ -322,6 +322,7 @@ export class Runner {
     const groups = this.grouped(steps);
     const total = tokensOf(steps);
     const segments = this.segments(groups);
+    const tiles = this.tiles(segments);
     const numbers = new StepNumbers<PassSizes>({
       tokens: total,
       positions: total,
@@ -330,7 +331,7 @@ export class Runner {
       lengths: total,
       ...spanSizes(this.pool, steps.length),
       tables: segments.reduce((sum, { tables }) => sum + tables, 0),
-      tiles: this.tileCount(segments) * TILE_NUMBERS,
+      tiles: tiles.length,
     });
     const [tokens, positions, slots, outputs, lengths, blocks] = (
       ['tokens', 'positions', 'slots', 'outputs', 'lengths', 'tables'] as const
@@ -354,20 +355,17 @@ export class Runner {
         for (let row = 0; row < this.rowsOf([step]); row++, place += width) blocks.set(step.cache.blocks, place);
       }
     }
-    if (numbers.sizes.tiles > 0) {
-      const parts = partsOf(segments);
-      varlenTiles(parts, this.pool.memory.varlenRows!, numbers.piece('tiles'));
-    }
+    numbers.piece('tiles').set(tiles);
     const counts = steps.map(({ ids }) => ids.length);
     return { sizes: numbers.sizes, values: numbers.values, segments, counts, logits };
   }
 
-  /** Tiles of prompts, where the device attends in such and decoding sequences are in front. */
-  private tileCount(segments: readonly SegmentShape[]): number {
+  /** Tiles of prompts, where the device attends in such and decoding sequences are in front; else none. */
+  private tiles(segments: readonly SegmentShape[]): Uint32Array {
     const rows = this.pool.memory.varlenRows;
     const first = segments.findIndex(({ kind }) => kind === 'sequence');
     const isOrdered = first >= 0 && segments.slice(first).every(({ kind }) => kind === 'sequence');
-    return rows === undefined || !isOrdered ? 0 : varlenTileCount(segments.slice(first), rows);
+    return rows === undefined || !isOrdered ? new Uint32Array(0) : varlenTiles(partsOf(segments), rows);
   }
 
   private segments(groups: Step[][]): SegmentShape[] {

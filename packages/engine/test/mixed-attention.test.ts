@@ -1,6 +1,6 @@
 /** Attention of a pass that holds decoding tokens and parts of prompts, in the cache's narrow dtype: what js makes of it in steps. */
 import { Device, scope, Tensor } from '@x/core';
-import { headsAppend, promptHeads, TILE_NUMBERS, type VarlenPart, varlenTileCount, varlenTiles } from '@x/nn';
+import { headsAppend, promptHeads, TILE_NUMBERS, type VarlenPart, varlenTiles } from '@x/nn';
 import { testDevices } from '@x/testing/devices';
 import { generator } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
@@ -77,9 +77,7 @@ function attended(
     const [cos, sin] = [angles.cos(), angles.sin()].map((table) => table.toDeviceSync(on));
     const rotation = { cos, sin, positions, kind: 'half' } as const;
     const options = { scale: D ** -0.5 };
-    const tileRows = memory.varlenRows ?? 128;
-    const numbers = new Uint32Array(TILE_NUMBERS * varlenTileCount(parts, tileRows));
-    varlenTiles(parts, tileRows, numbers);
+    const numbers = varlenTiles(parts, memory.varlenRows ?? 128);
     const tiles = {
       start: decoding.length,
       tiles: ids([...numbers]).reshape([numbers.length / TILE_NUMBERS, TILE_NUMBERS]),

@@ -35,7 +35,6 @@ export {
   type VarlenPart,
   type VarlenTables,
   varlenRows,
-  varlenTileCount,
   varlenTiles,
 } from './attention';
 export { BatchNorm, type BatchNormConfig, type BatchNormOptions, batchNorm } from './batch-norm';

@@ -3,15 +3,7 @@ import { Device, memoryStats, scope, Tensor } from '@x/core';
 import { testDevices } from '@x/testing/devices';
 import { generator } from '@x/testing/operands';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import {
-  pagedAttention,
-  pagedVarlen,
-  TILE_NUMBERS,
-  type VarlenPart,
-  varlenRows,
-  varlenTileCount,
-  varlenTiles,
-} from '../src';
+import { pagedAttention, pagedVarlen, TILE_NUMBERS, type VarlenPart, varlenRows, varlenTiles } from '../src';
 
 let before: ReturnType<typeof memoryStats>;
 beforeEach(() => {
@@ -153,9 +145,8 @@ describe.each(testDevices())('varlen attention over blocks on %s', (device) => {
       }
       if (padded > 0) places.push({ start, count: padded, before: -1, table: 0 });
       // With a tile of nothing at the end.
-      const numbers = new Uint32Array((varlenTileCount(places, rows ?? 128) + 1) * TILE_NUMBERS);
-      varlenTiles(places, rows ?? 128, numbers);
-      const tiles = ids([...numbers], device).reshape([numbers.length / TILE_NUMBERS, TILE_NUMBERS]);
+      const numbers = [...varlenTiles(places, rows ?? 128), 0, 0, 0, 0];
+      const tiles = ids(numbers, device).reshape([numbers.length / TILE_NUMBERS, TILE_NUMBERS]);
       const at = { tiles, tables: ids(blocks.flat(), device) };
       const attend = () => pagedVarlen(q.toDeviceSync(device), cache, at, give(device));
       if (rows === undefined) {
@@ -210,6 +201,18 @@ describe.each(testDevices())('varlen attention over blocks on %s', (device) => {
       expect(() => pagedVarlen(q, cache, at, { sinks: on([3], 'f32') })).toThrow(/sinks/);
       expect(() => pagedVarlen(on([2, 4, 64], 'f32'), cache, at)).toThrow(/no kernel for queries of f32/);
       expect(() => pagedVarlen(q, undefined as never, at)).toThrow(/cache/);
+      const part = { start: 0, count: 3, before: 0, table: 0 };
+      expect([...varlenTiles([part], 2)]).toEqual([2, 1, 3, 0, 0, 2, 1, 0]);
+      for (const parts of [
+        undefined,
+        {},
+        [1],
+        [{ ...part, count: -1 }],
+        [{ ...part, before: -2 }],
+        [{ ...part, start: 0.5 }],
+      ])
+        expect(() => varlenTiles(parts as never, 2)).toThrow(/parts/);
+      expect(() => varlenTiles([part], 0)).toThrow(/rows/);
       expect(() => pagedVarlen(q, cache, undefined as never)).toThrow(/at/);
     });
   });

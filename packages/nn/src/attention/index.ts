@@ -24,7 +24,6 @@ export {
   type VarlenPart,
   type VarlenTables,
   varlenRows,
-  varlenTileCount,
   varlenTiles,
 } from './paged-varlen';
 export { causalBias, type SdpaOptions, sdpa } from './sdpa';

@@ -3,7 +3,7 @@
  * FlashAttention's `flash_attn_varlen_func` with a block table. What belongs to which sequence is said by tensors of the device,
  * tiles of queries, so a launch that was captured serves other lengths too. Not in candle, whose form of it has no blocks.
  */
-import { CandleError, ShapeError, Tensor, UnsupportedError } from '@x/core';
+import { CandleError, kinds, ShapeError, Tensor, UnsupportedError } from '@x/core';
 import { checkNumbers, checkObjects, checkPositive, checkTensors } from '../check';
 import { checkHeads, checkSinks } from './mask';
 import { checkCache, type PagedAttentionOptions, type PagedCache, pagedPoolOf } from './paged';
@@ -38,16 +38,13 @@ export function varlenRows(cache: PagedCache): number | undefined {
   return keys.device.backend.pagedAttention?.varlenRows(keys.dtype, keys.dim(2), values.dim(2));
 }
 
-/** How many tiles of up to `rows` rows there are. */
-export function varlenTileCount(parts: readonly Pick<VarlenPart, 'count'>[], rows: number): number {
-  return parts.reduce((sum, { count }) => sum + Math.ceil(count / rows), 0);
-}
-
 /**
- * Writes tiles of up to `rows` rows, those with most keys first; what there is room for beyond them becomes tiles of nothing.
- * @param into room for {@link varlenTileCount} tiles of four numbers
+ * Tiles of up to `rows` rows, those with most keys first: {@link TILE_NUMBERS} numbers each.
+ * @throws CandleError `INVALID_ARGUMENT`
  */
-export function varlenTiles(parts: readonly VarlenPart[], rows: number, into: Uint32Array): void {
+export function varlenTiles(parts: readonly VarlenPart[], rows: number): Uint32Array {
+  kinds.check('varlenTiles', 'parts', parts, PARTS);
+  checkPositive('varlenTiles', { rows });
   const tiles = parts.flatMap(({ start, count, before, table }) =>
     Array.from({ length: Math.ceil(count / rows) }, (_, i) => [
       start + i * rows,
@@ -57,10 +54,19 @@ export function varlenTiles(parts: readonly VarlenPart[], rows: number, into: Ui
     ]),
   );
   tiles.sort((a, b) => b[1] + b[2] - (a[1] + a[2]));
-  into.fill(0);
-  tiles.forEach((tile, i) => {
-    into.set(tile, i * TILE_NUMBERS);
-  });
+  return Uint32Array.from(tiles.flat());
+}
+
+const PARTS = kinds.kind(
+  (value) => Array.isArray(value) && value.every(isPart),
+  'give an array of { start, count, before, table }, whole numbers below 2^31',
+);
+
+function isPart(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  const { start, count, before, table } = value as VarlenPart;
+  const isWhole = (number: number, least: number) => Number.isInteger(number) && number >= least && number < 2 ** 31;
+  return isWhole(start, 0) && isWhole(count, 0) && isWhole(before, -1) && isWhole(table, 0);
 }
 
 /**
