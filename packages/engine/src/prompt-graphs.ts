@@ -32,6 +32,8 @@ export class PromptGraphs {
   ) {
     this.version = pool.version;
     this.graphs = new GraphTable(MAX_GRAPHS, (key) => executor.drop(key));
+    // A cache that grows has other memory: theirs is not to be missed by it.
+    pool.onGrow = () => this.graphs.renew();
   }
 
   /**

@@ -135,6 +135,27 @@ describe.each(Object.entries(CONFIGS))('prompts of a %s', (_, config) => {
       expect(prompts().length - count).toBe(isCaptured ? 1 : 0);
     });
 
+    it('make way for a cache that grows', async () => {
+      const drop = vi.spyOn(executorOf(inside(model)), 'drop');
+      model.emptyCache();
+      for (let time = 0; time < 2; time++) {
+        await numbersOf(model, idsOf(40));
+        model.reset();
+      }
+      drop.mockClear();
+      const { blocks } = model.cacheStats;
+      const others = Array.from({ length: 8 }, () => inside(model).scheduler.open());
+      for (const cache of others) inside(model).scheduler.reserve(cache, 900);
+      expect(model.cacheStats.blocks).toBeGreaterThan(blocks);
+      expect(drop.mock.calls.length).toBe(isCaptured ? 1 : 0);
+      for (const cache of others) inside(model).scheduler.close(cache);
+      const count = prompts().length;
+      await numbersOf(model, idsOf(40));
+      model.reset();
+      expect(prompts().length - count).toBe(isCaptured ? 1 : 0);
+      drop.mockRestore();
+    });
+
     it('are computed without graphs where these are switched off', async () => {
       const logits = await numbersOf(model, idsOf(64));
       model.reset();

@@ -65,6 +65,8 @@ export class KvPool {
   /** Of recurrent layers, of models that have some. */
   readonly states: StatePool | undefined;
   readonly maxBlocks: number;
+  /** Called before the cache grows: what then is of no use any more may give its memory back first. */
+  onGrow = () => {};
   private disposed = false;
 
   constructor(
@@ -151,6 +153,7 @@ export class KvPool {
     const { count } = this.index;
     const wanted = Math.min(Math.max(FIRST_BLOCKS, 2 * count), this.maxBlocks);
     if (wanted <= count) throw this.full(`its limit of ${this.maxBlocks} blocks is reached`);
+    this.onGrow();
     // Doubling may be more than there is room for where a little more would fit.
     for (let blocks = wanted; ; blocks = count + Math.floor((blocks - count) / 2)) {
       try {
