@@ -19,8 +19,7 @@ const ROUNDS = [
     layers: (out) => command(out, process.execPath, ['tools/lint/layers.mjs']),
     switches: (out) => command(out, process.execPath, ['tools/lint/switches.mjs']),
   },
-  // Tests that wait, for time or for processes, leave a core to a third file.
-  { unit: (out) => vitest(out, report, bin('vitest'), ['run', '--maxWorkers=3'], besideOldClang()) },
+  { unit: (out) => vitest(out, report, bin('vitest'), ['run'], besideOldClang()) },
   { emulated },
   // The longest first, and a release after the packages, whose compressed kernels it takes.
   {
