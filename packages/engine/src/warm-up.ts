@@ -3,6 +3,7 @@
  * plan for a shape, and graphs of the steps that are to come.
  */
 import type { Device } from '@x/core';
+import { MAX_ROWS } from './execute/batch';
 import type { SequenceCache } from './kv/sequence-cache';
 import type { Runner } from './runner';
 import { LogitsProcessor } from './sampling';
@@ -13,7 +14,7 @@ export interface WarmUpOptions {
   sequences?: number;
   /**
    * Positions of all sequences together that the cache is to have memory for, as far as the device has it: graphs are lost when the
-   * cache grows. Default 512 for each sequence.
+   * cache grows. Default 512 for each sequence of a step, which has 128 at most.
    */
   positions?: number;
   /** Stops between two steps; the promise then rejects with the signal's reason. */
@@ -31,8 +32,10 @@ const KINDS: readonly Device['kind'][] = ['cuda', 'rocm'];
 export async function warmUp(
   { model, maxContext, pool }: Runner,
   scheduler: BatchScheduler,
-  { sequences = 1, positions = 512 * sequences, signal }: WarmUpOptions,
+  { sequences: wanted = 1, positions, signal }: WarmUpOptions,
 ): Promise<void> {
+  // Further ones are in another step.
+  const sequences = Math.min(wanted, MAX_ROWS);
   if (!KINDS.includes(model.device.kind)) return;
   const sampler = new LogitsProcessor({ temperature: 0 }).sampler([]);
   const open: { cache: SequenceCache; id: number }[] = [];
@@ -50,7 +53,7 @@ export async function warmUp(
     for (const { cache } of open.splice(0)) scheduler.close(cache);
   };
   try {
-    const each = Math.min(maxContext, Math.ceil(positions / sequences));
+    const each = Math.min(maxContext, positions === undefined ? 512 : Math.ceil(positions / sequences));
     while (open.length < sequences && scheduler.tryReserve(add().cache, each));
     closeAll();
     for (const length of PROMPTS) {

@@ -9,7 +9,15 @@ import { type AdapterUse, adaptedRows } from '../adapters';
 import type { KvMemory } from '../kv/memory';
 import { PagedKv } from '../kv/paged';
 import { spansOf } from '../kv/spans';
-import { type GraphShape, type PromptShape, promptSizes, type StepShape, stepSizes } from './batch';
+import {
+  type GraphShape,
+  type PromptShape,
+  type PromptSizes,
+  promptSizes,
+  type StepShape,
+  type StepSizes,
+  stepSizes,
+} from './batch';
 import { StepInputs } from './step-inputs';
 
 export interface GraphInputs {
@@ -30,7 +38,7 @@ export function graphInputs(device: Device, memory: KvMemory, shape: GraphShape,
 function stepInputs(device: Device, memory: KvMemory, shape: StepShape, adapter?: AdapterUse): GraphInputs {
   const { batch, width } = shape;
   const inputs = new StepInputs(device, stepSizes(memory, shape));
-  const { tokens, positions, slots, lengths, tables } = inputs.pieces;
+  const { slots, lengths, tables } = inputs.pieces;
   const open = () => {
     const own = tables.reshape([batch, width]);
     const segment = { kind: 'tokens', start: 0, count: batch, lengths, tables: own } as const;
@@ -39,27 +47,21 @@ function stepInputs(device: Device, memory: KvMemory, shape: StepShape, adapter?
     const view = new PagedKv(memory, slots, [segment], spans);
     return { batch: { outputs: 'all', lora: { tokens: rows, outputs: rows } } as const, view };
   };
-  return {
-    tokens,
-    positions,
-    open,
-    write: (values) => inputs.write(values),
-    dispose: () => inputs.dispose(),
-  };
+  return { ...writable(inputs), open };
 }
 
 function promptInputs(device: Device, memory: KvMemory, shape: PromptShape): GraphInputs {
   const inputs = new StepInputs(device, promptSizes(memory, shape));
-  const { tokens, positions, slots, outputs, tables, tiles } = inputs.pieces;
+  const { slots, outputs, tables, tiles } = inputs.pieces;
   const open = () => {
     const own = tiles.reshape([tiles.dim(0) / TILE_NUMBERS, TILE_NUMBERS]);
     return { batch: { outputs }, view: new PagedKv(memory, slots, [], undefined, { start: 0, tiles: own, tables }) };
   };
-  return {
-    tokens,
-    positions,
-    open,
-    write: (values) => inputs.write(values),
-    dispose: () => inputs.dispose(),
-  };
+  return { ...writable(inputs), open };
+}
+
+/** What both kinds have. */
+function writable<Sizes extends StepSizes | PromptSizes>(inputs: StepInputs<Sizes>): Omit<GraphInputs, 'open'> {
+  const { tokens, positions } = inputs.pieces;
+  return { tokens, positions, write: (values) => inputs.write(values), dispose: () => inputs.dispose() };
 }
