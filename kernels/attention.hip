@@ -7,6 +7,8 @@
 //   attention_paged_{1,2,4}_{t}_{kv}, attention_append_{t}_{kv}    over a cache in blocks: attention/paged.h,
 //                        attention/paged-append.h
 //   attention_step_{1,2,4}_{kv}    of single tokens, from what a product gives: attention/step.h
+//   attention_paged_{1,2,4}_f32_q8_0, attention_append_f32_q8_0, attention_unpack_q8_0_{t}    over a cache in 8 bits:
+//                        shared/q8-cache.h
 //   attention_prompt_{dv}_{kv}    many tokens of one sequence over the same, in f32, values of up to dv: attention/prompt.h
 //   attention_varlen_{d}_{t}    of tiles of several sequences over a cache in blocks: attention/varlen.h; threads and shared
 //                        memory as above, where matrix units are, else any number of whole warps
@@ -28,6 +30,7 @@
 #include "attention/varlen.h"
 #include "quantized/activations.h"
 #include "shared/arrive.h"
+#include "shared/q8-cache.h"
 #include "attention/paged-problem.h"
 #include "attention/paged-merge.h"
 #include "attention/paged.h"
@@ -144,6 +147,43 @@ PAGED_EACH(bf16, bf16)
 STEP_EACH(float, f32)
 STEP_EACH(f16, f16)
 STEP_EACH(bf16, bf16)
+
+#define Q8(HEADS)                                                                                                       \
+  KERNEL_EARLY(attention_paged_##HEADS##_f32_q8_0)                                                                      \
+  KERNEL_BLOCKS(attention_paged_##HEADS##_f32_q8_0, paged::THREADS, paged::BLOCKS<kv::Q8>,                              \
+                (u32 items, u32 heads, u32 kv_heads, u32 d, u32 dv, u32 block_shift, u32 max_blocks, u32 sequences,     \
+                 u32 blocks, u32 parts, u32 window, float scale, float softcap, const float* q, u64 q_row, u64 q_head,  \
+                 const u8* k, const f16* k_scales, const u8* v, const f16* v_scales, u64 v_row, const float* sinks,     \
+                 const u32* tables, const u32* rows, const u32* lengths, float* partial, u32* counters, float* out,     \
+                 u8* quantized, u32 padded)) {                                                                          \
+    paged::attendAll<HEADS, float, kv::Q8>({heads, kv_heads, d, dv, block_shift, max_blocks, sequences, blocks, parts,  \
+                                            window, scale, softcap, q, q_row, q_head, kv::Q8Rows::of(k, k_scales),      \
+                                            kv::Q8Rows::of(k, v, v_scales), v_row, sinks, tables, rows, lengths,        \
+                                            partial, counters, out, quantized, padded}, items);                         \
+  }
+Q8(1)
+Q8(2)
+Q8(4)
+
+KERNEL_EARLY(attention_append_f32_q8_0)
+KERNEL(attention_append_f32_q8_0,
+       (u64 tokens, u64 kv_heads, u64 d, u64 dv, u64 pool_slots, const u32* slots, const float* k, u64 k_head, u64 k_row,
+        const float* v, u64 v_head, u64 v_row, u8* k_pool, f16* k_scales, u8* v_pool, f16* v_scales)) {
+  early::await();
+  early::letNextBegin();
+  kv::appendQ8(tokens, kv_heads, (u32)d, (u32)dv, pool_slots, slots, k, k_head, k_row, v, v_head, v_row,
+                  {k_pool, k_scales}, {v_pool, v_scales});
+}
+
+#define UNPACK(T, t)                                                                                                    \
+  KERNEL_EACH(attention_unpack_q8_0_##t,                                                                                \
+              (u64 count, u64 block_values, u64 pool_blocks, const u32* blocks, const u8* codes, const f16* scales,     \
+               T* out)) {                                                                                               \
+    kv::unpack<T>(count, block_values, pool_blocks, blocks, kv::Q8Rows::of(codes, scales), out);                        \
+  }
+UNPACK(float, f32)
+UNPACK(f16, f16)
+UNPACK(bf16, bf16)
 
 #define PACKED(T, t)                                                                                                    \
   KERNEL_BOUNDS(attention_packed_##t, 256,                                                                              \

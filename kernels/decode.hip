@@ -5,7 +5,7 @@
 //                                 a row: decode/between.h
 //   decode_gated_q8_1_{act}       act(gate) * up, or act(gate) where up is null, as blocks or as bf16
 //   decode_gate_{act}_{t}         act(gate) * up as t, of any number of values: decode/gate.h
-//   decode_heads_{kv}             norms and rotation of heads, keys and values into a cache of kv: decode/heads.h
+//   decode_heads_{kv}, decode_heads_q8_0    norms and rotation of heads, keys and values into a cache of kv: decode/heads.h
 //   decode_prompt_heads_{kv}      the same, with queries of prompts' tokens in kv: decode/heads.h
 //   decode_latent_{kv}            queries, latent vectors and shared keys of latent attention: decode/latent.h
 //   decode_head_norm_silu_q8_1    norms of heads times silu of a gate, as blocks: decode/head-norm.h
@@ -16,6 +16,7 @@
 //   decode_router                 the product that decode_route's logits come from, and the choice: decode/router.h
 #include "x.h"
 #include "shared/split.h"
+#include "shared/barrier.h"
 #include "shared/tally.h"
 #include "shared/gates.h"
 #include "shared/arrive.h"
@@ -23,6 +24,7 @@
 #include "quantized/activations.h"
 #include "decode/between.h"
 #include "decode/gate.h"
+#include "shared/q8-cache.h"
 #include "decode/heads.h"
 #include "decode/latent.h"
 #include "decode/head-norm.h"
@@ -62,7 +64,7 @@ GATE(Gelu, gelu, float, f32)
 
 #define HEADS(K, kv)                                                                                                   \
   KERNEL_EARLY(decode_heads_##kv)                                                                                      \
-  KERNEL_BOUNDS(decode_heads_##kv, 256,                                                                                \
+  KERNEL_BOUNDS(decode_heads_##kv, decode::HEAD_THREADS,                                                               \
                 (u64 tokens, u32 heads, u32 kv_heads, u32 d, u32 dv, u32 rotated, bool interleaved, float scale,       \
                  float eps, const float* q, u64 q_row, const float* k, u64 k_row, const float* v, u64 v_row,           \
                  const float* q_norm, const float* k_norm, const float* cos, const float* sin, u64 table_row,          \
@@ -76,9 +78,21 @@ HEADS(float, f32)
 HEADS(f16, f16)
 HEADS(bf16, bf16)
 
+KERNEL_EARLY(decode_heads_q8_0)
+KERNEL_BOUNDS(decode_heads_q8_0, decode::HEAD_THREADS,
+              (u64 tokens, u32 heads, u32 kv_heads, u32 d, u32 dv, u32 rotated, bool interleaved, float scale, float eps,
+               const float* q, u64 q_row, const float* k, u64 k_row, const float* v, u64 v_row, const float* q_norm,
+               const float* k_norm, const float* cos, const float* sin, u64 table_row, u64 table_length,
+               const u32* positions, const u32* slots, u64 pool_slots, float* out, u8* k_pool, f16* k_scales, u8* v_pool,
+               f16* v_scales)) {
+  decode::headsAll<kv::Q8>({tokens, heads, kv_heads, d, dv, rotated, interleaved, scale, eps, q, q_row, k, k_row, v, v_row,
+                            q_norm, k_norm, cos, sin, table_row, table_length, positions, slots, pool_slots, out,
+                            {k_pool, k_scales}, {v_pool, v_scales}});
+}
+
 #define PROMPT_HEADS(K, kv)                                                                                            \
   KERNEL_EARLY(decode_prompt_heads_##kv)                                                                               \
-  KERNEL_BOUNDS(decode_prompt_heads_##kv, 256,                                                                         \
+  KERNEL_BOUNDS(decode_prompt_heads_##kv, decode::HEAD_THREADS,                                                        \
                 (u64 tokens, u32 heads, u32 kv_heads, u32 d, u32 dv, u32 rotated, bool interleaved, float scale,       \
                  float eps, const float* q, u64 q_row, const float* k, u64 k_row, const float* v, u64 v_row,           \
                  const float* q_norm, const float* k_norm, const float* cos, const float* sin, u64 table_row,          \

@@ -3,6 +3,9 @@
 
 namespace paged {
 
+using kv::Q8Rows;
+using kv::Rows;
+
 /** Elements of a row that a thread takes at once: sizes of heads are multiples of it. */
 constexpr u32 EACH = 8;
 /** Keys whose weights are in shared memory at once. */
@@ -52,7 +55,7 @@ struct Problem {
   float scale, softcap;
   const T* q;  // [tokens, heads, d], its last dimension contiguous
   u64 qRow, qHead;
-  const K *k, *v;  // [blocks, 2^blockShift, kvHeads, d or dv]
+  Rows<K> k, v;  // [blocks, 2^blockShift, kvHeads, d or dv]
   u64 vRow;        // from one value to the next: dv, or d where values are the first elements of keys
   const float* sinks;  // [heads]: a score of each head that has no value; null: none
   const u32 *tables, *rows, *lengths;
@@ -99,6 +102,22 @@ struct Raw {
   }
 };
 
+template <>
+struct Raw<kv::Q8> {
+  Vec<u8, EACH> codes;
+  f16 scale;
+
+  X_DEVICE void load(const Q8Rows& from) {
+    codes = loadVec<EACH>(from.code());
+    scale = *from.scale();
+  }
+  X_DEVICE void widen(float (&to)[EACH]) const {
+    const float each = to_acc(scale);
+#pragma unroll
+    for (u32 i = 0; i < EACH; ++i) to[i] = (float)((i32)codes[i] - (i32)kv::ZERO) * each;
+  }
+};
+
 /** What a block keeps in shared memory; launches say how much (packages/rocm-backend/src/ops/paged-attention.ts). */
 template <u32 HEADS>
 struct Shared {
@@ -115,6 +134,16 @@ struct Shared {
   }
 };
 
+/** Sends for n values. */
+template <class K>
+X_DEVICE void sendFor(const K* from, u32 n) {
+  early::prefetchLines(from, n * sizeof(K));
+}
+X_DEVICE void sendFor(const Q8Rows& from, u32 n) {
+  early::prefetchLines(from.code(), n);
+  early::prefetchLines(from.scale(), n / kv::GROUP * sizeof(f16));
+}
+
 /** Sends for the keys and values of a part, while the kernel before this one still runs. All threads of a block. */
 template <class T, class K>
 X_DEVICE void sendForKeys([[maybe_unused]] const Problem<T, K>& p, [[maybe_unused]] u32 token, [[maybe_unused]] u32 kvHead,
@@ -126,8 +155,8 @@ X_DEVICE void sendForKeys([[maybe_unused]] const Problem<T, K>& p, [[maybe_unuse
   const u32 j = part.begin + threadIndex();
   if (j >= part.end) return;
   const u64 at = p.slot(early::peek(table + (j >> p.blockShift)), j) * p.kvHeads + kvHead;
-  early::prefetchLines(p.k + at * p.d, p.d * sizeof(K));
-  early::prefetchLines(p.v + at * p.vRow, p.dv * sizeof(K));
+  sendFor(p.k + at * p.d, p.d);
+  sendFor(p.v + at * p.vRow, p.dv);
 #endif
 }
 

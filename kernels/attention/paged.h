@@ -43,7 +43,7 @@ X_DEVICE void score(const Problem<T, K>& p, const Shared<HEADS>& shared, const u
   constexpr u32 SUMS = X_HOST ? EACH : 1;  // one chain of additions would keep the host from using vectors
   // Every lane goes through every step, since lanes exchange sums.
   for (u32 base = 0; base < n; base += step * KEYS_AT_ONCE) {
-    const K* keys[KEYS_AT_ONCE];
+    Rows<K> keys[KEYS_AT_ONCE];
 #pragma unroll
     for (u32 i = 0; i < KEYS_AT_ONCE; ++i) {
       const u32 j = base + i * step + first;
@@ -121,12 +121,12 @@ struct Values {
   X_DEVICE void clear(const Shared<HEADS>& shared, u32 dv) {
     for (u32 i = 0; i < HEADS * dv; ++i) shared.values[i] = 0.0f;
   }
-  X_DEVICE void sendFor(const u32*, const K*, u64, u32, u32) {}
-  X_DEVICE void add(const Shared<HEADS>& shared, const u32* slots, const K* v, u64 row, u32 dv, u32 n) {
+  X_DEVICE void sendFor(const u32*, Rows<K>, u64, u32, u32) {}
+  X_DEVICE void add(const Shared<HEADS>& shared, const u32* slots, Rows<K> v, u64 row, u32 dv, u32 n) {
     for (u32 h = 0; h < HEADS; ++h)
       for (u32 e = 0; e < dv; ++e) shared.values[h * dv + e] *= shared.kept[h];
     for (u32 j = 0; j < n; ++j) {
-      const K* value = v + slots[j] * row;
+      const Rows<K> value = v + slots[j] * row;
       for (u32 at = 0; at < dv; at += EACH) {
         Raw<K> raw;
         float x[EACH];
@@ -162,7 +162,7 @@ struct Values {
       for (u32 e = 0; e < EACH; ++e) sums[h][e] = 0.0f;
   }
   /** The first of those that `add` adds. */
-  X_DEVICE void sendFor(const u32* slots, const K* v, u64 row, u32 dv, u32 n) {
+  X_DEVICE void sendFor(const u32* slots, Rows<K> v, u64 row, u32 dv, u32 n) {
     const u32 columns = dv / EACH, column = threadIndex() % columns, stripe = threadIndex() / columns, step = stripes(dv);
 #pragma unroll
     for (u32 i = 0; i < AHEAD; ++i) {
@@ -180,7 +180,7 @@ struct Values {
       for (u32 e = 0; e < EACH; ++e) sums[h][e] += weight * x[e];
     }
   }
-  X_DEVICE void add(const Shared<HEADS>& shared, const u32* slots, const K* v, u64 row, u32 dv, u32 n) {
+  X_DEVICE void add(const Shared<HEADS>& shared, const u32* slots, Rows<K> v, u64 row, u32 dv, u32 n) {
     const u32 columns = dv / EACH, column = threadIndex() % columns, stripe = threadIndex() / columns, step = stripes(dv);
 #pragma unroll
     for (u32 h = 0; h < HEADS; ++h)
@@ -274,7 +274,7 @@ X_DEVICE void attend(const Problem<T, K>& p, const Item& item, Queries queries) 
     shared.top[h] = lanes::lowest<float>();
     shared.sum[h] = 0.0f;
   }
-  const K* v = p.v + item.kvHead * p.vRow;
+  const Rows<K> v = p.v + item.kvHead * p.vRow;
   const u64 row = p.kvHeads * p.vRow;
   Values<HEADS, K> values;
   values.clear(shared, p.dv);

@@ -7,6 +7,8 @@ namespace decode {
 
 /** Elements of a head at most. */
 constexpr u32 MAX_HEAD = 512;
+/** Threads of a block at most. */
+[[maybe_unused]] constexpr u32 HEAD_THREADS = 256;
 
 #if X_HOST
 #define X_FOR_PAIRS(i, pairs) for (u32 i = 0; i < (pairs); ++i)
@@ -14,6 +16,7 @@ constexpr u32 MAX_HEAD = 512;
 #define X_FOR_PAIRS(i, pairs) _Pragma("unroll") for (u32 i = 0; i < PAIRS; ++i)
 #endif
 
+/** Of a cache of K. */
 template <class K>
 struct Heads {
   u64 tokens;
@@ -33,7 +36,7 @@ struct Heads {
   const u32 *positions, *slots;
   u64 poolSlots;  // a slot beyond these is left out
   float* out;     // queries [tokens, heads, d]
-  K *kPool, *vPool;  // [poolSlots, kvHeads, d or dv]
+  kv::Target<K> kPool, vPool;  // [poolSlots, kvHeads, d or dv]
   u64 wide = ~0ull;      // tokens that `out` is of; queries of later ones are in qNarrow
   K* qNarrow = nullptr;  // [tokens - wide, heads, d]
 
@@ -95,7 +98,8 @@ X_DEVICE void oneHead(const Heads<K>& p, u64 token, u32 head) {
     const bool isNarrow = token >= p.wide;
     const u64 at = ((isNarrow ? token - p.wide : token) * p.heads + head) * p.d;
     rotateHead<MOST>(p, position, from, p.qNorm, p.scale, [=, &p](u32 e, float value) {
-      if (isNarrow) p.qNarrow[at + e] = cast<K>(value);
+      if constexpr (sameType<K, kv::Q8>) p.out[at + e] = value;
+      else if (isNarrow) p.qNarrow[at + e] = cast<K>(value);
       else p.out[at + e] = value;
     });
     return;
@@ -103,17 +107,28 @@ X_DEVICE void oneHead(const Heads<K>& p, u64 token, u32 head) {
   head -= p.heads;
   if (head < p.kvHeads) {
     const float* from = p.k + token * p.kRow + (u64)head * p.d;
-    K* to = p.kPool + ((u64)slot * p.kvHeads + head) * p.d;
-    rotateHead<MOST>(p, position, from, p.kNorm, 1.0f, [=](u32 e, float value) {
-      if (writes) to[e] = cast<K>(value);
-    });
+    const kv::Target<K> to = p.kPool + ((u64)slot * p.kvHeads + head) * p.d;
+    if constexpr (sameType<K, kv::Q8>) {
+      // Values of a group are pairs of several lanes. Launches give each warp so much.
+      float* turned = dynamicShared<float>() + warpId() * MAX_HEAD;
+      rotateHead<MOST>(p, position, from, p.kNorm, 1.0f, [=](u32 e, float value) { turned[e] = value; });
+      warpBarrier();
+      if (writes) kv::putGroups(p.d, to, [=](u32 e) { return turned[e]; });
+      warpBarrier();
+    } else {
+      rotateHead<MOST>(p, position, from, p.kNorm, 1.0f, [=](u32 e, float value) {
+        if (writes) to[e] = cast<K>(value);
+      });
+    }
     return;
   }
   head -= p.kvHeads;
   const float* from = p.v + token * p.vRow + (u64)head * p.dv;
-  K* to = p.vPool + ((u64)slot * p.kvHeads + head) * p.dv;
+  const kv::Target<K> to = p.vPool + ((u64)slot * p.kvHeads + head) * p.dv;
   if (!writes) return;
-  for (u32 e = laneId(); e < p.dv; e += WARP) to[e] = cast<K>(from[e]);
+  if constexpr (sameType<K, kv::Q8>) kv::putGroups(p.dv, to, [=](u32 e) { return from[e]; });
+  else
+    for (u32 e = laneId(); e < p.dv; e += WARP) to[e] = cast<K>(from[e]);
 }
 
 /** Sends for what a token's heads are turned and normalised with, while the kernel before this one still runs; by a warp. */

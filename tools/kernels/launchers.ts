@@ -66,6 +66,10 @@ const NAMES: Record<string, string> = {
   mul_mat_vec_q8_1_q8_1_upto8: 'mulMatVecUpTo',
   dequantize_mul_mat_vec_q5_k: 'dequantizeMulMatVecColumns',
   quantize_q8_1: 'quantizeQ81',
+  attention_paged_1_f32_q8_0: 'attentionPagedQ8',
+  attention_append_f32_q8_0: 'attentionAppendQ8',
+  attention_unpack_q8_0_f32: 'attentionUnpack',
+  decode_heads_q8_0: 'decodeHeadsQ8',
   ssd_f32_d32: 'ssd',
   gated_delta_rule_f32_d32: 'gatedDeltaRule',
 };

@@ -1,9 +1,9 @@
 /** Options of generating text, once for all commands: as flags, and by their names in a chat's `/set`. */
-import type { GenerateOptions } from '@x/engine';
+import type { CacheDType, GenerateOptions } from '@x/engine';
 import { type Command, InvalidArgumentError } from 'commander';
 import { addDeviceFlags, type DeviceFlags } from './devices';
 import { type AdapterSource, adapterSource } from './merge-adapters';
-import { decimal, someText, wholeNumber } from './option-values';
+import { cacheDtypeOption, decimal, someText, wholeNumber } from './option-values';
 
 export interface GenerateFlags extends DeviceFlags {
   maxTokens?: number;
@@ -20,6 +20,7 @@ export interface GenerateFlags extends DeviceFlags {
   logitBias?: Record<number, number>;
   stop?: string[];
   maxContext?: number;
+  cacheDtype?: CacheDType;
   lora?: AdapterSource;
 }
 
@@ -123,7 +124,8 @@ export function addGenerateFlags(command: Command, defaults: { maxTokens?: numbe
       someText('Give some text.')(text),
     ])
     .option('--lora <path[=scale]>', 'compute with this LoRA adapter, a folder of PEFT or a .gguf file', adapterSource)
-    .option('--max-context <tokens>', 'size of the KV cache, default the model’s own, at most 4096', wholeNumber(1));
+    .option('--max-context <tokens>', 'size of the KV cache, default the model’s own, at most 4096', wholeNumber(1))
+    .addOption(cacheDtypeOption());
 }
 
 function logitBias(text: string, all: Record<number, number> = {}): Record<number, number> {

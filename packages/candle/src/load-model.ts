@@ -1,5 +1,5 @@
 /** Loading a model for a command: the device by its name, and progress on a terminal. */
-import { type LanguageModel, type LoadModelOptions, loadModel } from '@x/engine';
+import { type CacheDType, type LanguageModel, type LoadModelOptions, loadModel } from '@x/engine';
 import '@x/rocm-backend';
 import { type DeviceFlags, placeOf } from './devices';
 import { ADAPTER } from './generate-options';
@@ -9,6 +9,7 @@ import { formatBytes } from './output';
 
 export interface LoadFlags extends DeviceFlags {
   maxContext?: number;
+  cacheDtype?: CacheDType;
   lora?: AdapterSource;
   json?: boolean;
 }
@@ -20,7 +21,7 @@ export async function loadForCommand(
   signal: AbortSignal,
   options: LoadModelOptions = {},
 ): Promise<{ model: LanguageModel; path: string }> {
-  const { maxContext, lora, json } = flags;
+  const { maxContext, cacheDtype, lora, json } = flags;
   const place = await placeOf(flags);
   const path = await localModel(name, { json, signal });
   const shown = !json && process.stderr.isTTY;
@@ -30,7 +31,7 @@ export async function loadForCommand(
     : undefined;
   try {
     const adapters = lora && { [ADAPTER]: lora.path };
-    const model = await loadModel(path, { ...options, ...place, signal, maxContext, adapters, onProgress });
+    const model = await loadModel(path, { ...options, ...place, signal, maxContext, cacheDtype, adapters, onProgress });
     return { model, path };
   } finally {
     if (shown) show('');

@@ -1,5 +1,6 @@
 /** Values of options: a text becomes a number or a refusal that says what to give. */
-import { InvalidArgumentError } from 'commander';
+import type { CacheDType } from '@x/engine';
+import { InvalidArgumentError, Option } from 'commander';
 
 const WHOLE = /^\d+$/;
 const DECIMAL = /^(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
@@ -31,6 +32,15 @@ export function decimal({ from, to, above }: NumberRange): (text: string) => num
     if (value <= to && (above ? value > from : value >= from)) return value;
     throw new InvalidArgumentError(`Give a number ${above ? `above ${from} and at most` : `from ${from} to`} ${to}.`);
   };
+}
+
+const CACHE_DTYPES: readonly CacheDType[] = ['f32', 'f16', 'bf16', 'q8_0'];
+
+/** How keys and values are kept, once for all commands that load a model: `cacheDtype`. */
+export function cacheDtypeOption(): Option {
+  return new Option('--cache-dtype <dtype>', 'how keys and values are kept; q8_0 takes half of f16').choices(
+    CACHE_DTYPES,
+  );
 }
 
 /** A parser that refuses an empty text. */

@@ -1,6 +1,7 @@
 /** Models of the commands that serve: which files, under which names, with which options. */
 import { existsSync, readFileSync } from 'node:fs';
 import type { Device } from '@x/core';
+import type { CacheDType } from '@x/engine';
 import { type ModelFile, modelName, ServerError } from '@x/server';
 import type { Place } from './devices';
 import type { DownloadOptions } from './download';
@@ -18,19 +19,20 @@ export interface ServedModelOptions {
   /** Of models that make texts, in place of `device`. */
   place?: Place;
   context?: number;
+  cacheDtype?: CacheDType;
   chatTemplate?: string;
 }
 
 /** @throws UsageError for names that do not fit; HubError for what cannot be downloaded */
 export async function servedModels(
-  { models, embedding = [], lora, device, place = { device }, context, chatTemplate }: ServedModelOptions,
+  { models, embedding = [], lora, device, place = { device }, context, cacheDtype, chatTemplate }: ServedModelOptions,
   download: DownloadOptions,
 ): Promise<Record<string, ModelFile>> {
   const template = chatTemplate === undefined ? undefined : templateOf(chatTemplate);
   const adapters = adaptersOf(lora, models.length);
   const texts = await modelFiles(
     models,
-    (path) => ({ path, options: { ...place, maxContext: context, chatTemplate: template, adapters } }),
+    (path) => ({ path, options: { ...place, maxContext: context, cacheDtype, chatTemplate: template, adapters } }),
     download,
   );
   const vectors = await modelFiles(embedding, (path) => ({ path, kind: 'embedding', options: { device } }), download);

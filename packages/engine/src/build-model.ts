@@ -17,8 +17,8 @@ import {
   type WeightOptions,
   Weights,
 } from '@x/transformers';
-import type { CacheDType } from './kv/memory';
 import { defaultCacheDtype, multipliesNarrow } from './kv/pool';
+import { type CacheDType, checkCacheDtype } from './kv/rows';
 import { findModel } from './model-files';
 import { identityOf } from './model-identity';
 
@@ -95,14 +95,17 @@ export async function buildModel(
       );
     }
     const model = await architecture.build(new Weights(file, weightOptions(description, options)), config, maxContext);
+    let cacheDtype: CacheDType;
     try {
+      cacheDtype = cacheDtypeOf(file, model, options);
+      checkCacheDtype(model.kvLayouts, cacheDtype);
       await options.device.synchronize();
       options.signal?.throwIfAborted();
     } catch (error) {
       model.dispose();
       throw error;
     }
-    return { model, architecture, maxContext, cacheDtype: cacheDtypeOf(file, model, options), identity, ...texts };
+    return { model, architecture, maxContext, cacheDtype, identity, ...texts };
   } finally {
     file.close();
   }

@@ -32,8 +32,8 @@ export {
   type Piece,
   type SpeculativeStats,
 } from './generation';
-export type { CacheDType } from './kv/memory';
 export { defaultCacheDtype, KvPool, type KvPoolOptions, type KvPoolStats, multipliesNarrow } from './kv/pool';
+export { type CacheDType, cacheElementBytes } from './kv/rows';
 export { SequenceCache } from './kv/sequence-cache';
 export {
   LanguageModel,

@@ -8,7 +8,7 @@ import type { DenseDType } from '@x/quantized';
 import { CHATML, ChatTemplate, type ProgressListener, type Tokenizer } from '@x/transformers';
 import { ADAPTERS_OPTION } from './adapters';
 import { type BuiltModel, buildModel, type ModelTexts } from './build-model';
-import type { CacheDType } from './kv/memory';
+import { CACHE_DTYPES, type CacheDType } from './kv/rows';
 import { LanguageModel } from './language-model';
 import { HUB_SOURCE, type HubSource, modelPath } from './model-files';
 import { callback, checkOptions, number, type OptionRule, signal } from './options';
@@ -45,7 +45,8 @@ export interface LoadModelOptions extends HubSource, ParallelOptions {
   /**
    * Of the key-value cache, whose positions take 2 · layers · kvHeads · headDim elements each. Default: `f16` on GPUs
    * for weights in blocks, for a narrow `dtype` or `activations`, and for files of 16 bits whose heads have 64 or 128 values,
-   * which are then multiplied in f16; otherwise `f32`.
+   * which are then multiplied in f16; otherwise `f32`. `q8_0` keeps 8 bits of each and a scale of each 32, half of f16: twice the
+   * positions in the same memory, and a little less to read; heads are then of a multiple of 32 values.
    */
   cacheDtype?: CacheDType;
   /** How chats are written, in place of the model's own template: `chatml`, or the text of a Jinja template. */
@@ -72,7 +73,7 @@ const OPTIONS = {
   signal,
   onProgress: callback,
   maxContext: number,
-  cacheDtype: [(value) => ['f32', 'f16', 'bf16'].includes(value as string), '"f32", "f16" or "bf16"'],
+  cacheDtype: [(value) => CACHE_DTYPES.some((dtype) => dtype === value), '"f32", "f16", "bf16" or "q8_0"'],
   chatTemplate: [(value) => typeof value === 'string' && value !== '', "'chatml' or the text of a Jinja template"],
   maxCachePositions: [(value) => Number.isInteger(value) && (value as number) >= 1, 'a whole number of 1 or more'],
   adapters: ADAPTERS_OPTION,

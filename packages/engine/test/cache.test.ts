@@ -2,7 +2,7 @@
 import { dirname } from 'node:path';
 import { type Device, memoryStats } from '@x/core';
 import { readGolden } from '@x/testing/golden';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type Constraint, KvPool, type LanguageModel, LogitsProcessor, loadModel } from '../src';
 import type { Runner } from '../src/runner';
 import type { BatchScheduler } from '../src/scheduler';
@@ -140,19 +140,65 @@ describe.each(deviceNames)('the cache on %s', (name) => {
       ['f32', 4, 2e-3],
       ['f16', 2, 1e-2],
       ['bf16', 2, 3e-2],
+      ['q8_0', 1 + 2 / 32, 3e-2],
     ] as const) {
       using narrow = await loadModel(TINY, { device, cacheDtype, maxContext: 64 });
       for (const [at, id] of ids.slice(0, -1).entries()) narrow.forward([id], at).dispose();
       using logits = narrow.forward(ids.slice(-1), ids.length - 1);
       const difference = maxDifference(await logits.toArray<Float32Array>(), last) / golden.logits_std;
       expect(difference).toBeLessThan(tolerance);
-      if (cacheDtype === 'bf16') expect(difference).toBeGreaterThan(1e-4);
+      if (cacheDtype === 'bf16' || cacheDtype === 'q8_0') expect(difference).toBeGreaterThan(1e-4);
       // A block of 32 positions.
       const { blocks, bytes } = narrow.cacheStats;
       const { numLayers, numKvHeads, headDim } = narrow.config;
       expect(bytes / blocks).toBe(32 * numLayers * numKvHeads * headDim * 2 * bytesEach);
       expect(narrow.cacheDtype).toBe(cacheDtype);
     }
+  });
+
+  it.each(['llama', 'gemma3_text', 'gpt_oss', 'qwen3'])(
+    'in 8 bits writes the same text however %s is run',
+    async (model) => {
+      const options = { device, cacheDtype: 'q8_0', maxContext: 128 } as const;
+      const path = TINY.replace('llama', model);
+      const { prompts } = readGolden<Golden>(dirname(path));
+      const texts = prompts.filter(({ greedy }) => greedy).map(({ ids }) => ids);
+      let expected: number[][] = [];
+      for (const graphs of device.kind === 'js' ? ['0'] : ['0', '1']) {
+        vi.stubEnv('X_GRAPHS', graphs);
+        using narrow = await loadModel(path, options);
+        const alone: number[][] = [];
+        for (const ids of texts) alone.push(await written(narrow, ids, 12));
+        const together = await Promise.all(texts.map((ids) => written(narrow, ids, 12)));
+        expect(together).toEqual(alone);
+        if (expected.length > 0) expect(alone).toEqual(expected);
+        expected = alone;
+        // Behind a beginning that is in the cache, which may be longer than a block.
+        const [ids, text] = [texts.at(-1)!, alone.at(-1)!];
+        expect(await written(narrow, [...ids, ...text.slice(0, 6)], 6)).toEqual(text.slice(6));
+      }
+      vi.unstubAllEnvs();
+      // What the rounding leaves: of random weights' logits a few hundredths.
+      const [{ ids, last }] = prompts;
+      using narrow = await loadModel(path, options);
+      using logits = narrow.forward(ids, 0);
+      using exact = await loadModel(path, { ...options, cacheDtype: 'f32' });
+      using whole = exact.forward(ids, 0);
+      const [rounded, unrounded] = await Promise.all([logits, whole].map((x) => x.toArray<Float32Array>()));
+      const deviation = Math.sqrt(last.reduce((sum, x) => sum + x * x, 0) / last.length);
+      expect(maxDifference(rounded, unrounded)).toBeLessThan(deviation * 5e-2);
+      expect(maxDifference(rounded, unrounded)).toBeGreaterThan(0);
+    },
+  );
+
+  it('in 8 bits wants heads of a multiple of 32 values', async () => {
+    const before = memoryStats();
+    const path = TINY.replace('llama', 'qwen2');
+    await expect(loadModel(path, { device, cacheDtype: 'q8_0' })).rejects.toMatchObject({
+      code: 'INVALID_OPTION',
+      message: expect.stringContaining("this model's have 16"),
+    });
+    expect(memoryStats()).toEqual(before);
   });
 
   it('lets sequences wait for one another when it is full, and all end as if they were alone', async () => {

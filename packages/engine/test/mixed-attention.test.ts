@@ -4,8 +4,9 @@ import { headsAppend, promptHeads, TILE_NUMBERS, type VarlenPart, varlenTiles } 
 import { testDevices } from '@x/testing/devices';
 import { generator } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
-import { BLOCK_SIZE, KvMemory } from '../src/kv/memory';
+import { KvMemory } from '../src/kv/memory';
 import { PagedKv, type Segment } from '../src/kv/paged';
+import { BLOCK_SIZE } from '../src/kv/rows';
 
 const [HEADS, KV_HEADS, D, TABLE] = [4, 2, 64, 64];
 /** Positions in front of each part, its tokens, and the blocks of its sequence. */

@@ -23,7 +23,7 @@ describe.each(deviceNames)('saved prompts on %s', (name) => {
   const path = join(root, `${name.replace(':', '-')}.prompt`);
 
   it('are reused by prompts that begin alike, with the same result', async () => {
-    for (const cacheDtype of ['f32', 'f16', 'bf16'] as const) {
+    for (const cacheDtype of ['f32', 'f16', 'bf16', 'q8_0'] as const) {
       const options = { device, cacheDtype, maxContext: 128 };
       let expected: Awaited<ReturnType<typeof continued>>;
       {

@@ -4,7 +4,8 @@
  */
 import { type HeadsProblem, type RopeKind, ShapeError, scope, Tensor, UnsupportedError } from '@x/core';
 import { type PagedAttentionOptions, type PagedCache, pagedActivations, pagedAppend } from './attention';
-import { type PagedStep, pagedPoolOf, pagedStep } from './attention/paged';
+import { type PagedStep, pagedStep } from './attention/paged';
+import { pagedPoolOf, poolDTypeOf } from './attention/paged-cache';
 import { type Activations, isPlain } from './between';
 import { checkObjects, checkTensors } from './check';
 import type { RmsNorm } from './layer-norm';
@@ -45,7 +46,7 @@ export function fusesHeads(cache: PagedCache): boolean {
   const { keys, values } = cache;
   checkTensors('fusesHeads', { keys, values });
   const { decode } = keys.device.backend;
-  return (values.isContiguous() && decode?.supportsHeads(keys.dtype, keys.dim(2), values.dim(2))) ?? false;
+  return (values.isContiguous() && decode?.supportsHeads(poolDTypeOf(cache), keys.dim(2), values.dim(2))) ?? false;
 }
 
 /**
@@ -63,7 +64,7 @@ export function headsAppend(
   const { problem, sizes } = headsOf('headsAppend', parts, rotation, options, cache, slots);
   const { tokens, heads, d } = sizes;
   const { device } = parts.q;
-  if (problem && device.backend.decode) {
+  if (problem && device.backend.decode && fusesHeads(cache)) {
     return Tensor.fromStorage(device.backend.decode.heads(problem, pagedPoolOf(cache)), [tokens, heads, d], device);
   }
   return scope(() => composed(parts, rotation, options, cache, slots, sizes));
@@ -117,7 +118,7 @@ export function promptHeads(
   if (dtype !== 'f16' && dtype !== 'bf16')
     throw new UnsupportedError('UNSUPPORTED', `promptHeads: the cache is of ${dtype}; give one of f16 or bf16.`);
   const later = tokens - wide;
-  if (problem && device.backend.decode) {
+  if (problem && device.backend.decode && fusesHeads(cache)) {
     const made = device.backend.decode.promptHeads(problem, wide, pagedPoolOf(cache));
     return {
       wide: Tensor.fromStorage(made.wide, [wide, heads, d], device),
@@ -160,7 +161,7 @@ interface HeadSizes {
   dv: number;
 }
 
-/** What {@link headsAppend} is asked for: sizes, and the same for a kernel where the device has one for it. */
+/** What {@link headsAppend} is asked for: sizes, and the same for a kernel where operands are as one wants them. */
 function headsOf(
   op: string,
   parts: HeadParts,
@@ -195,7 +196,6 @@ function headsOf(
     );
   }
   const { device } = q;
-  const { decode } = device.backend;
   const operands = [q, k, v, cos, sin, ...(norms ? [norms.q.weight, norms.k.weight] : [])];
   const others = [positions, slots, keys, values];
   const stride = (x: Tensor) => x.storageAndLayout().layout.strides[0];
@@ -205,7 +205,7 @@ function headsOf(
   const one = !norms || norms.q.eps === norms.k.eps;
   const sizes = { tokens, heads, kvHeads, d, dv };
   const fits = tokens > 0 && placed && whole && ids && one && isPlain(operands);
-  if (!fits || !decode?.supportsHeads(keys.dtype, d, dv)) return { sizes };
+  if (!fits) return { sizes };
   const problem = {
     tokens,
     heads,

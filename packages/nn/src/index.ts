@@ -7,6 +7,7 @@ export { ACTIVATIONS, type Activation, type ActivationName, activate, isActivati
 export * as attention from './attention';
 export {
   AttnMask,
+  CACHE_GROUP,
   causalBias,
   causalDecodeF32Interleaved,
   type FlashOptions,
@@ -23,6 +24,7 @@ export {
   pagedAppend,
   pagedAttention,
   pagedPrompt,
+  pagedUnpack,
   pagedVarlen,
   runCausalAttnCpu,
   runFlashAttnCpu,

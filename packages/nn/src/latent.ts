@@ -4,7 +4,7 @@
  */
 import { formatShape, QuantizedActivations, ShapeError, Tensor } from '@x/core';
 import type { PagedCache } from './attention';
-import { pagedPoolOf } from './attention/paged';
+import { pagedPoolOf, poolDTypeOf } from './attention/paged-cache';
 import { isPlain } from './between';
 import { checkObjects, checkPositive, checkTensors } from './check';
 import type { HeadRotation } from './heads';
@@ -57,7 +57,7 @@ export function latentAppend(
   const placed = rows.every(hasRows) && stride(cos) === stride(sin) && isPlain([...rows, alpha]);
   const ids = [positions, slots].every((x) => x.dtype === 'u32' && x.dim(0) === tokens);
   const whole = [alpha, positions, slots, keys].every((x) => x.device === device && x.isContiguous());
-  if (!placed || !ids || !whole || !decode?.supportsLatent(keys.dtype, tokens, plain)) return undefined;
+  if (!placed || !ids || !whole || !decode?.supportsLatent(poolDTypeOf(cache), tokens, plain)) return undefined;
   const made = decode.latent(
     {
       ...{ tokens, heads, plain, rotated, rank, interleaved: kind === 'interleaved', eps: norm.eps },

@@ -2,7 +2,15 @@
 import { type DType, memoryStats, scope, Tensor } from '@x/core';
 import { testDevices } from '@x/testing/devices';
 import { describe, expect, it } from 'vitest';
-import { type PagedAttentionOptions, pagedAppend, pagedAttention, pagedPrompt, sdpa } from '../src';
+import {
+  type PagedAttentionOptions,
+  type PagedCache,
+  pagedAppend,
+  pagedAttention,
+  pagedPrompt,
+  pagedUnpack,
+  sdpa,
+} from '../src';
 
 interface Case {
   heads: number;
@@ -110,6 +118,107 @@ describe.each(testDevices())('paged attention on %s', (device) => {
       });
       expect(memoryStats()).toEqual(before);
     }
+  });
+
+  it.each([
+    { heads: 1, kvHeads: 1, d: 64, blockSize: 16, lengths: [0, 1, 15, 16, 17] },
+    { heads: 6, kvHeads: 3, d: 96, blockSize: 32, lengths: [31, 32, 33, 200], options: { window: 20 } },
+    { heads: 7, kvHeads: 1, d: 128, blockSize: 32, lengths: [129, 0, 5], options: { softcap: 3, scale: 0.2 } },
+    { heads: 3, kvHeads: 1, d: 576, dv: 512, blockSize: 64, lengths: [70, 1] },
+    { heads: 4, kvHeads: 2, d: 32, dv: 64, blockSize: 1, lengths: [3, 9] },
+  ] satisfies Case[])('over a cache in 8 bits: %j', ({ heads, kvHeads, d, dv = d, blockSize, lengths, ...rest }) => {
+    const options: Case['options'] = 'options' in rest ? rest.options : {};
+    const before = memoryStats();
+    scope(() => {
+      const isView = dv < d;
+      const maxBlocks = Math.max(...lengths.map((length) => Math.ceil(length / blockSize)));
+      const slots = (lengths.length * maxBlocks + 1) * blockSize;
+      const zeros = (width: number, dtype: DType) => Tensor.zeros([slots, kvHeads, width], dtype, device);
+      const keys = zeros(d, 'u8');
+      const keyScales = zeros(d / 32, 'f16');
+      const cache = {
+        keys,
+        values: isView ? keys.narrow(2, 0, dv) : zeros(dv, 'u8'),
+        blockSize,
+        scales: { keys: keyScales, values: isView ? keyScales : zeros(dv / 32, 'f16') },
+      };
+      // Every second block of the pool, from its end on.
+      const tables = Uint32Array.from({ length: lengths.length * maxBlocks }, (_, i) => slots / blockSize - 1 - i);
+      lengths.forEach((length, row) => {
+        const at = Uint32Array.from({ length }, (_, j) => {
+          return tables[row * maxBlocks + Math.floor(j / blockSize)] * blockSize + (j % blockSize);
+        });
+        const [k, v] = [d, dv].map((width, i) =>
+          noise([kvHeads, length, width], 10 + row * 2 + i).toDeviceSync(device),
+        );
+        pagedAppend(cache, k, isView ? undefined : v, Tensor.from(at, { device }));
+      });
+      const all = Tensor.from(tables, { shape: [lengths.length, maxBlocks], device });
+      const counts = Tensor.from(Uint32Array.from(lengths), { device });
+      const q = noise([lengths.length, heads, d], 1).toDeviceSync(device);
+      const numbers = pagedUnpack(cache, all.flattenAll(), 'f32');
+      // What was put in, within half a step of its group's largest, and the scale's own rounding.
+      lengths.forEach((length, row) => {
+        const [k, v] = [d, dv].map((width, i) => noise([kvHeads, length, width], 10 + row * 2 + i));
+        for (const [made, wanted] of [[numbers.keys, k], ...(isView ? [] : [[numbers.values, v] as const])] as const) {
+          const kept = made
+            .narrow(0, row * maxBlocks * blockSize, length)
+            .transpose(0, 1)
+            .toDeviceSync('js');
+          const error = length === 0 ? 0 : kept.sub(wanted).abs().flattenAll().max(0).toScalarSync();
+          expect(error).toBeLessThan((1.3 / 127) * 0.57);
+        }
+      });
+      const places = Tensor.arange(0, lengths.length * maxBlocks, 'u32', device).reshape([lengths.length, maxBlocks]);
+      for (const dtype of ['f32', 'f16'] as const) {
+        const queries = q.toDtype(dtype);
+        const out = pagedAttention(queries, cache, all, counts, options);
+        const wanted = pagedAttention(queries.toDtype('f32'), numbers, places, counts, options);
+        expect(out.dtype).toBe(dtype);
+        const difference = out.toDtype('f32').sub(wanted).abs().flattenAll().max(0).toScalarSync();
+        expect(difference).toBeLessThan(TOLERANCE[dtype]!);
+      }
+    });
+    expect(memoryStats()).toEqual(before);
+  });
+
+  it('keeps NaN, and zeros, in a cache in 8 bits', () => {
+    scope(() => {
+      const zeros = (width: number, dtype: DType) => Tensor.zeros([2, 1, width], dtype, device);
+      const cache = {
+        keys: zeros(64, 'u8'),
+        values: zeros(64, 'u8'),
+        blockSize: 2,
+        scales: { keys: zeros(2, 'f16'), values: zeros(2, 'f16') },
+      };
+      const rows = Float32Array.from({ length: 128 }, (_, i) => (i === 40 ? Number.NaN : i < 64 ? 0 : i - 96));
+      const k = Tensor.from(rows, { shape: [1, 2, 64], device });
+      pagedAppend(cache, k, k, Tensor.from([0, 1], { dtype: 'u32', device }));
+      const { keys } = pagedUnpack(cache, Tensor.from([0], { dtype: 'u32', device }), 'f32');
+      const values = keys.flattenAll().toVecSync<number[]>();
+      expect(values.slice(0, 32)).toEqual(new Array(32).fill(0));
+      expect(values.slice(32, 64).every(Number.isNaN)).toBe(true);
+      const errors = values.slice(64).map((value, i) => Math.abs(value - (i - 32)));
+      expect(Math.max(...errors)).toBeLessThan(0.15);
+    });
+  });
+
+  it('refuses scales that do not belong to a cache', () => {
+    scope(() => {
+      const zeros = (width: number, dtype: DType) => Tensor.zeros([2, 1, width], dtype, device);
+      const ids = Tensor.from([0], { dtype: 'u32', device });
+      const [keys, scales] = [zeros(64, 'u8'), zeros(2, 'f16')];
+      const unpack = (cache: object, dtype: DType = 'f32') =>
+        pagedUnpack({ keys, values: keys, blockSize: 2, ...cache } as PagedCache, ids, dtype);
+      const bad = { code: 'SHAPE_MISMATCH' };
+      expect(() => unpack({ scales: { keys: zeros(1, 'f16'), values: scales } })).toThrow(expect.objectContaining(bad));
+      expect(() => unpack({ scales: { keys: scales, values: zeros(2, 'f32') } })).toThrow(expect.objectContaining(bad));
+      expect(() =>
+        unpack({ keys: zeros(64, 'f16'), values: zeros(64, 'f16'), scales: { keys: scales, values: scales } }),
+      ).toThrow(expect.objectContaining(bad));
+      expect(() => unpack({ scales: { keys: scales } })).toThrow(/scales.values/);
+      expect(() => unpack({ scales: { keys: scales, values: scales } }, 'f64')).toThrow(/f32, f16 or bf16/);
+    });
   });
 
   it('gives many tokens of one sequence its table, and takes views', () => {

@@ -143,6 +143,7 @@ describe.each(kernelDevices())('attention of a decode step on %s', (device) => {
     expect(pagedAttention.supportsStep('f16', 264, 128)).toBe(false);
     expect(pagedAttention.supportsStep('f16', 128, 80)).toBe(false);
     expect(pagedAttention.supportsStep('u8', 128, 128)).toBe(false);
+    expect(pagedAttention.supportsStep('q8_0', 128, 128)).toBe(false);
   });
 
   it('has attention in blocks of 32 values of f32', () => {
@@ -150,5 +151,8 @@ describe.each(kernelDevices())('attention of a decode step on %s', (device) => {
     expect(pagedAttention.supportsBlocks('f32', 'f16', 80, 96)).toBe(true);
     expect(pagedAttention.supportsBlocks('f32', 'f16', 96, 80)).toBe(false);
     expect(pagedAttention.supportsBlocks('f16', 'f16', 64, 64)).toBe(false);
+    expect(pagedAttention.supportsBlocks('f32', 'q8_0', 576, 512)).toBe(true);
+    expect(pagedAttention.supportsBlocks('f32', 'q8_0', 80, 96)).toBe(false);
+    expect(pagedAttention.supportsBlocks('f16', 'q8_0', 64, 64)).toBe(false);
   });
 });

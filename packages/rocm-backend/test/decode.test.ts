@@ -1,5 +1,5 @@
 /** The DECODE kernels against what lies between two products computed in f64 on the host, on every device with kernels. */
-import { bf16ToF32, type GatedProblem, type HeadsProblem, Layout } from '@x/core';
+import { bf16ToF32, type DType, type GatedProblem, type HeadsProblem, Layout } from '@x/core';
 import { DECODE } from '@x/kernels';
 import { kernelDevices } from '@x/testing/devices';
 import { at } from '@x/testing/operands';
@@ -165,7 +165,8 @@ describe.each(kernelDevices())('decode on %s', (device) => {
     { tokens: 70, heads: 2, kvHeads: 2, d: 10, rotated: 0 },
   ];
   it.each(HEADS)('heads of %j', (sizes) => {
-    for (const dtype of ['f32', 'f16', 'bf16'] as const) {
+    for (const dtype of ['f32', 'f16', 'bf16', 'q8_0'] as const) {
+      if (!decode.supportsHeads(dtype, sizes.d, sizes.dv ?? sizes.d)) continue;
       const { tokens, heads, kvHeads, d, dv = d, rotated = d, interleaved = false, norms = false } = sizes;
       const [blocks, blockSize, length, scale] = [8, 16, 40, 0.31];
       // Queries and keys in one row, values in another; rows of the tables are parts of wider ones.
@@ -178,8 +179,15 @@ describe.each(kernelDevices())('decode on %s', (device) => {
       const slots = Uint32Array.from({ length: tokens }, (_, i) => (i === 2 ? blocks * blockSize : (i * 5 + 3) % 128));
       const [qkStorage] = part(qk);
       const [tableStorage] = part(table);
-      const pool = (width: number) => backend.zeros(blocks * blockSize * kvHeads * width, dtype);
-      const [keys, values] = [pool(d), pool(dv)];
+      const isQ8 = dtype === 'q8_0';
+      const zeros = (width: number, of: DType) => backend.zeros(blocks * blockSize * kvHeads * width, of);
+      const [keys, values] = [d, dv].map((width) => zeros(width, isQ8 ? 'u8' : dtype));
+      const scales = isQ8 ? [d, dv].map((width) => zeros(width / 32, 'f16')) : [];
+      const kept = (rows: typeof keys, i: number) => {
+        if (!isQ8) return numbers(rows);
+        const own = numbers(scales[i]);
+        return numbers(rows).map((code, at) => (code - 128) * own[Math.floor(at / 32)]);
+      };
       const problem: HeadsProblem = {
         tokens,
         heads,
@@ -226,6 +234,7 @@ describe.each(kernelDevices())('decode on %s', (device) => {
       const out = decode.heads(problem, {
         keys: [keys, 0],
         values: [values, 0],
+        ...(isQ8 && { scales: { keys: [scales[0], 0], values: [scales[1], 0] } }),
         valueRow: dv,
         blocks,
         blockSize,
@@ -233,11 +242,11 @@ describe.each(kernelDevices())('decode on %s', (device) => {
         d,
         dv,
       });
-      const tolerance = { f32: 4e-6, f16: 2e-3, bf16: 1.6e-2 }[dtype];
+      const tolerance = { f32: 4e-6, f16: 2e-3, bf16: 1.6e-2, q8_0: 2.5e-2 }[dtype];
       expectNear(numbers(out), queries, 4e-6, 'queries');
-      expectNear(numbers(keys), wanted.keys, tolerance, `keys in ${dtype}`);
-      expectNear(numbers(values), wanted.values, tolerance, `values in ${dtype}`);
-      for (const storage of [out, keys, values]) storage.dispose();
+      expectNear(kept(keys, 0), wanted.keys, tolerance, `keys in ${dtype}`);
+      expectNear(kept(values, 1), wanted.values, tolerance, `values in ${dtype}`);
+      for (const storage of [out, keys, values, ...scales]) storage.dispose();
       disposeAll();
     }
   });
@@ -247,6 +256,8 @@ describe.each(kernelDevices())('decode on %s', (device) => {
     expect(decode.supportsHeads('f16', 514, 64)).toBe(false);
     expect(decode.supportsHeads('f16', 63, 64)).toBe(false);
     expect(decode.supportsHeads('u8', 64, 64)).toBe(false);
+    expect(decode.supportsHeads('q8_0', 128, 96)).toBe(true);
+    expect(decode.supportsHeads('q8_0', 128, 80)).toBe(false);
   });
 
   it('gives products what they would make of the numbers themselves', () => {

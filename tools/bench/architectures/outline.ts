@@ -1,6 +1,6 @@
 /** What a model of some configuration asks of its file, and what a token reads of that: without any weight. */
 import { Device, type Shape, sizeInBytes, Tensor } from '@x/core';
-import type { CacheDType } from '@x/engine';
+import { type CacheDType, cacheElementBytes } from '@x/engine';
 import type { LayerNorm, Module, RmsNorm } from '@x/nn';
 import { blockFormat, byteLengthOf, type MixName, planMix } from '@x/quantized';
 import {
@@ -91,7 +91,7 @@ export function memoryBytesPerToken(
     if (!layout) continue;
     const { kvHeads, keyDim, valueDim, valuesInKeys } = layout;
     const width = kvHeads * (keyDim + (valuesInKeys ? 0 : valueDim));
-    bytes += Math.min(position, window ?? position) * width * sizeInBytes(dtype);
+    bytes += Math.min(position, window ?? position) * width * cacheElementBytes(dtype);
   }
   for (const layout of stateLayouts)
     for (const shape of Object.values(layout ?? {})) bytes += 2 * countOf(shape) * sizeInBytes('f32');

@@ -2,6 +2,7 @@
 import { realpathSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import { Device } from '@x/core';
+import type { CacheDType } from '@x/engine';
 import type { LogEntry } from '@x/server';
 import { Command, InvalidArgumentError } from 'commander';
 import '@x/rocm-backend';
@@ -12,7 +13,7 @@ import { Progress } from '../batch/progress';
 import { checkRequests } from '../batch/requests';
 import { Results } from '../batch/results';
 import { interruptible } from '../interrupt';
-import { decimal, someText, wholeNumber } from '../option-values';
+import { cacheDtypeOption, decimal, someText, wholeNumber } from '../option-values';
 import { guarded, paint, printJson, UsageError } from '../output';
 import { servedModels, textOf } from '../served-models';
 
@@ -29,6 +30,7 @@ interface BatchCommandOptions {
   untilEmpty?: boolean;
   device: string;
   context?: number;
+  cacheDtype?: CacheDType;
   chatTemplate?: string;
   maxSequences?: number;
   maxTokens?: number;
@@ -68,6 +70,7 @@ export function batchCommand(): Command {
     .option('--until-empty', 'with --queue: end when no job waits or is under way')
     .option('-d, --device <name>', 'auto, js, cpu, rocm:N or cuda:N', 'auto')
     .option('-c, --context <tokens>', 'of a sequence, default the model’s own, at most 4096', wholeNumber(1))
+    .addOption(cacheDtypeOption())
     .option('--chat-template <file>', 'chatml, or a file with the Jinja text, in place of the models’ own')
     .option('--max-sequences <count>', 'computed at once; default 32', wholeNumber(1, 4096))
     .option('--max-tokens <count>', 'that a sequence may generate', wholeNumber(1))

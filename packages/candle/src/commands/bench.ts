@@ -2,8 +2,8 @@
 import { accessSync, constants, readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { dirname, resolve } from 'node:path';
-import { type Device, sizeInBytes } from '@x/core';
-import { type LanguageModel, loadModel } from '@x/engine';
+import type { Device } from '@x/core';
+import { type CacheDType, cacheElementBytes, type LanguageModel, loadModel } from '@x/engine';
 import { platforms } from '@x/hip';
 import { Command, InvalidArgumentError } from 'commander';
 import '@x/rocm-backend';
@@ -21,7 +21,7 @@ import { addDeviceFlags, type DeviceFlags, followed, placeOf } from '../devices'
 import { addFormFlags, type FormFlags, grammarOf } from '../form-options';
 import { interruptible } from '../interrupt';
 import { localModel } from '../model-source';
-import { someText, wholeNumber } from '../option-values';
+import { cacheDtypeOption, someText, wholeNumber } from '../option-values';
 import { formatBytes, guarded, printJson, table, UsageError } from '../output';
 import { addSpeculativeFlags, checkSpeculative, loadDrafts, type SpeculativeFlags } from '../speculative';
 
@@ -30,6 +30,7 @@ interface BenchOptions extends SpeculativeFlags, FormFlags, DeviceFlags {
   gen: number;
   batch: number[];
   context: number[];
+  cacheDtype?: CacheDType;
   text?: string;
   repeat: number;
   json?: boolean;
@@ -85,6 +86,7 @@ export function benchCommand(): Command {
       'take prompts from this text; without, they are random tokens',
       someText('Give a file name.'),
     )
+    .addOption(cacheDtypeOption())
     .option('--repeat <count>', 'runs of each, of which the median counts', wholeNumber(1), 3);
   return addFormFlags(addSpeculativeFlags(addDeviceFlags(command)))
     .option('--report <file>', 'write all figures to a file that can go with an issue', someText('Give a file name.'))
@@ -112,7 +114,7 @@ async function bench(name: string, options: BenchOptions, signal: AbortSignal): 
   const place = await placeOf(options);
   const path = await localModel(name, { json: options.json, signal });
   const maxContext = Math.max(prompt, ...context) + gen;
-  using model = await loadModel(path, { ...place, signal, maxContext });
+  using model = await loadModel(path, { ...place, signal, maxContext, cacheDtype: options.cacheDtype });
   const { device } = model;
   // Nothing else is there yet. Of this rank, as all that is measured of devices.
   const weightBytes = device.memory().liveBytes;
@@ -179,7 +181,7 @@ function cacheBytes(model: LanguageModel, { sequences, promptTokens, generatedTo
       2 *
       numKvHeads *
       headDim *
-      sizeInBytes(model.cacheDtype)) /
+      cacheElementBytes(model.cacheDtype)) /
     Math.min(model.ranks, numKvHeads)
   );
 }

@@ -1,12 +1,12 @@
 /** `candle serve MODEL...`: models over HTTP in OpenAI's form, and a page to chat in, until Ctrl-C. */
 import { Device } from '@x/core';
-import { type LanguageModel, type LoadModelOptions, loadModel, processGroup } from '@x/engine';
+import { type CacheDType, type LanguageModel, type LoadModelOptions, loadModel, processGroup } from '@x/engine';
 import { type LogEntry, type ModelFile, type RunningServer, serve } from '@x/server';
 import { Command } from 'commander';
 import '@x/rocm-backend';
 import { addDeviceFlags, type DeviceFlags, followed, placeOf } from '../devices';
 import { Interrupted, interruptible } from '../interrupt';
-import { decimal, someText, wholeNumber } from '../option-values';
+import { cacheDtypeOption, decimal, someText, wholeNumber } from '../option-values';
 import { guarded, paint, printJson, UsageError } from '../output';
 import { placeOfName, servedModels, textOf } from '../served-models';
 
@@ -19,6 +19,7 @@ interface ServeCommandOptions extends DeviceFlags {
   allowedHost?: string[];
   cors?: string[];
   context?: number;
+  cacheDtype?: CacheDType;
   chatTemplate?: string;
   embedding?: string[];
   lora?: string[];
@@ -50,6 +51,7 @@ export function serveCommand(): Command {
     .option('--cors <origins...>', 'pages of these origins may ask, or *', several);
   return addDeviceFlags(command)
     .option('-c, --context <tokens>', 'of a sequence, default the model’s own, at most 4096', wholeNumber(1))
+    .addOption(cacheDtypeOption())
     .option('--chat-template <file>', 'chatml, or a file with the Jinja text, in place of the models’ own')
     .option('--embedding <models...>', 'models that make vectors of texts', several)
     .option('--lora <name=path...>', 'LoRA adapters of the one model, each a model of its name', several)

@@ -71,10 +71,18 @@ export interface PackedAttentionOps {
 /** A storage from an element on. */
 export type StoragePart = readonly [storage: BackendStorage, offset: number];
 
+/** What keys and values of a cache are: numbers of a dtype, or 8 bits with a scale of each 32, as ggml's q8_0 has them. */
+export type PoolDType = DType | 'q8_0';
+
 /** Blocks of one layer's cache: keys [blocks · blockSize, kvHeads, d], contiguous, and values [.., dv] of the same dtype. */
 export interface PagedPool {
   keys: StoragePart;
   values: StoragePart;
+  /**
+   * Of a pool of `q8_0`, whose keys and values are u8, each the value over its scale and 128: a scale of each 32 of a head,
+   * [blocks · blockSize, kvHeads, d / 32], f16, contiguous. Where values are the first elements of keys, both are the same.
+   */
+  scales?: { keys: StoragePart; values: StoragePart };
   /** Elements from one value to the next: dv where they are contiguous, d where they are the first elements of keys. */
   valueRow: number;
   blocks: number;
@@ -141,31 +149,44 @@ export interface VarlenTiles {
   tables: StoragePart;
 }
 
+/** Blocks of the keys or the values of a pool of `q8_0`. */
+export interface UnpackProblem {
+  /** Of `blocks`, contiguous u32. */
+  count: number;
+  blocks: StoragePart;
+  /** Values of a block. */
+  blockValues: number;
+  /** Of the pool. */
+  poolBlocks: number;
+  codes: StoragePart;
+  scales: StoragePart;
+}
+
 export interface PagedAttentionOps {
   /** Whether there is a kernel for queries of a dtype and a pool of another, with these sizes of heads. */
-  supports(dtype: DType, poolDType: DType, d: number, dv: number): boolean;
+  supports(dtype: DType, poolDType: PoolDType, d: number, dv: number): boolean;
   /** q [tokens, heads, d] of any strides: [tokens, heads, dv] in its dtype, contiguous. Sums are made in f32. */
   attend(problem: PagedProblem, q: Operand, pool: PagedPool, at: PagedTables): BackendStorage;
   /** Whether there is {@link attendInBlocks} for them. */
-  supportsBlocks(dtype: DType, poolDType: DType, d: number, dv: number): boolean;
+  supportsBlocks(dtype: DType, poolDType: PoolDType, d: number, dv: number): boolean;
   /** As {@link attend}, [tokens, heads · dv] as blocks (u8) for {@link QuantizedOps.matmulActivations}. */
   attendInBlocks(problem: PagedProblem, q: Operand, pool: PagedPool, at: PagedTables): BackendStorage;
   /** Whether there is {@link step} for a pool of this dtype, with these sizes of heads. */
-  supportsStep(poolDType: DType, d: number, dv: number): boolean;
+  supportsStep(poolDType: PoolDType, d: number, dv: number): boolean;
   /**
    * `DecodeOps.heads` and {@link attendInBlocks} at once, of tokens of which no two are of one sequence: the slot of each is
    * that of the last key that it sees. The scale is that of `heads`; `at` has no rows.
    */
   step(heads: HeadsProblem, problem: PagedProblem, pool: PagedPool, at: PagedTables): BackendStorage;
   /** Whether there is {@link attendPrompt} for a pool of this dtype, with these sizes of heads. */
-  supportsPrompt(poolDType: DType, d: number, dv: number): boolean;
+  supportsPrompt(poolDType: PoolDType, d: number, dv: number): boolean;
   /**
    * q [heads, tokens, d] of any strides, f32, each token looking at the keys up to its own: [tokens, heads, dv], f32.
    * @param table the blocks of the sequence, contiguous u32, as many as before + tokens positions have
    */
   attendPrompt(problem: PromptProblem, q: Operand, pool: PagedPool, table: StoragePart): BackendStorage;
   /** Rows of a tile at most, where there is {@link attendVarlen} for a pool of this dtype, with these sizes of heads. */
-  varlenRows(poolDType: DType, d: number, dv: number): number | undefined;
+  varlenRows(poolDType: PoolDType, d: number, dv: number): number | undefined;
   /** q [tokens, heads, d] of any strides, of the pool's dtype: [tokens, heads, dv] of it. Sums are made in f32. */
   attendVarlen(problem: VarlenProblem, q: Operand, pool: PagedPool, tiles: VarlenTiles): BackendStorage;
   /**
@@ -173,4 +194,6 @@ export interface PagedAttentionOps {
    * pool is left out. Without `v`, values are part of the keys.
    */
   append(k: Operand, v: Operand | undefined, slots: StoragePart, pool: PagedPool): void;
+  /** Numbers of f32, f16 or bf16, one block after the other: [count · blockValues]. */
+  unpack(problem: UnpackProblem, dtype: DType): BackendStorage;
 }

@@ -3,8 +3,7 @@
  * quantized product in the blocks that it reads (see {@link QuantizedOps.quantizeActivations}), and keys and values to their
  * cache. `@x/nn` composes the same of operations where a device has none.
  */
-import type { DType } from '../dtype';
-import type { PagedPool, StoragePart } from './attention';
+import type { PagedPool, PoolDType, StoragePart } from './attention';
 import type { BackendStorage } from './storage';
 
 /** Dtypes that a norm may be given in. */
@@ -147,7 +146,7 @@ export interface DecodeOps {
   /** Whether there are kernels for rows of n values in blocks. */
   supports(n: number): boolean;
   /** Whether {@link heads} is for a pool of this dtype, with these sizes of heads. */
-  supportsHeads(poolDType: DType, d: number, dv: number): boolean;
+  supportsHeads(poolDType: PoolDType, d: number, dv: number): boolean;
   /**
    * The norm of x + delta, [rows, n] in a dtype or in the form of {@link QuantizedOps.matmulActivations}, and, where
    * there is a delta, the sum. `both`: in f32, and as `blocks` where that form is blocks (u8) for so many rows.
@@ -176,7 +175,7 @@ export interface DecodeOps {
    */
   promptHeads(problem: HeadsProblem, wide: number, pool: PagedPool): PromptHeads;
   /** Whether {@link latent} is for so many tokens, a pool of this dtype and heads with so many elements that are not rotated. */
-  supportsLatent(poolDType: DType, tokens: number, plain: number): boolean;
+  supportsLatent(poolDType: PoolDType, tokens: number, plain: number): boolean;
   /**
    * Writes norms of latent vectors and the rotated shared keys into the pool. `queries` are [tokens, heads, rank + rotated], f32,
    * with the rotated parts of queries; what goes in front of these is a product with `plain`, the plain parts as blocks of

@@ -3,16 +3,12 @@
  * whose they are. A {@link KvPool} decides; where a model is computed by several ranks, each has such a memory and changes it as
  * the leader does.
  */
-import { type Device, type DType, keep, scope, sizeInBytes, Tensor } from '@x/core';
+import { type Device, scope } from '@x/core';
 import type { PagedCache } from '@x/nn';
 import type { KvLayout, StateLayout } from '@x/transformers';
 import type { MemoryChange } from './change';
+import { BLOCK_SIZE, blockBytesOf, type CacheDType, disposeRows, makeRows, rowsOf } from './rows';
 import { StateMemory } from './state-memory';
-
-/** Positions of a block. */
-export const BLOCK_SIZE = 32;
-
-export type CacheDType = Extract<DType, 'f32' | 'f16' | 'bf16'>;
 
 export class KvMemory {
   /** Of recurrent layers, of models that have some. */
@@ -45,12 +41,7 @@ export class KvMemory {
 
   /** Bytes of a block, all layers together. */
   get blockBytes(): number {
-    const widths = this.layouts.map((layout) => {
-      if (!layout) return 0;
-      const { kvHeads, keyDim, valueDim, valuesInKeys } = layout;
-      return kvHeads * (keyDim + (valuesInKeys ? 0 : valueDim));
-    });
-    return widths.reduce((sum, width) => sum + width, 0) * BLOCK_SIZE * sizeInBytes(this.dtype);
+    return this.layouts.reduce((sum, layout) => sum + (layout ? blockBytesOf(layout, this.dtype) : 0), 0);
   }
 
   /** Whether any layer keeps keys and values. */
@@ -82,25 +73,10 @@ export class KvMemory {
     for (const [i, layout] of this.layouts.entries()) {
       const old = this.layers[i];
       if (!layout || (old && old.keys.dim(0) >= blocks * BLOCK_SIZE)) continue;
-      const { kvHeads, keyDim, valueDim, valuesInKeys } = layout;
-      const { device, dtype } = this;
-      const make = (width: number, from: Tensor | undefined) =>
-        scope(() => {
-          const rows = Tensor.zeros([blocks * BLOCK_SIZE, kvHeads, width], { dtype, device });
-          if (from) rows.narrow(0, 0, from.dim(0)).copyFrom(from);
-          return keep(rows);
-        });
-      const keys = make(keyDim, old?.keys);
-      let values: Tensor;
-      try {
-        values = valuesInKeys ? scope(() => keep(keys.narrow(2, 0, valueDim))) : make(valueDim, old?.values);
-      } catch (error) {
-        keys.dispose();
-        throw error;
-      }
+      const made = makeRows(layout, this.dtype, this.device, blocks, old);
       this.generation++;
-      this.layers[i] = { keys, values, blockSize: BLOCK_SIZE };
-      for (const rows of [old?.keys, old?.values]) rows?.dispose();
+      this.layers[i] = made;
+      if (old) disposeRows(old);
     }
     this.changed({ kind: 'blocks', count: blocks });
   }
@@ -110,7 +86,7 @@ export class KvMemory {
     scope(() => {
       for (const [i, layer] of this.layers.entries()) {
         if (!layer) continue;
-        for (const rows of this.layouts[i]!.valuesInKeys ? [layer.keys] : [layer.keys, layer.values]) {
+        for (const [, rows] of rowsOf(this.layouts[i]!, layer)) {
           const source = rows.narrow(0, from * BLOCK_SIZE, BLOCK_SIZE).copy();
           rows.narrow(0, to * BLOCK_SIZE, BLOCK_SIZE).copyFrom(source);
         }
@@ -122,7 +98,7 @@ export class KvMemory {
   /** Gives the memory of all blocks back; that of states stays. */
   release(): void {
     this.generation++;
-    for (const layer of this.layers) for (const rows of [layer?.keys, layer?.values]) rows?.dispose();
+    for (const layer of this.layers) if (layer) disposeRows(layer);
     this.layers.fill(undefined);
     this.changed({ kind: 'release' });
   }

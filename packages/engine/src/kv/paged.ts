@@ -1,5 +1,5 @@
 /** The cache of a batch, as a forward pass sees it: the blocks of its sequences, whatever their lengths. */
-import { CaptureError, type DType, keep, scope, Tensor } from '@x/core';
+import { CaptureError, type Device, type DType, keep, scope, Tensor } from '@x/core';
 import {
   causalBias,
   fusesHeads,
@@ -10,6 +10,7 @@ import {
   pagedAppend,
   pagedAttention,
   pagedPrompt,
+  pagedUnpack,
   pagedVarlen,
   type SequenceSpans,
   sdpa,
@@ -17,7 +18,8 @@ import {
   varlenRows,
 } from '@x/nn';
 import type { AttendOptions, KvView, LayerKv, LayerStates, PromptLayer } from '@x/transformers';
-import { BLOCK_SIZE, type KvMemory } from './memory';
+import type { KvMemory } from './memory';
+import { BLOCK_SIZE } from './rows';
 
 /** Rows of a batch whose attention is one call. */
 export type Segment =
@@ -168,8 +170,8 @@ export class PagedKv implements KvView {
     { scale = 1, window, softcap = 1, sinks }: AttendOptions,
     fresh: { k: Tensor; v: Tensor } | undefined,
   ): Tensor {
-    const { start, count, before, blocks } = segment;
-    const cache = this.memory.layer(layer);
+    const { start, count, before } = segment;
+    const { cache, blocks, isOwn } = this.numbersOf(layer, segment, q.device.kind);
     const dtype = this.promptDtype(q, cache, segment);
     const special =
       window !== undefined ||
@@ -185,16 +187,32 @@ export class PagedKv implements KvView {
     const length = before + count - first;
     const { keys, values } = cache;
     // What no position in front can add to need not come back from the pool.
-    const isFresh = before === 0 && fresh;
-    const k = isFresh ? rowsOf(fresh.k, start, count).toDtype(dtype) : this.gather(keys, segment, first, length, dtype);
+    const isFresh = before === 0 && isOwn && fresh;
+    const k = isFresh ? rowsOf(fresh.k, start, count).toDtype(dtype) : this.gather(keys, blocks, first, length, dtype);
     const v = isFresh
       ? rowsOf(fresh.v, start, count).toDtype(dtype)
-      : this.gather(values, segment, first, length, dtype);
+      : this.gather(values, blocks, first, length, dtype);
     // One query sees all that is left; several see less the earlier they are.
     const queries = rowsOf(q, start, count).toDtype(dtype).unsqueeze(0);
     const masked = count > 1 && { causal: true, window, causalBias: () => this.bias(count, length, window, queries) };
     const mixed = sdpa(queries, k.unsqueeze(0), v.unsqueeze(0), { scale, softcapping: softcap, sinks, ...masked });
     return mixed.squeeze(0).transpose(0, 1).toDtype(q.dtype);
+  }
+
+  /**
+   * A layer's cache in numbers, and the blocks of a sequence in it: of one in 8 bits the sequence's are unpacked, as they are read by
+   * later tokens too, whatever a prompt is cut into.
+   */
+  private numbersOf(
+    layer: number,
+    { blocks }: SequenceSegment,
+    kind: Device['kind'],
+  ): { cache: PagedCache; blocks: Tensor; isOwn: boolean } {
+    const cache = this.memory.layer(layer);
+    if (!cache.scales) return { cache, blocks, isOwn: true };
+    const isGpu = kind === 'rocm' || kind === 'cuda';
+    const unpacked = pagedUnpack(cache, blocks, isGpu ? 'f16' : 'f32');
+    return { cache: unpacked, blocks: Tensor.arange(0, blocks.dim(0), 'u32', blocks.device), isOwn: false };
   }
 
   /**
@@ -220,7 +238,7 @@ export class PagedKv implements KvView {
   }
 
   /** Positions [first, first + length) of a sequence, [kvHeads, length, d] in a dtype. */
-  private gather(rows: Tensor, { blocks }: SequenceSegment, first: number, length: number, dtype: DType): Tensor {
+  private gather(rows: Tensor, blocks: Tensor, first: number, length: number, dtype: DType): Tensor {
     const blockSize = BLOCK_SIZE;
     const [slots, kvHeads, width] = rows.shape;
     const from = Math.floor(first / blockSize);

@@ -9,7 +9,8 @@ import { type KvLayout, type StateLayout, TransformersError } from '@x/transform
 import type { AdapterUse } from '../adapters';
 import { BlockIndex } from './blocks';
 import type { MemoryChange } from './change';
-import { BLOCK_SIZE, type CacheDType, KvMemory } from './memory';
+import { KvMemory } from './memory';
+import { BLOCK_SIZE, type CacheDType } from './rows';
 import { SequenceCache } from './sequence-cache';
 import { StatePool, type StateStats } from './states';
 
@@ -34,7 +35,7 @@ export function multipliesNarrow(layouts: readonly (KvLayout | undefined)[]): bo
  * @param isNarrow whether weights are in blocks, they or activations were asked for in 16 bits, or the file has 16 and the model
  *   {@link multipliesNarrow}
  */
-export function defaultCacheDtype(kind: Device['kind'], isNarrow: boolean): CacheDType {
+export function defaultCacheDtype(kind: Device['kind'], isNarrow: boolean): 'f32' | 'f16' {
   return isNarrow && (kind === 'rocm' || kind === 'cuda') ? 'f16' : 'f32';
 }
 

@@ -4,10 +4,10 @@
  * them there.
  */
 import { createHash } from 'node:crypto';
-import { cat, Device, FileFormatError, scope, Tensor } from '@x/core';
+import { cat, Device, type DType, FileFormatError, scope, Tensor } from '@x/core';
 import { SafetensorsFile, saveSafetensors } from '@x/core/files';
-import { BLOCK_SIZE } from './memory';
 import type { KvPool } from './pool';
+import { BLOCK_SIZE, rowKinds, rowsOf } from './rows';
 import type { SequenceCache } from './sequence-cache';
 
 /** Of the file's layout: another number is another layout. */
@@ -22,15 +22,10 @@ export interface SavedPrompt {
 }
 
 /** The tensors of a pool that keep something of each position, by their names in a file. */
-function rowsOf(pool: KvPool): [name: string, rows: Tensor][] {
-  return pool.layouts.flatMap((layout, i): [string, Tensor][] => {
-    if (layout === undefined) return [];
-    const { keys, values } = pool.layer(i);
-    const own: [string, Tensor][] = [[`layer.${i}.keys`, keys]];
-    // Otherwise values are a part of the keys.
-    if (!layout.valuesInKeys) own.push([`layer.${i}.values`, values]);
-    return own;
-  });
+function rowsOfPool(pool: KvPool): [name: string, rows: Tensor][] {
+  return pool.layouts.flatMap((layout, i): [string, Tensor][] =>
+    layout ? rowsOf(layout, pool.layer(i)).map(([name, rows]) => [`layer.${i}.${name}`, rows]) : [],
+  );
 }
 
 /** Blocks that lie behind each other, as [first, count]. */
@@ -62,7 +57,7 @@ export async function writePrompt(
   const parts = new Map<string, Tensor>();
   try {
     parts.set('tokens', Tensor.from(Uint32Array.from(tokens), { device: host }));
-    for (const [name, rows] of rowsOf(pool)) {
+    for (const [name, rows] of rowsOfPool(pool)) {
       signal?.throwIfAborted();
       using joined = scope(() =>
         cat(
@@ -112,16 +107,14 @@ export async function readPrompt(path: string, pool: KvPool, vocabSize: number, 
     const count = file.has('tokens') ? file.info('tokens').shape[0] : 0;
     if (!(count > 0 && count % BLOCK_SIZE === 0))
       throw fail('FILE_INVALID', `it holds ${count} tokens, which are no whole blocks of ${BLOCK_SIZE}`);
-    const shapes = new Map<string, readonly number[]>([['tokens', [count]]]);
+    const wants = new Map<string, { shape: readonly number[]; wanted: DType }>();
+    wants.set('tokens', { shape: [count], wanted: 'u32' });
     for (const [i, layout] of pool.layouts.entries()) {
-      if (layout === undefined) continue;
-      const { kvHeads, keyDim, valueDim, valuesInKeys } = layout;
-      shapes.set(`layer.${i}.keys`, [count, kvHeads, keyDim]);
-      if (!valuesInKeys) shapes.set(`layer.${i}.values`, [count, kvHeads, valueDim]);
+      for (const [name, { width, dtype }] of layout ? rowKinds(layout, pool.dtype) : [])
+        wants.set(`layer.${i}.${name}`, { shape: [count, layout!.kvHeads, width], wanted: dtype });
     }
-    for (const [name, shape] of shapes) {
+    for (const [name, { shape, wanted }] of wants) {
       const found = file.has(name) ? file.info(name) : undefined;
-      const wanted = name === 'tokens' ? 'u32' : pool.dtype;
       if (found === undefined || found.dtype.toLowerCase() !== wanted || found.shape.join() !== shape.join()) {
         throw fail('FILE_INVALID', `it has no ${name} of ${wanted} [${shape.join(', ')}]`);
       }
@@ -159,7 +152,7 @@ export async function fillBlocks(
     using moved = await saved.toDevice(pool.device);
     check();
     // The pool may have grown meanwhile: its memory is another one then.
-    const rows = new Map(rowsOf(pool)).get(name)!;
+    const rows = new Map(rowsOfPool(pool)).get(name)!;
     scope(() => {
       let at = start;
       for (const [first, count] of runs) {

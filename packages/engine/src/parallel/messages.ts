@@ -3,7 +3,7 @@ import { CandleError, CollectiveError } from '@x/core';
 import type { DenseDType } from '@x/quantized';
 import type { Shard } from '../build-model';
 import type { Command } from '../execute/executor';
-import type { CacheDType } from '../kv/memory';
+import type { CacheDType } from '../kv/rows';
 
 /** What a rank loads. */
 export interface RankPlan {

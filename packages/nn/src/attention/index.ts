@@ -11,13 +11,14 @@ export { type PackedAttentionOptions, packedAttention, Segments, Slopes } from '
 export {
   fusesPrompt,
   type PagedAttentionOptions,
-  type PagedCache,
   type PagedStep,
   pagedActivations,
   pagedAppend,
   pagedAttention,
   pagedPrompt,
 } from './paged';
+export { CACHE_GROUP, type PagedCache } from './paged-cache';
+export { pagedUnpack } from './paged-groups';
 export {
   pagedVarlen,
   TILE_NUMBERS,

@@ -6,7 +6,8 @@
 import { CandleError, kinds, ShapeError, Tensor, UnsupportedError } from '@x/core';
 import { checkNumbers, checkObjects, checkPositive, checkTensors } from '../check';
 import { checkHeads, checkSinks } from './mask';
-import { checkCache, type PagedAttentionOptions, type PagedCache, pagedPoolOf } from './paged';
+import type { PagedAttentionOptions } from './paged';
+import { checkCache, type PagedCache, pagedPoolOf, poolDTypeOf } from './paged-cache';
 
 /** Neighbouring rows of one sequence, or of none: those become 0. */
 export interface VarlenPart {
@@ -35,7 +36,7 @@ export function varlenRows(cache: PagedCache): number | undefined {
   checkCache('varlenRows', cache);
   const { keys, values } = cache;
   if (!keys.isContiguous() || !values.isContiguous()) return undefined;
-  return keys.device.backend.pagedAttention?.varlenRows(keys.dtype, keys.dim(2), values.dim(2));
+  return keys.device.backend.pagedAttention?.varlenRows(poolDTypeOf(cache), keys.dim(2), values.dim(2));
 }
 
 /**

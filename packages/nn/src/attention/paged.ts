@@ -11,7 +11,6 @@ import {
   type HeadsProblem,
   kinds,
   type PagedAttentionOps,
-  type PagedPool,
   type PagedProblem,
   type PagedTables,
   QuantizedActivations,
@@ -21,17 +20,9 @@ import {
 } from '@x/core';
 import { checkNumbers, checkPositive, checkTensors } from '../check';
 import { checkHeads, checkSinks } from './mask';
+import { checkCache, type PagedCache, pagedPoolOf, poolDTypeOf } from './paged-cache';
+import { groupsOf, pagedUnpack } from './paged-groups';
 import { sdpa } from './sdpa';
-
-/** The blocks of one layer's cache. */
-export interface PagedCache {
-  /** [blocks · blockSize, kvHeads, d], contiguous */
-  keys: Tensor;
-  /** [blocks · blockSize, kvHeads, dv], contiguous, of the same dtype; or a view of the keys, their first dv elements. */
-  values: Tensor;
-  /** Positions of a block: a power of two. */
-  blockSize: number;
-}
 
 export interface PagedAttentionOptions {
   /** Row of the tables for each token: [tokens], u32. Default: token i has row i, as when each sequence has one. */
@@ -64,9 +55,9 @@ export function pagedAttention(
   checkTensors('pagedAttention', { q });
   const problem = check('pagedAttention', q.shape, cache, tables, lengths, options);
   const [tokens, heads] = q.shape;
-  const { keys, values } = cache;
+  const { values } = cache;
   const kernels = kernelsFor(q, cache, [tables, lengths], options);
-  if (!kernels?.supports(q.dtype, keys.dtype, q.dim(2), values.dim(2)))
+  if (!kernels?.supports(q.dtype, poolDTypeOf(cache), q.dim(2), values.dim(2)))
     return composed(q, cache, tables, lengths, { ...options, scale: problem.scale });
   const out = kernels.attend(problem, q.storageAndLayout(), pagedPoolOf(cache), tablesOf(tables, lengths, options));
   return Tensor.fromStorage(out, [tokens, heads, values.dim(2)], q.device);
@@ -86,10 +77,10 @@ export function pagedActivations(
   checkTensors('pagedActivations', { q });
   const problem = check('pagedActivations', q.shape, cache, tables, lengths, options);
   const [tokens, heads] = q.shape;
-  const { keys, values } = cache;
+  const { values } = cache;
   const width = heads * values.dim(2);
   const kernels = kernelsFor(q, cache, [tables, lengths], options);
-  if (!kernels?.supportsBlocks(q.dtype, keys.dtype, q.dim(2), values.dim(2))) {
+  if (!kernels?.supportsBlocks(q.dtype, poolDTypeOf(cache), q.dim(2), values.dim(2))) {
     return scope(() => pagedAttention(q, cache, tables, lengths, options).reshape([tokens, width]));
   }
   const at = tablesOf(tables, lengths, options);
@@ -121,7 +112,7 @@ export function pagedStep(
   const { sinks } = options;
   const operands = [values, tables, lengths, ...(sinks ? [sinks] : [])];
   const whole = operands.every((tensor) => tensor.device === device && tensor.isContiguous());
-  if (!whole || (sinks && sinks.dtype !== 'f32') || !kernels?.supportsStep(keys.dtype, d, dv)) return undefined;
+  if (!whole || (sinks && sinks.dtype !== 'f32') || !kernels?.supportsStep(poolDTypeOf(cache), d, dv)) return undefined;
   const blocks = kernels.step(heads, problem, pagedPoolOf(cache), tablesOf(tables, lengths, {}));
   return new QuantizedActivations(
     Tensor.fromStorage(blocks, [blocks.elemCount], device),
@@ -138,7 +129,7 @@ export function fusesPrompt(q: Tensor, cache: PagedCache): boolean {
   // On the host two products of matrices are faster.
   const { device, dtype } = q;
   if (device.kind === 'cpu' || dtype !== 'f32') return false;
-  return device.backend.pagedAttention?.supportsPrompt(keys.dtype, keys.dim(2), values.dim(2)) ?? false;
+  return device.backend.pagedAttention?.supportsPrompt(poolDTypeOf(cache), keys.dim(2), values.dim(2)) ?? false;
 }
 
 /**
@@ -177,7 +168,7 @@ export function pagedPrompt(
     checkIds(op, 'table', table);
     const kernels = kernelsFor(queries, cache, [table], options);
     const { keys, values } = cache;
-    if (q.dtype !== 'f32' || !kernels?.supportsPrompt(keys.dtype, keys.dim(2), values.dim(2))) {
+    if (q.dtype !== 'f32' || !kernels?.supportsPrompt(poolDTypeOf(cache), keys.dim(2), values.dim(2))) {
       const rows = Tensor.zeros([tokens], 'u32', device);
       const lengths = Tensor.arange(before + 1, before + tokens + 1, 'u32', device);
       return pagedAttention(queries, cache, table.unsqueeze(0), lengths, { ...options, rows });
@@ -191,12 +182,13 @@ export function pagedPrompt(
 /** The device's kernels, where operands are as these want them. */
 function kernelsFor(
   q: Tensor,
-  { keys, values }: PagedCache,
+  { keys, values, scales }: PagedCache,
   ids: readonly Tensor[],
   { rows, sinks }: PagedAttentionOptions,
 ): PagedAttentionOps | undefined {
   const { device } = q;
-  const operands = [q, keys, values, ...ids, ...(rows ? [rows] : []), ...(sinks ? [sinks] : [])];
+  const groups = scales ? [scales.keys, scales.values] : [];
+  const operands = [q, keys, values, ...groups, ...ids, ...(rows ? [rows] : []), ...(sinks ? [sinks] : [])];
   const whole = operands.every(
     (tensor) => tensor.device === device && (tensor === q || tensor === values || tensor.isContiguous()),
   );
@@ -296,47 +288,50 @@ export function pagedAppend(cache: PagedCache, k: Tensor, v: Tensor | undefined,
   if (slots.dim(0) === 0) return;
   const { device, dtype } = k;
   const kernels = device.backend.pagedAttention;
-  const same = [v ?? k, slots, keys, values].every((tensor) => tensor.device === device) && (v ?? k).dtype === dtype;
-  const whole = slots.isContiguous() && keys.isContiguous() && (!v || values.isContiguous());
-  if (same && whole && kernels?.supports(dtype, keys.dtype, d, values.dim(2))) {
+  const { scales } = cache;
+  const pools = [keys, ...(v ? [values] : []), ...(scales ? [scales.keys, scales.values] : [])];
+  const same = [v ?? k, slots, ...pools].every((tensor) => tensor.device === device) && (v ?? k).dtype === dtype;
+  const whole = [slots, ...pools].every((tensor) => tensor.isContiguous());
+  if (same && whole && kernels?.supports(dtype, poolDTypeOf(cache), d, values.dim(2))) {
     kernels.append(k.storageAndLayout(), v?.storageAndLayout(), slots.storagePart(), pagedPoolOf(cache));
     return;
   }
   scope(() => {
-    const write = (pool: Tensor, rows: Tensor) => {
-      const source = rows.transpose(0, 1).toDtype(pool.dtype).contiguous();
+    const put = (pool: Tensor, rows: Tensor) => {
+      const source = rows.toDtype(pool.dtype).contiguous();
       pool.scatterSet(slots.reshape([slots.dim(0), 1, 1]).broadcastAs(source.shape), source, 0);
     };
-    write(keys, k);
-    if (v) write(values, v);
+    const write = (pool: Tensor, groups: Tensor | undefined, rows: Tensor) => {
+      const positions = rows.transpose(0, 1);
+      if (!groups) return put(pool, positions);
+      const made = groupsOf(positions);
+      put(pool, made.codes);
+      put(groups, made.scales);
+    };
+    write(keys, scales?.keys, k);
+    if (v) write(values, scales?.values, v);
   });
 }
 
 /** The same of operations that every device has: the blocks of each token's table are gathered. */
 function composed(
   q: Tensor,
-  { keys, values, blockSize }: PagedCache,
+  cache: PagedCache,
   tables: Tensor,
   lengths: Tensor,
   { rows, scale, window, softcap, sinks }: PagedAttentionOptions,
 ): Tensor {
   return scope(() => {
     const { device } = q;
+    const { blockSize } = cache;
     const [tokens, heads] = q.shape;
-    const [, kvHeads, d] = keys.shape;
-    const dv = values.dim(2);
+    const [, kvHeads, d] = cache.keys.shape;
+    const dv = cache.values.dim(2);
     if (tokens === 0) return Tensor.zeros([0, heads, dv], q.dtype, device);
     const own = rows ? tables.indexSelect(rows, 0) : tables;
     const kv = own.dim(1) * blockSize;
-    const gathered = (rows: Tensor) => {
-      const pool = rows.contiguous();
-      const blocks = pool.reshape([pool.dim(0) / blockSize, blockSize * kvHeads * pool.dim(2)]);
-      return blocks
-        .indexSelect(own.flattenAll(), 0)
-        .reshape([tokens, kv, kvHeads, pool.dim(2)])
-        .toDtype(q.dtype)
-        .transpose(1, 2);
-    };
+    const { keys, values } = pagedUnpack(cache, own.flattenAll(), q.dtype);
+    const gathered = (rows: Tensor) => rows.reshape([tokens, kv, kvHeads, rows.dim(2)]).transpose(1, 2);
     const positions = Tensor.arange(0, kv, 'f32', device).unsqueeze(0);
     const ends = lengths.toDtype('f32').unsqueeze(1);
     let visible = positions.broadcastLt(ends);
@@ -352,19 +347,6 @@ function composed(
   });
 }
 
-export function checkCache(op: string, { keys, values, blockSize }: PagedCache): void {
-  checkTensors(op, { keys, values });
-  const power = Number.isInteger(blockSize) && blockSize >= 1 && Number.isInteger(Math.log2(blockSize));
-  if (!power) throw new CandleError('INVALID_ARGUMENT', `${op}: blockSize is ${blockSize}; give a power of two.`);
-  const alike = keys.rank === 3 && values.rank === 3 && keys.dim(0) === values.dim(0) && keys.dim(1) === values.dim(1);
-  if (alike && keys.dtype === values.dtype && keys.dim(0) > 0 && keys.dim(0) % blockSize === 0) return;
-  throw new ShapeError(
-    'SHAPE_MISMATCH',
-    `${op}: a cache of keys [${keys.shape}] (${keys.dtype}) and values [${values.shape}] (${values.dtype}) in blocks of ${blockSize}; ` +
-      'give [blocks * blockSize, kvHeads, d] and [blocks * blockSize, kvHeads, dv] of one dtype.',
-  );
-}
-
 function checkIds(op: string, name: string, ids: Tensor | undefined): void {
   if (ids === undefined || ids.dtype === 'u32') return;
   throw new CandleError('INVALID_ARGUMENT', `${op}: ${name} are ${ids.dtype}; convert them with toDtype('u32').`);
@@ -374,19 +356,4 @@ function checkIds(op: string, name: string, ids: Tensor | undefined): void {
 function hasValueRows(values: Tensor): boolean {
   const { strides } = values.storageAndLayout().layout;
   return strides[2] === 1 && strides[0] === values.dim(1) * strides[1];
-}
-
-/** A cache as kernels see it. */
-export function pagedPoolOf({ keys, values, blockSize }: PagedCache): PagedPool {
-  const [slots, kvHeads, d] = keys.shape;
-  return {
-    keys: keys.storagePart(),
-    values: values.storagePart(),
-    valueRow: values.storageAndLayout().layout.strides[1],
-    blocks: slots / blockSize,
-    blockSize,
-    kvHeads,
-    d,
-    dv: values.dim(2),
-  };
 }

@@ -302,6 +302,146 @@ export function launchAttentionStep(
   ]);
 }
 
+/** `attention_paged_1_f32_q8_0`, and 2 more. */
+export interface AttentionPagedQ8Arguments {
+  items: number;
+  heads: number;
+  kvHeads: number;
+  d: number;
+  dv: number;
+  blockShift: number;
+  maxBlocks: number;
+  sequences: number;
+  blocks: number;
+  parts: number;
+  window: number;
+  scale: number;
+  softcap: number;
+  q: Address;
+  qRow: number;
+  qHead: number;
+  k: Address;
+  kScales: Address;
+  v: Address;
+  vScales: Address;
+  vRow: number;
+  sinks: Address;
+  tables: Address;
+  rows: Address;
+  lengths: Address;
+  partial: Address;
+  counters: Address;
+  out: Address;
+  quantized: Address;
+  padded: number;
+}
+
+export function launchAttentionPagedQ8(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: AttentionPagedQ8Arguments,
+): void {
+  device.launch(ATTENTION, kernel, shape, [
+    a.items,
+    a.heads,
+    a.kvHeads,
+    a.d,
+    a.dv,
+    a.blockShift,
+    a.maxBlocks,
+    a.sequences,
+    a.blocks,
+    a.parts,
+    a.window,
+    a.scale,
+    a.softcap,
+    a.q,
+    a.qRow,
+    a.qHead,
+    a.k,
+    a.kScales,
+    a.v,
+    a.vScales,
+    a.vRow,
+    a.sinks,
+    a.tables,
+    a.rows,
+    a.lengths,
+    a.partial,
+    a.counters,
+    a.out,
+    a.quantized,
+    a.padded,
+  ]);
+}
+
+/** `attention_append_f32_q8_0`. */
+export interface AttentionAppendQ8Arguments {
+  tokens: number;
+  kvHeads: number;
+  d: number;
+  dv: number;
+  poolSlots: number;
+  slots: Address;
+  k: Address;
+  kHead: number;
+  kRow: number;
+  v: Address;
+  vHead: number;
+  vRow: number;
+  kPool: Address;
+  kScales: Address;
+  vPool: Address;
+  vScales: Address;
+}
+
+export function launchAttentionAppendQ8(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: AttentionAppendQ8Arguments,
+): void {
+  device.launch(ATTENTION, kernel, shape, [
+    a.tokens,
+    a.kvHeads,
+    a.d,
+    a.dv,
+    a.poolSlots,
+    a.slots,
+    a.k,
+    a.kHead,
+    a.kRow,
+    a.v,
+    a.vHead,
+    a.vRow,
+    a.kPool,
+    a.kScales,
+    a.vPool,
+    a.vScales,
+  ]);
+}
+
+/** `attention_unpack_q8_0_f32`, and 2 more. */
+export interface AttentionUnpackArguments {
+  count: number;
+  blockValues: number;
+  poolBlocks: number;
+  blocks: Address;
+  codes: Address;
+  scales: Address;
+  out: Address;
+}
+
+export function launchAttentionUnpack(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: AttentionUnpackArguments,
+): void {
+  device.launch(ATTENTION, kernel, shape, [a.count, a.blockValues, a.poolBlocks, a.blocks, a.codes, a.scales, a.out]);
+}
+
 /** `attention_packed_f32`, and 2 more. */
 export interface AttentionPackedArguments {
   tiles: Address;

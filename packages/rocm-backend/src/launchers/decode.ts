@@ -145,6 +145,78 @@ export function launchDecodeHeads(device: Launcher, kernel: string, shape: Launc
   ]);
 }
 
+/** `decode_heads_q8_0`. */
+export interface DecodeHeadsQ8Arguments {
+  tokens: number;
+  heads: number;
+  kvHeads: number;
+  d: number;
+  dv: number;
+  rotated: number;
+  interleaved: boolean;
+  scale: number;
+  eps: number;
+  q: Address;
+  qRow: number;
+  k: Address;
+  kRow: number;
+  v: Address;
+  vRow: number;
+  qNorm: Address;
+  kNorm: Address;
+  cos: Address;
+  sin: Address;
+  tableRow: number;
+  tableLength: number;
+  positions: Address;
+  slots: Address;
+  poolSlots: number;
+  out: Address;
+  kPool: Address;
+  kScales: Address;
+  vPool: Address;
+  vScales: Address;
+}
+
+export function launchDecodeHeadsQ8(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: DecodeHeadsQ8Arguments,
+): void {
+  device.launch(DECODE, kernel, shape, [
+    a.tokens,
+    a.heads,
+    a.kvHeads,
+    a.d,
+    a.dv,
+    a.rotated,
+    Number(a.interleaved),
+    a.scale,
+    a.eps,
+    a.q,
+    a.qRow,
+    a.k,
+    a.kRow,
+    a.v,
+    a.vRow,
+    a.qNorm,
+    a.kNorm,
+    a.cos,
+    a.sin,
+    a.tableRow,
+    a.tableLength,
+    a.positions,
+    a.slots,
+    a.poolSlots,
+    a.out,
+    a.kPool,
+    a.kScales,
+    a.vPool,
+    a.vScales,
+  ]);
+}
+
 /** `decode_prompt_heads_f16`, and 1 more. */
 export interface DecodePromptHeadsArguments {
   tokens: number;

@@ -11,6 +11,7 @@ import {
   type NormDType,
   type NormProblem,
   type PagedPool,
+  type PoolDType,
   type PromptHeads,
   sizeInBytes,
 } from '@x/core';
@@ -23,6 +24,7 @@ import {
   launchDecodeGatedQ81,
   launchDecodeHeadNormSiluQ81,
   launchDecodeHeads,
+  launchDecodeHeadsQ8,
   launchDecodeLatent,
   launchDecodeNormQ81,
   launchDecodePromptHeads,
@@ -30,6 +32,7 @@ import {
 } from '../launchers/decode';
 import type { KernelStorage } from '../storage';
 import { activationRowBytes, activationRows, BLOCK_VALUES, paddedWidth } from './activations';
+import { CACHE_GROUP, scaleAddresses } from './cache-scales';
 import { libraryRows } from './gemm-library';
 import { filled, keptIfFilled } from './result';
 
@@ -55,8 +58,10 @@ export class DeviceDecodeOps implements DecodeOps {
     return n > 0 && n % BLOCK_VALUES === 0;
   }
 
-  supportsHeads(poolDType: DType, d: number, dv: number): boolean {
-    return [d, dv].every((size) => size > 0 && size % 2 === 0 && size <= MAX_HEAD) && POOL_DTYPES.includes(poolDType);
+  supportsHeads(poolDType: PoolDType, d: number, dv: number): boolean {
+    const multiple = poolDType === 'q8_0' ? CACHE_GROUP : 2;
+    const sizes = [d, dv].every((size) => size > 0 && size % multiple === 0 && size <= MAX_HEAD);
+    return sizes && (poolDType === 'q8_0' || POOL_DTYPES.includes(poolDType));
   }
 
   /** A block a row. */
@@ -176,23 +181,33 @@ export class DeviceDecodeOps implements DecodeOps {
   /** A warp a head. */
   heads(p: HeadsProblem, pool: PagedPool): KernelStorage {
     const device = this.#device;
-    const { kvHeads, d, dv } = pool;
-    const dtype = pool.keys[0].dtype;
-    if (!this.supportsHeads(dtype, d, dv)) throw unsupported(`decode.heads of ${d} and ${dv} values`, dtype, device);
+    const { kvHeads, d, dv, scales } = pool;
+    const { dtype } = pool.keys[0];
+    if (!this.supportsHeads(scales ? 'q8_0' : dtype, d, dv))
+      throw unsupported(`decode.heads of ${d} and ${dv} values`, dtype, device);
     const { tokens, heads } = p;
     const result = device.allocUninit(tokens * heads * d, 'f32');
     if (tokens === 0) return result;
     const shape = this.#headsShape(tokens * (heads + 2 * kvHeads));
-    return keptIfFilled(result, (out) =>
-      launchDecodeHeads(device, `decode_heads_${dtype}`, shape, this.#headsArguments(p, pool, { out })),
-    );
+    return keptIfFilled(result, (out) => {
+      const args = this.#headsArguments(p, pool, { out });
+      if (!scales) return launchDecodeHeads(device, `decode_heads_${dtype}`, shape, args);
+      // A row for each warp.
+      const sharedBytes = (device.shapes.isHost ? 1 : HEAD_WARPS) * MAX_HEAD * sizeInBytes('f32');
+      launchDecodeHeadsQ8(
+        device,
+        'decode_heads_q8_0',
+        { ...shape, sharedBytes },
+        { ...args, ...scaleAddresses(device, scales) },
+      );
+    });
   }
 
   promptHeads(p: HeadsProblem, wide: number, pool: PagedPool): PromptHeads {
     const device = this.#device;
     const { kvHeads, d, dv } = pool;
     const dtype = pool.keys[0].dtype;
-    if (!this.supportsHeads(dtype, d, dv) || dtype === 'f32')
+    if (pool.scales || !this.supportsHeads(dtype, d, dv) || dtype === 'f32')
       throw unsupported(`decode.promptHeads of ${d} and ${dv} values`, dtype, device);
     const { tokens, heads } = p;
     const first = device.allocUninit(wide * heads * d, 'f32');
@@ -255,8 +270,10 @@ export class DeviceDecodeOps implements DecodeOps {
     };
   }
 
-  supportsLatent(poolDType: DType, tokens: number, plain: number): boolean {
-    return this.#supportsParts(tokens, plain, Number.POSITIVE_INFINITY) && POOL_DTYPES.includes(poolDType);
+  supportsLatent(poolDType: PoolDType, tokens: number, plain: number): boolean {
+    return (
+      this.#supportsParts(tokens, plain, Number.POSITIVE_INFINITY) && POOL_DTYPES.some((dtype) => dtype === poolDType)
+    );
   }
 
   /** A warp a head, and one a latent vector. */

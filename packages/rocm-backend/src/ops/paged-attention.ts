@@ -1,6 +1,6 @@
 /**
  * Attention over a cache in blocks: the kernels `attention_paged` (kernels/attention/paged.h), `attention_step`
- * (kernels/attention/step.h) and `attention_append` (kernels/attention/paged-append.h).
+ * (kernels/attention/step.h) and `attention_append` (kernels/attention/paged-append.h), and the same of 8 bits (kernels/shared/q8-cache.h).
  */
 import type {
   DType,
@@ -10,8 +10,10 @@ import type {
   PagedPool,
   PagedProblem,
   PagedTables,
+  PoolDType,
   PromptProblem,
   StoragePart,
+  UnpackProblem,
   VarlenProblem,
   VarlenTiles,
 } from '@x/core';
@@ -21,12 +23,16 @@ import { unsupported } from '../errors';
 import { clamp, type LaunchShape } from '../launch-shape';
 import {
   launchAttentionAppend,
+  launchAttentionAppendQ8,
   launchAttentionPaged,
+  launchAttentionPagedQ8,
   launchAttentionPrompt,
   launchAttentionStep,
+  launchAttentionUnpack,
 } from '../launchers/attention';
 import type { KernelStorage } from '../storage';
 import { activationRowBytes, activationRows, BLOCK_VALUES, paddedWidth } from './activations';
+import { CACHE_GROUP, scaleAddresses } from './cache-scales';
 import { denseCopy } from './copy';
 import { filled } from './result';
 import { attendVarlen, varlenRows } from './varlen-attention';
@@ -70,9 +76,11 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
     this.#counters = counters;
   }
 
-  supports(dtype: DType, poolDType: DType, d: number, dv: number): boolean {
-    const sizes = [d, dv].every((size) => size > 0 && size % EACH === 0 && size <= MAX_HEAD);
-    return sizes && DTYPES.includes(dtype) && DTYPES.includes(poolDType);
+  supports(dtype: DType, poolDType: PoolDType, d: number, dv: number): boolean {
+    const isQ8 = poolDType === 'q8_0';
+    const multiple = isQ8 ? CACHE_GROUP : EACH;
+    const sizes = [d, dv].every((size) => size > 0 && size % multiple === 0 && size <= MAX_HEAD);
+    return sizes && (isQ8 ? dtype === 'f32' : DTYPES.includes(dtype) && DTYPES.includes(poolDType));
   }
 
   attend(problem: PagedProblem, q: Operand, pool: PagedPool, at: PagedTables): KernelStorage {
@@ -82,15 +90,15 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
     );
   }
 
-  supportsBlocks(dtype: DType, poolDType: DType, d: number, dv: number): boolean {
+  supportsBlocks(dtype: DType, poolDType: PoolDType, d: number, dv: number): boolean {
     return dtype === 'f32' && dv % BLOCK_VALUES === 0 && this.supports(dtype, poolDType, d, dv);
   }
 
   attendInBlocks(problem: PagedProblem, q: Operand, pool: PagedPool, at: PagedTables): KernelStorage {
     const { tokens, heads } = problem;
-    const { keys, d, dv } = pool;
+    const { d, dv } = pool;
     const { dtype } = q.storage;
-    if (!this.supportsBlocks(dtype, keys[0].dtype, d, dv))
+    if (!this.supportsBlocks(dtype, dtypeOf(pool), d, dv))
       throw unsupported('pagedAttention in blocks', dtype, this.#device);
     const width = heads * dv;
     const bytes = activationRows(tokens) * activationRowBytes(width);
@@ -111,12 +119,14 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
     const { keys, values, valueRow, blocks, blockSize, kvHeads, d, dv } = pool;
     const { tables, sequences, maxBlocks, rows, lengths } = at;
     const { dtype } = q.storage;
-    if (!this.supports(dtype, keys[0].dtype, d, dv)) throw unsupported('pagedAttention', dtype, device);
+    const poolDType = dtypeOf(pool);
+    if (!this.supports(dtype, poolDType, d, dv)) throw unsupported('pagedAttention', dtype, device);
     const { strides } = q.layout;
     const copy = strides[2] === 1 || d === 1 ? undefined : denseCopy(device, q);
     try {
-      this.#inParts(problem, pool, at, BLOCKS_PER_CU, (cut) =>
-        launchAttentionPaged(device, `attention_paged_${cut.headsAtOnce}_${dtype}_${keys[0].dtype}`, cut.shape, {
+      this.#inParts(problem, pool, at, BLOCKS_PER_CU, (cut) => {
+        const kernel = `attention_paged_${cut.headsAtOnce}_${dtype}_${poolDType}`;
+        const all = {
           items: cut.items,
           heads,
           kvHeads,
@@ -143,15 +153,21 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
           partial: cut.partial,
           counters: cut.counters,
           ...result,
-        }),
-      );
+        };
+        if (pool.scales)
+          launchAttentionPagedQ8(device, kernel, cut.shape, { ...all, ...scaleAddresses(device, pool.scales) });
+        else launchAttentionPaged(device, kernel, cut.shape, all);
+      });
     } finally {
       copy?.dispose();
     }
   }
 
-  supportsStep(poolDType: DType, d: number, dv: number): boolean {
-    return d <= MAX_STEP_HEAD && dv <= MAX_STEP_HEAD && this.supportsBlocks('f32', poolDType, d, dv);
+  supportsStep(poolDType: PoolDType, d: number, dv: number): boolean {
+    // Of 8 bits the step's registers would be too many on CDNA.
+    return (
+      poolDType !== 'q8_0' && d <= MAX_STEP_HEAD && dv <= MAX_STEP_HEAD && this.supportsBlocks('f32', poolDType, d, dv)
+    );
   }
 
   step(from: HeadsProblem, problem: PagedProblem, pool: PagedPool, at: PagedTables): KernelStorage {
@@ -241,8 +257,10 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
     }
   }
 
-  supportsPrompt(poolDType: DType, d: number, dv: number): boolean {
-    return this.supports('f32', poolDType, d, dv) && dv <= PROMPT_VALUES[PROMPT_VALUES.length - 1];
+  supportsPrompt(poolDType: PoolDType, d: number, dv: number): boolean {
+    return (
+      poolDType !== 'q8_0' && this.supports('f32', poolDType, d, dv) && dv <= PROMPT_VALUES[PROMPT_VALUES.length - 1]
+    );
   }
 
   /** A block a tile of queries and a head of keys. */
@@ -291,23 +309,20 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
     }
   }
 
-  varlenRows(poolDType: DType, d: number, dv: number): number | undefined {
-    return varlenRows(this.#device, poolDType, d, dv);
+  varlenRows(poolDType: PoolDType, d: number, dv: number): number | undefined {
+    return poolDType === 'q8_0' ? undefined : varlenRows(this.#device, poolDType, d, dv);
   }
 
   attendVarlen(problem: VarlenProblem, q: Operand, pool: PagedPool, tiles: VarlenTiles): KernelStorage {
     return attendVarlen(this.#device, problem, q, pool, tiles);
   }
 
-  append(
-    k: Operand,
-    v: Operand | undefined,
-    slots: StoragePart,
-    { keys, values, blocks, blockSize, kvHeads, d, dv }: PagedPool,
-  ): void {
+  append(k: Operand, v: Operand | undefined, slots: StoragePart, pool: PagedPool): void {
     const device = this.#device;
+    const { keys, values, scales, blocks, blockSize, kvHeads, d, dv } = pool;
     const { dtype } = k.storage;
-    if (!this.supports(dtype, keys[0].dtype, d, dv)) throw unsupported('pagedAppend', dtype, device);
+    const poolDType = dtypeOf(pool);
+    if (!this.supports(dtype, poolDType, d, dv)) throw unsupported('pagedAppend', dtype, device);
     const tokens = k.layout.shape[1];
     const copies: KernelStorage[] = [];
     const source = (x: Operand): { ptr: number; head: number; row: number } => {
@@ -321,7 +336,8 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
       const [key, value] = [source(k), v ? source(v) : { ptr: 0, head: 0, row: 0 }];
       const width = v ? dv : 0;
       const shape = device.shapes.elementwise(tokens * kvHeads * (d + width), 16, 'strided');
-      launchAttentionAppend(device, `attention_append_${dtype}_${keys[0].dtype}`, shape, {
+      const kernel = `attention_append_${dtype}_${poolDType}`;
+      const all = {
         tokens,
         kvHeads,
         d,
@@ -336,10 +352,27 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
         vRow: value.row,
         kPool: device.address(keys),
         vPool: device.address(values),
-      });
+      };
+      if (scales) launchAttentionAppendQ8(device, kernel, shape, { ...all, ...scaleAddresses(device, scales) });
+      else launchAttentionAppend(device, kernel, shape, all);
     } finally {
       for (const copy of copies) copy.dispose();
     }
+  }
+
+  unpack({ count, blocks, blockValues, poolBlocks, codes, scales }: UnpackProblem, dtype: DType): KernelStorage {
+    const device = this.#device;
+    if (!DTYPES.includes(dtype) || blockValues % CACHE_GROUP !== 0)
+      throw unsupported('unpack of a cache', dtype, device);
+    const shape = device.shapes.elementwise((count * blockValues) / EACH, 16, 'strided');
+    return filled(device, dtype, count * blockValues, (out) =>
+      launchAttentionUnpack(device, `attention_unpack_q8_0_${dtype}`, shape, {
+        ...{ count, blockValues, poolBlocks, out },
+        blocks: device.address(blocks),
+        codes: device.address(codes),
+        scales: device.address(scales),
+      }),
+    );
   }
 
   #shape(items: number, headsAtOnce: number, d: number, dv: number): LaunchShape {
@@ -353,6 +386,10 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
     const across = shapes.blocks(items, block);
     return { grid: [across, Math.ceil(items / across), 1], block, sharedBytes };
   }
+}
+
+function dtypeOf({ keys, scales }: PagedPool): PoolDType {
+  return scales ? 'q8_0' : keys[0].dtype;
 }
 
 /** Heads that share keys and are computed together. */
