@@ -122,6 +122,7 @@ export class KernelDevice implements BackendDevice {
   readonly #timesLaunches = debugLevel() >= 4;
   /** The graph that is being captured. */
   recording: KernelGraph | undefined;
+  readonly freeBytes?: () => number;
   /** Made for the first capture. */
   #recorder: HipStream | undefined;
   #launchCount = 0;
@@ -156,6 +157,7 @@ export class KernelDevice implements BackendDevice {
       },
       free: (ptr) => hip.free(ptr),
     });
+    if (location.kind !== 'cpu') this.freeBytes = () => hip.memoryInfo().free + this.memory().cachedBytes;
     const counters = new Counters(hip, () => this.streams.current);
     this.streams = new DeviceStreams(hip, {
       refuseInCapture: (op) => this.recording?.refuse(op),
@@ -389,6 +391,7 @@ export class KernelDevice implements BackendDevice {
         `internal: write of ${bytes.byteLength} bytes at ${byteOffset} passes the end of a storage of ${storage.byteLength} bytes`,
       );
     }
+    this.quantized.denseWeights.forget(storage);
     if (bytes.byteLength > 0) this.hip.memcpyHtoD(storage.ptr + byteOffset, bytes);
   }
 

@@ -82,6 +82,13 @@ describe.each(kinds)('dense weights on %s', (kind) => {
     expect(product()).toEqual(first);
   });
 
+  it('are made again when their weight is written to', () => {
+    product();
+    device.write(weight, 0, new Uint8Array((SIZE.n * SIZE.k * 144) / 256));
+    expect(device.quantized.denseWeights.bytes).toBe(0);
+    expect(product().every((value) => value === 0)).toBe(true);
+  });
+
   it('are made for one product where less than half of the memory would stay free', () => {
     const { denseWeights } = device.quantized;
     free = 75e9 + bytesOfOne() - 1;

@@ -103,6 +103,8 @@ export interface BackendDevice {
   synchronize(): Promise<void>;
   synchronizeSync(): void;
   memory(): DeviceMemory;
+  /** Bytes that there are for what is allocated next, cached ones among them. Absent where the memory is the host's. */
+  freeBytes?: () => number;
   /** Gives cached memory back to the driver. */
   emptyCache(): void;
   /** Afterwards every use of the device or its storages raises a `DisposedError`. */

@@ -12,4 +12,6 @@ export interface BackendStorage {
   /** Copies out elements [offset, offset + count), default all, as raw little-endian bytes. */
   toHost(offset?: number, count?: number): Promise<ArrayBuffer>;
   toHostSync(offset?: number, count?: number): ArrayBuffer;
+  /** The bytes themselves, where they are an array of this thread; valid while the storage lives. */
+  bytes?(): Uint8Array;
 }

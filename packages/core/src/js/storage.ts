@@ -50,6 +50,10 @@ export class JsStorage implements BackendStorage {
     this.device.track(-1, -this.byteLength);
   }
 
+  bytes(): Uint8Array {
+    return bytesOf(this.raw());
+  }
+
   async toHost(offset?: number, count?: number): Promise<ArrayBuffer> {
     return this.toHostSync(offset, count);
   }

@@ -65,6 +65,13 @@ export class DenseWeights {
     this.#isFull = false;
   }
 
+  /** A weight is being written to: its numbers are others. */
+  forget(weight: KernelStorage): void {
+    if (!this.#copies.has(weight)) return;
+    weight.leave(this);
+    this.lose(weight);
+  }
+
   /** Gives back what no captured graph reads. @returns whether there was any */
   release(): boolean {
     this.#isFull = false;
