@@ -1,6 +1,7 @@
 /** The public API of `@x/quantized`. */
 export * from './blocks';
 export { ExpertOrder } from './expert-order';
+export { ExpertSlots } from './expert-slots';
 export {
   areBlocks,
   fusesGate,

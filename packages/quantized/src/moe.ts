@@ -55,8 +55,8 @@ function isHalf(dtype: DType): boolean {
 }
 
 /** Whether so many pairs of token and expert are few: for the device's indexed kernel, or numbers gathered by expert. */
-function areFew(weights: QTensor, pairs: number): boolean {
-  return weights.elemCount > 0 && pairs <= INDEXED_PAIRS * weights.shape[0];
+function areFew(weights: QTensor, pairs: number, experts = weights.shape[0]): boolean {
+  return weights.elemCount > 0 && pairs <= INDEXED_PAIRS * experts;
 }
 
 /** Whether the device has a kernel that reads the weights of each pair's expert, and no gradient of `x` is wanted. */
@@ -70,9 +70,9 @@ function hasIndexedKernel(weights: QTensor, x: Tensor): boolean {
 const UNREAD_TOKENS = 64;
 
 /** Whether products with so many pairs, a token's side by side, need not know the ids on the host. */
-export function canStayUnread(weights: QTensor, tokens: number, pairs: number): boolean {
+export function canStayUnread(weights: QTensor, tokens: number, pairs: number, experts: number): boolean {
   const possible = weights.kind === 'dense' || weights.device.backend.quantized !== undefined;
-  return possible && weights.elemCount > 0 && (tokens <= UNREAD_TOKENS || areFew(weights, pairs));
+  return possible && weights.elemCount > 0 && (tokens <= UNREAD_TOKENS || areFew(weights, pairs, experts));
 }
 
 /**
@@ -116,13 +116,13 @@ export function groupedMoe(weights: QTensor, x: Tensor, order: ExpertOrder): Ten
  * Whether products with so many pairs are better made by {@link groupedMoe}: it reads an expert's weights once for 64 pairs,
  * the indexed kernel once a pair; numbers are copied for each pair where they are not grouped.
  */
-export function isGrouped(weights: QTensor, tokens: number, pairs: number): boolean {
+export function isGrouped(weights: QTensor, tokens: number, pairs: number, experts: number): boolean {
   if (!weights.device.backend.experts?.supports(weights.shape[0])) return false;
   const { quantized, linear } = weights.device.backend;
   const dense = weights.kind === 'dense';
   if (dense && !(linear && isHalf(weights.data.dtype))) return tokens > GROUPED_TOKENS;
   const each = weights.device.kind === 'cpu' ? INDEXED_PAIRS : INDEXED_PAIRS_GPU;
-  return (dense || quantized?.groupedMatmul !== undefined) && pairs > each * weights.shape[0];
+  return (dense || quantized?.groupedMatmul !== undefined) && pairs > each * experts;
 }
 
 /** As {@link indexedMoe} for {@link canStayUnread}; ids u32, contiguous, are all below the number of experts. */

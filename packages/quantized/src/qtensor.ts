@@ -100,6 +100,8 @@ export interface IndexedMoeOptions {
   readIds?: boolean;
   /** Whether ids, u32, are known to be in range, such as a router's: with `readIds: false` nothing looks at them then. Default false. */
   areInside?: boolean;
+  /** Experts of the mixture, where the weight has some of them only: how many pairs of it are few. Default: those of the weight. */
+  experts?: number;
 }
 
 export interface AsyncQuantizeTensorOptions extends QuantizeTensorOptions, ParallelQuantizeOptions {}
@@ -495,9 +497,12 @@ export class QTensor implements Disposable {
     return groupedMoe(this, x, order);
   }
 
-  /** Whether {@link groupedMoe} is the faster way for so many tokens, and the device has it; else {@link indexedMoeForward} is. */
-  prefersGroups(tokens: number, chosen: number): boolean {
-    return isGrouped(this, tokens, tokens * chosen);
+  /**
+   * Whether {@link groupedMoe} is the faster way for so many tokens, and the device has it; else {@link indexedMoeForward} is.
+   * @param experts as in {@link IndexedMoeOptions}
+   */
+  prefersGroups(tokens: number, chosen: number, experts = this.shape[0]): boolean {
+    return isGrouped(this, tokens, tokens * chosen, experts);
   }
 
   /** As {@link indexedMoeForward}, blocking the event loop while the ids are read. */
@@ -507,8 +512,8 @@ export class QTensor implements Disposable {
     return indexedMoe(this, x, ids.toArraySync());
   }
 
-  #unread(ids: Tensor, { readIds = true }: IndexedMoeOptions): boolean {
-    return !readIds && ids.elemCount > 0 && canStayUnread(this, ids.dim(0), ids.elemCount);
+  #unread(ids: Tensor, { readIds = true, experts = this.shape[0] }: IndexedMoeOptions): boolean {
+    return !readIds && ids.elemCount > 0 && canStayUnread(this, ids.dim(0), ids.elemCount, experts);
   }
 
   #indexedUnread(x: Tensor, ids: Tensor, { areInside = false }: IndexedMoeOptions): Tensor {

@@ -1,0 +1,95 @@
+/**
+ * Memory on a device for some experts of a weight whose experts are all in the host's memory: slots, each of which holds the
+ * expert that was last copied there. To products it is a weight of as many experts as there are slots. candle has all experts on
+ * the device, or all layers elsewhere.
+ */
+import { Device, kinds, ShapeError, sizeInBytes, TENSORS, Tensor } from '@x/core';
+import { byteLengthOf } from './blocks';
+import { allocateBlocks, type DenseDType, placement } from './load';
+import { QTensor } from './qtensor';
+
+export class ExpertSlots implements Disposable {
+  /** [slots, n, k], on the device. It stays this object's: do not dispose it. */
+  readonly weight: QTensor;
+  /** Bytes of an expert. */
+  readonly expertBytes: number;
+  readonly #host: QTensor;
+
+  private constructor(host: QTensor, weight: QTensor, expertBytes: number) {
+    this.#host = host;
+    this.weight = weight;
+    this.expertBytes = expertBytes;
+  }
+
+  /** Where weights are whose experts are copied from there. */
+  static get hostDevice(): Device {
+    return Device.js();
+  }
+
+  /**
+   * Takes memory on `device`; what is in it counts for nothing before {@link put}.
+   * @param host [experts, n, k] on {@link hostDevice}: shared, so the caller disposes its own
+   * @param dense of blocks that the device has no kernels for; default f32
+   * @throws ShapeError `SHAPE_MISMATCH` for a weight of another rank; OutOfMemoryError
+   */
+  static of(host: QTensor, slots: number, device: Device, dense: DenseDType = 'f32'): ExpertSlots {
+    kinds.check('ExpertSlots.of', 'slots', slots, kinds.POSITIVE);
+    if (host.rank !== 3) {
+      throw new ShapeError('SHAPE_MISMATCH', `ExpertSlots.of: ${host} has no experts; give a weight [experts, n, k].`);
+    }
+    const isKept = host.kind === 'dense' || placement(device.backend, host.format) === 'blocks';
+    const own = isKept ? host.share() : numbersOf(host, dense);
+    try {
+      const [, n, k] = own.shape;
+      const { data, format } = own;
+      const isBlocks = own.kind === 'blocks';
+      const expertBytes = isBlocks ? byteLengthOf(format, n * k) : n * k * sizeInBytes(data.dtype);
+      const shape = [slots, n, k];
+      const storage = isBlocks
+        ? allocateBlocks(device, own.blockType, slots * n * k)
+        : device.backend.allocUninit(slots * n * k, data.dtype);
+      const tensor = Tensor.fromStorage(storage, isBlocks ? [slots * expertBytes] : shape, device);
+      return new ExpertSlots(own, own.withData(shape, tensor), expertBytes);
+    } catch (error) {
+      own.dispose();
+      throw error;
+    }
+  }
+
+  get experts(): number {
+    return this.#host.shape[0];
+  }
+
+  /** Bytes of all experts on the host. */
+  get hostBytes(): number {
+    return this.experts * this.expertBytes;
+  }
+
+  /** Copies an expert to a slot, behind what the device was given before. */
+  put(slot: number, expert: number): void {
+    const { expertBytes: bytes, weight } = this;
+    const [from, offset] = this.#host.data.storagePart();
+    const first = offset * sizeInBytes(from.dtype) + expert * bytes;
+    const [to] = weight.data.storagePart();
+    weight.device.backend.write(to, slot * bytes, from.bytes!().subarray(first, first + bytes));
+  }
+
+  /** For `scope`: the memory goes where this object goes. */
+  [TENSORS](): unknown[] {
+    return [this.#host, this.weight];
+  }
+
+  dispose(): void {
+    this.#host.dispose();
+    this.weight.dispose();
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+}
+
+function numbersOf(blocks: QTensor, dtype: DenseDType): QTensor {
+  using numbers = blocks.dequantize(dtype);
+  return QTensor.fromTensor(numbers);
+}
