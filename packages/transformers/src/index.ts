@@ -51,6 +51,7 @@ export type {
   PromptLayer,
   StateLayout,
 } from './models/causal-model';
+export { type ExpertGroups, type MoeConfig, mixtureOf } from './models/moe';
 export {
   ARCHITECTURES,
   type Architecture,
@@ -62,11 +63,13 @@ export {
 export * from './tokenizer';
 export { type CheckedModel, checkWeights, type WeightsReport } from './weights/check-weights';
 export { holdsHalves, keepsHalves, numberBytes } from './weights/halves';
+export { type ExpertStats, HostExperts } from './weights/host-experts';
 export type { LinearGroup } from './weights/linear-group';
 export { checkLora, Lora, type LoraDelta, type LoraFile, type LoraRows, LoraSites } from './weights/lora';
 export { QuantizedVarBuilder } from './weights/quantized-var-builder';
 export { checkpointRow } from './weights/row-order';
 export { withScales } from './weights/scaled-fp8';
 export { type StoredTensor, type TensorForm, type TensorNamePair, TensorNames } from './weights/tensor-names';
+export { type WeightBytes, type WeightBytesOptions, weightBytes } from './weights/weight-bytes';
 export { openSafetensors, type ProgressListener, WeightFile, type WeightFileOptions } from './weights/weight-file';
 export { type LinearPart, type TensorLayout, type WeightOptions, Weights } from './weights/weights';

@@ -6,6 +6,7 @@
 import type { Device, Tensor } from '@x/core';
 import type { Activations, PagedCache, PagedStep, PromptHeadParts, SequenceSpans } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
+import type { HostExperts } from '../weights/host-experts';
 import type { LoraRows, LoraSites } from '../weights/lora';
 
 /** Tokens of one or more sequences, one sequence after the other. Everything lies on the model's device. */
@@ -122,6 +123,8 @@ export interface CausalModel {
   readonly stateLayouts?: readonly (StateLayout | undefined)[];
   /** What adapters can change. Left out: nothing. */
   readonly lora?: LoraSites;
+  /** Where experts are in host memory: a pass then reads from the device which are chosen. Left out: none are. */
+  readonly hostExperts?: HostExperts | undefined;
   /**
    * Returns logits [rows, vocabSize] of the tokens that `batch.outputs` names, or hidden states [tokens, hiddenSize]; f32, the
    * caller's to dispose.

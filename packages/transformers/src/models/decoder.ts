@@ -6,6 +6,7 @@ import { type Device, DisposedError, scope, Tensor } from '@x/core';
 import type { Module } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
 import { unsupported } from '../config/problems';
+import type { HostExperts } from '../weights/host-experts';
 import { readsOf } from '../weights/linear-group';
 import type { LoraSites } from '../weights/lora';
 import { project } from '../weights/q-linear';
@@ -73,6 +74,7 @@ interface Parts {
   /** Of what goes into the head. */
   activations: Weights['activations'];
   lora: LoraSites;
+  hostExperts: HostExperts | undefined;
   /** Where ranks have layers: this one's. */
   stage: Stage | undefined;
   /** On the rank that has the first layer; so are `places`. */
@@ -141,6 +143,7 @@ export class Decoder implements CausalModel {
       return new Decoder(config, source.device, {
         activations: source.activations,
         lora: source.lora,
+        hostExperts: source.hostExperts?.areThere ? source.hostExperts : undefined,
         stage,
         embed,
         places: places || undefined,
@@ -158,6 +161,10 @@ export class Decoder implements CausalModel {
 
   get lora(): LoraSites {
     return this.parts.lora;
+  }
+
+  get hostExperts(): HostExperts | undefined {
+    return this.parts.hostExperts;
   }
 
   *pass({ tokens, positions, outputs, lora: adapted }: Batch, kv: KvView): ForwardPass {

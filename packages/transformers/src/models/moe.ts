@@ -3,7 +3,7 @@
  * best scores, and their outputs are added by weight. The choice stays on the device. candle writes this out in every model.
  */
 
-import { type Communicator, type GateActivation, keep, QuantizedActivations, Tensor } from '@x/core';
+import { type Communicator, type GateActivation, keep, QuantizedActivations, scope, Tensor } from '@x/core';
 import {
   type ActivationForm,
   type ActivationName,
@@ -27,6 +27,7 @@ import type { ConfigKey, ConfigSource } from '../config/config-source';
 import type { DecoderConfig } from '../config/decoder-config';
 import { badConfig } from '../config/problems';
 import type { ExpertLinear } from '../weights/expert-linear';
+import type { HotExperts } from '../weights/host-experts';
 import { shareOf, summed } from '../weights/shard';
 import type { Weights } from '../weights/weights';
 import type { FeedForward } from './feed-forward';
@@ -68,6 +69,11 @@ export function moeMetadata({ experts, chosen, width }: MoeConfig): Partial<Reco
   return { num_experts: experts, num_experts_per_tok: chosen, moe_intermediate_size: width };
 }
 
+/** The mixture of a model; undefined for one without experts. */
+export function mixtureOf(config: DecoderConfig): MoeConfig | undefined {
+  return (config as Partial<MoeDecoderConfig>).moe;
+}
+
 export interface MoeOptions {
   /** Default `silu`. */
   activation?: ActivationName;
@@ -89,6 +95,14 @@ interface Parts {
   /** Added to the scores for the choice, not for the weights: [experts]. */
   correction?: Tensor;
   shared?: FeedForward;
+}
+
+/** Where a mixture's experts are. */
+interface Placement {
+  /** What a rank has; undefined: all. */
+  share?: Share | undefined;
+  /** Where experts are in host memory; undefined: on the device. */
+  hot?: HotExperts | undefined;
 }
 
 /** What a rank has of a mixture: a part of every expert, or some experts as a whole. */
@@ -117,7 +131,7 @@ export class MixtureOfExperts implements FeedForward {
     private readonly config: MoeConfig,
     private readonly options: MoeOptions,
     private readonly parts: Parts,
-    private readonly share: Share | undefined,
+    private readonly placement: Placement,
   ) {}
 
   /** @param at the name of the layer, such as `blk.0` */
@@ -143,8 +157,9 @@ export class MixtureOfExperts implements FeedForward {
       const some = inside ? undefined : shareOf(shard, experts);
       // Dimension 1 counts what `gate` and `up` give, dimension 2 what `down` takes.
       const partOf = (dim: 1 | 2) => (inside ? { dim, ranges: [inside] } : some && { dim: 0, ranges: [some] });
+      const slots = source.hostExperts?.slotsOf(some?.count ?? experts, moe.chosen);
       const layer = async (name: string, out: number, size: number, dim: 1 | 2) =>
-        own(await source.experts(`${at}.ffn_${name}_exps`, experts, out, size, partOf(dim)));
+        own(await source.experts(`${at}.ffn_${name}_exps`, experts, out, size, { part: partOf(dim), slots }));
       const parts: Parts = {
         router: keep(own(gate ? stacked(logits, gate) : logits.detach())),
         routerBias: own(await source.optional(`${at}.ffn_gate_inp.bias`, [experts])),
@@ -162,7 +177,9 @@ export class MixtureOfExperts implements FeedForward {
       }
       const share = isShared ? { communicator: shard!.communicator, experts: some, shared: partial } : undefined;
       for (const part of [logits, gate]) part?.dispose();
-      return new MixtureOfExperts(moe, options, parts, share);
+      const { gate: first, up, down } = parts;
+      const hot = slots === undefined ? undefined : source.hostExperts!.add(first.all, slots, [first, up, down]);
+      return new MixtureOfExperts(moe, options, parts, { share, hot });
     } catch (error) {
       for (const thing of made) thing.dispose();
       throw error;
@@ -175,8 +192,7 @@ export class MixtureOfExperts implements FeedForward {
   }
 
   forward(x: Activations): Tensor {
-    const numbers = x instanceof QuantizedActivations ? x.numbers : x;
-    if (!numbers) throw new Error('internal: activations in blocks alone for a router');
+    const numbers = numbersOf(x);
     const { router, routerBias: bias, correction, shared } = this.parts;
     const { experts, chosen, scores, renormalise, scale, groups } = this.config;
     const options = { chosen, scores, renormalise, scale, groups, bias, correction };
@@ -184,23 +200,59 @@ export class MixtureOfExperts implements FeedForward {
     const sharedGate = logits.dim(1) > experts ? logits.narrow(1, experts, 1) : undefined;
     const choice = this.own(routed);
     const always = shared?.forward(shared.reads === 'blocks' ? x : numbers);
-    const { share } = this;
+    const { share, hot } = this.placement;
     const whole = (part: Tensor) => (share ? summed(part, share.communicator) : part);
     // What the shared expert gives is added before the sum over the ranks where it is a part, too.
     const inside = always !== undefined && (!share || share.shared);
     const base = inside ? { always, sharedGate } : undefined;
-    const mixed = whole(this.fused(x, choice, base) ?? this.composed(numbers, choice, base));
+    const mixed = whole(hot ? this.fromHost(hot, x, choice, base) : this.mixed(x, choice, base));
     return always === undefined || inside ? mixed : mixed.add(gated(always, sharedGate));
   }
 
   /** The choice among this rank's experts: others become its first one, with a weight of 0. */
   private own({ weights, ids }: Choice): Choice {
-    const { experts } = this.share ?? {};
+    const { experts } = this.placement.share ?? {};
     if (!experts) return { weights, ids };
     // Those in front wrap around and are above the range, too.
     const local = ids.sub(experts.start);
     const isOwn = local.lt(experts.count);
     return { weights: weights.mul(isOwn.toDtype('f32')), ids: local.mul(isOwn.toDtype('u32')) };
+  }
+
+  private mixed(x: Activations, choice: Choice, base?: Base): Tensor {
+    return this.fused(x, choice, base) ?? this.composed(numbersOf(x), choice, base);
+  }
+
+  /** {@link mixed} of experts in host memory: those that were chosen are brought to the device, in rounds where they are many. */
+  private fromHost(hot: HotExperts, x: Activations, { weights, ids }: Choice, base?: Base): Tensor {
+    const { shape, device } = ids;
+    const [tokens, chosen] = shape;
+    const wanted = ids.toArraySync<Uint32Array>();
+    const rounds = hot.rounds(wanted);
+    if (rounds.length <= 1) {
+      const slots = hot.bring(rounds[0] ?? []);
+      const own = Tensor.from(
+        wanted.map((expert) => slots.get(expert)!),
+        { shape, device },
+      );
+      return this.mixed(x, { weights, ids: own }, base);
+    }
+    // Each pair of token and expert is a row of its own, in the round in which its expert is there.
+    const places = new Uint32Array(wanted.length);
+    let done = 0;
+    const parts = rounds.map((round) => {
+      const slots = hot.bring(round);
+      const pairs = [...wanted.keys()].filter((pair) => slots.has(wanted[pair]));
+      for (const pair of pairs) places[pair] = done++;
+      const list = (values: number[]) => Tensor.from(Uint32Array.from(values), { device });
+      return scope(() => {
+        const rows = numbersOf(x).indexSelect(list(pairs.map((pair) => Math.floor(pair / chosen))), 0);
+        const own = list(pairs.map((pair) => slots.get(wanted[pair])!)).unsqueeze(1);
+        return this.experts(rows, own).squeeze(1);
+      });
+    });
+    const all = Tensor.cat(parts, 0).indexSelect(Tensor.from(places, { device }), 0);
+    return this.weighed(all.reshape([tokens, chosen, all.dim(1)]), weights, base);
   }
 
   /** Whether the device has kernels for all that experts do with few tokens. */
@@ -242,7 +294,12 @@ export class MixtureOfExperts implements FeedForward {
   }
 
   private composed(x: Tensor, { weights, ids }: Choice, base?: Base): Tensor {
-    const mixed = weights.unsqueeze(1).matmul(this.experts(x, ids)).squeeze(1);
+    return this.weighed(this.experts(x, ids), weights, base);
+  }
+
+  /** The sum of what experts give, [tokens, chosen, hidden], by their weights. */
+  private weighed(given: Tensor, weights: Tensor, base?: Base): Tensor {
+    const mixed = weights.unsqueeze(1).matmul(given).squeeze(1);
     return base ? mixed.add(gated(base.always, base.sharedGate)) : mixed;
   }
 
@@ -274,6 +331,12 @@ export class MixtureOfExperts implements FeedForward {
   dispose(): void {
     for (const part of Object.values(this.parts)) part?.dispose();
   }
+}
+
+function numbersOf(x: Activations): Tensor {
+  const numbers = x instanceof QuantizedActivations ? x.numbers : x;
+  if (!numbers) throw new Error('internal: activations in blocks alone for a router');
+  return numbers;
 }
 
 /** Rows of one weight above those of another. */

@@ -28,7 +28,7 @@ const MXFP4_BLOCK = 32;
 
 export interface WeightFileOptions {
   /** Names of an architecture's tensors, for files that are no GGUF. Default: names are those of the file. */
-  names?: readonly TensorNamePair[];
+  names?: readonly TensorNamePair[] | undefined;
   signal?: AbortSignal;
   onProgress?: ProgressListener;
 }
@@ -88,6 +88,11 @@ export class WeightFile implements VarSource<QTensor> {
     if (form.transposed && !packed) shape.push(...shape.splice(-2).reverse());
     if (form.part) shape[rowsDim(name, shape)] /= form.part[1];
     return experts ? [names.length, ...shape] : shape;
+  }
+
+  /** Tensors of the file that make up a weight; none where there is no such weight. */
+  storedNames(name: string): readonly string[] {
+    return this.find(name)?.names ?? [];
   }
 
   /** Elements of a row that stay together in the file: those of a block; 1 for numbers. */

@@ -6,10 +6,19 @@
 import { type Device, keep, type RopeKind, type Shape, scope, Tensor } from '@x/core';
 import type { TensorReader } from '@x/core/files';
 import { LayerNorm, Linear, type Module, OwningModule, RmsNorm, VarBuilder } from '@x/nn';
-import { type DenseDType, hasBlocks, type PartRange, QMatMul, QTensor, type TensorPart } from '@x/quantized';
+import {
+  type DenseDType,
+  ExpertSlots,
+  hasBlocks,
+  type PartRange,
+  QMatMul,
+  QTensor,
+  type TensorPart,
+} from '@x/quantized';
 import { ExpertLinear } from './expert-linear';
 import { keepsHalves } from './halves';
 import { HeadLinear } from './head-linear';
+import { HostExperts } from './host-experts';
 import { type LinearGroup, StackedGroup, separateGroups } from './linear-group';
 import { LoraSites } from './lora';
 import { QLinear } from './q-linear';
@@ -46,6 +55,8 @@ export interface WeightOptions {
   onProgress?: ProgressListener;
   /** Reads this rank's part of the weights; the others' ranks read theirs. Default: all of them. */
   shard?: Shard;
+  /** Leaves the weights of experts in host memory, with room on the device for so many of each layer. Default: all are there. */
+  hotExperts?: number;
 }
 
 export interface LinearPart {
@@ -98,6 +109,8 @@ export class Weights {
   readonly shard: Shard | undefined;
   /** What adapters add to the linear layers that are made here. */
   readonly lora: LoraSites;
+  /** Of layers whose experts stay in host memory; undefined: all are on the device. */
+  readonly hostExperts: HostExperts | undefined;
   /** Of matrices that are numbers; undefined: as the file has them. */
   readonly dtype: DenseDType | undefined;
   private readonly file: WeightFile;
@@ -107,7 +120,7 @@ export class Weights {
 
   /** Takes the file over: {@link close} closes it. */
   constructor(file: TensorReader, options: WeightOptions) {
-    const { device, layout, dtype, activations, quantize, signal, onProgress, shard } = options;
+    const { device, layout, dtype, activations, quantize, signal, onProgress, shard, hotExperts } = options;
     const { names, pairs = 'half', normOffset = 0 } = layout;
     this.device = device;
     if (shard) checkShard(shard, device);
@@ -119,6 +132,7 @@ export class Weights {
     const isGguf = hasBlocks(file);
     this.ropeKind = pairs === 'reordered' ? (isGguf ? 'interleaved' : 'half') : pairs;
     this.normOffset = isGguf ? 0 : normOffset;
+    this.hostExperts = hotExperts === undefined ? undefined : new HostExperts(hotExperts);
     this.lora = new LoraSites(device, this.activations, this.ropeKind);
     this.file = new WeightFile(file, { names, signal, onProgress });
     this.builder = VarBuilder.fromBackend(this.file, { device });
@@ -219,8 +233,18 @@ export class Weights {
     return new StackedGroup(layer, outs, this.activations);
   }
 
-  /** The layers of all experts, stacked. @param part of [experts, out, width] what this rank has; default: all */
-  async experts(name: string, experts: number, out: number, width: number, part?: TensorPart): Promise<ExpertLinear> {
+  /**
+   * The layers of all experts, stacked. @param part of [experts, out, width] what this rank has; default: all
+   * @param slots experts that there is room for on the device, where the weights stay on the host
+   */
+  async experts(
+    name: string,
+    experts: number,
+    out: number,
+    width: number,
+    { part, slots }: { part?: TensorPart | undefined; slots?: number | undefined } = {},
+  ): Promise<ExpertLinear> {
+    if (slots !== undefined) return this.expertsOnHost(name, [experts, out, width], slots, part);
     const weight = await this.matrix(name, [experts, out, width], part);
     try {
       return new ExpertLinear(weight, this.activations, await this.expertBias(`${name}.bias`, [experts, out], part));
@@ -315,6 +339,18 @@ export class Weights {
     return new SharedHead(layer, { own, each: Math.ceil(all / size), all }, communicator);
   }
 
+  private async expertsOnHost(
+    name: string,
+    shape: [number, number, number],
+    slots: number,
+    part?: TensorPart,
+  ): Promise<ExpertLinear> {
+    const { device, dtype: dense, activations } = this;
+    using weight = await this.matrix(name, shape, part, ExpertSlots.hostDevice);
+    using bias = await this.expertBias(`${name}.bias`, [shape[0], shape[1]], part);
+    return await ExpertLinear.onHost(weight, slots, { device, dense, activations }, bias);
+  }
+
   private async expertBias(name: string, shape: [number, number], part?: TensorPart): Promise<Tensor | undefined> {
     if (!part) return this.optional(name, shape);
     const { dim, ranges } = part;
@@ -324,9 +360,14 @@ export class Weights {
     return whole && (dim === 2 ? whole.detach() : ranged(whole, dim, ranges));
   }
 
-  private matrix(name: string, shape: readonly number[], part?: TensorPart): Promise<QTensor> {
+  private matrix(
+    name: string,
+    shape: readonly number[],
+    part?: TensorPart,
+    device: Device = this.device,
+  ): Promise<QTensor> {
     if (part) this.file.split(`${name}.weight`, part);
-    return this.builder.get(shape, `${name}.weight`, { dtype: this.dtype });
+    return this.builder.setDevice(device).get(shape, `${name}.weight`, { dtype: this.dtype });
   }
 
   /** The matrix of a linear layer, in blocks where these are asked for. */
