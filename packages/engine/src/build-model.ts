@@ -17,6 +17,7 @@ import {
   type WeightOptions,
   Weights,
 } from '@x/transformers';
+import { type ExpertOptions, hotExpertsOf } from './expert-place';
 import { defaultCacheDtype, multipliesNarrow } from './kv/pool';
 import { type CacheDType, checkCacheDtype } from './kv/rows';
 import { findModel } from './model-files';
@@ -37,6 +38,10 @@ export interface BuildOptions {
   shard?: Shard | undefined;
   /** What the devices of a model on several have of it. Default: parts of every layer. */
   split?: Shard['split'];
+  experts?: ExpertOptions['experts'] | undefined;
+  hotExperts?: number | undefined;
+  /** Of all sequences together, where that is bounded. */
+  cachePositions?: number | undefined;
 }
 
 export interface BuiltModel {
@@ -94,7 +99,9 @@ export async function buildModel(
         'The tokens of this model see those that follow: it makes vectors of texts and writes none; load it with loadEmbeddingModel.',
       );
     }
-    const model = await architecture.build(new Weights(file, weightOptions(description, options)), config, maxContext);
+    const hotExperts = await hotExpertsOf(file, description, { ...options, maxContext });
+    const weights = new Weights(file, { ...weightOptions(description, options), hotExperts });
+    const model = await architecture.build(weights, config, maxContext);
     let cacheDtype: CacheDType;
     try {
       cacheDtype = cacheDtypeOf(file, model, options);

@@ -24,6 +24,7 @@ export {
   type RankedDocument,
   type RerankOptions,
 } from './embedding/model';
+export type { ExpertOptions } from './expert-place';
 export {
   type FinishReason,
   type GenerateOptions,

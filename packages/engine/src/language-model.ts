@@ -6,6 +6,7 @@ import {
   type ChatMessage,
   ChatTemplate,
   type DecoderConfig,
+  type ExpertStats,
   type LoraBase,
   type Tokenizer,
   TransformersError,
@@ -314,6 +315,11 @@ export class LanguageModel {
   /** What the key-value cache of all sequences holds. */
   get cacheStats(): KvPoolStats {
     return this.runner.pool.stats;
+  }
+
+  /** Which experts are where and how often they were copied, where they are in host memory; else undefined. */
+  get expertStats(): ExpertStats | undefined {
+    return this.runner.model.hostExperts?.stats;
   }
 
   /**

@@ -8,6 +8,7 @@ import type { DenseDType } from '@x/quantized';
 import { CHATML, ChatTemplate, type ProgressListener, type Tokenizer } from '@x/transformers';
 import { ADAPTERS_OPTION } from './adapters';
 import { type BuiltModel, buildModel, type ModelTexts } from './build-model';
+import { checkExpertOptions, EXPERT_OPTIONS, type ExpertOptions } from './expert-place';
 import { CACHE_DTYPES, type CacheDType } from './kv/rows';
 import { LanguageModel } from './language-model';
 import { HUB_SOURCE, type HubSource, modelPath } from './model-files';
@@ -17,7 +18,7 @@ import { loadOnThreads } from './parallel/load';
 import { devicesOf, PARALLEL_OPTIONS, type ParallelOptions } from './parallel/options';
 import { deviceOfProcess, loadOnProcesses } from './parallel/processes';
 
-export interface LoadModelOptions extends HubSource, ParallelOptions {
+export interface LoadModelOptions extends HubSource, ParallelOptions, ExpertOptions {
   /** Default: `Device.auto()`, the best one that opens. Several of them: {@link LoadModelOptions.devices}. */
   device?: DeviceLike;
   /**
@@ -79,6 +80,7 @@ const OPTIONS = {
   adapters: ADAPTERS_OPTION,
   ...HUB_SOURCE,
   ...PARALLEL_OPTIONS,
+  ...EXPERT_OPTIONS,
 } satisfies Record<keyof LoadModelOptions, OptionRule>;
 
 /**
@@ -98,14 +100,15 @@ export async function loadModel(path: string, options: LoadModelOptions = {}): P
   const single = wanted ? undefined : (named ?? (processes ? await deviceOfProcess(processes) : await Device.auto()));
   const devices = devicesOf(wanted ? named : single, options);
   const device = devices?.[0] ?? single ?? Device.of(wanted![0]);
-  const { maxContext, cacheDtype, pipeline } = options;
+  checkExpertOptions(options, !devices && !processes);
+  const { maxContext, cacheDtype, pipeline, experts, hotExperts, maxCachePositions: cachePositions } = options;
   const split = pipeline ? ('layers' as const) : undefined;
   const build = { device, dtype, activations, signal, onProgress, maxContext, cacheDtype, split };
   const built = processes
     ? await loadOnProcesses(place, processes, build, options)
     : devices
       ? await loadOnThreads(place, devices, build, options)
-      : await buildModel(place, build, true);
+      : await buildModel(place, { ...build, experts, hotExperts, cachePositions }, true);
   return assemble(built, options, start);
 }
 

@@ -52,6 +52,8 @@ export class Runner {
   private readonly executor: Executor;
   private readonly graphs: DecodeGraphs | undefined;
   private readonly promptGraphs: PromptGraphs | undefined;
+  /** Whether there are kernels for attention of single tokens of several sequences, and for states. */
+  private readonly attendsByToken: boolean;
   /** Where the device chooses tokens. */
   private readonly chooser: DeviceChooser | undefined;
   /** The same, where its choices may be tokens of the next pass. */
@@ -80,12 +82,15 @@ export class Runner {
       (layout) => !layout || kernels?.supports('f32', dtype, layout.keyDim, layout.valueDim),
     );
     const hasKernels = isPaged && (!this.pool.states || device.backend.recurrent !== undefined);
+    this.attendsByToken = hasKernels;
+    // What a pass reads on its way cannot be captured.
+    const isCaptured = hasKernels && !model.hostExperts;
     const { vocabSize } = model.config;
     if (canChoose(device, vocabSize)) this.chooser = new DeviceChooser(device, vocabSize);
     // A state that was written over cannot be gone back to.
     if (!this.pool.states) this.leader = this.chooser;
-    if (hasKernels) this.graphs = new DecodeGraphs(this.executor, this.pool, this.leader);
-    if (hasKernels) this.promptGraphs = new PromptGraphs(this.executor, this.pool);
+    if (isCaptured) this.graphs = new DecodeGraphs(this.executor, this.pool, this.leader);
+    if (isCaptured) this.promptGraphs = new PromptGraphs(this.executor, this.pool);
     this.adapters = new Adapters(model.lora, base, (lora) => this.graphs?.forget(lora));
   }
 
@@ -393,7 +398,7 @@ export class Runner {
 
   /** Whether each token has a row of the block tables: where there are kernels for that, and a step is no prompt's. */
   private isByToken({ ids, drafts }: Step): boolean {
-    return this.graphs !== undefined && (ids.length === 1 || (drafts !== undefined && !this.pool.states));
+    return this.attendsByToken && (ids.length === 1 || (drafts !== undefined && !this.pool.states));
   }
 
   /** Rows of the block tables of a group. */

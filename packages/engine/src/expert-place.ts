@@ -1,0 +1,108 @@
+/**
+ * Where the experts of a mixture are: on the device, or in host memory with as many of each layer on the device as there is room
+ * for. Decided before a weight is read, from the sizes in the file and what the device has left.
+ */
+import { sizeInBytes } from '@x/core';
+import type { TensorReader } from '@x/core/files';
+import {
+  checkWeights,
+  HostExperts,
+  type ModelDescription,
+  mixtureOf,
+  TransformersError,
+  weightBytes,
+} from '@x/transformers';
+import type { BuildOptions } from './build-model';
+import { defaultCacheDtype } from './kv/pool';
+import type { OptionRule } from './options';
+
+export interface ExpertOptions {
+  /**
+   * Where the weights of experts are, in models that have them. `device`: all on the device. `host`: in the host's memory, as in
+   * the file, and the device has those of each layer that were used last (`hotExperts`); others are copied there when tokens
+   * choose them, which takes time. The texts are the same. `auto`, the default: `device` where the device has room for the whole
+   * model and a cache of one sequence, else `host`; on `cpu` and `js`, and for a model on several devices, `device`.
+   */
+  experts?: 'auto' | 'device' | 'host';
+  /**
+   * Experts of each layer that are on the device, where the others are in host memory: at least as many as a token takes. Default:
+   * as many as there is room for beside a cache of one sequence; on `cpu` and `js`, where they are copies, a quarter.
+   */
+  hotExperts?: number;
+}
+
+export const EXPERT_OPTIONS = {
+  experts: [(value) => ['auto', 'device', 'host'].includes(value as string), '"auto", "device" or "host"'],
+  hotExperts: [(value) => Number.isSafeInteger(value) && (value as number) >= 1, 'a whole number of 1 or more'],
+} satisfies Record<keyof ExpertOptions, OptionRule>;
+
+/** Of what the device has free, what stays so beside weights and cache: for what a pass makes on its way. */
+const WORK_SHARE = 1 / 16;
+/** Of a layer's experts those that are hot on devices whose memory is the host's. */
+const HOST_SHARE = 1 / 4;
+
+/** @throws TransformersError INVALID_OPTION for options that contradict each other or a model on several devices */
+export function checkExpertOptions({ experts, hotExperts }: ExpertOptions, isAlone: boolean): void {
+  const given = experts === 'host' ? "experts: 'host'" : hotExperts !== undefined ? 'hotExperts' : undefined;
+  if (experts === 'device' && hotExperts !== undefined)
+    throw invalid(
+      "hotExperts is for experts in host memory; leave it out, or give experts: 'auto' or 'host'",
+      'hotExperts',
+    );
+  if (given && !isAlone)
+    throw invalid(
+      `${given} is for a model on one device; leave it out, and each device has its part of the experts`,
+      'experts',
+    );
+}
+
+/**
+ * Experts of each layer that are on the device; undefined: all are, and none in host memory.
+ * @throws TransformersError INVALID_OPTION for a model without experts, and for fewer than a token takes
+ */
+export async function hotExpertsOf(
+  file: TensorReader,
+  description: ModelDescription,
+  options: BuildOptions,
+): Promise<number | undefined> {
+  const { device, dtype, shard, experts: place = 'auto', hotExperts } = options;
+  const mixture = mixtureOf(description.config);
+  if (!mixture) {
+    if (place !== 'host' && hotExperts === undefined) return undefined;
+    const given = hotExperts === undefined ? 'experts' : 'hotExperts';
+    throw invalid(`${given} is for mixtures of experts, and this model has none; leave it out`, given);
+  }
+  const { experts, chosen } = mixture;
+  const asked = hotExperts === undefined ? undefined : new HostExperts(hotExperts).slotsOf(experts, chosen);
+  if (place === 'device' || shard) return undefined;
+  const free = device.backend.freeBytes?.();
+  if (free === undefined) {
+    if (place === 'auto') return undefined;
+    return asked ?? Math.max(chosen, Math.ceil(experts * HOST_SHARE));
+  }
+  const { architecture: layout, config } = description;
+  const bytes = weightBytes(file, { device, dtype, layout, layers: config.numLayers });
+  const room = free - free * WORK_SHARE - (await cacheBytes(file, description, options));
+  if (place === 'auto' && bytes.all <= room) return undefined;
+  const fitting = Math.floor((room - (bytes.all - bytes.experts)) / (bytes.experts / experts));
+  return asked ?? Math.min(experts, Math.max(chosen, fitting));
+}
+
+/** Of the longest sequence, or of all together where that is bounded. */
+async function cacheBytes(
+  file: TensorReader,
+  description: ModelDescription,
+  { device, cacheDtype, maxContext = description.config.contextLength, cachePositions = maxContext }: BuildOptions,
+): Promise<number> {
+  const { model } = await checkWeights(file, description);
+  const elements = model.kvLayouts.map((layout) =>
+    layout ? layout.kvHeads * (layout.keyDim + (layout.valuesInKeys ? 0 : layout.valueDim)) : 0,
+  );
+  model.dispose();
+  const each = sizeInBytes(cacheDtype ?? defaultCacheDtype(device.kind, true));
+  return elements.reduce((sum, count) => sum + count, 0) * cachePositions * each;
+}
+
+function invalid(what: string, option: string): TransformersError {
+  return new TransformersError('INVALID_OPTION', `loadModel: ${what}.`, { option });
+}
