@@ -1,12 +1,15 @@
 /** Where a command computes: on a device, on several of this machine, or as one of several processes that a launcher started. */
 import { Device } from '@x/core';
 import { followModel, type LoadModelOptions, type ProcessGroup, processGroup } from '@x/engine';
-import { type Command, InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { localModel } from './model-source';
 import { wholeNumber } from './option-values';
 import { paint, UsageError } from './output';
 
-export interface DeviceFlags {
+/** Where the experts of a mixture are. */
+export type ExpertFlags = Pick<LoadModelOptions, 'experts' | 'hotExperts'>;
+
+export interface DeviceFlags extends ExpertFlags {
   device: string;
   devices?: string[];
   tensorParallel?: number | 'auto';
@@ -14,11 +17,24 @@ export interface DeviceFlags {
 }
 
 export function addDeviceFlags(command: Command): Command {
-  return command
+  const named = command
     .option('-d, --device <name>', 'auto, js, cpu, rocm:N or cuda:N', 'auto')
     .option('--devices <names>', 'several that compute the model together, such as cuda:0,cuda:1', deviceNames)
     .option('--tensor-parallel <count>', 'how many of its kind do, or auto for all', tensorParallel)
     .option('--pipeline', 'give each device whole layers in place of a part of every layer');
+  return addExpertFlags(named);
+}
+
+export function addExpertFlags(command: Command): Command {
+  return command
+    .addOption(
+      new Option('--experts <where>', 'weights of a mixture’s experts: all on the device, or in host memory').choices([
+        'auto',
+        'device',
+        'host',
+      ]),
+    )
+    .option('--hot-experts <count>', 'experts of a layer on the device, of those in host memory', wholeNumber(1));
 }
 
 /** cuda:0,cuda:1 */
@@ -33,10 +49,16 @@ function tensorParallel(text: string): number | 'auto' {
 }
 
 /** What `loadModel` is told of it. */
-export type Place = Pick<LoadModelOptions, 'device' | 'devices' | 'tensorParallel' | 'pipeline' | 'processes'>;
+export type Place = ExpertFlags &
+  Pick<LoadModelOptions, 'device' | 'devices' | 'tensorParallel' | 'pipeline' | 'processes'>;
 
 /** @throws UsageError for flags that do not go together */
-export async function placeOf({ device, devices, tensorParallel, pipeline }: DeviceFlags): Promise<Place> {
+export async function placeOf(flags: DeviceFlags): Promise<Place> {
+  const { experts, hotExperts } = flags;
+  return { ...(await devicesOf(flags)), experts, hotExperts };
+}
+
+async function devicesOf({ device, devices, tensorParallel, pipeline }: DeviceFlags): Promise<Place> {
   const processes = processGroup();
   if (processes) {
     if (devices !== undefined || tensorParallel !== undefined)

@@ -29,6 +29,8 @@ export interface LoadCheck {
   positionElements?: number;
   /** Whether those are in 16 bits on GPUs where the weights are: {@link multipliesNarrow}. */
   narrowHeads?: boolean;
+  /** Of a language model whose configuration could be read. */
+  description?: ModelDescription;
 }
 
 /** Of a GGUF file, with all parts of a split one. */
@@ -119,6 +121,7 @@ async function decoderWeights(file: TensorReader, description: ModelDescription)
     contextLength: config.contextLength,
     positionElements,
     narrowHeads,
+    description,
   };
 }
 

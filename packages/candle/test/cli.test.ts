@@ -439,3 +439,18 @@ describe('inspect of a directory', { timeout: 300_000 }, () => {
     for (const { device, weightBytes } of memory) expect(weightBytes).toBe(256 * 8 * (device === 'js' ? 4 : 2));
   });
 });
+
+test('a mixture of experts: what they take, and where they are', { timeout: 300_000 }, async () => {
+  const mixture = fileURLToPath(new URL('../../../models/tiny/qwen3_moe', import.meta.url));
+  for (const { device, experts, weightBytes } of JSON.parse((await run(['inspect', mixture, '--json'])).out).memory) {
+    // Two layers of eight experts of three matrices.
+    const bytes = 2 * 8 * 3 * 64 * 32 * (device === 'js' ? 4 : 2);
+    expect(experts).toEqual({ bytes, count: 8, chosen: 2, leastBytes: weightBytes - bytes * 0.75 });
+  }
+  expect((await run(['inspect', mixture])).out).toMatch(/with experts in host memory \(.*\) at least .* with 2 of 8/);
+  const few = ['--experts', 'host', '--hot-experts', '3', '--json', '-n', '2', '-p', 'a', '--device', 'cpu'];
+  const { experts } = JSON.parse((await run(['run', mixture, ...few])).out);
+  expect(experts).toMatchObject({ layers: 2, experts: 8, hotExperts: 3 });
+  const { err } = await run(['run', mixture, '-p', 'a', '--device', 'cpu', '--hot-experts', '1']);
+  expect(err).toContain('each token takes 2 of 8 experts');
+});

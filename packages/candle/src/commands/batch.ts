@@ -12,6 +12,7 @@ import { connectQueue, type QueueConnection, runQueue } from '../batch/from-queu
 import { Progress } from '../batch/progress';
 import { checkRequests } from '../batch/requests';
 import { Results } from '../batch/results';
+import { addExpertFlags, type ExpertFlags } from '../devices';
 import { interruptible } from '../interrupt';
 import { cacheDtypeOption, decimal, someText, wholeNumber } from '../option-values';
 import { guarded, paint, printJson, UsageError } from '../output';
@@ -29,6 +30,8 @@ interface BatchCommandOptions {
   queueLock?: number;
   untilEmpty?: boolean;
   device: string;
+  experts?: ExpertFlags['experts'];
+  hotExperts?: number;
   context?: number;
   cacheDtype?: CacheDType;
   chatTemplate?: string;
@@ -43,7 +46,7 @@ const LOCK_SECONDS = 30;
 const several = (text: string, all: string[] = []) => [...all, someText('Give some text.')(text)];
 
 export function batchCommand(): Command {
-  return new Command('batch')
+  const command = new Command('batch')
     .description("answer the requests of a file, in OpenAI's batch format; the same command goes on after a crash")
     .argument('[files...]', 'requests and results: in.jsonl out.jsonl; with --queue only the results, or none')
     .option(
@@ -68,7 +71,8 @@ export function batchCommand(): Command {
       decimal({ from: 1, to: 86_400 }),
     )
     .option('--until-empty', 'with --queue: end when no job waits or is under way')
-    .option('-d, --device <name>', 'auto, js, cpu, rocm:N or cuda:N', 'auto')
+    .option('-d, --device <name>', 'auto, js, cpu, rocm:N or cuda:N', 'auto');
+  return addExpertFlags(command)
     .option('-c, --context <tokens>', 'of a sequence, default the model’s own, at most 4096', wholeNumber(1))
     .addOption(cacheDtypeOption())
     .option('--chat-template <file>', 'chatml, or a file with the Jinja text, in place of the models’ own')
@@ -97,7 +101,11 @@ async function batch(files: readonly string[], options: BatchCommandOptions, sig
   const password =
     options.queuePasswordFile === undefined ? undefined : textOf(options.queuePasswordFile).replace(/\r?\n$/, '');
   const device = options.device === 'auto' ? await Device.auto() : Device.parse(options.device);
-  const sources = await servedModels({ ...options, models: names, embedding, device }, { json, signal });
+  const { experts, hotExperts } = options;
+  const sources = await servedModels(
+    { ...options, models: names, embedding, device, place: { device, experts, hotExperts } },
+    { json, signal },
+  );
   const models = [
     ...Object.keys(sources),
     ...Object.values(sources).flatMap((file) =>

@@ -7,16 +7,8 @@ import { dirname, join } from 'node:path';
 import { Device, FileFormatError, sizeInBytes } from '@x/core';
 import { readJsonFile, SafetensorsFile, ShardedSafetensors, type TensorReader } from '@x/core/files';
 import { defaultCacheDtype } from '@x/engine';
-import {
-  deviceBytes,
-  GgmlFile,
-  GgufFile,
-  type GgufMetadata,
-  holdsBlocks,
-  holdsNarrow,
-  type TensorFile,
-} from '@x/quantized';
-import { numberBytes, withScales } from '@x/transformers';
+import { GgmlFile, GgufFile, type GgufMetadata, holdsBlocks, holdsNarrow, type TensorFile } from '@x/quantized';
+import { type ModelDescription, mixtureOf, type WeightBytes, weightBytes, withScales } from '@x/transformers';
 import { Command } from 'commander';
 import '@x/rocm-backend';
 import { interruptible } from '../interrupt';
@@ -41,6 +33,8 @@ interface DeviceEstimate {
   contextLength: number;
   /** The same at lengths up to what the model was made for. */
   contexts: { positions: number; cacheBytes: number }[];
+  /** Of a mixture: what its experts take of the weights, and what stays on the device where they are in host memory. */
+  experts?: { bytes: number; count: number; chosen: number; leastBytes: number };
 }
 
 interface Inspection {
@@ -179,7 +173,7 @@ async function inspectGguf(file: string): Promise<Inspection> {
     tensors: tensorRows(opened),
     loads: checked.loads,
     problems: checked.problems,
-    memory: estimates(opened, cacheBy(checked, cacheOf(opened.metadata))),
+    memory: estimates(opened, cacheBy(checked, cacheOf(opened.metadata)), checked.description),
   };
 }
 
@@ -242,35 +236,35 @@ function cacheOf(metadata: GgufMetadata): CacheSize {
   };
 }
 
-function estimates(file: TensorFile, cache: CacheSize): DeviceEstimate[] {
-  return devices().map(({ name }) => {
-    const device = Device.parse(name);
-    const weights = [...file.tensors.values()].map((tensor) => {
-      const isNumbers = tensor.format?.blockSize === 1;
-      return isNumbers ? numberBytes(tensor.type, tensor.shape, device) : (deviceBytes(tensor, device) ?? 0);
-    });
-    return estimate(
-      name,
-      weights.reduce((a, b) => a + b, 0),
-      cache,
-      isNarrow(file, cache),
-    );
-  });
+function estimates(file: TensorReader, cache: CacheSize, description?: ModelDescription): DeviceEstimate[] {
+  return devices().map(({ name }) => estimate(name, file, cache, description));
 }
 
 function estimate(
   device: string,
-  weightBytes: number,
-  { positionElements, contextLength }: CacheSize,
-  narrow: boolean,
+  file: TensorReader,
+  cache: CacheSize,
+  description: ModelDescription | undefined,
 ): DeviceEstimate {
-  const size = sizeInBytes(defaultCacheDtype(Device.parse(device).kind, narrow));
+  const { positionElements, contextLength } = cache;
+  const layers = description?.config.numLayers;
+  const weights = weightBytes(file, { device, layout: description?.architecture, layers });
+  const size = sizeInBytes(defaultCacheDtype(Device.parse(device).kind, isNarrow(file, cache)));
   const cacheBytes = (positions: number) => positionElements * size * positions;
   const byDefault = Math.min(contextLength, CONTEXT);
   const lengths = [...CONTEXTS.filter((positions) => positions < contextLength), contextLength];
   const contexts =
     positionElements === 0 ? [] : lengths.map((positions) => ({ positions, cacheBytes: cacheBytes(positions) }));
-  return { device, weightBytes, cacheBytes: cacheBytes(byDefault), contextLength: byDefault, contexts };
+  const experts = description && expertsOf(weights, description);
+  const sizes = { weightBytes: weights.all, cacheBytes: cacheBytes(byDefault), contextLength: byDefault, contexts };
+  return { device, ...sizes, ...(experts && { experts }) };
+}
+
+function expertsOf({ all, experts: bytes }: WeightBytes, { config }: ModelDescription): DeviceEstimate['experts'] {
+  const mixture = mixtureOf(config);
+  if (!mixture || bytes === 0) return undefined;
+  const { experts: count, chosen } = mixture;
+  return { bytes, count, chosen, leastBytes: all - bytes + Math.ceil((bytes / count) * chosen) };
 }
 
 function devices() {
@@ -289,12 +283,8 @@ async function inspectSafetensors(file: string, weights: string | string[], dire
     const { paths } = opened;
     const checked = await checkCheckpoint(opened, directory);
     const cache = cacheBy(checked, cacheOfConfig(config));
-    // As a model has them: fp8 with scales becomes bf16.
-    const read = withScales(opened);
-    const stored = read.names.map((name) => read.info(name) as ReturnType<typeof read.info> & { dtype: string });
-    const weightBytes = (device: string) =>
-      stored.reduce((sum, { dtype, shape }) => sum + numberBytes(dtype, shape, device), 0);
-    const form = read === opened ? '' : ', fp8 with scales, which is loaded as bf16';
+    // As a model has them.
+    const form = withScales(opened) === opened ? '' : ', fp8 with scales, which is loaded as bf16';
     return {
       file,
       format: `${paths.length > 1 ? `safetensors in ${paths.length} parts` : 'safetensors'}${form}`,
@@ -303,7 +293,7 @@ async function inspectSafetensors(file: string, weights: string | string[], dire
       tensors,
       loads: checked.loads,
       problems: checked.problems,
-      memory: devices().map(({ name }) => estimate(name, weightBytes(name), cache, isNarrow(opened, cache))),
+      memory: estimates(opened, cache, checked.description),
     };
   } finally {
     opened.close();
@@ -354,13 +344,13 @@ function describe(inspection: Inspection): string {
     loads === false ? 'does not load:' : `loads with ${loads}`,
     ...problems.slice(0, SHOWN_PROBLEMS).map((problem) => `  ${problem}`),
     ...(problems.length > SHOWN_PROBLEMS ? [`  and ${problems.length - SHOWN_PROBLEMS} more`] : []),
-    ...memory.map(({ device, weightBytes, cacheBytes, contextLength, contexts }) => {
+    ...memory.map(({ device, weightBytes, cacheBytes, contextLength, contexts, experts }) => {
       const cache = cacheBytes > 0 ? ` + ${formatBytes(cacheBytes)} for ${contextLength} positions` : '';
       const more = contexts
         .filter(({ positions }) => positions > contextLength)
         .map((at) => `${formatBytes(weightBytes + at.cacheBytes)} for ${at.positions}`);
       const others = more.length > 0 ? `; ${more.join(', ')}` : '';
-      return `memory on ${device}: about ${formatBytes(weightBytes + cacheBytes)} (${formatBytes(weightBytes)} of weights${cache})${others}`;
+      return `memory on ${device}: about ${formatBytes(weightBytes + cacheBytes)} (${formatBytes(weightBytes)} of weights${cache})${others}${experts ? withExperts(experts) : ''}`;
     }),
     '',
     table(Object.entries(metadata).map(([key, value]) => [key, show(value)])),
@@ -369,4 +359,9 @@ function describe(inspection: Inspection): string {
       tensors.map((tensor) => [tensor.name, tensor.type, `[${tensor.shape.join(', ')}]`, formatBytes(tensor.bytes)]),
     ),
   ].join('\n');
+}
+
+function withExperts({ bytes, count, chosen, leastBytes }: NonNullable<DeviceEstimate['experts']>): string {
+  const least = `${formatBytes(leastBytes)} of weights there with ${chosen} of ${count}`;
+  return `; with experts in host memory (${formatBytes(bytes)}) at least ${least} of each layer`;
 }

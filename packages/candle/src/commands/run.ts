@@ -103,6 +103,7 @@ async function run(name: string, options: RunOptions, signal: AbortSignal): Prom
     firstTokenMs: round(stats.firstTokenMs),
     decodeTokensPerSecond: round(stats.decodeTokensPerSecond),
     ...(stats.speculative && { speculative: stats.speculative }),
+    ...(model.expertStats && { experts: model.expertStats }),
   });
 }
 
