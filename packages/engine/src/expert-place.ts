@@ -58,7 +58,7 @@ export function checkExpertOptions({ experts, hotExperts }: ExpertOptions, isAlo
 
 /**
  * Experts of each layer that are on the device; undefined: all are, and none in host memory.
- * @throws TransformersError INVALID_OPTION for a model without experts, and for fewer than a token takes
+ * @throws TransformersError INVALID_OPTION for fewer than a token takes
  */
 export async function hotExpertsOf(
   file: TensorReader,
@@ -67,11 +67,7 @@ export async function hotExpertsOf(
 ): Promise<number | undefined> {
   const { device, dtype, shard, experts: place = 'auto', hotExperts } = options;
   const mixture = mixtureOf(description.config);
-  if (!mixture) {
-    if (place !== 'host' && hotExperts === undefined) return undefined;
-    const given = hotExperts === undefined ? 'experts' : 'hotExperts';
-    throw invalid(`${given} is for mixtures of experts, and this model has none; leave it out`, given);
-  }
+  if (!mixture) return undefined;
   const { experts, chosen } = mixture;
   const asked = hotExperts === undefined ? undefined : new HostExperts(hotExperts).slotsOf(experts, chosen);
   if (place === 'device' || shard) return undefined;
