@@ -3,9 +3,9 @@
  * know whether it gets products with numbers or with blocks; candle instead has each model twice (llama.rs and
  * quantized_llama.rs).
  */
-import { type Device, keep, type RopeKind, type Shape, scope, Tensor } from '@x/core';
+import { type Device, type RopeKind, type Shape, scope, Tensor } from '@x/core';
 import type { TensorReader } from '@x/core/files';
-import { LayerNorm, Linear, type Module, OwningModule, RmsNorm, VarBuilder } from '@x/nn';
+import { LayerNorm, Linear, type Module, RmsNorm, VarBuilder } from '@x/nn';
 import {
   type DenseDType,
   ExpertSlots,
@@ -22,6 +22,7 @@ import { HostExperts } from './host-experts';
 import { type LinearGroup, StackedGroup, separateGroups } from './linear-group';
 import { LoraSites } from './lora';
 import { QLinear } from './q-linear';
+import { ranged, TableRows } from './rows';
 import { checkShard, isDivided, type Shard, SharedHead, SharedTable, SummedLinear } from './shard';
 import type { TensorNamePair } from './tensor-names';
 import { type ProgressListener, WeightFile } from './weight-file';
@@ -81,23 +82,6 @@ export interface LinearShare {
 
 /** Numbers of a q8_0 block. */
 const BLOCK = 32;
-
-/** Rows of a table in f32, blocks or numbers. */
-class TableRows extends OwningModule {
-  /** Owns the table. */
-  constructor(private readonly table: QTensor) {
-    super();
-    keep(table);
-  }
-
-  forward(ids: Tensor): Tensor {
-    return this.table.embedding(ids);
-  }
-
-  override dispose(): void {
-    this.table.dispose();
-  }
-}
 
 export class Weights {
   readonly device: Device;
@@ -422,14 +406,4 @@ export class Weights {
       throw error;
     }
   }
-}
-
-/** Ranges of a dimension one behind the other, in memory of their own. */
-function ranged(tensor: Tensor, dim: number, ranges: readonly PartRange[]): Tensor {
-  return scope(() =>
-    Tensor.cat(
-      ranges.map(({ start, count }) => tensor.narrow(dim, start, count)),
-      dim,
-    ).copy(),
-  );
 }
