@@ -2,12 +2,14 @@
  * Where the experts of a mixture are: on the device, or in host memory with as many of each layer on the device as there is room
  * for. Decided before a weight is read, from the sizes in the file and what the device has left.
  */
-import { sizeInBytes } from '@x/core';
+import { type Device, sizeInBytes } from '@x/core';
 import type { TensorReader } from '@x/core/files';
 import {
   checkWeights,
+  type DecoderConfig,
   HostExperts,
   type ModelDescription,
+  type MoeConfig,
   mixtureOf,
   TransformersError,
   weightBytes,
@@ -15,6 +17,7 @@ import {
 import type { BuildOptions } from './build-model';
 import { defaultCacheDtype } from './kv/pool';
 import type { OptionRule } from './options';
+import { promptChunk } from './prompt-chunk';
 
 export interface ExpertOptions {
   /**
@@ -36,8 +39,8 @@ export const EXPERT_OPTIONS = {
   hotExperts: [(value) => Number.isSafeInteger(value) && (value as number) >= 1, 'a whole number of 1 or more'],
 } satisfies Record<keyof ExpertOptions, OptionRule>;
 
-/** Of what the device has free, what stays so beside weights and cache: for what a pass makes on its way. */
-const WORK_SHARE = 1 / 16;
+/** Of what the device has free, what stays so at least beside weights and cache. */
+const SPARE_SHARE = 1 / 16;
 /** Of a layer's experts those that are hot on devices whose memory is the host's. */
 const HOST_SHARE = 1 / 4;
 
@@ -78,10 +81,19 @@ export async function hotExpertsOf(
   }
   const { architecture: layout, config } = description;
   const bytes = weightBytes(file, { device, dtype, layout, layers: config.numLayers });
-  const room = free - free * WORK_SHARE - (await cacheBytes(file, description, options));
+  const spare = Math.max(free * SPARE_SHARE, workBytes(config, mixture, device));
+  const room = free - spare - (await cacheBytes(file, description, options));
   if (place === 'auto' && bytes.all <= room) return undefined;
   const fitting = Math.floor((room - (bytes.all - bytes.experts)) / (bytes.experts / experts));
   return asked ?? Math.min(experts, Math.max(chosen, fitting));
+}
+
+/** About what a pass of a prompt makes on its way. */
+function workBytes(config: DecoderConfig, { chosen, width }: MoeConfig, device: Device): number {
+  const { hiddenSize } = config;
+  // Rows of each expert, what is inside of it, and what it gives; attention and what is added up.
+  const values = 3 * chosen * (hiddenSize + width) + 8 * hiddenSize;
+  return promptChunk(config, device, 0) * values * sizeInBytes('f32');
 }
 
 /** Of the longest sequence, or of all together where that is bounded. */

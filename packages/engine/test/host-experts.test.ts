@@ -115,6 +115,21 @@ describe.each(deviceNames)('on %s', (device) => {
     model.dispose();
   });
 
+  it('writes the same with drafts, and when tokens of several texts are read together', async () => {
+    const { prompts } = promptsOf(MIXTURES[0]);
+    const [{ ids, text }] = prompts;
+    const model = await load(MIXTRAL, device, { experts: 'host', hotExperts: 3 });
+    const options = { temperature: 0, maxTokens: 8, ignoreEos: true } as const;
+    const written: number[] = [];
+    const looped = [...ids, ...text, ...ids];
+    for await (const { id } of model.generate(looped, { ...options, speculative: 'lookup' })) written.push(id);
+    expect(written).toEqual(await write(model, looped));
+    const many = Array.from({ length: 12 }, (_, i) => prompts[i % prompts.length]);
+    const texts = await Promise.all(many.map((one) => write(model, one.ids)));
+    expect(texts).toEqual(many.map((one) => one.text));
+    model.dispose();
+  });
+
   it('gives all back when loading is stopped, and when a copy fails goes on', async () => {
     const before = memoryStats();
     const stop = new AbortController();
@@ -205,9 +220,9 @@ describe('experts: auto', () => {
     const { hostBytes, ...little } = (await loadWith(2 ** 10))!;
     expect(little.hotExperts).toBe(2);
     const counts: number[] = [];
-    for (let free = 2 ** 17; free < 2 ** 22; free += 2 ** 17) counts.push((await loadWith(free))?.hotExperts ?? 8);
+    for (let free = 2 ** 20; free < 2 ** 21; free += 2 ** 15) counts.push((await loadWith(free))?.hotExperts ?? 8);
     expect(counts).toEqual([...counts].sort((a, b) => a - b));
-    expect(new Set(counts).size).toBeGreaterThan(2);
+    expect([counts[0], counts.at(-1), new Set(counts).size > 3]).toEqual([2, 8, true]);
     expect((await loadWith(2 ** 10, { hotExperts: 5 }))!.hotExperts).toBe(5);
   });
 });

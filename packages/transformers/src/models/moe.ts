@@ -238,21 +238,25 @@ export class MixtureOfExperts implements FeedForward {
       return this.mixed(x, { weights, ids: own }, base);
     }
     // Each pair of token and expert is a row of its own, in the round in which its expert is there.
+    const all = Tensor.zeros([wanted.length, numbersOf(x).dim(1)], 'f32', device);
     const places = new Uint32Array(wanted.length);
     let done = 0;
-    const parts = rounds.map((round) => {
+    for (const round of rounds) {
       const slots = hot.bring(round);
       const pairs = [...wanted.keys()].filter((pair) => slots.has(wanted[pair]));
-      for (const pair of pairs) places[pair] = done++;
-      const list = (values: number[]) => Tensor.from(Uint32Array.from(values), { device });
-      return scope(() => {
-        const rows = numbersOf(x).indexSelect(list(pairs.map((pair) => Math.floor(pair / chosen))), 0);
-        const own = list(pairs.map((pair) => slots.get(wanted[pair])!)).unsqueeze(1);
-        return this.experts(rows, own).squeeze(1);
+      const list = (value: (pair: number) => number) => Tensor.from(Uint32Array.from(pairs, value), { device });
+      scope(() => {
+        const rows = numbersOf(x).indexSelect(
+          list((pair) => Math.floor(pair / chosen)),
+          0,
+        );
+        const own = list((pair) => slots.get(wanted[pair])!).unsqueeze(1);
+        all.sliceSet(this.experts(rows, own).squeeze(1), 0, done);
       });
-    });
-    const all = Tensor.cat(parts, 0).indexSelect(Tensor.from(places, { device }), 0);
-    return this.weighed(all.reshape([tokens, chosen, all.dim(1)]), weights, base);
+      for (const pair of pairs) places[pair] = done++;
+    }
+    const given = all.indexSelect(Tensor.from(places, { device }), 0);
+    return this.weighed(given.reshape([tokens, chosen, given.dim(1)]), weights, base);
   }
 
   /** Whether the device has kernels for all that experts do with few tokens. */
