@@ -155,7 +155,9 @@ async function emulated(out) {
     ...named('every-kernel every-reduction every-block-type every-paged-attention attention-parts decode-attention'),
   ];
   // What is the same on every chip.
-  const once = ['prompt-graphs', 'step-ahead', 'warm-up'].map((name) => `packages/engine/test/${name}.test.ts`);
+  const once = ['host-experts', 'prompt-graphs', 'step-ahead', 'warm-up'].map(
+    (name) => `packages/engine/test/${name}.test.ts`,
+  );
   // What several devices do together.
   const together = [...named('peers peer-all-reduce'), 'packages/engine/test/parallel-gpus.test.ts'];
   const total = { passed: 0, failed: 0 };
