@@ -2,6 +2,7 @@
 import { keep, scope, type Tensor } from '@x/core';
 import { type DenseDType, type ExpertOrder, ExpertSlots, QTensor } from '@x/quantized';
 import { inDtype } from './q-linear';
+import type { WeightOptions } from './weights';
 
 export class ExpertLinear {
   /** [experts, out, in], or as many as there are slots: what ids count. */
@@ -27,18 +28,17 @@ export class ExpertLinear {
 
   /**
    * A layer whose experts stay in host memory. Shares the weight and reads the bias, which both stay the caller's.
-   * @param weight [experts, out, in] on `ExpertSlots.hostDevice` @param slots experts that `like` has room for
+   * @param weight [experts, out, in] on `ExpertSlots.hostDevice` @param slots experts that the device has room for
    */
   static async onHost(
     weight: QTensor,
     slots: number,
-    like: { device: QTensor['device']; dense: DenseDType | undefined; activations: DenseDType },
+    { device, dtype, activations }: Pick<WeightOptions, 'device' | 'dtype'> & { activations: DenseDType },
     bias?: Tensor,
   ): Promise<ExpertLinear> {
-    const { device, dense, activations } = like;
     const made: ExpertSlots[] = [];
     try {
-      made.push(ExpertSlots.of(weight, slots, device, dense));
+      made.push(ExpertSlots.of(weight, slots, device, dtype));
       if (bias) {
         using onHost = await bias.toDevice(ExpertSlots.hostDevice);
         made.push(scope(() => ExpertSlots.of(QTensor.fromTensor(onHost.unsqueeze(2)), slots, device)));

@@ -228,7 +228,11 @@ export class Weights {
     width: number,
     { part, slots }: { part?: TensorPart | undefined; slots?: number | undefined } = {},
   ): Promise<ExpertLinear> {
-    if (slots !== undefined) return this.expertsOnHost(name, [experts, out, width], slots, part);
+    if (slots !== undefined) {
+      using weight = await this.matrix(name, [experts, out, width], part, ExpertSlots.hostDevice);
+      using bias = await this.expertBias(`${name}.bias`, [experts, out], part);
+      return await ExpertLinear.onHost(weight, slots, this, bias);
+    }
     const weight = await this.matrix(name, [experts, out, width], part);
     try {
       return new ExpertLinear(weight, this.activations, await this.expertBias(`${name}.bias`, [experts, out], part));
@@ -321,18 +325,6 @@ export class Weights {
   private sharedHead(layer: Module, { count: own }: PartRange, all: number): Module {
     const { size, communicator } = this.shard!;
     return new SharedHead(layer, { own, each: Math.ceil(all / size), all }, communicator);
-  }
-
-  private async expertsOnHost(
-    name: string,
-    shape: [number, number, number],
-    slots: number,
-    part?: TensorPart,
-  ): Promise<ExpertLinear> {
-    const { device, dtype: dense, activations } = this;
-    using weight = await this.matrix(name, shape, part, ExpertSlots.hostDevice);
-    using bias = await this.expertBias(`${name}.bias`, [shape[0], shape[1]], part);
-    return await ExpertLinear.onHost(weight, slots, { device, dense, activations }, bias);
   }
 
   private async expertBias(name: string, shape: [number, number], part?: TensorPart): Promise<Tensor | undefined> {
