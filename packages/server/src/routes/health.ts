@@ -43,6 +43,13 @@ export function metrics(service: Service): Response {
         Object.entries(model.cacheStats).map(([use, value]) => ({ labels: { model: name, use }, value })),
       ),
     ),
+    each(
+      'candle_experts',
+      'Experts of models that have them in host memory: which there are, and how often they were there or copied',
+      loaded.flatMap(({ name, model }) =>
+        Object.entries(model.expertStats ?? {}).map(([what, value]) => ({ labels: { model: name, what }, value })),
+      ),
+    ),
   ];
   return new Response(service.metrics.text(gauges), {
     headers: { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' },
