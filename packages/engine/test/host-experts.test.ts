@@ -1,7 +1,7 @@
 // Experts in host memory: the same numbers and texts as with all of them on the device, whatever there is room for.
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { Device, memoryStats, scope } from '@x/core';
+import { Device, memoryStats, OutOfMemoryError, scope } from '@x/core';
 import { GgufFile, QTensor, writeGguf } from '@x/quantized';
 import { readGolden } from '@x/testing/golden';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -119,6 +119,7 @@ describe.each(deviceNames)('on %s', (device) => {
     const { prompts } = promptsOf(MIXTURES[0]);
     const [{ ids, text }] = prompts;
     const model = await load(MIXTRAL, device, { experts: 'host', hotExperts: 3 });
+    await model.warmUp({ sequences: 2 });
     const options = { temperature: 0, maxTokens: 8, ignoreEos: true } as const;
     const written: number[] = [];
     const looped = [...ids, ...text, ...ids];
@@ -149,6 +150,20 @@ describe.each(deviceNames)('on %s', (device) => {
     model.dispose();
     expect(memoryStats()).toEqual(before);
   });
+});
+
+it.each(deviceNames)('gives all back where there is no memory for the slots, on %s', async (device) => {
+  const before = memoryStats();
+  const { backend } = openDevice(device);
+  const allocate = backend.allocUninit.bind(backend);
+  // Five experts of one of the matrices of a layer; the model's host copies and other weights have other sizes.
+  const none = vi.spyOn(backend, 'allocUninit').mockImplementation((count, ...more) => {
+    if (count === 5 * 64 * 32) throw new OutOfMemoryError('OUT_OF_MEMORY', 'none left');
+    return allocate(count, ...more);
+  });
+  await expect(load(MIXTRAL, device, { experts: 'host', hotExperts: 5 })).rejects.toThrow('none left');
+  none.mockRestore();
+  expect(memoryStats()).toEqual(before);
 });
 
 describe.each(deviceNames)('experts in blocks, on %s', (device) => {

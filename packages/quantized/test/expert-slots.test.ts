@@ -1,7 +1,7 @@
 // Some experts of a weight on the host in slots on a device: blocks and numbers, and products with them.
 import { Device, memoryStats, scope, Tensor } from '@x/core';
 import { testDevices } from '@x/testing/devices';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { ExpertSlots, QTensor } from '../src';
 
 const [EXPERTS, N, K] = [5, 8, 64];
@@ -70,6 +70,23 @@ describe.each(testDevices().map(String))('slots on %s', (name) => {
     for (const part of [host, slots]) part.dispose();
     expect(memoryStats()).toEqual(before);
   });
+});
+
+test('are numbers where the device has no kernels for the type', async () => {
+  const device = Device.cpu();
+  const { quantized } = device.backend;
+  if (!quantized) return;
+  const supports = vi.spyOn(quantized, 'supports').mockReturnValue(false);
+  using host = await hostWeight('q8_0');
+  using slots = ExpertSlots.of(host, 2, device, 'f16');
+  supports.mockRestore();
+  expect([slots.weight.kind, slots.weight.data.dtype, slots.expertBytes]).toEqual(['dense', 'f16', N * K * 2]);
+  slots.put(1, 3);
+  using held = slots.weight.data.narrow(0, 1, 1).toDtype('f32').flattenAll();
+  using third = host.expert(3);
+  using exact = third.dequantize('f16');
+  using wanted = exact.toDtype('f32').flattenAll();
+  expect(await held.toArray()).toEqual(await wanted.toArray());
 });
 
 test('wants a weight of experts, and a number of slots', async () => {
