@@ -218,16 +218,17 @@ export class Weights {
   }
 
   /**
-   * The layers of all experts, stacked. @param part of [experts, out, width] what this rank has; default: all
-   * @param slots experts that there is room for on the device, where the weights stay on the host
+   * The layers of all experts, stacked. @param where `part`: of [experts, out, width] what this rank has; default: all. `slots`: experts
+   * that there is room for on the device, where the weights stay on the host
    */
   async experts(
     name: string,
     experts: number,
     out: number,
     width: number,
-    { part, slots }: { part?: TensorPart | undefined; slots?: number | undefined } = {},
+    where: { part?: TensorPart | undefined; slots?: number | undefined } = {},
   ): Promise<ExpertLinear> {
+    const { part, slots } = where;
     if (slots !== undefined) {
       using weight = await this.matrix(name, [experts, out, width], part, ExpertSlots.hostDevice);
       using bias = await this.expertBias(`${name}.bias`, [experts, out], part);
