@@ -16,6 +16,7 @@ import {
 } from '@x/transformers';
 import type { BuildOptions } from './build-model';
 import { defaultCacheDtype } from './kv/pool';
+import { cacheElementBytes } from './kv/rows';
 import type { OptionRule } from './options';
 import { promptChunk } from './prompt-chunk';
 
@@ -107,7 +108,7 @@ async function cacheBytes(
     layout ? layout.kvHeads * (layout.keyDim + (layout.valuesInKeys ? 0 : layout.valueDim)) : 0,
   );
   model.dispose();
-  const each = sizeInBytes(cacheDtype ?? defaultCacheDtype(device.kind, true));
+  const each = cacheElementBytes(cacheDtype ?? defaultCacheDtype(device.kind, true));
   return elements.reduce((sum, count) => sum + count, 0) * cachePositions * each;
 }
 
