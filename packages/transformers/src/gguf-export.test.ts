@@ -103,7 +103,7 @@ describe('tokenizers', () => {
     const original = tokenizerJsonFromGguf(source);
     const { metadata } = ggufExport(CONFIG, original.json);
     const back = tokenizerJsonFromGguf(new GgufMetadata('y', Object.entries(metadata)));
-    expect(back).toEqual(original);
+    for (const key of ['json', 'bosId', 'eosIds'] as const) expect(back[key]).toEqual(original[key]);
     expect(metadata['tokenizer.ggml.add_bos_token']).toEqual(gguf.bool(true));
   });
 

@@ -16,10 +16,8 @@ export class ByteReader {
   #start = 0;
   #filled = 0;
   #budget: number;
-  readonly #buffer: Uint8Array;
+  readonly #buffer: Buffer;
   readonly #view: DataView;
-  // A byte order mark is kept: vocabularies have tokens that begin with one.
-  readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 
   readonly path: string;
   /** Bytes of the file. */
@@ -33,7 +31,7 @@ export class ByteReader {
   ) {
     this.path = source.path;
     this.size = source.size;
-    this.#buffer = new Uint8Array(Math.min(BUFFER_BYTES, Math.max(source.size, 8)));
+    this.#buffer = Buffer.from(new ArrayBuffer(Math.min(BUFFER_BYTES, Math.max(source.size, 8))));
     this.#view = new DataView(this.#buffer.buffer);
     this.#budget = budget;
   }
@@ -104,8 +102,11 @@ export class ByteReader {
 
   /** A u64 as a number; a value past 2^53 - 1, which no file can hold that many of, becomes infinity. */
   size64(): number {
-    const value = this.uint64();
-    return value > BigInt(Number.MAX_SAFE_INTEGER) ? Number.POSITIVE_INFINITY : Number(value);
+    const at = this.#take(8);
+    const [low, high] = this.littleEndian ? [at, at + 4] : [at + 4, at];
+    const words = this.#view.getUint32(high, this.littleEndian);
+    // The words above 2^53 first: their sum would be rounded.
+    return words > 0x1fffff ? Number.POSITIVE_INFINITY : words * 2 ** 32 + this.#view.getUint32(low, this.littleEndian);
   }
 
   /** `length` bytes in a buffer of their own. */
@@ -141,15 +142,18 @@ export class ByteReader {
     this.#position += bytes;
   }
 
-  /** UTF-8, wrong bytes replaced as candle does, trailing NULs of old writers removed. */
+  /**
+   * UTF-8, wrong bytes replaced as candle does, trailing NULs of old writers removed. A byte order mark is kept: vocabularies
+   * have tokens that begin with one.
+   */
   text(length: number): string {
     this.require(length);
     let text: string;
     if (length <= this.#buffer.byteLength) {
       const at = this.#take(length);
-      text = this.#decoder.decode(this.#buffer.subarray(at, at + length));
+      text = this.#buffer.toString('utf8', at, at + length);
     } else {
-      text = this.#decoder.decode(this.bytes(length));
+      text = Buffer.from(this.bytes(length)).toString('utf8');
     }
     let end = text.length;
     while (end > 0 && text.charCodeAt(end - 1) === 0) end--;

@@ -99,6 +99,8 @@ export class GgufMetadata extends Map<string, GgufValue> {
 }
 
 function toNumbers(items: GgufItems): number[] {
+  if (ArrayBuffer.isView(items) && !(items instanceof BigInt64Array) && !(items instanceof BigUint64Array))
+    return Array.from(items);
   const out: number[] = [];
   for (const item of items) out.push(Number(item));
   return out;

@@ -6,6 +6,7 @@ import { MOST_MAPPED } from './chars-map';
 import { BEHAVIORS, type Behavior } from './exact-steps';
 import { Fields, wrong } from './fields';
 import { checkModel, MOST_ID } from './model-definition';
+import type { PairModel } from './pair-ranks';
 import type { AddedTokenJson, TokenizerJson } from './tokenizer';
 
 /** Steps of one kind, also inside of sequences; the most known are some ten. */
@@ -23,20 +24,22 @@ export interface Definition {
   json: TokenizerJson;
   /** Ids are below this. */
   vocabSize: number;
+  /** The tables of byte-pair encoding. */
+  pairs?: PairModel;
 }
 
-/** @throws TransformersError BAD_TOKENIZER, naming the field */
-export function checkDefinition(value: unknown): Definition {
+/** @param made see `checkModel` @throws TransformersError BAD_TOKENIZER, naming the field */
+export function checkDefinition(value: unknown, made?: PairModel): Definition {
   const root = new Fields('', value);
   const before = new Chain();
   const normalizer = before.optional(root, 'normalizer', normalizerOf);
   const pre_tokenizer = before.optional(root, 'pre_tokenizer', preTokenizerOf);
   const decoder = new Chain().optional(root, 'decoder', decoderOf);
   const post_processor = new Chain().optional(root, 'post_processor', postProcessorOf);
-  const { model, largestId } = checkModel(new Fields('model', root.any('model')));
+  const { model, largestId, pairs } = checkModel(new Fields('model', root.any('model')), made);
   const added_tokens = addedTokens(root);
   const vocabSize = added_tokens.reduce((size, { id }) => Math.max(size, id + 1), largestId + 1);
-  return { json: { added_tokens, normalizer, pre_tokenizer, post_processor, decoder, model }, vocabSize };
+  return { json: { added_tokens, normalizer, pre_tokenizer, post_processor, decoder, model }, vocabSize, pairs };
 }
 
 function addedTokens(root: Fields): AddedTokenJson[] {

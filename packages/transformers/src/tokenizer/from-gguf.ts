@@ -8,6 +8,7 @@
  */
 import type { GgufMetadata } from '@x/quantized';
 import { TransformersError } from '../errors';
+import { mergesOfScores, type PairModel, rankOfLines, rankOfScores, type ScoredPieces } from './pair-ranks';
 import { PRE_TOKENIZERS } from './pre-tokenizers';
 import type { AddedTokenJson, TokenizerJson } from './tokenizer';
 import { unigram } from './unigram-gguf';
@@ -23,7 +24,10 @@ export const END_OF_GENERATION_NAMES: ReadonlySet<string> = new Set([
 ]); // biome-ignore format: a word list reads better in rows
 
 export interface GgufTokenizer {
+  /** Its vocabulary and rules of byte-pair encoding are made when read. */
   json: TokenizerJson;
+  /** The same for the tokenizer; undefined for other kinds of models. */
+  pairs?: PairModel;
   bosId?: number;
   eosIds: number[];
 }
@@ -69,7 +73,7 @@ export function tokenizerJsonFromGguf(metadata: GgufMetadata): GgufTokenizer {
     added_tokens: added,
     post_processor: template(marks, base.secondType),
   };
-  return { json, bosId, eosIds: [...eosIds] };
+  return { json, pairs: base.pairs, bosId, eosIds: [...eosIds] };
 }
 
 function tokenId(metadata: GgufMetadata, key: string, tokens: readonly string[]): number | undefined {
@@ -143,6 +147,7 @@ interface Base {
   addEos?: boolean;
   /** Type of the second text of a pair. Default 0. */
   secondType?: number;
+  pairs?: PairModel;
 }
 
 type MakeBase = (metadata: GgufMetadata, tokens: readonly string[], types: readonly number[]) => Base;
@@ -179,16 +184,14 @@ function byteLevelBpe(metadata: GgufMetadata, tokens: readonly string[]): Base {
         "Load the model's tokenizer.json with Tokenizer.fromFile instead.",
     );
   }
-  const merges = metadata.strings('tokenizer.ggml.merges').map((merge, i): [string, string] => {
-    const at = merge.indexOf(' ', 1);
-    if (at < 0) {
-      throw new TransformersError(
-        'BAD_GGUF_METADATA',
-        `tokenizer.ggml.merges[${i}] is "${merge}", not two pieces with a space between; convert the file again.`,
-      );
-    }
-    return [merge.slice(0, at), merge.slice(at + 1)];
-  });
+  const merges = metadata.strings('tokenizer.ggml.merges');
+  for (let i = 0; i < merges.length; i++) {
+    if (merges[i].indexOf(' ', 1) >= 0) continue;
+    throw new TransformersError(
+      'BAD_GGUF_METADATA',
+      `tokenizer.ggml.merges[${i}] is "${merges[i]}", not two pieces with a space between; convert the file again.`,
+    );
+  }
   const split = pre.split.map((Regex) => ({ type: 'Split', pattern: { Regex }, behavior: 'Isolated', invert: false }));
   const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: false };
   return {
@@ -202,28 +205,32 @@ function byteLevelBpe(metadata: GgufMetadata, tokens: readonly string[]): Base {
         unk_token: null,
         byte_fallback: false,
         ignore_merges: pre.ignoreMerges ?? false,
-        vocab: vocabulary(tokens),
-        merges,
+        get vocab() {
+          return Object.fromEntries(tokens.map((token, id) => [token, id]));
+        },
+        get merges() {
+          return merges.map((merge) => {
+            const at = merge.indexOf(' ', 1);
+            return [merge.slice(0, at), merge.slice(at + 1)];
+          });
+        },
       },
     },
+    pairs: { vocab: vocabulary(tokens), rank: rankOfLines(merges) },
   };
 }
 
 /** Characters looked at while pieces are cut; 250,000 pieces of 16 characters take 64 million. */
 const MOST_CUTTING = 2 ** 28;
 
-/**
- * SentencePiece BPE joins the neighbours whose union has the best score. As merge rules: every way to cut a piece into
- * two pieces, ordered by the piece's score. That is how transformers converts such vocabularies, too.
- */
+/** SentencePiece BPE joins the neighbours whose union has the best score. */
 function sentencePiece(metadata: GgufMetadata, tokens: readonly string[], types: readonly number[]): Base {
   metadata.require('tokenizer.ggml.scores');
   const scores = perToken(metadata, 'tokenizer.ggml.scores', tokens)!;
-  const ids = new Map(tokens.map((token, id) => [token, id]));
-  const merges: { score: number; left: number; right: number }[] = [];
+  const joins = (id: number) => types[id] === TYPE.normal || types[id] === TYPE.userDefined;
   let work = 0;
   for (let id = 0; id < tokens.length; id++) {
-    if (types[id] !== TYPE.normal && types[id] !== TYPE.userDefined) continue;
+    if (!joins(id)) continue;
     // Every cut looks at the whole piece.
     work += tokens[id].length ** 2;
     if (work > MOST_CUTTING || !Number.isFinite(scores[id])) {
@@ -233,18 +240,8 @@ function sentencePiece(metadata: GgufMetadata, tokens: readonly string[], types:
         `The GGUF file's vocabulary has ${what}; convert the file again.`,
       );
     }
-    const token = tokens[id];
-    const local: { score: number; left: number; right: number }[] = [];
-    for (let cut = 1; cut < token.length; cut++) {
-      // Half a character is no token.
-      const left = ids.get(token.slice(0, cut));
-      const right = left === undefined ? undefined : ids.get(token.slice(cut));
-      if (left !== undefined && right !== undefined) local.push({ score: scores[id], left, right });
-    }
-    if (local.length > 1) local.sort((a, b) => a.left - b.left || a.right - b.right);
-    for (const merge of local) merges.push(merge);
   }
-  merges.sort((a, b) => b.score - a.score); // stable: equal scores keep the vocabulary's order
+  const pieces: ScoredPieces = { tokens, scores, ids: vocabulary(tokens), joins };
   const prefix = metadata.bool('tokenizer.ggml.add_space_prefix', true);
   const toBlock = { type: 'Replace', pattern: { String: ' ' }, content: '▁' };
   const decoders: unknown[] = [
@@ -266,14 +263,21 @@ function sentencePiece(metadata: GgufMetadata, tokens: readonly string[], types:
         fuse_unk: true,
         byte_fallback: true,
         ignore_merges: false,
-        vocab: vocabulary(tokens),
-        merges: merges.map(({ left, right }): [string, string] => [tokens[left], tokens[right]]),
+        get vocab() {
+          return Object.fromEntries(tokens.map((token, id) => [token, id]));
+        },
+        get merges() {
+          return mergesOfScores(pieces);
+        },
       },
     },
+    pairs: { vocab: pieces.ids, rank: rankOfScores(pieces) },
   };
 }
 
-/** Own properties only, whatever the tokens are called ("__proto__" is a legal token). */
-function vocabulary(tokens: readonly string[]): Record<string, number> {
-  return Object.fromEntries(tokens.map((token, id) => [token, id]));
+/** Ids by token. */
+function vocabulary(tokens: readonly string[]): Map<string, number> {
+  const ids = new Map<string, number>();
+  for (let id = 0; id < tokens.length; id++) ids.set(tokens[id], id);
+  return ids;
 }

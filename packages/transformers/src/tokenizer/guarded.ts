@@ -2,10 +2,11 @@
  * Makes a tokenizer of `@huggingface/tokenizers` safe with files of strangers and as exact as the Rust library: expressions that are not those of well-known
  * models are matched in linear time, and pieces are chosen without a lattice of all that are possible.
  */
-import { Tokenizer as HfTokenizer, Unigram } from '@huggingface/tokenizers';
+import { BPE, Tokenizer as HfTokenizer, Unigram } from '@huggingface/tokenizers';
 import { exactNormalizer, exactPreTokenizer, type Step } from './exact-steps';
 import { badTokenizer } from './fields';
 import { LinearPattern } from './linear-pattern';
+import { fillPairModel, type PairModel } from './pair-ranks';
 import { PRE_TOKENIZERS } from './pre-tokenizers';
 import type { TokenizerJson } from './tokenizer';
 
@@ -15,12 +16,16 @@ const HARMLESS: ReadonlySet<string> = new Set([
   ...[' ', '\\s', '\\s+', ' {2,}', '\\n', '\\d', '[0-9]', '\\p{N}', '\\p{N}{1,3}', '\\p{P}', '[\\p{P}\\p{S}]'],
 ]);
 
-/** @param json as `checkDefinition` gives it @throws TransformersError BAD_TOKENIZER, UNSUPPORTED_TOKENIZER */
-export function guardedTokenizer(json: TokenizerJson): HfTokenizer {
+/**
+ * @param json as `checkDefinition` gives it, and `pairs`: the library's own tables take much longer to make
+ * @throws TransformersError BAD_TOKENIZER, UNSUPPORTED_TOKENIZER
+ */
+export function guardedTokenizer(json: TokenizerJson, pairs?: PairModel): HfTokenizer {
+  const definition = pairs ? { ...json, model: { ...(json.model as object), vocab: {}, merges: [] } } : json;
   let inner: HfTokenizer;
   try {
     // No clean-up: it would turn " ," into "," and make decode(encode(text)) differ from text.
-    inner = new HfTokenizer(json as object, { clean_up_tokenization_spaces: false });
+    inner = new HfTokenizer(definition as object, { clean_up_tokenization_spaces: false });
   } catch (cause) {
     throw badTokenizer(`the tokenizer definition was refused (${(cause as Error).message})`, cause);
   }
@@ -28,6 +33,7 @@ export function guardedTokenizer(json: TokenizerJson): HfTokenizer {
   each(inner.normalizer as Step | null, json.normalizer, 'normalizers', exactNormalizer);
   each(inner.pre_tokenizer as Step | null, json.pre_tokenizer, 'pretokenizers', exactPreTokenizer);
   if (inner.model instanceof Unigram) guardUnigram(inner.model);
+  if (inner.model instanceof BPE && pairs) fillPairModel(inner.model, pairs, json.added_tokens);
   return inner;
 }
 

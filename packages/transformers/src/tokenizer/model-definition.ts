@@ -1,5 +1,6 @@
 /** The part `model` of a tokenizer.json: a vocabulary, and how words become its tokens. */
 import { type Fields, wrong } from './fields';
+import { type PairModel, rankOfMerges } from './pair-ranks';
 
 /** Largest id that is believed; the largest vocabularies have some million tokens. */
 export const MOST_ID = 2 ** 23 - 1;
@@ -7,15 +8,32 @@ export const MOST_ID = 2 ** 23 - 1;
 const MOST_PIECE = 256;
 const MOST_PIECE_CHARACTERS = 2 ** 22;
 
-/** @throws TransformersError BAD_TOKENIZER, naming the field */
-export function checkModel(model: Fields): { model: unknown; largestId: number } {
-  const type = kindOf(model);
+export interface CheckedModel {
+  /** As the library takes it. */
+  model: unknown;
+  largestId: number;
+  /** The tables of byte-pair encoding. */
+  pairs?: PairModel;
+}
+
+/**
+ * @param made tables of byte-pair encoding, where there are some: `vocab` and `merges` of the object are not looked at then
+ * @throws TransformersError BAD_TOKENIZER, naming the field
+ */
+export function checkModel(model: Fields, made?: PairModel): CheckedModel {
+  const type = made ? 'BPE' : kindOf(model);
   if (type === 'Unigram') return unigram(model);
-  const vocab = model.object('vocab');
-  const largestId = largestIdOf(model, vocab);
+  const vocab = made ? {} : model.object('vocab');
   const unk_token = model.has('unk_token') ? model.text('unk_token', undefined, 512) : null;
+  if (type === 'BPE') {
+    const table = made?.vocab ?? (new Map(Object.entries(vocab)) as Map<string, number>);
+    const largestId = largestIdOf(model, table);
+    const merges = made ? [] : checkMerges(model);
+    const pairs = made ?? { vocab: table, rank: rankOfMerges(merges) };
+    return { model: { vocab, merges, unk_token, ...bpe(model) }, largestId, pairs };
+  }
+  const largestId = largestIdOf(model, Object.entries(vocab));
   const common = { vocab, unk_token };
-  if (type === 'BPE') return { model: { ...common, ...bpe(model) }, largestId };
   if (type === 'WordPiece') {
     return {
       model: {
@@ -39,10 +57,9 @@ function kindOf(model: Fields): string {
   return model.has('continuing_subword_prefix') && model.has('unk_token') ? 'WordPiece' : 'WordLevel';
 }
 
-function largestIdOf(model: Fields, vocab: Record<string, unknown>): number {
+function largestIdOf(model: Fields, vocab: Iterable<[string, unknown]>): number {
   let largest = -1;
-  for (const token of Object.keys(vocab)) {
-    const id = vocab[token];
+  for (const [token, id] of vocab) {
     if (!(Number.isSafeInteger(id) && (id as number) >= 0 && (id as number) <= MOST_ID)) {
       wrong(
         `${model.place('vocab')}[${JSON.stringify(token.slice(0, 40))}]`,
@@ -55,7 +72,7 @@ function largestIdOf(model: Fields, vocab: Record<string, unknown>): number {
   return largest;
 }
 
-function bpe(model: Fields): Record<string, unknown> {
+function checkMerges(model: Fields): readonly (string | [string, string])[] {
   const merges = model.list('merges', MOST_ID);
   // All are read in the form of the first.
   const pairs = Array.isArray(merges[0]);
@@ -64,9 +81,12 @@ function bpe(model: Fields): Record<string, unknown> {
     if (pairs ? !isPair(merge) : !(isText(merge) && merge.includes(' ')))
       wrong(`${model.place('merges')}[${i}]`, merge, pairs ? 'a pair of pieces' : 'two pieces with a space between');
   });
+  return merges as readonly (string | [string, string])[];
+}
+
+function bpe(model: Fields): Record<string, unknown> {
   return {
     type: 'BPE',
-    merges,
     byte_fallback: model.flag('byte_fallback', false),
     fuse_unk: model.flag('fuse_unk', false),
     ignore_merges: model.flag('ignore_merges', false),

@@ -12,7 +12,7 @@ import { CandleError } from '@x/core';
 import { readJsonFile } from '@x/core/files';
 import type { GgufMetadata } from '@x/quantized';
 import { TransformersError } from '../errors';
-import { checkDefinition } from './definition';
+import { checkDefinition, type Definition } from './definition';
 import { badTokenizer } from './fields';
 import { END_OF_GENERATION_NAMES, tokenizerJsonFromGguf } from './from-gguf';
 import { guardedTokenizer, withBreaker } from './guarded';
@@ -123,8 +123,7 @@ export class Tokenizer {
    * @throws TransformersError BAD_TOKENIZER, naming the field that is wrong; UNSUPPORTED_TOKENIZER; INVALID_OPTION
    */
   static fromJson(json: unknown, options: TokenizerOptions = {}): Tokenizer {
-    const { json: checked, vocabSize } = checkDefinition(json);
-    return new Tokenizer(guardedTokenizer(checked), checked, vocabSize, options);
+    return Tokenizer.ofDefinition(checkDefinition(json), options);
   }
 
   /**
@@ -145,8 +144,12 @@ export class Tokenizer {
 
   /** The tokenizer inside a GGUF file. @throws FileFormatError, TransformersError BAD_GGUF_METADATA, UNSUPPORTED_TOKENIZER */
   static fromGguf(metadata: GgufMetadata): Tokenizer {
-    const { json, bosId, eosIds } = tokenizerJsonFromGguf(metadata);
-    return Tokenizer.fromJson(json, { bosId, eosIds });
+    const { json, pairs, bosId, eosIds } = tokenizerJsonFromGguf(metadata);
+    return Tokenizer.ofDefinition(checkDefinition(json, pairs), { bosId, eosIds });
+  }
+
+  private static ofDefinition({ json, vocabSize, pairs }: Definition, options: TokenizerOptions): Tokenizer {
+    return new Tokenizer(guardedTokenizer(json, pairs), json, vocabSize, options);
   }
 
   /**
