@@ -191,6 +191,7 @@ static Napi::Object initialise(Napi::Env env, Napi::Object exports) {
   exportLibraries(env, exports);
   exportCollectives(env, exports);
   exportPeers(env, exports);
+  exportFileReads(env, exports);
   exportFaults(env, exports);
   return exports;
 }

@@ -100,6 +100,7 @@ void exportWaits(Napi::Env env, Napi::Object exports);
 void exportLibraries(Napi::Env env, Napi::Object exports);
 void exportCollectives(Napi::Env env, Napi::Object exports);
 void exportPeers(Napi::Env env, Napi::Object exports);
+void exportFileReads(Napi::Env env, Napi::Object exports);
 void exportFaults(Napi::Env env, Napi::Object exports);
 
 // Refuses a range that lies in no live allocation of this environment on the same platform (a peer device counts).

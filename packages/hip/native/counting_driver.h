@@ -1,10 +1,12 @@
 // What a device really uses as its table: it forwards to the platform's driver, counts the calls that tests and
 // benchmarks ask about, and with X_LAUNCH_BLOCKING=1 waits after each launch, copy and event, so that a fault comes back
-// from the call that caused it. One per device; used on the environment's thread, except where noted.
+// from the call that caused it. One per device; used on the environment's thread, except where noted and for what
+// file_reader.h does.
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <mutex>
 #include <set>
 
 #include "driver.h"
@@ -27,8 +29,13 @@ class CountingDriver final : public Driver {
 
   uint64_t count(Counter which) const { return counts_[uint32_t(which)].load(std::memory_order_relaxed); }
   bool blocking() const { return blocking_; }
-  bool capturing(Stream stream) const { return !capturing_.empty() && capturing_.count(stream) != 0; }
-  bool anyCapturing() const { return !capturing_.empty(); }
+  // Any thread.
+  bool capturing(Stream stream) const {
+    if (!anyCapturing()) return false;
+    std::lock_guard<std::mutex> lock(mutex_);
+    return capturing_.count(stream) != 0;
+  }
+  bool anyCapturing() const { return captures_.load(std::memory_order_relaxed) != 0; }
 
   std::string libraryPath() const override { return inner_.libraryPath(); }
   std::string version() const override { return inner_.version(); }
@@ -51,6 +58,10 @@ class CountingDriver final : public Driver {
   Status memcpyHtoDAsync(DevicePtr dst, const void* src, size_t n, Stream s) override {
     return tick(Counter::HtoD), settle(inner_.memcpyHtoDAsync(dst, src, n, s), s);
   }
+  Status memcpyPinnedAsync(DevicePtr dst, const void* src, size_t n, Stream s) override {
+    return tick(Counter::HtoD), settle(inner_.memcpyPinnedAsync(dst, src, n, s), s);
+  }
+  bool hostAddresses() const override { return inner_.hostAddresses(); }
   Status memcpyDtoHAsync(void* dst, DevicePtr src, size_t n, Stream s) override {
     return tick(Counter::DtoH), settle(inner_.memcpyDtoHAsync(dst, src, n, s), s);
   }
@@ -72,11 +83,18 @@ class CountingDriver final : public Driver {
   Status streamWaitEvent(Stream s, Event e) override { return settle(inner_.streamWaitEvent(s, e), s); }
   Status streamBeginCapture(Stream s) override {
     Status status = inner_.streamBeginCapture(s);
-    if (status == 0) capturing_.insert(s);
+    if (status != 0) return status;
+    std::lock_guard<std::mutex> lock(mutex_);
+    capturing_.insert(s);
+    captures_ = capturing_.size();
     return status;
   }
   Status streamEndCapture(Stream s, Graph* out) override {
-    capturing_.erase(s);
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      capturing_.erase(s);
+      captures_ = capturing_.size();
+    }
     return inner_.streamEndCapture(s, out);
   }
 
@@ -124,7 +142,9 @@ class CountingDriver final : public Driver {
 
   Driver& inner_;
   const bool blocking_;
-  std::set<Stream> capturing_;
+  mutable std::mutex mutex_;
+  std::set<Stream> capturing_;  // under the mutex
+  std::atomic<size_t> captures_{0};
   std::array<std::atomic<uint64_t>, kCounterCount> counts_{};
 };
 

@@ -74,7 +74,7 @@ class CudaDriver final : public Driver {
   Status hostMalloc(void** out, size_t bytes) override { return api_.cuMemHostAlloc(out, bytes, 0); }
   Status hostFree(void* pointer) override { return api_.cuMemFreeHost(pointer); }
 
-  // CUDA stages pageable memory itself before this returns.
+  // CUDA stages pageable memory itself before this returns, and returns at once where it is page-locked.
   Status memcpyHtoDAsync(DevicePtr dst, const void* src, size_t bytes, Stream stream) override {
     return api_.cuMemcpyHtoDAsync_v2(dst, src, bytes, stream);
   }

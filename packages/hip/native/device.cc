@@ -67,6 +67,7 @@ void Device::close() {
   communicators.clear();
   peerMemories.clear();
   for (auto& library : libraries) library.reset();
+  fileReaders.clear();
   graphExecs.each([this](uint32_t, GraphExec& exec) { (void)counting_.graphExecDestroy(exec); });
   graphs.each([this](uint32_t, Graph& graph) { (void)counting_.graphDestroy(graph); });
   events.each([this](uint32_t, EventEntry& event) { (void)counting_.eventDestroy(event.handle); });
@@ -167,6 +168,10 @@ void Device::free(DevicePtr pointer) {
     invalidArgument(platformText(), "free of address " + std::to_string(pointer) +
                                         ", which alloc() of this device did not return or which was freed already. Free "
                                         "each allocation once");
+  }
+  // What is being read into it would go to whoever has the memory next.
+  for (const auto& entry : fileReads) {
+    if (entry.first->target - pointer < found->second) entry.second->cancel(*entry.first);
   }
   // First: a driver that reports an earlier failure here has freed it, and may give the address to another allocation.
   allocations_.erase(found);

@@ -14,6 +14,7 @@
 #include "counting_driver.h"
 #include "driver.h"
 #include "failure.h"
+#include "file_reader.h"
 #include "peer_memory.h"
 #include "vendor_library.h"
 
@@ -165,6 +166,8 @@ class Device {
   std::array<std::unique_ptr<VendorHandle>, kLibraryCount> libraries;  // opened when first asked for
   Slots<std::unique_ptr<Communicator>> communicators;
   Slots<std::unique_ptr<PeerMemory>> peerMemories;
+  Slots<std::unique_ptr<FileReader>> fileReaders;
+  std::map<FileRead*, FileReader*> fileReads;  // under way
   uint32_t pending = 0;  // asynchronous waits under way; the device closes after the last
   bool closing = false;
   uint8_t* launchBuffer = nullptr;

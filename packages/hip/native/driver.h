@@ -88,6 +88,12 @@ class Driver {
   // Stream-ordered. Host memory handed to HtoD may be pageable and may be reused as soon as the call returns;
   // host memory handed to DtoH comes from hostMalloc and is valid once the stream has passed the copy.
   virtual Status memcpyHtoDAsync(DevicePtr dst, const void* src, size_t bytes, Stream) = 0;
+  // From memory of hostMalloc, which stays as it is until the stream has passed the copy.
+  virtual Status memcpyPinnedAsync(DevicePtr dst, const void* src, size_t bytes, Stream stream) {
+    return memcpyHtoDAsync(dst, src, bytes, stream);
+  }
+  // Whether addresses of the device are the host's.
+  virtual bool hostAddresses() const { return false; }
   virtual Status memcpyDtoHAsync(void* dst, DevicePtr src, size_t bytes, Stream) = 0;
   virtual Status memcpyDtoDAsync(DevicePtr dst, DevicePtr src, size_t bytes, Stream) = 0;
   virtual Status memsetD8Async(DevicePtr dst, uint8_t value, size_t bytes, Stream) = 0;

@@ -119,6 +119,10 @@ class FaultyDriver final : public Driver {
   Status memcpyHtoDAsync(DevicePtr dst, const void* src, size_t n, Stream s) override {
     return before(Entry::memcpyHtoDAsync, [&] { return inner_->memcpyHtoDAsync(dst, src, n, s); });
   }
+  Status memcpyPinnedAsync(DevicePtr dst, const void* src, size_t n, Stream s) override {
+    return before(Entry::memcpyHtoDAsync, [&] { return inner_->memcpyPinnedAsync(dst, src, n, s); });
+  }
+  bool hostAddresses() const override { return inner_->hostAddresses(); }
   Status memcpyDtoHAsync(void* dst, DevicePtr src, size_t n, Stream s) override {
     return before(Entry::memcpyDtoHAsync, [&] { return inner_->memcpyDtoHAsync(dst, src, n, s); });
   }

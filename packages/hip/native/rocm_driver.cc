@@ -97,6 +97,9 @@ class RocmDriver final : public Driver {
     }
     return staging->copy(api_, dst, src, bytes, stream);
   }
+  Status memcpyPinnedAsync(DevicePtr dst, const void* src, size_t bytes, Stream stream) override {
+    return api_.hipMemcpyHtoDAsync(address(dst), const_cast<void*>(src), bytes, stream);
+  }
   Status memcpyDtoHAsync(void* dst, DevicePtr src, size_t bytes, Stream stream) override {
     return api_.hipMemcpyDtoHAsync(dst, address(src), bytes, stream);
   }

@@ -99,6 +99,18 @@ export interface NativeAddon {
   alloc(device: number, bytes: number): number;
   free(device: number, address: number): void;
   htod(device: number, dst: number, view: HostView, stream: number): void;
+  fileReader(device: number): number;
+  /** Bytes that came, or minus the system's error number. */
+  fileRead(
+    device: number,
+    reader: number,
+    fd: number,
+    position: number,
+    dst: number,
+    bytes: number,
+    stream: number,
+  ): Promise<number>;
+  fileReaderClose(device: number, reader: number): void;
   dtod(device: number, dst: number, src: number, bytes: number, stream: number): void;
   reaches(device: number, source: number): boolean;
   copyFrom(

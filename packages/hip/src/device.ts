@@ -10,6 +10,7 @@ import { DeviceContext } from './context';
 import { ConvolutionHandle } from './convolution';
 import { invalidArgument } from './errors';
 import { HipEvent } from './event';
+import { HipFileReader } from './file-reader';
 import { type BlasLibrary, type ConvolutionLibrary, type LibraryReport, libraryReports } from './libraries';
 import { HipModule } from './module';
 import { PeerMemory } from './peer-memory';
@@ -133,6 +134,12 @@ export class HipDevice {
   memcpyHtoD(dst: number, view: HostView, stream: HipStream = this.#current): void {
     this.#context.check();
     this.#native.htod(this.#id, dst, view, this.#stream(stream));
+  }
+
+  /** Reads files into this device's memory; give it back when they are read. */
+  openFileReader(): HipFileReader {
+    this.#context.check();
+    return new HipFileReader(this.#context, this.#native.fileReader(this.#id), () => this.#current);
   }
 
   memcpyDtoD(dst: number, src: number, bytes: number, stream: HipStream = this.#current): void {

@@ -23,6 +23,7 @@ export {
 export { type DeviceProperties, HipDevice, openDevice } from './device';
 export { HipError, type HipErrorCode, type HipErrorDetails } from './errors';
 export { HipEvent } from './event';
+export { HipFileReader } from './file-reader';
 export { type Dim, HipFunction } from './function';
 export { HipGraph } from './graph';
 export { HipGraphExec } from './graph-exec';

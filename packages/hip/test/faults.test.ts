@@ -46,6 +46,8 @@ const LIFE = `
     const read = new Uint8Array(4096);
     await device.memcpyDtoH(read, a);
     device.memcpyDtoHSync(new Uint8Array(1 << 20), b);
+    using reader = device.openFileReader();
+    const fileBytes = await reader.read(fd, 0, b, 1 << 20);
     await device.synchronize();
     device.synchronizeSync();
     device.memoryInfo();
@@ -54,7 +56,7 @@ const LIFE = `
     module.dispose();
     stream.dispose();
     device.free(b);
-    return read.join();
+    return read.join() + fileBytes;
   };
   const outcome = async () => {
     try { return { value: await life() }; }
@@ -103,7 +105,8 @@ function live(platform: Platform, code: Uint8Array, environment: Record<string, 
   const path = join(mkdtempSync(join(tmpdir(), 'x-hip-faults-')), 'code');
   writeFileSync(path, code);
   const prelude = `
-    const { readFileSync } = await import('node:fs');
+    const { openSync, readFileSync } = await import('node:fs');
+    const fd = openSync(process.execPath, 'r');
     const [platform, name, code] = ['${platform}', 'fill', readFileSync(${JSON.stringify(path)})];
     const native = addon.addon();`;
   type Result = { value: string; counts: Record<string, number>; trials: Trial[] };

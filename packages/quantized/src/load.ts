@@ -18,6 +18,7 @@ import {
   isBlockType,
 } from '@x/core';
 import { type BlockFormat, byteLengthOf } from './blocks';
+import type { TensorFile } from './gguf/has-blocks';
 
 /**
  * Bytes of a tensor in order; every piece is whole blocks, except where the type is loaded as it is. Those with `ready` are there
@@ -58,6 +59,24 @@ export function deviceBytes(
 export function allocateBlocks({ backend }: Device, type: BlockType, count: number): BackendStorage {
   if (backend.quantized !== undefined) return backend.quantized.allocate(type, count);
   return backend.allocUninit(byteLengthOf(BLOCK_TYPES[type], count), 'u8');
+}
+
+/** A file's tensor as it is, read straight into what `allocate` gives. */
+export async function loadDirect(
+  file: TensorFile,
+  name: string,
+  allocate: () => BackendStorage,
+  signal?: AbortSignal,
+): Promise<BackendStorage> {
+  signal?.throwIfAborted();
+  const storage = allocate();
+  try {
+    await file.readOnto(name, storage, signal);
+    return storage;
+  } catch (error) {
+    storage.dispose();
+    throw error;
+  }
 }
 
 /** The bytes as they are, into what `allocate` gives, which is allocated when loading begins. */

@@ -11,6 +11,7 @@
  *   `QMatMul.kind` too.
  */
 import {
+  type BackendStorage,
   type BlockType,
   Device,
   DeviceError,
@@ -43,6 +44,7 @@ import {
   finishAsync,
   type Loader,
   loadDense,
+  loadDirect,
   loadSame,
   type Pieces,
   pack,
@@ -149,7 +151,9 @@ export class QTensor implements Disposable {
     }
     const format = file.format(name);
     const { shape } = file.tensor(name);
-    const { loader, make } = prepare(format, shape, device, file.tensorChunksAhead(name), options);
+    const { loader, allocate, make } = prepare(format, shape, device, file.tensorChunksAhead(name), options);
+    if (allocate && file.readsOnto?.(name, Device.of(device).backend))
+      return make(await loadDirect(file, name, allocate, options.signal));
     return make(await finishAsync(loader, options.signal));
   }
 
@@ -609,29 +613,32 @@ function isPlain(dtype: DType): dtype is DenseDType {
   return dtype === 'f32' || dtype === 'f16' || dtype === 'bf16';
 }
 
-/** How the bytes get to the device, and what is made of the storage that comes of it. */
+/**
+ * How the bytes get to the device, and what is made of the storage that comes of it. With `allocate` they stay as they are.
+ */
 function prepare(
   format: BlockFormat,
   shape: readonly number[],
   target: DeviceLike,
   pieces: Pieces,
   options: QTensorOptions,
-): { loader: Loader; make: (storage: ReturnType<typeof finish>) => QTensor } {
+): { loader: Loader; allocate?: () => BackendStorage; make: (storage: BackendStorage) => QTensor } {
   const device = Device.of(target);
   const { type } = format;
   const count = elemCount(shape);
-  const wrap = (storage: ReturnType<typeof finish>, dims: readonly number[]) =>
+  const wrap = (storage: BackendStorage, dims: readonly number[]) =>
     QTensor.wrap(type, shape, Tensor.fromStorage(storage, dims, device));
   if (type === 'f32' || type === 'f16' || type === 'bf16') {
-    const loader = loadSame(device, () => device.backend.allocUninit(count, type), pieces);
-    return { loader, make: (storage) => wrap(storage, shape) };
+    const allocate = () => device.backend.allocUninit(count, type);
+    return { loader: loadSame(device, allocate, pieces), allocate, make: (storage) => wrap(storage, shape) };
   }
   if (!isBlockType(type) || placement(device.backend, format) === 'dense') {
     const loader = loadDense(device, format, options.dense ?? 'f32', count, pieces);
     return { loader, make: (storage) => wrap(storage, shape) };
   }
-  const loader = loadSame(device, () => allocateBlocks(device, type, count), pieces);
-  return { loader, make: (storage) => wrap(storage, [byteLengthOf(format, count)]) };
+  const allocate = () => allocateBlocks(device, type, count);
+  const make = (storage: BackendStorage) => wrap(storage, [byteLengthOf(format, count)]);
+  return { loader: loadSame(device, allocate, pieces), allocate, make };
 }
 
 /** A part of a weight of any file. Numbers that files keep in other types than they become are read as a whole. */

@@ -14,6 +14,7 @@ import {
   CaptureError,
   type CompiledProgram,
   type CompileOptions,
+  type DeviceFileReader,
   type DeviceLocation,
   type DeviceMemory,
   DisposedError,
@@ -31,6 +32,7 @@ import { CachingAllocator } from './allocator';
 import { compileProgram } from './compiled-program';
 import { Counters } from './counters';
 import { debug, debugLevel } from './debug';
+import { FileReads } from './file-reads';
 import { KernelGraph } from './graph';
 import { IdReport } from './id-report';
 import { InfoCache, type StridedInfo, type Transposition, TranspositionCache } from './info';
@@ -117,6 +119,7 @@ export class KernelDevice implements BackendDevice {
   /** The stream that was last given a library's work: all of it shares one workspace. */
   #libraryStream = 0;
   readonly #peers = new Peers(this);
+  readonly #fileReads = new FileReads(this);
   readonly #transpositions = new TranspositionCache();
   /** Read once: looking at the environment costs as much as a launch. */
   readonly #timesLaunches = debugLevel() >= 4;
@@ -393,6 +396,11 @@ export class KernelDevice implements BackendDevice {
     }
     this.quantized.denseWeights.forget(storage);
     if (bytes.byteLength > 0) this.hip.memcpyHtoD(storage.ptr + byteOffset, bytes);
+  }
+
+  openFileReader(): DeviceFileReader {
+    this.#check('openFileReader');
+    return this.#fileReads.open();
   }
 
   async synchronize(): Promise<void> {

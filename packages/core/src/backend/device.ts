@@ -10,6 +10,7 @@ import type { CollectiveOps } from './collectives';
 import type { CompiledProgram, CompileOptions } from './compile';
 import type { DecodeOps } from './decode';
 import type { ExpertOps } from './experts';
+import type { DeviceFileReader } from './file-reader';
 import type { BackendGraph } from './graph';
 import type { LinearOps } from './linear';
 import type { BackendOperations } from './operations';
@@ -100,6 +101,8 @@ export interface BackendDevice {
   fromHost(bytes: ArrayBufferView, dtype: DType): BackendStorage;
   /** Overwrites bytes [byteOffset, byteOffset + view length) of a storage: how large weights are streamed in. */
   write(dst: BackendStorage, byteOffset: number, bytes: ArrayBufferView): void;
+  /** Reads files into storages; present when the device does that faster than {@link write} of what was read. */
+  openFileReader?(): DeviceFileReader;
   synchronize(): Promise<void>;
   synchronizeSync(): void;
   memory(): DeviceMemory;

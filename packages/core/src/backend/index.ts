@@ -24,6 +24,7 @@ export * from './compile';
 export * from './decode';
 export * from './device';
 export * from './experts';
+export * from './file-reader';
 export * from './graph';
 export * from './linear';
 export * from './operand';

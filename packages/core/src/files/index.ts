@@ -3,6 +3,7 @@
  * named by their path in Node; the bytes of one are read everywhere.
  */
 export { Tensor } from '../tensor';
+export { DeviceReads, type ReadPart } from './device-reads';
 export { CONFIG_LIMITS, type JsonLimits, readJsonFile } from './json';
 export { NpzFile, type NpzInfo, readNpy, readNpySync, writeNpy, writeNpz } from './npy';
 export { type PthEntry, PthFile, type PthInfo, type PthOptions } from './pth';

@@ -3,9 +3,11 @@
  * pth files stand on. candle maps files into memory; Node cannot without native code, so a reader here asks for the pieces
  * it needs when it needs them ("lazy" files), and neither a file nor a tensor has to fit into host memory.
  */
+import type { BackendStorage } from '../backend';
 import { check, FILE } from '../check';
 import { DisposedError, FileFormatError } from '../errors';
 import { node } from '../platform';
+import { DeviceReads } from './device-reads';
 
 /** A path, or the bytes of a whole file. */
 export type FileInput = string | Uint8Array;
@@ -23,6 +25,11 @@ export interface ByteSource {
   read(target: Uint8Array, offset: number): Promise<void>;
   /** As {@link read}, blocking the event loop. */
   readSync(target: Uint8Array, offset: number): void;
+  /**
+   * As {@link read}, over a storage's first bytes, of a device that {@link DeviceReads.on} is true of; memory has no such reads.
+   * @throws as {@link read}, and what the device raises
+   */
+  readOnto?(target: BackendStorage, offset: number, length: number, signal?: AbortSignal): Promise<void>;
   /** Harmless when repeated. */
   close(): void;
 }
@@ -53,6 +60,7 @@ class OpenFile implements ByteSource {
   /** Reads under way, at the end of which a descriptor is given back that was closed meanwhile. */
   #reading = 0;
   #giveBack = () => {};
+  readonly #onto = new DeviceReads();
 
   constructor(path: string) {
     this.path = path;
@@ -86,10 +94,23 @@ class OpenFile implements ByteSource {
     }
   }
 
+  readOnto(target: BackendStorage, offset: number, length: number, signal?: AbortSignal): Promise<void> {
+    return this.#onto.fill(
+      target,
+      length,
+      async (reader, at, bytes) => {
+        const got = await reader.read(target, at, this.#open(), offset + at, bytes);
+        if (got < bytes) throw truncated(this.path, offset + at + got);
+      },
+      signal,
+    );
+  }
+
   close(): void {
     const fd = this.#fd;
     this.#fd = null;
     if (fd === null) return;
+    this.#onto[Symbol.dispose]();
     // A descriptor that is read from must not become another file's.
     if (this.#reading === 0) this.#fs.closeSync(fd);
     else this.#giveBack = () => this.#fs.closeSync(fd);

@@ -11,6 +11,7 @@ import { bytesOf, rawFromBytes } from '../host-array';
 import { elemCount, type Shape, validateShape } from '../shape';
 import type { Tensor } from '../tensor';
 import { tensorOf } from '../tensor/base';
+import { DeviceReads } from './device-reads';
 import type { ByteSource } from './source';
 
 /** Element types that files hold and tensors are read from. */
@@ -104,8 +105,12 @@ export async function readTensor(
   signal?: AbortSignal,
 ): Promise<Tensor> {
   signal?.throwIfAborted();
-  const { target, total, put } = start(stored, shape, device);
+  const { target, total, isPlain, put } = start(stored, shape, device);
   try {
+    if (isPlain && source.readOnto && DeviceReads.on(target.device.backend)) {
+      await source.readOnto(target.storageAndLayout().storage, stored.offset, total, signal);
+      return target;
+    }
     const begin = (at: number, buffer = new Uint8Array(Math.min(AHEAD_BYTES, total))) => {
       const piece = buffer.subarray(0, Math.min(AHEAD_BYTES, total - at));
       const ready = source.read(piece, stored.offset + at);
@@ -158,6 +163,8 @@ function start({ type, bigEndian, observe }: StoredElements, shape: Shape, devic
   return {
     target,
     total: elemCount(shape) * bytes,
+    /** Whether the bytes go to the device as they are. */
+    isPlain: !widen && !observe && !bigEndian,
     /** Takes a piece that begins `done` bytes into the elements. */
     put: (done: number, piece: Uint8Array): void => {
       observe?.(piece);

@@ -112,6 +112,7 @@ class HostDriver final : public Driver {
   Status memcpyHtoDAsync(DevicePtr dst, const void* src, size_t bytes, xhip::Stream stream) override {
     return call([&](Device& d) { return d.upload(dst, src, bytes, stream); });
   }
+  bool hostAddresses() const override { return true; }
   Status memcpyDtoHAsync(void* dst, DevicePtr src, size_t bytes, xhip::Stream stream) override {
     return call([&](Device& d) { return d.download(dst, src, bytes, stream); });
   }

@@ -1,6 +1,7 @@
 /** Where a file's bytes come from: a file on disk, read by position and never mapped, or bytes in memory. */
 import { closeSync, openSync, readSync, read as readWithCallback, statSync } from 'node:fs';
-import { DisposedError } from '@x/core';
+import { type BackendStorage, CandleError, DisposedError } from '@x/core';
+import { DeviceReads } from '@x/core/files';
 import { ggufError } from './error';
 
 export interface ByteSource {
@@ -12,6 +13,11 @@ export interface ByteSource {
   read(into: Uint8Array, position: number): void;
   /** The same on another thread. */
   readAsync(into: Uint8Array, position: number): Promise<void>;
+  /**
+   * As {@link readAsync}, over a storage's first bytes, of a device that `DeviceReads.on` is true of; sources in memory have no
+   * such reads.
+   */
+  readOnto?(target: BackendStorage, position: number, length: number, signal?: AbortSignal): Promise<void>;
   /** What is being read then is lost: `into` may be filled or not. */
   close(): void;
 }
@@ -35,6 +41,7 @@ export class FileSource implements ByteSource {
   /** Reads under way, at the end of which a descriptor is given back that was closed meanwhile. */
   #reading = 0;
   #giveBack = () => {};
+  readonly #onto = new DeviceReads();
 
   /** Raises `FILE_NOT_FOUND`, or `FILE_UNREADABLE` for what is no regular file or cannot be opened. */
   constructor(path: string) {
@@ -57,9 +64,9 @@ export class FileSource implements ByteSource {
       try {
         got = readSync(this.#fd, into, done, Math.min(into.byteLength - done, MOST_AT_ONCE), position + done);
       } catch (cause) {
-        throw unreadable(path, into, position, cause);
+        throw unreadable(path, into.byteLength, position, cause);
       }
-      if (got === 0) throw truncated(path, into, position, done);
+      if (got === 0) throw truncated(path, into.byteLength, position, done);
       done += got;
     }
   }
@@ -74,10 +81,10 @@ export class FileSource implements ByteSource {
         const length = Math.min(into.byteLength - done, MOST_AT_ONCE);
         const got = await new Promise<number>((resolve, reject) => {
           readWithCallback(fd, into, done, length, position + done, (cause, count) =>
-            cause ? reject(unreadable(path, into, position, cause)) : resolve(count),
+            cause ? reject(unreadable(path, into.byteLength, position, cause)) : resolve(count),
           );
         });
-        if (got === 0) throw truncated(path, into, position, done);
+        if (got === 0) throw truncated(path, into.byteLength, position, done);
         done += got;
       }
     } finally {
@@ -85,9 +92,27 @@ export class FileSource implements ByteSource {
     }
   }
 
+  readOnto(target: BackendStorage, position: number, length: number, signal?: AbortSignal): Promise<void> {
+    const { path } = this;
+    return this.#onto.fill(
+      target,
+      length,
+      async (reader, at, bytes) => {
+        if (this.#fd === undefined) throw closed(path);
+        const from = position + at;
+        const got = await reader.read(target, at, this.#fd, from, bytes).catch((cause) => {
+          throw cause instanceof CandleError ? cause : unreadable(path, bytes, from, cause);
+        });
+        if (got < bytes) throw truncated(path, bytes, from, got);
+      },
+      signal,
+    );
+  }
+
   close(): void {
     const fd = this.#fd;
     if (fd === undefined) return;
+    this.#onto[Symbol.dispose]();
     forgotten.unregister(this);
     this.#fd = undefined;
     // A descriptor that is read from must not become another file's.
@@ -121,19 +146,19 @@ export class MemorySource implements ByteSource {
   }
 }
 
-function unreadable(path: string, into: Uint8Array, position: number, cause: unknown): Error {
+function unreadable(path: string, length: number, position: number, cause: unknown): Error {
   return ggufError(
     'FILE_UNREADABLE',
     path,
-    `reading ${into.byteLength} bytes at byte ${position} failed: ${reason(cause)}. Check the disk or the mount.`,
+    `reading ${length} bytes at byte ${position} failed: ${reason(cause)}. Check the disk or the mount.`,
   );
 }
 
-function truncated(path: string, into: Uint8Array, position: number, done: number): Error {
+function truncated(path: string, length: number, position: number, done: number): Error {
   return ggufError(
     'GGUF_TRUNCATED',
     path,
-    `the file ended at byte ${position + done} while ${into.byteLength} bytes were read at byte ${position}: it ` +
+    `the file ended at byte ${position + done} while ${length} bytes were read at byte ${position}: it ` +
       'became shorter after it was opened. Open it again once nothing writes to it.',
   );
 }

@@ -3,8 +3,17 @@
  * Descriptions were read when it was opened; data is read by position when asked for, in pieces if wanted, and never
  * mapped, so a file that is cut short later gives an error and not a fault.
  */
-import { Device, type DeviceLike, type DType, didYouMean, type LoadOptions, type Tensor } from '@x/core';
-import type { TensorReader } from '@x/core/files';
+import {
+  type BackendDevice,
+  type BackendStorage,
+  Device,
+  type DeviceLike,
+  type DType,
+  didYouMean,
+  type LoadOptions,
+  type Tensor,
+} from '@x/core';
+import { DeviceReads, type TensorReader } from '@x/core/files';
 import type { BlockFormat } from '../blocks';
 import { QTensor } from '../qtensor';
 import { swapBlocks } from './endian';
@@ -227,6 +236,21 @@ export abstract class TensorFile implements TensorReader, Disposable {
         next += size;
       } else this.#spare.push(buffer);
     }
+  }
+
+  /** Whether a tensor's data can be read straight into memory of a device. */
+  readsOnto(name: string, device: BackendDevice): boolean {
+    const part = this.#partOf.get(name);
+    return part?.source.readOnto !== undefined && !part.bigEndian && DeviceReads.on(device);
+  }
+
+  /**
+   * A tensor's raw data over a storage's first bytes, where {@link readsOnto} says so. An aborted signal stops it; nothing is being read
+   * into the storage any more when the promise settles.
+   */
+  async readOnto(name: string, target: BackendStorage, signal?: AbortSignal): Promise<void> {
+    const { source, dataOffset } = this.#partOf.get(name)!;
+    await source.readOnto!(target, dataOffset + this.tensor(name).offset, this.#dataLength(name), signal);
   }
 
   /** Gives the descriptors back. Metadata and descriptions stay readable; data does not. */
