@@ -10,7 +10,7 @@ const WORKER = `
   const { writeFileSync } = await import('node:fs');
   const start = (body) => {
     const file = import.meta.filename.replace('run.mjs', 'worker' + Math.random().toString(36).slice(2) + '.mjs');
-    writeFileSync(file, "import { parentPort, workerData } from 'node:worker_threads';\\nimport * as hip from " + JSON.stringify(process.env.HIP_MODULE) + ";\\nconst code = Buffer.from(workerData.code, 'base64');\\n" + body);
+    writeFileSync(file, "import { parentPort, workerData } from 'node:worker_threads';\\nimport { openSync } from 'node:fs';\\nimport * as hip from " + JSON.stringify(process.env.HIP_MODULE) + ";\\nconst code = Buffer.from(workerData.code, 'base64');\\n" + body);
     return new Worker(file, { workerData: { code: process.env.HIP_CODE } });
   };
   const ended = (worker) => new Promise((done, failed) => {
@@ -53,7 +53,12 @@ test('a thread terminated while it waits takes nothing down', () => {
       const slow = device.loadModule(code).getFunction('slow_fill', ['ptr', 'u32', 'f32', 'u32']);
       const out = device.alloc(64);
       slow.launch(1, 1, 0, [out, 16, 1, 400]);
-      const reads = [device.memcpyDtoH(new Float32Array(16), out), device.synchronize()];
+      const file = device.alloc(1 << 20);
+      const reads = [
+        device.memcpyDtoH(new Float32Array(16), out),
+        device.synchronize(),
+        device.openFileReader().read(openSync(process.execPath, 'r'), 0, file, 1 << 20),
+      ];
       parentPort.postMessage('waiting');
       await Promise.all(reads);\`);
     const end = ended(busy);
@@ -79,6 +84,8 @@ test('a process may end with work and reads under way', () => {
     const out = device.alloc(64);
     module.getFunction('slow_fill', ['ptr', 'u32', 'f32', 'u32']).launch(1, 1, 0, [out, 16, 1, 300]);
     void device.memcpyDtoH(new Float32Array(16), out);
+    const { openSync } = await import('node:fs');
+    void device.openFileReader().read(openSync(process.execPath, 'r'), 0, device.alloc(1 << 20), 1 << 20);
     setTimeout(() => process.exit(0), 20);
     return 'ended';`,
     environment(),

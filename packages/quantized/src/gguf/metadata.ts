@@ -5,7 +5,7 @@
  */
 import { didYouMean } from '@x/core';
 import { ggufError } from './error';
-import type { GgufItems, GgufValue } from './value';
+import type { GgufValue } from './value';
 
 export class GgufMetadata extends Map<string, GgufValue> {
   /** Shown in errors. */
@@ -83,7 +83,8 @@ export class GgufMetadata extends Map<string, GgufValue> {
   /** An array of numbers of any type, as plain numbers; 64-bit items lose precision past 2^53. */
   numbers(key: string): number[] {
     const value = this.require(key);
-    if (value.type === 'array' && ArrayBuffer.isView(value.value)) return toNumbers(value.value);
+    if (value.type === 'array' && ArrayBuffer.isView(value.value))
+      return toNumbers(value.value as ArrayLike<number | bigint>);
     throw this.#wrong(key, 'an array of numbers');
   }
 
@@ -98,11 +99,10 @@ export class GgufMetadata extends Map<string, GgufValue> {
   }
 }
 
-function toNumbers(items: GgufItems): number[] {
-  if (ArrayBuffer.isView(items) && !(items instanceof BigInt64Array) && !(items instanceof BigUint64Array))
-    return Array.from(items);
-  const out: number[] = [];
-  for (const item of items) out.push(Number(item));
+function toNumbers(items: ArrayLike<number | bigint>): number[] {
+  // Vocabularies have arrays of some hundred thousand, for which iterators take their time.
+  const out = new Array<number>(items.length);
+  for (let i = 0; i < out.length; i++) out[i] = Number(items[i]);
   return out;
 }
 
