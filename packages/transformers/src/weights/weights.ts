@@ -168,8 +168,13 @@ export class Weights {
   async group(parts: readonly LinearPart[], width: number): Promise<LinearGroup> {
     const weights: QTensor[] = [];
     try {
-      for (const { name, out, rows } of parts)
-        weights.push(await this.layerMatrix(name, [out, width], rows && { dim: 0, ranges: [rows] }));
+      // At once, so that reading does not pause between two that are small.
+      const read = await Promise.allSettled(
+        parts.map(({ name, out, rows }) => this.layerMatrix(name, [out, width], rows && { dim: 0, ranges: [rows] })),
+      );
+      for (const one of read) if (one.status === 'fulfilled') weights.push(one.value);
+      const failed = read.find((one) => one.status === 'rejected');
+      if (failed) throw failed.reason;
       const runs: LinearPart[][] = [];
       for (const [i, part] of parts.entries()) {
         if (i > 0 && weights[i].type === weights[i - 1].type) runs[runs.length - 1].push(part);
