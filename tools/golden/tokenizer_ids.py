@@ -1,10 +1,11 @@
 """Vocabularies and expected ids for the tests of tokenizers: packages/transformers/test/fixtures/tokenizers.
 
-    python tools/golden/tokenizer_ids.py packages/transformers/test/fixtures/tokenizers
+    python tools/golden/tokenizer_ids.py packages/transformers/test/fixtures/tokenizers [--train]
 
 Needs tokenizers, sentencepiece and tiktoken. Small vocabularies are trained on texts that a seed makes, in many scripts; each family of
 tokenizers is one of them with the normalizer, pre-tokenizer and post-processor of real models. For 10,000 awkward texts of
-another seed, which packages/transformers/test/awkward-texts.ts makes alike, a hash of the ids of every 250 is written.
+another seed, which packages/transformers/test/awkward-texts.ts makes alike, a hash of the ids of every 250 is written. Vocabularies
+that are in the folder stay: training is not the same twice.
 """
 
 import base64
@@ -111,6 +112,26 @@ DEEPSEEK_WORDS = (
     r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|""" + SPACES
 )
 DIGITS = {"type": "Digits", "individual_digits": True}
+CJK = "[一-\u9fa5\u0800-一\uac00-\ud7ff]+"
+CASED = (
+    "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-\u1f7dᾀ-ᾴᾶ-ᾼ\u1fbeῂ-ῄῆ-ῌῐ-\u1fd3ῖ-\u1fdbῠ-Ῥῲ-ῴῶ-ῼ"
+    "ℂℇℊ-ℓℕℙ-ℝℤ\u2126ℨ\u212a-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
+)
+DEEPSEEK_LLM = ["[\r\n]", rf"\s?[{CASED}]+", r"\s?[!-/:-~！-／：-～‘-‟\u3000-。]+", r"\s+$", CJK]
+DEEPSEEK_CODER = ["[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK]
+KIMI_UPPER, KIMI_LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
+KIMI = "|".join([
+    r"[\p{Han}]+",
+    rf"[^\r\n\p{{L}}\p{{N}}]?{KIMI_UPPER}*{KIMI_LOWER}+{CONTRACTIONS}?",
+    rf"[^\r\n\p{{L}}\p{{N}}]?{KIMI_UPPER}+{KIMI_LOWER}*{CONTRACTIONS}?",
+    r"\p{N}{1,3}",
+    r" ?[^\s\p{L}\p{N}]+[\r\n]*",
+    SPACES,
+])
+SEED_CODER = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|" + SPACES
+MINICPM5 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|" + SPACES
+GPT4O = cased(CONTRACTIONS + "?", r"\p{N}{1,3}")
+ROBERTA = {"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0], "trim_offsets": True, "add_prefix_space": False}
 
 # Name, changes of the definition, and what GGUF files call the splitting.
 BYTE_LEVEL = {
@@ -128,6 +149,13 @@ BYTE_LEVEL = {
     "gpt-4o": ({"pre_tokenizer": sequence(*regex(cased(CONTRACTIONS + "?", r"\p{N}{1,3}")), byte_level())}, "gpt-4o"),
     "tekken": ({"pre_tokenizer": sequence(*regex(cased("", r"\p{N}")), byte_level()), "model": {"ignore_merges": True}}, "tekken"),
     "deepseek-v3": ({"pre_tokenizer": sequence(*regex(r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+", DEEPSEEK_WORDS), byte_level())}, "deepseek-v3"),
+    "deepseek-llm": ({"pre_tokenizer": sequence(*regex(*DEEPSEEK_LLM), DIGITS, byte_level())}, "deepseek-llm"),
+    "deepseek-coder": ({"pre_tokenizer": sequence(*regex(*DEEPSEEK_CODER), DIGITS, byte_level())}, "deepseek-coder"),
+    "kimi-k2": ({"pre_tokenizer": sequence(*regex(KIMI), byte_level())}, "kimi-k2"),
+    "seed-coder": ({"pre_tokenizer": sequence(*regex(SEED_CODER), byte_level())}, "seed-coder"),
+    "minicpm5": ({"pre_tokenizer": sequence(*regex(r"\p{N}{1,3}", MINICPM5), byte_level()), "model": {"ignore_merges": True}}, "minicpm5"),
+    "tiny-aya": ({"pre_tokenizer": sequence(*regex(r"\d{1,3}(?=(?:\d{3})*\b)", GPT4O), byte_level())}, "tiny_aya"),
+    "roberta-base": ({"pre_tokenizer": byte_level(use_regex=True), "post_processor": ROBERTA}, "roberta-bpe"),
     "starcoder": ({"pre_tokenizer": sequence(DIGITS, byte_level(use_regex=True))}, "starcoder"),
     "falcon": (
         {
@@ -271,6 +299,10 @@ EXTRA_SPACES = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "
 
 
 def main(root):
+    kept = {}
+    if "--train" not in sys.argv and os.path.exists(os.path.join(root, "vocabularies.json")):
+        kept = json.load(open(os.path.join(root, "vocabularies.json")))
+        scores_kept = json.load(open(os.path.join(root, "expected.json")))["families"]["gemma"]["scores"]
     # Vocabularies know the fragments only, not what else the texts hold.
     corpus = texts(1, 6000, known=True)
     strings = texts(2, TEXTS)
@@ -292,7 +324,7 @@ def main(root):
             "pairs": [tokenizer.encode(strings[i], strings[i + 1]).ids for i in range(4)],
         }
 
-    vocabularies["byte-level"] = train_byte_level(corpus)
+    vocabularies["byte-level"] = kept.get("byte-level") or train_byte_level(corpus)
     for name, (changes, pre) in BYTE_LEVEL.items():
         family(name, "byte-level", changes, **({"gguf": pre} if pre else {}))
     # The same merges as a tiktoken file: ranks are ids behind the special tokens.
@@ -301,22 +333,28 @@ def main(root):
     ranks = {bytes(alphabet[c] for c in token): id - 4 for token, id in vocabulary.items() if id >= 4}
     encoding = tiktoken.Encoding("small", pat_str=LLAMA3, mergeable_ranks=ranks, special_tokens={})
     made["tiktoken"] = hashes(lambda text: encoding.encode(text, disallowed_special=()), strings)
-    vocabularies["word-piece-uncased"] = train_word_piece(corpus, True)
-    vocabularies["word-piece-cased"] = train_word_piece(corpus, False)
+    vocabularies["word-piece-uncased"] = kept.get("word-piece-uncased") or train_word_piece(corpus, True)
+    vocabularies["word-piece-cased"] = kept.get("word-piece-cased") or train_word_piece(corpus, False)
     family("bert-uncased", "word-piece-uncased", {})
     family("bert-cased", "word-piece-cased", {})
 
-    bpe = train_sentence_piece(corpus, "bpe")
-    vocabularies["sentence-piece"] = sentence_piece_bpe(bpe)
-    scores = [score for _, score in pieces_of(bpe)]
+    if kept:
+        vocabularies["sentence-piece"], scores = kept["sentence-piece"], scores_kept
+    else:
+        bpe = train_sentence_piece(corpus, "bpe")
+        vocabularies["sentence-piece"] = sentence_piece_bpe(bpe)
+        scores = [score for _, score in pieces_of(bpe)]
     family("gemma", "sentence-piece", {"normalizer": TO_BLOCK, "pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}}, scores=scores)
     family("llama2", "sentence-piece", {"normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, TO_BLOCK]}}, scores=scores)
     family("mistral", "sentence-piece", {"pre_tokenizer": {**METASPACE, "prepend_scheme": "first", "split": False}})
 
-    unigram = train_sentence_piece(corpus, "unigram")
-    model = {"type": "Unigram", "unk_id": 0, "vocab": [[piece, score] for piece, score in pieces_of(unigram)], "byte_fallback": False}
-    vocabularies["unigram"] = definition_of(model, [special(i, piece) for i, (piece, _) in enumerate(pieces_of(unigram)[:3])])
-    charsmap = base64.b64encode(charsmap_of(unigram)).decode()
+    if kept:
+        vocabularies["unigram"], charsmap = kept["unigram"], kept["charsmap"]
+    else:
+        unigram = train_sentence_piece(corpus, "unigram")
+        model = {"type": "Unigram", "unk_id": 0, "vocab": [[piece, score] for piece, score in pieces_of(unigram)], "byte_fallback": False}
+        vocabularies["unigram"] = definition_of(model, [special(i, piece) for i, (piece, _) in enumerate(pieces_of(unigram)[:3])])
+        charsmap = base64.b64encode(charsmap_of(unigram)).decode()
     vocabularies["charsmap"] = charsmap
     template = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}],
                 "pair": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}],

@@ -4,6 +4,7 @@ import { ropeFrequencies } from './config/rope';
 import { ggufExport } from './gguf-export';
 import { describeConfig, describeGguf } from './registry';
 import { tokenizerJsonFromGguf } from './tokenizer/from-gguf';
+import { PRE_TOKENIZERS } from './tokenizer/pre-tokenizers';
 
 const CONFIG = {
   model_type: 'llama',
@@ -105,6 +106,31 @@ describe('tokenizers', () => {
     const back = tokenizerJsonFromGguf(new GgufMetadata('y', Object.entries(metadata)));
     for (const key of ['json', 'bosId', 'eosIds'] as const) expect(back[key]).toEqual(original[key]);
     expect(metadata['tokenizer.ggml.add_bos_token']).toEqual(gguf.bool(true));
+  });
+
+  test('the name says all steps of splitting, and what else goes with it', () => {
+    const byteLevel = { type: 'ByteLevel', add_prefix_space: false, use_regex: false };
+    const split = (Regex: string) => ({ type: 'Split', pattern: { Regex }, behavior: 'Isolated', invert: false });
+    const named = (pretokenizers: object[], more: object = {}, model: object = {}) => {
+      const bpe = { type: 'BPE', vocab: { a: 0 }, merges: [], ...model };
+      const json = { added_tokens: [], pre_tokenizer: { type: 'Sequence', pretokenizers }, model: bpe, ...more };
+      return ggufExport(CONFIG, json).metadata['tokenizer.ggml.pre'];
+    };
+    const digits = { type: 'Digits', individual_digits: true };
+    expect(named([digits, { ...byteLevel, use_regex: true }])).toEqual(gguf.string('smollm'));
+    expect(named([{ ...byteLevel, use_regex: true }])).toEqual(gguf.string('gpt-2'));
+    const patterns = (name: string) => PRE_TOKENIZERS.get(name)!.split.map(split);
+    expect(named([...patterns('deepseek-coder').slice(0, -1), digits, byteLevel])).toEqual(
+      gguf.string('deepseek-coder'),
+    );
+    const qwen = [...patterns('qwen2'), byteLevel];
+    expect(named(qwen, { normalizer: { type: 'NFC' } })).toEqual(gguf.string('qwen2'));
+    expect(named(qwen)).toEqual(gguf.string('stablelm2'));
+    const llama = [...patterns('llama-bpe'), byteLevel];
+    expect(named(llama, {}, { ignore_merges: true })).toEqual(gguf.string('llama-bpe'));
+    expect(named(llama)).toEqual(gguf.string('smaug-bpe'));
+    const punctuation = { type: 'Punctuation', behavior: 'Contiguous' };
+    expect(() => named([punctuation, { ...byteLevel, use_regex: true }])).toThrow(/Punctuation/);
   });
 
   test('what GGUF has no name for is refused', () => {

@@ -11,6 +11,7 @@ import { TransformersError } from './errors';
 import { type Architecture, describeConfig } from './registry';
 import { checkDefinition } from './tokenizer/definition';
 import { PRE_TOKENIZERS } from './tokenizer/pre-tokenizers';
+import type { TokenizerJson } from './tokenizer/tokenizer';
 import { type TensorNamePair, TensorNames } from './weights/tensor-names';
 
 /** A tensor that a GGUF file has, and what is done to the values that a `WeightFile` gives under its name. */
@@ -136,7 +137,8 @@ function tokenizerMetadata(
 ): Record<string, GgufValue> {
   const kind = (json as { model?: { type?: unknown } | null } | null)?.model?.type;
   if (typeof kind === 'string' && kind !== 'BPE') throw notBpe(kind);
-  const { model, added_tokens: added, pre_tokenizer, post_processor } = checkDefinition(json).json;
+  const definition = checkDefinition(json).json;
+  const { model, added_tokens: added, post_processor } = definition;
   const bpe = model as {
     type?: string;
     vocab: Record<string, number>;
@@ -171,7 +173,7 @@ function tokenizerMetadata(
   const metadata: Record<string, GgufValue> = {
     'tokenizer.ggml.tokens': gguf.strings(tokens),
     'tokenizer.ggml.token_type': gguf.array('int32', types),
-    ...(bpe.byte_fallback === true ? sentencePiece(tokens, merges) : byteLevel(pre_tokenizer, merges)),
+    ...(bpe.byte_fallback === true ? sentencePiece(tokens, merges) : byteLevel(definition, merges)),
     'tokenizer.ggml.add_bos_token': gguf.bool(bos !== undefined && template.includes(JSON.stringify(tokens[bos]))),
     'tokenizer.ggml.add_eos_token': gguf.bool(eos !== undefined && template.includes(JSON.stringify(tokens[eos]))),
   };
@@ -193,10 +195,16 @@ function idOf(value: unknown): number | undefined {
   return typeof id === 'number' && Number.isInteger(id) && id >= 0 ? id : undefined;
 }
 
-function byteLevel(preTokenizer: unknown, merges: string[]): Record<string, GgufValue> {
-  const patterns = JSON.stringify(splitPatterns(preTokenizer));
-  for (const [pre, { split }] of PRE_TOKENIZERS) {
-    if (JSON.stringify(split) !== patterns) continue;
+function byteLevel({ pre_tokenizer, normalizer, model }: TokenizerJson, merges: string[]): Record<string, GgufValue> {
+  const patterns = splitPatterns(pre_tokenizer);
+  const wanted = JSON.stringify(patterns);
+  const named = [...PRE_TOKENIZERS].filter(([, { split }]) => JSON.stringify(split) === wanted);
+  // Of names for one way of splitting the one that says the rest as the tokenizer does.
+  const nfc = JSON.stringify(normalizer ?? null).includes('"NFC"');
+  const whole = (model as { ignore_merges?: boolean }).ignore_merges === true;
+  const [pre] =
+    named.find(([, one]) => (one.nfc ?? false) === nfc && (one.ignoreMerges ?? false) === whole) ?? named[0] ?? [];
+  if (pre !== undefined) {
     return {
       'tokenizer.ggml.model': gguf.string('gpt2'),
       'tokenizer.ggml.pre': gguf.string(pre),
@@ -205,18 +213,27 @@ function byteLevel(preTokenizer: unknown, merges: string[]): Record<string, Gguf
   }
   throw new TransformersError(
     'UNSUPPORTED_TOKENIZER',
-    `The tokenizer splits text by ${patterns}, which has no name in GGUF that is known here. Convert the model with the tool of its family.`,
+    `The tokenizer splits text by ${wanted}, which has no name in GGUF that is known here. Convert the model with the tool of its family.`,
   );
 }
 
-/** Regular expressions by which text is split before byte-level BPE; GPT-2's own where the byte level does it. */
+/** Regular expressions by which text is split before byte-level BPE; of another step its kind, which no name in GGUF has. */
 function splitPatterns(preTokenizer: unknown): string[] {
   const steps = (preTokenizer as { pretokenizers?: unknown[] } | null)?.pretokenizers ?? [preTokenizer];
-  const patterns = steps.flatMap((step) => {
-    const { type, pattern } = (step ?? {}) as { type?: string; pattern?: { Regex?: string } };
-    return type === 'Split' && pattern?.Regex !== undefined ? [pattern.Regex] : [];
+  return steps.flatMap((step) => {
+    const { type, pattern, individual_digits, use_regex } = (step ?? {}) as PreTokenizerStep;
+    if (type === 'Split' && pattern?.Regex !== undefined) return [pattern.Regex];
+    if (type === 'Digits' && individual_digits) return ['\\p{N}'];
+    if (type === 'ByteLevel') return use_regex === false ? [] : [...(PRE_TOKENIZERS.get('gpt-2')?.split ?? [])];
+    return [type ?? 'nothing'];
   });
-  return patterns.length > 0 ? patterns : [...(PRE_TOKENIZERS.get('gpt-2')?.split ?? [])];
+}
+
+interface PreTokenizerStep {
+  type?: string;
+  pattern?: { Regex?: string };
+  individual_digits?: boolean;
+  use_regex?: boolean;
 }
 
 /** Scores that give the merges their order: a piece's is less the later it is merged. */

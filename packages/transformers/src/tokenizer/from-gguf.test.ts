@@ -45,6 +45,9 @@ describe('pre-tokenizers', () => {
     expect(pieces('tekken', 'HelloWorld fooBar')).toEqual(['Hello', 'World', 'Ġfoo', 'Bar']);
     expect(pieces('gpt-4o', "theDog's 1234")).toEqual(['the', "Dog's", 'Ġ', '123', '4']);
     expect(pieces('deepseek-v3', 'x=1234;y')).toEqual(['x', '=', '123', '4', ';y']);
+    expect(pieces('deepseek-llm', 'in 12  \n')).toEqual(['in', 'Ġ', '1', '2', 'ĠĠ', 'Ċ']);
+    expect(pieces('deepseek-coder', 'f(x)\n')).toEqual(['f', '(', 'x', ')', 'Ċ']);
+    expect(pieces('tiny_aya', 'a1234567')).toEqual(['a', '1', '234', '567']);
   });
 
   it('lose nothing', () => {
@@ -91,6 +94,14 @@ describe('byte-level BPE', () => {
   it('knows end-of-generation tokens that the file does not declare', () => {
     expect(Tokenizer.fromGguf(metadata(bpe)).eosIds).toEqual([4]);
     expect(Tokenizer.fromGguf(metadata({ ...bpe, eot_token_id: 5, eos_token_id: 0xffffffff })).eosIds).toEqual([5, 4]);
+  });
+
+  it('has a mark more between the texts of a pair where the name says so', () => {
+    const ends = { bos_token_id: 5, eos_token_id: 4, seperator_token_id: 4, add_bos_token: true, add_eos_token: true };
+    const pair = (pre: string) =>
+      Tokenizer.fromGguf(metadata({ ...bpe, ...ends, pre })).encodeInput('a', { pair: 'b' });
+    expect(pair('roberta-bpe').ids).toEqual([5, 0, 4, 4, 1, 4]);
+    expect(pair('jina-v2-es').ids).toEqual([5, 0, 4, 1, 4]);
   });
 
   it('takes any token name', () => {

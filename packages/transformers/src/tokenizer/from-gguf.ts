@@ -61,7 +61,7 @@ export function tokenizerJsonFromGguf(metadata: GgufMetadata): GgufTokenizer {
   const addEos = metadata.bool('tokenizer.ggml.add_eos_token', base.addEos ?? false);
   // RoBERTa has one more mark between the texts of a pair. ModernBERT's files say so too, its tokenizers have one in all.
   const isModernBert = metadata.string('general.architecture', '') === 'modern-bert';
-  const addSep = metadata.bool('tokenizer.ggml.add_sep_token', false) && !isModernBert;
+  const addSep = metadata.bool('tokenizer.ggml.add_sep_token', base.addSep ?? false) && !isModernBert;
   const named = (id: number | undefined) => (id === undefined ? undefined : tokens[id]);
   const marks = {
     bos: addBos ? named(bosId) : undefined,
@@ -145,6 +145,7 @@ interface Base {
   json: Omit<TokenizerJson, 'added_tokens' | 'post_processor'>;
   addBos: boolean;
   addEos?: boolean;
+  addSep?: boolean;
   /** Type of the second text of a pair. Default 0. */
   secondType?: number;
   pairs?: PairModel;
@@ -158,6 +159,8 @@ const MODELS: Record<string, MakeBase> = {
   gpt2: byteLevelBpe,
   /** SentencePiece BPE. */
   llama: sentencePiece,
+  /** SentencePiece BPE whose merges are in the file: the pieces of Gemma 4 have no scores of use. */
+  gemma4: (metadata, tokens, types) => blockBpe(tokens, types, linesOf(metadata, tokens), false),
   /** Unigram. */
   t5(metadata, tokens, types) {
     metadata.require('tokenizer.ggml.scores');
@@ -184,18 +187,12 @@ function byteLevelBpe(metadata: GgufMetadata, tokens: readonly string[]): Base {
         "Load the model's tokenizer.json with Tokenizer.fromFile instead.",
     );
   }
-  const merges = metadata.strings('tokenizer.ggml.merges');
-  for (let i = 0; i < merges.length; i++) {
-    if (merges[i].indexOf(' ', 1) >= 0) continue;
-    throw new TransformersError(
-      'BAD_GGUF_METADATA',
-      `tokenizer.ggml.merges[${i}] is "${merges[i]}", not two pieces with a space between; convert the file again.`,
-    );
-  }
+  const { pairs, merges } = linesOf(metadata, tokens);
   const split = pre.split.map((Regex) => ({ type: 'Split', pattern: { Regex }, behavior: 'Isolated', invert: false }));
   const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: false };
   return {
     addBos: pre.addBos ?? false,
+    addSep: pre.addSep,
     json: {
       normalizer: pre.nfc ? { type: 'NFC' } : null,
       pre_tokenizer: { type: 'Sequence', pretokenizers: [...split, byteLevel] },
@@ -209,15 +206,37 @@ function byteLevelBpe(metadata: GgufMetadata, tokens: readonly string[]): Base {
           return Object.fromEntries(tokens.map((token, id) => [token, id]));
         },
         get merges() {
-          return merges.map((merge) => {
-            const at = merge.indexOf(' ', 1);
-            return [merge.slice(0, at), merge.slice(at + 1)];
-          });
+          return merges();
         },
       },
     },
-    pairs: { vocab: vocabulary(tokens), rank: rankOfLines(merges) },
+    pairs,
   };
+}
+
+/** Which pieces become one, and in which order. */
+interface Merges {
+  pairs: PairModel;
+  /** As tokenizer.json has them, which takes long: made where somebody asks. */
+  merges: () => [string, string][];
+}
+
+/** The merges that the file lists. */
+function linesOf(metadata: GgufMetadata, tokens: readonly string[]): Merges {
+  const lines = metadata.strings('tokenizer.ggml.merges');
+  for (let i = 0; i < lines.length; i++) {
+    if (lines[i].indexOf(' ', 1) >= 0) continue;
+    throw new TransformersError(
+      'BAD_GGUF_METADATA',
+      `tokenizer.ggml.merges[${i}] is "${lines[i]}", not two pieces with a space between; convert the file again.`,
+    );
+  }
+  const merges = () =>
+    lines.map((line): [string, string] => {
+      const at = line.indexOf(' ', 1);
+      return [line.slice(0, at), line.slice(at + 1)];
+    });
+  return { pairs: { vocab: vocabulary(tokens), rank: rankOfLines(lines) }, merges };
 }
 
 /** Characters looked at while pieces are cut; 250,000 pieces of 16 characters take 64 million. */
@@ -243,6 +262,17 @@ function sentencePiece(metadata: GgufMetadata, tokens: readonly string[], types:
   }
   const pieces: ScoredPieces = { tokens, scores, ids: vocabulary(tokens), joins };
   const prefix = metadata.bool('tokenizer.ggml.add_space_prefix', true);
+  const pairs = { vocab: pieces.ids, rank: rankOfScores(pieces) };
+  return blockBpe(tokens, types, { pairs, merges: () => mergesOfScores(pieces) }, prefix);
+}
+
+/** BPE on characters, spaces as `▁`, with bytes for those that are in no piece. @param prefix whether texts get a space in front */
+function blockBpe(
+  tokens: readonly string[],
+  types: readonly number[],
+  { pairs, merges }: Merges,
+  prefix: boolean,
+): Base {
   const toBlock = { type: 'Replace', pattern: { String: ' ' }, content: '▁' };
   const decoders: unknown[] = [
     { type: 'Replace', pattern: { String: '▁' }, content: ' ' },
@@ -267,11 +297,11 @@ function sentencePiece(metadata: GgufMetadata, tokens: readonly string[], types:
           return Object.fromEntries(tokens.map((token, id) => [token, id]));
         },
         get merges() {
-          return mergesOfScores(pieces);
+          return merges();
         },
       },
     },
-    pairs: { vocab: pieces.ids, rank: rankOfScores(pieces) },
+    pairs,
   };
 }
 

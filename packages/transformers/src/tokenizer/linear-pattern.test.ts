@@ -80,7 +80,9 @@ describe('LinearPattern', () => {
         /\(\?i:([^)]*)\)/g,
         (_, body: string) => `(?:${body.replace(/[a-z]/g, (c) => `[${c}${c.toUpperCase()}]`)})`,
       );
-    const sources = [...new Set([...PRE_TOKENIZERS.values()].flatMap(({ split }) => split.map(folded)))];
+    const all = [...PRE_TOKENIZERS.values()].flatMap(({ split }) => split.map(folded));
+    // The library writes \b in other terms, as RegExp's is ASCII's.
+    const sources = [...new Set(all)].filter((source) => !source.includes('\\b'));
     sources.push('\\p{N}{1,3}(?=(?:\\p{N}{3})*(?:\\P{N}|$))', ' {2,}');
     for (const source of sources)
       fc.assert(

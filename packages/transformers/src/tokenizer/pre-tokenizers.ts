@@ -14,6 +14,8 @@ export interface PreTokenizer {
   readonly addBos?: boolean;
   /** Unicode normalisation C before splitting. */
   readonly nfc?: boolean;
+  /** Whether a file without `add_sep_token` has a second mark between the texts of a pair, as RoBERTa does. */
+  readonly addSep?: boolean;
 }
 
 const CONTRACTIONS = `(?i:'s|'t|'re|'ve|'m|'ll|'d)`;
@@ -32,12 +34,38 @@ const cased = (suffix: string, digits: string) =>
   String.raw`[^\r\n\p{L}\p{N}]?${UPPER}*${LOWER}+${suffix}|[^\r\n\p{L}\p{N}]?${UPPER}+${LOWER}*${suffix}|${digits}| ?[^\s\p{L}\p{N}]+[\r\n/]*|${SPACES}`;
 const DEEPSEEK_WORDS = String.raw`[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_${'`'}{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|${SPACES}`;
 
+/** DeepSeek's first models: each line end, words, punctuation, one digit a piece. */
+const DEEPSEEK_CJK = '[一-龥ࠀ-一가-\ud7ff]+';
+const LINE_END = '[\r\n]';
+/** Letters with an upper and a lower case, as Unicode knew them when the model was made. */
+const CASED =
+  'A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-\u1f7dᾀ-ᾴᾶ-ᾼ\u1fbeῂ-ῄῆ-ῌῐ-\u1fd3ῖ-\u1fdbῠ-Ῥῲ-ῴῶ-ῼ' +
+  'ℂℇℊ-ℓℕℙ-ℝℤ\u2126ℨ\u212a-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃';
+const DEEPSEEK_LLM = [
+  LINE_END,
+  String.raw`\s?[${CASED}]+`,
+  String.raw`\s?[!-/:-~！-／：-～‘-‟　-。]+`,
+  String.raw`\s+$`,
+  DEEPSEEK_CJK,
+  String.raw`\p{N}`,
+];
+const DEEPSEEK_CODER = [LINE_END, String.raw`\s?\p{L}+`, String.raw`\s?\p{P}+`, DEEPSEEK_CJK, String.raw`\p{N}`];
+/** Kimi's: Chinese characters are words of their own, the others as GPT-4o's. */
+const NO_HAN = String.raw`(?!\p{Script=Han})`;
+const KIMI = String.raw`[\p{Script=Han}]+|[^\r\n\p{L}\p{N}]?(?:${NO_HAN}${UPPER})*(?:${NO_HAN}${LOWER})+${CONTRACTIONS}?|[^\r\n\p{L}\p{N}]?(?:${NO_HAN}${UPPER})+(?:${NO_HAN}${LOWER})*${CONTRACTIONS}?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|${SPACES}`;
+const SEED_CODER = String.raw`${CONTRACTIONS}|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|${SPACES}`;
+
 const llama3: PreTokenizer = { split: [LLAMA3], ignoreMerges: true, addBos: true };
 const gpt2: PreTokenizer = { split: [GPT2] };
 const digitsThenGpt2: PreTokenizer = { split: [String.raw`\p{N}`, GPT2] };
 const qwen2: PreTokenizer = { split: [QWEN2], nfc: true };
 const plainLlama3: PreTokenizer = { split: [LLAMA3] };
-const gpt4o: PreTokenizer = { split: [cased(`${CONTRACTIONS}?`, String.raw`\p{N}{1,3}`)] };
+const GPT4O = cased(`${CONTRACTIONS}?`, String.raw`\p{N}{1,3}`);
+const gpt4o: PreTokenizer = { split: [GPT4O] };
+const roberta: PreTokenizer = { split: [GPT2], addSep: true };
+const deepseekV3: PreTokenizer = { split: [String.raw`\p{N}{1,3}`, '[一-龥぀-ゟ゠-ヿ]+', DEEPSEEK_WORDS] };
+/** Digits by threes from the right. */
+const tinyAya: PreTokenizer = { split: [String.raw`\d{1,3}(?=(?:\d{3})*\b)`, GPT4O] };
 
 /** Every pre-tokenizer name that {@link Tokenizer.fromGguf} understands. */
 export const PRE_TOKENIZERS: ReadonlyMap<string, PreTokenizer> = new Map([
@@ -49,6 +77,7 @@ export const PRE_TOKENIZERS: ReadonlyMap<string, PreTokenizer> = new Map([
   ['pixtral', llama3],
   ['midm-2.0', llama3],
   ['lfm2', llama3],
+  ['jina-v5-nano', llama3],
   ['smaug-bpe', plainLlama3],
   ['dbrx', plainLlama3],
   ['glm4', plainLlama3],
@@ -56,6 +85,8 @@ export const PRE_TOKENIZERS: ReadonlyMap<string, PreTokenizer> = new Map([
   ['qwen2', qwen2],
   ['deepseek-r1-qwen', qwen2],
   ['megrez', qwen2],
+  ['kormo', qwen2],
+  ['f2llmv2', qwen2],
   ['stablelm2', { split: [QWEN2] }],
   ['hunyuan', { split: [QWEN2] }],
   ['solar-open', { split: [QWEN2] }],
@@ -72,6 +103,15 @@ export const PRE_TOKENIZERS: ReadonlyMap<string, PreTokenizer> = new Map([
   ['a.x-4.0', gpt2],
   ['mellum', gpt2],
   ['exaone4', gpt2],
+  ['granite-docling', gpt2],
+  ['modern-bert', gpt2],
+  ['jina-es', gpt2],
+  ['jina-de', gpt2],
+  ['jina-v2-es', gpt2],
+  ['jina-v2-de', gpt2],
+  ['roberta-bpe', roberta],
+  ['jina-v1-en', roberta],
+  ['jina-v2-code', roberta],
   ['falcon', { split: [String.raw`[\p{P}$+<=>^~|${'`'}]+`, GPT2, '[0-9][0-9][0-9]'] }],
   ['smollm', digitsThenGpt2],
   ['starcoder', digitsThenGpt2],
@@ -80,10 +120,23 @@ export const PRE_TOKENIZERS: ReadonlyMap<string, PreTokenizer> = new Map([
   ['codeshell', digitsThenGpt2],
   ['exaone', digitsThenGpt2],
   ['minerva-7b', digitsThenGpt2],
+  ['mellum2', digitsThenGpt2],
   ['tekken', { split: [cased('', String.raw`\p{N}`)], ignoreMerges: true, addBos: true }],
   ['gpt-4o', gpt4o],
   ['llama4', gpt4o],
-  ['deepseek-v3', { split: [String.raw`\p{N}{1,3}`, '[一-龥぀-ゟ゠-ヿ]+', DEEPSEEK_WORDS] }],
+  ['kanana2', gpt4o],
+  ['minimax-m2', gpt4o],
+  ['granite-embed-multi-97m', { split: [GPT4O], ignoreMerges: true }],
+  ['deepseek-v3', deepseekV3],
+  ['hunyuan-dense', deepseekV3],
+  ['joyai-llm', deepseekV3],
+  ['deepseek-llm', { split: DEEPSEEK_LLM }],
+  ['deepseek-coder', { split: DEEPSEEK_CODER }],
+  ['kimi-k2', { split: [KIMI] }],
+  ['tiny_aya', tinyAya],
+  ['cohere2moe', tinyAya],
+  ['seed-coder', { split: [SEED_CODER] }],
+  ['minicpm5', { split: [String.raw`\p{N}{1,3}`, modern(String.raw`\p{L}`, String.raw`\p{N}+`)], ignoreMerges: true }],
   // Files from before the key existed; llama.cpp splits them so.
   ['default', { split: [String.raw`[\p{P}$+<=>^~|]+`, GPT2, String.raw`\p{N}+`, '[0-9][0-9][0-9]'] }],
 ]);
