@@ -13,7 +13,9 @@ import {
   describeGguf,
   type EncoderDescription,
   type ModelDescription,
+  TextPart,
   Tokenizer,
+  textPart,
 } from '@x/transformers';
 
 export interface LoadCheck {
@@ -23,6 +25,8 @@ export interface LoadCheck {
   problems: string[];
   /** As far as the configuration could be read. */
   architecture?: string;
+  /** Of a model of texts and images, of which the text part alone loads, its `model_type` and what stays in the file. */
+  textPartOf?: { model: string; tensors: number; bytes: number };
   /** Positions that the model was made for. */
   contextLength?: number;
   /** Elements of keys and values of one position in all layers. */
@@ -107,7 +111,7 @@ async function encoderWeights(file: TensorReader, description: EncoderDescriptio
 
 async function decoderWeights(file: TensorReader, description: ModelDescription) {
   const { problems, model } = await checkWeights(file, description);
-  const { architecture, config } = description;
+  const { architecture, config, textPartOf } = description;
   const layers = model.kvLayouts.map((layout) => {
     if (!layout) return 0;
     return layout.kvHeads * (layout.keyDim + (layout.valuesInKeys ? 0 : layout.valueDim));
@@ -122,7 +126,15 @@ async function decoderWeights(file: TensorReader, description: ModelDescription)
     positionElements,
     narrowHeads,
     description,
+    ...(textPartOf !== undefined && { textPartOf: { model: textPartOf, ...left(file) } }),
   };
+}
+
+/** What a model's text part leaves in the file. */
+function left(file: TensorReader): { tensors: number; bytes: number } {
+  const part = textPart(file);
+  const others = part instanceof TextPart ? part.others : [];
+  return { tensors: others.length, bytes: others.reduce((sum, name) => sum + file.info(name).byteLength, 0) };
 }
 
 /** Errors that are meant for people; anything else is one of the program. */

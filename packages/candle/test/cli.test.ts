@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Device, Tensor } from '@x/core';
-import { saveSafetensors } from '@x/core/files';
+import { SafetensorsFile, saveSafetensors } from '@x/core/files';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { bundleCommand } from './command';
 
@@ -424,6 +424,33 @@ describe('inspect of a directory', { timeout: 300_000 }, () => {
     ]);
     expect((await inspect(directory)).tensors).toEqual(without.tensors);
     expect((await inspect(index)).tensors).toEqual(without.tensors);
+  });
+
+  test('a model of texts and images, of which the text part loads', async () => {
+    const directory = join(folder, 'whole');
+    cpSync(join(root, 'models/tiny/qwen2'), directory, { recursive: true });
+    const path = join(directory, 'model.safetensors');
+    const file = SafetensorsFile.open(path);
+    const tensors = new Map(file.names.map((name) => [name, file.loadSync(name, 'js')]));
+    file.close();
+    const alone = await inspect(path);
+    tensors.set('visual.merger.weight', Tensor.zeros([256], { device: Device.js() }));
+    await saveSafetensors(path, tensors);
+    for (const tensor of tensors.values()) tensor.dispose();
+    const config = JSON.parse(readFileSync(join(directory, 'config.json'), 'utf8'));
+    const whole = { ...config, model_type: 'qwen2_vl', architectures: ['Qwen2VLForConditionalGeneration'] };
+    writeFileSync(join(directory, 'config.json'), JSON.stringify(whole));
+    const found = await inspect(path);
+    expect(found).toMatchObject({
+      loads: 'loadModel',
+      problems: [],
+      textPartOf: { model: 'qwen2_vl', tensors: 1, bytes: 1024 },
+      memory: alone.memory,
+    });
+    const { out } = await run(['inspect', path]);
+    expect(out).toMatch(
+      /\n {2}the text part of a qwen2_vl model: texts only, the other parts' 1 tensors \(1\.00 KiB\)/,
+    );
   });
 
   test('fp8 with scales, which becomes bf16', async () => {

@@ -7,6 +7,7 @@ import { type GgufArray, type GgufValue, gguf } from '@x/quantized';
 import { type ConfigKey, GGUF_KEYS } from './config/config-source';
 import type { DecoderConfig } from './config/decoder-config';
 import { ropeFactors } from './config/rope';
+import { textPartOf } from './config/text-part';
 import { TransformersError } from './errors';
 import { type Architecture, describeConfig } from './registry';
 import { checkDefinition } from './tokenizer/definition';
@@ -42,7 +43,7 @@ export interface GgufExport {
  */
 export function ggufExport(configJson: unknown, tokenizerJson?: unknown, name = 'model'): GgufExport {
   const { architecture, config } = describeConfig(configJson);
-  const source = configJson as Record<string, unknown>;
+  const source = textPartOf(configJson as Record<string, unknown>)?.config ?? (configJson as Record<string, unknown>);
   const metadata: Record<string, GgufValue> = {
     'general.architecture': gguf.string(architecture.gguf),
     'general.type': gguf.string('model'),
@@ -96,6 +97,8 @@ function configMetadata(architecture: Architecture, config: DecoderConfig): Reco
   };
   put({ ...whole, ...moreWhole }, gguf.uint32);
   put({ ...real, ...moreReal }, gguf.float32);
+  if (config.ropeSections)
+    metadata[`${name}.${GGUF_KEYS.rope_sections}`] = gguf.array('int32', Int32Array.of(...config.ropeSections, 0));
   if (config.ropeScaling?.type === 'linear') {
     metadata[`${name}.rope.scaling.type`] = gguf.string('linear');
     metadata[`${name}.rope.scaling.factor`] = gguf.float32(config.ropeScaling.factor);

@@ -3,6 +3,7 @@ import type { GgufMetadata } from '@x/quantized';
 import { type ConfigKey, type ConfigSource, ggufConfig, jsonConfig, objectOf } from './config/config-source';
 import type { DecoderConfig } from './config/decoder-config';
 import { badConfig, shown } from './config/problems';
+import { textPartOf, WHOLE_MODELS } from './config/text-part';
 import { ENCODERS, SUPPORTED_ENCODERS } from './encoders/registry';
 import { TransformersError } from './errors';
 import type { CausalModel } from './models/causal-model';
@@ -28,10 +29,10 @@ import { olmo2 } from './models/olmo2';
 import { olmo3 } from './models/olmo3';
 import { olmoe } from './models/olmoe';
 import { phi3 } from './models/phi3';
-import { qwen2 } from './models/qwen2';
-import { qwen3 } from './models/qwen3';
+import { qwen2, qwen2Vl } from './models/qwen2';
+import { qwen3, qwen3Vl } from './models/qwen3';
 import { qwen3_5 } from './models/qwen3-5';
-import { qwen3Moe } from './models/qwen3-moe';
+import { qwen3Moe, qwen3VlMoe } from './models/qwen3-moe';
 import { qwen3Next } from './models/qwen3-next';
 import { smollm3 } from './models/smollm3';
 import { starcoder2 } from './models/starcoder2';
@@ -64,6 +65,8 @@ export interface Architecture<Config extends DecoderConfig = DecoderConfig> exte
 export interface ModelDescription {
   architecture: Architecture;
   config: DecoderConfig;
+  /** `model_type` of the model of texts and images whose text part it is; undefined for a whole model. */
+  textPartOf?: string;
 }
 
 /** In GGUF files the first of a name counts that accepts the file. */
@@ -72,8 +75,11 @@ export const ARCHITECTURES: readonly Architecture[] = [
   llama,
   mistral,
   qwen2,
+  qwen2Vl,
   qwen3,
+  qwen3Vl,
   qwen3Moe,
+  qwen3VlMoe,
   qwen3Next,
   qwen3_5,
   gemma2,
@@ -101,8 +107,11 @@ export const ARCHITECTURES: readonly Architecture[] = [
   deepseekV2,
 ];
 
+/** Known by the model that they are a part of, or by another name. */
+const UNNAMED: readonly Architecture[] = [gemmaEmbedding, qwen2Vl, qwen3Vl, qwen3VlMoe];
+
 /** Architectures that load, by `model_type` of config.json. */
-export const SUPPORTED_ARCHITECTURES: readonly string[] = ARCHITECTURES.filter((one) => one !== gemmaEmbedding).map(
+export const SUPPORTED_ARCHITECTURES: readonly string[] = ARCHITECTURES.filter((one) => !UNNAMED.includes(one)).map(
   ({ architectures: [name] }) => name,
 );
 
@@ -122,20 +131,35 @@ export function describeGguf(metadata: GgufMetadata): ModelDescription {
   return { architecture, config: architecture.config(source, tokens) };
 }
 
-/** @param json the parsed config.json @throws TransformersError UNSUPPORTED_MODEL, BAD_CONFIG */
+/**
+ * Of a model of texts and images its text part.
+ * @param json the parsed config.json @throws TransformersError UNSUPPORTED_MODEL, BAD_CONFIG
+ */
 export function describeConfig(json: unknown): ModelDescription {
   const source = objectOf(json);
+  const architecture = architectureOf(source);
+  if (architecture) return { architecture, config: architecture.config(jsonConfig(source)) };
+  const part = textPartOf(source);
+  const own = part && architectureOf(part.config);
+  if (own) return { architecture: own, config: own.config(jsonConfig(part.config)), textPartOf: part.of };
+  const [name = 'unnamed'] = namesOf(part?.config ?? source);
+  throw unsupportedArchitecture(name, part && `of the text part of this "${part.of}" `);
+}
+
+function architectureOf(source: Record<string, unknown>): Architecture | undefined {
+  const names = namesOf(source);
+  return ARCHITECTURES.find(({ architectures }) => names.some((name) => architectures.includes(name)));
+}
+
+function namesOf(source: Record<string, unknown>): string[] {
   const type = source.model_type ?? undefined;
   if (type !== undefined && typeof type !== 'string')
     throw badConfig(`gives model_type = ${shown(type)}, but a string is needed; download it again`);
   const classes = Array.isArray(source.architectures) ? source.architectures : [];
-  const names = [source.model_type, ...classes].filter((name) => typeof name === 'string');
-  const architecture = ARCHITECTURES.find(({ architectures }) => names.some((name) => architectures.includes(name)));
-  if (!architecture) throw unsupportedArchitecture(names[0] ?? 'unnamed');
-  return { architecture, config: architecture.config(jsonConfig(json)) };
+  return [type, ...classes].filter((name) => typeof name === 'string');
 }
 
-function unsupportedArchitecture(name: string): TransformersError {
+function unsupportedArchitecture(name: string, of = ''): TransformersError {
   if (SUPPORTED_ENCODERS.includes(name) || ENCODERS.some(({ gguf }) => gguf === name)) {
     return new TransformersError(
       'UNSUPPORTED_MODEL',
@@ -144,6 +168,6 @@ function unsupportedArchitecture(name: string): TransformersError {
   }
   return new TransformersError(
     'UNSUPPORTED_MODEL',
-    `The architecture "${name}" is not supported; supported: ${SUPPORTED_ARCHITECTURES.join(', ')}; for vectors of texts ${SUPPORTED_ENCODERS.join(', ')}. Use a model of one of these.`,
+    `The architecture "${name}" ${of}is not supported; supported: ${SUPPORTED_ARCHITECTURES.join(', ')}; the text part of ${WHOLE_MODELS.join(', ')}; for vectors of texts ${SUPPORTED_ENCODERS.join(', ')}. Use a model of one of these.`,
   );
 }

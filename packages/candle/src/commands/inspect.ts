@@ -8,7 +8,7 @@ import { Device, FileFormatError, sizeInBytes } from '@x/core';
 import { readJsonFile, SafetensorsFile, ShardedSafetensors, type TensorReader } from '@x/core/files';
 import { defaultCacheDtype } from '@x/engine';
 import { GgmlFile, GgufFile, type GgufMetadata, holdsBlocks, holdsNarrow, type TensorFile } from '@x/quantized';
-import { type ModelDescription, mixtureOf, type WeightBytes, weightBytes, withScales } from '@x/transformers';
+import { type ModelDescription, mixtureOf, type WeightBytes, textPart, weightBytes, withScales } from '@x/transformers';
 import { Command } from 'commander';
 import '@x/rocm-backend';
 import { interruptible } from '../interrupt';
@@ -46,6 +46,8 @@ interface Inspection {
   /** Whether `loadModel` or `loadEmbeddingModel` would load it, and what stands against it. */
   loads: LoadCheck['loads'];
   problems: string[];
+  /** Of a model of texts and images, of which the text part alone loads. */
+  textPartOf?: LoadCheck['textPartOf'];
   /** Of each device that opens. */
   memory: DeviceEstimate[];
 }
@@ -283,8 +285,9 @@ async function inspectSafetensors(file: string, weights: string | string[], dire
     const { paths } = opened;
     const checked = await checkCheckpoint(opened, directory);
     const cache = cacheBy(checked, cacheOfConfig(config));
-    // As a model has them.
-    const form = withScales(opened) === opened ? '' : ', fp8 with scales, which is loaded as bf16';
+    // As a model has them: of a whole of texts and images the text part; fp8 with scales becomes bf16.
+    const part = checked.textPartOf ? textPart(opened) : opened;
+    const form = withScales(part) === part ? '' : ', fp8 with scales, which is loaded as bf16';
     return {
       file,
       format: `${paths.length > 1 ? `safetensors in ${paths.length} parts` : 'safetensors'}${form}`,
@@ -293,7 +296,8 @@ async function inspectSafetensors(file: string, weights: string | string[], dire
       tensors,
       loads: checked.loads,
       problems: checked.problems,
-      memory: estimates(opened, cache, checked.description),
+      ...(checked.textPartOf && { textPartOf: checked.textPartOf }),
+      memory: estimates(part, cache, checked.description),
     };
   } finally {
     opened.close();
@@ -327,13 +331,18 @@ function summary(inspection: Inspection) {
   return { ...inspection, metadata, parameters, types: Object.fromEntries(byType) };
 }
 
+function sayTextPart({ model, tensors, bytes }: NonNullable<LoadCheck['textPartOf']>): string {
+  return `the text part of a ${model} model: texts only, the other parts' ${tensors} tensors (${formatBytes(bytes)}) are not read`;
+}
+
 function shorten(value: unknown): unknown {
   const items = Array.isArray(value) || ArrayBuffer.isView(value) ? Array.from(value as ArrayLike<unknown>) : undefined;
   return items && items.length > SHOWN_ITEMS ? { length: items.length, first: items.slice(0, SHOWN_ITEMS) } : value;
 }
 
 function describe(inspection: Inspection): string {
-  const { format, bytes, metadata, parameters, types, tensors, memory, loads, problems } = summary(inspection);
+  const { format, bytes, metadata, parameters, types, tensors, memory, loads, problems, textPartOf } =
+    summary(inspection);
   const show = (value: unknown) => JSON.stringify(value, (_, item) => (typeof item === 'bigint' ? Number(item) : item));
   const typeList = Object.entries(types).map(
     ([type, entry]) => `${entry.tensors} ${type} (${formatBytes(entry.bytes)})`,
@@ -342,6 +351,7 @@ function describe(inspection: Inspection): string {
     `${inspection.file}: ${format}, ${formatBytes(bytes)}, ${tensors.length} tensors, ${(parameters / 1e6).toFixed(2)} M parameters`,
     `types: ${typeList.join(', ')}`,
     loads === false ? 'does not load:' : `loads with ${loads}`,
+    ...(textPartOf ? [`  ${sayTextPart(textPartOf)}`] : []),
     ...problems.slice(0, SHOWN_PROBLEMS).map((problem) => `  ${problem}`),
     ...(problems.length > SHOWN_PROBLEMS ? [`  and ${problems.length - SHOWN_PROBLEMS} more`] : []),
     ...memory.map(({ device, weightBytes, cacheBytes, contextLength, contexts, experts }) => {

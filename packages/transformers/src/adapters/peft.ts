@@ -10,6 +10,7 @@ import { shown } from '../config/problems';
 import { LinearPattern } from '../tokenizer/linear-pattern';
 import { badAdapter, type LoraDelta, type LoraFile, unsupportedAdapter } from '../weights/lora';
 import { TensorNames } from '../weights/tensor-names';
+import { textName } from '../weights/text-part';
 import { type LoraBase, rowsFor, withRows } from './base';
 import { pairsOf, type StoredPair } from './pairs';
 
@@ -135,7 +136,8 @@ function deltaOf(
 ): LoraDelta {
   if (config.rankOf(module) !== rank)
     throw badAdapter(path, `has rank ${rank} in ${module}, and ${config.rankOf(module)} in adapter_config.json`);
-  const [weight] = [module, `model.${module}`, `transformer.${module}`].flatMap((name) =>
+  // Those for a model of texts and images name its text part.
+  const [weight] = [module, textName(module) ?? module, `model.${module}`, `transformer.${module}`].flatMap((name) =>
     names.toGguf(`${name}.weight`),
   );
   if (weight === undefined)

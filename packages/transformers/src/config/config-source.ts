@@ -26,6 +26,7 @@ export const GGUF_KEYS = {
   rope_theta: 'rope.freq_base',
   rope_local_base_freq: 'rope.freq_base_swa',
   rotary_dim: 'rope.dimension_count',
+  rope_sections: 'rope.dimension_sections',
   vocab_size: 'vocab_size',
   conv_L_cache: 'shortconv.l_cache',
   conv_kernel: 'ssm.conv_kernel',
@@ -90,6 +91,8 @@ export interface ConfigSource {
   numbers(key: ConfigKey): readonly number[] | undefined;
   /** @param kind of layers, where they have rotations of their own; those of layers with a window are scaled only if so said */
   ropeScaling(kind?: 'full_attention' | 'sliding_attention'): RopeScaling | undefined;
+  /** Frequencies that each of three axes turns, where the model is for images too. @throws as {@link number} for no such numbers */
+  ropeSections(): readonly number[] | undefined;
   /** As {@link number}, a whole number above 0. */
   count(key: ConfigKey): number;
   /** A setting that only config.json has; undefined in GGUF files, where the architecture decides. */
@@ -139,6 +142,14 @@ export function jsonConfig(json: unknown): ConfigSource {
       const length = number('max_position_embeddings', 2048);
       return jsonRopeScaling({ original_max_position_embeddings: original, ...own }, length);
     },
+    ropeSections: () => {
+      const sections = rope.mrope_section ?? undefined;
+      if (sections === undefined && (rope.rope_type ?? rope.type) !== 'mrope') return undefined;
+      if (Array.isArray(sections) && sections.length === 3 && sections.every(isCount)) return sections;
+      throw badConfig(
+        `gives mrope_section = ${shown(sections)}, but three whole numbers are needed; download it again`,
+      );
+    },
     json: (key) => source[key],
     jsonNumber: (key, fallback) =>
       checked(key, fallback, 'a number above 0', (found) => found > 0 && Number.isFinite(found)),
@@ -153,6 +164,10 @@ export function partOf(source: Record<string, unknown>, key: string): Record<str
   if (value === undefined) return undefined;
   if (typeof value === 'object' && !Array.isArray(value)) return value as Record<string, unknown>;
   throw badConfig(`gives ${key} = ${shown(value)}, but an object is needed; download it again`);
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
 function count(key: ConfigKey, value: number): number {
@@ -238,6 +253,14 @@ export function ggufConfig(metadata: GgufMetadata): ConfigSource {
         numbers: () => undefined,
         flag: (_, fallback) => fallback,
       });
+    },
+    ropeSections: () => {
+      if (!metadata.has(name('rope_sections'))) return undefined;
+      const sections = metadata.numbers(name('rope_sections'));
+      // The fourth axis is of no model here.
+      if ((sections.length === 3 || (sections.length === 4 && sections[3] === 0)) && sections.every(isCount))
+        return sections.slice(0, 3);
+      throw badConfig(`gives ${name('rope_sections')} = ${shown(sections)}, but three whole numbers are needed`);
     },
     json: () => undefined,
     jsonNumber: (_, fallback) => fallback,

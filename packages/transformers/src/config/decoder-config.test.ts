@@ -118,6 +118,87 @@ describe('configuration', () => {
   });
 });
 
+describe('text parts of models of texts and images', () => {
+  // As in google/gemma-3-4b-it, which leaves out what transformers has anyway.
+  const gemma = {
+    architectures: ['Gemma3ForConditionalGeneration'],
+    model_type: 'gemma3',
+    eos_token_id: [1, 106],
+    text_config: {
+      hidden_size: 2560,
+      intermediate_size: 10240,
+      model_type: 'gemma3_text',
+      num_hidden_layers: 34,
+      rope_scaling: { factor: 8, rope_type: 'linear' },
+      sliding_window: 1024,
+    },
+    vision_config: { hidden_size: 1152, model_type: 'siglip_vision_model' },
+  };
+
+  it('are described by text_config and what it means', () => {
+    const { architecture, config, textPartOf } = describeConfig(gemma);
+    expect([architecture.architectures[0], textPartOf]).toEqual(['gemma3_text', 'gemma3']);
+    expect(config).toMatchObject({
+      vocabSize: 262208,
+      numLayers: 34,
+      numHeads: 8,
+      numKvHeads: 4,
+      headDim: 256,
+      contextLength: 131072,
+      slidingWindow: 1024,
+      attentionScale: 1 / 16,
+      ropeTheta: 1e6,
+      ropeScaling: { type: 'linear', factor: 8 },
+      localRope: { ropeTheta: 10000, ropeScaling: undefined },
+    });
+    expect(describeConfig(json).textPartOf).toBeUndefined();
+    const rope_scaling = { type: 'mrope', mrope_section: [2, 3, 3] };
+    const flat = describeConfig({ ...json, model_type: 'qwen2_vl', rope_scaling });
+    expect([flat.architecture.gguf, flat.textPartOf, flat.config.ropeSections]).toEqual([
+      'qwen2vl',
+      'qwen2_vl',
+      [2, 3, 3],
+    ]);
+    expect(flat.config.ropeTheta).toBe(1e6);
+  });
+
+  it('are refused where they are of another kind, or damaged', () => {
+    const of = (text_config: unknown) => failure(() => fromJson({ ...gemma, text_config }));
+    expect(of({ model_type: 'rwkv6' })).toMatch(/^UNSUPPORTED_MODEL: .*"rwkv6" of the text part of this "gemma3"/);
+    expect(of([])).toMatch(/^BAD_CONFIG: .*text_config/);
+    expect(of({ model_type: 3 })).toMatch(/^BAD_CONFIG: .*model_type = 3/);
+    expect(failure(() => fromJson({ ...gemma, model_type: 'mllama' }))).toMatch(
+      /^UNSUPPORTED_MODEL: .*"mllama" is not/,
+    );
+    const packed = { ...gemma, quantization_config: { quant_method: 'awq' } };
+    expect(failure(() => fromJson(packed))).toMatch(/^UNSUPPORTED_MODEL: .*awq/);
+  });
+
+  it('turn by sections that are as many as frequencies', () => {
+    const sections = (mrope_section: unknown) =>
+      failure(() => fromJson({ ...json, rope_scaling: { type: 'mrope', mrope_section } }));
+    expect(sections([4, 2, 2])).toBe('no error');
+    expect(sections([16, 24, 24])).toMatch(/^BAD_CONFIG: .*64 frequencies .*16 values/);
+    for (const bad of [undefined, [8], [4, 2, 1.5], 'x']) expect(sections(bad)).toMatch(/^BAD_CONFIG: .*mrope_section/);
+    const inGguf = (...counts: number[]) =>
+      failure(() =>
+        describeGguf(
+          new GgufMetadata('test.gguf', [
+            ...metadata(),
+            ['llama.rope.dimension_sections', gguf.array('int32', Int32Array.from(counts))],
+          ]),
+        ),
+      );
+    expect(inGguf(4, 2, 2, 0)).toBe('no error');
+    expect(inGguf(4, 2, 1, 0)).toMatch(/^BAD_CONFIG: .*7 frequencies/);
+    expect(inGguf(2, 2, 2, 2)).toMatch(/^BAD_CONFIG: .*dimension_sections/);
+    // Scaled as without sections.
+    const yarn = { rope_type: 'yarn', factor: 4, original_max_position_embeddings: 32 };
+    const scaled = fromJson({ ...json, rope_scaling: { ...yarn, mrope_section: [2, 3, 3] } });
+    expect(ropeFrequencies(scaled)).toEqual(ropeFrequencies(fromJson({ ...json, rope_scaling: yarn })));
+  });
+});
+
 describe('ropeFrequencies', () => {
   const base = { ...fromJson(json), rotaryDim: 64, ropeTheta: 500000 };
 

@@ -81,6 +81,7 @@ export function decoderConfig(source: ConfigSource, vocabSize?: number, defaults
         : source.number('rms_norm_eps', source.format === 'json' ? 1e-6 : undefined),
     ropeTheta: source.number('rope_theta', defaults.ropeTheta ?? 10000),
     ropeScaling: source.ropeScaling(),
+    ropeSections: source.ropeSections(),
   };
   const valueDim = sizes?.headDim !== undefined ? headDim : source.number('value_head_dim', headDim);
   if (valueDim !== headDim)
@@ -134,6 +135,11 @@ function checkConfig(config: DecoderConfig): DecoderConfig {
   if (headDim % 2 !== 0) throw fail(`heads of ${headDim} values, an odd number`);
   if (!Number.isInteger(rotaryDim) || rotaryDim < 2 || rotaryDim > headDim || rotaryDim % 2 !== 0)
     throw fail(`heads of ${headDim} values of which ${rotaryDim} are rotated, which is no even number of them`);
+  const turned = config.ropeSections?.reduce((sum, count) => sum + count, 0);
+  if (turned !== undefined && 2 * turned !== rotaryDim)
+    throw fail(
+      `sections of ${turned} frequencies (${config.ropeSections}) for heads of which ${rotaryDim} values are rotated`,
+    );
   for (const key of ['normEps', 'ropeTheta'] as const) {
     if (!(config[key] > 0 && Number.isFinite(config[key]))) throw fail(`${key} = ${config[key]}, not a number above 0`);
   }

@@ -20,6 +20,8 @@ export function readRopeScaling(settings: RopeSettings): RopeScaling | undefined
   const original = () => number('original_max_position_embeddings', contextLength);
   switch (type) {
     case 'default':
+    // In sections for time, height and width, which are one number for texts: RopeConfig.ropeSections.
+    case 'mrope':
       return undefined;
     case 'linear':
       return { type, factor: number('factor') };
@@ -64,7 +66,7 @@ export function readRopeScaling(settings: RopeSettings): RopeScaling | undefined
     }
     default:
       throw unsupported(
-        `scales positions by ${shown(type)}; "default", "linear", "dynamic", "llama3", "yarn" and "longrope" work`,
+        `scales positions by ${shown(type)}; "default", "linear", "dynamic", "llama3", "yarn", "longrope" and "mrope" work`,
       );
   }
 }

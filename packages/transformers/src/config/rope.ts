@@ -39,6 +39,11 @@ export interface RopeConfig {
   rotaryDim: number;
   ropeTheta: number;
   ropeScaling?: RopeScaling;
+  /**
+   * Frequencies that time, height and width of a place in an image or film turn. For texts the three are the same number, so that
+   * positions turn as they do without sections, whether these lie one behind the other or take turns.
+   */
+  ropeSections?: readonly number[];
 }
 
 export interface FrequencyOptions {

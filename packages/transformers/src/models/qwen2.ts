@@ -23,3 +23,10 @@ export const qwen2: Architecture<QwenConfig> = {
   build: (source, config, length) =>
     transformer(source, config, { length, layer: (i) => ({ attention: { window: config.windows[i] } }) }),
 };
+
+/** The text part of Qwen 2 VL and 2.5 VL, whose GGUF files say how axes share the rotation. */
+export const qwen2Vl: Architecture<QwenConfig> = {
+  ...qwen2,
+  architectures: ['qwen2_vl_text', 'qwen2_5_vl_text'],
+  gguf: 'qwen2vl',
+};

@@ -39,6 +39,8 @@ function qwen3MoeConfig(source: ConfigSource, vocabSize?: number): Qwen3MoeConfi
   };
 }
 
+const STACKED = 'model.layers.{i}.mlp.experts';
+
 export const qwen3Moe: Architecture<Qwen3MoeConfig> = {
   architectures: ['qwen3_moe', 'Qwen3MoeForCausalLM'],
   gguf: 'qwen3moe',
@@ -56,4 +58,21 @@ export const qwen3Moe: Architecture<Qwen3MoeConfig> = {
         feed: () => (config.sparse[i] ? MixtureOfExperts : GatedMlp).load(source, `blk.${i}`, config),
       }),
     }),
+};
+
+/** The text part of Qwen 3 VL with experts, whose checkpoints have these in one tensor, [experts, in, out]; weights are always divided. */
+export const qwen3VlMoe: Architecture<Qwen3MoeConfig> = {
+  ...qwen3Moe,
+  architectures: ['qwen3_vl_moe_text'],
+  gguf: 'qwen3vlmoe',
+  names: [
+    ...qwen3Moe.names.filter(([name]) => !name.includes('{e}')),
+    [`${STACKED}.gate_up_proj`, 'blk.{i}.ffn_gate_exps.weight', { part: [0, 2], transposed: true }],
+    [`${STACKED}.gate_up_proj`, 'blk.{i}.ffn_up_exps.weight', { part: [1, 2], transposed: true }],
+    [`${STACKED}.down_proj`, 'blk.{i}.ffn_down_exps.weight', { transposed: true }],
+  ],
+  config(source, vocabSize) {
+    const config = qwen3MoeConfig(source, vocabSize);
+    return { ...config, moe: { ...config.moe, renormalise: true } };
+  },
 };

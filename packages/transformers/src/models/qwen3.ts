@@ -21,3 +21,6 @@ export const qwen3: Architecture<QwenConfig> = {
       layer: (i) => ({ attention: { qkNorm: 'head', window: config.windows[i] } }),
     }),
 };
+
+/** The text part of Qwen 3 VL. */
+export const qwen3Vl: Architecture<QwenConfig> = { ...qwen3, architectures: ['qwen3_vl_text'], gguf: 'qwen3vl' };

@@ -282,7 +282,12 @@ function siblingOptions(directory: string): TokenizerOptions {
   for (const name of ['generation_config.json', 'config.json']) {
     const path = join(directory, name);
     if (!existsSync(path)) continue;
-    const { eos_token_id: ids } = (readJsonFile(path) ?? {}) as { eos_token_id?: unknown };
+    const json = (readJsonFile(path) ?? {}) as {
+      eos_token_id?: unknown;
+      text_config?: { eos_token_id?: unknown } | null;
+    };
+    // Models of texts and images may say it of their text part.
+    const ids = json.eos_token_id ?? json.text_config?.eos_token_id;
     if (ids === undefined || ids === null) continue;
     const list: unknown[] = Array.isArray(ids) ? ids : [ids];
     if (list.every((id): id is number => Number.isSafeInteger(id) && (id as number) >= 0)) {

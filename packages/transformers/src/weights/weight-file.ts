@@ -19,6 +19,7 @@ import {
 } from '@x/quantized';
 import { withScales } from './scaled-fp8';
 import { type TensorForm, type TensorNamePair, TensorNames } from './tensor-names';
+import { textPart } from './text-part';
 
 /** Called after each tensor: bytes of weights read so far and in all. */
 export type ProgressListener = (loadedBytes: number, totalBytes: number) => void;
@@ -58,12 +59,12 @@ export class WeightFile implements VarSource<QTensor> {
 
   readonly file: TensorReader;
 
-  /** Takes the file over: {@link close} closes it. Weights in fp8 with scales are read as bf16. */
+  /** Takes the file over: {@link close} closes it. Of a whole of texts and images the text part is read, fp8 with scales as bf16. */
   constructor(
     file: TensorReader,
     private readonly options: WeightFileOptions = {},
   ) {
-    this.file = withScales(file);
+    this.file = withScales(textPart(file));
     this.list = options.names && !hasBlocks(file) ? new TensorNames(options.names) : undefined;
     this.total = this.file.names.reduce((sum, name) => sum + this.file.info(name).byteLength, 0);
   }
