@@ -87,13 +87,14 @@ def slopes(heads):
     return slopes(less) + slopes(2 * less)[0::2][: heads - less]
 
 
-def jina_bert(root, name, heads, width):
-    layers, inner = 2, 80
+def jina_bert(root, name, heads, width, code=False, inner=80):
+    layers = 2
+    gated, down, last = ("up_gated_layer", "mlp.down_layer", "layer_norm_2") if code else ("gated_layers", "mlp.wo", "mlp.layernorm")
     generator = torch.Generator().manual_seed(11)
     weights = {}
 
     def draw(key, *shape):
-        norm = "LayerNorm" in key or "layernorm" in key
+        norm = any(part in key for part in ("LayerNorm", "layernorm", "layer_norm"))
         spread = 0.1 if len(shape) == 1 else 1.0 if "embeddings" in key else 1 / math.sqrt(shape[-1])
         value = torch.randn(shape, generator=generator) * spread + (1.0 if norm and key.endswith("weight") else 0.0)
         weights[key] = value.to(torch.bfloat16).float()
@@ -116,9 +117,12 @@ def jina_bert(root, name, heads, width):
             linear(f"{layer}.attention.self.{part}", width, width)
         linear(f"{layer}.attention.output.dense", width, width)
         norm(f"{layer}.attention.output.LayerNorm")
-        linear(f"{layer}.mlp.gated_layers", 2 * inner, width, bias=False)
-        linear(f"{layer}.mlp.wo", width, inner)
-        norm(f"{layer}.mlp.layernorm")
+        linear(f"{layer}.mlp.{gated}", 2 * inner, width, bias=False)
+        linear(f"{layer}.{down}", width, inner)
+        norm(f"{layer}.{last}")
+        if code:
+            for part in ("attention.self.layer_norm_q", "attention.self.layer_norm_k", "layer_norm_1"):
+                norm(f"{layer}.{part}")
 
     def product(x, key):
         return torch.nn.functional.linear(x, weights[f"{key}.weight"], weights.get(f"{key}.bias"))
@@ -134,11 +138,20 @@ def jina_bert(root, name, heads, width):
         bias = -torch.tensor(slopes(heads))[:, None, None] * distance
         for i in range(layers):
             layer = f"encoder.layer.{i}"
-            q, k, v = (product(x, f"{layer}.attention.self.{part}").reshape(n, heads, d).transpose(0, 1) for part in ("query", "key", "value"))
+            q, k, v = (product(x, f"{layer}.attention.self.{part}") for part in ("query", "key", "value"))
+            if code:
+                q, k = (normed(rows, f"{layer}.attention.self.layer_norm_{part}") for rows, part in ((q, "q"), (k, "k")))
+            q, k, v = (rows.reshape(n, heads, d).transpose(0, 1) for rows in (q, k, v))
             mixed = ((q @ k.transpose(1, 2)) / math.sqrt(d) + bias).softmax(-1) @ v
+            given = x
             x = normed(product(mixed.transpose(0, 1).reshape(n, width), f"{layer}.attention.output.dense") + x, f"{layer}.attention.output.LayerNorm")
-            gate, up = product(x, f"{layer}.mlp.gated_layers").split(inner, -1)
-            x = normed(product(torch.nn.functional.gelu(gate) * up, f"{layer}.mlp.wo") + x, f"{layer}.mlp.layernorm")
+            if code:
+                # The layer's input once more.
+                x = normed(given + x, f"{layer}.layer_norm_1")
+            gate, up = product(x, f"{layer}.mlp.{gated}").split(inner, -1)
+            if code:
+                gate, up = up, gate
+            x = normed(product(torch.nn.functional.gelu(gate) * up, f"{layer}.{down}") + x, f"{layer}.{last}")
         return x
 
     config = {
@@ -151,6 +164,7 @@ def jina_bert(root, name, heads, width):
 
 def main(root):
     jina_bert(root, "jina_bert", 6, 48)
+    jina_bert(root, "jina_bert_code", 4, 32, code=True, inner=48)
     config = transformers.JinaEmbeddingsV3Config(
         vocab_size=512, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, max_position_embeddings=258, attn_implementation="eager"
     )

@@ -3,7 +3,8 @@
   python tools/golden/variants.py      with torch 2.13 and transformers 5.18; writes packages/engine/test/fixtures/variants.json
 
 Windows shorter and longer than the text, in every order of layers; each kind of scaled positions with factors that are not round;
-experts that are few; caps and scales. Each entry holds the changes, the ids, and some logits of the last position in float32.
+experts that are few, in groups, or not in all layers; caps and scales. Each entry holds the changes, the ids, and some logits of the
+last position in float32. The layers of `dense` have the weights of that name for a feed-forward layer.
 """
 import json
 import os
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,6 +28,10 @@ def rope(kind, theta=10000.0, **more):
 
 def factors(count, step):
     return [round(1 + step * i, 3) for i in range(count)]
+
+
+def experts(*layers):
+    return {str(i): f"model.layers.{i}.mlp.experts.0." for i in layers}
 
 
 VARIANTS = [
@@ -59,6 +65,12 @@ VARIANTS = [
     ("granite", {"attention_multiplier": 0.31, "residual_multiplier": 1.0, "embedding_multiplier": 1.0, "logits_scaling": 0.5}),
     ("olmoe", {"norm_topk_prob": True, "num_experts_per_tok": 1}),
     ("phi3_window", {"sliding_window": 2}),
+    ("olmoe", {"clip_qkv": 0.4}),
+    ("glm4_moe", {"n_group": 4, "topk_group": 2}),
+    ("qwen3_moe", {"mlp_only_layers": [1]}, experts(1)),
+    ("qwen3_moe", {"decoder_sparse_step": 2}, experts(0)),
+    ("qwen3_next", {"mlp_only_layers": [0, 3]}, experts(0, 3)),
+    ("deepseek_v2", {"moe_layer_freq": 2}, {"1": "model.layers.0.mlp."}),
 ]
 
 
@@ -74,18 +86,36 @@ def changed(config, changes):
     return {**config, **changes}, changes
 
 
+def put_dense(layer, stored, at):
+    """In the place of the layer's feed-forward layer or mixture."""
+    parts = {name: stored[f"{at}{name}_proj.weight"].float() for name in ("gate", "up", "down")}
+    linear = torch.nn.functional.linear
+
+    class Dense(torch.nn.Module):
+        def forward(self, x):
+            return linear(torch.nn.functional.silu(linear(x, parts["gate"])) * linear(x, parts["up"]), parts["down"])
+
+    layer.mlp = Dense()
+
+
 def main():
     made = []
     ids = [(i * 37 + 11) % 200 for i in range(TOKENS)]
-    for name, wanted in VARIANTS:
+    for name, wanted, *rest in VARIANTS:
         folder = ROOT / "models/tiny" / name
         config, changes = changed(json.loads((folder / "config.json").read_text()), wanted)
+        dense = rest[0] if rest else {}
+        # As wide as an expert, but where there are such layers.
+        if dense and "first_k_dense_replace" not in config:
+            changes["intermediate_size"] = config["intermediate_size"] = config["moe_intermediate_size"]
         kind = config["model_type"]
         settings = AutoConfig.for_model(kind, **{k: v for k, v in config.items() if k not in ("model_type", "transformers_version")})
         model = AutoModelForCausalLM.from_pretrained(folder, config=settings, dtype=torch.float32, attn_implementation="eager").eval()
+        for i, at in dense.items():
+            put_dense(model.model.layers[int(i)], load_file(folder / "model.safetensors"), at)
         with torch.no_grad():
             logits = model(torch.tensor([ids]), use_cache=False).logits[0, -1].double()
-        made.append({"model": name, "changes": changes, "std": float(f"{logits.std().item():.4g}"), "last": [float(f"{x:.6g}") for x in logits[:SHOWN].tolist()]})
+        made.append({"model": name, "changes": changes, **({"dense": dense} if dense else {}), "std": float(f"{logits.std().item():.4g}"), "last": [float(f"{x:.6g}") for x in logits[:SHOWN].tolist()]})
         print(name, wanted, file=sys.stderr)
     OUT.write_text(json.dumps({"ids": ids, "variants": made}, separators=(",", ":")) + "\n")
     print(os.path.getsize(OUT), "bytes", len(made), "variants")

@@ -13,6 +13,8 @@ export interface EncoderLayerOptions {
   rotation?: number;
   /** `post`: norms of sums, BERT's; `pre`: of what each half is given, where the file has them. */
   norms: 'post' | 'pre';
+  /** Whether the layer's input is added to what attention's norm gives, too, and the sum has a norm of its own. Default false. */
+  again?: boolean;
   feed: () => Promise<FeedForward>;
 }
 
@@ -21,6 +23,7 @@ interface Parts {
   feed: FeedForward;
   /** Of attention, and of the feed-forward layer. */
   norms: readonly [Module | undefined, Module | undefined];
+  again?: Module;
 }
 
 /** Names of norms in GGUF files. */
@@ -40,7 +43,7 @@ export class EncoderLayer {
     at: string,
     config: DecoderConfig,
     own: Own,
-    { attention, rotation = 0, norms: places, feed }: EncoderLayerOptions,
+    { attention, rotation = 0, norms: places, again, feed }: EncoderLayerOptions,
   ): Promise<EncoderLayer> {
     const { hiddenSize, normEps } = config;
     const norms: (Module | undefined)[] = [];
@@ -53,11 +56,14 @@ export class EncoderLayer {
       attention: own(await EncoderAttention.load(source, at, config, attention)),
       feed: own(await feed()),
       norms: [norms[0], norms[1]],
+      ...(again && { again: own(await source.layerNorm(`${at}.attn_norm_2`, hiddenSize, normEps)) }),
     });
   }
 
   attend(x: Tensor, context: EncoderContext): Tensor {
-    return this.half(x, this.parts.norms[0], (input) => this.parts.attention.forward(input, context));
+    const { attention, norms, again } = this.parts;
+    const attended = this.half(x, norms[0], (input) => attention.forward(input, context));
+    return again ? again.forward(x.add(attended)) : attended;
   }
 
   feed(x: Tensor): Tensor {
@@ -71,7 +77,7 @@ export class EncoderLayer {
   }
 
   dispose(): void {
-    const { attention, feed, norms } = this.parts;
-    for (const part of [attention, feed, ...norms]) part?.dispose();
+    const { attention, feed, norms, again } = this.parts;
+    for (const part of [attention, feed, ...norms, again]) part?.dispose();
   }
 }

@@ -1,6 +1,7 @@
 /**
  * Jina's BERT of jina-embeddings-v2: scores lose a slope times distance (ALiBi) instead of learnt positions, and a gated
- * feed-forward layer. candle's jina_bert.rs. Its config.json calls it `bert`; the class tells.
+ * feed-forward layer; that for code has norms of queries and keys and one more norm a layer. candle's jina_bert.rs. Its config.json
+ * calls it `bert`; the class tells.
  */
 import type { ConfigSource } from '../config/config-source';
 import { decoderConfig } from '../config/decoder-config';
@@ -42,17 +43,27 @@ export const jinaBert: EncoderArchitecture<ActivatedConfig> = {
     ['bert.encoder.layer.{i}.mlp.gated_layers', 'blk.{i}.ffn_up'],
     ['bert.encoder.layer.{i}.mlp.wo', 'blk.{i}.ffn_down'],
     ['bert.encoder.layer.{i}.mlp.layernorm', 'blk.{i}.layer_output_norm'],
+    // The model for code, whose one weight has ups above gates.
+    ['bert.encoder.layer.{i}.layer_norm_1', 'blk.{i}.attn_norm_2'],
+    ['bert.encoder.layer.{i}.mlp.up_gated_layer', 'blk.{i}.ffn_up', { part: [0, 2] }],
+    ['bert.encoder.layer.{i}.mlp.up_gated_layer', 'blk.{i}.ffn_gate', { part: [1, 2] }],
+    ['bert.encoder.layer.{i}.mlp.down_layer', 'blk.{i}.ffn_down'],
+    ['bert.encoder.layer.{i}.layer_norm_2', 'blk.{i}.layer_output_norm'],
     ['bert.pooler.dense', 'cls'],
     ['classifier', 'cls.output'],
   ],
   config: jinaBertConfig,
   build(source, config, length) {
-    if (source.has('blk.0.attn_norm_2')) throw unsupported('has a second norm of attention');
+    // Of the model for code; its files without gates by themselves do not say which half of the weight they are.
+    const isCode = source.has('blk.0.attn_norm_2');
+    if (isCode && !source.has('blk.0.ffn_gate'))
+      throw unsupported('has gates and what they multiply in one weight (ffn_up), in an order that is not known');
     return Encoder.load(source, config, {
       length,
       slopes: alibiSlopesOf(config.numHeads),
       layer: (i) => ({
         norms: 'post',
+        again: isCode,
         attention: { qkNorm: source.has(`blk.${i}.attn_q_norm`) },
         feed: () => GatedMlp.load(source, `blk.${i}`, config),
       }),

@@ -130,6 +130,8 @@ export class Angles {
 export interface AttentionOptions extends Omit<AttendOptions, 'sinks'> {
   /** Norms of queries and keys before the rotation: of each head, or of all heads together. Default: none. */
   qkNorm?: 'head' | 'width';
+  /** Queries, keys and values are kept within plus and minus this, behind norms of all heads together. Default: they stay. */
+  clip?: number;
   /** What is attended is multiplied by the sigmoid of a gate, which is made with each head's query. Default false. */
   gate?: boolean;
   /** A learnt score a head takes part in the softmax. Default false. */
@@ -227,6 +229,8 @@ export class Attention implements TokenMixer {
     let gate: Tensor | undefined;
     if (this.options.gate) [q, gate] = this.queriesAndGates(q);
     if (norms && qkNorm === 'width') [q, k] = [norms.q.forward(q), norms.k.forward(k)];
+    const { clip } = this.options;
+    if (clip !== undefined) [q, k, v] = [q, k, v].map((rows) => rows.clamp(-clip, clip));
     const fused = angles !== undefined && kv.paged !== undefined && fusesHeads(kv.paged);
     const inBlocks = takesBlocks(o) && !gate && kv.attendInBlocks;
     if (fused && inBlocks && kv.step) {

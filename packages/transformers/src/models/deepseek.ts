@@ -4,7 +4,7 @@
  */
 import type { ConfigSource } from '../config/config-source';
 import { decoderConfig } from '../config/decoder-config';
-import { badConfig, unsupported } from '../config/problems';
+import { badConfig } from '../config/problems';
 import type { Architecture } from '../registry';
 import {
   BASE_NAMES,
@@ -15,12 +15,12 @@ import {
 } from '../weights/tensor-names';
 import { GatedMlp } from './gated-mlp';
 import { LatentAttention, type LatentConfig } from './latent-attention';
-import { type ExpertGroups, MixtureOfExperts, type MoeDecoderConfig, moeSizes } from './moe';
+import { expertGroups, MixtureOfExperts, type MoeDecoderConfig, moeSizes } from './moe';
 import { transformer } from './transformer';
 
 export interface DeepseekConfig extends MoeDecoderConfig, LatentConfig {
-  /** Layers without experts, the first ones. */
-  denseLayers: number;
+  /** Whether each layer has experts; the others have one feed-forward layer. */
+  sparse: readonly boolean[];
 }
 
 /** GGUF's numbers of how experts are scored. */
@@ -53,7 +53,6 @@ interface Version {
 }
 
 function deepseekConfig(source: ConfigSource, vocabSize: number | undefined, version: Version): DeepseekConfig {
-  if (source.jsonWhole('moe_layer_freq', 1) !== 1) throw unsupported('has layers without experts (moe_layer_freq)');
   const latent = latentSizes(source);
   const headDim = latent.plain + latent.rotated;
   const heads = { numKvHeads: 1, headDim, rotaryDim: latent.rotated };
@@ -63,15 +62,16 @@ function deepseekConfig(source: ConfigSource, vocabSize: number | undefined, ver
   // GGUF files count the layers that predict further tokens, which are not used here.
   const further = source.format === 'gguf' ? source.number('num_nextn_predict_layers', 0) : 0;
   const { scores, best, renormalise } = version;
+  const numLayers = base.numLayers - further;
   return {
     ...base,
-    numLayers: base.numLayers - further,
+    numLayers,
     latent: {
       ...latent,
       ropeKind: source.json('rope_interleave') === false ? 'half' : 'interleaved',
       scale: scaling ** 2 / Math.sqrt(headDim),
     },
-    denseLayers: source.number('first_k_dense_replace', 0),
+    sparse: sparseLayers(source, numLayers),
     moe: {
       ...sizes,
       scores,
@@ -81,7 +81,8 @@ function deepseekConfig(source: ConfigSource, vocabSize: number | undefined, ver
           : source.flag('norm_topk_prob', renormalise ?? false),
       scale: source.number('routed_scaling_factor', 1),
       shared: source.number('n_shared_experts', 0) * sizes.width,
-      groups: expertGroups(source, sizes.experts, sizes.chosen, best),
+      // V2 names the way of choosing; `greedy` looks at no groups whatever it says of them.
+      groups: source.json('topk_method') === 'greedy' ? undefined : expertGroups(source, sizes, best),
     },
   };
 }
@@ -109,19 +110,15 @@ function latentSizes(source: ConfigSource): Omit<LatentConfig['latent'], 'ropeKi
   return compressed ? { queryRank: whole('q_lora_rank', source.number('q_lora_rank')), ...sizes } : sizes;
 }
 
-/** Groups of experts, undefined where all are one. @throws TransformersError BAD_CONFIG */
-function expertGroups(source: ConfigSource, experts: number, chosen: number, best: 1 | 2): ExpertGroups | undefined {
-  // V2 names the way of choosing; `greedy` looks at no groups whatever it says of them.
-  const isGreedy = source.json('topk_method') === 'greedy';
-  const count = source.number('n_group', 1);
-  const taken = source.number('topk_group', count);
-  if (isGreedy || count === 1 || taken === count) return undefined;
-  const size = experts / count;
-  const fits = [count, taken, size].every((value) => Number.isSafeInteger(value) && value > 0);
-  if (fits && taken <= count && size >= best && taken * size >= chosen) return { count, chosen: taken, best };
-  throw badConfig(
-    `has each token take ${chosen} of ${experts} experts from ${taken} of ${count} groups, which does not go; download it again`,
-  );
+/**
+ * The first layers have no experts, and of the others those that `moe_layer_freq` does not divide: DeepSeek's own code. transformers
+ * has no such setting; all published models have 1.
+ */
+function sparseLayers(source: ConfigSource, numLayers: number): boolean[] {
+  const dense = source.number('first_k_dense_replace', 0);
+  const every = source.jsonWhole('moe_layer_freq', 1);
+  if (every === 0) throw badConfig('gives moe_layer_freq = 0, but a whole number above 0 is needed; download it again');
+  return Array.from({ length: numLayers }, (_, i) => i >= dense && i % every === 0);
 }
 
 const build: Architecture<DeepseekConfig>['build'] = (source, config, length) =>
@@ -130,9 +127,9 @@ const build: Architecture<DeepseekConfig>['build'] = (source, config, length) =>
     layer: (i) => ({
       mix: () => LatentAttention.load(source, `blk.${i}`, config),
       feed: () =>
-        i < config.denseLayers
-          ? GatedMlp.load(source, `blk.${i}`, config)
-          : MixtureOfExperts.load(source, `blk.${i}`, config),
+        config.sparse[i]
+          ? MixtureOfExperts.load(source, `blk.${i}`, config)
+          : GatedMlp.load(source, `blk.${i}`, config),
     }),
   });
 

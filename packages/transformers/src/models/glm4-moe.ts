@@ -4,11 +4,10 @@
  */
 import type { ConfigSource } from '../config/config-source';
 import { decoderConfig } from '../config/decoder-config';
-import { unsupported } from '../config/problems';
 import type { Architecture } from '../registry';
 import { BASE_NAMES, EXPERT_NAMES, GATED_MLP_NAMES, QK_NORM_NAMES } from '../weights/tensor-names';
 import { GatedMlp } from './gated-mlp';
-import { MixtureOfExperts, type MoeDecoderConfig, moeSizes } from './moe';
+import { expertGroups, MixtureOfExperts, type MoeDecoderConfig, moeSizes } from './moe';
 import { transformer } from './transformer';
 
 export interface Glm4MoeConfig extends MoeDecoderConfig {
@@ -17,7 +16,6 @@ export interface Glm4MoeConfig extends MoeDecoderConfig {
 }
 
 function glm4MoeConfig(source: ConfigSource, vocabSize?: number): Glm4MoeConfig {
-  if (source.number('n_group', 1) > 1) throw unsupported('chooses experts by groups (n_group)');
   const base = decoderConfig(source, vocabSize, { headDim: 128, partialRotary: 0.5 });
   const sizes = moeSizes(source, source.count('moe_intermediate_size'));
   // GGUF files count the layers that predict further tokens, which are not used here.
@@ -32,6 +30,7 @@ function glm4MoeConfig(source: ConfigSource, vocabSize?: number): Glm4MoeConfig 
       renormalise: source.flag('norm_topk_prob', true),
       scale: source.number('routed_scaling_factor', 1),
       shared: source.number('n_shared_experts', 1) * sizes.width,
+      groups: expertGroups(source, sizes, 2),
     },
   };
 }

@@ -64,7 +64,38 @@ export function moeSizes(source: ConfigSource, width: number): Pick<MoeConfig, '
   return { experts, chosen, width };
 }
 
-/** The same in a GGUF file. */
+/**
+ * Groups of experts, undefined where all are one.
+ * @param best experts of a group whose scores are added up for that of the group @throws TransformersError BAD_CONFIG
+ */
+export function expertGroups(
+  source: ConfigSource,
+  { experts, chosen }: Pick<MoeConfig, 'experts' | 'chosen'>,
+  best: 1 | 2,
+): ExpertGroups | undefined {
+  const count = source.number('n_group', 1);
+  const taken = source.number('topk_group', count);
+  if (count === 1 || taken === count) return undefined;
+  const size = experts / count;
+  const fits = [count, taken, size].every((value) => Number.isSafeInteger(value) && value > 0);
+  if (fits && taken <= count && size >= best && taken * size >= chosen) return { count, chosen: taken, best };
+  throw badConfig(
+    `has each token take ${chosen} of ${experts} experts from ${taken} of ${count} groups, which does not go; download it again`,
+  );
+}
+
+/** Whether each layer has experts: each of so many (`decoder_sparse_step`), but those of `mlp_only_layers`; in GGUF files all do. */
+export function sparseLayers(source: ConfigSource, numLayers: number): boolean[] {
+  const dense = source.json('mlp_only_layers') ?? [];
+  const step = source.jsonWhole('decoder_sparse_step', 1);
+  if (!Array.isArray(dense) || !dense.every((i) => Number.isInteger(i) && i >= 0 && i < numLayers) || step < 1)
+    throw badConfig(
+      `has mlp_only_layers and decoder_sparse_step that name no layers without experts among ${numLayers}; download it again`,
+    );
+  return Array.from({ length: numLayers }, (_, i) => !dense.includes(i) && (i + 1) % step === 0);
+}
+
+/** The numbers of a mixture in a GGUF file. */
 export function moeMetadata({ experts, chosen, width }: MoeConfig): Partial<Record<ConfigKey, number>> {
   return { num_experts: experts, num_experts_per_tok: chosen, moe_intermediate_size: width };
 }

@@ -1,28 +1,32 @@
 /** OLMoE: Llama with mixtures of experts and norms of all queries and all keys together. */
 import { decoderConfig } from '../config/decoder-config';
-import { unsupported } from '../config/problems';
 import type { Architecture } from '../registry';
 import { BASE_NAMES, EXPERT_NAMES, PRE_NORM_NAMES, QK_NORM_NAMES } from '../weights/tensor-names';
 import { MixtureOfExperts, type MoeDecoderConfig, moeMetadata, moeSizes } from './moe';
 import { transformer } from './transformer';
 
-export const olmoe: Architecture<MoeDecoderConfig> = {
+export interface OlmoeConfig extends MoeDecoderConfig {
+  /** Queries, keys and values are kept within plus and minus this; undefined where they are not. GGUF files do not hold it. */
+  clip: number | undefined;
+}
+
+export const olmoe: Architecture<OlmoeConfig> = {
   architectures: ['olmoe', 'OlmoeForCausalLM'],
   gguf: 'olmoe',
   names: [...BASE_NAMES, ...PRE_NORM_NAMES, ...QK_NORM_NAMES, ...EXPERT_NAMES],
   config(source, vocabSize) {
-    if (source.json('clip_qkv') != null) throw unsupported('clips queries, keys and values (clip_qkv)');
     const base = decoderConfig(source, vocabSize);
     const renormalise = source.json('norm_topk_prob') === true;
-    return { ...base, moe: { ...moeSizes(source, base.intermediateSize), scores: 'softmax', renormalise } };
+    const clip = source.json('clip_qkv') == null ? undefined : source.jsonNumber('clip_qkv', 0);
+    return { ...base, clip, moe: { ...moeSizes(source, base.intermediateSize), scores: 'softmax', renormalise } };
   },
   // Files of this architecture mean weights that are not divided by their sum.
-  ggufExtras: ({ moe }) => (moe.renormalise ? undefined : { whole: moeMetadata(moe) }),
+  ggufExtras: ({ moe, clip }) => (moe.renormalise || clip !== undefined ? undefined : { whole: moeMetadata(moe) }),
   build: (source, config, length) =>
     transformer(source, config, {
       length,
       layer: (i) => ({
-        attention: { qkNorm: 'width' },
+        attention: { qkNorm: 'width', clip: config.clip },
         feed: () => MixtureOfExperts.load(source, `blk.${i}`, config),
       }),
     }),

@@ -2,28 +2,16 @@
 import type { ConfigSource } from '../config/config-source';
 import { decoderConfig } from '../config/decoder-config';
 import { qwenWindows } from '../config/layer-types';
-import { badConfig } from '../config/problems';
 import type { Architecture } from '../registry';
 import { BASE_NAMES, EXPERT_NAMES, GATED_MLP_NAMES, PRE_NORM_NAMES, QK_NORM_NAMES } from '../weights/tensor-names';
 import { GatedMlp } from './gated-mlp';
-import { MixtureOfExperts, type MoeDecoderConfig, moeMetadata, moeSizes } from './moe';
+import { MixtureOfExperts, type MoeDecoderConfig, moeMetadata, moeSizes, sparseLayers } from './moe';
 import type { QwenConfig } from './qwen2';
 import { transformer } from './transformer';
 
 interface Qwen3MoeConfig extends MoeDecoderConfig, QwenConfig {
   /** Whether each layer has experts; the others have one feed-forward layer. */
   sparse: readonly boolean[];
-}
-
-/** Each of so many layers (`decoder_sparse_step`) has experts, but those of `mlp_only_layers`; in GGUF files all do. */
-function sparseLayers(source: ConfigSource, numLayers: number): boolean[] {
-  const dense = source.json('mlp_only_layers') ?? [];
-  const step = source.jsonWhole('decoder_sparse_step', 1);
-  if (!Array.isArray(dense) || !dense.every((i) => Number.isInteger(i) && i >= 0 && i < numLayers) || step < 1)
-    throw badConfig(
-      `has mlp_only_layers and decoder_sparse_step that name no layers without experts among ${numLayers}; download it again`,
-    );
-  return Array.from({ length: numLayers }, (_, i) => !dense.includes(i) && (i + 1) % step === 0);
 }
 
 function qwen3MoeConfig(source: ConfigSource, vocabSize?: number): Qwen3MoeConfig {

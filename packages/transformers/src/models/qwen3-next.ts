@@ -1,20 +1,22 @@
 /** Qwen 3 Next: as Qwen 3.5, with mixtures of experts and an expert that all tokens take, times a gate of its own. */
 import type { ConfigSource } from '../config/config-source';
-import { unsupported } from '../config/problems';
 import type { Architecture } from '../registry';
-import { EXPERT_NAMES } from '../weights/tensor-names';
-import { MixtureOfExperts, type MoeDecoderConfig, moeSizes } from './moe';
+import { EXPERT_NAMES, GATED_MLP_NAMES } from '../weights/tensor-names';
+import { GatedMlp } from './gated-mlp';
+import { MixtureOfExperts, type MoeDecoderConfig, moeSizes, sparseLayers } from './moe';
 import { DELTA_HYBRID_NAMES, type DeltaHybridConfig, deltaHybridConfig, deltaHybridLayer } from './qwen3-5';
 import { transformer } from './transformer';
 
-export interface Qwen3NextConfig extends DeltaHybridConfig, MoeDecoderConfig {}
+export interface Qwen3NextConfig extends DeltaHybridConfig, MoeDecoderConfig {
+  /** Whether each layer has experts; the others have one feed-forward layer. */
+  sparse: readonly boolean[];
+}
 
 function qwen3NextConfig(source: ConfigSource, vocabSize?: number): Qwen3NextConfig {
-  const dense = source.json('mlp_only_layers');
-  if ((Array.isArray(dense) && dense.length > 0) || source.jsonWhole('decoder_sparse_step', 1) !== 1)
-    throw unsupported('has layers without experts (mlp_only_layers, decoder_sparse_step)');
+  const base = deltaHybridConfig(source, vocabSize, 'grouped');
   return {
-    ...deltaHybridConfig(source, vocabSize, 'grouped'),
+    ...base,
+    sparse: sparseLayers(source, base.numLayers),
     moe: {
       ...moeSizes(source, source.count('moe_intermediate_size')),
       scores: 'softmax',
@@ -30,6 +32,7 @@ export const qwen3Next: Architecture<Qwen3NextConfig> = {
   gguf: 'qwen3next',
   names: [
     ...DELTA_HYBRID_NAMES,
+    ...GATED_MLP_NAMES,
     ...EXPERT_NAMES,
     ['model.layers.{i}.linear_attn.in_proj_qkvz', 'blk.{i}.ssm_in'],
     ['model.layers.{i}.linear_attn.in_proj_ba', 'blk.{i}.ssm_ba'],
@@ -45,7 +48,7 @@ export const qwen3Next: Architecture<Qwen3NextConfig> = {
       length,
       layer: (i) => ({
         ...deltaHybridLayer(source, i, config),
-        feed: () => MixtureOfExperts.load(source, `blk.${i}`, config),
+        feed: () => (config.sparse[i] ? MixtureOfExperts : GatedMlp).load(source, `blk.${i}`, config),
       }),
     }),
 };

@@ -14,6 +14,20 @@ test('names go there and back', () => {
     expect(names.toCheckpoint(unknown)).toBeUndefined();
 });
 
+test('what checkpoints call in two ways', () => {
+  const names = new TensorNames([
+    ['layer.{i}.mlp.wo', 'blk.{i}.ffn_down'],
+    ['layer.{i}.mlp.down_layer', 'blk.{i}.ffn_down', { transposed: true }],
+  ]);
+  expect(names.allInCheckpoints('blk.2.ffn_down.weight')).toEqual([
+    { name: 'layer.2.mlp.wo.weight', form: {} },
+    { name: 'layer.2.mlp.down_layer.weight', form: { transposed: true } },
+  ]);
+  expect(names.toCheckpoint('blk.2.ffn_down.weight')?.name).toBe('layer.2.mlp.wo.weight');
+  expect(names.toGguf('layer.2.mlp.down_layer.bias')).toEqual(['blk.2.ffn_down.bias']);
+  expect(names.allInCheckpoints('blk.2.ffn_up.weight')).toEqual([]);
+});
+
 test('experts, parts, and names of tensors without an ending', () => {
   const names = new TensorNames([
     ['model.layers.{i}.mlp.experts.{e}.w1', 'blk.{i}.ffn_gate_exps'],

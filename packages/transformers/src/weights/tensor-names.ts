@@ -93,16 +93,16 @@ export interface StoredTensor {
 
 const ENDING = /\.(?:weight|bias)$/;
 
-/** One list, by either name. */
+/** One list, by either name. Several entries of one name in GGUF are what different checkpoints call it, the usual one first. */
 export class TensorNames {
   private readonly byCheckpoint = new Map<string, string[]>();
-  private readonly byGguf = new Map<string, StoredTensor>();
+  private readonly byGguf = new Map<string, StoredTensor[]>();
 
   constructor(pairs: readonly TensorNamePair[]) {
     for (const [checkpoint, gguf, form = {}] of pairs) {
       for (const ending of ENDING.test(gguf) || form.bare ? [''] : ['.weight', '.bias']) {
         const name = `${checkpoint}${ending}`;
-        this.byGguf.set(`${gguf}${ending}`, { name, form });
+        this.byGguf.set(`${gguf}${ending}`, [...(this.byGguf.get(`${gguf}${ending}`) ?? []), { name, form }]);
         this.byCheckpoint.set(name, [...(this.byCheckpoint.get(name) ?? []), `${gguf}${ending}`]);
       }
     }
@@ -110,9 +110,14 @@ export class TensorNames {
 
   /** `blk.3.ffn_up.weight` to `model.layers.3.mlp.up_proj.weight`; undefined for a tensor that the architecture has not. */
   toCheckpoint(gguf: string): StoredTensor | undefined {
+    return this.allInCheckpoints(gguf)[0];
+  }
+
+  /** The same in all checkpoints, where these differ; none for a tensor that the architecture has not. */
+  allInCheckpoints(gguf: string): StoredTensor[] {
     const [, layer] = /^blk\.(\d+)\./.exec(gguf) ?? [];
-    const found = this.byGguf.get(layer === undefined ? gguf : gguf.replace(`.${layer}.`, '.{i}.'));
-    return found && { name: found.name.replace('{i}', layer ?? ''), form: found.form };
+    const found = this.byGguf.get(layer === undefined ? gguf : gguf.replace(`.${layer}.`, '.{i}.')) ?? [];
+    return found.map(({ name, form }) => ({ name: name.replace('{i}', layer ?? ''), form }));
   }
 
   /** The inverse: the tensors that a checkpoint's one is, or is part of; none for one that the architecture has not. */

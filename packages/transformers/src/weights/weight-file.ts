@@ -18,7 +18,7 @@ import {
   type TensorPart,
 } from '@x/quantized';
 import { withScales } from './scaled-fp8';
-import { type TensorForm, type TensorNamePair, TensorNames } from './tensor-names';
+import { type StoredTensor, type TensorForm, type TensorNamePair, TensorNames } from './tensor-names';
 import { textPart } from './text-part';
 
 /** Called after each tensor: bytes of weights read so far and in all. */
@@ -171,8 +171,17 @@ export class WeightFile implements VarSource<QTensor> {
   }
 
   private search(name: string): Stored | undefined {
+    const { list } = this;
+    if (!list) return this.searchFor({ name, form: {} });
+    for (const one of list.allInCheckpoints(name)) {
+      const found = this.searchFor(one);
+      if (found) return found;
+    }
+    return undefined;
+  }
+
+  private searchFor({ name: whole, form }: StoredTensor): Stored | undefined {
     const { file, list } = this;
-    const { name: whole, form } = list ? (list.toCheckpoint(name) ?? { name: '', form: {} }) : { name, form: {} };
     const names = list ? spellings(whole) : [whole];
     const stored = names.find((one) => file.has(one.replace('{e}', '0'))) ?? whole;
     // Weights in MXFP4 lie as they are used, whatever the form of the same weights as numbers.
