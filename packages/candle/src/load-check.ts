@@ -13,7 +13,6 @@ import {
   describeGguf,
   type EncoderDescription,
   type ModelDescription,
-  TextPart,
   Tokenizer,
   textPart,
 } from '@x/transformers';
@@ -133,8 +132,8 @@ async function decoderWeights(file: TensorReader, description: ModelDescription)
 /** What a model's text part leaves in the file. */
 function left(file: TensorReader): { tensors: number; bytes: number } {
   const part = textPart(file);
-  const others = part instanceof TextPart ? part.others : [];
-  return { tensors: others.length, bytes: others.reduce((sum, name) => sum + file.info(name).byteLength, 0) };
+  const bytesOf = (of: TensorReader) => of.names.reduce((sum, name) => sum + of.info(name).byteLength, 0);
+  return { tensors: file.names.length - part.names.length, bytes: bytesOf(file) - bytesOf(part) };
 }
 
 /** Errors that are meant for people; anything else is one of the program. */

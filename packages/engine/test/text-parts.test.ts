@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { scope, Tensor } from '@x/core';
 import { SafetensorsFile, saveSafetensors } from '@x/core/files';
-import { GgufFile, gguf, type QuantType, writeGguf } from '@x/quantized';
+import { GgufFile, type GgufValue, gguf, type QuantType, writeGguf } from '@x/quantized';
 import { afterAll, expect, it } from 'vitest';
 import { loadModel } from '../src';
 import { deviceNames, maxDifference, temporaryDirectory } from './helpers';
@@ -104,25 +104,43 @@ it.each([
   await expectLogits(await checkpointOf(one, part, head), one, ['js']);
 });
 
+/** The GGUF file of a model of texts under another architecture's name. */
+async function renamedGguf(base: string, architecture: string, more: Record<string, GgufValue> = {}): Promise<string> {
+  using file = GgufFile.open(join(models, base, 'model-f16.gguf'));
+  const front = `${file.metadata.string('general.architecture')}.`;
+  const metadata = new Map(
+    [...file.metadata].map(([key, value]) => [
+      key.startsWith(front) ? `${architecture}.${key.slice(front.length)}` : key,
+      value,
+    ]),
+  );
+  metadata.set('general.architecture', gguf.string(architecture));
+  for (const [key, value] of Object.entries(more)) metadata.set(`${architecture}.${key}`, value);
+  const tensors = [...file.tensors.values()].map(({ name, type, shape }) => {
+    return { name, type: type as QuantType, shape, data: file.readTensorBytes(name) };
+  });
+  const path = join(root, `${architecture}-${Object.keys(more).length}.gguf`);
+  await writeGguf(path, { metadata, tensors });
+  return path;
+}
+
 it.each([
   ['qwen2_vl', 'qwen2vl'],
   ['qwen3_vl', 'qwen3vl'],
 ])('%s from a GGUF file', async (name, architecture) => {
   const one = wholes.find(({ whole }) => whole === name)!;
   const { text_config: text } = one.config as { text_config: { rope_parameters: { mrope_section: number[] } } };
-  const sections = text.rope_parameters.mrope_section;
-  using file = GgufFile.open(join(models, one.base, 'model-f16.gguf'));
-  const base = file.metadata.string('general.architecture');
-  const metadata = new Map(
-    [...file.metadata].map(([key, value]) => [key.replace(new RegExp(`^${base}\\.`), `${architecture}.`), value]),
-  );
-  metadata.set('general.architecture', gguf.string(architecture));
-  metadata.set(`${architecture}.rope.dimension_sections`, gguf.array('int32', Int32Array.of(...sections, 0)));
-  metadata.set(`${architecture}.rope.freq_base`, gguf.float32(700_000));
-  const path = join(root, `${name}.gguf`);
-  const tensors = [...file.tensors.values()].map(({ name, type, shape }) => {
-    return { name, type: type as QuantType, shape, data: file.readTensorBytes(name) };
-  });
-  await writeGguf(path, { metadata, tensors });
-  await expectLogits(path, one);
+  const sections = Int32Array.of(...text.rope_parameters.mrope_section, 0);
+  const more = {
+    'rope.dimension_sections': gguf.array('int32', sections),
+    'rope.freq_base': gguf.float32(700_000),
+  };
+  await expectLogits(await renamedGguf(one.base, architecture, more), one);
+});
+
+it('mistral3 from a GGUF file, which is Llama unless it is Ministral', async () => {
+  const one = wholes.find(({ whole }) => whole === 'llava')!;
+  await expectLogits(await renamedGguf(one.base, 'mistral3'), one, ['js']);
+  const grown = await renamedGguf(one.base, 'mistral3', { 'attention.temperature_scale': gguf.float32(0.1) });
+  await expect(loadModel(grown, { device: 'js' })).rejects.toThrow(/temperature_scale/);
 });

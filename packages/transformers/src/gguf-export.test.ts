@@ -90,6 +90,20 @@ test('experts become one tensor, and a fused one its parts', () => {
   ]);
 });
 
+test('a text part is written as the model that it is, with its sections', () => {
+  const rope_scaling = { type: 'mrope', mrope_section: [4, 2, 2] };
+  const whole = {
+    model_type: 'qwen2_5_vl',
+    eos_token_id: 2,
+    text_config: { ...CONFIG, model_type: 'qwen2_5_vl_text', rope_scaling },
+  };
+  const { metadata } = ggufExport(whole);
+  expect(metadata['general.architecture']).toEqual(gguf.string('qwen2vl'));
+  expect(metadata['qwen2vl.rope.dimension_sections']).toEqual(gguf.array('int32', Int32Array.of(4, 2, 2, 0)));
+  const { config } = describeGguf(new GgufMetadata('x', Object.entries(metadata)));
+  expect(config.ropeSections).toEqual([4, 2, 2]);
+});
+
 describe('tokenizers', () => {
   test('SentencePiece comes back with its merges, kinds of tokens and ends', () => {
     const tokens = ['<unk>', '<s>', '</s>', '<0x0A>', 'a', 'b', 'ab', 'aba'];

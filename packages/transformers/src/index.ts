@@ -70,7 +70,7 @@ export { QuantizedVarBuilder } from './weights/quantized-var-builder';
 export { checkpointRow } from './weights/row-order';
 export { withScales } from './weights/scaled-fp8';
 export { type StoredTensor, type TensorForm, type TensorNamePair, TensorNames } from './weights/tensor-names';
-export { TextPart, textPart } from './weights/text-part';
+export { textPart } from './weights/text-part';
 export { type WeightBytes, type WeightBytesOptions, weightBytes } from './weights/weight-bytes';
 export { openSafetensors, type ProgressListener, WeightFile, type WeightFileOptions } from './weights/weight-file';
 export { type LinearPart, type TensorLayout, type WeightOptions, Weights } from './weights/weights';

@@ -22,7 +22,7 @@ import { graniteMoe } from './models/granite-moe';
 import { lfm2 } from './models/lfm2';
 import { llama } from './models/llama';
 import { mamba2 } from './models/mamba2';
-import { mistral } from './models/mistral';
+import { mistral, mistral3 } from './models/mistral';
 import { mixtral } from './models/mixtral';
 import { nemotron } from './models/nemotron';
 import { olmo2 } from './models/olmo2';
@@ -74,6 +74,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   mixtral,
   llama,
   mistral,
+  mistral3,
   qwen2,
   qwen2Vl,
   qwen3,
@@ -108,7 +109,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
 ];
 
 /** Known by the model that they are a part of, or by another name. */
-const UNNAMED: readonly Architecture[] = [gemmaEmbedding, qwen2Vl, qwen3Vl, qwen3VlMoe];
+const UNNAMED: readonly Architecture[] = [gemmaEmbedding, mistral3, qwen2Vl, qwen3Vl, qwen3VlMoe];
 
 /** Architectures that load, by `model_type` of config.json. */
 export const SUPPORTED_ARCHITECTURES: readonly string[] = ARCHITECTURES.filter((one) => !UNNAMED.includes(one)).map(

@@ -47,6 +47,7 @@ export const GGUF_KEYS = {
   attn_logit_softcapping: 'attn_logit_softcapping',
   final_logit_softcapping: 'final_logit_softcapping',
   attention_multiplier: 'attention.scale',
+  attention_temperature_scale: 'attention.temperature_scale',
   embedding_multiplier: 'embedding_scale',
   residual_multiplier: 'residual_scale',
   logits_scaling: 'logit_scale',

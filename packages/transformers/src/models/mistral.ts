@@ -4,6 +4,7 @@
  */
 import type { ConfigSource } from '../config/config-source';
 import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
+import { unsupported } from '../config/problems';
 import type { Architecture } from '../registry';
 import { llama } from './llama';
 import { transformer } from './transformer';
@@ -23,4 +24,20 @@ export const mistral: Architecture<DecoderConfig & WindowedConfig> = {
   config: (source, vocabSize) => ({ ...decoderConfig(source, vocabSize), ...windowOf(source) }),
   build: (source, config, length) =>
     transformer(source, config, { length, layer: () => ({ attention: { window: config.slidingWindow } }) }),
+};
+
+/**
+ * The text part of Mistral Small 3.1 and later in GGUF files, which is Llama; its checkpoints are read as `mistral`. Files of the same
+ * name hold Ministral 3, whose queries grow with the position.
+ */
+export const mistral3: Architecture = {
+  ...llama,
+  architectures: ['mistral3_text'],
+  gguf: 'mistral3',
+  config(source, vocabSize) {
+    const config = decoderConfig(source, vocabSize);
+    if (config.ropeScaling || source.has('attention_temperature_scale'))
+      throw unsupported('scales queries by position (attention.temperature_scale), as Ministral 3 does');
+    return config;
+  },
 };

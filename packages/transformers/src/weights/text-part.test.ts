@@ -1,6 +1,6 @@
 import type { TensorReader } from '@x/core/files';
 import { expect, test } from 'vitest';
-import { type TextPart, textName, textPart } from './text-part';
+import { textName, textPart } from './text-part';
 
 /** A file of which only the names are looked at. */
 const fileOf = (...names: string[]): TensorReader =>
@@ -30,13 +30,8 @@ test('a whole is its text part and the head, wherever that is', () => {
     'image_newline',
     'mtp.norm.weight',
   );
-  const part = textPart(whole) as TextPart;
+  const part = textPart(whole);
   expect(part.names).toEqual(['model.embed_tokens.weight', 'model.layers.0.mlp.up_proj.weight', 'lm_head.weight']);
-  expect(part.others).toEqual([
-    'vision_tower.vision_model.encoder.layers.0.layer_norm1.weight',
-    'image_newline',
-    'mtp.norm.weight',
-  ]);
   expect(part.info('lm_head.weight').name).toBe('language_model.lm_head.weight');
   expect(part.has('image_newline')).toBe(false);
   const flat = textPart(fileOf('model.embed_tokens.weight', 'visual.merger.weight', 'lm_head.weight'));

@@ -36,7 +36,7 @@ export function textPart(file: TensorReader): TensorReader {
   return part !== undefined || hasOthers ? new TextPart(file, part) : file;
 }
 
-export class TextPart implements TensorReader {
+class TextPart implements TensorReader {
   readonly names: string[];
   private readonly stored = new Map<string, string>();
 
@@ -55,12 +55,6 @@ export class TextPart implements TensorReader {
 
   get path(): string {
     return this.file.path;
-  }
-
-  /** Tensors of the file that are not the text part's. */
-  get others(): string[] {
-    const own = new Set(this.stored.values());
-    return this.file.names.filter((name) => !own.has(name));
   }
 
   has(name: string): boolean {

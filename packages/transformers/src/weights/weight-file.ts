@@ -59,12 +59,15 @@ export class WeightFile implements VarSource<QTensor> {
 
   readonly file: TensorReader;
 
-  /** Takes the file over: {@link close} closes it. Of a whole of texts and images the text part is read, fp8 with scales as bf16. */
+  /**
+   * Takes the file over: {@link close} closes it. Weights in fp8 with scales are read as bf16; with names of an architecture, of a
+   * whole of texts and images the text part.
+   */
   constructor(
     file: TensorReader,
     private readonly options: WeightFileOptions = {},
   ) {
-    this.file = withScales(textPart(file));
+    this.file = withScales(options.names ? textPart(file) : file);
     this.list = options.names && !hasBlocks(file) ? new TensorNames(options.names) : undefined;
     this.total = this.file.names.reduce((sum, name) => sum + this.file.info(name).byteLength, 0);
   }
@@ -78,7 +81,8 @@ export class WeightFile implements VarSource<QTensor> {
   }
 
   storedName(name: string): string {
-    return (this.list?.toCheckpoint(name)?.name ?? name).replace('{e}', '0');
+    const usual = (this.list?.toCheckpoint(name)?.name ?? name).replace('{e}', '0');
+    return this.find(name)?.names[0] ?? usual;
   }
 
   shapeOf(name: string): Shape | undefined {
