@@ -1,9 +1,10 @@
 // LoRA adapters: against PEFT, alone and in batches with others, with prompts that begin alike, while they come and go.
-import { cpSync, mkdirSync, renameSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Device, memoryStats, scope, Tensor } from '@x/core';
 import { SafetensorsFile, saveSafetensors } from '@x/core/files';
 import { GgufFile, gguf, writeGguf } from '@x/quantized';
+import { describeConfig, openLora } from '@x/transformers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type AdapterChoice, argmax, type LanguageModel, type LoadModelOptions, loadModel } from '../src';
 import type { Runner } from '../src/runner';
@@ -322,6 +323,21 @@ it('of weights whose rows lie by heads are those of a model that has them in its
   const expected = await logitsOf(whole, ids);
   expect(maxDifference(await logitsOf(plain, ids, 'heads'), expected)).toBeLessThan(1e-4);
   expect(maxDifference(await logitsOf(plain, ids), expected)).toBeGreaterThan(1e-2);
+});
+
+it('made for a model of texts and images change the layers of its text part', async () => {
+  const config = JSON.parse(readFileSync(join(modelFile('llama', 'model.safetensors'), '../config.json'), 'utf8'));
+  const base = { ...describeConfig(config), pairs: 'half' } as const;
+  const targets = (path: string) => {
+    const file = openLora(path, base);
+    file.close();
+    return file.deltas.map(({ target, rank, scale }) => [target, rank, scale].join(' ')).sort();
+  };
+  const expected = targets(adapterPath('llama-all'));
+  for (const part of ['model.language_model.', 'language_model.model.']) {
+    const path = await changedAdapter(join(folder, part), 'llama-all', { part });
+    expect(targets(path)).toEqual(expected);
+  }
 });
 
 describe('adapters that do not load', () => {

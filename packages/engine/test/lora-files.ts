@@ -115,6 +115,8 @@ function neighbours(values: Float32Array, size: number, width: number): Float32A
 export interface AdapterChanges {
   config?: Record<string, unknown>;
   drop?: string[];
+  /** What names of layers begin with in the place of `model.`. */
+  part?: string;
   /** In f32, zeros of a shape. */
   add?: Record<string, number[]>;
 }
@@ -123,14 +125,16 @@ export interface AdapterChanges {
 export async function changedAdapter(to: string, name: AdapterName, changes: AdapterChanges): Promise<string> {
   cpSync(adapterPath(name), to, { recursive: true });
   const path = join(to, 'adapter_config.json');
-  writeFileSync(path, JSON.stringify({ ...JSON.parse(readFileSync(path, 'utf8')), ...changes.config }));
-  const { drop = [], add = {} } = changes;
+  const { drop = [], add = {}, part = 'model.' } = changes;
+  const text = readFileSync(path, 'utf8').replaceAll('model.layers.', `${part}layers.`);
+  writeFileSync(path, JSON.stringify({ ...JSON.parse(text), ...changes.config }));
+  const named = (stored: string) => stored.replace(/^(base_model\.model\.)model\./, `$1${part}`);
   const tensors = new Map<string, Tensor>();
   const device = Device.js();
   for (const [stored, { shape, values }] of matricesOf(adapterPath(name)))
     if (!drop.includes(stored))
       tensors.set(
-        stored,
+        named(stored),
         scope(() => Tensor.from(values, { device }).reshape(shape)),
       );
   for (const [stored, shape] of Object.entries(add)) tensors.set(stored, Tensor.zeros(shape, 'f32', device));

@@ -201,7 +201,11 @@ function idOf(value: unknown): number | undefined {
 function byteLevel({ pre_tokenizer, normalizer, model }: TokenizerJson, merges: string[]): Record<string, GgufValue> {
   const patterns = splitPatterns(pre_tokenizer);
   const wanted = JSON.stringify(patterns);
-  const named = [...PRE_TOKENIZERS].filter(([, { split }]) => JSON.stringify(split) === wanted);
+  // Names of models for vectors are of no model that is written here.
+  const isOfOthers = (name: string) => name.startsWith('granite-embed');
+  const named = [...PRE_TOKENIZERS].filter(
+    ([name, { split }]) => JSON.stringify(split) === wanted && !isOfOthers(name),
+  );
   // Of names for one way of splitting the one that says the rest as the tokenizer does.
   const nfc = JSON.stringify(normalizer ?? null).includes('"NFC"');
   const whole = (model as { ignore_merges?: boolean }).ignore_merges === true;

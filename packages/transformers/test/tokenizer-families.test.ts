@@ -138,12 +138,16 @@ describe('the same from GGUF files', () => {
   });
 
   // Gemma 4's files have the merges of what are SentencePiece's pieces.
-  it('gemma4', () => {
+  it.each([
+    ['gemma4', 'gemma4'],
+    ['gpt2', 'granite-embed-multi-311m'],
+  ])('gemma4, as model %s and pre-tokenizer %s', (model, pre) => {
     const family = expected.families.gemma;
     const definition = definitionOf(family);
     const tokens = tokensOf(definition);
     const tokenizer = ggufOf({
-      model: gguf.string('gemma4'),
+      model: gguf.string(model),
+      pre: gguf.string(pre),
       tokens: gguf.strings(tokens),
       merges: mergesOf(definition),
       token_type: typesOf(tokens, [1, 2], 0),

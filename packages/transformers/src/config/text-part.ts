@@ -50,6 +50,8 @@ const DEFAULTS: Readonly<Record<string, Json>> = {
   qwen3_5_text: { vocab_size: 248_320, hidden_size: 4096, intermediate_size: 12_288, num_hidden_layers: 32, num_attention_heads: 16, num_key_value_heads: 4, max_position_embeddings: 32_768 },
 }; // biome-ignore format: a table reads better in rows
 
+/** Whose first checkpoints have the text part's settings among their own. */
+const FLAT = ['qwen2_vl', 'qwen2_5_vl'];
 /** Said of the whole where the text part does not say it. */
 const SHARED = ['bos_token_id', 'eos_token_id', 'tie_word_embeddings', 'quantization_config'];
 
@@ -59,12 +61,8 @@ export function textPartOf(source: Json): TextPart | undefined {
   if (typeof of !== 'string' || !Object.hasOwn(WHOLES, of)) return undefined;
   if (inner !== undefined && inner !== null && (typeof inner !== 'object' || Array.isArray(inner)))
     throw badConfig(`gives text_config = ${shown(inner)}, but an object is needed; download it again`);
-  // The first checkpoints of Qwen 2 VL have the text part's settings among their own.
-  const text: Json = (inner as Json | null | undefined) ?? {
-    ...source,
-    model_type: undefined,
-    architectures: undefined,
-  };
+  const flat = { ...source, model_type: undefined, architectures: undefined };
+  const text: Json = (inner as Json | null | undefined) ?? (FLAT.includes(of) ? flat : {});
   const type = text.model_type ?? WHOLES[of];
   if (typeof type !== 'string')
     throw badConfig(`gives model_type = ${shown(type)} in text_config, but a string is needed; download it again`);

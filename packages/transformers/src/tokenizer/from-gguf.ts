@@ -9,7 +9,7 @@
 import type { GgufMetadata } from '@x/quantized';
 import { TransformersError } from '../errors';
 import { mergesOfScores, type PairModel, rankOfLines, rankOfScores, type ScoredPieces } from './pair-ranks';
-import { PRE_TOKENIZERS } from './pre-tokenizers';
+import { CHARACTER_BPE, PRE_TOKENIZERS } from './pre-tokenizers';
 import type { AddedTokenJson, TokenizerJson } from './tokenizer';
 import { unigram } from './unigram-gguf';
 import { wordPiece } from './word-piece-gguf';
@@ -155,7 +155,7 @@ type MakeBase = (metadata: GgufMetadata, tokens: readonly string[], types: reado
 
 /** By `tokenizer.ggml.model`. */
 const MODELS: Record<string, MakeBase> = {
-  /** Byte-level BPE. */
+  /** Byte-level BPE, but for some names of pre-tokenizers. */
   gpt2: byteLevelBpe,
   /** SentencePiece BPE. */
   llama: sentencePiece,
@@ -177,13 +177,14 @@ const MODELS: Record<string, MakeBase> = {
   },
 };
 
-function byteLevelBpe(metadata: GgufMetadata, tokens: readonly string[]): Base {
+function byteLevelBpe(metadata: GgufMetadata, tokens: readonly string[], types: readonly number[]): Base {
   const name = metadata.string('tokenizer.ggml.pre', 'default');
+  if (CHARACTER_BPE.has(name)) return { ...blockBpe(tokens, types, mergesOf(metadata), false), addBos: false };
   const pre = PRE_TOKENIZERS.get(name);
   if (!pre) {
     throw new TransformersError(
       'UNSUPPORTED_TOKENIZER',
-      `The GGUF file names the pre-tokenizer "${name}", which is not known here (known: ${[...PRE_TOKENIZERS.keys()].join(', ')}). ` +
+      `The GGUF file names the pre-tokenizer "${name}", which is not known here (known: ${[...PRE_TOKENIZERS.keys(), ...CHARACTER_BPE].join(', ')}). ` +
         "Load the model's tokenizer.json with Tokenizer.fromFile instead.",
     );
   }

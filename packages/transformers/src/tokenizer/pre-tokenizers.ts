@@ -34,13 +34,13 @@ const cased = (suffix: string, digits: string) =>
   String.raw`[^\r\n\p{L}\p{N}]?${UPPER}*${LOWER}+${suffix}|[^\r\n\p{L}\p{N}]?${UPPER}+${LOWER}*${suffix}|${digits}| ?[^\s\p{L}\p{N}]+[\r\n/]*|${SPACES}`;
 const DEEPSEEK_WORDS = String.raw`[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_${'`'}{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|${SPACES}`;
 
-/** DeepSeek's first models: each line end, words, punctuation, one digit a piece. */
 const DEEPSEEK_CJK = '[一-龥ࠀ-一가-\ud7ff]+';
 const LINE_END = '[\r\n]';
-/** Letters with an upper and a lower case, as Unicode knew them when the model was made. */
+/** Letters of scripts with two cases, in the ranges of the model's tokenizer.json: fewer than Unicode's. */
 const CASED =
   'A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-\u1f7dᾀ-ᾴᾶ-ᾼ\u1fbeῂ-ῄῆ-ῌῐ-\u1fd3ῖ-\u1fdbῠ-Ῥῲ-ῴῶ-ῼ' +
   'ℂℇℊ-ℓℕℙ-ℝℤ\u2126ℨ\u212a-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃';
+/** DeepSeek's first models: line ends, words, punctuation and digits one after the other. */
 const DEEPSEEK_LLM = [
   LINE_END,
   String.raw`\s?[${CASED}]+`,
@@ -50,8 +50,8 @@ const DEEPSEEK_LLM = [
   String.raw`\p{N}`,
 ];
 const DEEPSEEK_CODER = [LINE_END, String.raw`\s?\p{L}+`, String.raw`\s?\p{P}+`, DEEPSEEK_CJK, String.raw`\p{N}`];
-/** Kimi's: Chinese characters are words of their own, the others as GPT-4o's. */
 const NO_HAN = String.raw`(?!\p{Script=Han})`;
+/** GPT-4o's with words of Chinese characters apart. */
 const KIMI = String.raw`[\p{Script=Han}]+|[^\r\n\p{L}\p{N}]?(?:${NO_HAN}${UPPER})*(?:${NO_HAN}${LOWER})+${CONTRACTIONS}?|[^\r\n\p{L}\p{N}]?(?:${NO_HAN}${UPPER})+(?:${NO_HAN}${LOWER})*${CONTRACTIONS}?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|${SPACES}`;
 const SEED_CODER = String.raw`${CONTRACTIONS}|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|${SPACES}`;
 
@@ -67,7 +67,10 @@ const deepseekV3: PreTokenizer = { split: [String.raw`\p{N}{1,3}`, '[一-龥぀-
 /** Digits by threes from the right. */
 const tinyAya: PreTokenizer = { split: [String.raw`\d{1,3}(?=(?:\d{3})*\b)`, GPT4O] };
 
-/** Every pre-tokenizer name that {@link Tokenizer.fromGguf} understands. */
+/** Names of tokenizers whose tokens are characters, with `▁` for spaces, and not bytes: no splitting before merging. */
+export const CHARACTER_BPE: ReadonlySet<string> = new Set(['gemma4', 'granite-embed-multi-311m']);
+
+/** Every pre-tokenizer name of byte-level BPE that {@link Tokenizer.fromGguf} understands. */
 export const PRE_TOKENIZERS: ReadonlyMap<string, PreTokenizer> = new Map([
   ['llama-bpe', llama3],
   ['llama3', llama3],
