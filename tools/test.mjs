@@ -155,7 +155,7 @@ async function emulated(out) {
     ...named('every-kernel every-reduction every-block-type every-paged-attention attention-parts decode-attention'),
   ];
   // What is the same on every chip.
-  const once = ['host-experts', 'prompt-graphs', 'step-ahead', 'warm-up'].map(
+  const once = ['host-experts', 'prompt-graphs', 'step-ahead', 'switched-off', 'warm-up'].map(
     (name) => `packages/engine/test/${name}.test.ts`,
   );
   // What several devices do together.

@@ -14,6 +14,9 @@ export interface DeviceFlags extends ExpertFlags {
   devices?: string[];
   tensorParallel?: number | 'auto';
   pipeline?: boolean;
+  /** False with `--no-graphs` and `--no-fused`. */
+  graphs?: boolean;
+  fused?: boolean;
 }
 
 export function addDeviceFlags(command: Command): Command {
@@ -21,7 +24,9 @@ export function addDeviceFlags(command: Command): Command {
     .option('-d, --device <name>', 'auto, js, cpu, rocm:N or cuda:N', 'auto')
     .option('--devices <names>', 'several that compute the model together, such as cuda:0,cuda:1', deviceNames)
     .option('--tensor-parallel <count>', 'how many of its kind do, or auto for all', tensorParallel)
-    .option('--pipeline', 'give each device whole layers in place of a part of every layer');
+    .option('--pipeline', 'give each device whole layers in place of a part of every layer')
+    .option('--no-graphs', 'enqueue each step kernel by kernel: slower, and the same texts')
+    .option('--no-fused', 'compute each operation by a kernel of its own: slower, and the same texts');
   return addExpertFlags(named);
 }
 
@@ -50,7 +55,7 @@ function tensorParallel(text: string): number | 'auto' {
 
 /** What `loadModel` is told of it. */
 export type Place = ExpertFlags &
-  Pick<LoadModelOptions, 'device' | 'devices' | 'tensorParallel' | 'pipeline' | 'processes'>;
+  Pick<LoadModelOptions, 'device' | 'devices' | 'tensorParallel' | 'pipeline' | 'processes' | 'graphs' | 'fused'>;
 
 /** @throws UsageError for flags that do not go together */
 export async function placeOf(flags: DeviceFlags): Promise<Place> {
@@ -58,21 +63,22 @@ export async function placeOf(flags: DeviceFlags): Promise<Place> {
   return { ...(await devicesOf(flags)), experts, hotExperts };
 }
 
-async function devicesOf({ device, devices, tensorParallel, pipeline }: DeviceFlags): Promise<Place> {
+async function devicesOf({ device, devices, tensorParallel, pipeline, graphs, fused }: DeviceFlags): Promise<Place> {
   const processes = processGroup();
   if (processes) {
     if (devices !== undefined || tensorParallel !== undefined)
       throw new UsageError(
         `${inGroup(processes)}, each with one device; leave --devices and --tensor-parallel out, or unset WORLD_SIZE.`,
       );
-    return { device: device === 'auto' ? undefined : device, processes, pipeline };
+    return { device: device === 'auto' ? undefined : device, processes, pipeline, graphs, fused };
   }
   if (devices !== undefined) {
     if (device !== 'auto')
       throw new UsageError('--device and --devices are two answers to one question. Give one of them.');
-    return { devices, tensorParallel, pipeline };
+    return { devices, tensorParallel, pipeline, graphs, fused };
   }
-  return { device: device === 'auto' ? await Device.auto() : Device.parse(device), tensorParallel, pipeline };
+  const own = device === 'auto' ? await Device.auto() : Device.parse(device);
+  return { device: own, tensorParallel, pipeline, graphs, fused };
 }
 
 /**

@@ -1,6 +1,7 @@
 /** `--speculative` of the commands that write text: drafts from the text itself, or from a model that is loaded for it. */
 import { type GenerationStats, type LanguageModel, loadModel, type Speculative } from '@x/engine';
 import type { Command } from 'commander';
+import type { DeviceFlags } from './devices';
 import { localModel } from './model-source';
 import { someText, wholeNumber } from './option-values';
 import { UsageError } from './output';
@@ -28,7 +29,7 @@ export interface Drafts {
 
 /** @param model that is drafted for; the draft model is put beside it */
 export async function loadDrafts(
-  { speculative: source, draftTokens: tokens }: SpeculativeFlags,
+  { speculative: source, draftTokens: tokens, graphs, fused }: SpeculativeFlags & Pick<DeviceFlags, 'graphs' | 'fused'>,
   { device, maxContext }: LanguageModel,
   { json, signal }: { json?: boolean; signal: AbortSignal },
 ): Promise<Drafts> {
@@ -37,11 +38,11 @@ export async function loadDrafts(
   const path = await localModel(source, { json, signal });
   let draft: LanguageModel;
   try {
-    draft = await loadModel(path, { device, signal, maxContext });
+    draft = await loadModel(path, { device, signal, maxContext, graphs, fused });
   } catch (error) {
     // One that was made for shorter texts drafts as far as it can.
     if ((error as { code?: unknown }).code !== 'INVALID_OPTION') throw error;
-    draft = await loadModel(path, { device, signal });
+    draft = await loadModel(path, { device, signal, graphs, fused });
   }
   return { speculative: { draft, tokens }, draft };
 }

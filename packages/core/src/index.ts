@@ -30,6 +30,7 @@ export * from './dtype';
 export * from './errors';
 export type { FileInput } from './files/source';
 export type { LoadOptions } from './files/types';
+export { type FusedCapability, fusedKernels, noFusing } from './fusing';
 export { CapturedGraph, type GraphOutputs } from './graph';
 export * from './half';
 export {

@@ -22,6 +22,7 @@ import { defaultCacheDtype, multipliesNarrow } from './kv/pool';
 import { type CacheDType, checkCacheDtype } from './kv/rows';
 import { findModel } from './model-files';
 import { identityOf } from './model-identity';
+import { unfused } from './unfused';
 
 /** Which part of each weight a rank has. */
 export type Shard = NonNullable<WeightOptions['shard']>;
@@ -32,6 +33,8 @@ export interface BuildOptions {
   activations?: DenseDType | undefined;
   maxContext?: number | undefined;
   cacheDtype?: CacheDType | undefined;
+  /** Whether kernels of several operations are used. Default true. */
+  fused?: boolean | undefined;
   signal?: AbortSignal | undefined;
   onProgress?: ProgressListener | undefined;
   /** Of a model on several devices. */
@@ -101,7 +104,8 @@ export async function buildModel(
     }
     const hotExperts = await hotExpertsOf(file, description, { ...options, maxContext });
     const weights = new Weights(file, { ...weightOptions(description, options), hotExperts });
-    const model = await architecture.build(weights, config, maxContext);
+    const built = await architecture.build(weights, config, maxContext);
+    const model = options.fused === false ? unfused(built) : built;
     let cacheDtype: CacheDType;
     try {
       cacheDtype = cacheDtypeOf(file, model, options);

@@ -36,6 +36,8 @@ export interface LanguageModelParts {
   maxContext: number;
   /** Of the key-value cache. */
   cache?: KvPoolOptions;
+  /** Whether steps are captured as graphs. Default true. */
+  graphs?: boolean;
   loadMs: number;
   /** A hash of the model, for prompts on disk. */
   identity?: () => string;
@@ -85,7 +87,7 @@ export class LanguageModel {
   private disposed = false;
 
   constructor(parts: LanguageModelParts) {
-    const { model, tokenizer, chatTemplate, maxContext, cache, loadMs, identity, architecture, group } = parts;
+    const { model, tokenizer, chatTemplate, maxContext, cache, graphs, loadMs, identity, architecture, group } = parts;
     this.tokenizer = tokenizer;
     this.ownTemplate = chatTemplate;
     this.config = model.config;
@@ -94,7 +96,8 @@ export class LanguageModel {
     this.loadMs = loadMs;
     this.identity = identity;
     const { config } = model;
-    this.runner = new Runner(model, maxContext, cache, architecture && { architecture, config }, group);
+    const base = architecture && { architecture, config };
+    this.runner = new Runner(model, { maxContext, cache, graphs, base, followers: group });
     this.group = group;
     if (group)
       group.onFailed = () => {

@@ -12,7 +12,7 @@ import { checkExpertOptions, EXPERT_OPTIONS, type ExpertOptions } from './expert
 import { CACHE_DTYPES, type CacheDType } from './kv/rows';
 import { LanguageModel } from './language-model';
 import { HUB_SOURCE, type HubSource, modelPath } from './model-files';
-import { callback, checkOptions, number, type OptionRule, signal } from './options';
+import { boolean, callback, checkOptions, number, type OptionRule, signal } from './options';
 import type { Group } from './parallel/group';
 import { loadOnThreads } from './parallel/load';
 import { devicesOf, PARALLEL_OPTIONS, type ParallelOptions } from './parallel/options';
@@ -50,6 +50,17 @@ export interface LoadModelOptions extends HubSource, ParallelOptions, ExpertOpti
    * positions in the same memory, and a little less to read; heads are then of a multiple of 32 values.
    */
   cacheDtype?: CacheDType;
+  /**
+   * Whether steps that come again are captured as graphs, on devices that have them. Without, each is enqueued kernel by kernel,
+   * which takes longer and gives the same texts. Default true.
+   */
+  graphs?: boolean;
+  /**
+   * Whether layers are computed by kernels that do several operations at once. Without, a norm, a product, a rotation, writing to
+   * the cache, attention and an activation are kernels of their own: slower, and the same texts, so that what is wrong can be
+   * narrowed down. Default true.
+   */
+  fused?: boolean;
   /** How chats are written, in place of the model's own template: `chatml`, or the text of a Jinja template. */
   chatTemplate?: string;
   /**
@@ -75,6 +86,8 @@ const OPTIONS = {
   onProgress: callback,
   maxContext: number,
   cacheDtype: [(value) => CACHE_DTYPES.some((dtype) => dtype === value), '"f32", "f16", "bf16" or "q8_0"'],
+  graphs: boolean,
+  fused: boolean,
   chatTemplate: [(value) => typeof value === 'string' && value !== '', "'chatml' or the text of a Jinja template"],
   maxCachePositions: [(value) => Number.isInteger(value) && (value as number) >= 1, 'a whole number of 1 or more'],
   adapters: ADAPTERS_OPTION,
@@ -101,9 +114,9 @@ export async function loadModel(path: string, options: LoadModelOptions = {}): P
   const devices = devicesOf(wanted ? named : single, options);
   const device = devices?.[0] ?? single ?? Device.of(wanted![0]);
   checkExpertOptions(options, !devices && !processes);
-  const { maxContext, cacheDtype, pipeline, experts, hotExperts, maxCachePositions: cachePositions } = options;
+  const { maxContext, cacheDtype, fused, pipeline, experts, hotExperts, maxCachePositions: cachePositions } = options;
   const split = pipeline ? ('layers' as const) : undefined;
-  const build = { device, dtype, activations, signal, onProgress, maxContext, cacheDtype, split };
+  const build = { device, dtype, activations, signal, onProgress, maxContext, cacheDtype, fused, split };
   const built = processes
     ? await loadOnProcesses(place, processes, build, options)
     : devices
@@ -114,7 +127,7 @@ export async function loadModel(path: string, options: LoadModelOptions = {}): P
 
 async function assemble(
   built: BuiltModel & ModelTexts & { group?: Group },
-  { maxCachePositions, chatTemplate: chosen, adapters = {}, signal }: LoadModelOptions,
+  { maxCachePositions, graphs, chatTemplate: chosen, adapters = {}, signal }: LoadModelOptions,
   start: number,
 ): Promise<LanguageModel> {
   const { tokenizer, template, cacheDtype, ...parts } = built;
@@ -122,7 +135,7 @@ async function assemble(
   try {
     const cache = { dtype: cacheDtype, maxPositions: maxCachePositions };
     const chatTemplate = chosen === undefined ? template : templateOf(chosen, template, tokenizer);
-    loaded = new LanguageModel({ ...parts, tokenizer, chatTemplate, cache, loadMs: performance.now() - start });
+    loaded = new LanguageModel({ ...parts, tokenizer, chatTemplate, cache, graphs, loadMs: performance.now() - start });
   } catch (error) {
     built.model.dispose();
     void built.group?.end();

@@ -46,31 +46,39 @@ export interface LogitsAhead {
   use: number | undefined;
 }
 
+export interface RunnerOptions {
+  /** Positions that a sequence may have. */
+  maxContext: number;
+  cache?: KvPoolOptions | undefined;
+  /** Whether steps are captured. Default true. */
+  graphs?: boolean | undefined;
+  /** What adapters are opened for; without it there are none. */
+  base?: Omit<LoraBase, 'pairs'> | undefined;
+  /** Other ranks of the model. */
+  followers?: Followers | undefined;
+}
+
 export class Runner {
+  readonly maxContext: number;
   readonly pool: KvPool;
   readonly adapters: Adapters;
   private readonly executor: Executor;
+  private readonly followers: Followers | undefined;
+  /** Whether the device has kernels for tokens of several sequences at once. */
+  private readonly hasKernels: boolean;
   private readonly graphs: DecodeGraphs | undefined;
   private readonly promptGraphs: PromptGraphs | undefined;
-  /** Whether there are kernels for attention of single tokens of several sequences, and for states. */
-  private readonly attendsByToken: boolean;
   /** Where the device chooses tokens. */
   private readonly chooser: DeviceChooser | undefined;
   /** The same, where its choices may be tokens of the next pass. */
   private readonly leader: DeviceChooser | undefined;
 
-  /**
-   * @param maxContext positions that a sequence may have
-   * @param base what adapters are opened for; without it there are none
-   * @param followers other ranks of the model
-   */
   constructor(
     readonly model: CausalModel,
-    readonly maxContext: number,
-    cache: KvPoolOptions = {},
-    base?: Omit<LoraBase, 'pairs'>,
-    private readonly followers?: Followers,
+    { maxContext, cache, graphs = true, base, followers }: RunnerOptions,
   ) {
+    this.maxContext = maxContext;
+    this.followers = followers;
     const { device, kvLayouts, stateLayouts } = model;
     this.pool = new KvPool(kvLayouts, device, cache, stateLayouts, (change) => {
       if (followers && !followers.failure) followers.tell({ kind: 'memory', change });
@@ -81,16 +89,16 @@ export class Runner {
     const isPaged = kvLayouts.every(
       (layout) => !layout || kernels?.supports('f32', dtype, layout.keyDim, layout.valueDim),
     );
-    const hasKernels = isPaged && (!this.pool.states || device.backend.recurrent !== undefined);
-    this.attendsByToken = hasKernels;
-    // What a pass reads on its way cannot be captured.
-    const isCaptured = hasKernels && !model.hostExperts;
+    this.hasKernels = isPaged && (!this.pool.states || device.backend.recurrent !== undefined);
     const { vocabSize } = model.config;
     if (canChoose(device, vocabSize)) this.chooser = new DeviceChooser(device, vocabSize);
     // A state that was written over cannot be gone back to.
     if (!this.pool.states) this.leader = this.chooser;
-    if (isCaptured) this.graphs = new DecodeGraphs(this.executor, this.pool, this.leader);
-    if (isCaptured) this.promptGraphs = new PromptGraphs(this.executor, this.pool);
+    // What a pass reads on its way cannot be captured.
+    if (this.hasKernels && graphs && !model.hostExperts) {
+      this.graphs = new DecodeGraphs(this.executor, this.pool, this.leader);
+      this.promptGraphs = new PromptGraphs(this.executor, this.pool);
+    }
     this.adapters = new Adapters(model.lora, base, (lora) => this.graphs?.forget(lora));
   }
 
@@ -163,7 +171,7 @@ export class Runner {
    * logits are those of the steps, then those behind each part.
    */
   followBeside(steps: readonly Step[], parts: readonly Step[]): LogitsAhead | undefined {
-    if (!this.graphs || !this.leader || !settings.stepAhead()) return undefined;
+    if (!this.hasKernels || this.model.hostExperts || !this.leader || !settings.stepAhead()) return undefined;
     const all = [...steps, ...parts];
     const logits = toItsEnd(this.executor.pass(this.numbers(all, true), adaptersOf(all), this.leader));
     for (const { cache, ids } of all) if (!isIdOfRow(ids[0])) cache.commit(ids);
@@ -398,7 +406,7 @@ export class Runner {
 
   /** Whether each token has a row of the block tables: where there are kernels for that, and a step is no prompt's. */
   private isByToken({ ids, drafts }: Step): boolean {
-    return this.attendsByToken && (ids.length === 1 || (drafts !== undefined && !this.pool.states));
+    return this.hasKernels && (ids.length === 1 || (drafts !== undefined && !this.pool.states));
   }
 
   /** Rows of the block tables of a group. */

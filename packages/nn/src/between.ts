@@ -5,6 +5,7 @@
  */
 import {
   type DType,
+  fusedKernels,
   isGradEnabled,
   type NormDType,
   QuantizedActivations,
@@ -55,7 +56,7 @@ export function normAdd(
   checkTensors('normAdd', { x, ...(delta && { delta }), ...weights });
   const operands = [x, ...(delta ? [delta] : []), ...weights];
   const [rows, n] = x.shape;
-  const { decode } = x.device.backend;
+  const decode = fusedKernels(x.device, 'decode');
   const fits = x.rank === 2 && rows > 0 && n > 0 && weights.every((weight) => weight.dim(0) === n);
   const alike = fits && (!delta || (delta.rank === 2 && delta.dim(0) === rows && delta.dim(1) === n));
   const inBlocks = as === 'blocks' || as === 'both';
@@ -124,7 +125,7 @@ export function gatedActivation(
 ): Activations {
   checkTensors('gatedActivation', { gate, up });
   const kernel = GATES[activation];
-  const { decode } = gate.device.backend;
+  const decode = fusedKernels(gate.device, 'decode');
   const both = [gate, up];
   const [rows, n] = gate.shape;
   const fits = both.every((x) => hasRows(x) && x.dim(0) === rows && x.dim(1) === n) && rows > 0;
@@ -145,7 +146,7 @@ export function gatedActivation(
 export function activateAs(x: Tensor, name: ActivationName, as: 'blocks' | 'numbers' = 'numbers'): Activations {
   checkTensors('activateAs', { x });
   const kernel = GATES[name];
-  const { decode } = x.device.backend;
+  const decode = fusedKernels(x.device, 'decode');
   const [rows, n] = x.shape;
   if (as === 'blocks' && kernel && decode?.supports(n) && rows > 0 && hasRows(x) && isPlain([x])) {
     const gateRow = x.storageAndLayout().layout.strides[0];
@@ -170,7 +171,7 @@ export function gatedGroupNorm(
   checkNumbers('gatedGroupNorm', { eps });
   const [rows, n] = x.shape;
   const [groups, d] = weight.shape;
-  const { decode } = x.device.backend;
+  const decode = fusedKernels(x.device, 'decode');
   const fits = x.rank === 2 && n === groups * d && hasRows(gate) && gate.dim(0) === rows && gate.dim(1) === n;
   const whole = x.isContiguous() && weight.isContiguous();
   if (as === 'blocks' && fits && whole && isPlain([x, weight, gate]) && decode?.supportsGroupNorm(rows, d)) {
@@ -195,7 +196,7 @@ export function headNorm(x: Tensor, norm: RmsNorm, gate: Tensor, as: 'blocks' | 
   checkTensors('headNorm', { x, gate, weight });
   const [rows, n] = x.shape;
   const d = weight.dim(0);
-  const { decode } = x.device.backend;
+  const decode = fusedKernels(x.device, 'decode');
   const fits = x.rank === 2 && n % d === 0 && hasRows(gate) && gate.dim(0) === rows && gate.dim(1) === n;
   const whole = x.isContiguous() && weight.isContiguous();
   if (as === 'blocks' && fits && whole && isPlain([x, weight, gate]) && decode?.supportsHeadNorm(rows, d)) {

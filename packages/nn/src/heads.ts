@@ -2,7 +2,7 @@
  * What lies between the products of queries, keys and values and attention: norms and rotation of heads, and the cache; one
  * kernel where a device has it (`BackendDevice.decode`) and nothing is recorded for gradients, else composed. Not in candle.
  */
-import { type HeadsProblem, type RopeKind, ShapeError, scope, Tensor, UnsupportedError } from '@x/core';
+import { fusedKernels, type HeadsProblem, type RopeKind, ShapeError, scope, Tensor, UnsupportedError } from '@x/core';
 import { type PagedAttentionOptions, type PagedCache, pagedActivations, pagedAppend } from './attention';
 import { type PagedStep, pagedStep } from './attention/paged';
 import { pagedPoolOf, poolDTypeOf } from './attention/paged-cache';
@@ -45,7 +45,7 @@ export function fusesHeads(cache: PagedCache): boolean {
   checkObjects('fusesHeads', { cache });
   const { keys, values } = cache;
   checkTensors('fusesHeads', { keys, values });
-  const { decode } = keys.device.backend;
+  const decode = fusedKernels(keys.device, 'decode');
   return (values.isContiguous() && decode?.supportsHeads(poolDTypeOf(cache), keys.dim(2), values.dim(2))) ?? false;
 }
 
@@ -196,6 +196,7 @@ function headsOf(
     );
   }
   const { device } = q;
+  const decode = fusedKernels(device, 'decode');
   const operands = [q, k, v, cos, sin, ...(norms ? [norms.q.weight, norms.k.weight] : [])];
   const others = [positions, slots, keys, values];
   const stride = (x: Tensor) => x.storageAndLayout().layout.strides[0];
@@ -205,7 +206,7 @@ function headsOf(
   const one = !norms || norms.q.eps === norms.k.eps;
   const sizes = { tokens, heads, kvHeads, d, dv };
   const fits = tokens > 0 && placed && whole && ids && one && isPlain(operands);
-  if (!fits) return { sizes };
+  if (!fits || !decode) return { sizes };
   const problem = {
     tokens,
     heads,

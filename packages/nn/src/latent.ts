@@ -2,7 +2,7 @@
  * What lies between the products of multi-head latent attention (DeepSeek-V2, arXiv 2405.04434), as one kernel where a device
  * has it (`BackendDevice.decode`). Not in candle.
  */
-import { formatShape, QuantizedActivations, ShapeError, Tensor } from '@x/core';
+import { formatShape, fusedKernels, QuantizedActivations, ShapeError, Tensor } from '@x/core';
 import type { PagedCache } from './attention';
 import { pagedPoolOf, poolDTypeOf } from './attention/paged-cache';
 import { isPlain } from './between';
@@ -51,7 +51,7 @@ export function latentAppend(
   const [tokens, rank, rotated] = [q.dim(0), alpha.dim(0), 2 * cos.dim(-1)];
   const plain = plainOf(parts, rank, rotated, keys);
   const { device } = q;
-  const { decode } = device.backend;
+  const decode = fusedKernels(device, 'decode');
   const stride = (x: Tensor) => x.storageAndLayout().layout.strides[0];
   const rows = [q, latent, cos, sin];
   const placed = rows.every(hasRows) && stride(cos) === stride(sin) && isPlain([...rows, alpha]);

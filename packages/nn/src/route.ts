@@ -6,6 +6,7 @@ import {
   type Device,
   type ExpertOps,
   formatShape,
+  fusedKernels,
   isGradEnabled,
   kinds,
   type RouteRules,
@@ -75,7 +76,7 @@ export function routeExperts(logits: Tensor, options: RouteOptions): { weights: 
     );
   }
   const { device } = logits;
-  const { experts: ops } = device.backend;
+  const ops = fusedKernels(device, 'experts');
   if (arePlain([logits, bias, correction]) && tokens > 0 && ops?.supportsRoute(experts, chosen)) {
     return scope(() => {
       const made = ops.route({ ...rulesOf(options, tokens, experts), ...rowsOf(logits) });
@@ -110,7 +111,7 @@ export function routeTokens(
   kinds.check('routeTokens', 'options', options, ROUTE);
   const { chosen, bias, correction } = options;
   const { device } = x;
-  const { experts: ops } = device.backend;
+  const ops = fusedKernels(device, 'experts');
   const [[tokens, hidden], [rows, width]] = [x.shape, weight.shape];
   const fits = x.rank === 2 && weight.rank === 2 && hidden === width && rows >= experts;
   const whole = x.isContiguous() && weight.isContiguous() && areFitting(experts, options);

@@ -6,6 +6,7 @@
 import {
   type ExpertChoice,
   formatShape,
+  fusedKernels,
   type GateActivation,
   type MixedExpertsProblem,
   QuantizedActivations,
@@ -48,9 +49,10 @@ export function fusesGate(weights: GateWeights): boolean {
   return alike && rows % ACTIVATION_BLOCK === 0 && fusesMix(gate);
 }
 
-/** Whether the device has {@link mixedExperts} for this weight: in blocks. */
+/** Whether the device has {@link mixedExperts} for this weight, in blocks, and such kernels may be used. */
 export function fusesMix(weight: QTensor): boolean {
-  return weight.kind === 'blocks' && weight.elemCount > 0 && weight.device.backend.quantizedExperts !== undefined;
+  const inBlocks = weight.kind === 'blocks' && weight.elemCount > 0;
+  return inBlocks && fusedKernels(weight.device, 'quantizedExperts') !== undefined;
 }
 
 /**

@@ -8,7 +8,7 @@ import { Device, FileFormatError, sizeInBytes } from '@x/core';
 import { readJsonFile, SafetensorsFile, ShardedSafetensors, type TensorReader } from '@x/core/files';
 import { defaultCacheDtype } from '@x/engine';
 import { GgmlFile, GgufFile, type GgufMetadata, holdsBlocks, holdsNarrow, type TensorFile } from '@x/quantized';
-import { type ModelDescription, mixtureOf, type WeightBytes, textPart, weightBytes, withScales } from '@x/transformers';
+import { type ModelDescription, mixtureOf, textPart, type WeightBytes, weightBytes, withScales } from '@x/transformers';
 import { Command } from 'commander';
 import '@x/rocm-backend';
 import { interruptible } from '../interrupt';

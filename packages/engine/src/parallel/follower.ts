@@ -72,7 +72,7 @@ export class Follower {
   }
 
   private async load(plan: RankPlan): Promise<void> {
-    const { rank, size, id, timeoutMs, dtype, activations, cacheDtype, maxContext, split } = plan;
+    const { rank, size, id, timeoutMs, dtype, activations, cacheDtype, maxContext, fused, split } = plan;
     const device = this.own?.device ?? Device.parse(plan.device!);
     const { signal } = this.ended;
     let reported = 0;
@@ -85,7 +85,7 @@ export class Follower {
     const communicator = await Communicator.join(device, { id, rank, size, timeoutMs });
     this.communicator = communicator;
     const shard = { rank, size, split, communicator };
-    const options = { device, dtype, activations, cacheDtype, maxContext, shard, signal, onProgress };
+    const options = { device, dtype, activations, cacheDtype, maxContext, fused, shard, signal, onProgress };
     const built = await buildModel(this.own?.path ?? plan.path!, options, false);
     const { model } = built;
     this.parts.push(model);

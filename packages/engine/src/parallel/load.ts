@@ -39,7 +39,7 @@ export async function loadTogether(
   timeoutMs = DEFAULT_RANK_TIMEOUT_MS,
   inThreads = false,
 ): Promise<ParallelModel> {
-  const { device, dtype, activations, cacheDtype, maxContext, split, onProgress, signal } = options;
+  const { device, dtype, activations, cacheDtype, maxContext, fused, split, onProgress, signal } = options;
   const size = devices.length;
   const joinMs = timeoutMs + LATER_MS;
   const group = new Group({ devices, channels, timeoutMs });
@@ -65,6 +65,7 @@ export async function loadTogether(
         activations,
         cacheDtype,
         maxContext,
+        fused,
         split,
         ...place,
       };

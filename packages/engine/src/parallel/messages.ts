@@ -20,6 +20,7 @@ export interface RankPlan {
   activations: DenseDType | undefined;
   cacheDtype: CacheDType | undefined;
   maxContext: number | undefined;
+  fused: boolean | undefined;
   split: Shard['split'];
 }
 

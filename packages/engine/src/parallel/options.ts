@@ -1,7 +1,7 @@
 /** Which devices, in which threads or processes, compute a model together. */
 import { Device, DeviceError, type DeviceKind, type DeviceLike } from '@x/core';
 import { TransformersError } from '@x/transformers';
-import type { OptionRule } from '../options';
+import { boolean, type OptionRule } from '../options';
 import type { ProcessGroup } from './environment';
 
 export interface ParallelOptions {
@@ -45,7 +45,7 @@ export const PARALLEL_OPTIONS = {
     (value) => value === 'auto' || (Number.isInteger(value) && (value as number) >= 1),
     "'auto' or a whole number of 1 or more",
   ],
-  pipeline: [(value) => typeof value === 'boolean', 'true or false'],
+  pipeline: boolean,
   processes: [(value) => typeof value === 'object' && value !== null, 'what processGroup() gives'],
   rankTimeoutMs: [
     (value) => Number.isInteger(value) && (value as number) >= 100 && (value as number) <= MAX_MS,

@@ -8,6 +8,7 @@
  */
 import {
   CandleError,
+  fusedKernels,
   type HeadsProblem,
   kinds,
   type PagedAttentionOps,
@@ -79,7 +80,7 @@ export function pagedActivations(
   const [tokens, heads] = q.shape;
   const { values } = cache;
   const width = heads * values.dim(2);
-  const kernels = kernelsFor(q, cache, [tables, lengths], options);
+  const kernels = fusedKernels(q.device, 'pagedAttention') && kernelsFor(q, cache, [tables, lengths], options);
   if (!kernels?.supportsBlocks(q.dtype, poolDTypeOf(cache), q.dim(2), values.dim(2))) {
     return scope(() => pagedAttention(q, cache, tables, lengths, options).reshape([tokens, width]));
   }

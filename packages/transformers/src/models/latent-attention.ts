@@ -3,7 +3,7 @@
  * a token, which the cache holds beside one rotated key that heads share. Queries are brought to the latent's width instead of
  * keys and values to the heads' (the absorbed form), so that attention has one key head, whose first elements are its values.
  */
-import { QuantizedActivations, type RopeKind, scope, Tensor } from '@x/core';
+import { fusedKernels, QuantizedActivations, type RopeKind, scope, Tensor } from '@x/core';
 import {
   type ActivationForm,
   type Activations,
@@ -167,7 +167,7 @@ export class LatentAttention implements TokenMixer {
     const { rank, scale } = this.config.latent;
     const { valueUp } = this.parts;
     const [heads, tokens] = queries.shape;
-    const splits = valueUp.takesBlocks(tokens) && queries.device.backend.decode?.splitsRows(rank);
+    const splits = valueUp.takesBlocks(tokens) && fusedKernels(queries.device, 'decode')?.splitsRows(rank);
     const mixed = splits && kv.attendInBlocks ? kv.attendInBlocks(queries, { scale }) : kv.attend(queries, { scale });
     if (mixed instanceof QuantizedActivations && areBlocks(mixed.blocks))
       return valueUp.forwardBlocks(new QuantizedActivations(mixed.blocks, tokens * heads, rank));

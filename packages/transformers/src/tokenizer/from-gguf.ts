@@ -179,7 +179,7 @@ const MODELS: Record<string, MakeBase> = {
 
 function byteLevelBpe(metadata: GgufMetadata, tokens: readonly string[], types: readonly number[]): Base {
   const name = metadata.string('tokenizer.ggml.pre', 'default');
-  if (CHARACTER_BPE.has(name)) return { ...blockBpe(tokens, types, mergesOf(metadata), false), addBos: false };
+  if (CHARACTER_BPE.has(name)) return { ...blockBpe(tokens, types, linesOf(metadata, tokens), false), addBos: false };
   const pre = PRE_TOKENIZERS.get(name);
   if (!pre) {
     throw new TransformersError(
