@@ -9,7 +9,7 @@
  * `share` is the rate at which a model reads what a token needs (weights, of a mixture the experts that it takes, keys, values and
  * states) over that of the 8B Llama quantized in the same way, in the same run: 1 means that it decodes as fast as its bytes allow,
  * and 0.85 is the aim. The Llama is measured once more at the end, so its last row says how much the machine changed meanwhile.
- * tok/s is the median of `--repeat` runs, `kernels` the launches of a step without a graph.
+ * tok/s is the median of `--repeat` runs, `kernels` those of a forward pass of one token.
  *
  * Each shape has a process of its own and `--limit` seconds; one that fails is a row with its error.
  */

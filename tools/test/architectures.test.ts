@@ -7,8 +7,9 @@ import { GgufFile } from '@x/quantized';
 import '@x/rocm-backend';
 import { SUPPORTED_ARCHITECTURES } from '@x/transformers';
 import { describe, expect, it } from 'vitest';
+import { cacheBytesOf, weightBytesOf } from '../../packages/engine/src/step-bytes';
 import { measureShape } from '../bench/architectures/measured';
-import { fileBytesOf, memoryBytesPerToken, outlineOf, weightBytesPerToken } from '../bench/architectures/outline';
+import { fileBytesOf, outlineOf, readsOf } from '../bench/architectures/outline';
 import { describeShape, SHAPES, typeOf } from '../bench/architectures/shapes';
 
 const tiny = fileURLToPath(new URL('../../models/tiny/', import.meta.url));
@@ -28,8 +29,9 @@ describe.each(names)('%s', (name) => {
     const size = fileBytesOf(outline);
     expect(size).toBeGreaterThan(reduced === undefined ? 0.7e9 : 4e9);
     expect(size).toBeLessThan(8e9);
-    expect(weightBytesPerToken(outline)).toBeLessThanOrEqual(size * 1.001);
-    expect(memoryBytesPerToken(outline, 128, 'f16')).toBeGreaterThan(0);
+    const { config } = description;
+    expect(weightBytesOf(readsOf(outline), config, 1)).toBeLessThanOrEqual(size * 1.001);
+    expect(cacheBytesOf({ config, ...outline }, 128, 64)).toBeGreaterThan(0);
   });
 
   it('has the tensors of a GGUF file of its architecture', async () => {

@@ -317,7 +317,13 @@ describe('bench', { timeout: 300_000 }, () => {
     for (const each of runs) {
       expect(each.decodeTokensPerSecond.median).toBeGreaterThan(0);
       expect(each.prefillTokensPerSecond.median).toBeGreaterThan(0);
-      expect(each.bytesPerStep).toBeGreaterThan(weightBytes);
+      // A row of the table is read, which is the head as well; tables of rotations are not counted.
+      expect(each.weightBytesPerStep / weightBytes).toBeCloseTo(1, 1);
+      expect(each.weightBytesPerStep).toBeLessThan(weightBytes);
+      expect(each.cacheBytesPerStep).toBeGreaterThan(0);
+      // Steps are graphs, of which the first runs of a shape are none.
+      expect(each.kernelsPerStep).toBeGreaterThan(20);
+      expect(each.launchesPerStep).toBeLessThanOrEqual(each.kernelsPerStep);
     }
     expect(Math.min(loadSeconds, copyBytesPerSecond)).toBeGreaterThan(0);
     const text = readFileSync(report, 'utf8');

@@ -382,6 +382,14 @@ export class Device {
     return this.backend.launchCount ?? 0;
   }
 
+  /**
+   * Kernels and library calls since the device was opened, those of a graph at each of its replays; 0 on devices without kernels.
+   * What the host calls the driver for is {@link launchCount}.
+   */
+  get kernelCount(): number {
+    return this.backend.kernelCount ?? 0;
+  }
+
   /** Bytes in use and cached on this device. */
   memory(): DeviceMemory {
     return this.backend.memory();

@@ -15,6 +15,7 @@ import {
   Tokenizer,
   TransformersError,
   type WeightOptions,
+  type WeightRead,
   Weights,
 } from '@x/transformers';
 import { type ExpertOptions, hotExpertsOf } from './expert-place';
@@ -50,6 +51,7 @@ export interface BuildOptions {
 export interface BuiltModel {
   model: CausalModel;
   architecture: LoraBase['architecture'];
+  weightReads: readonly WeightRead[];
   /** Positions that a sequence may have. */
   maxContext: number;
   cacheDtype: CacheDType;
@@ -116,7 +118,7 @@ export async function buildModel(
       model.dispose();
       throw error;
     }
-    return { model, architecture, maxContext, cacheDtype, identity, ...texts };
+    return { model, architecture, weightReads: weights.reads, maxContext, cacheDtype, identity, ...texts };
   } finally {
     file.close();
   }

@@ -47,7 +47,7 @@ export { checkOptions, type OptionRule } from './options';
 export { type ProcessGroup, processGroup } from './parallel/environment';
 export type { ParallelOptions } from './parallel/options';
 export { type FollowOptions, followModel } from './parallel/processes';
-export { Runner, type Step } from './runner';
+export { Runner, type RunnerOptions, type Step } from './runner';
 export {
   applyRepetitionPenalty,
   argmax,

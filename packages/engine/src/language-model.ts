@@ -10,6 +10,7 @@ import {
   type LoraBase,
   type Tokenizer,
   TransformersError,
+  type WeightRead,
 } from '@x/transformers';
 import { ChatAnswer } from './chat/generation';
 import { ChatSession, type ChatSessionOptions, restoredChat, type SavedChat } from './chat/session';
@@ -25,6 +26,7 @@ import { Runner } from './runner';
 import { LogitsProcessor } from './sampling';
 import { BatchScheduler } from './scheduler';
 import type { DraftParts } from './speculate/draft-model';
+import { cacheBytesOf, type StepBytes, weightBytesOf } from './step-bytes';
 import { type WarmUpOptions, warmUp } from './warm-up';
 
 export interface LanguageModelParts {
@@ -41,6 +43,8 @@ export interface LanguageModelParts {
   loadMs: number;
   /** A hash of the model, for prompts on disk. */
   identity?: () => string;
+  /** What was loaded, for {@link LanguageModel.bytesPerStep}. */
+  weightReads?: readonly WeightRead[];
   /** Of the model, for adapters. */
   architecture?: LoraBase['architecture'];
   /** The other ranks of the model. */
@@ -82,6 +86,7 @@ export class LanguageModel {
   private readonly sequence: SequenceCache;
   private readonly ownTemplate: ChatTemplate | undefined;
   private readonly identity: (() => string) | undefined;
+  private readonly weightReads: readonly WeightRead[];
   private readonly group: Group | undefined;
   private readonly failureListeners: ((error: CollectiveError) => void)[] = [];
   private disposed = false;
@@ -95,6 +100,7 @@ export class LanguageModel {
     this.maxContext = maxContext;
     this.loadMs = loadMs;
     this.identity = identity;
+    this.weightReads = parts.weightReads ?? [];
     const { config } = model;
     const base = architecture && { architecture, config };
     this.runner = new Runner(model, { maxContext, cache, graphs, base, followers: group });
@@ -323,6 +329,22 @@ export class LanguageModel {
   /** Which experts are where and how often they were copied, where they are in host memory; else undefined. */
   get expertStats(): ExpertStats | undefined {
     return this.runner.model.hostExperts?.stats;
+  }
+
+  /**
+   * Bytes that a decode step reads on this device, for who compares its rate with the memory's.
+   * @param positions of each sequence, the step's token among them @param sequences that the step is of
+   * @throws TransformersError INVALID_OPTION
+   */
+  bytesPerStep(positions: number, sequences = 1): StepBytes {
+    this.checkAlive('bytesPerStep');
+    checkOptions('bytesPerStep', { positions: positions ?? null, sequences }, { positions: COUNT, sequences: COUNT });
+    const { model, pool } = this.runner;
+    const positionBytes = pool.blockBytes / pool.blockSize;
+    return {
+      weights: weightBytesOf(this.weightReads, this.config, sequences),
+      cache: sequences * cacheBytesOf(model, positions, positionBytes),
+    };
   }
 
   /**

@@ -129,6 +129,7 @@ export class KernelDevice implements BackendDevice {
   /** Made for the first capture. */
   #recorder: HipStream | undefined;
   #launchCount = 0;
+  #kernelCount = 0;
   #disposed = false;
 
   /**
@@ -218,7 +219,8 @@ export class KernelDevice implements BackendDevice {
     const { grid, block, sharedBytes = 0 } = shape;
     this.#launchCount++;
     if (this.recording) this.recording.launches.push(loaded.name);
-    else if (this.#timesLaunches) {
+    else this.#kernelCount++;
+    if (this.#timesLaunches && !this.recording) {
       const what = () => `${loaded.name} grid ${grid} block ${block}`;
       this.#timed(what, () => loaded.launch(grid, block, sharedBytes, args));
       return;
@@ -249,9 +251,10 @@ export class KernelDevice implements BackendDevice {
     this.#libraryStream = current;
   }
 
-  /** Runs a call that enqueues work on this device's stream. */
-  enqueue(what: () => string, call: () => void): void {
+  /** Runs a call that enqueues work on this device's stream. @param kernels of a graph that is replayed; default 1 */
+  enqueue(what: () => string, call: () => void, kernels = 1): void {
     this.#launchCount++;
+    if (!this.recording) this.#kernelCount += kernels;
     if (this.#timesLaunches && !this.recording) this.#timed(what, call);
     else call();
   }
@@ -259,6 +262,11 @@ export class KernelDevice implements BackendDevice {
   /** Kernels, library calls and graphs that were launched. */
   get launchCount(): number {
     return this.#launchCount;
+  }
+
+  /** Kernels and library calls that ran or will, those of a graph at each replay. */
+  get kernelCount(): number {
+    return this.#kernelCount;
   }
 
   get isDisposed(): boolean {

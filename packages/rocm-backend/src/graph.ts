@@ -99,7 +99,7 @@ export class KernelGraph implements BackendGraph {
       );
     }
     if (this.usesLibraries) this.#device.orderLibraries();
-    this.#device.enqueue(this.#describe, () => this.#exec?.launch(hip.defaultStream));
+    this.#device.enqueue(this.#describe, () => this.#exec?.launch(hip.defaultStream), this.launches.length);
   }
 
   dispose(): void {

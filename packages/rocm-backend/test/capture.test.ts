@@ -21,12 +21,18 @@ describe.each(kernelDevices())('captured graphs on %s', (device) => {
       expect(graph.isCaptured).toBe(true);
       expect(graph.launchNames).toEqual(expect.arrayContaining(['uexp_f32', 'badd_f32', 'softmax_f32']));
       expect(graph.launches).toBe(graph.launchNames.length);
-      const [before, launches] = [backend.hip.counters(), device.launchCount];
+      const [before, launches, kernels] = [backend.hip.counters(), device.launchCount, device.kernelCount];
       for (let i = 0; i < 10; i++) graph.replay();
       const after = backend.hip.counters();
       expect(after.graphLaunch - before.graphLaunch).toBe(10);
       expect({ ...after, graphLaunch: 0 }).toEqual({ ...before, graphLaunch: 0 });
       expect(device.launchCount - launches).toBe(10);
+      expect(device.kernelCount - kernels).toBe(10 * graph.launches);
+      // What is recorded does not run.
+      x.exp().dispose();
+      expect(device.kernelCount - kernels).toBe(10 * graph.launches + 1);
+      using _other = device.capture(() => x.exp());
+      expect(device.kernelCount - kernels).toBe(10 * graph.launches + 2);
     });
   });
 

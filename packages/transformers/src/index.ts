@@ -73,4 +73,5 @@ export { type StoredTensor, type TensorForm, type TensorNamePair, TensorNames } 
 export { textPart } from './weights/text-part';
 export { type WeightBytes, type WeightBytesOptions, weightBytes } from './weights/weight-bytes';
 export { openSafetensors, type ProgressListener, WeightFile, type WeightFileOptions } from './weights/weight-file';
+export type { WeightRead } from './weights/weight-read';
 export { type LinearPart, type TensorLayout, type WeightOptions, Weights } from './weights/weights';

@@ -8,14 +8,7 @@ import { defaultCacheDtype, LanguageModel } from '@x/engine';
 import type { MixName } from '@x/quantized';
 import { Tokenizer, Weights } from '@x/transformers';
 import { measure, promptIds } from '../../../packages/candle/src/bench/measure';
-import {
-  fileBytesOf,
-  memoryBytesPerToken,
-  type Outline,
-  outlineOf,
-  parametersOf,
-  weightBytesPerToken,
-} from './outline';
+import { fileBytesOf, type Outline, outlineOf, parametersOf } from './outline';
 import { RandomFile } from './random-file';
 import { describeShape, SHAPES, typeOf } from './shapes';
 
@@ -49,7 +42,7 @@ export interface Result {
   tokensPerSecond: number;
   spread: number;
   bytesPerSecond: number;
-  /** Of a step that is not captured; null on a device without kernels. */
+  /** Of a forward pass of one token; null on a device without kernels. */
   kernels: number | null;
   /** Microseconds that the JavaScript thread works a step. */
   hostMicroseconds: number;
@@ -71,7 +64,8 @@ export async function measureShape(
   const workload = { sequences: 1, promptTokens: prompt, generatedTokens: gen };
   const measured = await measure(model, workload, repeat, signal);
   const kernels = await checkedStep(model);
-  const bytesPerToken = weightBytesPerToken(outline) + memoryBytesPerToken(outline, prompt + gen / 2, model.cacheDtype);
+  const read = model.bytesPerStep(Math.ceil(prompt + gen / 2));
+  const bytesPerToken = read.weights + read.cache;
   const { median: tokensPerSecond, spread } = measured.decodeTokensPerSecond;
   const { model: of, reduced } = SHAPES[name];
   return {
@@ -105,28 +99,24 @@ async function load(outline: Outline, device: Device, length: number, signal: Ab
   await device.synchronize();
   const tokenizer = Tokenizer.fromJson(TOKENIZER);
   const cache = { dtype: defaultCacheDtype(device.kind, true) };
-  return new LanguageModel({ model, tokenizer, maxContext: length, cache, loadMs: performance.now() - begun });
+  const weightReads = weights.reads;
+  const loadMs = performance.now() - begun;
+  return new LanguageModel({ model, tokenizer, maxContext: length, cache, weightReads, loadMs });
 }
 
-/** Launches of a step of one token, without graphs. @throws Error where its logits are no finite numbers, or all alike */
+/** Kernels of a step of one token. @throws Error where its logits are no finite numbers, or all alike */
 async function checkedStep(model: LanguageModel): Promise<number | null> {
   model.emptyCache();
-  const before = process.env.X_GRAPHS;
-  process.env.X_GRAPHS = '0';
-  try {
-    const ids = promptIds(8, model.config.vocabSize, 0);
-    model.forward(ids.subarray(0, 6), 0).dispose();
-    model.forward(ids.subarray(6, 7), 6).dispose();
-    const launches = model.device.launchCount;
-    using logits = model.forward(ids.subarray(7), 7);
-    const kernels = model.device.kind === 'js' ? null : model.device.launchCount - launches;
-    const values = (await logits.toArray()) as Float32Array;
-    const outside = values.findIndex((value) => !Number.isFinite(value));
-    if (outside >= 0) throw new Error(`The logit of token ${outside} is ${values[outside]}.`);
-    if (values.every((value) => value === values[0])) throw new Error(`All logits are ${values[0]}.`);
-    return kernels;
-  } finally {
-    if (before === undefined) delete process.env.X_GRAPHS;
-    else process.env.X_GRAPHS = before;
-  }
+  const ids = promptIds(8, model.config.vocabSize, 0);
+  model.forward(ids.subarray(0, 6), 0).dispose();
+  model.forward(ids.subarray(6, 7), 6).dispose();
+  const { device } = model;
+  const before = device.kernelCount;
+  using logits = model.forward(ids.subarray(7), 7);
+  const kernels = device.kind === 'js' ? null : device.kernelCount - before;
+  const values = (await logits.toArray()) as Float32Array;
+  const outside = values.findIndex((value) => !Number.isFinite(value));
+  if (outside >= 0) throw new Error(`The logit of token ${outside} is ${values[outside]}.`);
+  if (values.every((value) => value === values[0])) throw new Error(`All logits are ${values[0]}.`);
+  return kernels;
 }

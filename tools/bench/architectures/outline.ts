@@ -1,14 +1,13 @@
 /** What a model of some configuration asks of its file, and what a token reads of that: without any weight. */
-import { Device, type Shape, sizeInBytes, Tensor } from '@x/core';
-import { type CacheDType, cacheElementBytes } from '@x/engine';
+import { Device, type Shape, Tensor } from '@x/core';
 import type { LayerNorm, Module, RmsNorm } from '@x/nn';
 import { blockFormat, byteLengthOf, type MixName, planMix } from '@x/quantized';
 import {
   type CausalModel,
-  type DecoderConfig,
   type LinearGroup,
   type LinearPart,
   type ModelDescription,
+  type WeightRead,
   Weights,
 } from '@x/transformers';
 import { RandomFile, type RandomTensor } from './random-file';
@@ -24,13 +23,6 @@ export interface Outline {
 
 /** Of the numbers of a mixture. */
 type Experts = { moe?: { experts: number; chosen: number } };
-
-/** Settings of windows, as architectures have them. */
-interface Windows {
-  slidingWindow?: number;
-  local?: readonly boolean[];
-  windows?: readonly (number | undefined)[];
-}
 
 /**
  * @param optional tensors that files may lack and this one has, without `blk.N.`
@@ -62,40 +54,17 @@ export function fileBytesOf({ tensors }: Outline): number {
   return tensors.reduce((sum, tensor) => sum + bytesOf(tensor), 0);
 }
 
-/**
- * Bytes of weights that one token reads: of a mixture the experts that it takes, of a table that is no head one row. Activations,
- * which stay in caches, are not counted.
- */
-export function weightBytesPerToken({ description, tensors }: Outline): number {
-  const { moe } = description.config as DecoderConfig & Experts;
+/** What a decode step reads of it, as a device would that keeps weights as the file has them. */
+export function readsOf({ description, tensors }: Outline): WeightRead[] {
+  const { moe } = description.config as Experts;
   const isTied = !tensors.some(({ name }) => name === 'output.weight');
-  return tensors.reduce((sum, tensor) => {
-    const bytes = bytesOf(tensor);
-    const row = bytes / tensor.shape[0];
-    if (tensor.name === 'position_embd.weight') return sum + row;
-    if (tensor.name === 'token_embd.weight') return sum + row + (isTied ? bytes : 0);
-    return sum + (moe && tensor.name.includes('_exps.') ? (bytes * moe.chosen) / moe.experts : bytes);
-  }, 0);
-}
-
-/** Bytes of keys and values that a token reads at a position, and of states, which are read and written. */
-export function memoryBytesPerToken(
-  { description, kvLayouts, stateLayouts }: Outline,
-  position: number,
-  dtype: CacheDType,
-): number {
-  const { local, windows, slidingWindow } = description.config as DecoderConfig & Windows;
-  let bytes = 0;
-  for (const [i, layout] of kvLayouts.entries()) {
-    const window = windows ? windows[i] : local && !local[i] ? undefined : slidingWindow;
-    if (!layout) continue;
-    const { kvHeads, keyDim, valueDim, valuesInKeys } = layout;
-    const width = kvHeads * (keyDim + (valuesInKeys ? 0 : valueDim));
-    bytes += Math.min(position, window ?? position) * width * cacheElementBytes(dtype);
-  }
-  for (const layout of stateLayouts)
-    for (const shape of Object.values(layout ?? {})) bytes += 2 * countOf(shape) * sizeInBytes('f32');
-  return bytes;
+  return tensors.flatMap((tensor): WeightRead[] => {
+    const { name, shape } = tensor;
+    const read = { name, bytes: bytesOf(tensor) };
+    if (name === 'position_embd.weight') return [{ ...read, rows: shape[0] }];
+    if (name === 'token_embd.weight') return [{ ...read, rows: shape[0] }, ...(isTied ? [read] : [])];
+    return [name.includes('_exps.') ? { ...read, experts: moe!.experts } : read];
+  });
 }
 
 function countOf(shape: readonly number[]): number {

@@ -28,7 +28,9 @@ export interface Measurement extends Omit<Workload, 'text'> {
   prefillTokensPerSecond: Figure;
   /** Tokens of all sequences a second while all of them decode. */
   decodeTokensPerSecond: Figure;
-  /** Launches a decode step, graphs included as one; null on a device without kernels. */
+  /** Kernels and library calls a decode step, those of graphs among them; null on a device without kernels. */
+  kernelsPerStep: number | null;
+  /** What the host enqueues a decode step, a graph as one; null on a device without kernels. */
   launchesPerStep: number | null;
   /** Microseconds that the JavaScript thread works a decode step; the rest it waits. */
   hostMicrosecondsPerStep: number;
@@ -54,6 +56,7 @@ interface Run {
   firstTokenMs: number;
   prefill: number;
   decode: number;
+  kernelsPerStep: number | null;
   launchesPerStep: number | null;
   hostMicrosecondsPerStep: number;
   /** Of all sequences together. */
@@ -81,6 +84,7 @@ export async function measure(
     firstTokenMs: figure(runs.map((run) => run.firstTokenMs)),
     prefillTokensPerSecond: figure(runs.map((run) => run.prefill)),
     decodeTokensPerSecond: figure(runs.map((run) => run.decode)),
+    kernelsPerStep: last.kernelsPerStep,
     launchesPerStep: last.launchesPerStep,
     hostMicrosecondsPerStep: last.hostMicrosecondsPerStep,
   };
@@ -133,7 +137,8 @@ async function once(
   const allStarted = new Promise<void>((resolve) => {
     begin = resolve;
   });
-  let stepsBegun = { launches: 0, host: performance.eventLoopUtilization(), at: 0 };
+  const { device } = model;
+  let stepsBegun = { kernels: 0, launches: 0, host: performance.eventLoopUtilization(), at: 0 };
   await Promise.all(
     Array.from({ length: sequences }, async (_, row) => {
       const number = seed * sequences + row;
@@ -147,7 +152,8 @@ async function once(
           mine.push(performance.now());
           if (mine.length > 1) continue;
           if (++started === sequences) {
-            stepsBegun = { launches: model.device.launchCount, host: performance.eventLoopUtilization(), at: mine[0] };
+            const { kernelCount: kernels, launchCount: launches } = device;
+            stepsBegun = { kernels, launches, host: performance.eventLoopUtilization(), at: mine[0] };
             begin();
           }
           // Nobody decodes while others read their prompts, so that both are measured by themselves.
@@ -166,12 +172,13 @@ async function once(
   const decoded = times.reduce((sum, all) => sum + all.filter((time) => time > at && time <= end).length, 0);
   const steps = Math.max(1, decoded / sequences);
   const active = performance.eventLoopUtilization(stepsBegun.host).active;
-  const launched = model.device.launchCount - stepsBegun.launches;
+  const aStep = (count: number) => (device.kind === 'js' ? null : count / steps);
   return {
     firstTokenMs: at - begun,
     prefill: (sequences * promptTokens * 1000) / (at - begun),
     decode: end > at ? (decoded * 1000) / (end - at) : 0,
-    launchesPerStep: model.device.kind === 'js' ? null : launched / steps,
+    kernelsPerStep: aStep(device.kernelCount - stepsBegun.kernels),
+    launchesPerStep: aStep(device.launchCount - stepsBegun.launches),
     hostMicrosecondsPerStep: (active * 1000) / steps,
     drafts,
     shortest: Math.min(...times.map((all) => all.length)),

@@ -3,7 +3,7 @@ import { accessSync, constants, readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { dirname, resolve } from 'node:path';
 import type { Device } from '@x/core';
-import { type CacheDType, cacheElementBytes, type LanguageModel, loadModel } from '@x/engine';
+import { type CacheDType, loadModel } from '@x/engine';
 import { platforms } from '@x/hip';
 import { Command, InvalidArgumentError } from 'commander';
 import '@x/rocm-backend';
@@ -50,10 +50,13 @@ interface Report {
   driver: string | null;
   model: { layers: number; hiddenSize: number; vocabSize: number; heads: number; kvHeads: number; headDim: number };
   loadSeconds: number;
+  /** All that are on the device. */
   weightBytes: number;
   copyBytesPerSecond: number;
   runs: (Measurement & {
-    bytesPerStep: number;
+    /** Of weights that a decode step reads, and of keys, values and states, half of what is generated being there. */
+    weightBytesPerStep: number;
+    cacheBytesPerStep: number;
     bytesPerSecond: number;
     shareOfCopy: number;
     /** With `--speculative`. */
@@ -135,13 +138,15 @@ async function bench(name: string, options: BenchOptions, signal: AbortSignal): 
   const runs: Report['runs'] = [];
   for (const workload of workloads) {
     const measured = await measure(model, workload, repeat, signal);
-    const bytesPerStep = weightBytes + cacheBytes(model, workload);
-    const bytesPerSecond = (bytesPerStep * measured.decodeTokensPerSecond.median) / workload.sequences;
+    const { sequences, promptTokens, generatedTokens } = workload;
+    const read = model.bytesPerStep(Math.ceil(promptTokens + generatedTokens / 2), sequences);
+    const bytesPerSecond = ((read.weights + read.cache) * measured.decodeTokensPerSecond.median) / sequences;
     const drafting = speculative && (await compare(model, workload, { speculative }, repeat, signal));
     const structured = grammar && (await compare(model, workload, { grammar }, repeat, signal));
     runs.push({
       ...measured,
-      bytesPerStep,
+      weightBytesPerStep: read.weights,
+      cacheBytesPerStep: read.cache,
       bytesPerSecond,
       shareOfCopy: bytesPerSecond / copyBytesPerSecond,
       ...(drafting && { speculative: drafting }),
@@ -171,21 +176,6 @@ async function bench(name: string, options: BenchOptions, signal: AbortSignal): 
   else process.stdout.write(`${describe(report)}\n`);
 }
 
-/** Keys and values that a step reads on one device, half of what is generated being there. */
-function cacheBytes(model: LanguageModel, { sequences, promptTokens, generatedTokens }: Workload): number {
-  const { numLayers, numKvHeads, headDim } = model.config;
-  return (
-    (sequences *
-      (promptTokens + generatedTokens / 2) *
-      numLayers *
-      2 *
-      numKvHeads *
-      headDim *
-      cacheElementBytes(model.cacheDtype)) /
-    Math.min(model.ranks, numKvHeads)
-  );
-}
-
 function driverOf(device: Device): string | null {
   const platform = device.kind === 'rocm' || device.kind === 'cuda' ? device.kind : undefined;
   return platforms().find((report) => report.platform === platform)?.version ?? null;
@@ -212,16 +202,28 @@ function describe(report: Report): string {
   const { device, deviceName, driver, loadSeconds, weightBytes, copyBytesPerSecond } = report;
   const gigabytes = (bytes: number) => `${(bytes / 1e9).toFixed(bytes < 1e10 ? 2 : 0)} GB/s`;
   const rows = [
-    ['sequences', 'prompt', 'first token', 'prefill', 'decode', 'memory', 'of a copy', 'launches', 'host'],
+    [
+      'sequences',
+      'prompt',
+      'first token',
+      'prefill',
+      'decode',
+      'bytes a step',
+      'memory',
+      'of a copy',
+      'kernels',
+      'host',
+    ],
     ...report.runs.map((run) => [
       String(run.sequences),
       String(run.promptTokens),
       `${round(run.firstTokenMs.median)} ms`,
       rate(run.prefillTokensPerSecond),
       rate(run.decodeTokensPerSecond),
+      `${formatBytes(run.weightBytesPerStep)} + ${formatBytes(run.cacheBytesPerStep)}`,
       gigabytes(run.bytesPerSecond),
       `${Math.round(100 * run.shareOfCopy)} %`,
-      run.launchesPerStep === null ? '' : `${Math.round(run.launchesPerStep)} a step`,
+      kernelsText(run),
       `${Math.round(run.hostMicrosecondsPerStep)} us a step`,
     ]),
   ];
@@ -235,6 +237,13 @@ function describe(report: Report): string {
     ...comparedTo(report, 'structured', 'the form'),
     `peak memory: ${formatBytes(report.peakDeviceBytes)} on the device, ${formatBytes(report.peakHostBytes)} in this process`,
   ].join('\n');
+}
+
+/** Kernels a step, and the calls that they take where these are fewer: graphs. */
+function kernelsText({ kernelsPerStep, launchesPerStep }: Measurement): string {
+  if (kernelsPerStep === null || launchesPerStep === null) return '';
+  const [kernels, launches] = [Math.round(kernelsPerStep), Math.round(launchesPerStep)];
+  return `${kernels} a step${launches < kernels ? ` in ${launches}` : ''}`;
 }
 
 /** What further options gave or cost, where there were some. */

@@ -88,6 +88,8 @@ export interface BackendDevice {
   readonly streams?: StreamOps;
   /** Kernels, library calls and graphs that were launched since the device was opened. */
   readonly launchCount?: number;
+  /** Kernels and library calls that ran or will: those of a graph at each replay. */
+  readonly kernelCount?: number;
   /**
    * Elements [offset, offset + count) of a storage of another device of the same kind, copied without the host and ordered
    * behind what either device was given. Null where the devices do not reach each other.

@@ -3,7 +3,7 @@
  * know whether it gets products with numbers or with blocks; candle instead has each model twice (llama.rs and
  * quantized_llama.rs).
  */
-import { type Device, type RopeKind, type Shape, scope, Tensor } from '@x/core';
+import { type Device, type RopeKind, type Shape, scope, sizeInBytes, Tensor } from '@x/core';
 import type { TensorReader } from '@x/core/files';
 import { LayerNorm, Linear, type Module, RmsNorm, VarBuilder } from '@x/nn';
 import {
@@ -26,6 +26,7 @@ import { ranged, TableRows } from './rows';
 import { checkShard, isDivided, type Shard, SharedHead, SharedTable, SummedLinear } from './shard';
 import type { TensorNamePair } from './tensor-names';
 import { type ProgressListener, WeightFile } from './weight-file';
+import type { WeightRead } from './weight-read';
 
 /** How an architecture's tensors are stored. */
 export interface TensorLayout {
@@ -95,6 +96,8 @@ export class Weights {
   readonly lora: LoraSites;
   /** Of layers whose experts stay in host memory; undefined: all are on the device. */
   readonly hostExperts: HostExperts | undefined;
+  /** What was loaded, as a decode step reads it. */
+  readonly reads: WeightRead[] = [];
   /** Of matrices that are numbers; undefined: as the file has them. */
   readonly dtype: DenseDType | undefined;
   private readonly file: WeightFile;
@@ -235,11 +238,11 @@ export class Weights {
   ): Promise<ExpertLinear> {
     const { part, slots } = where;
     if (slots !== undefined) {
-      using weight = await this.matrix(name, [experts, out, width], part, ExpertSlots.hostDevice);
+      using weight = await this.matrix(name, [experts, out, width], part, { experts }, ExpertSlots.hostDevice);
       using bias = await this.expertBias(`${name}.bias`, [experts, out], part);
       return await ExpertLinear.onHost(weight, slots, this, bias);
     }
-    const weight = await this.matrix(name, [experts, out, width], part);
+    const weight = await this.matrix(name, [experts, out, width], part, { experts });
     try {
       return new ExpertLinear(weight, this.activations, await this.expertBias(`${name}.bias`, [experts, out], part));
     } catch (error) {
@@ -253,7 +256,7 @@ export class Weights {
     // These are multiplied in batches, which no kernel does with two dtypes.
     const dtype = this.dtype ?? 'f32';
     if (own) this.file.split(`${name}.weight`, { dim: 0, ranges: [own] });
-    const weight = await this.builder.get([heads, out, width], `${name}.weight`, { dtype });
+    const weight = await this.get([heads, out, width], `${name}.weight`, dtype);
     try {
       return new HeadLinear(weight);
     } catch (error) {
@@ -265,9 +268,10 @@ export class Weights {
   /** A table from u32 ids [n] to f32 rows [n, width], and, for models with tied embeddings, the product with the table. */
   async embedding(name: string, rows: number, width: number): Promise<{ lookup: Module; asLinear(): Module }> {
     const own = this.vocabulary(rows);
-    const table = await this.matrix(name, [rows, width], own && { dim: 0, ranges: [own] });
+    const table = await this.matrix(name, [rows, width], own && { dim: 0, ranges: [own] }, { rows });
     // What adapters know as the head is then this product.
     const asLinear = () => {
+      this.reads.push({ name: `${name}.weight`, bytes: bytesOf(table.data) });
       const layer = this.lora.layer(this.product(table), [{ name: 'output', out: own?.count ?? rows }], width);
       return own ? this.sharedHead(layer, own, rows) : layer;
     };
@@ -295,6 +299,7 @@ export class Weights {
     const sizes = (of: readonly number[]) => of.filter((size) => size !== 1).join();
     using weight = await this.builder.get(sizes(stored) === sizes(shape) ? stored : shape, name, { dtype });
     using numbers = weight.dequantize(dtype);
+    this.reads.push({ name, bytes: bytesOf(numbers) });
     return numbers.reshape(shape);
   }
 
@@ -342,14 +347,28 @@ export class Weights {
     return whole && (dim === 2 ? whole.detach() : ranged(whole, dim, ranges));
   }
 
+  /** @param read what is special about how a step reads it */
   private matrix(
     name: string,
     shape: readonly number[],
     part?: TensorPart,
+    read: Pick<WeightRead, 'rows' | 'experts'> = {},
     device: Device = this.device,
   ): Promise<QTensor> {
     if (part) this.file.split(`${name}.weight`, part);
-    return this.builder.setDevice(device).get(shape, `${name}.weight`, { dtype: this.dtype });
+    return this.get(shape, `${name}.weight`, this.dtype, read, device);
+  }
+
+  private async get(
+    shape: readonly number[],
+    name: string,
+    dtype: DenseDType | undefined,
+    read: Pick<WeightRead, 'rows' | 'experts'> = {},
+    device: Device = this.device,
+  ): Promise<QTensor> {
+    const weight = await this.builder.setDevice(device).get(shape, name, { dtype });
+    this.reads.push({ name, bytes: bytesOf(weight.data), ...read });
+    return weight;
   }
 
   /** The matrix of a linear layer, in blocks where these are asked for. */
@@ -404,4 +423,8 @@ export class Weights {
       throw error;
     }
   }
+}
+
+function bytesOf(tensor: Tensor): number {
+  return tensor.elemCount * sizeInBytes(tensor.dtype);
 }
