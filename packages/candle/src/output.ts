@@ -2,6 +2,8 @@
 import { CandleError, settings } from '@x/core';
 import { Interrupted, isOutputClosed } from './interrupt';
 
+export { formatBytes } from '@x/core';
+
 /** A command line that asks for what cannot be; exit status 2, as for an unknown option. */
 export class UsageError extends CandleError {
   override name = 'UsageError';
@@ -71,11 +73,4 @@ export function table(rows: readonly (readonly string[])[]): string {
         .trimEnd(),
     )
     .join('\n');
-}
-
-/** 7.58 MiB. */
-export function formatBytes(bytes: number): string {
-  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
-  const power = bytes < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(bytes) / 10));
-  return power === 0 ? `${bytes} B` : `${(bytes / 2 ** (10 * power)).toFixed(2)} ${units[power]}`;
 }

@@ -397,6 +397,10 @@ describe('inspect of a directory', { timeout: 300_000 }, () => {
       problems: [],
     });
     expect(said.memory[0].contexts).toEqual([{ positions: 512, cacheBytes: said.memory[0].cacheBytes }]);
+    for (const { device, freeBytes, fittingContext } of said.memory) {
+      if (device === 'js') expect([freeBytes, fittingContext]).toEqual([null, null]);
+      else expect([freeBytes > 2 ** 26, fittingContext]).toEqual([true, 512]);
+    }
     const { out } = await run(['inspect', directory]);
     expect(out).toMatch(/\nloads with loadModel\n/);
   });

@@ -395,6 +395,14 @@ export class Device {
     return this.backend.memory();
   }
 
+  /**
+   * Bytes that there is room for now: what the driver has free, and what is kept for reuse. Of a host, its memory that is available.
+   * Others may take it. Undefined where nobody says (`js`).
+   */
+  availableBytes(): number | undefined {
+    return this.backend.availableBytes?.();
+  }
+
   /** Gives cached memory back to the driver. */
   emptyCache(): void {
     this.#refuse('emptyCache');

@@ -30,6 +30,7 @@ export * from './dtype';
 export * from './errors';
 export type { FileInput } from './files/source';
 export type { LoadOptions } from './files/types';
+export { formatBytes } from './format-bytes';
 export { type FusedCapability, fusedKernels, noFusing } from './fusing';
 export { CapturedGraph, type GraphOutputs } from './graph';
 export * from './half';
@@ -84,3 +85,4 @@ export { all, type Index, type IndexRange, type IndexSlice, newAxis, range } fro
 export { cat, meshgrid, stack } from './tensor/joining';
 export type { TensorData } from './tensor/nested-data';
 export type { Size2d } from './tensor/resampling';
+export { warnOnce } from './warn-once';

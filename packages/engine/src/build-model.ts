@@ -1,6 +1,6 @@
 /** From files to a model on a device: what every rank of a model does, the one that leads among them. */
 import { join } from 'node:path';
-import type { Device } from '@x/core';
+import { type Device, OutOfMemoryError } from '@x/core';
 import { readJsonFile, ShardedSafetensors, type TensorReader } from '@x/core/files';
 import { type DenseDType, GgufFile, holdsBlocks, holdsNarrow } from '@x/quantized';
 import {
@@ -20,7 +20,9 @@ import {
 } from '@x/transformers';
 import { type ExpertOptions, hotExpertsOf } from './expert-place';
 import { defaultCacheDtype, multipliesNarrow } from './kv/pool';
+import { type CacheRoom, roomFor } from './kv/room';
 import { type CacheDType, checkCacheDtype } from './kv/rows';
+import { loadedTooMuch } from './load-memory';
 import { findModel } from './model-files';
 import { identityOf } from './model-identity';
 import { unfused } from './unfused';
@@ -52,6 +54,10 @@ export interface BuiltModel {
   model: CausalModel;
   architecture: LoraBase['architecture'];
   weightReads: readonly WeightRead[];
+  /** Of weights on this device. */
+  weightBytes: number;
+  /** What this device has left for a cache. */
+  room: CacheRoom | undefined;
   /** Positions that a sequence may have. */
   maxContext: number;
   cacheDtype: CacheDType;
@@ -95,6 +101,7 @@ export async function buildModel(
   const opened = await openModel(path);
   const { file, description, identity } = opened;
   const { architecture, config } = description;
+  const { device } = options;
   try {
     const maxContext = contextOf(description, options.maxContext);
     const texts = withTexts ? await opened.texts() : {};
@@ -106,21 +113,44 @@ export async function buildModel(
     }
     const hotExperts = await hotExpertsOf(file, description, { ...options, maxContext });
     const weights = new Weights(file, { ...weightOptions(description, options), hotExperts });
-    const built = await architecture.build(weights, config, maxContext);
-    const model = options.fused === false ? unfused(built) : built;
-    let cacheDtype: CacheDType;
+    const model = await builtOf(weights, opened, maxContext, options);
     try {
-      cacheDtype = cacheDtypeOf(file, model, options);
-      checkCacheDtype(model.kvLayouts, cacheDtype);
-      await options.device.synchronize();
+      await device.synchronize();
       options.signal?.throwIfAborted();
+      const cacheDtype = cacheDtypeOf(file, model.kvLayouts, options);
+      checkCacheDtype(model.kvLayouts, cacheDtype);
+      const room = roomFor(model, cacheDtype, options.shard?.size ?? 1);
+      const { reads: weightReads } = weights;
+      const bytes = new Map(weightReads.map((read) => [read.name, read.bytes]));
+      const weightBytes = [...bytes.values()].reduce((sum, own) => sum + own, 0);
+      return { model, architecture, weightReads, weightBytes, room, maxContext, cacheDtype, identity, ...texts };
     } catch (error) {
       model.dispose();
       throw error;
     }
-    return { model, architecture, weightReads: weights.reads, maxContext, cacheDtype, identity, ...texts };
   } finally {
     file.close();
+  }
+}
+
+/** @throws OutOfMemoryError that says what would fit */
+async function builtOf(
+  weights: Weights,
+  { file, description }: OpenModel,
+  maxContext: number,
+  options: BuildOptions,
+): Promise<CausalModel> {
+  const { device, dtype, shard, fused = true } = options;
+  const freeBytes = device.availableBytes();
+  try {
+    const model = await description.architecture.build(weights, description.config, maxContext);
+    return fused ? model : unfused(model);
+  } catch (error) {
+    if (!(error instanceof OutOfMemoryError)) throw error;
+    const ranks = shard?.size ?? 1;
+    const narrow = (layouts: CausalModel['kvLayouts']) => cacheDtypeOf(file, layouts, options);
+    const attempt = { file, description, device, dtype, maxContext, ranks, freeBytes, cacheDtypeOf: narrow };
+    throw await loadedTooMuch(error, attempt);
   }
 }
 
@@ -159,7 +189,7 @@ function weightOptions({ architecture }: ModelDescription, options: BuildOptions
 
 function cacheDtypeOf(
   file: TensorReader,
-  { kvLayouts }: CausalModel,
+  kvLayouts: CausalModel['kvLayouts'],
   { device, dtype, activations, cacheDtype }: BuildOptions,
 ): CacheDType {
   const isAsked = [dtype, activations].some((asked) => (asked ?? 'f32') !== 'f32');

@@ -75,7 +75,8 @@ export async function hotExpertsOf(
   const { experts, chosen } = mixture;
   const asked = hotExperts === undefined ? undefined : new HostExperts(hotExperts).slotsOf(experts, chosen);
   if (place === 'device' || shard) return undefined;
-  const free = device.backend.freeBytes?.();
+  // Elsewhere the device's memory is the host's.
+  const free = device.kind === 'rocm' || device.kind === 'cuda' ? device.availableBytes() : undefined;
   if (free === undefined) {
     if (place === 'auto') return undefined;
     return asked ?? Math.max(chosen, Math.ceil(experts * HOST_SHARE));

@@ -34,6 +34,7 @@ export {
   type SpeculativeStats,
 } from './generation';
 export { defaultCacheDtype, KvPool, type KvPoolOptions, type KvPoolStats, multipliesNarrow } from './kv/pool';
+export { positionsIn } from './kv/room';
 export { type CacheDType, cacheElementBytes } from './kv/rows';
 export { SequenceCache } from './kv/sequence-cache';
 export {

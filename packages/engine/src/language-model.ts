@@ -321,6 +321,16 @@ export class LanguageModel {
     return this.runner.pool.dtype;
   }
 
+  /**
+   * Positions of all sequences together that the cache has room for: what the device's memory had left when the model was loaded, less
+   * a sixteenth for passes, and at most `maxCachePositions`; of several devices that of the one with least. Undefined where nobody
+   * says (`js`), and of models whose positions take no memory. A sequence has {@link maxContext} at most.
+   */
+  get cachePositions(): number | undefined {
+    const { room, hasBlocks } = this.runner.pool;
+    return hasBlocks ? room : undefined;
+  }
+
   /** What the key-value cache of all sequences holds. */
   get cacheStats(): KvPoolStats {
     return this.runner.pool.stats;

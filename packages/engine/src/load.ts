@@ -9,6 +9,7 @@ import { CHATML, ChatTemplate, type ProgressListener, type Tokenizer } from '@x/
 import { ADAPTERS_OPTION } from './adapters';
 import { type BuiltModel, buildModel, type ModelTexts } from './build-model';
 import { checkExpertOptions, EXPERT_OPTIONS, type ExpertOptions } from './expert-place';
+import { warnOfContext } from './kv/room';
 import { CACHE_DTYPES, type CacheDType } from './kv/rows';
 import { LanguageModel } from './language-model';
 import { HUB_SOURCE, type HubSource, modelPath } from './model-files';
@@ -40,7 +41,8 @@ export interface LoadModelOptions extends HubSource, ParallelOptions, ExpertOpti
   onProgress?: ProgressListener;
   /**
    * Positions that a sequence may have, prompt and generated text together. Default: what the model was made for, at most
-   * 4096. More than it was made for is refused. The cache grows with what sequences hold.
+   * 4096. More than it was made for is refused. The cache grows with what sequences hold, so more than fits into the device's memory
+   * is let: {@link LanguageModel.cachePositions} says what fits, and a warning (`CONTEXT_DOES_NOT_FIT`) what would make more fit.
    */
   maxContext?: number;
   /**
@@ -130,10 +132,11 @@ async function assemble(
   { maxCachePositions, graphs, chatTemplate: chosen, adapters = {}, signal }: LoadModelOptions,
   start: number,
 ): Promise<LanguageModel> {
-  const { tokenizer, template, cacheDtype, ...parts } = built;
+  const { tokenizer, template, cacheDtype, room, weightBytes, ...parts } = built;
   let loaded: LanguageModel;
   try {
-    const cache = { dtype: cacheDtype, maxPositions: maxCachePositions };
+    warnOfContext(built);
+    const cache = { dtype: cacheDtype, maxPositions: maxCachePositions, weightBytes, roomFor: room?.positions };
     const chatTemplate = chosen === undefined ? template : templateOf(chosen, template, tokenizer);
     loaded = new LanguageModel({ ...parts, tokenizer, chatTemplate, cache, graphs, loadMs: performance.now() - start });
   } catch (error) {

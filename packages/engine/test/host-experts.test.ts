@@ -210,18 +210,19 @@ describe.each(deviceNames)('experts in blocks, on %s', (device) => {
 });
 
 describe('experts: auto', () => {
-  const backend = Device.cpu().backend;
+  const cpu = Device.cpu();
   /** As if the device were one with memory of its own. */
   const loadWith = async (freeBytes: number | undefined, options: LoadModelOptions = {}) => {
-    backend.freeBytes = freeBytes === undefined ? undefined : () => freeBytes;
+    if (freeBytes !== undefined) {
+      vi.spyOn(cpu, 'kind', 'get').mockReturnValue('rocm');
+      vi.spyOn(cpu, 'availableBytes').mockReturnValue(freeBytes);
+    }
     const model = await load(MIXTRAL, 'cpu', { maxContext: 64, ...options });
     const { expertStats } = model;
     model.dispose();
+    vi.restoreAllMocks();
     return expertStats;
   };
-  afterAll(() => {
-    backend.freeBytes = undefined;
-  });
 
   it('has them on the device where there is room', async () => {
     expect(await loadWith(undefined)).toBeUndefined();

@@ -125,7 +125,6 @@ export class KernelDevice implements BackendDevice {
   readonly #timesLaunches = debugLevel() >= 4;
   /** The graph that is being captured. */
   recording: KernelGraph | undefined;
-  readonly freeBytes?: () => number;
   /** Made for the first capture. */
   #recorder: HipStream | undefined;
   #launchCount = 0;
@@ -161,7 +160,6 @@ export class KernelDevice implements BackendDevice {
       },
       free: (ptr) => hip.free(ptr),
     });
-    if (location.kind !== 'cpu') this.freeBytes = () => hip.memoryInfo().free + this.memory().cachedBytes;
     const counters = new Counters(hip, () => this.streams.current);
     this.streams = new DeviceStreams(hip, {
       refuseInCapture: (op) => this.recording?.refuse(op),
@@ -426,6 +424,17 @@ export class KernelDevice implements BackendDevice {
 
   memory(): DeviceMemory {
     return this.#allocator.memory();
+  }
+
+  availableBytes(): number | undefined {
+    this.#check('availableBytes');
+    try {
+      return this.hip.memoryInfo().free + this.#allocator.memory().cachedBytes;
+    } catch (error) {
+      // Who asks can go on without.
+      if (error instanceof HipError) return undefined;
+      throw error;
+    }
   }
 
   emptyCache(): void {

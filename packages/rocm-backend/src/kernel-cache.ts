@@ -29,10 +29,9 @@ import {
 } from 'node:fs';
 import { homedir, userInfo } from 'node:os';
 import { dirname, isAbsolute, join } from 'node:path';
-import { settings } from '@x/core';
+import { settings, warnOnce } from '@x/core';
 import { debug } from './debug';
 import { messageOf } from './errors';
-import { warnOnce } from './warn-once';
 
 /** What was found under a key; `refused` is a file or directory that somebody else may have written. */
 export type CacheRead = { state: 'hit'; bytes: Uint8Array } | { state: 'miss' | 'damaged' | 'refused' };

@@ -7,12 +7,12 @@
  * neither was built, the module's source compiled at run time. PTX, which the driver compiles, is given to it a kernel at a
  * time.
  */
+import { warnOnce } from '@x/core';
 import type { HipDevice, HipFunction, HipModule, ParamType } from '@x/hip';
 import { type KernelInfo, type KernelModule, PtxText, parseCodeObject, resolveTarget } from '@x/kernels';
 import { debug } from './debug';
 import { KernelLookupError } from './errors';
 import { compileCached, type RuntimeSource } from './runtime-compile';
-import { warnOnce } from './warn-once';
 
 interface LoadedModule {
   label: string;

@@ -6,7 +6,7 @@ import { closeSync, existsSync, openSync, readdirSync, readSync, type Stats, sta
 import { dirname, join } from 'node:path';
 import { Device, FileFormatError, sizeInBytes } from '@x/core';
 import { readJsonFile, SafetensorsFile, ShardedSafetensors, type TensorReader } from '@x/core/files';
-import { defaultCacheDtype } from '@x/engine';
+import { defaultCacheDtype, positionsIn } from '@x/engine';
 import { GgmlFile, GgufFile, type GgufMetadata, holdsBlocks, holdsNarrow, type TensorFile } from '@x/quantized';
 import { type ModelDescription, mixtureOf, textPart, type WeightBytes, weightBytes, withScales } from '@x/transformers';
 import { Command } from 'commander';
@@ -33,6 +33,10 @@ interface DeviceEstimate {
   contextLength: number;
   /** The same at lengths up to what the model was made for. */
   contexts: { positions: number; cacheBytes: number }[];
+  /** Bytes that are free there now; null where the device does not say. */
+  freeBytes: number | null;
+  /** The longest context that fits these beside the weights, at most what the model was made for; null where that is not known. */
+  fittingContext: number | null;
   /** Of a mixture: what its experts take of the weights, and what stays on the device where they are in host memory. */
   experts?: { bytes: number; count: number; chosen: number; leastBytes: number };
 }
@@ -251,7 +255,8 @@ function estimate(
   const { positionElements, contextLength } = cache;
   const layers = description?.config.numLayers;
   const weights = weightBytes(file, { device, layout: description?.architecture, layers });
-  const size = sizeInBytes(defaultCacheDtype(Device.parse(device).kind, isNarrow(file, cache)));
+  const on = Device.parse(device);
+  const size = sizeInBytes(defaultCacheDtype(on.kind, isNarrow(file, cache)));
   const cacheBytes = (positions: number) => positionElements * size * positions;
   const byDefault = Math.min(contextLength, CONTEXT);
   const lengths = [...CONTEXTS.filter((positions) => positions < contextLength), contextLength];
@@ -259,7 +264,11 @@ function estimate(
     positionElements === 0 ? [] : lengths.map((positions) => ({ positions, cacheBytes: cacheBytes(positions) }));
   const experts = description && expertsOf(weights, description);
   const sizes = { weightBytes: weights.all, cacheBytes: cacheBytes(byDefault), contextLength: byDefault, contexts };
-  return { device, ...sizes, ...(experts && { experts }) };
+  const freeBytes = on.availableBytes() ?? null;
+  const left = freeBytes === null ? null : freeBytes - weights.all;
+  const fits = left === null || contexts.length === 0 ? null : positionsIn(Math.max(0, left), positionElements * size);
+  const fittingContext = fits === null ? null : Math.min(contextLength, fits);
+  return { device, ...sizes, ...(experts && { experts }), freeBytes, fittingContext };
 }
 
 function expertsOf({ all, experts: bytes }: WeightBytes, { config }: ModelDescription): DeviceEstimate['experts'] {
@@ -354,14 +363,21 @@ function describe(inspection: Inspection): string {
     ...(textPartOf ? [`  ${sayTextPart(textPartOf)}`] : []),
     ...problems.slice(0, SHOWN_PROBLEMS).map((problem) => `  ${problem}`),
     ...(problems.length > SHOWN_PROBLEMS ? [`  and ${problems.length - SHOWN_PROBLEMS} more`] : []),
-    ...memory.map(({ device, weightBytes, cacheBytes, contextLength, contexts, experts }) => {
-      const cache = cacheBytes > 0 ? ` + ${formatBytes(cacheBytes)} for ${contextLength} positions` : '';
-      const more = contexts
-        .filter(({ positions }) => positions > contextLength)
-        .map((at) => `${formatBytes(weightBytes + at.cacheBytes)} for ${at.positions}`);
-      const others = more.length > 0 ? `; ${more.join(', ')}` : '';
-      return `memory on ${device}: about ${formatBytes(weightBytes + cacheBytes)} (${formatBytes(weightBytes)} of weights${cache})${others}${experts ? withExperts(experts) : ''}`;
-    }),
+    ...memory.map(
+      ({ device, weightBytes, cacheBytes, contextLength, contexts, experts, freeBytes, fittingContext }) => {
+        const cache = cacheBytes > 0 ? ` + ${formatBytes(cacheBytes)} for ${contextLength} positions` : '';
+        const more = contexts
+          .filter(({ positions }) => positions > contextLength)
+          .map((at) => `${formatBytes(weightBytes + at.cacheBytes)} for ${at.positions}`);
+        const others = more.length > 0 ? `; ${more.join(', ')}` : '';
+        const free = freeBytes === null ? '' : ` the ${formatBytes(freeBytes)} that are free`;
+        const fits =
+          fittingContext === null
+            ? ''
+            : `; ${fittingContext === 0 ? 'no context fits' : `a context of ${fittingContext} fits`}${free}`;
+        return `memory on ${device}: about ${formatBytes(weightBytes + cacheBytes)} (${formatBytes(weightBytes)} of weights${cache})${others}${experts ? withExperts(experts) : ''}${fits}`;
+      },
+    ),
     '',
     table(Object.entries(metadata).map(([key, value]) => [key, show(value)])),
     '',

@@ -108,8 +108,8 @@ export interface BackendDevice {
   synchronize(): Promise<void>;
   synchronizeSync(): void;
   memory(): DeviceMemory;
-  /** Bytes that there are for what is allocated next, cached ones among them. Absent where the memory is the host's. */
-  freeBytes?: () => number;
+  /** Bytes that may be allocated still, those kept for reuse among them; undefined where nobody says. */
+  availableBytes?(): number | undefined;
   /** Gives cached memory back to the driver. */
   emptyCache(): void;
   /** Afterwards every use of the device or its storages raises a `DisposedError`. */

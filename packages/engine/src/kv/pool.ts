@@ -3,7 +3,7 @@
  * hold, not what they might, and sequences that begin alike share blocks. It starts small and doubles as blocks are needed,
  * until a limit or the end of the device's memory.
  */
-import { type Device, DisposedError, OutOfMemoryError } from '@x/core';
+import { type Device, DisposedError, formatBytes, OutOfMemoryError } from '@x/core';
 import type { PagedCache } from '@x/nn';
 import { type KvLayout, type StateLayout, TransformersError } from '@x/transformers';
 import type { AdapterUse } from '../adapters';
@@ -44,6 +44,10 @@ export interface KvPoolOptions {
   dtype?: CacheDType;
   /** Positions of all sequences together at most, rounded up to whole blocks. Default: what the memory holds. */
   maxPositions?: number;
+  /** Positions that the device's memory had room for when the model was loaded. Default: nobody said. */
+  roomFor?: number | undefined;
+  /** Of the model, for messages. */
+  weightBytes?: number;
 }
 
 /** What a pool holds, in positions of `BLOCK_SIZE` a block. */
@@ -66,6 +70,9 @@ export class KvPool {
   /** Of recurrent layers, of models that have some. */
   readonly states: StatePool | undefined;
   readonly maxBlocks: number;
+  /** Positions of all sequences together, as far as is known: of the limit and of {@link KvPoolOptions.roomFor}. */
+  readonly room: number | undefined;
+  private readonly weightBytes: number | undefined;
   /** Called before the cache grows: what then is of no use any more may give its memory back first. */
   onGrow = () => {};
   private disposed = false;
@@ -73,13 +80,16 @@ export class KvPool {
   constructor(
     readonly layouts: readonly (KvLayout | undefined)[],
     readonly device: Device,
-    { dtype = 'f32', maxPositions = Number.POSITIVE_INFINITY }: KvPoolOptions = {},
+    { dtype = 'f32', maxPositions = Number.POSITIVE_INFINITY, roomFor, weightBytes }: KvPoolOptions = {},
     stateLayouts: readonly (StateLayout | undefined)[] = [],
     changed?: (change: MemoryChange) => void,
   ) {
     this.dtype = dtype;
     this.memory = new KvMemory(layouts, device, dtype, stateLayouts, changed);
     this.maxBlocks = Math.ceil(maxPositions / BLOCK_SIZE);
+    const least = Math.min(roomFor ?? Number.POSITIVE_INFINITY, this.maxBlocks * BLOCK_SIZE);
+    this.room = Number.isFinite(least) ? least : undefined;
+    this.weightBytes = weightBytes;
     const { states } = this.memory;
     if (states) this.states = new StatePool(stateLayouts, device, states);
   }
@@ -153,7 +163,8 @@ export class KvPool {
     if (this.disposed) throw new DisposedError('DISPOSED', 'forward: the model was disposed; load it again.');
     const { count } = this.index;
     const wanted = Math.min(Math.max(FIRST_BLOCKS, 2 * count), this.maxBlocks);
-    if (wanted <= count) throw this.full(`its limit of ${this.maxBlocks} blocks is reached`);
+    if (wanted <= count)
+      throw this.full(`its limit of ${this.maxBlocks} blocks is reached`, 'with a larger maxCachePositions');
     this.onGrow();
     // Doubling may be more than there is room for where a little more would fit.
     for (let blocks = wanted; ; blocks = count + Math.floor((blocks - count) / 2)) {
@@ -163,18 +174,33 @@ export class KvPool {
         return;
       } catch (error) {
         if (!(error instanceof OutOfMemoryError)) throw error;
-        if (blocks - count <= 1) throw this.full(`${this.device} has no memory for more`, error);
+        if (blocks - count <= 1)
+          throw this.full(
+            this.noMemory(),
+            'with a narrower cacheDtype, of a smaller quantisation, or on several devices',
+            error,
+          );
       }
     }
   }
 
-  private full(why: string, cause?: unknown): TransformersError {
+  private noMemory(): string {
+    const { device, weightBytes } = this;
+    const free = device.availableBytes();
+    const sizes = [
+      ...(weightBytes === undefined ? [] : [`${formatBytes(weightBytes)} are the model's weights`]),
+      ...(free === undefined ? [] : [`${formatBytes(free)} are free`]),
+    ];
+    return `${device} has no memory for more${sizes.length > 0 ? ` (${sizes.join(', ')})` : ''}`;
+  }
+
+  /** @param how the model would have to be loaded for more to fit */
+  private full(why: string, how: string, cause?: unknown): TransformersError {
     const { count } = this.index;
-    const mebibytes = Math.round((count * this.blockBytes) / 2 ** 20);
     return new TransformersError(
       'CACHE_FULL',
-      `The key-value cache is full: ${count} blocks of ${BLOCK_SIZE} positions (${mebibytes} MiB) are in use and ${why}. ` +
-        'Run fewer sequences at once, shorten them, or load the model with a narrower cacheDtype.',
+      `The key-value cache is full: ${count} blocks of ${BLOCK_SIZE} positions (${formatBytes(count * this.blockBytes)}) are in use and ${why}. ` +
+        `A context of ${count * BLOCK_SIZE} positions fits, of all sequences together: run fewer at once, shorten them, or load the model ${how}.`,
       { cause },
     );
   }

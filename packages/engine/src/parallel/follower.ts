@@ -94,7 +94,7 @@ export class Follower {
     const executor = new Executor(model, memory, undefined, communicator);
     this.obedience = new Obedience(executor);
     this.parts.push({ dispose: () => memory.dispose() }, executor, this.obedience);
-    this.link.send({ type: 'loaded', identity: built.identity() });
+    this.link.send({ type: 'loaded', identity: built.identity(), positions: built.room?.positions });
     this.onLoaded();
   }
 

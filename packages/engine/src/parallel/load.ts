@@ -1,6 +1,7 @@
 /** Loading a model with several ranks: all at the same time, and all or none. */
 import { Communicator, type Device } from '@x/core';
 import { type BuildOptions, type BuiltModel, buildModel, type ModelTexts } from '../build-model';
+import type { CacheRoom } from '../kv/room';
 import { findModel } from '../model-files';
 import { Group, groupsEnded } from './group';
 import type { Channel, FromFollower, RankPlan } from './messages';
@@ -79,7 +80,7 @@ export async function loadTogether(
     built = await buildModel(path, { ...options, shard, signal: own, onProgress: onOwn }, true);
     await group.settle(ranks.loaded(built.identity(), own));
     group.ready();
-    return { ...built, group };
+    return { ...built, room: built.room && ranks.least(built.room), group };
   } catch (error) {
     built?.model.dispose();
     // Devices may still come together after a rank has failed.
@@ -116,6 +117,8 @@ class Progress {
 class Ranks {
   private readonly present = new Set<number>();
   private readonly identities = new Map<number, string>();
+  /** Of a cache, that the others have room for. */
+  private readonly positions: number[] = [];
   private changed: () => void = () => {};
 
   constructor(
@@ -125,7 +128,10 @@ class Ranks {
     group.onMessage = (rank: number, message: FromFollower) => {
       if (message.type === 'progress') progress.report(rank, message.loaded, message.total);
       else if (message.type === 'here') this.present.add(rank);
-      else if (message.type === 'loaded') this.identities.set(rank, message.identity);
+      else if (message.type === 'loaded') {
+        this.identities.set(rank, message.identity);
+        if (message.positions !== undefined) this.positions.push(message.positions);
+      }
       this.changed();
     };
   }
@@ -139,6 +145,11 @@ class Ranks {
   async loaded(identity: string, signal: AbortSignal): Promise<void> {
     await this.until(() => this.identities.size === this.group.size - 1, signal);
     for (const [rank, other] of this.identities) if (other !== identity) this.group.failModel(rank);
+  }
+
+  /** The room of the rank that has least. @param room of this one */
+  least(room: CacheRoom): CacheRoom {
+    return { ...room, positions: Math.min(room.positions, ...this.positions) };
   }
 
   private async until(isSo: () => boolean, signal: AbortSignal): Promise<void> {

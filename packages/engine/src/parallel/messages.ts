@@ -38,8 +38,8 @@ export type FromFollower =
   /** The rank runs and can be told to load. */
   | { type: 'here' }
   | { type: 'progress'; loaded: number; total: number }
-  /** `identity`: of the model's files, so that all ranks have the same. */
-  | { type: 'loaded'; identity: string }
+  /** `identity`: of the model's files, so that all ranks have the same. `positions`: of a cache that the rank has room for */
+  | { type: 'loaded'; identity: string; positions: number | undefined }
   | { type: 'failed'; error: SentError }
   /** `storages`: buffers on the rank's devices that are still there, which is none. */
   | { type: 'ended'; storages: number };

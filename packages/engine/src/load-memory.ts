@@ -1,0 +1,57 @@
+/** Why a model could not be loaded into the memory of a device: sizes, and the context that would fit. */
+import { type Device, formatBytes, OutOfMemoryError } from '@x/core';
+import type { TensorReader } from '@x/core/files';
+import type { DenseDType } from '@x/quantized';
+import { type CausalModel, checkWeights, type ModelDescription, weightBytes } from '@x/transformers';
+import { positionBytesOf, positionsIn } from './kv/room';
+import type { CacheDType } from './kv/rows';
+
+export interface LoadAttempt {
+  file: TensorReader;
+  description: ModelDescription;
+  device: Device;
+  dtype: DenseDType | undefined;
+  /** @param layouts of a model without weights */
+  cacheDtypeOf(layouts: CausalModel['kvLayouts']): CacheDType;
+  /** Positions that a sequence was to have. */
+  maxContext: number;
+  /** Devices that have a part each. */
+  ranks: number;
+  /** Before anything was loaded; undefined where the device does not say. */
+  freeBytes: number | undefined;
+}
+
+/** `cause` with what the model takes, and what would fit. */
+export async function loadedTooMuch(cause: OutOfMemoryError, attempt: LoadAttempt): Promise<OutOfMemoryError> {
+  const { file, device, dtype, maxContext, ranks, freeBytes } = attempt;
+  const bytes = weightBytes(file, { device, dtype }).all / ranks;
+  const parts = ranks > 1 ? `, one of ${ranks} parts of it,` : '';
+  const free = freeBytes === undefined ? '' : `, of which ${formatBytes(freeBytes)} were free when loading began`;
+  const positions = freeBytes === undefined ? undefined : await fitting(attempt, freeBytes - bytes);
+  const context =
+    positions === undefined
+      ? ''
+      : positions === 0
+        ? ' No context fits beside it.'
+        : ` A context of about ${positions} positions would fit: give that as maxContext, in place of ${maxContext}.`;
+  const message =
+    `loadModel: the model${parts} takes about ${formatBytes(bytes)} of the memory of ${device}${free}.${context} ` +
+    'Take a smaller quantisation, several devices, or one with more memory, or dispose what else is on it.';
+  return new OutOfMemoryError('OUT_OF_MEMORY', message, { cause, requestedBytes: cause.requestedBytes });
+}
+
+/** The context that so many bytes have room for; undefined of a model whose positions take no memory. */
+async function fitting(
+  { file, description, device, cacheDtypeOf, ranks }: LoadAttempt,
+  freeBytes: number,
+): Promise<number | undefined> {
+  const { model } = await checkWeights(file, description);
+  try {
+    const { kvLayouts } = model;
+    const positionBytes = positionBytesOf({ kvLayouts, device }, cacheDtypeOf(kvLayouts)) / ranks;
+    if (positionBytes === 0) return freeBytes > 0 ? undefined : 0;
+    return Math.min(description.config.contextLength, positionsIn(freeBytes, positionBytes));
+  } finally {
+    model.dispose();
+  }
+}
