@@ -2,8 +2,11 @@
  * LoRA adapters of a loaded model, by names: which there are, who uses them, and what a request asks for. An adapter that is
  * unloaded is found no more and goes when the last sequence that has it ends.
  */
+import { readdirSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { DisposedError, didYouMean } from '@x/core';
 import { type Lora, type LoraBase, type LoraRows, type LoraSites, openLora, TransformersError } from '@x/transformers';
+import { identityOf } from './model-identity';
 import type { OptionRule } from './options';
 
 /** An adapter for a text, by its name. `scale` multiplies what it adds; default 1. */
@@ -45,6 +48,11 @@ export class AdapterUse {
     return `${this.entry.lora.id}*${this.scale}`;
   }
 
+  /** A hash of its files, with its scale. @throws FileFormatError FILE_CHANGED */
+  get identity(): string {
+    return `${this.entry.identity()} * ${this.scale}`;
+  }
+
   /** @throws DisposedError where it was unloaded meanwhile */
   hold(): void {
     this.entry.hold();
@@ -59,10 +67,11 @@ class Entry {
   private users = 0;
   private retired = false;
 
-  /** @param free called when it was unloaded and nobody uses it */
+  /** @param identity a hash of its files @param free called when it was unloaded and nobody uses it */
   constructor(
     readonly name: string,
     readonly lora: Lora,
+    readonly identity: () => string,
     private readonly free: (lora: Lora) => void,
   ) {}
 
@@ -126,12 +135,13 @@ export class Adapters {
     try {
       const file = openLora(path, { ...base, pairs: sites.pairs });
       try {
+        const identity = identityOf(filesOf(path), {});
         const lora = await sites.attach(file, signal);
         const free = () => {
           this.forget(lora);
           sites.detach(lora);
         };
-        this.entries.set(name, new Entry(name, lora, free));
+        this.entries.set(name, new Entry(name, lora, identity, free));
       } finally {
         file.close();
       }
@@ -147,11 +157,11 @@ export class Adapters {
     entry.retire();
   }
 
-  /** What a request asks for; undefined for the model as it is. @throws TransformersError INVALID_OPTION */
-  use(choice: AdapterChoice | undefined): AdapterUse | undefined {
+  /** What a request asks for; undefined for the model as it is. @param op for messages @throws TransformersError INVALID_OPTION */
+  use(choice: AdapterChoice | undefined, op = 'generate'): AdapterUse | undefined {
     if (choice === undefined) return undefined;
     const { name, scale = 1 } = typeof choice === 'string' ? { name: choice } : choice;
-    return new AdapterUse(this.find('generate', name), scale);
+    return new AdapterUse(this.find(op, name), scale);
   }
 
   private find(op: string, name: string): Entry {
@@ -165,6 +175,17 @@ export class Adapters {
       { option: 'adapter' },
     );
   }
+}
+
+/** The files of an adapter that `openLora` opens. */
+function filesOf(path: string): string[] {
+  const folder = statSync(path).isDirectory() ? path : path.endsWith('.safetensors') ? dirname(path) : undefined;
+  if (folder === undefined) return [path];
+  const names = ['adapter_config.json', 'adapter_model.safetensors'];
+  return readdirSync(folder)
+    .filter((name) => names.includes(name))
+    .sort()
+    .map((name) => join(folder, name));
 }
 
 /** The rows of a batch that have adapters. @param steps whose rows follow each other, `count` each */

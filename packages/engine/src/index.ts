@@ -41,13 +41,13 @@ export {
   LanguageModel,
   type LanguageModelParts,
   type LoadAdapterOptions,
-  type PromptFileOptions,
 } from './language-model';
 export { type LoadModelOptions, loadModel } from './load';
 export { checkOptions, type OptionRule } from './options';
 export { type ProcessGroup, processGroup } from './parallel/environment';
 export type { ParallelOptions } from './parallel/options';
 export { type FollowOptions, followModel } from './parallel/processes';
+export type { PromptFileOptions } from './prompt-files';
 export { Runner, type RunnerOptions, type Step } from './runner';
 export {
   applyRepetitionPenalty,

@@ -12,18 +12,18 @@ import {
   TransformersError,
   type WeightRead,
 } from '@x/transformers';
+import { ADAPTER_OPTION } from './adapters';
 import { ChatAnswer } from './chat/generation';
 import { ChatSession, type ChatSessionOptions, restoredChat, type SavedChat } from './chat/session';
 import type { ChatGeneration, ChatOptions } from './chat/types';
 import { type GenerateOptions, Generation } from './generation';
 import type { KvPoolOptions, KvPoolStats } from './kv/pool';
-import { BLOCK_SIZE, type CacheDType } from './kv/rows';
-import { fillBlocks, readPrompt, writePrompt } from './kv/saved-prompt';
+import type { CacheDType } from './kv/rows';
 import type { SequenceCache } from './kv/sequence-cache';
 import { checkOptions, type OptionRule, signal } from './options';
 import type { Group } from './parallel/group';
+import { loadPrompt, type PromptFileOptions, type PromptHost, savePrompt } from './prompt-files';
 import { Runner } from './runner';
-import { LogitsProcessor } from './sampling';
 import { BatchScheduler } from './scheduler';
 import type { DraftParts } from './speculate/draft-model';
 import { cacheBytesOf, type StepBytes, weightBytesOf } from './step-bytes';
@@ -51,11 +51,6 @@ export interface LanguageModelParts {
   group?: Group;
 }
 
-export interface PromptFileOptions {
-  /** Stops between two layers. */
-  signal?: AbortSignal;
-}
-
 export interface LoadAdapterOptions {
   /** Stops between two layers' matrices; the promise rejects with the signal's reason. */
   signal?: AbortSignal;
@@ -67,7 +62,7 @@ const WARM_UP_OPTIONS = { sequences: COUNT, positions: COUNT, signal } satisfies
   keyof WarmUpOptions,
   OptionRule
 >;
-const PROMPT_FILE_OPTIONS = { signal } satisfies Record<keyof PromptFileOptions, OptionRule>;
+const PROMPT_FILE_OPTIONS = { adapter: ADAPTER_OPTION, signal } satisfies Record<keyof PromptFileOptions, OptionRule>;
 
 /**
  * One set of weights for any number of sequences: every {@link generate} is one, with its part of a cache that all share.
@@ -221,7 +216,8 @@ export class LanguageModel {
   /**
    * Reads a prompt and writes its keys and values to a file, in whole blocks of 32 tokens, so that {@link loadPrompt} of another
    * process saves computing them. What the cache has of it is not computed again. The file is replaced when the new one is complete.
-   * @throws TransformersError INVALID_OPTION for fewer than 32 tokens, CONTEXT_EXCEEDED, CACHE_FULL; FileFormatError
+   * Of a model on several devices each writes its part, into files behind this one: `PATH.1` and so on, on its own machine.
+   * @throws TransformersError INVALID_OPTION for fewer than 32 tokens and an adapter that is not there, CONTEXT_EXCEEDED, CACHE_FULL; FileFormatError
    *   FILE_UNWRITABLE, FILE_CHANGED when the model's files are not those that were loaded
    */
   async savePrompt(
@@ -231,25 +227,7 @@ export class LanguageModel {
   ): Promise<{ tokens: number }> {
     this.checkAlive('savePrompt');
     checkOptions('savePrompt', options, PROMPT_FILE_OPTIONS);
-    const { scheduler, runner } = this;
-    const identity = this.identityFor('savePrompt');
-    const ids = typeof prompt === 'string' ? this.tokenizer.encode(prompt) : Array.from(prompt);
-    const count = ids.length - (ids.length % BLOCK_SIZE);
-    if (count === 0) {
-      throw new TransformersError(
-        'INVALID_OPTION',
-        `savePrompt: the prompt has ${ids.length} tokens, and whole blocks of ${BLOCK_SIZE} are saved; give a longer one.`,
-      );
-    }
-    // Nobody takes its blocks while they are written.
-    const cache = scheduler.open(true);
-    try {
-      await scheduler.prefill(cache, ids, new LogitsProcessor({}).sampler(ids), { signal: options.signal });
-      await writePrompt(path, runner.pool, cache, ids.slice(0, count), identity, options.signal);
-      return { tokens: count };
-    } finally {
-      scheduler.close(cache);
-    }
+    return savePrompt(this.promptHost('savePrompt'), path, prompt, options);
   }
 
   /**
@@ -257,36 +235,12 @@ export class LanguageModel {
    * is needed or {@link emptyCache} is called. A file of which anything is wrong changes nothing.
    * @returns the tokens that it holds, at most {@link maxContext}
    * @throws FileFormatError FILE_NOT_FOUND, FILE_INVALID and FILE_TRUNCATED for damaged files, PROMPT_MISMATCH for one of another
-   *   model, cache dtype or version; TransformersError CACHE_FULL
+   *   model, adapter, split over devices, cache dtype or version; TransformersError CACHE_FULL, INVALID_OPTION
    */
   async loadPrompt(path: string, options: PromptFileOptions = {}): Promise<{ tokens: readonly number[] }> {
     this.checkAlive('loadPrompt');
     checkOptions('loadPrompt', options, PROMPT_FILE_OPTIONS);
-    const { scheduler, runner, maxContext } = this;
-    const { pool } = runner;
-    const { signal } = options;
-    signal?.throwIfAborted();
-    const saved = await readPrompt(path, pool, this.config.vocabSize, this.identityFor('loadPrompt'));
-    const cache = scheduler.open(true);
-    try {
-      this.checkAlive('loadPrompt');
-      const most = maxContext - (maxContext % BLOCK_SIZE);
-      const tokens = saved.tokens.slice(0, most);
-      // The last token is never adopted, and here each may be.
-      const start = cache.adopt([...tokens, -1]);
-      if (start < tokens.length) {
-        scheduler.reserve(cache, tokens.length);
-        await fillBlocks(pool, cache.blocks, saved, start, () => {
-          signal?.throwIfAborted();
-          this.checkAlive('loadPrompt');
-        });
-        cache.commit(tokens.slice(start));
-      }
-      return { tokens };
-    } finally {
-      scheduler.close(cache);
-      for (const layer of saved.layers.values()) layer.dispose();
-    }
+    return loadPrompt(this.promptHost('loadPrompt'), path, options);
   }
 
   /**
@@ -404,9 +358,8 @@ export class LanguageModel {
   }
 
   /** @throws TransformersError UNSUPPORTED_MODEL where prompts cannot be kept */
-  private identityFor(what: string): string {
-    const { identity, runner } = this;
-    this.checkAlone(what, 'prompts are kept');
+  private promptHost(what: string): PromptHost {
+    const { identity, runner, scheduler, tokenizer, maxContext, group } = this;
     if (runner.pool.states) {
       throw new TransformersError(
         'UNSUPPORTED_MODEL',
@@ -419,7 +372,8 @@ export class LanguageModel {
         `${what}: this model was not loaded from files, so a saved prompt could not be told to be its own; use loadModel.`,
       );
     }
-    return identity();
+    const checkAlive = () => this.checkAlive(what);
+    return { runner, scheduler, tokenizer, maxContext, group, identity: identity(), checkAlive };
   }
 
   /** Graphs, cache and weights of this rank. */

@@ -4,7 +4,7 @@
  */
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import type { Generation, GenerationStats, LanguageModel } from '@x/engine';
+import type { Generation, GenerationStats, LanguageModel, PromptFileOptions } from '@x/engine';
 import { Command } from 'commander';
 import { followed } from '../devices';
 import { addFormFlags, type FormFlags, grammarOf } from '../form-options';
@@ -12,7 +12,7 @@ import { addGenerateFlags, type GenerateFlags, generateOptionsOf } from '../gene
 import { Interrupted, interruptible, isOutputClosed } from '../interrupt';
 import { loadForCommand } from '../load-model';
 import { someText } from '../option-values';
-import { guarded, paint, printJson, UsageError } from '../output';
+import { guarded, paint, printJson } from '../output';
 import { acceptedText, addSpeculativeFlags, checkSpeculative, loadDrafts, type SpeculativeFlags } from '../speculative';
 import { textFromStdin } from '../standard-input';
 
@@ -54,16 +54,16 @@ async function run(name: string, options: RunOptions, signal: AbortSignal): Prom
   const prompt = options.prompt === '-' ? await textFromStdin(signal) : options.prompt;
   const grammar = grammarOf(options);
   checkSpeculative(options);
-  if (options.lora && options.promptCache !== undefined)
-    throw new UsageError('--prompt-cache keeps prompts of the model without adapters. Leave it or --lora out.');
   const { path, ...loaded } = await loadForCommand(name, options, signal);
   using model = loaded.model;
   const { device } = model;
   const { speculative, draft } = await loadDrafts(options, model, { json: options.json, signal });
   using _draft = draft;
   const kept = options.promptCache;
-  if (kept !== undefined && existsSync(kept)) await model.loadPrompt(kept, { signal });
-  const generation = model.generate(prompt, { ...generateOptionsOf(options), grammar, speculative, signal });
+  const generateOptions = generateOptionsOf(options);
+  const files = { adapter: generateOptions.adapter, signal };
+  if (kept !== undefined && existsSync(kept)) await model.loadPrompt(kept, files);
+  const generation = model.generate(prompt, { ...generateOptions, grammar, speculative, signal });
   let text = '';
   const tokenIds: number[] = [];
   const write = (part: string) => {
@@ -82,7 +82,7 @@ async function run(name: string, options: RunOptions, signal: AbortSignal): Prom
     // What follows, an error too, has lines of its own.
     write('\n');
   }
-  if (kept !== undefined && !signal.aborted) await keepPrompt(model, kept, generation, signal);
+  if (kept !== undefined && !signal.aborted) await keepPrompt(model, kept, generation, files);
   if (isOutputClosed()) return;
   const { stats } = generation;
   if (!options.json) return printFigures(model, stats, grammar !== undefined);
@@ -115,7 +115,7 @@ async function keepPrompt(
   model: LanguageModel,
   path: string,
   { promptIds, stats }: Generation,
-  signal: AbortSignal,
+  options: PromptFileOptions,
 ): Promise<void> {
   const say = (text: string) => process.stderr.write(`${paint('dim', text, process.stderr)}\n`);
   if (promptIds.length <= BLOCK) {
@@ -124,7 +124,7 @@ async function keepPrompt(
   }
   // The last token is always computed, so a prompt of whole blocks takes one less from the file than that has.
   if (stats.reusedTokens >= promptIds.length - 1 - ((promptIds.length - 1) % BLOCK)) return;
-  const { tokens } = await model.savePrompt(path, promptIds, { signal });
+  const { tokens } = await model.savePrompt(path, promptIds, options);
   say(`${tokens} tokens of the prompt are kept in ${path}`);
 }
 

@@ -7,6 +7,7 @@ import { buildModel } from '../build-model';
 import { type Command, Executor, Obedience } from '../execute/executor';
 import { KvMemory } from '../kv/memory';
 import { type Link, type RankPlan, sent, type ToFollower } from './messages';
+import { PromptParts, type PromptWork } from './prompt-parts';
 
 /** Least time between two reports of progress. */
 const REPORT_MS = 100;
@@ -26,6 +27,7 @@ export class Follower {
   private readonly parts: { dispose(): void }[] = [];
   private communicator: Communicator | undefined;
   private obedience: Obedience | undefined;
+  private prompts: PromptParts | undefined;
   private loading: Promise<void> | undefined;
   private failed = false;
 
@@ -45,6 +47,7 @@ export class Follower {
     } else if (message.type !== 'ping' && !this.failed) {
       try {
         if (message.type === 'disturb') disturb(message.how);
+        else if (message.type === 'prompt') this.answer(message.request, message.work);
         else this.obey(message.command);
       } catch (error) {
         this.fail(error);
@@ -58,6 +61,7 @@ export class Follower {
     this.ended.abort();
     this.communicator?.abort();
     await this.loading;
+    await this.prompts?.end();
     this.release();
   }
 
@@ -65,6 +69,7 @@ export class Follower {
     this.ended.abort();
     if (failed) this.communicator?.abort();
     await this.loading;
+    await this.prompts?.end();
     this.release();
     this.link.send({ type: 'ended', storages: memoryStats().liveStorages });
     this.link.acknowledge();
@@ -93,6 +98,7 @@ export class Follower {
     const memory = new KvMemory(model.kvLayouts, device, built.cacheDtype, model.stateLayouts);
     const executor = new Executor(model, memory, undefined, communicator);
     this.obedience = new Obedience(executor);
+    this.prompts = new PromptParts(rank, memory);
     this.parts.push({ dispose: () => memory.dispose() }, executor, this.obedience);
     this.link.send({ type: 'loaded', identity: built.identity(), positions: built.room?.positions });
     this.onLoaded();
@@ -101,6 +107,14 @@ export class Follower {
   private obey(command: Command): void {
     if (!this.obedience) throw new Error('internal: a command before the model was loaded');
     this.obedience.obey(command);
+  }
+
+  /** A file that cannot be written or read is no failure of the rank. */
+  private answer(request: number, work: PromptWork): void {
+    if (!this.prompts) throw new Error('internal: a prompt before the model was loaded');
+    const done = (error?: unknown) =>
+      this.link.send({ type: 'done', request, error: error === undefined ? undefined : sent(error) });
+    this.prompts.do(work).then(() => done(), done);
   }
 
   private fail(error: unknown): void {

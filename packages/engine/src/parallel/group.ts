@@ -2,9 +2,11 @@
  * The ranks of a model, as the one that leads sees them: tells them what it does, watches that they follow, and ends all with
  * one error when one of them ends, hangs or fails.
  */
-import { CollectiveError, type Communicator } from '@x/core';
+import { CollectiveError, type Communicator, DisposedError } from '@x/core';
+import type { Shard } from '../build-model';
 import type { Command, Followers } from '../execute/executor';
-import { type Channel, type FromFollower, received, type ToFollower } from './messages';
+import { type Channel, type FromFollower, received, type SentError, type ToFollower } from './messages';
+import type { PromptWork } from './prompt-parts';
 
 /** How often ranks are looked at. */
 const WATCH_MS = 250;
@@ -57,6 +59,8 @@ export interface GroupOptions {
   channels: readonly Channel[];
   /** How long a rank may take for a step, in milliseconds. */
   timeoutMs: number;
+  /** What ranks have of the model. */
+  split?: Shard['split'];
 }
 
 export class Group implements Followers {
@@ -76,6 +80,9 @@ export class Group implements Followers {
   private final: CollectiveError | undefined;
   private ending: Promise<void> | undefined;
   private loaded = false;
+  private requests = 0;
+  /** Who waits for what a rank was asked for. */
+  private readonly answers = new Map<string, { resolve(): void; reject(error: Error): void }>();
   /** Buffers that ranks had at their end. */
   private storages = 0;
 
@@ -104,6 +111,11 @@ export class Group implements Followers {
   /** Ranks, the one that leads among them. */
   get size(): number {
     return this.ranks.length + 1;
+  }
+
+  /** What ranks have of the model; default parts of every layer. */
+  get split(): Shard['split'] {
+    return this.options.split;
   }
 
   /** Why the group ended. */
@@ -144,6 +156,24 @@ export class Group implements Followers {
     const one = this.ranks[rank - 1];
     one.sent++;
     one.channel.send(message);
+  }
+
+  /**
+   * What the other ranks do beside steps; resolves when all have done it.
+   * @throws what a rank could not do it for, when all have ended it: the group goes on
+   */
+  async ask(work: PromptWork): Promise<void> {
+    const request = this.requests++;
+    const answers = this.ranks.map(
+      ({ channel }) =>
+        new Promise<void>((resolve, reject) => {
+          this.answers.set(`${request} ${channel.rank}`, { resolve, reject });
+        }),
+    );
+    const all = Promise.allSettled(answers);
+    this.send({ type: 'prompt', request, work });
+    const failed = (await this.settle(all)).find((answer) => answer.status === 'rejected');
+    if (failed) throw failed.reason;
   }
 
   own<T>(part: () => T): T {
@@ -212,6 +242,9 @@ export class Group implements Followers {
 
   private async leave(): Promise<void> {
     clearInterval(this.watch);
+    for (const { reject } of this.answers.values())
+      reject(new DisposedError('DISPOSED', 'the model was disposed; load it again.'));
+    this.answers.clear();
     const { channels } = this.options;
     for (const rank of this.ranks)
       if (!rank.ended) rank.channel.send({ type: 'end', failed: this.final !== undefined });
@@ -229,7 +262,16 @@ export class Group implements Followers {
       const error = received(message.error);
       this.failBy(rank.channel.rank, error);
     } else if (message.type === 'ended') this.storages += message.storages;
+    else if (message.type === 'done') this.answered(rank.channel.rank, message.request, message.error);
     else this.onMessage(rank.channel.rank, message);
+  }
+
+  private answered(rank: number, request: number, error: SentError | undefined): void {
+    const key = `${request} ${rank}`;
+    const answer = this.answers.get(key);
+    this.answers.delete(key);
+    if (error) answer?.reject(received(error));
+    else answer?.resolve();
   }
 
   /** @param rank whose error it is, or who heard of it */

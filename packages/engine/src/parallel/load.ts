@@ -43,7 +43,7 @@ export async function loadTogether(
   const { device, dtype, activations, cacheDtype, maxContext, fused, split, onProgress, signal } = options;
   const size = devices.length;
   const joinMs = timeoutMs + LATER_MS;
-  const group = new Group({ devices, channels, timeoutMs });
+  const group = new Group({ devices, channels, timeoutMs, split });
   const stop = new AbortController();
   const own = signal ? AbortSignal.any([signal, stop.signal]) : stop.signal;
   group.onFailed = () => stop.abort();

@@ -1,9 +1,10 @@
 /** What the rank that leads and those that follow tell each other: plain objects, for threads and for processes. */
-import { CandleError, CollectiveError } from '@x/core';
+import { CandleError, CollectiveError, FileFormatError } from '@x/core';
 import type { DenseDType } from '@x/quantized';
 import type { Shard } from '../build-model';
 import type { Command } from '../execute/executor';
 import type { CacheDType } from '../kv/rows';
+import type { PromptWork } from './prompt-parts';
 
 /** What a rank loads. */
 export interface RankPlan {
@@ -27,6 +28,8 @@ export interface RankPlan {
 export type ToFollower =
   | { type: 'load'; plan: RankPlan }
   | { type: 'command'; command: Command }
+  /** To be answered by `done` with the same number. */
+  | { type: 'prompt'; request: number; work: PromptWork }
   /** To be acknowledged, and nothing else. */
   | { type: 'ping' }
   /** Gives all memory back and ends. `failed`: other ranks may be gone, so nothing waits for them */
@@ -40,6 +43,8 @@ export type FromFollower =
   | { type: 'progress'; loaded: number; total: number }
   /** `identity`: of the model's files, so that all ranks have the same. `positions`: of a cache that the rank has room for */
   | { type: 'loaded'; identity: string; positions: number | undefined }
+  /** `error`: why it could not be done, where it could not. */
+  | { type: 'done'; request: number; error: SentError | undefined }
   | { type: 'failed'; error: SentError }
   /** `storages`: buffers on the rank's devices that are still there, which is none. */
   | { type: 'ended'; storages: number };
@@ -64,6 +69,7 @@ export function sent(error: unknown): SentError {
 /** What was sent, as an error to be the cause of another one. */
 export function received({ name, code, message, rank }: SentError): CandleError {
   if (name === 'CollectiveError') return new CollectiveError(code as CollectiveError['code'], message, { rank });
+  if (name === 'FileFormatError') return new FileFormatError(code as FileFormatError['code'], message);
   const error = new CandleError(code, message);
   error.name = name;
   return error;
