@@ -129,6 +129,20 @@ describe('run', { timeout: 300_000 }, () => {
     }
   });
 
+  test('--no-graphs and --no-fused change how a text is computed, not the text', async () => {
+    const line = ['run', TINY, ...greedy, '-n', '6', '--json'];
+    const usual = JSON.parse((await run(line)).out).tokenIds;
+    const plain = await run([...line, '--no-graphs', '--no-fused']);
+    expect([plain.status, JSON.parse(plain.out).tokenIds]).toEqual([0, usual]);
+    const sizes = ['--prompt', '4', '--gen', '8', '--repeat', '1', '--json'];
+    const stepOf = async (...flags: string[]) =>
+      JSON.parse((await run(['bench', TINY, '-d', 'cpu', ...sizes, ...flags])).out).runs[0];
+    const [captured, enqueued] = [await stepOf(), await stepOf('--no-graphs', '--no-fused')];
+    expect(captured.launchesPerStep).toBeLessThan(captured.kernelsPerStep / 2);
+    expect(enqueued.launchesPerStep).toBe(enqueued.kernelsPerStep);
+    expect(enqueued.kernelsPerStep).toBeGreaterThan(1.5 * captured.kernelsPerStep);
+  });
+
   test('--prompt-cache keeps the prompt, takes it from there, and says what is wrong with the file', async () => {
     const file = join(folder, 'kept.prompt');
     const prompt = 'Once upon a time there lived a king. '.repeat(6);

@@ -64,5 +64,6 @@ export {
 } from './sampling';
 export { BatchScheduler, type PrefillOptions, type Verified } from './scheduler';
 export type { DraftModel, DraftOptions, LookupOptions, Speculative } from './speculate/options';
+export type { StepBytes } from './step-bytes';
 export type { JsonSchema, StandardResult, StandardSchema, StructureOptions } from './structured';
 export type { WarmUpOptions } from './warm-up';
