@@ -28,16 +28,16 @@ export async function loadedTooMuch(cause: OutOfMemoryError, attempt: LoadAttemp
   const parts = ranks > 1 ? `, one of ${ranks} parts of it,` : '';
   const free = freeBytes === undefined ? '' : `, of which ${formatBytes(freeBytes)} were free when loading began`;
   const positions = freeBytes === undefined ? undefined : await fitting(attempt, freeBytes - bytes);
-  const context =
-    positions === undefined
-      ? ''
-      : positions === 0
-        ? ' No context fits beside it.'
-        : ` A context of about ${positions} positions would fit: give that as maxContext, in place of ${maxContext}.`;
   const message =
-    `loadModel: the model${parts} takes about ${formatBytes(bytes)} of the memory of ${device}${free}.${context} ` +
+    `loadModel: the model${parts} takes about ${formatBytes(bytes)} of the memory of ${device}${free}.${contextText(positions, maxContext)} ` +
     'Take a smaller quantisation, several devices, or one with more memory, or dispose what else is on it.';
   return new OutOfMemoryError('OUT_OF_MEMORY', message, { cause, requestedBytes: cause.requestedBytes });
+}
+
+function contextText(positions: number | undefined, asked: number): string {
+  if (positions === undefined) return '';
+  if (positions === 0) return ' No context fits beside it.';
+  return ` A context of about ${positions} positions would fit: give that as maxContext, in place of ${asked}.`;
 }
 
 /** The context that so many bytes have room for; undefined of a model whose positions take no memory. */

@@ -132,7 +132,10 @@ describe('on several devices', () => {
     await model.savePrompt(blocked, ids);
     expect(existsSync(`${blocked}.1`)).toBe(true);
     const loading = model.loadPrompt(blocked);
+    const asked = groupOf(model).ask({ kind: 'forget' });
     model.dispose();
+    await expect(asked).rejects.toMatchObject({ code: 'DISPOSED' });
+    await expect(groupOf(model).ask({ kind: 'forget' })).rejects.toMatchObject({ code: 'DISPOSED' });
     await expect(loading).rejects.toMatchObject({ code: 'DISPOSED' });
     expect(await groupOf(model).end()).toBe(0);
   });

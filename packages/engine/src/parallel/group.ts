@@ -52,6 +52,10 @@ interface Watched {
   ended: boolean;
 }
 
+function disposed(): DisposedError {
+  return new DisposedError('DISPOSED', 'the model was disposed; load it again.');
+}
+
 export interface GroupOptions {
   /** Names of the ranks' devices. */
   devices: readonly string[];
@@ -163,6 +167,7 @@ export class Group implements Followers {
    * @throws what a rank could not do it for, when all have ended it: the group goes on
    */
   async ask(work: PromptWork): Promise<void> {
+    if (this.ending) throw this.failure ?? disposed();
     const request = this.requests++;
     const answers = this.ranks.map(
       ({ channel }) =>
@@ -242,8 +247,7 @@ export class Group implements Followers {
 
   private async leave(): Promise<void> {
     clearInterval(this.watch);
-    for (const { reject } of this.answers.values())
-      reject(new DisposedError('DISPOSED', 'the model was disposed; load it again.'));
+    for (const { reject } of this.answers.values()) reject(disposed());
     this.answers.clear();
     const { channels } = this.options;
     for (const rank of this.ranks)
