@@ -154,6 +154,36 @@ X_DEVICE void list(const float* x, u32 n, u32 count, float logSum, u32* ids, u32
   }
 }
 
+/** Writes what was chosen. All threads of a block. */
+X_DEVICE void put(const Problem& p, u64 row, u32 id, float logSum) {
+  const Params& s = p.params[row];
+  const float* x = p.logits + row * p.vocab;
+  u32* out = p.outOf(row);
+  if (threadIndex() == 0) {
+    out[0] = id;
+    out[1] = bitCast<u32>(x[id] - logSum);
+  }
+  if (s.edits == 0) return;
+  const u32* edits = p.edits + 4 * (u64)s.firstEdit;
+  barrier();
+  X_FOR_BLOCK(e, s.edits) if (edits[4 * e] == id) out[1] = bitCast<u32>(bitCast<float>(edits[4 * e + 1]) - logSum);
+}
+
+/** Edits of ids in [first, first + count). */
+X_DEVICE void edit(const Problem& p, const Params& s, float* x, u32 first, u32 count) {
+  u32* edits = p.edits + 4 * (u64)s.firstEdit;
+  X_FOR_BLOCK(e, s.edits) {
+    u32* own = edits + 4 * e;
+    if (own[0] - first >= count) continue;
+    const float before = x[own[0]];
+    x[own[0]] = multiplyThenAdd(before, bitCast<float>(own[before >= 0.0f ? 1 : 2]), bitCast<float>(own[3]));
+    // For the log probability of the token.
+    own[1] = bitCast<u32>(before);
+  }
+}
+
+X_DEVICE bool isPossible(float max) { return max > lanes::lowest<float>() && max < lanes::highest<float>(); }
+
 X_DEVICE void chooseRow(const Problem& p, u64 row, u64* bins) {
   const Params s = p.params[row];
   const u32 n = p.vocab;
@@ -174,32 +204,19 @@ X_DEVICE void chooseRow(const Problem& p, u64 row, u64* bins) {
     logSum = max + m::log(reduce::overBlock<Sum, float>(n, [=](u64 i) { return m::exp(x[i] - max); }).result());
     list(x, n, s.top, logSum, out + 2, out + 2 + p.top);
   }
-  u32* edits = p.edits + 4 * (u64)s.firstEdit;
   if (s.edits > 0) {
     barrier();
-    X_FOR_BLOCK(e, s.edits) {
-      u32* edit = edits + 4 * e;
-      const float before = x[edit[0]];
-      x[edit[0]] = multiplyThenAdd(before, bitCast<float>(edit[before >= 0.0f ? 1 : 2]), bitCast<float>(edit[3]));
-      // For the log probability of the token.
-      edit[1] = bitCast<u32>(before);
-    }
+    edit(p, s, x, 0, n);
     barrier();
   }
   u32 id = reduce::indexOverBlockAt<MaxNan>(x, n);
   const float max = x[id];
-  if (!(max > lanes::lowest<float>() && max < lanes::highest<float>())) {
+  if (!isPossible(max)) {
     if (threadIndex() == 0) out[0] = NONE;
     return;
   }
   if (s.kind == DRAW) id = draw(s, bins, x, n, max);
-  if (threadIndex() == 0) {
-    out[0] = id;
-    out[1] = bitCast<u32>(x[id] - logSum);
-  }
-  if (s.edits == 0) return;
-  barrier();
-  X_FOR_BLOCK(e, s.edits) if (edits[4 * e] == id) out[1] = bitCast<u32>(bitCast<float>(edits[4 * e + 1]) - logSum);
+  put(p, row, id, logSum);
 }
 
 X_DEVICE void chooseAll(const Problem& p) {

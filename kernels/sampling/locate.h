@@ -58,20 +58,9 @@ struct Group {
   u64 rest, size;
 };
 
-/**
- * Tokens in an order of theirs: where the running sum of measure(i) exceeds target(sum of all). `order.coarse(i)` is the bin
- * and `order.fine(i)` the key of a token, both ascending in that order; a bin has few tokens, so that threads rarely add to
- * the same one.
- */
-template <class Order, class Measure, class Target>
-X_DEVICE Group inOrder(u64* bins, u32 n, Order order, Measure measure, Target target) {
-  clear(bins);
-  X_FOR_BLOCK(i, n) {
-    const u64 m = measure((u32)i);
-    if (m > 0) atomicAdd(bins + order.coarse((u32)i), m);
-  }
-  barrier();
-  Place place = locate(bins, target);
+/** The group of those in a bin at which the target lies. */
+template <class Order, class Measure>
+X_DEVICE Group inBin(u64* bins, u32 n, Order order, Measure measure, Place place) {
   const u32 bin = place.bin;
   u32 key = 0, known = 0;
 #pragma unroll 1
@@ -94,18 +83,37 @@ X_DEVICE Group inOrder(u64* bins, u32 n, Order order, Measure measure, Target ta
   return {key, place.rest, place.size};
 }
 
+/**
+ * Tokens in an order of theirs: where the running sum of measure(i) exceeds target(sum of all). `order.coarse(i)` is the bin
+ * and `order.fine(i)` the key of a token, both ascending in that order; a bin has few tokens, so that threads rarely add to
+ * the same one.
+ */
+template <class Order, class Measure, class Target>
+X_DEVICE Group inOrder(u64* bins, u32 n, Order order, Measure measure, Target target) {
+  clear(bins);
+  X_FOR_BLOCK(i, n) {
+    const u64 m = measure((u32)i);
+    if (m > 0) atomicAdd(bins + order.coarse((u32)i), m);
+  }
+  barrier();
+  const Place place = locate(bins, target);
+  return inBin(bins, n, order, measure, place);
+}
+
 /** The first id at which the running sum of measure(id) exceeds target(sum of all), which there is; n is at most BINS * BINS. */
 template <class Measure, class Target>
 X_DEVICE u32 byId(u64* bins, u32 n, Measure measure, Target target) {
   const u32 each = (n + BINS - 1) / BINS;
+  // A warp a bin, or of small bins a thread.
+  const u32 width = each < WARP / 2 ? 1 : WARP;
 #pragma unroll 1
-  for (u32 bin = warpId(); bin < BINS; bin += warpsInBlock()) {
+  for (u32 bin = threadIndex() / width; bin < BINS; bin += blockThreads() / width) {
     const u64 first = (u64)bin * each;
     u64 sum = 0;
-    for (u32 j = laneId(); j < each; j += WARP)
+    for (u32 j = threadIndex() % width; j < each; j += width)
       if (first + j < n) sum += measure((u32)(first + j));
-    sum = warpReduce<Sum>(sum);
-    if (laneId() == 0) bins[bin] = sum;
+    if (width > 1) sum = warpReduce<Sum>(sum);
+    if (threadIndex() % width == 0) bins[bin] = sum;
   }
   barrier();
   const Place coarse = locate(bins, target);

@@ -14,7 +14,7 @@ import {
   JestExtend,
   setState,
 } from '@vitest/expect';
-import { spyOn } from '@vitest/spy';
+import { spyOn as spy } from '@vitest/spy';
 import * as chai from 'chai';
 
 chai.use(JestExtend);
@@ -83,10 +83,20 @@ export const afterAll = (body: Body) => after(body);
 export { addCustomEqualityTesters, afterEach, beforeEach, expectValue as expect };
 
 const stubbed = new Map<string, string | undefined>();
+const spies: { mockRestore(): void }[] = [];
+
+const spyOn = ((...of: Parameters<typeof spy>) => {
+  const made = spy(...of);
+  spies.push(made);
+  return made;
+}) as typeof spy;
 
 /** Environment variables for a test's time, calls of methods, and waiting for what is to be. */
 export const vi = {
   spyOn,
+  restoreAllMocks(): void {
+    for (const made of spies.splice(0)) made.mockRestore();
+  },
   async waitFor<T>(body: () => T | Promise<T>, options: Options = {}): Promise<T> {
     const { timeout = 1000, interval = 50 } = typeof options === 'number' ? { timeout: options } : options;
     for (const end = performance.now() + timeout; ; ) {

@@ -36,6 +36,7 @@ const NAMES: Record<string, string> = {
   linear_many_f16: 'linear',
   mul_mat_grouped_q4_0: 'mulMatGrouped',
   sample_f32: 'sample',
+  sample_scan_f32: 'sampleParts',
   follow_u32: 'follow',
   is_u32_f32: 'indexSelect',
   ia_u32_f32: 'indexAdd',

@@ -17,9 +17,9 @@ const GROUP_MS = 30;
  * The same where others want the device in between: it follows from how long they have to wait, for the time of a group that is
  * measured here then has theirs in it. At first, and within bounds.
  */
-const SHARED_MS = { first: 8, least: 4, most: 24 };
+const SHARED_MS = { first: 5, least: 3, most: 14 };
 /** What a step of others should take, the groups in front of it included; by how much groups grow until it does. */
-const OTHERS_MS = 16;
+const OTHERS_MS = 10;
 const GROWTH = 1.2;
 /**
  * Groups enqueued and not finished, at most; together they take no longer than so many groups should, unless one step alone

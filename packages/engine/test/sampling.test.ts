@@ -1,5 +1,6 @@
 // Tokens chosen on the device are those that the host chooses from the same logits with the same data.
 import { type Device, memoryStats, NO_TOKEN, Tensor } from '@x/core';
+import { testSettings } from '@x/testing/settings';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   type Choice,
@@ -134,6 +135,44 @@ describe.each(kernels)('choosing on %s', (name) => {
         samplers.forEach((sampler, i) => {
           expectSame(chosen[i], choose(rows[i], sampler), `${JSON.stringify(OPTIONS[i])}, ${n} logits, round ${round}`);
         });
+      }
+      expect(memoryStats()).toEqual(before);
+    },
+    300_000,
+  );
+
+  // Several blocks share a row.
+  it.each([8192, 20_011, 33_333])(
+    'takes the tokens that the host takes from single rows of %i',
+    async (n) => {
+      const random = Random.fromSeed(n);
+      const before = memoryStats();
+      const bell = randomLogits(n, random);
+      // Some of these bins have more tokens than a list has room for, and some rows hold nothing but equals.
+      const steps = Float32Array.from({ length: n }, (_, i) => ((i * 7919) % 40) / 4);
+      const equal = new Float32Array(n).fill(-2);
+      const flat = Float32Array.from({ length: n }, () => random.nextFloat() / 50);
+      const bad = bell.map((x, i) => (i === n - 5 ? Number.NaN : x));
+      const history = Array.from({ length: 100 }, () => Math.floor(random.nextFloat() * n));
+      const more: SamplingOptions[] = [{ topK: 250 }, { topK: 700, topP: 0.9 }, { topK: 3000, topP: 0.5, minP: 0.1 }];
+      for (const [name, row] of Object.entries({ bell, steps, equal, flat, bad })) {
+        const all =
+          testSettings.scale < 1 && name !== 'bell' ? [...OPTIONS.slice(6, 11), ...more] : [...OPTIONS, ...more];
+        const samplers = all.map((options, i) => {
+          const mask = i % 4 === 2 ? { mask: maskOf(n, (id) => id % 5 > 1) } : {};
+          return new LogitsProcessor({ ...options, seed: i }).sampler(history, { logprob: i % 9 === 4, ...mask });
+        });
+        for (let i = 0; i < samplers.length; i += 2) {
+          const own = samplers.slice(i, i + 2);
+          const chosen = await onDevice(
+            device,
+            own.map(() => row),
+            own,
+          );
+          own.forEach((sampler, j) => {
+            expectSame(chosen[j], choose(row, sampler), `${name}, ${JSON.stringify(all[i + j])}, ${n} logits`);
+          });
+        }
       }
       expect(memoryStats()).toEqual(before);
     },

@@ -184,7 +184,7 @@ export class KernelDevice implements BackendDevice {
     this.decode = new DeviceDecodeOps(this);
     this.recurrent = new DeviceRecurrentOps(this);
     this.experts = new DeviceExpertOps(this, counters);
-    this.sampling = new DeviceSamplingOps(this);
+    this.sampling = new DeviceSamplingOps(this, counters);
     this.idReport = this.shapes.isHost || debugLevel() >= 1 ? new IdReport(this) : undefined;
     debug(1, () => `opened ${location.kind}:${location.ordinal}, ${this.description}`);
   }

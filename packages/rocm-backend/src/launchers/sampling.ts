@@ -19,6 +19,37 @@ export function launchSample(device: Launcher, kernel: string, shape: LaunchShap
   device.launch(SAMPLING, kernel, shape, [a.rows, a.vocab, a.top, a.logits, a.params, a.edits, a.masks, a.out]);
 }
 
+/** `sample_scan_f32`, and 3 more. */
+export interface SamplePartsArguments {
+  rows: number;
+  vocab: number;
+  top: number;
+  parts: number;
+  logits: Address;
+  params: Address;
+  edits: Address;
+  masks: Address;
+  out: Address;
+  work: Address;
+  counters: Address;
+}
+
+export function launchSampleParts(device: Launcher, kernel: string, shape: LaunchShape, a: SamplePartsArguments): void {
+  device.launch(SAMPLING, kernel, shape, [
+    a.rows,
+    a.vocab,
+    a.top,
+    a.parts,
+    a.logits,
+    a.params,
+    a.edits,
+    a.masks,
+    a.out,
+    a.work,
+    a.counters,
+  ]);
+}
+
 /** `follow_u32`. */
 export interface FollowArguments {
   rows: number;

@@ -1,0 +1,338 @@
+// The choice of choose.h where several blocks share a row, in four launches: its largest logit, which ends greedy choices; bins of all
+// tokens; a list of those that may be the last to be kept; and the draw among all that are kept. Each time the block that comes
+// last goes on with what all have found. The same numbers are added, so the same token is chosen.
+#pragma once
+
+namespace sampling {
+
+/** Tokens that a list has room for; where more are wanted one block looks at the whole row. */
+constexpr u32 LISTED = 2048;
+/** Of so many each is compared with each. */
+constexpr u32 FEW = 256;
+
+/** What the blocks of a row tell each other, from one launch to the next. */
+struct Found {
+  u32 kind;  // LEAVE once it is chosen
+  float max;
+  u32 listed;     // tokens that wanted to be in the list
+  u32 key, last;  // of those kept: Row's
+  u32 bin;
+  u64 rest;  // what the target is beyond the bins before it
+};
+
+/** Of a row; see {@link bytesOfRow}. */
+struct Work {
+  Found* found;
+  u64 *bins, *sums;          // [BINS] and [parts]
+  u32 *best, *spans;         // [parts, 2]: largest logits and their ids; where a part's tokens are in the list, and how many
+  u32* ids;                  // [LISTED]
+  float* values;
+
+  /** As packages/rocm-backend/src/ops/sampling.ts has it. */
+  X_DEVICE static u64 bytesOfRow(u32 parts) { return sizeof(Found) + 8 * (u64)BINS + 24 * (u64)parts + 8 * (u64)LISTED; }
+  X_DEVICE static Work of(u8* all, u64 row, u32 parts) {
+    u8* at = all + row * bytesOfRow(parts);
+    u64* bins = (u64*)(at + sizeof(Found));
+    u64* sums = bins + BINS;
+    u32* best = (u32*)(sums + parts);
+    u32* spans = best + 2 * parts;
+    u32* ids = spans + 2 * parts;
+    return {(Found*)at, bins, sums, best, spans, ids, (float*)(ids + LISTED)};
+  }
+};
+
+struct Shares {
+  const Problem& p;
+  u32 parts;
+  u8* work;
+  u32* counters;  // zeros, one a row
+};
+
+/** A block's part of a row. */
+struct Part {
+  const Shares& all;
+  u64 row;
+  u32 index, first, count;
+  Params s;
+  float* x;
+  Work work;
+
+  X_DEVICE static Part of(const Shares& all, u64 item) {
+    const u64 row = item / all.parts;
+    const u32 index = (u32)(item - row * all.parts), n = all.p.vocab;
+    const u32 each = ((n + all.parts - 1) / all.parts + 31) / 32 * 32, first = index * each < n ? index * each : n;
+    const u32 count = n - first < each ? n - first : each;
+    return {all, row, index, first, count, all.p.params[row], all.p.logits + row * n, Work::of(all.work, row, all.parts)};
+  }
+  /** Rows of log probabilities are one block's from first to last. */
+  X_DEVICE bool isShared() const { return s.kind != LEAVE && !(s.flags & LOG_PROBABILITY); }
+  X_DEVICE bool draws() const { return isShared() && s.kind == DRAW && work.found->kind == DRAW; }
+  X_DEVICE bool countsTokens() const { return s.topK > 0 && s.topK < all.p.vocab; }
+  X_DEVICE bool hasBins() const { return countsTokens() || s.topP > 0; }
+  X_DEVICE bool isLast() const { return lastToArrive(all.counters + row, all.parts); }
+  X_DEVICE Row rowOf() const { return {x, work.found->max, s.inverse}; }
+};
+
+X_DEVICE void scanPart(const Part& part) {
+  const auto& [all, row, index, first, count, s, x, work] = part;
+  if (!part.isShared()) return;
+  for (u32 j = threadIndex() * all.parts + index; j < BINS; j += blockThreads() * all.parts) work.bins[j] = 0;
+  if (s.flags & MASKED) {
+    const u32* mask = all.p.maskOf(row);
+    X_FOR_BLOCK(j, count) {
+      const u64 i = first + j;
+      if (!(mask[i / 32] >> i % 32 & 1)) x[i] = lanes::lowest<float>();
+    }
+  }
+  if (s.edits > 0) {
+    barrier();
+    edit(all.p, s, x, first, count);
+  }
+  barrier();
+  const u32 at = count > 0 ? first + reduce::indexOverBlockAt<MaxNan>(x + first, count) : NONE;
+  if (threadIndex() == 0) {
+    work.best[2 * index] = bitCast<u32>(at == NONE ? 0.0f : x[at]);
+    work.best[2 * index + 1] = at;
+  }
+  if (!part.isLast()) return;
+  auto best = reduce::Best<float>::none<MaxNan>();
+  X_FOR_BLOCK(j, all.parts) best.merge<MaxNan>(bitCast<float>(work.best[2 * j]), work.best[2 * j + 1]);
+#if X_HOST
+  const u32 id = best.index;
+#else
+  const u32 id = reduce::winnerOf<MaxNan>(best.value, best.index);
+#endif
+  const float max = x[id];
+  const bool isPossible = sampling::isPossible(max);
+  if (threadIndex() == 0) {
+    if (!isPossible) all.p.outOf(row)[0] = NONE;
+    *work.found = {isPossible && s.kind == DRAW ? (u32)DRAW : (u32)LEAVE, max, 0, NONE, NONE, 0, 0};
+  }
+  if (isPossible && s.kind == GREEDY) put(all.p, row, id, 0.0f);
+}
+
+/** Tokens of the row by their bins, or what these weigh. */
+X_DEVICE void countPart(const Part& part, u64* bins) {
+  if (!part.draws() || !part.hasBins()) return;
+  const auto& [all, row, index, first, count, s, x, work] = part;
+  const Row own = part.rowOf();
+  const ByLogit order{own};
+  const bool ofTokens = part.countsTokens();
+  clear(bins);
+  X_FOR_BLOCK(j, count) {
+    const u32 i = first + (u32)j;
+    const u64 m = ofTokens ? 1 : own.weight(i);
+    if (m > 0) atomicAdd(bins + order.coarse(i), m);
+  }
+  barrier();
+  X_FOR_BLOCK(j, BINS) if (bins[j] > 0) atomicAdd(work.bins + j, bins[j]);
+  if (!part.isLast()) return;
+  X_FOR_BLOCK(j, BINS) bins[j] = work.bins[j];
+  barrier();
+  const u32 topK = s.topK, topP = s.topP;
+  const Place place = locate(bins, [=](u64 total) -> u64 {
+    if (ofTokens) return topK - 1;
+    const u64 mass = shareOf(topP, total);
+    return mass > 0 ? mass - 1 : 0;
+  });
+  if (threadIndex() == 0) {
+    work.found->bin = place.bin;
+    work.found->rest = place.rest;
+  }
+}
+
+/** A list of tokens, by id unless there are few of them. */
+struct List {
+  u32* ids;
+  float* values;
+  u32 n;
+};
+
+/** Whether token a of a list is likelier than b: before it in the order of all. */
+X_DEVICE bool isBefore(const List& list, u32 a, u32 b) {
+  const float x = list.values[a], y = list.values[b];
+  const u32 k = sort::keyOf<false>(x), l = sort::keyOf<false>(y);
+  return k < l || (k == l && list.ids[a] < list.ids[b]);
+}
+
+/** Sum of weights[j] of those tokens of a list for which is(j). */
+template <class Is>
+X_DEVICE u64 sumWhere(const u64* weights, u32 n, Is is) {
+  u64 sum = 0;
+#pragma unroll 4
+  for (u32 j = 0; j < n; ++j) sum += is(j) ? weights[j] : 0;
+  return sum;
+}
+
+/** The id that is drawn among the first topK of few tokens. `space`: 2 * FEW + 1. */
+X_DEVICE u32 drawOfFew(const Params& s, const List& list, float max, u64* space) {
+  u64 *weights = space, *kept = space + FEW, *chosen = space + 2 * FEW;
+  const Row row = {list.values, max, s.inverse};
+  const u32 n = list.n;
+  X_FOR_BLOCK(t, n) {
+    u32 rank = 0;
+    for (u32 j = 0; j < n; ++j) rank += isBefore(list, j, (u32)t) ? 1 : 0;
+    weights[t] = rank < s.topK ? weightOf(row.scaled((u32)t)) : 0;
+  }
+  barrier();
+  const auto all = [](u32) { return true; };
+  const u64 mass = shareOf(s.topP, sumWhere(weights, n, all)), target = mass > 0 ? mass - 1 : 0;
+  X_FOR_BLOCK(t, n) {
+    const bool isLikely = s.topP == 0 || sumWhere(weights, n, [&](u32 j) { return isBefore(list, j, (u32)t); }) <= target;
+    kept[t] = isLikely && list.values[t] - max >= s.least ? weights[t] : 0;
+  }
+  barrier();
+  const u64 drawn = shareOf(s.uniform, sumWhere(kept, n, all));
+  X_FOR_BLOCK(t, n) {
+    const u64 before = sumWhere(kept, n, [&](u32 j) { return list.ids[j] < list.ids[t]; });
+    if (before <= drawn && drawn - before < kept[t]) *chosen = list.ids[t];
+  }
+  barrier();
+  return (u32)*chosen;
+}
+
+/** The last token of a bin that a share of the weight keeps. */
+X_DEVICE void keepOfBin(const Part& part, const List& list, u64* bins) {
+  Found& found = *part.work.found;
+  Row row = {list.values, found.max, part.s.inverse};
+  const auto weight = [&row](u32 i) { return row.weight(i); };
+  const u64 rest = found.rest;
+  const Group group = inBin(bins, list.n, ByLogit{row}, weight, {found.bin, rest, 0});
+  const u64 each = weightOf(multiplyThenAdd(valueOf(~group.key) - found.max, part.s.inverse, 0.0f));
+  keepUpTo(row, bins, list.n, group.key, group.rest / each + 1, group.size / each);
+  barrier();
+  if (threadIndex() == 0) {
+    found.key = row.key;
+    found.last = row.last == NONE ? NONE : list.ids[row.last];
+  }
+}
+
+/** Adds this part's tokens of the bins up to the last one that is kept, or of that alone, to the row's list. */
+X_DEVICE void addToList(const Part& part, u32* counts) {
+  const Work& work = part.work;
+  const u32 index = opaque(part.index), first = opaque(part.first), count = opaque(part.count);
+  const float* x = part.x;
+  const Row own = part.rowOf();
+  const ByLogit order{own};
+  const u32 bin = work.found->bin;
+  const bool upTo = part.countsTokens();
+  const auto isWanted = [&](u32 j) {
+    if (j >= count) return false;
+    const u32 its = order.coarse(first + j);
+    return upTo ? its <= bin : its == bin;
+  };
+  // A warp has tokens one after the other, and so have its lanes.
+  const u32 warps = warpsInBlock(), each = ((count + warps - 1) / warps + WARP - 1) / WARP * WARP, begin = warpId() * each;
+  u32 mine = 0;
+  for (u32 j = laneId(); j < each; j += WARP) mine += isWanted(begin + j) ? 1 : 0;
+  const u32 whole = warpReduce<Sum>(mine);
+  if (laneId() == 0) counts[warpId()] = whole;
+  barrier();
+  u32 before = 0, total = 0;
+  for (u32 w = 0; w < warps; ++w) {
+    before += w < warpId() ? counts[w] : 0;
+    total += counts[w];
+  }
+  barrier();
+  if (threadIndex() == 0) {
+    counts[0] = total > 0 ? atomicAdd(&work.found->listed, total) : 0;
+    work.spans[2 * index] = counts[0];
+    work.spans[2 * index + 1] = total;
+  }
+  barrier();
+  const u32 at = counts[0];
+  if (whole == 0 || at + total > LISTED) return;
+  u32 place = at + before;
+  for (u32 j = 0; j < each; j += WARP) {
+    const u32 own = begin + j + laneId();
+    const bool is = isWanted(own);
+    u32 earlier = 0, together = 0;
+    for (u32 lane = 0; lane < WARP; ++lane) {
+      const u32 other = shuffle(is ? 1u : 0u, lane);
+      earlier += lane < laneId() ? other : 0;
+      together += other;
+    }
+    if (is) {
+      work.ids[place + earlier] = first + own;
+      work.values[place + earlier] = x[first + own];
+    }
+    place += together;
+  }
+}
+
+/** The list in shared memory, part after part. */
+X_DEVICE void takeList(const Part& part, const List& list) {
+  const Work& work = part.work;
+  X_FOR_BLOCK(e, list.n) {
+    u32 at = 0, before = 0;
+    while (before + work.spans[2 * at + 1] <= e) before += work.spans[2 * at++ + 1];
+    const u32 from = work.spans[2 * at] + (u32)e - before;
+    list.ids[e] = work.ids[from];
+    list.values[e] = work.values[from];
+  }
+  barrier();
+}
+
+X_DEVICE void listPart(const Part& part, u64* bins, u32* ids, float* values) {
+  if (!part.draws() || !part.hasBins()) return;
+  addToList(part, (u32*)bins);
+  if (!part.isLast()) return;
+  const Work& work = part.work;
+  const List list = {ids, values, work.found->listed};
+  if (list.n > LISTED) return;
+  takeList(part, list);
+  if (!part.countsTokens()) return keepOfBin(part, list, bins);
+  const Params& s = part.s;
+  const float max = work.found->max;
+  const u32 id = list.n <= FEW && s.typicalP == 0 ? drawOfFew(s, list, max, bins)
+                                                   : list.ids[draw(s, bins, list.values, list.n, max)];
+  barrier();
+  if (threadIndex() == 0) work.found->kind = LEAVE;
+  put(part.all.p, part.row, id, 0.0f);
+}
+
+/** What is not chosen yet. */
+X_DEVICE void drawPart(const Part& part, u64* bins) {
+  const auto& [all, row, index, first, count, s, x, work] = part;
+  if (!part.isShared()) {
+    if (index == 0) chooseRow(all.p, row, bins);
+    return;
+  }
+  if (!part.draws()) return;
+  const Found found = *work.found;
+  // All tokens in another order, or more in a bin than a list has room for.
+  if (s.typicalP > 0 || found.listed > LISTED) {
+    if (index == 0) put(all.p, row, draw(s, bins, x, all.p.vocab, found.max), 0.0f);
+    return;
+  }
+  Row own = part.rowOf();
+  own.key = found.key;
+  own.last = found.last;
+  own.least = s.least;
+  u64 sum = 0;
+  X_FOR_BLOCK(j, count) sum += own.weight(first + (u32)j);
+  sum = blockReduce<Sum>(sum);
+  if (threadIndex() == 0) work.sums[index] = sum;
+  if (!part.isLast()) return;
+  u64 total = 0;
+  for (u32 j = 0; j < all.parts; ++j) total += work.sums[j];
+  u64 rest = shareOf(s.uniform, total);
+  u32 at = 0;
+  while (work.sums[at] <= rest) rest -= work.sums[at++];
+  const Part its = Part::of(all, row * all.parts + at);
+  const auto weight = [&](u32 j) { return own.weight(its.first + j); };
+  put(all.p, row, its.first + byId(bins, its.count, weight, [rest](u64) { return rest; }), 0.0f);
+}
+
+/** visit(part) for the parts that are this block's. */
+template <class Visit>
+X_DEVICE void forParts(const Shares& all, Visit visit) {
+#if X_HOST
+  X_FOR_SPLIT(item, all.p.rows * all.parts) visit(Part::of(all, item));
+#else
+  const u64 item = split::block();
+  if (item < all.p.rows * all.parts) visit(Part::of(all, item));
+#endif
+}
+
+}  // namespace sampling
