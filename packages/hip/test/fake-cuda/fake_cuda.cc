@@ -1,19 +1,56 @@
 // A stand-in for libcuda, for machines without an NVIDIA GPU: memory is the host's, and work is done when it is enqueued. It
 // carries what the vendor libraries need, memory, streams and events, and modules of PTX text. Of a kernel, a launch only notes
-// at the address that is its first argument how it was asked for: 1, or 2 as one that may begin early; and how many blocks. There
-// are FAKE_CUDA_DEVICES devices, or one.
+// at the address that is its first argument how it was asked for: 1, or 2 as one that may begin early; and how many blocks; with
+// FAKE_CUDA_SILENT it does nothing at all. There are FAKE_CUDA_DEVICES devices, or one.
+//
+// With FAKE_CUDA_COMPILE_MS, loading a module takes so long, text in which FAKE_CUDA_REFUSE occurs is refused with a message, and
+// FAKE_LOG has a line for each load that ended: its kernels, whether it was done on the thread that initialised the driver, and how many loads
+// there were at once when it began.
+#include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <string>
+#include <thread>
 
 namespace {
 
-enum { kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotFound = 500 };
+enum { kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kInvalidContext = 201, kInvalidPtx = 218, kNotFound = 500 };
 enum : size_t { kTotal = size_t(1) << 30 };
 std::map<uint64_t, size_t> gMemory;
 size_t gUsed = 0;
+std::thread::id gFirstThread;
+thread_local bool tIsCurrent = false;
+std::atomic<int> gLoading{0};
+std::mutex gLogMutex;
+
+const char* setting(const char* name) { return std::getenv(name); }
+bool isSilent() {
+  static const bool is = setting("FAKE_CUDA_SILENT") != nullptr;
+  return is;
+}
+
+// The kernels of a text, as `a+b`; of other images, how they begin.
+std::string kernelsOf(const std::string& text) {
+  std::string names;
+  for (size_t at = text.find(".entry "); at != std::string::npos; at = text.find(".entry ", at + 1)) {
+    names += (names.empty() ? "" : "+") + text.substr(at + 7, text.find('(', at) - at - 7);
+  }
+  return names.empty() ? text.substr(0, 24) : names;
+}
+
+void log(const std::string& line) {
+  const char* path = setting("FAKE_CUDA_COMPILE_MS") ? setting("FAKE_LOG") : nullptr;
+  std::lock_guard<std::mutex> lock(gLogMutex);
+  FILE* file = path ? std::fopen(path, "a") : nullptr;
+  if (!file) return;
+  std::fprintf(file, "%s\n", line.c_str());
+  std::fclose(file);
+}
 
 void* at(uint64_t pointer) { return reinterpret_cast<void*>(pointer); }
 
@@ -21,7 +58,10 @@ void* at(uint64_t pointer) { return reinterpret_cast<void*>(pointer); }
 
 #define API extern "C" __attribute__((visibility("default")))
 
-API int cuInit(unsigned) { return kSuccess; }
+API int cuInit(unsigned) { 
+  if (gFirstThread == std::thread::id()) gFirstThread = std::this_thread::get_id();
+  return kSuccess;
+}
 API int cuDriverGetVersion(int* version) { return *version = 13000, kSuccess; }
 API int cuGetErrorName(int e, const char** name) { return *name = e ? "CUDA_ERROR_UNKNOWN" : "CUDA_SUCCESS", kSuccess; }
 API int cuGetErrorString(int e, const char** text) { return cuGetErrorName(e, text); }
@@ -41,7 +81,7 @@ API int cuDeviceTotalMem_v2(size_t* bytes, int) { return *bytes = kTotal, kSucce
 API int cuDeviceGetPCIBusId(char* text, int bytes, int) { return std::strncpy(text, "0000:1a:00.0", size_t(bytes)), kSuccess; }
 API int cuDevicePrimaryCtxRetain(void** context, int) { return *context = &gMemory, kSuccess; }
 API int cuDevicePrimaryCtxRelease_v2(int) { return kSuccess; }
-API int cuCtxSetCurrent(void* context) { return context == &gMemory ? kSuccess : kInvalidValue; }
+API int cuCtxSetCurrent(void* context) { return tIsCurrent = context == &gMemory, tIsCurrent ? kSuccess : kInvalidValue; }
 API int cuCtxSynchronize() { return kSuccess; }
 API int cuMemGetInfo_v2(size_t* f, size_t* t) { return *f = kTotal - gUsed, *t = kTotal, kSuccess; }
 API int cuMemAlloc_v2(uint64_t* out, size_t bytes) {
@@ -75,10 +115,25 @@ API int cuEventQuery(void*) { return kSuccess; }
 API int cuEventElapsedTime(float* ms, void*, void*) { return *ms = 1.5f, kSuccess; }
 
 using Text = std::string;
-API int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void**) {
-  return *module = new Text(static_cast<const char*>(image)), kSuccess;
+API int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void** values) {
+  if (!tIsCurrent) return kInvalidContext;
+  const int atOnce = ++gLoading;
+  const char* ms = setting("FAKE_CUDA_COMPILE_MS");
+  if (ms) std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(ms)));
+  const char* refused = setting("FAKE_CUDA_REFUSE");
+  auto* text = new Text(static_cast<const char*>(image));
+  const bool isRefused = refused && text->find(refused) != Text::npos;
+  gLoading--;
+  const bool isFirst = std::this_thread::get_id() == gFirstThread;
+  log((isRefused ? "refused " : "loaded ") + kernelsOf(*text) + (isFirst ? " first " : " other ") + std::to_string(atOnce));
+  if (!isRefused) return *module = text, kSuccess;
+  delete text;
+  return std::strcpy(static_cast<char*>(values[0]), "line 1: no such thing"), kInvalidPtx;
 }
-API int cuModuleUnload(void* module) { return delete static_cast<Text*>(module), kSuccess; }
+API int cuModuleUnload(void* module) {
+  log("unloaded " + kernelsOf(*static_cast<Text*>(module)));
+  return delete static_cast<Text*>(module), kSuccess;
+}
 API int cuModuleGetFunction(void** function, void* module, const char* name) {
   if (static_cast<Text*>(module)->find(Text(".entry ") + name + "(") == Text::npos) return kNotFound;
   return *function = module, kSuccess;
@@ -88,6 +143,7 @@ API int cuModuleGetGlobal_v2(uint64_t* address, size_t* bytes, void* module, con
   return *address = 256, *bytes = 1, kSuccess;
 }
 static int note(unsigned how, unsigned blocks, void** extra) {
+  if (isSilent()) return kSuccess;
   if (extra[0] != reinterpret_cast<void*>(1) || extra[2] != reinterpret_cast<void*>(2) || extra[4]) return kInvalidValue;
   unsigned* to = *static_cast<unsigned**>(extra[1]);
   return to[0] = how, to[1] = blocks, kSuccess;
@@ -113,12 +169,13 @@ API int cuLaunchKernelEx(const Config* config, void*, void**, void** extra) {
   return note(2, config->grid[0], extra);
 }
 
+API int cuFuncSetAttribute(void*, int, int) { return isSilent() ? kSuccess : kNotFound; }
+
 // What would run code.
 #define ABSENT(name) \
   API int name() { return kNotFound; }
 ABSENT(cuStreamBeginCapture_v2)
 ABSENT(cuStreamEndCapture)
-ABSENT(cuFuncSetAttribute)
 ABSENT(cuGraphInstantiateWithFlags)
 ABSENT(cuGraphExecUpdate_v2)
 ABSENT(cuGraphLaunch)

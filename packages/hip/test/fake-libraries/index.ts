@@ -77,6 +77,11 @@ export function buildFakeCudnn(definitions: readonly string[] = []): Record<stri
   return { ...buildFakeCuda(directory), X_CUDNN_LIBRARY: library };
 }
 
+/** The environment in which the fake libcuda is the driver, without libraries. */
+export function buildFakeDriver(): Record<string, string> {
+  return buildFakeCuda(mkdtempSync(join(tmpdir(), 'x-fake-cuda-')));
+}
+
 /** The environment in which the fake libcuda is the driver and the stand-in for NCCL its library. */
 export function buildFakeNccl(): Record<string, string> {
   const directory = mkdtempSync(join(tmpdir(), 'x-fake-cuda-'));
@@ -109,12 +114,13 @@ export function runOnFakes<T>(
   hip: string | undefined,
   body: string,
   environment: Record<string, string> = {},
+  options: { engine?: boolean } = {},
 ): FakeRun<T> {
   const log = join(mkdtempSync(join(tmpdir(), 'x-fake-log-')), 'calls');
   const value = runIsolated<T>(
     body,
     { ...(hip && { X_HIP_LIBRARY: hip }), FAKE_LOG: log, X_GEMM: undefined, X_CONV: undefined, ...environment },
-    { above: true },
+    { above: true, ...options },
   );
   return { value, log: existsSync(log) ? readFileSync(log, 'utf8').trim().split('\n') : [] };
 }
