@@ -1,5 +1,5 @@
 /** Loading a model for a command: the device by its name, and progress on a terminal. */
-import { type CacheDType, type LanguageModel, type LoadModelOptions, loadModel } from '@x/engine';
+import { type CacheDType, type KernelProgress, type LanguageModel, type LoadModelOptions, loadModel } from '@x/engine';
 import '@x/rocm-backend';
 import { type DeviceFlags, placeOf } from './devices';
 import { ADAPTER } from './generate-options';
@@ -29,9 +29,14 @@ export async function loadForCommand(
   const onProgress = shown
     ? (loaded: number, total: number) => void show(`loading ${formatBytes(loaded)} of ${formatBytes(total)}`)
     : undefined;
+  const onKernels = shown
+    ? ({ ready, wanted, device }: KernelProgress) =>
+        void show(`compiling kernels for ${device}, ${ready} of ${wanted}, once for this machine`)
+    : undefined;
   try {
     const adapters = lora && { [ADAPTER]: lora.path };
-    const model = await loadModel(path, { ...options, ...place, signal, maxContext, cacheDtype, adapters, onProgress });
+    const given = { ...options, ...place, signal, maxContext, cacheDtype, adapters, onProgress, onKernels };
+    const model = await loadModel(path, given);
     return { model, path };
   } finally {
     if (shown) show('');

@@ -48,6 +48,7 @@ export { type ProcessGroup, processGroup } from './parallel/environment';
 export type { ParallelOptions } from './parallel/options';
 export { type FollowOptions, followModel } from './parallel/processes';
 export type { PromptFileOptions } from './prompt-files';
+export type { KernelListener, KernelProgress } from './rehearse';
 export { Runner, type RunnerOptions, type Step } from './runner';
 export {
   applyRepetitionPenalty,

@@ -18,6 +18,7 @@ import type { Group } from './parallel/group';
 import { loadOnThreads } from './parallel/load';
 import { devicesOf, PARALLEL_OPTIONS, type ParallelOptions } from './parallel/options';
 import { deviceOfProcess, loadOnProcesses } from './parallel/processes';
+import type { KernelListener } from './rehearse';
 
 export interface LoadModelOptions extends HubSource, ParallelOptions, ExpertOptions {
   /** Default: `Device.auto()`, the best one that opens. Several of them: {@link LoadModelOptions.devices}. */
@@ -39,6 +40,11 @@ export interface LoadModelOptions extends HubSource, ParallelOptions, ExpertOpti
   signal?: AbortSignal;
   /** Called after each tensor with the bytes read so far and in all. */
   onProgress?: ProgressListener;
+  /**
+   * Called while the driver of an NVIDIA GPU compiles the model's kernels, which it does once a machine: first when that has
+   * taken half a second, then as they come. The promise of the model waits for them. Not of a model on several devices.
+   */
+  onKernels?: KernelListener;
   /**
    * Positions that a sequence may have, prompt and generated text together. Default: what the model was made for, at most
    * 4096. More than it was made for is refused. The cache grows with what sequences hold, so more than fits into the device's memory
@@ -86,6 +92,7 @@ const OPTIONS = {
   activations: [(value) => ['f32', 'f16', 'bf16'].includes(value as string), '"f32", "f16" or "bf16"'],
   signal,
   onProgress: callback,
+  onKernels: callback,
   maxContext: number,
   cacheDtype: [(value) => CACHE_DTYPES.some((dtype) => dtype === value), '"f32", "f16", "bf16" or "q8_0"'],
   graphs: boolean,
@@ -116,9 +123,18 @@ export async function loadModel(path: string, options: LoadModelOptions = {}): P
   const devices = devicesOf(wanted ? named : single, options);
   const device = devices?.[0] ?? single ?? Device.of(wanted![0]);
   checkExpertOptions(options, !devices && !processes);
-  const { maxContext, cacheDtype, fused, pipeline, experts, hotExperts, maxCachePositions: cachePositions } = options;
+  const {
+    maxContext,
+    cacheDtype,
+    fused,
+    pipeline,
+    experts,
+    hotExperts,
+    maxCachePositions: cachePositions,
+    onKernels,
+  } = options;
   const split = pipeline ? ('layers' as const) : undefined;
-  const build = { device, dtype, activations, signal, onProgress, maxContext, cacheDtype, fused, split };
+  const build = { device, dtype, activations, signal, onProgress, onKernels, maxContext, cacheDtype, fused, split };
   const built = processes
     ? await loadOnProcesses(place, processes, build, options)
     : devices

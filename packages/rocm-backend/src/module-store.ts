@@ -5,10 +5,10 @@
  *
  * Where a module comes from, in order: the code object of the device's exact target, of its generic family, or, when
  * neither was built, the module's source compiled at run time. PTX, which the driver compiles, is given to it a kernel at a
- * time.
+ * time: at its first use, or ahead of it on another thread (`prepare`).
  */
 import { warnOnce } from '@x/core';
-import type { HipDevice, HipFunction, HipModule, ParamType } from '@x/hip';
+import type { HipDevice, HipFunction, HipModule, ModuleLoad, ParamType } from '@x/hip';
 import { type KernelInfo, type KernelModule, PtxText, parseCodeObject, resolveTarget } from '@x/kernels';
 import { debug } from './debug';
 import { KernelLookupError } from './errors';
@@ -19,6 +19,8 @@ interface LoadedModule {
   target: string;
   /** The driver's module with a kernel. */
   moduleOf(kernel: string): HipModule;
+  /** Has the driver compile a kernel on another thread, where it compiles kernels one by one. */
+  prepare?(kernel: string): void;
   kernels: Record<string, KernelInfo>;
   functions: Map<string, HipFunction>;
   dispose(): void;
@@ -49,6 +51,9 @@ export class ModuleStore {
   readonly #device: HipDevice;
   readonly #modules = new Map<string, LoadedModule>();
   readonly #raw = new Map<string, LoadedModule>();
+  /** What {@link prepare} has begun and nobody has looked at since it ended. */
+  readonly #underWay = new Set<ModuleLoad>();
+  #prepared = 0;
   #functionsLoaded = 0;
 
   constructor(device: HipDevice) {
@@ -57,12 +62,27 @@ export class ModuleStore {
 
   /** The kernel `name` of a shipped module; the module is loaded on first use. */
   getOrLoadFunc(name: string, module: KernelModule): HipFunction {
-    let loaded = this.#modules.get(module.name);
-    if (!loaded) {
-      loaded = this.#loadShipped(module);
-      this.#modules.set(module.name, loaded);
-    }
-    return this.#function(loaded, name);
+    return this.#function(this.#shipped(module), name);
+  }
+
+  /** Whether the driver compiles this module's kernels one by one, so that {@link prepare} helps. */
+  isText(module: KernelModule): boolean {
+    return this.#shipped(module).prepare !== undefined;
+  }
+
+  /**
+   * Begins to load the kernel `name` on another thread, where the driver compiles it; {@link getOrLoadFunc} waits for that. What
+   * is wrong with the kernel is said there.
+   */
+  prepare(name: string, module: KernelModule): void {
+    const loaded = this.#shipped(module);
+    if (!loaded.functions.has(name) && loaded.kernels[name]) loaded.prepare?.(name);
+  }
+
+  /** Kernels that {@link prepare} has begun so far, and how many of them are loaded, or have failed. */
+  progress(): { ready: number; wanted: number } {
+    for (const load of this.#underWay) if (load.isDone) this.#underWay.delete(load);
+    return { ready: this.#prepared - this.#underWay.size, wanted: this.#prepared };
   }
 
   /**
@@ -93,6 +113,15 @@ export class ModuleStore {
     for (const loaded of [...this.#modules.values(), ...this.#raw.values()]) loaded.dispose();
     this.#modules.clear();
     this.#raw.clear();
+  }
+
+  #shipped(module: KernelModule): LoadedModule {
+    let loaded = this.#modules.get(module.name);
+    if (!loaded) {
+      loaded = this.#loadShipped(module);
+      this.#modules.set(module.name, loaded);
+    }
+    return loaded;
   }
 
   #loadShipped(module: KernelModule): LoadedModule {
@@ -140,17 +169,32 @@ export class ModuleStore {
     this.#checkWarpSize(label, target, kernels);
     const text = new PtxText(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1'));
     const modules: HipModule[] = [];
+    const ahead = new Map<string, ModuleLoad>();
+    const textOf = (kernel: string) => Buffer.from(text.kernel(kernel)!, 'latin1');
+    const prepare = (kernel: string) => {
+      if (ahead.has(kernel)) return;
+      const load = this.#device.loadModuleAhead(textOf(kernel));
+      ahead.set(kernel, load);
+      this.#underWay.add(load);
+      this.#prepared++;
+    };
     const moduleOf = (kernel: string) => {
       const started = performance.now();
-      const module = this.#device.loadModule(Buffer.from(text.kernel(kernel)!, 'latin1'));
-      debug(2, () => `${kernel}: compiled by the driver in ${(performance.now() - started).toFixed(0)} ms`);
+      const load = ahead.get(kernel);
+      // A module is taken once: after a failure the next use loads it again.
+      ahead.delete(kernel);
+      const module = load ? load.take() : this.#device.loadModule(textOf(kernel));
+      debug(2, () => {
+        const when = load ? 'compiled ahead by the driver, waited' : 'compiled by the driver in';
+        return `${kernel}: ${when} ${(performance.now() - started).toFixed(0)} ms`;
+      });
       modules.push(module);
       return module;
     };
     const dispose = () => {
       for (const module of modules) module.dispose();
     };
-    return { label, target, kernels, moduleOf, functions: new Map(), dispose };
+    return { label, target, kernels, moduleOf, prepare, functions: new Map(), dispose };
   }
 
   #checkWarpSize(label: string, target: string, kernels: Record<string, KernelInfo>): void {

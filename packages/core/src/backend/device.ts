@@ -14,6 +14,7 @@ import type { DeviceFileReader } from './file-reader';
 import type { BackendGraph } from './graph';
 import type { LinearOps } from './linear';
 import type { BackendOperations } from './operations';
+import type { PreparationOps } from './preparation';
 import type { QuantizedOps } from './quantized';
 import type { QuantizedExpertOps } from './quantized-experts';
 import type { RecurrentOps } from './recurrent';
@@ -76,6 +77,10 @@ export interface BackendDevice {
   readonly experts?: ExpertOps;
   /** Present when the device chooses tokens; without it `@x/engine` does on the host. */
   readonly sampling?: SamplingOps;
+  /** Present when kernels of the device can be made ready before their first use. */
+  readonly preparation?: PreparationOps;
+  /** Whether it is a {@link PreparationOps.rehearsal}: nobody needs to bring bytes for its memory. */
+  readonly isRehearsal?: boolean;
   /** Present when devices of this kind compute together. */
   readonly collectives?: CollectiveOps;
   /**
