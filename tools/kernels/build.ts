@@ -1,9 +1,9 @@
 /**
  * Compiles kernels/*.hip into packages/kernels: objects/<target>/<module>.{hsaco,ptx,so} with a manifest, and
- * sources/<module>.hip with the headers inlined. An object is rebuilt when its source, flags, target or compiler changed.
+ * sources/<module>.hip with the headers inlined. An object is rebuilt when its source, flags, target or compiler changed. Where
+ * NVIDIA's ptxas is, `release` has machine code of the PTX, too (cubins.ts).
  */
-import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, statSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -12,12 +12,14 @@ import { portabilityProblems } from '../../packages/hip/scripts/portable.mjs';
 import { type Manifest, type ManifestModule, parseCodeObject } from '../../packages/kernels/src/index';
 import { amalgamate, listModules } from './amalgamate';
 import { codeObjectVersionOf, compile, compilerFlags, EXTENSION } from './compile';
+import { buildCubins, cubinsOf, findPtxas, ptxTargetsOf } from './cubins';
+import { readManifest, sha256Of, writeManifest, writeWhole } from './manifest';
 import { report } from './report';
-import { ALL_TARGETS, hasModule, nativeTargets, parseTargets, type Target } from './targets';
+import { ALL_TARGETS, hasModule, isCubin, nativeTargets, parseTargets, type Target } from './targets';
 import { type Compiler, deviceLibraries, findCompiler } from './toolchain';
 
 const USAGE = `usage: pnpm kernels [options]
-  --targets LIST   comma-separated targets or groups: host, native, release, all (default: native)
+  --targets LIST   comma-separated targets or groups: host, native, release, cubins, all (default: native)
   --modules LIST   comma-separated modules (default: every kernels/*.hip)
   --list           print modules and targets, build nothing
   --report         print size, registers, spills, scratch and shared memory of each module and target
@@ -41,30 +43,13 @@ interface Job {
   key: string;
 }
 
-function sha256(...parts: (string | Uint8Array)[]): string {
-  const hash = createHash('sha256');
-  for (const part of parts) hash.update(part).update('\0');
-  return hash.digest('hex');
-}
-
-function writeWhole(path: string, text: string): void {
-  if (existsSync(path) && readFileSync(path, 'utf8') === text) return;
-  writeFileSync(`${path}.${process.pid}.tmp`, text);
-  renameSync(`${path}.${process.pid}.tmp`, path);
-}
-
-function readManifest(path: string): Manifest | undefined {
-  return existsSync(path) ? (JSON.parse(readFileSync(path, 'utf8')) as Manifest) : undefined;
-}
-
 /** What the manifest says of an object. Throws where a host object would not load on the oldest machines. */
 function describe(output: string, job: Job): ManifestModule {
   const problems = job.target.kind === 'host' ? portabilityProblems(output, 'gnu') : [];
   if (problems.length > 0) throw new Error(`${output} is not portable: ${problems.join('; ')}.`);
   const bytes = new Uint8Array(readFileSync(output));
   const kernels = Object.values(parseCodeObject(bytes).kernels);
-  const digest = createHash('sha256').update(bytes).digest('hex');
-  return { file: job.file, size: bytes.length, sha256: digest, key: job.key, kernels };
+  return { file: job.file, size: bytes.length, sha256: sha256Of(bytes), key: job.key, kernels };
 }
 
 function isUpToDate(manifest: Manifest | undefined, job: Job): boolean {
@@ -75,19 +60,18 @@ function isUpToDate(manifest: Manifest | undefined, job: Job): boolean {
 
 // Read again for every change: another build may have written other modules meanwhile.
 function updateManifest(job: Job, entry: ManifestModule | undefined): void {
-  const path = join(job.directory, 'manifest.json');
   const existing = new Set(listModules(KERNELS));
-  const modules = new Map(Object.entries(readManifest(path)?.modules ?? {}).filter(([module]) => existing.has(module)));
+  const known = Object.entries(readManifest(job.directory)?.modules ?? {});
+  const modules = new Map(known.filter(([module]) => existing.has(module)));
   if (entry === undefined) modules.delete(job.module);
   else modules.set(job.module, entry);
-  const manifest: Manifest = {
+  writeManifest(job.directory, {
     version: 1,
     target: job.target.name,
     compiler: job.compiler.version,
     codeObjectVersion: job.codeObjectVersion,
-    modules: Object.fromEntries([...modules].sort(([a], [b]) => (a < b ? -1 : 1))),
-  };
-  writeWhole(path, `${JSON.stringify(manifest, null, 1)}\n`);
+    modules: Object.fromEntries(modules),
+  });
 }
 
 async function buildTargets(targets: Target[], modules: string[], out: string, options: BuildOptions): Promise<number> {
@@ -106,7 +90,7 @@ async function buildTargets(targets: Target[], modules: string[], out: string, o
     const libraries = deviceLibraries(target, version ?? 0).map((path) => `${path} ${statSync(path).size}`);
     const directory = join(out, 'objects', target.name);
     mkdirSync(directory, { recursive: true });
-    const old = readManifest(join(directory, 'manifest.json'));
+    const old = readManifest(directory);
     for (const module of modules) {
       if (!hasModule(target, module)) continue;
       const job: Job = {
@@ -118,7 +102,7 @@ async function buildTargets(targets: Target[], modules: string[], out: string, o
         directory,
         file: `${module}.${EXTENSION[target.kind]}`,
         flags,
-        key: sha256(texts.get(module)!, target.name, compiler.version, ...flags, ...libraries),
+        key: sha256Of(texts.get(module)!, target.name, compiler.version, ...flags, ...libraries),
       };
       if (!options.force && isUpToDate(old, job)) skipped++;
       else jobs.push(job);
@@ -178,7 +162,7 @@ async function main(): Promise<number> {
   const known = listModules(KERNELS);
   if (values.list) {
     console.log(
-      `modules: ${known.join(' ')}\ntargets: ${ALL_TARGETS.join(' ')}\nnative:  ${nativeTargets().join(' ')}`,
+      `modules: ${known.join(' ')}\ntargets: ${[...ALL_TARGETS, ...(findPtxas()?.targets ?? [])].join(' ')}\nnative:  ${nativeTargets().join(' ')}`,
     );
     return 0;
   }
@@ -186,16 +170,22 @@ async function main(): Promise<number> {
   const modules = values.modules?.split(',') ?? known;
   const stranger = modules.find((module) => !known.includes(module));
   if (stranger !== undefined) throw new Error(`unknown module "${stranger}"; known: ${known.join(' ')}.`);
-  const targets = parseTargets(values.targets!);
+  const ptxas = findPtxas();
+  const cubins = cubinsOf(values.targets!, ptxas);
+  const compiled = values.targets!.split(',').filter((name) => name !== 'cubins' && !isCubin(name));
+  const targets = parseTargets([...compiled, ...cubins.flatMap(ptxTargetsOf)].join());
   if (targets.length === 0) throw new Error('--targets names no target.');
   const version = values['code-object-version'];
-  const failed = await buildTargets(targets, modules, out, {
-    jobs: values.jobs === undefined ? availableParallelism() : positiveInteger(values.jobs, '--jobs'),
+  const jobs = values.jobs === undefined ? availableParallelism() : positiveInteger(values.jobs, '--jobs');
+  let failed = await buildTargets(targets, modules, out, {
+    jobs,
     force: values.force!,
     codeObjectVersion: version === undefined ? undefined : positiveInteger(version, '--code-object-version'),
   });
+  if (ptxas && cubins.length > 0 && failed === 0)
+    failed = await buildCubins(ptxas, cubins, modules, out, { jobs, force: values.force! });
   if (values.report) {
-    const names = targets.map((target) => target.name);
+    const names = [...targets.map((target) => target.name), ...cubins];
     console.log(report(join(out, 'objects'), names, modules).join('\n'));
   }
   return failed === 0 ? 0 : 1;

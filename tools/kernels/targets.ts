@@ -1,6 +1,7 @@
 /** The targets that kernels are compiled for, and the words that name groups of them. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { KERNEL_PACKAGES } from '../../packages/kernels/src/packages';
+import { CUBIN_TARGETS } from '../../packages/kernels/src/targets';
 
 export type Target =
   | { kind: 'amdgcn'; name: string; codeObjectVersion: 4 | 6; wave: 32 | 64; isa: string }
@@ -70,10 +71,15 @@ const HOST: { name: string; modules?: readonly string[] }[] = [
 const X64_NAMES = HOST.map(({ name }) => name);
 const HOST_NAMES = process.arch === 'arm64' ? ARM : X64_NAMES;
 
-/** What the packages hold. */
-const RELEASE = Object.values(KERNEL_PACKAGES).flatMap(({ targets }) => targets);
+/** What the packages hold and a compiler makes. */
+const RELEASE = Object.values(KERNEL_PACKAGES).flatMap(({ targets }) => targets.filter((name) => !isCubin(name)));
 
 export const ALL_TARGETS = [...AMD.map(([name]) => name), ...NVIDIA.map(({ name }) => name), ...X64_NAMES, ...ARM];
+
+/** Whether it is machine code that is made of another target's PTX (cubins.ts). */
+export function isCubin(name: string): boolean {
+  return CUBIN_TARGETS.includes(name);
+}
 
 export function makeTarget(name: string): Target {
   const nvidia = NVIDIA.find((target) => target.name === name);

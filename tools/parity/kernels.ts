@@ -1,6 +1,6 @@
 /** candle's kernel names and parameter types against the symbols of the code objects on disk. */
 import { ALL_MODULES, type KernelInfo, listTargets, parseCodeObject } from '@x/kernels';
-import { hasModule, makeTarget, type Target } from '../kernels/targets';
+import { hasModule, isCubin, makeTarget, type Target } from '../kernels/targets';
 import type { CandleKernel } from './candle';
 import { type TestCase, testsNaming, where } from './report';
 import type { Row } from './table';
@@ -16,7 +16,9 @@ export interface BuiltTarget {
 
 /** Parses every code object on disk that its manifest vouches for; the manifest's own kernel list is not used. */
 export function readTargets(): BuiltTarget[] {
-  return listTargets().map((target) => {
+  // Machine code of PTX has what that has.
+  const targets = listTargets().filter((target) => !isCubin(target));
+  return targets.map((target) => {
     const objects = ALL_MODULES.map((module) => [module.id, module.codeObject(target)] as const);
     const modules = objects.flatMap(([id, object]) =>
       object === undefined ? [] : [[id, parseCodeObject(object.bytes).kernels] as const],

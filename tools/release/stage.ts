@@ -32,7 +32,7 @@ import {
   type PackageIndex,
 } from '../../packages/kernels/src/index';
 import { listModules } from '../kernels/amalgamate';
-import { hasModule, makeTarget } from '../kernels/targets';
+import { hasModule, isCubin, makeTarget } from '../kernels/targets';
 import { address } from './address';
 import { differences, filesOf, type PrebuiltPackage, prebuiltPackages, ROOT, version } from './prebuilt';
 
@@ -170,7 +170,8 @@ async function stageKernels(
     const source = join(objects, target);
     const path = join(source, 'manifest.json');
     if (!existsSync(path)) {
-      (options.allowMissing ? missing : problems).push(`${entry.name}: ${target} is not built`);
+      const mayLack = options.allowMissing || entry.kernels.needsPtxas;
+      (mayLack ? missing : problems).push(`${entry.name}: ${target} is not built`);
       continue;
     }
     const manifest = JSON.parse(readFileSync(path, 'utf8')) as Manifest;
@@ -198,7 +199,8 @@ async function stageKernels(
 }
 
 function expectedModules(target: string): string[] {
-  return listModules(join(ROOT, 'kernels')).filter((module) => hasModule(makeTarget(target), module));
+  const modules = listModules(join(ROOT, 'kernels'));
+  return isCubin(target) ? modules : modules.filter((module) => hasModule(makeTarget(target), module));
 }
 
 async function compressed(bytes: Uint8Array, quality: number): Promise<Uint8Array> {

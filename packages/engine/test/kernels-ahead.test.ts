@@ -2,12 +2,16 @@
  * Kernels of a model are compiled on other threads while its weights are read: on a stand-in for libcuda whose compiler takes its
  * time and which computes nothing.
  */
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { textKernels } from '@x/testing/text-kernels';
+import { afterAll, expect, test } from 'vitest';
 import { buildFakeDriver, runOnFakes } from '../../hip/test/fake-libraries';
 import { GGUF, TINY } from './helpers';
 
 const driver = buildFakeDriver();
+const kernels = textKernels();
+afterAll(() => rmSync(kernels, { recursive: true }));
 const COMPILE_MS = 60;
 
 interface Outcome {
@@ -51,6 +55,7 @@ function run(body: string, environment: Record<string, string> = {}) {
       ...driver,
       FAKE_CUDA_COMPILE_MS: String(COMPILE_MS),
       FAKE_CUDA_SILENT: '1',
+      X_KERNEL_DIR: kernels,
       MODEL: GGUF,
       X_GRAPHS: '0',
       X_GEMM: 'kernels',
@@ -106,7 +111,7 @@ test('loading that is stopped meanwhile leaves nothing', () => {
     outcome.error = await load({ signal: stop.signal }).then(() => 'loaded', (error) => error.message);
     outcome.live = core.memoryStats().liveTensors;
     device.dispose();`,
-    { FAKE_CUDA_COMPILE_MS: '400' },
+    { FAKE_CUDA_COMPILE_MS: '150' },
   );
   expect(value).toMatchObject({ error: 'enough', live: 0 });
 });

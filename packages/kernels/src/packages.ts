@@ -2,7 +2,7 @@
  * The packages that code objects come in, one for each family of processors, and which of them serves a device. The
  * packages hold data only; stores.ts reads them.
  */
-import { resolveTarget } from './targets';
+import { CUBIN_TARGETS, resolveTarget } from './targets';
 
 export interface KernelPackage {
   /** The targets inside: families first, then the chips that have code of their own. */
@@ -12,6 +12,8 @@ export interface KernelPackage {
   /** Where it can be used; absent: anywhere (a GPU's code is data to the machine that installs it). */
   readonly os?: 'linux';
   readonly cpu?: 'x64' | 'arm64';
+  /** Made only where NVIDIA's `ptxas` is, and what it holds is in another package too, in a form that a driver compiles. */
+  readonly needsPtxas?: true;
 }
 
 /** By package name. */
@@ -41,6 +43,12 @@ export const KERNEL_PACKAGES: Readonly<Record<string, KernelPackage>> = {
   '@x/kernels-nvidia': {
     targets: ['nvptx64', 'sm_90a'],
     hardware: 'NVIDIA GPUs of compute capability 8.0 and later',
+  },
+  '@x/kernels-nvidia-cubins': {
+    targets: CUBIN_TARGETS,
+    hardware:
+      "NVIDIA GPUs, beside @x/kernels-nvidia: machine code, so that the driver compiles nothing at a model's first use",
+    needsPtxas: true,
   },
   '@x/kernels-host-x64': {
     targets: ['x86-64-v2', 'x86-64-v3', 'x86-64-v3-vnni', 'x86-64-v4', 'x86-64-v4-vnni'],

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { resolveTarget } from './targets';
+import { cubinTargets, resolveTarget } from './targets';
 
 describe('resolveTarget', () => {
   it.each([
@@ -31,5 +31,22 @@ describe('resolveTarget', () => {
 
   it('refuses NVIDIA GPUs below compute capability 8.0', () => {
     expect(resolveTarget('sm_75')).toEqual([]);
+  });
+});
+
+describe('cubinTargets', () => {
+  it.each([
+    ['sm_80', ['sm_80-cubin']],
+    ['sm_86', ['sm_86-cubin', 'sm_80-cubin']],
+    ['sm_89', ['sm_89-cubin', 'sm_86-cubin', 'sm_80-cubin']],
+    ['sm_90', ['sm_90a-cubin']],
+    ['sm_103', ['sm_100-cubin']],
+    ['sm_121', ['sm_120-cubin']],
+    ['sm_87', []],
+    ['sm_75', []],
+    ['sm_110', []],
+    ['gfx90a', []],
+  ])('%s runs %j', (arch, targets) => {
+    expect(cubinTargets(arch)).toEqual(targets);
   });
 });

@@ -34,3 +34,29 @@ export function resolveTarget(arch: string): string[] {
   if (level < 0) return [name];
   return HOST_PRODUCTS.test(name) ? [name, ...HOST_LEVELS.slice(level)] : HOST_LEVELS.slice(level);
 }
+
+/**
+ * NVIDIA's machine code, made of the PTX where a release is built with `ptxas`. It runs on the compute capability that it was made
+ * for and on later ones of the same major number; with an `a`, on that one alone.
+ */
+export const CUBIN_TARGETS: readonly string[] = ['80', '86', '89', '90a', '100', '120'].map(
+  (name) => `sm_${name}-cubin`,
+);
+/** NVIDIA's systems on a chip, which take no code of its graphics cards. */
+const EMBEDDED = [72, 87];
+
+/**
+ * The targets whose machine code a device can run, best first: none of other makers' devices. A driver that is older than the
+ * `ptxas` may refuse it, so those of {@link resolveTarget} stay the ones to fall back on.
+ *
+ * @param arch sm_90
+ */
+export function cubinTargets(arch: string): string[] {
+  const capability = Number(/^sm_(\d+)[a-z]?$/.exec(arch)?.[1] ?? Number.NaN);
+  if (EMBEDDED.includes(capability)) return [];
+  return CUBIN_TARGETS.filter((target) => {
+    const [, text, only] = /^sm_(\d+)(a?)-/.exec(target)!;
+    const own = Number(text);
+    return only ? own === capability : Math.floor(own / 10) === Math.floor(capability / 10) && own <= capability;
+  }).reverse();
+}

@@ -3,13 +3,13 @@
  * `get_or_load_func`, candle-core/src/cuda_backend/device.rs). Differences: function handles are cached too, errors name
  * kernel, module and target, and a code object whose warp size is not the device's is refused.
  *
- * Where a module comes from, in order: the code object of the device's exact target, of its generic family, or, when
- * neither was built, the module's source compiled at run time. PTX, which the driver compiles, is given to it a kernel at a
- * time: at its first use, or ahead of it on another thread (`prepare`).
+ * Where a module comes from, in order: NVIDIA's machine code, where the driver takes it; the code object of the device's exact
+ * target, of its generic family, or, when neither was built, the module's source compiled at run time. PTX, which the driver
+ * compiles, is given to it a kernel at a time: at its first use, or ahead of it on another thread (`prepare`).
  */
 import { warnOnce } from '@x/core';
-import type { HipDevice, HipFunction, HipModule, ModuleLoad, ParamType } from '@x/hip';
-import { type KernelInfo, type KernelModule, PtxText, parseCodeObject, resolveTarget } from '@x/kernels';
+import { type HipDevice, HipError, type HipFunction, type HipModule, type ModuleLoad, type ParamType } from '@x/hip';
+import { cubinTargets, type KernelInfo, type KernelModule, PtxText, parseCodeObject, resolveTarget } from '@x/kernels';
 import { debug } from './debug';
 import { KernelLookupError } from './errors';
 import { compileCached, type RuntimeSource } from './runtime-compile';
@@ -126,6 +126,8 @@ export class ModuleStore {
 
   #loadShipped(module: KernelModule): LoadedModule {
     const { arch } = this.#device.properties;
+    const machineCode = this.#loadCubin(module);
+    if (machineCode) return machineCode;
     const targets = resolveTarget(arch);
     for (const target of targets) {
       const object = module.codeObject(target);
@@ -152,6 +154,24 @@ export class ModuleStore {
     }
     const compiled = compileCached({ source, options: {}, platform: this.#device.platform, arch }, refused);
     return this.#load(module.name, arch, compiled.bytes);
+  }
+
+  /** The module in machine code of an NVIDIA GPU; undefined where there is none, or none that the driver takes. */
+  #loadCubin(module: KernelModule): LoadedModule | undefined {
+    const { arch } = this.#device.properties;
+    for (const target of cubinTargets(arch)) {
+      const object = module.codeObject(target);
+      if (!object) continue;
+      try {
+        const loaded = this.#register(module.name, target, object.bytes, object.kernels);
+        debug(2, () => `module ${module.name}: machine code ${target} for ${arch}`);
+        return loaded;
+      } catch (error) {
+        if (!(error instanceof HipError) || error.code !== 'DRIVER_ERROR') throw error;
+        debug(1, () => `module ${module.name}: the driver refuses ${target} and is given PTX: ${error.message}`);
+      }
+    }
+    return undefined;
   }
 
   #load(label: string, target: string, bytes: Uint8Array): LoadedModule {

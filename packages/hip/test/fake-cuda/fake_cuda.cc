@@ -121,7 +121,9 @@ API int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, voi
   const char* ms = setting("FAKE_CUDA_COMPILE_MS");
   if (ms) std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(ms)));
   const char* refused = setting("FAKE_CUDA_REFUSE");
-  auto* text = new Text(static_cast<const char*>(image));
+  // Of machine code the text behind the header of an ELF file.
+  const char* begin = static_cast<const char*>(image);
+  auto* text = new Text(begin + (*begin == '\x7f' ? 64 : 0));
   const bool isRefused = refused && text->find(refused) != Text::npos;
   gLoading--;
   const bool isFirst = std::this_thread::get_id() == gFirstThread;
