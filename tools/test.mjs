@@ -165,6 +165,7 @@ async function emulated(out) {
     ['gfx1100', [...all, ...once]],
     ['gfx1100', together, 3],
     ['gfx942', all],
+    ['gfx950', products],
     ['gfx90a', products],
     ['gfx908', products],
     ['gfx1201', products],

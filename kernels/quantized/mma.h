@@ -166,7 +166,7 @@ X_DEVICE mma::Tile<i8> product(const Group& a, const Group& b, u32 h) {
   } else if constexpr (Group::PARTS == 2) {
     mma::multiply(t, a.part[h], b.part[h]);
   } else {
-#if X_MMA_CDNA == 3
+#if X_MMA_CDNA >= 3
     mma::multiplyPart(t, a.part[0], b.part[0], h);
 #endif
   }

@@ -11,7 +11,9 @@ namespace quant {
 
 #if X_MMA
 
-constexpr u32 SPAN = 256, GROUPS = SPAN / 32, STEPS = SPAN / mma::Unit<f16>::K;
+constexpr u32 SPAN = 256, GROUPS = SPAN / 32, STEPS = SPAN / 16;
+/** Steps whose elements an operand holds, one behind the other in both operands of a product. */
+constexpr u32 STEPS_AT_ONCE = mma::Unit<f16>::K / 16;
 constexpr float WEIGHT_UNIT = 16.0f;
 
 /** Two f16 in a word. */
@@ -147,7 +149,7 @@ constexpr u32 HELD_ROWS = 2, HELD_QUARTERS = 1;
 X_DEVICE u32 heldRow(u32 i) { return laneId() / 4 + 8 * i; }
 X_DEVICE u32 heldQuarter(u32) { return laneId() % 4; }
 #else
-constexpr u32 HELD_ROWS = 1, HELD_QUARTERS = mma::Unit<f16>::WORDS / 2;
+constexpr u32 HELD_ROWS = 1, HELD_QUARTERS = mma::Unit<f16>::WORDS / STEPS_AT_ONCE / 2;
 X_DEVICE u32 heldRow(u32) { return laneId() % 16; }
 #if X_MMA_GFX11  // both halves of a wave hold the same
 X_DEVICE u32 heldQuarter(u32 i) { return i; }
@@ -172,6 +174,7 @@ struct RowOperands {
     }
   }
 
+  /** Of `step` and those behind it that an operand holds. */
   X_DEVICE mma::Operand<f16> operator[](u32 step) const {
     mma::Operand<f16> x;
 #if X_MMA_NVIDIA
@@ -179,7 +182,9 @@ struct RowOperands {
     for (u32 w = 0; w < 4; ++w) x.word[w] = held[w % 2][0](step, w / 2);
 #else
 #pragma unroll
-    for (u32 w = 0; w < 2 * HELD_QUARTERS; ++w) x.word[w] = held[0][w / 2](step, w % 2);
+    for (u32 s = 0; s < STEPS_AT_ONCE; ++s)
+#pragma unroll
+      for (u32 w = 0; w < 2 * HELD_QUARTERS; ++w) x.word[2 * HELD_QUARTERS * s + w] = held[0][w / 2](step + s, w % 2);
 #endif
     return x;
   }
@@ -233,11 +238,19 @@ struct ColumnOperands {
     }
   }
 
-  /** Columns 16 * j to 16 * j + 15 in a step. */
+  /** Columns 16 * j to 16 * j + 15 in a step, and in those behind it that an operand holds. */
   X_DEVICE mma::Operand<f16> load(u32 j, u32 step) const {
 #if X_MMA_NVIDIA
     mma::Operand<f16> y;
     mma::loadMatrices(y.word, mma::sharedAddress(bytes) + at(16 * j + mma::rowToLoad<true>(), step, mma::halfToLoad<true>()));
+    return y;
+#elif X_MMA_CDNA == 4
+    mma::Operand<f16> y;
+    const u8* const own = bytes + at(16 * j + laneId() % 16, step, 0) + laneId() / 16 * 8;
+#pragma unroll
+    for (u32 s = 0; s < STEPS_AT_ONCE; ++s)
+#pragma unroll
+      for (u32 w = 0; w < 2; ++w) y.word[2 * s + w] = ((const u32*)(own + s * 32))[w];
     return y;
 #else
     return mma::load<f16, true>(bytes + at(16 * j, step, 0), STRIDE);

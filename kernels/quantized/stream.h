@@ -205,7 +205,7 @@ X_DEVICE void multiplySpan(typename S::Sums& sums, const ColumnOperands<S::COLUM
   }
 #endif
 #pragma unroll
-  for (u32 step = 0; step < STEPS; ++step) {
+  for (u32 step = 0; step < STEPS; step += STEPS_AT_ONCE) {
     const mma::Operand<f16> x = rows[step];
 #pragma unroll
     for (u32 j = 0; j < S::C; ++j) mma::multiply(sums.tile[j], x, operands.load(j, step));

@@ -12,6 +12,9 @@ namespace mma {
 #define X_MMA_GFX12 1
 #elif X_AMDGCN && defined(__GFX11__) && __has_builtin(__builtin_amdgcn_wmma_f32_16x16x16_f16_w32)
 #define X_MMA_GFX11 1
+// Compilers of before gfx950 had such instructions take it for gfx942, whose instructions it has, too.
+#elif X_AMDGCN && defined(__gfx950__) && __has_builtin(__builtin_amdgcn_mfma_f32_16x16x32_bf16)
+#define X_MMA_CDNA 4
 #elif X_AMDGCN && (defined(__gfx942__) || defined(__gfx950__) || defined(__gfx9_4_generic__))
 #define X_MMA_CDNA 3
 #elif X_AMDGCN && defined(__gfx90a__)
@@ -47,9 +50,10 @@ X_MMA_UNIT(f16, 16, 8)
 X_MMA_UNIT(bf16, 16, 8)
 X_MMA_UNIT(i8, 16, 4)
 #else
-X_MMA_UNIT(f16, 16, 2)
-X_MMA_UNIT(bf16, 16, 2)
-X_MMA_UNIT(i8, X_MMA_CDNA == 3 ? 32 : 16, X_MMA_CDNA == 3 ? 2 : 1)
+X_MMA_UNIT(f16, X_MMA_CDNA == 4 ? 32 : 16, X_MMA_CDNA == 4 ? 4 : 2)
+X_MMA_UNIT(bf16, X_MMA_CDNA == 4 ? 32 : 16, X_MMA_CDNA == 4 ? 4 : 2)
+// Sums of i8 are of the 32 elements that have a scale, so the 64 that CDNA 4 can take are no use.
+X_MMA_UNIT(i8, X_MMA_CDNA >= 3 ? 32 : 16, X_MMA_CDNA >= 3 ? 2 : 1)
 #endif
 #undef X_MMA_UNIT
 
@@ -267,6 +271,9 @@ typedef X_VECTOR(short, 2) short2v;
 typedef X_VECTOR(short, 4) short4v;
 typedef X_VECTOR(short, 8) short8v;
 typedef X_VECTOR(short, 16) short16v;
+#if X_MMA_CDNA == 4
+typedef X_VECTOR(__bf16, 8) brain8v;
+#endif
 #undef X_VECTOR
 
 template <class V, class T>
@@ -303,10 +310,16 @@ X_DEVICE void multiply(Tile<T>& d, const Operand<T>& a, const Operand<T>& b) {
   }
 #else
   if constexpr (sameType<T, f16>) {
+#if X_MMA_CDNA == 4
+    const float4v r = __builtin_amdgcn_mfma_f32_16x16x32_f16(vectorOf<half8v>(a), vectorOf<half8v>(b), vectorOf<float4v>(d), 0, 0, 0);
+#else
     const float4v r = __builtin_amdgcn_mfma_f32_16x16x16f16(vectorOf<half4v>(a), vectorOf<half4v>(b), vectorOf<float4v>(d), 0, 0, 0);
+#endif
     d = vectorOf<Tile<T>>(r);
   } else if constexpr (sameType<T, bf16>) {
-#if X_MMA_CDNA == 1
+#if X_MMA_CDNA == 4
+    const float4v r = __builtin_amdgcn_mfma_f32_16x16x32_bf16(vectorOf<brain8v>(a), vectorOf<brain8v>(b), vectorOf<float4v>(d), 0, 0, 0);
+#elif X_MMA_CDNA == 1
     // Two of K = 8: a lane's four elements stand for other k than above, but for the same ones in both operands.
     float4v r = vectorOf<float4v>(d);
 #pragma unroll
@@ -317,7 +330,7 @@ X_DEVICE void multiply(Tile<T>& d, const Operand<T>& a, const Operand<T>& b) {
 #endif
     d = vectorOf<Tile<T>>(r);
   } else {
-#if X_MMA_CDNA == 3
+#if X_MMA_CDNA >= 3
     const int4v r = __builtin_amdgcn_mfma_i32_16x16x32_i8(vectorOf<long>(a), vectorOf<long>(b), vectorOf<int4v>(d), 0, 0, 0);
 #else
     const int4v r = __builtin_amdgcn_mfma_i32_16x16x16i8((int)a.word[0], (int)b.word[0], vectorOf<int4v>(d), 0, 0, 0);
@@ -327,7 +340,7 @@ X_DEVICE void multiply(Tile<T>& d, const Operand<T>& a, const Operand<T>& b) {
 #endif
 }
 
-#if X_MMA_CDNA == 3
+#if X_MMA_CDNA >= 3
 /** Only elements 16 * part .. 16 * part + 15 of the 32 along k, which half of the wave's lanes hold. */
 X_DEVICE void multiplyPart(Tile<i8>& d, const Operand<i8>& a, const Operand<i8>& b, u32 part) {
   Operand<i8> half;

@@ -12,6 +12,8 @@
 #undef __has_builtin
 #define __has_builtin(x) 1
 #define __AMDGCN__ 1
+// Kernels hand it on and do no arithmetic with it, for which the host would want functions of a library.
+#define __bf16 short
 // Statements for amdgcn's code generator alone name its registers.
 #define asm(...)
 #define __AMDGCN_WAVEFRONT_SIZE__ EMULATED_WAVE
@@ -103,6 +105,8 @@ __attribute__((noinline)) C multiplied(V a, V b, C c) {
 #define __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(a, b, c) emulated::multiplied<emulated::multiply<emulated::BrainElements, 8, 2, 1, 8>>(a, b, c)
 #define __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(as, a, bs, b, c, clamp) emulated::multiplied<emulated::multiply<emulated::ByteElements, 8, 2, 1, 8>>(a, b, c)
 #define __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, x, y, z) emulated::multiplied<emulated::multiply<emulated::HalfElements, 4, 4, 1, 4>>(a, b, c)
+#define __builtin_amdgcn_mfma_f32_16x16x32_f16(a, b, c, x, y, z) emulated::multiplied<emulated::multiply<emulated::HalfElements, 8, 4, 1, 4>>(a, b, c)
+#define __builtin_amdgcn_mfma_f32_16x16x32_bf16(a, b, c, x, y, z) emulated::multiplied<emulated::multiply<emulated::BrainElements, 8, 4, 1, 4>>(a, b, c)
 #define __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c, x, y, z) emulated::multiplied<emulated::multiply<emulated::BrainElements, 4, 4, 1, 4>>(a, b, c)
 #define __builtin_amdgcn_mfma_f32_16x16x8bf16(a, b, c, x, y, z) emulated::multiplied<emulated::multiply<emulated::BrainElements, 2, 4, 1, 4>>(a, b, c)
 #define __builtin_amdgcn_mfma_i32_16x16x32_i8(a, b, c, x, y, z) emulated::multiplied<emulated::multiply<emulated::ByteElements, 8, 4, 1, 4>>(a, b, c)

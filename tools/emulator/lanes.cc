@@ -231,6 +231,8 @@ template void multiply<HalfElements, 8, 2, 1, 8>(Lane* const*);
 template void multiply<BrainElements, 8, 2, 1, 8>(Lane* const*);
 template void multiply<ByteElements, 8, 2, 1, 8>(Lane* const*);
 #else
+template void multiply<HalfElements, 8, 4, 1, 4>(Lane* const*);
+template void multiply<BrainElements, 8, 4, 1, 4>(Lane* const*);
 template void multiply<HalfElements, 4, 4, 1, 4>(Lane* const*);
 template void multiply<BrainElements, 4, 4, 1, 4>(Lane* const*);
 template void multiply<BrainElements, 2, 4, 1, 4>(Lane* const*);

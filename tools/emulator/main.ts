@@ -15,7 +15,7 @@ import { findCompiler } from '../kernels/toolchain';
 import { LaneCompiler } from './compile';
 
 const USAGE = `usage: tsx tools/emulator/main.ts CHIP [options] -- COMMAND...
-  CHIP             gfx908, gfx90a, gfx942, gfx1030, gfx1100 or gfx1201
+  CHIP             gfx908, gfx90a, gfx942, gfx950, gfx1030, gfx1100 or gfx1201
   --modules LIST   comma-separated modules whose kernels can be run (default: every kernels/*.hip)
   --devices N      how many there are, all alike (default: 1)
   --optimize       kernels that take many times as long to compile, for what runs long`;
@@ -30,6 +30,7 @@ const CHIPS: Record<string, { macros: string[]; wave: number; objects: string }>
   gfx908: { macros: ['__GFX9__', '__gfx908__'], wave: 64, objects: 'gfx90a' },
   gfx90a: { macros: ['__GFX9__', '__gfx90a__'], wave: 64, objects: 'gfx90a' },
   gfx942: { macros: ['__GFX9__', '__gfx942__'], wave: 64, objects: 'gfx90a' },
+  gfx950: { macros: ['__GFX9__', '__gfx950__'], wave: 64, objects: 'gfx90a' },
   gfx1030: { macros: ['__gfx1030__'], wave: 32, objects: 'gfx1100' },
   gfx1100: { macros: ['__GFX11__'], wave: 32, objects: 'gfx1100' },
   gfx1201: { macros: ['__GFX12__'], wave: 32, objects: 'gfx1100' },
