@@ -65,6 +65,7 @@ describe('ptxas', () => {
     expect(cubinsOf('host,sm_86-cubin', ptxas)).toEqual(['sm_86-cubin']);
     expect(() => cubinsOf('sm_120-cubin', ptxas)).toThrow(/^sm_120-cubin: .*does not know sm_120. Install/);
     expect(() => cubinsOf('sm_80-cubin', undefined)).toThrow('sm_80-cubin: there is no ptxas.');
+    expect(() => cubinsOf('cubins', undefined)).toThrow('cubins: there is no ptxas.');
   });
 });
 

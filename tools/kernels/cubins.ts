@@ -71,6 +71,7 @@ export function cubinsOf(list: string, ptxas: Ptxas | undefined): string[] {
   const names = list.split(',');
   const named = CUBIN_TARGETS.filter((target) => names.includes(target));
   const absent = named.filter((target) => !ptxas?.targets.includes(target));
+  if (!ptxas && names.includes('cubins')) absent.push('cubins');
   if (absent.length > 0) {
     const why = ptxas
       ? `${ptxas.path} (${ptxas.version}) does not know ${absent.map(archOf).join(', ')}`
