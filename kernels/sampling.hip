@@ -21,10 +21,13 @@ KERNEL(sample_f32, (u64 rows, u32 vocab, u32 top, float* logits, const u32* para
 }
 
 #define PARTS(name)                                                                                                     \
+  KERNEL_EARLY(sample_##name##_f32)                                                                                     \
   KERNEL_BOUNDS(sample_##name##_f32, 256,                                                                               \
                 (u64 rows, u32 vocab, u32 top, u32 parts, float* logits, const u32* params, u32* edits, const u32* masks, \
                  u32* out, u8* work, u32* counters)) {                                                                  \
     using namespace sampling;                                                                                           \
+    early::await();                                                                                                     \
+    early::letNextBegin();                                                                                              \
     const Problem problem = {rows, vocab, top, logits, (const Params*)params, edits, masks, out};                       \
     run::name({problem, parts, work, counters});                                                                        \
   }

@@ -114,7 +114,7 @@ struct Raw<kv::Q8> {
   X_DEVICE void widen(float (&to)[EACH]) const {
     const float each = to_acc(scale);
 #pragma unroll
-    for (u32 i = 0; i < EACH; ++i) to[i] = (float)((i32)codes[i] - (i32)kv::ZERO) * each;
+    for (u32 i = 0; i < EACH; ++i) to[i] = kv::valueOf(codes[i]) * each;
   }
 };
 

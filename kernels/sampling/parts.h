@@ -260,13 +260,15 @@ X_DEVICE void addToList(const Part& part, u32* counts) {
   }
 }
 
-/** The list in shared memory, part after part. */
-X_DEVICE void takeList(const Part& part, const List& list) {
+/** The list in shared memory, part after part. `spans`: two a part. */
+X_DEVICE void takeList(const Part& part, const List& list, u32* spans) {
   const Work& work = part.work;
+  X_FOR_BLOCK(j, 2 * part.all.parts) spans[j] = work.spans[j];
+  barrier();
   X_FOR_BLOCK(e, list.n) {
     u32 at = 0, before = 0;
-    while (before + work.spans[2 * at + 1] <= e) before += work.spans[2 * at++ + 1];
-    const u32 from = work.spans[2 * at] + (u32)e - before;
+    while (before + spans[2 * at + 1] <= e) before += spans[2 * at++ + 1];
+    const u32 from = spans[2 * at] + (u32)e - before;
     list.ids[e] = work.ids[from];
     list.values[e] = work.values[from];
   }
@@ -280,7 +282,7 @@ X_DEVICE void listPart(const Part& part, u64* bins, u32* ids, float* values) {
   const Work& work = part.work;
   const List list = {ids, values, work.found->listed};
   if (list.n > LISTED) return;
-  takeList(part, list);
+  takeList(part, list, (u32*)bins);
   if (!part.countsTokens()) return keepOfBin(part, list, bins);
   const Params& s = part.s;
   const float max = work.found->max;

@@ -51,6 +51,9 @@ using Rows = typename RowsOf<K>::Type;
 template <class K>
 using Target = typename RowsOf<K>::Target;
 
+/** What a byte stands for, before its scale: exact, by the last bits of a number that has its place there. */
+X_DEVICE float valueOf(u8 code) { return bitCast<float>(0x4b000000u | code) - (8388608.0f + (float)ZERO); }
+
 /** The larger magnitude; NaN where one is. */
 X_DEVICE float larger(float a, float b) { return b > a || b != b ? b : a; }
 
@@ -129,7 +132,7 @@ X_DEVICE void unpack(u64 count, u64 blockValues, u64 poolBlocks, const u32* bloc
     for (u32 first = 0; first < EIGHT; first += PART) {
       Vec<T, PART> values;
 #pragma unroll
-      for (u32 j = 0; j < PART; ++j) values[j] = from_acc<T>((float)((i32)codes[first + j] - (i32)ZERO) * scale);
+      for (u32 j = 0; j < PART; ++j) values[j] = from_acc<T>(valueOf(codes[first + j]) * scale);
       storeVec(out + i * EIGHT + first, values);
     }
   }

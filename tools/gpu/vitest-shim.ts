@@ -85,11 +85,13 @@ export { addCustomEqualityTesters, afterEach, beforeEach, expectValue as expect 
 const stubbed = new Map<string, string | undefined>();
 const spies: { mockRestore(): void }[] = [];
 
-const spyOn = ((...of: Parameters<typeof spy>) => {
-  const made = spy(...of);
-  spies.push(made);
-  return made;
-}) as typeof spy;
+const spyOn = new Proxy(spy, {
+  apply(target, self, of) {
+    const made = Reflect.apply(target, self, of) as { mockRestore(): void };
+    spies.push(made);
+    return made;
+  },
+});
 
 /** Environment variables for a test's time, calls of methods, and waiting for what is to be. */
 export const vi = {
