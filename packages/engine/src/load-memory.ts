@@ -2,7 +2,7 @@
 import { type Device, formatBytes, OutOfMemoryError } from '@x/core';
 import type { TensorReader } from '@x/core/files';
 import type { DenseDType } from '@x/quantized';
-import { type CausalModel, checkWeights, type ModelDescription, weightBytes } from '@x/transformers';
+import { type CausalModel, checkWeights, type ModelDescription, mixtureOf, weightBytes } from '@x/transformers';
 import { positionBytesOf, positionsIn } from './kv/room';
 import type { CacheDType } from './kv/rows';
 
@@ -30,7 +30,8 @@ export async function loadedTooMuch(cause: OutOfMemoryError, attempt: LoadAttemp
   const positions = freeBytes === undefined ? undefined : await fitting(attempt, freeBytes - bytes);
   const message =
     `loadModel: the model${parts} takes about ${formatBytes(bytes)} of the memory of ${device}${free}.${contextText(positions, maxContext)} ` +
-    'Take a smaller quantisation, several devices, or one with more memory, or dispose what else is on it.';
+    `Take ${mixtureOf(attempt.description.config) ? "experts: 'host' with few hotExperts, " : ''}a smaller quantisation, several devices, or one with ` +
+    'more memory, or dispose what else is on it.';
   return new OutOfMemoryError('OUT_OF_MEMORY', message, { cause, requestedBytes: cause.requestedBytes });
 }
 

@@ -161,7 +161,11 @@ it.each(deviceNames)('gives all back where there is no memory for the slots, on 
     if (count === 5 * 64 * 32) throw new OutOfMemoryError('OUT_OF_MEMORY', 'none left');
     return allocate(count, ...more);
   });
-  await expect(load(MIXTRAL, device, { experts: 'host', hotExperts: 5 })).rejects.toThrow('none left');
+  await expect(load(MIXTRAL, device, { experts: 'host', hotExperts: 5 })).rejects.toMatchObject({
+    code: 'OUT_OF_MEMORY',
+    message: expect.stringContaining('few hotExperts'),
+    cause: { message: 'none left' },
+  });
   none.mockRestore();
   expect(memoryStats()).toEqual(before);
 });

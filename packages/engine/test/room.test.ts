@@ -72,8 +72,10 @@ it('starts with a context that does not fit, and says once what does', async () 
   expect((await loaded({ maxContext: 96 })).warnings).toEqual([]);
   const narrow = await loaded({ maxContext: 512, cacheDtype: 'bf16' });
   expect(narrow.warnings[0].message).toContain(
-    'More fits with a smaller quantisation of the model, or several devices',
+    "More fits with cacheDtype: 'q8_0', a smaller quantisation of the model, or several devices",
   );
+  const narrowest = await loaded({ maxContext: 512, cacheDtype: 'q8_0' });
+  expect(narrowest.warnings[0].message).toContain('More fits with a smaller quantisation of the model');
 });
 
 describe('errors', () => {
