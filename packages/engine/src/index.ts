@@ -3,6 +3,7 @@
  * engine remembers.
  */
 
+export type { StandardResult, StandardSchema } from '@x/transformers';
 export type { AdapterChoice, AdapterUse } from './adapters';
 export {
   ChatSession,
@@ -11,7 +12,7 @@ export {
   type ChatTurnOptions,
   type SavedChat,
 } from './chat/session';
-export type { ChatGeneration, ChatOptions, ToolChoice } from './chat/types';
+export type { ChatGeneration, ChatOptions, ParsedCall, ToolChoice } from './chat/types';
 export type { Constraint } from './constraint';
 export type { EmbeddingInput } from './embedding/inputs';
 export { type LoadEmbeddingModelOptions, loadEmbeddingModel } from './embedding/load';
@@ -66,5 +67,5 @@ export {
 export { BatchScheduler, type PrefillOptions, type Verified } from './scheduler';
 export type { DraftModel, DraftOptions, LookupOptions, Speculative } from './speculate/options';
 export type { StepBytes } from './step-bytes';
-export type { JsonSchema, StandardResult, StandardSchema, StructureOptions } from './structured';
+export type { JsonSchema, StructureOptions } from './structured';
 export type { WarmUpOptions } from './warm-up';

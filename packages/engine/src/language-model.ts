@@ -9,6 +9,7 @@ import {
   type ExpertStats,
   type LoraBase,
   type Tokenizer,
+  type ToolDefinition,
   TransformersError,
   type WeightRead,
 } from '@x/transformers';
@@ -163,7 +164,10 @@ export class LanguageModel {
    * @throws TransformersError NO_CHAT_TEMPLATE, BAD_MESSAGES, CHAT_REFUSED where the template raises, BAD_CHAT_TEMPLATE,
    *   INVALID_OPTION, CONTEXT_EXCEEDED
    */
-  generateChat(messages: readonly ChatMessage[], options: ChatOptions = {}): ChatGeneration {
+  generateChat<const Tools extends readonly ToolDefinition[]>(
+    messages: readonly ChatMessage[],
+    options: ChatOptions<Tools> = {},
+  ): ChatGeneration<Tools> {
     this.checkAlive('generateChat');
     const { scheduler, tokenizer, loadMs } = this;
     return new ChatAnswer({ scheduler, tokenizer, loadMs }, this.chatTemplate, messages, options);
@@ -173,12 +177,16 @@ export class LanguageModel {
    * A chat with a history: options of all its answers, or what a chat's `toJSON` gave, and both with the former first.
    * @throws TransformersError NO_CHAT_TEMPLATE, BAD_CHAT_TEMPLATE, BAD_MESSAGES, INVALID_OPTION
    */
-  chat(options: ChatSessionOptions = {}, saved?: SavedChat): ChatSession {
+  chat<const Tools extends readonly ToolDefinition[]>(
+    options: ChatSessionOptions<Tools> = {},
+    saved?: SavedChat,
+  ): ChatSession<Tools> {
     this.checkAlive('chat');
     const { scheduler, tokenizer, loadMs, chatTemplate } = this;
     const checkAlive = (what: string) => this.checkAlive(what);
     const restored = saved === undefined ? {} : restoredChat(saved);
-    return new ChatSession({ scheduler, tokenizer, loadMs, chatTemplate, checkAlive }, { ...restored, ...options });
+    const all = { ...restored, ...options } as ChatSessionOptions<Tools>;
+    return new ChatSession({ scheduler, tokenizer, loadMs, chatTemplate, checkAlive }, all);
   }
 
   /** @internal What drafts for another model need of this one. */

@@ -12,27 +12,19 @@ import {
   type SchemaOptions,
   Vocabulary,
 } from '@x/grammar';
-import { type Tokenizer, TransformersError } from '@x/transformers';
+import {
+  isStandardSchema,
+  jsonSchemaOf,
+  type StandardSchema,
+  standardValue,
+  type Tokenizer,
+  TransformersError,
+} from '@x/transformers';
 import type { Constraint } from './constraint';
 import type { OptionRule } from './options';
 
 /** A JSON Schema: an object, `true` or `false`. */
 export type JsonSchema = object | boolean;
-
-/** A schema of a library that follows Standard Schema (standardschema.dev), such as zod 4.2 and later. */
-export interface StandardSchema<T = unknown> {
-  readonly '~standard': {
-    readonly version: number;
-    readonly vendor: string;
-    readonly validate: (value: unknown) => StandardResult<T> | Promise<StandardResult<T>>;
-    readonly types?: { readonly input: unknown; readonly output: T } | undefined;
-    readonly jsonSchema?: { readonly input: (options: { target: 'draft-2020-12' }) => Record<string, unknown> };
-  };
-}
-
-export type StandardResult<T> =
-  | { readonly value: T; readonly issues?: undefined }
-  | { readonly issues: readonly { readonly message: string; readonly path?: readonly unknown[] | undefined }[] };
 
 /** The form of a text; one of them at most. */
 export interface StructureOptions<T = unknown> {
@@ -55,7 +47,7 @@ export const STRUCTURE_OPTIONS = {
   schema: [
     (value) =>
       typeof value === 'boolean' ||
-      isStandard(value) ||
+      isStandardSchema(value) ||
       (typeof value === 'object' && value !== null && !Array.isArray(value)),
     'a JSON Schema, or a schema of a library that follows Standard Schema',
   ],
@@ -98,24 +90,8 @@ export function structureOf(
  */
 export async function parsedValue<T>(schema: StandardSchema<T> | JsonSchema, text: string): Promise<T> {
   const value: unknown = JSON.parse(text);
-  if (!isStandard(schema)) return value as T;
-  const result = await schema['~standard'].validate(value);
-  if (result.issues === undefined) return result.value as T;
-  const issues = result.issues.map(({ message, path }) => `${path?.map(pathStep).join('.') ?? ''}: ${message}`);
-  throw new TransformersError(
-    'INVALID_VALUE',
-    `The schema refuses the value that the model wrote (${issues.join('; ').slice(0, 500)}); what it checks beyond its JSON Schema has to be tried again.`,
-  );
-}
-
-/** Of a Standard Schema a step is a key, or an object with one. */
-function pathStep(step: unknown): string {
-  return String(typeof step === 'object' && step !== null && 'key' in step ? step.key : step);
-}
-
-function isStandard(value: unknown): value is StandardSchema {
-  const holder = (typeof value === 'object' || typeof value === 'function') && value !== null ? value : {};
-  return '~standard' in holder && typeof (holder as StandardSchema)['~standard']?.validate === 'function';
+  if (!isStandardSchema(schema)) return value as T;
+  return standardValue(schema as StandardSchema<T>, value, 'The schema refuses the value that the model wrote');
 }
 
 /** Grammars in the order of their use, by what they were made from. */
@@ -130,8 +106,8 @@ function grammarOf({ schema, schemaOptions, regex, grammar, choices }: Structure
     const [source, flags] = typeof regex === 'string' ? [regex, ''] : [regex.source, regex.flags];
     return remembered(`r${flags}/${source}`, () => compileRegex(source, flags));
   }
-  const json = isStandard(schema) ? jsonOf(schema) : schema;
-  const options = { closed: isStandard(schema), ...schemaOptions };
+  const json = isStandardSchema(schema) ? jsonSchemaOf(schema, (why) => invalid(why, 'schema')) : schema;
+  const options = { closed: isStandardSchema(schema), ...schemaOptions };
   let key: string | undefined;
   try {
     key = `s${options.whitespace} ${options.closed} ${JSON.stringify(json)}`;
@@ -139,17 +115,6 @@ function grammarOf({ schema, schemaOptions, regex, grammar, choices }: Structure
     // Something that is no JSON, which compileSchema says.
   }
   return remembered(key, () => compileSchema(json, options));
-}
-
-function jsonOf(schema: StandardSchema): unknown {
-  const { jsonSchema, vendor } = schema['~standard'];
-  if (jsonSchema) return jsonSchema.input({ target: 'draft-2020-12' });
-  const { toJSONSchema } = schema as { toJSONSchema?: (options: object) => unknown };
-  if (typeof toJSONSchema === 'function') return toJSONSchema.call(schema, { io: 'input' });
-  throw invalid(
-    `the ${vendor} schema does not tell its JSON Schema; give that instead, such as z.toJSONSchema(schema)`,
-    'schema',
-  );
 }
 
 function remembered(key: string | undefined, compile: () => Grammar): Grammar {

@@ -2,7 +2,7 @@
 import { fileURLToPath } from 'node:url';
 import { loadEmbeddingModel, loadModel } from '@x/engine';
 import { embeddingModel, languageModel } from '@x/server/ai-sdk';
-import { embedMany, generateObject, generateText, stepCountIs, streamText, tool } from 'ai';
+import { embedMany, generateObject, generateText, jsonSchema, stepCountIs, streamText, tool } from 'ai';
 import { beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { callPieces, type Script, type ScriptedModel, scriptedModel } from './scripted';
@@ -72,6 +72,37 @@ test.each(['whole', 'in a stream'])('tools, %s', async (way) => {
     { role: 'tool', toolCallId: 'a', name: 'weather', content: 'Oslo: rain' },
     { role: 'tool', toolCallId: 'b' },
   ]);
+});
+
+test('tools of zod with a model of this repository: the calls meet their schemas, which providerOptions takes too', async () => {
+  const chatTemplate = '{{ messages | length }}{{ tools | length }}<tool_call></tool_call>';
+  const loaded = await loadModel(TINY, { ...ON_CPU, chatTemplate });
+  const model = languageModel(loaded);
+  const inputSchema = z.object({ city: z.enum(['Oslo', 'Rome']), days: z.int().min(1).max(9) });
+  const asked = { model, prompt: 'x', toolChoice: 'required', maxOutputTokens: 200, temperature: 2, seed: 1 } as const;
+  try {
+    const tools = { weather: tool({ inputSchema, strict: true }) };
+    const { toolCalls } = await generateText({ ...asked, tools });
+    expect(toolCalls).toMatchObject([{ toolName: 'weather', input: inputSchema.parse(toolCalls[0].input) }]);
+    const own = { tools: [{ name: 'own', parameters: inputSchema }], toolChoice: 'required' };
+    const called = await model.doGenerate({
+      prompt: [{ role: 'user', content: [{ type: 'text', text: 'x' }] }],
+      maxOutputTokens: 200,
+      temperature: 2,
+      // The type says JSON; in one process it may be anything.
+      providerOptions: { candle: own as never },
+    });
+    expect(called.content).toMatchObject([{ type: 'tool-call', toolName: 'own' }]);
+    const klingon = tool({
+      inputSchema: jsonSchema({ type: 'object', properties: { a: { format: 'klingon' } } }),
+      strict: true,
+    });
+    await expect(generateText({ ...asked, tools: { klingon }, toolChoice: 'auto', maxRetries: 0 })).rejects.toThrow(
+      /klingon/,
+    );
+  } finally {
+    loaded.dispose();
+  }
 });
 
 test('failures, aborts, and what these models do not take', async () => {

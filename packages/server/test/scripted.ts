@@ -59,6 +59,7 @@ function answer({ pieces, finishReason, delayMs = 0, error }: Script, { signal }
     tokens: [],
     partial,
     message: async () => partial,
+    calls: async () => partial.toolCalls ?? [],
     get finishReason() {
       return ended ? (finishReason ?? (partial.toolCalls ? 'tool-calls' : 'eos')) : 'left';
     },

@@ -6,10 +6,17 @@
 export type { LoraBase } from './adapters/base';
 export { openLora } from './adapters/open';
 export type { ChatMessage, ChatPiece, ChatRole, ToolCall, ToolDefinition } from './chat/messages';
-export { checkMessages } from './chat/normalize';
+export { checkMessages, checkTools } from './chat/normalize';
 export type { ReplyFormat } from './chat/reply/formats';
 export { marksOf, ReplyParser, type ReplyParserOptions } from './chat/reply/parser';
 export { type ArgumentReading, ArgumentTypes } from './chat/reply/tag-calls';
+export {
+  isStandardSchema,
+  jsonSchemaOf,
+  type StandardResult,
+  type StandardSchema,
+  standardValue,
+} from './chat/standard-schema';
 export { stopIds } from './chat/stops';
 export {
   CHATML,

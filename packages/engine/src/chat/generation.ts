@@ -4,9 +4,12 @@ import {
   type ChatPiece,
   type ChatPrompt,
   type ChatTemplate,
+  checkTools,
+  isStandardSchema,
   type KnownTokens,
   marksOf,
   ReplyParser,
+  standardValue,
   stopIds,
   type ToolDefinition,
   TransformersError,
@@ -24,7 +27,7 @@ import { boolean, checkOptions, type OptionRule } from '../options';
 import { vocabularyOf } from '../structured';
 import { CallConstraint } from './call-constraint';
 import { callForm, forcedCall } from './call-form';
-import type { ChatGeneration, ChatOptions, ToolChoice } from './types';
+import type { ChatGeneration, ChatOptions, ParsedCall, ToolChoice } from './types';
 
 const { addSpecialTokens: _, ...generateOptions } = GENERATE_OPTIONS;
 const isObject = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value);
@@ -45,11 +48,15 @@ export const CHAT_OPTIONS = {
 /** Options that give the whole text a form. */
 const FORMS = ['schema', 'regex', 'grammar', 'choices', 'constraint'] as const;
 
-export class ChatAnswer implements ChatGeneration {
+export class ChatAnswer<Tools extends readonly ToolDefinition[] = readonly ToolDefinition[]>
+  implements ChatGeneration<Tools>
+{
   private readonly prompt: ChatPrompt;
   private readonly generation: Generation;
   private readonly parser: ReplyParser;
   private readonly begun: ChatPiece[];
+  /** As they were given. */
+  private readonly tools: readonly ToolDefinition[];
   private readonly generated: Piece[] = [];
   private iterator: AsyncGenerator<ChatPiece, void, void> | undefined;
   private text = '';
@@ -61,12 +68,19 @@ export class ChatAnswer implements ChatGeneration {
     private readonly host: GenerationHost,
     template: ChatTemplate,
     messages: readonly ChatMessage[],
-    options: ChatOptions,
+    options: ChatOptions<Tools>,
     known: readonly KnownTokens[] = [],
   ) {
     checkOptions('chat', options, CHAT_OPTIONS);
-    const { tools = [], toolChoice = 'auto', template: variables, continueLast, ...rest } = options;
-    const offered = toolChoice === 'none' ? [] : tools;
+    const {
+      tools = [] as readonly ToolDefinition[],
+      toolChoice = 'auto',
+      template: variables,
+      continueLast,
+      ...rest
+    } = options;
+    this.tools = toolChoice === 'none' ? [] : tools;
+    const offered = checkTools(this.tools);
     const force = forced(toolChoice, offered);
     const { tokenizer } = host;
     this.prompt = template.prompt(tokenizer, messages, { tools: offered, variables, continueLast, force, known });
@@ -115,6 +129,22 @@ export class ChatAnswer implements ChatGeneration {
   async message(): Promise<ChatMessage> {
     this.iterator ??= this.run();
     for (;;) if ((await this.iterator.next()).done) return this.partial;
+  }
+
+  async calls(): Promise<ParsedCall<Tools>[]> {
+    await this.message();
+    return this.parsedCalls();
+  }
+
+  /** The calls so far. @throws TransformersError INVALID_VALUE */
+  async parsedCalls(): Promise<ParsedCall<Tools>[]> {
+    const calls = (this.partial.toolCalls ?? []).map(async ({ id, name, arguments: written }) => {
+      const parameters = this.tools.find((tool) => tool.name === name)?.parameters;
+      const refused = `The tool "${name}" refuses the arguments that the model wrote`;
+      const value = isStandardSchema(parameters) ? await standardValue(parameters, written, refused) : written;
+      return { id, name, arguments: value };
+    });
+    return (await Promise.all(calls)) as ParsedCall<Tools>[];
   }
 
   /** @throws TransformersError INVALID_OPTION when iterated twice */

@@ -7,16 +7,19 @@ import {
   type ChatPiece,
   type ChatTemplate,
   checkMessages,
+  checkTools,
   type KnownTokens,
+  type ToolDefinition,
   TransformersError,
 } from '@x/transformers';
 import type { GenerationHost, GenerationStats, Piece } from '../generation';
 import { checkOptions, type OptionRule } from '../options';
 import { CHAT_OPTIONS, ChatAnswer } from './generation';
-import type { ChatGeneration, ChatOptions } from './types';
+import type { ChatGeneration, ChatOptions, ParsedCall } from './types';
 
 /** Options of all answers of a chat. */
-export interface ChatSessionOptions extends Omit<ChatOptions, 'signal' | 'onProgress' | 'continueLast'> {
+export interface ChatSessionOptions<Tools extends readonly ToolDefinition[] = readonly ToolDefinition[]>
+  extends Omit<ChatOptions<Tools>, 'signal' | 'onProgress' | 'continueLast'> {
   /** What the model is told before all else: a first message of the role `system`. Default: none, unless `messages` has one. */
   system?: string;
   /** A history to go on from, copied. */
@@ -29,7 +32,10 @@ export interface ChatSessionOptions extends Omit<ChatOptions, 'signal' | 'onProg
 }
 
 /** Options of one answer, which come before those of the chat. */
-export type ChatTurnOptions = Omit<ChatOptions, 'continueLast'>;
+export type ChatTurnOptions<Tools extends readonly ToolDefinition[] = readonly ToolDefinition[]> = Omit<
+  ChatOptions<Tools>,
+  'continueLast'
+>;
 
 /** A chat as JSON: what {@link ChatSession.toJSON} gives and `model.chat({}, saved)` takes. */
 export interface SavedChat {
@@ -56,17 +62,17 @@ const ROOM = 256;
 /** Answers whose tokens are kept. */
 const MOST_KNOWN = 8;
 
-export class ChatSession {
+export class ChatSession<Tools extends readonly ToolDefinition[] = readonly ToolDefinition[]> {
   private history: ChatMessage[];
-  private readonly options: Omit<ChatSessionOptions, 'system' | 'messages'>;
+  private readonly options: Omit<ChatSessionOptions<Tools>, 'system' | 'messages'>;
   /** Of the last answers, the latest first. */
   private known: readonly KnownTokens[] = [];
-  private running: ChatTurn | undefined;
+  private running: ChatTurn<readonly ToolDefinition[]> | undefined;
 
   /** @internal `LanguageModel.chat` */
   constructor(
     private readonly host: ChatHost,
-    options: ChatSessionOptions,
+    options: ChatSessionOptions<Tools>,
   ) {
     checkOptions('chat', options, SESSION_OPTIONS);
     const { system, messages = [], ...rest } = options;
@@ -98,14 +104,19 @@ export class ChatSession {
    * `next()`.
    * @throws TransformersError as `LanguageModel.generateChat`; the history is then as before
    */
-  send(message: string | ChatMessage | readonly ChatMessage[], options: ChatTurnOptions = {}): ChatTurn {
+  send<const Used extends readonly ToolDefinition[] = Tools>(
+    message: string | ChatMessage | readonly ChatMessage[],
+    options: ChatTurnOptions<Used> = {},
+  ): ChatTurn<Used> {
     const added = typeof message === 'string' ? [{ role: 'user' as const, content: message }] : [message].flat();
     checkMessages(added);
     return this.turn([...this.history, ...structuredClone(added)], options);
   }
 
   /** Answers once more in place of the last answer, which comes back if the new one fails before it has begun. */
-  regenerate(options: ChatTurnOptions = {}): ChatTurn {
+  regenerate<const Used extends readonly ToolDefinition[] = Tools>(
+    options: ChatTurnOptions<Used> = {},
+  ): ChatTurn<Used> {
     let end = this.history.length;
     while (end > 0 && this.history[end - 1].role === 'assistant') end--;
     if (end === 0 || this.history[end - 1].role === 'system') throw nothing('There is nothing to answer');
@@ -113,7 +124,7 @@ export class ChatSession {
   }
 
   /** Goes on with the last answer where it ends, such as one that was interrupted. */
-  continue(options: ChatTurnOptions = {}): ChatTurn {
+  continue<const Used extends readonly ToolDefinition[] = Tools>(options: ChatTurnOptions<Used> = {}): ChatTurn<Used> {
     const last = this.history.at(-1);
     if (last?.role !== 'assistant' || last.toolCalls) throw nothing('There is no answer to go on with');
     return this.turn([...this.history], options, true);
@@ -128,7 +139,7 @@ export class ChatSession {
   }
 
   /** Another chat with the first `length` messages, all by default. What both have in common is computed once. */
-  branch(length = this.history.length): ChatSession {
+  branch(length = this.history.length): ChatSession<Tools> {
     if (length !== 0) this.at(length - 1, this.history.length - 1);
     const other = new ChatSession(this.host, { ...this.options, messages: this.history.slice(0, length) });
     other.known = this.known;
@@ -143,23 +154,29 @@ export class ChatSession {
 
   toJSON(): SavedChat {
     const { constraint: _, grammar: __, speculative: ___, ...options } = this.options;
-    return { version: 1, messages: structuredClone(this.history), options };
+    const tools = options.tools && checkTools(options.tools);
+    return { version: 1, messages: structuredClone(this.history), options: { ...options, ...(tools && { tools }) } };
   }
 
-  private turn(messages: ChatMessage[], options: ChatTurnOptions, continueLast = false): ChatTurn {
+  private turn<Used extends readonly ToolDefinition[]>(
+    messages: ChatMessage[],
+    options: ChatTurnOptions<Used>,
+    continueLast = false,
+  ): ChatTurn<Used> {
     this.checkIdle('send');
     this.host.checkAlive('chat');
     const { whenFull = 'error', ...own } = this.options;
-    const all = { ...own, ...options, continueLast };
+    // Without tools of its own, the answer has the chat's.
+    const all = { ...own, ...options, continueLast } as ChatOptions<Used>;
     const answer = (list: readonly ChatMessage[]) =>
       new ChatAnswer(this.host, this.host.chatTemplate, list, all, this.known);
     const { history } = this;
-    const made = (found: ChatAnswer, list: readonly ChatMessage[]) =>
+    const made = (found: ChatAnswer<Used>, list: readonly ChatMessage[]) =>
       new ChatTurn(found, this, history, messages, messages.length - list.length, continueLast);
     const { maxContext } = this.host.scheduler.runner;
     const room = Math.min(all.maxTokens ?? ROOM, ROOM, Math.floor(maxContext / 4));
     for (let list: readonly ChatMessage[] = messages; ; ) {
-      let found: ChatAnswer | undefined;
+      let found: ChatAnswer<Used> | undefined;
       try {
         found = answer(list);
         if (whenFull === 'error' || found.promptIds.length + room <= maxContext) {
@@ -222,12 +239,14 @@ export class ChatSession {
 }
 
 /** An answer of a {@link ChatSession}; the session has it in its history as soon as it ends, however it does. */
-export class ChatTurn implements ChatGeneration {
+export class ChatTurn<Tools extends readonly ToolDefinition[] = readonly ToolDefinition[]>
+  implements ChatGeneration<Tools>
+{
   private iterator: AsyncGenerator<ChatPiece, void, void> | undefined;
 
   /** @internal */
   constructor(
-    private readonly answer: ChatAnswer,
+    private readonly answer: ChatAnswer<Tools>,
     private readonly session: ChatSession,
     private readonly before: readonly ChatMessage[],
     private readonly messages: ChatMessage[],
@@ -259,6 +278,11 @@ export class ChatTurn implements ChatGeneration {
   async message(): Promise<ChatMessage> {
     this.iterator ??= this.run();
     for (;;) if ((await this.iterator.next()).done) return this.partial;
+  }
+
+  async calls(): Promise<ParsedCall<Tools>[]> {
+    await this.message();
+    return this.answer.parsedCalls();
   }
 
   /** @throws TransformersError INVALID_OPTION when iterated twice */

@@ -29,7 +29,7 @@ export function chatOptions(options: LanguageModelV3CallOptions, warnings: Share
 function toolsOf({ tools = [] }: LanguageModelV3CallOptions, warnings: SharedV3Warning[]): ToolDefinition[] {
   return tools.flatMap((tool): ToolDefinition[] => {
     if (tool.type === 'function')
-      return [{ name: tool.name, description: tool.description, parameters: tool.inputSchema }];
+      return [{ name: tool.name, description: tool.description, parameters: tool.inputSchema, strict: tool.strict }];
     warnings.push({
       type: 'unsupported',
       feature: `the tool ${tool.id}`,

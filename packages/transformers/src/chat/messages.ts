@@ -1,4 +1,5 @@
 /** What a chat is made of: messages, tools, and the pieces in which an answer arrives. */
+import type { StandardSchema } from './standard-schema';
 
 /** Who speaks. `developer` is what some clients call `system`; templates that do not know it are given `system`. */
 export type ChatRole = 'system' | 'developer' | 'user' | 'assistant' | 'tool';
@@ -30,7 +31,7 @@ export interface ChatMessage {
 export interface ToolDefinition {
   name: string;
   description?: string;
-  /** JSON Schema of the arguments: an object schema. */
+  /** JSON Schema of the arguments, an object schema, or a {@link StandardSchema} of them, such as one of zod. */
   parameters: object;
   /**
    * Whether calls must meet `parameters` in all: a schema that cannot be enforced is an error then. Otherwise it is enforced where it

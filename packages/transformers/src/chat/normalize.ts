@@ -1,6 +1,7 @@
 /** Checks messages and tools, and gives them the form in which templates of published models read them. */
 import { TransformersError } from '../errors';
 import type { ChatMessage, ToolDefinition } from './messages';
+import { isStandardSchema, jsonSchemaOf, type StandardSchema } from './standard-schema';
 
 const ROLES: ReadonlySet<string> = new Set(['system', 'developer', 'user', 'assistant', 'tool']);
 /** Levels of objects and lists in arguments and schemas. */
@@ -37,11 +38,14 @@ export function checkMessages(messages: readonly ChatMessage[]): void {
   }
 }
 
-/** @throws TransformersError BAD_MESSAGES naming the tool and the field */
-export function checkTools(tools: readonly ToolDefinition[]): void {
+/**
+ * The tools with a JSON Schema as their parameters, where they have a schema of another library.
+ * @throws TransformersError BAD_MESSAGES naming the tool and the field
+ */
+export function checkTools(tools: readonly ToolDefinition[]): readonly ToolDefinition[] {
   if (!Array.isArray(tools)) throw bad(`chat: tools is ${shown(tools)}; give a list of { name, parameters }.`);
   const names = new Set<string>();
-  for (const [i, tool] of tools.entries()) {
+  return (tools as readonly ToolDefinition[]).map((tool, i): ToolDefinition => {
     const fail = (field: string, value: unknown, wanted: string) =>
       bad(`chat: tools[${i}]${field} is ${shown(value)}; give ${wanted}.`);
     if (!isObject(tool)) throw fail('', tool, 'an object with name and parameters');
@@ -51,11 +55,21 @@ export function checkTools(tools: readonly ToolDefinition[]): void {
     names.add(tool.name);
     if (tool.description !== undefined && typeof tool.description !== 'string')
       throw fail('.description', tool.description, 'text');
-    if (!isObject(tool.parameters)) throw fail('.parameters', tool.parameters, 'a JSON Schema');
+    const parameters = isStandardSchema(tool.parameters)
+      ? parametersOf(tool.parameters, `tools[${i}].parameters`)
+      : tool.parameters;
+    if (!isObject(parameters)) throw fail('.parameters', parameters, 'a JSON Schema');
     if (tool.strict !== undefined && typeof tool.strict !== 'boolean')
       throw fail('.strict', tool.strict, 'true or false');
-    checkDepth(tool.parameters, `tools[${i}].parameters`);
-  }
+    checkDepth(parameters, `tools[${i}].parameters`);
+    return parameters === tool.parameters ? tool : { ...tool, parameters };
+  });
+}
+
+function parametersOf(schema: StandardSchema, at: string): object {
+  // The model reads the rest, to which the name of a draft says nothing.
+  const { $schema: _, ...parameters } = jsonSchemaOf(schema, (why) => bad(`chat: ${at}: ${why}.`));
+  return parameters;
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

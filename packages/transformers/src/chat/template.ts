@@ -168,12 +168,12 @@ export class ChatTemplate {
   prompt(tokenizer: Tokenizer, messages: readonly ChatMessage[], options: PromptOptions = {}): ChatPrompt {
     const { force, known = [] } = options;
     checkMessages(messages);
-    const tools = options.tools ?? [];
+    const tools = checkTools(options.tools ?? []);
     const format = this.replyFormat(tools.length > 0);
     const given = JSON.stringify([messages, tools, options.variables]);
     const breaker = unusedCharacter([given, ...this.texts.templates.values()]);
     const controls = tokenizer.controlTexts;
-    let text = this.rendered(messages, options, markerOf(controls, breaker));
+    let text = this.rendered(messages, { ...options, tools }, markerOf(controls, breaker));
     const { reasoning } = format;
     let inReasoning = reasoning !== undefined && text.trimEnd().endsWith(reasoning.open.trimEnd());
     let begun = '';
@@ -204,8 +204,7 @@ export class ChatTemplate {
 
   private rendered(messages: readonly ChatMessage[], options: RenderOptions, mark: (text: string) => string): string {
     checkMessages(messages);
-    const tools = options.tools ?? [];
-    checkTools(tools);
+    const tools = checkTools(options.tools ?? []);
     const variables = checkedVariables(options.variables ?? {});
     const source = this.source(tools.length > 0);
     if (tools.length > 0 && !/\btools\b/.test(source)) throw noCalls('tools cannot be offered');

@@ -1,5 +1,6 @@
 /** Calls that are not JSON: tags around names and values, and Gemma's own notation. */
 import type { ToolDefinition } from '../messages';
+import { checkTools } from '../normalize';
 import type { ReplyOutput } from './output';
 import { END, type Reader, type Reading } from './reader';
 
@@ -11,7 +12,7 @@ export class ArgumentTypes {
   private readonly tools: ReadonlyMap<string, ToolDefinition>;
 
   constructor(tools: readonly ToolDefinition[]) {
-    this.tools = new Map(tools.map((tool) => [tool.name, tool]));
+    this.tools = new Map(checkTools(tools).map((tool) => [tool.name, tool]));
   }
 
   reading(tool: string, argument: string): ArgumentReading {
