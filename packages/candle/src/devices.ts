@@ -42,6 +42,19 @@ export function addExpertFlags(command: Command): Command {
     .option('--hot-experts <count>', 'experts of a layer on the device, of those in host memory', wholeNumber(1));
 }
 
+/**
+ * For a command whose model has one device: the flags of the others are known, and say so.
+ * @throws UsageError
+ */
+export async function oneDeviceOf({ device, devices, tensorParallel, pipeline }: DeviceFlags): Promise<Device> {
+  const flag = Object.entries({ devices, 'tensor-parallel': tensorParallel, pipeline }).find(([, given]) => given)?.[0];
+  if (flag !== undefined)
+    throw new UsageError(
+      `--${flag} is for models that make texts; a model of vectors is computed by one device. Give --device, and start a process a device for more texts a second.`,
+    );
+  return device === 'auto' ? Device.auto() : Device.parse(device);
+}
+
 /** cuda:0,cuda:1 */
 function deviceNames(text: string): string[] {
   const names = text.split(',').map((name) => name.trim());

@@ -1,7 +1,7 @@
 /** Models of the commands that serve: which files, under which names, with which options. */
 import { existsSync, readFileSync } from 'node:fs';
 import type { Device } from '@x/core';
-import type { CacheDType } from '@x/engine';
+import { type CacheDType, type LanguageModel, type LoadModelOptions, loadModel } from '@x/engine';
 import { type ModelFile, modelName, ServerError } from '@x/server';
 import type { Place } from './devices';
 import type { DownloadOptions } from './download';
@@ -38,6 +38,24 @@ export async function servedModels(
   const vectors = await modelFiles(embedding, (path) => ({ path, kind: 'embedding', options: { device } }), download);
   for (const name of Object.keys(vectors)) if (name in texts) throw twice(name);
   return { ...texts, ...vectors };
+}
+
+/**
+ * In processes that compute together (WORLD_SIZE): that there is one model.
+ * @param does such as "serve"
+ * @throws UsageError
+ */
+export function checkOneModel(names: readonly string[], embedding: readonly string[], does: string): void {
+  if (names.length !== 1 || embedding.length > 0)
+    throw new UsageError(
+      `processes that compute together (WORLD_SIZE) ${does} one model. Give one, and no --embedding.`,
+    );
+}
+
+/** The one model of {@link checkOneModel}, which the other processes wait for. */
+export function loadWithOthers(models: Record<string, ModelFile>, signal: AbortSignal): Promise<LanguageModel> {
+  const [file] = Object.values(models);
+  return loadModel(file.path, { ...(file.options as LoadModelOptions), signal });
 }
 
 async function modelFiles(

@@ -21,8 +21,11 @@ afterAll(() => {
   for (const path of [folder, command.directory]) rmSync(path, { recursive: true, force: true });
 });
 
-function start(...args: string[]) {
-  const child = spawn(process.execPath, [command.program, 'batch', '--device', 'cpu', ...args], { cwd: root });
+const start = (...args: string[]) => startWith({}, '--device', 'cpu', ...args);
+
+function startWith(env: Record<string, string>, ...args: string[]) {
+  const options = { cwd: root, env: { ...process.env, ...env } };
+  const child = spawn(process.execPath, [command.program, 'batch', ...args], options);
   let [out, err] = ['', ''];
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
     out += text;
@@ -114,11 +117,68 @@ test('answers and refusals go to their files; Ctrl-C ends it, and the same comma
   });
 });
 
+test('one model on several devices, of this process or of several, gives the same', async () => {
+  const input = file('several.jsonl');
+  const ids = Array.from({ length: 6 }, (_, i) => `${i}`);
+  const body = (i: string) => ({ prompt: `a ${i}`, max_tokens: 20, temperature: 0 });
+  writeFileSync(input, ids.map((id) => line(id, body(id))).join(''));
+  const model = ['--model', `tiny=${TINY}`, '--json'];
+  const textsOf = (name: string) =>
+    wholeLines(file(name))
+      .map((text) => JSON.parse(text))
+      .map(({ custom_id, response }) => [custom_id, response.body.choices[0].text])
+      .toSorted();
+  const done = { status: 0, out: expect.stringContaining('"answered":6') };
+  expect(await start(input, file('one.jsonl'), ...model).ended).toMatchObject(done);
+  for (const flags of [
+    ['--devices', 'cpu,cpu'],
+    ['--devices', 'cpu,cpu', '--pipeline'],
+  ]) {
+    const name = `${flags.length}.jsonl`;
+    expect(await startWith({}, input, file(name), ...flags, ...model).ended).toMatchObject(done);
+    expect(textsOf(name)).toEqual(textsOf('one.jsonl'));
+  }
+  const MASTER_PORT = `${20_000 + (process.pid % 20_000)}`;
+  const ranks = [0, 1].map((rank) => {
+    const env = { RANK: `${rank}`, WORLD_SIZE: '2', LOCAL_RANK: `${rank}`, MASTER_ADDR: '127.0.0.1', MASTER_PORT };
+    return startWith(env, input, file('ranks.jsonl'), '--device', 'cpu', ...model);
+  });
+  const [first, second] = await Promise.all(ranks.map(({ ended }) => ended));
+  expect(first).toMatchObject(done);
+  expect(second).toMatchObject({ status: 0, out: '', err: expect.stringContaining('process 1 of 2') });
+  expect(textsOf('ranks.jsonl')).toEqual(textsOf('one.jsonl'));
+});
+
+test('a process of several that is gone ends the batch, which goes on later', async () => {
+  const [input, output] = [file('gone.jsonl'), file('gone.out.jsonl')];
+  const ids = Array.from({ length: 20 }, (_, i) => `${i}`);
+  const body = { prompt: 'a', max_tokens: 200, ignore_eos: true, temperature: 0 };
+  writeFileSync(input, ids.map((id) => line(id, body)).join(''));
+  const args = [input, output, '--device', 'cpu', '--model', `tiny=${TINY}`, '--max-sequences', '1', '--json'];
+  const MASTER_PORT = `${20_000 + ((process.pid + 1) % 20_000)}`;
+  const ranks = [0, 1].map((rank) =>
+    startWith({ RANK: `${rank}`, WORLD_SIZE: '2', MASTER_ADDR: '127.0.0.1', MASTER_PORT }, ...args),
+  );
+  while (wholeLines(output).length < 2 && ranks[0].child.exitCode === null) await sleep(5);
+  ranks[1].child.kill('SIGKILL');
+  const { status, out, err } = await ranks[0].ended;
+  expect(JSON.parse(out), err).toMatchObject({
+    error: { code: 'RANK_LOST', message: expect.stringContaining('rank 1 of 2') },
+  });
+  expect(status).toBe(1);
+  const before = wholeLines(output);
+  expect(before.length).toBeLessThan(ids.length);
+  expect(wholeLines(file('gone.out.errors.jsonl'))).toEqual([]);
+  const rest = await startWith({}, ...args).ended;
+  expect(JSON.parse(rest.out)).toMatchObject({ answered: ids.length, failed: 0, before: before.length });
+});
+
 const good = line('a', { prompt: 'a' });
 test.each([
   [['in', 'out'], 2, 'USAGE: there is no model'],
   [['in', '-m', TINY], 2, 'USAGE: there are 1 files. Give in.jsonl out.jsonl'],
   [['in', 'in', '-m', TINY], 2, 'is the file of the requests'],
+  [['in', 'out', '-m', TINY, '--devices', 'cpu,cpu'], 2, '--device and --devices are two answers'],
   [['in', 'out', '-m', TINY, '--until-empty'], 2, '--until-empty is for --queue'],
   [['in', 'out', '-m', TINY, '--queue', 'redis://localhost'], 2, 'there are 2 files'],
   [['-m', TINY, '--queue', 'http://localhost'], 2, 'Give an address such as redis://'],

@@ -55,6 +55,15 @@ test('standard input, one JSON object, and a warning for what does not fit', asy
   expect(err).toContain('1 of 2 texts are longer than 8 tokens');
 });
 
+test.each([['--devices', 'js,js'], ['--tensor-parallel', '2'], ['--pipeline']])(
+  'the flags %s are refused: one device computes the vectors',
+  async (...flags) => {
+    const { status, out, err } = await run([BERT, ...flags], 'king\n');
+    expect([status, out]).toEqual([2, '']);
+    expect(err).toContain(`USAGE: ${flags[0]} is for models that make texts`);
+  },
+);
+
 test('a query ranks the texts', async () => {
   const { status, out } = await run([RERANKER, '--query', 'who', '--top', '2'], 'one\ntwo\nthree\n');
   expect(status).toBe(0);

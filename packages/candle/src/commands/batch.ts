@@ -2,7 +2,7 @@
 import { realpathSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import { Device } from '@x/core';
-import type { CacheDType } from '@x/engine';
+import { type CacheDType, processGroup } from '@x/engine';
 import type { LogEntry } from '@x/server';
 import { Command, InvalidArgumentError } from 'commander';
 import '@x/rocm-backend';
@@ -12,13 +12,13 @@ import { connectQueue, type QueueConnection, runQueue } from '../batch/from-queu
 import { Progress } from '../batch/progress';
 import { checkRequests } from '../batch/requests';
 import { Results } from '../batch/results';
-import { addExpertFlags, type ExpertFlags } from '../devices';
+import { addDeviceFlags, type DeviceFlags, followed, placeOf } from '../devices';
 import { interruptible } from '../interrupt';
 import { cacheDtypeOption, decimal, someText, wholeNumber } from '../option-values';
 import { guarded, paint, printJson, UsageError } from '../output';
-import { servedModels, textOf } from '../served-models';
+import { checkOneModel, loadWithOthers, placeOfName, servedModels, textOf } from '../served-models';
 
-interface BatchCommandOptions {
+interface BatchCommandOptions extends DeviceFlags {
   model?: string[];
   embedding?: string[];
   lora?: string[];
@@ -29,9 +29,6 @@ interface BatchCommandOptions {
   queuePasswordFile?: string;
   queueLock?: number;
   untilEmpty?: boolean;
-  device: string;
-  experts?: ExpertFlags['experts'];
-  hotExperts?: number;
   context?: number;
   cacheDtype?: CacheDType;
   chatTemplate?: string;
@@ -70,9 +67,8 @@ export function batchCommand(): Command {
       `after which others get the jobs of a process that is gone; default ${LOCK_SECONDS}`,
       decimal({ from: 1, to: 86_400 }),
     )
-    .option('--until-empty', 'with --queue: end when no job waits or is under way')
-    .option('-d, --device <name>', 'auto, js, cpu, rocm:N or cuda:N', 'auto');
-  return addExpertFlags(command)
+    .option('--until-empty', 'with --queue: end when no job waits or is under way');
+  return addDeviceFlags(command)
     .option('-c, --context <tokens>', 'of a sequence, default the model’s own, at most 4096', wholeNumber(1))
     .addOption(cacheDtypeOption())
     .option('--chat-template <file>', 'chatml, or a file with the Jinja text, in place of the models’ own')
@@ -92,7 +88,7 @@ function queueAddress(text: string): string {
   return text;
 }
 
-async function batch(files: readonly string[], options: BatchCommandOptions, signal: AbortSignal): Promise<void> {
+async function batch(files: readonly string[], options: BatchCommandOptions, given: AbortSignal): Promise<void> {
   const { json } = options;
   const { input, output, errors } = filesOf(files, options);
   const { model: names = [], embedding = [] } = options;
@@ -100,12 +96,19 @@ async function batch(files: readonly string[], options: BatchCommandOptions, sig
     throw new UsageError('there is no model. Give one: --model NAME=PATH, or --embedding NAME=PATH.');
   const password =
     options.queuePasswordFile === undefined ? undefined : textOf(options.queuePasswordFile).replace(/\r?\n$/, '');
-  const device = options.device === 'auto' ? await Device.auto() : Device.parse(options.device);
-  const { experts, hotExperts } = options;
-  const sources = await servedModels(
-    { ...options, models: names, embedding, device, place: { device, experts, hotExperts } },
-    { json, signal },
-  );
+  const isGroup = processGroup() !== undefined;
+  if (isGroup) {
+    checkOneModel(names, embedding, 'compute');
+    if (await followed(placeOfName(names[0]).path, options, { json, signal: given })) return;
+  }
+  const place = await placeOf(options);
+  const device = Device.of(place.device ?? place.devices?.[0] ?? (await Device.auto()));
+  const sources = await servedModels({ ...options, models: names, embedding, device, place }, { json, signal: given });
+  // Other processes wait for it, even where nothing is left to do.
+  using together = isGroup ? await loadWithOthers(sources, given) : undefined;
+  const failed = new AbortController();
+  together?.onFailure((error) => failed.abort(error));
+  const signal = AbortSignal.any([given, failed.signal]);
   const models = [
     ...Object.keys(sources),
     ...Object.values(sources).flatMap((file) =>
@@ -134,7 +137,7 @@ async function batch(files: readonly string[], options: BatchCommandOptions, sig
       progress = shown;
       if (done > 0 && !json) shown.say(`${done} of ${total} requests have their results`);
       answers = new Answers({
-        models: sources,
+        models: together ? { [Object.keys(sources)[0]]: together } : sources,
         maxSequences: options.maxSequences,
         maxTokens: options.maxTokens,
         requestTimeoutMs: options.requestTimeout === undefined ? undefined : Math.max(1, options.requestTimeout * 1000),

@@ -4,18 +4,18 @@
  */
 import { createReadStream } from 'node:fs';
 import { performance } from 'node:perf_hooks';
-import { Device, FileFormatError } from '@x/core';
+import { type Device, FileFormatError } from '@x/core';
 import { type EmbeddingModel, loadEmbeddingModel } from '@x/engine';
 import type { PoolingMode } from '@x/transformers';
 import { Command, Option } from 'commander';
 import '@x/rocm-backend';
+import { addDeviceFlags, type DeviceFlags, oneDeviceOf } from '../devices';
 import { interruptible, isOutputClosed } from '../interrupt';
 import { localModel } from '../model-source';
 import { someText, wholeNumber } from '../option-values';
 import { formatBytes, guarded, paint, printJson, UsageError } from '../output';
 
-interface EmbedCommandOptions {
-  device: string;
+interface EmbedCommandOptions extends DeviceFlags {
   query?: string;
   top?: number;
   promptName?: string;
@@ -56,11 +56,11 @@ const AT_ONCE = 1024;
 const MOST_CHARACTERS = 2 ** 26;
 
 export function embedCommand(): Command {
-  return new Command('embed')
+  const command = new Command('embed')
     .description('vectors of texts, or scores of texts against a query, as JSON lines')
     .argument('<model>', 'a .gguf file, a directory with config.json, *.safetensors and tokenizer.json, or hf:org/repo')
-    .argument('[files...]', 'texts, one a line; - or none reads standard input')
-    .option('-d, --device <name>', 'auto, js, cpu, rocm:N or cuda:N', 'auto')
+    .argument('[files...]', 'texts, one a line; - or none reads standard input');
+  return addDeviceFlags(command)
     .option(
       '-q, --query <text>',
       'rank the texts by how well they answer this, with a reranker',
@@ -104,7 +104,7 @@ async function embed(
     const flag = name.replace('promptName', 'prompt-name');
     throw new UsageError(`--${flag} is for vectors, not for --query. Leave one of them out.`);
   }
-  const device = options.device === 'auto' ? await Device.auto() : Device.parse(options.device);
+  const device = await oneDeviceOf(options);
   const path = await localModel(name, { json, signal });
   using model = await load(path, device, options, signal);
   const results: unknown[] = [];

@@ -1,14 +1,14 @@
 /** `candle serve MODEL...`: models over HTTP in OpenAI's form, and a page to chat in, until Ctrl-C. */
 import { Device } from '@x/core';
-import { type CacheDType, type LanguageModel, type LoadModelOptions, loadModel, processGroup } from '@x/engine';
-import { type LogEntry, type ModelFile, type RunningServer, serve } from '@x/server';
+import { type CacheDType, type LanguageModel, processGroup } from '@x/engine';
+import { type LogEntry, type RunningServer, serve } from '@x/server';
 import { Command } from 'commander';
 import '@x/rocm-backend';
 import { addDeviceFlags, type DeviceFlags, followed, placeOf } from '../devices';
 import { Interrupted, interruptible } from '../interrupt';
 import { cacheDtypeOption, decimal, someText, wholeNumber } from '../option-values';
 import { guarded, paint, printJson, UsageError } from '../output';
-import { placeOfName, servedModels, textOf } from '../served-models';
+import { checkOneModel, loadWithOthers, placeOfName, servedModels, textOf } from '../served-models';
 
 interface ServeCommandOptions extends DeviceFlags {
   host: string;
@@ -86,7 +86,8 @@ async function run(names: readonly string[], options: ServeCommandOptions, signa
     throw new UsageError('there is no model to serve. Give a .gguf file, a model directory or hf:org/repo.');
   const isGroup = processGroup() !== undefined;
   if (isGroup) {
-    checkOneModel(names, options);
+    checkOneModel(names, embedding, 'serve');
+    checkGroup(options);
     if (await followed(placeOfName(names[0]).path, options, { json, signal })) return;
   }
   const place = await placeOf(options);
@@ -138,19 +139,12 @@ function ended(signal: AbortSignal, together: LanguageModel | undefined): Promis
   });
 }
 
-/** @throws UsageError for what one process of several cannot serve */
-function checkOneModel(names: readonly string[], { embedding, modelMemory, unloadAfter }: ServeCommandOptions): void {
-  if (names.length !== 1 || embedding !== undefined)
-    throw new UsageError('processes that compute together (WORLD_SIZE) serve one model. Give one, and no --embedding.');
+/** @throws UsageError for what processes that compute together cannot do */
+function checkGroup({ modelMemory, unloadAfter }: ServeCommandOptions): void {
   if (modelMemory !== undefined || unloadAfter !== undefined)
     throw new UsageError(
       'processes that compute together (WORLD_SIZE) keep their model. Leave --model-memory and --unload-after out.',
     );
-}
-
-async function loadWithOthers(models: Record<string, ModelFile>, signal: AbortSignal): Promise<LanguageModel> {
-  const [file] = Object.values(models);
-  return loadModel(file.path, { ...(file.options as LoadModelOptions), signal });
 }
 
 function keysOf({ apiKey, apiKeyFile }: ServeCommandOptions): string[] | undefined {
