@@ -42,6 +42,7 @@ export const SECTIONS: Section[] = [
       '/guide/first-program': 'First program',
       '/guide/chat': 'Chat',
       '/guide/serve': 'Serve',
+      '/models': 'Models',
     }),
   },
   {
