@@ -82,6 +82,12 @@ export const beforeAll = (body: Body) => before(body);
 export const afterAll = (body: Body) => after(body);
 export { addCustomEqualityTesters, afterEach, beforeEach, expectValue as expect };
 
+/** Types are checked where tests are compiled: any chain of calls, which do nothing. */
+export const expectTypeOf = (): unknown => {
+  const nothing: unknown = new Proxy(() => {}, { get: () => nothing, apply: () => nothing });
+  return nothing;
+};
+
 const stubbed = new Map<string, string | undefined>();
 const spies: { mockRestore(): void }[] = [];
 
