@@ -101,34 +101,37 @@ describe('on a device', () => {
   const driver = buildFakeDriver();
   const source = bundled({ kernels: join(__dirname, '../../packages/kernels/src/index.ts') }).kernels;
   const run = (environment: Record<string, string> = {}) =>
-    runOnFakes<{ names: string[]; rehearsal: boolean }>(
+    runOnFakes<{ names: string[]; compiled: number }>(
       undefined,
       `
       const device = backend.RocmDevice.open('cuda', 0);
+      let compiled = 0;
+      device.onCompiled = (count) => {
+        compiled = count;
+      };
       const kernels = await import(${JSON.stringify(source)});
       const names = [['fill_f32', kernels.FILL], ['fill_u8', kernels.FILL], ['affine_f32', kernels.AFFINE]]
         .map(([name, module]) => device.getOrLoadFunc(name, module).name);
-      const rehearsal = device.preparation.rehearsal() !== null;
       device.dispose();
-      return { names, rehearsal };`,
-      { ...driver, FAKE_CUDA_COMPILE_MS: '1', FAKE_CUDA_SILENT: '1', X_KERNEL_DIR: out, ...environment },
+      return { names, compiled };`,
+      { ...driver, FAKE_CUDA_COMPILE_MS: '40', FAKE_CUDA_SILENT: '1', X_KERNEL_DIR: out, ...environment },
     );
   const NAMES = ['fill_f32', 'fill_u8', 'affine_f32'];
 
   it('a module in machine code is loaded whole, another one by kernels', () => {
     const { value, log } = run();
-    expect(value).toEqual({ names: NAMES, rehearsal: false });
+    expect(value).toEqual({ names: NAMES, compiled: 1 });
     const loaded = log.filter((line) => line.startsWith('loaded '));
-    // FILL, AFFINE's kernel, and DECODE, by which the device tells that there is machine code.
-    expect(loaded).toHaveLength(3);
+    // FILL, and AFFINE's kernel.
+    expect(loaded).toHaveLength(2);
     expect(loaded[0]).toContain('fill_f32+');
     expect(loaded[1]).toMatch(/^loaded affine_f32 /);
   });
 
   it('machine code that the driver refuses makes place for PTX', () => {
     const { value, log } = run({ FAKE_CUDA_REFUSE: 'machine code' });
-    expect(value).toEqual({ names: NAMES, rehearsal: true });
-    expect(log.filter((line) => line.startsWith('refused '))).toHaveLength(2);
+    expect(value).toEqual({ names: NAMES, compiled: 3 });
+    expect(log.filter((line) => line.startsWith('refused '))).toHaveLength(1);
     const loaded = log.filter((line) => line.startsWith('loaded '));
     expect(loaded.map((line) => line.split(' ')[1])).toEqual(NAMES);
   });

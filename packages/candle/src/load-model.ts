@@ -29,9 +29,18 @@ export async function loadForCommand(
   const onProgress = shown
     ? (loaded: number, total: number) => void show(`loading ${formatBytes(loaded)} of ${formatBytes(total)}`)
     : undefined;
+  // Compiling holds this thread, so that the line stays until all kernels of a pass are there.
+  let isCompiling = false;
   const onKernels = shown
-    ? ({ ready, wanted, device }: KernelProgress) =>
-        void show(`compiling kernels for ${device}, ${ready} of ${wanted}, once for this machine`)
+    ? ({ compiled, device }: KernelProgress) => {
+        show(`compiling kernels for ${device}, ${compiled} so far, once for this machine`);
+        if (isCompiling) return;
+        isCompiling = true;
+        setImmediate(() => {
+          isCompiling = false;
+          show('');
+        });
+      }
     : undefined;
   try {
     const adapters = lora && { [ADAPTER]: lora.path };

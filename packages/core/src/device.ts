@@ -127,9 +127,9 @@ export class Device {
   #backend: BackendDevice | undefined;
   #disposed = false;
 
-  private constructor(location: DeviceLocation, name = nameOf(location)) {
+  private constructor(location: DeviceLocation) {
     this.location = location;
-    this.#name = name;
+    this.#name = nameOf(location);
     this.usage = usageOf(this.#name);
   }
 
@@ -300,18 +300,6 @@ export class Device {
       );
     }
     return this.#backend;
-  }
-
-  /**
-   * @internal A device on which nothing is computed, so that what is gone through there has its kernels made ready for this one
-   * (`PreparationOps`). Its tensors have no values. The caller's to dispose; undefined where nothing would be gained.
-   */
-  rehearsal(): Device | undefined {
-    const backend = this.backend.preparation?.rehearsal();
-    if (!backend) return undefined;
-    const device = new Device(this.location, `${this} rehearsal`);
-    device.#backend = backend;
-    return device;
   }
 
   /** A sentence for people, e.g. the GPU's name. Opens the device. */

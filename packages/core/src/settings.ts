@@ -34,8 +34,6 @@ export const settings = {
   quantized: setting('X_QUANTIZED', 'auto', text),
   /** Whether quantized weights are kept as numbers for products of many rows, while half of a GPU's memory stays free. */
   denseWeights: setting('X_DENSE_WEIGHTS', true, flag),
-  /** Whether a driver that compiles kernels is given those of a model while its weights are read. */
-  kernelsAhead: setting('X_KERNELS_AHEAD', true, flag),
   /** Where kernels compiled at run time are kept; empty for the user's cache directory. An absolute path. */
   cacheDirectory: setting('X_CACHE_DIR', '', text),
   /** What processes that compute a model together show each other; empty for none. */

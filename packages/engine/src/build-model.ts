@@ -25,7 +25,6 @@ import { type CacheDType, checkCacheDtype } from './kv/rows';
 import { loadedTooMuch } from './load-memory';
 import { findModel } from './model-files';
 import { identityOf } from './model-identity';
-import { type KernelListener, KernelWatch, REHEARSED_LAYERS, rehearse } from './rehearse';
 import { unfused } from './unfused';
 
 /** Which part of each weight a rank has. */
@@ -41,7 +40,6 @@ export interface BuildOptions {
   fused?: boolean | undefined;
   signal?: AbortSignal | undefined;
   onProgress?: ProgressListener | undefined;
-  onKernels?: KernelListener | undefined;
   /** Of a model on several devices. */
   shard?: Shard | undefined;
   /** What the devices of a model on several have of it. Default: parts of every layer. */
@@ -103,15 +101,9 @@ export async function buildModel(
   const opened = await openModel(path);
   const { file, description, identity } = opened;
   const { architecture, config } = description;
-  const { device, signal } = options;
-  let kernels: KernelWatch | undefined;
+  const { device } = options;
   try {
-    kernels = new KernelWatch(device, options.onKernels);
     const maxContext = contextOf(description, options.maxContext);
-    const hotExperts = await hotExpertsOf(file, description, { ...options, maxContext });
-    // A rank of several would wait for the others. What cannot be loaded says so below.
-    if (!options.shard && !config.bidirectional && hotExperts === undefined)
-      await rehearse(device, (on) => rehearsed(opened, maxContext, { ...options, device: on, onProgress: undefined }));
     const texts = withTexts ? await opened.texts() : {};
     if (config.bidirectional) {
       throw new TransformersError(
@@ -119,12 +111,12 @@ export async function buildModel(
         'The tokens of this model see those that follow: it makes vectors of texts and writes none; load it with loadEmbeddingModel.',
       );
     }
+    const hotExperts = await hotExpertsOf(file, description, { ...options, maxContext });
     const weights = new Weights(file, { ...weightOptions(description, options), hotExperts });
     const model = await builtOf(weights, opened, maxContext, options);
     try {
       await device.synchronize();
-      signal?.throwIfAborted();
-      await kernels.ready(signal);
+      options.signal?.throwIfAborted();
       const cacheDtype = cacheDtypeOf(file, model.kvLayouts, options);
       checkCacheDtype(model.kvLayouts, cacheDtype);
       const room = roomFor(model, cacheDtype, options.shard?.size ?? 1);
@@ -137,19 +129,8 @@ export async function buildModel(
       throw error;
     }
   } finally {
-    kernels?.end();
     file.close();
   }
-}
-
-/** The model's first layers. */
-async function rehearsed({ file, description }: OpenModel, maxContext: number, options: BuildOptions) {
-  const { architecture, config } = description;
-  const numLayers = Math.min(config.numLayers, REHEARSED_LAYERS);
-  const weights = new Weights(file, weightOptions(description, options));
-  const built = await architecture.build(weights, { ...config, numLayers }, maxContext);
-  const model = options.fused === false ? unfused(built) : built;
-  return { model, maxContext, cacheDtype: cacheDtypeOf(file, model.kvLayouts, options) };
 }
 
 /** @throws OutOfMemoryError that says what would fit */

@@ -43,13 +43,12 @@ export {
   type LanguageModelParts,
   type LoadAdapterOptions,
 } from './language-model';
-export { type LoadModelOptions, loadModel } from './load';
+export { type KernelProgress, type LoadModelOptions, loadModel } from './load';
 export { checkOptions, type OptionRule } from './options';
 export { type ProcessGroup, processGroup } from './parallel/environment';
 export type { ParallelOptions } from './parallel/options';
 export { type FollowOptions, followModel } from './parallel/processes';
 export type { PromptFileOptions } from './prompt-files';
-export type { KernelListener, KernelProgress } from './rehearse';
 export { Runner, type RunnerOptions, type Step } from './runner';
 export {
   applyRepetitionPenalty,

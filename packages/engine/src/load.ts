@@ -18,7 +18,14 @@ import type { Group } from './parallel/group';
 import { loadOnThreads } from './parallel/load';
 import { devicesOf, PARALLEL_OPTIONS, type ParallelOptions } from './parallel/options';
 import { deviceOfProcess, loadOnProcesses } from './parallel/processes';
-import type { KernelListener } from './rehearse';
+
+/** Kernels that a driver compiles at their first use. */
+export interface KernelProgress {
+  /** How many so far, in this process. */
+  compiled: number;
+  /** The device's description. */
+  device: string;
+}
 
 export interface LoadModelOptions extends HubSource, ParallelOptions, ExpertOptions {
   /** Default: `Device.auto()`, the best one that opens. Several of them: {@link LoadModelOptions.devices}. */
@@ -41,10 +48,10 @@ export interface LoadModelOptions extends HubSource, ParallelOptions, ExpertOpti
   /** Called after each tensor with the bytes read so far and in all. */
   onProgress?: ProgressListener;
   /**
-   * Called while the driver of an NVIDIA GPU compiles the model's kernels, which it does once a machine: first when that has
-   * taken half a second, then as they come. The promise of the model waits for them. Not of a model on several devices.
+   * Called after each kernel of the model that the driver of an NVIDIA GPU has compiled, which it does once a machine, while the first
+   * texts are written. Not of a model on several devices.
    */
-  onKernels?: KernelListener;
+  onKernels?: (progress: KernelProgress) => void;
   /**
    * Positions that a sequence may have, prompt and generated text together. Default: what the model was made for, at most
    * 4096. More than it was made for is refused. The cache grows with what sequences hold, so more than fits into the device's memory
@@ -123,18 +130,12 @@ export async function loadModel(path: string, options: LoadModelOptions = {}): P
   const devices = devicesOf(wanted ? named : single, options);
   const device = devices?.[0] ?? single ?? Device.of(wanted![0]);
   checkExpertOptions(options, !devices && !processes);
-  const {
-    maxContext,
-    cacheDtype,
-    fused,
-    pipeline,
-    experts,
-    hotExperts,
-    maxCachePositions: cachePositions,
-    onKernels,
-  } = options;
+  const { maxContext, cacheDtype, fused, pipeline, experts, hotExperts, maxCachePositions: cachePositions } = options;
+  const { onKernels } = options;
+  if (onKernels && !devices && !processes)
+    device.backend.onCompiled = (compiled) => onKernels({ compiled, device: device.description });
   const split = pipeline ? ('layers' as const) : undefined;
-  const build = { device, dtype, activations, signal, onProgress, onKernels, maxContext, cacheDtype, fused, split };
+  const build = { device, dtype, activations, signal, onProgress, maxContext, cacheDtype, fused, split };
   const built = processes
     ? await loadOnProcesses(place, processes, build, options)
     : devices

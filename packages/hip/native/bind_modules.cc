@@ -10,22 +10,6 @@ Napi::Value moduleLoad(const Napi::CallbackInfo& info) {
   return Napi::Number::New(info.Env(), deviceArg(info).loadModule(code.data, code.bytes));
 }
 
-// moduleLoadStart(device, code) => load, on a thread of its own
-Napi::Value moduleLoadStart(const Napi::CallbackInfo& info) {
-  View code = view(info, 1);
-  return Napi::Number::New(info.Env(), deviceArg(info).startLoad(code.data, code.bytes));
-}
-
-// moduleLoadEnded(device, load)
-Napi::Value moduleLoadEnded(const Napi::CallbackInfo& info) {
-  return Napi::Boolean::New(info.Env(), deviceArg(info).loadEnded(u32(info, 1)));
-}
-
-// moduleLoadTake(device, load) => module, when it has ended
-Napi::Value moduleLoadTake(const Napi::CallbackInfo& info) {
-  return Napi::Number::New(info.Env(), deviceArg(info).takeLoad(u32(info, 1)));
-}
-
 Napi::Value moduleUnload(const Napi::CallbackInfo& info) {
   deviceArg(info).unloadModule(u32(info, 1));
   return Napi::Value();
@@ -40,9 +24,6 @@ Napi::Value getFunction(const Napi::CallbackInfo& info) {
 
 void exportModules(Napi::Env env, Napi::Object exports) {
   exports.Set("moduleLoad", Napi::Function::New<guarded<moduleLoad>>(env));
-  exports.Set("moduleLoadStart", Napi::Function::New<guarded<moduleLoadStart>>(env));
-  exports.Set("moduleLoadEnded", Napi::Function::New<guarded<moduleLoadEnded>>(env));
-  exports.Set("moduleLoadTake", Napi::Function::New<guarded<moduleLoadTake>>(env));
   exports.Set("moduleUnload", Napi::Function::New<guarded<moduleUnload>>(env));
   exports.Set("getFunction", Napi::Function::New<guarded<getFunction>>(env));
 }

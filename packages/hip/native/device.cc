@@ -56,7 +56,6 @@ void Device::open() {
 void Device::close() {
   if (!context_) return;
   (void)counting_.makeCurrent(context_);
-  loads_.reset();
   streams.each([this](uint32_t, Stream& stream) {
     Graph graph = nullptr;
     if (counting_.capturing(stream) && counting_.streamEndCapture(stream, &graph) == 0) (void)counting_.graphDestroy(graph);

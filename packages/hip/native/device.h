@@ -15,7 +15,6 @@
 #include "driver.h"
 #include "failure.h"
 #include "file_reader.h"
-#include "module_loads.h"
 #include "peer_memory.h"
 #include "vendor_library.h"
 
@@ -138,10 +137,6 @@ class Device {
   void destroyEvent(uint32_t id);
   void finishWait(uint32_t eventId);
   uint32_t loadModule(const void* image, size_t bytes);
-  // The same on a thread of its own: the number of the load, whether it has ended, and its module, which waits for it.
-  uint32_t startLoad(const void* image, size_t bytes);
-  bool loadEnded(uint32_t load);
-  uint32_t takeLoad(uint32_t load);
   void unloadModule(uint32_t id);
   uint32_t getFunction(uint32_t module, const std::string& name);
   void destroyGraph(uint32_t id);
@@ -179,12 +174,10 @@ class Device {
 
  private:
   [[noreturn]] void stale(const char* what);
-  void checkLoad(Status status, size_t bytes, const std::string& detail = "");
 
   const Platform platform_;
   const int ordinal_;
   CountingDriver counting_;
-  std::unique_ptr<ModuleLoads> loads_;  // made for the first
   Context context_ = nullptr;
   Context* current_;
   DeviceProperties properties_;

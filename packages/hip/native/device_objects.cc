@@ -87,34 +87,9 @@ void Device::copyFrom(Device& source, DevicePtr dst, DevicePtr src, size_t bytes
 uint32_t Device::loadModule(const void* image, size_t bytes) {
   enter();
   Module module = nullptr;
-  checkLoad(counting_.moduleLoad(&module, image, bytes), bytes);
+  check(Call::ModuleLoad, counting_.moduleLoad(&module, image, bytes),
+        std::to_string(bytes) + " bytes for " + properties_.archFull);
   return modules.add(module);
-}
-
-void Device::checkLoad(Status status, size_t bytes, const std::string& detail) {
-  std::string context = std::to_string(bytes) + " bytes for " + properties_.archFull;
-  if (!detail.empty()) context += "; " + detail;
-  check(Call::ModuleLoad, status, context);
-}
-
-uint32_t Device::startLoad(const void* image, size_t bytes) {
-  enter();
-  if (!loads_) loads_ = std::make_unique<ModuleLoads>(counting_);
-  return loads_->start(context_, image, bytes);
-}
-
-bool Device::loadEnded(uint32_t load) {
-  enter();
-  return loads_ && loads_->ended(load);
-}
-
-uint32_t Device::takeLoad(uint32_t load) {
-  enter();
-  if (!loads_ || !loads_->exists(load)) stale("load of a module");
-  const LoadOutcome outcome = loads_->take(load);
-  check(Call::MakeCurrent, outcome.current);
-  checkLoad(outcome.status, outcome.bytes, outcome.detail);
-  return modules.add(outcome.module);
 }
 
 void Device::unloadModule(uint32_t id) {

@@ -147,9 +147,6 @@ export interface NativeAddon {
   execLaunch(device: number, exec: number, stream: number): void;
   execDestroy(device: number, exec: number): void;
   moduleLoad(device: number, code: HostView): number;
-  moduleLoadStart(device: number, code: HostView): number;
-  moduleLoadEnded(device: number, load: number): boolean;
-  moduleLoadTake(device: number, load: number): number;
   moduleUnload(device: number, module: number): void;
   getFunction(device: number, module: number, name: string): number;
   library(library: number): NativeLibrary;

@@ -13,7 +13,6 @@ import { HipEvent } from './event';
 import { HipFileReader } from './file-reader';
 import { type BlasLibrary, type ConvolutionLibrary, type LibraryReport, libraryReports } from './libraries';
 import { HipModule } from './module';
-import { ModuleLoad } from './module-load';
 import { PeerMemory } from './peer-memory';
 import { type Platform, platformNumber } from './platforms';
 import { HipStream } from './stream';
@@ -203,15 +202,6 @@ export class HipDevice {
   loadModule(code: Uint8Array): HipModule {
     this.#context.check();
     return new HipModule(this.#context, this.#native.moduleLoad(this.#id, code));
-  }
-
-  /**
-   * As {@link loadModule}, on another thread: for text that the driver compiles. Several are loaded at once. What fails is thrown
-   * where the module is taken.
-   */
-  loadModuleAhead(code: Uint8Array): ModuleLoad {
-    this.#context.check();
-    return new ModuleLoad(this.#context, this.#native.moduleLoadStart(this.#id, code));
   }
 
   /** Resolves when all work enqueued so far on this device has finished. */

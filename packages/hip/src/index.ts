@@ -41,7 +41,6 @@ export {
   libraryReports,
 } from './libraries';
 export { HipModule } from './module';
-export { ModuleLoad } from './module-load';
 export type { ParamType } from './params';
 export { PeerMemory } from './peer-memory';
 export { PLATFORMS, type Platform, type PlatformFailure, type PlatformReport, platforms } from './platforms';

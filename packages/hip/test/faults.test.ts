@@ -22,7 +22,6 @@ const LIFE = `
     using device = hip.openDevice(platform);
     const [a, b] = [device.alloc(4096), device.alloc(1 << 20)];
     const stream = device.createStream();
-    device.loadModuleAhead(code).take().dispose();
     const module = device.loadModule(code);
     const kernel = module.getFunction(name, ['ptr', 'u32', 'f32']);
     device.memset(a, 1, 4096);

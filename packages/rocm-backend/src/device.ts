@@ -23,13 +23,11 @@ import {
   type Layout,
   type Operand,
   OutOfMemoryError,
-  type PreparationOps,
   type StoragePart,
-  settings,
   sizeInBytes,
 } from '@x/core';
 import { type HipDevice, HipError, type HipFunction, type HipStream, openDevice } from '@x/hip';
-import { DECODE, type KernelModule } from '@x/kernels';
+import type { KernelModule } from '@x/kernels';
 import { CachingAllocator } from './allocator';
 import { compileProgram } from './compiled-program';
 import { Counters } from './counters';
@@ -66,7 +64,6 @@ import { DeviceSamplingOps } from './ops/sampling';
 import { scanOps } from './ops/scan';
 import { sortOps } from './ops/sort';
 import { Peers } from './peers';
-import { RehearsedModules, silentDevice } from './rehearsal';
 import type { RuntimeSource } from './runtime-compile';
 import { KernelStorage, type View } from './storage';
 import { DeviceStreams } from './streams';
@@ -104,11 +101,6 @@ export class KernelDevice implements BackendDevice {
   readonly hip: HipDevice;
   readonly shapes: LaunchShapes;
   readonly modules: ModuleStore;
-  readonly preparation: PreparationOps = {
-    rehearsal: () => this.#rehearsal(),
-    progress: () => this.modules.progress(),
-  };
-  readonly isRehearsal: boolean;
   /** Which matrix units the kernels use here, if any. */
   readonly matrixUnits: MatrixUnits | undefined;
   /** Ids out of range: always on the host, on a GPU with `X_DEBUG` of 1 or more, for a launch an operation. */
@@ -131,6 +123,7 @@ export class KernelDevice implements BackendDevice {
   readonly #transpositions = new TranspositionCache();
   /** Read once: looking at the environment costs as much as a launch. */
   readonly #timesLaunches = debugLevel() >= 4;
+  onCompiled: ((count: number) => void) | undefined;
   /** The graph that is being captured. */
   recording: KernelGraph | undefined;
   /** Made for the first capture. */
@@ -153,15 +146,13 @@ export class KernelDevice implements BackendDevice {
     }
   }
 
-  /** @param rehearses the device for which this one has kernels made ready */
-  private constructor(location: DeviceLocation, hip: HipDevice, options: DeviceOptions, rehearses?: KernelDevice) {
+  private constructor(location: DeviceLocation, hip: HipDevice, options: DeviceOptions) {
     this.location = location;
     this.hip = hip;
     this.libraries = new DeviceLibraries(hip, options);
     this.description = `${hip.properties.name} (${hip.properties.arch})`;
     this.shapes = new LaunchShapes(hip.properties, hip.platform);
-    this.modules = rehearses ? new RehearsedModules(hip, rehearses.modules) : new ModuleStore(hip);
-    this.isRehearsal = rehearses !== undefined;
+    this.modules = new ModuleStore(hip, (count) => this.onCompiled?.(count));
     this.matrixUnits = matrixUnits(hip);
     this.#allocator = new CachingAllocator({
       alloc: (bytes) => {
@@ -289,7 +280,6 @@ export class KernelDevice implements BackendDevice {
   capture(record: () => void): KernelGraph | null {
     this.#check('capture');
     this.recording?.refuse('capture');
-    if (this.isRehearsal) return null;
     if (this.streams.current !== this.streams.own.id) {
       throw new CaptureError(
         'CAPTURE_UNSUPPORTED',
@@ -474,20 +464,6 @@ export class KernelDevice implements BackendDevice {
   #freeShared(ptr: number): void {
     if (this.streams.isShared) for (const stream of this.streams.all) this.#allocator.used(ptr, stream);
     this.free(ptr);
-  }
-
-  /** Of every model's modules one says for all whether the driver compiles them. */
-  #rehearsal(): KernelDevice | null {
-    this.#check('rehearsal');
-    if (this.isRehearsal || this.hip.platform !== 'cuda' || !settings.kernelsAhead()) return null;
-    if (!this.modules.isText(DECODE)) return null;
-    const { gemm, convolution } = this.libraries;
-    const options: DeviceOptions = {
-      gemm: gemm.choice,
-      convolution: convolution.choice,
-      quantized: this.quantized.choice,
-    };
-    return new KernelDevice(this.location, silentDevice(this.hip), options, this);
   }
 
   #timed(what: () => string, enqueue: () => void): void {

@@ -5,10 +5,10 @@
  *
  * Where a module comes from, in order: NVIDIA's machine code, where the driver takes it; the code object of the device's exact
  * target, of its generic family, or, when neither was built, the module's source compiled at run time. PTX, which the driver
- * compiles, is given to it a kernel at a time: at its first use, or ahead of it on another thread (`prepare`).
+ * compiles once a machine, is given to it a kernel at a time.
  */
 import { warnOnce } from '@x/core';
-import { type HipDevice, HipError, type HipFunction, type HipModule, type ModuleLoad, type ParamType } from '@x/hip';
+import { type HipDevice, HipError, type HipFunction, type HipModule, type ParamType } from '@x/hip';
 import { cubinTargets, type KernelInfo, type KernelModule, PtxText, parseCodeObject, resolveTarget } from '@x/kernels';
 import { debug } from './debug';
 import { KernelLookupError } from './errors';
@@ -19,12 +19,13 @@ interface LoadedModule {
   target: string;
   /** The driver's module with a kernel. */
   moduleOf(kernel: string): HipModule;
-  /** Has the driver compile a kernel on another thread, where it compiles kernels one by one. */
-  prepare?(kernel: string): void;
   kernels: Record<string, KernelInfo>;
   functions: Map<string, HipFunction>;
   dispose(): void;
 }
+
+/** What the driver has compiled before is there sooner. */
+const CACHED_MS = 30;
 
 /** PTX begins with a comment or a directive, ELF does not. */
 const ELF = 0x7f;
@@ -51,38 +52,20 @@ export class ModuleStore {
   readonly #device: HipDevice;
   readonly #modules = new Map<string, LoadedModule>();
   readonly #raw = new Map<string, LoadedModule>();
-  /** What {@link prepare} has begun and nobody has looked at since it ended. */
-  readonly #underWay = new Set<ModuleLoad>();
-  #prepared = 0;
+  #compiled = 0;
   #functionsLoaded = 0;
 
-  constructor(device: HipDevice) {
+  /** @param onCompiled called after each kernel that the driver has compiled, with how many there were */
+  constructor(
+    device: HipDevice,
+    private readonly onCompiled: (count: number) => void = () => {},
+  ) {
     this.#device = device;
   }
 
   /** The kernel `name` of a shipped module; the module is loaded on first use. */
   getOrLoadFunc(name: string, module: KernelModule): HipFunction {
     return this.#function(this.#shipped(module), name);
-  }
-
-  /** Whether the driver compiles this module's kernels one by one, so that {@link prepare} helps. */
-  isText(module: KernelModule): boolean {
-    return this.#shipped(module).prepare !== undefined;
-  }
-
-  /**
-   * Begins to load the kernel `name` on another thread, where the driver compiles it; {@link getOrLoadFunc} waits for that. What
-   * is wrong with the kernel is said there.
-   */
-  prepare(name: string, module: KernelModule): void {
-    const loaded = this.#shipped(module);
-    if (!loaded.functions.has(name) && loaded.kernels[name]) loaded.prepare?.(name);
-  }
-
-  /** Kernels that {@link prepare} has begun so far, and how many of them are loaded, or have failed. */
-  progress(): { ready: number; wanted: number } {
-    for (const load of this.#underWay) if (load.isDone) this.#underWay.delete(load);
-    return { ready: this.#prepared - this.#underWay.size, wanted: this.#prepared };
   }
 
   /**
@@ -189,32 +172,19 @@ export class ModuleStore {
     this.#checkWarpSize(label, target, kernels);
     const text = new PtxText(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1'));
     const modules: HipModule[] = [];
-    const ahead = new Map<string, ModuleLoad>();
-    const textOf = (kernel: string) => Buffer.from(text.kernel(kernel)!, 'latin1');
-    const prepare = (kernel: string) => {
-      if (ahead.has(kernel)) return;
-      const load = this.#device.loadModuleAhead(textOf(kernel));
-      ahead.set(kernel, load);
-      this.#underWay.add(load);
-      this.#prepared++;
-    };
     const moduleOf = (kernel: string) => {
       const started = performance.now();
-      const load = ahead.get(kernel);
-      // A module is taken once: after a failure the next use loads it again.
-      ahead.delete(kernel);
-      const module = load ? load.take() : this.#device.loadModule(textOf(kernel));
-      debug(2, () => {
-        const when = load ? 'compiled ahead by the driver, waited' : 'compiled by the driver in';
-        return `${kernel}: ${when} ${(performance.now() - started).toFixed(0)} ms`;
-      });
+      const module = this.#device.loadModule(Buffer.from(text.kernel(kernel)!, 'latin1'));
+      const took = performance.now() - started;
+      debug(2, () => `${kernel}: compiled by the driver in ${took.toFixed(0)} ms`);
       modules.push(module);
+      if (took > CACHED_MS) this.onCompiled(++this.#compiled);
       return module;
     };
     const dispose = () => {
       for (const module of modules) module.dispose();
     };
-    return { label, target, kernels, moduleOf, prepare, functions: new Map(), dispose };
+    return { label, target, kernels, moduleOf, functions: new Map(), dispose };
   }
 
   #checkWarpSize(label: string, target: string, kernels: Record<string, KernelInfo>): void {

@@ -14,7 +14,6 @@ import type { DeviceFileReader } from './file-reader';
 import type { BackendGraph } from './graph';
 import type { LinearOps } from './linear';
 import type { BackendOperations } from './operations';
-import type { PreparationOps } from './preparation';
 import type { QuantizedOps } from './quantized';
 import type { QuantizedExpertOps } from './quantized-experts';
 import type { RecurrentOps } from './recurrent';
@@ -77,10 +76,6 @@ export interface BackendDevice {
   readonly experts?: ExpertOps;
   /** Present when the device chooses tokens; without it `@x/engine` does on the host. */
   readonly sampling?: SamplingOps;
-  /** Present when kernels of the device can be made ready before their first use. */
-  readonly preparation?: PreparationOps;
-  /** Whether it is a {@link PreparationOps.rehearsal}: nobody needs to bring bytes for its memory. */
-  readonly isRehearsal?: boolean;
   /** Present when devices of this kind compute together. */
   readonly collectives?: CollectiveOps;
   /**
@@ -115,6 +110,11 @@ export interface BackendDevice {
   memory(): DeviceMemory;
   /** Bytes that may be allocated still, those kept for reuse among them; undefined where nobody says. */
   availableBytes?(): number | undefined;
+  /**
+   * Called after each kernel that the driver compiled, with how many there were: it does so once a machine, and whoever waits may want to
+   * know why. Who sets it has it.
+   */
+  onCompiled?: ((count: number) => void) | undefined;
   /** Gives cached memory back to the driver. */
   emptyCache(): void;
   /** Afterwards every use of the device or its storages raises a `DisposedError`. */

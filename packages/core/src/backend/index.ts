@@ -29,7 +29,6 @@ export * from './graph';
 export * from './linear';
 export * from './operand';
 export * from './operations';
-export * from './preparation';
 export * from './quantized';
 export * from './quantized-experts';
 export * from './recurrent';

@@ -18,7 +18,7 @@ export class DeviceReads implements Disposable {
 
   /** Whether the device reads files. */
   static on(device: BackendDevice): boolean {
-    return device.openFileReader !== undefined && !device.isRehearsal;
+    return device.openFileReader !== undefined;
   }
 
   /** Fills a storage of such a device, in parts. Nothing is being read into it any more when the promise settles. */
