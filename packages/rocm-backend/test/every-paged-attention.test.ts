@@ -112,6 +112,70 @@ describe.each(kernelDevices())('every paged attention on %s', (device) => {
     });
   });
 
+  it.each([
+    { heads: 2, kvHeads: 2, d: 32, dv: 64 },
+    { heads: 4, kvHeads: 2, d: 96, dv: 32 },
+    { heads: 8, kvHeads: 2, d: 64, dv: 64 },
+    { heads: 3, kvHeads: 1, d: 64, dv: 32, valuesInKeys: true },
+  ])('over a cache in 8 bits, and what it holds: %j', ({ heads, kvHeads, d, dv, valuesInKeys = false }) => {
+    const [tokens, blockSize, maxBlocks] = [3, 16, 10];
+    const lengths = [0, 7, 150];
+    const blocks = tokens * maxBlocks;
+    const kept = blocks * blockSize;
+    const on = (x: Tensor) => x.toDeviceSync(device).storageAndLayout();
+    const part = (values: number[]): StoragePart => [
+      on(Tensor.fromArray(Uint32Array.from(values), [values.length], { device: Device.js() })).storage,
+      0,
+    ];
+    const zeros = (size: number, dtype: DType): StoragePart => [backend.zeros(size, dtype), 0];
+    const [q, k, v] = [
+      [tokens, heads, d],
+      [kvHeads, kept, d],
+      [kvHeads, kept, dv],
+    ].map((shape, i) => numbers(shape, 'f32', i + 1));
+    const [keys, keyScales] = [zeros(kept * kvHeads * d, 'u8'), zeros((kept * kvHeads * d) / 32, 'f16')];
+    const sizes = { blocks, blockSize, kvHeads, d, dv };
+    const pool: PagedPool = {
+      keys,
+      values: valuesInKeys ? keys : zeros(kept * kvHeads * dv, 'u8'),
+      scales: {
+        keys: keyScales,
+        values: valuesInKeys ? keyScales : zeros((kept * kvHeads * dv) / 32, 'f16'),
+      },
+      valueRow: valuesInKeys ? d : dv,
+      ...sizes,
+    };
+    const all = Array.from({ length: kept }, (_, i) => i);
+    backend.pagedAttention.append(on(k), valuesInKeys ? undefined : on(v), part(all), pool);
+    const ids = part(all.slice(0, blocks));
+    const unpacked = (width: number, codes: StoragePart, scales: StoragePart, dtype: DType) => {
+      const blockValues = blockSize * kvHeads * width;
+      const problem = { count: blocks, blocks: ids, blockValues, poolBlocks: blocks, codes, scales };
+      return Tensor.fromStorage(backend.pagedAttention.unpack(problem, dtype), [kept, kvHeads, width], device);
+    };
+    const wide = unpacked(d, keys, keyScales, 'f32');
+    const worst = wide.toDeviceSync('js').sub(k.transpose(0, 1)).abs().flattenAll().max(0).toScalarSync() as number;
+    // Half a step of a group whose largest value is 4.5 or so.
+    expect(worst).toBeLessThan(0.02);
+    for (const dtype of ['f16', 'bf16'] as const) {
+      const narrow = unpacked(d, keys, keyScales, dtype);
+      const difference = narrow.toDtype('f32').sub(wide).abs().flattenAll().max(0).toScalarSync() as number;
+      expect(difference).toBeLessThan({ f16: 4e-3, bf16: 2e-2 }[dtype]);
+    }
+    const at = { tables: ids, sequences: tokens, maxBlocks, lengths: part(lengths) };
+    const problem = { tokens, heads, scale: 0.2, window: 0, softcap: 0 };
+    const out = backend.pagedAttention.attend(problem, on(q), pool, at);
+    const numbersOf = (x: Tensor): StoragePart => [x.storageAndLayout().storage, 0];
+    const values = valuesInKeys ? numbersOf(wide) : numbersOf(unpacked(dv, pool.values, pool.scales!.values, 'f32'));
+    const plain = { keys: numbersOf(wide), values, valueRow: pool.valueRow, ...sizes };
+    const wanted = backend.pagedAttention.attend(problem, on(q), plain, at);
+    const [got, expected] = [out, wanted].map((storage) =>
+      valuesOf(Tensor.fromStorage(storage, [tokens, heads, dv], device)),
+    );
+    expectClose(got, expected, ERROR.f32);
+    expect(expected.some((value) => Math.abs(value) > 0.1)).toBe(true);
+  });
+
   // Each kernel with a width that it fills and one that it does not, plain and with all that scores may have.
   it.each([8, 64, 72, 128, 136, 256, 264, 512])('of a prompt, over values of %i', (dv) => {
     const [heads, kvHeads, d, tokens, blockSize] = [4, 2, 40, 5, 4];
