@@ -119,13 +119,19 @@ X_DEVICE void countPart(const Part& part, u64* bins) {
   const ByLogit order{own};
   const bool ofTokens = part.countsTokens();
   clear(bins);
-  X_FOR_BLOCK(j, count) {
+  // NVIDIA adds 32 bits in shared memory at once, and 64 by comparing and swapping.
+  u32* counts = (u32*)bins;
+  if (ofTokens) X_FOR_BLOCK(j, count) atomicAdd(counts + order.coarse(first + (u32)j), 1u);
+  else X_FOR_BLOCK(j, count) {
     const u32 i = first + (u32)j;
-    const u64 m = ofTokens ? 1 : own.weight(i);
+    const u64 m = own.weight(i);
     if (m > 0) atomicAdd(bins + order.coarse(i), m);
   }
   barrier();
-  X_FOR_BLOCK(j, BINS) if (bins[j] > 0) atomicAdd(work.bins + j, bins[j]);
+  X_FOR_BLOCK(j, BINS) {
+    const u64 sum = ofTokens ? counts[j] : bins[j];
+    if (sum > 0) atomicAdd(work.bins + j, sum);
+  }
   if (!part.isLast()) return;
   X_FOR_BLOCK(j, BINS) bins[j] = work.bins[j];
   barrier();
@@ -149,10 +155,8 @@ struct List {
 };
 
 /** Whether token a of a list is likelier than b: before it in the order of all. */
-X_DEVICE bool isBefore(const List& list, u32 a, u32 b) {
-  const float x = list.values[a], y = list.values[b];
-  const u32 k = sort::keyOf<false>(x), l = sort::keyOf<false>(y);
-  return k < l || (k == l && list.ids[a] < list.ids[b]);
+X_DEVICE bool isBefore(const List& list, const u32* keys, u32 a, u32 b) {
+  return keys[a] < keys[b] || (keys[a] == keys[b] && list.ids[a] < list.ids[b]);
 }
 
 /** Sum of weights[j] of those tokens of a list for which is(j). */
@@ -164,21 +168,24 @@ X_DEVICE u64 sumWhere(const u64* weights, u32 n, Is is) {
   return sum;
 }
 
-/** The id that is drawn among the first topK of few tokens. `space`: 2 * FEW + 1. */
+/** The id that is drawn among the first topK of few tokens. `space`: 3 * FEW. */
 X_DEVICE u32 drawOfFew(const Params& s, const List& list, float max, u64* space) {
   u64 *weights = space, *kept = space + FEW, *chosen = space + 2 * FEW;
+  u32* keys = (u32*)(chosen + 1);
   const Row row = {list.values, max, s.inverse};
   const u32 n = list.n;
+  X_FOR_BLOCK(t, n) keys[t] = row.keyOf((u32)t);
+  barrier();
   X_FOR_BLOCK(t, n) {
     u32 rank = 0;
-    for (u32 j = 0; j < n; ++j) rank += isBefore(list, j, (u32)t) ? 1 : 0;
+    for (u32 j = 0; j < n; ++j) rank += isBefore(list, keys, j, (u32)t) ? 1 : 0;
     weights[t] = rank < s.topK ? weightOf(row.scaled((u32)t)) : 0;
   }
   barrier();
   const auto all = [](u32) { return true; };
   const u64 mass = shareOf(s.topP, sumWhere(weights, n, all)), target = mass > 0 ? mass - 1 : 0;
   X_FOR_BLOCK(t, n) {
-    const bool isLikely = s.topP == 0 || sumWhere(weights, n, [&](u32 j) { return isBefore(list, j, (u32)t); }) <= target;
+    const bool isLikely = s.topP == 0 || sumWhere(weights, n, [&](u32 j) { return isBefore(list, keys, j, (u32)t); }) <= target;
     kept[t] = isLikely && list.values[t] - max >= s.least ? weights[t] : 0;
   }
   barrier();
@@ -214,7 +221,7 @@ X_DEVICE void addToList(const Part& part, u32* counts) {
   const float* x = part.x;
   const Row own = part.rowOf();
   const ByLogit order{own};
-  const u32 bin = work.found->bin;
+  const u32 bin = opaque(work.found->bin);
   const bool upTo = part.countsTokens();
   const auto isWanted = [&](u32 j) {
     if (j >= count) return false;
@@ -246,6 +253,7 @@ X_DEVICE void addToList(const Part& part, u32* counts) {
   for (u32 j = 0; j < each; j += WARP) {
     const u32 own = begin + j + laneId();
     const bool is = isWanted(own);
+    if (warpReduce<Sum>(is ? 1u : 0u) == 0) continue;
     u32 earlier = 0, together = 0;
     for (u32 lane = 0; lane < WARP; ++lane) {
       const u32 other = shuffle(is ? 1u : 0u, lane);
@@ -280,7 +288,7 @@ X_DEVICE void listPart(const Part& part, u64* bins, u32* ids, float* values) {
   addToList(part, (u32*)bins);
   if (!part.isLast()) return;
   const Work& work = part.work;
-  const List list = {ids, values, work.found->listed};
+  const List list = {ids, values, opaque(work.found->listed)};
   if (list.n > LISTED) return;
   takeList(part, list, (u32*)bins);
   if (!part.countsTokens()) return keepOfBin(part, list, bins);

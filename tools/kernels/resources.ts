@@ -24,6 +24,8 @@ export const SGPR_SPILLS: readonly (readonly [pattern: RegExp, most: number])[] 
   [/^sort_warp_/, 4],
   [/^gemv_f8e4m3$/, 2],
   [/^indexed_moe_forward_iq2_xs_q8_1$/, 1],
+  // Two ways to draw from a list.
+  [/^sample_list_f32$/, 2],
   // Parameters of the merge, which stay in registers over the loop of keys, beside masks of 64 lanes.
   [/^attention_(paged|step)_/, 28],
 ];
