@@ -10,7 +10,7 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { readlinkSync } from 'node:fs';
-import { mkdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -85,6 +85,9 @@ function flock(path: string, wait: boolean, signal?: AbortSignal): Promise<Relea
 const POLL_MS = 200;
 const RENEW_MS = 10_000;
 const STALE_MS = 60_000;
+/** Removing a marker takes no time: a process that does so for longer has ended. */
+const GUARD_MS = 10_000;
+const GUARD_POLL_MS = 5;
 
 async function marker(path: string, { signal, wait = true, onWait }: LockOptions): Promise<Release | undefined> {
   const own = `${process.pid}\n${machine()}\n${randomBytes(8).toString('hex')}\n`;
@@ -118,15 +121,22 @@ async function takeAway(path: string): Promise<boolean> {
   const [pid, where] = found.split('\n');
   const isGone = where === machine() && /^\d+$/.test(pid) && !isAlive(Number(pid));
   if (!isGone && age < STALE_MS) return false;
-  // Of several that find it, one moves it away; if that was a newer one by then, it goes back.
-  const aside = `${path}.${randomBytes(4).toString('hex')}`;
+  // Of several that find it, one at a time looks again and removes it: what is there then, nobody else replaces.
+  const guard = `${path}.removing`;
   try {
-    await rename(path, aside);
+    await writeFile(guard, '', { flag: 'wx' });
   } catch {
+    const since = Date.now() - ((await stat(guard).catch(() => undefined))?.mtimeMs ?? Date.now());
+    // Of a process that ended in between.
+    if (since > GUARD_MS) await rm(guard, { force: true });
+    else await pause(GUARD_POLL_MS);
     return true;
   }
-  if ((await readFile(aside, 'utf8').catch(() => '')) === found) await rm(aside, { force: true });
-  else await rename(aside, path).catch(() => {});
+  try {
+    if ((await readFile(path, 'utf8').catch(() => undefined)) === found) await rm(path, { force: true });
+  } finally {
+    await rm(guard, { force: true });
+  }
   return true;
 }
 
