@@ -125,7 +125,8 @@ async function takeAway(path: string): Promise<boolean> {
   const guard = `${path}.removing`;
   try {
     await writeFile(guard, '', { flag: 'wx' });
-  } catch {
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     const since = Date.now() - ((await stat(guard).catch(() => undefined))?.mtimeMs ?? Date.now());
     // Of a process that ended in between.
     if (since > GUARD_MS) await rm(guard, { force: true });
