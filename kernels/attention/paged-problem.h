@@ -55,7 +55,7 @@ struct Problem {
   float scale, softcap;
   const T* q;  // [tokens, heads, d], its last dimension contiguous
   u64 qRow, qHead;
-  Rows<K> k, v;  // [blocks, 2^blockShift, kvHeads, d or dv]
+  Rows<K> k, v;    // [blocks, 2^blockShift, kvHeads, d or dv]
   u64 vRow;        // from one value to the next: dv, or d where values are the first elements of keys
   const float* sinks;  // [heads]: a score of each head that has no value; null: none
   const u32 *tables, *rows, *lengths;

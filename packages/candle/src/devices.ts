@@ -7,7 +7,7 @@ import { wholeNumber } from './option-values';
 import { paint, UsageError } from './output';
 
 /** Where the experts of a mixture are. */
-export type ExpertFlags = Pick<LoadModelOptions, 'experts' | 'hotExperts'>;
+type ExpertFlags = Pick<LoadModelOptions, 'experts' | 'hotExperts'>;
 
 export interface DeviceFlags extends ExpertFlags {
   device: string;
@@ -20,18 +20,13 @@ export interface DeviceFlags extends ExpertFlags {
 }
 
 export function addDeviceFlags(command: Command): Command {
-  const named = command
+  return command
     .option('-d, --device <name>', 'auto, js, cpu, rocm:N or cuda:N', 'auto')
     .option('--devices <names>', 'several that compute the model together, such as cuda:0,cuda:1', deviceNames)
     .option('--tensor-parallel <count>', 'how many of its kind do, or auto for all', tensorParallel)
     .option('--pipeline', 'give each device whole layers in place of a part of every layer')
     .option('--no-graphs', 'enqueue each step kernel by kernel: slower, and the same texts')
-    .option('--no-fused', 'compute each operation by a kernel of its own: slower, and the same texts');
-  return addExpertFlags(named);
-}
-
-export function addExpertFlags(command: Command): Command {
-  return command
+    .option('--no-fused', 'compute each operation by a kernel of its own: slower, and the same texts')
     .addOption(
       new Option('--experts <where>', 'weights of a mixture’s experts: all on the device, or in host memory').choices([
         'auto',

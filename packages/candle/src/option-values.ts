@@ -1,5 +1,5 @@
 /** Values of options: a text becomes a number or a refusal that says what to give. */
-import type { CacheDType } from '@x/engine';
+import { CACHE_DTYPES } from '@x/engine';
 import { InvalidArgumentError, Option } from 'commander';
 
 const WHOLE = /^\d+$/;
@@ -33,8 +33,6 @@ export function decimal({ from, to, above }: NumberRange): (text: string) => num
     throw new InvalidArgumentError(`Give a number ${above ? `above ${from} and at most` : `from ${from} to`} ${to}.`);
   };
 }
-
-const CACHE_DTYPES: readonly CacheDType[] = ['f32', 'f16', 'bf16', 'q8_0'];
 
 /** How keys and values are kept, once for all commands that load a model: `cacheDtype`. */
 export function cacheDtypeOption(): Option {

@@ -16,7 +16,7 @@ import {
 } from '@x/transformers';
 import type { BuildOptions } from './build-model';
 import { defaultCacheDtype } from './kv/pool';
-import { cacheElementBytes } from './kv/rows';
+import { positionBytesOf } from './kv/rows';
 import type { OptionRule } from './options';
 import { promptChunk } from './prompt-chunk';
 
@@ -105,12 +105,9 @@ async function cacheBytes(
   { device, cacheDtype, maxContext = description.config.contextLength, cachePositions = maxContext }: BuildOptions,
 ): Promise<number> {
   const { model } = await checkWeights(file, description);
-  const elements = model.kvLayouts.map((layout) =>
-    layout ? layout.kvHeads * (layout.keyDim + (layout.valuesInKeys ? 0 : layout.valueDim)) : 0,
-  );
+  const { kvLayouts } = model;
   model.dispose();
-  const each = cacheElementBytes(cacheDtype ?? defaultCacheDtype(device.kind, true));
-  return elements.reduce((sum, count) => sum + count, 0) * cachePositions * each;
+  return positionBytesOf(kvLayouts, cacheDtype ?? defaultCacheDtype(device.kind, true)) * cachePositions;
 }
 
 function invalid(what: string, option: string): TransformersError {

@@ -36,7 +36,7 @@ export {
 } from './generation';
 export { defaultCacheDtype, KvPool, type KvPoolOptions, type KvPoolStats, multipliesNarrow } from './kv/pool';
 export { positionsIn } from './kv/room';
-export { type CacheDType, cacheElementBytes } from './kv/rows';
+export { CACHE_DTYPES, type CacheDType, cacheElementBytes } from './kv/rows';
 export { SequenceCache } from './kv/sequence-cache';
 export {
   LanguageModel,

@@ -3,8 +3,8 @@ import { type Device, formatBytes, OutOfMemoryError } from '@x/core';
 import type { TensorReader } from '@x/core/files';
 import type { DenseDType } from '@x/quantized';
 import { type CausalModel, checkWeights, type ModelDescription, mixtureOf, weightBytes } from '@x/transformers';
-import { positionBytesOf, positionsIn } from './kv/room';
-import type { CacheDType } from './kv/rows';
+import { positionsIn } from './kv/room';
+import { type CacheDType, positionBytesOf } from './kv/rows';
 
 export interface LoadAttempt {
   file: TensorReader;
@@ -43,13 +43,13 @@ function contextText(positions: number | undefined, asked: number): string {
 
 /** The context that so many bytes have room for; undefined of a model whose positions take no memory. */
 async function fitting(
-  { file, description, device, cacheDtypeOf, ranks }: LoadAttempt,
+  { file, description, cacheDtypeOf, ranks }: LoadAttempt,
   freeBytes: number,
 ): Promise<number | undefined> {
   const { model } = await checkWeights(file, description);
   try {
     const { kvLayouts } = model;
-    const positionBytes = positionBytesOf({ kvLayouts, device }, cacheDtypeOf(kvLayouts)) / ranks;
+    const positionBytes = positionBytesOf(kvLayouts, cacheDtypeOf(kvLayouts)) / ranks;
     if (positionBytes === 0) return freeBytes > 0 ? undefined : 0;
     return Math.min(description.config.contextLength, positionsIn(freeBytes, positionBytes));
   } finally {

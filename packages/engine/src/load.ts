@@ -62,7 +62,7 @@ export interface LoadModelOptions extends HubSource, ParallelOptions, ExpertOpti
    * Of the key-value cache, whose positions take 2 · layers · kvHeads · headDim elements each. Default: `f16` on GPUs
    * for weights in blocks, for a narrow `dtype` or `activations`, and for files of 16 bits whose heads have 64 or 128 values,
    * which are then multiplied in f16; otherwise `f32`. `q8_0` keeps 8 bits of each and a scale of each 32, half of f16: twice the
-   * positions in the same memory, and a little less to read; heads are then of a multiple of 32 values.
+   * positions in the same memory, which take a little longer; heads are then of a multiple of 32 values.
    */
   cacheDtype?: CacheDType;
   /**

@@ -2,7 +2,16 @@
  * What lies between the products of queries, keys and values and attention: norms and rotation of heads, and the cache; one
  * kernel where a device has it (`BackendDevice.decode`) and nothing is recorded for gradients, else composed. Not in candle.
  */
-import { fusedKernels, type HeadsProblem, type RopeKind, ShapeError, scope, Tensor, UnsupportedError } from '@x/core';
+import {
+  type DecodeOps,
+  fusedKernels,
+  type HeadsProblem,
+  type RopeKind,
+  ShapeError,
+  scope,
+  Tensor,
+  UnsupportedError,
+} from '@x/core';
 import { type PagedAttentionOptions, type PagedCache, pagedActivations, pagedAppend } from './attention';
 import { type PagedStep, pagedStep } from './attention/paged';
 import { pagedPoolOf, poolDTypeOf } from './attention/paged-cache';
@@ -61,12 +70,10 @@ export function headsAppend(
   cache: PagedCache,
   slots: Tensor,
 ): Tensor {
-  const { problem, sizes } = headsOf('headsAppend', parts, rotation, options, cache, slots);
+  const { problem, kernels, sizes } = headsOf('headsAppend', parts, rotation, options, cache, slots);
   const { tokens, heads, d } = sizes;
-  const { device } = parts.q;
-  if (problem && device.backend.decode && fusesHeads(cache)) {
-    return Tensor.fromStorage(device.backend.decode.heads(problem, pagedPoolOf(cache)), [tokens, heads, d], device);
-  }
+  if (problem && kernels)
+    return Tensor.fromStorage(kernels.heads(problem, pagedPoolOf(cache)), [tokens, heads, d], parts.q.device);
   return scope(() => composed(parts, rotation, options, cache, slots, sizes));
 }
 
@@ -110,7 +117,7 @@ export function promptHeads(
   slots: Tensor,
   wide: number,
 ): PromptHeadParts {
-  const { problem, sizes } = headsOf('promptHeads', parts, rotation, options, cache, slots);
+  const { problem, kernels, sizes } = headsOf('promptHeads', parts, rotation, options, cache, slots);
   const { tokens, heads, d } = sizes;
   const { device, dtype } = cache.keys;
   if (!Number.isInteger(wide) || wide < 0 || wide > tokens)
@@ -118,8 +125,8 @@ export function promptHeads(
   if (dtype !== 'f16' && dtype !== 'bf16')
     throw new UnsupportedError('UNSUPPORTED', `promptHeads: the cache is of ${dtype}; give one of f16 or bf16.`);
   const later = tokens - wide;
-  if (problem && device.backend.decode && fusesHeads(cache)) {
-    const made = device.backend.decode.promptHeads(problem, wide, pagedPoolOf(cache));
+  if (problem && kernels) {
+    const made = kernels.promptHeads(problem, wide, pagedPoolOf(cache));
     return {
       wide: Tensor.fromStorage(made.wide, [wide, heads, d], device),
       q: Tensor.fromStorage(made.q, [later, heads, d], device),
@@ -161,7 +168,7 @@ interface HeadSizes {
   dv: number;
 }
 
-/** What {@link headsAppend} is asked for: sizes, and the same for a kernel where operands are as one wants them. */
+/** What {@link headsAppend} is asked for: sizes; for a kernel, where operands are as one wants them; kernels of it for such a cache. */
 function headsOf(
   op: string,
   parts: HeadParts,
@@ -169,7 +176,7 @@ function headsOf(
   options: HeadOptions,
   cache: PagedCache,
   slots: Tensor,
-): { problem?: HeadsProblem; sizes: HeadSizes } {
+): { problem?: HeadsProblem; kernels?: DecodeOps | undefined; sizes: HeadSizes } {
   checkObjects(op, { parts, rotation, options, cache });
   const { q, k, v } = parts;
   const { cos, sin, positions, kind } = rotation;
@@ -228,7 +235,8 @@ function headsOf(
     slots: slots.storagePart(),
     scale,
   };
-  return { problem, sizes };
+  const kernels = decode.supportsHeads(poolDTypeOf(cache), d, dv) ? decode : undefined;
+  return { problem, kernels, sizes };
 }
 
 /** x [tokens, heads, d], whose first elements are rotated. */

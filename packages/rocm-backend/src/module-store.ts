@@ -65,7 +65,12 @@ export class ModuleStore {
 
   /** The kernel `name` of a shipped module; the module is loaded on first use. */
   getOrLoadFunc(name: string, module: KernelModule): HipFunction {
-    return this.#function(this.#shipped(module), name);
+    let loaded = this.#modules.get(module.name);
+    if (!loaded) {
+      loaded = this.#loadShipped(module);
+      this.#modules.set(module.name, loaded);
+    }
+    return this.#function(loaded, name);
   }
 
   /**
@@ -96,15 +101,6 @@ export class ModuleStore {
     for (const loaded of [...this.#modules.values(), ...this.#raw.values()]) loaded.dispose();
     this.#modules.clear();
     this.#raw.clear();
-  }
-
-  #shipped(module: KernelModule): LoadedModule {
-    let loaded = this.#modules.get(module.name);
-    if (!loaded) {
-      loaded = this.#loadShipped(module);
-      this.#modules.set(module.name, loaded);
-    }
-    return loaded;
   }
 
   #loadShipped(module: KernelModule): LoadedModule {

@@ -7,7 +7,7 @@ import { type Device, scope } from '@x/core';
 import type { PagedCache } from '@x/nn';
 import type { KvLayout, StateLayout } from '@x/transformers';
 import type { MemoryChange } from './change';
-import { BLOCK_SIZE, blockBytesOf, type CacheDType, disposeRows, makeRows, rowsOf } from './rows';
+import { BLOCK_SIZE, type CacheDType, disposeRows, makeRows, positionBytesOf, rowsOf } from './rows';
 import { StateMemory } from './state-memory';
 
 export class KvMemory {
@@ -41,7 +41,7 @@ export class KvMemory {
 
   /** Bytes of a block, all layers together. */
   get blockBytes(): number {
-    return this.layouts.reduce((sum, layout) => sum + (layout ? blockBytesOf(layout, this.dtype) : 0), 0);
+    return positionBytesOf(this.layouts, this.dtype) * BLOCK_SIZE;
   }
 
   /** Whether any layer keeps keys and values. */

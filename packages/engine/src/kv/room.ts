@@ -1,8 +1,7 @@
 /** How many positions of a cache the memory has room for that a device has left beside a model. */
 import { formatBytes, warnOnce } from '@x/core';
 import type { CausalModel } from '@x/transformers';
-import { KvMemory } from './memory';
-import { BLOCK_SIZE, type CacheDType } from './rows';
+import { BLOCK_SIZE, type CacheDType, positionBytesOf } from './rows';
 
 /** Of the memory that is free, what is left for passes: activations, logits and captured steps. */
 const SPARED = 1 / 16;
@@ -22,21 +21,13 @@ export function positionsIn(freeBytes: number, positionBytes: number): number {
   return Math.max(0, Math.floor((freeBytes * (1 - SPARED)) / (positionBytes * BLOCK_SIZE))) * BLOCK_SIZE;
 }
 
-/** Bytes of a position, all layers together; 0 of models without attention. */
-export function positionBytesOf(
-  { kvLayouts, device }: Pick<CausalModel, 'kvLayouts' | 'device'>,
-  dtype: CacheDType,
-): number {
-  return new KvMemory(kvLayouts, device, dtype).blockBytes / BLOCK_SIZE;
-}
-
 /**
  * What a device has left for the cache of a model that is on it.
  * @param ranks that this host stands for, whose memory is one
  * @returns undefined where the device does not say, or positions take no memory
  */
 export function roomFor(model: CausalModel, dtype: CacheDType, ranks: number): CacheRoom | undefined {
-  const positionBytes = positionBytesOf(model, dtype);
+  const positionBytes = positionBytesOf(model.kvLayouts, dtype);
   const { device } = model;
   const available = device.availableBytes();
   if (available === undefined || positionBytes === 0) return undefined;

@@ -8,6 +8,7 @@ export const BLOCK_SIZE = 32;
 
 /** `q8_0`: 8 bits, and a scale of each 32 values of a head; half of f16. */
 export type CacheDType = Extract<DType, 'f32' | 'f16' | 'bf16'> | 'q8_0';
+/** All that a cache may be of. */
 export const CACHE_DTYPES: readonly CacheDType[] = ['f32', 'f16', 'bf16', 'q8_0'];
 
 export type RowName = 'keys' | 'values' | 'keyScales' | 'valueScales';
@@ -36,9 +37,12 @@ export function cacheElementBytes(dtype: CacheDType): number {
   return dtype === 'q8_0' ? sizeInBytes('u8') + sizeInBytes('f16') / CACHE_GROUP : sizeInBytes(dtype);
 }
 
-/** Bytes of a block of one layer. */
-export function blockBytesOf({ kvHeads, keyDim, valueDim, valuesInKeys }: KvLayout, dtype: CacheDType): number {
-  return kvHeads * (keyDim + (valuesInKeys ? 0 : valueDim)) * BLOCK_SIZE * cacheElementBytes(dtype);
+/** Bytes of keys and values of a position, all layers together; 0 of models without attention. */
+export function positionBytesOf(layouts: readonly (KvLayout | undefined)[], dtype: CacheDType): number {
+  const elements = layouts.map((layout) =>
+    layout ? layout.kvHeads * (layout.keyDim + (layout.valuesInKeys ? 0 : layout.valueDim)) : 0,
+  );
+  return elements.reduce((sum, count) => sum + count, 0) * cacheElementBytes(dtype);
 }
 
 /** @throws TransformersError INVALID_OPTION for heads that a cache of this dtype cannot hold */

@@ -4,16 +4,13 @@
 // FAKE_CUDA_SILENT it does nothing at all. There are FAKE_CUDA_DEVICES devices, or one.
 //
 // With FAKE_CUDA_COMPILE_MS, loading a module takes so long, text in which FAKE_CUDA_REFUSE occurs is refused with a message, and
-// FAKE_LOG has a line for each load that ended: its kernels, whether it was done on the thread that initialised the driver, and how many loads
-// there were at once when it began.
-#include <atomic>
+// FAKE_LOG has a line for each load, with its kernels.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <string>
 #include <thread>
 
@@ -23,10 +20,7 @@ enum { kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kInvalidContext = 201,
 enum : size_t { kTotal = size_t(1) << 30 };
 std::map<uint64_t, size_t> gMemory;
 size_t gUsed = 0;
-std::thread::id gFirstThread;
 thread_local bool tIsCurrent = false;
-std::atomic<int> gLoading{0};
-std::mutex gLogMutex;
 
 const char* setting(const char* name) { return std::getenv(name); }
 bool isSilent() {
@@ -45,7 +39,6 @@ std::string kernelsOf(const std::string& text) {
 
 void log(const std::string& line) {
   const char* path = setting("FAKE_CUDA_COMPILE_MS") ? setting("FAKE_LOG") : nullptr;
-  std::lock_guard<std::mutex> lock(gLogMutex);
   FILE* file = path ? std::fopen(path, "a") : nullptr;
   if (!file) return;
   std::fprintf(file, "%s\n", line.c_str());
@@ -58,10 +51,7 @@ void* at(uint64_t pointer) { return reinterpret_cast<void*>(pointer); }
 
 #define API extern "C" __attribute__((visibility("default")))
 
-API int cuInit(unsigned) { 
-  if (gFirstThread == std::thread::id()) gFirstThread = std::this_thread::get_id();
-  return kSuccess;
-}
+API int cuInit(unsigned) { return kSuccess; }
 API int cuDriverGetVersion(int* version) { return *version = 13000, kSuccess; }
 API int cuGetErrorName(int e, const char** name) { return *name = e ? "CUDA_ERROR_UNKNOWN" : "CUDA_SUCCESS", kSuccess; }
 API int cuGetErrorString(int e, const char** text) { return cuGetErrorName(e, text); }
@@ -117,7 +107,6 @@ API int cuEventElapsedTime(float* ms, void*, void*) { return *ms = 1.5f, kSucces
 using Text = std::string;
 API int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void** values) {
   if (!tIsCurrent) return kInvalidContext;
-  const int atOnce = ++gLoading;
   const char* ms = setting("FAKE_CUDA_COMPILE_MS");
   if (ms) std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(ms)));
   const char* refused = setting("FAKE_CUDA_REFUSE");
@@ -125,9 +114,7 @@ API int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, voi
   const char* begin = static_cast<const char*>(image);
   auto* text = new Text(begin + (*begin == '\x7f' ? 64 : 0));
   const bool isRefused = refused && text->find(refused) != Text::npos;
-  gLoading--;
-  const bool isFirst = std::this_thread::get_id() == gFirstThread;
-  log((isRefused ? "refused " : "loaded ") + kernelsOf(*text) + (isFirst ? " first " : " other ") + std::to_string(atOnce));
+  log((isRefused ? "refused " : "loaded ") + kernelsOf(*text));
   if (!isRefused) return *module = text, kSuccess;
   delete text;
   return std::strcpy(static_cast<char*>(values[0]), "line 1: no such thing"), kInvalidPtx;

@@ -34,18 +34,17 @@ export const hipModule = () => bundled(sources).hip;
 
 /**
  * Runs the body of an async function in a fresh process and returns what it returned. `hip` is the package's index, `addon`
- * its module; with `above`, `core` and `backend` are the packages above it, and with `engine` that one, too. The environment is the caller's, changed by
+ * its module; with `above`, `core` and `backend` are the packages above it. The environment is the caller's, changed by
  * `environment` (undefined removes a variable).
  */
 export function runIsolated<T>(
   body: string,
   environment: Record<string, string | undefined> = {},
-  { above = false, engine = false } = {},
+  { above = false } = {},
 ): T {
   const directory = mkdtempSync(join(tmpdir(), 'x-hip-run-'));
   const script = join(directory, 'run.mjs');
   const higher: Record<string, string> = above ? { core: packages('core'), backend: packages('rocm-backend') } : {};
-  if (engine) higher.engine = packages('engine');
   const modules = bundled({ ...sources, ...higher });
   const imports = Object.entries(modules).map(([name, url]) => `import * as ${name} from ${JSON.stringify(url)};`);
   const program = `${imports.join('\n')}

@@ -114,13 +114,12 @@ export function runOnFakes<T>(
   hip: string | undefined,
   body: string,
   environment: Record<string, string> = {},
-  options: { engine?: boolean } = {},
 ): FakeRun<T> {
   const log = join(mkdtempSync(join(tmpdir(), 'x-fake-log-')), 'calls');
   const value = runIsolated<T>(
     body,
     { ...(hip && { X_HIP_LIBRARY: hip }), FAKE_LOG: log, X_GEMM: undefined, X_CONV: undefined, ...environment },
-    { above: true, ...options },
+    { above: true },
   );
   return { value, log: existsSync(log) ? readFileSync(log, 'utf8').trim().split('\n') : [] };
 }
