@@ -104,7 +104,7 @@ export class LanguageModel {
     if (group)
       group.onFailed = () => {
         this.release();
-        for (const listener of this.failureListeners.splice(0)) listener(group.failure!);
+        for (const listener of this.failureListeners.splice(0)) listener(group.origin!);
       };
     this.scheduler = new BatchScheduler(this.runner);
     this.sequence = this.scheduler.open(true);
@@ -117,7 +117,7 @@ export class LanguageModel {
 
   /** Why a model of several ranks cannot be used any more: a rank ended, hung or failed. What it had is given back. */
   get failure(): CollectiveError | undefined {
-    return this.group?.failure;
+    return this.group?.origin;
   }
 
   /** Calls `listener` once when {@link failure} is known, at once where it is. */

@@ -279,7 +279,6 @@ export class Runner {
 
   /** @throws what {@link pass} throws for tokens at a position */
   check(ids: ArrayLike<number>, position: number): void {
-    this.checkRanks();
     if (ids.length === 0) {
       throw new TransformersError(
         'EMPTY_INPUT',

@@ -295,7 +295,7 @@ export class BatchScheduler {
         this.residents.set(cache, 'running');
       } catch (error) {
         this.residents.set(cache, 'idle');
-        request.reject(error);
+        request.reject(signal?.aborted ? signal.reason : await this.runner.reason(error));
       }
     }
     this.waiting = [...later, ...this.waiting];

@@ -198,6 +198,30 @@ describe('ranks that fail', () => {
     expect(await text(other, PROMPTS[0])).not.toBe('');
   });
 
+  it('tells who asks before the origin is known the same error', async () => {
+    const model = await loadModel(GGUF, { devices: ['cpu', 'cpu'] });
+    const group = groupOf(model);
+    // What a rank hears of another one that is ending comes before that one's own end.
+    const heard = new CollectiveError('GROUP_FAILED', 'sums are incomplete', { rank: 1 });
+    expect(() =>
+      group.own(() => {
+        throw heard;
+      }),
+    ).toThrow('rank 1 of 2 (cpu) failed: sums are incomplete');
+    expect(model.failure).toBeUndefined();
+    const asked = [
+      rejection(text(model, 'Once')),
+      rejection(text(model, PROMPTS[0])),
+      rejection(group.ask({ kind: 'forget' })),
+    ];
+    group.disturb(1, 'exit');
+    const [error, ...others] = await Promise.all(asked);
+    expect(error).toMatchObject({ code: 'RANK_LOST', rank: 1 });
+    expect(model.failure).toBe(error);
+    for (const each of others) expect(each).toBe(error);
+    await model.ended();
+  });
+
   it('ends what is under way as one device does when the model is disposed', async () => {
     const names: string[] = [];
     for (const devices of [['cpu'], ['cpu', 'cpu']]) {

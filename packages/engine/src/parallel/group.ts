@@ -122,9 +122,14 @@ export class Group implements Followers {
     return this.options.split;
   }
 
-  /** Why the group ended. */
+  /** Why the group does no more work; another error may follow, where its origin is not known yet. */
   get failure(): CollectiveError | undefined {
     return this.final ?? (this.first && this.errorOf(this.first));
+  }
+
+  /** Why the group ended, once the origin is known: the error of all who ask. */
+  get origin(): CollectiveError | undefined {
+    return this.final;
   }
 
   /** The model is loaded: ranks no longer keep the process alive. */
@@ -167,7 +172,8 @@ export class Group implements Followers {
    * @throws what a rank could not do it for, when all have ended it: the group goes on
    */
   async ask(work: PromptWork): Promise<void> {
-    if (this.ending) throw this.failure ?? disposed();
+    const reason = await this.reason();
+    if (this.ending) throw reason ?? disposed();
     const request = this.requests++;
     const answers = this.ranks.map(
       ({ channel }) =>
