@@ -102,6 +102,8 @@ export interface GenerationStats {
   seed: number;
   /** With `speculative` only. */
   speculative?: SpeculativeStats;
+  /** Of answers in chats: tokens so far that are reasoning, with the mark in front of it. */
+  reasoningTokens?: number;
   /** Undefined until the end. */
   finishReason: FinishReason | undefined;
 }

@@ -69,7 +69,12 @@ describe('openai', () => {
       finish_reason: 'stop',
       message: { role: 'assistant', content: 'Good morning!', reasoning_content: 'Be brief.' },
     });
-    expect(answer.usage).toMatchObject({ prompt_tokens: 3, completion_tokens: 5, total_tokens: 8 });
+    expect(answer.usage).toMatchObject({
+      prompt_tokens: 3,
+      completion_tokens: 5,
+      total_tokens: 8,
+      completion_tokens_details: { reasoning_tokens: 2 },
+    });
     expect(scripted.asked[0].messages.map(({ role }) => role)).toEqual(['developer', 'user']);
     expect(scripted.asked[0].options).toMatchObject({ maxTokens: 5, temperature: 1 });
   });
@@ -247,6 +252,7 @@ describe('openai', () => {
     stream.on('event', ({ type }) => types.push(type));
     const final = await stream.finalResponse();
     expect([final.status, final.output_text, final.usage?.output_tokens]).toEqual(['completed', 'Good morning!', 5]);
+    expect(final.usage?.output_tokens_details.reasoning_tokens).toBe(2);
     expect(types.filter((type) => !type.endsWith('.delta'))).toEqual([
       'response.created',
       'response.in_progress',
@@ -436,6 +442,12 @@ describe('LangChain', () => {
     const parts: unknown[] = [];
     for await (const chunk of await chat().stream([new HumanMessage('Hello')])) parts.push(chunk.content);
     expect(parts.join('')).toBe('Good morning!');
+  });
+
+  test('reasoning tokens are among its figures', async () => {
+    scripts = [thinking];
+    const { usage_metadata: usage } = await chat().invoke([new HumanMessage('Hello')]);
+    expect([usage?.output_tokens, usage?.output_token_details?.reasoning]).toEqual([5, 2]);
   });
 
   test('tools and an object by a schema', async () => {

@@ -1,7 +1,7 @@
 // Clients that others wrote, against models of this repository: what comes is what the engine computes.
 import { fileURLToPath } from 'node:url';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
-import { ChatOpenAI, OpenAIEmbeddings } from '@langchain/openai';
+import { ChatOpenAI, OpenAI as LangChainCompletions, OpenAIEmbeddings } from '@langchain/openai';
 import { loadEmbeddingModel, loadModel } from '@x/engine';
 import { embedMany, generateObject, streamText } from 'ai';
 import OpenAI from 'openai';
@@ -70,6 +70,33 @@ test('a chat is what the engine answers, whole, in a stream, and from each clien
     configuration: { baseURL: 'http://localhost/v1', fetch: toServer },
   });
   expect((await langchain.invoke(messages)).content).toBe(content);
+});
+
+test('a text goes on as the engine goes on with it, from the clients of completions', async () => {
+  const expected = await model.generate('Once upon', { maxTokens: 16, temperature: 0 }).text();
+  const asked = { model: 'chat', prompt: 'Once upon', max_tokens: 16, temperature: 0 };
+  expect((await openai.completions.create(asked)).choices[0].text).toBe(expected);
+  const langchain = new LangChainCompletions({
+    model: 'chat',
+    apiKey: 'none',
+    temperature: 0,
+    maxTokens: 16,
+    maxRetries: 0,
+    configuration: { baseURL: 'http://localhost/v1', fetch: toServer },
+  });
+  expect(await langchain.invoke('Once upon')).toBe(expected);
+  const parts: string[] = [];
+  for await (const part of await langchain.stream('Once upon')) parts.push(part);
+  expect(parts.join('')).toBe(expected);
+  expect(parts.length).toBeGreaterThan(1);
+  // Several prompts are one request there; what each costs is said.
+  const { generations, llmOutput } = await langchain.generate(['Once upon', 'The king']);
+  expect(generations.map(([{ text }]) => text)).toEqual([
+    expected,
+    await model.generate('The king', { maxTokens: 16, temperature: 0 }).text(),
+  ]);
+  expect(llmOutput?.tokenUsage).toMatchObject({ completionTokens: 32 });
+  await expect(langchain.invoke('word '.repeat(400))).rejects.toThrow(/positions|context/i);
 });
 
 test('log probabilities of a chat, whole and in a stream', async () => {

@@ -40,6 +40,7 @@ export async function scriptedModel(tokenizerJson: string, next: () => Script): 
 function answer({ pieces, finishReason, delayMs = 0, error }: Script, { signal }: ChatOptions): ChatGeneration {
   const partial: ChatMessage = { role: 'assistant', content: '' };
   let tokens = 0;
+  let reasoningTokens = 0;
   let ended = false;
   async function* run() {
     for (const piece of pieces) {
@@ -47,7 +48,10 @@ function answer({ pieces, finishReason, delayMs = 0, error }: Script, { signal }
       signal?.throwIfAborted();
       tokens++;
       if (piece.type === 'text') partial.content += piece.text;
-      if (piece.type === 'reasoning') partial.reasoning = (partial.reasoning ?? '') + piece.text;
+      if (piece.type === 'reasoning') {
+        partial.reasoning = (partial.reasoning ?? '') + piece.text;
+        reasoningTokens++;
+      }
       if (piece.type === 'tool-call-end') partial.toolCalls = [...(partial.toolCalls ?? []), piece.call];
       yield piece;
     }
@@ -68,6 +72,7 @@ function answer({ pieces, finishReason, delayMs = 0, error }: Script, { signal }
         promptTokens: 3,
         reusedTokens: 0,
         tokens,
+        reasoningTokens,
         loadMs: 0,
         firstTokenMs: 0,
         decodeTokensPerSecond: 0,

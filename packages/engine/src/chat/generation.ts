@@ -27,6 +27,7 @@ import { boolean, checkOptions, type OptionRule } from '../options';
 import { vocabularyOf } from '../structured';
 import { CallConstraint } from './call-constraint';
 import { callForm, forcedCall } from './call-form';
+import { ReasoningCount } from './reasoning-count';
 import type { ChatGeneration, ChatOptions, ParsedCall, ToolChoice } from './types';
 
 const { addSpecialTokens: _, ...generateOptions } = GENERATE_OPTIONS;
@@ -58,6 +59,7 @@ export class ChatAnswer<Tools extends readonly ToolDefinition[] = readonly ToolD
   /** As they were given. */
   private readonly tools: readonly ToolDefinition[];
   private readonly generated: Piece[] = [];
+  private readonly reasoning = new ReasoningCount();
   private iterator: AsyncGenerator<ChatPiece, void, void> | undefined;
   private text = '';
   /** Tokens whose text is in {@link text}. */
@@ -110,7 +112,7 @@ export class ChatAnswer<Tools extends readonly ToolDefinition[] = readonly ToolD
   }
 
   get stats(): GenerationStats {
-    return this.generation.stats;
+    return { ...this.generation.stats, reasoningTokens: this.reasoning.tokens };
   }
 
   get finishReason(): ChatGeneration['finishReason'] {
@@ -163,9 +165,13 @@ export class ChatAnswer<Tools extends readonly ToolDefinition[] = readonly ToolD
         this.generated.push(piece);
         this.text += piece.text;
         if (piece.text !== '') this.textTokens = this.generated.length;
-        yield* this.parser.push(piece.text);
+        const pieces = this.parser.push(piece.text);
+        this.reasoning.add(pieces);
+        yield* pieces;
       }
-      yield* this.parser.end();
+      const rest = this.parser.end();
+      this.reasoning.add(rest, 0);
+      yield* rest;
     } finally {
       // What was held back when the answer was interrupted is part of it, too.
       this.parser.end();

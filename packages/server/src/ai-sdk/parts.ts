@@ -44,7 +44,7 @@ export class ChatParts {
   }
 
   end(generation: ChatGeneration): { usage: LanguageModelV3Usage; finishReason: LanguageModelV3FinishReason } {
-    const { promptTokens, reusedTokens, tokens } = generation.stats;
+    const { promptTokens, reusedTokens, tokens, reasoningTokens = 0 } = generation.stats;
     return {
       finishReason: { unified: unified(generation.finishReason), raw: generation.finishReason },
       usage: {
@@ -54,7 +54,7 @@ export class ChatParts {
           cacheRead: reusedTokens,
           cacheWrite: undefined,
         },
-        outputTokens: { total: tokens, text: undefined, reasoning: undefined },
+        outputTokens: { total: tokens, text: tokens - reasoningTokens, reasoning: reasoningTokens },
       },
     };
   }

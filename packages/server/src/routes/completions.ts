@@ -194,17 +194,20 @@ export function finishReason(reason: FinishReason | undefined): 'stop' | 'length
 
 /** @param n choices that share a prompt, which counts once */
 export function usageOf(
-  stats: readonly Pick<GenerationStats, 'promptTokens' | 'tokens' | 'reusedTokens'>[],
+  stats: readonly Pick<GenerationStats, 'promptTokens' | 'tokens' | 'reusedTokens' | 'reasoningTokens'>[],
   n: number,
 ): object {
   const firsts = stats.filter((_, i) => i % n === 0);
   const prompt = firsts.reduce((sum, { promptTokens }) => sum + promptTokens, 0);
   const cached = firsts.reduce((sum, { reusedTokens }) => sum + reusedTokens, 0);
   const completion = stats.reduce((sum, { tokens }) => sum + tokens, 0);
+  const isChat = stats.some(({ reasoningTokens }) => reasoningTokens !== undefined);
+  const reasoning = stats.reduce((sum, { reasoningTokens = 0 }) => sum + reasoningTokens, 0);
   return {
     prompt_tokens: prompt,
     completion_tokens: completion,
     total_tokens: prompt + completion,
     prompt_tokens_details: { cached_tokens: cached },
+    ...(isChat && { completion_tokens_details: { reasoning_tokens: reasoning } }),
   };
 }

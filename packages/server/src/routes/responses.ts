@@ -20,13 +20,12 @@ export async function responses(service: Service, job: Job): Promise<Response> {
   const createdAt = Math.floor(Date.now() / 1000);
 
   const snapshot = (status: string, parts: object = {}) => {
-    const { promptTokens, tokens, reusedTokens } = generation.stats;
+    const { promptTokens, tokens, reusedTokens, reasoningTokens = 0 } = generation.stats;
     const usage = {
       input_tokens: promptTokens,
       input_tokens_details: { cached_tokens: reusedTokens },
       output_tokens: tokens,
-      // Not counted: clients want the field.
-      output_tokens_details: { reasoning_tokens: 0 },
+      output_tokens_details: { reasoning_tokens: reasoningTokens },
       total_tokens: promptTokens + tokens,
     };
     return {
