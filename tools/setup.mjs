@@ -7,6 +7,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { ensureHelm } from './setup/helm.mjs';
 import { root, run, say, step } from './setup/steps.mjs';
 import { ensureSystemPackages } from './setup/system.mjs';
 
@@ -52,6 +53,8 @@ await step(
   'dependencies from the npm registry',
   () => run(process.execPath, [pnpm, 'install', '--frozen-lockfile', '--reporter=append-only']),
 );
+
+if (values.for === 'test') await ensureHelm();
 
 // The packages wait for one another, and leave cores to the kernels.
 await Promise.all([systemPackages.then(() => Promise.all([kernels(), addon()])), packages()]);

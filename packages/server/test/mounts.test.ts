@@ -8,7 +8,7 @@ import { Hono } from 'hono';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createServer, type Server } from '../src';
-import { ON_CPU, TINY, until } from './support';
+import { type Answer, ON_CPU, TINY, until } from './support';
 
 let model: Awaited<ReturnType<typeof loadModel>>;
 let server: Server;
@@ -91,7 +91,7 @@ describe.each(mounts)('in %s', (_, under, listener) => {
   });
 
   test('errors are its own: a field, a body that is too large, a route that is none', async () => {
-    const post = (body: string) =>
+    const post = (body: string): Promise<Answer> =>
       fetch(`${url}${under}/v1/completions`, {
         method: 'POST',
         headers: { 'content-type': 'application/json' },
@@ -100,7 +100,7 @@ describe.each(mounts)('in %s', (_, under, listener) => {
     const field = await post(JSON.stringify({ ...prompt, max_tokens: -1 }));
     expect([field.status, (await field.json()).error.param]).toEqual([400, 'max_tokens']);
     expect((await post(JSON.stringify({ ...prompt, prompt: 'a'.repeat(20_000) }))).status).toBe(413);
-    const none = await fetch(`${url}${under}/v1/nothing`);
+    const none: Answer = await fetch(`${url}${under}/v1/nothing`);
     expect([none.status, typeof (await none.json()).error.message]).toEqual([404, 'string']);
   });
 
