@@ -198,27 +198,10 @@ struct AmxTile {
 
   X_DEVICE void store(const Floats16 (&units)[UNITS][16], u64 row, u64 c, bool adds) const {
     Floats16 sums[16];
-    for (u32 r = 0; r < 16; ++r) {
-      Floats16 lanes[16];
-#pragma unroll
-      for (u32 lane = 0; lane < 16; ++lane) lanes[lane] = units[Step<Q>::valueOfLane(lane) / SIZE][r];
-#pragma unroll
-      for (u32 apart = 8; apart > 0; apart /= 2)
-#pragma unroll
-        for (u32 lane = 0; lane < apart; ++lane) lanes[lane] += lanes[lane + apart];
-      sums[r] = lanes[0] * LANE_SHARE<Q>;
-    }
+    for (u32 r = 0; r < 16; ++r) sums[r] = addedUnits<Q>([&](u32 unit, Floats16& own) { own = units[unit][r]; });
     turnSixteen(sums);
-    const u64 rows = p.end - row < 16 ? p.end - row : 16;
-    for (u64 i = 0; i < 16 && c + i < columns; ++i) {
-      float* out = p.dst + (column0 + c + i) * p.stride + row;
-      if (rows == 16) {
-        if (adds) sums[i] = loadAs<Floats16>((const u8*)out) + sums[i];
-        __builtin_memcpy(out, &sums[i], 64);
-      } else {
-        for (u64 r = 0; r < rows; ++r) out[r] = adds ? out[r] + sums[i][r] : sums[i][r];
-      }
-    }
+    for (u64 i = 0; i < 16 && c + i < columns; ++i)
+      storeRows(p.dst + (column0 + c + i) * p.stride + row, sums[i], p.end - row, adds);
   }
 };
 

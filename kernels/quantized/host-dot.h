@@ -1,5 +1,6 @@
 // Int8 products of 256 values with 256 activations by what a level has: VNNI adds the four products of a lane, of bytes
-// without and with sign; before it pairs are added in 16 bits. Sums of integers, so all levels give the same.
+// without and with sign; before it pairs are added in 16 bits. ARM has its own way (host-neon.h). Sums of integers, so all
+// levels give the same.
 #pragma once
 
 #if X_HOST
@@ -29,7 +30,7 @@ typedef Words8 PairSums;
 constexpr u32 REGISTERS = 64 / sizeof(Register);
 X_DEVICE Register registerOf(const Bytes64& v, u32 r) { return loadAs<Register>((const u8*)&v + r * sizeof(Register)); }
 
-#if !QUANT_VNNI
+#if !QUANT_VNNI && !QUANT_NEON
 // Sums of two neighbouring products: at most 2 * 128 * 127.
 template <bool isSigned>
 X_DEVICE PairSums pairSums(Register q, Register u) {
@@ -95,6 +96,9 @@ X_DEVICE Ints16 dots(const Bytes64 (&q)[N], const Bytes64 (&u)[N], Ints16 start)
       sum = (Ints)__builtin_ia32_vpdpbusd256(sum, registerOf(q[v], r), (Chars)registerOf(u[v], r));
     __builtin_memcpy((u8*)&sums + 32 * r, &sum, 32);
 #endif
+#elif QUANT_NEON
+    const Ints4 lanes = registerDots<LARGEST>(q, u, r, loadAs<Ints4>((const u8*)&start + 16 * r));
+    __builtin_memcpy((u8*)&sums + 16 * r, &lanes, 16);
 #else
     // Sums of pairs are added in 16 bits while these hold them.
     constexpr u32 TOGETHER = LARGEST < 32 ? N : LARGEST < 64 ? 2 : 1;

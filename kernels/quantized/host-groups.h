@@ -16,6 +16,9 @@ X_DEVICE Bytes levels(Bytes index) {
   const Chars16 table = loadAs<Chars16>((const u8*)words);
   const Chars16 low = loadAs<Chars16>((const u8*)&index), high = loadAs<Chars16>((const u8*)&index + 16);
   return joined((Bytes16)__builtin_ia32_pshufb128(table, low), (Bytes16)__builtin_ia32_pshufb128(table, high));
+#elif QUANT_NEON
+  const Bytes16 table = loadAs<Bytes16>((const u8*)words);
+  return joined(lookUp(table, loadAs<Bytes16>((const u8*)&index)), lookUp(table, loadAs<Bytes16>((const u8*)&index + 16)));
 #else
   u8 raw[32];
   __builtin_memcpy(raw, &index, 32);

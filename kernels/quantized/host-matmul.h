@@ -15,7 +15,11 @@ X_DEVICE void hostPanels(const HostProducts<Q>& products, u64 c, u64 count) {
         continue;
       }
 #endif
+#if QUANT_MMLA
+    MmlaTile<Q>{products, c, count}.add(first);
+#else
     HostTile<Q>{products, c, count}.add(first);
+#endif
   }
 }
 

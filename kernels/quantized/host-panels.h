@@ -64,6 +64,20 @@ X_DEVICE void openPanel(const u8* const (&rows)[16], PanelUnit<Q>* units, u64 ap
   }
 }
 
+/** The same of a step of the rows of `p` from `row` on; of those beyond the last it is the last one's. */
+template <class Q>
+X_DEVICE void openRows(const HostProducts<Q>& p, u64 row, u64 step, PanelUnit<Q>* units, u64 apart) {
+  const bool whole = Q::SIZE == 256 || step < p.inner / 256;
+  alignas(64) u8 last[16][Step<Q>::BYTES];
+  const u8* rows[16];
+  for (u64 r = 0; r < 16; ++r) {
+    const u64 own = row + r < p.end ? row + r : p.end - 1;
+    rows[r] = p.x + own * p.rowBytes() + step * Step<Q>::BYTES;
+    if (!whole) rows[r] = p.lastStep(rows[r], last[r]);
+  }
+  openPanel(rows, units, apart);
+}
+
 /** Writes the units of a step of a column, of which there are `groups` 32s from y, then zeros. */
 template <class Q>
 X_DEVICE void openColumn(const u8* y, u32 groups, ColumnUnit<Q>* units, u64 apart) {
@@ -80,6 +94,28 @@ X_DEVICE void openColumn(const u8* y, u32 groups, ColumnUnit<Q>* units, u64 apar
     unit.d = lanes.d[lane];
     if constexpr (Q::MINS) unit.sum = lanes.sums[lane];
     else unit.start = starts[lane];
+  }
+}
+
+/** A column's sums of sixteen rows from those of its units, which `read` copies, added in the order of host-products.h. */
+template <class Q, class Read>
+X_DEVICE Floats16 addedUnits(Read read) {
+  Floats16 lanes[16];
+#pragma unroll
+  for (u32 lane = 0; lane < 16; ++lane) read(Step<Q>::valueOfLane(lane) / Units<Q>::SIZE, lanes[lane]);
+#pragma unroll
+  for (u32 apart = 8; apart > 0; apart /= 2)
+#pragma unroll
+    for (u32 lane = 0; lane < apart; ++lane) lanes[lane] += lanes[lane + apart];
+  return lanes[0] * LANE_SHARE<Q>;
+}
+/** Writes, or adds, sixteen rows' sums from `out` on: the first `rows` where there are fewer. */
+X_DEVICE void storeRows(float* out, Floats16 sums, u64 rows, bool adds) {
+  if (rows >= 16) {
+    if (adds) sums = loadAs<Floats16>((const u8*)out) + sums;
+    __builtin_memcpy(out, &sums, 64);
+  } else {
+    for (u64 r = 0; r < rows; ++r) out[r] = adds ? out[r] + sums[r] : sums[r];
   }
 }
 
@@ -113,7 +149,7 @@ struct HostTile {
     for (u64 k0 = 0; k0 < steps; k0 += STEPS) {
       PanelUnit<Q> panel[UNITS][STEPS];
       const u64 count = steps - k0 < STEPS ? steps - k0 : STEPS;
-      for (u64 k = 0; k < count; ++k) open(row, first + k0 + k, panel[0] + k);
+      for (u64 k = 0; k < count; ++k) openRows(p, row, first + k0 + k, panel[0] + k, STEPS);
       for (u64 c = 0; c < columns; c += GROUP) {
         const ColumnUnit<Q>* group[GROUP];
         for (u32 i = 0; i < GROUP; ++i) group[i] = opened + (c + i < columns ? c + i : columns - 1) * steps * UNITS + k0;
@@ -123,18 +159,6 @@ struct HostTile {
       }
     }
     for (u64 c = 0; c < columns; ++c) store(sums[c / GROUP], c % GROUP, row, column0 + c, first > 0);
-  }
-
-  X_DEVICE void open(u64 row, u64 step, PanelUnit<Q>* units) const {
-    const bool whole = Q::SIZE == 256 || step < p.inner / 256;
-    alignas(64) u8 last[16][Step<Q>::BYTES];
-    const u8* rows[16];
-    for (u64 r = 0; r < 16; ++r) {
-      const u64 own = row + r < p.end ? row + r : p.end - 1;
-      rows[r] = p.x + own * p.rowBytes() + step * Step<Q>::BYTES;
-      if (!whole) rows[r] = p.lastStep(rows[r], last[r]);
-    }
-    openPanel(rows, units, STEPS);
   }
 
   /** Adds the products of a unit of `count` steps with those of the group that are `from` on from where its columns begin. */
@@ -169,21 +193,8 @@ struct HostTile {
   }
 
   X_DEVICE void store(const Floats16 (&units)[UNITS][GROUP], u64 c, u64 row, u64 column, bool adds) const {
-    Floats16 lanes[16];
-#pragma unroll
-    for (u32 lane = 0; lane < 16; ++lane) lanes[lane] = units[Step<Q>::valueOfLane(lane) / Units<Q>::SIZE][c];
-#pragma unroll
-    for (u32 apart = 8; apart > 0; apart /= 2)
-#pragma unroll
-      for (u32 lane = 0; lane < apart; ++lane) lanes[lane] += lanes[lane + apart];
-    Floats16 sums = lanes[0] * LANE_SHARE<Q>;
-    float* out = p.dst + column * p.stride + row;
-    if (p.end - row >= 16) {
-      if (adds) sums = loadAs<Floats16>((const u8*)out) + sums;
-      __builtin_memcpy(out, &sums, 64);
-    } else {
-      for (u64 r = 0; r < p.end - row; ++r) out[r] = adds ? out[r] + sums[r] : sums[r];
-    }
+    const Floats16 sums = addedUnits<Q>([&](u32 unit, Floats16& own) { own = units[unit][c]; });
+    storeRows(p.dst + column * p.stride + row, sums, p.end - row, adds);
   }
 };
 

@@ -50,7 +50,7 @@ struct Units {
       const Bytes bytes = (Bytes)four;
       // Its bits are those of a float that is 2^-7 of it, subnormals included: an f16, or an f32 of 2^-119.
       const Bytes counted = bytes & (Bytes)(bytes != 0x7f) & 127;
-#if defined(__F16C__)
+#if !X_F16_BITS
       typedef _Float16 Halves __attribute__((vector_size(32)));
       typedef u16 Shorts __attribute__((vector_size(32)));
       return __builtin_convertvector((Halves)(__builtin_convertvector(counted, Shorts) << 7), Floats) * 0x1p7f;
@@ -101,7 +101,7 @@ struct Units {
 
   // The f16 at p in each of eight small blocks.
   static X_DEVICE Floats eightHalves(const u8* p) {
-#if defined(__F16C__)
+#if !X_F16_BITS
     typedef _Float16 Halves __attribute__((vector_size(16)));
     // Put together outside of vector registers: cores have fewer ports for these.
     u64 words[2] = {};

@@ -46,6 +46,7 @@ X_DEVICE Bytes fifths(const u8* qh) {
 
 }  // namespace quant
 #endif
+#include "quantized/host-neon.h"
 #include "quantized/host-groups.h"
 #if X_HOST
 namespace quant {

@@ -49,7 +49,7 @@ export function compilerFlags(target: Target, codeObjectVersion: number | null):
 }
 
 function hostTriple(name: string): string {
-  return name === 'aarch64' ? 'aarch64-linux-gnu' : 'x86_64-linux-gnu';
+  return name.startsWith('aarch64') ? 'aarch64-linux-gnu' : 'x86_64-linux-gnu';
 }
 
 export interface CompileResult {

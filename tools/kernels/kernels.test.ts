@@ -30,12 +30,21 @@ describe('targets', () => {
   it('picks the host level by features', () => {
     const v3 = ['avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'movbe', 'abm'];
     const v4 = [...v3, 'avx512f', 'avx512bw', 'avx512cd', 'avx512dq', 'avx512vl'];
-    const levels = (...flags: string[]) => hostLevels(new Set(flags));
+    const levels = (...flags: string[]) => hostLevels(new Set(flags), 'x64');
     expect(levels('sse4_2')).toEqual(['x86-64-v2']);
     expect(levels(...v3)).toEqual(['x86-64-v3']);
     expect(levels(...v3, 'avx_vnni')).toEqual(['x86-64-v3', 'x86-64-v3-vnni']);
     expect(levels(...v4, 'avx_vnni')).toEqual(['x86-64-v4']);
     expect(levels(...v4, 'avx512_vnni')).toEqual(['x86-64-v4', 'x86-64-v4-vnni']);
+  });
+
+  it('picks the levels of ARM by features', () => {
+    const dotprod = ['fp', 'asimd', 'atomics', 'fphp', 'asimdhp', 'asimdrdm', 'asimddp'];
+    const levels = (...flags: string[]) => hostLevels(new Set(flags), 'arm64');
+    expect(levels('fp', 'asimd', 'asimddp')).toEqual(['aarch64']);
+    expect(levels(...dotprod)).toEqual(['aarch64', 'aarch64-dotprod']);
+    expect(levels(...dotprod, 'i8mm')).toEqual(['aarch64', 'aarch64-dotprod']);
+    expect(levels(...dotprod, 'i8mm', 'bf16')).toEqual(['aarch64', 'aarch64-dotprod', 'aarch64-i8mm']);
   });
 
   it('knows which modules a target has', () => {

@@ -58,23 +58,26 @@ const NVIDIA: { name: string; arch: string; modules?: readonly string[] }[] = [
   },
 ];
 
-/** Linux on ARM: every 64-bit processor, with NEON. */
-const ARM = ['aarch64'];
+/** Linux on ARM: every 64-bit processor, and what those with int8 products (dotprod, i8mm) and bf16 gain by them. */
+const ARM: { name: string; modules?: readonly string[] }[] = [
+  { name: 'aarch64' },
+  { name: 'aarch64-dotprod', modules: ['experts', 'quantized'] },
+  { name: 'aarch64-i8mm', modules: ['cast', 'quantized'] },
+];
 /** The psABI's levels, and those with the CPU's int8 dot products (AVX-VNNI, AVX512-VNNI), for the modules that use them. */
-const HOST: { name: string; modules?: readonly string[] }[] = [
+const X64: { name: string; modules?: readonly string[] }[] = [
   { name: 'x86-64-v2' },
   { name: 'x86-64-v3' },
   { name: 'x86-64-v3-vnni', modules: ['experts', 'quantized'] },
   { name: 'x86-64-v4' },
   { name: 'x86-64-v4-vnni', modules: ['experts', 'quantized'] },
 ];
-const X64_NAMES = HOST.map(({ name }) => name);
-const HOST_NAMES = process.arch === 'arm64' ? ARM : X64_NAMES;
+const HOST_NAMES = (process.arch === 'arm64' ? ARM : X64).map(({ name }) => name);
 
 /** What the packages hold and a compiler makes. */
 const RELEASE = Object.values(KERNEL_PACKAGES).flatMap(({ targets }) => targets.filter((name) => !isCubin(name)));
 
-export const ALL_TARGETS = [...AMD.map(([name]) => name), ...NVIDIA.map(({ name }) => name), ...X64_NAMES, ...ARM];
+export const ALL_TARGETS = [...AMD.map(([name]) => name), ...[...NVIDIA, ...X64, ...ARM].map(({ name }) => name)];
 
 /** Whether it is machine code that is made of another target's PTX (cubins.ts). */
 export function isCubin(name: string): boolean {
@@ -84,9 +87,8 @@ export function isCubin(name: string): boolean {
 export function makeTarget(name: string): Target {
   const nvidia = NVIDIA.find((target) => target.name === name);
   if (nvidia !== undefined) return { kind: 'nvptx', ...nvidia };
-  const host = HOST.find((target) => target.name === name);
+  const host = [...X64, ...ARM].find((target) => target.name === name);
   if (host !== undefined) return { kind: 'host', ...host };
-  if (ARM.includes(name)) return { kind: 'host', name };
   const known = AMD.find(([amd]) => amd === name);
   if (known === undefined && !/^gfx[0-9a-f]{3,4}$/.test(name)) {
     throw new Error(
@@ -122,8 +124,8 @@ export function parseTargets(list: string): Target[] {
 
 /** The host levels that this processor runs best, the gfx targets of its AMD GPUs and NVIDIA's beside an NVIDIA driver. */
 export function nativeTargets(): string[] {
-  const flags = /^flags\s*:(.*)$/m.exec(readFileSync('/proc/cpuinfo', 'utf8'))?.[1] ?? '';
-  const names = process.arch === 'arm64' ? [...ARM] : hostLevels(new Set(flags.trim().split(' ')));
+  const flags = /^(?:flags|Features)\s*:(.*)$/m.exec(readFileSync('/proc/cpuinfo', 'utf8'))?.[1] ?? '';
+  const names = hostLevels(new Set(flags.trim().split(' ')), process.arch);
   const nodes = '/sys/class/kfd/kfd/topology/nodes';
   for (const node of existsSync(nodes) ? readdirSync(nodes) : []) {
     const version = Number(
@@ -135,9 +137,13 @@ export function nativeTargets(): string[] {
   return [...new Set(names)];
 }
 
-/** The highest level whose features are all there, and the same with int8 dot products where there are any. */
-export function hostLevels(flags: Set<string>): string[] {
+/** The highest level whose features are all there, and what is beside it for those that have int8 products too. */
+export function hostLevels(flags: Set<string>, arch: string): string[] {
   const has = (...names: string[]) => names.every((name) => flags.has(name));
+  if (arch === 'arm64') {
+    if (!has('atomics', 'asimdrdm', 'fphp', 'asimdhp', 'asimddp')) return ['aarch64'];
+    return has('i8mm', 'bf16') ? ['aarch64', 'aarch64-dotprod', 'aarch64-i8mm'] : ['aarch64', 'aarch64-dotprod'];
+  }
   if (!has('avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'movbe', 'abm')) return ['x86-64-v2'];
   if (!has('avx512f', 'avx512bw', 'avx512cd', 'avx512dq', 'avx512vl'))
     return has('avx_vnni') ? ['x86-64-v3', 'x86-64-v3-vnni'] : ['x86-64-v3'];

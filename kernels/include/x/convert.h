@@ -12,7 +12,7 @@ X_DEVICE bf16 floatToBf16(float v) {
   bf16 r;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r.bits) : "f"(v));
   return r;
-#elif X_NVPTX  // clang converts neighbours in pairs
+#elif X_NVPTX || defined(__ARM_FEATURE_BF16)  // clang converts neighbours in pairs, or fours
   return bf16{bitCast<u16>((__bf16)v)};
 #else
   const u32 u = bitCast<u32>(v);

@@ -37,12 +37,22 @@ export function hostOptions(arch: string): string[] {
 }
 
 /**
+ * ARM's levels as clang spells them. i8mm and bf16 are part of armv8.6-a, but processors of armv8.4-a have them too (Neoverse
+ * V1), so that the level asks for no more of that version.
+ */
+const ARM_LEVELS: Readonly<Record<string, string>> = {
+  aarch64: 'armv8-a',
+  'aarch64-dotprod': 'armv8.2-a+dotprod+fp16',
+  'aarch64-i8mm': 'armv8.2-a+dotprod+fp16+i8mm+bf16',
+};
+
+/**
  * The instructions that clang may use. Loops over log, sin and so on are vector code by libmvec; x86-64-v2 calls libm, for
  * clang would call functions of libmvec that need AVX2. Left alone, clang takes half of AVX-512's vectors.
  */
 export function hostLevelOptions(arch: string): string[] {
   // Atomics as instructions, not as calls of the compiler's library, which kernels do not link.
-  if (arch === 'aarch64') return ['-march=armv8-a', '-mno-outline-atomics'];
+  if (arch in ARM_LEVELS) return [`-march=${ARM_LEVELS[arch]}`, '-mno-outline-atomics'];
   const level = arch.replace(/-vnni$/, '');
   const options = [`-march=${level}`];
   if (level === 'x86-64-v4') options.push('-mprefer-vector-width=512');

@@ -57,7 +57,7 @@ export const KERNEL_PACKAGES: Readonly<Record<string, KernelPackage>> = {
     cpu: 'x64',
   },
   '@x/kernels-host-arm64': {
-    targets: ['aarch64'],
+    targets: ['aarch64', 'aarch64-dotprod', 'aarch64-i8mm'],
     hardware: 'the CPU of ARM machines with Linux',
     os: 'linux',
     cpu: 'arm64',

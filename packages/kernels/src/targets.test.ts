@@ -18,6 +18,9 @@ describe('resolveTarget', () => {
     ['x86-64-v4', ['x86-64-v4', 'x86-64-v3', 'x86-64-v2']],
     ['x86-64-v2', ['x86-64-v2']],
     ['x86-64-v4-vnni', ['x86-64-v4-vnni', 'x86-64-v4', 'x86-64-v3', 'x86-64-v2']],
+    ['aarch64-i8mm', ['aarch64-i8mm', 'aarch64-dotprod', 'aarch64']],
+    ['aarch64-dotprod', ['aarch64-dotprod', 'aarch64']],
+    ['aarch64', ['aarch64']],
     ['x86-64-v3-vnni', ['x86-64-v3-vnni', 'x86-64-v3', 'x86-64-v2']],
   ])('%s runs %j', (arch, targets) => {
     expect(resolveTarget(arch)).toEqual(targets);

@@ -10,6 +10,7 @@ const FAMILIES: [family: string, members: RegExp][] = [
 ];
 
 const HOST_LEVELS = ['x86-64-v4', 'x86-64-v3', 'x86-64-v2'];
+const ARM_LEVELS = ['aarch64-i8mm', 'aarch64-dotprod', 'aarch64'];
 /** A level with the CPU's int8 dot products, which has only the modules that use them. */
 const HOST_PRODUCTS = /-vnni$/;
 
@@ -30,6 +31,8 @@ export function resolveTarget(arch: string): string[] {
     // sm_90a has the modules that use what no later GPU has; nvptx64 has them all.
     return capability < 80 ? [] : capability === 90 ? ['sm_90a', 'nvptx64'] : ['nvptx64'];
   }
+  const arm = ARM_LEVELS.indexOf(name);
+  if (arm >= 0) return ARM_LEVELS.slice(arm);
   const level = HOST_LEVELS.indexOf(name.replace(HOST_PRODUCTS, ''));
   if (level < 0) return [name];
   return HOST_PRODUCTS.test(name) ? [name, ...HOST_LEVELS.slice(level)] : HOST_LEVELS.slice(level);
