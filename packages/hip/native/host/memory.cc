@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <iterator>
 
+#include "node_memory.h"
 #include "status.h"
 #include "system_info.h"
 
@@ -65,6 +66,7 @@ Status MemoryRegistry::allocate(uint64_t* out, size_t bytes, Kind kind) {
     const size_t mapped = (bytes + 4095) & ~size_t{4095};
     memory = mapHuge(mapped);
     block->mapped = mapped;
+    if (memory && kind == Kind::kDevice) placeByParts(memory, mapped, nodes_, kHugePage);
   } else {
     memory = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) & ~(kAlignment - 1));
   }

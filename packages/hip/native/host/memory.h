@@ -8,8 +8,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "../driver.h"
+#include "topology.h"
 
 namespace xhip::host {
 
@@ -18,6 +20,9 @@ class MemoryRegistry {
   enum class Kind { kDevice, kHost };
 
   explicit MemoryRegistry(uint64_t limitBytes) : counters_(std::make_shared<Counters>()), limitBytes_(limitBytes) {}
+
+  // Where large blocks lie from now on: with several nodes, in as many parts, as threads take parts of launches.
+  void placeOn(const std::vector<NodeThreads>& nodes) { nodes_ = nodes; }
 
   // 64-byte aligned; from 2 MiB on aligned to 2 MiB and backed by huge pages where the kernel gives them. Contents
   // are undefined. kOutOfMemory beyond the machine's (or the container's) memory.
@@ -55,6 +60,7 @@ class MemoryRegistry {
   Blocks blocks_;
   std::shared_ptr<Counters> counters_;
   uint64_t limitBytes_;
+  std::vector<NodeThreads> nodes_;
   std::atomic<uint64_t> generation_{0};
 };
 

@@ -3,18 +3,21 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "../driver.h"
+#include "topology.h"
 
 namespace xhip::host {
 
 struct CpuInfo {
-  std::string arch;     // the best level the CPU and the operating system support: x86-64-v4-vnni; empty when below x86-64-v2
+  std::string arch;     // the level (cpu_levels.h); empty when below x86-64-v2
   std::string features; // what it has besides that kernels use: ":bf16:amx"
   bool tiles = false;   // AMX-INT8 and AMX-BF16, which the system lets this process use
   std::string name;     // brand string
-  uint32_t cores = 1;   // that this process may use (affinity and container quota)
-  uint32_t threads = 1; // workers to start
+  uint32_t cores = 1;   // logical ones that this process may use (affinity and container quota)
+  uint32_t threads = 1; // workers to start: one a physical core, or as X_HOST_THREADS says
+  std::vector<NodeThreads> nodes;  // where they run
   int clockRateKHz = 0;
   int l2CacheBytes = 0;
 };

@@ -3,6 +3,7 @@
 // ready_ and then reads the idle counters, a worker announces itself idle and then reads ready_, so one sees the other.
 #include "thread_pool.h"
 
+#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -15,18 +16,36 @@ constexpr uint64_t kIdleSpinNs = 40000;
 constexpr uint64_t kHelperSpinNs = 20000;
 constexpr size_t kStackBytes = size_t{8} << 20;
 
+// Lets a thread run on these CPUs alone. One that cannot be bound runs anywhere: that is slower at worst.
+void bindTo(pthread_t thread, const std::vector<uint32_t>& cpus) {
+  const uint32_t most = *std::max_element(cpus.begin(), cpus.end()) + 1;
+  cpu_set_t* set = CPU_ALLOC(most);
+  if (!set) return;
+  const size_t bytes = CPU_ALLOC_SIZE(most);
+  CPU_ZERO_S(bytes, set);
+  for (const uint32_t cpu : cpus) CPU_SET_S(cpu, bytes, set);
+  pthread_setaffinity_np(thread, bytes, set);
+  CPU_FREE(set);
+}
+
 }  // namespace
 
-ThreadPool::ThreadPool(uint32_t threads, uint32_t cores) : policy_(threads <= cores && cores > 1), maxSpinners_(cores - 1) {
+ThreadPool::ThreadPool(const std::vector<NodeThreads>& nodes, uint32_t threads, uint32_t cores)
+    : policy_(threads <= cores && cores > 1), nodes_(nodes), maxSpinners_(cores - 1) {
   workers_.reserve(threads);
   sleepers_.reserve(threads);
 }
 
-std::unique_ptr<ThreadPool> ThreadPool::create(uint32_t threads, uint32_t cores) {
-  std::unique_ptr<ThreadPool> pool(new ThreadPool(threads, cores));
-  for (uint32_t i = 0; i < threads; ++i) {
+std::unique_ptr<ThreadPool> ThreadPool::create(const std::vector<NodeThreads>& nodes, uint32_t cores) {
+  uint32_t threads = 0;
+  for (const NodeThreads& node : nodes) threads += node.threads;
+  std::unique_ptr<ThreadPool> pool(new ThreadPool(nodes, threads, cores));
+  for (uint32_t i = 0, node = 0, before = 0; i < threads; ++i) {
+    for (; i - before == nodes[node].threads; ++node) before = i;
     auto thread = std::make_unique<Thread>();
+    thread->job.parts.reset(new Part[nodes.size()]);
     thread->worker.index = i;
+    thread->worker.node = node;
     thread->worker.scratch = static_cast<unsigned char*>(std::aligned_alloc(64, kMaxSharedBytes));
     thread->pool = pool.get();
     if (!thread->worker.scratch) return nullptr;
@@ -45,6 +64,7 @@ std::unique_ptr<ThreadPool> ThreadPool::create(uint32_t threads, uint32_t cores)
     complete = pthread_create(&thread->id, &attributes, threadMain, thread.get()) == 0;
     if (!complete) break;
     ++pool->started_;
+    if (nodes.size() > 1) bindTo(thread->id, nodes[thread->worker.node].cpus);
 #if defined(__linux__)
     pthread_setname_np(thread->id, "x-host-worker");  // here, so that no thread is seen without its name
 #endif
@@ -138,9 +158,14 @@ uint64_t ThreadPool::parallel(Worker& worker, RangeFunction function, const void
   Job& job = workers_[worker.index]->job;
   job.function = function;
   job.task = task;
-  job.total = total;
   job.chunk = chunk;
-  job.next.store(0, std::memory_order_relaxed);
+  uint64_t threadsBefore = 0;
+  for (size_t node = 0; node < nodes_.size(); ++node) {
+    Part& part = job.parts[node];
+    part.next.store(shareOf(total, threadsBefore), std::memory_order_relaxed);
+    threadsBefore += nodes_[node].threads;
+    part.end = shareOf(total, threadsBefore);
+  }
   job.open.store(1);
   lastJob_.store(worker.index, std::memory_order_relaxed);
   openJobs_.fetch_add(1);
@@ -149,20 +174,23 @@ uint64_t ThreadPool::parallel(Worker& worker, RangeFunction function, const void
     const uint32_t spinning = spinners_.load();
     if (useful > spinning) wake(static_cast<uint32_t>(useful) - spinning);
   }
-  const uint64_t own = drain(job, worker.scratch);
+  const uint64_t own = drain(job, worker);
   awaitHelpers(job);
   return own;
 }
 
-// Claims and runs chunks until none is left; whoever finds that out closes the job.
-uint64_t ThreadPool::drain(Job& job, unsigned char* scratch) {
+// Claims and runs chunks until none is left, those of the worker's node first; whoever finds that out closes the job.
+uint64_t ThreadPool::drain(Job& job, const Worker& worker) {
   uint64_t ran = 0;
-  for (;;) {
-    const uint64_t begin = job.next.fetch_add(job.chunk, std::memory_order_relaxed);
-    if (begin >= job.total) break;
-    const uint64_t end = std::min(begin + job.chunk, job.total);
-    job.function(job.task, scratch, begin, end);
-    ran += end - begin;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    Part& part = job.parts[(worker.node + i) % nodes_.size()];
+    for (;;) {
+      const uint64_t begin = part.next.fetch_add(job.chunk, std::memory_order_relaxed);
+      if (begin >= part.end) break;
+      const uint64_t end = std::min(begin + job.chunk, part.end);
+      job.function(job.task, worker.scratch, begin, end);
+      ran += end - begin;
+    }
   }
   if (job.open.exchange(0) == 1) openJobs_.fetch_sub(1);
   return ran;
@@ -177,7 +205,7 @@ bool ThreadPool::help(Worker& worker) {
     Job& job = workers_[(first + i) % threads()]->job;
     if (job.open.load(std::memory_order_relaxed) == 0) continue;
     job.helpers.fetch_add(1);
-    if (job.open.load() == 1) helped = drain(job, worker.scratch) > 0 || helped;
+    if (job.open.load() == 1) helped = drain(job, worker) > 0 || helped;
     if (job.helpers.fetch_sub(1) == 1 && job.ownerWaits.load() == 1) futexWake(&job.helpers, 1);
   }
   return helped;

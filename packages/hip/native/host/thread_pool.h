@@ -2,6 +2,10 @@
 // work), help with a launch that some other worker publishes, or sleep. No worker ever waits for a queue, so any number
 // of streams share the pool without deadlock; a worker that publishes a launch computes too, and waits only
 // for helpers that have already begun. Idle workers spin for tens of microseconds at most (wait.h), then sleep.
+//
+// On a machine of several NUMA nodes each node's workers first take blocks of the node's own part of a launch, the same part of
+// every launch, whose data lies in the node's memory (node_memory.h); only then they help the other nodes. Workers are bound to
+// all allowed CPUs of their node, not to one each: the system can still move them from a core that another process keeps busy.
 #pragma once
 
 #include <pthread.h>
@@ -12,6 +16,7 @@
 #include <mutex>
 #include <vector>
 
+#include "topology.h"
 #include "wait.h"
 
 namespace xhip::host {
@@ -21,6 +26,7 @@ constexpr uint32_t kMaxSharedBytes = 1u << 20;
 
 struct Worker {
   uint32_t index = 0;
+  uint32_t node = 0;                 // whose part of a launch it takes first
   unsigned char* scratch = nullptr;  // kMaxSharedBytes, 64-byte aligned; pages appear when a kernel touches them
 };
 
@@ -43,10 +49,15 @@ using RangeFunction = void (*)(const void* task, unsigned char* scratch, uint64_
 
 class ThreadPool {
  public:
-  // Null when threads or their scratch memory cannot be had. `cores`: how many the process may use.
-  static std::unique_ptr<ThreadPool> create(uint32_t threads, uint32_t cores);
+  // Null when threads or their scratch memory cannot be had. `nodes`: how many threads run where, at least one; they are bound
+  // to their node where there are several. `cores`: how many the process may use.
+  static std::unique_ptr<ThreadPool> create(const std::vector<NodeThreads>& nodes, uint32_t cores);
   ~ThreadPool();  // joins; nothing may be scheduled any more
 
+  // How many of `total` blocks are those of the first `workers` workers: floor(total * workers / threads), which has room for any total.
+  uint64_t shareOf(uint64_t total, uint64_t workers) const {
+    return total / threads() * workers + total % threads() * workers / threads();
+  }
   uint32_t threads() const { return static_cast<uint32_t>(workers_.size()); }
   SpinPolicy& spinPolicy() { return policy_; }
 
@@ -76,15 +87,19 @@ class ThreadPool {
   }
 
  private:
+  // The blocks of one node's workers.
+  struct alignas(64) Part {
+    std::atomic<uint64_t> next{0};
+    uint64_t end = 0;
+  };
   struct alignas(64) Job {
     std::atomic<uint32_t> open{0};     // 1 while there are blocks to claim
     std::atomic<uint32_t> helpers{0};  // workers that look at the fields below
     std::atomic<uint32_t> ownerWaits{0};
     RangeFunction function = nullptr;
     const void* task = nullptr;
-    uint64_t total = 0;
     uint64_t chunk = 0;
-    alignas(64) std::atomic<uint64_t> next{0};
+    std::unique_ptr<Part[]> parts;  // one a node
   };
   struct alignas(64) Thread {
     Worker worker;
@@ -94,12 +109,12 @@ class ThreadPool {
     Job job;
   };
 
-  ThreadPool(uint32_t threads, uint32_t cores);
+  ThreadPool(const std::vector<NodeThreads>& nodes, uint32_t threads, uint32_t cores);
   static void* threadMain(void* thread);
   void loop(Thread& thread);
   Runnable* takeReady();
   bool help(Worker& worker);
-  uint64_t drain(Job& job, unsigned char* scratch);
+  uint64_t drain(Job& job, const Worker& worker);
   void awaitHelpers(Job& job);
   // False when enough workers spin already: one core is left to whoever feeds the queues.
   bool startSpinning() { return spinners_.fetch_add(1) < maxSpinners_; }
@@ -109,6 +124,7 @@ class ThreadPool {
 
   SpinPolicy policy_;
   std::vector<std::unique_ptr<Thread>> workers_;  // fixed before the first thread starts
+  const std::vector<NodeThreads> nodes_;
   uint32_t started_ = 0;
   const uint32_t maxSpinners_;
 
