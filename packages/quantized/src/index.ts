@@ -21,13 +21,13 @@ export { indexedMoe } from './moe';
 export { mxfp4Names, mxfp4Shape, type PartReader, type RowPart } from './mxfp4';
 export type { PartRange, TensorPart } from './part';
 export { QMatMul, type QMatMulOptions } from './qmatmul';
-export {
-  type AsyncQuantizeTensorOptions,
-  type IndexedMoeOptions,
-  type Mxfp4LoadOptions,
-  QTensor,
-  type QTensorLoadOptions,
-  type QTensorOptions,
-  type QuantizeTensorOptions,
-} from './qtensor';
+export { QTensor } from './qtensor';
+export type {
+  AsyncQuantizeTensorOptions,
+  IndexedMoeOptions,
+  Mxfp4LoadOptions,
+  QTensorLoadOptions,
+  QTensorOptions,
+  QuantizeTensorOptions,
+} from './qtensor-options';
 export { type ParallelQuantizeOptions, type QuantizeOptions, quantizeBlocks } from './quantize';

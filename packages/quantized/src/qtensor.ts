@@ -11,45 +11,24 @@
  *   `QMatMul.kind` too.
  */
 import {
-  type BackendStorage,
   type BlockType,
   Device,
-  DeviceError,
   type DeviceLike,
   DisposedError,
   type DType,
-  DTypeError,
   elemCount,
   formatShape,
-  isBlockType,
-  isInt,
-  kinds,
-  Layout,
   ShapeError,
-  scope,
   sizeInBytes,
-  Tensor,
+  type Tensor,
   UnsupportedError,
 } from '@x/core';
 import type { TensorReader } from '@x/core/files';
-import { type BlockFormat, blockFormat, byteLengthOf, isQuantType, type QuantType } from './blocks';
+import { type BlockFormat, blockFormat, byteLengthOf, type QuantType } from './blocks';
 import type { ExpertOrder } from './expert-order';
 import { hasBlocks, type TensorFile } from './gguf/has-blocks';
-import { eachRow, gatherRows } from './host-ops';
 import { QTENSOR } from './is-qtensor';
-import {
-  allocateBlocks,
-  type DenseDType,
-  finish,
-  finishAsync,
-  type Loader,
-  loadDense,
-  loadDirect,
-  loadSame,
-  type Pieces,
-  pack,
-  placement,
-} from './load';
+import { type DenseDType, finish, finishAsync, loadDirect } from './load';
 import {
   canStayUnread,
   checkIndexed,
@@ -60,53 +39,22 @@ import {
   indexedUnread,
   isGrouped,
 } from './moe';
-import { mxfp4PartShape, mxfp4Pieces, type PartReader, type RowPart } from './mxfp4';
+import type { PartReader } from './mxfp4';
 import { partPieces, partShape, type TensorPart } from './part';
-import {
-  checkQuantize,
-  type ParallelQuantizeOptions,
-  type QuantizeOptions,
-  quantizeBlocks,
-  quantizedPieces,
-} from './quantize';
+import { checkArguments } from './qtensor-arguments';
+import { checkedFormat, prepare, prepareMxfp4, quantizable } from './qtensor-load';
+import type {
+  AsyncQuantizeTensorOptions,
+  IndexedMoeOptions,
+  Mxfp4LoadOptions,
+  QTensorLoadOptions,
+  QTensorOptions,
+  QuantizeTensorOptions,
+} from './qtensor-options';
+import { partOf, stacked } from './qtensor-parts';
+import { dequantized, rowsAt } from './qtensor-values';
+import { quantizeBlocks, quantizedPieces } from './quantize';
 import { checkActivation, idsInside, shareOf } from './tensors';
-
-export interface QTensorOptions {
-  /** Dtype of the numbers when a device has no kernels for the type; default `f32`. Ignored elsewhere. */
-  dense?: DenseDType;
-}
-
-export interface QTensorLoadOptions extends QTensorOptions {
-  /** Stops loading between two pieces; the promise rejects with the signal's reason. */
-  signal?: AbortSignal;
-  /** A part of the tensor, of which no other bytes are read where the file allows. Default: all of it. */
-  part?: TensorPart;
-}
-
-export interface Mxfp4LoadOptions extends Omit<QTensorLoadOptions, 'part'> {
-  /** Default: all rows. */
-  part?: RowPart;
-}
-
-export interface QuantizeTensorOptions extends QTensorOptions, QuantizeOptions {
-  /** Where the blocks go; default the tensor's device (candle's `quantize_onto`). */
-  device?: DeviceLike;
-}
-
-export interface IndexedMoeOptions {
-  /**
-   * Whether ids are read on the host, where one out of range raises an error; default true. With false nothing waits for
-   * the device with few tokens, 64 at least (its indexed kernel, or numbers gathered by expert), and such an id is an error
-   * as in `Tensor.embedding`: right for ids that a top-k made.
-   */
-  readIds?: boolean;
-  /** Whether ids, u32, are known to be in range, such as a router's: with `readIds: false` nothing looks at them then. Default false. */
-  areInside?: boolean;
-  /** Experts of the mixture, where the weight has some of them only: how many pairs of it are few. Default: those of the weight. */
-  experts?: number;
-}
-
-export interface AsyncQuantizeTensorOptions extends QuantizeTensorOptions, ParallelQuantizeOptions {}
 
 export class QTensor implements Disposable {
   /** The type in the file or that was asked for, whatever the device made of it. */
@@ -129,7 +77,7 @@ export class QTensor implements Disposable {
     const format = file.format(name);
     const { shape } = file.tensor(name);
     const { loader, make } = prepare(format, shape, device, file.tensorChunks(name), options);
-    return make(finish(loader));
+    return QTensor.wrap(...make(finish(loader)));
   }
 
   /**
@@ -153,8 +101,8 @@ export class QTensor implements Disposable {
     const { shape } = file.tensor(name);
     const { loader, allocate, make } = prepare(format, shape, device, file.tensorChunksAhead(name), options);
     if (allocate && file.readsOnto?.(name, Device.of(device).backend))
-      return make(await loadDirect(file, name, allocate, options.signal));
-    return make(await finishAsync(loader, options.signal));
+      return QTensor.wrap(...make(await loadDirect(file, name, allocate, options.signal)));
+    return QTensor.wrap(...make(await finishAsync(loader, options.signal)));
   }
 
   /**
@@ -169,7 +117,7 @@ export class QTensor implements Disposable {
     options: Mxfp4LoadOptions = {},
   ): Promise<QTensor> {
     const { loader, make } = prepareMxfp4(file, name, device, options);
-    return make(await finishAsync(loader, options.signal));
+    return QTensor.wrap(...make(await finishAsync(loader, options.signal)));
   }
 
   /** As {@link loadMxfp4}, blocking the event loop. */
@@ -180,7 +128,7 @@ export class QTensor implements Disposable {
     options: Omit<Mxfp4LoadOptions, 'signal'> = {},
   ): QTensor {
     const { loader, make } = prepareMxfp4(file, name, device, options);
-    return make(finish(loader));
+    return QTensor.wrap(...make(finish(loader)));
   }
 
   /** Numbers as a weight of kind `dense`; shares the tensor, which is f32, f16 or bf16. */
@@ -195,34 +143,7 @@ export class QTensor implements Disposable {
    * [n + m, k]. Raises `ShapeError` where types or widths differ.
    */
   static stack(parts: readonly QTensor[]): QTensor {
-    const [first] = parts;
-    const alike = ({ type, data, rank, shape }: QTensor) =>
-      rank === 2 && type === first.type && data.dtype === first.data.dtype && shape[1] === first.shape[1];
-    if (first === undefined || !parts.every(alike)) {
-      const found = parts.map(({ type, shape }) => `${type} ${formatShape(shape)}`).join(', ');
-      throw new ShapeError(
-        'SHAPE_MISMATCH',
-        `QTensor.stack: ${found || 'nothing'} does not stack. Give matrices of one type and width.`,
-      );
-    }
-    const shape = [parts.reduce((sum, part) => sum + part.shape[0], 0), first.shape[1]];
-    const datas = parts.map(({ data }) => data);
-    if (first.kind === 'dense') return first.withData(shape, Tensor.cat(datas, 0));
-    const { device, blockType } = first;
-    const bytes = datas.reduce((sum, data) => sum + data.elemCount, 0);
-    const stacked = Tensor.fromStorage(allocateBlocks(device, blockType, elemCount(shape)), [bytes], device);
-    try {
-      let at = 0;
-      for (const data of datas) {
-        // Rows are whole blocks, so stacking is appending.
-        stacked.sliceSet(data, 0, at);
-        at += data.elemCount;
-      }
-      return first.withData(shape, stacked);
-    } catch (error) {
-      stacked.dispose();
-      throw error;
-    }
+    return stacked(parts);
   }
 
   /** Blocks that are in memory: `bytes` holds exactly `shape` in `type`. */
@@ -242,7 +163,7 @@ export class QTensor implements Disposable {
       );
     }
     const { loader, make } = prepare(format, shape, device, [{ offset: 0, bytes }], options);
-    return make(finish(loader));
+    return QTensor.wrap(...make(finish(loader)));
   }
 
   /**
@@ -255,7 +176,7 @@ export class QTensor implements Disposable {
     const bytes = rows * k === 0 ? new Uint8Array(0) : await quantizeBlocks(type, x, k, options);
     const device = options.device ?? tensor.device;
     const { loader, make } = prepare(format, tensor.shape, device, [{ offset: 0, bytes }], options);
-    return make(await finishAsync(loader, options.signal));
+    return QTensor.wrap(...make(await finishAsync(loader, options.signal)));
   }
 
   /** As {@link quantize} in this thread, blocking the event loop. */
@@ -264,7 +185,7 @@ export class QTensor implements Disposable {
     const x = Float32Array.from(tensor.toArraySync() as ArrayLike<number>, Number);
     const pieces = quantizedPieces(format, x, k, options.importance);
     const { loader, make } = prepare(format, tensor.shape, options.device ?? tensor.device, pieces, options);
-    return make(finish(loader));
+    return QTensor.wrap(...make(finish(loader)));
   }
 
   /** candle's name for `quantize` with the `device` option. */
@@ -363,59 +284,12 @@ export class QTensor implements Disposable {
 
   /** A part in memory of its own. @throws ShapeError `SHAPE_MISMATCH` for ranges outside of the dimension, and parts of blocks */
   part(part: TensorPart): QTensor {
-    const { format, shape, data, device } = this;
-    const dims = partShape(format, shape, part);
-    const outer = elemCount(shape.slice(0, part.dim));
-    const inner = this.kind === 'dense' ? elemCount(shape.slice(part.dim + 1)) : undefined;
-    // Of blocks, an index of the dimension is bytes; of the last dimension, which is blocks, each block is one.
-    const isLast = part.dim === shape.length - 1;
-    const unit = inner === undefined && isLast ? format.blockSize : 1;
-    const width = inner ?? byteLengthOf(format, isLast ? format.blockSize : elemCount(shape.slice(part.dim + 1)));
-    const used = outer * (shape[part.dim] / unit) * width;
-    using flat = scope(() => {
-      const all = data
-        .flattenAll()
-        .narrow(0, 0, used)
-        .reshape([outer, shape[part.dim] / unit, width]);
-      const taken = part.ranges.map(({ start, count }) => all.narrow(1, start / unit, count / unit));
-      return Tensor.cat(taken, 1).flattenAll();
-    });
-    if (this.kind === 'dense') return this.withData(dims, flat.reshape(dims));
-    const made = Tensor.fromStorage(allocateBlocks(device, this.blockType, elemCount(dims)), [flat.elemCount], device);
-    try {
-      made.sliceSet(flat, 0, 0);
-      return this.withData(dims, made);
-    } catch (error) {
-      made.dispose();
-      throw error;
-    }
+    return partOf(this, part);
   }
 
   /** All values as numbers, [shape] in `dtype`; a tensor of its own, also where the weight is dense already. */
   dequantize(dtype: DenseDType = 'f32'): Tensor {
-    const { data } = this;
-    if (this.kind === 'dense') return data.toDtype(dtype);
-    const { backend } = this.device;
-    const { storage } = data.storageAndLayout();
-    if (backend.quantized !== undefined) {
-      const made = backend.quantized.dequantize(
-        storage,
-        this.blockType,
-        this.elemCount,
-        dtype === 'f16' ? 'f16' : 'f32',
-      );
-      const tensor = Tensor.fromStorage(made, this.shape, this.device);
-      if (dtype !== 'bf16') return tensor;
-      try {
-        return tensor.toDtype('bf16');
-      } finally {
-        tensor.dispose();
-      }
-    }
-    const [rows, k] = this.#rows();
-    const values = new Float32Array(this.elemCount);
-    eachRow(storage, this.format, rows, k, (row, numbers) => values.set(numbers, row * k));
-    return Tensor.fromStorage(backend.fromHost(pack(values, dtype), dtype), this.shape, this.device);
+    return dequantized(this, dtype);
   }
 
   /** candle's name for `dequantize('f16')`. */
@@ -428,43 +302,7 @@ export class QTensor implements Disposable {
    * `INDEX_OUT_OF_RANGE` where `Tensor.embedding` does.
    */
   embedding(ids: Tensor): Tensor {
-    const { data, device } = this;
-    if (this.rank !== 2) {
-      throw new ShapeError(
-        'SHAPE_MISMATCH',
-        `QTensor.embedding: the table is ${formatShape(this.shape)}; it must be [rows, values]. Reshape the weight.`,
-      );
-    }
-    if (!ids.device.equals(device)) {
-      throw new DeviceError(
-        'DEVICE_MISMATCH',
-        `QTensor.embedding: the ids are on ${ids.device} and the table on ${device}. Move the ids with toDevice.`,
-      );
-    }
-    if (this.kind === 'dense') {
-      using picked = data.embedding(ids);
-      return picked.toDtype('f32');
-    }
-    if (!isInt(ids.dtype)) {
-      throw new DTypeError(
-        'DTYPE_MISMATCH',
-        `QTensor.embedding: the ids are ${ids.dtype}; convert them with toDtype('u32').`,
-      );
-    }
-    const [rows, k] = this.#rows();
-    const shape = [...ids.shape, k];
-    const { backend } = device;
-    const weight = data.storageAndLayout().storage;
-    if (ids.elemCount * k === 0) return Tensor.fromStorage(backend.zeros(0, 'f32'), shape, device);
-    using inside = idsInside('QTensor.embedding', ids, rows);
-    const { storage, layout } = inside.storageAndLayout();
-    if (backend.quantized !== undefined) {
-      const list = { storage, layout: Layout.contiguous([ids.elemCount], layout.startOffset) };
-      return Tensor.fromStorage(backend.quantized.embedding(weight, this.blockType, k, list), shape, device);
-    }
-    const numbers = new Uint32Array(storage.toHostSync(layout.startOffset, layout.elemCount));
-    const values = gatherRows(weight, this.format, k, numbers);
-    return Tensor.fromStorage(backend.fromHost(values, 'f32'), shape, device);
+    return rowsAt(this, ids);
   }
 
   /** The weight [n, k] of one expert of a weight [experts, n, k]: a copy on the device, which the caller owns. */
@@ -568,11 +406,6 @@ export class QTensor implements Disposable {
     return `QTensor[${formatShape(this.shape)}, ${this.type}, ${this.kind}, ${this.device}]`;
   }
 
-  #rows(): [number, number] {
-    const k = this.shape.at(-1) ?? 1;
-    return [k === 0 ? 0 : this.elemCount / k, k];
-  }
-
   #checkBlocks(): void {
     if (this.kind === 'blocks' || this.#data.dtype === this.type) return;
     throw new UnsupportedError(
@@ -583,62 +416,8 @@ export class QTensor implements Disposable {
   }
 }
 
-function checkedFormat(op: string, type: QuantType, shape: readonly number[]): BlockFormat {
-  if (!isQuantType(type)) {
-    throw new UnsupportedError(
-      'UNSUPPORTED',
-      `${op}: there is no type '${String(type)}'. Types are listed in QUANT_TYPES.`,
-    );
-  }
-  const format = blockFormat(type);
-  const k = shape.at(-1) ?? 1;
-  if (k % format.blockSize === 0) return format;
-  throw new ShapeError(
-    'SHAPE_MISMATCH',
-    `${op}: rows of ${k} values (shape ${formatShape(shape)}) are no whole number of ${type} blocks of ` +
-      `${format.blockSize}. Choose a type with smaller blocks, such as q8_0 (32) or f16 (1).`,
-  );
-}
-
-/** The format, and the rows and their length, of a tensor that can be quantised so. */
-function quantizable(op: string, tensor: Tensor, type: QuantType, options: QuantizeOptions) {
-  const format = checkedFormat(op, type, tensor.shape);
-  const k = tensor.shape.at(-1) ?? 1;
-  const rows = k === 0 ? 0 : tensor.elemCount / k;
-  checkQuantize(op, format, k, rows, options.importance);
-  return { format, rows, k };
-}
-
 function isPlain(dtype: DType): dtype is DenseDType {
   return dtype === 'f32' || dtype === 'f16' || dtype === 'bf16';
-}
-
-/**
- * How the bytes get to the device, and what is made of the storage that comes of it. With `allocate` they stay as they are.
- */
-function prepare(
-  format: BlockFormat,
-  shape: readonly number[],
-  target: DeviceLike,
-  pieces: Pieces,
-  options: QTensorOptions,
-): { loader: Loader; allocate?: () => BackendStorage; make: (storage: BackendStorage) => QTensor } {
-  const device = Device.of(target);
-  const { type } = format;
-  const count = elemCount(shape);
-  const wrap = (storage: BackendStorage, dims: readonly number[]) =>
-    QTensor.wrap(type, shape, Tensor.fromStorage(storage, dims, device));
-  if (type === 'f32' || type === 'f16' || type === 'bf16') {
-    const allocate = () => device.backend.allocUninit(count, type);
-    return { loader: loadSame(device, allocate, pieces), allocate, make: (storage) => wrap(storage, shape) };
-  }
-  if (!isBlockType(type) || placement(device.backend, format) === 'dense') {
-    const loader = loadDense(device, format, options.dense ?? 'f32', count, pieces);
-    return { loader, make: (storage) => wrap(storage, shape) };
-  }
-  const allocate = () => allocateBlocks(device, type, count);
-  const make = (storage: BackendStorage) => wrap(storage, [byteLengthOf(format, count)]);
-  return { loader: loadSame(device, allocate, pieces), allocate, make };
 }
 
 /** A part of a weight of any file. Numbers that files keep in other types than they become are read as a whole. */
@@ -662,66 +441,8 @@ async function loadPart(
     hasBlocks(file) ? file.readTensorSlice(name, offset, into) : file.readPartSync!(name, offset, into);
   const pieces = partPieces(read, format, shape, part);
   const { loader, make } = prepare(format, partShape(format, shape, part), device, pieces, options);
-  return make(await finishAsync(loader, options.signal));
+  return QTensor.wrap(...make(await finishAsync(loader, options.signal)));
 }
-
-function prepareMxfp4(file: PartReader, name: string, device: DeviceLike, { part, ...options }: Mxfp4LoadOptions) {
-  const shape = mxfp4PartShape(file, name, part);
-  return prepare(blockFormat('mxfp4'), shape, device, mxfp4Pieces(file, name, part), options);
-}
-
-const READER = kinds.kind(
-  (value) => typeof (value as { load?: unknown } | null | undefined)?.load === 'function',
-  'give an open file, as SafetensorsFile.open(path)',
-);
-const PART_READER = kinds.kind(
-  (value) => typeof (value as { readPartSync?: unknown } | null | undefined)?.readPartSync === 'function',
-  'give an open file, as SafetensorsFile.open(path)',
-);
-const FILE = kinds.kind(
-  (value) => typeof (value as { tensorChunks?: unknown } | null | undefined)?.tensorChunks === 'function',
-  'give an open file, as GgufFile.open(path)',
-);
-const OPTIONS = kinds.optional(kinds.OBJECT);
-const QUANTIZE = { tensor: kinds.TENSOR, type: kinds.STRING } as const;
-const IMPORTANCE = kinds.kind((value) => value instanceof Float32Array, 'give a Float32Array');
-const IDS = kinds.kind(
-  (value) => Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView)),
-  'give an array or a typed array of experts',
-);
-const MOE = { x: kinds.TENSOR, ids: kinds.TENSOR, options: OPTIONS } as const;
 
 Object.defineProperty(QTensor.prototype, QTENSOR, { value: true });
-
-kinds.checkCalls(
-  QTensor,
-  {
-    fromGguf: { file: FILE, name: kinds.STRING, device: kinds.DEVICE, options: OPTIONS },
-    load: { file: READER, name: kinds.STRING, device: kinds.DEVICE, options: OPTIONS },
-    loadMxfp4: { file: PART_READER, name: kinds.STRING, device: kinds.DEVICE, options: OPTIONS },
-    loadMxfp4Sync: { file: PART_READER, name: kinds.STRING, device: kinds.DEVICE, options: OPTIONS },
-    quantize: { ...QUANTIZE, options: OPTIONS },
-    quantizeSync: { ...QUANTIZE, options: OPTIONS },
-    quantizeOnto: { ...QUANTIZE, device: kinds.DEVICE },
-    quantizeImatrix: { tensor: kinds.TENSOR, importance: IMPORTANCE, type: kinds.STRING },
-    quantizeImatrixOnto: {
-      tensor: kinds.TENSOR,
-      importance: IMPORTANCE,
-      type: kinds.STRING,
-      device: kinds.DEVICE,
-    },
-  },
-  'QTensor.',
-);
-kinds.checkCalls(
-  QTensor.prototype,
-  {
-    dequantize: { dtype: kinds.optional(kinds.DTYPE) },
-    embedding: { ids: kinds.TENSOR },
-    expert: { index: kinds.INDEX },
-    indexedMoe: { x: kinds.TENSOR, ids: IDS },
-    indexedMoeForward: MOE,
-    indexedMoeForwardSync: MOE,
-  },
-  'QTensor.',
-);
+checkArguments(QTensor);
