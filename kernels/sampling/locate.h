@@ -12,39 +12,57 @@ struct Place {
   u64 rest, size;
 };
 
-/**
- * The first bin at which the running sum exceeds target(sum of all). Every warp finds it by itself; bins are complete and stay
- * until all have come to the barrier at the end.
- */
-template <class Target>
-X_DEVICE Place locate(const u64* bins, Target target) {
-  constexpr u32 EACH = BINS / WARP;
-  const u32 lane = laneId(), first = lane * EACH;
-  u64 mine = 0;
-  // Lanes begin at different banks of the memory.
-#pragma unroll 1
-  for (u32 j = 0; j < EACH; ++j) mine += bins[first + ((j + lane) & (EACH - 1))];
-  u64 total = 0, before = 0;
-#pragma unroll 1
-  for (u32 l = 0; l < WARP; ++l) {
-    const u64 other = shuffle(mine, l);
-    if (l < lane) before += other;
-    total += other;
+/** What the threads before this one have, and what all threads of the block have. */
+template <class T>
+struct Running {
+  T before, total;
+};
+
+/** Sums over the threads of a block, of whole warps. Between two calls all threads come to a barrier. */
+template <class T>
+X_DEVICE Running<T> running(T mine) {
+  if constexpr (WARP == 1) return {0, mine};
+  X_SHARED(T, sums, 1024 / WARP);
+  const u32 lane = laneId(), warp = warpId(), warps = warpsInBlock();
+  T upTo = mine;
+#pragma unroll
+  for (u32 by = 1; by < WARP; by *= 2) {
+    const T other = shuffle(upTo, lane >= by ? lane - by : lane);
+    if (lane >= by) upTo += other;
   }
-  const u64 wanted = target(total);
-  Place place = {0, 0, 0};
+  if (lane == WARP - 1) sums[warp] = upTo;
+  barrier();
+  Running<T> all = {upTo - mine, 0};
+  for (u32 w = 0; w < warps; ++w) {
+    const T its = sums[w];
+    if (w < warp) all.before += its;
+    all.total += its;
+  }
+  return all;
+}
+
+/**
+ * The first bin at which the running sum exceeds target(sum of all), by a block; zeros where it never does. Bins are complete and stay
+ * until this returns.
+ */
+template <class T, class Target>
+X_DEVICE Place locate(const T* bins, Target target) {
+  X_SHARED(Place, found, 1);
+  if (threadIndex() == 0) found[0] = {0, 0, 0};
+  const u32 each = (BINS + blockThreads() - 1) / blockThreads(), first = threadIndex() * each;
+  T mine = 0;
+#pragma unroll 4
+  for (u32 j = 0; j < each; ++j) mine += first + j < BINS ? bins[first + j] : 0;
+  const Running<T> all = running(mine);
+  const u64 before = all.before, wanted = target((u64)all.total);
   if (before <= wanted && wanted - before < mine) {
     u64 rest = wanted - before;
     u32 bin = first;
     while (bins[bin] <= rest) rest -= bins[bin++];
-    place = {bin, rest, bins[bin]};
+    found[0] = {bin, rest, bins[bin]};
   }
-  // The others have zeros.
-  place.bin = warpReduce<Sum>(place.bin);
-  place.rest = warpReduce<Sum>(place.rest);
-  place.size = warpReduce<Sum>(place.size);
   barrier();
-  return place;
+  return found[0];
 }
 
 X_DEVICE void clear(u64* bins) {

@@ -9,6 +9,8 @@ namespace sampling {
 constexpr u32 LISTED = 2048;
 /** Of so many each is compared with each. */
 constexpr u32 FEW = 256;
+/** Logits that a thread loads before it goes on with the first one. */
+constexpr u32 AT_ONCE = X_HOST ? 1 : 8;
 
 /** What the blocks of a row tell each other, from one launch to the next. */
 struct Found {
@@ -111,7 +113,25 @@ X_DEVICE void scanPart(const Part& part) {
   if (isPossible && s.kind == GREEDY) put(all.p, row, id, 0.0f);
 }
 
-/** Tokens of the row by their bins, or what these weigh. */
+/** take(j, look(j)) for j below count, looking at some of them before the first one is taken. */
+template <class Look, class Take>
+X_DEVICE void lookAndTake(u32 count, Look look, Take take) {
+  typedef decltype(look(0u)) Seen;
+  const u32 step = blockThreads();
+  for (u32 j = threadIndex(); j < count; j += AT_ONCE * step) {
+    Seen seen[AT_ONCE];
+#pragma unroll
+    for (u32 k = 0; k < AT_ONCE; ++k) seen[k] = j + k * step < count ? look(j + k * step) : Seen{};
+#pragma unroll
+    for (u32 k = 0; k < AT_ONCE; ++k)
+      if (j + k * step < count) take(j + k * step, seen[k]);
+  }
+}
+
+/**
+ * Tokens of the row by their bins, or what these weigh. Of a part's tokens those behind its own first topK are not among the row's
+ * either, so that few bins are added to the row's.
+ */
 X_DEVICE void countPart(const Part& part, u64* bins) {
   if (!part.draws() || !part.hasBins()) return;
   const auto& [all, row, index, first, count, s, x, work] = part;
@@ -121,21 +141,28 @@ X_DEVICE void countPart(const Part& part, u64* bins) {
   clear(bins);
   // NVIDIA adds 32 bits in shared memory at once, and 64 by comparing and swapping.
   u32* counts = (u32*)bins;
-  if (ofTokens) X_FOR_BLOCK(j, count) atomicAdd(counts + order.coarse(first + (u32)j), 1u);
-  else X_FOR_BLOCK(j, count) {
-    const u32 i = first + (u32)j;
-    const u64 m = own.weight(i);
-    if (m > 0) atomicAdd(bins + order.coarse(i), m);
+  const u32 topK = s.topK, topP = s.topP, from = first;
+  if (ofTokens) {
+    lookAndTake(count, [&](u32 j) { return order.coarse(from + j); }, [&](u32, u32 bin) { atomicAdd(counts + bin, 1u); });
+  } else {
+    lookAndTake(count, [&](u32 j) { return own.weight(from + j); },
+                [&](u32 j, u64 m) {
+                  if (m > 0) atomicAdd(bins + order.coarse(from + j), m);
+                });
   }
   barrier();
-  X_FOR_BLOCK(j, BINS) {
+  u32 end = BINS;
+  if (ofTokens) {
+    const Place place = locate(counts, [topK](u64) -> u64 { return topK - 1; });
+    if (place.size > 0) end = place.bin + 1;
+  }
+  X_FOR_BLOCK(j, end) {
     const u64 sum = ofTokens ? counts[j] : bins[j];
     if (sum > 0) atomicAdd(work.bins + j, sum);
   }
   if (!part.isLast()) return;
   X_FOR_BLOCK(j, BINS) bins[j] = work.bins[j];
   barrier();
-  const u32 topK = s.topK, topP = s.topP;
   const Place place = locate(bins, [=](u64 total) -> u64 {
     if (ofTokens) return topK - 1;
     const u64 mass = shareOf(topP, total);
@@ -147,7 +174,7 @@ X_DEVICE void countPart(const Part& part, u64* bins) {
   }
 }
 
-/** A list of tokens, by id unless there are few of them. */
+/** A list of tokens, by id but for what drawOfFew looks at. */
 struct List {
   u32* ids;
   float* values;
@@ -163,7 +190,7 @@ X_DEVICE bool isBefore(const List& list, const u32* keys, u32 a, u32 b) {
 template <class Is>
 X_DEVICE u64 sumWhere(const u64* weights, u32 n, Is is) {
   u64 sum = 0;
-#pragma unroll 4
+#pragma unroll 8
   for (u32 j = 0; j < n; ++j) sum += is(j) ? weights[j] : 0;
   return sum;
 }
@@ -178,6 +205,7 @@ X_DEVICE u32 drawOfFew(const Params& s, const List& list, float max, u64* space)
   barrier();
   X_FOR_BLOCK(t, n) {
     u32 rank = 0;
+#pragma unroll 8
     for (u32 j = 0; j < n; ++j) rank += isBefore(list, keys, j, (u32)t) ? 1 : 0;
     weights[t] = rank < s.topK ? weightOf(row.scaled((u32)t)) : 0;
   }
@@ -215,7 +243,7 @@ X_DEVICE void keepOfBin(const Part& part, const List& list, u64* bins) {
 }
 
 /** Adds this part's tokens of the bins up to the last one that is kept, or of that alone, to the row's list. */
-X_DEVICE void addToList(const Part& part, u32* counts) {
+X_DEVICE void addToList(const Part& part, u32* start) {
   const Work& work = part.work;
   const u32 index = opaque(part.index), first = opaque(part.first), count = opaque(part.count);
   const float* x = part.x;
@@ -228,55 +256,39 @@ X_DEVICE void addToList(const Part& part, u32* counts) {
     const u32 its = order.coarse(first + j);
     return upTo ? its <= bin : its == bin;
   };
-  // A warp has tokens one after the other, and so have its lanes.
-  const u32 warps = warpsInBlock(), each = ((count + warps - 1) / warps + WARP - 1) / WARP * WARP, begin = warpId() * each;
+  // Of a thread's tokens one comes after the other, so that the list is by id.
+  const u32 each = (count + blockThreads() - 1) / blockThreads(), begin = threadIndex() * each;
   u32 mine = 0;
-  for (u32 j = laneId(); j < each; j += WARP) mine += isWanted(begin + j) ? 1 : 0;
-  const u32 whole = warpReduce<Sum>(mine);
-  if (laneId() == 0) counts[warpId()] = whole;
-  barrier();
-  u32 before = 0, total = 0;
-  for (u32 w = 0; w < warps; ++w) {
-    before += w < warpId() ? counts[w] : 0;
-    total += counts[w];
-  }
-  barrier();
+#pragma unroll 4
+  for (u32 j = begin; j < begin + each; ++j) mine += isWanted(j) ? 1 : 0;
+  const auto [before, total] = running(mine);
   if (threadIndex() == 0) {
-    counts[0] = total > 0 ? atomicAdd(&work.found->listed, total) : 0;
-    work.spans[2 * index] = counts[0];
+    start[0] = total > 0 ? atomicAdd(&work.found->listed, total) : 0;
+    work.spans[2 * index] = start[0];
     work.spans[2 * index + 1] = total;
   }
   barrier();
-  const u32 at = counts[0];
-  if (whole == 0 || at + total > LISTED) return;
-  u32 place = at + before;
-  for (u32 j = 0; j < each; j += WARP) {
-    const u32 own = begin + j + laneId();
-    const bool is = isWanted(own);
-    if (warpReduce<Sum>(is ? 1u : 0u) == 0) continue;
-    u32 earlier = 0, together = 0;
-    for (u32 lane = 0; lane < WARP; ++lane) {
-      const u32 other = shuffle(is ? 1u : 0u, lane);
-      earlier += lane < laneId() ? other : 0;
-      together += other;
-    }
-    if (is) {
-      work.ids[place + earlier] = first + own;
-      work.values[place + earlier] = x[first + own];
-    }
-    place += together;
+  if (mine == 0 || start[0] + total > LISTED) return;
+  u32 place = start[0] + before;
+  for (u32 j = begin; j < begin + each; ++j) {
+    if (!isWanted(j)) continue;
+    work.ids[place] = first + j;
+    work.values[place++] = x[first + j];
   }
 }
 
-/** The list in shared memory, part after part. `spans`: two a part. */
-X_DEVICE void takeList(const Part& part, const List& list, u32* spans) {
+/** The list in shared memory, as parts came to it, or one part after the other. `spans`: two a part. */
+X_DEVICE void takeList(const Part& part, const List& list, u32* spans, bool isSorted) {
   const Work& work = part.work;
-  X_FOR_BLOCK(j, 2 * part.all.parts) spans[j] = work.spans[j];
+  if (isSorted) X_FOR_BLOCK(j, 2 * part.all.parts) spans[j] = work.spans[j];
   barrier();
   X_FOR_BLOCK(e, list.n) {
-    u32 at = 0, before = 0;
-    while (before + spans[2 * at + 1] <= e) before += spans[2 * at++ + 1];
-    const u32 from = spans[2 * at] + (u32)e - before;
+    u32 from = (u32)e;
+    if (isSorted) {
+      u32 at = 0, before = 0;
+      while (before + spans[2 * at + 1] <= e) before += spans[2 * at++ + 1];
+      from = spans[2 * at] + (u32)e - before;
+    }
     list.ids[e] = work.ids[from];
     list.values[e] = work.values[from];
   }
@@ -290,12 +302,12 @@ X_DEVICE void listPart(const Part& part, u64* bins, u32* ids, float* values) {
   const Work& work = part.work;
   const List list = {ids, values, opaque(work.found->listed)};
   if (list.n > LISTED) return;
-  takeList(part, list, (u32*)bins);
-  if (!part.countsTokens()) return keepOfBin(part, list, bins);
   const Params& s = part.s;
+  const bool isFew = part.countsTokens() && list.n <= FEW && s.typicalP == 0;
+  takeList(part, list, (u32*)bins, !isFew);
+  if (!part.countsTokens()) return keepOfBin(part, list, bins);
   const float max = work.found->max;
-  const u32 id = list.n <= FEW && s.typicalP == 0 ? drawOfFew(s, list, max, bins)
-                                                   : list.ids[draw(s, bins, list.values, list.n, max)];
+  const u32 id = isFew ? drawOfFew(s, list, max, bins) : list.ids[draw(s, bins, list.values, list.n, max)];
   barrier();
   if (threadIndex() == 0) work.found->kind = LEAVE;
   put(part.all.p, part.row, id, 0.0f);

@@ -16,7 +16,7 @@ const PART_THREADS = 256;
 const WORK_BYTES = 32 + 8 * 2048 + 8 * 2048;
 const PART_BYTES = 24;
 /** Tokens of a part at least, and blocks for each processor from which on a row is not divided further. */
-const LEAST_PART = 4096;
+const LEAST_PART = 2048;
 const MOST_PARTS = 64;
 const PARTS_PER_CU = 2;
 /** What each launch of a row in parts does. */
