@@ -22,7 +22,7 @@ import { type ExpertOptions, hotExpertsOf } from './expert-place';
 import { defaultCacheDtype, multipliesNarrow } from './kv/pool';
 import { type CacheRoom, roomFor } from './kv/room';
 import { type CacheDType, checkCacheDtype } from './kv/rows';
-import { loadedTooMuch } from './load-memory';
+import { kvLayoutsOf, loadedTooMuch } from './load-memory';
 import { findModel } from './model-files';
 import { identityOf } from './model-identity';
 import { unfused } from './unfused';
@@ -111,6 +111,8 @@ export async function buildModel(
         'The tokens of this model see those that follow: it makes vectors of texts and writes none; load it with loadEmbeddingModel.',
       );
     }
+    // Before the weights, which take long.
+    if (options.cacheDtype) checkCacheDtype(await kvLayoutsOf(file, description), options.cacheDtype);
     const hotExperts = await hotExpertsOf(file, description, { ...options, maxContext });
     const weights = new Weights(file, { ...weightOptions(description, options), hotExperts });
     const model = await builtOf(weights, opened, maxContext, options);
@@ -118,7 +120,6 @@ export async function buildModel(
       await device.synchronize();
       options.signal?.throwIfAborted();
       const cacheDtype = cacheDtypeOf(file, model.kvLayouts, options);
-      checkCacheDtype(model.kvLayouts, cacheDtype);
       const room = roomFor(model, cacheDtype, options.shard?.size ?? 1);
       const { reads: weightReads } = weights;
       const bytes = new Map(weightReads.map((read) => [read.name, read.bytes]));

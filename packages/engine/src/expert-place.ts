@@ -5,7 +5,6 @@
 import { type Device, sizeInBytes } from '@x/core';
 import type { TensorReader } from '@x/core/files';
 import {
-  checkWeights,
   type DecoderConfig,
   HostExperts,
   type ModelDescription,
@@ -17,6 +16,7 @@ import {
 import type { BuildOptions } from './build-model';
 import { defaultCacheDtype } from './kv/pool';
 import { positionBytesOf } from './kv/rows';
+import { kvLayoutsOf } from './load-memory';
 import type { OptionRule } from './options';
 import { promptChunk } from './prompt-chunk';
 
@@ -104,9 +104,7 @@ async function cacheBytes(
   description: ModelDescription,
   { device, cacheDtype, maxContext = description.config.contextLength, cachePositions = maxContext }: BuildOptions,
 ): Promise<number> {
-  const { model } = await checkWeights(file, description);
-  const { kvLayouts } = model;
-  model.dispose();
+  const kvLayouts = await kvLayoutsOf(file, description);
   return positionBytesOf(kvLayouts, cacheDtype ?? defaultCacheDtype(device.kind, true)) * cachePositions;
 }
 

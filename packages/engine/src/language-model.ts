@@ -50,6 +50,8 @@ export interface LanguageModelParts {
   architecture?: LoraBase['architecture'];
   /** The other ranks of the model. */
   group?: Group;
+  /** Called when the model is disposed; more than once where that is. */
+  onDisposed?: (() => void) | undefined;
 }
 
 export interface LoadAdapterOptions {
@@ -85,6 +87,7 @@ export class LanguageModel {
   private readonly weightReads: readonly WeightRead[];
   private readonly group: Group | undefined;
   private readonly failureListeners: ((error: CollectiveError) => void)[] = [];
+  private readonly onDisposed: (() => void) | undefined;
   private disposed = false;
 
   constructor(parts: LanguageModelParts) {
@@ -97,6 +100,7 @@ export class LanguageModel {
     this.loadMs = loadMs;
     this.identity = identity;
     this.weightReads = parts.weightReads ?? [];
+    this.onDisposed = parts.onDisposed;
     const { config } = model;
     const base = architecture && { architecture, config };
     this.runner = new Runner(model, { maxContext, cache, graphs, base, followers: group });
@@ -352,6 +356,7 @@ export class LanguageModel {
    */
   dispose(): void {
     this.disposed = true;
+    this.onDisposed?.();
     this.release();
     void this.group?.end();
   }

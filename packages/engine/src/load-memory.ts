@@ -41,18 +41,23 @@ function contextText(positions: number | undefined, asked: number): string {
   return ` A context of about ${positions} positions would fit: give that as maxContext, in place of ${asked}.`;
 }
 
+/** What the cache will keep of each layer, before any weight is loaded. */
+export async function kvLayoutsOf(
+  file: TensorReader,
+  description: ModelDescription,
+): Promise<CausalModel['kvLayouts']> {
+  const { model } = await checkWeights(file, description);
+  model.dispose();
+  return model.kvLayouts;
+}
+
 /** The context that so many bytes have room for; undefined of a model whose positions take no memory. */
 async function fitting(
   { file, description, cacheDtypeOf, ranks }: LoadAttempt,
   freeBytes: number,
 ): Promise<number | undefined> {
-  const { model } = await checkWeights(file, description);
-  try {
-    const { kvLayouts } = model;
-    const positionBytes = positionBytesOf(kvLayouts, cacheDtypeOf(kvLayouts)) / ranks;
-    if (positionBytes === 0) return freeBytes > 0 ? undefined : 0;
-    return Math.min(description.config.contextLength, positionsIn(freeBytes, positionBytes));
-  } finally {
-    model.dispose();
-  }
+  const kvLayouts = await kvLayoutsOf(file, description);
+  const positionBytes = positionBytesOf(kvLayouts, cacheDtypeOf(kvLayouts)) / ranks;
+  if (positionBytes === 0) return freeBytes > 0 ? undefined : 0;
+  return Math.min(description.config.contextLength, positionsIn(freeBytes, positionBytes));
 }

@@ -49,7 +49,7 @@ export interface LoadModelOptions extends HubSource, ParallelOptions, ExpertOpti
   onProgress?: ProgressListener;
   /**
    * Called after each kernel of the model that the driver of an NVIDIA GPU has compiled, which it does once a machine, while the first
-   * texts are written. Not of a model on several devices.
+   * texts are written, until the model is disposed. Not of a model on several devices. A device tells the model that was loaded last.
    */
   onKernels?: (progress: KernelProgress) => void;
   /**
@@ -132,20 +132,33 @@ export async function loadModel(path: string, options: LoadModelOptions = {}): P
   checkExpertOptions(options, !devices && !processes);
   const { maxContext, cacheDtype, fused, pipeline, experts, hotExperts, maxCachePositions: cachePositions } = options;
   const { onKernels } = options;
-  if (onKernels && !devices && !processes)
-    device.backend.onCompiled = (compiled) => onKernels({ compiled, device: device.description });
+  const unlisten = onKernels && !devices && !processes ? listen(device, onKernels) : undefined;
   const split = pipeline ? ('layers' as const) : undefined;
   const build = { device, dtype, activations, signal, onProgress, maxContext, cacheDtype, fused, split };
-  const built = processes
-    ? await loadOnProcesses(place, processes, build, options)
-    : devices
-      ? await loadOnThreads(place, devices, build, options)
-      : await buildModel(place, { ...build, experts, hotExperts, cachePositions }, true);
-  return assemble(built, options, start);
+  try {
+    const built = processes
+      ? await loadOnProcesses(place, processes, build, options)
+      : devices
+        ? await loadOnThreads(place, devices, build, options)
+        : await buildModel(place, { ...build, experts, hotExperts, cachePositions }, true);
+    return await assemble({ ...built, onDisposed: unlisten }, options, start);
+  } catch (error) {
+    unlisten?.();
+    throw error;
+  }
+}
+
+/** Tells of kernels that are compiled, until what this returns is called or another model of the device is loaded with a listener. */
+function listen({ backend, description }: Device, onKernels: NonNullable<LoadModelOptions['onKernels']>): () => void {
+  const own = (compiled: number) => onKernels({ compiled, device: description });
+  backend.onCompiled = own;
+  return () => {
+    if (backend.onCompiled === own) backend.onCompiled = undefined;
+  };
 }
 
 async function assemble(
-  built: BuiltModel & ModelTexts & { group?: Group },
+  built: BuiltModel & ModelTexts & { group?: Group; onDisposed?: (() => void) | undefined },
   { maxCachePositions, graphs, chatTemplate: chosen, adapters = {}, signal }: LoadModelOptions,
   start: number,
 ): Promise<LanguageModel> {

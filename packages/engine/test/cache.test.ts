@@ -194,11 +194,31 @@ describe.each(deviceNames)('the cache on %s', (name) => {
   it('in 8 bits wants heads of a multiple of 32 values', async () => {
     const before = memoryStats();
     const path = TINY.replace('llama', 'qwen2');
-    await expect(loadModel(path, { device, cacheDtype: 'q8_0' })).rejects.toMatchObject({
+    let reads = 0;
+    const loading = loadModel(path, { device, cacheDtype: 'q8_0', onProgress: () => void reads++ });
+    await expect(loading).rejects.toMatchObject({
       code: 'INVALID_OPTION',
       message: expect.stringContaining("this model's have 16"),
     });
+    // It is known before any weight is read.
+    expect(reads).toBe(0);
     expect(memoryStats()).toEqual(before);
+  });
+
+  it('is told of kernels that are compiled until it is disposed', async () => {
+    const { backend } = device;
+    const heard: number[] = [];
+    const onKernels = ({ compiled }: { compiled: number }) => void heard.push(compiled);
+    const model = await loadModel(TINY, { device, onKernels });
+    backend.onCompiled?.(7);
+    const other = await loadModel(TINY, { device, onKernels: ({ compiled }) => void heard.push(-compiled) });
+    model.dispose();
+    backend.onCompiled?.(8);
+    other.dispose();
+    expect(heard).toEqual([7, -8]);
+    expect(backend.onCompiled).toBeUndefined();
+    await expect(loadModel('nowhere.gguf', { device, onKernels })).rejects.toThrow('nowhere.gguf');
+    expect(backend.onCompiled).toBeUndefined();
   });
 
   it('lets sequences wait for one another when it is full, and all end as if they were alone', async () => {
