@@ -5,13 +5,20 @@
 //   selective_scan_f32                 Mamba: recurrent/scan.h
 //   ssd_f32_d{32,64,128,256}           Mamba 2, for keys of so many values: recurrent/decayed.h
 //   gated_delta_rule_f32_d{...}        Gated DeltaNet: the same
+//   selective_scan_chunks_f32          the first of them for prompts: recurrent/scan-chunks.h
+//   {ssd,gated_delta_rule}_{tables,chunks}_f32_d{...}  the others for prompts, in two launches: recurrent/chunk-tables.h and chunks.h
 //   lstm_f32, lstm_pack_f32            long short-term memory over rows of equal length: recurrent/lstm.h
 #include "x.h"
 #include "shared/split.h"
+#include "shared/barrier.h"
+#include "shared/rough.h"
 #include "recurrent/spans.h"
 #include "recurrent/conv.h"
 #include "recurrent/scan.h"
 #include "recurrent/decayed.h"
+#include "recurrent/chunks.h"
+#include "recurrent/chunk-tables.h"
+#include "recurrent/scan-chunks.h"
 #include "recurrent/lstm.h"
 
 KERNEL_EARLY(causal_conv1d_f32)
@@ -30,27 +37,42 @@ KERNEL_BOUNDS(selective_scan_f32, 128,
                    c_row, d, states, out});
 }
 
-#define DECAYED(KEYS)                                                                                                   \
-  KERNEL_EARLY(ssd_f32_d##KEYS)                                                                                         \
-  KERNEL_BOUNDS(ssd_f32_d##KEYS, 128,                                                                                   \
-                (u32 sequences, u64 rows, const u32* starts, const u32* from, const u32* to, u32 slots, u32 heads,     \
-                 u32 key_heads, u32 value_dim, u32 group, const float* q, u64 q_row, const float* k,      \
-                 u64 k_row, const float* v, u64 v_row, const float* dt, u64 dt_row, const float* dt_bias,              \
-                 const float* a, const float* d, float dt_min, float dt_max, float* states, float* out)) {             \
-    recurrent::decayed<KEYS>({{sequences, rows, starts, from, to, slots}, heads, key_heads, value_dim, group,  \
-                             q, q_row, k, k_row, v, v_row, dt, dt_row, dt_bias, a, states, out},                       \
-                            recurrent::Ssd{d, dt_min, dt_max});                                                        \
-  }                                                                                                                    \
-  KERNEL_EARLY(gated_delta_rule_f32_d##KEYS)                                                                            \
-  KERNEL_BOUNDS(gated_delta_rule_f32_d##KEYS, 128,                                                                      \
-                (u32 sequences, u64 rows, const u32* starts, const u32* from, const u32* to, u32 slots, u32 heads,     \
-                 u32 key_heads, u32 value_dim, u32 group, const float* q, u64 q_row, const float* k,      \
-                 u64 k_row, const float* v, u64 v_row, const float* dt, u64 dt_row, const float* dt_bias,              \
-                 const float* a, const float* beta, u64 beta_row, float scale, float eps, float* states, float* out)) { \
-    recurrent::decayed<KEYS>({{sequences, rows, starts, from, to, slots}, heads, key_heads, value_dim, group,  \
-                             q, q_row, k, k_row, v, v_row, dt, dt_row, dt_bias, a, states, out},                       \
-                            recurrent::Delta{beta, beta_row, scale, eps});                                             \
+KERNEL_EARLY(selective_scan_chunks_f32)
+KERNEL_BOUNDS(selective_scan_chunks_f32, 128,
+              (u32 sequences, u64 rows, const u32* starts, const u32* from, const u32* to, u32 slots, u32 channels, u32 n,
+               const float* x, u64 x_row, const float* dt, u64 dt_row, const float* dt_bias, const float* a,
+               const float* b, u64 b_row, const float* c, u64 c_row, const float* d, float* states, float* out)) {
+  recurrent::scanChunks({{sequences, rows, starts, from, to, slots}, channels, n, x, x_row, dt, dt_row, dt_bias, a, b,
+                         b_row, c, c_row, d, states, out});
+}
+
+#define DECAYED_PARAMETERS                                                                                              \
+  u32 sequences, u64 rows, const u32 *starts, const u32 *from, const u32 *to, u32 slots, u32 heads, u32 key_heads,      \
+      u32 value_dim, u32 group, const float *q, u64 q_row, const float *k, u64 k_row, const float *v, u64 v_row,        \
+      const float *dt, u64 dt_row, const float *dt_bias, const float *a
+#define SSD_PARAMETERS DECAYED_PARAMETERS, const float *d, float dt_min, float dt_max, float *states, float *out
+#define DELTA_PARAMETERS                                                                                                \
+  DECAYED_PARAMETERS, const float *beta, u64 beta_row, float scale, float eps, float *states, float *out
+#define DECAYED_PROBLEM                                                                                                 \
+  {{sequences, rows, starts, from, to, slots}, heads, key_heads, value_dim, group, q, q_row, k, k_row, v, v_row, dt,    \
+   dt_row, dt_bias, a, states, out}
+#define SSD_RULE recurrent::Ssd{d, dt_min, dt_max}
+#define DELTA_RULE recurrent::Delta{beta, beta_row, scale, eps}
+
+#define DECAYED_BY(KEYS, rule, PARAMETERS, RULE)                                                                        \
+  KERNEL_EARLY(rule##_f32_d##KEYS)                                                                                      \
+  KERNEL_BOUNDS(rule##_f32_d##KEYS, 128, (PARAMETERS)) { recurrent::decayed<KEYS>(DECAYED_PROBLEM, RULE); }             \
+  KERNEL_EARLY(rule##_tables_f32_d##KEYS)                                                                               \
+  KERNEL_BOUNDS(rule##_tables_f32_d##KEYS, 128, (PARAMETERS, float* tables)) {                                          \
+    recurrent::tabulate<KEYS>(DECAYED_PROBLEM, RULE, tables);                                                           \
+  }                                                                                                                     \
+  KERNEL_EARLY(rule##_chunks_f32_d##KEYS)                                                                               \
+  KERNEL_BOUNDS(rule##_chunks_f32_d##KEYS, 128, (PARAMETERS, float* tables)) {                                          \
+    recurrent::decayedChunks<KEYS>(DECAYED_PROBLEM, RULE, tables);                                                      \
   }
+#define DECAYED(KEYS)                                             \
+  DECAYED_BY(KEYS, ssd, SSD_PARAMETERS, SSD_RULE)                 \
+  DECAYED_BY(KEYS, gated_delta_rule, DELTA_PARAMETERS, DELTA_RULE)
 DECAYED(32)
 DECAYED(64)
 DECAYED(128)

@@ -72,7 +72,9 @@ const NAMES: Record<string, string> = {
   attention_unpack_q8_0_f32: 'attentionUnpack',
   decode_heads_q8_0: 'decodeHeadsQ8',
   ssd_f32_d32: 'ssd',
+  ssd_chunks_f32_d32: 'ssdChunks',
   gated_delta_rule_f32_d32: 'gatedDeltaRule',
+  gated_delta_rule_chunks_f32_d32: 'gatedDeltaRuleChunks',
 };
 
 /** A parameter in TypeScript: addresses and counts are numbers, values of a kernel's dtype may be 64-bit integers. */

@@ -174,6 +174,8 @@ const BATCHES: { counts: number[]; from: number[]; to: number[] }[] = [
   { counts: [1, 1, 1], from: [1, NOWHERE, 0], to: [4, 5, NOWHERE] },
   { counts: [9], from: [3], to: [0] },
   { counts: [2, 1, 5, 3], from: [6, 5, NOWHERE, 6], to: [0, 1, 2, 3] },
+  // Enough rows for kernels that take them by chunks.
+  { counts: [17, 1, 9, 8], from: [NOWHERE, 5, 6, 6], to: [0, 1, NOWHERE, 3] },
 ];
 
 describe.each(testDevices().map(String))('layers with states on %s', (name) => {

@@ -47,7 +47,7 @@ export function launchCausalConv1d(
   ]);
 }
 
-/** `selective_scan_f32`. */
+/** `selective_scan_f32`, and 1 more. */
 export interface SelectiveScanArguments {
   sequences: number;
   rows: number;
@@ -162,6 +162,67 @@ export function launchSsd(device: Launcher, kernel: string, shape: LaunchShape, 
   ]);
 }
 
+/** `ssd_tables_f32_d32`, and 7 more. */
+export interface SsdChunksArguments {
+  sequences: number;
+  rows: number;
+  starts: Address;
+  from: Address;
+  to: Address;
+  slots: number;
+  heads: number;
+  keyHeads: number;
+  valueDim: number;
+  group: number;
+  q: Address;
+  qRow: number;
+  k: Address;
+  kRow: number;
+  v: Address;
+  vRow: number;
+  dt: Address;
+  dtRow: number;
+  dtBias: Address;
+  a: Address;
+  d: Address;
+  dtMin: number;
+  dtMax: number;
+  states: Address;
+  out: Address;
+  tables: Address;
+}
+
+export function launchSsdChunks(device: Launcher, kernel: string, shape: LaunchShape, a: SsdChunksArguments): void {
+  device.launch(RECURRENT, kernel, shape, [
+    a.sequences,
+    a.rows,
+    a.starts,
+    a.from,
+    a.to,
+    a.slots,
+    a.heads,
+    a.keyHeads,
+    a.valueDim,
+    a.group,
+    a.q,
+    a.qRow,
+    a.k,
+    a.kRow,
+    a.v,
+    a.vRow,
+    a.dt,
+    a.dtRow,
+    a.dtBias,
+    a.a,
+    a.d,
+    a.dtMin,
+    a.dtMax,
+    a.states,
+    a.out,
+    a.tables,
+  ]);
+}
+
 /** `gated_delta_rule_f32_d32`, and 3 more. */
 export interface GatedDeltaRuleArguments {
   sequences: number;
@@ -225,6 +286,74 @@ export function launchGatedDeltaRule(
     a.eps,
     a.states,
     a.out,
+  ]);
+}
+
+/** `gated_delta_rule_tables_f32_d32`, and 7 more. */
+export interface GatedDeltaRuleChunksArguments {
+  sequences: number;
+  rows: number;
+  starts: Address;
+  from: Address;
+  to: Address;
+  slots: number;
+  heads: number;
+  keyHeads: number;
+  valueDim: number;
+  group: number;
+  q: Address;
+  qRow: number;
+  k: Address;
+  kRow: number;
+  v: Address;
+  vRow: number;
+  dt: Address;
+  dtRow: number;
+  dtBias: Address;
+  a: Address;
+  beta: Address;
+  betaRow: number;
+  scale: number;
+  eps: number;
+  states: Address;
+  out: Address;
+  tables: Address;
+}
+
+export function launchGatedDeltaRuleChunks(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: GatedDeltaRuleChunksArguments,
+): void {
+  device.launch(RECURRENT, kernel, shape, [
+    a.sequences,
+    a.rows,
+    a.starts,
+    a.from,
+    a.to,
+    a.slots,
+    a.heads,
+    a.keyHeads,
+    a.valueDim,
+    a.group,
+    a.q,
+    a.qRow,
+    a.k,
+    a.kRow,
+    a.v,
+    a.vRow,
+    a.dt,
+    a.dtRow,
+    a.dtBias,
+    a.a,
+    a.beta,
+    a.betaRow,
+    a.scale,
+    a.eps,
+    a.states,
+    a.out,
+    a.tables,
   ]);
 }
 

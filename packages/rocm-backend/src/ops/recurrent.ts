@@ -18,10 +18,12 @@ import { clamp, type LaunchShape } from '../launch-shape';
 import {
   launchCausalConv1d,
   launchGatedDeltaRule,
+  launchGatedDeltaRuleChunks,
   launchLstm,
   launchLstmPack,
   launchSelectiveScan,
   launchSsd,
+  launchSsdChunks,
 } from '../launchers/recurrent';
 import type { KernelStorage } from '../storage';
 import { filled } from './result';
@@ -34,6 +36,10 @@ const HOST_COLUMNS = 4;
 const HOST_CHANNELS = 16;
 const SCAN_VALUES = 16;
 const THREADS = 128;
+/** The constants of kernels/recurrent/chunks.h and scan-chunks.h. */
+const CHUNK = 8;
+const SCAN_CHUNK_CHANNELS = 32;
+const TABLE = { ssd: 84, gated_delta_rule: 148 };
 /** The constants of kernels/recurrent/lstm.h; units are a multiple of those of every target. */
 const LSTM_HIDDEN = 1024;
 const LSTM_UNITS = 32;
@@ -42,7 +48,11 @@ const LSTM_THREADS = 512;
 const SCAN_THREADS = 64;
 const HOST_BLOCKS_PER_CU = 4;
 
+type Decayed = keyof typeof TABLE;
+
 export class DeviceRecurrentOps implements RecurrentOps {
+  /** Rows a sequence, on average, from which on states go through them by chunks. Fewer are soonest done row by row. */
+  chunksFrom = CHUNK;
   readonly #device: KernelDevice;
 
   constructor(device: KernelDevice) {
@@ -122,15 +132,17 @@ export class DeviceRecurrentOps implements RecurrentOps {
     );
   }
 
-  /** A thread a channel of a sequence. */
+  /** A thread a channel of a sequence, or four of them. */
   selectiveScan(p: SelectiveScanProblem, spans: StateSpans, pool: StatePoolPart): KernelStorage {
     const device = this.#device;
     const { channels, n } = p;
     if (!this.supportsScan(n)) throw unsupported(`selectiveScan of ${n} values a channel`, 'f32', device);
-    const { isHost } = device.shapes;
-    const items = spans.sequences * Math.ceil(channels / (isHost ? HOST_CHANNELS : SCAN_THREADS));
+    const byChunks = this.#takesChunks(spans);
+    const kernel = byChunks ? 'selective_scan_chunks_f32' : 'selective_scan_f32';
+    const width = device.shapes.isHost ? HOST_CHANNELS : byChunks ? SCAN_CHUNK_CHANNELS : SCAN_THREADS;
+    const items = spans.sequences * Math.ceil(channels / width);
     return filled(device, 'f32', spans.rows * channels, (out) =>
-      launchSelectiveScan(device, 'selective_scan_f32', this.#shape(items, SCAN_THREADS), {
+      launchSelectiveScan(device, kernel, this.#shape(items, byChunks ? THREADS : SCAN_THREADS), {
         ...this.#spans(spans, pool),
         channels,
         n,
@@ -153,34 +165,57 @@ export class DeviceRecurrentOps implements RecurrentOps {
   ssd(p: SsdProblem, spans: StateSpans, pool: StatePoolPart): KernelStorage {
     const device = this.#device;
     const { dtMin, dtMax } = p;
-    const kernel = kernelName('ssd_f32', this.#keys('ssd', p));
-    return filled(device, 'f32', spans.rows * p.heads * p.valueDim, (out) =>
-      launchSsd(device, kernel, this.#columns(p, spans), {
-        ...this.#spans(spans, pool),
-        ...this.#decayed(p),
-        d: device.address(p.d),
-        dtMin,
-        dtMax,
-        out,
-      }),
-    );
+    const keys = this.#keys('ssd', p);
+    return filled(device, 'f32', spans.rows * p.heads * p.valueDim, (out) => {
+      const given = { ...this.#spans(spans, pool), ...this.#decayed(p), d: device.address(p.d), dtMin, dtMax, out };
+      if (!this.#takesChunks(spans)) launchSsd(device, kernelName('ssd_f32', keys), this.#columns(p, spans), given);
+      else
+        this.#chunks('ssd', p, spans, keys, (kernel, shape, tables) =>
+          launchSsdChunks(device, kernel, shape, { ...given, tables }),
+        );
+    });
   }
 
   gatedDeltaRule(p: GatedDeltaRuleProblem, spans: StateSpans, pool: StatePoolPart): KernelStorage {
     const device = this.#device;
     const { scale, eps } = p;
-    const kernel = kernelName('gated_delta_rule_f32', this.#keys('gatedDeltaRule', p));
-    return filled(device, 'f32', spans.rows * p.heads * p.valueDim, (out) =>
-      launchGatedDeltaRule(device, kernel, this.#columns(p, spans), {
-        ...this.#spans(spans, pool),
-        ...this.#decayed(p),
-        beta: device.address(p.beta.part),
-        betaRow: p.beta.row,
-        scale,
-        eps,
-        out,
-      }),
-    );
+    const keys = this.#keys('gatedDeltaRule', p);
+    const beta = { beta: device.address(p.beta.part), betaRow: p.beta.row };
+    return filled(device, 'f32', spans.rows * p.heads * p.valueDim, (out) => {
+      const given = { ...this.#spans(spans, pool), ...this.#decayed(p), ...beta, scale, eps, out };
+      if (!this.#takesChunks(spans))
+        launchGatedDeltaRule(device, kernelName('gated_delta_rule_f32', keys), this.#columns(p, spans), given);
+      else
+        this.#chunks('gated_delta_rule', p, spans, keys, (kernel, shape, tables) =>
+          launchGatedDeltaRuleChunks(device, kernel, shape, { ...given, tables }),
+        );
+    });
+  }
+
+  /** The one place that chooses. By numbers that the host knows: how long each sequence is may be known on the device alone. */
+  #takesChunks({ sequences, rows }: StateSpans): boolean {
+    return !this.#device.shapes.isHost && rows >= this.chunksFrom * sequences;
+  }
+
+  /** Tables of what the rows of chunks do to each other, a block a chunk and head of keys, and the states' way through them. */
+  #chunks(
+    rule: Decayed,
+    { heads, keyHeads, keyDim, valueDim }: DecayProblem,
+    { sequences, rows }: StateSpans,
+    keys: string,
+    launch: (kernel: string, shape: LaunchShape, tables: number) => void,
+  ): void {
+    const chunks = Math.floor(rows / CHUNK) + sequences;
+    const lanes = keyDim === 256 || (keyDim === 128 && rule === 'gated_delta_rule') ? 2 * LANES : LANES;
+    const width = (4 * THREADS) / lanes;
+    const tables = this.#device.allocUninit(chunks * heads * TABLE[rule], 'f32');
+    try {
+      launch(kernelName(`${rule}_tables_f32`, keys), this.#shape(chunks * keyHeads, THREADS), tables.ptr);
+      const items = sequences * heads * Math.ceil(valueDim / width);
+      launch(kernelName(`${rule}_chunks_f32`, keys), this.#shape(items, THREADS), tables.ptr);
+    } finally {
+      tables.dispose();
+    }
   }
 
   #keys(op: string, { keyDim }: DecayProblem): string {
