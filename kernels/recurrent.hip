@@ -38,7 +38,7 @@ KERNEL_BOUNDS(selective_scan_f32, 128,
 }
 
 KERNEL_EARLY(selective_scan_chunks_f32)
-KERNEL_BOUNDS(selective_scan_chunks_f32, 128,
+KERNEL_BLOCKS(selective_scan_chunks_f32, 128, 2,
               (u32 sequences, u64 rows, const u32* starts, const u32* from, const u32* to, u32 slots, u32 channels, u32 n,
                const float* x, u64 x_row, const float* dt, u64 dt_row, const float* dt_bias, const float* a,
                const float* b, u64 b_row, const float* c, u64 c_row, const float* d, float* states, float* out)) {
@@ -67,7 +67,7 @@ KERNEL_BOUNDS(selective_scan_chunks_f32, 128,
     recurrent::tabulate<KEYS>(DECAYED_PROBLEM, RULE, tables);                                                           \
   }                                                                                                                     \
   KERNEL_EARLY(rule##_chunks_f32_d##KEYS)                                                                               \
-  KERNEL_BOUNDS(rule##_chunks_f32_d##KEYS, 128, (PARAMETERS, float* tables)) {                                          \
+  KERNEL_BLOCKS(rule##_chunks_f32_d##KEYS, 128, 2, (PARAMETERS, float* tables)) {                                          \
     recurrent::decayedChunks<KEYS>(DECAYED_PROBLEM, RULE, tables);                                                      \
   }
 #define DECAYED(KEYS)                                             \

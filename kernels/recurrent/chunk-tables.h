@@ -133,32 +133,36 @@ X_DEVICE void fillTable(float* to, const ChunkRow& row, const ChunkProducts<KEYS
   constexpr u32 COUNT = CHUNK * CHUNK;
   float *a = inner, *b = inner + COUNT;
   const float own = share * perKey;
-  const u32 c = row.c, first = laneId() / CHUNK * CHUNK;
+  const u32 first = laneId() / CHUNK * CHUNK;
 #pragma unroll
   for (u32 t = 0; t < CHUNK; ++t) {
     const float factor = shuffle(own * perKey, first + t);
-    a[t * CHUNK + c] = t > c ? factor * row.between[t] * products.dots[COUNT + t * CHUNK + c] : 0.0f;
-    b[t * CHUNK + c] = t < c ? 0.0f : products.perQuery[t] * row.between[t] * products.dots[t * CHUNK + c];
+    const u32 c = row.c, at = t * CHUNK + c;
+    a[at] = t > c ? factor * row.between[t] * products.dots[COUNT + at] : 0.0f;
+    b[at] = t < c ? 0.0f : products.perQuery[t] * row.between[t] * products.dots[at];
   }
   warpBarrier();
-  float inverse[CHUNK];
+  const u32 c = opaque(row.c);  // as masks that are not kept
+  float inverse[CHUNK], read[CHUNK];
 #pragma unroll
   for (u32 t = 0; t < CHUNK; ++t) {
     inverse[t] = t == c ? 1.0f : 0.0f;
-    float read = 0.0f;
+    read[t] = 0.0f;
 #pragma unroll
     for (u32 j = 0; j < t; ++j) {
       inverse[t] -= a[t * CHUNK + j] * inverse[j];
-      read += b[t * CHUNK + j] * inverse[j];
+      read[t] += b[t * CHUNK + j] * inverse[j];
     }
-    read += b[t * CHUNK + t] * inverse[t];
-    if (!wanted) continue;
-    // Zeros above the diagonal, also of a row that is not finite.
-    to[Table::READ + t * CHUNK + c] = t < c ? 0.0f : read * own;
-    to[Table::WRITE + t * CHUNK + c] = t < c ? 0.0f : row.after(t) * inverse[t] * own;
+    read[t] += b[t * CHUNK + t] * inverse[t];
   }
   warpBarrier();
   if (!wanted) return;
+#pragma unroll
+  for (u32 t = 0; t < CHUNK; ++t) {
+    // Zeros above the diagonal, also of a row that is not finite.
+    to[Table::READ + t * CHUNK + c] = t < c ? 0.0f : read[t] * own;
+    to[Table::WRITE + t * CHUNK + c] = t < c ? 0.0f : row.after(t) * inverse[t] * own;
+  }
   to[Table::BEFORE + c] = products.perQuery[c] * row.upTo;
   to[Table::KNOWN + c] = perKey * row.upTo;
 }

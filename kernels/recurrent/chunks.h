@@ -96,18 +96,24 @@ struct ChunkLoad {
   X_DEVICE void begin(const Decayed& p, const float* tables, bool wide, u64 row, u32 count, u64 chunk, u32 head,
                       u32 keyHead, u32 column) {
     const u32 thread = opaque(threadIndex());
+    const u32 t0 = thread / (KEYS / 4), key = keyHead * KEYS + thread % (KEYS / 4) * 4;
+    const float *ks = p.k + (row + t0) * p.kRow + key, *qs = p.q + (row + t0) * p.qRow + key;
 #pragma unroll
     for (u32 i = 0; i < EACH; ++i) {
-      const u32 place = thread + i * CHUNK_THREADS, t = place / (KEYS / 4), key = place % (KEYS / 4) * 4;
+      constexpr u32 STEP = CHUNK_THREADS / (KEYS / 4);
       k[i] = q[i] = {0.0f, 0.0f, 0.0f, 0.0f};
-      if (t >= count) continue;
-      k[i] = four(p.k + (row + t) * p.kRow + (u64)keyHead * KEYS + key, wide);
-      q[i] = four(p.q + (row + t) * p.qRow + (u64)keyHead * KEYS + key, wide);
+      if (t0 + i * STEP >= count) continue;
+      k[i] = four(ks, wide);
+      q[i] = four(qs, wide);
+      ks += STEP * p.kRow, qs += STEP * p.qRow;
     }
+    const u32 first = thread / WIDTH, own = column + thread % WIDTH, rows = own < p.valueDim ? count : 0;
+    const float* vs = p.v + (row + first) * p.vRow + (u64)head * p.valueDim + own;
 #pragma unroll
     for (u32 i = 0; i < VALUES; ++i) {
-      const u32 place = thread + i * CHUNK_THREADS, t = place / WIDTH, own = column + place % WIDTH;
-      v[i] = t < count && own < p.valueDim ? p.v[(row + t) * p.vRow + (u64)head * p.valueDim + own] : 0.0f;
+      constexpr u32 STEP = CHUNK_THREADS / WIDTH;
+      v[i] = first + i * STEP < rows ? *vs : 0.0f;
+      vs += STEP * p.vRow;
     }
     if (thread < TABLE) table = loadVec<4>(tables + (chunk * p.heads + head) * ChunkTable<DELTA>::SIZE + thread * 4);
   }
@@ -271,6 +277,7 @@ X_DEVICE void decayedChunks(const Decayed& p, const Rule&, const float* tables) 
   const u64 size = (u64)p.heads * p.valueDim * KEYS, outRow = (u64)p.heads * p.valueDim;
   ChunkState<KEYS, DELTA> state(held);
   ChunkLoad<KEYS, DELTA> load;
+  u32 turn = 0;
   X_FOR_SPLIT(item, (u64)p.at.sequences * p.heads * parts) {
     const u32 sequence = (u32)(item / parts / p.heads), head = (u32)(item / parts % p.heads);
     const u32 column = (u32)(item % parts) * Shape::WIDTH, own = column + state.group * 4;
@@ -281,17 +288,14 @@ X_DEVICE void decayedChunks(const Decayed& p, const Rule&, const float* tables) 
     const u64 end = p.at.starts[sequence + 1];
     u64 row = p.at.starts[sequence], chunk = firstChunk(p.at, sequence);
     state.load(first ? first + place * KEYS : nullptr, left);
-    if (row < end) {
-      load.begin(p, tables, wide, row, rowsOfChunk(row, end), chunk, head, keyHead, column);
-      load.end(chunks[0]);
-    }
-    barrier();
-    for (u32 turn = 0; row < end; turn ^= 1, row += CHUNK) {
+    if (row < end) load.begin(p, tables, wide, row, rowsOfChunk(row, end), chunk, head, keyHead, column);
+    for (; row < end; row += CHUNK, turn ^= 1) {
+      // What others may still read is the chunk before, in the other place.
+      load.end(chunks[turn]);
+      barrier();
       const u64 next = row + CHUNK;
       if (next < end) load.begin(p, tables, wide, next, rowsOfChunk(next, end), ++chunk, head, keyHead, column);
       state.advance(chunks[turn], rowsOfChunk(row, end), p.out + row * outRow + place, outRow, left);
-      if (next < end) load.end(chunks[turn ^ 1]);
-      barrier();
     }
     if (last) state.store(last + place * KEYS, left);
   }

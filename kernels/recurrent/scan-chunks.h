@@ -23,23 +23,29 @@ struct ScanChunk {
 /** A thread's part of a chunk on its way. Rows from `count` on are steps of 0. */
 struct ScanLoad {
   static constexpr u32 VALUES = SCAN_ROWS * SCAN_CHANNELS / SCAN_THREADS, WEIGHTS = SCAN_ROWS * PIECE / SCAN_THREADS;
+  static constexpr u32 STEP = SCAN_ROWS / VALUES, WEIGHT_STEP = SCAN_ROWS / WEIGHTS;  // from a thread's row to its next
   float x[VALUES], dt[VALUES], b[WEIGHTS], c[WEIGHTS];
 
   X_DEVICE void begin(const Scan& p, u64 row, u32 count, u32 channel0, u32 piece) {
-    const u32 thread = opaque(threadIndex());
+    const u32 thread = opaque(threadIndex()), channel = channel0 + thread % SCAN_CHANNELS;
+    const u32 first = thread / SCAN_CHANNELS, weights = thread / PIECE;
+    const u32 rows = channel < p.channels ? count : 0;
+    const float *xs = p.x + (row + first) * p.xRow + channel, *dts = p.dt + (row + first) * p.dtRow + channel;
 #pragma unroll
     for (u32 i = 0; i < VALUES; ++i) {
-      const u32 place = thread + i * SCAN_THREADS, r = place / SCAN_CHANNELS;
-      const u32 channel = channel0 + place % SCAN_CHANNELS;
-      const bool inside = r < count && channel < p.channels;
-      x[i] = inside ? p.x[(row + r) * p.xRow + channel] : 0.0f;
-      dt[i] = inside ? p.dt[(row + r) * p.dtRow + channel] : 0.0f;
+      const bool inside = first + i * STEP < rows;
+      x[i] = inside ? *xs : 0.0f;
+      dt[i] = inside ? *dts : 0.0f;
+      xs += STEP * p.xRow, dts += STEP * p.dtRow;
     }
+    const u64 e = piece + thread % PIECE;
+    const float *bs = p.b + (row + weights) * p.bRow + e, *cs = p.c + (row + weights) * p.cRow + e;
 #pragma unroll
     for (u32 i = 0; i < WEIGHTS; ++i) {
-      const u32 place = thread + i * SCAN_THREADS, r = place / PIECE, e = piece + place % PIECE;
-      b[i] = r < count ? p.b[(row + r) * p.bRow + e] : 0.0f;
-      c[i] = r < count ? p.c[(row + r) * p.cRow + e] : 0.0f;
+      const bool inside = weights + i * WEIGHT_STEP < count;
+      b[i] = inside ? *bs : 0.0f;
+      c[i] = inside ? *cs : 0.0f;
+      bs += WEIGHT_STEP * p.bRow, cs += WEIGHT_STEP * p.cRow;
     }
   }
 
@@ -109,6 +115,7 @@ X_DEVICE void scanChunks(const Scan& p) {
   const u64 size = (u64)p.channels * p.n;
   ScanState state;
   ScanLoad load;
+  u32 turn = 0;
   X_FOR_SPLIT(item, (u64)p.at.sequences * parts) {
     const u32 sequence = (u32)(item / parts), channel0 = (u32)(item % parts) * SCAN_CHANNELS;
     const u32 channel = channel0 + state.own, brought = channel0 + threadIndex() % SCAN_CHANNELS;
@@ -120,16 +127,15 @@ X_DEVICE void scanChunks(const Scan& p) {
     for (u32 begin = 0; begin < p.n; begin += PIECE) {
       const u64 place = (u64)channel * p.n + begin;
       state.load(p.a, first, place, inside);
-      if (start < end) {
-        load.begin(p, start, rowsLeft(start, end), channel0, begin);
-        load.end(chunks[0], rowsLeft(start, end), bias);
-      }
-      barrier();
-      u32 turn = 0;
+      if (start < end) load.begin(p, start, rowsLeft(start, end), channel0, begin);
       for (u64 row = start; row < end; row += SCAN_ROWS, turn ^= 1) {
-        const u64 next = row + SCAN_ROWS;
-        if (next < end) load.begin(p, next, rowsLeft(next, end), channel0, begin);
+        // What others may still read is the chunk before, in the other place.
         const u32 count = rowsLeft(row, end);
+        const u64 next = row + SCAN_ROWS;
+        load.end(chunks[turn], count, bias);
+        barrier();
+        if (next < end) load.begin(p, next, rowsLeft(next, end), channel0, begin);
+#pragma unroll 1
         for (u32 r = 0; r < count; r += SCAN_TURN) {
           const float sum = state.advance(chunks[turn], r);
           const u32 t = r + state.part;
@@ -137,8 +143,6 @@ X_DEVICE void scanChunks(const Scan& p) {
           float* y = p.out + (row + t) * p.channels + channel;
           *y = (begin == 0 ? skip * chunks[turn].x[t * SCAN_CHANNELS + state.own] : *y) + sum;
         }
-        if (next < end) load.end(chunks[turn ^ 1], rowsLeft(next, end), bias);
-        barrier();
       }
       if (!last || !inside) continue;
 #pragma unroll
