@@ -37,6 +37,7 @@ KERNEL_BOUNDS(selective_scan_f32, 128,
                    c_row, d, states, out});
 }
 
+// Of kernels by chunks a multiprocessor has few blocks: registers for two of them, where ptxas would spill for four.
 KERNEL_EARLY(selective_scan_chunks_f32)
 KERNEL_BLOCKS(selective_scan_chunks_f32, 128, 2,
               (u32 sequences, u64 rows, const u32* starts, const u32* from, const u32* to, u32 slots, u32 channels, u32 n,
@@ -67,7 +68,7 @@ KERNEL_BLOCKS(selective_scan_chunks_f32, 128, 2,
     recurrent::tabulate<KEYS>(DECAYED_PROBLEM, RULE, tables);                                                           \
   }                                                                                                                     \
   KERNEL_EARLY(rule##_chunks_f32_d##KEYS)                                                                               \
-  KERNEL_BLOCKS(rule##_chunks_f32_d##KEYS, 128, 2, (PARAMETERS, float* tables)) {                                          \
+  KERNEL_BLOCKS(rule##_chunks_f32_d##KEYS, 128, 2, (PARAMETERS, float* tables)) {                                       \
     recurrent::decayedChunks<KEYS>(DECAYED_PROBLEM, RULE, tables);                                                      \
   }
 #define DECAYED(KEYS)                                             \

@@ -150,7 +150,9 @@ async function emulated(out) {
     'packages/nn/test/packed-attention.test.ts',
     'packages/nn/test/paged-varlen.test.ts',
     ...products,
-    ...named('quantized-experts core-suites candle-defects determinism dtypes id-report nan random recurrent steady-state'),
+    ...named(
+      'quantized-experts core-suites candle-defects determinism dtypes id-report nan random recurrent steady-state',
+    ),
     ...named('elementwise.property indexing.property rows.property sort.property topk.property'),
     ...named('every-kernel every-reduction every-block-type every-paged-attention attention-parts decode-attention'),
   ];

@@ -64,7 +64,7 @@ struct ChunkShape {
   static constexpr u32 LANES = KEYS == 256 || (DELTA && KEYS == 128) ? 16 : 8;
   static constexpr u32 EACH = KEYS / LANES, GROUPS = CHUNK_THREADS / LANES, WIDTH = GROUPS * 4;
   static constexpr u32 SUMS = DELTA ? 8 : 4;     // S k and S q of four columns, or S q
-  static constexpr u32 COLUMNS = 4 * 8 / LANES;  // that a thread has of a row's results
+  static constexpr u32 COLUMNS = 4 * CHUNK / LANES;  // that a thread has of a row's results
   // Threads whose lanes differ in the lowest bits read the same keys.
   static constexpr u32 STRIDE = WARP / LANES;
   // Of what a group exchanges; groups of a warp begin in different banks.

@@ -111,6 +111,7 @@ async function main(): Promise<void> {
     'cpu-bandwidth',
     'quantized-matmul',
     'quantized',
+    'scans',
     'serve',
   ])
     await bundle({ entryPoints: [join(root, `tools/bench/${name}.ts`)] }, `bench-${name}.mjs`);

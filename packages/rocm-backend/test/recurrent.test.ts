@@ -21,7 +21,11 @@ interface Batch {
 /** What one sequence writes no other one reads. */
 const BATCHES: Batch[] = [
   { counts: [40], from: [2], to: [2] },
-  { counts: [0, 1, 7, 8, 0, 9, 33, 16], from: [3, 0, NOWHERE, SLOTS, 1, 2, 7, 0], to: [4, NOWHERE, SLOTS, 5, 6, 2, 7, 8] },
+  {
+    counts: [0, 1, 7, 8, 0, 9, 33, 16],
+    from: [3, 0, NOWHERE, SLOTS, 1, 2, 7, 0],
+    to: [4, NOWHERE, SLOTS, 5, 6, 2, 7, 8],
+  },
   { counts: [1, 1, 1], from: [NOWHERE, 1, 2], to: [0, 3, 4] },
 ];
 
@@ -58,7 +62,12 @@ describe.each(kernelDevices())('layers with states by chunks on %s', (device) =>
   const { part, numbers, disposeAll } = memory(device);
 
   /** Rows and states after a batch, of which sequence `only` alone where it is given. `spoil` is a row that is not finite. */
-  function run(sizes: Sizes, batch: Batch, chunksFrom: number, { only, spoil }: { only?: number; spoil?: number } = {}) {
+  function run(
+    sizes: Sizes,
+    batch: Batch,
+    chunksFrom: number,
+    { only, spoil }: { only?: number; spoil?: number } = {},
+  ) {
     const { kind, heads, keyHeads, keys, values, gap, grouped } = sizes;
     const total = batch.counts.reduce((sum, count) => sum + count, 0);
     const chosen = only === undefined ? batch.counts.map((_, i) => i) : [only];
