@@ -139,9 +139,10 @@ X_DEVICE void scanChunks(const Scan& p) {
         for (u32 r = 0; r < count; r += SCAN_TURN) {
           const float sum = state.advance(chunks[turn], r);
           const u32 t = r + state.part;
-          if (!inside || t >= count) continue;
-          float* y = p.out + (row + t) * p.channels + channel;
-          *y = (begin == 0 ? skip * chunks[turn].x[t * SCAN_CHANNELS + state.own] : *y) + sum;
+          if (inside && t < count) {
+            float* y = p.out + (row + t) * p.channels + channel;
+            *y = (begin == 0 ? skip * chunks[turn].x[t * SCAN_CHANNELS + state.own] : *y) + sum;
+          }
         }
       }
       if (!last || !inside) continue;
