@@ -23,7 +23,8 @@ template <class T>
 X_DEVICE Running<T> running(T mine) {
   if constexpr (WARP == 1) return {0, mine};
   X_SHARED(T, sums, 1024 / WARP);
-  const u32 lane = laneId(), warp = warpId(), warps = warpsInBlock();
+  // Looked at each time: registers would not hold what is compared from one call to the next.
+  const u32 lane = opaque(laneId()), warp = warpId(), warps = warpsInBlock();
   T upTo = mine;
 #pragma unroll
   for (u32 by = 1; by < WARP; by *= 2) {
@@ -33,6 +34,7 @@ X_DEVICE Running<T> running(T mine) {
   if (lane == WARP - 1) sums[warp] = upTo;
   barrier();
   Running<T> all = {upTo - mine, 0};
+#pragma unroll 1
   for (u32 w = 0; w < warps; ++w) {
     const T its = sums[w];
     if (w < warp) all.before += its;
