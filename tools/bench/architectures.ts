@@ -9,7 +9,7 @@
  * `share` is the rate at which a model reads what a token needs (weights, of a mixture the experts that it takes, keys, values and
  * states) over that of the 8B Llama quantized in the same way, in the same run: 1 means that it decodes as fast as its bytes allow,
  * and 0.85 is the aim. The Llama is measured once more at the end, so its last row says how much the machine changed meanwhile.
- * tok/s is the median of `--repeat` runs, `kernels` those of a forward pass of one token.
+ * tok/s is the median of `--repeat` runs, `prompt` that of reading `--prompt` tokens, `kernels` those of a forward pass of one token.
  *
  * Each shape has a process of its own and `--limit` seconds; one that fails is a row with its error.
  */
@@ -141,7 +141,19 @@ async function main(settings: Settings): Promise<void> {
   if (rows.some((row) => 'error' in row)) process.exitCode = 1;
 }
 
-const HEAD = ['model', 'type', 'parameters', 'MB a token', 'tok/s', 'GB/s', 'share', 'kernels', 'host µs', 'loaded'];
+const HEAD = [
+  'model',
+  'type',
+  'parameters',
+  'MB a token',
+  'tok/s',
+  'GB/s',
+  'share',
+  'kernels',
+  'prompt',
+  'host µs',
+  'loaded',
+];
 
 function cells(row: Row): string[] {
   if ('error' in row) return [`${row.name}: ${row.model}`, row.mix, `failed: ${row.error}`];
@@ -155,6 +167,7 @@ function cells(row: Row): string[] {
     (bytesPerSecond / 1e9).toFixed(bytesPerSecond < 1e11 ? 2 : 0),
     row.share === undefined ? '' : row.share.toFixed(2),
     row.kernels === null ? '' : String(row.kernels),
+    row.promptTokensPerSecond.toFixed(0),
     String(Math.round(row.hostMicroseconds)),
     `${row.loadSeconds.toFixed(1)} s`,
   ];

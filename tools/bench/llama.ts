@@ -8,7 +8,7 @@
  * continued. `ratio` is ours over theirs.
  */
 import { spawn } from 'node:child_process';
-import { cpus } from 'node:os';
+import { availableParallelism } from 'node:os';
 import { basename, join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -34,7 +34,8 @@ interface Rates {
 async function theirs(peer: string, modelPath: string): Promise<Rates> {
   const entry = join(peer, 'node_modules/node-llama-cpp/dist/index.js');
   const { getLlama } = await import(pathToFileURL(entry).href);
-  const threads = cpus().length;
+  // Those that this process may use.
+  const threads = availableParallelism();
   const llama = await getLlama({ gpu: false, build: 'never', maxThreads: threads, logLevel: 'error' });
   const model = await llama.loadModel({ modelPath });
   const [prompt, gen] = [Number(values.prompt), Number(values.gen)];

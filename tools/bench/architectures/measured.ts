@@ -41,6 +41,8 @@ export interface Result {
   /** Median of the runs, and (largest - smallest) / median. */
   tokensPerSecond: number;
   spread: number;
+  /** Of the prompt; median of the runs. */
+  promptTokensPerSecond: number;
   bytesPerSecond: number;
   /** Of a forward pass of one token; null on a device without kernels. */
   kernels: number | null;
@@ -78,6 +80,7 @@ export async function measureShape(
     bytesPerToken,
     tokensPerSecond,
     spread,
+    promptTokensPerSecond: measured.prefillTokensPerSecond.median,
     bytesPerSecond: bytesPerToken * tokensPerSecond,
     kernels,
     hostMicroseconds: measured.hostMicrosecondsPerStep,
