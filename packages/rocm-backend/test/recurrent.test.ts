@@ -126,8 +126,8 @@ describe.each(kernelDevices())('layers with states by chunks on %s', (device) =>
   it.each(SIZES)('$kind of $heads heads, $keys keys and $values values is what it is by rows', (sizes) => {
     for (const batch of BATCHES) {
       const [chunks, rows] = [BY_CHUNKS, BY_ROWS].map((from) => run(sizes, batch, from));
-      expectNear(chunks.rows, rows.rows, 2e-5, `rows of ${batch.counts}`);
-      expectNear(chunks.states, rows.states, 2e-5, `states of ${batch.counts}`);
+      expectNear(chunks.rows, rows.rows, 5e-5, `rows of ${batch.counts}`);
+      expectNear(chunks.states, rows.states, 5e-5, `states of ${batch.counts}`);
     }
   });
 
