@@ -26,6 +26,7 @@
 #include "quantized/host-products.h"
 #include "quantized/host-panels.h"
 #include "quantized/host-amx.h"
+#include "quantized/host-amx-pairs.h"
 #include "quantized/host-mmla.h"
 #include "quantized/host-matmul.h"
 #include "quantized/dequantize.h"

@@ -5,10 +5,23 @@
 
 namespace quant {
 
+#if X_HOST && defined(__F16C__) && !X_F16_BITS
+// By way of a word: loads of 16 bits keep the rest of a vector register, and so wait for what was in it.
+X_DEVICE float half(const u8* p) {
+  typedef _Float16 Halves __attribute__((vector_size(16)));
+  u32 bits = *(const u16*)p;
+  asm("" : "+r"(bits));
+  const u32 words __attribute__((vector_size(16))) = {bits, 0, 0, 0};
+  return (float)((Halves)words)[0];
+}
+#else
+X_DEVICE float half(const u8* p) { return to_acc(bitCast<f16>(*(const u16*)p)); }
+#endif
+
 /** f16 d, f16 sum of the source values, 32 int8. */
 struct Q8_1 {
   static constexpr u32 SIZE = 32, BYTES = 36;
-  static X_DEVICE float scale(const u8* b) { return to_acc(bitCast<f16>(*(const u16*)b)); }
+  static X_DEVICE float scale(const u8* b) { return half(b); }
   static X_DEVICE u32 quad(const u8* b, u32 e4) { return *(const u32*)(b + 4 + 4 * e4); }
 };
 

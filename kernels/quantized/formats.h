@@ -75,7 +75,6 @@ X_DEVICE void loadWords2(const u8* p, u32 (&words)[N]) {
 }
 /** v to the left, by any number of bits. */
 X_DEVICE u32 rotated(u32 v, u32 bits) { return v << (bits & 31) | v >> (-bits & 31); }
-X_DEVICE float half(const u8* p) { return to_acc(bitCast<f16>(*(const u16*)p)); }
 
 // One block of 32 is one thread's share.
 struct Legacy {

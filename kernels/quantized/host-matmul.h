@@ -1,8 +1,17 @@
-// Which way a host multiplies quantised rows with columns: by rows (host-products.h) or by panels of sixteen.
+// Which way a host multiplies quantised rows with columns: by rows (host-products.h), by panels of sixteen, or as pairs of bf16.
 #pragma once
 
 #if X_HOST
 namespace quant {
+
+/** Columns that meet rows at once, at most. */
+template <class Q>
+X_DEVICE u64 mostColumns() {
+#if QUANT_AMX
+  if (IN_TILES<Q> && x_amx) return AmxPairs<Q>::COLUMNS;
+#endif
+  return HostTile<Q>::COLUMNS;
+}
 
 /** Products of columns c to c + count, at most HostTile::COLUMNS. */
 template <class Q>
@@ -31,6 +40,14 @@ QUANT_CALL void hostProducts(const u8* x, u64 begin, u64 end, u64 inner, const u
   // Up to eight columns turning a panel costs more than it saves; narrow registers hold the sums of four at most.
   constexpr u64 PANEL = 9, AT_ONCE = REGISTERS < 4 ? 8 : 4;
   for (u64 c = 0, left; left = columns - c, left > 0; c += left) {
+#if QUANT_AMX
+    if constexpr (IN_TILES<Q>)
+      if (x_amx && left >= AmxPairs<Q>::LEAST) {
+        if (left > AmxPairs<Q>::COLUMNS) left = AmxPairs<Q>::COLUMNS;
+        AmxPairs<Q>{products, c, left}.run();
+        continue;
+      }
+#endif
     const u64 limit = left >= PANEL ? HostTile<Q>::COLUMNS : AT_ONCE;
     if (left > limit) left = limit;
     if (left >= PANEL) hostPanels(products, c, left);

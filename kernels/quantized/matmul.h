@@ -131,17 +131,20 @@ X_DEVICE void mulMat(const u8* x, const u8* y, float* dst, i32 innerSize, i32 ro
   const u64 columnBytes = (u64)paddedInner / 32 * Q8_1::BYTES;
 #if X_HOST
   (void)tile;
-  constexpr u32 COLUMNS = HostTile<Q>::COLUMNS;
-  const u32 columnTiles = (columns + COLUMNS - 1) / COLUMNS;
-  // Columns are opened once for the rows of a tile, which has many of these where every block has some tiles all the same.
-  u32 tileRows = 2 * TILE;
-  while (tileRows < 8 * TILE && (u64)rows * columnTiles >= 16 * tileRows * split::blocks()) tileRows *= 2;
-  const u32 rowTiles = (rows + tileRows - 1) / tileRows;
+  // Tiles are as large as leaves each thread some: rows are opened once for the columns of a tile, and these once for its rows.
+  const auto tilesOf = [](u32 count, u32 side) { return (count + side - 1) / side; };
+  u32 tileColumns = (u32)mostColumns<Q>(), tileRows = 2 * TILE;
+  while (tileColumns > HostTile<Q>::COLUMNS &&
+         4 * (u64)tilesOf(rows, tileRows) * tilesOf(columns, tileColumns) < split::blocks())
+    tileColumns /= 2;
+  const u32 columnTiles = tilesOf(columns, tileColumns);
+  while (tileRows < 8 * TILE && (u64)rows * columnTiles >= 2 * tileRows * split::blocks()) tileRows *= 2;
+  const u32 rowTiles = tilesOf(rows, tileRows);
   // Neighbouring tiles share their rows, which stay in the second cache.
   X_FOR_SPLIT(at, (u64)rowTiles * columnTiles) {
-    const u64 row0 = at / columnTiles * tileRows, column0 = at % columnTiles * COLUMNS;
+    const u64 row0 = at / columnTiles * tileRows, column0 = at % columnTiles * tileColumns;
     const u64 rowEnd = row0 + tileRows < rows ? row0 + tileRows : rows;
-    const u64 width = column0 + COLUMNS < columns ? COLUMNS : columns - column0;
+    const u64 width = column0 + tileColumns < columns ? tileColumns : columns - column0;
     hostProducts<Q>(x, row0, rowEnd, (u64)innerSize, y + column0 * columnBytes, columnBytes, width,
                     dst + column0 * (u32)dstRows, (u64)dstRows);
   }

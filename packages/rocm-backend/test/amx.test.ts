@@ -43,12 +43,16 @@ describe.runIf(compiles && arch === 'x86-64-v4-vnni')('products in tile register
   });
   afterAll(() => device.dispose());
 
-  // Columns, rows and values that end within a tile, a panel and a step, and more steps than are added up at once.
-  it.each(IN_TILES)('%s gives the bits of dot products', (type) => {
+  // Columns, rows and values that end within a tile, a panel and a step, and more steps than are added up at once. From 32 columns on
+  // numbers of 16 bits are multiplied.
+  it.each(IN_TILES)('%s gives what dot products give', (type) => {
     const { blockSize } = blockFormat(type);
     for (const [m, n, k] of [
-      [33, 37, blockSize === 256 ? 2304 : 2272],
+      [31, 37, blockSize === 256 ? 2304 : 2272],
       [17, 16, 16384 + 768],
+      [32, 32, 512],
+      [71, 75, blockSize === 256 ? 2304 : 2272],
+      [300, 33, 768],
     ]) {
       const padded = Math.ceil(k / 512) * 512;
       const weight = device.fromHost(randomBlocks(type, (n * k) / blockSize, 3), 'u8');
@@ -68,7 +72,15 @@ describe.runIf(compiles && arch === 'x86-64-v4-vnni')('products in tile register
       const got = new Float32Array(byTiles.toHostSync());
       expect(got.every((value) => Number.isFinite(value))).toBe(true);
       expect(got.some((value) => value !== 0)).toBe(true);
-      expect(got).toEqual(new Float32Array(byDots.toHostSync()));
+      const wanted = new Float32Array(byDots.toHostSync());
+      if (m < 32) expect(got).toEqual(wanted);
+      else {
+        const deviation = Math.sqrt(wanted.reduce((sum, value) => sum + value * value, 0) / wanted.length);
+        const furthest = got.reduce((most, value, i) => Math.max(most, Math.abs(value - wanted[i])), 0);
+        expect(furthest).toBeLessThan(deviation * 1.5e-2);
+        // Other sums than those of dot products.
+        expect(got).not.toEqual(wanted);
+      }
       for (const storage of [weight, x, columns, byDots, byTiles]) storage.dispose();
     }
   });

@@ -119,6 +119,9 @@ describe.each(kinds)('quantized products on %s', (kind) => {
   /** Of weights in bf16, rounded once; activations are whole numbers, which bf16 holds. */
   const BF16_ERROR = 2 ** -9 * 1.01 + 2e-5;
   let device: RocmDevice;
+  /** Rows from which on a host with tile registers multiplies numbers of bf16 (kernels/quantized/host-amx-pairs.h). */
+  const PAIRS = 32;
+  const takesPairs = (m: number): boolean => m >= PAIRS && device.hip.properties.archFull.includes(':amx');
   /** Whether products of several rows round to f16: those in streams, where the device has matrix units. */
   const rounds = (choice: QuantizedChoice, m: number): boolean =>
     m > 1 && device.matrixUnits !== undefined && (choice === 'stream' || (choice === 'auto' && kind === 'cuda'));
@@ -152,7 +155,8 @@ describe.each(kinds)('quantized products on %s', (kind) => {
           const got = new Float32Array(y.toHostSync());
           y.dispose();
           const rounded = rounds(choice, size.m) ? STREAM_ERROR : undefined;
-          const error = device.quantized.formOf(size.m) === 'bf16' ? BF16_ERROR : rounded;
+          const isBf16 = device.quantized.formOf(size.m) === 'bf16' || takesPairs(size.m);
+          const error = isBf16 ? BF16_ERROR : rounded;
           expect([choice, size, firstWrong(got, expected, size.n, error)]).toEqual([choice, size, undefined]);
         }
       });
@@ -190,7 +194,8 @@ describe.each(kinds)('quantized products on %s', (kind) => {
               const got = new Float32Array(out.toHostSync());
               const inside = got.filter((_, i) => i % stride < size.n);
               const what = [family, padded, grid, block];
-              expect([...what, firstWrong(inside, expected, size.n)]).toEqual([...what, undefined]);
+              const error = takesPairs(size.m) ? BF16_ERROR : undefined;
+              expect([...what, firstWrong(inside, expected, size.n, error)]).toEqual([...what, undefined]);
               expect(got.every((value, i) => i % stride < size.n || value === -77)).toBe(true);
             },
           );
@@ -234,7 +239,7 @@ describe.each(kinds)('quantized products on %s', (kind) => {
             device.launch(QUANTIZED, kernel, { ...shape, grid }, args);
             const got = new Float32Array(out.toHostSync());
             const inside = got.filter((_, i) => i % stride < size.n);
-            const wrong = firstWrong(inside, expected, size.n, STREAM_ERROR);
+            const wrong = firstWrong(inside, expected, size.n, takesPairs(size.m) ? BF16_ERROR : STREAM_ERROR);
             expect([k, columns, grid, wrong]).toEqual([k, columns, grid, undefined]);
             expect(got.every((value, i) => i % stride < size.n || value === -77)).toBe(true);
             expect(new Uint32Array(counters.toHostSync())).toEqual(new Uint32Array(16));
@@ -261,17 +266,18 @@ describe.each(kinds)('quantized products on %s', (kind) => {
         const y = device.quantized.matmul(blocks, type, size, at(input, Layout.contiguous([m, k])));
         const got = new Float32Array(y.toHostSync());
         y.dispose();
-        const isDense = kind === 'cuda' && m >= 16 && !(type in HALVES);
+        const isDense = (kind === 'cuda' && m >= 16 && !(type in HALVES)) || takesPairs(m);
         const error = isDense ? BF16_ERROR : rounds('auto', m) && type in HALVES ? STREAM_ERROR : undefined;
         expect([m, k, firstWrong(got, exact(x, values, size), size.n, error)]).toEqual([m, k, undefined]);
       });
     }
   });
 
-  // Prompts that are read together, and drafts that are verified, give the texts that each gives alone.
+  // Prompts that are read together, and drafts that are verified, give the texts that each gives alone; where there are tile registers
+  // of bf16, as long as they are few rows.
   it.runIf(kind === 'cpu').each(BLOCK_TYPES)('%s, a row of activations alone and in any company', (type) => {
     const { blockSize } = blockFormat(type);
-    const [n, most] = [21, 70];
+    const [n, most] = [21, takesPairs(PAIRS) ? PAIRS - 1 : 70];
     for (const k of [256, 4096 + 512, 16384 + 4096 + (blockSize === 256 ? 256 : 192)]) {
       const blocks = randomBlocks(type, (n * k) / blockSize, k);
       const x = Float32Array.from({ length: most * k }, random(k));
@@ -284,7 +290,8 @@ describe.each(kinds)('quantized products on %s', (kind) => {
         });
       const together = rowsOf(0, most);
       expect(together.every(Number.isFinite)).toBe(true);
-      for (const [from, m] of [...[0, 1, 69].map((row) => [row, 1]), [3, 2], [5, 4], [9, 5], [2, 8], [11, 33]])
+      const last = most - 1;
+      for (const [from, m] of [...[0, 1, last].map((row) => [row, 1]), [3, 2], [5, 4], [9, 5], [2, 8], [11, last >> 1]])
         expect([k, from, m, rowsOf(from, m)]).toEqual([k, from, m, together.slice(from * n, (from + m) * n)]);
     }
   });
