@@ -11,14 +11,14 @@ template <class A>
 struct Sizes {
   static constexpr u32 N = Vector<A>::N, DEPTH = 128;
 #ifdef __AVX512F__
-  static constexpr u32 ROWS = 8, VECTORS = 3, WIDTH = 4 * VECTORS * N, HEIGHT = 192;
+  static constexpr u32 ROWS = 8, VECTORS = 3, WIDTH = 4 * VECTORS * N, HEIGHT = 256;
 #else
   static constexpr u32 ROWS = 6, VECTORS = 2, WIDTH = 8 * VECTORS * N, HEIGHT = 96;
 #endif
   static constexpr u32 COLUMNS = VECTORS * N;
 };
 
-/** Where there are fewer tiles than this they are less high, so that threads share them. */
+/** Where there are fewer tiles than this, or than blocks, they are less high, so that threads share them. */
 constexpr u64 FEW = 32, LEAST_HEIGHT = 48;
 
 X_DEVICE u64 tilesOf(u64 n, u64 each) { return (n + each - 1) / each; }
@@ -29,6 +29,18 @@ X_DEVICE void loadTurned(typename Vector<A, 8 * sizeof(A)>::type (&v)[8], At at)
 #pragma unroll
   for (u32 i = 0; i < 8; ++i) v[i] = loadWide<8 * sizeof(A)>(at(i));
   turnEight(v);
+}
+
+/** to[SIDE][SIDE], rows `stride` apart, from as many columns of r, which are contiguous along k. */
+template <u32 SIDE, class T, class A>
+X_DEVICE void turnRight(A* to, u64 stride, const Operand<T>& r, u64 k, u64 n) {
+  typename Vector<A, SIDE * sizeof(A)>::type v[SIDE];
+#pragma unroll
+  for (u32 i = 0; i < SIDE; ++i) v[i] = loadWide<SIDE * sizeof(A)>(r.at(k, n + i));
+  if constexpr (SIDE == 16) turnSixteen(v);
+  else turnEight(v);
+#pragma unroll
+  for (u32 i = 0; i < SIDE; ++i) __builtin_memcpy(to + i * stride, &v[i], sizeof(v[i]));
 }
 
 /** panel[k][COLUMNS] from `count` columns of r, zeros beyond them. */
@@ -44,16 +56,23 @@ X_DEVICE void packRight(A* panel, const Operand<T>& r, u64 k0, u64 depth, u64 n0
     }
   }
   if (count == COLUMNS && r.row == 1) {
-    for (; k + 8 <= depth; k += 8) {
-      for (u32 c = 0; c < COLUMNS; c += 8) {
-        typename Vector<A, 8 * sizeof(A)>::type v[8];
-        loadTurned<A>(v, [&](u32 i) { return r.at(k0 + k, n0 + c + i); });
-        for (u32 i = 0; i < 8; ++i) __builtin_memcpy(panel + (k + i) * COLUMNS + c, &v[i], sizeof(v[i]));
-      }
-    }
+    // Whole lines at a time, where a vector is one: what one load fetches is not fetched again for the next.
+    constexpr u32 SIDE = N == 16 ? 16 : 8;
+    const u64 whole = (depth - k) / SIDE * SIDE;
+    for (u32 c = 0; c < COLUMNS && whole > 0; c += SIDE)
+      for (u64 i = 0; i < whole; i += SIDE) turnRight<SIDE>(panel + (k + i) * COLUMNS + c, COLUMNS, r, k0 + k + i, n0 + c);
+    k += whole;
   }
   for (; k < depth; ++k)
     for (u64 c = 0; c < COLUMNS; ++c) panel[k * COLUMNS + c] = c < count ? widened(*r.at(k0 + k, n0 + c)) : (A)0;
+}
+
+/** Sends for columns [n0, n) of what is packed next. */
+template <u32 DEPTH, class T>
+X_DEVICE void fetchRight(const Operand<T>& r, u64 k, u64 n0, u64 n) {
+  if (r.row != 1) return;
+  for (; n0 < n; ++n0)
+    for (u32 at = 0; at < DEPTH * sizeof(T); at += 64) __builtin_prefetch((const u8*)r.at(k, n0) + at, 0, 2);
 }
 
 /** strip[k][ROWS] from l, zeros beyond `count` rows. */
@@ -124,7 +143,9 @@ X_DEVICE void multiplyTile(const Operand<L>& l, const Operand<R>& r, u64 m0, u64
     eachVectors([&](auto v, u64 c) {
       packRight<v.columns>(own.panel + c * depth, r, k0, depth, n0 + c, width - c < v.columns ? width - c : v.columns);
     });
-    for (u64 i = 0; i < height; i += S::ROWS) {
+    const u64 each = tilesOf(width, tilesOf(height, S::ROWS));
+    for (u64 i = 0, next = 0; i < height; i += S::ROWS, next += each) {
+      if (k0 + S::DEPTH < k) fetchRight<S::DEPTH>(r, k0 + S::DEPTH, n0 + next, n0 + (next + each < width ? next + each : width));
       packLeft(own.strip, l, m0 + i, height - i < S::ROWS ? height - i : S::ROWS, k0, depth);
       eachVectors([&](auto v, u64 c) {
         kernel<A, v.value>(own.strip, own.panel + c * depth, depth, own.sums + i * S::WIDTH + c, S::WIDTH);
@@ -144,14 +165,16 @@ X_DEVICE void multiply(u64 batches, u64 m, u64 n, u64 k, const Operand<L>& lhs, 
   }
 #endif
   typedef Sizes<sum_t<L>> S;
+  if (m == 0) return;
   Workspace<sum_t<L>> own;
   const u64 across = tilesOf(n, S::WIDTH);
   u64 most = S::HEIGHT;
-  while (most > LEAST_HEIGHT && across * tilesOf(m, most) * batches < FEW) most /= 2;
-  const u64 down = tilesOf(m, most);
-  X_FOR_SPLIT(at, across * down * batches) {
-    const u64 n0 = at % across * S::WIDTH, m0 = at / across % down * most, b = at / across / down;
-    multiplyTile(lhs.of(b), rhs.of(b), m0, m - m0 < most ? m : m0 + most, n0, n, k, out + b * m * n, own);
+  const u64 wanted = split::blocks() < FEW ? split::blocks() : FEW;
+  while (most / 2 >= LEAST_HEIGHT && across * tilesOf(m, most) * batches < wanted) most /= 2;
+  const u64 down = tilesOf(m, most), high = tilesOf(tilesOf(m, down), S::ROWS) * S::ROWS, rows = tilesOf(m, high);
+  X_FOR_SPLIT(at, across * rows * batches) {
+    const u64 n0 = at % across * S::WIDTH, m0 = at / across % rows * high, b = at / across / rows;
+    multiplyTile(lhs.of(b), rhs.of(b), m0, m - m0 < high ? m : m0 + high, n0, n, k, out + b * m * n, own);
   }
 }
 

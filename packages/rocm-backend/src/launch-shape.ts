@@ -33,6 +33,8 @@ const MAX_COLUMN_PARTS = 256;
 const MAX_THREADS = 2 ** 31;
 /** Fewer elements than this per host chunk cost more to hand out than to compute. */
 const HOST_CHUNK = 8192;
+/** Blocks a thread of the host, so that threads that others disturb hand work on. */
+const HOST_BLOCKS = 8;
 
 export class LaunchShapes {
   readonly #properties: DeviceProperties;
@@ -112,6 +114,11 @@ export class LaunchShapes {
   /** `wanted` blocks, or as many as one dimension of a grid may have. */
   blocks(wanted: number, block: number): number {
     return clamp(wanted, 1, MAX_THREADS / block);
+  }
+
+  /** Blocks of the host for `wanted` tiles of a product: kernels make tiles larger where each thread has some all the same. */
+  hostBlocks(wanted: number): number {
+    return clamp(wanted, 1, this.#properties.multiprocessorCount * HOST_BLOCKS);
   }
 
   /**

@@ -118,10 +118,9 @@ export class DeviceLinearOps implements LinearOps {
       return;
     }
     const down = clamp(Math.ceil(m / GEMM_TILE), 1, MAX_GRID_Y);
-    const shape: LaunchShape = {
-      grid: [device.shapes.blocks(Math.ceil(n / GEMM_TILE), 256), down, 1],
-      block: 256,
-    };
+    const across = device.shapes.blocks(Math.ceil(n / GEMM_TILE), 256);
+    const grid = device.shapes.isHost ? device.shapes.hostBlocks(across * down) : ([across, down, 1] as const);
+    const shape: LaunchShape = { grid, block: 256 };
     launchLinear(device, `linear_many_${type}`, shape, { m, n, k, x, weights, out });
   }
 

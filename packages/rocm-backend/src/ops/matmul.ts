@@ -84,7 +84,9 @@ function multiply(
     launch('gemm_mma', unitsShape(device, device.matrixUnits, { batches, m, n }));
   } else {
     const down = clamp(Math.ceil(m / GEMM_TILE), 1, 65535);
-    launch('gemm', { grid: [shapes.blocks(Math.ceil(n / GEMM_TILE), 256), down, batches], block: 256 });
+    const across = shapes.blocks(Math.ceil(n / GEMM_TILE), 256);
+    const grid = shapes.isHost ? shapes.hostBlocks(across * down * batches) : ([across, down, batches] as const);
+    launch('gemm', { grid, block: 256 });
   }
 }
 
