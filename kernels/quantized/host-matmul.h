@@ -4,16 +4,16 @@
 #if X_HOST
 namespace quant {
 
-/** Columns that meet rows at once, at most. */
+/** Columns of a tile at most, of `columns` of so many values. */
 template <class Q>
-X_DEVICE u64 mostColumns() {
+X_DEVICE u64 hostColumns(u64 inner, u64 columns) {
 #if QUANT_AMX
-  if (IN_TILES<Q> && x_amx) return AmxPairs<Q>::COLUMNS;
+  if (IN_TILES<Q> && x_amx) return columns >= AmxPairs<Q>::LEAST ? AmxPairs<Q>::COLUMNS : HostTile<Q>::COLUMNS;
 #endif
-  return HostTile<Q>::COLUMNS;
+  return !QUANT_MMLA && inner <= 256 * HostTile<Q>::WIDE_STEPS ? HostTile<Q>::WIDE : HostTile<Q>::COLUMNS;
 }
 
-/** Products of columns c to c + count, at most HostTile::COLUMNS. */
+/** Products of columns c to c + count, at most hostColumns. */
 template <class Q>
 X_DEVICE void hostPanels(const HostProducts<Q>& products, u64 c, u64 count) {
   for (u64 first = 0; first < products.steps(); first += HostProducts<Q>::STEPS) {
@@ -48,7 +48,7 @@ QUANT_CALL void hostProducts(const u8* x, u64 begin, u64 end, u64 inner, const u
         continue;
       }
 #endif
-    const u64 limit = left >= PANEL ? HostTile<Q>::COLUMNS : AT_ONCE;
+    const u64 limit = left >= PANEL ? hostColumns<Q>(inner, left) : AT_ONCE;
     if (left > limit) left = limit;
     if (left >= PANEL) hostPanels(products, c, left);
     else if (left == 1) hostColumn<Q>(x, begin, end, inner, y + c * columnBytes, dst + c * stride);

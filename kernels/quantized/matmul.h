@@ -131,21 +131,22 @@ X_DEVICE void mulMat(const u8* x, const u8* y, float* dst, i32 innerSize, i32 ro
   const u64 columnBytes = (u64)paddedInner / 32 * Q8_1::BYTES;
 #if X_HOST
   (void)tile;
-  // Tiles are as large as leaves each thread some: rows are opened once for the columns of a tile, and these once for its rows.
-  const auto tilesOf = [](u32 count, u32 side) { return (count + side - 1) / side; };
-  u32 tileColumns = (u32)mostColumns<Q>(), tileRows = 2 * TILE;
-  while (tileColumns > HostTile<Q>::COLUMNS &&
-         4 * (u64)tilesOf(rows, tileRows) * tilesOf(columns, tileColumns) < split::blocks())
-    tileColumns /= 2;
-  const u32 columnTiles = tilesOf(columns, tileColumns);
-  while (tileRows < 8 * TILE && (u64)rows * columnTiles >= 2 * tileRows * split::blocks()) tileRows *= 2;
-  const u32 rowTiles = tilesOf(rows, tileRows);
+  if (rows == 0 || columns == 0) return;
+  // Columns are opened once for the rows of a tile, so these are many where every block has a tile all the same.
+  const u32 longest = (rows + 8 * TILE - 1) / (8 * TILE), shortest = (rows + 2 * TILE - 1) / (2 * TILE);
+  u32 most = (u32)hostColumns<Q>((u64)innerSize, columns);
+  // Of many columns fewer where threads, which have four blocks each, would be without a tile.
+  while (most > HostTile<Q>::WIDE && 4 * (u64)shortest * ((columns + most - 1) / most) < split::blocks()) most /= 2;
+  const u32 columnTiles = (columns + most - 1) / most, width = (columns + columnTiles - 1) / columnTiles;
+  const u64 wanted = (split::blocks() + columnTiles - 1) / columnTiles;
+  const u32 parts = wanted < longest ? longest : wanted < shortest ? (u32)wanted : shortest;
+  const u32 tileRows = ((rows + parts - 1) / parts + 15) / 16 * 16, rowTiles = (rows + tileRows - 1) / tileRows;
   // Neighbouring tiles share their rows, which stay in the second cache.
   X_FOR_SPLIT(at, (u64)rowTiles * columnTiles) {
-    const u64 row0 = at / columnTiles * tileRows, column0 = at % columnTiles * tileColumns;
+    const u64 row0 = at / columnTiles * tileRows, column0 = at % columnTiles * width;
     const u64 rowEnd = row0 + tileRows < rows ? row0 + tileRows : rows;
-    const u64 width = column0 + tileColumns < columns ? tileColumns : columns - column0;
-    hostProducts<Q>(x, row0, rowEnd, (u64)innerSize, y + column0 * columnBytes, columnBytes, width,
+    const u64 count = column0 + width < columns ? width : columns - column0;
+    hostProducts<Q>(x, row0, rowEnd, (u64)innerSize, y + column0 * columnBytes, columnBytes, count,
                     dst + column0 * (u32)dstRows, (u64)dstRows);
   }
 #else

@@ -21,7 +21,7 @@ import {
 import { HipError } from '@x/hip';
 import type { Counters } from '../counters';
 import type { KernelDevice } from '../device';
-import { clamp, type LaunchShape } from '../launch-shape';
+import type { LaunchShape } from '../launch-shape';
 import {
   launchDequantizeBlock,
   launchDequantizeCounted,
@@ -70,8 +70,6 @@ const MMA_WARPS = 8;
  * are multiplied faster by more, others would be dequantized for each product.
  */
 const STREAM_ROWS = { from: 2, to: 64, toWhereNotKept: 128 };
-/** Blocks of `mul_mat_*` on the host for each of its threads, so that these end together. */
-const HOST_BLOCKS_PER_CU = 8;
 /** Weight rows of a tile of `mul_mat_mma_grouped_*`. */
 const GROUPED_MMA_ROWS = 32;
 /** Rows from which dequantizing a weight to bf16 for the library's product takes less time than int8 products (cuda). */
@@ -396,12 +394,9 @@ export class DeviceQuantizedOps implements QuantizedOps {
 
   #tiledShape(family: keyof typeof TILES, n: number, m: number): LaunchShape {
     const { shapes, hip } = this.#device;
-    const { multiprocessorCount, warpSize } = hip.properties;
-    const block = family === 'mul_mat_' ? 128 : MMA_WARPS * warpSize;
+    const block = family === 'mul_mat_' ? 128 : MMA_WARPS * hip.properties.warpSize;
     const tiles = tilesOf(family, n, m);
-    // A block of the host has as many tiles, or larger ones, as there are for it.
-    if (shapes.isHost) return { grid: clamp(tiles, 1, multiprocessorCount * HOST_BLOCKS_PER_CU), block };
-    return { grid: shapes.blocks(tiles, block), block };
+    return { grid: shapes.isHost ? shapes.hostBlocks(tiles) : shapes.blocks(tiles, block), block };
   }
 }
 
