@@ -38,6 +38,8 @@
 #include "decode/heads.h"
 #include "attention/step.h"
 #include "attention/packed.h"
+#include "shared/turn.h"
+#include "attention/packed-host.h"
 #include "attention/prompt.h"
 
 namespace attention {

@@ -23,35 +23,51 @@ struct TileLeft {
   u64 row, step;
 };
 
-/** ROWS rows of out (+)= left [ROWS, depth] . right [depth, columns], whose rows lie `stride` and `pitch` apart. */
+/** ROWS rows of VECTORS vectors of out (+)= left [ROWS, depth] . right [depth, ...], whose rows lie `stride` and `pitch` apart. */
+template <bool adding, u32 ROWS, u32 VECTORS>
+X_DEVICE void multiplyVectors(TileLeft left, const float* right, u64 stride, u32 depth, float* out, u64 pitch) {
+  TileVector sums[ROWS][VECTORS];
+#pragma unroll
+  for (u32 r = 0; r < ROWS; ++r)
+#pragma unroll
+    for (u32 c = 0; c < VECTORS; ++c) sums[r][c] = adding ? *(const TileLoose*)(out + r * pitch + c * TILE_LANES) : TileVector{};
+  const float* l = left.data;
+  for (u32 k = 0; k < depth; ++k, l += left.step, right += stride) {
+    TileVector row[VECTORS];
+#pragma unroll
+    for (u32 c = 0; c < VECTORS; ++c) row[c] = *(const TileLoose*)(right + c * TILE_LANES);
+#pragma unroll
+    for (u32 r = 0; r < ROWS; ++r)
+#pragma unroll
+      for (u32 c = 0; c < VECTORS; ++c) sums[r][c] += l[r * left.row] * row[c];
+  }
+#pragma unroll
+  for (u32 r = 0; r < ROWS; ++r)
+#pragma unroll
+    for (u32 c = 0; c < VECTORS; ++c) *(TileLoose*)(out + r * pitch + c * TILE_LANES) = sums[r][c];
+}
+
+/** The same of any number of columns. */
 template <bool adding, u32 ROWS>
 __attribute__((noinline)) void multiplyRows(TileLeft left, const float* right, u64 stride, u32 depth, float* out, u64 pitch,
                                             u32 columns) {
-  for (u32 at = 0; at < columns; at += TILE_VECTORS * TILE_LANES) {
-    TileVector sums[ROWS][TILE_VECTORS];
-#pragma unroll
-    for (u32 r = 0; r < ROWS; ++r)
-#pragma unroll
-      for (u32 c = 0; c < TILE_VECTORS; ++c)
-        sums[r][c] = adding ? *(const TileLoose*)(out + r * pitch + at + c * TILE_LANES) : TileVector{};
-    const float *l = left.data, *x = right + at;
-    for (u32 k = 0; k < depth; ++k, l += left.step, x += stride) {
-      TileVector row[TILE_VECTORS];
-#pragma unroll
-      for (u32 c = 0; c < TILE_VECTORS; ++c) row[c] = *(const TileLoose*)(x + c * TILE_LANES);
-#pragma unroll
-      for (u32 r = 0; r < ROWS; ++r)
-#pragma unroll
-        for (u32 c = 0; c < TILE_VECTORS; ++c) sums[r][c] += l[r * left.row] * row[c];
+  u32 at = 0;
+  for (; at + TILE_VECTORS * TILE_LANES <= columns; at += TILE_VECTORS * TILE_LANES)
+    multiplyVectors<adding, ROWS, TILE_VECTORS>(left, right + at, stride, depth, out + at, pitch);
+  if constexpr (TILE_VECTORS > 2)
+    for (; at + 2 * TILE_LANES <= columns; at += 2 * TILE_LANES)
+      multiplyVectors<adding, ROWS, 2>(left, right + at, stride, depth, out + at, pitch);
+  for (; at + TILE_LANES <= columns; at += TILE_LANES)
+    multiplyVectors<adding, ROWS, 1>(left, right + at, stride, depth, out + at, pitch);
+  for (; at < columns; ++at)
+    for (u32 r = 0; r < ROWS; ++r) {
+      float sum = adding ? out[r * pitch + at] : 0.0f;
+      for (u32 k = 0; k < depth; ++k) sum += left.data[r * left.row + k * left.step] * right[k * stride + at];
+      out[r * pitch + at] = sum;
     }
-#pragma unroll
-    for (u32 r = 0; r < ROWS; ++r)
-#pragma unroll
-      for (u32 c = 0; c < TILE_VECTORS; ++c) *(TileLoose*)(out + r * pitch + at + c * TILE_LANES) = sums[r][c];
-  }
 }
 
-/** The same of any number of rows; columns are a multiple of what a product is wide. */
+/** The same of any number of rows. */
 template <bool adding, u32 ROWS = TILE_ROWS>
 X_DEVICE void multiplyTile(TileLeft left, u32 rows, const float* right, u64 stride, u32 depth, float* out, u64 pitch, u32 columns) {
   u32 i = 0;
