@@ -4,6 +4,8 @@
 //   decode_norm_q8_1_{t}          x + delta and its RMS or layer norm, or itself where alpha is null, as blocks and as t; a block
 //                                 a row: decode/between.h
 //   decode_gated_q8_1_{act}       act(gate) * up, or act(gate) where up is null, as blocks or as bf16
+//   decode_norm_biased            the norm of x + (delta + delta_bias), as f32 numbers and as blocks
+//   decode_activated_{act}        act(x + bias), as blocks or as f32: decode/activated.h
 //   decode_gate_{act}_{t}         act(gate) * up as t, of any number of values: decode/gate.h
 //   decode_heads_{kv}, decode_heads_q8_0    norms and rotation of heads, keys and values into a cache of kv: decode/heads.h
 //   decode_prompt_heads_{kv}      the same, with queries of prompts' tokens in kv: decode/heads.h
@@ -24,6 +26,7 @@
 #include "quantized/activations.h"
 #include "decode/between.h"
 #include "decode/gate.h"
+#include "decode/activated.h"
 #include "shared/q8-cache.h"
 #include "decode/heads.h"
 #include "decode/latent.h"
@@ -43,6 +46,23 @@
 NORM(float, f32)
 NORM(f16, f16)
 NORM(bf16, bf16)
+
+KERNEL_EARLY(decode_norm_biased)
+KERNEL(decode_norm_biased,
+       (u64 rows, u32 n, u32 padded, float eps, bool centred, const float* x, const float* delta, const float* delta_bias,
+        const float* alpha, const float* beta, float* sum, u8* blocks, float* y)) {
+  decode::normBiased<float>({rows, n, padded, eps, 1.0f, centred, x, delta, nullptr, alpha, beta, sum, blocks, y, delta_bias});
+}
+
+#define ACTIVATED(Act, act)                                                                                            \
+  KERNEL_EARLY(decode_activated_##act)                                                                                 \
+  KERNEL(decode_activated_##act, (u64 rows, u32 n, u32 padded, const float* x, u64 x_row, const float* bias,           \
+                                  u8* blocks, float* y)) {                                                             \
+    decode::activatedAll<gates::Act>({rows, n, padded, x, x_row, bias, blocks, y});                                    \
+  }
+ACTIVATED(Silu, silu)
+ACTIVATED(Gelu, gelu)
+ACTIVATED(GeluErf, gelu_erf)
 
 #define GATED(Act, act)                                                                                                \
   KERNEL_EARLY(decode_gated_q8_1_##act)                                                                                \

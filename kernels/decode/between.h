@@ -22,6 +22,7 @@ struct Norm {
   float* sum;  // x + delta, where there is a delta; may not be null then
   u8* blocks;  // the norm, as q8_1, or null
   T* y;        // the norm, or null
+  const float* deltaBias = nullptr;  // [n], added to a delta without a norm, or null: of normPlain
 
   X_DEVICE u8* blocksOf(u64 row) const { return blocks + row * (padded / 32) * quant::Q8_1::BYTES; }
   X_DEVICE float scale(float squares) const { return 1.0f / m::sqrt(squares / (float)n + eps); }
@@ -58,7 +59,9 @@ X_DEVICE void normPlain(const Norm<T>& p, u64 row) {
       X_FOR_BLOCK(j, p.n) sum[j] = x[j] + delta[j] * scale * alpha[j];
     } else {
       const float times = p.deltaScale;
-      X_FOR_BLOCK(j, p.n) sum[j] = x[j] + delta[j] * times;
+      const float* bias = p.deltaBias;
+      if (bias) X_FOR_BLOCK(j, p.n) sum[j] = x[j] + (delta[j] + bias[j]) * times;
+      else X_FOR_BLOCK(j, p.n) sum[j] = x[j] + delta[j] * times;
     }
     barrier();
     from = sum;
@@ -209,6 +212,18 @@ X_DEVICE void normAll(const Norm<T>& p) {
   else normOf<TILES>(p, row);
   if (p.blocks) quant::padRow(p.blocksOf(row), p.n, p.padded);
 #endif
+}
+
+/** The norm of a delta with a bias, as products of layers with biases leave it: a block a row, through memory. */
+template <class T>
+X_DEVICE void normBiased(const Norm<T>& p) {
+  early::await();
+  early::letNextBegin();
+  X_FOR_SPLIT(row, p.rows) {
+    normPlain(p, row);
+    if (p.blocks) quant::padRow(p.blocksOf(row), p.n, p.padded);
+    barrier();
+  }
 }
 
 /** act(gate) * up of rows of n values, that begin every `gateRow` and `upRow` values; act(gate) where `up` is null. */

@@ -13,4 +13,9 @@ struct Gelu {
   }
 };
 
+/** The form with the error function. */
+struct GeluErf {
+  static X_DEVICE float apply(float x) { return x * m::normcdf(x); }
+};
+
 }  // namespace gates

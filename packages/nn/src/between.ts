@@ -8,6 +8,7 @@ import {
   fusedKernels,
   isGradEnabled,
   type NormDType,
+  type PlainActivation,
   QuantizedActivations,
   type StoragePart,
   scope,
@@ -34,6 +35,8 @@ export interface NormAddOptions {
   deltaNorm?: RmsNorm;
   /** Multiplies `delta`, behind its norm. Default 1. */
   deltaScale?: number;
+  /** [n], added to `delta` first: of the product that made it. */
+  deltaBias?: Tensor;
 }
 
 /**
@@ -49,8 +52,14 @@ export function normAdd(
 ): { sum: Tensor; normed: Activations } {
   checkObjects('normAdd', { ...(norm !== undefined && { norm }), options });
   if (norm !== undefined) checkTensors('normAdd', { 'norm.weight': norm.weight });
-  const { as = 'f32', deltaNorm, deltaScale = 1 } = options;
+  const { as = 'f32', deltaNorm, deltaScale = 1, deltaBias } = options;
   checkNumbers('normAdd', { deltaScale });
+  if (delta && deltaBias) {
+    checkTensors('normAdd', { x, delta, deltaBias });
+    const fused = deltaNorm || deltaScale !== 1 ? undefined : biasedNorm(x, delta, deltaBias, norm, as);
+    const rest = { as, deltaScale, ...(deltaNorm && { deltaNorm }) };
+    return fused ?? scope(() => normAdd(x, delta.broadcastAdd(deltaBias), norm, rest));
+  }
   const { alpha, beta, centred } = kindOf(norm);
   const weights = [...(alpha ? [alpha] : []), ...(beta ? [beta] : []), ...(deltaNorm ? [deltaNorm.weight] : [])];
   checkTensors('normAdd', { x, ...(delta && { delta }), ...weights });
@@ -90,6 +99,40 @@ export function normAdd(
     const sum = added ? x.add(added) : x;
     return { sum, normed: (norm ? norm.forward(sum) : sum).toDtype(inBlocks ? 'f32' : as) };
   });
+}
+
+/** {@link normAdd} with a bias in one kernel, where the device has it. */
+function biasedNorm(
+  x: Tensor,
+  delta: Tensor,
+  bias: Tensor,
+  norm: RmsNorm | LayerNorm | undefined,
+  as: ActivationForm,
+): { sum: Tensor; normed: Activations } | undefined {
+  const decode = fusedKernels(x.device, 'decode');
+  const { alpha, beta, centred } = kindOf(norm);
+  if (!decode?.biased || !alpha || as === 'f16' || as === 'bf16') return undefined;
+  const [rows, n] = x.shape;
+  const fits = [x, delta].every((one) => one.rank === 2 && one.dim(0) === rows && one.dim(1) === n) && rows > 0;
+  const weights = [alpha, bias, ...(beta ? [beta] : [])];
+  const operands = [x, delta, ...weights];
+  const alike = fits && weights.every((weight) => weight.rank === 1 && weight.dim(0) === n);
+  const plain = operands.every((operand) => operand.isContiguous()) && isPlain(operands);
+  if (!alike || !plain || (as !== 'f32' && !decode.supports(n))) return undefined;
+  const parts = {
+    x: x.storagePart(),
+    delta: delta.storagePart(),
+    bias: bias.storagePart(),
+    alpha: alpha.storagePart(),
+  };
+  const problem = { rows, n, eps: norm!.eps, ...parts, centred, ...(beta && { beta: beta.storagePart() }) };
+  const { sum, normed, blocks } = decode.biased.norm(problem, as);
+  const numbers = as === 'blocks' ? undefined : Tensor.fromStorage(normed, x.shape, x.device);
+  const made = as === 'blocks' ? normed : blocks;
+  return {
+    sum: Tensor.fromStorage(sum, x.shape, x.device),
+    normed: made ? inBlocksOf(made, rows, n, x, numbers) : numbers!,
+  };
 }
 
 /** What a norm multiplies by and adds, and whether it takes the mean away. */
@@ -139,19 +182,36 @@ export function gatedActivation(
   return scope(() => activate(gate, activation).mul(up));
 }
 
+/** Activations that kernels of layers without a gate have. */
+const PLAIN: Partial<Record<ActivationName, PlainActivation>> = { ...GATES, gelu: 'gelu_erf' };
+
 /**
- * activation(x), of a layer without a gate.
+ * activation(x + bias), of a layer without a gate.
  * @param x [rows, n], a view too @param as 'blocks' where the next product takes them; else numbers in its dtype
+ * @param bias [n], of the product that made x
  */
-export function activateAs(x: Tensor, name: ActivationName, as: 'blocks' | 'numbers' = 'numbers'): Activations {
-  checkTensors('activateAs', { x });
+export function activateAs(
+  x: Tensor,
+  name: ActivationName,
+  as: 'blocks' | 'numbers' = 'numbers',
+  bias?: Tensor,
+): Activations {
+  checkTensors('activateAs', { x, ...(bias && { bias }) });
   const kernel = GATES[name];
+  const plain = PLAIN[name];
   const decode = fusedKernels(x.device, 'decode');
   const [rows, n] = x.shape;
-  if (as === 'blocks' && kernel && decode?.supports(n) && rows > 0 && hasRows(x) && isPlain([x])) {
-    const gateRow = x.storageAndLayout().layout.strides[0];
-    return inBlocksOf(decode.activated(kernel, { rows, n, gate: x.storagePart(), gateRow }), rows, n, x);
+  const alike = rows > 0 && hasRows(x) && isPlain([x, ...(bias ? [bias] : [])]);
+  const inBlocks = as === 'blocks' && decode?.supports(n) === true;
+  const row = () => x.storageAndLayout().layout.strides[0];
+  if (plain && alike && decode?.biased && (!bias || (bias.isContiguous() && bias.elemCount === n))) {
+    const problem = { rows, n, x: x.storagePart(), row: row(), ...(bias && { bias: bias.storagePart() }) };
+    const made = decode.biased.activated(plain, problem, inBlocks ? 'blocks' : 'f32');
+    return inBlocks ? inBlocksOf(made, rows, n, x) : Tensor.fromStorage(made, [rows, n], x.device);
   }
+  if (bias) return scope(() => activateAs(x.broadcastAdd(bias), name, as));
+  if (inBlocks && kernel && alike)
+    return inBlocksOf(decode.activated(kernel, { rows, n, gate: x.storagePart(), gateRow: row() }), rows, n, x);
   return activate(x, name);
 }
 

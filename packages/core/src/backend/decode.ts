@@ -44,6 +44,38 @@ export interface GatedProblem {
 /** One of them, for an activation without a gate: `n` is a multiple of 32. */
 export type ActivatedProblem = Omit<GatedProblem, 'up' | 'upRow'>;
 
+/** The norm of x and a product whose bias is still to be added. Rows of `n` f32 values, contiguous; weights [n], f32. */
+export interface BiasedNormProblem extends Omit<NormProblem, 'deltaScale' | 'deltaAlpha'> {
+  delta: StoragePart;
+  /** Added to the delta. */
+  bias: StoragePart;
+}
+
+/** Activations of layers without a gate: `gelu` is the form with tanh, `gelu_erf` that with the error function. */
+export type PlainActivation = 'silu' | 'gelu' | 'gelu_erf';
+
+/** A matrix [rows, n] of f32, whose rows are contiguous and begin every `row` values. */
+export interface BiasedActivationProblem {
+  rows: number;
+  /** A multiple of 32 for blocks. */
+  n: number;
+  x: StoragePart;
+  row: number;
+  /** [n], added first. */
+  bias?: StoragePart;
+}
+
+/** Kernels that add the bias of the product in front of them. */
+export interface BiasedOps {
+  /** As {@link DecodeOps.norm}. */
+  norm(
+    problem: BiasedNormProblem,
+    as: 'f32' | 'blocks' | 'both',
+  ): { sum: BackendStorage; normed: BackendStorage; blocks?: BackendStorage };
+  /** act(x + bias) as blocks, or as numbers in f32 of any `n`. */
+  activated(activation: PlainActivation, problem: BiasedActivationProblem, as: 'blocks' | 'f32'): BackendStorage;
+}
+
 /** Queries, keys and values as products give them: a row a token, f32, heads one after the other, rows every so many values. */
 export interface HeadsProblem {
   tokens: number;
@@ -143,6 +175,8 @@ export interface LatentProblem {
 }
 
 export interface DecodeOps {
+  /** Present where that is worth a kernel: where memory is slow, as on the host. */
+  readonly biased?: BiasedOps;
   /** Whether there are kernels for rows of n values in blocks. */
   supports(n: number): boolean;
   /** Whether {@link heads} is for a pool of this dtype, with these sizes of heads. */

@@ -45,6 +45,67 @@ export function launchDecodeNormQ81(
   ]);
 }
 
+/** `decode_norm_biased`. */
+export interface DecodeNormBiasedArguments {
+  rows: number;
+  n: number;
+  padded: number;
+  eps: number;
+  centred: boolean;
+  x: Address;
+  delta: Address;
+  deltaBias: Address;
+  alpha: Address;
+  beta: Address;
+  sum: Address;
+  blocks: Address;
+  y: Address;
+}
+
+export function launchDecodeNormBiased(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: DecodeNormBiasedArguments,
+): void {
+  device.launch(DECODE, kernel, shape, [
+    a.rows,
+    a.n,
+    a.padded,
+    a.eps,
+    Number(a.centred),
+    a.x,
+    a.delta,
+    a.deltaBias,
+    a.alpha,
+    a.beta,
+    a.sum,
+    a.blocks,
+    a.y,
+  ]);
+}
+
+/** `decode_activated_silu`, and 2 more. */
+export interface DecodeActivatedArguments {
+  rows: number;
+  n: number;
+  padded: number;
+  x: Address;
+  xRow: number;
+  bias: Address;
+  blocks: Address;
+  y: Address;
+}
+
+export function launchDecodeActivated(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: DecodeActivatedArguments,
+): void {
+  device.launch(DECODE, kernel, shape, [a.rows, a.n, a.padded, a.x, a.xRow, a.bias, a.blocks, a.y]);
+}
+
 /** `decode_gated_q8_1_silu`, and 1 more. */
 export interface DecodeGatedQ81Arguments {
   rows: number;

@@ -33,6 +33,7 @@ import {
 import type { KernelStorage } from '../storage';
 import { activationRowBytes, activationRows, BLOCK_VALUES, paddedWidth } from './activations';
 import { CACHE_GROUP, scaleAddresses } from './cache-scales';
+import { DeviceBiasedOps } from './decode-biased';
 import { libraryRows } from './gemm-library';
 import { filled, keptIfFilled } from './result';
 
@@ -48,10 +49,12 @@ const HEAD_WARPS = 4;
 const HOST_BLOCKS_PER_CU = 4;
 
 export class DeviceDecodeOps implements DecodeOps {
+  readonly biased?: DeviceBiasedOps;
   readonly #device: KernelDevice;
 
   constructor(device: KernelDevice) {
     this.#device = device;
+    if (device.shapes.isHost) this.biased = new DeviceBiasedOps(device);
   }
 
   supports(n: number): boolean {

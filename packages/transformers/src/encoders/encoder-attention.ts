@@ -1,11 +1,19 @@
 /** Self-attention of an encoder: projections, an optional rotation, and attention within each packed sequence. */
 import type { Tensor } from '@x/core';
 import type { Module } from '@x/nn';
-import { type LayerNorm, packedAttention, rotate, type Segments, type Slopes } from '@x/nn';
+import {
+  type ActivationForm,
+  type Activations,
+  type LayerNorm,
+  packedAttention,
+  rotate,
+  type Segments,
+  type Slopes,
+} from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
 import type { Angles } from '../models/attention';
 import type { LinearGroup } from '../weights/linear-group';
-import { inDtype, project } from '../weights/q-linear';
+import { inDtype, projectUnbiased, type Unbiased } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
 
 export interface EncoderAttentionOptions {
@@ -70,13 +78,21 @@ export class EncoderAttention {
     }
   }
 
-  /** x [tokens, hidden] to the same shape, f32. What it makes on the way is its caller's scope's. */
-  forward(x: Tensor, { segments, angles, slopes }: EncoderContext): Tensor {
+  /** As what it is best given its input. */
+  get reads(): ActivationForm {
+    return this.parts.qkv.reads;
+  }
+
+  /**
+   * x [tokens, hidden] to the same shape, f32, and a bias that is still to be added to that, [hidden], the layer's own. What it
+   * makes on the way is its caller's scope's.
+   */
+  unbiased(x: Activations, { segments, angles, slopes }: EncoderContext): Unbiased {
     const { numHeads, headDim } = this.config;
     const { qkv, o, norms } = this.parts;
     const { window } = this.options;
-    const tokens = x.dim(0);
     const [q, k, v] = qkv.forward(x);
+    const tokens = q.dim(0);
     const heads = (rows: Tensor) => rows.reshape([tokens, numHeads, headDim]);
     const turned = (rows: Tensor, norm: LayerNorm | undefined, turn: { cos: Tensor; sin: Tensor } | undefined) => {
       const normed = heads(norm ? norm.forward(rows) : rows);
@@ -90,7 +106,7 @@ export class EncoderAttention {
       segments,
       { scale: angles?.rotation.scaled ? 1 : 1 / Math.sqrt(headDim), window, slopes },
     );
-    return project(o, attended.reshape([tokens, numHeads * headDim]), this.dtype);
+    return projectUnbiased(o, attended.reshape([tokens, numHeads * headDim]), this.dtype);
   }
 
   dispose(): void {

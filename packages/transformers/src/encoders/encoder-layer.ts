@@ -1,9 +1,11 @@
 /** An encoder's layer: attention and a feed-forward layer, each added to what it was given, with norms in front or behind. */
-import type { Tensor } from '@x/core';
-import type { Module } from '@x/nn';
+import { QuantizedActivations, type Tensor } from '@x/core';
+import type { ActivationForm, Activations, Module } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
 import type { Own } from '../models/decoder';
 import type { FeedForward } from '../models/feed-forward';
+import { normed } from '../models/residual';
+import type { Unbiased } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
 import { EncoderAttention, type EncoderAttentionOptions, type EncoderContext } from './encoder-attention';
 
@@ -60,24 +62,59 @@ export class EncoderLayer {
     });
   }
 
-  attend(x: Tensor, context: EncoderContext): Tensor {
-    const { attention, norms, again } = this.parts;
-    const attended = this.half(x, norms[0], (input) => attention.forward(input, context));
-    return again ? again.forward(x.add(attended)) : attended;
+  /** As what the layer is best given its input: `both` where products read blocks of it. */
+  get reads(): ActivationForm {
+    return this.places === 'post' ? besideNumbers(this.parts.attention.reads) : 'f32';
   }
 
-  feed(x: Tensor): Tensor {
-    return this.half(x, this.parts.norms[1], (input) => this.parts.feed.forward(input));
+  /** x is numbers, [tokens, hidden] in f32, or has them beside its blocks; so is what it gives. */
+  attend(x: Activations, context: EncoderContext): Activations {
+    const { attention, feed, norms, again } = this.parts;
+    const next = this.places === 'post' && !again ? besideNumbers(feed.reads) : 'f32';
+    const attended = this.half(x, norms[0], attention.reads, next, (input) => attention.unbiased(input, context));
+    return again ? again.forward(numbersOf(x).add(numbersOf(attended))) : attended;
   }
 
-  private half(x: Tensor, norm: Module | undefined, inner: (x: Tensor) => Tensor): Tensor {
-    if (this.places === 'pre') return x.add(inner(norm ? norm.forward(x) : x));
-    const sum = x.add(inner(x));
-    return norm ? norm.forward(sum) : sum;
+  /** @param next as what the next layer is best given it */
+  feed(x: Activations, next: ActivationForm = 'f32'): Activations {
+    const { feed, norms } = this.parts;
+    return this.half(
+      x,
+      norms[1],
+      feed.reads,
+      next,
+      (input) => feed.unbiased?.(input) ?? { product: feed.forward(input) },
+    );
+  }
+
+  private half(
+    x: Activations,
+    norm: Module | undefined,
+    reads: ActivationForm,
+    next: ActivationForm,
+    inner: (x: Activations) => Unbiased,
+  ): Activations {
+    const numbers = numbersOf(x);
+    if (this.places === 'pre') {
+      const { product, bias } = inner(normed({ x: numbers }, norm, reads).input);
+      return numbers.add(bias ? product.broadcastAdd(bias) : product);
+    }
+    const { product: delta, bias: deltaBias } = inner(x);
+    return normed({ x: numbers, delta, ...(deltaBias && { deltaBias }) }, norm, next).input;
   }
 
   dispose(): void {
     const { attention, feed, norms, again } = this.parts;
     for (const part of [attention, feed, ...norms, again]) part?.dispose();
   }
+}
+
+/** A form with numbers in f32 beside blocks. */
+function besideNumbers(form: ActivationForm): ActivationForm {
+  return form === 'blocks' ? 'both' : 'f32';
+}
+
+/** The numbers of a layer's input. */
+export function numbersOf(x: Activations): Tensor {
+  return x instanceof QuantizedActivations ? x.numbers! : x;
 }

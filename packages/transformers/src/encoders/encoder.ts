@@ -1,6 +1,6 @@
 /** Embeddings, a stack of layers, and the heads behind them: what all encoders have in common. */
 import { type Device, DisposedError, keep, scope, Tensor } from '@x/core';
-import { type ActivationName, activate, type Module, type Segments, Slopes } from '@x/nn';
+import { type ActivationName, type Activations, activate, type Module, type Segments, Slopes } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
 import type { RopeConfig } from '../config/rope';
 import { TransformersError } from '../errors';
@@ -10,7 +10,7 @@ import type { Own } from '../models/decoder';
 import { project } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
 import type { EncoderContext } from './encoder-attention';
-import { EncoderLayer, type EncoderLayerOptions } from './encoder-layer';
+import { EncoderLayer, type EncoderLayerOptions, numbersOf } from './encoder-layer';
 import type { EncoderBatch, EncoderModel } from './encoder-model';
 import { poolRows } from './pooling';
 
@@ -124,24 +124,25 @@ export class Encoder implements EncoderModel {
     const { layers, rotations, slopes, norm } = this.parts;
     const { segments, positions } = batch;
     const angles = rotations.map((rotation) => rotation.at(positions));
-    let x = scope(() => this.embed(batch));
+    let x: Activations = scope(() => this.embed(batch));
     let taken = 0;
-    const then = (run: () => Tensor): PassStep => {
+    const then = (run: () => Activations): PassStep => {
       // Between two steps anything may have happened.
       this.checkAlive();
       const before = x;
       x = scope(run);
       if (x !== before) before.dispose();
-      return { output: x, share: ++taken / (2 * layers.length) };
+      return { output: numbersOf(x), share: ++taken / (2 * layers.length) };
     };
     try {
-      for (const layer of layers) {
+      for (const [i, layer] of layers.entries()) {
         const context: EncoderContext = { segments, angles: angles[layer.rotation], slopes };
         yield then(() => layer.attend(x, context));
-        yield then(() => layer.feed(x));
+        yield then(() => layer.feed(x, layers[i + 1]?.reads));
       }
       this.checkAlive();
-      return norm ? norm.forward(x) : x.detach();
+      const hidden = numbersOf(x);
+      return norm ? norm.forward(hidden) : hidden.detach();
     } finally {
       for (const thing of [x, ...angles]) thing.dispose();
     }

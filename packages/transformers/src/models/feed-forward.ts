@@ -3,7 +3,7 @@ import type { Tensor } from '@x/core';
 import { type ActivationForm, type ActivationName, type Activations, activateAs, type Module } from '@x/nn';
 import type { DecoderConfig } from '../config/decoder-config';
 import { readsOf } from '../weights/linear-group';
-import { project, takesBlocks } from '../weights/q-linear';
+import { project, projectUnbiased, takesBlocks, type Unbiased } from '../weights/q-linear';
 import { shareOf } from '../weights/shard';
 import type { Weights } from '../weights/weights';
 
@@ -12,6 +12,8 @@ export interface FeedForward {
   readonly reads: ActivationForm;
   /** [tokens, hidden] to the same shape, f32. What it makes on the way is its caller's scope's. */
   forward(x: Activations): Tensor;
+  /** The same, and a bias that is still to be added to it, [hidden], the layer's own. */
+  unbiased?(x: Activations): Unbiased;
   dispose(): void;
 }
 
@@ -44,9 +46,17 @@ export class Mlp implements FeedForward {
   }
 
   forward(x: Activations): Tensor {
+    return project(this.down, this.inside(x), this.dtype);
+  }
+
+  unbiased(x: Activations): Unbiased {
+    return projectUnbiased(this.down, this.inside(x), this.dtype);
+  }
+
+  private inside(x: Activations): Activations {
     const form = takesBlocks(this.down) ? 'blocks' : 'numbers';
-    const inside = activateAs(project(this.up, x, this.dtype), this.activation, form);
-    return project(this.down, inside, this.dtype);
+    const { product, bias } = projectUnbiased(this.up, x, this.dtype);
+    return activateAs(product, this.activation, form, bias);
   }
 
   dispose(): void {

@@ -14,16 +14,20 @@ export interface Residual {
   deltaNorm?: RmsNorm;
   /** Multiplies the delta, behind its norm. Default 1. */
   deltaScale?: number;
+  /** Added to the delta first: of the product that made it. */
+  deltaBias?: Tensor;
 }
 
 /** The sum, and its norm (or itself, without a norm) as a product wants it: {@link readsOf}. */
 export function normed(at: Residual, norm: Module | undefined, as: ActivationForm): { x: Tensor; input: Activations } {
-  const { x, delta, deltaNorm, deltaScale = 1 } = at;
+  const { x, delta, deltaNorm, deltaScale = 1, deltaBias } = at;
   if (norm === undefined || norm instanceof RmsNorm || norm instanceof LayerNorm) {
-    const { sum, normed: input } = normAdd(x, delta, norm, { as, deltaScale, ...(deltaNorm && { deltaNorm }) });
+    const options = { as, deltaScale, ...(deltaNorm && { deltaNorm }), ...(deltaBias && { deltaBias }) };
+    const { sum, normed: input } = normAdd(x, delta, norm, options);
     return { x: sum, input };
   }
-  const before = delta && deltaNorm ? deltaNorm.forward(delta) : delta;
+  const biased = delta && deltaBias ? delta.broadcastAdd(deltaBias) : delta;
+  const before = biased && deltaNorm ? deltaNorm.forward(biased) : biased;
   const added = before && deltaScale !== 1 ? before.mul(deltaScale) : before;
   const sum = added ? x.add(added) : x;
   return { x: sum, input: norm.forward(sum) };

@@ -10,7 +10,7 @@ import { type Device, DisposedError, formatShape, keep, type RopeKind, type Shap
 import type { Activations, Module } from '@x/nn';
 import type { DenseDType, PartRange } from '@x/quantized';
 import { TransformersError } from '../errors';
-import { type BlockLayer, type BlockWeight, inDtype, takesBlocks } from './q-linear';
+import { type BlockLayer, type BlockWeight, inDtype, takesBlocks, type Unbiased, unbiasedOf } from './q-linear';
 
 /** What an adapter adds to one linear layer: W + scale · B · A. */
 export interface LoraDelta {
@@ -235,6 +235,13 @@ export class LoraLinear implements BlockLayer {
       if (product) addRows(ys, xs as Tensor, rows, product);
     }
     return ys;
+  }
+
+  /** {@link forward}, and a bias that is still to be added: none where an adapter changes the layer. */
+  unbiased(xs: Activations): Unbiased {
+    const { layer, adapters } = this;
+    const changed = adapters.rows.some(({ adapter }) => adapter.at(this));
+    return (changed ? undefined : unbiasedOf(layer, xs)) ?? { product: this.forward(xs) };
   }
 
   dispose(): void {

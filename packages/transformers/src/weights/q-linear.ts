@@ -1,6 +1,6 @@
 /** A linear layer on a {@link QMatMul}: weights in blocks, or numbers; what comes out is f32, whatever goes in. */
 import { keep, QuantizedActivations, TENSORS, type Tensor } from '@x/core';
-import { type Activations, type Module, OwningModule } from '@x/nn';
+import { type Activations, Linear, type Module, OwningModule } from '@x/nn';
 import { areBlocks, type DenseDType, fusesMix, mixedExperts, type QMatMul, type QTensor } from '@x/quantized';
 
 /** Rows of which the product and the bias are one kernel, which reads the weight once a row. */
@@ -47,6 +47,16 @@ export class QLinear extends OwningModule {
     return bias ? ys.broadcastAdd(bias) : ys;
   }
 
+  /** {@link forward}, and the bias that is still to be added to it, [out], this layer's: for a kernel that adds it on its way. */
+  unbiased(xs: Activations): Unbiased {
+    const { bias } = this;
+    // Of a single row the product adds it.
+    const alone = xs instanceof QuantizedActivations ? xs.rows <= BIASED_ROWS : xs.elemCount === xs.dim(-1);
+    if (!bias || alone) return { product: this.forward(xs) };
+    const product = xs instanceof QuantizedActivations ? this.product.forwardBlocks(xs) : this.product.forwardWide(xs);
+    return { product, bias };
+  }
+
   override dispose(): void {
     super.dispose();
     this.product.dispose();
@@ -71,6 +81,34 @@ export function project(layer: Module, xs: Activations, dtype: DenseDType): Tens
   if (!(xs instanceof QuantizedActivations)) return layer.forward(takesBlocks(layer) ? xs : inDtype(xs, dtype));
   if (!takesBlocks(layer)) throw new Error('internal: activations in blocks for a layer that does not take them');
   return layer.forward(xs);
+}
+
+/** A product, and the bias of its layer that is still to be added, [out], the layer's. */
+export interface Unbiased {
+  product: Tensor;
+  bias?: Tensor;
+}
+
+/** What a layer, of numbers or of blocks, can leave of its bias to a kernel that adds it on its way. */
+export function unbiasedOf(layer: Module, xs: Activations): Unbiased | undefined {
+  if (layer instanceof QLinear) return layer.unbiased(xs);
+  if (!(layer instanceof Linear) || xs instanceof QuantizedActivations || xs.rank !== 2) return undefined;
+  const { weight, bias } = layer;
+  return bias?.rank === 1 ? { product: xs.matmul(weight.t()), bias } : undefined;
+}
+
+/** A layer that can leave its bias to a kernel that adds it on its way. */
+interface UnbiasedLayer {
+  unbiased(xs: Activations): Unbiased;
+}
+
+/** As {@link project}, of a layer that can leave its bias without it. */
+export function projectUnbiased(layer: Module & Partial<UnbiasedLayer>, xs: Activations, dtype: DenseDType): Unbiased {
+  if (!layer.unbiased) return { product: project(layer, xs, dtype) };
+  const inBlocks = takesBlocks(layer);
+  if (xs instanceof QuantizedActivations && !inBlocks)
+    throw new Error('internal: activations in blocks for a layer that does not take them');
+  return (layer as UnbiasedLayer).unbiased(xs instanceof QuantizedActivations || inBlocks ? xs : inDtype(xs, dtype));
 }
 
 /** In `dtype`; the tensor itself where it is so already. */
