@@ -76,7 +76,17 @@ X_DEVICE void normPlain(const Norm<T>& p, u64 row) {
     T* y = p.y + at;
     X_FOR_BLOCK(j, p.n) y[j] = from_acc<T>(normed(j));
   }
-  if (p.blocks) quant::quantizeEach(p.n, p.blocksOf(row), normed);
+  if (!p.blocks) return;
+#if X_HOST
+  if constexpr (sameType<T, float>) {
+    if (p.y) {
+      const float* y = p.y + at;
+      for (u32 g = 0; g < p.n / 32; ++g) quant::quantizeGroup(y + g * 32, 32, p.blocksOf(row) + g * quant::Q8_1::BYTES);
+      return;
+    }
+  }
+#endif
+  quant::quantizeEach(p.n, p.blocksOf(row), normed);
 }
 
 #if !X_HOST

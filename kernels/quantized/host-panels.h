@@ -123,7 +123,7 @@ X_DEVICE void storeRows(float* out, Floats16 sums, u64 rows, bool adds) {
 template <class Q>
 struct HostTile {
   static constexpr u64 COLUMNS = 64;  // at most: unpacking a panel costs what its products with some 16 take
-  static constexpr u64 WIDE = 128, WIDE_STEPS = 16;  // so many where the second cache holds their steps
+  static constexpr u64 WIDEST = 256, OPENED = 1536;  // at most where the second cache holds so many steps of all columns
   static constexpr u64 STEPS = 8;     // of a panel, unpacked at once
   static constexpr u32 GROUP = 8 / REGISTERS;  // columns whose sums registers hold
   static constexpr u32 UNITS = Units<Q>::COUNT;
@@ -134,7 +134,7 @@ struct HostTile {
   X_DEVICE void add(u64 first) const {
     constexpr u64 MOST = HostProducts<Q>::STEPS;
     const u64 steps = p.steps() - first < MOST ? p.steps() - first : MOST;
-    static_assert(WIDE * WIDE_STEPS <= COLUMNS * MOST, "no more units than of fewer columns");
+    static_assert(OPENED <= COLUMNS * MOST, "no more units than of fewer columns");
     ColumnUnit<Q> opened[COLUMNS * MOST * UNITS];
     for (u64 c = 0; c < columns; ++c)
       for (u64 k = 0; k < steps; ++k) {
@@ -147,7 +147,7 @@ struct HostTile {
 
  private:
   X_DEVICE void addPanel(u64 row, u64 first, u64 steps, const ColumnUnit<Q>* opened) const {
-    Floats16 sums[WIDE / GROUP][UNITS][GROUP];
+    Floats16 sums[WIDEST / GROUP][UNITS][GROUP];
     for (u64 k0 = 0; k0 < steps; k0 += STEPS) {
       PanelUnit<Q> panel[UNITS][STEPS];
       const u64 count = steps - k0 < STEPS ? steps - k0 : STEPS;

@@ -136,7 +136,7 @@ X_DEVICE void mulMat(const u8* x, const u8* y, float* dst, i32 innerSize, i32 ro
   const u32 longest = (rows + 8 * TILE - 1) / (8 * TILE), shortest = (rows + 2 * TILE - 1) / (2 * TILE);
   u32 most = (u32)hostColumns<Q>((u64)innerSize, columns);
   // Of many columns fewer where threads, which have four blocks each, would be without a tile.
-  while (most > HostTile<Q>::WIDE && 4 * (u64)shortest * ((columns + most - 1) / most) < split::blocks()) most /= 2;
+  while (most > HostTile<Q>::COLUMNS && 4 * (u64)shortest * ((columns + most - 1) / most) < split::blocks()) most /= 2;
   const u32 columnTiles = (columns + most - 1) / most, width = (columns + columnTiles - 1) / columnTiles;
   const u64 wanted = (split::blocks() + columnTiles - 1) / columnTiles;
   const u32 parts = wanted < longest ? longest : wanted < shortest ? (u32)wanted : shortest;

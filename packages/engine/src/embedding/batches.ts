@@ -18,9 +18,10 @@ export interface RunOptions<Item> {
 }
 
 /**
- * Tokens of a batch. On the host what a layer makes of them should stay in the caches; a GPU is full with some thousands.
+ * Tokens of a batch. On the host what a layer makes of them should stay in the last cache, and its weights are read once for all; a
+ * GPU is full with some thousands.
  */
-const BATCH_TOKENS: Partial<Record<Device['location']['kind'], number>> = { js: 256, cpu: 512 };
+const BATCH_TOKENS: Partial<Record<Device['location']['kind'], number>> = { js: 256, cpu: 1024 };
 const GPU_BATCH_TOKENS = 16_384;
 
 export class Batches {
