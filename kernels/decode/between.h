@@ -224,15 +224,19 @@ X_DEVICE void normAll(const Norm<T>& p) {
 #endif
 }
 
-/** The norm of a delta with a bias, as products of layers with biases leave it: a block a row, through memory. */
+/** The norm of a delta with a bias, as products of layers with biases leave it: through memory, on GPUs a block a row. */
 template <class T>
 X_DEVICE void normBiased(const Norm<T>& p) {
   early::await();
   early::letNextBegin();
+#if X_HOST
   X_FOR_SPLIT(row, p.rows) {
+#else
+  const u64 row = split::block();
+  if (row < p.rows) {
+#endif
     normPlain(p, row);
     if (p.blocks) quant::padRow(p.blocksOf(row), p.n, p.padded);
-    barrier();
   }
 }
 
