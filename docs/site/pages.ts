@@ -71,6 +71,7 @@ export const SECTIONS: Section[] = [
     items: entries({
       '/benchmarks': 'Measurements',
       '/how-we-measure': 'How we measure',
+      '/differences': 'Differences from transformers',
       '/parity': 'Parity with candle',
       '/api-parity': 'Names beside candle and PyTorch',
     }),

@@ -104,6 +104,7 @@ async function main(): Promise<void> {
     'architectures',
     'decode-gaps',
     'decode-kernels',
+    'differences',
     'ops',
     'gemm',
     'conv',

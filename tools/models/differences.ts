@@ -1,17 +1,13 @@
 /**
  * The largest difference between logits here and those of transformers, by model, file, device and mode: a part of the deviation of the
- * model's logits.
- *
- *   tsx tools/models/differences.ts                     js and cpu, all models of models/tiny
- *   tsx tools/models/differences.ts --devices cuda:0 --models llama,qwen3
+ * model's logits. tools/bench/differences.ts prints them.
  *
  * Modes: `prompt`, all tokens in one step; `steps`, one by one; `captured`, the same as graphs; `batch`, one by one beside the other
- * prompts of the model. The last rows are a model in q8_0 blocks beside what PyTorch computes of the same blocks, made f32.
+ * prompts of the model.
  */
 import { existsSync, readFileSync } from 'node:fs';
-import { basename, join } from 'node:path';
-import { parseArgs } from 'node:util';
-import { Device } from '@x/core';
+import { join } from 'node:path';
+import type { Device } from '@x/core';
 import { loadModel, type Runner } from '@x/engine';
 import '@x/rocm-backend';
 import { goldenNames, readGolden } from '@x/testing/golden';
@@ -35,7 +31,7 @@ interface Case {
 
 const TINY = join(ROOT, 'models/tiny');
 const FILES = ['model.safetensors', 'model-f16.gguf', 'model-f32.gguf'];
-const MODES = ['prompt', 'steps', 'captured', 'batch'] as const;
+export const MODES = ['prompt', 'steps', 'captured', 'batch'] as const;
 type Mode = (typeof MODES)[number];
 
 /** All files of models with golden values. */
@@ -124,22 +120,3 @@ function distance(actual: ArrayLike<number>, expected: readonly number[]): numbe
     throw new Error(`${actual.length} logits, and ${expected.length} are expected`);
   return expected.reduce((largest, value, i) => Math.max(largest, Math.abs(actual[i] - value)), 0);
 }
-
-async function main(): Promise<void> {
-  const { values } = parseArgs({ options: { devices: { type: 'string' }, models: { type: 'string' } } });
-  const devices = (values.devices ?? 'js,cpu').split(',');
-  const list = values.models ? cases(values.models.split(',')) : [...cases(), quantizedCase()];
-  const header = ['model', 'file', ...devices.flatMap((name) => MODES.map((mode) => `${name} ${mode}`))];
-  const kept = header.filter((name) => name !== 'js captured');
-  console.log(`| ${kept.join(' | ')} |\n| ${kept.map(() => '---').join(' | ')} |`);
-  for (const one of list) {
-    const cells: string[] = [];
-    for (const name of devices) {
-      const found = await differences(one, Device.parse(name));
-      cells.push(...MODES.flatMap((mode) => (found[mode] === undefined ? [] : [found[mode].toExponential(0)])));
-    }
-    console.log(`| ${[one.model, basename(one.path).replace(/^.*-|^model\./, ''), ...cells].join(' | ')} |`);
-  }
-}
-
-if (process.argv[1]?.endsWith('tools/models/differences.ts')) void main();
