@@ -154,7 +154,9 @@ async function emulated(out) {
       'quantized-experts core-suites candle-defects determinism dtypes id-report nan random recurrent steady-state',
     ),
     ...named('elementwise.property indexing.property rows.property sort.property topk.property'),
-    ...named('every-kernel every-reduction every-block-type every-paged-attention attention-parts decode-attention'),
+    ...named(
+      'every-kernel every-reduction every-block-type every-paged-attention attention-parts decode-attention decode-biased',
+    ),
   ];
   // What is the same on every chip.
   const once = ['host-experts', 'prompt-graphs', 'step-ahead', 'switched-off', 'warm-up'].map(

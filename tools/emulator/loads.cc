@@ -19,6 +19,7 @@ inline u32 permute(u32 low, u32 high, u32 nibbles) {
   for (u32 i = 0; i < 4; ++i) r |= (u32)(u8)(bytes >> (8 * (nibbles >> (4 * i) & 7))) << (8 * i);
   return r;
 }
+#include "../../kernels/quantized/activations.h"
 #include "../../kernels/quantized/formats.h"
 
 using namespace quant;
