@@ -13,7 +13,7 @@ const MOST = {
   '@x/grammar': 290,
   '@x/hip': 320,
   '@x/hub': 160,
-  '@x/kernels': 760,
+  '@x/kernels': 910,
   '@x/nn': 410,
   '@x/quantized': 500,
   '@x/rocm-backend': 480,
