@@ -122,8 +122,9 @@ X_DEVICE void storeRows(float* out, Floats16 sums, u64 rows, bool adds) {
 /** Rows of `p` times columns `column0` to `column0 + columns`, with at most as many steps as HostProducts adds up at once. */
 template <class Q>
 struct HostTile {
-  static constexpr u64 COLUMNS = 64;  // at most: unpacking a panel costs what its products with some 16 take
-  static constexpr u64 WIDEST = 256, OPENED = 1536;  // at most where the second cache holds so many steps of all columns
+  // Columns at most: unpacking a panel costs what its products with some 16 take. Up to WIDEST where they have OPENED steps in all,
+  // which the second cache holds.
+  static constexpr u64 COLUMNS = 64, WIDEST = 256, OPENED = 1536;
   static constexpr u64 STEPS = 8;     // of a panel, unpacked at once
   static constexpr u32 GROUP = 8 / REGISTERS;  // columns whose sums registers hold
   static constexpr u32 UNITS = Units<Q>::COUNT;

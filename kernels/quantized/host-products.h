@@ -3,7 +3,8 @@
 // (host-panels.h). With one column cores are faster than their memory, so rows are one stream that is prefetched far ahead,
 // across their ends; with more it is caches that count, so few steps are taken for several rows before the next steps.
 //
-// However many columns there are, a column's sums are added in one order, so that it gives the same bits in any company: each
+// However many columns there are, a column's sums are added in one order, so that it gives the same bits in any company (but
+// for host-amx-pairs.h): each
 // unit (what shares a scale) of a step is an integer, multiplied and added to its lanes' sums, up to 16384 values; then lanes
 // are added up, those 8, 4, 2 and 1 apart. A unit of 32 has two lanes with one sum, so lanes then have twice what is asked for.
 #pragma once

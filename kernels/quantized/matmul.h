@@ -135,7 +135,7 @@ X_DEVICE void mulMat(const u8* x, const u8* y, float* dst, i32 innerSize, i32 ro
   // Columns are opened once for the rows of a tile, so these are many where every block has a tile all the same.
   const u32 longest = (rows + 8 * TILE - 1) / (8 * TILE), shortest = (rows + 2 * TILE - 1) / (2 * TILE);
   u32 most = (u32)hostColumns<Q>((u64)innerSize, columns);
-  // Of many columns fewer where threads, which have four blocks each, would be without a tile.
+  // Fewer columns where threads, which have eight blocks each, would have less than two tiles.
   while (most > HostTile<Q>::COLUMNS && 4 * (u64)shortest * ((columns + most - 1) / most) < split::blocks()) most /= 2;
   const u32 columnTiles = (columns + most - 1) / most, width = (columns + columnTiles - 1) / columnTiles;
   const u64 wanted = (split::blocks() + columnTiles - 1) / columnTiles;

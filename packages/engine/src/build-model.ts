@@ -111,8 +111,8 @@ export async function buildModel(
         'The tokens of this model see those that follow: it makes vectors of texts and writes none; load it with loadEmbeddingModel.',
       );
     }
-    // Before the weights, which take long.
-    if (options.cacheDtype) checkCacheDtype(await kvLayoutsOf(file, description), options.cacheDtype);
+    // Before the weights, which take long; others fit all heads.
+    if (options.cacheDtype === 'q8_0') checkCacheDtype(await kvLayoutsOf(file, description), 'q8_0');
     const hotExperts = await hotExpertsOf(file, description, { ...options, maxContext });
     const weights = new Weights(file, { ...weightOptions(description, options), hotExperts });
     const model = await builtOf(weights, opened, maxContext, options);
