@@ -8,10 +8,9 @@ namespace quant {
 template <class Q>
 X_DEVICE u64 hostColumns(u64 inner, u64 columns) {
   typedef HostTile<Q> Tile;
+  (void)inner, (void)columns;
 #if QUANT_AMX
   if (IN_TILES<Q> && x_amx) return columns >= AmxPairs<Q>::LEAST ? AmxPairs<Q>::COLUMNS : Tile::COLUMNS;
-#else
-  (void)columns;
 #endif
 #if defined(__AVX512F__)
   const u64 steps = inner == 0 ? 1 : (inner + 255) / 256, most = Tile::OPENED / steps / Tile::COLUMNS * Tile::COLUMNS;
