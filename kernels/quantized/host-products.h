@@ -1,7 +1,7 @@
 // Quantised rows times q8_1 columns on the host. Activations are brought into the order of a format's steps
 // (host-steps.h), then rows pass by, each unpacked once for up to eight columns; more columns meet panels of rows
-// (host-panels.h). With one column cores are faster than their memory, so rows are one stream that is prefetched far ahead,
-// across their ends; with more it is caches that count, so few steps are taken for several rows before the next steps.
+// (host-panels.h). With one column cores are faster than their memory, so rows are four streams, each prefetched ahead, across
+// their ends; with more it is caches that count, so few steps are taken for several rows before the next steps.
 //
 // However many columns there are, a column's sums are added in one order, so that it gives the same bits in any company (but
 // for host-amx-pairs.h): each
@@ -154,6 +154,8 @@ X_DEVICE Floats16 laneSums(const Floats16 (&v)[COLS]) {
 /** Rows `begin` to `end` of x times columns of y: dst[column * stride + row]. */
 template <class Q>
 struct HostProducts {
+  /** Rows of a part that meet one column together, and how far ahead each is fetched: a core's prefetchers follow several streams. */
+  static constexpr u32 STREAMS = 4, AHEAD = 2048;
   static constexpr u64 STEPS = 64;  // whose sums are added up before lanes are: what a stack and the second cache hold
   const u8* x;
   u64 begin, end, inner;
@@ -176,7 +178,7 @@ struct HostProducts {
   template <u32 COLS>
   X_DEVICE void add(u64 first, u64 column, u64 left) const {
     // Steps whose activations the first cache holds, and rows that wait in the second.
-    constexpr u64 AT_ONCE = STEPS / COLS, ROWS = COLS > 1 ? 32 : 1;
+    constexpr u64 AT_ONCE = STEPS / COLS, ROWS = 32;
     const u64 count = steps() - first < STEPS ? steps() - first : STEPS;
     StepColumn<Q, COLS> columns[STEPS][COLS];
     for (u64 k = 0; k < count; ++k) {
@@ -184,39 +186,74 @@ struct HostProducts {
       for (u32 c = 0; c < COLS; ++c)
         columns[k][c].open(y + (column + (c < left ? c : 0)) * columnBytes + at * Q8_1::BYTES, (u32)groups);
     }
+    if constexpr (COLS == 1) {
+      const u64 apart = (end - begin) / STREAMS, alone = begin + STREAMS * apart;
+      for (u64 row = begin; row < begin + apart; ++row) addRows<STREAMS>(row, apart, first, count, columns);
+      for (u64 row = alone; row < end; ++row) addRows<1>(row, 0, first, count, columns);
+      return;
+    }
     for (u64 row0 = begin, rowEnd; row0 < end; row0 = rowEnd) {
-      rowEnd = COLS > 1 && end - row0 > ROWS ? row0 + ROWS : end;
+      rowEnd = end - row0 > ROWS ? row0 + ROWS : end;
       Floats16 sums[ROWS][COLS];
       for (u64 k = 0; k < count; k += AT_ONCE) {
         const u64 most = count - k < AT_ONCE ? count - k : AT_ONCE;
         for (u64 row = row0; row < rowEnd; ++row) {
-          Floats16(&own)[COLS] = sums[COLS > 1 ? row - row0 : 0];
-          addRow<COLS>(row, first + k, most, columns + k, k > 0, own);
-          if (k + most == count) store<COLS>(own, dst + column * stride + row, left, first > 0);
+          addRow<COLS>(row, first + k, most, columns + k, k > 0, sums[row - row0]);
+          if (k + most == count) store<COLS>(sums[row - row0], dst + column * stride + row, left, first > 0);
         }
       }
     }
   }
 
  private:
+  /** Steps that are whole, of `count` from `first` on. */
+  X_DEVICE u64 wholeSteps(u64 first, u64 count) const {
+    const u64 whole = inner / 256 - first;
+    return Q::SIZE == 256 || whole > count ? count : whole;
+  }
+
+  /** A step, on its way into the caches. */
+  static X_DEVICE void fetch(const u8* b) {
+    constexpr u32 LINE = 64;
+#pragma unroll
+    for (u32 at = 0; at < Step<Q>::BYTES; at += LINE) __builtin_prefetch(b + at);
+  }
+
+  /** What `count` steps add to the sums of N rows that are `apart` rows apart, with one column. */
+  template <u32 N>
+  X_DEVICE void addRows(u64 row, u64 apart, u64 first, u64 count, const StepColumn<Q, 1> (*columns)[1]) const {
+    const u64 whole = wholeSteps(first, count);
+    const u8* b = x + row * rowBytes() + first * Step<Q>::BYTES;
+    alignas(64) u8 last[Step<Q>::BYTES];
+    Floats16 sums[N][1] = {};
+    for (u64 k = 0; k < count; ++k, b += Step<Q>::BYTES) {
+#pragma unroll
+      for (u32 r = 0; r < N; ++r) {
+        const u8* own = b + r * apart * rowBytes();
+        fetch(own + AHEAD);
+        StepRow<Q, 1> step;
+        step.open(k < whole ? own : lastStep(own, last));
+        step.addTo(sums[r][0], columns[k][0]);
+      }
+    }
+    for (u32 r = 0; r < N; ++r) store<1>(sums[r], dst + row + r * apart, 1, first > 0);
+  }
+
   /** Lanes' sums of `count` steps, added to what there is in `sums` where that `continues`. */
   template <u32 COLS>
   X_DEVICE void addRow(u64 row, u64 first, u64 count, const StepColumn<Q, COLS> (*columns)[COLS], bool continues,
                        Floats16 (&sums)[COLS]) const {
-    constexpr u32 LINE = 64;
-    // Of several columns a part of each row comes next: that of the row after the next is fetched.
-    const u64 ahead = COLS == 1 ? 8192 : 2 * rowBytes();
-    const u64 whole = inner / 256 - first < count ? inner / 256 - first : count;
+    const u64 whole = wholeSteps(first, count);
     const u8* b = x + row * rowBytes() + first * Step<Q>::BYTES;
     alignas(64) u8 last[Step<Q>::BYTES];
     Floats16 acc[COLS];
 #pragma unroll
-    for (u32 c = 0; c < COLS; ++c) acc[c] = COLS > 1 && continues ? sums[c] : Floats16{};
+    for (u32 c = 0; c < COLS; ++c) acc[c] = continues ? sums[c] : Floats16{};
     for (u64 k = 0; k < count; ++k, b += Step<Q>::BYTES) {
-#pragma unroll
-      for (u32 at = 0; at < Step<Q>::BYTES; at += LINE) __builtin_prefetch(b + ahead + at);
+      // A part of each row comes next: that of the row after the next is fetched.
+      fetch(b + 2 * rowBytes());
       StepRow<Q, COLS> step;
-      step.open(Q::SIZE == 256 || k < whole ? b : lastStep(b, last));
+      step.open(k < whole ? b : lastStep(b, last));
 #pragma unroll
       for (u32 c = 0; c < COLS; ++c) step.addTo(acc[c], columns[k][c]);
     }
