@@ -80,7 +80,11 @@ GATED(Gelu, gelu)
     decode::gateAll<gates::Act, T>({rows, n, gate, gate_row, up, up_row, y});                                         \
   }
 GATE(Silu, silu, float, f32)
+GATE(Silu, silu, f16, f16)
+GATE(Silu, silu, bf16, bf16)
 GATE(Gelu, gelu, float, f32)
+GATE(Gelu, gelu, f16, f16)
+GATE(Gelu, gelu, bf16, bf16)
 
 #define HEADS(K, kv)                                                                                                   \
   KERNEL_EARLY(decode_heads_##kv)                                                                                      \
@@ -112,15 +116,15 @@ KERNEL_BOUNDS(decode_heads_q8_0, decode::HEAD_THREADS,
 
 #define PROMPT_HEADS(K, kv)                                                                                            \
   KERNEL_EARLY(decode_prompt_heads_##kv)                                                                               \
-  KERNEL_BOUNDS(decode_prompt_heads_##kv, decode::HEAD_THREADS,                                                        \
+  KERNEL_BLOCKS(decode_prompt_heads_##kv, decode::HEAD_THREADS, decode::PROMPT_BLOCKS,                                 \
                 (u64 tokens, u32 heads, u32 kv_heads, u32 d, u32 dv, u32 rotated, bool interleaved, float scale,       \
                  float eps, const float* q, u64 q_row, const float* k, u64 k_row, const float* v, u64 v_row,           \
                  const float* q_norm, const float* k_norm, const float* cos, const float* sin, u64 table_row,          \
                  u64 table_length, const u32* positions, const u32* slots, u64 pool_slots, float* out, K* k_pool,      \
                  K* v_pool, u64 wide, K* q_narrow)) {                                                                  \
-    decode::headsAll<K>({tokens, heads, kv_heads, d, dv, rotated, interleaved, scale, eps, q, q_row, k, k_row, v,      \
-                         v_row, q_norm, k_norm, cos, sin, table_row, table_length, positions, slots, pool_slots, out,  \
-                         k_pool, v_pool, wide, q_narrow});                                                             \
+    decode::promptHeadsAll<K>({tokens, heads, kv_heads, d, dv, rotated, interleaved, scale, eps, q, q_row, k, k_row, v,  \
+                               v_row, q_norm, k_norm, cos, sin, table_row, table_length, positions, slots, pool_slots,   \
+                               out, k_pool, v_pool, wide, q_narrow});                                                    \
   }
 PROMPT_HEADS(f16, f16)
 PROMPT_HEADS(bf16, bf16)

@@ -10,6 +10,9 @@ constexpr u32 MAX_HEAD = 512;
 /** Threads of a block at most. */
 [[maybe_unused]] constexpr u32 HEAD_THREADS = 256;
 
+/** Blocks of prompts' heads that an NVIDIA multiprocessor has room for: waits for memory are hidden by other warps. */
+[[maybe_unused]] constexpr u32 PROMPT_BLOCKS = 6;
+
 #if X_HOST
 #define X_FOR_PAIRS(i, pairs) for (u32 i = 0; i < (pairs); ++i)
 #else
@@ -143,22 +146,41 @@ X_DEVICE void sendForTables([[maybe_unused]] const Heads<K>& p, [[maybe_unused]]
 #endif
 }
 
+/** A warp a head, of all heads of all tokens. */
 template <class K>
-X_DEVICE void headsAll(const Heads<K>& p) {
+X_DEVICE void eachHead(const Heads<K>& p) {
   const u32 each = p.heads + 2 * p.kvHeads;
 #if X_HOST
   X_FOR_SPLIT(item, p.tokens * each) oneHead<MAX_HEAD>(p, item / each, (u32)(item % each));
 #else
   const u64 step = split::blocks() * warpsInBlock(), begin = split::block() * warpsInBlock() + warpId();
-  if (begin < p.tokens * each) sendForTables(p, begin / each);
-  early::await();
-  early::letNextBegin();
   // Heads of most models, which have room in fewer registers, are done sooner; AMD's scalar registers do not hold both loops.
   if (X_NVPTX && p.d <= 128)
     for (u64 item = begin; item < p.tokens * each; item += step) oneHead<128>(p, item / each, (u32)(item % each));
   else
     for (u64 item = begin; item < p.tokens * each; item += step) oneHead<MAX_HEAD>(p, item / each, (u32)(item % each));
 #endif
+}
+
+/** Of a decode step, where every wait shows. */
+template <class K>
+X_DEVICE void headsAll(const Heads<K>& p) {
+#if !X_HOST
+  const u32 each = p.heads + 2 * p.kvHeads;
+  const u64 begin = split::block() * warpsInBlock() + warpId();
+  if (begin < p.tokens * each) sendForTables(p, begin / each);
+#endif
+  early::await();
+  early::letNextBegin();
+  eachHead(p);
+}
+
+/** Of prompts, which fill the device. */
+template <class K>
+X_DEVICE void promptHeadsAll(const Heads<K>& p) {
+  early::await();
+  early::letNextBegin();
+  eachHead(p);
 }
 
 }  // namespace decode

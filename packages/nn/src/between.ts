@@ -158,13 +158,14 @@ export function gateActivation(activation: ActivationName): 'silu' | 'gelu' | un
 
 /**
  * activation(gate) · up, for two results of one product or of two.
- * @param gate and up: [rows, n], views too @param as 'blocks' where the next product takes them; else numbers in their dtype
+ * @param gate and up: [rows, n], views too
+ * @param as 'blocks' where the next product takes them, or a dtype that it rounds them to; else numbers in their own
  */
 export function gatedActivation(
   gate: Tensor,
   up: Tensor,
   activation: ActivationName,
-  as: 'blocks' | 'numbers' = 'numbers',
+  as: 'blocks' | 'numbers' | NormDType = 'numbers',
 ): Activations {
   checkTensors('gatedActivation', { gate, up });
   const kernel = GATES[activation];
@@ -173,13 +174,15 @@ export function gatedActivation(
   const [rows, n] = gate.shape;
   const fits = both.every((x) => hasRows(x) && x.dim(0) === rows && x.dim(1) === n) && rows > 0;
   if (kernel && fits && decode && isPlain(both)) {
-    const form = as === 'blocks' && decode.supports(n) ? 'blocks' : 'f32';
+    const wanted = as === 'numbers' ? 'f32' : as;
+    const form = wanted === 'blocks' && !decode.supports(n) ? 'f32' : wanted;
     const [gateRow, upRow] = both.map((x) => x.storageAndLayout().layout.strides[0]);
     const problem = { rows, n, gate: gate.storagePart(), gateRow, up: up.storagePart(), upRow };
     const made = decode.gated(kernel, problem, form);
     return form === 'blocks' ? inBlocksOf(made, rows, n, gate) : Tensor.fromStorage(made, [rows, n], gate.device);
   }
-  return scope(() => activate(gate, activation).mul(up));
+  const made = () => activate(gate, activation).mul(up);
+  return scope(() => (as === 'blocks' || as === 'numbers' ? made() : made().toDtype(as)));
 }
 
 /** Activations that kernels of layers without a gate have. */

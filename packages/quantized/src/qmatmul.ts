@@ -131,6 +131,19 @@ export class QMatMul implements Disposable {
   }
 
   /**
+   * The dtype that {@link forwardWide} rounds so many rows of f32 to for its product, and takes them in as well; undefined where it
+   * multiplies them as they are.
+   */
+  roundsTo(rows: number): 'f16' | 'bf16' | undefined {
+    const dense = this.#dense;
+    const kernels = dense?.device.backend.linear;
+    if (!dense || !kernels || !dense.isContiguous()) return undefined;
+    if (dense.dtype !== 'f16' && dense.dtype !== 'bf16') return undefined;
+    const form = kernels.formOf(dense.dtype, rows);
+    return form === 'f32' ? undefined : form;
+  }
+
+  /**
    * As {@link forward}, for activations that the device has in blocks already: [rows, n] in f32.
    * @throws ShapeError, DeviceError where they do not fit; UnsupportedError unless {@link takesBlocks}
    */

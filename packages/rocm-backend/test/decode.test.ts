@@ -111,9 +111,11 @@ describe.each(kernelDevices())('decode on %s', (device) => {
         expectBlocks(blocks, rows, n, expected, activation);
         blocks.dispose();
         expectGatedNumbers(activation, problem, expected);
-        const wide = decode.gated(activation, problem, 'f32');
-        expectNear(numbers(wide), expected, 4e-6, `${activation} in f32`);
-        wide.dispose();
+        for (const [dtype, tolerance] of [['f32', 4e-6], ['f16', 6e-4], ['bf16', 5e-3]] as const) {
+          const wide = decode.gated(activation, problem, dtype);
+          expectNear(numbers(wide), expected, tolerance, `${activation} in ${dtype}`);
+          wide.dispose();
+        }
       }
       disposeAll();
     }
@@ -125,6 +127,9 @@ describe.each(kernelDevices())('decode on %s', (device) => {
     const problem = { rows: 3, n: 45, gate: part(gate, 1), gateRow: 45, up: part(up), upRow: 50 };
     const wide = decode.gated('silu', problem, 'f32');
     expectNear(numbers(wide), expected, 4e-6, '45 values');
+    const narrow = decode.gated('silu', problem, 'bf16');
+    expectNear(numbers(narrow), expected, 5e-3, '45 values in bf16');
+    narrow.dispose();
     expect(() => decode.gated('silu', problem)).toThrow(expect.objectContaining({ name: 'UnsupportedError' }));
     wide.dispose();
     disposeAll();

@@ -109,14 +109,15 @@ export class DeviceDecodeOps implements DecodeOps {
     }
   }
 
-  gated(activation: 'silu' | 'gelu', problem: GatedProblem, as: 'blocks' | 'f32' = 'blocks'): KernelStorage {
+  gated(activation: 'silu' | 'gelu', problem: GatedProblem, as: NormDType | 'blocks' = 'blocks'): KernelStorage {
     const device = this.#device;
     const { rows, n, gate, gateRow, up, upRow } = problem;
     if (as === 'blocks') return this.#gatedBlocks(activation, problem);
     const shape = device.shapes.elementwise(rows * n, sizeInBytes('f32'));
-    return filled(device, 'f32', rows * n, (y) => {
+    const room = as === 'f32' ? rows : libraryRows(device, rows);
+    return filled(device, as, room * n, (y) => {
       const sources = { gate: device.address(gate), gateRow, up: device.address(up), upRow };
-      launchDecodeGate(device, `decode_gate_${activation}_f32`, shape, { rows, n, ...sources, y });
+      launchDecodeGate(device, `decode_gate_${activation}_${as}`, shape, { rows, n, ...sources, y });
     });
   }
 

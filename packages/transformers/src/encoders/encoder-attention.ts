@@ -79,8 +79,8 @@ export class EncoderAttention {
   }
 
   /** As what it is best given its input. */
-  get reads(): ActivationForm {
-    return this.parts.qkv.reads;
+  reads(rows: number): ActivationForm {
+    return this.parts.qkv.reads(rows);
   }
 
   /**

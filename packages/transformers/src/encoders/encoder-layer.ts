@@ -63,15 +63,16 @@ export class EncoderLayer {
   }
 
   /** As what the layer is best given its input: `both` where products read blocks of it. */
-  get reads(): ActivationForm {
-    return this.places === 'post' ? besideNumbers(this.parts.attention.reads) : 'f32';
+  reads(rows: number): ActivationForm {
+    return this.places === 'post' ? besideNumbers(this.parts.attention.reads(rows)) : 'f32';
   }
 
   /** x is numbers, [tokens, hidden] in f32, or has them beside its blocks; so is what it gives. */
   attend(x: Activations, context: EncoderContext): Activations {
     const { attention, feed, norms, again } = this.parts;
-    const next = this.places === 'post' && !again ? besideNumbers(feed.reads) : 'f32';
-    const attended = this.half(x, norms[0], attention.reads, next, (input) => attention.unbiased(input, context));
+    const rows = numbersOf(x).dim(0);
+    const next = this.places === 'post' && !again ? besideNumbers(feed.reads(rows)) : 'f32';
+    const attended = this.half(x, norms[0], attention.reads(rows), next, (input) => attention.unbiased(input, context));
     return again ? again.forward(numbersOf(x).add(numbersOf(attended))) : attended;
   }
 
@@ -81,7 +82,7 @@ export class EncoderLayer {
     return this.half(
       x,
       norms[1],
-      feed.reads,
+      feed.reads(numbersOf(x).dim(0)),
       next,
       (input) => feed.unbiased?.(input) ?? { product: feed.forward(input) },
     );

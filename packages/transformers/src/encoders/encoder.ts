@@ -138,7 +138,7 @@ export class Encoder implements EncoderModel {
       for (const [i, layer] of layers.entries()) {
         const context: EncoderContext = { segments, angles: angles[layer.rotation], slopes };
         yield then(() => layer.attend(x, context));
-        yield then(() => layer.feed(x, layers[i + 1]?.reads));
+        yield then(() => layer.feed(x, layers[i + 1]?.reads(numbersOf(x).dim(0))));
       }
       this.checkAlive();
       const hidden = numbersOf(x);

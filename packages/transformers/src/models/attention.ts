@@ -213,8 +213,8 @@ export class Attention implements TokenMixer {
   }
 
   /** As what it is best given its input. */
-  get reads(): ActivationForm {
-    return this.parts.qkv.reads;
+  reads(rows: number): ActivationForm {
+    return this.parts.qkv.reads(rows);
   }
 
   /**

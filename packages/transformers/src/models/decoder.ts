@@ -230,7 +230,7 @@ export class Decoder implements CausalModel {
       const result = () => {
         if (isHidden) return normed(at, norm, 'f32').input as Tensor;
         const wanted = outputs === 'all' ? at : rowsAt(at, outputs);
-        const { input } = normed(wanted, norm, readsOf(head!, activations));
+        const { input } = normed(wanted, norm, readsOf(head!, activations, wanted.x.dim(0)));
         const rows = project(head!, input, activations);
         const logits = logitScale === 1 ? rows : rows.mul(logitScale);
         return logitSoftcap === undefined ? logits : logits.div(logitSoftcap).tanh().mul(logitSoftcap);

@@ -14,7 +14,7 @@ import type { ConfigSource } from '../config/config-source';
 import { unsupported } from '../config/problems';
 import type { Architecture } from '../registry';
 import { type LinearGroup, readsOf } from '../weights/linear-group';
-import { project, takesBlocks } from '../weights/q-linear';
+import { project } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
 import type { Angles } from './attention';
 import type { StateLayout } from './causal-model';
@@ -81,8 +81,8 @@ class Mamba implements TokenMixer {
     });
   }
 
-  get reads(): ActivationForm {
-    return this.parts.inProj.reads;
+  reads(rows: number): ActivationForm {
+    return this.parts.inProj.reads(rows);
   }
 
   forward(input: Activations, _angles: Angles | undefined, { states: { states, spans } }: LayerMemory): Tensor {
@@ -90,13 +90,13 @@ class Mamba implements TokenMixer {
     const [before, z] = inProj.forward(input);
     const x = causalConv1d(before, taps, states.conv, spans, { bias, activation: 'silu' });
     const [step, both] = xProj.forward(x).map((rows) => rows.contiguous());
-    const { normed } = normAdd(step, undefined, norms.dt, { as: readsOf(dtProj, this.dtype) });
+    const { normed } = normAdd(step, undefined, norms.dt, { as: readsOf(dtProj, this.dtype, step.dim(0)) });
     const dt = project(dtProj, normed, this.dtype);
     const [rows, stateSize] = [both.dim(0), both.dim(1) / 2];
     const bc = norms.bc.forward(both.reshape([rows, 2, stateSize])).reshape(both.shape);
     const [b, c] = [0, stateSize].map((start) => bc.narrow(1, start, stateSize));
     const y = selectiveScan({ x, dt, dtBias, a, b, c, d }, states.ssm, spans);
-    const gated = gatedActivation(z, y, 'silu', takesBlocks(outProj) ? 'blocks' : 'numbers');
+    const gated = gatedActivation(z, y, 'silu', readsOf(outProj, this.dtype, rows));
     return project(outProj, gated, this.dtype);
   }
 

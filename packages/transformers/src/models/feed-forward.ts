@@ -9,7 +9,7 @@ import type { Weights } from '../weights/weights';
 
 export interface FeedForward {
   /** As what it is best given its input. */
-  readonly reads: ActivationForm;
+  reads(rows: number): ActivationForm;
   /** [tokens, hidden] to the same shape, f32. What it makes on the way is its caller's scope's. */
   forward(x: Activations): Tensor;
   /** The same, and a bias that is still to be added to it, [hidden], the layer's own. */
@@ -41,8 +41,8 @@ export class Mlp implements FeedForward {
     }
   }
 
-  get reads(): ActivationForm {
-    return readsOf(this.up, this.dtype);
+  reads(rows: number): ActivationForm {
+    return readsOf(this.up, this.dtype, rows);
   }
 
   forward(x: Activations): Tensor {

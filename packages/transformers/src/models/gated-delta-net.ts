@@ -15,7 +15,7 @@ import {
 import type { PartRange } from '@x/quantized';
 import type { ConfigSource } from '../config/config-source';
 import { badConfig } from '../config/problems';
-import type { LinearGroup } from '../weights/linear-group';
+import { formForAll, type LinearGroup } from '../weights/linear-group';
 import { project, takesBlocks } from '../weights/q-linear';
 import type { Weights } from '../weights/weights';
 import type { Angles } from './attention';
@@ -138,9 +138,8 @@ export class GatedDeltaNet implements TokenMixer {
     });
   }
 
-  get reads(): ActivationForm {
-    const forms = [this.parts.qkvz.reads, this.parts.ba.reads];
-    return forms.find((form) => form !== 'blocks') ?? 'blocks';
+  reads(rows: number): ActivationForm {
+    return formForAll([this.parts.qkvz, this.parts.ba], rows);
   }
 
   forward(input: Activations, _angles: Angles | undefined, { states: { states, spans } }: LayerMemory): Tensor {

@@ -11,7 +11,7 @@ import {
   gatedActivation,
   type Module,
 } from '@x/nn';
-import type { LinearGroup } from '../weights/linear-group';
+import { type LinearGroup, readsOf } from '../weights/linear-group';
 import { project, takesBlocks } from '../weights/q-linear';
 import { shareOf } from '../weights/shard';
 import type { Weights } from '../weights/weights';
@@ -63,8 +63,8 @@ export class GatedMlp implements FeedForward {
     }
   }
 
-  get reads(): ActivationForm {
-    return this.gateUp.reads;
+  reads(rows: number): ActivationForm {
+    return this.gateUp.reads(rows);
   }
 
   forward(x: Activations): Tensor {
@@ -73,7 +73,7 @@ export class GatedMlp implements FeedForward {
 
   private gated(x: Activations): Activations {
     const [gate, up] = this.gateUp.forward(x);
-    return gatedActivation(gate, up, this.activation, takesBlocks(this.down) ? 'blocks' : 'numbers');
+    return gatedActivation(gate, up, this.activation, readsOf(this.down, this.dtype, gate.dim(0)));
   }
 
   private fused(x: Activations): QuantizedActivations | undefined {

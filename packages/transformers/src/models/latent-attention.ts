@@ -106,8 +106,8 @@ export class LatentAttention implements TokenMixer {
     }
   }
 
-  get reads(): ActivationForm {
-    return this.parts.inputs.reads;
+  reads(rows: number): ActivationForm {
+    return this.parts.inputs.reads(rows);
   }
 
   forward(x: Activations, angles: Angles | undefined, { kv }: LayerMemory): Tensor {
@@ -124,7 +124,7 @@ export class LatentAttention implements TokenMixer {
   }
 
   private normedQuery(first: Tensor, { norm, up }: NonNullable<Parts['query']>): Activations {
-    return normAdd(first.contiguous(), undefined, norm, { as: readsOf(up, this.dtype) }).normed;
+    return normAdd(first.contiguous(), undefined, norm, { as: readsOf(up, this.dtype, first.dim(0)) }).normed;
   }
 
   /** Puts latent vectors and shared keys into the cache: queries [heads, tokens, rank + rotated]. */

@@ -86,13 +86,13 @@ export class ResidualLayer implements DecoderLayer {
   }
 
   attend(at: Residual, angles: readonly Angles[], memory: LayerMemory): Residual {
-    const { x, input } = normed(at, this.norms.attention, this.mixer.reads);
+    const { x, input } = normed(at, this.norms.attention, this.mixer.reads(at.x.dim(0)));
     const turn = this.rotation === 'none' ? undefined : angles[this.rotation];
     return this.add(x, this.mixer.forward(input, turn, memory), this.norms.attended);
   }
 
   feed(at: Residual): Residual {
-    const { x, input } = normed(at, this.norms.feed, this.mlp.reads);
+    const { x, input } = normed(at, this.norms.feed, this.mlp.reads(at.x.dim(0)));
     return this.add(x, this.mlp.forward(input), this.norms.fed);
   }
 

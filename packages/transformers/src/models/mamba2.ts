@@ -68,8 +68,8 @@ class Mamba2 implements TokenMixer {
     });
   }
 
-  get reads(): ActivationForm {
-    return this.parts.inProj.reads;
+  reads(rows: number): ActivationForm {
+    return this.parts.inProj.reads(rows);
   }
 
   forward(input: Activations, _angles: Angles | undefined, { states: { states, spans } }: LayerMemory): Tensor {

@@ -35,7 +35,7 @@ export class MixerLayer implements DecoderLayer {
   }
 
   attend(at: Residual, [angles]: readonly Angles[], memory: LayerMemory): Residual {
-    const { x, input } = normed(at, this.norm, this.mixer.reads);
+    const { x, input } = normed(at, this.norm, this.mixer.reads(at.x.dim(0)));
     return { x, delta: this.mixer.forward(input, angles, memory) };
   }
 

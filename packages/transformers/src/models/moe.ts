@@ -218,7 +218,7 @@ export class MixtureOfExperts implements FeedForward {
   }
 
   /** Numbers, of which the router makes its scores, and blocks, where the experts of few tokens take these. */
-  get reads(): ActivationForm {
+  reads(): ActivationForm {
     return this.fusesFew ? 'both' : 'f32';
   }
 
@@ -230,7 +230,7 @@ export class MixtureOfExperts implements FeedForward {
     const { logits, ...routed } = routeTokens(numbers, router, experts, options);
     const sharedGate = logits.dim(1) > experts ? logits.narrow(1, experts, 1) : undefined;
     const choice = this.own(routed);
-    const always = shared?.forward(shared.reads === 'blocks' ? x : numbers);
+    const always = shared?.forward(shared.reads(numbers.dim(0)) === 'blocks' ? x : numbers);
     const { share, hot } = this.placement;
     const whole = (part: Tensor) => (share ? summed(part, share.communicator) : part);
     // What the shared expert gives is added before the sum over the ranks where it is a part, too.

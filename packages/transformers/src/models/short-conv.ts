@@ -43,8 +43,8 @@ export class ShortConv implements TokenMixer {
     );
   }
 
-  get reads(): ActivationForm {
-    return this.inProj.reads;
+  reads(rows: number): ActivationForm {
+    return this.inProj.reads(rows);
   }
 
   forward(x: Activations, _angles: Angles | undefined, { states: { states, spans } }: LayerMemory): Tensor {

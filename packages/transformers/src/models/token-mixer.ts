@@ -6,8 +6,8 @@ import type { KvLayout, StateLayout } from './causal-model';
 import type { LayerMemory } from './decoder';
 
 export interface TokenMixer {
-  /** As what it is best given its input. */
-  readonly reads: ActivationForm;
+  /** As what it is best given so many rows. */
+  reads(rows: number): ActivationForm;
   /** What attention keeps of a token. Default: the key and value heads of the configuration. */
   readonly kvLayout?: KvLayout;
   /** What it keeps of a sequence in the place of keys and values. */

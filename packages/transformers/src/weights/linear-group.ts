@@ -5,11 +5,11 @@
 import type { GateActivation, QuantizedActivations, Tensor } from '@x/core';
 import type { ActivationForm, Activations, Module } from '@x/nn';
 import { areBlocks, type DenseDType, fusesGate, gatedExperts } from '@x/quantized';
-import { project, takesBlocks } from './q-linear';
+import { project, roundsTo, takesBlocks } from './q-linear';
 
 export interface LinearGroup {
-  /** What it is best given: blocks where all layers take these, else numbers of a dtype. */
-  readonly reads: ActivationForm;
+  /** What it is best given of so many rows: blocks where all layers take these, else numbers of a dtype. */
+  reads(rows: number): ActivationForm;
   /** One output per layer, [..., out]; views of one tensor where weights are stacked. */
   forward(xs: Activations): Tensor[];
   /** Of two layers of one size: activation(first) · second in one kernel; undefined where the device has none for them. */
@@ -17,9 +17,10 @@ export interface LinearGroup {
   dispose(): void;
 }
 
-/** What a layer is best given: blocks where it takes these, else numbers in `dtype`. */
-export function readsOf(layer: Module, dtype: DenseDType): ActivationForm {
-  return takesBlocks(layer) ? 'blocks' : dtype;
+/** What a layer is best given of so many rows: blocks where it takes these, else numbers in `dtype`, or in what it rounds f32 to. */
+export function readsOf(layer: Module, dtype: DenseDType, rows: number): 'blocks' | DenseDType {
+  if (takesBlocks(layer)) return 'blocks';
+  return (dtype === 'f32' && roundsTo(layer, rows)) || dtype;
 }
 
 /** Layers as rows of one matrix. */
@@ -31,8 +32,8 @@ export class StackedGroup implements LinearGroup {
     private readonly dtype: DenseDType,
   ) {}
 
-  get reads(): ActivationForm {
-    return readsOf(this.layer, this.dtype);
+  reads(rows: number): ActivationForm {
+    return readsOf(this.layer, this.dtype, rows);
   }
 
   forward(xs: Activations): Tensor[] {
@@ -62,14 +63,20 @@ export class StackedGroup implements LinearGroup {
   }
 }
 
+/** What several are best given together: what they all are, else the dtype that layers are given few rows in. */
+export function formForAll(groups: readonly LinearGroup[], rows: number): ActivationForm {
+  const forms = groups.map((group) => group.reads(rows));
+  if (new Set(forms).size === 1) return forms[0];
+  return groups.map((group) => group.reads(1)).find((form) => form !== 'blocks') ?? 'blocks';
+}
+
 /** Groups side by side, for layers that cannot all be stacked. */
 class SeparateGroups implements LinearGroup {
   /** Owns the groups. */
   constructor(private readonly groups: readonly LinearGroup[]) {}
 
-  get reads(): ActivationForm {
-    const forms = this.groups.map(({ reads }) => reads);
-    return forms.find((form) => form !== 'blocks') ?? 'blocks';
+  reads(rows: number): ActivationForm {
+    return formForAll(this.groups, rows);
   }
 
   forward(xs: Activations): Tensor[] {

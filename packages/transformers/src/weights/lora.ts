@@ -10,7 +10,15 @@ import { type Device, DisposedError, formatShape, keep, type RopeKind, type Shap
 import type { Activations, Module } from '@x/nn';
 import type { DenseDType, PartRange } from '@x/quantized';
 import { TransformersError } from '../errors';
-import { type BlockLayer, type BlockWeight, inDtype, takesBlocks, type Unbiased, unbiasedOf } from './q-linear';
+import {
+  type BlockLayer,
+  type BlockWeight,
+  inDtype,
+  roundsTo,
+  takesBlocks,
+  type Unbiased,
+  unbiasedOf,
+} from './q-linear';
 
 /** What an adapter adds to one linear layer: W + scale · B · A. */
 export interface LoraDelta {
@@ -221,6 +229,11 @@ export class LoraLinear implements BlockLayer {
   /** Whether it reads activations in blocks: not while an adapter changes it, which reads numbers. */
   get takesBlocks(): boolean {
     return takesBlocks(this.layer) && !this.adapters.rows.some(({ adapter }) => adapter.at(this));
+  }
+
+  /** What its product rounds so many rows to: not while an adapter changes it. */
+  roundsTo(rows: number): DenseDType | undefined {
+    return this.adapters.rows.some(({ adapter }) => adapter.at(this)) ? undefined : roundsTo(this.layer, rows);
   }
 
   get blockWeight(): BlockWeight | undefined {

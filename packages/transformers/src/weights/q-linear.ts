@@ -30,6 +30,11 @@ export class QLinear extends OwningModule {
     return this.product.takesBlocks;
   }
 
+  /** {@link RoundingLayer.roundsTo} */
+  roundsTo(rows: number): DenseDType | undefined {
+    return this.product.roundsTo(rows);
+  }
+
   /** Its weight where that is in blocks; this layer's. */
   get blockWeight(): BlockWeight | undefined {
     const weight = this.product.blocks;
@@ -76,9 +81,27 @@ export function takesBlocks(layer: Module | BlockLayer): layer is BlockLayer {
   return (layer as Partial<BlockLayer>).takesBlocks === true;
 }
 
+/** A layer whose product rounds many rows of f32 to another dtype, and takes them in it as well. */
+interface RoundingLayer {
+  /** The dtype; undefined for so many rows that are multiplied as they are. */
+  roundsTo(rows: number): DenseDType | undefined;
+}
+
+/** As {@link RoundingLayer.roundsTo}; undefined for layers that have none. */
+export function roundsTo(layer: Module | Partial<RoundingLayer>, rows: number): DenseDType | undefined {
+  return (layer as Partial<RoundingLayer>).roundsTo?.(rows);
+}
+
+/** Activations as numbers that a layer takes: what its product would round them to is left as it is, others are in `dtype`. */
+function numbersFor(layer: Module, xs: Tensor, dtype: DenseDType): Tensor {
+  const isNarrow = dtype === 'f32' && xs.dtype !== 'f32';
+  return isNarrow && xs.dtype === roundsTo(layer, xs.elemCount / xs.dim(-1)) ? xs : inDtype(xs, dtype);
+}
+
 /** What a layer makes of activations, f32. They are in blocks only if it takes these; numbers are rounded to `dtype`. */
 export function project(layer: Module, xs: Activations, dtype: DenseDType): Tensor {
-  if (!(xs instanceof QuantizedActivations)) return layer.forward(takesBlocks(layer) ? xs : inDtype(xs, dtype));
+  if (!(xs instanceof QuantizedActivations))
+    return layer.forward(takesBlocks(layer) ? xs : numbersFor(layer, xs, dtype));
   if (!takesBlocks(layer)) throw new Error('internal: activations in blocks for a layer that does not take them');
   return layer.forward(xs);
 }
@@ -108,7 +131,9 @@ export function projectUnbiased(layer: Module & Partial<UnbiasedLayer>, xs: Acti
   const inBlocks = takesBlocks(layer);
   if (xs instanceof QuantizedActivations && !inBlocks)
     throw new Error('internal: activations in blocks for a layer that does not take them');
-  return (layer as UnbiasedLayer).unbiased(xs instanceof QuantizedActivations || inBlocks ? xs : inDtype(xs, dtype));
+  return (layer as UnbiasedLayer).unbiased(
+    xs instanceof QuantizedActivations || inBlocks ? xs : numbersFor(layer as Module, xs, dtype),
+  );
 }
 
 /** In `dtype`; the tensor itself where it is so already. */

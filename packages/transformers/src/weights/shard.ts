@@ -6,9 +6,9 @@
  */
 import { type Communicator, DeviceError, keep, scope, Tensor } from '@x/core';
 import { type Activations, type Module, OwningModule } from '@x/nn';
-import type { PartRange, QTensor } from '@x/quantized';
+import type { DenseDType, PartRange, QTensor } from '@x/quantized';
 import { TransformersError } from '../errors';
-import { type BlockLayer, takesBlocks } from './q-linear';
+import { type BlockLayer, roundsTo, takesBlocks } from './q-linear';
 
 /** The rank of a group whose part of the weights is read. Its communicator stays its owner's. */
 export interface Shard {
@@ -99,6 +99,10 @@ export class SummedLinear extends OwningModule implements BlockLayer {
     return takesBlocks(this.layer);
   }
 
+  roundsTo(rows: number): DenseDType | undefined {
+    return roundsTo(this.layer, rows);
+  }
+
   forward(xs: Activations): Tensor {
     return summed((this.layer as BlockLayer).forward(xs), this.communicator);
   }
@@ -158,6 +162,10 @@ export class SharedHead extends OwningModule implements BlockLayer {
 
   get takesBlocks(): boolean {
     return takesBlocks(this.layer);
+  }
+
+  roundsTo(rows: number): DenseDType | undefined {
+    return roundsTo(this.layer, rows);
   }
 
   forward(xs: Activations): Tensor {
