@@ -15,7 +15,7 @@ import { GraphTable } from './graph-table';
 import type { KvPool } from './kv/pool';
 import { fillSpans } from './kv/spans';
 import { NO_SLOT } from './kv/states';
-import type { Step } from './runner';
+import type { Step } from './pass-planner';
 import type { DeviceChooser } from './sampling/device-chooser';
 
 /** Rows of a graph: a batch takes the next larger one, whose further rows write nothing and see nothing. */

@@ -48,8 +48,9 @@ export { checkOptions, type OptionRule } from './options';
 export { type ProcessGroup, processGroup } from './parallel/environment';
 export type { ParallelOptions } from './parallel/options';
 export { type FollowOptions, followModel } from './parallel/processes';
+export type { Step } from './pass-planner';
 export type { PromptFileOptions } from './prompt-files';
-export { Runner, type RunnerOptions, type Step } from './runner';
+export { Runner, type RunnerOptions } from './runner';
 export {
   applyRepetitionPenalty,
   argmax,

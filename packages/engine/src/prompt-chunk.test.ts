@@ -30,5 +30,5 @@ test('on GPUs a pass is as much work for narrow models, and for those that sever
   const device = { location: { kind: 'rocm' } } as Device;
   const of = (hiddenSize: number, ranks?: number) => promptChunk({ ...config, hiddenSize }, device, 0, ranks);
   expect([256, 2048, 3072, 4096, 8192].map((size) => of(size))).toEqual([4096, 4096, 1024, 1024, 1024]);
-  expect([2, 4, 8].map((ranks) => of(4096, ranks))).toEqual([2048, 4096, 4096]);
+  expect([2, 4, 8].map((ranks) => of(4096, ranks))).toEqual([4096, 8192, 8192]);
 });

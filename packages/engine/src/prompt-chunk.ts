@@ -19,12 +19,13 @@ const CHUNKS: Partial<Record<Device['location']['kind'], { work: number; min: nu
 
 /**
  * @param position of the first token of the chunk
- * @param ranks that share the work of each token: more tokens fill their parts of the products
+ * @param ranks that share the work of each token: more tokens fill their parts of the products, and as many again go out in turn with
+ *   these (paired-pass.ts)
  */
 export function promptChunk(config: DecoderConfig, device: Device, position: number, ranks = 1): number {
   const { hiddenSize, headDim, numHeads, numKvHeads, intermediateSize } = config;
   const rule = CHUNKS[device.location.kind];
-  if (!rule) return powerOfTwo(GPU, hiddenSize ** 2 / ranks);
+  if (!rule) return powerOfTwo(GPU, hiddenSize ** 2 / ranks) * Math.min(2, ranks);
   const width = numHeads * headDim;
   const attention = 2 * hiddenSize * (width + numKvHeads * headDim) + 2 * width * position;
   return powerOfTwo(rule, Math.max(3 * hiddenSize * intermediateSize, attention));

@@ -10,7 +10,7 @@ import { StepNumbers } from './execute/step-inputs';
 import { GraphTable } from './graph-table';
 import type { KvPool } from './kv/pool';
 import { NO_SLOT } from './kv/states';
-import type { Step } from './runner';
+import type { Step } from './pass-planner';
 
 /** Rows of a graph: a pass takes the next larger one, whose further rows write nothing and see nothing. */
 const ROWS = [16, 32, 64, 96, 128, 192, 256, 320, 384, 448, 512];

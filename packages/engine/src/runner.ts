@@ -3,33 +3,19 @@
  * and commits what was written when all layers are through. Decode steps are replayed from graphs where the device has them.
  */
 import { settings, type Tensor } from '@x/core';
-import { type VarlenPart, varlenTiles } from '@x/nn';
 import { type Batch, type CausalModel, type ForwardPass, type LoraBase, TransformersError } from '@x/transformers';
 import { Adapters, type AdapterUse, adaptedRows } from './adapters';
 import { DecodeGraphs } from './decode-graphs';
-import { type PassNumbers, type PassSizes, promptStart, type SegmentShape } from './execute/batch';
 import { Executor, type Followers } from './execute/executor';
-import { StepNumbers } from './execute/step-inputs';
 import { KvPool, type KvPoolOptions } from './kv/pool';
 import type { SequenceCache } from './kv/sequence-cache';
-import { fillSpans, spanSizes } from './kv/spans';
+import { halvesOf, inTurn } from './paired-pass';
+import { PassPlanner, type Step } from './pass-planner';
 import { promptChunk } from './prompt-chunk';
 import { PromptGraphs } from './prompt-graphs';
 import { type Choice, choose, type Sampler } from './sampling';
 import { canChoose, isIdOfRow, type RowSamplers } from './sampling/device';
 import { DeviceChooser } from './sampling/device-chooser';
-
-/** Tokens that follow what a sequence's cache holds. */
-export interface Step {
-  cache: SequenceCache;
-  ids: ArrayLike<number>;
-  /**
-   * How many of the ids, the last ones, are drafts: guesses of what the tokens in front of them let be chosen. Each has a row of
-   * logits, as the last token that is none, and is not part of the sequence before {@link Runner.accept}. Where this is given,
-   * also as 0, tokens are computed one by one as in a decode step, otherwise as those of a prompt. Default: none.
-   */
-  drafts?: number;
-}
 
 /** A step that is enqueued. */
 export interface StepUnderWay {
@@ -62,10 +48,13 @@ export class Runner {
   readonly maxContext: number;
   readonly pool: KvPool;
   readonly adapters: Adapters;
+  /** @internal Tokens of a half of a pass, at least: fewer take longer by themselves than sums of ranks that they run beside. */
+  leastHalf = 512;
   private readonly executor: Executor;
   private readonly followers: Followers | undefined;
   /** Whether the device has kernels for tokens of several sequences at once. */
   private readonly hasKernels: boolean;
+  private readonly planner: PassPlanner;
   private readonly graphs: DecodeGraphs | undefined;
   private readonly promptGraphs: PromptGraphs | undefined;
   /** Where the device chooses tokens. */
@@ -90,6 +79,7 @@ export class Runner {
       (layout) => !layout || kernels?.supports('f32', dtype, layout.keyDim, layout.valueDim),
     );
     this.hasKernels = isPaged && (!this.pool.states || device.backend.recurrent !== undefined);
+    this.planner = new PassPlanner(this.pool, this.hasKernels);
     const { vocabSize } = model.config;
     if (canChoose(device, vocabSize)) this.chooser = new DeviceChooser(device, vocabSize);
     // A state that was written over cannot be gone back to.
@@ -115,7 +105,8 @@ export class Runner {
 
   /** Tokens of a prompt in one pass, the first of which is at `position`. */
   chunkAt(position: number): number {
-    return promptChunk(this.model.config, this.model.device, position, this.followers?.communicator?.size);
+    const ranks = this.sharesTensors ? this.followers!.communicator!.size : 1;
+    return promptChunk(this.model.config, this.model.device, position, ranks);
   }
 
   /** An empty sequence: the caller's to dispose. @throws DisposedError for an adapter that was unloaded */
@@ -142,7 +133,7 @@ export class Runner {
    */
   choose(steps: readonly Step[], samplers: readonly Sampler[]): StepUnderWay {
     const { graphs, chooser } = this;
-    if (graphs && chooser && steps.every((step) => this.isByToken(step))) {
+    if (graphs && chooser && steps.every((step) => this.planner.isByToken(step))) {
       this.prepare(steps);
       const rows = samplersOfTokens(steps, samplers);
       const choices = graphs.forward(steps, (logits) => chooser.choose(logits, rows, true));
@@ -173,7 +164,7 @@ export class Runner {
   followBeside(steps: readonly Step[], parts: readonly Step[]): LogitsAhead | undefined {
     if (!this.hasKernels || this.model.hostExperts || !this.leader || !settings.stepAhead()) return undefined;
     const all = [...steps, ...parts];
-    const logits = toItsEnd(this.executor.pass(this.numbers(all, true), adaptersOf(all), this.leader));
+    const logits = toItsEnd(this.executor.pass(this.planner.numbers(all, true), adaptersOf(all), this.leader));
     for (const { cache, ids } of all) if (!isIdOfRow(ids[0])) cache.commit(ids);
     return { logits, use: undefined };
   }
@@ -258,7 +249,7 @@ export class Runner {
     this.prepare(steps);
     const whole = atOnce && logits ? this.promptGraphs?.logits(steps) : undefined;
     if (whole) return yield* this.oneStep(steps, whole);
-    const result = yield* this.executor.pass(this.numbers(steps, logits), adaptersOf(steps));
+    const result = yield* this.computed(steps, logits);
     for (const step of steps) step.cache.commit(known(step));
     return result;
   }
@@ -318,6 +309,23 @@ export class Runner {
     this.pool.dispose();
   }
 
+  /** A pass of steps that were prepared; of ranks that share tensors in two halves, where it has so many tokens. */
+  private computed(steps: readonly Step[], logits: boolean): ForwardPass {
+    const { executor, planner } = this;
+    const adapters = adaptersOf(steps);
+    const halves = this.sharesTensors && !adapters && halvesOf(steps, this.leastHalf, !this.pool.states);
+    if (!halves) return executor.pass(planner.numbers(steps, logits), adapters);
+    const [first, second] = halves.map((half) =>
+      executor.pass(planner.numbers(half, logits && half.some(({ isCut }) => !isCut))),
+    );
+    return inTurn(first, second);
+  }
+
+  /** Whether each rank has parts of all layers. */
+  private get sharesTensors(): boolean {
+    return this.followers?.communicator !== undefined && this.followers.split !== 'layers';
+  }
+
   private whole(steps: readonly Step[]): Tensor {
     return toItsEnd(this.pass(steps, true, true));
   }
@@ -328,102 +336,6 @@ export class Runner {
       cache.reserve(cache.length + ids.length);
     }
   }
-
-  /** What the other ranks, and this one, compute a pass from. */
-  private numbers(steps: readonly Step[], logits: boolean): PassNumbers {
-    const groups = this.grouped(steps);
-    const total = tokensOf(steps);
-    const segments = this.segments(groups);
-    const tiles = this.tiles(segments);
-    const numbers = new StepNumbers<PassSizes>({
-      tokens: total,
-      positions: total,
-      slots: total,
-      outputs: steps.reduce((sum, { drafts = 0 }) => sum + drafts + 1, 0),
-      lengths: total,
-      ...spanSizes(this.pool, steps.length),
-      tables: segments.reduce((sum, { tables }) => sum + tables, 0),
-      tiles: tiles.length,
-    });
-    const [tokens, positions, slots, outputs, lengths, blocks] = (
-      ['tokens', 'positions', 'slots', 'outputs', 'lengths', 'tables'] as const
-    ).map((name) => numbers.piece(name));
-    let [at, output] = [0, 0];
-    for (const { cache, ids, drafts = 0 } of steps) {
-      tokens.set(ids, at);
-      for (let i = 0; i < ids.length; i++) {
-        positions[at + i] = cache.length + i;
-        slots[at + i] = cache.slot(cache.length + i);
-        lengths[at + i] = cache.length + i + 1;
-      }
-      at += ids.length;
-      for (let behind = drafts; behind >= 0; behind--) outputs[output++] = at - 1 - behind;
-    }
-    if (this.pool.states) fillSpans(numbers, steps, steps.length);
-    let place = 0;
-    for (const group of groups) {
-      const width = widthOf(group);
-      for (const step of group) {
-        for (let row = 0; row < this.rowsOf([step]); row++, place += width) blocks.set(step.cache.blocks, place);
-      }
-    }
-    numbers.piece('tiles').set(tiles);
-    const counts = steps.map(({ ids }) => ids.length);
-    return { sizes: numbers.sizes, values: numbers.values, segments, counts, logits };
-  }
-
-  /** Tiles of prompts, where the device attends in such and decoding sequences are in front; else none. */
-  private tiles(segments: readonly SegmentShape[]): Uint32Array {
-    const rows = this.pool.memory.varlenRows;
-    const first = segments.findIndex(({ kind }) => kind === 'sequence');
-    const isOrdered = first >= 0 && segments.slice(first).every(({ kind }) => kind === 'sequence');
-    return rows === undefined || !isOrdered ? new Uint32Array(0) : varlenTiles(partsOf(segments), rows);
-  }
-
-  private segments(groups: Step[][]): SegmentShape[] {
-    let start = 0;
-    return groups.map((group) => {
-      const count = tokensOf(group);
-      const own = { start, count, tables: this.rowsOf(group) * widthOf(group) };
-      start += count;
-      return this.isByToken(group[0])
-        ? { kind: 'tokens', ...own }
-        : { kind: 'sequence', ...own, before: group[0].cache.length };
-    });
-  }
-
-  /** Neighbours that are computed token by token together; others by themselves. */
-  private grouped(steps: readonly Step[]): Step[][] {
-    const groups: Step[][] = [];
-    for (const step of steps) {
-      const last = groups.at(-1);
-      if (last && this.isByToken(step) && this.isByToken(last[0])) last.push(step);
-      else groups.push([step]);
-    }
-    return groups;
-  }
-
-  /** Whether each token has a row of the block tables: where there are kernels for that, and a step is no prompt's. */
-  private isByToken({ ids, drafts }: Step): boolean {
-    return this.hasKernels && (ids.length === 1 || (drafts !== undefined && !this.pool.states));
-  }
-
-  /** Rows of the block tables of a group. */
-  private rowsOf(group: readonly Step[]): number {
-    return this.isByToken(group[0]) ? tokensOf(group) : group.length;
-  }
-}
-
-/** Parts of prompts, whose rows count from the first of them. */
-function partsOf(segments: readonly SegmentShape[]): VarlenPart[] {
-  const first = promptStart(segments);
-  let table = 0;
-  return segments.flatMap((segment) => {
-    const own = table;
-    table += segment.tables;
-    const { start, count } = segment;
-    return segment.kind === 'sequence' ? [{ start: start - first, count, before: segment.before, table: own }] : [];
-  });
 }
 
 /** Logits of a pass whose steps are enqueued in one go. */
@@ -432,10 +344,6 @@ function toItsEnd(pass: ForwardPass): Tensor {
     const step = pass.next();
     if (step.done) return step.value!;
   }
-}
-
-function tokensOf(steps: readonly Step[]): number {
-  return steps.reduce((sum, { ids }) => sum + ids.length, 0);
 }
 
 /** The tokens of a step that are no drafts. */
@@ -459,9 +367,4 @@ function adaptersOf(steps: readonly Step[]): Batch['lora'] {
     tokens: adaptedRows(steps.map(({ cache, ids }) => ({ use: cache.adapter, count: ids.length }))),
     outputs: adaptedRows(steps.map(({ cache, drafts = 0 }) => ({ use: cache.adapter, count: drafts + 1 }))),
   };
-}
-
-/** Blocks of the longest sequence. */
-function widthOf(group: readonly Step[]): number {
-  return Math.max(...group.map(({ cache }) => cache.blocks.length));
 }

@@ -5,8 +5,9 @@
  * the device. A row that nobody asks for is left, and its place in the cache is written over. Parts of prompts that wait come along.
  */
 import type { SequenceCache } from './kv/sequence-cache';
+import type { Step } from './pass-planner';
 import type { QueuedPart } from './prompt-queue';
-import type { LogitsAhead, Runner, Step } from './runner';
+import type { LogitsAhead, Runner } from './runner';
 import type { Choice, Sampler } from './sampling';
 import { idOfRow, type RowSamplers } from './sampling/device';
 

@@ -2,7 +2,7 @@
 import { CollectiveError, memoryStats } from '@x/core';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type GenerateOptions, type LanguageModel, loadModel } from '../src';
-import type { Group } from '../src/parallel/group';
+import { Group } from '../src/parallel/group';
 import { GGUF, maxDifference, openDevice } from './helpers';
 import { insideOf, runnerOf } from './readers';
 
@@ -21,6 +21,8 @@ async function text(model: LanguageModel, prompt: string, options: GenerateOptio
   return written;
 }
 
+/** What spies stand in front of. */
+const told = Group.prototype.tell;
 const groupOf = (model: LanguageModel) => (model as unknown as { group: Group }).group;
 
 /** What a promise is rejected with. */
@@ -74,6 +76,30 @@ describe.each([
       expect(await text(two, prompt)).toBe(alone.at(-1));
     }
     expect(await Promise.all(PROMPTS.map((prompt) => text(two, prompt)))).toEqual(alone);
+  });
+
+  it('reads many tokens in two halves whose steps go out in turn', async () => {
+    const runner = runnerOf(two);
+    const least = runner.leastHalf;
+    const advanced: number[] = [];
+    const tell = vi.spyOn(groupOf(two), 'tell').mockImplementation(function (this: Group, command) {
+      if (command.kind === 'advance') advanced.push(command.pass);
+      return told.call(this, command);
+    });
+    try {
+      runner.leastHalf = 16;
+      // One that is cut, and several that are parted.
+      expect(await text(two, `Halves: ${LONG}`)).toBe(await text(one, `Halves: ${LONG}`));
+      const turns = advanced.findIndex((pass, i) => pass === advanced[i + 2] && pass !== advanced[i + 1]);
+      expect(turns).toBeGreaterThanOrEqual(0);
+      const several = PROMPTS.map((prompt, i) => `${i} ${prompt} `.repeat(4 + i));
+      expect(await Promise.all(several.map((prompt) => text(two, prompt)))).toEqual(
+        await Promise.all(several.map((prompt) => text(one, prompt))),
+      );
+    } finally {
+      runner.leastHalf = least;
+      tell.mockRestore();
+    }
   });
 
   it.skipIf(graphs === '0')('begins steps before the tokens are known that they begin with', async () => {

@@ -121,8 +121,8 @@ export class KernelDevice implements BackendDevice {
   readonly #peers = new Peers(this);
   readonly #fileReads = new FileReads(this);
   readonly #transpositions = new TranspositionCache();
-  /** Read once: looking at the environment costs as much as a launch. */
-  readonly #timesLaunches = debugLevel() >= 4;
+  /** Whether each launch is waited for and its time printed. Read once: looking at the environment costs as much as a launch. */
+  readonly timesLaunches = debugLevel() >= 4;
   onCompiled: ((count: number) => void) | undefined;
   /** The graph that is being captured. */
   recording: KernelGraph | undefined;
@@ -219,7 +219,7 @@ export class KernelDevice implements BackendDevice {
     this.#launchCount++;
     if (this.recording) this.recording.launches.push(loaded.name);
     else this.#kernelCount++;
-    if (this.#timesLaunches && !this.recording) {
+    if (this.timesLaunches && !this.recording) {
       const what = () => `${loaded.name} grid ${grid} block ${block}`;
       this.#timed(what, () => loaded.launch(grid, block, sharedBytes, args));
       return;
@@ -254,7 +254,7 @@ export class KernelDevice implements BackendDevice {
   enqueue(what: () => string, call: () => void, kernels = 1): void {
     this.#launchCount++;
     if (!this.recording) this.#kernelCount += kernels;
-    if (this.#timesLaunches && !this.recording) this.#timed(what, call);
+    if (this.timesLaunches && !this.recording) this.#timed(what, call);
     else call();
   }
 

@@ -23,6 +23,7 @@ export class KernelStorage implements BackendStorage {
   readonly #ptr: number;
   #disposed = false;
   #dependents: Set<Dependent> | undefined;
+  #arrival: (() => void) | undefined;
 
   constructor(device: KernelDevice, dtype: DType, elemCount: number, ptr: number) {
     this.device = device;
@@ -44,8 +45,18 @@ export class KernelStorage implements BackendStorage {
         'DISPOSED',
         'use of a storage after its disposal. Keep the tensor alive until its last use',
       );
+    if (this.#arrival) this.#arrive();
     if (this.device.isWatched) this.device.uses(this, this.#ptr);
     return this.#ptr;
+  }
+
+  /**
+   * Work beside the device's streams reads or writes this storage: `wait`, called before anything else touches it, puts the streams
+   * behind that work.
+   */
+  arrivesWith(wait: () => void): void {
+    this.#arrive();
+    this.#arrival = wait;
   }
 
   /** Has `dependent` told when this storage is disposed. */
@@ -75,9 +86,16 @@ export class KernelStorage implements BackendStorage {
 
   dispose(): void {
     if (this.#disposed) return;
+    this.#arrive();
     this.#disposed = true;
     if (this.#dependents) for (const dependent of this.#dependents) dependent.lose(this);
     this.device.free(this.#ptr);
+  }
+
+  #arrive(): void {
+    const wait = this.#arrival;
+    this.#arrival = undefined;
+    wait?.();
   }
 
   async toHost(offset = 0, count = this.elemCount - offset): Promise<ArrayBuffer> {

@@ -111,6 +111,11 @@ export class DeviceStreams implements StreamOps, StreamOrder {
     for (const { id } of this.#streams.values()) if (id !== this.current) this.wait(id, this.current);
   }
 
+  /** What the streams are given next runs behind `event`. */
+  waitAll(event: HipEvent): void {
+    for (const { hip } of this.#streams.values()) hip.waitEvent(event);
+  }
+
   nextStamp(): number {
     return ++this.#stamp;
   }

@@ -77,6 +77,60 @@ describe('collectives of cpu devices', () => {
     expect(a.joined).toEqual(Array.from(await Tensor.cat(parts, 1).toArray<Float32Array>()));
   });
 
+  test('runs large sums beside other work, behind which whatever touches them is put', async () => {
+    const body = `
+      const { Tensor, scope } = core;
+      const count = 2 ** 20;
+      const full = (value) => Tensor.full(value, [count], { dtype: 'f32', device });
+      const ends = async (tensor) => { const all = await tensor.toArray(); return [all[0], all[count - 1]]; };
+      const seen = {};
+      const [a, b, c] = [full(rank + 1), full(10 * rank), full(5)];
+      // Two at once, and what does not need them in between.
+      communicator.allReduceInPlace(a);
+      communicator.allReduceInPlace(b);
+      seen.beside = await ends(scope(() => c.add(rank)));
+      seen.read = await ends(a);
+      seen.view = (await b.narrow(0, count - 3, 2).toArray())[1];
+      // Written over, added to, gathered and given back before anyone has read it.
+      communicator.allReduceInPlace(a);
+      a.write(new Float32Array(count).fill(7 + rank));
+      seen.written = await ends(a);
+      communicator.allReduceInPlace(a);
+      seen.sum = await ends(scope(() => a.add(a)));
+      communicator.allReduceInPlace(b);
+      seen.gathered = (await communicator.allGather(b).toArray())[count];
+      communicator.allReduceInPlace(c);
+      c.dispose();
+      const over = full(rank);
+      const kept = communicator.allReduce(over);
+      over.dispose();
+      const other = full(9);
+      seen.kept = await ends(kept);
+      // A graph that reads it.
+      const given = full(rank);
+      communicator.allReduceInPlace(given);
+      const graph = device.capture(() => given.add(1));
+      seen.replayed = await ends(graph.replay());
+      graph.dispose();
+      // Left under way when the group is left.
+      communicator.allReduceInPlace(other);
+      return seen;`;
+    const outcomes = await ranks(2, body);
+    outcomes.forEach(({ value, error }, rank) => {
+      expect(error).toBeUndefined();
+      expect(value).toEqual({
+        beside: [5 + rank, 5 + rank],
+        read: [3, 3],
+        view: 10,
+        written: [7 + rank, 7 + rank],
+        sum: [30, 30],
+        gathered: 20,
+        kept: [1, 1],
+        replayed: [2, 2],
+      });
+    });
+  });
+
   test('sends to another rank, and exchanges without a circle', async () => {
     const body = `
       const { Tensor } = core;

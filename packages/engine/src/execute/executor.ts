@@ -5,6 +5,7 @@
  */
 import type { Communicator, Tensor } from '@x/core';
 import type { Batch, CausalModel, ForwardPass } from '@x/transformers';
+import type { Shard } from '../build-model';
 import type { MemoryChange } from '../kv/change';
 import type { KvMemory } from '../kv/memory';
 import { PagedKv } from '../kv/paged';
@@ -38,6 +39,8 @@ export interface Followers {
   readonly failure: Error | undefined;
   /** Of all ranks, while the group works. */
   readonly communicator: Communicator | undefined;
+  /** What ranks have of the model. */
+  readonly split?: Shard['split'];
 }
 
 export class Executor {

@@ -1,6 +1,6 @@
 /**
  * Devices that compute together: NCCL on NVIDIA's GPUs, RCCL on AMD's, sockets on the host (`@x/hip`). Small sums go through the
- * devices' own memory where they reach each other's (peer-all-reduce.ts).
+ * devices' own memory where they reach each other's (peer-all-reduce.ts), large ones beside other work (side-sums.ts).
  */
 import {
   type BackendCommunicator,
@@ -23,7 +23,9 @@ import {
 } from '@x/hip';
 import type { KernelDevice } from '../device';
 import { unsupported } from '../errors';
+import { KernelStorage } from '../storage';
 import { PeerAllReduce } from './peer-all-reduce';
+import { SideSums } from './side-sums';
 
 const TYPES: readonly CollectiveType[] = ['u8', 'u32', 'i32', 'i64', 'f16', 'bf16', 'f32', 'f64'];
 const FAILURES: readonly string[] = ['RANK_LOST', 'RANK_TIMEOUT', 'RANKS_DIFFER', 'GROUP_FAILED'];
@@ -68,11 +70,13 @@ class DeviceCommunicator implements BackendCommunicator {
   readonly #device: KernelDevice;
   readonly #ranks: HipCommunicator;
   readonly #peers: PeerAllReduce | undefined;
+  readonly #aside: SideSums;
 
   constructor(device: KernelDevice, ranks: HipCommunicator, peers: PeerAllReduce | undefined) {
     this.#device = device;
     this.#ranks = ranks;
     this.#peers = peers;
+    this.#aside = new SideSums(device);
   }
 
   get rank(): number {
@@ -86,8 +90,12 @@ class DeviceCommunicator implements BackendCommunicator {
   allReduce(source: StoragePart, target: StoragePart, count: number, reduction: Reduction): void {
     const type = this.#numbers('allReduce', source);
     const both = this.#both(source, target);
+    const data = { type, ...both, count };
     if (this.#peers?.takes(type, count, reduction)) this.#peers.run(type, both.source, both.target, count);
-    else this.#call('allReduce', () => this.#ranks.allReduce({ type, ...both, count }, reduction));
+    else if (this.#aside.takes(count * sizeInBytes(type))) {
+      const storages = [source, target].map(([storage]) => KernelStorage.on(this.#device, storage));
+      named(() => this.#aside.run((stream) => this.#ranks.allReduce(data, reduction, stream), storages));
+    } else this.#call('allReduce', () => this.#ranks.allReduce(data, reduction));
   }
 
   allGather(source: StoragePart, target: StoragePart, count: number): void {
@@ -117,6 +125,7 @@ class DeviceCommunicator implements BackendCommunicator {
   }
 
   grouped(calls: () => void): void {
+    this.#aside.settle();
     named(() => this.#ranks.grouped(calls));
   }
 
@@ -136,10 +145,12 @@ class DeviceCommunicator implements BackendCommunicator {
 
   dispose(): void {
     this.#ranks.dispose();
+    this.#aside.dispose();
     this.#peers?.dispose();
   }
 
   #call(name: string, call: () => void): void {
+    this.#aside.settle();
     named(() => this.#device.callLibrary(() => name, call));
   }
 
