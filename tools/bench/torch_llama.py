@@ -1,21 +1,24 @@
 #!/usr/bin/env python3
 """transformers beside `candle bench`: Llama shapes with random weights in bf16, prompts eager, decode with a static cache and a
-compiled step, greedy. `python3 tools/bench/torch_llama.py 8b 1,8,64` on a machine with an NVIDIA GPU, PyTorch and transformers."""
+compiled step, greedy. `python3 tools/bench/torch_llama.py 8b 1,8,64` on a machine with an NVIDIA GPU, PyTorch and transformers.
+`--requests 256` measures continuous batching too (`generate_batch`, as it is set by default): so many requests of 512 tokens, all
+there at once, with 128 tokens each to generate."""
 import argparse
 import statistics
 import time
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, StaticCache
 
 # hidden, intermediate, layers, heads, key and value heads, values of a head; as in genmodel.py.
 SHAPES = {"8b": (4096, 14336, 32, 32, 8, 128), "1b": (2048, 8192, 16, 32, 8, 64)}
 VOCABULARY = 128256
-PROMPT, STEPS, REPEAT = 512, 64, 3
+PROMPT, STEPS, REPEAT, ANSWER = 512, 64, 3, 128
 
 parser = argparse.ArgumentParser()
 parser.add_argument("shape", choices=SHAPES)
 parser.add_argument("batches", type=lambda text: [int(part) for part in text.split(",")])
+parser.add_argument("--requests", type=int, default=0)
 ARGS = parser.parse_args()
 
 
@@ -79,6 +82,16 @@ def decode(model, batch):
     return statistics.median(rates)
 
 
+def batching(model, requests):
+    ids = torch.randint(0, VOCABULARY, (requests, PROMPT)).tolist()
+    # No token ends an answer.
+    settings = GenerationConfig(max_new_tokens=ANSWER, do_sample=False, eos_token_id=-1, pad_token_id=0)
+    outputs = model.generate_batch(inputs=ids, generation_config=settings, record_timestamps=True).values()
+    begin = min(output.created_time for output in outputs)
+    end = max(output.timestamps[-1] for output in outputs)
+    return sum(len(output.generated_tokens) for output in outputs) / (end - begin)
+
+
 with torch.no_grad():
     print(f"torch {torch.__version__} on {torch.cuda.get_device_name(0)}, tokens/s")
     model = build(ARGS.shape)
@@ -86,3 +99,6 @@ with torch.no_grad():
         print(f"{ARGS.shape}, {batch} sequences, prompts of {PROMPT}: {prompts(model, batch):.0f}", flush=True)
     for batch in ARGS.batches:
         print(f"{ARGS.shape}, {batch} sequences, decode: {decode(model, batch):.0f}", flush=True)
+    if ARGS.requests:
+        model.set_attn_implementation("paged|sdpa")
+        print(f"{ARGS.shape}, generate_batch of {ARGS.requests} requests: {batching(model, ARGS.requests):.0f}", flush=True)
