@@ -48,19 +48,51 @@ struct Gathered {
   }
 };
 
+/** What a thread has of one column: a tally. */
+template <class Op, class T, bool staged = isSum<Op> && sameType<acc_t<T>, float> && sizeof(T) < 4>
+struct ColumnTally {
+  static constexpr u32 STEPS = 0;
+  Tally<Op, acc_t<T>> tally;
+
+  X_DEVICE static ColumnTally none() { return {Tally<Op, acc_t<T>>::none()}; }
+  X_DEVICE void take(acc_t<T> v) { tally.take(v); }
+  X_DEVICE void settle() {}
+  X_DEVICE Handed<Op, T> handed() const { return ::handed<Op, T>(tally); }
+};
+
+/**
+ * A sum of floats of 16 bits or fewer: two plain f32, of which one takes the terms of STEPS steps before it joins the other. Its
+ * error stays far below the last bit of T, and the two-sum of a tally would be most of what the kernel does for such elements.
+ */
+template <class Op, class T>
+struct ColumnTally<Op, T, true> {
+  static constexpr u32 STEPS = 64;
+  float total, recent;
+
+  X_DEVICE static ColumnTally none() { return {0.0f, 0.0f}; }
+  X_DEVICE void take(float v) { recent += v; }
+  X_DEVICE void settle() { total += recent, recent = 0.0f; }
+  X_DEVICE Handed<Op, T> handed() const { return {total + recent}; }
+};
+
 template <class T, u32 V>
 using Rows = Vec<T, V>[IN_FLIGHT];
 
 // Visits the rows of one share that are this thread's: several(row, values) for IN_FLIGHT of them, `step` apart, which are
-// loaded at once, and one(row, values) for what is left.
-template <u32 V, class T, class Several, class One>
-X_DEVICE void visitRows(const T* column, u64 right, Share share, u32 first, u32 step, Several several, One one) {
+// loaded at once, and one(row, values) for what is left; settle() behind every STEPS times several, 0 for no limit.
+template <u32 V, u32 STEPS, class T, class Several, class One, class Settle>
+X_DEVICE void visitRows(const T* column, u64 right, Share share, u32 first, u32 step, Several several, One one, Settle settle) {
   u64 j = share.begin + first;
-  for (; j + (IN_FLIGHT - 1) * step < share.end; j += IN_FLIGHT * step) {
-    Rows<T, V> v;
+  for (bool last = false; !last; settle()) {
+    const u64 run = j + (u64)STEPS * IN_FLIGHT * step;
+    last = STEPS == 0 || run >= share.end;
+    const u64 end = last ? share.end : run;
+    for (; j + (IN_FLIGHT - 1) * step < end; j += IN_FLIGHT * step) {
+      Rows<T, V> v;
 #pragma unroll
-    for (u32 l = 0; l < IN_FLIGHT; ++l) v[l] = loadVec<V>(column + (j + l * step) * right);
-    several(j, v);
+      for (u32 l = 0; l < IN_FLIGHT; ++l) v[l] = loadVec<V>(column + (j + l * step) * right);
+      several(j, v);
+    }
   }
   for (; j < share.end; j += step) one(j, loadVec<V>(column + j * right));
 }
@@ -76,11 +108,12 @@ X_DEVICE void columnTiles(u64 left, u64 size, u64 right, u64 parts, const T* src
   const u64 tiles = (vectors + tile.across - 1) / tile.across;
   X_FOR_SPLIT(item, left * parts * tiles) {
     const u64 share = item / tiles, vector = item % tiles * tile.across + tile.x;
-    Tally<Op, A> mine[V];
+    typedef ColumnTally<Op, T> C;
+    C mine[V];
 #pragma unroll
-    for (u32 e = 0; e < V; ++e) mine[e] = Tally<Op, A>::none();
+    for (u32 e = 0; e < V; ++e) mine[e] = C::none();
     if (vector < vectors && tile.y < tile.rows) {
-      visitRows<V>(
+      visitRows<V, C::STEPS>(
           src + share / parts * size * right + vector * V, right, Share::of(size, parts, share % parts), tile.y, tile.rows,
           [&](u64, const Rows<T, V>& rows) {
 #pragma unroll
@@ -94,11 +127,15 @@ X_DEVICE void columnTiles(u64 left, u64 size, u64 right, u64 parts, const T* src
           [&](u64, const Vec<T, V>& row) {
 #pragma unroll
             for (u32 e = 0; e < V; ++e) mine[e].take(to_acc(row[e]));
+          },
+          [&]() {
+#pragma unroll
+            for (u32 e = 0; e < V; ++e) mine[e].settle();
           });
     }
     if (tile.y < tile.rows)
 #pragma unroll
-      for (u32 e = 0; e < V; ++e) gathered.put(e, handed<Op, T>(mine[e]));
+      for (u32 e = 0; e < V; ++e) gathered.put(e, mine[e].handed());
     barrier();
     const u64 column0 = item % tiles * tile.across * V;
     X_FOR_BLOCK(c, tile.across * V) {
@@ -137,8 +174,8 @@ X_DEVICE void columnIndexTiles(u64 left, u64 size, u64 right, u64 parts, const T
 #pragma unroll
         for (u32 l = 0; l < IN_FLIGHT; ++l) one(j + l * tile.rows, rows[l]);
       };
-      visitRows<V>(src + share / parts * size * right + vector * V, right, Share::of(size, parts, share % parts), tile.y,
-                   tile.rows, several, one);
+      visitRows<V, 0>(src + share / parts * size * right + vector * V, right, Share::of(size, parts, share % parts), tile.y,
+                      tile.rows, several, one, []() {});
     }
     if (tile.y < tile.rows)
 #pragma unroll

@@ -157,6 +157,22 @@ describe.each(kernelDevices())('long sums on %s', (device) => {
     }
   });
 
+  // Shares of small floats are f32, on GPUs sums of plain f32 of which none takes many terms.
+  test.each(launches)('cols_sum_bf16 in $grid blocks of $block', (shape) => {
+    const [parts, right] = [3, 8];
+    const each = Math.round(13_000 * testSettings.scale);
+    const terms = values(parts * each * right, 'positive', 5);
+    const bits = Uint16Array.from(new Uint32Array(terms.buffer), (word) => word >>> 16);
+    const kept = new Float32Array(Uint32Array.from(bits, (half) => half << 16).buffer);
+    const [src, partial] = [backend.fromHost(bits, 'bf16'), backend.zeros(parts * right, 'f32')];
+    backend.launch(REDUCE, 'cols_sum_bf16', shape, [1, parts * each, right, parts, src.ptr, partial.ptr, 0]);
+    const sums = new Float32Array(partial.toHostSync());
+    exactSums(kept, Layout.contiguous([parts, each, right]), [1]).forEach(({ sum }, i) => {
+      expect(Math.abs(sums[i] / sum - 1)).toBeLessThan(4e-6);
+    });
+    for (const storage of [src, partial]) storage.dispose();
+  });
+
   test('sum_f32 adds to what is there, of a strided source; sum_u32 is exact', () => {
     const source = backend.fromHost(Uint32Array.from([1, 2, 3, 4, 5, 6]), 'u32');
     const out = backend.fromHost(Uint32Array.from([100, 200]), 'u32');
