@@ -59,7 +59,7 @@ struct Row {
           const u32 c = (t * blockThreads() + threadIndex()) * V;
           terms[t] = c < n ? overVector<Op>(tile[t], c, f) : Op::template identity<A>();
         }
-        mine.take(inPairs<Op>(terms));
+        mine = Tally<Op, A>::of(inPairs<Op>(terms));
       } else {
 #pragma unroll 2
         for (u32 c = threadIndex() * V; c < n; c += blockThreads() * V) mine.take(overVector<Op>(load(x + c), c, f));

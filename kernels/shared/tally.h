@@ -13,6 +13,8 @@ template <class Op, class A, class W>
 struct PlainTally {
   W value;
   X_DEVICE static PlainTally none() { return {Op::template identity<W>()}; }
+  /** Of one term. */
+  X_DEVICE static PlainTally of(A v) { return {Op::template apply<W>(Op::template identity<W>(), (W)v)}; }
   X_DEVICE void take(A v) { value = Op::template apply<W>(value, (W)v); }
   template <class V>
   X_DEVICE void join(const PlainTally<Op, A, V>& other) {
@@ -25,6 +27,8 @@ struct PlainTally {
 struct alignas(8) CarefulSum {
   float value, lost;
   X_DEVICE static CarefulSum none() { return {0.0f, 0.0f}; }
+  /** Of one term, from which nothing is rounded away. */
+  X_DEVICE static CarefulSum of(float v) { return {0.0f + v, 0.0f}; }
   X_DEVICE void take(float v) {
     v += lost;
     const float sum = value + v;
