@@ -42,14 +42,36 @@ X_DEVICE Place placeOf(u64 i, u64 width) {
   return Place{row, i - row * width};
 }
 
-/** out[row, column] = a row of inp chosen by rowOf(row), or zeros; rows of `width` elements, elements shared by the grid. */
-template <class W, class RowOf>
-X_DEVICE void copyRows(u64 numel, u64 width, const W* inp, W* out, RowOf rowOf) {
+/** Which row of the source each row of the result is: rows of `ids_dim` for each of the source's `src_dim`; ids may be strided. */
+template <class I>
+struct ChosenRows {
+  const I* ids;
+  u64 src_dim, ids_dim, num_dims;
+  const u64 *dims, *strides;  // null where ids are contiguous
+
+  /** One division less for the rows before the first `ids_dim`: all of them, where the dim is the first. */
+  X_DEVICE Place placeOfRow(u64 row) const { return row < ids_dim ? Place{0, row} : placeOf(row, ids_dim); }
+  X_DEVICE const I* id(const Place& at) const {
+    return ids + (dims == nullptr ? at.column : stridedOffset(at.column, num_dims, dims, strides));
+  }
+  X_DEVICE u64 of(const Place& at, I id) const {
+    const u64 index = checked(id, src_dim);
+    return index == NOWHERE ? NOWHERE : at.row * src_dim + index;
+  }
+  X_DEVICE u64 of(u64 row) const {
+    const Place at = placeOfRow(row);
+    return of(at, *id(at));
+  }
+};
+
+/** out[row, column] = a row of inp chosen, or zeros; rows of `width` elements, elements shared by the grid. */
+template <class W, class I>
+X_DEVICE void copyRows(u64 numel, u64 width, const W* inp, W* out, const ChosenRows<I>& chosen) {
 #if X_HOST
   for (u64 i = launch::eachBegin(numel), end = launch::eachEnd(numel); i < end;) {
     const Place at = placeOf(i, width);
     const u64 count = width - at.column < end - i ? width - at.column : end - i;
-    const u64 from = rowOf(at.row);
+    const u64 from = chosen.of(at.row);
     if (from == NOWHERE) __builtin_memset(out + i, 0, count * sizeof(W));
     else if (count == 1) out[i] = inp[from * width + at.column];
     else __builtin_memcpy(out + i, inp + from * width + at.column, count * sizeof(W));
@@ -64,10 +86,22 @@ X_DEVICE void copyRows(u64 numel, u64 width, const W* inp, W* out, RowOf rowOf) 
     X_FOR_SPLIT(item, (rows + ROWS - 1) / ROWS * pieces) {
       const Place at = placeOf(item, pieces);
       const u64 start = at.column * piece + threadIndex();
+      // All ids are on their way before the first is looked at. Behind the last row that row is read again, and not written.
+      Place place[ROWS];
+      const I* lies[ROWS];
+      I id[ROWS];
+#pragma unroll
+      for (u32 r = 0; r < ROWS; ++r) {
+        const u64 row = at.row * ROWS + r;
+        place[r] = chosen.placeOfRow(row < rows ? row : rows - 1);
+        lies[r] = chosen.id(place[r]);
+      }
+#pragma unroll
+      for (u32 r = 0; r < ROWS; ++r) id[r] = *lies[r];
       u64 from[ROWS];
       W value[ROWS][PIECE] = {};
 #pragma unroll
-      for (u32 r = 0; r < ROWS; ++r) from[r] = at.row * ROWS + r < rows ? rowOf(at.row * ROWS + r) : NOWHERE;
+      for (u32 r = 0; r < ROWS; ++r) from[r] = chosen.of(place[r], id[r]);
 #pragma unroll
       for (u32 r = 0; r < ROWS; ++r) {
 #pragma unroll
@@ -89,7 +123,7 @@ X_DEVICE void copyRows(u64 numel, u64 width, const W* inp, W* out, RowOf rowOf) 
   }
   X_FOR_EACH(i, numel) {
     const Place at = placeOf(i, width);
-    const u64 from = rowOf(at.row);
+    const u64 from = chosen.of(at.row);
     W value = {};
     if (from != NOWHERE) value = inp[from * width + at.column];
     out[i] = value;
@@ -102,19 +136,15 @@ template <u32 bytes, class I>
 X_DEVICE void select(u64 numel, u64 num_dims, const u64* info, const I* ids, const void* inp, void* out, u64 src_dim, u64 ids_dim,
                      u64 right) {
   const bool flat = info == nullptr || isContiguous(num_dims, info, info + num_dims);
-  const auto rowOf = [=](u64 row) {
-    const Place at = placeOf(row, ids_dim);
-    const u64 id = checked(ids[flat ? at.column : stridedOffset(at.column, num_dims, info, info + num_dims)], src_dim);
-    return id == NOWHERE ? NOWHERE : at.row * src_dim + id;
-  };
+  const ChosenRows<I> chosen{ids, src_dim, ids_dim, num_dims, flat ? nullptr : info, flat ? nullptr : info + num_dims};
 #if !X_HOST
   if (bytes < 16 && right * bytes % 16 == 0 && aligned16(inp) && aligned16(out)) {
     constexpr u32 perWord = 16 / bytes;
-    copyRows(numel / perWord, right / perWord, (const Bits<16>*)inp, (Bits<16>*)out, rowOf);
+    copyRows(numel / perWord, right / perWord, (const Bits<16>*)inp, (Bits<16>*)out, chosen);
     return;
   }
 #endif
-  copyRows(numel, right, (const Bits<bytes>*)inp, (Bits<bytes>*)out, rowOf);
+  copyRows(numel, right, (const Bits<bytes>*)inp, (Bits<bytes>*)out, chosen);
 }
 
 /** out[pre, i, post] = inp[pre, ids[pre, i, post], post]; ids has out's shape. */
