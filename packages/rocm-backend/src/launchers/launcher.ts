@@ -1,4 +1,7 @@
-/** What the launchers of this directory have in common. */
+/**
+ * What the launchers of this directory have in common. Their arguments are objects that callers write out: one that is spread
+ * together from others costs as much as all else that a launch does in JavaScript, and the device waits for it.
+ */
 import type { KernelModule } from '@x/kernels';
 import type { LaunchShape } from '../launch-shape';
 

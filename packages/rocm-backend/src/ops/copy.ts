@@ -110,8 +110,8 @@ function copyStrided(device: KernelDevice, dtype: DType, src: View, out: number)
   const count = batches.dims.reduce((a, b) => a * b, 1);
   const { kernel, tile } = transposeOf(device, src.itemBytes, src.layout.elemCount);
   const shape = device.shapes.tiles(count, rows, cols, device.shapes.isHost ? HOST_TILE : tile);
-  const sizes = { batches: count, rows, cols, numDims, info, rowStep, colStep };
-  launchTranspose(device, kernel, shape, { ...sizes, src: src.ptr, dst: out });
+  const operands = { batches: count, rows, cols, numDims, info, rowStep, colStep, src: src.ptr, dst: out };
+  launchTranspose(device, kernel, shape, operands);
 }
 
 function goesBack({ strides }: Layout): boolean {

@@ -24,16 +24,17 @@ export function fusedOps(device: KernelDevice): FusedOps {
     },
 
     rmsNorm(x: Operand, alpha: Operand, eps: number): KernelStorage {
-      return byRows(device, 'rmsNorm', x, (shape, rows, dtype) => {
-        const { ptr } = device.view(alpha);
-        launchRmsnorm(device, kernelName('rmsnorm', dtype), shape, { ...rows, alpha: ptr, eps });
+      return byRows(device, 'rmsNorm', x, (shape, { src, dst, nCols, blockSize }, dtype) => {
+        const weights = device.view(alpha).ptr;
+        launchRmsnorm(device, kernelName('rmsnorm', dtype), shape, { src, dst, alpha: weights, nCols, blockSize, eps });
       });
     },
 
     layerNorm(x: Operand, alpha: Operand, beta: Operand, eps: number): KernelStorage {
-      return byRows(device, 'layerNorm', x, (shape, rows, dtype) => {
-        const weights = { alpha: device.view(alpha).ptr, beta: device.view(beta).ptr };
-        launchLayernorm(device, kernelName('layernorm', dtype), shape, { ...rows, ...weights, eps });
+      return byRows(device, 'layerNorm', x, (shape, { src, dst, nCols, blockSize }, dtype) => {
+        const [weights, biases] = [device.view(alpha).ptr, device.view(beta).ptr];
+        const kernel = kernelName('layernorm', dtype);
+        launchLayernorm(device, kernel, shape, { src, dst, alpha: weights, beta: biases, nCols, blockSize, eps });
       });
     },
 
@@ -48,12 +49,23 @@ export function fusedOps(device: KernelDevice): FusedOps {
       const count = x.layout.elemCount;
       return filled(device, dtype, count, (dst) => {
         const shape = device.shapes.elementwise(count / 2);
-        const operands = { src: device.view(x).ptr, cos: device.view(cos).ptr, sin: device.view(sin).ptr, dst };
-        const sizes = { bh: b * h, td: t * d, strideB };
-        if (kind === 'half') launchRope(device, kernelName('rope', dtype), shape, { ...operands, ...sizes, d });
-        else if (kind === 'interleaved')
-          launchRopeI(device, kernelName('rope_i', dtype), shape, { ...operands, ...sizes });
-        else launchRopeThd(device, kernelName('rope_thd', dtype), shape, { ...operands, b, t: h, h: t, d, strideB });
+        // For all three kernels; of `b, t, h, d` the second is t, which is h here.
+        const operands = {
+          src: device.view(x).ptr,
+          cos: device.view(cos).ptr,
+          sin: device.view(sin).ptr,
+          dst,
+          b,
+          t: h,
+          h: t,
+          d,
+          bh: b * h,
+          td: t * d,
+          strideB,
+        };
+        if (kind === 'half') launchRope(device, kernelName('rope', dtype), shape, operands);
+        else if (kind === 'interleaved') launchRopeI(device, kernelName('rope_i', dtype), shape, operands);
+        else launchRopeThd(device, kernelName('rope_thd', dtype), shape, operands);
       });
     },
   };

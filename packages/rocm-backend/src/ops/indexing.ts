@@ -47,9 +47,18 @@ export function indexingOps(device: KernelDevice): IndexingOps {
             const { ptr: inp, itemBytes } = device.view(from);
             const { numDims, ptr: info } = device.info([list.layout]);
             const shape = device.shapes.elementwise(numel, itemBytes, 'strided');
-            const places = { numel, numDims, info, ids: device.view(list).ptr, inp, out };
-            const sizes = { leftSize: left, srcDimSize, idsDimSize, rightSize: right };
-            launchIndexSelect(device, kernel, shape, { ...places, ...sizes });
+            launchIndexSelect(device, kernel, shape, {
+              numel,
+              numDims,
+              info,
+              ids: device.view(list).ptr,
+              inp,
+              out,
+              leftSize: left,
+              srcDimSize,
+              idsDimSize,
+              rightSize: right,
+            });
           });
         }),
       );
@@ -66,13 +75,15 @@ export function indexingOps(device: KernelDevice): IndexingOps {
         if (part.isContiguous() && ids.layout.isContiguous() && !hasLargest(ids, srcDimSize)) {
           const inp = device.view({ storage: x.storage, layout: part }).ptr;
           const { left: leftSize, right: rightSize } = splitAt(part.shape, dim);
-          const sizes = { leftSize, srcDimSize, idsDimSize: ids.layout.shape[dim], rightSize };
           launchGather(device, byIds(device, 'gather', ids, dtype), shape, {
             numel,
             ids: list.ptr,
             inp,
             out,
-            ...sizes,
+            leftSize,
+            srcDimSize,
+            idsDimSize: ids.layout.shape[dim],
+            rightSize,
           });
           return;
         }
@@ -80,8 +91,8 @@ export function indexingOps(device: KernelDevice): IndexingOps {
         const from = device.view({ storage: x.storage, layout: base });
         const { numDims, ptr: info } = device.info([list.layout, base]);
         const kernel = byIds(device, 'gather_view', ids, BITS[from.itemBytes]);
-        const places = { numel, numDims, info, ids: list.ptr, inp: from.ptr, out };
-        launchGatherView(device, kernel, shape, { ...places, srcDimSize, srcStep: x.layout.strides[dim] });
+        const [inp, srcStep] = [from.ptr, x.layout.strides[dim]];
+        launchGatherView(device, kernel, shape, { numel, numDims, info, ids: list.ptr, inp, out, srcDimSize, srcStep });
       });
     },
 
@@ -97,9 +108,16 @@ export function indexingOps(device: KernelDevice): IndexingOps {
           withContiguous(device, wide, (list) =>
             withContiguous(device, src, (from) => {
               const kernel = byIds(device, 'ia', list, x.storage.dtype);
-              const pointers = { ids: device.view(list).ptr, inp: device.view(from).ptr, out };
-              const sizes = { idsDimSize: srcDimSize, leftSize, srcDimSize, dstDimSize, rightSize };
-              launchIndexAdd(device, kernel, device.shapes.perItem(leftSize * rightSize), { ...pointers, ...sizes });
+              launchIndexAdd(device, kernel, device.shapes.perItem(leftSize * rightSize), {
+                ids: device.view(list).ptr,
+                idsDimSize: srcDimSize,
+                inp: device.view(from).ptr,
+                out,
+                leftSize,
+                srcDimSize,
+                dstDimSize,
+                rightSize,
+              });
             }),
           ),
         ),
@@ -119,10 +137,15 @@ function scatter(device: KernelDevice, op: 's' | 'sa', dst: Operand, ids: Operan
   const target = { storage: dst.storage, layout: part };
   if ([target, ids, src].every(({ layout }) => layout.isContiguous()) && !hasLargest(ids, dstDimSize)) {
     const { left: leftSize, dim: srcDimSize, right: rightSize } = splitAt(src.layout.shape, dim);
-    const pointers = { ids: device.view(ids).ptr, inp: device.view(src).ptr, out: device.view(target).ptr };
-    const shape = device.shapes.perItem(leftSize * rightSize);
-    const sizes = { leftSize, srcDimSize, dstDimSize, rightSize };
-    launchScatter(device, byIds(device, op, ids, dtype), shape, { ...pointers, ...sizes });
+    launchScatter(device, byIds(device, op, ids, dtype), device.shapes.perItem(leftSize * rightSize), {
+      ids: device.view(ids).ptr,
+      inp: device.view(src).ptr,
+      out: device.view(target).ptr,
+      leftSize,
+      srcDimSize,
+      dstDimSize,
+      rightSize,
+    });
     return;
   }
   const [list, from, to] = [ids, src, target].map((x) => device.view(without(x, dim)));

@@ -136,19 +136,18 @@ function reduceColumns(
   const block = device.shapes.isHost ? 1 : COLUMN_BLOCK;
   const shape = { grid: device.shapes.blocks(left * parts * tiles, block), block };
   const kernel = kernelName(kernelName('cols', op), dtype);
-  const sizes = { left, size, right, parts, src };
   if (parts === 1) {
-    if (isArg(op)) launchColsArg(device, kernel, shape, { ...sizes, out });
-    else launchCols(device, kernel, shape, { ...sizes, partial: 0, dst: out });
+    if (isArg(op)) launchColsArg(device, kernel, shape, { left, size, right, parts, src, out });
+    else launchCols(device, kernel, shape, { left, size, right, parts, src, partial: 0, dst: out });
     return;
   }
   const shares = allocPartial(device, op, dtype, left * parts * right);
   try {
     const partial = shares.ptr;
-    if (isArg(op)) launchColsArg(device, kernel, shape, { ...sizes, out: partial });
-    else launchCols(device, kernel, shape, { ...sizes, partial, dst: 0 });
+    if (isArg(op)) launchColsArg(device, kernel, shape, { left, size, right, parts, src, out: partial });
+    else launchCols(device, kernel, shape, { left, size, right, parts, src, partial, dst: 0 });
     const [done, columns] = [kernelName(kernelName('cols_done', op), dtype), device.shapes.perItem(left * right)];
-    if (isArg(op)) launchColsDoneArg(device, done, columns, { ...sizes, partial, dst: out });
+    if (isArg(op)) launchColsDoneArg(device, done, columns, { left, size, parts, right, src, partial, dst: out });
     else launchColsDone(device, done, columns, { left, parts, right, partial, dst: out });
   } finally {
     shares.dispose();
