@@ -111,7 +111,11 @@ describe.each(kernelDevices())('decode on %s', (device) => {
         expectBlocks(blocks, rows, n, expected, activation);
         blocks.dispose();
         expectGatedNumbers(activation, problem, expected);
-        for (const [dtype, tolerance] of [['f32', 4e-6], ['f16', 6e-4], ['bf16', 5e-3]] as const) {
+        for (const [dtype, tolerance] of [
+          ['f32', 4e-6],
+          ['f16', 6e-4],
+          ['bf16', 5e-3],
+        ] as const) {
           const wide = decode.gated(activation, problem, dtype);
           expectNear(numbers(wide), expected, tolerance, `${activation} in ${dtype}`);
           wide.dispose();
