@@ -123,6 +123,8 @@ export class KernelDevice implements BackendDevice {
   readonly #transpositions = new TranspositionCache();
   /** Whether each launch is waited for and its time printed. Read once: looking at the environment costs as much as a launch. */
   readonly timesLaunches = debugLevel() >= 4;
+  /** What puts the streams behind work beside them, whose storages a graph may read without asking. */
+  readonly beforeReplays = new Set<() => void>();
   onCompiled: ((count: number) => void) | undefined;
   /** The graph that is being captured. */
   recording: KernelGraph | undefined;

@@ -99,6 +99,7 @@ export class KernelGraph implements BackendGraph {
       );
     }
     if (this.usesLibraries) this.#device.orderLibraries();
+    for (const settle of this.#device.beforeReplays) settle();
     this.#device.enqueue(this.#describe, () => this.#exec?.launch(hip.defaultStream), this.launches.length);
   }
 

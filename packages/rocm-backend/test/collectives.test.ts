@@ -98,6 +98,8 @@ describe('collectives of cpu devices', () => {
       communicator.allReduceInPlace(a);
       seen.sum = await ends(scope(() => a.add(a)));
       communicator.allReduceInPlace(b);
+      // The library's calls stay in the order in which all ranks make them.
+      seen.unrelated = Array.from(await communicator.allGather(c.narrow(0, 0, 2)).toArray());
       seen.gathered = (await communicator.allGather(b).toArray())[count];
       communicator.allReduceInPlace(c);
       c.dispose();
@@ -111,6 +113,8 @@ describe('collectives of cpu devices', () => {
       communicator.allReduceInPlace(given);
       const graph = device.capture(() => given.add(1));
       seen.replayed = await ends(graph.replay());
+      communicator.allReduceInPlace(given);
+      seen.again = await ends(graph.replay());
       graph.dispose();
       // Left under way when the group is left.
       communicator.allReduceInPlace(other);
@@ -124,9 +128,11 @@ describe('collectives of cpu devices', () => {
         view: 10,
         written: [7 + rank, 7 + rank],
         sum: [30, 30],
+        unrelated: [5, 5, 5, 5],
         gathered: 20,
         kept: [1, 1],
         replayed: [2, 2],
+        again: [3, 3],
       });
     });
   });

@@ -17,11 +17,16 @@ export class SideSums {
   readonly #asked: HipEvent;
   /** Where the last sum ends; undefined while nothing waits for one. */
   #last: { done: HipEvent; isAwaited: boolean } | undefined;
+  /** Puts the device's streams behind all sums. */
+  readonly settle = (): void => {
+    if (this.#last) this.#await(this.#last);
+  };
 
   constructor(device: KernelDevice) {
     this.#device = device;
     this.#stream = device.hip.createStream();
     this.#asked = device.hip.createEvent();
+    device.beforeReplays.add(this.settle);
   }
 
   /** Whether such a sum is one of these: what is the same on all ranks decides. */
@@ -46,12 +51,8 @@ export class SideSums {
     for (const storage of new Set(storages)) storage.arrivesWith(wait);
   }
 
-  /** Puts the device's streams behind all sums. */
-  settle(): void {
-    if (this.#last) this.#await(this.#last);
-  }
-
   dispose(): void {
+    this.#device.beforeReplays.delete(this.settle);
     this.#asked.dispose();
     this.#stream.dispose();
   }
