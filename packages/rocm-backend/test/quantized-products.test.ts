@@ -174,22 +174,21 @@ describe.each(kinds)('quantized products on %s', (kind) => {
     const expected = exact(x, w.values, size);
     const untouched = new Float32Array(size.m * stride).fill(-77);
     for (const padded of [k, Math.ceil(k / 512) * 512]) {
-      for (const family of FAMILIES) {
-        // dp4a's tiles have registers for no more threads.
-        const most = Math.min(8 * warpSize, device.matrixUnits && family !== 'mul_mat_' ? 512 : 256);
-        for (const [grid, block] of [
-          [1, most],
-          [5, most],
-          [3, 2 * warpSize],
-          [2, 33],
-        ]) {
-          withStorages(
-            [w.bytes, x, new Uint8Array(size.m * (padded / 32) * 36), untouched],
-            (blocks, input, columns, out) => {
-              const [wPtr, xPtr, yPtr, outPtr] = [blocks, input, columns, out].map(({ ptr }) => ptr);
-              const rows = { grid: [Math.ceil(padded / 256), size.m, 1], block: 256 } as const;
-              device.launch(QUANTIZED, 'quantize_q8_1', rows, [xPtr, yPtr, k, padded]);
-              const args = [wPtr, yPtr, outPtr, k, size.n, size.m, padded, stride];
+      withStorages([w.bytes, x, new Uint8Array(size.m * (padded / 32) * 36)], (blocks, input, columns) => {
+        // Once for all products: an emulated chip takes longer for it than for them.
+        const quantized = { grid: [Math.ceil(padded / 256), size.m, 1], block: 256 } as const;
+        device.launch(QUANTIZED, 'quantize_q8_1', quantized, [input.ptr, columns.ptr, k, padded]);
+        for (const family of FAMILIES) {
+          // dp4a's tiles have registers for no more threads.
+          const most = Math.min(8 * warpSize, device.matrixUnits && family !== 'mul_mat_' ? 512 : 256);
+          for (const [grid, block] of [
+            [1, most],
+            [5, most],
+            [3, 2 * warpSize],
+            [2, 33],
+          ]) {
+            withStorages([untouched], (out) => {
+              const args = [blocks.ptr, columns.ptr, out.ptr, k, size.n, size.m, padded, stride];
               device.launch(QUANTIZED, `${family}${type}`, { grid, block }, args);
               const got = new Float32Array(out.toHostSync());
               const inside = got.filter((_, i) => i % stride < size.n);
@@ -197,10 +196,10 @@ describe.each(kinds)('quantized products on %s', (kind) => {
               const error = takesPairs(size.m) ? BF16_ERROR : undefined;
               expect([...what, firstWrong(inside, expected, size.n, error)]).toEqual([...what, undefined]);
               expect(got.every((value, i) => i % stride < size.n || value === -77)).toBe(true);
-            },
-          );
+            });
+          }
         }
-      }
+      });
     }
   });
 
@@ -215,37 +214,37 @@ describe.each(kinds)('quantized products on %s', (kind) => {
       const x = activations(size.m, k);
       const expected = exact(x, w.values, size);
       const untouched = new Float32Array(size.m * stride).fill(-77);
-      for (const columns of [8, 16, 32, 64]) {
-        for (const grid of [1, 5, 40]) {
-          // Another block of each behind the rows, as weights and activations have it.
-          const data = [
-            Uint8Array.from([...w.bytes, ...new Uint8Array(512)]),
-            x,
-            new Uint8Array(size.m * (padded / 32) * 36),
-            untouched,
+      // Another block of each behind the rows, as weights and activations have it.
+      const both = [
+        Uint8Array.from([...w.bytes, ...new Uint8Array(512)]),
+        x,
+        new Uint8Array(size.m * (padded / 32) * 36),
+      ];
+      withStorages(both, (blocks, input, rows) => {
+        const quantized = { grid: [Math.ceil(padded / 256), size.m, 1], block: 256 } as const;
+        device.launch(QUANTIZED, 'quantize_q8_1', quantized, [input.ptr, rows.ptr, k, padded]);
+        for (const columns of [8, 16, 32, 64]) {
+          for (const grid of [1, 5, 40]) {
             // For 40 blocks, two tiles of 256 x 64 each.
-            new Float32Array(40 * 2 * 256 * 64),
-            new Uint32Array(16),
-          ];
-          withStorages(data, (blocks, input, rows, out, parts, counters) => {
-            const quantized = { grid: [Math.ceil(padded / 256), size.m, 1], block: 256 } as const;
-            device.launch(QUANTIZED, 'quantize_q8_1', quantized, [input.ptr, rows.ptr, k, padded]);
-            // Without such units the kernels are those of tiles.
-            const { kernel, shape } = streamLaunch(device, type, size, columns) ?? {
-              kernel: `mul_mat_stream_${type}_${columns}`,
-              shape: { block: 128 },
-            };
-            const args = [blocks.ptr, rows.ptr, out.ptr, k, size.n, size.m, padded, stride, parts.ptr, counters.ptr];
-            device.launch(QUANTIZED, kernel, { ...shape, grid }, args);
-            const got = new Float32Array(out.toHostSync());
-            const inside = got.filter((_, i) => i % stride < size.n);
-            const wrong = firstWrong(inside, expected, size.n, takesPairs(size.m) ? BF16_ERROR : STREAM_ERROR);
-            expect([k, columns, grid, wrong]).toEqual([k, columns, grid, undefined]);
-            expect(got.every((value, i) => i % stride < size.n || value === -77)).toBe(true);
-            expect(new Uint32Array(counters.toHostSync())).toEqual(new Uint32Array(16));
-          });
+            const results = [untouched, new Float32Array(40 * 2 * 256 * 64), new Uint32Array(16)];
+            withStorages(results, (out, parts, counters) => {
+              // Without such units the kernels are those of tiles.
+              const { kernel, shape } = streamLaunch(device, type, size, columns) ?? {
+                kernel: `mul_mat_stream_${type}_${columns}`,
+                shape: { block: 128 },
+              };
+              const args = [blocks.ptr, rows.ptr, out.ptr, k, size.n, size.m, padded, stride, parts.ptr, counters.ptr];
+              device.launch(QUANTIZED, kernel, { ...shape, grid }, args);
+              const got = new Float32Array(out.toHostSync());
+              const inside = got.filter((_, i) => i % stride < size.n);
+              const wrong = firstWrong(inside, expected, size.n, takesPairs(size.m) ? BF16_ERROR : STREAM_ERROR);
+              expect([k, columns, grid, wrong]).toEqual([k, columns, grid, undefined]);
+              expect(got.every((value, i) => i % stride < size.n || value === -77)).toBe(true);
+              expect(new Uint32Array(counters.toHostSync())).toEqual(new Uint32Array(16));
+            });
+          }
         }
-      }
+      });
     }
   });
 
