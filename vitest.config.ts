@@ -37,6 +37,7 @@ export default defineConfig({
       // Before their packages, whose names they begin with.
       '@x/core/files': source('core/files'),
       '@x/server/ai-sdk': source('server/ai-sdk'),
+      './thread-program': fileURLToPath(new URL('./packages/testing/src/thread-program.ts', import.meta.url)),
       '@x/testing': fileURLToPath(new URL('./packages/testing/src', import.meta.url)),
       ...Object.fromEntries(packages.map((name) => [`@x/${name}`, source(name)])),
     },

@@ -45,7 +45,7 @@ const THREAD_ENTRIES = {
 
 /** Sources that look for a thread's program beside themselves, or are one's import: where they are in the bundle. */
 const STANDS_FOR: Record<string, string> = {
-  'packages/engine/src/parallel/threads.ts': '.gpu/threads.js',
+  'packages/engine/src/parallel/thread-program.ts': '.gpu/threads.js',
   'packages/testing/src/ranks.ts': '.gpu/ranks.js',
   'packages/rocm-backend/src/index.ts': '.gpu/backend.js',
 };

@@ -1,10 +1,8 @@
 /** Ranks in worker threads of this process. */
-import { existsSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { fileURLToPath, pathToFileURL } from 'node:url';
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
-import { backendModules, UnsupportedError } from '@x/core';
+import { backendModules } from '@x/core';
 import type { Channel, FromFollower, ToFollower } from './messages';
+import { threadProgram } from './thread-program';
 
 /** What a thread starts with. */
 export interface ThreadData {
@@ -25,8 +23,8 @@ const TERMINATE_MS = 2000;
 export function startThread(rank: number): Channel {
   const { port1, port2 } = new MessageChannel();
   const counts = new Int32Array(new SharedArrayBuffer(8));
-  const data: ThreadData = { port: port2, counts, modules: backendModules() };
-  const { program, isText } = workerEntry();
+  const { program, isText, modules } = threadProgram(backendModules());
+  const data: ThreadData = { port: port2, counts, modules };
   const worker = new Worker(program, {
     workerData: data,
     transferList: [port2],
@@ -34,24 +32,6 @@ export function startThread(rank: number): Channel {
     name: `rank ${rank}`,
   });
   return new ThreadChannel(rank, worker, port1, counts);
-}
-
-/** The program that a thread runs: the module beside this one, built or as it is written. */
-function workerEntry(): { program: URL | string; isText: boolean } {
-  const [extension] = /\.(ts|cjs|js)$/.exec(import.meta.url) ?? ['.js'];
-  const url = new URL(`./worker${extension}`, import.meta.url);
-  if (!existsSync(fileURLToPath(url))) {
-    const message = `loadModel: several devices need the thread's program ${url}, which is not there; leave @x/engine out of bundles (external), or load on one device.`;
-    throw new UnsupportedError('UNSUPPORTED', message);
-  }
-  if (extension !== '.ts') return { program: url, isText: false };
-  // A thread does not inherit the loader that the program runs TypeScript with.
-  const loader = createRequire(import.meta.url)
-    .resolve('tsx/esm/api')
-    .replace(/\.cjs$/, '.mjs');
-  const [api, entry] = [pathToFileURL(loader).href, url.href].map((name) => JSON.stringify(name));
-  const program = `import(${api}).then(({ register }) => { register(); return import(${entry}); });`;
-  return { program, isText: true };
 }
 
 class ThreadChannel implements Channel {
