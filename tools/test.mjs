@@ -65,8 +65,7 @@ console.log(`\n${total.passed} passed, ${total.failed} failed`);
 
 // One check. What it prints beside another is kept together, and comes when it has ended.
 async function run(name, check, beside) {
-  const kept = [];
-  const out = { live: !beside, write: (text) => (beside ? kept.push(text) : process.stdout.write(text)) };
+  const out = output(beside);
   out.write(`\n== ${name}\n`);
   const started = Date.now();
   const known = failures.length;
@@ -75,7 +74,13 @@ async function run(name, check, beside) {
   total.failed += failed;
   if (failed > 0 && failures.length === known) failures.push(`${name}, see above`);
   out.write(`== ${name}: ${passed} passed, ${failed} failed in ${((Date.now() - started) / 1000).toFixed(1)} s\n`);
-  process.stdout.write(kept.join(''));
+  process.stdout.write(out.kept.join(''));
+}
+
+// Where a check writes: beside another into `kept`, otherwise to the terminal.
+function output(beside) {
+  const kept = [];
+  return { kept, live: !beside, write: (text) => (beside ? kept.push(text) : process.stdout.write(text)) };
 }
 
 // Runs a program to its end; gives what it wrote to standard output, unless that went to the terminal.
@@ -135,7 +140,7 @@ async function hostDriver(out) {
 }
 
 // Wherever code depends on the GPU: on a chip with waves of 32 lanes, one with 64, and what differs between matrix units.
-async function emulated(out) {
+async function emulated() {
   const folder = 'packages/rocm-backend/test';
   const named = (list) => list.split(' ').map((name) => `${folder}/${name}.test.ts`);
   const products = named('gemm-kernels attention decode experts linear quantized-products');
@@ -164,43 +169,63 @@ async function emulated(out) {
   );
   // What several devices do together.
   const together = [...named('peers peer-all-reduce'), 'packages/engine/test/parallel-gpus.test.ts'];
+  // Two chips at a time with a worker each, the longest first: compilations and a chip's longest file would leave a core idle.
+  // Runs of one row follow each other, for they write to the same directory.
+  const rows = [
+    [
+      ['gfx1100', [...all, ...once]],
+      ['gfx1100', together, 3],
+    ],
+    [['gfx942', all]],
+    ...['gfx950', 'gfx90a', 'gfx908', 'gfx1201'].map((chip) => [[chip, products]]),
+  ];
+  const lanes = Math.min(2, availableParallelism());
   const total = { passed: 0, failed: 0 };
-  for (const [chip, files, devices = 1] of [
-    ['gfx1100', [...all, ...once]],
-    ['gfx1100', together, 3],
-    ['gfx942', all],
-    ['gfx950', products],
-    ['gfx90a', products],
-    ['gfx908', products],
-    ['gfx1201', products],
-  ]) {
-    out.write(`\n-- ${chip}${devices > 1 ? `, ${devices} devices` : ''}\n`);
-    const tests = [bin('vitest'), 'run', '--testTimeout=300000', ...files];
-    const launches = join(scratch, `${chip}.launches`);
-    rmSync(launches, { force: true });
-    const env = {
-      ...besideOldClang(),
-      X_TEST_SCALE: process.env.X_TEST_SCALE ?? '0.2',
-      FAKE_HIP_LAUNCHES: launches,
-    };
-    const chipReport = join(scratch, `${chip}.json`);
-    const args = ['tools/emulator/main.ts', chip, '--devices', `${devices}`, '--', ...tests];
-    const results = [await vitest(out, chipReport, bin('tsx'), args, env)];
-    if (files.includes(all[0])) results.push(everyKernelLaunched(out, chip, launches));
-    for (const { passed, failed } of results) {
-      total.passed += passed;
-      total.failed += failed;
+  const lane = async () => {
+    for (let row = rows.shift(); row; row = rows.shift()) {
+      for (const [chip, files, devices = 1] of row) {
+        const out = output(lanes > 1);
+        out.write(`\n-- ${chip}${devices > 1 ? `, ${devices} devices` : ''}\n`);
+        const results = [await emulatedChip(out, chip, files, devices)];
+        if (files.includes(all[0])) results.push(everyKernelLaunched(out, chip));
+        for (const { passed, failed } of results) {
+          total.passed += passed;
+          total.failed += failed;
+        }
+        process.stdout.write(out.kept.join(''));
+      }
     }
-  }
+  };
+  await Promise.all(Array.from({ length: lanes }, lane));
   return total;
 }
 
-// One test: that the chip ran every kernel of its manifest, by the names that the stand-in for libamdhip64 wrote down.
-function everyKernelLaunched(out, chip, launches) {
+// Test files on one emulated chip, by one worker where another chip is beside it.
+function emulatedChip(out, chip, files, devices) {
+  // A cache of results would be written by both.
+  const alone = out.live ? [] : ['--maxWorkers=1', '--no-cache'];
+  const tests = [bin('vitest'), 'run', '--testTimeout=300000', ...alone, ...files];
+  rmSync(launchesOf(chip), { force: true });
+  const env = {
+    ...besideOldClang(),
+    X_TEST_SCALE: process.env.X_TEST_SCALE ?? '0.2',
+    FAKE_HIP_LAUNCHES: launchesOf(chip),
+  };
+  const args = ['tools/emulator/main.ts', chip, '--devices', `${devices}`, '--', ...tests];
+  return vitest(out, join(scratch, `${chip}.json`), bin('tsx'), args, env);
+}
+
+// Where the stand-in for libamdhip64 writes down the names of kernels.
+function launchesOf(chip) {
+  return join(scratch, `${chip}.launches`);
+}
+
+// One test: that the chip ran every kernel of its manifest.
+function everyKernelLaunched(out, chip) {
   const manifest = join(root, '.cache/emulator', chip, 'objects', chip, 'manifest.json');
   let never;
   try {
-    const launched = new Set(readFileSync(launches, 'utf8').split('\n'));
+    const launched = new Set(readFileSync(launchesOf(chip), 'utf8').split('\n'));
     const kernels = Object.values(JSON.parse(readFileSync(manifest, 'utf8')).modules).flatMap(({ kernels }) => kernels);
     never = kernels.map(({ name }) => name).filter((name) => !launched.has(name));
     out.write(`${chip}: ${kernels.length - never.length} of ${kernels.length} kernels launched\n`);
