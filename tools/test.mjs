@@ -5,6 +5,7 @@ import { spawn } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { basename, delimiter, join, relative } from 'node:path';
+import { nativeTarget } from '../packages/hip/scripts/targets.mjs';
 import { root } from './setup/steps.mjs';
 
 const bin = (name) => join(root, 'node_modules/.bin', name);
@@ -130,11 +131,14 @@ function script(out, path) {
   return counted(out, process.execPath, [path]);
 }
 
-// The host platform's C++ tests compile their kernels beside their sources.
+// The host platform's C++ tests, with the objects of the addon that is shipped. They compile their kernels beside their sources.
 async function hostDriver(out) {
   const cwd = join(root, 'packages/hip/native/test');
   const program = join(scratch, 'host_test');
-  const compile = `exec g++ -std=c++17 -O1 -pthread *.cc ../host/*.cc -ldl -o ${JSON.stringify(program)}`;
+  const built = await command(out, process.execPath, [join(root, 'packages/hip/scripts/build.mjs')]);
+  if (built.failed > 0) return built;
+  const objects = `../build/${nativeTarget()}/host-*.o`;
+  const compile = `exec g++ -std=c++17 -O1 -pthread *.cc ${objects} -ldl -o ${JSON.stringify(program)}`;
   const compiled = await command(out, 'sh', ['-c', compile], { cwd });
   return compiled.failed > 0 ? compiled : counted(out, program, [], { cwd, timeout: 300_000 });
 }
