@@ -4,7 +4,20 @@
  * Code objects are those of a built target with waves of the same width: the stand-in takes only their kernels' names.
  */
 import { execFile, spawnSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import {
+  copyFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs, promisify } from 'node:util';
@@ -38,6 +51,32 @@ const CHIPS: Record<string, { macros: string[]; wave: number; objects: string }>
 
 const run = promisify(execFile);
 
+/** The stand-ins for AMD's libraries, of every chip the same: made once of their sources, and kept under them. */
+async function standIns(directory: string, kept: string): Promise<void> {
+  const sources = join(ROOT, 'packages/hip/test');
+  const files = ['fake-hip', 'fake-libraries'].flatMap((name) =>
+    readdirSync(join(sources, name)).map((file) => join(name, file)),
+  );
+  const hash = createHash('sha256').update(process.env.CXX ?? '');
+  for (const file of ['library-signatures.ts', 'nccl-signatures.ts', ...files.sort()])
+    hash.update(readFileSync(join(sources, file)));
+  const key = hash.digest('hex').slice(0, 32);
+  const standIn = async (name: string, make: (into: string) => unknown): Promise<void> => {
+    const library = join(kept, `${name}-${key}`);
+    if (!existsSync(library)) {
+      const scratch = mkdtempSync(join(kept, 'stand-in-'));
+      await make(scratch);
+      renameSync(join(scratch, name), library);
+      rmSync(scratch, { recursive: true });
+    }
+    copyFileSync(library, join(directory, name));
+  };
+  const hip = join(sources, 'fake-hip/fake_hip.cc');
+  const flags = ['-std=c++17', '-w', '-O1', '-shared', '-fPIC'];
+  await standIn('libamdhip64.so', (into) => run('g++', [...flags, hip, '-ldl', '-o', join(into, 'libamdhip64.so')]));
+  await standIn('librccl.so', buildFakeRccl);
+}
+
 /** Builds into `directory` and returns the environment in which programs find the chip as `rocm:0`. */
 async function build(
   name: string,
@@ -57,14 +96,7 @@ async function build(
     path,
     flags: [...defines, ...INCLUDES, `-DEMULATED_MODULE="${join(KERNELS, `${module}.hip`)}"`],
   }));
-  const hip = join(directory, 'libamdhip64.so');
-  const standIn = join(ROOT, 'packages/hip/test/fake-hip/fake_hip.cc');
-  await Promise.all([
-    lanes.then(() => compiler.libraries(sources, libraries)),
-    run('g++', ['-std=c++17', '-w', '-O1', '-shared', '-fPIC', standIn, '-ldl', '-o', hip]).then(() =>
-      buildFakeRccl(directory),
-    ),
-  ]);
+  await Promise.all([lanes.then(() => compiler.libraries(sources, libraries)), standIns(directory, compiler.kept)]);
 
   const folder = join(directory, 'objects', name);
   cpSync(join(BUILT, 'objects', objects), folder, { recursive: true });
@@ -77,7 +109,7 @@ async function build(
   }
   if (!existsSync(join(directory, 'sources'))) symlinkSync(join(BUILT, 'sources'), join(directory, 'sources'));
   return {
-    X_HIP_LIBRARY: hip,
+    X_HIP_LIBRARY: join(directory, 'libamdhip64.so'),
     X_KERNEL_DIR: directory,
     FAKE_HIP_ARCH: name,
     FAKE_HIP_KERNELS: libraries,
