@@ -44,6 +44,7 @@ export default defineConfig({
   },
   test: {
     include: ['packages/*/{src,test}/**/*.test.ts', 'tools/**/*.test.ts'],
+    globalSetup: 'tools/test/temporary.ts',
     pool: 'forks',
     maxWorkers: 2,
     // Young objects have room: with Node's 16 MB a tenth of a worker's time goes to clearing them.
