@@ -163,16 +163,25 @@ template <class Op, class T>
 X_DEVICE Tally<Op, acc_t<T>> shareOf(const T* p, u64 n, u32 first, u32 step) {
   typedef acc_t<T> A;
   constexpr u32 V = vecWidth<T>;
+  // Of an f32 extremum a running value for each place in a vector: of a single one, ptxas waits for each load before the next.
+  constexpr u32 CHAINS = !isSum<Op> && sameType<T, float> ? V : 1;
   const u64 vectors = n / V;
-  Tally<Op, A> share = Tally<Op, A>::none();
-  forVectors<V>(p, vectors, first, step, [&](u64, const Vec<T, V>& v) {
-    A terms[V];
+  Tally<Op, A> shares[CHAINS];
 #pragma unroll
-    for (u32 e = 0; e < V; ++e) terms[e] = to_acc(v[e]);
-    share.take(inPairs<Op>(terms));
+  for (u32 c = 0; c < CHAINS; ++c) shares[c] = Tally<Op, A>::none();
+  forVectors<V>(p, vectors, first, step, [&](u64, const Vec<T, V>& v) {
+#pragma unroll
+    for (u32 c = 0; c < CHAINS; ++c) {
+      A terms[V / CHAINS];
+#pragma unroll
+      for (u32 e = 0; e < V / CHAINS; ++e) terms[e] = to_acc(v[e * CHAINS + c]);
+      shares[c].take(inPairs<Op>(terms));
+    }
   });
-  for (u64 j = vectors * V + first; j < n; j += step) share.take(to_acc(p[j]));
-  return share;
+  for (u64 j = vectors * V + first; j < n; j += step) shares[0].take(to_acc(p[j]));
+#pragma unroll
+  for (u32 c = 1; c < CHAINS; ++c) shares[0].join(shares[c]);
+  return shares[0];
 }
 #endif
 
