@@ -138,18 +138,27 @@ X_DEVICE Handed<Op, T> overBlock(u64 n, Get get) {
 }
 
 #if !X_HOST
-/** visit(j, vector j of p) for j = first, first + step, ... below `vectors`, LOADS loads at a time. */
-template <u32 V, u32 LOADS = IN_FLIGHT, class T, class F>
-X_DEVICE void forVectors(const T* p, u64 vectors, u32 first, u32 step, F visit) {
+/** several(j, vectors j, j + step, ... of p), LOADS of them, and one(j, vector j) for what is left of j = first, first + step, ... */
+template <u32 V, u32 LOADS = IN_FLIGHT, class T, class Several, class One>
+X_DEVICE void forGroups(const T* p, u64 vectors, u32 first, u32 step, Several several, One one) {
   u64 j = first;
   for (; j + (LOADS - 1) * step < vectors; j += LOADS * step) {
     Vec<T, V> v[LOADS];
 #pragma unroll
     for (u32 l = 0; l < LOADS; ++l) v[l] = loadVec<V>(p + (j + l * step) * V);
+    several(j, v);
+  }
+  for (; j < vectors; j += step) one(j, loadVec<V>(p + j * V));
+}
+
+/** visit(j, vector j of p) for j = first, first + step, ... below `vectors`, LOADS loads at a time. */
+template <u32 V, u32 LOADS = IN_FLIGHT, class T, class F>
+X_DEVICE void forVectors(const T* p, u64 vectors, u32 first, u32 step, F visit) {
+  const auto several = [&](u64 j, const Vec<T, V>(&v)[LOADS]) {
 #pragma unroll
     for (u32 l = 0; l < LOADS; ++l) visit(j + l * step, v[l]);
-  }
-  for (; j < vectors; j += step) visit(j, loadVec<V>(p + j * V));
+  };
+  forGroups<V, LOADS>(p, vectors, first, step, several, visit);
 }
 
 /** Whether n elements at p are worth vectors. */
@@ -158,18 +167,33 @@ X_DEVICE bool vectorises(const T* p, u64 n) {
   return vecWidth<T> > 1 && aligned16(p) && n >= vecWidth<T> * 32;
 }
 
-/** Op over the share of one of `step` threads in n contiguous elements, with 16-byte loads. */
+/** Op over all elements of N vectors, in pairs. */
+template <class Op, class T, u32 V, u32 N>
+X_DEVICE acc_t<T> overVectors(const Vec<T, V> (&v)[N]) {
+  acc_t<T> terms[N * V];
+#pragma unroll
+  for (u32 l = 0; l < N; ++l)
+#pragma unroll
+    for (u32 e = 0; e < V; ++e) terms[l * V + e] = to_acc(v[l][e]);
+  return inPairs<Op>(terms);
+}
+
+/**
+ * Op over the share of one of `step` threads in n contiguous elements, with 16-byte loads. Where the elements of one load are
+ * reduced to one value that joins a single running one, ptxas waits for each load before the next: sums therefore take the
+ * elements of all loads under way in pairs (but bytes, which would have twice the registers on AMD), and f32 extrema have a
+ * running value for each place in a vector.
+ */
 template <class Op, class T>
 X_DEVICE Tally<Op, acc_t<T>> shareOf(const T* p, u64 n, u32 first, u32 step) {
   typedef acc_t<T> A;
   constexpr u32 V = vecWidth<T>;
-  // Of an f32 extremum a running value for each place in a vector: of a single one, ptxas waits for each load before the next.
   constexpr u32 CHAINS = !isSum<Op> && sameType<T, float> ? V : 1;
   const u64 vectors = n / V;
   Tally<Op, A> shares[CHAINS];
 #pragma unroll
   for (u32 c = 0; c < CHAINS; ++c) shares[c] = Tally<Op, A>::none();
-  forVectors<V>(p, vectors, first, step, [&](u64, const Vec<T, V>& v) {
+  const auto one = [&](u64, const Vec<T, V>& v) {
 #pragma unroll
     for (u32 c = 0; c < CHAINS; ++c) {
       A terms[V / CHAINS];
@@ -177,7 +201,13 @@ X_DEVICE Tally<Op, acc_t<T>> shareOf(const T* p, u64 n, u32 first, u32 step) {
       for (u32 e = 0; e < V / CHAINS; ++e) terms[e] = to_acc(v[e * CHAINS + c]);
       shares[c].take(inPairs<Op>(terms));
     }
-  });
+  };
+  if constexpr (isSum<Op> && sizeof(T) > 1) {
+    const auto several = [&](u64, const Vec<T, V>(&v)[IN_FLIGHT]) { shares[0].take(overVectors<Op>(v)); };
+    forGroups<V>(p, vectors, first, step, several, one);
+  } else {
+    forVectors<V>(p, vectors, first, step, one);
+  }
   for (u64 j = vectors * V + first; j < n; j += step) shares[0].take(to_acc(p[j]));
 #pragma unroll
   for (u32 c = 1; c < CHAINS; ++c) shares[0].join(shares[c]);
