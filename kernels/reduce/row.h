@@ -46,7 +46,10 @@ struct Row {
 #endif
   }
 
-  /** Op over f(column, value) by the block; every thread gets the result. */
+  /**
+   * Op over f(column, value) by the block; every thread gets the result. Sums are plain once a thread has its own: a block adds
+   * these in pairs only, which is off by a rounding or two, and joining tallies would take twice the instructions.
+   */
   template <class Op, class F>
   X_DEVICE A reduce(F f) const {
 #if !X_HOST
@@ -64,7 +67,7 @@ struct Row {
 #pragma unroll 2
         for (u32 c = threadIndex() * V; c < n; c += blockThreads() * V) mine.take(overVector<Op>(load(x + c), c, f));
       }
-      return ofBlock<Op, T>(mine).result();
+      return blockReduce<Op, true>(mine.result());
     }
 #endif
     const T* p = x;

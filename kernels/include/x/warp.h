@@ -240,18 +240,27 @@ X_DEVICE T warpReduce(T v) {
   return values[0];
 }
 
-/** Op over the threads of this block; every thread gets the result. */
-template <class Op, class T>
+/** Op over the threads of this block; every thread gets the result. IN_PAIRS: nowhere one after the other, which f32 sums want. */
+template <class Op, bool IN_PAIRS = false, class T>
 X_DEVICE T blockReduce(T v) {
   if constexpr (WARP > 1) {
-    constexpr u32 FEW = FEW_REGISTERS ? 0 : 8;  // warps whose results every thread reads sooner than lanes exchange them
+    constexpr u32 FEW = FEW_REGISTERS ? 1 : 8;  // warps whose results every thread reads sooner than lanes exchange them
     X_SHARED(T, partial, 1024 / WARP);
     const u32 warps = warpsInBlock();
     v = warpReduce<Op>(v);
     if (warps > 1) {
       if (laneId() == 0) partial[warpId()] = v;
       barrier();
-      if (warps <= FEW) {
+      if (IN_PAIRS && warps <= FEW) {
+        T each[FEW];
+#pragma unroll
+        for (u32 j = 0; j < FEW; ++j) each[j] = j < warps ? partial[j] : Op::template identity<T>();
+#pragma unroll
+        for (u32 w = FEW / 2; w > 0; w /= 2)
+#pragma unroll
+          for (u32 j = 0; j < w; ++j) each[j] = Op::apply(each[j], each[j + w]);
+        v = each[0];
+      } else if (warps <= FEW) {
         v = partial[0];
 #pragma unroll
         for (u32 j = 1; j < FEW; ++j)
