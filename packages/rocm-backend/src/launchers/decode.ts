@@ -128,7 +128,7 @@ export function launchDecodeGatedQ81(
   device.launch(DECODE, kernel, shape, [a.rows, a.n, a.padded, a.gate, a.gateRow, a.up, a.upRow, a.blocks, a.y]);
 }
 
-/** `decode_gate_silu_f32`, and 1 more. */
+/** `decode_gate_silu_f32`, and 5 more. */
 export interface DecodeGateArguments {
   rows: number;
   n: number;
