@@ -178,7 +178,7 @@ struct HostProducts {
   template <u32 COLS>
   X_DEVICE void add(u64 first, u64 column, u64 left) const {
     // Steps whose activations the first cache holds, and rows that wait in the second.
-    constexpr u64 AT_ONCE = STEPS / COLS, ROWS = 32;
+    [[maybe_unused]] constexpr u64 AT_ONCE = STEPS / COLS, ROWS = 32;
     const u64 count = steps() - first < STEPS ? steps() - first : STEPS;
     StepColumn<Q, COLS> columns[STEPS][COLS];
     for (u64 k = 0; k < count; ++k) {
@@ -190,16 +190,16 @@ struct HostProducts {
       const u64 apart = (end - begin) / STREAMS, alone = begin + STREAMS * apart;
       for (u64 row = begin; row < begin + apart; ++row) addRows<STREAMS>(row, apart, first, count, columns);
       for (u64 row = alone; row < end; ++row) addRows<1>(row, 0, first, count, columns);
-      return;
-    }
-    for (u64 row0 = begin, rowEnd; row0 < end; row0 = rowEnd) {
-      rowEnd = end - row0 > ROWS ? row0 + ROWS : end;
-      Floats16 sums[ROWS][COLS];
-      for (u64 k = 0; k < count; k += AT_ONCE) {
-        const u64 most = count - k < AT_ONCE ? count - k : AT_ONCE;
-        for (u64 row = row0; row < rowEnd; ++row) {
-          addRow<COLS>(row, first + k, most, columns + k, k > 0, sums[row - row0]);
-          if (k + most == count) store<COLS>(sums[row - row0], dst + column * stride + row, left, first > 0);
+    } else {
+      for (u64 row0 = begin, rowEnd; row0 < end; row0 = rowEnd) {
+        rowEnd = end - row0 > ROWS ? row0 + ROWS : end;
+        Floats16 sums[ROWS][COLS];
+        for (u64 k = 0; k < count; k += AT_ONCE) {
+          const u64 most = count - k < AT_ONCE ? count - k : AT_ONCE;
+          for (u64 row = row0; row < rowEnd; ++row) {
+            addRow<COLS>(row, first + k, most, columns + k, k > 0, sums[row - row0]);
+            if (k + most == count) store<COLS>(sums[row - row0], dst + column * stride + row, left, first > 0);
+          }
         }
       }
     }
