@@ -65,6 +65,13 @@ describe('JSON', () => {
     for (const text of texts) expect(read(text)).toEqual(JSON.parse(text));
   });
 
+  test('with infinity, as Python writes it', () => {
+    expect(read('{"a": [0.0, Infinity, -Infinity], "Infinity\\"Infinity": "Infinity"}')).toEqual({
+      a: [0, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY],
+      'Infinity"Infinity': 'Infinity',
+    });
+  });
+
   test('over them, and no JSON', () => {
     const cases: [string | Uint8Array, RegExp][] = [
       ['[[[[]]]]', /levels/],
@@ -74,6 +81,8 @@ describe('JSON', () => {
       ['', /no valid JSON/],
       ['{"a', /no valid JSON/],
       ['"\\', /no valid JSON/],
+      ['[Infinity', /no valid JSON/],
+      ['[NaN, Infinit]', /no valid JSON/],
       [Uint8Array.of(0x22, 0xff, 0x22), /no valid JSON/],
     ];
     for (const [text, message] of cases) {

@@ -33,15 +33,18 @@ export function readJsonFile(path: string, limits: JsonLimits = CONFIG_LIMITS): 
 }
 
 /**
- * The document in `bytes`.
+ * The document in `bytes`; `Infinity` among its values, which Python writes though JSON has no such number, is one.
  * @param path for messages @param offset of the first byte in the file
  * @throws FileFormatError `FILE_INVALID`
  */
 export function parseJson(path: string, bytes: Uint8Array, limits: JsonLimits, offset = 0): unknown {
   checkJson(path, bytes, limits, offset);
+  const parsed = (from: Uint8Array): unknown => JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(from));
   try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+    return parsed(bytes);
   } catch (cause) {
+    const numbers = withNumbers(bytes);
+    if (numbers) return parseJson(path, numbers, limits, offset);
     const message = `${path} cannot be read: it is no valid JSON (${(cause as Error).message}); get the file again.`;
     throw new FileFormatError('FILE_INVALID', message, { path, offset, cause });
   }
@@ -68,6 +71,21 @@ function checkJson(path: string, bytes: Uint8Array, limits: JsonLimits, offset: 
     }
     if (items > limits.items) throw tooMuch(path, offset + i, `has more than ${limits.items} items`);
   }
+}
+
+const [INFINITY, NUMBER] = ['Infinity', '1e999   '].map((text) => new TextEncoder().encode(text));
+
+/** The bytes with a number, as long and more than any, in the place of each `Infinity` outside of strings; undefined for none. */
+function withNumbers(bytes: Uint8Array): Uint8Array | undefined {
+  let changed: Uint8Array | undefined;
+  for (let i = 0; i < bytes.length; i++) {
+    if (bytes[i] === QUOTE) i = endOfString(bytes, i + 1);
+    else if (bytes[i] === INFINITY[0] && INFINITY.every((byte, at) => bytes[i + at] === byte)) {
+      changed ??= bytes.slice();
+      changed.set(NUMBER, i);
+    }
+  }
+  return changed;
 }
 
 /** The place of the quote that ends a string. */
