@@ -1,5 +1,6 @@
 /** The architectures that load: one entry each, and one file behind it in models/. */
 import type { GgufMetadata } from '@x/quantized';
+import { withClassDefaults } from './config/class-defaults';
 import { type ConfigKey, type ConfigSource, ggufConfig, jsonConfig, objectOf } from './config/config-source';
 import type { DecoderConfig } from './config/decoder-config';
 import { badConfig, shown } from './config/problems';
@@ -139,12 +140,16 @@ export function describeGguf(metadata: GgufMetadata): ModelDescription {
 export function describeConfig(json: unknown): ModelDescription {
   const source = objectOf(json);
   const architecture = architectureOf(source);
-  if (architecture) return { architecture, config: architecture.config(jsonConfig(source)) };
+  if (architecture) return { architecture, config: configOf(architecture, source) };
   const part = textPartOf(source);
   const own = part && architectureOf(part.config);
-  if (own) return { architecture: own, config: own.config(jsonConfig(part.config)), textPartOf: part.of };
+  if (own) return { architecture: own, config: configOf(own, part.config), textPartOf: part.of };
   const [name = 'unnamed'] = namesOf(part?.config ?? source);
   throw unsupportedArchitecture(name, part && `of the text part of this "${part.of}" `);
+}
+
+function configOf(architecture: Architecture, source: Record<string, unknown>): DecoderConfig {
+  return architecture.config(jsonConfig(withClassDefaults(architecture.architectures[0], source)));
 }
 
 function architectureOf(source: Record<string, unknown>): Architecture | undefined {

@@ -79,6 +79,11 @@ const ALIASES: Partial<Record<ConfigKey, readonly string[]>> = {
 
 export type ConfigKey = keyof typeof GGUF_KEYS;
 
+/** Other names of a key of config.json. */
+export function aliasesOf(key: string): readonly string[] {
+  return ALIASES[key as ConfigKey] ?? [];
+}
+
 export interface ConfigSource {
   readonly format: 'json' | 'gguf';
   /** The value is there, and is not null. */
@@ -107,13 +112,16 @@ export interface ConfigSource {
 /** @param json the parsed config.json @throws TransformersError BAD_CONFIG unless it is an object */
 export function jsonConfig(json: unknown): ConfigSource {
   const source = objectOf(json);
-  // transformers 5 moved both into rope_parameters, by kinds of layers where these differ.
+  // transformers 5 moved these into rope_parameters, by kinds of layers where they differ, and writes what its classes have beside them.
   const parameters = partOf(source, 'rope_parameters') ?? {};
-  const rope = partOf(parameters, 'full_attention') ?? { ...partOf(source, 'rope_scaling'), ...parameters };
-  const inRope = ['rope_theta', 'partial_rotary_factor'];
+  const rope = partOf(parameters, 'full_attention') ?? ropeOf(parameters, partOf(source, 'rope_scaling') ?? {});
   const local = partOf(parameters, 'sliding_attention')?.rope_theta;
-  const setting = (key: string) =>
-    source[key] ?? (inRope.includes(key) ? rope[key] : key === 'rope_local_base_freq' ? local : undefined) ?? undefined;
+  const inRope: Record<string, unknown> = {
+    rope_theta: rope.rope_theta,
+    partial_rotary_factor: rope.partial_rotary_factor,
+    rope_local_base_freq: local,
+  };
+  const setting = (key: string) => inRope[key] ?? source[key] ?? undefined;
   const value = (key: ConfigKey) => [key, ...(ALIASES[key] ?? [])].map(setting).find((found) => found !== undefined);
   const number = (key: ConfigKey, fallback?: number) => {
     const found = value(key) ?? fallback;
@@ -139,9 +147,11 @@ export function jsonConfig(json: unknown): ConfigSource {
     numbers: () => undefined,
     ropeScaling: (kind) => {
       const own = (kind && partOf(parameters, kind)) ?? (kind === 'sliding_attention' ? {} : rope);
-      const original = source.original_max_position_embeddings;
       const length = number('max_position_embeddings', 2048);
-      return jsonRopeScaling({ original_max_position_embeddings: original, ...own }, length);
+      // Of the whole model it counts before what the scaling says; layers of two kinds have their own.
+      const original = own === rope && partOf(parameters, 'full_attention') === undefined;
+      const whole = original ? source.original_max_position_embeddings : undefined;
+      return jsonRopeScaling(whole == null ? own : { ...own, original_max_position_embeddings: whole }, length);
     },
     ropeSections: () => {
       const sections = rope.mrope_section ?? undefined;
@@ -156,6 +166,17 @@ export function jsonConfig(json: unknown): ConfigSource {
       checked(key, fallback, 'a number above 0', (found) => found > 0 && Number.isFinite(found)),
     jsonWhole: (key, fallback) =>
       checked(key, fallback, 'a whole number from 0', (found) => Number.isSafeInteger(found) && found >= 0),
+  };
+}
+
+/** What is in a file of transformers 5 to which someone has added `rope_scaling`, which then counts; its base stays. */
+function ropeOf(parameters: Record<string, unknown>, scaling: Record<string, unknown>): Record<string, unknown> {
+  if (Object.keys(scaling).length === 0) return parameters;
+  const { rope_theta, partial_rotary_factor } = parameters;
+  return {
+    ...(rope_theta != null && { rope_theta }),
+    ...(partial_rotary_factor != null && { partial_rotary_factor }),
+    ...scaling,
   };
 }
 

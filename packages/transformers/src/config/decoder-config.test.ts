@@ -199,6 +199,56 @@ describe('text parts of models of texts and images', () => {
   });
 });
 
+describe('rotations', () => {
+  const yarn = { rope_type: 'yarn', factor: 4, original_max_position_embeddings: 32 };
+
+  it('are those of rope_parameters where a file says both, unless someone has added rope_scaling', () => {
+    const both = { ...json, model_type: 'nemotron', partial_rotary_factor: 0.5, rope_theta: 1, hidden_act: 'relu2' };
+    const parameters = { rope_type: 'default', rope_theta: 700, partial_rotary_factor: 0.25 };
+    expect(fromJson({ ...both, rope_parameters: parameters })).toMatchObject({ rotaryDim: 4, ropeTheta: 700 });
+    const added = fromJson({ ...json, rope_parameters: parameters, rope_scaling: yarn });
+    expect(added).toMatchObject({ ropeTheta: 700, ropeScaling: { type: 'yarn', originalContextLength: 32 } });
+  });
+
+  it('turn parts of heads in the architectures that do', () => {
+    expect(fromJson({ ...json, partial_rotary_factor: 0.5 }).rotaryDim).toBe(16);
+    expect(fromJson({ ...json, model_type: 'phi3', partial_rotary_factor: 0.5 }).rotaryDim).toBe(8);
+  });
+
+  it('take the length before scaling from the model, else from the scaling, else the whole', () => {
+    const trained = (settings: object, more = {}) =>
+      fromJson({ ...json, rope_scaling: { ...yarn, ...settings }, ...more }).ropeScaling;
+    expect(trained({}, { original_max_position_embeddings: 64 })).toMatchObject({ originalContextLength: 64 });
+    expect(trained({})).toMatchObject({ originalContextLength: 32 });
+    const llama3 = { rope_type: 'llama3', low_freq_factor: 1, high_freq_factor: 4 };
+    expect(trained({ ...llama3, original_max_position_embeddings: null })).toMatchObject({
+      originalContextLength: 128,
+    });
+    expect(trained({ factor: null })).toMatchObject({ factor: 4, originalContextLength: 32 });
+  });
+});
+
+describe("settings that config.json leaves out are those of transformers' classes", () => {
+  const { rms_norm_eps: _, num_key_value_heads: __, max_position_embeddings: ___, ...bare } = json;
+  const of = (model_type: string, more = {}) => fromJson({ ...bare, model_type, ...more });
+
+  it.each([
+    ['llama', {}, { normEps: 1e-6, numKvHeads: 4, contextLength: 2048 }],
+    ['olmo2', {}, { normEps: 1e-5 }],
+    ['mistral', { num_attention_heads: 8 }, { numKvHeads: 8, slidingWindow: 4096, contextLength: 131_072 }],
+    ['mistral', { num_attention_heads: 8, sliding_window: null }, { slidingWindow: undefined }],
+    ['gemma2', {}, { attentionScale: 1 / 16, softcap: { scores: 50, logits: 30 } }],
+    ['gemma2', { final_logit_softcapping: null }, { softcap: { scores: 50, logits: undefined } }],
+    ['lfm2', { num_attention_heads: 8 }, { normEps: 1e-5, taps: 3, ropeTheta: 1e6 }],
+    ['lfm2', { num_attention_heads: 8, norm_eps: 1e-3 }, { normEps: 1e-3 }],
+    ['smollm3', {}, { ropeTheta: 2e6 }],
+    ['gpt_oss', { num_attention_heads: 8 }, { ropeTheta: 150_000, ropeScaling: { type: 'yarn', factor: 32 } }],
+    ['mixtral', { num_attention_heads: 8, num_local_experts: 4 }, { moe: { experts: 4, chosen: 2 } }],
+  ])('%s with %j', (type, more, expected) => {
+    expect(of(type, more)).toMatchObject(expected);
+  });
+});
+
 describe('ropeFrequencies', () => {
   const base = { ...fromJson(json), rotaryDim: 64, ropeTheta: 500000 };
 
@@ -253,8 +303,9 @@ describe('ropeFrequencies', () => {
   });
 
   it('has a base that grows with the length for which a model is loaded', () => {
-    const rope = { rope_type: 'dynamic', factor: 2, original_max_position_embeddings: 4096 };
-    const config = fromJson({ ...json, head_dim: 64, rope_scaling: rope });
+    // What the model was for before is of no account: transformers.
+    const rope = { rope_type: 'dynamic', factor: 2, original_max_position_embeddings: 100 };
+    const config = fromJson({ ...json, head_dim: 64, max_position_embeddings: 4096, rope_scaling: rope });
     near(ropeFrequencies(config, { length: 8192 }), [
       [1, 0.7237840223942559],
       [16, 0.005672099864306926],
@@ -264,14 +315,15 @@ describe('ropeFrequencies', () => {
   });
 
   it('has divisors for short and for long texts', () => {
-    const rope = { type: 'longrope', short_factor: [1, 2], long_factor: [4, 8], original_max_position_embeddings: 32 };
-    const config = fromJson({ ...json, head_dim: 8, partial_rotary_factor: 0.5, rope_scaling: rope });
+    const rope = { type: 'longrope', short_factor: [1, 2], long_factor: [4, 8] };
+    const phi3 = { ...json, model_type: 'phi3', original_max_position_embeddings: 32 };
+    const config = fromJson({ ...phi3, head_dim: 8, partial_rotary_factor: 0.5, rope_scaling: rope });
     expect(config.rotaryDim).toBe(4);
     expect(Array.from(ropeFrequencies(config, { length: 32 }))).toEqual([1, 0.005]);
     expect(Array.from(ropeFrequencies(config, { length: 33 }))).toEqual([0.25, 0.00125]);
     expect(ropeMagnitude(config)).toBeCloseTo(Math.sqrt(1 + Math.log(4) / Math.log(32)), 12);
     const short = { ...rope, short_factor: 3 };
-    expect(failure(() => fromJson({ ...json, rope_scaling: short }))).toMatch(/^BAD_CONFIG: .*short_factor/);
+    expect(failure(() => fromJson({ ...phi3, rope_scaling: short }))).toMatch(/^BAD_CONFIG: .*short_factor/);
   });
 });
 

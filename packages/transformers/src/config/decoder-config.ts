@@ -34,7 +34,7 @@ export interface DecoderDefaults {
   sizes?: Partial<
     Pick<DecoderConfig, 'numHeads' | 'numKvHeads' | 'headDim' | 'rotaryDim' | 'intermediateSize' | 'contextLength'>
   >;
-  /** Share of each head that is rotated. Default 1, all of it. */
+  /** Share of each head that is rotated unless config.json says it. Default: all of it, whatever config.json says, as in transformers. */
   partialRotary?: number;
   /** Values of `quant_method` under which the architecture's weights are read, but `fp8`, which all are. Default: none. */
   packings?: readonly string[];
@@ -42,7 +42,7 @@ export interface DecoderDefaults {
   widening?: number;
   /** Which kind of norms the model has, whose epsilon is `normEps`. Default `rms`. */
   norm?: 'rms' | 'layer';
-  /** Added to the variance of norms that take the mean away. Default 1e-5. */
+  /** Added to the variance in norms where config.json leaves it out. Default 1e-5 for those that take the mean away, else 1e-6. */
   normEps?: number;
   /** Values of `hidden_act` that the architecture's feed-forward layer computes. Default `silu`. */
   activations?: readonly string[];
@@ -53,7 +53,7 @@ export function decoderConfig(source: ConfigSource, vocabSize?: number, defaults
   const packing = source.json('quantization_config') as Packing | null | undefined;
   if (packing && !isRead(packing, defaults.packings))
     throw unsupported(`has weights quantized by another library (quantization_config: ${shown(packing)})`);
-  const { activations = ['silu'], sizes, norm = 'rms', partialRotary = 1, widening } = defaults;
+  const { activations = ['silu'], sizes, norm = 'rms', partialRotary, widening } = defaults;
   const keys = ['hidden_activation', 'hidden_act', 'activation_function'];
   const activation = keys.map((key) => source.json(key)).find((name) => name != null) ?? activations[0];
   if (typeof activation !== 'string' || !activations.includes(activation)) {
@@ -78,7 +78,7 @@ export function decoderConfig(source: ConfigSource, vocabSize?: number, defaults
     normEps:
       norm === 'layer'
         ? source.number('layer_norm_eps', source.format === 'json' ? (defaults.normEps ?? 1e-5) : undefined)
-        : source.number('rms_norm_eps', source.format === 'json' ? 1e-6 : undefined),
+        : source.number('rms_norm_eps', source.format === 'json' ? (defaults.normEps ?? 1e-6) : undefined),
     ropeTheta: source.number('rope_theta', defaults.ropeTheta ?? 10000),
     ropeScaling: source.ropeScaling(),
     ropeSections: source.ropeSections(),
@@ -102,8 +102,9 @@ function isRead({ quant_method: method, fmt = 'e4m3' }: Packing, others: readonl
 }
 
 /** How much of each head is rotated: a share in config.json, a number of elements in GGUF files. */
-function rotaryDimOf(source: ConfigSource, headDim: number, share: number): number {
+function rotaryDimOf(source: ConfigSource, headDim: number, share: number | undefined): number {
   if (source.format === 'gguf') return source.number('rotary_dim', headDim);
+  if (share === undefined) return headDim;
   return Math.trunc(headDim * source.jsonNumber('partial_rotary_factor', source.jsonNumber('rotary_pct', share)));
 }
 

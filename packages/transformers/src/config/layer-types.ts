@@ -30,14 +30,20 @@ export function isPattern(windowed: readonly boolean[], every: number): boolean 
   return windowed.every((flag, i) => flag === ((i + 1) % every !== 0));
 }
 
+/** The window of models that have one where `use_sliding_window` says so; undefined for none, as in all GGUF files. */
+export function askedWindow(source: ConfigSource): number | undefined {
+  const asked = source.json('use_sliding_window') === true && source.json('sliding_window') != null;
+  return asked ? source.count('sliding_window') : undefined;
+}
+
 /**
- * The window of each layer of Qwen's models, which have one where `use_sliding_window` says so: layers that `layer_types` names, else
- * those from `max_window_layers` on. Undefined for layers that see everything; GGUF files hold no windows of these models.
+ * The window of each layer of Qwen's dense models: of those that `layer_types` names, else of those from `max_window_layers` on.
+ * Undefined for layers that see everything.
  */
 export function qwenWindows(source: ConfigSource, numLayers: number): (number | undefined)[] {
   const all = Array.from({ length: numLayers }, () => undefined);
-  if (source.json('use_sliding_window') !== true || source.json('sliding_window') == null) return all;
-  const window = source.count('sliding_window');
+  const window = askedWindow(source);
+  if (window === undefined) return all;
   const named = source.json('layer_types') != null;
   const first = source.jsonWhole('max_window_layers', 28);
   const windowed = named ? windowedLayers(source, numLayers, 0) : all.map((_, i) => i >= first);

@@ -26,17 +26,18 @@ export function readRopeScaling(settings: RopeSettings): RopeScaling | undefined
     case 'linear':
       return { type, factor: number('factor') };
     case 'dynamic':
-      return { type, factor: number('factor'), originalContextLength: original() };
+      // As in transformers, from the length that the model is for, whatever was before.
+      return { type, factor: number('factor'), originalContextLength: contextLength };
     case 'llama3':
       return {
         type,
         factor: number('factor'),
         lowFreqFactor: number('low_freq_factor'),
         highFreqFactor: number('high_freq_factor'),
-        originalContextLength: number('original_max_position_embeddings'),
+        originalContextLength: original(),
       };
     case 'yarn': {
-      const factor = number('factor');
+      const factor = has('factor') ? number('factor') : contextLength / original();
       const grown = (scale: number) => (factor <= 1 ? 1 : 0.1 * scale * Math.log(factor) + 1);
       const both = has('mscale') && has('mscale_all_dim');
       const inferred = both ? grown(number('mscale')) / grown(number('mscale_all_dim')) : grown(1);

@@ -1,5 +1,6 @@
 /** The encoders that load: one entry each, and one file behind it. */
 import type { GgufMetadata } from '@x/quantized';
+import { withClassDefaults } from '../config/class-defaults';
 import { type ConfigSource, ggufConfig, jsonConfig, objectOf } from '../config/config-source';
 import type { DecoderConfig } from '../config/decoder-config';
 import type { TensorLayout, Weights } from '../weights/weights';
@@ -58,5 +59,7 @@ export function describeEncoderConfig(json: unknown): EncoderDescription | undef
   const classes = Array.isArray(source.architectures) ? source.architectures : [];
   const names = [source.model_type, ...classes].filter((name) => typeof name === 'string');
   const architecture = ENCODERS.find(({ architectures }) => names.some((name) => architectures.includes(name)));
-  return architecture && { architecture, config: architecture.config(jsonConfig(json)) };
+  if (!architecture) return undefined;
+  const settings = withClassDefaults(architecture.architectures[0], source);
+  return { architecture, config: architecture.config(jsonConfig(settings)) };
 }

@@ -16,7 +16,7 @@ export interface Glm4MoeConfig extends MoeDecoderConfig {
 }
 
 function glm4MoeConfig(source: ConfigSource, vocabSize?: number): Glm4MoeConfig {
-  const base = decoderConfig(source, vocabSize, { headDim: 128, partialRotary: 0.5 });
+  const base = decoderConfig(source, vocabSize, { partialRotary: 0.5 });
   const sizes = moeSizes(source, source.count('moe_intermediate_size'));
   // GGUF files count the layers that predict further tokens, which are not used here.
   const further = source.format === 'gguf' ? source.number('num_nextn_predict_layers', 0) : 0;

@@ -22,7 +22,7 @@ export const phi3: Architecture<DecoderConfig & WindowedConfig> = {
   ],
   config(source, vocabSize) {
     const window = source.format === 'json' ? windowOf(source) : { slidingWindow: undefined };
-    return { ...decoderConfig(source, vocabSize), ...window };
+    return { ...decoderConfig(source, vocabSize, { partialRotary: 1 }), ...window };
   },
   ggufExtras: () => ({}),
   build: (source, config, length) =>
