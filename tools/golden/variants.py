@@ -71,6 +71,12 @@ VARIANTS = [
     ("qwen3_moe", {"decoder_sparse_step": 2}, experts(0)),
     ("qwen3_next", {"mlp_only_layers": [0, 3]}, experts(0, 3)),
     ("deepseek_v2", {"moe_layer_freq": 2}, {"1": "model.layers.0.mlp."}),
+    ("qwen3_moe", {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 28}),
+    ("smollm3", {"use_sliding_window": True, "sliding_window": 3, "layer_types": None}),
+    ("smollm3", {"use_sliding_window": True, "sliding_window": 6, "layer_types": [WINDOW, FULL, FULL, WINDOW]}),
+    ("gpt2", {"activation_function": "relu", "scale_attn_by_inverse_layer_idx": True}),
+    ("gpt2", {"activation_function": "gelu", "scale_attn_weights": False}),
+    ("mamba2", {"n_groups": 2, "state_size": 16, "time_step_limit": [0.01, 0.9]}),
 ]
 
 
@@ -84,6 +90,18 @@ def changed(config, changes):
     if "partial_rotary_factor" in changes:
         changes["rope_parameters"].setdefault("rope_theta", config.get("rope_theta", 10000.0))
     return {**config, **changes}, changes
+
+
+def norm_by_groups(norm, groups):
+    """As the authors' kernels do; transformers, without them, norms all groups together."""
+
+    def forward(x, gate):
+        x = x * torch.nn.functional.silu(gate)
+        parts = x.unflatten(-1, (groups, -1))
+        parts = parts * torch.rsqrt(parts.pow(2).mean(-1, keepdim=True) + norm.variance_epsilon)
+        return norm.weight * parts.flatten(-2)
+
+    norm.forward = forward
 
 
 def put_dense(layer, stored, at):
@@ -111,6 +129,8 @@ def main():
         kind = config["model_type"]
         settings = AutoConfig.for_model(kind, **{k: v for k, v in config.items() if k not in ("model_type", "transformers_version")})
         model = AutoModelForCausalLM.from_pretrained(folder, config=settings, dtype=torch.float32, attn_implementation="eager").eval()
+        for layer in model.backbone.layers if kind == "mamba2" else []:
+            norm_by_groups(layer.mixer.norm, settings.n_groups)
         for i, at in dense.items():
             put_dense(model.model.layers[int(i)], load_file(folder / "model.safetensors"), at)
         with torch.no_grad():

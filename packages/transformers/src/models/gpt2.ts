@@ -1,4 +1,5 @@
 /** GPT-2: learnt positions, norms that take the mean away, gelu without a gate; checkpoints hold weights as [in, out]. */
+import type { ActivationName } from '@x/nn';
 import type { ConfigSource } from '../config/config-source';
 import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
 import { unsupported } from '../config/problems';
@@ -6,18 +7,36 @@ import type { Architecture } from '../registry';
 import { Mlp } from './feed-forward';
 import { transformer } from './transformer';
 
-function gpt2Config(source: ConfigSource, vocabSize?: number): DecoderConfig {
-  for (const key of ['scale_attn_by_inverse_layer_idx', 'add_cross_attention'])
-    if (source.json(key) === true) throw unsupported(`has ${key}`);
-  if (source.json('scale_attn_weights') === false) throw unsupported('does not scale its scores (scale_attn_weights)');
-  return decoderConfig(source, vocabSize, {
-    norm: 'layer',
-    activations: ['gelu_new', 'gelu_pytorch_tanh'],
-    widening: 4,
-  });
+/** What config.json calls the activations. GGUF files mean the first. */
+const ACTIVATIONS: Readonly<Record<string, ActivationName>> = {
+  gelu_new: 'gelu_new',
+  gelu_pytorch_tanh: 'gelu_new',
+  gelu_fast: 'gelu_new',
+  gelu: 'gelu',
+  relu: 'relu',
+};
+
+export interface Gpt2Config extends DecoderConfig {
+  activation: ActivationName;
+  /** Multiplies the scores of attention: of each layer. */
+  attentionScales: readonly number[];
 }
 
-export const gpt2: Architecture = {
+function gpt2Config(source: ConfigSource, vocabSize?: number): Gpt2Config {
+  if (source.json('add_cross_attention') === true) throw unsupported('has add_cross_attention');
+  const base = decoderConfig(source, vocabSize, { norm: 'layer', activations: Object.keys(ACTIVATIONS), widening: 4 });
+  const scale = source.json('scale_attn_weights') === false ? 1 : usualScale(base.headDim);
+  const byLayer = source.json('scale_attn_by_inverse_layer_idx') === true;
+  return {
+    ...base,
+    activation: ACTIVATIONS[String(source.json('activation_function') ?? 'gelu_new')],
+    attentionScales: Array.from({ length: base.numLayers }, (_, i) => (byLayer ? scale / (i + 1) : scale)),
+  };
+}
+
+const usualScale = (headDim: number) => 1 / Math.sqrt(headDim);
+
+export const gpt2: Architecture<Gpt2Config> = {
   architectures: ['gpt2', 'GPT2LMHeadModel'],
   gguf: 'gpt2',
   names: [
@@ -33,13 +52,21 @@ export const gpt2: Architecture = {
     ['transformer.h.{i}.mlp.c_proj', 'blk.{i}.ffn_down', { transposed: true }],
   ],
   config: gpt2Config,
-  ggufExtras: ({ normEps }) => ({ real: { layer_norm_eps: normEps } }),
+  // Files do not say the activation or the scale.
+  ggufExtras: ({ activation, attentionScales, headDim, normEps }) =>
+    activation === 'gelu_new' && attentionScales.every((scale) => scale === usualScale(headDim))
+      ? { real: { layer_norm_eps: normEps } }
+      : undefined,
   build: (source, config, length) =>
     transformer(source, config, {
       length,
       norm: 'layer',
       learntPositions: config.contextLength,
       rotations: [],
-      layer: (i) => ({ rotation: 'none', feed: () => Mlp.load(source, `blk.${i}`, config, 'gelu_new') }),
+      layer: (i) => ({
+        attention: { scale: config.attentionScales[i] },
+        rotation: 'none',
+        feed: () => Mlp.load(source, `blk.${i}`, config, config.activation),
+      }),
     }),
 };

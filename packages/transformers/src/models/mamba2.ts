@@ -61,7 +61,7 @@ class Mamba2 implements TokenMixer {
         dtBias: own(await source.numbers(`${at}.ssm_dt.bias`, [heads])),
         a: own(await source.numbers(`${at}.ssm_a`, [heads])),
         d: own(await source.numbers(`${at}.ssm_d`, [heads])),
-        norm: own(await source.numbers(`${at}.ssm_norm.weight`, [groups, inner / groups])),
+        norm: own(await groupNorm(source, `${at}.ssm_norm.weight`, groups, inner / groups)),
         outProj: own(await source.linear(`${at}.ssm_out`, hiddenSize, inner)),
       };
       return new Mamba2(config, source.activations, parts);
@@ -88,6 +88,13 @@ class Mamba2 implements TokenMixer {
   dispose(): void {
     for (const part of Object.values(this.parts)) part?.dispose();
   }
+}
+
+/** Checkpoints have the weights of all groups in one row. */
+async function groupNorm(source: Weights, name: string, groups: number, width: number): Promise<Tensor> {
+  if (source.shapeOf(name)?.length !== 1) return source.numbers(name, [groups, width]);
+  using row = await source.numbers(name, [groups * width]);
+  return row.reshape([groups, width]);
 }
 
 function mamba2Config(source: ConfigSource, vocabSize?: number): Mamba2Config {

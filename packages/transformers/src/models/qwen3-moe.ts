@@ -1,7 +1,7 @@
 /** Qwen 3 with mixtures of experts. candle's qwen3_moe.rs and quantized_qwen3_moe.rs. */
 import type { ConfigSource } from '../config/config-source';
 import { decoderConfig } from '../config/decoder-config';
-import { qwenWindows } from '../config/layer-types';
+import { askedWindow } from '../config/layer-types';
 import type { Architecture } from '../registry';
 import { BASE_NAMES, EXPERT_NAMES, GATED_MLP_NAMES, PRE_NORM_NAMES, QK_NORM_NAMES } from '../weights/tensor-names';
 import { GatedMlp } from './gated-mlp';
@@ -18,10 +18,11 @@ function qwen3MoeConfig(source: ConfigSource, vocabSize?: number): Qwen3MoeConfi
   const sizes = moeSizes(source, source.count('moe_intermediate_size'));
   // llama.cpp divides always; transformers leaves it out unless told.
   const renormalise = source.format === 'gguf' || source.json('norm_topk_prob') === true;
-  const base = decoderConfig(source, vocabSize, { headDim: 128 });
+  const base = decoderConfig(source, vocabSize);
   return {
     ...base,
-    windows: qwenWindows(source, base.numLayers),
+    // Of all layers, whatever layer_types and max_window_layers say: transformers.
+    windows: Array(base.numLayers).fill(askedWindow(source)),
     sparse: sparseLayers(source, base.numLayers),
     moe: { ...sizes, scores: 'softmax', renormalise },
   };
