@@ -8,10 +8,14 @@ export interface ActivatedConfig extends DecoderConfig {
   activation: ActivationName;
 }
 
-/** Of config.json; GGUF files do not say it, and llama.cpp computes gelu for all. */
-export function encoderActivation(source: ConfigSource): ActivationName {
+/** Of config.json; GGUF files do not say it, and llama.cpp computes the usual one. */
+export function encoderActivation(source: ConfigSource, usual: ActivationName = 'gelu'): ActivationName {
   const keys = ['hidden_activation', 'hidden_act', 'activation_function'];
-  const name = keys.map((key) => source.json(key)).find((value) => value != null) ?? 'gelu';
+  return activationOf(keys.map((key) => source.json(key)).find((value) => value != null) ?? usual);
+}
+
+/** @param name in config.json @throws TransformersError UNSUPPORTED_MODEL */
+export function activationOf(name: unknown): ActivationName {
   if (typeof name === 'string' && isActivation(name) && name !== 'swiglu') return name;
   throw unsupported(`uses the activation ${shown(name)}`);
 }

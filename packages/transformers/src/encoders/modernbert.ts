@@ -2,12 +2,13 @@
  * ModernBERT: rotations instead of learnt positions, norms in front of each half of a layer, a gated feed-forward layer, and
  * layers that see a window to either side, which rotate by a base of their own. candle's modernbert.rs.
  */
+import type { ActivationName } from '@x/nn';
 import type { ConfigSource } from '../config/config-source';
 import { decoderConfig } from '../config/decoder-config';
 import { badConfig, shown } from '../config/problems';
 import type { RopeConfig } from '../config/rope';
 import { GatedMlp } from '../models/gated-mlp';
-import { type ActivatedConfig, encoderActivation } from './activation';
+import { type ActivatedConfig, activationOf, encoderActivation } from './activation';
 import { Encoder } from './encoder';
 import type { EncoderArchitecture } from './registry';
 
@@ -20,6 +21,8 @@ export interface ModernBertConfig extends ActivatedConfig {
   localRope: RopeConfig;
   /** What the classification head reads. */
   classifierPooling: 'cls' | 'mean';
+  /** Behind the first of its products. */
+  classifierActivation: ActivationName;
 }
 
 /** Of released models: every third layer sees everything, beginning with the first. */
@@ -43,8 +46,14 @@ function modernBertConfig(source: ConfigSource, vocabSize?: number): ModernBertC
     activation,
     local: localLayers(source, base.numLayers),
     reach: Math.floor(window / 2),
-    localRope: { rotaryDim: base.rotaryDim, ropeTheta: localTheta },
+    localRope: {
+      rotaryDim: base.rotaryDim,
+      ropeTheta: localTheta,
+      // Scaling that is not by kinds of layers is of all.
+      ropeScaling: source.json('rope_scaling') == null ? source.ropeScaling('sliding_attention') : source.ropeScaling(),
+    },
     classifierPooling: source.json('classifier_pooling') === 'mean' ? 'mean' : 'cls',
+    classifierActivation: activationOf(source.json('classifier_activation') ?? 'gelu'),
   };
 }
 
@@ -80,7 +89,7 @@ export const modernBert: EncoderArchitecture<ModernBertConfig> = {
   ],
   config: modernBertConfig,
   build(source, config, length) {
-    const { local, reach, localRope, activation, classifierPooling } = config;
+    const { local, reach, localRope, activation, classifierPooling, classifierActivation } = config;
     return Encoder.load(source, config, {
       length,
       rotations: [config, localRope],
@@ -90,7 +99,7 @@ export const modernBert: EncoderArchitecture<ModernBertConfig> = {
         attention: { window: local[i] ? reach : undefined },
         feed: () => GatedMlp.load(source, `blk.${i}`, { ...config, activation }),
       }),
-      classifier: { pooling: classifierPooling, activation: 'gelu' },
+      classifier: { pooling: classifierPooling, activation: classifierActivation },
     });
   },
 };
