@@ -90,6 +90,17 @@ test('experts become one tensor, and a fused one its parts', () => {
   ]);
 });
 
+test('a file that cannot hold a window is for as many positions', () => {
+  const contextOf = (settings: object, name = 'llama') =>
+    ggufExport({ ...CONFIG, model_type: 'mistral', max_position_embeddings: 64, ...settings }).metadata[
+      `${name}.context_length`
+    ];
+  expect(contextOf({ sliding_window: 16 })).toEqual(gguf.uint32(16));
+  expect(contextOf({ sliding_window: 100 })).toEqual(gguf.uint32(64));
+  expect(contextOf({ sliding_window: null })).toEqual(gguf.uint32(64));
+  expect(contextOf({ sliding_window: 16, model_type: 'phi3' }, 'phi3')).toEqual(gguf.uint32(16));
+});
+
 test('a text part is written as the model that it is, with its sections', () => {
   const rope_scaling = { type: 'mrope', mrope_section: [4, 2, 2] };
   const whole = {

@@ -59,8 +59,9 @@ export const gemma3: Architecture<Gemma3Config> = {
   names: [...BASE_NAMES, ...FOUR_NORM_NAMES, ...QK_NORM_NAMES, ...GATED_MLP_NAMES],
   normOffset: 1,
   config: (source, vocabSize) => gemma3Config(source, vocabSize),
-  // Files do not say which layers have windows, how scores are scaled, or that local layers scale positions.
+  // Files do not say which layers have windows, how scores are scaled, or that local layers scale positions; divisors are of all.
   ggufExtras: (config) =>
+    config.ropeScaling?.type === 'llama3' ||
     config.bidirectional ||
     !isPattern(config.local, PATTERN) ||
     config.attentionScale !== 1 / Math.sqrt(ggufScalar(config)) ||

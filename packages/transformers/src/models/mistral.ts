@@ -18,10 +18,19 @@ export function windowOf(source: ConfigSource): WindowedConfig {
   return { slidingWindow: source.has('sliding_window') ? source.count('sliding_window') : undefined };
 }
 
+/**
+ * What a GGUF file says where it cannot hold the window: that the model is for as many positions as see one another all, so that
+ * longer texts are refused instead of being computed without it.
+ */
+export function contextInWindow({ contextLength, slidingWindow }: DecoderConfig & WindowedConfig) {
+  return { max_position_embeddings: Math.min(contextLength, slidingWindow ?? contextLength) };
+}
+
 export const mistral: Architecture<DecoderConfig & WindowedConfig> = {
   ...llama,
   architectures: ['mistral', 'MistralForCausalLM'],
   config: (source, vocabSize) => ({ ...decoderConfig(source, vocabSize), ...windowOf(source) }),
+  ggufExtras: (config) => ({ whole: contextInWindow(config) }),
   build: (source, config, length) =>
     transformer(source, config, { length, layer: () => ({ attention: { window: config.slidingWindow } }) }),
 };

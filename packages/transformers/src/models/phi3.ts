@@ -6,7 +6,7 @@
 import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
 import type { Architecture } from '../registry';
 import { EMBEDDING_NAMES, PRE_NORM_NAMES } from '../weights/tensor-names';
-import { type WindowedConfig, windowOf } from './mistral';
+import { contextInWindow, type WindowedConfig, windowOf } from './mistral';
 import { transformer } from './transformer';
 
 export const phi3: Architecture<DecoderConfig & WindowedConfig> = {
@@ -24,7 +24,7 @@ export const phi3: Architecture<DecoderConfig & WindowedConfig> = {
     const window = source.format === 'json' ? windowOf(source) : { slidingWindow: undefined };
     return { ...decoderConfig(source, vocabSize, { partialRotary: 1 }), ...window };
   },
-  ggufExtras: () => ({}),
+  ggufExtras: (config) => ({ whole: contextInWindow(config) }),
   build: (source, config, length) =>
     transformer(source, config, { length, layer: () => ({ attention: { window: config.slidingWindow } }) }),
 };

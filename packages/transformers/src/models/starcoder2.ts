@@ -6,7 +6,7 @@ import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
 import type { Architecture } from '../registry';
 import { BASE_NAMES, PRE_NORM_NAMES } from '../weights/tensor-names';
 import { Mlp } from './feed-forward';
-import { type WindowedConfig, windowOf } from './mistral';
+import { contextInWindow, type WindowedConfig, windowOf } from './mistral';
 import { transformer } from './transformer';
 
 export const starcoder2: Architecture<DecoderConfig & WindowedConfig> = {
@@ -23,7 +23,7 @@ export const starcoder2: Architecture<DecoderConfig & WindowedConfig> = {
     const base = decoderConfig(source, vocabSize, { norm: 'layer', activations: ['gelu_pytorch_tanh'] });
     return { ...base, ...window };
   },
-  ggufExtras: ({ normEps }) => ({ real: { layer_norm_eps: normEps } }),
+  ggufExtras: (config) => ({ whole: contextInWindow(config), real: { layer_norm_eps: config.normEps } }),
   build: (source, config, length) =>
     transformer(source, config, {
       length,
