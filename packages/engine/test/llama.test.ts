@@ -203,11 +203,18 @@ describe.each(deviceNames)('Llama on %s', (name) => {
       expect(maxDifference(await logitsOf(first, ids, 0), logits)).toBeLessThan(quantized);
 
       const ramp = (length: number, step: number) => Float32Array.from({ length }, (_, i) => Math.sin(i * step));
+      // Of all layers, but zeros in the others: one that has none while others have is not whole.
+      const biases = (part: string, size: number, layer: number, step: number) =>
+        Array.from({ length: first.config.numLayers }, (_, i) => ({
+          name: `blk.${i}.${part}.bias`,
+          shape: [size],
+          values: i === layer ? ramp(size, step) : new Float32Array(size),
+        }));
       const add = [
-        { name: 'blk.1.attn_q.bias', shape: [256], values: ramp(256, 0.7) },
-        { name: 'blk.1.attn_k.bias', shape: [128], values: ramp(128, 1.3) },
-        { name: 'blk.2.attn_output.bias', shape: [256], values: ramp(256, 0.4) },
-        { name: 'blk.4.ffn_up.bias', shape: [768], values: ramp(768, 0.9) },
+        ...biases('attn_q', 256, 1, 0.7),
+        ...biases('attn_k', 128, 1, 1.3),
+        ...biases('attn_output', 256, 2, 0.4),
+        ...biases('ffn_up', 768, 4, 0.9),
         { name: 'output.weight', shape: [4096, 256], values: ramp(4096 * 256, 0.37) },
       ];
       const biased = await rewriteGguf(join(path, 'biased.gguf'), { add });
@@ -218,6 +225,8 @@ describe.each(deviceNames)('Llama on %s', (name) => {
       expect(maxDifference(expected, logits)).toBeGreaterThan(1);
       // This output layer's weights are some ten times the model's own, and so are its logits.
       expect(maxDifference(await logitsOf(checkpoint, ids, 0), expected)).toBeLessThan(quantized * 4);
+      const missing = await rewriteGguf(join(path, 'missing.gguf'), { add: add.slice(1) });
+      await expect(loadModel(missing, { device })).rejects.toThrow(/blk\.0\.attn_q\.bias/);
     } finally {
       remove();
     }

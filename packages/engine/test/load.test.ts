@@ -83,6 +83,11 @@ describe('loadModel', () => {
     await expectFailure(empty, { code: 'FILE_NOT_FOUND', message: expect.stringContaining('config.json') });
     copyFileSync(join(checkpoint, 'config.json'), join(empty, 'config.json'));
     await expectFailure(empty, { code: 'FILE_NOT_FOUND', message: expect.stringContaining('tokenizer.json') });
+    // A head of its own that the weights have not.
+    copyFileSync(join(checkpoint, 'tokenizer.json'), join(empty, 'tokenizer.json'));
+    const config = JSON.parse(readFileSync(join(checkpoint, 'config.json'), 'utf8'));
+    writeFileSync(join(empty, 'config.json'), JSON.stringify({ ...config, tie_word_embeddings: false }));
+    await expectFailure(empty, { code: 'BAD_CONFIG', message: expect.stringContaining('lm_head.weight') });
   });
 
   it('says what is wrong with a GGUF file', async () => {

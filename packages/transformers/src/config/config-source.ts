@@ -101,12 +101,16 @@ export interface ConfigSource {
   ropeSections(): readonly number[] | undefined;
   /** As {@link number}, a whole number above 0. */
   count(key: ConfigKey): number;
+  /** As {@link number}, above 0. */
+  positive(key: ConfigKey, fallback?: number): number;
   /** A setting that only config.json has; undefined in GGUF files, where the architecture decides. */
   json(key: string): unknown;
   /** As {@link json}, a number above 0 or `fallback`. @throws TransformersError BAD_CONFIG */
   jsonNumber(key: string, fallback: number): number;
   /** As {@link json}, a whole number from 0 or `fallback`. @throws TransformersError BAD_CONFIG */
   jsonWhole(key: string, fallback: number): number;
+  /** As {@link json}, true, false or `fallback`. @throws TransformersError BAD_CONFIG */
+  jsonFlag(key: string, fallback: boolean): boolean;
 }
 
 /** @param json the parsed config.json @throws TransformersError BAD_CONFIG unless it is an object */
@@ -125,7 +129,7 @@ export function jsonConfig(json: unknown): ConfigSource {
   const value = (key: ConfigKey) => [key, ...(ALIASES[key] ?? [])].map(setting).find((found) => found !== undefined);
   const number = (key: ConfigKey, fallback?: number) => {
     const found = value(key) ?? fallback;
-    if (typeof found === 'number') return found;
+    if (typeof found === 'number' && Number.isFinite(found)) return found;
     throw badConfig(`gives ${key} = ${shown(found)}, but a number is needed; download it again`);
   };
   const checked = (key: string, fallback: number, what: string, fits: (found: number) => boolean) => {
@@ -133,16 +137,17 @@ export function jsonConfig(json: unknown): ConfigSource {
     if (typeof found === 'number' && fits(found)) return found;
     throw badConfig(`gives ${key} = ${shown(found)}, but ${what} is needed; download it again`);
   };
+  const flag = (key: string, found: unknown) => {
+    if (typeof found === 'boolean') return found;
+    throw badConfig(`gives ${key} = ${shown(found)}, but true or false is needed; download it again`);
+  };
   return {
     format: 'json',
     has: (key) => value(key) != null,
     number,
     count: (key) => count(key, number(key)),
-    flag: (key, fallback) => {
-      const found = value(key) ?? fallback;
-      if (typeof found === 'boolean') return found;
-      throw badConfig(`gives ${key} = ${shown(found)}, but true or false is needed; download it again`);
-    },
+    positive: (key, fallback) => positive(key, number(key, fallback)),
+    flag: (key, fallback) => flag(key, value(key) ?? fallback),
     flags: () => undefined,
     numbers: () => undefined,
     ropeScaling: (kind) => {
@@ -166,6 +171,7 @@ export function jsonConfig(json: unknown): ConfigSource {
       checked(key, fallback, 'a number above 0', (found) => found > 0 && Number.isFinite(found)),
     jsonWhole: (key, fallback) =>
       checked(key, fallback, 'a whole number from 0', (found) => Number.isSafeInteger(found) && found >= 0),
+    jsonFlag: (key, fallback) => flag(key, source[key] ?? fallback),
   };
 }
 
@@ -197,6 +203,11 @@ function count(key: ConfigKey, value: number): number {
   throw badConfig(`gives ${key} = ${value}, but a whole number above 0 is needed; download it again`);
 }
 
+function positive(key: ConfigKey, value: number): number {
+  if (value > 0) return value;
+  throw badConfig(`gives ${key} = ${value}, but a number above 0 is needed; download it again`);
+}
+
 export function objectOf(json: unknown): Record<string, unknown> {
   if (typeof json === 'object' && json !== null && !Array.isArray(json)) return json as Record<string, unknown>;
   throw badConfig(`holds no object; download the model's config.json again`);
@@ -222,7 +233,11 @@ function jsonRopeScaling(rope: Record<string, unknown>, contextLength: number): 
       if (Array.isArray(values) && values.every((value) => typeof value === 'number' && value > 0)) return values;
       throw fail(key, 'an array of numbers above 0');
     },
-    flag: (key, fallback) => (typeof rope[key] === 'boolean' ? rope[key] : fallback),
+    flag: (key, fallback) => {
+      const value = rope[key] ?? fallback;
+      if (typeof value === 'boolean') return value;
+      throw fail(key, 'true or false');
+    },
   });
 }
 
@@ -247,6 +262,7 @@ export function ggufConfig(metadata: GgufMetadata): ConfigSource {
     has: (key) => metadata.has(name(key)),
     number: (key, fallback) => metadata.float(name(key), fallback),
     count: (key) => count(key, metadata.float(name(key))),
+    positive: (key, fallback) => positive(key, metadata.float(name(key), fallback)),
     flag: (key, fallback) => metadata.bool(name(key), fallback),
     flags: (key) => {
       const entry = metadata.get(name(key));
@@ -287,5 +303,6 @@ export function ggufConfig(metadata: GgufMetadata): ConfigSource {
     json: () => undefined,
     jsonNumber: (_, fallback) => fallback,
     jsonWhole: (_, fallback) => fallback,
+    jsonFlag: (_, fallback) => fallback,
   };
 }

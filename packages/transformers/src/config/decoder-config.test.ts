@@ -199,6 +199,29 @@ describe('text parts of models of texts and images', () => {
   });
 });
 
+describe('settings of another kind are refused by name', () => {
+  const granite = { ...json, model_type: 'granite' };
+  const deepseek = { ...json, model_type: 'deepseek_v3', num_experts_per_tok: 1, n_routed_experts: 8 };
+  const olmo3 = { ...json, model_type: 'olmo3', sliding_window: 4 };
+  const longrope = { rope_type: 'longrope', short_factor: [1, 2], long_factor: [1, 2, 3] };
+
+  it.each([
+    [{ ...json, model_type: 'qwen2', use_sliding_window: 'yes' }, /use_sliding_window = "yes", but true or false/],
+    [{ ...json, model_type: 'olmoe', num_experts: 4, norm_topk_prob: 1 }, /norm_topk_prob = 1, but true or false/],
+    [{ ...json, tie_word_embeddings: 'false' }, /tie_word_embeddings = "false"/],
+    [{ ...json, rms_norm_eps: Number.POSITIVE_INFINITY }, /rms_norm_eps/],
+    [{ ...granite, logits_scaling: 0 }, /logits_scaling = 0, but a number above 0/],
+    [{ ...json, model_type: 'gemma2', final_logit_softcapping: -30 }, /final_logit_softcapping = -30/],
+    [{ ...olmo3, rope_parameters: { sliding_attention: { rope_theta: -1 } } }, /ropeTheta = -1/],
+    [{ ...json, rope_scaling: longrope }, /2 divisors .* for 8 frequencies/],
+    [{ ...json, rope_scaling: { rope_type: 'yarn', factor: 2, truncate: 0 } }, /truncate = 0; true or false/],
+    [{ ...deepseek, scoring_func: 'softmax' }, /scores experts by "softmax" \(scoring_func\)/],
+    [{ ...deepseek, topk_method: 'greedy' }, /chooses experts by "greedy" \(topk_method\)/],
+  ])('%j', (config, message) => {
+    expect(failure(() => fromJson(config))).toMatch(message);
+  });
+});
+
 describe('rotations', () => {
   const yarn = { rope_type: 'yarn', factor: 4, original_max_position_embeddings: 32 };
 

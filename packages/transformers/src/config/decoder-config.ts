@@ -22,6 +22,8 @@ export interface DecoderConfig extends RopeConfig {
   contextLength: number;
   /** Added to the variance in norms. */
   normEps: number;
+  /** There is to be a head: config.json says that it is not the embeddings (`tie_word_embeddings`). */
+  untied?: true;
   /** Tokens see those that follow: a model for vectors of texts, which writes none. Default false. */
   bidirectional?: boolean;
 }
@@ -82,6 +84,7 @@ export function decoderConfig(source: ConfigSource, vocabSize?: number, defaults
     ropeTheta: source.number('rope_theta', defaults.ropeTheta ?? 10000),
     ropeScaling: source.ropeScaling(),
     ropeSections: source.ropeSections(),
+    ...(!source.jsonFlag('tie_word_embeddings', true) && { untied: true }),
   };
   const valueDim = sizes?.headDim !== undefined ? headDim : source.number('value_head_dim', headDim);
   if (valueDim !== headDim)
@@ -121,28 +124,38 @@ const MOST = {
 } as const;
 
 function checkConfig(config: DecoderConfig): DecoderConfig {
-  const fail = (what: string) =>
-    new TransformersError(
-      'BAD_CONFIG',
-      `The model's configuration gives ${what}; the file is damaged or of another architecture: download it again.`,
-    );
   for (const [key, most] of Object.entries(MOST) as [keyof typeof MOST, number][]) {
     if (!Number.isSafeInteger(config[key]) || config[key] < 1 || config[key] > most)
-      throw fail(`${key} = ${config[key]}, not a whole number from 1 to ${most}`);
+      throw damaged(`${key} = ${config[key]}, not a whole number from 1 to ${most}`);
   }
   if (config.numHeads % config.numKvHeads !== 0)
-    throw fail(`${config.numHeads} heads for ${config.numKvHeads} key heads, which does not divide`);
+    throw damaged(`${config.numHeads} heads for ${config.numKvHeads} key heads, which does not divide`);
   const { headDim, rotaryDim } = config;
-  if (headDim % 2 !== 0) throw fail(`heads of ${headDim} values, an odd number`);
+  if (headDim % 2 !== 0) throw damaged(`heads of ${headDim} values, an odd number`);
   if (!Number.isInteger(rotaryDim) || rotaryDim < 2 || rotaryDim > headDim || rotaryDim % 2 !== 0)
-    throw fail(`heads of ${headDim} values of which ${rotaryDim} are rotated, which is no even number of them`);
+    throw damaged(`heads of ${headDim} values of which ${rotaryDim} are rotated, which is no even number of them`);
   const turned = config.ropeSections?.reduce((sum, count) => sum + count, 0);
   if (turned !== undefined && 2 * turned !== rotaryDim)
-    throw fail(
+    throw damaged(
       `sections of ${turned} frequencies (${config.ropeSections}) for heads of which ${rotaryDim} values are rotated`,
     );
-  for (const key of ['normEps', 'ropeTheta'] as const) {
-    if (!(config[key] > 0 && Number.isFinite(config[key]))) throw fail(`${key} = ${config[key]}, not a number above 0`);
-  }
+  if (!(config.normEps > 0)) throw damaged(`normEps = ${config.normEps}, not a number above 0`);
+  return checkRope(config);
+}
+
+/** @throws TransformersError BAD_CONFIG for a base that is none, and divisors that are not as many as frequencies */
+export function checkRope<Config extends RopeConfig>(config: Config): Config {
+  const { rotaryDim, ropeTheta, ropeScaling: scaling } = config;
+  if (!(ropeTheta > 0)) throw damaged(`ropeTheta = ${ropeTheta}, not a number above 0`);
+  for (const factors of scaling?.type === 'longrope' ? [scaling.shortFactors, scaling.longFactors] : [])
+    if (factors && factors.length !== rotaryDim / 2)
+      throw damaged(`${factors.length} divisors (short_factor, long_factor) for ${rotaryDim / 2} frequencies`);
   return config;
+}
+
+function damaged(what: string): TransformersError {
+  return new TransformersError(
+    'BAD_CONFIG',
+    `The model's configuration gives ${what}; the file is damaged or of another architecture: download it again.`,
+  );
 }

@@ -1,5 +1,6 @@
 /** Which layers see a window of positions only: `layer_types` of config.json, an array of flags in GGUF files, or every so many. */
 import type { ConfigSource } from './config-source';
+import { checkRope } from './decoder-config';
 import { shown, unsupported } from './problems';
 import type { RopeConfig } from './rope';
 
@@ -32,7 +33,7 @@ export function isPattern(windowed: readonly boolean[], every: number): boolean 
 
 /** The window of models that have one where `use_sliding_window` says so; undefined for none, as in all GGUF files. */
 export function askedWindow(source: ConfigSource): number | undefined {
-  const asked = source.json('use_sliding_window') === true && source.json('sliding_window') != null;
+  const asked = source.jsonFlag('use_sliding_window', false) && source.json('sliding_window') != null;
   return asked ? source.count('sliding_window') : undefined;
 }
 
@@ -56,9 +57,9 @@ export function windowedRope(
   { rotaryDim, ropeTheta }: RopeConfig,
   theta = ropeTheta,
 ): RopeConfig {
-  return {
+  return checkRope({
     rotaryDim,
     ropeTheta: source.number('rope_local_base_freq', theta),
     ropeScaling: source.ropeScaling('sliding_attention'),
-  };
+  });
 }

@@ -37,7 +37,7 @@ export function readRopeScaling(settings: RopeSettings): RopeScaling | undefined
         originalContextLength: original(),
       };
     case 'yarn': {
-      const factor = has('factor') ? number('factor') : contextLength / original();
+      const factor = number('factor', contextLength / original());
       const grown = (scale: number) => (factor <= 1 ? 1 : 0.1 * scale * Math.log(factor) + 1);
       const both = has('mscale') && has('mscale_all_dim');
       const inferred = both ? grown(number('mscale')) / grown(number('mscale_all_dim')) : grown(1);

@@ -34,7 +34,7 @@ export function bertNames(front: string): TensorNamePair[] {
 export function bertConfig(source: ConfigSource, vocabSize?: number): ActivatedConfig {
   const kind = source.json('position_embedding_type') ?? 'absolute';
   if (kind !== 'absolute') throw unsupported(`has positions of the kind ${JSON.stringify(kind)}`);
-  if (source.json('is_decoder') === true) throw unsupported('is a decoder (is_decoder)');
+  if (source.jsonFlag('is_decoder', false)) throw unsupported('is a decoder (is_decoder)');
   const activation = encoderActivation(source);
   const config = decoderConfig(source, vocabSize, { norm: 'layer', normEps: 1e-12, activations: [activation] });
   return { ...config, activation };

@@ -4,7 +4,7 @@
  */
 import type { ActivationName } from '@x/nn';
 import type { ConfigSource } from '../config/config-source';
-import { decoderConfig } from '../config/decoder-config';
+import { checkRope, decoderConfig } from '../config/decoder-config';
 import { badConfig, shown } from '../config/problems';
 import type { RopeConfig } from '../config/rope';
 import { GatedMlp } from '../models/gated-mlp';
@@ -46,12 +46,12 @@ function modernBertConfig(source: ConfigSource, vocabSize?: number): ModernBertC
     activation,
     local: localLayers(source, base.numLayers),
     reach: Math.floor(window / 2),
-    localRope: {
+    localRope: checkRope({
       rotaryDim: base.rotaryDim,
       ropeTheta: localTheta,
       // Scaling that is not by kinds of layers is of all.
       ropeScaling: source.json('rope_scaling') == null ? source.ropeScaling('sliding_attention') : source.ropeScaling(),
-    },
+    }),
     classifierPooling: source.json('classifier_pooling') === 'mean' ? 'mean' : 'cls',
     classifierActivation: activationOf(source.json('classifier_activation') ?? 'gelu'),
   };

@@ -13,7 +13,7 @@ import type { EncoderArchitecture } from './registry';
 
 function nomicBertConfig(source: ConfigSource, vocabSize?: number): ActivatedConfig {
   for (const key of ['prenorm', 'rotary_emb_interleaved', 'parallel_block', 'causal'])
-    if (source.json(key) === true) throw unsupported(`has ${key}`);
+    if (source.jsonFlag(key, false)) throw unsupported(`has ${key}`);
   if ((source.json('num_experts') ?? 0) !== 0) throw unsupported('has experts (num_experts)');
   if (source.json('rotary_emb_scale_base')) throw unsupported('scales rotations by position (rotary_emb_scale_base)');
   const gate = source.json('activation_function') ?? undefined;

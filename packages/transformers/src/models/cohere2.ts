@@ -70,8 +70,8 @@ export const cohere2: Architecture<Cohere2Config> = {
   names: [...BASE_NAMES, ['model.layers.{i}.input_layernorm', 'blk.{i}.attn_norm'], ...GATED_MLP_NAMES],
   pairs: 'interleaved',
   config(source, vocabSize) {
-    if (source.json('use_qk_norm') === true) throw unsupported('has norms of queries and keys (use_qk_norm)');
-    if (source.json('use_parallel_block') === false) throw unsupported('has steps that follow one another');
+    if (source.jsonFlag('use_qk_norm', false)) throw unsupported('has norms of queries and keys (use_qk_norm)');
+    if (!source.jsonFlag('use_parallel_block', true)) throw unsupported('has steps that follow one another');
     const base = decoderConfig(source, vocabSize, { norm: 'layer' });
     return {
       ...base,

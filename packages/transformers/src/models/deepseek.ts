@@ -4,7 +4,7 @@
  */
 import type { ConfigSource } from '../config/config-source';
 import { decoderConfig } from '../config/decoder-config';
-import { badConfig } from '../config/problems';
+import { badConfig, shown, unsupported } from '../config/problems';
 import type { Architecture } from '../registry';
 import {
   BASE_NAMES,
@@ -48,11 +48,14 @@ interface Version {
   scores: 'softmax' | 'sigmoid';
   /** Experts of a group whose scores are added up for that of the group. */
   best: 1 | 2;
+  /** Values of `topk_method`. */
+  methods: readonly string[];
   /** Default of `norm_topk_prob`; undefined where config.json cannot ask for it. */
   renormalise?: boolean;
 }
 
 function deepseekConfig(source: ConfigSource, vocabSize: number | undefined, version: Version): DeepseekConfig {
+  checkRouting(source, version);
   const latent = latentSizes(source);
   const headDim = latent.plain + latent.rotated;
   const heads = { numKvHeads: 1, headDim, rotaryDim: latent.rotated };
@@ -68,7 +71,7 @@ function deepseekConfig(source: ConfigSource, vocabSize: number | undefined, ver
     numLayers,
     latent: {
       ...latent,
-      ropeKind: source.json('rope_interleave') === false ? 'half' : 'interleaved',
+      ropeKind: source.jsonFlag('rope_interleave', true) ? 'interleaved' : 'half',
       scale: scaling ** 2 / Math.sqrt(headDim),
     },
     sparse: sparseLayers(source, numLayers),
@@ -85,6 +88,14 @@ function deepseekConfig(source: ConfigSource, vocabSize: number | undefined, ver
       groups: source.json('topk_method') === 'greedy' ? undefined : expertGroups(source, sizes, best),
     },
   };
+}
+
+/** What DeepSeek's own code can be told; transformers knows one way for V3, and two for V2. */
+function checkRouting(source: ConfigSource, { scores, methods }: Version): void {
+  const scoring = source.json('scoring_func') ?? scores;
+  if (scoring !== scores) throw unsupported(`scores experts by ${shown(scoring)} (scoring_func)`);
+  const method = source.json('topk_method') ?? methods[0];
+  if (!methods.includes(method as string)) throw unsupported(`chooses experts by ${shown(method)} (topk_method)`);
 }
 
 /** Files from before llama.cpp kept latent vectors give the heads' sizes in the usual keys. */
@@ -139,7 +150,8 @@ export const deepseekV3: Architecture<DeepseekConfig> = {
   isInGguf: (source) => source.number('scoring_func', 0) === SIGMOID,
   names: NAMES,
   pairs: 'interleaved',
-  config: (source, vocabSize) => deepseekConfig(source, vocabSize, { scores: 'sigmoid', best: 2, renormalise: true }),
+  config: (source, vocabSize) =>
+    deepseekConfig(source, vocabSize, { scores: 'sigmoid', best: 2, methods: ['noaux_tc'], renormalise: true }),
   build,
 };
 
@@ -149,6 +161,11 @@ export const deepseekV2: Architecture<DeepseekConfig> = {
   names: NAMES,
   pairs: 'interleaved',
   // transformers never divides the weights of V2.
-  config: (source, vocabSize) => deepseekConfig(source, vocabSize, { scores: 'softmax', best: 1 }),
+  config: (source, vocabSize) =>
+    deepseekConfig(source, vocabSize, {
+      scores: 'softmax',
+      best: 1,
+      methods: ['greedy', 'group_limited_greedy'],
+    }),
   build,
 };

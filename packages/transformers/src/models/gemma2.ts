@@ -24,11 +24,11 @@ export interface Gemma2Config extends DecoderConfig {
 }
 
 function gemma2Config(source: ConfigSource, vocabSize?: number): Gemma2Config {
-  if (source.json('use_bidirectional_attention')) throw unsupported('looks at tokens that follow');
+  if (source.jsonFlag('use_bidirectional_attention', false)) throw unsupported('looks at tokens that follow');
   const base = decoderConfig(source, vocabSize, { headDim: 256, activations: ['gelu_pytorch_tanh'] });
   const scalar = source.jsonNumber('query_pre_attn_scalar', ggufScalar(base));
   const cap = (key: 'attn_logit_softcapping' | 'final_logit_softcapping', inGguf: number) => {
-    if (source.has(key)) return source.number(key);
+    if (source.has(key)) return source.positive(key);
     return source.format === 'gguf' ? inGguf : undefined;
   };
   return {

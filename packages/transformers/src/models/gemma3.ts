@@ -33,7 +33,7 @@ function gemma3Config(source: ConfigSource, vocabSize?: number, embedding = fals
   if (source.json('attn_logit_softcapping') || source.json('final_logit_softcapping')) {
     throw unsupported('caps its scores or logits');
   }
-  const bidirectional = embedding || source.json('use_bidirectional_attention') === true;
+  const bidirectional = embedding || source.jsonFlag('use_bidirectional_attention', false);
   const activations = ['gelu_pytorch_tanh'];
   const base = decoderConfig(source, vocabSize, { headDim: 256, ropeTheta: 1e6, activations });
   const scalar = source.jsonNumber('query_pre_attn_scalar', ggufScalar(base));

@@ -23,10 +23,10 @@ export interface Gpt2Config extends DecoderConfig {
 }
 
 function gpt2Config(source: ConfigSource, vocabSize?: number): Gpt2Config {
-  if (source.json('add_cross_attention') === true) throw unsupported('has add_cross_attention');
+  if (source.jsonFlag('add_cross_attention', false)) throw unsupported('has add_cross_attention');
   const base = decoderConfig(source, vocabSize, { norm: 'layer', activations: Object.keys(ACTIVATIONS), widening: 4 });
-  const scale = source.json('scale_attn_weights') === false ? 1 : usualScale(base.headDim);
-  const byLayer = source.json('scale_attn_by_inverse_layer_idx') === true;
+  const scale = source.jsonFlag('scale_attn_weights', true) ? usualScale(base.headDim) : 1;
+  const byLayer = source.jsonFlag('scale_attn_by_inverse_layer_idx', false);
   return {
     ...base,
     activation: ACTIVATIONS[String(source.json('activation_function') ?? 'gelu_new')],

@@ -21,7 +21,7 @@ export function graniteConfig(source: ConfigSource, vocabSize?: number): Granite
       attention: source.number('attention_multiplier', source.format === 'json' ? 1 : 1 / Math.sqrt(base.headDim)),
       residual: source.number('residual_multiplier', 1),
     },
-    logitsScaling: source.number('logits_scaling', 1),
+    logitsScaling: source.positive('logits_scaling', 1),
   };
 }
 

@@ -44,7 +44,7 @@ function convolutions(source: ConfigSource, numLayers: number): boolean[] {
 /** The width of the feed-forward layers, which config.json gives for a layer without a gate unless it says otherwise. */
 function feedForward(source: ConfigSource, given: number): number {
   const size = source.jsonWhole('block_ff_dim', given);
-  if (source.json('block_auto_adjust_ff_dim') === false) return size;
+  if (!source.jsonFlag('block_auto_adjust_ff_dim', true)) return size;
   const part = Math.trunc(source.jsonNumber('block_ffn_dim_multiplier', 1) * Math.trunc((2 * size) / 3));
   const multiple = source.jsonWhole('block_multiple_of', 256);
   return multiple * Math.ceil(part / multiple);

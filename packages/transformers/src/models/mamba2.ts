@@ -92,7 +92,7 @@ class Mamba2 implements TokenMixer {
 
 /** Checkpoints have the weights of all groups in one row. */
 async function groupNorm(source: Weights, name: string, groups: number, width: number): Promise<Tensor> {
-  if (source.shapeOf(name)?.length !== 1) return source.numbers(name, [groups, width]);
+  if (source.shapeOf(name)?.join() !== String(groups * width)) return source.numbers(name, [groups, width]);
   using row = await source.numbers(name, [groups * width]);
   return row.reshape([groups, width]);
 }

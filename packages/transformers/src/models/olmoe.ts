@@ -16,7 +16,7 @@ export const olmoe: Architecture<OlmoeConfig> = {
   names: [...BASE_NAMES, ...PRE_NORM_NAMES, ...QK_NORM_NAMES, ...EXPERT_NAMES],
   config(source, vocabSize) {
     const base = decoderConfig(source, vocabSize);
-    const renormalise = source.json('norm_topk_prob') === true;
+    const renormalise = source.jsonFlag('norm_topk_prob', false);
     const clip = source.json('clip_qkv') == null ? undefined : source.jsonNumber('clip_qkv', 0);
     return { ...base, clip, moe: { ...moeSizes(source, base.intermediateSize), scores: 'softmax', renormalise } };
   },

@@ -17,7 +17,7 @@ interface Qwen3MoeConfig extends MoeDecoderConfig, QwenConfig {
 function qwen3MoeConfig(source: ConfigSource, vocabSize?: number): Qwen3MoeConfig {
   const sizes = moeSizes(source, source.count('moe_intermediate_size'));
   // llama.cpp divides always; transformers leaves it out unless told.
-  const renormalise = source.format === 'gguf' || source.json('norm_topk_prob') === true;
+  const renormalise = source.format === 'gguf' || source.jsonFlag('norm_topk_prob', false);
   const base = decoderConfig(source, vocabSize);
   return {
     ...base,

@@ -21,7 +21,7 @@ function qwen3NextConfig(source: ConfigSource, vocabSize?: number): Qwen3NextCon
       ...moeSizes(source, source.count('moe_intermediate_size')),
       scores: 'softmax',
       // llama.cpp divides always.
-      renormalise: source.format === 'gguf' || source.json('norm_topk_prob') !== false,
+      renormalise: source.format === 'gguf' || source.jsonFlag('norm_topk_prob', true),
       shared: source.count('shared_expert_intermediate_size'),
     },
   };

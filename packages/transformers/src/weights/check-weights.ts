@@ -2,7 +2,7 @@
  * Whether a file has all weights of a model, by their names, shapes and types and without reading them: the model is built
  * from {@link Weights} that check what is asked for and give layers that compute nothing.
  */
-import { Device, formatShape, type Shape, Tensor } from '@x/core';
+import { Device, formatShape, Tensor } from '@x/core';
 import type { TensorReader } from '@x/core/files';
 import type { LayerNorm, Module, RmsNorm } from '@x/nn';
 import { hasBlocks } from '@x/quantized';
@@ -92,7 +92,11 @@ class CheckingWeights extends Weights {
 
   override async numbers(name: string, shape: readonly number[]): Promise<Tensor> {
     this.want(name, shape);
-    // A single number for all, so that sizes of a damaged file take no memory.
+    return this.zeros(shape);
+  }
+
+  /** A single number for all, so that sizes of a damaged file take no memory. */
+  private zeros(shape: readonly number[]): Tensor {
     using zero = Tensor.zeros(
       shape.map(() => 1),
       'f32',
@@ -102,11 +106,14 @@ class CheckingWeights extends Weights {
   }
 
   override async optional(name: string, shape: readonly number[]): Promise<Tensor | undefined> {
-    return this.shapeOf(name) === undefined ? undefined : this.numbers(name, shape);
+    this.wantIfThere(name, shape);
+    return this.shapeOf(name) === undefined ? undefined : this.zeros(shape);
   }
 
-  private wantIfThere(name: string, shape: Shape): void {
-    if (this.shapeOf(name) !== undefined) this.want(name, shape);
+  private wantIfThere(name: string, shape: readonly number[]): void {
+    const missing = this.missingBeside(name);
+    if (missing !== undefined) this.want(missing, shape);
+    if (missing !== name && this.shapeOf(name) !== undefined) this.want(name, shape);
   }
 
   private want(name: string, shape: readonly number[]): void {

@@ -104,6 +104,8 @@ export class Weights {
   private readonly builder: VarBuilder<QTensor>;
   private readonly normOffset: number;
   private readonly blocks: 'q8_0' | undefined;
+  /** Of what layers may have beside their weights: one that was asked for, by its name without the layer's number. */
+  private readonly beside = new Map<string, { name: string; has: boolean }>();
 
   /** Takes the file over: {@link close} closes it. */
   constructor(file: TensorReader, options: WeightOptions) {
@@ -303,9 +305,22 @@ export class Weights {
     return numbers.reshape(shape);
   }
 
-  /** As {@link numbers}; undefined where the file has no such tensor. */
+  /** As {@link numbers}; undefined where the file has no such tensor, of no layer. */
   async optional(name: string, shape: readonly number[], dtype: DenseDType = 'f32'): Promise<Tensor | undefined> {
+    const missing = this.missingBeside(name);
+    if (missing !== undefined) return this.numbers(missing, shape, dtype);
     return this.builder.containsTensor(name) ? this.numbers(name, shape, dtype) : undefined;
+  }
+
+  /** A tensor that the file has not though another layer has one like it: `name`, or that of a layer before. */
+  protected missingBeside(name: string): string | undefined {
+    const kind = name.replace(/^blk\.\d+\./, '');
+    if (kind === name) return undefined;
+    const has = this.builder.containsTensor(name);
+    const other = this.beside.get(kind);
+    if (!other) this.beside.set(kind, { name, has });
+    if (!other || other.has === has) return undefined;
+    return has ? other.name : name;
   }
 
   /**
