@@ -3,6 +3,7 @@
  * same things. An architecture reads both through one interface, by the keys of config.json.
  */
 import type { GgufMetadata } from '@x/quantized';
+import { TransformersError } from '../errors';
 import { badConfig, shown } from './problems';
 import type { RopeScaling } from './rope';
 import { readRopeScaling } from './rope-settings';
@@ -257,12 +258,23 @@ export function ggufConfig(metadata: GgufMetadata): ConfigSource {
   const arch = metadata.string('general.architecture');
   const name = (key: ConfigKey) => `${arch}.${GGUF_KEYS[key]}`;
   const scaling = (key: string) => `${arch}.rope.scaling.${GGUF_ROPE_KEYS[key]}`;
+  const wrong = (what: string) => new TransformersError('BAD_CONFIG', `The file ${what}.`);
+  const number = (key: string, fallback?: number) => {
+    const found = metadata.float(key, fallback);
+    if (Number.isFinite(found)) return found;
+    throw wrong(`gives ${key} = ${found}, but a number is needed; download it again`);
+  };
+  const above0 = (key: string, fallback?: number) => {
+    const found = number(key, fallback);
+    if (found > 0) return found;
+    throw wrong(`gives ${key} = ${found}, but a number above 0 is needed; download it again`);
+  };
   return {
     format: 'gguf',
     has: (key) => metadata.has(name(key)),
-    number: (key, fallback) => metadata.float(name(key), fallback),
+    number: (key, fallback) => number(name(key), fallback),
     count: (key) => count(key, metadata.float(name(key))),
-    positive: (key, fallback) => positive(key, metadata.float(name(key), fallback)),
+    positive: (key, fallback) => above0(name(key), fallback),
     flag: (key, fallback) => metadata.bool(name(key), fallback),
     flags: (key) => {
       const entry = metadata.get(name(key));
@@ -282,11 +294,11 @@ export function ggufConfig(metadata: GgufMetadata): ConfigSource {
       const type = named === 'none' && metadata.has(scaling('attention_factor')) ? 'longrope' : named;
       return readRopeScaling({
         type: type === 'none' ? 'default' : type,
-        contextLength: metadata.float(name('max_position_embeddings')),
-        has: (key) => metadata.has(scaling(key)),
+        contextLength: number(name('max_position_embeddings')),
+        has: (key) => metadata.has(scaling(key)) && number(scaling(key)) !== 0,
         number: (key, fallback) => {
-          if (!key.startsWith('mscale')) return metadata.float(scaling(key), fallback);
-          return 10 * metadata.float(scaling(key), fallback && fallback / 10);
+          if (!key.startsWith('mscale')) return above0(scaling(key), fallback);
+          return 10 * above0(scaling(key), fallback && fallback / 10);
         },
         numbers: () => undefined,
         flag: (_, fallback) => fallback,

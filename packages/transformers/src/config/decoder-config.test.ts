@@ -220,6 +220,13 @@ describe('settings of another kind are refused by name', () => {
   ])('%j', (config, message) => {
     expect(failure(() => fromJson(config))).toMatch(message);
   });
+
+  it.each([
+    [{ 'llama.rope.freq_base': Number.NaN }, /llama.rope.freq_base = NaN/],
+    [{ 'llama.rope.scaling.type': 'linear', 'llama.rope.scaling.factor': 0 }, /scaling.factor = 0, .* above 0/],
+  ])('in GGUF files, too: %o', (entries, message) => {
+    expect(failure(() => fromGguf(metadata(entries)))).toMatch(message);
+  });
 });
 
 describe('rotations', () => {
