@@ -27,8 +27,8 @@ const RUNS = 6;
 const WARM_UP = { runs: 3, ms: 200 };
 /** Runs over small tensors after which V8 has compiled what an op runs, as it has in programs that run for seconds. */
 const COMPILED = { runs: 5000, ms: 300, scale: 4096 };
-/** Of processor time: what the calls of a run take together at least, and how long workers without work spin at most. */
-const BATCH_MS = 5;
+/** Of processor time: what the calls of a run take together, and how long workers without work spin at most. */
+const BATCH_MS = 10;
 const WORKERS_SPIN_MS = 0.3;
 const SLEEP = new Int32Array(new SharedArrayBuffer(4));
 
@@ -128,21 +128,18 @@ function timer(device: Device): (op: BenchOp) => number {
  * and for several calls at once.
  */
 function processorTimer(device: Device): (op: BenchOp) => number {
-  const calls = new Map<BenchOp, number>();
-  const measure = (op: BenchOp, count: number) => {
+  const took = new Map<BenchOp, number>();
+  return (op) => {
+    const known = took.get(op);
+    const count = known === undefined ? 3 : Math.max(1, Math.round(BATCH_MS / known));
     const before = process.cpuUsage();
     for (let i = 0; i < count; i++) op.run();
     device.synchronizeSync();
     Atomics.wait(SLEEP, 0, 0, WORKERS_SPIN_MS);
     const { user, system } = process.cpuUsage(before);
-    return (user + system) / 1000 / count;
-  };
-  return (op) => {
-    const known = calls.get(op);
-    if (known !== undefined) return measure(op, known);
-    const count = Math.max(1, Math.round(BATCH_MS / Math.max(0.01, measure(op, 3))));
-    calls.set(op, count);
-    return measure(op, count);
+    const ms = (user + system) / 1000 / count;
+    took.set(op, Math.max(0.01, ms));
+    return ms;
   };
 }
 

@@ -132,7 +132,7 @@ def launch_ops(_):
     return {"launch_1000_small_adds": chain}
 
 
-BATCH_MS = 5  # as in ops.ts
+BATCH_MS = 10  # as in ops.ts
 
 
 def clocked(run, runs, calls):
