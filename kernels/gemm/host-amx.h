@@ -58,7 +58,8 @@ X_DEVICE void multiply(const bf16* strip, const u32* panel, u64 steps, float* su
 }
 
 /** As gemm::multiply (gemm/host.h). */
-X_DEVICE void multiplyAll(u64 batches, u64 m, u64 n, u64 k, const Operand<bf16>& lhs, const Operand<bf16>& rhs, bf16* out) {
+template <class O>
+X_DEVICE void multiplyAll(u64 batches, u64 m, u64 n, u64 k, const Operand<bf16>& lhs, const Operand<bf16>& rhs, O* out) {
   alignas(64) u32 panel[DEPTH / 2 * WIDTH];
   alignas(64) bf16 strip[STRIP * DEPTH];
   amx::Shape shape;

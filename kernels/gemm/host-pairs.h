@@ -92,8 +92,8 @@ X_PAIRS_TARGET inline __attribute__((noinline)) void multiply(const u32* strip, 
  * f(sums, batch, row, rows, column, columns) for each tile of out [batches, m, n] that this block has: it adds to sums [HEIGHT, WIDTH],
  * which are zeros before and are written behind it.
  */
-template <class F>
-X_DEVICE void eachTile(u64 batches, u64 m, u64 n, bf16* out, F f) {
+template <class O, class F>
+X_DEVICE void eachTile(u64 batches, u64 m, u64 n, O* out, F f) {
   alignas(64) float sums[HEIGHT * WIDTH];
   const u64 across = (n + WIDTH - 1) / WIDTH, tall = (m + HEIGHT - 1) / HEIGHT;
   const u64 most = tall * across * batches < FEW_TILES ? HEIGHT / 2 : HEIGHT, down = (m + most - 1) / most;
@@ -103,12 +103,13 @@ X_DEVICE void eachTile(u64 batches, u64 m, u64 n, bf16* out, F f) {
     for (u64 i = 0; i < most * WIDTH; ++i) sums[i] = 0.0f;
     f(sums, b, m0, height, n0, width);
     for (u64 i = 0; i < height; ++i)
-      for (u64 c = 0; c < width; ++c) out[(b * m + m0 + i) * n + n0 + c] = from_acc<bf16>(sums[i * WIDTH + c]);
+      for (u64 c = 0; c < width; ++c) out[(b * m + m0 + i) * n + n0 + c] = from_acc<O>(sums[i * WIDTH + c]);
   }
 }
 
 /** As gemm::multiply (gemm/host.h). */
-X_DEVICE void multiplyAll(u64 batches, u64 m, u64 n, u64 k, const Operand<bf16>& lhs, const Operand<bf16>& rhs, bf16* out) {
+template <class O>
+X_DEVICE void multiplyAll(u64 batches, u64 m, u64 n, u64 k, const Operand<bf16>& lhs, const Operand<bf16>& rhs, O* out) {
   alignas(64) u32 panel[DEPTH / 2 * WIDTH], strip[DEPTH / 2 * ROWS];
   eachTile(batches, m, n, out, [&](float* sums, u64 b, u64 m0, u64 height, u64 n0, u64 width) {
     const Operand<bf16> l = lhs.of(b), r = rhs.of(b);

@@ -159,7 +159,7 @@ X_DEVICE void multiplyTile(const Operand<L>& l, const Operand<R>& r, u64 m0, u64
 template <class L, class R, class O>
 X_DEVICE void multiply(u64 batches, u64 m, u64 n, u64 k, const Operand<L>& lhs, const Operand<R>& rhs, O* out) {
 #ifdef __AVX512F__
-  if constexpr (sameType<L, bf16> && sameType<R, bf16> && sameType<O, bf16>) {
+  if constexpr (sameType<L, bf16> && sameType<R, bf16>) {
     if (x_amx) return tiles::multiplyAll(batches, m, n, k, lhs, rhs, out);
     if (::pairs::supported()) return pairs::multiplyAll(batches, m, n, k, lhs, rhs, out);
   }
