@@ -21,8 +21,6 @@ struct Sizes {
 /** Where there are fewer tiles than this, or than blocks, they are less high, so that threads share them. */
 constexpr u64 FEW = 32, LEAST_HEIGHT = 48;
 
-X_DEVICE u64 tilesOf(u64 n, u64 each) { return (n + each - 1) / each; }
-
 /** v[i] is what lies from at(i) on, turned: rows become columns. */
 template <class A, class At>
 X_DEVICE void loadTurned(typename Vector<A, 8 * sizeof(A)>::type (&v)[8], At at) {
