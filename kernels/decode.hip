@@ -22,6 +22,7 @@
 #include "shared/tally.h"
 #include "shared/gates.h"
 #include "shared/arrive.h"
+#include "reduce/range-host.h"
 #include "reduce/range.h"
 #include "quantized/activations.h"
 #include "decode/between.h"

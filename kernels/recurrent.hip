@@ -7,11 +7,13 @@
 //   gated_delta_rule_f32_d{...}        Gated DeltaNet: the same
 //   selective_scan_chunks_f32          the first of them for prompts: recurrent/scan-chunks.h
 //   {ssd,gated_delta_rule}_{tables,chunks}_f32_d{...}  the others for prompts, in two launches: recurrent/chunk-tables.h and chunks.h
-//   lstm_f32, lstm_pack_f32            long short-term memory over rows of equal length: recurrent/lstm.h
+//   lstm_{t}, lstm_pack_{t}            by weights of t, f32 or bf16: long short-term memory over rows of equal length: recurrent/lstm.h
 #include "x.h"
 #include "shared/split.h"
 #include "shared/barrier.h"
 #include "shared/rough.h"
+#include "shared/turn.h"
+#include "shared/pairs.h"
 #include "recurrent/spans.h"
 #include "recurrent/conv.h"
 #include "recurrent/scan.h"
@@ -19,6 +21,7 @@
 #include "recurrent/chunks.h"
 #include "recurrent/chunk-tables.h"
 #include "recurrent/scan-chunks.h"
+#include "recurrent/lstm-units.h"
 #include "recurrent/lstm.h"
 
 KERNEL_EARLY(causal_conv1d_f32)
@@ -79,12 +82,14 @@ DECAYED(64)
 DECAYED(128)
 DECAYED(256)
 
-KERNEL_BOUNDS(lstm_pack_f32, 128, (u32 hidden, const float* weights, float* packed)) {
-  recurrent::packGates(hidden, weights, packed);
-}
-
-KERNEL_BOUNDS(lstm_f32, 512,
-              (u64 rows, u64 steps, u32 hidden, bool reversed, const float* gates, const float* packed, const float* h,
-               const float* c, float* outputs, float* cells)) {
-  recurrent::Lstm{rows, steps, hidden, reversed, gates, packed, h, c, outputs, cells}.run();
-}
+#define LSTM(T, t)                                                                                                      \
+  KERNEL_BOUNDS(lstm_pack_##t, 128, (u32 hidden, const T* weights, float* packed)) {                                    \
+    recurrent::packGates(hidden, weights, packed);                                                                      \
+  }                                                                                                                     \
+  KERNEL_BOUNDS(lstm_##t, 512,                                                                                          \
+                (u64 rows, u64 steps, u32 hidden, bool reversed, const float* gates, const float* bias,                 \
+                 const float* packed, const float* h, const float* c, float* outputs, float* cells)) {                                       \
+    recurrent::Lstm<T>{rows, steps, hidden, reversed, gates, bias, packed, h, c, outputs, cells}.run();                 \
+  }
+LSTM(float, f32)
+LSTM(bf16, bf16)

@@ -9,6 +9,7 @@
 #include "shared/rough.h"
 #include "shared/tally.h"
 #include "shared/turn.h"
+#include "reduce/range-host.h"
 #include "reduce/range.h"
 #include "reduce/fast.h"
 #include "reduce/columns.h"

@@ -9,6 +9,7 @@
 #include "shared/arrive.h"
 #include "shared/tally.h"
 #include "sort/key.h"
+#include "reduce/range-host.h"
 #include "reduce/range.h"
 #include "sampling/weight.h"
 #include "sampling/locate.h"

@@ -126,23 +126,36 @@ struct Position {
   u64 row, column;
 };
 
-/** As many outputs as there are `values`, from a position on. */
-template <class T>
-X_DEVICE void storeRun(const Target& target, const Phase& phase, Position at, u64 count, const T* values, T* dst) {
-  for (; count > 0 && at.row < phase.rows; ++at.row) {
-    const u64 left = target.pitch - at.column < count ? target.pitch - at.column : count;
+/** Outputs of a tile that lie in one row of dst: the first of them, how many, and where they go. */
+struct Run {
+  u64 first, count, place;
+};
+
+/** The runs of `width` outputs from a position on; as many as there are. */
+X_DEVICE u32 runsOf(const Target& target, const Phase& phase, Position at, u64 width, Run* runs) {
+  u32 count = 0;
+  for (u64 first = 0; first < width && at.row < phase.rows; ++at.row, at.column = 0) {
+    const u64 left = target.pitch - at.column < width - first ? target.pitch - at.column : width - first;
     if (at.column < phase.columns) {
       const u64 stored = phase.columns - at.column < left ? phase.columns - at.column : left;
-      T* to = dst + at.row * target.down + at.column * target.across;
-      if (target.across == 1) {
-        copyNeighbours(values, to, stored);
-      } else {
-        for (u64 j = 0; j < stored; ++j) to[j * target.across] = values[j];
-      }
+      runs[count++] = Run{first, stored, at.row * target.down + at.column * target.across};
     }
-    at.column = 0;
-    count -= left;
-    values += left;
+    first += left;
+  }
+  return count;
+}
+
+/** A run of `rows` channels whose values lie `width` apart. */
+template <class T>
+X_DEVICE void storeRun(const Run& run, const Target& target, u32 rows, u64 width, const T* values, T* dst) {
+  values += run.first;
+  dst += run.place;
+  for (u32 r = 0; r < rows; ++r, values += width, dst += target.channel) {
+    if (target.across == 1) {
+      copyNeighbours(values, dst, run.count);
+    } else {
+      for (u64 j = 0; j < run.count; ++j) dst[j * target.across] = values[j];
+    }
   }
 }
 
@@ -153,13 +166,21 @@ X_DEVICE void tile(const Counts& n, const Phase& phase, const u64* taps, const T
   constexpr u32 WIDTH = VECTORS * Lanes<acc_t<T>>::N;
   const u64 deep = stepsTo(n.c_in, Form::DEEP);
   alignas(64) acc_t<T> sums[ROWS * WIDTH];
+  Run runs[WIDTH];
+  const u32 count = runsOf(target, phase, at, WIDTH, runs);
   while (row < end) {
     row += withRows<ROWS>(end - row, [&](auto rows) {
       multiplyTaps<rows.value, VECTORS, Form>(strips + row * deep * phase.taps, plane, plane_size, deep, taps, phase.taps, sums);
-      T values[ROWS * WIDTH];
-      for (u32 i = 0; i < rows.value * WIDTH; ++i) values[i] = from_acc<T>(sums[i]);
-      for (u32 r = 0; r < rows.value; ++r)
-        storeRun<T>(target, phase, at, WIDTH, values + r * WIDTH, dst + (row + r) * target.channel);
+      const auto store = [&](const T* values) {
+        for (u32 i = 0; i < count; ++i) storeRun(runs[i], target, rows.value, WIDTH, values, dst + row * target.channel);
+      };
+      if constexpr (sameType<T, acc_t<T>>) {
+        store(sums);
+      } else {
+        T values[ROWS * WIDTH];
+        for (u32 i = 0; i < rows.value * WIDTH; ++i) values[i] = from_acc<T>(sums[i]);
+        store(values);
+      }
     });
   }
 }

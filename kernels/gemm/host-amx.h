@@ -5,9 +5,8 @@
 #if X_AMX
 namespace gemm::tiles {
 
-using pairs::DEPTH;
-using pairs::WIDTH;
-
+/** Of a tile: results, and elements along k at a time. */
+constexpr u32 HEIGHT = 192, WIDTH = 192, DEPTH = 256;
 constexpr u32 STRIP = 32, GROUP = 32, LANES = 16;
 
 /** strip[row][DEPTH] from `count` rows of `depth` elements, zeros beside and below. */
@@ -58,21 +57,23 @@ X_DEVICE void multiply(const bf16* strip, const u32* panel, u64 steps, float* su
 }
 
 /** As gemm::multiply (gemm/host.h). */
-X_DEVICE void multiplyAll(u64 batches, u64 m, u64 n, u64 k, const Operand<bf16>& lhs, const Operand<bf16>& rhs, bf16* out) {
+template <class O>
+X_DEVICE void multiplyAll(u64 batches, u64 m, u64 n, u64 k, const Operand<bf16>& lhs, const Operand<bf16>& rhs, O* out) {
   alignas(64) u32 panel[DEPTH / 2 * WIDTH];
   alignas(64) bf16 strip[STRIP * DEPTH];
   amx::Shape shape;
   for (u32 i = 0; i < 8; ++i) shape.set(i, 16, 64);
   const amx::Registers registers(shape);
-  pairs::eachTile(batches, m, n, out, [&](float* sums, u64 b, u64 m0, u64 height, u64 n0, u64 width) {
+  pairs::eachTile<HEIGHT, WIDTH, WIDTH>(batches, m, n, out, [&](float* sums, u64 b, u64 m0, u64 height, u64 n0, u64 width) {
     const Operand<bf16> l = lhs.of(b), r = rhs.of(b);
+    __builtin_memset(sums, 0, HEIGHT * WIDTH * sizeof(float));
     for (u64 k0 = 0; k0 < k; k0 += DEPTH) {
       const u64 depth = k - k0 < DEPTH ? k - k0 : DEPTH, steps = (depth + 31) / 32, count = steps * LANES;
       for (u64 c = 0; c < width; c += GROUP)
         withVectors<GROUP / LANES, LANES>(width - c, [&](auto v) {
           const u64 columns = width - c < v.columns ? width - c : v.columns, packed = (depth + 1) / 2;
           u32* to = panel + c * count;
-          pairs::pack<v.columns>(to, r.at(k0, n0 + c), r.column, r.row, columns, depth);
+          pairs::packColumns<v.columns>(to, r.at(k0, n0 + c), r.column, r.row, columns, depth);
           __builtin_memset(to + packed * v.columns, 0, (count - packed) * v.columns * sizeof(u32));
         });
       for (u64 i = 0; i < height; i += STRIP) {

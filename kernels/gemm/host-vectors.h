@@ -43,6 +43,8 @@ X_DEVICE typename Vector<sum_t<T>, BYTES>::type loadWide(const T* p) {
   }
 }
 
+X_DEVICE u64 tilesOf(u64 n, u64 each) { return (n + each - 1) / each; }
+
 template <u32 count, u32 N>
 struct Vectors {
   static constexpr u32 value = count, columns = count * N;

@@ -21,8 +21,6 @@ struct Sizes {
 /** Where there are fewer tiles than this, or than blocks, they are less high, so that threads share them. */
 constexpr u64 FEW = 32, LEAST_HEIGHT = 48;
 
-X_DEVICE u64 tilesOf(u64 n, u64 each) { return (n + each - 1) / each; }
-
 /** v[i] is what lies from at(i) on, turned: rows become columns. */
 template <class A, class At>
 X_DEVICE void loadTurned(typename Vector<A, 8 * sizeof(A)>::type (&v)[8], At at) {
@@ -159,7 +157,7 @@ X_DEVICE void multiplyTile(const Operand<L>& l, const Operand<R>& r, u64 m0, u64
 template <class L, class R, class O>
 X_DEVICE void multiply(u64 batches, u64 m, u64 n, u64 k, const Operand<L>& lhs, const Operand<R>& rhs, O* out) {
 #ifdef __AVX512F__
-  if constexpr (sameType<L, bf16> && sameType<R, bf16> && sameType<O, bf16>) {
+  if constexpr (sameType<L, bf16> && sameType<R, bf16>) {
     if (x_amx) return tiles::multiplyAll(batches, m, n, k, lhs, rhs, out);
     if (::pairs::supported()) return pairs::multiplyAll(batches, m, n, k, lhs, rhs, out);
   }

@@ -5,33 +5,43 @@
 
 namespace recurrent {
 
-constexpr u32 LSTM_GATES = 4, LSTM_HIDDEN = 1024;
-/** Units whose weights lie side by side. */
-#if !X_HOST
-constexpr u32 LSTM_UNITS = 32;
-#elif defined(__AVX512F__)
-constexpr u32 LSTM_UNITS = 16;
-#else
-constexpr u32 LSTM_UNITS = 8;
-#endif
-
-/** packed [blocks of units][hidden][gate][unit] of weights [gate, unit, hidden], zeros for units that there are not. */
-X_DEVICE void packGates(u32 hidden, const float* weights, float* packed) {
+/**
+ * packed [blocks of units][hidden][gate][unit] of weights [gate, unit, hidden], zeros for units that there are not; of pairs
+ * (lstm-units.h) half as many.
+ */
+template <class T>
+X_DEVICE void packGates(u32 hidden, const T* weights, float* packed) {
   const u64 blocks = (hidden + LSTM_UNITS - 1) / LSTM_UNITS;
+#if X_HOST
+  const bool paired = lstm::ofPairs<T>();
+  const u64 words = paired ? (hidden + 1) / 2 : hidden;
+  X_FOR_SPLIT(item, blocks * LSTM_GATES) {
+    const u64 block = item / LSTM_GATES, gate = item % LSTM_GATES, unit = block * LSTM_UNITS;
+    const u32 units = hidden - unit < LSTM_UNITS ? hidden - unit : LSTM_UNITS;
+    const T* from = weights + (gate * hidden + unit) * hidden;
+    float* to = packed + block * words * LSTM_GATES * LSTM_UNITS + gate * LSTM_UNITS;
+    if (paired) lstm::packPairs(from, hidden, units, (u32*)to);
+    else lstm::packUnits(from, hidden, units, to);
+  }
+#else
   X_FOR_SPLIT(item, blocks * hidden) {
     const u64 unit = item / hidden * LSTM_UNITS, k = item % hidden;
     X_FOR_BLOCK(j, LSTM_GATES * LSTM_UNITS) {
       const u64 gate = j / LSTM_UNITS, own = unit + j % LSTM_UNITS;
-      packed[item * LSTM_GATES * LSTM_UNITS + j] = own < hidden ? weights[(gate * hidden + own) * hidden + k] : 0.0f;
+      packed[item * LSTM_GATES * LSTM_UNITS + j] = own < hidden ? to_acc(weights[(gate * hidden + own) * hidden + k]) : 0.0f;
     }
   }
+#endif
 }
 
+/** T: of the weights. Those of bf16 may be multiplied with outputs rounded to it. */
+template <class T>
 struct Lstm {
   u64 rows, steps;
   u32 hidden;
   bool reversed;
-  const float* gates;   // [rows, steps, gate, hidden]: input, forget, cell and output gate, before the recurrent part
+  const float* gates;   // [rows, steps, gate, hidden]: what the inputs give to input, forget, cell and output gate
+  const float* bias;    // [gate, hidden], or null
   const float* packed;  // by packGates
   const float* h;       // [rows, hidden], as c: the state before
   const float* c;
@@ -45,37 +55,30 @@ struct Lstm {
   }
 
 #if X_HOST
-  typedef float Units __attribute__((vector_size(LSTM_UNITS * 4)));
-  typedef float Loose __attribute__((vector_size(LSTM_UNITS * 4), aligned(4), may_alias));
+  typedef lstm::Units Units;
+  typedef lstm::Loose Loose;
 
-  /** Of a sequence's output in the thread's memory to that of the next; not 4 KiB, which share places of the cache. */
-  static constexpr u32 PITCH = LSTM_HIDDEN + LSTM_UNITS;
-
-  /** ROWS sequences from `row`, with their outputs as [ROWS][hidden] beside. */
+  /** ROWS sequences from `row`, whose outputs of the last step and of this one are held beside each other. */
   template <u32 ROWS>
   X_DEVICE void sequences(u64 row) const {
-    alignas(64) float held[2][ROWS * PITCH];
-    for (u32 r = 0; r < ROWS; ++r)
-      for (u32 k = 0; k < hidden; ++k) held[0][r * PITCH + k] = h[(row + r) * hidden + k];
+    alignas(64) float held[2][ROWS * lstm::PITCH] = {};
+    const bool paired = lstm::ofPairs<T>();
+    for (u32 r = 0; r < ROWS; ++r) lstm::hold(paired, held[0] + r * lstm::PITCH, 0, h + (row + r) * hidden, hidden);
+    const u64 words = paired ? (hidden + 1) / 2 : hidden;
     for (u64 step = 0; step < steps; ++step) {
       const float* now = held[step % 2];
       float* next = held[1 - step % 2];
       for (u32 unit = 0; unit < hidden; unit += LSTM_UNITS) {
-        Units sums[ROWS][LSTM_GATES] = {};
-        const float* w = packed + (u64)unit * hidden * LSTM_GATES;
-        for (u32 k = 0; k < hidden; ++k, w += LSTM_GATES * LSTM_UNITS) {
-#pragma unroll
-          for (u32 g = 0; g < LSTM_GATES; ++g) {
-            const Units x = *(const Loose*)(w + g * LSTM_UNITS);
-#pragma unroll
-            for (u32 r = 0; r < ROWS; ++r) sums[r][g] += now[r * PITCH + k] * x;
-          }
-        }
+        Units sums[ROWS][LSTM_GATES];
+        const float* w = packed + unit * words * LSTM_GATES;
+        if (paired) lstm::multiplyPairs<ROWS>((const u32*)w, (const u32*)now, words, sums);
+        else lstm::multiply<ROWS>(w, now, words, sums);
         const u32 left = hidden - unit;
         for (u32 r = 0; r < ROWS; ++r) {
-          float* to = next + r * PITCH + unit;
-          if (left >= LSTM_UNITS) cell<true>(row + r, step, unit, LSTM_UNITS, sums[r], to);
-          else cell<false>(row + r, step, unit, left, sums[r], to);
+          alignas(64) float output[LSTM_UNITS];
+          if (left >= LSTM_UNITS) cell<true>(row + r, step, unit, LSTM_UNITS, sums[r], output);
+          else cell<false>(row + r, step, unit, left, sums[r], output);
+          lstm::hold(paired, next + r * lstm::PITCH, unit, output, left < LSTM_UNITS ? left : LSTM_UNITS);
         }
       }
     }
@@ -83,20 +86,22 @@ struct Lstm {
 
   /** The units [unit, unit + units) of a sequence's step; WHOLE: LSTM_UNITS of them. */
   template <bool WHOLE>
-  X_DEVICE void cell(u64 row, u64 step, u32 unit, u32 units, const Units (&sums)[LSTM_GATES], float* next) const {
+  X_DEVICE void cell(u64 row, u64 step, u32 unit, u32 units, const Units (&sums)[LSTM_GATES], float* output) const {
     const u64 place = at(row, step), to = place * hidden + unit;
     const float* given = gates + place * LSTM_GATES * hidden + unit;
-    alignas(64) float x[LSTM_GATES][LSTM_UNITS], state[LSTM_UNITS], output[LSTM_UNITS];
+    alignas(64) float x[LSTM_GATES][LSTM_UNITS], state[LSTM_UNITS];
 #pragma unroll
-    for (u32 g = 0; g < LSTM_GATES; ++g) *(Loose*)x[g] = sums[g] + load<WHOLE>(given + g * hidden, units);
+    for (u32 g = 0; g < LSTM_GATES; ++g) {
+      const Units input = load<WHOLE>(given + g * hidden, units);
+      *(Loose*)x[g] = sums[g] + (bias ? input + load<WHOLE>(bias + g * hidden + unit, units) : input);
+    }
     *(Loose*)state = load<WHOLE>(before(row, step) + unit, units);
     for (u32 j = 0; j < LSTM_UNITS; ++j) {
-      state[j] = sigmoid(x[1][j]) * state[j] + sigmoid(x[0][j]) * m::tanh(x[2][j]);
-      output[j] = sigmoid(x[3][j]) * m::tanh(state[j]);
+      state[j] = lstm::gate<T>(x[1][j]) * state[j] + lstm::gate<T>(x[0][j]) * lstm::tanh<T>(x[2][j]);
+      output[j] = lstm::gate<T>(x[3][j]) * lstm::tanh<T>(state[j]);
     }
     store<WHOLE>(cells + to, state, units);
     store<WHOLE>(outputs + to, output, units);
-    store<WHOLE>(next, output, units);
   }
 
   /** Units that lie side by side, zeros from `count` on. Loops would make gathers of them. */
@@ -135,7 +140,7 @@ struct Lstm {
         X_FOR_BLOCK(j, hidden) {
           float x[LSTM_GATES];
 #pragma unroll
-          for (u32 g = 0; g < LSTM_GATES; ++g) x[g] = given[g * hidden + j];
+          for (u32 g = 0; g < LSTM_GATES; ++g) x[g] = given[g * hidden + j] + (bias ? bias[g * hidden + j] : 0.0f);
           const float* w = packed + j / LSTM_UNITS * LSTM_UNITS * hidden * LSTM_GATES + j % LSTM_UNITS;
           for (u32 k = 0; k < hidden; ++k, w += LSTM_GATES * LSTM_UNITS) {
 #pragma unroll

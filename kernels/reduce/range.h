@@ -1,5 +1,5 @@
 // Reducing a range by a block: each thread has loads in flight and adds its terms in pairs before they join its tally;
-// on the host, whose block is one thread, many tallies side by side let the loop vectorise without reordering licence.
+// on the host, whose block is one thread, many lanes side by side (reduce/range-host.h).
 #pragma once
 
 namespace reduce {
@@ -53,10 +53,7 @@ X_DEVICE Handed<Op, T> ofBlock(const Tally<Op, acc_t<T>>& tally) {
 #endif
 }
 
-#if X_HOST
-template <class A>
-constexpr u32 LANES = 128 / sizeof(A);
-#else
+#if !X_HOST
 template <class A>
 constexpr u32 LANES = 4;
 // Vectors that a thread loads before it uses the first.
@@ -72,34 +69,6 @@ X_DEVICE Handed<Op, T> ofWarp(const Tally<Op, acc_t<T>>& tally) {
 }
 #endif
 
-#if X_HOST
-/**
- * to_acc for terms that are compared. What was f16 would be compared as f16 once the compiler sees that nothing was lost, an element
- * at a time where the CPU has no such arithmetic: a factor that it does not see is in the way.
- */
-template <class T>
-struct Widening {
-  acc_t<T> one = (acc_t<T>)1;
-  X_DEVICE Widening() {
-    if constexpr (sameType<T, f16>) asm("" : "+m"(one));
-  }
-  X_DEVICE acc_t<T> operator()(T v) const {
-    if constexpr (sameType<T, f16>) return to_acc(v) * one;
-    else return to_acc(v);
-  }
-};
-
-/** Lane l takes the terms j + l, j + N + l, ... of S steps. */
-template <class Op, class A, u32 N, u32 S, class Get>
-X_DEVICE void takeSteps(Tally<Op, A> (&lanes)[N], u64 j, Get get) {
-  for (u32 l = 0; l < N; ++l) {
-    A terms[S];
-    for (u32 s = 0; s < S; ++s) terms[s] = get(j + s * N + l);
-    lanes[l].take(inPairs<Op>(terms));
-  }
-}
-#endif
-
 /** Op over get(0) .. get(n-1), by the whole block; every thread gets the result. N terms are on the way at once. */
 template <class Op, class T, u32 N = LANES<acc_t<T>>, class Get>
 X_DEVICE Handed<Op, T> overBlock(u64 n, Get get) {
@@ -109,19 +78,7 @@ X_DEVICE Handed<Op, T> overBlock(u64 n, Get get) {
   for (u32 l = 0; l < N; ++l) lanes[l] = Tally<Op, A>::none();
   u64 j = 0;
   for (; j + 8 * N <= n; j += 8 * N) takeSteps<Op, A, N, 8>(lanes, j, get);
-  if (j + 4 * N <= n) takeSteps<Op, A, N, 4>(lanes, j, get), j += 4 * N;
-  if (j + 2 * N <= n) takeSteps<Op, A, N, 2>(lanes, j, get), j += 2 * N;
-  if (j + N <= n) takeSteps<Op, A, N, 1>(lanes, j, get), j += N;
-  if (j < n) {
-    A rest[N];
-    for (u32 l = 0; l < N; ++l) rest[l] = Op::template identity<A>();
-    for (u32 l = 0; j + l < n; ++l) rest[l] = get(j + l);
-    for (u32 l = 0; l < N; ++l) lanes[l].take(rest[l]);
-  }
-#pragma unroll
-  for (u32 w = N / 2; w > 0; w /= 2)
-    for (u32 l = 0; l < w; ++l) lanes[l].join(lanes[l + w]);
-  return ofBlock<Op, T>(lanes[0]);
+  return overRest<Op, T>(lanes, j, n, get);
 #else
   Tally<Op, A> mine = Tally<Op, A>::none();
   const u64 threads = blockThreads();
@@ -215,56 +172,6 @@ X_DEVICE Tally<Op, acc_t<T>> shareOf(const T* p, u64 n, u32 first, u32 step) {
 }
 #endif
 
-#if X_HOST
-template <class Op>
-constexpr bool isExtremum = sameType<Op, MaxNan> || sameType<Op, MinNan>;
-
-/**
- * The extremum of n floats by an instruction that knows neither NaN nor the sign of 0: false where there is a NaN among them or
- * the extremum is 0, and where they are few.
- */
-template <class Op>
-X_DEVICE bool plainExtremum(const float* p, u64 n, float* extremum) {
-  typedef float Floats __attribute__((vector_size(64)));
-  typedef float LooseFloats __attribute__((vector_size(64), aligned(4), may_alias));
-  typedef u32 Words __attribute__((vector_size(64)));
-  constexpr u32 N = 16, CHAINS = 4;
-  if (n < CHAINS * N) return false;
-  const auto merge = [](Floats a, Floats b) {
-    if constexpr (sameType<Op, MaxNan>) return a > b ? a : b;
-    else return a < b ? a : b;
-  };
-  Floats best[CHAINS];
-  Words magnitude[CHAINS] = {};
-  for (u32 c = 0; c < CHAINS; ++c) best[c] = Floats{} + p[0];
-  // The last step ends with the range and repeats what it has in common with the one before.
-  for (u64 j = 0; j < n; j += CHAINS * N) {
-    const float* from = p + (n - j < CHAINS * N ? n - CHAINS * N : j);
-#pragma unroll
-    for (u32 c = 0; c < CHAINS; ++c) {
-      const Floats v = *(const LooseFloats*)(from + c * N);
-      const Words m = (Words)v & 0x7fffffffu;
-      best[c] = merge(v, best[c]);
-      magnitude[c] = m > magnitude[c] ? m : magnitude[c];
-    }
-  }
-#pragma unroll
-  for (u32 c = 1; c < CHAINS; ++c) {
-    best[0] = merge(best[c], best[0]);
-    magnitude[0] = magnitude[c] > magnitude[0] ? magnitude[c] : magnitude[0];
-  }
-  float result = best[0][0];
-  bool nan = false;
-  for (u32 l = 0; l < N; ++l) {
-    const float v = best[0][l];
-    result = (sameType<Op, MaxNan> ? v > result : v < result) ? v : result;
-    nan |= magnitude[0][l] > 0x7f800000u;
-  }
-  *extremum = result;
-  return !nan && result != 0.0f;
-}
-#endif
-
 /** The same over n contiguous elements at p, with 16-byte loads where p allows them. */
 template <class Op, class T>
 X_DEVICE Handed<Op, T> overBlockAt(const T* p, u64 n) {
@@ -272,6 +179,7 @@ X_DEVICE Handed<Op, T> overBlockAt(const T* p, u64 n) {
   if (vectorises(p, n)) return ofBlock<Op, T>(shareOf<Op>(p, n, threadIndex(), blockThreads()));
   return overBlock<Op, T>(n, [p](u64 j) { return to_acc(p[j]); });
 #else
+  if constexpr (isSum<Op> && (sameType<T, float> || sameType<T, bf16>)) return sumAt<Op>(p, n);
   if constexpr (isSum<Op>) return overBlock<Op, T>(n, [p](u64 j) { return to_acc(p[j]); });
   if constexpr (isExtremum<Op> && sameType<T, float>) {
     float extremum;

@@ -147,7 +147,7 @@ export class LSTM extends RNN<LSTMState> {
     return { h: this.zeros(batchDim), c: this.zeros(batchDim) };
   }
 
-  /** One kernel for all steps where the device has it, without gradients; f16 and bf16 are widened for it and states stay f32. */
+  /** One kernel for all steps where the device has it, without gradients: sums and cells are f32, f16 is widened for it. */
   override seqInit(input: Tensor, initState: LSTMState): LSTMState[] {
     checkSequence(this, input);
     return scope(() => {
@@ -175,19 +175,28 @@ export class LSTM extends RNN<LSTMState> {
     const fits = [h, c].every((x) => x.rank === 2 && x.dim(0) === rows && x.dim(1) === hidden);
     if (!recurrent?.supportsLstm(hidden) || recorded || !alike || !fits || input.elemCount === 0) return undefined;
     const wide = (x: Tensor) => x.toDtype('f32');
-    const products = wide(input)
-      .reshape([rows * steps, inDim])
-      .matmul(wide(wIh).t());
+    const gates = this.#products(input.reshape([rows * steps, inDim]));
     const bias = bIh && bHh ? wide(bIh).add(wide(bHh)) : (bIh ?? bHh);
-    const gates = bias ? products.broadcastAdd(wide(bias)) : products;
     const part = (x: Tensor) => wide(x).contiguous().storagePart();
+    const weight = dtype === 'bf16' ? wHh.contiguous().storagePart() : part(wHh);
     const made = recurrent.lstm({
       ...{ rows, steps, hidden, reversed: this.config.direction === 'backward' },
-      ...{ gates: part(gates), weight: part(wHh), h: part(h), c: part(c) },
+      ...{ gates: part(gates), bias: bias && part(bias), weight, h: part(h), c: part(c) },
     });
     const shape = [rows, steps, hidden];
     const narrow = (storage: typeof made.h) => Tensor.fromStorage(storage, shape, device).toDtype(dtype);
     return { h: narrow(made.h), c: narrow(made.c) };
+  }
+
+  /** What inputs [n, inDim] give to the gates, [n, 4 · hidden] f32: products of narrow dtypes are exact, their sums f32. */
+  #products(input: Tensor): Tensor {
+    const { wIh, inDim, hiddenDim } = this;
+    const { device, dtype } = wIh;
+    const { linear } = device.backend;
+    if (!linear || dtype === 'f32') return input.toDtype('f32').matmul(wIh.toDtype('f32').t());
+    const size = { m: input.dim(0), n: 4 * hiddenDim, k: inDim };
+    const made = linear.matmul(wIh.contiguous().storagePart(), input.contiguous().storageAndLayout(), size);
+    return Tensor.fromStorage(made, [size.m, size.n], device);
   }
 
   step(input: Tensor, state: LSTMState): LSTMState {

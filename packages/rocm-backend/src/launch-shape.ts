@@ -108,9 +108,9 @@ export class LaunchShapes {
     return { grid: this.blocks(rows, block), block };
   }
 
-  /** Warps of their own for many rows, so that no row waits for a block. */
+  /** Warps of their own for many rows, so that no row waits for a block; on the host some rows a block. */
   warpRows(rows: number): LaunchShape {
-    if (this.isHost) return this.rows(rows, 1);
+    if (this.isHost) return { grid: this.hostBlocks(rows), block: 1 };
     const warps = BLOCK / this.#properties.warpSize;
     return { grid: this.blocks(Math.ceil(rows / warps), BLOCK), block: BLOCK };
   }
@@ -120,7 +120,7 @@ export class LaunchShapes {
     return clamp(wanted, 1, MAX_THREADS / block);
   }
 
-  /** Blocks of the host for `wanted` tiles of a product: kernels make tiles larger where each thread has some all the same. */
+  /** Blocks of the host for `wanted` rows, or tiles of a product, which kernels make larger where each thread has some all the same. */
   hostBlocks(wanted: number): number {
     return clamp(wanted, 1, this.#properties.multiprocessorCount * HOST_BLOCKS);
   }

@@ -112,9 +112,11 @@ export interface LstmProblem {
   hidden: number;
   /** From the last step to the first. */
   reversed: boolean;
-  /** [rows, steps, 4 · hidden], input, forget, cell and output gate without what the state adds. */
+  /** [rows, steps, 4 · hidden], what the inputs give to the input, forget, cell and output gate. */
   gates: StoragePart;
-  /** [4 · hidden, hidden], what it adds. */
+  /** [4 · hidden], added to them. */
+  bias?: StoragePart;
+  /** [4 · hidden, hidden], for what the state adds; f32, or bf16, with which outputs may be rounded to bf16 before they are multiplied. */
   weight: StoragePart;
   /** [rows, hidden], output and cell before the first step. */
   h: StoragePart;

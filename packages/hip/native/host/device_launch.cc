@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "device.h"
+#include "execute.h"
 
 namespace xhip::host {
 namespace {
@@ -108,11 +109,21 @@ Status Device::launch(void* functionHandle, const LaunchConfig& config, const vo
   if (argBytes > kMaxArgBytes) return fail(kInvalidValue, "%zu bytes of arguments; at most %zu", argBytes, kMaxArgBytes);
   if (argBytes > 0 && !args) return fail(kInvalidValue, "launch: %zu bytes of arguments at a null pointer", argBytes);
   Kernel* kernel = function->kernel.load(std::memory_order_relaxed);
+  const bool alone = blocks == 1 && config.sharedBytes == 0;
+  if (alone && isShort(*kernel)) {
+    std::lock_guard<std::mutex> lock(stream->mutex);
+    if (!capturing(stream) && stream->idle()) {
+      // Nothing can be queued meanwhile, and a worker that still looks at the stream finds nothing to do.
+      stream->keepError(executeAtOnce(*kernel, config.grid, static_cast<const unsigned char*>(args)));
+      return kSuccess;
+    }
+  }
   return enqueue<KernelRecord>(stream, RecordKind::kKernel, argBytes, [&](KernelRecord* record, Program* program) {
     record->kernel = kernel;
     record->blocks = blocks;
     std::memcpy(record->grid, config.grid, sizeof record->grid);
     record->sharedBytes = config.sharedBytes;
+    record->timed = alone && !program;
     if (argBytes > 0) std::memcpy(record->args(), args, argBytes);
     if (program) keepLoaded(program, kernel);
   });

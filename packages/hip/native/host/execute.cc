@@ -1,6 +1,7 @@
 // How a launch is shared out. Waking a sleeping worker costs microseconds and even a spinning one costs the transfer of a
-// few cache lines, so a launch that is known to take less stays on the thread that runs the stream. What a kernel's block
-// takes is learnt from its launches; an unknown kernel is shared out at once.
+// few cache lines, so a launch that is known to take less stays on the thread that runs the stream, and one of a single block
+// on the thread that launches it, if the stream has nothing else to do. What a kernel's block takes is learnt from its launches;
+// an unknown kernel is shared out at once.
 #include "execute.h"
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 namespace xhip::host {
 namespace {
 
+constexpr float kAtOnceNs = 1000;          // launches of one block below this run on the thread that launches them
 constexpr float kSerialNs = 1500;          // launches below this run on one thread
 constexpr float kWakeNs = 12000;           // launches below this do not wake sleepers
 constexpr float kChunkNs = 1000;           // a chunk takes at least this long, if it can
@@ -44,12 +46,17 @@ void learn(std::atomic<float>& known, float measured) {
   known.store(measured > old ? measured : old + (measured - old) * 0.125f, std::memory_order_relaxed);
 }
 
+// Nanoseconds. Zero means unknown, so an immeasurably short time counts as a little.
+float since(uint64_t start) { return std::max(0.01f, static_cast<float>(nowNs() - start)); }
+
 Status executeKernel(const KernelRecord& record, Worker& worker, ThreadPool& pool) {
   KernelTask task;
   task.record = &record;
   const uint64_t blocks = record.blocks;
   if (blocks == 1 || pool.threads() == 1) {
+    const uint64_t start = record.timed ? nowNs() : 0;
     runBlocks(&task, worker.scratch, 0, blocks);
+    if (record.timed) learn(record.kernel->nsAlone, since(start));
   } else {
     std::atomic<float>& nsPerBlock = record.kernel->nsPerBlock;
     const float known = nsPerBlock.load(std::memory_order_relaxed);
@@ -66,8 +73,7 @@ Status executeKernel(const KernelRecord& record, Worker& worker, ThreadPool& poo
       }
       own = pool.parallel(worker, runBlocks, &task, blocks, chunk, known == 0 || expected >= kWakeNs);
     }
-    // Zero means unknown, so an immeasurably short block counts as a little.
-    if (own > 0) learn(nsPerBlock, std::max(0.01f, static_cast<float>(nowNs() - start) / static_cast<float>(own)));
+    if (own > 0) learn(nsPerBlock, since(start) / static_cast<float>(own));
   }
   return task.threw.load(std::memory_order_relaxed) ? kLaunchFailure : kSuccess;
 }
@@ -76,7 +82,10 @@ void copyBlocks(const void* task, unsigned char*, uint64_t begin, uint64_t end) 
   const CopyRecord& copy = *static_cast<const CopyRecord*>(task);
   const uint64_t from = begin * kMemoryBlock;
   const uint64_t to = std::min(end * kMemoryBlock, copy.length);
-  std::memcpy(copy.target + from, copy.from() + from, to - from);
+  // The C library takes slower instructions for copies larger than a second cache.
+  for (uint64_t at = from; at < to; at += kMemoryBlock) {
+    std::memcpy(copy.target + at, copy.from() + at, std::min(kMemoryBlock, to - at));
+  }
 }
 
 void fillBlocks(const void* task, unsigned char*, uint64_t begin, uint64_t end) {
@@ -88,6 +97,7 @@ void fillBlocks(const void* task, unsigned char*, uint64_t begin, uint64_t end) 
 
 void shareMemoryBlocks(RangeFunction function, const Record* record, uint64_t length, Worker& worker, ThreadPool& pool) {
   const uint64_t blocks = (length + kMemoryBlock - 1) / kMemoryBlock;
+  if (pool.threads() == 1) return function(record, worker.scratch, 0, blocks);
   const uint64_t chunk = std::max<uint64_t>(1, blocks / (pool.threads() * kChunksPerThread));
   pool.parallel(worker, function, record, blocks, chunk, true);
 }
@@ -95,7 +105,7 @@ void shareMemoryBlocks(RangeFunction function, const Record* record, uint64_t le
 void executeCopy(const CopyRecord& copy, Worker& worker, ThreadPool& pool) {
   const unsigned char* from = copy.from();
   const bool apart = from + copy.length <= copy.target || copy.target + copy.length <= from;
-  if (!apart || copy.length <= kMemoryBlock || pool.threads() == 1) {
+  if (!apart || copy.length <= kMemoryBlock) {
     std::memmove(copy.target, from, copy.length);
   } else {
     shareMemoryBlocks(copyBlocks, &copy, copy.length, worker, pool);
@@ -103,7 +113,7 @@ void executeCopy(const CopyRecord& copy, Worker& worker, ThreadPool& pool) {
 }
 
 void executeFill(const FillRecord& fill, Worker& worker, ThreadPool& pool) {
-  if (fill.length <= kMemoryBlock || pool.threads() == 1) {
+  if (fill.length <= kMemoryBlock) {
     std::memset(fill.target, fill.value, fill.length);
   } else {
     shareMemoryBlocks(fillBlocks, &fill, fill.length, worker, pool);
@@ -125,6 +135,25 @@ void executeTask(const TaskRecord& task, Worker& worker, ThreadPool& pool) {
 }
 
 }  // namespace
+
+bool isShort(const Kernel& kernel) {
+  const float known = kernel.nsAlone.load(std::memory_order_relaxed);
+  return known > 0 && known < kAtOnceNs;
+}
+
+Status executeAtOnce(Kernel& kernel, const uint32_t (&grid)[3], const unsigned char* args) {
+  XHostLaunch launch = {};
+  std::memcpy(launch.grid, grid, sizeof launch.grid);
+  launch.endBlock = 1;
+  const uint64_t start = nowNs();
+  try {
+    kernel.entry(&launch, args);
+  } catch (...) {
+    return kLaunchFailure;
+  }
+  learn(kernel.nsAlone, since(start));
+  return kSuccess;
+}
 
 Status executeRecord(const Record* record, Worker& worker, ThreadPool& pool) {
   switch (record->kind) {

@@ -19,6 +19,8 @@ struct Kernel {
   ModuleImage* image = nullptr;
   // How long a block takes, learnt from earlier launches; 0 until known. Decides how blocks are shared out.
   std::atomic<float> nsPerBlock{0};
+  // The same of launches of one block, which streams run for their callers if it is little.
+  std::atomic<float> nsAlone{0};
 };
 
 // One loaded shared object. Everything that may still run its code holds a reference; the last one unloads it.

@@ -28,6 +28,7 @@ struct KernelRecord : Record {
   uint64_t blocks;
   uint32_t grid[3];
   uint32_t sharedBytes;
+  bool timed;  // a launch of one block whose time is learnt
 
   unsigned char* args() { return reinterpret_cast<unsigned char*>(this + 1); }
   const unsigned char* args() const { return reinterpret_cast<const unsigned char*>(this + 1); }

@@ -201,10 +201,7 @@ Stream::Outcome Stream::execute(Record* record, Worker& worker) {
     case RecordKind::kJump:
       break;
   }
-  if (status != kSuccess) {
-    Status none = kSuccess;
-    error_.compare_exchange_strong(none, status);
-  }
+  keepError(status);
   return Outcome::kDone;
 }
 

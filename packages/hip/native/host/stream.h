@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "record.h"
+#include "status.h"
 #include "thread_pool.h"
 
 namespace xhip::host {
@@ -102,6 +103,10 @@ class Stream : public Runnable {
   }
   // The first failure of a kernel since the last call; success if none.
   Status takeError() { return error_.exchange(0); }
+  void keepError(Status status) {
+    Status none = kSuccess;
+    if (status != kSuccess) error_.compare_exchange_strong(none, status);
+  }
 
   void run(Worker& worker) override;
 

@@ -5,6 +5,7 @@
 namespace hosttest {
 
 constexpr const char* kKernelSource = R"source(
+#include <pthread.h>
 #include <time.h>
 #include <stdexcept>
 #include "host_abi.h"
@@ -43,6 +44,12 @@ void slow_mix(const XHostLaunch*, const unsigned char* args) {
   u32 k = take<u32>(args, at);
   spinUs(take<u32>(args, at));
   *x = *x * 31 + k;
+}
+
+// *out = the thread that runs it.
+void thread_of(const XHostLaunch*, const unsigned char* args) {
+  u64 at = 0;
+  *take<u64*>(args, at) = (u64)pthread_self();
 }
 
 // Returns when *flag is not 0, or after ten seconds.

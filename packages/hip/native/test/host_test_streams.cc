@@ -1,4 +1,6 @@
 // Launches, order within a stream, concurrency between streams, events and modules.
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 
@@ -146,6 +148,43 @@ TEST(enqueueing_does_not_wait) {
   OK(f.d.eventQuery(event, &done));
   CHECK(done);
   CHECK_EQ(*static_cast<uint32_t*>(host), 0x02020202u);
+}
+
+// What is known to be short runs on the thread that launches it, and only where nothing on the stream comes before it.
+TEST(short_launches_run_at_once) {
+  Fixture f;
+  Function thread = f.function("thread_of"), mix = f.function("mix"), slow = f.function("slow_mix");
+  DevicePtr ran = f.malloc(8), x = f.malloc(4);
+  const auto self = static_cast<uint64_t>(pthread_self());
+  const auto runner = [&] {
+    const std::vector<uint32_t> words = f.read(ran, 2);
+    return words[0] | static_cast<uint64_t>(words[1]) << 32;
+  };
+  OK(f.launch(thread, Args()(ran)));
+  CHECK(runner() != self);
+  bool atOnce = false;
+  for (int i = 0; i < 1000 && !atOnce; ++i) {
+    OK(f.launch(thread, Args()(ran)));
+    atOnce = runner() == self;
+  }
+  CHECK(atOnce);
+  OK(f.d.memsetD8Async(x, 0, 4, f.stream));
+  uint32_t expected = 0;
+  for (uint32_t i = 0; i < 5000; ++i) {
+    OK(f.launch(mix, Args()(x)(i)));
+    expected = expected * 31 + i;
+    if (i % 7 == 0) {
+      OK(f.launch(slow, Args()(x)(3u)(i % 5)));
+      expected = expected * 31 + 3;
+    }
+    if (i % 100 == 0) CHECK_EQ(f.read(x), expected);
+  }
+  CHECK_EQ(f.read(x), expected);
+  std::atomic<uint32_t> flag{0};
+  OK(f.launch(f.function("await_flag"), Args()(&flag)));
+  OK(f.launch(thread, Args()(ran)));
+  flag.store(1);
+  CHECK(runner() != self);
 }
 
 TEST(events_order_streams) {

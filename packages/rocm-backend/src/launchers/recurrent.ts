@@ -357,7 +357,7 @@ export function launchGatedDeltaRuleChunks(
   ]);
 }
 
-/** `lstm_pack_f32`. */
+/** `lstm_pack_f32`, and 1 more. */
 export interface LstmPackArguments {
   hidden: number;
   weights: Address;
@@ -368,13 +368,14 @@ export function launchLstmPack(device: Launcher, kernel: string, shape: LaunchSh
   device.launch(RECURRENT, kernel, shape, [a.hidden, a.weights, a.packed]);
 }
 
-/** `lstm_f32`. */
+/** `lstm_f32`, and 1 more. */
 export interface LstmArguments {
   rows: number;
   steps: number;
   hidden: number;
   reversed: boolean;
   gates: Address;
+  bias: Address;
   packed: Address;
   h: Address;
   c: Address;
@@ -389,6 +390,7 @@ export function launchLstm(device: Launcher, kernel: string, shape: LaunchShape,
     a.hidden,
     Number(a.reversed),
     a.gates,
+    a.bias,
     a.packed,
     a.h,
     a.c,

@@ -67,11 +67,16 @@ export class DeviceLinearOps implements LinearOps {
     else this.#many(type, size, x, weights, out);
   }
 
-  /** Of activations in the weights' dtype: many rows as they are where they would be rounded to it, others widened. */
+  /** Of activations in the weights' dtype: many rows as they are on the host and where they would be rounded to it, others widened. */
   #ofHalves(type: HalfDType, size: ProductSize, x: number, weights: number, out: number): void {
     const device = this.#device;
-    const { m, k } = size;
+    const { m, n, k } = size;
     const product = { ...size, x, weights, out };
+    if (device.shapes.isHost && m > this.#vectorRows(type)) {
+      const tiles = Math.ceil(m / GEMM_TILE) * Math.ceil(n / GEMM_TILE);
+      launchLinear(device, `linear_mma_${type}`, { grid: device.shapes.hostBlocks(tiles), block: 1 }, product);
+      return;
+    }
     const asTheyAre = this.formOf(type, m) === type;
     if (asTheyAre && (roundedThroughLibrary(device, type, product) || this.#onUnits(type, product))) return;
     const wide = device.malloc(m * k * sizeInBytes('f32'));

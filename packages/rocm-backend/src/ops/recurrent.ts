@@ -80,7 +80,8 @@ export class DeviceRecurrentOps implements RecurrentOps {
     const made: KernelStorage[] = [];
     try {
       const place = this.#shape(padded, THREADS);
-      launchLstmPack(device, 'lstm_pack_f32', place, {
+      const { dtype } = parts.weight[0];
+      launchLstmPack(device, kernelName('lstm_pack', dtype), place, {
         hidden,
         weights: device.address(parts.weight),
         packed: packed.ptr,
@@ -92,12 +93,13 @@ export class DeviceRecurrentOps implements RecurrentOps {
         : { grid: device.shapes.blocks(rows, threads), block: threads };
       const [gates, h, c] = [parts.gates, parts.h, parts.c].map((part) => device.address(part));
       const outputs = { outputs: made[0].ptr, cells: made[1].ptr };
-      launchLstm(device, 'lstm_f32', shape, {
+      launchLstm(device, kernelName('lstm', dtype), shape, {
         rows,
         steps,
         hidden,
         reversed,
         gates,
+        bias: parts.bias ? device.address(parts.bias) : 0,
         packed: packed.ptr,
         h,
         c,

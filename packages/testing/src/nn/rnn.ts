@@ -96,6 +96,28 @@ export function rnnSuite(name: string, device: () => Device): void {
       }
     });
 
+    check('f16 and bf16 beside f32 of the same numbers', () => {
+      device().setSeed(8);
+      for (const dtype of ['f16', 'bf16'] as const) {
+        for (const [batch, steps, hidden] of [
+          [1, 3, 1],
+          [3, 9, 33],
+          [5, 6, 64],
+        ]) {
+          using map = new VarMap();
+          using narrow = lstm(7, hidden, {}, VarBuilder.fromVarMap(map, { dtype, device: device() }));
+          const wide = Object.fromEntries([...map.data].map(([name, value]) => [name, value.toDtype('f32')]));
+          using layer = lstm(7, hidden, {}, VarBuilder.fromTensors(wide, { device: device() }));
+          const xs = Tensor.from(values(batch * steps * 7, 3), { shape: [batch, steps, 7], device: device() }).toDtype(
+            dtype,
+          );
+          const [made, expected] = noGrad(() => [narrow.forward(xs), layer.forward(xs.toDtype('f32'))]);
+          expect(made.dtype).toBe(dtype);
+          expectClose(made.toDtype('f32'), expected.toVecSync(), dtype === 'f16' ? 4e-3 : 3e-2);
+        }
+      }
+    });
+
     check('initial values, no biases, and a start state', () => {
       device().setSeed(5);
       using map = new VarMap();
