@@ -90,15 +90,14 @@ test('experts become one tensor, and a fused one its parts', () => {
   ]);
 });
 
-test('a file that cannot hold a window is for as many positions', () => {
-  const contextOf = (settings: object, name = 'llama') =>
-    ggufExport({ ...CONFIG, model_type: 'mistral', max_position_embeddings: 64, ...settings }).metadata[
-      `${name}.context_length`
-    ];
-  expect(contextOf({ sliding_window: 16 })).toEqual(gguf.uint32(16));
-  expect(contextOf({ sliding_window: 100 })).toEqual(gguf.uint32(64));
-  expect(contextOf({ sliding_window: null })).toEqual(gguf.uint32(64));
-  expect(contextOf({ sliding_window: 16, model_type: 'phi3' }, 'phi3')).toEqual(gguf.uint32(16));
+test('a window in every layer has a key of ours, with which the file is of the same architecture', () => {
+  const written = (settings: object) =>
+    ggufExport({ ...CONFIG, model_type: 'mistral', max_position_embeddings: 64, ...settings }).metadata;
+  expect(written({ sliding_window: 16 })['llama.attention.every_layer_window']).toEqual(gguf.uint32(16));
+  expect(written({ sliding_window: 16 })['llama.context_length']).toEqual(gguf.uint32(64));
+  expect(written({ sliding_window: null })['llama.attention.every_layer_window']).toBeUndefined();
+  const phi = written({ sliding_window: 16, model_type: 'phi3' });
+  expect(phi['phi3.attention.every_layer_window']).toEqual(gguf.uint32(16));
 });
 
 test('a text part is written as the model that it is, with its sections', () => {

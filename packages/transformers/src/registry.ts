@@ -72,9 +72,10 @@ export interface ModelDescription {
 
 /** In GGUF files the first of a name counts that accepts the file. */
 export const ARCHITECTURES: readonly Architecture[] = [
+  // Those that say which files are theirs come before the one that takes all others of a name.
   mixtral,
-  llama,
   mistral,
+  llama,
   mistral3,
   qwen2,
   qwen2Vl,

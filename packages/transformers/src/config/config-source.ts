@@ -24,6 +24,8 @@ export const GGUF_KEYS = {
   kv_lora_rank: 'attention.kv_lora_rank',
   rms_norm_eps: 'attention.layer_norm_rms_epsilon',
   sliding_window: 'attention.sliding_window',
+  // Ours: llama.cpp computes no window for these models, whether a file names one or not.
+  every_layer_window: 'attention.every_layer_window',
   rope_theta: 'rope.freq_base',
   rope_local_base_freq: 'rope.freq_base_swa',
   rotary_dim: 'rope.dimension_count',

@@ -7,7 +7,7 @@ import { windowedLayers } from '../config/layer-types';
 import type { Architecture } from '../registry';
 import { BASE_NAMES, GATED_MLP_NAMES, POST_NORM_NAMES, QK_NORM_NAMES } from '../weights/tensor-names';
 import { POST_NORMS } from './layer';
-import { type WindowedConfig, windowOf } from './mistral';
+import type { WindowedConfig } from './mistral';
 import { transformer } from './transformer';
 
 export interface Exaone4Config extends DecoderConfig, WindowedConfig {
@@ -21,7 +21,7 @@ export const exaone4: Architecture<Exaone4Config> = {
   names: [...BASE_NAMES, ...POST_NORM_NAMES, ...QK_NORM_NAMES, ...GATED_MLP_NAMES],
   config(source, vocabSize) {
     const base = decoderConfig(source, vocabSize);
-    const { slidingWindow } = windowOf(source);
+    const slidingWindow = source.has('sliding_window') ? source.count('sliding_window') : undefined;
     const local = slidingWindow ? windowedLayers(source, base.numLayers, 4) : Array(base.numLayers).fill(false);
     return { ...base, slidingWindow, local };
   },

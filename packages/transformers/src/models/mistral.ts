@@ -1,6 +1,6 @@
 /**
  * Mistral: Llama with a window of positions in every layer, where config.json names one. candle's mistral.rs. GGUF files
- * are of the architecture `llama` and hold no window.
+ * are of the architecture `llama`.
  */
 import type { ConfigSource } from '../config/config-source';
 import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
@@ -14,23 +14,23 @@ export interface WindowedConfig {
   slidingWindow: number | undefined;
 }
 
+/** As config.json says; in GGUF files a key of ours, which others do not know and compute without. */
 export function windowOf(source: ConfigSource): WindowedConfig {
-  return { slidingWindow: source.has('sliding_window') ? source.count('sliding_window') : undefined };
+  const key = source.format === 'json' ? 'sliding_window' : 'every_layer_window';
+  return { slidingWindow: source.has(key) ? source.count(key) : undefined };
 }
 
-/**
- * What a GGUF file says where it cannot hold the window: that the model is for as many positions as see one another all, so that
- * longer texts are refused instead of being computed without it.
- */
-export function contextInWindow({ contextLength, slidingWindow }: DecoderConfig & WindowedConfig) {
-  return { max_position_embeddings: Math.min(contextLength, slidingWindow ?? contextLength) };
+/** The other way: what a GGUF file says of it. */
+export function windowExtras({ slidingWindow }: WindowedConfig): { every_layer_window?: number } {
+  return slidingWindow === undefined ? {} : { every_layer_window: slidingWindow };
 }
 
 export const mistral: Architecture<DecoderConfig & WindowedConfig> = {
   ...llama,
   architectures: ['mistral', 'MistralForCausalLM'],
   config: (source, vocabSize) => ({ ...decoderConfig(source, vocabSize), ...windowOf(source) }),
-  ggufExtras: (config) => ({ whole: contextInWindow(config) }),
+  isInGguf: (source) => source.has('every_layer_window'),
+  ggufExtras: (config) => ({ whole: windowExtras(config) }),
   build: (source, config, length) =>
     transformer(source, config, { length, layer: () => ({ attention: { window: config.slidingWindow } }) }),
 };

@@ -2,7 +2,7 @@
 import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
 import type { Architecture } from '../registry';
 import { BASE_NAMES, PRE_NORM_NAMES } from '../weights/tensor-names';
-import { contextInWindow, type WindowedConfig, windowOf } from './mistral';
+import { type WindowedConfig, windowExtras, windowOf } from './mistral';
 import { MixtureOfExperts, type MoeDecoderConfig, moeMetadata, moeSizes } from './moe';
 import { transformer } from './transformer';
 
@@ -24,7 +24,7 @@ export const mixtral: Architecture<DecoderConfig & MoeDecoderConfig & WindowedCo
     const moe = { ...moeSizes(source, base.intermediateSize), scores: 'softmax', renormalise: true } as const;
     return { ...base, ...windowOf(source), moe };
   },
-  ggufExtras: (config) => ({ whole: { ...moeMetadata(config.moe), ...contextInWindow(config) } }),
+  ggufExtras: (config) => ({ whole: { ...moeMetadata(config.moe), ...windowExtras(config) } }),
   build: (source, config, length) =>
     transformer(source, config, {
       length,

@@ -1,12 +1,12 @@
 /**
  * Phi 3 and 4: Llama with query, key and value in one weight, gate and up in another, and positions scaled by factors of
- * their own for long texts. candle's phi3.rs and quantized_phi3.rs. The window is config.json's only: llama.cpp computes
- * none for these models, whatever the GGUF file says.
+ * their own for long texts. candle's phi3.rs and quantized_phi3.rs. The `sliding_window` of a GGUF file is not the model's: llama.cpp
+ * computes none for these.
  */
 import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
 import type { Architecture } from '../registry';
 import { EMBEDDING_NAMES, PRE_NORM_NAMES } from '../weights/tensor-names';
-import { contextInWindow, type WindowedConfig, windowOf } from './mistral';
+import { type WindowedConfig, windowExtras, windowOf } from './mistral';
 import { transformer } from './transformer';
 
 export const phi3: Architecture<DecoderConfig & WindowedConfig> = {
@@ -21,10 +21,9 @@ export const phi3: Architecture<DecoderConfig & WindowedConfig> = {
     ['model.layers.{i}.mlp.down_proj', 'blk.{i}.ffn_down'],
   ],
   config(source, vocabSize) {
-    const window = source.format === 'json' ? windowOf(source) : { slidingWindow: undefined };
-    return { ...decoderConfig(source, vocabSize, { partialRotary: 1 }), ...window };
+    return { ...decoderConfig(source, vocabSize, { partialRotary: 1 }), ...windowOf(source) };
   },
-  ggufExtras: (config) => ({ whole: contextInWindow(config) }),
+  ggufExtras: (config) => ({ whole: windowExtras(config) }),
   build: (source, config, length) =>
     transformer(source, config, { length, layer: () => ({ attention: { window: config.slidingWindow } }) }),
 };

@@ -1,12 +1,11 @@
 /**
- * StarCoder 2: norms that take the mean away, biases everywhere, gelu without a gate. candle's starcoder2.rs. The window is
- * config.json's only: llama.cpp computes none for these models.
+ * StarCoder 2: norms that take the mean away, biases everywhere, gelu without a gate. candle's starcoder2.rs.
  */
 import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
 import type { Architecture } from '../registry';
 import { BASE_NAMES, PRE_NORM_NAMES } from '../weights/tensor-names';
 import { Mlp } from './feed-forward';
-import { contextInWindow, type WindowedConfig, windowOf } from './mistral';
+import { type WindowedConfig, windowExtras, windowOf } from './mistral';
 import { transformer } from './transformer';
 
 export const starcoder2: Architecture<DecoderConfig & WindowedConfig> = {
@@ -19,11 +18,10 @@ export const starcoder2: Architecture<DecoderConfig & WindowedConfig> = {
     ['model.layers.{i}.mlp.c_proj', 'blk.{i}.ffn_down'],
   ],
   config(source, vocabSize) {
-    const window = source.format === 'json' ? windowOf(source) : { slidingWindow: undefined };
     const base = decoderConfig(source, vocabSize, { norm: 'layer', activations: ['gelu_pytorch_tanh'] });
-    return { ...base, ...window };
+    return { ...base, ...windowOf(source) };
   },
-  ggufExtras: (config) => ({ whole: contextInWindow(config), real: { layer_norm_eps: config.normEps } }),
+  ggufExtras: (config) => ({ whole: windowExtras(config), real: { layer_norm_eps: config.normEps } }),
   build: (source, config, length) =>
     transformer(source, config, {
       length,
