@@ -145,9 +145,9 @@ X_DEVICE u32 runsOf(const Target& target, const Phase& phase, Position at, u64 w
   return count;
 }
 
-/** A run of `rows` channels whose values lie `width` apart. */
+/** A run of `rows` channels whose values lie `width` apart. One piece of code for all tiles, which objects are the smaller for. */
 template <class T>
-X_DEVICE void storeRun(const Run& run, const Target& target, u32 rows, u64 width, const T* values, T* dst) {
+inline __attribute__((noinline)) void storeRun(const Run& run, const Target& target, u32 rows, u64 width, const T* values, T* dst) {
   values += run.first;
   dst += run.place;
   for (u32 r = 0; r < rows; ++r, values += width, dst += target.channel) {

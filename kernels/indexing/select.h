@@ -69,7 +69,7 @@ struct ChosenRows {
 constexpr u64 PREFETCHED = 1024;
 
 /** By vectors: for some kilobytes the C library takes instructions that begin slowly on some CPUs. */
-X_DEVICE void copyBytes(u8* to, const u8* from, u64 bytes) {
+inline __attribute__((noinline)) void copyBytes(u8* to, const u8* from, u64 bytes) {
   typedef u8 Loose __attribute__((vector_size(64), aligned(1), may_alias));
   u64 i = 0;
   for (; i + 256 <= bytes; i += 256) {

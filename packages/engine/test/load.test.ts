@@ -144,6 +144,12 @@ describe('loadModel', () => {
     });
     write({ intermediate_size: 700 });
     await expectFailure(broken, { code: 'SHAPE_MISMATCH', message: expect.stringContaining('gate_proj') });
+    write({});
+    const bytes = readFileSync(join(checkpoint, 'model.safetensors'));
+    const at = bytes.indexOf('"F32"', bytes.indexOf('model.layers.0.mlp.up_proj.weight'));
+    bytes.write('"I32"', at);
+    writeFileSync(join(broken, 'model.safetensors'), bytes);
+    await expectFailure(broken, { code: 'FILE_INVALID', message: expect.stringMatching(/holds I32.*whole numbers/) });
     writeFileSync(join(broken, 'config.json'), '{');
     await expectFailure(broken, { code: 'FILE_INVALID', message: expect.stringContaining('config.json') });
   });

@@ -274,6 +274,12 @@ describe.each(testDevices().map(String))('layers with states on %s', (name) => {
       close(layer.forward(xs), outputs);
       const states = layer.seq(xs);
       close(states[steps - 1].c, c);
+      // Weights, inputs and outputs of eight bits.
+      const narrow = Object.fromEntries(named.map(([key, tensor]) => [key, (tensor as Tensor).toDtype('bf16')]));
+      using short = lstm(3, hidden, { bHhInit: null }, VarBuilder.fromTensors(narrow, { device, dtype: 'bf16' }));
+      const rounded = short.forward(xs.toDtype('bf16'));
+      expect(rounded.dtype).toBe('bf16');
+      close(rounded.toDtype('f32'), outputs, 0.03);
     });
   });
 });
@@ -348,12 +354,13 @@ function expectReference(layer: Layer, batch: (typeof BATCHES)[number], device: 
   close(states, expected);
 }
 
-function close(actual: Tensor, expected: ArrayLike<number>): void {
+/** @param apart how far values may be, default what kernels in f32 leave */
+function close(actual: Tensor, expected: ArrayLike<number>, apart = 2e-6): void {
   const values = actual.contiguous().toArraySync<Float32Array>();
   expect(values.length).toBe(expected.length);
   for (let i = 0; i < values.length; i++) {
     const difference = Math.abs(values[i] - expected[i]);
-    if (!(difference <= 2e-6 + 2e-5 * Math.abs(expected[i])))
+    if (!(difference <= apart + 10 * apart * Math.abs(expected[i])))
       expect.fail(`element ${i}: ${values[i]}, not ${expected[i]}`);
   }
 }

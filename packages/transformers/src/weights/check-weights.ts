@@ -125,6 +125,8 @@ class CheckingWeights extends Weights {
       this.problems.push(`${name} has the shape ${formatShape(found)}, and ${formatShape(shape)} is needed.`);
     } else if (hasBlocks(this.reader) && this.reader.tensors.get(name)?.format === undefined) {
       this.problems.push(`${name} has the type ${this.reader.tensors.get(name)?.type}, which cannot be read.`);
+    } else if (this.file.wholeTypeOf(name) !== undefined) {
+      this.problems.push(`${name} holds ${this.file.wholeTypeOf(name)}, and weights are no whole numbers.`);
     }
   }
 }

@@ -4,7 +4,7 @@
  * a `VarBuilder` of such weights gets them; candle has a builder of its own for each kind of file.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { type Device, type DType, type Shape, scope, Tensor } from '@x/core';
+import { type Device, type DType, FileFormatError, type Shape, scope, Tensor } from '@x/core';
 import { SafetensorsFile, ShardedSafetensors, type TensorReader } from '@x/core/files';
 import type { VarSource } from '@x/nn';
 import {
@@ -23,6 +23,9 @@ import { textPart } from './text-part';
 
 /** Called after each tensor: bytes of weights read so far and in all. */
 export type ProgressListener = (loadedBytes: number, totalBytes: number) => void;
+
+/** Types of whole numbers, as files name them. */
+const WHOLE = /^(u|i|bool)/i;
 
 /** Elements of a block of weights that checkpoints have in MXFP4. */
 const MXFP4_BLOCK = 32;
@@ -100,6 +103,13 @@ export class WeightFile implements VarSource<QTensor> {
     return this.find(name)?.names ?? [];
   }
 
+  /** What the tensors of a weight hold where that is whole numbers, which no weight is, such as `U8`. */
+  wholeTypeOf(name: string): string | undefined {
+    const types = this.storedNames(name).map((one) => (this.file.info(one) as { dtype?: unknown }).dtype);
+    const isPacked = this.find(name)?.packed !== undefined;
+    return isPacked ? undefined : types.find((type): type is string => typeof type === 'string' && WHOLE.test(type));
+  }
+
   /** Elements of a row that stay together in the file: those of a block; 1 for numbers. */
   blockSizeOf(name: string): number {
     const stored = this.find(name);
@@ -128,6 +138,11 @@ export class WeightFile implements VarSource<QTensor> {
       await this.step(this.bytesOf(name));
       const part = this.parts.get(name);
       return part ? weight.part(part) : weight.share();
+    }
+    const whole = this.wholeTypeOf(name);
+    if (whole !== undefined) {
+      const message = `${this.file.path}: ${stored.names[0]} holds ${whole}, and weights are no whole numbers; get the file again.`;
+      throw new FileFormatError('FILE_INVALID', message, { path: this.file.path });
     }
     const part = this.parts.get(name);
     const { names, inFile, behind } = divided(stored, part);

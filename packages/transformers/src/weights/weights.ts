@@ -100,7 +100,7 @@ export class Weights {
   readonly reads: WeightRead[] = [];
   /** Of matrices that are numbers; undefined: as the file has them. */
   readonly dtype: DenseDType | undefined;
-  private readonly file: WeightFile;
+  protected readonly file: WeightFile;
   private readonly builder: VarBuilder<QTensor>;
   private readonly normOffset: number;
   private readonly blocks: 'q8_0' | undefined;
