@@ -109,7 +109,7 @@ async function encoderWeights(file: TensorReader, description: EncoderDescriptio
 }
 
 async function decoderWeights(file: TensorReader, description: ModelDescription) {
-  const { problems, model } = await checkWeights(file, description);
+  const { problems, model } = await checkWeights(file, description, { writes: true });
   const { architecture, config, textPartOf } = description;
   const layers = model.kvLayouts.map((layout) => {
     if (!layout) return 0;

@@ -450,6 +450,17 @@ describe('inspect of a directory', { timeout: 300_000 }, () => {
     expect((await inspect(index)).tensors).toEqual(without.tensors);
   });
 
+  test('a head that config.json promises and that is not there', async () => {
+    const directory = join(folder, 'headless');
+    cpSync(join(root, 'models/tiny/smollm3'), directory, { recursive: true });
+    const path = join(directory, 'config.json');
+    const config = JSON.parse(readFileSync(path, 'utf8'));
+    expect(await inspect(directory)).toMatchObject({ loads: 'loadModel', problems: [] });
+    writeFileSync(path, JSON.stringify({ ...config, tie_word_embeddings: false }));
+    const problems = [expect.stringMatching(/no head \(lm_head\.weight\)/)];
+    expect(await inspect(directory)).toMatchObject({ loads: false, problems });
+  });
+
   test('a model of texts and images, of which the text part loads', async () => {
     const directory = join(folder, 'whole');
     cpSync(join(root, 'models/tiny/qwen2'), directory, { recursive: true });

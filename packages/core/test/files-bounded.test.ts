@@ -82,6 +82,7 @@ describe('JSON', () => {
       ['{"a', /no valid JSON/],
       ['"\\', /no valid JSON/],
       ['[Infinity', /no valid JSON/],
+      ['[1Infinity]', /no valid JSON/],
       ['[NaN, Infinit]', /no valid JSON/],
       [Uint8Array.of(0x22, 0xff, 0x22), /no valid JSON/],
     ];

@@ -10,6 +10,7 @@ import {
   describeGguf,
   type LoraBase,
   type ModelDescription,
+  missingHead,
   openSafetensors,
   type ProgressListener,
   Tokenizer,
@@ -115,11 +116,9 @@ export async function buildModel(
     if (options.cacheDtype === 'q8_0') checkCacheDtype(await kvLayoutsOf(file, description), 'q8_0');
     const hotExperts = await hotExpertsOf(file, description, { ...options, maxContext });
     const weights = new Weights(file, { ...weightOptions(description, options), hotExperts });
-    if (config.untied && !description.textPartOf && !weights.has('output'))
-      throw new TransformersError(
-        'BAD_CONFIG',
-        `${file.path} holds no head (lm_head.weight), which config.json says is not the embeddings (tie_word_embeddings); download what is missing.`,
-      );
+    const head = missingHead(weights, description);
+    if (head !== undefined)
+      throw new TransformersError('BAD_CONFIG', `${file.path}: ${head} Download what is missing.`);
     const model = await builtOf(weights, opened, maxContext, options);
     try {
       await device.synchronize();

@@ -149,7 +149,10 @@ describe('loadModel', () => {
     const at = bytes.indexOf('"F32"', bytes.indexOf('model.layers.0.mlp.up_proj.weight'));
     bytes.write('"I32"', at);
     writeFileSync(join(broken, 'model.safetensors'), bytes);
-    await expectFailure(broken, { code: 'FILE_INVALID', message: expect.stringMatching(/holds I32.*whole numbers/) });
+    await expectFailure(broken, {
+      code: 'FILE_INVALID',
+      message: expect.stringMatching(/up_proj.*holds I32.*floating-point/),
+    });
     writeFileSync(join(broken, 'config.json'), '{');
     await expectFailure(broken, { code: 'FILE_INVALID', message: expect.stringContaining('config.json') });
   });

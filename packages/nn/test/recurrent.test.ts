@@ -274,7 +274,7 @@ describe.each(testDevices().map(String))('layers with states on %s', (name) => {
       close(layer.forward(xs), outputs);
       const states = layer.seq(xs);
       close(states[steps - 1].c, c);
-      // Weights, inputs and outputs of eight bits.
+      // Weights, inputs and outputs in bf16.
       const narrow = Object.fromEntries(named.map(([key, tensor]) => [key, (tensor as Tensor).toDtype('bf16')]));
       using short = lstm(3, hidden, { bHhInit: null }, VarBuilder.fromTensors(narrow, { device, dtype: 'bf16' }));
       const rounded = short.forward(xs.toDtype('bf16'));

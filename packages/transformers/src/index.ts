@@ -68,7 +68,7 @@ export {
   SUPPORTED_ARCHITECTURES,
 } from './registry';
 export * from './tokenizer';
-export { type CheckedModel, checkWeights, type WeightsReport } from './weights/check-weights';
+export { type CheckedModel, checkWeights, missingHead, type WeightsReport } from './weights/check-weights';
 export { holdsHalves, keepsHalves, numberBytes } from './weights/halves';
 export { type ExpertStats, HostExperts } from './weights/host-experts';
 export type { LinearGroup } from './weights/linear-group';

@@ -80,12 +80,17 @@ function withNumbers(bytes: Uint8Array): Uint8Array | undefined {
   let changed: Uint8Array | undefined;
   for (let i = 0; i < bytes.length; i++) {
     if (bytes[i] === QUOTE) i = endOfString(bytes, i + 1);
+    else if (isDigit(bytes[i - 1])) continue;
     else if (bytes[i] === INFINITY[0] && INFINITY.every((byte, at) => bytes[i + at] === byte)) {
       changed ??= bytes.slice();
       changed.set(NUMBER, i);
     }
   }
   return changed;
+}
+
+function isDigit(byte: number | undefined): boolean {
+  return byte !== undefined && byte >= 0x30 && byte <= 0x39;
 }
 
 /** The place of the quote that ends a string. */

@@ -36,18 +36,21 @@ const WHOLES: Readonly<Record<string, string>> = {
 /** Models of texts and images whose text part loads, by `model_type` of config.json. */
 export const WHOLE_MODELS: readonly string[] = Object.keys(WHOLES);
 
-/** What `text_config` leaves out where it is what transformers' classes have anyway, as Gemma 3's files do. */
+/**
+ * What `text_config` leaves out where it is what transformers' classes have anyway, as Gemma 3's files do: beside what is left out of
+ * any model's config.json (class-defaults.ts), the sizes.
+ */
 const DEFAULTS: Readonly<Record<string, Json>> = {
-  cohere2: { vocab_size: 256_000, hidden_size: 8192, intermediate_size: 22_528, num_hidden_layers: 40, num_attention_heads: 64, max_position_embeddings: 8192 },
-  gemma3_text: { vocab_size: 262_208, hidden_size: 2304, intermediate_size: 9216, num_hidden_layers: 26, num_attention_heads: 8, num_key_value_heads: 4, head_dim: 256, max_position_embeddings: 131_072, sliding_window: 4096, query_pre_attn_scalar: 256 },
-  lfm2: { vocab_size: 65_536, hidden_size: 2560, intermediate_size: 12_288, num_hidden_layers: 32, num_attention_heads: 32, num_key_value_heads: 8, max_position_embeddings: 128_000, rope_theta: 1e6 },
+  cohere2: { vocab_size: 256_000, hidden_size: 8192, intermediate_size: 22_528, num_hidden_layers: 40, num_attention_heads: 64 },
+  gemma3_text: { vocab_size: 262_208, hidden_size: 2304, intermediate_size: 9216, num_hidden_layers: 26, num_attention_heads: 8, head_dim: 256 },
+  lfm2: { vocab_size: 65_536, hidden_size: 2560, intermediate_size: 12_288, num_hidden_layers: 32, num_attention_heads: 32, rope_theta: 1e6 },
   llama: { vocab_size: 32_000, hidden_size: 4096, intermediate_size: 11_008, num_hidden_layers: 32, num_attention_heads: 32, max_position_embeddings: 2048 },
-  mistral: { vocab_size: 32_000, hidden_size: 4096, intermediate_size: 14_336, num_hidden_layers: 32, num_attention_heads: 32, num_key_value_heads: 8, max_position_embeddings: 131_072, sliding_window: 4096 },
-  qwen2: { vocab_size: 151_936, hidden_size: 4096, intermediate_size: 22_016, num_hidden_layers: 32, num_attention_heads: 32, num_key_value_heads: 32, max_position_embeddings: 32_768 },
+  mistral: { vocab_size: 32_000, hidden_size: 4096, intermediate_size: 14_336, num_hidden_layers: 32, num_attention_heads: 32 },
+  qwen2: { vocab_size: 151_936, hidden_size: 4096, intermediate_size: 22_016, num_hidden_layers: 32, num_attention_heads: 32 },
   qwen2_vl_text: { vocab_size: 152_064, hidden_size: 8192, intermediate_size: 29_568, num_hidden_layers: 80, num_attention_heads: 64, num_key_value_heads: 8, max_position_embeddings: 32_768, rms_norm_eps: 1e-5, rope_theta: 1e6, max_window_layers: 80 },
   qwen2_5_vl_text: { vocab_size: 152_064, hidden_size: 8192, intermediate_size: 29_568, num_hidden_layers: 80, num_attention_heads: 64, num_key_value_heads: 8, max_position_embeddings: 32_768, rms_norm_eps: 1e-5, rope_theta: 1e6, max_window_layers: 80 },
   qwen3_vl_text: { vocab_size: 151_936, hidden_size: 4096, intermediate_size: 22_016, num_hidden_layers: 32, num_attention_heads: 32, num_key_value_heads: 32, max_position_embeddings: 128_000, rope_theta: 5e5 },
-  qwen3_5_text: { vocab_size: 248_320, hidden_size: 4096, intermediate_size: 12_288, num_hidden_layers: 32, num_attention_heads: 16, num_key_value_heads: 4, max_position_embeddings: 32_768 },
+  qwen3_5_text: { vocab_size: 248_320, hidden_size: 4096, intermediate_size: 12_288, num_hidden_layers: 32, num_attention_heads: 16 },
 }; // biome-ignore format: a table reads better in rows
 
 /** Whose first checkpoints have the text part's settings among their own. */

@@ -15,6 +15,20 @@ import { type LinearPart, type TensorLayout, Weights } from './weights';
 export interface CheckedModel<Config, Model> {
   readonly architecture: TensorLayout & { build(source: Weights, config: Config, length: number): Promise<Model> };
   readonly config: Config;
+  /** As of `ModelDescription`. */
+  readonly textPartOf?: string;
+}
+
+/**
+ * Of a model that writes texts: what is wrong where config.json says that its head is not the embeddings and the file has none;
+ * undefined where nothing is.
+ */
+export function missingHead(
+  weights: Pick<Weights, 'has'>,
+  { config, textPartOf }: { config: { untied?: true }; textPartOf?: string },
+): string | undefined {
+  if (!config.untied || textPartOf !== undefined || weights.has('output')) return undefined;
+  return 'There is no head (lm_head.weight), which config.json says is not the embeddings (tie_word_embeddings).';
 }
 
 export interface WeightsReport<Model> {
@@ -24,13 +38,17 @@ export interface WeightsReport<Model> {
   model: Model;
 }
 
-/** @throws what `build` throws for a configuration that it refuses */
-export async function checkWeights<Config extends { contextLength: number }, Model>(
+/** @param writes whether it is to write texts, for which it needs a head @throws what `build` throws for a configuration that it refuses */
+export async function checkWeights<Config extends { contextLength: number; untied?: true }, Model>(
   file: TensorReader,
-  { architecture, config }: CheckedModel<Config, Model>,
+  checked: CheckedModel<Config, Model>,
+  { writes = false }: { writes?: boolean } = {},
 ): Promise<WeightsReport<Model>> {
+  const { architecture, config } = checked;
   const weights = new CheckingWeights(file, architecture);
   const model = await architecture.build(weights, config, Math.min(config.contextLength, 64));
+  const head = writes ? missingHead(weights, checked) : undefined;
+  if (head !== undefined) weights.problems.push(head);
   return { problems: weights.problems, model };
 }
 
@@ -125,8 +143,10 @@ class CheckingWeights extends Weights {
       this.problems.push(`${name} has the shape ${formatShape(found)}, and ${formatShape(shape)} is needed.`);
     } else if (hasBlocks(this.reader) && this.reader.tensors.get(name)?.format === undefined) {
       this.problems.push(`${name} has the type ${this.reader.tensors.get(name)?.type}, which cannot be read.`);
-    } else if (this.file.wholeTypeOf(name) !== undefined) {
-      this.problems.push(`${name} holds ${this.file.wholeTypeOf(name)}, and weights are no whole numbers.`);
+    } else {
+      const integers = this.file.integerTypeOf(name);
+      if (integers !== undefined)
+        this.problems.push(`${name} holds ${integers}, but weights are floating-point numbers.`);
     }
   }
 }

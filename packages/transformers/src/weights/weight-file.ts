@@ -24,8 +24,8 @@ import { textPart } from './text-part';
 /** Called after each tensor: bytes of weights read so far and in all. */
 export type ProgressListener = (loadedBytes: number, totalBytes: number) => void;
 
-/** Types of whole numbers, as files name them. */
-const WHOLE = /^(u|i|bool)/i;
+/** Integer types, as files name them. */
+const INTEGERS = /^(u|i|bool)/i;
 
 /** Elements of a block of weights that checkpoints have in MXFP4. */
 const MXFP4_BLOCK = 32;
@@ -103,11 +103,11 @@ export class WeightFile implements VarSource<QTensor> {
     return this.find(name)?.names ?? [];
   }
 
-  /** What the tensors of a weight hold where that is whole numbers, which no weight is, such as `U8`. */
-  wholeTypeOf(name: string): string | undefined {
+  /** The integer type of a weight's numbers, such as `U8`, which no weight has; undefined for others, and for blocks. */
+  integerTypeOf(name: string): string | undefined {
+    if (this.find(name)?.packed !== undefined) return undefined;
     const types = this.storedNames(name).map((one) => (this.file.info(one) as { dtype?: unknown }).dtype);
-    const isPacked = this.find(name)?.packed !== undefined;
-    return isPacked ? undefined : types.find((type): type is string => typeof type === 'string' && WHOLE.test(type));
+    return types.find((type): type is string => typeof type === 'string' && INTEGERS.test(type));
   }
 
   /** Elements of a row that stay together in the file: those of a block; 1 for numbers. */
@@ -139,9 +139,9 @@ export class WeightFile implements VarSource<QTensor> {
       const part = this.parts.get(name);
       return part ? weight.part(part) : weight.share();
     }
-    const whole = this.wholeTypeOf(name);
-    if (whole !== undefined) {
-      const message = `${this.file.path}: ${stored.names[0]} holds ${whole}, and weights are no whole numbers; get the file again.`;
+    const integers = this.integerTypeOf(name);
+    if (integers !== undefined) {
+      const message = `${this.file.path}: ${stored.names[0]} holds ${integers}, but weights are floating-point numbers; get the file again.`;
       throw new FileFormatError('FILE_INVALID', message, { path: this.file.path });
     }
     const part = this.parts.get(name);
