@@ -13,6 +13,7 @@
 #include "conv/index.h"
 #include "conv/direct.h"
 #include "conv/pool.h"
+#include "conv/pool-gradient.h"
 #include "conv/columns.h"
 #include "conv/forms.h"
 #include "conv/planes.h"
@@ -66,6 +67,13 @@
     conv::pool<conv::Largest>(w_k, h_k, w_stride, h_stride, info, src, dst);                                           \
   }
 
+#define POOL_GRADIENTS(T, t)                                                                                           \
+  KERNEL_EACH(max_pool2d_backward_##t, (u64 src_numel, u64 w_k, u64 h_k, u64 w_stride, u64 h_stride, const u64* info,  \
+                                        const T* src, const T* top, const T* grad, T* dst)) {                          \
+    (void)src_numel;                                                                                                   \
+    conv::MaxPoolGradient<T>(w_k, h_k, w_stride, h_stride, info, src, top, grad).run(dst);                             \
+  }
+
 #define UPSAMPLINGS(T, t)                                                                                              \
   KERNEL_EACH(upsample_nearest1d_##t, (u64 w_out, double w_scale, const u64* info, const T* src, T* dst)) {            \
     conv::upsampleNearest(1, w_out, 1.0, w_scale, conv::Image(3, info, info + 3), src, dst);                           \
@@ -111,6 +119,11 @@ ALL(u32, u32)
 ALL(i16, i16)
 ALL(i32, i32)
 ALL(i64, i64)
+POOL_GRADIENTS(bf16, bf16)
+POOL_GRADIENTS(f16, f16)
+POOL_GRADIENTS(float, f32)
+POOL_GRADIENTS(double, f64)
+POOL_GRADIENTS(f8e4m3, f8e4m3)
 
 #if X_HOST
 #define FLOATS_ON_HOST(T, t)                                                                                           \

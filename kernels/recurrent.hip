@@ -8,6 +8,7 @@
 //   selective_scan_chunks_f32          the first of them for prompts: recurrent/scan-chunks.h
 //   {ssd,gated_delta_rule}_{tables,chunks}_f32_d{...}  the others for prompts, in two launches: recurrent/chunk-tables.h and chunks.h
 //   lstm_{t}, lstm_pack_{t}            by weights of t, f32 or bf16: long short-term memory over rows of equal length: recurrent/lstm.h
+//   lstm_backward_f32                    its gradient: recurrent/lstm-gradient.h
 #include "x.h"
 #include "shared/split.h"
 #include "shared/barrier.h"
@@ -23,6 +24,7 @@
 #include "recurrent/scan-chunks.h"
 #include "recurrent/lstm-units.h"
 #include "recurrent/lstm.h"
+#include "recurrent/lstm-gradient.h"
 
 KERNEL_EARLY(causal_conv1d_f32)
 KERNEL(causal_conv1d_f32, (u32 sequences, u64 rows, const u32* starts, const u32* from, const u32* to, u32 slots,
@@ -88,8 +90,13 @@ DECAYED(256)
   }                                                                                                                     \
   KERNEL_BOUNDS(lstm_##t, 512,                                                                                          \
                 (u64 rows, u64 steps, u32 hidden, bool reversed, const float* gates, const float* bias,                 \
-                 const float* packed, const float* h, const float* c, float* outputs, float* cells)) {                                       \
-    recurrent::Lstm<T>{rows, steps, hidden, reversed, gates, bias, packed, h, c, outputs, cells}.run();                 \
+                 const float* packed, const float* h, const float* c, float* outputs, float* cells, float* open)) {      \
+    recurrent::Lstm<T>{rows, steps, hidden, reversed, gates, bias, packed, h, c, outputs, cells, open}.run();           \
   }
 LSTM(float, f32)
 LSTM(bf16, bf16)
+KERNEL_BOUNDS(lstm_backward_f32, 512,
+              (u64 rows, u64 steps, u32 hidden, bool reversed, const float* open, const float* cells, const float* weights,
+               const float* c, const float* grad, float* gates)) {
+  recurrent::LstmGradient{rows, steps, hidden, reversed, open, cells, weights, c, grad, gates}.run();
+}

@@ -155,12 +155,13 @@ async function emulated() {
     'packages/engine/test/sampling.test.ts',
     'packages/nn/test/between.test.ts',
     'packages/nn/test/latent.test.ts',
+    'packages/nn/test/lstm-gradient.test.ts',
     'packages/nn/test/recurrent.test.ts',
     'packages/nn/test/packed-attention.test.ts',
     'packages/nn/test/paged-varlen.test.ts',
     ...products,
     ...named(
-      'quantized-experts core-suites candle-defects determinism dtypes id-report nan random recurrent steady-state',
+      'quantized-experts core-suites candle-defects determinism dtypes id-report nan pool-gradient random recurrent steady-state',
     ),
     ...named('elementwise.property indexing.property rows.property sort.property topk.property'),
     ...named(

@@ -75,7 +75,7 @@ X_DEVICE void fetchRight(const Operand<T>& r, u64 k, u64 n0, u64 n) {
 
 /** strip[k][ROWS] from l, zeros beyond `count` rows. */
 template <class T, class A>
-X_DEVICE void packLeft(A* strip, const Operand<T>& l, u64 m0, u64 count, u64 k0, u64 depth) {
+inline __attribute__((noinline)) void packLeft(A* strip, const Operand<T>& l, u64 m0, u64 count, u64 k0, u64 depth) {
   constexpr u32 ROWS = Sizes<A>::ROWS;
   u64 first = 0;
   if constexpr (ROWS == 8) {
@@ -85,6 +85,13 @@ X_DEVICE void packLeft(A* strip, const Operand<T>& l, u64 m0, u64 count, u64 k0,
         loadTurned<A>(v, [&](u32 i) { return l.at(m0 + i, k0 + first); });
         for (u32 i = 0; i < 8; ++i) __builtin_memcpy(strip + (first + i) * ROWS, &v[i], sizeof(v[i]));
       }
+    }
+  }
+  if (count == ROWS && l.row == 1) {
+    for (; first < depth; ++first) {
+      const T* p = l.at(m0, k0 + first);
+#pragma unroll
+      for (u32 i = 0; i < ROWS; ++i) strip[first * ROWS + i] = widened(p[i]);
     }
   }
   for (u32 i = 0; i < ROWS; ++i) {

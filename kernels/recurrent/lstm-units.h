@@ -26,6 +26,21 @@ typedef float Loose __attribute__((vector_size(LSTM_UNITS * 4), aligned(4), may_
 /** Words from a sequence's outputs to those of the next; not 4 KiB, which share places of the cache. */
 constexpr u32 PITCH = LSTM_HIDDEN + LSTM_UNITS;
 
+/** Units that lie side by side, zeros from `count` on. Loops would make gathers of them. */
+template <bool WHOLE>
+X_DEVICE Units load(const float* from, u32 count) {
+  if (WHOLE) return *(const Loose*)from;
+  Units x = {};
+  for (u32 j = 0; j < count; ++j) x[j] = from[j];
+  return x;
+}
+template <bool WHOLE>
+X_DEVICE void store(float* to, const float* units, u32 count) {
+  if (WHOLE) *(Loose*)to = *(const Loose*)units;
+  else
+    for (u32 j = 0; j < count; ++j) to[j] = units[j];
+}
+
 /** Whether weights of T are packed as pairs. */
 template <class T>
 X_DEVICE bool ofPairs() {

@@ -47,6 +47,7 @@ struct Lstm {
   const float* c;
   float* outputs;  // [rows, steps, hidden], as cells
   float* cells;
+  float* open;  // [rows, steps, gate, hidden]: what the gates let through, for the gradient; or null
 
   X_DEVICE u64 at(u64 row, u64 step) const { return row * steps + (reversed ? steps - 1 - step : step); }
   /** The cell before a step. */
@@ -92,31 +93,19 @@ struct Lstm {
     alignas(64) float x[LSTM_GATES][LSTM_UNITS], state[LSTM_UNITS];
 #pragma unroll
     for (u32 g = 0; g < LSTM_GATES; ++g) {
-      const Units input = load<WHOLE>(given + g * hidden, units);
-      *(Loose*)x[g] = sums[g] + (bias ? input + load<WHOLE>(bias + g * hidden + unit, units) : input);
+      const Units input = lstm::load<WHOLE>(given + g * hidden, units);
+      *(Loose*)x[g] = sums[g] + (bias ? input + lstm::load<WHOLE>(bias + g * hidden + unit, units) : input);
     }
-    *(Loose*)state = load<WHOLE>(before(row, step) + unit, units);
+    *(Loose*)state = lstm::load<WHOLE>(before(row, step) + unit, units);
     for (u32 j = 0; j < LSTM_UNITS; ++j) {
-      state[j] = lstm::gate<T>(x[1][j]) * state[j] + lstm::gate<T>(x[0][j]) * lstm::tanh<T>(x[2][j]);
-      output[j] = lstm::gate<T>(x[3][j]) * lstm::tanh<T>(state[j]);
+      x[0][j] = lstm::gate<T>(x[0][j]), x[1][j] = lstm::gate<T>(x[1][j]), x[2][j] = lstm::tanh<T>(x[2][j]), x[3][j] = lstm::gate<T>(x[3][j]);
+      state[j] = x[1][j] * state[j] + x[0][j] * x[2][j];
+      output[j] = x[3][j] * lstm::tanh<T>(state[j]);
     }
-    store<WHOLE>(cells + to, state, units);
-    store<WHOLE>(outputs + to, output, units);
-  }
-
-  /** Units that lie side by side, zeros from `count` on. Loops would make gathers of them. */
-  template <bool WHOLE>
-  X_DEVICE static Units load(const float* from, u32 count) {
-    if (WHOLE) return *(const Loose*)from;
-    Units x = {};
-    for (u32 j = 0; j < count; ++j) x[j] = from[j];
-    return x;
-  }
-  template <bool WHOLE>
-  X_DEVICE static void store(float* to, const float* units, u32 count) {
-    if (WHOLE) *(Loose*)to = *(const Loose*)units;
-    else
-      for (u32 j = 0; j < count; ++j) to[j] = units[j];
+    if (open)
+      for (u32 g = 0; g < LSTM_GATES; ++g) lstm::store<WHOLE>(open + (place * LSTM_GATES + g) * hidden + unit, x[g], units);
+    lstm::store<WHOLE>(cells + to, state, units);
+    lstm::store<WHOLE>(outputs + to, output, units);
   }
 
   X_DEVICE void run() const {
@@ -146,9 +135,14 @@ struct Lstm {
 #pragma unroll
             for (u32 g = 0; g < LSTM_GATES; ++g) x[g] += now[k] * w[g * LSTM_UNITS];
           }
-          const float state = sigmoid(x[1]) * last[j] + sigmoid(x[0]) * m::tanh(x[2]);
+          x[0] = sigmoid(x[0]), x[1] = sigmoid(x[1]), x[2] = m::tanh(x[2]), x[3] = sigmoid(x[3]);
+          const float state = x[1] * last[j] + x[0] * x[2];
           cells[place * hidden + j] = state;
-          outputs[place * hidden + j] = next[j] = sigmoid(x[3]) * m::tanh(state);
+          outputs[place * hidden + j] = next[j] = x[3] * m::tanh(state);
+          if (open) {
+#pragma unroll
+            for (u32 g = 0; g < LSTM_GATES; ++g) open[(place * LSTM_GATES + g) * hidden + j] = x[g];
+          }
         }
         barrier();
       }

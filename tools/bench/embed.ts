@@ -9,7 +9,7 @@
  * batch size of 1, 8 and 32 that is fastest for it.
  */
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
-import { cpus, tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -67,7 +67,7 @@ async function theirs(directory: string, peer: string, batch: number): Promise<P
   const entry = join(peer, 'node_modules/@huggingface/transformers/dist/transformers.node.mjs');
   const { pipeline, env } = await import(pathToFileURL(entry).href);
   Object.assign(env, { allowRemoteModels: false, localModelPath: `${dirname(directory)}/` });
-  const session_options = { intraOpNumThreads: cpus().length, interOpNumThreads: 1 };
+  const session_options = { intraOpNumThreads: availableParallelism(), interOpNumThreads: 1 };
   const extract = await pipeline('feature-extraction', basename(directory), {
     dtype: 'fp32',
     device: 'cpu',
@@ -92,7 +92,7 @@ async function theirs(directory: string, peer: string, batch: number): Promise<P
 function now(): number {
   if (!options['processor-time']) return performance.now();
   const { user, system } = process.cpuUsage();
-  return (user + system) / 1000 / cpus().length;
+  return (user + system) / 1000 / availableParallelism();
 }
 
 async function main(): Promise<void> {
@@ -129,7 +129,9 @@ async function main(): Promise<void> {
         best[i] = Math.min(best[i], now() - start);
       }
     }
-    console.log(`${device} (${device.description}), ${cpus().length} threads; ${count} texts of ${tokens} tokens`);
+    console.log(
+      `${device} (${device.description}), ${availableParallelism()} threads; ${count} texts of ${tokens} tokens`,
+    );
     for (const [i, { name }] of peers.entries()) {
       const difference = Math.max(...first[i].flatMap((v, t) => Array.from(v, (x, j) => Math.abs(x - first[0][t][j]))));
       const rate = (count / best[i]) * 1000;

@@ -1,7 +1,8 @@
 /**
- * Times tensor operations through the public API, one JSON line an op:
+ * Times tensor operations through the public API, or with `--programs` training steps and forward passes of small models
+ * (programs.ts), one JSON line an op:
  *
- *   tsx tools/bench/ops.ts [--device cuda:0] [--only REGEX] [--scale N] [--torch [--python FILE]] [--processor-time]
+ *   tsx tools/bench/ops.ts [--device cuda:0] [--programs] [--only REGEX] [--scale N] [--torch [--python FILE]] [--processor-time]
  *
  * A figure is the median of 30 runs between two device events after warm-up, outputs going back to the allocator. With
  * `--torch`, PyTorch (of `python3`) runs each op on the same GPU or CPU, five rounds of six in turn with ours, since a GPU's
@@ -19,6 +20,7 @@ import { parseArgs } from 'node:util';
 import { Device } from '../../packages/core/src';
 import { RocmDevice } from '../../packages/rocm-backend/src';
 import { type BenchGroup, type BenchOp, benchGroups } from './op-list';
+import { programGroups } from './programs';
 
 /** Both sides in turn, and the runs of a round that count. */
 const ROUNDS = 5;
@@ -37,6 +39,7 @@ async function main(): Promise<void> {
     options: {
       device: { type: 'string', default: 'auto' },
       only: { type: 'string', default: '' },
+      programs: { type: 'boolean', default: false },
       scale: { type: 'string', default: '1' },
       torch: { type: 'boolean', default: false },
       python: { type: 'string', default: 'python3' },
@@ -50,8 +53,9 @@ async function main(): Promise<void> {
   const torch = values.torch ? new TorchRunner(values.python, device, values.scale, ofProcessor) : undefined;
   const ratios: number[] = [];
   try {
-    const small = benchGroups(Math.max(Number(values.scale), COMPILED.scale));
-    for (const [i, group] of benchGroups(Number(values.scale)).entries()) {
+    const groupsOf = (scale: number) => (values.programs ? programGroups() : benchGroups(scale));
+    const small = groupsOf(Math.max(Number(values.scale), COMPILED.scale));
+    for (const [i, group] of groupsOf(Number(values.scale)).entries()) {
       if (!group.names.some((name) => wanted.test(name))) continue;
       compile(small[i], device, wanted);
       const { ops, close } = group.open(device);

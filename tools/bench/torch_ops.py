@@ -8,6 +8,7 @@ import time
 
 import torch
 import torch.nn.functional as F
+from torch_programs import PROGRAMS, program_ops
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
@@ -132,6 +133,10 @@ def launch_ops(_):
     return {"launch_1000_small_adds": chain}
 
 
+def programs(name):
+    return program_ops(name, DEVICE)
+
+
 BATCH_MS = 10  # as in ops.ts
 
 
@@ -184,7 +189,10 @@ LAYERS = {
 
 
 def group_of(name):
-    """The maker of the group that `name` is in, its dtype, and the key within the group."""
+    """The maker of the group that `name` is in, its dtype or program, and the key within the group."""
+    program = name.rsplit("_", 1)[0]
+    if program in PROGRAMS:
+        return programs, program, name
     if name.startswith("launch_"):
         return launch_ops, None, name
     if name.startswith("cast_"):

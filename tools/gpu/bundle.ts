@@ -105,6 +105,7 @@ async function main(): Promise<void> {
     'decode-gaps',
     'decode-kernels',
     'differences',
+    'embed',
     'ops',
     'gemm',
     'conv',

@@ -8,6 +8,7 @@
 import { type DType, isGradEnabled, kinds, ShapeError, scope, Tensor } from '@x/core';
 import { checkConfig, checkLayer } from './check';
 import { DEFAULT_KAIMING_UNIFORM, type Init, ZERO } from './init';
+import { lstmSteps } from './lstm-steps';
 import { OwningModule } from './module';
 import type { VarBuilder } from './var-builder';
 
@@ -160,7 +161,22 @@ export class LSTM extends RNN<LSTMState> {
 
   override forward(xs: Tensor): Tensor {
     checkSequence(this, xs);
-    return scope(() => this.#allSteps(xs, this.zeroState(xs.dim(0)))?.h ?? super.forward(xs));
+    return scope(() => this.#allSteps(xs, this.zeroState(xs.dim(0)))?.h ?? this.#recorded(xs) ?? super.forward(xs));
+  }
+
+  /** As {@link forward} where gradients are followed, by the device's kernels; undefined where those are not for these. */
+  #recorded(xs: Tensor): Tensor | undefined {
+    const { hiddenDim, wIh, wHh, bIh, bHh, inDim } = this;
+    const { device, dtype } = wIh;
+    const operands = [xs, wIh, wHh, bIh, bHh].filter((x) => x !== undefined);
+    const alike = operands.every((x) => x.dtype === dtype && x.device === device) && IN_ONE_KERNEL.has(dtype);
+    if (!device.backend.recurrent?.supportsLstm(hiddenDim) || !alike || xs.elemCount === 0) return undefined;
+    const [rows, steps] = xs.shape;
+    const wide = (x: Tensor) => x.toDtype('f32');
+    const bias = bIh && bHh ? wide(bIh).add(wide(bHh)) : (bIh ?? bHh);
+    const products = wide(xs.reshape([rows * steps, inDim])).matmul(wide(wIh).t());
+    const gates = (bias ? products.broadcastAdd(wide(bias)) : products).reshape([rows, steps, 4 * hiddenDim]);
+    return lstmSteps(gates, wide(wHh), this.config.direction === 'backward').toDtype(dtype);
   }
 
   /** Outputs and cells of all steps, [b, seq, hidden], by the device's kernel; undefined where that is not for these. */

@@ -118,6 +118,11 @@ export interface ResamplingOps {
   avgPool2d(x: Operand, params: Pool2dParams): BackendStorage;
   /** Largest element of each window, NaN if it has one. */
   maxPool2d(x: Operand, params: Pool2dParams): BackendStorage;
+  /**
+   * The gradient of `x`, contiguous, from its windows' maxima and their gradients, both contiguous; equal maxima of a window share.
+   * Floats.
+   */
+  maxPool2dBackward(x: Operand, maxima: Operand, grad: Operand, params: Pool2dParams): BackendStorage;
   /** [b, c, l] to [b, c, lOut]: element min(l - 1, floor(i * l / lOut)). */
   upsampleNearest1d(x: Operand, lOut: number): BackendStorage;
   /** [b, c, h, w] to [b, c, hOut, wOut], each axis as in `upsampleNearest1d`. */

@@ -123,6 +123,22 @@ export interface LstmProblem {
   c: StoragePart;
 }
 
+/** The gradient of a long short-term memory, followed back through all steps. Everything is f32 and contiguous. */
+export interface LstmBackwardProblem {
+  rows: number;
+  steps: number;
+  hidden: number;
+  reversed: boolean;
+  /** What {@link RecurrentOps.lstmKept} has left. */
+  kept: StoragePart;
+  /** [4 · hidden, hidden] */
+  weight: StoragePart;
+  /** [rows, hidden], the cell before the first step. */
+  c: StoragePart;
+  /** [rows, steps, hidden], of the outputs. */
+  grad: StoragePart;
+}
+
 export interface RecurrentOps {
   /** Whether {@link ssd} and {@link gatedDeltaRule} are for keys of this size. */
   supportsKeys(keyDim: number): boolean;
@@ -132,6 +148,10 @@ export interface RecurrentOps {
   supportsLstm(hidden: number): boolean;
   /** Outputs and cells of all steps, each [rows, steps, hidden]. */
   lstm(problem: LstmProblem): { h: BackendStorage; c: BackendStorage };
+  /** As {@link lstm}: the outputs. `kept`, of 5 · rows · steps · hidden f32, is for {@link lstmBackward}. */
+  lstmKept(problem: LstmProblem, kept: StoragePart): BackendStorage;
+  /** [rows, steps, 4 · hidden]: the gradients of all that the gates were given. */
+  lstmBackward(problem: LstmBackwardProblem): BackendStorage;
   /** [rows, channels] */
   causalConv1d(problem: CausalConv1dProblem, spans: StateSpans, pool: StatePoolPart): BackendStorage;
   /** [rows, channels] */

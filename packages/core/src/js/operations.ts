@@ -26,6 +26,6 @@ export const resampling = {
   upsampleNearest1d,
   upsampleNearest2d,
   upsampleBilinear2d,
-} as ResamplingOps;
+} as Partial<ResamplingOps>;
 export const sorting = { argSortLastDim, sortLastDim, topkLastDim } as SortOps;
 export const scan = { cumsum } as ScanOps;

@@ -12,7 +12,7 @@
 namespace xhip::host {
 namespace {
 
-constexpr uint64_t kIdleSpinNs = 40000;
+constexpr uint64_t kIdleSpinNs = 400000;
 constexpr uint64_t kHelperSpinNs = 20000;
 constexpr size_t kStackBytes = size_t{8} << 20;
 

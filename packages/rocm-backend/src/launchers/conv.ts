@@ -316,6 +316,40 @@ export function launchCol2im1d(device: Launcher, kernel: string, shape: LaunchSh
   device.launch(CONV, kernel, shape, [a.dstEl, a.lOut, a.lIn, a.cOut, a.kSize, a.stride, a.src, a.dst]);
 }
 
+/** `max_pool2d_backward_bf16`, and 4 more. */
+export interface MaxPool2dBackwardArguments {
+  srcNumel: number;
+  wK: number;
+  hK: number;
+  wStride: number;
+  hStride: number;
+  info: Address;
+  src: Address;
+  top: Address;
+  grad: Address;
+  dst: Address;
+}
+
+export function launchMaxPool2dBackward(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: MaxPool2dBackwardArguments,
+): void {
+  device.launch(CONV, kernel, shape, [
+    a.srcNumel,
+    a.wK,
+    a.hK,
+    a.wStride,
+    a.hStride,
+    a.info,
+    a.src,
+    a.top,
+    a.grad,
+    a.dst,
+  ]);
+}
+
 /** `conv_planes_bf16`, and 4 more. */
 export interface ConvPlanesArguments {
   downParts: number;

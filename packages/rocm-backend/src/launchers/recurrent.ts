@@ -381,6 +381,7 @@ export interface LstmArguments {
   c: Address;
   outputs: Address;
   cells: Address;
+  open: Address;
 }
 
 export function launchLstm(device: Launcher, kernel: string, shape: LaunchShape, a: LstmArguments): void {
@@ -396,5 +397,40 @@ export function launchLstm(device: Launcher, kernel: string, shape: LaunchShape,
     a.c,
     a.outputs,
     a.cells,
+    a.open,
+  ]);
+}
+
+/** `lstm_backward_f32`. */
+export interface LstmBackwardArguments {
+  rows: number;
+  steps: number;
+  hidden: number;
+  reversed: boolean;
+  open: Address;
+  cells: Address;
+  weights: Address;
+  c: Address;
+  grad: Address;
+  gates: Address;
+}
+
+export function launchLstmBackward(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: LstmBackwardArguments,
+): void {
+  device.launch(RECURRENT, kernel, shape, [
+    a.rows,
+    a.steps,
+    a.hidden,
+    Number(a.reversed),
+    a.open,
+    a.cells,
+    a.weights,
+    a.c,
+    a.grad,
+    a.gates,
   ]);
 }

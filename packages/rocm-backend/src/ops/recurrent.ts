@@ -1,15 +1,18 @@
 /** Layers that carry a state: the kernels of RECURRENT (kernels/recurrent.hip). */
-import type {
-  CausalConv1dProblem,
-  DecayProblem,
-  GatedDeltaRuleProblem,
-  LstmProblem,
-  RecurrentOps,
-  RowsPart,
-  SelectiveScanProblem,
-  SsdProblem,
-  StatePoolPart,
-  StateSpans,
+import {
+  type CausalConv1dProblem,
+  type DecayProblem,
+  type GatedDeltaRuleProblem,
+  type LstmBackwardProblem,
+  type LstmProblem,
+  type RecurrentOps,
+  type RowsPart,
+  type SelectiveScanProblem,
+  type SsdProblem,
+  type StatePoolPart,
+  type StateSpans,
+  type StoragePart,
+  sizeInBytes,
 } from '@x/core';
 import type { KernelDevice } from '../device';
 import { unsupported } from '../errors';
@@ -20,6 +23,7 @@ import {
   launchGatedDeltaRule,
   launchGatedDeltaRuleChunks,
   launchLstm,
+  launchLstmBackward,
   launchLstmPack,
   launchSelectiveScan,
   launchSsd,
@@ -71,47 +75,69 @@ export class DeviceRecurrentOps implements RecurrentOps {
     return hidden > 0 && hidden <= LSTM_HIDDEN;
   }
 
-  /** A block a row, or on the host some of them. */
-  lstm({ rows, steps, hidden, reversed, ...parts }: LstmProblem): { h: KernelStorage; c: KernelStorage } {
+  lstm(problem: LstmProblem): { h: KernelStorage; c: KernelStorage } {
+    const cells = this.#device.allocUninit(problem.rows * problem.steps * problem.hidden, 'f32');
+    try {
+      return { h: this.#lstm(problem, cells.ptr, 0), c: cells };
+    } catch (error) {
+      cells.dispose();
+      throw error;
+    }
+  }
+
+  lstmKept(problem: LstmProblem, kept: StoragePart): KernelStorage {
+    const { open, cells } = this.#parts(problem, kept);
+    return this.#lstm(problem, cells, open);
+  }
+
+  lstmBackward({ rows, steps, hidden, reversed, kept, ...parts }: LstmBackwardProblem): KernelStorage {
     const device = this.#device;
-    const { warpSize, multiprocessorCount } = device.hip.properties;
+    return filled(device, 'f32', rows * steps * 4 * hidden, (gates) => {
+      const [weights, c, grad] = [parts.weight, parts.c, parts.grad].map((part) => device.address(part));
+      const own = this.#parts({ rows, steps, hidden }, kept);
+      const args = { rows, steps, hidden, reversed, ...own, weights, c, grad, gates };
+      launchLstmBackward(device, 'lstm_backward_f32', this.#lstmShape(rows, hidden), args);
+    });
+  }
+
+  /** Where what a gradient needs is: what the gates let through, and the cells. */
+  #parts({ rows, steps, hidden }: { rows: number; steps: number; hidden: number }, kept: StoragePart) {
+    const open = this.#device.address(kept);
+    return { open, cells: open + 4 * rows * steps * hidden * sizeInBytes('f32') };
+  }
+
+  #lstm({ rows, steps, hidden, reversed, ...parts }: LstmProblem, cells: number, open: number): KernelStorage {
+    const device = this.#device;
     const padded = Math.ceil(hidden / LSTM_UNITS) * LSTM_UNITS;
     const packed = device.allocUninit(4 * padded * hidden, 'f32');
-    const made: KernelStorage[] = [];
     try {
-      const place = this.#shape(padded, THREADS);
       const { dtype } = parts.weight[0];
-      launchLstmPack(device, kernelName('lstm_pack', dtype), place, {
-        hidden,
-        weights: device.address(parts.weight),
-        packed: packed.ptr,
-      });
-      for (let i = 0; i < 2; i++) made.push(device.allocUninit(rows * steps * hidden, 'f32'));
-      const threads = clamp(Math.ceil(hidden / warpSize) * warpSize, warpSize, LSTM_THREADS);
-      const shape: LaunchShape = device.shapes.isHost
-        ? { grid: clamp(rows, 1, multiprocessorCount), block: 1 }
-        : { grid: device.shapes.blocks(rows, threads), block: threads };
+      const weights = device.address(parts.weight);
+      const place = this.#shape(padded, THREADS);
+      launchLstmPack(device, kernelName('lstm_pack', dtype), place, { hidden, weights, packed: packed.ptr });
       const [gates, h, c] = [parts.gates, parts.h, parts.c].map((part) => device.address(part));
-      const outputs = { outputs: made[0].ptr, cells: made[1].ptr };
-      launchLstm(device, kernelName('lstm', dtype), shape, {
-        rows,
-        steps,
-        hidden,
-        reversed,
-        gates,
-        bias: parts.bias ? device.address(parts.bias) : 0,
-        packed: packed.ptr,
-        h,
-        c,
-        ...outputs,
-      });
-      return { h: made[0], c: made[1] };
-    } catch (error) {
-      for (const storage of made) storage.dispose();
-      throw error;
+      const bias = parts.bias ? device.address(parts.bias) : 0;
+      const given = { rows, steps, hidden, reversed, gates, bias, packed: packed.ptr, h, c };
+      return filled(device, 'f32', rows * steps * hidden, (outputs) =>
+        launchLstm(device, kernelName('lstm', dtype), this.#lstmShape(rows, hidden), {
+          ...given,
+          outputs,
+          cells,
+          open,
+        }),
+      );
     } finally {
       packed.dispose();
     }
+  }
+
+  /** A block a row, or on the host some of them. */
+  #lstmShape(rows: number, hidden: number): LaunchShape {
+    const { shapes, hip } = this.#device;
+    const { warpSize, multiprocessorCount } = hip.properties;
+    if (shapes.isHost) return { grid: clamp(rows, 1, multiprocessorCount), block: 1 };
+    const threads = clamp(Math.ceil(hidden / warpSize) * warpSize, warpSize, LSTM_THREADS);
+    return { grid: shapes.blocks(rows, threads), block: threads };
   }
 
   /** A block a row and a part of its channels. */

@@ -3,10 +3,11 @@
  * the cases where that is slow: `rows_*` for many rows, `cols_*` for a reduced dim that is not the last, and `part_*` + `done_*`, which split few
  * long rows over the whole device in two deterministic stages.
  */
-import { type DType, type Layout, type Operand, type ReduceOp, type ReduceOps, sizeInBytes } from '@x/core';
+import { type DType, Layout, type Operand, type ReduceOp, type ReduceOps, sizeInBytes } from '@x/core';
 import type { KernelDevice } from '../device';
 import { checkPositions } from '../errors';
 import { kernelName } from '../kernel-name';
+import type { LaunchShape } from '../launch-shape';
 import {
   launchCols,
   launchColsArg,
@@ -19,39 +20,63 @@ import {
   launchRows,
 } from '../launchers/reduce';
 import type { KernelStorage, View } from '../storage';
-import { filled } from './result';
+import { FLOATS, filled } from './result';
 
 /** Rows shorter than this are not worth two launches. */
 const MIN_SPLIT_ROW = 16384;
 const SPLIT_BLOCK = 256;
+/** Elements of a part on the host, whatever the number of its threads: so results do not hang on it. */
+const HOST_PART = 2 ** 15;
 /** Rows longer than this take a block each. */
 const MAX_WARP_ROW = 16384;
 const COLUMN_BLOCK = 256;
 
 export function reduceOps(device: KernelDevice): ReduceOps {
-  return {
-    /** A sum over nothing is zero; core refuses the other reductions of an empty dim. */
-    reduce(op: ReduceOp, x: Operand, dims: readonly number[]): KernelStorage {
-      const { layout } = x;
-      if (isArg(op)) checkPositions(op, layout.shape[dims[0]]);
-      const { dtype } = x.storage;
-      const result = isArg(op) ? 'u32' : dtype;
-      let count = 1;
-      for (let dim = 0; dim < layout.rank; dim++) if (!dims.includes(dim)) count *= layout.shape[dim];
-      if (layout.elemCount === 0) return device.zeros(count, result);
-      return filled(device, result, count, (out) => {
-        const src = device.view(x);
-        const block = adjacentDims(layout, dims);
-        if (block && block.right > 1) reduceColumns(device, op, dtype, block, src.ptr, out);
-        else if (block && wantsWarps(device, block, src)) {
-          const { left: rows, size } = block;
-          const kernel = kernelName(kernelName('rows', op), dtype);
-          launchRows(device, kernel, device.shapes.warpRows(rows), { rows, size, src: src.ptr, dst: out });
-        } else if (block && splits(device, block)) reduceInParts(device, op, dtype, block, src.ptr, out);
-        else reduceRows(device, kernelName(kernelName('fast', op), dtype), src, dims, block, out);
-      });
-    },
-  };
+  /** A sum over nothing is zero; core refuses the other reductions of an empty dim. */
+  function reduce(op: ReduceOp, x: Operand, dims: readonly number[]): KernelStorage {
+    const { layout } = x;
+    if (isArg(op)) checkPositions(op, layout.shape[dims[0]]);
+    const { dtype } = x.storage;
+    const result = isArg(op) ? 'u32' : dtype;
+    let count = 1;
+    for (let dim = 0; dim < layout.rank; dim++) if (!dims.includes(dim)) count *= layout.shape[dim];
+    if (layout.elemCount === 0) return device.zeros(count, result);
+    const block = adjacentDims(layout, dims);
+    if (!block && isExactInTurn(op, dtype) && layout.isContiguous()) return inTurn(op, x, dims);
+    return filled(device, result, count, (out) => {
+      const src = device.view(x);
+      if (block && block.right > 1) reduceColumns(device, op, dtype, block, src.ptr, out);
+      else if (block && wantsWarps(device, block, src)) {
+        const { left: rows, size } = block;
+        const kernel = kernelName(kernelName('rows', op), dtype);
+        launchRows(device, kernel, device.shapes.warpRows(rows), { rows, size, src: src.ptr, dst: out });
+      } else if (block && splits(device, block)) reduceInParts(device, op, dtype, block, src.ptr, out);
+      else reduceRows(device, kernelName(kernelName('fast', op), dtype), src, dims, block, out);
+    });
+  }
+
+  /** Over the last of the dims and its neighbours among them, and then over the others. */
+  function inTurn(op: ReduceOp, x: Operand, dims: readonly number[]): KernelStorage {
+    const ascending = [...dims].sort((a, b) => a - b);
+    let last = ascending.length - 1;
+    while (last > 0 && ascending[last - 1] === ascending[last] - 1) last--;
+    const own = ascending.slice(last);
+    const part = reduce(op, x, own);
+    if (last === 0) return part;
+    try {
+      const left = x.layout.shape.filter((_, dim) => !own.includes(dim));
+      return reduce(op, { storage: part, layout: Layout.contiguous(left) }, ascending.slice(0, last));
+    } finally {
+      part.dispose();
+    }
+  }
+
+  return { reduce };
+}
+
+/** Whether what is reduced twice is what is reduced at once, or a rounding of an f32 or f64 sum apart. */
+function isExactInTurn(op: ReduceOp, dtype: DType): boolean {
+  return !isArg(op) && (op !== 'sum' || sizeInBytes(dtype) >= 4 || !FLOATS.includes(dtype));
 }
 
 /** candle's own kernel: a block a result, `src` with the reduced dims last. */
@@ -120,7 +145,8 @@ function wantsWarps(device: KernelDevice, { left, size }: Block, src: View): boo
 }
 
 function splits(device: KernelDevice, { left, size }: Block): boolean {
-  return !device.shapes.isHost && size >= MIN_SPLIT_ROW && left < device.hip.properties.multiprocessorCount;
+  if (device.shapes.isHost) return left === 1 && size >= 2 * HOST_PART;
+  return size >= MIN_SPLIT_ROW && left < device.hip.properties.multiprocessorCount;
 }
 
 /** A block a tile of columns of one share, then `cols_done_*` when there are several shares. */
@@ -163,19 +189,27 @@ function reduceInParts(
   src: number,
   dst: number,
 ): void {
-  const units = device.hip.properties.multiprocessorCount;
-  const parts = Math.max(2, Math.min(Math.ceil(size / 2048), Math.ceil((units * 8) / rows)));
+  const parts = partsOf(device, rows, size);
   const shares = allocPartial(device, op, dtype, rows * parts);
   try {
     const partial = shares.ptr;
     const kernel = kernelName(kernelName('part', op), dtype);
-    launchPart(device, kernel, { grid: [parts, rows, 1], block: SPLIT_BLOCK }, { rows, size, parts, src, partial });
-    const [done, shape] = [kernelName(kernelName('done', op), dtype), { grid: rows, block: 64 }];
+    const shared: LaunchShape = device.shapes.isHost
+      ? device.shapes.rows(parts, size / parts, 16)
+      : { grid: [parts, rows, 1], block: SPLIT_BLOCK };
+    launchPart(device, kernel, shared, { rows, size, parts, src, partial });
+    const block = device.shapes.isHost ? 1 : 64;
+    const [done, shape] = [kernelName(kernelName('done', op), dtype), { grid: rows, block }];
     if (isArg(op)) launchDoneArg(device, done, shape, { rows, size, parts, src, partial, dst });
     else launchDone(device, done, shape, { rows, parts, partial, dst });
   } finally {
     shares.dispose();
   }
+}
+
+function partsOf({ shapes, hip }: KernelDevice, rows: number, size: number): number {
+  if (shapes.isHost) return Math.ceil(size / HOST_PART);
+  return Math.max(2, Math.min(Math.ceil(size / 2048), Math.ceil((hip.properties.multiprocessorCount * 8) / rows)));
 }
 
 /**

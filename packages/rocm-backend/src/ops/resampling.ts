@@ -5,6 +5,7 @@
 import type { BilinearParams, Operand, Pool2dParams, ResamplingOps } from '@x/core';
 import type { KernelDevice } from '../device';
 import {
+  launchMaxPool2dBackward,
   launchPool2d,
   launchUpsampleBilinear2d,
   launchUpsampleNearest1d,
@@ -17,6 +18,16 @@ export function resamplingOps(device: KernelDevice): ResamplingOps {
   return {
     avgPool2d: (x, params) => pool(device, 'avg', x, params),
     maxPool2d: (x, params) => pool(device, 'max', x, params),
+
+    maxPool2dBackward(x: Operand, maxima: Operand, grad: Operand, params: Pool2dParams): KernelStorage {
+      const { dtype } = x.storage;
+      const { elemCount } = x.layout;
+      return filled(device, dtype, elemCount, (dst) => {
+        const [top, given] = [maxima, grad].map((part) => device.view(part).ptr);
+        const args = { ...windowsOf(x, params), ...source(device, x), top, grad: given, dst };
+        launchMaxPool2dBackward(device, `max_pool2d_backward_${dtype}`, device.shapes.perItem(elemCount), args);
+      });
+    },
 
     upsampleNearest1d(x: Operand, lOut: number): KernelStorage {
       const { dtype } = x.storage;
@@ -67,10 +78,13 @@ function pool(device: KernelDevice, kind: 'avg' | 'max', x: Operand, p: Pool2dPa
   const [b, c] = x.layout.shape;
   const count = b * c * p.hOut * p.wOut;
   return filled(device, dtype, count, (dst) => {
-    const sizes = { srcNumel: x.layout.elemCount, wK: p.kH, hK: p.kW, wStride: p.strideH, hStride: p.strideW };
     const shape = device.shapes.perItem(count);
-    launchPool2d(device, `${kind}_pool2d_${dtype}`, shape, { ...sizes, ...source(device, x), dst });
+    launchPool2d(device, `${kind}_pool2d_${dtype}`, shape, { ...windowsOf(x, p), ...source(device, x), dst });
   });
+}
+
+function windowsOf(x: Operand, { kH, kW, strideH, strideW }: Pool2dParams) {
+  return { srcNumel: x.layout.elemCount, wK: kH, hK: kW, wStride: strideH, hStride: strideW };
 }
 
 /** The image and its info, which is never null here. */

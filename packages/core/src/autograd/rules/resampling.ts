@@ -2,10 +2,11 @@
  * Gradients of pooling and resizing, for every window, stride and size (candle: windows as wide as their stride, whole
  * factors, nothing bilinear). They are made of windows, index additions and matrix products, which every device has.
  */
-import type { BilinearParams, Pool2dParams } from '../../backend';
+import type { BackendDevice, BilinearParams, Pool2dParams } from '../../backend';
 import type { Tensor } from '../../tensor';
-import { fromValuesBy, idsOn, zerosBy } from '../../tensor/base';
+import { compute, fromValuesBy, idsOn, operandOf, zerosBy } from '../../tensor/base';
 import { between, nearest as nearestOf } from '../../windows';
+import { isGradEnabled } from '../mode';
 import type { Call, Rule } from '../record';
 import { asNumbers } from './shared';
 import { fold } from './views';
@@ -36,12 +37,25 @@ export const maxPool2d: Rule<Pool2dParams> = {
   output: true,
   backward(call) {
     const { args, grad } = call;
+    const made = inOneKernel(call);
+    if (made) return [made];
     const windows = call.input(0).unfold(2, args.kH, args.strideH).unfold(3, args.kW, args.strideW);
     const winners = asNumbers(windows.eq(overWindows(call.output, args)), grad);
     const each = grad.div(winners.sum([4, 5]));
     return [foldWindows(winners.mul(overWindows(each, args)), args, call.shape(0))];
   },
 };
+
+/** By the device's kernel, whose result has no gradient of its own. */
+function inOneKernel(call: Call<Pool2dParams>): Tensor | undefined {
+  const x = call.input(0);
+  if (isGradEnabled() || !x.device.backend.resampling?.maxPool2dBackward) return undefined;
+  const [op, parts] = ['maxPool2dBackward', [call.output.contiguous(), call.grad.contiguous()]];
+  const [maxima, grad] = parts.map((part) => operandOf(op, part));
+  const run = ({ resampling }: BackendDevice) =>
+    resampling!.maxPool2dBackward!(operandOf(op, x), maxima, grad, call.args);
+  return compute(op, [x, ...parts], x.shape, x.dtype, run);
+}
 
 /** Nearest elements, over the last axis or the last two: each position of the result goes back to where it came from. */
 export const nearest: Rule = {
