@@ -88,14 +88,14 @@ DECAYED(256)
   KERNEL_BOUNDS(lstm_pack_##t, 128, (u32 hidden, const T* weights, float* packed)) {                                    \
     recurrent::packGates(hidden, weights, packed);                                                                      \
   }                                                                                                                     \
-  KERNEL_BOUNDS(lstm_##t, 512,                                                                                          \
+  KERNEL_BOUNDS(lstm_##t, 1024,                                                                                         \
                 (u64 rows, u64 steps, u32 hidden, bool reversed, const float* gates, const float* bias,                 \
                  const float* packed, const float* h, const float* c, float* outputs, float* cells, float* open)) {      \
     recurrent::Lstm<T>{rows, steps, hidden, reversed, gates, bias, packed, h, c, outputs, cells, open}.run();           \
   }
 LSTM(float, f32)
 LSTM(bf16, bf16)
-KERNEL_BOUNDS(lstm_backward_f32, 512,
+KERNEL_BOUNDS(lstm_backward_f32, 1024,
               (u64 rows, u64 steps, u32 hidden, bool reversed, const float* open, const float* cells, const float* weights,
                const float* c, const float* grad, float* gates)) {
   recurrent::LstmGradient{rows, steps, hidden, reversed, open, cells, weights, c, grad, gates}.run();

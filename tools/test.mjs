@@ -156,12 +156,13 @@ async function emulated() {
     'packages/nn/test/between.test.ts',
     'packages/nn/test/latent.test.ts',
     'packages/nn/test/lstm-gradient.test.ts',
+    'packages/nn/test/optim-kernels.test.ts',
     'packages/nn/test/recurrent.test.ts',
     'packages/nn/test/packed-attention.test.ts',
     'packages/nn/test/paged-varlen.test.ts',
     ...products,
     ...named(
-      'quantized-experts core-suites candle-defects determinism dtypes id-report nan pool-gradient random recurrent steady-state',
+      'quantized-experts core-suites candle-defects determinism dtypes id-report gradient-kernels nan random recurrent steady-state',
     ),
     ...named('elementwise.property indexing.property rows.property sort.property topk.property'),
     ...named(

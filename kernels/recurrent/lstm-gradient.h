@@ -136,23 +136,46 @@ struct LstmGradient {
     change = cell * forget;
   }
 
+  /** A thread a unit and a part of what the next step's gates add to its output; then one a unit. */
   X_DEVICE void run() const {
-    X_SHARED(float, held, 2 * LSTM_GATES * LSTM_HIDDEN);
+    X_SHARED(float, held, LSTM_GATES * LSTM_HIDDEN);
+    X_SHARED(float, part, LSTM_GATES * LSTM_HIDDEN);
     X_SHARED(float, change, LSTM_HIDDEN);
     X_FOR_SPLIT(row, rows) {
       X_FOR_BLOCK(j, hidden) change[j] = 0.0f;
       for (u64 step = steps; step-- > 0;) {
-        const float* next = held + step % 2 * LSTM_GATES * LSTM_HIDDEN;
-        float* own = held + (1 - step % 2) * LSTM_GATES * LSTM_HIDDEN;
+        if (step + 1 < steps) {
+          // Neighbours are units, whose weights lie side by side; a gate's rows are a part.
+          X_FOR_BLOCK(item, LSTM_GATES * hidden) {
+            const u32 g = (u32)item / hidden, j = (u32)item % hidden;
+            part[item] = product(weights + (u64)g * hidden * hidden + j, held + g * hidden);
+          }
+          barrier();
+        }
         X_FOR_BLOCK(j, hidden) {
           float output = grad[at(row, step) * hidden + j];
-          if (step + 1 < steps)
-            for (u64 k = 0; k < (u64)LSTM_GATES * hidden; ++k) output += next[k] * weights[k * hidden + j];
-          retreat(row, step, (u32)j, output, change[j], own + j, hidden);
+          if (step + 1 < steps) output += (part[j] + part[hidden + j]) + (part[2 * hidden + j] + part[3 * hidden + j]);
+          retreat(row, step, (u32)j, output, change[j], held + j, hidden);
         }
         barrier();
       }
     }
+  }
+
+  /** What `hidden` rows of weights give with gates' gradients: many loads at once. */
+  X_DEVICE float product(const float* w, const float* next) const {
+    constexpr u32 AT_ONCE = 16;
+    float sum = 0.0f;
+    u32 k = 0;
+    for (; k + AT_ONCE <= hidden; k += AT_ONCE, w += AT_ONCE * hidden) {
+      float x[AT_ONCE];
+#pragma unroll
+      for (u32 i = 0; i < AT_ONCE; ++i) x[i] = w[i * hidden];
+#pragma unroll
+      for (u32 i = 0; i < AT_ONCE; ++i) sum += next[k + i] * x[i];
+    }
+    for (; k < hidden; ++k, w += hidden) sum += next[k] * *w;
+    return sum;
   }
 #endif
 };

@@ -116,29 +116,30 @@ struct Lstm {
     }
   }
 #else
+  /** A thread a gate of a unit, whose products follow the last step's outputs; then one a unit. */
   X_DEVICE void run() const {
-    X_SHARED(float, held, 2 * LSTM_HIDDEN);
+    X_SHARED(float, held, LSTM_HIDDEN);
+    X_SHARED(float, given, LSTM_GATES * LSTM_HIDDEN);
     X_FOR_SPLIT(row, rows) {
       X_FOR_BLOCK(j, hidden) held[j] = h[row * hidden + j];
       barrier();
       for (u64 step = 0; step < steps; ++step) {
-        const float* now = held + step % 2 * LSTM_HIDDEN;
-        float* next = held + (1 - step % 2) * LSTM_HIDDEN;
         const u64 place = at(row, step);
-        const float *given = gates + place * LSTM_GATES * hidden, *last = before(row, step);
+        X_FOR_BLOCK(item, LSTM_GATES * hidden) {
+          // Neighbours are units, whose weights lie side by side.
+          const u32 g = (u32)item / hidden, j = (u32)item % hidden;
+          given[item] = product(packed + (j / LSTM_UNITS * hidden * LSTM_GATES + g) * LSTM_UNITS + j % LSTM_UNITS, held,
+                                gates[place * LSTM_GATES * hidden + item] + (bias ? bias[item] : 0.0f));
+        }
+        barrier();
         X_FOR_BLOCK(j, hidden) {
           float x[LSTM_GATES];
 #pragma unroll
-          for (u32 g = 0; g < LSTM_GATES; ++g) x[g] = given[g * hidden + j] + (bias ? bias[g * hidden + j] : 0.0f);
-          const float* w = packed + j / LSTM_UNITS * LSTM_UNITS * hidden * LSTM_GATES + j % LSTM_UNITS;
-          for (u32 k = 0; k < hidden; ++k, w += LSTM_GATES * LSTM_UNITS) {
-#pragma unroll
-            for (u32 g = 0; g < LSTM_GATES; ++g) x[g] += now[k] * w[g * LSTM_UNITS];
-          }
+          for (u32 g = 0; g < LSTM_GATES; ++g) x[g] = given[g * hidden + j];
           x[0] = sigmoid(x[0]), x[1] = sigmoid(x[1]), x[2] = m::tanh(x[2]), x[3] = sigmoid(x[3]);
-          const float state = x[1] * last[j] + x[0] * x[2];
+          const float state = x[1] * before(row, step)[j] + x[0] * x[2];
           cells[place * hidden + j] = state;
-          outputs[place * hidden + j] = next[j] = x[3] * m::tanh(state);
+          outputs[place * hidden + j] = held[j] = x[3] * m::tanh(state);
           if (open) {
 #pragma unroll
             for (u32 g = 0; g < LSTM_GATES; ++g) open[(place * LSTM_GATES + g) * hidden + j] = x[g];
@@ -147,6 +148,21 @@ struct Lstm {
         barrier();
       }
     }
+  }
+
+  /** sum + what weights, a unit's every LSTM_GATES * LSTM_UNITS, give with the outputs: many loads at once, in the order of one. */
+  X_DEVICE float product(const float* w, const float* now, float sum) const {
+    constexpr u32 APART = LSTM_GATES * LSTM_UNITS, AT_ONCE = 16;
+    u32 k = 0;
+    for (; k + AT_ONCE <= hidden; k += AT_ONCE, w += AT_ONCE * APART) {
+      float x[AT_ONCE];
+#pragma unroll
+      for (u32 i = 0; i < AT_ONCE; ++i) x[i] = w[i * APART];
+#pragma unroll
+      for (u32 i = 0; i < AT_ONCE; ++i) sum += now[k + i] * x[i];
+    }
+    for (; k < hidden; ++k, w += APART) sum += now[k] * *w;
+    return sum;
   }
 #endif
 };

@@ -198,4 +198,26 @@ X_DEVICE void layerNorm(const T* src, T* dst, const T* alpha, const T* beta, u32
   else row.map(dst + at, [=](A v) { return (v - mean) * scale; });
 }
 
+/**
+ * The gradient of a norm at row blockX(): of the root-mean-square norm, or of the layer norm where it is `centred`. grad is of what
+ * the norm gave; dx of its source; scaled = grad times the normed source, whose sums over rows are alpha's.
+ */
+template <class T>
+X_DEVICE void normBackward(const T* src, const T* alpha, const T* grad, T* dx, T* scaled, u32 n, float eps, bool centred) {
+  typedef acc_t<T> A;
+  const u64 at = (u64)blockX() * n;
+  const T* given = grad + at;
+  Row<T> row;
+  row.open(src + at, n);
+  const A mean = centred ? row.template reduce<Sum>([](u32, A v) { return v; }) / (A)n : (A)0;
+  const A squares = row.template reduce<Sum>([mean](u32, A v) { return (v - mean) * (v - mean); });
+  const A scale = (A)1 / m::sqrt(squares / (A)n + (A)eps);
+  const A along = row.template reduce<Sum>(
+                      [=](u32 j, A v) { return to_acc(given[j]) * to_acc(alpha[j]) * ((v - mean) * scale); }) / (A)n;
+  const A level =
+      centred ? row.template reduce<Sum>([=](u32 j, A) { return to_acc(given[j]) * to_acc(alpha[j]); }) / (A)n : (A)0;
+  row.map(scaled + at, [=](A v, A g) { return g * ((v - mean) * scale); }, given);
+  row.map(dx + at, [=](A v, A g, A a) { return (g * a - level - (v - mean) * scale * along) * scale; }, given, alpha);
+}
+
 }  // namespace reduce

@@ -21,6 +21,7 @@ export {
   INDEXING,
   KernelModule,
   listTargets,
+  OPTIM,
   QUANTIZED,
   RANDOM,
   RECURRENT,

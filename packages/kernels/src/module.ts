@@ -150,6 +150,7 @@ export const EXPERTS = new KernelModule('experts', 'EXPERTS');
 export const FILL = new KernelModule('fill', 'FILL');
 export const GEMM = new KernelModule('gemm', 'GEMM');
 export const INDEXING = new KernelModule('indexing', 'INDEXING');
+export const OPTIM = new KernelModule('optim', 'OPTIM');
 export const QUANTIZED = new KernelModule('quantized', 'QUANTIZED');
 export const RANDOM = new KernelModule('random', 'RANDOM');
 export const RECURRENT = new KernelModule('recurrent', 'RECURRENT');
@@ -172,6 +173,7 @@ export const ALL_MODULES: readonly KernelModule[] = [
   FILL,
   GEMM,
   INDEXING,
+  OPTIM,
   QUANTIZED,
   RANDOM,
   RECURRENT,

@@ -74,7 +74,9 @@ describe('arguments of @x/nn', () => {
   /** Constructors, methods that TypeScript keeps private or protected, and one that writes files. */
   const INNER = new Set(
     `constructor dispose save byFeature check scaled follow convolve weightFor zeros gates own checked checkShard created existing
-    missing advance fillWindow average change next direction beforeStep state forget open`.split(/\s+/),
+    missing advance fillWindow average change next update factors decayOf direction beforeStep state forget open`.split(
+      /\s+/,
+    ),
   );
   const vb = () => nn.VarBuilder.fromVarMap(new nn.VarMap(), { device: 'js' });
   const makers: Record<string, () => object> = {

@@ -51,6 +51,7 @@ import { fusedOps } from './ops/fused';
 import { indexingOps } from './ops/indexing';
 import { DeviceLinearOps } from './ops/linear';
 import { matmulOps } from './ops/matmul';
+import { optimOps } from './ops/optim';
 import { DevicePackedAttentionOps } from './ops/packed-attention';
 import { DevicePagedAttentionOps } from './ops/paged-attention';
 import { DeviceQuantizedOps } from './ops/quantized';
@@ -87,6 +88,7 @@ export class KernelDevice implements BackendDevice {
   readonly sorting = sortOps(this);
   readonly scan = scanOps(this);
   readonly random = new DeviceRandom(this);
+  readonly optim = optimOps(this);
   readonly quantized: DeviceQuantizedOps;
   readonly quantizedExperts: DeviceQuantizedExpertOps;
   readonly linear: DeviceLinearOps;

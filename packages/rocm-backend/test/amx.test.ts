@@ -97,6 +97,9 @@ describe.runIf(compiles && arch === 'x86-64-v4-vnni')('products in tile register
     [2, 200, 210, 256, false, true],
     [1, 97, 33, 600, true, false],
     [1, 16, 400, 31, true, true],
+    [1, 560, 34, 64, false, true],
+    [1, 65, 20, 2080, false, true],
+    [1, 33, 130, 1100, false, false],
   ])('bf16: %i of %i x %i x %i, transposed: %s, %s', (b, m, n, k, leftTurned, rightTurned) => {
     const left = Float32Array.from({ length: b * m * k }, (_, i) => ((i * 7919) % 255) / 64 - 2);
     const right = Float32Array.from({ length: b * k * n }, (_, i) => ((i * 104729) % 251) / 64 - 2);

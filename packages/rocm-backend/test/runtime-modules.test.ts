@@ -123,6 +123,13 @@ const LAUNCHES: Record<string, Launch> = {
     args: (ids, x, y) => [3, ids, x, y, 1, 4, 3, 1],
     expected: [4, 1, 4],
   },
+  OPTIM: {
+    kernel: 'scale_by_f32',
+    operands: [x4, f32(0.5)],
+    out: f32(0, 0, 0, 0),
+    args: (x, factor, y) => [4, factor, x, y],
+    expected: [0.5, 1, 1.5, 2],
+  },
   QUANTIZED: {
     kernel: 'dequantize_block_q8_0_f32',
     operands: [q8Block],

@@ -20,6 +20,16 @@ export interface FusedOps {
   rmsNorm(x: Operand, alpha: Operand, eps: number): BackendStorage;
   /** (x - mean) / sqrt(variance + eps) * alpha + beta; alpha and beta [d]. Source: candle-nn LayerNorm. */
   layerNorm(x: Operand, alpha: Operand, beta: Operand, eps: number): BackendStorage;
+  /**
+   * The gradient of {@link rmsNorm}, or of {@link layerNorm} where it is `centred`, at x: that of x, and `scaled`, the gradient times
+   * what was normed, whose sums over rows are that of alpha. f32 and f64; all contiguous.
+   */
+  normBackward(
+    x: Operand,
+    alpha: Operand,
+    grad: Operand,
+    options: { eps: number; centred: boolean },
+  ): { dx: BackendStorage; scaled: BackendStorage };
   /** x [b, h, t, d] or, for `thd`, [b, t, h, d]; cos and sin [t, d/2] or [b, t, d/2]. Source: candle-nn RotaryEmb. */
   rope(kind: RopeKind, x: Operand, cos: Operand, sin: Operand): BackendStorage;
 }

@@ -14,6 +14,7 @@ import type { DeviceFileReader } from './file-reader';
 import type { BackendGraph } from './graph';
 import type { LinearOps } from './linear';
 import type { BackendOperations } from './operations';
+import type { OptimOps } from './optim';
 import type { QuantizedOps } from './quantized';
 import type { QuantizedExpertOps } from './quantized-experts';
 import type { RecurrentOps } from './recurrent';
@@ -72,6 +73,8 @@ export interface BackendDevice {
   readonly decode?: DecodeOps;
   /** Present when the device has kernels for layers that carry a state. */
   readonly recurrent?: RecurrentOps;
+  /** Present when the device makes a step of an optimiser in one kernel. */
+  readonly optim?: OptimOps;
   /** Present when the device has kernels for mixtures of experts. */
   readonly experts?: ExpertOps;
   /** Present when the device chooses tokens; without it `@x/engine` does on the host. */

@@ -29,6 +29,7 @@ export * from './graph';
 export * from './linear';
 export * from './operand';
 export * from './operations';
+export * from './optim';
 export * from './quantized';
 export * from './quantized-experts';
 export * from './recurrent';

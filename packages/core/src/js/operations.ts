@@ -18,7 +18,7 @@ import { upsampleBilinear2d, upsampleNearest1d, upsampleNearest2d } from './upsa
 
 // Operands of one operation are on one device, so its functions are given operands of its own.
 export const ops: BackendOperations = { ...elementwise, ...indexing, ...copying, reduce, matmul } as BackendOperations;
-export const fused = rows as FusedOps;
+export const fused = rows as Partial<FusedOps>;
 export const conv = convolutions as ConvOps;
 export const resampling = {
   avgPool2d,

@@ -1,5 +1,5 @@
 /** Adam and AdamW: candle-nn's `AdamW` (optim.rs), with PyTorch's formulas and defaults, and Adam by its side. */
-import type { Tensor, Var } from '@x/core';
+import type { AdamProblem, Tensor, Var } from '@x/core';
 import { checkParams } from '../check';
 import { Optimizer } from './optimizer';
 
@@ -51,18 +51,51 @@ abstract class AdamBase extends Optimizer {
     this.stepT++;
   }
 
-  /**
-   * What the step takes away: lr · mean / (√square + eps). What is remembered are sums that fade, mean = first · (1 - beta1)
-   * and likewise the squares, so that constants (and the factors by which averages that start at 0 are too small) meet in
-   * one operation.
-   */
-  protected change(variable: Var, grad: Tensor): Tensor {
+  /** What of a variable's values a step leaves, and what share of them it adds to their gradient. */
+  protected abstract decayOf(params: ParamsAdam): Pick<AdamProblem, 'keep' | 'decay'>;
+
+  protected override update(variable: Var, grad: Tensor): void {
+    const { optim } = variable.device.backend;
+    const fits = grad.device === variable.device && grad.dtype === variable.dtype && variable.isContiguous();
+    if (!optim || !fits) {
+      super.update(variable, grad);
+      return;
+    }
+    const [first, second] = ['first', 'second'].map((name) => {
+      const known = this.state(variable, name);
+      return (known ?? this.remember(variable, name, variable.zerosLike())).storagePart();
+    });
+    const { beta1, beta2 } = this.#params;
+    const factors = { beta1, beta2, ...this.factors(), ...this.decayOf(this.#params) };
+    variable.inplaceOp2(grad.contiguous(), {
+      name: 'adam',
+      fwd(value, { startOffset, elemCount: count }, gradient, at) {
+        optim.adam({ count, value: [value, startOffset], grad: [gradient, at.startOffset], first, second, ...factors });
+      },
+    });
+  }
+
+  /** Those of the squares' root, of what is added to it, and of the step: see {@link AdamProblem}. */
+  protected factors(): Pick<AdamProblem, 'root' | 'eps' | 'rate'> {
     const { lr, beta1, beta2, eps } = this.#params;
-    const first = this.average(variable, 'first', grad, beta1, 1);
-    const second = this.average(variable, 'second', grad.sqr(), beta2, 1);
     const ofMean = (1 - beta1) / (1 - beta1 ** this.stepT);
     const ofRoot = Math.sqrt((1 - beta2) / (1 - beta2 ** this.stepT));
-    return first.div(second.sqrt().affine(ofRoot / ofMean, eps / ofMean)).affine(lr, 0);
+    return { root: ofRoot / ofMean, eps: eps / ofMean, rate: lr };
+  }
+
+  /**
+   * Of operations. What is remembered are sums that fade, mean = first · (1 - beta1) and likewise the squares, so that constants
+   * (and the factors by which averages that start at 0 are too small) meet in one operation.
+   */
+  protected next(variable: Var, grad: Tensor): Tensor {
+    const { beta1, beta2 } = this.#params;
+    const { keep, decay } = this.decayOf(this.#params);
+    const decayed = decay === 0 ? grad : grad.add(variable.affine(decay, 0));
+    const first = this.average(variable, 'first', decayed, beta1, 1);
+    const second = this.average(variable, 'second', decayed.sqr(), beta2, 1);
+    const { root, eps, rate } = this.factors();
+    const change = first.div(second.sqrt().affine(root, eps)).affine(rate, 0);
+    return (keep === 1 ? variable : variable.affine(keep, 0)).sub(change);
   }
 
   override dispose(): void {
@@ -77,10 +110,8 @@ export class Adam extends AdamBase {
     super(vars, { ...DEFAULTS, weightDecay: 0, ...params });
   }
 
-  protected next(variable: Var, grad: Tensor): Tensor {
-    const { weightDecay } = this.params;
-    const decayed = weightDecay === 0 ? grad : grad.add(variable.affine(weightDecay, 0));
-    return variable.sub(this.change(variable, decayed));
+  protected decayOf({ weightDecay }: ParamsAdam) {
+    return { keep: 1, decay: weightDecay };
   }
 }
 
@@ -95,9 +126,7 @@ export class AdamW extends AdamBase {
     return new AdamW(vars, { lr: learningRate });
   }
 
-  protected next(variable: Var, grad: Tensor): Tensor {
-    const { lr, weightDecay } = this.params;
-    const decayed = weightDecay === 0 ? variable : variable.affine(1 - lr * weightDecay, 0);
-    return decayed.sub(this.change(variable, grad));
+  protected decayOf({ lr, weightDecay }: ParamsAdam) {
+    return { keep: 1 - lr * weightDecay, decay: 0 };
   }
 }

@@ -1,5 +1,5 @@
 /** Gradients between `backward` and a step: clipping and accumulation, as PyTorch's utilities; candle has none. */
-import { CandleError, GradStore, kinds, noGrad, scope, Tensor, type Var } from '@x/core';
+import { CandleError, GradStore, kinds, noGrad, type OptimOps, scope, Tensor, type Var } from '@x/core';
 import { checkPositive } from '../check';
 import { wideDType } from '../ops';
 import type { Optimizer } from './optimizer';
@@ -40,7 +40,9 @@ export function clipGradNorm(grads: GradStore, vars: readonly Var[], maxNorm: nu
   return noGrad(() => {
     if (all.length === 0) return Tensor.zeros([]);
     const dtype = all.every((grad) => grad.dtype === 'f64') ? 'f64' : 'f32';
+    const optim = normType === 2 ? optimOf(all) : undefined;
     const total = scope(() => {
+      if (optim) return Tensor.fromStorage(optim.squaredNorm(all.map(operandOf)), [], all[0].device).sqrt();
       const parts = all.map((grad) => {
         const wide = grad.toDtype(wideDType(grad.dtype));
         return (normType === 2 ? wide.sqr().sumAll() : wide.abs().maxAll()).toDtype(dtype);
@@ -49,9 +51,23 @@ export function clipGradNorm(grads: GradStore, vars: readonly Var[], maxNorm: nu
       return normType === 2 ? together.sumAll().sqrt() : together.maxAll();
     });
     using factor = scope(() => total.affine(1, 1e-6).recip().affine(maxNorm, 0).minimum(1));
-    replaceEach(grads, vars, (grad) => scope(() => grad.broadcastMul(factor.toDtype(grad.dtype))));
+    const part = factor.storagePart();
+    replaceEach(grads, vars, (grad) =>
+      optim
+        ? Tensor.fromStorage(optim.scaleBy(operandOf(grad), part), grad.shape, grad.device)
+        : scope(() => grad.broadcastMul(factor.toDtype(grad.dtype))),
+    );
     return total;
   });
+}
+
+const operandOf = (grad: Tensor) => grad.storageAndLayout();
+
+/** The device's kernels, where they are for all of these at once. */
+function optimOf(grads: readonly Tensor[]): OptimOps | undefined {
+  const [{ device, dtype }] = grads;
+  const alike = grads.every((grad) => grad.device === device && grad.dtype === dtype && grad.isContiguous());
+  return alike ? device.backend.optim : undefined;
 }
 
 /** Limits every element of every gradient to ±`value`. */

@@ -42,7 +42,7 @@ export abstract class Optimizer implements Disposable {
       this.beforeStep();
       for (const variable of this.#vars) {
         const grad = grads.get(variable);
-        if (grad) scope(() => variable.set(this.next(variable, grad)));
+        if (grad) scope(() => this.update(variable, grad));
       }
     });
   }
@@ -59,6 +59,11 @@ export abstract class Optimizer implements Disposable {
 
   /** Called once a step. */
   protected beforeStep(): void {}
+
+  /** Gives the variable its next values; runs in a scope. */
+  protected update(variable: Var, grad: Tensor): void {
+    variable.set(this.next(variable, grad));
+  }
 
   /** The variable's next values; runs in a scope. */
   protected abstract next(variable: Var, grad: Tensor): Tensor;

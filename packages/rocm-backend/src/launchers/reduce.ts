@@ -152,6 +152,27 @@ export function launchSumInto(device: Launcher, kernel: string, shape: LaunchSha
   device.launch(REDUCE, kernel, shape, [a.numel, a.numDims, a.numSumDims, a.info, a.inp, a.out]);
 }
 
+/** `norm_backward_f32`, and 1 more. */
+export interface NormBackwardArguments {
+  src: Address;
+  alpha: Address;
+  grad: Address;
+  dx: Address;
+  scaled: Address;
+  nCols: number;
+  eps: number;
+  centred: boolean;
+}
+
+export function launchNormBackward(
+  device: Launcher,
+  kernel: string,
+  shape: LaunchShape,
+  a: NormBackwardArguments,
+): void {
+  device.launch(REDUCE, kernel, shape, [a.src, a.alpha, a.grad, a.dx, a.scaled, a.nCols, a.eps, Number(a.centred)]);
+}
+
 /** `softmax_bf16`, and 4 more. */
 export interface SoftmaxArguments {
   src: Address;

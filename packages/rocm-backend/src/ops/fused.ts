@@ -6,6 +6,7 @@ import { kernelName } from '../kernel-name';
 import type { LaunchShape } from '../launch-shape';
 import {
   launchLayernorm,
+  launchNormBackward,
   launchRmsnorm,
   launchRope,
   launchRopeI,
@@ -36,6 +37,25 @@ export function fusedOps(device: KernelDevice): FusedOps {
         const kernel = kernelName('layernorm', dtype);
         launchLayernorm(device, kernel, shape, { src, dst, alpha: weights, beta: biases, nCols, blockSize, eps });
       });
+    },
+
+    normBackward(x, alpha, grad, { eps, centred }) {
+      const { dtype } = x.storage;
+      const scaled = device.allocUninit(x.layout.elemCount, dtype);
+      try {
+        const dx = byRows(device, 'normBackward', x, (shape, { src, dst, nCols }) => {
+          const weights = device.view(alpha).ptr;
+          // A slice of rows begins as far from the first one everywhere.
+          const offset = src - device.view(x).ptr;
+          const [given, product] = [device.view(grad).ptr + offset, scaled.ptr + offset];
+          const parts = { src, alpha: weights, grad: given, dx: dst, scaled: product, nCols, eps, centred };
+          launchNormBackward(device, kernelName('norm_backward', dtype), shape, parts);
+        });
+        return { dx, scaled };
+      } catch (error) {
+        scaled.dispose();
+        throw error;
+      }
     },
 
     /** One thread a pair. */

@@ -28,18 +28,22 @@ interface ProductSize {
 
 export class DeviceLinearOps implements LinearOps {
   readonly #device: KernelDevice;
+  /** Whether this is a host with products of bf16. */
+  readonly #multipliesPairs: boolean;
 
   constructor(device: KernelDevice) {
     this.#device = device;
+    this.#multipliesPairs = device.shapes.isHost && device.hip.properties.archFull.includes(':bf16');
   }
 
   /**
-   * Few rows cost the reading of the weights, which are widened as they come. For many, GPUs' libraries and matrix units multiply
-   * operands of one dtype, which is worth the rounding of activations; the host has no such units.
+   * Few rows cost the reading of the weights, which are widened as they come. For many, GPUs' libraries and matrix units, and hosts
+   * with products of bf16, multiply operands of one dtype, which is worth the rounding of activations.
    */
   formOf(dtype: HalfDType, rows: number): 'f32' | HalfDType {
     const { shapes, libraries, matrixUnits } = this.#device;
-    if (shapes.isHost || rows < ROUNDED_ROWS) return 'f32';
+    if (rows < ROUNDED_ROWS) return 'f32';
+    if (shapes.isHost) return dtype === 'bf16' && this.#multipliesPairs ? dtype : 'f32';
     return matrixUnits || libraries.gemm.handle()?.takes(dtype, 'f32') ? dtype : 'f32';
   }
 
@@ -70,11 +74,10 @@ export class DeviceLinearOps implements LinearOps {
   /** Of activations in the weights' dtype: many rows as they are on the host and where they would be rounded to it, others widened. */
   #ofHalves(type: HalfDType, size: ProductSize, x: number, weights: number, out: number): void {
     const device = this.#device;
-    const { m, n, k } = size;
+    const { m, k } = size;
     const product = { ...size, x, weights, out };
     if (device.shapes.isHost && m > this.#vectorRows(type)) {
-      const tiles = Math.ceil(m / GEMM_TILE) * Math.ceil(n / GEMM_TILE);
-      launchLinear(device, `linear_mma_${type}`, { grid: device.shapes.hostBlocks(tiles), block: 1 }, product);
+      this.#asTheyAre(type, product);
       return;
     }
     const asTheyAre = this.formOf(type, m) === type;
@@ -86,6 +89,13 @@ export class DeviceLinearOps implements LinearOps {
     } finally {
       device.free(wide);
     }
+  }
+
+  /** On the host: x in the weights' dtype. */
+  #asTheyAre(type: HalfDType, product: ProductSize & { x: number; weights: number; out: number }): void {
+    const { shapes } = this.#device;
+    const tiles = Math.ceil(product.m / GEMM_TILE) * Math.ceil(product.n / GEMM_TILE);
+    launchLinear(this.#device, `linear_mma_${type}`, { grid: shapes.hostBlocks(tiles), block: 1 }, product);
   }
 
   /** On matrix units: x in the weights' dtype. False where these do not take the operands. */
@@ -112,6 +122,16 @@ export class DeviceLinearOps implements LinearOps {
     const device = this.#device;
     const { m, n, k } = size;
     if (linearThroughLibrary(device, type, { m, n, k, x, weights, out })) return;
+    if (device.shapes.isHost && this.formOf(type, m) === type) {
+      const rounded = device.malloc(m * k * 2);
+      try {
+        roundRows(device, type, m * k, x, rounded);
+        this.#asTheyAre(type, { m, n, k, x: rounded, weights, out });
+      } finally {
+        device.free(rounded);
+      }
+      return;
+    }
     if (device.matrixUnits && m >= ROUNDED_ROWS && fitsUnits(k, weights)) {
       const rounded = device.malloc(m * k * 2);
       try {

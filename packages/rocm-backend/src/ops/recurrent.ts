@@ -47,7 +47,7 @@ const TABLE = { ssd: 84, gated_delta_rule: 148 };
 /** The constants of kernels/recurrent/lstm.h; units are a multiple of those of every target. */
 const LSTM_HIDDEN = 1024;
 const LSTM_UNITS = 32;
-const LSTM_THREADS = 512;
+const LSTM_THREADS = 1024;
 /** Few channels a block, so that few of them are many blocks. */
 const SCAN_THREADS = 64;
 const HOST_BLOCKS_PER_CU = 4;
@@ -131,12 +131,12 @@ export class DeviceRecurrentOps implements RecurrentOps {
     }
   }
 
-  /** A block a row, or on the host some of them. */
+  /** A block a row, if it can with a thread a gate of a unit; on the host some rows a block. */
   #lstmShape(rows: number, hidden: number): LaunchShape {
     const { shapes, hip } = this.#device;
     const { warpSize, multiprocessorCount } = hip.properties;
     if (shapes.isHost) return { grid: clamp(rows, 1, multiprocessorCount), block: 1 };
-    const threads = clamp(Math.ceil(hidden / warpSize) * warpSize, warpSize, LSTM_THREADS);
+    const threads = clamp(Math.ceil((4 * hidden) / warpSize) * warpSize, warpSize, LSTM_THREADS);
     return { grid: shapes.blocks(rows, threads), block: threads };
   }
 

@@ -2,7 +2,9 @@
 import type { RopeKind } from '../../backend';
 import { isNarrowFloat } from '../../host-array';
 import type { Tensor } from '../../tensor';
-import type { Rule } from '../record';
+import { adopt, operandOf } from '../../tensor/base';
+import { isGradEnabled } from '../mode';
+import type { Call, Rule } from '../record';
 import { sumTo } from './shared';
 
 const wide = (tensor: Tensor): Tensor => (isNarrowFloat(tensor.dtype) ? tensor.toDtype('f32') : tensor);
@@ -16,10 +18,24 @@ export const softmaxLastDim: Rule = {
   },
 };
 
+/** Gradients of x and alpha by the device's kernel, which have no gradients of their own; undefined where it is not for these. */
+function byKernel(call: Call<number>, centred: boolean): [Tensor | null, Tensor | null] | undefined {
+  const [x, alpha] = [call.input(0), call.input(1)];
+  const { fused } = x.device.backend;
+  const alike = alpha.dtype === x.dtype && (x.dtype === 'f32' || x.dtype === 'f64');
+  if (isGradEnabled() || !fused?.normBackward || !alike || x.elemCount === 0) return undefined;
+  const parts = [x, alpha, call.grad].map((part) => operandOf('normBackward', part.contiguous()));
+  const { dx, scaled } = fused.normBackward(parts[0], parts[1], parts[2], { eps: call.args, centred });
+  const [ofX, product] = [dx, scaled].map((storage) => adopt(x, storage, x.shape) as Tensor);
+  return [call.needs(0) ? ofX : null, call.needs(1) ? sumTo(product, call.shape(1)) : null];
+}
+
 /** Operands: x and alpha; `args` is epsilon. */
 export const rmsNorm: Rule<number> = {
   inputs: 'all',
   backward(call) {
+    const made = byKernel(call, false);
+    if (made) return made;
     const [grad, x, alpha] = [call.grad, call.input(0), call.input(1)].map(wide);
     const scale = x.sqr().meanKeepdim(-1).affine(1, call.args).sqrt().recip();
     const normed = x.broadcastMul(scale);
@@ -36,6 +52,8 @@ export const rmsNorm: Rule<number> = {
 export const layerNorm: Rule<number> = {
   inputs: [0, 1],
   backward(call) {
+    const made = byKernel(call, true);
+    if (made) return [...made, call.needs(2) ? sumTo(call.grad, call.shape(2)) : null];
     const [grad, x, alpha] = [call.grad, call.input(0), call.input(1)].map(wide);
     const centred = x.broadcastSub(x.meanKeepdim(-1));
     const scale = centred.sqr().meanKeepdim(-1).affine(1, call.args).sqrt().recip();

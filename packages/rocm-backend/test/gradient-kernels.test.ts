@@ -1,9 +1,11 @@
-/** Gradients of pools of maxima by the kernel against those made of windows, which is what a graph of gradients is made of. */
+/** Gradients by kernels of their own against those made of operations, which is what a graph of gradients is made of. */
 import { type DType, isFloat, scope, Tensor, Var } from '@x/core';
 import { kernelDevices } from '@x/testing/devices';
 import { generator } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
 
+/** As kernels take it, in f32. */
+const EPS = 2 ** -7;
 const TOLERANCES = { f64: 1e-14, f32: 1e-6, bf16: 0.02, f16: 0.003, f8e4m3: 0.15 };
 
 describe.each(kernelDevices())('gradients of maxima of windows on %s', (device) => {
@@ -62,6 +64,61 @@ describe.each(kernelDevices())('gradients of maxima of windows on %s', (device) 
       const [first, second] = [gradient.narrow(3, 0, 2), gradient.narrow(3, 2, 2)].map((part) => part.flattenAll());
       expect(Array.from(first.toArraySync<Float32Array>()).every(Number.isNaN)).toBe(true);
       expect(Array.from(second.toArraySync<Float32Array>())).toEqual([0, 0, 0.5, 0.5]);
+    });
+  });
+});
+
+describe.each(kernelDevices())('gradients of norms on %s', (device) => {
+  const next = generator(11);
+  const numbers = (shape: readonly number[], dtype: DType) => {
+    const count = shape.reduce((product, size) => product * size, 1);
+    return Tensor.from(
+      Float64Array.from({ length: count }, () => 4 * next() - 1),
+      { shape, device },
+    ).toDtype(dtype);
+  };
+
+  function compare(loss: Tensor, vars: readonly Var[], tolerance: number): void {
+    const [own, composed] = [false, true].map((createGraph) => loss.backward({ createGraph }));
+    for (const variable of vars) {
+      const [a, b] = [own, composed].map((grads) =>
+        Array.from(grads.get(variable)!.toDtype('f64').contiguous().toArraySync<Float64Array>()),
+      );
+      const most = b.reduce((top, value) => Math.max(top, Math.abs(value)), 0);
+      for (const [i, value] of a.entries())
+        if (!(Math.abs(value - b[i]) <= tolerance * (1 + most))) expect.fail(`element ${i}: ${value}, not ${b[i]}`);
+    }
+  }
+
+  it.each([
+    ['f32', 2e-5],
+    ['f64', 1e-12],
+  ] as const)('in %s, of rows of all lengths', (dtype, tolerance) => {
+    for (const [rows, width] of [
+      [1, 1],
+      [17, 3],
+      [5, 64],
+      [2, 300],
+      [3, 4100],
+      [2, 20_001],
+    ])
+      scope(() => {
+        const [x, alpha, beta] = [[2, rows, width], [width], [width]].map((shape) =>
+          Var.fromTensor(numbers(shape, dtype)),
+        );
+        const weights = numbers([2, rows, width], dtype);
+        compare(x.rmsNorm(alpha, EPS).mul(weights).sumAll(), [x, alpha], tolerance);
+        compare(x.layerNorm(alpha, beta, EPS).mul(weights).sumAll(), [x, alpha, beta], tolerance);
+      });
+  });
+
+  it('of a source whose axes are exchanged, of weights alone and of none', () => {
+    scope(() => {
+      const [x, alpha] = [Var.fromTensor(numbers([6, 5, 4], 'f32')), Var.fromTensor(numbers([6], 'f32'))];
+      const weights = numbers([4, 5, 6], 'f32');
+      compare(x.transpose(0, 2).rmsNorm(alpha, EPS).mul(weights).sumAll(), [x, alpha], 2e-5);
+      compare(weights.rmsNorm(alpha, EPS).sqr().sumAll(), [alpha], 2e-5);
+      compare(x.transpose(0, 2).rmsNorm(alpha.detach(), EPS).mul(weights).sumAll(), [x], 2e-5);
     });
   });
 });
