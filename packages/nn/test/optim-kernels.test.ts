@@ -98,6 +98,18 @@ describe.each(testDevices())('optimisers on %s', (device) => {
     });
   });
 
+  it('refuses gradients of another shape', () => {
+    scope(() => {
+      const x = Var.fromTensor(made(3, [2, 3], 'f32', device));
+      using optimizer = new AdamW([x]);
+      for (const shape of [[3], [3, 2], [2, 3, 1], []]) {
+        const grads = new GradStore();
+        grads.insert(x, made(4, shape, 'f32', device));
+        expect(() => optimizer.step(grads)).toThrow(/AdamW.step: a gradient \[.*\] for a variable \[2,3\]/);
+      }
+    });
+  });
+
   it('a backward pass that needs the old values raises an error', () => {
     scope(() => {
       const x = Var.fromTensor(made(3, [3], 'f32', device));

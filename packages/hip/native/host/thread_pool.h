@@ -1,7 +1,7 @@
 // The worker threads of the host platform. A worker does one of three things: run a ready queue (a stream that has
 // work), help with a launch that some other worker publishes, or sleep. No worker ever waits for a queue, so any number
 // of streams share the pool without deadlock; a worker that publishes a launch computes too, and waits only
-// for helpers that have already begun. Idle workers spin for tens of microseconds at most (wait.h), then sleep.
+// for helpers that have already begun. Idle workers spin for some tenths of a millisecond (wait.h), then sleep.
 //
 // On a machine of several NUMA nodes each node's workers first take blocks of the node's own part of a launch, the same part of
 // every launch, whose data lies in the node's memory (node_memory.h); only then they help the other nodes. Workers are bound to

@@ -4,7 +4,7 @@
  * An optimiser takes variables of float dtypes (others are left out), and its state lives on their devices in their dtypes.
  * It owns its state, not the variables: `dispose()` gives the state back.
  */
-import { GradStore, isFloat, keep, kinds, noGrad, scope, type Tensor, type Var } from '@x/core';
+import { GradStore, isFloat, keep, kinds, noGrad, ShapeError, scope, type Tensor, type Var } from '@x/core';
 
 /** Tensors that an optimiser keeps for one variable, by name. */
 export type VarState = Map<string, Tensor>;
@@ -36,13 +36,18 @@ export abstract class Optimizer implements Disposable {
     this.learningRate = value;
   }
 
-  /** Changes every variable that has a gradient. The gradients stay the store's. */
+  /**
+   * Changes every variable that has a gradient. The gradients stay the store's.
+   * @throws ShapeError for a gradient of another shape than its variable's, before that variable is changed
+   */
   step(grads: GradStore): void {
     noGrad(() => {
       this.beforeStep();
       for (const variable of this.#vars) {
         const grad = grads.get(variable);
-        if (grad) scope(() => this.update(variable, grad));
+        if (!grad) continue;
+        checkShape(this, variable, grad);
+        scope(() => this.update(variable, grad));
       }
     });
   }
@@ -102,6 +107,14 @@ export abstract class Optimizer implements Disposable {
   [Symbol.dispose](): void {
     this.dispose();
   }
+}
+
+function checkShape(optimizer: Optimizer, { shape }: Var, grad: Tensor): void {
+  if (grad.rank === shape.length && grad.shape.every((size, dim) => size === shape[dim])) return;
+  throw new ShapeError(
+    'SHAPE_MISMATCH',
+    `${optimizer.constructor.name}.step: a gradient [${grad.shape}] for a variable [${shape}]; give what backward gave, or one of its shape.`,
+  );
 }
 
 kinds.checkCalls(
