@@ -123,7 +123,6 @@ POOL_GRADIENTS(bf16, bf16)
 POOL_GRADIENTS(f16, f16)
 POOL_GRADIENTS(float, f32)
 POOL_GRADIENTS(double, f64)
-POOL_GRADIENTS(f8e4m3, f8e4m3)
 
 #if X_HOST
 #define FLOATS_ON_HOST(T, t)                                                                                           \

@@ -147,7 +147,7 @@ struct LstmGradient {
         if (step + 1 < steps) {
           // Neighbours are units, whose weights lie side by side; a gate's rows are a part.
           X_FOR_BLOCK(item, LSTM_GATES * hidden) {
-            const u32 g = (u32)item / hidden, j = (u32)item % hidden;
+            const u32 g = gateOf((u32)item, hidden), j = (u32)item - g * hidden;
             part[item] = product(weights + (u64)g * hidden * hidden + j, held + g * hidden);
           }
           barrier();
@@ -164,7 +164,7 @@ struct LstmGradient {
 
   /** What `hidden` rows of weights give with gates' gradients: many loads at once. */
   X_DEVICE float product(const float* w, const float* next) const {
-    constexpr u32 AT_ONCE = 16;
+    constexpr u32 AT_ONCE = 8;
     float sum = 0.0f;
     u32 k = 0;
     for (; k + AT_ONCE <= hidden; k += AT_ONCE, w += AT_ONCE * hidden) {

@@ -15,6 +15,9 @@ constexpr u32 LSTM_UNITS = 16;
 constexpr u32 LSTM_UNITS = 8;
 #endif
 
+/** The gate that an item of [gate, hidden] is of; a division would take scalar registers. */
+X_DEVICE u32 gateOf(u32 item, u32 hidden) { return (u32)(item >= hidden) + (u32)(item >= 2 * hidden) + (u32)(item >= 3 * hidden); }
+
 }  // namespace recurrent
 
 #if X_HOST

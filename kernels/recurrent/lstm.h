@@ -127,7 +127,7 @@ struct Lstm {
         const u64 place = at(row, step);
         X_FOR_BLOCK(item, LSTM_GATES * hidden) {
           // Neighbours are units, whose weights lie side by side.
-          const u32 g = (u32)item / hidden, j = (u32)item % hidden;
+          const u32 g = gateOf((u32)item, hidden), j = (u32)item - g * hidden;
           given[item] = product(packed + (j / LSTM_UNITS * hidden * LSTM_GATES + g) * LSTM_UNITS + j % LSTM_UNITS, held,
                                 gates[place * LSTM_GATES * hidden + item] + (bias ? bias[item] : 0.0f));
         }
@@ -152,7 +152,7 @@ struct Lstm {
 
   /** sum + what weights, a unit's every LSTM_GATES * LSTM_UNITS, give with the outputs: many loads at once, in the order of one. */
   X_DEVICE float product(const float* w, const float* now, float sum) const {
-    constexpr u32 APART = LSTM_GATES * LSTM_UNITS, AT_ONCE = 16;
+    constexpr u32 APART = LSTM_GATES * LSTM_UNITS, AT_ONCE = 8;
     u32 k = 0;
     for (; k + AT_ONCE <= hidden; k += AT_ONCE, w += AT_ONCE * APART) {
       float x[AT_ONCE];

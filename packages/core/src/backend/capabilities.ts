@@ -130,7 +130,7 @@ export interface ResamplingOps {
   maxPool2d(x: Operand, params: Pool2dParams): BackendStorage;
   /**
    * The gradient of `x`, contiguous, from its windows' maxima and their gradients, both contiguous; equal maxima of a window share.
-   * Floats.
+   * Floats of 16 bits and more.
    */
   maxPool2dBackward(x: Operand, maxima: Operand, grad: Operand, params: Pool2dParams): BackendStorage;
   /** [b, c, l] to [b, c, lOut]: element min(l - 1, floor(i * l / lOut)). */

@@ -24,10 +24,10 @@ export interface AdamProblem {
 }
 
 export interface OptimOps {
-  /** Changes the value and what is remembered, in place. */
+  /** Changes the value and what is remembered, in place. Of bf16, f16, f32 and f64. */
   adam(problem: AdamProblem): void;
-  /** The sum of all elements' squares: one element, f64 for f64 and f32 for other floats. All contiguous and of one dtype. */
+  /** The sum of all elements' squares, one element. All contiguous and either f32 or f64. */
   squaredNorm(operands: readonly Operand[]): BackendStorage;
-  /** Elements times a number on the device, which is f64 for f64 and f32 for other floats; contiguous. */
+  /** Elements times a number of their dtype on the device, f32 or f64; contiguous. */
   scaleBy(x: Operand, factor: StoragePart): BackendStorage;
 }

@@ -1,5 +1,5 @@
 /** Adam and AdamW: candle-nn's `AdamW` (optim.rs), with PyTorch's formulas and defaults, and Adam by its side. */
-import type { AdamProblem, Tensor, Var } from '@x/core';
+import type { AdamProblem, DType, Tensor, Var } from '@x/core';
 import { checkParams } from '../check';
 import { Optimizer } from './optimizer';
 
@@ -18,6 +18,7 @@ export interface ParamsAdam {
 
 export type ParamsAdamW = ParamsAdam;
 
+const IN_ONE_KERNEL: ReadonlySet<DType> = new Set(['bf16', 'f16', 'f32', 'f64']);
 const DEFAULTS = { lr: 0.001, beta1: 0.9, beta2: 0.999, eps: 1e-8 };
 
 abstract class AdamBase extends Optimizer {
@@ -56,8 +57,9 @@ abstract class AdamBase extends Optimizer {
 
   protected override update(variable: Var, grad: Tensor): void {
     const { optim } = variable.device.backend;
-    const fits = grad.device === variable.device && grad.dtype === variable.dtype && variable.isContiguous();
-    if (!optim || !fits) {
+    const { dtype, device } = variable;
+    const fits = grad.device === device && grad.dtype === dtype && IN_ONE_KERNEL.has(dtype);
+    if (!optim || !fits || !variable.isContiguous()) {
       super.update(variable, grad);
       return;
     }

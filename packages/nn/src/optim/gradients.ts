@@ -67,7 +67,7 @@ const operandOf = (grad: Tensor) => grad.storageAndLayout();
 function optimOf(grads: readonly Tensor[]): OptimOps | undefined {
   const [{ device, dtype }] = grads;
   const alike = grads.every((grad) => grad.device === device && grad.dtype === dtype && grad.isContiguous());
-  return alike ? device.backend.optim : undefined;
+  return alike && (dtype === 'f32' || dtype === 'f64') ? device.backend.optim : undefined;
 }
 
 /** Limits every element of every gradient to ±`value`. */

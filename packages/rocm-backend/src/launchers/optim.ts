@@ -3,7 +3,7 @@ import { OPTIM } from '@x/kernels';
 import type { LaunchShape } from '../launch-shape';
 import type { Address, Launcher } from './launcher';
 
-/** `adam_bf16`, and 4 more. */
+/** `adam_bf16`, and 3 more. */
 export interface AdamArguments {
   count: number;
   grad: Address;
@@ -36,7 +36,7 @@ export function launchAdam(device: Launcher, kernel: string, shape: LaunchShape,
   ]);
 }
 
-/** `squares_bf16`, and 4 more. */
+/** `squares_f32`, and 1 more. */
 export interface SquaresArguments {
   count: number;
   parts: number;
@@ -48,7 +48,7 @@ export function launchSquares(device: Launcher, kernel: string, shape: LaunchSha
   device.launch(OPTIM, kernel, shape, [a.count, a.parts, a.grad, a.sums]);
 }
 
-/** `scale_by_bf16`, and 4 more. */
+/** `scale_by_f32`, and 1 more. */
 export interface ScaleByArguments {
   count: number;
   factor: Address;

@@ -25,7 +25,7 @@ export function optimOps(device: KernelDevice): OptimOps {
       const counts = operands.map(({ layout }) => layout.elemCount);
       const parts = counts.map((count) => Math.ceil(count / PART));
       const total = parts.reduce((sum, count) => sum + count, 0);
-      const sums = device.allocUninit(total, dtype === 'f64' ? 'f64' : 'f32');
+      const sums = device.allocUninit(total, dtype);
       try {
         let at = 0;
         for (const [i, operand] of operands.entries()) {
