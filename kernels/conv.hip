@@ -122,7 +122,6 @@ ALL(i64, i64)
 POOL_GRADIENTS(bf16, bf16)
 POOL_GRADIENTS(f16, f16)
 POOL_GRADIENTS(float, f32)
-POOL_GRADIENTS(double, f64)
 
 #if X_HOST
 #define FLOATS_ON_HOST(T, t)                                                                                           \

@@ -144,18 +144,20 @@ struct LstmGradient {
     X_FOR_SPLIT(row, rows) {
       X_FOR_BLOCK(j, hidden) change[j] = 0.0f;
       for (u64 step = steps; step-- > 0;) {
+        // As in recurrent/lstm.h.
+        const u32 units = opaque(hidden);
         if (step + 1 < steps) {
           // Neighbours are units, whose weights lie side by side; a gate's rows are a part.
-          X_FOR_BLOCK(item, LSTM_GATES * hidden) {
-            const u32 g = gateOf((u32)item, hidden), j = (u32)item - g * hidden;
-            part[item] = product(weights + (u64)g * hidden * hidden + j, held + g * hidden);
+          X_FOR_BLOCK(item, LSTM_GATES * units) {
+            const u32 g = gateOf((u32)item, units), j = (u32)item - g * units;
+            part[item] = product(weights + (u64)g * units * units + j, held + g * units);
           }
           barrier();
         }
-        X_FOR_BLOCK(j, hidden) {
-          float output = grad[at(row, step) * hidden + j];
-          if (step + 1 < steps) output += (part[j] + part[hidden + j]) + (part[2 * hidden + j] + part[3 * hidden + j]);
-          retreat(row, step, (u32)j, output, change[j], held + j, hidden);
+        X_FOR_BLOCK(j, units) {
+          float output = grad[at(row, step) * units + j];
+          if (step + 1 < steps) output += (part[j] + part[units + j]) + (part[2 * units + j] + part[3 * units + j]);
+          retreat(row, step, (u32)j, output, change[j], held + j, units);
         }
         barrier();
       }
@@ -164,17 +166,9 @@ struct LstmGradient {
 
   /** What `hidden` rows of weights give with gates' gradients: many loads at once. */
   X_DEVICE float product(const float* w, const float* next) const {
-    constexpr u32 AT_ONCE = 8;
     float sum = 0.0f;
-    u32 k = 0;
-    for (; k + AT_ONCE <= hidden; k += AT_ONCE, w += AT_ONCE * hidden) {
-      float x[AT_ONCE];
-#pragma unroll
-      for (u32 i = 0; i < AT_ONCE; ++i) x[i] = w[i * hidden];
-#pragma unroll
-      for (u32 i = 0; i < AT_ONCE; ++i) sum += next[k + i] * x[i];
-    }
-    for (; k < hidden; ++k, w += hidden) sum += next[k] * *w;
+#pragma unroll 4
+    for (u32 k = 0; k < hidden; ++k, w += hidden) sum += next[k] * *w;
     return sum;
   }
 #endif

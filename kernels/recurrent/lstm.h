@@ -119,30 +119,33 @@ struct Lstm {
   /** A thread a gate of a unit, whose products follow the last step's outputs; then one a unit. */
   X_DEVICE void run() const {
     X_SHARED(float, held, LSTM_HIDDEN);
+    X_SHARED(float, state, LSTM_HIDDEN);
     X_SHARED(float, given, LSTM_GATES * LSTM_HIDDEN);
     X_FOR_SPLIT(row, rows) {
-      X_FOR_BLOCK(j, hidden) held[j] = h[row * hidden + j];
+      X_FOR_BLOCK(j, hidden) held[j] = h[row * hidden + j], state[j] = c[row * hidden + j];
       barrier();
       for (u64 step = 0; step < steps; ++step) {
-        const u64 place = at(row, step);
-        X_FOR_BLOCK(item, LSTM_GATES * hidden) {
+        // Not known to be the same at every step: what follows from it would take scalar registers over all of them.
+        const u32 units = opaque(hidden);
+        const u64 place = opaque(at(row, step));
+        X_FOR_BLOCK(item, LSTM_GATES * units) {
           // Neighbours are units, whose weights lie side by side.
-          const u32 g = gateOf((u32)item, hidden), j = (u32)item - g * hidden;
-          given[item] = product(packed + (j / LSTM_UNITS * hidden * LSTM_GATES + g) * LSTM_UNITS + j % LSTM_UNITS, held,
-                                gates[place * LSTM_GATES * hidden + item] + (bias ? bias[item] : 0.0f));
+          const u32 g = gateOf((u32)item, units), j = (u32)item - g * units;
+          given[item] = product(packed + (j / LSTM_UNITS * units * LSTM_GATES + g) * LSTM_UNITS + j % LSTM_UNITS, held,
+                                gates[place * LSTM_GATES * units + item] + (bias ? bias[item] : 0.0f));
         }
         barrier();
-        X_FOR_BLOCK(j, hidden) {
+        X_FOR_BLOCK(j, units) {
           float x[LSTM_GATES];
 #pragma unroll
-          for (u32 g = 0; g < LSTM_GATES; ++g) x[g] = given[g * hidden + j];
+          for (u32 g = 0; g < LSTM_GATES; ++g) x[g] = given[g * units + j];
           x[0] = sigmoid(x[0]), x[1] = sigmoid(x[1]), x[2] = m::tanh(x[2]), x[3] = sigmoid(x[3]);
-          const float state = x[1] * before(row, step)[j] + x[0] * x[2];
-          cells[place * hidden + j] = state;
-          outputs[place * hidden + j] = held[j] = x[3] * m::tanh(state);
+          const float cell = x[1] * state[j] + x[0] * x[2];
+          cells[place * units + j] = state[j] = cell;
+          outputs[place * units + j] = held[j] = x[3] * m::tanh(cell);
           if (open) {
 #pragma unroll
-            for (u32 g = 0; g < LSTM_GATES; ++g) open[(place * LSTM_GATES + g) * hidden + j] = x[g];
+            for (u32 g = 0; g < LSTM_GATES; ++g) open[(place * LSTM_GATES + g) * units + j] = x[g];
           }
         }
         barrier();
@@ -152,16 +155,9 @@ struct Lstm {
 
   /** sum + what weights, a unit's every LSTM_GATES * LSTM_UNITS, give with the outputs: many loads at once, in the order of one. */
   X_DEVICE float product(const float* w, const float* now, float sum) const {
-    constexpr u32 APART = LSTM_GATES * LSTM_UNITS, AT_ONCE = 8;
-    u32 k = 0;
-    for (; k + AT_ONCE <= hidden; k += AT_ONCE, w += AT_ONCE * APART) {
-      float x[AT_ONCE];
-#pragma unroll
-      for (u32 i = 0; i < AT_ONCE; ++i) x[i] = w[i * APART];
-#pragma unroll
-      for (u32 i = 0; i < AT_ONCE; ++i) sum += now[k + i] * x[i];
-    }
-    for (; k < hidden; ++k, w += APART) sum += now[k] * *w;
+    constexpr u32 APART = LSTM_GATES * LSTM_UNITS;
+#pragma unroll 4
+    for (u32 k = 0; k < hidden; ++k, w += APART) sum += now[k] * *w;
     return sum;
   }
 #endif

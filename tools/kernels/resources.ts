@@ -26,8 +26,6 @@ export const SGPR_SPILLS: readonly (readonly [pattern: RegExp, most: number])[] 
   [/^indexed_moe_forward_iq2_xs_q8_1$/, 1],
   // Two ways to draw from a list.
   [/^sample_list_f32$/, 2],
-  // Parameters over the loops of steps, gates and products, beside masks of 64 lanes.
-  [/^lstm_(f32|bf16|backward_f32)$/, 10],
   // Parameters of the merge, which stay in registers over the loop of keys, beside masks of 64 lanes.
   [/^attention_(paged|step)_/, 28],
 ];

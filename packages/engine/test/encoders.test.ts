@@ -7,7 +7,7 @@ import { saveSafetensors } from '@x/core/files';
 import { goldenNames, readGolden } from '@x/testing/golden';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type EmbeddingModel, loadEmbeddingModel } from '../src';
-import { deviceNames, maxDifference, temporaryDirectory } from './helpers';
+import { deviceNames, maxDifference, openDevice, temporaryDirectory } from './helpers';
 
 const models = fileURLToPath(new URL('../../../models/encoders/', import.meta.url));
 
@@ -109,9 +109,10 @@ describe.each(deviceNames)('as sentence-transformers on %s', (device) => {
     const made = await model.embed(texts.map((i) => expected.texts[i]));
     for (const [i, { vector }] of made.entries()) expect(maxDifference(vector, vectors[i])).toBeLessThan(1e-5);
     // As they are stored: what layers take of many tokens is rounded to bf16 where the device multiplies that.
+    const rounds = openDevice(device).backend.linear?.formOf('bf16', 4096) === 'bf16';
     using stored = await loadEmbeddingModel(join(models, name), { device });
     for (const [i, { vector }] of (await stored.embed(texts.map((i) => expected.texts[i]))).entries())
-      expect(maxDifference(vector, vectors[i])).toBeLessThan(5e-3);
+      expect(maxDifference(vector, vectors[i])).toBeLessThan(rounds ? 5e-3 : 1e-5);
     // The last text is longer than most models take.
     const { tokens, dropped } = made.at(-1)!;
     expect(tokens).toBeLessThanOrEqual(model.maxTokens);

@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest';
 
 /** As kernels take it, in f32. */
 const EPS = 2 ** -7;
-const TOLERANCES = { f64: 1e-14, f32: 1e-6, bf16: 0.02, f16: 0.003 };
+const TOLERANCES = { f32: 1e-6, bf16: 0.02, f16: 0.003 };
 
 describe.each(kernelDevices())('gradients of maxima of windows on %s', (device) => {
   const next = generator(7);
@@ -90,10 +90,7 @@ describe.each(kernelDevices())('gradients of norms on %s', (device) => {
     }
   }
 
-  it.each([
-    ['f32', 2e-5],
-    ['f64', 1e-12],
-  ] as const)('in %s, of rows of all lengths', (dtype, tolerance) => {
+  it('of rows of all lengths', () => {
     for (const [rows, width] of [
       [1, 1],
       [17, 3],
@@ -104,11 +101,11 @@ describe.each(kernelDevices())('gradients of norms on %s', (device) => {
     ])
       scope(() => {
         const [x, alpha, beta] = [[2, rows, width], [width], [width]].map((shape) =>
-          Var.fromTensor(numbers(shape, dtype)),
+          Var.fromTensor(numbers(shape, 'f32')),
         );
-        const weights = numbers([2, rows, width], dtype);
-        compare(x.rmsNorm(alpha, EPS).mul(weights).sumAll(), [x, alpha], tolerance);
-        compare(x.layerNorm(alpha, beta, EPS).mul(weights).sumAll(), [x, alpha, beta], tolerance);
+        const weights = numbers([2, rows, width], 'f32');
+        compare(x.rmsNorm(alpha, EPS).mul(weights).sumAll(), [x, alpha], 2e-5);
+        compare(x.layerNorm(alpha, beta, EPS).mul(weights).sumAll(), [x, alpha, beta], 2e-5);
       });
   });
 

@@ -21,7 +21,7 @@ const MOST = {
   '@x/transformers': 800,
   '@x/hip-linux-x64-gnu': 750,
   '@x/hip-linux-arm64-gnu': 750,
-  '@x/kernels-host-x64': 7100,
+  '@x/kernels-host-x64': 7000,
   '@x/kernels-host-arm64': 3000,
   '@x/kernels-gfx11': 2400,
 };

@@ -22,7 +22,7 @@ export interface FusedOps {
   layerNorm(x: Operand, alpha: Operand, beta: Operand, eps: number): BackendStorage;
   /**
    * The gradient of {@link rmsNorm}, or of {@link layerNorm} where it is `centred`, at x: that of x, and `scaled`, the gradient times
-   * what was normed, whose sums over rows are that of alpha. f32 and f64; all contiguous.
+   * what was normed, whose sums over rows are that of alpha. f32, all contiguous.
    */
   normBackward(
     x: Operand,
@@ -130,7 +130,7 @@ export interface ResamplingOps {
   maxPool2d(x: Operand, params: Pool2dParams): BackendStorage;
   /**
    * The gradient of `x`, contiguous, from its windows' maxima and their gradients, both contiguous; equal maxima of a window share.
-   * Floats of 16 bits and more.
+   * f32, f16 and bf16.
    */
   maxPool2dBackward(x: Operand, maxima: Operand, grad: Operand, params: Pool2dParams): BackendStorage;
   /** [b, c, l] to [b, c, lOut]: element min(l - 1, floor(i * l / lOut)). */

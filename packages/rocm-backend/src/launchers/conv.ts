@@ -316,7 +316,7 @@ export function launchCol2im1d(device: Launcher, kernel: string, shape: LaunchSh
   device.launch(CONV, kernel, shape, [a.dstEl, a.lOut, a.lIn, a.cOut, a.kSize, a.stride, a.src, a.dst]);
 }
 
-/** `max_pool2d_backward_bf16`, and 3 more. */
+/** `max_pool2d_backward_bf16`, and 2 more. */
 export interface MaxPool2dBackwardArguments {
   srcNumel: number;
   wK: number;

@@ -152,7 +152,7 @@ export function launchSumInto(device: Launcher, kernel: string, shape: LaunchSha
   device.launch(REDUCE, kernel, shape, [a.numel, a.numDims, a.numSumDims, a.info, a.inp, a.out]);
 }
 
-/** `norm_backward_f32`, and 1 more. */
+/** `norm_backward_f32`. */
 export interface NormBackwardArguments {
   src: Address;
   alpha: Address;

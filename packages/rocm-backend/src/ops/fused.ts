@@ -49,7 +49,7 @@ export function fusedOps(device: KernelDevice): FusedOps {
           const offset = src - device.view(x).ptr;
           const [given, product] = [device.view(grad).ptr + offset, scaled.ptr + offset];
           const parts = { src, alpha: weights, grad: given, dx: dst, scaled: product, nCols, eps, centred };
-          launchNormBackward(device, kernelName('norm_backward', dtype), shape, parts);
+          launchNormBackward(device, 'norm_backward_f32', shape, parts);
         });
         return { dx, scaled };
       } catch (error) {

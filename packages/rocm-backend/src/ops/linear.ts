@@ -122,21 +122,14 @@ export class DeviceLinearOps implements LinearOps {
     const device = this.#device;
     const { m, n, k } = size;
     if (linearThroughLibrary(device, type, { m, n, k, x, weights, out })) return;
-    if (device.shapes.isHost && this.formOf(type, m) === type) {
+    const onUnits = device.matrixUnits !== undefined && m >= ROUNDED_ROWS && fitsUnits(k, weights);
+    if (onUnits || (device.shapes.isHost && this.formOf(type, m) === type)) {
       const rounded = device.malloc(m * k * 2);
       try {
         roundRows(device, type, m * k, x, rounded);
-        this.#asTheyAre(type, { m, n, k, x: rounded, weights, out });
-      } finally {
-        device.free(rounded);
-      }
-      return;
-    }
-    if (device.matrixUnits && m >= ROUNDED_ROWS && fitsUnits(k, weights)) {
-      const rounded = device.malloc(m * k * 2);
-      try {
-        roundRows(device, type, m * k, x, rounded);
-        this.#onUnits(type, { m, n, k, x: rounded, weights, out });
+        const product = { m, n, k, x: rounded, weights, out };
+        if (onUnits) this.#onUnits(type, product);
+        else this.#asTheyAre(type, product);
       } finally {
         device.free(rounded);
       }

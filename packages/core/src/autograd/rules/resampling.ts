@@ -49,7 +49,8 @@ export const maxPool2d: Rule<Pool2dParams> = {
 /** By the device's kernel, whose result has no gradient of its own. */
 function inOneKernel(call: Call<Pool2dParams>): Tensor | undefined {
   const x = call.input(0);
-  if (isGradEnabled() || x.dtype === 'f8e4m3' || !x.device.backend.resampling?.maxPool2dBackward) return undefined;
+  const fits = ['f32', 'f16', 'bf16'].includes(x.dtype);
+  if (isGradEnabled() || !fits || !x.device.backend.resampling?.maxPool2dBackward) return undefined;
   const [op, parts] = ['maxPool2dBackward', [call.output.contiguous(), call.grad.contiguous()]];
   const [maxima, grad] = parts.map((part) => operandOf(op, part));
   const run = ({ resampling }: BackendDevice) =>
