@@ -2,11 +2,21 @@
 // than the data. Ours: candle leaves all of it to NCCL.
 //   all_reduce_peers_{f32,f16,bf16}    target = the sum of all ranks' source, in f32 and rounded once: collectives/peers.h
 //   all_reduce_peers_parts_{t}         the same by parts, of which each rank adds one up for all
-// At most 128 blocks of 256 threads, as many on every rank of a call; `turns` is what the stages were made for.
+//   norm_of_pair_{f32,f16,bf16}        the norm of x and the sum over two ranks, half of the rows on each: collectives/norm.h
+// Sums take at most 128 blocks of 256 threads, as many on every rank of a call; `turns` is what the stages were made for.
 #include "x.h"
+#include "shared/split.h"
+#include "shared/barrier.h"
+#include "shared/tally.h"
+#include "shared/arrive.h"
+#include "reduce/range-host.h"
+#include "reduce/range.h"
+#include "quantized/activations.h"
+#include "decode/between.h"
 
 #include "collectives/wire.h"
 #include "collectives/peers.h"
+#include "collectives/norm.h"
 
 #define ALL_REDUCE(name, t, parts)                                                                                         \
   KERNEL_EARLY(name)                                                                                                       \
@@ -21,3 +31,16 @@
 ALL_REDUCES(f32)
 ALL_REDUCES(f16)
 ALL_REDUCES(bf16)
+
+#define NORM_OF_PAIR(T, t)                                                                                              \
+  KERNEL(norm_of_pair_##t,                                                                                             \
+         (u64 rows, u64 first, u32 n, float eps, float delta_scale, bool centred, const float* x, const float* delta,  \
+          const float* delta_alpha, const float* alpha, const float* beta, float* sum, T* y, u32 other, u64 patience,  \
+          u32* control, u64* stage)) {                                                                                 \
+    const decode::Norm<T> norm{rows, n, n, eps, delta_scale, centred, x, delta, delta_alpha, alpha, beta, sum, nullptr, \
+                               y};                                                                                     \
+    peers::normOfPair(norm, first, {other, patience, control, stage});                                                 \
+  }
+NORM_OF_PAIR(float, f32)
+NORM_OF_PAIR(f16, f16)
+NORM_OF_PAIR(bf16, bf16)

@@ -72,6 +72,38 @@ X_DEVICE void sendWord(u32* p, u32 word) {
 #endif
 }
 
+X_DEVICE void sendWord(u64* p, u64 word) {
+#if X_NVPTX
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(word) : "memory");
+#elif X_AMDGCN
+  __hip_atomic_store(p, word, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+#else
+  __atomic_store_n(p, word, __ATOMIC_RELAXED);
+#endif
+}
+
+/** What was written before, by whoever this thread knows of, can be read on all devices by those who learn of what it writes after. */
+X_DEVICE void publish() {
+#if X_NVPTX
+  asm volatile("fence.acq_rel.sys;" ::: "memory");
+#elif X_AMDGCN
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "");
+#else
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+#endif
+}
+
+/** The other side of {@link publish}. */
+X_DEVICE void observe() {
+#if X_NVPTX
+  asm volatile("fence.acq_rel.sys;" ::: "memory");
+#elif X_AMDGCN
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "");
+#else
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+#endif
+}
+
 /** Between two looks. */
 X_DEVICE void pause() {
 #if X_AMDGCN

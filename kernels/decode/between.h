@@ -13,6 +13,7 @@ namespace decode {
  */
 template <class T>
 struct Norm {
+  using Value = T;
   u64 rows;
   u32 n, padded;  // values of a row, and of one in blocks; n is a multiple of 32 where there are blocks
   float eps, deltaScale;
@@ -26,6 +27,8 @@ struct Norm {
 
   X_DEVICE u8* blocksOf(u64 row) const { return blocks + row * (padded / 32) * quant::Q8_1::BYTES; }
   X_DEVICE float scale(float squares) const { return 1.0f / m::sqrt(squares / (float)n + eps); }
+  X_DEVICE Vec<float, 4> deltaAt(u64 at) const { return loadVec<4>(delta + at); }
+  X_DEVICE void put(u64 at, const Vec<T, 4>& quad) const { storeVec(y + at, quad); }
 };
 
 /** The sum of get(0) .. get(n - 1), by the whole block; every thread gets it. */
@@ -120,8 +123,9 @@ X_DEVICE float squaresHeld(const float (&v)[N][4]) {
 enum class Delta { None, Plain, Normed };
 
 /** A row in registers: all of it is on its way before anything is added; of a long row, its weights come later. */
-template <Delta KIND, u32 N, class T>
-X_DEVICE void normHeld(const Norm<T>& p, u64 row) {
+template <Delta KIND, u32 N, class P>
+X_DEVICE void normHeld(const P& p, u64 row) {
+  using T = typename P::Value;
   const u64 at = row * p.n;
   const auto column = [](u32 t) { return (t * blockThreads() + threadIndex()) * 4; };
   float v[N][4] = {};
@@ -130,10 +134,10 @@ X_DEVICE void normHeld(const Norm<T>& p, u64 row) {
   for (u32 t = 0; t < N; ++t) {
     const u32 c = column(t);
     if (c >= p.n) continue;
-    const Vec<float, 4> first = loadVec<4>((KIND == Delta::Normed ? p.delta : p.x) + at + c);
+    const Vec<float, 4> first = KIND == Delta::Normed ? p.deltaAt(at + c) : loadVec<4>(p.x + at + c);
     if (N == FEW_TILES && p.alpha) alpha[t] = loadVec<4>(p.alpha + c);
     Vec<float, 4> second = {};
-    if constexpr (KIND == Delta::Plain) second = loadVec<4>(p.delta + at + c);
+    if constexpr (KIND == Delta::Plain) second = p.deltaAt(at + c);
 #pragma unroll
     for (u32 e = 0; e < 4; ++e) v[t][e] = first[e] + second[e] * p.deltaScale;
   }
@@ -183,14 +187,14 @@ X_DEVICE void normHeld(const Norm<T>& p, u64 row) {
         y[e] = p.alpha ? v[t][e] * scale * alpha[t][e] + beta[e] : v[t][e];
         out[e] = from_acc<T>(y[e]);
       }
-      if (p.y) storeVec(p.y + at + c, out);
+      if (p.y) p.put(at + c, out);
     }
     if (p.blocks) quant::quantizeQuad(y, blocks + c / 32 * quant::Q8_1::BYTES, inside);
   }
 }
 
-template <u32 N, class T>
-X_DEVICE void normOf(const Norm<T>& p, u64 row) {
+template <u32 N, class P>
+X_DEVICE void normOf(const P& p, u64 row) {
   if (p.deltaAlpha) normHeld<Delta::Normed, N>(p, row);
   else if (p.delta) normHeld<Delta::Plain, N>(p, row);
   else normHeld<Delta::None, N>(p, row);

@@ -102,6 +102,24 @@ export class Communicator {
     if (x.elemCount > 0) this.#backend.allReduce(x.storagePart(), x.storagePart(), x.elemCount, reduction);
   }
 
+  /**
+   * {@link allReduceInPlace} of a sum that all ranks use next in the same operations, or none does: a device may leave it to the
+   * kernel that reads it first, such as the norm of a residual.
+   */
+  sumLater(tensor: Tensor): void {
+    const x = this.#whole('sumLater', tensor);
+    markWritten(x);
+    if (x.elemCount === 0) return;
+    const { sumLater } = this.#backend;
+    if (sumLater) sumLater.call(this.#backend, x.storagePart(), x.elemCount);
+    else this.#backend.allReduce(x.storagePart(), x.storagePart(), x.elemCount, 'sum');
+  }
+
+  /** Whether sums that are asked for with {@link sumLater} are part of other kernels, so that nothing is gained by work beside them. */
+  get joinsSums(): boolean {
+    return this.#backend.joinsSums ?? false;
+  }
+
   /** The tensors of all ranks one behind the other along `dim`. */
   allGather(tensor: Tensor, dim = 0): Tensor {
     const x = this.#rows('allGather', tensor);

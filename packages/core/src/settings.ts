@@ -24,6 +24,8 @@ export const settings = {
   stepAhead: setting('X_STEP_AHEAD', true, flag),
   /** Whether tensors go from GPU to GPU without the host, where the GPUs reach each other. */
   peer: setting('X_PEER', true, flag),
+  /** Whether sums over two GPUs are part of the norms behind them; undefined for where that is known to work, on NVIDIA's. */
+  peerNorms: setting<boolean | undefined>('X_PEER_NORMS', undefined, flag),
   /** Whether every launch, copy and event is waited for, so that a fault is reported where it happened. */
   launchBlocking: setting('X_LAUNCH_BLOCKING', false, flag),
   /** What matrix products go through; the device, which knows its libraries, refuses what is none. */

@@ -309,11 +309,15 @@ export class Runner {
     this.pool.dispose();
   }
 
-  /** A pass of steps that were prepared; of ranks that share tensors in two halves, where it has so many tokens. */
+  /**
+   * A pass of steps that were prepared; of ranks that share tensors in two halves, where it has so many tokens and their sums would
+   * be waited for.
+   */
   private computed(steps: readonly Step[], logits: boolean): ForwardPass {
     const { executor, planner } = this;
     const adapters = adaptersOf(steps);
-    const halves = this.sharesTensors && !adapters && halvesOf(steps, this.leastHalf, !this.pool.states);
+    const waits = this.sharesTensors && !this.followers!.communicator!.joinsSums;
+    const halves = waits && !adapters && halvesOf(steps, this.leastHalf, !this.pool.states);
     if (!halves) return executor.pass(planner.numbers(steps, logits), adapters);
     const [first, second] = halves.map((half) =>
       executor.pass(planner.numbers(half, logits && half.some(({ isCut }) => !isCut))),

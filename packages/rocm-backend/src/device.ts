@@ -127,6 +127,8 @@ export class KernelDevice implements BackendDevice {
   readonly timesLaunches = debugLevel() >= 4;
   /** What puts the streams behind work beside them, whose storages a graph may read without asking. */
   readonly beforeReplays = new Set<() => void>();
+  /** What enqueues work that was only noted, which a graph must not have in the place where it is captured. */
+  readonly beforeCaptures = new Set<() => void>();
   onCompiled: ((count: number) => void) | undefined;
   /** The graph that is being captured. */
   recording: KernelGraph | undefined;
@@ -290,6 +292,7 @@ export class KernelDevice implements BackendDevice {
         `capture on another stream of ${this.name} than its own; capture outside of stream.run().`,
       );
     }
+    for (const settle of this.beforeCaptures) settle();
     this.#recorder ??= this.hip.createStream();
     return KernelGraph.capture(this, { allocator: this.#allocator, info: this.#info, stream: this.#recorder }, record);
   }

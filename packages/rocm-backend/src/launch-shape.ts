@@ -32,6 +32,9 @@ const COLUMN_BLOCKS_PER_CU = { cuda: 4, rocm: 8 };
 const MAX_COLUMN_PARTS = 256;
 /** Threads of a grid's dimension: AMD's runtimes count them in 32 bits. Kernels stride over what a grid does not cover. */
 const MAX_THREADS = 2 ** 31;
+/** Values that a thread of a norm has where that leaves enough threads: all loads of a row are on their way at once. */
+export const NORM_VALUES = 8;
+export const MAX_NORM_THREADS = 1024;
 /** Fewer elements than this per host chunk cost more to hand out than to compute. */
 const HOST_CHUNK = 8192;
 /** Blocks a thread of the host, so that threads that others disturb hand work on. */
@@ -113,6 +116,12 @@ export class LaunchShapes {
     if (this.isHost) return { grid: this.hostBlocks(rows), block: 1 };
     const warps = BLOCK / this.#properties.warpSize;
     return { grid: this.blocks(Math.ceil(rows / warps), BLOCK), block: BLOCK };
+  }
+
+  /** Threads of a norm's block, whose row is n values. */
+  normThreads(n: number): number {
+    const threads = 2 ** Math.ceil(Math.log2(Math.max(1, n / NORM_VALUES)));
+    return clamp(threads, this.#properties.warpSize, MAX_NORM_THREADS);
   }
 
   /** `wanted` blocks, or as many as one dimension of a grid may have. */

@@ -16,6 +16,14 @@ export interface Dependent {
   lose(storage: KernelStorage): void;
 }
 
+/** What a storage is still to become, by work that has not been enqueued or runs beside the device's streams. */
+export interface Arrival {
+  /** Called before anything else touches the storage: enqueues the work, and puts the streams behind it. */
+  wait(): void;
+  /** In its place where the storage is given back untouched. */
+  drop(): void;
+}
+
 export class KernelStorage implements BackendStorage {
   readonly dtype: DType;
   readonly device: KernelDevice;
@@ -23,7 +31,7 @@ export class KernelStorage implements BackendStorage {
   readonly #ptr: number;
   #disposed = false;
   #dependents: Set<Dependent> | undefined;
-  #arrival: (() => void) | undefined;
+  #arrival: Arrival | undefined;
 
   constructor(device: KernelDevice, dtype: DType, elemCount: number, ptr: number) {
     this.device = device;
@@ -50,13 +58,21 @@ export class KernelStorage implements BackendStorage {
     return this.#ptr;
   }
 
-  /**
-   * Work beside the device's streams reads or writes this storage: `wait`, called before anything else touches it, puts the streams
-   * behind that work.
-   */
-  arrivesWith(wait: () => void): void {
+  /** What `arrival` says is still to be done with this storage, behind what was before. */
+  arrivesWith(arrival: Arrival): void {
     this.#arrive();
-    this.#arrival = wait;
+    this.#arrival = arrival;
+  }
+
+  /** What is still to be done with it, for who takes part in that. */
+  get arrival(): Arrival | undefined {
+    return this.#arrival;
+  }
+
+  /** {@link ptr} as it is, for work that knows of its {@link arrival}. */
+  get unsettledPtr(): number {
+    if (this.device.isWatched) this.device.uses(this, this.#ptr);
+    return this.#ptr;
   }
 
   /** Has `dependent` told when this storage is disposed. */
@@ -86,16 +102,17 @@ export class KernelStorage implements BackendStorage {
 
   dispose(): void {
     if (this.#disposed) return;
-    this.#arrive();
+    this.#arrival?.drop();
+    this.#arrival = undefined;
     this.#disposed = true;
     if (this.#dependents) for (const dependent of this.#dependents) dependent.lose(this);
     this.device.free(this.#ptr);
   }
 
   #arrive(): void {
-    const wait = this.#arrival;
+    const arrival = this.#arrival;
     this.#arrival = undefined;
-    wait?.();
+    arrival?.wait();
   }
 
   async toHost(offset = 0, count = this.elemCount - offset): Promise<ArrayBuffer> {

@@ -36,6 +36,13 @@ export interface BackendCommunicator {
   readonly size: number;
   /** `target` may be `source`. */
   allReduce(source: StoragePart, target: StoragePart, count: number, reduction: Reduction): void;
+  /**
+   * As {@link allReduce} of a sum in place, of storages that all ranks use next in the same operations, or none does. So the backend may
+   * leave it to what reads the result first. Absent: there is nothing to be gained.
+   */
+  sumLater?(part: StoragePart, count: number): void;
+  /** Whether sums that are asked for with {@link sumLater} take no time beside other work. */
+  readonly joinsSums?: boolean;
   /** `count` elements of each rank, in order of the ranks: `target` holds size · count. */
   allGather(source: StoragePart, target: StoragePart, count: number): void;
   /** Of size · count elements, reduced over the ranks, each gets its `count`. */

@@ -47,6 +47,8 @@ std::condition_variable_any gMade;
 std::map<std::string, Group> gGroups;
 int gIds = 0;
 thread_local int tDepth = 0;
+// Of the calls since the group began.
+thread_local Comm* tGrouped = nullptr;
 
 bool isMode(const char* mode) {
   const char* set = std::getenv("FAKE_NCCL");
@@ -144,6 +146,14 @@ bool deliver(Group& group) {
   return false;
 }
 
+// With threads, a call is over when all ranks have made theirs.
+ncclResult_t waited(Comm* comm, std::unique_lock<std::recursive_mutex>& lock) {
+  comm->calls++;
+  gMade.wait(lock, [&] { return *comm->aborted || comm->group->waiting[size_t(comm->rank)].empty(); });
+  comm->calls--;
+  return *comm->aborted ? ncclInternalError : ncclSuccess;
+}
+
 ncclResult_t enqueue(const char* what, const void* send, void* recv, size_t count, int type, int op, int peer, void* handle, void* stream) {
   std::unique_lock<std::recursive_mutex> lock(gMutex);
   Comm* comm = static_cast<Comm*>(handle);
@@ -163,12 +173,8 @@ ncclResult_t enqueue(const char* what, const void* send, void* recv, size_t coun
   };
   while (ready()) perform(group);
   gMade.notify_all();
-  if (isMode("threads") && tDepth == 0) {
-    comm->calls++;
-    gMade.wait(lock, [&] { return *comm->aborted || group.waiting[size_t(comm->rank)].empty(); });
-    comm->calls--;
-    if (*comm->aborted) return ncclInternalError;
-  }
+  tGrouped = tDepth > 0 ? comm : nullptr;
+  if (isMode("threads") && tDepth == 0 && waited(comm, lock) != ncclSuccess) return ncclInternalError;
   if (!isMode("slow") || comm->blocking) return ncclSuccess;
   comm->progress = 3;
   return ncclInProgress;
@@ -270,6 +276,12 @@ ncclResult_t ncclRecv(void* recv, size_t n, ncclDataType_t type, int peer, ncclC
   return enqueue("recv", nullptr, recv, n, type, 0, peer, comm, stream);
 }
 ncclResult_t ncclGroupStart() { return tDepth++, ncclSuccess; }
-ncclResult_t ncclGroupEnd() { return tDepth--, ncclSuccess; }
+ncclResult_t ncclGroupEnd() {
+  Comm* comm = tGrouped;
+  if (--tDepth > 0 || !comm) return ncclSuccess;
+  tGrouped = nullptr;
+  std::unique_lock<std::recursive_mutex> lock(gMutex);
+  return isMode("threads") ? waited(comm, lock) : ncclSuccess;
+}
 
 }  // extern "C"

@@ -34,3 +34,46 @@ export function launchAllReducePeers(
     a.stage,
   ]);
 }
+
+/** `norm_of_pair_f32`, and 2 more. */
+export interface NormOfPairArguments {
+  rows: number;
+  first: number;
+  n: number;
+  eps: number;
+  deltaScale: number;
+  centred: boolean;
+  x: Address;
+  delta: Address;
+  deltaAlpha: Address;
+  alpha: Address;
+  beta: Address;
+  sum: Address;
+  y: Address;
+  other: number;
+  patience: number;
+  control: Address;
+  stage: Address;
+}
+
+export function launchNormOfPair(device: Launcher, kernel: string, shape: LaunchShape, a: NormOfPairArguments): void {
+  device.launch(COLLECTIVES, kernel, shape, [
+    a.rows,
+    a.first,
+    a.n,
+    a.eps,
+    a.deltaScale,
+    Number(a.centred),
+    a.x,
+    a.delta,
+    a.deltaAlpha,
+    a.alpha,
+    a.beta,
+    a.sum,
+    a.y,
+    a.other,
+    a.patience,
+    a.control,
+    a.stage,
+  ]);
+}

@@ -25,6 +25,7 @@ import type { KernelDevice } from '../device';
 import { unsupported } from '../errors';
 import { KernelStorage } from '../storage';
 import { PeerAllReduce } from './peer-all-reduce';
+import { PeerNorms } from './peer-norm';
 import { SideSums } from './side-sums';
 
 const TYPES: readonly CollectiveType[] = ['u8', 'u32', 'i32', 'i64', 'f16', 'bf16', 'f32', 'f64'];
@@ -54,7 +55,7 @@ export class DeviceCollectiveOps implements CollectiveOps {
     try {
       const ranks = await this.#device.hip.joinGroup(member);
       try {
-        return new DeviceCommunicator(this.#device, ranks, await PeerAllReduce.join(this.#device, ranks, member));
+        return new DeviceCommunicator(this.#device, ranks, member, await PeerAllReduce.join(this.#device, ranks, member));
       } catch (error) {
         ranks.abort();
         ranks.dispose();
@@ -71,12 +72,32 @@ class DeviceCommunicator implements BackendCommunicator {
   readonly #ranks: HipCommunicator;
   readonly #peers: PeerAllReduce | undefined;
   readonly #aside: SideSums;
+  readonly #norms: PeerNorms | undefined;
 
-  constructor(device: KernelDevice, ranks: HipCommunicator, peers: PeerAllReduce | undefined) {
+  constructor(
+    device: KernelDevice,
+    ranks: HipCommunicator,
+    member: GroupMember,
+    peers: PeerAllReduce | undefined,
+  ) {
     this.#device = device;
     this.#ranks = ranks;
     this.#peers = peers;
     this.#aside = new SideSums(device);
+    const memory = peers?.memoryForNorms;
+    if (!memory) return;
+    const type = 'f32';
+    this.#norms = new PeerNorms(device, member, memory, {
+      sum: (address, count) =>
+        this.#call('allReduce', () => ranks.allReduce({ type, source: address, target: address, count }, 'sum')),
+      exchange: (own, theirs) =>
+        this.#call('exchange', () =>
+          ranks.grouped(() => {
+            ranks.send({ type, source: own.address, count: own.count }, 1 - ranks.rank);
+            ranks.recv({ type, target: theirs.address, count: theirs.count }, 1 - ranks.rank);
+          }),
+        ),
+    });
   }
 
   get rank(): number {
@@ -96,6 +117,14 @@ class DeviceCommunicator implements BackendCommunicator {
       const storages = [source, target].map(([storage]) => KernelStorage.on(this.#device, storage));
       named(() => this.#aside.run((stream) => this.#ranks.allReduce(data, reduction, stream), storages));
     } else this.#call('allReduce', () => this.#ranks.allReduce(data, reduction));
+  }
+
+  sumLater(part: StoragePart, count: number): void {
+    if (!this.#norms?.note(part, count)) this.allReduce(part, part, count, 'sum');
+  }
+
+  get joinsSums(): boolean {
+    return this.#norms?.pays ?? false;
   }
 
   allGather(source: StoragePart, target: StoragePart, count: number): void {
@@ -146,6 +175,7 @@ class DeviceCommunicator implements BackendCommunicator {
   dispose(): void {
     this.#ranks.dispose();
     this.#aside.dispose();
+    this.#norms?.dispose();
     this.#peers?.dispose();
   }
 

@@ -17,7 +17,7 @@ import {
 } from '@x/core';
 import type { KernelDevice } from '../device';
 import { unsupported } from '../errors';
-import { clamp, type LaunchShape } from '../launch-shape';
+import { clamp, type LaunchShape, MAX_NORM_THREADS, NORM_VALUES } from '../launch-shape';
 import {
   type DecodePromptHeadsArguments,
   launchDecodeGate,
@@ -30,19 +30,17 @@ import {
   launchDecodePromptHeads,
   launchDecodeSiluGroupNormQ81,
 } from '../launchers/decode';
-import type { KernelStorage } from '../storage';
+import { KernelStorage } from '../storage';
 import { activationRowBytes, activationRows, BLOCK_VALUES, paddedWidth } from './activations';
 import { CACHE_GROUP, scaleAddresses } from './cache-scales';
 import { DeviceBiasedOps } from './decode-biased';
 import { libraryRows } from './gemm-library';
+import { PartOfSum } from './peer-norm';
 import { filled, keptIfFilled } from './result';
 
 const POOL_DTYPES: readonly DType[] = ['f32', 'f16', 'bf16'];
 /** The constants of kernels/decode/. */
 const MAX_HEAD = 512;
-/** Values that a thread of a norm has where that leaves enough threads: all loads of a row are on their way at once. */
-const NORM_VALUES = 8;
-const MAX_THREADS = 1024;
 /** Small blocks, so that few rows are many of them. */
 const GATED_THREADS = 128;
 const HEAD_WARPS = 4;
@@ -67,12 +65,13 @@ export class DeviceDecodeOps implements DecodeOps {
     return sizes && (poolDType === 'q8_0' || POOL_DTYPES.includes(poolDType));
   }
 
-  /** A block a row. */
+  /** A block a row. Where `delta` is still to be added up over two ranks, that is part of it (peer-norm.ts). */
   norm(
-    { rows, n, eps, x, delta, deltaScale = 1, deltaAlpha, alpha, beta, centred = false }: NormProblem,
+    problem: NormProblem,
     as: NormDType | 'blocks' | 'both',
   ): { sum?: KernelStorage; normed: KernelStorage; blocks?: KernelStorage } {
     const device = this.#device;
+    const { rows, n, eps, x, delta, deltaScale = 1, deltaAlpha, alpha, beta, centred = false } = problem;
     if ((as === 'blocks' || as === 'both') && !this.supports(n))
       throw unsupported(`decode.norm of ${n} values in blocks`, 'f32', device);
     const ofDevice = as === 'blocks' || as === 'both' ? device.quantized.formOf(rows) : undefined;
@@ -84,6 +83,10 @@ export class DeviceDecodeOps implements DecodeOps {
     try {
       blocks = as === 'both' && ofDevice === 'blocks' ? this.#allocate(rows, n, 'blocks') : undefined;
       sum = delta && device.allocUninit(rows * n, 'f32');
+      const part = delta && KernelStorage.on(device, delta[0]).arrival;
+      if (part instanceof PartOfSum && !inBlocks && !blocks) {
+        if (part.pair.norm(part, problem, form, { sum: sum!, y: normed.ptr })) return { normed, sum: sum! };
+      }
       const kernel = `decode_norm_q8_1_${inBlocks ? 'f32' : form}`;
       if (rows * n > 0)
         launchDecodeNormQ81(device, kernel, this.#normShape(rows, n), {
@@ -167,7 +170,7 @@ export class DeviceDecodeOps implements DecodeOps {
   }
 
   supportsGroupNorm(rows: number, d: number): boolean {
-    return this.#supportsParts(rows, d, NORM_VALUES * MAX_THREADS);
+    return this.#supportsParts(rows, d, NORM_VALUES * MAX_NORM_THREADS);
   }
 
   /** A block a group. */
@@ -330,8 +333,7 @@ export class DeviceDecodeOps implements DecodeOps {
     const { shapes, hip } = this.#device;
     if (shapes.isHost)
       return { grid: clamp(rows, 1, hip.properties.multiprocessorCount * HOST_BLOCKS_PER_CU), block: 1 };
-    const threads = 2 ** Math.ceil(Math.log2(Math.max(1, n / NORM_VALUES)));
-    return { grid: rows, block: clamp(threads, hip.properties.warpSize, MAX_THREADS) };
+    return { grid: rows, block: shapes.normThreads(n) };
   }
 
   #headsShape(items: number): LaunchShape {

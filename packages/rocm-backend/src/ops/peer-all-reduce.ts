@@ -38,7 +38,7 @@ const DTYPES: readonly DType[] = ['f32', 'f16', 'bf16'];
 const KERNELS = ['all_reduce_peers', 'all_reduce_peers_parts'];
 
 /** What the kernel counts in a millisecond. */
-const TICKS_PER_MS = { cuda: 1e6, rocm: 1e5, host: 25 } as const;
+export const TICKS_PER_MS = { cuda: 1e6, rocm: 1e5, host: 25 } as const;
 
 /** Ranks that do not reach each other find out when the first sum does not come. */
 const TRIAL_MS = 3000;
@@ -48,6 +48,8 @@ const TRIAL_COUNT = 1501;
 /** What ranks say to each other when they join: whether they can, and what their memory is called. */
 const SAYS = 0;
 const NAME_AT = 8;
+/** Of a name, its first bytes: the process (packages/hip/native/peer_memory.h). */
+const PROCESS_BYTES = 16;
 const WORD_BYTES = 512;
 
 export class PeerAllReduce {
@@ -55,6 +57,7 @@ export class PeerAllReduce {
   readonly #member: Pick<GroupMember, 'rank' | 'size' | 'timeoutMs'>;
   readonly #memory: PeerMemory;
   readonly #turns: number;
+  #joinsNorms = false;
 
   private constructor(device: KernelDevice, member: GroupMember) {
     const { size } = member;
@@ -104,6 +107,8 @@ export class PeerAllReduce {
       if (agreed) agreed = await agreement.all(attempt(() => peers!.#reach(words)));
       if (agreed) agreed = await agreement.all(await peers!.#sumArrives());
       why ||= 'another rank cannot';
+      const joins = agreed && (await agreement.all(canJoinNorms(device, words)));
+      if (joins) peers!.#joinsNorms = true;
       debug(1, () => {
         const through = agreed ? `peer memory up to ${MAX_BYTES} bytes` : `the library: ${why}`;
         return `${device.name}, rank ${rank} of ${size}: sums go through ${through}`;
@@ -121,6 +126,11 @@ export class PeerAllReduce {
   /** What the memory is called for the other ranks. */
   get name(): Uint8Array {
     return this.#memory.name;
+  }
+
+  /** Where sums of two ranks can be part of norms: the memory that both meet in. */
+  get memoryForNorms(): PeerMemory | undefined {
+    return this.#joinsNorms ? this.#memory : undefined;
   }
 
   /** Whether such a reduction goes this way: what is the same on all ranks decides. */
@@ -264,4 +274,11 @@ class Agreement {
 
 function isYes(word: Uint8Array): boolean {
   return word[SAYS] === 1;
+}
+
+/** Whether this rank and the one other are threads of a process, whose devices reach all of each other's memory and keep it coherent. */
+function canJoinNorms(device: KernelDevice, words: readonly Uint8Array[]): boolean {
+  const processes = words.map((word) => word.slice(NAME_AT, NAME_AT + PROCESS_BYTES).join());
+  const isOne = words.length === 2 && processes[0] === processes[1];
+  return isOne && (settings.peerNorms() ?? device.hip.platform === 'cuda');
 }

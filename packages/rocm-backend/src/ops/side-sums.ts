@@ -48,7 +48,7 @@ export class SideSums {
     own.done.record(this.#stream);
     this.#last = own;
     const wait = () => this.#await(own);
-    for (const storage of new Set(storages)) storage.arrivesWith(wait);
+    for (const storage of new Set(storages)) storage.arrivesWith({ wait, drop: wait });
   }
 
   dispose(): void {

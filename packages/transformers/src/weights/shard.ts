@@ -104,7 +104,10 @@ export class SummedLinear extends OwningModule implements BlockLayer {
   }
 
   forward(xs: Activations): Tensor {
-    return summed((this.layer as BlockLayer).forward(xs), this.communicator);
+    const part = (this.layer as BlockLayer).forward(xs);
+    const whole = part.isContiguous() ? part : part.contiguous();
+    this.communicator.sumLater(whole);
+    return whole;
   }
 
   override dispose(): void {

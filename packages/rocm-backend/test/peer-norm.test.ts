@@ -1,0 +1,186 @@
+/**
+ * Norms of sums over two GPUs in one kernel, a rank a thread: two GPUs, or the emulator with `--devices 2`. What comes out is, bit for
+ * bit, what the library's sum and the norm behind it give.
+ */
+import { kernelDevices } from '@x/testing/devices';
+import { type Outcome, ranks } from '@x/testing/ranks';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+
+const gpus = kernelDevices().filter(({ kind }) => kind !== 'cpu');
+const most = gpus.filter(({ kind }) => kind === gpus[0].kind);
+const pairs = most.length > 1 ? [[`${most[0]}`, `${most[1]}`] as const] : [];
+const isEmulated = process.env.FAKE_HIP_KERNELS !== undefined;
+/** Lanes of an emulated device are fibers. */
+const SLOW = isEmulated ? 300_000 : 60_000;
+
+/** What bodies begin with: how many sums went through the library, values, norms of storages, and the bits of them. */
+const PRELUDE = `
+  const { Tensor } = core;
+  const { hip, decode } = device.backend;
+  const calls = () => hip.counters().library;
+  const values = (rows, n, seed) => {
+    const numbers = Float32Array.from({ length: rows * n }, (_, i) => (((i * 37 + seed * 101) % 1009) - 500) / 64);
+    return core.scope(() => Tensor.from(numbers, { device }).reshape(rows === 1 ? [n] : [rows, n]));
+  };
+  const tensor = (storage, shape) => Tensor.fromStorage(storage, shape, device);
+  const norm = (x, delta, weights, as) => {
+    const [rows, n] = x.shape;
+    const parts = Object.fromEntries(Object.entries(weights).map(([name, one]) => [name, one instanceof Tensor ? one.storagePart() : one]));
+    const made = decode.norm({ rows, n, eps: 1e-5, x: x.storagePart(), ...(delta && { delta: delta.storagePart() }), ...parts }, as);
+    return { normed: tensor(made.normed, x.shape), ...(made.sum && { sum: tensor(made.sum, x.shape) }) };
+  };
+  const hash = async (x) => {
+    const wide = x.toDtype('f32');
+    const bytes = new Uint8Array((await wide.toArray()).buffer);
+    if (wide !== x) wide.dispose();
+    let sum = 2166136261;
+    for (const byte of bytes) sum = Math.imul(sum ^ byte, 16777619);
+    return sum;
+  };
+`;
+
+const valuesOf = (outcomes: readonly Outcome[]) =>
+  outcomes.map(({ value, error, live }) => {
+    expect(error).toBeUndefined();
+    expect(live).toBe(0);
+    return value as { bits: number[]; calls: number[] };
+  });
+
+/** What both ranks give, with sums in norms and without. */
+async function both(device: readonly string[], body: string, input?: unknown) {
+  vi.stubEnv('X_PEER_NORMS', '1');
+  const joined = valuesOf(await ranks(2, PRELUDE + body, { device, input }));
+  vi.stubEnv('X_PEER_NORMS', '0');
+  const [library] = valuesOf(await ranks(2, PRELUDE + body, { device, input }));
+  expect(joined[1].bits).toEqual(joined[0].bits);
+  expect(joined[0].bits).toEqual(library.bits);
+  expect(joined[1].calls).toEqual(joined[0].calls);
+  return { joined: joined[0], library };
+}
+
+if (pairs.length === 0) it.skip('there are no two GPUs of one kind', () => {});
+
+describe.each(pairs)('norms of sums over %s and %s', (...device) => {
+  beforeEach(() => vi.stubEnv('X_GRAPHS', '1'));
+  afterEach(() => void vi.unstubAllEnvs());
+
+  it.each([
+    ['f16', 520, 1024, []],
+    ['bf16', 521, 1020, ['deltaScale']],
+    ['f32', 130, 4096, ['beta', 'centred']],
+    ['f16', 1031, 512, ['deltaAlpha']],
+    ['f32', 60, 9000, ['deltaAlpha', 'beta']],
+  ] as [string, number, number, string[]][])(
+    'are what the library and a norm give: %s of %d x %d, %j',
+    async (as, rows, n, options) => {
+      const body = `
+        const { as, rows, n, options } = input;
+        const all = { deltaAlpha: () => values(1, n, 11), beta: () => values(1, n, 12), deltaScale: () => 0.375, centred: () => true };
+        const weights = { alpha: values(1, n, 10), ...Object.fromEntries(options.map((name) => [name, all[name]()])) };
+        const bits = [], counts = [];
+        let x = values(rows, n, 1);
+        const made = [x];
+        const begin = calls();
+        // Of each norm the next one reads the sum, of which a rank has made its rows.
+        for (let i = 0; i < 4; i++) {
+          const delta = values(rows, n, 20 + i + 7 * rank);
+          communicator.sumLater(delta);
+          const { sum, normed } = norm(x, delta, weights, as);
+          made.push(delta, sum, normed);
+          x = sum;
+          bits.push(await hash(normed));
+        }
+        counts.push(calls() - begin, communicator.joinsSums);
+        // What is asked for afterwards is whole.
+        for (const one of [x, made[4], made[1]]) bits.push(await hash(one));
+        counts.push(calls() - begin);
+        for (const one of [...made, ...Object.values(weights)]) one.dispose?.();
+        return { bits, calls: counts };`;
+      const { joined, library } = await both(device, body, { as, rows, n, options });
+      // A sum each, and both ways of an exchange.
+      expect(joined.calls).toEqual([0, true, 4]);
+      expect(library.calls).toEqual([4, false, 4]);
+    },
+    SLOW,
+  );
+
+  it(
+    'are left to the library where something else reads the sum, and so are sums behind it',
+    async () => {
+      const body = `
+        const bits = [], counts = [];
+        const alpha = values(1, 1024, 3);
+        const x = values(600, 1024, 1);
+        const begin = calls();
+        const sums = [0, 1, 2].map((i) => { const one = values(600, 1024, i + 5 * rank); communicator.sumLater(one); return one; });
+        // A graph that is captured meanwhile has none of them in it.
+        const graph = device.capture(() => core.scope(() => sums[0].mul(2)));
+        counts.push(calls() - begin);
+        bits.push(await hash(graph.replay()), await hash(graph.replay()), await hash(sums[1]));
+        // One that a graph reads is added up at once.
+        communicator.sumLater(sums[0]);
+        counts.push(calls() - begin, communicator.joinsSums);
+        bits.push(await hash(graph.replay()));
+        // One that nobody reads is forgotten.
+        const unread = values(600, 1024, 9);
+        communicator.sumLater(unread);
+        unread.dispose();
+        const { sum, normed } = norm(x, sums[2], { alpha }, 'f16');
+        bits.push(await hash(normed), await hash(sum));
+        graph.dispose();
+        for (const one of [alpha, x, sum, normed, ...sums]) one.dispose();
+        return { bits, calls: counts };`;
+      const { joined } = await both(device, body);
+      expect(joined.calls).toEqual([3, 4, false]);
+    },
+    SLOW,
+  );
+
+  it(
+    'of few rows, of views and of one rank that is told not to go another way',
+    async () => {
+      const body = `
+        const bits = [];
+        const alpha = values(1, 1024, 3);
+        const x = values(600, 1024, 1);
+        const before = calls();
+        const whole = values(1200, 1024, 2 + rank);
+        const view = whole.narrow(0, 600, 600);
+        communicator.sumLater(view);
+        const few = values(4, 1024, 5 + rank);
+        communicator.sumLater(few);
+        const count = calls() - before;
+        const rowsOfX = x.narrow(0, 8, 4);
+        const made = [norm(x, view, { alpha }, 'f16'), norm(rowsOfX, few, { alpha }, 'f16')];
+        for (const { sum, normed } of made) bits.push(await hash(sum), await hash(normed));
+        for (const one of [alpha, x, rowsOfX, whole, view, few, ...made.flatMap(({ sum, normed }) => [sum, normed])]) one.dispose();
+        return { bits, calls: [count] };`;
+      const { joined } = await both(device, body);
+      expect(joined.calls).toEqual([1]);
+      vi.stubEnv('X_PEER_NORMS', '1');
+      const told = { device, environment: [{}, { X_PEER_NORMS: '0' }] };
+      const outcomes = await ranks(2, `return { bits: [], calls: [Number(communicator.joinsSums)] };`, told);
+      for (const { calls } of valuesOf(outcomes)) expect(calls).toEqual([0]);
+    },
+    SLOW,
+  );
+
+  it(
+    'end with one error when a rank does not come',
+    async () => {
+      const body = `${PRELUDE}
+        const x = values(600, 1024, 1), alpha = Tensor.ones([1024], 'f32', device);
+        if (rank === 1) { await new Promise((done) => setTimeout(done, 3000)); communicator.abort(); return 'late'; }
+        const delta = values(600, 1024, 2);
+        communicator.sumLater(delta);
+        await norm(x, delta, { alpha }, 'f16').normed.toArray();
+        communicator.sumLater(delta);
+        return 'nothing happened';`;
+      vi.stubEnv('X_PEER_NORMS', '1');
+      const [first, second] = await ranks(2, body, { device, timeoutMs: 1000 });
+      expect(first.error).toMatchObject({ code: 'RANK_TIMEOUT', rank: 1 });
+      expect(second.value).toBe('late');
+    },
+    SLOW,
+  );
+});
