@@ -36,6 +36,7 @@ class SlowDevice {
     const at = this.queue;
     const tensor = {
       shape: [1],
+      device: { backend: {} },
       handle: { release() {} },
       narrow: () => tensor,
       toBytes: async () => {
@@ -80,7 +81,14 @@ describe('pacer', () => {
         most = Math.max(most, end - performance.now());
         const at = end;
         const toBytes = async () => sleep(Math.max(0, at - performance.now()));
-        const tensor = { shape: [1], handle: { release() {} }, narrow: () => tensor, toBytes, dispose() {} };
+        const tensor = {
+          shape: [1],
+          device: { backend: {} },
+          handle: { release() {} },
+          narrow: () => tensor,
+          toBytes,
+          dispose() {},
+        };
         yield { output: tensor as unknown as Tensor, share: i / 40 };
       }
       return undefined;

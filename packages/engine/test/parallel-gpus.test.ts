@@ -2,11 +2,16 @@
  * One model on two GPUs, or on two emulated ones (tools/emulator/main.ts with `--devices 2`): what it writes with sums through peer
  * memory is what it writes with the library's, whose sums of two ranks have the same bits.
  */
-import { memoryStats } from '@x/core';
+
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Device, memoryStats } from '@x/core';
+import type { KernelDevice } from '@x/rocm-backend';
 import { kernelDevices } from '@x/testing/devices';
-import { afterEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type LanguageModel, loadModel } from '../src';
-import { GGUF } from './helpers';
+import { GGUF, writeCheckpoint } from './helpers';
 
 const gpus = kernelDevices().filter(({ kind }) => kind !== 'cpu');
 const second = gpus.find(({ kind }, i) => i > 0 && kind === gpus[0].kind);
@@ -26,29 +31,44 @@ async function texts(model: LanguageModel): Promise<string[]> {
 }
 
 describe.skipIf(!second)('a model on two GPUs', () => {
+  let numbers: string;
+  beforeAll(async () => {
+    numbers = mkdtempSync(join(tmpdir(), 'parallel-gpus-'));
+    await writeCheckpoint(numbers);
+  });
+  afterAll(() => rmSync(numbers, { recursive: true, force: true }));
   afterEach(() => void vi.unstubAllEnvs());
 
   it.each([
-    ['as graphs', '1'],
-    ['as they come', '0'],
+    ['as graphs', 'blocks', '1'],
+    ['as they come', 'blocks', '0'],
+    ['as they come', 'numbers', '0'],
   ])(
-    'writes the same through peer memory and through the library, steps %s',
-    async (_, graphs) => {
+    'writes the same through peer memory and through the library, steps %s, weights in %s',
+    async (_, weights, graphs) => {
       vi.stubEnv('X_GRAPHS', graphs);
+      const file = weights === 'blocks' ? GGUF : numbers;
       const before = memoryStats();
       const devices = [`${gpus[0]}`, `${second}`];
       const written: string[][] = [];
-      for (const peers of ['1', '0']) {
+      const launches: number[] = [];
+      const { backend } = Device.of(devices[0]);
+      for (const [peers, norms] of ['10', '11', '00']) {
         vi.stubEnv('X_PEER', peers);
-        const model = await loadModel(GGUF, { devices });
+        vi.stubEnv('X_PEER_NORMS', norms);
+        const begin = (backend as KernelDevice).launchCount;
+        const model = await loadModel(file, { devices });
         try {
           written.push(await texts(model));
         } finally {
           model.dispose();
           await model.ended();
         }
+        launches.push((backend as KernelDevice).launchCount - begin);
       }
-      expect(written[0]).toEqual(written[1]);
+      for (const texts of written) expect(texts).toEqual(written[0]);
+      // A launch less for each sum that is part of a norm, which rows in blocks are not.
+      if (weights === 'numbers') expect(launches[1]).toBeLessThan(launches[0]);
       for (const text of written[0]) expect(text.length).toBeGreaterThan(LENGTH / 2);
       expect(memoryStats()).toEqual(before);
     },

@@ -55,7 +55,12 @@ export class DeviceCollectiveOps implements CollectiveOps {
     try {
       const ranks = await this.#device.hip.joinGroup(member);
       try {
-        return new DeviceCommunicator(this.#device, ranks, member, await PeerAllReduce.join(this.#device, ranks, member));
+        return new DeviceCommunicator(
+          this.#device,
+          ranks,
+          member,
+          await PeerAllReduce.join(this.#device, ranks, member),
+        );
       } catch (error) {
         ranks.abort();
         ranks.dispose();
@@ -74,12 +79,7 @@ class DeviceCommunicator implements BackendCommunicator {
   readonly #aside: SideSums;
   readonly #norms: PeerNorms | undefined;
 
-  constructor(
-    device: KernelDevice,
-    ranks: HipCommunicator,
-    member: GroupMember,
-    peers: PeerAllReduce | undefined,
-  ) {
+  constructor(device: KernelDevice, ranks: HipCommunicator, member: GroupMember, peers: PeerAllReduce | undefined) {
     this.#device = device;
     this.#ranks = ranks;
     this.#peers = peers;

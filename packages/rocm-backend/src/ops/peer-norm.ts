@@ -6,7 +6,7 @@
  * A sum is only noted when it is asked for. Where something else than such a norm reads it first, the library adds it up then. The
  * norm's own sum, x + delta, is on each rank for its rows alone, until something else reads that.
  */
-import { type GroupMember, type NormDType, type NormProblem, type StoragePart, sizeInBytes } from '@x/core';
+import { type GroupMember, type NormDType, type NormProblem, type StoragePart, settings, sizeInBytes } from '@x/core';
 import type { PeerMemory } from '@x/hip';
 import type { KernelDevice } from '../device';
 import type { LaunchShape } from '../launch-shape';
@@ -14,7 +14,7 @@ import { launchNormOfPair } from '../launchers/collectives';
 import { type Arrival, KernelStorage } from '../storage';
 import { TICKS_PER_MS } from './peer-all-reduce';
 
-/** The smallest sums, in bytes of a rank: of less, meeting the other rank twice takes as long as what is saved. */
+/** The smallest sums, in bytes of a rank: of less, meeting the other rank twice takes as long as what is saved. `X_PEER_NORMS=1` takes all. */
 const LEAST_BYTES = 2 ** 21;
 /** Values of a row that a thread holds at most (kernels/decode/between.h). */
 const HELD_VALUES = 16;
@@ -42,6 +42,7 @@ export class PeerNorms {
   readonly #library: PairLibrary;
   /** Sums that are noted. */
   readonly #noted = new Set<PartOfSum>();
+  readonly #leastBytes = settings.peerNorms() ? 0 : LEAST_BYTES;
   /** How many sums were part of a norm, less those that the library made after all. */
   #gain = 0;
 
@@ -64,7 +65,7 @@ export class PeerNorms {
     const whole = KernelStorage.on(device, storage);
     if (!this.pays || device.recording || device.timesLaunches || whole.hasDependents) return false;
     const fits = whole.dtype === 'f32' && offset === 0 && count === whole.elemCount;
-    if (!fits || whole.byteLength < LEAST_BYTES) return false;
+    if (!fits || whole.byteLength < this.#leastBytes) return false;
     const part = new PartOfSum(this, whole);
     this.#noted.add(part);
     whole.arrivesWith(part);
