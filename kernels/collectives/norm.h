@@ -108,9 +108,22 @@ __attribute__((noinline)) void normPaired(decode::Norm<T> p, u64 row, const floa
   decode::normPlain(p, row);
   for (u64 j = at; j < at + p.n; ++j) theirY[j] = p.y[j];
 }
+#else
+template <decode::Delta KIND, class T>
+X_DEVICE void normRows(PairedNorm<T> p, u64 first) {
+#pragma unroll 1
+  for (u64 row = split::block(); row < p.rows; row += gridX()) {
+    // Else the compiler works out all offsets ahead, for which there are no registers.
+    p.n = opaque(p.n);
+    decode::normHeld<KIND, decode::FEW_TILES>(p, first + row);
+  }
+}
 #endif
 
-/** p.rows rows from `first` on: on GPUs a block a row, which fits its registers. */
+/**
+ * p.rows rows from `first` on, of which GPUs' threads have two quads at most. As many blocks as there is room for: each of them asks what the
+ * other rank has said, and waits for its writes to arrive, which takes as long as several rows.
+ */
 template <class T>
 X_DEVICE void normOfPair(const decode::Norm<T>& p, u64 first, const Pair& pair) {
   X_SHARED(u64, heard, 3);
@@ -131,13 +144,9 @@ X_DEVICE void normOfPair(const decode::Norm<T>& p, u64 first, const Pair& pair) 
 #else
   if (!X_NVPTX) wire::observe();
   const PairedNorm<T> paired{p, theirDelta, theirY};
-  if (split::block() < p.rows) {
-    const u64 row = first + split::block();
-    if (p.n <= decode::FEW_TILES * 4 * blockThreads()) decode::normOf<decode::FEW_TILES>(paired, row);
-    else decode::normOf<decode::TILES>(paired, row);
-  }
+  if (p.deltaAlpha) normRows<decode::Delta::Normed>(paired, first);
+  else normRows<decode::Delta::Plain>(paired, first);
 #endif
-  wire::publish();
   if (lastToArrive(pair.number() + 1, gridX()) && threadIndex() == 0) pair.end(call);
 }
 

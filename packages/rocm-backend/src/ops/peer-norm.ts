@@ -9,16 +9,16 @@
 import { type GroupMember, type NormDType, type NormProblem, type StoragePart, settings, sizeInBytes } from '@x/core';
 import type { PeerMemory } from '@x/hip';
 import type { KernelDevice } from '../device';
-import type { LaunchShape } from '../launch-shape';
+import { type LaunchShape, NORM_VALUES } from '../launch-shape';
 import { launchNormOfPair } from '../launchers/collectives';
 import { type Arrival, KernelStorage } from '../storage';
 import { TICKS_PER_MS } from './peer-all-reduce';
 
 /** The smallest sums, in bytes of a rank: of less, meeting the other rank twice takes as long as what is saved. `X_PEER_NORMS=1` takes all. */
 const LEAST_BYTES = 2 ** 21;
-/** Values of a row that a thread holds at most (kernels/decode/between.h). */
-const HELD_VALUES = 16;
 const QUAD = 4;
+/** Threads of the kernel that a multiprocessor has room for, by the registers that they take. */
+const THREADS_PER_CU = 1024;
 const ALIGNMENT = 16;
 
 /** The library's part: what is left to it is asked for by both ranks. */
@@ -124,7 +124,7 @@ export class PeerNorms {
     launchNormOfPair(
       device,
       `norm_of_pair_${form}`,
-      { ...shape, grid: shape.grid || count },
+      { ...shape, grid: Math.min(shape.grid, count) },
       {
         rows: count,
         first,
@@ -153,12 +153,13 @@ export class PeerNorms {
     this.#device.beforeCaptures.delete(this.settle);
   }
 
-  /** As of norms of one device; a grid of 0 is a block a row. */
+  /** At most as many blocks as the device has room for. */
   #shape(n: number): (LaunchShape & { grid: number }) | undefined {
     const { shapes, hip } = this.#device;
     if (shapes.isHost) return { grid: hip.properties.multiprocessorCount, block: 1 };
     const block = shapes.normThreads(n);
-    return n % QUAD === 0 && n <= HELD_VALUES * block ? { grid: 0, block } : undefined;
+    const grid = hip.properties.multiprocessorCount * (THREADS_PER_CU / block);
+    return n % QUAD === 0 && n <= NORM_VALUES * block ? { grid, block } : undefined;
   }
 }
 
