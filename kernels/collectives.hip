@@ -35,11 +35,11 @@ ALL_REDUCES(bf16)
 #define NORM_OF_PAIR(T, t)                                                                                              \
   KERNEL(norm_of_pair_##t,                                                                                             \
          (u64 rows, u64 first, u32 n, float eps, float delta_scale, bool centred, const float* x, const float* delta,  \
-          const float* delta_alpha, const float* alpha, const float* beta, float* sum, T* y, u32 other, u64 patience,  \
-          u32* control, u64* stage)) {                                                                                 \
+          const float* delta_alpha, const float* alpha, const float* beta, float* sum, T* y, const float* delta_here,  \
+          u32 other, u64 patience, u32* control, u64* stage)) {                                                        \
     const decode::Norm<T> norm{rows, n, n, eps, delta_scale, centred, x, delta, delta_alpha, alpha, beta, sum, nullptr, \
                                y};                                                                                     \
-    peers::normOfPair(norm, first, {other, patience, control, stage});                                                 \
+    peers::normOfPair(norm, first, delta_here, {other, patience, control, stage});                                                 \
   }
 NORM_OF_PAIR(float, f32)
 NORM_OF_PAIR(f16, f16)

@@ -1,5 +1,6 @@
 // What lies between two products of a layer of which two ranks have a part each: x and the sum of both parts, and the norm of that.
-// Each rank makes half of the rows. It reads the other's part of them where that lies, and writes the norm to both ranks' memory; of
+// Each rank makes half of the rows. It reads the other's part of them, here if the other's product has written it here and else where
+// that lies, and writes the norm to both ranks' memory; of
 // x + delta it leaves its own rows alone, which are the only ones that it reads next time. So less passes between the devices than
 // for a sum of all rows on both, and nothing runs beside the products.
 //
@@ -125,7 +126,7 @@ X_DEVICE void normRows(PairedNorm<T> p, u64 first) {
  * other rank has said, and waits for its writes to arrive, which takes as long as several rows.
  */
 template <class T>
-X_DEVICE void normOfPair(const decode::Norm<T>& p, u64 first, const Pair& pair) {
+X_DEVICE void normOfPair(const decode::Norm<T>& p, u64 first, const float* deltaHere, const Pair& pair) {
   X_SHARED(u64, heard, 3);
   const u32 call = pair.nextCall();
   if (threadIndex() == 0) {
@@ -137,7 +138,8 @@ X_DEVICE void normOfPair(const decode::Norm<T>& p, u64 first, const Pair& pair) 
   }
   barrier();
   if (heard[2] == 0) return;
-  const float* theirDelta = (const float*)heard[0];
+  // Its rows are those from `first` on.
+  const float* theirDelta = deltaHere ? deltaHere - first * p.n : (const float*)heard[0];
   T* theirY = (T*)heard[1];
 #if X_HOST
   X_FOR_SPLIT(row, p.rows) normPaired(p, first + row, theirDelta, theirY);

@@ -115,6 +115,18 @@ export class Communicator {
     else this.#backend.allReduce(x.storagePart(), x.storagePart(), x.elemCount, 'sum');
   }
 
+  /**
+   * {@link sumLater} of what `product` makes with one matrix product, and does not touch: a device may put parts of it to where they
+   * are added up.
+   */
+  sumOfProduct(product: () => Tensor): Tensor {
+    this.#alive('sumOfProduct');
+    const { forSum } = this.#backend;
+    const part = forSum ? forSum.call(this.#backend, product) : product();
+    this.sumLater(part as Tensor);
+    return part as Tensor;
+  }
+
   /** Whether sums that are asked for with {@link sumLater} are part of other kernels, so that nothing is gained by work beside them. */
   get joinsSums(): boolean {
     return this.#backend.joinsSums ?? false;

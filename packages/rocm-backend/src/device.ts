@@ -60,7 +60,7 @@ import { DeviceRandom } from './ops/random';
 import { DeviceRecurrentOps } from './ops/recurrent';
 import { reduceOps } from './ops/reduce';
 import { resamplingOps } from './ops/resampling';
-import { filled } from './ops/result';
+import { filled, type ProductRows } from './ops/result';
 import { DeviceSamplingOps } from './ops/sampling';
 import { scanOps } from './ops/scan';
 import { sortOps } from './ops/sort';
@@ -129,6 +129,8 @@ export class KernelDevice implements BackendDevice {
   readonly beforeReplays = new Set<() => void>();
   /** What enqueues work that was only noted, which a graph must not have in the place where it is captured. */
   readonly beforeCaptures = new Set<() => void>();
+  /** While a product for a sum over ranks is made: where its rows go, unless all go to `out`. */
+  splitProduct: ((size: { m: number; n: number }, out: number) => ProductRows[] | undefined) | undefined;
   onCompiled: ((count: number) => void) | undefined;
   /** The graph that is being captured. */
   recording: KernelGraph | undefined;

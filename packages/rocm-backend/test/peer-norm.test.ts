@@ -104,6 +104,46 @@ describe.each(pairs)('norms of sums over %s and %s', (...device) => {
     SLOW,
   );
 
+  it.each([
+    ['f16', 192, 1024, 1024],
+    ['bf16', 640, 96, 2048],
+  ] as [string, number, number, number][])(
+    'of products whose rows go where they are added up, or none does: %s, %d rows of %d to %d',
+    async (type, rows, k, n) => {
+      const body = `
+        const { type, rows, k, n } = input;
+        const bits = [];
+        const scaled = (x) => core.scope(() => x.mul(0.01).toDtype(type));
+        const small = (rows, n, seed) => { const one = values(rows, n, seed); const made = scaled(one); one.dispose(); return made; };
+        const [weight, a, b] = [small(n, k, 4 + rank), small(rows, k, 5), small(rows + 32, k, 6)];
+        const alpha = values(1, n, 3), x = values(rows, n, 1), wide = values(rows + 32, n, 2);
+        const { linear } = device.backend;
+        const product = (x) => communicator.sumOfProduct(() =>
+          tensor(linear.matmul(weight.storagePart(), x.storageAndLayout(), { m: x.dim(0), n, k }), [x.dim(0), n]));
+        const made = [];
+        const keep = (...all) => { made.push(...all); return all[0]; };
+        for (let i = 0; i < 3; i++) {
+          const { sum, normed } = norm(x, keep(product(a)), { alpha }, type);
+          keep(sum, normed);
+          bits.push(await hash(normed), await hash(sum));
+        }
+        // Rows that do not part, and a sum that something else reads; two at once, of which the inbox has room for one.
+        const odd = norm(wide, keep(product(b)), { alpha }, type);
+        keep(odd.sum, odd.normed);
+        const [first, second] = [keep(product(a)), keep(product(a))];
+        bits.push(await hash(odd.normed), await hash(first), await hash(first), await hash(second));
+        // One that nobody reads, and the next one.
+        product(a).dispose();
+        const last = norm(x, keep(product(a)), { alpha }, 'f32');
+        keep(last.sum, last.normed);
+        bits.push(await hash(last.normed), await hash(made[0]));
+        for (const one of [weight, a, b, alpha, x, wide, ...made]) one.dispose();
+        return { bits, calls: [] };`;
+      await both(device, body, { type, rows, k, n });
+    },
+    SLOW,
+  );
+
   it(
     'are left to the library where something else reads the sum, and so are sums behind it',
     async () => {

@@ -41,6 +41,11 @@ export interface BackendCommunicator {
    * leave it to what reads the result first. Absent: there is nothing to be gained.
    */
   sumLater?(part: StoragePart, count: number): void;
+  /**
+   * Runs a function that makes one product, f32, which {@link sumLater} is given next, on all ranks: what comes out of it may lie where
+   * it is added up. Nothing but that product may read or write it.
+   */
+  forSum?<T>(product: () => T): T;
   /** Whether sums that are asked for with {@link sumLater} take no time beside other work. */
   readonly joinsSums?: boolean;
   /** `count` elements of each rank, in order of the ranks: `target` holds size · count. */

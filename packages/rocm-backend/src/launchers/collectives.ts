@@ -50,6 +50,7 @@ export interface NormOfPairArguments {
   beta: Address;
   sum: Address;
   y: Address;
+  deltaHere: Address;
   other: number;
   patience: number;
   control: Address;
@@ -71,6 +72,7 @@ export function launchNormOfPair(device: Launcher, kernel: string, shape: Launch
     a.beta,
     a.sum,
     a.y,
+    a.deltaHere,
     a.other,
     a.patience,
     a.control,

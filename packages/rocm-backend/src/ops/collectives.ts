@@ -54,16 +54,14 @@ export class DeviceCollectiveOps implements CollectiveOps {
   async join(member: GroupMember): Promise<BackendCommunicator> {
     try {
       const ranks = await this.#device.hip.joinGroup(member);
+      let made: DeviceCommunicator | undefined;
       try {
-        return new DeviceCommunicator(
-          this.#device,
-          ranks,
-          member,
-          await PeerAllReduce.join(this.#device, ranks, member),
-        );
+        made = new DeviceCommunicator(this.#device, ranks, await PeerAllReduce.join(this.#device, ranks, member));
+        await made.joinNorms(member);
+        return made;
       } catch (error) {
-        ranks.abort();
-        ranks.dispose();
+        (made ?? ranks).abort();
+        (made ?? ranks).dispose();
         throw error;
       }
     } catch (error) {
@@ -77,24 +75,28 @@ class DeviceCommunicator implements BackendCommunicator {
   readonly #ranks: HipCommunicator;
   readonly #peers: PeerAllReduce | undefined;
   readonly #aside: SideSums;
-  readonly #norms: PeerNorms | undefined;
+  #norms: PeerNorms | undefined;
 
-  constructor(device: KernelDevice, ranks: HipCommunicator, member: GroupMember, peers: PeerAllReduce | undefined) {
+  constructor(device: KernelDevice, ranks: HipCommunicator, peers: PeerAllReduce | undefined) {
     this.#device = device;
     this.#ranks = ranks;
     this.#peers = peers;
     this.#aside = new SideSums(device);
-    const memory = peers?.memoryForNorms;
-    if (!memory) return;
+  }
+
+  /** Ends joining: all ranks call it. */
+  async joinNorms(member: GroupMember): Promise<void> {
+    const ranks = this.#ranks;
+    const other = 1 - member.rank;
     const type = 'f32';
-    this.#norms = new PeerNorms(device, member, memory, {
+    this.#norms = await PeerNorms.join(this.#device, ranks, member, this.#peers?.memory, {
       sum: (address, count) =>
         this.#call('allReduce', () => ranks.allReduce({ type, source: address, target: address, count }, 'sum')),
       exchange: (own, theirs) =>
         this.#call('exchange', () =>
           ranks.grouped(() => {
-            ranks.send({ type, source: own.address, count: own.count }, 1 - ranks.rank);
-            ranks.recv({ type, target: theirs.address, count: theirs.count }, 1 - ranks.rank);
+            ranks.send({ type, source: own.address, count: own.count }, other);
+            ranks.recv({ type, target: theirs.address, count: theirs.count }, other);
           }),
         ),
     });
@@ -121,6 +123,10 @@ class DeviceCommunicator implements BackendCommunicator {
 
   sumLater(part: StoragePart, count: number): void {
     if (!this.#norms?.note(part, count)) this.allReduce(part, part, count, 'sum');
+  }
+
+  forSum<T>(product: () => T): T {
+    return this.#norms ? this.#norms.making(product) : product();
   }
 
   get joinsSums(): boolean {

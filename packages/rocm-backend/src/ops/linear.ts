@@ -10,7 +10,7 @@ import { activationRows, MAX_GRID_Y, MAX_VECTOR_ROWS } from './activations';
 import { cast } from './elementwise';
 import { libraryRows, linearThroughLibrary, ROUNDED_ROWS, roundedThroughLibrary, roundRows } from './gemm-library';
 import { GEMM_TILE, unitsShape } from './matmul';
-import { filled, filledRows } from './result';
+import { filled, filledRows, rowsOfProduct } from './result';
 
 /** Most warps of a block of `linear_upto*`. */
 const FEW_WARPS = 4;
@@ -53,9 +53,13 @@ export class DeviceLinearOps implements LinearOps {
     const weights = device.address(weight);
     const { ptr } = device.view(x);
     const rows = { rows: size.m, room: libraryRows(device, size.m), width: size.n };
+    const rowBytes = size.k * sizeInBytes(x.storage.dtype);
     return filledRows(device, 'f32', rows, (out) => {
-      if (x.storage.dtype === type) this.#ofHalves(type, size, ptr, weights, out);
-      else this.#ofWide(type, size, ptr, weights, out);
+      for (const { first, count, to } of rowsOfProduct(device, size, out)) {
+        const part = { ...size, m: count };
+        if (x.storage.dtype === type) this.#ofHalves(type, part, ptr + first * rowBytes, weights, to);
+        else this.#ofWide(type, part, ptr + first * rowBytes, weights, to);
+      }
     });
   }
 

@@ -14,6 +14,7 @@ import { debug } from '../debug';
 import type { KernelDevice } from '../device';
 import { messageOf } from '../errors';
 import { launchAllReducePeers } from '../launchers/collectives';
+import { Agreement, isYes, nameIn } from './agreement';
 
 /** The constants of kernels/collectives/peers.h. */
 const MAX_RANKS = 8;
@@ -45,19 +46,11 @@ const TRIAL_MS = 3000;
 /** More than a block takes, and no multiple of a pack. */
 const TRIAL_COUNT = 1501;
 
-/** What ranks say to each other when they join: whether they can, and what their memory is called. */
-const SAYS = 0;
-const NAME_AT = 8;
-/** Of a name, its first bytes: the process (packages/hip/native/peer_memory.h). */
-const PROCESS_BYTES = 16;
-const WORD_BYTES = 512;
-
 export class PeerAllReduce {
   readonly #device: KernelDevice;
   readonly #member: Pick<GroupMember, 'rank' | 'size' | 'timeoutMs'>;
   readonly #memory: PeerMemory;
   readonly #turns: number;
-  #joinsNorms = false;
 
   private constructor(device: KernelDevice, member: GroupMember) {
     const { size } = member;
@@ -107,8 +100,6 @@ export class PeerAllReduce {
       if (agreed) agreed = await agreement.all(attempt(() => peers!.#reach(words)));
       if (agreed) agreed = await agreement.all(await peers!.#sumArrives());
       why ||= 'another rank cannot';
-      const joins = agreed && (await agreement.all(canJoinNorms(device, words)));
-      if (joins) peers!.#joinsNorms = true;
       debug(1, () => {
         const through = agreed ? `peer memory up to ${MAX_BYTES} bytes` : `the library: ${why}`;
         return `${device.name}, rank ${rank} of ${size}: sums go through ${through}`;
@@ -128,9 +119,9 @@ export class PeerAllReduce {
     return this.#memory.name;
   }
 
-  /** Where sums of two ranks can be part of norms: the memory that both meet in. */
-  get memoryForNorms(): PeerMemory | undefined {
-    return this.#joinsNorms ? this.#memory : undefined;
+  /** The memory that the ranks meet in; its first {@link INBOX_AT} bytes have room for other kernels' words. */
+  get memory(): PeerMemory {
+    return this.#memory;
   }
 
   /** Whether such a reduction goes this way: what is the same on all ranks decides. */
@@ -192,7 +183,7 @@ export class PeerAllReduce {
     const memory = this.#memory;
     const nameBytes = memory.name.length;
     const addresses = words.map((word, rank) =>
-      rank === this.#member.rank ? memory.address : memory.reach(word.slice(NAME_AT, NAME_AT + nameBytes)),
+      rank === this.#member.rank ? memory.address : memory.reach(nameIn(word, nameBytes)),
     );
     memory.write(ADDRESSES_AT, BigUint64Array.from(addresses, BigInt));
   }
@@ -221,64 +212,4 @@ export class PeerAllReduce {
       device.free(target);
     }
   }
-}
-
-/** What all ranks say, through the library. A rank that does not answer in time ends the group. */
-class Agreement {
-  readonly #device: KernelDevice;
-  readonly #ranks: HipCommunicator;
-  readonly #member: GroupMember;
-
-  constructor(device: KernelDevice, ranks: HipCommunicator, member: GroupMember) {
-    this.#device = device;
-    this.#ranks = ranks;
-    this.#member = member;
-  }
-
-  async all(says: boolean): Promise<boolean> {
-    return (await this.words(says)).every(isYes);
-  }
-
-  /** What each rank says, in their order. */
-  async words(says: boolean, name: Uint8Array = new Uint8Array()): Promise<Uint8Array[]> {
-    const { hip } = this.#device;
-    const { size, timeoutMs } = this.#member;
-    const own = new Uint8Array(WORD_BYTES);
-    own[SAYS] = Number(says);
-    own.set(name, NAME_AT);
-    const all = new Uint8Array(size * WORD_BYTES);
-    const source = this.#device.malloc(own.byteLength);
-    const target = this.#device.malloc(all.byteLength);
-    let isLate = false;
-    const late = setTimeout(() => {
-      isLate = true;
-      this.#ranks.abort();
-    }, timeoutMs);
-    try {
-      hip.memcpyHtoD(source, own);
-      this.#device.callLibrary(
-        () => 'allGather',
-        () => this.#ranks.allGather({ type: 'u8', source, target, count: WORD_BYTES }),
-      );
-      await hip.memcpyDtoH(all, target);
-    } finally {
-      clearTimeout(late);
-      this.#device.free(source);
-      this.#device.free(target);
-    }
-    if (isLate)
-      throw new HipError('RANK_TIMEOUT', `not all ${size} ranks answered within ${timeoutMs} ms after they had joined`);
-    return Array.from({ length: size }, (_, rank) => all.subarray(rank * WORD_BYTES, (rank + 1) * WORD_BYTES));
-  }
-}
-
-function isYes(word: Uint8Array): boolean {
-  return word[SAYS] === 1;
-}
-
-/** Whether this rank and the one other are threads of a process, whose devices reach all of each other's memory and keep it coherent. */
-function canJoinNorms(device: KernelDevice, words: readonly Uint8Array[]): boolean {
-  const processes = words.map((word) => word.slice(NAME_AT, NAME_AT + PROCESS_BYTES).join());
-  const isOne = words.length === 2 && processes[0] === processes[1];
-  return isOne && (settings.peerNorms() ?? device.hip.platform === 'cuda');
 }

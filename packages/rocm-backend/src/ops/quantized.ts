@@ -43,7 +43,7 @@ import { cast } from './elementwise';
 import { EXPERT_TILE } from './experts';
 import { gemmIntoF32, libraryRows } from './gemm-library';
 import { type StreamLaunch, streamLaunch } from './quantized-stream';
-import { filled, filledRows } from './result';
+import { filled, filledRows, rowsOfProduct } from './result';
 import { CANDLE_TYPES, vectorShape } from './vector-shape';
 
 /** Types whose `dequantize_block` kernels count values instead of blocks. */
@@ -273,9 +273,13 @@ export class DeviceQuantizedOps implements QuantizedOps {
   #denseProduct(x: KernelStorage, weight: KernelStorage, { m, n, k }: ProductSize): KernelStorage {
     if (x.dtype === 'bf16') {
       const room = Math.min(libraryRows(this.#device, m), Math.floor(x.elemCount / k));
-      return filledRows(this.#device, 'f32', { rows: m, room, width: n }, (out) =>
-        gemmIntoF32(this.#device, 'bf16', { m: room, n, k, lhs: x.ptr, rhsTransposed: weight.ptr, out }),
-      );
+      return filledRows(this.#device, 'f32', { rows: m, room, width: n }, (out) => {
+        for (const { first, count, to } of rowsOfProduct(this.#device, { m, n }, out)) {
+          const lhs = x.ptr + first * k * sizeInBytes('bf16');
+          const rows = count === m ? room : count;
+          gemmIntoF32(this.#device, 'bf16', { m: rows, n, k, lhs, rhsTransposed: weight.ptr, out: to });
+        }
+      });
     }
     const lhs = { storage: x, layout: Layout.contiguous([1, m, k]) };
     const rhs = { storage: weight, layout: Layout.contiguous([1, n, k]).transpose(1, 2) };

@@ -38,6 +38,18 @@ export function filledRows(
   return rows * width === 0 ? out : keptIfFilled(out, fill);
 }
 
+/** Rows of a product, and the address that they go to. */
+export interface ProductRows {
+  first: number;
+  count: number;
+  to: number;
+}
+
+/** All rows of a product [m, n] of f32, in the parts that it is to be made in: most are made in one, at `out`. */
+export function rowsOfProduct(device: KernelDevice, size: { m: number; n: number }, out: number): ProductRows[] {
+  return device.splitProduct?.(size, out) ?? [{ first: 0, count: size.m, to: out }];
+}
+
 /** A result that `fill` writes to; given back when that fails. */
 export function keptIfFilled(result: KernelStorage, fill: (out: number) => void): KernelStorage {
   try {

@@ -228,12 +228,17 @@ export class LoraLinear implements BlockLayer {
 
   /** Whether it reads activations in blocks: not while an adapter changes it, which reads numbers. */
   get takesBlocks(): boolean {
-    return takesBlocks(this.layer) && !this.adapters.rows.some(({ adapter }) => adapter.at(this));
+    return takesBlocks(this.layer) && !this.isChanged;
+  }
+
+  /** Whether an adapter changes it in what is being computed. */
+  get isChanged(): boolean {
+    return this.adapters.rows.some(({ adapter }) => adapter.at(this));
   }
 
   /** What its product rounds so many rows to: not while an adapter changes it. */
   roundsTo(rows: number): DenseDType | undefined {
-    return this.adapters.rows.some(({ adapter }) => adapter.at(this)) ? undefined : roundsTo(this.layer, rows);
+    return this.isChanged ? undefined : roundsTo(this.layer, rows);
   }
 
   get blockWeight(): BlockWeight | undefined {
@@ -252,9 +257,8 @@ export class LoraLinear implements BlockLayer {
 
   /** {@link forward}, and a bias that is still to be added: none where an adapter changes the layer. */
   unbiased(xs: Activations): Unbiased {
-    const { layer, adapters } = this;
-    const changed = adapters.rows.some(({ adapter }) => adapter.at(this));
-    return (changed ? undefined : unbiasedOf(layer, xs)) ?? { product: this.forward(xs) };
+    const { layer, isChanged } = this;
+    return (isChanged ? undefined : unbiasedOf(layer, xs)) ?? { product: this.forward(xs) };
   }
 
   dispose(): void {

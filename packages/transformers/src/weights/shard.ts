@@ -87,10 +87,11 @@ export function timesRange({ start, count }: PartRange, width: number): PartRang
 
 /** A linear layer of which each rank has some columns: the products are added over the ranks. */
 export class SummedLinear extends OwningModule implements BlockLayer {
-  /** Owns `layer`. */
+  /** Owns `layer`. @param isPlain whether it is now a product and no more, on all ranks */
   constructor(
     private readonly layer: Module,
     private readonly communicator: Communicator,
+    private readonly isPlain: () => boolean,
   ) {
     super();
   }
@@ -104,7 +105,9 @@ export class SummedLinear extends OwningModule implements BlockLayer {
   }
 
   forward(xs: Activations): Tensor {
-    const part = (this.layer as BlockLayer).forward(xs);
+    const layer = this.layer as BlockLayer;
+    if (this.isPlain()) return this.communicator.sumOfProduct(() => layer.forward(xs));
+    const part = layer.forward(xs);
     const whole = part.isContiguous() ? part : part.contiguous();
     this.communicator.sumLater(whole);
     return whole;

@@ -156,7 +156,9 @@ export class Weights {
     const bias = none ? undefined : await this.bias(name, out, rows && [rows]);
     const [outs, wide] = [rows?.count ?? out, columns?.count ?? width];
     const layer = this.lora.layer(this.product(weight, bias), [{ name, out: outs }], wide);
-    return columns && !partial ? new SummedLinear(layer, this.shard!.communicator) : layer;
+    if (!columns || partial) return layer;
+    const biased = this.builder.containsTensor(`${name}.bias`);
+    return new SummedLinear(layer, this.shard!.communicator, () => !biased && !layer.isChanged);
   }
 
   /** The layer that makes logits of [tokens, width], of which each rank has some rows and gets all. */
