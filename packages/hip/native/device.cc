@@ -1,6 +1,7 @@
 // Behind device.h: opening and closing, memory, and the error texts.
 #include "device.h"
 
+#include "peer_memory.h"
 #include "report.h"
 
 namespace xhip {
@@ -180,10 +181,14 @@ void Device::free(DevicePtr pointer) {
 
 bool Device::owns(DevicePtr pointer, size_t bytes) const {
   auto after = allocations_.upper_bound(pointer);
-  if (after == allocations_.begin()) return false;
-  auto entry = std::prev(after);
-  uint64_t offset = pointer - entry->first;
-  return offset <= entry->second && bytes <= entry->second - offset;
+  if (after != allocations_.begin()) {
+    auto entry = std::prev(after);
+    uint64_t offset = pointer - entry->first;
+    if (offset <= entry->second && bytes <= entry->second - offset) return true;
+  }
+  bool covered = false;
+  peerMemories.each([&](uint32_t, const std::unique_ptr<PeerMemory>& memory) { covered = covered || memory->covers(pointer, bytes); });
+  return covered;
 }
 
 Stream Device::stream(uint32_t id) {

@@ -17,6 +17,7 @@ struct PeerBlock {
   Driver& driver;
   Context context = nullptr;  // held open
   DevicePtr address = 0;
+  size_t bytes = 0;
   uint32_t* control = nullptr;
 
   explicit PeerBlock(Driver& used) : driver(used) {}
@@ -86,6 +87,7 @@ PeerMemory::PeerMemory(Device& device, size_t bytes) : device_(device) {
   auto block = std::make_shared<PeerBlock>(*driver);
   Status status = driver->openContext(device.ordinal(), &block->context);
   device.check(Call::OpenContext, status);
+  block->bytes = bytes;
   status = driver->peerMalloc(&block->address, bytes);
   if (status == 0) {
     void* control = nullptr;
@@ -157,6 +159,13 @@ DevicePtr PeerMemory::reach(const PeerName& name) {
   device_.check(Call::PeerOpen, own_->driver.peerOpen(&pointer, name.handle), "the memory of another process");
   opened_.push_back(pointer);
   return pointer;
+}
+
+bool PeerMemory::covers(DevicePtr pointer, size_t bytes) const {
+  const auto isIn = [&](const std::shared_ptr<PeerBlock>& block) {
+    return pointer >= block->address && bytes <= block->bytes && pointer - block->address <= block->bytes - bytes;
+  };
+  return isIn(own_) || std::any_of(held_.begin(), held_.end(), isIn);
 }
 
 int PeerMemory::missing() const { return int(__atomic_load_n(own_->control + 1, __ATOMIC_RELAXED)) - 1; }

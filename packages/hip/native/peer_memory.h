@@ -39,6 +39,8 @@ class PeerMemory {
   PeerName name() const;
   // Where the device, which is current, finds another rank's memory. Throws a HipFailure with why it does not.
   DevicePtr reach(const PeerName& name);
+  // Whether it has these bytes, or that of a rank of this process that was reached.
+  bool covers(DevicePtr pointer, size_t bytes) const;
   // The rank that did not come, or -1.
   int missing() const;
   // Any thread.
