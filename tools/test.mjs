@@ -174,7 +174,7 @@ async function emulated() {
     (name) => `packages/engine/test/${name}.test.ts`,
   );
   // What several devices do together.
-  const together = [...named('peers peer-all-reduce'), 'packages/engine/test/parallel-gpus.test.ts'];
+  const together = [...named('peers peer-all-reduce peer-norm'), 'packages/engine/test/parallel-gpus.test.ts'];
   // Two chips at a time with a worker each, the longest first: compilations and a chip's longest file would leave a core idle.
   // Runs of one row follow each other, for they write to the same directory.
   const rows = [

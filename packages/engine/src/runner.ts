@@ -316,7 +316,7 @@ export class Runner {
   private computed(steps: readonly Step[], logits: boolean): ForwardPass {
     const { executor, planner } = this;
     const adapters = adaptersOf(steps);
-    const waits = this.sharesTensors && !this.followers!.communicator!.joinsSums;
+    const waits = this.sharesTensors && this.followers?.communicator?.joinsSums !== true;
     const halves = waits && !adapters && halvesOf(steps, this.leastHalf, !this.pool.states);
     if (!halves) return executor.pass(planner.numbers(steps, logits), adapters);
     const [first, second] = halves.map((half) =>
