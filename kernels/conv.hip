@@ -4,9 +4,10 @@
 // in T), i16 i32 i64 and f8e4m3 are there, and so is upsample_nearest1d, which candle has on its CPU only. Each header
 // says what else. Ours besides: conv_groups and conv_transpose_groups; and on the host conv_planes, conv_strips, conv_taps,
 // conv_windows (conv/host.h) and conv_own (conv/depthwise.h), which convolve floats there; with the first four, CPUs that have dot
-// products of pairs multiply bf16 in them (conv/forms.h).
+// products of pairs multiply bf16 in them (conv/forms.h), or in tile registers (conv/host-amx.h).
 #include "x.h"
 #include "shared/exact.h"
+#include "shared/amx.h"
 #include "shared/pairs.h"
 #include "shared/split.h"
 #include "shared/tally.h"
@@ -18,6 +19,7 @@
 #include "conv/forms.h"
 #include "conv/planes.h"
 #include "conv/host.h"
+#include "conv/host-amx.h"
 #include "conv/depthwise.h"
 
 // Ours: groups of channels, and axes with options of their own, so that one dimension is two of which one is 1.
@@ -134,22 +136,13 @@ POOL_GRADIENTS(float, f32)
   }                                                                                                                    \
   KERNEL(conv_strips_##t, (u64 groups, u64 c_out, u64 c_in, u64 phases, u64 group_stride, u64 out_stride,              \
                            u64 in_stride, const u64* table, const T* kernel, acc_t<T>* dst)) {                         \
-    conv::withForm<T, conv::Channels>([&](auto form) {                                                                 \
-      typedef decltype(form) Form;                                                                                     \
-      conv::packTaps<T, Form>(conv::Counts{1, groups, c_out, c_in, phases}, group_stride, out_stride, in_stride,       \
-                              table, kernel, (typename Form::Element*)dst);                                            \
-    });                                                                                                                \
+    conv::strips(conv::Counts{1, groups, c_out, c_in, phases}, group_stride, out_stride, in_stride, table, kernel, dst); \
   }                                                                                                                    \
   KERNEL(conv_taps_##t, (u64 images, u64 groups, u64 c_out, u64 c_in, u64 phases, u64 plane_size, u64 rows_each,       \
                          u64 pitch, u64 down, u64 across, u64 channel, const u64* table, const acc_t<T>* planes,       \
                          const acc_t<T>* strips, T* dst)) {                                                            \
-    conv::withForm<T, conv::Channels>([&](auto form) {                                                                 \
-      typedef decltype(form) Form;                                                                                     \
-      typedef typename Form::Element Element;                                                                          \
-      conv::multiplyPlanes<T, Form>(conv::Counts{images, groups, c_out, c_in, phases}, plane_size, rows_each,          \
-                                    conv::Target{pitch, down, across, channel}, table, (const Element*)planes,         \
-                                    (const Element*)strips, dst);                                                      \
-    });                                                                                                                \
+    conv::products(conv::Counts{images, groups, c_out, c_in, phases}, plane_size, rows_each,                           \
+                   conv::Target{pitch, down, across, channel}, table, planes, strips, dst);                            \
   }                                                                                                                    \
   KERNEL(conv_windows_##t, (u64 images, u64 groups, u64 c_out, u64 c_in, u64 plane_size, u64 lines, u64 width,         \
                             u64 pitch, u64 outputs, const u64* places, const acc_t<T>* planes,                         \

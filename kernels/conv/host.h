@@ -185,18 +185,18 @@ X_DEVICE void tile(const Counts& n, const Phase& phase, const u64* taps, const T
   }
 }
 
-/**
- * dst [images][groups * c_out][channel] = strips (packTaps) times planes of `plane_size`. An item of work is one tile of some
- * channels, `rows_each` (a multiple of BLOCK_ROWS).
- */
-template <class T, class Form>
-X_DEVICE void multiplyPlanes(const Counts& n, u64 plane_size, u64 rows_each, const Target& target, const u64* table,
-                             const typename Form::Element* planes, const typename Form::Element* strips, T* dst) {
-  typedef Lanes<acc_t<T>> L;
-  const Phase last = phaseAt(table, n.phases - 1);
-  const u64 deep = stepsTo(n.c_in, Form::DEEP);
-  const u64 each = n.c_out * deep * (last.first + last.taps), parts = stepsTo(n.c_out, rows_each);
-  const u64 width = (n.c_out <= WIDE_ROWS ? WIDE_VECTORS : BLOCK_VECTORS) * L::N;
+/** Outputs from `from` on, of channels [row, end) of a group of an image, which is number `channels` of all. */
+struct Piece {
+  Phase phase;
+  const u64* taps;
+  u64 channels, row, end, from, outputs;
+  Position first;
+};
+
+/** f(piece) for each tile of `width` outputs and `rows_each` channels of this block: tiles of the same channels follow each other. */
+template <class F>
+X_DEVICE void eachTile(const Counts& n, u64 rows_each, u64 width, const Target& target, const u64* table, F f) {
+  const u64 parts = stepsTo(n.c_out, rows_each);
   u64 most = 0;
   for (u64 p = 0; p < n.phases; ++p) {
     const Phase phase = phaseAt(table, p);
@@ -206,30 +206,43 @@ X_DEVICE void multiplyPlanes(const Counts& n, u64 plane_size, u64 rows_each, con
   const u64 items = n.images * n.groups * n.phases * parts * most;
   for (u64 item = split::begin(items), stop = split::end(items); item < stop;) {
     const u64 row = item / most % parts * rows_each, p = item / most / parts % n.phases;
-    const u64 channels = item / most / parts / n.phases, group = channels % n.groups;
-    const u64 end = row + rows_each < n.c_out ? row + rows_each : n.c_out;
     const Phase phase = phaseAt(table, p);
-    const u64 outputs = (phase.rows - 1) * target.pitch + phase.columns;
-    const u64* taps = tapsOf(table, n, phase);
-    const typename Form::Element* plane = planes + channels * deep * plane_size;
-    const typename Form::Element* own = strips + group * each + n.c_out * deep * phase.first;
-    T* to = dst + channels * n.c_out * target.channel + phase.start;
-    // Tiles of the same channels, one behind the other.
-    u64 from = item % most * width;
-    Position at = {from / target.pitch, from % target.pitch};
+    Piece piece{phase, tapsOf(table, n, phase), item / most / parts / n.phases, row, row + rows_each < n.c_out ? row + rows_each : n.c_out,
+                item % most * width, (phase.rows - 1) * target.pitch + phase.columns, {}};
+    piece.first = {piece.from / target.pitch, piece.from % target.pitch};
     const u64 next = item - item % most + most, last = next < stop ? next : stop;
-    for (; item < last && from < outputs; ++item, from += width) {
-      const u64 vectors = stepsTo(outputs - from < width ? outputs - from : width, L::N);
-      const auto run = [&](auto count) {
-        constexpr u32 ROWS = count.value > BLOCK_VECTORS ? WIDE_ROWS : BLOCK_ROWS;
-        tile<count.value, ROWS, T, Form>(n, phase, taps, target, plane_size, row, end, at, plane + from, own, to);
-      };
-      if (vectors > BLOCK_VECTORS) run(Number<WIDE_VECTORS>());
-      else withCount<BLOCK_VECTORS>(vectors, run);
-      for (at.column += width; at.column >= target.pitch; ++at.row) at.column -= target.pitch;
+    for (; item < last && piece.from < piece.outputs; ++item, piece.from += width) {
+      f(piece);
+      for (piece.first.column += width; piece.first.column >= target.pitch; ++piece.first.row) piece.first.column -= target.pitch;
     }
     item = last;
   }
+}
+
+/**
+ * dst [images][groups * c_out][channel] = strips (packTaps) times planes of `plane_size`. An item of work is one tile of some
+ * channels, `rows_each` (a multiple of BLOCK_ROWS).
+ */
+template <class T, class Form>
+X_DEVICE void multiplyPlanes(const Counts& n, u64 plane_size, u64 rows_each, const Target& target, const u64* table,
+                             const typename Form::Element* planes, const typename Form::Element* strips, T* dst) {
+  typedef Lanes<acc_t<T>> L;
+  const Phase last = phaseAt(table, n.phases - 1);
+  const u64 deep = stepsTo(n.c_in, Form::DEEP), each = n.c_out * deep * (last.first + last.taps);
+  const u64 width = (n.c_out <= WIDE_ROWS ? WIDE_VECTORS : BLOCK_VECTORS) * L::N;
+  eachTile(n, rows_each, width, target, table, [&](const Piece& at) {
+    const Phase& phase = at.phase;
+    const typename Form::Element* plane = planes + at.channels * deep * plane_size + at.from;
+    const typename Form::Element* own = strips + at.channels % n.groups * each + n.c_out * deep * phase.first;
+    T* to = dst + at.channels * n.c_out * target.channel + phase.start;
+    const u64 left = at.outputs - at.from, vectors = stepsTo(left < width ? left : width, L::N);
+    const auto run = [&](auto count) {
+      constexpr u32 ROWS = count.value > BLOCK_VECTORS ? WIDE_ROWS : BLOCK_ROWS;
+      tile<count.value, ROWS, T, Form>(n, phase, at.taps, target, plane_size, at.row, at.end, at.first, plane, own, to);
+    };
+    if (vectors > BLOCK_VECTORS) run(Number<WIDE_VECTORS>());
+    else withCount<BLOCK_VECTORS>(vectors, run);
+  });
 }
 
 /** The sum of a vector's lanes, halves first. */

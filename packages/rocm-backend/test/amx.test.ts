@@ -1,10 +1,10 @@
 /** What a host's kernels do in tile registers (AMX), by loops in their place, so that it is seen on processors without any. */
-import { bf16ToF32, f32ToBf16 } from '@x/core';
+import { bf16ToF32, Device, f32ToBf16, scope, Tensor } from '@x/core';
 import { compilers } from '@x/hip';
-import { GEMM, QUANTIZED } from '@x/kernels';
+import { CONV, GEMM, QUANTIZED } from '@x/kernels';
 import { kernelDevices } from '@x/testing/devices';
 import { randomBlocks } from '@x/testing/quantized/random-blocks';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { blockFormat } from '../../quantized/src/blocks';
 import { RocmDevice } from '../src/index';
 
@@ -33,6 +33,23 @@ const products = [
   GEMM.source.slice(0, GEMM.source.indexOf('#define GEMM_KERNEL')),
   `KERNEL(tiles_bf16, (const bf16* l, const bf16* r, bf16* out, u64 b, u64 m, u64 n, u64 k, u64 lr, u64 lc, u64 rr, u64 rc)) {
   gemm::tiles::multiplyAll(b, m, n, k, {l, m * k, lr, lc}, {r, k * n, rr, rc}, out);
+}`,
+].join('\n');
+
+/** The kernels of convolutions of bf16, which are told that there are such registers. */
+const convolutions = [
+  '#define X_TILES_BY_LOOPS 1',
+  CONV.source.slice(0, CONV.source.indexOf('// Ours: groups of channels')),
+  `KERNEL(conv_strips_bf16, (u64 groups, u64 c_out, u64 c_in, u64 phases, u64 group_stride, u64 out_stride, u64 in_stride,
+                             const u64* table, const bf16* kernel, float* dst)) {
+  x_amx = 1;
+  conv::strips(conv::Counts{1, groups, c_out, c_in, phases}, group_stride, out_stride, in_stride, table, kernel, dst);
+}
+KERNEL(conv_taps_bf16, (u64 images, u64 groups, u64 c_out, u64 c_in, u64 phases, u64 plane_size, u64 rows_each, u64 pitch,
+                        u64 down, u64 across, u64 channel, const u64* table, const float* planes, const float* strips, bf16* dst)) {
+  x_amx = 1;
+  conv::products(conv::Counts{images, groups, c_out, c_in, phases}, plane_size, rows_each,
+                 conv::Target{pitch, down, across, channel}, table, planes, strips, dst);
 }`,
 ].join('\n');
 
@@ -123,4 +140,55 @@ describe.runIf(compiles && arch === 'x86-64-v4-vnni')('products in tile register
       if (!(Math.abs(got[i] - sum) <= Math.abs(sum) * 2 ** -8 + size * 2 ** -20)) expect([i, got[i]]).toEqual([i, sum]);
     }
   });
+
+  // Channels and places that end within a block, a group and a line; several phases, strides and images.
+  it.each([
+    [1, 32, 16, 7, 3, {}],
+    [2, 40, 48, 9, 3, { stride: 2, padding: 1 }],
+    [1, 96, 33, 12, 2, {}],
+    [3, 17, 20, 6, 3, { padding: 2, dilation: 2 }],
+    [1, 128, 64, 5, 3, { groups: 2, padding: 1 }],
+    [1, 48, 40, 6, 3, { stride: 2, padding: 1, transposed: true }],
+    [2, 15, 7, 8, 3, {}],
+  ] as [number, number, number, number, number, Record<string, number | boolean>][])(
+    'convolutions of bf16: %i images of %i to %i channels, side %i, kernel %i, %j',
+    (images, cIn, cOut, side, k, { transposed, groups = 1, ...options }) => {
+      const cpuDevice = Device.cpu();
+      const backend = cpuDevice.backend as RocmDevice;
+      const made = (conv: (x: Tensor, w: Tensor) => Tensor): Float32Array =>
+        scope(() => {
+          const numbers = (shape: number[], seed: number) => {
+            const count = shape.reduce((a, b) => a * b, 1);
+            const values = Float32Array.from({ length: count }, (_, i) => ((i * 7919 + seed) % 255) / 64 - 2);
+            return Tensor.from(values, { device: cpuDevice }).reshape(shape).toDtype('bf16');
+          };
+          const per = (all: number) => all / Number(groups);
+          const weight = transposed ? [cIn, per(cOut), k, k] : [cOut, per(cIn), k, k];
+          return conv(numbers([images, cIn, side, side], 1), numbers(weight, 5))
+            .toDtype('f32')
+            .toArraySync<Float32Array>();
+        });
+      const all = { ...options, groups: Number(groups) };
+      const conv = (x: Tensor, w: Tensor) => (transposed ? x.convTranspose2d(w, all) : x.conv2d(w, all));
+      const wanted = made((x, w) => conv(x.toDtype('f32'), w.toDtype('f32')));
+      const launch = backend.launch.bind(backend);
+      const launched: string[] = [];
+      const spy = vi.spyOn(backend, 'launch').mockImplementation((module, kernel, shape, args) => {
+        const isOne = kernel === 'conv_strips_bf16' || kernel === 'conv_taps_bf16';
+        if (!isOne) return launch(module, kernel, shape, args);
+        launched.push(kernel);
+        backend.launchFunction(backend.getOrLoadFuncRaw(kernel, convolutions), shape, args);
+      });
+      try {
+        const got = made(conv);
+        expect(launched).toEqual(['conv_strips_bf16', 'conv_taps_bf16']);
+        const size = Math.sqrt(wanted.reduce((sum, value) => sum + value * value, 0) / wanted.length);
+        for (const [i, value] of wanted.entries())
+          if (!(Math.abs(got[i] - value) <= Math.abs(value) * 2 ** -8 + size * 1e-5))
+            expect([i, got[i]]).toEqual([i, value]);
+      } finally {
+        spy.mockRestore();
+      }
+    },
+  );
 });

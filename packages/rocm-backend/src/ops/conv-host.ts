@@ -40,6 +40,8 @@ const PLANES_BYTES = 2 ** 24;
 const LANES = 16;
 /** Items of work a thread at least, where the kernel has rows enough to be cut. */
 const ITEMS = 8;
+/** Channels of blocks of a kernel in tile registers (kernels/conv/host-amx.h). */
+const TILE = { outputs: 16, inputs: 32 };
 /** Products that take about as long as an element of elementwise work. */
 const PRODUCTS = 16;
 
@@ -102,6 +104,11 @@ function sumType(dtype: DType): DType {
   return dtype === 'f64' ? 'f64' : 'f32';
 }
 
+/** A count rounded up to whole steps. */
+function whole(count: number, step: number): number {
+  return Math.ceil(count / step) * step;
+}
+
 /** By sizes. */
 const plans = new LayoutCache<TapsPlan | WindowsPlan>();
 
@@ -114,9 +121,8 @@ function planOf({ transposed, down, across }: ConvSizes): TapsPlan | WindowsPlan
   const taps = tapsPlan(down, across, transposed);
   if (transposed) return plans.add(kind, axes, taps);
   // Multiplications of a channel with another, those for nothing included.
-  const whole = (count: number) => Math.ceil(count / LANES) * LANES;
-  const byTaps = down.k * across.k * whole(down.out * taps.across.size);
-  const byWindows = down.out * across.out * down.k * whole(across.k);
+  const byTaps = down.k * across.k * whole(down.out * taps.across.size, LANES);
+  const byWindows = down.out * across.out * down.k * whole(across.k, LANES);
   return plans.add(kind, axes, byWindows < byTaps ? windowsPlan(down, across) : taps);
 }
 
@@ -232,7 +238,10 @@ function strips(
   const { groupStride, outStride, inStride } = stridesOf(kernel, sizes);
   const { dtype } = kernel.storage;
   const count = layout.elemCount;
-  return filled(device, sumType(dtype), count, (dst) => {
+  // Tile registers have whole blocks of pairs of channels.
+  const pairs = (whole(cOut, TILE.outputs) * whole(cIn, TILE.inputs)) / 2;
+  const room = dtype === 'bf16' ? Math.max(count, (count / (cOut * cIn)) * pairs) : count;
+  return filled(device, sumType(dtype), room, (dst) => {
     const counts = { groups, cOut, cIn, phases: phases.length };
     const pointers = { table, kernel: ptr, dst };
     const shape = device.shapes.elementwise(count);

@@ -8,7 +8,7 @@
  * rank would keep the cores that the other rank needs.
  */
 import { CollectiveError, type DType, type GroupMember, type Reduction, settings, sizeInBytes } from '@x/core';
-import { type HipCommunicator, type PeerMemory } from '@x/hip';
+import type { HipCommunicator, PeerMemory } from '@x/hip';
 import { COLLECTIVES } from '@x/kernels';
 import { debug } from '../debug';
 import type { KernelDevice } from '../device';
