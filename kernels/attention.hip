@@ -13,20 +13,23 @@
 //   attention_varlen_{d}_{t}    of tiles of several sequences over a cache in blocks: attention/varlen.h; threads and shared
 //                        memory as above, where matrix units are, else any number of whole warps
 //   attention_{d}_f32    on FMA units: NVIDIA 128 threads and 64 * (d + 256) * 4 bytes, AMD 256 threads; on the host, as
-//                        of f16 and bf16 there, attention/host.h
+//                        of f16 and bf16 there, attention/host.h, or bf16 in tile registers, attention/host-amx.h
 //   attention_packed_{t}    within sequences that lie one after the other: attention/packed.h; any number of whole warps
 #include "x.h"
 #include "shared/barrier.h"
+#include "shared/amx.h"
 #include "shared/split.h"
 #include "shared/mma.h"
 #include "shared/wgmma.h"
 #include "shared/rough.h"
+#include "shared/turn.h"
 #include "attention/problem.h"
 #include "attention/slabs.h"
 #include "attention/flash.h"
 #include "attention/chunks.h"
 #include "attention/fma.h"
 #include "attention/host.h"
+#include "attention/host-amx.h"
 #include "attention/varlen.h"
 #include "quantized/activations.h"
 #include "shared/arrive.h"
@@ -38,7 +41,6 @@
 #include "decode/heads.h"
 #include "attention/step.h"
 #include "attention/packed.h"
-#include "shared/turn.h"
 #include "attention/packed-host.h"
 #include "attention/prompt.h"
 
@@ -53,6 +55,10 @@ constexpr u32 THREADS_F32 = fma::THREADS;
 template <u32 D, class T>
 X_DEVICE void attend(const Problem<T>& p) {
 #if X_HOST
+#if X_AMX
+  if constexpr (sameType<T, bf16>)
+    if (x_amx && p.seq >= tiles::LEAST) return tiles::attendTiles<D>(p);
+#endif
   attendTiles<D>(p);
 #else
   if constexpr (sameType<T, float>) fma::attendFma<D>(p);

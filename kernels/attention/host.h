@@ -128,6 +128,36 @@ X_DEVICE const float* tileRows(const T* rows, u64 stride, u32 n, float* copy, u6
   }
 }
 
+/** Nothing is known of the queries yet. */
+template <u32 D>
+X_DEVICE void begin(TileState<D>& s) {
+  for (u32 r = 0; r < TILE_QUERIES; ++r) {
+    s.top[r] = lanes::lowest<float>(), s.sum[r] = 0.0f;
+    for (u32 c = 0; c < D; ++c) s.values[r * D + c] = 0.0f;
+  }
+}
+
+/** Scores of the n keys from key0 on that queries do not see. */
+template <u32 D, class Queries>
+X_DEVICE void hide(const Queries& tile, u32 key0, u32 n, TileState<D>& s) {
+  for (u32 r = 0; r < tile.rows; ++r)
+    for (u32 j = tile.end(r) > key0 ? tile.end(r) - key0 : 0; j < n; ++j) s.scores[j * TILE_QUERIES + r] = lanes::lowest<float>();
+}
+
+/** What was weighted before, where the largest score has changed. */
+template <u32 D>
+X_DEVICE void keep(TileState<D>& s, u32 rows) {
+  for (u32 r = 0; r < rows; ++r)
+    if (s.kept[r] != 1.0f)
+      for (u32 c = 0; c < D; ++c) s.values[r * D + c] *= s.kept[r];
+}
+
+template <u32 D, class T>
+X_DEVICE void finish(const TileState<D>& s, u32 rows, T* out) {
+  for (u32 r = 0; r < rows; ++r, out += D)
+    for (u32 c = 0; c < D; ++c) out[c] = from_acc<T>(s.values[r * D + c] / s.sum[r]);
+}
+
 template <u32 D, class T>
 X_DEVICE void attendTiles(const Problem<T>& p) {
   TileState<D> s;
@@ -136,33 +166,22 @@ X_DEVICE void attendTiles(const Problem<T>& p) {
   X_FOR_SPLIT(item, p.b * p.heads * tiles) {
     const auto tile = p.template tile<D>(item / tiles, (u32)(item % tiles) * TILE_QUERIES, TILE_QUERIES);
     const u32 rows = tile.rows;
-    for (u32 r = 0; r < TILE_QUERIES; ++r) {
-      s.top[r] = lanes::lowest<float>(), s.sum[r] = 0.0f;
+    for (u32 r = 0; r < TILE_QUERIES; ++r)
       for (u32 c = 0; c < D; ++c) s.queries[c * TILE_QUERIES + r] = r < rows ? to_acc(tile.q.at(r)[c]) * p.scale : 0.0f;
-      for (u32 c = 0; c < D; ++c) s.values[r * D + c] = 0.0f;
-    }
+    begin(s);
     const u32 first = tile.end(0), end = tile.end(rows - 1);
     for (u32 key0 = 0; key0 < end; key0 += TILE_KEYS) {
       const u32 n = end - key0 < TILE_KEYS ? end - key0 : TILE_KEYS;
       u64 pitch;
       const float* keys = tileRows<D>(tile.keys.at(key0), p.k.row, n, keyCopy, pitch);
       multiplyTile<false>({keys, pitch, 1}, n, s.queries, TILE_QUERIES, D, s.scores, TILE_QUERIES, TILE_QUERIES);
-      if (key0 + n > first) {
-        for (u32 r = 0; r < rows; ++r)
-          for (u32 j = tile.end(r) > key0 ? tile.end(r) - key0 : 0; j < n; ++j)
-            s.scores[j * TILE_QUERIES + r] = lanes::lowest<float>();
-      }
+      if (key0 + n > first) hide(tile, key0, n, s);
       weigh(s, n);
-      for (u32 r = 0; r < rows; ++r)
-        if (s.kept[r] != 1.0f)
-          for (u32 c = 0; c < D; ++c) s.values[r * D + c] *= s.kept[r];
+      keep(s, rows);
       const float* values = tileRows<D>(tile.values.at(key0), p.v.row, n, valueCopy, pitch);
       multiplyTile<true>({s.scores, 1, TILE_QUERIES}, rows, values, pitch, n, s.values, D, D);
     }
-    for (u32 r = 0; r < rows; ++r) {
-      T* out = tile.out + r * D;
-      for (u32 c = 0; c < D; ++c) out[c] = from_acc<T>(s.values[r * D + c] / s.sum[r]);
-    }
+    finish(s, rows, tile.out);
   }
 }
 

@@ -1,7 +1,7 @@
 /** What a host's kernels do in tile registers (AMX), by loops in their place, so that it is seen on processors without any. */
 import { bf16ToF32, Device, f32ToBf16, scope, Tensor } from '@x/core';
 import { compilers } from '@x/hip';
-import { CONV, GEMM, QUANTIZED } from '@x/kernels';
+import { ATTENTION, CONV, GEMM, QUANTIZED } from '@x/kernels';
 import { kernelDevices } from '@x/testing/devices';
 import { randomBlocks } from '@x/testing/quantized/random-blocks';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -51,6 +51,21 @@ KERNEL(conv_taps_bf16, (u64 images, u64 groups, u64 c_out, u64 c_in, u64 phases,
   conv::products(conv::Counts{images, groups, c_out, c_in, phases}, plane_size, rows_each,
                  conv::Target{pitch, down, across, channel}, table, planes, strips, dst);
 }`,
+].join('\n');
+
+/** Attention of bf16 with heads of these sizes. */
+const attention = [
+  '#define X_TILES_BY_LOOPS 1',
+  ATTENTION.source.slice(0, ATTENTION.source.indexOf('#define ATTENTION(')),
+  ...[64, 128].map(
+    (
+      d,
+    ) => `KERNEL(attention_${d}_bf16, (u64 b, u64 heads, u64 kv_heads, u64 seq, u64 kv, const bf16* q, u64 qb, u64 qh, u64 qr,
+      const bf16* k, u64 kb, u64 kh, u64 kr, const bf16* v, u64 vb, u64 vh, u64 vr, bf16* out, float scale, bool causal)) {
+  x_amx = 1;
+  attention::attend<${d}, bf16>({b, heads, kv_heads, (u32)seq, (u32)kv, {q, qb, qh, qr}, {k, kb, kh, kr}, {v, vb, vh, vr}, out, scale, causal});
+}`,
+  ),
 ].join('\n');
 
 describe.runIf(compiles && arch === 'x86-64-v4-vnni')('products in tile registers, by loops', () => {
@@ -186,6 +201,58 @@ describe.runIf(compiles && arch === 'x86-64-v4-vnni')('products in tile register
         for (const [i, value] of wanted.entries())
           if (!(Math.abs(got[i] - value) <= Math.abs(value) * 2 ** -8 + size * 1e-5))
             expect([i, got[i]]).toEqual([i, value]);
+      } finally {
+        spy.mockRestore();
+      }
+    },
+  );
+
+  // Queries and keys that end within a tile and a step, groups of heads, rows that lie apart, more keys than queries.
+  it.each([
+    [1, 2, 1, 64, 64, 64, true],
+    [2, 4, 2, 70, 70, 64, false],
+    [1, 1, 1, 17, 133, 128, true],
+    [1, 2, 2, 130, 47, 128, false],
+    [1, 2, 1, 200, 200, 64, true],
+  ] as const)(
+    'attention of bf16: %i of %i heads over %i, %i queries, %i keys of %i, causal: %s',
+    (b, heads, kvHeads, seq, kv, d, causal) => {
+      const cpuDevice = Device.cpu();
+      const backend = cpuDevice.backend as RocmDevice;
+      const made = (dtype: 'f32' | 'bf16'): Float32Array =>
+        scope(() => {
+          const numbers = (of: number, rows: number, seed: number) => {
+            const values = Float32Array.from(
+              { length: b * rows * of * d },
+              (_, i) => ((i * 7919 + seed) % 255) / 64 - 2,
+            );
+            // Heads of a token lie side by side.
+            const tensor = Tensor.from(values, { device: cpuDevice }).reshape([b, rows, of, d]).transpose(1, 2);
+            return tensor.toDtype('bf16').toDtype(dtype);
+          };
+          const operands = [numbers(heads, seq, 1), numbers(kvHeads, kv, 5), numbers(kvHeads, kv, 9)].map((x) =>
+            x.storageAndLayout(),
+          );
+          const [q, k, v] = operands;
+          const made = backend.attention!.forward({ b, heads, kvHeads, seq, kv, d, causal, scale: 0.02 }, q, k, v);
+          return Tensor.fromStorage(made, [b * heads * seq * d], cpuDevice)
+            .toDtype('f32')
+            .toArraySync<Float32Array>();
+        });
+      const wanted = made('f32');
+      const launch = backend.launch.bind(backend);
+      let launched = 0;
+      const spy = vi.spyOn(backend, 'launch').mockImplementation((module, kernel, shape, args) => {
+        if (!/^attention_\d+_bf16$/.test(kernel)) return launch(module, kernel, shape, args);
+        launched++;
+        backend.launchFunction(backend.getOrLoadFuncRaw(kernel, attention), shape, args);
+      });
+      try {
+        const got = made('bf16');
+        expect(launched).toBe(1);
+        const furthest = got.reduce((most, value, i) => Math.max(most, Math.abs(value - wanted[i])), 0);
+        expect(furthest).toBeGreaterThan(0);
+        expect(furthest).toBeLessThan(2e-2);
       } finally {
         spy.mockRestore();
       }

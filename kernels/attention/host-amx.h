@@ -1,0 +1,138 @@
+// Attention of bf16 in a host's tile registers (AMX-BF16). Scores are keys times queries: keys are loaded from where they lie, and a
+// tile's queries are turned to pairs of elements once. Weights are rounded to bf16, as on GPUs' matrix units, and lie by queries for
+// their product with pairs of values. What lies between is that of host.h, in f32.
+#pragma once
+
+#if X_AMX
+namespace attention::tiles {
+
+/** Sides of a register, and what goes into one along a product. */
+constexpr u32 SIDE = 16, STEP = 32;
+/** Queries from which tiles are worth their turning. */
+constexpr u32 LEAST = 16;
+
+template <u32 D>
+struct Operands {
+  alignas(64) u32 queries[D / 2 * TILE_QUERIES];  // by pairs of elements
+  alignas(64) bf16 weights[TILE_QUERIES * TILE_KEYS];
+  alignas(64) u32 values[TILE_KEYS / 2 * D];  // by pairs of keys
+  alignas(64) bf16 keys[TILE_KEYS * D];       // of a last block, zeros behind them
+};
+
+X_DEVICE u32 pairOf(bf16 first, bf16 second) { return first.bits | (u32)second.bits << 16; }
+
+/**
+ * out [2 * SIDE][2 * SIDE] = what it was, or `first` nothing, + left [2 * SIDE][steps * STEP] times pairs of the right matrix; rows lie
+ * so many bytes apart.
+ */
+inline __attribute__((noinline)) void multiply(const bf16* left, u64 apart, const u32* right, u64 pitch, u32 steps, float* out,
+                                               u64 row, bool first) {
+  float* below = (float*)((u8*)out + SIDE * row);
+  if (first) {
+    amx::zero<0>();
+    amx::zero<1>();
+    amx::zero<2>();
+    amx::zero<3>();
+  } else {
+    amx::load<0>(out, row);
+    amx::load<1>(below, row);
+    amx::load<2>(out + SIDE, row);
+    amx::load<3>(below + SIDE, row);
+  }
+  for (u32 step = 0; step < steps; ++step, left += STEP, right += SIDE * pitch / sizeof(u32)) {
+    amx::load<4>(left, apart);
+    amx::load<6>(right, pitch);
+    amx::multiplyBf16<0, 4, 6>();
+    amx::load<5>((const u8*)left + SIDE * apart, apart);
+    amx::multiplyBf16<1, 5, 6>();
+    amx::load<7>(right + SIDE, pitch);
+    amx::multiplyBf16<2, 4, 7>();
+    amx::multiplyBf16<3, 5, 7>();
+  }
+  amx::store<0>(out, row);
+  amx::store<1>(below, row);
+  amx::store<2>(out + SIDE, row);
+  amx::store<3>(below + SIDE, row);
+}
+
+/** weights [query][key] in bf16 from `n` scores by keys; zeros behind them. */
+inline __attribute__((noinline)) void turnWeights(const float* scores, u32 n, bf16* weights) {
+  for (u32 key = 0; key < n; key += SIDE)
+    for (u32 query = 0; query < TILE_QUERIES; query += SIDE) {
+      TileVector square[SIDE];
+      for (u32 j = 0; j < SIDE; ++j)
+        square[j] = key + j < n ? *(const TileLoose*)(scores + (key + j) * TILE_QUERIES + query) : TileVector{};
+      turnSixteen(square);
+      for (u32 r = 0; r < SIDE; ++r) {
+        const float* row = (const float*)&square[r];
+        bf16* to = weights + (query + r) * TILE_KEYS + key;
+        for (u32 j = 0; j < SIDE; ++j) to[j] = from_acc<bf16>(row[j]);
+      }
+    }
+  for (u32 key = (n + SIDE - 1) / SIDE * SIDE; key < (n + STEP - 1) / STEP * STEP; ++key)
+    for (u32 r = 0; r < TILE_QUERIES; ++r) weights[r * TILE_KEYS + key] = bf16{};
+}
+
+/** Pairs of rows of D values; zeros behind n rows up to whole steps. */
+template <u32 D>
+__attribute__((noinline)) void pairRows(const bf16* rows, u64 stride, u32 n, u32* pairs) {
+  const u32 whole = (n + STEP - 1) / STEP * STEP;
+  for (u32 j = 0; j < whole; j += 2, pairs += D) {
+    const bf16 *first = rows + j * stride, *second = first + stride;
+    if (j + 1 < n)
+      for (u32 c = 0; c < D; ++c) pairs[c] = pairOf(first[c], second[c]);
+    else
+      for (u32 c = 0; c < D; ++c) pairs[c] = j < n ? pairOf(first[c], bf16{}) : 0;
+  }
+}
+
+/** As attention::attendTiles. */
+template <u32 D>
+X_DEVICE void attendTiles(const Problem<bf16>& p) {
+  static_assert(D % STEP == 0, "whole steps");
+  TileState<D> s;
+  Operands<D> own;
+  amx::Shape shape;
+  for (u32 i = 0; i < 8; ++i) shape.set(i, SIDE, 64);
+  const amx::Registers registers(shape);
+  const u64 tiles = ((u64)p.seq + TILE_QUERIES - 1) / TILE_QUERIES;
+  X_FOR_SPLIT(item, p.b * p.heads * tiles) {
+    const auto tile = p.template tile<D>(item / tiles, (u32)(item % tiles) * TILE_QUERIES, TILE_QUERIES);
+    const u32 rows = tile.rows;
+    for (u32 r = 0; r < TILE_QUERIES; ++r) {
+      const bf16* query = tile.q.at(r < rows ? r : 0);
+      for (u32 c = 0; c < D; c += 2) own.queries[c / 2 * TILE_QUERIES + r] = r < rows ? pairOf(query[c], query[c + 1]) : 0;
+    }
+    begin(s);
+    const u32 first = tile.end(0), end = tile.end(rows - 1);
+    for (u32 key0 = 0; key0 < end; key0 += TILE_KEYS) {
+      const u32 n = end - key0 < TILE_KEYS ? end - key0 : TILE_KEYS;
+      const bf16* keys = tile.keys.at(key0);
+      u64 apart = p.k.row * sizeof(bf16);
+      if (n < TILE_KEYS) {
+        for (u32 j = 0; j < n; ++j) __builtin_memcpy(own.keys + j * D, keys + j * p.k.row, D * sizeof(bf16));
+        __builtin_memset(own.keys + n * D, 0, (TILE_KEYS - n) * D * sizeof(bf16));
+        keys = own.keys, apart = D * sizeof(bf16);
+      }
+      constexpr u64 PITCH = TILE_QUERIES * sizeof(float);
+      for (u32 j = 0; j < n; j += STEP)
+        for (u32 r = 0; r < TILE_QUERIES; r += STEP)
+          multiply((const bf16*)((const u8*)keys + j * apart), apart, own.queries + r, PITCH, D / STEP,
+                   s.scores + j * TILE_QUERIES + r, PITCH, true);
+      for (u32 i = 0; i < n * TILE_QUERIES; ++i) s.scores[i] *= tile.scale;
+      if (key0 + n > first) hide(tile, key0, n, s);
+      weigh(s, n);
+      keep(s, rows);
+      turnWeights(s.scores, n, own.weights);
+      pairRows<D>(tile.values.at(key0), p.v.row, n, own.values);
+      for (u32 r = 0; r < TILE_QUERIES; r += STEP)
+        for (u32 c = 0; c < D; c += STEP)
+          multiply(own.weights + r * TILE_KEYS, TILE_KEYS * sizeof(bf16), own.values + c, D * sizeof(u32), (n + STEP - 1) / STEP,
+                   s.values + r * D + c, D * sizeof(float), false);
+    }
+    finish(s, rows, tile.out);
+  }
+}
+
+}  // namespace attention::tiles
+#endif
