@@ -18,6 +18,7 @@
 #include "x.h"
 #include "shared/barrier.h"
 #include "shared/amx.h"
+#include "shared/pairs.h"
 #include "shared/split.h"
 #include "shared/mma.h"
 #include "shared/wgmma.h"
@@ -57,7 +58,7 @@ X_DEVICE void attend(const Problem<T>& p) {
 #if X_HOST
 #if X_AMX
   if constexpr (sameType<T, bf16>)
-    if (x_amx && p.seq >= tiles::LEAST) return tiles::attendTiles<D>(p);
+    if (x_amx && pairs::supported() && p.seq >= tiles::LEAST) return tiles::attendTiles<D>(p);
 #endif
   attendTiles<D>(p);
 #else

@@ -56,7 +56,7 @@ inline __attribute__((noinline)) void multiply(const bf16* left, u64 apart, cons
 }
 
 /** weights [query][key] in bf16 from `n` scores by keys; zeros behind them. */
-inline __attribute__((noinline)) void turnWeights(const float* scores, u32 n, bf16* weights) {
+X_PAIRS_TARGET inline __attribute__((noinline)) void turnWeights(const float* scores, u32 n, bf16* weights) {
   for (u32 key = 0; key < n; key += SIDE)
     for (u32 query = 0; query < TILE_QUERIES; query += SIDE) {
       TileVector square[SIDE];
@@ -64,9 +64,8 @@ inline __attribute__((noinline)) void turnWeights(const float* scores, u32 n, bf
         square[j] = key + j < n ? *(const TileLoose*)(scores + (key + j) * TILE_QUERIES + query) : TileVector{};
       turnSixteen(square);
       for (u32 r = 0; r < SIDE; ++r) {
-        const float* row = (const float*)&square[r];
-        bf16* to = weights + (query + r) * TILE_KEYS + key;
-        for (u32 j = 0; j < SIDE; ++j) to[j] = from_acc<bf16>(row[j]);
+        const pairs::Narrow row = pairs::narrow(square[r]);
+        __builtin_memcpy(weights + (query + r) * TILE_KEYS + key, &row, sizeof(row));
       }
     }
   for (u32 key = (n + SIDE - 1) / SIDE * SIDE; key < (n + STEP - 1) / STEP * STEP; ++key)

@@ -147,9 +147,13 @@ X_DEVICE void hide(const Queries& tile, u32 key0, u32 n, TileState<D>& s) {
 /** What was weighted before, where the largest score has changed. */
 template <u32 D>
 X_DEVICE void keep(TileState<D>& s, u32 rows) {
-  for (u32 r = 0; r < rows; ++r)
-    if (s.kept[r] != 1.0f)
-      for (u32 c = 0; c < D; ++c) s.values[r * D + c] *= s.kept[r];
+  for (u32 r = 0; r < rows; ++r) {
+    // Read once: to the compiler it might be one of the values.
+    const float kept = s.kept[r];
+    if (kept == 1.0f) continue;
+    float* values = s.values + r * D;
+    for (u32 c = 0; c < D; ++c) values[c] *= kept;
+  }
 }
 
 template <u32 D, class T>

@@ -33,6 +33,11 @@ X_PAIRS_TARGET X_DEVICE Sums add(Sums sums, Words left, Words right) {
   return __builtin_ia32_dpbf16ps_512(sums, (Bf16s)left, (Bf16s)right);
 }
 
+typedef __bf16 Narrow __attribute__((vector_size(32)));
+
+/** Rounded to bf16, as from_acc does. */
+X_PAIRS_TARGET X_DEVICE Narrow narrow(Sums v) { return (Narrow)__builtin_ia32_cvtneps2bf16_512(v); }
+
 }  // namespace pairs
 #else
 #define X_PAIRS_TARGET
