@@ -33,10 +33,14 @@ X_PAIRS_TARGET X_DEVICE Sums add(Sums sums, Words left, Words right) {
   return __builtin_ia32_dpbf16ps_512(sums, (Bf16s)left, (Bf16s)right);
 }
 
-typedef __bf16 Narrow __attribute__((vector_size(32)));
+typedef u16 Narrow __attribute__((vector_size(32)));
 
-/** Rounded to bf16, as from_acc does. */
-X_PAIRS_TARGET X_DEVICE Narrow narrow(Sums v) { return (Narrow)__builtin_ia32_cvtneps2bf16_512(v); }
+/** Sixteen values in the bits of bf16, rounded as from_acc does; those below the least normal number become 0. */
+X_PAIRS_TARGET X_DEVICE Narrow narrow(Sums v) {
+  Narrow bits;
+  __asm__("vcvtneps2bf16 %1, %0" : "=v"(bits) : "v"(v));
+  return bits;
+}
 
 }  // namespace pairs
 #else
