@@ -2,9 +2,13 @@
 // than the data. Ours: candle leaves all of it to NCCL.
 //   all_reduce_peers_{f32,f16,bf16}    target = the sum of all ranks' source, in f32 and rounded once: collectives/peers.h
 //   all_reduce_peers_parts_{t}         the same by parts, of which each rank adds one up for all
-//   norm_of_pair_{f32,f16,bf16}        the norm of x and the sum over two ranks, half of the rows on each: collectives/norm.h
+//   norm_of_pair_{f32,f16,bf16}        the norm of x and the sum over two ranks, half of the rows on each: collectives/norm.h;
+//                                      on GPUs alone
 // Sums take at most 128 blocks of 256 threads, as many on every rank of a call; `turns` is what the stages were made for.
 #include "x.h"
+#include "collectives/wire.h"
+#include "collectives/peers.h"
+#if !X_HOST
 #include "shared/split.h"
 #include "shared/barrier.h"
 #include "shared/tally.h"
@@ -13,10 +17,8 @@
 #include "reduce/range.h"
 #include "quantized/activations.h"
 #include "decode/between.h"
-
-#include "collectives/wire.h"
-#include "collectives/peers.h"
 #include "collectives/norm.h"
+#endif
 
 #define ALL_REDUCE(name, t, parts)                                                                                         \
   KERNEL_EARLY(name)                                                                                                       \
@@ -32,6 +34,7 @@ ALL_REDUCES(f32)
 ALL_REDUCES(f16)
 ALL_REDUCES(bf16)
 
+#if !X_HOST || X_LISTED
 #define NORM_OF_PAIR(T, t)                                                                                              \
   KERNEL(norm_of_pair_##t,                                                                                             \
          (u64 rows, u64 first, u32 n, float eps, float delta_scale, bool centred, const float* x, const float* delta,  \
@@ -44,3 +47,4 @@ ALL_REDUCES(bf16)
 NORM_OF_PAIR(float, f32)
 NORM_OF_PAIR(f16, f16)
 NORM_OF_PAIR(bf16, bf16)
+#endif

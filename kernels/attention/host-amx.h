@@ -11,14 +11,17 @@ constexpr u32 SIDE = 16, STEP = 32;
 /** Queries from which tiles are worth their turning. */
 constexpr u32 LEAST = 16;
 
-template <u32 D>
+/** Elements of a head at most. */
+constexpr u32 MOST = 128;
+
 struct Operands {
-  alignas(64) u32 queries[D / 2 * TILE_QUERIES];  // by pairs of elements
+  alignas(64) u32 queries[MOST / 2 * TILE_QUERIES];  // by pairs of elements
   alignas(64) bf16 weights[TILE_QUERIES * TILE_KEYS];
-  alignas(64) u32 values[TILE_KEYS / 2 * D];  // by pairs of keys
-  alignas(64) bf16 keys[TILE_KEYS * D];       // of a last block, zeros behind them
+  alignas(64) u32 values[TILE_KEYS / 2 * MOST];  // by pairs of keys
+  alignas(64) bf16 keys[TILE_KEYS * MOST];       // of a last block, zeros behind them
 };
 
+X_DEVICE u32 wholeSteps(u32 n) { return (n + STEP - 1) / STEP * STEP; }
 X_DEVICE u32 pairOf(bf16 first, bf16 second) { return first.bits | (u32)second.bits << 16; }
 
 /**
@@ -55,81 +58,83 @@ inline __attribute__((noinline)) void multiply(const bf16* left, u64 apart, cons
   amx::store<3>(below + SIDE, row);
 }
 
-/** weights [query][key] in bf16 from `n` scores by keys; zeros behind them. */
+/** weights [query][key] in bf16 from `n` scores by keys, a multiple of SIDE. */
 X_PAIRS_TARGET inline __attribute__((noinline)) void turnWeights(const float* scores, u32 n, bf16* weights) {
   for (u32 key = 0; key < n; key += SIDE)
     for (u32 query = 0; query < TILE_QUERIES; query += SIDE) {
       TileVector square[SIDE];
-      for (u32 j = 0; j < SIDE; ++j)
-        square[j] = key + j < n ? *(const TileLoose*)(scores + (key + j) * TILE_QUERIES + query) : TileVector{};
+#pragma unroll
+      for (u32 j = 0; j < SIDE; ++j) square[j] = *(const TileLoose*)(scores + (key + j) * TILE_QUERIES + query);
       turnSixteen(square);
+#pragma unroll
       for (u32 r = 0; r < SIDE; ++r) {
         const pairs::Narrow row = pairs::narrow(square[r]);
         __builtin_memcpy(weights + (query + r) * TILE_KEYS + key, &row, sizeof(row));
       }
     }
-  for (u32 key = (n + SIDE - 1) / SIDE * SIDE; key < (n + STEP - 1) / STEP * STEP; ++key)
-    for (u32 r = 0; r < TILE_QUERIES; ++r) weights[r * TILE_KEYS + key] = bf16{};
 }
 
-/** Pairs of rows of D values; zeros behind n rows up to whole steps. */
-template <u32 D>
-__attribute__((noinline)) void pairRows(const bf16* rows, u64 stride, u32 n, u32* pairs) {
-  const u32 whole = (n + STEP - 1) / STEP * STEP;
-  for (u32 j = 0; j < whole; j += 2, pairs += D) {
+/** Pairs of rows of d values; zeros behind n rows up to whole steps. */
+X_DEVICE void pairRows(const bf16* rows, u64 stride, u32 n, u32 d, u32* pairs) {
+  u32 j = 0;
+  for (; j + 1 < n; j += 2, pairs += d) {
     const bf16 *first = rows + j * stride, *second = first + stride;
-    if (j + 1 < n)
-      for (u32 c = 0; c < D; ++c) pairs[c] = pairOf(first[c], second[c]);
-    else
-      for (u32 c = 0; c < D; ++c) pairs[c] = j < n ? pairOf(first[c], bf16{}) : 0;
+#pragma clang loop unroll(disable)
+    for (u32 c = 0; c < d; ++c) pairs[c] = pairOf(first[c], second[c]);
   }
+  __builtin_memset(pairs, 0, (wholeSteps(n) - j) / 2 * d * sizeof(u32));
+  if (j == n) return;
+#pragma clang loop vectorize(disable) unroll(disable)
+  for (u32 c = 0; c < d; ++c) pairs[c] = pairOf(rows[j * stride + c], bf16{});
 }
 
-/** As attention::attendTiles. */
-template <u32 D>
-X_DEVICE void attendTiles(const Problem<bf16>& p) {
-  static_assert(D % STEP == 0, "whole steps");
-  TileState<D> s;
-  Operands<D> own;
+/** As attention::attendTiles, of heads of d elements: whole steps. One piece of code for all sizes. */
+inline __attribute__((noinline)) void attendTiles(const Problem<bf16>& p, u32 d) {
+  TileState<MOST> s;
+  Operands own;
   amx::Shape shape;
   for (u32 i = 0; i < 8; ++i) shape.set(i, SIDE, 64);
   const amx::Registers registers(shape);
   const u64 tiles = ((u64)p.seq + TILE_QUERIES - 1) / TILE_QUERIES;
   X_FOR_SPLIT(item, p.b * p.heads * tiles) {
-    const auto tile = p.template tile<D>(item / tiles, (u32)(item % tiles) * TILE_QUERIES, TILE_QUERIES);
+    const auto tile = p.tile(item / tiles, (u32)(item % tiles) * TILE_QUERIES, TILE_QUERIES, d);
     const u32 rows = tile.rows;
-    for (u32 r = 0; r < TILE_QUERIES; ++r) {
-      const bf16* query = tile.q.at(r < rows ? r : 0);
-      for (u32 c = 0; c < D; c += 2) own.queries[c / 2 * TILE_QUERIES + r] = r < rows ? pairOf(query[c], query[c + 1]) : 0;
+    __builtin_memset(own.queries, 0, sizeof(own.queries));
+    for (u32 r = 0; r < rows; ++r) {
+      const bf16* query = tile.q.at(r);
+#pragma clang loop vectorize(disable) unroll(disable)
+      for (u32 c = 0; c < d; c += 2) own.queries[c / 2 * TILE_QUERIES + r] = pairOf(query[c], query[c + 1]);
     }
-    begin(s);
+    begin(s, d);
     const u32 first = tile.end(0), end = tile.end(rows - 1);
     for (u32 key0 = 0; key0 < end; key0 += TILE_KEYS) {
       const u32 n = end - key0 < TILE_KEYS ? end - key0 : TILE_KEYS;
       const bf16* keys = tile.keys.at(key0);
       u64 apart = p.k.row * sizeof(bf16);
       if (n < TILE_KEYS) {
-        for (u32 j = 0; j < n; ++j) __builtin_memcpy(own.keys + j * D, keys + j * p.k.row, D * sizeof(bf16));
-        __builtin_memset(own.keys + n * D, 0, (TILE_KEYS - n) * D * sizeof(bf16));
-        keys = own.keys, apart = D * sizeof(bf16);
+        for (u32 j = 0; j < n; ++j) __builtin_memcpy(own.keys + j * d, keys + j * p.k.row, d * sizeof(bf16));
+        __builtin_memset(own.keys + n * d, 0, (TILE_KEYS - n) * d * sizeof(bf16));
+        keys = own.keys, apart = d * sizeof(bf16);
       }
       constexpr u64 PITCH = TILE_QUERIES * sizeof(float);
       for (u32 j = 0; j < n; j += STEP)
         for (u32 r = 0; r < TILE_QUERIES; r += STEP)
-          multiply((const bf16*)((const u8*)keys + j * apart), apart, own.queries + r, PITCH, D / STEP,
+          multiply((const bf16*)((const u8*)keys + j * apart), apart, own.queries + r, PITCH, d / STEP,
                    s.scores + j * TILE_QUERIES + r, PITCH, true);
+#pragma clang loop unroll(disable)
       for (u32 i = 0; i < n * TILE_QUERIES; ++i) s.scores[i] *= tile.scale;
       if (key0 + n > first) hide(tile, key0, n, s);
       weigh(s, n);
-      keep(s, rows);
-      turnWeights(s.scores, n, own.weights);
-      pairRows<D>(tile.values.at(key0), p.v.row, n, own.values);
+      keep(s, rows, d);
+      __builtin_memset(s.scores + n * TILE_QUERIES, 0, (wholeSteps(n) - n) * TILE_QUERIES * sizeof(float));
+      turnWeights(s.scores, wholeSteps(n), own.weights);
+      pairRows(tile.values.at(key0), p.v.row, n, d, own.values);
       for (u32 r = 0; r < TILE_QUERIES; r += STEP)
-        for (u32 c = 0; c < D; c += STEP)
-          multiply(own.weights + r * TILE_KEYS, TILE_KEYS * sizeof(bf16), own.values + c, D * sizeof(u32), (n + STEP - 1) / STEP,
-                   s.values + r * D + c, D * sizeof(float), false);
+        for (u32 c = 0; c < d; c += STEP)
+          multiply(own.weights + r * TILE_KEYS, TILE_KEYS * sizeof(bf16), own.values + c, d * sizeof(u32), wholeSteps(n) / STEP,
+                   s.values + r * d + c, d * sizeof(float), false);
     }
-    finish(s, rows, tile.out);
+    finish(s, rows, d, tile.out);
   }
 }
 

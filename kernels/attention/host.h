@@ -130,36 +130,34 @@ X_DEVICE const float* tileRows(const T* rows, u64 stride, u32 n, float* copy, u6
 
 /** Nothing is known of the queries yet. */
 template <u32 D>
-X_DEVICE void begin(TileState<D>& s) {
-  for (u32 r = 0; r < TILE_QUERIES; ++r) {
-    s.top[r] = lanes::lowest<float>(), s.sum[r] = 0.0f;
-    for (u32 c = 0; c < D; ++c) s.values[r * D + c] = 0.0f;
-  }
+__attribute__((noinline)) void begin(TileState<D>& s, u32 d) {
+  for (u32 r = 0; r < TILE_QUERIES; ++r) s.top[r] = lanes::lowest<float>(), s.sum[r] = 0.0f;
+  for (u32 i = 0; i < TILE_QUERIES * d; ++i) s.values[i] = 0.0f;
 }
 
 /** Scores of the n keys from key0 on that queries do not see. */
 template <u32 D, class Queries>
-X_DEVICE void hide(const Queries& tile, u32 key0, u32 n, TileState<D>& s) {
+__attribute__((noinline)) void hide(const Queries& tile, u32 key0, u32 n, TileState<D>& s) {
   for (u32 r = 0; r < tile.rows; ++r)
     for (u32 j = tile.end(r) > key0 ? tile.end(r) - key0 : 0; j < n; ++j) s.scores[j * TILE_QUERIES + r] = lanes::lowest<float>();
 }
 
-/** What was weighted before, where the largest score has changed. */
+/** What was weighted before, rows of d, where the largest score has changed. */
 template <u32 D>
-X_DEVICE void keep(TileState<D>& s, u32 rows) {
+__attribute__((noinline)) void keep(TileState<D>& s, u32 rows, u32 d) {
   for (u32 r = 0; r < rows; ++r) {
     // Read once: to the compiler it might be one of the values.
     const float kept = s.kept[r];
     if (kept == 1.0f) continue;
-    float* values = s.values + r * D;
-    for (u32 c = 0; c < D; ++c) values[c] *= kept;
+    float* values = s.values + r * d;
+    for (u32 c = 0; c < d; ++c) values[c] *= kept;
   }
 }
 
 template <u32 D, class T>
-X_DEVICE void finish(const TileState<D>& s, u32 rows, T* out) {
-  for (u32 r = 0; r < rows; ++r, out += D)
-    for (u32 c = 0; c < D; ++c) out[c] = from_acc<T>(s.values[r * D + c] / s.sum[r]);
+__attribute__((noinline)) void finish(const TileState<D>& s, u32 rows, u32 d, T* out) {
+  for (u32 r = 0; r < rows; ++r)
+    for (u32 c = 0; c < d; ++c) out[r * d + c] = from_acc<T>(s.values[r * d + c] / s.sum[r]);
 }
 
 template <u32 D, class T>
@@ -172,7 +170,7 @@ X_DEVICE void attendTiles(const Problem<T>& p) {
     const u32 rows = tile.rows;
     for (u32 r = 0; r < TILE_QUERIES; ++r)
       for (u32 c = 0; c < D; ++c) s.queries[c * TILE_QUERIES + r] = r < rows ? to_acc(tile.q.at(r)[c]) * p.scale : 0.0f;
-    begin(s);
+    begin(s, D);
     const u32 first = tile.end(0), end = tile.end(rows - 1);
     for (u32 key0 = 0; key0 < end; key0 += TILE_KEYS) {
       const u32 n = end - key0 < TILE_KEYS ? end - key0 : TILE_KEYS;
@@ -181,11 +179,11 @@ X_DEVICE void attendTiles(const Problem<T>& p) {
       multiplyTile<false>({keys, pitch, 1}, n, s.queries, TILE_QUERIES, D, s.scores, TILE_QUERIES, TILE_QUERIES);
       if (key0 + n > first) hide(tile, key0, n, s);
       weigh(s, n);
-      keep(s, rows);
+      keep(s, rows, D);
       const float* values = tileRows<D>(tile.values.at(key0), p.v.row, n, valueCopy, pitch);
       multiplyTile<true>({s.scores, 1, TILE_QUERIES}, rows, values, pitch, n, s.values, D, D);
     }
-    finish(s, rows, tile.out);
+    finish(s, rows, D, tile.out);
   }
 }
 

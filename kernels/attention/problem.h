@@ -57,13 +57,16 @@ struct Problem {
   bool causal;
 
   /** Up to `most` queries from row0 of one of b * heads heads. The last query of all sees all keys, the one before it one fewer. */
-  template <u32 D>
-  X_DEVICE Tile<T, Spaced<T>> tile(u64 head, u32 row0, u32 most) const {
+  X_DEVICE Tile<T, Spaced<T>> tile(u64 head, u32 row0, u32 most, u32 d) const {
     const u64 at = head / heads, h = head % heads, kvHead = h / (heads / kvHeads);
     const u32 rows = seq - row0 < most ? seq - row0 : most;
     const i32 seen = (i32)(causal ? kv - (seq - 1 - row0) : kv);
     return {{q.at(at, h) + row0 * q.row, q.row}, rows, seen, kv, {k.at(at, kvHead), k.row}, {v.at(at, kvHead), v.row},
-            out + (head * seq + row0) * D, D, scale};
+            out + (head * seq + row0) * d, d, scale};
+  }
+  template <u32 D>
+  X_DEVICE Tile<T, Spaced<T>> tile(u64 head, u32 row0, u32 most) const {
+    return tile(head, row0, most, D);
   }
 };
 

@@ -9,6 +9,7 @@
 // lie in the stage (peers.h), twice: one rank may be a call ahead when the other reads the last one's.
 #pragma once
 
+#if !X_HOST
 namespace peers {
 
 // Of a stage, in bytes: the number of the last call and how many blocks have ended, what the other rank says, and the last of its
@@ -42,6 +43,16 @@ struct PairedNorm : decode::Norm<T> {
     }
   }
 };
+
+/** What is the same in all threads, which AMD's then keep once. */
+X_DEVICE u64 uniform(u64 v) {
+#if X_AMDGCN
+  const u32 low = __builtin_amdgcn_readfirstlane((u32)v), high = __builtin_amdgcn_readfirstlane((u32)(v >> 32));
+  return low | (u64)high << 32;
+#else
+  return v;
+#endif
+}
 
 /** What two ranks say to each other. */
 struct Pair {
@@ -99,17 +110,6 @@ struct Pair {
   }
 };
 
-#if X_HOST
-/** A row, whose delta is put together where the sum goes. */
-template <class T>
-__attribute__((noinline)) void normPaired(decode::Norm<T> p, u64 row, const float* theirDelta, T* theirY) {
-  const u64 at = row * p.n;
-  for (u64 j = at; j < at + p.n; ++j) p.sum[j] = p.delta[j] + theirDelta[j];
-  p.delta = p.sum;
-  decode::normPlain(p, row);
-  for (u64 j = at; j < at + p.n; ++j) theirY[j] = p.y[j];
-}
-#else
 template <decode::Delta KIND, class T>
 X_DEVICE void normRows(PairedNorm<T> p, u64 first) {
 #pragma unroll 1
@@ -119,10 +119,9 @@ X_DEVICE void normRows(PairedNorm<T> p, u64 first) {
     decode::normHeld<KIND, decode::FEW_TILES>(p, first + row);
   }
 }
-#endif
 
 /**
- * p.rows rows from `first` on, of which GPUs' threads have two quads at most. As many blocks as there is room for: each of them asks what the
+ * p.rows rows from `first` on, of which a thread has two quads at most. As many blocks as there is room for: each of them asks what the
  * other rank has said, and waits for its writes to arrive, which takes as long as several rows.
  */
 template <class T>
@@ -139,17 +138,14 @@ X_DEVICE void normOfPair(const decode::Norm<T>& p, u64 first, const float* delta
   barrier();
   if (heard[2] == 0) return;
   // Its rows are those from `first` on.
-  const float* theirDelta = deltaHere ? deltaHere - first * p.n : (const float*)heard[0];
-  T* theirY = (T*)heard[1];
-#if X_HOST
-  X_FOR_SPLIT(row, p.rows) normPaired(p, first + row, theirDelta, theirY);
-#else
+  const float* theirDelta = deltaHere ? deltaHere - first * p.n : (const float*)uniform(heard[0]);
+  T* theirY = (T*)uniform(heard[1]);
   if (!X_NVPTX) wire::observe();
   const PairedNorm<T> paired{p, theirDelta, theirY};
   if (p.deltaAlpha) normRows<decode::Delta::Normed>(paired, first);
   else normRows<decode::Delta::Plain>(paired, first);
-#endif
   if (lastToArrive(pair.number() + 1, gridX()) && threadIndex() == 0) pair.end(call);
 }
 
 }  // namespace peers
+#endif

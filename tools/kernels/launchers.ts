@@ -85,7 +85,17 @@ function typeOf({ type }: Parameter): string {
 }
 
 function declarations(module: string): { kernel: string; parameters: Parameter[] }[] {
-  const flags = ['-x', 'c++', '-E', '-P', '-std=c++17', '-w', `-I${KERNELS}`, `-I${join(KERNELS, 'include')}`];
+  const flags = [
+    '-x',
+    'c++',
+    '-E',
+    '-P',
+    '-std=c++17',
+    '-w',
+    '-DX_LISTED=1',
+    `-I${KERNELS}`,
+    `-I${join(KERNELS, 'include')}`,
+  ];
   const text = execFileSync(findCompiler('host').path, [...flags, join(KERNELS, `${module}.hip`)], {
     encoding: 'utf8',
     maxBuffer: 2 ** 28,

@@ -22,6 +22,11 @@
 #define X_NVRTC 0
 #endif
 
+// 1 where a tool lists all kernels, those too that the host has not.
+#ifndef X_LISTED
+#define X_LISTED 0
+#endif
+
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;

@@ -105,7 +105,12 @@ TEST(close_lets_a_waiting_call_finish) {
   DevicePtr x = f.malloc(4);
   OK(f.launch(f.function("slow_mix"), Args()(x)(1u)(20000u)));
   Status status = -1;
-  std::thread waiter([&] { status = f.d.streamSynchronize(f.stream); });
+  std::atomic<bool> begun{false};
+  std::thread waiter([&] {
+    begun = true;
+    status = f.d.streamSynchronize(f.stream);
+  });
+  while (!begun) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   OK(f.d.closeContext(f.context));
   waiter.join();

@@ -315,7 +315,6 @@ export class PeerNorms {
   #shape(n: number): { grid: number; block: number } | undefined {
     const { shapes, hip } = this.#device;
     const { multiprocessorCount } = hip.properties;
-    if (shapes.isHost) return { grid: multiprocessorCount, block: 1 };
     const block = shapes.normThreads(n);
     const grid = multiprocessorCount * (THREADS_PER_CU / block);
     return n % QUAD === 0 && n <= NORM_VALUES * block ? { grid, block } : undefined;
