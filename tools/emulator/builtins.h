@@ -38,6 +38,8 @@
 #define __builtin_amdgcn_s_barrier() emulated::wait(emulated::State::AtBlock)
 #define __builtin_amdgcn_wave_barrier() emulated::waveBarrier()
 #define __builtin_amdgcn_ds_bpermute(address, value) emulated::permute(address, value)
+// Callers give what is the same in all lanes.
+#define __builtin_amdgcn_readfirstlane(v) ((int)(v))
 #define __builtin_amdgcn_perm(high, low, selectors) emulated::pickBytes(high, low, selectors)
 #define __builtin_amdgcn_exp2f(x) std::exp2((float)(x))
 #define __builtin_amdgcn_rcpf(x) (1.0f / (x))

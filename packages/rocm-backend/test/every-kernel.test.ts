@@ -24,7 +24,7 @@ import { at, type Pair, pairsOf, randomBytes } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
 import { erf } from '../../core/src/elementwise/numbers';
 import type { RocmDevice, RocmStorage } from '../src/index';
-import { launchAllReducePeers } from '../src/launchers/collectives';
+import { launchAllReducePeers, launchNormOfPair } from '../src/launchers/collectives';
 import { launchCheckIds } from '../src/launchers/indexing';
 import {
   directConv1d,
@@ -187,6 +187,56 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
     x.dispose();
     stage.dispose();
   });
+
+  it.runIf(backend.hip.platform !== 'host').each(['f32', 'f16', 'bf16'] as const)(
+    'a norm in %s of a sum over a rank and itself',
+    (dtype) => {
+      const [rows, n] = [3, 96];
+      const numbers = (count: number, seed: number) =>
+        Float32Array.from({ length: count }, (_, i) => ((i * seed) % 41) / 16 - 1);
+      const [x, delta, alpha] = [numbers(rows * n, 7), numbers(rows * n, 11), numbers(n, 13)];
+      const stored = [x, delta, alpha].map((values) => backend.fromHost(values, 'f32'));
+      const sum = backend.zeros(rows * n, 'f32');
+      const stage = backend.zeros(256, 'u32');
+      // The other rank's stage is this one's.
+      backend.write(stage, 512, new BigUint64Array([BigInt(stage.ptr)]));
+      const normed = launched(dtype, rows * n, (y) =>
+        launchNormOfPair(
+          backend,
+          `norm_of_pair_${dtype}`,
+          { grid: 2, block: 64 },
+          {
+            ...{
+              rows,
+              first: 0,
+              n,
+              eps: 1e-5,
+              deltaScale: 0.5,
+              centred: false,
+              x: stored[0].ptr,
+              delta: stored[1].ptr,
+            },
+            ...{ deltaAlpha: 0, alpha: stored[2].ptr, beta: 0, sum: sum.ptr, y: y.ptr, deltaHere: 0, other: 0 },
+            ...{ patience: 0, control: 0, stage: stage.ptr },
+          },
+        ),
+      );
+      // The call was counted, and no block is under way.
+      expect([...new Uint32Array(stage.toHostSync())].slice(160, 162)).toEqual([1, 0]);
+      const wanted = x.map((value, i) => value + delta[i]);
+      expect(new Float32Array(sum.toHostSync())).toEqual(wanted);
+      const got = Array.from(valuesOf(normed, dtype), Number);
+      for (let i = 0; i < rows * n; i++) {
+        const row = wanted.subarray(Math.floor(i / n) * n, (Math.floor(i / n) + 1) * n);
+        const scale = 1 / Math.sqrt(row.reduce((all, value) => all + value * value, 0) / n + 1e-5);
+        const value = wanted[i] * scale * alpha[i % n];
+        expect(Math.abs(got[i] - value)).toBeLessThanOrEqual(
+          Math.abs(value) * (dtype === 'bf16' ? 2 ** -8 : 2 ** -10) + 1e-5,
+        );
+      }
+      for (const storage of [...stored, sum, stage]) storage.dispose();
+    },
+  );
 
   it.each([
     ['transpose_b8', 'u8'],
