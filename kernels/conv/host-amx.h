@@ -49,8 +49,8 @@ struct Factors {
   u64 count;
 };
 
-/** sums [STRIP][WIDTH] = what they were, or `first` nothing, + `steps` times PAIRS pairs of channels of all taps. */
-template <bool BOTH, bool WIDE>
+/** sums [STRIP][WIDTH], or of ROWS channels unless BOTH, = what they were, or `first` nothing, + `steps` times PAIRS pairs of channels of all taps. */
+template <bool BOTH>
 inline __attribute__((noinline)) void multiply(Factors p, u64 steps, float* sums, bool first) {
   constexpr u64 ROW = WIDTH * sizeof(float);
   const u64 apart = p.plane_size * sizeof(u32);
@@ -63,8 +63,8 @@ inline __attribute__((noinline)) void multiply(Factors p, u64 steps, float* sums
   } else {
     amx::load<0>(sums, ROW);
     if constexpr (BOTH) amx::load<1>(sums + ROWS * WIDTH, ROW);
-    if constexpr (WIDE) amx::load<2>(sums + LANES, ROW);
-    if constexpr (BOTH && WIDE) amx::load<3>(sums + ROWS * WIDTH + LANES, ROW);
+    amx::load<2>(sums + LANES, ROW);
+    if constexpr (BOTH) amx::load<3>(sums + ROWS * WIDTH + LANES, ROW);
   }
   for (u64 step = 0; step < steps; ++step, p.planes += PAIRS * p.plane_size) {
     for (u64 t = 0; t < p.count; ++t, p.strips += ROWS * PAIRS) {
@@ -72,21 +72,19 @@ inline __attribute__((noinline)) void multiply(Factors p, u64 steps, float* sums
       amx::load<6>(from, apart);
       amx::load<4>(p.strips, PAIRS * sizeof(u32));
       amx::multiplyBf16<0, 4, 6>();
-      if constexpr (WIDE) {
-        amx::load<7>(from + LANES, apart);
-        amx::multiplyBf16<2, 4, 7>();
-      }
+      amx::load<7>(from + LANES, apart);
+      amx::multiplyBf16<2, 4, 7>();
       if constexpr (BOTH) {
         amx::load<5>(p.strips + p.strip_size, PAIRS * sizeof(u32));
         amx::multiplyBf16<1, 5, 6>();
-        if constexpr (WIDE) amx::multiplyBf16<3, 5, 7>();
+        amx::multiplyBf16<3, 5, 7>();
       }
     }
   }
   amx::store<0>(sums, ROW);
   if constexpr (BOTH) amx::store<1>(sums + ROWS * WIDTH, ROW);
-  if constexpr (WIDE) amx::store<2>(sums + LANES, ROW);
-  if constexpr (BOTH && WIDE) amx::store<3>(sums + ROWS * WIDTH + LANES, ROW);
+  amx::store<2>(sums + LANES, ROW);
+  if constexpr (BOTH) amx::store<3>(sums + ROWS * WIDTH + LANES, ROW);
 }
 
 /** Of registers that hold so many pairs of channels. */
@@ -114,17 +112,14 @@ inline __attribute__((noinline)) void multiplyPlanes(const Counts& n, u64 plane_
     const u32* own = strips + at.channels % n.groups * each + wordsOf(n, phase.first);
     const u32* plane = planes + at.channels * deep * plane_size + at.from;
     const u32 count = runsOf(target, phase, at.first, WIDTH, runs);
-    const bool wide = at.outputs - at.from > LANES;
     for (u64 row = at.row; row < at.end; row += STRIP) {
       const u64 rows = at.end - row < STRIP ? at.end - row : STRIP;
       const u32* strip = own + row / ROWS * size;
       const auto run = [&](const amx::Shape& shape, u64 from, u64 count, bool first) {
         const Factors factors{strip + from * phase.taps * ROWS * PAIRS, size, plane + from * PAIRS * plane_size, plane_size, at.taps, phase.taps};
         const amx::Registers registers(shape);
-        if (rows > ROWS && wide) multiply<true, true>(factors, count, sums, first);
-        else if (rows > ROWS) multiply<true, false>(factors, count, sums, first);
-        else if (wide) multiply<false, true>(factors, count, sums, first);
-        else multiply<false, false>(factors, count, sums, first);
+        if (rows > ROWS) multiply<true>(factors, count, sums, first);
+        else multiply<false>(factors, count, sums, first);
       };
       if (steps > 0) run(whole, 0, steps, true);
       if (rest > 0) run(end, steps, 1, steps == 0);
