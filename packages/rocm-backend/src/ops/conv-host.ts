@@ -240,7 +240,7 @@ function strips(
   const count = layout.elemCount;
   // Tile registers have whole blocks of pairs of channels.
   const pairs = (whole(cOut, TILE.outputs) * whole(cIn, TILE.inputs)) / 2;
-  const room = dtype === 'bf16' ? Math.max(count, (count / (cOut * cIn)) * pairs) : count;
+  const room = dtype === 'bf16' && count > 0 ? Math.max(count, (count / (cOut * cIn)) * pairs) : count;
   return filled(device, sumType(dtype), room, (dst) => {
     const counts = { groups, cOut, cIn, phases: phases.length };
     const pointers = { table, kernel: ptr, dst };
