@@ -6,6 +6,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { Device, memoryStats } from '@x/core';
 import type { KernelDevice } from '@x/rocm-backend';
 import { kernelDevices } from '@x/testing/devices';
@@ -71,6 +72,29 @@ describe.skipIf(!second)('a model on two GPUs', () => {
       if (weights === 'numbers') expect(launches[1]).toBeLessThan(launches[0]);
       for (const text of written[0]) expect(text.length).toBeGreaterThan(LENGTH / 2);
       expect(memoryStats()).toEqual(before);
+    },
+    600_000,
+  );
+
+  // Experts whose sum follows on others, norms of what is added, biases and layers that are not shared.
+  it.each(['mixtral', 'deepseek_v3', 'gemma3_text', 'starcoder2'])(
+    'gives %s the same logits with sums in norms',
+    async (name) => {
+      vi.stubEnv('X_GRAPHS', '0');
+      const ids = Uint32Array.from({ length: 24 }, (_, i) => (i * 37 + 5) % 200);
+      const path = fileURLToPath(new URL(`../../../models/tiny/${name}`, import.meta.url));
+      const logits: Float32Array[] = [];
+      for (const norms of '01') {
+        vi.stubEnv('X_PEER_NORMS', norms);
+        const model = await loadModel(path, { devices: [`${gpus[0]}`, `${second}`] });
+        const rows = model.forward(ids, 0);
+        logits.push(rows.toArraySync<Float32Array>());
+        rows.dispose();
+        model.dispose();
+        await model.ended();
+      }
+      expect(logits[1]).toEqual(logits[0]);
+      expect(logits[0].every((value) => Number.isFinite(value))).toBe(true);
     },
     600_000,
   );

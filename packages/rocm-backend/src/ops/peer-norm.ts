@@ -25,6 +25,8 @@ const LEAST_BYTES = 2 ** 21;
 const INBOX_BYTES = 2 ** 26;
 /** Of a memory's name, its first bytes: the process (packages/hip/native/peer_memory.h). */
 const PROCESS_BYTES = 16;
+/** Sums that are made by themselves before the first norm. */
+const CREDIT = 2;
 const QUAD = 4;
 /** Threads of the kernel that a multiprocessor has room for, by the registers that they take. */
 const THREADS_PER_CU = 1024;
@@ -74,8 +76,8 @@ export class PeerNorms {
   /** Sums that are noted. */
   readonly #noted = new Set<PartOfSum>();
   readonly #leastBytes = settings.peerNorms() ? 0 : LEAST_BYTES;
-  /** How many sums were part of a norm, less those that were made by themselves after all. */
-  #gain = 0;
+  /** How many sums were part of a norm, less those that were made by themselves after all; some may come first. */
+  #gain = CREDIT;
   /** The product whose rows were left to both ranks, until it is noted. */
   #parted: { m: number; n: number } | undefined;
 

@@ -107,10 +107,7 @@ export class SummedLinear extends OwningModule implements BlockLayer {
   forward(xs: Activations): Tensor {
     const layer = this.layer as BlockLayer;
     if (this.isPlain()) return this.communicator.sumOfProduct(() => layer.forward(xs));
-    const part = layer.forward(xs);
-    const whole = part.isContiguous() ? part : part.contiguous();
-    this.communicator.sumLater(whole);
-    return whole;
+    return summed(layer.forward(xs), this.communicator);
   }
 
   override dispose(): void {
@@ -119,10 +116,10 @@ export class SummedLinear extends OwningModule implements BlockLayer {
   }
 }
 
-/** The sum over the ranks, in the place of a part of it. */
+/** The sum over the ranks, in the place of a part of it, of what a layer adds to the residual. */
 export function summed(part: Tensor, communicator: Communicator): Tensor {
   const whole = part.isContiguous() ? part : part.contiguous();
-  communicator.allReduceInPlace(whole);
+  communicator.sumLater(whole);
   return whole;
 }
 
@@ -145,7 +142,9 @@ export class SharedTable extends OwningModule {
       const local = ids.sub(range.start);
       const own = local.lt(range.count);
       const found = rows.embedding(local.mul(own.toDtype('u32')));
-      return summed(found.mul(own.toDtype('f32').unsqueeze(-1)), communicator);
+      const part = found.mul(own.toDtype('f32').unsqueeze(-1));
+      communicator.allReduceInPlace(part);
+      return part;
     });
   }
 
