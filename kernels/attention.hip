@@ -58,7 +58,7 @@ X_DEVICE void attend(const Problem<T>& p) {
 #if X_HOST
 #if X_AMX
   if constexpr (sameType<T, bf16>)
-    if (x_amx && pairs::supported() && p.seq >= tiles::LEAST) return tiles::attendTiles(p, D);
+    if (tiles::pay(p.seq)) return tiles::attendTiles(p, D);
 #endif
   attendTiles<D>(p);
 #else

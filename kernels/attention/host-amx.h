@@ -10,7 +10,6 @@ namespace attention::tiles {
 constexpr u32 SIDE = 16, STEP = 32;
 /** Queries from which tiles are worth their turning. */
 constexpr u32 LEAST = 16;
-
 /** Elements of a head at most. */
 constexpr u32 MOST = 128;
 
@@ -21,6 +20,7 @@ struct Operands {
   alignas(64) bf16 keys[TILE_KEYS * MOST];       // of a last block, zeros behind them
 };
 
+X_DEVICE bool pay(u32 queries) { return x_amx && pairs::supported() && queries >= LEAST; }
 X_DEVICE u32 wholeSteps(u32 n) { return (n + STEP - 1) / STEP * STEP; }
 X_DEVICE u32 pairOf(bf16 first, bf16 second) { return first.bits | (u32)second.bits << 16; }
 
@@ -30,18 +30,7 @@ X_DEVICE u32 pairOf(bf16 first, bf16 second) { return first.bits | (u32)second.b
  */
 inline __attribute__((noinline)) void multiply(const bf16* left, u64 apart, const u32* right, u64 pitch, u32 steps, float* out,
                                                u64 row, bool first) {
-  float* below = (float*)((u8*)out + SIDE * row);
-  if (first) {
-    amx::zero<0>();
-    amx::zero<1>();
-    amx::zero<2>();
-    amx::zero<3>();
-  } else {
-    amx::load<0>(out, row);
-    amx::load<1>(below, row);
-    amx::load<2>(out + SIDE, row);
-    amx::load<3>(below + SIDE, row);
-  }
+  amx::loadSums<true, true>(out, row, first);
   for (u32 step = 0; step < steps; ++step, left += STEP, right += SIDE * pitch / sizeof(u32)) {
     amx::load<4>(left, apart);
     amx::load<6>(right, pitch);
@@ -52,10 +41,7 @@ inline __attribute__((noinline)) void multiply(const bf16* left, u64 apart, cons
     amx::multiplyBf16<2, 4, 7>();
     amx::multiplyBf16<3, 5, 7>();
   }
-  amx::store<0>(out, row);
-  amx::store<1>(below, row);
-  amx::store<2>(out + SIDE, row);
-  amx::store<3>(below + SIDE, row);
+  amx::storeSums<true, true>(out, row);
 }
 
 /** weights [query][key] in bf16 from `n` scores by keys, a multiple of SIDE. */

@@ -54,18 +54,8 @@ template <bool BOTH>
 inline __attribute__((noinline)) void multiply(Factors p, u64 steps, float* sums, bool first) {
   constexpr u64 ROW = WIDTH * sizeof(float);
   const u64 apart = p.plane_size * sizeof(u32);
-  // Registers 0 to 3 hold sums, 4 and 5 the kernel, 6 and 7 planes.
-  if (first) {
-    amx::zero<0>();
-    amx::zero<1>();
-    amx::zero<2>();
-    amx::zero<3>();
-  } else {
-    amx::load<0>(sums, ROW);
-    if constexpr (BOTH) amx::load<1>(sums + ROWS * WIDTH, ROW);
-    amx::load<2>(sums + LANES, ROW);
-    if constexpr (BOTH) amx::load<3>(sums + ROWS * WIDTH + LANES, ROW);
-  }
+  // Registers 4 and 5 hold the kernel, 6 and 7 planes.
+  amx::loadSums<BOTH, true>(sums, ROW, first);
   for (u64 step = 0; step < steps; ++step, p.planes += PAIRS * p.plane_size) {
     for (u64 t = 0; t < p.count; ++t, p.strips += ROWS * PAIRS) {
       const u32* from = p.planes + p.taps[t * TAP_WORDS];
@@ -81,10 +71,7 @@ inline __attribute__((noinline)) void multiply(Factors p, u64 steps, float* sums
       }
     }
   }
-  amx::store<0>(sums, ROW);
-  if constexpr (BOTH) amx::store<1>(sums + ROWS * WIDTH, ROW);
-  amx::store<2>(sums + LANES, ROW);
-  if constexpr (BOTH) amx::store<3>(sums + ROWS * WIDTH + LANES, ROW);
+  amx::storeSums<BOTH, true>(sums, ROW);
 }
 
 /** Of registers that hold so many pairs of channels. */

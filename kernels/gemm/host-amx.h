@@ -36,38 +36,22 @@ X_DEVICE void packRows(bf16* strip, const Operand<bf16>& l, u64 row, u64 k0, u64
 template <u32 COLUMNS>
 inline __attribute__((noinline)) void multiply(const bf16* rows, u64 apart, const u32* panel, u64 steps, float* sums, bool first) {
   constexpr u64 ROW = WIDTH * sizeof(float);
-  // Registers 0 to 3 hold sums, 4 and 5 rows, 6 and 7 columns.
-  if (first) {
-    amx::zero<0>();
-    amx::zero<1>();
-    amx::zero<2>();
-    amx::zero<3>();
-  } else {
-    amx::load<0>(sums, ROW);
-    amx::load<1>(sums + LANES * WIDTH, ROW);
-    if constexpr (COLUMNS == GROUP) {
-      amx::load<2>(sums + LANES, ROW);
-      amx::load<3>(sums + LANES * WIDTH + LANES, ROW);
-    }
-  }
+  constexpr bool WIDE = COLUMNS == GROUP;
+  // Registers 4 and 5 hold rows, 6 and 7 columns.
+  amx::loadSums<true, WIDE>(sums, ROW, first);
   for (u64 k = 0; k < steps; ++k, rows += 32, panel += LANES * COLUMNS) {
     amx::load<4>(rows, apart);
     amx::load<6>(panel, COLUMNS * sizeof(u32));
     amx::multiplyBf16<0, 4, 6>();
-    if constexpr (COLUMNS == GROUP) {
+    if constexpr (WIDE) {
       amx::load<7>(panel + LANES, COLUMNS * sizeof(u32));
       amx::multiplyBf16<2, 4, 7>();
     }
     amx::load<5>((const u8*)rows + LANES * apart, apart);
     amx::multiplyBf16<1, 5, 6>();
-    if constexpr (COLUMNS == GROUP) amx::multiplyBf16<3, 5, 7>();
+    if constexpr (WIDE) amx::multiplyBf16<3, 5, 7>();
   }
-  amx::store<0>(sums, ROW);
-  amx::store<1>(sums + LANES * WIDTH, ROW);
-  if constexpr (COLUMNS == GROUP) {
-    amx::store<2>(sums + LANES, ROW);
-    amx::store<3>(sums + LANES * WIDTH + LANES, ROW);
-  }
+  amx::storeSums<true, WIDE>(sums, ROW);
 }
 
 /** As gemm::multiply (gemm/host.h). */

@@ -98,6 +98,36 @@ X_DEVICE void multiplyBf16() {
 }
 #endif
 
+/**
+ * Registers 0 to 3 = 32 rows of 32 sums, `row` bytes apart, or `first` zeros: 0 and 1 the first 16 columns, 0 and 2 the first 16 rows.
+ * Without BOTH there are 16 rows, without WIDE 16 columns.
+ */
+template <bool BOTH, bool WIDE>
+X_DEVICE void loadSums(const float* sums, u64 row, bool first) {
+  if (first) {
+    zero<0>();
+    zero<1>();
+    zero<2>();
+    zero<3>();
+    return;
+  }
+  const float* below = (const float*)((const u8*)sums + 16 * row);
+  load<0>(sums, row);
+  if constexpr (BOTH) load<1>(below, row);
+  if constexpr (WIDE) load<2>(sums + 16, row);
+  if constexpr (BOTH && WIDE) load<3>(below + 16, row);
+}
+
+/** The other way. */
+template <bool BOTH, bool WIDE>
+X_DEVICE void storeSums(float* sums, u64 row) {
+  float* below = (float*)((u8*)sums + 16 * row);
+  store<0>(sums, row);
+  if constexpr (BOTH) store<1>(below, row);
+  if constexpr (WIDE) store<2>(sums + 16, row);
+  if constexpr (BOTH && WIDE) store<3>(below + 16, row);
+}
+
 }  // namespace amx
 #else
 #define X_AMX 0

@@ -27,6 +27,7 @@ const REDUCTIONS: readonly Reduction[] = ['sum', 'prod', 'min', 'max', 'avg'];
 const REDUCTION = kind((value) => REDUCTIONS.includes(value as Reduction), `use one of ${REDUCTIONS.join(', ')}`);
 const ID = kind((value) => value instanceof Uint8Array && value.length > 0, 'give what uniqueId gave, as a Uint8Array');
 const TENSOR = kind(isTensor, 'give a tensor');
+const FUNCTION = kind((value) => typeof value === 'function', 'give a function that returns a tensor');
 /** Far above any group, and below what would be memory for its own sake. */
 const MAX_SIZE = 65_536;
 /** The longest wait that the systems' calls take. */
@@ -110,9 +111,9 @@ export class Communicator {
     const x = this.#whole('sumLater', tensor);
     markWritten(x);
     if (x.elemCount === 0) return;
-    const { sumLater } = this.#backend;
-    if (sumLater) sumLater.call(this.#backend, x.storagePart(), x.elemCount);
-    else this.#backend.allReduce(x.storagePart(), x.storagePart(), x.elemCount, 'sum');
+    const backend = this.#backend;
+    if (backend.sumLater) backend.sumLater(x.storagePart(), x.elemCount);
+    else backend.allReduce(x.storagePart(), x.storagePart(), x.elemCount, 'sum');
   }
 
   /**
@@ -121,10 +122,11 @@ export class Communicator {
    */
   sumOfProduct(product: () => Tensor): Tensor {
     this.#alive('sumOfProduct');
-    const { forSum } = this.#backend;
-    const part = forSum ? forSum.call(this.#backend, product) : product();
-    this.sumLater(part as Tensor);
-    return part as Tensor;
+    check('sumOfProduct', 'product', product, FUNCTION);
+    const backend = this.#backend;
+    const part = backend.forSum ? backend.forSum(product) : product();
+    this.sumLater(part);
+    return part;
   }
 
   /** Whether sums that are asked for with {@link sumLater} are part of other kernels, so that nothing is gained by work beside them. */

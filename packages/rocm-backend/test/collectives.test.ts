@@ -53,6 +53,25 @@ describe('collectives of cpu devices', () => {
     expect(outcomes.map(({ live }) => live)).toEqual([0, 0, 0]);
   });
 
+  test('sums that are asked for later are sums, and what is none is refused', async () => {
+    const body = `
+      const { Tensor } = core;
+      const make = () => Tensor.full(rank + 1, [3, 2], { dtype: 'f32', device }).contiguous();
+      const [later, product] = [make(), communicator.sumOfProduct(make)];
+      communicator.sumLater(later);
+      const refused = [];
+      for (const bad of [() => communicator.sumLater(3), () => communicator.sumOfProduct(later), () => communicator.sumOfProduct(() => 3), () => communicator.sumLater(later.t())])
+        try { bad(); refused.push('nothing'); } catch (error) { refused.push(error.code); }
+      const sums = [later, product].map((x) => Array.from(x.toArraySync()));
+      return { sums, refused, joins: communicator.joinsSums };`;
+    for (const value of values(await ranks(2, body)))
+      expect(value).toEqual({
+        sums: [new Array(6).fill(3), new Array(6).fill(3)],
+        refused: ['INVALID_ARGUMENT', 'INVALID_ARGUMENT', 'INVALID_ARGUMENT', 'INVALID_SHAPE'],
+        joins: false,
+      });
+  });
+
   test('gives all ranks the same bits of large tensors, and of views', async () => {
     const body = `
       const { Tensor } = core;

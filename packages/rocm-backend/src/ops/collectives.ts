@@ -126,7 +126,7 @@ class DeviceCommunicator implements BackendCommunicator {
   }
 
   forSum<T>(product: () => T): T {
-    return this.#norms ? this.#norms.making(product) : product();
+    return this.#norms ? this.#norms.forSum(product) : product();
   }
 
   get joinsSums(): boolean {

@@ -139,7 +139,7 @@ export class PeerNorms {
   }
 
   /** Runs what makes a product for the next sum, f32: the other rank's rows of it may go to its inbox. */
-  making<T>(product: () => T): T {
+  forSum<T>(product: () => T): T {
     const device = this.#device;
     device.splitProduct = (size, out) => this.#parts(size, out);
     try {
@@ -225,7 +225,7 @@ export class PeerNorms {
     const whole = [storage, given].every(({ elemCount }) => elemCount === rows * n) && deltaAt === 0 && x[1] === 0;
     const { timesLaunches, recording } = device;
     if (!whole || !this.#shape(n) || rows < 2 || recording || timesLaunches) return false;
-    if (part.n !== undefined ? part.n !== n : weights.some((at) => at % ALIGNMENT !== 0)) return false;
+    if ((part.n ?? n) !== n || weights.some((at) => at % ALIGNMENT !== 0)) return false;
     this.#gain++;
     const keepsRows = given.arrival instanceof OwnRows && given.arrival.n === n;
     this.#launch(form, { rows, n, eps, deltaScale, centred }, keepsRows ? given.unsettledPtr : given.ptr, {
