@@ -35,6 +35,10 @@ struct Widened {
   static X_DEVICE typename Lanes<Sum>::type add(typename Lanes<Sum>::type sums, typename Lanes<Sum>::type w, typename Lanes<Sum>::type x) {
     return sums + w * x;
   }
+  /** With one value for all lanes: to add it to zeros would be an addition each time, for a sum of -0 and 0 is 0. */
+  static X_DEVICE typename Lanes<Sum>::type add(typename Lanes<Sum>::type sums, Element w, typename Lanes<Sum>::type x) {
+    return sums + w * x;
+  }
 };
 
 #ifdef __AVX512F__
@@ -57,6 +61,9 @@ struct Channels {
   static X_DEVICE u32 of(bf16 first, bf16 second) { return first.bits | (u32)second.bits << 16; }
   X_PAIRS_TARGET static X_DEVICE Lanes<float>::type add(Lanes<float>::type sums, Lanes<u32>::type w, Lanes<u32>::type x) {
     return pairs::add(sums, w, x);
+  }
+  X_PAIRS_TARGET static X_DEVICE Lanes<float>::type add(Lanes<float>::type sums, u32 w, Lanes<u32>::type x) {
+    return pairs::add(sums, Lanes<u32>::type{} + w, x);
   }
 };
 #endif

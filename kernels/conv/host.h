@@ -105,7 +105,7 @@ X_PAIRS_TARGET __attribute__((noinline)) void multiplyTaps(const typename Form::
 #pragma unroll
       for (u32 r = 0; r < ROWS; ++r) {
 #pragma unroll
-        for (u32 v = 0; v < VECTORS; ++v) acc[r][v] = Form::add(acc[r][v], typename L::type{} + strip[r], x[v]);
+        for (u32 v = 0; v < VECTORS; ++v) acc[r][v] = Form::add(acc[r][v], strip[r], x[v]);
       }
     }
   }
