@@ -65,12 +65,22 @@ X_DEVICE void packRight(A* panel, const Operand<T>& r, u64 k0, u64 depth, u64 n0
     for (u64 c = 0; c < COLUMNS; ++c) panel[k * COLUMNS + c] = c < count ? widened(*r.at(k0 + k, n0 + c)) : (A)0;
 }
 
-/** Sends for columns [n0, n) of what is packed next. */
-template <u32 DEPTH, class T>
-X_DEVICE void fetchRight(const Operand<T>& r, u64 k, u64 n0, u64 n) {
-  if (r.row != 1) return;
-  for (; n0 < n; ++n0)
-    for (u32 at = 0; at < DEPTH * sizeof(T); at += 64) __builtin_prefetch((const u8*)r.at(k, n0) + at, 0, 2);
+/** Sends for `count` lines of a matrix, `stride` elements apart, of each so many bytes. */
+template <class T>
+X_DEVICE void fetchLines(const T* first, u64 stride, u64 count, u64 bytes) {
+  for (; count > 0; --count, first += stride)
+    for (u64 at = 0; at < bytes; at += 64) __builtin_prefetch((const u8*)first + at, 0, 2);
+}
+
+/** Sends for part number `part` of `parts` of the columns [n0, n0 + width), depth rows, that are packed next. */
+template <class T>
+X_DEVICE void fetchRight(const Operand<T>& r, u64 k, u64 depth, u64 n0, u64 width, u64 part, u64 parts) {
+  const bool down = r.row == 1;
+  const u64 lines = down ? width : depth, each = tilesOf(lines, parts), first = part * each;
+  if (first >= lines || (!down && r.column != 1)) return;
+  const u64 count = lines - first < each ? lines - first : each;
+  if (down) fetchLines(r.at(k, n0 + first), r.column, count, depth * sizeof(T));
+  else fetchLines(r.at(k + first, n0), r.row, count, width * sizeof(T));
 }
 
 /** strip[k][ROWS] from l, zeros beyond `count` rows. */
@@ -148,9 +158,10 @@ X_DEVICE void multiplyTile(const Operand<L>& l, const Operand<R>& r, u64 m0, u64
     eachVectors([&](auto v, u64 c) {
       packRight<v.columns>(own.panel + c * depth, r, k0, depth, n0 + c, width - c < v.columns ? width - c : v.columns);
     });
-    const u64 each = tilesOf(width, tilesOf(height, S::ROWS));
-    for (u64 i = 0, next = 0; i < height; i += S::ROWS, next += each) {
-      if (k0 + S::DEPTH < k) fetchRight<S::DEPTH>(r, k0 + S::DEPTH, n0 + next, n0 + (next + each < width ? next + each : width));
+    const u64 next = k0 + depth, ahead = k - next < S::DEPTH ? k - next : S::DEPTH;
+    for (u64 i = 0; i < height; i += S::ROWS) {
+      if (ahead > 0) fetchRight(r, next, ahead, n0, width, i / S::ROWS, tilesOf(height, S::ROWS));
+      if (l.column == 1 && i + 2 * S::ROWS <= height) fetchLines(l.at(m0 + i + S::ROWS, k0), l.row, S::ROWS, depth * sizeof(L));
       packLeft(own.strip, l, m0 + i, height - i < S::ROWS ? height - i : S::ROWS, k0, depth);
       eachVectors([&](auto v, u64 c) {
         kernel<A, v.value>(own.strip, own.panel + c * depth, depth, own.sums + i * S::WIDTH + c, S::WIDTH);
