@@ -10,9 +10,10 @@ constexpr u32 LSTM_GATES = 4, LSTM_HIDDEN = 1024;
 #if !X_HOST
 constexpr u32 LSTM_UNITS = 32;
 #elif defined(__AVX512F__)
-constexpr u32 LSTM_UNITS = 16;
+constexpr u32 LSTM_UNITS = 16, GATES_AT_ONCE = 4;
 #else
-constexpr u32 LSTM_UNITS = 8;
+// Registers have no room for the sums of all gates of four sequences.
+constexpr u32 LSTM_UNITS = 8, GATES_AT_ONCE = 2;
 #endif
 
 /** The gate that an item of [gate, hidden] is of; a division would take scalar registers. */
@@ -119,17 +120,20 @@ X_DEVICE void hold(bool paired, float* held, u32 first, const float* outputs, u3
 
 template <u32 ROWS>
 X_DEVICE void multiply(const float* w, const float* now, u64 words, Units (&sums)[ROWS][LSTM_GATES]) {
-  Units acc[ROWS][LSTM_GATES] = {};
-  for (u64 k = 0; k < words; ++k, w += LSTM_GATES * LSTM_UNITS) {
+  for (u32 first = 0; first < LSTM_GATES; first += GATES_AT_ONCE, w += GATES_AT_ONCE * LSTM_UNITS) {
+    Units acc[ROWS][GATES_AT_ONCE] = {};
+    const float* at = w;
+    for (u64 k = 0; k < words; ++k, at += LSTM_GATES * LSTM_UNITS) {
 #pragma unroll
-    for (u32 g = 0; g < LSTM_GATES; ++g) {
-      const Units x = *(const Loose*)(w + g * LSTM_UNITS);
+      for (u32 g = 0; g < GATES_AT_ONCE; ++g) {
+        const Units x = *(const Loose*)(at + g * LSTM_UNITS);
 #pragma unroll
-      for (u32 r = 0; r < ROWS; ++r) acc[r][g] += now[r * PITCH + k] * x;
+        for (u32 r = 0; r < ROWS; ++r) acc[r][g] += now[r * PITCH + k] * x;
+      }
     }
+    for (u32 r = 0; r < ROWS; ++r)
+      for (u32 g = 0; g < GATES_AT_ONCE; ++g) sums[r][first + g] = acc[r][g];
   }
-  for (u32 r = 0; r < ROWS; ++r)
-    for (u32 g = 0; g < LSTM_GATES; ++g) sums[r][g] = acc[r][g];
 }
 
 #ifdef __AVX512F__

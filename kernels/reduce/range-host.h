@@ -53,6 +53,13 @@ X_DEVICE Handed<Op, T> overRest(Tally<Op, acc_t<T>> (&lanes)[N], u64 j, u64 n, G
   return handed<Op, T>(lanes[0]);
 }
 
+/** Running extrema side by side: with their largest magnitudes, what the registers hold. */
+#ifdef __AVX512F__
+constexpr u32 EXTREMUM_CHAINS = 4;
+#else
+constexpr u32 EXTREMUM_CHAINS = 2;
+#endif
+
 template <class Op>
 constexpr bool isExtremum = sameType<Op, MaxNan> || sameType<Op, MinNan>;
 
@@ -65,7 +72,7 @@ X_DEVICE bool plainExtremum(const float* p, u64 n, float* extremum) {
   typedef float Floats __attribute__((vector_size(64)));
   typedef float LooseFloats __attribute__((vector_size(64), aligned(4), may_alias));
   typedef u32 Words __attribute__((vector_size(64)));
-  constexpr u32 N = 16, CHAINS = 4;
+  constexpr u32 N = 16, CHAINS = EXTREMUM_CHAINS;
   if (n < CHAINS * N) return false;
   const auto merge = [](Floats a, Floats b) {
     if constexpr (sameType<Op, MaxNan>) return a > b ? a : b;
