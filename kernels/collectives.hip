@@ -2,7 +2,7 @@
 // than the data. Ours: candle leaves all of it to NCCL.
 //   all_reduce_peers_{f32,f16,bf16}    target = the sum of all ranks' source, in f32 and rounded once: collectives/peers.h
 //   all_reduce_peers_parts_{t}         the same by parts, of which each rank adds one up for all
-//   norm_of_pair_{f32,f16,bf16}        the norm of x and the sum over two ranks, half of the rows on each: collectives/norm.h;
+//   norm_of_ranks_{f32,f16,bf16}       the norm of x and the sum over all ranks, a share of the rows on each: collectives/norm.h;
 //                                      on GPUs alone
 // Sums take at most 128 blocks of 256 threads, as many on every rank of a call; `turns` is what the stages were made for.
 #include "x.h"
@@ -35,16 +35,16 @@ ALL_REDUCES(f16)
 ALL_REDUCES(bf16)
 
 #if !X_HOST || X_LISTED
-#define NORM_OF_PAIR(T, t)                                                                                              \
-  KERNEL(norm_of_pair_##t,                                                                                             \
+#define NORM_OF_RANKS(T, t)                                                                                            \
+  KERNEL(norm_of_ranks_##t,                                                                                            \
          (u64 rows, u64 first, u32 n, float eps, float delta_scale, bool centred, const float* x, const float* delta,  \
           const float* delta_alpha, const float* alpha, const float* beta, float* sum, T* y, const float* delta_here,  \
-          u32 other, u64 patience, u32* control, u64* stage)) {                                                        \
+          u32 rank, u32 ranks, u64 patience, u32* control, u64* stage)) {                                              \
     const decode::Norm<T> norm{rows, n, n, eps, delta_scale, centred, x, delta, delta_alpha, alpha, beta, sum, nullptr, \
                                y};                                                                                     \
-    peers::normOfPair(norm, first, delta_here, {other, patience, control, stage});                                                 \
+    peers::normOfRanks(norm, first, delta_here, {rank, ranks, patience, control, stage});                              \
   }
-NORM_OF_PAIR(float, f32)
-NORM_OF_PAIR(f16, f16)
-NORM_OF_PAIR(bf16, bf16)
+NORM_OF_RANKS(float, f32)
+NORM_OF_RANKS(f16, f16)
+NORM_OF_RANKS(bf16, bf16)
 #endif

@@ -15,9 +15,9 @@ namespace peers {
 constexpr u32 RANKS = 8;  // of a group, at most
 constexpr u32 BLOCKS = 128;  // of a launch, at most
 constexpr u32 PACKS = 256;   // of 16 bytes of the source, that a block takes at a turn
-// Bytes of a stage: the blocks' numbers, the addresses behind them, the inbox.
+// Bytes of a stage: the blocks' numbers, the addresses behind them, what norms say (norm.h), the inbox.
 constexpr u32 ADDRESSES_AT = 512;
-constexpr u32 INBOX_AT = 1024;
+constexpr u32 INBOX_AT = 2048;
 static_assert(BLOCKS * sizeof(u32) <= ADDRESSES_AT && ADDRESSES_AT + RANKS * sizeof(u64) <= INBOX_AT, "parts of a stage");
 
 /** Where a sender's packs of a turn lie in a stage: in two planes of messages, each the half of every pack. */

@@ -24,7 +24,7 @@ import { at, type Pair, pairsOf, randomBytes } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
 import { erf } from '../../core/src/elementwise/numbers';
 import type { RocmDevice, RocmStorage } from '../src/index';
-import { launchAllReducePeers, launchNormOfPair } from '../src/launchers/collectives';
+import { launchAllReducePeers, launchNormOfRanks } from '../src/launchers/collectives';
 import { launchCheckIds } from '../src/launchers/indexing';
 import {
   directConv1d,
@@ -189,7 +189,7 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
   });
 
   it.runIf(backend.hip.platform !== 'host').each(['f32', 'f16', 'bf16'] as const)(
-    'a norm in %s of a sum over a rank and itself',
+    'a norm in %s of a sum over one rank',
     (dtype) => {
       const [rows, n] = [3, 96];
       const numbers = (count: number, seed: number) =>
@@ -198,12 +198,10 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
       const stored = [x, delta, alpha].map((values) => backend.fromHost(values, 'f32'));
       const sum = backend.zeros(rows * n, 'f32');
       const stage = backend.zeros(256, 'u32');
-      // The other rank's stage is this one's.
-      backend.write(stage, 512, new BigUint64Array([BigInt(stage.ptr)]));
       const normed = launched(dtype, rows * n, (y) =>
-        launchNormOfPair(
+        launchNormOfRanks(
           backend,
-          `norm_of_pair_${dtype}`,
+          `norm_of_ranks_${dtype}`,
           { grid: 2, block: 64 },
           {
             ...{
@@ -211,18 +209,27 @@ describe.each(kernelDevices())('every kernel on %s', (device) => {
               first: 0,
               n,
               eps: 1e-5,
-              deltaScale: 0.5,
+              deltaScale: 1,
               centred: false,
               x: stored[0].ptr,
               delta: stored[1].ptr,
             },
-            ...{ deltaAlpha: 0, alpha: stored[2].ptr, beta: 0, sum: sum.ptr, y: y.ptr, deltaHere: 0, other: 0 },
+            ...{
+              deltaAlpha: 0,
+              alpha: stored[2].ptr,
+              beta: 0,
+              sum: sum.ptr,
+              y: y.ptr,
+              deltaHere: 0,
+              rank: 0,
+              ranks: 1,
+            },
             ...{ patience: 0, control: 0, stage: stage.ptr },
           },
         ),
       );
       // The call was counted, and no block is under way.
-      expect([...new Uint32Array(stage.toHostSync())].slice(160, 162)).toEqual([1, 0]);
+      expect([...new Uint32Array(stage.toHostSync())].slice(144, 146)).toEqual([1, 0]);
       const wanted = x.map((value, i) => value + delta[i]);
       expect(new Float32Array(sum.toHostSync())).toEqual(wanted);
       const got = Array.from(valuesOf(normed, dtype), Number);

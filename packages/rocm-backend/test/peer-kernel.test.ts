@@ -14,7 +14,7 @@ const modules = { kernels: new URL('../../kernels/src/index.ts', import.meta.url
 const PRELUDE = `
   const { Tensor } = core;
   const { backend } = device;
-  const [BLOCKS, PACKS, ADDRESSES_AT, INBOX_AT] = [128, 256, 512, 1024];
+  const [BLOCKS, PACKS, ADDRESSES_AT, INBOX_AT] = [128, 256, 512, 2048];
   const turns = 2, { size } = communicator;
   const stage = backend.zeros((INBOX_AT + 2 * size * BLOCKS * turns * PACKS * 32) / 4, 'u32');
   const control = backend.zeros(16, 'u32');

@@ -1,6 +1,7 @@
 /**
- * Norms of sums over two GPUs in one kernel, a rank a thread: two GPUs, or the emulator with `--devices 2`. What comes out is, bit for
- * bit, what the library's sum and the norm behind it give.
+ * Norms of sums over GPUs in one kernel, a rank a thread: two GPUs and all of them, or the emulator with `--devices 3`. What comes out
+ * is, bit for bit, what the library's sum and the norm behind it give; of more than two ranks, whose sums the library takes in an order
+ * of its own, numbers are such that no sum is rounded.
  */
 import { kernelDevices } from '@x/testing/devices';
 import { type Outcome, ranks } from '@x/testing/ranks';
@@ -8,7 +9,9 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 
 const gpus = kernelDevices().filter(({ kind }) => kind !== 'cpu');
 const most = gpus.filter(({ kind }) => kind === gpus[0].kind);
-const pairs = most.length > 1 ? [[`${most[0]}`, `${most[1]}`] as const] : [];
+const groups = [2, most.length]
+  .filter((size, i) => size <= most.length && size > i + 1)
+  .map((size) => ({ size, device: most.slice(0, size).map(String) }));
 const isEmulated = process.env.FAKE_HIP_KERNELS !== undefined;
 /** Lanes of an emulated device are fibers. */
 const SLOW = isEmulated ? 300_000 : 60_000;
@@ -46,21 +49,22 @@ const valuesOf = (outcomes: readonly Outcome[]) =>
     return value as { bits: number[]; calls: number[] };
   });
 
-/** What both ranks give, with sums in norms and without. */
+/** What all ranks give, with sums in norms and without. */
 async function both(device: readonly string[], body: string, input?: unknown) {
   vi.stubEnv('X_PEER_NORMS', '1');
-  const joined = valuesOf(await ranks(2, PRELUDE + body, { device, input }));
+  const joined = valuesOf(await ranks(device.length, PRELUDE + body, { device, input }));
   vi.stubEnv('X_PEER_NORMS', '0');
-  const [library] = valuesOf(await ranks(2, PRELUDE + body, { device, input }));
-  expect(joined[1].bits).toEqual(joined[0].bits);
-  expect(joined[0].bits).toEqual(library.bits);
-  expect(joined[1].calls).toEqual(joined[0].calls);
+  const [library] = valuesOf(await ranks(device.length, PRELUDE + body, { device, input }));
+  for (const { bits, calls } of joined) {
+    expect(bits).toEqual(library.bits);
+    expect(calls).toEqual(joined[0].calls);
+  }
   return { joined: joined[0], library };
 }
 
-if (pairs.length === 0) it.skip('there are no two GPUs of one kind', () => {});
+if (groups.length === 0) it.skip('there are no two GPUs of one kind', () => {});
 
-describe.each(pairs)('norms of sums over %s and %s', (...device) => {
+describe.each(groups)('norms of sums over $device', ({ device, size }) => {
   beforeEach(() => vi.stubEnv('X_GRAPHS', '1'));
   afterEach(() => void vi.unstubAllEnvs());
 
@@ -97,8 +101,8 @@ describe.each(pairs)('norms of sums over %s and %s', (...device) => {
         for (const one of [...made, ...Object.values(weights)]) one.dispose?.();
         return { bits, calls: counts };`;
       const { joined, library } = await both(device, body, { as, rows, n, options });
-      // A sum each, and both ways of an exchange.
-      expect(joined.calls).toEqual([0, true, 4]);
+      // Two sums, and both ways of an exchange with each other rank.
+      expect(joined.calls).toEqual([0, true, 2 + 2 * (size - 1)]);
       expect(library.calls).toEqual([4, false, 4]);
     },
     SLOW,
@@ -106,15 +110,21 @@ describe.each(pairs)('norms of sums over %s and %s', (...device) => {
 
   it.each([
     ['f16', 192, 1024, 1024],
-    ['bf16', 640, 96, 2048],
+    ['bf16', 768, 96, 2048],
   ] as [string, number, number, number][])(
     'of products whose rows go where they are added up, or none does: %s, %d rows of %d to %d',
     async (type, rows, k, n) => {
       const body = `
         const { type, rows, k, n } = input;
+        const { size } = communicator;
         const bits = [];
-        const scaled = (x) => core.scope(() => x.mul(0.01).toDtype(type));
-        const small = (rows, n, seed) => { const one = values(rows, n, seed); const made = scaled(one); one.dispose(); return made; };
+        // Of more than two ranks whole numbers, whose products and their sums are exact.
+        const whole = (rows, n, seed) => {
+          const numbers = Float32Array.from({ length: rows * n }, (_, i) => ((i * 37 + seed * 11) % 9) - 4);
+          return Tensor.from(numbers, { device }).reshape([rows, n]);
+        };
+        const small = (rows, n, seed) =>
+          core.scope(() => (size > 2 ? whole(rows, n, seed) : values(rows, n, seed).mul(0.01)).toDtype(type));
         const [weight, a, b] = [small(n, k, 4 + rank), small(rows, k, 5), small(rows + 32, k, 6)];
         const alpha = values(1, n, 3), x = values(rows, n, 1), wide = values(rows + 32, n, 2);
         const { linear } = device.backend;
@@ -198,8 +208,8 @@ describe.each(pairs)('norms of sums over %s and %s', (...device) => {
       const { joined } = await both(device, body);
       expect(joined.calls).toEqual([1]);
       vi.stubEnv('X_PEER_NORMS', '1');
-      const told = { device, environment: [{}, { X_PEER_NORMS: '0' }] };
-      const outcomes = await ranks(2, `return { bits: [], calls: [Number(communicator.joinsSums)] };`, told);
+      const told = { device, environment: device.map((_, rank) => (rank === 1 ? { X_PEER_NORMS: '0' } : {})) };
+      const outcomes = await ranks(size, `return { bits: [], calls: [Number(communicator.joinsSums)] };`, told);
       for (const { calls } of valuesOf(outcomes)) expect(calls).toEqual([0]);
     },
     SLOW,
@@ -217,8 +227,8 @@ describe.each(pairs)('norms of sums over %s and %s', (...device) => {
         communicator.sumLater(delta);
         return 'nothing happened';`;
       vi.stubEnv('X_PEER_NORMS', '1');
-      const [first, second] = await ranks(2, body, { device, timeoutMs: 1000 });
-      expect(first.error).toMatchObject({ code: 'RANK_TIMEOUT', rank: 1 });
+      const [first, second, ...others] = await ranks(size, body, { device, timeoutMs: 1000 });
+      for (const { error } of [first, ...others]) expect(error).toMatchObject({ code: 'RANK_TIMEOUT', rank: 1 });
       expect(second.value).toBe('late');
     },
     SLOW,

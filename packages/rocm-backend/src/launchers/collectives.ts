@@ -35,8 +35,8 @@ export function launchAllReducePeers(
   ]);
 }
 
-/** `norm_of_pair_f32`, and 2 more. */
-export interface NormOfPairArguments {
+/** `norm_of_ranks_f32`, and 2 more. */
+export interface NormOfRanksArguments {
   rows: number;
   first: number;
   n: number;
@@ -51,13 +51,14 @@ export interface NormOfPairArguments {
   sum: Address;
   y: Address;
   deltaHere: Address;
-  other: number;
+  rank: number;
+  ranks: number;
   patience: number;
   control: Address;
   stage: Address;
 }
 
-export function launchNormOfPair(device: Launcher, kernel: string, shape: LaunchShape, a: NormOfPairArguments): void {
+export function launchNormOfRanks(device: Launcher, kernel: string, shape: LaunchShape, a: NormOfRanksArguments): void {
   device.launch(COLLECTIVES, kernel, shape, [
     a.rows,
     a.first,
@@ -73,7 +74,8 @@ export function launchNormOfPair(device: Launcher, kernel: string, shape: Launch
     a.sum,
     a.y,
     a.deltaHere,
-    a.other,
+    a.rank,
+    a.ranks,
     a.patience,
     a.control,
     a.stage,

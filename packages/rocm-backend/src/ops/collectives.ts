@@ -87,16 +87,19 @@ class DeviceCommunicator implements BackendCommunicator {
   /** Ends joining: all ranks call it. */
   async joinNorms(member: GroupMember): Promise<void> {
     const ranks = this.#ranks;
-    const other = 1 - member.rank;
     const type = 'f32';
     this.#norms = await PeerNorms.join(this.#device, ranks, member, this.#peers?.memory, {
       sum: (address, count) =>
         this.#call('allReduce', () => ranks.allReduce({ type, source: address, target: address, count }, 'sum')),
-      exchange: (own, theirs) =>
+      exchange: (parts) =>
         this.#call('exchange', () =>
           ranks.grouped(() => {
-            ranks.send({ type, source: own.address, count: own.count }, other);
-            ranks.recv({ type, target: theirs.address, count: theirs.count }, other);
+            const own = parts[member.rank];
+            for (const [other, { address, count }] of parts.entries()) {
+              if (other === member.rank) continue;
+              ranks.send({ type, source: own.address, count: own.count }, other);
+              ranks.recv({ type, target: address, count }, other);
+            }
           }),
         ),
     });

@@ -85,7 +85,7 @@ export class DeviceDecodeOps implements DecodeOps {
       sum = delta && device.allocUninit(rows * n, 'f32');
       const part = delta && KernelStorage.on(device, delta[0]).arrival;
       if (part instanceof PartOfSum && !inBlocks && !blocks) {
-        if (part.pair.norm(part, problem, form, { sum: sum!, y: normed.ptr })) return { normed, sum: sum! };
+        if (part.norms.norm(part, problem, form, { sum: sum!, y: normed.ptr })) return { normed, sum: sum! };
       }
       const kernel = `decode_norm_q8_1_${inBlocks ? 'f32' : form}`;
       if (rows * n > 0)

@@ -22,7 +22,7 @@ const MAX_BLOCKS = 128;
 const PACKS = 256;
 const PACK_BYTES = 16;
 const ADDRESSES_AT = 512;
-const INBOX_AT = 1024;
+const INBOX_AT = 2048;
 /** A message carries as many bytes for its number as for what it says. */
 const MESSAGE_BYTES = 2 * PACK_BYTES;
 const TURN_BYTES = MAX_BLOCKS * PACKS * PACK_BYTES;

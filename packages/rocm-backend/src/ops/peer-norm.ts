@@ -1,10 +1,10 @@
 /**
- * Sums over two ranks that are part of the norm behind them: a kernel (kernels/collectives/norm.h) in which each rank makes half of
- * the rows and writes them to both ranks' memory. For what products of many rows leave to be added to a residual, by threads of one
- * process whose devices reach all of each other's memory.
+ * Sums over the ranks of a group that are part of the norm behind them: a kernel (kernels/collectives/norm.h) in which each rank makes
+ * its share of the rows and writes them to all ranks' memory. For what products of many rows leave to be added to a residual, by
+ * threads of one process whose devices reach all of each other's memory.
  *
  * A sum is only noted when it is asked for. Where something else than such a norm reads it first, it is added up then. The norm's own
- * sum, x + delta, is on each rank for its rows alone, until something else reads that. Products leave the other rank's rows in its
+ * sum, x + delta, is on each rank for its rows alone, until something else reads that. Products leave the other ranks' rows in their
  * memory as they are made, where nothing waits for them; of those that do not, the norm fetches them.
  */
 import { type GroupMember, type NormDType, type NormProblem, type StoragePart, settings, sizeInBytes } from '@x/core';
@@ -13,16 +13,16 @@ import { debug } from '../debug';
 import type { KernelDevice } from '../device';
 import { messageOf } from '../errors';
 import { NORM_VALUES } from '../launch-shape';
-import { launchNormOfPair } from '../launchers/collectives';
+import { launchNormOfRanks } from '../launchers/collectives';
 import { type Arrival, KernelStorage } from '../storage';
 import { Agreement, isYes, nameIn } from './agreement';
 import { TICKS_PER_MS } from './peer-all-reduce';
 import type { ProductRows } from './result';
 
-/** The smallest sums, in bytes of a rank: of less, meeting the other rank twice takes as long as what is saved. `X_PEER_NORMS=1` takes all. */
+/** The smallest sums, in bytes of a rank: of less, meeting the others twice takes as long as what is saved. `X_PEER_NORMS=1` takes all. */
 const LEAST_BYTES = 2 ** 21;
-/** What products of the other rank write to: half of a pass of 4,096 tokens of 8,192 values. */
-const INBOX_BYTES = 2 ** 26;
+/** What products of the others write to: what two ranks, and more, have of a pass of 4,096 tokens of 8,192 values. */
+const INBOX_BYTES = { two: 2 ** 26, more: 2 ** 27 };
 /** Of a memory's name, its first bytes: the process (packages/hip/native/peer_memory.h). */
 const PROCESS_BYTES = 16;
 /** Sums that are made by themselves before the first norm. */
@@ -34,12 +34,12 @@ const ALIGNMENT = 16;
 /** Rows of a product's parts: a multiple of these, which are whole tiles of products. */
 const WHOLE_ROWS = 32;
 
-/** The library's part: what is left to it is asked for by both ranks. */
-export interface PairLibrary {
-  /** Adds up what both ranks have. */
+/** The library's part: what is left to it is asked for by all ranks. */
+export interface RanksLibrary {
+  /** Adds up what all ranks have. */
   sum(address: number, count: number): void;
-  /** Sends the other rank `own` values of f32 from an address on, and receives `theirs`. */
-  exchange(own: { address: number; count: number }, theirs: { address: number; count: number }): void;
+  /** Sends all others this rank's values of f32 and receives theirs: where each rank's are, in their order. */
+  exchange(parts: readonly { address: number; count: number }[]): void;
 }
 
 /** Rows of which a rank has some. */
@@ -48,18 +48,19 @@ interface Rows {
   count: number;
 }
 
-/** Memory in which the two meet, and that in which a product of the other one's leaves rows. */
-interface PairMemory {
+/** Memory in which the ranks meet, and that in which products of the others leave rows. */
+interface MeetingMemory {
   meeting: PeerMemory;
   inbox: PeerMemory;
-  /** Where this device finds the other's inbox. */
-  theirInbox: number;
+  inboxBytes: number;
+  /** Where this device finds each rank's inbox. */
+  inboxes: readonly number[];
 }
 
 /** What a norm reads and writes beside x. */
 interface NormParts {
   delta: number;
-  /** The other rank's part of this one's rows, where it is here. */
+  /** The others' parts of this rank's rows, where they are here. */
   deltaHere: number;
   deltaAlpha: number;
   alpha: number;
@@ -70,31 +71,32 @@ interface NormParts {
 
 export class PeerNorms {
   readonly #device: KernelDevice;
-  readonly #member: Pick<GroupMember, 'rank' | 'timeoutMs'>;
-  readonly #memory: PairMemory;
-  readonly #library: PairLibrary;
+  readonly #member: Pick<GroupMember, 'rank' | 'size' | 'timeoutMs'>;
+  readonly #memory: MeetingMemory;
+  readonly #library: RanksLibrary;
   /** Sums that are noted. */
   readonly #noted = new Set<PartOfSum>();
   readonly #leastBytes = settings.peerNorms() ? 0 : LEAST_BYTES;
   /** How many sums were part of a norm, less those that were made by themselves after all; some may come first. */
   #gain = CREDIT;
-  /** The product whose rows were left to both ranks, until it is noted. */
+  /** The product whose rows were left to all ranks, until it is noted. */
   #parted: { m: number; n: number } | undefined;
 
-  /** Undefined where ranks are not two threads of a process that reach each other's memory. Both ranks get one or none does. */
+  /** Undefined where ranks are not threads of one process that reach each other's memory. All ranks get one or none does. */
   static async join(
     device: KernelDevice,
     ranks: HipCommunicator,
     member: GroupMember,
     meeting: PeerMemory | undefined,
-    library: PairLibrary,
+    library: RanksLibrary,
   ): Promise<PeerNorms | undefined> {
     const { rank, size } = member;
-    if (!meeting || size !== 2) return undefined;
+    if (!meeting || size < 2) return undefined;
     const agreement = new Agreement(device, ranks, member);
+    const inboxBytes = size === 2 ? INBOX_BYTES.two : INBOX_BYTES.more;
     let inbox: PeerMemory | undefined;
-    let theirInbox = 0;
-    let why = 'the other rank does not, or is another process';
+    let inboxes: number[] = [];
+    let why = 'another rank does not, or is another process';
     const attempt = (part: () => void): boolean => {
       try {
         part();
@@ -107,16 +109,19 @@ export class PeerNorms {
     // What is written to other memory than a stage is coherent on NVIDIA's GPUs; on AMD's that has not been seen.
     const wanted = settings.peerNorms() ?? device.hip.platform === 'cuda';
     if (!wanted) why = 'X_PEER_NORMS';
-    const can = wanted && attempt(() => (inbox = device.hip.peerMemory(INBOX_BYTES)));
+    const can = wanted && attempt(() => (inbox = device.hip.peerMemory(inboxBytes)));
     try {
       const words = await agreement.words(can, inbox?.name);
-      const [own, theirs] = words.map((word) => nameIn(word, PROCESS_BYTES).join());
-      const reaches = words.every(isYes) && own === theirs;
-      const reach = () => (theirInbox = inbox!.reach(nameIn(words[1 - rank], inbox!.name.length)));
-      // Asked for by both ranks or by none.
+      const processes = new Set(words.map((word) => nameIn(word, PROCESS_BYTES).join()));
+      const reaches = words.every(isYes) && processes.size === 1;
+      const reach = () => {
+        const { address, name } = inbox!;
+        inboxes = words.map((word, one) => (one === rank ? address : inbox!.reach(nameIn(word, name.length))));
+      };
+      // Asked for by all ranks or by none.
       const agreed = reaches && (await agreement.all(attempt(reach)));
       debug(1, () => `${device.name}: sums are ${agreed ? 'part of norms' : `by themselves: ${why}`}`);
-      if (agreed) return new PeerNorms(device, member, { meeting, inbox: inbox!, theirInbox }, library);
+      if (agreed) return new PeerNorms(device, member, { meeting, inbox: inbox!, inboxBytes, inboxes }, library);
     } catch (error) {
       inbox?.dispose();
       throw error;
@@ -125,7 +130,7 @@ export class PeerNorms {
     return undefined;
   }
 
-  private constructor(device: KernelDevice, member: GroupMember, memory: PairMemory, library: PairLibrary) {
+  private constructor(device: KernelDevice, member: GroupMember, memory: MeetingMemory, library: RanksLibrary) {
     this.#device = device;
     this.#member = member;
     this.#memory = memory;
@@ -133,12 +138,12 @@ export class PeerNorms {
     device.beforeCaptures.add(this.settle);
   }
 
-  /** Whether sums were part of norms so far, so that the next ones are expected to be. The same on both ranks. */
+  /** Whether sums were part of norms so far, so that the next ones are expected to be. The same on all ranks. */
   get pays(): boolean {
     return this.#gain >= 0;
   }
 
-  /** Runs what makes a product for the next sum, f32: the other rank's rows of it may go to its inbox. */
+  /** Runs what makes a product for the next sum, f32: the other ranks' rows of it may go to their inboxes. */
   forSum<T>(product: () => T): T {
     const device = this.#device;
     device.splitProduct = (size, out) => this.#parts(size, out);
@@ -152,14 +157,14 @@ export class PeerNorms {
     }
   }
 
-  /** Notes a sum over both ranks; false where it is not worth it. What decides is the same on both ranks. */
+  /** Notes a sum over the ranks; false where it is not worth it. What decides is the same on all ranks. */
   note([storage, offset]: StoragePart, count: number): boolean {
     const whole = KernelStorage.on(this.#device, storage);
     const isWhole = whole.dtype === 'f32' && offset === 0 && count === whole.elemCount;
     const parted = this.#parted;
     this.#parted = undefined;
     if (parted && !(isWhole && count === parted.m * parted.n))
-      throw new Error('internal: another sum than that of the product whose rows went to the other rank');
+      throw new Error('internal: another sum than that of the product whose rows went to the other ranks');
     if (!parted && !(isWhole && this.#takes(count) && !whole.hasDependents)) return false;
     const part = new PartOfSum(this, whole, parted?.n);
     this.#noted.add(part);
@@ -195,14 +200,13 @@ export class PeerNorms {
     }
   }
 
-  /** @internal Each rank gets the other's rows of a sum. */
+  /** @internal Each rank gets the others' rows of a sum. */
   complete(storage: KernelStorage, n: number): void {
-    const { rank } = this.#member;
-    const [own, theirs] = [rank, 1 - rank].map((one) => {
-      const { first, count } = rowsOf(one, storage.elemCount / n);
-      return { address: storage.unsettledPtr + first * n * sizeInBytes('f32'), count: count * n };
-    });
-    this.#library.exchange(own, theirs);
+    const parts = this.#shares(storage.elemCount / n).map(({ first, count }) => ({
+      address: storage.unsettledPtr + first * n * sizeInBytes('f32'),
+      count: count * n,
+    }));
+    this.#library.exchange(parts);
   }
 
   /** Makes all that is noted. */
@@ -211,7 +215,7 @@ export class PeerNorms {
   };
 
   /**
-   * Enqueues the norm of x and a sum of this pair's; false where the kernel does not take them, and nothing has happened.
+   * Enqueues the norm of x and a sum of this group's; false where the kernel does not take them, and nothing has happened.
    * @param made where x + delta and its norm go: rows of n values
    */
   norm(part: PartOfSum, problem: NormProblem, form: NormDType, made: { sum: KernelStorage; y: number }): boolean {
@@ -224,7 +228,7 @@ export class PeerNorms {
     const weights = [deltaAlpha, alpha, beta].map(address);
     const whole = [storage, given].every(({ elemCount }) => elemCount === rows * n) && deltaAt === 0 && x[1] === 0;
     const { timesLaunches, recording } = device;
-    if (!whole || !this.#shape(n) || rows < 2 || recording || timesLaunches) return false;
+    if (!whole || !this.#shape(n) || rows < this.#member.size || recording || timesLaunches) return false;
     if ((part.n ?? n) !== n || weights.some((at) => at % ALIGNMENT !== 0)) return false;
     this.#gain++;
     const keepsRows = given.arrival instanceof OwnRows && given.arrival.n === n;
@@ -252,20 +256,34 @@ export class PeerNorms {
     return this.pays && !recording && !timesLaunches && count * sizeInBytes('f32') >= this.#leastBytes;
   }
 
-  /** Where the rows of a product go: this rank's to `out`, the other's to its inbox, first, so that they are on their way meanwhile. */
+  /**
+   * Where the rows of a product go: this rank's to `out`, the others' to their inboxes, first, so that they are on their way meanwhile.
+   * Each begins with the next rank's, so that not all write to the same one.
+   */
   #parts({ m, n }: { m: number; n: number }, out: number): ProductRows[] | undefined {
-    const half = (m / 2) * n * sizeInBytes('f32');
-    const fits = m % (2 * WHOLE_ROWS) === 0 && this.#shape(n) !== undefined && half <= INBOX_BYTES;
+    const { rank, size } = this.#member;
+    const { inboxBytes, inboxes } = this.#memory;
+    const rowBytes = n * sizeInBytes('f32');
+    const partBytes = (m / size) * rowBytes;
+    const fits = m % (size * WHOLE_ROWS) === 0 && this.#shape(n) !== undefined && (size - 1) * partBytes <= inboxBytes;
     // There is one inbox.
     const isTaken = this.#parted !== undefined || [...this.#noted].some((part) => part.n !== undefined);
     if (!fits || isTaken || !this.#takes(m * n)) return undefined;
     this.#parted = { m, n };
-    const { rank } = this.#member;
-    const [own, theirs] = [rank, 1 - rank].map((one) => rowsOf(one, m));
+    const shares = this.#shares(m);
+    const others = Array.from({ length: size - 1 }, (_, i) => (rank + 1 + i) % size);
     return [
-      { ...theirs, to: this.#memory.theirInbox },
-      { ...own, to: out + own.first * n * sizeInBytes('f32') },
+      // In an inbox are the others' parts, in their order.
+      ...others.map((to) => ({ ...shares[to], to: inboxes[to] + (rank < to ? rank : rank - 1) * partBytes })),
+      { ...shares[rank], to: out + shares[rank].first * rowBytes },
     ];
+  }
+
+  /** The rows of each rank. */
+  #shares(rows: number): Rows[] {
+    const { size } = this.#member;
+    const from = (rank: number) => Math.floor((rank * rows) / size);
+    return Array.from({ length: size }, (_, rank) => ({ first: from(rank), count: from(rank + 1) - from(rank) }));
   }
 
   #launch(
@@ -281,14 +299,14 @@ export class PeerNorms {
     { delta, deltaHere, deltaAlpha, alpha, beta, sum, y }: NormParts,
   ): void {
     const device = this.#device;
-    const { rank, timeoutMs } = this.#member;
-    const { first, count } = rowsOf(rank, rows);
+    const { rank, size, timeoutMs } = this.#member;
+    const { first, count } = this.#shares(rows)[rank];
     const { grid, block } = this.#shape(n)!;
     const { control, address: stage } = this.#memory.meeting;
     device.orderLibraries();
-    launchNormOfPair(
+    launchNormOfRanks(
       device,
-      `norm_of_pair_${form}`,
+      `norm_of_ranks_${form}`,
       { grid: Math.min(grid, count), block },
       {
         rows: count,
@@ -305,7 +323,8 @@ export class PeerNorms {
         sum,
         y,
         deltaHere,
-        other: 1 - rank,
+        rank,
+        ranks: size,
         patience: Math.round(timeoutMs * TICKS_PER_MS[device.hip.platform]),
         control,
         stage,
@@ -325,39 +344,33 @@ export class PeerNorms {
 
 /** A storage that holds this rank's part of a sum. */
 export class PartOfSum implements Arrival {
-  /** @param n values of a row, of this rank's rows alone: the other's part of these is in its inbox; undefined: all rows are here */
+  /** @param n values of a row, of this rank's rows alone: the others' parts of these are in its inbox; undefined: all rows are here */
   constructor(
-    readonly pair: PeerNorms,
+    readonly norms: PeerNorms,
     readonly storage: KernelStorage,
     readonly n: number | undefined,
   ) {}
 
   wait(): void {
-    this.pair.addUp(this);
+    this.norms.addUp(this);
   }
 
   drop(): void {
-    this.pair.over(this);
+    this.norms.over(this);
   }
 }
 
 /** A storage of rows of n values that holds this rank's alone. */
 class OwnRows implements Arrival {
   constructor(
-    private readonly pair: PeerNorms,
+    private readonly norms: PeerNorms,
     private readonly storage: KernelStorage,
     readonly n: number,
   ) {}
 
   wait(): void {
-    this.pair.complete(this.storage, this.n);
+    this.norms.complete(this.storage, this.n);
   }
 
   drop(): void {}
-}
-
-/** The rows of a rank. */
-function rowsOf(rank: number, rows: number): Rows {
-  const half = Math.ceil(rows / 2);
-  return rank === 0 ? { first: 0, count: half } : { first: half, count: rows - half };
 }
