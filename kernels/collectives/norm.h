@@ -23,6 +23,8 @@ static_assert(ADDRESSES_AT + RANKS * sizeof(u64) <= CALL_AT && ENDED_AT + RANKS 
 /** The rows of a rank, of which the others have a part too; AT_ONCE of these are on their way together. */
 template <class T, u32 AT_ONCE>
 struct SharedNorm : decode::Norm<T> {
+  /** AMD's kernels have no registers for it, nor for four parts at once. */
+  static constexpr bool WEIGHTS_FIRST = X_NVPTX;
   u32 rank, ranks;
   /** Each rank's part of these rows, and its y. */
   const u64 *deltas, *ys;
@@ -167,7 +169,7 @@ X_DEVICE void normOfRanks(const decode::Norm<T>& p, u64 first, const float* delt
   for (u32 i = 0; i < group.ranks; ++i)
     if (ys[i] == 0) return;
   if (!X_NVPTX) wire::observe();
-  if (group.ranks == 2) normShared<2>(p, first, group, deltas, ys);
+  if (!X_NVPTX || group.ranks == 2) normShared<2>(p, first, group, deltas, ys);
   else normShared<4>(p, first, group, deltas, ys);
   if (lastToArrive(group.number() + 1, gridX())) group.end(call);
 }

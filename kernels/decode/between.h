@@ -14,6 +14,8 @@ namespace decode {
 template <class T>
 struct Norm {
   using Value = T;
+  /** Whether alpha of a short row is on its way with it. */
+  static constexpr bool WEIGHTS_FIRST = true;
   u64 rows;
   u32 n, padded;  // values of a row, and of one in blocks; n is a multiple of 32 where there are blocks
   float eps, deltaScale;
@@ -126,6 +128,7 @@ enum class Delta { None, Plain, Normed };
 template <Delta KIND, u32 N, class P>
 X_DEVICE void normHeld(const P& p, u64 row) {
   using T = typename P::Value;
+  constexpr bool WEIGHTS_FIRST = N == FEW_TILES && P::WEIGHTS_FIRST;
   const u64 at = row * p.n;
   const auto column = [](u32 t) { return (t * blockThreads() + threadIndex()) * 4; };
   float v[N][4] = {};
@@ -135,7 +138,7 @@ X_DEVICE void normHeld(const P& p, u64 row) {
     const u32 c = column(t);
     if (c >= p.n) continue;
     const Vec<float, 4> first = KIND == Delta::Normed ? p.deltaAt(at + c) : loadVec<4>(p.x + at + c);
-    if (N == FEW_TILES && p.alpha) alpha[t] = loadVec<4>(p.alpha + c);
+    if (WEIGHTS_FIRST && p.alpha) alpha[t] = loadVec<4>(p.alpha + c);
     Vec<float, 4> second = {};
     if constexpr (KIND == Delta::Plain) second = p.deltaAt(at + c);
 #pragma unroll
@@ -180,7 +183,7 @@ X_DEVICE void normHeld(const P& p, u64 row) {
     if (inside) {
       Vec<T, 4> out;
       Vec<float, 4> beta = {};
-      if (N != FEW_TILES && p.alpha) alpha[t] = loadVec<4>(p.alpha + c);
+      if (!WEIGHTS_FIRST && p.alpha) alpha[t] = loadVec<4>(p.alpha + c);
       if (p.beta) beta = loadVec<4>(p.beta + c);
 #pragma unroll
       for (u32 e = 0; e < 4; ++e) {
