@@ -22,7 +22,7 @@ const packages = [
 ];
 
 /** What takes minutes or nearly one begins first: last, it would leave a core with nothing to do. */
-const LONG = /(hiprtc-\w+|runtime-modules|nvcc|speculative|faults|cli|parallel|architectures)\.test\.ts$/;
+const LONG = /(hiprtc-\w+|same-family|runtime-modules|nvcc|speculative|faults|cli|parallel|architectures)\.test\.ts$/;
 
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

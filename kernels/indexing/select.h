@@ -83,10 +83,10 @@ inline __attribute__((noinline)) void copyBytes(u8* to, const u8* from, u64 byte
 }
 #endif
 
+#if X_HOST
 /** out[row, column] = a row of inp chosen, or zeros; rows of `width` elements, elements shared by the grid. */
 template <class W, class I>
 X_DEVICE void copyRows(u64 numel, u64 width, const W* inp, W* out, const ChosenRows<I>& chosen) {
-#if X_HOST
   const u64 begin = launch::eachBegin(numel), end = launch::eachEnd(numel);
   const bool isLong = width * sizeof(W) >= PREFETCHED;
   Place at = placeOf(begin, width);
@@ -101,12 +101,52 @@ X_DEVICE void copyRows(u64 numel, u64 width, const W* inp, W* out, const ChosenR
     else copyBytes((u8*)(out + i), (const u8*)(inp + from * width + at.column), count * sizeof(W));
     i += count;
   }
+}
 #else
+/** Moves elements one at a time, or 16 bytes of them: told at run time, for code around it that is long and there only once. */
+template <u32 bytes>
+struct Mover {
+  typedef Vec<u32, 4> Value;
+  const void* inp;
+  void* out;
+  bool wide;
+
+  X_DEVICE Value load(u64 i) const {
+    if (wide) return loadVec<4>((const u32*)inp + i * 4);
+    Value value = {};
+    const Bits<bytes> element = ((const Bits<bytes>*)inp)[i];
+    if constexpr (bytes < 4) {
+      value[0] = element;
+    } else {
+      const auto words = bitCast<Vec<u32, bytes / 4>>(element);
+#pragma unroll
+      for (u32 k = 0; k < bytes / 4; ++k) value[k] = words[k];
+    }
+    return value;
+  }
+  X_DEVICE void store(u64 i, const Value& value) const {
+    if (wide) return storeVec((u32*)out + i * 4, value);
+    Bits<bytes>* to = (Bits<bytes>*)out + i;
+    if constexpr (bytes < 4) {
+      *to = (Bits<bytes>)value[0];
+    } else {
+      Vec<u32, bytes / 4> words;
+#pragma unroll
+      for (u32 k = 0; k < bytes / 4; ++k) words[k] = value[k];
+      *to = bitCast<Bits<bytes>>(words);
+    }
+  }
+};
+
+/** out[row, column] = a row of inp chosen, or zeros; rows of `width` moves, moves shared by the grid. */
+template <u32 bytes, class I>
+X_DEVICE void copyRows(u64 moves, u64 width, const Mover<bytes>& mover, const ChosenRows<I>& chosen) {
+  typedef typename Mover<bytes>::Value Value;
   // A block takes two rows' pieces at once, each row's id looked up once: a piece waits for its id.
   constexpr u32 PIECE = 2, ROWS = 2;
   const u64 piece = PIECE * (u64)blockThreads();
   if (width >= piece) {
-    const u64 rows = quotientOf(numel, width), pieces = quotientOf(width + piece - 1, piece);
+    const u64 rows = quotientOf(moves, width), pieces = quotientOf(width + piece - 1, piece);
     X_FOR_SPLIT(item, (rows + ROWS - 1) / ROWS * pieces) {
       const Place at = placeOf(item, pieces);
       const u64 start = at.column * piece + threadIndex();
@@ -123,7 +163,7 @@ X_DEVICE void copyRows(u64 numel, u64 width, const W* inp, W* out, const ChosenR
 #pragma unroll
       for (u32 r = 0; r < ROWS; ++r) id[r] = *lies[r];
       u64 from[ROWS];
-      W value[ROWS][PIECE] = {};
+      Value value[ROWS][PIECE] = {};
 #pragma unroll
       for (u32 r = 0; r < ROWS; ++r) from[r] = chosen.of(place[r], id[r]);
 #pragma unroll
@@ -131,7 +171,7 @@ X_DEVICE void copyRows(u64 numel, u64 width, const W* inp, W* out, const ChosenR
 #pragma unroll
         for (u32 k = 0; k < PIECE; ++k) {
           const u64 c = start + k * blockThreads();
-          if (from[r] != NOWHERE && c < width) value[r][k] = inp[from[r] * width + c];
+          if (from[r] != NOWHERE && c < width) value[r][k] = mover.load(from[r] * width + c);
         }
       }
 #pragma unroll
@@ -139,21 +179,21 @@ X_DEVICE void copyRows(u64 numel, u64 width, const W* inp, W* out, const ChosenR
 #pragma unroll
         for (u32 k = 0; k < PIECE; ++k) {
           const u64 c = start + k * blockThreads();
-          if (at.row * ROWS + r < rows && c < width) out[(at.row * ROWS + r) * width + c] = value[r][k];
+          if (at.row * ROWS + r < rows && c < width) mover.store((at.row * ROWS + r) * width + c, value[r][k]);
         }
       }
     }
     return;
   }
-  X_FOR_EACH(i, numel) {
+  X_FOR_EACH(i, moves) {
     const Place at = placeOf(i, width);
     const u64 from = chosen.of(at.row);
-    W value = {};
-    if (from != NOWHERE) value = inp[from * width + at.column];
-    out[i] = value;
+    Value value = {};
+    if (from != NOWHERE) value = mover.load(from * width + at.column);
+    mover.store(i, value);
   }
-#endif
 }
+#endif
 
 /** inp [left, src_dim, right] to out [left, ids_dim, right]; ids may be strided (info = its dims and strides). */
 template <u32 bytes, class I>
@@ -161,14 +201,13 @@ X_DEVICE void select(u64 numel, u64 num_dims, const u64* info, const I* ids, con
                      u64 right) {
   const bool flat = info == nullptr || isContiguous(num_dims, info, info + num_dims);
   const ChosenRows<I> chosen{ids, src_dim, ids_dim, num_dims, flat ? nullptr : info, flat ? nullptr : info + num_dims};
-#if !X_HOST
-  if (bytes < 16 && right * bytes % 16 == 0 && aligned16(inp) && aligned16(out)) {
-    constexpr u32 perWord = 16 / bytes;
-    copyRows(numel / perWord, right / perWord, (const Bits<16>*)inp, (Bits<16>*)out, chosen);
-    return;
-  }
-#endif
+#if X_HOST
   copyRows(numel, right, (const Bits<bytes>*)inp, (Bits<bytes>*)out, chosen);
+#else
+  constexpr u32 perWord = 16 / bytes;
+  const bool wide = right % perWord == 0 && aligned16(inp) && aligned16(out);
+  copyRows(wide ? numel / perWord : numel, wide ? right / perWord : right, Mover<bytes>{inp, out, wide}, chosen);
+#endif
 }
 
 /** out[pre, i, post] = inp[pre, ids[pre, i, post], post]; ids has out's shape. */

@@ -38,25 +38,39 @@ struct Groups {
 X_DEVICE u64 outputsOf(u64 numel, u64 size) { return size == 0 ? split::blocks() : (numel + size - 1) / size; }
 X_DEVICE u64 lengthOf(u64 output, u64 numel, u64 size) { return numel - output * size < size ? numel - output * size : size; }
 
+// What kernels share that take one long range, or any layout: for those of many rows a call would cost a twentieth.
+template <class Op, class T>
+X_OUTLINED Handed<Op, T> overRange(const T* p, u64 n) {
+  return overBlockAt<Op>(p, n);
+}
+template <class Op, class T>
+X_OUTLINED u32 indexOverRange(const T* p, u64 n) {
+  return indexOverBlockAt<Op>(p, n);
+}
+
 template <class Op, class T>
 X_DEVICE void fast(u64 numel, u64 size, u64 num_dims, const u64* info, const T* src, T* dst) {
   typedef acc_t<T> A;
   const Groups groups = Groups::of(size, num_dims, info);
   X_FOR_SPLIT(output, outputsOf(numel, size)) {
+    const u64 n = size == 0 ? 0 : lengthOf(output, numel, size), step = groups.step;
+    const T* p = src + (n == 0 ? 0 : groups.base(output));
+    const auto stepped = [p, step](u64 j) { return to_acc(p[j * step]); };
+    // One at a time: the index chain's registers leave no room for more.
+    const auto chained = [&](u64 j) { return to_acc(src[groups.chain(output, j)]); };
+#if X_HOST
     A result;
-    const u64 n = size == 0 ? 0 : lengthOf(output, numel, size);
-    if (n == 0) {
-      result = Op::template identity<A>();
-    } else if (groups.step == 1) {
-      result = overBlockAt<Op>(src + groups.base(output), n).result();
-    } else if (groups.step != 0) {
-      const T* p = src + groups.base(output);
-      const u64 step = groups.step;
-      result = overBlock<Op, T>(n, [p, step](u64 j) { return to_acc(p[j * step]); }).result();
-    } else {
-      // One at a time: the index chain's registers leave no room for more.
-      result = overBlock<Op, T, 1>(n, [&](u64 j) { return to_acc(src[groups.chain(output, j)]); }).result();
-    }
+    if (n == 0) result = Op::template identity<A>();
+    else if (step == 1) result = overRange<Op>(p, n).result();
+    else if (step != 0) result = overBlock<Op, T>(n, stepped).result();
+    else result = overBlock<Op, T, 1>(n, chained).result();
+#else
+    Tally<Op, A> mine;
+    if (step == 1 && vectorises(p, n)) mine = shareOf<Op>(p, n, threadIndex(), blockThreads());
+    else if (step != 0) mine = shareBy<Op, T, FEW_REGISTERS ? 1 : LANES<A>>(n, stepped);
+    else mine = shareBy<Op, T, 1>(n, chained);
+    const A result = ofBlock<Op, T>(mine).result();
+#endif
     if (threadIndex() == 0) dst[output] = from_acc<T>(result);
   }
 }
@@ -66,17 +80,22 @@ X_DEVICE void fastIndex(u64 numel, u64 size, u64 num_dims, const u64* info, cons
   typedef acc_t<T> A;
   const Groups groups = Groups::of(size, num_dims, info);
   X_FOR_SPLIT(output, outputsOf(numel, size)) {
-    u32 index = 0;
-    const u64 n = size == 0 ? 0 : lengthOf(output, numel, size);
-    if (groups.step == 1) {
-      index = indexOverBlockAt<Op>(src + (n == 0 ? 0 : groups.base(output)), n);
-    } else if (groups.step != 0) {
-      const T* p = src + (n == 0 ? 0 : groups.base(output));
-      const u64 step = groups.step;
-      index = indexOverBlock<Op, A>(n, [p, step](u64 j) { return to_acc(p[j * step]); });
-    } else {
-      index = indexOverBlock<Op, A>(n, [&](u64 j) { return to_acc(src[groups.chain(output, j)]); });
-    }
+    const u64 n = size == 0 ? 0 : lengthOf(output, numel, size), step = groups.step;
+    const T* p = src + (n == 0 ? 0 : groups.base(output));
+    const auto stepped = [p, step](u64 j) { return to_acc(p[j * step]); };
+    const auto chained = [&](u64 j) { return to_acc(src[groups.chain(output, j)]); };
+#if X_HOST
+    u32 index;
+    if (step == 1) index = indexOverRange<Op>(p, n);
+    else if (step != 0) index = indexOverBlock<Op, A>(n, stepped);
+    else index = indexOverBlock<Op, A>(n, chained);
+#else
+    Best<A> mine;
+    if (step == 1 && vectorises(p, n)) mine = bestOfShare<Op>(p, n, threadIndex(), blockThreads());
+    else if (step != 0) mine = bestBy<Op, A>(n, stepped);
+    else mine = bestBy<Op, A>(n, chained);
+    const u32 index = winnerOf<Op>(mine);
+#endif
     if (threadIndex() == 0) dst[output] = index;
   }
 }
@@ -116,7 +135,7 @@ X_DEVICE void part(u64 rows, u64 size, u64 parts, const T* src, Handed<Op, T>* p
     const u64 row = item / parts, p = item % parts;
     const u64 each = ((size + parts - 1) / parts + 15) / 16 * 16;
     const u64 begin = p * each < size ? p * each : size, end = begin + each < size ? begin + each : size;
-    const Handed<Op, T> tally = overBlockAt<Op>(src + row * size + begin, end - begin);
+    const Handed<Op, T> tally = overRange<Op>(src + row * size + begin, end - begin);
     if (threadIndex() == 0) partial[item] = tally;
   }
 }
@@ -139,7 +158,7 @@ X_DEVICE void partIndex(u64 rows, u64 size, u64 parts, const T* src, u32* partia
     const u64 each = (size + parts - 1) / parts;
     const u64 begin = p * each < size ? p * each : size, end = begin + each < size ? begin + each : size;
     const T* at = src + row * size + begin;
-    const u32 index = indexOverBlockAt<Op>(at, end - begin);
+    const u32 index = indexOverRange<Op>(at, end - begin);
     if (threadIndex() == 0) partial[item] = index == NO_INDEX ? NO_INDEX : index + (u32)begin;
   }
 }

@@ -74,10 +74,7 @@ X_DEVICE bool plainExtremum(const float* p, u64 n, float* extremum) {
   typedef u32 Words __attribute__((vector_size(64)));
   constexpr u32 N = 16, CHAINS = EXTREMUM_CHAINS;
   if (n < CHAINS * N) return false;
-  const auto merge = [](Floats a, Floats b) {
-    if constexpr (sameType<Op, MaxNan>) return a > b ? a : b;
-    else return a < b ? a : b;
-  };
+  constexpr bool MOST = sameType<Op, MaxNan>;
   Floats best[CHAINS];
   Words magnitude[CHAINS] = {};
   for (u32 c = 0; c < CHAINS; ++c) best[c] = Floats{} + p[0];
@@ -88,20 +85,20 @@ X_DEVICE bool plainExtremum(const float* p, u64 n, float* extremum) {
     for (u32 c = 0; c < CHAINS; ++c) {
       const Floats v = *(const LooseFloats*)(from + c * N);
       const Words m = (Words)v & 0x7fffffffu;
-      best[c] = merge(v, best[c]);
+      best[c] = (MOST ? v > best[c] : v < best[c]) ? v : best[c];
       magnitude[c] = m > magnitude[c] ? m : magnitude[c];
     }
   }
 #pragma unroll
   for (u32 c = 1; c < CHAINS; ++c) {
-    best[0] = merge(best[c], best[0]);
+    best[0] = (MOST ? best[c] > best[0] : best[c] < best[0]) ? best[c] : best[0];
     magnitude[0] = magnitude[c] > magnitude[0] ? magnitude[c] : magnitude[0];
   }
   float result = best[0][0];
   bool nan = false;
   for (u32 l = 0; l < N; ++l) {
     const float v = best[0][l];
-    result = (sameType<Op, MaxNan> ? v > result : v < result) ? v : result;
+    result = (MOST ? v > result : v < result) ? v : result;
     nan |= magnitude[0][l] > 0x7f800000u;
   }
   *extremum = result;

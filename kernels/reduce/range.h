@@ -69,17 +69,11 @@ X_DEVICE Handed<Op, T> ofWarp(const Tally<Op, acc_t<T>>& tally) {
 }
 #endif
 
-/** Op over get(0) .. get(n-1), by the whole block; every thread gets the result. N terms are on the way at once. */
+#if !X_HOST
+/** Op over this thread's share of get(0) .. get(n-1), of which a thread of the block takes every blockThreads()th. */
 template <class Op, class T, u32 N = LANES<acc_t<T>>, class Get>
-X_DEVICE Handed<Op, T> overBlock(u64 n, Get get) {
+X_DEVICE Tally<Op, acc_t<T>> shareBy(u64 n, Get get) {
   typedef acc_t<T> A;
-#if X_HOST
-  Tally<Op, A> lanes[N];
-  for (u32 l = 0; l < N; ++l) lanes[l] = Tally<Op, A>::none();
-  u64 j = 0;
-  for (; j + 8 * N <= n; j += 8 * N) takeSteps<Op, A, N, 8>(lanes, j, get);
-  return overRest<Op, T>(lanes, j, n, get);
-#else
   Tally<Op, A> mine = Tally<Op, A>::none();
   const u64 threads = blockThreads();
   u64 j = threadIndex();
@@ -90,7 +84,22 @@ X_DEVICE Handed<Op, T> overBlock(u64 n, Get get) {
     mine.take(inPairs<Op>(terms));
   }
   for (; j < n; j += threads) mine.take(get(j));
-  return ofBlock<Op, T>(mine);
+  return mine;
+}
+#endif
+
+/** Op over get(0) .. get(n-1), by the whole block; every thread gets the result. N terms are on the way at once. */
+template <class Op, class T, u32 N = LANES<acc_t<T>>, class Get>
+X_DEVICE Handed<Op, T> overBlock(u64 n, Get get) {
+#if X_HOST
+  typedef acc_t<T> A;
+  Tally<Op, A> lanes[N];
+  for (u32 l = 0; l < N; ++l) lanes[l] = Tally<Op, A>::none();
+  u64 j = 0;
+  for (; j + 8 * N <= n; j += 8 * N) takeSteps<Op, A, N, 8>(lanes, j, get);
+  return overRest<Op, T>(lanes, j, n, get);
+#else
+  return ofBlock<Op, T>(shareBy<Op, T, N>(n, get));
 #endif
 }
 
@@ -176,8 +185,8 @@ X_DEVICE Tally<Op, acc_t<T>> shareOf(const T* p, u64 n, u32 first, u32 step) {
 template <class Op, class T>
 X_DEVICE Handed<Op, T> overBlockAt(const T* p, u64 n) {
 #if !X_HOST
-  if (vectorises(p, n)) return ofBlock<Op, T>(shareOf<Op>(p, n, threadIndex(), blockThreads()));
-  return overBlock<Op, T>(n, [p](u64 j) { return to_acc(p[j]); });
+  const auto get = [p](u64 j) { return to_acc(p[j]); };
+  return ofBlock<Op, T>(vectorises(p, n) ? shareOf<Op>(p, n, threadIndex(), blockThreads()) : shareBy<Op, T>(n, get));
 #else
   if constexpr (isSum<Op> && (sameType<T, float> || sameType<T, bf16>)) return sumAt<Op>(p, n);
   if constexpr (isSum<Op>) return overBlock<Op, T>(n, [p](u64 j) { return to_acc(p[j]); });
@@ -195,47 +204,6 @@ constexpr u32 NO_INDEX = 0xffffffffu;
 template <class T>
 X_DEVICE bool sameValue(T a, T b) {
   return a == b || (a != a && b != b);
-}
-
-#if !X_HOST
-/** The block's winner from every thread's best value and its position, NO_INDEX where a thread saw none. */
-template <class Op, class A>
-X_DEVICE u32 winnerOf(A best, u32 index) {
-  typedef typename Carried<A>::type C;
-  const A winner = (A)blockReduce<Op>((C)best);
-  return blockReduce<Min>(index != NO_INDEX && sameValue(best, winner) ? index : NO_INDEX);
-}
-#endif
-
-/** The smallest j whose get(j) is the extremum; a NaN beats every number. n > 0. */
-template <class Op, class A, class Get>
-X_DEVICE u32 indexOverBlock(u64 n, Get get) {
-#if X_HOST
-  const A best = overBlock<Op, A>(n, get).result();
-  for (u64 j = 0; j < n; j += 256) {
-    const u64 stop = j + 256 < n ? j + 256 : n;
-    u32 hits = 0;
-    for (u64 i = j; i < stop; ++i) {
-      const A v = get(i);
-      hits += (v == best) | ((v != v) & (best != best));
-    }
-    if (hits == 0) continue;
-    for (u64 i = j; i < stop; ++i)
-      if (sameValue(get(i), best)) return (u32)i;
-  }
-  return NO_INDEX;
-#else
-  A best = Op::template identity<A>();
-  u32 index = NO_INDEX;
-#pragma unroll 2
-  for (u64 j = threadIndex(); j < n; j += blockThreads()) {
-    const A v = get(j);
-    const bool better = index == NO_INDEX || Op::beats(v, best);
-    best = better ? v : best;
-    index = better ? (u32)j : index;
-  }
-  return winnerOf<Op>(best, index);
-#endif
 }
 
 /** The extremum met so far and where; positions come in ascending order, so the first of equals stays. */
@@ -261,6 +229,47 @@ struct Best {
     index = better ? i : index;
   }
 };
+
+#if !X_HOST
+/** The position of the block's winner, from every thread's best; NO_INDEX where a thread saw none. */
+template <class Op, class A>
+X_DEVICE u32 winnerOf(const Best<A>& best) {
+  typedef typename Carried<A>::type C;
+  const A winner = (A)blockReduce<Op>((C)best.value);
+  return blockReduce<Min>(best.index != NO_INDEX && sameValue(best.value, winner) ? best.index : NO_INDEX);
+}
+
+/** The best of this thread's share of get(0) .. get(n-1). */
+template <class Op, class A, class Get>
+X_DEVICE Best<A> bestBy(u64 n, Get get) {
+  Best<A> best = Best<A>::template none<Op>();
+#pragma unroll 2
+  for (u64 j = threadIndex(); j < n; j += blockThreads()) best.template take<Op>(get(j), (u32)j);
+  return best;
+}
+#endif
+
+/** The smallest j whose get(j) is the extremum; a NaN beats every number. n > 0. */
+template <class Op, class A, class Get>
+X_DEVICE u32 indexOverBlock(u64 n, Get get) {
+#if X_HOST
+  const A best = overBlock<Op, A>(n, get).result();
+  for (u64 j = 0; j < n; j += 256) {
+    const u64 stop = j + 256 < n ? j + 256 : n;
+    u32 hits = 0;
+    for (u64 i = j; i < stop; ++i) {
+      const A v = get(i);
+      hits += (v == best) | ((v != v) & (best != best));
+    }
+    if (hits == 0) continue;
+    for (u64 i = j; i < stop; ++i)
+      if (sameValue(get(i), best)) return (u32)i;
+  }
+  return NO_INDEX;
+#else
+  return winnerOf<Op>(bestBy<Op, A>(n, get));
+#endif
+}
 
 #if !X_HOST
 /**
@@ -304,11 +313,8 @@ X_DEVICE Best<acc_t<T>> bestOfShare(const T* p, u64 n, u32 first, u32 step) {
 template <class Op, class T>
 X_DEVICE u32 indexOverBlockAt(const T* p, u64 n) {
 #if !X_HOST
-  if (vectorises(p, n)) {
-    const Best<acc_t<T>> best = bestOfShare<Op>(p, n, threadIndex(), blockThreads());
-    return winnerOf<Op>(best.value, best.index);
-  }
-  return indexOverBlock<Op, acc_t<T>>(n, [p](u64 j) { return to_acc(p[j]); });
+  const auto get = [p](u64 j) { return to_acc(p[j]); };
+  return winnerOf<Op>(vectorises(p, n) ? bestOfShare<Op>(p, n, threadIndex(), blockThreads()) : bestBy<Op, acc_t<T>>(n, get));
 #else
   const Widening<T> widen;
   return indexOverBlock<Op, acc_t<T>>(n, [p, widen](u64 j) { return widen(p[j]); });

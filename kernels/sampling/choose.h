@@ -142,7 +142,7 @@ X_DEVICE void list(const float* x, u32 n, u32 count, float logSum, u32* ids, u32
 #if X_HOST
     const u32 at = best.index;
 #else
-    const u32 at = reduce::winnerOf<MaxNan>(best.value, best.index);
+    const u32 at = reduce::winnerOf<MaxNan>(best);
 #endif
     bound = at == NONE ? lanes::lowest<float>() : x[at];
     from = at + 1;

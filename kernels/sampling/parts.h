@@ -102,7 +102,7 @@ X_DEVICE void scanPart(const Part& part) {
 #if X_HOST
   const u32 id = best.index;
 #else
-  const u32 id = reduce::winnerOf<MaxNan>(best.value, best.index);
+  const u32 id = reduce::winnerOf<MaxNan>(best);
 #endif
   const float max = x[id];
   const bool isPossible = sampling::isPossible(max);

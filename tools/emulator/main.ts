@@ -40,10 +40,10 @@ const BUILT = join(ROOT, 'packages/kernels');
 
 /** What clang defines for a chip, as far as kernels ask for it; the lanes of a wave; the target whose objects it is given. */
 const CHIPS: Record<string, { macros: string[]; wave: number; objects: string }> = {
-  gfx908: { macros: ['__GFX9__', '__gfx908__'], wave: 64, objects: 'gfx90a' },
-  gfx90a: { macros: ['__GFX9__', '__gfx90a__'], wave: 64, objects: 'gfx90a' },
-  gfx942: { macros: ['__GFX9__', '__gfx942__'], wave: 64, objects: 'gfx90a' },
-  gfx950: { macros: ['__GFX9__', '__gfx950__'], wave: 64, objects: 'gfx90a' },
+  gfx908: { macros: ['__GFX9__', '__gfx908__'], wave: 64, objects: 'gfx942' },
+  gfx90a: { macros: ['__GFX9__', '__gfx90a__'], wave: 64, objects: 'gfx942' },
+  gfx942: { macros: ['__GFX9__', '__gfx942__'], wave: 64, objects: 'gfx942' },
+  gfx950: { macros: ['__GFX9__', '__gfx950__'], wave: 64, objects: 'gfx942' },
   gfx1030: { macros: ['__gfx1030__'], wave: 32, objects: 'gfx1100' },
   gfx1100: { macros: ['__GFX11__'], wave: 32, objects: 'gfx1100' },
   gfx1201: { macros: ['__GFX12__'], wave: 32, objects: 'gfx1100' },

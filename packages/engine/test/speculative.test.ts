@@ -129,21 +129,23 @@ describe.each(deviceNames)('speculative decoding on %s', (name) => {
   }, 180_000);
 
   it('ends at stop strings, maxTokens, the end of the text and of the context', async () => {
-    const stop = ' king who had a ';
+    const cases = [
+      { maxTokens: 20, stop: ['zebra', 'ing who h'] },
+      { maxTokens: 4, stop: ' king who had a ' },
+      { maxTokens: 7 },
+    ];
+    const full = [...repeating, ...repeating, ...repeating, ...prompt, ...prompt].slice(0, 187);
+    const plain: Awaited<ReturnType<typeof run>>[] = [];
+    for (const options of cases) plain.push(await run(model, repeating.slice(0, 45), options));
+    const filled = await run(model, full, { ignoreEos: true });
     for (const [source, speculative] of sources) {
-      for (const options of [
-        { maxTokens: 20, stop: ['zebra', 'ing who h'] },
-        { maxTokens: 4, stop },
-        { maxTokens: 7 },
-      ]) {
-        const plain = await run(model, repeating.slice(0, 45), options);
+      for (const [i, options] of cases.entries()) {
         const drafted = await run(model, repeating.slice(0, 45), { ...options, speculative });
-        expect(drafted.pieces, source).toEqual(plain.pieces);
-        expect(drafted.stats.finishReason).toBe(plain.stats.finishReason);
+        expect(drafted.pieces, source).toEqual(plain[i].pieces);
+        expect(drafted.stats.finishReason).toBe(plain[i].stats.finishReason);
       }
-      const full = [...repeating, ...repeating, ...repeating, ...prompt, ...prompt].slice(0, 187);
       const { ids, stats } = await run(model, full, { speculative, ignoreEos: true });
-      expect(ids, source).toEqual((await run(model, full, { ignoreEos: true })).ids);
+      expect(ids, source).toEqual(filled.ids);
       expect(ids).toHaveLength(6);
       expect(stats.finishReason).toBe('context');
     }
