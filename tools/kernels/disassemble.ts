@@ -18,7 +18,11 @@ export function findDisassembler(): string | undefined {
 
 /** What `objdump` prints of a module's code object, `file` as the target's manifest names it. */
 export function disassemble(objdump: string, target: string, file: string): string {
-  const path = join(kernelDirectory(), 'objects', target, file);
+  return disassembleFile(objdump, join(kernelDirectory(), 'objects', target, file));
+}
+
+/** The same of a code object anywhere. */
+export function disassembleFile(objdump: string, path: string): string {
   const directory = mkdtempSync(join(tmpdir(), 'x-disassembly-'));
   try {
     // It writes each instruction by itself, which takes twice as long into a pipe as into a file.

@@ -9,7 +9,9 @@ import { type KernelInfo, parseCodeObject } from '@x/kernels';
 import { afterAll, expect, it } from 'vitest';
 import { amalgamate, listModules } from './amalgamate';
 import { codeObjectVersionOf, compile, compilerFlags } from './compile';
+import { disassembleFile, findDisassembler } from './disassemble';
 import { resourceFailures } from './resources';
+import { zeroAddends } from './roundings';
 import { makeTarget } from './targets';
 import { findCompiler } from './toolchain';
 
@@ -29,14 +31,18 @@ async function made(module: string, name: string, ...options: string[]): Promise
 }
 
 it.each(listModules(KERNELS))(
-  '%s of gfx90a is that of gfx942, or spills nothing either',
+  '%s of gfx90a is that of gfx942, or spills nothing and rounds right too',
   { timeout: 300_000 },
   async (module) => {
     const text = async (name: string) => readFileSync(await made(module, name, '-E', '-P'), 'utf8');
     if ((await text('gfx90a')) === (await text('gfx942'))) return;
-    const { kernels } = parseCodeObject(new Uint8Array(readFileSync(await made(module, 'gfx90a'))));
+    const object = await made(module, 'gfx90a');
+    const { kernels } = parseCodeObject(new Uint8Array(readFileSync(object)));
     const entries = Object.values<KernelInfo>(kernels).map((kernel) => ({ ...kernel, target: 'gfx90a', module }));
     expect(entries.length).toBeGreaterThan(0);
     expect(resourceFailures(entries)).toEqual([]);
+    const objdump = findDisassembler();
+    expect(objdump, 'llvm-objdump beside clang').toBeDefined();
+    expect([...zeroAddends(disassembleFile(objdump!, object))]).toEqual([]);
   },
 );
