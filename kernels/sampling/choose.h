@@ -43,7 +43,7 @@ struct Row {
 
   X_DEVICE float scaled(u32 i) const { return multiplyThenAdd(x[i] - max, inverse, 0.0f); }
   /** Ascending from the likeliest token on. */
-  X_DEVICE u32 keyOf(u32 i) const { return sort::keyOf<false>(x[i]); }
+  X_DEVICE u32 keyOf(u32 i) const { return sort::keyOf(x[i], ~0u); }
   X_DEVICE float distance(u32 i) const { return m::fabs(scaled(i) - mean); }
   X_DEVICE bool keeps(u32 i) const {
     const u32 k = keyOf(i);
@@ -70,7 +70,7 @@ struct ByLogit {
 struct ByDistance {
   const Row& row;
   X_DEVICE u32 coarse(u32 i) const { return binOf(row.distance(i)); }
-  X_DEVICE u32 fine(u32 i) const { return sort::keyOf<true>(row.distance(i)); }
+  X_DEVICE u32 fine(u32 i) const { return sort::keyOf(row.distance(i), 0u); }
 };
 
 /** Keeps the tokens before a group, and `count` of the group. */

@@ -61,8 +61,8 @@ X_DEVICE void network(Gapped<P> words, u32 size) {
  * index[i] = start + the position of the i-th of the `count` values at x, values[i] = that value unless `values` is null;
  * shared memory has `size` slots of a power of two.
  */
-template <bool ascending, class T>
-X_DEVICE void chunk(const T* x, u32* index, T* values, u32 start, u32 count, u32 size) {
+template <class T>
+X_DEVICE void chunk(const T* x, u32* index, T* values, u32 start, u32 count, u32 size, bool descending) {
   const auto put = [=](u64 i, u32 slot) {
     index[i] = start + slot;
     if (values != nullptr) values[i] = x[slot];
@@ -71,7 +71,7 @@ X_DEVICE void chunk(const T* x, u32* index, T* values, u32 start, u32 count, u32
     Key<T>* keys = dynamicShared<Key<T>>();
     u16* slots = (u16*)(keys + size);
     X_FOR_BLOCK(i, size) {
-      keys[i] = i < count ? keyOf<ascending>(x[i]) : ~(Key<T>)0;
+      keys[i] = i < count ? keyOf(x[i], flipOf<Key<T>>(descending)) : ~(Key<T>)0;
       slots[i] = (u16)i;
     }
     bitonic(size, [&](u32 a, u32 b) {
@@ -91,8 +91,8 @@ X_DEVICE void chunk(const T* x, u32* index, T* values, u32 start, u32 count, u32
     X_FOR_BLOCK(i, size) {
       P key = (P)~(P)0 >> 16;
       if (i < count) {
-        if constexpr (sizeof(T) == 4) key = keyOf<ascending>(x[i]);
-        else key = shortKeyOf<ascending>(x[i]);
+        if constexpr (sizeof(T) == 4) key = keyOf(x[i], flipOf<Key<T>>(descending));
+        else key = shortKeyOf(x[i], flipOf<u16>(descending));
       }
       words[(u32)i] = key << 16 | (u32)i;
     }
@@ -109,8 +109,8 @@ X_DEVICE void chunk(const T* x, u32* index, T* values, u32 start, u32 count, u32
  * in that order unless it is null. `size` is a power of two of at least min(cols, CHUNK); shared memory holds it as the
  * launch function counts.
  */
-template <bool ascending, class T>
-X_DEVICE void chunks(u64 rows, u64 cols, u64 size, const T* x, u32* index, T* values) {
+template <class T>
+X_DEVICE void chunks(u64 rows, u64 cols, u64 size, const T* x, u32* index, T* values, bool descending) {
   const u64 across = (cols + CHUNK - 1) / CHUNK;
   X_FOR_SPLIT(at, rows * across) {
     const u64 start = at % across * CHUNK;
@@ -120,12 +120,13 @@ X_DEVICE void chunks(u64 rows, u64 cols, u64 size, const T* x, u32* index, T* va
     (void)size;
     Key<T> keys[CHUNK];
     u16 slots[CHUNK], other[CHUNK];
-    for (u32 i = 0; i < count; ++i) keys[i] = keyOf<ascending>(x[offset + i]);
+    for (u32 i = 0; i < count; ++i) keys[i] = keyOf(x[offset + i], flipOf<Key<T>>(descending));
     mergeSort(count, slots, other, [&](u32 i) { return keys[i]; });
     for (u32 i = 0; i < count; ++i) index[offset + i] = (u32)(start + slots[i]);
     for (u32 i = 0; values != nullptr && i < count; ++i) values[offset + i] = x[offset + slots[i]];
 #else
-    chunk<ascending>(x + offset, index + offset, values == nullptr ? values : values + offset, (u32)start, count, (u32)size);
+    T* to = values == nullptr ? values : values + offset;
+    chunk(x + offset, index + offset, to, (u32)start, count, (u32)size, descending);
 #endif
   }
 }

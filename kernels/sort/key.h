@@ -1,5 +1,5 @@
 // The order of a sort: every value becomes an unsigned key whose order is the value's, so one comparison serves all
-// dtypes and both directions. NaN is the greatest value whatever its sign (PyTorch's rule): last ascending, first
+// dtypes; of the other direction are the same keys with all bits turned, by a word that a kernel is told. NaN is the greatest value whatever its sign (PyTorch's rule): last ascending, first
 // descending. -0 equals 0. Equal keys keep their order in both directions, because positions break ties.
 #pragma once
 
@@ -25,20 +25,26 @@ X_DEVICE Bits floatKey(F v) {
   return magnitude > infinity ? ~(Bits)0 : ordered;
 }
 
+/** What turns the keys of an ascending order into those of a descending one. */
+template <class K>
+X_DEVICE K flipOf(bool descending) {
+  return descending ? (K)~(K)0 : (K)0;
+}
+
 /** The key of v; f16, bf16 and f8e4m3 widen exactly, integers shift their range to begin at 0. */
-template <bool ascending, class T>
-X_DEVICE Key<T> keyOf(T v) {
+template <class T>
+X_DEVICE Key<T> keyOf(T v, Key<T> flip) {
   Key<T> key;
   if constexpr (sameType<T, double>) key = floatKey<double, u64>(v);
   else if constexpr (isFloatType<T>) key = floatKey<float, u32>(to_acc(v));
   else if constexpr ((T)-1 < (T)0) key = (Key<T>)v ^ ((Key<T>)1 << (8 * sizeof(Key<T>) - 1));
   else key = (Key<T>)v;
-  return ascending ? key : ~key;
+  return key ^ flip;
 }
 
 /** keyOf in 16 bits for the types of one and two bytes. */
-template <bool ascending, class T>
-X_DEVICE u16 shortKeyOf(T v) {
+template <class T>
+X_DEVICE u16 shortKeyOf(T v, u16 flip) {
   u16 key;
   if constexpr (isFloatType<T>) {
     typedef typename vec::Word<sizeof(T)>::type Bits;
@@ -50,7 +56,7 @@ X_DEVICE u16 shortKeyOf(T v) {
   } else {
     key = (T)-1 < (T)0 ? (u16)((u16)v ^ 0x8000) : (u16)v;
   }
-  return ascending ? key : (u16)~key;
+  return key ^ flip;
 }
 
 /** Whether (a, i) belongs before (b, j). */

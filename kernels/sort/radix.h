@@ -23,16 +23,17 @@ struct ShortKeyOf<2> {
 };
 
 /** What a first pass reads: values, whose keys are as short as their type allows, and each one's own column. */
-template <bool ascending, class T>
+template <class T>
 struct Values {
   typedef typename ShortKeyOf<sizeof(T)>::type K;
 
   const T* x;
+  K flip;
 
   X_DEVICE u32 shift() const { return 0; }
   X_DEVICE K key(u64 i) const {
-    if constexpr (sizeof(T) <= 2) return shortKeyOf<ascending>(x[i]);
-    else return keyOf<ascending>(x[i]);
+    if constexpr (sizeof(T) <= 2) return shortKeyOf(x[i], flip);
+    else return keyOf(x[i], flip);
   }
   X_DEVICE u32 position(u64, u64 column) const { return (u32)column; }
 };

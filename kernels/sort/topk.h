@@ -10,8 +10,9 @@ namespace sort {
  * candidates. Candidates are the positions in `from` [rows, width], of equal keys the smaller position first, or all
  * columns when it is null. k is at most TOP and at most width / parts. to: [rows, parts, k].
  */
-template <bool ascending, class T>
-X_DEVICE void topk(u64 rows, u64 cols, u64 width, u64 k, u64 parts, const T* x, const u32* from, u32* to) {
+template <class T>
+X_DEVICE void topk(u64 rows, u64 cols, u64 width, u64 k, u64 parts, const T* x, const u32* from, u32* to,
+                   bool descending) {
 #if X_HOST
   X_SHARED(Key<T>, keys, top::KEPT);
   X_SHARED(u32, slots, top::KEPT);
@@ -24,6 +25,7 @@ X_DEVICE void topk(u64 rows, u64 cols, u64 width, u64 k, u64 parts, const T* x, 
   X_SHARED(u32, groups, top::BUCKETS / top::GROUP);
   X_SHARED(top::State, state, 1);
   if (k == 0 || k > TOP || parts == 0 || width / parts < k) return;
+  const Key<T> flip = flipOf<Key<T>>(descending);
   X_FOR_SPLIT(item, rows * parts) {
     const u64 part = item % parts;
     const u64 start = part * width / parts;
@@ -31,13 +33,13 @@ X_DEVICE void topk(u64 rows, u64 cols, u64 width, u64 k, u64 parts, const T* x, 
     const T* row = x + item / parts * cols;
     const u32* list = from == nullptr ? from : from + item / parts * width + start;
     if (list == nullptr) row += start;
-    const auto keyAt = [=](u64 i) { return keyOf<ascending>(row[list == nullptr ? i : (u64)list[i]]); };
+    const auto keyAt = [=](u64 i) { return keyOf(row[list == nullptr ? i : (u64)list[i]], flip); };
 
     u32 taken = (u32)n;
 #if X_HOST
     taken = (u32)k;
     const top::Shared shared = {counts, groups, state};
-    if (list == nullptr) top::first(n, taken, keys, slots, shared, [=](u64 i) { return keyOf<ascending>(row[i]); });
+    if (list == nullptr) top::first(n, taken, keys, slots, shared, [=](u64 i) { return keyOf(row[i], flip); });
     else top::first(n, taken, keys, slots, shared, keyAt);
 #else
     if (n <= top::SMALL) {

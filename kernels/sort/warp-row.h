@@ -15,7 +15,7 @@ namespace warprow {
 // Threads of a block that have rows to sort.
 constexpr u32 THREADS = 128;
 // NVIDIA's compiler takes as many registers as a block of so many threads leaves it: 80, which let 24 warps run at once.
-constexpr u32 BOUND = X_NVPTX ? 768 : THREADS;
+[[maybe_unused]] constexpr u32 BOUND = X_NVPTX ? 768 : THREADS;
 
 #if !X_HOST
 
@@ -118,8 +118,8 @@ X_DEVICE void findSlots(const u32 (&words)[ITEMS], u32 count, u16* counters, u32
   warpBarrier();
 }
 
-template <bool ascending, class T>
-X_DEVICE void row(const T* x, u32 count, u32* index, T* values, u32* shared) {
+template <class T>
+X_DEVICE void row(const T* x, u32 count, u32* index, T* values, u32* shared, bool descending) {
   // Keys of 4 bytes are digits of 11, 11 and 10 bits, and the position moves in where the first was.
   constexpr bool LONG = sizeof(T) == 4;
   constexpr u32 BITS = LONG ? 11 : 8, PASSES = LONG ? 3 : sizeof(T), HIGH = LONG ? 2 * BITS : BITS * PASSES;
@@ -142,8 +142,8 @@ X_DEVICE void row(const T* x, u32 count, u32* index, T* values, u32* shared) {
     for (u32 k = 0; k < GROUP; ++k) {
       u32& word = words[first + k];
       const T v = bitCast<T>((Bits)word);
-      if constexpr (LONG) word = keyOf<ascending>(v);
-      else word = shortKeyOf<ascending>(v) & ((1u << HIGH) - 1);
+      if constexpr (LONG) word = keyOf(v, flipOf<u32>(descending));
+      else word = shortKeyOf(v, flipOf<u16>(descending)) & ((1u << HIGH) - 1);
       // The greatest keys fill the last group: they come last, as equal ones keep their order.
       if ((i32)((first + k) * WARP) >= filled) word = LONG ? ~0u : (1u << HIGH) - 1;
       if constexpr (!LONG) word |= ((first + k) * WARP + lane) << HIGH;
@@ -200,15 +200,15 @@ X_DEVICE void row(const T* x, u32 count, u32* index, T* values, u32* shared) {
 #endif
 
 /** index[row] = the positions that sort x[row], values[row] = the values in that order unless it is null. */
-template <bool ascending, class T>
-X_DEVICE void rows(u64 rows, u64 cols, const T* x, u32* index, T* values) {
+template <class T>
+X_DEVICE void rows(u64 rows, u64 cols, const T* x, u32* index, T* values, bool descending) {
   if (cols > WARP_ROW) return;
 #if X_HOST
   X_FOR_SPLIT(r, rows) {
     const T* from = x + r * cols;
     u32* to = index + r * cols;
     u32 other[WARP_ROW];
-    mergeSort((u32)cols, to, other, [&](u32 i) { return keyOf<ascending>(from[i]); });
+    mergeSort((u32)cols, to, other, [&](u32 i) { return keyOf(from[i], flipOf<Key<T>>(descending)); });
     if (values == nullptr) continue;
     for (u64 i = 0; i < cols; ++i) values[r * cols + i] = from[to[i]];
   }
@@ -219,7 +219,8 @@ X_DEVICE void rows(u64 rows, u64 cols, const T* x, u32* index, T* values) {
   if (warp >= warps) return;
   u32* own = shared + warp * WARP_ROW;
   for (u64 r = split::block() * warps + warp; r < rows; r += split::blocks() * warps) {
-    row<ascending>(x + r * cols, (u32)cols, index + r * cols, values == nullptr ? values : values + r * cols, own);
+    T* to = values == nullptr ? values : values + r * cols;
+    row(x + r * cols, (u32)cols, index + r * cols, to, own, descending);
   }
 #endif
 }

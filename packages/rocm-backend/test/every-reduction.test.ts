@@ -6,7 +6,7 @@ import { kernelDevices } from '@x/testing/devices';
 import { at, type Operand, type Pair, pairsOf, tiedBytes } from '@x/testing/operands';
 import { describe, expect, it } from 'vitest';
 import type { RocmDevice, RocmStorage } from '../src/index';
-import { radixPass, selectTopk } from '../src/ops/sort-rows';
+import { radixPass, type SortProblem, selectTopk } from '../src/ops/sort-rows';
 
 const OPS: ReduceOp[] = ['sum', 'min', 'max', 'argmin', 'argmax'];
 const ROPES = ['interleaved', 'half', 'thd'] as const;
@@ -150,15 +150,17 @@ describe.each(kernelDevices())('every reduction and sort on %s', (device) => {
       const [rows, cols, k] = [2, 70, 9];
       const layout = Layout.contiguous([rows, cols]);
       const bytes = sizeInBytes(dtype);
+      const descending = order === 'desc';
+      const down = Number(descending);
       withPair((pair) => {
         const x = pair.from(tiedBytes(dtype, rows * cols, 4), dtype, layout);
-        const wanted = x.reference.device.sorting!.argSortLastDim!(at(x.reference, layout), order === 'desc');
+        const wanted = x.reference.device.sorting!.argSortLastDim!(at(x.reference, layout), descending);
         const expected = [...new Uint32Array(wanted.toHostSync())];
         wanted.dispose();
         const check = (kernel: string, run: (out: number) => void, of = expected) =>
           expect([...new Uint32Array(launched('u32', of.length, run))], `${kernel} of ${dtype}`).toEqual(of);
         const launch = (kernel: string, block: number, sharedBytes: number, args: number[]) =>
-          backend.launch(SORT, `${kernel}_${order}_${dtype}`, { grid: rows, block, sharedBytes }, args);
+          backend.launch(SORT, `${kernel}_${dtype}`, { grid: rows, block, sharedBytes }, args);
         const values = valuesOf(x.reference.toHostSync(), dtype);
         const sorted = expected.map((column, i) => values[Math.floor(i / cols) * cols + column]);
         /** Positions and values at once. */
@@ -166,39 +168,37 @@ describe.each(kernelDevices())('every reduction and sort on %s', (device) => {
           const got = launched(dtype, rows * cols, (to) => check(kernel, (out) => run(out, to)));
           expect(Array.from(valuesOf(got, dtype)), `${kernel} of ${dtype}`).toEqual(sorted);
         };
-        check('asort', (out) => launch('asort', 64, 128 * 4, [ptr(x), out, cols, 128]));
-        checkBoth('sort_chunk', (out, to) => launch('sort_chunk', 64, 128 * 10, [rows, cols, 128, ptr(x), out, to]));
+        check('asort', (out) => launch(`asort_${order}`, 64, 128 * 4, [ptr(x), out, cols, 128]));
+        checkBoth('sort_chunk', (out, to) =>
+          launch('sort_chunk', 64, 128 * 10, [rows, cols, 128, down, ptr(x), out, to]),
+        );
         if (bytes < 8)
-          checkBoth('sort_warp', (out, to) => launch('sort_warp', 2 * warpSize, 0, [rows, cols, ptr(x), out, to]));
-        check('sort_radix', (out) => sortByDigits(`${order}_${dtype}`, bytes, { rows, cols, part: 32 }, ptr(x), out));
+          checkBoth('sort_warp', (out, to) =>
+            launch('sort_warp', 2 * warpSize, 0, [rows, cols, down, ptr(x), out, to]),
+          );
+        const problem = { descending, dtype, rows, cols, src: ptr(x) };
+        check('sort_radix', (out) => sortByDigits(problem, 32, out));
         const first = expected.filter((_, i) => i % cols < k);
-        const size = { rows, cols, width: cols, k, parts: 1 };
-        check('topk', (out) => selectTopk(backend, `${order}_${dtype}`, size, ptr(x), 0, out), first);
+        check('topk', (out) => selectTopk(backend, problem, { width: cols, k, parts: 1 }, 0, out), first);
       });
     });
   });
 
   /** The passes of a radix sort: the last one, which is the only one of one byte, writes to `out`. */
-  function sortByDigits(
-    first: string,
-    bytes: number,
-    size: { rows: number; cols: number; part: number },
-    src: number,
-    out: number,
-  ): void {
-    const count = size.rows * size.cols;
-    const made = [
-      256 * 4 * Math.ceil(size.cols / size.part) * size.rows,
-      ...[8, 4, 8, 4].map((each) => each * count),
-    ].map((length) => backend.zeros(length, 'u8'));
+  function sortByDigits({ descending, dtype, rows, cols, src }: SortProblem, part: number, out: number): void {
+    const count = rows * cols;
+    const bytes = sizeInBytes(dtype);
+    const made = [256 * 4 * Math.ceil(cols / part) * rows, ...[8, 4, 8, 4].map((each) => each * count)].map((length) =>
+      backend.zeros(length, 'u8'),
+    );
     const [counts, ...buffers] = made.map((storage) => storage.ptr);
     const suffix = `b${Math.max(16, bytes * 8)}`;
     for (let pass = 0; pass < bytes; pass++) {
       const [from, to] = [pass + 1, pass].map((side) => buffers.slice((side % 2) * 2, (side % 2) * 2 + 2));
-      const source = pass === 0 ? { values: src } : { shift: pass * 8, keys: from[0], positions: from[1] };
+      const source = pass === 0 ? { values: src, descending } : { shift: pass * 8, keys: from[0], positions: from[1] };
       const last = pass === bytes - 1;
       const target = { keys: last ? 0 : to[0], positions: last ? out : to[1] };
-      radixPass(backend, pass === 0 ? first : suffix, size, source, counts, target);
+      radixPass(backend, pass === 0 ? dtype : suffix, { rows, cols, part }, source, counts, target);
     }
     for (const storage of made) storage.dispose();
   }

@@ -84,9 +84,9 @@ describe.each(kernelDevices())('top-k on %s', (device) => {
         const guard = 16;
         const winners = backend.fromHost(new Uint32Array(rows * parts * k + guard).fill(7), 'u32');
         const out = backend.fromHost(new Uint32Array(rows * k + guard).fill(7), 'u32');
-        const kernel = backend.getOrLoadFunc('topk_asc_f32', SORT);
-        kernel.launch(rows * parts, block, 0, [rows, cols, cols, k, parts, source.ptr, 0, winners.ptr]);
-        kernel.launch(2, block, 0, [rows, cols, parts * k, k, 1, source.ptr, winners.ptr, out.ptr]);
+        const kernel = backend.getOrLoadFunc('topk_f32', SORT);
+        kernel.launch(rows * parts, block, 0, [rows, cols, cols, k, parts, 0, source.ptr, 0, winners.ptr]);
+        kernel.launch(2, block, 0, [rows, cols, parts * k, k, 1, 0, source.ptr, winners.ptr, out.ptr]);
         const reference = x.reference.device.sorting!.topkLastDim!(at(x.reference, x.layout), k, false);
         const actual = new Uint32Array(out.toHostSync());
         expect(actual.subarray(0, rows * k)).toEqual(new Uint32Array(reference.toHostSync()));

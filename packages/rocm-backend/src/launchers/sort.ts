@@ -15,25 +15,27 @@ export function launchAsort(device: Launcher, kernel: string, shape: LaunchShape
   device.launch(SORT, kernel, shape, [a.x, a.dst, a.ncols, a.ncolsPad]);
 }
 
-/** `sort_chunk_asc_u8`, and 19 more. */
+/** `sort_chunk_u8`, and 9 more. */
 export interface SortChunkArguments {
   rows: number;
   cols: number;
   size: number;
+  descending: number;
   x: Address;
   index: Address;
   values: Address;
 }
 
 export function launchSortChunk(device: Launcher, kernel: string, shape: LaunchShape, a: SortChunkArguments): void {
-  device.launch(SORT, kernel, shape, [a.rows, a.cols, a.size, a.x, a.index, a.values]);
+  device.launch(SORT, kernel, shape, [a.rows, a.cols, a.size, a.descending, a.x, a.index, a.values]);
 }
 
-/** `sort_radix_count_asc_u8`, and 19 more. */
+/** `sort_radix_count_u8`, and 9 more. */
 export interface SortRadixCountFirstArguments {
   rows: number;
   cols: number;
   part: number;
+  descending: number;
   x: Address;
   counts: Address;
 }
@@ -44,14 +46,15 @@ export function launchSortRadixCountFirst(
   shape: LaunchShape,
   a: SortRadixCountFirstArguments,
 ): void {
-  device.launch(SORT, kernel, shape, [a.rows, a.cols, a.part, a.x, a.counts]);
+  device.launch(SORT, kernel, shape, [a.rows, a.cols, a.part, a.descending, a.x, a.counts]);
 }
 
-/** `sort_radix_scatter_asc_u8`, and 19 more. */
+/** `sort_radix_scatter_u8`, and 9 more. */
 export interface SortRadixScatterFirstArguments {
   rows: number;
   cols: number;
   part: number;
+  descending: number;
   x: Address;
   counts: Address;
   keys: Address;
@@ -64,36 +67,38 @@ export function launchSortRadixScatterFirst(
   shape: LaunchShape,
   a: SortRadixScatterFirstArguments,
 ): void {
-  device.launch(SORT, kernel, shape, [a.rows, a.cols, a.part, a.x, a.counts, a.keys, a.to]);
+  device.launch(SORT, kernel, shape, [a.rows, a.cols, a.part, a.descending, a.x, a.counts, a.keys, a.to]);
 }
 
-/** `topk_asc_u8`, and 19 more. */
+/** `topk_u8`, and 9 more. */
 export interface TopkArguments {
   rows: number;
   cols: number;
   width: number;
   k: number;
   parts: number;
+  descending: number;
   x: Address;
   from: Address;
   to: Address;
 }
 
 export function launchTopk(device: Launcher, kernel: string, shape: LaunchShape, a: TopkArguments): void {
-  device.launch(SORT, kernel, shape, [a.rows, a.cols, a.width, a.k, a.parts, a.x, a.from, a.to]);
+  device.launch(SORT, kernel, shape, [a.rows, a.cols, a.width, a.k, a.parts, a.descending, a.x, a.from, a.to]);
 }
 
-/** `sort_warp_asc_u8`, and 15 more. */
+/** `sort_warp_u8`, and 7 more. */
 export interface SortWarpArguments {
   rows: number;
   cols: number;
+  descending: number;
   x: Address;
   index: Address;
   values: Address;
 }
 
 export function launchSortWarp(device: Launcher, kernel: string, shape: LaunchShape, a: SortWarpArguments): void {
-  device.launch(SORT, kernel, shape, [a.rows, a.cols, a.x, a.index, a.values]);
+  device.launch(SORT, kernel, shape, [a.rows, a.cols, a.descending, a.x, a.index, a.values]);
 }
 
 /** `sort_radix_count_b16`, and 2 more. */

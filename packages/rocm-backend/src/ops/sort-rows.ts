@@ -31,7 +31,7 @@ export const TOPK_MAX = 1024;
 
 /** Contiguous rows to sort, from the address `src` on. */
 export interface SortProblem {
-  order: 'asc' | 'desc';
+  descending: boolean;
   dtype: DType;
   rows: number;
   cols: number;
@@ -45,7 +45,12 @@ export function argSortRows(device: KernelDevice, problem: SortProblem, out: num
   device.shapes.rowSlices(rows, padded, 64, (first, shape) => {
     const [from, to] = [src + first * cols * sizeInBytes(dtype), out + first * cols * 4];
     const args = { x: from, dst: to, ncols: cols, ncolsPad: padded };
-    launchAsort(device, kernelOf('asort', problem), { ...shape, sharedBytes: padded * 4 }, args);
+    launchAsort(
+      device,
+      kernelName(problem.descending ? 'asort_desc' : 'asort_asc', dtype),
+      { ...shape, sharedBytes: padded * 4 },
+      args,
+    );
   });
 }
 
@@ -61,26 +66,23 @@ const WARP_BLOCK = 128;
 
 /** A warp a row of up to {@link SORT_WARP} columns. */
 function sortByWarps(device: KernelDevice, problem: SortProblem, out: number, values: number): void {
-  const { rows, cols, src } = problem;
+  const { dtype, rows, cols, descending, src } = problem;
   const wanted = Math.ceil(rows / (WARP_BLOCK / device.hip.properties.warpSize));
   const shape = { grid: device.shapes.blocks(wanted, WARP_BLOCK), block: WARP_BLOCK };
-  launchSortWarp(device, kernelOf('sort_warp', problem), shape, { rows, cols, x: src, index: out, values });
+  const args = { rows, cols, descending: Number(descending), x: src, index: out, values };
+  launchSortWarp(device, kernelName('sort_warp', dtype), shape, args);
 }
 
 /** Positions, and values unless they are 0, sorted within chunks of {@link SORT_CHUNK} columns. */
 function sortInChunks(device: KernelDevice, problem: SortProblem, out: number, values: number): void {
-  const { dtype, rows, cols, src } = problem;
+  const { dtype, rows, cols, descending, src } = problem;
   const size = Math.min(SORT_CHUNK, 2 ** Math.ceil(Math.log2(cols)));
   const itemBytes = sizeInBytes(dtype);
   // Eight columns a thread; a word of key and position each, and a gap after 16 of them.
   const shape = device.shapes.rows(rows * Math.ceil(cols / SORT_CHUNK), size, 8);
   const sharedBytes = itemBytes === 8 ? size * 10 : (size + Math.ceil(size / 16)) * (itemBytes === 4 ? 8 : 4);
-  const args = { rows, cols, size, x: src, index: out, values };
-  launchSortChunk(device, kernelOf('sort_chunk', problem), { ...shape, sharedBytes }, args);
-}
-
-function kernelOf(family: string, { order, dtype }: SortProblem): string {
-  return kernelName(kernelName(family, order), dtype);
+  const args = { rows, cols, size, descending: Number(descending), x: src, index: out, values };
+  launchSortChunk(device, kernelName('sort_chunk', dtype), { ...shape, sharedBytes }, args);
 }
 
 const RADIX_BLOCK = 256;
@@ -100,14 +102,14 @@ export function radixPart(device: KernelDevice, rows: number, cols: number, item
 }
 
 /**
- * One digit of a radix sort: `sort_radix_count_*`, then `sort_radix_scatter_*`. The first pass is from values (`{asc,desc}_{t}`), the others from the keys
- * and positions of the pass before (`b16`, `b32`, `b64`).
+ * One digit of a radix sort: `sort_radix_count_*`, then `sort_radix_scatter_*`. The first pass is from values (`{t}`), the others from the keys and
+ * positions of the pass before (`b16`, `b32`, `b64`).
  */
 export function radixPass(
   device: KernelDevice,
   suffix: string,
   { rows, cols, part }: { rows: number; cols: number; part: number },
-  from: { values: number } | { shift: number; keys: number; positions: number },
+  from: { values: number; descending: boolean } | { shift: number; keys: number; positions: number },
   counts: number,
   to: { keys: number; positions: number },
 ): void {
@@ -116,7 +118,7 @@ export function radixPass(
   const [count, move] = [kernelName('sort_radix_count', suffix), kernelName('sort_radix_scatter', suffix)];
   const target = { keys: to.keys, to: to.positions };
   if ('values' in from) {
-    const args = { rows, cols, part, x: from.values, counts };
+    const args = { rows, cols, part, descending: Number(from.descending), x: from.values, counts };
     launchSortRadixCountFirst(device, count, shape, args);
     launchSortRadixScatterFirst(device, move, shape, { ...args, ...target });
   } else {
@@ -127,21 +129,19 @@ export function radixPass(
 }
 
 /**
- * The first `k` of each part of `width` candidates a row,
- * [rows, parts, k]. `from` 0: the candidates are the columns. k <= {@link TOPK_MAX} and <= width / parts.
+ * The first `k` of each part of `width` candidates a row, [rows, parts, k]. `from` 0: the candidates are the columns. k <= {@link TOPK_MAX} and <= width / parts.
  */
 export function selectTopk(
   device: KernelDevice,
-  kernel: string,
-  size: { rows: number; cols: number; width: number; k: number; parts: number },
-  src: number,
+  { dtype, descending, rows, cols, src }: SortProblem,
+  { width, k, parts }: { width: number; k: number; parts: number },
   from: number,
   to: number,
 ): void {
-  const { rows, cols, width, k, parts } = size;
   const share = Math.ceil(width / parts);
   const shape = device.shapes.rows(rows * parts, share, 64);
   // A long share is read several times by one block: twice the threads hide more of its latency.
   if (!device.shapes.isHost && share > SORT_CHUNK) shape.block = 1024;
-  launchTopk(device, kernelName('topk', kernel), shape, { rows, cols, width, k, parts, x: src, from, to });
+  const args = { rows, cols, width, k, parts, descending: Number(descending), x: src, from, to };
+  launchTopk(device, kernelName('topk', dtype), shape, args);
 }

@@ -7,7 +7,6 @@
 import { type DType, Layout, type Operand, type SortOps, sizeInBytes } from '@x/core';
 import type { KernelDevice } from '../device';
 import { checkPositions } from '../errors';
-import { kernelName } from '../kernel-name';
 import { clamp } from '../launch-shape';
 import type { KernelStorage } from '../storage';
 import { copyRows, withContiguous } from './copy';
@@ -52,22 +51,21 @@ export function sortOps(device: KernelDevice): SortOps {
     },
 
     topkLastDim(x: Operand, k: number, descending: boolean): KernelStorage {
-      const kernel = kernelName(descending ? 'desc' : 'asc', x.storage.dtype);
       const cols = x.layout.shape[x.layout.rank - 1];
       const rows = x.layout.elemCount / cols;
       if (k > TOPK_MAX) return sortedPrefix(device, x, { rows, cols, k }, descending);
       return withContiguous(device, x, (from) =>
         filled(device, 'u32', rows * k, (out) => {
-          const { ptr } = device.view(from);
+          const problem = problemOf(device, from, descending);
           const parts = partsOf(device, rows, cols, k);
           if (parts === 1) {
-            selectTopk(device, kernel, { rows, cols, width: cols, k, parts }, ptr, 0, out);
+            selectTopk(device, problem, { width: cols, k, parts }, 0, out);
             return;
           }
           const winners = device.allocUninit(rows * parts * k, 'u32');
           try {
-            selectTopk(device, kernel, { rows, cols, width: cols, k, parts }, ptr, 0, winners.ptr);
-            selectTopk(device, kernel, { rows, cols, width: parts * k, k, parts: 1 }, ptr, winners.ptr, out);
+            selectTopk(device, problem, { width: cols, k, parts }, 0, winners.ptr);
+            selectTopk(device, problem, { width: parts * k, k, parts: 1 }, winners.ptr, out);
           } finally {
             winners.dispose();
           }
@@ -108,7 +106,7 @@ function problemOf(device: KernelDevice, from: Operand, descending: boolean): So
   const { layout, storage } = from;
   const cols = layout.shape[layout.rank - 1];
   const { ptr: src } = device.view(from);
-  return { order: descending ? 'desc' : 'asc', dtype: storage.dtype, rows: layout.elemCount / cols, cols, src };
+  return { descending, dtype: storage.dtype, rows: layout.elemCount / cols, cols, src };
 }
 
 /** Candidates a block gets at least when a row is cut into parts: fewer cost more to hand out than to look at. */
@@ -145,7 +143,7 @@ const KEYS: Record<number, [dtype: DType, kernel: string]> = {
   8: ['i64', 'b64'],
 };
 
-function sortByDigits(device: KernelDevice, { order, dtype, rows, cols, src }: SortProblem, out: number): void {
+function sortByDigits(device: KernelDevice, { descending, dtype, rows, cols, src }: SortProblem, out: number): void {
   const passes = sizeInBytes(dtype);
   const [keyType, later] = KEYS[passes];
   const part = radixPart(device, rows, cols, passes);
@@ -163,10 +161,10 @@ function sortByDigits(device: KernelDevice, { order, dtype, rows, cols, src }: S
       const left = passes - 1 - pass;
       radixPass(
         device,
-        pass === 0 ? kernelName(order, dtype) : later,
+        pass === 0 ? dtype : later,
         { rows, cols, part },
         pass === 0
-          ? { values: src }
+          ? { values: src, descending }
           : { shift: 8 * pass, keys: keys[(pass - 1) % 2], positions: positions[(left + 1) % 2] },
         counts,
         { keys: left === 0 ? 0 : keys[pass % 2], positions: positions[left % 2] },

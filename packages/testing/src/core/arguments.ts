@@ -3,7 +3,7 @@
  * each place, raises an error of the family or works, on one device.
  */
 
-import { CandleError, Device, operators, scope, Tensor, Var } from '@x/core';
+import { CandleError, Device, type DType, operators, scope, Tensor, Var } from '@x/core';
 import { describe, expect, test } from 'vitest';
 import { METHODS, STATICS, VAR_METHODS, VAR_STATICS } from '../../../core/src/tensor/signatures';
 
@@ -43,13 +43,17 @@ async function strangerFrom(receiver: object, name: string, args: unknown[]): Pr
   return undefined;
 }
 
+/** An argument that is made for the call that takes it. */
+class Later {
+  constructor(readonly make: () => unknown) {}
+}
+
 export function argumentsSuite(name: string, device: () => Device): void {
-  /** What is never right, and what may be. */
+  /** What is never right, and what may be; a tensor is made when it is taken. */
   function pools(): { junk: unknown[]; fair: unknown[] } {
-    const here = { device: device() };
-    const disposed = Tensor.ones([2], here);
-    disposed.dispose();
-    const elsewhere = Tensor.ones([2, 2], { device: name === 'js' ? Device.cpu() : Device.js() });
+    const ones = (shape: number[], options: { dtype?: DType; device?: Device } = {}) =>
+      new Later(() => Tensor.ones(shape, { device: device(), ...options }));
+    const zeros = (shape: number[], dtype?: DType) => new Later(() => Tensor.zeros(shape, { dtype, device: device() }));
     const junk = [
       undefined,
       null,
@@ -72,9 +76,9 @@ export function argumentsSuite(name: string, device: () => Device): void {
       () => 1,
       new Set([1]),
       Object.create(null),
-      disposed,
-      [disposed],
-      elsewhere,
+      new Later(disposed),
+      new Later(() => [disposed()]),
+      ones([2, 2], { device: name === 'js' ? Device.cpu() : Device.js() }),
       true,
     ];
     const fair = [
@@ -99,60 +103,61 @@ export function argumentsSuite(name: string, device: () => Device): void {
       false,
       { stride: 2, padding: 1 },
       { dtype: 'f64' },
-      Tensor.ones([2, 2], here),
-      Tensor.ones([2], here),
-      Tensor.zeros([0, 2], here),
-      Tensor.zeros([2, 2], { dtype: 'u32', ...here }),
-      Tensor.zeros([2], { dtype: 'u32', ...here }),
-      Tensor.ones([2, 2], { dtype: 'f16', ...here }),
-      Tensor.ones([1, 2, 2, 2], here),
-      Tensor.ones([2, 2, 1], here),
-      [Tensor.ones([2, 2], here), Tensor.zeros([2, 2], here)],
+      ones([2, 2]),
+      ones([2]),
+      zeros([0, 2]),
+      zeros([2, 2], 'u32'),
+      zeros([2], 'u32'),
+      ones([2, 2], { dtype: 'f16' }),
+      ones([1, 2, 2, 2]),
+      ones([2, 2, 1]),
+      new Later(() => [ones([2, 2]).make(), zeros([2, 2]).make()]),
       new Float32Array(4),
     ];
     return { junk, fair };
   }
 
-  function receivers(): Tensor[] {
-    const here = { device: device() };
-    const disposed = Tensor.ones([2], here);
-    disposed.dispose();
-    return [
-      Tensor.ones([2, 2], here),
-      Tensor.ones([2], { dtype: 'i64', ...here }),
-      Tensor.ones([2], { dtype: 'u32', ...here }),
-      Tensor.ones([], { dtype: 'f16', ...here }),
-      Tensor.zeros([0, 2], here),
-      Tensor.ones([1, 2, 2, 2], here),
-      Tensor.ones([1, 2, 2], here).transpose(1, 2),
-      Tensor.ones([1], here).expand([1000]),
-      Var.ones([2, 2], here),
-      disposed,
-    ];
+  function disposed(): Tensor {
+    const tensor = Tensor.ones([2], { device: device() });
+    tensor.dispose();
+    return tensor;
   }
 
+  const receivers: (() => Tensor)[] = [
+    () => Tensor.ones([2, 2], { device: device() }),
+    () => Tensor.ones([2], { dtype: 'i64', device: device() }),
+    () => Tensor.ones([2], { dtype: 'u32', device: device() }),
+    () => Tensor.ones([], { dtype: 'f16', device: device() }),
+    () => Tensor.zeros([0, 2], { device: device() }),
+    () => Tensor.ones([1, 2, 2, 2], { device: device() }),
+    () => Tensor.ones([1, 2, 2], { device: device() }).transpose(1, 2),
+    () => Tensor.ones([1], { device: device() }).expand([1000]),
+    () => Var.ones([2, 2], { device: device() }),
+    disposed,
+  ];
+
   describe(`arguments on ${name}`, () => {
-    const groups: [string, (readonly [string, number])[], () => object[]][] = [
+    const groups: [string, (readonly [string, number])[], (() => object)[]][] = [
       ['a tensor', sizes(METHODS), receivers],
-      ['Tensor', sizes(STATICS), () => [Tensor]],
-      ['Var', sizes(VAR_STATICS), () => [Var]],
-      ['a variable', sizes(VAR_METHODS), () => [Var.ones([2, 2], { device: device() })]],
+      ['Tensor', sizes(STATICS), [() => Tensor]],
+      ['Var', sizes(VAR_STATICS), [() => Var]],
+      ['a variable', sizes(VAR_METHODS), [() => Var.ones([2, 2], { device: device() })]],
     ];
-    for (const [what, methods, makeReceivers] of groups) {
+    for (const [what, methods, makers] of groups) {
       test(`junk for the methods of ${what} gives errors of the family`, { timeout: 120_000 }, async () => {
         const failures: string[] = [];
         const roll = dice(7);
         for (const [method, count] of methods) {
           if (WRITERS.includes(method)) continue;
           for (let round = 0; round < 60; round++) {
-            const objects = makeReceivers();
             const { junk, fair } = pools();
-            const receiver = objects[roll(objects.length)];
+            const receiver = makers[roll(makers.length)]();
             // One place too many now and then, and one that is junk.
             const length = count + (roll(6) === 0 ? 1 : 0);
             const bad = roll(length + 1);
             const from = (pool: unknown[]) => pool[roll(pool.length)];
-            const args = Array.from({ length }, (_, i) => from(i === bad ? junk : fair));
+            const taken = Array.from({ length }, (_, i) => from(i === bad ? junk : fair));
+            const args = taken.map((one) => (one instanceof Later ? one.make() : one));
             const stranger = await strangerFrom(receiver, method, args);
             if (stranger)
               failures.push(
