@@ -1,7 +1,10 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
+const ROOT = fileURLToPath(new URL('.', import.meta.url));
 const source = (name: string) => {
   const [folder, part = ''] = name.split('/');
   return fileURLToPath(new URL(`./packages/${folder}/src/${part}/index.ts`, import.meta.url));
@@ -24,12 +27,43 @@ const packages = [
 /** What takes minutes or nearly one begins first: last, it would leave a core with nothing to do. */
 const LONG = /(hiprtc-\w+|same-family|runtime-modules|nvcc|speculative|faults|cli|parallel|architectures)\.test\.ts$/;
 
+/** What a test does to its process, counts in it or asks of it: its file has a process of its own. */
+const OWN =
+  /process\.(env|on|emit|chdir|exit)|globalThis|vi\.(mock|stub|spyOn|use)|child_process|worker_threads|testing\/ranks|FAKE_|fake-hip|memoryStats|memoryUsage|gc\(|registerBackend/;
+
+/** What registers the kernels' backend. */
+const WITH_BACKEND = /testing\/(devices|minimal-backend|nn)|rocm-backend|engine\/test\/helpers|'\.\/(helpers|functions)'/;
+
+/**
+ * Test files by what they may share. Importing the sources takes a second, so that files share a process where nothing tells them
+ * apart: those of the backend, and those that have none (tools/test/shared-process.ts).
+ */
+function testFiles(): Record<'own' | 'backend' | 'plain', string[]> {
+  const found: ReturnType<typeof testFiles> = { own: [], backend: [], plain: [] };
+  for (const folder of ['packages', 'tools']) {
+    for (const name of readdirSync(join(ROOT, folder), { encoding: 'utf8', recursive: true })) {
+      if (!/^[^/]+\/((src|test)\/.*|[^/]+)\.test\.ts$/.test(name)) continue;
+      const file = join(folder, name);
+      const text = readFileSync(join(ROOT, file), 'utf8');
+      const inBackend = file.startsWith('packages/rocm-backend/');
+      if (LONG.test(file) || OWN.test(text) || (!inBackend && WITH_BACKEND.test(text))) found.own.push(file);
+      else found[inBackend ? 'backend' : 'plain'].push(file);
+    }
+  }
+  return found;
+}
+const files = testFiles();
+
+/** The longest first, then a project after the other, for a process is shared by files that follow each other. */
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    const rank = ({ moduleId }: TestSpecification) => (LONG.test(moduleId) ? 0 : 1);
+    const rank = ({ moduleId, project }: TestSpecification) =>
+      LONG.test(moduleId) ? -1 : ['own', 'backend', 'plain'].indexOf(project.name);
     return (await super.sort(files)).sort((a, b) => rank(a) - rank(b));
   }
 }
+
+const shared = 'tools/test/shared-process.ts';
 
 export default defineConfig({
   resolve: {
@@ -43,7 +77,19 @@ export default defineConfig({
     },
   },
   test: {
-    include: ['packages/*/{src,test}/**/*.test.ts', 'tools/**/*.test.ts'],
+    projects: [
+      { extends: true, test: { name: 'own', include: files.own } },
+      {
+        extends: true,
+        test: {
+          name: 'backend',
+          include: files.backend,
+          isolate: false,
+          setupFiles: ['packages/rocm-backend/src/index.ts', shared],
+        },
+      },
+      { extends: true, test: { name: 'plain', include: files.plain, isolate: false, setupFiles: [shared] } },
+    ],
     globalSetup: 'tools/test/temporary.ts',
     pool: 'forks',
     maxWorkers: 2,

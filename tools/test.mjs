@@ -209,7 +209,7 @@ async function emulated() {
 // Test files on one emulated chip, by one worker where another chip is beside it.
 function emulatedChip(out, chip, files, devices) {
   // A cache of results would be written by both.
-  const alone = out.live ? [] : ['--maxWorkers=1', '--no-cache'];
+  const alone = out.live ? [] : ['--no-file-parallelism', '--no-cache'];
   const tests = [bin('vitest'), 'run', '--testTimeout=300000', ...alone, ...files];
   rmSync(launchesOf(chip), { force: true });
   const env = {

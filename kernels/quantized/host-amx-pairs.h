@@ -79,7 +79,7 @@ struct AmxPairs {
     constexpr u32 COUNT = Units<Q>::COUNT, SIZE = Units<Q>::SIZE;
     PanelUnit<Q> units[COUNT];
     for (u64 k = 0; k < steps; ++k) {
-      quant::openRows(p, row < p.end ? row : p.end - 1, first + k, units, 1);
+      quant::openRows<Q>(p, row < p.end ? row : p.end - 1, first + k, units, 1);
       for (u32 g = 0; g < 8; ++g) {
         const Half low = halfOf(units[32 * g / SIZE], 0), high = halfOf(units[(32 * g + 16) / SIZE], SIZE / 4 - 4);
         for (u32 dword = 0; dword < 4; ++dword) {

@@ -16,6 +16,12 @@ constexpr u32 largestOf() {
   return bytes ? 128 : 31;
 }
 
+/** The same as far as products ask for it: the most that 16 bits hold four or two pairs of, or one. */
+template <class Q>
+constexpr u32 pairsOf() {
+  return largestOf<Q>() < 32 ? 31 : largestOf<Q>() < 64 ? 63 : 128;
+}
+
 // A vector as registers of the level's width.
 #if defined(__AVX512BW__)
 typedef Bytes64 Register;

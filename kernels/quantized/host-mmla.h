@@ -64,8 +64,8 @@ struct MmlaTile {
     const u64 at = 8 * step, left = p.inner / 32 - at, second = c + 1 < columns ? c + 1 : c;
     const u8* y = p.y + at * Q8_1::BYTES;
     ColumnUnit<Q> own[2][UNITS];
-    openColumn(y + (column0 + c) * p.columnBytes, (u32)(left < 8 ? left : 8), own[0], 1);
-    openColumn(y + (column0 + second) * p.columnBytes, (u32)(left < 8 ? left : 8), own[1], 1);
+    openColumn<Q>(y + (column0 + c) * p.columnBytes, (u32)(left < 8 ? left : 8), own[0], 1);
+    openColumn<Q>(y + (column0 + second) * p.columnBytes, (u32)(left < 8 ? left : 8), own[1], 1);
     for (u32 u = 0; u < UNITS; ++u) {
       const ColumnUnit<Q>&a = own[0][u], &b = own[1][u];
       Columns& unit = units[u * apart];
@@ -80,7 +80,7 @@ struct MmlaTile {
 
   X_DEVICE void openPanel(u64 row, u64 step, Rows* units) const {
     PanelUnit<Q> own[UNITS];
-    openRows(p, row, step, own, 1);
+    openRows<Q>(p, row, step, own, 1);
     for (u32 u = 0; u < UNITS; ++u) {
       Rows& unit = units[u * STEPS];
 #pragma unroll

@@ -6,24 +6,31 @@
 #if X_HOST
 namespace quant {
 
-/** A unit of sixteen rows, each a lane. */
-template <class Q>
-struct alignas(64) PanelUnit {
-  Bytes64 q[Units<Q>::SIZE / 4];  // dwords, in the format's order
+/** A unit of `size` values of sixteen rows, each a lane. */
+template <u32 size, bool mins>
+struct alignas(64) UnitOfRows {
+  Bytes64 q[size / 4];  // dwords, in the format's order
   Floats16 scales;
-  Floats16 minima[Q::MINS ? 1 : 0];
+  Floats16 minima[mins ? 1 : 0];
 };
+template <class Q>
+using PanelUnit = UnitOfRows<Units<Q>::SIZE, Q::MINS>;
 
 /** The same of a column: what a panel's lanes have in common. */
-template <class Q>
-struct ColumnUnit {
-  u32 dwords[Units<Q>::SIZE / 4];
+template <u32 size>
+struct UnitOfColumn {
+  u32 dwords[size / 4];
   float d;
   union {
     i32 start;  // what products begin with: minus their sum times what quants are too large by
     float sum;  // where there are minima: d times their sum
   };
 };
+template <class Q>
+using ColumnUnit = UnitOfColumn<Units<Q>::SIZE>;
+
+/** turnSixteen, once for all formats. */
+inline QUANT_CALL void turnPanel(Ints16 (&v)[16]) { turnSixteen(v); }
 
 X_DEVICE Floats16 sixteen(Floats16 v) { return v; }
 X_DEVICE Floats16 sixteen(Floats v) {
@@ -32,7 +39,7 @@ X_DEVICE Floats16 sixteen(Floats v) {
 
 /** Writes the units of a step of sixteen rows, `apart` from each other; the step of row r begins at rows[r]. */
 template <class Q>
-X_DEVICE void openPanel(const u8* const (&rows)[16], PanelUnit<Q>* units, u64 apart) {
+QUANT_CALL void openPanel(const u8* const (&rows)[16], PanelUnit<Q>* units, u64 apart) {
   constexpr u32 SIXTEENS = Units<Q>::SIZE / 16;
   Ints16 quants[4][16], scales[16], minima[16];
   for (u32 r = 0; r < 16; ++r) {
@@ -46,7 +53,7 @@ X_DEVICE void openPanel(const u8* const (&rows)[16], PanelUnit<Q>* units, u64 ap
   }
 #pragma unroll
   for (u32 v = 0; v < 4; ++v) {
-    turnSixteen(quants[v]);
+    turnPanel(quants[v]);
 #pragma unroll
     for (u32 i = 0; i < 16; ++i) {
       // What was dword i of vector v: a dword of a sixteen, or of a lane.
@@ -55,8 +62,8 @@ X_DEVICE void openPanel(const u8* const (&rows)[16], PanelUnit<Q>* units, u64 ap
       units[sixteen / SIXTEENS * apart].q[4 * (sixteen % SIXTEENS) + dword] = (Bytes64)quants[v][i];
     }
   }
-  turnSixteen(scales);
-  if constexpr (Q::MINS) turnSixteen(minima);
+  turnPanel(scales);
+  if constexpr (Q::MINS) turnPanel(minima);
 #pragma unroll
   for (u32 u = 0; u < Units<Q>::COUNT; ++u) {
     units[u * apart].scales = (Floats16)scales[u];
@@ -75,12 +82,12 @@ X_DEVICE void openRows(const HostProducts<Q>& p, u64 row, u64 step, PanelUnit<Q>
     rows[r] = p.x + own * p.rowBytes() + step * Step<Q>::BYTES;
     if (!whole) rows[r] = p.lastStep(rows[r], last[r]);
   }
-  openPanel(rows, units, apart);
+  openPanel<Q>(rows, units, apart);
 }
 
 /** Writes the units of a step of a column, of which there are `groups` 32s from y, then zeros. */
 template <class Q>
-X_DEVICE void openColumn(const u8* y, u32 groups, ColumnUnit<Q>* units, u64 apart) {
+QUANT_CALL void openColumn(const u8* y, u32 groups, ColumnUnit<Q>* units, u64 apart) {
   constexpr u32 SIXTEENS = Units<Q>::SIZE / 16;
   StepColumn<Q> lanes;
   lanes.open(y, groups);
@@ -119,6 +126,53 @@ X_DEVICE void storeRows(float* out, Floats16 sums, u64 rows, bool adds) {
   }
 }
 
+// Columns whose sums registers hold.
+constexpr u32 PANEL_COLUMNS = 8 / REGISTERS;
+
+/**
+ * Adds the products of a unit of `count` steps with those of a group of columns that are `from` on from where these begin. Formats
+ * share it that differ only in how their rows are unpacked.
+ */
+template <u32 size, bool mins, bool starts, bool isSigned, u32 LARGEST>
+QUANT_CALL void addUnits(const UnitOfRows<size, mins>* steps, u64 count,
+                         const UnitOfColumn<size>* const (&group)[PANEL_COLUMNS], u64 from, bool first,
+                         Floats16 (&sums)[PANEL_COLUMNS]) {
+  constexpr u32 SIXTEENS = size / 16;
+  const UnitOfColumn<size>* own[PANEL_COLUMNS];
+  Floats16 acc[PANEL_COLUMNS];
+#pragma unroll
+  for (u32 c = 0; c < PANEL_COLUMNS; ++c) {
+    own[c] = group[c] + from;
+    acc[c] = first ? Floats16{} : sums[c];
+  }
+  for (u64 k = 0; k < count; ++k) {
+    const Bytes64(*q)[4] = (const Bytes64(*)[4])steps[k].q;
+    Bytes64 kept[SIXTEENS][4];
+    if constexpr (SIXTEENS * REGISTERS <= 2) {  // else registers do not hold them
+      __builtin_memcpy(kept, q, sizeof(kept));
+      q = kept;
+    }
+#pragma unroll
+    for (u32 c = 0; c < PANEL_COLUMNS; ++c) {
+      const UnitOfColumn<size>& y = own[c][k];
+      Ints16 products = Ints16{} + (starts ? y.start : 0);
+#pragma unroll
+      for (u32 s = 0; s < SIXTEENS; ++s) {
+        Bytes64 u[4];
+#pragma unroll
+        for (u32 v = 0; v < 4; ++v) u[v] = (Bytes64)(Ints16{} + (i32)y.dwords[4 * s + v]);
+        products = dots<isSigned, LARGEST>(q[s], u, products);
+      }
+      acc[c] += __builtin_convertvector(products, Floats16) * (steps[k].scales * y.d);
+      if constexpr (mins) acc[c] -= steps[k].minima[0] * y.sum;
+      // One column after the other: together they would need more registers than there are.
+      asm volatile("" ::: "memory");
+    }
+  }
+#pragma unroll
+  for (u32 c = 0; c < PANEL_COLUMNS; ++c) sums[c] = acc[c];
+}
+
 /** Rows of `p` times columns `column0` to `column0 + columns`, with at most as many steps as HostProducts adds up at once. */
 template <class Q>
 struct HostTile {
@@ -126,7 +180,7 @@ struct HostTile {
   // which the second cache holds.
   static constexpr u64 COLUMNS = 64, WIDEST = 256, OPENED = 1536;
   static constexpr u64 STEPS = 8;     // of a panel, unpacked at once
-  static constexpr u32 GROUP = 8 / REGISTERS;  // columns whose sums registers hold
+  static constexpr u32 GROUP = PANEL_COLUMNS;
   static constexpr u32 UNITS = Units<Q>::COUNT;
   const HostProducts<Q>& p;
   u64 column0, columns;
@@ -141,7 +195,7 @@ struct HostTile {
       for (u64 k = 0; k < steps; ++k) {
         const u64 at = 8 * (first + k), left = p.inner / 32 - at;
         const u8* y = p.y + (column0 + c) * p.columnBytes + at * Q8_1::BYTES;
-        openColumn(y, (u32)(left < 8 ? left : 8), opened + c * steps * UNITS + k, steps);
+        openColumn<Q>(y, (u32)(left < 8 ? left : 8), opened + c * steps * UNITS + k, steps);
       }
     for (u64 row = p.begin; row < p.end; row += 16) addPanel(row, first, steps, opened);
   }
@@ -152,48 +206,19 @@ struct HostTile {
     for (u64 k0 = 0; k0 < steps; k0 += STEPS) {
       PanelUnit<Q> panel[UNITS][STEPS];
       const u64 count = steps - k0 < STEPS ? steps - k0 : STEPS;
-      for (u64 k = 0; k < count; ++k) openRows(p, row, first + k0 + k, panel[0] + k, STEPS);
+      for (u64 k = 0; k < count; ++k) openRows<Q>(p, row, first + k0 + k, panel[0] + k, STEPS);
       for (u64 c = 0; c < columns; c += GROUP) {
         const ColumnUnit<Q>* group[GROUP];
         for (u32 i = 0; i < GROUP; ++i) group[i] = opened + (c + i < columns ? c + i : columns - 1) * steps * UNITS + k0;
         Floats16(&own)[UNITS][GROUP] = sums[k0 == 0 && count == steps ? 0 : c / GROUP];
 #pragma unroll 1
-        for (u32 unit = 0; unit < UNITS; ++unit) multiply(panel[unit], count, group, unit * steps, k0 == 0, own[unit]);
+        for (u32 unit = 0; unit < UNITS; ++unit)
+          addUnits<Units<Q>::SIZE, Q::MINS, Step<Q>::OFFSET != 0, Q::SIGNED, pairsOf<Q>()>(panel[unit], count, group, unit * steps,
+                                                                                         k0 == 0, own[unit]);
         if (k0 + count < steps) continue;
         for (u64 i = 0; i < GROUP && c + i < columns; ++i) store(own, i, row, column0 + c + i, first > 0);
       }
     }
-  }
-
-  /** Adds the products of a unit of `count` steps with those of the group that are `from` on from where its columns begin. */
-  static X_DEVICE void multiply(const PanelUnit<Q>* steps, u64 count, const ColumnUnit<Q>* const (&group)[GROUP], u64 from,
-                                bool first, Floats16 (&sums)[GROUP]) {
-    constexpr u32 SIXTEENS = Units<Q>::SIZE / 16;
-    Floats16 acc[GROUP];
-#pragma unroll
-    for (u32 c = 0; c < GROUP; ++c) acc[c] = first ? Floats16{} : sums[c];
-    for (u64 k = 0; k < count; ++k) {
-      Bytes64 q[SIXTEENS][4];
-      __builtin_memcpy(q, steps[k].q, sizeof(q));
-#pragma unroll
-      for (u32 c = 0; c < GROUP; ++c) {
-        const ColumnUnit<Q>& y = group[c][from + k];
-        Ints16 products = Ints16{} + (Step<Q>::OFFSET != 0 ? y.start : 0);
-#pragma unroll
-        for (u32 s = 0; s < SIXTEENS; ++s) {
-          Bytes64 u[4];
-#pragma unroll
-          for (u32 v = 0; v < 4; ++v) u[v] = (Bytes64)(Ints16{} + (i32)y.dwords[4 * s + v]);
-          products = dots<Q::SIGNED, largestOf<Q>()>(q[s], u, products);
-        }
-        acc[c] += __builtin_convertvector(products, Floats16) * (steps[k].scales * y.d);
-        if constexpr (Q::MINS) acc[c] -= steps[k].minima[0] * y.sum;
-        // One column after the other: together they would need more registers than there are.
-        asm volatile("" ::: "memory");
-      }
-    }
-#pragma unroll
-    for (u32 c = 0; c < GROUP; ++c) sums[c] = acc[c];
   }
 
   X_DEVICE void store(const Floats16 (&units)[UNITS][GROUP], u64 c, u64 row, u64 column, bool adds) const {

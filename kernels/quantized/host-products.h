@@ -49,9 +49,8 @@ template <class Q>
 constexpr float LANE_SHARE = Units<Q>::SIZE == 16 ? 1.0f : 0.5f;
 
 /** 256 activations in a format's order, and what those of a lane have in common. */
-template <class Q, u32 COLS = 0>
+template <class Q, bool LATER = false>
 struct alignas(64) StepColumn {
-  static constexpr bool LATER = ADDED_LATER<Q, COLS>;
   Bytes64 u[4];
   Floats16 d;  // their scale
   union {
@@ -92,9 +91,8 @@ struct alignas(64) StepColumn {
 };
 
 /** A step of a row, unpacked. */
-template <class Q, u32 COLS>
+template <class Q, bool LATER>
 struct alignas(64) StepRow {
-  static constexpr bool LATER = ADDED_LATER<Q, COLS>;
   Bytes64 q[4];
   Floats16 units[Q::MINS ? 2 : 1];  // scales, and minima where there are such
 
@@ -106,7 +104,7 @@ struct alignas(64) StepRow {
   }
 
   /** Adds the step's product with a column. */
-  X_DEVICE void addTo(Floats16& acc, const StepColumn<Q, COLS>& y) const {
+  X_DEVICE void addTo(Floats16& acc, const StepColumn<Q, LATER>& y) const {
     Ints16 start = {};
     if constexpr (Step<Q>::OFFSET != 0) start = y.start;
     Ints16 products;
@@ -123,7 +121,7 @@ struct alignas(64) StepRow {
     else return ofLanes<Q, Units<Q>::SIZE>(v);
   }
   template <u32 PAIR>
-  X_DEVICE Ints16 dotsOf(const StepColumn<Q, COLS>& y) const {
+  X_DEVICE Ints16 dotsOf(const StepColumn<Q, LATER>& y) const {
     return dots<Q::SIGNED, largestOf<Q>()>(pairOf<PAIR>(q), pairOf<PAIR>(y.u), Ints16{});
   }
 };
@@ -157,6 +155,8 @@ struct HostProducts {
   /** Rows of a part that meet one column together, and how far ahead each is fetched: a core's prefetchers follow several streams. */
   static constexpr u32 STREAMS = 4, AHEAD = 2048;
   static constexpr u64 STEPS = 64;  // whose sums are added up before lanes are: what a stack and the second cache hold
+  template <u32 COLS>
+  using Column = StepColumn<Q, ADDED_LATER<Q, COLS>>;
   const u8* x;
   u64 begin, end, inner;
   const u8* y;
@@ -180,7 +180,7 @@ struct HostProducts {
     // Steps whose activations the first cache holds, and rows that wait in the second.
     [[maybe_unused]] constexpr u64 AT_ONCE = STEPS / COLS, ROWS = 32;
     const u64 count = steps() - first < STEPS ? steps() - first : STEPS;
-    StepColumn<Q, COLS> columns[STEPS][COLS];
+    Column<COLS> columns[STEPS][COLS];
     for (u64 k = 0; k < count; ++k) {
       const u64 at = 8 * (first + k), groups = inner / 32 - at < 8 ? inner / 32 - at : 8;
       for (u32 c = 0; c < COLS; ++c)
@@ -221,7 +221,7 @@ struct HostProducts {
 
   /** What `count` steps add to the sums of N rows that are `apart` rows apart, with one column. */
   template <u32 N>
-  X_DEVICE void addRows(u64 row, u64 apart, u64 first, u64 count, const StepColumn<Q, 1> (*columns)[1]) const {
+  X_DEVICE void addRows(u64 row, u64 apart, u64 first, u64 count, const Column<1> (*columns)[1]) const {
     const u64 whole = wholeSteps(first, count);
     const u8* b = x + row * rowBytes() + first * Step<Q>::BYTES;
     alignas(64) u8 last[Step<Q>::BYTES];
@@ -231,7 +231,7 @@ struct HostProducts {
       for (u32 r = 0; r < N; ++r) {
         const u8* own = b + r * apart * rowBytes();
         fetch(own + AHEAD);
-        StepRow<Q, 1> step;
+        StepRow<Q, ADDED_LATER<Q, 1>> step;
         step.open(k < whole ? own : lastStep(own, last));
         step.addTo(sums[r][0], columns[k][0]);
       }
@@ -241,19 +241,20 @@ struct HostProducts {
 
   /** Lanes' sums of `count` steps, added to what there is in `sums` where that `continues`. */
   template <u32 COLS>
-  X_DEVICE void addRow(u64 row, u64 first, u64 count, const StepColumn<Q, COLS> (*columns)[COLS], bool continues,
+  QUANT_CALL void addRow(u64 row, u64 first, u64 count, const Column<COLS> (*columns)[COLS], bool continues,
                        Floats16 (&sums)[COLS]) const {
-    const u64 whole = wholeSteps(first, count);
-    const u8* b = x + row * rowBytes() + first * Step<Q>::BYTES;
+    const HostProducts p = *this;  // what nothing else can point to stays in registers
+    const u64 whole = p.wholeSteps(first, count);
+    const u8* b = p.x + row * p.rowBytes() + first * Step<Q>::BYTES;
     alignas(64) u8 last[Step<Q>::BYTES];
     Floats16 acc[COLS];
 #pragma unroll
     for (u32 c = 0; c < COLS; ++c) acc[c] = continues ? sums[c] : Floats16{};
     for (u64 k = 0; k < count; ++k, b += Step<Q>::BYTES) {
       // A part of each row comes next: that of the row after the next is fetched.
-      fetch(b + 2 * rowBytes());
-      StepRow<Q, COLS> step;
-      step.open(k < whole ? b : lastStep(b, last));
+      fetch(b + 2 * p.rowBytes());
+      StepRow<Q, ADDED_LATER<Q, COLS>> step;
+      step.open(k < whole ? b : p.lastStep(b, last));
 #pragma unroll
       for (u32 c = 0; c < COLS; ++c) step.addTo(acc[c], columns[k][c]);
     }
