@@ -32,7 +32,8 @@ const OWN =
   /process\.(env|on|emit|chdir|exit)|globalThis|vi\.(mock|stub|spyOn|use)|child_process|worker_threads|testing\/ranks|FAKE_|fake-hip|memoryStats|memoryUsage|gc\(|registerBackend/;
 
 /** What registers the kernels' backend. */
-const WITH_BACKEND = /testing\/(devices|minimal-backend|nn)|rocm-backend|engine\/test\/helpers|'\.\/(helpers|functions)'/;
+const WITH_BACKEND =
+  /testing\/(devices|minimal-backend|nn)|rocm-backend|engine\/test\/helpers|'\.\/(helpers|functions)'/;
 
 /**
  * Test files by what they may share. Importing the sources takes a second, so that files share a process where nothing tells them
