@@ -18,6 +18,13 @@
 #define QUANT_CALL X_DEVICE
 #endif
 
+// The same on hosts whose registers do not hold what it is given, so that a call costs nothing.
+#if X_HOST && !defined(__AVX512F__)
+#define QUANT_NARROW_CALL inline __attribute__((noinline))
+#else
+#define QUANT_NARROW_CALL X_DEVICE
+#endif
+
 namespace quant {
 
 // Four bytes at an address that is a multiple of 2 (many blocks have an odd number of 16-bit words), or of 4.

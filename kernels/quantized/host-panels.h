@@ -29,8 +29,8 @@ struct UnitOfColumn {
 template <class Q>
 using ColumnUnit = UnitOfColumn<Units<Q>::SIZE>;
 
-/** turnSixteen, once for all formats. */
-inline QUANT_CALL void turnPanel(Ints16 (&v)[16]) { turnSixteen(v); }
+/** turnSixteen, once for all formats where registers do not hold what is turned. */
+QUANT_NARROW_CALL void turnPanel(Ints16 (&v)[16]) { turnSixteen(v); }
 
 X_DEVICE Floats16 sixteen(Floats16 v) { return v; }
 X_DEVICE Floats16 sixteen(Floats v) {

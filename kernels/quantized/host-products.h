@@ -241,7 +241,7 @@ struct HostProducts {
 
   /** Lanes' sums of `count` steps, added to what there is in `sums` where that `continues`. */
   template <u32 COLS>
-  QUANT_CALL void addRow(u64 row, u64 first, u64 count, const Column<COLS> (*columns)[COLS], bool continues,
+  QUANT_NARROW_CALL void addRow(u64 row, u64 first, u64 count, const Column<COLS> (*columns)[COLS], bool continues,
                        Floats16 (&sums)[COLS]) const {
     const HostProducts p = *this;  // what nothing else can point to stays in registers
     const u64 whole = p.wholeSteps(first, count);
