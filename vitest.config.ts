@@ -33,7 +33,7 @@ const OWN =
 
 /** What registers the kernels' backend. */
 const WITH_BACKEND =
-  /testing\/(devices|minimal-backend|nn)|rocm-backend|engine\/test\/helpers|'\.\/(helpers|functions)'/;
+  /testing\/(devices|minimal-backend|nn)|rocm-backend|engine\/test\/helpers|'\.\/(api|functions|helpers)'/;
 
 /**
  * Test files by what they may share. Importing the sources takes a second, so that files share a process where nothing tells them

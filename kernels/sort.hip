@@ -16,9 +16,9 @@
 #include "sort/topk-host.h"
 #include "sort/topk.h"
 
-#define ASORT(order, flip, T, t)                                                        \
-  KERNEL(asort_##order##_##t, (const T* x, u32* dst, i32 ncols, i32 ncols_pad)) {       \
-    sort::row(x, dst, (u32)ncols, (u32)ncols_pad, sort::flipOf<sort::Key<T>>(flip));    \
+#define ASORT(order, descending, T, t)                                                     \
+  KERNEL(asort_##order##_##t, (const T* x, u32* dst, i32 ncols, i32 ncols_pad)) {          \
+    sort::row(x, dst, (u32)ncols, (u32)ncols_pad, sort::flipOf<sort::Key<T>>(descending)); \
   }
 #define SORT(T, t)                                                                                                     \
   ASORT(asc, false, T, t)                                                                                              \
