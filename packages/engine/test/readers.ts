@@ -44,7 +44,7 @@ export async function alone(model: LanguageModel, readers: readonly Reader[]) {
 }
 
 /** Any reader. */
-export const anyReader = fc.record({
+export const anyReader: fc.Arbitrary<Reader> = fc.record({
   prompt: fc.nat(PROMPTS.length - 1),
   options: fc.record({
     maxTokens: fc.integer({ min: 1, max: 24 }),
