@@ -41,9 +41,10 @@ const WITH_BACKEND =
  */
 function testFiles(): Record<'own' | 'backend' | 'plain', string[]> {
   const found: ReturnType<typeof testFiles> = { own: [], backend: [], plain: [] };
-  for (const folder of ['packages', 'tools']) {
+  const folders = { packages: /^[^/]+\/(src|test)\/.*\.test\.ts$/, tools: /\.test\.ts$/ };
+  for (const [folder, isTest] of Object.entries(folders)) {
     for (const name of readdirSync(join(ROOT, folder), { encoding: 'utf8', recursive: true })) {
-      if (!/^[^/]+\/((src|test)\/.*|[^/]+)\.test\.ts$/.test(name)) continue;
+      if (!isTest.test(name)) continue;
       const file = join(folder, name);
       const text = readFileSync(join(ROOT, file), 'utf8');
       const inBackend = file.startsWith('packages/rocm-backend/');
