@@ -1,10 +1,8 @@
-import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
+import { LONG, testFiles } from './tools/test/projects';
 
-const ROOT = fileURLToPath(new URL('.', import.meta.url));
 const source = (name: string) => {
   const [folder, part = ''] = name.split('/');
   return fileURLToPath(new URL(`./packages/${folder}/src/${part}/index.ts`, import.meta.url));
@@ -24,36 +22,6 @@ const packages = [
   'candle',
 ];
 
-/** What takes minutes or nearly one begins first: last, it would leave a core with nothing to do. */
-const LONG = /(hiprtc-\w+|same-family|runtime-modules|nvcc|speculative|faults|cli|parallel|architectures)\.test\.ts$/;
-
-/** What a test does to its process, counts in it or asks of it: its file has a process of its own. */
-const OWN =
-  /process\.(env|on|emit|chdir|exit)|globalThis|vi\.(mock|stub|spyOn|use)|child_process|worker_threads|testing\/ranks|FAKE_|fake-hip|memoryStats|memoryUsage|gc\(|registerBackend/;
-
-/** What registers the kernels' backend. */
-const WITH_BACKEND =
-  /testing\/(devices|minimal-backend|nn)|rocm-backend|engine\/test\/helpers|'\.\/(api|functions|helpers)'/;
-
-/**
- * Test files by what they may share. Importing the sources takes a second, so that files share a process where nothing tells them
- * apart: those of the backend, and those that have none (tools/test/shared-process.ts).
- */
-function testFiles(): Record<'own' | 'backend' | 'plain', string[]> {
-  const found: ReturnType<typeof testFiles> = { own: [], backend: [], plain: [] };
-  const folders = { packages: /^[^/]+\/(src|test)\/.*\.test\.ts$/, tools: /\.test\.ts$/ };
-  for (const [folder, isTest] of Object.entries(folders)) {
-    for (const name of readdirSync(join(ROOT, folder), { encoding: 'utf8', recursive: true })) {
-      if (!isTest.test(name)) continue;
-      const file = join(folder, name);
-      const text = readFileSync(join(ROOT, file), 'utf8');
-      const inBackend = file.startsWith('packages/rocm-backend/');
-      if (LONG.test(file) || OWN.test(text) || (!inBackend && WITH_BACKEND.test(text))) found.own.push(file);
-      else found[inBackend ? 'backend' : 'plain'].push(file);
-    }
-  }
-  return found;
-}
 const files = testFiles();
 
 /** The longest first, then a project after the other, for a process is shared by files that follow each other. */

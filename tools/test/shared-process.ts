@@ -9,5 +9,5 @@ const backends = registeredBackends();
 
 afterAll(() => {
   for (const { name, available } of Device.list()) if (available) Device.parse(name).dispose();
-  expect(registeredBackends(), 'backends that this file has added: see vitest.config.ts').toEqual(backends);
+  expect(registeredBackends(), 'backends that this file has added: see tools/test/projects.ts').toEqual(backends);
 });
