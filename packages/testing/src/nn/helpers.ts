@@ -2,8 +2,8 @@ import { Device, Tensor } from '@x/core';
 import { expect } from 'vitest';
 import { testDevices } from '../devices';
 
-export const devices = testDevices();
-export const deviceNames = devices.map(String);
+/** Names, for devices may be closed between the files that share a process. */
+export const deviceNames = testDevices().map(String);
 export const openDevice = (name: string) => Device.parse(name);
 
 export function expectClose(
