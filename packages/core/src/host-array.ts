@@ -150,7 +150,7 @@ function int64ToNumber(value: bigint, exact: boolean): number {
 
 /**
  * Casts values between dtypes as Rust's `as`: floats to integers truncate and saturate with NaN to 0, integers to
- * integers wrap, anything to a float rounds to nearest even.
+ * integers wrap, anything to a float rounds to nearest even, integers to f16, bf16 and f8e4m3 by way of f32.
  * @param values in the compute form of `from`
  * @returns the storage form of `to`, always a new array
  */
@@ -181,11 +181,13 @@ export function castValues(from: DType, values: TensorArray, to: DType): RawArra
   if (values instanceof BigInt64Array) {
     const wide = new Float64Array(count);
     for (let i = 0; i < count; i++) wide[i] = int64ToNumber(values[i], to === 'f64');
-    return castValues('f64', wide, to);
+    return to === 'f64' ? wide : castValues('f32', Float32Array.from(wide), to);
   }
   if (to === 'f64') return Float64Array.from(values);
   if (to === 'f32') return Float32Array.from(values);
   if (values instanceof Float32Array) return encodeRaw(to, values);
+  // candle's, PyTorch's and the kernels' integers become f32 first.
+  if (from in INT_RANGE) return encodeRaw(to, Float32Array.from(values));
   const sticky = new Float32Array(count);
   for (let i = 0; i < count; i++) sticky[i] = f64ToF32Sticky(values[i]);
   return encodeRaw(to, sticky);

@@ -1,4 +1,5 @@
 /** Which input positions the windows of a convolution read, and those of a resized image. */
+import { allocRaw } from './host-array';
 
 /** Input positions of one axis: `at[output * k + tap]`, -1 where the tap lies on padding or between inputs. */
 export interface Axis {
@@ -30,7 +31,7 @@ export function transposed(size: number, out: number, k: number, { padding, stri
 }
 
 function axis(out: number, k: number, position: (output: number, tap: number) => number): Axis {
-  const at = new Int32Array(out * k);
+  const at = allocRaw('i32', out * k) as Int32Array;
   for (let i = 0; i < at.length; i++) at[i] = Math.max(-1, position(Math.floor(i / k), i % k));
   return { out, k, at };
 }

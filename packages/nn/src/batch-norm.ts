@@ -134,6 +134,12 @@ export class BatchNorm extends OwningModule implements ModuleT {
       .toDtype(running.dtype)
       .affine(momentum * factor, 0);
     const values = running.detach();
+    if (!values.isContiguous()) {
+      throw new ShapeError(
+        'INVALID_SHAPE',
+        'BatchNorm: training writes into the running mean and variance, and one of them is a view whose elements do not follow one another; give contiguous ones.',
+      );
+    }
     values.sliceSet(values.affine(1 - momentum, 0).add(news), 0, 0);
   }
 

@@ -32,33 +32,36 @@ export abstract class TensorFused extends TensorProducts {
   }
 
   /**
-   * x / sqrt(mean(x²) + eps) * alpha along the last dimension: this [.., d], alpha [d] of this dtype. Float dtypes.
+   * x / sqrt(mean(x²) + eps) * alpha along the last dimension: this [.., d], alpha [d] of this dtype. Float dtypes; eps is
+   * an f32 for all of them, as candle's.
    * @throws DTypeError, ShapeError `SHAPE_MISMATCH`
    */
   rmsNorm(this: Tensor, alpha: Tensor, eps: number): Tensor {
     requireFloatRows('rmsNorm', this);
     requireRow('rmsNorm', this, alpha);
+    const single = Math.fround(eps);
     return dense([this, alpha], ([x, a]) => {
       const run = ({ fused }: BackendDevice) =>
-        fused?.rmsNorm?.(operandOf('rmsNorm', x), operandOf('rmsNorm', a), eps) ?? composed.rmsNorm(x, a, eps);
-      return compute('rmsNorm', [x, a], x.shape, x.dtype, run, rules.rmsNorm, eps);
+        fused?.rmsNorm?.(operandOf('rmsNorm', x), operandOf('rmsNorm', a), single) ?? composed.rmsNorm(x, a, single);
+      return compute('rmsNorm', [x, a], x.shape, x.dtype, run, rules.rmsNorm, single);
     });
   }
 
   /**
    * (x - mean) / sqrt(variance + eps) * alpha + beta along the last dimension: this [.., d], alpha and beta [d] of this
-   * dtype. Float dtypes.
+   * dtype. Float dtypes; eps is an f32 for all of them, as candle's.
    * @throws DTypeError, ShapeError `SHAPE_MISMATCH`
    */
   layerNorm(this: Tensor, alpha: Tensor, beta: Tensor, eps: number): Tensor {
     requireFloatRows('layerNorm', this);
     requireRow('layerNorm', this, alpha);
     requireRow('layerNorm', this, beta);
+    const single = Math.fround(eps);
     return dense([this, alpha, beta], ([x, a, b]) => {
       const operand = (tensor: Tensor) => operandOf('layerNorm', tensor);
       const run = ({ fused }: BackendDevice) =>
-        fused?.layerNorm?.(operand(x), operand(a), operand(b), eps) ?? composed.layerNorm(x, a, b, eps);
-      return compute('layerNorm', [x, a, b], x.shape, x.dtype, run, rules.layerNorm, eps);
+        fused?.layerNorm?.(operand(x), operand(a), operand(b), single) ?? composed.layerNorm(x, a, b, single);
+      return compute('layerNorm', [x, a, b], x.shape, x.dtype, run, rules.layerNorm, single);
     });
   }
 

@@ -252,6 +252,7 @@ export function convSuite(name: string, device: () => Device): void {
       refused(() => x.conv1d(kernel([2, 4, 3]), { stride: 0 }), 'INVALID_ARGUMENT', /stride is 0/);
       refused(() => x.conv1d(kernel([2, 4, 3]), { padding: -1 }), 'INVALID_ARGUMENT', /padding is -1/);
       refused(() => x.conv1d(kernel([2, 4, 3]), { dilation: 1.5 }), 'INVALID_ARGUMENT', /dilation is 1.5/);
+      refused(() => x.conv1d(kernel([2, 4, 3]), { padding: 2 ** 45 }), 'OUT_OF_MEMORY', /elements|bytes/);
     });
   });
 }

@@ -6,7 +6,7 @@ import { expectClose } from './close';
 import { makers } from './makers';
 
 export function fusedSuite(name: string, device: () => Device): void {
-  const { from, counted, ones } = makers(device);
+  const { from, counted, ones, zeros } = makers(device);
 
   describe(`fused ops on ${name}`, () => {
     const cube = [
@@ -70,6 +70,16 @@ export function fusedSuite(name: string, device: () => Device): void {
       ]);
       const large = from([[7e9, -7e9, 7e9, -7e9]]).rmsNorm(ones([4]), 1e-5);
       expectClose(large, [[1, -1, 1, -1]]);
+    });
+
+    test('the eps of norms is an f32 for f64, too', () => {
+      const eps = Math.fround(1e-5);
+      const x = from([3e-3, 1e-3], 'f64');
+      const [mean, squares] = [2e-3, 5e-6];
+      const root = Math.sqrt(squares + eps);
+      expectClose(x.rmsNorm(ones([2], 'f64'), 1e-5), [3e-3 / root, 1e-3 / root], 1e-12);
+      const deviation = Math.sqrt(squares - mean * mean + eps);
+      expectClose(x.layerNorm(ones([2], 'f64'), zeros([2], 'f64'), 1e-5), [1e-3 / deviation, -1e-3 / deviation], 1e-12);
     });
 
     test('rope pairs halves or neighbours', () => {

@@ -81,6 +81,14 @@ export function tensorElementwiseSuite(name: string, device: () => Device): void
       expectFlat(from([0.5, 1.5, 2.5, -0.5, -1.5, -2.5]).round(), [6], [1, 2, 3, -1, -2, -3]);
     });
 
+    test('integers become 16-bit floats by way of f32', () => {
+      // Beside a tie of bf16, on which the f32 falls.
+      expectFlat(from([23265279], 'u32').toDtype('bf16'), [1], [23330816]);
+      expectFlat(from([-23265279], 'i32').toDtype('bf16'), [1], [-23330816]);
+      expectFlat(from([-11509170175n], 'i64').toDtype('bf16'), [1], [-11542724608]);
+      expectFlat(from([23265279], 'f64').toDtype('bf16'), [1], [23199744]);
+    });
+
     test.each(signed)('tensor_tests::i64_abs, and of %s', (dtype) => {
       const t = from([-42, 1337], dtype);
       const [low, high] = numbers(t);

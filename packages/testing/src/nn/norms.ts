@@ -81,6 +81,9 @@ export function normsSuite(name: string, device: () => Device): void {
         expect(() => new BatchNorm(2, zeros(3), ones(3))).toThrow(/running mean.*give \[2\]/);
         expect(() => new BatchNorm(3, zeros(3), ones(3), { momentum: 2 })).toThrow(/momentum 2/);
         expect(() => bn.forward(rand([2, 4], 1))).toThrow(/3 features/);
+        using every = new BatchNorm(3, rand([3, 2], 1).getOnDim(1, 0), ones(3));
+        expect(every.forwardT(xs, false).shape).toEqual(xs.shape);
+        expect(() => every.forwardT(xs, true)).toThrow(/BatchNorm: .*give contiguous ones/);
       });
     });
 
