@@ -9,6 +9,7 @@ import { ADAPTER_OPTION, type AdapterChoice, type AdapterUse } from './adapters'
 import { type Constraint, checkPossible } from './constraint';
 import type { SequenceCache } from './kv/sequence-cache';
 import { boolean, callback, checkOptions, number, type OptionRule, signal } from './options';
+import { promptIdsOf } from './prompt-ids';
 import {
   type Choice,
   LogitsProcessor,
@@ -229,19 +230,7 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
         { option: 'logitBias' },
       );
     }
-    this.promptIds = typeof prompt === 'string' ? tokenizer.encode(prompt, options) : Array.from(prompt);
-    if (this.promptIds.length === 0) {
-      throw new TransformersError(
-        'EMPTY_INPUT',
-        'generate: the prompt has no tokens; give some text, or ids such as the BOS token.',
-      );
-    }
-    if (this.promptIds.length > maxContext) {
-      throw new TransformersError(
-        'CONTEXT_EXCEEDED',
-        `generate: the prompt has ${this.promptIds.length} tokens and the cache ${maxContext} positions; shorten it, or load the model with a larger maxContext.`,
-      );
-    }
+    this.promptIds = promptIdsOf(prompt, tokenizer, options, maxContext);
   }
 
   /** Figures so far; final once the iteration has ended. */

@@ -116,6 +116,26 @@ describe.each(deviceNames)('generate on %s', (name) => {
     );
   });
 
+  it('refuses what is no prompt, and at once a text that is too long by far', () => {
+    for (const prompt of [null, undefined, 5, {}, true])
+      expect(() => model.generate(prompt as unknown as string)).toThrow(
+        expect.objectContaining({
+          code: 'INVALID_OPTION',
+          message: expect.stringContaining('give a text, or an array'),
+        }),
+      );
+    const encode = vi.spyOn(model.tokenizer, 'encode');
+    expect(() => model.generate('a'.repeat(1_000_000))).toThrow(/has at least \d+ tokens and the cache 160 positions/);
+    expect(encode).not.toHaveBeenCalled();
+    encode.mockRestore();
+  });
+
+  it('gives the empty text where no other is allowed', async () => {
+    const generation = model.generate([5], { choices: [''] });
+    expect(await generation.text()).toBe('');
+    expect(generation.stats.finishReason).toBe('eos');
+  });
+
   it('listens once to the signal of many, whom it stops, and no longer than they run', async () => {
     const controller = new AbortController();
     const { signal } = controller;

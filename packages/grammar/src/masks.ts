@@ -65,27 +65,27 @@ export class Masks {
   /**
    * The mask for a text that is read in these ways; not to be written to.
    * @param position bytes of the text so far
+   * @param canEnd whether it may end here, which an empty text may without a thread that says so
    */
-  of(threads: readonly Thread[], position: number, text: TextBetween): Uint32Array {
+  of(threads: readonly Thread[], position: number, text: TextBetween, canEnd: boolean): Uint32Array {
     // Where an item began is not in the way a mask is made, but its text is what later ones are compared with.
     const isFixed = threads.every(({ start }) => start <= 0);
-    const key = isFixed ? threads.map(({ id }) => id).join(',') : '';
+    const key = isFixed ? `${canEnd} ${threads.map(({ id }) => id).join()}` : '';
     const known = isFixed ? this.known.get(key) : undefined;
     if (known) return known;
     this.make.startWork();
-    const mask = this.compute(threads, position, text);
+    const mask = this.compute(threads, position, text, canEnd);
     if (isFixed) this.known.set(key, mask);
     if (this.inside.bytes > 2 * MOST_BYTES) this.inside.clear();
     return mask;
   }
 
-  private compute(threads: readonly Thread[], position: number, text: TextBetween): Uint32Array {
+  private compute(threads: readonly Thread[], position: number, text: TextBetween, canEnd: boolean): Uint32Array {
     const all = new Set(threads);
     for (const thread of all) {
       if (!thread.state.nullable) continue;
       for (const next of this.frames.after(thread, position, text)) all.add(next);
     }
-    const canEnd = threads.some((thread) => thread.canEnd);
     const parts = Array.from(all, (thread) => {
       const inside = this.inside.of(thread.state);
       return { state: thread.state, inside, behind: this.behind(thread, inside.exits, position, text) };

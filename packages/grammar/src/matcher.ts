@@ -32,7 +32,7 @@ export class Matcher {
    * @throws GrammarError TOO_LARGE where the grammar is too ambiguous to follow
    */
   mask(): Uint32Array {
-    this.current ??= this.masks.of(this.threads, this.length, this.between);
+    this.current ??= this.masks.of(this.threads, this.length, this.between, this.canEnd);
     return this.current;
   }
 

@@ -167,7 +167,15 @@ describe('a matcher', () => {
     matcher.accept('c'.charCodeAt(0));
     expect([matcher.canEnd, matcher.isFinished]).toEqual([true, true]);
     expect(idsOf(matcher.mask())).toEqual([vocabulary.endIds[0]]);
-    expect(compileChoices(['']).matcher(vocabulary).isFinished).toBe(true);
+  });
+
+  it('of nothing but the empty text has tokens that end it', () => {
+    for (const grammar of [compileChoices(['']), compileRegex(''), compileRegex('a{0}'), compileGbnf('root ::= ""')]) {
+      const matcher = grammar.matcher(vocabulary);
+      expect(matcher.isFinished).toBe(true);
+      expect(idsOf(matcher.mask())).toEqual([...vocabulary.endIds]);
+    }
+    expect(idsOf(compileChoices(['', 'b']).matcher(vocabulary).mask())).toContain(vocabulary.endIds[0]);
   });
 
   it('changes nothing for a token that is not allowed', () => {

@@ -68,6 +68,22 @@ describe.each(names)('%s', (name) => {
       expect(tokenizer.encodeInput(texts[i], { pair: texts[i + 1] }).ids).toEqual(ids);
   });
 
+  it('never says that a text has more tokens than it has', () => {
+    const tokenizer = Tokenizer.fromJson(definitionOf(family));
+    const { vocab } = vocabularies[family.vocabulary].model;
+    const pieces = Array.isArray(vocab) ? vocab.map(([piece]) => piece) : Object.keys(vocab);
+    const longest = pieces.reduce((a, b) => (b.length > a.length ? b : a));
+    const parts = ['\u03b1\u0313\u0300\u0345', '\u1112\u1161\u11ab', ' ', '\n', '\ue000', 'A'];
+    parts.push(tokenizer.decode([tokenizer.tokenToId(longest)!]));
+    for (const text of [...texts.slice(0, 500), ...parts.map((part) => part.repeat(200))])
+      expect(tokenizer.fewestTokens(text), text).toBeLessThanOrEqual(tokenizer.encode(text).length);
+    // Of a byte-level tokenizer that drops nothing something is known.
+    const { pre_tokenizer, added_tokens } = definitionOf(family);
+    const drops = ['words', 'removed'].includes(name) || JSON.stringify(added_tokens).includes('strip":true');
+    if (JSON.stringify(pre_tokenizer).includes('ByteLevel') && !drops)
+      expect(tokenizer.fewestTokens('a'.repeat(1_000_000))).toBeGreaterThan(1000);
+  });
+
   it('gives out whole characters when ids come one by one', () => {
     const tokenizer = Tokenizer.fromJson({ ...definitionOf(family), post_processor: null });
     for (const text of texts.slice(0, 200)) {

@@ -13,6 +13,7 @@ import { readJsonFile } from '@x/core/files';
 import type { GgufMetadata } from '@x/quantized';
 import { TransformersError } from '../errors';
 import { checkDefinition, type Definition } from './definition';
+import { fewestTokensOf } from './fewest-tokens';
 import { badTokenizer } from './fields';
 import { END_OF_GENERATION_NAMES, tokenizerJsonFromGguf } from './from-gguf';
 import { guardedTokenizer, withBreaker } from './guarded';
@@ -81,6 +82,7 @@ export class Tokenizer {
   readonly vocabSize: number;
   private readonly specialIds: ReadonlySet<number>;
   private readonly template: Template;
+  private readonly fewest: (text: string) => number;
 
   private constructor(
     private readonly inner: HfTokenizer,
@@ -102,6 +104,7 @@ export class Tokenizer {
     const added = inner.get_added_tokens_decoder();
     this.specialIds = new Set([...added.values()].filter((token) => token.special).map((token) => token.id));
     this.vocabSize = vocabSize;
+    this.fewest = fewestTokensOf(definition, inner);
     this.template = Template.of(definition, (token) => this.tokenToId(token));
     this.bosId = options.bosId ?? inner.encode('').ids.find((id) => this.specialIds.has(id));
     const named = [...this.specialIds].filter((id) => END_OF_GENERATION_NAMES.has(inner.id_to_token(id) ?? ''));
@@ -163,6 +166,14 @@ export class Tokenizer {
     const inner = options.breaker === undefined ? this.inner : withBreaker(this.inner, options.breaker);
     const { ids } = inner.encode(text, { add_special_tokens: options.addSpecialTokens ?? true });
     return ids.filter((id) => id !== undefined);
+  }
+
+  /**
+   * How many tokens {@link encode} gives at least, found without encoding, so that a text that is far too long is refused at once: 0
+   * where nothing can be said, as of tokenizers that drop what they do not know.
+   */
+  fewestTokens(text: string, { breaker }: Pick<EncodeOptions, 'breaker'> = {}): number {
+    return this.fewest(breaker === undefined ? text : text.replaceAll(breaker, ''));
   }
 
   /**
