@@ -1,4 +1,5 @@
 /** Options by their names: what is misspelt or of another type is an error that says which, instead of a default. */
+import { inspect } from 'node:util';
 import { didYouMean } from '@x/core';
 import { TransformersError } from '@x/transformers';
 
@@ -28,5 +29,6 @@ export function checkOptions(op: string, options: unknown, rules: Readonly<Recor
 }
 
 function shown(value: unknown): string {
-  return typeof value === 'string' ? JSON.stringify(value) : String(value);
+  if (typeof value === 'string') return JSON.stringify(value);
+  return inspect(value, { depth: 1, breakLength: Number.POSITIVE_INFINITY, maxArrayLength: 4, maxStringLength: 60 });
 }

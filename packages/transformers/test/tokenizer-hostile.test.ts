@@ -94,6 +94,7 @@ describe('patterns', () => {
     for (const Regex of ['(a)\\1', '(?:a{200}){200}', '(?<=a+)b'])
       expect(failure(() => load({ pre_tokenizer: split(Regex) }))).toMatch(/^UNSUPPORTED_TOKENIZER: .*pattern/);
     expect(failure(() => load({ pre_tokenizer: split('(') }))).toMatch(/^BAD_TOKENIZER/);
+    expect(failure(() => load({ model: { ...bpe, type: 'Foo' } }))).toMatch(/^BAD_TOKENIZER: .*model\.type is "Foo"/);
     expect(failure(() => load({ pre_tokenizer: split('a'.repeat(20_000)) }))).toMatch(
       /^BAD_TOKENIZER: .*pre_tokenizer\.pattern\.Regex/,
     );

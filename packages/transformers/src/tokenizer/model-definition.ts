@@ -52,6 +52,7 @@ export function checkModel(model: Fields, made?: PairModel): CheckedModel {
 function kindOf(model: Fields): string {
   const type = model.text('type', '');
   if (['BPE', 'WordPiece', 'Unigram'].includes(type)) return type;
+  if (type !== '' && type !== 'WordLevel') wrong(model.place('type'), type, 'BPE, WordPiece, WordLevel or Unigram');
   if (Array.isArray(model.any('vocab'))) return 'Unigram';
   if (model.has('merges')) return 'BPE';
   return model.has('continuing_subword_prefix') && model.has('unk_token') ? 'WordPiece' : 'WordLevel';
