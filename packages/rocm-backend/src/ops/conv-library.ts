@@ -42,8 +42,9 @@ export function convThroughLibrary(
 ): KernelStorage | undefined {
   if (!geometry) return undefined;
   const { dtype } = src.storage;
-  const { x, filter, y } = geometry;
-  if (!DTYPES.includes(dtype) || !isPositive(x) || !isPositive(filter) || !isPositive(y)) return undefined;
+  const { x, filter, y, padding, stride, dilation } = geometry;
+  if (!DTYPES.includes(dtype) || ![x, filter, y, stride, dilation].every(areSizes) || !padding.every(fits))
+    return undefined;
   const handle = device.libraries.convolution.handle();
   if (!handle) return undefined;
   const type = dtype as ConvolutionShape['type'];
@@ -90,8 +91,13 @@ export function convThroughLibrary(
   }
 }
 
-function isPositive(sizes: readonly number[]): boolean {
-  for (let i = 0; i < sizes.length; i++) if (sizes[i] < 1) return false;
+/** Whether libraries, which take numbers of 32 bits, can be told it. */
+function fits(size: number): boolean {
+  return size <= 0x7fffffff;
+}
+
+function areSizes(sizes: readonly number[]): boolean {
+  for (let i = 0; i < sizes.length; i++) if (sizes[i] < 1 || !fits(sizes[i])) return false;
   return true;
 }
 
