@@ -11,7 +11,7 @@ export function promptIdsOf(
   options: EncodeOptions,
   maxContext: number,
 ): number[] {
-  if (typeof prompt !== 'string' && !Array.isArray(prompt) && !ArrayBuffer.isView(prompt)) {
+  if (typeof prompt !== 'string' && typeof (prompt as ArrayLike<number> | null | undefined)?.length !== 'number') {
     throw new TransformersError(
       'INVALID_OPTION',
       `generate: the prompt is ${prompt === null ? 'null' : `of type ${typeof prompt}`}; give a text, or an array of token ids.`,

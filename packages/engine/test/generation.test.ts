@@ -124,6 +124,7 @@ describe.each(deviceNames)('generate on %s', (name) => {
           message: expect.stringContaining('give a text, or an array'),
         }),
       );
+    expect(model.generate({ length: 1, 0: 5 }).stats.promptTokens).toBe(1);
     const encode = vi.spyOn(model.tokenizer, 'encode');
     expect(() => model.generate('a'.repeat(1_000_000))).toThrow(/has at least \d+ tokens and the cache 160 positions/);
     expect(encode).not.toHaveBeenCalled();

@@ -38,6 +38,17 @@ function failure(body: () => unknown): string {
 const load = (changes: object) => Tokenizer.fromJson({ ...plain, ...changes });
 const split = (Regex: string) => ({ type: 'Split', pattern: { Regex }, behavior: 'Isolated' });
 
+it('says nothing of how many tokens a text has where words of any length can be one', () => {
+  const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: true };
+  const words = load({
+    pre_tokenizer: byteLevel,
+    model: { type: 'WordLevel', vocab: { a: 0, '<unk>': 1 }, unk_token: '<unk>' },
+  });
+  expect(words.encode('b'.repeat(500)).length).toBeLessThan(2);
+  expect(words.fewestTokens('b'.repeat(500))).toBe(0);
+  expect(load({ pre_tokenizer: byteLevel }).fewestTokens('b'.repeat(500))).toBe(100);
+});
+
 describe('patterns', () => {
   it.each(['pre_tokenizer', 'normalizer', 'decoder'])('that take exponential time do not hang a %s', (place) => {
     for (const Regex of ['(a+)+$', '(a|a)*b', '(?:a|aa)+$', '([a-z]+)*[0-9]', '(.*a){15}', 'a*a*a*a*b']) {

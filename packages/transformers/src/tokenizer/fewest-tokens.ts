@@ -19,8 +19,8 @@ export function fewestTokensOf(json: TokenizerJson, inner: HfTokenizer): (text: 
   const splitters = steps(json.pre_tokenizer, 'pretokenizers');
   const { type, byte_fallback } = json.model as { type?: string; byte_fallback?: boolean };
   const isWhole =
-    (type === undefined || type === 'BPE') &&
-    (byte_fallback === true || splitters.some((step) => step.type === 'ByteLevel')) &&
+    type === 'BPE' &&
+    (byte_fallback || splitters.some((step) => step.type === 'ByteLevel')) &&
     normalizers.every((step) => step.type in SHRINKS && (step.type !== 'Replace' || isForSpace(step))) &&
     splitters.every((step) => KEEPS.has(step.type) && step.behavior !== 'Removed') &&
     !json.added_tokens.some(({ lstrip, rstrip }) => lstrip || rstrip);
