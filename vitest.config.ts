@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
-import { LONG, testFiles } from './tools/test/projects';
+import { LONG, testFiles } from './tools/test/projects.ts';
 
 const source = (name: string) => {
   const [folder, part = ''] = name.split('/');
