@@ -230,7 +230,13 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
         { option: 'logitBias' },
       );
     }
-    this.promptIds = promptIdsOf(prompt, tokenizer, options, maxContext);
+    this.promptIds = promptIdsOf('generate', prompt, tokenizer, options, maxContext);
+    if (this.promptIds.length === 0) {
+      throw new TransformersError(
+        'EMPTY_INPUT',
+        'generate: the prompt has no tokens; give some text, or ids such as the BOS token.',
+      );
+    }
   }
 
   /** Figures so far; final once the iteration has ended. */

@@ -9,6 +9,7 @@ import type { AdapterChoice } from './adapters';
 import { BLOCK_SIZE } from './kv/rows';
 import { fillBlocks, type PromptOwner, readPrompt, type SavedPrompt, writePrompt } from './kv/saved-prompt';
 import type { Group } from './parallel/group';
+import { promptIdsOf } from './prompt-ids';
 import type { Runner } from './runner';
 import { LogitsProcessor } from './sampling';
 import type { BatchScheduler } from './scheduler';
@@ -47,7 +48,7 @@ export async function savePrompt(
   const { scheduler, runner, tokenizer, group } = host;
   const adapter = runner.adapters.use(choice, 'savePrompt');
   const owner = { ...ownerOf(host, adapter?.identity), save: group ? randomUUID() : '' };
-  const ids = typeof prompt === 'string' ? tokenizer.encode(prompt) : Array.from(prompt);
+  const ids = promptIdsOf('savePrompt', prompt, tokenizer, {}, runner.maxContext);
   const count = ids.length - (ids.length % BLOCK_SIZE);
   if (count === 0) {
     throw new TransformersError(

@@ -117,7 +117,7 @@ describe.each(deviceNames)('generate on %s', (name) => {
   });
 
   it('refuses what is no prompt, and at once a text that is too long by far', () => {
-    for (const prompt of [null, undefined, 5, {}, true])
+    for (const prompt of [null, undefined, 5, {}, true, () => 1])
       expect(() => model.generate(prompt as unknown as string)).toThrow(
         expect.objectContaining({
           code: 'INVALID_OPTION',
@@ -125,6 +125,7 @@ describe.each(deviceNames)('generate on %s', (name) => {
         }),
       );
     expect(model.generate({ length: 1, 0: 5 }).stats.promptTokens).toBe(1);
+    expect(() => model.generate({ length: 1e12 })).toThrow(expect.objectContaining({ code: 'CONTEXT_EXCEEDED' }));
     const encode = vi.spyOn(model.tokenizer, 'encode');
     expect(() => model.generate('a'.repeat(1_000_000))).toThrow(/has at least \d+ tokens and the cache 160 positions/);
     expect(encode).not.toHaveBeenCalled();

@@ -163,6 +163,10 @@ describe('files that are not the prompt of this model', () => {
       message: expect.stringContaining('31 tokens'),
     });
     await expect(model.savePrompt(path, ids)).rejects.toMatchObject({ code: 'CONTEXT_EXCEEDED' });
+    await expect(model.savePrompt(path, null as unknown as string)).rejects.toMatchObject({
+      code: 'INVALID_OPTION',
+      message: expect.stringContaining('savePrompt: the prompt is null'),
+    });
     await expect(model.savePrompt(path, [])).rejects.toMatchObject({ code: 'INVALID_OPTION' });
     await expect(model.savePrompt(path, [...ids.slice(0, 40), 1e9])).rejects.toMatchObject({ code: 'BAD_TOKEN' });
     await expect(model.savePrompt(join(root, 'nowhere/x'), ids.slice(0, 40))).rejects.toMatchObject({

@@ -105,6 +105,13 @@ export class BatchNorm extends OwningModule implements ModuleT {
   forwardTrain(xs: Tensor): Tensor {
     checkTensors('BatchNorm', { xs });
     this.check(xs);
+    for (const [name, running] of Object.entries({ mean: this.runningMean, variance: this.runningVar })) {
+      if (running.isContiguous()) continue;
+      throw new ShapeError(
+        'INVALID_SHAPE',
+        `BatchNorm: training writes into the running ${name}, and it is a view whose elements do not follow one another; give a contiguous one.`,
+      );
+    }
     return scope(() => {
       const byFeature = this.byFeature(xs);
       const others = xs.shape.map((_, i) => i).filter((i) => i !== 1);
@@ -134,12 +141,6 @@ export class BatchNorm extends OwningModule implements ModuleT {
       .toDtype(running.dtype)
       .affine(momentum * factor, 0);
     const values = running.detach();
-    if (!values.isContiguous()) {
-      throw new ShapeError(
-        'INVALID_SHAPE',
-        'BatchNorm: training writes into the running mean and variance, and one of them is a view whose elements do not follow one another; give contiguous ones.',
-      );
-    }
     values.sliceSet(values.affine(1 - momentum, 0).add(news), 0, 0);
   }
 
