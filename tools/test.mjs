@@ -102,7 +102,10 @@ function exited(out, program, args, { keep = false, ...options } = {}) {
       out.write(`${error.message}\n`);
       resolve({ status: 1, stdout });
     });
-    child.on('close', (status) => resolve({ status: status ?? 1, stdout }));
+    child.on('close', (status, signal) => {
+      if (signal) failures.push(`${basename(program)} was ended by ${signal}`);
+      resolve({ status: status ?? 1, stdout });
+    });
   });
 }
 
