@@ -126,6 +126,11 @@ describe('what makes much of a little', () => {
       { pre_tokenizer: { type: 'Sequence', pretokenizers: Array.from({ length: 20 }, () => ({ type: 'ByteLevel' })) } },
       /pretokenizers/,
     ],
+    [
+      'a space of no length',
+      { pre_tokenizer: { type: 'Metaspace', replacement: '' } },
+      /pre_tokenizer\.replacement is ""/,
+    ],
     ['a long space', { pre_tokenizer: { type: 'Metaspace', str_rep: '▁'.repeat(1000) } }, /str_rep/],
     [
       'decoding',

@@ -118,6 +118,12 @@ function patternOf(fields: Fields): Record<string, string> {
   return { String: pattern.text('String', undefined, 256) };
 }
 
+/** What `Metaspace` writes in place of spaces. */
+function markOfSpace(fields: Fields): string {
+  const mark = fields.text('replacement', '▁', 8);
+  return mark === '' ? wrong(fields.place('replacement'), mark, 'a character') : mark;
+}
+
 /** What becomes of the places where a text is split. */
 function behaviorOf(fields: Fields): Behavior {
   const name = fields.text('behavior', 'Isolated');
@@ -183,7 +189,7 @@ const preTokenizerOf: StepOf = (fields, type, chain) => {
       return { type, pattern: patternOf(fields), behavior: behaviorOf(fields), invert: fields.flag('invert', false) };
     }
     case 'Metaspace': {
-      const replacement = fields.text('replacement', '▁', 8);
+      const replacement = markOfSpace(fields);
       const str_rep = fields.text('str_rep', replacement, 8);
       chain.grow(fields, Math.max(1, str_rep.length));
       const prepend_scheme = fields.text('prepend_scheme', 'always');
@@ -224,7 +230,7 @@ const decoderOf: StepOf = (fields, type, chain) => {
       };
     }
     case 'Metaspace':
-      return { type, replacement: fields.text('replacement', '▁', 8) };
+      return { type, replacement: markOfSpace(fields) };
     case 'WordPiece':
       return { type, prefix: fields.text('prefix', '##'), cleanup: fields.flag('cleanup', false) };
     case 'BPEDecoder': {

@@ -2,6 +2,7 @@
  * Steps of tokenizers as the Rust library `tokenizers` has them, where `@huggingface/tokenizers` differs: what counts as white
  * space, a digit or punctuation, characters beyond 16 bits, behaviours of splitting, and SentencePiece's tables of characters.
  */
+import { lettersOf } from './byte-letters';
 import { charsMap } from './chars-map';
 import type { LinearPattern } from './linear-pattern';
 
@@ -33,6 +34,7 @@ export interface Step {
   tokenizers?: readonly (Step | null)[];
   decoders?: readonly (Step | null)[];
   normalize?(text: string): string;
+  pre_tokenize?(text: string | readonly string[], options?: { section_index?: number }): string[];
   pre_tokenize_text?(text: string, options?: { section_index?: number }): string[];
 }
 
@@ -73,9 +75,18 @@ export function exactPreTokenizer(step: Step, definition: Record<string, unknown
     step.pre_tokenize_text = (text) => splitBy(text, pattern, behavior);
   };
   switch (definition.type) {
-    case 'ByteLevel':
-      step.pattern = GPT2;
-      break;
+    case 'ByteLevel': {
+      const { add_prefix_space: prefix, use_regex: splits } = definition;
+      const words = (text: string) => {
+        const whole = prefix && !text.startsWith(' ') ? ` ${text}` : text;
+        return splits ? (whole.match(GPT2) ?? []) : [whole];
+      };
+      step.pre_tokenize = (text) => {
+        const all = typeof text === 'string' ? words(text) : prefix || splits ? text.flatMap(words) : text;
+        return all.map(lettersOf);
+      };
+      return;
+    }
     case 'Digits':
       if (definition.individual_digits) isolated(PATTERNS.digit, 'Isolated');
       else isolated(PATTERNS.digits, 'Contiguous');
@@ -107,11 +118,20 @@ export function exactPreTokenizer(step: Step, definition: Record<string, unknown
       const whole = step.pre_tokenize_text!.bind(step);
       const mark = definition.replacement as string;
       if (definition.split === false) break;
-      step.pre_tokenize_text = (text, options) =>
-        whole(text, options).flatMap((marked) => splitAt(marked, mark, 'MergedWithNext'));
+      step.pre_tokenize_text = (text, options) => whole(text, options).flatMap((marked) => cutBefore(marked, mark));
       break;
     }
   }
+  withoutLists(step);
+}
+
+/** The first step has one text to split: a list of one list is not made flat, which takes longer than splitting. */
+export function withoutLists(step: Step): void {
+  const parts = step.pre_tokenize_text!.bind(step);
+  step.pre_tokenize = (text, options) => {
+    if (typeof text === 'string') return parts(text, options);
+    return text.length === 1 ? parts(text[0], options) : text.flatMap((part) => parts(part, options));
+  };
 }
 
 interface Piece {
@@ -121,6 +141,7 @@ interface Piece {
 
 /** @param pattern global @param invert what lies between matches is what splits */
 function splitBy(text: string, pattern: RegExp | LinearPattern, behavior: Behavior, invert = false): string[] {
+  if (behavior === 'Isolated') return isolated(text, pattern);
   const pieces: Piece[] = [];
   const add = (from: number, to: number, matches: boolean) => {
     if (from < to) pieces.push({ text: text.slice(from, to), matches: matches !== invert });
@@ -135,17 +156,32 @@ function splitBy(text: string, pattern: RegExp | LinearPattern, behavior: Behavi
   return joined(pieces, behavior);
 }
 
-function splitAt(text: string, mark: string, behavior: Behavior): string[] {
-  const pieces: Piece[] = [];
-  text.split(mark).forEach((part, i) => {
-    if (i > 0) pieces.push({ text: mark, matches: true });
-    if (part !== '') pieces.push({ text: part, matches: false });
-  });
-  return joined(pieces, behavior);
+/** Matches and what lies between them. */
+function isolated(text: string, pattern: RegExp | LinearPattern): string[] {
+  const pieces: string[] = [];
+  let at = 0;
+  for (const { 0: match, index } of text.matchAll(pattern as RegExp)) {
+    if (at < index) pieces.push(text.slice(at, index));
+    if (match !== '') pieces.push(match);
+    at = index + match.length;
+  }
+  if (at < text.length) pieces.push(text.slice(at));
+  return pieces;
 }
 
-function joined(pieces: readonly Piece[], behavior: Behavior): string[] {
-  if (behavior === 'Isolated') return pieces.map(({ text }) => text);
+/** Each part but the first begins with `mark`. */
+function cutBefore(text: string, mark: string): string[] {
+  const parts: string[] = [];
+  let from = 0;
+  for (let at = text.indexOf(mark); at >= 0; at = text.indexOf(mark, at + mark.length)) {
+    if (at > from) parts.push(text.slice(from, at));
+    from = at;
+  }
+  if (from < text.length) parts.push(text.slice(from));
+  return parts;
+}
+
+function joined(pieces: readonly Piece[], behavior: Exclude<Behavior, 'Isolated'>): string[] {
   if (behavior === 'Removed') return pieces.filter(({ matches }) => !matches).map(({ text }) => text);
   const order = behavior === 'MergedWithNext' ? [...pieces].reverse() : pieces;
   const groups: string[][] = [];

@@ -8,7 +8,7 @@
  */
 import type { GgufMetadata } from '@x/quantized';
 import { TransformersError } from '../errors';
-import { mergesOfScores, type PairModel, rankOfLines, rankOfScores, type ScoredPieces } from './pair-ranks';
+import { mergesOfScores, type PairModel, rulesOfLines, rulesOfScores, type ScoredPieces } from './pair-ranks';
 import { CHARACTER_BPE, PRE_TOKENIZERS } from './pre-tokenizers';
 import type { AddedTokenJson, TokenizerJson } from './tokenizer';
 import { unigram } from './unigram-gguf';
@@ -237,7 +237,7 @@ function linesOf(metadata: GgufMetadata, tokens: readonly string[]): Merges {
       const at = line.indexOf(' ', 1);
       return [line.slice(0, at), line.slice(at + 1)];
     });
-  return { pairs: { vocab: vocabulary(tokens), rank: rankOfLines(lines) }, merges };
+  return { pairs: { vocab: vocabulary(tokens), ...rulesOfLines(lines) }, merges };
 }
 
 /** Characters looked at while pieces are cut; 250,000 pieces of 16 characters take 64 million. */
@@ -263,7 +263,7 @@ function sentencePiece(metadata: GgufMetadata, tokens: readonly string[], types:
   }
   const pieces: ScoredPieces = { tokens, scores, ids: vocabulary(tokens), joins };
   const prefix = metadata.bool('tokenizer.ggml.add_space_prefix', true);
-  const pairs = { vocab: pieces.ids, rank: rankOfScores(pieces) };
+  const pairs = { vocab: pieces.ids, ...rulesOfScores(pieces) };
   return blockBpe(tokens, types, { pairs, merges: () => mergesOfScores(pieces) }, prefix);
 }
 

@@ -3,8 +3,9 @@
  * models are matched in linear time, and pieces are chosen without a lattice of all that are possible.
  */
 import { BPE, Tokenizer as HfTokenizer, Unigram } from '@huggingface/tokenizers';
-import { exactNormalizer, exactPreTokenizer, type Step } from './exact-steps';
+import { exactNormalizer, exactPreTokenizer, type Step, withoutLists } from './exact-steps';
 import { badTokenizer } from './fields';
+import { rememberWords } from './known-words';
 import { LinearPattern } from './linear-pattern';
 import { fillPairModel, type PairModel } from './pair-ranks';
 import { PRE_TOKENIZERS } from './pre-tokenizers';
@@ -34,8 +35,10 @@ export function guardedTokenizer(json: TokenizerJson, pairs?: PairModel): HfToke
   for (const step of [inner.normalizer, inner.pre_tokenizer, inner.decoder]) guardStep(step as Step | null);
   each(inner.normalizer as Step | null, json.normalizer, 'normalizers', exactNormalizer);
   each(inner.pre_tokenizer as Step | null, json.pre_tokenizer, 'pretokenizers', exactPreTokenizer);
+  if ((inner.pre_tokenizer as Step | null)?.tokenizers) withoutLists(inner.pre_tokenizer as Step);
   if (inner.model instanceof Unigram) guardUnigram(inner.model);
   if (inner.model instanceof BPE && pairs) fillPairModel(inner.model, pairs, json.added_tokens);
+  rememberWords(inner.model!, pairs?.joined);
   return inner;
 }
 

@@ -1,6 +1,6 @@
 /** The part `model` of a tokenizer.json: a vocabulary, and how words become its tokens. */
 import { type Fields, wrong } from './fields';
-import { type PairModel, rankOfMerges } from './pair-ranks';
+import { type PairModel, rulesOfMerges } from './pair-ranks';
 
 /** Largest id that is believed; the largest vocabularies have some million tokens. */
 export const MOST_ID = 2 ** 23 - 1;
@@ -29,7 +29,7 @@ export function checkModel(model: Fields, made?: PairModel): CheckedModel {
     const table = made?.vocab ?? (new Map(Object.entries(vocab)) as Map<string, number>);
     const largestId = largestIdOf(model, table);
     const merges = made ? [] : checkMerges(model);
-    const pairs = made ?? { vocab: table, rank: rankOfMerges(merges) };
+    const pairs = made ?? { vocab: table, ...rulesOfMerges(merges) };
     return { model: { vocab, merges, unk_token, ...bpe(model) }, largestId, pairs };
   }
   const largestId = largestIdOf(model, Object.entries(vocab));

@@ -1,18 +1,20 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { mergesOfScores, rankOfLines, rankOfMerges, rankOfScores, type ScoredPieces } from './pair-ranks';
+import { mergesOfScores, rulesOfLines, rulesOfMerges, rulesOfScores, type ScoredPieces } from './pair-ranks';
 
 describe('rules', () => {
   test('have their place as rank, of equal ones the last', () => {
-    const rank = rankOfMerges([['a', 'b'], 'ab c', ['b', 'c d'], ['a', 'b']]);
+    const { rank, joined } = rulesOfMerges([['a', 'b'], 'ab c', ['b', 'c d'], ['a', 'b']]);
+    expect([...joined()]).toEqual(['ab', 'abc', 'bc d', 'ab']);
     expect([rank('a', 'b'), rank('ab', 'c'), rank('b', 'c d')]).toEqual([3, 1, 2]);
     expect([rank('b', 'c'), rank('a', 'bc'), rank('b c', 'd')]).toEqual([undefined, undefined, undefined]);
-    const lines = rankOfLines(['a b', 'ab c', 'a b']);
-    expect([lines('a', 'b'), lines('ab', 'c'), lines('a', 'bc')]).toEqual([2, 1, undefined]);
+    const lines = rulesOfLines(['a b', 'ab c', 'a b']);
+    expect([lines.rank('a', 'b'), lines.rank('ab', 'c'), lines.rank('a', 'bc')]).toEqual([2, 1, undefined]);
+    expect([...lines.joined()]).toEqual(['ab', 'abc', 'ab']);
   });
 
   test('of the same form are not mixed up', () => {
-    const rank = rankOfMerges([['1 a', 'b']]);
+    const { rank } = rulesOfMerges([['1 a', 'b']]);
     expect([rank('1 a', 'b'), rank('1', ' ab'), rank('', '1 ab')]).toEqual([0, undefined, undefined]);
   });
 });
@@ -38,7 +40,10 @@ describe('scores', () => {
           entries.map(([, , joined]) => joined),
         );
         const merges = mergesOfScores(pieces);
-        const [byRules, byScores] = [rankOfMerges(merges), rankOfScores(pieces)];
+        const [rules, scored] = [rulesOfMerges(merges), rulesOfScores(pieces)];
+        const [byRules, byScores] = [rules.rank, scored.rank];
+        // A piece that nothing is cut into is no harm there.
+        expect([...scored.joined()]).toEqual(expect.arrayContaining([...rules.joined()]));
         const pairs = merges.map(([left, right]) => ({ rule: byRules(left, right)!, score: byScores(left, right)! }));
         pairs.sort((a, b) => a.rule - b.rule);
         for (const [i, { rule, score }] of pairs.entries()) {

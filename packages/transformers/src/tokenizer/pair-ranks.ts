@@ -4,36 +4,45 @@
  * model does not wait for them.
  */
 import type { BPE } from '@huggingface/tokenizers';
+import { PairJoiner } from './pair-joiner';
 
 /** The place of joining two pieces among all that are possible, a whole number; undefined where they are not joined. */
 export type PairRank = (left: string, right: string) => number | undefined;
 
-/** A vocabulary that is a table already, and what its pieces are joined by. */
-export interface PairModel {
-  /** Ids by token. It becomes the model's. */
-  vocab: Map<string, number>;
+/** What neighbours are joined by. */
+export interface PairRules {
   rank: PairRank;
+  /** All that joining two pieces gives. */
+  joined(): Iterable<string>;
 }
 
-/** Ranks of rules in order; of equal ones the last counts. */
-export function rankOfMerges(merges: readonly (string | readonly [string, string])[]): PairRank {
+/** A vocabulary that is a table already, with its rules. */
+export interface PairModel extends PairRules {
+  /** Ids by token. It becomes the model's. */
+  vocab: Map<string, number>;
+}
+
+/** Rules in order; of equal ones the last counts. */
+export function rulesOfMerges(merges: readonly (string | readonly [string, string])[]): PairRules {
   const key = (left: string, right: string) => `${left.length} ${left}${right}`;
-  return ranked(() => {
-    const pairs = merges.map((merge) => (typeof merge === 'string' ? merge.split(' ', 2) : merge));
-    return new Map(pairs.map(([left, right], i) => [key(left, right), i]));
-  }, key);
+  const pairs = () => merges.map((merge) => (typeof merge === 'string' ? merge.split(' ', 2) : merge));
+  return {
+    rank: ranked(() => new Map(pairs().map(([left, right], i) => [key(left, right), i])), key),
+    joined: () => pairs().map(([left, right]) => left + right),
+  };
 }
 
 /** The same of rules whose pieces hold no space, as GGUF files write them: two pieces with a space between. */
-export function rankOfLines(lines: readonly string[]): PairRank {
-  return ranked(
-    () => {
-      const ranks = new Map<string, number>();
-      for (let i = 0; i < lines.length; i++) ranks.set(lines[i], i);
-      return ranks;
-    },
-    (left, right) => `${left} ${right}`,
-  );
+export function rulesOfLines(lines: readonly string[]): PairRules {
+  const ranks = () => {
+    const made = new Map<string, number>();
+    for (let i = 0; i < lines.length; i++) made.set(lines[i], i);
+    return made;
+  };
+  return {
+    rank: ranked(ranks, (left, right) => `${left} ${right}`),
+    joined: () => lines.map((line) => line.replace(' ', '')),
+  };
 }
 
 function ranked(make: () => Map<string, number>, key: (left: string, right: string) => string): PairRank {
@@ -72,15 +81,15 @@ export function mergesOfScores(pieces: ScoredPieces): [string, string][] {
   });
 }
 
-/** Ranks of these rules, in the same order with gaps between. */
-export function rankOfScores(pieces: ScoredPieces): PairRank {
+/** These rules without a list of them: the same order with gaps between. */
+export function rulesOfScores(pieces: ScoredPieces): PairRules {
   const { tokens } = pieces;
   // Added tokens are put into the model's table, which changes ids of those that are there twice.
   const ids = pieces.ids.size === tokens.length ? pieces.ids : new Map(pieces.ids);
   let places: Map<string, number> | undefined;
   let longest = 0;
   const cuts = new Map<string, readonly number[]>();
-  return (left, right) => {
+  const rank: PairRank = (left, right) => {
     if (!places) {
       places = new Map(bestFirst(pieces).map((id, i) => [tokens[id], i]));
       for (const token of tokens) longest = Math.max(longest, token.length);
@@ -96,6 +105,7 @@ export function rankOfScores(pieces: ScoredPieces): PairRank {
     const cut = own.indexOf(left.length);
     return cut < 0 ? undefined : place * longest + cut;
   };
+  return { rank, joined: () => tokens.filter((_, id) => pieces.joins(id)) };
 }
 
 /** Lengths of the left parts of all ways to cut a piece into two, ordered by the parts' ids. Half a character is no token. */
@@ -108,15 +118,6 @@ function cutsOf(piece: string, ids: ReadonlyMap<string, number>): readonly numbe
   }
   cuts.sort((a, b) => a.left - b.left || a.right - b.right);
   return cuts.map(({ at }) => at);
-}
-
-/** A piece of a text in the library's queue. */
-interface PieceNode {
-  token: string;
-  next: PieceNode;
-  /** How far on in the text, from 0 to below 1. */
-  bias: number;
-  score?: number;
 }
 
 /**
@@ -137,11 +138,12 @@ export function fillPairModel(
     names[id] = content;
   }
   model.vocab = names;
-  const own = model as unknown as { add_node(queue: { push(node: PieceNode): void }, node: PieceNode): void };
-  own.add_node = (queue, node) => {
-    const found = rank(node.token, node.next.token);
-    if (found === undefined) return;
-    node.score = found + node.bias;
-    queue.push(node);
+  const joiner = new PairJoiner(rank);
+  const { end_of_word_suffix: suffix, continuing_subword_suffix: within } = model;
+  model.bpe = (word) => {
+    const characters = Array.from(word);
+    if (suffix && characters.length > 0) characters[characters.length - 1] += suffix;
+    const pieces = characters.length > 1 ? joiner.join(characters) : characters;
+    return within ? pieces.map((piece, i) => (i + 1 < pieces.length ? piece + within : piece)) : pieces;
   };
 }

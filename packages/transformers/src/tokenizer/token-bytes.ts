@@ -3,6 +3,7 @@
  * by token. Grammars follow texts by them.
  */
 import { TransformersError } from '../errors';
+import { bytesOf } from './byte-letters';
 import type { TokenizerJson } from './tokenizer';
 
 type Step = { type: string } & Record<string, unknown>;
@@ -28,7 +29,7 @@ export function tokenBytesOf({ decoder, added_tokens }: TokenizerJson): (token: 
   return (token) => {
     let text = token;
     for (const step of own) {
-      if (step.type === 'ByteLevel') return added.has(token) ? Buffer.from(text, 'utf8') : byteLevel(text);
+      if (step.type === 'ByteLevel') return added.has(token) ? Buffer.from(text, 'utf8') : bytesOf(text);
       if (step.type === 'ByteFallback') {
         const byte = /^<0x([0-9A-F]{2})>$/.exec(text);
         if (byte) return Uint8Array.of(Number.parseInt(byte[1], 16));
@@ -46,20 +47,4 @@ function flat(step: Step | null): Step[] {
 
 function textOf({ pattern }: Step): string | undefined {
   return (pattern as { String?: string }).String;
-}
-
-/** Characters that stand for bytes in byte-level vocabularies: printable ones for themselves, others from U+0100 on. */
-const BYTES: ReadonlyMap<string, number> = (() => {
-  const bytes = new Map<string, number>();
-  let next = 0x100;
-  for (let byte = 0; byte < 256; byte++) {
-    const isPrintable = (byte > 0x20 && byte < 0x7f) || (byte > 0xa0 && byte !== 0xad);
-    bytes.set(String.fromCharCode(isPrintable ? byte : next++), byte);
-  }
-  return bytes;
-})();
-
-/** A character that stands for no byte is decoded as zero. */
-function byteLevel(token: string): Uint8Array {
-  return Uint8Array.from(Array.from(token), (character) => BYTES.get(character) ?? 0);
 }
