@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createAdaptorServer } from '@hono/node-server';
 import { checkOptions } from '@x/engine';
+import { answerBrokenRequests } from './broken-requests';
 import { createServer, type Server } from './create-server';
 import { ServerError } from './errors';
 import type { ServerOptions } from './options';
@@ -71,6 +72,7 @@ export async function serve({
     serverOptions: { maxHeaderSize },
   }) as HttpServer;
   Object.assign(http, TIMEOUTS);
+  answerBrokenRequests(http, maxHeaderSize);
   try {
     await listen(http, host, port);
   } catch (error) {

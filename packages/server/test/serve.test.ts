@@ -80,6 +80,39 @@ test('headers that never end are cut', async () => {
   expect(await raw(`GET / HTTP/1.1\r\nhost: localhost\r\nx: ${'a'.repeat(100_000)}`)).toMatch(/^HTTP\/1.1 431 |^$/);
 });
 
+const bodyOf = (answer: string) => JSON.parse(answer.slice(answer.indexOf('\r\n\r\n'))).error;
+
+test('what is no request is told why, as any other', async () => {
+  for (const [request, status, message] of [
+    ['NONSENSE\r\n\r\n', 400, /no HTTP request/],
+    ['GET / HTTP/1.1\r\nhost localhost\r\n\r\n', 400, /no HTTP request/],
+    [postRaw('{}', 'transfer-encoding: chunked\r\n'), 400, /no HTTP request/],
+    [`GET / HTTP/1.1\r\nhost: localhost\r\nx: ${'a'.repeat(100_000)}\r\n\r\n`, 431, /16384 bytes/],
+  ] as const) {
+    const answer = await raw(request);
+    expect(answer).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+    expect(bodyOf(answer)).toMatchObject({ message: expect.stringMatching(message), type: 'invalid_request_error' });
+  }
+  await idle();
+});
+
+test('what is no request behind one whose answer is under way cuts the answer, and is not put into it', async () => {
+  const answer = await new Promise<string>((resolve) => {
+    let received = '';
+    const request = postRaw(JSON.stringify({ ...long, stream: true }));
+    const socket = connect(server.port, '127.0.0.1', () => socket.write(request));
+    socket.setEncoding('utf8').on('data', (text) => {
+      if (received === '') socket.write('NONSENSE\r\n\r\n');
+      received += text;
+    });
+    socket.on('error', () => {}).on('close', () => resolve(received));
+  });
+  expect(answer).toMatch(/^HTTP\/1.1 200 /);
+  expect(answer).not.toContain('HTTP/1.1 400');
+  expect(answer).not.toContain('[DONE]');
+  await idle();
+});
+
 test.each([
   ['in the body', postRaw('{"prompt":', '', 1000), () => true],
   ['before the answer', postRaw(JSON.stringify(long)), () => true],
