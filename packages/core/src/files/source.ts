@@ -174,7 +174,7 @@ function openFile(path: string): number {
   try {
     // Opening a pipe would wait for a writer, so what it is comes first.
     if (!statSync(path).isFile()) {
-      const message = `${path} is no regular file; give the path of a file with tensors.`;
+      const message = `${path} is no regular file; give the path of a file.`;
       throw new FileFormatError('FILE_UNREADABLE', message, { path });
     }
     return openSync(path, 'r');
