@@ -194,7 +194,7 @@ X_DEVICE void tabulate(const Decayed& p, const Rule& rule, float* tables) {
     const u64 chunk = item / p.keyHeads;
     const u32 keyHead = (u32)(item % p.keyHeads), sequence = sequenceOfChunk(p.at, chunk);
     const u64 row = p.at.starts[sequence] + (chunk - firstChunk(p.at, sequence)) * CHUNK;
-    const u64 end = p.at.starts[sequence + 1];
+    const u64 end = p.at.end(sequence);
     if (row >= end) continue;
     const u32 count = rowsOfChunk(row, end);
     products.load(p, row, count, keyHead);

@@ -285,7 +285,7 @@ X_DEVICE void decayedChunks(const Decayed& p, const Rule&, const float* tables) 
     const u64 place = (u64)head * p.valueDim + own;
     const float* first = p.at.first(p.states, sequence, size);
     float* last = p.at.last(p.states, sequence, size);
-    const u64 end = p.at.starts[sequence + 1];
+    const u64 end = p.at.end(sequence);
     u64 row = p.at.starts[sequence], chunk = firstChunk(p.at, sequence);
     state.load(first ? first + place * KEYS : nullptr, left);
     if (row < end) load.begin(p, tables, wide, row, rowsOfChunk(row, end), chunk, head, keyHead, column);

@@ -72,7 +72,7 @@ X_DEVICE void columns(const Decayed& p, const Rule& rule, u32 sequence, u32 head
     }
   }
   const float rate = p.a[head], bias = p.dtBias[head];
-  const u64 end = p.at.starts[sequence + 1];
+  const u64 end = p.at.end(sequence);
   for (u64 row = p.at.starts[sequence]; row < end; ++row) {
     const float* ks = p.k + row * p.kRow + (u64)keyHead * KEYS;
     const float* qs = p.q + row * p.qRow + (u64)keyHead * KEYS;

@@ -122,7 +122,7 @@ X_DEVICE void scanChunks(const Scan& p) {
     const bool inside = channel < p.channels;
     const float* first = p.at.first(p.states, sequence, size);
     float* last = p.at.last(p.states, sequence, size);
-    const u64 start = p.at.starts[sequence], end = p.at.starts[sequence + 1];
+    const u64 start = p.at.starts[sequence], end = p.at.end(sequence);
     const float bias = brought < p.channels ? p.dtBias[brought] : 0.0f, skip = inside ? p.d[channel] : 0.0f;
     for (u32 begin = 0; begin < p.n; begin += PIECE) {
       const u64 place = (u64)channel * p.n + begin;

@@ -39,7 +39,7 @@ struct Scan {
         decay[j][e] = j < count ? a[place] : 0.0f;
       }
     }
-    const u64 end = at.starts[sequence + 1];
+    const u64 end = at.end(sequence);
     for (u64 row = at.starts[sequence]; row < end; ++row) {
       float write[PIECE], read[PIECE];
 #pragma unroll

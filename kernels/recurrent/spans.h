@@ -10,6 +10,11 @@ struct Spans {
   const u32 *from, *to;  // [sequences]; a slot beyond the pool is zeros to read, and not written
   u32 slots;
 
+  /** Behind the last row of a sequence; never behind all rows, whatever a caller wrote into `starts`. */
+  X_DEVICE u64 end(u32 sequence) const {
+    const u64 next = starts[sequence + 1];
+    return next < rows ? next : rows;
+  }
   /** The sequence of a row. */
   X_DEVICE u32 of(u64 row) const {
     u32 low = 0, high = sequences;

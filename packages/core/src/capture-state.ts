@@ -5,19 +5,26 @@
 import type { Device } from './device';
 import { CaptureError } from './errors';
 import { shared } from './one-core';
+import type { StorageRef } from './storage-ref';
 
 interface Capture {
   device?: Device;
   /** The first thing that was refused: what rejects a promise instead of throwing must fail the capture all the same. */
   refused?: CaptureError;
+  /** What was written in place so far. */
+  written?: Set<StorageRef>;
 }
 
 const current = shared('capture', (): Capture => ({}));
 
-/** Runs `fn` as the work of a captured graph of `device`. */
-export function whileCapturing<T>(device: Device, fn: () => T): T {
+/**
+ * Runs `fn` as the work of a captured graph of `device`.
+ * @param written gets the memory that is written in place
+ */
+export function whileCapturing<T>(device: Device, written: Set<StorageRef>, fn: () => T): T {
   current.device = device;
   current.refused = undefined;
+  current.written = written;
   try {
     const result = fn();
     if (current.refused !== undefined) throw current.refused;
@@ -25,7 +32,14 @@ export function whileCapturing<T>(device: Device, fn: () => T): T {
   } finally {
     current.device = undefined;
     current.refused = undefined;
+    current.written = undefined;
   }
+}
+
+/** Tells records that kept a storage that it is no longer what it was, and a graph under capture that it writes there. */
+export function noteWrite(ref: StorageRef): void {
+  ref.version++;
+  current.written?.add(ref);
 }
 
 /**

@@ -7,7 +7,7 @@
  * instead of computing. Where a device has no graphs, the function is what is kept, and called by each replay.
  */
 import type { BackendGraph } from './backend';
-import { refuseInCapture, whileCapturing } from './capture-state';
+import { noteWrite, refuseInCapture, whileCapturing } from './capture-state';
 import { check, FUNCTION, show } from './check';
 import type { Device } from './device';
 import { CaptureError, DisposedError } from './errors';
@@ -15,6 +15,7 @@ import { Layout } from './layout';
 import { keep, scope } from './scope';
 import { settings } from './settings';
 import { sameShape } from './shape';
+import type { StorageRef } from './storage-ref';
 import type { Tensor } from './tensor';
 import { isTensor, markWritten, storageOf } from './tensor/base';
 
@@ -37,14 +38,23 @@ export class CapturedGraph<T extends GraphOutputs = GraphOutputs> {
   readonly #tensors: readonly Tensor[];
   readonly #fn: () => T;
   readonly #graph: BackendGraph | null;
+  /** What the graph writes to beside its outputs. */
+  readonly #written: readonly StorageRef[];
   #disposed = false;
 
-  private constructor(device: Device, fn: () => T, outputs: T, graph: BackendGraph | null) {
+  private constructor(
+    device: Device,
+    fn: () => T,
+    outputs: T,
+    graph: BackendGraph | null,
+    written: Iterable<StorageRef> = [],
+  ) {
     this.device = device;
     this.outputs = outputs;
     this.#tensors = tensorsIn(outputs);
     this.#fn = fn;
     this.#graph = graph;
+    this.#written = [...written].filter(({ shares }) => shares > 0);
     if (graph) forgotten.register(this, graph, this);
   }
 
@@ -57,14 +67,15 @@ export class CapturedGraph<T extends GraphOutputs = GraphOutputs> {
     if (!backend.capture || !settings.graphs()) return new CapturedGraph(device, fn, first, null);
     let outputs: T | undefined;
     let graph: BackendGraph | null = null;
+    const written = new Set<StorageRef>();
     try {
       graph = backend.capture(() => {
-        outputs = results(device, fn);
+        outputs = results(device, fn, written);
       });
       if (graph === null) return new CapturedGraph(device, fn, first, null);
       overwrite(tensorsIn(outputs), tensorsIn(first));
       disposeAll(first);
-      return new CapturedGraph(device, fn, outputs as T, graph);
+      return new CapturedGraph(device, fn, outputs as T, graph, written);
     } catch (error) {
       disposeAll(first);
       disposeAll(outputs);
@@ -105,6 +116,7 @@ export class CapturedGraph<T extends GraphOutputs = GraphOutputs> {
       storageOf('replay', tensor);
       markWritten(tensor);
     }
+    for (const ref of this.#written) noteWrite(ref);
     if (this.#graph === null) this.#again();
     else this.#graph.replay();
     return this.outputs;
@@ -138,8 +150,8 @@ export class CapturedGraph<T extends GraphOutputs = GraphOutputs> {
 const forgotten = new FinalizationRegistry<BackendGraph>((graph) => graph.dispose());
 
 /** What `fn` returns, as detached tensors of no scope; everything else that it makes is disposed. */
-function results<T extends GraphOutputs>(device: Device, fn: () => T): T {
-  return whileCapturing(device, () =>
+function results<T extends GraphOutputs>(device: Device, fn: () => T, written = new Set<StorageRef>()): T {
+  return whileCapturing(device, written, () =>
     keep(
       scope(() => {
         const returned = fn();

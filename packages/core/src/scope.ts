@@ -87,10 +87,7 @@ export function scope<T>(fn: () => T): T {
   }
   if (isThenable(result)) {
     const settled = Promise.resolve(result).then(
-      (value) => {
-        inner.close(handlesIn(value));
-        return value;
-      },
+      (value) => closed(inner, value),
       (error) => {
         inner.close(new Set());
         throw error;
@@ -98,7 +95,17 @@ export function scope<T>(fn: () => T): T {
     );
     return settled as T;
   }
-  inner.close(handlesIn(result));
+  return closed(inner, result);
+}
+
+/** Ends a scope whose function gave `result`; searching it calls getters and {@link TENSORS}, which may fail. */
+function closed<T>(inner: Scope, result: T): T {
+  let survivors: ReadonlySet<TensorHandle> = new Set();
+  try {
+    survivors = handlesIn(result);
+  } finally {
+    inner.close(survivors);
+  }
   return result;
 }
 
@@ -138,7 +145,8 @@ export function handlesIn(root: unknown): Set<TensorHandle> {
       found.add(value.handle);
       continue;
     }
-    pending.push(...childrenOf(value));
+    // One at a time: as arguments of one call a hundred thousand are too many.
+    for (const child of childrenOf(value)) if (typeof child === 'object') pending.push(child);
   }
   return found;
 }

@@ -288,3 +288,43 @@ describe('the collector', () => {
     expect(grown().tensors).toBeLessThanOrEqual(0);
   });
 });
+
+describe('what a scope cannot search', () => {
+  class Broken {
+    constructor(private readonly inside: () => unknown) {}
+    [TENSORS](): unknown {
+      return this.inside();
+    }
+  }
+  const fails = () => {
+    throw new Error('no way in');
+  };
+
+  test('is no obstacle to its end', async () => {
+    const broken = [
+      {
+        get field() {
+          return fails();
+        },
+      },
+      new Broken(fails),
+      new Broken(() => 5),
+    ];
+    for (const value of broken) {
+      expect(() => scope(() => [made(), value])).toThrow(/no way in|not iterable/);
+      await expect(scope(async () => [made(), value])).rejects.toThrow(/no way in|not iterable/);
+    }
+    expect(grown()).toEqual({ tensors: 0, storages: 0 });
+  });
+
+  test('is no question of how much there is', () => {
+    const count = 300_000;
+    const kept = scope(() => {
+      const numbers = Array.from({ length: count }, (_, i) => i);
+      return { numbers, set: new Set(numbers), tensor: made() };
+    });
+    expect([kept.numbers.length, kept.set.size]).toEqual([count, count]);
+    expect(grown()).toEqual({ tensors: 1, storages: 1 });
+    kept.tensor.dispose();
+  });
+});

@@ -61,12 +61,12 @@ describe.each(kernelDevices())('layers with states by chunks on %s', (device) =>
   const { recurrent } = device.backend as RocmDevice;
   const { part, numbers, disposeAll } = memory(device);
 
-  /** Rows and states after a batch, of which sequence `only` alone where it is given. `spoil` is a row that is not finite. */
+  /** Rows and states after a batch, of which sequence `only` alone where it is given. `spoil` is a row that is not finite; `beyond` are rows that are said to be there. */
   function run(
     sizes: Sizes,
     batch: Batch,
     chunksFrom: number,
-    { only, spoil }: { only?: number; spoil?: number } = {},
+    { only, spoil, beyond = 0 }: { only?: number; spoil?: number; beyond?: number } = {},
   ) {
     const { kind, heads, keyHeads, keys, values, gap, grouped } = sizes;
     const total = batch.counts.reduce((sum, count) => sum + count, 0);
@@ -83,7 +83,7 @@ describe.each(kernelDevices())('layers with states by chunks on %s', (device) =>
     const spans: StateSpans = {
       sequences: chosen.length,
       rows: starts[starts.length - 1],
-      starts: words(starts),
+      starts: words(starts.map((start, i) => (i < chosen.length ? start : start + beyond))),
       from: words(chosen.map((i) => batch.from[i])),
       to: words(chosen.map((i) => batch.to[i])),
     };
@@ -129,6 +129,11 @@ describe.each(kernelDevices())('layers with states by chunks on %s', (device) =>
       expectNear(chunks.rows, rows.rows, 5e-5, `rows of ${batch.counts}`);
       expectNear(chunks.states, rows.states, 5e-5, `states of ${batch.counts}`);
     }
+  });
+
+  it.each(SIZES)('$kind of $heads heads, $keys keys and $values values ends where the rows do', (sizes) => {
+    for (const from of [BY_CHUNKS, BY_ROWS])
+      expect(run(sizes, BATCHES[0], from, { beyond: 2 ** 20 })).toEqual(run(sizes, BATCHES[0], from));
   });
 
   it.each(SIZES)('$kind of $heads heads, $keys keys and $values values is the same in every batch', (sizes) => {

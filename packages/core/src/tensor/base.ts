@@ -9,6 +9,7 @@
  */
 import { type Rule, record } from '../autograd/record';
 import type { BackendDevice, BackendStorage, Operand, StoragePart } from '../backend';
+import { noteWrite } from '../capture-state';
 import type { Device } from '../device';
 import type { DType } from '../dtype';
 import { DeviceError, DisposedError, DTypeError, ShapeError } from '../errors';
@@ -270,9 +271,9 @@ export function idsOn(like: TensorBase, ids: Uint32Array): Tensor {
   return adopt(like, like.device.backend.fromHost(ids, 'u32'), [ids.length]);
 }
 
-/** Tells records that kept a tensor's storage that it is no longer what it was. */
+/** After every write in place. */
 export function markWritten(tensor: TensorBase): void {
-  if (tensor.handle.ref) tensor.handle.ref.version++;
+  if (tensor.handle.ref) noteWrite(tensor.handle.ref);
 }
 
 /** @throws DTypeError unless all have one dtype */

@@ -1,6 +1,6 @@
 /** Captured graphs on one device: a replay gives what the function itself gives, on what its inputs then hold. */
 
-import { type CapturedGraph, Device, type GraphOutputs, keep, memoryStats, scope, Tensor, Var } from '@x/core';
+import { type CapturedGraph, Device, type GraphOutputs, keep, memoryStats, noGrad, scope, Tensor, Var } from '@x/core';
 import { afterEach, describe, expect, test } from 'vitest';
 import { makers } from './makers';
 
@@ -205,6 +205,20 @@ export function captureSuite(name: string, device: () => Device): void {
       v.set(from([3, 4]));
       expect(graph.replay().toVecSync()).toEqual([6, 8]);
       graph.dispose();
+    });
+
+    test('what a replay writes in place, gradients see', () => {
+      const w = Var.from([1, 2], { device: device() });
+      const [k, news] = [from([3, 4]), from([7, 7])];
+      using graph = device().capture(() => {
+        k.copyFrom(news);
+      });
+      using variable = device().capture(() => noGrad(() => w.set(w.mul(10))));
+      const [loss, square] = [w.mul(k).sumAll(), w.sqr().sumAll()];
+      graph.replay();
+      expect(() => loss.backward()).toThrow(code('CHANGED_IN_PLACE'));
+      variable.replay();
+      expect(() => square.backward()).toThrow(code('CHANGED_IN_PLACE'));
     });
 
     test('a replay after an input was disposed is refused', () => {
