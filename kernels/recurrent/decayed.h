@@ -72,8 +72,8 @@ X_DEVICE void columns(const Decayed& p, const Rule& rule, u32 sequence, u32 head
     }
   }
   const float rate = p.a[head], bias = p.dtBias[head];
-  const u64 end = p.at.end(sequence);
-  for (u64 row = p.at.starts[sequence]; row < end; ++row) {
+  const u32 end = p.at.end(sequence);
+  for (u32 row = p.at.starts[sequence]; row < end; ++row) {
     const float* ks = p.k + row * p.kRow + (u64)keyHead * KEYS;
     const float* qs = p.q + row * p.qRow + (u64)keyHead * KEYS;
 #if X_HOST
@@ -123,7 +123,7 @@ X_DEVICE void columns(const Decayed& p, const Rule& rule, u32 sequence, u32 head
         read = decay * sq + write * kq + rule.d[head] * v;
       }
       X_FOR_KEYS(e) s[j][e] = decay * s[j][e] + write * k[e];
-      if (inside && lane == 0) p.out[row * p.heads * p.valueDim + place] = read;
+      if (inside && lane == 0) p.out[(u64)row * p.heads * p.valueDim + place] = read;
     }
   }
   if (!last) return;

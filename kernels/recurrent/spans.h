@@ -11,9 +11,10 @@ struct Spans {
   u32 slots;
 
   /** Behind the last row of a sequence; never behind all rows, whatever a caller wrote into `starts`. */
-  X_DEVICE u64 end(u32 sequence) const {
-    const u64 next = starts[sequence + 1];
-    return next < rows ? next : rows;
+  X_DEVICE u32 end(u32 sequence) const {
+    // In 32 bits, as starts are: 64 take scalar registers that the delta rule has none left of.
+    const u32 next = starts[sequence + 1], all = (u32)rows;
+    return next < all ? next : all;
   }
   /** The sequence of a row. */
   X_DEVICE u32 of(u64 row) const {

@@ -1,6 +1,6 @@
 import { type Device, memoryStats } from '@x/core';
 import type { ChatMessage, ChatPiece } from '@x/transformers';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type ChatTurn, type LanguageModel, loadModel } from '../src';
 import { deviceNames, GGUF, openDevice, settledMemory, TINY } from './helpers';
 
@@ -215,6 +215,21 @@ describe('a chat', () => {
     expect(text).not.toContain('user: 0 ');
     expect(chat.messages).toHaveLength(15);
     expect(() => chat.send('word '.repeat(400))).toThrow(/CONTEXT|positions/);
+    // An answer has its own choice.
+    expect(() => chat.send('And then?', { whenFull: 'error' })).toThrow(/CONTEXT|positions/);
+    expect(model.chat({ messages }).send('And then?', { whenFull: 'drop-oldest' }).dropped).toBeGreaterThan(0);
+    expect(() => chat.send('x', { whenFull: 'drop' as never })).toThrow("give 'error' or 'drop-oldest'");
+  });
+
+  it('refuses messages that are too long by far without reading them', () => {
+    const encode = vi.spyOn(model.tokenizer, 'encode');
+    try {
+      for (const text of [' '.repeat(2_000_000), 'word '.repeat(400_000)])
+        expect(() => model.generateChat([user(text)])).toThrow(/at least \d+ tokens/);
+      expect(encode).not.toHaveBeenCalled();
+    } finally {
+      encode.mockRestore();
+    }
   });
 
   it('begins a call that is demanded', async () => {

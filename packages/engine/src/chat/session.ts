@@ -32,10 +32,9 @@ export interface ChatSessionOptions<Tools extends readonly ToolDefinition[] = re
 }
 
 /** Options of one answer, which come before those of the chat. */
-export type ChatTurnOptions<Tools extends readonly ToolDefinition[] = readonly ToolDefinition[]> = Omit<
-  ChatOptions<Tools>,
-  'continueLast'
->;
+export interface ChatTurnOptions<Tools extends readonly ToolDefinition[] = readonly ToolDefinition[]>
+  extends Omit<ChatOptions<Tools>, 'continueLast'>,
+    Pick<ChatSessionOptions, 'whenFull'> {}
 
 /** A chat as JSON: what {@link ChatSession.toJSON} gives and `model.chat({}, saved)` takes. */
 export interface SavedChat {
@@ -165,11 +164,11 @@ export class ChatSession<Tools extends readonly ToolDefinition[] = readonly Tool
   ): ChatTurn<Used> {
     this.checkIdle('send');
     this.host.checkAlive('chat');
-    const { whenFull = 'error', ...own } = this.options;
+    checkOptions('chat', { whenFull: options?.whenFull }, { whenFull: SESSION_OPTIONS.whenFull });
     // Without tools of its own, the answer has the chat's.
-    const all = { ...own, ...options, continueLast } as ChatOptions<Used>;
+    const { whenFull = 'error', ...all } = { ...this.options, ...options, continueLast };
     const answer = (list: readonly ChatMessage[]) =>
-      new ChatAnswer(this.host, this.host.chatTemplate, list, all, this.known);
+      new ChatAnswer(this.host, this.host.chatTemplate, list, all as ChatOptions<Used>, this.known);
     const { history } = this;
     const made = (found: ChatAnswer<Used>, list: readonly ChatMessage[]) =>
       new ChatTurn(found, this, history, messages, messages.length - list.length, continueLast);

@@ -72,6 +72,8 @@ export interface PromptOptions extends RenderOptions {
    * a model may write a text in other tokens than the tokenizer. The first that fits counts.
    */
   known?: readonly KnownTokens[];
+  /** What fits: a prompt that has more by far is refused before it is made tokens. Default: no limit. */
+  maxTokens?: number;
 }
 
 /** What {@link ChatTemplate.prompt} gives; a `ReplyParser` takes it from there. */
@@ -163,10 +165,10 @@ export class ChatTemplate {
   /**
    * What the model reads, and how its answer is to be read. Only the template's own text becomes control tokens: what messages
    * and tools hold of such texts stays text.
-   * @throws TransformersError as {@link render}
+   * @throws TransformersError as {@link render}, CONTEXT_EXCEEDED
    */
   prompt(tokenizer: Tokenizer, messages: readonly ChatMessage[], options: PromptOptions = {}): ChatPrompt {
-    const { force, known = [] } = options;
+    const { force, known = [], maxTokens } = options;
     checkMessages(messages);
     const tools = checkTools(options.tools ?? []);
     const format = this.replyFormat(tools.length > 0);
@@ -191,6 +193,15 @@ export class ChatTemplate {
       if (more === undefined) continue;
       [start, rest] = [before.ids, more];
       break;
+    }
+    if (maxTokens !== undefined && rest.length > maxTokens) {
+      // Reading millions of characters takes seconds in which no other text goes on.
+      const fewest = start.length + tokenizer.fewestTokens(rest, { breaker });
+      if (fewest > maxTokens)
+        throw new TransformersError(
+          'CONTEXT_EXCEEDED',
+          `prompt: the messages have at least ${fewest} tokens, and ${maxTokens} fit; shorten them, or load the model with a larger maxContext.`,
+        );
     }
     const ids = rest === '' ? [] : tokenizer.encode(rest, { addSpecialTokens: false, breaker });
     return {

@@ -195,6 +195,23 @@ const CASES: Case[] = [
     message: { content: '', reasoning: 'Hm', toolCalls: [call('f', X), call('g', {}, 'id1')] },
     options: { inReasoning: true },
   },
+  ...[
+    ['a fence', '```js\nlet a = 1;\n```'],
+    ['a list', '[1] says so, [2] too'],
+    ['a bracket', '] is what ends it'],
+    ['a comma', ', and more'],
+  ].map(([what, text]) => ({
+    format: 'hermes',
+    what: `${what} behind a call`,
+    answer: `<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>\n${text}`,
+    message: { content: text, toolCalls: [call('f', X)] },
+  })),
+  {
+    format: 'llama3',
+    what: 'a list of calls, and text that begins with a bracket',
+    answer: '[{"name": "f", "parameters": {"x": 1}}, {"name": "g", "parameters": {}}]\n[1] says so',
+    message: { content: '[1] says so', toolCalls: [call('f', X), call('g', {}, 'id1')] },
+  },
   {
     format: 'granite',
     what: '3.0 and 3.1',
@@ -316,6 +333,20 @@ it('gives text and arguments out as soon as they are known', () => {
   expect(parser.push('}')).toEqual([
     { type: 'tool-call-end', index: 0, call: { id: 'id', name: 'f', arguments: { s: 'long' } } },
   ]);
+});
+
+it('takes white space without end without a square', () => {
+  const start = performance.now();
+  for (const before of ['', 'a', '<think>', '<think>x</think>'])
+    for (const cut of [1, 7, 50_000]) {
+      const space = '\n '.repeat(50_000);
+      const pieces = Array.from({ length: Math.ceil(space.length / cut) }, (_, i) =>
+        space.slice(i * cut, (i + 1) * cut),
+      );
+      const { content, reasoning } = parse('hermes', [before, ...pieces, 'x']).message;
+      expect((content + (reasoning ?? '')).endsWith('x')).toBe(true);
+    }
+  expect(performance.now() - start).toBeLessThan(20_000);
 });
 
 it('takes deep and long input without a stack or a square', () => {

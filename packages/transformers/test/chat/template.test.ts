@@ -267,6 +267,27 @@ describe('a hostile template', () => {
       '{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}',
     'shared lists compared':
       '{% set a = namespace(x=[1]) %}{% set b = namespace(x=[1]) %}{% for i in range(60) %}{% set a.x = [a.x, a.x] %}{% set b.x = [b.x, b.x] %}{% endfor %}{{ a.x == b.x }}',
+    'shared lists in order':
+      '{% set a = namespace(x=[1]) %}{% set b = namespace(x=[1]) %}{% for i in range(60) %}{% set a.x = [a.x, a.x] %}{% set b.x = [b.x, b.x] %}{% endfor %}{{ a.x < b.x }}',
+    ...Object.fromEntries(
+      [
+        'x | list',
+        'x.copy()',
+        'x | reverse',
+        'x | sum',
+        'x | max',
+        'x | map("int")',
+        'd.items()',
+        'd.copy()',
+        'dict(d)',
+        'd | dictsort',
+      ].map((made) => [
+        `many times ${made}`,
+        `{% set x = range(99999) | list %}{% set d = { ${Array.from({ length: 2000 }, (_, i) => `${i}: 1`)} } %}{% set kept = [] %}{% for i in range(99999) %}{% set _ = kept.append(${made}) %}{% endfor %}`,
+      ]),
+    ),
+    'arguments of a list':
+      '{% set x = range(99999) | list %}{% macro m() %}{{ varargs | length }}{% endmacro %}{{ m(*(x + x)) }}{{ 1 / 0 }}',
     'a list in itself': '{% set x = [] %}{% set _ = x.append(x) %}{{ x }}',
     'a list in itself as JSON': '{% set x = [] %}{% set _ = x.append(x) %}{{ x | tojson }}',
     'replaced text': "{% set x = 'a' * 999999 %}{{ x.replace('a', x) }}",

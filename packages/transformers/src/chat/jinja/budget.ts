@@ -27,6 +27,11 @@ export class Budget {
     if (this.left < 0) throw templateError('it takes too many steps');
   }
 
+  /** Items that are looked at or copied, a few at a time. */
+  items(count: number): void {
+    this.spend(count >> 3);
+  }
+
   /** A string that was made: what it costs, and that it is not too long. */
   text(value: string): string {
     this.length(value.length);

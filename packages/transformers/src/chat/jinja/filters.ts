@@ -62,8 +62,7 @@ const folded = (value: Value, caseSensitive: Value): Value =>
 
 function sorted(items: readonly Value[], key: (item: Value) => Value, reverse: Value, budget: Budget): Value[] {
   const order = [...items].sort((a, b) => {
-    budget.spend(1);
-    const result = compare(key(a), key(b));
+    const result = compare(key(a), key(b), budget);
     return isTruthy(reverse) ? -result : result;
   });
   return order;
@@ -86,7 +85,7 @@ function extreme(value: Value, given: Arguments, budget: Budget, sign: 1 | -1): 
   const key = by(argument(given, 1, 'attribute'));
   const of = (item: Value) => folded(key(item), argument(given, 0, 'case_sensitive'));
   const items = iterate(value, budget);
-  return items.reduce<Value>((best, item) => (sign * compare(of(item), of(best)) > 0 ? item : best), items[0]);
+  return items.reduce<Value>((best, item) => (sign * compare(of(item), of(best), budget) > 0 ? item : best), items[0]);
 }
 
 function wholeNumber(value: Value, fallback: Value): Value {
@@ -141,6 +140,7 @@ const FILTERS: Readonly<Record<string, Filter>> = {
     if (!(value instanceof Map)) throw templateError(`dictsort is given a ${typeName(value)}`);
     const at = argument(given, 1, 'by') === 'value' ? 1 : 0;
     const key = (pair: Value) => folded((pair as Tuple).items[at], argument(given, 0, 'case_sensitive'));
+    budget.items(value.size);
     const pairs = [...value].map((pair) => new Tuple(pair));
     return sorted(pairs, key, argument(given, 2, 'reverse'), budget);
   },
@@ -157,7 +157,11 @@ const FILTERS: Readonly<Record<string, Filter>> = {
   format: (value, { args }, budget) => formatPercent(str(value, budget), new Tuple(args), budget),
   indent: (value, given, budget) => indented(str(value, budget), given, budget),
   int: (value, given) => wholeNumber(value, argument(given, 0, 'default') ?? 0),
-  items: (value) => [...((value ?? new Map()) as Dict)].map((pair) => new Tuple(pair)),
+  items: (value, _, budget) => {
+    const dict = (value ?? new Map()) as Dict;
+    budget.items(dict.size);
+    return [...dict].map((pair) => new Tuple(pair));
+  },
   join: (value, given, budget) => {
     const separator = str(argument(given, 0, 'd') ?? '', budget);
     const key = by(argument(given, 1, 'attribute'));
@@ -239,7 +243,11 @@ const FILTERS: Readonly<Record<string, Filter>> = {
     });
   },
   upper: (value, _, budget) => str(value, budget).toUpperCase(),
-  values: (value) => [...((value ?? new Map()) as Dict).values()],
+  values: (value, _, budget) => {
+    const dict = (value ?? new Map()) as Dict;
+    budget.items(dict.size);
+    return [...dict.values()];
+  },
   wordcount: (value, _, budget) => (str(value, budget).match(/\w+/g) ?? []).length,
 };
 Object.assign(FILTERS, { d: FILTERS.default, e: FILTERS.escape, count: FILTERS.length });
@@ -270,10 +278,10 @@ const TESTS: Readonly<Record<string, Test>> = {
   eq: equals,
   ne: (value, other, budget) => !equals(value, other, budget),
   in: (value, other, budget) => contains(other, value, budget),
-  lt: (value, other) => compare(value, other) < 0,
-  le: (value, other) => compare(value, other) <= 0,
-  gt: (value, other) => compare(value, other) > 0,
-  ge: (value, other) => compare(value, other) >= 0,
+  lt: (value, other, budget) => compare(value, other, budget) < 0,
+  le: (value, other, budget) => compare(value, other, budget) <= 0,
+  gt: (value, other, budget) => compare(value, other, budget) > 0,
+  ge: (value, other, budget) => compare(value, other, budget) >= 0,
 };
 Object.assign(TESTS, { equalto: TESTS.eq, '==': TESTS.eq, '!=': TESTS.ne, '<': TESTS.lt, '>': TESTS.gt });
 

@@ -59,10 +59,11 @@ export class Interpreter {
       this.globals.set(name, new Callable(name, call));
     define('range', ({ args }) => this.range(args));
     define('namespace', (given) => this.namespace(given));
-    define(
-      'dict',
-      ({ args: [from], named }) => new Map<Value, Value>([...((from ?? new Map()) as Map<Value, Value>), ...named]),
-    );
+    define('dict', ({ args: [from], named }) => {
+      const entries = (from ?? new Map()) as Map<Value, Value>;
+      this.budget.items(entries.size);
+      return new Map<Value, Value>([...entries, ...named]);
+    });
     define('strftime_now', ({ args: [format] }) => strftime(now, str(format, budget)));
     define('raise_exception', ({ args: [message] }) => {
       throw new TransformersError('CHAT_REFUSED', `The chat template refuses these messages: ${str(message, budget)}`);
@@ -282,7 +283,7 @@ export class Interpreter {
     for (const node of nodes) {
       if (node.type === 'KeywordArgumentExpression') given.named.set(node.key.value, this.value(node.value, scope));
       else if (node.type === 'SpreadExpression')
-        given.args.push(...iterate(this.value(node.argument, scope), this.budget));
+        for (const item of iterate(this.value(node.argument, scope), this.budget)) given.args.push(item);
       else if (node.type === 'KeywordSpreadExpression') {
         const more = this.value(node.argument, scope);
         if (!(more instanceof Map)) throw templateError(`** is given a ${typeName(more)}`);
@@ -374,13 +375,13 @@ export class Interpreter {
       case 'not in':
         return !contains(right, left, budget);
       case '<':
-        return compare(left, right) < 0;
+        return compare(left, right, budget) < 0;
       case '<=':
-        return compare(left, right) <= 0;
+        return compare(left, right, budget) <= 0;
       case '>':
-        return compare(left, right) > 0;
+        return compare(left, right, budget) > 0;
       case '>=':
-        return compare(left, right) >= 0;
+        return compare(left, right, budget) >= 0;
       case '~':
         return str(left, budget) + str(right, budget);
       default:

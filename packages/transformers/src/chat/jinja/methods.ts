@@ -181,12 +181,17 @@ const STRING: Readonly<Record<string, Method<string>>> = {
   islower: (text) => text === text.toLowerCase() && text !== text.toUpperCase(),
 };
 
+function counted(dict: Map<Value, Value>, budget: Budget): Map<Value, Value> {
+  budget.items(dict.size);
+  return dict;
+}
+
 const DICT: Readonly<Record<string, Method<Map<Value, Value>>>> = {
   get: (dict, { args: [key, fallback = null] }) => (dict.has(key) ? dict.get(key) : fallback),
-  items: (dict) => [...dict].map((pair) => new Tuple(pair)),
-  keys: (dict) => [...dict.keys()],
-  values: (dict) => [...dict.values()],
-  copy: (dict) => new Map(dict),
+  items: (dict, _, budget) => [...counted(dict, budget)].map((pair) => new Tuple(pair)),
+  keys: (dict, _, budget) => [...counted(dict, budget).keys()],
+  values: (dict, _, budget) => [...counted(dict, budget).values()],
+  copy: (dict, _, budget) => new Map(counted(dict, budget)),
 };
 
 const LIST: Readonly<Record<string, Method<Value>>> = {
@@ -196,7 +201,7 @@ const LIST: Readonly<Record<string, Method<Value>>> = {
     return at;
   },
   count: (list, { args: [value] }, budget) => listOf(list)!.filter((item) => equals(item, value, budget)).length,
-  copy: (list) => [...listOf(list)!],
+  copy: (list, _, budget) => [...iterate(list, budget)],
   // transformers' sandbox refuses it, but templates of published models (Kimi K2) call it.
   append: (list, { args: [item] }) => {
     if (!Array.isArray(list)) throw templateError('append is called on what is no list');

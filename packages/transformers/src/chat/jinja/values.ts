@@ -73,8 +73,14 @@ export function listOf(value: Value): Value[] | undefined {
 /** What a loop sees: items, keys of a dict, characters; nothing for Undefined. */
 export function iterate(value: Value, budget: Budget): Value[] {
   const list = listOf(value);
-  if (list) return list;
-  if (value instanceof Map) return [...value.keys()];
+  if (list) {
+    budget.items(list.length);
+    return list;
+  }
+  if (value instanceof Map) {
+    budget.items(value.size);
+    return [...value.keys()];
+  }
   if (typeof value === 'string') {
     budget.spend(value.length);
     return Array.from(value);
@@ -137,14 +143,15 @@ export function equals(a: Value, b: Value, budget: Budget): boolean {
 }
 
 /** Less than, equal or more. @throws for what has no order */
-export function compare(a: Value, b: Value): number {
+export function compare(a: Value, b: Value, budget: Budget): number {
+  budget.spend(1);
   const [x, y] = [numberOf(a), numberOf(b)];
   if (x !== undefined && y !== undefined) return x - y;
   if (typeof a === 'string' && typeof b === 'string') return a < b ? -1 : a > b ? 1 : 0;
   const [list, other] = [listOf(a), listOf(b)];
   if (list && other) {
     for (let i = 0; i < Math.min(list.length, other.length); i++) {
-      const order = compare(list[i], other[i]);
+      const order = compare(list[i], other[i], budget);
       if (order !== 0) return order;
     }
     return list.length - other.length;

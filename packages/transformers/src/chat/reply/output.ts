@@ -29,12 +29,17 @@ export class ReplyOutput {
 
   /** Answer or reasoning; white space before the first and behind the last of it is left out where `trimmed`. */
   text(type: 'text' | 'reasoning', text: string): void {
-    const all = this.held[type] + text;
     const isFirst = (type === 'text' ? this.content : this.reasoning) === '';
-    const from = isFirst && (type === 'reasoning' || this.trimStart) ? all.trimStart() : all;
-    const shown = from.trimEnd();
-    this.held[type] = from.slice(shown.length);
-    this.add(type, shown);
+    const trims = isFirst && (type === 'reasoning' || this.trimStart);
+    const shown = text.trimEnd();
+    // What is held is not looked at: a model may write white space without end, a character at a time.
+    if (shown === '') {
+      if (!trims) this.held[type] += text;
+      return;
+    }
+    const before = this.held[type];
+    this.held[type] = text.slice(shown.length);
+    this.add(type, trims ? shown.trimStart() : before + shown);
   }
 
   /** Whether white space at the beginning of the answer is left out: behind reasoning and calls. */

@@ -105,10 +105,13 @@ export class ReplyParser {
   /** All calls behind a mark. */
   private *calls(open: string, recorded = open): Reading<void> {
     const { reader, out, format } = this;
-    const { close } = format.calls!;
+    const { close, open: opens, syntax } = format.calls!;
     reader.record(recorded);
     let count = 0;
     let mark = open;
+    let lists = 0;
+    // Whether something was passed over that closes nothing: text, unless another call comes.
+    let isText = false;
     for (;;) {
       yield* reader.skipSpace();
       const skipped = yield* reader.mark(
@@ -116,7 +119,15 @@ export class ReplyParser {
       );
       // A list's brackets, and what stands between and around calls.
       if (skipped !== '') {
+        const begins = skipped === '[' && (count === 0 || opens.includes(mark));
+        const ends = skipped === ']' && lists > 0 && !isText;
+        lists += Number(begins) - Number(ends);
         if (skipped.length > 1) mark = skipped;
+        if (close.includes(skipped) || (skipped === '```' && syntax === 'deepseek')) isText = false;
+        else if (count > 0 && !begins && !ends && !isText) {
+          isText = true;
+          reader.record(skipped);
+        }
         continue;
       }
       const next = yield* reader.peek();
@@ -129,10 +140,12 @@ export class ReplyParser {
       }
       count++;
       mark = '';
+      isText = false;
       out.trimStart = true;
       reader.record('');
     }
     // White space behind the last call is no text.
+    if (isText) out.text('text', reader.sinceRecord);
   }
 
   /** Whether another call may begin with this character. */
