@@ -341,6 +341,10 @@ describe('errors', () => {
     expect(accepts(schema, '["ab"]')).toBe(false);
     const properties = Object.fromEntries(Array.from({ length: 2000 }, (_, i) => [`p${i}`, { type: 'integer' }]));
     expect(accepts({ type: 'object', properties, additionalProperties: false }, '{"p3":1,"p1999":2}')).toBe(true);
+    const required = Array.from({ length: 8000 }, (_, i) => `p${i}`);
+    const whole = JSON.stringify(Object.fromEntries(required.map((name) => [name, 1])));
+    expect(accepts({ type: 'object', required }, whole)).toBe(true);
+    expect(accepts({ type: 'object', required }, whole.replace('"p77":1,', ''))).toBe(false);
     expect(performance.now() - begun).toBeLessThan(5000);
   });
 });

@@ -139,6 +139,13 @@ describe('regular expressions', () => {
   });
 });
 
+it('is told what is no text', () => {
+  for (const source of [undefined, null, 5, {}])
+    expect(() => compileRegex(source as never)).toThrow(expect.objectContaining({ code: 'BAD_PATTERN' }));
+  for (const choices of ['abc', null, undefined, {}, [5]])
+    expect(() => compileChoices(choices as never)).toThrow(expect.objectContaining({ code: 'BAD_GRAMMAR' }));
+});
+
 describe('GBNF', () => {
   const JSON_GRAMMAR = String.raw`
 # JSON, as llama.cpp's own grammar has it in outline

@@ -9,6 +9,8 @@ import { tooLarge } from './complaints';
 import type { Condition } from './condition';
 import type { Writer } from './writer';
 
+/** Items of a sequence that is given a rule of its own. */
+const LONG_SEQUENCE = 64;
 /** Places between properties, times the counts of properties that have to be told apart there. */
 const MOST_STATES = 100_000;
 /** Patterns whose combinations are told apart. */
@@ -53,6 +55,13 @@ export function objectNode(writer: Writer, of: ObjectCase, members: Members = wr
     return min === 0 ? either(EPSILON, max > 0 ? some : either()) : max > 0 ? some : either();
   };
   /** What may follow after this many declared properties, by count and whether there was one. */
+  // A sequence takes over the items of those in it: of thousands of required properties each would copy all that follow.
+  const apart = (node: Node): Node => {
+    if (node.kind !== 'sequence' || node.items.length < LONG_SEQUENCE) return node;
+    const rule = writer.rule('members');
+    rule.body = node;
+    return ruleNode(rule);
+  };
   let after = table(counted, (hasBefore, count) => others(hasBefore, count));
   for (const { name, condition, isRequired } of declared.reverse()) {
     const key = members.key(name);
@@ -63,7 +72,7 @@ export function objectNode(writer: Writer, of: ObjectCase, members: Members = wr
     after = table(counted, (hasBefore, count) => {
       const isFull = count + 1 > of.max;
       const more = behind(true, Math.min(count + 1, counted));
-      const present = isFull ? either() : sequence(hasBefore ? next : first, value, more);
+      const present = isFull ? either() : sequence(hasBefore ? next : first, value, apart(more));
       if (isRequired) return present;
       // A rule, because what follows stands behind both.
       const rule = writer.rule('members');

@@ -33,7 +33,7 @@ export function compileGbnf(source: string): Grammar {
 /** Any of these texts. @throws GrammarError BAD_GRAMMAR for none, and for what are no texts; TOO_LARGE */
 export function compileChoices(choices: readonly string[]): Grammar {
   const isText = (choice: unknown) => typeof choice === 'string' && !/\p{Surrogate}/u.test(choice);
-  if (choices.length === 0 || !choices.every(isText))
+  if (!Array.isArray(choices) || choices.length === 0 || !choices.every(isText))
     throw new GrammarError(
       'BAD_GRAMMAR',
       'The choices are no list of texts; give strings of whole characters, one at least.',

@@ -47,6 +47,8 @@ class Parser {
     private readonly source: string,
     flags: string,
   ) {
+    if (typeof source !== 'string')
+      throw new GrammarError('BAD_PATTERN', `The expression is of type ${typeof source}; give its source as a string.`);
     if (source.length > MOST_LENGTH) this.fail(`is ${source.length} characters long; give at most ${MOST_LENGTH}`);
     for (const flag of flags)
       if (!'dgisuvy'.includes(flag)) this.fail(`has the flag ${flag}, which is not supported; leave it out`);

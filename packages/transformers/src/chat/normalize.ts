@@ -86,7 +86,7 @@ function checkDepth(value: unknown, at: string, depth = 0): void {
 
 function shown(value: unknown): string {
   if (value === undefined) return 'missing';
-  const text = typeof value === 'string' ? JSON.stringify(value) : Array.isArray(value) ? 'a list' : String(value);
+  const text = typeof value === 'string' ? JSON.stringify(value) : Array.isArray(value) ? 'a list' : isObject(value) ? 'an object' : String(value);
   return text.length > 60 ? `${text.slice(0, 60)}...` : text;
 }
 
