@@ -69,12 +69,19 @@ function make<T>(maker: Maker<T>, init: Init, shape: Shape, dtype: DType, device
       }
       return maker.rand(init.lo, init.up, shape, dtype, device);
     case 'kaiming': {
+      // Without inputs or outputs there are no values either.
+      if (shape.includes(0)) return maker.zeros(shape, dtype, device);
       const std = gainOf(init.nonLinearity) / Math.sqrt(fanForShape(init.fan, shape));
       const bound = Math.sqrt(3) * std;
       return init.dist === 'uniform'
         ? maker.rand(-bound, bound, shape, dtype, device)
         : maker.randn(0, std, shape, dtype, device);
     }
+    default:
+      throw new CandleError(
+        'INVALID_ARGUMENT',
+        `Init: there is no kind ${JSON.stringify((init as { kind?: unknown }).kind)}; give Init.const, Init.randn, Init.uniform or Init.kaiming.`,
+      );
   }
 }
 

@@ -2,8 +2,8 @@
  * Gradient checkpointing: memory for time. A part of a model is computed without keeping what its gradient needs, and
  * computed again when `backward` reaches it. candle has nothing of the kind; PyTorch calls it `torch.utils.checkpoint`.
  *
- * Variables that `fn` uses without being given them get their gradients all the same, random numbers are the same the
- * second time, and derivatives of higher order work.
+ * Variables that `fn` uses without being given them get their gradients all the same, random numbers of the inputs' devices are
+ * the same the second time, and derivatives of higher order work.
  */
 import type { RandomOps } from '../backend';
 import { check, FUNCTION } from '../check';
@@ -13,7 +13,7 @@ import { isFloat } from '../dtype';
 import { scope } from '../scope';
 import type { Tensor } from '../tensor';
 import { aliasOf } from '../tensor/base';
-import { TENSORS } from '../tensor/signatures';
+import { TENSOR, TENSORS } from '../tensor/signatures';
 import { propagate } from './backward';
 import { GradStore } from './grad-store';
 import { enableGrad, isGradEnabled, noGrad } from './mode';
@@ -41,7 +41,13 @@ export function checkpoint(fn: (...inputs: Tensor[]) => Tensor, inputs: readonly
   check('checkpoint', 'inputs', inputs, TENSORS);
   const random = randomStates(inputs);
   // A view of the result, because fn may return an input or a tensor of its own.
-  const output = noGrad(() => scope(() => fn(...inputs).detach()));
+  const output = noGrad(() =>
+    scope(() => {
+      const made = fn(...inputs);
+      check('checkpoint', 'what fn returns', made, TENSOR);
+      return made.detach();
+    }),
+  );
   // Tracked even if no input is: only running fn shows which variables it uses.
   record('checkpoint', inputs, output, rule, { fn, random });
   return output;

@@ -6,13 +6,14 @@
  * method gets storages with their layouts, whose strides and offsets may be anything.
  */
 import type { BackendStorage } from '../backend';
-import { ShapeError, UnsupportedError } from '../errors';
+import { show } from '../check';
+import { CandleError, ShapeError, UnsupportedError } from '../errors';
 import { JsDevice } from '../js/device';
 import { Layout } from '../layout';
 import { elemCount, formatShape, type Shape, validateShape } from '../shape';
 import { StorageRef } from '../storage-ref';
 import type { Tensor } from '../tensor';
-import { checkOperands, markWritten, storageOf, track } from '../tensor/base';
+import { checkOperands, isTensor, markWritten, storageOf, track } from '../tensor/base';
 import { checkWrite, recordWrite } from './in-place';
 import type { Rule } from './record';
 
@@ -66,8 +67,21 @@ type AnyCustomOp = AnyOp<CustomResult> & { bwd?(...tensors: Tensor[]): Tensor | 
 export function apply(op: CustomOp1 | CustomOp2 | CustomOp3, inputs: readonly Tensor[], recorded: boolean): Tensor {
   const custom = op as unknown as AnyCustomOp;
   const device = checkOperands(custom.name, inputs);
-  const [storage, given] = run(custom, inputs);
-  const shape = validateShape(custom.name, given);
+  const result: unknown = run(custom, inputs);
+  if (!isResult(result)) {
+    throw new CandleError(
+      'INVALID_ARGUMENT',
+      `${custom.name}: its forward returned ${show(result)}; return a new storage and a shape, [storage, shape].`,
+    );
+  }
+  const [storage, given] = result;
+  let shape: readonly number[];
+  try {
+    shape = validateShape(custom.name, given);
+  } catch (error) {
+    storage.dispose();
+    throw error;
+  }
   if (storage.elemCount !== elemCount(shape)) {
     const { elemCount: count } = storage;
     storage.dispose();
@@ -79,6 +93,12 @@ export function apply(op: CustomOp1 | CustomOp2 | CustomOp3, inputs: readonly Te
   const output = inputs[0].make(new StorageRef(storage, device), Layout.contiguous(shape));
   if (!recorded) return output;
   return track(custom.name, inputs, output, custom.bwd ? customRule : undefined, custom);
+}
+
+function isResult(value: unknown): value is CustomResult {
+  if (!Array.isArray(value)) return false;
+  const storage: Partial<BackendStorage> | null | undefined = value[0];
+  return typeof storage?.dispose === 'function' && typeof storage.elemCount === 'number';
 }
 
 export function applyInPlace(op: InplaceOp1 | InplaceOp2 | InplaceOp3, tensors: readonly Tensor[]): void {
@@ -96,7 +116,13 @@ const customRule: Rule<AnyCustomOp> = {
   backward(call) {
     const inputs = Array.from({ length: call.count }, (_, i) => call.input(i));
     const gradients = call.args.bwd?.(...inputs, call.output, call.grad) ?? null;
-    return Array.isArray(gradients) ? gradients : [gradients as Tensor | null];
+    const all: unknown[] = Array.isArray(gradients) ? gradients : [gradients];
+    if (all.length <= call.count && all.every((gradient) => gradient === null || isTensor(gradient)))
+      return all as (Tensor | null)[];
+    throw new CandleError(
+      'INVALID_ARGUMENT',
+      `${call.args.name}: its bwd returned ${show(gradients)} for ${call.count} operands; return a gradient or null for each.`,
+    );
   },
 };
 

@@ -65,8 +65,13 @@ export class Cache implements Disposable {
   reserve(shape: readonly number[], dtype: DType, device: DeviceLike): void {
     if (this.data) return;
     const full = [...shape];
-    full[this.dim] = this.maxSeqLen;
+    full[this.at(shape)] = this.maxSeqLen;
     this.data = keep(Tensor.zeros(full, { dtype, device }));
+  }
+
+  /** The dimension of positions, counted from the first. */
+  private at(shape: readonly number[]): number {
+    return this.dim < 0 ? this.dim + shape.length : this.dim;
   }
 
   /** Copies `src` behind what is held. Its shape differs from earlier ones only along `dim`. */
@@ -77,7 +82,7 @@ export class Cache implements Disposable {
     const missing = this.filled + count - this.capacity;
     if (missing > 0) {
       const extra = [...old.shape];
-      extra[this.dim] = Math.ceil(missing / this.maxSeqLen) * this.maxSeqLen;
+      extra[this.at(extra)] = Math.ceil(missing / this.maxSeqLen) * this.maxSeqLen;
       this.data = scope(() =>
         keep(Tensor.cat([old, Tensor.zeros(extra, { dtype: old.dtype, device: old.device })], this.dim)),
       );
@@ -143,8 +148,15 @@ export class KvCache implements Disposable {
 
   /** Appends and returns views of everything held, the new positions included: the caller's to dispose. */
   append(k: Tensor, v: Tensor): { k: Tensor; v: Tensor } {
+    const before = this.k.length;
     this.k.append(k);
-    this.v.append(v);
+    try {
+      this.v.append(v);
+    } catch (error) {
+      // A position has both or none.
+      this.k.truncate(before);
+      throw error;
+    }
     return { k: this.k.current() ?? k.narrow(this.k.dim, 0, 0), v: this.v.current() ?? v.narrow(this.v.dim, 0, 0) };
   }
 

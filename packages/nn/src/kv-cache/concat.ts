@@ -5,12 +5,15 @@
 import { keep, kinds, ShapeError, scope, Tensor } from '@x/core';
 import { checkDim, checkNumbers } from '../check';
 
-/** `old` with `news` behind it, out of every scope; `old` is disposed. */
-function joined(old: Tensor | undefined, news: Tensor, dim: number): Tensor {
+/** `old` with `news` behind it, out of every scope. */
+function whole(old: Tensor | undefined, news: Tensor, dim: number): Tensor {
   // A copy, so that nothing outside can change what the cache holds.
-  const whole = scope(() => keep(old ? Tensor.cat([old, news.detach()], dim) : news.detach().copy()));
+  return scope(() => keep(old ? Tensor.cat([old, news.detach()], dim) : news.detach().copy()));
+}
+
+function replaced(old: Tensor | undefined, by: Tensor): Tensor {
   old?.dispose();
-  return whole;
+  return by;
 }
 
 /** Keys and values joined along one dimension. */
@@ -42,8 +45,15 @@ export class ConcatKvCache implements Disposable {
 
   /** Appends and returns handles of everything held: the caller's to dispose, and good beyond the next append. */
   append(k: Tensor, v: Tensor): { k: Tensor; v: Tensor } {
-    this.keys = joined(this.keys, k, this.dim);
-    this.values = joined(this.values, v, this.dim);
+    const keys = whole(this.keys, k, this.dim);
+    try {
+      this.values = replaced(this.values, whole(this.values, v, this.dim));
+    } catch (error) {
+      // A position has both or none.
+      keys.dispose();
+      throw error;
+    }
+    this.keys = replaced(this.keys, keys);
     return { k: this.keys.detach(), v: this.values.detach() };
   }
 
@@ -102,7 +112,7 @@ export class InterleavedKvCache implements Disposable {
     }
     scope(() => {
       const [keys, values] = [k, v].map((part) => part.detach().squeeze(0).transpose(0, 1));
-      this.data = joined(this.data, Tensor.cat([keys, values], 2), 0);
+      this.data = replaced(this.data, whole(this.data, Tensor.cat([keys, values], 2), 0));
     });
     return this.data!.detach();
   }

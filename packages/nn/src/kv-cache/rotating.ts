@@ -52,7 +52,8 @@ export class RotatingCache implements Disposable {
     const { dim, maxSeqLen } = this;
     const count = src.dim(dim);
     if (!this.data) {
-      const shape = src.shape.map((size, i) => (i === dim ? maxSeqLen : size));
+      const at = dim < 0 ? dim + src.rank : dim;
+      const shape = src.shape.map((size, i) => (i === at ? maxSeqLen : size));
       this.data = keep(Tensor.zeros(shape, src.dtype, src.device));
     }
     const data = this.data;

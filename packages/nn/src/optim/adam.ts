@@ -1,5 +1,5 @@
 /** Adam and AdamW: candle-nn's `AdamW` (optim.rs), with PyTorch's formulas and defaults, and Adam by its side. */
-import type { AdamProblem, DType, Tensor, Var } from '@x/core';
+import { type AdamProblem, type DType, kinds, type Tensor, type Var } from '@x/core';
 import { checkParams } from '../check';
 import { Optimizer } from './optimizer';
 
@@ -19,8 +19,19 @@ export interface ParamsAdam {
 export type ParamsAdamW = ParamsAdam;
 
 const IN_ONE_KERNEL: ReadonlySet<DType> = new Set(['bf16', 'f16', 'f32', 'f64']);
+const SHARE = kinds.kind(
+  (value) => kinds.FINITE.test(value) && (value as number) >= 0 && (value as number) < 1,
+  'give a number from 0 to below 1',
+);
 const DEFAULTS = { lr: 0.001, beta1: 0.9, beta2: 0.999, eps: 1e-8 };
 
+/** @throws CandleError INVALID_ARGUMENT for what is no number, and averages that would not fade */
+function checkAdam(op: string, params: ParamsAdam): void {
+  checkParams(op, params);
+  for (const name of ['beta1', 'beta2'] as const) kinds.check(op, name, params[name], SHARE);
+}
+
+/** Not for captured graphs: the number of the step, which averages are corrected by, is that of the capture in each replay. */
 abstract class AdamBase extends Optimizer {
   /** Steps so far. */
   stepT = 0;
@@ -28,7 +39,7 @@ abstract class AdamBase extends Optimizer {
 
   constructor(vars: readonly Var[], params: ParamsAdam) {
     super(vars);
-    checkParams(new.target.name, params);
+    checkAdam(new.target.name, params);
     this.#params = params;
   }
 
@@ -37,7 +48,9 @@ abstract class AdamBase extends Optimizer {
   }
 
   setParams(params: Partial<ParamsAdam>): void {
-    this.#params = { ...this.#params, ...params };
+    const all = { ...this.#params, ...params };
+    checkAdam(this.constructor.name, all);
+    this.#params = all;
   }
 
   get learningRate(): number {

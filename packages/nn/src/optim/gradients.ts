@@ -97,6 +97,8 @@ export class GradAccumulator implements Disposable {
     private readonly options: GradAccumulatorOptions = {},
   ) {
     checkPositive('GradAccumulator', { steps });
+    kinds.check('GradAccumulator', 'optimizer', optimizer, kinds.OBJECT);
+    kinds.check('GradAccumulator', 'maxNorm', options.maxNorm, kinds.optional(kinds.NUMBER));
   }
 
   /** Gradients held, of the losses since the last step. */
@@ -117,9 +119,13 @@ export class GradAccumulator implements Disposable {
     }
     if (++this.#count < this.steps) return false;
     const { maxNorm } = this.options;
-    if (maxNorm !== undefined) clipGradNorm(this.#grads, this.optimizer.vars, maxNorm).dispose();
-    this.optimizer.step(this.#grads);
-    this.dispose();
+    try {
+      if (maxNorm !== undefined) clipGradNorm(this.#grads, this.optimizer.vars, maxNorm).dispose();
+      this.optimizer.step(this.#grads);
+    } finally {
+      // Also of a step that failed: the next one begins with its own losses.
+      this.dispose();
+    }
     return true;
   }
 

@@ -9,12 +9,16 @@ import { GradStore, isFloat, keep, kinds, noGrad, ShapeError, scope, type Tensor
 /** Tensors that an optimiser keeps for one variable, by name. */
 export type VarState = Map<string, Tensor>;
 
+const isVar = (value: unknown) => kinds.TENSOR.test(value) && typeof (value as { set?: unknown }).set === 'function';
+const VAR = kinds.kind(isVar, 'give a Var');
+const VARS = kinds.kind((value) => Array.isArray(value) && value.every(isVar), 'give a list of Var');
+
 export abstract class Optimizer implements Disposable {
   readonly #vars: Var[] = [];
   readonly #states = new Map<Var, VarState>();
 
   constructor(vars: readonly Var[]) {
-    kinds.check(new.target.name, 'vars', vars, kinds.TENSORS);
+    kinds.check(new.target.name, 'vars', vars, VARS);
     for (const variable of vars) this.push(variable);
   }
 
@@ -120,7 +124,7 @@ function checkShape(optimizer: Optimizer, { shape }: Var, grad: Tensor): void {
 kinds.checkCalls(
   Optimizer.prototype,
   {
-    push: { variable: kinds.TENSOR },
+    push: { variable: VAR },
     setLearningRate: { value: kinds.FINITE },
     step: { grads: kinds.kind((value) => value instanceof GradStore, 'give what backward gave') },
     backwardStep: { loss: kinds.TENSOR },

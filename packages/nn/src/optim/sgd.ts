@@ -1,6 +1,6 @@
 /** Gradient descent: candle-nn's `SGD` (optim.rs), with PyTorch's momentum and weight decay, which candle lacks. */
 import { CandleError, type Tensor, type Var } from '@x/core';
-import { checkParams } from '../check';
+import { checkNumbers, checkObjects, checkParams } from '../check';
 import { Optimizer } from './optimizer';
 
 export interface SgdParams {
@@ -22,7 +22,9 @@ export class SGD extends Optimizer {
   /** @param params a number is the learning rate, as in candle */
   constructor(vars: readonly Var[], params: SgdParams | number) {
     super(vars);
+    if (typeof params !== 'number') checkObjects('SGD', { params });
     const given = typeof params === 'number' ? { lr: params } : params;
+    checkNumbers('SGD', { lr: given.lr });
     this.params = { momentum: 0, dampening: 0, nesterov: false, weightDecay: 0, ...given };
     checkParams('SGD', this.params);
     const { nesterov, momentum, dampening } = this.params;
@@ -39,6 +41,7 @@ export class SGD extends Optimizer {
   }
 
   set learningRate(value: number) {
+    checkNumbers('SGD', { learningRate: value });
     this.params = { ...this.params, lr: value };
   }
 

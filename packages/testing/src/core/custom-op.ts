@@ -10,13 +10,16 @@ import {
   type CustomOp1,
   type CustomOp2,
   type CustomOp3,
+  checkpoint,
   Device,
   type InplaceOp1,
   type InplaceOp2,
   type InplaceOp3,
   JsStorage,
   Layout,
+  memoryStats,
   noGrad,
+  scope,
   Tensor,
   Var,
 } from '@x/core';
@@ -210,6 +213,27 @@ export function customOpSuite(name: string, device: () => Device): void {
       expect(() => kernel.launch(1, [1])).toThrow(/exp_in_place/);
       expect(() => program.kernel('absent')).toThrow(/absent/);
       expect(() => device().compile('KERNEL(broken, (')).toThrow(expect.objectContaining({ code: 'COMPILE_FAILED' }));
+    });
+
+    test('what an operation returns is checked, and nothing of it stays', () => {
+      const x = Var.ones([2], { device: device() });
+      const made = () => device().backend.zeros(2, 'f32');
+      const error = expect.objectContaining({
+        name: expect.stringMatching(/Error$/),
+        code: expect.stringMatching(/^[A-Z_]+$/),
+      });
+      const before = memoryStats().liveStorages;
+      for (const result of [undefined, null, 5, [], [null, [2]], [{}, [2]]])
+        expect(() => x.applyOp1({ name: 'own', fwd: () => result as never })).toThrow(error);
+      for (const shape of [undefined, 'x', [-1], [3], [1.5]])
+        expect(() => x.applyOp1({ name: 'own', fwd: () => [made(), shape as never] })).toThrow(error);
+      for (const gradient of [5, 'x', {}, [x, x], [5]]) {
+        const bad = { name: 'own', fwd: () => [made(), [2]] as const, bwd: () => gradient as never };
+        expect(() => scope(() => x.applyOp1(bad).backward())).toThrow(error);
+      }
+      for (const output of [undefined, 5, [x], Promise.resolve(x)])
+        expect(() => checkpoint(() => output as never, [x])).toThrow(error);
+      expect(memoryStats().liveStorages).toBe(before);
     });
   });
 }

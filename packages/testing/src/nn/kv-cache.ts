@@ -1,6 +1,14 @@
 /** Caches on one device: candle-nn's tests/kv_cache.rs and the unit tests of kv_cache.rs. */
 import { type Device, memoryStats, scope, Tensor, Var } from '@x/core';
-import { Cache, ConcatKvCache, InterleavedKvCache, RotatingCache, ScatteredCacheBuilder } from '@x/nn';
+import {
+  Cache,
+  ConcatKvCache,
+  InterleavedKvCache,
+  KvCache,
+  RotatingCache,
+  RotatingKvCache,
+  ScatteredCacheBuilder,
+} from '@x/nn';
 import { describe, expect, test } from 'vitest';
 
 export function kvCacheSuite(name: string, device: () => Device): void {
@@ -13,6 +21,40 @@ export function kvCacheSuite(name: string, device: () => Device): void {
     });
 
   describe(`caches on ${name}`, () => {
+    check('count dimensions from the last', () => {
+      const [one, more] = [
+        Tensor.ones([1, 1, 1, 4], { device: device() }),
+        Tensor.ones([1, 1, 3, 4], { device: device() }),
+      ];
+      for (const cache of [new KvCache(-2, 2), new ConcatKvCache(-2), new RotatingKvCache(-2, 8)]) {
+        cache.append(one, one);
+        const { k, v } = cache.append(more, more);
+        expect([k.shape, v.shape]).toEqual([
+          [1, 1, 4, 4],
+          [1, 1, 4, 4],
+        ]);
+        cache.dispose();
+      }
+      using cache = new KvCache(-2, 5);
+      cache.reserve([1, 1, 1, 4], 'f32', device());
+      expect([cache.k.capacity, cache.v.capacity]).toEqual([5, 5]);
+    });
+
+    check('have keys and values of a position, or neither', () => {
+      const [good, wrong] = [
+        Tensor.ones([1, 2, 4], { device: device() }),
+        Tensor.ones([1, 2, 3], { device: device() }),
+      ];
+      for (const cache of [new KvCache(1, 4), new ConcatKvCache(1)]) {
+        cache.append(good, good);
+        expect(() => cache.append(good, wrong)).toThrow();
+        expect(cache.currentSeqLen).toBe(2);
+        const { k, v } = cache.append(good, good);
+        expect([k.dim(1), v.dim(1)]).toEqual([4, 4]);
+        cache.dispose();
+      }
+    });
+
     check('kv_cache::kv_cache', () => {
       using cache = new Cache(0, 16);
       for (let round = 0; round < 2; round++) {

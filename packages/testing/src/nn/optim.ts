@@ -242,6 +242,36 @@ export function optimSuite(name: string, device: () => Device): void {
       scope(() => clipped.backwardStep(loss.mse(b, targets[2])));
       expect(b.sub(before).sqr().sumAll().sqrt().toScalarSync()).toBeCloseTo(0.0001, 7);
       expect(() => new GradAccumulator(other, 0)).toThrow(/steps is 0/);
+      // A step that failed leaves nothing to the next one.
+      const options = { maxNorm: Number.NaN };
+      using failing = new GradAccumulator(other, 1, options);
+      expect(() => scope(() => failing.backwardStep(loss.mse(b, targets[2])))).toThrow(/maxNorm/);
+      expect(failing.grads.size).toBe(0);
+    });
+
+    check('what would make weights NaN is refused', () => {
+      const x = variable([2, -1]);
+      const wrong: [() => unknown, RegExp][] = [
+        [() => new AdamW([x], { beta1: 1 }), /beta1 is 1/],
+        [() => new AdamW([x], { beta2: -0.5 }), /beta2 is -0.5/],
+        [() => new SGD([x], null as never), /params is null/],
+        [() => new SGD([x], {} as never), /lr is undefined/],
+        [() => new SGD([x], '0.1' as never), /params is "0.1"/],
+        [() => new SGD([x.detach()] as never, 0.1), /give a list of Var/],
+        [() => Object.assign(new SGD([x], 0.1), { learningRate: Number.NaN }), /learningRate is NaN/],
+        [() => Object.assign(new AdamW([x]), { learningRate: Number.NaN }), /lr is NaN/],
+        [() => new AdamW([x]).setParams({ lr: 'x' as never }), /lr is "x"/],
+        [() => new AdamW([x]).push(x.detach() as never), /give a Var/],
+      ];
+      for (const [call, message] of wrong) expect(call).toThrow(message);
+    });
+
+    check('unknown ways to start are no variables', () => {
+      using map = new VarMap();
+      for (const init of [{ kind: 'normal' }, {}])
+        expect(() => map.get([2], 'w', init as never, 'f32', device())).toThrow(/Init: there is no kind/);
+      expect(map.allVars()).toEqual([]);
+      expect(map.get([2, 0], 'w', Init.kaiming('normal'), 'f32', device()).shape).toEqual([2, 0]);
     });
   });
 }
