@@ -122,7 +122,10 @@ export class Adapters {
     const { sites, base } = this;
     for (const [what, value] of Object.entries({ name, path }))
       if (typeof value !== 'string')
-        throw new TransformersError('INVALID_OPTION', `loadAdapter: ${what} is of type ${typeof value}; give a string.`);
+        throw new TransformersError(
+          'INVALID_OPTION',
+          `loadAdapter: ${what} is of type ${typeof value}; give a string.`,
+        );
     if (name === '' || this.entries.has(name) || this.loading.has(name)) {
       const what =
         name === '' ? 'the name is empty; give one' : `there is an adapter "${name}"; unload it, or take another name`;

@@ -140,6 +140,8 @@ describe.each(deviceNames)('adapters on %s', (deviceName) => {
     using model = await loadModel(modelFile('llama', 'model.safetensors'), { device });
     const plain = await written(model, ids);
     const before = settledMemory(model);
+    await expect(model.loadAdapter(5 as never, adapterPath('llama-some'))).rejects.toThrow('name is of type number');
+    await expect(model.loadAdapter('some', undefined as never)).rejects.toThrow('path is of type undefined');
     await model.loadAdapter('some', adapterPath('llama-some'));
     expect(model.adapters).toEqual(['some']);
     expect(await written(model, ids, 'some')).toEqual(greedy);

@@ -86,7 +86,10 @@ function checkDepth(value: unknown, at: string, depth = 0): void {
 
 function shown(value: unknown): string {
   if (value === undefined) return 'missing';
-  const text = typeof value === 'string' ? JSON.stringify(value) : Array.isArray(value) ? 'a list' : isObject(value) ? 'an object' : String(value);
+  if (Array.isArray(value)) return 'a list';
+  // Not as text: an object may have none.
+  if (isObject(value)) return 'an object';
+  const text = typeof value === 'string' ? JSON.stringify(value) : String(value);
   return text.length > 60 ? `${text.slice(0, 60)}...` : text;
 }
 

@@ -137,6 +137,7 @@ describe('ChatTemplate', () => {
       [[null], 'messages[0] is null'],
       [[{ role: 'king', content: '' }], 'messages[0].role is "king"'],
       [[user('a'), { role: 'user' }], 'messages[1].content is missing'],
+      [[{ role: 'user', content: Object.create(null) }], 'messages[0].content is an object'],
       [[{ ...user('a'), toolCalls: [] }], 'of an assistant only'],
       [[{ ...assistant(''), toolCalls: [{ id: 'x', name: 'f', arguments: '{}' }] }], 'arguments is "{}"'],
       [[{ ...assistant(''), toolCalls: [{ id: 'x', name: 'f', arguments: { a: 1n } }] }], 'holds a bigint'],
