@@ -21,7 +21,7 @@ const current = shared('capture', (): Capture => ({}));
  * Runs `fn` as the work of a captured graph of `device`.
  * @param written gets the memory that is written in place
  */
-export function whileCapturing<T>(device: Device, written: Set<StorageRef>, fn: () => T): T {
+export function whileCapturing<T>(device: Device, written: Set<StorageRef> | undefined, fn: () => T): T {
   current.device = device;
   current.refused = undefined;
   current.written = written;

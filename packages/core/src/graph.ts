@@ -150,7 +150,7 @@ export class CapturedGraph<T extends GraphOutputs = GraphOutputs> {
 const forgotten = new FinalizationRegistry<BackendGraph>((graph) => graph.dispose());
 
 /** What `fn` returns, as detached tensors of no scope; everything else that it makes is disposed. */
-function results<T extends GraphOutputs>(device: Device, fn: () => T, written = new Set<StorageRef>()): T {
+function results<T extends GraphOutputs>(device: Device, fn: () => T, written?: Set<StorageRef>): T {
   return whileCapturing(device, written, () =>
     keep(
       scope(() => {

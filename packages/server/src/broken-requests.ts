@@ -3,7 +3,7 @@ import { type Server as HttpServer, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { ApiError } from './errors';
 
-/** How long an answered connection may stay silent. */
+/** How long an answered connection is read on. */
 const READ_ON_MS = 1000;
 
 /** Answers what the parser refuses with the bodies that other errors have; Node's own answers have none. */
@@ -22,7 +22,8 @@ export function answerBrokenRequests(http: HttpServer, maxHeaderBytes: number): 
     socket.end(written(refusal(cause, maxHeaderBytes)));
     // What is still on its way is read and dropped: a connection that is closed before that loses the answer.
     socket.removeAllListeners('data').resume();
-    socket.setTimeout(READ_ON_MS, () => socket.destroy());
+    const drop = setTimeout(() => socket.destroy(), READ_ON_MS);
+    socket.once('close', () => clearTimeout(drop));
   });
 }
 

@@ -54,7 +54,6 @@ export function objectNode(writer: Writer, of: ObjectCase, members: Members = wr
     const some = sequence(first, distinct({ heads, separator, min: Math.max(1, min), max }));
     return min === 0 ? either(EPSILON, max > 0 ? some : either()) : max > 0 ? some : either();
   };
-  /** What may follow after this many declared properties, by count and whether there was one. */
   // A sequence takes over the items of those in it: of thousands of required properties each would copy all that follow.
   const apart = (node: Node): Node => {
     if (node.kind !== 'sequence' || node.items.length < LONG_SEQUENCE) return node;
@@ -62,6 +61,7 @@ export function objectNode(writer: Writer, of: ObjectCase, members: Members = wr
     rule.body = node;
     return ruleNode(rule);
   };
+  /** What may follow after this many declared properties, by count and whether there was one. */
   let after = table(counted, (hasBefore, count) => others(hasBefore, count));
   for (const { name, condition, isRequired } of declared.reverse()) {
     const key = members.key(name);

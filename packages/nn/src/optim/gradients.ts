@@ -98,6 +98,7 @@ export class GradAccumulator implements Disposable {
   ) {
     checkPositive('GradAccumulator', { steps });
     kinds.check('GradAccumulator', 'optimizer', optimizer, kinds.OBJECT);
+    kinds.check('GradAccumulator', 'options', options, kinds.OBJECT);
     kinds.check('GradAccumulator', 'maxNorm', options.maxNorm, kinds.optional(kinds.NUMBER));
   }
 

@@ -7,6 +7,9 @@ import type { PairRank } from './pair-ranks';
 /** Pieces, and as many pairs, that are remembered: some 40 MB at most. */
 const MOST_KNOWN = 2 ** 18;
 
+/** Characters of a word for which there is room at all times. */
+const ROOM = 256;
+
 /** What a pair becomes. */
 interface Joined {
   rank: number;
@@ -21,9 +24,9 @@ export class PairJoiner {
   private pairCount = 0;
   private readonly waiting = new Waiting();
   /** Of the word: a piece is at the place of its first character, and where it ends the next one begins. */
-  private piece = new Uint32Array(64);
-  private next = new Uint32Array(64);
-  private before = new Int32Array(64);
+  private piece = new Uint32Array(ROOM);
+  private next = new Uint32Array(ROOM);
+  private before = new Int32Array(ROOM);
 
   constructor(private readonly rank: PairRank) {}
 
@@ -31,11 +34,7 @@ export class PairJoiner {
   join(characters: readonly string[]): string[] {
     if (this.pieces.length > MOST_KNOWN) this.forget();
     const count = characters.length;
-    if (count > this.piece.length) {
-      this.piece = new Uint32Array(2 * count);
-      this.next = new Uint32Array(2 * count);
-      this.before = new Int32Array(2 * count);
-    }
+    if (count > ROOM) this.makeRoom(count);
     const { piece, next, before, waiting } = this;
     for (let at = 0; at < count; at++) {
       piece[at] = this.numberOf(characters[at]);
@@ -59,7 +58,14 @@ export class PairJoiner {
     }
     const pieces: string[] = [];
     for (let at = 0; at < count; at = next[at]) pieces.push(this.pieces[piece[at]]);
+    if (count > ROOM) this.makeRoom(ROOM);
     return pieces;
+  }
+
+  private makeRoom(characters: number): void {
+    this.piece = new Uint32Array(characters);
+    this.next = new Uint32Array(characters);
+    this.before = new Int32Array(characters);
   }
 
   /** Lets the pair that begins at a place wait for its turn. */

@@ -7,6 +7,7 @@ import {
   type Arguments,
   Callable,
   compare,
+  counted,
   type Dict,
   equals,
   isTruthy,
@@ -140,8 +141,7 @@ const FILTERS: Readonly<Record<string, Filter>> = {
     if (!(value instanceof Map)) throw templateError(`dictsort is given a ${typeName(value)}`);
     const at = argument(given, 1, 'by') === 'value' ? 1 : 0;
     const key = (pair: Value) => folded((pair as Tuple).items[at], argument(given, 0, 'case_sensitive'));
-    budget.items(value.size);
-    const pairs = [...value].map((pair) => new Tuple(pair));
+    const pairs = [...counted(value, budget)].map((pair) => new Tuple(pair));
     return sorted(pairs, key, argument(given, 2, 'reverse'), budget);
   },
   escape: (value, _, budget) =>
@@ -157,11 +157,7 @@ const FILTERS: Readonly<Record<string, Filter>> = {
   format: (value, { args }, budget) => formatPercent(str(value, budget), new Tuple(args), budget),
   indent: (value, given, budget) => indented(str(value, budget), given, budget),
   int: (value, given) => wholeNumber(value, argument(given, 0, 'default') ?? 0),
-  items: (value, _, budget) => {
-    const dict = (value ?? new Map()) as Dict;
-    budget.items(dict.size);
-    return [...dict].map((pair) => new Tuple(pair));
-  },
+  items: (value, _, budget) => [...counted((value ?? new Map()) as Dict, budget)].map((pair) => new Tuple(pair)),
   join: (value, given, budget) => {
     const separator = str(argument(given, 0, 'd') ?? '', budget);
     const key = by(argument(given, 1, 'attribute'));
@@ -243,11 +239,7 @@ const FILTERS: Readonly<Record<string, Filter>> = {
     });
   },
   upper: (value, _, budget) => str(value, budget).toUpperCase(),
-  values: (value, _, budget) => {
-    const dict = (value ?? new Map()) as Dict;
-    budget.items(dict.size);
-    return [...dict.values()];
-  },
+  values: (value, _, budget) => [...counted((value ?? new Map()) as Dict, budget).values()],
   wordcount: (value, _, budget) => (str(value, budget).match(/\w+/g) ?? []).length,
 };
 Object.assign(FILTERS, { d: FILTERS.default, e: FILTERS.escape, count: FILTERS.length });

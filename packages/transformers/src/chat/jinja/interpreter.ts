@@ -13,6 +13,8 @@ import {
   type Arguments,
   Callable,
   compare,
+  counted,
+  type Dict,
   equals,
   isTruthy,
   iterate,
@@ -60,8 +62,7 @@ export class Interpreter {
     define('range', ({ args }) => this.range(args));
     define('namespace', (given) => this.namespace(given));
     define('dict', ({ args: [from], named }) => {
-      const entries = (from ?? new Map()) as Map<Value, Value>;
-      this.budget.items(entries.size);
+      const entries = counted((from ?? new Map()) as Dict, budget);
       return new Map<Value, Value>([...entries, ...named]);
     });
     define('strftime_now', ({ args: [format] }) => strftime(now, str(format, budget)));

@@ -2,7 +2,7 @@
 import type { Budget } from './budget';
 import { templateError } from './budget';
 import { formatBraces } from './format';
-import { type Arguments, Callable, equals, iterate, listOf, str, Tuple, typeName, type Value } from './values';
+import { type Arguments, Callable, counted, equals, iterate, listOf, str, Tuple, typeName, type Value } from './values';
 
 /** The method `name` of a value, or undefined. */
 export function methodOf(value: Value, name: string, budget: Budget): Callable | undefined {
@@ -180,11 +180,6 @@ const STRING: Readonly<Record<string, Method<string>>> = {
   isupper: (text) => text === text.toUpperCase() && text !== text.toLowerCase(),
   islower: (text) => text === text.toLowerCase() && text !== text.toUpperCase(),
 };
-
-function counted(dict: Map<Value, Value>, budget: Budget): Map<Value, Value> {
-  budget.items(dict.size);
-  return dict;
-}
 
 const DICT: Readonly<Record<string, Method<Map<Value, Value>>>> = {
   get: (dict, { args: [key, fallback = null] }) => (dict.has(key) ? dict.get(key) : fallback),

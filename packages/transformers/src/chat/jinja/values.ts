@@ -70,6 +70,12 @@ export function listOf(value: Value): Value[] | undefined {
   return value instanceof Tuple ? value.items : undefined;
 }
 
+/** A dict whose entries are looked at. */
+export function counted(dict: Dict, budget: Budget): Dict {
+  budget.items(dict.size);
+  return dict;
+}
+
 /** What a loop sees: items, keys of a dict, characters; nothing for Undefined. */
 export function iterate(value: Value, budget: Budget): Value[] {
   const list = listOf(value);
@@ -77,10 +83,7 @@ export function iterate(value: Value, budget: Budget): Value[] {
     budget.items(list.length);
     return list;
   }
-  if (value instanceof Map) {
-    budget.items(value.size);
-    return [...value.keys()];
-  }
+  if (value instanceof Map) return [...counted(value, budget).keys()];
   if (typeof value === 'string') {
     budget.spend(value.length);
     return Array.from(value);
