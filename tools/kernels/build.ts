@@ -11,11 +11,11 @@ import { parseArgs } from 'node:util';
 import { portabilityProblems } from '../../packages/hip/scripts/portable.mjs';
 import { type Manifest, type ManifestModule, parseCodeObject } from '../../packages/kernels/src/index';
 import { amalgamate, listModules } from './amalgamate';
-import { codeObjectVersionOf, compile, compilerFlags, EXTENSION } from './compile';
+import { check, codeObjectVersionOf, compile, compilerFlags, EXTENSION } from './compile';
 import { buildCubins, cubinsOf, findPtxas, ptxTargetsOf } from './cubins';
 import { readManifest, sha256Of, writeManifest, writeWhole } from './manifest';
 import { report } from './report';
-import { ALL_TARGETS, hasModule, isCubin, nativeTargets, parseTargets, type Target } from './targets';
+import { ALL_TARGETS, hasModule, isCubin, nativeTargets, parseTargets, runsLevel, type Target } from './targets';
 import { type Compiler, deviceLibraries, findCompiler } from './toolchain';
 
 const USAGE = `usage: pnpm kernels [options]
@@ -24,6 +24,7 @@ const USAGE = `usage: pnpm kernels [options]
   --list           print modules and targets, build nothing
   --report         print size, registers, spills, scratch and shared memory of each module and target
   --jobs N         compilations at once (default: number of cores)
+  --runnable       of levels of the host that this processor does not run, only check that the sources compile
   --force          rebuild what is up to date
   --out DIR        directory for objects/ and sources/ (default: packages/kernels)
   --code-object-version N   AMD code object version (default: 4 for exact targets, 6 for generic families)`;
@@ -41,6 +42,8 @@ interface Job {
   file: string;
   flags: string[];
   key: string;
+  /** Nothing is made of it. */
+  checked: boolean;
 }
 
 /** What the manifest says of an object. Throws where a host object would not load on the oldest machines. */
@@ -89,8 +92,9 @@ async function buildTargets(targets: Target[], modules: string[], out: string, o
     const flags = compilerFlags(target, version);
     const libraries = deviceLibraries(target, version ?? 0).map((path) => `${path} ${statSync(path).size}`);
     const directory = join(out, 'objects', target.name);
-    mkdirSync(directory, { recursive: true });
-    const old = readManifest(directory);
+    const checked = options.runnable && target.kind === 'host' && !runsLevel(target.name);
+    if (!checked) mkdirSync(directory, { recursive: true });
+    const old = checked ? undefined : readManifest(directory);
     for (const module of modules) {
       if (!hasModule(target, module)) continue;
       const job: Job = {
@@ -103,6 +107,7 @@ async function buildTargets(targets: Target[], modules: string[], out: string, o
         file: `${module}.${EXTENSION[target.kind]}`,
         flags,
         key: sha256Of(texts.get(module)!, target.name, compiler.version, ...flags, ...libraries),
+        checked,
       };
       if (!options.force && isUpToDate(old, job)) skipped++;
       else jobs.push(job);
@@ -116,22 +121,28 @@ async function buildTargets(targets: Target[], modules: string[], out: string, o
     while (next < jobs.length) {
       const job = jobs[next++]!;
       const output = join(job.directory, job.file);
-      const result = await compile(job.compiler, job.flags, job.sourcePath, output);
-      const verdict = result.ok ? `${result.seconds.toFixed(1)} s` : 'FAILED';
+      const result = job.checked
+        ? await check(job.compiler, job.flags, job.sourcePath)
+        : await compile(job.compiler, job.flags, job.sourcePath, output);
+      const verdict = result.ok ? `${job.checked ? 'checked in ' : ''}${result.seconds.toFixed(1)} s` : 'FAILED';
       console.log(`[${++done}/${jobs.length}] ${job.target.name} ${job.module}: ${verdict}`);
       if (result.messages.trim() !== '') console.error(result.messages.trimEnd());
       if (!result.ok) failed++;
-      updateManifest(job, result.ok ? describe(output, job) : undefined);
+      if (!job.checked) updateManifest(job, result.ok ? describe(output, job) : undefined);
     }
   };
   await Promise.all(Array.from({ length: Math.max(1, options.jobs) }, worker));
-  console.log(`${done - failed} built, ${skipped} up to date, ${failed} failed`);
+  const checked = jobs.filter((job) => job.checked).length;
+  console.log(
+    `${done - failed - checked} built, ${checked > 0 ? `${checked} checked, ` : ''}${skipped} up to date, ${failed} failed`,
+  );
   return failed;
 }
 
 interface BuildOptions {
   jobs: number;
   force: boolean;
+  runnable: boolean;
   codeObjectVersion: number | undefined;
 }
 
@@ -149,6 +160,7 @@ async function main(): Promise<number> {
       list: { type: 'boolean', default: false },
       report: { type: 'boolean', default: false },
       jobs: { type: 'string' },
+      runnable: { type: 'boolean', default: false },
       force: { type: 'boolean', default: false },
       out: { type: 'string', default: join(ROOT, 'packages/kernels') },
       'code-object-version': { type: 'string' },
@@ -180,6 +192,7 @@ async function main(): Promise<number> {
   let failed = await buildTargets(targets, modules, out, {
     jobs,
     force: values.force!,
+    runnable: values.runnable!,
     codeObjectVersion: version === undefined ? undefined : positiveInteger(version, '--code-object-version'),
   });
   if (ptxas && cubins.length > 0 && failed === 0)

@@ -78,6 +78,17 @@ export async function compile(
   return { ok: code === 0, messages, seconds: (performance.now() - started) / 1000 };
 }
 
+/** What the compiler says of a source without making anything of it, in a fifteenth of the time. */
+export async function check(compiler: Compiler, flags: string[], source: string): Promise<CompileResult> {
+  const started = performance.now();
+  const { code, messages } = await run(compiler.path, [
+    ...flags,
+    ...['-fsyntax-only', '-Wno-unused-command-line-argument'],
+    source,
+  ]);
+  return { ok: code === 0, messages, seconds: (performance.now() - started) / 1000 };
+}
+
 function run(path: string, args: string[]): Promise<{ code: number; messages: string }> {
   return new Promise((resolve, reject) => {
     const child = spawn(path, args, { stdio: ['ignore', 'pipe', 'pipe'], env: ENVIRONMENT });

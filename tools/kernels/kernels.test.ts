@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { amalgamate } from './amalgamate';
-import { ALL_TARGETS, gfxName, hasModule, hostLevels, makeTarget, parseTargets } from './targets';
+import { ALL_TARGETS, gfxName, hasModule, hostLevels, makeTarget, parseTargets, runsLevel } from './targets';
 
 describe('targets', () => {
   it('expands groups, keeps order and drops repeats', () => {
@@ -36,6 +36,21 @@ describe('targets', () => {
     expect(levels(...v3, 'avx_vnni')).toEqual(['x86-64-v3', 'x86-64-v3-vnni']);
     expect(levels(...v4, 'avx_vnni')).toEqual(['x86-64-v4']);
     expect(levels(...v4, 'avx512_vnni')).toEqual(['x86-64-v4', 'x86-64-v4-vnni']);
+  });
+
+  it('knows which levels a processor runs', () => {
+    const v3 = ['avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'movbe', 'abm'];
+    const v4 = [...v3, 'avx512f', 'avx512bw', 'avx512cd', 'avx512dq', 'avx512vl', 'avx512_vnni'];
+    const run = (arch: 'x64' | 'arm64', ...flags: string[]) =>
+      parseTargets('all').flatMap(({ kind, name }) =>
+        kind === 'host' && runsLevel(name, new Set(flags), arch) ? [name.replace('x86-64-', '')] : [],
+      );
+    expect(run('x64')).toEqual(['v2']);
+    expect(run('x64', ...v3)).toEqual(['v2', 'v3']);
+    expect(run('x64', ...v3, 'avx_vnni')).toEqual(['v2', 'v3', 'v3-vnni']);
+    expect(run('x64', ...v4)).toEqual(['v2', 'v3', 'v4', 'v4-vnni']);
+    expect(run('x64', ...v4, 'avx_vnni')).toEqual(['v2', 'v3', 'v3-vnni', 'v4', 'v4-vnni']);
+    expect(run('arm64', 'asimd')).toEqual(['aarch64']);
   });
 
   it('picks the levels of ARM by features', () => {

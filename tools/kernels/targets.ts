@@ -124,8 +124,7 @@ export function parseTargets(list: string): Target[] {
 
 /** The host levels that this processor runs best, the gfx targets of its AMD GPUs and NVIDIA's beside an NVIDIA driver. */
 export function nativeTargets(): string[] {
-  const flags = /^(?:flags|Features)\s*:(.*)$/m.exec(readFileSync('/proc/cpuinfo', 'utf8'))?.[1] ?? '';
-  const names = hostLevels(new Set(flags.trim().split(' ')), process.arch);
+  const names = hostLevels(processorFlags(), process.arch);
   const nodes = '/sys/class/kfd/kfd/topology/nodes';
   for (const node of existsSync(nodes) ? readdirSync(nodes) : []) {
     const version = Number(
@@ -135,6 +134,19 @@ export function nativeTargets(): string[] {
   }
   if (existsSync('/proc/driver/nvidia')) names.push(...NVIDIA.map(({ name }) => name));
   return [...new Set(names)];
+}
+
+/** Whether a processor, this one if no other is named, runs what is compiled for the host level. */
+export function runsLevel(name: string, flags = processorFlags(), arch = process.arch): boolean {
+  const best = hostLevels(flags, arch);
+  if (best.includes(name)) return true;
+  const below = name.startsWith('x86-64-v') && arch === 'x64' && name < best[0]!;
+  return below && (!name.endsWith('-vnni') || flags.has('avx_vnni'));
+}
+
+function processorFlags(): Set<string> {
+  const flags = /^(?:flags|Features)\s*:(.*)$/m.exec(readFileSync('/proc/cpuinfo', 'utf8'))?.[1] ?? '';
+  return new Set(flags.trim().split(' '));
 }
 
 /** The highest level whose features are all there, and what is beside it for those that have int8 products too. */

@@ -4,10 +4,11 @@
  * order, with the same shapes and dtypes; results are not differentiated.
  */
 import type { BackendCommunicator, CollectiveOps, Reduction } from './backend';
-import { check, fields, kind, WHOLE } from './check';
+import { BOOLEAN, check, fields, kind, WHOLE } from './check';
 import { Device, type DeviceLike } from './device';
 import type { DType } from './dtype';
 import { CollectiveError, DeviceError, DisposedError, ShapeError, UnsupportedError } from './errors';
+import { addGroup, removeGroup } from './joined-groups';
 import { elemCount, formatShape, resolveDim, type Shape, validateShape } from './shape';
 import type { Tensor } from './tensor';
 import { isTensor, markWritten, storageOf, tensorOf } from './tensor/base';
@@ -21,6 +22,11 @@ export interface CommunicatorOptions {
   size: number;
   /** How long a rank waits for another before the group has failed; default 10,000. */
   timeoutMs?: number;
+  /**
+   * Whether values of the device's tensors can no longer be read once the group has failed, until the communicator is disposed;
+   * default true. With `false`, whoever reads looks at {@link Communicator.failure}.
+   */
+  guardReads?: boolean;
 }
 
 const REDUCTIONS: readonly Reduction[] = ['sum', 'prod', 'min', 'max', 'avg'];
@@ -48,8 +54,10 @@ export class Communicator {
   private constructor(
     readonly device: Device,
     backend: BackendCommunicator,
+    guardReads: boolean,
   ) {
     this.#backend = backend;
+    if (guardReads) addGroup(device, this);
   }
 
   /**
@@ -61,17 +69,19 @@ export class Communicator {
   }
 
   /**
-   * Joins a group; resolves when all ranks have.
+   * Joins a group; resolves when all ranks have. Calls are enqueued, and what they give is there when it is read: where the group
+   * has failed, reading values of any tensor of the device throws that failure.
    * @throws CollectiveError when they do not within the time; UnsupportedError, HipError as {@link uniqueId}
    */
   static async join(device: DeviceLike, options: CommunicatorOptions): Promise<Communicator> {
     check('join', 'options', options, OPTIONS);
-    const { id, rank, size, timeoutMs = 10_000 } = options;
+    const { id, rank, size, timeoutMs = 10_000, guardReads = true } = options;
     check('join', 'timeoutMs', timeoutMs, TIMEOUT);
+    check('join', 'guardReads', guardReads, BOOLEAN);
     if (rank < 0 || rank >= size)
       throw new CollectiveError('BAD_RANK', `join: rank is ${rank} of ${size} ranks; they are counted from 0.`);
     const own = Device.of(device);
-    return new Communicator(own, await opsOf('join', own).join({ id, rank, size, timeoutMs }));
+    return new Communicator(own, await opsOf('join', own).join({ id, rank, size, timeoutMs }), guardReads);
   }
 
   get rank(): number {
@@ -222,6 +232,7 @@ export class Communicator {
   dispose(): void {
     if (this.#disposed) return;
     this.#disposed = true;
+    removeGroup(this.device, this);
     this.#backend.dispose();
   }
 

@@ -1,6 +1,8 @@
 /** Communicators of cpu devices, a rank a thread: every call in every dtype, what a group does when ranks fail, and graphs. */
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { CollectiveError, Communicator, Device, Tensor } from '@x/core';
-import { ranks } from '@x/testing/ranks';
+import { inBundle, ranks } from '@x/testing/ranks';
 import { describe, expect, test } from 'vitest';
 import '../src';
 
@@ -207,14 +209,35 @@ describe('a group of which a rank', () => {
   const waits = `
     const x = core.Tensor.full(1, [10], { dtype: 'f32', device });
     const sum = communicator.allReduce(x);
-    await sum.toArray();
-    const failure = communicator.failure();
-    if (failure) throw failure;`;
+    await sum.toArray();`;
 
   test('dies says which', async () => {
     const outcomes = await ranks(3, `if (rank === 2) process.exit(); ${waits}`);
     expect(outcomes[2]).toEqual({});
     for (const { error } of outcomes.slice(0, 2)) expect(error).toMatchObject({ code: 'RANK_LOST', rank: 2 });
+  });
+
+  test.runIf(!inBundle)('dies leaves no values to be read, of whatever was computed with the sum, until the communicator is gone', async () => {
+    const body = `
+      if (rank === 1) process.exit();
+      const weights = core.Tensor.full(5, [3], { dtype: 'f32', device });
+      weights.sliceSet(communicator.allReduce(core.Tensor.full(1, [3], { dtype: 'f32', device })).neg(), 0, 0);
+      const codeOf = async (read) => { try { return await read(); } catch (error) { return [error.code, error.rank, error.message]; } };
+      const refused = [await codeOf(() => weights.toArray()), await codeOf(() => weights.sumAll().toScalarSync())];
+      const path = input + rank + '.safetensors';
+      const { saveSafetensors } = modules.files;
+      refused.push(await codeOf(() => saveSafetensors(path, { weights })));
+      communicator.dispose();
+      return [...refused, (await weights.toArray()).length];`;
+    const files = new URL('../../core/src/files/index.ts', import.meta.url).href;
+    const [{ value, error }] = await ranks(2, body, { input: join(tmpdir(), 'x-group-'), modules: { files } });
+    expect(error).toBeUndefined();
+    const [read, scalar, saved, length] = value as [unknown[], unknown[], unknown[], number];
+    for (const refused of [read, scalar, saved]) {
+      expect(refused.slice(0, 2)).toEqual(['RANK_LOST', 1]);
+      expect(refused[2]).toMatch(/What cpu:?0? computed since then may lack other ranks' parts; dispose of the communicator/);
+    }
+    expect(length).toBe(3);
   });
 
   test('hangs says which, within the time', async () => {
@@ -229,9 +252,7 @@ describe('a group of which a rank', () => {
   test('makes another call says so on all', async () => {
     const body = `
       const x = core.Tensor.full(1, [rank === 1 ? 11 : 10], { dtype: 'f32', device });
-      await communicator.allReduce(x).toArray();
-      const failure = communicator.failure();
-      if (failure) throw failure;`;
+      await communicator.allReduce(x).toArray();`;
     const outcomes = await ranks(2, body);
     expect(outcomes.map(({ error }) => error?.code).sort()).toContain('RANKS_DIFFER');
     for (const { error } of outcomes) expect(['RANKS_DIFFER', 'RANK_LOST']).toContain(error?.code);

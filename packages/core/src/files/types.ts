@@ -8,6 +8,7 @@ import { Device, type DeviceLike } from '../device';
 import { type DType, sizeInBytes } from '../dtype';
 import { DTypeError } from '../errors';
 import { bytesOf, rawFromBytes } from '../host-array';
+import { refuseFailedGroup } from '../joined-groups';
 import { elemCount, type Shape, validateShape } from '../shape';
 import type { Tensor } from '../tensor';
 import { tensorOf } from '../tensor/base';
@@ -205,7 +206,9 @@ export async function writeTensor(tensor: Tensor, write: (bytes: Uint8Array) => 
     const step = PIECE / sizeInBytes(dense.dtype);
     for (let done = 0; done < layout.elemCount; done += step) {
       const count = Math.min(step, layout.elemCount - done);
-      await write(bytesOf(new Uint8Array(await storage.toHost(layout.startOffset + done, count))));
+      const bytes = new Uint8Array(await storage.toHost(layout.startOffset + done, count));
+      refuseFailedGroup('save', dense.device);
+      await write(bytesOf(bytes));
     }
   } finally {
     dense.dispose();

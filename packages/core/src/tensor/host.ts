@@ -11,6 +11,7 @@ import { Device, type DeviceLike } from '../device';
 import { type DType, isDType } from '../dtype';
 import { DTypeError, ShapeError } from '../errors';
 import { decodeRaw, rawFromBytes, type TensorArray, type ValuesOf } from '../host-array';
+import { refuseFailedGroup } from '../joined-groups';
 import { formatShape } from '../shape';
 import type { Tensor } from '../tensor';
 import { adopt, aliasOf, compute, operandOf, storageOf, track, viewOf } from './base';
@@ -22,7 +23,7 @@ export type Nested<T> = T | Nested<T>[];
 export abstract class TensorHost extends TensorDescribing {
   /**
    * The elements as raw little-endian bytes in row-major order, f16, bf16 and f8e4m3 as their bits. Any shape and dtype.
-   * @throws DisposedError
+   * @throws DisposedError; CollectiveError once a group has failed that the device is in (see {@link Communicator.join})
    */
   async toBytes(this: Tensor): Promise<Uint8Array> {
     refuseRead('toBytes', this);
@@ -33,7 +34,9 @@ export abstract class TensorHost extends TensorDescribing {
     const dense = this.contiguous();
     try {
       const { storage, layout } = dense.storageAndLayout();
-      return new Uint8Array(await storage.toHost(layout.startOffset, layout.elemCount));
+      const bytes = new Uint8Array(await storage.toHost(layout.startOffset, layout.elemCount));
+      refuseFailedGroup('toBytes', this.device);
+      return bytes;
     } finally {
       dense.dispose();
     }
@@ -49,7 +52,9 @@ export abstract class TensorHost extends TensorDescribing {
     const dense = this.contiguous();
     try {
       const { storage, layout } = dense.storageAndLayout();
-      return new Uint8Array(storage.toHostSync(layout.startOffset, layout.elemCount));
+      const bytes = new Uint8Array(storage.toHostSync(layout.startOffset, layout.elemCount));
+      refuseFailedGroup('toBytesSync', this.device);
+      return bytes;
     } finally {
       dense.dispose();
     }

@@ -87,7 +87,7 @@ export class Follower {
       reported = now;
       this.link.send({ type: 'progress', loaded, total });
     };
-    const communicator = await Communicator.join(device, { id, rank, size, timeoutMs });
+    const communicator = await Communicator.join(device, { id, rank, size, timeoutMs, guardReads: false });
     this.communicator = communicator;
     const shard = { rank, size, split, communicator };
     const options = { device, dtype, activations, cacheDtype, maxContext, fused, shard, signal, onProgress };

@@ -72,7 +72,7 @@ export async function loadTogether(
       };
       group.sendTo(rank, { type: 'load', plan });
     }
-    joining = Communicator.join(device, { id, rank: 0, size, timeoutMs: joinMs });
+    joining = Communicator.join(device, { id, rank: 0, size, timeoutMs: joinMs, guardReads: false });
     const communicator = await group.settle(joining);
     group.communicator = communicator;
     const shard = { rank: 0, size, split, communicator };
