@@ -84,6 +84,10 @@ test.each([
   [[TINY, '--host', '0.0.0.0'], 1, 'INVALID_OPTION: .*--api-key'],
   [['--port', '70000', TINY], 2, 'Give a whole number from 0 to 65535'],
   [[TINY, '--model-memory', '0.00001'], 1, 'INVALID_OPTION: .*maxModelBytes'],
+  [[TINY, '--device', 'auto', '--devices', 'cpu,js'], 1, 'INVALID_OPTION: .*devices of one kind'],
+  [[TINY, '--device', 'auto', '--devices', 'cpu,zzz'], 1, 'zzz'],
+  [[TINY, '--device', 'cpu', '--tensor-parallel', '3'], 1, 'DEVICE_UNAVAILABLE: .*at most 1'],
+  [[TINY, '--device', 'cpu', '--pipeline'], 1, 'INVALID_OPTION: .*pipeline is for several devices'],
   [[TINY, '--api-key-file', join(folder, 'none')], 1, 'cannot be read'],
 ])('%j is refused', async (args, status, message) => {
   const ended = await start(...args, '--port', '0').ended;

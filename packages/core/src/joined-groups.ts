@@ -31,7 +31,8 @@ export function refuseFailedGroup(op: string, device: Device): void {
   for (const group of groups.get(device.backend) ?? []) {
     const failure = group.failure();
     if (!failure) continue;
-    const { code, rank } = failure instanceof CollectiveError ? failure : { code: 'GROUP_FAILED' as const, rank: undefined };
+    const { code, rank } =
+      failure instanceof CollectiveError ? failure : { code: 'GROUP_FAILED' as const, rank: undefined };
     throw new CollectiveError(
       code,
       `${op}: ${failure.message.replace(/\.$/, '')}. What ${device} computed since then may lack other ranks' parts; dispose of the communicator to read it nevertheless.`,

@@ -46,7 +46,7 @@ export {
 export { type KernelProgress, type LoadModelOptions, loadModel } from './load';
 export { checkOptions, type OptionRule } from './options';
 export { type ProcessGroup, processGroup } from './parallel/environment';
-export type { ParallelOptions } from './parallel/options';
+export { devicesOf, type ParallelOptions } from './parallel/options';
 export { type FollowOptions, followModel } from './parallel/processes';
 export type { Step } from './pass-planner';
 export type { PromptFileOptions } from './prompt-files';

@@ -4,7 +4,7 @@ import { Grammar } from './grammar';
 import { type Expression, Expressions } from './regular/expression';
 import { Cases } from './schema/cases';
 import { SchemaDocument } from './schema/document';
-import { EPSILON, either, type Rule, repeat, sequence, terminal } from './syntax/node';
+import { EPSILON, either, type Node, type Rule, repeat, sequence, terminal } from './syntax/node';
 import { type ArgumentNotation, argumentWriter } from './tool-values';
 import { markBytes } from './vocabulary';
 
@@ -41,7 +41,8 @@ const MOST_CALLS = 127;
 /**
  * The texts that call one of these tools. The arguments are objects that meet `parameters`, with white space where the model
  * likes it and no properties but those that the schema names, unless it says otherwise.
- * @throws GrammarError as {@link compileSchema}, with the tool's name; BAD_SCHEMA where there are no tools
+ * @throws GrammarError as {@link compileSchema}, with the tool's name; BAD_SCHEMA where there are no tools; UNSATISFIABLE where none
+ * of them takes an object
  */
 export function compileToolCalls(
   tools: readonly { name: string; parameters: unknown }[],
@@ -69,7 +70,18 @@ export function compileToolCalls(
     }
   });
   const one = either(...calls);
-  if (!several) return new Grammar(make, one, rules);
+  const grammar = (start: Node) => {
+    try {
+      return new Grammar(make, start, rules);
+    } catch (error) {
+      if (!(error instanceof GrammarError) || error.code !== 'UNSATISFIABLE') throw error;
+      const names = tools.slice(0, 5).map(({ name }) => `"${name}"`);
+      const which = tools.length === 1 ? `The tool ${names}` : `Each of the tools ${names.join(', ')}`;
+      const message = `${which}: no object meets its parameters; give the schema of an object whose conditions can be met.`;
+      throw new GrammarError('UNSATISFIABLE', message, { cause: error, option: 'tools' });
+    }
+  };
+  if (!several) return grammar(one);
   const { lists, spaced = false, lead = '', opens = [], ends } = several;
   const text = (part: string) => terminal(mark(part));
   const white = terminal(make.repeat(make.either(...[' ', '\n', '\r', '\t'].map((one) => make.literal(one))), 0, 16));
@@ -81,7 +93,7 @@ export function compileToolCalls(
   const first = lead === '' ? gap : sequence(white, text(lead));
   const more = repeat(sequence(white, either(...opens.map(text)), gap, group), 0, MOST_CALLS);
   const end = repeat(sequence(white, either(...ends.map(text))), 0, 1);
-  return new Grammar(make, sequence(first, group, more, end), rules);
+  return grammar(sequence(first, group, more, end));
 }
 
 /** A text in which marks are tokens of their own. */

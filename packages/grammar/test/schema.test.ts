@@ -264,6 +264,12 @@ describe('formats', () => {
     'uri-reference': ['a b', '\\'],
     'json-pointer': ['a', '/~2'],
   };
+  it('that are not known are no more than their pattern', () => {
+    const schema = { type: 'string', format: 'starts_with', pattern: '^usr_.*' };
+    expect(accepts(schema, '"usr_1"')).toBe(true);
+    expect(accepts(schema, '"us"')).toBe(false);
+  });
+
   it.each(Object.entries(VALID))('%s has its texts', (format, texts) => {
     for (const text of texts) expect(accepts({ type: 'string', format }, JSON.stringify(text)), text).toBe(true);
     for (const text of INVALID[format as keyof typeof INVALID])
@@ -323,7 +329,14 @@ describe('errors', () => {
     for (let i = 0; i < 60_000; i++) deep = { items: deep };
     const circle: Record<string, unknown> = {};
     circle.items = circle;
-    for (const schema of [deep, circle, { enum: Array.from({ length: 300_000 }, (_, i) => i) }]) {
+    const patterns = Array.from({ length: 10_000 }, (_, i) => ({ type: 'string', pattern: `a{${i}}b` }));
+    for (const schema of [
+      deep,
+      circle,
+      { enum: Array.from({ length: 300_000 }, (_, i) => i) },
+      { const: 'x'.repeat(3_900_000) },
+      { anyOf: patterns },
+    ]) {
       const begun = performance.now();
       expect(errorOf(() => compileSchema(schema)).code).toBe('TOO_LARGE');
       expect(performance.now() - begun).toBeLessThan(5000);
@@ -345,6 +358,17 @@ describe('errors', () => {
     const whole = JSON.stringify(Object.fromEntries(required.map((name) => [name, 1])));
     expect(accepts({ type: 'object', required }, whole)).toBe(true);
     expect(accepts({ type: 'object', required }, whole.replace('"p77":1,', ''))).toBe(false);
+    expect(performance.now() - begun).toBeLessThan(5000);
+  });
+
+  it('are none of thousands of items by their places', () => {
+    const begun = performance.now();
+    const prefixItems = Array.from({ length: 10_000 }, () => ({ type: ['string', 'null', 'integer'] }));
+    const items = JSON.stringify(prefixItems.map((_, i) => (i % 3 === 0 ? 'a' : i % 3 === 1 ? null : i)));
+    for (const minItems of [0, 10_000]) {
+      expect(accepts({ type: 'array', prefixItems, minItems, items: false }, items)).toBe(true);
+      expect(accepts({ type: 'array', prefixItems, minItems, items: false }, items.replace('[', '[null,'))).toBe(false);
+    }
     expect(performance.now() - begun).toBeLessThan(5000);
   });
 });
@@ -373,5 +397,12 @@ describe('tool calls', () => {
     const bad = [...tools, { name: 'x', parameters: { format: 'klingon' } }];
     expect(() => compileToolCalls(bad, syntax)).toThrow(/The tool "x": .*klingon/);
     expect(() => compileToolCalls([], syntax)).toThrow(/no tools/);
+    const text = [{ name: 'x', parameters: { type: 'string' } }];
+    const error = errorOf(() => compileToolCalls(text, syntax));
+    expect([error.code, error.option, error.message]).toEqual([
+      'UNSATISFIABLE',
+      'tools',
+      expect.stringContaining('The tool "x": no object meets its parameters'),
+    ]);
   });
 });

@@ -217,8 +217,10 @@ describe('a group of which a rank', () => {
     for (const { error } of outcomes.slice(0, 2)) expect(error).toMatchObject({ code: 'RANK_LOST', rank: 2 });
   });
 
-  test.runIf(!inBundle)('dies leaves no values to be read, of whatever was computed with the sum, until the communicator is gone', async () => {
-    const body = `
+  test.runIf(!inBundle)(
+    'dies leaves no values to be read, of whatever was computed with the sum, until the communicator is gone',
+    async () => {
+      const body = `
       if (rank === 1) process.exit();
       const weights = core.Tensor.full(5, [3], { dtype: 'f32', device });
       weights.sliceSet(communicator.allReduce(core.Tensor.full(1, [3], { dtype: 'f32', device })).neg(), 0, 0);
@@ -229,16 +231,19 @@ describe('a group of which a rank', () => {
       refused.push(await codeOf(() => saveSafetensors(path, { weights })));
       communicator.dispose();
       return [...refused, (await weights.toArray()).length];`;
-    const files = new URL('../../core/src/files/index.ts', import.meta.url).href;
-    const [{ value, error }] = await ranks(2, body, { input: join(tmpdir(), 'x-group-'), modules: { files } });
-    expect(error).toBeUndefined();
-    const [read, scalar, saved, length] = value as [unknown[], unknown[], unknown[], number];
-    for (const refused of [read, scalar, saved]) {
-      expect(refused.slice(0, 2)).toEqual(['RANK_LOST', 1]);
-      expect(refused[2]).toMatch(/What cpu:?0? computed since then may lack other ranks' parts; dispose of the communicator/);
-    }
-    expect(length).toBe(3);
-  });
+      const files = new URL('../../core/src/files/index.ts', import.meta.url).href;
+      const [{ value, error }] = await ranks(2, body, { input: join(tmpdir(), 'x-group-'), modules: { files } });
+      expect(error).toBeUndefined();
+      const [read, scalar, saved, length] = value as [unknown[], unknown[], unknown[], number];
+      for (const refused of [read, scalar, saved]) {
+        expect(refused.slice(0, 2)).toEqual(['RANK_LOST', 1]);
+        expect(refused[2]).toMatch(
+          /What cpu:?0? computed since then may lack other ranks' parts; dispose of the communicator/,
+        );
+      }
+      expect(length).toBe(3);
+    },
+  );
 
   test('hangs says which, within the time', async () => {
     const start = performance.now();

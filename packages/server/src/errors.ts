@@ -1,5 +1,5 @@
 /** What goes wrong here, told apart by `code`. */
-import { CandleError } from '@x/core';
+import { CandleError, CollectiveError } from '@x/core';
 import { inWordsOf, paramOf } from './request/params';
 
 export type ServerErrorCode = 'INVALID_OPTION' | 'PORT_IN_USE' | 'CANNOT_LISTEN' | 'CLOSED';
@@ -141,6 +141,11 @@ export function toApiError(error: unknown, route: string): ApiError {
     if (error.code === 'OUT_OF_MEMORY')
       return new ApiError(503, 'The server is out of memory for now; try again later.', { retryAfter: 5 });
   }
+  if (error instanceof CollectiveError)
+    return new ApiError(503, 'A device that computes the model failed; it is loaded again, so try again later.', {
+      code: 'model_failed',
+      retryAfter: 5,
+    });
   if (error instanceof CandleError && error.code === 'BAD_CHAT_TEMPLATE')
     return new ApiError(500, "The model's chat template is broken; the server's log has the cause.", {
       code: 'bad_chat_template',

@@ -34,7 +34,7 @@ export class ResponseItems {
   add(piece: ChatPiece, logprobs: ChatLogprob[] = []): Event[] {
     switch (piece.type) {
       case 'text':
-        return this.text('message', piece.text, logprobs);
+        return piece.ofCall === undefined ? this.text('message', piece.text, logprobs) : [];
       case 'reasoning':
         return this.text('reasoning', piece.text, logprobs);
       case 'tool-call-start': {
@@ -45,7 +45,7 @@ export class ResponseItems {
           name: piece.name,
           arguments: '',
         } as const;
-        return [...this.close('incomplete'), ...this.begin({ ...call, status: 'in_progress' })];
+        return [...this.closeEarlier(), ...this.begin({ ...call, status: 'in_progress' })];
       }
       case 'tool-call-arguments': {
         if (this.open?.type !== 'function_call') return [];
@@ -64,22 +64,25 @@ export class ResponseItems {
     }
   }
 
-  /** The end of the answer. A call that broke off is no part of it. */
+  /** The end of the answer. */
   end(status: 'completed' | 'incomplete'): Event[] {
-    const events = this.close(status);
+    const events = this.open?.type === 'function_call' ? this.closeEarlier() : this.close(status);
     if (this.output.length === 0) {
       events.push(...this.text('message', '', []), ...this.close(status));
     }
-    const whole = this.output.filter(({ type, status: own }) => type !== 'function_call' || own === 'completed');
-    this.output.splice(0, this.output.length, ...whole);
     return events;
+  }
+
+  /** Something else begins: what was written is whole, unless it is a call, which would have ended. */
+  private closeEarlier(): Event[] {
+    return this.close(this.open?.type === 'function_call' ? 'incomplete' : 'completed');
   }
 
   private text(kind: 'message' | 'reasoning', delta: string, logprobs: ChatLogprob[]): Event[] {
     if (delta === '' && this.open === undefined && this.output.length > 0) return [];
     const events: Event[] = [];
     if (this.open?.type !== kind) {
-      events.push(...this.close(this.open?.type === 'function_call' ? 'incomplete' : 'completed'));
+      events.push(...this.closeEarlier());
       const id = `${kind === 'message' ? 'msg' : 'rs'}_${randomUUID()}`;
       const item: Item =
         kind === 'message'

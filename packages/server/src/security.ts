@@ -84,7 +84,7 @@ export class Keys {
    */
   check(request: Request): number {
     if (this.digests.length === 0) return -1;
-    const [, bearer] = /^bearer +(\S+) *$/i.exec(request.headers.get('authorization') ?? '') ?? [];
+    const [, bearer] = /^bearer +(.*\S) *$/i.exec(request.headers.get('authorization') ?? '') ?? [];
     const given = bearer ?? request.headers.get('x-api-key');
     const headers = { 'www-authenticate': 'Bearer' };
     if (!given)

@@ -1,12 +1,12 @@
 /** The server on a port of this machine, in Node. */
-import type { Server as HttpServer } from 'node:http';
+import { createServer as createHttpServer, type Server as HttpServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createAdaptorServer } from '@hono/node-server';
+import { getRequestListener, RequestError } from '@hono/node-server';
 import { checkOptions } from '@x/engine';
 import { answerBrokenRequests } from './broken-requests';
 import { createServer, type Server } from './create-server';
-import { ServerError } from './errors';
+import { ApiError, ServerError } from './errors';
 import type { ServerOptions } from './options';
 import { isLoopback } from './security';
 
@@ -66,11 +66,17 @@ export async function serve({
   }
   const maxHeaderSize = options.maxHeaderBytes ?? 16_384;
   const server = createServer({ ...options, allowedHosts: options.allowedHosts ?? (isLocal ? undefined : 'any') });
-  const http = createAdaptorServer({
-    fetch: (request, environment) => server.fetch(request, environment),
+  const listener = getRequestListener((request, environment) => server.fetch(request, environment), {
     overrideGlobalObjects: false,
-    serverOptions: { maxHeaderSize },
-  }) as HttpServer;
+    // HTTP/1.0 names no host: probes of balancers.
+    hostname: 'localhost',
+    errorHandler: (error) =>
+      (error instanceof RequestError
+        ? new ApiError(400, `This request names no resource of the server (${error.message}).`)
+        : new ApiError(500, 'The server failed on this request.')
+      ).response(),
+  });
+  const http = createHttpServer({ maxHeaderSize }, listener);
   Object.assign(http, TIMEOUTS);
   answerBrokenRequests(http, maxHeaderSize);
   try {

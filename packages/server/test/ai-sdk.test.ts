@@ -74,6 +74,54 @@ test.each(['whole', 'in a stream'])('tools, %s', async (way) => {
   ]);
 });
 
+test.each(['whole', 'in a stream'])('a call that breaks off is an invalid one, %s', async (way) => {
+  const broken: Script = {
+    pieces: [
+      { type: 'tool-call-start', index: 0, id: 'a', name: 'weather' },
+      { type: 'tool-call-arguments', index: 0, text: '{"ci' },
+      { type: 'text', text: '<tool_call>{"name": "weather", "arguments": {"ci', ofCall: 0 },
+    ],
+    finishReason: 'length',
+  };
+  scripts = [broken, text];
+  const asked = { model: languageModel(scripted.model), prompt: 'Hello', tools: { weather }, stopWhen: stepCountIs(2) };
+  const result = way === 'whole' ? await generateText(asked) : streamText({ ...asked, onError: () => {} });
+  if ('consumeStream' in result) await result.consumeStream();
+  const [first] = await result.steps;
+  expect([first.text, first.finishReason]).toEqual(['', 'length']);
+  expect(first.toolCalls).toMatchObject([{ toolCallId: 'a', toolName: 'weather', input: '{"ci', invalid: true }]);
+  expect(await result.text).toBe('Good morning!');
+  expect(scripted.asked[1].messages.slice(1)).toMatchObject([
+    { toolCalls: [{ id: 'a', name: 'weather', arguments: {} }] },
+    { role: 'tool', toolCallId: 'a', content: expect.stringContaining('Invalid input for tool weather') },
+  ]);
+});
+
+test('what other providers left in a history is taken, and options as HTTP takes them', async () => {
+  scripts = [text];
+  const call = { type: 'tool-call', toolCallId: 'a', toolName: 'weather', input: '{bad' } as const;
+  await languageModel(scripted.model).doGenerate({
+    prompt: [
+      { role: 'user', content: [{ type: 'text', text: 'Hello' }] },
+      { role: 'assistant', content: [call] },
+    ],
+    topP: 0,
+    seed: -5,
+  });
+  const { messages, options } = scripted.asked[0];
+  expect(messages[1].toolCalls).toEqual([{ id: 'a', name: 'weather', arguments: { invalid_json: '{bad' } }]);
+  expect(options).toMatchObject({ topP: Number.MIN_VALUE, seed: 2 ** 53 - 5 });
+});
+
+test('models of another kind are refused at once', () => {
+  expect(() => languageModel({ embed: () => [] } as never)).toThrow(
+    /languageModel: the model cannot generateChat; give what loadModel/,
+  );
+  expect(() => embeddingModel(undefined as never)).toThrow(
+    /embeddingModel: the model cannot embed; give what loadEmbeddingModel/,
+  );
+});
+
 test('tools of zod with a model of this repository: the calls meet their schemas, which providerOptions takes too', async () => {
   const chatTemplate = '{{ messages | length }}{{ tools | length }}<tool_call></tool_call>';
   const loaded = await loadModel(TINY, { ...ON_CPU, chatTemplate });

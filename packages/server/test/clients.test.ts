@@ -311,23 +311,76 @@ describe('openai', () => {
     });
   });
 
-  test('a call that breaks off is no call', async () => {
+  test('a call that breaks off is the same part of a call in a stream and whole, and is taken back', async () => {
     const broken: Script = {
       pieces: [
+        { type: 'text', text: 'Let me look.' },
         { type: 'tool-call-start', index: 0, id: 'call_1', name: 'weather' },
         { type: 'tool-call-arguments', index: 0, text: '{"ci' },
-        { type: 'text', text: '<tool_call>' },
+        { type: 'text', text: '<tool_call>{"name": "weather", "arguments": {"ci', ofCall: 0 },
       ],
       finishReason: 'length',
     };
-    scripts = [broken, broken];
-    const { choices } = await openai.chat.completions.create({ model, messages: hello, tools: TOOLS });
-    expect(choices[0]).toMatchObject({ finish_reason: 'length', message: { content: '<tool_call>' } });
-    expect(choices[0].message.tool_calls).toBeUndefined();
+    scripts = [broken, broken, broken, { pieces: [{ type: 'text', text: 'Sorry.' }] }];
+    const expected = {
+      finish_reason: 'length',
+      message: {
+        content: 'Let me look.',
+        tool_calls: [{ id: 'call_1', type: 'function', function: { name: 'weather', arguments: '{"ci' } }],
+      },
+    };
+    const whole = await openai.chat.completions.create({ model, messages: hello, tools: TOOLS });
+    expect(whole.choices[0]).toMatchObject(expected);
+    const stream = await openai.chat.completions.create({ model, messages: hello, tools: TOOLS, stream: true });
+    const told = { content: '', arguments: '', finish: '' };
+    for await (const { choices } of stream) {
+      const [{ delta, finish_reason }] = choices;
+      told.content += delta.content ?? '';
+      told.arguments += delta.tool_calls?.[0].function?.arguments ?? '';
+      told.finish += finish_reason ?? '';
+    }
+    expect(told).toEqual({ content: 'Let me look.', arguments: '{"ci', finish: 'length' });
+
+    const tools = [{ type: 'function', name: 'weather', parameters: {}, strict: false } as const];
+    const indices: number[] = [];
     const response = await openai.responses
-      .stream({ model, input: 'Hello', tools: [{ type: 'function', name: 'weather', parameters: {}, strict: false }] })
+      .stream({ model, input: 'Hello', tools })
+      .on('response.output_item.added', ({ output_index }) => indices.push(output_index))
       .finalResponse();
-    expect(response.output.map(({ type }) => type)).toEqual(['message']);
+    expect(response.output.map((item) => [item.type, 'status' in item && item.status])).toEqual([
+      ['message', 'completed'],
+      ['function_call', 'incomplete'],
+    ]);
+    expect(indices).toEqual([0, 1]);
+
+    const { message } = whole.choices[0];
+    const result = { role: 'tool', tool_call_id: 'call_1', content: 'no JSON' } as const;
+    await openai.chat.completions.create({ model, messages: [...hello, message, result], tools: TOOLS });
+    expect(scripted.asked.at(-1)!.messages).toMatchObject([
+      {},
+      { toolCalls: [{ id: 'call_1', name: 'weather', arguments: { invalid_json: '{"ci' } }] },
+      { role: 'tool' },
+    ]);
+  });
+
+  test('what is said before a call is whole', async () => {
+    scripts = [
+      {
+        pieces: [
+          { type: 'reasoning', text: 'Hm.' },
+          { type: 'text', text: 'Let me look.' },
+          { type: 'tool-call-start', index: 0, id: 'call_1', name: 'weather' },
+          { type: 'tool-call-arguments', index: 0, text: '{}' },
+          { type: 'tool-call-end', index: 0, call: { id: 'call_1', name: 'weather', arguments: {} } },
+        ],
+      },
+    ];
+    const { output } = await openai.responses.create({ model, input: 'Hello' });
+    expect(output.map((item) => [item.type, 'status' in item && item.status])).toEqual([
+      ['reasoning', 'completed'],
+      ['message', 'completed'],
+      ['function_call', 'completed'],
+    ]);
   });
 });
 

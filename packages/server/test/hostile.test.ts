@@ -47,6 +47,13 @@ describe('bodies', () => {
     expect((await errorOf(response)).message).not.toMatch(/prompt/);
   });
 
+  test('a compressed one', async () => {
+    const headers = { 'content-type': 'application/json', 'content-encoding': 'gzip' };
+    const response = await ask('/v1/completions', { method: 'POST', headers, body: '{"prompt": "a"}' });
+    expect(response.status).toBe(415);
+    expect((await errorOf(response)).message).toMatch('content-encoding');
+  });
+
   test('bytes that are no UTF-8', async () => {
     const body = new Uint8Array([0x7b, 0xff, 0xfe, 0x7d]);
     const response = await ask('/v1/completions', {
@@ -243,6 +250,17 @@ describe('who may ask', () => {
     expect((await locked.post('/v1/completions', '{"prompt": "a"}')).status).toBe(401);
     expect((await locked.ask('/health')).status).toBe(200);
     expect((await locked.ask('/')).status).toBe(200);
+    await locked.server.close();
+  });
+
+  test('a key with a space in it', async () => {
+    const locked = testServer({ models: tiny, apiKey: 'my key' });
+    for (const [authorization, status] of [
+      ['Bearer my key', 200],
+      ['Bearer my  key', 401],
+      ['Bearer my', 401],
+    ] as const)
+      expect((await locked.ask('/v1/models', { headers: { authorization } })).status).toBe(status);
     await locked.server.close();
   });
 

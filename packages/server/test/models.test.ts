@@ -254,8 +254,8 @@ const WRONG: [string, unknown][] = [
     'messages',
     [
       [{ role: 'assistant', tool_calls: [{}] }],
-      [{ role: 'assistant', tool_calls: [{ ...CALL, function: { name: 'f', arguments: '{' } }] }],
-      [{ role: 'assistant', tool_calls: [{ ...CALL, function: { name: 'f', arguments: '[]' } }] }],
+      [{ role: 'assistant', tool_calls: [{ ...CALL, function: { name: 'f', arguments: {} } }] }],
+      [{ role: 'assistant', tool_calls: [{ ...CALL, function: { name: 'f', arguments: ['{}'] } }] }],
     ],
   ],
   [
@@ -316,7 +316,7 @@ test.each([
   { input: [{ type: 'item_reference', id: 'a' }] },
   { input: [{ role: 'tool', content: 'a' }] },
   { input: [{ type: 'function_call_output', output: 'a' }] },
-  { input: [{ type: 'function_call', call_id: 'a', name: 'f', arguments: '[' }] },
+  { input: [{ type: 'function_call', call_id: 'a', name: 'f', arguments: 5 }] },
   { tools: [{ type: 'web_search' }] },
   { tools: [{ type: 'function' }] },
   { tool_choice: { type: 'function', name: 'a' } },
@@ -328,6 +328,23 @@ test.each([
 ])('responses with %j are refused', async (parts) => {
   const error = await openai.responses.create({ model: 'chat', input: 'a', ...parts } as never).catch((error) => error);
   expect(error).toMatchObject({ status: 400, type: 'invalid_request_error' });
+});
+
+test.each(['{', '[]', '5', '"{}"', ''])('a call in a history whose arguments are %j is taken', async (written) => {
+  const calls = [{ ...CALL, function: { name: 'f', arguments: written } }];
+  const messages = [
+    { role: 'user', content: 'a' },
+    { role: 'assistant', tool_calls: calls },
+    { role: 'tool', tool_call_id: '1', content: 'b' },
+  ];
+  const chat = await openai.chat.completions.create({ ...greedy, messages, max_tokens: 1 } as never);
+  expect(chat).toMatchObject({ object: 'chat.completion' });
+  const input = [
+    { type: 'function_call', call_id: 'a', name: 'f', arguments: written },
+    { type: 'function_call_output', call_id: 'a', output: 'b' },
+  ];
+  const response = await openai.responses.create({ model: 'chat', input, max_output_tokens: 1 } as never);
+  expect(response).toMatchObject({ object: 'response' });
 });
 
 test('nothing is left of all this', async () => {

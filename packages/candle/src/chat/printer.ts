@@ -14,6 +14,8 @@ export class AnswerPrinter {
   piece(piece: ChatPiece): void {
     switch (piece.type) {
       case 'text':
+        // Of a call that broke off, which stands there.
+        if (piece.ofCall !== undefined) break;
         this.begin('text');
         this.write(visible(piece.text));
         break;

@@ -1,6 +1,6 @@
 /** `candle serve MODEL...`: models over HTTP in OpenAI's form, and a page to chat in, until Ctrl-C. */
 import { Device } from '@x/core';
-import { type CacheDType, type LanguageModel, processGroup } from '@x/engine';
+import { type CacheDType, devicesOf, type LanguageModel, processGroup } from '@x/engine';
 import { type LogEntry, type RunningServer, serve } from '@x/server';
 import { Command } from 'commander';
 import '@x/rocm-backend';
@@ -92,6 +92,8 @@ async function run(names: readonly string[], options: ServeCommandOptions, signa
   }
   const place = await placeOf(options);
   const device = Device.of(place.device ?? place.devices?.[0] ?? (await Device.auto()));
+  // Models are loaded when they are asked for, and wrong devices are known now.
+  if (!isGroup) devicesOf(place.devices ? undefined : device, place);
   const models = await servedModels({ ...options, models: names, embedding, device, place }, { json, signal });
   // Other processes wait for it, so it is loaded before anyone asks.
   using together = isGroup ? await loadWithOthers(models, signal) : undefined;

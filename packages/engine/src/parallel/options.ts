@@ -54,7 +54,8 @@ export const PARALLEL_OPTIONS = {
 } satisfies Record<keyof ParallelOptions, OptionRule>;
 
 /**
- * The devices of a model in this process, by rank; undefined where there is one and nobody asked for a list.
+ * The devices of a model in this process, by rank; undefined where there is one and nobody asked for a list. What is wrong with
+ * the options is known here, before a model is loaded.
  * @param device of `loadModel`
  * @throws TransformersError INVALID_OPTION; DeviceError
  */

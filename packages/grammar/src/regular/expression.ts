@@ -275,7 +275,7 @@ export class Expressions {
     if (this.work > MOST_WORK) {
       throw new GrammarError(
         'TOO_LARGE',
-        'Patterns or conditions can be met in too many ways to be followed; give simpler ones, with fewer nested repetitions.',
+        'Texts, patterns or conditions are too long or can be met in too many ways to be followed; give shorter and simpler ones, with fewer nested repetitions.',
       );
     }
     switch (of.kind) {

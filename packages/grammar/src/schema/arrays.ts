@@ -21,6 +21,8 @@ import type { Writer } from './writer';
 
 /** Places in an array, times the counts of items that have to be told apart there. */
 const MOST_STATES = 20_000;
+/** Items of prefixItems that are one node within the other; more of them are rules behind each other. */
+const MOST_NESTED = 128;
 /** Least number of different items that is checked against how many there are. */
 const MOST_COUNTED = 10_000;
 
@@ -44,6 +46,11 @@ export function arrayNode(writer: Writer, of: ArrayCase): Node {
   for (let i = length - 1; i >= 0; i--) {
     const present = sequence(i > 0 ? comma : EPSILON, writer.node(prefix[i]), after);
     after = i >= min ? either(EPSILON, present) : present;
+    if (i > 0 && i % MOST_NESTED === 0) {
+      const rule = writer.rule('items');
+      rule.body = after;
+      after = ruleNode(rule);
+    }
   }
   return after;
 }

@@ -26,6 +26,8 @@ import { isObject, SchemaReader } from './reader';
 
 const MOST_CASES = 1000;
 const MOST_ONE_OF = 200;
+/** Characters of a text that is asked for, each of which is a state. */
+const MOST_LENGTH = 50_000;
 /** How deep inside of values contradictions are looked for. */
 const MOST_DEPTH = 6;
 
@@ -68,8 +70,14 @@ export class Cases implements Tools {
           (cases, item) => this.meetAll(cases, this.of(item)),
           TYPES.map((type) => full(type, this)),
         );
-      case 'any':
-        return condition.items.flatMap((item) => this.of(item));
+      case 'any': {
+        const cases: Case[] = [];
+        for (const item of condition.items) {
+          cases.push(...this.of(item));
+          if (cases.length > MOST_CASES) tooLarge(pointerOf(item), `is one of more than ${MOST_CASES} cases`);
+        }
+        return cases;
+      }
       case 'not':
         return this.complement(this.of(condition.item), pointerOf(condition.item));
       case 'schema':
@@ -261,8 +269,10 @@ export class Cases implements Tools {
     if (pattern !== undefined) parts.push(located(read.at('pattern'), () => this.texts(searchMatch(make, pattern))));
     if (format !== undefined && !NUMBER_FORMATS.has(format)) {
       const language = formatLanguage(format);
-      if (!language) unsupported(read.at('format'), `the format "${format.slice(0, 60)}" is not known; use pattern`);
-      parts.push(this.texts(wholeMatch(make, language)));
+      // Beside a pattern it says for people what the pattern says: zod's "starts_with", "nanoid" and the like.
+      if (language) parts.push(this.texts(wholeMatch(make, language)));
+      else if (pattern === undefined)
+        unsupported(read.at('format'), `the format "${format.slice(0, 60)}" is not known; use pattern`);
     }
     const language = parts.length > 0 ? make.both(...parts) : this.anyText;
     return this.make.isProductive(language) ? ({ type: 'string', language } satisfies StringCase) : undefined;
@@ -357,6 +367,9 @@ export class Cases implements Tools {
     const cases: Case[] = [];
     const numbers = [...new Set(values.filter((value) => typeof value === 'number'))].sort((a, b) => a - b);
     const texts = values.filter((value) => typeof value === 'string');
+    const length = texts.reduce((most, text) => Math.max(most, text.length), 0);
+    if (length > MOST_LENGTH)
+      tooLarge(pointer, `has a text of ${length} characters; at most ${MOST_LENGTH} can be asked for`);
     const booleans = [true, false].filter((value) => values.includes(value));
     if (values.includes(null)) cases.push({ type: 'null' });
     if (booleans.length > 0) cases.push({ type: 'boolean', values: booleans });

@@ -18,6 +18,7 @@ import type {
   SharedV3Warning,
 } from '@ai-sdk/provider';
 import type { ChatGeneration, EmbeddingModel, LanguageModel } from '@x/engine';
+import { ServerError } from '../errors';
 import { chatOptions } from './options';
 import { ChatParts } from './parts';
 import { chatMessages } from './prompt';
@@ -36,6 +37,7 @@ const MAX_EMBEDDINGS = 2048;
  * `{ minP: 0.05, template: { enable_thinking: false } }`.
  */
 export function languageModel(model: LanguageModel, { modelId = 'local' }: ProviderSettings = {}): LanguageModelV3 {
+  checkModel('languageModel', model, 'generateChat', 'loadModel');
   const begin = (options: LanguageModelV3CallOptions) => {
     const warnings: SharedV3Warning[] = [];
     const generation = model.generateChat(chatMessages(options.prompt), chatOptions(options, warnings));
@@ -51,6 +53,7 @@ export function languageModel(model: LanguageModel, { modelId = 'local' }: Provi
       const content: LanguageModelV3Content[] = [];
       const parts = new ChatParts();
       for await (const piece of generation) for (const part of parts.add(piece)) collect(content, part);
+      for (const part of parts.close()) collect(content, part);
       return { content, ...parts.end(generation), warnings, response: { modelId, timestamp: new Date() } };
     },
     async doStream(options) {
@@ -62,6 +65,7 @@ export function languageModel(model: LanguageModel, { modelId = 'local' }: Provi
 
 /** A loaded model of embeddings as the AI SDK takes it; it stays the caller's to dispose. */
 export function embeddingModel(model: EmbeddingModel, { modelId = 'local' }: ProviderSettings = {}): EmbeddingModelV3 {
+  checkModel('embeddingModel', model, 'embed', 'loadEmbeddingModel');
   return {
     specificationVersion: 'v3',
     provider: 'candle',
@@ -75,6 +79,11 @@ export function embeddingModel(model: EmbeddingModel, { modelId = 'local' }: Pro
       return { embeddings: results.map(({ vector }) => Array.from(vector)), usage: { tokens }, warnings: [] };
     },
   };
+}
+
+function checkModel(op: string, model: object | undefined, method: string, loader: string): void {
+  if (typeof (model as Record<string, unknown> | null | undefined)?.[method] === 'function') return;
+  throw new ServerError('INVALID_OPTION', `${op}: the model cannot ${method}; give what ${loader} gave.`);
 }
 
 async function* streamParts(

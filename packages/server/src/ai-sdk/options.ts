@@ -2,6 +2,7 @@
 import type { LanguageModelV3CallOptions, SharedV3Warning } from '@ai-sdk/provider';
 import type { ChatOptions, ToolChoice } from '@x/engine';
 import type { ToolDefinition } from '@x/transformers';
+import { keptShare, seedOf } from '../request/sampling';
 
 /** @param warnings hears of what has no effect here */
 export function chatOptions(options: LanguageModelV3CallOptions, warnings: SharedV3Warning[]): ChatOptions {
@@ -10,11 +11,11 @@ export function chatOptions(options: LanguageModelV3CallOptions, warnings: Share
   const given: ChatOptions = {
     maxTokens: options.maxOutputTokens,
     temperature: options.temperature,
-    topP: options.topP,
+    topP: options.topP === undefined ? undefined : keptShare(options.topP),
     topK: options.topK,
     presencePenalty: options.presencePenalty,
     frequencyPenalty: options.frequencyPenalty,
-    seed: options.seed,
+    seed: options.seed === undefined ? undefined : seedOf(options.seed),
     signal: options.abortSignal,
     stop: stopSequences && stopSequences.length > 0 ? stopSequences : undefined,
     schema: responseFormat?.type === 'json' ? (responseFormat.schema ?? { type: 'object' }) : undefined,

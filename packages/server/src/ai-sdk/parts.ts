@@ -3,16 +3,20 @@ import type { LanguageModelV3FinishReason, LanguageModelV3StreamPart, LanguageMo
 import type { ChatGeneration } from '@x/engine';
 import type { ChatPiece } from '@x/transformers';
 
+type Open =
+  | { kind: 'text' | 'reasoning'; id: string }
+  | { kind: 'tool-input'; id: string; name: string; input: string };
+
 export class ChatParts {
   /** What has begun and not ended. */
-  private open: { kind: 'text' | 'reasoning' | 'tool-input'; id: string } | undefined;
+  private open: Open | undefined;
   private runs = 0;
 
   *add(piece: ChatPiece): Generator<LanguageModelV3StreamPart, void, void> {
     switch (piece.type) {
       case 'text':
       case 'reasoning': {
-        if (piece.text === '') return;
+        if (piece.text === '' || ('ofCall' in piece && piece.ofCall !== undefined)) return;
         if (this.open?.kind !== piece.type) {
           yield* this.close();
           this.open = { kind: piece.type, id: String(this.runs++) };
@@ -23,24 +27,28 @@ export class ChatParts {
       }
       case 'tool-call-start':
         yield* this.close();
-        this.open = { kind: 'tool-input', id: piece.id };
+        this.open = { kind: 'tool-input', id: piece.id, name: piece.name, input: '' };
         yield { type: 'tool-input-start', id: piece.id, toolName: piece.name };
         return;
       case 'tool-call-arguments':
-        if (this.open) yield { type: 'tool-input-delta', id: this.open.id, delta: piece.text };
+        if (this.open?.kind !== 'tool-input') return;
+        this.open.input += piece.text;
+        yield { type: 'tool-input-delta', id: this.open.id, delta: piece.text };
         return;
-      case 'tool-call-end': {
+      case 'tool-call-end':
+        if (this.open?.kind === 'tool-input') this.open.input = JSON.stringify(piece.call.arguments);
         yield* this.close();
-        const { id, name, arguments: values } = piece.call;
-        yield { type: 'tool-call', toolCallId: id, toolName: name, input: JSON.stringify(values) };
-      }
     }
   }
 
-  /** Ends what has begun. */
+  /** Ends what has begun. A call that broke off goes out as it is: the SDK says what it lacks, or has it mended. */
   *close(): Generator<LanguageModelV3StreamPart, void, void> {
-    if (this.open) yield { type: `${this.open.kind}-end`, id: this.open.id };
+    const { open } = this;
     this.open = undefined;
+    if (!open) return;
+    yield { type: `${open.kind}-end`, id: open.id };
+    if (open.kind === 'tool-input')
+      yield { type: 'tool-call', toolCallId: open.id, toolName: open.name, input: open.input };
   }
 
   end(generation: ChatGeneration): { usage: LanguageModelV3Usage; finishReason: LanguageModelV3FinishReason } {

@@ -2,6 +2,7 @@
 import type { LanguageModelV3Message, LanguageModelV3Prompt, LanguageModelV3ToolResultOutput } from '@ai-sdk/provider';
 import type { ChatMessage, ToolCall } from '@x/transformers';
 import { ServerError } from '../errors';
+import { argumentsOf } from '../written-calls';
 
 /** @throws ServerError INVALID_OPTION for images and other files */
 export function chatMessages(prompt: LanguageModelV3Prompt): ChatMessage[] {
@@ -22,7 +23,7 @@ function toMessages(message: LanguageModelV3Message): ChatMessage[] {
     if (part.type === 'text') content += part.text;
     else if (part.type === 'reasoning') reasoning += part.text;
     else if (part.type === 'tool-call')
-      toolCalls.push({ id: part.toolCallId, name: part.toolName, arguments: argumentsOf(part.input) });
+      toolCalls.push({ id: part.toolCallId, name: part.toolName, arguments: inputOf(part.input) });
     else
       throw new ServerError(
         'INVALID_OPTION',
@@ -39,10 +40,9 @@ function toMessages(message: LanguageModelV3Message): ChatMessage[] {
   ];
 }
 
-/** The AI SDK keeps arguments parsed; a text is JSON that a model has written. */
-function argumentsOf(input: unknown): Record<string, unknown> {
-  const value = typeof input === 'string' ? JSON.parse(input) : input;
-  return (value ?? {}) as Record<string, unknown>;
+/** The AI SDK keeps arguments parsed; a text is what a model has written. */
+function inputOf(input: unknown): Record<string, unknown> {
+  return argumentsOf(typeof input === 'string' ? input : JSON.stringify(input ?? {}));
 }
 
 function outputText(output: LanguageModelV3ToolResultOutput): string {

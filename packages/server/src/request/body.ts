@@ -17,6 +17,9 @@ export async function readJson(request: Request, limits: BodyLimits): Promise<un
   const type = (request.headers.get('content-type') ?? '').split(';')[0].trim().toLowerCase();
   if (type !== 'application/json' && !type.endsWith('+json'))
     throw new ApiError(415, `The content-type is ${type === '' ? 'missing' : 'another one'}; send application/json.`);
+  const encoding = request.headers.get('content-encoding') ?? 'identity';
+  if (encoding.trim().toLowerCase() !== 'identity')
+    throw new ApiError(415, 'The body has a content-encoding; send it as it is.');
   const bytes = await readBytes(request, limits);
   let text: string;
   try {

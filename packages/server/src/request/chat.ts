@@ -2,6 +2,7 @@
 import type { ToolChoice } from '@x/engine';
 import type { ChatMessage, ToolCall, ToolDefinition } from '@x/transformers';
 import { badField } from '../errors';
+import { argumentsOf } from '../written-calls';
 import { type Fields, isObject, shown } from './fields';
 
 const MAX_MESSAGES = 4096;
@@ -63,19 +64,9 @@ function readCall(fields: Fields): ToolCall {
   return { id, name: call.required('name', call.string('name', 64)), arguments: readArguments(call) };
 }
 
-/** The JSON of a call's arguments. @throws ApiError 400 */
+/** The arguments of a call, as a model wrote them. @throws ApiError 400 */
 export function readArguments(fields: Fields): Record<string, unknown> {
-  const text = fields.string('arguments') ?? '';
-  if (text.trim() === '') return {};
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    // Said below.
-  }
-  if (!isObject(value))
-    throw badField(fields.at('arguments'), 'is no JSON object; send the arguments as the model gave them');
-  return value;
+  return argumentsOf(fields.string('arguments') ?? '');
 }
 
 /** @throws ApiError 400 */

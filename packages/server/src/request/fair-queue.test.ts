@@ -38,6 +38,15 @@ test('more than the limits allow is refused with a time to come again, all or no
   expect(running(enter(queue, 'b', 2))).toBe(2);
 });
 
+test('more than there is ever room for is the request at fault', () => {
+  for (const own of [{ maxWaiting: 1 }, { maxPerClient: 3 }]) {
+    const queue = new FairQueue({ ...limits, ...own });
+    expect(() => queue.enter('a', 4)).toThrow(expect.objectContaining({ status: 400, retryAfter: undefined }));
+    expect(() => queue.enter('a', 4)).toThrow(/asks for 4 texts at once; this server has room for 3/);
+    expect(queue.enter('a', 3)).toHaveLength(3);
+  }
+});
+
 test('one that waits leaves with the signal, and its place goes to others', async () => {
   const queue = new FairQueue({ ...limits, maxSequences: 1 });
   const [first] = enter(queue, 'a', 1);

@@ -112,10 +112,18 @@ export class FairQueue {
     return this.waitingCount;
   }
 
-  /** Held places for so many sequences of a client: all or none. @throws ApiError 429 when there are none */
+  /**
+   * Held places for so many sequences of a client: all or none.
+   * @throws ApiError 429 when there are none now, 400 where there are never so many
+   */
   enter(name: string, count: number): Ticket[] {
     if (count === 0) return [];
     const { maxSequences, maxWaiting, maxPerClient, waitTimeoutMs } = this.limits;
+    const most = Math.min(maxPerClient, maxSequences + maxWaiting);
+    if (count > most)
+      throw new ApiError(400, `The request asks for ${count} texts at once; this server has room for ${most}.`, {
+        code: 'invalid_value',
+      });
     const retryAfter = this.retryAfter();
     const client = this.clients.get(name) ?? { waiting: [], held: 0, running: 0, turn: 0 };
     const own = client.waiting.length + client.held + client.running;

@@ -43,6 +43,9 @@ export function readResponses(fields: Fields, options: ResolvedOptions): Respons
   const instructions = fields.string('instructions');
   const top = fields.integer('top_logprobs', 0, MAX_TOP_LOGPROBS);
   const include = fields.list('include', 16) ?? [];
+  for (const [i, one] of include.entries())
+    if (typeof one !== 'string') throw badField(fields.at(`include[${i}]`), `is ${shown(one)}; give a text`);
+  fields.object('metadata');
   const sampling = readSampling(fields);
   const parallel = fields.boolean('parallel_tool_calls') ?? true;
   const messages = readInput(fields);
@@ -90,6 +93,7 @@ function readFunction(tool: Fields) {
 function readInput(fields: Fields): ChatMessage[] {
   const raw = fields.required('input', fields.raw('input'));
   if (typeof raw === 'string') return [{ role: 'user', content: raw }];
+  if (!Array.isArray(raw)) throw badField('input', `is ${shown(raw)}; give a text, or a list of items`);
   const items = fields.objects('input', MAX_ITEMS)!;
   if (items.length === 0) throw badField('input', 'is empty; give a text or at least one item');
   const messages: ChatMessage[] = [];

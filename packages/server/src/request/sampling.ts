@@ -37,7 +37,7 @@ export function readSampling(fields: Fields): Sampling {
     topK: fields.integer('top_k', -1, 2 ** 31),
     minP: fields.number('min_p', 0, 1),
     typicalP: share(fields, 'typical_p'),
-    seed: seed !== undefined && seed < 0 ? seed + SEEDS : seed,
+    seed: seed === undefined ? undefined : seedOf(seed),
     repetitionPenalty: positive(fields, 'repetition_penalty'),
     frequencyPenalty: fields.number('frequency_penalty', -2, 2),
     presencePenalty: fields.number('presence_penalty', -2, 2),
@@ -79,8 +79,17 @@ export function readStream(fields: Fields): { stream: boolean; includeUsage: boo
 
 function share(fields: Fields, name: string): number | undefined {
   const value = fields.number(name, 0, 1);
-  // Some clients send 0 for the most likely token alone.
+  return value === undefined ? undefined : keptShare(value);
+}
+
+/** Some clients send 0 for the most likely token alone. */
+export function keptShare(value: number): number {
   return value === 0 ? Number.MIN_VALUE : value;
+}
+
+/** The engine counts seeds from 0. */
+export function seedOf(seed: number): number {
+  return seed < 0 ? seed + SEEDS : seed;
 }
 
 function positive(fields: Fields, name: string): number | undefined {

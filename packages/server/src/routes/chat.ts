@@ -1,7 +1,7 @@
 /** `POST /v1/chat/completions`. */
 import { randomUUID } from 'node:crypto';
 import type { ChatGeneration, ChatOptions } from '@x/engine';
-import type { ChatMessage, ChatPiece, ToolCall } from '@x/transformers';
+import type { ChatPiece } from '@x/transformers';
 import type { Job } from '../job';
 import type { ResolvedOptions } from '../options';
 import { readFormat, readMessages, readTemplateVariables, readToolChoice, readTools } from '../request/chat';
@@ -9,6 +9,7 @@ import type { Fields } from '../request/fields';
 import { forChoice, MAX_TOP_LOGPROBS, readMaxTokens, readSampling, readStream } from '../request/sampling';
 import type { Choice, Service } from '../service';
 import { type ChatLogprob, chatLogprob, TokenTexts } from '../token-texts';
+import { WrittenAnswer, type WrittenCall } from '../written-calls';
 import { usageOf } from './completions';
 
 export async function chatCompletions(service: Service, job: Job): Promise<Response> {
@@ -18,9 +19,10 @@ export async function chatCompletions(service: Service, job: Job): Promise<Respo
   const work = await service.enter(job, name, n);
   const { model, adapter } = work.lease;
   const texts = TokenTexts.of(model.tokenizer);
-  const choices = work.tickets.map((_, index): Choice<ChatPiece> & { generation: ChatGeneration } => {
+  const choices = work.tickets.map((_, index) => {
     const own = { ...options, ...forChoice(options, index), signal: job.signal, adapter };
-    return { index, generation: model.generateChat(messages, own) };
+    const choice = { index, generation: model.generateChat(messages, own), answer: new WrittenAnswer() };
+    return choice satisfies Choice<ChatPiece>;
   });
   const common = { id: `chatcmpl-${randomUUID()}`, created: Math.floor(Date.now() / 1000), model: name };
   const usage = () =>
@@ -31,6 +33,7 @@ export async function chatCompletions(service: Service, job: Job): Promise<Respo
   /** The answer's pieces; only the first call, where one at a time is asked for. */
   async function* pieces(choice: (typeof choices)[number]): AsyncGenerator<ChatPiece, void, void> {
     for await (const piece of service.run(work, choice)) {
+      choice.answer.add(piece);
       yield piece;
       if (piece.type === 'tool-call-end' && !parallel) return;
     }
@@ -44,11 +47,11 @@ export async function chatCompletions(service: Service, job: Job): Promise<Respo
     await service.every(job, choices, async (choice) => {
       for await (const _ of pieces(choice));
     });
-    const answers = choices.map(({ index, generation }) => ({
+    const answers = choices.map(({ index, generation, answer }) => ({
       index,
-      message: toMessage(generation.partial),
+      message: toMessage(answer),
       logprobs: logprobsOf(generation),
-      finish_reason: finishReason(generation),
+      finish_reason: finishReason(generation, answer),
     }));
     return Response.json({ ...common, object: 'chat.completion', choices: answers, usage: usage() });
   }
@@ -61,7 +64,7 @@ export async function chatCompletions(service: Service, job: Job): Promise<Respo
         ...(includeUsage && !('usage' in parts) && { usage: null }),
       });
     await service.every(job, choices, async (choice) => {
-      const { index, generation } = choice;
+      const { index, generation, answer } = choice;
       let told = 0;
       const send = async (delta: object, finish_reason: string | null = null) => {
         const logprobs = logprobsOf(generation, told);
@@ -73,7 +76,7 @@ export async function chatCompletions(service: Service, job: Job): Promise<Respo
         const delta = toDelta(piece);
         if (delta) await send(delta);
       }
-      await send({}, finishReason(generation));
+      await send({}, finishReason(generation, answer));
     });
     if (includeUsage) await write({ choices: [], usage: usage() });
     await writer.done();
@@ -112,7 +115,7 @@ function readRequest(fields: Fields, options: ResolvedOptions) {
 function toDelta(piece: ChatPiece): object | undefined {
   switch (piece.type) {
     case 'text':
-      return piece.text === '' ? undefined : { content: piece.text };
+      return piece.text === '' || piece.ofCall !== undefined ? undefined : { content: piece.text };
     case 'reasoning':
       return piece.text === '' ? undefined : { reasoning_content: piece.text };
     case 'tool-call-start': {
@@ -126,22 +129,25 @@ function toDelta(piece: ChatPiece): object | undefined {
   }
 }
 
-function toMessage({ content, reasoning, toolCalls }: ChatMessage): object {
+function toMessage({ calls, message: { content, reasoning } }: WrittenAnswer): object {
   return {
     role: 'assistant',
-    content: content === '' && toolCalls ? null : content,
+    content: content === '' && calls.length > 0 ? null : content,
     refusal: null,
     ...(reasoning && { reasoning_content: reasoning }),
-    ...(toolCalls && { tool_calls: toolCalls.map(toCall) }),
+    ...(calls.length > 0 && { tool_calls: calls.map(toCall) }),
   };
 }
 
-function toCall({ id, name, arguments: values }: ToolCall): object {
-  return { id, type: 'function', function: { name, arguments: JSON.stringify(values) } };
+function toCall({ id, ...call }: WrittenCall): object {
+  return { id, type: 'function', function: call };
 }
 
 /** As OpenAI names it. An answer that is left after its first call has ended with it. */
-export function finishReason({ finishReason: reason, partial }: ChatGeneration): 'stop' | 'length' | 'tool_calls' {
+function finishReason(
+  { finishReason: reason }: ChatGeneration,
+  answer: WrittenAnswer,
+): 'stop' | 'length' | 'tool_calls' {
   if (reason === 'length' || reason === 'context') return 'length';
-  return partial.toolCalls ? 'tool_calls' : 'stop';
+  return answer.calls.length > 0 ? 'tool_calls' : 'stop';
 }

@@ -48,10 +48,7 @@ export function* harmonyReply(reader: Reader, out: ReplyOutput, continued: boole
       if ((yield* reader.peek()) === '{') yield* readValue(reader, emit);
       const mark = yield* body(reader, emit);
       if (text === '' && mark !== END) out.callText('{}');
-      if (!out.endCall()) {
-        out.abandonCall();
-        out.text('text', text);
-      }
+      if (!out.endCall()) out.abandonCall(text);
       if (mark === END) return out.flush('text');
       continue;
     }

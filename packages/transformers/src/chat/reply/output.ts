@@ -28,7 +28,7 @@ export class ReplyOutput {
   }
 
   /** Answer or reasoning; white space before the first and behind the last of it is left out where `trimmed`. */
-  text(type: 'text' | 'reasoning', text: string): void {
+  text(type: 'text' | 'reasoning', text: string, ofCall?: number): void {
     const isFirst = (type === 'text' ? this.content : this.reasoning) === '';
     const trims = isFirst && (type === 'reasoning' || this.trimStart);
     const shown = text.trimEnd();
@@ -39,7 +39,7 @@ export class ReplyOutput {
     }
     const before = this.held[type];
     this.held[type] = text.slice(shown.length);
-    this.add(type, trims ? shown.trimStart() : before + shown);
+    this.add(type, trims ? shown.trimStart() : before + shown, ofCall);
   }
 
   /** Whether white space at the beginning of the answer is left out: behind reasoning and calls. */
@@ -57,12 +57,13 @@ export class ReplyOutput {
     this.held[type] = '';
   }
 
-  private add(type: 'text' | 'reasoning', text: string): void {
+  private add(type: 'text' | 'reasoning', text: string, ofCall?: number): void {
     if (text === '') return;
     if (type === 'text') this.content += text;
     else this.reasoning += text;
     const last = this.pieces.at(-1);
-    if (last?.type === type) last.text += text;
+    if (ofCall !== undefined) this.pieces.push({ type: 'text', text, ofCall });
+    else if (last?.type === type && !('ofCall' in last)) last.text += text;
     else this.pieces.push({ type, text });
   }
 
@@ -95,10 +96,12 @@ export class ReplyOutput {
     return true;
   }
 
-  /** Leaves a call without an end; what is written next follows the text before it. */
-  abandonCall(): void {
-    if (this.open) this.held.text = this.open.before;
+  /** Leaves a call without an end: what the model wrote of it is text, and follows the text before it. */
+  abandonCall(written: string): void {
+    const { open } = this;
     this.open = undefined;
+    if (open) this.held.text = open.before;
+    this.text('text', written, open?.index);
   }
 }
 

@@ -134,8 +134,7 @@ export class ReplyParser {
       const more = count === 0 || this.beginsCall(next, mark);
       if (!more) break;
       if (!(yield* this.call(mark))) {
-        out.abandonCall();
-        out.text('text', reader.sinceRecord);
+        out.abandonCall(reader.sinceRecord);
         return;
       }
       count++;
