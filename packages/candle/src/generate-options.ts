@@ -34,6 +34,12 @@ export interface Setting {
   parse(text: string): unknown;
 }
 
+/** For `--lora`, which texts have once. */
+function oneAdapter(text: string, before: AdapterSource | undefined): AdapterSource {
+  if (before) throw new InvalidArgumentError('Give one adapter; candle quantize --lora merges several into a model.');
+  return adapterSource(text);
+}
+
 /** What the adapter of `--lora` is called. */
 export const ADAPTER = 'lora';
 
@@ -123,7 +129,7 @@ export function addGenerateFlags(command: Command, defaults: { maxTokens?: numbe
       ...all,
       someText('Give some text.')(text),
     ])
-    .option('--lora <path[=scale]>', 'compute with this LoRA adapter, a folder of PEFT or a .gguf file', adapterSource)
+    .option('--lora <path[=scale]>', 'compute with this LoRA adapter, a folder of PEFT or a .gguf file', oneAdapter)
     .option('--max-context <tokens>', 'size of the KV cache, default the model’s own, at most 4096', wholeNumber(1))
     .addOption(cacheDtypeOption());
 }

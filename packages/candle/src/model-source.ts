@@ -3,7 +3,7 @@
  * values are read some rows at a time, so that no more than a part of one weight is in memory as f32.
  */
 import { existsSync, readdirSync, statSync } from 'node:fs';
-import { basename, dirname, join, resolve } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { Device, FileFormatError, scope, Tensor } from '@x/core';
 import { readJsonFile, ShardedSafetensors } from '@x/core/files';
 import { isHubName } from '@x/hub';
@@ -14,12 +14,12 @@ import {
   describeGguf,
   type GgufExport,
   type GgufTensorName,
-  ggufExport,
+  ggufExportOfDirectory,
   type ModelDescription,
-  readTokenizerJson,
   WeightFile,
 } from '@x/transformers';
 import { type DownloadOptions, download } from './download';
+import { UsageError } from './output';
 
 export interface SourceTensor {
   readonly name: string;
@@ -47,6 +47,8 @@ export interface ModelSource {
   readonly tensors: readonly SourceTensor[];
   /** Files that are read; none may be the output. */
   readonly paths: readonly string[];
+  /** What of the source a GGUF file does not say. Default: nothing. */
+  readonly warnings?: readonly string[];
   /** What model it is, where the source says it. @throws TransformersError UNSUPPORTED_MODEL, BAD_CONFIG */
   describe?(): ModelDescription;
   close(): void;
@@ -54,6 +56,7 @@ export interface ModelSource {
 
 /** The path of a MODEL argument: a path as it is, a model of the hub where it is in the cache, downloaded when it is not. */
 export async function localModel(model: string, options: DownloadOptions): Promise<string> {
+  if (model === '') throw new UsageError('the name of the model is empty. Give a file, a directory or hf:org/repo.');
   if (!isHubName(model)) return model;
   return (await download(model, { ...options, update: false })).path;
 }
@@ -106,15 +109,10 @@ function openGguf(path: string): ModelSource {
 
 /** A Hugging Face directory of a language model: names, row order, metadata and tokenizer become GGUF's. */
 function openCheckpoint(directory: string, weights: string | string[]): ModelSource {
-  const tokenizer = join(directory, 'tokenizer.json');
-  const config = readJsonFile(join(directory, 'config.json'));
-  const { metadata, names, tensors, ropeFactors } = ggufExport(
-    config,
-    existsSync(tokenizer) ? readTokenizerJson(tokenizer) : undefined,
-    basename(resolve(directory)),
-  );
+  const { metadata, names, tensors, ropeFactors, warnings } = ggufExportOfDirectory(directory);
   const source = fromSafetensors(weights, new Map(Object.entries(metadata)), tensors, { names, ropeFactors });
-  return { ...source, describe: () => describeConfig(config) };
+  const describe = () => describeConfig(readJsonFile(join(directory, 'config.json')));
+  return { ...source, warnings, describe };
 }
 
 function openTensors(path: string): ModelSource {

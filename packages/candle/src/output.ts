@@ -36,8 +36,23 @@ export function printError(json: boolean, code: string | undefined, message: str
     printJson({ error: { code: code ?? 'ERROR', message } });
     return;
   }
-  const line = message.trim().replace(/\s*\n\s*/g, ' ');
-  process.stderr.write(`${paint('red', 'error', process.stderr)}${code === undefined ? '' : ` ${code}`}: ${line}\n`);
+  const label = paint('red', 'error', process.stderr);
+  process.stderr.write(`${label}${code === undefined ? '' : ` ${code}`}: ${oneLine(message)}\n`);
+}
+
+/** One line on stderr about what was done nevertheless. */
+export function printWarning(message: string): void {
+  process.stderr.write(`${paint('yellow', 'warning', process.stderr)}: ${oneLine(message)}\n`);
+}
+
+function oneLine(message: string): string {
+  return shown(message.trim().replace(/\s*\n\s*/g, ' '));
+}
+
+/** Text from files and from elsewhere: control characters, which a terminal would obey, as what they are. */
+export function shown(text: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: those are what is written out
+  return text.replace(/[\x00-\x1f\x7f-\x9f]/g, (one) => `\\x${one.charCodeAt(0).toString(16).padStart(2, '0')}`);
 }
 
 export function printJson(value: unknown, stream: NodeJS.WritableStream = process.stdout): void {

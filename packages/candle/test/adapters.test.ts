@@ -1,5 +1,5 @@
 /** Adapters on the command line: merged into weights while they are quantised, and beside them when text is generated. */
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -120,6 +120,25 @@ describe('quantize --lora', () => {
   });
 });
 
+test('an adapter is neither written over nor merged with what is no number', async () => {
+  const own = mkdtempSync(join(folder, 'own-'));
+  cpSync(SOME, own, { recursive: true });
+  const path = join(own, 'adapter_model.safetensors');
+  const before = readFileSync(path);
+  for (const adapter of [own, path])
+    await expect(quantizeModel(LLAMA, path, 'f16', { adapters: [{ path: adapter, scale: 1 }] })).rejects.toThrow(
+      /adapter_model\.safetensors is an input/,
+    );
+  expect(readFileSync(path).equals(before)).toBe(true);
+  // The bytes of the last matrix, all NaN.
+  writeFileSync(path, before.fill(0xff, before.length - 64));
+  const output = place();
+  await expect(quantizeModel(LLAMA, output, 'f16', { adapters: [{ path: own, scale: 1 }] })).rejects.toThrow(
+    expect.objectContaining({ code: 'BAD_ADAPTER', message: expect.stringMatching(/adds to .* is no finite number/) }),
+  );
+  expect(existsSync(output)).toBe(false);
+});
+
 test('--lora of run and chat', async () => {
   const { prompts } = golden['llama-some'];
   const [{ ids, greedy }] = prompts;
@@ -141,4 +160,5 @@ test('PATH=scale', () => {
     { path: 'b', scale: 2 },
   ]);
   expect(() => adapterSource('')).toThrow(InvalidArgumentError);
+  expect(() => adapterSource('a=1e999')).toThrow(InvalidArgumentError);
 });

@@ -159,8 +159,29 @@ describe('run', { timeout: 300_000 }, () => {
     const damaged = await run([...line, '-p', prompt]);
     expect([damaged.status, JSON.parse(damaged.out).error.code]).toEqual([1, expect.stringMatching(/^FILE_/)]);
     expect(readFileSync(file).length).toBe(bytes.length - 9);
+    expect(JSON.parse(damaged.out).error.message).toMatch(/Or delete it, and the prompt is kept anew\.$/);
+    const nowhere = await run(['run', TINY, ...greedy, '-n', '1', '--json', '--prompt-cache', join(folder, 'no/such')]);
+    expect([nowhere.status, JSON.parse(nowhere.out).error]).toEqual([
+      1,
+      { code: 'FILE_UNWRITABLE', message: expect.stringContaining('ENOENT') },
+    ]);
+    const directory = await run([...line.slice(0, -1), folder, '-p', prompt]);
+    expect(directory.status).toBe(1);
     const short = await run(['run', TINY, ...greedy, '-n', '1', '--prompt-cache', join(folder, 'short.prompt')]);
     expect([short.status, short.err]).toEqual([0, expect.stringMatching(/5 tokens are not kept: more than 32 are/)]);
+  });
+
+  test('a second --lora, and a model without a name, are refused', async () => {
+    const two = await run(['run', TINY, ...greedy, '--lora', 'a', '--lora', 'b']);
+    expect([two.status, two.err]).toEqual([2, expect.stringMatching(/Give one adapter/)]);
+    for (const command of [
+      ['inspect', ''],
+      ['quantize', '', 'x.gguf', '-t', 'q8_0'],
+      ['run', ''],
+    ]) {
+      const { status, err } = await run(command);
+      expect([status, err]).toEqual([2, expect.stringMatching(/name of the model is empty/)]);
+    }
   });
 
   test('an error behind the prompt has a line of its own', async () => {

@@ -155,8 +155,8 @@ describe('GGUF in, GGUF out', () => {
 
 describe('safetensors in, GGUF out', () => {
   /** The tiny model as a checkpoint: Hugging Face names, halves of heads apart. */
-  async function checkpoint(): Promise<string> {
-    const directory = join(folder, 'tiny-tales');
+  async function checkpoint(name = 'tiny-tales'): Promise<string> {
+    const directory = join(folder, name);
     mkdirSync(directory);
     using file = GgufFile.open(TINY);
     const names: Record<string, string> = {
@@ -230,6 +230,30 @@ describe('safetensors in, GGUF out', () => {
     const again = place();
     await quantizeModel(join(folder, 'tiny-tales/model.safetensors'), again, 'q8_0');
     expect(readFileSync(again).equals(readFileSync(out))).toBe(true);
+  });
+
+  test('what other files of a directory say of its texts goes along', async () => {
+    const copy = await checkpoint('texts');
+    const template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant:";
+    writeFileSync(join(copy, 'tokenizer_config.json'), JSON.stringify({ chat_template: template }));
+    writeFileSync(join(copy, 'generation_config.json'), JSON.stringify({ eos_token_id: [1, 13] }));
+    const config = JSON.parse(readFileSync(join(copy, 'config.json'), 'utf8'));
+    writeFileSync(
+      join(copy, 'config.json'),
+      JSON.stringify({ ...config, bos_token_id: undefined, eos_token_id: undefined }),
+    );
+    const out = place();
+    expect((await quantizeModel(copy, out, 'f32')).warnings).toEqual([]);
+    const [a, b] = [await loadModel(copy, { device: 'js' }), await loadModel(out, { device: 'js' })];
+    const messages = [{ role: 'user' as const, content: 'Once upon a time' }];
+    expect(b.generateChat(messages).promptIds).toEqual(a.generateChat(messages).promptIds);
+    const [x, y] = [a, b].map((model) => model.generate('Once upon a time', { maxTokens: 20 }));
+    expect(await y.text()).toBe(await x.text());
+    expect(y.stats).toMatchObject({ finishReason: x.stats.finishReason, promptTokens: x.stats.promptTokens });
+    for (const model of [a, b]) model.dispose();
+    rmSync(join(copy, 'tokenizer.json'));
+    const { warnings } = await quantizeModel(copy, place(), 'f32');
+    expect(warnings).toEqual([expect.stringMatching(/no tokenizer\.json.*cannot be loaded/)]);
   });
 
   /** Small models of architectures that can be written, most in a form of their own in checkpoints. */
@@ -331,6 +355,9 @@ describe('what goes wrong leaves nothing', () => {
     await expect(quantizeModel(path, link, 'q8_0')).rejects.toThrow(
       expect.objectContaining({ code: 'INVALID_ARGUMENT' }),
     );
+    const importance = place();
+    writeFileSync(importance, '');
+    await expect(quantizeModel(path, importance, 'q8_0', { imatrix: importance })).rejects.toThrow(/is an input/);
     await expect(quantizeModel(join(folder, 'none.gguf'), out, 'q8_0')).rejects.toThrow(
       expect.objectContaining({ code: 'FILE_NOT_FOUND' }),
     );
@@ -421,6 +448,22 @@ describe('inspect', () => {
     });
     return JSON.parse(out);
   };
+
+  test('nothing of a file reaches a terminal that it would obey', async () => {
+    const path = place();
+    await writeGguf(path, {
+      metadata: {
+        'general.architecture': gguf.string('\x1b[31mll\x1b]0;pwn\x07ama'),
+        'k\x1b[2J\n': gguf.string('v\x1b[2J'),
+      },
+      tensors: [{ name: 't\x1b[2J', type: 'f32', shape: [1], data: new Uint8Array(4) }],
+    });
+    const out = execFileSync(process.execPath, [command.program, 'inspect', path], { cwd: root, encoding: 'utf8' });
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: those are what is looked for
+    expect(out.replaceAll('\n', '')).not.toMatch(/[\x00-\x1f\x7f-\x9f]/);
+    expect(out).toContain('\\x1b[31mll');
+    expect(out).toContain('k\\x1b[2J\\x0a');
+  });
 
   test('tensors, types, sizes, metadata and memory', { timeout: 60_000 }, () => {
     const found = inspect(TINY);

@@ -55,7 +55,7 @@ export class RepoCache {
   /** Makes the directories that a download needs. @throws HubError CACHE_UNWRITABLE, DISK_FULL */
   async prepare(): Promise<void> {
     try {
-      for (const path of [join(this.directory, 'blobs'), this.locks]) await mkdir(path, { recursive: true });
+      for (const path of [join(this.directory, 'blobs'), this.locks]) await makeDirectories(path);
       // Programs that make backups leave the cache out.
       await writeFile(join(this.cacheDir, 'CACHEDIR.TAG'), TAG, { flag: 'wx' }).catch(() => {});
     } catch (cause) {
@@ -138,7 +138,7 @@ export class RepoCache {
     const from = this.path(commit, path);
     const to = this.blob(oid);
     try {
-      await mkdir(dirname(from), { recursive: true });
+      await makeDirectories(dirname(from));
       const target = relative(dirname(from), to);
       if ((await readlink(from).catch(() => undefined)) === target) return;
       const temporary = temporaryName(from);
@@ -171,6 +171,17 @@ interface TreeEntry {
   xet_hash?: string;
 }
 
+/** As `mkdir` with `recursive`, which never ends where a file system has no place for a directory and says ENOENT (as /proc does). */
+async function makeDirectories(path: string): Promise<void> {
+  const missing: string[] = [];
+  for (let at = path; !(await stat(at).catch(() => undefined)); at = dirname(at)) missing.push(at);
+  for (const directory of missing.reverse())
+    await mkdir(directory).catch((error: NodeJS.ErrnoException) => {
+      // Another process may make it at the same time.
+      if (error.code !== 'EEXIST') throw error;
+    });
+}
+
 /** The name of the blob that a file of a snapshot links to, which may be a link itself; empty where it is none's link. */
 async function blobOf(path: string): Promise<string> {
   const target = await readlink(path).catch(() => '');
@@ -181,7 +192,7 @@ async function blobOf(path: string): Promise<string> {
 async function replaceFile(path: string, text: string): Promise<void> {
   const temporary = temporaryName(path);
   try {
-    await mkdir(dirname(path), { recursive: true });
+    await makeDirectories(dirname(path));
     await writeFile(temporary, text);
     await rename(temporary, path);
   } catch (cause) {
@@ -190,6 +201,7 @@ async function replaceFile(path: string, text: string): Promise<void> {
   }
 }
 
+/** Beside a file, and no longer than names of files may be. */
 function temporaryName(path: string): string {
-  return `${path}.${randomBytes(4).toString('hex')}.tmp`;
+  return join(dirname(path), `.${randomBytes(6).toString('hex')}.tmp`);
 }

@@ -18,8 +18,20 @@ export interface GgufModel {
   stem: string;
   /** Parts there are. */
   count: number;
-  /** In order; fewer than `count` where some are missing. */
+  /** In order; some may be missing. */
   parts: RepoFile[];
+  /** The numbers of the parts, from 1. */
+  numbers: number[];
+}
+
+/** How many of its parts are there. */
+function partsOf({ count, numbers }: GgufModel): number {
+  return new Set(numbers.filter((number) => number >= 1 && number <= count)).size;
+}
+
+/** Whether all parts are there, each once. */
+export function isWhole(model: GgufModel): boolean {
+  return model.count > 0 && partsOf(model) === model.count && model.numbers.length === model.count;
 }
 
 /** GGUF files that are no model: projectors, importance matrices, and what helps to draft. */
@@ -45,11 +57,11 @@ export async function choose(
     return { kind: 'safetensors', files: await checkpoint(name, files, readIndex) };
   }
   const model = tag === undefined ? defaultModel(name, models) : taggedModel(name, models, files);
-  if (model.parts.length < model.count) {
-    const there = model.parts.map(({ path }) => path).join(', ');
+  if (!isWhole(model)) {
+    const there = plain(model.parts.map(({ path }) => path).join(', '));
     throw new HubError(
       'NOT_FOUND',
-      `${formatName(name)}: of ${model.stem} there are ${model.parts.length} of ${model.count} parts (${there}). Choose another model or revision.`,
+      `${formatName(name)}: of ${plain(model.stem)} there are ${partsOf(model)} of ${model.count} parts, and each is needed once (${there}). Choose another model or revision.`,
     );
   }
   return { kind: 'gguf', files: model.parts };
@@ -61,10 +73,11 @@ export function ggufModels(files: readonly RepoFile[]): GgufModel[] {
   for (const file of files) {
     if (!/\.gguf$/i.test(file.path) || NO_MODEL.test(file.path.slice(file.path.lastIndexOf('/') + 1))) continue;
     const plain = file.path.slice(0, -'.gguf'.length);
-    const [, stem, , of] = /^(.+)-(\d{5})-of-(\d{5})$/.exec(plain) ?? [];
+    const [, stem, number, of] = /^(.+)-(\d{5})-of-(\d{5})$/.exec(plain) ?? [];
     const key = stem === undefined ? plain : `${stem}-of-${of}`;
-    const model = models.get(key) ?? { stem: stem ?? plain, count: Number(of ?? 1), parts: [] };
+    const model = models.get(key) ?? { stem: stem ?? plain, count: Number(of ?? 1), parts: [], numbers: [] };
     model.parts.push(file);
+    model.numbers.push(Number(number ?? 1));
     models.set(key, model);
   }
   return [...models.values()];
@@ -89,11 +102,13 @@ function defaultModel(name: HubName, models: GgufModel[]): GgufModel {
 function taggedModel(name: HubName, models: GgufModel[], files: readonly RepoFile[]): GgufModel {
   const tag = name.tag!;
   if (/\.gguf$/i.test(tag)) {
-    // A file by its path, or any part of a model by that part's.
-    const found = models.find(({ parts }) => parts.some(({ path }) => path.toLowerCase() === tag.toLowerCase()));
+    // A file by its path, or any part of a model by that part's; in other letters where there is none in these.
+    const called = (isTag: (path: string) => boolean) =>
+      models.find(({ parts }) => parts.some(({ path }) => isTag(path)));
+    const found = called((path) => path === tag) ?? called((path) => path.toLowerCase() === tag.toLowerCase());
     if (found !== undefined) return found;
     const other = files.find(({ path }) => path.toLowerCase() === tag.toLowerCase());
-    if (other !== undefined) return { stem: tag, count: 1, parts: [other] };
+    if (other !== undefined) return { stem: tag, count: 1, parts: [other], numbers: [1] };
   }
   const found = matching(tag, models);
   if (found.length > 0) return single(name, found, models);
@@ -125,10 +140,16 @@ function single(name: HubName, found: readonly GgufModel[], models: readonly Ggu
 function choices(name: HubName, listed: readonly GgufModel[], models = listed): string {
   const lines = listed.slice(0, SHOWN_CHOICES).map((model) => {
     const bytes = model.parts.reduce((sum, { size }) => sum + size, 0);
-    return `${formatName({ ...name, tag: tagOf(model, models) })} (${(bytes / 1e9).toFixed(2)} GB)`;
+    return `${plain(formatName({ ...name, tag: tagOf(model, models) }))} (${(bytes / 1e9).toFixed(2)} GB)`;
   });
   const more = listed.length > SHOWN_CHOICES ? ` and ${listed.length - SHOWN_CHOICES} more` : '';
   return `Give one of ${lines.join(', ')}${more}.`;
+}
+
+/** Names of files as a terminal may show them. */
+function plain(text: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: those are what is left out
+  return text.replace(/[\x00-\x1f\x7f-\x9f]/g, '\ufffd');
 }
 
 /** Beside the weights: configuration, tokenizer, chat templates, and the parts of a sentence-transformers model. */

@@ -32,6 +32,12 @@ export class HubError extends CandleError {
   }
 }
 
+/** What file systems answer where a file cannot be made. */
+const UNWRITABLE: ReadonlySet<string> = new Set([
+  ...['EACCES', 'EPERM', 'EROFS', 'ENOTDIR', 'EEXIST', 'EISDIR', 'ERR_FS_EISDIR', 'ELOOP'],
+  ...['ENAMETOOLONG', 'EINVAL', 'ENOENT', 'ENOTEMPTY', 'ENOSYS', 'EOPNOTSUPP', 'ENOTSUP'],
+]);
+
 /** What the file system refused, as an error that says what to do. */
 export function fileError(path: string, cause: unknown): unknown {
   const { code } = cause as NodeJS.ErrnoException;
@@ -40,7 +46,7 @@ export function fileError(path: string, cause: unknown): unknown {
       'Free some space or choose another place with HF_HUB_CACHE; the download then goes on where it stopped.';
     return new HubError('DISK_FULL', `${path}: the disk is full. ${remedy}`, { cause });
   }
-  if (code !== undefined && ['EACCES', 'EPERM', 'EROFS', 'ENOTDIR', 'EEXIST', 'EISDIR', 'ELOOP'].includes(code)) {
+  if (code !== undefined && UNWRITABLE.has(code)) {
     const remedy = 'Check its permissions, or choose another place with HF_HUB_CACHE.';
     return new HubError('CACHE_UNWRITABLE', `${path}: the cache cannot be written (${code}). ${remedy}`, { cause });
   }

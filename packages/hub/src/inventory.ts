@@ -3,11 +3,11 @@ import { type Dirent, existsSync, statSync } from 'node:fs';
 import { lstat, readdir, readFile, rm, rmdir } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 import { RepoCache } from './cache';
-import { choose, ggufModels, tagOf } from './choose';
+import { choose, ggufModels, isWhole, tagOf } from './choose';
 import { fileError, HubError } from './errors';
 import type { RepoFile } from './listing';
 import { acquire } from './lock';
-import { formatName, type HubName, isCommit, parseName } from './name';
+import { formatName, type HubName, isCommit, isRepo, parseName } from './name';
 import { checkOptions, defaultCacheDir, HUB_RULES } from './settings';
 
 export interface CacheOptions {
@@ -47,7 +47,8 @@ export async function list(options: CacheOptions = {}): Promise<CachedModel[]> {
   const models: CachedModel[] = [];
   for (const entry of await entriesOf(cacheDir)) {
     const [, org, name] = /^models--(.+?)--(.+)$/.exec(entry.name) ?? [];
-    if (org !== undefined && entry.isDirectory())
+    // Others have no name that could be asked for.
+    if (org !== undefined && isRepo(`${org}/${name}`) && entry.isDirectory())
       models.push(...(await modelsOf(new RepoCache(cacheDir, `${org}/${name}`))));
   }
   return models.sort((a, b) => (a.name < b.name ? -1 : 1));
@@ -133,8 +134,7 @@ async function modelsOf(cache: RepoCache): Promise<CachedModel[]> {
       modified: new Date(Math.max(...own.map(({ path }) => statSync(cache.path(commit, path)).mtimeMs))),
     });
     // Parts that are missing leave a model that does not load.
-    for (const each of ggufs)
-      if (each.parts.length === each.count) models.push(model('gguf', tagOf(each, ggufs), each.parts));
+    for (const each of ggufs) if (isWhole(each)) models.push(model('gguf', tagOf(each, ggufs), each.parts));
     if (rest.some(({ path }) => path.endsWith('.safetensors'))) {
       models.push(model('safetensors', ggufs.length > 0 ? 'safetensors' : undefined, rest));
     }

@@ -20,8 +20,9 @@ export interface Listing {
   files: RepoFile[];
 }
 
-/** More than any model's repository has, so that a listing without end ends. */
-const MOST_FILES = 100_000;
+/** More than any model's repository has, so that a listing without end ends: files and directories, and pages of them. */
+const MOST_ENTRIES = 100_000;
+const MOST_PAGES = 1000;
 
 /** @throws HubError NOT_FOUND, UNAUTHORIZED, DOWNLOAD_FAILED */
 export async function listRepo(client: HubClient, repo: string, revision: string): Promise<Listing> {
@@ -29,8 +30,12 @@ export async function listRepo(client: HubClient, repo: string, revision: string
   const { listFiles, modelInfo } = await import('@huggingface/hub');
   const { endpoint } = client.settings;
   const { origin } = new URL(endpoint);
+  let pages = 0;
+  const asked = new Set<string>();
   const request: typeof fetch = async (input) => {
     const address = String(input);
+    if (asked.has(address) || ++pages > MOST_PAGES) throw malformed(endpoint, 'pages without end');
+    asked.add(address);
     // The next page of a listing is where the one before says, and gets the token.
     if (new URL(address).origin !== origin) {
       throw new HubError(
@@ -46,12 +51,14 @@ export async function listRepo(client: HubClient, repo: string, revision: string
     const { sha } = await modelInfo({ ...common, name: repo, revision, additionalFields: ['sha'] });
     if (typeof sha !== 'string' || !isCommit(sha)) throw malformed(endpoint, `the commit of ${revision}`);
     const files: RepoFile[] = [];
+    let entries = 0;
     for await (const entry of listFiles({
       ...common,
       repo: { type: 'model', name: repo },
       revision: sha,
       recursive: true,
     })) {
+      if (++entries > MOST_ENTRIES) throw malformed(endpoint, `more than ${MOST_ENTRIES} entries`);
       if (entry?.type !== 'file') continue;
       const { path, oid, xetHash, lfs } = entry;
       const size = lfs?.size ?? entry.size;
@@ -61,14 +68,13 @@ export async function listRepo(client: HubClient, repo: string, revision: string
         throw malformed(endpoint, `the file ${JSON.stringify(path)?.slice(0, 200)}`);
       }
       files.push({ path, size, oid: hash, gitOid: oid, ...(isXetHash(xetHash) ? { xetHash } : {}) });
-      if (files.length > MOST_FILES) throw malformed(endpoint, `more than ${MOST_FILES} files`);
     }
     return { commit: sha, files: files.sort((a, b) => (a.path < b.path ? -1 : 1)) };
   } catch (error) {
     if (error instanceof HubError) throw withRepo(error, repo, revision);
     if (client.settings.signal?.aborted) throw client.settings.signal.reason;
     if (error instanceof SyntaxError || error instanceof TypeError)
-      throw malformed(endpoint, 'what is no listing', error);
+      throw withRepo(malformed(endpoint, 'what is no listing', error), repo, revision);
     throw error;
   }
 }

@@ -27,7 +27,7 @@ export function parseName(text: string): HubName {
     new HubError('INVALID_NAME', `${shown(text)} is no model of the hub: ${what}. ${FORM}`);
   if (!isHubName(text)) throw fail('it begins with neither hf: nor hf.co/');
   const rest = text.replace(PREFIX, '');
-  const at = rest.indexOf('@');
+  const at = revisionAt(rest);
   const revision = at < 0 ? undefined : rest.slice(at + 1);
   const model = at < 0 ? rest : rest.slice(0, at);
   const colon = model.indexOf(':');
@@ -37,6 +37,13 @@ export function parseName(text: string): HubName {
   if (tag !== undefined && !isFilePath(tag)) throw fail(`${shown(tag)} is no tag`);
   if (revision !== undefined && !isRevision(revision)) throw fail(`${shown(revision)} is no revision`);
   return { repo, tag, revision };
+}
+
+/** Where the `@` of a revision is; one within the name of a file, `hf:org/repo:a@b.gguf`, is none. */
+function revisionAt(rest: string): number {
+  if (/^[^@]*:.*\.gguf$/i.test(rest)) return -1;
+  const file = /^[^@]*:.*\.gguf(?=@[^@]*$)/i.exec(rest);
+  return file ? file[0].length : rest.indexOf('@');
 }
 
 /** The name in its shortest form, as `parseName` takes it. */
@@ -69,7 +76,9 @@ export function isCommit(text: string): boolean {
 export function isFilePath(text: string): boolean {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
   if (text.length > 1024 || /[\x00-\x1f\x7f\\:]/.test(text)) return false;
-  return text.split('/').every((part) => part !== '' && part !== '.' && part !== '..' && part.length <= 255);
+  return text
+    .split('/')
+    .every((part) => part !== '' && part !== '.' && part !== '..' && Buffer.byteLength(part) <= 255);
 }
 
 function shown(text: unknown): string {

@@ -57,7 +57,10 @@ async function hasBlob(cache: RepoCache, { oid, size }: RepoFile): Promise<boole
   const stats = await stat(path).catch(() => undefined);
   if (stats?.size === size) return true;
   // Cut short by a full disk or a crash.
-  if (stats !== undefined) await rm(path, { force: true });
+  if (stats !== undefined)
+    await rm(path, { force: true }).catch((cause) => {
+      throw fileError(path, cause);
+    });
   return false;
 }
 

@@ -141,6 +141,33 @@ describe('the choice of files', () => {
     });
   });
 
+  test.each([
+    ['a part under two names', ['m-00001-of-00002.gguf', 'm-00001-of-00002.GGUF'], '1 of 2 parts'],
+    ['parts of other numbers', ['m-00000-of-00002.gguf', 'm-00003-of-00002.gguf'], '0 of 2 parts'],
+    ['a part of none', ['m-00001-of-00000.gguf'], '0 of 0 parts'],
+  ])('%s is no whole model', async (_, paths, message) => {
+    await expect(chosen('hf:o/r', paths)).rejects.toMatchObject({
+      code: 'NOT_FOUND',
+      message: expect.stringContaining(message),
+    });
+  });
+
+  test('an @ in the name of a file is none of a revision', async () => {
+    const paths = ['a@v1-Q4_K_M.gguf', 'b@v1-Q4_K_M.gguf'];
+    await expect(chosen('hf:o/r:Q4_K_M', paths)).rejects.toThrow(/hf:o\/r:a@v1-Q4_K_M\.gguf/);
+    expect(await chosen('hf:o/r:a@v1-Q4_K_M.gguf', paths)).toEqual(['gguf', paths[0]]);
+    expect(parseName('hf:o/r:a@v1-Q4_K_M.gguf@main')).toEqual({ repo: 'o/r', tag: paths[0], revision: 'main' });
+    expect(parseName('hf:o/r:Q8_0@v1.gguf-x')).toEqual({ repo: 'o/r', tag: 'Q8_0', revision: 'v1.gguf-x' });
+  });
+
+  test('letters count where files differ by them alone, and nothing is shown that a terminal would obey', async () => {
+    const paths = ['M.gguf', 'm.gguf'];
+    for (const path of paths) expect(await chosen(`hf:o/r:${path}`, paths)).toEqual(['gguf', path]);
+    const odd = ['a\x1b[2J-Q4_K_M.gguf', 'b-Q4_K_M.gguf'];
+    const error = await chosen('hf:o/r:Q4_K_M', odd).catch(({ message }) => message);
+    expect(error).toMatch(/a\ufffd\[2J-Q4_K_M/);
+  });
+
   test('what is ambiguous or missing lists what there is, by names that work', async () => {
     const paths = ['a/m-Q4_K_M.gguf', 'b/m-Q4_K_M.gguf', 'c/m-Q2_K.gguf'];
     for (const name of ['hf:o/r', 'hf:o/r:Q4_K_M@v1']) {

@@ -567,6 +567,19 @@ describe('access', () => {
     );
   });
 
+  test.each(['the same', 'another'])('pages of a listing without end end it, each leading to %s one', async (way) => {
+    hub.add('org/repo', ggufRepo);
+    let pages = 0;
+    hub.apiFault = (url) => {
+      if (!url.includes('/tree/')) return undefined;
+      const next = `${hub.endpoint}${url.split('?')[0]}?cursor=${way === 'another' ? ++pages : 1}`;
+      return { status: 200, body: '[]', headers: { link: `<${next}>; rel="next"` } };
+    };
+    await expect(pull('hf:org/repo', options())).rejects.toThrow(
+      failsWith('DOWNLOAD_FAILED', /hf:org\/repo.*pages without end/),
+    );
+  });
+
   test('the pages of a listing stay with the hub', async () => {
     hub.add('org/repo', ggufRepo, { token });
     hub.apiFault = (url) =>
@@ -577,6 +590,31 @@ describe('access', () => {
       failsWith('UNSAFE_REDIRECT', 'the listing goes on at'),
     );
     expect(hub.asked.filter(({ at }) => at === 'cdn')).toEqual([]);
+  });
+});
+
+describe('what the disk has no place for', () => {
+  test('names as long as the hub allows are stored, longer ones refused before they are downloaded', async () => {
+    const longest = `${'a'.repeat(250)}.gguf`;
+    hub.add('org/repo', { [longest]: model });
+    expect((await pull('hf:org/repo', options())).path.endsWith(longest)).toBe(true);
+    hub.add('org/other', { [`${'ж'.repeat(240)}.gguf`]: model });
+    await expect(pull('hf:org/other', options())).rejects.toThrow(failsWith('INVALID_NAME', 'cannot be stored'));
+    expect(hub.downloads.filter(({ url }) => url.includes('org/other'))).toEqual([]);
+  });
+
+  test.each([
+    ['a directory where a blob belongs', () => mkdirSync(join(blob(model), 'x'), { recursive: true })],
+    ['a file where the cache belongs', () => writeFileSync(join(cacheDir, 'models--org--repo'), '')],
+  ])('%s is an error of the cache', async (_, make) => {
+    hub.add('org/repo', ggufRepo);
+    make();
+    await expect(pull('hf:org/repo', options())).rejects.toThrow(failsWith('CACHE_UNWRITABLE'));
+  });
+
+  test.each(['/proc/1/x', `/tmp/${'c'.repeat(300)}`])('a cache at %s is refused, and the pull ends', async (path) => {
+    hub.add('org/repo', ggufRepo);
+    await expect(pull('hf:org/repo', options({ cacheDir: path }))).rejects.toThrow(failsWith('CACHE_UNWRITABLE'));
   });
 });
 

@@ -1,5 +1,6 @@
 import { GgufMetadata, gguf } from '@x/quantized';
 import { describe, expect, test } from 'vitest';
+import { ChatTemplate } from './chat/template';
 import { ropeFrequencies } from './config/rope';
 import { ggufExport } from './gguf-export';
 import { describeConfig, describeGguf } from './registry';
@@ -128,7 +129,8 @@ describe('tokenizers', () => {
     const original = tokenizerJsonFromGguf(source);
     const { metadata } = ggufExport(CONFIG, original.json);
     const back = tokenizerJsonFromGguf(new GgufMetadata('y', Object.entries(metadata)));
-    for (const key of ['json', 'bosId', 'eosIds'] as const) expect(back[key]).toEqual(original[key]);
+    for (const key of ['json', 'bosId'] as const) expect(back[key]).toEqual(original[key]);
+    expect(back.eosIds).toEqual(CONFIG.eos_token_id);
     expect(metadata['tokenizer.ggml.add_bos_token']).toEqual(gguf.bool(true));
   });
 
@@ -155,6 +157,111 @@ describe('tokenizers', () => {
     expect(named(llama)).toEqual(gguf.string('smaug-bpe'));
     const punctuation = { type: 'Punctuation', behavior: 'Contiguous' };
     expect(() => named([punctuation, { ...byteLevel, use_regex: true }])).toThrow(/Punctuation/);
+  });
+
+  describe('what begins and ends texts', () => {
+    const byteLevel = { type: 'ByteLevel', add_prefix_space: false, use_regex: true };
+    const special = (content: string, id: number, more: object = {}) => ({
+      ...{ content, id, special: true, single_word: false, lstrip: false, rstrip: false, normalized: false },
+      ...more,
+    });
+    const names = ['<s>', '<|im_end|>', '<x>', '<y>', '<z>', '<w>'];
+    const json = (more: object = {}, added: object = {}) => ({
+      added_tokens: names.map((name, i) => special(name, i + 1, added)),
+      pre_tokenizer: byteLevel,
+      model: { type: 'BPE', vocab: { a: 0 }, merges: [] },
+      ...more,
+    });
+    const single = (...before: string[]) => ({
+      type: 'TemplateProcessing',
+      single: [...before.map((id) => ({ SpecialToken: { id, type_id: 0 } })), { Sequence: { id: 'A', type_id: 0 } }],
+      pair: [
+        { SpecialToken: { id: '<x>', type_id: 0 } },
+        { Sequence: { id: 'A', type_id: 0 } },
+        { Sequence: { id: 'B', type_id: 0 } },
+      ],
+      special_tokens: {},
+    });
+    const toBlock = { type: 'Replace', pattern: { String: ' ' }, content: '▁' };
+    const { bos_token_id: _bos, eos_token_id: _eos, ...without } = CONFIG;
+    const numbers = ({ metadata }: { metadata: object }) =>
+      Object.fromEntries(
+        Object.entries(metadata).flatMap(([key, value]) => {
+          const [, name] = /^tokenizer\.ggml\.(\w+?)(?:_token_id|_token)$/.exec(key) ?? [];
+          return name === undefined ? [] : [[name, (value as { value: unknown }).value]];
+        }),
+      );
+
+    test('comes from the tokenizer, generation_config.json and tokenizer_config.json', () => {
+      const post_processor = { type: 'Sequence', processors: [{ type: 'ByteLevel' }, single('<s>')] };
+      const files = {
+        generationConfig: { eos_token_id: [3, 4, 2] },
+        specialTokens: { eos_token: '<y>', pad_token: '<z>' },
+      };
+      const made = ggufExport(without, json({ post_processor }), 'm', files);
+      expect(numbers(made)).toMatchObject({
+        bos: 1,
+        add_bos: true,
+        eos: 4,
+        eot: 3,
+        eom: 2,
+        padding: 5,
+        add_eos: false,
+      });
+      expect(made.warnings).toEqual([]);
+      const { eosIds, bosId } = tokenizerJsonFromGguf(new GgufMetadata('y', Object.entries(made.metadata)));
+      expect([bosId, [...eosIds].sort()]).toEqual([1, [2, 3, 4]]);
+      // A token that stands in front of pairs alone is in front of no text.
+      expect(numbers(ggufExport(without, json({ post_processor: single() })))).toMatchObject({ add_bos: false });
+    });
+
+    test('what is lost is said, and what would change every text refused', () => {
+      const many = ggufExport(without, json(), 'm', { generationConfig: { eos_token_id: [1, 3, 4, 5, 6] } });
+      expect(many.warnings).toEqual([expect.stringContaining('"<z>", "<w>" end a generation too')]);
+      const { warnings } = ggufExport(CONFIG, json({}, { rstrip: true }));
+      expect(warnings).toEqual([expect.stringMatching(/"<s>", "<\|im_end\|>", "<x>" and 3 more take spaces/)]);
+      expect(ggufExport(CONFIG, json({ normalizer: { type: 'NFKC' } })).warnings).toEqual([
+        expect.stringContaining('forms of Unicode'),
+      ]);
+      for (const [more, message] of [
+        [{ normalizer: { type: 'Lowercase' } }, /Lowercase/],
+        [{ normalizer: { type: 'Sequence', normalizers: [{ type: 'NFC' }, { type: 'Strip' }] } }, /Strip/],
+        [{ post_processor: single('<s>', '<x>') }, /<s>, <x>/],
+        [{ post_processor: { type: 'RobertaProcessing', cls: ['<s>', 1], sep: ['<x>', 3] } }, /RobertaProcessing/],
+        [{ pre_tokenizer: { ...byteLevel, add_prefix_space: true } }, /space before texts/],
+      ] as const)
+        expect(() => ggufExport(CONFIG, json(more))).toThrow(
+          expect.objectContaining({ code: 'UNSUPPORTED_TOKENIZER', message: expect.stringMatching(message) }),
+        );
+    });
+
+    test.each([
+      [{ normalizer: { type: 'Sequence', normalizers: [{ type: 'Prepend', prepend: '▁' }, toBlock] } }, true],
+      [
+        {
+          normalizer: toBlock,
+          pre_tokenizer: { type: 'Split', pattern: { String: ' ' }, behavior: 'MergedWithPrevious' },
+        },
+        false,
+      ],
+      [{ pre_tokenizer: { type: 'Metaspace', prepend_scheme: 'first' } }, true],
+      [{ pre_tokenizer: { type: 'Metaspace', prepend_scheme: 'never' } }, false],
+    ])('SentencePiece by %j: a space in front is %s', (more, isThere) => {
+      const bpe = { type: 'BPE', vocab: { a: 0 }, merges: [], byte_fallback: true };
+      const { metadata } = ggufExport(CONFIG, json({ model: bpe, pre_tokenizer: null, ...more }));
+      expect(metadata['tokenizer.ggml.add_space_prefix']).toEqual(gguf.bool(isThere));
+    });
+
+    test('chat templates are written by their names', () => {
+      const templates = new Map([
+        ['default', 'a'],
+        ['tool_use', 'b'],
+      ]);
+      const { metadata } = ggufExport(CONFIG, json(), 'm', { templates });
+      const back = new GgufMetadata('y', Object.entries(metadata));
+      expect(ChatTemplate.fromGguf(back)!.source()).toBe('a');
+      expect(ChatTemplate.fromGguf(back)!.source(true)).toBe('b');
+    });
   });
 
   test('what GGUF has no name for is refused', () => {

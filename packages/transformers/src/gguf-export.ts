@@ -3,16 +3,19 @@
  * rows, as llama.cpp's converter writes them. candle has no counterpart; it reads such files only. The inverse of
  * `describeGguf`, `tokenizerJsonFromGguf` and the names of `Weights`, from the same lists.
  */
-import { type GgufArray, type GgufValue, gguf } from '@x/quantized';
+import { existsSync } from 'node:fs';
+import { basename, join, resolve } from 'node:path';
+import { readJsonFile } from '@x/core/files';
+import { type GgufValue, gguf } from '@x/quantized';
+import { specialTokensOf, textsFromDirectory } from './chat/sources';
 import { type ConfigKey, GGUF_KEYS } from './config/config-source';
 import type { DecoderConfig } from './config/decoder-config';
 import { ropeFactors } from './config/rope';
 import { textPartOf } from './config/text-part';
 import { TransformersError } from './errors';
 import { type Architecture, describeConfig } from './registry';
-import { checkDefinition } from './tokenizer/definition';
-import { PRE_TOKENIZERS } from './tokenizer/pre-tokenizers';
-import type { TokenizerJson } from './tokenizer/tokenizer';
+import { type TokenizerFiles, tokenizerMetadata } from './tokenizer/gguf-export';
+import { readTokenizerJson } from './tokenizer/tokenizer';
 import { type TensorNamePair, TensorNames } from './weights/tensor-names';
 
 /** A tensor that a GGUF file has, and what is done to the values that a `WeightFile` gives under its name. */
@@ -35,13 +38,21 @@ export interface GgufExport {
   tensors(checkpoint: readonly string[]): GgufTensorName[];
   /** Divisors of the rotation frequencies, the tensor `rope_freqs.weight`, where the model has them. */
   ropeFactors?: Float32Array;
+  /** What of the checkpoint the file does not say, a sentence each. */
+  warnings: readonly string[];
 }
 
 /**
  * @param configJson the parsed config.json @param tokenizerJson the parsed tokenizer.json; without it the file has no
- *   tokenizer @throws TransformersError UNSUPPORTED_MODEL, BAD_CONFIG, UNSUPPORTED_TOKENIZER, BAD_TOKENIZER
+ *   tokenizer @param files what other files of the checkpoint say of its texts
+ * @throws TransformersError UNSUPPORTED_MODEL, BAD_CONFIG, UNSUPPORTED_TOKENIZER, BAD_TOKENIZER
  */
-export function ggufExport(configJson: unknown, tokenizerJson?: unknown, name = 'model'): GgufExport {
+export function ggufExport(
+  configJson: unknown,
+  tokenizerJson?: unknown,
+  name = 'model',
+  files: TokenizerFiles = {},
+): GgufExport {
   const { architecture, config } = describeConfig(configJson);
   const source = textPartOf(configJson as Record<string, unknown>)?.config ?? (configJson as Record<string, unknown>);
   const metadata: Record<string, GgufValue> = {
@@ -50,7 +61,9 @@ export function ggufExport(configJson: unknown, tokenizerJson?: unknown, name = 
     'general.name': gguf.string(name),
     ...configMetadata(architecture, config),
   };
-  if (tokenizerJson !== undefined) Object.assign(metadata, tokenizerMetadata(tokenizerJson, config, source));
+  const warnings: string[] = [];
+  if (tokenizerJson !== undefined)
+    Object.assign(metadata, tokenizerMetadata(tokenizerJson, config.vocabSize, source, files, warnings));
   const names = new TensorNames(architecture.names);
   return {
     metadata,
@@ -60,7 +73,34 @@ export function ggufExport(configJson: unknown, tokenizerJson?: unknown, name = 
         adjusted(name, architecture, config),
       ),
     ropeFactors: config.ropeScaling?.type === 'llama3' ? ropeFactors(config) : undefined,
+    warnings,
   };
+}
+
+/**
+ * {@link ggufExport} of a Hugging Face directory, with the tokenizer, the ends of generation and the chat templates of its files.
+ * @throws FileFormatError for files that are missing or damaged; TransformersError as {@link ggufExport}, BAD_CHAT_TEMPLATE
+ */
+export function ggufExportOfDirectory(directory: string): GgufExport {
+  const json = (name: string) => {
+    const path = join(directory, name);
+    return existsSync(path) ? readJsonFile(path) : undefined;
+  };
+  const tokenizer = join(directory, 'tokenizer.json');
+  const texts = textsFromDirectory(directory);
+  const written = ggufExport(
+    readJsonFile(join(directory, 'config.json')),
+    existsSync(tokenizer) ? readTokenizerJson(tokenizer) : undefined,
+    basename(resolve(directory)),
+    {
+      generationConfig: json('generation_config.json'),
+      specialTokens: specialTokensOf(directory),
+      templates: texts?.templates,
+    },
+  );
+  if (existsSync(tokenizer)) return written;
+  const missing = `${directory} has no tokenizer.json, so the file has no tokenizer and cannot be loaded as a language model.`;
+  return { ...written, warnings: [...written.warnings, missing] };
 }
 
 function configMetadata(architecture: Architecture, config: DecoderConfig): Record<string, GgufValue> {
@@ -128,128 +168,4 @@ function adjusted(
   if (pairs === 'reordered' && part === 'attn_k') return { name, heads: numKvHeads };
   const isNorm = part?.endsWith('_norm') && kind === 'weight';
   return normOffset !== 0 && isNorm ? { name, add: normOffset } : { name };
-}
-
-/** llama.cpp's token types. */
-const TYPE = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
-
-function tokenizerMetadata(
-  json: unknown,
-  config: DecoderConfig,
-  source: Record<string, unknown>,
-): Record<string, GgufValue> {
-  const kind = (json as { model?: { type?: unknown } | null } | null)?.model?.type;
-  if (typeof kind === 'string' && kind !== 'BPE') throw notBpe(kind);
-  const definition = checkDefinition(json).json;
-  const { model, added_tokens: added, post_processor } = definition;
-  const bpe = model as {
-    type?: string;
-    vocab: Record<string, number>;
-    merges: (string | [string, string])[];
-    byte_fallback?: boolean;
-    unk_token?: string | null;
-  };
-  if (bpe.type !== 'BPE') throw notBpe(bpe.type ?? 'WordLevel');
-  const tokens = Array.from({ length: config.vocabSize }, (_, id) => `[PAD${id}]`);
-  const types = new Int32Array(config.vocabSize).fill(TYPE.unused);
-  const put = (token: string, id: number, type: number) => {
-    if (!Number.isInteger(id) || id < 0 || id >= config.vocabSize) {
-      throw new TransformersError(
-        'BAD_TOKENIZER',
-        `tokenizer.json gives the token "${token}" the id ${id}, outside config.json's vocabulary of ${config.vocabSize}; they do not belong together.`,
-      );
-    }
-    tokens[id] = token;
-    types[id] = type;
-  };
-  for (const [token, id] of Object.entries(bpe.vocab)) {
-    const byte = bpe.byte_fallback === true && /^<0x[0-9A-F]{2}>$/.test(token);
-    put(token, id, byte ? TYPE.byte : token === bpe.unk_token ? TYPE.unknown : TYPE.normal);
-  }
-  for (const { content, id, special } of added) {
-    if (types[id] !== TYPE.unknown) put(content, id, special ? TYPE.control : TYPE.userDefined);
-  }
-  const merges = bpe.merges.map((merge) => (typeof merge === 'string' ? merge : merge.join(' ')));
-  const bos = idOf(source.bos_token_id);
-  const eos = idOf(source.eos_token_id);
-  const template = JSON.stringify(post_processor ?? null);
-  const metadata: Record<string, GgufValue> = {
-    'tokenizer.ggml.tokens': gguf.strings(tokens),
-    'tokenizer.ggml.token_type': gguf.array('int32', types),
-    ...(bpe.byte_fallback === true ? sentencePiece(tokens, merges) : byteLevel(definition, merges)),
-    'tokenizer.ggml.add_bos_token': gguf.bool(bos !== undefined && template.includes(JSON.stringify(tokens[bos]))),
-    'tokenizer.ggml.add_eos_token': gguf.bool(eos !== undefined && template.includes(JSON.stringify(tokens[eos]))),
-  };
-  if (bos !== undefined) metadata['tokenizer.ggml.bos_token_id'] = gguf.uint32(bos);
-  if (eos !== undefined) metadata['tokenizer.ggml.eos_token_id'] = gguf.uint32(eos);
-  return metadata;
-}
-
-function notBpe(kind: string): TransformersError {
-  return new TransformersError(
-    'UNSUPPORTED_TOKENIZER',
-    `The tokenizer is of the kind "${kind.slice(0, 40)}"; BPE can be written to GGUF. Convert the model with the tool of its family.`,
-  );
-}
-
-/** A token id of config.json, the first where there are several. */
-function idOf(value: unknown): number | undefined {
-  const id: unknown = Array.isArray(value) ? value[0] : value;
-  return typeof id === 'number' && Number.isInteger(id) && id >= 0 ? id : undefined;
-}
-
-function byteLevel({ pre_tokenizer, normalizer, model }: TokenizerJson, merges: string[]): Record<string, GgufValue> {
-  const patterns = splitPatterns(pre_tokenizer);
-  const wanted = JSON.stringify(patterns);
-  // Names of models for vectors are of no model that is written here.
-  const isOfOthers = (name: string) => name.startsWith('granite-embed');
-  const named = [...PRE_TOKENIZERS].filter(
-    ([name, { split }]) => JSON.stringify(split) === wanted && !isOfOthers(name),
-  );
-  // Of names for one way of splitting the one that says the rest as the tokenizer does.
-  const nfc = JSON.stringify(normalizer ?? null).includes('"NFC"');
-  const whole = (model as { ignore_merges?: boolean }).ignore_merges === true;
-  const [pre] =
-    named.find(([, one]) => (one.nfc ?? false) === nfc && (one.ignoreMerges ?? false) === whole) ?? named[0] ?? [];
-  if (pre !== undefined) {
-    return {
-      'tokenizer.ggml.model': gguf.string('gpt2'),
-      'tokenizer.ggml.pre': gguf.string(pre),
-      'tokenizer.ggml.merges': gguf.strings(merges),
-    };
-  }
-  throw new TransformersError(
-    'UNSUPPORTED_TOKENIZER',
-    `The tokenizer splits text by ${wanted}, which has no name in GGUF that is known here. Convert the model with the tool of its family.`,
-  );
-}
-
-/** Regular expressions by which text is split before byte-level BPE; of another step its kind, which no name in GGUF has. */
-function splitPatterns(preTokenizer: unknown): string[] {
-  const steps = (preTokenizer as { pretokenizers?: unknown[] } | null)?.pretokenizers ?? [preTokenizer];
-  return steps.flatMap((step) => {
-    const { type, pattern, individual_digits, use_regex } = (step ?? {}) as PreTokenizerStep;
-    if (type === 'Split' && pattern?.Regex !== undefined) return [pattern.Regex];
-    if (type === 'Digits' && individual_digits) return ['\\p{N}'];
-    if (type === 'ByteLevel') return use_regex === false ? [] : [...(PRE_TOKENIZERS.get('gpt-2')?.split ?? [])];
-    return [type ?? 'nothing'];
-  });
-}
-
-interface PreTokenizerStep {
-  type?: string;
-  pattern?: { Regex?: string };
-  individual_digits?: boolean;
-  use_regex?: boolean;
-}
-
-/** Scores that give the merges their order: a piece's is less the later it is merged. */
-function sentencePiece(tokens: readonly string[], merges: readonly string[]): Record<string, GgufValue | GgufArray> {
-  const ids = new Map(tokens.map((token, id) => [token, id]));
-  const scores = new Float32Array(tokens.length).fill(-merges.length);
-  for (let rank = merges.length - 1; rank >= 0; rank--) {
-    const id = ids.get(merges[rank].replace(' ', ''));
-    if (id !== undefined) scores[id] = -rank;
-  }
-  return { 'tokenizer.ggml.model': gguf.string('llama'), 'tokenizer.ggml.scores': gguf.array('float32', scores) };
 }

@@ -42,7 +42,7 @@ export {
   SUPPORTED_ENCODERS,
 } from './encoders/registry';
 export { TransformersError, type TransformersErrorCode } from './errors';
-export { type GgufExport, type GgufTensorName, ggufExport } from './gguf-export';
+export { type GgufExport, type GgufTensorName, ggufExport, ggufExportOfDirectory } from './gguf-export';
 export type {
   AttendOptions,
   Batch,

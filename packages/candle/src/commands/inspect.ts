@@ -14,7 +14,7 @@ import '@x/rocm-backend';
 import { interruptible } from '../interrupt';
 import { checkCheckpoint, checkGguf, type LoadCheck, nothingButWeights } from '../load-check';
 import { localModel, weightFiles } from '../model-source';
-import { formatBytes, guarded, printJson, table } from '../output';
+import { formatBytes, guarded, printJson, shown, table } from '../output';
 
 interface TensorRow {
   name: string;
@@ -341,7 +341,7 @@ function summary(inspection: Inspection) {
 }
 
 function sayTextPart({ model, tensors, bytes }: NonNullable<LoadCheck['textPartOf']>): string {
-  return `the text part of a ${model} model: texts only, the other parts' ${tensors} tensors (${formatBytes(bytes)}) are not read`;
+  return `the text part of a ${shown(model)} model: texts only, the other parts' ${tensors} tensors (${formatBytes(bytes)}) are not read`;
 }
 
 function shorten(value: unknown): unknown {
@@ -358,10 +358,10 @@ function describe(inspection: Inspection): string {
   );
   return [
     `${inspection.file}: ${format}, ${formatBytes(bytes)}, ${tensors.length} tensors, ${(parameters / 1e6).toFixed(2)} M parameters`,
-    `types: ${typeList.join(', ')}`,
-    loads === false ? 'does not load:' : `loads with ${loads}`,
+    `types: ${shown(typeList.join(', '))}`,
+    loads === false ? 'does not load:' : `loads with ${shown(String(loads))}`,
     ...(textPartOf ? [`  ${sayTextPart(textPartOf)}`] : []),
-    ...problems.slice(0, SHOWN_PROBLEMS).map((problem) => `  ${problem}`),
+    ...problems.slice(0, SHOWN_PROBLEMS).map((problem) => `  ${shown(problem)}`),
     ...(problems.length > SHOWN_PROBLEMS ? [`  and ${problems.length - SHOWN_PROBLEMS} more`] : []),
     ...memory.map(
       ({ device, weightBytes, cacheBytes, contextLength, contexts, experts, freeBytes, fittingContext }) => {
@@ -379,10 +379,15 @@ function describe(inspection: Inspection): string {
       },
     ),
     '',
-    table(Object.entries(metadata).map(([key, value]) => [key, show(value)])),
+    table(Object.entries(metadata).map(([key, value]) => [shown(key), show(value)])),
     '',
     table(
-      tensors.map((tensor) => [tensor.name, tensor.type, `[${tensor.shape.join(', ')}]`, formatBytes(tensor.bytes)]),
+      tensors.map((tensor) => [
+        shown(tensor.name),
+        shown(tensor.type),
+        `[${tensor.shape.join(', ')}]`,
+        formatBytes(tensor.bytes),
+      ]),
     ),
   ].join('\n');
 }

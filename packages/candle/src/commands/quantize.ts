@@ -25,7 +25,7 @@ import { interruptible } from '../interrupt';
 import { type AdapterSource, adapterSources, mergeAdapters } from '../merge-adapters';
 import { localModel, type ModelSource, openModel, rowsOf, type SourceTensor } from '../model-source';
 import { wholeNumber } from '../option-values';
-import { formatBytes, guarded, paint, printJson, table } from '../output';
+import { formatBytes, guarded, paint, printJson, printWarning, table } from '../output';
 
 interface QuantizeOptions {
   type: MixName;
@@ -51,6 +51,8 @@ export interface QuantizeReport {
   inputBytes: number;
   outputBytes: number;
   seconds: number;
+  /** What of the model the file does not say. */
+  warnings: readonly string[];
 }
 
 export interface QuantizeRun extends Pick<QuantizeOptions, 'imatrix' | 'threads' | 'allowRequantize'> {
@@ -100,6 +102,7 @@ async function run(name: string, output: string, options: QuantizeOptions, signa
       onProgress: shown ? (done, total, name) => process.stderr.write(progressLine(done, total, name)) : undefined,
     });
     clear();
+    for (const warning of result.warnings) printWarning(warning);
     if (options.json) printJson(result, report);
     else report.write(`${describe(result, report)}\n`);
   } catch (error) {
@@ -126,8 +129,12 @@ export async function quantizeModel(
   const source = mergeAdapters(openModel(input), options.adapters ?? []);
   try {
     const existing = statSync(output, { throwIfNoEntry: false });
-    const replaced = source.paths.find((path) => existing !== undefined && isSame(statSync(path), existing));
-    if (replaced !== undefined) throw invalid(`${replaced} is the input. Give the output another name.`);
+    const read = [...source.paths, ...(options.imatrix === undefined ? [] : [options.imatrix])];
+    const replaced = read.find((path) => {
+      const own = existing && statSync(path, { throwIfNoEntry: false });
+      return own !== undefined && isSame(own, existing!);
+    });
+    if (replaced !== undefined) throw invalid(`${replaced} is an input. Give the output another name.`);
     const imatrix = options.imatrix === undefined ? undefined : loadImatrix(options.imatrix);
     const types = planTypes(source, mix, imatrix, options.allowRequantize === true);
     const total = source.tensors.reduce((sum, { shape }) => sum + countOf(shape), 0);
@@ -144,6 +151,7 @@ export async function quantizeModel(
       inputBytes: 0,
       outputBytes: 0,
       seconds: 0,
+      warnings: source.warnings ?? [],
     };
     const tensors = source.tensors.map((tensor): GgufTensorSource => {
       const type = types.get(tensor.name)!;

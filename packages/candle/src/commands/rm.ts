@@ -12,7 +12,11 @@ export function rmCommand(): Command {
       guarded(options.json, async () => {
         const removed: Removed = { models: [], freedBytes: 0 };
         for (const name of names) {
-          const { models, freedBytes } = await remove(name);
+          const { models, freedBytes } = await remove(name).catch((error: unknown) => {
+            if (options.json && removed.models.length > 0 && error instanceof Error)
+              error.message += ` Removed before it: ${removed.models.join(', ')}.`;
+            throw error;
+          });
           removed.models.push(...models);
           removed.freedBytes += freedBytes;
           if (!options.json) process.stderr.write(`removed ${name}, ${formatBytes(freedBytes)} freed\n`);

@@ -2,8 +2,9 @@
  * `candle run MODEL`: text from a model, streamed to stdout with nothing else, the figures to stderr; or one JSON object
  * with both.
  */
-import { existsSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { accessSync, constants, existsSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
+import { FileFormatError } from '@x/core';
 import type { Generation, GenerationStats, LanguageModel, PromptFileOptions } from '@x/engine';
 import { Command } from 'commander';
 import { followed } from '../devices';
@@ -54,15 +55,20 @@ async function run(name: string, options: RunOptions, signal: AbortSignal): Prom
   const prompt = options.prompt === '-' ? await textFromStdin(signal) : options.prompt;
   const grammar = grammarOf(options);
   checkSpeculative(options);
+  const kept = options.promptCache;
+  if (kept !== undefined) checkWritable(kept);
   const { path, ...loaded } = await loadForCommand(name, options, signal);
   using model = loaded.model;
   const { device } = model;
   const { speculative, draft } = await loadDrafts(options, model, { json: options.json, signal });
   using _draft = draft;
-  const kept = options.promptCache;
   const generateOptions = generateOptionsOf(options);
   const files = { adapter: generateOptions.adapter, signal };
-  if (kept !== undefined && existsSync(kept)) await model.loadPrompt(kept, files);
+  if (kept !== undefined && existsSync(kept))
+    await model.loadPrompt(kept, files).catch((error: unknown) => {
+      if (error instanceof FileFormatError) error.message += ' Or delete it, and the prompt is kept anew.';
+      throw error;
+    });
   const generation = model.generate(prompt, { ...generateOptions, grammar, speculative, signal });
   let text = '';
   const tokenIds: number[] = [];
@@ -82,7 +88,14 @@ async function run(name: string, options: RunOptions, signal: AbortSignal): Prom
     // What follows, an error too, has lines of its own.
     write('\n');
   }
-  if (kept !== undefined && !signal.aborted) await keepPrompt(model, kept, generation, files);
+  let notKept: unknown;
+  if (kept !== undefined && !signal.aborted)
+    await keepPrompt(model, kept, generation, files).catch((error: unknown) => {
+      // The text that was generated is not lost with it.
+      if (!options.json) throw error;
+      notKept = error;
+      process.exitCode = 1;
+    });
   if (isOutputClosed()) return;
   const { stats } = generation;
   if (!options.json) return printFigures(model, stats, grammar !== undefined);
@@ -104,7 +117,25 @@ async function run(name: string, options: RunOptions, signal: AbortSignal): Prom
     decodeTokensPerSecond: round(stats.decodeTokensPerSecond),
     ...(stats.speculative && { speculative: stats.speculative }),
     ...(model.expertStats && { experts: model.expertStats }),
+    ...(notKept !== undefined && { promptCacheError: errorParts(notKept) }),
   });
+}
+
+function errorParts(error: unknown): { code: unknown; message: string } {
+  return {
+    code: (error as { code?: unknown }).code ?? 'ERROR',
+    message: error instanceof Error ? error.message : String(error),
+  };
+}
+
+/** Before anything is generated. @throws FileFormatError FILE_UNWRITABLE */
+function checkWritable(path: string): void {
+  try {
+    accessSync(existsSync(path) ? path : dirname(resolve(path)), constants.W_OK);
+  } catch (cause) {
+    const message = `${path}: the prompt cannot be kept there (${(cause as NodeJS.ErrnoException).code}). Give a file in a directory that can be written.`;
+    throw new FileFormatError('FILE_UNWRITABLE', message, { path, cause });
+  }
 }
 
 /** Tokens that are kept together. */

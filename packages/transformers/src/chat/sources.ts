@@ -37,11 +37,20 @@ export function textsFromGguf(metadata: GgufMetadata): TemplateTexts | undefined
   return { templates, specialTokens };
 }
 
+/** Texts of special tokens by their names in tokenizer_config.json. @throws FileFormatError */
+export function specialTokensOf(directory: string): Record<string, string> {
+  return tokensOf(configOf(directory).config);
+}
+
+function configOf(directory: string): { path: string; config: Record<string, unknown> } {
+  const path = join(directory, 'tokenizer_config.json');
+  return { path, config: existsSync(path) ? readConfig(path) : {} };
+}
+
 export function textsFromDirectory(directory: string): TemplateTexts | undefined {
   const templates = new Map<string, string>();
-  const configPath = join(directory, 'tokenizer_config.json');
-  const config = existsSync(configPath) ? readConfig(configPath) : {};
-  addConfigured(templates, config.chat_template, configPath);
+  const { path, config } = configOf(directory);
+  addConfigured(templates, config.chat_template, path);
   const file = join(directory, 'chat_template.jinja');
   if (existsSync(file)) templates.set('default', readText(file));
   const others = join(directory, 'additional_chat_templates');
