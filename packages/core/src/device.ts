@@ -324,9 +324,10 @@ export class Device {
     this.backend.synchronizeSync();
   }
 
-  /** Restarts the random stream: a whole number in 0..2^53. The same seed gives the same numbers on every device. */
+  /** Restarts the random stream: a whole number in 0..2^53. The same seed gives the same numbers on every device. @throws CaptureError in a captured function */
   setSeed(seed: number): void {
     check('setSeed', 'seed', seed, COUNT);
+    refuseInCapture('setSeed: replays would not begin their random numbers anew', 'set the seed before replay()');
     randomOf(this.backend).setSeed(seed);
   }
 

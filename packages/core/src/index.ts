@@ -15,6 +15,7 @@ export { enableGrad, isGradEnabled, noGrad } from './autograd/mode';
 export type { GradRecord } from './autograd/record';
 export { Var } from './autograd/var';
 export * from './backend';
+export { refuseInCapture } from './capture-state';
 export { Communicator, type CommunicatorOptions } from './communicator';
 export {
   backendModules,

@@ -10,6 +10,23 @@ const TOLERANCES = { f64: 1e-12, f32: 2e-6, bf16: 0.06, f16: 0.01 };
 const SHAPES = [[], [1], [7, 3], [5, 0], [129, 257], [70_001]];
 
 describe.each(testDevices())('optimisers on %s', (device) => {
+  it.each([Adam, AdamW])('$name is not part of a captured graph, whose replays would all be the same step', (kind) => {
+    const variable = Var.ones([3], { device });
+    using optimizer = new kind([variable], {});
+    using grads = new GradStore();
+    grads.insert(variable, Tensor.ones([3], { device }));
+    const capture = () =>
+      device.capture(() => {
+        optimizer.step(grads);
+        return variable.copy();
+      });
+    expect(capture).toThrow(
+      expect.objectContaining({ code: 'CAPTURE_UNSUPPORTED', message: expect.stringContaining(`${kind.name}.step`) }),
+    );
+    expect([optimizer.stepT, variable.toArraySync()]).toEqual([0, Float32Array.of(1, 1, 1)]);
+    variable.dispose();
+  });
+
   const numbers = (seed: number, count: number) => {
     const next = generator(seed);
     // None so small that its square is nothing in f16.

@@ -7,11 +7,14 @@ import {
   cosineAnnealingLr,
   cosineAnnealingWarmRestarts,
   exponentialLr,
+  Lion,
   linearLr,
   multiStepLr,
   polynomialLr,
+  RMSProp,
   type Schedule,
   Scheduler,
+  SGD,
   stepLr,
   warmup,
 } from '../src';
@@ -50,5 +53,15 @@ describe('schedules', () => {
     expect([optimizer.learningRate, optimizer.params.lr, scheduler.stepCount]).toEqual([0.4, 0.4, 1]);
     optimizer.setLearningRate(2);
     expect(optimizer.params).toMatchObject({ lr: 2, beta1: 0.9 });
+  });
+
+  it.each([AdamW, Lion, RMSProp, SGD])('set no rate that is no number ($name)', (kind) => {
+    using x = Var.zeros([1], 'f32', Device.js());
+    using optimizer = new kind([x], { lr: 0.5 } as never);
+    for (const rate of [Number.NaN, Number.POSITIVE_INFINITY, '1', undefined])
+      expect(() => optimizer.setLearningRate(rate as number), String(rate)).toThrow(
+        expect.objectContaining({ code: 'INVALID_ARGUMENT' }),
+      );
+    expect(optimizer.learningRate).toBe(0.5);
   });
 });

@@ -1,5 +1,5 @@
 /** Adam and AdamW: candle-nn's `AdamW` (optim.rs), with PyTorch's formulas and defaults, and Adam by its side. */
-import { type AdamProblem, type DType, kinds, type Tensor, type Var } from '@x/core';
+import { type AdamProblem, type DType, kinds, refuseInCapture, type Tensor, type Var } from '@x/core';
 import { checkParams } from '../check';
 import { Optimizer } from './optimizer';
 
@@ -31,7 +31,6 @@ function checkAdam(op: string, params: ParamsAdam): void {
   for (const name of ['beta1', 'beta2'] as const) kinds.check(op, name, params[name], SHARE);
 }
 
-/** Not for captured graphs: the number of the step, which averages are corrected by, is that of the capture in each replay. */
 abstract class AdamBase extends Optimizer {
   /** Steps so far. */
   stepT = 0;
@@ -61,7 +60,12 @@ abstract class AdamBase extends Optimizer {
     this.setParams({ lr: value });
   }
 
+  /** @throws CaptureError in a captured function, whose replays would correct averages by the number of the captured step */
   protected override beforeStep(): void {
+    refuseInCapture(
+      `${this.constructor.name}.step: the number of the step, which averages are corrected by, would be the same in each replay`,
+      'capture the gradients, and step behind replay()',
+    );
     this.stepT++;
   }
 

@@ -30,7 +30,9 @@ export class Lion extends Optimizer {
   }
 
   set learningRate(value: number) {
-    this.params = { ...this.params, lr: value };
+    const params = { ...this.params, lr: value };
+    checkParams(this.constructor.name, params);
+    this.params = params;
   }
 
   protected next(variable: Var, grad: Tensor): Tensor {

@@ -34,7 +34,9 @@ export class RMSProp extends Optimizer {
   }
 
   set learningRate(value: number) {
-    this.params = { ...this.params, lr: value };
+    const params = { ...this.params, lr: value };
+    checkParams(this.constructor.name, params);
+    this.params = params;
   }
 
   protected next(variable: Var, grad: Tensor): Tensor {

@@ -251,6 +251,7 @@ export function captureSuite(name: string, device: () => Device): void {
       'disposing the device': () => device().dispose(),
       'random numbers': () => Tensor.rand(0, 1, [2], 'f32', device()),
       'normal numbers': (x) => x.randnLike(0, 1),
+      'a seed': () => device().setSeed(1),
       'a capture inside': (x) => device().capture(() => x.add(1)).outputs,
       'an async function': async (x) => {
         await x.toArray();
