@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import type { Device } from '@x/core';
 import { type CacheDType, type LanguageModel, type LoadModelOptions, loadModel } from '@x/engine';
 import { type ModelFile, modelName, ServerError } from '@x/server';
+import { ChatTemplate } from '@x/transformers';
 import type { Place } from './devices';
 import type { DownloadOptions } from './download';
 import { localModel } from './model-source';
@@ -29,6 +30,8 @@ export async function servedModels(
   download: DownloadOptions,
 ): Promise<Record<string, ModelFile>> {
   const template = chatTemplate === undefined ? undefined : templateOf(chatTemplate);
+  // Models are loaded when they are asked for, and a broken template is known now.
+  if (template !== undefined && template !== 'chatml') ChatTemplate.fromText(template).check();
   const adapters = adaptersOf(lora, models.length);
   const texts = await modelFiles(
     models,

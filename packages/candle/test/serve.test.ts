@@ -11,6 +11,7 @@ import { bundleCommand } from './command';
 const root = fileURLToPath(new URL('../../..', import.meta.url));
 const TINY = join(root, 'models/tiny/llama/model-f16.gguf');
 const folder = mkdtempSync(join(tmpdir(), 'candle-serve-'));
+writeFileSync(join(folder, 'broken.jinja'), '{% for m in messages %}{{ m.content');
 let command: { directory: string; program: string };
 beforeAll(async () => {
   command = await bundleCommand();
@@ -88,6 +89,7 @@ test.each([
   [[TINY, '--device', 'auto', '--devices', 'cpu,zzz'], 1, 'zzz'],
   [[TINY, '--device', 'cpu', '--tensor-parallel', '3'], 1, 'DEVICE_UNAVAILABLE: .*at most 1'],
   [[TINY, '--device', 'cpu', '--pipeline'], 1, 'INVALID_OPTION: .*pipeline is for several devices'],
+  [[TINY, '--chat-template', join(folder, 'broken.jinja')], 1, 'BAD_CHAT_TEMPLATE'],
   [[TINY, '--api-key-file', join(folder, 'none')], 1, 'cannot be read'],
 ])('%j is refused', async (args, status, message) => {
   const ended = await start(...args, '--port', '0').ended;

@@ -28,7 +28,7 @@ export type ArgumentNotation =
 /** The texts of marks: single tokens, where a model has such. */
 export type Mark = (text: string) => Expression;
 
-const WHITE = { whitespace: 'any', closed: true } as const;
+const WHITE = { whitespace: 'pretty', closed: true } as const;
 
 /** Writes the arguments of a tool. */
 export interface ArgumentWriter {

@@ -39,8 +39,8 @@ export interface CallRow {
 const MOST_CALLS = 127;
 
 /**
- * The texts that call one of these tools. The arguments are objects that meet `parameters`, with white space where the model
- * likes it and no properties but those that the schema names, unless it says otherwise.
+ * The texts that call one of these tools. The arguments are objects that meet `parameters`, with white space as
+ * programs write it and no properties but those that the schema names, unless it says otherwise.
  * @throws GrammarError as {@link compileSchema}, with the tool's name; BAD_SCHEMA where there are no tools; UNSATISFIABLE where none
  * of them takes an object
  */
@@ -62,7 +62,7 @@ export function compileToolCalls(
       const given = node(cases.conditions.all(object, cases.root));
       rules.push(...writer.rules);
       const starts = [before(name)].flat().map(mark);
-      const end = make.sequence(writer.marks.space, mark(behind));
+      const end = behind === '' ? make.epsilon : make.sequence(writer.marks.space, mark(behind));
       return sequence(terminal(make.sequence(make.either(...starts), space)), given, terminal(end));
     } catch (error) {
       if (!(error instanceof GrammarError)) throw error;

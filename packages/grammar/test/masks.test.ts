@@ -99,7 +99,7 @@ describe('masks of random schemas, several texts side by side', () => {
   it.each(Array.from({ length: 24 }, (_, i) => i + 1))('seed %i', (seed) => {
     const random = randomOf(seed);
     const schema = { type: 'object', additionalProperties: randomSchema(random) };
-    const options = { whitespace: pick(random, ['compact', 'spaced', 'any'] as const) };
+    const options = { whitespace: pick(random, ['compact', 'spaced', 'pretty', 'any'] as const) };
     const grammar = compileSchema(schema, options);
     const [end] = vocabulary.endIds;
     const texts = Array.from({ length: 4 }, () => ({ matcher: grammar.matcher(vocabulary), bytes: [] as number[] }));

@@ -4,7 +4,7 @@ import { Grammar } from '../grammar';
 import { Expressions } from '../regular/expression';
 import { Cases } from './cases';
 import { SchemaDocument } from './document';
-import { type Whitespace, Writer } from './writer';
+import { WHITESPACES, type Whitespace, Writer } from './writer';
 
 export type { Whitespace } from './writer';
 
@@ -25,8 +25,11 @@ export interface SchemaOptions {
  */
 export function compileSchema(schema: unknown, options: SchemaOptions = {}): Grammar {
   const { whitespace = 'compact', closed = false } = options;
-  if (!['compact', 'spaced', 'any'].includes(whitespace))
-    throw new GrammarError('BAD_SCHEMA', `whitespace is "${String(whitespace)}"; give compact, spaced or any.`);
+  if (!WHITESPACES.includes(whitespace))
+    throw new GrammarError(
+      'BAD_SCHEMA',
+      `whitespace is "${String(whitespace)}"; give one of ${WHITESPACES.join(', ')}.`,
+    );
   const make = new Expressions();
   const cases = new Cases(make, new SchemaDocument(schema));
   const writer = new Writer(make, cases, { whitespace, closed });

@@ -20,13 +20,16 @@ import { numberTexts } from './numbers';
 import { type Members, objectNode } from './objects';
 
 /**
- * White space between the parts of a JSON text: none, one space behind each comma and colon, or any up to some characters
- * wherever JSON allows it.
+ * White space between the parts of a JSON text: none, one space behind each comma and colon, what programs write (at most one space,
+ * or a line break with an indentation, which a colon has not), or any up to some characters wherever JSON allows it.
  */
-export type Whitespace = 'compact' | 'spaced' | 'any';
+export type Whitespace = 'compact' | 'spaced' | 'pretty' | 'any';
+export const WHITESPACES: readonly Whitespace[] = ['compact', 'spaced', 'pretty', 'any'];
 
 /** Characters in one place, so that a text cannot go on with nothing else. */
 const MOST_WHITESPACE = 64;
+/** Behind a line break: twelve levels of two spaces. */
+const MOST_INDENTATION = 24;
 
 export interface WriterOptions {
   whitespace: Whitespace;
@@ -50,20 +53,26 @@ export class Writer {
     readonly options: WriterOptions,
   ) {
     this.decimals = new Decimals(make);
-    const space = {
-      compact: make.epsilon,
-      spaced: make.epsilon,
-      any: make.repeat(make.range(9, 10, 13, 13, 32, 32), 0, MOST_WHITESPACE),
+    const { epsilon } = make;
+    const one = make.repeat(make.literal(' '), 0, 1);
+    const any = make.repeat(make.range(9, 10, 13, 13, 32, 32), 0, MOST_WHITESPACE);
+    const indentation = make.repeat(make.range(9, 9, 32, 32), 0, MOST_INDENTATION);
+    const line = make.sequence(make.repeat(make.literal('\r'), 0, 1), make.literal('\n'), indentation);
+    // Beside brackets and behind commas; in front of commas and colons; behind colons.
+    const { space, before, behind } = {
+      compact: { space: epsilon, before: epsilon, behind: epsilon },
+      spaced: { space: epsilon, before: epsilon, behind: make.literal(' ') },
+      pretty: { space: make.either(one, line), before: one, behind: one },
+      any: { space: any, before: any, behind: any },
     }[options.whitespace];
-    const behind = options.whitespace === 'spaced' ? make.literal(' ') : space;
     this.marks = {
       space,
       openList: make.sequence(make.literal('['), space),
       closeList: make.sequence(space, make.literal(']')),
       open: make.sequence(make.literal('{'), space),
       close: make.sequence(space, make.literal('}')),
-      comma: make.sequence(space, make.literal(','), behind),
-      colon: make.sequence(space, make.literal(':'), behind),
+      comma: make.sequence(before, make.literal(','), options.whitespace === 'spaced' ? behind : space),
+      colon: make.sequence(before, make.literal(':'), behind),
     };
   }
 
