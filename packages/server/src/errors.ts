@@ -142,7 +142,7 @@ export function toApiError(error: unknown, route: string): ApiError {
       return new ApiError(503, 'The server is out of memory for now; try again later.', { retryAfter: 5 });
   }
   if (error instanceof CollectiveError)
-    return new ApiError(503, 'A device that computes the model failed; it is loaded again, so try again later.', {
+    return new ApiError(503, 'A device that computes the model failed; try again later.', {
       code: 'model_failed',
       retryAfter: 5,
     });
