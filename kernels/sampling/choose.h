@@ -77,7 +77,8 @@ struct ByDistance {
 X_DEVICE void keepUpTo(Row& row, u64* bins, u32 n, u32 key, u64 count, u64 all) {
   const Row before = row;
   row.key = key;
-  row.last = NONE;
+  // Of equals that were cut before, those remain.
+  row.last = key == before.key ? before.last : NONE;
   if (count >= all) return;
   const auto isOne = [&](u32 i) -> u64 { return before.keyOf(i) == key && before.keeps(i) ? 1 : 0; };
   row.last = byId(bins, n, isOne, [count](u64) { return count - 1; });

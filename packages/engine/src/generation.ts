@@ -75,7 +75,10 @@ export interface Piece {
   id: number;
   /** 0 for the first generated token. */
   index: number;
-  /** Natural log of the model's probability for this token, before penalties, temperature and filters; with `logprobs` or `topLogprobs` only. */
+  /**
+   * Natural log of the model's probability for this token, among those that a form allows where there is one, before penalties,
+   * temperature and filters; with `logprobs` or `topLogprobs` only.
+   */
   logprob?: number;
   /** The most likely tokens in its place, likeliest first, with their log probabilities; with `topLogprobs` only. */
   topLogprobs?: readonly TokenLogprob[];

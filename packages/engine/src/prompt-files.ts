@@ -56,10 +56,11 @@ export async function savePrompt(
       `savePrompt: the prompt has ${ids.length} tokens, and whole blocks of ${BLOCK_SIZE} are saved; give a longer one.`,
     );
   }
-  // Nobody takes its blocks while they are written.
-  const cache = scheduler.open(true, adapter);
+  const cache = scheduler.open(false, adapter);
   try {
     await scheduler.prefill(cache, ids, new LogitsProcessor({}).sampler(ids), { signal });
+    // Nobody takes its blocks while they are written.
+    scheduler.hold(cache);
     const [blocks, tokens] = [cache.blocks.slice(0, count / BLOCK_SIZE), ids.slice(0, count)];
     // The file that people name comes last: without it there is no prompt.
     await group?.ask({ kind: 'write', path, blocks, tokens, owner });
@@ -104,13 +105,21 @@ async function take(
 ): Promise<{ tokens: readonly number[] }> {
   const { scheduler, runner, maxContext, group } = host;
   host.checkAlive();
-  const cache = scheduler.open(true, adapter);
+  const cache = scheduler.open(false, adapter);
   try {
     const tokens = saved.tokens.slice(0, maxContext - (maxContext % BLOCK_SIZE));
-    // The last token is never adopted, and here each may be.
-    const start = cache.adopt([...tokens, -1]);
+    const adopt = () => {
+      // The last token is never adopted, and here each may be.
+      if (cache.capacity === 0) cache.adopt([...tokens, -1]);
+    };
+    adopt();
+    while (cache.length < tokens.length && !scheduler.tryHold(cache, tokens.length)) {
+      await scheduler.waitForRoom(cache, signal);
+      host.checkAlive();
+      adopt();
+    }
+    const start = cache.length;
     if (start < tokens.length) {
-      scheduler.reserve(cache, tokens.length);
       const check = () => {
         signal?.throwIfAborted();
         host.checkAlive();

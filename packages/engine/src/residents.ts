@@ -9,9 +9,9 @@ import type { SequenceCache } from './kv/sequence-cache';
 
 /**
  * What a sequence is doing: nothing that anyone waits for, waiting for room or a step, or part of a pass. One that is kept
- * is never taken from.
+ * is never taken from, and never ends; one that is held is not taken from until it ends, which others wait for.
  */
-type State = 'idle' | 'waiting' | 'running' | 'kept';
+type State = 'idle' | 'waiting' | 'running' | 'held' | 'kept';
 
 /** One that nobody waited for during this time gives up its blocks to those that came after it, too. */
 const IDLE_MS = 1000;
@@ -40,10 +40,15 @@ export class Residents {
     return new Map([...this.sequences.keys()].map((cache, i) => [cache, i]));
   }
 
-  /** Unless the sequence was closed meanwhile, or is kept. */
+  /** What it has is its own until it is removed. */
+  hold(cache: SequenceCache): void {
+    this.set(cache, 'held');
+  }
+
+  /** Unless the sequence was closed meanwhile, or is kept or held. */
   set(cache: SequenceCache, state: State): void {
     const entry = this.sequences.get(cache);
-    if (entry === undefined || entry.state === 'kept') return;
+    if (entry === undefined || entry.state === 'kept' || entry.state === 'held') return;
     entry.state = state;
     entry.since = performance.now();
   }

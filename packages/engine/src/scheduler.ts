@@ -113,6 +113,18 @@ export class BatchScheduler {
     return this.residents.take(cache, length) === undefined;
   }
 
+  /** Keeps a sequence's blocks for it until it is closed; others wait for that. */
+  hold(cache: SequenceCache): void {
+    this.residents.hold(cache);
+  }
+
+  /** Takes blocks for `length` positions, and keeps them as {@link hold}. @returns false when others have to end first */
+  tryHold(cache: SequenceCache, length: number): boolean {
+    if (!this.residents.makeRoom(cache, length)) return false;
+    this.hold(cache);
+    return true;
+  }
+
   /** Takes blocks for `length` positions at once. @throws TransformersError CACHE_FULL */
   reserve(cache: SequenceCache, length: number): void {
     if (this.residents.makeRoom(cache, length)) return;
@@ -172,6 +184,8 @@ export class BatchScheduler {
       this.runner.check(ids, cache.tokens.length);
       this.waiting.push({ cache, ids, samplers, signal, goesOn, resolve, reject });
       this.residents.set(cache, 'waiting');
+      // A loop that waits for a change has a request that may need no room.
+      this.residents.report();
       if (!this.running) void this.context.runInAsyncScope(() => this.run());
     });
   }
@@ -197,11 +211,14 @@ export class BatchScheduler {
         signal?.throwIfAborted();
         runner.checkRanks();
         const start = cache.length;
-        const chunk = prompt.slice(start, runner.chunkEnd(start, prompt.length));
-        if (!this.residents.makeRoom(cache, start + chunk.length)) {
+        const end = runner.chunkEnd(start, prompt.length);
+        if (!this.residents.makeRoom(cache, end)) {
           await this.waitForRoom(cache, signal);
           continue;
         }
+        // A sequence that lost its blocks while it waited has taken those back that are still there, and goes on behind them.
+        if (cache.length !== start) continue;
+        const chunk = prompt.slice(start, end);
         this.residents.set(cache, 'running');
         const last = start + chunk.length === prompt.length;
         // Called in passes of others too, which what it throws is not to end.
@@ -241,7 +258,7 @@ export class BatchScheduler {
   }
 
   /** Until something has changed. Meanwhile others may take what the sequence has. */
-  private async waitForRoom(cache: SequenceCache, signal: AbortSignal | undefined): Promise<void> {
+  async waitForRoom(cache: SequenceCache, signal: AbortSignal | undefined): Promise<void> {
     if (this.residents.stateOf(cache) === 'running') this.residents.report();
     this.residents.set(cache, 'waiting');
     await this.residents.change([signal]);

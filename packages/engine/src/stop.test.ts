@@ -20,6 +20,12 @@ describe('StopStrings', () => {
     expect(run(['yy', 'END'], ['a', 'EN', 'yy'])).toEqual({ shown: ['a', '', 'EN'], stopped: true });
   });
 
+  it('ends at the one that is whole first, wherever tokens end', () => {
+    for (const pieces of [['abcd'], ['abc', 'd'], ['a', 'b', 'c', 'd']])
+      expect(run(['abcd', 'bc'], pieces).shown.join('')).toBe('a');
+    expect(run(['bc', 'abc'], ['xabc']).shown).toEqual(['x']);
+  });
+
   it('gives back what only looked like one', () => {
     expect(run('END', ['aE', 'NE', 'x', 'EN'])).toEqual({ shown: ['a', 'EN', 'Ex', '', 'EN'], stopped: false });
   });
@@ -51,13 +57,10 @@ describe('StopStrings', () => {
   });
 });
 
-/** Where the first stop string starts among those complete in the shortest prefix of pieces that has one. */
+/** Where the stop string begins that ends first, the longest of those that end there. */
 function earliest(stops: string[], pieces: string[]): number {
-  let whole = '';
-  for (const piece of pieces) {
-    whole += piece;
-    const found = stops.map((stop) => whole.indexOf(stop)).filter((at) => at >= 0);
-    if (found.length > 0) return Math.min(...found);
-  }
-  return -1;
+  const whole = pieces.join('');
+  const found = stops.map((stop) => [whole.indexOf(stop), stop.length]).filter(([at]) => at >= 0);
+  const end = Math.min(...found.map(([at, length]) => at + length));
+  return Math.min(...found.filter(([at, length]) => at + length === end).map(([at]) => at));
 }

@@ -26,10 +26,13 @@ export class StopStrings {
   push(text: string): { text: string; stopped: boolean } {
     if (this.stops.length === 0) return { text, stopped: false };
     this.held += text;
-    let at = -1;
+    // The one that ends first, and of those the longest: what a text ends at does not depend on where its tokens do.
+    let [at, end] = [-1, Number.POSITIVE_INFINITY];
     for (const stop of this.stops) {
       const found = this.held.indexOf(stop);
-      if (found >= 0 && (at < 0 || found < at)) at = found;
+      if (found < 0) continue;
+      const ends = found + stop.length;
+      if (ends < end || (ends === end && found < at)) [at, end] = [found, ends];
     }
     if (at >= 0) {
       const shown = this.held.slice(0, at);

@@ -188,6 +188,9 @@ describe.each(kernels)('choosing on %s', (name) => {
         {},
         { topK: 7 },
         { topK: 130, topP: 0.5 },
+        // The nucleus ends among the equals that topK has cut.
+        { topK: 7, topP: 0.99999 },
+        { topK: 7, topP: 0.99999, minP: 0.5, typicalP: 0.9 },
         { topP: 0.31 },
         { minP: 0.9 },
         { typicalP: 0.2 },
