@@ -3,7 +3,7 @@ import { GrammarError } from './errors';
 import { Grammar } from './grammar';
 import { type Expression, Expressions } from './regular/expression';
 import { Cases } from './schema/cases';
-import { SchemaDocument } from './schema/document';
+import { ROOT, SchemaDocument } from './schema/document';
 import { EPSILON, either, type Node, type Rule, repeat, sequence, terminal } from './syntax/node';
 import { type ArgumentNotation, argumentWriter } from './tool-values';
 import { markBytes } from './vocabulary';
@@ -58,7 +58,7 @@ export function compileToolCalls(
     try {
       const cases = new Cases(make, new SchemaDocument(parameters));
       const { writer, node } = argumentWriter(make, cases, notation, name, mark);
-      const object = cases.conditions.schema({ type: 'object' }, { pointer: '', base: 'schema://root/' });
+      const object = cases.conditions.schema({ type: 'object' }, { pointer: '', base: ROOT });
       const given = node(cases.conditions.all(object, cases.root));
       rules.push(...writer.rules);
       const starts = [before(name)].flat().map(mark);

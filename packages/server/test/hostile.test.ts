@@ -261,6 +261,8 @@ describe('who may ask', () => {
       ['Bearer my', 401],
     ] as const)
       expect((await locked.ask('/v1/models', { headers: { authorization } })).status).toBe(status);
+    const authorization = `Bearer ${' '.repeat(15_000)}\xa0`;
+    expect((await locked.ask('/v1/models', { headers: { authorization } })).status).toBe(401);
     await locked.server.close();
   });
 

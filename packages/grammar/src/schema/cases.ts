@@ -19,7 +19,7 @@ import {
 } from './case';
 import { badSchema, step, tooLarge, unsupported } from './complaints';
 import { type Condition, Conditions, type Place } from './condition';
-import type { Json, SchemaDocument } from './document';
+import { type Json, ROOT, type SchemaDocument } from './document';
 import { formatLanguage, NUMBER_FORMATS } from './formats';
 import type { Interval } from './interval';
 import { isObject, SchemaReader } from './reader';
@@ -46,7 +46,7 @@ export class Cases implements Tools {
 
   get root(): Condition {
     const { root } = this.document;
-    const reader = new SchemaReader({}, { pointer: '', base: 'schema://root/' }, this.conditions, this.document);
+    const reader = new SchemaReader({}, { pointer: '', base: ROOT }, this.conditions, this.document);
     return reader.condition(root, '');
   }
 

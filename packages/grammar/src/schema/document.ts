@@ -11,7 +11,8 @@ const MOST_CHARACTERS = 2 ** 23;
 
 /** Keywords whose value is data, not a schema. */
 const DATA = new Set(['const', 'enum', 'default', 'examples', 'example']);
-const ROOT = 'schema://root/';
+/** The address of a schema that names none. */
+export const ROOT = 'schema://document/';
 
 export class SchemaDocument {
   readonly root: Json;

@@ -15,7 +15,7 @@ import { unigram } from './unigram-gguf';
 import { wordPiece } from './word-piece-gguf';
 
 /** llama.cpp's token types. */
-const TYPE = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
+export const TYPE = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
 
 /** End-of-turn tokens that files often fail to declare; a control token with such a name ends a generation. */
 export const END_OF_GENERATION_NAMES: ReadonlySet<string> = new Set([

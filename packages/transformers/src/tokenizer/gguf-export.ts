@@ -6,7 +6,7 @@
 import { type GgufArray, type GgufValue, gguf } from '@x/quantized';
 import { TransformersError } from '../errors';
 import { checkDefinition } from './definition';
-import { END_OF_GENERATION_NAMES } from './from-gguf';
+import { END_OF_GENERATION_NAMES, TYPE } from './from-gguf';
 import { PRE_TOKENIZERS } from './pre-tokenizers';
 import type { AddedTokenJson, TokenizerJson } from './tokenizer';
 
@@ -19,9 +19,6 @@ export interface TokenizerFiles {
   /** Chat templates by name; the one for everything is `default`. */
   templates?: ReadonlyMap<string, string>;
 }
-
-/** llama.cpp's token types. */
-const TYPE = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
 
 /**
  * @param vocabSize of config.json @param source config.json, or the part of it that is a language model
