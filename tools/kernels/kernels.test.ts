@@ -28,7 +28,7 @@ describe('targets', () => {
   });
 
   it('picks the host level by features', () => {
-    const v3 = ['avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'movbe', 'abm'];
+    const v3 = ['avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'movbe'];
     const v4 = [...v3, 'avx512f', 'avx512bw', 'avx512cd', 'avx512dq', 'avx512vl'];
     const levels = (...flags: string[]) => hostLevels(new Set(flags), 'x64');
     expect(levels('sse4_2')).toEqual(['x86-64-v2']);
@@ -39,7 +39,7 @@ describe('targets', () => {
   });
 
   it('knows which levels a processor runs', () => {
-    const v3 = ['avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'movbe', 'abm'];
+    const v3 = ['avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'movbe'];
     const v4 = [...v3, 'avx512f', 'avx512bw', 'avx512cd', 'avx512dq', 'avx512vl', 'avx512_vnni'];
     const run = (arch: 'x64' | 'arm64', ...flags: string[]) =>
       parseTargets('all').flatMap(({ kind, name }) =>

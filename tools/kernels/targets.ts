@@ -156,7 +156,8 @@ export function hostLevels(flags: Set<string>, arch: string): string[] {
     if (!has('atomics', 'asimdrdm', 'fphp', 'asimdhp', 'asimddp')) return ['aarch64'];
     return has('i8mm', 'bf16') ? ['aarch64', 'aarch64-dotprod', 'aarch64-i8mm'] : ['aarch64', 'aarch64-dotprod'];
   }
-  if (!has('avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'movbe', 'abm')) return ['x86-64-v2'];
+  // The level has LZCNT too, which no processor with BMI2 lacks, but some systems' lists do (gVisor's).
+  if (!has('avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'movbe')) return ['x86-64-v2'];
   if (!has('avx512f', 'avx512bw', 'avx512cd', 'avx512dq', 'avx512vl'))
     return has('avx_vnni') ? ['x86-64-v3', 'x86-64-v3-vnni'] : ['x86-64-v3'];
   return has('avx512_vnni') ? ['x86-64-v4', 'x86-64-v4-vnni'] : ['x86-64-v4'];
