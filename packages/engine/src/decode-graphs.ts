@@ -57,6 +57,11 @@ export class DecodeGraphs {
     this.graphs = new GraphTable(MAX_GRAPHS, (key) => executor.drop(key));
   }
 
+  /** False once the device turned out to have no graphs. */
+  get isUsable(): boolean {
+    return this.usable;
+  }
+
   /** Changes when the logits of the last step are there no more. */
   get uses(): number {
     return this.useCount;

@@ -145,6 +145,11 @@ export class Runner {
     return { choices: this.chosen(this.whole(steps), samplers), leads: false };
   }
 
+  /** Whether {@link choose} replays steps from graphs, once they are captured. */
+  get replays(): boolean {
+    return this.chooser !== undefined && this.graphs?.isUsable === true;
+  }
+
   /**
    * Enqueues the forward pass right behind a step that {@link StepUnderWay.leads}, before its choices are known. Room is reserved for a
    * token of each sequence, which may be what a row of the step before chooses (`idOfRow`); such a one is not committed.

@@ -28,8 +28,11 @@ const MANY_ROWS = 16;
 /** How many tokens of prompts a step takes along: as many as make it last so long, which is measured. */
 const ALONG_MS = 24;
 const ALONG_TOKENS = { first: 512, least: 64 };
-/** Shorter steps go out in one go: an abort can wait for their end, and watching them takes time. */
-const UNWATCHED_MS = 50;
+/**
+ * Shorter steps go out in one go: an abort can wait for their end, and watching them takes time. A graph would be given up for it,
+ * also where only a busy host makes its steps long.
+ */
+const UNWATCHED_MS = { launched: 50, replayed: 1000 };
 
 interface Request extends DecodeRequest {
   resolve(verified: Verified): void;
@@ -59,8 +62,8 @@ export class BatchScheduler {
   /** Those of the pass under way. */
   private batch: readonly Request[] = [];
   private running = false;
-  /** How long the last step took: the last one beside which no prompt was read, or less. */
-  private stepMs = Number.POSITIVE_INFINITY;
+  /** How long the last step took: the last one beside which no prompt was read, or less. Unknown at first. */
+  private stepMs: number | undefined;
   /** Steps so far, and what the last one took with what was in front of it. */
   private lately = { steps: 0, stepMs: 0 };
   /** Whether the next step takes parts of prompts along, and tokens of them that it has room for. */
@@ -360,7 +363,7 @@ export class BatchScheduler {
     try {
       const steps = asked ? requests.map(({ cache, ids }) => ({ cache, ids, drafts: 0 })) : this.steps(requests);
       const samplers = requests.flatMap(({ samplers }, row) => samplers.slice(0, steps[row].drafts + 1));
-      const isPaced = !asked && this.stepMs > UNWATCHED_MS;
+      const isPaced = !asked && this.isWatched;
       let choices: readonly (Choice | undefined)[];
       if (isPaced) {
         choices = await runner.chosen((await this.pacer.run(runner.pass(steps, true)))!, samplers);
@@ -396,6 +399,13 @@ export class BatchScheduler {
     }
   }
 
+  /** Whether the next step goes out in groups, between which it can be left. */
+  private get isWatched(): boolean {
+    return this.runner.replays
+      ? this.stepMs !== undefined && this.stepMs > UNWATCHED_MS.replayed
+      : this.stepMs === undefined || this.stepMs > UNWATCHED_MS.launched;
+  }
+
   /** Enqueues the pass behind a step, also of those who wait. */
   private lookAhead(requests: readonly Request[], rows: readonly number[]): void {
     this.sortWaiting();
@@ -416,7 +426,7 @@ export class BatchScheduler {
     }
     if (parts.length > 0) return;
     // Beside prompts it says little about the step itself.
-    this.stepMs = this.prompts.isReading ? Math.min(this.stepMs, took) : took;
+    this.stepMs = this.prompts.isReading ? Math.min(this.stepMs ?? took, took) : took;
     this.lately = { steps: this.lately.steps + 1, stepMs: took };
   }
 

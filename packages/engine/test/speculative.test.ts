@@ -369,12 +369,7 @@ describe.each(deviceNames)('speculative decoding on %s', (name) => {
       return count;
     });
     try {
-      // On a busy machine other steps may be enqueued ahead than before, of a shape that is met for the first time.
-      for (let attempt = 0; attempt < 3; attempt++) {
-        for (const count of passes) count.prompts = count.steps = 0;
-        await run(model, prompt, options);
-        if (passes.every(({ steps }) => steps === 0)) break;
-      }
+      await run(model, prompt, options);
       expect(passes).toMatchObject([
         { prompts: 1, steps: 0 },
         { prompts: 1, steps: 0 },

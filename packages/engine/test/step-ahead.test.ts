@@ -5,16 +5,10 @@ import { type GenerateOptions, type LanguageModel, LogitsProcessor, loadModel } 
 import { deviceNames, openDevice, settledMemory, TINY } from './helpers';
 import { alone, anyReader, idsOf, insideOf, PROMPTS, type Reader, read, runnerOf } from './readers';
 
-/** A step slower than the scheduler leaves unwatched has no pass behind it, and a busy machine has such steps. */
-function withFastSteps(model: LanguageModel): LanguageModel {
-  Object.defineProperty(insideOf(model).scheduler, 'stepMs', { get: () => 0, set() {} });
-  return model;
-}
-
 describe.each(deviceNames.filter((name) => name !== 'js'))('passes ahead on %s', (name) => {
   const models = new Map<string, Promise<LanguageModel>>();
   const load = (key: string, options = {}) => {
-    const model = models.get(key) ?? loadModel(TINY, { device: openDevice(name), ...options }).then(withFastSteps);
+    const model = models.get(key) ?? loadModel(TINY, { device: openDevice(name), ...options });
     models.set(key, model);
     return model;
   };
@@ -46,6 +40,23 @@ describe.each(deviceNames.filter((name) => name !== 'js'))('passes ahead on %s',
       }
     }
     expect(settledMemory(model)).toEqual(before);
+  });
+
+  it('are made where steps are long as well, up to what an abort can wait for', async () => {
+    const model = await load('long');
+    const options = { maxTokens: 12, temperature: 0, ignoreEos: true } as const;
+    const expected = await model.generate(PROMPTS[0], options).text();
+    const follow = vi.spyOn(runnerOf(model), 'follow');
+    for (const [stepMs, passes] of [
+      [300, 10],
+      [3000, 0],
+    ]) {
+      follow.mockClear();
+      Object.defineProperty(insideOf(model).scheduler, 'stepMs', { get: () => stepMs, set() {}, configurable: true });
+      expect(await model.generate(PROMPTS[0], options).text()).toBe(expected);
+      expect(follow.mock.results.filter(({ value }) => value !== undefined)).toHaveLength(passes);
+    }
+    follow.mockRestore();
   });
 
   it('are not made behind drafts, nor behind the last token', async () => {

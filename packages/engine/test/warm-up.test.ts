@@ -5,7 +5,6 @@ import { type LanguageModel, loadModel } from '../src';
 import type { Executor } from '../src/execute/executor';
 import type { Runner } from '../src/runner';
 import { deviceNames, openDevice, temporaryDirectory, writeRandomCheckpoint } from './helpers';
-import { insideOf } from './readers';
 
 const runnerOf = (model: LanguageModel) => (model as unknown as { runner: Runner }).runner;
 const executorOf = (model: LanguageModel) => (runnerOf(model) as unknown as { executor: Executor }).executor;
@@ -31,8 +30,6 @@ describe.each(deviceNames)('on %s', (name) => {
     for (const seed of [0, 1, 2]) expected.push(await write(cold, seed));
     using model = await load();
     const { device } = model;
-    // However slow an emulated device is: steps that take long are no graphs, so that progress is seen.
-    Object.defineProperty(insideOf(model).scheduler, 'stepMs', { get: () => 0, set() {} });
     await model.warmUp({ sequences: 3 });
     const capture = vi.spyOn(executorOf(model), 'capture');
     const replay = vi.spyOn(executorOf(model), 'replay');
