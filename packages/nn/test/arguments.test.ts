@@ -127,6 +127,36 @@ describe('arguments of @x/nn', () => {
     expect([...failures]).toEqual([]);
   });
 
+  test('static methods of VarBuilder', async () => {
+    const roll = dice(17);
+    const failures = new Set<string>();
+    for (const [name, { value }] of Object.entries(Object.getOwnPropertyDescriptors(nn.VarBuilder))) {
+      for (let round = 0; round < 60 && typeof value === 'function'; round++) {
+        const values = pool();
+        const args = Array.from({ length: roll(4) }, () => values[roll(values.length)]);
+        const stranger = await strangerFrom(() => value.apply(nn.VarBuilder, args));
+        if (stranger) failures.add(`${name}: ${String(stranger)}`);
+      }
+    }
+    expect([...failures]).toEqual([]);
+  });
+
+  const heads = Tensor.ones([1, 2, 2, 2], { device });
+  const none = null as never;
+  test.each<[string, () => unknown]>([
+    ['sdpa: options is null', () => nn.sdpa(heads, heads, heads, none)],
+    ['flashAttn: options is null', () => nn.flashAttn(heads, heads, heads, 1, none)],
+    ['conv2d: options is null', () => heads.conv2d(heads.narrow(2, 0, 1), none)],
+    ['conv1d: options is null', () => heads.squeeze(0).conv1d(heads.squeeze(0), none)],
+    ['VarBuilder.fromTensors: options is null', () => nn.VarBuilder.fromTensors({}, none)],
+    ['VarBuilder.fromVarMap: map is an object', () => nn.VarBuilder.fromVarMap({} as never)],
+    ['VarBuilder.fromSafetensors: files is [1]', () => nn.VarBuilder.fromSafetensors([1] as never)],
+  ])('%s', (message, call) => {
+    expect(call).toThrow(
+      expect.objectContaining({ code: 'INVALID_ARGUMENT', message: expect.stringContaining(message) }),
+    );
+  });
+
   test('devices go by their names', () => {
     const map = new nn.VarMap();
     const builder = nn.VarBuilder.fromVarMap(map, { device: 'js' });

@@ -9,12 +9,15 @@ import {
   type CompileOptions,
   DeviceError,
   type KernelArgument,
+  kinds,
   type LaunchSize,
   sizeInBytes,
 } from '@x/core';
 import type { KernelDevice } from './device';
 import { compileCached } from './runtime-compile';
 import { KernelStorage } from './storage';
+
+const ARGUMENTS = kinds.kind(Array.isArray, "give an array of the kernel's arguments, in its order");
 
 /** Compiles at once, so that an error in the source is reported here; loading waits for the first kernel. */
 export function compileProgram(device: KernelDevice, source: string, options: CompileOptions = {}): CompiledProgram {
@@ -24,10 +27,14 @@ export function compileProgram(device: KernelDevice, source: string, options: Co
 }
 
 function compiledKernel(device: KernelDevice, name: string, source: string, options: CompileOptions): CompiledKernel {
+  kinds.check('kernel', 'name', name, kinds.STRING);
   const loaded = device.getOrLoadFuncRaw(name, source, options);
   return {
     name,
     launch(size, args) {
+      const op = `launch of ${name}`;
+      kinds.check(op, 'size', size, typeof size === 'number' ? kinds.COUNT : kinds.OBJECT);
+      kinds.check(op, 'args', args, ARGUMENTS);
       const values = args.map((argument, i) => packed(device, name, argument, i));
       device.launchFunction(loaded, launchSize(device, size), values);
     },

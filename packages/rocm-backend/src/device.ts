@@ -19,6 +19,7 @@ import {
   type DeviceMemory,
   DisposedError,
   type DType,
+  kinds,
   type LaunchSize,
   type Layout,
   type Operand,
@@ -207,6 +208,7 @@ export class KernelDevice implements BackendDevice {
   /** A kernel from HIP source compiled at run time, cached in memory and on disk. */
   getOrLoadFuncRaw(name: string, source: string, options?: RuntimeSource['options']): HipFunction {
     this.#check('getOrLoadFuncRaw');
+    kinds.check('getOrLoadFuncRaw', 'name', name, kinds.STRING);
     return this.modules.getOrLoadFuncRaw(name, source, options);
   }
 

@@ -6,6 +6,7 @@
  * object. A file that does not match its recorded hash, or that others may have written, is compiled again and replaced.
  */
 import { createHash } from 'node:crypto';
+import { kinds } from '@x/core';
 import { compileProgram, compilers, type ParamType, type Platform, targetOptions } from '@x/hip';
 import { headerSource } from '@x/kernels';
 import { debug } from './debug';
@@ -62,11 +63,22 @@ export function compileCacheStats(): CompileCacheStats {
   return { ...counters };
 }
 
+const OPTIONS = kinds.fields({
+  defines: kinds.optional(
+    kinds.kind(
+      (value) => Array.isArray(value) && value.every((option) => typeof option === 'string'),
+      "give an array of compiler options, as ['-DTILE=64']",
+    ),
+  ),
+});
+
 /** Compiles `request` or takes it from the cache; `wrap` turns a compiler failure into the caller's error. */
 export function compileCached(
   request: RuntimeSource,
   wrap: (cause: unknown) => unknown = (cause) => cause,
 ): CompiledSource {
+  kinds.check('compile', 'source', request.source, kinds.STRING);
+  kinds.check('compile', 'options', request.options, OPTIONS);
   const source = request.source.replace(/^[ \t]*#[ \t]*include[ \t]*"x\.h"[^\n]*$/m, () => headerSource());
   const options = request.options.defines ?? [];
   const { platform, arch } = request;

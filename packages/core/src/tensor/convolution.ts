@@ -5,7 +5,7 @@
  */
 import * as rules from '../autograd/rules/convolution';
 import type { BackendStorage, Conv1dParams, Conv2dParams } from '../backend';
-import { COUNT, check, POSITIVE, show } from '../check';
+import { COUNT, check, OBJECT, POSITIVE, show } from '../check';
 import * as composed from '../composed/conv';
 import { CandleError, ShapeError } from '../errors';
 import { elemCount, formatShape, type Shape } from '../shape';
@@ -146,6 +146,7 @@ function checkAlgorithm(op: string, algorithm: ConvAlgorithm | undefined): void 
 }
 
 function checkOptions(op: string, options: ConvTransposeOptions): Settings {
+  check(op, 'options', options, OBJECT);
   const { padding = 0, stride = 1, dilation = 1, groups = 1, outputPadding = 0 } = options;
   check(op, 'padding', padding, COUNT);
   check(op, 'stride', stride, POSITIVE);

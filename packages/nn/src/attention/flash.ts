@@ -7,7 +7,7 @@
  * entries (it leaves it out for one). With one query the causal offset counts too; candle then looks at all keys.
  */
 import { ShapeError, scope, Tensor } from '@x/core';
-import { checkNumbers, checkTensors } from '../check';
+import { checkNumbers, checkObjects, checkTensors } from '../check';
 import { wideDType } from '../ops';
 import { AttnMask, additive, alibiSlopes, type Bias, checkHeads, positionBias } from './mask';
 import { onlineAttention } from './online';
@@ -35,6 +35,7 @@ export interface FlashOptions {
 export function flashAttn(q: Tensor, k: Tensor, v: Tensor, softmaxScale: number, options: FlashOptions = {}): Tensor {
   checkTensors('flashAttn', { q, k, v });
   checkNumbers('flashAttn', { softmaxScale });
+  checkObjects('flashAttn', { options });
   checkShapes('flashAttn', q, k, v);
   const { mask = AttnMask.none, maxBias = 0, softcap = 0 } = options;
   const [, seq, heads] = q.shape;

@@ -14,7 +14,7 @@ import {
   scope,
   type Tensor,
 } from '@x/core';
-import { checkTensors } from '../check';
+import { checkObjects, checkTensors } from '../check';
 import { additive, checkHeads, checkSinks, positionBias } from './mask';
 import { scoresOf, softcapped, softmaxBeside, weighted } from './scores';
 
@@ -44,6 +44,7 @@ export interface SdpaOptions {
  */
 export function sdpa(q: Tensor, k: Tensor, v: Tensor, options: SdpaOptions = {}): Tensor {
   checkTensors('sdpa', { q, k, v });
+  checkObjects('sdpa', { options });
   checkShapes(q, k, v);
   const [, heads, seq, d] = q.shape;
   const kv = k.dim(2);

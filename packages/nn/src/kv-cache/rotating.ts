@@ -144,8 +144,17 @@ export class RotatingKvCache implements Disposable {
     return this.k.currentSeqLen;
   }
 
-  /** See {@link RotatingCache.append}. */
+  /** See {@link RotatingCache.append}. @throws ShapeError, DTypeError before anything is written, so that a position has both or none */
   append(k: Tensor, v: Tensor): { k: Tensor; v: Tensor } {
+    const [count, values] = [k.dim(this.k.dim), v.dim(this.v.dim)];
+    if (count !== values) {
+      throw new ShapeError(
+        'SHAPE_MISMATCH',
+        `RotatingKvCache.append: keys of ${count} positions and values of ${values}; give as many of both.`,
+      );
+    }
+    checkLike(this.k, k);
+    checkLike(this.v, v);
     return { k: this.k.append(k), v: this.v.append(v) };
   }
 
@@ -171,6 +180,15 @@ export class RotatingKvCache implements Disposable {
   [Symbol.dispose](): void {
     this.reset();
   }
+}
+
+/** Throws what an append of `src` would, and writes nothing: parts without positions are put together. */
+function checkLike(cache: RotatingCache, src: Tensor): void {
+  const { dim } = cache;
+  scope(() => {
+    const held = cache.currentData();
+    if (held) Tensor.cat([held.narrow(dim, 0, 0), src.narrow(dim, 0, 0)], dim);
+  });
 }
 
 /** Positions of one step: lists of them are made on the host. */

@@ -32,6 +32,7 @@ import {
 } from '@x/core/files';
 import { type Init, ZERO } from '../init';
 import type { VarMap } from '../var-map';
+import { METHODS, STATICS } from './signatures';
 import { FileSource, RenamedSource, TensorSource, type VarSource, ZerosSource } from './source';
 
 export type { VarSource } from './source';
@@ -328,39 +329,5 @@ function cut(whole: Tensor, { dim, rank, worldSize }: Shard): Tensor {
   }
 }
 
-const NAME = { name: kinds.STRING } as const;
-const OPTIONS = kinds.optional(kinds.fields({ dtype: kinds.optional(kinds.DTYPE) }));
-const PREFIX = kinds.kind(
-  (value) => typeof value === 'string' || typeof value === 'number',
-  'give a string or a number',
-);
-const GET = { shape: kinds.SHAPE, name: kinds.STRING, options: OPTIONS } as const;
-const GET_WITH_HINTS = { shape: kinds.SHAPE, name: kinds.STRING, init: kinds.OBJECT, options: OPTIONS } as const;
-const GET_UNCHECKED = { name: kinds.STRING, options: OPTIONS } as const;
-const SHARD = kinds.fields({ dim: kinds.DIM, rank: kinds.NUMBER, worldSize: kinds.NUMBER });
-const GET_SHARD = { name: kinds.STRING, shard: SHARD, options: OPTIONS } as const;
-
-kinds.checkCalls(
-  VarBuilder.prototype,
-  {
-    pp: { part: PREFIX },
-    pushPrefix: { part: PREFIX },
-    setPrefix: { prefix: kinds.STRING },
-    toDtype: { dtype: kinds.DTYPE },
-    setDtype: { dtype: kinds.DTYPE },
-    setDevice: { device: kinds.DEVICE },
-    renameF: { rename: kinds.FUNCTION },
-    path: NAME,
-    containsTensor: NAME,
-    byteLength: NAME,
-    get: GET,
-    getSync: GET,
-    getWithHints: GET_WITH_HINTS,
-    getWithHintsSync: GET_WITH_HINTS,
-    getUnchecked: GET_UNCHECKED,
-    getUncheckedSync: GET_UNCHECKED,
-    getShard: GET_SHARD,
-    getShardSync: GET_SHARD,
-  },
-  'VarBuilder.',
-);
+kinds.checkCalls(VarBuilder, STATICS, 'VarBuilder.');
+kinds.checkCalls(VarBuilder.prototype, METHODS, 'VarBuilder.');

@@ -212,6 +212,16 @@ export function customOpSuite(name: string, device: () => Device): void {
       expect(() => kernel.launch(1, [1, elsewhere])).toThrow(expect.objectContaining({ code: 'DEVICE_MISMATCH' }));
       expect(() => kernel.launch(1, [1])).toThrow(/exp_in_place/);
       expect(() => program.kernel('absent')).toThrow(/absent/);
+      const bad = (message: string) =>
+        expect.objectContaining({ code: 'INVALID_ARGUMENT', message: expect.stringContaining(message) });
+      const none = null as never;
+      expect(() => program.kernel(none)).toThrow(bad('kernel: name is null'));
+      expect(() => kernel.launch(none, [])).toThrow(bad('launch of exp_in_place: size is null'));
+      expect(() => kernel.launch(1, none)).toThrow(bad('launch of exp_in_place: args is null'));
+      expect(() => device().compile(SOURCE, none)).toThrow(bad('compile: options is null'));
+      expect(() => device().compile(SOURCE, { defines: '-DX' as never })).toThrow(
+        bad('compile: options.defines is "-DX"'),
+      );
       expect(() => device().compile('KERNEL(broken, (')).toThrow(expect.objectContaining({ code: 'COMPILE_FAILED' }));
     });
 

@@ -1,5 +1,5 @@
 /** Caches on one device: candle-nn's tests/kv_cache.rs and the unit tests of kv_cache.rs. */
-import { type Device, memoryStats, scope, Tensor, Var } from '@x/core';
+import { CandleError, type Device, memoryStats, scope, Tensor, Var } from '@x/core';
 import {
   Cache,
   ConcatKvCache,
@@ -80,6 +80,18 @@ export function kvCacheSuite(name: string, device: () => Device): void {
         expect(held.map(({ trackOp }) => trackOp)).toEqual([false, false]);
       }
       expect(cache.currentData()!.toVecSync()).toEqual([1, 2, 2, 4]);
+    });
+
+    check('an append that fails leaves a cache with a window as it was', () => {
+      using cache = new RotatingKvCache(0, 4);
+      cache.append(from([1, 2, 3]), from([1, 2, 3]));
+      const wrong = [from([4, 5, 6]), from([4, 5]).unsqueeze(1), from([4, 5]).toDtype('f16')];
+      for (const values of wrong) expect(() => cache.append(from([4, 5]), values)).toThrow(CandleError);
+      expect([cache.k, cache.v].map((one) => one.currentData()!.toVecSync())).toEqual([
+        [1, 2, 3],
+        [1, 2, 3],
+      ]);
+      expect(cache.currentSeqLen).toBe(3);
     });
 
     check('kv_cache::rotating_kv_cache', () => {
