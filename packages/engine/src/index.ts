@@ -10,6 +10,7 @@ export {
   type ChatSessionOptions,
   ChatTurn,
   type ChatTurnOptions,
+  restoredChat,
   type SavedChat,
 } from './chat/session';
 export type { ChatGeneration, ChatOptions, ParsedCall, ToolChoice } from './chat/types';

@@ -181,6 +181,7 @@ describe('a chat', () => {
     expect(chat.messages[1].content).toBe('One');
     chat.system = 'T';
     chat.clear();
+    expect((chat as unknown as { known: unknown[] }).known).toEqual([]);
     expect(chat.messages).toEqual([{ role: 'system', content: 'T' }]);
     chat.system = undefined;
     expect(chat.messages).toEqual([]);
@@ -195,6 +196,16 @@ describe('a chat', () => {
     const saved = JSON.parse(JSON.stringify(chat));
     const [next, same] = [chat, model.chat({}, saved)].map((each) => each.send('Two'));
     expect(await same.message()).toEqual(await next.message());
+    const odd = model.chat({
+      regex: /[a-z ]+/i,
+      logitBias: { 5: Number.NEGATIVE_INFINITY, 6: 1 },
+      maxTokens: 5,
+      seed: 1,
+    });
+    const copy = model.chat({}, JSON.parse(JSON.stringify(odd)));
+    const [text, again] = [odd, copy].map((each) => each.send('Three').message());
+    expect(await again).toEqual(await text);
+    expect(JSON.stringify(copy)).toBe(JSON.stringify(odd));
     for (const bad of [null, {}, { ...saved, version: 2 }, { ...saved, messages: 3 }, [], 'x'])
       expect(() => model.chat({}, bad as never)).toThrow('no saved chat');
     expect(() => model.chat({}, { ...saved, messages: [{ role: 'king', content: '' }] })).toThrow('messages[0].role');

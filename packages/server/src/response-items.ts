@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ChatPiece } from '@x/transformers';
 import type { ChatLogprob } from './token-texts';
+import { writtenArguments } from './written-calls';
 
 type Event = Record<string, unknown> & { type: string };
 type Status = 'in_progress' | 'completed' | 'incomplete';
@@ -54,7 +55,7 @@ export class ResponseItems {
       }
       case 'tool-call-end': {
         if (this.open?.type !== 'function_call') return [];
-        this.open.arguments = JSON.stringify(piece.call.arguments);
+        this.open.arguments = writtenArguments(this.open.arguments ?? '', piece);
         const { name, arguments: text } = this.open;
         return [
           { type: 'response.function_call_arguments.done', ...this.place(), name, arguments: text },

@@ -31,14 +31,26 @@ export class WrittenAnswer {
       case 'tool-call-arguments':
         this.calls.at(-1)!.arguments += piece.text;
         break;
-      case 'tool-call-end':
-        this.calls.at(-1)!.arguments = JSON.stringify(piece.call.arguments);
+      case 'tool-call-end': {
+        const call = this.calls.at(-1)!;
+        call.arguments = writtenArguments(call.arguments, piece);
+      }
     }
   }
 
   get message(): Pick<ChatMessage, 'content' | 'reasoning'> {
     return { content: this.#content, ...(this.#reasoning !== '' && { reasoning: this.#reasoning }) };
   }
+}
+
+/** The JSON of a whole call's arguments as the model wrote it, which may have numbers that JavaScript rounds. */
+export function writtenArguments(text: string, { call }: Extract<ChatPiece, { type: 'tool-call-end' }>): string {
+  try {
+    if (typeof JSON.parse(text) === 'object') return text;
+  } catch {
+    // Of a call that is not written in JSON.
+  }
+  return JSON.stringify(call.arguments);
 }
 
 /** Arguments in a history: the object that they are the JSON of, or what was written, under a name that says what it is. */

@@ -132,6 +132,54 @@ describe('openai', () => {
     ]);
   });
 
+  test('some of the tools, by name', async () => {
+    scripts = [text, text];
+    const clock = { type: 'function' as const, function: { ...TOOLS[0].function, name: 'clock' } };
+    const named = { type: 'function' as const, function: { name: 'clock' } };
+    const ask = (tools: (typeof named)[], mode: 'auto' | 'required' = 'required') =>
+      openai.chat.completions.create({
+        model,
+        messages: hello,
+        tools: [...TOOLS, clock],
+        tool_choice: { type: 'allowed_tools', allowed_tools: { mode, tools } },
+      });
+    await ask([named]);
+    await openai.responses.create({
+      model,
+      input: 'Hello',
+      tools: [...TOOLS, clock].map((tool) => ({ type: 'function' as const, strict: false, ...tool.function })),
+      tool_choice: { type: 'allowed_tools', mode: 'auto', tools: [{ type: 'function', name: 'clock' }] },
+    });
+    expect(scripted.asked.map(({ options }) => [options.toolChoice, options.tools!.map(({ name }) => name)])).toEqual([
+      ['required', ['clock']],
+      ['auto', ['clock']],
+    ]);
+    await expect(ask([])).rejects.toMatchObject({ status: 400, message: expect.stringContaining('is empty') });
+    await expect(ask([{ ...named, function: { name: 'cloak' } }])).rejects.toMatchObject({
+      status: 400,
+      message: expect.stringContaining('none of the tools'),
+    });
+  });
+
+  test('a history with a refusal, and with numbers as the model wrote them', async () => {
+    const written = '{"id": 12345678901234567890}';
+    const id = Number('12345678901234567890');
+    const call: Script = {
+      pieces: [
+        { type: 'tool-call-start', index: 0, id: 'call_1', name: 'weather' },
+        { type: 'tool-call-arguments', index: 0, text: written },
+        { type: 'tool-call-end', index: 0, call: { id: 'call_1', name: 'weather', arguments: { id } } },
+      ],
+    };
+    scripts = [call, call];
+    const refused = { role: 'assistant' as const, content: null, refusal: 'No.' };
+    const { choices } = await openai.chat.completions.create({ model, messages: [...hello, refused, ...hello] });
+    expect(scripted.asked[0].messages[1]).toEqual({ role: 'assistant', content: 'No.' });
+    expect(choices[0].message.tool_calls).toMatchObject([{ function: { arguments: written } }]);
+    const { output } = await openai.responses.create({ model, input: 'Hello' });
+    expect(output).toMatchObject([{ type: 'function_call', arguments: written }]);
+  });
+
   test('one call where calls are not to be parallel', async () => {
     scripts = [weather, weather];
     const { choices } = await openai.chat.completions.create({
@@ -301,7 +349,23 @@ describe('openai', () => {
       { role: 'tool', toolCallId: 'call_1' },
       { role: 'tool', toolCallId: 'call_2' },
     ]);
-    const cut = await openai.responses.create({ model, input: 'Hello', max_output_tokens: 3 });
+    const thought = (part: string) => ({
+      type: 'reasoning' as const,
+      id: `rs_${part}`,
+      summary: [],
+      content: [{ type: 'reasoning_text' as const, text: part }],
+    });
+    const said = (content: string) => ({ role: 'assistant' as const, content });
+    const cut = await openai.responses.create({
+      model,
+      input: [...hello, thought('One.'), said('Good'), thought('Two.'), said('morning'), ...hello],
+      max_output_tokens: 3,
+    });
+    expect(scripted.asked[2].messages[1]).toEqual({
+      role: 'assistant',
+      content: 'Good\n\nmorning',
+      reasoning: 'One.\n\nTwo.',
+    });
     expect(cut).toMatchObject({ status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' } });
     const failed = await openai.responses.stream({ model, input: 'Hello' }).finalResponse();
     expect(failed).toMatchObject({ status: 'failed', error: { code: 'internal_error' } });

@@ -1,6 +1,6 @@
 /** A chat on the command line: messages and commands in, answers out. */
 import { CandleError } from '@x/core';
-import type { ChatSession, ChatTurn, LanguageModel, SavedChat } from '@x/engine';
+import { type ChatSession, type ChatTurn, type LanguageModel, restoredChat, type SavedChat } from '@x/engine';
 import { Interrupted } from '../interrupt';
 import { paint, printJson, UsageError } from '../output';
 import { acceptedText } from '../speculative';
@@ -77,7 +77,8 @@ export class Conversation {
   load(path: string): void {
     const saved = readChat(path);
     const { messages } = this.model.chat({}, saved);
-    this.settings.options = { ...this.settings.options, ...saved.options };
+    const { messages: _, ...options } = restoredChat(saved);
+    this.settings.options = { ...this.settings.options, ...options };
     // Options come with each answer, so that /set can take them back.
     this.chat = this.model.chat({ messages, whenFull: this.settings.options.whenFull });
     const count = saved.messages.length;

@@ -32,7 +32,7 @@ const tools = [add, say];
 const FAMILIES = {
   hermes: ['<tool_call></tool_call>', 'Let me see. <tool_call>', true],
   granite: ['granite <|tool_call|>', '<|tool_call|>', true],
-  phi: ['<|tool|><|end|>', 'functools', true],
+  phi: ['<|tool|><|end|>', 'functools[', true],
   llama: ['ipython <|eot_id|>', '{"name": "say", "parameters": ', false],
   mistral: ['[TOOL_CALLS]', 'I look. [TOOL_CALLS]', true],
   ministral: ['[TOOL_CALLS][ARGS][THINK]', '[TOOL_CALLS]', true],
@@ -86,6 +86,33 @@ function answer(
   }
   return { text: tokenizer.decode(ids), inCall: true };
 }
+
+describe('free text', () => {
+  const constraintOf = (template: string) =>
+    new CallConstraint(callForm(replyFormatOf(template), tools)!, spelling, new Map());
+  const write = (constraint: CallConstraint, text: string) => {
+    for (const byte of Buffer.from(text)) constraint.accept(byte);
+    return constraint.mask() !== undefined;
+  };
+
+  test('may use a word that begins calls, which a list has to follow', () => {
+    const phi = constraintOf('<|tool|><|end|>');
+    expect(write(phi, 'In Python, use functools import, or functools.wraps')).toBe(false);
+    expect(write(phi, ' functools[')).toBe(true);
+  });
+
+  test('may speak of the tags of reasoning, in front of a call', () => {
+    const hermes = constraintOf('<think></think><tool_call>');
+    expect(write(hermes, 'The tag <think> begins thoughts. <tool_call>')).toBe(true);
+    const thinking = constraintOf('<think></think><tool_call>');
+    expect(write(thinking, '\n<think>\nI could <tool_call>')).toBe(false);
+    expect(write(thinking, '</think>\n\n<tool_call>')).toBe(true);
+  });
+
+  test('is none where a bare call says its type first', () => {
+    expect(write(constraintOf('ipython <|eot_id|>'), '{"type": "function", "name": "say", "parameters": ')).toBe(true);
+  });
+});
 
 describe.each(Object.entries(FAMILIES))('%s', (_, [template, begun, isRow]) => {
   test('every call meets its schema, and there may be several', () => {

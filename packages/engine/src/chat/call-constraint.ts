@@ -9,7 +9,10 @@ import type { CallForm } from './call-form';
 /** Finds a mark that tokens write in parts. */
 const MOST_TAIL = 256;
 /** Behind it come the arguments of a call that no mark has begun. */
-const BARE = /\{\s*"name"\s*:\s*"([^"]*)"\s*,\s*"(?:parameters|arguments|args)"\s*:\s*/g;
+const BARE =
+  /\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*"([^"]*)"\s*,\s*"(?:parameters|arguments|args)"\s*:\s*/g;
+/** What begins calls and may be a word of a text: the list of calls has to follow. */
+const WORD = /^\w+$/;
 /** The header of a harmony message, up to its recipient. */
 const RECIPIENT =
   /<\|(?:start|end|call|channel)\|>\s*(?=to=|assistant|commentary|final|analysis|<\|(?:start|channel|constrain)\|>)(?:(?!<\|(?:message|end|call)\|>).)*?\bto=/s;
@@ -19,6 +22,8 @@ export class CallConstraint implements Constraint {
   /** The end of the free text; of an answer that may be a bare call all of it. */
   private text = '';
   private isBare: boolean;
+  /** Whether the answer has begun: reasoning begins in front of it, not in it. */
+  private hasText = false;
   private readonly decoder = new TextDecoder();
 
   /**
@@ -53,11 +58,12 @@ export class CallConstraint implements Constraint {
   }
 
   fork(): CallConstraint {
-    const { form, vocabulary, marks, inReasoning, matcher, text, isBare } = this;
+    const { form, vocabulary, marks, inReasoning, matcher, text, isBare, hasText } = this;
     return Object.assign(new CallConstraint(form, vocabulary, marks, inReasoning), {
       matcher: matcher?.fork(),
       text,
       isBare,
+      hasText,
     });
   }
 
@@ -65,13 +71,18 @@ export class CallConstraint implements Constraint {
   private read(part: string): void {
     const { form } = this;
     this.text += part;
+    const open = this.hasText ? undefined : form.reasoning?.open.trim();
+    const shown = this.text.trimStart();
     if (this.inReasoning) {
       this.inReasoning = !this.text.includes(form.reasoning!.close);
       if (!this.inReasoning) this.restart();
-    } else if (form.reasoning && this.text.includes(form.reasoning.open.trim())) {
+    } else if (open !== undefined && shown.startsWith(open)) {
       this.inReasoning = true;
       this.text = '';
-    } else if (!this.beginsCalls()) this.isBare &&= /^\s*([[{]|$)/.test(this.text);
+    } else if (!this.beginsCalls()) {
+      this.isBare &&= /^\s*([[{]|$)/.test(this.text);
+      this.hasText ||= shown !== '' && open?.startsWith(shown) !== true;
+    }
     if (!this.isBare && this.text.length > 2 * MOST_TAIL) this.text = this.text.slice(-MOST_TAIL);
   }
 
@@ -79,7 +90,7 @@ export class CallConstraint implements Constraint {
   private beginsCalls(): boolean {
     const { form, text } = this;
     for (const [open, grammar] of form.calls) {
-      const at = text.indexOf(open);
+      const at = WORD.test(open) ? text.search(`${open}\\s*\\[`) : text.indexOf(open);
       if (at < 0) continue;
       this.begin(grammar, text.slice(at + open.length));
       return true;

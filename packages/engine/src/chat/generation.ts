@@ -14,19 +14,9 @@ import {
   type ToolDefinition,
   TransformersError,
 } from '@x/transformers';
-import type { Constraint } from '../constraint';
-import {
-  GENERATE_OPTIONS,
-  type GenerateOptions,
-  Generation,
-  type GenerationHost,
-  type GenerationStats,
-  type Piece,
-} from '../generation';
+import { GENERATE_OPTIONS, Generation, type GenerationHost, type GenerationStats, type Piece } from '../generation';
 import { boolean, checkOptions, type OptionRule } from '../options';
-import { vocabularyOf } from '../structured';
-import { CallConstraint } from './call-constraint';
-import { callForm, forcedCall } from './call-form';
+import { constrained, isFormed } from './constrained';
 import { ReasoningCount } from './reasoning-count';
 import type { ChatGeneration, ChatOptions, ParsedCall, ToolChoice } from './types';
 
@@ -45,9 +35,6 @@ export const CHAT_OPTIONS = {
   template: [isObject, "an object with the template's variables"],
   continueLast: boolean,
 } satisfies Record<keyof ChatOptions, OptionRule>;
-
-/** Options that give the whole text a form. */
-const FORMS = ['schema', 'regex', 'grammar', 'choices', 'constraint'] as const;
 
 export class ChatAnswer<Tools extends readonly ToolDefinition[] = readonly ToolDefinition[]>
   implements ChatGeneration<Tools>
@@ -86,18 +73,21 @@ export class ChatAnswer<Tools extends readonly ToolDefinition[] = readonly ToolD
     const force = forced(toolChoice, offered);
     const { tokenizer } = host;
     const maxTokens = host.scheduler.runner.maxContext;
-    const given = { tools: offered, variables, continueLast, force, known, maxTokens };
+    const given = { tools: offered, variables, continueLast, force, formed: isFormed(rest), known, maxTokens };
     this.prompt = template.prompt(tokenizer, messages, given);
-    const { format, ids, inReasoning, begun } = this.prompt;
-    this.parser = new ReplyParser(format, { tools: offered, inReasoning, continued: continueLast });
+    const { ids, inReasoning, begun } = this.prompt;
+    // Where no tool may be called nothing is a call.
+    const format = offered.length > 0 ? this.prompt.format : { ...this.prompt.format, calls: undefined };
+    const continued = continueLast && (inReasoning || format.family === 'harmony' || messages.at(-1)!.content !== '');
+    this.parser = new ReplyParser(format, { tools: offered, inReasoning, continued });
     const marks = new Map<number, string>();
     for (const mark of marksOf(format)) {
       const id = tokenizer.tokenToId(mark);
       if (id !== undefined) marks.set(id, mark);
     }
     const keptIds = new Set(marks.keys());
-    rest.constraint = callConstraint(host, this.prompt, offered, force, marks, rest);
-    this.generation = new Generation({ ...host, stopIds: stopIds(tokenizer, format), keptIds }, ids, rest);
+    const own = constrained(host, this.prompt, offered, force, marks, rest);
+    this.generation = new Generation({ ...host, stopIds: stopIds(tokenizer, format), keptIds }, ids, own);
     this.begun = this.parser.push(begun);
   }
 
@@ -127,7 +117,7 @@ export class ChatAnswer<Tools extends readonly ToolDefinition[] = readonly ToolD
     const { tokenizer, keptIds } = this.generation.host;
     const ids = this.generated.slice(0, this.textTokens).map(({ id }) => id);
     if (ids.some((id) => tokenizer.isSpecial(id) && !keptIds?.has(id))) return undefined;
-    return { text: this.prompt.text + this.text, ids: [...this.promptIds, ...ids] };
+    return { text: this.prompt.marked + this.text, ids: [...this.promptIds, ...ids] };
   }
 
   async message(): Promise<ChatMessage> {
@@ -179,50 +169,6 @@ export class ChatAnswer<Tools extends readonly ToolDefinition[] = readonly ToolD
       this.parser.end();
     }
   }
-}
-
-/** Whether the bytes of single tokens are known, which grammars need. */
-function canSpell(tokenizer: GenerationHost['tokenizer']): boolean {
-  try {
-    tokenizer.tokenBytes();
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-/** Marks that stand in no text; others, such as a semicolon between calls, are tokens like all. */
-const BRACKETED = /^[<[].*[>\]]$/s;
-
-/**
- * What holds calls to the schemas of their tools: the one that the prompt has begun, or those that the model makes by itself. Else
- * the constraint that the caller gave, if any.
- * @throws GrammarError with the tool's name; TransformersError INVALID_OPTION where the text has a form of its own
- */
-function callConstraint(
-  { tokenizer, scheduler }: GenerationHost,
-  { format, inReasoning }: ChatPrompt,
-  tools: readonly ToolDefinition[],
-  force: { name?: string } | undefined,
-  marks: ReadonlyMap<number, string>,
-  options: GenerateOptions,
-): Constraint | undefined {
-  const given = FORMS.filter((form) => options[form] !== undefined);
-  if (force && given.length > 0)
-    throw new TransformersError(
-      'INVALID_OPTION',
-      `chat: toolChoice demands a call and ${given[0]} another text; give one.`,
-      { option: 'toolChoice' },
-    );
-  if (given.length > 0) return options.constraint;
-  const tokens = new Map([...marks].filter(([, mark]) => BRACKETED.test(mark)));
-  const texts = [...tokens.values()];
-  const vocabulary = () =>
-    vocabularyOf(tokenizer, scheduler.runner.model.config.vocabSize, stopIds(tokenizer, format), tokens);
-  if (force) return forcedCall(format, force, tools, texts)?.matcher(vocabulary());
-  const form = callForm(format, tools, texts);
-  if (!form || !(canSpell(tokenizer) || tools.some(({ strict }) => strict))) return undefined;
-  return new CallConstraint(form, vocabulary(), tokens, inReasoning);
 }
 
 /** The call that the prompt begins for the model, if it must make one. */

@@ -40,7 +40,14 @@ export interface ChatTurnOptions<Tools extends readonly ToolDefinition[] = reado
 export interface SavedChat {
   version: 1;
   messages: ChatMessage[];
-  options: Omit<ChatSessionOptions, 'system' | 'messages' | 'constraint' | 'grammar' | 'speculative'>;
+  options: Omit<
+    ChatSessionOptions,
+    'system' | 'messages' | 'constraint' | 'grammar' | 'speculative' | 'regex' | 'logitBias'
+  > & {
+    regex?: string | { source: string; flags: string };
+    /** JSON has no infinities. */
+    logitBias?: Readonly<Record<number, number | '-Infinity'>>;
+  };
 }
 
 /** What a chat needs of a model. */
@@ -148,13 +155,26 @@ export class ChatSession<Tools extends readonly ToolDefinition[] = readonly Tool
   /** Forgets all messages but the system's. */
   clear(): void {
     this.checkIdle('clear');
+    this.known = [];
     this.history = this.system === undefined ? [] : this.history.slice(0, 1);
   }
 
   toJSON(): SavedChat {
-    const { constraint: _, grammar: __, speculative: ___, ...options } = this.options;
-    const tools = options.tools && checkTools(options.tools);
-    return { version: 1, messages: structuredClone(this.history), options: { ...options, ...(tools && { tools }) } };
+    const { constraint: _, grammar: __, speculative: ___, regex, logitBias, ...options } = this.options;
+    const biases = Object.entries(logitBias ?? {}).map(([id, bias]) => [
+      id,
+      Number.isFinite(bias) ? bias : '-Infinity',
+    ]);
+    return {
+      version: 1,
+      messages: structuredClone(this.history),
+      options: {
+        ...options,
+        ...(options.tools && { tools: checkTools(options.tools) }),
+        ...(regex && { regex: typeof regex === 'string' ? regex : { source: regex.source, flags: regex.flags } }),
+        ...(logitBias && { logitBias: Object.fromEntries(biases) }),
+      },
+    };
   }
 
   private turn<Used extends readonly ToolDefinition[]>(
@@ -216,6 +236,7 @@ export class ChatSession<Tools extends readonly ToolDefinition[] = readonly Tool
     }
     const last = this.history.at(-1)!;
     const all = { ...last, content: last.content + content };
+    if (reasoning !== undefined) all.reasoning = (last.reasoning ?? '') + reasoning;
     if (toolCalls) all.toolCalls = toolCalls;
     this.history = [...this.history.slice(0, -1), all];
   }
@@ -318,7 +339,14 @@ export function restoredChat(saved: SavedChat): ChatSessionOptions {
       `chat: this is no saved chat of version 1 (version: ${String(version)}); give what a chat's toJSON gave.`,
     );
   }
-  return { ...options, messages };
+  const { regex, logitBias, ...rest } = options;
+  const biases = Object.entries(logitBias ?? {}).map(([id, bias]) => [id, Number(bias)]);
+  return {
+    ...rest,
+    messages,
+    ...(regex !== undefined && { regex: typeof regex === 'string' ? regex : new RegExp(regex.source, regex.flags) }),
+    ...(logitBias && { logitBias: Object.fromEntries(biases) }),
+  };
 }
 
 function nothing(what: string): TransformersError {

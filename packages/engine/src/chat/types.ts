@@ -16,7 +16,7 @@ export type ParsedCall<Tools extends readonly ToolDefinition[] = readonly ToolDe
 
 export interface ChatOptions<Tools extends readonly ToolDefinition[] = readonly ToolDefinition[]>
   extends Omit<GenerateOptions, 'addSpecialTokens'> {
-  /** Tools that the answer may call. Default: none. */
+  /** Tools that the answer may call. Default: none, and then nothing is read as a call. */
   tools?: Tools;
   /** Default `auto`. */
   toolChoice?: ToolChoice;

@@ -27,7 +27,8 @@ function readMessage(fields: Fields): ChatMessage {
   if (calls && role !== 'assistant') throw badField(fields.at('tool_calls'), 'are for messages of the assistant');
   const toolCallId = fields.string('tool_call_id', 256);
   if (role === 'tool') fields.required('tool_call_id', toolCallId);
-  const content = readContent(fields, 'content', ['text', 'refusal']);
+  const refusal = role === 'assistant' ? fields.string('refusal') : undefined;
+  const content = readContent(fields, 'content', ['text', 'refusal']) ?? refusal;
   if (content === undefined && !(role === 'assistant' && calls)) fields.required('content', content);
   const reasoning = fields.string('reasoning_content') ?? fields.string('reasoning');
   const name = fields.string('name', 256);
@@ -104,24 +105,37 @@ export function checkNames(fields: Fields, tools: ToolDefinition[]): ToolDefinit
   return tools;
 }
 
+/** What of the tools may be called, and whether it must be. */
+export interface Offer {
+  tools: readonly ToolDefinition[];
+  toolChoice: ToolChoice;
+}
+
 /** @param nested whether the name of a tool lies in `function`, as it does in chat completions @throws ApiError 400 */
-export function readToolChoice(fields: Fields, tools: readonly ToolDefinition[], nested: boolean): ToolChoice {
+export function readToolChoice(fields: Fields, tools: readonly ToolDefinition[], nested: boolean): Offer {
   const raw = fields.raw('tool_choice');
-  if (raw === undefined) return 'auto';
+  if (raw === undefined) return { tools, toolChoice: 'auto' };
   if (!isObject(raw)) {
     const choice = fields.choice('tool_choice', ['auto', 'none', 'required'])!;
     if (choice === 'required' && tools.length === 0)
       throw badField('tool_choice', 'is "required", but there are no tools');
-    return choice;
+    return { tools, toolChoice: choice };
   }
   const choice = fields.object('tool_choice')!;
-  if (choice.raw('type') !== 'function')
-    throw badField(choice.at('type'), `is ${shown(choice.raw('type'))}; give "function"`);
-  const named = nested ? choice.required('function', choice.object('function')) : choice;
-  const name = named.required('name', named.string('name', 64));
-  if (!tools.some((tool) => tool.name === name))
-    throw badField(named.at('name'), `is ${shown(name)}, which is none of the tools`);
-  return { name };
+  const type = choice.required('type', choice.choice('type', ['function', 'allowed_tools']));
+  const nameOf = (holder: Fields) => {
+    const named = nested ? holder.required('function', holder.object('function')) : holder;
+    const name = named.required('name', named.string('name', 64));
+    if (!tools.some((tool) => tool.name === name))
+      throw badField(named.at('name'), `is ${shown(name)}, which is none of the tools`);
+    return name;
+  };
+  if (type === 'function') return { tools, toolChoice: { name: nameOf(choice) } };
+  const allowed = nested ? choice.required('allowed_tools', choice.object('allowed_tools')) : choice;
+  const names = allowed.required('tools', allowed.objects('tools', MAX_TOOLS)).map(nameOf);
+  if (names.length === 0) throw badField(allowed.at('tools'), 'is empty; give at least one tool');
+  const toolChoice = allowed.required('mode', allowed.choice('mode', ['auto', 'required']));
+  return { tools: tools.filter(({ name }) => names.includes(name)), toolChoice };
 }
 
 /** What the text of an answer has to be: a JSON Schema, where there is one. */

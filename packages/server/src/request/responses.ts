@@ -34,8 +34,8 @@ export function readResponses(fields: Fields, options: ResolvedOptions): Respons
   const noState = 'is not supported: this server keeps no answers; send the whole input';
   fields.refuse({ previous_response_id: noState, conversation: noState, prompt: 'is not supported' });
   if (fields.boolean('background')) fields.refuse({ background: 'is not supported' });
-  const tools = checkNames(fields, (fields.objects('tools', MAX_TOOLS) ?? []).map(readFunction));
-  const toolChoice = readToolChoice(fields, tools, false);
+  const given = checkNames(fields, (fields.objects('tools', MAX_TOOLS) ?? []).map(readFunction));
+  const { tools, toolChoice } = readToolChoice(fields, given, false);
   const format = readFormat(fields.object('text')?.object('format'), false);
   const maxTokens = readMaxTokens(fields, ['max_output_tokens'], options);
   const effort = fields.object('reasoning')?.string('effort', 32);
@@ -110,7 +110,7 @@ function readInput(fields: Fields): ChatMessage[] {
     if (type === 'message') {
       const role = item.required('role', item.choice('role', ROLES));
       const content = item.required('content', readContent(item, 'content', TEXTS));
-      if (role === 'assistant') assistant().content += content;
+      if (role === 'assistant') add(assistant(), 'content', content);
       else messages.push({ role, content });
     } else if (type === 'function_call') {
       const id = item.required('call_id', item.string('call_id', 256));
@@ -123,7 +123,7 @@ function readInput(fields: Fields): ChatMessage[] {
       messages.push({ role: 'tool', content, toolCallId });
     } else if (type === 'reasoning') {
       const text = (item.objects('content', 256) ?? []).map((part) => part.string('text') ?? '').join('');
-      if (text !== '') assistant().reasoning = text;
+      if (text !== '') add(assistant(), 'reasoning', text);
     } else
       throw badField(
         item.at('type'),
@@ -131,4 +131,10 @@ function readInput(fields: Fields): ChatMessage[] {
       );
   }
   return messages;
+}
+
+/** Puts a text behind what the message has of it. */
+function add(message: ChatMessage, field: 'content' | 'reasoning', text: string): void {
+  const before = message[field];
+  message[field] = before ? `${before}\n\n${text}` : text;
 }

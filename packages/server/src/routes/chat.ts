@@ -89,8 +89,7 @@ function readRequest(fields: Fields, options: ResolvedOptions) {
   if (modalities?.some((one) => one !== 'text'))
     fields.refuse({ modalities: 'has others than "text"; this server gives text' });
   const messages = readMessages(fields);
-  const tools = readTools(fields);
-  const toolChoice = readToolChoice(fields, tools, true);
+  const { tools, toolChoice } = readToolChoice(fields, readTools(fields), true);
   const format = readFormat(fields.object('response_format'), true);
   const maxTokens = readMaxTokens(fields, ['max_completion_tokens', 'max_tokens'], options);
   const top = fields.integer('top_logprobs', 0, MAX_TOP_LOGPROBS);

@@ -1,6 +1,6 @@
 /** Checks messages and tools, and gives them the form in which templates of published models read them. */
 import { TransformersError } from '../errors';
-import type { ChatMessage, ToolDefinition } from './messages';
+import type { ChatMessage, ToolCall, ToolDefinition } from './messages';
 import { isStandardSchema, jsonSchemaOf, type StandardSchema } from './standard-schema';
 
 const ROLES: ReadonlySet<string> = new Set(['system', 'developer', 'user', 'assistant', 'tool']);
@@ -103,6 +103,12 @@ export interface TemplateTraits {
   shortIds: boolean;
   /** Reasoning is read from `thinking` (gpt-oss), not from `reasoning_content`. */
   thinkingField: boolean;
+  /** The first call of a message is read, and no other (gpt-oss, Llama 3). */
+  oneCall: boolean;
+  /** Reasoning is cut out of an answer's text (Qwen 3, DeepSeek), which it cannot be where tags in texts are no tags. */
+  splitsReasoning: boolean;
+  /** Tools are read from the system's message, as JSON (Phi 4 mini). */
+  toolsOfSystem: boolean;
 }
 
 export function traitsOf(source: string): TemplateTraits {
@@ -111,17 +117,26 @@ export function traitsOf(source: string): TemplateTraits {
     noneContent: /content['"]?\]?\s+is\s+none/.test(source),
     shortIds: source.includes('[TOOL_CALLS]'),
     thinkingField: /message\.thinking|['"]thinking['"]\s+in\s+message/.test(source),
+    oneCall: /tool_calls['"]?\]?\[0\]/.test(source) && !/\sin\s+\w+(\.tool_calls|\[['"]tool_calls['"]\])/.test(source),
+    splitsReasoning: /split\(\s*['"]<\/think>/.test(source),
+    toolsOfSystem: /['"]tools['"]\s+in\s+message/.test(source),
   };
 }
 
-/** Messages as templates read them, the names being OpenAI's and Hugging Face's. */
+/**
+ * Messages as templates read them, the names being OpenAI's and Hugging Face's.
+ * @param tools for templates that read them from the system's message
+ */
 export function templateMessages(
-  messages: readonly ChatMessage[],
+  given: readonly ChatMessage[],
   traits: TemplateTraits,
   callArguments: 'object' | 'text',
+  tools: readonly ToolDefinition[] = [],
 ): Record<string, unknown>[] {
   const id = (text: string) => (traits.shortIds ? shortId(text) : text);
-  return messages.map(({ role, content, reasoning, toolCalls = [], toolCallId, name }) => {
+  const split = traits.splitsReasoning ? given.map(withReasoning) : given;
+  const messages = traits.oneCall ? oneCallEach(split) : split;
+  const list = messages.map(({ role, content, reasoning, toolCalls = [], toolCallId, name }, i) => {
     const message: Record<string, unknown> = {
       role: role === 'developer' && !traits.developer ? 'system' : role,
       content,
@@ -129,7 +144,7 @@ export function templateMessages(
     if (name !== undefined) message.name = name;
     if (role === 'tool' && toolCallId !== undefined) {
       message.tool_call_id = id(toolCallId);
-      message.name ??= nameOfCall(messages, toolCallId);
+      message.name ??= nameOfCall(messages.slice(0, i), toolCallId);
     }
     if (reasoning !== undefined && role === 'assistant') {
       message[traits.thinkingField ? 'thinking' : 'reasoning_content'] = reasoning;
@@ -148,6 +163,50 @@ export function templateMessages(
     }
     return message;
   });
+  if (!traits.toolsOfSystem || tools.length === 0) return list;
+  const written = JSON.stringify(
+    tools.map(({ name, description = '', parameters }) => ({ name, description, parameters })),
+  );
+  const system = list.find(({ role }) => role === 'system');
+  if (!system) return [{ role: 'system', content: '', tools: written }, ...list];
+  system.tools = written;
+  return list;
+}
+
+/** The message with what its text holds of reasoning as such, which a template would cut out itself. */
+function withReasoning(message: ChatMessage): ChatMessage {
+  const { role, content, reasoning } = message;
+  const end = content.indexOf('</think>');
+  if (role !== 'assistant' || reasoning !== undefined || end < 0) return message;
+  const thought = content.slice(0, end).replace(/^\s*<think>/, '');
+  return { ...message, reasoning: thought.trim(), content: content.slice(end + '</think>'.length).trimStart() };
+}
+
+/** Calls that were made at once as one after the other, each with its result. */
+function oneCallEach(messages: readonly ChatMessage[]): ChatMessage[] {
+  return messages.flatMap((message, i) => {
+    const { toolCalls = [] } = message;
+    if (message.role === 'tool' && callsBefore(messages, i).length > 1) return [];
+    if (toolCalls.length < 2) return [message];
+    const behind = messages.slice(i + 1);
+    const end = behind.findIndex(({ role }) => role !== 'tool');
+    const results = end < 0 ? behind : behind.slice(0, end);
+    const isOf = ({ toolCallId }: ChatMessage, { id }: ToolCall) => toolCallId === id;
+    const others = results.filter((result) => !toolCalls.some((call) => isOf(result, call)));
+    const { reasoning: _, ...rest } = message;
+    return [
+      ...toolCalls.flatMap((call, j) => [
+        { ...(j === 0 ? message : { ...rest, content: '' }), toolCalls: [call] },
+        ...results.filter((result) => isOf(result, call)),
+      ]),
+      ...others,
+    ];
+  });
+}
+
+/** The calls that a tool's result answers one of: of the last message that is none. */
+function callsBefore(messages: readonly ChatMessage[], at: number): readonly ToolCall[] {
+  return messages.slice(0, at).findLast(({ role }) => role !== 'tool')?.toolCalls ?? [];
 }
 
 export function templateTools(tools: readonly ToolDefinition[]): unknown[] {
@@ -157,9 +216,9 @@ export function templateTools(tools: readonly ToolDefinition[]): unknown[] {
   }));
 }
 
-function nameOfCall(messages: readonly ChatMessage[], id: string): string | undefined {
-  for (const { toolCalls } of messages) for (const call of toolCalls ?? []) if (call.id === id) return call.name;
-  return undefined;
+/** Of the last call with that id: some programs count them anew in each turn. */
+function nameOfCall(before: readonly ChatMessage[], id: string): string | undefined {
+  return before.flatMap(({ toolCalls = [] }) => toolCalls).findLast((call) => call.id === id)?.name;
 }
 
 /** Nine letters and digits: `id` itself where it is that, else made from it, the same each time. */
@@ -172,24 +231,43 @@ export function shortId(id: string): string {
 
 /**
  * What a template that wants strictly alternating roles, or knows no system message, is given instead: neighbours of one
- * role become one message, and the system's text goes before the first user's. Undefined where that changes nothing.
+ * role become one message, and the system's text goes before the next user's. Undefined where that changes nothing.
  */
 export function alternating(messages: readonly ChatMessage[], foldSystem: boolean): ChatMessage[] | undefined {
   const result: ChatMessage[] = [];
   for (const message of messages) {
+    const role = foldSystem && isSystem(message) ? 'user' : message.role;
     const last = result.at(-1);
-    const isSame =
-      last !== undefined && (last.role === message.role || (foldSystem && isSystem(last) && message.role === 'user'));
-    if (!isSame || message.role === 'tool' || last.toolCalls?.length || message.toolCalls?.length) {
-      result.push({ ...message });
+    const isSame = last !== undefined && (last.role === role || (isSystem(last) && isSystem(message)));
+    if (!isSame || role === 'tool' || last.toolCalls?.length || message.toolCalls?.length) {
+      result.push({ ...message, role });
       continue;
     }
-    const content = [last.content, message.content].filter((text) => text !== '').join('\n\n');
-    result[result.length - 1] = { ...last, ...message, content };
+    result[result.length - 1] = { ...last, ...message, role: last.role, content: joined(last, message) };
   }
-  return result.length === messages.length ? undefined : result;
+  const isChanged = result.length !== messages.length || result.some(({ role }, i) => role !== messages[i].role);
+  return isChanged ? result : undefined;
 }
 
-function isSystem({ role }: ChatMessage): boolean {
+/**
+ * What a template is given that shows the first of several system messages, and no other: one that holds all in front, and those
+ * behind a user's before the next user's text, or by themselves as one. Undefined where there are not several.
+ */
+export function oneSystem(messages: readonly ChatMessage[]): ChatMessage[] | undefined {
+  if (messages.filter(isSystem).length < 2) return undefined;
+  const start = messages.findIndex((message) => !isSystem(message));
+  const [front, rest] = start < 0 ? [messages, []] : [messages.slice(0, start), messages.slice(start)];
+  const first = front.slice(0, 1).map((message) => ({ ...message, content: joined(...front) }));
+  return [...first, ...(alternating(rest, true) ?? rest)];
+}
+
+function joined(...messages: readonly ChatMessage[]): string {
+  return messages
+    .map(({ content }) => content)
+    .filter((text) => text !== '')
+    .join('\n\n');
+}
+
+export function isSystem({ role }: ChatMessage): boolean {
   return role === 'system' || role === 'developer';
 }

@@ -14,12 +14,14 @@ import {
   alternating,
   checkMessages,
   checkTools,
+  isSystem,
+  oneSystem,
   type TemplateTraits,
   templateMessages,
   templateTools,
   traitsOf,
 } from './normalize';
-import { type ReplyFormat, replyFormatOf } from './reply/formats';
+import { type ReplyFormat, replyFormatOf, thoughtOf } from './reply/formats';
 import { NO_TOKENS, type TemplateTexts, textsFromDirectory, textsFromGguf } from './sources';
 
 /** ChatML: what `<|im_start|>` and `<|im_end|>` in a vocabulary stand for. */
@@ -60,6 +62,7 @@ export interface RenderOptions {
 }
 
 export interface KnownTokens {
+  /** A {@link ChatPrompt.marked}, and what follows it. */
   text: string;
   ids: readonly number[];
 }
@@ -67,6 +70,11 @@ export interface KnownTokens {
 export interface PromptOptions extends RenderOptions {
   /** Begins the answer with a call: of any tool, or of the one of that name. */
   force?: { name?: string };
+  /**
+   * The answer's text will have a form, such as a schema's. Where a model's reasoning is a message of its own (harmony) that is begun,
+   * for the form holds behind it. Default false.
+   */
+  formed?: boolean;
   /**
    * Texts and their tokens, such as former prompts with their answers. Where this prompt goes on from one, its tokens are kept:
    * a model may write a text in other tokens than the tokenizer. The first that fits counts.
@@ -80,6 +88,8 @@ export interface PromptOptions extends RenderOptions {
 export interface ChatPrompt {
   ids: number[];
   text: string;
+  /** {@link text}, with a mark in each text of messages and tools that would be a control token without it. */
+  marked: string;
   format: ReplyFormat;
   /** The prompt ends within reasoning. */
   inReasoning: boolean;
@@ -168,16 +178,28 @@ export class ChatTemplate {
    * @throws TransformersError as {@link render}, CONTEXT_EXCEEDED
    */
   prompt(tokenizer: Tokenizer, messages: readonly ChatMessage[], options: PromptOptions = {}): ChatPrompt {
-    const { force, known = [], maxTokens } = options;
+    const { force, formed = false, continueLast = false, known = [], maxTokens } = options;
     checkMessages(messages);
     const tools = checkTools(options.tools ?? []);
     const format = this.replyFormat(tools.length > 0);
     const given = JSON.stringify([messages, tools, options.variables]);
     const breaker = unusedCharacter([given, ...this.texts.templates.values()]);
     const controls = tokenizer.controlTexts;
-    let text = this.rendered(messages, { ...options, tools }, markerOf(controls, breaker));
+    const mark = markerOf(controls, breaker);
+    const thought = thoughtOf(format);
+    const begunThought = continueLast && thought ? thoughtToGoOn(messages) : undefined;
+    const [list, goesOn] = begunThought === undefined ? [messages, continueLast] : [messages.slice(0, -1), false];
+    let text = this.rendered(list, { ...options, tools, continueLast: goesOn }, mark);
     const { reasoning } = format;
-    let inReasoning = reasoning !== undefined && text.trimEnd().endsWith(reasoning.open.trimEnd());
+    const endsWith = (tag: string) => text.trimEnd().endsWith(tag.trimEnd());
+    let inReasoning = reasoning !== undefined && endsWith(reasoning.open);
+    if (begunThought !== undefined && !endsWith(thought!.close)) {
+      text += `${inReasoning ? '' : thought!.open}${mark(begunThought)}`;
+      inReasoning = true;
+    } else if (formed && !reasoning && thought && !continueLast) {
+      text += thought.open;
+      inReasoning = true;
+    }
     let begun = '';
     if (force) {
       if (!format.force) throw noCalls('a call cannot be demanded');
@@ -187,11 +209,11 @@ export class ChatTemplate {
       inReasoning = false;
     }
     text += begun;
+    const marked = text.replaceAll(breaker, BROKEN);
     let [start, rest]: [readonly number[], string] = [[], text];
     for (const before of known) {
-      const more = restOf(text, before.text, breaker, controls);
-      if (more === undefined) continue;
-      [start, rest] = [before.ids, more];
+      if (!isFollowed(marked, before.text, controls)) continue;
+      [start, rest] = [before.ids, text.slice(before.text.length)];
       break;
     }
     if (maxTokens !== undefined && rest.length > maxTokens) {
@@ -207,6 +229,7 @@ export class ChatTemplate {
     return {
       ids: [...start, ...ids],
       text: text.replaceAll(breaker, ''),
+      marked,
       format,
       inReasoning,
       begun,
@@ -223,7 +246,14 @@ export class ChatTemplate {
     const render = (list: readonly ChatMessage[], form: MessageForm = {}) =>
       this.run(source, list, form, traits, { ...options, tools, variables }, mark);
     try {
-      return render(messages);
+      const text = render(messages);
+      // Some templates show the first message of the system, and no other.
+      const shows = (found: string) =>
+        messages.every((message) => !isSystem(message) || found.includes(mark(message.content).trim()));
+      const joined = shows(text) ? undefined : oneSystem(messages);
+      if (!joined) return text;
+      const whole = firstOf([() => render(joined), () => text]);
+      return shows(whole) ? whole : text;
     } catch (error) {
       const { code } = error as TransformersError;
       // Some templates put the arguments into the text as they are, and so want text.
@@ -252,7 +282,7 @@ export class ChatTemplate {
     mark: (text: string) => string,
   ): string {
     const { tools = [], generationPrompt = true, continueLast = false, now = new Date() } = options;
-    const list = templateMessages(messages, traits, form.callArguments ?? 'object');
+    const list = templateMessages(messages, traits, form.callArguments ?? 'object', tools);
     const end = continueLast ? markEnd(list) : undefined;
     const input = JSON.stringify([list, tools, options.variables]).length;
     const values = new Map<string, Value>(
@@ -265,7 +295,7 @@ export class ChatTemplate {
       }),
     );
     for (const [name, value] of Object.entries(options.variables ?? {})) values.set(name, marked(toValue(value), mark));
-    const text = new Interpreter(new Budget(input), now).run(this.nodes(source), values);
+    const text = new Interpreter(new Budget(input, messages.length), now).run(this.nodes(source), values);
     return end === undefined ? text : cutAt(text, end);
   }
 
@@ -279,16 +309,20 @@ export class ChatTemplate {
   }
 }
 
-/** What of `text` follows `known`, if nothing or a control text does; `breaker` does not count. */
-function restOf(text: string, known: string, breaker: string, controls: readonly string[]): string | undefined {
-  let at = 0;
-  for (let i = 0; i < known.length; at++) {
-    if (text[at] === breaker) continue;
-    if (text[at] !== known[i]) return undefined;
-    i++;
-  }
-  const rest = text.slice(at);
-  return rest === '' || controls.some((control) => rest.startsWith(control)) ? rest : undefined;
+/** In place of the characters that break control texts, which differ from prompt to prompt. */
+const BROKEN = '\uffff';
+
+/** Whether `text` begins with `known`, and nothing or a control text follows. */
+function isFollowed(text: string, known: string, controls: readonly string[]): boolean {
+  if (!text.startsWith(known)) return false;
+  return text.length === known.length || controls.some((control) => text.startsWith(control, known.length));
+}
+
+/** The reasoning within which an answer broke off. */
+function thoughtToGoOn(messages: readonly ChatMessage[]): string | undefined {
+  const { role, content, reasoning } = messages.at(-1)!;
+  const isBegun = role === 'assistant' && content === '' && messages.length > 1;
+  return isBegun && reasoning !== '' ? reasoning : undefined;
 }
 
 function noCalls(what: string): TransformersError {
@@ -300,7 +334,7 @@ function noCalls(what: string): TransformersError {
 }
 
 /** The first attempt that works, else the error that came before them. */
-function firstOf(attempts: readonly (() => string)[], error: unknown): string {
+function firstOf(attempts: readonly (() => string)[], error?: unknown): string {
   for (const attempt of attempts) {
     try {
       return attempt();

@@ -132,6 +132,18 @@ const CASES: Case[] = [
   },
   {
     format: 'hermes',
+    what: 'text around a call',
+    answer: 'Let me check.\n\n<tool_call>{"name": "g", "arguments": {}}</tool_call>\n\nDone.',
+    message: { content: 'Let me check.\n\nDone.', toolCalls: [call('g', {})] },
+  },
+  {
+    format: 'hermes',
+    what: 'a call whose arguments are no object, and text behind it',
+    answer: 'So.\n<tool_call>\n{"name": "f", "arguments": [1]}\n</tool_call>\nYes.',
+    message: { content: 'So.\n<tool_call>\n{"name": "f", "arguments": [1]}\nYes.' },
+  },
+  {
+    format: 'hermes',
     what: 'a call that is no JSON',
     answer: '<tool_call>f(1)</tool_call> ok',
     message: { content: '<tool_call>f(1)</tool_call> ok' },
@@ -287,6 +299,22 @@ const CASES: Case[] = [
     answer: ' to=functions.f<|channel|>commentary json<|message|>{"x":1}',
     message: { content: '', toolCalls: [call('f', X)] },
   },
+  {
+    format: 'harmony',
+    what: 'several thoughts, and a header that breaks off',
+    answer:
+      '<|channel|>analysis<|message|>One.<|end|><|start|>assistant<|channel|>analysis<|message|>Two.<|end|><|start|>assistant<|channel|>final',
+    message: { content: '', reasoning: 'One.\n\nTwo.' },
+  },
+  { format: 'harmony', what: 'a header alone', answer: '<|channel|>analysis', message: { content: '' } },
+  {
+    format: 'harmony',
+    what: 'reasoning that the prompt has begun',
+    answer: ' more.<|end|><|start|>assistant<|channel|>final<|message|>Yes.',
+    message: { content: 'Yes.', reasoning: ' more.' },
+    options: { inReasoning: true, continued: true },
+  },
+  { format: 'harmony', what: 'a word of headers', answer: 'final', message: { content: 'final' } },
   { format: 'harmony', what: 'no format', answer: 'Just text. ', message: { content: 'Just text. ' } },
 ];
 
@@ -333,6 +361,35 @@ it('gives text and arguments out as soon as they are known', () => {
   expect(parser.push('}')).toEqual([
     { type: 'tool-call-end', index: 0, call: { id: 'id', name: 'f', arguments: { s: 'long' } } },
   ]);
+});
+
+it('marks what is no text of an answer as the call that it breaks off in', () => {
+  const broken = (format: string, answer: string) =>
+    parse(format, [answer]).pieces.flatMap((piece) => (piece.type === 'text' ? [[piece.text, piece.ofCall]] : []));
+  const asked = '<tool_call>\n{"name": "f", "argum';
+  expect(broken('hermes', `So: ${asked}`)).toEqual([
+    ['So:', undefined],
+    [` ${asked}`, 0],
+  ]);
+  const first = '<tool_call>\n{"name": "g", "arguments": {}}\n</tool_call>\n';
+  expect(broken('hermes', first + asked)).toEqual([[asked, 1]]);
+  expect(broken('hermes', 'So. <tool_call>\n{"name": "f", "arguments": {"x": 1} ')).toEqual([
+    ['So.', undefined],
+    [' <tool_call>\n{"name": "f", "arguments": {"x": 1} ', 0],
+  ]);
+  expect(broken('llama3', '{"name": "g", "parameters": {}}; {"name')).toEqual([[' {"name', 1]]);
+  // What only speaks of a mark is text.
+  const spoken = broken('hermes', 'The tag <tool_call> opens');
+  expect([spoken.map(([text]) => text).join(''), spoken.some(([, ofCall]) => ofCall !== undefined)]).toEqual([
+    'The tag <tool_call> opens',
+    false,
+  ]);
+});
+
+it('gives arguments in a string out as the JSON that the string holds', () => {
+  const { pieces } = parse('hermes', '<tool_call>{"name": "f", "arguments": "{\\"x\\": 1}"}</tool_call>');
+  const written = pieces.map((piece) => (piece.type === 'tool-call-arguments' ? piece.text : '')).join('');
+  expect(written).toBe('{"x": 1}');
 });
 
 it('takes white space without end without a square', () => {

@@ -6,6 +6,9 @@ import { TransformersError } from '../../errors';
 
 /** Units a render may spend, besides those that grow with its input: half a second of most machines. */
 const UNITS = 500_000;
+/** The same for each pair of messages: many templates look through all later ones at each. Of so many messages at most. */
+const UNITS_A_PAIR = 4;
+const MOST_IN_PAIRS = 1000;
 /** Characters of a string, besides those that grow with the input. */
 const CHARACTERS = 2_000_000;
 /** Calls of macros within each other. */
@@ -16,9 +19,9 @@ export class Budget {
   private readonly characters: number;
   private calls = 0;
 
-  /** @param input characters of the messages and other variables */
-  constructor(input: number) {
-    this.left = UNITS + 4 * input;
+  /** @param input characters of the messages and other variables @param messages how many there are */
+  constructor(input: number, messages = 0) {
+    this.left = UNITS + 4 * input + UNITS_A_PAIR * Math.min(messages, MOST_IN_PAIRS) ** 2;
     this.characters = CHARACTERS + 8 * input;
   }
 

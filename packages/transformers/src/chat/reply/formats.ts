@@ -57,6 +57,27 @@ const forcedJson =
 
 const THINK = { open: '<think>', close: '</think>' };
 
+/** Reasoning that a prompt may begin, what ends it, and what begins the answer behind it; undefined in families without any. */
+export function thoughtOf({
+  family,
+  reasoning,
+}: ReplyFormat): { open: string; close: string; answer: string } | undefined {
+  if (family === 'harmony') {
+    return {
+      open: '<|channel|>analysis<|message|>',
+      close: '<|end|>',
+      answer: '<|start|>assistant<|channel|>final<|message|>',
+    };
+  }
+  return (
+    reasoning && {
+      open: reasoning.open === THINK.open ? `${THINK.open}\n` : reasoning.open,
+      close: reasoning.close,
+      answer: '',
+    }
+  );
+}
+
 /** The format of a template's text. Distinctive marks come first. */
 export function replyFormatOf(source: string): ReplyFormat {
   const has = (text: string) => source.includes(text);

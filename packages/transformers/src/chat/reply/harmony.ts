@@ -19,15 +19,25 @@ export const HARMONY_MARKS = [
 /** Characters of a header; an answer that has none is text. */
 const MOST_HEADER = 400;
 
-/** @param continued the answer goes on within a message of the channel `final` */
-export function* harmonyReply(reader: Reader, out: ReplyOutput, continued: boolean): Reading<void> {
-  if (continued && (yield* body(reader, (text) => out.text('text', text))) === END) return out.flush('text');
-  for (;;) {
+/**
+ * @param within what the answer begins with, where the prompt ends behind the header of a message
+ * @param calls whether messages to functions are calls
+ */
+export function* harmonyReply(
+  reader: Reader,
+  out: ReplyOutput,
+  within: 'text' | 'reasoning' | undefined,
+  calls: boolean,
+): Reading<void> {
+  if (within && (yield* message(reader, out, within)) === END) return;
+  for (let isFirst = within === undefined; ; isFirst = false) {
     reader.record('');
     const header = yield* readHeader(reader);
-    if (header === undefined) {
-      // No format at all.
+    if (!header) {
       const text = reader.sinceRecord;
+      // Of a header that broke off nothing is shown, unless it may be the text of a model that writes none.
+      if (header === END && !(isFirst && !text.includes('<|'))) return;
+      // No format at all.
       out.text('text', text.replaceAll(/<\|(start|channel|constrain|message|end|call|return)\|>/g, ''));
       const last = yield* reader.until(HARMONY_MARKS, (part) => out.text('text', part));
       if (last === END) return out.flush('text');
@@ -36,7 +46,7 @@ export function* harmonyReply(reader: Reader, out: ReplyOutput, continued: boole
     }
     const channel = /<\|channel\|>\s*(\w+)/.exec(header)?.[1] ?? 'final';
     const recipient = /\bto=([^\s<]+)/.exec(header)?.[1];
-    if (recipient !== undefined) {
+    if (recipient !== undefined && calls) {
       out.startCall(recipient.replace(/^functions\./, ''));
       let text = '';
       const emit = (part: string) => {
@@ -48,17 +58,21 @@ export function* harmonyReply(reader: Reader, out: ReplyOutput, continued: boole
       if ((yield* reader.peek()) === '{') yield* readValue(reader, emit);
       const mark = yield* body(reader, emit);
       if (text === '' && mark !== END) out.callText('{}');
-      if (!out.endCall()) out.abandonCall(text);
+      if (!out.endCall()) out.abandonCall(text, true);
       if (mark === END) return out.flush('text');
       continue;
     }
-    const type = channel === 'analysis' ? 'reasoning' : 'text';
-    if (type === 'text' && out.message.content !== '') out.text('text', '\n\n');
-    const mark = yield* body(reader, (text) => out.text(type, text));
-    if (type === 'text') out.flush('text');
-    else out.drop('reasoning');
-    if (mark === END) return;
+    if ((yield* message(reader, out, channel === 'analysis' ? 'reasoning' : 'text')) === END) return;
   }
+}
+
+/** The body of a message that is no call. */
+function* message(reader: Reader, out: ReplyOutput, type: 'text' | 'reasoning'): Reading<string> {
+  if (out.has(type)) out.text(type, '\n\n');
+  const mark = yield* body(reader, (text) => out.text(type, text));
+  if (type === 'text') out.flush('text');
+  else out.drop('reasoning');
+  return mark;
 }
 
 function* body(reader: Reader, emit: (text: string) => void): Reading<string> {
@@ -68,12 +82,12 @@ function* body(reader: Reader, emit: (text: string) => void): Reading<string> {
   return mark;
 }
 
-/** What stands before `<|message|>`, or undefined where nothing like a header does. */
+/** What stands before `<|message|>`; {@link END} where it breaks off, undefined where nothing like a header comes. */
 function* readHeader(reader: Reader): Reading<string | undefined> {
   let header = '';
   for (;;) {
     const character = yield* reader.next();
-    if (character === END) return undefined;
+    if (character === END) return END;
     header += character;
     if (header.endsWith('<|message|>')) return header;
     const start = header.trimStart();

@@ -67,7 +67,12 @@ function* readObject(
         if (found.started) out.callText(text);
         else found.text += text;
       };
-      if (!(yield* readValue(reader, emit))) return false;
+      if ((yield* reader.peek()) === '"') {
+        // Some models write the JSON into a string.
+        const text = yield* readText(reader);
+        if (text === undefined) return false;
+        emit(text);
+      } else if (!(yield* readValue(reader, emit))) return false;
     } else if (!(yield* readValue(reader, () => {}))) return false;
     yield* reader.skipSpace();
     const next = yield* reader.next();

@@ -9,6 +9,8 @@ export class ReplyOutput {
   private started = 0;
   /** White space that is left out if nothing of its kind follows. */
   private held = { text: '', reasoning: '' };
+  /** What stands between text in front of calls and text behind them. */
+  private gap = '';
   private open: { index: number; id: string; name: string; text: string; before: string } | undefined;
 
   constructor(private readonly newId: () => string) {}
@@ -28,22 +30,29 @@ export class ReplyOutput {
   }
 
   /** Answer or reasoning; white space before the first and behind the last of it is left out where `trimmed`. */
-  text(type: 'text' | 'reasoning', text: string, ofCall?: number): void {
+  text(type: 'text' | 'reasoning', text: string): void {
     const isFirst = (type === 'text' ? this.content : this.reasoning) === '';
-    const trims = isFirst && (type === 'reasoning' || this.trimStart);
+    const trims = isFirst && (type === 'reasoning' ? !this.goesOn : this.trimStart);
     const shown = text.trimEnd();
     // What is held is not looked at: a model may write white space without end, a character at a time.
     if (shown === '') {
       if (!trims) this.held[type] += text;
       return;
     }
-    const before = this.held[type];
+    const before = type === 'text' && !isFirst ? this.gap + this.held.text : this.held[type];
+    if (type === 'text') this.gap = '';
     this.held[type] = text.slice(shown.length);
-    this.add(type, trims ? shown.trimStart() : before + shown, ofCall);
+    this.add(type, trims ? shown.trimStart() : before + shown);
   }
 
   /** Whether white space at the beginning of the answer is left out: behind reasoning and calls. */
   trimStart = false;
+  /** Whether the reasoning goes on from some before it, so that white space in front of it counts. */
+  goesOn = false;
+
+  has(type: 'text' | 'reasoning'): boolean {
+    return (type === 'text' ? this.content : this.reasoning) !== '';
+  }
 
   /** What was held back, as it turns out to belong to the answer. */
   flush(type: 'text' | 'reasoning'): void {
@@ -65,6 +74,11 @@ export class ReplyOutput {
     if (ofCall !== undefined) this.pieces.push({ type: 'text', text, ofCall });
     else if (last?.type === type && !('ofCall' in last)) last.text += text;
     else this.pieces.push({ type, text });
+  }
+
+  /** Whether a call was started that has no end yet. */
+  get isCalling(): boolean {
+    return this.open !== undefined;
   }
 
   startCall(name: string, id = this.newId()): void {
@@ -90,18 +104,29 @@ export class ReplyOutput {
     const given = open && parseArguments(open.text);
     if (!given) return false;
     this.open = undefined;
+    this.gap = open.before || '\n\n';
     const call = { id: open.id, name: open.name, arguments: given };
     this.calls.push(call);
     this.pieces.push({ type: 'tool-call-end', index: open.index, call });
     return true;
   }
 
-  /** Leaves a call without an end: what the model wrote of it is text, and follows the text before it. */
-  abandonCall(written: string): void {
+  /**
+   * Leaves a call without an end: what the model wrote of it is text, and follows the text before it.
+   * @param isCall whether it is one also where its name is not known
+   */
+  abandonCall(written: string, isCall: boolean): void {
     const { open } = this;
     this.open = undefined;
     if (open) this.held.text = open.before;
-    this.text('text', written, open?.index);
+    const ofCall = open?.index ?? (isCall ? this.started : undefined);
+    if (ofCall === undefined) {
+      this.text('text', written);
+      return;
+    }
+    const before = this.trimStart && !this.has('text') ? '' : this.held.text;
+    this.drop('text');
+    this.add('text', before + written, ofCall);
   }
 }
 

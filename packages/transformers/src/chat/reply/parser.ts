@@ -17,13 +17,15 @@ export interface ReplyParserOptions {
   tools?: readonly ToolDefinition[];
   /** The prompt ended within reasoning. Default false. */
   inReasoning?: boolean;
-  /** The answer goes on within a text that was begun before. Default false. */
+  /** The answer goes on within a text, or with `inReasoning` within reasoning, that was begun before. Default false. */
   continued?: boolean;
   /** Names calls that the model does not name. Default: nine letters and digits, which all templates take. */
   newId?: () => string;
 }
 
 const SEPARATOR = '<｜tool▁sep｜>';
+/** Marks that no text has by chance. */
+const STANDS_ALONE = /^[<[].*[>\]]$/s;
 
 export class ReplyParser {
   private readonly reader = new Reader();
@@ -31,6 +33,8 @@ export class ReplyParser {
   private readonly types: ArgumentTypes;
   private readonly names: ReadonlySet<string>;
   private readonly reading: Reading<void>;
+  /** Marks that may still close a call that was left. */
+  private left: readonly string[] = [];
 
   constructor(
     private readonly format: ReplyFormat,
@@ -44,8 +48,12 @@ export class ReplyParser {
     this.out = new ReplyOutput(newId);
     this.types = new ArgumentTypes(tools);
     this.names = new Set(tools.map(({ name }) => name));
+    this.out.goesOn = continued && inReasoning;
+    const within = inReasoning ? 'reasoning' : continued ? 'text' : undefined;
     this.reading =
-      format.family === 'harmony' ? harmonyReply(this.reader, this.out, continued) : this.run(inReasoning, continued);
+      format.family === 'harmony'
+        ? harmonyReply(this.reader, this.out, within, format.calls !== undefined)
+        : this.run(inReasoning, within === 'text');
     this.reading.next();
   }
 
@@ -73,9 +81,10 @@ export class ReplyParser {
     if (calls?.bare && !continued && this.names.size > 0) yield* this.bareCalls();
     const marks = [...(reasoning ? [reasoning.open] : []), ...(calls?.open ?? [])];
     for (;;) {
-      const mark = yield* reader.until(marks, (text) => out.text('text', text));
+      const mark = yield* reader.until([...marks, ...this.left], (text) => out.text('text', text));
       if (mark === END) return out.flush('text');
-      if (mark === reasoning?.open) {
+      if (this.left.includes(mark)) out.drop('text');
+      else if (mark === reasoning?.open) {
         // Later than at the beginning it is what the answer is about.
         if (out.message.content !== '' || continued) out.text('text', mark);
         else if ((yield* this.reasoning()) === END) return;
@@ -123,8 +132,11 @@ export class ReplyParser {
         const ends = skipped === ']' && lists > 0 && !isText;
         lists += Number(begins) - Number(ends);
         if (skipped.length > 1) mark = skipped;
-        if (close.includes(skipped) || (skipped === '```' && syntax === 'deepseek')) isText = false;
-        else if (count > 0 && !begins && !ends && !isText) {
+        if (close.includes(skipped) || (skipped === '```' && syntax === 'deepseek')) {
+          isText = false;
+          // What closes a call is no part of the next one, should that break off.
+          if (count > 0) reader.record(opens.includes(skipped) ? skipped : '');
+        } else if (count > 0 && !begins && !ends && !isText) {
           isText = true;
           reader.record(skipped);
         }
@@ -134,7 +146,9 @@ export class ReplyParser {
       const more = count === 0 || this.beginsCall(next, mark);
       if (!more) break;
       if (!(yield* this.call(mark))) {
-        out.abandonCall(reader.sinceRecord);
+        const isCall = count > 0 || STANDS_ALONE.test(open);
+        if (out.isCalling) this.left = close.filter((one) => STANDS_ALONE.test(one) && !opens.includes(one));
+        out.abandonCall(reader.sinceRecord, reader.isOver && isCall);
         return;
       }
       count++;

@@ -21,6 +21,11 @@ export class Reader {
     return this.recorded;
   }
 
+  /** Whether nothing follows. */
+  get isOver(): boolean {
+    return this.ended && this.back.length === 0;
+  }
+
   *next(): Reading<string> {
     let character = this.back.pop();
     if (character === undefined) {
