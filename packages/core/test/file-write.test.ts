@@ -145,7 +145,7 @@ describe('what cannot be written', () => {
       expect(error.message).toMatch(advice);
     }
     await new Promise((resolve) => server.close(resolve));
-    for (const path of ['', 'a\0b', undefined, 7])
+    for (const path of ['', 'a\0b', undefined, 7, 7n])
       expect(await failure('', saveSafetensors(path as string, { x: x() }))).toMatchObject({
         code: 'INVALID_ARGUMENT',
       });

@@ -72,6 +72,15 @@ describe('JSON', () => {
     });
   });
 
+  test('with NaN, as Python writes it', () => {
+    const text = '{"a": [NaN, {"NaN": "NaN", "b":NaN}], "c": [-Infinity, NaN], "d": "\\"NaN"}';
+    expect(read(text)).toEqual({
+      a: [Number.NaN, { NaN: 'NaN', b: Number.NaN }],
+      c: [Number.NEGATIVE_INFINITY, Number.NaN],
+      d: '"NaN',
+    });
+  });
+
   test('over them, and no JSON', () => {
     const cases: [string | Uint8Array, RegExp][] = [
       ['[[[[]]]]', /levels/],
@@ -84,6 +93,10 @@ describe('JSON', () => {
       ['[Infinity', /no valid JSON/],
       ['[1Infinity]', /no valid JSON/],
       ['[NaN, Infinit]', /no valid JSON/],
+      ['[NaN', /no valid JSON/],
+      ['[1NaN]', /no valid JSON/],
+      ['[-NaN]', /no valid JSON/],
+      ['[NaNNaN]', /no valid JSON/],
       [Uint8Array.of(0x22, 0xff, 0x22), /no valid JSON/],
     ];
     for (const [text, message] of cases) {

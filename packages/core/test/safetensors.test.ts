@@ -209,6 +209,45 @@ describe('what is no safetensors file', () => {
   });
 });
 
+test.each([
+  ['version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 134\n', /Git LFS pointer .*`git lfs pull`/],
+  ['<!DOCTYPE html>\n<html lang="en">', /web page .*download it again/],
+  ['\n  <html><head><title>404</title></head>', /web page .*download it again/],
+])('a file that is something else in its place: %j', (text, message) => {
+  const path = join(folder, 'stand-in.safetensors');
+  writeFileSync(path, text);
+  for (const file of [path, Buffer.from(text)]) {
+    expect(() => SafetensorsFile.open(file)).toThrow(expect.objectContaining({ code: 'FILE_INVALID' }));
+    expect(() => SafetensorsFile.open(file)).toThrow(message);
+  }
+});
+
+describe('arguments', () => {
+  const refused = (message: RegExp) =>
+    expect.objectContaining({ code: 'INVALID_ARGUMENT', message: expect.stringMatching(message) });
+
+  test.each(['foo', 0, null, {}, Symbol('s')])('a signal that is none: %s', async (signal) => {
+    using file = SafetensorsFile.open(fixture);
+    const before = memoryStats().liveTensors;
+    await expect(file.load('f32', 'js', { signal: signal as never })).rejects.toThrow(
+      refused(/options\.signal is .*AbortSignal/),
+    );
+    expect(memoryStats().liveTensors).toBeLessThanOrEqual(before);
+  });
+
+  test.each([[5], ['foo'], [[]], [{ a: 5 }], [{ a: null }]])('metadata that is none: %j', async (metadata) => {
+    const path = join(folder, 'metadata.safetensors');
+    await expect(saveSafetensors(path, {}, metadata as never)).rejects.toThrow(
+      refused(/metadata is .*strings by name/),
+    );
+    expect(readdirSync(folder)).not.toContain('metadata.safetensors');
+  });
+
+  test.each([[undefined], [null], [0], [{}], [true], [[5]], [[null]]])('files that are none: %j', (files) => {
+    expect(() => ShardedSafetensors.open(files as never)).toThrow(refused(/files? is .*give a path/));
+  });
+});
+
 describe('serialization_tests::safetensors', () => {
   test('one tensor saved by its method, loaded from the file and from bytes', async () => {
     const path = join(folder, 'one.safetensors');
@@ -273,6 +312,20 @@ describe('shards', () => {
     }
     using single = ShardedSafetensors.open(join(folder, 'b.safetensors'));
     expect([single.names, single.paths]).toEqual([['three'], [join(folder, 'b.safetensors')]]);
+  });
+
+  test('a tensor in two files is that of the file that the index gives it to', async () => {
+    await write();
+    await saveSafetensors(join(folder, 'd.safetensors'), { one: Tensor.from([7, 8]), four: Tensor.from([9]) });
+    for (const [file, values] of [
+      ['a', [1, 2]],
+      ['d', [7, 8]],
+    ] as const) {
+      using shards = ShardedSafetensors.open(index({ ...places, one: `${file}.safetensors`, four: 'd.safetensors' }));
+      expect(shards.names.sort()).toEqual(['four', 'one', 'three', 'two']);
+      expect((await shards.load('one')).toVecSync()).toEqual(values);
+    }
+    expect(() => ShardedSafetensors.open(index({ two: 'a.safetensors', four: 'd.safetensors' }))).toThrow(/give each/);
   });
 
   test.each<[string, () => string | string[], string, RegExp]>([

@@ -3,6 +3,7 @@
  * quantising tool, with its names, its numbers (`general.file_type`) and its choices for transformers. Values that need
  * more bits get them: attention values and the feed-forward's second matrix of some layers, the output matrix.
  */
+import { kinds } from '@x/core';
 import { blockFormat, type QuantType } from './blocks';
 
 /** Names of mixes, and what most weights become. */
@@ -69,14 +70,33 @@ const KEPT = [
   'patch_embd',
 ];
 
+const MIX = kinds.oneOf(Object.keys(MIXES));
+const TENSOR = kinds.fields({ name: kinds.STRING, shape: kinds.COUNTS });
+const TENSORS = kinds.kind(
+  (value) => Array.isArray(value) && value.every(TENSOR.test),
+  "give an array of names and shapes, as [{ name: 'output.weight', shape: [4096, 512] }]",
+);
+const FACTS = kinds.optional(
+  kinds.fields({
+    groupSize: kinds.optional(kinds.NUMBER),
+    experts: kinds.optional(kinds.NUMBER),
+    importance: kinds.optional(kinds.BOOLEAN),
+  }),
+);
+
 /** Whether a tensor is a matrix that mixes quantise; norms, biases, routers and other small ones keep their values. */
-export function isQuantizable({ name, shape }: MixTensor): boolean {
+export function isQuantizable(tensor: MixTensor): boolean {
+  kinds.check('isQuantizable', 'tensor', tensor, TENSOR);
+  const { name, shape } = tensor;
   const dims = shape.filter((dim) => dim > 1).length;
   return dims >= 2 && name.endsWith('weight') && !KEPT.some((part) => name.includes(part));
 }
 
 /** The type of every quantisable tensor of a model, by name. Names are llama.cpp's; others get the mix's main type. */
 export function planMix(mix: MixName, tensors: readonly MixTensor[], facts: MixFacts = {}): Map<string, QuantType> {
+  kinds.check('planMix', 'mix', mix, MIX);
+  kinds.check('planMix', 'tensors', tensors, TENSORS);
+  kinds.check('planMix', 'facts', facts, FACTS);
   const chosen = tensors.filter(isQuantizable);
   const layers = 1 + Math.max(-1, ...chosen.map(({ name }) => layerOf(name) ?? -1));
   const tied = !tensors.some(({ name }) => name === 'output.weight');

@@ -24,6 +24,7 @@ import {
   Tensor,
   UnsupportedError,
 } from '@x/core';
+import { DENSE } from './argument-kinds';
 import { matmulRows } from './host-ops';
 import { isQTensor } from './is-qtensor';
 import type { DenseDType } from './load';
@@ -295,7 +296,7 @@ kinds.checkCalls(
   {
     fromQTensor: {
       weight: kinds.kind(isQTensor, 'give a QTensor; fromTensor takes a tensor'),
-      options: kinds.optional(kinds.OBJECT),
+      options: kinds.optional(kinds.fields({ dense: DENSE })),
     },
     fromTensor: { weight: kinds.TENSOR },
   },

@@ -8,26 +8,19 @@ import {
   isBlockType,
   ShapeError,
   Tensor,
-  UnsupportedError,
 } from '@x/core';
-import { type BlockFormat, blockFormat, byteLengthOf, isQuantType, type QuantType } from './blocks';
+import { type BlockFormat, blockFormat, byteLengthOf, type QuantType } from './blocks';
 import { allocateBlocks, type Loader, loadDense, loadSame, type Pieces, placement } from './load';
 import { mxfp4PartShape, mxfp4Pieces, type PartReader } from './mxfp4';
 import type { Mxfp4LoadOptions, QTensorOptions } from './qtensor-options';
-import { checkQuantize, type QuantizeOptions } from './quantize';
+import { checkQuantize, knownFormat, type QuantizeOptions } from './quantize';
 
 /** Type, shape and memory of a weight. */
 type Made = [type: QuantType, shape: readonly number[], data: Tensor];
 
 /** @throws UnsupportedError for an unknown type; ShapeError where rows are no whole blocks */
 export function checkedFormat(op: string, type: QuantType, shape: readonly number[]): BlockFormat {
-  if (!isQuantType(type)) {
-    throw new UnsupportedError(
-      'UNSUPPORTED',
-      `${op}: there is no type '${String(type)}'. Types are listed in QUANT_TYPES.`,
-    );
-  }
-  const format = blockFormat(type);
+  const format = knownFormat(op, type);
   const k = shape.at(-1) ?? 1;
   if (k % format.blockSize === 0) return format;
   throw new ShapeError(

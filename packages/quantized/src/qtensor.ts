@@ -168,7 +168,8 @@ export class QTensor implements Disposable {
 
   /**
    * Quantises a tensor of any dtype; rows must be whole blocks. The work is done on the host, as in candle, on several
-   * threads for a large tensor, and the blocks are bit for bit those of ggml's reference quantisers.
+   * threads for a large tensor, and the blocks are bit for bit those of ggml's reference quantisers. Raises `CandleError`
+   * `NOT_FINITE` for NaN and infinity, which blocks cannot hold.
    */
   static async quantize(tensor: Tensor, type: QuantType, options: AsyncQuantizeTensorOptions = {}): Promise<QTensor> {
     const { format, rows, k } = quantizable('QTensor.quantize', tensor, type, options);
@@ -183,7 +184,7 @@ export class QTensor implements Disposable {
   static quantizeSync(tensor: Tensor, type: QuantType, options: QuantizeTensorOptions = {}): QTensor {
     const { format, k } = quantizable('QTensor.quantizeSync', tensor, type, options);
     const x = Float32Array.from(tensor.toArraySync() as ArrayLike<number>, Number);
-    const pieces = quantizedPieces(format, x, k, options.importance);
+    const pieces = quantizedPieces(format, x, k, options);
     const { loader, make } = prepare(format, tensor.shape, options.device ?? tensor.device, pieces, options);
     return QTensor.wrap(...make(finish(loader)));
   }

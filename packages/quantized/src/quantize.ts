@@ -10,8 +10,9 @@ import { availableParallelism } from 'node:os';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
-import { CandleError, ShapeError, UnsupportedError } from '@x/core';
-import { type BlockFormat, blockFormat, byteLengthOf, QUANT_TYPES, type QuantType } from './blocks';
+import { CandleError, kinds, ShapeError, UnsupportedError } from '@x/core';
+import { FLOATS, QUANTIZE_OPTIONS } from './argument-kinds';
+import { type BlockFormat, blockFormat, byteLengthOf, isQuantType, QUANT_TYPES, type QuantType } from './blocks';
 
 export interface QuantizeOptions {
   /**
@@ -20,6 +21,13 @@ export interface QuantizeOptions {
    * for which ggml makes no use of importance (q8_0, f16 and the like) ignore it. Default: all alike.
    */
   importance?: Float32Array;
+  /** Which weight it is and the number of the first row given, for errors. Default: no name, from row 0. */
+  weight?: WeightRows;
+}
+
+export interface WeightRows {
+  name: string;
+  firstRow: number;
 }
 
 export interface ParallelQuantizeOptions extends QuantizeOptions {
@@ -37,17 +45,31 @@ export interface QuantizeJob {
   /** Values in a row. */
   k: number;
   importance?: Float32Array;
+  weight?: WeightRows;
   /** Where the rows are among all that share the importance lists: the first one's number, and how many there are. */
   firstRow: number;
   rows: number;
 }
 
+const OPTIONS = kinds.fields(QUANTIZE_OPTIONS);
+
+/** A thread's answer in place of blocks: an error, whose class does not cross threads. */
+export interface RefusedJob {
+  code: string;
+  message: string;
+}
+
 /** Values that one piece of work has at least: some tenths of a second in the slowest formats. */
 const PIECE_VALUES = 2 ** 18;
 
-/** Does a job. Also what the worker threads run. */
-export function quantizeJob({ type, x, k, importance, firstRow, rows }: QuantizeJob): Uint8Array<ArrayBuffer> {
+/**
+ * Does a job. Also what the worker threads run.
+ * @throws CandleError `NOT_FINITE` for NaN and infinity, which blocks cannot hold
+ */
+export function quantizeJob(job: QuantizeJob): Uint8Array<ArrayBuffer> {
+  const { type, x, k, importance, firstRow, rows } = job;
   const format = blockFormat(type);
+  if (format.blockSize > 1) checkFinite(job);
   const blocks = k / format.blockSize;
   const out = new Uint8Array(byteLengthOf(format, x.length));
   if (importance === undefined || format.quantizeWeighted === undefined) {
@@ -60,6 +82,43 @@ export function quantizeJob({ type, x, k, importance, firstRow, rows }: Quantize
     format.quantizeWeighted(x, at, out, byteLengthOf(format, at), blocks, importance, list * k);
   }
   return out;
+}
+
+/** Most quantisers would hide such a value: it becomes another one, or its block becomes zeros. */
+function checkFinite({ type, x, k, firstRow, weight }: QuantizeJob): void {
+  if (areFinite(x)) return;
+  const at = x.findIndex((value) => !Number.isFinite(value));
+  const row = firstRow + Math.floor(at / k) + (weight?.firstRow ?? 0);
+  throw new CandleError(
+    'NOT_FINITE',
+    `Quantising to ${type}: value ${at % k} of row ${row}${weight ? ` of '${weight.name}'` : ''} is ${x[at]}. The weight ` +
+      'is damaged: get it again, or leave it in f32 or f16.',
+  );
+}
+
+/** Of whole blocks, whose values are a multiple of four. Sums of f32 do not overflow in doubles; infinity and NaN stay in them. */
+function areFinite(x: Float32Array): boolean {
+  // Sums that do not wait for each other.
+  let a = 0;
+  let b = 0;
+  let c = 0;
+  let d = 0;
+  for (let i = 0; i < x.length; i += 4) {
+    a += x[i];
+    b += x[i + 1];
+    c += x[i + 2];
+    d += x[i + 3];
+  }
+  return Number.isFinite(a + b + c + d);
+}
+
+/** The format of a type. @throws UnsupportedError where there is no such type */
+export function knownFormat(op: string, type: QuantType): BlockFormat {
+  if (isQuantType(type)) return blockFormat(type);
+  throw new UnsupportedError(
+    'UNSUPPORTED',
+    `${op}: there is no type '${String(type)}'. Types are listed in QUANT_TYPES.`,
+  );
 }
 
 /** Fails unless rows of `k` values can be quantised to `format` with these options. */
@@ -104,12 +163,17 @@ export function checkQuantize(
 }
 
 /** Jobs of a weight of rows of `k` values, in order. */
-function* jobsOf(type: QuantType, x: Float32Array, k: number, importance?: Float32Array): Generator<QuantizeJob> {
+function* jobsOf(
+  type: QuantType,
+  x: Float32Array,
+  k: number,
+  { importance, weight }: QuantizeOptions,
+): Generator<QuantizeJob> {
   const rows = k === 0 ? 0 : x.length / k;
   const perJob = Math.max(1, Math.floor(PIECE_VALUES / Math.max(k, 1)));
   for (let firstRow = 0; firstRow < rows; firstRow += perJob) {
     const last = Math.min(rows, firstRow + perJob);
-    yield { type, x: x.subarray(firstRow * k, last * k), k, importance, firstRow, rows };
+    yield { type, x: x.subarray(firstRow * k, last * k), k, importance, weight, firstRow, rows };
   }
 }
 
@@ -118,17 +182,17 @@ export function* quantizedPieces(
   format: BlockFormat,
   x: Float32Array,
   k: number,
-  importance?: Float32Array,
+  options: QuantizeOptions,
 ): Generator<{ offset: number; bytes: Uint8Array }> {
-  for (const job of jobsOf(format.type, x, k, importance)) {
+  for (const job of jobsOf(format.type, x, k, options)) {
     yield { offset: byteLengthOf(format, job.firstRow * k), bytes: quantizeJob(job) };
   }
 }
 
 /**
  * Blocks of `x`, rows of `k` values each, in `type`; on worker threads when there is work for them. Raises
- * `UnsupportedError` for types that cannot be written and `ShapeError` when rows are no whole blocks or the importance
- * does not fit.
+ * `UnsupportedError` for types that cannot be written, `ShapeError` when `x` is no whole rows, rows are no whole blocks or
+ * the importance does not fit, and `CandleError` `NOT_FINITE` for NaN and infinity, which blocks cannot hold.
  */
 export async function quantizeBlocks(
   type: QuantType,
@@ -136,11 +200,21 @@ export async function quantizeBlocks(
   k: number,
   options: ParallelQuantizeOptions = {},
 ): Promise<Uint8Array<ArrayBuffer>> {
+  const op = 'quantizeBlocks';
+  const format = knownFormat(op, type);
+  kinds.check(op, 'x', x, FLOATS);
+  kinds.check(op, 'k', k, kinds.POSITIVE);
+  kinds.check(op, 'options', options, OPTIONS);
+  if (x.length % k !== 0) {
+    throw new ShapeError(
+      'SHAPE_MISMATCH',
+      `${op}: ${x.length} values are no whole number of rows of ${k}. Give whole rows.`,
+    );
+  }
   const { importance, signal, threads = availableParallelism() } = options;
-  const format = blockFormat(type);
-  checkQuantize('quantizeBlocks', format, k, k === 0 ? 0 : x.length / k, importance);
+  checkQuantize(op, format, k, x.length / k, importance);
   const out = new Uint8Array(byteLengthOf(format, x.length));
-  const jobs = jobsOf(type, x, k, importance);
+  const jobs = jobsOf(type, x, k, options);
   const pool = x.length >= 2 * PIECE_VALUES && threads > 1 ? sharedPool(threads) : undefined;
   const put = (job: QuantizeJob, bytes: Uint8Array) => out.set(bytes, byteLengthOf(format, job.firstRow * k));
   if (pool === undefined) {
@@ -228,8 +302,10 @@ class PoolWorker {
   constructor(script: URL) {
     this.#worker = new Worker(script);
     this.#worker.unref();
-    this.#worker.on('message', (bytes: Uint8Array) => {
-      this.#queue.shift()?.resolve(bytes);
+    this.#worker.on('message', (answer: Uint8Array | RefusedJob) => {
+      const waiting = this.#queue.shift();
+      if (answer instanceof Uint8Array) waiting?.resolve(answer);
+      else waiting?.reject(new CandleError(answer.code, answer.message));
       if (this.#queue.length === 0) this.#worker.unref();
     });
     this.#worker.on('error', (error) => this.#fail(error));

@@ -20,6 +20,16 @@ describe('the start of the file', () => {
     expect(openCode(Uint8Array.of(0x47, 0x47, 0x55))).toBe('GGUF_TRUNCATED');
   });
 
+  test.each([
+    ['version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 134\n', /Git LFS pointer .*`git lfs pull`/],
+    ['<!DOCTYPE html>\n<html lang="en">', /web page .*download it again/],
+    ['\n<HTML><head>', /web page .*download it again/],
+  ])('a file that is something else in its place: %j', (text, message) => {
+    const bytes = new TextEncoder().encode(text);
+    expect(openCode(bytes)).toBe('FILE_INVALID');
+    expect(() => GgufFile.fromBytes(bytes)).toThrow(message);
+  });
+
   test.each([0, 4, 100, 0xffff])('version %i', (version) => {
     expect(openCode(new Raw().header(0, 0, version).done())).toBe('GGUF_UNSUPPORTED_VERSION');
   });

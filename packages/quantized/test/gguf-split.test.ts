@@ -77,6 +77,10 @@ test('parts that are missing, renamed, doubled or of another model', async () =>
   expect(codeOf(twice[0])).toBe('GGUF_INVALID_CONTENT');
   const counted = await split('counted', 2, () => ({ 'split.tensors.count': gguf.int32(3) }));
   expect(codeOf(counted[1])).toBe('GGUF_BAD_COUNT');
+  const text = await split('text', 2, () => ({ 'split.count': gguf.string('two') }));
+  expect(codeOf(text[0])).toBe('GGUF_WRONG_TYPE');
+  expect(() => GgufFile.open(text[0])).toThrow(/'split\.count' should be a whole number but is "two" \(string\)/);
+  GgufFile.open(text[0], { alone: true }).close();
   const huge = await split('huge', 2, () => ({ 'split.count': gguf.uint64(2n ** 60n) }));
   expect(codeOf(huge[0])).toBe('GGUF_INVALID_CONTENT');
   const negative = await split('negative', 2, () => ({ 'split.count': gguf.int32(-2) }));

@@ -50,8 +50,9 @@ describe('a file of every type, written by the gguf package', () => {
     }
     expect(joined).toEqual(whole);
     expect(sizes).toEqual([432, 432, 288]);
-    expect(() => file.readTensorSlice('Q4_K', 1100, slice)).toThrow(RangeError);
-    expect(() => file.readTensorBytes('Q4_K', slice)).toThrow(RangeError);
+    const outside = expect.objectContaining({ name: 'ShapeError', code: 'INDEX_OUT_OF_RANGE' });
+    expect(() => file.readTensorSlice('Q4_K', 1100, slice)).toThrow(outside);
+    expect(() => file.readTensorBytes('Q4_K', slice)).toThrow(outside);
   });
 
   test('errors say what was meant', () => {
@@ -207,6 +208,38 @@ describe('write', () => {
     );
     expect(readFileSync(path, 'utf8')).toBe('before');
     expect(readdirSync(dirname(path)).filter((name) => name.endsWith('.tmp'))).toEqual([]);
+  });
+
+  const value = (entry: unknown) => ({ metadata: { k: entry }, tensors: [] });
+  const tensor = (fields: unknown) => ({ metadata: {}, tensors: [fields] });
+  const array = (elementType: unknown, items: unknown) => value({ type: 'array', elementType, value: items });
+  test.each<[string, unknown, RegExp, string?]>([
+    ['content', undefined, /content is undefined/, 'INVALID_ARGUMENT'],
+    ...[undefined, null, 0, true, 'foo', [], new Set()].map((metadata): [string, unknown, RegExp, string] => {
+      return [`metadata ${metadata}`, { metadata, tensors: [] }, /content\.metadata is .*; give/, 'INVALID_ARGUMENT'];
+    }),
+    ...[undefined, null, 0, '', {}].map((tensors): [string, unknown, RegExp, string] => {
+      return [`tensors ${tensors}`, { metadata: {}, tensors }, /content\.tensors is .*; give/, 'INVALID_ARGUMENT'];
+    }),
+    ['a key', { metadata: new Map([[5, gguf.uint8(1)]]), tensors: [] }, /key 5 is no string/],
+    ['a value', value(null), /'k' is null and needs its type/],
+    ['a type of a value', value({ type: Symbol('s'), value: 1 }), /'k' is an object and needs its type/],
+    ['items', array('uint32', 5), /needs its type/],
+    ['a type of items', array('foo', [1]), /needs its type/],
+    ['an item of arrays', array('array', [null]), /item that is none/],
+    ['a tensor', tensor(null), /tensors\[0\] is null and needs a name/],
+    ['a name', tensor({ ...f32, name: 0 }), /needs a name/],
+    ['a shape', tensor({ ...f32, shape: 2 }), /needs a name, a type and a shape/],
+    ['a dimension', tensor({ ...f32, shape: [Symbol('s')] }), /each a whole number/],
+    ['data', tensor({ ...f32, data: 5 }), /tensor 't' gave 5 as its data/],
+    ['data in pieces', tensor({ ...f32, data: [5] }), /tensor 't' gave 5 as a piece of its data/],
+    ['data made later', tensor({ ...f32, data: () => null }), /tensor 't' gave null as its data/],
+  ])('%s that is none is refused', async (_, content, message, code = 'GGUF_INVALID_CONTENT') => {
+    const path = temporaryPath();
+    const error = await writeGguf(path, content as never).catch((caught: unknown) => caught);
+    expect(error).toBeInstanceOf(CandleError);
+    expect(error).toMatchObject({ code, message: expect.stringMatching(message) });
+    expect(existsSync(path)).toBe(false);
   });
 
   test('a source that fails, and a folder that is not there', async () => {

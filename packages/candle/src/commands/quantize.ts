@@ -243,7 +243,8 @@ async function* pieces(
       for (let row = 0; row < rowsEach; row += step) {
         signal?.throwIfAborted();
         const values = await tensor.rows(list * rowsEach + row, Math.min(step, rowsEach - row));
-        yield await quantizeBlocks(type, values, k, { importance: weights, threads, signal });
+        const weight = { name: tensor.name, firstRow: list * rowsEach + row };
+        yield await quantizeBlocks(type, values, k, { importance: weights, threads, signal, weight });
         onPiece(values.length);
       }
     }

@@ -12,5 +12,6 @@ export { SafetensorsFile, saveSafetensors, type TensorReader } from './safetenso
 export type { SafetensorsDType, SafetensorsInfo } from './safetensors-header';
 export { ShardedSafetensors } from './safetensors-shards';
 export type { FileInput } from './source';
-export type { FileType, LoadOptions } from './types';
+export { refuseStandIn, STAND_IN_BYTES } from './stand-ins';
+export { type FileType, type LoadOptions, SIGNAL } from './types';
 export { type FileSink, replaceFile } from './write';

@@ -33,20 +33,28 @@ export function readJsonFile(path: string, limits: JsonLimits = CONFIG_LIMITS): 
 }
 
 /**
- * The document in `bytes`; `Infinity` among its values, which Python writes though JSON has no such number, is one.
+ * The document in `bytes`; `Infinity` and `NaN` among its values, which Python writes though JSON has no such numbers, are numbers.
  * @param path for messages @param offset of the first byte in the file
  * @throws FileFormatError `FILE_INVALID`
  */
 export function parseJson(path: string, bytes: Uint8Array, limits: JsonLimits, offset = 0): unknown {
   checkJson(path, bytes, limits, offset);
-  const parsed = (from: Uint8Array): unknown => JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(from));
   try {
-    return parsed(bytes);
+    return parse(bytes);
   } catch (cause) {
-    const numbers = withNumbers(bytes);
-    if (numbers) return parseJson(path, numbers, limits, offset);
     const message = `${path} cannot be read: it is no valid JSON (${(cause as Error).message}); get the file again.`;
     throw new FileFormatError('FILE_INVALID', message, { path, offset, cause });
+  }
+}
+
+function parse(bytes: Uint8Array): unknown {
+  const textOf = (from: Uint8Array) => new TextDecoder('utf-8', { fatal: true }).decode(from);
+  try {
+    return JSON.parse(textOf(bytes));
+  } catch (cause) {
+    const numbers = withNumbers(bytes);
+    if (numbers === undefined) throw cause;
+    return JSON.parse(textOf(numbers), (_, value) => (value === NOT_A_NUMBER ? Number.NaN : value));
   }
 }
 
@@ -73,18 +81,24 @@ function checkJson(path: string, bytes: Uint8Array, limits: JsonLimits, offset: 
   }
 }
 
-const [INFINITY, NUMBER] = ['Infinity', '1e999   '].map((text) => new TextEncoder().encode(text));
+/** What stands for NaN, which no JSON number is: the delete character, a string that no model's JSON has. */
+const NOT_A_NUMBER = '\x7f';
+/** Python's numbers, and JSON as long: for infinity a number over the largest. */
+const NUMBERS = [
+  ['Infinity', '1e999   '],
+  ['NaN', `"${NOT_A_NUMBER}"`],
+].map((texts) => texts.map((text) => new TextEncoder().encode(text)));
 
-/** The bytes with a number, as long and more than any, in the place of each `Infinity` outside of strings; undefined for none. */
+/** The bytes with JSON in the place of each `Infinity` and `NaN` outside of strings; undefined for none. */
 function withNumbers(bytes: Uint8Array): Uint8Array | undefined {
   let changed: Uint8Array | undefined;
   for (let i = 0; i < bytes.length; i++) {
     if (bytes[i] === QUOTE) i = endOfString(bytes, i + 1);
     else if (isDigit(bytes[i - 1])) continue;
-    else if (bytes[i] === INFINITY[0] && INFINITY.every((byte, at) => bytes[i + at] === byte)) {
-      changed ??= bytes.slice();
-      changed.set(NUMBER, i);
-    }
+    const found = NUMBERS.find(([name]) => bytes[i] === name[0] && name.every((byte, at) => bytes[i + at] === byte));
+    if (!found) continue;
+    changed ??= bytes.slice();
+    changed.set(found[1], i);
   }
   return changed;
 }

@@ -6,6 +6,7 @@
 import { FileFormatError } from '../errors';
 import { elemCount, formatShape } from '../shape';
 import { parseJson } from './json';
+import { refuseStandIn } from './stand-ins';
 
 /** Longest header that is read, as in the reference. */
 export const MAX_HEADER_BYTES = 100_000_000;
@@ -57,7 +58,7 @@ export interface SafetensorsHeader {
   tensors: Map<string, SafetensorsInfo>;
 }
 
-/** The header's length in bytes, checked against the file's size. `first` is the file's first 8 bytes. */
+/** The header's length in bytes, checked against the file's size. `first` is the file's first `STAND_IN_BYTES`. */
 export function headerLength(path: string, first: Uint8Array, fileSize: number): number {
   if (first.byteLength < 8) {
     const message = `${path}: ${fileSize} bytes are too short for a safetensors file; get the file again.`;
@@ -65,6 +66,7 @@ export function headerLength(path: string, first: Uint8Array, fileSize: number):
   }
   const length = new DataView(first.buffer, first.byteOffset, 8).getBigUint64(0, true);
   if (length > BigInt(MAX_HEADER_BYTES)) {
+    refuseStandIn(path, first);
     throw invalid(
       path,
       0,

@@ -1,8 +1,10 @@
 /**
  * A model in several safetensors files: candle's `MmapedSafetensors::multi`, and the `*.safetensors.index.json` that
- * Hugging Face writes beside the shards. Names must be unique over all files. An index is checked against the headers of
- * the files it names, and it may name files of its own folder only.
+ * Hugging Face writes beside the shards. A tensor that lies in several files is the one of the file that the index gives
+ * it to; without an index, names must be unique. An index is checked against the headers of the files it names, and it may
+ * name files of its own folder only.
  */
+import { check, kind } from '../check';
 import type { DeviceLike } from '../device';
 import { FileFormatError } from '../errors';
 import { node } from '../platform';
@@ -16,6 +18,8 @@ import type { LoadOptions } from './types';
 const INDEX_LIMITS = { bytes: 100_000_000, items: 1_000_000, depth: 64 };
 /** More files than any model has, so that a damaged index opens no thousands. */
 const MOST_SHARDS = 4096;
+/** Each path is for `SafetensorsFile.open` to look at. */
+const PATHS = kind((value) => typeof value === 'string' || Array.isArray(value), 'give a path or an array of paths');
 
 export class ShardedSafetensors implements TensorReader {
   /** The index, or the first file. */
@@ -23,11 +27,13 @@ export class ShardedSafetensors implements TensorReader {
   readonly #files: SafetensorsFile[];
   readonly #owner = new Map<string, SafetensorsFile>();
 
-  private constructor(path: string, files: SafetensorsFile[]) {
+  /** @param index which file a tensor is in, where something says so */
+  private constructor(path: string, files: SafetensorsFile[], index?: ReadonlyMap<string, string>) {
     this.path = path;
     this.#files = files;
     for (const file of files) {
       for (const name of file.names) {
+        if (index?.has(name) && index.get(name) !== file.path) continue;
         const other = this.#owner.get(name);
         if (other) throw invalid(file.path, `tensor "${name}" is in ${other.path} too; give each tensor once`);
         this.#owner.set(name, file);
@@ -37,16 +43,17 @@ export class ShardedSafetensors implements TensorReader {
 
   /**
    * Opens several files, or all files that an index (`*.index.json`) names; they stay open until {@link close}.
-   * @throws FileFormatError as `SafetensorsFile.open`; `FILE_INVALID` for a name in two files or a wrong index
+   * @throws FileFormatError as `SafetensorsFile.open`; `FILE_INVALID` for a name in two files and no index, or a wrong index
    */
   static open(files: string | readonly string[]): ShardedSafetensors {
+    check('ShardedSafetensors.open', 'files', files, PATHS);
     const index = typeof files === 'string' && files.endsWith('.index.json') ? readIndex(files) : undefined;
     const paths = index ? [...new Set(index.values())] : typeof files === 'string' ? [files] : files;
     const opened: SafetensorsFile[] = [];
     try {
       for (const path of paths) opened.push(SafetensorsFile.open(path));
       const label = typeof files === 'string' ? files : (files[0] ?? 'no files');
-      const shards = new ShardedSafetensors(label, opened);
+      const shards = new ShardedSafetensors(label, opened, index);
       for (const [name, path] of index ?? []) {
         if (shards.#owner.get(name)?.path === path) continue;
         throw invalid(label, `the index puts tensor "${name}" into ${path}, which does not have it; get both again`);

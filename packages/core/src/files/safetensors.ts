@@ -7,7 +7,7 @@
  * Types without a tensor dtype are widened when loaded, see types.ts. F4, F6_*, F8_E8M0 and C64 can be listed but not
  * loaded. Several files that make up one model: safetensors-shards.ts.
  */
-import { check, show } from '../check';
+import { check, kind, OBJECT, optional, show } from '../check';
 import { Device, type DeviceLike } from '../device';
 import { type DType, sizeInBytes } from '../dtype';
 import { CandleError, FileFormatError, ShapeError, UnsupportedError } from '../errors';
@@ -21,6 +21,7 @@ import {
   type SafetensorsInfo,
 } from './safetensors-header';
 import { type ByteSource, type FileInput, openSource, readBlockSync } from './source';
+import { STAND_IN_BYTES } from './stand-ins';
 import { converted, type FileType, type LoadOptions, readTensor, readTensorSync, writeTensor } from './types';
 import { replaceFile } from './write';
 
@@ -78,7 +79,7 @@ export class SafetensorsFile {
     const source = openSource(file);
     try {
       const { path, size } = source;
-      const length = headerLength(path, readBlockSync(source, 0, Math.min(8, size)), size);
+      const length = headerLength(path, readBlockSync(source, 0, Math.min(STAND_IN_BYTES, size)), size);
       return new SafetensorsFile(source, parseHeader(path, readBlockSync(source, 8, length), size));
     } catch (error) {
       source.close();
@@ -197,6 +198,13 @@ export function noSuchTensor(path: string, name: string, names: readonly string[
   );
 }
 
+const METADATA = optional(
+  kind(
+    (value) => OBJECT.test(value) && Object.values(value as object).every((text) => typeof text === 'string'),
+    "give strings by name, as { format: 'pt' }",
+  ),
+);
+
 /**
  * Writes tensors to a safetensors file: to a temporary name in the same folder first, renamed when complete, so that a
  * file of this name is never half written. Like the reference, tensors are ordered by element size, then name.
@@ -208,6 +216,7 @@ export async function saveSafetensors(
   metadata?: Readonly<Record<string, string>>,
 ): Promise<void> {
   check('saveSafetensors', 'tensors', tensors, NAMED_TENSORS);
+  check('saveSafetensors', 'metadata', metadata, METADATA);
   const entries = tensors instanceof Map ? [...tensors] : Object.entries(tensors as Record<string, Tensor>);
   if (entries.some(([name]) => name === '__metadata__')) {
     const message =

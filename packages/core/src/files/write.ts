@@ -5,6 +5,7 @@
  */
 import type { Stats } from 'node:fs';
 import type { FileHandle } from 'node:fs/promises';
+import { show } from '../check';
 import { CandleError, FileFormatError } from '../errors';
 import { node } from '../platform';
 import { openDescriptor, openPipe, type Writable } from './direct';
@@ -24,7 +25,7 @@ export interface FileSink {
  */
 export async function replaceFile(path: string, write: (sink: FileSink) => Promise<void>): Promise<void> {
   if (typeof path !== 'string' || path === '' || path.includes('\0')) {
-    const message = `A file to write has the path ${JSON.stringify(path)}; give a path that is a string, not empty and without NUL.`;
+    const message = `A file to write has the path ${show(path)}; give a path that is a string, not empty and without NUL.`;
     throw new CandleError('INVALID_ARGUMENT', message);
   }
   const target = await attempt(path, () => findTarget(path));

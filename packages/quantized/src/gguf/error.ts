@@ -8,6 +8,7 @@ import { type FileErrorCode, FileFormatError } from '@x/core';
 export type GgufErrorCode =
   | 'FILE_NOT_FOUND'
   | 'FILE_UNREADABLE'
+  | 'FILE_INVALID'
   | 'GGUF_BAD_MAGIC'
   | 'GGUF_UNSUPPORTED_VERSION'
   | 'GGUF_TRUNCATED'

@@ -6,6 +6,7 @@
  */
 import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { kinds } from '@x/core';
 import { ByteReader } from './byte-reader';
 import { ggufError } from './error';
 import { DEFAULT_LIMITS, type GgufHeader, type GgufLimits, parseHeader } from './header';
@@ -58,8 +59,9 @@ export class GgufFile extends TensorFile {
    */
   static open(path: string, options: GgufOpenOptions = {}): GgufFile {
     return fromSources(new FileSource(path), options, (first) => {
-      const count = splitCount(first.header);
-      return options.alone || count <= 1 ? undefined : partPaths(path, count);
+      if (options.alone) return undefined;
+      const count = splitCount(first);
+      return count <= 1 ? undefined : partPaths(path, count);
     });
   }
 
@@ -82,7 +84,9 @@ function fromSources(
   options: GgufOpenOptions,
   others: (first: Part) => string[] | undefined,
 ): GgufFile {
-  const limits = { ...DEFAULT_LIMITS, ...options.limits };
+  const limits = { ...DEFAULT_LIMITS };
+  // One that is undefined would be none.
+  for (const name of Object.keys(limits) as (keyof GgufLimits)[]) limits[name] = options.limits?.[name] ?? limits[name];
   const sources = [opened];
   const read = (source: ByteSource): Part => {
     return { source, header: parseHeader(new ByteReader(source, limits.headerMemory), limits) };
@@ -107,9 +111,16 @@ function fromSources(
 }
 
 /** Parts of the model that this file is one of; 1 for a whole model. */
-function splitCount({ metadata }: GgufHeader): number {
+function splitCount({ source, header: { metadata } }: Part): number {
   const entry = metadata.get('split.count');
-  return entry === undefined || entry.type === 'array' ? 1 : Number(entry.value);
+  if (entry === undefined) return 1;
+  if (typeof entry.value === 'number' || typeof entry.value === 'bigint') return Number(entry.value);
+  throw ggufError(
+    'GGUF_WRONG_TYPE',
+    source.path,
+    `metadata 'split.count' should be a whole number but is ${kinds.show(entry.value)} (${entry.type}). Split the model ` +
+      'again, or open this part alone.',
+  );
 }
 
 /** More than any model has, so that a damaged count opens no thousands of files. */
@@ -149,14 +160,14 @@ function requireParts(path: string, paths: readonly string[]): void {
 
 /** Every part in its place, and as many tensors as were split. */
 function checkParts(parts: readonly Part[]): void {
-  for (const [i, { source, header }] of parts.entries()) {
-    const number = header.metadata.get('split.no')?.value;
-    if (Number(number ?? -1) === i && splitCount(header) === parts.length) continue;
+  for (const [i, part] of parts.entries()) {
+    const number = part.header.metadata.get('split.no')?.value;
+    if (Number(number ?? -1) === i && splitCount(part) === parts.length) continue;
     throw ggufError(
       'GGUF_INVALID_CONTENT',
-      source.path,
+      part.source.path,
       `it should be part ${i + 1} of ${parts.length}, but its metadata says split.no ${String(number)} of ` +
-        `${splitCount(header)}. The parts do not belong together: download them again.`,
+        `${splitCount(part)}. The parts do not belong together: download them again.`,
     );
   }
   const announced = parts[0].header.metadata.get('split.tensors.count')?.value;
@@ -169,3 +180,23 @@ function checkParts(parts: readonly Part[]): void {
     );
   }
 }
+
+/** Infinity for none. */
+const LIMIT = kinds.optional(kinds.kind((value) => typeof value === 'number' && value >= 0, 'give a number from 0'));
+const OPTIONS = kinds.optional(
+  kinds.fields({
+    limits: kinds.optional(
+      kinds.fields({ stringBytes: LIMIT, arrayItems: LIMIT, arrayDepth: LIMIT, headerMemory: LIMIT }),
+    ),
+    alone: kinds.optional(kinds.BOOLEAN),
+  }),
+);
+// Path, bytes and name: source.ts.
+kinds.checkCalls(
+  GgufFile,
+  {
+    open: { path: kinds.ANYTHING, options: OPTIONS },
+    fromBytes: { bytes: kinds.ANYTHING, options: OPTIONS },
+  },
+  'GgufFile.',
+);

@@ -7,6 +7,7 @@
  * Different from candle: duplicate keys and names, misaligned, overlapping and out-of-file tensors are refused here and
  * not at first use, and a type that we do not know is no reason to refuse the file.
  */
+import { refuseStandIn, STAND_IN_BYTES } from '@x/core/files';
 import { byteLengthOf, formatById } from '../blocks';
 import type { ByteReader } from './byte-reader';
 import { type GgufErrorCode, ggufError } from './error';
@@ -50,6 +51,9 @@ export function parseHeader(reader: ByteReader, limits: GgufLimits): GgufHeader 
   reader.what = 'the magic number';
   const magic = reader.uint32();
   if (magic !== MAGIC) {
+    const first = new Uint8Array(Math.min(STAND_IN_BYTES, reader.size));
+    reader.source.read(first, 0);
+    refuseStandIn(path, first);
     const hex = magic.toString(16).padStart(8, '0');
     throw ggufError(
       'GGUF_BAD_MAGIC',

@@ -3,7 +3,7 @@
  * exact stored type; writers disagree about widths and signs for the same key, so the getters here ask for the kind of
  * value (a whole number, a string) and check that it fits.
  */
-import { didYouMean } from '@x/core';
+import { didYouMean, kinds } from '@x/core';
 import { ggufError } from './error';
 import type { GgufValue } from './value';
 
@@ -98,6 +98,24 @@ export class GgufMetadata extends Map<string, GgufValue> {
     );
   }
 }
+
+const KEY = { key: kinds.STRING } as const;
+const KEY_OR = { key: kinds.STRING, fallback: kinds.ANYTHING } as const;
+
+kinds.checkCalls(
+  GgufMetadata.prototype,
+  {
+    require: KEY,
+    uint: KEY_OR,
+    int: KEY_OR,
+    float: KEY_OR,
+    bool: KEY_OR,
+    string: KEY_OR,
+    strings: KEY,
+    numbers: KEY,
+  },
+  'GgufMetadata.',
+);
 
 function toNumbers(items: ArrayLike<number | bigint>): number[] {
   // Vocabularies have arrays of some hundred thousand, for which iterators take their time.

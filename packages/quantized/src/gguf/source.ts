@@ -1,7 +1,8 @@
 /** Where a file's bytes come from: a file on disk, read by position and never mapped, or bytes in memory. */
 import { closeSync, openSync, readSync, read as readWithCallback, statSync } from 'node:fs';
-import { type BackendStorage, CandleError, DisposedError } from '@x/core';
+import { type BackendStorage, CandleError, DisposedError, kinds } from '@x/core';
 import { DeviceReads } from '@x/core/files';
+import { BYTES } from '../argument-kinds';
 import { ggufError } from './error';
 
 export interface ByteSource {
@@ -45,6 +46,7 @@ export class FileSource implements ByteSource {
 
   /** Raises `FILE_NOT_FOUND`, or `FILE_UNREADABLE` for what is no regular file or cannot be opened. */
   constructor(path: string) {
+    kinds.check('open', 'path', path, kinds.STRING);
     this.path = path;
     this.size = regularFileSize(path);
     try {
@@ -127,6 +129,8 @@ export class MemorySource implements ByteSource {
   #bytes: Uint8Array | undefined;
 
   constructor(bytes: Uint8Array, name: string) {
+    kinds.check('fromBytes', 'bytes', bytes, BYTES);
+    kinds.check('fromBytes', 'name', name, kinds.STRING);
     this.path = name;
     this.size = bytes.byteLength;
     this.#bytes = bytes;

@@ -10,10 +10,13 @@ import {
   type DeviceLike,
   type DType,
   didYouMean,
+  kinds,
   type LoadOptions,
+  ShapeError,
   type Tensor,
 } from '@x/core';
 import { DeviceReads, type TensorReader } from '@x/core/files';
+import { BYTES } from '../argument-kinds';
 import type { BlockFormat } from '../blocks';
 import { QTensor } from '../qtensor';
 import { swapBlocks } from './endian';
@@ -158,12 +161,14 @@ export abstract class TensorFile implements TensorReader, Disposable {
   /**
    * A tensor's raw data, into the start of `into` when given (at least as long), else into a new array. Blocks are
    * little-endian whatever the file is. For large tensors prefer {@link tensorChunks}.
+   * @throws ShapeError `INDEX_OUT_OF_RANGE` for a shorter `into`
    */
   readTensorBytes(name: string, into?: Uint8Array): Uint8Array {
     const length = this.#dataLength(name);
     const out = into ?? new Uint8Array(length);
     if (out.byteLength < length) {
-      throw new RangeError(
+      throw new ShapeError(
+        'INDEX_OUT_OF_RANGE',
         `readTensorBytes('${name}'): the buffer has ${out.byteLength} bytes and the tensor ${length}. Pass one at least ` +
           'as long, or none.',
       );
@@ -173,11 +178,15 @@ export abstract class TensorFile implements TensorReader, Disposable {
     return data;
   }
 
-  /** Bytes [offset, offset + into.length) of a tensor's data. */
+  /**
+   * Bytes [offset, offset + into.length) of a tensor's data.
+   * @throws ShapeError `INDEX_OUT_OF_RANGE` beyond the tensor
+   */
   readTensorSlice(name: string, offset: number, into: Uint8Array): void {
     const length = this.#dataLength(name);
     if (!(offset >= 0 && offset + into.byteLength <= length)) {
-      throw new RangeError(
+      throw new ShapeError(
+        'INDEX_OUT_OF_RANGE',
         `readTensorSlice('${name}'): bytes ${offset} to ${offset + into.byteLength} are not inside its ${length}. ` +
           'Ask for less.',
       );
@@ -288,6 +297,25 @@ export abstract class TensorFile implements TensorReader, Disposable {
     return info.byteLength ?? 0;
   }
 }
+
+const NAME = { name: kinds.STRING } as const;
+const LOAD = { ...NAME, device: kinds.optional(kinds.DEVICE), options: kinds.optional(kinds.OBJECT) } as const;
+
+kinds.checkCalls(
+  TensorFile.prototype,
+  {
+    info: NAME,
+    load: LOAD,
+    loadSync: LOAD,
+    tensor: NAME,
+    format: NAME,
+    readTensorBytes: { ...NAME, into: kinds.optional(BYTES) },
+    readTensorSlice: { ...NAME, offset: kinds.INDEX, into: BYTES },
+    tensorChunks: { ...NAME, chunkBytes: kinds.optional(kinds.POSITIVE) },
+    tensorChunksAhead: NAME,
+  },
+  'TensorFile.',
+);
 
 /** In `dtype`, or in f32 or what a plain weight is stored as. Disposes the blocks. */
 function numbers(blocks: QTensor, dtype: DType | undefined): Tensor {

@@ -3,6 +3,7 @@
  * little-endian layout is the same). Data is streamed: a tensor's bytes may come from an iterable, so a model larger
  * than memory can be quantised. The file appears under its name only when it is complete.
  */
+import { kinds } from '@x/core';
 import { type FileSink, replaceFile } from '@x/core/files';
 import { blockFormat, byteLengthOf, isQuantType, type QuantType } from '../blocks';
 import { ggufError } from './error';
@@ -25,13 +26,29 @@ export interface GgufContent {
 
 const ALIGNMENT = 32;
 
+const isIterable = (value: unknown) =>
+  typeof value === 'object' && value !== null && (Symbol.iterator in value || Symbol.asyncIterator in value);
+
+const CONTENT = kinds.fields({
+  metadata: kinds.kind(
+    (value) => value instanceof Map || (kinds.OBJECT.test(value) && !isIterable(value)),
+    "give values by key, as { 'general.name': gguf.string('tales') } or a Map",
+  ),
+  tensors: kinds.kind(
+    (value) => isIterable(value) && Symbol.iterator in (value as object),
+    'give an array of tensors, each with its name, type, shape and data',
+  ),
+});
+
 /**
  * Writes a file, replacing one of the same name in a single step at the end; links are followed, permissions stay, and a
  * pipe or device is written to. Raises `FileFormatError` with `GGUF_INVALID_CONTENT` when the content cannot be written as
- * GGUF (and then leaves nothing behind), and `FILE_UNWRITABLE` when the file cannot be created or written. Returns the bytes
- * written.
+ * GGUF (and then leaves nothing behind), `CandleError` with `INVALID_ARGUMENT` when it is no content at all, and
+ * `FILE_UNWRITABLE` when the file cannot be created or written. Returns the bytes written.
  */
 export async function writeGguf(path: string, content: GgufContent): Promise<number> {
+  kinds.check('writeGguf', 'path', path, kinds.STRING);
+  kinds.check('writeGguf', 'content', content, CONTENT);
   const metadata = new Map(content.metadata instanceof Map ? content.metadata : Object.entries(content.metadata));
   const tensors = [...content.tensors];
   const alignment = alignmentOf(path, metadata);
@@ -46,8 +63,12 @@ export async function writeGguf(path: string, content: GgufContent): Promise<num
 async function writeTensor(path: string, sink: FileSink, tensor: GgufTensorSource, length: number, alignment: number) {
   let data = tensor.data;
   while (typeof data === 'function') data = data();
+  const bad = (what: string) =>
+    ggufError('GGUF_INVALID_CONTENT', path, `tensor '${tensor.name}' gave ${what}. Give its blocks as Uint8Arrays.`);
+  if (!isIterable(data)) throw bad(`${kinds.show(data)} as its data`);
   let written = 0;
   for await (const bytes of data instanceof Uint8Array ? [data] : data) {
+    if (!(bytes instanceof Uint8Array)) throw bad(`${kinds.show(bytes)} as a piece of its data`);
     written += bytes.byteLength;
     if (written > length) break;
     await sink.write(bytes);
@@ -70,7 +91,13 @@ function padding(length: number, alignment: number): number {
 function alignmentOf(path: string, metadata: ReadonlyMap<string, GgufValue>): number {
   const entry = metadata.get('general.alignment');
   if (entry === undefined) return ALIGNMENT;
-  if (entry.type === 'uint32' && entry.value >= 8 && Number.isInteger(Math.log2(entry.value))) return entry.value;
+  if (
+    entry?.type === 'uint32' &&
+    Number.isInteger(entry.value) &&
+    entry.value >= 8 &&
+    Number.isInteger(Math.log2(entry.value))
+  )
+    return entry.value;
   throw invalid(path, 'general.alignment must be a uint32 power of two, at least 8');
 }
 
@@ -90,6 +117,10 @@ function encodeHeader(
   out.uint64(tensors.length);
   out.uint64(metadata.size);
   for (const [key, value] of metadata) {
+    if (typeof key !== 'string') throw invalid(path, `metadata key ${kinds.show(key)} is no string`);
+    if (!isValue(value)) {
+      throw invalid(path, `metadata '${key}' is ${kinds.show(value)} and needs its type, as gguf.uint32(5)`);
+    }
     out.string(key);
     out.uint32(GGUF_TYPES.indexOf(value.type));
     writeValue(out, value, path, key);
@@ -97,8 +128,11 @@ function encodeHeader(
   const lengths: number[] = [];
   const names = new Set<string>();
   let offset = 0;
-  for (const { name, type, shape } of tensors) {
-    const where = `tensor '${name}' (${type} [${shape.join(', ')}])`;
+  for (const [i, tensor] of tensors.entries()) {
+    if (!isTensor(tensor))
+      throw invalid(path, `tensors[${i}] is ${kinds.show(tensor)} and needs a name, a type and a shape`);
+    const { name, type, shape } = tensor;
+    const where = `tensor '${name}' (${type} ${kinds.showList(shape)})`;
     if (names.has(name)) throw invalid(path, `${where} is there twice`);
     names.add(name);
     if (!isQuantType(type)) throw invalid(path, `${where} has a type that cannot be written`);
@@ -124,6 +158,17 @@ function encodeHeader(
   return { header: out.finish(), lengths };
 }
 
+function isTensor(value: unknown): boolean {
+  const { name, type, shape } = Object(value);
+  return typeof name === 'string' && typeof type === 'string' && Array.isArray(shape);
+}
+
+function isValue(value: unknown): value is GgufValue {
+  const { type, value: items, elementType } = Object(value);
+  if (type !== 'array') return GGUF_TYPES.includes(type);
+  return GGUF_TYPES.includes(elementType) && (Array.isArray(items) || (ArrayBuffer.isView(items) && isIterable(items)));
+}
+
 function writeValue(out: ByteWriter, value: GgufValue, path: string, key: string): void {
   if (value.type === 'array') writeArray(out, value, path, key);
   else writeScalar(out, value.type, value.value, path, key);
@@ -134,7 +179,7 @@ function writeArray(out: ByteWriter, array: GgufArray, path: string, key: string
   out.uint64(array.value.length);
   for (const item of array.value) {
     if (array.elementType !== 'array') writeScalar(out, array.elementType, item, path, key);
-    else if (typeof item === 'object' && item.type === 'array') writeArray(out, item, path, key);
+    else if (isValue(item) && item.type === 'array') writeArray(out, item, path, key);
     else throw invalid(path, `metadata '${key}' is an array of arrays with an item that is none`);
   }
 }
