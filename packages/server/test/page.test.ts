@@ -71,11 +71,16 @@ describe.skipIf(!CHROMIUM)('the page', () => {
 
   test('sends, streams, and keeps the conversation', async () => {
     const { page, problems, foreign, close } = await open();
-    scripts = [textOf('Good morning! How are you today?', 30), textOf('Fine.')];
+    let goOn = () => {};
+    const until = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    scripts = [{ ...textOf('Good morning! How are you today?', 30), until }, textOf('Fine.')];
     await say(page, 'Hello');
     await page.locator('.assistant .body', { hasText: /^Good/ }).waitFor();
     expect(await page.isVisible('#stop')).toBe(true);
     expect(await page.inputValue('#input')).toBe('');
+    goOn();
     await idle(page);
     expect(await answers(page)).toEqual(['Good morning! How are you today?']);
     await page.fill('#input', 'one');

@@ -8,6 +8,8 @@ export interface Script {
   finishReason?: ChatGeneration['finishReason'];
   /** Before each piece. */
   delayMs?: number;
+  /** Before the last piece. */
+  until?: Promise<unknown>;
   /** Thrown after the pieces. */
   error?: Error;
 }
@@ -37,7 +39,7 @@ export async function scriptedModel(tokenizerJson: string, next: () => Script): 
   return { model: model as unknown as LanguageModel, asked };
 }
 
-function answer({ pieces, finishReason, delayMs = 0, error }: Script, { signal }: ChatOptions): ChatGeneration {
+function answer({ pieces, finishReason, delayMs = 0, until, error }: Script, { signal }: ChatOptions): ChatGeneration {
   const partial: ChatMessage = { role: 'assistant', content: '' };
   let tokens = 0;
   let reasoningTokens = 0;
@@ -45,6 +47,7 @@ function answer({ pieces, finishReason, delayMs = 0, error }: Script, { signal }
   async function* run() {
     for (const piece of pieces) {
       await sleep(delayMs);
+      if (piece === pieces.at(-1)) await until;
       signal?.throwIfAborted();
       tokens++;
       if (piece.type === 'text') partial.content += piece.text;
