@@ -19,6 +19,7 @@ import {
   Namespace,
   numberOf,
   PyFloat,
+  pairsOf,
   str,
   Tuple,
   typeName,
@@ -141,7 +142,7 @@ const FILTERS: Readonly<Record<string, Filter>> = {
     if (!(value instanceof Map)) throw templateError(`dictsort is given a ${typeName(value)}`);
     const at = argument(given, 1, 'by') === 'value' ? 1 : 0;
     const key = (pair: Value) => folded((pair as Tuple).items[at], argument(given, 0, 'case_sensitive'));
-    const pairs = [...counted(value, budget)].map((pair) => new Tuple(pair));
+    const pairs = pairsOf(value, budget);
     return sorted(pairs, key, argument(given, 2, 'reverse'), budget);
   },
   escape: (value, _, budget) =>
@@ -157,7 +158,7 @@ const FILTERS: Readonly<Record<string, Filter>> = {
   format: (value, { args }, budget) => formatPercent(str(value, budget), new Tuple(args), budget),
   indent: (value, given, budget) => indented(str(value, budget), given, budget),
   int: (value, given) => wholeNumber(value, argument(given, 0, 'default') ?? 0),
-  items: (value, _, budget) => [...counted((value ?? new Map()) as Dict, budget)].map((pair) => new Tuple(pair)),
+  items: (value, _, budget) => pairsOf((value ?? new Map()) as Dict, budget),
   join: (value, given, budget) => {
     const separator = str(argument(given, 0, 'd') ?? '', budget);
     const key = by(argument(given, 1, 'attribute'));

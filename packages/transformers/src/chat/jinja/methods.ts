@@ -2,7 +2,19 @@
 import type { Budget } from './budget';
 import { templateError } from './budget';
 import { formatBraces } from './format';
-import { type Arguments, Callable, counted, equals, iterate, listOf, str, Tuple, typeName, type Value } from './values';
+import {
+  type Arguments,
+  Callable,
+  counted,
+  equals,
+  iterate,
+  listOf,
+  pairsOf,
+  str,
+  Tuple,
+  typeName,
+  type Value,
+} from './values';
 
 /** The method `name` of a value, or undefined. */
 export function methodOf(value: Value, name: string, budget: Budget): Callable | undefined {
@@ -183,7 +195,7 @@ const STRING: Readonly<Record<string, Method<string>>> = {
 
 const DICT: Readonly<Record<string, Method<Map<Value, Value>>>> = {
   get: (dict, { args: [key, fallback = null] }) => (dict.has(key) ? dict.get(key) : fallback),
-  items: (dict, _, budget) => [...counted(dict, budget)].map((pair) => new Tuple(pair)),
+  items: (dict, _, budget) => pairsOf(dict, budget),
   keys: (dict, _, budget) => [...counted(dict, budget).keys()],
   values: (dict, _, budget) => [...counted(dict, budget).values()],
   copy: (dict, _, budget) => new Map(counted(dict, budget)),

@@ -76,6 +76,12 @@ export function counted(dict: Dict, budget: Budget): Dict {
   return dict;
 }
 
+/** Entries of a dict, each of which is made. */
+export function pairsOf(dict: Dict, budget: Budget): Tuple[] {
+  budget.spend(dict.size);
+  return [...dict].map((pair) => new Tuple(pair));
+}
+
 /** What a loop sees: items, keys of a dict, characters; nothing for Undefined. */
 export function iterate(value: Value, budget: Budget): Value[] {
   const list = listOf(value);
