@@ -21,6 +21,7 @@ const FORMATS: Record<string, ReplyFormat> = {
   ministral: replyFormatOf('[TOOL_CALLS][ARGS][THINK]'),
   deepseek: replyFormatOf('<｜tool▁calls▁begin｜>'),
   granite: replyFormatOf('<|tool_call|>'),
+  thinker: replyFormatOf('granite <think></think> <response></response> <tool_call>'),
   phi: replyFormatOf('<|tool|><|end|>'),
   coder: replyFormatOf('<tool_call><function='),
   glm: replyFormatOf('<arg_key>'),
@@ -279,6 +280,12 @@ const CASES: Case[] = [
       reasoning: 'Hm.',
       toolCalls: [call('f', { x: 1, o: { a: [true, null, 't'] } }), call('g', {}, 'id1')],
     },
+  },
+  {
+    format: 'thinker',
+    what: 'tags around the answer',
+    answer: '<think>Hm.</think>\n<response>\nHello <b>you</b>\n</response>',
+    message: { content: 'Hello <b>you</b>', reasoning: 'Hm.' },
   },
   {
     format: 'harmony',

@@ -35,6 +35,8 @@ export interface ReplyFormat {
     | 'phi4-mini';
   /** Tags around reasoning; undefined where the model writes none. */
   reasoning?: { open: string; close: string };
+  /** Tags around the answer behind reasoning, which are left out. */
+  around?: readonly string[];
   calls?: {
     syntax: CallSyntax;
     /** Texts that begin calls. */
@@ -78,8 +80,17 @@ export function thoughtOf({
   );
 }
 
-/** The format of a template's text. Distinctive marks come first. */
+/** The format of a template's text. */
 export function replyFormatOf(source: string): ReplyFormat {
+  const format = familyOf(source);
+  // Granite 3.2 and 3.3 are told to write them.
+  return format.reasoning && source.includes('<response>')
+    ? { ...format, around: ['<response>', '</response>'] }
+    : format;
+}
+
+/** Distinctive marks come first. */
+function familyOf(source: string): ReplyFormat {
   const has = (text: string) => source.includes(text);
   const reasoning = has('[THINK]')
     ? { open: '[THINK]', close: '[/THINK]' }

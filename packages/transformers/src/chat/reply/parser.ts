@@ -76,14 +76,14 @@ export class ReplyParser {
 
   private *run(inReasoning: boolean, continued: boolean): Reading<void> {
     const { reader, out, format } = this;
-    const { reasoning, calls } = format;
+    const { reasoning, calls, around = [] } = format;
     if (inReasoning && (yield* this.reasoning()) === END) return;
     if (calls?.bare && !continued && this.names.size > 0) yield* this.bareCalls();
     const marks = [...(reasoning ? [reasoning.open] : []), ...(calls?.open ?? [])];
     for (;;) {
-      const mark = yield* reader.until([...marks, ...this.left], (text) => out.text('text', text));
+      const mark = yield* reader.until([...marks, ...around, ...this.left], (text) => out.text('text', text));
       if (mark === END) return out.flush('text');
-      if (this.left.includes(mark)) out.drop('text');
+      if (this.left.includes(mark) || around.includes(mark)) out.drop('text');
       else if (mark === reasoning?.open) {
         // Later than at the beginning it is what the answer is about.
         if (out.message.content !== '' || continued) out.text('text', mark);
@@ -243,8 +243,8 @@ export class ReplyParser {
 /** All texts that mean something to the format: a tokenizer must not leave them out of an answer. */
 export function marksOf(format: ReplyFormat): readonly string[] {
   if (format.family === 'harmony') return HARMONY_MARKS;
-  const { reasoning, calls } = format;
-  const marks = [...(reasoning ? [reasoning.open.trim(), reasoning.close] : [])];
+  const { reasoning, calls, around = [] } = format;
+  const marks = [...around, ...(reasoning ? [reasoning.open.trim(), reasoning.close] : [])];
   if (!calls) return marks;
   marks.push(...calls.open, ...calls.close);
   if (calls.quote) marks.push(calls.quote);
