@@ -189,7 +189,8 @@ function inMemory(name: string, values: Float32Array): SourceTensor {
 
 export function weightFiles(directory: string): string | string[] {
   const names = readdirSync(directory);
-  for (const name of ['model.safetensors.index.json', 'model.safetensors']) {
+  // As findModel of @x/engine.
+  for (const name of ['model.safetensors', 'model.safetensors.index.json']) {
     if (names.includes(name)) return join(directory, name);
   }
   const found = names.filter((name) => name.endsWith('.safetensors')).sort();

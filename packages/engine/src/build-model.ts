@@ -6,6 +6,7 @@ import { type DenseDType, GgufFile, holdsBlocks, holdsNarrow } from '@x/quantize
 import {
   type CausalModel,
   ChatTemplate,
+  checkWeights,
   describeConfig,
   describeGguf,
   type LoraBase,
@@ -24,7 +25,7 @@ import { defaultCacheDtype, multipliesNarrow } from './kv/pool';
 import { type CacheRoom, roomFor } from './kv/room';
 import { type CacheDType, checkCacheDtype } from './kv/rows';
 import { kvLayoutsOf, loadedTooMuch } from './load-memory';
-import { findModel } from './model-files';
+import { findModel, tokenizerFile } from './model-files';
 import { identityOf } from './model-identity';
 import { unfused } from './unfused';
 
@@ -114,6 +115,7 @@ export async function buildModel(
     }
     // Before the weights, which take long; others fit all heads.
     if (options.cacheDtype === 'q8_0') checkCacheDtype(await kvLayoutsOf(file, description), 'q8_0');
+    if (file instanceof GgufFile) await checkUse(file, description);
     const hotExperts = await hotExpertsOf(file, description, { ...options, maxContext });
     const weights = new Weights(file, { ...weightOptions(description, options), hotExperts });
     const head = missingHead(weights, description);
@@ -136,6 +138,15 @@ export async function buildModel(
   } finally {
     file.close();
   }
+}
+
+/** @throws TransformersError UNSUPPORTED_MODEL for a file with tensors that the model would leave out */
+async function checkUse(file: GgufFile, description: ModelDescription): Promise<void> {
+  const { problems, unread, model } = await checkWeights(file, description);
+  model.dispose();
+  // What is missing is said by the weights that ask for it.
+  if (unread !== undefined && problems.length === 0)
+    throw new TransformersError('UNSUPPORTED_MODEL', `${file.path}: ${unread} Convert it again, or use another model.`);
 }
 
 /** @throws OutOfMemoryError that says what would fit */
@@ -181,7 +192,7 @@ async function openModel(path: string): Promise<OpenModel> {
   const file = openSafetensors(weights);
   const paths = file instanceof ShardedSafetensors ? file.paths : [file.path];
   const texts = async () => ({
-    tokenizer: await Tokenizer.fromFile(join(directory, 'tokenizer.json')),
+    tokenizer: await Tokenizer.fromFile(tokenizerFile(directory)),
     template: ChatTemplate.fromDirectory(directory),
   });
   return { file, description, identity: identityOf(paths, description.config), texts };

@@ -1,5 +1,5 @@
 /** Which files make a model: a GGUF file, or the weights of a Hugging Face directory. */
-import { type Stats, statSync } from 'node:fs';
+import { existsSync, type Stats, statSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { FileFormatError } from '@x/core';
@@ -50,8 +50,30 @@ export async function findModel(path: string): Promise<ModelFiles> {
   if (path.endsWith('.safetensors') || path.endsWith('.safetensors.index.json')) {
     return { kind: 'checkpoint', directory: dirname(path), weights: [path] };
   }
+  if (stats.isFile() && path.endsWith('.json')) {
+    throw new FileFormatError(
+      'FILE_INVALID',
+      `${path}: it holds no weights. Give the directory that it lies in, ${dirname(path)}.`,
+      { path },
+    );
+  }
   // Whatever it is called: GgufFile says what is wrong when it is none.
   return { kind: 'gguf', path };
+}
+
+/** Tokenizers of other kinds, by their files. */
+const OTHER_TOKENIZERS = [['tokenizer.model'], ['vocab.json', 'merges.txt'], ['vocab.txt']];
+
+/** The path of a directory's tokenizer.json. @throws FileFormatError for a directory with a tokenizer of another kind */
+export function tokenizerFile(directory: string): string {
+  const path = join(directory, 'tokenizer.json');
+  const other = OTHER_TOKENIZERS.find((names) => names.every((name) => existsSync(join(directory, name))));
+  if (existsSync(path) || !other) return path;
+  throw new FileFormatError(
+    'FILE_NOT_FOUND',
+    `${path}: there is no such file, but ${other.join(' and ')}, of which transformers makes it: AutoTokenizer.from_pretrained(directory).save_pretrained(directory).`,
+    { path },
+  );
 }
 
 async function weightFiles(directory: string): Promise<string[]> {
@@ -62,7 +84,8 @@ async function weightFiles(directory: string): Promise<string[]> {
       `${directory}: it holds an adapter, which changes a model and is none. Load the model, and give this directory to loadModel's adapters or to loadAdapter.`,
       { path: directory },
     );
-  for (const name of ['model.safetensors.index.json', 'model.safetensors'])
+  // In the order of transformers: an index beside it is of other weights, or of the same.
+  for (const name of ['model.safetensors', 'model.safetensors.index.json'])
     if (names.includes(name)) return [join(directory, name)];
   const found = names.filter((name) => name.endsWith('.safetensors')).sort();
   if (found.length > 0) return found.map((name) => join(directory, name));

@@ -90,6 +90,21 @@ describe('loadModel', () => {
     await expectFailure(empty, { code: 'BAD_CONFIG', message: expect.stringContaining('lm_head.weight') });
   });
 
+  it('says what to do with what lies beside the weights', async () => {
+    const other = join(directory, 'other');
+    mkdirSync(other);
+    for (const name of ['config.json', 'model.safetensors']) copyFileSync(join(checkpoint, name), join(other, name));
+    const config = join(other, 'config.json');
+    await expectFailure(config, { code: 'FILE_INVALID', message: expect.stringContaining(`lies in, ${other}.`) });
+    for (const names of [['vocab.json', 'merges.txt'], ['tokenizer.model']]) {
+      for (const name of names) writeFileSync(join(other, name), '');
+      await expectFailure(other, {
+        code: 'FILE_NOT_FOUND',
+        message: expect.stringMatching(`tokenizer.json: .*but ${names.join(' and ')}, of which`),
+      });
+    }
+  });
+
   it('says what is wrong with a GGUF file', async () => {
     const text = join(directory, 'text.gguf');
     writeFileSync(text, 'no model at all');
@@ -112,6 +127,51 @@ describe('loadModel', () => {
     await expectFailure(await changed('headless.gguf', { drop: ['output_norm.weight'] }), {
       code: 'FILE_NO_SUCH_TENSOR',
     });
+  });
+
+  it('refuses a GGUF file with layers, or parts of them, that the model would leave out', async () => {
+    await expectFailure(await changed('shallow.gguf', { metadata: { 'llama.block_count': gguf.uint32(7) } }), {
+      code: 'UNSUPPORTED_MODEL',
+      message: expect.stringMatching(/shallow\.gguf: blk\.7\.\w+\.weight and 8 more tensors have no place/),
+    });
+    const norm = { name: 'blk.0.attn_q_norm.weight', shape: [32], values: new Float32Array(32).fill(5) };
+    const path = await changed('norm.gguf', { add: [norm] });
+    await expectFailure(path, { code: 'UNSUPPORTED_MODEL', message: expect.stringContaining(norm.name) });
+    await expect(loadModel(path, { devices: ['cpu', 'cpu'] })).rejects.toMatchObject({ code: 'UNSUPPORTED_MODEL' });
+    const beside = { name: 'blk.0.rope_freqs.weight', shape: [1], values: new Float32Array(1) };
+    (await loadModel(await changed('beside.gguf', { add: [beside] }), { device })).dispose();
+  });
+
+  it('counts the tokens of a GGUF file that gives another number', async () => {
+    const path = await changed('vocabulary.gguf', { metadata: { 'llama.vocab_size': gguf.uint32(100) } });
+    const model = await loadModel(path, { device });
+    expect(model.config.vocabSize).toBe(4096);
+    using logits = model.forward([4095], 0);
+    expect(logits.shape).toEqual([4096]);
+    model.dispose();
+  });
+
+  it('refuses a GGUF file with weights of integers', async () => {
+    const bytes = readFileSync(GGUF);
+    const at = bytes.indexOf('blk.1.attn_norm.weight') + 'blk.1.attn_norm.weight'.length + 4 + 8;
+    expect(bytes.readUInt32LE(at)).toBe(0); // f32
+    bytes.writeUInt32LE(26, at); // i32
+    const path = join(directory, 'integers.gguf');
+    writeFileSync(path, bytes);
+    await expectFailure(path, {
+      code: 'FILE_INVALID',
+      message: expect.stringMatching(/blk\.1\.attn_norm\.weight holds i32.*floating-point/),
+    });
+  });
+
+  it('takes model.safetensors before an index that lies beside it', async () => {
+    const both = join(directory, 'both');
+    mkdirSync(both);
+    for (const name of ['config.json', 'tokenizer.json', 'model.safetensors'])
+      copyFileSync(join(checkpoint, name), join(both, name));
+    const weight_map = { 'model.norm.weight': 'model-00001-of-00001.safetensors' };
+    writeFileSync(join(both, 'model.safetensors.index.json'), JSON.stringify({ weight_map }));
+    (await loadModel(both, { device })).dispose();
   });
 
   it('names a weight of a type that it cannot read', async () => {

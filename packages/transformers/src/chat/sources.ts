@@ -4,6 +4,7 @@ import { basename, join } from 'node:path';
 import { FileFormatError } from '@x/core';
 import { readJsonFile } from '@x/core/files';
 import type { GgufMetadata } from '@x/quantized';
+import { usualTokenId } from '../tokenizer/from-gguf';
 import { templateError } from './jinja/budget';
 
 export interface TemplateTexts {
@@ -21,7 +22,9 @@ export function textsFromGguf(metadata: GgufMetadata): TemplateTexts | undefined
   const templates = new Map<string, string>();
   for (const name of metadata.has(`${key}s`) ? metadata.strings(`${key}s`) : [])
     if (metadata.has(`${key}.${name}`)) templates.set(name, metadata.string(`${key}.${name}`));
-  if (metadata.has(key)) templates.set('default', metadata.string(key));
+  // An empty one is none.
+  const usual = metadata.string(key, '');
+  if (usual !== '') templates.set('default', usual);
   if (templates.size === 0) return undefined;
   const tokens = metadata.has('tokenizer.ggml.tokens') ? metadata.strings('tokenizer.ggml.tokens') : [];
   const specialTokens: Record<string, string> = { ...NO_TOKENS };
@@ -31,7 +34,7 @@ export function textsFromGguf(metadata: GgufMetadata): TemplateTexts | undefined
     ['unk_token', 'unknown'],
     ['pad_token', 'padding'],
   ]) {
-    const text = tokens[metadata.int(`tokenizer.ggml.${id}_token_id`, -1)];
+    const text = tokens[metadata.int(`tokenizer.ggml.${id}_token_id`, usualTokenId(metadata, id))];
     if (text !== undefined) specialTokens[name] = text;
   }
   return { templates, specialTokens };
@@ -51,6 +54,9 @@ export function textsFromDirectory(directory: string): TemplateTexts | undefined
   const templates = new Map<string, string>();
   const { path, config } = configOf(directory);
   addConfigured(templates, config.chat_template, path);
+  // Where processors of texts and images have it.
+  const processors = join(directory, 'chat_template.json');
+  if (existsSync(processors)) addConfigured(templates, readConfig(processors).chat_template, processors);
   const file = join(directory, 'chat_template.jinja');
   if (existsSync(file)) templates.set('default', readText(file));
   const others = join(directory, 'additional_chat_templates');
@@ -65,10 +71,12 @@ function readConfig(path: string): Record<string, unknown> {
   throw new FileFormatError('FILE_INVALID', `${path} holds no object; download it again.`, { path });
 }
 
-/** `chat_template`: a text, or a list of names and texts. */
+/** `chat_template`: a text, a list of names and texts, or texts by their names. */
 function addConfigured(templates: Map<string, string>, value: unknown, path: string): void {
   if (value === undefined || value === null) return;
-  const list = typeof value === 'string' ? [{ name: 'default', template: value }] : value;
+  const named = typeof value === 'string' ? { default: value } : value;
+  const isList = typeof named !== 'object' || Array.isArray(named);
+  const list = isList ? named : Object.entries(named).map(([name, template]) => ({ name, template }));
   for (const entry of Array.isArray(list) ? list : [undefined]) {
     const { name, template } = (entry ?? {}) as { name?: unknown; template?: unknown };
     if (typeof name !== 'string' || typeof template !== 'string')

@@ -4,7 +4,7 @@
  */
 import type { GgufMetadata } from '@x/quantized';
 import { TransformersError } from '../errors';
-import { badConfig, shown } from './problems';
+import { badConfig, shown, unsupported } from './problems';
 import type { RopeScaling } from './rope';
 import { readRopeScaling } from './rope-settings';
 
@@ -91,10 +91,13 @@ export interface ConfigSource {
   readonly format: 'json' | 'gguf';
   /** The value is there, and is not null. */
   has(key: ConfigKey): boolean;
-  /** @throws TransformersError BAD_CONFIG, FileFormatError for GGUF, when it is no number, or missing without `fallback` */
+  /**
+   * @throws TransformersError BAD_CONFIG, FileFormatError for GGUF, when it is no number, or missing without `fallback`;
+   *   UNSUPPORTED_MODEL for a GGUF file with a number for each layer, unless they are all one
+   */
   number(key: ConfigKey, fallback?: number): number;
   flag(key: ConfigKey, fallback: boolean): boolean;
-  /** An array of flags that only GGUF files have; undefined in others and without it. */
+  /** An array of flags, or of numbers for them, that only GGUF files have; undefined in others and without it. */
   flags(key: ConfigKey): readonly boolean[] | undefined;
   /** An array of numbers, one a layer, that only GGUF files have; undefined in others and where there is one number for all. */
   numbers(key: ConfigKey): readonly number[] | undefined;
@@ -256,15 +259,35 @@ const GGUF_ROPE_KEYS: Record<string, string> = {
   mscale_all_dim: 'yarn_log_multiplier',
 };
 
+/** What GGUF files may give for each layer. */
+const PER_LAYER: readonly ConfigKey[] = ['num_attention_heads', 'num_key_value_heads', 'intermediate_size'];
+
 export function ggufConfig(metadata: GgufMetadata): ConfigSource {
   const arch = metadata.string('general.architecture');
   const name = (key: ConfigKey) => `${arch}.${GGUF_KEYS[key]}`;
   const scaling = (key: string) => `${arch}.rope.scaling.${GGUF_ROPE_KEYS[key]}`;
+  // llama.cpp's first files have the factor under another name.
+  const factorKey = metadata.has(scaling('factor')) ? scaling('factor') : `${arch}.rope.scale_linear`;
   const wrong = (what: string) => new TransformersError('BAD_CONFIG', `The file ${what}.`);
   const number = (key: string, fallback?: number) => {
     const found = metadata.float(key, fallback);
     if (Number.isFinite(found)) return found;
     throw wrong(`gives ${key} = ${found}, but a number is needed; download it again`);
+  };
+  const arrayOf = (key: ConfigKey) => {
+    const entry = metadata.get(name(key));
+    if (entry?.type !== 'array' || entry.elementType === 'string' || entry.elementType === 'array') return undefined;
+    return Array.from(entry.value as ArrayLike<unknown>, Number);
+  };
+  /** The number that a file gives for all layers, or for each. */
+  const layers = (key: ConfigKey, fallback?: number) => {
+    const each = PER_LAYER.includes(key) ? arrayOf(key) : undefined;
+    if (!each) return number(name(key), fallback);
+    const count = number(name('num_hidden_layers'));
+    if (each.length !== count)
+      throw wrong(`gives ${name(key)} for ${each.length} layers, but has ${count}; download it again`);
+    if (each.every((value) => value === each[0])) return each[0];
+    throw unsupported(`has layers of different sizes (${name(key)} = ${shown(each)})`);
   };
   const above0 = (key: string, fallback?: number) => {
     const found = number(key, fallback);
@@ -274,31 +297,32 @@ export function ggufConfig(metadata: GgufMetadata): ConfigSource {
   return {
     format: 'gguf',
     has: (key) => metadata.has(name(key)),
-    number: (key, fallback) => number(name(key), fallback),
-    count: (key) => count(key, metadata.float(name(key))),
+    number: layers,
+    count: (key) => {
+      const found = layers(key);
+      if (Number.isSafeInteger(found) && found > 0) return found;
+      throw wrong(`gives ${name(key)} = ${found}, but a whole number above 0 is needed; download it again`);
+    },
     positive: (key, fallback) => above0(name(key), fallback),
     flag: (key, fallback) => metadata.bool(name(key), fallback),
-    flags: (key) => {
-      const entry = metadata.get(name(key));
-      if (entry?.type !== 'array' || entry.elementType !== 'bool') return undefined;
-      return Array.from(entry.value as ArrayLike<unknown>, Boolean);
-    },
-    numbers: (key) => {
-      const entry = metadata.get(name(key));
-      if (entry?.type !== 'array' || entry.elementType === 'string' || entry.elementType === 'array') return undefined;
-      return Array.from(entry.value as ArrayLike<unknown>, Number);
-    },
+    flags: (key) => arrayOf(key)?.map(Boolean),
+    numbers: arrayOf,
     ropeScaling: (kind) => {
       if (kind === 'sliding_attention') return undefined;
       // The llama3 kind is not here: such files hold its factors as the tensor `rope_freqs.weight`.
-      const named = metadata.string(`${arch}.rope.scaling.type`, 'none');
+      const named = metadata.string(`${arch}.rope.scaling.type`, '') || undefined;
       // Phi's files do not name it; they hold the factors as tensors.
-      const type = named === 'none' && metadata.has(scaling('attention_factor')) ? 'longrope' : named;
+      const isLong = (named ?? 'none') === 'none' && metadata.has(scaling('attention_factor'));
+      // llama.cpp's, where a file names none; a factor of 0 is none.
+      const usual = number(factorKey, 0) === 0 ? 'none' : 'linear';
+      const type = isLong ? 'longrope' : (named ?? usual);
       return readRopeScaling({
         type: type === 'none' ? 'default' : type,
         contextLength: number(name('max_position_embeddings')),
         has: (key) => metadata.has(scaling(key)) && number(scaling(key)) !== 0,
         number: (key, fallback) => {
+          // As llama.cpp, which infers none.
+          if (key === 'factor') return above0(factorKey, 1);
           if (!key.startsWith('mscale')) return above0(scaling(key), fallback);
           return 10 * above0(scaling(key), fallback && fallback / 10);
         },
@@ -312,7 +336,7 @@ export function ggufConfig(metadata: GgufMetadata): ConfigSource {
       // The fourth axis is of no model here.
       if ((sections.length === 3 || (sections.length === 4 && sections[3] === 0)) && sections.every(isCount))
         return sections.slice(0, 3);
-      throw badConfig(`gives ${name('rope_sections')} = ${shown(sections)}, but three whole numbers are needed`);
+      throw wrong(`gives ${name('rope_sections')} = ${shown(sections)}, but three whole numbers are needed`);
     },
     json: () => undefined,
     jsonNumber: (_, fallback) => fallback,

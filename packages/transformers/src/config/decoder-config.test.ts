@@ -118,6 +118,10 @@ describe('configuration', () => {
   });
 });
 
+it('knows another name of SiLU', () => {
+  expect(fromJson({ ...json, hidden_act: 'swish' })).toEqual(fromJson(json));
+});
+
 describe('text parts of models of texts and images', () => {
   // As in google/gemma-3-4b-it, which leaves out what transformers has anyway.
   const gemma = {

@@ -10,6 +10,8 @@ import type { RopeConfig } from './rope';
 
 export interface DecoderConfig extends RopeConfig {
   vocabSize: number;
+  /** Tokens of a GGUF file that gives another number: the vocabulary, as in llama.cpp, where there are embeddings of so many. */
+  tokenCount?: number;
   hiddenSize: number;
   /** Width of the feed-forward layer. */
   intermediateSize: number;
@@ -57,7 +59,8 @@ export function decoderConfig(source: ConfigSource, vocabSize?: number, defaults
     throw unsupported(`has weights quantized by another library (quantization_config: ${shown(packing)})`);
   const { activations = ['silu'], sizes, norm = 'rms', partialRotary, widening } = defaults;
   const keys = ['hidden_activation', 'hidden_act', 'activation_function'];
-  const activation = keys.map((key) => source.json(key)).find((name) => name != null) ?? activations[0];
+  const named = keys.map((key) => source.json(key)).find((name) => name != null) ?? activations[0];
+  const activation = named === 'swish' ? 'silu' : named;
   if (typeof activation !== 'string' || !activations.includes(activation)) {
     throw unsupported(
       `uses the activation ${shown(activation)}; its architecture uses "${activations.join('" or "')}"`,
@@ -66,8 +69,10 @@ export function decoderConfig(source: ConfigSource, vocabSize?: number, defaults
   const numHeads = sizes?.numHeads ?? source.number('num_attention_heads');
   const hiddenSize = source.number('hidden_size');
   const headDim = sizes?.headDim ?? source.number('head_dim', defaults.headDim ?? hiddenSize / numHeads);
+  const stated = source.number('vocab_size', vocabSize);
   const config: DecoderConfig = {
-    vocabSize: source.number('vocab_size', vocabSize),
+    vocabSize: stated,
+    ...(vocabSize !== undefined && vocabSize !== stated && { tokenCount: vocabSize }),
     hiddenSize,
     intermediateSize: sizes?.intermediateSize ?? source.number('intermediate_size', widening && widening * hiddenSize),
     numLayers: source.number('num_hidden_layers'),

@@ -22,8 +22,19 @@ export function windowedLayers(source: ConfigSource, numLayers: number, pattern:
     if (flags.length === numLayers) return [...flags];
     throw unsupported(`says of ${flags.length} layers whether they have a window, but has ${numLayers}`);
   }
+  if (source.format === 'gguf' && source.has('sliding_window_pattern')) {
+    // In llama.cpp 0 is all of them.
+    const every = source.number('sliding_window_pattern');
+    return Array.from({ length: numLayers }, (_, i) => every === 0 || (i + 1) % every !== 0);
+  }
   const every = source.jsonWhole('sliding_window_pattern', source.jsonWhole('_sliding_window_pattern', pattern));
   return Array.from({ length: numLayers }, (_, i) => every > 0 && (i + 1) % every !== 0);
+}
+
+/** The window of layers that have one; undefined where a GGUF file gives none, or 0: then no layer has. */
+export function windowOfSome(source: ConfigSource): number | undefined {
+  if (source.format === 'gguf' && source.number('sliding_window', 0) === 0) return undefined;
+  return source.count('sliding_window');
 }
 
 /** Whether windows are in all layers but each of so many, which files that do not say it mean. */

@@ -116,7 +116,9 @@ export class Decoder implements CausalModel {
       return thing;
     };
     try {
-      const { hiddenSize, vocabSize } = config;
+      const { hiddenSize, tokenCount } = config;
+      const isCounted = tokenCount !== undefined && source.shapeOf('token_embd.weight')?.[0] === tokenCount;
+      const vocabSize = isCounted ? tokenCount : config.vocabSize;
       const { norm: kind = 'rms', learntPositions: length, outputNorm = 'output_norm' } = options;
       const stage = stageOf(source.shard, config.numLayers);
       const { isFirst, isLast, layers: has } = stage ?? { isFirst: true, isLast: true, layers: undefined };
@@ -140,7 +142,7 @@ export class Decoder implements CausalModel {
         ? own(isTied ? table!.asLinear() : await source.head('output', vocabSize, hiddenSize))
         : undefined;
       const rotations = await options.rotations(own);
-      return new Decoder(config, source.device, {
+      return new Decoder({ ...config, vocabSize }, source.device, {
         activations: source.activations,
         lora: source.lora,
         hostExperts: source.hostExperts?.areThere ? source.hostExperts : undefined,

@@ -5,7 +5,7 @@
  */
 import type { ConfigSource } from '../config/config-source';
 import { type DecoderConfig, decoderConfig } from '../config/decoder-config';
-import { isPattern, windowedLayers, windowedRope } from '../config/layer-types';
+import { isPattern, windowedLayers, windowedRope, windowOfSome } from '../config/layer-types';
 import { unsupported } from '../config/problems';
 import type { RopeConfig } from '../config/rope';
 import type { Architecture } from '../registry';
@@ -15,14 +15,16 @@ import { FOUR_NORMS } from './layer';
 import { transformer } from './transformer';
 
 export interface Gemma3Config extends DecoderConfig {
-  /** Positions that a local layer sees, the token's own included. */
-  slidingWindow: number;
+  /** Positions that a local layer sees, the token's own included; undefined where no layer is local. */
+  slidingWindow: number | undefined;
   /** Whether each layer is local. */
   local: readonly boolean[];
   /** How local layers rotate. */
   localRope: RopeConfig;
   /** Multiplies the scores of attention. */
   attentionScale: number;
+  /** What logits are capped at; undefined where they are not. */
+  logitSoftcap: number | undefined;
 }
 
 /** Released models have a layer that sees everything after five that do not. */
@@ -30,21 +32,22 @@ const PATTERN = 6;
 
 /** @param embedding whether tokens see those that follow, in GGUF files, where the architecture's name says it */
 function gemma3Config(source: ConfigSource, vocabSize?: number, embedding = false): Gemma3Config {
-  if (source.json('attn_logit_softcapping') || source.json('final_logit_softcapping')) {
-    throw unsupported('caps its scores or logits');
-  }
+  if (source.json('attn_logit_softcapping')) throw unsupported('caps its scores (attn_logit_softcapping)');
   const bidirectional = embedding || source.jsonFlag('use_bidirectional_attention', false);
   const activations = ['gelu_pytorch_tanh'];
   const base = decoderConfig(source, vocabSize, { headDim: 256, ropeTheta: 1e6, activations });
   const scalar = source.jsonNumber('query_pre_attn_scalar', ggufScalar(base));
+  const window = windowOfSome(source);
   return {
     ...base,
     // To either side it is half of the number in the file, the token's own place aside.
-    slidingWindow: bidirectional ? Math.floor(source.count('sliding_window') / 2) + 1 : source.count('sliding_window'),
+    slidingWindow: bidirectional && window ? Math.floor(window / 2) + 1 : window,
     bidirectional,
-    local: windowedLayers(source, base.numLayers, PATTERN),
+    local: window ? windowedLayers(source, base.numLayers, PATTERN) : Array(base.numLayers).fill(false),
     localRope: windowedRope(source, base, 10000),
     attentionScale: 1 / Math.sqrt(scalar),
+    logitSoftcap:
+      source.number('final_logit_softcapping', 0) === 0 ? undefined : source.positive('final_logit_softcapping'),
   };
 }
 
@@ -63,19 +66,24 @@ export const gemma3: Architecture<Gemma3Config> = {
   ggufExtras: (config) =>
     config.ropeScaling?.type === 'llama3' ||
     config.bidirectional ||
+    config.slidingWindow === undefined ||
     !isPattern(config.local, PATTERN) ||
     config.attentionScale !== 1 / Math.sqrt(ggufScalar(config)) ||
     config.localRope.ropeScaling !== undefined
       ? undefined
       : {
           whole: { sliding_window: config.slidingWindow },
-          real: { rope_local_base_freq: config.localRope.ropeTheta },
+          real: {
+            rope_local_base_freq: config.localRope.ropeTheta,
+            ...(config.logitSoftcap && { final_logit_softcapping: config.logitSoftcap }),
+          },
         },
   build(source, config, length) {
-    const { localRope, attentionScale, local, slidingWindow, hiddenSize } = config;
+    const { localRope, attentionScale, local, slidingWindow, hiddenSize, logitSoftcap } = config;
     return transformer(source, config, {
       length,
       attentionScale,
+      logitSoftcap,
       embeddingScale: Math.sqrt(hiddenSize),
       rotations: [config, localRope],
       layer: (i) => ({

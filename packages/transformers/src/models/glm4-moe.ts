@@ -7,7 +7,7 @@ import { decoderConfig } from '../config/decoder-config';
 import type { Architecture } from '../registry';
 import { BASE_NAMES, EXPERT_NAMES, GATED_MLP_NAMES, QK_NORM_NAMES } from '../weights/tensor-names';
 import { GatedMlp } from './gated-mlp';
-import { expertGroups, MixtureOfExperts, type MoeDecoderConfig, moeSizes } from './moe';
+import { checkWeighing, expertGroups, MixtureOfExperts, type MoeDecoderConfig, moeSizes } from './moe';
 import { transformer } from './transformer';
 
 export interface Glm4MoeConfig extends MoeDecoderConfig {
@@ -16,6 +16,7 @@ export interface Glm4MoeConfig extends MoeDecoderConfig {
 }
 
 function glm4MoeConfig(source: ConfigSource, vocabSize?: number): Glm4MoeConfig {
+  checkWeighing(source, 'sigmoid', true);
   const base = decoderConfig(source, vocabSize, { partialRotary: 0.5 });
   const sizes = moeSizes(source, source.count('moe_intermediate_size'));
   // GGUF files count the layers that predict further tokens, which are not used here.

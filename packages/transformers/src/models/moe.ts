@@ -25,7 +25,7 @@ import {
 } from '@x/quantized';
 import type { ConfigKey, ConfigSource } from '../config/config-source';
 import type { DecoderConfig } from '../config/decoder-config';
-import { badConfig } from '../config/problems';
+import { badConfig, unsupported } from '../config/problems';
 import type { ExpertLinear } from '../weights/expert-linear';
 import type { HotExperts } from '../weights/host-experts';
 import { shareOf, summed } from '../weights/shard';
@@ -93,6 +93,23 @@ export function sparseLayers(source: ConfigSource, numLayers: number): boolean[]
       `has mlp_only_layers and decoder_sparse_step that name no layers without experts among ${numLayers}; download it again`,
     );
   return Array.from({ length: numLayers }, (_, i) => !dense.includes(i) && (i + 1) % step === 0);
+}
+
+/** llama.cpp's numbers of what a router's scores become. */
+const GATING = { softmax: 1, sigmoid: 2 } as const;
+
+/**
+ * Of a GGUF file for which the architecture has one way of weighing experts. @param scale whether it can multiply their weights
+ * @throws TransformersError UNSUPPORTED_MODEL for a file that says another
+ */
+export function checkWeighing(source: ConfigSource, scores: MoeConfig['scores'], scale: boolean): void {
+  if (source.format !== 'gguf') return;
+  const gating = source.number('scoring_func', GATING[scores]);
+  if (gating !== 0 && gating !== GATING[scores])
+    throw unsupported(`scores experts in the way ${gating} (expert_gating_func), not by ${scores}`);
+  const factor = source.number('routed_scaling_factor', 1);
+  if (!scale && factor !== 0 && factor !== 1)
+    throw unsupported(`multiplies the weights of experts by ${factor} (expert_weights_scale)`);
 }
 
 /** The numbers of a mixture in a GGUF file. */

@@ -20,7 +20,7 @@ export const olmo3: Architecture<Olmo3Config> = {
   ...olmo2,
   architectures: ['olmo3', 'Olmo3ForCausalLM'],
   ggufExtras: undefined,
-  isInGguf: (source) => source.has('sliding_window'),
+  isInGguf: (source) => source.number('sliding_window', 0) !== 0,
   config(source, vocabSize) {
     const base = decoderConfig(source, vocabSize);
     return {

@@ -5,7 +5,7 @@ import { askedWindow } from '../config/layer-types';
 import type { Architecture } from '../registry';
 import { BASE_NAMES, EXPERT_NAMES, GATED_MLP_NAMES, PRE_NORM_NAMES, QK_NORM_NAMES } from '../weights/tensor-names';
 import { GatedMlp } from './gated-mlp';
-import { MixtureOfExperts, type MoeDecoderConfig, moeMetadata, moeSizes, sparseLayers } from './moe';
+import { checkWeighing, MixtureOfExperts, type MoeDecoderConfig, moeMetadata, moeSizes, sparseLayers } from './moe';
 import type { QwenConfig } from './qwen2';
 import { transformer } from './transformer';
 
@@ -15,6 +15,7 @@ interface Qwen3MoeConfig extends MoeDecoderConfig, QwenConfig {
 }
 
 function qwen3MoeConfig(source: ConfigSource, vocabSize?: number): Qwen3MoeConfig {
+  checkWeighing(source, 'softmax', false);
   const sizes = moeSizes(source, source.count('moe_intermediate_size'));
   // llama.cpp divides always; transformers leaves it out unless told.
   const renormalise = source.format === 'gguf' || source.jsonFlag('norm_topk_prob', false);

@@ -94,6 +94,12 @@ describe('byte-level BPE', () => {
   it('knows end-of-generation tokens that the file does not declare', () => {
     expect(Tokenizer.fromGguf(metadata(bpe)).eosIds).toEqual([4]);
     expect(Tokenizer.fromGguf(metadata({ ...bpe, eot_token_id: 5, eos_token_id: 0xffffffff })).eosIds).toEqual([5, 4]);
+    const { token_type: _, ...untyped } = bpe;
+    for (const entries of [untyped, { ...bpe, token_type: Int32Array.of(1, 1, 1, 1, 4, 3) }]) {
+      const tokenizer = Tokenizer.fromGguf(metadata(entries));
+      expect([tokenizer.eosIds, tokenizer.isSpecial(4)]).toEqual([[4], true]);
+      expect(tokenizer.encode('ab<|im_end|>')).toEqual([2, 4]);
+    }
   });
 
   it('has a mark more between the texts of a pair where the name says so', () => {
@@ -184,6 +190,20 @@ describe('SentencePiece', () => {
         expect(tokenizer.decode(ids)).toBe(sample);
       }),
     );
+  });
+
+  it("takes llama.cpp's ids of special tokens where the file gives none, or one that is no token's", () => {
+    const { bos_token_id: _, eos_token_id: __, token_type: ___, ...bare } = spm;
+    for (const entries of [bare, { ...bare, bos_token_id: 5000, eos_token_id: 5000, unknown_token_id: 5000 }]) {
+      const usual = Tokenizer.fromGguf(metadata(entries));
+      expect([usual.bosId, usual.eosIds, usual.isSpecial(1)]).toEqual([1, [2], true]);
+      expect(usual.encode('abc')).toEqual(tokenizer.encode('abc'));
+      expect(tokenizerJsonFromGguf(metadata(entries)).json.model).toMatchObject({ unk_token: '<unk>' });
+    }
+    const none = Tokenizer.fromGguf(metadata({ ...spm, bos_token_id: 0xffffffff }));
+    expect([none.bosId, none.encode('abc')]).toEqual([undefined, tokenizer.encode('abc').slice(1)]);
+    // Others have no usual ids.
+    expect(Tokenizer.fromGguf(metadata(bpe)).bosId).toBeUndefined();
   });
 
   it('keeps the space of a continuation', () => {

@@ -17,7 +17,7 @@ import { wordPiece } from './word-piece-gguf';
 /** llama.cpp's token types. */
 export const TYPE = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
 
-/** End-of-turn tokens that files often fail to declare; a control token with such a name ends a generation. */
+/** End-of-turn tokens that files often fail to declare: a token of such a name is a control token and ends a generation. */
 export const END_OF_GENERATION_NAMES: ReadonlySet<string> = new Set([
   '<|endoftext|>', '<|end_of_text|>', '<|eot_id|>', '<|eom_id|>', '<|im_end|>', '<|end|>', '<|eot|>', '<end_of_turn>', '</s>',
   '<EOT>', '_<EOT>', '<｜end▁of▁sentence｜>',
@@ -36,7 +36,11 @@ export interface GgufTokenizer {
 export function tokenizerJsonFromGguf(metadata: GgufMetadata): GgufTokenizer {
   const model = metadata.string('tokenizer.ggml.model');
   const tokens = metadata.strings('tokenizer.ggml.tokens');
-  const types = perToken(metadata, 'tokenizer.ggml.token_type', tokens) ?? tokens.map(() => TYPE.normal);
+  const stored = perToken(metadata, 'tokenizer.ggml.token_type', tokens);
+  // Files often have them as another type, or have no types: llama.cpp goes by the name, too.
+  const types = tokens.map((token, id) =>
+    END_OF_GENERATION_NAMES.has(token) ? TYPE.control : (stored?.[id] ?? TYPE.normal),
+  );
   const make = MODELS[model];
   if (!Object.hasOwn(MODELS, model)) {
     throw new TransformersError(
@@ -45,13 +49,13 @@ export function tokenizerJsonFromGguf(metadata: GgufMetadata): GgufTokenizer {
         "Load the model's tokenizer.json with Tokenizer.fromFile instead.",
     );
   }
-  const bosId = tokenId(metadata, 'tokenizer.ggml.bos_token_id', tokens);
-  const eosId = tokenId(metadata, 'tokenizer.ggml.eos_token_id', tokens);
-  const sepId = tokenId(metadata, 'tokenizer.ggml.seperator_token_id', tokens);
+  const bosId = tokenId(metadata, 'bos', tokens);
+  const eosId = tokenId(metadata, 'eos', tokens);
+  const sepId = tokenId(metadata, 'seperator', tokens);
   const added = addedTokens(tokens, types, [bosId, eosId]);
   const eosIds = new Set<number>();
   for (const key of ['eos', 'eot', 'eom']) {
-    const id = tokenId(metadata, `tokenizer.ggml.${key}_token_id`, tokens);
+    const id = tokenId(metadata, key, tokens);
     if (id !== undefined) eosIds.add(id);
   }
   for (const token of added) if (token.special && END_OF_GENERATION_NAMES.has(token.content)) eosIds.add(token.id);
@@ -76,17 +80,28 @@ export function tokenizerJsonFromGguf(metadata: GgufMetadata): GgufTokenizer {
   return { json, pairs: base.pairs, bosId, eosIds: [...eosIds] };
 }
 
-function tokenId(metadata: GgufMetadata, key: string, tokens: readonly string[]): number | undefined {
-  const id = metadata.int(key, -1);
+/** The ids that llama.cpp takes where a file does not say them, or says one that is no token's. */
+const USUAL_IDS: Readonly<Record<string, Readonly<Record<string, number>>>> = {
+  llama: { bos: 1, eos: 2, unknown: 0 },
+};
+
+/** The id of a special token where the file does not say it; -1 for none. @param name such as `bos` */
+export function usualTokenId(metadata: GgufMetadata, name: string): number {
+  return USUAL_IDS[metadata.string('tokenizer.ggml.model', '')]?.[name] ?? -1;
+}
+
+function tokenId(metadata: GgufMetadata, name: string, tokens: readonly string[]): number | undefined {
+  const key = `tokenizer.ggml.${name}_token_id`;
+  const usual = usualTokenId(metadata, name);
+  const id = metadata.int(key, usual);
   // llama.cpp writes -1 (as u32: 4294967295) for "none".
   if (id === 0xffffffff || id === -1) return undefined;
-  if (id < 0 || id >= tokens.length) {
-    throw new TransformersError(
-      'BAD_GGUF_METADATA',
-      `GGUF metadata "${key}" is ${id}, outside the vocabulary of ${tokens.length}; convert the file again.`,
-    );
-  }
-  return id;
+  if (id >= 0 && id < tokens.length) return id;
+  if (usual >= 0 && usual < tokens.length) return usual;
+  throw new TransformersError(
+    'BAD_GGUF_METADATA',
+    `GGUF metadata "${key}" is ${id}, outside the vocabulary of ${tokens.length}; convert the file again.`,
+  );
 }
 
 /** An array with a number for each token, or undefined when the key is missing. */
@@ -166,11 +181,11 @@ const MODELS: Record<string, MakeBase> = {
     metadata.require('tokenizer.ggml.scores');
     const scores = perToken(metadata, 'tokenizer.ggml.scores', tokens)!;
     const marked = types.indexOf(TYPE.unknown);
-    const unknown = tokenId(metadata, 'tokenizer.ggml.unknown_token_id', tokens) ?? (marked < 0 ? undefined : marked);
+    const unknown = tokenId(metadata, 'unknown', tokens) ?? (marked < 0 ? undefined : marked);
     return { addBos: false, addEos: true, json: unigram(metadata, tokens, scores, unknown) };
   },
   bert(metadata, tokens, types) {
-    const unknown = tokenId(metadata, 'tokenizer.ggml.unknown_token_id', tokens);
+    const unknown = tokenId(metadata, 'unknown', tokens);
     const isControl = (id: number) => types[id] === TYPE.control || types[id] === TYPE.unknown;
     const { json } = wordPiece(metadata, tokens, isControl, tokens[unknown ?? 0] ?? '[UNK]');
     return { addBos: true, addEos: true, secondType: 1, json };
@@ -264,15 +279,21 @@ function sentencePiece(metadata: GgufMetadata, tokens: readonly string[], types:
   const pieces: ScoredPieces = { tokens, scores, ids: vocabulary(tokens), joins };
   const prefix = metadata.bool('tokenizer.ggml.add_space_prefix', true);
   const pairs = { vocab: pieces.ids, ...rulesOfScores(pieces) };
-  return blockBpe(tokens, types, { pairs, merges: () => mergesOfScores(pieces) }, prefix);
+  const unknown = tokenId(metadata, 'unknown', tokens);
+  return blockBpe(tokens, types, { pairs, merges: () => mergesOfScores(pieces) }, prefix, unknown);
 }
 
-/** BPE on characters, spaces as `▁`, with bytes for those that are in no piece. @param prefix whether texts get a space in front */
+/**
+ * BPE on characters, spaces as `▁`, with bytes for those that are in no piece.
+ * @param prefix whether texts get a space in front
+ * @param usual the unknown token, where none has that type
+ */
 function blockBpe(
   tokens: readonly string[],
   types: readonly number[],
   { pairs, merges }: Merges,
   prefix: boolean,
+  usual?: number,
 ): Base {
   const toBlock = { type: 'Replace', pattern: { String: ' ' }, content: '▁' };
   const decoders: unknown[] = [
@@ -281,7 +302,8 @@ function blockBpe(
     { type: 'Fuse' },
   ];
   if (prefix) decoders.push({ type: 'Strip', content: ' ', start: 1, stop: 0 });
-  const unknown = types.indexOf(TYPE.unknown);
+  const marked = types.indexOf(TYPE.unknown);
+  const unknown = marked >= 0 ? marked : usual;
   return {
     addBos: true,
     json: {
@@ -290,7 +312,7 @@ function blockBpe(
       decoder: { type: 'Sequence', decoders },
       model: {
         type: 'BPE',
-        unk_token: unknown >= 0 ? tokens[unknown] : null,
+        unk_token: unknown === undefined ? null : tokens[unknown],
         fuse_unk: true,
         byte_fallback: true,
         ignore_merges: false,

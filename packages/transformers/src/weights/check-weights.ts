@@ -34,11 +34,19 @@ export function missingHead(
 export interface WeightsReport<Model> {
   /** What is missing or of another shape or type, a sentence each; none for a file that loads. */
   problems: string[];
+  /**
+   * That a GGUF file has tensors of layers, embeddings or a head that the model does not read, without which it would be another
+   * one; undefined where it has none.
+   */
+  unread: string | undefined;
   /** The model without weights: for its layouts, not to run. Dispose it. */
   model: Model;
 }
 
-/** @param writes whether it is to write texts, for which it needs a head @throws what `build` throws for a configuration that it refuses */
+/**
+ * @param writes whether it is to write texts, for which it needs a head and is to read all that is in its file
+ * @throws what `build` throws for a configuration that it refuses
+ */
 export async function checkWeights<Config extends { contextLength: number; untied?: true }, Model>(
   file: TensorReader,
   checked: CheckedModel<Config, Model>,
@@ -49,11 +57,36 @@ export async function checkWeights<Config extends { contextLength: number; untie
   const model = await architecture.build(weights, config, Math.min(config.contextLength, 64));
   const head = writes ? missingHead(weights, checked) : undefined;
   if (head !== undefined) weights.problems.push(head);
-  return { problems: weights.problems, model };
+  const unread = hasBlocks(file) ? unreadOf(file.names, weights.wanted) : undefined;
+  if (writes && unread !== undefined) weights.problems.push(unread);
+  return { problems: weights.problems, unread, model };
+}
+
+/** What a model is made of, by its name in a GGUF file; all else is beside it, such as what looks at images. */
+const OF_MODEL = /^(blk\.\d+\.|output|token_embd)/;
+
+/** What says again what other tensors do: rotations of a layer, which are those of all, and DeepSeek's keys and values in one. */
+const AGAIN = /\.(attn_rot_embd|rope_freqs|rope_factors_\w+|attn_kv_b)(\.weight)?$/;
+
+/** Layers that predict further tokens have such tensors. */
+const FURTHER = /^(blk\.\d+\.)nextn\./;
+
+/** As of {@link WeightsReport}. @param names of the file @param wanted those that the model reads */
+function unreadOf(names: readonly string[], wanted: ReadonlySet<string>): string | undefined {
+  const further = new Set(names.map((name) => FURTHER.exec(name)?.[1]));
+  const [first, ...others] = names.filter((name) => {
+    const layer = /^blk\.\d+\./.exec(name)?.[0];
+    return OF_MODEL.test(name) && !wanted.has(name) && !AGAIN.test(name) && !(layer && further.has(layer));
+  });
+  if (first === undefined) return undefined;
+  const more = others.length === 0 ? 'has' : `and ${others.length} more tensors have`;
+  return `${first} ${more} no place in this model: the file is of another architecture than it says, or of more layers.`;
 }
 
 class CheckingWeights extends Weights {
   readonly problems: string[] = [];
+  /** Names of tensors that the model reads. */
+  readonly wanted = new Set<string>();
 
   constructor(
     private readonly reader: TensorReader,
@@ -135,6 +168,7 @@ class CheckingWeights extends Weights {
   }
 
   private want(name: string, shape: readonly number[]): void {
+    this.wanted.add(name);
     const found = this.shapeOf(name);
     // As when it is read: dims of 1 count for nothing where numbers are wanted.
     const sizes = (of: readonly number[]) => of.filter((size) => size !== 1).join();

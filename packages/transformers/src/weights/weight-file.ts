@@ -17,6 +17,7 @@ import {
   type RowPart,
   type TensorPart,
 } from '@x/quantized';
+import { unsupported } from '../config/problems';
 import { withScales } from './scaled-fp8';
 import { type StoredTensor, type TensorForm, type TensorNamePair, TensorNames } from './tensor-names';
 import { textPart } from './text-part';
@@ -24,8 +25,8 @@ import { textPart } from './text-part';
 /** Called after each tensor: bytes of weights read so far and in all. */
 export type ProgressListener = (loadedBytes: number, totalBytes: number) => void;
 
-/** Integer types, as files name them. */
-const INTEGERS = /^(u|i|bool)/i;
+/** Integer types, as files name them; `iq4_nl` is a kind of blocks. */
+const INTEGERS = /^([ui]\d+|bool)$/i;
 
 /** Elements of a block of weights that checkpoints have in MXFP4. */
 const MXFP4_BLOCK = 32;
@@ -65,11 +66,13 @@ export class WeightFile implements VarSource<QTensor> {
   /**
    * Takes the file over: {@link close} closes it. Weights in fp8 with scales are read as bf16; with names of an architecture, of a
    * whole of texts and images the text part.
+   * @throws FileFormatError, TransformersError UNSUPPORTED_MODEL for a checkpoint whose names no architecture has
    */
   constructor(
     file: TensorReader,
     private readonly options: WeightFileOptions = {},
   ) {
+    if (options.names && !hasBlocks(file)) checkNames(file);
     this.file = withScales(options.names ? textPart(file) : file);
     this.list = options.names && !hasBlocks(file) ? new TensorNames(options.names) : undefined;
     this.total = this.file.names.reduce((sum, name) => sum + this.file.info(name).byteLength, 0);
@@ -106,7 +109,10 @@ export class WeightFile implements VarSource<QTensor> {
   /** The integer type of a weight's numbers, such as `U8`, which no weight has; undefined for others, and for blocks. */
   integerTypeOf(name: string): string | undefined {
     if (this.find(name)?.packed !== undefined) return undefined;
-    const types = this.storedNames(name).map((one) => (this.file.info(one) as { dtype?: unknown }).dtype);
+    const types = this.storedNames(name).map((one) => {
+      const { dtype, type } = this.file.info(one) as { dtype?: unknown; type?: unknown };
+      return dtype ?? type;
+    });
     return types.find((type): type is string => typeof type === 'string' && INTEGERS.test(type));
   }
 
@@ -139,11 +145,7 @@ export class WeightFile implements VarSource<QTensor> {
       const part = this.parts.get(name);
       return part ? weight.part(part) : weight.share();
     }
-    const integers = this.integerTypeOf(name);
-    if (integers !== undefined) {
-      const message = `${this.file.path}: ${stored.names[0]} holds ${integers}, but weights are floating-point numbers; get the file again.`;
-      throw new FileFormatError('FILE_INVALID', message, { path: this.file.path });
-    }
+    this.checkNumbers(name);
     const part = this.parts.get(name);
     const { names, inFile, behind } = divided(stored, part);
     const parts: QTensor[] = [];
@@ -167,6 +169,7 @@ export class WeightFile implements VarSource<QTensor> {
     const dense = dtype as DenseDType | undefined;
     if (stored.packed)
       return QTensor.loadMxfp4Sync(file as PartReader, stored.packed, device, { dense, ...partOf(stored.form) });
+    this.checkNumbers(name);
     const parts: QTensor[] = [];
     try {
       for (const one of stored.names) {
@@ -212,6 +215,15 @@ export class WeightFile implements VarSource<QTensor> {
     return each.length > 0 ? { names: each, form, experts: true } : undefined;
   }
 
+  /** @throws FileFormatError for integers */
+  private checkNumbers(name: string): void {
+    const integers = this.integerTypeOf(name);
+    if (integers === undefined) return;
+    const { path } = this.file;
+    const message = `${path}: ${this.storedName(name)} holds ${integers}, but weights are floating-point numbers; get the file again.`;
+    throw new FileFormatError('FILE_INVALID', message, { path });
+  }
+
   /** Between two tensors: reports progress, lets the event loop run, and stops when asked to. */
   private async step(bytes: number): Promise<void> {
     this.loaded += bytes;
@@ -219,6 +231,18 @@ export class WeightFile implements VarSource<QTensor> {
     await nextTurn();
     this.options.signal?.throwIfAborted();
   }
+}
+
+/** What wrappers that train a model put in front of all names: torch's DataParallel, peft, torch.compile. */
+const WRAPPERS = ['module.', 'base_model.model.', '_orig_mod.'];
+
+function checkNames({ path, names }: TensorReader): void {
+  const packed = names.find((name) => name.endsWith('.qweight'));
+  if (packed !== undefined) throw unsupported(`has weights quantized by GPTQ or AWQ (${packed})`);
+  const wrapper = WRAPPERS.find((prefix) => names.length > 0 && names.every((name) => name.startsWith(prefix)));
+  if (wrapper === undefined) return;
+  const message = `${path}: the names of all weights begin with "${wrapper}", which a wrapper of the model has put there; save the model that is in the wrapper.`;
+  throw new FileFormatError('FILE_INVALID', message, { path });
 }
 
 /** Checkpoints of a model without its head have no name in front, and those of BERT's first years other names of norms. */
