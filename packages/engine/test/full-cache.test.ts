@@ -15,8 +15,9 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 /** Token ids that tell prompts apart. */
 const ids = (count: number, seed: number) =>
   Array.from({ length: count }, (_, i) => 20 + ((i * 37 + seed * 101) % 480));
+/** In f32: with weights in bf16 some CPUs round activations of 64 rows and more, which prompts in one pass have and one alone has not. */
 const load = (device: string, maxCachePositions: number, name = 'llama') =>
-  loadModel(TINY.replace('llama', name), { device, maxContext: 200, maxCachePositions });
+  loadModel(TINY.replace('llama', name), { device, dtype: 'f32', maxContext: 200, maxCachePositions });
 const on = { ignoreEos: true };
 
 describe.each(['js', 'cpu'])('on %s', (device) => {
