@@ -1,6 +1,6 @@
 /** From files to a model on a device: what every rank of a model does, the one that leads among them. */
 import { join } from 'node:path';
-import { type Device, OutOfMemoryError } from '@x/core';
+import { CandleError, type Device, OutOfMemoryError } from '@x/core';
 import { readJsonFile, ShardedSafetensors, type TensorReader } from '@x/core/files';
 import { type DenseDType, GgufFile, holdsBlocks, holdsNarrow } from '@x/quantized';
 import {
@@ -70,8 +70,8 @@ export interface BuiltModel {
 /** What texts need beside the model. */
 export interface ModelTexts {
   tokenizer: Tokenizer;
-  /** Of the model's files. */
-  template: ChatTemplate | undefined;
+  /** Of the model's files; why it cannot be read, which only chats have to know. */
+  template: ChatTemplate | CandleError | undefined;
 }
 
 /** A model's files, open. */
@@ -179,7 +179,7 @@ async function openModel(path: string): Promise<OpenModel> {
       const description = describeGguf(metadata);
       const texts = async () => ({
         tokenizer: Tokenizer.fromGguf(metadata),
-        template: ChatTemplate.fromGguf(metadata),
+        template: readable(() => ChatTemplate.fromGguf(metadata)),
       });
       return { file, description, identity: identityOf(paths, description.config), texts };
     } catch (error) {
@@ -193,7 +193,7 @@ async function openModel(path: string): Promise<OpenModel> {
   const paths = file instanceof ShardedSafetensors ? file.paths : [file.path];
   const texts = async () => ({
     tokenizer: await Tokenizer.fromFile(tokenizerFile(directory)),
-    template: ChatTemplate.fromDirectory(directory),
+    template: readable(() => ChatTemplate.fromDirectory(directory)),
   });
   return { file, description, identity: identityOf(paths, description.config), texts };
 }
@@ -220,4 +220,14 @@ function contextOf({ config }: ModelDescription, maxContext: number | undefined)
     'INVALID_OPTION',
     `maxContext is ${maxContext}; give a whole number from 1 to ${config.contextLength}, the positions that the model was made for.`,
   );
+}
+
+/** What is read, or the error that says why it cannot be. */
+function readable<T>(read: () => T): T | CandleError {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof CandleError) return error;
+    throw error;
+  }
 }

@@ -1,5 +1,5 @@
 /** A loaded model with its tokenizer: what {@link loadModel} gives. */
-import { type CollectiveError, type Device, DisposedError, type Tensor } from '@x/core';
+import { type CandleError, type CollectiveError, type Device, DisposedError, type Tensor } from '@x/core';
 import {
   type CausalModel,
   CHATML,
@@ -33,8 +33,8 @@ import { type WarmUpOptions, warmUp } from './warm-up';
 export interface LanguageModelParts {
   model: CausalModel;
   tokenizer: Tokenizer;
-  /** Of the model's files. */
-  chatTemplate?: ChatTemplate;
+  /** Of the model's files. An error is thrown when a chat is asked for. */
+  chatTemplate?: ChatTemplate | CandleError;
   /** Positions that a sequence may have. */
   maxContext: number;
   /** Of the key-value cache. */
@@ -82,7 +82,7 @@ export class LanguageModel {
   private readonly runner: Runner;
   private readonly scheduler: BatchScheduler;
   private readonly sequence: SequenceCache;
-  private readonly ownTemplate: ChatTemplate | undefined;
+  private readonly ownTemplate: ChatTemplate | CandleError | undefined;
   private readonly identity: (() => string) | undefined;
   private readonly weightReads: readonly WeightRead[];
   private readonly group: Group | undefined;
@@ -150,9 +150,10 @@ export class LanguageModel {
   /**
    * How the model wants chats: the template of its files, or of `loadModel`'s `chatTemplate`. A vocabulary with `<|im_start|>`
    * and `<|im_end|>` stands for ChatML.
-   * @throws TransformersError NO_CHAT_TEMPLATE
+   * @throws TransformersError NO_CHAT_TEMPLATE, BAD_CHAT_TEMPLATE; FileFormatError for a file of it that cannot be read
    */
   get chatTemplate(): ChatTemplate {
+    if (this.ownTemplate instanceof Error) throw this.ownTemplate;
     if (this.ownTemplate) return this.ownTemplate;
     const isChatml = ['<|im_start|>', '<|im_end|>'].every((token) => this.tokenizer.tokenToId(token) !== undefined);
     if (isChatml) return ChatTemplate.fromText(CHATML);

@@ -184,8 +184,11 @@ async function assemble(
 }
 
 /** The template that was asked for, with the special tokens of the model. */
-function templateOf(chosen: string, own: ChatTemplate | undefined, tokenizer: Tokenizer): ChatTemplate {
+function templateOf(chosen: string, own: ModelTexts['template'], tokenizer: Tokenizer): ChatTemplate {
   const textOf = (id: number | undefined) => (id === undefined ? '' : (tokenizer.idToToken(id) ?? ''));
   const ofTokenizer = { bos_token: textOf(tokenizer.bosId), eos_token: textOf(tokenizer.eosIds[0]) };
-  return ChatTemplate.fromText(chosen === 'chatml' ? CHATML : chosen, own?.specialTokens ?? ofTokenizer);
+  return ChatTemplate.fromText(
+    chosen === 'chatml' ? CHATML : chosen,
+    own instanceof ChatTemplate ? own.specialTokens : ofTokenizer,
+  );
 }

@@ -174,6 +174,23 @@ describe('loadModel', () => {
     (await loadModel(both, { device })).dispose();
   });
 
+  it('reads a model whose chat template cannot be read, for all but chats', async () => {
+    const folder = join(directory, 'odd-template');
+    mkdirSync(folder);
+    for (const name of ['config.json', 'model.safetensors', 'tokenizer.json'])
+      copyFileSync(join(checkpoint, name), join(folder, name));
+    writeFileSync(join(folder, 'tokenizer_config.json'), '');
+    const list = gguf.array('string', ['a']);
+    const file = await changed('odd-template.gguf', { metadata: { 'tokenizer.chat_template': list } });
+    for (const path of [folder, file]) {
+      using model = await loadModel(path, { device });
+      expect(await model.generate('Once', { maxTokens: 1, ignoreEos: true }).text()).not.toBe(undefined);
+      expect(() => model.chat()).toThrow(expect.objectContaining({ code: expect.stringMatching(/^(FILE|GGUF)_/) }));
+      using other = await loadModel(path, { device, chatTemplate: 'chatml' });
+      expect(other.chatTemplate.source()).toContain('im_start');
+    }
+  });
+
   it('names a weight of a type that it cannot read', async () => {
     const bytes = readFileSync(GGUF);
     const at = bytes.indexOf('blk.7.ffn_down.weight') + 'blk.7.ffn_down.weight'.length + 4 + 16;
