@@ -76,11 +76,12 @@ function behindReasoning(
   answer: Constraint,
 ): Constraint {
   const { close, answer: begin } = thoughtOf(format)!;
+  const free = new Uint32Array(Math.ceil(scheduler.runner.model.config.vocabSize / 32)).fill(2 ** 32 - 1);
+  for (const id of stopIds(tokenizer, format)) free[id >>> 5] &= ~(1 << (id & 31));
   const reasoning = {
     close,
     between: begin === '' ? [] : tokenizer.encode(begin, { addSpecialTokens: false }),
-    endIds: stopIds(tokenizer, format),
-    vocabSize: scheduler.runner.model.config.vocabSize,
+    free,
     textOf: (id: number) => marks.get(id) ?? tokenizer.decode([id]),
   };
   return new FormedAnswer(reasoning, answer);

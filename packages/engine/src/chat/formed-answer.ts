@@ -9,9 +9,8 @@ export interface ReasoningFirst {
   close: string;
   /** Tokens that come between it and the answer. */
   between: readonly number[];
-  /** Tokens that end an answer. */
-  endIds: readonly number[];
-  vocabSize: number;
+  /** Mask of the tokens that reasoning may have: all but those that end an answer. */
+  free: Uint32Array;
   /** The text of a token, or of a mark. */
   textOf(id: number): string;
 }
@@ -36,15 +35,12 @@ export class FormedAnswer implements Constraint {
   }
 
   mask(): Uint32Array | undefined {
-    const { endIds, vocabSize } = this.reasoning;
-    if (!this.isThinking && this.forced.length === 0) return this.answer.mask();
-    const mask = new Uint32Array(Math.ceil(vocabSize / 32));
-    if (!this.isThinking) {
-      mask[this.forced[0] >>> 5] = 1 << (this.forced[0] & 31);
-      return mask;
-    }
-    mask.fill(2 ** 32 - 1);
-    for (const id of endIds) mask[id >>> 5] &= ~(1 << (id & 31));
+    const { free } = this.reasoning;
+    if (this.isThinking) return free;
+    if (this.forced.length === 0) return this.answer.mask();
+    const [id] = this.forced;
+    const mask = new Uint32Array(free.length);
+    mask[id >>> 5] = 1 << (id & 31);
     return mask;
   }
 
