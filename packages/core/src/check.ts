@@ -203,6 +203,12 @@ export const FILE = kind(
   'give a path or the bytes of a file as a Uint8Array',
 );
 
+/** What stops a load or another long call. */
+export const SIGNAL = kind(
+  (value) => typeof (value as { throwIfAborted?: unknown } | null)?.throwIfAborted === 'function',
+  'give an AbortSignal, as new AbortController().signal',
+);
+
 /** One of some names. */
 export function oneOf(names: readonly string[]): Kind {
   return kind((value) => names.includes(value as string), `use one of ${names.join(', ')}`);

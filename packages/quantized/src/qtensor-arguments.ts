@@ -1,6 +1,5 @@
 /** What {@link QTensor}'s functions take: arguments of other kinds are errors that name them. */
 import { kinds } from '@x/core';
-import { SIGNAL } from '@x/core/files';
 import { BYTES, DENSE, FLOATS, QUANTIZE_OPTIONS } from './argument-kinds';
 import { isQTensor } from './is-qtensor';
 import type { QTensor } from './qtensor';
@@ -30,7 +29,7 @@ const PART = kinds.fields({
 });
 const ROW_PART = kinds.fields({ index: kinds.NUMBER, of: kinds.NUMBER, interleaved: kinds.BOOLEAN });
 const loadOptions = (part: kinds.Kind) =>
-  kinds.optional(kinds.fields({ dense: DENSE, signal: kinds.optional(SIGNAL), part: kinds.optional(part) }));
+  kinds.optional(kinds.fields({ dense: DENSE, signal: kinds.optional(kinds.SIGNAL), part: kinds.optional(part) }));
 const LOAD_MXFP4 = {
   file: PART_READER,
   name: kinds.STRING,

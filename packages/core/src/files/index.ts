@@ -13,5 +13,5 @@ export type { SafetensorsDType, SafetensorsInfo } from './safetensors-header';
 export { ShardedSafetensors } from './safetensors-shards';
 export type { FileInput } from './source';
 export { refuseStandIn, STAND_IN_BYTES } from './stand-ins';
-export { type FileType, type LoadOptions, SIGNAL } from './types';
+export type { FileType, LoadOptions } from './types';
 export { type FileSink, replaceFile } from './write';

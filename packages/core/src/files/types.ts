@@ -4,7 +4,7 @@
  * Types without a tensor dtype are widened when they are read, all exactly: bool to u8 (0 and 1), i8 to i16, u16 to u32, u64
  * to i64 (an error for values from 2^63 on), f8e5m2 to f16. candle does this for u16 alone and refuses the others.
  */
-import { check, kind, optional } from '../check';
+import { check, optional, SIGNAL } from '../check';
 import { Device, type DeviceLike } from '../device';
 import { type DType, sizeInBytes } from '../dtype';
 import { DTypeError } from '../errors';
@@ -82,12 +82,6 @@ export interface LoadOptions {
   /** Stops a `load` that does not block between two pieces; its promise rejects with the signal's reason. */
   signal?: AbortSignal;
 }
-
-/** What stops a load. */
-export const SIGNAL = kind(
-  (value) => typeof (value as { throwIfAborted?: unknown } | null)?.throwIfAborted === 'function',
-  'give an AbortSignal, as new AbortController().signal',
-);
 
 /** Where the elements of a tensor are in a source, row-major and without gaps. */
 export interface StoredElements {
