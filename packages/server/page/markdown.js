@@ -30,7 +30,7 @@ function blocks(lines, parent, depth) {
   for (let i = 0; i < lines.length; ) {
     const line = lines[i];
     const fence = /^ {0,3}(`{3,}|~{3,})\s*([^`]*)$/.exec(line);
-    const heading = /^ {0,3}(#{1,6})\s+(.*?)(?:\s+#+)?\s*$/.exec(line);
+    const heading = /^ {0,3}(#{1,6})\s(.*)$/s.exec(line);
     if (fence) {
       flush();
       const end = findFence(lines, i + 1, fence[1]);
@@ -38,7 +38,7 @@ function blocks(lines, parent, depth) {
       i = end + 1;
     } else if (heading) {
       flush();
-      parent.append(inline(element(`h${heading[1].length}`), heading[2], 0));
+      parent.append(inline(element(`h${heading[1].length}`), titleOf(heading[2]), 0));
       i++;
     } else if (/^ {0,3}([-*_])(\s*\1){2,}\s*$/.test(line)) {
       flush();
@@ -57,7 +57,8 @@ function blocks(lines, parent, depth) {
       i = list(lines, i, parent, depth);
     } else if (
       line.includes('|') &&
-      /^\s*\|?[\s:|-]*-[\s:|-]*$/.test(lines[i + 1] ?? '') &&
+      /^[\s:|-]+$/.test(lines[i + 1] ?? '') &&
+      lines[i + 1].includes('-') &&
       lines[i + 1].includes('|')
     ) {
       flush();
@@ -69,6 +70,14 @@ function blocks(lines, parent, depth) {
     }
   }
   flush();
+}
+
+/** A heading's text, without the hashes that may close it. */
+function titleOf(text) {
+  const shown = text.trim();
+  let end = shown.length;
+  while (shown[end - 1] === '#') end--;
+  return end === 0 || /\s/.test(shown[end - 1]) ? shown.slice(0, end).trim() : shown;
 }
 
 /** The line that ends a fence; the end of the text while it is still being written. */

@@ -214,6 +214,11 @@ describe.skipIf(!CHROMIUM)('the page', () => {
       const parts = ['*', '**', '_', '\x60', '[', '![', '~~', '>', '- ', '  - ', '|', '\\', '[a](', '<', '#', '*a **b ', '_a*', '|-|\n', '\x60a'];
       for (const text of parts) renderMarkdown(text.repeat(20000));
       for (const text of ['> ', '- ', '* ']) renderMarkdown(text.repeat(500) + 'deep');
+      const gap = ' '.repeat(4000);
+      for (const text of ['a|b\n' + gap + '-'.repeat(4000) + 'x|', 'a|b\n' + '|-'.repeat(20000) + 'x', '# ' + gap + 'a\u2028b', '# ' + '#'.repeat(20000) + 'x'])
+        renderMarkdown(text);
+      const titles = ['# a ##', '## a#  ', '#  a b', '# #'].map((text) => renderMarkdown(text).textContent);
+      if (titles.join() !== 'a,a#,a b,') throw new Error(titles.join());
       renderMarkdown(Array.from({ length: 2000 }, (_, i) => ' '.repeat(i) + '- x').join('\n'));
       return performance.now() - begun;
     })()`);
