@@ -7,7 +7,7 @@ export type { LoraBase } from './adapters/base';
 export { openLora } from './adapters/open';
 export type { ChatMessage, ChatPiece, ChatRole, ToolCall, ToolDefinition } from './chat/messages';
 export { checkMessages, checkTools } from './chat/normalize';
-export { type ReplyFormat, thoughtOf } from './chat/reply/formats';
+export { type ReplyFormat, standsAlone, thoughtOf } from './chat/reply/formats';
 export { marksOf, ReplyParser, type ReplyParserOptions } from './chat/reply/parser';
 export { type ArgumentReading, ArgumentTypes } from './chat/reply/tag-calls';
 export {

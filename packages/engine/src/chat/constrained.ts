@@ -2,7 +2,14 @@
  * What an answer may be: calls that meet the schemas of their tools, a text with the form that the caller wants, or either, behind the
  * reasoning that the prompt has begun.
  */
-import { type ChatPrompt, stopIds, type ToolDefinition, TransformersError, thoughtOf } from '@x/transformers';
+import {
+  type ChatPrompt,
+  standsAlone,
+  stopIds,
+  type ToolDefinition,
+  TransformersError,
+  thoughtOf,
+} from '@x/transformers';
 import type { Constraint } from '../constraint';
 import type { GenerateOptions, GenerationHost } from '../generation';
 import { structureOf, vocabularyOf } from '../structured';
@@ -13,8 +20,6 @@ import { FormedAnswer } from './formed-answer';
 
 /** Options that give the answer's text a form. */
 const STRUCTURES = ['schema', 'regex', 'grammar', 'choices'] as const;
-/** Marks that stand in no text; others, such as a semicolon between calls, are tokens like all. */
-const BRACKETED = /^[<[].*[>\]]$/s;
 
 /** Whether the answer's text is to have a form. */
 export function isFormed(options: GenerateOptions): boolean {
@@ -45,7 +50,7 @@ export function constrained(
   const structure = structureOf(asked, tokenizer, vocabSize, endIds);
   if (constraint) return { ...options, constraint };
 
-  const tokens = new Map([...marks].filter(([, mark]) => BRACKETED.test(mark)));
+  const tokens = new Map([...marks].filter(([, mark]) => standsAlone(mark)));
   const texts = [...tokens.values()];
   const vocabulary = () => vocabularyOf(tokenizer, vocabSize, endIds, tokens);
   if (force) return { ...options, constraint: forcedCall(format, force, tools, texts)?.matcher(vocabulary()) };

@@ -43,8 +43,8 @@ export interface ToolDefinition {
 /**
  * A piece of an answer. `text` and `reasoning` come in any number. A tool call comes as a start, its arguments' JSON in
  * any number of texts, and an end with the parsed call; `index` counts the calls of an answer from 0, and one ends before
- * the next begins. A call that breaks off, or whose arguments are no JSON, has no end and is no part of the message: what the
- * model wrote comes as `text`, with the call's index as `ofCall`, so that who has shown the call leaves it out. All `text` pieces
+ * the next begins. A call that breaks off, or whose arguments are no JSON, has no end, nor a start where its name did not come, and is
+ * no part of the message: what the model wrote comes as `text`, with the call's index as `ofCall`, so that who has shown the call leaves it out. All `text` pieces
  * joined are the message's content, all `reasoning` pieces its reasoning.
  */
 export type ChatPiece =

@@ -5,6 +5,7 @@
 import type { GgufMetadata } from '@x/quantized';
 import { TransformersError } from '../errors';
 import type { Tokenizer } from '../tokenizer';
+import { BROKEN, isFollowed, markerOf, unusedCharacter } from './control-texts';
 import { Budget, templateError } from './jinja/budget';
 import { Interpreter } from './jinja/interpreter';
 import { type Node, parseTemplate } from './jinja/syntax';
@@ -248,10 +249,10 @@ export class ChatTemplate {
     try {
       const text = render(messages);
       // Some templates show the first message of the system, and no other.
+      const joined = oneSystem(messages);
       const shows = (found: string) =>
         messages.every((message) => !isSystem(message) || found.includes(mark(message.content).trim()));
-      const joined = shows(text) ? undefined : oneSystem(messages);
-      if (!joined) return text;
+      if (!joined || shows(text)) return text;
       const whole = firstOf([() => render(joined), () => text]);
       return shows(whole) ? whole : text;
     } catch (error) {
@@ -309,15 +310,6 @@ export class ChatTemplate {
   }
 }
 
-/** In place of the characters that break control texts, which differ from prompt to prompt. */
-const BROKEN = '\uffff';
-
-/** Whether `text` begins with `known`, and nothing or a control text follows. */
-function isFollowed(text: string, known: string, controls: readonly string[]): boolean {
-  if (!text.startsWith(known)) return false;
-  return text.length === known.length || controls.some((control) => text.startsWith(control, known.length));
-}
-
 /** The reasoning within which an answer broke off. */
 function thoughtToGoOn(messages: readonly ChatMessage[]): string | undefined {
   const { role, content, reasoning } = messages.at(-1)!;
@@ -353,42 +345,6 @@ function marked(value: Value, mark: (text: string) => string, except?: string): 
   return new Map(
     [...value].map(([key, item]) => [marked(key, mark), key === except ? item : marked(item, mark, except)]),
   );
-}
-
-/** Characters that Unicode keeps for programs. */
-const FIRST = 0xfdd0;
-const LAST = 0xfdef;
-
-/** One of them that no text holds. */
-function unusedCharacter(texts: readonly string[], fromEnd = false): string {
-  for (let i = 0; i <= LAST - FIRST; i++) {
-    const character = String.fromCharCode(fromEnd ? LAST - i : FIRST + i);
-    if (!texts.some((text) => text.includes(character))) return character;
-  }
-  throw new TransformersError(
-    'BAD_MESSAGES',
-    'chat: the messages hold each of the characters U+FDD0 to U+FDEF, which are not for text; leave them out.',
-  );
-}
-
-/** Puts `breaker` behind the first character of each of `controls` in a text. */
-function markerOf(controls: readonly string[], breaker: string): (text: string) => string {
-  const byStart = new Map<string, string[]>();
-  for (const control of controls) {
-    const start = control.slice(0, 2);
-    byStart.set(start, [...(byStart.get(start) ?? []), control]);
-  }
-  return (text) => {
-    let result = '';
-    let done = 0;
-    for (let i = 0; i + 1 < text.length; i++) {
-      const group = byStart.get(text.slice(i, i + 2));
-      if (!group?.some((control) => text.startsWith(control, i))) continue;
-      result += text.slice(done, i + 1) + breaker;
-      done = i + 1;
-    }
-    return result + text.slice(done);
-  };
 }
 
 /** Puts a character behind the last message's content, at which the text is to be cut. */

@@ -1,5 +1,6 @@
 import { GgufMetadata, type GgufValue, gguf } from '@x/quantized';
 import { describe, expect, it } from 'vitest';
+import { failure } from '../../test/failure';
 import { describeConfig, describeGguf } from '../registry';
 import { ropeFrequencies, ropeMagnitude } from './rope';
 
@@ -39,15 +40,6 @@ function typed(value: unknown): GgufValue {
   if (typeof value === 'string') return gguf.string(value);
   if (Array.isArray(value)) return gguf.strings(value);
   return Number.isInteger(value) ? gguf.uint32(value as number) : gguf.float32(value as number);
-}
-
-function failure(run: () => unknown): string {
-  try {
-    run();
-  } catch (error) {
-    return `${(error as { code: string }).code}: ${(error as Error).message}`;
-  }
-  return 'no error';
 }
 
 describe('configuration', () => {

@@ -1,6 +1,7 @@
 /** What GGUF files say in other ways than config.json, and leave out, counts as in llama.cpp. */
 import { GgufMetadata, type GgufValue, gguf } from '@x/quantized';
 import { expect, it } from 'vitest';
+import { failure } from '../../test/failure';
 import { describeConfig, describeGguf } from '../registry';
 
 type Setting = number | string | readonly number[] | readonly boolean[];
@@ -29,15 +30,6 @@ function typed(value: Setting): GgufValue {
   if (typeof value === 'number') return Number.isInteger(value) ? gguf.uint32(value) : gguf.float32(value);
   if (typeof value[0] === 'boolean') return { type: 'array', elementType: 'bool', value: value as readonly boolean[] };
   return gguf.array('int32', Int32Array.from(value as readonly number[]));
-}
-
-function failure(run: () => unknown): string {
-  try {
-    run();
-  } catch (error) {
-    return `${(error as { code: string }).code}: ${(error as Error).message}`;
-  }
-  return 'no error';
 }
 
 it('scales positions linearly where no kind is named', () => {

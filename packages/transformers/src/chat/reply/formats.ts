@@ -59,6 +59,11 @@ const forcedJson =
 
 const THINK = { open: '<think>', close: '</think>' };
 
+/** Whether a mark stands in no text by chance; others, such as a semicolon between calls, are written as all texts are. */
+export function standsAlone(mark: string): boolean {
+  return /^[<[].*[>\]]$/s.test(mark);
+}
+
 /** Reasoning that a prompt may begin, what ends it, and what begins the answer behind it; undefined in families without any. */
 export function thoughtOf({
   family,

@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ChatMessage, ChatPiece, ToolDefinition } from '../messages';
 import { shortId } from '../normalize';
-import type { ReplyFormat } from './formats';
+import { type ReplyFormat, standsAlone } from './formats';
 import { HARMONY_MARKS, harmonyReply } from './harmony';
 import { jsonCall, readValue } from './json-calls';
 import { ReplyOutput } from './output';
@@ -24,8 +24,6 @@ export interface ReplyParserOptions {
 }
 
 const SEPARATOR = '<｜tool▁sep｜>';
-/** Marks that no text has by chance. */
-const STANDS_ALONE = /^[<[].*[>\]]$/s;
 
 export class ReplyParser {
   private readonly reader = new Reader();
@@ -146,8 +144,8 @@ export class ReplyParser {
       const more = count === 0 || this.beginsCall(next, mark);
       if (!more) break;
       if (!(yield* this.call(mark))) {
-        const isCall = count > 0 || STANDS_ALONE.test(open);
-        if (out.isCalling) this.left = close.filter((one) => STANDS_ALONE.test(one) && !opens.includes(one));
+        const isCall = count > 0 || standsAlone(open);
+        if (out.isCalling) this.left = close.filter((one) => standsAlone(one) && !opens.includes(one));
         out.abandonCall(reader.sinceRecord, reader.isOver && isCall);
         return;
       }
