@@ -3,7 +3,7 @@
  * `--devices 2`. What each rank gets is compared with the sum in order of the ranks, and with the library's (`X_PEER=0`).
  */
 import { kernelDevices } from '@x/testing/devices';
-import { type Outcome, ranks } from '@x/testing/ranks';
+import { ends, OTHERS, type Outcome, ranks } from '@x/testing/ranks';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 
 const gpus = kernelDevices().filter(({ kind }) => kind !== 'cpu');
@@ -150,14 +150,17 @@ describe.each(pairs)('sums of %s and %s', (...device) => {
       const x = Tensor.full(1, [3000], { dtype: 'f32', device });
       await communicator.allReduce(x).toArray();
       // As long as a rank is there, it only does not call.
-      if (rank === 1) { await new Promise((done) => setTimeout(done, 3000)); communicator.abort(); return 'late'; }
-      const begun = performance.now();
-      for (let i = 0; i < 50; i++) await communicator.allReduce(x).toArray().catch(() => {});
+      if (rank === 1) { await othersEnd(input); communicator.abort(); return 'late'; }
+      try {
+        for (let i = 0; i < 50; i++) await communicator.allReduce(x).toArray().catch(() => {});
+      } finally {
+        end(input);
+      }
       return 'nothing happened';`;
       const begun = performance.now();
-      const [first, second] = await ranks(2, body, { device, timeoutMs: 1000 });
+      const [first, second] = await ranks(2, OTHERS + body, { device, timeoutMs: 3000, input: ends(2) });
       expect(first.error).toMatchObject({ code: 'RANK_TIMEOUT', rank: 1 });
-      expect(first.error?.message).toContain('rank 1 did not come within 1000 ms');
+      expect(first.error?.message).toContain('rank 1 did not come within 3000 ms');
       expect(second.value).toBe('late');
       expect(performance.now() - begun).toBeLessThan(isEmulated ? 60_000 : 10_000);
     },
@@ -173,7 +176,7 @@ describe.each(pairs)('sums of %s and %s', (...device) => {
         if (rank === 1 && i === 5) process.exit();
         await communicator.allReduce(x).toArray();
       }`;
-      const [first, second] = await ranks(2, body, { device, timeoutMs: 1000 });
+      const [first, second] = await ranks(2, body, { device, timeoutMs: 3000 });
       expect(second).toEqual({});
       expect(first.error).toMatchObject({ code: 'RANK_TIMEOUT', rank: 1 });
       // The device is as good as new.

@@ -4,7 +4,7 @@
  * of its own, numbers are such that no sum is rounded.
  */
 import { kernelDevices } from '@x/testing/devices';
-import { type Outcome, ranks } from '@x/testing/ranks';
+import { ends, OTHERS, type Outcome, ranks } from '@x/testing/ranks';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 
 const gpus = kernelDevices().filter(({ kind }) => kind !== 'cpu');
@@ -220,14 +220,19 @@ describe.each(groups)('norms of sums over $device', ({ device, size }) => {
     async () => {
       const body = `${PRELUDE}
         const x = values(600, 1024, 1), alpha = Tensor.ones([1024], 'f32', device);
-        if (rank === 1) { await new Promise((done) => setTimeout(done, 3000)); communicator.abort(); return 'late'; }
+        if (rank === 1) { await othersEnd(input); communicator.abort(); return 'late'; }
         const delta = values(600, 1024, 2);
-        communicator.sumLater(delta);
-        await norm(x, delta, { alpha }, 'f16').normed.toArray();
-        communicator.sumLater(delta);
+        try {
+          communicator.sumLater(delta);
+          await norm(x, delta, { alpha }, 'f16').normed.toArray();
+          communicator.sumLater(delta);
+        } finally {
+          end(input);
+        }
         return 'nothing happened';`;
       vi.stubEnv('X_PEER_NORMS', '1');
-      const [first, second, ...others] = await ranks(size, body, { device, timeoutMs: 1000 });
+      const input = ends(size);
+      const [first, second, ...others] = await ranks(size, OTHERS + body, { device, timeoutMs: 3000, input });
       for (const { error } of [first, ...others]) expect(error).toMatchObject({ code: 'RANK_TIMEOUT', rank: 1 });
       expect(second.value).toBe('late');
     },

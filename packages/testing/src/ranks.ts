@@ -40,6 +40,15 @@ const RANK = `
   })();
 `;
 
+/** The `input` of ranks of which one is there for as long as the others run, and what their bodies begin with. */
+export function ends(size: number): { left: Int32Array } {
+  return { left: new Int32Array(new SharedArrayBuffer(4)).fill(size - 1) };
+}
+export const OTHERS = `
+  const end = ({ left }) => Atomics.sub(left, 0, 1);
+  const othersEnd = async ({ left }) => { while (Atomics.load(left, 0) > 0) await new Promise((done) => setTimeout(done, 20)); };
+`;
+
 export interface Outcome {
   value?: unknown;
   /** Bytes of the device that were left. */

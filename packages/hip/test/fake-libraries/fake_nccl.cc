@@ -2,8 +2,8 @@
 // differs from the table does not compile. Groups are of one process and their memory is the host's. A call is made when the
 // last rank has come to it, whichever thread that is on; each is written to FAKE_LOG. FAKE_NCCL: `slow` has every call report
 // ncclInProgress first, `alone` never lets a group come together, `whole` never lets it be split, `lost` says after the first
-// reduction that a rank is gone, and `threads` has a call return when it is made, or its communicator is aborted, for ranks with a
-// thread each. FAKE_NCCL_VERSION is another version than 2.27.3.
+// reduction that a rank is gone, and `threads` is for ranks with a thread each: a call is in progress until it is made, and on a
+// communicator that blocks it returns only then, or when that is aborted. FAKE_NCCL_VERSION is another version than 2.27.3.
 #include "signatures.h"
 
 #include <condition_variable>
@@ -146,10 +146,13 @@ bool deliver(Group& group) {
   return false;
 }
 
+bool isMade(const Comm& comm) { return comm.group->waiting[size_t(comm.rank)].empty(); }
+
 // With threads, a call is over when all ranks have made theirs.
 ncclResult_t waited(Comm* comm, std::unique_lock<std::recursive_mutex>& lock) {
+  if (!comm->blocking) return isMade(*comm) ? ncclSuccess : ncclInProgress;
   comm->calls++;
-  gMade.wait(lock, [&] { return *comm->aborted || comm->group->waiting[size_t(comm->rank)].empty(); });
+  gMade.wait(lock, [&] { return *comm->aborted || isMade(*comm); });
   comm->calls--;
   return *comm->aborted ? ncclInternalError : ncclSuccess;
 }
@@ -174,7 +177,7 @@ ncclResult_t enqueue(const char* what, const void* send, void* recv, size_t coun
   while (ready()) perform(group);
   gMade.notify_all();
   tGrouped = tDepth > 0 ? comm : nullptr;
-  if (isMode("threads") && tDepth == 0 && waited(comm, lock) != ncclSuccess) return ncclInternalError;
+  if (isMode("threads") && tDepth == 0) return waited(comm, lock);
   if (!isMode("slow") || comm->blocking) return ncclSuccess;
   comm->progress = 3;
   return ncclInProgress;
@@ -239,6 +242,8 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
   Comm* comm = static_cast<Comm*>(handle);
   note(comm->calls > 0 ? "abort under a call" : "abort");
   *comm->aborted = true;
+  // Its memory is not there for the others any more.
+  comm->group->waiting[size_t(comm->rank)].clear();
   return gMade.notify_all(), ncclSuccess;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* result) {
@@ -252,7 +257,10 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* result) {
       comm->child = nullptr;
     }
   }
-  *result = comm->group->lost ? ncclRemoteError : !together || comm->progress-- > 0 ? ncclInProgress : ncclSuccess;
+  const bool waits = isMode("threads") && tDepth == 0 && !comm->blocking && !isMade(*comm);
+  *result = comm->group->lost                             ? ncclRemoteError
+            : !together || waits || comm->progress-- > 0 ? ncclInProgress
+                                                         : ncclSuccess;
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t result) { return result == ncclRemoteError ? "remote process exited" : "invalid argument"; }
