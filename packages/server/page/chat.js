@@ -1,17 +1,22 @@
 /** Talks to the server that sent the page. */
 
-/** Names of the models. @throws Error with the server's message */
+const CUT = 'The connection ended before the answer did.';
+
+/** Names of the models. @throws Error that says what is wrong */
 export async function listModels(key) {
-  const response = await fetch('/v1/models', { headers: headersOf(key) });
-  await check(response);
+  const response = await request('/v1/models', { headers: headersOf(key) });
   return (await response.json()).data.map(({ id }) => id);
 }
 
 /**
- * The parts of an answer: `{ content }`, `{ reasoning }`, and at the end `{ finish }`.
- * @throws Error with the server's message; an AbortError
+ * The parts of an answer to the messages of a path: `{ content }`, `{ reasoning }`, and at the end `{ finish }`.
+ * @throws Error that says what is wrong; an AbortError
  */
-export async function* answer({ messages, settings, model, continueLast, signal }) {
+export async function* answer({ path, settings, model, continueLast, signal }) {
+  const messages = path
+    // An answer that failed before it began is none.
+    .filter(({ role, content }) => role === 'user' || content !== '')
+    .map(({ role, content }) => ({ role, content }));
   const body = {
     model,
     messages: settings.system === '' ? messages : [{ role: 'system', content: settings.system }, ...messages],
@@ -24,8 +29,9 @@ export async function* answer({ messages, settings, model, continueLast, signal 
     ...(continueLast && { continue_final_message: true }),
   };
   const headers = { ...headersOf(settings.key), 'content-type': 'application/json' };
-  const response = await fetch('/v1/chat/completions', { method: 'POST', headers, body: JSON.stringify(body), signal });
-  await check(response);
+  const options = { method: 'POST', headers, body: JSON.stringify(body), signal };
+  const response = await request('/v1/chat/completions', options);
+  let isWhole = false;
   for await (const event of events(response.body)) {
     if (event.error) throw new Error(event.error.message);
     const [choice] = event.choices;
@@ -33,18 +39,30 @@ export async function* answer({ messages, settings, model, continueLast, signal 
     const { content, reasoning_content: reasoning } = choice.delta;
     if (reasoning) yield { reasoning };
     if (content) yield { content };
-    if (choice.finish_reason) yield { finish: choice.finish_reason };
+    if (choice.finish_reason) {
+      isWhole = true;
+      yield { finish: choice.finish_reason };
+    }
   }
+  if (!isWhole) throw new Error(CUT);
 }
 
 function headersOf(key) {
   return key === '' ? {} : { authorization: `Bearer ${key}` };
 }
 
-async function check(response) {
-  if (response.ok) return;
+async function request(path, options) {
+  const response = await fetch(path, options).catch(failed('The server cannot be reached.'));
+  if (response.ok) return response;
   const body = await response.json().catch(() => undefined);
   throw new Error(body?.error?.message ?? `The server answered with status ${response.status}.`);
+}
+
+/** Says what a browser calls a TypeError, each in its own words. */
+function failed(what) {
+  return (error) => {
+    throw error instanceof TypeError ? new Error(what) : error;
+  };
 }
 
 /** The objects of a stream of events. */
@@ -52,7 +70,7 @@ async function* events(stream) {
   const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
   let text = '';
   for (;;) {
-    const { done, value } = await reader.read();
+    const { done, value } = await reader.read().catch(failed(CUT));
     if (done) return;
     text += value;
     const lines = text.split('\n');

@@ -90,12 +90,9 @@ function findFence(lines, from, mark) {
 }
 
 function codeBlock(code, language) {
+  // The page listens for it.
   const copy = element('button', 'Copy');
   copy.type = 'button';
-  copy.addEventListener('click', async () => {
-    await navigator.clipboard.writeText(code);
-    copy.textContent = 'Copied';
-  });
   const head = element('div', element('span', language), copy);
   head.className = 'head';
   const block = element('div', head, element('pre', element('code', code)));

@@ -1,81 +1,28 @@
 // The page in a browser: what a reader does, what a model writes that must not run, and small screens.
-import { spawnSync } from 'node:child_process';
-import { mkdirSync } from 'node:fs';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { testSettings } from '@x/testing/settings';
-import { type Browser, chromium, type Page } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type RunningServer, serve } from '../src';
-import { type Script, type ScriptedModel, scriptedModel } from './scripted';
-
-// tools/setup.mjs installs it for the tests.
-const CHROMIUM = ['chromium', 'chromium-browser', 'google-chrome']
-  .map((name) => spawnSync('sh', ['-c', `command -v ${name}`], { encoding: 'utf8' }).stdout.trim())
-  .find((path) => path !== '');
-const TOKENIZER = fileURLToPath(new URL('../../../models/tiny/llama/tokenizer.json', import.meta.url));
+import { describe, expect, test } from 'vitest';
+import { serve } from '../src';
+import {
+  answers,
+  CHROMIUM,
+  hasModels,
+  heldText,
+  idle,
+  importText,
+  open,
+  say,
+  shot,
+  textOf,
+  titles,
+  useWeb,
+} from './page-browser';
 
 describe.skipIf(!CHROMIUM)('the page', () => {
-  let browser: Browser;
-  let server: RunningServer;
-  let scripted: ScriptedModel;
-  let scripts: Script[] = [];
-  const textOf = (text: string, delayMs = 0): Script => ({
-    pieces: (text.match(/.{1,7}/gs) ?? []).map((part) => ({ type: 'text', text: part })),
-    delayMs,
-  });
-
-  beforeAll(async () => {
-    scripted = await scriptedModel(TOKENIZER, () => scripts.shift() ?? textOf('Nothing was prepared.'));
-    server = await serve({ models: { 'scripted-model': scripted.model }, port: 0 });
-    browser = await chromium.launch({
-      executablePath: CHROMIUM,
-      args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'],
-    });
-  });
-  afterAll(async () => {
-    await browser?.close();
-    await server?.close({ timeoutMs: 0 });
-  });
-
-  /** A fresh browser profile with the page open; `problems` are errors and requests that the policy refused. */
-  async function open({ width = 1100, height = 760, url = server.url } = {}) {
-    const context = await browser.newContext({ viewport: { width, height } });
-    const page = await context.newPage();
-    page.setDefaultTimeout(10_000);
-    const problems: string[] = [];
-    page.on('pageerror', (error) => problems.push(String(error)));
-    page.on('console', (message) => message.type() === 'error' && problems.push(message.text()));
-    const foreign: string[] = [];
-    page.on('request', (request) => {
-      if (!request.url().startsWith(url) && !request.url().startsWith('blob:')) foreign.push(request.url());
-    });
-    page.on('dialog', (dialog) => dialog.accept());
-    await page.goto(url);
-    await hasModels(page);
-    return { page, problems, foreign, close: () => context.close() };
-  }
-  const hasModels = (page: Page) => page.locator('#model option').first().waitFor({ state: 'attached' });
-  const say = async (page: Page, text: string) => {
-    await page.fill('#input', text);
-    await page.press('#input', 'Enter');
-  };
-  const idle = (page: Page) => page.waitForSelector('#send:visible');
-  const answers = (page: Page) => page.locator('.assistant .body').allInnerTexts();
-  const shot = async (page: Page, name: string) => {
-    const { screenshots } = testSettings;
-    if (screenshots === undefined) return;
-    mkdirSync(screenshots, { recursive: true });
-    await page.screenshot({ path: join(screenshots, `${name}.png`) });
-  };
+  const web = useWeb();
 
   test('sends, streams, and keeps the conversation', async () => {
-    const { page, problems, foreign, close } = await open();
-    let goOn = () => {};
-    const until = new Promise<void>((resolve) => {
-      goOn = resolve;
-    });
-    scripts = [{ ...textOf('Good morning! How are you today?', 30), until }, textOf('Fine.')];
+    const { page, problems, foreign, close } = await open(web);
+    const { script, goOn } = heldText('Good morning! How are you today?', 30);
+    web.scripts = [script, textOf('Fine.')];
     await say(page, 'Hello');
     await page.locator('.assistant .body', { hasText: /^Good/ }).waitFor();
     expect(await page.isVisible('#stop')).toBe(true);
@@ -88,7 +35,7 @@ describe.skipIf(!CHROMIUM)('the page', () => {
     await page.type('#input', 'two');
     await page.press('#input', 'Enter');
     await idle(page);
-    expect(scripted.asked.at(-1)!.messages).toEqual([
+    expect(web.scripted.asked.at(-1)!.messages).toEqual([
       { role: 'user', content: 'Hello' },
       { role: 'assistant', content: 'Good morning! How are you today?' },
       { role: 'user', content: 'one\ntwo' },
@@ -102,18 +49,18 @@ describe.skipIf(!CHROMIUM)('the page', () => {
   });
 
   test('stops, continues, answers again and goes back', async () => {
-    const { page, problems, close } = await open();
-    scripts = [textOf('word '.repeat(400), 20), textOf('and on.'), textOf('Another answer.')];
+    const { page, problems, close } = await open(web);
+    web.scripts = [textOf('word '.repeat(400), 20), textOf('and on.'), textOf('Another answer.')];
     await say(page, 'Hello');
     await page.locator('.assistant .body', { hasText: 'word word word word' }).waitFor();
     await page.click('#stop');
     await idle(page);
-    await expect.poll(() => server.stats.requests).toBe(0);
+    await expect.poll(() => web.server.stats.requests).toBe(0);
     const [begun] = await answers(page);
     expect(await page.textContent('.assistant .hint')).toMatch('Stopped');
     await page.click('.assistant >> text=Continue');
     await idle(page);
-    expect(scripted.asked.at(-1)!.options.continueLast).toBe(true);
+    expect(web.scripted.asked.at(-1)!.options.continueLast).toBe(true);
     const [whole] = await answers(page);
     expect([whole.startsWith(begun.trim()), whole.endsWith('and on.')]).toEqual([true, true]);
     await page.click('.assistant >> text=Regenerate');
@@ -127,8 +74,8 @@ describe.skipIf(!CHROMIUM)('the page', () => {
   });
 
   test('an edited question is a new branch, and the old one stays', async () => {
-    const { page, close } = await open();
-    scripts = [textOf('First.'), textOf('Second.'), textOf('Third.')];
+    const { page, close } = await open(web);
+    web.scripts = [textOf('First.'), textOf('Second.'), textOf('Third.')];
     await say(page, 'one');
     await idle(page);
     await say(page, 'two');
@@ -138,7 +85,7 @@ describe.skipIf(!CHROMIUM)('the page', () => {
     await page.locator('.message button', { hasText: 'Send' }).click();
     await idle(page);
     expect(await answers(page)).toEqual(['Third.']);
-    expect(scripted.asked.at(-1)!.messages).toEqual([{ role: 'user', content: 'another one' }]);
+    expect(web.scripted.asked.at(-1)!.messages).toEqual([{ role: 'user', content: 'another one' }]);
     await page.locator('[aria-label="Version before"]').click();
     expect(await answers(page)).toEqual(['First.', 'Second.']);
     await page.locator('.assistant').last().getByText('Edit').click();
@@ -149,7 +96,7 @@ describe.skipIf(!CHROMIUM)('the page', () => {
   });
 
   test('markdown is shown, and nothing that a model writes runs or loads', async () => {
-    const { page, problems, foreign, close } = await open();
+    const { page, problems, foreign, close } = await open(web);
     const markdown = [
       '# Title',
       'Some **bold**, *slanted* and `code`, [a link](https://example.com/a_b) and https://example.org.',
@@ -162,7 +109,7 @@ describe.skipIf(!CHROMIUM)('the page', () => {
       '![picture](https://evil.example/x.png) [bad](javascript:window.hacked=3) [worse](data:text/html,hi) [a](https://x.example" onclick="y)',
       '<a href="javascript:window.hacked=4">click</a> 2 * 3 * 4 and snake_case_name',
     ].join('\n\n');
-    scripts = [{ pieces: [{ type: 'reasoning', text: '<b>Let me</b> think.' }, ...textOf(markdown).pieces] }];
+    web.scripts = [{ pieces: [{ type: 'reasoning', text: '<b>Let me</b> think.' }, ...textOf(markdown).pieces] }];
     await say(page, '<img src=x onerror="window.hacked = 5"> **not bold**');
     await idle(page);
     const body = page.locator('.assistant .body');
@@ -204,7 +151,7 @@ describe.skipIf(!CHROMIUM)('the page', () => {
   });
 
   test('markdown that is cut anywhere, or made to take long, is shown at once', async () => {
-    const { page, problems, close } = await open();
+    const { page, problems, close } = await open(web);
     // As a text: the test's bundler would change the import.
     const took = await page.evaluate(String.raw`(async () => {
       const { renderMarkdown } = await import('/page/markdown.js');
@@ -228,8 +175,8 @@ describe.skipIf(!CHROMIUM)('the page', () => {
   });
 
   test('the end is followed only while the reader is there', async () => {
-    const { page, close } = await open({ height: 500 });
-    scripts = [textOf('line\n\n'.repeat(100)), textOf('more\n\n'.repeat(150), 5)];
+    const { page, close } = await open(web, { height: 500 });
+    web.scripts = [textOf('line\n\n'.repeat(100)), textOf('more\n\n'.repeat(150), 5)];
     await say(page, 'Hello');
     await idle(page);
     const distance = () => page.$eval('#scroller', (node) => node.scrollHeight - node.scrollTop - node.clientHeight);
@@ -246,7 +193,7 @@ describe.skipIf(!CHROMIUM)('the page', () => {
   });
 
   test('settings go with the request, and stay', async () => {
-    const { page, close } = await open();
+    const { page, close } = await open(web);
     await page.click('#open-settings');
     await page.fill('[name=system]', 'Be brief.');
     await page.fill('[name=temperature]', '0.2');
@@ -259,50 +206,49 @@ describe.skipIf(!CHROMIUM)('the page', () => {
     await hasModels(page);
     await say(page, 'Hello');
     await idle(page);
-    const { messages, options } = scripted.asked.at(-1)!;
+    const { messages, options } = web.scripted.asked.at(-1)!;
     expect(messages[0]).toEqual({ role: 'system', content: 'Be brief.' });
     expect(options).toMatchObject({ temperature: 0.2, maxTokens: 50, seed: 7, template: { enable_thinking: false } });
     await close();
   });
 
   test('several conversations: new, renamed, deleted, exported and imported', async () => {
-    const { page, problems, close } = await open();
+    const { page, problems, close } = await open(web);
     await say(page, 'About foxes');
     await idle(page);
     await page.click('#new');
     await say(page, 'About kings');
     await idle(page);
-    const titles = () => page.locator('#conversations .title').allInnerTexts();
-    expect(await titles()).toEqual(['About kings', 'About foxes']);
+    expect(await titles(page)).toEqual(['About kings', 'About foxes']);
     await page.click('#conversations >> text=About foxes');
     expect(await page.locator('.user .body').allInnerTexts()).toEqual(['About foxes']);
     const [download] = await Promise.all([page.waitForEvent('download'), page.click('#export')]);
     const file = await download.path();
     await page.locator('#conversations li', { hasText: 'About foxes' }).getByLabel('Delete').click();
-    expect(await titles()).toEqual(['About kings']);
+    expect(await titles(page)).toEqual(['About kings']);
     await page.setInputFiles('#file', file);
-    await expect.poll(async () => (await titles()).sort()).toEqual(['About foxes', 'About kings', 'About kings']);
+    await expect.poll(async () => (await titles(page)).sort()).toEqual(['About foxes', 'About kings', 'About kings']);
     for (const bad of [
       'not json',
       '{}',
       '{"conversations":[{"id":1}]}',
       '{"conversations":[{"id":"a","messages":{"b":{"id":"b","role":"user","content":"x","parent":"c"}}}]}',
     ]) {
-      await page.setInputFiles('#file', { name: 'a.json', mimeType: 'application/json', buffer: Buffer.from(bad) });
+      await importText(page, bad);
       await page.waitForSelector('#notice:visible');
     }
     // What other programs left in the browser under our names does no harm.
     await page.evaluate(`localStorage.setItem('candle.conversation.x', '{"id":"x","messages":{"a":null}}')`);
     await page.reload();
     await page.waitForSelector('#conversations .title');
-    expect(await titles()).toHaveLength(3);
+    expect(await titles(page)).toHaveLength(3);
     expect(problems).toEqual([]);
     await close();
   });
 
   test('errors are said where they happen, and can be tried again', async () => {
-    const { page, close } = await open();
-    scripts = [{ ...textOf('Half an '), error: new Error('x') }, textOf('Whole.')];
+    const { page, close } = await open(web);
+    web.scripts = [{ ...textOf('Half an '), error: new Error('x') }, textOf('Whole.')];
     await say(page, 'Hello');
     await page.waitForSelector('.error');
     expect(await page.textContent('.error')).toMatch('The server failed');
@@ -314,8 +260,8 @@ describe.skipIf(!CHROMIUM)('the page', () => {
   });
 
   test('a server with a key: the page says so, and works with it', async () => {
-    const locked = await serve({ models: { locked: scripted.model }, port: 0, apiKey: 'secret' });
-    const context = await browser.newContext();
+    const locked = await serve({ models: { locked: web.scripted.model }, port: 0, apiKey: 'secret' });
+    const context = await web.browser.newContext();
     const page = await context.newPage();
     await page.goto(locked.url);
     await page.waitForSelector('#notice:visible');
@@ -332,8 +278,8 @@ describe.skipIf(!CHROMIUM)('the page', () => {
   });
 
   test('a screen of 360 pixels', async () => {
-    const { page, close } = await open({ width: 360, height: 640 });
-    scripts = [
+    const { page, close } = await open(web, { width: 360, height: 640 });
+    web.scripts = [
       textOf(
         `A story of ${'averylongwordwithoutanyspaces'.repeat(10)}\n\n\`\`\`js\nconst line = ${'"long" + '.repeat(20)}1;\n\`\`\`\n\n| ${'column | '.repeat(8)}\n|${'---|'.repeat(8)}\n| ${'value | '.repeat(8)}`,
       ),
