@@ -1,11 +1,12 @@
 /**
- * What ends a command from outside: Ctrl-C, SIGTERM, and a reader that closed its end of the output (`candle ... | head`).
+ * What ends a command from outside: Ctrl-C, SIGTERM, a terminal that is closed, and a reader that closed its end of the output
+ * (`candle ... | head`).
  * A command that has something to clean up runs in {@link interruptible}; the others end at once.
  */
 import { CandleError } from '@x/core';
 
 /** Exit statuses, as a shell has them for a program that a signal ended: 128 and the signal's number. */
-const STATUS = { SIGINT: 130, SIGTERM: 143, SIGPIPE: 141 } as const;
+const STATUS = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143, SIGPIPE: 141 } as const;
 type Cause = keyof typeof STATUS;
 
 /** The reason of the signal that {@link interruptible} aborts. */
@@ -28,8 +29,8 @@ export function isOutputClosed(): boolean {
 }
 
 /**
- * Runs `body` with a signal that the first SIGINT, SIGTERM or closed output aborts, with an {@link Interrupted} as the
- * reason. The process's exit status says so then, whatever `body` does. A second signal ends the process at once.
+ * Runs `body` with a signal that the first SIGINT, SIGTERM, SIGHUP or closed output aborts, with an {@link Interrupted} as the
+ * reason. The process's exit status says so then, whatever `body` does. A second SIGINT or SIGTERM ends the process at once.
  */
 export async function interruptible<T>(body: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController();
@@ -45,10 +46,14 @@ export async function interruptible<T>(body: (signal: AbortSignal) => Promise<T>
   };
   process.on('SIGINT', onSignal);
   process.on('SIGTERM', onSignal);
+  // Kept to the end: of a closed terminal the shell tells a command, and the kernel tells it again. Where SIGHUP was ignored
+  // (nohup), Node has undone that before this runs, so that this takes nothing away.
+  process.on('SIGHUP', onSignal);
   try {
     return await body(controller.signal);
   } finally {
     forget();
+    process.removeListener('SIGHUP', onSignal);
     running = undefined;
     if (controller.signal.reason instanceof Interrupted) process.exitCode = controller.signal.reason.exitStatus;
   }

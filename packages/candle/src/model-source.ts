@@ -2,10 +2,11 @@
  * MODEL arguments of commands. Weights to be quantised, from a GGUF file, a safetensors file or a Hugging Face directory: one list of tensors whose
  * values are read some rows at a time, so that no more than a part of one weight is in memory as f32.
  */
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { Device, FileFormatError, scope, Tensor } from '@x/core';
+import { Device, scope, Tensor } from '@x/core';
 import { readJsonFile, ShardedSafetensors } from '@x/core/files';
+import { findModel } from '@x/engine';
 import { isHubName } from '@x/hub';
 import { type BlockFormat, byteLengthOf, GgufFile, type GgufValue, gguf } from '@x/quantized';
 import {
@@ -63,7 +64,10 @@ export async function localModel(model: string, options: DownloadOptions): Promi
 
 /** Opens whatever `path` names. @throws FileFormatError, TransformersError as the readers of the formats */
 export function openModel(path: string): ModelSource {
-  if (existsSync(path) && statSync(path).isDirectory()) return openCheckpoint(path, weightFiles(path));
+  if (existsSync(path) && statSync(path).isDirectory()) {
+    const files = findModel(path);
+    return files.kind === 'gguf' ? openGguf(files.path) : openCheckpoint(path, files.weights);
+  }
   if (!path.endsWith('.safetensors') && !path.endsWith('.safetensors.index.json')) return openGguf(path);
   const directory = dirname(path);
   // A file of weights by itself keeps its names; one that lies in a model's directory is that model.
@@ -185,19 +189,4 @@ function inMemory(name: string, values: Float32Array): SourceTensor {
     rows: async () => values,
     done() {},
   };
-}
-
-export function weightFiles(directory: string): string | string[] {
-  const names = readdirSync(directory);
-  // As findModel of @x/engine.
-  for (const name of ['model.safetensors', 'model.safetensors.index.json']) {
-    if (names.includes(name)) return join(directory, name);
-  }
-  const found = names.filter((name) => name.endsWith('.safetensors')).sort();
-  if (found.length > 0) return found.map((name) => join(directory, name));
-  throw new FileFormatError(
-    'FILE_NOT_FOUND',
-    `${directory}: there are no *.safetensors files. Give a directory that holds a model's weights, or a .gguf file.`,
-    { path: directory },
-  );
 }

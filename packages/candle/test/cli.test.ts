@@ -366,6 +366,17 @@ describe('bench', { timeout: 300_000 }, () => {
     expect(text).not.toContain('tiny-tales');
   });
 
+  test('fits its own sizes to a short context, and says which of those asked for do not fit', async () => {
+    const { status, out, err } = await run(['bench', TINY, '-d', 'cpu', '--gen', '504', '--repeat', '1', '--json']);
+    expect([status, err]).toEqual([0, '']);
+    expect(JSON.parse(out).runs[0]).toMatchObject({ promptTokens: 8, generatedTokens: 504 });
+    const refused = await run(['bench', TINY, '-d', 'cpu', '--prompt', '500']);
+    expect(refused).toMatchObject({ status: 2, out: '' });
+    expect(refused.err).toBe(
+      "error USAGE: --prompt 500 and --gen 128 take 628 positions, and the model's context has 512; give a --prompt of at most 384, or a smaller --gen.\n",
+    );
+  });
+
   test('compares with drafts, on prompts of a text', async () => {
     const text = join(folder, 'prompts.txt');
     writeFileSync(text, 'The king and the queen went to the sea. '.repeat(8));

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { describeFindings } from '../src/doctor/describe';
 import { findings } from '../src/doctor/findings';
 import { gfxName, readMachine } from '../src/doctor/machine';
-import type { PlatformProbe, Probes } from '../src/doctor/probe';
+import type { PlatformProbe, Probes, ToolsProbe } from '../src/doctor/probe';
 import { bundleCommand } from './command';
 
 const work = mkdtempSync(join(tmpdir(), 'candle-doctor-'));
@@ -70,6 +70,7 @@ function machine({ kernel = '6.12.4', cards = [], files = {}, nodes = {} }: Fake
 const none = (platform: 'rocm' | 'cuda', library?: string, version?: string): PlatformProbe => ({
   report: { platform, available: false, deviceCount: 0, searched: [], ...(library && { library, version }) },
   devices: [],
+  refused: [],
 });
 
 function working(version: string, ...archs: string[]): PlatformProbe {
@@ -84,6 +85,7 @@ function working(version: string, ...archs: string[]): PlatformProbe {
       version,
     },
     devices,
+    refused: [],
   };
 }
 
@@ -91,6 +93,7 @@ function probes(rocm: PlatformProbe): Probes {
   const host: PlatformProbe = {
     report: { platform: 'host' as const, available: true, deviceCount: 1, searched: [] },
     devices: [],
+    refused: [],
   };
   return {
     rocm: { answer: rocm },
@@ -105,14 +108,19 @@ function text(
   rocm: PlatformProbe,
   environment: Record<string, string> = {},
   targets: string[] = ['gfx11-generic', 'gfx12-generic'],
+  others: Partial<Probes> = {},
 ): string {
   const facts = readMachine({ root: machine(faked), environment });
-  const found = findings(facts, probes(rocm), {
-    targetFor: (arch) => resolveTarget(arch).find((target) => targets.includes(target)),
-    installFor: (arch) =>
-      kernelPackageFor(arch) && installCommand(kernelPackageFor(arch)!).replace(/\d+\.\d+\.\d+$/, 'VERSION'),
-    refused: [],
-  });
+  const found = findings(
+    facts,
+    { ...probes(rocm), ...others },
+    {
+      targetFor: (arch) => resolveTarget(arch).find((target) => targets.includes(target)),
+      installFor: (arch) =>
+        kernelPackageFor(arch) && installCommand(kernelPackageFor(arch)!).replace(/\d+\.\d+\.\d+$/, 'VERSION'),
+      refused: [],
+    },
+  );
   return `${describeFindings(found).join('\n').trim()}\n`;
 }
 
@@ -184,6 +192,50 @@ describe('what is found', () => {
     await expect(text(faked, working('7.1', 'gfx1100'), {}, [])).toMatchFileSnapshot(golden('no-kernels'));
   });
 
+  test('kernels of two cards that come in one package', () => {
+    const cards = [RX7900, { ...RX7900, version: 110001 }];
+    const said = text({ cards, files: LOADED, nodes: OPEN }, working('7.1', 'gfx1100', 'gfx1101'), {}, []);
+    expect(said.match(/There are no compiled kernels/g)).toHaveLength(2);
+    expect(said.match(/npm install/g)).toHaveLength(1);
+  });
+
+  test('kernels that are not where X_KERNEL_DIR says', () => {
+    const said = text(
+      { cards: [RX7900], files: LOADED, nodes: OPEN },
+      working('7.1', 'gfx1100'),
+      { X_KERNEL_DIR: '/x' },
+      [],
+    );
+    expect(said).toMatch(
+      /KERNELS_MISSING: .*rocm:0 \(gfx1100\) in X_KERNEL_DIR=\/x, .*\n +Unset it: `unset X_KERNEL_DIR`/,
+    );
+    expect(said).not.toContain('npm install');
+  });
+
+  test('settings that are refused, or name what cannot be used', async () => {
+    const rocm = {
+      ...none('rocm'),
+      refused: [{ variable: 'X_GEMM', message: 'X_GEMM=fast is none of auto, kernels' }],
+    };
+    const host = { ...none('cuda'), refused: rocm.refused };
+    const lacks = 'X_OPENBLAS_LIBRARY names /b.so, which cannot be used (/b.so lacks one two three four five)';
+    const reason = { code: 'SYMBOL_MISSING' as const, message: lacks, remedy: 'Point X_OPENBLAS_LIBRARY at another' };
+    const shared = { available: false, searched: [] };
+    const answer: ToolsProbe = {
+      libraries: [{ name: 'openblas', platform: 'host', purpose: 'gemm', reason, ...shared }],
+      compilers: [{ platform: 'host', reason: 'X_CLANG=/c cannot be used: it cannot be run (ENOENT)', ...shared }],
+    };
+    const said = text({}, rocm, {}, [], { host: { answer: host }, tools: { answer } });
+    await expect(said).toMatchFileSnapshot(golden('settings'));
+  });
+
+  test('no addon: a problem where there is a card', () => {
+    const reason = { code: 'ADDON_MISSING' as const, message: 'the binary is not there', remedy: 'Install it' };
+    const host = { answer: { ...none('rocm'), report: { ...none('rocm').report, reason } } };
+    expect(text({}, none('rocm'), {}, [], { host })).toMatch(/\.\. ADDON_MISSING: the binary is not there\./);
+    expect(text({ cards: [RX7900] }, none('rocm'), {}, [], { host })).toMatch(/!! ADDON_MISSING: /);
+  });
+
   test('Secure Boot', async () => {
     const files = {
       'sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c': Buffer.from([6, 0, 0, 0, 1]),
@@ -214,25 +266,86 @@ describe('the command', () => {
   });
   afterAll(() => rmSync(command.directory, { recursive: true, force: true }));
 
-  function doctor(args: string[], environment: Record<string, string> = {}) {
-    return spawnSync(process.execPath, [command.program, 'doctor', ...args], {
+  function doctor(args: string[], environment: Record<string, string> = {}, nodeArgs: string[] = []) {
+    return spawnSync(process.execPath, [...nodeArgs, command.program, 'doctor', ...args], {
       encoding: 'utf8',
       env: { ...process.env, ...environment },
       timeout: 50_000,
     });
   }
 
+  function compiled(name: string, code: string): string {
+    const [source, library] = [join(work, `${name}.c`), join(work, `lib${name}.so`)];
+    writeFileSync(source, code);
+    expect(spawnSync('gcc', ['-shared', '-fPIC', source, '-o', library]).status).toBe(0);
+    return library;
+  }
+
+  test('ends with 1 for a problem, with 0 for advice', () => {
+    const { status, stdout } = doctor(['--json']);
+    const problems = JSON.parse(stdout).findings.filter(({ level }: { level: string }) => level === 'problem');
+    expect(status).toBe(problems.length > 0 ? 1 : 0);
+    expect(doctor(['--help']).stdout).toContain('The exit status is 1 where');
+  });
+
+  test('names each setting that the library refuses, its value and what it may be', () => {
+    const { status, stdout } = doctor([], {
+      X_GEMM: 'fast',
+      X_CONV: 'slow',
+      X_QUANTIZED: 'dp5',
+      X_HOST_ARCH: 'pentium',
+      X_HOST_THREADS: '0',
+      X_COLLECTIVES_ADDRESS: '300.1.1.1',
+      X_HIP_LIBRARY: compiled('empty', 'int empty;\n'),
+    });
+    expect(status).toBe(1);
+    for (const said of [
+      /X_GEMM=fast is none of auto, library, kernels, /,
+      /X_CONV=slow is none of auto, library, kernels, /,
+      /X_QUANTIZED=dp5 is none of auto, dp4a, /,
+      /X_HOST_ARCH=pentium is none that this CPU has \(/,
+      /X_HOST_THREADS=0 is not a number from 1 to 1024/,
+      /X_COLLECTIVES_ADDRESS is '300\.1\.1\.1', which is no IPv4 address/,
+      /X_HIP_LIBRARY=\S+libempty\.so: \S+ lacks hipInit \w+ \w+ and \d+ more\.\n/,
+    ])
+      expect(stdout).toMatch(new RegExp(`!! SETTING: ${said.source}`));
+    expect(stdout.match(/X_HOST_ARCH=pentium/g)).toHaveLength(1);
+    expect(Math.max(...stdout.split('\n').map((line) => line.length))).toBeLessThan(400);
+  });
+
+  test('an empty X_KERNEL_DIR', () => {
+    const { status, stdout } = doctor([], { X_KERNEL_DIR: work });
+    expect([status, stdout]).toEqual([1, expect.stringContaining(`for cpu (`)]);
+    expect(stdout).toContain(`in X_KERNEL_DIR=${work}, and no other place`);
+  });
+
+  test('says once what is wrong with the addon', () => {
+    const { stdout } = doctor([], {}, ['--no-addons']);
+    expect(stdout.match(/native addons are disabled/g)).toHaveLength(1);
+    expect(stdout.match(/see ADDON_MISSING above/g)).toHaveLength(13);
+  });
+
+  test("says what it could not look at under Node's permission model", () => {
+    const flag = ['--permission', '--experimental-permission'].find((name) =>
+      process.allowedNodeEnvironmentFlags.has(name),
+    )!;
+    const { status, stdout } = doctor([], {}, [flag, '--allow-fs-read=*']);
+    expect(status).toBe(1);
+    expect(stdout).toMatch(/PROBE_FAILED: .* forbids looking at rocm, cuda, host, compilers, libraries\./);
+    expect(stdout).toMatch(/Devices\n {2}not known/);
+    const files = join(import.meta.dirname, '../../..');
+    const hidden = doctor([], {}, [flag, `--allow-fs-read=${files}/*`, `--allow-fs-read=${command.directory}/*`]);
+    expect(hidden.stdout).toMatch(/forbids looking at what the kernel says \(\/sys, \/dev, \/proc\), rocm/);
+  });
+
   test('survives a driver that crashes, says so, and writes all of it to a file', () => {
-    const library = join(work, 'libcrash.so');
-    const source = join(work, 'crash.c');
-    writeFileSync(
-      source,
+    const library = compiled(
+      'crash',
       '#include <stdlib.h>\n#include <stdio.h>\n__attribute__((constructor)) static void crash(void) { fputs("driver on fire\\n", stderr); abort(); }\n',
     );
-    expect(spawnSync('gcc', ['-shared', '-fPIC', source, '-o', library]).status).toBe(0);
     const file = join(work, 'report.json');
     const { status, stdout } = doctor(['--report', file], { X_HIP_LIBRARY: library });
-    expect(status).toBe(0);
+    expect(status).toBe(1);
     expect(stdout).toMatch(/PROBE_FAILED: Asking rocm for its devices ended with SIGABRT.*driver on fire/s);
     expect(stdout).toMatch(/ok cpu: /);
     const report = JSON.parse(readFileSync(file, 'utf8'));

@@ -394,7 +394,10 @@ describe('what goes wrong leaves nothing', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('an interrupt of the command', { timeout: 60_000 }, async () => {
+  test.each([
+    ['Ctrl-C', ['SIGINT'], 130],
+    ['a closed terminal, of which a command is told twice', ['SIGHUP', 'SIGHUP'], 129],
+  ] as const)('%s', { timeout: 60_000 }, async (_, signals, status) => {
     const out = join(folder, 'interrupted.gguf');
     const args = [command.program, 'quantize', TINY, out, '--type', 'q2_k'];
     const child = spawn(process.execPath, [...args, '--allow-requantize', '--threads', '1', '--json'], { cwd: root });
@@ -405,8 +408,8 @@ describe('what goes wrong leaves nothing', () => {
     const ended = new Promise<number | null>((resolve) => child.on('exit', (code) => resolve(code)));
     // Once there is a part of the file, the work is under way.
     while (leftovers().length === 0 && child.exitCode === null) await new Promise((resolve) => setTimeout(resolve, 20));
-    child.kill('SIGINT');
-    expect(await ended).toBe(130);
+    for (const signal of signals) child.kill(signal);
+    expect(await ended).toBe(status);
     expect(JSON.parse(output).error.code).toBe('INTERRUPTED');
     expect(leftovers()).toEqual([]);
     expect(readdirSync(folder)).not.toContain('interrupted.gguf');

@@ -171,7 +171,7 @@ async function builtOf(
 }
 
 async function openModel(path: string): Promise<OpenModel> {
-  const files = await findModel(path);
+  const files = findModel(path);
   if (files.kind === 'gguf') {
     const file = GgufFile.open(files.path);
     try {

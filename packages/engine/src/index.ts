@@ -45,6 +45,7 @@ export {
   type LoadAdapterOptions,
 } from './language-model';
 export { type KernelProgress, type LoadModelOptions, loadModel } from './load';
+export { findModel, type ModelFiles } from './model-files';
 export { checkOptions, type OptionRule } from './options';
 export { type ProcessGroup, processGroup } from './parallel/environment';
 export { devicesOf, type ParallelOptions } from './parallel/options';

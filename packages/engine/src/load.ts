@@ -113,8 +113,8 @@ const OPTIONS = {
 } satisfies Record<keyof LoadModelOptions, OptionRule>;
 
 /**
- * @param path a .gguf file (any part of a split one), a directory with config.json, tokenizer.json and safetensors files, a
- *   .safetensors file in one, or a model of the Hugging Face hub, as `hf:org/repo:Q4_K_M`, which is downloaded when it is not here
+ * @param path a .gguf file (any part of a split one), a directory with config.json, tokenizer.json and safetensors files, or with
+ *   one model in GGUF, a .safetensors file in one, or a model of the Hugging Face hub, as `hf:org/repo:Q4_K_M`, which is downloaded when it is not here
  * @throws FileFormatError for missing and damaged files (with the file's path) and types of weights that cannot be read;
  *   TransformersError UNSUPPORTED_MODEL, UNSUPPORTED_TOKENIZER, BAD_CONFIG, BAD_TOKENIZER, INVALID_OPTION; HubError for a model of the hub that cannot be had
  */

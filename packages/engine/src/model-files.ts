@@ -1,6 +1,5 @@
 /** Which files make a model: a GGUF file, or the weights of a Hugging Face directory. */
-import { existsSync, type Stats, statSync } from 'node:fs';
-import { readdir } from 'node:fs/promises';
+import { existsSync, readdirSync, type Stats, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { FileFormatError } from '@x/core';
 import { type HubOptions, isHubName, type PullProgress, pull } from '@x/hub';
@@ -31,10 +30,15 @@ export async function modelPath(
   return (await pull(model, { ...hub, update: false, signal, onProgress: onDownload })).path;
 }
 
+/** What {@link findModel} finds. */
 export type ModelFiles = { kind: 'gguf'; path: string } | { kind: 'checkpoint'; directory: string; weights: string[] };
 
-/** @param path a .gguf file, a directory, or a file of weights in one @throws FileFormatError */
-export async function findModel(path: string): Promise<ModelFiles> {
+/**
+ * Which files a model is read from.
+ * @param path a .gguf file, a directory of safetensors files or of one model in GGUF, or a file of weights in one
+ * @throws FileFormatError FILE_NOT_FOUND where there is none, or several models in GGUF
+ */
+export function findModel(path: string): ModelFiles {
   let stats: Stats;
   try {
     stats = statSync(path);
@@ -46,7 +50,7 @@ export async function findModel(path: string): Promise<ModelFiles> {
       { path, cause },
     );
   }
-  if (stats.isDirectory()) return { kind: 'checkpoint', directory: path, weights: await weightFiles(path) };
+  if (stats.isDirectory()) return modelIn(path);
   if (path.endsWith('.safetensors') || path.endsWith('.safetensors.index.json')) {
     return { kind: 'checkpoint', directory: dirname(path), weights: [path] };
   }
@@ -76,25 +80,38 @@ export function tokenizerFile(directory: string): string {
   );
 }
 
-async function weightFiles(directory: string): Promise<string[]> {
-  const names = await readdir(directory);
+function modelIn(directory: string): ModelFiles {
+  const names = readdirSync(directory).sort();
   if (names.includes('adapter_config.json') && !names.includes('config.json'))
     throw new FileFormatError(
       'FILE_NOT_FOUND',
       `${directory}: it holds an adapter, which changes a model and is none. Load the model, and give this directory to loadModel's adapters or to loadAdapter.`,
       { path: directory },
     );
+  const weights = weightFiles(names);
+  if (weights.length > 0)
+    return { kind: 'checkpoint', directory, weights: weights.map((name) => join(directory, name)) };
+  const [first, ...others] = ggufModels(names).map((name) => join(directory, name));
+  if (first !== undefined && others.length === 0) return { kind: 'gguf', path: first };
+  const why =
+    first === undefined ? 'there are no *.safetensors files' : `there are ${others.length + 1} models in GGUF`;
+  const remedy =
+    first === undefined ? "Download the model's weights into it" : `Give one of them: ${[first, ...others].join(', ')}`;
+  throw new FileFormatError('FILE_NOT_FOUND', `${directory}: ${why}. ${remedy}.`, { path: directory });
+}
+
+function weightFiles(names: readonly string[]): string[] {
   // In the order of transformers: an index beside it is of other weights, or of the same.
-  for (const name of ['model.safetensors', 'model.safetensors.index.json'])
-    if (names.includes(name)) return [join(directory, name)];
-  const found = names.filter((name) => name.endsWith('.safetensors')).sort();
-  if (found.length > 0) return found.map((name) => join(directory, name));
-  const gguf = names.filter((name) => name.endsWith('.gguf'));
-  const hint =
-    gguf.length > 0 ? ` It holds GGUF files: give the path of one, such as ${join(directory, gguf[0])}.` : '';
-  throw new FileFormatError(
-    'FILE_NOT_FOUND',
-    `${directory}: there are no *.safetensors files.${hint} Download the model's weights into it.`,
-    { path: directory },
-  );
+  for (const name of ['model.safetensors', 'model.safetensors.index.json']) if (names.includes(name)) return [name];
+  return names.filter((name) => name.endsWith('.safetensors'));
+}
+
+/** The first part of each; what an image goes through is no model by itself. */
+function ggufModels(names: readonly string[]): string[] {
+  const models = new Map<string, string>();
+  for (const name of names) {
+    const model = name.replace(/(-\d{5}-of-\d{5})?\.gguf$/, '');
+    if (model !== name && !model.startsWith('mmproj') && !models.has(model)) models.set(model, name);
+  }
+  return [...models.values()];
 }

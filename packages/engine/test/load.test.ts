@@ -78,6 +78,8 @@ describe('loadModel', () => {
     mkdirSync(empty);
     await expectFailure(empty, { code: 'FILE_NOT_FOUND', message: expect.stringContaining('no *.safetensors') });
     copyFileSync(GGUF, join(empty, 'model.gguf'));
+    (await loadModel(empty, { device })).dispose();
+    copyFileSync(GGUF, join(empty, 'other.gguf'));
     await expectFailure(empty, { code: 'FILE_NOT_FOUND', message: expect.stringContaining(join(empty, 'model.gguf')) });
     copyFileSync(join(checkpoint, 'model.safetensors'), join(empty, 'model.safetensors'));
     await expectFailure(empty, { code: 'FILE_NOT_FOUND', message: expect.stringContaining('config.json') });

@@ -210,6 +210,9 @@ const BINARIES: Record<string, readonly (() => NativeAddon)[]> = {
 
 /** Why a module without the addon's functions stands in its place. */
 const BUNDLED = 'a bundler has put something else in its place';
+/** Node's permission model refuses addons too. */
+const ALLOW_ADDONS =
+  'permission' in process ? 'Start Node with --allow-addons, beside --permission' : 'Start Node without --no-addons';
 const LEAVE_OUT =
   'Leave the @x packages out of the bundle (webpack: externals, esbuild and rollup: external, Next: serverExternalPackages) ' +
   'and install them beside it';
@@ -245,7 +248,7 @@ export function addon(): NativeAddon {
   const { code, message } = failure as NodeJS.ErrnoException;
   const what = `@x/hip's native binary for ${target}`;
   if (code === 'ERR_DLOPEN_DISABLED')
-    throw missing(`${what} cannot be loaded: native addons are disabled`, 'Start Node without --no-addons', failure);
+    throw missing(`${what} cannot be loaded: native addons are disabled`, ALLOW_ADDONS, failure);
   const why =
     code === 'MODULE_NOT_FOUND' ? 'is not there' : `cannot be loaded: ${String(message ?? failure).split('\n')[0]}`;
   throw missing(

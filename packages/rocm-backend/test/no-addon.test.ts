@@ -67,8 +67,9 @@ test('tensors, devices and errors', () => {
 test('candle doctor says why, and what cpu is', () => {
   const cli = fileURLToPath(modules.cli);
   const { stdout, status } = runWithoutAddons(cli, 'doctor', '--json');
-  expect(status).toBe(0);
-  const { platforms, devices, libraries } = JSON.parse(stdout);
+  const { platforms, devices, libraries, findings } = JSON.parse(stdout);
+  // Where there is a card, a problem.
+  expect(status).toBe(findings.some(({ level }: { level: string }) => level === 'problem') ? 1 : 0);
   for (const { reason } of [...platforms, ...libraries]) {
     expect(reason).toMatchObject({ code: 'ADDON_MISSING', remedy: 'Start Node without --no-addons' });
     expect(reason.message).toMatch(/native addons are disabled$/);
@@ -77,4 +78,17 @@ test('candle doctor says why, and what cpu is', () => {
   const text = runWithoutAddons(cli, 'doctor').stdout;
   expect(text).toContain('cpu: plain TypeScript');
   expect(text).toContain('Start Node without --no-addons');
+});
+
+test('the permission model, which refuses addons too, is named', () => {
+  const script = join(directory, 'permission.mjs');
+  writeFileSync(
+    script,
+    `import { Device } from ${JSON.stringify(modules.core)};
+     import ${JSON.stringify(modules.backend)};
+     try { Device.rocm(); } catch ({ message }) { console.log(message); }`,
+  );
+  const permissions = ['--experimental-permission', '--allow-fs-read=*', '--no-warnings'];
+  const { stdout } = spawnSync(process.execPath, [...permissions, script], { encoding: 'utf8' });
+  expect(stdout).toMatch(/native addons are disabled\. Start Node with --allow-addons, beside --permission/);
 });

@@ -17,6 +17,7 @@ import {
   measure,
   type Workload,
 } from '../bench/measure';
+import { contextLengthOf, sizesFor } from '../bench/sizes';
 import { addDeviceFlags, type DeviceFlags, followed, placeOf } from '../devices';
 import { addFormFlags, type FormFlags, grammarOf } from '../form-options';
 import { interruptible } from '../interrupt';
@@ -26,8 +27,8 @@ import { formatBytes, guarded, printJson, table, UsageError } from '../output';
 import { addSpeculativeFlags, checkSpeculative, loadDrafts, type SpeculativeFlags } from '../speculative';
 
 interface BenchOptions extends SpeculativeFlags, FormFlags, DeviceFlags {
-  prompt: number;
-  gen: number;
+  prompt?: number;
+  gen?: number;
   batch: number[];
   context: number[];
   cacheDtype?: CacheDType;
@@ -75,8 +76,12 @@ export function benchCommand(): Command {
       '<model>',
       'a .gguf file, a directory with config.json, *.safetensors and tokenizer.json, or hf:org/repo:Q4_K_M',
     )
-    .option('--prompt <tokens>', 'tokens of a prompt', wholeNumber(1), 512)
-    .option('--gen <tokens>', 'tokens that are generated', wholeNumber(2), 128)
+    .option(
+      '--prompt <tokens>',
+      "tokens of a prompt, default 512 or what the model's context has room for",
+      wholeNumber(1),
+    )
+    .option('--gen <tokens>', 'tokens that are generated, default 128', wholeNumber(2))
     .option('--batch <counts>', 'sequences together, such as 1,8,64', wholeNumbers, [1])
     .option(
       '--context <tokens>',
@@ -108,7 +113,7 @@ function wholeNumbers(text: string): number[] {
 }
 
 async function bench(name: string, options: BenchOptions, signal: AbortSignal): Promise<void> {
-  const { prompt, gen, batch, context, repeat } = options;
+  const { batch, context, repeat } = options;
   if (options.report !== undefined) checkPlace(options.report);
   checkSpeculative(options);
   const grammar = grammarOf(options);
@@ -116,7 +121,9 @@ async function bench(name: string, options: BenchOptions, signal: AbortSignal): 
   if (await followed(name, options, { json: options.json, signal })) return;
   const place = await placeOf(options);
   const path = await localModel(name, { json: options.json, signal });
-  const maxContext = Math.max(prompt, ...context) + gen;
+  const { prompt, gen } = sizesFor(options, contextLengthOf(path));
+  const longest = Math.max(prompt, ...context);
+  const maxContext = longest + gen;
   using model = await loadModel(path, { ...place, signal, maxContext, cacheDtype: options.cacheDtype });
   const { device } = model;
   // Nothing else is there yet. Of this rank, as all that is measured of devices.
@@ -125,7 +132,6 @@ async function bench(name: string, options: BenchOptions, signal: AbortSignal): 
   using _draft = draft;
   const copyBytesPerSecond = await copyRate(device);
   const text = written === undefined ? undefined : model.tokenizer.encode(written, { addSpecialTokens: false });
-  const longest = Math.max(prompt, ...context);
   if (text && text.length < longest) {
     throw new UsageError(
       `the text has ${text.length} tokens and a prompt ${longest}; give a longer --text, or a smaller --prompt.`,

@@ -8,7 +8,7 @@ import { version } from '../../package.json';
 import { type DeviceCheck, type Diagnosis, describe } from '../doctor/describe';
 import { findings } from '../doctor/findings';
 import { readMachine } from '../doctor/machine';
-import { PROBES, type ProbedDevice, type ProbeName, type Probes, printAnswer, probeAll } from '../doctor/probe';
+import { DENIED, PROBES, type ProbedDevice, type ProbeName, type Probes, printAnswer, probeAll } from '../doctor/probe';
 import { guarded, printJson, UsageError } from '../output';
 
 interface DoctorOptions {
@@ -23,6 +23,7 @@ export function doctorCommand(): Command {
     .option('--json', 'print one JSON object')
     .option('--report <file>', 'write all of it to a file, to send with a report of a problem')
     .addOption(new Option('--probe <name>').choices(PROBES).hideHelp())
+    .addHelpText('after', '\nThe exit status is 1 where a finding marked !! says that something does not work, else 0.')
     .action((options: DoctorOptions) =>
       guarded(options.json, async () => {
         if (options.probe) return printAnswer(options.probe);
@@ -30,6 +31,7 @@ export function doctorCommand(): Command {
         if (options.report) writeReport(options.report, result);
         if (options.json) printJson(result);
         else process.stdout.write(`${describe(result)}\n`);
+        if (result.findings.some(({ level }) => level === 'problem')) process.exitCode = 1;
       }),
     );
 }
@@ -43,7 +45,7 @@ async function diagnose(): Promise<Diagnosis> {
   const devices = [probes.rocm, probes.cuda, probes.host].flatMap((probe) =>
     'answer' in probe ? probe.answer.devices.map((device) => checkDevice(device, targetFor(device.arch))) : [],
   );
-  if (!devices.some(({ device }) => device === 'cpu')) devices.push(plainCpu());
+  if ('answer' in probes.host && !devices.some(({ device }) => device === 'cpu')) devices.push(plainCpu());
   const tools = 'answer' in probes.tools ? probes.tools.answer : { compilers: [], libraries: [] };
   return {
     node: process.versions.node,
@@ -75,7 +77,7 @@ function platformReport(platform: 'rocm' | 'cuda' | 'host', probes: Probes): Pla
     searched: [],
     reason: {
       code: 'DRIVER_ERROR',
-      message: `asking it ended with ${probe.failure.how}`,
+      message: probe.failure.how === DENIED ? 'it could not be asked' : `asking it ended with ${probe.failure.how}`,
       remedy: 'See the findings above',
     },
   };

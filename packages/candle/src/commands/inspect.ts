@@ -2,18 +2,18 @@
  * `candle inspect MODEL`: what is in a model's file or directory, whether it loads, and what it would take on each device,
  * without loading a weight.
  */
-import { closeSync, existsSync, openSync, readdirSync, readSync, type Stats, statSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readSync, type Stats, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { Device, FileFormatError, sizeInBytes } from '@x/core';
 import { readJsonFile, SafetensorsFile, ShardedSafetensors, type TensorReader } from '@x/core/files';
-import { defaultCacheDtype, positionsIn } from '@x/engine';
+import { defaultCacheDtype, findModel, positionsIn } from '@x/engine';
 import { GgmlFile, GgufFile, type GgufMetadata, holdsBlocks, holdsNarrow, type TensorFile } from '@x/quantized';
 import { type ModelDescription, mixtureOf, textPart, type WeightBytes, weightBytes, withScales } from '@x/transformers';
 import { Command } from 'commander';
 import '@x/rocm-backend';
 import { interruptible } from '../interrupt';
 import { checkCheckpoint, checkGguf, type LoadCheck, nothingButWeights } from '../load-check';
-import { localModel, weightFiles } from '../model-source';
+import { localModel } from '../model-source';
 import { formatBytes, guarded, printJson, shown, table } from '../output';
 
 interface TensorRow {
@@ -101,24 +101,12 @@ async function inspect(path: string): Promise<Inspection> {
   return inspectSafetensors(path, path, existsSync(join(directory, 'config.json')) ? directory : undefined);
 }
 
-/** A Hugging Face directory, or the one model in GGUF, of one part or several, that a directory holds. */
+/** A model's directory, or an adapter's, whose tensors are shown. */
 async function inspectDirectory(directory: string): Promise<Inspection> {
-  const names = readdirSync(directory).sort();
-  if (names.some((name) => name.endsWith('.safetensors') || name.endsWith('.safetensors.index.json')))
-    return inspectSafetensors(directory, weightFiles(directory), directory);
-  const models = new Map<string, string>();
-  for (const name of names) {
-    const model = name.replace(/(-\d{5}-of-\d{5})?\.gguf$/, '');
-    if (model !== name && !models.has(model)) models.set(model, join(directory, name));
-  }
-  const [first, ...others] = models.values();
-  if (first !== undefined && others.length === 0) return inspectGguf(first);
-  const found = first === undefined ? 'no model' : `${models.size} models in GGUF`;
-  const remedy =
-    first === undefined
-      ? 'Give a directory with *.safetensors and config.json or with a .gguf file, or a file'
-      : `Give one of them: ${[first, ...others].join(', ')}`;
-  throw new FileFormatError('FILE_NOT_FOUND', `${directory}: there is ${found}. ${remedy}.`, { path: directory });
+  const adapter = join(directory, 'adapter_model.safetensors');
+  if (existsSync(adapter)) return inspectSafetensors(directory, adapter, directory);
+  const files = findModel(directory);
+  return files.kind === 'gguf' ? inspectGguf(files.path) : inspectSafetensors(directory, files.weights, directory);
 }
 
 /** Of a file or a directory; opening a pipe would wait for a writer. */

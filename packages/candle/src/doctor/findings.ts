@@ -1,13 +1,15 @@
 /**
  * What is wrong on a machine and what to do, from what its kernel says (machine.ts) and what its drivers answer (probe.ts).
  * Pure: the same facts give the same findings. Each cause is named once, the first in the order in which a program meets
- * them: card, kernel driver, device nodes, runtime, code objects.
+ * them: the addon and settings, card, kernel driver, device nodes, runtime, code objects.
  */
 import type { KfdGpu, Machine } from './machine';
-import type { PlatformProbe, ProbedDevice, Probes } from './probe';
+import { DENIED, type PlatformProbe, type ProbedDevice, type Probes } from './probe';
 
 export interface Finding {
   code:
+    | 'ADDON_MISSING'
+    | 'SETTING'
     | 'CONTAINER_DEVICES'
     | 'SECURE_BOOT'
     | 'DRIVER_MISSING'
@@ -39,6 +41,8 @@ export interface Kernels {
 export function findings(machine: Machine, probes: Probes, kernels: Kernels): Finding[] {
   const rocm = 'answer' in probes.rocm ? probes.rocm.answer : undefined;
   return [
+    ...addon(machine, probes),
+    ...settings(probes),
     ...kernelDriver(machine),
     ...permission(machine),
     ...subsystem(machine, rocm),
@@ -48,8 +52,39 @@ export function findings(machine: Machine, probes: Probes, kernels: Kernels): Fi
     ...integrated(machine),
     ...differentCards(machine, kernels),
     ...codeObjects(machine, probes, kernels),
+    ...notLookedAt(machine, probes),
     ...failedProbes(probes),
   ];
+}
+
+function addon({ cards }: Machine, { host }: Probes): Finding[] {
+  const reason = 'answer' in host ? host.answer.report.reason : undefined;
+  if (reason?.code !== 'ADDON_MISSING') return [];
+  const hasGpu = cards.amd.length + cards.nvidia.length > 0;
+  return [
+    {
+      code: 'ADDON_MISSING',
+      level: hasGpu ? 'problem' : 'advice',
+      message: `${reason.message}. Without it no GPU can be used, and cpu computes in plain TypeScript.`,
+      remedy: reason.remedy,
+    },
+  ];
+}
+
+/** Those that opening a device refuses, and those that name a library or compiler that is then not used. */
+function settings({ rocm, cuda, host, tools }: Probes): Finding[] {
+  const refused = [rocm, cuda, host].flatMap((probe) => ('answer' in probe ? probe.answer.refused : []));
+  const { libraries, compilers } = 'answer' in tools ? tools.answer : { libraries: [], compilers: [] };
+  for (const message of [...libraries.map(({ reason }) => reason?.message), ...compilers.map(({ reason }) => reason)]) {
+    const variable = /^(X_\w+)(?:=| names )/.exec(message ?? '')?.[1];
+    if (message !== undefined && variable !== undefined) refused.push({ variable, message });
+  }
+  return [...new Map(refused.map(({ variable, message }) => [variable, message]))].map(([variable, message]) => ({
+    code: 'SETTING',
+    level: 'problem',
+    message: `${message.replace(/\.$/, '')}.`,
+    remedy: `Correct it, or unset it: \`unset ${variable}\`.`,
+  }));
 }
 
 const DEVICES = '--device /dev/kfd --device /dev/dri';
@@ -266,6 +301,16 @@ function codeObjects(machine: Machine, probes: Probes, kernels: Kernels): Findin
   return [
     ...refused,
     ...[...missing.values()].map(({ device, arch }): Finding => {
+      const directory = machine.environment.X_KERNEL_DIR;
+      if (directory) {
+        return {
+          code: 'KERNELS_MISSING',
+          level: 'problem',
+          message: `There are no compiled kernels for ${device} (${arch}) in X_KERNEL_DIR=${directory}, and no other place is looked at.`,
+          remedy:
+            'Unset it: `unset X_KERNEL_DIR`. Or have it name a directory with `objects/` and `sources/` of this version.',
+        };
+      }
       const command = kernels.installFor(arch);
       return {
         code: 'KERNELS_MISSING',
@@ -279,20 +324,40 @@ function codeObjects(machine: Machine, probes: Probes, kernels: Kernels): Findin
   ];
 }
 
+function failuresOf(probes: Probes) {
+  return Object.entries(probes).flatMap(([name, result]) => ('failure' in result ? [{ name, ...result.failure }] : []));
+}
+
+function notLookedAt({ hidden }: Machine, probes: Probes): Finding[] {
+  const denied = failuresOf(probes).filter(({ how }) => how === DENIED);
+  const what = [
+    ...(hidden ? ['what the kernel says (/sys, /dev, /proc)'] : []),
+    ...denied.map(({ name }) => (name === 'tools' ? 'compilers, libraries' : name)),
+  ];
+  if (what.length === 0) return [];
+  return [
+    {
+      code: 'PROBE_FAILED',
+      level: 'problem',
+      message: `Node's permission model forbids looking at ${what.join(', ')}.${denied.length > 0 ? ' Drivers are asked in processes of their own, and none may be started.' : ''}`,
+      remedy:
+        'Start Node with --allow-fs-read=*, --allow-child-process and --allow-addons beside --permission, or without it.',
+    },
+  ];
+}
+
 function failedProbes(probes: Probes): Finding[] {
-  return Object.entries(probes).flatMap(([name, result]): Finding[] => {
-    if (!('failure' in result)) return [];
-    const { how, output } = result.failure;
-    const what = name === 'tools' ? 'Looking for compilers and libraries' : `Asking ${name} for its devices`;
-    return [
-      {
+  return failuresOf(probes)
+    .filter(({ how }) => how !== DENIED)
+    .map(({ name, how, output }): Finding => {
+      const what = name === 'tools' ? 'Looking for compilers and libraries' : `Asking ${name} for its devices`;
+      return {
         code: 'PROBE_FAILED',
         level: 'problem',
         message: `${what} ended with ${how}; it was done in a process of its own.${output ? ` Its last words: ${output}` : ''}`,
         remedy: `A driver or library on this machine crashes when it is used: update it, or hide the GPU (ROCR_VISIBLE_DEVICES, CUDA_VISIBLE_DEVICES). \`candle doctor --report FILE\` writes what to send with a report.`,
-      },
-    ];
-  });
+      };
+    });
 }
 
 function archs(gpus: readonly KfdGpu[]): string {

@@ -3,7 +3,7 @@
  * `candle doctor` explains failures with. Sources: amdkfd's topology (kfd_topology.c), amdgpu's sysfs files, systemd's and
  * the container runtimes' marks.
  */
-import { accessSync, constants, existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { accessSync, constants, readdirSync, readFileSync, statSync } from 'node:fs';
 import { release, totalmem } from 'node:os';
 import { join } from 'node:path';
 
@@ -30,6 +30,8 @@ export interface KfdGpu {
 }
 
 export interface Machine {
+  /** Node's permission model hides all that is read from files, or some of it. */
+  hidden: boolean;
   system: string;
   kernel: string;
   distribution: string;
@@ -73,20 +75,21 @@ export function readMachine({ root = '/', environment = process.env }: MachineOp
   const node = (path: string) => deviceNode(at(path), `/${path}`, at('etc/group'), fake);
   const kernel = fake ? text(at('proc/sys/kernel/osrelease')).trim() : release();
   return {
+    hidden: process.permission?.has('fs.read', root) === false,
     system: `${process.platform}-${process.arch}`,
     kernel,
     distribution: /^PRETTY_NAME="?([^"\n]*)/m.exec(osRelease)?.[1] ?? 'unknown',
     container:
-      ['.dockerenv', 'run/.containerenv'].some((path) => existsSync(at(path))) ||
+      ['.dockerenv', 'run/.containerenv'].some((path) => isThere(at(path))) ||
       /docker|kubepods|containerd|lxc|podman/.test(text(at('proc/1/cgroup'))),
-    wsl: existsSync(at('dev/dxg')) || /microsoft/i.test(kernel),
+    wsl: isThere(at('dev/dxg')) || /microsoft/i.test(kernel),
     secureBoot: secureBoot(at(SECURE_BOOT)),
     memoryBytes: fake ? Number(/^MemTotal:\s+(\d+)/m.exec(text(at('proc/meminfo')))?.[1] ?? 0) * 1024 : totalmem(),
     modules: {
-      amdgpu: modules.has('amdgpu') || existsSync(at('sys/module/amdgpu')),
-      nvidia: modules.has('nvidia') || existsSync(at('sys/module/nvidia')),
+      amdgpu: modules.has('amdgpu') || isThere(at('sys/module/amdgpu')),
+      nvidia: modules.has('nvidia') || isThere(at('sys/module/nvidia')),
     },
-    dkms: existsSync(at('var/lib/dkms/amdgpu')),
+    dkms: isThere(at('var/lib/dkms/amdgpu')),
     cards: pciCards(at('sys/bus/pci/devices')),
     kfd: node('dev/kfd'),
     render: names(at('dev/dri'))
@@ -130,12 +133,22 @@ function deviceNode(path: string, shown: string, groups: string, fake: boolean):
     .split('\n')
     .map((entry) => entry.split(':'))
     .find(([, , number]) => Number(number) === gid);
-  return { path: shown, usable: fake ? (mode & 0o006) === 0o006 : canOpen(path), group: line?.[0] ?? String(gid), gid };
+  return {
+    path: shown,
+    usable: fake ? (mode & 0o006) === 0o006 : allows(path, constants.R_OK | constants.W_OK),
+    group: line?.[0] ?? String(gid),
+    gid,
+  };
 }
 
-function canOpen(path: string): boolean {
+function isThere(path: string): boolean {
+  return allows(path, constants.F_OK);
+}
+
+/** False too where Node's permission model hides the path. */
+function allows(path: string, mode: number): boolean {
   try {
-    accessSync(path, constants.R_OK | constants.W_OK);
+    accessSync(path, mode);
     return true;
   } catch {
     return false;
@@ -170,7 +183,7 @@ function kfdGpus(nodes: string, drm: string): KfdGpu[] {
     const device = join(drm, `renderD${properties.drm_render_minor}`, 'device');
     const vramBytes = Number(text(join(device, 'mem_info_vram_total')));
     const gttBytes = Number(text(join(device, 'mem_info_gtt_total')));
-    const discrete = ['mem_info_vram_vendor', 'board_info'].some((file) => existsSync(join(device, file)));
+    const discrete = ['mem_info_vram_vendor', 'board_info'].some((file) => isThere(join(device, file)));
     // What Ollama takes for an APU (discover/amd.go): little memory of its own beside much of the system's.
     const integrated = !discrete && vramBytes <= 4 * 2 ** 30 && gttBytes >= 8 * 2 ** 30 && gttBytes >= 4 * vramBytes;
     return [{ node: Number(name), arch: gfxName(properties.gfx_target_version), vramBytes, gttBytes, integrated }];

@@ -12,6 +12,7 @@ import {
   type PlatformReport,
   platforms,
 } from '@x/hip';
+import { type RefusedSetting, refusedSettings } from './settings';
 
 export interface ProbedDevice {
   device: string;
@@ -24,6 +25,7 @@ export interface ProbedDevice {
 export interface PlatformProbe {
   report: PlatformReport;
   devices: ProbedDevice[];
+  refused: RefusedSetting[];
 }
 
 export interface ToolsProbe {
@@ -33,7 +35,7 @@ export interface ToolsProbe {
 
 /** What ended a probe that gave no answer. */
 export interface ProbeFailure {
-  /** `SIGSEGV`, `exit status 1`, `no answer in 60 s`. */
+  /** `SIGSEGV`, `exit status 1`, `no answer in 60 s`; {@link DENIED} where there was no process. */
   how: string;
   /** The last lines that it wrote. */
   output: string;
@@ -48,6 +50,9 @@ export interface Probes {
   tools: Probed<ToolsProbe>;
 }
 
+/** Node's permission model lets no process be started. */
+export const DENIED = 'ERR_ACCESS_DENIED';
+
 export const PROBES = ['rocm', 'cuda', 'host', 'tools'] as const;
 export type ProbeName = (typeof PROBES)[number];
 
@@ -60,7 +65,7 @@ export function answerProbe(name: ProbeName): PlatformProbe | ToolsProbe {
     const { name: shown, arch, totalMemory } = device.properties;
     return { device: name === 'host' ? 'cpu' : `${name}:${ordinal}`, name: shown, arch, memoryBytes: totalMemory };
   });
-  return { report, devices };
+  return { report, devices, refused: refusedSettings(name) };
 }
 
 const ANSWER = 'candle-doctor-answer:';
@@ -79,12 +84,20 @@ export async function probeAll(limitMs = LIMIT_MS): Promise<Probes> {
   return { rocm, cuda, host, tools } as Probes;
 }
 
+function start(name: ProbeName) {
+  const args = [...process.execArgv, process.argv[1] ?? '', 'doctor', '--probe', name];
+  return spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+}
+
 function probe(name: ProbeName, limitMs: number): Promise<Probed<unknown>> {
   return new Promise((resolve) => {
-    const program = process.argv[1] ?? '';
-    const child = spawn(process.execPath, [...process.execArgv, program, 'doctor', '--probe', name], {
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
+    let child: ReturnType<typeof start>;
+    try {
+      child = start(name);
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException;
+      return resolve({ failure: { how: code ?? message, output: '' } });
+    }
     let [out, err] = ['', ''];
     child.stdout.setEncoding('utf8').on('data', (part: string) => {
       out += part;

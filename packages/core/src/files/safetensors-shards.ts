@@ -47,12 +47,13 @@ export class ShardedSafetensors implements TensorReader {
    */
   static open(files: string | readonly string[]): ShardedSafetensors {
     check('ShardedSafetensors.open', 'files', files, PATHS);
-    const index = typeof files === 'string' && files.endsWith('.index.json') ? readIndex(files) : undefined;
-    const paths = index ? [...new Set(index.values())] : typeof files === 'string' ? [files] : files;
+    const given = typeof files === 'string' ? [files] : files;
+    const [label = 'no files'] = given;
+    const index = given.length === 1 && String(label).endsWith('.index.json') ? readIndex(label) : undefined;
+    const paths = index ? [...new Set(index.values())] : given;
     const opened: SafetensorsFile[] = [];
     try {
       for (const path of paths) opened.push(SafetensorsFile.open(path));
-      const label = typeof files === 'string' ? files : (files[0] ?? 'no files');
       const shards = new ShardedSafetensors(label, opened, index);
       for (const [name, path] of index ?? []) {
         if (shards.#owner.get(name)?.path === path) continue;

@@ -99,8 +99,8 @@ interface Source {
 }
 
 /**
- * @param path a .gguf file (any part of a split one), a directory with config.json, tokenizer.json and safetensors files, a
- *   .safetensors file in one, or a model of the Hugging Face hub, as `hf:org/repo:Q4_K_M`, which is downloaded when it is not here
+ * @param path a .gguf file (any part of a split one), a directory with config.json, tokenizer.json and safetensors files, or with
+ *   one model in GGUF, a .safetensors file in one, or a model of the Hugging Face hub, as `hf:org/repo:Q4_K_M`, which is downloaded when it is not here
  * @throws as `loadModel`
  */
 export async function loadEmbeddingModel(
@@ -110,7 +110,7 @@ export async function loadEmbeddingModel(
   const start = performance.now();
   checkOptions('loadEmbeddingModel', options, OPTIONS);
   options.signal?.throwIfAborted();
-  const files = await findModel(await modelPath(path, options));
+  const files = findModel(await modelPath(path, options));
   const device = options.device === undefined ? await Device.auto() : Device.of(options.device);
   const source = files.kind === 'gguf' ? openGguf(files.path) : await openCheckpoint(files.directory, files.weights);
   try {

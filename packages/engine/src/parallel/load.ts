@@ -26,7 +26,7 @@ export async function loadOnThreads(
   // What ended before may still hold the devices' memory.
   await groupsEnded();
   options.signal?.throwIfAborted();
-  await findModel(path);
+  findModel(path);
   const channels = devices.slice(1).map((_, i) => startThread(i + 1));
   return loadTogether(path, devices.map(String), channels, options, rankTimeoutMs, true);
 }

@@ -51,7 +51,7 @@ interface Stored {
 export function openSafetensors(paths: readonly string[]): TensorReader {
   const [only] = paths;
   const single = paths.length === 1 && !only.endsWith('.index.json');
-  return single ? SafetensorsFile.open(only) : ShardedSafetensors.open(paths.length === 1 ? only : paths);
+  return single ? SafetensorsFile.open(only) : ShardedSafetensors.open(paths);
 }
 
 export class WeightFile implements VarSource<QTensor> {
