@@ -1,5 +1,8 @@
 import type { Options } from 'tsup';
 
+/** Contexts of `node:vm`, in which Jest and Vitest's `vmThreads` run tests, have none on Node 20 and 22. */
+const DISPOSE = "Symbol.dispose ??= Symbol.for('Symbol.dispose');";
+
 /** What every package of the workspace is built with: ESM and CommonJS with types for both. */
 export function library(entry: string[] | Record<string, string> = ['src/index.ts'], extra: Options = {}): Options {
   return {
@@ -11,6 +14,7 @@ export function library(entry: string[] | Record<string, string> = ['src/index.t
     clean: true,
     target: 'node20',
     shims: true,
+    banner: ({ format }) => ({ js: (format === 'cjs' ? '"use strict";\n' : '') + DISPOSE }),
     // The sources are in the maps of the ESM files.
     esbuildOptions(options, { format }) {
       options.sourcesContent = format === 'esm';

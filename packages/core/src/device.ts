@@ -227,7 +227,7 @@ export class Device {
       }
     }
     registry.skipped = skipped;
-    const reasons = skipped.map(({ kind, reason }) => `${kind}: ${reason}`).join(' ');
+    const reasons = skipped.map(({ kind, reason }) => `${kind}: ${reason.replace(/\.$/, '')}.`).join(' ');
     throw new DeviceError('DEVICE_UNAVAILABLE', `no device opens. ${reasons} Use Device.js(), which always works.`);
   }
 

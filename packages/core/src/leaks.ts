@@ -4,7 +4,7 @@
  * this costs one comparison a tensor.
  */
 import { shared } from './one-core';
-import { nodeProcess } from './platform';
+import { nodeProcess, stackLines } from './platform';
 import { settings } from './settings';
 import type { TensorHandle } from './storage-ref';
 
@@ -69,10 +69,7 @@ function count(tensors: number): string {
 
 /** The nearest caller outside of this package, whose folder the first line of a stack tells. */
 function callSite(): string {
-  const limit = Error.stackTraceLimit;
-  Error.stackTraceLimit = 40;
-  const frames = (new Error().stack ?? '').split('\n').slice(1);
-  Error.stackTraceLimit = limit;
+  const frames = stackLines(40);
   // `at callSite (/folder/leaks.ts:1:2)` or `at /folder/index.js:1:2`
   const own = /[( ]([^( ]*[/\\])[^/\\]*:\d+:\d+\)?$/.exec(frames[0] ?? '')?.[1];
   const caller = own && frames.find((frame) => !frame.includes(own));

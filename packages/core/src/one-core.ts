@@ -8,7 +8,7 @@
  */
 import { version as builtVersion } from '../package.json';
 import { CandleError } from './errors';
-import { ifNode } from './platform';
+import { ifNode, stackLines } from './platform';
 
 interface Copy {
   readonly version: string;
@@ -87,10 +87,7 @@ function installed(): Copy {
 
 /** The file of this module, from a stack: CommonJS and scripts have no `import.meta`. */
 function ownFile(): string | undefined {
-  const limit = Error.stackTraceLimit;
-  Error.stackTraceLimit = 1;
-  const line = String(new Error('here').stack).split('\n')[1] ?? '';
-  Error.stackTraceLimit = limit;
+  const line = stackLines(1)[0] ?? '';
   const place = /(?:\(|at (?:async )?|@)?((?:[a-z]+:\/\/|[A-Z]:[\\/]|\/)[^()]*?)(?:\?[^:]*)?:\d+:\d+\)?$/.exec(
     line,
   )?.[1];

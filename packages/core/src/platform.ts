@@ -39,6 +39,15 @@ export function node<Name extends keyof NodeModules>(name: Name): NodeModules[Na
   );
 }
 
+/** Callers of this, the nearest first, and itself before them: at most `frames`, or Node's 10 where its objects are frozen. */
+export function stackLines(frames: number): string[] {
+  const limit = Error.stackTraceLimit;
+  const isSet = Reflect.set(Error, 'stackTraceLimit', frames + 1);
+  const lines = String(new Error('here').stack).split('\n').slice(1);
+  if (isSet) Error.stackTraceLimit = limit;
+  return lines;
+}
+
 /** A warning as Node shows them, or on the console of a browser. */
 export function warn(message: string, code: string): void {
   if (nodeProcess) nodeProcess.emitWarning(message, { type: 'CandleWarning', code });

@@ -33,7 +33,7 @@ function install(folder: string, version?: string): string {
 }
 
 /** What a program prints, as JSON. */
-function run(body: string): Record<string, unknown> {
+function run(body: string, args: readonly string[] = []): Record<string, unknown> {
   const program = join(directory, 'program.mjs');
   writeFileSync(
     program,
@@ -45,7 +45,7 @@ function run(body: string): Record<string, unknown> {
     ${body}
     console.log(JSON.stringify(out));`,
   );
-  const { stdout, stderr } = spawnSync(process.execPath, [program], { encoding: 'utf8' });
+  const { stdout, stderr } = spawnSync(process.execPath, [...args, program], { encoding: 'utf8' });
   expect(stderr).toBe('');
   return JSON.parse(stdout);
 }
@@ -107,6 +107,11 @@ const WHOLE = {
 
 test('the ES module and the CommonJS one are one core', () => {
   expect(run(`const b = require('@x/core'); ${TOGETHER}`)).toEqual(WHOLE);
+});
+
+test('a process whose intrinsics are frozen loads it', () => {
+  const frozen = ['--frozen-intrinsics', '--no-warnings'];
+  expect(run(`const b = require('@x/core'); ${TOGETHER}`, frozen)).toEqual(WHOLE);
 });
 
 test('so are two installations of a version, and of two patches of one', () => {

@@ -114,12 +114,25 @@ export function defaultCacheDir(): string {
 
 function hubHome(): string {
   const { HF_HOME, XDG_CACHE_HOME } = process.env;
-  return fromHome(HF_HOME || join(XDG_CACHE_HOME || join(homedir(), '.cache'), 'huggingface'));
+  return fromHome(HF_HOME || join(XDG_CACHE_HOME || join(home(), '.cache'), 'huggingface'));
 }
 
 /** `~` as a shell has it, which does not read what a program's configuration sets. */
 function fromHome(path: string): string {
-  return path.replace(/^~(?=\/|$)/, homedir());
+  return /^~(?=\/|$)/.test(path) ? home() + path.slice(1) : path;
+}
+
+/** A user of a container may have no entry in its list of users. */
+function home(): string {
+  try {
+    return homedir();
+  } catch (cause) {
+    throw new HubError(
+      'INVALID_OPTION',
+      'this user has no home directory, in which the cache is by default. Give cacheDir, or set HF_HOME.',
+      { cause },
+    );
+  }
 }
 
 function isOn(value: string | undefined): boolean {

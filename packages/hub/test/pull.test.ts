@@ -13,7 +13,8 @@ import {
   truncateSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { syncBuiltinESMExports } from 'node:module';
+import os, { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { HubError, list, type PullOptions, type PullProgress, pull, remove, resolve } from '../src';
@@ -58,6 +59,21 @@ const model = noise(200_000);
 const ggufRepo = { 'README.md': 'read me', 'm-Q4_K_M.gguf': model, 'm-Q8_0.gguf': noise(300_000, 2) };
 
 describe('the cache', () => {
+  test('of a user without a home directory has to be named', async () => {
+    const { homedir } = os;
+    os.homedir = () => {
+      throw Object.assign(new Error('uv_os_homedir returned ENOENT'), { code: 'ERR_SYSTEM_ERROR' });
+    };
+    syncBuiltinESMExports();
+    try {
+      await expect(list()).rejects.toEqual(failsWith('INVALID_OPTION', /home directory.*cacheDir.*HF_HOME/));
+      expect(await list({ cacheDir })).toEqual([]);
+    } finally {
+      os.homedir = homedir;
+      syncBuiltinESMExports();
+    }
+  });
+
   test('is laid out as that of Hugging Face: blobs by hash, refs, relative links, trees, locks', async () => {
     const config = Buffer.from('{"model_type":"llama"}');
     const weights = noise(5000, 3);

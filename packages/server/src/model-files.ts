@@ -1,6 +1,6 @@
 /** What is known of a model's files before it is loaded. */
 import { readdirSync, statSync } from 'node:fs';
-import { basename, join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { FileFormatError } from '@x/core';
 
 /** Whether a model lies in the Hugging Face hub, such as `hf:org/repo:Q4_K_M`. */
@@ -14,13 +14,18 @@ export function nameOf(path: string): string {
   return basename(resolve(path)).replace(/\.(gguf|safetensors)$/i, '');
 }
 
-/** Bytes of the weights. @throws FileFormatError FILE_NOT_FOUND */
+/** Bytes of the weights, of all files that they are in. @throws FileFormatError FILE_NOT_FOUND */
 export function bytesOf(path: string): number {
+  const isIndex = path.endsWith('.safetensors.index.json');
+  const [, model, parts] = /^(.*-)\d{5}(-of-\d{5}\.gguf)$/.exec(basename(path)) ?? [];
   try {
     const stats = statSync(path);
-    if (!stats.isDirectory()) return stats.size;
-    const files = readdirSync(path).filter((name) => /\.(safetensors|gguf)$/.test(name));
-    return files.reduce((sum, name) => sum + statSync(join(path, name)).size, 0);
+    if (!stats.isDirectory() && !isIndex && model === undefined) return stats.size;
+    const directory = stats.isDirectory() ? path : dirname(path);
+    const isPart = (name: string) =>
+      model === undefined ? /\.(safetensors|gguf)$/.test(name) : name.startsWith(model) && name.endsWith(parts);
+    const files = readdirSync(directory).filter(isPart);
+    return files.reduce((sum, name) => sum + statSync(join(directory, name)).size, 0);
   } catch (cause) {
     const missing = (cause as NodeJS.ErrnoException).code === 'ENOENT';
     throw new FileFormatError(

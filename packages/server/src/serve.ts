@@ -2,7 +2,6 @@
 import { createServer as createHttpServer, type Server as HttpServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { getRequestListener, RequestError } from '@hono/node-server';
 import { checkOptions } from '@x/engine';
 import { answerBrokenRequests } from './broken-requests';
 import { createServer, type Server } from './create-server';
@@ -64,6 +63,8 @@ export async function serve({
       `serve: on ${host} others reach the server, and there is no key; give apiKey (--api-key), or allowOpenNetwork (--allow-open-network) where that is meant.`,
     );
   }
+  // It starts a parser in WebAssembly, which those who mount the server need not have.
+  const { getRequestListener, RequestError } = await import('@hono/node-server');
   const maxHeaderSize = options.maxHeaderBytes ?? 16_384;
   const server = createServer({ ...options, allowedHosts: options.allowedHosts ?? (isLocal ? undefined : 'any') });
   const listener = getRequestListener((request, environment) => server.fetch(request, environment), {

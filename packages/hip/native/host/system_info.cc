@@ -1,6 +1,7 @@
 // Reading the cores and the memory that this process may use, and what cpu_levels.h and topology.h know of the CPU.
 #include "system_info.h"
 
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -102,6 +103,12 @@ MemoryInfo readMemory() {
     if (name == "MemTotal:") memory.totalBytes = kilobytes * 1024;
     if (name == "MemAvailable:") memory.availableBytes = kilobytes * 1024;
     std::getline(file, unit);
+  }
+  struct sysinfo info;
+  // A process that may not read /proc: less is known, for what files hold counts as used.
+  if (memory.totalBytes == 0 && sysinfo(&info) == 0) {
+    memory.totalBytes = uint64_t{info.totalram} * info.mem_unit;
+    memory.availableBytes = (uint64_t{info.freeram} + info.bufferram) * info.mem_unit;
   }
   auto lower = [&](uint64_t limit, uint64_t used, uint64_t reclaimable) {
     if (limit >= memory.totalBytes) return;

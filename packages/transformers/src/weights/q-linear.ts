@@ -72,7 +72,7 @@ export class QLinear extends OwningModule {
 export interface BlockLayer extends Omit<Module, 'forward'> {
   readonly takesBlocks: boolean;
   /** Undefined where it is more than a product with one, such as while an adapter changes it. */
-  readonly blockWeight?: BlockWeight;
+  readonly blockWeight?: BlockWeight | undefined;
   forward(xs: Activations): Tensor;
 }
 
