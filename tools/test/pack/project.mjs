@@ -68,11 +68,12 @@ export function newProject(project) {
 
 /** Runs a module's text in a project. */
 export function node(project, program) {
-  return spawnSync(process.execPath, ['--input-type=module', '-e', program], {
-    cwd: project,
-    encoding: 'utf8',
-    env: bare(),
-  });
+  return started(project, ['--input-type=module', '-e', program]);
+}
+
+/** Runs Node in a project. */
+export function started(project, args) {
+  return spawnSync(process.execPath, args, { cwd: project, encoding: 'utf8', env: bare() });
 }
 
 /** Without what could compile kernels: all must come from packages. */

@@ -4,7 +4,7 @@ import { spawnSync } from 'node:child_process';
 import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { root } from '../../setup/steps.mjs';
-import { bare, node, report } from './project.mjs';
+import { bare, node, report, started } from './project.mjs';
 
 const GENERATE = `const model = await loadModel('model.gguf', { device: 'cpu', maxContext: 64 });
   const text = await model.generate('Once upon a time', { maxTokens: 4, temperature: 0 }).text();
@@ -59,17 +59,31 @@ export function checkUses(project) {
     if (text !== ${JSON.stringify(TEXT)}) throw new Error(text);
     if (common.memoryStats().liveTensors !== memoryStats().liveTensors) throw new Error('they count apart');`,
   );
+  const context = join(root, 'tools/test/pack/context.cjs');
+  report('a context of node:vm', started(project, [context, TEXT]));
+  report(
+    'frozen intrinsics',
+    started(project, [
+      '--frozen-intrinsics',
+      '-e',
+      `(async () => { const { loadModel } = require('@x/candle'); ${GENERATE} if (text !== ${JSON.stringify(TEXT)}) throw new Error(text); })();`,
+    ]),
+  );
   checkCopies(project);
 }
 
-/** Strictly, the packages' own declarations too. */
+/** Strictly, the packages' own declarations too, with each way of resolving that they document. */
 function checkTypes(project) {
   for (const file of ['typed.mts', 'typed.cts']) writeFileSync(join(project, file), TYPED);
   const tsc = join(root, 'node_modules/.bin/tsc');
   const strict = ['--noEmit', '--strict', '--target', 'es2022', '--lib', 'es2022,esnext.disposable,dom'];
   const types = ['--typeRoots', join(root, 'node_modules/@types'), '--types', 'node'];
   const modes = {
-    node16: ['--module', 'node16', '--moduleResolution', 'node16', 'typed.mts', 'typed.cts'],
+    node10: ['--module', 'commonjs', '--moduleResolution', 'node10', 'typed.cts'],
+    node16: [
+      ...['--module', 'node16', '--moduleResolution', 'node16', '--exactOptionalPropertyTypes'],
+      ...['typed.mts', 'typed.cts'],
+    ],
     bundler: ['--module', 'esnext', '--moduleResolution', 'bundler', 'typed.mts'],
   };
   for (const [mode, args] of Object.entries(modes)) {
