@@ -1,7 +1,7 @@
 /** What is known of a model's files before it is loaded. */
 import { readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
-import { FileFormatError } from '@x/core';
+import { findModel } from '@x/engine';
 
 /** Whether a model lies in the Hugging Face hub, such as `hf:org/repo:Q4_K_M`. */
 export function isOfHub(path: string): boolean {
@@ -16,22 +16,26 @@ export function nameOf(path: string): string {
 
 /** Bytes of the weights, of all files that they are in. @throws FileFormatError FILE_NOT_FOUND */
 export function bytesOf(path: string): number {
-  const isIndex = path.endsWith('.safetensors.index.json');
+  const files = findModel(path);
+  const weights = files.kind === 'gguf' ? partsOf(files.path) : files.weights.flatMap(shardsOf);
+  return weights.reduce((sum, file) => sum + statSync(file).size, 0);
+}
+
+/** The files of a split GGUF model. */
+function partsOf(path: string): string[] {
   const [, model, parts] = /^(.*-)\d{5}(-of-\d{5}\.gguf)$/.exec(basename(path)) ?? [];
-  try {
-    const stats = statSync(path);
-    if (!stats.isDirectory() && !isIndex && model === undefined) return stats.size;
-    const directory = stats.isDirectory() ? path : dirname(path);
-    const isPart = (name: string) =>
-      model === undefined ? /\.(safetensors|gguf)$/.test(name) : name.startsWith(model) && name.endsWith(parts);
-    const files = readdirSync(directory).filter(isPart);
-    return files.reduce((sum, name) => sum + statSync(join(directory, name)).size, 0);
-  } catch (cause) {
-    const missing = (cause as NodeJS.ErrnoException).code === 'ENOENT';
-    throw new FileFormatError(
-      missing ? 'FILE_NOT_FOUND' : 'FILE_UNREADABLE',
-      `${path}: ${missing ? 'there is no such file or directory' : (cause as Error).message}. Give a .gguf file, or a directory with config.json, tokenizer.json and *.safetensors.`,
-      { path, cause },
-    );
-  }
+  if (model === undefined) return [path];
+  return beside(path, (name) => name.startsWith(model) && name.endsWith(parts));
+}
+
+/** The files that an index names are those beside it. */
+function shardsOf(path: string): string[] {
+  return path.endsWith('.index.json') ? beside(path, (name) => name.endsWith('.safetensors')) : [path];
+}
+
+function beside(path: string, isPart: (name: string) => boolean): string[] {
+  const directory = dirname(path);
+  return readdirSync(directory)
+    .filter(isPart)
+    .map((name) => join(directory, name));
 }
