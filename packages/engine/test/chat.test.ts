@@ -186,6 +186,8 @@ describe('a chat', () => {
     chat.system = undefined;
     expect(chat.messages).toEqual([]);
     for (const index of [-1, 0.5, 7, Number.NaN]) expect(() => branch.edit(index, 'x')).toThrow('there is no message');
+    for (const length of [-1, 0.5, 7]) expect(() => branch.branch(length)).toThrow(`a branch of ${length} messages`);
+    expect(() => branch.edit(1, 5 as never)).toThrow('messages[1].content is 5');
     expect(() => chat.regenerate()).toThrow('nothing to answer');
     expect(() => chat.continue()).toThrow('no answer to go on with');
   });

@@ -6,6 +6,7 @@ import {
   CandleError,
   DeviceError,
   type DeviceLike,
+  DisposedError,
   type DType,
   DTypeError,
   FileFormatError,
@@ -24,6 +25,7 @@ import type { VarSource } from './var-builder/source';
 
 export class VarMap implements Disposable {
   readonly #vars = new Map<string, Var>();
+  #disposed = false;
 
   /** All variables by name, in the order they were made. */
   get data(): ReadonlyMap<string, Var> {
@@ -40,6 +42,7 @@ export class VarMap implements Disposable {
    * @throws ShapeError, DTypeError or DeviceError when there is one that is not what is asked for
    */
   get(shape: Shape, path: string, init: Init, dtype: DType, device: DeviceLike): Var {
+    this.checkAlive('get');
     const known = this.#vars.get(path);
     if (known) return checked(known, path, shape, dtype, device);
     const made = keep(initVar(init, shape, dtype, device));
@@ -49,6 +52,7 @@ export class VarMap implements Disposable {
 
   /** Gives one variable new values. @throws CandleError INVALID_ARGUMENT for an unknown name */
   setOne(name: string, value: Tensor): void {
+    this.checkAlive('set');
     const known = this.#vars.get(name);
     if (!known) {
       throw new CandleError(
@@ -70,6 +74,7 @@ export class VarMap implements Disposable {
 
   /** Writes all variables to a safetensors file. @throws FileFormatError `FILE_UNWRITABLE` */
   async save(path: string): Promise<void> {
+    this.checkAlive('save');
     await saveSafetensors(path, this.#vars);
   }
 
@@ -113,8 +118,9 @@ export class VarMap implements Disposable {
     };
   }
 
-  /** Gives all variables back. */
+  /** Gives all variables back: there are no more. */
   dispose(): void {
+    this.#disposed = true;
     for (const variable of this.#vars.values()) variable.dispose();
     this.#vars.clear();
   }
@@ -123,8 +129,17 @@ export class VarMap implements Disposable {
     this.dispose();
   }
 
+  private checkAlive(op: string): void {
+    if (this.#disposed)
+      throw new DisposedError(
+        'DISPOSED',
+        `VarMap.${op}: the map was disposed, and its variables with it; make another one.`,
+      );
+  }
+
   /** Opens a file and checks that it has what the map needs. */
   private open(path: string): SafetensorsFile {
+    this.checkAlive('load');
     const file = SafetensorsFile.open(path);
     try {
       for (const [name, variable] of this.#vars) {

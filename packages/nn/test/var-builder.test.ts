@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -165,6 +165,11 @@ describe.each(deviceNames)('VarBuilder on %s', (name) => {
         [1, 2],
         [3, 4],
       ]);
+      const gone = new VarMap();
+      gone.dispose();
+      await expect(gone.save(file('gone.safetensors'))).rejects.toMatchObject({ code: 'DISPOSED' });
+      expect(existsSync(file('gone.safetensors'))).toBe(false);
+      expect(() => gone.get([1], 'w', Init.const(0), 'f32', device)).toThrow(/VarMap.get: the map was disposed/);
       using wider = new VarMap();
       VarBuilder.fromVarMap(wider, { device }).getWithHintsSync([2, 3], 'w', Init.const(0));
       await expect(wider.load(file('map.safetensors'))).rejects.toMatchObject({ code: 'SHAPE_MISMATCH' });

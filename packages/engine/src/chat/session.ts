@@ -139,14 +139,25 @@ export class ChatSession<Tools extends readonly ToolDefinition[] = readonly Tool
   /** Changes the text of a message; all others, and its reasoning and calls, stay as they are. */
   edit(index: number, content: string): void {
     this.checkIdle('edit');
-    const message = this.at(index, this.history.length - 1);
-    checkMessages([{ ...message, content }]);
-    this.history = this.history.with(index, { ...message, content });
+    const message = this.history[index];
+    if (!message)
+      throw new TransformersError(
+        'INVALID_OPTION',
+        `chat: there is no message ${index}; the chat has ${this.history.length}, counted from 0.`,
+      );
+    const history = this.history.with(index, { ...message, content });
+    checkMessages(history);
+    this.history = history;
   }
 
   /** Another chat with the first `length` messages, all by default. What both have in common is computed once. */
   branch(length = this.history.length): ChatSession<Tools> {
-    if (length !== 0) this.at(length - 1, this.history.length - 1);
+    const most = this.history.length;
+    if (!Number.isInteger(length) || length < 0 || length > most)
+      throw new TransformersError(
+        'INVALID_OPTION',
+        `chat: a branch of ${length} messages; give a number from 0 to ${most}, as many as the chat has.`,
+      );
     const other = new ChatSession(this.host, { ...this.options, messages: this.history.slice(0, length) });
     other.known = this.known;
     return other;
@@ -239,14 +250,6 @@ export class ChatSession<Tools extends readonly ToolDefinition[] = readonly Tool
     if (reasoning !== undefined) all.reasoning = (last.reasoning ?? '') + reasoning;
     if (toolCalls) all.toolCalls = toolCalls;
     this.history = [...this.history.slice(0, -1), all];
-  }
-
-  private at(index: number, last: number): ChatMessage {
-    if (Number.isInteger(index) && index >= 0 && index <= last) return this.history[index];
-    throw new TransformersError(
-      'INVALID_OPTION',
-      `chat: there is no message ${index}; the chat has ${this.history.length}, counted from 0.`,
-    );
   }
 
   private checkIdle(what: string): void {

@@ -2,7 +2,7 @@
  * Where a `VarBuilder` gets its tensors: candle-nn's `SimpleBackend` (var_builder.rs). Implement it to load from somewhere
  * else, and give it to `VarBuilder.fromBackend`.
  */
-import { type Device, type DType, type Shape, Tensor } from '@x/core';
+import { CandleError, type Device, type DType, type Shape, Tensor } from '@x/core';
 import type { TensorReader } from '@x/core/files';
 import type { Init } from '../init';
 
@@ -142,14 +142,23 @@ export class ZerosSource implements VarSource {
 export class RenamedSource<Weight extends Disposable> implements VarSource<Weight> {
   readonly label: string;
   readonly create: VarSource<Weight>['create'];
+  private readonly rename: (name: string) => string;
 
   constructor(
     private readonly inner: VarSource<Weight>,
-    private readonly rename: (name: string) => string,
+    rename: (name: string) => string,
   ) {
+    this.rename = (name) => {
+      const renamed = rename(name);
+      if (typeof renamed === 'string') return renamed;
+      throw new CandleError(
+        'INVALID_ARGUMENT',
+        `VarBuilder.renameF: rename gave ${typeof renamed} for "${name}"; have it return a name.`,
+      );
+    };
     this.label = inner.label;
     if (inner.create) {
-      this.create = (name, shape, init, dtype, device) => inner.create!(rename(name), shape, init, dtype, device);
+      this.create = (name, shape, init, dtype, device) => inner.create!(this.rename(name), shape, init, dtype, device);
     }
   }
 

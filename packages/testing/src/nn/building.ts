@@ -215,6 +215,7 @@ export function buildingSuite(name: string, device: () => Device): void {
       expect(['foo', 'bar', 'baz'].map((path) => renamed.containsTensor(path))).toEqual([true, true, false]);
       expect(renamed.getSync([2, 3], 'bar').toVecSync()).toEqual(vb.getSync([2, 3], 'foo').toVecSync());
       expect(() => renamed.getSync([2, 3], 'baz')).toThrow(/"baz"/);
+      expect(() => vb.renameF((() => 3) as never).getSync([2, 3], 'foo')).toThrow(/renameF: rename gave number for "foo"/);
       expect(vb.toDtype('f64').getUncheckedSync('foo').dtype).toBe('f64');
       expect(vb.pp('x').setPrefix('a').getUncheckedSync('b').shape).toEqual([1]);
       expect(vb.pushPrefix('a').root().prefix).toBe('');
