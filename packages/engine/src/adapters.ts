@@ -4,7 +4,7 @@
  */
 import { readdirSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { DisposedError, didYouMean } from '@x/core';
+import { DisposedError, didYouMean, kinds } from '@x/core';
 import { type Lora, type LoraBase, type LoraRows, type LoraSites, openLora, TransformersError } from '@x/transformers';
 import { identityOf } from './model-identity';
 import type { OptionRule } from './options';
@@ -171,6 +171,7 @@ export class Adapters {
   }
 
   private find(op: string, name: string): Entry {
+    kinds.check(op, 'the name of the adapter', name, kinds.STRING);
     const entry = this.entries.get(name);
     if (entry) return entry;
     const { names } = this;

@@ -3,7 +3,12 @@
  * engine remembers.
  */
 
-export type { StandardResult, StandardSchema } from '@x/transformers';
+export {
+  type StandardResult,
+  type StandardSchema,
+  TransformersError,
+  type TransformersErrorCode,
+} from '@x/transformers';
 export type { AdapterChoice, AdapterUse } from './adapters';
 export {
   ChatSession,
@@ -45,7 +50,7 @@ export {
   type LoadAdapterOptions,
 } from './language-model';
 export { type KernelProgress, type LoadModelOptions, loadModel } from './load';
-export { findModel, type ModelFiles } from './model-files';
+export { findModel, hubName, type ModelFiles, weightPaths } from './model-files';
 export { checkOptions, type OptionRule } from './options';
 export { type ProcessGroup, processGroup } from './parallel/environment';
 export { devicesOf, type ParallelOptions } from './parallel/options';

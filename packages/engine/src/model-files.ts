@@ -1,8 +1,9 @@
 /** Which files make a model: a GGUF file, or the weights of a Hugging Face directory. */
 import { existsSync, readdirSync, type Stats, statSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { FileFormatError } from '@x/core';
-import { type HubOptions, isHubName, type PullProgress, pull } from '@x/hub';
+import { basename, dirname, join } from 'node:path';
+import { FileFormatError, kinds } from '@x/core';
+import { readJsonFile } from '@x/core/files';
+import { formatName, type HubOptions, isHubName, type PullProgress, parseName, pull } from '@x/hub';
 import { callback, type OptionRule } from './options';
 
 /** Where a model comes from when its name is one of the hub's. */
@@ -30,6 +31,11 @@ export async function modelPath(
   return (await pull(model, { ...hub, update: false, signal, onProgress: onDownload })).path;
 }
 
+/** A model of the hub without `hf:` or `hf.co/`: `org/repo:Q4_K_M`; undefined for a path. @throws HubError INVALID_NAME */
+export function hubName(model: string): string | undefined {
+  return isHubName(model) ? formatName(parseName(model)).slice('hf:'.length) : undefined;
+}
+
 /** What {@link findModel} finds. */
 export type ModelFiles = { kind: 'gguf'; path: string } | { kind: 'checkpoint'; directory: string; weights: string[] };
 
@@ -39,6 +45,7 @@ export type ModelFiles = { kind: 'gguf'; path: string } | { kind: 'checkpoint'; 
  * @throws FileFormatError FILE_NOT_FOUND where there is none, or several models in GGUF
  */
 export function findModel(path: string): ModelFiles {
+  kinds.check('findModel', 'path', path, kinds.STRING);
   let stats: Stats;
   try {
     stats = statSync(path);
@@ -63,6 +70,24 @@ export function findModel(path: string): ModelFiles {
   }
   // Whatever it is called: GgufFile says what is wrong when it is none.
   return { kind: 'gguf', path };
+}
+
+/** All files that the weights are in: every part of a split GGUF model, the shards that an index names. */
+export function weightPaths(files: ModelFiles): string[] {
+  return files.kind === 'gguf' ? partsOf(files.path) : files.weights.flatMap(shardsOf);
+}
+
+function partsOf(path: string): string[] {
+  const [, model, parts] = /^(.*-)\d{5}(-of-\d{5}\.gguf)$/.exec(basename(path)) ?? [];
+  if (model === undefined) return [path];
+  const names = readdirSync(dirname(path)).filter((name) => name.startsWith(model) && name.endsWith(parts));
+  return names.sort().map((name) => join(dirname(path), name));
+}
+
+function shardsOf(path: string): string[] {
+  if (!path.endsWith('.index.json')) return [path];
+  const index = readJsonFile(path) as { weight_map?: Record<string, string> } | null;
+  return [...new Set(Object.values(index?.weight_map ?? {}))].map((name) => join(dirname(path), name));
 }
 
 /** Tokenizers of other kinds, by their files. */

@@ -1,10 +1,21 @@
 /** Follows one text: which tokens may come next, and what came. */
+import { kinds } from '@x/core';
 import { GrammarError } from './errors';
 import type { Grammar } from './grammar';
 import type { Masks } from './masks';
 import type { Expressions } from './regular/expression';
 import type { Frames, TextBetween, Thread } from './syntax/frames';
 import type { Vocabulary } from './vocabulary';
+
+/** Of whichever copy of this package. */
+const GRAMMAR = kinds.kind(
+  (value) => typeof (value as { masksFor?: unknown } | null | undefined)?.masksFor === 'function',
+  'give a Grammar, as of compileSchema',
+);
+const VOCABULARY = kinds.kind(
+  (value) => (value as { endIds?: unknown } | null | undefined)?.endIds !== undefined,
+  'give a Vocabulary',
+);
 
 /** A text of a grammar, token by token: a `Constraint` of `@x/engine`. */
 export class Matcher {
@@ -20,6 +31,8 @@ export class Matcher {
     private readonly grammar: Grammar,
     readonly vocabulary: Vocabulary,
   ) {
+    kinds.check('new Matcher', 'grammar', grammar, GRAMMAR);
+    kinds.check('new Matcher', 'vocabulary', vocabulary, VOCABULARY);
     this.frames = grammar.frames;
     this.make = grammar.expressions;
     this.masks = grammar.masksFor(vocabulary);

@@ -1,4 +1,5 @@
 /** Calls of tools: one of several names with arguments that meet its schema. */
+import { kinds } from '@x/core';
 import { GrammarError } from './errors';
 import { Grammar } from './grammar';
 import { type Expression, Expressions } from './regular/expression';
@@ -35,6 +36,12 @@ export interface CallRow {
   ends: readonly string[];
 }
 
+const TOOLS = kinds.kind(
+  (value) => Array.isArray(value) && value.every((tool) => typeof tool?.name === 'string'),
+  'give a list of tools, each { name, parameters }',
+);
+const SYNTAX = kinds.fields({ before: kinds.FUNCTION, behind: kinds.STRING });
+
 /** One after the other; who calls more does not end. */
 const MOST_CALLS = 127;
 
@@ -44,10 +51,10 @@ const MOST_CALLS = 127;
  * @throws GrammarError as {@link compileSchema}, with the tool's name; BAD_SCHEMA where there are no tools; UNSATISFIABLE where none
  * of them takes an object
  */
-export function compileToolCalls(
-  tools: readonly { name: string; parameters: unknown }[],
-  { before, behind, notation = { kind: 'json' }, marks = [], several }: ToolSyntax,
-): Grammar {
+export function compileToolCalls(tools: readonly { name: string; parameters: unknown }[], syntax: ToolSyntax): Grammar {
+  kinds.check('compileToolCalls', 'tools', tools, TOOLS);
+  kinds.check('compileToolCalls', 'syntax', syntax, SYNTAX);
+  const { before, behind, notation = { kind: 'json' }, marks = [], several } = syntax;
   if (tools.length === 0)
     throw new GrammarError('BAD_SCHEMA', 'There are no tools to call; give one at least.', { option: 'tools' });
   const make = new Expressions();

@@ -1,4 +1,5 @@
 /** The tokens of a model as a tree of their bytes, so that what tokens begin with is looked at once for all of them. */
+import { kinds } from '@x/core';
 import { GrammarError } from './errors';
 
 export interface VocabularyParts {
@@ -23,6 +24,9 @@ export function markBytes(mark: string): Uint8Array {
   return Buffer.concat([Buffer.of(0xff), Buffer.from(mark, 'utf8')]);
 }
 
+const LIST = kinds.kind(Array.isArray, 'give a list');
+const PARTS = kinds.fields({ bytes: kinds.FUNCTION, endIds: LIST });
+
 /** One for each tokenizer, for any number of grammars. Nodes are numbered from the root down, each before its children. */
 export class Vocabulary {
   readonly size: number;
@@ -44,7 +48,9 @@ export class Vocabulary {
   private readonly texts: readonly (Uint8Array | undefined)[];
 
   /** @throws GrammarError BAD_VOCABULARY for sizes and ids that are none */
-  constructor({ size, bytes, endIds, marks }: VocabularyParts) {
+  constructor(parts: VocabularyParts) {
+    kinds.check('new Vocabulary', 'parts', parts, PARTS);
+    const { size, bytes, endIds, marks } = parts;
     if (!Number.isSafeInteger(size) || size < 1 || size > 2 ** 24)
       throw new GrammarError('BAD_VOCABULARY', `The vocabulary has ${size} tokens; give a whole number of 1 to 2^24.`);
     const outside = endIds.find((id) => !(Number.isSafeInteger(id) && id >= 0 && id < size));

@@ -4,6 +4,7 @@
  * the device, or all layers elsewhere.
  */
 import { Device, kinds, ShapeError, sizeInBytes, TENSORS, Tensor } from '@x/core';
+import { QUANTIZED } from './argument-kinds';
 import { byteLengthOf } from './blocks';
 import { allocateBlocks, type DenseDType, placement } from './load';
 import { QTensor } from './qtensor';
@@ -33,6 +34,7 @@ export class ExpertSlots implements Disposable {
    * @throws ShapeError `SHAPE_MISMATCH` for a weight of another rank; OutOfMemoryError
    */
   static of(host: QTensor, slots: number, device: Device, dense: DenseDType = 'f32'): ExpertSlots {
+    kinds.check('ExpertSlots.of', 'host', host, QUANTIZED);
     kinds.check('ExpertSlots.of', 'slots', slots, kinds.POSITIVE);
     if (host.rank !== 3) {
       throw new ShapeError('SHAPE_MISMATCH', `ExpertSlots.of: ${host} has no experts; give a weight [experts, n, k].`);

@@ -11,10 +11,12 @@ import {
   formatShape,
   isGradEnabled,
   isInt,
+  kinds,
   ShapeError,
   scope,
   Tensor,
 } from '@x/core';
+import { QUANTIZED } from './argument-kinds';
 import { byteLengthOf } from './blocks';
 import type { ExpertOrder } from './expert-order';
 import { allocateBlocks } from './load';
@@ -269,6 +271,7 @@ export function checkIndexedHost(weights: QTensor, x: Tensor, ids: ArrayLike<unk
 }
 
 function checkedExperts(op: string, weights: QTensor): [experts: number, n: number, k: number] {
+  kinds.check(op, 'weights', weights, QUANTIZED);
   if (weights.rank === 3) return weights.shape as [number, number, number] & readonly number[];
   throw new ShapeError(
     'SHAPE_MISMATCH',

@@ -6,6 +6,7 @@
 import { OutOfMemoryError } from '@x/core';
 import {
   type EmbeddingModel,
+  hubName,
   type LanguageModel,
   type LoadEmbeddingModelOptions,
   type LoadModelOptions,
@@ -13,7 +14,7 @@ import {
   loadModel,
 } from '@x/engine';
 import { ApiError, ServerError } from './errors';
-import { bytesOf, isOfHub, nameOf } from './model-files';
+import { bytesOf, nameOf } from './model-files';
 
 /** A model that is loaded when it is asked for. */
 export type ModelFile = {
@@ -347,11 +348,12 @@ function entryOf(name: string, source: ModelSource, maxBytes: number): Entry {
       'INVALID_OPTION',
       `The model ${name} has no path; give a path, { path, options } or a loaded model.`,
     );
-  if (isOfHub(file.path) && Number.isFinite(maxBytes)) {
+  const isOfHub = hubName(file.path) !== undefined;
+  if (isOfHub && Number.isFinite(maxBytes)) {
     const message = `The size of ${file.path} is not known before it is here, and there is maxModelBytes; download it first and give its path.`;
     throw new ServerError('INVALID_OPTION', message);
   }
-  const bytes = isOfHub(file.path) ? 0 : bytesOf(file.path);
+  const bytes = isOfHub ? 0 : bytesOf(file.path);
   if (bytes > maxBytes) {
     const message = `The model ${name} has ${bytes} bytes, maxModelBytes is ${maxBytes}; allow more, or take a smaller model.`;
     throw new ServerError('INVALID_OPTION', message);

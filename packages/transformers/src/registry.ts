@@ -1,5 +1,7 @@
 /** The architectures that load: one entry each, and one file behind it in models/. */
+import { kinds } from '@x/core';
 import type { GgufMetadata } from '@x/quantized';
+import { METADATA } from './arguments';
 import { withClassDefaults } from './config/class-defaults';
 import { type ConfigKey, type ConfigSource, ggufConfig, jsonConfig, objectOf } from './config/config-source';
 import type { DecoderConfig } from './config/decoder-config';
@@ -120,6 +122,7 @@ export const SUPPORTED_ARCHITECTURES: readonly string[] = ARCHITECTURES.filter((
 
 /** @throws FileFormatError for a missing or mistyped key, TransformersError UNSUPPORTED_MODEL, BAD_CONFIG */
 export function describeGguf(metadata: GgufMetadata): ModelDescription {
+  kinds.check('describeGguf', 'metadata', metadata, METADATA);
   if (metadata.string('general.type', 'model') === 'adapter')
     throw new TransformersError(
       'UNSUPPORTED_MODEL',

@@ -3,6 +3,8 @@
  * SplitMix64. candle uses Rust's `StdRng`, whose algorithm may change between releases; ours is fixed, so a seed gives
  * the same text on every machine and in every release.
  */
+import { kinds } from '@x/core';
+
 const MASK64 = (1n << 64n) - 1n;
 
 /** Successive 64-bit outputs of SplitMix64 started at `seed`. */
@@ -37,6 +39,7 @@ export class Random {
 
   /** @param seed an integer in [0, 2^53). */
   static fromSeed(seed: number): Random {
+    kinds.check('Random.fromSeed', 'seed', seed, kinds.COUNT);
     const [a, b] = splitMix64(BigInt(seed), 2);
     const low = (x: bigint) => Number(x & 0xffffffffn);
     return new Random([low(a), low(a >> 32n), low(b), low(b >> 32n)]);

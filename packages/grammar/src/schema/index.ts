@@ -1,4 +1,5 @@
 /** JSON Schema as a grammar. */
+import { kinds } from '@x/core';
 import { GrammarError } from '../errors';
 import { Grammar } from '../grammar';
 import { Expressions } from '../regular/expression';
@@ -24,6 +25,7 @@ export interface SchemaOptions {
  * @throws GrammarError BAD_SCHEMA, UNSUPPORTED_KEYWORD, BAD_PATTERN, TOO_LARGE, each with a JSON Pointer; UNSATISFIABLE
  */
 export function compileSchema(schema: unknown, options: SchemaOptions = {}): Grammar {
+  kinds.check('compileSchema', 'options', options, kinds.OBJECT);
   const { whitespace = 'compact', closed = false } = options;
   if (!WHITESPACES.includes(whitespace))
     throw new GrammarError(

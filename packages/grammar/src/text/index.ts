@@ -1,4 +1,5 @@
 /** Regular expressions, GBNF and choices as grammars. */
+import { kinds } from '@x/core';
 import { GrammarError } from '../errors';
 import { Grammar } from '../grammar';
 import { Expressions } from '../regular/expression';
@@ -15,6 +16,7 @@ const MOST_CHOICES = 100_000;
  * @throws GrammarError BAD_PATTERN, TOO_LARGE, UNSATISFIABLE
  */
 export function compileRegex(source: string, flags = ''): Grammar {
+  kinds.check('compileRegex', 'flags', flags, kinds.STRING);
   const make = new Expressions();
   const expression = wholeMatch(make, source, flags);
   return new Grammar(make, make.isProductive(expression) ? terminal(expression) : either(), []);
@@ -25,6 +27,7 @@ export function compileRegex(source: string, flags = ''): Grammar {
  * @throws GrammarError BAD_GRAMMAR with the line, TOO_LARGE, UNSATISFIABLE
  */
 export function compileGbnf(source: string): Grammar {
+  kinds.check('compileGbnf', 'source', source, kinds.STRING);
   const make = new Expressions();
   const { root, rules } = readGbnf(make, source);
   return new Grammar(make, root, rules);

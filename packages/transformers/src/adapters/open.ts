@@ -1,7 +1,8 @@
 /** LoRA adapters in files of either kind. */
 import { statSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { FileFormatError } from '@x/core';
+import { FileFormatError, kinds } from '@x/core';
+import { PATH } from '../arguments';
 import type { LoraFile } from '../weights/lora';
 import type { LoraBase } from './base';
 import { openGgufLora } from './gguf-lora';
@@ -14,6 +15,7 @@ import { openPeft } from './peft';
  *   itself, UNSUPPORTED_ADAPTER for one of another kind (DoRA, modules_to_save, experts, ...)
  */
 export function openLora(path: string, base: LoraBase): LoraFile {
+  kinds.check('openLora', 'path', path, PATH);
   const stats = statSync(path, { throwIfNoEntry: false });
   if (stats === undefined) {
     const message = `${path}: there is no such file or directory. Give a folder with adapter_config.json and adapter_model.safetensors, or a .gguf file.`;

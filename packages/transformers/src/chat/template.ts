@@ -2,7 +2,9 @@
  * Chat templates: messages to the text and tokens that a model was trained on, as transformers' `apply_chat_template`. A
  * template is a Jinja program inside of the model's files; it runs within a budget and reaches nothing of this process.
  */
+import { kinds } from '@x/core';
 import type { GgufMetadata } from '@x/quantized';
+import { METADATA, OPTIONS, PATH } from '../arguments';
 import { TransformersError } from '../errors';
 import type { Tokenizer } from '../tokenizer';
 import { BROKEN, isFollowed, markerOf, unusedCharacter } from './control-texts';
@@ -361,6 +363,16 @@ function markEnd(list: Record<string, unknown>[]): string {
   last.content += end;
   return end;
 }
+
+kinds.checkCalls(
+  ChatTemplate,
+  {
+    fromText: { template: kinds.STRING, specialTokens: OPTIONS },
+    fromGguf: { metadata: METADATA },
+    fromDirectory: { directory: PATH },
+  },
+  'ChatTemplate.',
+);
 
 function cutAt(text: string, end: string): string {
   const at = text.lastIndexOf(end);

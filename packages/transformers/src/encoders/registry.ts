@@ -1,5 +1,7 @@
 /** The encoders that load: one entry each, and one file behind it. */
+import { kinds } from '@x/core';
 import type { GgufMetadata } from '@x/quantized';
+import { METADATA } from '../arguments';
 import { withClassDefaults } from '../config/class-defaults';
 import { type ConfigSource, ggufConfig, jsonConfig, objectOf } from '../config/config-source';
 import type { DecoderConfig } from '../config/decoder-config';
@@ -45,6 +47,7 @@ export const SUPPORTED_ENCODERS: readonly string[] = ENCODERS.map(({ architectur
 
 /** Undefined for a model that is no encoder. @throws as `describeGguf` */
 export function describeEncoderGguf(metadata: GgufMetadata): EncoderDescription | undefined {
+  kinds.check('describeEncoderGguf', 'metadata', metadata, METADATA);
   const name = metadata.string('general.architecture');
   const architecture = ENCODERS.find(({ gguf }) => gguf === name);
   if (!architecture) return undefined;

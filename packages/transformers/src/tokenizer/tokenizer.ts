@@ -8,9 +8,10 @@
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Tokenizer as HfTokenizer } from '@huggingface/tokenizers';
-import { CandleError } from '@x/core';
+import { type CandleError, kinds } from '@x/core';
 import { readJsonFile } from '@x/core/files';
 import type { GgufMetadata } from '@x/quantized';
+import { IDS, METADATA, OPTIONS, PATH } from '../arguments';
 import { TransformersError } from '../errors';
 import { checkDefinition, type Definition } from './definition';
 import { fewestTokensOf } from './fewest-tokens';
@@ -160,8 +161,6 @@ export class Tokenizer {
    * file takes too long for the text
    */
   encode(text: string, options: EncodeOptions = {}): number[] {
-    if (typeof text !== 'string')
-      throw new CandleError('INVALID_ARGUMENT', `encode: a ${typeof text} was given; give the text as a string.`);
     // Only the ids of tokens in the vocabulary: a model without an unknown token has nothing for the others.
     const inner = options.breaker === undefined ? this.inner : withBreaker(this.inner, options.breaker);
     const { ids } = inner.encode(text, { add_special_tokens: options.addSpecialTokens ?? true });
@@ -269,6 +268,22 @@ export class Tokenizer {
     }
   }
 }
+
+const TEXT = { text: kinds.STRING, options: OPTIONS };
+kinds.checkCalls(
+  Tokenizer,
+  {
+    fromFile: { path: PATH, options: OPTIONS },
+    fromTiktoken: { path: PATH, options: kinds.OBJECT },
+    fromGguf: { metadata: METADATA },
+  },
+  'Tokenizer.',
+);
+kinds.checkCalls(
+  Tokenizer.prototype,
+  { encode: TEXT, fewestTokens: TEXT, encodeInput: TEXT, decode: { ids: IDS, options: OPTIONS } },
+  'Tokenizer.',
+);
 
 const BRACKETED = /^(<[^\s<>]+>|\[[A-Z_/]+\])$/;
 
