@@ -1,6 +1,6 @@
 /** Functions of the engine and of what it is made of, called as TypeScript would refuse: one error that says what to give. */
-import { Device } from '@x/core';
-import { findModel, loadModel, Random, TransformersError } from '@x/engine';
+import { Device, Tensor } from '@x/core';
+import { findModel, LogitsProcessor, loadModel, Random, TransformersError } from '@x/engine';
 import { compileGbnf, compileRegex, compileSchema, compileToolCalls, Matcher, Vocabulary } from '@x/grammar';
 import { ExpertSlots, GgufFile, indexedMoe } from '@x/quantized';
 import { ChatTemplate, describeEncoderGguf, describeGguf, openLora, Tokenizer } from '@x/transformers';
@@ -38,6 +38,7 @@ test.each<[string, () => unknown]>([
   ['ExpertSlots.of: host is null', () => ExpertSlots.of(null as never, 1, Device.js())],
   ['weights is an object', () => indexedMoe({} as never, none, none)],
   ['Random.fromSeed: seed is "x"', () => Random.fromSeed('x' as never)],
+  ['sample: logits is Tensor', () => new LogitsProcessor({}).sample(Tensor.ones([4], 'f32', 'js') as never)],
   ['findModel: path is Symbol(a)', () => findModel(Symbol('a') as never)],
 ])('%s', (message, call) => {
   expect(call).toThrow(

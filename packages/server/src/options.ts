@@ -9,10 +9,11 @@ export interface ServerOptions {
   /** Keys of which a request has to have one. Default: none is asked for. */
   apiKey?: string | readonly string[];
   /**
-   * Host names that requests may be sent to, without ports, or `'any'`. Default: `localhost` and the loopback addresses, so
-   * that no page that a browser shows can reach the server under another name.
+   * Host names that requests may be sent to, without ports, beside addresses and loopback's names; `'network'`: those without a dot and
+   * of `.local` and `.internal`; `'any'`. Default: `localhost` and the loopback addresses, so that no page that a browser shows can
+   * reach the server under another name.
    */
-  allowedHosts?: readonly string[] | 'any';
+  allowedHosts?: readonly string[] | 'network' | 'any';
   /** Origins of other pages that may ask, such as `https://app.example`, or `'*'`. Default: none. */
   cors?: readonly string[] | '*';
   /** Sequences that are computed at once, over all models. Default 32. */
@@ -101,7 +102,10 @@ const OPTIONS = {
     (value) => (typeof value === 'string' && value !== '') || (isStrings(value) && (value as []).length > 0),
     'a string, or a list of strings, none of them empty',
   ],
-  allowedHosts: [(value) => value === 'any' || isStrings(value), '"any" or a list of host names'],
+  allowedHosts: [
+    (value) => value === 'any' || value === 'network' || isStrings(value),
+    '"any", "network" or a list of host names',
+  ],
   cors: [(value) => value === '*' || isStrings(value), '"*" or a list of origins'],
   maxSequences: count,
   maxWaiting: [(value) => isFrom(value, 0) && Number.isInteger(value), 'a whole number of 0 or more'],

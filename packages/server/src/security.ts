@@ -3,15 +3,22 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import { ApiError } from './errors';
 
 /** Names under which a server on this machine alone is reached. */
-const LOOPBACK_NAMES = ['localhost', '127.0.0.1', '[::1]'];
+const LOOPBACK = /^(localhost|.+\.localhost|127\.\d+\.\d+\.\d+|\[::1\])$/;
+/** No page has the name of another machine and an address as its name at once. */
+const ADDRESS = /^(\d+\.\d+\.\d+\.\d+|\[[\da-f:.]+\])$/;
+/** Names that nobody owns on the internet. */
+const LOCAL_NAME = /^([^.:]+|.+\.(local|internal))$/;
 
 /** Whether only this machine reaches what listens there. */
 export function isLoopback(address: string): boolean {
   return address === 'localhost' || address === '::1' || /^127\.\d+\.\d+\.\d+$/.test(address);
 }
 
-/** `'any'`, or names without ports; `undefined`: those of loopback. */
-export type AllowedHosts = readonly string[] | 'any' | undefined;
+/**
+ * Names without ports, to which loopback's and addresses are added; `'any'`; `'network'`: names that only a network of one's own has,
+ * and addresses; `undefined`: loopback's.
+ */
+export type AllowedHosts = readonly string[] | 'any' | 'network' | undefined;
 
 /**
  * Refuses names that are not the server's own: a page whose name is made to point here (DNS rebinding) is of the same origin
@@ -22,10 +29,8 @@ export function checkHost(request: Request, allowed: AllowedHosts): void {
   if (allowed === 'any') return;
   const header = request.headers.get('host');
   const name = (header === null ? new URL(request.url).hostname : header.replace(/:\d*$/, '')).toLowerCase();
-  const names = allowed?.map((one) => one.toLowerCase()) ?? LOOPBACK_NAMES;
-  const isOwn =
-    names.includes(name) ||
-    (allowed === undefined && (/^127\.\d+\.\d+\.\d+$/.test(name) || name.endsWith('.localhost')));
+  if (LOOPBACK.test(name) || (allowed && ADDRESS.test(name))) return;
+  const isOwn = allowed === 'network' ? LOCAL_NAME.test(name) : allowed?.some((one) => one.toLowerCase() === name);
   if (isOwn) return;
   throw new ApiError(403, 'This server does not answer to this host name; name it in allowedHosts (--allowed-host).', {
     code: 'host_not_allowed',

@@ -66,7 +66,9 @@ export async function serve({
   // It starts a parser in WebAssembly, which those who mount the server need not have.
   const { getRequestListener, RequestError } = await import('@hono/node-server');
   const maxHeaderSize = options.maxHeaderBytes ?? 16_384;
-  const server = createServer({ ...options, allowedHosts: options.allowedHosts ?? (isLocal ? undefined : 'any') });
+  // Without a key a page that a browser shows must not get in by a name of its own; one with a key does not know it.
+  const reached = options.apiKey === undefined ? 'network' : 'any';
+  const server = createServer({ ...options, allowedHosts: options.allowedHosts ?? (isLocal ? undefined : reached) });
   const listener = getRequestListener((request, environment) => server.fetch(request, environment), {
     overrideGlobalObjects: false,
     // HTTP/1.0 names no host: probes of balancers.

@@ -200,6 +200,26 @@ describe('who may ask', () => {
     },
   );
 
+  test.each<['network' | string[], string, number]>([
+    ['network', 'evil.example', 403],
+    ['network', 'evil.localhost.example', 403],
+    ['network', '10.0.0.5', 200],
+    ['network', '[fd00::5]:8080', 200],
+    ['network', 'candle:8080', 200],
+    ['network', 'candle.default.svc.cluster.local', 200],
+    ['network', 'localhost', 200],
+    [['Models.example'], 'models.example', 200],
+    [['Models.example'], 'evil.example', 403],
+    [['Models.example'], 'candle', 403],
+    // Probes and proxies of the machine and the cluster.
+    [['Models.example'], '127.0.0.1:8080', 200],
+    [['Models.example'], '10.0.0.5', 200],
+  ])('with allowedHosts %j, the host name %s gets %i', async (allowedHosts, host, status) => {
+    const own = testServer({ models: tiny, allowedHosts });
+    expect((await own.ask('/health', { headers: { host } })).status).toBe(status);
+    await own.server.close();
+  });
+
   test('pages of other origins get no answer, and no permission', async () => {
     const headers = { origin: 'https://evil.example', host: 'localhost:80' };
     for (const response of [

@@ -1,4 +1,5 @@
 // The server on a real port: sockets that are cut, bodies that are too large, ports in use, addresses that others reach.
+import { get } from 'node:http';
 import { connect } from 'node:net';
 import { loadModel } from '@x/engine';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -157,6 +158,17 @@ test('an open address with a key answers to any name, and asks for the key', asy
   expect((await ask({ authorization: 'Bearer secret' })).status).toBe(200);
   await open.close();
   await expect(ask({})).rejects.toThrow();
+});
+
+test('an open address without a key answers to addresses and names of its network', async () => {
+  const open = await serve({ models: tiny, port: 0, host: '0.0.0.0', allowOpenNetwork: true });
+  const status = (host: string) =>
+    new Promise((resolve, reject) => {
+      const options = { port: open.port, path: '/health', headers: { host } };
+      get(options, (response) => resolve(response.resume().statusCode)).on('error', reject);
+    });
+  expect(await Promise.all(['evil.example', '10.0.0.5', 'candle'].map(status))).toEqual([403, 200, 200]);
+  await open.close();
 });
 
 test('closing lets a stream end and drops idle connections', async () => {

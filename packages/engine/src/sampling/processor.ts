@@ -7,6 +7,7 @@
  * for Qwen) but only the candidates that can matter; NaN is an error instead of a random token; weights are whole numbers
  * (weights.ts), so that devices draw what the host draws.
  */
+import { kinds } from '@x/core';
 import { choose } from './choose';
 import { badLogits } from './logits';
 import { type SamplingOptions, type SamplingSettings, samplingSettings } from './options';
@@ -17,6 +18,8 @@ const { fround } = Math;
 
 /** Below this candle, too, treats a temperature as zero: the division would overflow. */
 const LEAST_TEMPERATURE = 1e-7;
+
+const NUMBERS = kinds.kind(ArrayBuffer.isView, "give numbers on the host, as await logits.toArray('f32')");
 
 /** What a choice is to tell beside the token, and what it may be. */
 export interface SamplerExtras {
@@ -65,9 +68,10 @@ export class LogitsProcessor implements SamplingSettings {
    * The next token's id.
    * @param logits one row, [vocab]; not modified
    * @param history the tokens so far, prompt included; only penalties read it
-   * @throws TransformersError BAD_LOGITS when logits hold NaN, +Infinity or no finite value
+   * @throws TransformersError BAD_LOGITS when logits hold NaN, +Infinity or no finite value; CandleError INVALID_ARGUMENT for a tensor
    */
   sample(logits: Float32Array, history: readonly number[] = []): number {
+    kinds.check('sample', 'logits', logits, NUMBERS);
     const choice = choose(logits, this.sampler(history));
     if (!choice) throw badLogits(logits.length);
     return choice.id;

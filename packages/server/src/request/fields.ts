@@ -102,6 +102,11 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** A list of token ids that is not empty. */
+export function isTokens(value: unknown): value is number[] {
+  return Array.isArray(value) && value.length > 0 && value.every((id) => Number.isInteger(id) && id >= 0);
+}
+
 /** A value for a message: short, and no more of it than tells what it is. */
 export function shown(value: unknown): string {
   if (typeof value === 'string') return value.length > 32 ? 'a long string' : JSON.stringify(value);

@@ -5,7 +5,7 @@ import { badField } from '../errors';
 import type { Job } from '../job';
 import type { Lease } from '../model-pool';
 import type { ResolvedOptions } from '../options';
-import { type Fields, shown } from '../request/fields';
+import { type Fields, isTokens, shown } from '../request/fields';
 import {
   forChoice,
   MAX_TOP_LOGPROBS,
@@ -175,8 +175,6 @@ function readRequest(fields: Fields, options: ResolvedOptions): CompletionReques
 function readPrompts(fields: Fields, { maxChoices }: ResolvedOptions): Prompt[] {
   const prompt = fields.required('prompt', fields.raw('prompt'));
   if (typeof prompt === 'string') return [prompt];
-  const isTokens = (value: unknown): value is number[] =>
-    Array.isArray(value) && value.length > 0 && value.every((id) => Number.isInteger(id) && id >= 0);
   if (isTokens(prompt)) return [prompt];
   const list = Array.isArray(prompt) ? fields.list('prompt', maxChoices)! : [];
   const wrong = list.findIndex((one) => typeof one !== 'string' && !isTokens(one));

@@ -2,7 +2,7 @@
 import type { EmbeddingInput } from '@x/engine';
 import { ApiError, badField, toApiError } from '../errors';
 import type { Job } from '../job';
-import { type Fields, shown } from '../request/fields';
+import { type Fields, isTokens, shown } from '../request/fields';
 import type { Service } from '../service';
 
 /** Texts of a request, as OpenAI has it. */
@@ -52,8 +52,6 @@ function base64({ buffer, byteOffset, byteLength }: Float32Array): string {
 
 function readInputs(fields: Fields): EmbeddingInput[] {
   const input = fields.required('input', fields.raw('input'));
-  const isTokens = (value: unknown): value is number[] =>
-    Array.isArray(value) && value.length > 0 && value.every((id) => Number.isInteger(id) && id >= 0);
   const isInput = (value: unknown): value is EmbeddingInput =>
     (typeof value === 'string' && value !== '') || isTokens(value);
   if (isInput(input)) return [input];
