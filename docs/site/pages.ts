@@ -59,7 +59,7 @@ export const SECTIONS: Section[] = [
     text: 'Run',
     items: entries({
       '/guide/deploying': 'Bundling and deploying',
-      '/deploying': 'Replicas and offline batches',
+      '/replicas-and-batches': 'Replicas and offline batches',
       '/guide/troubleshooting-rocm': 'Troubleshooting ROCm',
       '/guide/faq': 'Questions',
       '/several-devices': 'Several devices',
@@ -71,7 +71,7 @@ export const SECTIONS: Section[] = [
     items: entries({
       '/benchmarks': 'Measurements',
       '/how-we-measure': 'How we measure',
-      '/differences': 'Differences from transformers',
+      '/accuracy': 'Accuracy beside transformers',
       '/parity': 'Parity with candle',
       '/api-parity': 'Names beside candle and PyTorch',
     }),

@@ -47,7 +47,7 @@ export const PACKAGE_READMES = readdirSync(join(ROOT, 'packages')).map((name) =>
 export const GUIDES = [
   'README.md',
   'docs/index.md',
-  'docs/deploying.md',
+  'docs/replicas-and-batches.md',
   'docs/kernels.md',
   ...readdirSync(join(ROOT, 'docs/guide'))
     .filter((name) => name.endsWith('.md'))

@@ -1,7 +1,7 @@
 /** `candle serve MODEL...`: models over HTTP in OpenAI's form, and a page to chat in, until Ctrl-C. */
 import { Device } from '@x/core';
 import { type CacheDType, devicesOf, type LanguageModel, processGroup } from '@x/engine';
-import { type LogEntry, type RunningServer, serve } from '@x/server';
+import { type LogEntry, type RunningServer, type ServeOptions, serve } from '@x/server';
 import { Command } from 'commander';
 import '@x/rocm-backend';
 import { addDeviceFlags, type DeviceFlags, followed, placeOf } from '../devices';
@@ -47,7 +47,7 @@ export function serveCommand(): Command {
     .option('--api-key <key>', 'ask requests for this key', someText('Give a key.'))
     .option('--api-key-file <path>', 'the same from a file with a key on each line')
     .option('--allow-open-network', 'listen on other addresses without a key: everyone there can use the models')
-    .option('--allowed-host <names...>', 'names under which requests may come, or any', several)
+    .option('--allowed-host <names...>', 'names under which requests may come, or network, or any', several)
     .option('--cors <origins...>', 'pages of these origins may ask, or *', several);
   return addDeviceFlags(command)
     .option('-c, --context <tokens>', 'of a sequence, default the model’s own, at most 4096', wholeNumber(1))
@@ -103,7 +103,7 @@ async function run(names: readonly string[], options: ServeCommandOptions, signa
     port,
     apiKey: keysOf(options),
     allowOpenNetwork: options.allowOpenNetwork,
-    allowedHosts: options.allowedHost?.includes('any') ? 'any' : options.allowedHost,
+    allowedHosts: hostsOf(options),
     cors: options.cors?.includes('*') ? '*' : options.cors,
     maxSequences,
     maxWaiting,
@@ -147,6 +147,10 @@ function checkGroup({ modelMemory, unloadAfter }: ServeCommandOptions): void {
     throw new UsageError(
       'processes that compute together (WORLD_SIZE) keep their model. Leave --model-memory and --unload-after out.',
     );
+}
+
+function hostsOf({ allowedHost }: ServeCommandOptions): ServeOptions['allowedHosts'] {
+  return (['any', 'network'] as const).find((all) => allowedHost?.includes(all)) ?? allowedHost;
 }
 
 function keysOf({ apiKey, apiKeyFile }: ServeCommandOptions): string[] | undefined {
