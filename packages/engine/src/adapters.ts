@@ -6,7 +6,7 @@ import { readdirSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { DisposedError, didYouMean, kinds } from '@x/core';
 import { type Lora, type LoraBase, type LoraRows, type LoraSites, openLora, TransformersError } from '@x/transformers';
-import { identityOf } from './model-identity';
+import { identityOf } from './load/model-identity';
 import type { OptionRule } from './options';
 
 /** An adapter for a text, by its name. `scale` multiplies what it adds; default 1. */

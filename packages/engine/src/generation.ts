@@ -18,7 +18,7 @@ import {
   type SamplingOptions,
   type TokenLogprob,
 } from './sampling';
-import type { BatchScheduler } from './scheduler';
+import type { BatchScheduler } from './schedule/scheduler';
 import type { Drafter } from './speculate/drafter';
 import { Lookahead } from './speculate/lookahead';
 import { drafting, type Speculative, speculative } from './speculate/options';

@@ -31,7 +31,6 @@ export {
   type RankedDocument,
   type RerankOptions,
 } from './embedding/model';
-export type { ExpertOptions } from './expert-place';
 export {
   type FinishReason,
   type GenerateOptions,
@@ -49,13 +48,14 @@ export {
   type LanguageModelParts,
   type LoadAdapterOptions,
 } from './language-model';
-export { type KernelProgress, type LoadModelOptions, loadModel } from './load';
-export { findModel, hubName, type ModelFiles, weightPaths } from './model-files';
+export type { ExpertOptions } from './load/expert-place';
+export { type KernelProgress, type LoadModelOptions, loadModel } from './load/load';
+export { findModel, hubName, type ModelFiles, weightPaths } from './load/model-files';
+export type { WarmUpOptions } from './load/warm-up';
 export { checkOptions, type OptionRule } from './options';
 export { type ProcessGroup, processGroup } from './parallel/environment';
 export { devicesOf, type ParallelOptions } from './parallel/options';
 export { type FollowOptions, followModel } from './parallel/processes';
-export type { Step } from './pass-planner';
 export type { PromptFileOptions } from './prompt-files';
 export { Runner, type RunnerOptions } from './runner';
 export {
@@ -71,8 +71,8 @@ export {
   type SamplingOptions,
   type TokenLogprob,
 } from './sampling';
-export { BatchScheduler, type PrefillOptions, type Verified } from './scheduler';
+export type { Step } from './schedule/pass-planner';
+export { BatchScheduler, type PrefillOptions, type Verified } from './schedule/scheduler';
 export type { DraftModel, DraftOptions, LookupOptions, Speculative } from './speculate/options';
 export type { StepBytes } from './step-bytes';
 export type { JsonSchema, StructureOptions } from './structured';
-export type { WarmUpOptions } from './warm-up';

@@ -21,14 +21,14 @@ import { type GenerateOptions, Generation } from './generation';
 import type { KvPoolOptions, KvPoolStats } from './kv/pool';
 import type { CacheDType } from './kv/rows';
 import type { SequenceCache } from './kv/sequence-cache';
+import { type WarmUpOptions, warmUp } from './load/warm-up';
 import { checkOptions, type OptionRule, signal } from './options';
 import type { Group } from './parallel/group';
 import { loadPrompt, type PromptFileOptions, type PromptHost, savePrompt } from './prompt-files';
 import { Runner } from './runner';
-import { BatchScheduler } from './scheduler';
+import { BatchScheduler } from './schedule/scheduler';
 import type { DraftParts } from './speculate/draft-model';
 import { cacheBytesOf, type StepBytes, weightBytesOf } from './step-bytes';
-import { type WarmUpOptions, warmUp } from './warm-up';
 
 export interface LanguageModelParts {
   model: CausalModel;

@@ -12,7 +12,7 @@ import type { Group } from './parallel/group';
 import { promptIdsOf } from './prompt-ids';
 import type { Runner } from './runner';
 import { LogitsProcessor } from './sampling';
-import type { BatchScheduler } from './scheduler';
+import type { BatchScheduler } from './schedule/scheduler';
 
 export interface PromptFileOptions {
   /**

@@ -5,17 +5,17 @@
 import { settings, type Tensor } from '@x/core';
 import { type Batch, type CausalModel, type ForwardPass, type LoraBase, TransformersError } from '@x/transformers';
 import { Adapters, type AdapterUse, adaptedRows } from './adapters';
-import { DecodeGraphs } from './decode-graphs';
 import { Executor, type Followers } from './execute/executor';
+import { DecodeGraphs } from './graphs/decode-graphs';
+import { PromptGraphs } from './graphs/prompt-graphs';
 import { KvPool, type KvPoolOptions } from './kv/pool';
 import type { SequenceCache } from './kv/sequence-cache';
-import { halvesOf, inTurn } from './paired-pass';
-import { PassPlanner, type Step } from './pass-planner';
-import { promptChunk } from './prompt-chunk';
-import { PromptGraphs } from './prompt-graphs';
 import { type Choice, choose, type Sampler } from './sampling';
 import { canChoose, isIdOfRow, type RowSamplers } from './sampling/device';
 import { DeviceChooser } from './sampling/device-chooser';
+import { halvesOf, inTurn } from './schedule/paired-pass';
+import { PassPlanner, type Step } from './schedule/pass-planner';
+import { promptChunk } from './schedule/prompt-chunk';
 
 /** A step that is enqueued. */
 export interface StepUnderWay {

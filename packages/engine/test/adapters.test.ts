@@ -4,11 +4,12 @@ import { join } from 'node:path';
 import { Device, memoryStats, scope, Tensor } from '@x/core';
 import { SafetensorsFile, saveSafetensors } from '@x/core/files';
 import { GgufFile, gguf, writeGguf } from '@x/quantized';
+import { random } from '@x/testing/random';
 import { describeConfig, openLora } from '@x/transformers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type AdapterChoice, argmax, type LanguageModel, type LoadModelOptions, loadModel } from '../src';
 import type { Runner } from '../src/runner';
-import type { BatchScheduler } from '../src/scheduler';
+import type { BatchScheduler } from '../src/schedule/scheduler';
 import { deviceNames, GGUF, maxDifference, openDevice, settledMemory, temporaryDirectory } from './helpers';
 import {
   type AdapterChanges,
@@ -252,11 +253,7 @@ describe.each(deviceNames)('adapters on %s', (deviceName) => {
 /** Of the query, the value and one of gate and up of a model in blocks. */
 async function writeRandomAdapter(path: string): Promise<void> {
   const base = GgufFile.open(GGUF);
-  let state = 3;
-  const next = () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return state / 2 ** 32 - 0.5;
-  };
+  const next = random(3);
   const tensors = ['attn_q', 'attn_v', 'attn_output', 'ffn_up', 'ffn_down'].flatMap((name) => {
     const target = `blk.0.${name}.weight`;
     const [out, width] = base.tensors.get(target)!.shape;
@@ -266,7 +263,7 @@ async function writeRandomAdapter(path: string): Promise<void> {
         ['b', [out, 4], 1],
       ] as const
     ).map(([part, shape, size]) => {
-      const values = Float32Array.from({ length: shape[0] * shape[1] }, () => size * next());
+      const values = Float32Array.from({ length: shape[0] * shape[1] }, () => size * (next() - 0.5));
       return {
         name: `${target}.lora_${part}`,
         shape: [...shape],

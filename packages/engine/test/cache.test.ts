@@ -5,7 +5,7 @@ import { readGolden } from '@x/testing/golden';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type Constraint, KvPool, type LanguageModel, LogitsProcessor, loadModel } from '../src';
 import type { Runner } from '../src/runner';
-import type { BatchScheduler } from '../src/scheduler';
+import type { BatchScheduler } from '../src/schedule/scheduler';
 import { deviceNames, GGUF, goldenQ8, maxDifference, openDevice, settledMemory, TINY } from './helpers';
 
 const inside = (model: LanguageModel) => model as unknown as { runner: Runner; scheduler: BatchScheduler };

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it, type MockInstance, vi } from
 import { type LanguageModel, LogitsProcessor, loadModel } from '../src';
 import type { Executor } from '../src/execute/executor';
 import type { Runner } from '../src/runner';
-import type { BatchScheduler } from '../src/scheduler';
+import type { BatchScheduler } from '../src/schedule/scheduler';
 import {
   deviceNames,
   maxDifference,

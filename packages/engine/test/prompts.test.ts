@@ -4,7 +4,7 @@ import { memoryStats } from '@x/core';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type LanguageModel, LogitsProcessor, loadModel } from '../src';
 import type { Runner } from '../src/runner';
-import type { BatchScheduler, PrefillOptions } from '../src/scheduler';
+import type { BatchScheduler, PrefillOptions } from '../src/schedule/scheduler';
 import { deviceNames, GGUF, openDevice } from './helpers';
 
 const inside = (model: LanguageModel) => model as unknown as { runner: Runner; scheduler: BatchScheduler };

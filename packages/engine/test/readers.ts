@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { vi } from 'vitest';
 import type { GenerateOptions, LanguageModel } from '../src';
 import type { Runner } from '../src/runner';
-import type { BatchScheduler } from '../src/scheduler';
+import type { BatchScheduler } from '../src/schedule/scheduler';
 import { goldenQ8 } from './helpers';
 
 export const PROMPTS = goldenQ8().prompts.map(({ text }) => text);

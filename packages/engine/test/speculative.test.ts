@@ -16,7 +16,7 @@ import {
   type Speculative,
 } from '../src';
 import type { Runner } from '../src/runner';
-import type { BatchScheduler } from '../src/scheduler';
+import type { BatchScheduler } from '../src/schedule/scheduler';
 import {
   deviceNames,
   GGUF,

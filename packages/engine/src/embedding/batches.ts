@@ -1,7 +1,7 @@
 /** Runs many texts in batches of similar length, and gives their results in the order of the texts. */
 import type { Device, Tensor } from '@x/core';
 import type { Segments } from '@x/nn';
-import { Pacer } from '../pacer';
+import { Pacer } from '../schedule/pacer';
 import { packTexts, type TextIds, type TextModel } from './text-model';
 
 export interface BatchJob<Item> {

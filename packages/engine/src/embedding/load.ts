@@ -22,7 +22,7 @@ import {
   TransformersError,
   Weights,
 } from '@x/transformers';
-import { findModel, HUB_SOURCE, type HubSource, modelPath } from '../model-files';
+import { findModel, HUB_SOURCE, type HubSource, modelPath } from '../load/model-files';
 import { callback, checkOptions, number, type OptionRule, signal } from '../options';
 import { Dense } from './dense';
 import { EmbeddingModel } from './model';

@@ -5,11 +5,11 @@
  */
 import type { Communicator, Tensor } from '@x/core';
 import type { Batch, CausalModel, ForwardPass } from '@x/transformers';
-import type { Shard } from '../build-model';
 import type { MemoryChange } from '../kv/change';
 import type { KvMemory } from '../kv/memory';
 import { PagedKv } from '../kv/paged';
 import { spansOf } from '../kv/spans';
+import type { Shard } from '../load/build-model';
 import type { DeviceChooser } from '../sampling/device-chooser';
 import { disposeSegments, type GraphShape, type PassNumbers, promptStart, segmentsOf, tilesOf } from './batch';
 import { type Following, followed } from './followed';

@@ -3,9 +3,9 @@
  * of a cache but no sequences, computes logits and chooses nothing.
  */
 import { CandleError, Communicator, Device, memoryStats } from '@x/core';
-import { buildModel } from '../build-model';
 import { type Command, Executor, Obedience } from '../execute/executor';
 import { KvMemory } from '../kv/memory';
+import { buildModel } from '../load/build-model';
 import { type Link, type RankPlan, sent, type ToFollower } from './messages';
 import { PromptParts, type PromptWork } from './prompt-parts';
 

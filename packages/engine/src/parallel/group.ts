@@ -3,8 +3,8 @@
  * one error when one of them ends, hangs or fails.
  */
 import { CollectiveError, type Communicator, DisposedError } from '@x/core';
-import type { Shard } from '../build-model';
 import type { Command, Followers } from '../execute/executor';
+import type { Shard } from '../load/build-model';
 import { type Channel, type FromFollower, received, type SentError, type ToFollower } from './messages';
 import type { PromptWork } from './prompt-parts';
 

@@ -1,8 +1,8 @@
 /** Loading a model with several ranks: all at the same time, and all or none. */
 import { Communicator, type Device } from '@x/core';
-import { type BuildOptions, type BuiltModel, buildModel, type ModelTexts } from '../build-model';
 import type { CacheRoom } from '../kv/room';
-import { findModel } from '../model-files';
+import { type BuildOptions, type BuiltModel, buildModel, type ModelTexts } from '../load/build-model';
+import { findModel } from '../load/model-files';
 import { Group, groupsEnded } from './group';
 import type { Channel, FromFollower, RankPlan } from './messages';
 import { DEFAULT_RANK_TIMEOUT_MS, type ParallelOptions } from './options';

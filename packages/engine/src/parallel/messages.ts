@@ -1,9 +1,9 @@
 /** What the rank that leads and those that follow tell each other: plain objects, for threads and for processes. */
 import { CandleError, CollectiveError, FileFormatError } from '@x/core';
 import type { DenseDType } from '@x/quantized';
-import type { Shard } from '../build-model';
 import type { Command } from '../execute/executor';
 import type { CacheDType } from '../kv/rows';
+import type { Shard } from '../load/build-model';
 import type { PromptWork } from './prompt-parts';
 
 /** What a rank loads. */

@@ -1,7 +1,7 @@
 /** A model on the devices of several processes: what the leading one and the others do. */
 import { CollectiveError, Device, type DeviceLike } from '@x/core';
-import type { BuildOptions } from '../build-model';
-import { HUB_SOURCE, type HubSource, modelPath } from '../model-files';
+import type { BuildOptions } from '../load/build-model';
+import { HUB_SOURCE, type HubSource, modelPath } from '../load/model-files';
 import { callback, checkOptions, type OptionRule, signal } from '../options';
 import { checkGroup, type ProcessGroup } from './environment';
 import { Follower } from './follower';

@@ -7,7 +7,7 @@ import { type Tokenizer, TransformersError } from '@x/transformers';
 import { isAnyPossible } from '../constraint';
 import type { SequenceCache } from '../kv/sequence-cache';
 import { LogitsProcessor } from '../sampling';
-import type { BatchScheduler } from '../scheduler';
+import type { BatchScheduler } from '../schedule/scheduler';
 import type { Drafter } from './drafter';
 import type { Lookahead } from './lookahead';
 

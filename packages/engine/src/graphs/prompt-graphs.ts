@@ -4,13 +4,13 @@
  */
 import { OutOfMemoryError, type Tensor } from '@x/core';
 import { type VarlenPart, varlenTiles } from '@x/nn';
-import { MAX_PARTS, type PromptShape, type PromptSizes, promptSizes } from './execute/batch';
-import type { Executor } from './execute/executor';
-import { StepNumbers } from './execute/step-inputs';
+import { MAX_PARTS, type PromptShape, type PromptSizes, promptSizes } from '../execute/batch';
+import type { Executor } from '../execute/executor';
+import { StepNumbers } from '../execute/step-inputs';
+import type { KvPool } from '../kv/pool';
+import { NO_SLOT } from '../kv/states';
+import type { Step } from '../schedule/pass-planner';
 import { GraphTable } from './graph-table';
-import type { KvPool } from './kv/pool';
-import { NO_SLOT } from './kv/states';
-import type { Step } from './pass-planner';
 
 /** Rows of a graph: a pass takes the next larger one, whose further rows write nothing and see nothing. */
 const ROWS = [16, 32, 64, 96, 128, 192, 256, 320, 384, 448, 512];

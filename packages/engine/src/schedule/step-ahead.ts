@@ -4,12 +4,12 @@
  * How those are chosen is enqueued when they are asked for, which is in time where that takes the host less than the pass takes
  * the device. A row that nobody asks for is left, and its place in the cache is written over. Parts of prompts that wait come along.
  */
-import type { SequenceCache } from './kv/sequence-cache';
+import type { SequenceCache } from '../kv/sequence-cache';
+import type { LogitsAhead, Runner } from '../runner';
+import type { Choice, Sampler } from '../sampling';
+import { idOfRow, type RowSamplers } from '../sampling/device';
 import type { Step } from './pass-planner';
 import type { QueuedPart } from './prompt-queue';
-import type { LogitsAhead, Runner } from './runner';
-import type { Choice, Sampler } from './sampling';
-import { idOfRow, type RowSamplers } from './sampling/device';
 
 /** A sequence that wants its next token. */
 export interface DecodeRequest {

@@ -3,8 +3,8 @@ import { type Device, formatBytes, OutOfMemoryError } from '@x/core';
 import type { TensorReader } from '@x/core/files';
 import type { DenseDType } from '@x/quantized';
 import { type CausalModel, checkWeights, type ModelDescription, mixtureOf, weightBytes } from '@x/transformers';
-import { positionsIn } from './kv/room';
-import { type CacheDType, positionBytesOf } from './kv/rows';
+import { positionsIn } from '../kv/room';
+import { type CacheDType, positionBytesOf } from '../kv/rows';
 
 export interface LoadAttempt {
   file: TensorReader;

@@ -4,7 +4,7 @@ import { basename, dirname, join } from 'node:path';
 import { FileFormatError, kinds } from '@x/core';
 import { readJsonFile } from '@x/core/files';
 import { formatName, type HubOptions, isHubName, type PullProgress, parseName, pull } from '@x/hub';
-import { callback, type OptionRule } from './options';
+import { callback, type OptionRule } from '../options';
 
 /** Where a model comes from when its name is one of the hub's. */
 export interface HubSource {

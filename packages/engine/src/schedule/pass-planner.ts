@@ -3,11 +3,11 @@
  * told, and compute a pass from.
  */
 import { type VarlenPart, varlenTiles } from '@x/nn';
-import { type PassNumbers, type PassSizes, promptStart, type SegmentShape } from './execute/batch';
-import { StepNumbers } from './execute/step-inputs';
-import type { KvPool } from './kv/pool';
-import type { SequenceCache } from './kv/sequence-cache';
-import { fillSpans, spanSizes } from './kv/spans';
+import { type PassNumbers, type PassSizes, promptStart, type SegmentShape } from '../execute/batch';
+import { StepNumbers } from '../execute/step-inputs';
+import type { KvPool } from '../kv/pool';
+import type { SequenceCache } from '../kv/sequence-cache';
+import { fillSpans, spanSizes } from '../kv/spans';
 
 /** Tokens that follow what a sequence's cache holds. */
 export interface Step {

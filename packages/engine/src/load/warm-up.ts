@@ -3,11 +3,11 @@
  * plan for a shape, and graphs of the steps that are to come.
  */
 import type { Device } from '@x/core';
-import { MAX_ROWS } from './execute/batch';
-import type { SequenceCache } from './kv/sequence-cache';
-import type { Runner } from './runner';
-import { LogitsProcessor } from './sampling';
-import type { BatchScheduler } from './scheduler';
+import { MAX_ROWS } from '../execute/batch';
+import type { SequenceCache } from '../kv/sequence-cache';
+import type { Runner } from '../runner';
+import { LogitsProcessor } from '../sampling';
+import type { BatchScheduler } from '../schedule/scheduler';
 
 export interface WarmUpOptions {
   /** Sequences that will be computed at once, at most. Default 1. */

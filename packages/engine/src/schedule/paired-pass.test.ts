@@ -1,7 +1,7 @@
 import { Tensor } from '@x/core';
 import type { ForwardPass, PassStep } from '@x/transformers';
 import { expect, test } from 'vitest';
-import type { SequenceCache } from './kv/sequence-cache';
+import type { SequenceCache } from '../kv/sequence-cache';
 import { halvesOf, inTurn } from './paired-pass';
 import type { Step } from './pass-planner';
 

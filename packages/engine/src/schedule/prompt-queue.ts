@@ -6,11 +6,11 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Tensor } from '@x/core';
-import { MAX_PARTS } from './execute/batch';
-import type { SequenceCache } from './kv/sequence-cache';
+import { MAX_PARTS } from '../execute/batch';
+import type { SequenceCache } from '../kv/sequence-cache';
+import type { Runner } from '../runner';
+import { badLogits, type Choice, type Sampler } from '../sampling';
 import { type Others, Pacer } from './pacer';
-import type { Runner } from './runner';
-import { badLogits, type Choice, type Sampler } from './sampling';
 
 /** Tokens along which a part may be cut for a step. */
 const CUT = 256;

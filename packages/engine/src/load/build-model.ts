@@ -20,14 +20,14 @@ import {
   type WeightRead,
   Weights,
 } from '@x/transformers';
+import { defaultCacheDtype, multipliesNarrow } from '../kv/pool';
+import { type CacheRoom, roomFor } from '../kv/room';
+import { type CacheDType, checkCacheDtype } from '../kv/rows';
+import { unfused } from '../unfused';
 import { type ExpertOptions, hotExpertsOf } from './expert-place';
-import { defaultCacheDtype, multipliesNarrow } from './kv/pool';
-import { type CacheRoom, roomFor } from './kv/room';
-import { type CacheDType, checkCacheDtype } from './kv/rows';
 import { kvLayoutsOf, loadedTooMuch } from './load-memory';
 import { findModel, tokenizerFile } from './model-files';
 import { identityOf } from './model-identity';
-import { unfused } from './unfused';
 
 /** Which part of each weight a rank has. */
 export type Shard = NonNullable<WeightOptions['shard']>;

@@ -13,12 +13,12 @@ import {
   TransformersError,
   weightBytes,
 } from '@x/transformers';
+import { defaultCacheDtype } from '../kv/pool';
+import { positionBytesOf } from '../kv/rows';
+import type { OptionRule } from '../options';
+import { promptChunk } from '../schedule/prompt-chunk';
 import type { BuildOptions } from './build-model';
-import { defaultCacheDtype } from './kv/pool';
-import { positionBytesOf } from './kv/rows';
 import { kvLayoutsOf } from './load-memory';
-import type { OptionRule } from './options';
-import { promptChunk } from './prompt-chunk';
 
 export interface ExpertOptions {
   /**

@@ -6,18 +6,18 @@ import { performance } from 'node:perf_hooks';
 import { Device, type DeviceLike } from '@x/core';
 import type { DenseDType } from '@x/quantized';
 import { CHATML, ChatTemplate, type ProgressListener, type Tokenizer } from '@x/transformers';
-import { ADAPTERS_OPTION } from './adapters';
+import { ADAPTERS_OPTION } from '../adapters';
+import { warnOfContext } from '../kv/room';
+import { CACHE_DTYPES, type CacheDType } from '../kv/rows';
+import { LanguageModel } from '../language-model';
+import { boolean, callback, checkOptions, number, type OptionRule, signal } from '../options';
+import type { Group } from '../parallel/group';
+import { loadOnThreads } from '../parallel/load';
+import { devicesOf, PARALLEL_OPTIONS, type ParallelOptions } from '../parallel/options';
+import { deviceOfProcess, loadOnProcesses } from '../parallel/processes';
 import { type BuiltModel, buildModel, type ModelTexts } from './build-model';
 import { checkExpertOptions, EXPERT_OPTIONS, type ExpertOptions } from './expert-place';
-import { warnOfContext } from './kv/room';
-import { CACHE_DTYPES, type CacheDType } from './kv/rows';
-import { LanguageModel } from './language-model';
 import { HUB_SOURCE, type HubSource, modelPath } from './model-files';
-import { boolean, callback, checkOptions, number, type OptionRule, signal } from './options';
-import type { Group } from './parallel/group';
-import { loadOnThreads } from './parallel/load';
-import { devicesOf, PARALLEL_OPTIONS, type ParallelOptions } from './parallel/options';
-import { deviceOfProcess, loadOnProcesses } from './parallel/processes';
 
 /** Kernels that a driver compiles at their first use. */
 export interface KernelProgress {

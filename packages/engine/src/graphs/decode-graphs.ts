@@ -7,16 +7,16 @@
  */
 import type { Tensor } from '@x/core';
 import type { Lora } from '@x/transformers';
-import type { AdapterUse } from './adapters';
-import { MAX_ROWS, type StepShape, type StepSizes, stepSizes } from './execute/batch';
-import type { Executor } from './execute/executor';
-import { StepNumbers } from './execute/step-inputs';
+import type { AdapterUse } from '../adapters';
+import { MAX_ROWS, type StepShape, type StepSizes, stepSizes } from '../execute/batch';
+import type { Executor } from '../execute/executor';
+import { StepNumbers } from '../execute/step-inputs';
+import type { KvPool } from '../kv/pool';
+import { fillSpans } from '../kv/spans';
+import { NO_SLOT } from '../kv/states';
+import type { DeviceChooser } from '../sampling/device-chooser';
+import type { Step } from '../schedule/pass-planner';
 import { GraphTable } from './graph-table';
-import type { KvPool } from './kv/pool';
-import { fillSpans } from './kv/spans';
-import { NO_SLOT } from './kv/states';
-import type { Step } from './pass-planner';
-import type { DeviceChooser } from './sampling/device-chooser';
 
 /** Rows of a graph: a batch takes the next larger one, whose further rows write nothing and see nothing. */
 const BATCHES = [1, 2, 4, 8, 16, 32, 64, 96, MAX_ROWS];

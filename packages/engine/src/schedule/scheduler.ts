@@ -9,14 +9,14 @@ import { AsyncResource } from 'node:async_hooks';
 import { performance } from 'node:perf_hooks';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { TransformersError } from '@x/transformers';
-import type { AdapterUse } from './adapters';
-import { MAX_ROWS } from './execute/batch';
-import type { SequenceCache } from './kv/sequence-cache';
+import type { AdapterUse } from '../adapters';
+import { MAX_ROWS } from '../execute/batch';
+import type { SequenceCache } from '../kv/sequence-cache';
+import type { Runner } from '../runner';
+import { badLogits, type Choice, type Sampler } from '../sampling';
 import { Pacer } from './pacer';
 import { PromptQueue, type QueuedPart } from './prompt-queue';
 import { Residents } from './residents';
-import type { Runner } from './runner';
-import { badLogits, type Choice, type Sampler } from './sampling';
 import { type Asked, type DecodeRequest, StepAhead } from './step-ahead';
 
 /** Tokens in one pass, drafts among them: as many as the largest graph has. */

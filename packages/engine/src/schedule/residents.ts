@@ -5,7 +5,7 @@
 import { performance } from 'node:perf_hooks';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { TransformersError } from '@x/transformers';
-import type { SequenceCache } from './kv/sequence-cache';
+import type { SequenceCache } from '../kv/sequence-cache';
 
 /**
  * What a sequence is doing: nothing that anyone waits for, waiting for room or a step, or part of a pass. One that is kept
