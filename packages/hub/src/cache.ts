@@ -174,12 +174,24 @@ interface TreeEntry {
 /** As `mkdir` with `recursive`, which never ends where a file system has no place for a directory and says ENOENT (as /proc does). */
 async function makeDirectories(path: string): Promise<void> {
   const missing: string[] = [];
-  for (let at = path; !(await stat(at).catch(() => undefined)); at = dirname(at)) missing.push(at);
+  for (let at = path; !(await isThere(at)); at = dirname(at)) missing.push(at);
   for (const directory of missing.reverse())
     await mkdir(directory).catch((error: NodeJS.ErrnoException) => {
       // Another process may make it at the same time.
       if (error.code !== 'EEXIST') throw error;
     });
+}
+
+/** @throws any error but ENOENT and ENOTDIR, and these too for a root, above which there is nothing left to ask */
+async function isThere(path: string): Promise<boolean> {
+  try {
+    await stat(path);
+    return true;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if ((code === 'ENOENT' || code === 'ENOTDIR') && dirname(path) !== path) return false;
+    throw error;
+  }
 }
 
 /** The name of the blob that a file of a snapshot links to, which may be a link itself; empty where it is none's link. */

@@ -36,6 +36,8 @@ export class HubError extends CandleError {
 const UNWRITABLE: ReadonlySet<string> = new Set([
   ...['EACCES', 'EPERM', 'EROFS', 'ENOTDIR', 'EEXIST', 'EISDIR', 'ERR_FS_EISDIR', 'ELOOP'],
   ...['ENAMETOOLONG', 'EINVAL', 'ENOENT', 'ENOTEMPTY', 'ENOSYS', 'EOPNOTSUPP', 'ENOTSUP'],
+  // Of Node's permission model.
+  'ERR_ACCESS_DENIED',
 ]);
 
 /** What the file system refused, as an error that says what to do. */

@@ -10,7 +10,7 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { readlinkSync } from 'node:fs';
-import { mkdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { lstat, mkdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -115,12 +115,8 @@ async function marker(path: string, { signal, wait = true, onWait }: LockOptions
 
 /** Removes a marker that nobody holds any more. */
 async function takeAway(path: string): Promise<boolean> {
-  const found = await readFile(path, 'utf8').catch(() => undefined);
-  const age = Date.now() - ((await stat(path).catch(() => undefined))?.mtimeMs ?? Date.now());
-  if (found === undefined) return true;
-  const [pid, where] = found.split('\n');
-  const isGone = where === machine() && /^\d+$/.test(pid) && !isAlive(Number(pid));
-  if (!isGone && age < STALE_MS) return false;
+  const state = await stateOf(path);
+  if (state !== 'abandoned') return state === 'gone';
   // Of several that find it, one at a time looks again and removes it: what is there then, nobody else replaces.
   const guard = `${path}.removing`;
   try {
@@ -134,11 +130,25 @@ async function takeAway(path: string): Promise<boolean> {
     return true;
   }
   try {
-    if ((await readFile(path, 'utf8').catch(() => undefined)) === found) await rm(path, { force: true });
+    if ((await stateOf(path)) === 'abandoned') await rm(path, { force: true });
   } finally {
     await rm(guard, { force: true });
   }
   return true;
+}
+
+/** Of a marker. One that cannot be read, such as a directory, counts by its age alone. */
+async function stateOf(path: string): Promise<'gone' | 'held' | 'abandoned'> {
+  const [pid, where] = (await readFile(path, 'utf8').catch(() => '')).split('\n');
+  let since = Date.now();
+  try {
+    // Not `stat`: a link to nothing is there.
+    since = (await lstat(path)).mtimeMs;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return 'gone';
+  }
+  const isGone = where === machine() && /^\d+$/.test(pid) && !isAlive(Number(pid));
+  return isGone || Date.now() - since >= STALE_MS ? 'abandoned' : 'held';
 }
 
 /** Where a process id means something: this host, and there this container. */

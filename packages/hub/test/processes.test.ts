@@ -2,12 +2,14 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import {
   existsSync,
+  lutimesSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
   statSync,
+  symlinkSync,
   utimesSync,
   writeFileSync,
 } from 'node:fs';
@@ -58,10 +60,10 @@ const lockPath = () => join(cacheDir, '.locks/models--org--repo', `${sha256(mode
 const options = () => ({ endpoint: hub.endpoint, cacheDir, token: false as const, retryDelayMs: 1 });
 
 /** `pull` in a process of its own; what it prints is its result or its error. */
-function pullElsewhere(name = 'hf:org/repo') {
+function pullElsewhere(name = 'hf:org/repo', flags: string[] = []) {
   const script = `import { pull } from ${JSON.stringify(program)};
     pull(${JSON.stringify(name)}, ${JSON.stringify(options())}).then((model) => console.log(JSON.stringify(model)), (error) => console.log(JSON.stringify({ code: error.code })));`;
-  const child = spawn(process.execPath, ['--input-type=module', '-e', script], {
+  const child = spawn(process.execPath, [...flags, '--input-type=module', '-e', script], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   started.push(child);
@@ -115,6 +117,15 @@ test('a process that is killed in the middle leaves its bytes and no lock; the n
   expect(downloadedBytes).toBeLessThan(300_000);
   const ranges = hub.downloads.filter(({ at }) => at === 'cdn').map(({ range }) => range);
   expect(ranges).toEqual([undefined, `bytes=${model.length - downloadedBytes}-`]);
+});
+
+test('where Node may not read the cache the pull ends', async () => {
+  hub.add('org/repo', { 'm.gguf': model });
+  const flag = ['--permission', '--experimental-permission'].find((name) =>
+    process.allowedNodeEnvironmentFlags.has(name),
+  );
+  const flags = [flag!, '--no-warnings', `--allow-fs-read=${program}`, `--allow-fs-write=${cacheDir}/*`];
+  expect(await pullElsewhere('hf:org/repo', flags).ended).toEqual({ code: 'CACHE_UNWRITABLE' });
 });
 
 describe('locks', () => {
@@ -209,6 +220,26 @@ describe('locks', () => {
     writeFileSync(owner, `${gone.pid}\n${machine}\nx\n`);
     const got = await Promise.all(Array.from({ length: 8 }, () => acquire(path, { by: 'marker', wait: false })));
     expect(got.filter((release) => release !== undefined).length).toBe(1);
+  });
+
+  test.each([
+    ['a directory', mkdirSync],
+    ['a link to nothing', (owner: string) => symlinkSync('nowhere', owner)],
+  ] as const)('%s as a marker is waited for until it is old', async (what, make) => {
+    const path = join(cacheDir, 'd.lock');
+    const owner = `${path}.owner`;
+    const tryOnce = () => acquire(path, { by: 'marker', wait: false, signal: AbortSignal.timeout(5000) });
+    make(owner);
+    expect(await tryOnce()).toBeUndefined();
+    let waited = 0;
+    const waiting = acquire(path, { by: 'marker', signal: AbortSignal.timeout(300), onWait: () => waited++ });
+    await expect(waiting).rejects.toMatchObject({ name: 'TimeoutError' });
+    expect(waited).toBe(1);
+    const old = new Date(Date.now() - 120_000);
+    lutimesSync(owner, old, old);
+    if (what === 'a directory') await expect(tryOnce()).rejects.toMatchObject({ code: 'ERR_FS_EISDIR' });
+    else await (await tryOnce())!();
+    expect(readdirSync(cacheDir)).toEqual(what === 'a directory' ? ['d.lock.owner'] : []);
   });
 });
 

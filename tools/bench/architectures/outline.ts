@@ -1,15 +1,8 @@
 /** What a model of some configuration asks of its file, and what a token reads of that: without any weight. */
-import { Device, type Shape, Tensor } from '@x/core';
-import type { LayerNorm, Module, RmsNorm } from '@x/nn';
+import type { Shape } from '@x/core';
 import { blockFormat, byteLengthOf, type MixName, planMix } from '@x/quantized';
-import {
-  type CausalModel,
-  type LinearGroup,
-  type LinearPart,
-  type ModelDescription,
-  type WeightRead,
-  Weights,
-} from '@x/transformers';
+import type { CausalModel, ModelDescription, WeightRead } from '@x/transformers';
+import { NotedWeights } from '../../../packages/transformers/src/weights/noted-weights';
 import { RandomFile, type RandomTensor } from './random-file';
 
 /** A model without its weights. */
@@ -75,11 +68,7 @@ function bytesOf({ shape, type }: RandomTensor): number {
   return byteLengthOf(blockFormat(type), countOf(shape));
 }
 
-/** What a method of {@link Weights} gives. */
-type Made<Name extends 'experts' | 'heads' | 'embedding'> = ReturnType<Weights[Name]>;
-
-/** Notes what is asked for and gives layers that compute nothing. */
-class AskedWeights extends Weights {
+class AskedWeights extends NotedWeights {
   /** Shapes by GGUF names. */
   readonly asked = new Map<string, Shape>();
 
@@ -87,89 +76,24 @@ class AskedWeights extends Weights {
     { architecture }: ModelDescription,
     private readonly present: ReadonlySet<string>,
   ) {
-    super(new RandomFile([]), { device: Device.js(), layout: architecture });
+    super(new RandomFile([]), architecture);
   }
 
   override has(name: string): boolean {
     return this.isPresent(`${name}.weight`);
   }
 
-  override async linear(name: string, out: number, width: number): Promise<Module> {
-    this.ask(`${name}.weight`, [out, width]);
-    this.askIfPresent(`${name}.bias`, [out]);
-    return nothing();
+  protected override note(name: string, shape: readonly number[]): void {
+    this.asked.set(name, [...shape]);
   }
 
-  override async group(parts: readonly LinearPart[], width: number): Promise<LinearGroup> {
-    for (const { name, out } of parts) await this.linear(name, out, width);
-    return nothing();
-  }
-
-  override async fused(name: string, outs: readonly number[], width: number): Promise<LinearGroup> {
-    await this.linear(
-      name,
-      outs.reduce((sum, rows) => sum + rows, 0),
-      width,
-    );
-    return nothing();
-  }
-
-  override async experts(name: string, experts: number, out: number, width: number): Made<'experts'> {
-    this.ask(`${name}.weight`, [experts, out, width]);
-    this.askIfPresent(`${name}.bias`, [experts, out]);
-    return nothing();
-  }
-
-  override async heads(name: string, heads: number, out: number, width: number): Made<'heads'> {
-    this.ask(`${name}.weight`, [heads, out, width]);
-    return nothing();
-  }
-
-  override async embedding(name: string, rows: number, width: number): Made<'embedding'> {
-    this.ask(`${name}.weight`, [rows, width]);
-    return { lookup: nothing(), asLinear: nothing };
-  }
-
-  override async norm(name: string, size: number): Promise<RmsNorm> {
-    this.ask(`${name}.weight`, [size]);
-    return nothing();
-  }
-
-  override async layerNorm(name: string, size: number): Promise<LayerNorm> {
-    this.ask(`${name}.weight`, [size]);
-    this.askIfPresent(`${name}.bias`, [size]);
-    return nothing();
-  }
-
-  override async numbers(name: string, shape: readonly number[]): Promise<Tensor> {
-    this.ask(name, shape);
-    const { device } = this;
-    // One number for all: no table of a large vocabulary is made.
-    using zero = Tensor.zeros(
-      shape.map(() => 1),
-      { device },
-    );
-    return zero.broadcastAs([...shape]);
-  }
-
-  override async optional(name: string, shape: readonly number[]): Promise<Tensor | undefined> {
-    return this.isPresent(name) ? this.numbers(name, shape) : undefined;
+  protected override noteOptional(name: string, shape: readonly number[]): boolean {
+    const isPresent = this.isPresent(name);
+    if (isPresent) this.note(name, shape);
+    return isPresent;
   }
 
   private isPresent(name: string): boolean {
     return this.present.has(name.replace(/^blk\.\d+\./, ''));
   }
-
-  private ask(name: string, shape: readonly number[]): void {
-    this.asked.set(name, [...shape]);
-  }
-
-  private askIfPresent(name: string, shape: readonly number[]): void {
-    if (this.isPresent(name)) this.ask(name, shape);
-  }
-}
-
-/** A layer of a model that is not run. */
-function nothing<T>(): T {
-  return { forward: () => undefined, dispose() {} } as T;
 }

@@ -117,7 +117,7 @@ class Pools {
     this.size = offset;
   }
 
-  read(into: Uint8Array, position: number): void {
+  readSync(into: Uint8Array, position: number): void {
     let [low, high] = [0, this.contents.length];
     while (high - low > 1) {
       const middle = (low + high) >> 1;
@@ -133,8 +133,8 @@ class Pools {
     }
   }
 
-  async readAsync(into: Uint8Array, position: number): Promise<void> {
-    this.read(into, position);
+  async read(into: Uint8Array, position: number): Promise<void> {
+    this.readSync(into, position);
   }
 
   close(): void {}

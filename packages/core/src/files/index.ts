@@ -11,7 +11,7 @@ export type { PthKind, PthScalar, PthValue } from './pth-tree';
 export { SafetensorsFile, saveSafetensors, type TensorReader } from './safetensors';
 export type { SafetensorsDType, SafetensorsInfo } from './safetensors-header';
 export { ShardedSafetensors } from './safetensors-shards';
-export type { FileInput } from './source';
+export { type ByteSource, type FileInput, openSource, type SourceErrors, type SourceOptions } from './source';
 export { refuseStandIn, STAND_IN_BYTES } from './stand-ins';
 export type { FileType, LoadOptions } from './types';
 export { type FileSink, replaceFile } from './write';

@@ -1,11 +1,11 @@
 /**
- * Bytes read by position, from a file, from memory, or from a part of either: what the readers of safetensors, npy, npz and
- * pth files stand on. candle maps files into memory; Node cannot without native code, so a reader here asks for the pieces
- * it needs when it needs them ("lazy" files), and neither a file nor a tensor has to fit into host memory.
+ * Bytes read by position, from a file, from memory, or from a part of either: what the readers of safetensors, npy, npz, pth
+ * and GGUF files stand on. candle maps files into memory; Node cannot without native code, so a reader here asks for the
+ * pieces it needs when it needs them ("lazy" files), and neither a file nor a tensor has to fit into host memory.
  */
 import type { BackendStorage } from '../backend';
 import { check, FILE } from '../check';
-import { DisposedError, FileFormatError } from '../errors';
+import { CandleError, DisposedError, FileFormatError } from '../errors';
 import { node } from '../platform';
 import { DeviceReads } from './device-reads';
 
@@ -20,7 +20,7 @@ export interface ByteSource {
   readonly concurrent?: boolean;
   /**
    * Fills `target` with the bytes from `offset` on.
-   * @throws FileFormatError `FILE_TRUNCATED` when the source ends before, DisposedError once closed
+   * @throws FileFormatError `FILE_TRUNCATED` when the source ends before, `FILE_UNREADABLE`; DisposedError once closed
    */
   read(target: Uint8Array, offset: number): Promise<void>;
   /** As {@link read}, blocking the event loop. */
@@ -34,13 +34,29 @@ export interface ByteSource {
   close(): void;
 }
 
+/** Errors whose code or words a format has of its own. */
+export interface SourceErrors {
+  /** There is no such file. */
+  missing(path: string, cause: unknown): Error;
+  /** The source ended after `got` of the `length` bytes from `offset` on. */
+  truncated(path: string, offset: number, length: number, got: number): Error;
+}
+
+export interface SourceOptions {
+  /** In messages, the path of bytes in memory. */
+  name?: string;
+  errors?: SourceErrors;
+}
+
 /**
- * A file that stays open until it is closed, or bytes in memory.
+ * A file that stays open until it is closed or collected, or bytes in memory; for the packages on top of this one too.
  * @throws FileFormatError `FILE_NOT_FOUND`, `FILE_UNREADABLE`
  */
-export function openSource(input: FileInput): ByteSource {
+export function openSource(input: FileInput, options: SourceOptions = {}): ByteSource {
   check('open', 'file', input, FILE);
-  return typeof input === 'string' ? new OpenFile(input) : new BytesSource(input);
+  const { errors = ERRORS } = options;
+  if (typeof input === 'string') return new OpenFile(input, errors);
+  return new BytesSource(input, options.name ?? `${input.byteLength} bytes in memory`, errors);
 }
 
 /** Bytes [offset, offset + length) as a new array; the caller has checked that `length` is below the source's size. */
@@ -51,34 +67,50 @@ export function readBlockSync(source: ByteSource, offset: number, length: number
   return block;
 }
 
+/** Bytes of a system call: Node refuses 2 GiB. */
+const MOST_AT_ONCE = 2 ** 30;
+
+/** Files that were collected before they were closed. */
+const forgotten = new FinalizationRegistry<number>((fd) => {
+  try {
+    node('fs').closeSync(fd);
+  } catch {
+    // The process may have closed it on its way out.
+  }
+});
+
 class OpenFile implements ByteSource {
   readonly path: string;
   readonly size: number;
   readonly concurrent = true;
   readonly #fs = node('fs');
+  readonly #errors: SourceErrors;
   #fd: number | null;
   /** Reads under way, at the end of which a descriptor is given back that was closed meanwhile. */
   #reading = 0;
   #giveBack = () => {};
   readonly #onto = new DeviceReads();
 
-  constructor(path: string) {
+  constructor(path: string, errors: SourceErrors) {
     this.path = path;
-    this.#fd = openFile(path);
+    this.#errors = errors;
+    this.#fd = openFile(path, errors);
+    forgotten.register(this, this.#fd, this);
     this.size = this.#fs.fstatSync(this.#fd).size;
   }
 
   async read(target: Uint8Array, offset: number): Promise<void> {
     const fd = this.#open();
+    const { length } = target;
     this.#reading++;
     try {
-      for (let got = 0; got < target.length; ) {
+      for (let got = 0; got < length; ) {
         const bytesRead = await new Promise<number>((resolve, reject) => {
-          this.#fs.read(fd, target, got, target.length - got, offset + got, (error, count) =>
-            error ? reject(error) : resolve(count),
+          this.#fs.read(fd, target, got, Math.min(length - got, MOST_AT_ONCE), offset + got, (error, count) =>
+            error ? reject(unreadable(this.path, offset, length, error)) : resolve(count),
           );
         });
-        if (bytesRead === 0) throw truncated(this.path, offset + got);
+        if (bytesRead === 0) throw this.#errors.truncated(this.path, offset, length, got);
         got += bytesRead;
       }
     } finally {
@@ -87,9 +119,16 @@ class OpenFile implements ByteSource {
   }
 
   readSync(target: Uint8Array, offset: number): void {
-    for (let got = 0; got < target.length; ) {
-      const bytesRead = this.#fs.readSync(this.#open(), target, got, target.length - got, offset + got);
-      if (bytesRead === 0) throw truncated(this.path, offset + got);
+    const fd = this.#open();
+    const { length } = target;
+    for (let got = 0; got < length; ) {
+      let bytesRead: number;
+      try {
+        bytesRead = this.#fs.readSync(fd, target, got, Math.min(length - got, MOST_AT_ONCE), offset + got);
+      } catch (cause) {
+        throw unreadable(this.path, offset, length, cause);
+      }
+      if (bytesRead === 0) throw this.#errors.truncated(this.path, offset, length, got);
       got += bytesRead;
     }
   }
@@ -99,8 +138,11 @@ class OpenFile implements ByteSource {
       target,
       length,
       async (reader, at, bytes) => {
-        const got = await reader.read(target, at, this.#open(), offset + at, bytes);
-        if (got < bytes) throw truncated(this.path, offset + at + got);
+        const from = offset + at;
+        const got = await reader.read(target, at, this.#open(), from, bytes).catch((cause) => {
+          throw cause instanceof CandleError ? cause : unreadable(this.path, from, bytes, cause);
+        });
+        if (got < bytes) throw this.#errors.truncated(this.path, from, bytes, got);
       },
       signal,
     );
@@ -111,6 +153,7 @@ class OpenFile implements ByteSource {
     this.#fd = null;
     if (fd === null) return;
     this.#onto[Symbol.dispose]();
+    forgotten.unregister(this);
     // A descriptor that is read from must not become another file's.
     if (this.#reading === 0) this.#fs.closeSync(fd);
     else this.#giveBack = () => this.#fs.closeSync(fd);
@@ -125,10 +168,12 @@ class OpenFile implements ByteSource {
 class BytesSource implements ByteSource {
   readonly path: string;
   readonly size: number;
+  readonly #errors: SourceErrors;
   #bytes: Uint8Array | null;
 
-  constructor(bytes: Uint8Array) {
-    this.path = `${bytes.byteLength} bytes in memory`;
+  constructor(bytes: Uint8Array, name: string, errors: SourceErrors) {
+    this.path = name;
+    this.#errors = errors;
     this.size = bytes.byteLength;
     this.#bytes = bytes;
   }
@@ -139,8 +184,9 @@ class BytesSource implements ByteSource {
 
   readSync(target: Uint8Array, offset: number): void {
     if (this.#bytes === null) throw closed(this.path);
-    if (offset + target.length > this.size) throw truncated(this.path, this.size);
-    target.set(this.#bytes.subarray(offset, offset + target.length));
+    const { length } = target;
+    if (offset + length > this.size) throw this.#errors.truncated(this.path, offset, length, this.size - offset);
+    target.set(this.#bytes.subarray(offset, offset + length));
   }
 
   close(): void {
@@ -169,7 +215,7 @@ export function partOf(source: ByteSource, start: number, size: number, path = s
   };
 }
 
-function openFile(path: string): number {
+function openFile(path: string, errors: SourceErrors): number {
   const { openSync, statSync } = node('fs');
   try {
     // Opening a pipe would wait for a writer, so what it is comes first.
@@ -181,14 +227,11 @@ function openFile(path: string): number {
   } catch (cause) {
     if (cause instanceof FileFormatError) throw cause;
     const { code, message } = cause as NodeJS.ErrnoException;
-    const missing = code === 'ENOENT' || code === 'ENOTDIR';
-    throw new FileFormatError(
-      missing ? 'FILE_NOT_FOUND' : 'FILE_UNREADABLE',
-      missing
-        ? `${path} does not exist; check the path.`
-        : `${path} cannot be opened (${message}); check its permissions.`,
-      { path, cause },
-    );
+    if (code === 'ENOENT' || code === 'ENOTDIR') throw errors.missing(path, cause);
+    throw new FileFormatError('FILE_UNREADABLE', `${path} cannot be opened (${message}); check its permissions.`, {
+      path,
+      cause,
+    });
   }
 }
 
@@ -196,7 +239,18 @@ function closed(path: string): DisposedError {
   return new DisposedError('DISPOSED', `${path} was closed; open it again, or close it after the last load.`);
 }
 
+function unreadable(path: string, offset: number, length: number, cause: unknown): FileFormatError {
+  const message = `${path}: reading ${length} bytes at byte ${offset} failed (${(cause as Error).message}); check the disk or the mount.`;
+  return new FileFormatError('FILE_UNREADABLE', message, { path, offset, cause });
+}
+
 function truncated(path: string, offset: number): FileFormatError {
   const message = `${path}: the file ends at byte ${offset}, before what it says it holds; get it again, and do not change files that are open.`;
   return new FileFormatError('FILE_TRUNCATED', message, { path, offset });
 }
+
+const ERRORS: SourceErrors = {
+  missing: (path, cause) =>
+    new FileFormatError('FILE_NOT_FOUND', `${path} does not exist; check the path.`, { path, cause }),
+  truncated: (path, offset, _length, got) => truncated(path, offset + got),
+};

@@ -3,9 +3,9 @@
  * anything is allocated, and what a header makes us allocate is charged against a budget, so a header that lies about
  * counts or lengths costs no more memory than the file itself could justify.
  */
+import type { ByteSource } from '@x/core/files';
 import { swapNumbers } from './endian';
 import { ggufError } from './error';
-import type { ByteSource } from './source';
 
 const BUFFER_BYTES = 64 * 1024;
 
@@ -117,7 +117,7 @@ export class ByteReader {
     const at = this.#position - this.#start;
     if (buffered > 0) out.set(this.#buffer.subarray(at, at + buffered));
     const rest = Math.max(buffered, 0);
-    if (rest < length) this.source.read(out.subarray(rest), this.#position + rest);
+    if (rest < length) this.source.readSync(out.subarray(rest), this.#position + rest);
     this.#position += length;
     return out.buffer;
   }
@@ -167,7 +167,7 @@ export class ByteReader {
       this.require(bytes);
       this.#start = this.#position;
       this.#filled = Math.min(this.#buffer.byteLength, this.remaining);
-      this.source.read(this.#buffer.subarray(0, this.#filled), this.#start);
+      this.source.readSync(this.#buffer.subarray(0, this.#filled), this.#start);
       at = 0;
     }
     this.#position += bytes;

@@ -7,11 +7,12 @@
 import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { kinds } from '@x/core';
+import type { ByteSource } from '@x/core/files';
 import { ByteReader } from './byte-reader';
 import { ggufError } from './error';
 import { DEFAULT_LIMITS, type GgufHeader, type GgufLimits, parseHeader } from './header';
 import { GgufMetadata } from './metadata';
-import { type ByteSource, FileSource, MemorySource } from './source';
+import { openBytes, openFile } from './source';
 import { TensorFile } from './tensor-file';
 
 export interface GgufOpenOptions {
@@ -58,7 +59,7 @@ export class GgufFile extends TensorFile {
    * with a code of {@link GgufErrorCode}; see there for what is checked.
    */
   static open(path: string, options: GgufOpenOptions = {}): GgufFile {
-    return fromSources(new FileSource(path), options, (first) => {
+    return fromSources(openFile(path), options, (first) => {
       if (options.alone) return undefined;
       const count = splitCount(first);
       return count <= 1 ? undefined : partPaths(path, count);
@@ -70,7 +71,7 @@ export class GgufFile extends TensorFile {
    * for the path in messages.
    */
   static fromBytes(bytes: Uint8Array, options: GgufOpenOptions & { name?: string } = {}): GgufFile {
-    return fromSources(new MemorySource(bytes, options.name ?? 'GGUF bytes'), options, () => undefined);
+    return fromSources(openBytes(bytes, options.name ?? 'GGUF bytes'), options, () => undefined);
   }
 
   /** @internal */
@@ -98,7 +99,7 @@ function fromSources(
     requireParts(opened.path, paths);
     const parts = paths.map((path) => {
       if (basename(path) === basename(opened.path)) return part;
-      const source = new FileSource(path);
+      const source = openFile(path);
       sources.push(source);
       return read(source);
     });

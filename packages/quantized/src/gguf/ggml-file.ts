@@ -7,11 +7,12 @@
  * are read in `ggjt` 3 and K formats only; those before had other blocks under the same numbers, which candle would read
  * as noise.
  */
+import type { ByteSource } from '@x/core/files';
 import { type BlockFormat, byteLengthOf, formatById } from '../blocks';
 import { ByteReader } from './byte-reader';
 import { type GgufErrorCode, ggufError } from './error';
 import { DEFAULT_LIMITS } from './header';
-import { type ByteSource, FileSource, MemorySource } from './source';
+import { openBytes, openFile } from './source';
 import { type GgufTensorInfo, TensorFile } from './tensor-file';
 
 export interface GgmlHyperParameters {
@@ -65,12 +66,12 @@ export class GgmlFile extends TensorFile {
 
   /** Opens a file and reads its descriptions. Raises `FileFormatError` with codes as `GgufFile.open` does. */
   static open(path: string): GgmlFile {
-    return GgmlFile.#from(new FileSource(path));
+    return GgmlFile.#from(openFile(path));
   }
 
   /** The same for a file in memory. */
   static fromBytes(bytes: Uint8Array, name = 'GGML bytes'): GgmlFile {
-    return GgmlFile.#from(new MemorySource(bytes, name));
+    return GgmlFile.#from(openBytes(bytes, name));
   }
 
   static #from(source: ByteSource): GgmlFile {

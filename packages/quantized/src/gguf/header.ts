@@ -52,7 +52,7 @@ export function parseHeader(reader: ByteReader, limits: GgufLimits): GgufHeader 
   const magic = reader.uint32();
   if (magic !== MAGIC) {
     const first = new Uint8Array(Math.min(STAND_IN_BYTES, reader.size));
-    reader.source.read(first, 0);
+    reader.source.readSync(first, 0);
     refuseStandIn(path, first);
     const hex = magic.toString(16).padStart(8, '0');
     throw ggufError(

@@ -11,7 +11,7 @@ import { ByteReader } from './byte-reader';
 import { ggufError } from './error';
 import { GgufFile } from './file';
 import { DEFAULT_LIMITS } from './header';
-import { FileSource } from './source';
+import { openFile } from './source';
 
 export interface Imatrix {
   /** By tensor name: one value for each value of a row; of experts, one such list after the other. */
@@ -24,7 +24,7 @@ export interface Imatrix {
 
 /** Reads either form. Raises `FileFormatError` when the file is neither, or damaged. */
 export function loadImatrix(path: string): Imatrix {
-  const source = new FileSource(path);
+  const source = openFile(path);
   try {
     const reader = new ByteReader(source, DEFAULT_LIMITS.headerMemory);
     reader.what = 'the count of entries';

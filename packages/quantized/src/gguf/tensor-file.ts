@@ -15,13 +15,12 @@ import {
   ShapeError,
   type Tensor,
 } from '@x/core';
-import { DeviceReads, type TensorReader } from '@x/core/files';
+import { type ByteSource, DeviceReads, type TensorReader } from '@x/core/files';
 import { BYTES } from '../argument-kinds';
 import type { BlockFormat } from '../blocks';
 import { QTensor } from '../qtensor';
 import { swapBlocks } from './endian';
 import { ggufError } from './error';
-import type { ByteSource } from './source';
 
 /** A tensor as its file describes it. */
 export interface GgufTensorInfo {
@@ -224,7 +223,7 @@ export abstract class TensorFile implements TensorReader, Disposable {
     const buffers: Uint8Array[] = [];
     const begin = (offset: number, buffer: Uint8Array): Required<GgufChunk> => {
       const bytes = buffer.subarray(0, Math.min(size, length - offset));
-      const ready = part.source.readAsync(bytes, start + offset);
+      const ready = part.source.read(bytes, start + offset);
       // Nobody waits for those behind one that fails.
       ready.catch(() => {});
       return { offset, bytes, ready };
@@ -275,7 +274,7 @@ export abstract class TensorFile implements TensorReader, Disposable {
     const part = this.#partOf.get(name)!;
     const start = part.dataOffset + this.tensor(name).offset;
     if (!part.bigEndian) {
-      part.source.read(into, start + offset);
+      part.source.readSync(into, start + offset);
       return;
     }
     // Numbers are turned round block by block, so whole blocks are read.
@@ -285,7 +284,7 @@ export abstract class TensorFile implements TensorReader, Disposable {
     const last = Math.ceil((offset + into.byteLength) / blockBytes) * blockBytes;
     const whole = first === offset && last - first === into.byteLength;
     const blocks = whole ? into : new Uint8Array(last - first);
-    part.source.read(blocks, start + first);
+    part.source.readSync(blocks, start + first);
     swapBlocks(format, blocks);
     if (!whole) into.set(blocks.subarray(offset - first, offset - first + into.byteLength));
   }

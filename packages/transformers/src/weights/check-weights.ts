@@ -1,15 +1,12 @@
 /**
  * Whether a file has all weights of a model, by their names, shapes and types and without reading them: the model is built
- * from {@link Weights} that check what is asked for and give layers that compute nothing.
+ * from {@link NotedWeights} that check what is asked for.
  */
-import { Device, formatShape, Tensor } from '@x/core';
+import { formatShape } from '@x/core';
 import type { TensorReader } from '@x/core/files';
-import type { LayerNorm, Module, RmsNorm } from '@x/nn';
 import { hasBlocks } from '@x/quantized';
-import type { ExpertLinear } from './expert-linear';
-import type { HeadLinear } from './head-linear';
-import type { LinearGroup } from './linear-group';
-import { type LinearPart, type TensorLayout, Weights } from './weights';
+import { NotedWeights } from './noted-weights';
+import type { TensorLayout, Weights } from './weights';
 
 /** An architecture with its configuration, as `describeGguf` and its like give it. */
 export interface CheckedModel<Config, Model> {
@@ -83,7 +80,7 @@ function unreadOf(names: readonly string[], wanted: ReadonlySet<string>): string
   return `${first} ${more} no place in this model: the file is of another architecture than it says, or of more layers.`;
 }
 
-class CheckingWeights extends Weights {
+class CheckingWeights extends NotedWeights {
   readonly problems: string[] = [];
   /** Names of tensors that the model reads. */
   readonly wanted = new Set<string>();
@@ -92,82 +89,18 @@ class CheckingWeights extends Weights {
     private readonly reader: TensorReader,
     layout: TensorLayout,
   ) {
-    super(reader, { device: Device.js(), layout });
+    super(reader, layout);
   }
 
-  override async linear(name: string, out: number, width: number): Promise<Module> {
-    this.want(`${name}.weight`, [out, width]);
-    this.wantIfThere(`${name}.bias`, [out]);
-    return nothing();
-  }
-
-  override async group(parts: readonly LinearPart[], width: number): Promise<LinearGroup> {
-    for (const { name, out } of parts) await this.linear(name, out, width);
-    return nothing();
-  }
-
-  override async fused(name: string, outs: readonly number[], width: number): Promise<LinearGroup> {
-    const out = outs.reduce((sum, rows) => sum + rows, 0);
-    await this.linear(name, out, width);
-    return nothing();
-  }
-
-  override async experts(name: string, experts: number, out: number, width: number): Promise<ExpertLinear> {
-    this.want(`${name}.weight`, [experts, out, width]);
-    this.wantIfThere(`${name}.bias`, [experts, out]);
-    return nothing();
-  }
-
-  override async heads(name: string, heads: number, out: number, width: number): Promise<HeadLinear> {
-    this.want(`${name}.weight`, [heads, out, width]);
-    return nothing();
-  }
-
-  override async embedding(name: string, rows: number, width: number): Promise<{ lookup: Module; asLinear(): Module }> {
-    this.want(`${name}.weight`, [rows, width]);
-    // Encoders look rows up while they are built.
-    const forward = (ids: Tensor) => Tensor.zeros([...ids.shape, width], 'f32', this.device);
-    return { lookup: { ...nothing<Module>(), forward }, asLinear: nothing };
-  }
-
-  override async norm(name: string, size: number): Promise<RmsNorm> {
-    this.want(`${name}.weight`, [size]);
-    return nothing();
-  }
-
-  override async layerNorm(name: string, size: number): Promise<LayerNorm> {
-    this.want(`${name}.weight`, [size]);
-    this.wantIfThere(`${name}.bias`, [size]);
-    return nothing();
-  }
-
-  override async numbers(name: string, shape: readonly number[]): Promise<Tensor> {
-    this.want(name, shape);
-    return this.zeros(shape);
-  }
-
-  /** A single number for all, so that sizes of a damaged file take no memory. */
-  private zeros(shape: readonly number[]): Tensor {
-    using zero = Tensor.zeros(
-      shape.map(() => 1),
-      'f32',
-      this.device,
-    );
-    return zero.broadcastAs([...shape]);
-  }
-
-  override async optional(name: string, shape: readonly number[]): Promise<Tensor | undefined> {
-    this.wantIfThere(name, shape);
-    return this.shapeOf(name) === undefined ? undefined : this.zeros(shape);
-  }
-
-  private wantIfThere(name: string, shape: readonly number[]): void {
+  protected override noteOptional(name: string, shape: readonly number[]): boolean {
     const missing = this.missingBeside(name);
-    if (missing !== undefined) this.want(missing, shape);
-    if (missing !== name && this.shapeOf(name) !== undefined) this.want(name, shape);
+    if (missing !== undefined) this.note(missing, shape);
+    const isThere = this.shapeOf(name) !== undefined;
+    if (missing !== name && isThere) this.note(name, shape);
+    return isThere;
   }
 
-  private want(name: string, shape: readonly number[]): void {
+  protected override note(name: string, shape: readonly number[]): void {
     this.wanted.add(name);
     const found = this.shapeOf(name);
     // As when it is read: dims of 1 count for nothing where numbers are wanted.
@@ -183,13 +116,4 @@ class CheckingWeights extends Weights {
         this.problems.push(`${name} holds ${integers}, but weights are floating-point numbers.`);
     }
   }
-}
-
-/** A layer of a model that is not run. */
-function nothing<T>(): T {
-  return { forward: notRun, dispose() {} } as T;
-}
-
-function notRun(): never {
-  throw new Error('internal: a model that was only checked is run');
 }
