@@ -69,7 +69,9 @@ const MMA_WARPS = 8;
  * Activation rows from which on and up to which `mul_mat_stream_*` is the fastest of all (cuda): weights that are kept as numbers
  * are multiplied faster by more, others would be dequantized for each product.
  */
-const STREAM_ROWS = { from: 2, to: 64, toWhereNotKept: 128 };
+const STREAM_ROWS = { from: 3, to: 64, toWhereNotKept: 128 };
+/** Up to so many rows dot products are faster (cuda): of blocks of 32 values, and of weights of at most so many values. */
+const FEW = { rows: 4, blockSize: 32, values: 2 ** 25 };
 /** Weight rows of a tile of `mul_mat_mma_grouped_*`. */
 const GROUPED_MMA_ROWS = 32;
 /** Rows from which dequantizing a weight to bf16 for the library's product takes less time than int8 products (cuda). */
@@ -239,7 +241,8 @@ export class DeviceQuantizedOps implements QuantizedOps {
   }
 
   #streamOf(type: BlockType, size: ProductSize): StreamLaunch | undefined {
-    return CANDLE_TYPES.has(type) ? streamLaunch(this.#device, type, size) : undefined;
+    if (!CANDLE_TYPES.has(type) || (this.choice === 'auto' && isForVectors(type, size))) return undefined;
+    return streamLaunch(this.#device, type, size);
   }
 
   #stream({ kernel, shape, tiles, parts }: StreamLaunch, product: MulMatArguments): void {
@@ -381,7 +384,7 @@ export class DeviceQuantizedOps implements QuantizedOps {
 
   /** Whether products with m activation rows are for `mul_mat_stream_*`, where a type has it. */
   #streams(m: number): boolean {
-    if (this.choice !== 'auto') return this.choice === 'stream' && m >= STREAM_ROWS.from;
+    if (this.choice !== 'auto') return this.choice === 'stream' && m > 1;
     const to = this.denseWeights.areKept ? STREAM_ROWS.to : STREAM_ROWS.toWhereNotKept;
     return this.#device.location.kind === 'cuda' && m >= STREAM_ROWS.from && m <= to;
   }
@@ -402,6 +405,11 @@ export class DeviceQuantizedOps implements QuantizedOps {
     const tiles = tilesOf(family, n, m);
     return { grid: shapes.isHost ? shapes.hostBlocks(tiles) : shapes.blocks(tiles, block), block };
   }
+}
+
+/** Whether dot products of so few rows take less time than matrix units. */
+function isForVectors(type: BlockType, { m, n, k }: ProductSize): boolean {
+  return m <= FEW.rows && (BLOCK_TYPES[type].blockSize === FEW.blockSize || n * k <= FEW.values);
 }
 
 function tilesOf(family: keyof typeof TILES, n: number, m: number): number {
