@@ -6,9 +6,9 @@
 namespace packed {
 
 /** Queries of a tile. */
-constexpr u32 ROWS = 64;
+constexpr u32 ROWS = 64;  // launchers: PACKED_ROWS
 /** Elements of a head at most. */
-constexpr u32 MAX_HEAD = 256;
+constexpr u32 MAX_HEAD = 256;  // launchers: PACKED_MAX_HEAD
 
 /** [tokens, heads, d] whose last dimension is contiguous; strides in elements. */
 template <class T>

@@ -7,23 +7,23 @@ using kv::Q8Rows;
 using kv::Rows;
 
 /** Elements of a row that a thread takes at once: sizes of heads are multiples of it. */
-constexpr u32 EACH = 8;
+constexpr u32 EACH = 8;  // launchers: PAGED_EACH
 /** Keys whose weights are in shared memory at once. */
-constexpr u32 KEYS = 128;
+constexpr u32 KEYS = 128;  // launchers: PAGED_KEYS
 /** Keys of a part are a multiple of it: few enough that a short sequence has parts for many blocks. */
-constexpr u32 GRAIN = 32;
+constexpr u32 GRAIN = 32;  // launchers: PAGED_GRAIN
 /** Keys that are one part, whatever the launch has room for: merging takes longer than a second look at so few. */
 constexpr u32 WHOLE = 64;
-constexpr u32 MAX_PARTS = 64;
+constexpr u32 MAX_PARTS = 64;  // launchers: PAGED_MAX_PARTS
 /** Numbers behind the values of a part: their largest score, the sum of weights, and two that leave rows aligned. */
-constexpr u32 TAIL = 4;
+constexpr u32 TAIL = 4;  // launchers: PAGED_TAIL
 #if X_HOST
 [[maybe_unused]] constexpr u32 THREADS = 1;
 constexpr u32 LANES = 1;
 /** Keys of a thread that are on their way at once. */
 constexpr u32 KEYS_AT_ONCE = 1;
 #else
-constexpr u32 THREADS = 128;
+constexpr u32 THREADS = 128;  // launchers: PAGED_THREADS
 /** Threads that share a key. */
 constexpr u32 LANES = 8;
 constexpr u32 KEYS_AT_ONCE = 2;

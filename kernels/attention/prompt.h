@@ -8,10 +8,11 @@ namespace prompt {
 #if X_HOST
 [[maybe_unused]] constexpr u32 THREADS = 1;
 #else
-constexpr u32 THREADS = 256;
+constexpr u32 THREADS = 256;  // launchers: PROMPT_THREADS
 #endif
 /** Queries of a block, and keys at a time. */
-[[maybe_unused]] constexpr u32 ROWS = 64, KEYS = 64;
+[[maybe_unused]] constexpr u32 ROWS = 64;  // launchers: PROMPT_ROWS
+[[maybe_unused]] constexpr u32 KEYS = 64;
 
 template <class K>
 struct Problem {

@@ -6,9 +6,9 @@
 namespace paged {
 
 /** Elements of a head at most. */
-constexpr u32 MAX_STEP_HEAD = 256;
+constexpr u32 MAX_STEP_HEAD = 256;  // launchers: PAGED_MAX_STEP_HEAD
 /** As {@link BLOCKS}, for any cache. */
-[[maybe_unused]] constexpr u32 STEP_BLOCKS = 3;
+[[maybe_unused]] constexpr u32 STEP_BLOCKS = 3;  // launchers: PAGED_STEP_BLOCKS
 
 /** Queries, and a new key and value, as a product gives them. */
 template <u32 HEADS, class K>

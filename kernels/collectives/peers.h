@@ -12,12 +12,15 @@
 
 namespace peers {
 
-constexpr u32 RANKS = 8;  // of a group, at most
-constexpr u32 BLOCKS = 128;  // of a launch, at most
-constexpr u32 PACKS = 256;   // of 16 bytes of the source, that a block takes at a turn
+/** Of a group, at most. */
+constexpr u32 RANKS = 8;  // launchers: PEER_RANKS
+/** Of a launch, at most. */
+constexpr u32 BLOCKS = 128;  // launchers: PEER_BLOCKS
+/** Of 16 bytes of the source, that a block takes at a turn. */
+constexpr u32 PACKS = 256;  // launchers: PEER_PACKS
 // Bytes of a stage: the blocks' numbers, the addresses behind them, what norms say (norm.h), the inbox.
-constexpr u32 ADDRESSES_AT = 512;
-constexpr u32 INBOX_AT = 2048;
+constexpr u32 ADDRESSES_AT = 512;  // launchers: PEER_ADDRESSES_AT
+constexpr u32 INBOX_AT = 2048;  // launchers: PEER_INBOX_AT
 static_assert(BLOCKS * sizeof(u32) <= ADDRESSES_AT && ADDRESSES_AT + RANKS * sizeof(u64) <= INBOX_AT, "parts of a stage");
 
 /** Where a sender's packs of a turn lie in a stage: in two planes of messages, each the half of every pack. */

@@ -6,7 +6,7 @@
 namespace decode {
 
 /** Elements of a head at most. */
-constexpr u32 MAX_HEAD = 512;
+constexpr u32 MAX_HEAD = 512;  // launchers: DECODE_MAX_HEAD
 /** Threads of a block at most. */
 [[maybe_unused]] constexpr u32 HEAD_THREADS = 256;
 

@@ -4,7 +4,8 @@
 
 namespace decode {
 
-constexpr u32 MAX_EXPERTS = 1024, MAX_CHOSEN = 64;
+constexpr u32 MAX_EXPERTS = 1024;  // launchers: ROUTE_MAX_EXPERTS
+constexpr u32 MAX_CHOSEN = 64;  // launchers: ROUTE_MAX_CHOSEN
 
 struct Route {
   u32 tokens, experts, chosen;

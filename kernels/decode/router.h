@@ -5,7 +5,7 @@
 namespace decode {
 
 /** Rows of the weight that a block takes at once. */
-constexpr u32 ROUTER_ROWS = 2;
+constexpr u32 ROUTER_ROWS = 2;  // launchers: ROUTER_ROWS
 
 struct Router {
   u32 hidden, rows;             // rows of the weight, at least as many as experts: logits of something else behind theirs

@@ -9,7 +9,7 @@
 
 namespace recurrent {
 
-constexpr u32 CHUNK = 8;
+constexpr u32 CHUNK = 8;  // launchers: RECURRENT_CHUNK
 
 /** The table of a chunk and head: where its parts begin. write of Mamba 2 is a diagonal. */
 template <bool DELTA>
@@ -35,7 +35,7 @@ X_DEVICE void decayedChunks(const Decayed& p, const Rule& rule, const float*) {
 #else
 
 /** Threads of a block: exactly so many. */
-constexpr u32 CHUNK_THREADS = 128;
+constexpr u32 CHUNK_THREADS = 128;  // launchers: RECURRENT_CHUNK_THREADS
 
 /**
  * Sums each of N values over LANES threads that are STRIDE lanes apart; a thread gets that of value `part` % N, where `part` is

@@ -5,10 +5,11 @@
 
 namespace recurrent {
 
-constexpr u32 LSTM_GATES = 4, LSTM_HIDDEN = 1024;
+constexpr u32 LSTM_GATES = 4;
+constexpr u32 LSTM_HIDDEN = 1024;  // launchers: LSTM_HIDDEN
 /** Units whose weights lie side by side. */
 #if !X_HOST
-constexpr u32 LSTM_UNITS = 32;
+constexpr u32 LSTM_UNITS = 32;  // launchers: LSTM_UNITS
 #elif defined(__AVX512F__)
 constexpr u32 LSTM_UNITS = 16, GATES_AT_ONCE = 4;
 #else

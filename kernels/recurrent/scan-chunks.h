@@ -10,7 +10,9 @@ X_DEVICE void scanChunks(const Scan& p) { scan(p); }
 #else
 
 /** Threads of a block: exactly so many. Rows go through registers SCAN_TURN at a time, whose sums are exchanged together. */
-constexpr u32 SCAN_THREADS = 128, SCAN_LANES = 4, SCAN_CHANNELS = SCAN_THREADS / SCAN_LANES, SCAN_ROWS = 16, SCAN_TURN = 4;
+constexpr u32 SCAN_THREADS = 128;  // launchers: SCAN_CHUNK_THREADS
+constexpr u32 SCAN_LANES = 4;  // launchers: SCAN_CHUNK_LANES
+constexpr u32 SCAN_CHANNELS = SCAN_THREADS / SCAN_LANES, SCAN_ROWS = 16, SCAN_TURN = 4;
 
 X_DEVICE u32 rowsLeft(u64 row, u64 end) { return end - row < SCAN_ROWS ? (u32)(end - row) : SCAN_ROWS; }
 

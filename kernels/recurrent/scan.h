@@ -4,7 +4,7 @@
 
 namespace recurrent {
 
-constexpr u32 PIECE = 16;
+constexpr u32 PIECE = 16;  // launchers: SCAN_PIECE
 /** Channels that a thread takes at once: on the host what one cache line of a row holds. */
 constexpr u32 SIDE = X_HOST ? 16 : 1;
 

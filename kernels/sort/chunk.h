@@ -5,7 +5,7 @@
 
 namespace sort {
 
-constexpr u32 CHUNK = 4096;
+constexpr u32 CHUNK = 4096;  // launchers: SORT_CHUNK
 
 #if !X_HOST
 

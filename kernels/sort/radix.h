@@ -7,7 +7,8 @@
 namespace sort {
 namespace radix {
 
-constexpr u32 DIGIT = 8, DIGITS = 1 << DIGIT;
+constexpr u32 DIGIT = 8;  // launchers: SORT_RADIX_BITS
+constexpr u32 DIGITS = 1 << DIGIT;
 
 template <u32 size>
 struct ShortKeyOf {

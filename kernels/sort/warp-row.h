@@ -8,12 +8,12 @@
 namespace sort {
 
 /** The widest row that a warp sorts; a wider one is not touched. */
-constexpr u32 WARP_ROW = 1024;
+constexpr u32 WARP_ROW = 1024;  // launchers: SORT_WARP_ROW
 
 namespace warprow {
 
 // Threads of a block that have rows to sort.
-constexpr u32 THREADS = 128;
+constexpr u32 THREADS = 128;  // launchers: SORT_WARP_THREADS
 // NVIDIA's compiler takes as many registers as a block of so many threads leaves it: 80, which let 24 warps run at once.
 [[maybe_unused]] constexpr u32 BOUND = X_NVPTX ? 768 : THREADS;
 

@@ -5,11 +5,15 @@
  *   tsx tools/kernels/launchers.ts
  *
  * Declarations come from the preprocessed sources, where macros have put together the names of all dtypes' kernels.
+ *
+ * Beside them it writes constants.ts: numbers in headers that launches depend on too. A header marks one with its name in TypeScript:
+ * `constexpr u32 ROWS = 64;  // launchers: PROMPT_ROWS`.
  */
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { camelCase } from '../parity/candle';
 import { listModules } from './amalgamate';
 import { findCompiler } from './toolchain';
 
@@ -110,12 +114,11 @@ function declarations(module: string): { kernel: string; parameters: Parameter[]
       .split(',')
       .map((text) => /^(.*?)\s*(\w+)$/s.exec(text.replace('__restrict__', '').trim())!)
       // A parameter `t` is what the macro's `t` stands for, a dtype.
-      .map(([, type, name]) => ({ type: type!, name: /^(f8e4m3|bf16|f16|f32|f64)$/.test(name!) ? 't' : camel(name!) })),
+      .map(([, type, name]) => ({
+        type: type!,
+        name: /^(f8e4m3|bf16|f16|f32|f64)$/.test(name!) ? 't' : camelCase(name!),
+      })),
   }));
-}
-
-function camel(name: string): string {
-  return name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 }
 
 /** Signatures of all modules, in the order of their first kernels. Only a parameter's names and kinds tell two apart. */
@@ -141,7 +144,7 @@ function nameOf({ module, kernels }: Signature): string {
   let prefix = kernels[0]!;
   for (const kernel of kernels) while (!kernel.startsWith(prefix)) prefix = prefix.slice(0, -1);
   const words = prefix.replace(/_(u|i|f|b|bf|q|asc|desc|u8|i16|f32|bf16|f16)?$/, '').replace(/_(bf16|f16|f32|u8)$/, '');
-  return camel(words.length < 2 ? module : words);
+  return camelCase(words.length < 2 ? module : words);
 }
 
 /** The files by their names, formatted as the repository's are. */
@@ -156,8 +159,9 @@ export function launcherFiles(): Map<string, string> {
     const { module } = signature;
     files.set(module, [...(files.get(module) ?? []), launcherText(name, signature)]);
   }
-  return new Map(
-    [...files].map(([module, functions]) => [
+  return new Map([
+    ['constants.ts', formatted(constantsText())],
+    ...[...files].map(([module, functions]): [string, string] => [
       `${module}.ts`,
       formatted(`/** Written by tools/kernels/launchers.ts from the declarations in kernels/${module}.hip: do not edit. */
 import { ${module.toUpperCase()} } from '@x/kernels';
@@ -166,7 +170,19 @@ import type { Address, Launcher } from './launcher';
 
 ${functions.join('\n')}`),
     ]),
-  );
+  ]);
+}
+
+function constantsText(): string {
+  const headers = readdirSync(KERNELS, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.h'));
+  const constants = headers.sort().flatMap((header) => {
+    const marked = readFileSync(join(KERNELS, header), 'utf8').matchAll(
+      /constexpr u32 \w+ = (\d+); +\/\/ launchers: (\w+)$/gm,
+    );
+    const lines = [...marked].map(([, value, name]) => `export const ${name} = ${value};`);
+    return lines.length > 0 ? [`// kernels/${header}`, ...lines] : [];
+  });
+  return `/** Written by tools/kernels/launchers.ts from constants of the kernels' headers: do not edit. */\n${constants.join('\n')}\n`;
 }
 
 function launcherText(name: string, { parameters, kernels, module }: Signature): string {

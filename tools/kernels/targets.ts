@@ -1,7 +1,7 @@
 /** The targets that kernels are compiled for, and the words that name groups of them. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { KERNEL_PACKAGES } from '../../packages/kernels/src/packages';
-import { CUBIN_TARGETS } from '../../packages/kernels/src/targets';
+import { CUBIN_TARGETS, gfxName } from '../../packages/kernels/src/targets';
 
 export type Target =
   | { kind: 'amdgcn'; name: string; codeObjectVersion: 4 | 6; wave: 32 | 64; isa: string }
@@ -161,10 +161,4 @@ export function hostLevels(flags: Set<string>, arch: string): string[] {
   if (!has('avx512f', 'avx512bw', 'avx512cd', 'avx512dq', 'avx512vl'))
     return has('avx_vnni') ? ['x86-64-v3', 'x86-64-v3-vnni'] : ['x86-64-v3'];
   return has('avx512_vnni') ? ['x86-64-v4', 'x86-64-v4-vnni'] : ['x86-64-v4'];
-}
-
-/** The kernel driver's number as a name: 110000 is gfx1100, 90010 gfx90a. */
-export function gfxName(version: number): string {
-  const [major, minor, step] = [Math.floor(version / 10000), Math.floor(version / 100) % 100, version % 100];
-  return `gfx${major}${minor.toString(16)}${step.toString(16)}`;
 }

@@ -1,22 +1,15 @@
 /** A loaded code object, from which kernels are taken by name. */
 import type { DeviceContext } from './context';
+import { DeviceObject } from './device-object';
 import { invalidArgument } from './errors';
 import { HipFunction } from './function';
 import { isParamType, type ParamType, planParams } from './params';
 
-export class HipModule {
-  readonly #context: DeviceContext;
-  readonly #handle: number;
-  #disposed = false;
-
+/** Functions taken from it cannot be launched once it is disposed. */
+export class HipModule extends DeviceObject {
   /** @internal Use `device.loadModule()`. */
   constructor(context: DeviceContext, handle: number) {
-    this.#context = context;
-    this.#handle = handle;
-  }
-
-  get isDisposed(): boolean {
-    return this.#disposed || this.#context.disposed;
+    super(context, handle, 'module', 'moduleUnload');
   }
 
   /**
@@ -24,31 +17,20 @@ export class HipModule {
    * Keep the result: each call asks the driver.
    */
   getFunction(name: string, params: readonly ParamType[]): HipFunction {
-    this.#context.check(this.#disposed, 'module');
+    const module = this.handle;
     const wrong = params.find((type) => !isParamType(type));
     if (wrong !== undefined) {
-      throw invalidArgument(`kernel '${name}': there is no parameter type '${wrong}'`, this.#context.platform);
+      throw invalidArgument(`kernel '${name}': there is no parameter type '${wrong}'`, this.context.platform);
     }
     const plan = planParams(params);
-    const limit = this.#context.native.launchArgsBytes;
+    const limit = this.context.native.launchArgsBytes;
     if (plan.bytes > limit) {
       throw invalidArgument(
         `kernel '${name}' takes ${plan.bytes} bytes of arguments; a launch has at most ${limit}`,
-        this.#context.platform,
+        this.context.platform,
       );
     }
-    const handle = this.#context.native.getFunction(this.#context.id, this.#handle, name);
-    return new HipFunction(this.#context, this, handle, name, plan);
-  }
-
-  /** Waits for the device and unloads; functions taken from the module cannot be launched any more. */
-  dispose(): void {
-    if (this.isDisposed) return;
-    this.#disposed = true;
-    this.#context.native.moduleUnload(this.#context.id, this.#handle);
-  }
-
-  [Symbol.dispose](): void {
-    this.dispose();
+    const handle = this.context.native.getFunction(this.context.id, module, name);
+    return new HipFunction(this.context, this, handle, name, plan);
   }
 }

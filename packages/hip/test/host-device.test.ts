@@ -1,4 +1,5 @@
 // Memory, launches and errors on the host platform, which runs the same binding code as a GPU does.
+import { failure } from '@x/testing/hip-failure';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { addon } from '../src/addon';
 import { type HipDevice, HipError, type HipModule, openDevice } from '../src/index';
@@ -14,16 +15,6 @@ beforeAll(() => {
 });
 
 afterAll(() => device.dispose());
-
-function failure(run: () => unknown): HipError {
-  try {
-    run();
-  } catch (error) {
-    if (error instanceof HipError) return error;
-    throw error;
-  }
-  throw new Error('expected a HipError');
-}
 
 async function rejection(promise: Promise<unknown>): Promise<HipError> {
   const error = await promise.then(

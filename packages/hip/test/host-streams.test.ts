@@ -236,11 +236,23 @@ describe('graphs', () => {
     expect(code(() => exec.launch(stream))).toBe('DISPOSED');
   });
 
-  test('a stream disposed while capturing ends the capture', () => {
+  test('a stream disposed while capturing ends the capture', async () => {
+    const out = device.alloc(4);
+    device.memset(out, 0, 4);
     const stream = device.createStream();
     stream.beginCapture();
-    fill.launch(1, 1, 0, [0, 0, 1], stream);
+    fill.launch(1, 1, 0, [out, 1, 1], stream);
     stream.dispose();
-    device.synchronizeSync();
+    expect(await read(out, 1)).toEqual([0]);
+    using other = device.createStream();
+    other.beginCapture();
+    scale.launch(1, 1, 0, [out, out, 1, 3], other);
+    using graph = other.endCapture();
+    using exec = graph.instantiate();
+    fill.launch(1, 1, 0, [out, 1, 2], other);
+    exec.launch(other);
+    other.synchronizeSync();
+    expect(await read(out, 1)).toEqual([6]);
+    device.free(out);
   });
 });

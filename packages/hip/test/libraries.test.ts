@@ -3,28 +3,18 @@
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { failure } from '@x/testing/hip-failure';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
   type BlasHandle,
   type GemmProblem,
   HipDevice,
-  HipError,
   type LibraryReport,
   libraryReports,
   openDevice,
 } from '../src/index';
 import { runIsolated } from './fake-hip';
 import { buildFakeOpenBlas, runOnFakes } from './fake-libraries';
-
-function failure(run: () => unknown): HipError {
-  try {
-    run();
-  } catch (error) {
-    if (error instanceof HipError) return error;
-    throw error;
-  }
-  throw new Error('expected a HipError');
-}
 
 const openBlas = libraryReports('host')[0];
 

@@ -3,24 +3,15 @@
 import { existsSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { failure } from '@x/testing/hip-failure';
 import { describe, expect, test } from 'vitest';
-import { type CompilerReport, compileProgram, compilers, HipError, type PlatformReport, platforms } from '../src/index';
+import { type CompilerReport, compileProgram, compilers, type PlatformReport, platforms } from '../src/index';
 import { buildFakeHip, runIsolated } from './fake-hip';
 
 const DEBIAN_HIP = '/usr/lib/x86_64-linux-gnu/libamdhip64.so.5';
 
 function rocmReport(environment: Record<string, string | undefined>): PlatformReport {
   return runIsolated<PlatformReport[]>('return hip.platforms();', environment)[0];
-}
-
-function failure(run: () => unknown): HipError {
-  try {
-    run();
-  } catch (error) {
-    if (error instanceof HipError) return error;
-    throw error;
-  }
-  throw new Error('expected a HipError');
 }
 
 describe('reports', () => {

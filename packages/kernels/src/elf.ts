@@ -12,8 +12,6 @@ export interface ElfNote {
   data: Uint8Array;
 }
 
-export const EM_X86_64 = 62;
-export const EM_AARCH64 = 183;
 export const EM_AMDGPU = 224;
 
 const SHT_NOTE = 7;

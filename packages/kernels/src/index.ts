@@ -43,5 +43,5 @@ export {
   type PackageIndex,
   type PackedFile,
 } from './stores';
-export { CUBIN_TARGETS, cubinTargets, resolveTarget } from './targets';
+export { CUBIN_TARGETS, cubinTargets, gfxName, resolveTarget } from './targets';
 export type { CodeObjectFormat, KernelInfo, Manifest, ManifestModule, ParamType, ParsedCodeObject } from './types';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { cubinTargets, resolveTarget } from './targets';
+import { cubinTargets, gfxName, resolveTarget } from './targets';
 
 describe('resolveTarget', () => {
   it.each([
@@ -52,4 +52,10 @@ describe('cubinTargets', () => {
   ])('%s runs %j', (arch, targets) => {
     expect(cubinTargets(arch)).toEqual(targets);
   });
+});
+
+it('names AMD GPUs by the numbers of the kernel driver', () => {
+  expect([90010, 90402, 100300, 110001, 110501, 120001].map(gfxName)).toEqual([
+    ...['gfx90a', 'gfx942', 'gfx1030', 'gfx1101', 'gfx1151', 'gfx1201'],
+  ]);
 });

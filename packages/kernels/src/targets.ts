@@ -63,3 +63,12 @@ export function cubinTargets(arch: string): string[] {
     return only ? own === capability : Math.floor(own / 10) === Math.floor(capability / 10) && own <= capability;
   }).reverse();
 }
+
+/**
+ * The name of AMD's kernel driver's `gfx_target_version`: 110000 is gfx1100, 90010 gfx90a. Decimal pairs, of which the last two are
+ * written in hexadecimal.
+ */
+export function gfxName(version: number): string {
+  const [major, minor, step] = [Math.floor(version / 10000), Math.floor(version / 100) % 100, version % 100];
+  return `gfx${major}${minor.toString(16)}${step.toString(16)}`;
+}

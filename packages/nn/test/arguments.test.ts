@@ -1,5 +1,6 @@
 /** Functions, layers and optimisers called as TypeScript would refuse: an error of the family, or a result. */
 import { CandleError, Device, scope, Tensor, Var } from '@x/core';
+import { random } from '@x/testing/random';
 import { describe, expect, test } from 'vitest';
 import * as nn from '../src';
 
@@ -32,11 +33,8 @@ function pool(): unknown[] {
 
 /** Numbers of 0..n - 1, the same in every run. */
 function dice(seed: number): (n: number) => number {
-  let state = seed;
-  return (n) => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return Math.floor((state / 2 ** 32) * n);
-  };
+  const next = random(seed);
+  return (n) => Math.floor(next() * n);
 }
 
 async function strangerFrom(call: () => unknown): Promise<unknown> {

@@ -4,6 +4,7 @@
  */
 import { type Device, memoryStats, scope, Tensor } from '@x/core';
 import { testDevices } from '@x/testing/devices';
+import { random } from '@x/testing/random';
 import { describe, expect, it } from 'vitest';
 import { causalConv1d, gatedDeltaRule, lstm, type SequenceSpans, selectiveScan, ssd, VarBuilder } from '../src';
 
@@ -296,12 +297,8 @@ function spansOf(
 
 /** Numbers between -1 and 1. */
 function noiseOf(seed: number) {
-  let state = seed + 1;
-  return (count: number) =>
-    Float32Array.from({ length: count }, () => {
-      state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-      return state / 2 ** 31 - 1;
-    });
+  const next = random(seed + 1);
+  return (count: number) => Float32Array.from({ length: count }, () => 2 * next() - 1);
 }
 
 /** Numbers as layers meet them; rows as views of a wider matrix, as of a product of several. */

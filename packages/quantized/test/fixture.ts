@@ -20,12 +20,3 @@ const file = JSON.parse(readFileSync(new URL('./fixtures/all-types.expected.json
 
 /** Types by name, without the list of inputs. */
 export const EXPECTED: [string, Expected][] = Object.entries(file).filter(([name]) => name !== 'x_first_row');
-
-/** A repeatable sequence in [0, 1). */
-export function random(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return state / 2 ** 32;
-  };
-}

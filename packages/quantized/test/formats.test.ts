@@ -1,8 +1,9 @@
 /** Every block format against the reference reader's values, bit for bit, and the quantisers against its bytes. */
+import { random } from '@x/testing/random';
 import { describe, expect, test } from 'vitest';
 import { blockFormat, QUANT_TYPES, type QuantType } from '../src/blocks';
 import { GgufFile } from '../src/gguf';
-import { ALL_TYPES, EXPECTED, random } from './fixture';
+import { ALL_TYPES, EXPECTED } from './fixture';
 
 const file = GgufFile.open(ALL_TYPES);
 

@@ -7,10 +7,11 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { FileFormatError } from '@x/core';
+import { random } from '@x/testing/random';
 import { testSettings } from '@x/testing/settings';
 import { afterAll, expect, test } from 'vitest';
 import { GgmlFile, GgufFile, loadImatrix, type TensorFile } from '../src';
-import { ALL_TYPES, random } from './fixture';
+import { ALL_TYPES } from './fixture';
 import { Raw } from './raw-gguf';
 
 const { fuzzSeconds: SECONDS, fuzzSeed: SEED } = testSettings;

@@ -4,10 +4,11 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { CandleError, Device, DisposedError, memoryStats, scope, Tensor } from '@x/core';
 import { SafetensorsFile, saveSafetensors } from '@x/core/files';
+import { random } from '@x/testing/random';
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import { GgufFile, QMatMul, QTensor, type QuantType } from '../src';
 import { calls, kernelDevice, PADDING, writes } from './devices';
-import { ALL_TYPES, EXPECTED, random, TINY_TALES } from './fixture';
+import { ALL_TYPES, EXPECTED, TINY_TALES } from './fixture';
 import { store } from './raw-gguf';
 
 const js = Device.js();

@@ -2,7 +2,7 @@
  * The values that fixtures/reference-bytes.json was made of: eight kinds, 4 rows of 1,024 each. Only additions and
  * products of doubles are used, so every machine gets the same f32 values.
  */
-import { random } from './fixture';
+import { random } from '@x/testing/random';
 
 export const ROW = 1024;
 export const ROWS_A_KIND = 4;

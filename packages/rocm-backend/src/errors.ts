@@ -11,7 +11,17 @@ function install(arch: string): string {
   return name ? `Install the kernels for it (\`${installCommand(name)}\`), or ` : 'No package has kernels for it: ';
 }
 
+export type KernelLookupErrorCode = 'KERNEL_TARGET_MISSING' | 'KERNEL_NOT_FOUND' | 'KERNEL_WARP_SIZE';
+
 export class KernelLookupError extends CandleError {
+  override name = 'KernelLookupError';
+  declare readonly code: KernelLookupErrorCode;
+
+  // Narrows the codes that this class may carry.
+  constructor(code: KernelLookupErrorCode, message: string, options?: { cause?: unknown }) {
+    super(code, message, options);
+  }
+
   /** Neither a code object for the device's target nor a compiler for the module's source. */
   static noCodeObject(module: string, arch: string, targets: readonly string[], cause: unknown): KernelLookupError {
     return new KernelLookupError(

@@ -7,7 +7,7 @@ import { registerProviders } from './provider';
 export { CachingAllocator } from './allocator';
 /** `RocmDevice` is candle's name: it serves `cuda` and `cpu` too. */
 export { KernelDevice, KernelDevice as RocmDevice } from './device';
-export { KernelLookupError } from './errors';
+export { KernelLookupError, type KernelLookupErrorCode } from './errors';
 export { KernelGraph, KernelGraph as RocmGraph } from './graph';
 export { cacheDirectory } from './kernel-cache';
 export type { LaunchShape } from './launch-shape';

@@ -7,14 +7,15 @@ import type { DType } from '@x/core';
 import { inBundle, type Outcome, ranks } from '@x/testing/ranks';
 import { describe, expect, it } from 'vitest';
 import '../src';
+import { PEER_ADDRESSES_AT, PEER_BLOCKS, PEER_INBOX_AT, PEER_PACKS } from '../src/launchers/constants';
 
 const modules = { kernels: new URL('../../kernels/src/index.ts', import.meta.url).href };
 
-/** Stages that know each other, and a launch. The constants are those of kernels/collectives/peers.h. */
+/** Stages that know each other, and a launch. */
 const PRELUDE = `
   const { Tensor } = core;
   const { backend } = device;
-  const [BLOCKS, PACKS, ADDRESSES_AT, INBOX_AT] = [128, 256, 512, 2048];
+  const [BLOCKS, PACKS, ADDRESSES_AT, INBOX_AT] = [${[PEER_BLOCKS, PEER_PACKS, PEER_ADDRESSES_AT, PEER_INBOX_AT]}];
   const turns = 2, { size } = communicator;
   const stage = backend.zeros((INBOX_AT + 2 * size * BLOCKS * turns * PACKS * 32) / 4, 'u32');
   const control = backend.zeros(16, 'u32');

@@ -9,6 +9,7 @@ import { QUANTIZED } from '@x/kernels';
 import { kernelDevices } from '@x/testing/devices';
 import { at } from '@x/testing/operands';
 import { BLOCK_TYPES, randomBlocks } from '@x/testing/quantized/random-blocks';
+import { random } from '@x/testing/random';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { blockFormat } from '../../quantized/src/blocks';
 import { type QuantizedChoice, RocmDevice, type RocmStorage } from '../src/index';
@@ -48,14 +49,6 @@ const SIZES = [
   { m: 200, n: 31, k: 256 },
   { m: 259, n: 18, k: 512 },
 ];
-
-function random(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return state / 2 ** 32;
-  };
-}
 
 /** `rows` x `k` values in blocks: random bytes, scales and minima of 2^-7 to 2^-3 of either sign. */
 function weights(type: Type, rows: number, k: number): { bytes: Uint8Array; values: Float32Array } {

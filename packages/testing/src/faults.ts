@@ -5,6 +5,7 @@
 import { type BackendDevice, CandleError, type Device, OutOfMemoryError } from '@x/core';
 import { addon, type NativeFaultState } from '../../hip/src/addon';
 import { type Platform, platformNumber, platforms } from '../../hip/src/platforms';
+import { random } from './random';
 import { testSettings } from './settings';
 
 /** The call that fails: the `nth` of an entry point of the driver table, from 1. */
@@ -192,11 +193,8 @@ export class Faults {
  * many more that a generator with a fixed seed chooses. The same counts give the same sites.
  */
 export function faultSites(counts: Readonly<Record<string, number>>, most: number): FaultSite[] {
-  let seed = 0x9e3779b9;
-  const below = (count: number) => {
-    seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
-    return Math.floor((seed / 2 ** 32) * count);
-  };
+  const next = random(0x9e3779b9);
+  const below = (count: number) => Math.floor(next() * count);
   return Object.entries(counts).flatMap(([entry, count]) => {
     const outstanding = [count, 1, (count + 1) >> 1].slice(0, most);
     const chosen = new Set(count <= most ? Array.from({ length: count }, (_, i) => i + 1) : outstanding);

@@ -1,6 +1,5 @@
 /** What the tests of products and convolutions share, through libraries and through our own kernels. */
 import { Device, type DType } from '@x/core';
-import { HipError } from '@x/hip';
 import type { RocmDevice } from '@x/rocm-backend';
 import { Pair } from './operands';
 
@@ -8,17 +7,6 @@ import { Pair } from './operands';
 export const tolerance = (type: DType, terms: number) => ({
   absolute: (terms + 1) * { f64: 1e-14, f32: 1e-5, f16: 8e-3, bf16: 6.4e-2 }[type as 'f32'],
 });
-
-/** The HipError that `run` throws. */
-export function failure(run: () => unknown): HipError {
-  try {
-    run();
-  } catch (error) {
-    if (error instanceof HipError) return error;
-    throw error;
-  }
-  throw new Error('expected a HipError');
-}
 
 /** Operands on the reference and on a device, freed when `body` is done. */
 export function withPair(device: RocmDevice, body: (pair: Pair) => void): void {

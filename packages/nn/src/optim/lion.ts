@@ -1,7 +1,6 @@
 /** Lion (Chen et al. 2023): steps of one size in the direction of a sign; candle has none. */
 import type { Tensor, Var } from '@x/core';
-import { checkParams } from '../check';
-import { Optimizer } from './optimizer';
+import { OptimizerOf } from './optimizer';
 
 export interface LionParams {
   /** Step size, 3 to 10 times smaller than for AdamW. Default 1e-4. */
@@ -16,23 +15,9 @@ export interface LionParams {
 
 const DEFAULTS: LionParams = { lr: 1e-4, beta1: 0.9, beta2: 0.99, weightDecay: 0 };
 
-export class Lion extends Optimizer {
-  params: LionParams;
-
+export class Lion extends OptimizerOf<LionParams> {
   constructor(vars: readonly Var[], params: Partial<LionParams> = {}) {
-    super(vars);
-    this.params = { ...DEFAULTS, ...params };
-    checkParams(new.target.name, this.params);
-  }
-
-  get learningRate(): number {
-    return this.params.lr;
-  }
-
-  set learningRate(value: number) {
-    const params = { ...this.params, lr: value };
-    checkParams(this.constructor.name, params);
-    this.params = params;
+    super(vars, { ...DEFAULTS, ...params });
   }
 
   protected next(variable: Var, grad: Tensor): Tensor {

@@ -5,6 +5,7 @@
  * It owns its state, not the variables: `dispose()` gives the state back.
  */
 import { GradStore, isFloat, keep, kinds, noGrad, ShapeError, scope, type Tensor, type Var } from '@x/core';
+import { checkParams } from '../check';
 
 /** Tensors that an optimiser keeps for one variable, by name. */
 export type VarState = Map<string, Tensor>;
@@ -110,6 +111,27 @@ export abstract class Optimizer implements Disposable {
 
   [Symbol.dispose](): void {
     this.dispose();
+  }
+}
+
+/** An optimiser with its numbers in `params`. */
+export abstract class OptimizerOf<Params extends { lr: number }> extends Optimizer {
+  params: Params;
+
+  constructor(vars: readonly Var[], params: Params) {
+    super(vars);
+    checkParams(new.target.name, params);
+    this.params = params;
+  }
+
+  get learningRate(): number {
+    return this.params.lr;
+  }
+
+  set learningRate(value: number) {
+    const params = { ...this.params, lr: value };
+    checkParams(this.constructor.name, params);
+    this.params = params;
   }
 }
 

@@ -1,7 +1,6 @@
 /** RMSProp with PyTorch's formulas and defaults; candle has none. */
 import type { Tensor, Var } from '@x/core';
-import { checkParams } from '../check';
-import { Optimizer } from './optimizer';
+import { OptimizerOf } from './optimizer';
 
 export interface RmsPropParams {
   /** Step size. Default 0.01. */
@@ -20,23 +19,9 @@ export interface RmsPropParams {
 
 const DEFAULTS: RmsPropParams = { lr: 0.01, alpha: 0.99, eps: 1e-8, weightDecay: 0, momentum: 0, centered: false };
 
-export class RMSProp extends Optimizer {
-  params: RmsPropParams;
-
+export class RMSProp extends OptimizerOf<RmsPropParams> {
   constructor(vars: readonly Var[], params: Partial<RmsPropParams> = {}) {
-    super(vars);
-    this.params = { ...DEFAULTS, ...params };
-    checkParams(new.target.name, this.params);
-  }
-
-  get learningRate(): number {
-    return this.params.lr;
-  }
-
-  set learningRate(value: number) {
-    const params = { ...this.params, lr: value };
-    checkParams(this.constructor.name, params);
-    this.params = params;
+    super(vars, { ...DEFAULTS, ...params });
   }
 
   protected next(variable: Var, grad: Tensor): Tensor {

@@ -1,7 +1,7 @@
 /** Gradient descent: candle-nn's `SGD` (optim.rs), with PyTorch's momentum and weight decay, which candle lacks. */
 import { CandleError, type Tensor, type Var } from '@x/core';
-import { checkNumbers, checkObjects, checkParams } from '../check';
-import { Optimizer } from './optimizer';
+import { checkNumbers, checkObjects } from '../check';
+import { OptimizerOf } from './optimizer';
 
 export interface SgdParams {
   /** Step size. */
@@ -16,17 +16,13 @@ export interface SgdParams {
   weightDecay?: number;
 }
 
-export class SGD extends Optimizer {
-  params: Required<SgdParams>;
-
+export class SGD extends OptimizerOf<Required<SgdParams>> {
   /** @param params a number is the learning rate, as in candle */
   constructor(vars: readonly Var[], params: SgdParams | number) {
-    super(vars);
     if (typeof params !== 'number') checkObjects('SGD', { params });
     const given = typeof params === 'number' ? { lr: params } : params;
     checkNumbers('SGD', { lr: given.lr });
-    this.params = { momentum: 0, dampening: 0, nesterov: false, weightDecay: 0, ...given };
-    checkParams('SGD', this.params);
+    super(vars, { momentum: 0, dampening: 0, nesterov: false, weightDecay: 0, ...given });
     const { nesterov, momentum, dampening } = this.params;
     if (nesterov && (momentum <= 0 || dampening !== 0)) {
       throw new CandleError(
@@ -34,15 +30,6 @@ export class SGD extends Optimizer {
         `SGD: nesterov with momentum ${momentum} and dampening ${dampening}; give a positive momentum and no dampening.`,
       );
     }
-  }
-
-  get learningRate(): number {
-    return this.params.lr;
-  }
-
-  set learningRate(value: number) {
-    checkNumbers('SGD', { learningRate: value });
-    this.params = { ...this.params, lr: value };
   }
 
   protected next(variable: Var, grad: Tensor): Tensor {

@@ -18,6 +18,7 @@ import {
 import type { KernelDevice } from '../device';
 import { unsupported } from '../errors';
 import { clamp, type LaunchShape, MAX_NORM_THREADS, NORM_VALUES } from '../launch-shape';
+import { DECODE_MAX_HEAD } from '../launchers/constants';
 import {
   type DecodePromptHeadsArguments,
   launchDecodeGate,
@@ -39,8 +40,6 @@ import { PartOfSum } from './peer-norm';
 import { filled, keptIfFilled } from './result';
 
 const POOL_DTYPES: readonly DType[] = ['f32', 'f16', 'bf16'];
-/** The constants of kernels/decode/. */
-const MAX_HEAD = 512;
 /** Small blocks, so that few rows are many of them. */
 const GATED_THREADS = 128;
 const HEAD_WARPS = 4;
@@ -61,7 +60,7 @@ export class DeviceDecodeOps implements DecodeOps {
 
   supportsHeads(poolDType: PoolDType, d: number, dv: number): boolean {
     const multiple = poolDType === 'q8_0' ? CACHE_GROUP : 2;
-    const sizes = [d, dv].every((size) => size > 0 && size % multiple === 0 && size <= MAX_HEAD);
+    const sizes = [d, dv].every((size) => size > 0 && size % multiple === 0 && size <= DECODE_MAX_HEAD);
     return sizes && (poolDType === 'q8_0' || POOL_DTYPES.includes(poolDType));
   }
 
@@ -149,7 +148,7 @@ export class DeviceDecodeOps implements DecodeOps {
   }
 
   supportsHeadNorm(rows: number, d: number): boolean {
-    return this.#supportsParts(rows, d, MAX_HEAD);
+    return this.#supportsParts(rows, d, DECODE_MAX_HEAD);
   }
 
   /** Whether rows are in blocks, and parts of d values of them are groups of those, at most so long. */
@@ -200,7 +199,7 @@ export class DeviceDecodeOps implements DecodeOps {
       const args = this.#headsArguments(p, pool, { out });
       if (!scales) return launchDecodeHeads(device, `decode_heads_${dtype}`, shape, args);
       // A row for each warp.
-      const sharedBytes = (device.shapes.isHost ? 1 : HEAD_WARPS) * MAX_HEAD * sizeInBytes('f32');
+      const sharedBytes = (device.shapes.isHost ? 1 : HEAD_WARPS) * DECODE_MAX_HEAD * sizeInBytes('f32');
       launchDecodeHeadsQ8(
         device,
         'decode_heads_q8_0',

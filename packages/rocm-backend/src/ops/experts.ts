@@ -4,6 +4,7 @@ import type { Counters } from '../counters';
 import type { KernelDevice } from '../device';
 import { unsupported } from '../errors';
 import { clamp } from '../launch-shape';
+import { ROUTE_MAX_CHOSEN, ROUTE_MAX_EXPERTS, ROUTER_ROWS } from '../launchers/constants';
 import {
   type DecodeRouteArguments,
   launchDecodeGroup,
@@ -14,16 +15,12 @@ import { launchGemmGroups } from '../launchers/gemm';
 import type { KernelStorage } from '../storage';
 import { filled } from './result';
 
-/** The constants of kernels/decode/route.h. */
-const MAX_EXPERTS = 1024;
-const MAX_CHOSEN = 64;
 /** Pairs of a tile: what the tiles of products have. */
 export const EXPERT_TILE = 64;
 const GROUP_THREADS = 1024;
 const PRODUCT_THREADS = 256;
-/** Tokens of which the router's weights are read once each, and rows that a block of so many threads takes. */
+/** Tokens of which the router's weights are read once each, and threads of a block, which takes {@link ROUTER_ROWS} rows. */
 const ROUTER_TOKENS = 8;
-const ROUTER_ROWS = 2;
 const ROUTER_THREADS = 128;
 /** Blocks of a warp that a grid has. */
 const MOST_TOKENS = 2 ** 24;
@@ -43,11 +40,11 @@ export class DeviceExpertOps implements ExpertOps {
   }
 
   supports(experts: number): boolean {
-    return experts > 0 && experts <= MAX_EXPERTS;
+    return experts > 0 && experts <= ROUTE_MAX_EXPERTS;
   }
 
   supportsRoute(experts: number, chosen: number): boolean {
-    return this.supports(experts) && chosen > 0 && chosen <= Math.min(experts, MAX_CHOSEN);
+    return this.supports(experts) && chosen > 0 && chosen <= Math.min(experts, ROUTE_MAX_CHOSEN);
   }
 
   /** A warp a token. */

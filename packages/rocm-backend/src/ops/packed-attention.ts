@@ -4,14 +4,12 @@ import type { KernelDevice } from '../device';
 import { unsupported } from '../errors';
 import { clamp, type LaunchShape } from '../launch-shape';
 import { launchAttentionPacked } from '../launchers/attention';
+import { PACKED_MAX_HEAD, PACKED_ROWS } from '../launchers/constants';
 import type { KernelStorage } from '../storage';
 import { denseCopy } from './copy';
 import { filled } from './result';
 
 const DTYPES: readonly DType[] = ['f32', 'f16', 'bf16'];
-/** The constants of kernels/attention/packed.h. */
-const ROWS = 64;
-const MAX_HEAD = 256;
 const THREADS = 256;
 /** Beyond every window. */
 const EVERYTHING = 2 ** 31 - 1;
@@ -26,7 +24,7 @@ export class DevicePackedAttentionOps implements PackedAttentionOps {
   tileRows(dtype: DType, { d, tokens }: PackedProblem): number | undefined {
     // The host has tiles of f32 only; a query at a time is slower than its products.
     const dtypes = this.#device.shapes.isHost ? DTYPES.slice(0, 1) : DTYPES;
-    return dtypes.includes(dtype) && d >= 1 && d <= MAX_HEAD && tokens < EVERYTHING ? ROWS : undefined;
+    return dtypes.includes(dtype) && d >= 1 && d <= PACKED_MAX_HEAD && tokens < EVERYTHING ? PACKED_ROWS : undefined;
   }
 
   forward(

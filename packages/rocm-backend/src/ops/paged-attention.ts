@@ -30,6 +30,18 @@ import {
   launchAttentionStep,
   launchAttentionUnpack,
 } from '../launchers/attention';
+import {
+  PAGED_EACH,
+  PAGED_GRAIN,
+  PAGED_KEYS,
+  PAGED_MAX_PARTS,
+  PAGED_MAX_STEP_HEAD,
+  PAGED_STEP_BLOCKS,
+  PAGED_TAIL,
+  PAGED_THREADS,
+  PROMPT_ROWS,
+  PROMPT_THREADS,
+} from '../launchers/constants';
 import type { KernelStorage } from '../storage';
 import { activationRowBytes, activationRows, BLOCK_VALUES, paddedWidth } from './activations';
 import { CACHE_GROUP, scaleAddresses } from './cache-scales';
@@ -38,23 +50,12 @@ import { filled } from './result';
 import { attendVarlen, varlenRows } from './varlen-attention';
 
 const DTYPES: readonly DType[] = ['f32', 'f16', 'bf16'];
-/** The constants of kernels/attention/paged-problem.h. */
-const THREADS = 128;
-const KEYS = 128;
-const GRAIN = 32;
-const EACH = 8;
-const MAX_PARTS = 64;
-const TAIL = 4;
 /** Elements of a head at most: a thread has a column of the values. */
 const MAX_HEAD = 576;
-const MAX_STEP_HEAD = 256;
-/** Queries of a tile, threads of a block and the sizes of values that there are kernels for: kernels/attention/prompt.h. */
-const PROMPT_ROWS = 64;
-const PROMPT_THREADS = 256;
+/** Sizes of values that there are kernels of prompts for. */
 const PROMPT_VALUES = [64, 128, 256, 512];
 /** Blocks for each processor from which on keys are not cut into more parts. */
 const BLOCKS_PER_CU = 4;
-const STEP_BLOCKS_PER_CU = 3;
 const HOST_BLOCKS_PER_CU = 2;
 
 /** How a launch cuts keys into parts. */
@@ -78,7 +79,7 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
 
   supports(dtype: DType, poolDType: PoolDType, d: number, dv: number): boolean {
     const isQ8 = poolDType === 'q8_0';
-    const multiple = isQ8 ? CACHE_GROUP : EACH;
+    const multiple = isQ8 ? CACHE_GROUP : PAGED_EACH;
     const sizes = [d, dv].every((size) => size > 0 && size % multiple === 0 && size <= MAX_HEAD);
     return sizes && (isQ8 ? dtype === 'f32' : DTYPES.includes(dtype) && DTYPES.includes(poolDType));
   }
@@ -166,7 +167,10 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
   supportsStep(poolDType: PoolDType, d: number, dv: number): boolean {
     // Of 8 bits the step's registers would be too many on CDNA.
     return (
-      poolDType !== 'q8_0' && d <= MAX_STEP_HEAD && dv <= MAX_STEP_HEAD && this.supportsBlocks('f32', poolDType, d, dv)
+      poolDType !== 'q8_0' &&
+      d <= PAGED_MAX_STEP_HEAD &&
+      dv <= PAGED_MAX_STEP_HEAD &&
+      this.supportsBlocks('f32', poolDType, d, dv)
     );
   }
 
@@ -179,7 +183,7 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
     const width = heads * dv;
     const bytes = activationRows(tokens) * activationRowBytes(width);
     return filled(device, 'u8', tokens === 0 ? 0 : bytes, (quantized) =>
-      this.#inParts(problem, pool, at, STEP_BLOCKS_PER_CU, (cut) =>
+      this.#inParts(problem, pool, at, PAGED_STEP_BLOCKS, (cut) =>
         launchAttentionStep(device, `attention_step_${cut.headsAtOnce}_${dtype}`, cut.shape, {
           items: cut.items,
           tokens,
@@ -240,9 +244,9 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
     const tiles = tokens * kvHeads * Math.ceil(group / headsAtOnce);
     // By what the tables have room for: lengths are the device's.
     const wanted = hip.properties.multiprocessorCount * (shapes.isHost ? HOST_BLOCKS_PER_CU : blocksPerCu);
-    const grains = Math.ceil((maxBlocks * blockSize) / GRAIN);
-    const parts = clamp(Math.min(Math.floor(wanted / tiles), grains), 1, MAX_PARTS);
-    const partial = parts > 1 ? device.allocUninit(tokens * heads * parts * (dv + TAIL), 'f32') : undefined;
+    const grains = Math.ceil((maxBlocks * blockSize) / PAGED_GRAIN);
+    const parts = clamp(Math.min(Math.floor(wanted / tiles), grains), 1, PAGED_MAX_PARTS);
+    const partial = parts > 1 ? device.allocUninit(tokens * heads * parts * (dv + PAGED_TAIL), 'f32') : undefined;
     try {
       launch({
         headsAtOnce,
@@ -364,7 +368,7 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
     const device = this.#device;
     if (!DTYPES.includes(dtype) || blockValues % CACHE_GROUP !== 0)
       throw unsupported('unpack of a cache', dtype, device);
-    const shape = device.shapes.elementwise((count * blockValues) / EACH, 16, 'strided');
+    const shape = device.shapes.elementwise((count * blockValues) / PAGED_EACH, 16, 'strided');
     return filled(device, dtype, count * blockValues, (out) =>
       launchAttentionUnpack(device, `attention_unpack_q8_0_${dtype}`, shape, {
         ...{ count, blockValues, poolBlocks, out },
@@ -377,9 +381,9 @@ export class DevicePagedAttentionOps implements PagedAttentionOps {
 
   #shape(items: number, headsAtOnce: number, d: number, dv: number): LaunchShape {
     const { shapes, hip } = this.#device;
-    const block = shapes.isHost ? 1 : THREADS;
-    const stripes = shapes.isHost ? 1 : Math.floor(THREADS / (dv / EACH));
-    const floats = headsAtOnce * (d + KEYS + 4 + stripes * dv) + 2 * KEYS;
+    const block = shapes.isHost ? 1 : PAGED_THREADS;
+    const stripes = shapes.isHost ? 1 : Math.floor(PAGED_THREADS / (dv / PAGED_EACH));
+    const floats = headsAtOnce * (d + PAGED_KEYS + 4 + stripes * dv) + 2 * PAGED_KEYS;
     const sharedBytes = 4 * floats;
     if (shapes.isHost) return { grid: clamp(items, 1, hip.properties.multiprocessorCount * 4), block, sharedBytes };
     // A block an item: more than a dimension has go on in the next one.

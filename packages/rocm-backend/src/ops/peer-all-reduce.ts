@@ -14,18 +14,13 @@ import { debug } from '../debug';
 import type { KernelDevice } from '../device';
 import { messageOf } from '../errors';
 import { launchAllReducePeers } from '../launchers/collectives';
+import { PEER_ADDRESSES_AT, PEER_BLOCKS, PEER_INBOX_AT, PEER_PACKS, PEER_RANKS } from '../launchers/constants';
 import { Agreement, isYes, nameIn } from './agreement';
 
-/** The constants of kernels/collectives/peers.h. */
-const MAX_RANKS = 8;
-const MAX_BLOCKS = 128;
-const PACKS = 256;
 const PACK_BYTES = 16;
-const ADDRESSES_AT = 512;
-const INBOX_AT = 2048;
 /** A message carries as many bytes for its number as for what it says. */
 const MESSAGE_BYTES = 2 * PACK_BYTES;
-const TURN_BYTES = MAX_BLOCKS * PACKS * PACK_BYTES;
+const TURN_BYTES = PEER_BLOCKS * PEER_PACKS * PACK_BYTES;
 
 /**
  * The largest sums, in bytes of a rank. On two H100 they take 2.5 to 3 us, where NCCL takes 7; of 128 KiB and more some graphs of
@@ -57,8 +52,8 @@ export class PeerAllReduce {
     this.#device = device;
     this.#member = member;
     this.#turns = Math.ceil(MAX_BYTES / TURN_BYTES);
-    const inbox = 2 * size * MAX_BLOCKS * this.#turns * PACKS * MESSAGE_BYTES;
-    this.#memory = device.hip.peerMemory(INBOX_AT + inbox);
+    const inbox = 2 * size * PEER_BLOCKS * this.#turns * PEER_PACKS * MESSAGE_BYTES;
+    this.#memory = device.hip.peerMemory(PEER_INBOX_AT + inbox);
   }
 
   /**
@@ -71,7 +66,7 @@ export class PeerAllReduce {
     member: GroupMember,
   ): Promise<PeerAllReduce | undefined> {
     const { rank, size } = member;
-    if (device.hip.platform === 'host' || size < 2 || size > MAX_RANKS) return undefined;
+    if (device.hip.platform === 'host' || size < 2 || size > PEER_RANKS) return undefined;
     const agreement = new Agreement(device, ranks, member);
     let peers: PeerAllReduce | undefined;
     let why = '';
@@ -119,7 +114,7 @@ export class PeerAllReduce {
     return this.#memory.name;
   }
 
-  /** The memory that the ranks meet in; its first {@link INBOX_AT} bytes have room for other kernels' words. */
+  /** The memory that the ranks meet in; its first {@link PEER_INBOX_AT} bytes have room for other kernels' words. */
   get memory(): PeerMemory {
     return this.#memory;
   }
@@ -160,11 +155,11 @@ export class PeerAllReduce {
     const bytes = count * sizeInBytes(dtype);
     const packs = Math.ceil(bytes / PACK_BYTES);
     const byParts = size > 2 && bytes * (size - 1) > SENT_BYTES;
-    const grid = Math.min(MAX_BLOCKS, Math.ceil(packs / PACKS));
+    const grid = Math.min(PEER_BLOCKS, Math.ceil(packs / PEER_PACKS));
     launchAllReducePeers(
       this.#device,
       `${KERNELS[Number(byParts)]}_${dtype}`,
-      { grid, block: PACKS },
+      { grid, block: PEER_PACKS },
       {
         count,
         rank,
@@ -185,7 +180,7 @@ export class PeerAllReduce {
     const addresses = words.map((word, rank) =>
       rank === this.#member.rank ? memory.address : memory.reach(nameIn(word, nameBytes)),
     );
-    memory.write(ADDRESSES_AT, BigUint64Array.from(addresses, BigInt));
+    memory.write(PEER_ADDRESSES_AT, BigUint64Array.from(addresses, BigInt));
   }
 
   /** Whether a sum of numbers that every rank knows is right, twice: once for each half of the inboxes. */

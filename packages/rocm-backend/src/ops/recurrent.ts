@@ -19,6 +19,15 @@ import { unsupported } from '../errors';
 import { kernelName } from '../kernel-name';
 import { clamp, type LaunchShape } from '../launch-shape';
 import {
+  LSTM_HIDDEN,
+  LSTM_UNITS,
+  RECURRENT_CHUNK,
+  RECURRENT_CHUNK_THREADS,
+  SCAN_CHUNK_LANES,
+  SCAN_CHUNK_THREADS,
+  SCAN_PIECE,
+} from '../launchers/constants';
+import {
   launchCausalConv1d,
   launchGatedDeltaRule,
   launchGatedDeltaRuleChunks,
@@ -38,15 +47,10 @@ const KEYS: Readonly<Record<number, string>> = { 32: 'd32', 64: 'd64', 128: 'd12
 const LANES = 8;
 const HOST_COLUMNS = 4;
 const HOST_CHANNELS = 16;
-const SCAN_VALUES = 16;
 const THREADS = 128;
-/** The constants of kernels/recurrent/chunks.h and scan-chunks.h. */
-const CHUNK = 8;
-const SCAN_CHUNK_CHANNELS = 32;
+const SCAN_CHUNK_CHANNELS = SCAN_CHUNK_THREADS / SCAN_CHUNK_LANES;
+/** Numbers of a chunk's table (kernels/recurrent/chunks.h). */
 const TABLE = { ssd: 84, gated_delta_rule: 148 };
-/** The constants of kernels/recurrent/lstm.h; units are a multiple of those of every target. */
-const LSTM_HIDDEN = 1024;
-const LSTM_UNITS = 32;
 const LSTM_THREADS = 1024;
 /** Few channels a block, so that few of them are many blocks. */
 const SCAN_THREADS = 64;
@@ -56,7 +60,7 @@ type Decayed = keyof typeof TABLE;
 
 export class DeviceRecurrentOps implements RecurrentOps {
   /** Rows a sequence, on average, from which on states go through them by chunks. Fewer are soonest done row by row. */
-  chunksFrom = CHUNK;
+  chunksFrom = RECURRENT_CHUNK;
   readonly #device: KernelDevice;
 
   constructor(device: KernelDevice) {
@@ -68,7 +72,7 @@ export class DeviceRecurrentOps implements RecurrentOps {
   }
 
   supportsScan(n: number): boolean {
-    return n > 0 && n % SCAN_VALUES === 0;
+    return n > 0 && n % SCAN_PIECE === 0;
   }
 
   supportsLstm(hidden: number): boolean {
@@ -108,6 +112,7 @@ export class DeviceRecurrentOps implements RecurrentOps {
 
   #lstm({ rows, steps, hidden, reversed, ...parts }: LstmProblem, cells: number, open: number): KernelStorage {
     const device = this.#device;
+    // Units of a GPU, of which those of the host are a part.
     const padded = Math.ceil(hidden / LSTM_UNITS) * LSTM_UNITS;
     const packed = device.allocUninit(4 * padded * hidden, 'f32');
     try {
@@ -170,7 +175,7 @@ export class DeviceRecurrentOps implements RecurrentOps {
     const width = device.shapes.isHost ? HOST_CHANNELS : byChunks ? SCAN_CHUNK_CHANNELS : SCAN_THREADS;
     const items = spans.sequences * Math.ceil(channels / width);
     return filled(device, 'f32', spans.rows * channels, (out) =>
-      launchSelectiveScan(device, kernel, this.#shape(items, byChunks ? THREADS : SCAN_THREADS), {
+      launchSelectiveScan(device, kernel, this.#shape(items, byChunks ? SCAN_CHUNK_THREADS : SCAN_THREADS), {
         ...this.#spans(spans, pool),
         channels,
         n,
@@ -233,14 +238,18 @@ export class DeviceRecurrentOps implements RecurrentOps {
     keys: string,
     launch: (kernel: string, shape: LaunchShape, tables: number) => void,
   ): void {
-    const chunks = Math.floor(rows / CHUNK) + sequences;
+    const chunks = Math.floor(rows / RECURRENT_CHUNK) + sequences;
     const lanes = keyDim === 256 || (keyDim === 128 && rule === 'gated_delta_rule') ? 2 * LANES : LANES;
-    const width = (4 * THREADS) / lanes;
+    const width = (4 * RECURRENT_CHUNK_THREADS) / lanes;
     const tables = this.#device.allocUninit(chunks * heads * TABLE[rule], 'f32');
     try {
-      launch(kernelName(`${rule}_tables_f32`, keys), this.#shape(chunks * keyHeads, THREADS), tables.ptr);
+      launch(
+        kernelName(`${rule}_tables_f32`, keys),
+        this.#shape(chunks * keyHeads, RECURRENT_CHUNK_THREADS),
+        tables.ptr,
+      );
       const items = sequences * heads * Math.ceil(valueDim / width);
-      launch(kernelName(`${rule}_chunks_f32`, keys), this.#shape(items, THREADS), tables.ptr);
+      launch(kernelName(`${rule}_chunks_f32`, keys), this.#shape(items, RECURRENT_CHUNK_THREADS), tables.ptr);
     } finally {
       tables.dispose();
     }

@@ -3,6 +3,7 @@ import { type DType, sizeInBytes } from '@x/core';
 import type { KernelDevice } from '../device';
 import { kernelName } from '../kernel-name';
 import { clamp } from '../launch-shape';
+import { SORT_CHUNK, SORT_RADIX_BITS, SORT_WARP_ROW, SORT_WARP_THREADS } from '../launchers/constants';
 import {
   launchAsort,
   launchSortChunk,
@@ -14,17 +15,11 @@ import {
   launchTopk,
 } from '../launchers/sort';
 
-/** The widest row of `sort_warp_*`: kernels/sort/warp-row.h. */
-const SORT_WARP = 1024;
-
 /** Rows up to which a network of few steps is better than the passes of a radix sort, which cost as much for any row. */
 const SORT_NETWORK = 256;
 
-/** Columns that `sort_chunk_*` sorts at once: kernels/sort/chunk.h. */
-export const SORT_CHUNK = 4096;
-
-/** Digits of a radix pass, a counter each: kernels/sort/radix.h. */
-export const RADIX_DIGITS = 256;
+/** Digits of a radix pass, a counter each. */
+export const RADIX_DIGITS = 2 ** SORT_RADIX_BITS;
 
 /** The largest k of `topk_*`: kernels/sort/topk.h. */
 export const TOPK_MAX = 1024;
@@ -57,18 +52,16 @@ export function argSortRows(device: KernelDevice, problem: SortProblem, out: num
 /** Rows of up to {@link SORT_CHUNK} columns on a GPU: positions in sorted order and, unless `values` is 0, the values. */
 export function sortRows(device: KernelDevice, problem: SortProblem, out: number, values: number): void {
   const { dtype, cols } = problem;
-  const byWarp = cols > SORT_NETWORK && cols <= SORT_WARP && sizeInBytes(dtype) < 8;
+  const byWarp = cols > SORT_NETWORK && cols <= SORT_WARP_ROW && sizeInBytes(dtype) < 8;
   const sort = byWarp ? sortByWarps : sortInChunks;
   sort(device, problem, out, values);
 }
 
-const WARP_BLOCK = 128;
-
-/** A warp a row of up to {@link SORT_WARP} columns. */
+/** A warp a row of up to {@link SORT_WARP_ROW} columns. */
 function sortByWarps(device: KernelDevice, problem: SortProblem, out: number, values: number): void {
   const { dtype, rows, cols, descending, src } = problem;
-  const wanted = Math.ceil(rows / (WARP_BLOCK / device.hip.properties.warpSize));
-  const shape = { grid: device.shapes.blocks(wanted, WARP_BLOCK), block: WARP_BLOCK };
+  const wanted = Math.ceil(rows / (SORT_WARP_THREADS / device.hip.properties.warpSize));
+  const shape = { grid: device.shapes.blocks(wanted, SORT_WARP_THREADS), block: SORT_WARP_THREADS };
   const args = { rows, cols, descending: Number(descending), x: src, index: out, values };
   launchSortWarp(device, kernelName('sort_warp', dtype), shape, args);
 }

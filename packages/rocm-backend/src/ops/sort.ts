@@ -8,6 +8,7 @@ import { type DType, Layout, type Operand, type SortOps, sizeInBytes } from '@x/
 import type { KernelDevice } from '../device';
 import { checkPositions } from '../errors';
 import { clamp } from '../launch-shape';
+import { SORT_CHUNK } from '../launchers/constants';
 import type { KernelStorage } from '../storage';
 import { copyRows, withContiguous } from './copy';
 import { filled } from './result';
@@ -16,7 +17,6 @@ import {
   RADIX_DIGITS,
   radixPart,
   radixPass,
-  SORT_CHUNK,
   type SortProblem,
   selectTopk,
   sortRows,

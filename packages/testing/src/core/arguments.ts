@@ -6,14 +6,12 @@
 import { CandleError, Device, type DType, operators, scope, Tensor, Var } from '@x/core';
 import { describe, expect, test } from 'vitest';
 import { METHODS, STATICS, VAR_METHODS, VAR_STATICS } from '../../../core/src/tensor/signatures';
+import { random } from '../random';
 
 /** Numbers of 0..n - 1, the same in every run. */
 function dice(seed: number): (n: number) => number {
-  let state = seed;
-  return (n) => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return Math.floor((state / 2 ** 32) * n);
-  };
+  const next = random(seed);
+  return (n) => Math.floor(next() * n);
 }
 
 /** Tensors as JavaScript sees them. */

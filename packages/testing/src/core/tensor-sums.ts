@@ -6,6 +6,7 @@
 
 import { type Device, Tensor, Var } from '@x/core';
 import { describe, expect, test } from 'vitest';
+import { random } from '../random';
 import { testSettings } from '../settings';
 import { makers } from './makers';
 
@@ -31,11 +32,8 @@ export function tensorSumsSuite(name: string, device: () => Device): void {
 
   /** Values of [0.5, 1.5) whose exact sums are `sums(...)`. */
   function scattered(count: number): Float32Array {
-    let state = 12345;
-    return Float32Array.from({ length: count }, () => {
-      state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-      return 0.5 + state / 2 ** 32;
-    });
+    const next = random(12345);
+    return Float32Array.from({ length: count }, () => 0.5 + next());
   }
 
   describe(`long sums on ${name}`, () => {

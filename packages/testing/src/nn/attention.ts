@@ -1,5 +1,5 @@
 /** Attention on one device: candle-nn's tests/sdpa.rs and tests/cpu_flash_attn.rs, and what they leave out. */
-import { type Device, memoryStats, scope, Tensor, Var } from '@x/core';
+import { type Device, Tensor, Var } from '@x/core';
 import {
   AttnMask,
   causalDecodeF32Interleaved,
@@ -10,7 +10,7 @@ import {
   runFlashAttnCpu,
   sdpa,
 } from '@x/nn';
-import { describe, expect, test } from 'vitest';
+import { describe, expect } from 'vitest';
 import { onlineAttention } from '../../../nn/src/attention/online';
 import {
   attentionOfTensors,
@@ -19,19 +19,13 @@ import {
   type Scoring,
   sumOfRelativeErrors,
 } from './attention-reference';
+import { check } from './check';
 
 const HIDDEN = Number.NEGATIVE_INFINITY;
 /** Query i sees keys up to offset + i. */
 const causal = (offset: number) => (_: number, i: number, j: number) => (j <= i + offset ? 0 : HIDDEN);
 
 export function attentionSuite(name: string, device: () => Device): void {
-  const check = (title: string, body: () => void) =>
-    test(title, () => {
-      const before = memoryStats().liveTensors;
-      scope(body);
-      expect(memoryStats().liveTensors).toBe(before);
-    });
-
   describe(`sdpa on ${name}`, () => {
     const inputs = (seq: number, kv: number, seed: number) =>
       randomInputs({ b: 4, heads: 3, kvHeads: 3, seq, kv, d: 64 }, device(), seed);

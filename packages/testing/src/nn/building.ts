@@ -1,5 +1,5 @@
 /** Layers from a VarBuilder, and containers of layers, on one device. */
-import { Device, memoryStats, scope, type Tensor } from '@x/core';
+import { Device, type Tensor } from '@x/core';
 import {
   Conv1d,
   Conv2d,
@@ -29,19 +29,13 @@ import {
   VarBuilder,
   VarMap,
 } from '@x/nn';
-import { describe, expect, test } from 'vitest';
+import { describe, expect } from 'vitest';
+import { check } from './check';
 import { expectClose } from './close';
 import { tensorMakers } from './helpers';
 
 export function buildingSuite(name: string, device: () => Device): void {
   const { from, rand } = tensorMakers(device);
-  const check = (title: string, body: () => void) =>
-    test(title, () => {
-      const before = memoryStats().liveTensors;
-      scope(body);
-      expect(memoryStats().liveTensors).toBe(before);
-    });
-
   describe(`building on ${name}`, () => {
     check('initial values have the moments that they should', () => {
       device().setSeed(3);
@@ -215,7 +209,9 @@ export function buildingSuite(name: string, device: () => Device): void {
       expect(['foo', 'bar', 'baz'].map((path) => renamed.containsTensor(path))).toEqual([true, true, false]);
       expect(renamed.getSync([2, 3], 'bar').toVecSync()).toEqual(vb.getSync([2, 3], 'foo').toVecSync());
       expect(() => renamed.getSync([2, 3], 'baz')).toThrow(/"baz"/);
-      expect(() => vb.renameF((() => 3) as never).getSync([2, 3], 'foo')).toThrow(/renameF: rename gave number for "foo"/);
+      expect(() => vb.renameF((() => 3) as never).getSync([2, 3], 'foo')).toThrow(
+        /renameF: rename gave number for "foo"/,
+      );
       expect(vb.toDtype('f64').getUncheckedSync('foo').dtype).toBe('f64');
       expect(vb.pp('x').setPrefix('a').getUncheckedSync('b').shape).toEqual([1]);
       expect(vb.pushPrefix('a').root().prefix).toBe('');

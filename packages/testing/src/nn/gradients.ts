@@ -2,7 +2,7 @@
  * Gradients through layers, functions and losses on one device: the slope along a random direction of each variable, in
  * f64, against the central difference of the value.
  */
-import { type Device, memoryStats, scope, Tensor, Var } from '@x/core';
+import { type Device, scope, Tensor, Var } from '@x/core';
 import {
   AttnMask,
   activate,
@@ -32,7 +32,8 @@ import {
   VarBuilder,
   VarMap,
 } from '@x/nn';
-import { describe, expect, test } from 'vitest';
+import { describe, expect } from 'vitest';
+import { check } from './check';
 import { values } from './helpers';
 
 const STEP = 1e-5;
@@ -75,13 +76,6 @@ export function gradientsSuite(name: string, device: () => Device): void {
 
   /** A sum that weighs every element differently. */
   const weigh = (ys: Tensor) => scope(() => ys.sin().mul(rand(ys.shape, 999)).sumAll());
-  const check = (title: string, body: () => void) =>
-    test(title, () => {
-      const before = memoryStats().liveTensors;
-      scope(body);
-      expect(memoryStats().liveTensors).toBe(before);
-    });
-
   describe(`gradients on ${name}`, () => {
     const layers: Record<string, [make: (vb: VarBuilder) => Module, shape: number[]]> = {
       linear: [(vb) => linear(3, 4, vb), [2, 5, 3]],

@@ -1,6 +1,7 @@
 import { Device, Tensor } from '@x/core';
 import { expect } from 'vitest';
 import { testDevices } from '../devices';
+import { random } from '../random';
 
 /** Names, for devices may be closed between the files that share a process. */
 export const deviceNames = testDevices().map(String);
@@ -24,11 +25,8 @@ export function expectClose(
 
 /** Values that look random and are the same each time, in [-1, 1). */
 export function values(count: number, seed = 1): Float32Array {
-  let state = seed;
-  return Float32Array.from({ length: count }, () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return state / 2 ** 31 - 1;
-  });
+  const next = random(seed);
+  return Float32Array.from({ length: count }, () => 2 * next() - 1);
 }
 
 export function tensor(data: ArrayLike<number>, shape: readonly number[], device: Device): Tensor {

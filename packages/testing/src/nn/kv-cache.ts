@@ -1,5 +1,5 @@
 /** Caches on one device: candle-nn's tests/kv_cache.rs and the unit tests of kv_cache.rs. */
-import { CandleError, type Device, memoryStats, scope, Tensor, Var } from '@x/core';
+import { CandleError, type Device, scope, Tensor, Var } from '@x/core';
 import {
   Cache,
   ConcatKvCache,
@@ -9,17 +9,11 @@ import {
   RotatingKvCache,
   ScatteredCacheBuilder,
 } from '@x/nn';
-import { describe, expect, test } from 'vitest';
+import { describe, expect } from 'vitest';
+import { check } from './check';
 
 export function kvCacheSuite(name: string, device: () => Device): void {
   const from = (data: number[]) => Tensor.from(data, { device: device(), dtype: 'f64' });
-  const check = (title: string, body: () => void) =>
-    test(title, () => {
-      const before = memoryStats();
-      scope(body);
-      expect(memoryStats()).toEqual(before);
-    });
-
   describe(`caches on ${name}`, () => {
     check('count dimensions from the last', () => {
       const [one, more] = [

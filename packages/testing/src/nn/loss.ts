@@ -1,7 +1,8 @@
 /** Losses and encodings on one device: candle-nn's tests/loss.rs and tests/one_hot.rs, and what they leave out. */
-import { type Device, memoryStats, scope, Tensor, Var } from '@x/core';
+import { type Device, scope, Tensor, Var } from '@x/core';
 import { logSoftmax, loss, oneHot } from '@x/nn';
-import { describe, expect, test } from 'vitest';
+import { describe, expect } from 'vitest';
+import { check } from './check';
 import { expectClose } from './close';
 
 const LOGITS = [
@@ -24,13 +25,6 @@ export function lossSuite(name: string, device: () => Device): void {
     Tensor.from(data, { device: device(), dtype });
   /** GPUs look at ids only when asked to. */
   const reportsIds = () => ['js', 'cpu'].includes(device().kind) || Number(process.env.X_DEBUG) >= 1;
-  const check = (title: string, body: () => void) =>
-    test(title, () => {
-      const before = memoryStats().liveTensors;
-      scope(body);
-      expect(memoryStats().liveTensors).toBe(before);
-    });
-
   describe(`losses on ${name}`, () => {
     check('loss::nll_and_cross_entropy', () => {
       const input = from([

@@ -1,8 +1,9 @@
 /** Products with the weights of experts on one device; candle has no tests of its own for them. */
-import { type Device, memoryStats, scope, Tensor, Var } from '@x/core';
+import { type Device, Tensor, Var } from '@x/core';
 import { moeGemm, moeGemmGguf, sortByExpert } from '@x/nn';
 import { QTensor } from '@x/quantized';
-import { describe, expect, test } from 'vitest';
+import { describe, expect } from 'vitest';
+import { check } from './check';
 import { expectClose } from './close';
 import { values } from './helpers';
 
@@ -18,12 +19,6 @@ export function moeSuite(name: string, device: () => Device): void {
       ),
       { shape, device: device() },
     );
-  const check = (title: string, body: () => void) =>
-    test(title, () => {
-      const before = memoryStats().liveTensors;
-      scope(body);
-      expect(memoryStats().liveTensors).toBe(before);
-    });
   /** Row by row, in numbers. */
   const expected = (input: Tensor, weights: Tensor, scales?: Float32Array) => {
     const [x, w] = [input, weights].map((tensor) => tensor.toArraySync<Float32Array>());

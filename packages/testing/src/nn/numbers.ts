@@ -1,8 +1,9 @@
 /** Activations far out and at 0, and layers on empty batches, on one device: no overflow on the way, slopes of PyTorch. */
-import { type Device, type DType, memoryStats, scope, Tensor, Var } from '@x/core';
+import { type Device, type DType, Tensor, Var } from '@x/core';
 import { BatchNorm, GroupNorm, LayerNorm, logSoftmax, loss, ops, RmsNorm, selu } from '@x/nn';
-import { describe, expect, test } from 'vitest';
+import { describe, expect } from 'vitest';
 import { activate } from '../../../nn/src/activation';
+import { check } from './check';
 
 const INF = Number.POSITIVE_INFINITY;
 const DTYPES = ['f64', 'f32', 'bf16', 'f16'] as const;
@@ -12,12 +13,6 @@ const PRECISION = { f64: 1e-15, f32: 5e-7, bf16: 2 ** -8, f16: 2 ** -10 };
 export function numbersSuite(name: string, device: () => Device): void {
   const from = (data: readonly number[], dtype: DType = 'f32') => Tensor.from(data, { dtype, device: device() });
   const flat = (t: Tensor) => Array.from(t.toArraySync() as ArrayLike<number>);
-  const check = (title: string, body: () => void) =>
-    test(title, () => {
-      const before = memoryStats().liveTensors;
-      scope(body);
-      expect(memoryStats().liveTensors).toBe(before);
-    });
   const slope = (f: (x: Tensor) => Tensor, at: readonly number[], dtype: DType = 'f32') => {
     using x = Var.fromTensor(from(at, dtype));
     using grads = f(x).sumAll().backward();

@@ -1,5 +1,5 @@
 /** Functions on tensors on one device: candle-nn's tests/ops.rs, and what it leaves out. */
-import { type Device, memoryStats, scope, Tensor } from '@x/core';
+import { type Device, Tensor } from '@x/core';
 import {
   Dropout,
   dropout,
@@ -14,7 +14,8 @@ import {
   ropeThdSlow,
   selu,
 } from '@x/nn';
-import { describe, expect, test } from 'vitest';
+import { describe, expect } from 'vitest';
+import { check } from './check';
 import { expectClose, maxDifference, sumOfDifferences } from './close';
 import { tensorMakers, values } from './helpers';
 
@@ -30,13 +31,6 @@ export function opsSuite(name: string, device: () => Device): void {
       [8, 2, 8],
     ],
   ];
-  const check = (title: string, body: () => void) =>
-    test(title, () => {
-      const before = memoryStats().liveTensors;
-      scope(body);
-      expect(memoryStats().liveTensors).toBe(before);
-    });
-
   describe(`ops on ${name}`, () => {
     check('ops::softmax', () => {
       const logs = from(data).log();

@@ -1,7 +1,7 @@
 /**
  * Optimisers on one device: candle-nn's tests/optim.rs; the others against PyTorch's formulas written out in numbers.
  */
-import { type Device, GradStore, memoryStats, scope, Tensor, Var } from '@x/core';
+import { type Device, GradStore, scope, Tensor, Var } from '@x/core';
 import {
   Adam,
   AdamW,
@@ -17,7 +17,8 @@ import {
   SGD,
   VarMap,
 } from '@x/nn';
-import { describe, expect, test } from 'vitest';
+import { describe, expect } from 'vitest';
+import { check } from './check';
 import { expectClose } from './close';
 
 /** How numbers are changed by one optimiser: one variable, its gradients one after the other. */
@@ -27,13 +28,6 @@ export function optimSuite(name: string, device: () => Device): void {
   const from = (data: Parameters<typeof Tensor.from>[0]) => Tensor.from(data, { device: device(), dtype: 'f32' });
   const variable = (data: Parameters<typeof Tensor.from>[0], dtype: 'f32' | 'f64' = 'f32') =>
     Var.from(data, { device: device(), dtype });
-  const check = (title: string, body: () => void) =>
-    test(title, () => {
-      const before = memoryStats().liveTensors;
-      scope(body);
-      expect(memoryStats().liveTensors).toBe(before);
-    });
-
   /** y = 3 x1 + x2 - 2 at four points, and a layer that is to learn it. */
   const regression = (w: Tensor, b: Tensor) => {
     const xs = from([
@@ -258,7 +252,7 @@ export function optimSuite(name: string, device: () => Device): void {
         [() => new SGD([x], {} as never), /lr is undefined/],
         [() => new SGD([x], '0.1' as never), /params is "0.1"/],
         [() => new SGD([x.detach()] as never, 0.1), /give a list of Var/],
-        [() => Object.assign(new SGD([x], 0.1), { learningRate: Number.NaN }), /learningRate is NaN/],
+        [() => Object.assign(new SGD([x], 0.1), { learningRate: Number.NaN }), /SGD: lr is NaN/],
         [() => Object.assign(new AdamW([x]), { learningRate: Number.NaN }), /lr is NaN/],
         [() => new AdamW([x]).setParams({ lr: 'x' as never }), /lr is "x"/],
         [() => new AdamW([x]).push(x.detach() as never), /give a Var/],

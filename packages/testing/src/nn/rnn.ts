@@ -1,7 +1,8 @@
 /** Recurrent layers on one device: candle-nn's tests/rnn.rs, whose values are PyTorch's, and what they leave out. */
-import { type Device, memoryStats, noGrad, scope, Tensor } from '@x/core';
+import { type Device, noGrad, Tensor } from '@x/core';
 import { GRU, gru, LSTM, lstm, type RnnConfig, VarBuilder, VarMap } from '@x/nn';
-import { describe, expect, test } from 'vitest';
+import { describe, expect } from 'vitest';
+import { check } from './check';
 import { expectClose } from './close';
 import { values } from './helpers';
 
@@ -26,13 +27,6 @@ export function rnnSuite(name: string, device: () => Device): void {
     VarBuilder.fromTensors(weights(rows, suffix), { device: device() });
   const inputs = [3, 1, 4, 1, 5, 9, 2].map((x) => [x, x / 2]);
   const sequence = () => Tensor.from([inputs], { device: device() });
-  const check = (title: string, body: () => void) =>
-    test(title, () => {
-      const before = memoryStats().liveTensors;
-      scope(body);
-      expect(memoryStats().liveTensors).toBe(before);
-    });
-
   describe(`recurrent layers on ${name}`, () => {
     check('rnn::lstm', () => {
       using layer = lstm(2, 3, {}, builder(12));

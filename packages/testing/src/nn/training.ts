@@ -18,7 +18,8 @@ import {
   VarMap,
   warmup,
 } from '@x/nn';
-import { describe, expect, test } from 'vitest';
+import { describe, expect } from 'vitest';
+import { check } from './check';
 import { values } from './helpers';
 
 export function trainingSuite(name: string, device: () => Device): void {
@@ -39,12 +40,6 @@ export function trainingSuite(name: string, device: () => Device): void {
     }
     return last;
   };
-  const check = (title: string, body: () => void) =>
-    test(title, () => {
-      const before = memoryStats().liveTensors;
-      scope(body);
-      expect(memoryStats().liveTensors).toBe(before);
-    });
   const setUp = (seed: number) => {
     device().setSeed(seed);
     const map = new VarMap();

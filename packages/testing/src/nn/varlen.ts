@@ -1,8 +1,9 @@
 /** Packed sequences of different lengths on one device: candle-nn's tests/varlen_flash_attention.rs and what it leaves out. */
-import { type Device, memoryStats, scope, Tensor } from '@x/core';
+import { type Device, Tensor } from '@x/core';
 import { flashAttnVarlenCpu, flashAttnVarlenUnfused, type VarlenOptions } from '@x/nn';
-import { describe, expect, test } from 'vitest';
+import { describe, expect } from 'vitest';
 import { attentionOf, largestError, type Scoring } from './attention-reference';
+import { check } from './check';
 import { values } from './helpers';
 
 type Precision = 'f32' | 'f16';
@@ -72,13 +73,6 @@ export function varlenSuite(name: string, device: () => Device): void {
     expect(largestError(actual, expected)).toBeLessThan(largest);
     expect(Math.sqrt(squares / numbers.length)).toBeLessThan(root);
   }
-
-  const check = (title: string, body: () => void) =>
-    test(title, () => {
-      const before = memoryStats().liveTensors;
-      scope(body);
-      expect(memoryStats().liveTensors).toBe(before);
-    });
 
   describe(`packed sequences on ${name}`, () => {
     const prefill = (kind: string, batch: number, heads: number, kvHeads: number, precisions: Precision[]) => {

@@ -6,7 +6,7 @@
 import { type Device, f16ToF32, f32ToF16, Tensor } from '@x/core';
 import { blockFormat, QMatMul, QTensor, type QuantType } from '@x/quantized';
 import { describe, expect, test } from 'vitest';
-import { random } from '../../../quantized/test/fixture';
+import { random } from '../random';
 import { exactProduct, numbersOf } from './helpers';
 import { BLOCK_TYPES, randomBlocks } from './random-blocks';
 

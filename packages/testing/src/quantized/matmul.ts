@@ -7,7 +7,7 @@
 import { type Device, Tensor } from '@x/core';
 import { QMatMul, type QuantType } from '@x/quantized';
 import { describe, expect, test } from 'vitest';
-import { random } from '../../../quantized/test/fixture';
+import { random } from '../random';
 import {
   CANDLE_TYPES,
   checkedMatmulError,
@@ -47,7 +47,7 @@ const CENTRED = {
 
 /**
  * Four entries of candle's [11, 512] × [21, 512] product with each weight type, with exact activations. candle's own are
- * those of another search of scales; see the ramps in suites/quantize.ts.
+ * those of another search of scales; see the ramps in quantize.ts.
  */
 const RANDOM: [candle: string, type: QuantType, values: number[]][] = [
   ['q2k', 'q2_K', [1.505, 1.287, 0.822, 1.342]],

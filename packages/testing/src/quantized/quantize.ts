@@ -5,7 +5,7 @@
 import { Device, Tensor } from '@x/core';
 import { QTensor, type QuantType } from '@x/quantized';
 import { describe, expect, test } from 'vitest';
-import { random } from '../../../quantized/test/fixture';
+import { random } from '../random';
 import { CANDLE_TYPES, cosines, numbersOf, OTHER_TYPES, ramp, rounded, totalError, weightOf } from './helpers';
 
 /** What 0, 1, ... 127 read as: value and how often it comes in a row. */
