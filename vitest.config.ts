@@ -1,3 +1,4 @@
+import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
@@ -7,20 +8,7 @@ const source = (name: string) => {
   const [folder, part = ''] = name.split('/');
   return fileURLToPath(new URL(`./packages/${folder}/src/${part}/index.ts`, import.meta.url));
 };
-const packages = [
-  'core',
-  'hip',
-  'kernels',
-  'rocm-backend',
-  'quantized',
-  'nn',
-  'transformers',
-  'grammar',
-  'hub',
-  'engine',
-  'server',
-  'candle',
-];
+const packages = readdirSync(new URL('./packages', import.meta.url));
 
 const files = testFiles();
 
@@ -42,8 +30,8 @@ export default defineConfig({
       '@x/core/files': source('core/files'),
       '@x/server/ai-sdk': source('server/ai-sdk'),
       './thread-program': fileURLToPath(new URL('./packages/testing/src/thread-program.ts', import.meta.url)),
-      '@x/testing': fileURLToPath(new URL('./packages/testing/src', import.meta.url)),
       ...Object.fromEntries(packages.map((name) => [`@x/${name}`, source(name)])),
+      '@x/testing': fileURLToPath(new URL('./packages/testing/src', import.meta.url)),
     },
   },
   test: {

@@ -1,6 +1,6 @@
 /**
  * Matrix products through the platform's BLAS library and through our kernels, over a few shapes: the figures behind what
- * `auto` chooses (packages/rocm-backend/src/storage/gemm-library.ts).
+ * `auto` chooses (packages/rocm-backend/src/ops/gemm-library.ts).
  *
  *   tsx tools/bench/gemm.ts [cpu|cuda|rocm] [dtype,...] [m,k,n;...] [library,kernels]
  *

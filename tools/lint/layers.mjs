@@ -1,7 +1,7 @@
 #!/usr/bin/env node
-// The rules that no formatter knows: a package imports only from layers below it, modules of a package import each other in
-// no circle (types aside, which are gone when it runs), and nothing awaits at the top level of a module (a CommonJS
-// `require` of such a module fails). Exits non-zero with one line a violation.
+// The rules that no formatter knows: a package imports only from layers below it, and by their names; modules of a package
+// import each other in no circle (types aside, which are gone when it runs); and nothing awaits at the top level of a module
+// (a CommonJS `require` of such a module fails). Exits non-zero with one line a violation.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -64,11 +64,15 @@ function checkFile(file, name, manifest) {
   const source = ts.createSourceFile(path, readFileSync(file, 'utf8'), ts.ScriptTarget.ES2022, true);
   imports.set(path, []);
   const visit = (node, insideFunction) => {
-    const specifier = (ts.isImportDeclaration(node) || ts.isExportDeclaration(node)) && node.moduleSpecifier?.text;
+    const specifier = specifierOf(node);
     if (specifier && !isTest(path)) {
       checkImport(path, name, specifier);
       checkDeclared(path, manifest, specifier);
-      if (specifier.startsWith('.') && importsValues(node)) imports.get(path).push(moduleAt(path, specifier));
+      if (specifier.startsWith('.')) {
+        const target = moduleAt(path, specifier);
+        if (!target.startsWith(`packages/${name}/`)) problems.push(`${path}: imports ${target} of another package`);
+        if (importsValues(node)) imports.get(path).push(target);
+      }
     }
     const awaits = ts.isAwaitExpression(node) || (ts.isForOfStatement(node) && node.awaitModifier);
     if (awaits && !insideFunction && !isTest(path)) {
@@ -82,8 +86,17 @@ function checkFile(file, name, manifest) {
   visit(source, false);
 }
 
-// Whether an import or export of another module is more than types.
+// The module that an import or export, a call of import or a type of a module names, if the node is one.
+function specifierOf(node) {
+  if (ts.isImportDeclaration(node) || ts.isExportDeclaration(node)) return node.moduleSpecifier?.text;
+  const isCall = ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword;
+  const named = isCall ? node.arguments[0] : ts.isImportTypeNode(node) && node.argument.literal;
+  return named && ts.isStringLiteralLike(named) ? named.text : undefined;
+}
+
+// Whether an import or export of another module is more than types, and runs before the module does.
 function importsValues(node) {
+  if (!ts.isImportDeclaration(node) && !ts.isExportDeclaration(node)) return false;
   const clause = ts.isImportDeclaration(node) ? node.importClause : node;
   if (!clause) return true;
   if (clause.isTypeOnly) return false;

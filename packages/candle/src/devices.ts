@@ -20,11 +20,7 @@ export interface DeviceFlags extends ExpertFlags {
 }
 
 export function addDeviceFlags(command: Command): Command {
-  return command
-    .option('-d, --device <name>', 'auto, js, cpu, rocm:N or cuda:N', 'auto')
-    .option('--devices <names>', 'several that compute the model together, such as cuda:0,cuda:1', deviceNames)
-    .option('--tensor-parallel <count>', 'how many of its kind do, or auto for all', tensorParallel)
-    .option('--pipeline', 'give each device whole layers in place of a part of every layer')
+  return withDevices(command, severalDevices())
     .option('--no-graphs', 'enqueue each step kernel by kernel: slower, and the same texts')
     .option('--no-fused', 'compute each operation by a kernel of its own: slower, and the same texts')
     .addOption(
@@ -37,10 +33,31 @@ export function addDeviceFlags(command: Command): Command {
     .option('--hot-experts <count>', 'experts of a layer on the device, of those in host memory', wholeNumber(1));
 }
 
-/**
- * For a command whose model has one device: the flags of the others are known, and say so.
- * @throws UsageError
- */
+/** For a command whose model has one device: the flags of several are known, and {@link oneDeviceOf} says so. */
+export function addOneDeviceFlag(command: Command): Command {
+  return withDevices(
+    command,
+    severalDevices().map((option) => option.hideHelp()),
+  );
+}
+
+function withDevices(command: Command, several: readonly Option[]): Command {
+  command.option('-d, --device <name>', 'auto, js, cpu, rocm:N or cuda:N', 'auto');
+  for (const option of several) command.addOption(option);
+  return command;
+}
+
+function severalDevices(): Option[] {
+  return [
+    new Option('--devices <names>', 'several that compute the model together, such as cuda:0,cuda:1').argParser(
+      deviceNames,
+    ),
+    new Option('--tensor-parallel <count>', 'how many of its kind do, or auto for all').argParser(tensorParallel),
+    new Option('--pipeline', 'give each device whole layers in place of a part of every layer'),
+  ];
+}
+
+/** @throws UsageError for flags of several devices */
 export async function oneDeviceOf({ device, devices, tensorParallel, pipeline }: DeviceFlags): Promise<Device> {
   const flag = Object.entries({ devices, 'tensor-parallel': tensorParallel, pipeline }).find(([, given]) => given)?.[0];
   if (flag !== undefined)

@@ -111,6 +111,10 @@ export function textOf(path: string): string {
   try {
     return readFileSync(path, 'utf8');
   } catch (cause) {
-    throw new ServerError('INVALID_OPTION', `${path} cannot be read: ${(cause as Error).message}.`, { cause });
+    throw new ServerError(
+      'INVALID_OPTION',
+      `${path} cannot be read: ${(cause as Error).message}. Give one that can be read.`,
+      { cause },
+    );
   }
 }

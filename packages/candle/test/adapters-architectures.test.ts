@@ -10,6 +10,7 @@ import type { Tensor } from '@x/core';
 import { readJsonFile, saveSafetensors } from '@x/core/files';
 import { type LanguageModel, loadModel, type Runner } from '@x/engine';
 import { GgufFile, gguf, QTensor, writeGguf } from '@x/quantized';
+import { random } from '@x/testing/random';
 import { type CausalModel, describeConfig, type TensorNamePair, TensorNames } from '@x/transformers';
 import { afterAll, expect, test } from 'vitest';
 import { quantizeModel } from '../src/commands/quantize';
@@ -24,11 +25,7 @@ const IDS = [40, 7, 300, 41, 99, 12, 250, 8, 77];
 /** Random matrices for all weights of layers that adapters can change. */
 async function writeAdapter(path: string, base: string, targets: readonly string[]): Promise<void> {
   using file = GgufFile.open(base);
-  let state = 11;
-  const next = () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return state / 2 ** 32 - 0.5;
-  };
+  const next = random(11);
   const tensors = targets.flatMap((target) => {
     const name = `${target}.weight`;
     const [out, width] = file.tensors.get(name)!.shape;
@@ -37,7 +34,7 @@ async function writeAdapter(path: string, base: string, targets: readonly string
       ['b', [out, RANK], 1],
     ] as const;
     return sizes.map(([part, shape, size]) => {
-      const values = Float32Array.from({ length: shape[0] * shape[1] }, () => size * next());
+      const values = Float32Array.from({ length: shape[0] * shape[1] }, () => size * (next() - 0.5));
       const data = new Uint8Array(values.buffer);
       return { name: `${name}.lora_${part}`, shape: [...shape], type: 'f32' as const, data };
     });

@@ -187,7 +187,7 @@ test.each([
     1,
     'NO_QUEUE: redis://127.0.0.1:1 cannot be used: .*ECONNREFUSED',
   ],
-  [['none', 'out', '-m', TINY], 1, 'FILE_UNUSABLE: .*none cannot be read'],
+  [['none', 'out', '-m', TINY], 1, 'FILE_UNUSABLE: .*none cannot be read.*Give one that can be read'],
   [['in', 'out', '-m', 'nowhere.gguf'], 1, 'FILE_NOT_FOUND: nowhere.gguf'],
   [['twice', 'out', '-m', TINY], 1, 'BAD_REQUEST: .*two requests have the custom_id "a"'],
   [['in', 'notes', '-m', TINY], 1, 'BAD_RESULTS: .*line 1 is no result'],

@@ -64,6 +64,13 @@ test.each([['--devices', 'js,js'], ['--tensor-parallel', '2'], ['--pipeline']])(
   },
 );
 
+test('its help has no flags that it does not take', async () => {
+  const { out } = await run(['--help'], '');
+  expect(out).toContain('--device <name>');
+  expect(out).not.toMatch(/--devices|--tensor-parallel|--pipeline|--no-graphs|--no-fused|--experts|--hot-experts/);
+  expect((await run([BERT, '--experts', 'host'], 'king\n')).err).toContain("unknown option '--experts'");
+});
+
 test('a query ranks the texts', async () => {
   const { status, out } = await run([RERANKER, '--query', 'who', '--top', '2'], 'one\ntwo\nthree\n');
   expect(status).toBe(0);

@@ -28,6 +28,7 @@ import {
   writeGguf,
 } from '@x/quantized';
 import { readGolden } from '@x/testing/golden';
+import { random } from '@x/testing/random';
 import { build } from 'esbuild';
 import { afterAll, describe, expect, test } from 'vitest';
 import { QuantizePool, quantizeJob } from '../../quantized/src/quantize';
@@ -49,11 +50,7 @@ const leftovers = () => readdirSync(folder).filter((name) => name.endsWith('.tmp
 
 /** A model of one layer's weights in f32, and the values. */
 async function smallModel(): Promise<{ path: string; values: Map<string, Float32Array> }> {
-  let state = 1;
-  const next = () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return state / 2 ** 32 - 0.5;
-  };
+  const next = random(1);
   const values = new Map<string, Float32Array>();
   const shapes: [string, number[]][] = [
     ['token_embd.weight', [64, 256]],
@@ -65,7 +62,7 @@ async function smallModel(): Promise<{ path: string; values: Map<string, Float32
   ];
   const path = place();
   const tensors = shapes.map(([name, shape]) => {
-    const x = Float32Array.from({ length: shape.reduce((a, b) => a * b, 1) }, next);
+    const x = Float32Array.from({ length: shape.reduce((a, b) => a * b, 1) }, () => next() - 0.5);
     values.set(name, x);
     return { name, type: 'f32' as const, shape, data: new Uint8Array(x.buffer) };
   });

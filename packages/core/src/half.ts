@@ -9,9 +9,6 @@
 const f32Cell = new Float32Array(1);
 const u32Cell = new Uint32Array(f32Cell.buffer);
 
-/** Largest finite f8e4m3. */
-export const F8E4M3_MAX = 448;
-
 function bitsOf(value: number): number {
   f32Cell[0] = value;
   return u32Cell[0];

@@ -19,7 +19,7 @@ export function nearMatches(wanted: string, names: Iterable<string>, count = 3):
   return scored.slice(0, count).map((entry) => entry.name);
 }
 
-/** "; did you mean a, b?" or nothing. */
+/** " Near: 'a', 'b'." or nothing. */
 export function didYouMean(wanted: string, names: Iterable<string>): string {
   const near = nearMatches(wanted, names);
   return near.length === 0 ? '' : ` Near: ${near.map((name) => `'${name}'`).join(', ')}.`;

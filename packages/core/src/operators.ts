@@ -12,10 +12,10 @@
 import { check } from './check';
 import { CandleError } from './errors';
 import { Tensor } from './tensor';
+import type { Operand } from './tensor/elementwise';
 import { OPERAND, TENSOR } from './tensor/signatures';
 
-/** A tensor, a number or a bigint; at least one of two is a tensor. */
-export type Operand = Tensor | number | bigint;
+export type { Operand };
 
 /** lhs + rhs. @throws ShapeError, DTypeError, DeviceError; CandleError `INVALID_ARGUMENT` for two numbers */
 export function add(lhs: Operand, rhs: Operand): Tensor {

@@ -1,6 +1,6 @@
 /**
  * How long the records of differentiation live, what they keep, and what `backward` does beside computing gradients. The
- * gradients themselves are in suites/grad.ts and in @x/rocm-backend's property test.
+ * gradients themselves are in @x/testing's core/grad.ts and in @x/rocm-backend's property test.
  */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';

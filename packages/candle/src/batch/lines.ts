@@ -21,11 +21,14 @@ const LINE_FEED = 0x0a;
 
 /**
  * The lines from the beginning of a file, a carriage return before the end left out.
+ * @param mayBeCut whether the last line may end within a character
  * @throws BatchError FILE_UNUSABLE, BAD_REQUEST for a line that is too long or no UTF-8; the signal's reason
  */
-export async function* linesOf(path: string, signal?: AbortSignal): AsyncGenerator<Line> {
+export async function* linesOf(path: string, signal?: AbortSignal, mayBeCut = false): AsyncGenerator<Line> {
   const file = await open(path, 'r').catch((cause: Error) => {
-    throw new BatchError('FILE_UNUSABLE', `${path} cannot be read: ${cause.message}.`, { cause });
+    throw new BatchError('FILE_UNUSABLE', `${path} cannot be read: ${cause.message}. Give one that can be read.`, {
+      cause,
+    });
   });
   const decoder = new TextDecoder('utf-8', { fatal: true });
   let number = 0;
@@ -39,8 +42,8 @@ export async function* linesOf(path: string, signal?: AbortSignal): AsyncGenerat
     try {
       line.text = decoder.decode(whole ? bytes.subarray(0, -1) : bytes).replace(/\r$/, '');
     } catch (cause) {
-      // Characters of a line that was cut may be cut too.
-      if (whole) throw new BatchError('BAD_REQUEST', `${path}, line ${number} is not UTF-8. Give UTF-8.`, { cause });
+      if (whole || !mayBeCut)
+        throw new BatchError('BAD_REQUEST', `${path}, line ${number} is not UTF-8. Give UTF-8.`, { cause });
       line.text = bytes.toString('latin1');
     }
     [start, parts, size] = [end, [], 0];
@@ -58,7 +61,10 @@ export async function* linesOf(path: string, signal?: AbortSignal): AsyncGenerat
         parts.push(buffer.subarray(from, to));
         size += to - from;
         if (size > MOST_BYTES)
-          throw new BatchError('BAD_REQUEST', `${path}, line ${number + 1} has more than ${MOST_BYTES} bytes.`);
+          throw new BatchError(
+            'BAD_REQUEST',
+            `${path}, line ${number + 1} has more than ${MOST_BYTES} bytes. Give shorter lines.`,
+          );
         if (at >= 0) yield take(true);
         from = to;
       }

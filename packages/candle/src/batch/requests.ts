@@ -80,7 +80,9 @@ export async function checkRequests(
   signal?: AbortSignal,
 ): Promise<Map<string, string>> {
   const found = await stat(path).catch((cause: Error) => {
-    throw new BatchError('FILE_UNUSABLE', `${path} cannot be read: ${cause.message}.`, { cause });
+    throw new BatchError('FILE_UNUSABLE', `${path} cannot be read: ${cause.message}. Give one that can be read.`, {
+      cause,
+    });
   });
   if (!found.isFile())
     throw new BatchError('FILE_UNUSABLE', `${path} is no file, and requests are read twice. Give a file.`);

@@ -133,7 +133,8 @@ test('requests are read to their end before any is computed', async () => {
   await expect(check('')).rejects.toThrow(/holds no request/);
   await expect(check(`${good}\n{"custom_id":`)).rejects.toThrow(/line 2 is not JSON/);
   await expect(check(`${good}\n${good}\n`)).rejects.toThrow(/two requests have the custom_id "a"/);
-  await expect(check(Buffer.from(`${good.replace('Z', '\xff')}\n`, 'latin1'))).rejects.toThrow(/line 1 is not UTF-8/);
+  for (const end of ['\n', ''])
+    await expect(check(Buffer.from(good.replace('Z', '\xff') + end, 'latin1'))).rejects.toThrow(/line 1 is not UTF-8/);
   const deep = `${'['.repeat(200_000)}${']'.repeat(200_000)}`;
   await expect(check(good.replace('"Zwölf 🦊"', deep))).rejects.toThrow(/too many objects and lists/);
   await expect(checkRequests(join(folder, 'none'), MODELS)).rejects.toMatchObject({ code: 'FILE_UNUSABLE' });

@@ -141,7 +141,11 @@ async function lock(path: string, signal?: AbortSignal): Promise<Release> {
     }
   } catch (cause) {
     signal?.throwIfAborted();
-    throw new BatchError('FILE_UNUSABLE', `${path} cannot be written: ${(cause as Error).message}.`, { cause });
+    throw new BatchError(
+      'FILE_UNUSABLE',
+      `${path} cannot be written: ${(cause as Error).message}. Give one that can be written.`,
+      { cause },
+    );
   }
   throw new BatchError('RESULTS_IN_USE', `Another process writes ${path}. Wait for it, or give another output.`);
 }
@@ -174,7 +178,7 @@ async function scan(
 }
 
 async function* existing(path: string, signal?: AbortSignal): AsyncGenerator<Line> {
-  if (await stat(path).catch(() => undefined)) yield* linesOf(path, signal);
+  if (await stat(path).catch(() => undefined)) yield* linesOf(path, signal, true);
 }
 
 /** Whether a text is what is left of a line that was not written to its end: a disk may have the size and no content yet. */

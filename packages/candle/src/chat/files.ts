@@ -14,14 +14,13 @@ export function readChat(path: string): SavedChat {
   throw new UsageError(`${path} is no saved chat; give a file that /save wrote.`);
 }
 
-/** @throws CandleError for a path that cannot be written, or that holds something else */
+/** @throws CandleError for a path that cannot be written; UsageError for one that holds something else */
 export function writeChat(path: string, chat: SavedChat): void {
   if (existsSync(path)) {
     try {
       readChat(path);
-    } catch (cause) {
-      const message = `${path} is there and is no saved chat, so it is left as it is; give another name.`;
-      throw new CandleError('USAGE', message, { cause });
+    } catch {
+      throw new UsageError(`${path} is there and is no saved chat, so it is left as it is; give another name.`);
     }
   }
   const part = `${path}.${process.pid}.part`;
@@ -30,6 +29,7 @@ export function writeChat(path: string, chat: SavedChat): void {
     renameSync(part, path);
   } catch (cause) {
     rmSync(part, { force: true });
-    throw new CandleError('FILE_UNWRITABLE', `${path} cannot be written (${(cause as Error).message}).`, { cause });
+    const message = `${path} cannot be written (${(cause as Error).message}); name a file in a folder that can be written.`;
+    throw new CandleError('FILE_UNWRITABLE', message, { cause });
   }
 }

@@ -9,7 +9,7 @@ import { type EmbeddingModel, loadEmbeddingModel } from '@x/engine';
 import type { PoolingMode } from '@x/transformers';
 import { Command, Option } from 'commander';
 import '@x/rocm-backend';
-import { addDeviceFlags, type DeviceFlags, oneDeviceOf } from '../devices';
+import { addOneDeviceFlag, type DeviceFlags, oneDeviceOf } from '../devices';
 import { interruptible, isOutputClosed } from '../interrupt';
 import { localModel } from '../model-source';
 import { someText, wholeNumber } from '../option-values';
@@ -60,7 +60,7 @@ export function embedCommand(): Command {
     .description('vectors of texts, or scores of texts against a query, as JSON lines')
     .argument('<model>', 'a .gguf file, a directory with config.json, *.safetensors and tokenizer.json, or hf:org/repo')
     .argument('[files...]', 'texts, one a line; - or none reads standard input');
-  return addDeviceFlags(command)
+  return addOneDeviceFlag(command)
     .option(
       '-q, --query <text>',
       'rank the texts by how well they answer this, with a reranker',

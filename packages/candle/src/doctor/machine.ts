@@ -6,6 +6,7 @@
 import { accessSync, constants, readdirSync, readFileSync, statSync } from 'node:fs';
 import { release, totalmem } from 'node:os';
 import { join } from 'node:path';
+import { gfxName } from '@x/kernels';
 
 /** A device node, and whether this user may use it. */
 export interface DeviceNode {
@@ -198,10 +199,4 @@ function numbers(properties: string): Record<string, number> {
       .filter((words) => words.length === 2)
       .map(([name, value]) => [name, Number(value)]),
   );
-}
-
-/** 110000 is gfx1100, 90010 gfx90a: decimal pairs, of which the last two are written in hexadecimal. */
-export function gfxName(version: number): string {
-  const [major, minor, step] = [Math.floor(version / 10000), Math.floor(version / 100) % 100, version % 100];
-  return `gfx${major}${minor.toString(16)}${step.toString(16)}`;
 }
