@@ -2,7 +2,7 @@
  * Decode speed of every decoder architecture, each in the shape of a published model with random weights:
  *
  *   tsx tools/bench/architectures.ts [--device cuda:0] [--only REGEX] [--mix q4_k_m] [--prompt 128] [--gen 64] [--repeat 3]
- *     [--limit 60] [--json FILE]
+ *     [--hot-experts N] [--limit 60] [--json FILE]
  *   tsx tools/bench/architectures.ts --device cpu --scale tiny     # the models of models/tiny: whether all work
  *   tsx tools/bench/architectures.ts --device cpu --layers 4       # layers of full width, four of each
  *
@@ -42,6 +42,7 @@ const { values: given } = parseArgs({
     mix: { type: 'string', default: 'q4_k_m' },
     scale: { type: 'string', default: 'full' },
     layers: { type: 'string' },
+    'hot-experts': { type: 'string' },
     prompt: { type: 'string', default: '128' },
     gen: { type: 'string', default: '64' },
     repeat: { type: 'string', default: '3' },
@@ -52,7 +53,7 @@ const { values: given } = parseArgs({
   },
 });
 
-function count(name: 'prompt' | 'gen' | 'repeat' | 'limit' | 'layers', least: number): number {
+function count(name: 'prompt' | 'gen' | 'repeat' | 'limit' | 'layers' | 'hot-experts', least: number): number {
   const value = Number(given[name]);
   if (Number.isInteger(value) && value >= least) return value;
   throw new Error(`--${name} is ${given[name]}; give a whole number of ${least} or more.`);
@@ -63,7 +64,16 @@ function settingsOf(): Settings {
   if (!isMixName(mix)) throw new Error(`--mix is ${mix}; give one such as q4_k_m, q8_0 or mxfp4.`);
   if (scale !== 'full' && scale !== 'tiny') throw new Error(`--scale is ${scale}; give full or tiny.`);
   const layers = given.layers === undefined ? {} : { layers: count('layers', 1) };
-  return { mix, scale, ...layers, prompt: count('prompt', 1), gen: count('gen', 2), repeat: count('repeat', 1) };
+  const hot = given['hot-experts'] === undefined ? {} : { hotExperts: count('hot-experts', 1) };
+  return {
+    mix,
+    scale,
+    ...layers,
+    ...hot,
+    prompt: count('prompt', 1),
+    gen: count('gen', 2),
+    repeat: count('repeat', 1),
+  };
 }
 
 /** Prints the result of a shape, or `{ error }`. */

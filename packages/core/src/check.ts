@@ -19,6 +19,7 @@ export interface Refused {
 
 /** What an argument may be. */
 export interface Kind {
+  /** Whether an argument is of the kind. */
   test(value: unknown): boolean;
   /** What to say about an argument that is not of the kind. */
   refuse(refused: Refused): CandleError;
@@ -112,11 +113,13 @@ function showObject(value: object): string {
 const shapeError = (message: string) => new ShapeError('INVALID_SHAPE', message);
 const isCount = (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 0;
 
+/** NaN and infinities too. */
 export const NUMBER = kind((value) => typeof value === 'number', 'give a number');
 export const FINITE = kind((value) => Number.isFinite(value), 'give a finite number');
 export const BOOLEAN = kind((value) => typeof value === 'boolean', 'give true or false');
 export const STRING = kind((value) => typeof value === 'string', 'give a string');
 export const FUNCTION = kind((value) => typeof value === 'function', 'give a function');
+/** No array, and not null. */
 export const OBJECT = kind(
   (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
   'give an object with options',
@@ -129,6 +132,7 @@ export const SCALAR = kind(
   'give a number or a bigint',
 );
 
+/** Like those below, no more than 2^53 - 1 away from 0. */
 export const WHOLE = kind((value) => Number.isSafeInteger(value), 'give a whole number');
 export const COUNT = kind(isCount, 'give a whole number from 0');
 export const POSITIVE = kind((value) => isCount(value) && value !== 0, 'give a whole number from 1');

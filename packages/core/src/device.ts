@@ -26,6 +26,7 @@ import { assertOneCore, foreignCore, LINE, shared } from './one-core';
 import { ifNode, warn } from './platform';
 import { scope } from './scope';
 
+/** `js`: plain TypeScript; `cpu`: kernels where a package has them, else the same; `rocm`, `cuda`: GPUs. */
 export type DeviceKind = DeviceLocation['kind'];
 
 /** A device, or its name as {@link Device.parse} takes it. */
@@ -119,6 +120,7 @@ function missing(kind: DeviceKind): string {
   return `no backend for ${kind} devices is loaded; install ${GPU_PACKAGE} and import it (import '${GPU_PACKAGE}') before asking for one`;
 }
 
+/** A place where tensors are: one object a location, which opens its {@link Device.backend} on first use. */
 export class Device {
   readonly location: DeviceLocation;
   /** @internal What `memoryStats()` counts for this name. */
@@ -307,6 +309,7 @@ export class Device {
     return this.backend.description;
   }
 
+  /** Whether both are one location. @throws DeviceError `DEVICE_UNKNOWN` for a name that is none */
   equals(other: DeviceLike): boolean {
     const { kind, ordinal } = other instanceof Device ? other : Device.parse(other);
     return this.kind === kind && this.ordinal === ordinal;

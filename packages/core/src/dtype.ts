@@ -36,6 +36,7 @@ export function isInt(dtype: DType): boolean {
   return !isFloat(dtype);
 }
 
+/** Whether this is one of {@link DTYPES}, for names from files and callers. */
 export function isDType(name: string): name is DType {
   return (DTYPES as readonly string[]).includes(name);
 }

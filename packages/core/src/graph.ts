@@ -28,6 +28,7 @@ export type GraphOutputs =
   | readonly GraphOutputs[]
   | { readonly [name: string]: GraphOutputs };
 
+/** What `Device.capture` gives: work that {@link replay} repeats, and the outputs that it writes to. */
 export class CapturedGraph<T extends GraphOutputs = GraphOutputs> {
   readonly device: Device;
   /**

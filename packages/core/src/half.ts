@@ -97,6 +97,7 @@ export function f32ToF16(value: number): number {
   return f16FromF32Bits(bitsOf(value));
 }
 
+/** As {@link f16ToF32}, of bf16. */
 export function bf16ToF32(bits: number): number {
   u32Cell[0] = bits << 16;
   return f32Cell[0];
@@ -107,6 +108,7 @@ export function f32ToBf16(value: number): number {
   return bf16FromF32Bits(bitsOf(value));
 }
 
+/** The value of 8 raw bits. */
 export function f8e4m3ToF32(bits: number): number {
   return f8Values()[bits & 0xff];
 }
@@ -135,12 +137,14 @@ export function decodeF16(bits: Uint16Array, out = new Float32Array(bits.length)
   return out;
 }
 
+/** As {@link decodeF16}, of bf16. */
 export function decodeBf16(bits: Uint16Array, out = new Float32Array(bits.length)): Float32Array {
   const words = new Uint32Array(out.buffer, out.byteOffset, out.length);
   for (let i = 0; i < bits.length; i++) words[i] = bits[i] << 16;
   return out;
 }
 
+/** As {@link decodeF16}, of f8e4m3. */
 export function decodeF8e4m3(bits: Uint8Array, out = new Float32Array(bits.length)): Float32Array {
   const table = f8Values();
   for (let i = 0; i < bits.length; i++) out[i] = table[bits[i]];
@@ -154,12 +158,14 @@ export function encodeF16(values: Float32Array, out = new Uint16Array(values.len
   return out;
 }
 
+/** As {@link encodeF16}, to bf16. */
 export function encodeBf16(values: Float32Array, out = new Uint16Array(values.length)): Uint16Array {
   const words = new Uint32Array(values.buffer, values.byteOffset, values.length);
   for (let i = 0; i < words.length; i++) out[i] = bf16FromF32Bits(words[i]);
   return out;
 }
 
+/** As {@link encodeF16}, to f8e4m3, saturating. */
 export function encodeF8e4m3(values: Float32Array, out = new Uint8Array(values.length)): Uint8Array {
   const words = new Uint32Array(values.buffer, values.byteOffset, values.length);
   for (let i = 0; i < words.length; i++) out[i] = f8FromF32Bits(words[i]);

@@ -20,6 +20,7 @@ export interface StridedBlocks {
 
 const ARRAY = kind(Array.isArray, 'give an array of whole numbers');
 
+/** candle's `Layout`: where a tensor's elements lie in its storage. Immutable; methods give new ones. */
 export class Layout {
   readonly shape: Shape;
   /** In elements; 0 repeats (broadcast). */
@@ -30,6 +31,7 @@ export class Layout {
   #contiguous: boolean | undefined;
   #fresh = false;
 
+  /** @throws ShapeError `INVALID_SHAPE` unless there is a stride a size, all whole numbers, sizes and offset from 0 */
   constructor(shape: Shape, strides: readonly number[], startOffset = 0) {
     check('Layout', 'shape', shape, ARRAY);
     check('Layout', 'strides', strides, ARRAY);

@@ -2,6 +2,7 @@
 
 import { shared } from './one-core';
 
+/** Buffers not yet disposed, and their bytes. */
 export interface DeviceUsage {
   liveStorages: number;
   liveBytes: number;

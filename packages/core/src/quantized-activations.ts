@@ -5,6 +5,7 @@
 import { TENSORS } from './scope';
 import type { Tensor } from './tensor';
 
+/** Activations [rows, width] in the blocks of their device. */
 export class QuantizedActivations implements Disposable {
   /** @param blocks of any dtype, on the device that made them; its scope's, as any tensor */
   constructor(
@@ -21,6 +22,7 @@ export class QuantizedActivations implements Disposable {
     return this.numbers ? [this.blocks, this.numbers] : [this.blocks];
   }
 
+  /** Disposes the blocks, and the numbers where there are any. */
   dispose(): void {
     this.blocks.dispose();
     this.numbers?.dispose();

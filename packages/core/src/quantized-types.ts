@@ -48,8 +48,10 @@ export const BLOCK_TYPES = {
   nvfp4: facts(40, 64, 36),
 } as const satisfies Record<string, BlockFacts>;
 
+/** A name of {@link BLOCK_TYPES}. */
 export type BlockType = keyof typeof BLOCK_TYPES;
 
+/** Whether {@link BLOCK_TYPES} has the name: `q4_K`, but not `q4_k`. */
 export function isBlockType(name: string): name is BlockType {
   return Object.hasOwn(BLOCK_TYPES, name);
 }

@@ -13,6 +13,7 @@ export class PhiloxGenerator {
   #seed = DEFAULT_SEED;
   #calls = 0;
 
+  /** The seed set last, or {@link DEFAULT_SEED}. */
   get seed(): number {
     return this.#seed;
   }

@@ -7,11 +7,13 @@ import { nodeProcess } from './platform';
 
 /** Reads one switch. */
 export interface Setting<T> {
+  /** What the variable says now, or the default where it is not set or empty. */
   (): T;
   readonly variable: string;
   readonly default: T;
 }
 
+/** Each is called for its value: `settings.debug()`. */
 export const settings = {
   /**
    * What is told on stderr: 0 nothing, 1 devices, out of range ids and leaks, 2 modules and libraries too, 3 allocations, 4

@@ -59,6 +59,7 @@ export function elemCount(shape: Shape): number {
   return Number.isNaN(count) ? 0 : count;
 }
 
+/** Whether rank and all sizes are equal; nothing is broadcast. */
 export function sameShape(a: Shape, b: Shape): boolean {
   if (a.length !== b.length) return false;
   for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;

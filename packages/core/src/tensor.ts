@@ -48,6 +48,7 @@ export interface FromOptions extends TensorOptions {
 /** candle's order, `(…, dtype, device)`, or one options object. */
 type Options = TensorOptions | DType | undefined;
 
+/** candle's `Tensor`: elements of one dtype on one device, in memory that views may share. */
 export class Tensor extends TensorFiles {
   /** @internal */
   override make(ref: StorageRef, layout: Layout): Tensor {

@@ -58,6 +58,7 @@ export class AdapterUse {
     this.entry.hold();
   }
 
+  /** Ends {@link hold}. The last one of an adapter that was unloaded gives its memory back. */
   release(): void {
     this.entry.release();
   }

@@ -175,6 +175,10 @@ export const GENERATE_OPTIONS = {
 /** Tokens between two reports of progress, at least. */
 const PROGRESS_STEP = 16;
 
+/**
+ * A text under way, piece by piece: what `LanguageModel.generate` gives. It is iterated once, by a loop, {@link text}
+ * or {@link value}.
+ */
 export class Generation<T = unknown> implements AsyncIterable<Piece> {
   readonly promptIds: readonly number[];
   private readonly processor: LogitsProcessor;
@@ -194,7 +198,7 @@ export class Generation<T = unknown> implements AsyncIterable<Piece> {
   private decodeMs = 0;
   private finishReason: FinishReason | undefined;
 
-  /** @throws TransformersError INVALID_OPTION, EMPTY_INPUT, CONTEXT_EXCEEDED, UNSUPPORTED_MODEL; GrammarError */
+  /** @throws TransformersError INVALID_OPTION, EMPTY_INPUT, CONTEXT_EXCEEDED, UNSUPPORTED_MODEL, UNSUPPORTED_TOKENIZER; GrammarError */
   constructor(
     readonly host: GenerationHost,
     prompt: string | ArrayLike<number>,

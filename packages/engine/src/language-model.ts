@@ -90,6 +90,7 @@ export class LanguageModel {
   private readonly onDisposed: (() => void) | undefined;
   private disposed = false;
 
+  /** For a model that is built already; `loadModel` reads one from files. It takes `model` over: {@link dispose} disposes it. */
   constructor(parts: LanguageModelParts) {
     const { model, tokenizer, chatTemplate, maxContext, cache, graphs, loadMs, identity, architecture, group } = parts;
     this.tokenizer = tokenizer;
@@ -139,7 +140,8 @@ export class LanguageModel {
   /**
    * Continues a text or token ids, a sequence of its own: several may run at once. Nothing runs before the first `next()`.
    * With `schema`, `regex`, `grammar` or `choices` the text has that form, unless `maxTokens` or the context cut it.
-   * @throws TransformersError INVALID_OPTION, EMPTY_INPUT, CONTEXT_EXCEEDED, UNSUPPORTED_MODEL; GrammarError
+   * @throws TransformersError INVALID_OPTION, EMPTY_INPUT, CONTEXT_EXCEEDED, UNSUPPORTED_MODEL, UNSUPPORTED_TOKENIZER; GrammarError.
+   *   While it is iterated BAD_TOKEN for ids that the model has not, CACHE_FULL, BAD_LOGITS; the signal's reason
    */
   generate<T = unknown>(prompt: string | ArrayLike<number>, options: GenerateOptions<T> = {}): Generation<T> {
     this.checkAlive('generate');
@@ -167,7 +169,7 @@ export class LanguageModel {
    * Answers messages; nothing is kept but the cache, from which the next request that begins alike is read. Nothing runs before
    * the first `next()`.
    * @throws TransformersError NO_CHAT_TEMPLATE, BAD_MESSAGES, CHAT_REFUSED where the template raises, BAD_CHAT_TEMPLATE,
-   *   INVALID_OPTION, CONTEXT_EXCEEDED
+   *   and as {@link generate}
    */
   generateChat<const Tools extends readonly ToolDefinition[]>(
     messages: readonly ChatMessage[],
@@ -206,7 +208,7 @@ export class LanguageModel {
    * @param ids tokens at `position`, `position + 1`, ...
    * @param position at most {@link length}; cached positions from here on are replaced
    * @returns logits [vocabSize], f32; the caller's to dispose
-   * @throws TransformersError EMPTY_INPUT, BAD_TOKEN, CONTEXT_EXCEEDED, INVALID_OPTION
+   * @throws TransformersError EMPTY_INPUT, BAD_TOKEN, CONTEXT_EXCEEDED, INVALID_OPTION, CACHE_FULL
    */
   forward(ids: ArrayLike<number>, position: number): Tensor {
     this.checkAlive('forward');
@@ -230,8 +232,9 @@ export class LanguageModel {
    * Reads a prompt and writes its keys and values to a file, in whole blocks of 32 tokens, so that {@link loadPrompt} of another
    * process saves computing them. What the cache has of it is not computed again. The file is replaced when the new one is complete.
    * Of a model on several devices each writes its part, into files behind this one: `PATH.1` and so on, on its own machine.
-   * @throws TransformersError INVALID_OPTION for fewer than 32 tokens and an adapter that is not there, CONTEXT_EXCEEDED, CACHE_FULL; FileFormatError
-   *   FILE_UNWRITABLE, FILE_CHANGED when the model's files are not those that were loaded
+   * @throws TransformersError INVALID_OPTION for fewer than 32 tokens and an adapter that is not there, BAD_TOKEN,
+   *   CONTEXT_EXCEEDED, CACHE_FULL, UNSUPPORTED_MODEL for one with states or not from files; FileFormatError FILE_UNWRITABLE,
+   *   FILE_CHANGED when the model's files are not those that were loaded
    */
   async savePrompt(
     path: string,
@@ -248,7 +251,7 @@ export class LanguageModel {
    * is needed or {@link emptyCache} is called. A file of which anything is wrong changes nothing.
    * @returns the tokens that it holds, at most {@link maxContext}
    * @throws FileFormatError FILE_NOT_FOUND, FILE_INVALID and FILE_TRUNCATED for damaged files, PROMPT_MISMATCH for one of another
-   *   model, adapter, split over devices, cache dtype or version; TransformersError CACHE_FULL, INVALID_OPTION
+   *   model, adapter, split over devices, cache dtype or version; TransformersError CACHE_FULL, INVALID_OPTION, UNSUPPORTED_MODEL
    */
   async loadPrompt(path: string, options: PromptFileOptions = {}): Promise<{ tokens: readonly number[] }> {
     this.checkAlive('loadPrompt');
@@ -260,7 +263,8 @@ export class LanguageModel {
    * Loads a LoRA adapter beside the model, for `generate`'s `adapter`; weights stay as they are. Texts may be under way.
    * @param path a folder that PEFT saved (adapter_config.json, adapter_model.safetensors), or a GGUF file of llama.cpp's converter
    * @throws TransformersError INVALID_OPTION for a name that is taken, BAD_ADAPTER for one that does not fit the model,
-   *   UNSUPPORTED_ADAPTER for another kind (DoRA, modules_to_save, ...); FileFormatError for missing and damaged files
+   *   UNSUPPORTED_ADAPTER for another kind (DoRA, modules_to_save, ...), UNSUPPORTED_MODEL for one on several devices or not from
+   *   files; FileFormatError for missing and damaged files
    */
   async loadAdapter(name: string, path: string, options: LoadAdapterOptions = {}): Promise<void> {
     this.checkAlive('loadAdapter');

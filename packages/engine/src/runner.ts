@@ -44,6 +44,7 @@ export interface RunnerOptions {
   followers?: Followers | undefined;
 }
 
+/** Computes tokens of sequences for a {@link BatchScheduler}, with the cache, adapters and graphs of one model. */
 export class Runner {
   readonly maxContext: number;
   readonly pool: KvPool;
@@ -62,6 +63,7 @@ export class Runner {
   /** The same, where its choices may be tokens of the next pass. */
   private readonly leader: DeviceChooser | undefined;
 
+  /** @param model stays the caller's to dispose */
   constructor(
     readonly model: CausalModel,
     { maxContext, cache, graphs = true, base, followers }: RunnerOptions,

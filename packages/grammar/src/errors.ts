@@ -11,6 +11,7 @@ export type GrammarErrorCode =
   | 'NOT_ALLOWED'
   | 'TOO_LARGE';
 
+/** What is wrong with a schema, an expression, a grammar or a vocabulary, or with a token that came; told apart by `code`. */
 export class GrammarError extends CandleError {
   override name = 'GrammarError';
   declare readonly code: GrammarErrorCode;

@@ -51,7 +51,7 @@ export class Matcher {
 
   /**
    * The token that came. One that ends the text changes nothing.
-   * @throws GrammarError NOT_ALLOWED for a token that {@link mask} does not allow; nothing has changed then
+   * @throws GrammarError NOT_ALLOWED for a token that {@link mask} does not allow; nothing has changed then. TOO_LARGE as {@link mask}
    */
   accept(id: number): void {
     if (this.vocabulary.endIds.includes(id) && this.canEnd) return;

@@ -42,6 +42,7 @@ export interface GemmProblem {
 /** Words of a problem as the addon reads them. */
 const WORDS = 16;
 
+/** A BLAS library on one device: what `device.openBlas()` gives. The library is given back with the device. */
 export class BlasHandle {
   readonly library: BlasLibrary;
   readonly #context: DeviceContext;

@@ -84,10 +84,12 @@ export class HipCommunicator {
     this.#call('broadcast', data, { peer: root, stream });
   }
 
+  /** To rank `to`, which receives as many elements of the same type. Ranks that send to each other do so {@link grouped}. */
   send(data: Omit<CollectiveData, 'target'>, to: number, stream?: HipStream): void {
     this.#call('send', { ...data, target: 0 }, { peer: to, stream });
   }
 
+  /** Into `target`, what rank `from` sends. */
   recv(data: Omit<CollectiveData, 'source'>, from: number, stream?: HipStream): void {
     this.#call('recv', { ...data, source: 0 }, { peer: from, stream });
   }

@@ -45,6 +45,7 @@ export interface ConvolutionPlan {
   readonly id: number;
 }
 
+/** A convolution library on one device: what `device.openConvolution()` gives. The library is given back with the device. */
 export class ConvolutionHandle {
   readonly library: ConvolutionLibrary;
   readonly #context: DeviceContext;

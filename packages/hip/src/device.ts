@@ -43,7 +43,10 @@ export interface DeviceProperties {
   readonly totalMemory: number;
 }
 
-/** Opens a device. Throws HipError with the code of the platform's report when there is none. */
+/**
+ * Opens a device. Throws HipError with the code of the platform's report when there is none, NO_DEVICE for an ordinal beyond the last,
+ * INVALID_ARGUMENT for one that is no whole number from 0 to 65535.
+ */
 export function openDevice(platform: Platform, ordinal = 0): HipDevice {
   const number = platformNumber(platform);
   if (!Number.isInteger(ordinal) || ordinal < 0 || ordinal > 0xffff) {
@@ -57,6 +60,7 @@ export function openDevice(platform: Platform, ordinal = 0): HipDevice {
   return new HipDevice(new DeviceContext(native, platform, ordinal, opened), opened.properties);
 }
 
+/** An open device: what {@link openDevice} gives. Addresses are numbers, sizes are bytes; after {@link dispose} calls throw DISPOSED. */
 export class HipDevice {
   readonly platform: Platform;
   readonly ordinal: number;
@@ -95,11 +99,13 @@ export class HipDevice {
     this.#current = stream;
   }
 
+  /** A further stream, the caller's to dispose. Work of different streams is ordered by events alone: {@link HipStream.waitEvent}. */
   createStream(): HipStream {
     this.#context.check();
     return new HipStream(this.#context, this.#native.streamCreate(this.#id));
   }
 
+  /** An event, the caller's to dispose. It marks nothing before {@link HipEvent.record}. */
   createEvent(): HipEvent {
     this.#context.check();
     return new HipEvent(this.#context, this.#native.eventCreate(this.#id));
@@ -112,7 +118,10 @@ export class HipDevice {
     return { free, total };
   }
 
-  /** Allocates device memory and returns its address. Throws OUT_OF_MEMORY with requested, free and total bytes. */
+  /**
+   * Allocates device memory and returns its address. Throws OUT_OF_MEMORY with requested, free and total bytes, INVALID_ARGUMENT for
+   * a size that is no whole number from 1.
+   */
   alloc(bytes: number): number {
     this.#context.check();
     if (!Number.isSafeInteger(bytes) || bytes <= 0) {
@@ -142,6 +151,7 @@ export class HipDevice {
     return new HipFileReader(this.#context, this.#native.fileReader(this.#id), () => this.#current);
   }
 
+  /** Copies `bytes` bytes from `src` to `dst`. Throws INVALID_ARGUMENT for a range that is not inside of one live allocation. */
   memcpyDtoD(dst: number, src: number, bytes: number, stream: HipStream = this.#current): void {
     this.#context.check();
     this.#native.dtod(this.#id, dst, src, bytes, this.#stream(stream));
@@ -210,6 +220,7 @@ export class HipDevice {
     return this.#native.deviceSynchronize(this.#id);
   }
 
+  /** As {@link synchronize}, blocking the event loop. */
   synchronizeSync(): void {
     this.#context.check();
     this.#native.deviceSynchronizeSync(this.#id);

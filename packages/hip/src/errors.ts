@@ -42,6 +42,10 @@ export interface HipErrorDetails {
   cause?: unknown;
 }
 
+/**
+ * Everything that goes wrong with drivers, libraries, compilers and their arguments, told apart by `code`. Core counts it among
+ * its `CandleError`s.
+ */
 export class HipError extends Error {
   override readonly name = 'HipError';
   readonly code: HipErrorCode;

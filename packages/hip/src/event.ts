@@ -3,6 +3,7 @@ import type { DeviceContext } from './context';
 import { DeviceObject } from './device-object';
 import type { HipStream } from './stream';
 
+/** A mark in a stream: what `device.createEvent()` gives. */
 export class HipEvent extends DeviceObject {
   /** @internal Use `device.createEvent()`. */
   constructor(context: DeviceContext, handle: number) {
@@ -20,6 +21,7 @@ export class HipEvent extends DeviceObject {
     return this.context.native.eventSynchronize(this.context.id, this.handle);
   }
 
+  /** As {@link synchronize}, blocking the event loop. */
   synchronizeSync(): void {
     this.context.native.eventSynchronizeSync(this.context.id, this.handle);
   }

@@ -10,6 +10,7 @@ import type { DeviceContext } from './context';
 import { invalidArgument } from './errors';
 import type { HipStream } from './stream';
 
+/** Reads files into device memory: what `device.openFileReader()` gives. Several reads may be under way at once. */
 export class HipFileReader {
   readonly #context: DeviceContext;
   readonly #id: number;

@@ -36,6 +36,7 @@ const F16 = 10;
 const BF16 = 11;
 const F8E4M3 = 12;
 
+/** A kernel with the types of its parameters: what `module.getFunction()` gives. It is of no use once its module is disposed. */
 export class HipFunction {
   readonly name: string;
   readonly params: readonly ParamType[];

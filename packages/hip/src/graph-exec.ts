@@ -4,12 +4,14 @@ import { DeviceObject } from './device-object';
 import type { HipGraph } from './graph';
 import type { HipStream } from './stream';
 
+/** A graph that may be launched any number of times: what `graph.instantiate()` gives. */
 export class HipGraphExec extends DeviceObject {
   /** @internal Use `graph.instantiate()`. */
   constructor(context: DeviceContext, handle: number) {
     super(context, handle, 'graph instance', 'execDestroy');
   }
 
+  /** Enqueues all of the graph's work, behind what `stream` was given so far. */
   launch(stream: HipStream): void {
     this.context.native.execLaunch(this.context.id, this.handle, stream.handleOn(this.context));
   }

@@ -3,6 +3,7 @@ import type { DeviceContext } from './context';
 import { DeviceObject } from './device-object';
 import { HipGraphExec } from './graph-exec';
 
+/** Captured work that was not launched: what `stream.endCapture()` gives, for any number of {@link instantiate}. */
 export class HipGraph extends DeviceObject {
   /** @internal Use `stream.endCapture()`. */
   constructor(context: DeviceContext, handle: number) {

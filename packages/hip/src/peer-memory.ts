@@ -5,6 +5,7 @@
 import type { HostView, NativePeerMemory } from './addon';
 import type { DeviceContext } from './context';
 
+/** Device memory that kernels of a group's other ranks reach by its {@link name}: what `device.peerMemory()` gives. */
 export class PeerMemory {
   /** Of the memory, which is zeros at first. */
   readonly address: number;

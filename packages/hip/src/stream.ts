@@ -4,6 +4,7 @@ import { invalidArgument } from './errors';
 import type { HipEvent } from './event';
 import { HipGraph } from './graph';
 
+/** Work that is done in its order: what `device.createStream()` gives, and a device's `defaultStream`. */
 export class HipStream {
   readonly #context: DeviceContext;
   readonly #handle: number;
@@ -33,6 +34,7 @@ export class HipStream {
     return this.#context.native.streamSynchronize(this.#context.id, this.handleOn(this.#context));
   }
 
+  /** As {@link synchronize}, blocking the event loop. */
   synchronizeSync(): void {
     this.#context.native.streamSynchronizeSync(this.#context.id, this.handleOn(this.#context));
   }
@@ -53,12 +55,16 @@ export class HipStream {
     return this.#context.native.streamCapturing(this.#context.id, this.handleOn(this.#context));
   }
 
+  /**
+   * What was recorded since {@link beginCapture}, the caller's to dispose. Throws INVALID_ARGUMENT for a stream that is not being
+   * captured, DRIVER_ERROR for a capture that was spoiled, such as by a stream that joined it and was not waited for.
+   */
   endCapture(): HipGraph {
     const graph = this.#context.native.endCapture(this.#context.id, this.handleOn(this.#context));
     return new HipGraph(this.#context, graph);
   }
 
-  /** Waits for the stream and destroys it. */
+  /** Waits for the stream and destroys it. Throws INVALID_ARGUMENT for a device's default stream. */
   dispose(): void {
     if (this.isDisposed) return;
     if (this.#permanent) {

@@ -23,6 +23,7 @@ export type HubErrorCode =
   /** Another process downloads the file that is to be removed. */
   | 'BUSY';
 
+/** What is wrong with a name, the hub, a download or the cache; told apart by `code`. */
 export class HubError extends CandleError {
   override name = 'HubError';
   declare readonly code: HubErrorCode;

@@ -40,7 +40,10 @@ export interface Removed {
 
 const RULES = { cacheDir: HUB_RULES.cacheDir };
 
-/** Models in the cache, by name; nothing where there is no cache. */
+/**
+ * Models in the cache, by name; nothing where there is no cache.
+ * @throws HubError INVALID_OPTION, NOT_FOUND for a cache that cannot be read
+ */
 export async function list(options: CacheOptions = {}): Promise<CachedModel[]> {
   checkOptions('list', options, RULES);
   const cacheDir = options.cacheDir ?? defaultCacheDir();
@@ -57,7 +60,8 @@ export async function list(options: CacheOptions = {}): Promise<CachedModel[]> {
 /**
  * Removes a model from the cache: `hf:org/repo` with all that is there of the repository, `hf:org/repo:Q4_K_M` one model,
  * with `@revision` that of one revision only. What an interrupted download left goes with the repository.
- * @throws HubError INVALID_NAME, NOT_FOUND with what there is, BUSY where another process downloads it, CACHE_UNWRITABLE
+ * @throws HubError INVALID_NAME, INVALID_OPTION, NOT_FOUND and AMBIGUOUS with what there is, BUSY where another process downloads it,
+ *   CACHE_UNWRITABLE
  */
 export async function remove(name: string, options: CacheOptions = {}): Promise<Removed> {
   checkOptions('remove', options, RULES);

@@ -81,7 +81,8 @@ interface Plan {
 
 /**
  * Says which files a name means and how many bytes that is, and downloads none of them (but the index of weights in shards).
- * @throws HubError INVALID_NAME, NOT_FOUND and AMBIGUOUS with what there is, UNAUTHORIZED, OFFLINE, DOWNLOAD_FAILED
+ * @throws HubError INVALID_NAME, INVALID_OPTION, NOT_FOUND and AMBIGUOUS with what there is, UNAUTHORIZED, OFFLINE, DOWNLOAD_FAILED,
+ *   UNSAFE_REDIRECT; the signal's reason
  */
 export async function resolve(name: string, options: HubOptions = {}): Promise<ResolvedModel> {
   checkOptions('resolve', options, HUB_RULES);
@@ -94,7 +95,7 @@ export async function resolve(name: string, options: HubOptions = {}): Promise<R
 
 /**
  * Downloads what a name means into the cache that Hugging Face's tools use, as far as it is not there.
- * @throws HubError as `resolve`, and HASH_MISMATCH, UNSAFE_REDIRECT, DISK_FULL, CACHE_UNWRITABLE; the signal's reason
+ * @throws HubError as `resolve`, and HASH_MISMATCH, DISK_FULL, CACHE_UNWRITABLE; the signal's reason
  */
 export async function pull(name: string, options: PullOptions = {}): Promise<PulledModel> {
   checkOptions('pull', options, PULL_RULES);

@@ -15,7 +15,7 @@ export interface HubOptions {
   token?: string | false;
   /** Default: `HF_HUB_CACHE`, `HF_HOME`/hub, `XDG_CACHE_HOME`/huggingface/hub, ~/.cache/huggingface/hub. */
   cacheDir?: string;
-  /** Takes what is in the cache and asks for nothing. Default: whether `HF_HUB_OFFLINE` is set. */
+  /** Takes what is in the cache and asks for nothing. Default: whether `HF_HUB_OFFLINE` or `TRANSFORMERS_OFFLINE` is 1, on, yes or true. */
   offline?: boolean;
   /** A branch, tag or commit; a name's own `@revision` comes first. Default `main`. */
   revision?: string;

@@ -18,6 +18,7 @@ interface Declaration {
   text: string;
 }
 
+/** A PTX text taken apart once; {@link kernel} gives what the driver compiles for one of its kernels. */
 export class PtxText {
   /** `.version`, `.target` and `.address_size`. */
   private readonly head: string;

@@ -36,8 +36,10 @@ export type ActivationName = keyof typeof FUNCTIONS;
 /** A name, or one of candle's two variants with a number: `{ elu: alpha }`, `{ leaky_relu: negativeSlope }`. */
 export type Activation = ActivationName | { elu: number } | { leaky_relu: number };
 
+/** All names that {@link activate} takes. */
 export const ACTIVATIONS = Object.keys(FUNCTIONS) as ActivationName[];
 
+/** Whether {@link activate} takes the name, as one from a configuration. */
 export function isActivation(name: string): name is ActivationName {
   return Object.hasOwn(FUNCTIONS, name);
 }

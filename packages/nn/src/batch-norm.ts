@@ -36,12 +36,15 @@ export interface BatchNormOptions {
   removeMean?: boolean;
 }
 
+/** (x - mean) / sqrt(variance + eps) · weight + bias, by feature: dimension 1 of [b, features, ...]. */
 export class BatchNorm extends OwningModule implements ModuleT {
   /** [features]; written by {@link forwardTrain}. */
   readonly runningMean: Tensor;
   /** [features]; written by {@link forwardTrain}. */
   readonly runningVar: Tensor;
+  /** [features], if the layer has one. */
   readonly weight: Tensor | undefined;
+  /** [features], if the layer has one. */
   readonly bias: Tensor | undefined;
   readonly eps: number;
   readonly momentum: number;
@@ -85,6 +88,7 @@ export class BatchNorm extends OwningModule implements ModuleT {
     this.removeMean = removeMean;
   }
 
+  /** One without weight and bias. Owns both tensors, [features] each. */
   static newNoBias(numFeatures: number, runningMean: Tensor, runningVar: Tensor, eps: number): BatchNorm {
     return new BatchNorm(numFeatures, runningMean, runningVar, { eps });
   }

@@ -16,9 +16,11 @@ import type { VarBuilder } from './var-builder';
 
 /** Defaults: padding 0, stride 1, dilation 1, groups 1. */
 export type Conv1dConfig = ConvOptions;
+/** As {@link Conv1dConfig}, for both axes. */
 export type Conv2dConfig = ConvOptions;
 /** Defaults as {@link Conv1dConfig}, outputPadding 0. */
 export type ConvTranspose1dConfig = ConvTransposeOptions;
+/** As {@link ConvTranspose1dConfig}, for both axes. */
 export type ConvTranspose2dConfig = ConvTransposeOptions;
 
 const BATCH_NORM = kinds.kind((value) => value instanceof BatchNorm, 'give a BatchNorm');
@@ -62,6 +64,7 @@ abstract class Convolution<Config extends ConvOptions> extends OwningModule {
 
 /** Weight [cOut, cIn / groups, k]. */
 export class Conv1d extends Convolution<Conv1dConfig> {
+  /** Owns both tensors. @throws ShapeError unless the weight has 3 dimensions and the bias is [cOut] */
   constructor(weight: Tensor, bias?: Tensor, config: Conv1dConfig = {}) {
     super(weight, bias, config, 3);
   }
@@ -73,6 +76,7 @@ export class Conv1d extends Convolution<Conv1dConfig> {
 
 /** Weight [cOut, cIn / groups, kH, kW]. */
 export class Conv2d extends Convolution<Conv2dConfig> {
+  /** Owns both tensors. @throws ShapeError unless the weight has 4 dimensions and the bias is [cOut] */
   constructor(weight: Tensor, bias?: Tensor, config: Conv2dConfig = {}) {
     super(weight, bias, config, 4);
   }
@@ -106,6 +110,7 @@ export class Conv2d extends Convolution<Conv2dConfig> {
 
 /** Weight [cIn, cOut / groups, k]. */
 export class ConvTranspose1d extends Convolution<ConvTranspose1dConfig> {
+  /** Owns both tensors. @throws ShapeError unless the weight has 3 dimensions and the bias is [cOut] */
   constructor(weight: Tensor, bias?: Tensor, config: ConvTranspose1dConfig = {}) {
     super(weight, bias, config, 3, true);
   }
@@ -117,6 +122,7 @@ export class ConvTranspose1d extends Convolution<ConvTranspose1dConfig> {
 
 /** Weight [cIn, cOut / groups, kH, kW]; candle's has no groups. */
 export class ConvTranspose2d extends Convolution<ConvTranspose2dConfig> {
+  /** Owns both tensors. @throws ShapeError unless the weight has 4 dimensions and the bias is [cOut] */
   constructor(weight: Tensor, bias?: Tensor, config: ConvTranspose2dConfig = {}) {
     super(weight, bias, config, 4, true);
   }
@@ -165,6 +171,7 @@ export function conv1d(
   return new Conv1d(...convTensors(inChannels, outChannels, [kernelSize], cfg, vb, true), cfg);
 }
 
+/** As {@link conv1d}, without a bias. */
 export function conv1dNoBias(
   inChannels: number,
   outChannels: number,
@@ -188,6 +195,7 @@ export function conv2d(
   return new Conv2d(...convTensors(inChannels, outChannels, [kernelSize, kernelSize], cfg, vb, true), cfg);
 }
 
+/** As {@link conv2d}, without a bias. */
 export function conv2dNoBias(
   inChannels: number,
   outChannels: number,
@@ -211,6 +219,7 @@ export function convTranspose1d(
   return new ConvTranspose1d(...convTransposeTensors(inChannels, outChannels, [kernelSize], cfg, vb, true), cfg);
 }
 
+/** As {@link convTranspose1d}, without a bias. */
 export function convTranspose1dNoBias(
   inChannels: number,
   outChannels: number,
@@ -235,6 +244,7 @@ export function convTranspose2d(
   return new ConvTranspose2d(...convTransposeTensors(inChannels, outChannels, taps, cfg, vb, true), cfg);
 }
 
+/** As {@link convTranspose2d}, without a bias. */
 export function convTranspose2dNoBias(
   inChannels: number,
   outChannels: number,

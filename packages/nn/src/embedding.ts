@@ -5,6 +5,7 @@ import { Init } from './init';
 import { OwningModule } from './module';
 import type { VarBuilder } from './var-builder';
 
+/** Rows of a table, by their ids. */
 export class Embedding extends OwningModule {
   /** [vocab, hidden] */
   readonly embeddings: Tensor;

@@ -24,10 +24,12 @@ export class FuncT implements ModuleT {
   }
 }
 
+/** A {@link Func}: a layer from a function. */
 export function func(f: (xs: Tensor) => Tensor): Func {
   return new Func(f);
 }
 
+/** A {@link FuncT}: a layer from a function that is told whether it is trained. */
 export function funcT(f: (xs: Tensor, train: boolean) => Tensor): FuncT {
   return new FuncT(f);
 }

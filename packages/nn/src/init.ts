@@ -4,11 +4,13 @@
  */
 import { CandleError, type DeviceLike, type DType, type Shape, Tensor, Var } from '@x/core';
 
+/** Which connections of a unit {@link fanForShape} counts. */
 export type FanInOut = 'fanIn' | 'fanOut';
 export type NormalOrUniform = 'normal' | 'uniform';
 /** The function behind a layer, or its gain as a number. */
 export type NonLinearity = 'relu' | 'linear' | 'sigmoid' | 'tanh' | 'selu' | number;
 
+/** How a variable starts. */
 export type Init =
   | { kind: 'const'; value: number }
   | { kind: 'randn'; mean: number; stdev: number }
@@ -17,7 +19,9 @@ export type Init =
 
 export const Init = {
   const: (value: number): Init => ({ kind: 'const', value }),
+  /** Normal with mean and standard deviation. */
   randn: (mean: number, stdev: number): Init => ({ kind: 'randn', mean, stdev }),
+  /** Uniform in [lo, up). */
   uniform: (lo: number, up: number): Init => ({ kind: 'uniform', lo, up }),
   /** He et al. 2015: a deviation of gain / sqrt(fan). */
   kaiming: (dist: NormalOrUniform, fan: FanInOut = 'fanIn', nonLinearity: NonLinearity = 'relu'): Init => ({
@@ -30,7 +34,9 @@ export const Init = {
 
 export const ZERO: Init = Init.const(0);
 export const ONE: Init = Init.const(1);
+/** By the inputs, with the gain of relu, as candle's. */
 export const DEFAULT_KAIMING_UNIFORM: Init = Init.kaiming('uniform');
+/** As {@link DEFAULT_KAIMING_UNIFORM}, normal. */
 export const DEFAULT_KAIMING_NORMAL: Init = Init.kaiming('normal');
 
 /** Inputs or outputs of one unit of a weight [out, in, ...taps]. */

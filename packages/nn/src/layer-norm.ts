@@ -43,6 +43,7 @@ export class LayerNorm extends OwningModule {
     this.shift = bias ?? (removeMean ? this.own(weight.zerosLike()) : undefined);
   }
 
+  /** One that removes the mean and has no bias. */
   static newNoBias(weight: Tensor, eps: number): LayerNorm {
     return new LayerNorm(weight, undefined, eps);
   }
@@ -98,6 +99,7 @@ export function layerNorm(size: number, config: LayerNormConfig | number, vb: Va
   return new LayerNorm(weight, bias, eps, removeMean);
 }
 
+/** As {@link layerNorm}, without a bias. */
 export function layerNormNoBias(size: number, eps: number, vb: VarBuilder): LayerNorm {
   checkLayer('layerNormNoBias', { size }, vb);
   checkNumbers('layerNormNoBias', { eps });

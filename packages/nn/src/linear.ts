@@ -10,6 +10,7 @@ import { DEFAULT_KAIMING_NORMAL, Init } from './init';
 import { OwningModule } from './module';
 import type { VarBuilder } from './var-builder';
 
+/** x · weightᵀ + bias. */
 export class Linear extends OwningModule {
   /** [out, in] */
   readonly weight: Tensor;
@@ -61,6 +62,7 @@ export function linear(inDim: number, outDim: number, vb: VarBuilder): Linear {
   return new Linear(weight, vb.getWithHintsSync([outDim], 'bias', Init.uniform(-bound, bound)));
 }
 
+/** As {@link linear}, without a bias. */
 export function linearNoBias(inDim: number, outDim: number, vb: VarBuilder): Linear {
   checkLayer('linearNoBias', { inDim, outDim }, vb);
   return new Linear(vb.getWithHintsSync([outDim, inDim], 'weight', DEFAULT_KAIMING_NORMAL));

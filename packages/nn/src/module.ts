@@ -8,6 +8,7 @@
 import { keep, ShapeError, type Tensor, Var } from '@x/core';
 import { checkTensors } from './check';
 
+/** A layer, which owns its weights: candle's `Module`, plus `dispose`. */
 export interface Module {
   /** Never disposes its input; the result belongs to the caller's scope. */
   forward(xs: Tensor): Tensor;

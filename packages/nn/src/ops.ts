@@ -166,10 +166,12 @@ export function dropout(xs: Tensor, dropP: number): Tensor {
 
 /** {@link dropout} while training, nothing otherwise. */
 export class Dropout implements ModuleT {
+  /** @param dropP probability of a zero, from 0 to below 1, as {@link dropout} checks */
   constructor(readonly dropP: number) {
     checkNumbers('Dropout', { dropP });
   }
 
+  /** Any shape, to the same. @throws CandleError INVALID_ARGUMENT as {@link dropout}, while training */
   forward(xs: Tensor, train: boolean): Tensor {
     checkTensors('Dropout', { xs });
     return train ? dropout(xs, this.dropP) : same(xs);

@@ -45,9 +45,13 @@ export type GRUConfig = RnnConfig;
 
 /** A layer that goes over a sequence step by step. */
 export abstract class RNN<State extends RnnState> extends OwningModule {
+  /** [gates · hidden, in] */
   readonly wIh: Tensor;
+  /** [gates · hidden, hidden] */
   readonly wHh: Tensor;
+  /** [gates · hidden], if there is one. */
   readonly bIh: Tensor | undefined;
+  /** [gates · hidden], if there is one. */
   readonly bHh: Tensor | undefined;
 
   /** @param gates blocks of `hiddenDim` rows in the weights */
@@ -136,9 +140,10 @@ function checkSequence(layer: RNN<RnnState>, input: Tensor): void {
   );
 }
 
-/** Long short-term memory; weights as PyTorch's: input, forget, cell and output gate. */
+/** Dtypes of weights for which an {@link LSTM} uses its device's kernels. */
 const IN_ONE_KERNEL: ReadonlySet<DType> = new Set(['f32', 'f16', 'bf16']);
 
+/** Long short-term memory; weights as PyTorch's: input, forget, cell and output gate. */
 export class LSTM extends RNN<LSTMState> {
   constructor(inDim: number, hiddenDim: number, config: LSTMConfig, vb: VarBuilder) {
     super(inDim, hiddenDim, config, 4, vb);
@@ -249,10 +254,15 @@ export class GRU extends RNN<GRUState> {
   }
 }
 
+/**
+ * An {@link LSTM} from `weight_ih_l0` [4 · hidden, in], `weight_hh_l0` [4 · hidden, hidden], `bias_ih_l0` and
+ * `bias_hh_l0` [4 · hidden], as far as the configuration has biases.
+ */
 export function lstm(inDim: number, hiddenDim: number, config: LSTMConfig, vb: VarBuilder): LSTM {
   return new LSTM(inDim, hiddenDim, config, vb);
 }
 
+/** A {@link GRU} from weights and biases named as those of {@link lstm}, of 3 · hidden rows. */
 export function gru(inDim: number, hiddenDim: number, config: GRUConfig, vb: VarBuilder): GRU {
   return new GRU(inDim, hiddenDim, config, vb);
 }

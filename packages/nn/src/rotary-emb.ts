@@ -49,6 +49,7 @@ export class RotaryTable {
     [this.cos, this.sin] = tables.map((table) => keep(table));
   }
 
+  /** Positions in the table. */
   get length(): number {
     return this.cos.dim(0);
   }
@@ -64,6 +65,7 @@ export class RotaryTable {
     return { cos: this.cos.narrow(0, start, count), sin: this.sin.narrow(0, start, count) };
   }
 
+  /** Gives both tables back. */
   dispose(): void {
     this.cos.dispose();
     this.sin.dispose();

@@ -3,6 +3,7 @@ import { kinds, scope, type Tensor } from '@x/core';
 import { func } from './func';
 import { type Module, same } from './module';
 
+/** Layers, each given what the one before it gave; with none, the input comes out. */
 export class Sequential implements Module {
   private readonly layers: Module[] = [];
 
@@ -21,6 +22,7 @@ export class Sequential implements Module {
     return this;
   }
 
+  /** Appends a function as a layer, see {@link func}. Returns this. */
   addFn(f: (xs: Tensor) => Tensor): this {
     return this.add(func(f));
   }

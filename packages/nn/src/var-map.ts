@@ -23,6 +23,7 @@ import { SafetensorsFile, saveSafetensors } from '@x/core/files';
 import { type Init, initVar } from './init';
 import type { VarSource } from './var-builder/source';
 
+/** Variables by name, made when they are first asked for, and owned by the map. */
 export class VarMap implements Disposable {
   readonly #vars = new Map<string, Var>();
   #disposed = false;

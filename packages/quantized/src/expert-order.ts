@@ -5,6 +5,7 @@
 import { type ExpertTiles, formatShape, kinds, ShapeError, TENSORS, Tensor } from '@x/core';
 import { idsInside } from './tensors';
 
+/** Pairs of token and expert by expert, for {@link QTensor.groupedMoe}; {@link ExpertOrder.of} makes it, the caller disposes it. */
 export class ExpertOrder implements Disposable {
   readonly pairs: number;
   /** Of a token. */
@@ -68,6 +69,7 @@ export class ExpertOrder implements Disposable {
     return [this.#parts];
   }
 
+  /** Gives the memory back; {@link places} and its like are views of it, and keep it until they are disposed too. */
   dispose(): void {
     this.#parts.dispose();
   }

@@ -9,6 +9,7 @@ import { byteLengthOf } from './blocks';
 import { allocateBlocks, type DenseDType, placement } from './load';
 import { QTensor } from './qtensor';
 
+/** Slots on a device for some experts of a weight in the host's memory, which {@link put} copies there. */
 export class ExpertSlots implements Disposable {
   /** [slots, n, k], on the device. It stays this object's: do not dispose it. */
   readonly weight: QTensor;
@@ -58,6 +59,7 @@ export class ExpertSlots implements Disposable {
     }
   }
 
+  /** Of the weight on the host; {@link weight} has as many as there are slots. */
   get experts(): number {
     return this.#host.shape[0];
   }
@@ -81,6 +83,7 @@ export class ExpertSlots implements Disposable {
     return [this.#host, this.weight];
   }
 
+  /** Gives the slots back, and the share of the weight on the host. */
   dispose(): void {
     this.#host.dispose();
     this.weight.dispose();

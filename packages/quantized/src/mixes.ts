@@ -34,6 +34,7 @@ export const MIXES = {
 
 export type MixName = keyof typeof MIXES;
 
+/** Whether {@link MIXES} has a mix of this name, in small letters: `q4_k_m`. */
 export function isMixName(name: string): name is MixName {
   return Object.hasOwn(MIXES, name);
 }

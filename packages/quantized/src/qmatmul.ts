@@ -36,6 +36,7 @@ export interface QMatMulOptions {
   dense?: DenseDType;
 }
 
+/** A linear map without bias (candle's `QMatMul`): {@link forward} gives x [..., k] times the transpose of its weight [n, k]. */
 export class QMatMul implements Disposable {
   readonly kind: 'quantized' | 'dense';
   /** [n, k], values given out and taken in. */

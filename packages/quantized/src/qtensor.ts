@@ -56,6 +56,7 @@ import { dequantized, rowsAt } from './qtensor-values';
 import { quantizeBlocks, quantizedPieces } from './quantize';
 import { checkActivation, idsInside, shareOf } from './tensors';
 
+/** A weight of any {@link QuantType} on a device (candle's `QTensor`), in blocks or as numbers: {@link kind}. */
 export class QTensor implements Disposable {
   /** The type in the file or that was asked for, whatever the device made of it. */
   readonly type: QuantType;
@@ -168,8 +169,8 @@ export class QTensor implements Disposable {
 
   /**
    * Quantises a tensor of any dtype; rows must be whole blocks. The work is done on the host, as in candle, on several
-   * threads for a large tensor, and the blocks are bit for bit those of ggml's reference quantisers. Raises `CandleError`
-   * `NOT_FINITE` for NaN and infinity, which blocks cannot hold.
+   * threads for a large tensor, and the blocks are bit for bit those of ggml's reference quantisers. Raises errors as
+   * `quantizeBlocks`.
    */
   static async quantize(tensor: Tensor, type: QuantType, options: AsyncQuantizeTensorOptions = {}): Promise<QTensor> {
     const { format, rows, k } = quantizable('QTensor.quantize', tensor, type, options);
@@ -247,6 +248,7 @@ export class QTensor implements Disposable {
     return this.type as BlockType;
   }
 
+  /** How {@link type} lays values out in blocks, whatever {@link kind} says of the device. */
   get format(): BlockFormat {
     return blockFormat(this.type);
   }
@@ -403,6 +405,7 @@ export class QTensor implements Disposable {
     this.dispose();
   }
 
+  /** `QTensor[[4096, 4096], q4_K, blocks, cuda:0]`; no values are read. */
   toString(): string {
     return `QTensor[${formatShape(this.shape)}, ${this.type}, ${this.kind}, ${this.device}]`;
   }

@@ -192,7 +192,8 @@ export function* quantizedPieces(
 /**
  * Blocks of `x`, rows of `k` values each, in `type`; on worker threads when there is work for them. Raises
  * `UnsupportedError` for types that cannot be written, `ShapeError` when `x` is no whole rows, rows are no whole blocks or
- * the importance does not fit, and `CandleError` `NOT_FINITE` for NaN and infinity, which blocks cannot hold.
+ * the importance does not fit, and `CandleError` `NOT_FINITE` for NaN and infinity, which blocks cannot hold, `INVALID_ARGUMENT` for
+ * importance below zero or not finite; the signal's reason.
  */
 export async function quantizeBlocks(
   type: QuantType,

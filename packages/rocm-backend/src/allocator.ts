@@ -82,6 +82,7 @@ export function blockBytesFor(bytes: number): number {
   return Math.ceil(bytes / step) * step;
 }
 
+/** Memory of one device, kept and handed out again, where candle asks the driver for each tensor. Addresses are numbers; 0 is none. */
 export class CachingAllocator {
   readonly #driver: DriverMemory;
   /** By stream. */
@@ -218,6 +219,7 @@ export class CachingAllocator {
     if (errors.length > 0) throw errors[0];
   }
 
+  /** Bytes live, cached and of graphs now, and the most that were live at once. */
   memory(): DeviceMemory {
     return {
       liveStorages: this.#live,

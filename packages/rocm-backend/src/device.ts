@@ -73,6 +73,7 @@ import { DeviceStreams } from './streams';
 /** The platform behind each device kind. */
 const PLATFORMS = { rocm: 'rocm', cuda: 'cuda', cpu: 'host' } as const;
 
+/** A device whose ops are launches of compiled kernels (candle's `CudaDevice`): what {@link KernelDevice.open} gives. */
 export class KernelDevice implements BackendDevice {
   readonly location: DeviceLocation;
   readonly description: string;
@@ -334,6 +335,10 @@ export class KernelDevice implements BackendDevice {
     this.libraries.convolution.choice = choice;
   }
 
+  /**
+   * A device address with room for `bytes`, 0 for none; {@link free} takes it back.
+   * @throws OutOfMemoryError with the bytes that are free; DisposedError
+   */
   malloc(bytes: number): number {
     this.#check('alloc');
     try {
@@ -371,6 +376,7 @@ export class KernelDevice implements BackendDevice {
     if (this.streams.isShared) this.#allocator.used(ptr, this.streams.current);
   }
 
+  /** Takes back what {@link malloc} gave; work that was enqueued before may still use it. Nothing once the device is disposed. */
   free(ptr: number): void {
     if (!this.#disposed) this.#allocator.free(ptr);
   }

@@ -13,6 +13,7 @@ function install(arch: string): string {
 
 export type KernelLookupErrorCode = 'KERNEL_TARGET_MISSING' | 'KERNEL_NOT_FOUND' | 'KERNEL_WARP_SIZE';
 
+/** A kernel that cannot be had for a device; told apart by `code`. */
 export class KernelLookupError extends CandleError {
   override name = 'KernelLookupError';
   declare readonly code: KernelLookupErrorCode;
@@ -32,6 +33,7 @@ export class KernelLookupError extends CandleError {
     );
   }
 
+  /** A module without the kernel. @param known names of those that it has, for the message */
   static noKernel(kernel: string, module: string, target: string, known: readonly string[]): KernelLookupError {
     const root = kernel.replace(/_.*/, '');
     const near = known.filter((name) => name.startsWith(root)).slice(0, 8);
@@ -43,6 +45,7 @@ export class KernelLookupError extends CandleError {
     );
   }
 
+  /** A code object for another warp size than the device has. @param built lanes @param device lanes */
   static warpSize(module: string, target: string, built: number, device: number): KernelLookupError {
     return new KernelLookupError(
       'KERNEL_WARP_SIZE',

@@ -30,6 +30,10 @@ export interface GraphMemory {
   readonly stream: HipStream;
 }
 
+/**
+ * A captured graph: what {@link KernelDevice.capture} gives. {@link replay} throws DisposedError once a storage that it uses is
+ * disposed.
+ */
 export class KernelGraph implements BackendGraph {
   readonly launches: string[] = [];
   /** Whether a library's work is among them, in the workspace that the library has on this device. */

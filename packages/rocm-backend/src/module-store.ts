@@ -43,11 +43,12 @@ function warnOfLowerLevel(target: string, arch: string): void {
 }
 
 export interface ModuleStoreStats {
-  /** Modules handed to the driver since the device was opened. */
+  /** Modules and run-time sources since the device was opened, each once, also where the driver gets its kernels one by one. */
   modulesLoaded: number;
   functionsLoaded: number;
 }
 
+/** The kernels of one device, loaded when they are asked for (candle's `ModuleStore`). */
 export class ModuleStore {
   readonly #device: HipDevice;
   readonly #modules = new Map<string, LoadedModule>();
@@ -63,7 +64,10 @@ export class ModuleStore {
     this.#device = device;
   }
 
-  /** The kernel `name` of a shipped module; the module is loaded on first use. */
+  /**
+   * The kernel `name` of a shipped module; the module is loaded on first use.
+   * @throws KernelLookupError KERNEL_TARGET_MISSING, KERNEL_NOT_FOUND, KERNEL_WARP_SIZE
+   */
   getOrLoadFunc(name: string, module: KernelModule): HipFunction {
     let loaded = this.#modules.get(module.name);
     if (!loaded) {
@@ -97,6 +101,7 @@ export class ModuleStore {
     return { modulesLoaded: this.#modules.size + this.#raw.size, functionsLoaded: this.#functionsLoaded };
   }
 
+  /** Unloads all modules; functions of theirs cannot be launched afterwards. */
   dispose(): void {
     for (const loaded of [...this.#modules.values(), ...this.#raw.values()]) loaded.dispose();
     this.#modules.clear();

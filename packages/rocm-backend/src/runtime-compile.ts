@@ -59,6 +59,7 @@ const counters: CompileCacheStats = {
 };
 const compiledByKey = new Map<string, CompiledSource>();
 
+/** A copy of the counters of this process, over all devices. */
 export function compileCacheStats(): CompileCacheStats {
   return { ...counters };
 }

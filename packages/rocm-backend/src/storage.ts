@@ -24,6 +24,7 @@ export interface Arrival {
   drop(): void;
 }
 
+/** Memory of a {@link KernelDevice} with elements of one dtype (candle's `CudaStorage`). */
 export class KernelStorage implements BackendStorage {
   readonly dtype: DType;
   readonly device: KernelDevice;
@@ -33,6 +34,7 @@ export class KernelStorage implements BackendStorage {
   #dependents: Set<Dependent> | undefined;
   #arrival: Arrival | undefined;
 
+  /** @param ptr what `device.malloc` gave: {@link dispose} frees it */
   constructor(device: KernelDevice, dtype: DType, elemCount: number, ptr: number) {
     this.device = device;
     this.dtype = dtype;

@@ -69,7 +69,7 @@ const OPEN = new Set(['/health', '/ready', '/live']);
 
 /**
  * An OpenAI-compatible server over models in this process.
- * @throws TransformersError INVALID_OPTION, ServerError INVALID_OPTION, FileFormatError for paths that do not exist
+ * @throws TransformersError INVALID_OPTION, ServerError INVALID_OPTION, FileFormatError for paths that do not exist, HubError INVALID_NAME
  */
 export function createServer(options: ServerOptions): Server {
   const resolved = resolveOptions(options);

@@ -50,6 +50,7 @@ export class ApiError extends CandleError {
     return { error: { message, type: typeOf(status), param, code } };
   }
 
+  /** The answer as JSON: `retry-after` in whole seconds, at least 1, and `x-should-retry` true exactly where there is that. */
   response(): Response {
     const { status, retryAfter } = this;
     const headers = new Headers({ 'content-type': 'application/json; charset=utf-8', ...this.headers });

@@ -11,7 +11,7 @@ export interface ServerOptions {
   /**
    * Host names that requests may be sent to, without ports, beside addresses and loopback's names; `'network'`: those without a dot and
    * of `.local` and `.internal`; `'any'`. Default: `localhost` and the loopback addresses, so that no page that a browser shows can
-   * reach the server under another name.
+   * reach the server under another name; of {@link serve} on an address that is not loopback `'network'`, with a key `'any'`.
    */
   allowedHosts?: readonly string[] | 'network' | 'any';
   /** Origins of other pages that may ask, such as `https://app.example`, or `'*'`. Default: none. */

@@ -25,6 +25,7 @@ export type TransformersErrorCode =
   | 'UNSUPPORTED_MODEL'
   | 'UNSUPPORTED_TOKENIZER';
 
+/** What is wrong with a model, its files, a request or an option; told apart by `code`. */
 export class TransformersError extends CandleError {
   override name = 'TransformersError';
   declare readonly code: TransformersErrorCode;

@@ -23,6 +23,8 @@ export interface Settings {
   scale: 'full' | 'tiny';
   /** Layers at most. */
   layers?: number;
+  /** Experts of each layer on the device, the others being in the host's memory. Default: all. */
+  hotExperts?: number;
   /** Tokens of a prompt, those generated behind it, and how often. */
   prompt: number;
   gen: number;
@@ -58,11 +60,11 @@ export async function measureShape(
   settings: Settings,
   signal: AbortSignal,
 ): Promise<Result> {
-  const { mix, scale, layers, prompt, gen, repeat } = settings;
+  const { mix, scale, layers, hotExperts, prompt, gen, repeat } = settings;
   const config = scale === 'tiny' ? tinyConfig(name) : undefined;
   const { description, optional } = describeShape(name, { config, layers });
   const outline = await outlineOf(description, optional, mix);
-  using model = await load(outline, device, prompt + gen, signal);
+  using model = await load(outline, { device, hotExperts, signal }, prompt + gen);
   const workload = { sequences: 1, promptTokens: prompt, generatedTokens: gen };
   const measured = await measure(model, workload, repeat, signal);
   const kernels = await checkedStep(model);
@@ -93,10 +95,15 @@ function tinyConfig(name: string): Record<string, unknown> {
 }
 
 /** @param length positions that a sequence may have */
-async function load(outline: Outline, device: Device, length: number, signal: AbortSignal): Promise<LanguageModel> {
+async function load(
+  outline: Outline,
+  options: { device: Device; hotExperts?: number; signal: AbortSignal },
+  length: number,
+): Promise<LanguageModel> {
+  const { device } = options;
   const begun = performance.now();
   const { architecture, config } = outline.description;
-  const weights = new Weights(new RandomFile(outline.tensors), { device, layout: architecture, signal });
+  const weights = new Weights(new RandomFile(outline.tensors), { ...options, layout: architecture });
   const model = await architecture.build(weights, config, length);
   weights.close();
   await device.synchronize();

@@ -26,6 +26,7 @@ interface PerDevice<A extends unknown[], R> {
   readonly name: string;
   /** In plain TypeScript: the storages are `JsStorage`s. Also `cpu` when no package with kernels is imported. */
   jsFwd?(...operands: A): R;
+  /** With the storages of the backend that a package registered for the kind; the next two likewise. */
   cpuFwd?(...operands: A): R;
   rocmFwd?(...operands: A): R;
   cudaFwd?(...operands: A): R;
@@ -36,16 +37,21 @@ interface PerDevice<A extends unknown[], R> {
 type S = BackendStorage;
 type L = Layout;
 
+/** candle's `CustomOp1`: an operation of one tensor, for `Tensor.applyOp1`. */
 export interface CustomOp1 extends PerDevice<[s: S, l: L], CustomResult> {
   /** The gradient of the operand, or null; without this method `backward` raises an error. */
   bwd?(arg: Tensor, res: Tensor, gradRes: Tensor): Tensor | null;
 }
 
+/** As {@link CustomOp1}, of two tensors. */
 export interface CustomOp2 extends PerDevice<[s1: S, l1: L, s2: S, l2: L], CustomResult> {
+  /** The gradients of the operands in their order, null for none; without this method `backward` raises an error. */
   bwd?(arg1: Tensor, arg2: Tensor, res: Tensor, gradRes: Tensor): readonly [Tensor | null, Tensor | null];
 }
 
+/** As {@link CustomOp1}, of three tensors. */
 export interface CustomOp3 extends PerDevice<[s1: S, l1: L, s2: S, l2: L, s3: S, l3: L], CustomResult> {
+  /** As {@link CustomOp2.bwd}. */
   bwd?(
     arg1: Tensor,
     arg2: Tensor,
@@ -57,7 +63,9 @@ export interface CustomOp3 extends PerDevice<[s1: S, l1: L, s2: S, l2: L, s3: S,
 
 /** Changes the first storage where its layout says. */
 export interface InplaceOp1 extends PerDevice<[s: S, l: L], void> {}
+/** As {@link InplaceOp1}, reading a second tensor. */
 export interface InplaceOp2 extends PerDevice<[s1: S, l1: L, s2: S, l2: L], void> {}
+/** As {@link InplaceOp1}, reading two other tensors. */
 export interface InplaceOp3 extends PerDevice<[s1: S, l1: L, s2: S, l2: L, s3: S, l3: L], void> {}
 
 /** Any of the above, for code that does not count operands. */

@@ -13,6 +13,7 @@ import { currentScope, Scope, TENSORS } from '../scope';
 import type { Tensor } from '../tensor';
 import { TENSOR } from '../tensor/signatures';
 
+/** What `backward` gives: a gradient for each variable, which the store owns. */
 export class GradStore {
   /** Not `#grads`: `extend` takes the store of another copy of this package. */
   private readonly grads = new Map<number, Tensor>();
@@ -23,6 +24,7 @@ export class GradStore {
     return this.grads.get(tensor.id);
   }
 
+  /** As {@link get}, by `Tensor.id`. */
   getId(id: number): Tensor | undefined {
     return this.grads.get(id);
   }
@@ -32,6 +34,7 @@ export class GradStore {
     return this.insertId(tensor.id, grad);
   }
 
+  /** As {@link insert}, by `Tensor.id`. */
   insertId(id: number, grad: Tensor): Tensor | undefined {
     const previous = this.grads.get(id);
     this.#adopt(grad);
@@ -44,6 +47,7 @@ export class GradStore {
     return this.removeId(tensor.id);
   }
 
+  /** As {@link remove}, by `Tensor.id`. */
   removeId(id: number): Tensor | undefined {
     const grad = this.grads.get(id);
     this.grads.delete(id);
@@ -82,6 +86,7 @@ export class GradStore {
     return this.grads.keys();
   }
 
+  /** Number of gradients. */
   get size(): number {
     return this.grads.size;
   }

@@ -104,6 +104,7 @@ export interface Operand {
 
 const last = shared('records', () => ({ order: 0 }));
 
+/** The history of one tensor: its operation, the operands' histories, and the values that the gradient's rule needs. */
 export class GradRecord {
   /** Rises with creation, so operands have lower numbers than what is computed from them. */
   readonly order = ++last.order;
@@ -136,10 +137,12 @@ export class GradRecord {
     this.savedOutput = rule?.output ? new SavedTensor(output) : null;
   }
 
+  /** Whether a history ends here, at a variable. */
   get isVariable(): boolean {
     return this.rule === undefined && this.operands.length === 0;
   }
 
+  /** One owner more, until {@link drop}. */
   hold(): void {
     this.owners++;
   }

@@ -57,22 +57,28 @@ export abstract class TensorAutograd extends TensorSorting {
     return this.applyOp1(op);
   }
 
+  /** As {@link applyOp1}, of two operands. */
   applyOp2(this: Tensor, rhs: Tensor, op: custom.CustomOp2): Tensor {
     return custom.apply(op, [this, rhs], true);
   }
+  /** As {@link applyOp1NoBwd}, of two operands. */
   applyOp2NoBwd(this: Tensor, rhs: Tensor, op: custom.CustomOp2): Tensor {
     return custom.apply(op, [this, rhs], false);
   }
+  /** As {@link applyOp1Arc}, of two operands. */
   applyOp2Arc(this: Tensor, rhs: Tensor, op: custom.CustomOp2): Tensor {
     return this.applyOp2(rhs, op);
   }
 
+  /** As {@link applyOp1}, of three operands. */
   applyOp3(this: Tensor, t2: Tensor, t3: Tensor, op: custom.CustomOp3): Tensor {
     return custom.apply(op, [this, t2, t3], true);
   }
+  /** As {@link applyOp1NoBwd}, of three operands. */
   applyOp3NoBwd(this: Tensor, t2: Tensor, t3: Tensor, op: custom.CustomOp3): Tensor {
     return custom.apply(op, [this, t2, t3], false);
   }
+  /** As {@link applyOp1Arc}, of three operands. */
   applyOp3Arc(this: Tensor, t2: Tensor, t3: Tensor, op: custom.CustomOp3): Tensor {
     return this.applyOp3(t2, t3, op);
   }
@@ -89,6 +95,7 @@ export abstract class TensorAutograd extends TensorSorting {
   inplaceOp2(this: Tensor, rhs: Tensor, op: custom.InplaceOp2): void {
     custom.applyInPlace(op, [this, rhs]);
   }
+  /** As {@link inplaceOp1}, reading two other tensors. */
   inplaceOp3(this: Tensor, t2: Tensor, t3: Tensor, op: custom.InplaceOp3): void {
     custom.applyInPlace(op, [this, t2, t3]);
   }

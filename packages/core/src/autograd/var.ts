@@ -20,6 +20,7 @@ import { markVariable } from './record';
 
 type Options = TensorOptions | DType | undefined;
 
+/** candle's `Var`: a tensor whose gradient `backward` computes, and whose values {@link set} replaces. */
 export class Var extends Tensor {
   /** @internal Variables are made by the static methods. */
   constructor(ref: StorageRef, layout: Layout) {
@@ -37,14 +38,17 @@ export class Var extends Tensor {
     return tensor instanceof Var ? tensor : variable(tensor.copy());
   }
 
+  /** As `Tensor.zeros`, a variable. One of an integer dtype has no gradient. */
   static override zeros(shape: Shape, options?: Options, device?: DeviceLike): Var {
     return variable(Tensor.zeros(shape, options, device));
   }
 
+  /** As `Tensor.ones`, a variable. */
   static override ones(shape: Shape, options?: Options, device?: DeviceLike): Var {
     return variable(Tensor.ones(shape, options, device));
   }
 
+  /** As `Tensor.full`, a variable. */
   static override full(value: number | bigint, shape: Shape, options?: Options, device?: DeviceLike): Var {
     return variable(Tensor.full(value, shape, options, device));
   }

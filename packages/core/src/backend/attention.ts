@@ -44,12 +44,14 @@ export interface PackedProblem {
   after: number;
 }
 
+/** Queries in tiles, each within one sequence. */
 export interface PackedTiles {
   /** Contiguous u32 [count, 3]: the first token of a sequence, its tokens, and the tile's first query, counted within it. */
   table: StoragePart;
   count: number;
 }
 
+/** Attention of packed sequences, as a device may have it in a kernel. */
 export interface PackedAttentionOps {
   /** Queries of a tile in a kernel that is faster here than products and a softmax a sequence; undefined: there is none. */
   tileRows(dtype: DType, problem: PackedProblem): number | undefined;
@@ -93,6 +95,7 @@ export interface PagedPool {
   dv: number;
 }
 
+/** Attention of tokens over a {@link PagedPool}. */
 export interface PagedProblem {
   tokens: number;
   /** A multiple of the pool's. */
@@ -162,6 +165,7 @@ export interface UnpackProblem {
   scales: StoragePart;
 }
 
+/** Attention over a cache in blocks, as a device may have it in kernels. `@x/nn` gathers the blocks where not. */
 export interface PagedAttentionOps {
   /** Whether there is a kernel for queries of a dtype and a pool of another, with these sizes of heads. */
   supports(dtype: DType, poolDType: PoolDType, d: number, dv: number): boolean;

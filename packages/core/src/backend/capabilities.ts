@@ -96,9 +96,13 @@ export interface ConvTranspose2dParams extends Conv2dParams {
 
 /** Correlation with a kernel, as candle and PyTorch define convolution. Any strides; integers wrap. */
 export interface ConvOps {
+  /** Sizes as in {@link Conv1dParams}. */
   conv1d(x: Operand, kernel: Operand, params: Conv1dParams): BackendStorage;
+  /** Sizes as in {@link ConvTranspose1dParams}. */
   convTranspose1d(x: Operand, kernel: Operand, params: ConvTranspose1dParams): BackendStorage;
+  /** Sizes as in {@link Conv2dParams}. */
   conv2d(x: Operand, kernel: Operand, params: Conv2dParams): BackendStorage;
+  /** Sizes as in {@link ConvTranspose2dParams}. */
   convTranspose2d(x: Operand, kernel: Operand, params: ConvTranspose2dParams): BackendStorage;
 }
 
@@ -165,5 +169,6 @@ export interface RandomOps {
   restore(seed: number, calls: number): void;
   /** `count` numbers in [lo, up) of a float dtype. */
   uniform(count: number, dtype: DType, lo: number, up: number): BackendStorage;
+  /** `count` normally distributed numbers of a float dtype. */
   normal(count: number, dtype: DType, mean: number, std: number): BackendStorage;
 }

@@ -4,6 +4,7 @@
  */
 import type { StoragePart } from './attention';
 
+/** How values of the ranks become one; `avg` is their sum over the number of ranks. */
 export type Reduction = 'sum' | 'prod' | 'min' | 'max' | 'avg';
 
 /** Who joins a group. */
@@ -18,6 +19,7 @@ export interface GroupMember {
   timeoutMs: number;
 }
 
+/** How devices of one kind form groups. */
 export interface CollectiveOps {
   /** The library and its version, for people. @throws where there is none, with how to get it */
   describe(): string;
@@ -54,7 +56,9 @@ export interface BackendCommunicator {
   reduceScatter(source: StoragePart, target: StoragePart, count: number, reduction: Reduction): void;
   /** From `root` to all, in place. */
   broadcast(data: StoragePart, count: number, root: number): void;
+  /** To rank `to`, which calls {@link recv} with the same count. */
   send(source: StoragePart, count: number, to: number): void;
+  /** From rank `from`, which calls {@link send} with the same count. */
   recv(target: StoragePart, count: number, from: number): void;
   /** Sends and receives that `calls` makes run at once, so that ranks may exchange without waiting in a circle. */
   grouped(calls: () => void): void;

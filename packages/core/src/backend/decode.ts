@@ -174,6 +174,7 @@ export interface LatentProblem {
   slots: StoragePart;
 }
 
+/** Fused kernels for what lies between the products of a decoder's layer. */
 export interface DecodeOps {
   /** Present where that is worth a kernel: where memory is slow, as on the host. */
   readonly biased?: BiasedOps;

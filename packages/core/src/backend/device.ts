@@ -43,6 +43,7 @@ export interface DeviceMemory {
   peakBytes: number;
 }
 
+/** What a new backend implements: memory, transfers and `ops`. What is optional makes it faster. */
 export interface BackendDevice {
   readonly location: DeviceLocation;
   /** A sentence for people: "AMD Radeon RX 7900 XTX (gfx1100)". */
@@ -100,7 +101,9 @@ export interface BackendDevice {
   fromPeer?(source: BackendStorage, offset: number, count: number): BackendStorage | null;
   /** Compiles HIP C++ for this device; only devices that run kernels have it. See `Device.compile`. */
   compile?(source: string, options?: CompileOptions): CompiledProgram;
+  /** Memory for `elemCount` elements, with any values. */
   allocUninit(elemCount: number, dtype: DType): BackendStorage;
+  /** As {@link allocUninit}, all elements 0. */
   zeros(elemCount: number, dtype: DType): BackendStorage;
   /** Raw little-endian bytes; their length is a multiple of the dtype's size. The view may be reused afterwards. */
   fromHost(bytes: ArrayBufferView, dtype: DType): BackendStorage;
@@ -108,8 +111,11 @@ export interface BackendDevice {
   write(dst: BackendStorage, byteOffset: number, bytes: ArrayBufferView): void;
   /** Reads files into storages; present when the device does that faster than {@link write} of what was read. */
   openFileReader?(): DeviceFileReader;
+  /** Resolves when all enqueued work is done. */
   synchronize(): Promise<void>;
+  /** As {@link synchronize}, blocking the event loop. */
   synchronizeSync(): void;
+  /** What `Device.memory` gives. */
   memory(): DeviceMemory;
   /** Bytes that may be allocated still, those kept for reuse among them; undefined where nobody says. */
   availableBytes?(): number | undefined;
@@ -131,5 +137,6 @@ export interface BackendProvider {
   readonly module?: string;
   /** Devices that can be opened now, or why there are none. Never throws. */
   list(): { devices: { ordinal: number; description: string }[]; reason?: string };
+  /** @throws a CandleError, or anything else, of which `Device` makes a DeviceError `DEVICE_UNAVAILABLE` */
   open(ordinal: number): BackendDevice;
 }

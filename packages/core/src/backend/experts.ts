@@ -27,6 +27,7 @@ export interface RouteRules {
   correction?: StoragePart;
 }
 
+/** For {@link ExpertOps.route}: the choice by logits that are there already. */
 export interface RouteProblem extends RouteRules {
   /** [tokens, experts], f32; a row begins every `logitsRow` values, which is at least `experts`. */
   logits: StoragePart;

@@ -18,6 +18,7 @@ import type { IdRange } from '../id-range';
 import type { Operand } from './operand';
 import type { BackendStorage } from './storage';
 
+/** Of equal elements `argmin` and `argmax` give the first; NaN wins over every number. */
 export type ReduceOp = 'sum' | 'min' | 'max' | 'argmin' | 'argmax';
 
 /** Sizes of a batched product: out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n]. */
@@ -40,16 +41,21 @@ export interface Copy2d {
 
 /** Elementwise. */
 export interface ElementwiseOps {
+  /** The function of each element, in x's dtype. */
   unary(op: UnaryOp, x: Operand, out?: Operand): BackendStorage;
   /** x * mul + add, the scalars rounded to the dtype. All ten dtypes. */
   affine(x: Operand, mul: number, add: number, out?: Operand): BackendStorage;
+  /** Each element raised to a power; float dtypes. */
   powf(x: Operand, exponent: number): BackendStorage;
+  /** x where positive, else alpha * (exp(x) - 1); float dtypes. */
   elu(x: Operand, alpha: number): BackendStorage;
+  /** The function of each pair of elements. Operands and result are of one shape and dtype. */
   binary(op: BinaryOp, lhs: Operand, rhs: Operand, out?: Operand): BackendStorage;
   /** The result is u8, 0 or 1. */
   cmp(op: CmpOp, lhs: Operand, rhs: Operand): BackendStorage;
   /** cond (an integer dtype) != 0 ? onTrue : onFalse. All of one shape. */
   whereCond(cond: Operand, onTrue: Operand, onFalse: Operand): BackendStorage;
+  /** Cast as Rust's `as`: floats to integers truncate and saturate (NaN: 0), integers wrap. */
   toDtype(x: Operand, dtype: DType): BackendStorage;
 }
 
@@ -59,6 +65,7 @@ export interface ReduceOps {
 }
 
 export interface MatmulOps {
+  /** Matrices [.., m, k] and [.., k, n] of one dtype and any strides: [.., m, n]. */
   matmul(lhs: Operand, rhs: Operand, size: MatmulSize, out?: Operand): BackendStorage;
 }
 
@@ -81,6 +88,7 @@ export interface IndexingOps {
    * than dst's but for `dim`.
    */
   scatterSet(dst: Operand, ids: Operand, src: Operand, dim: number): void;
+  /** As {@link scatterSet}, adding src to what is there. */
   scatterAddSet(dst: Operand, ids: Operand, src: Operand, dim: number): void;
 }
 

@@ -12,6 +12,7 @@ export type DenseForm = 'f32' | 'f16' | 'bf16';
  * by `allocate`. `type` is the ggml name in candle's spelling (see {@link BLOCK_TYPES}).
  */
 export interface QuantizedOps {
+  /** Whether there are kernels for weights of the type. */
   supports(type: string): boolean;
   /** Bytes that the blocks of `elemCount` values take in this device's memory, with what its kernels need behind them. */
   allocatedBytes(type: BlockType, elemCount: number): number;

@@ -30,6 +30,7 @@ export const SAMPLING_PARAMS = {
   /** How many of the likeliest tokens are listed. */
   top: 10,
 } as const;
+/** u32 words of a row of {@link SAMPLING_PARAMS}, of which the last is spare. */
 export const SAMPLING_ROW_WORDS = 12;
 
 /** Nothing, the token of the largest logit, or one drawn by weight. */

@@ -11,6 +11,7 @@ export interface BackendStorage {
   dispose(): void;
   /** Copies out elements [offset, offset + count), default all, as raw little-endian bytes. */
   toHost(offset?: number, count?: number): Promise<ArrayBuffer>;
+  /** As {@link toHost}, blocking the event loop. */
   toHostSync(offset?: number, count?: number): ArrayBuffer;
   /** The bytes themselves, where they are an array of this thread; valid while the storage lives. */
   bytes?(): Uint8Array;

@@ -31,5 +31,6 @@ export interface BackendStream {
 export interface StreamOps {
   /** What work goes to outside of `run`. */
   readonly own: BackendStream;
+  /** A new stream, the caller's to dispose. */
   create(): BackendStream;
 }

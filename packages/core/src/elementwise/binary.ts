@@ -5,6 +5,7 @@ import { asNumbers, identity, sumTo } from '../autograd/rules/shared';
 import type { Tensor } from '../tensor';
 import { pow } from './numbers';
 
+/** What is known of a function of two elements. */
 export interface BinaryRow {
   /** Kernels are `{kernel}_{dtype}` of the BINARY module. */
   readonly kernel: string;
@@ -24,6 +25,7 @@ export interface BinaryRow {
   readonly linear?: true;
 }
 
+/** By the names that `BackendOperations.binary` takes. */
 export const BINARY_OPS = {
   add: {
     kernel: 'badd',

@@ -17,6 +17,7 @@ export interface IntegerReference {
   bigint(x: bigint): bigint;
 }
 
+/** What is known of a function of one element. */
 export interface UnaryRow {
   /** Kernels are `{kernel}_{dtype}` of the UNARY module. */
   readonly kernel: string;
@@ -42,6 +43,7 @@ const GELU_CUBIC = 0.044715;
 const SQRT_2_OVER_PI = Math.sqrt(2 / Math.PI);
 const TWO_OVER_SQRT_PI = 2 / Math.sqrt(Math.PI);
 
+/** By the names that `BackendOperations.unary` takes. */
 export const UNARY_OPS = {
   exp: { kernel: 'uexp', reference: Math.exp, gradient: byOutput((grad, y) => grad.mul(y)), cost: 'short' },
   expm1: { kernel: 'uexpm1', reference: Math.expm1, gradient: byInput((grad, x) => grad.mul(x.exp())), cost: 'long' },

@@ -13,6 +13,7 @@ const PAGE = 4096;
 /** Reads `byteLength` bytes of a tensor from `at` on, with the error that its file raises. */
 export type ReadPart = (reader: DeviceFileReader, at: number, byteLength: number) => Promise<void>;
 
+/** One open file's readers into devices: made when a device is first read into, given back together. */
 export class DeviceReads implements Disposable {
   readonly #readers = new Map<BackendDevice, DeviceFileReader>();
 

@@ -141,6 +141,7 @@ export class NpzFile implements TensorReader {
     return [...this.#entries.keys()];
   }
 
+  /** Whether {@link names} has it, which leave out `.npy`. */
   has(name: string): boolean {
     return this.#entries.has(name);
   }

@@ -59,6 +59,7 @@ interface Located {
   offset: number;
 }
 
+/** The tensors of a checkpoint, or of what lies under one of its keys. */
 export class PthFile implements TensorReader {
   readonly path: string;
   readonly #source: ByteSource;

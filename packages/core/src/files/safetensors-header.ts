@@ -44,6 +44,7 @@ const BITS = {
 /** Element types as the format spells them. */
 export type SafetensorsDType = keyof typeof BITS;
 
+/** A tensor as the header of its file describes it. */
 export interface SafetensorsInfo {
   name: string;
   dtype: SafetensorsDType;

@@ -21,6 +21,7 @@ const MOST_SHARDS = 4096;
 /** Each path is for `SafetensorsFile.open` to look at. */
 const PATHS = kind((value) => typeof value === 'string' || Array.isArray(value), 'give a path or an array of paths');
 
+/** The tensors of several safetensors files, as of one. */
 export class ShardedSafetensors implements TensorReader {
   /** The index, or the first file. */
   readonly path: string;
@@ -76,6 +77,7 @@ export class ShardedSafetensors implements TensorReader {
     return this.#files.map(({ path }) => path);
   }
 
+  /** Whether one of the files has a tensor of this name. */
   has(name: string): boolean {
     return this.#owner.has(name);
   }

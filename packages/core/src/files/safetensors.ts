@@ -56,6 +56,7 @@ const NAMES: Record<DType, SafetensorsDType> = {
   f8e4m3: 'F8_E4M3',
 };
 
+/** An open file whose header has been read; tensors are read one at a time, when they are loaded. */
 export class SafetensorsFile {
   /** The path, or a description of bytes in memory. */
   readonly path: string;
@@ -92,6 +93,7 @@ export class SafetensorsFile {
     return [...this.#tensors.keys()];
   }
 
+  /** Whether {@link names} has it. */
   has(name: string): boolean {
     return this.#tensors.has(name);
   }
@@ -162,12 +164,17 @@ export interface TensorReader {
   /** For messages. */
   readonly path: string;
   readonly names: string[];
+  /** Whether {@link load} knows the name. */
   has(name: string): boolean;
+  /** Shape of a tensor, and bytes of its elements. @throws FileFormatError `FILE_NO_SUCH_TENSOR` */
   info(name: string): { readonly name: string; readonly shape: readonly number[]; readonly byteLength: number };
+  /** One tensor on a device (default `Device.current()`). @throws FileFormatError `FILE_NO_SUCH_TENSOR` */
   load(name: string, device?: DeviceLike, options?: LoadOptions): Promise<Tensor>;
+  /** As {@link load}, blocking the event loop. */
   loadSync(name: string, device?: DeviceLike, options?: LoadOptions): Tensor;
   /** Bytes of a tensor from `offset` on, as the file holds them; readers of packed files have none. */
   readPartSync?(name: string, offset: number, into: Uint8Array): void;
+  /** Closes the file; tensors already loaded stay. Harmless when repeated. */
   close(): void;
 }
 

@@ -12,6 +12,7 @@ import { DeviceReads } from './device-reads';
 /** A path, or the bytes of a whole file. */
 export type FileInput = string | Uint8Array;
 
+/** Bytes that are read by their position; {@link openSource} makes one. */
 export interface ByteSource {
   /** For messages: the path, or what stands for it. */
   readonly path: string;

@@ -10,6 +10,7 @@ import { HostRandom } from '../random';
 import { conv, fused, ops, resampling, scan, sorting } from './operations';
 import { JsStorage, js } from './storage';
 
+/** Storages are typed arrays, and work is done when a call returns. */
 export class JsDevice implements BackendDevice {
   readonly location: DeviceLocation;
   readonly description: string;

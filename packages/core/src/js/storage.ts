@@ -10,6 +10,7 @@ export interface JsOperand extends Operand {
   readonly storage: JsStorage;
 }
 
+/** Elements in a typed array: the dtype's own, raw bits for bf16, f16 and f8e4m3. */
 export class JsStorage implements BackendStorage {
   readonly dtype: DType;
   readonly device: JsDevice;

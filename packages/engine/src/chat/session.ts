@@ -68,6 +68,10 @@ const ROOM = 256;
 /** Answers whose tokens are kept. */
 const MOST_KNOWN = 8;
 
+/**
+ * A chat with its history: what `LanguageModel.chat` gives. One answer at a time: while one is under way, what changes the history
+ * throws TransformersError INVALID_OPTION.
+ */
 export class ChatSession<Tools extends readonly ToolDefinition[] = readonly ToolDefinition[]> {
   private history: ChatMessage[];
   private readonly options: Omit<ChatSessionOptions<Tools>, 'system' | 'messages'>;
@@ -170,6 +174,10 @@ export class ChatSession<Tools extends readonly ToolDefinition[] = readonly Tool
     this.history = this.system === undefined ? [] : this.history.slice(0, 1);
   }
 
+  /**
+   * What `model.chat({}, saved)` goes on from. Of the options `constraint`, `grammar` and `speculative` are left out, and a tool's
+   * Standard Schema becomes its JSON Schema.
+   */
   toJSON(): SavedChat {
     const { constraint: _, grammar: __, speculative: ___, regex, logitBias, ...options } = this.options;
     const biases = Object.entries(logitBias ?? {}).map(([id, bias]) => [

@@ -95,6 +95,7 @@ const EMBED = { ...BATCH, promptName: text, prompt: text, dimensions: count, nor
 >;
 const RERANK = { ...BATCH, topN: count, instruction: text } satisfies Record<keyof RerankOptions, OptionRule>;
 
+/** Vectors of texts, scores of pairs and labels, as the model has heads: what `loadEmbeddingModel` gives. Calls may overlap. */
 export class EmbeddingModel {
   readonly tokenizer: Tokenizer;
   readonly device: Device;
@@ -117,6 +118,7 @@ export class EmbeddingModel {
   readonly #batches: Batches;
   #disposed = false;
 
+  /** `loadEmbeddingModel` makes it. It takes `model` and `dense` over: {@link dispose} disposes them. */
   constructor({ model, tokenizer, settings, pooling, dense, maxTokens, loadMs }: EmbeddingModelParts) {
     this.tokenizer = tokenizer;
     this.device = model.device;

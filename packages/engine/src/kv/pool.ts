@@ -62,6 +62,7 @@ export interface KvPoolStats {
   states?: StateStats;
 }
 
+/** The cache of a model, which a {@link Runner} makes: blocks of 32 positions, shared by sequences that begin alike. */
 export class KvPool {
   readonly blockSize = BLOCK_SIZE;
   readonly dtype: CacheDType;
@@ -77,6 +78,11 @@ export class KvPool {
   onGrow = () => {};
   private disposed = false;
 
+  /**
+   * @param layouts of each layer; undefined for one that keeps no keys and values
+   * @param stateLayouts of each layer; undefined for one without a state. Default: none has one
+   * @param changed hears of each change of the memory, which other ranks follow
+   */
   constructor(
     readonly layouts: readonly (KvLayout | undefined)[],
     readonly device: Device,

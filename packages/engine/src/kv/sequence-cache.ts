@@ -8,6 +8,7 @@ import type { AdapterUse } from '../adapters';
 import type { KvPool } from './pool';
 import { NO_SLOT } from './states';
 
+/** What the cache holds of one sequence: what `KvPool.sequence` and `BatchScheduler.open` give. */
 export class SequenceCache {
   private readonly table: number[] = [];
   private ids: number[] = [];

@@ -116,7 +116,9 @@ const OPTIONS = {
  * @param path a .gguf file (any part of a split one), a directory with config.json, tokenizer.json and safetensors files, or with
  *   one model in GGUF, a .safetensors file in one, or a model of the Hugging Face hub, as `hf:org/repo:Q4_K_M`, which is downloaded when it is not here
  * @throws FileFormatError for missing and damaged files (with the file's path) and types of weights that cannot be read;
- *   TransformersError UNSUPPORTED_MODEL, UNSUPPORTED_TOKENIZER, BAD_CONFIG, BAD_TOKENIZER, INVALID_OPTION; HubError for a model of the hub that cannot be had
+ *   TransformersError UNSUPPORTED_MODEL, UNSUPPORTED_TOKENIZER, BAD_CONFIG, BAD_GGUF_METADATA, BAD_TOKENIZER, INVALID_OPTION, and for
+ *   `adapters` as {@link LanguageModel.loadAdapter}; OutOfMemoryError with what would fit; DeviceError for a device that does not open;
+ *   CollectiveError for one of several that is lost; HubError for a model of the hub that cannot be had; the signal's reason
  */
 export async function loadModel(path: string, options: LoadModelOptions = {}): Promise<LanguageModel> {
   const start = performance.now();

@@ -28,6 +28,7 @@ export interface SamplerExtras {
   top?: number;
 }
 
+/** Chooses tokens with these options, one after the other (candle's `LogitsProcessor`). Options have the defaults of `generate`. */
 export class LogitsProcessor implements SamplingSettings {
   readonly temperature: number;
   readonly topK: number;

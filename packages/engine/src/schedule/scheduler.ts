@@ -57,6 +57,7 @@ export interface PrefillOptions {
   onProgress?: (done: number) => void;
 }
 
+/** Shares the passes of a {@link Runner} among sequences: {@link open} one, {@link prefill} its prompt, {@link decode} token by token. */
 export class BatchScheduler {
   private waiting: Request[] = [];
   /** Those of the pass under way. */
@@ -105,6 +106,7 @@ export class BatchScheduler {
     this.residents.report();
   }
 
+  /** Gives a sequence's blocks back, for others that wait; beginnings of prompts may stay in the cache. */
   close(cache: SequenceCache): void {
     this.residents.remove(cache);
     cache.dispose();

@@ -2,6 +2,7 @@
 import { CandleError, type DeviceLike, type DType, isInt, ShapeError, scope, Tensor } from '@x/core';
 import { checkTensors } from '../check';
 
+/** candle-nn's `AttnMask`: which keys a query sees. */
 export type AttnMask =
   | { kind: 'none' }
   /** Query i sees keys up to `kvOffset` + i. */

@@ -109,6 +109,7 @@ export class Slopes {
     this.tensor = keep(Tensor.from(Float32Array.from(values), { device }));
   }
 
+  /** Gives the tensor back. */
   dispose(): void {
     this.tensor.dispose();
   }

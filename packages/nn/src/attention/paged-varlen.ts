@@ -20,6 +20,7 @@ export interface VarlenPart {
   table: number;
 }
 
+/** Which rows and blocks belong to which sequence, on the cache's device. */
 export interface VarlenTables {
   /** [count, 4], u32: {@link varlenTiles}. */
   tiles: Tensor;

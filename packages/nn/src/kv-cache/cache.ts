@@ -131,6 +131,7 @@ export class KvCache implements Disposable {
     this.v = new Cache(dim, maxSeqLen);
   }
 
+  /** Positions held. */
   get length(): number {
     return this.k.length;
   }
@@ -160,16 +161,19 @@ export class KvCache implements Disposable {
     return { k: this.k.current() ?? k.narrow(this.k.dim, 0, 0), v: this.v.current() ?? v.narrow(this.v.dim, 0, 0) };
   }
 
+  /** Forgets all positions; the memory stays allocated. */
   reset(): void {
     this.k.reset();
     this.v.reset();
   }
 
+  /** See {@link Cache.truncate}. */
   truncate(length: number): void {
     this.k.truncate(length);
     this.v.truncate(length);
   }
 
+  /** Gives the memory back; a later append allocates again. */
   dispose(): void {
     this.k.dispose();
     this.v.dispose();

@@ -26,6 +26,7 @@ export class ConcatKvCache implements Disposable {
     checkDim('ConcatKvCache', dim);
   }
 
+  /** Positions held. */
   get currentSeqLen(): number {
     return this.keys?.dim(this.dim) ?? 0;
   }
@@ -39,6 +40,7 @@ export class ConcatKvCache implements Disposable {
     return this.keys;
   }
 
+  /** All values, as {@link k}. */
   get v(): Tensor | undefined {
     return this.values;
   }
@@ -65,6 +67,7 @@ export class ConcatKvCache implements Disposable {
     this.values = undefined;
   }
 
+  /** As {@link reset}. */
   dispose(): void {
     this.reset();
   }
@@ -81,10 +84,12 @@ export class ConcatKvCache implements Disposable {
 export class InterleavedKvCache implements Disposable {
   private data: Tensor | undefined;
 
+  /** @param headDim d, of keys and values alike */
   constructor(readonly headDim: number) {
     checkNumbers('InterleavedKvCache', { headDim });
   }
 
+  /** Positions held. */
   get currentSeqLen(): number {
     return this.data?.dim(0) ?? 0;
   }
@@ -123,6 +128,7 @@ export class InterleavedKvCache implements Disposable {
     this.data = undefined;
   }
 
+  /** As {@link reset}. */
   dispose(): void {
     this.reset();
   }

@@ -6,6 +6,7 @@ import { type DeviceLike, keep, kinds, ShapeError, scope, Tensor } from '@x/core
 import { checkDim, checkNumbers } from '../check';
 import { withoutHistory } from './cache';
 
+/** One tensor, of the last `maxSeqLen` positions. */
 export class RotatingCache implements Disposable {
   private data: Tensor | undefined;
   private writeAt = 0;
@@ -114,6 +115,7 @@ export class RotatingCache implements Disposable {
     this.seen = 0;
   }
 
+  /** As {@link reset}. */
   dispose(): void {
     this.reset();
   }
@@ -136,10 +138,12 @@ export class RotatingKvCache implements Disposable {
     this.v = new RotatingCache(dim, maxSeqLen);
   }
 
+  /** See {@link RotatingCache.offset}. */
   get offset(): number {
     return this.k.offset;
   }
 
+  /** Positions seen, which may be more than are held. */
   get currentSeqLen(): number {
     return this.k.currentSeqLen;
   }
@@ -168,11 +172,13 @@ export class RotatingKvCache implements Disposable {
     return this.k.positions(seqLen);
   }
 
+  /** Forgets all positions and gives the memory back. */
   reset(): void {
     this.k.reset();
     this.v.reset();
   }
 
+  /** As {@link reset}. */
   dispose(): void {
     this.reset();
   }

@@ -40,6 +40,7 @@ export class ScatteredKvCache implements Disposable {
     return { k: this.k.detach(), v: this.v.detach() };
   }
 
+  /** Gives both tensors back. */
   dispose(): void {
     this.k.dispose();
     this.v.dispose();
@@ -60,6 +61,11 @@ export class ScatteredCacheBuilder {
   /** Where each batch entry writes next. */
   private readonly places: number[];
 
+  /**
+   * @param context positions that a cache holds for a batch entry
+   * @param dtype of keys, values and masks
+   * @throws ShapeError `INVALID_SHAPE` for sizes that are no whole numbers from 1, or more than 2^20 batch entries
+   */
   constructor(
     batchSize: number,
     readonly context: number,
@@ -101,6 +107,7 @@ export class ScatteredCacheBuilder {
     this.places.fill(0);
   }
 
+  /** Starts one batch entry anew. @throws ShapeError `INDEX_OUT_OF_RANGE` */
   resetBatchIndex(batchIndex: number): void {
     if (batchIndex < 0 || batchIndex >= this.batchSize) {
       throw new ShapeError(

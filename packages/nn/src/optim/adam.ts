@@ -46,6 +46,7 @@ abstract class AdamBase extends Optimizer {
     return this.#params;
   }
 
+  /** Changes some numbers for later steps. @throws CandleError INVALID_ARGUMENT for betas outside 0 to below 1 */
   setParams(params: Partial<ParamsAdam>): void {
     const all = { ...this.#params, ...params };
     checkAdam(this.constructor.name, all);
@@ -117,6 +118,7 @@ abstract class AdamBase extends Optimizer {
     return (keep === 1 ? variable : variable.affine(keep, 0)).sub(change);
   }
 
+  /** Also counts steps from 0 again. */
   override dispose(): void {
     super.dispose();
     this.stepT = 0;
@@ -125,6 +127,7 @@ abstract class AdamBase extends Optimizer {
 
 /** Kingma and Ba 2015; weight decay is part of the gradient. */
 export class Adam extends AdamBase {
+  /** @throws CandleError INVALID_ARGUMENT for betas outside 0 to below 1 */
   constructor(vars: readonly Var[], params: Partial<ParamsAdam> = {}) {
     super(vars, { ...DEFAULTS, weightDecay: 0, ...params });
   }
@@ -136,6 +139,7 @@ export class Adam extends AdamBase {
 
 /** Loshchilov and Hutter 2019; weight decay is apart from the gradient. */
 export class AdamW extends AdamBase {
+  /** As {@link Adam}, with a weight decay of 0.01 by default. */
   constructor(vars: readonly Var[], params: Partial<ParamsAdamW> = {}) {
     super(vars, { ...DEFAULTS, weightDecay: 0.01, ...params });
   }

@@ -17,6 +17,7 @@ const COMMUNICATOR = kinds.kind(
   'give what Communicator.join gave',
 );
 
+/** One rank's part: {@link averageGradients} goes between `backward` and the optimiser's step. */
 export class DistributedDataParallel {
   readonly #buckets: readonly (readonly Var[])[];
 

@@ -15,6 +15,7 @@ export interface LionParams {
 
 const DEFAULTS: LionParams = { lr: 1e-4, beta1: 0.9, beta2: 0.99, weightDecay: 0 };
 
+/** Chen et al. 2023; weight decay is apart from the gradient. */
 export class Lion extends OptimizerOf<LionParams> {
   constructor(vars: readonly Var[], params: Partial<LionParams> = {}) {
     super(vars, { ...DEFAULTS, ...params });

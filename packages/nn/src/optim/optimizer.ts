@@ -14,10 +14,12 @@ const isVar = (value: unknown) => kinds.TENSOR.test(value) && typeof (value as {
 const VAR = kinds.kind(isVar, 'give a Var');
 const VARS = kinds.kind((value) => Array.isArray(value) && value.every(isVar), 'give a list of Var');
 
+/** Variables, and what is remembered of each from step to step. */
 export abstract class Optimizer implements Disposable {
   readonly #vars: Var[] = [];
   readonly #states = new Map<Var, VarState>();
 
+  /** @param vars those of integer dtypes are left out */
   constructor(vars: readonly Var[]) {
     kinds.check(new.target.name, 'vars', vars, VARS);
     for (const variable of vars) this.push(variable);

@@ -19,6 +19,7 @@ export interface RmsPropParams {
 
 const DEFAULTS: RmsPropParams = { lr: 0.01, alpha: 0.99, eps: 1e-8, weightDecay: 0, momentum: 0, centered: false };
 
+/** Steps of the gradient over the root of the average of its squares. */
 export class RMSProp extends OptimizerOf<RmsPropParams> {
   constructor(vars: readonly Var[], params: Partial<RmsPropParams> = {}) {
     super(vars, { ...DEFAULTS, ...params });

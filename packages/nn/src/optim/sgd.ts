@@ -16,6 +16,7 @@ export interface SgdParams {
   weightDecay?: number;
 }
 
+/** Steps of the gradient, or of its momentum, times the learning rate. */
 export class SGD extends OptimizerOf<Required<SgdParams>> {
   /** @param params a number is the learning rate, as in candle */
   constructor(vars: readonly Var[], params: SgdParams | number) {

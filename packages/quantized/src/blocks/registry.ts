@@ -49,6 +49,7 @@ const FORMATS: Record<QuantType, BlockFormat> = {
 
 const BY_ID = new Map<number, BlockFormat>(Object.values(FORMATS).map((format) => [format.ggmlType, format]));
 
+/** Whether {@link QUANT_TYPES} has the name, in candle's spelling: `q4_K`, not `q4_k`. */
 export function isQuantType(name: string): name is QuantType {
   return (QUANT_TYPES as readonly string[]).includes(name);
 }

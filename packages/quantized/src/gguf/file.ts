@@ -27,6 +27,7 @@ interface Part {
   header: GgufHeader;
 }
 
+/** A GGUF file, open for reading: its metadata, and its tensors by name (candle's `gguf_file::Content`). A split model is one file. */
 export class GgufFile extends TensorFile {
   /** 1, 2 or 3. */
   readonly version: number;

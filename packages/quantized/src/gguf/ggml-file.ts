@@ -48,6 +48,7 @@ interface Content {
   tensors: Map<string, GgufTensorInfo>;
 }
 
+/** A file of the formats before GGUF, open for reading (candle's `ggml_file::Content`). */
 export class GgmlFile extends TensorFile {
   /** `ggml`, `ggmf` or `ggjt`. */
   readonly magic: string;

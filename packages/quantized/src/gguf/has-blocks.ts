@@ -5,6 +5,7 @@ import type { TensorFile } from './tensor-file';
 
 export type { TensorFile };
 
+/** Whether a file is a GGUF or GGML file, whose tensors are read as they are stored; one without any tensor in blocks too. */
 export function hasBlocks(file: TensorReader): file is TensorFile {
   return typeof (file as Partial<TensorFile>).tensorChunks === 'function';
 }

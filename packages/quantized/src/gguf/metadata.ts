@@ -7,6 +7,10 @@ import { didYouMean, kinds } from '@x/core';
 import { ggufError } from './error';
 import type { GgufValue } from './value';
 
+/**
+ * Typed values by key. Getters raise `FileFormatError` `GGUF_MISSING_KEY` for a key that is not there, unless they are given a
+ * `fallback`, and `GGUF_WRONG_TYPE` for a value of another kind.
+ */
 export class GgufMetadata extends Map<string, GgufValue> {
   /** Shown in errors. */
   readonly path: string;
@@ -60,6 +64,7 @@ export class GgufMetadata extends Map<string, GgufValue> {
     throw this.#wrong(key, 'a number');
   }
 
+  /** A bool; numbers are none. */
   bool(key: string, fallback?: boolean): boolean {
     if (fallback !== undefined && !this.has(key)) return fallback;
     const { value } = this.require(key);
@@ -67,6 +72,7 @@ export class GgufMetadata extends Map<string, GgufValue> {
     throw this.#wrong(key, 'a bool');
   }
 
+  /** A string, which may be empty. */
   string(key: string, fallback?: string): string {
     if (fallback !== undefined && !this.has(key)) return fallback;
     const { value } = this.require(key);
@@ -74,6 +80,7 @@ export class GgufMetadata extends Map<string, GgufValue> {
     throw this.#wrong(key, 'a string');
   }
 
+  /** An array of strings, which stays the metadata's. */
   strings(key: string): readonly string[] {
     const value = this.require(key);
     if (value.type === 'array' && value.elementType === 'string') return value.value as readonly string[];

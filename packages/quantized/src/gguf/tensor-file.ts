@@ -62,6 +62,7 @@ const CHUNK_BYTES = 4 * 2 ** 20;
 const AHEAD = 4;
 const AHEAD_BYTES = 2 * 2 ** 20;
 
+/** What {@link GgufFile} and `GgmlFile` have in common. Close it: tensors that were loaded do not need it. */
 export abstract class TensorFile implements TensorReader, Disposable {
   /** The path that was opened. */
   readonly path: string;

@@ -16,6 +16,7 @@ export type StandardResult<T> =
   | { readonly value: T; readonly issues?: undefined }
   | { readonly issues: readonly { readonly message: string; readonly path?: readonly unknown[] | undefined }[] };
 
+/** Whether a value has the `validate` of Standard Schema. Some libraries' schemas are functions. */
 export function isStandardSchema(value: unknown): value is StandardSchema {
   const holder = (typeof value === 'object' || typeof value === 'function') && value !== null ? value : {};
   return '~standard' in holder && typeof (holder as StandardSchema)['~standard']?.validate === 'function';

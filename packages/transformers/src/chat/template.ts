@@ -108,6 +108,7 @@ interface MessageForm {
   undefinedTools?: boolean;
 }
 
+/** The chat templates of a model and the special tokens that they print; Jinja is parsed at first use. */
 export class ChatTemplate {
   private readonly parsed = new Map<string, Node[]>();
 
@@ -141,7 +142,10 @@ export class ChatTemplate {
     return this.texts.specialTokens;
   }
 
-  /** The Jinja text, of the template for tools where there is one and `tools` says so. */
+  /**
+   * The Jinja text, of the template for tools where there is one and `tools` says so.
+   * @throws TransformersError NO_CHAT_TEMPLATE where all have other names than `default`
+   */
   source(tools = false): string {
     const { templates } = this.texts;
     const source = (tools ? templates.get('tool_use') : undefined) ?? templates.get('default');
@@ -162,14 +166,15 @@ export class ChatTemplate {
     checkedVariables(variables);
   }
 
-  /** How answers are written: where reasoning and tool calls are. */
+  /** How answers are written: where reasoning and tool calls are. @throws as {@link source} */
   replyFormat(tools = false): ReplyFormat {
     return replyFormatOf(this.source(tools));
   }
 
   /**
    * The text that the model reads.
-   * @throws TransformersError BAD_MESSAGES, INVALID_OPTION, BAD_CHAT_TEMPLATE, CHAT_REFUSED where the template raises
+   * @throws TransformersError BAD_MESSAGES, INVALID_OPTION, NO_CHAT_TEMPLATE, BAD_CHAT_TEMPLATE, CHAT_REFUSED where the template raises
+   *   or knows no tools and some are given
    */
   render(messages: readonly ChatMessage[], options: RenderOptions = {}): string {
     return this.rendered(messages, options, (text) => text);
@@ -178,7 +183,7 @@ export class ChatTemplate {
   /**
    * What the model reads, and how its answer is to be read. Only the template's own text becomes control tokens: what messages
    * and tools hold of such texts stays text.
-   * @throws TransformersError as {@link render}, CONTEXT_EXCEEDED
+   * @throws TransformersError as {@link render}, CONTEXT_EXCEEDED; as `Tokenizer.encode`
    */
   prompt(tokenizer: Tokenizer, messages: readonly ChatMessage[], options: PromptOptions = {}): ChatPrompt {
     const { force, formed = false, continueLast = false, known = [], maxTokens } = options;

@@ -6,6 +6,7 @@ import { scope, Tensor } from '@x/core';
 import { packedAttention, type Segments, sdpa } from '@x/nn';
 import type { AttendOptions, KvView, LayerKv } from '../models/causal-model';
 
+/** A {@link KvView} for one pass that keeps nothing: packed sequences, each seen within itself. */
 export class PackedKv implements KvView {
   /** @param causal whether a token sees those in front of it only */
   constructor(

@@ -31,6 +31,7 @@ export interface EncoderDescription {
   config: DecoderConfig;
 }
 
+/** All encoders, in the order in which they are asked whether a model is theirs. */
 export const ENCODERS: readonly EncoderArchitecture[] = [
   // Before BERT, whose model_type Jina's configurations have.
   jinaBert,

@@ -74,6 +74,7 @@ export interface DecodeStreamOptions extends DecodeOptions {
   keep?: ReadonlySet<number>;
 }
 
+/** Texts to token ids and back, as the model's own tokenizer: {@link fromFile}, {@link fromGguf}, {@link fromTiktoken}. */
 export class Tokenizer {
   /** The token that starts texts, if the model has one. */
   readonly bosId: number | undefined;
@@ -115,7 +116,7 @@ export class Tokenizer {
   /**
    * Reads a tokenizer.json. End-of-generation tokens come from generation_config.json or config.json beside it, where
    * there is one, else from the tokens' names.
-   * @throws FileFormatError, TransformersError BAD_TOKENIZER
+   * @throws FileFormatError; TransformersError as {@link fromJson}, BAD_CONFIG for end-of-generation tokens that are no ids
    */
   static async fromFile(path: string, options: TokenizerOptions = {}): Promise<Tokenizer> {
     const json = readTokenizerJson(path);
@@ -132,7 +133,7 @@ export class Tokenizer {
 
   /**
    * A file of tiktoken, as Llama 3's `tokenizer.model` is, which holds neither how text is split nor special tokens.
-   * @throws FileFormatError; TransformersError BAD_TOKENIZER, INVALID_OPTION
+   * @throws FileFormatError; TransformersError BAD_TOKENIZER, UNSUPPORTED_TOKENIZER, INVALID_OPTION
    */
   static fromTiktoken(path: string, options: TiktokenOptions & TokenizerOptions): Tokenizer {
     const { pattern, specialTokens = {}, ...rest } = options;
@@ -146,7 +147,10 @@ export class Tokenizer {
     return Tokenizer.fromJson(tiktokenJson(path, split, specialTokens), rest);
   }
 
-  /** The tokenizer inside a GGUF file. @throws FileFormatError, TransformersError BAD_GGUF_METADATA, UNSUPPORTED_TOKENIZER */
+  /**
+   * The tokenizer inside a GGUF file.
+   * @throws FileFormatError; TransformersError BAD_GGUF_METADATA, BAD_TOKENIZER, UNSUPPORTED_TOKENIZER
+   */
   static fromGguf(metadata: GgufMetadata): Tokenizer {
     const { json, pairs, bosId, eosIds } = tokenizerJsonFromGguf(metadata);
     return Tokenizer.ofDefinition(checkDefinition(json, pairs), { bosId, eosIds });
@@ -157,6 +161,7 @@ export class Tokenizer {
   }
 
   /**
+   * The ids of a text. What the vocabulary has no token for is left out, unless it has one for what is unknown.
    * @throws CandleError INVALID_ARGUMENT for what is no string; TransformersError UNSUPPORTED_TOKENIZER when a pattern of the
    * file takes too long for the text
    */
@@ -234,6 +239,7 @@ export class Tokenizer {
     return this.inner.id_to_token(id);
   }
 
+  /** The id of a token as {@link idToToken} spells it; undefined where the vocabulary has none. */
   tokenToId(token: string): number | undefined {
     return this.inner.token_to_id(token);
   }
@@ -251,6 +257,7 @@ export class Tokenizer {
     };
   }
 
+  /** Whether the tokenizer marks the token as special, such as BOS; `decode` leaves those out. False for ids that it has not. */
   isSpecial(id: number): boolean {
     return this.specialIds.has(id);
   }

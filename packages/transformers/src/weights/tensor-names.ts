@@ -98,6 +98,7 @@ export class TensorNames {
   private readonly byCheckpoint = new Map<string, string[]>();
   private readonly byGguf = new Map<string, StoredTensor[]>();
 
+  /** @param pairs names without `.weight` and `.bias` stand for both, unless their form is `bare` */
   constructor(pairs: readonly TensorNamePair[]) {
     for (const [checkpoint, gguf, form = {}] of pairs) {
       for (const ending of ENDING.test(gguf) || form.bare ? [''] : ['.weight', '.bias']) {

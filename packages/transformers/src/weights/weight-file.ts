@@ -54,6 +54,7 @@ export function openSafetensors(paths: readonly string[]): TensorReader {
   return single ? SafetensorsFile.open(only) : ShardedSafetensors.open(paths);
 }
 
+/** The weights of one file or checkpoint, by their GGUF names where an architecture's `names` are given. */
 export class WeightFile implements VarSource<QTensor> {
   private readonly list: TensorNames | undefined;
   private readonly known = new Map<string, Stored | undefined>();

@@ -84,6 +84,7 @@ export interface LinearShare {
 /** Numbers of a q8_0 block. */
 const BLOCK = 32;
 
+/** What an architecture builds its layers of: the weights of one file by their GGUF names, on one device (candle's `VarBuilder`s). */
 export class Weights {
   readonly device: Device;
   /** What linear layers are given; what they give is f32, as are norms and what is added up from layer to layer. */
@@ -282,6 +283,7 @@ export class Weights {
     return { lookup: own ? new SharedTable(table, own, this.shard!.communicator) : new TableRows(table), asLinear };
   }
 
+  /** An RMS norm over rows of `size` values, its weight in f32 with `normOffset` added where the file lacks it. @param name as {@link has} */
   async norm(name: string, size: number, eps: number): Promise<RmsNorm> {
     return new RmsNorm(await this.normWeight(name, size), eps);
   }

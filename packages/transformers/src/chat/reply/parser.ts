@@ -25,6 +25,7 @@ export interface ReplyParserOptions {
 
 const SEPARATOR = '<｜tool▁sep｜>';
 
+/** Makes pieces of an answer's text: {@link push} it as it comes, then {@link end}. It waits where a mark might begin. */
 export class ReplyParser {
   private readonly reader = new Reader();
   private readonly out: ReplyOutput;
@@ -34,6 +35,7 @@ export class ReplyParser {
   /** Marks that may still close a call that was left. */
   private left: readonly string[] = [];
 
+  /** @param format of the template: `ChatTemplate.replyFormat`, or `format` of what `prompt` gave */
   constructor(
     private readonly format: ReplyFormat,
     {

@@ -11,10 +11,12 @@ export type ArgumentReading = 'text' | 'text or null' | 'json';
 export class ArgumentTypes {
   private readonly tools: ReadonlyMap<string, ToolDefinition>;
 
+  /** @throws TransformersError as {@link checkTools} */
   constructor(tools: readonly ToolDefinition[]) {
     this.tools = new Map(checkTools(tools).map((tool) => [tool.name, tool]));
   }
 
+  /** How an argument is taken, by the `type` of its JSON Schema: as text where that may be a string, else as JSON. */
   reading(tool: string, argument: string): ArgumentReading {
     const { properties } = (this.tools.get(tool)?.parameters ?? {}) as { properties?: Record<string, unknown> };
     const { type } = (properties && Object.hasOwn(properties, argument) ? (properties[argument] ?? {}) : {}) as {
