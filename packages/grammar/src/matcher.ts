@@ -51,7 +51,7 @@ export class Matcher {
 
   /**
    * The token that came. One that ends the text changes nothing.
-   * @throws GrammarError NOT_ALLOWED for a token that {@link mask} does not allow; nothing has changed then. TOO_LARGE as {@link mask}
+   * @throws GrammarError NOT_ALLOWED for a token that {@link mask} does not allow; TOO_LARGE as {@link mask}. Nothing has changed then
    */
   accept(id: number): void {
     if (this.vocabulary.endIds.includes(id) && this.canEnd) return;
@@ -64,20 +64,23 @@ export class Matcher {
     }
   }
 
-  /** Goes on by bytes of the text. Returns false, with nothing changed, where the grammar does not allow them. */
+  /** Goes on by bytes of the text. Returns false where the grammar does not allow them; then, and after an error, nothing has changed. */
   acceptBytes(bytes: Uint8Array): boolean {
     const { length, threads } = this;
+    let isAllowed = false;
     this.make.startWork();
-    for (const byte of bytes) {
-      this.threads = this.frames.advance(this.threads, byte, this.length, this.between);
-      this.append(byte);
-      if (this.threads.length > 0) continue;
-      this.threads = threads;
-      this.length = length;
-      return false;
+    try {
+      for (const byte of bytes) {
+        this.threads = this.frames.advance(this.threads, byte, this.length, this.between);
+        this.append(byte);
+        if (this.threads.length === 0) return false;
+      }
+      isAllowed = true;
+      this.current = undefined;
+      return true;
+    } finally {
+      if (!isAllowed) [this.threads, this.length] = [threads, length];
     }
-    this.current = undefined;
-    return true;
   }
 
   /** Whether the text may end here. */

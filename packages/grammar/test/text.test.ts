@@ -1,6 +1,6 @@
 /** Regular expressions against JavaScript's own, GBNF, and choices. */
-import { describe, expect, it } from 'vitest';
-import { compileChoices, compileGbnf, compileRegex, compileSchema } from '../src';
+import { describe, expect, it, vi } from 'vitest';
+import { compileChoices, compileGbnf, compileRegex, compileSchema, GrammarError } from '../src';
 import { randomOf, randomText, vocabularyOf } from './helpers';
 
 const vocabulary = vocabularyOf(['ab', 'ba', ' a', '12', 'é', '-a']);
@@ -110,6 +110,23 @@ describe('regular expressions', () => {
 
   it('finds out that nothing matches', () => {
     for (const source of ['(?!a)a', 'a^', '[]', '$a']) expect(() => compileRegex(source)).toThrow(/No text meets/);
+  });
+
+  it('is where it was when it cannot go on', () => {
+    const matcher = compileRegex('xa*').matcher(vocabulary);
+    expect(matcher.acceptBytes(Buffer.from('x'))).toBe(true);
+    const { frames } = matcher as unknown as { frames: { advance(...args: unknown[]): unknown } };
+    const advance = frames.advance.bind(frames);
+    const tooLarge = new GrammarError('TOO_LARGE', 'too ambiguous');
+    let bytes = 0;
+    const spy = vi.spyOn(frames, 'advance').mockImplementation((...args) => {
+      if (++bytes === 3) throw tooLarge;
+      return advance(...args);
+    });
+    expect(() => matcher.acceptBytes(Buffer.from('aaaa'))).toThrow(tooLarge);
+    spy.mockRestore();
+    expect(matcher.acceptBytes(Buffer.from('ab'))).toBe(false);
+    expect(() => matcher.accept('b'.charCodeAt(0))).toThrow('cannot come after "x"');
   });
 
   it('takes hostile expressions in little time, or says that they are too large', () => {
