@@ -69,6 +69,11 @@ export function fields(kinds: Readonly<Record<string, Kind>>): Kind {
   };
 }
 
+/** An object of any class that is no list. */
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
 /** @throws CandleError, by default `INVALID_ARGUMENT`, unless `value` is of the kind */
 export function check(op: string, name: string, value: unknown, wanted: Kind): void {
   if (!wanted.test(value)) throw wanted.refuse({ op, name, value, args: [value] });
@@ -120,10 +125,7 @@ export const BOOLEAN = kind((value) => typeof value === 'boolean', 'give true or
 export const STRING = kind((value) => typeof value === 'string', 'give a string');
 export const FUNCTION = kind((value) => typeof value === 'function', 'give a function');
 /** No array, and not null. */
-export const OBJECT = kind(
-  (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
-  'give an object with options',
-);
+export const OBJECT = kind(isObject, 'give an object with options');
 export const ANYTHING = kind(() => true, '');
 
 /** A number, or a bigint for what a number cannot hold. */

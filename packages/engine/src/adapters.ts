@@ -18,16 +18,12 @@ export const ADAPTER_OPTION: OptionRule = [
 ];
 
 export const ADAPTERS_OPTION: OptionRule = [
-  (value) => isObject(value) && Object.values(value as object).every((path) => typeof path === 'string'),
+  (value) => kinds.isObject(value) && Object.values(value as object).every((path) => typeof path === 'string'),
   "an object of paths by the adapters' names",
 ];
 
-function isObject(value: unknown): boolean {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 function isChoice(value: unknown): boolean {
-  if (!isObject(value)) return false;
+  if (!kinds.isObject(value)) return false;
   const { name, scale = 1, ...rest } = value as Record<string, unknown>;
   return typeof name === 'string' && Number.isFinite(scale) && Object.keys(rest).length === 0;
 }

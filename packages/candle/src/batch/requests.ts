@@ -1,6 +1,8 @@
 /** Requests of a batch, in the lines that OpenAI's batch files have. */
+
 import { createHash } from 'node:crypto';
 import { stat } from 'node:fs/promises';
+import { kinds } from '@x/core';
 import { BatchError } from './errors';
 import { linesOf } from './lines';
 
@@ -28,7 +30,7 @@ const MOST_ID_CHARACTERS = 512;
  */
 export function readRequest(value: unknown, where: string, models: readonly string[]): BatchRequest {
   const wrong = (what: string) => new BatchError('BAD_REQUEST', `${where}: ${what}`);
-  if (!isObject(value))
+  if (!kinds.isObject(value))
     throw wrong('this is no object. Give {"custom_id": …, "method": "POST", "url": …, "body": {…}}.');
   const { custom_id: customId, method, url, body } = value;
   if (typeof customId !== 'string' || customId === '' || customId.length > MOST_ID_CHARACTERS)
@@ -37,7 +39,7 @@ export function readRequest(value: unknown, where: string, models: readonly stri
   const known = URLS.find((one) => one === url);
   if (known === undefined)
     throw wrong(`url is ${shown(url)}. Give ${URLS.join(', ').replace(/, (?=[^,]*$)/, ' or ')}.`);
-  if (!isObject(body)) throw wrong(`body is ${shown(body)}. Give the object that ${known} takes.`);
+  if (!kinds.isObject(body)) throw wrong(`body is ${shown(body)}. Give the object that ${known} takes.`);
   if (body.stream === true) throw wrong('body.stream is true, and a batch has no streams. Leave it out.');
   if (typeof body.model === 'string' ? !models.includes(body.model) : body.model != null || models.length > 1)
     throw wrong(
@@ -107,13 +109,9 @@ function parse(text: string, where: string): unknown {
   }
 }
 
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 export function shown(value: unknown): string {
   if (value === undefined) return 'missing';
   if (typeof value === 'string') return value.length > 64 ? 'a long text' : JSON.stringify(value);
   if (Array.isArray(value)) return 'a list';
-  return isObject(value) ? 'an object' : String(value);
+  return kinds.isObject(value) ? 'an object' : String(value);
 }

@@ -2,14 +2,16 @@
  * The results of a batch: a line for each request that was answered, in one file, and for each that was refused or failed, in
  * another, as OpenAI's batches have them. The files are all that a batch remembers, so they are where it goes on after a crash.
  */
+
 import { open, rename, rm, stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { kinds } from '@x/core';
 import { lockFile, type Release } from '@x/hub';
 import { BatchError } from './errors';
 import { LineFile, syncDirectory } from './line-file';
 import { type Line, linesOf } from './lines';
-import { type BatchRequest, ID_PREFIX, isObject, shown } from './requests';
+import { type BatchRequest, ID_PREFIX, shown } from './requests';
 
 /** What a request came to. */
 export interface Answer {
@@ -194,11 +196,11 @@ function parse(path: string, line: Line): Result {
     // Said below.
   }
   const isResult =
-    isObject(value) &&
+    kinds.isObject(value) &&
     typeof value.id === 'string' &&
     value.id.startsWith(ID_PREFIX) &&
     typeof value.custom_id === 'string' &&
-    isObject(value.response) &&
+    kinds.isObject(value.response) &&
     typeof value.response.status_code === 'number';
   if (!isResult) throw noResult(path, line);
   return value as unknown as Result;

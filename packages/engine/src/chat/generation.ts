@@ -1,4 +1,5 @@
 /** One answer of a chat: a text generation whose tokens are read as reasoning, text and tool calls while they come. */
+import { kinds } from '@x/core';
 import {
   type ChatMessage,
   type ChatPiece,
@@ -21,7 +22,6 @@ import { ReasoningCount } from './reasoning-count';
 import type { ChatGeneration, ChatOptions, ParsedCall, ToolChoice } from './types';
 
 const { addSpecialTokens: _, ...generateOptions } = GENERATE_OPTIONS;
-const isObject = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value);
 
 export const CHAT_OPTIONS = {
   ...generateOptions,
@@ -29,10 +29,10 @@ export const CHAT_OPTIONS = {
   toolChoice: [
     (value) =>
       ['auto', 'none', 'required'].includes(value as string) ||
-      (isObject(value) && typeof (value as { name?: unknown }).name === 'string'),
+      (kinds.isObject(value) && typeof (value as { name?: unknown }).name === 'string'),
     "'auto', 'none', 'required' or { name }",
   ],
-  template: [isObject, "an object with the template's variables"],
+  template: [kinds.isObject, "an object with the template's variables"],
   continueLast: boolean,
 } satisfies Record<keyof ChatOptions, OptionRule>;
 

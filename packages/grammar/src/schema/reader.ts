@@ -1,4 +1,5 @@
 /** Reads the keywords of one schema, each of its type. */
+import { kinds } from '@x/core';
 import { badSchema, step, unsupported } from './complaints';
 import type { Condition, Conditions, Place } from './condition';
 import type { Json, SchemaDocument } from './document';
@@ -129,9 +130,7 @@ export class SchemaReader {
   }
 }
 
-export function isObject(value: unknown): value is Record<string, Json> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
+export const isObject = kinds.isObject as (value: unknown) => value is Record<string, Json>;
 
 function shown(value: unknown): string {
   return (JSON.stringify(value) ?? String(value)).slice(0, 60);

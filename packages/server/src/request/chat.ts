@@ -1,9 +1,10 @@
 /** Messages, tools and formats of chat requests, as OpenAI's clients send them and as the engine takes them. */
+import { kinds } from '@x/core';
 import type { ToolChoice } from '@x/engine';
 import type { ChatMessage, ToolCall, ToolDefinition } from '@x/transformers';
 import { badField } from '../errors';
 import { argumentsOf } from '../written-calls';
-import { type Fields, isObject, shown } from './fields';
+import { type Fields, shown } from './fields';
 
 const MAX_MESSAGES = 4096;
 const MAX_PARTS = 256;
@@ -115,7 +116,7 @@ export interface Offer {
 export function readToolChoice(fields: Fields, tools: readonly ToolDefinition[], nested: boolean): Offer {
   const raw = fields.raw('tool_choice');
   if (raw === undefined) return { tools, toolChoice: 'auto' };
-  if (!isObject(raw)) {
+  if (!kinds.isObject(raw)) {
     const choice = fields.choice('tool_choice', ['auto', 'none', 'required'])!;
     if (choice === 'required' && tools.length === 0)
       throw badField('tool_choice', 'is "required", but there are no tools');

@@ -1,4 +1,5 @@
 /** Reads the fields of a JSON body: each with its type and bounds, or a 400 that names it. Null counts as left out. */
+import { kinds } from '@x/core';
 import { ApiError, badField } from '../errors';
 
 export class Fields {
@@ -9,7 +10,7 @@ export class Fields {
   ) {}
 
   static of(value: unknown, path = ''): Fields {
-    if (isObject(value)) return new Fields(value, path);
+    if (kinds.isObject(value)) return new Fields(value, path);
     if (path !== '') throw badField(path, `is ${shown(value)}; give an object`);
     throw new ApiError(400, `The body is ${shown(value)}; give a JSON object.`);
   }
@@ -98,10 +99,6 @@ export class Fields {
   }
 }
 
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 /** A list of token ids that is not empty. */
 export function isTokens(value: unknown): value is number[] {
   return Array.isArray(value) && value.length > 0 && value.every((id) => Number.isInteger(id) && id >= 0);
@@ -111,5 +108,5 @@ export function isTokens(value: unknown): value is number[] {
 export function shown(value: unknown): string {
   if (typeof value === 'string') return value.length > 32 ? 'a long string' : JSON.stringify(value);
   if (Array.isArray(value)) return 'a list';
-  return isObject(value) ? 'an object' : String(value);
+  return kinds.isObject(value) ? 'an object' : String(value);
 }

@@ -1,4 +1,5 @@
 /** Checks messages and tools, and gives them the form in which templates of published models read them. */
+import { kinds } from '@x/core';
 import { TransformersError } from '../errors';
 import type { ChatMessage, ToolCall, ToolDefinition } from './messages';
 import { isStandardSchema, jsonSchemaOf, type StandardSchema } from './standard-schema';
@@ -32,7 +33,7 @@ export function checkMessages(messages: readonly ChatMessage[]): void {
       const at = `.toolCalls[${j}]`;
       if (typeof call?.name !== 'string' || call.name === '') throw fail(`${at}.name`, call?.name, "the tool's name");
       if (typeof call.id !== 'string') throw fail(`${at}.id`, call.id, 'text');
-      if (!isObject(call.arguments)) throw fail(`${at}.arguments`, call.arguments, 'an object');
+      if (!kinds.isObject(call.arguments)) throw fail(`${at}.arguments`, call.arguments, 'an object');
       checkDepth(call.arguments, `messages[${i}]${at}.arguments`);
     }
   }
@@ -48,7 +49,7 @@ export function checkTools(tools: readonly ToolDefinition[]): readonly ToolDefin
   return (tools as readonly ToolDefinition[]).map((tool, i): ToolDefinition => {
     const fail = (field: string, value: unknown, wanted: string) =>
       bad(`chat: tools[${i}]${field} is ${shown(value)}; give ${wanted}.`);
-    if (!isObject(tool)) throw fail('', tool, 'an object with name and parameters');
+    if (!kinds.isObject(tool)) throw fail('', tool, 'an object with name and parameters');
     if (typeof tool.name !== 'string' || !/^[\w.-]{1,128}$/.test(tool.name))
       throw fail('.name', tool.name, 'letters, digits, _, . and -, at most 128');
     if (names.has(tool.name)) throw fail('.name', tool.name, 'each tool a name of its own');
@@ -58,7 +59,7 @@ export function checkTools(tools: readonly ToolDefinition[]): readonly ToolDefin
     const parameters = isStandardSchema(tool.parameters)
       ? parametersOf(tool.parameters, `tools[${i}].parameters`)
       : tool.parameters;
-    if (!isObject(parameters)) throw fail('.parameters', parameters, 'a JSON Schema');
+    if (!kinds.isObject(parameters)) throw fail('.parameters', parameters, 'a JSON Schema');
     if (tool.strict !== undefined && typeof tool.strict !== 'boolean')
       throw fail('.strict', tool.strict, 'true or false');
     checkDepth(parameters, `tools[${i}].parameters`);
@@ -70,10 +71,6 @@ function parametersOf(schema: StandardSchema, at: string): object {
   // The model reads the rest, to which the name of a draft says nothing.
   const { $schema: _, ...parameters } = jsonSchemaOf(schema, (why) => bad(`chat: ${at}: ${why}.`));
   return parameters;
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function checkDepth(value: unknown, at: string, depth = 0): void {
@@ -88,7 +85,7 @@ function shown(value: unknown): string {
   if (value === undefined) return 'missing';
   if (Array.isArray(value)) return 'a list';
   // Not as text: an object may have none.
-  if (isObject(value)) return 'an object';
+  if (kinds.isObject(value)) return 'an object';
   const text = typeof value === 'string' ? JSON.stringify(value) : String(value);
   return text.length > 60 ? `${text.slice(0, 60)}...` : text;
 }
