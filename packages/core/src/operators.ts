@@ -12,10 +12,11 @@
 import { check } from './check';
 import { CandleError } from './errors';
 import { Tensor } from './tensor';
-import type { Operand } from './tensor/elementwise';
+import type { Operand as TensorOrNumber } from './tensor/elementwise';
 import { OPERAND, TENSOR } from './tensor/signatures';
 
-export type { Operand };
+/** A tensor, a number or a bigint; at least one of two is a tensor. An alias: the declarations cannot export a type of another file here. */
+export type Operand = TensorOrNumber;
 
 /** lhs + rhs. @throws ShapeError, DTypeError, DeviceError; CandleError `INVALID_ARGUMENT` for two numbers */
 export function add(lhs: Operand, rhs: Operand): Tensor {
