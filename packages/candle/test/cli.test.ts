@@ -488,6 +488,9 @@ describe('inspect of a directory', { timeout: 300_000 }, () => {
     const path = join(directory, 'config.json');
     const config = JSON.parse(readFileSync(path, 'utf8'));
     expect(await inspect(directory)).toMatchObject({ loads: 'loadModel', problems: [] });
+    // An adapter beside a model is not what the directory is.
+    writeFileSync(join(directory, 'adapter_model.safetensors'), '');
+    expect(await inspect(directory)).toMatchObject({ loads: 'loadModel', problems: [] });
     writeFileSync(path, JSON.stringify({ ...config, tie_word_embeddings: false }));
     const problems = [expect.stringMatching(/no head \(lm_head\.weight\)/)];
     expect(await inspect(directory)).toMatchObject({ loads: false, problems });

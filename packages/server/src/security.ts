@@ -4,7 +4,7 @@ import { ApiError } from './errors';
 
 /** Names under which a server on this machine alone is reached. */
 const LOOPBACK = /^(localhost|.+\.localhost|127\.\d+\.\d+\.\d+|\[::1\])$/;
-/** No page has the name of another machine and an address as its name at once. */
+/** A browser sends an address only to what is there: no page can make one point elsewhere. */
 const ADDRESS = /^(\d+\.\d+\.\d+\.\d+|\[[\da-f:.]+\])$/;
 /** Names that nobody owns on the internet. */
 const LOCAL_NAME = /^([^.:]+|.+\.(local|internal))$/;

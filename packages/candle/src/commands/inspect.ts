@@ -104,7 +104,8 @@ async function inspect(path: string): Promise<Inspection> {
 /** A model's directory, or an adapter's, whose tensors are shown. */
 async function inspectDirectory(directory: string): Promise<Inspection> {
   const adapter = join(directory, 'adapter_model.safetensors');
-  if (existsSync(adapter)) return inspectSafetensors(directory, adapter, directory);
+  if (existsSync(adapter) && !existsSync(join(directory, 'config.json')))
+    return inspectSafetensors(directory, adapter, directory);
   const files = findModel(directory);
   return files.kind === 'gguf' ? inspectGguf(files.path) : inspectSafetensors(directory, files.weights, directory);
 }

@@ -87,5 +87,6 @@ function sentence(variable: string, failure: Failure): string {
 }
 
 function read(variable: string): string {
-  return Object.entries(process.env).find(([name]) => name === variable)?.[1] ?? '';
+  const { [variable]: value = '' } = process.env;
+  return value;
 }
