@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Device, memoryStats, OutOfMemoryError, scope } from '@x/core';
-import { GgufFile, QTensor, writeGguf } from '@x/quantized';
+import { ExpertSlots, GgufFile, QTensor, writeGguf } from '@x/quantized';
 import { readGolden } from '@x/testing/golden';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type LanguageModel, type LoadModelOptions, loadModel } from '../src';
@@ -140,7 +140,7 @@ describe.each(deviceNames)('on %s', (device) => {
     const model = await load(MIXTRAL, device, { experts: 'host', hotExperts: 2 });
     const expected = await logitsOf(model, [7, 8, 9]);
     model.reset();
-    const failing = vi.spyOn(openDevice(device).backend, 'write').mockImplementation(() => {
+    const failing = vi.spyOn(ExpertSlots.prototype, 'put').mockImplementation(() => {
       throw new Error('no such luck');
     });
     expect(() => model.forward([10, 11, 12], 0)).toThrow('no such luck');

@@ -52,6 +52,44 @@ Napi::Value htod(const Napi::CallbackInfo& info) {
   return Napi::Value();
 }
 
+// pin(device, view) => number, or undefined where the platform refuses
+Napi::Value pin(const Napi::CallbackInfo& info) {
+  Device& device = deviceArg(info);
+  device.enter();
+  const View memory = view(info, 1);
+  if (memory.bytes == 0) return info.Env().Undefined();
+  if (device.table().hostRegister(memory.data, memory.bytes) != 0) {
+    (void)device.table().failureDetail();
+    return info.Env().Undefined();
+  }
+  return Napi::Number::New(info.Env(), device.pinnedMemories.add({memory.data, memory.bytes}));
+}
+
+Napi::Value unpin(const Napi::CallbackInfo& info) {
+  deviceArg(info).unpin(u32(info, 1));
+  return Napi::Value();
+}
+
+// htodPinned(device, pinned, from, dst, bytes, stream)
+Napi::Value htodPinned(const Napi::CallbackInfo& info) {
+  Device& device = deviceArg(info);
+  device.enter();
+  const PinnedMemory& memory = device.pinnedMemory(u32(info, 1));
+  const uint64_t from = u64(info, 2);
+  const DevicePtr dst = u64(info, 3);
+  const size_t bytes = u64(info, 4);
+  Stream stream = device.idleStream(u32(info, 5), "a host-to-device copy");
+  if (bytes == 0) return Napi::Value();
+  if (from > memory.bytes || bytes > memory.bytes - from) {
+    invalidArgument(device.platformText(), "copy of " + std::to_string(bytes) + " bytes at " + std::to_string(from) + " from " +
+                                               std::to_string(memory.bytes) + " bytes of page-locked memory. Check the offset and the length");
+  }
+  requireRange(addonOf(info.Env()), device, dst, bytes, "memcpyHtoD destination");
+  device.check(Call::MemcpyHtoD, device.table().memcpyPinnedAsync(dst, memory.data + from, bytes, stream),
+               std::to_string(bytes) + " bytes of page-locked memory");
+  return Napi::Value();
+}
+
 // dtod(device, dst, src, bytes, stream)
 Napi::Value dtod(const Napi::CallbackInfo& info) {
   Device& device = deviceArg(info);
@@ -113,6 +151,9 @@ void exportMemory(Napi::Env env, Napi::Object exports) {
   exports.Set("alloc", Napi::Function::New<guarded<alloc>>(env));
   exports.Set("free", Napi::Function::New<guarded<free>>(env));
   exports.Set("htod", Napi::Function::New<guarded<htod>>(env));
+  exports.Set("pin", Napi::Function::New<guarded<pin>>(env));
+  exports.Set("unpin", Napi::Function::New<guarded<unpin>>(env));
+  exports.Set("htodPinned", Napi::Function::New<guarded<htodPinned>>(env));
   exports.Set("dtod", Napi::Function::New<guarded<dtod>>(env));
   exports.Set("reaches", Napi::Function::New<guarded<reaches>>(env));
   exports.Set("copyFrom", Napi::Function::New<guarded<copyFrom>>(env));

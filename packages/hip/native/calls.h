@@ -25,6 +25,7 @@ inline const char* platformName(Platform platform) {
   X(Malloc, "hipMalloc", "cuMemAlloc", "malloc")                                         \
   X(Free, "hipFree", "cuMemFree", "free")                                                \
   X(HostMalloc, "hipHostMalloc", "cuMemHostAlloc", "hostMalloc")                         \
+  X(HostUnregister, "hipHostUnregister", "cuMemHostUnregister", "hostUnregister")        \
   X(MemcpyHtoD, "hipMemcpyHtoDAsync", "cuMemcpyHtoDAsync", "memcpyHtoD")                 \
   X(MemcpyDtoH, "hipMemcpyDtoHAsync", "cuMemcpyDtoHAsync", "memcpyDtoH")                 \
   X(MemcpyDtoD, "hipMemcpyDtoDAsync", "cuMemcpyDtoDAsync", "memcpyDtoD")                 \

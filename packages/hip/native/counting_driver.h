@@ -55,6 +55,8 @@ class CountingDriver final : public Driver {
   Status free(DevicePtr p) override { return tick(Counter::Free), inner_.free(p); }
   Status hostMalloc(void** out, size_t bytes) override { return inner_.hostMalloc(out, bytes); }
   Status hostFree(void* p) override { return inner_.hostFree(p); }
+  Status hostRegister(void* p, size_t bytes) override { return inner_.hostRegister(p, bytes); }
+  Status hostUnregister(void* p) override { return inner_.hostUnregister(p); }
   Status memcpyHtoDAsync(DevicePtr dst, const void* src, size_t n, Stream s) override {
     return tick(Counter::HtoD), settle(inner_.memcpyHtoDAsync(dst, src, n, s), s);
   }

@@ -86,6 +86,8 @@ struct Api {
   CUresult (*cuMemFree_v2)(uint64_t);
   CUresult (*cuMemHostAlloc)(void**, size_t, unsigned flags);
   CUresult (*cuMemFreeHost)(void*);
+  CUresult (*cuMemHostRegister_v2)(void*, size_t, unsigned flags);
+  CUresult (*cuMemHostUnregister)(void*);
   CUresult (*cuMemcpyHtoDAsync_v2)(uint64_t dst, const void* src, size_t, void* stream);
   CUresult (*cuMemcpyDtoHAsync_v2)(void* dst, uint64_t src, size_t, void* stream);
   CUresult (*cuDeviceCanAccessPeer)(int*, int device, int peer);

@@ -73,6 +73,10 @@ class CudaDriver final : public Driver {
   Status free(DevicePtr pointer) override { return api_.cuMemFree_v2(pointer); }
   Status hostMalloc(void** out, size_t bytes) override { return api_.cuMemHostAlloc(out, bytes, 0); }
   Status hostFree(void* pointer) override { return api_.cuMemFreeHost(pointer); }
+  Status hostRegister(void* memory, size_t bytes) override {
+    return api_.cuMemHostRegister_v2 && api_.cuMemHostUnregister ? api_.cuMemHostRegister_v2(memory, bytes, 0) : kNotSupported;
+  }
+  Status hostUnregister(void* memory) override { return api_.cuMemHostUnregister(memory); }
 
   // CUDA stages pageable memory itself before this returns, and returns at once where it is page-locked.
   Status memcpyHtoDAsync(DevicePtr dst, const void* src, size_t bytes, Stream stream) override {
@@ -273,6 +277,7 @@ std::vector<Symbol> symbolsOf(Api& api) {
       X_SYMBOL(cuDevicePrimaryCtxRelease_v2, false), X_SYMBOL(cuCtxSetCurrent, false),
       X_SYMBOL(cuCtxSynchronize, false), X_SYMBOL(cuMemGetInfo_v2, false), X_SYMBOL(cuMemAlloc_v2, false),
       X_SYMBOL(cuMemFree_v2, false), X_SYMBOL(cuMemHostAlloc, false), X_SYMBOL(cuMemFreeHost, false),
+      X_SYMBOL(cuMemHostRegister_v2, true), X_SYMBOL(cuMemHostUnregister, true),
       X_SYMBOL(cuMemcpyHtoDAsync_v2, false), X_SYMBOL(cuMemcpyDtoHAsync_v2, false),
       X_SYMBOL(cuDeviceCanAccessPeer, true), X_SYMBOL(cuCtxEnablePeerAccess, true),
       X_SYMBOL(cuMemcpyPeerAsync, true), X_SYMBOL(cuIpcGetMemHandle, true), X_SYMBOL(cuIpcOpenMemHandle_v2, true),

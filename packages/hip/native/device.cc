@@ -76,7 +76,9 @@ void Device::close() {
   streams.each([this](uint32_t, Stream& stream) { (void)counting_.streamDestroy(stream); });
   modules.each([this](uint32_t, Module& module) { (void)counting_.moduleUnload(module); });
   for (const auto& entry : allocations_) (void)counting_.free(entry.first);
+  pinnedMemories.each([this](uint32_t, PinnedMemory& memory) { (void)counting_.hostUnregister(memory.data); });
   staging.clear(counting_);
+  pinnedMemories.clear();
   graphExecs.clear();
   graphs.clear();
   events.clear();
@@ -221,6 +223,12 @@ Module Device::module(uint32_t id) {
 Graph Device::graph(uint32_t id) {
   Graph* found = graphs.find(id);
   if (!found) stale("graph");
+  return *found;
+}
+
+PinnedMemory& Device::pinnedMemory(uint32_t id) {
+  PinnedMemory* found = pinnedMemories.find(id);
+  if (!found) stale("page-locked memory");
   return *found;
 }
 

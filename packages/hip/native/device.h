@@ -56,6 +56,12 @@ class Slots {
   std::vector<uint32_t> free_;
 };
 
+// Memory of the host that was page-locked where it lies.
+struct PinnedMemory {
+  uint8_t* data = nullptr;
+  size_t bytes = 0;
+};
+
 struct EventEntry {
   Event handle = nullptr;
   bool recorded = false;
@@ -129,6 +135,7 @@ class Device {
   EventEntry& event(uint32_t id);
   Module module(uint32_t id);
   Graph graph(uint32_t id);
+  PinnedMemory& pinnedMemory(uint32_t id);
   GraphExec graphExec(uint32_t id);
 
   uint32_t createStream();
@@ -140,6 +147,7 @@ class Device {
   void unloadModule(uint32_t id);
   uint32_t getFunction(uint32_t module, const std::string& name);
   void destroyGraph(uint32_t id);
+  void unpin(uint32_t id);
   void destroyGraphExec(uint32_t id);
   void waitForAll(const char* what);  // device synchronise, refused while a stream is being captured
   // The same, with the device's failure returned: what is disposed goes all the same.
@@ -162,6 +170,7 @@ class Device {
   Slots<FunctionEntry> functions;
   Slots<Graph> graphs;
   Slots<GraphExec> graphExecs;
+  Slots<PinnedMemory> pinnedMemories;
   StagingPool staging;
   std::array<std::unique_ptr<VendorHandle>, kLibraryCount> libraries;  // opened when first asked for
   Slots<std::unique_ptr<Communicator>> communicators;

@@ -137,6 +137,16 @@ void Device::destroyGraphExec(uint32_t id) {
   check(Call::GraphExecDestroy, status);
 }
 
+void Device::unpin(uint32_t id) {
+  enter();
+  uint8_t* const data = pinnedMemory(id).data;
+  const Status waited = waitToDispose("the unlocking of memory");
+  pinnedMemories.remove(id);
+  const Status status = counting_.hostUnregister(data);
+  check(Call::DeviceSynchronize, waited);
+  check(Call::HostUnregister, status);
+}
+
 void Device::waitForAll(const char* what) { check(Call::DeviceSynchronize, waitToDispose(what)); }
 
 Status Device::waitToDispose(const char* what) {

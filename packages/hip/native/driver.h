@@ -84,11 +84,20 @@ class Driver {
   virtual Status free(DevicePtr) = 0;
   virtual Status hostMalloc(void** out, size_t bytes) = 0;  // page-locked where the platform has it
   virtual Status hostFree(void*) = 0;
+  // Page-locks memory of the caller's, which memcpyPinnedAsync may copy from until it is unlocked again, by an idle device.
+  virtual Status hostRegister(void* memory, size_t bytes) {
+    (void)memory, (void)bytes;
+    return kNotSupported;
+  }
+  virtual Status hostUnregister(void* memory) {
+    (void)memory;
+    return kNotSupported;
+  }
 
   // Stream-ordered. Host memory handed to HtoD may be pageable and may be reused as soon as the call returns;
   // host memory handed to DtoH comes from hostMalloc and is valid once the stream has passed the copy.
   virtual Status memcpyHtoDAsync(DevicePtr dst, const void* src, size_t bytes, Stream) = 0;
-  // From memory of hostMalloc, which stays as it is until the stream has passed the copy.
+  // From memory of hostMalloc or hostRegister, which stays as it is until the stream has passed the copy.
   virtual Status memcpyPinnedAsync(DevicePtr dst, const void* src, size_t bytes, Stream stream) {
     return memcpyHtoDAsync(dst, src, bytes, stream);
   }

@@ -22,7 +22,7 @@ namespace xhip {
 // Entry points in the table's order.
 #define X_FAULT_ENTRIES(X)                                                                                          \
   X(init) X(deviceCount) X(deviceProperties) X(openContext) X(closeContext) X(makeCurrent) X(deviceSynchronize)     \
-  X(memInfo) X(malloc) X(free) X(hostMalloc) X(hostFree)                                                            \
+  X(memInfo) X(malloc) X(free) X(hostMalloc) X(hostFree) X(hostRegister) X(hostUnregister)                          \
   X(memcpyHtoDAsync) X(memcpyDtoHAsync) X(memcpyDtoDAsync) X(memsetD8Async) X(reachPeer) X(memcpyPeerAsync)         \
   X(streamCreate) X(streamDestroy) X(streamSynchronize) X(streamWaitEvent) X(streamBeginCapture) X(streamEndCapture) \
   X(eventCreate) X(eventDestroy) X(eventRecord) X(eventSynchronize) X(eventQuery) X(eventElapsedMs)                 \
@@ -114,6 +114,12 @@ class FaultyDriver final : public Driver {
   }
   Status hostFree(void* p) override {
     return gone(Entry::hostFree, Live::pinned, [&] { return inner_->hostFree(p); });
+  }
+  Status hostRegister(void* p, size_t bytes) override {
+    return made(Entry::hostRegister, Live::pinned, [&] { return inner_->hostRegister(p, bytes); });
+  }
+  Status hostUnregister(void* p) override {
+    return gone(Entry::hostUnregister, Live::pinned, [&] { return inner_->hostUnregister(p); });
   }
 
   Status memcpyHtoDAsync(DevicePtr dst, const void* src, size_t n, Stream s) override {

@@ -70,6 +70,8 @@ struct Api {
   hipError (*hipFree)(void*);
   hipError (*hipHostMalloc)(void**, size_t, unsigned flags);
   hipError (*hipHostFree)(void*);
+  hipError (*hipHostRegister)(void*, size_t, unsigned flags);
+  hipError (*hipHostUnregister)(void*);
   hipError (*hipMemcpyHtoDAsync)(void* dst, void* src, size_t, void* stream);
   hipError (*hipMemcpyDtoHAsync)(void* dst, void* src, size_t, void* stream);
   hipError (*hipMemcpyDtoDAsync)(void* dst, void* src, size_t, void* stream);

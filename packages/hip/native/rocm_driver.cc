@@ -88,6 +88,13 @@ class RocmDriver final : public Driver {
   Status free(DevicePtr pointer) override { return api_.hipFree(address(pointer)); }
   Status hostMalloc(void** out, size_t bytes) override { return api_.hipHostMalloc(out, bytes, 0); }
   Status hostFree(void* pointer) override { return api_.hipHostFree(pointer); }
+  Status hostRegister(void* memory, size_t bytes) override {
+    if (!api_.hipHostRegister || !api_.hipHostUnregister) return kNotSupported;
+    const Status status = api_.hipHostRegister(memory, bytes, 0);
+    if (status != kSuccess) (void)api_.hipGetLastError();
+    return status;
+  }
+  Status hostUnregister(void* memory) override { return api_.hipHostUnregister(memory); }
 
   Status memcpyHtoDAsync(DevicePtr dst, const void* src, size_t bytes, Stream stream) override {
     rocm::UploadStaging* staging = nullptr;
@@ -291,7 +298,8 @@ std::vector<Symbol> symbolsOf(Api& api) {
       X_SYMBOL(hipDeviceGetPCIBusId, false), X_SYMBOL(hipGetDeviceProperties, true),
       X_SYMBOL(hipGetDevicePropertiesR0600, true), X_SYMBOL(hipDeviceSynchronize, false),
       X_SYMBOL(hipMemGetInfo, false), X_SYMBOL(hipMalloc, false), X_SYMBOL(hipFree, false),
-      X_SYMBOL(hipHostMalloc, false), X_SYMBOL(hipHostFree, false), X_SYMBOL(hipMemcpyHtoDAsync, false),
+      X_SYMBOL(hipHostMalloc, false), X_SYMBOL(hipHostFree, false),
+      X_SYMBOL(hipHostRegister, true), X_SYMBOL(hipHostUnregister, true), X_SYMBOL(hipMemcpyHtoDAsync, false),
       X_SYMBOL(hipMemcpyDtoHAsync, false), X_SYMBOL(hipMemcpyDtoDAsync, false), X_SYMBOL(hipMemsetD8Async, false),
       X_SYMBOL(hipDeviceCanAccessPeer, true),
       X_SYMBOL(hipDeviceEnablePeerAccess, true), X_SYMBOL(hipMemcpyPeerAsync, true),

@@ -99,6 +99,10 @@ export interface NativeAddon {
   alloc(device: number, bytes: number): number;
   free(device: number, address: number): void;
   htod(device: number, dst: number, view: HostView, stream: number): void;
+  /** Undefined where the platform does not page-lock the memory. */
+  pin(device: number, view: HostView): number | undefined;
+  unpin(device: number, pinned: number): void;
+  htodPinned(device: number, pinned: number, from: number, dst: number, bytes: number, stream: number): void;
   fileReader(device: number): number;
   /** Bytes that came, or minus the system's error number. */
   fileRead(

@@ -14,6 +14,7 @@ import { HipFileReader } from './file-reader';
 import { type BlasLibrary, type ConvolutionLibrary, type LibraryReport, libraryReports } from './libraries';
 import { HipModule } from './module';
 import { PeerMemory } from './peer-memory';
+import { PinnedMemory } from './pinned-memory';
 import { type Platform, platformNumber } from './platforms';
 import { HipStream } from './stream';
 
@@ -143,6 +144,16 @@ export class HipDevice {
   memcpyHtoD(dst: number, view: HostView, stream: HipStream = this.#current): void {
     this.#context.check();
     this.#native.htod(this.#id, dst, view, this.#stream(stream));
+  }
+
+  /**
+   * Page-locks memory where it lies, so that copies from it are fast and wait for nothing; undefined where the platform refuses.
+   * The memory must stay, and what is copied must stay as it is until the copy has passed. The caller's to dispose.
+   */
+  pin(view: HostView): PinnedMemory | undefined {
+    this.#context.check();
+    const id = this.#native.pin(this.#id, view);
+    return id === undefined ? undefined : new PinnedMemory(this.#context, id, view, () => this.#current);
   }
 
   /** Reads files into this device's memory; give it back when they are read. */

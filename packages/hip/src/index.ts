@@ -43,5 +43,6 @@ export {
 export { HipModule } from './module';
 export type { ParamType } from './params';
 export { PeerMemory } from './peer-memory';
+export { PinnedMemory } from './pinned-memory';
 export { PLATFORMS, type Platform, type PlatformFailure, type PlatformReport, platforms } from './platforms';
 export { HipStream } from './stream';

@@ -3,7 +3,7 @@
  * expert that was last copied there. To products it is a weight of as many experts as there are slots. candle has all experts on
  * the device, or all layers elsewhere.
  */
-import { Device, kinds, ShapeError, sizeInBytes, TENSORS, Tensor } from '@x/core';
+import { Device, kinds, type PinnedBytes, ShapeError, sizeInBytes, TENSORS, Tensor } from '@x/core';
 import { QUANTIZED } from './argument-kinds';
 import { byteLengthOf } from './blocks';
 import { allocateBlocks, type DenseDType, placement } from './load';
@@ -16,11 +16,19 @@ export class ExpertSlots implements Disposable {
   /** Bytes of an expert. */
   readonly expertBytes: number;
   readonly #host: QTensor;
+  /** The experts' bytes on the host. */
+  readonly #bytes: Uint8Array;
+  /** The same, where the device copies from there by itself. */
+  readonly #pinned: PinnedBytes | null | undefined;
 
   private constructor(host: QTensor, weight: QTensor, expertBytes: number) {
     this.#host = host;
     this.weight = weight;
     this.expertBytes = expertBytes;
+    const [from, offset] = host.data.storagePart();
+    const first = offset * sizeInBytes(from.dtype);
+    this.#bytes = from.bytes!().subarray(first, first + host.shape[0] * expertBytes);
+    this.#pinned = weight.device.backend.pin?.(this.#bytes);
   }
 
   /** Where weights are whose experts are copied from there. */
@@ -69,13 +77,18 @@ export class ExpertSlots implements Disposable {
     return this.experts * this.expertBytes;
   }
 
+  /** Of them those that are page-locked: copies from there are several times faster. */
+  get pinnedBytes(): number {
+    return this.#pinned ? this.hostBytes : 0;
+  }
+
   /** Copies an expert to a slot, behind what the device was given before. */
   put(slot: number, expert: number): void {
     const { expertBytes: bytes, weight } = this;
-    const [from, offset] = this.#host.data.storagePart();
-    const first = offset * sizeInBytes(from.dtype) + expert * bytes;
+    const first = expert * bytes;
     const [to] = weight.data.storagePart();
-    weight.device.backend.write(to, slot * bytes, from.bytes!().subarray(first, first + bytes));
+    if (this.#pinned) this.#pinned.write(to, slot * bytes, first, bytes);
+    else weight.device.backend.write(to, slot * bytes, this.#bytes.subarray(first, first + bytes));
   }
 
   /** For `scope`: the memory goes where this object goes. */
@@ -85,6 +98,7 @@ export class ExpertSlots implements Disposable {
 
   /** Gives the slots back, and the share of the weight on the host. */
   dispose(): void {
+    this.#pinned?.dispose();
     this.#host.dispose();
     this.weight.dispose();
   }

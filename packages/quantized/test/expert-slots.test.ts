@@ -24,6 +24,7 @@ describe.each(testDevices().map(String))('slots on %s', (name) => {
     host.dispose();
     expect(slots.weight.shape).toEqual([2, N, K]);
     expect([slots.experts, slots.hostBytes]).toEqual([EXPERTS, EXPERTS * slots.expertBytes]);
+    expect(slots.pinnedBytes).toBe(device.kind === 'rocm' || device.kind === 'cuda' ? slots.hostBytes : 0);
     using whole = await hostWeight(type);
     for (const [slot, expert] of [
       [1, 4],

@@ -24,6 +24,7 @@ import {
   type Layout,
   type Operand,
   OutOfMemoryError,
+  type PinnedBytes,
   type StoragePart,
   sizeInBytes,
 } from '@x/core';
@@ -410,16 +411,24 @@ export class KernelDevice implements BackendDevice {
   }
 
   write(dst: BackendStorage, byteOffset: number, bytes: ArrayBufferView): void {
-    this.#check('write');
-    this.recording?.refuse('write');
-    const storage = KernelStorage.on(this, dst);
-    if (byteOffset < 0 || byteOffset + bytes.byteLength > storage.byteLength) {
-      throw new RangeError(
-        `internal: write of ${bytes.byteLength} bytes at ${byteOffset} passes the end of a storage of ${storage.byteLength} bytes`,
+    if (bytes.byteLength > 0) this.hip.memcpyHtoD(this.#written(dst, byteOffset, bytes.byteLength), bytes);
+  }
+
+  pin(bytes: Uint8Array): PinnedBytes | null {
+    this.#check('pin');
+    const pinned = this.hip.pin(bytes);
+    if (!pinned) {
+      debug(
+        1,
+        () => `${this.name} does not page-lock ${bytes.byteLength} bytes of the host: copies from there are slower`,
       );
+      return null;
     }
-    this.quantized.denseWeights.forget(storage);
-    if (bytes.byteLength > 0) this.hip.memcpyHtoD(storage.ptr + byteOffset, bytes);
+    return {
+      write: (dst, byteOffset, from, byteLength) =>
+        pinned.copyTo(this.#written(dst, byteOffset, byteLength), from, byteLength),
+      dispose: () => pinned.dispose(),
+    };
   }
 
   openFileReader(): DeviceFileReader {
@@ -469,6 +478,15 @@ export class KernelDevice implements BackendDevice {
     this.#disposed = true;
     // Waits, and gives back whatever was made on the device, also where the device has failed.
     this.hip.dispose();
+  }
+
+  /** The address of bytes of a storage that the host is about to write. */
+  #written(dst: BackendStorage, byteOffset: number, byteLength: number): number {
+    this.#check('write');
+    this.recording?.refuse('write');
+    const storage = KernelStorage.on(this, dst);
+    this.quantized.denseWeights.forget(storage);
+    return storage.bytesAt(byteOffset, byteLength);
   }
 
   /** What all streams may read, uploaded once. */

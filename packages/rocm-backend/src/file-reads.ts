@@ -31,12 +31,6 @@ export class FileReads {
   /** The address, which is inside of the storage. */
   #target(dst: BackendStorage, byteOffset: number, byteLength: number): number {
     this.device.recording?.refuse('reading a file');
-    const storage = KernelStorage.on(this.device, dst);
-    if (byteOffset < 0 || byteOffset + byteLength > storage.byteLength) {
-      throw new RangeError(
-        `internal: reading ${byteLength} bytes to ${byteOffset} passes the end of a storage of ${storage.byteLength} bytes`,
-      );
-    }
-    return storage.ptr + byteOffset;
+    return KernelStorage.on(this.device, dst).bytesAt(byteOffset, byteLength);
   }
 }

@@ -102,6 +102,16 @@ export class KernelStorage implements BackendStorage {
     return { ptr: this.ptr + layout.startOffset * itemBytes, layout, itemBytes };
   }
 
+  /** The address of bytes [byteOffset, byteOffset + byteLength). */
+  bytesAt(byteOffset: number, byteLength: number): number {
+    if (byteOffset < 0 || byteOffset + byteLength > this.byteLength) {
+      throw new RangeError(
+        `internal: ${byteLength} bytes at ${byteOffset} pass the end of a storage of ${this.byteLength} bytes`,
+      );
+    }
+    return this.ptr + byteOffset;
+  }
+
   dispose(): void {
     if (this.#disposed) return;
     this.#arrival?.drop();

@@ -15,6 +15,7 @@ import type { BackendGraph } from './graph';
 import type { LinearOps } from './linear';
 import type { BackendOperations } from './operations';
 import type { OptimOps } from './optim';
+import type { PinnedBytes } from './pinned-bytes';
 import type { QuantizedOps } from './quantized';
 import type { QuantizedExpertOps } from './quantized-experts';
 import type { RecurrentOps } from './recurrent';
@@ -109,6 +110,11 @@ export interface BackendDevice {
   fromHost(bytes: ArrayBufferView, dtype: DType): BackendStorage;
   /** Overwrites bytes [byteOffset, byteOffset + view length) of a storage: how large weights are streamed in. */
   write(dst: BackendStorage, byteOffset: number, bytes: ArrayBufferView): void;
+  /**
+   * Page-locks memory of the host where it lies, so that copies from it are fast and the host need not wait for them. The memory
+   * must stay until the result is disposed. Null where that is refused; absent where there is nothing to gain.
+   */
+  pin?(bytes: Uint8Array): PinnedBytes | null;
   /** Reads files into storages; present when the device does that faster than {@link write} of what was read. */
   openFileReader?(): DeviceFileReader;
   /** Resolves when all enqueued work is done. */

@@ -30,6 +30,7 @@ export * from './linear';
 export * from './operand';
 export * from './operations';
 export * from './optim';
+export * from './pinned-bytes';
 export * from './quantized';
 export * from './quantized-experts';
 export * from './recurrent';

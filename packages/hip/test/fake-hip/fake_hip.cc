@@ -9,7 +9,8 @@
 // =wrong copies between them arrive as zeros.
 // Built with FAKE_R0600 it has ROCm 6's property struct, without it ROCm 5's. FAKE_HIP_ARCH names another chip. With
 // FAKE_HIP_KERNELS, a directory of tools/emulator's libraries, kernels are run, those that a loaded image has. To the file
-// FAKE_HIP_LAUNCHES every process appends the names of the kernels that it ran, each once.
+// FAKE_HIP_LAUNCHES every process appends the names of the kernels that it ran, each once. With
+// FAKE_HIP_PINNING=none no memory of others is page-locked.
 #include <dirent.h>
 #include <dlfcn.h>
 
@@ -226,6 +227,16 @@ API int hipHostFree(void* p) {
   LOCKED;
   if (!gPinned.erase(static_cast<char*>(p))) return kInvalidValue;
   return std::free(p), kSuccess;
+}
+API int hipHostRegister(void* p, size_t bytes, unsigned) {
+  LOCKED;
+  char* memory = static_cast<char*>(p);
+  if (setting("FAKE_HIP_PINNING") == "none" || !bytes || gPinned.count(memory)) return kInvalidValue;
+  return gPinned[memory] = bytes, kSuccess;
+}
+API int hipHostUnregister(void* p) {
+  LOCKED;
+  return gPinned.erase(static_cast<char*>(p)) ? kSuccess : kInvalidValue;
 }
 static int copy(void* dst, const void* src, size_t n) { return std::memmove(dst, src, n), kSuccess; }
 // Small uploads must come from page-locked memory; only large ones may be pageable.

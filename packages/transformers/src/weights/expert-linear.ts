@@ -65,6 +65,11 @@ export class ExpertLinear {
     return this.slots.reduce((sum, part) => sum + part.expertBytes, 0);
   }
 
+  /** Bytes of all experts on the host that are page-locked. */
+  get pinnedBytes(): number {
+    return this.slots.reduce((sum, part) => sum + part.pinnedBytes, 0);
+  }
+
   /** Copies an expert from the host to a slot. */
   put(slot: number, expert: number): void {
     for (const part of this.slots) part.put(slot, expert);

@@ -9,6 +9,7 @@ function part() {
   return {
     copies,
     expertBytes: 10,
+    pinnedBytes: 30,
     put(slot: number, expert: number) {
       if (isBroken) throw new Error('broken');
       copies.push([slot, expert]);
@@ -86,6 +87,6 @@ it('stats are of all layers, and fewer slots than a token needs are refused', ()
   layers[0].bring([1, 2]);
   layers[1].bring([1]);
   layers[1].bring([1]);
-  const sizes = { layers: 2, experts: 8, hotExperts: 5, hostBytes: 160, deviceBytes: 100 };
+  const sizes = { layers: 2, experts: 8, hotExperts: 5, hostBytes: 160, pinnedBytes: 60, deviceBytes: 100 };
   expect(all.stats).toEqual({ ...sizes, hits: 1, uploads: 3, uploadedBytes: 30 });
 });
